@@ -1,0 +1,20 @@
+# dn_add_isa(NAME FLAGS...): compile src/cpu/kernels.c once more, for one
+# instruction set. The object exports the table dn_cpu_kernels_NAME.
+function(dn_add_isa name)
+    add_library(dn_cpu_${name} OBJECT src/cpu/kernels.c)
+    target_compile_options(dn_cpu_${name} PRIVATE ${ARGN})
+    target_compile_definitions(dn_cpu_${name} PRIVATE DANAUS_ISA=${name} DANAUS_ISA_${name})
+    target_link_libraries(dn_cpu_${name} PRIVATE dn_options)
+    target_sources(danaus PRIVATE $<TARGET_OBJECTS:dn_cpu_${name}>)
+endfunction()
+
+# Kernels are optimised in every build type but the sanitizers' own: a debug
+# build of unrolled vector code tests nothing that users run.
+dn_add_isa(scalar -O3)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    dn_add_isa(avx2 -O3 -mavx2 -mfma -mf16c)
+    dn_add_isa(avx512 -O3 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
+        -mprefer-vector-width=512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+    dn_add_isa(neon -O3)
+endif()

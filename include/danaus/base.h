@@ -1,0 +1,78 @@
+/* Words that every other header uses: version, status, element types, effort.
+
+   Nothing in this library prints, exits or aborts. A function that can fail
+   returns a status; on failure its outputs keep their values, and one sentence
+   about what went wrong waits in danaus_error_detail(). */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DANAUS_BASE_H
+#define DANAUS_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DANAUS_VERSION_MAJOR 0
+#define DANAUS_VERSION_MINOR 1
+#define DANAUS_VERSION_PATCH 0
+
+#if defined _WIN32
+#  define DANAUS_API
+#else
+#  define DANAUS_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum danaus_status {
+    DANAUS_OK = 0,
+    DANAUS_ERR_ARGUMENT,    /* the caller broke a rule stated in a header */
+    DANAUS_ERR_SHAPE,       /* sizes that do not fit together */
+    DANAUS_ERR_UNSUPPORTED, /* a legal request that nothing here can serve */
+    DANAUS_ERR_MEMORY,      /* host or device memory ran out */
+    DANAUS_ERR_IO,          /* the operating system refused a file */
+    DANAUS_ERR_FORMAT,      /* a file is not what it claims to be */
+    DANAUS_ERR_DEVICE       /* a driver or device failed */
+} danaus_status;
+
+typedef enum danaus_dtype {
+    DANAUS_F32 = 1,
+    DANAUS_F16,  /* IEEE binary16; sums in f32 */
+    DANAUS_BF16, /* the upper half of an f32; sums in f32 */
+    DANAUS_F64,
+    DANAUS_C64, /* complex: real and imaginary f32, interleaved */
+    DANAUS_C128 /* complex: real and imaginary f64, interleaved */
+} danaus_dtype;
+
+typedef enum danaus_math { /* how f32 products may be made */
+    DANAUS_MATH_F32 = 0,   /* errors of f32 arithmetic */
+    DANAUS_MATH_TF32       /* 10-bit products where a device gains from it */
+} danaus_math;
+
+typedef enum danaus_effort {
+    DANAUS_ESTIMATE = 0, /* tuning table, else the cost model: microseconds */
+    DANAUS_MEASURE,      /* time every kernel that fits: may take seconds */
+    DANAUS_TABLE_ONLY    /* tuning table, else DANAUS_ERR_UNSUPPORTED */
+} danaus_effort;
+
+/* "MAJOR.MINOR.PATCH" of the library that runs. */
+DANAUS_API const char *danaus_version(void);
+
+/* "ok", "argument", ...; "unknown" for a value that is no status. */
+DANAUS_API const char *danaus_status_name(danaus_status status);
+
+/* Bytes of one element; 0 for a value that is no element type. */
+DANAUS_API size_t danaus_dtype_size(danaus_dtype dtype);
+
+/* "f32", "bf16", ...; "unknown" for a value that is no element type. */
+DANAUS_API const char *danaus_dtype_name(danaus_dtype dtype);
+
+/* One sentence on this thread's latest failure, without a full stop. It stays
+   valid until the next failure on this thread. */
+DANAUS_API const char *danaus_error_detail(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

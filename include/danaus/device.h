@@ -1,0 +1,86 @@
+/* A device: a place to compute, one in-order queue, scratch memory and a
+   tuning table. It is the only object that changes while products run, so each
+   thread that runs products opens its own; plans and weights are shared. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DANAUS_DEVICE_H
+#define DANAUS_DEVICE_H
+
+#include "danaus/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct danaus_device danaus_device;
+
+typedef struct danaus_device_info {
+    char name[32];         /* what danaus_device_open() takes: "cpu" */
+    char description[96];  /* the maker's name for it */
+    char instructions[32]; /* instruction set in use: "avx512" */
+    int64_t memory;        /* bytes; 0: unknown */
+    int64_t cache;         /* bytes of the last cache; 0: unknown */
+    int threads;           /* threads that one product may use; 0: a GPU */
+} danaus_device_info;
+
+/* Runs task(arg, i) for every i in [0, count), in any order and on any
+   threads, and returns when all are done. */
+typedef void (*danaus_parallel_fn)(
+    void *user, int count, void (*task)(void *arg, int i), void *arg);
+
+/* The device number `index` of this machine, counting from 0.
+   DANAUS_ERR_ARGUMENT past the last one. */
+DANAUS_API danaus_status danaus_device_list(int index, danaus_device_info *info);
+
+/* name: "cpu", or "cpu:avx2" for at most that instruction set ("scalar",
+   "avx2", "avx512", "neon"). The caller owns the device and closes it after
+   everything that was made on it. */
+DANAUS_API danaus_status danaus_device_open(const char *name, danaus_device **device);
+DANAUS_API void danaus_device_close(danaus_device *device); /* NULL is fine */
+
+DANAUS_API danaus_status danaus_device_describe(
+    const danaus_device *device, danaus_device_info *info);
+
+/* The name of kernel number `index` on this device, or NULL past the last. */
+DANAUS_API const char *danaus_device_kernel(const danaus_device *device, int index);
+
+/* Waits until everything asked of the device is done; reports what failed. */
+DANAUS_API danaus_status danaus_device_sync(danaus_device *device);
+
+/* GPU only: run on the caller's stream or queue from now on. */
+DANAUS_API danaus_status danaus_device_set_stream(danaus_device *device, void *stream);
+
+/* CPU only: threads >= 1 for each product, the caller's included; 0 means one
+   for each processor that the process may use. Results do not depend on it. */
+DANAUS_API danaus_status danaus_device_set_threads(danaus_device *device, int threads);
+
+/* CPU only: run parts through the host's own pool; NULL goes back to ours. */
+DANAUS_API danaus_status danaus_device_set_parallel(
+    danaus_device *device, danaus_parallel_fn fn, void *user);
+
+/* Lends scratch memory (64-byte aligned) for as long as the device lives or
+   until the next call; NULL returns to memory of the device's own. With lent
+   scratch that is too small a product fails with DANAUS_ERR_MEMORY. */
+DANAUS_API danaus_status danaus_device_set_scratch(
+    danaus_device *device, void *memory, size_t bytes);
+
+/* Reads or writes the table of measured choices. Rows for other devices or
+   for kernels that do not exist here are skipped. */
+DANAUS_API danaus_status danaus_device_load_tuning(
+    danaus_device *device, const char *path);
+DANAUS_API danaus_status danaus_device_save_tuning(
+    const danaus_device *device, const char *path);
+
+/* Device memory: on a CPU plain memory aligned to 64 bytes. */
+DANAUS_API danaus_status danaus_alloc(
+    danaus_device *device, size_t bytes, void **memory);
+DANAUS_API void danaus_free(danaus_device *device, void *memory);
+DANAUS_API danaus_status danaus_upload(
+    danaus_device *device, void *to, const void *from, size_t bytes);
+DANAUS_API danaus_status danaus_download(
+    danaus_device *device, void *to, const void *from, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,127 @@
+/* From a dense matrix to a chain of Kronecker-sparse factors, with its error
+   certified; patterns to choose from; known transforms as exact chains.
+
+   Source: Zheng, Riccietti, Gribonval, Efficient Identification of Butterfly
+   Sparse Matrix Factorizations (arXiv 2110.01230); Le et al., Butterfly
+   Factorization with Error Guarantees (arXiv 2411.04506); docs/ks.md. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DANAUS_FACTORIZE_H
+#define DANAUS_FACTORIZE_H
+
+#include "danaus/base.h"
+#include "danaus/ks.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- patterns to choose from ---- */
+
+typedef enum danaus_chain_kind {
+    DANAUS_CHAIN_DENSE = 0,       /* (1, M, N, 1) */
+    DANAUS_CHAIN_LOW_RANK,        /* (1, M, r, 1) (1, r, N, 1); rank */
+    DANAUS_CHAIN_DYADIC,          /* (2^(l-1), 2, 2, 2^(L-l)); M = N = 2^L */
+    DANAUS_CHAIN_BLOCK_BUTTERFLY, /* (2^(l-1), 2t, 2t, 2^(L-l)); M = N = 2^L t; rank t */
+    DANAUS_CHAIN_MONARCH,         /* `order` factors, rectangular, blocks of rank `rank` */
+    DANAUS_CHAIN_KALEIDOSCOPE,    /* dyadic, then dyadic transposed: products only */
+    DANAUS_CHAIN_RADICES          /* row_radices x col_radices, ranks: any lattice chain */
+} danaus_chain_kind;
+
+/* All-zero is the default of every field but the sizes. */
+typedef struct danaus_chain_desc {
+    danaus_chain_kind kind;
+    int64_t rows, cols; /* M, N */
+    int order;          /* Monarch: number of factors, 0: 2; radices: their number */
+    int64_t rank;       /* 0: 1 */
+    const int64_t *row_radices, *col_radices; /* `order` each; NULL: as equal as can be */
+    const int64_t *ranks; /* order - 1 block ranks between neighbours; NULL: rank */
+    uint32_t reserved[8];
+} danaus_chain_desc;
+
+/* Writes the patterns of a named chain to patterns[0 .. *count). */
+DANAUS_API danaus_status danaus_patterns_make(
+    const danaus_chain_desc *desc, danaus_pattern *patterns, int capacity, int *count);
+
+/* The chain for an M x N matrix with at most `parameters` weights that is expected to
+   approximate best: it spends the budget on the largest block rank. */
+DANAUS_API danaus_status danaus_patterns_fit(
+    int64_t rows, int64_t cols, int64_t parameters, danaus_pattern *patterns,
+    int capacity, int *count);
+
+/* OK when the chain, or its transpose, can be factorised into: neighbours are
+   composable, a1 | a2, d2 | d1 and a2 | a1 c1. The sentence names the pair and the
+   condition that fails. */
+DANAUS_API danaus_status danaus_patterns_check_chainable(
+    const danaus_pattern *patterns, int count);
+
+/* ---- factorization ---- */
+
+typedef enum danaus_order {
+    DANAUS_ORDER_AUTO = 0, /* the cheaper of the two sweeps */
+    DANAUS_ORDER_LEFT_TO_RIGHT,
+    DANAUS_ORDER_RIGHT_TO_LEFT,
+    DANAUS_ORDER_BALANCED
+} danaus_order;
+
+/* Called now and then with the share of work done, in [0, 1]; return nonzero
+   to give up (then factorize fails with DANAUS_ERR_ARGUMENT). */
+typedef int (*danaus_progress_fn)(void *user, double done);
+
+/* All-zero is the default of every field. */
+typedef struct danaus_factorize_desc {
+    danaus_order order;
+    int fast;          /* nonzero: iterative SVDs; there is no lower bound then */
+    int refine;        /* pair sweeps after the factorization */
+    int threads;       /* 0: one for each processor */
+    const void *inputs; /* calibration X[samples][N] of dense's type, or NULL: minimise
+                           ||X W^T - X (K_1..K_L)^T|| instead of ||W - K_1..K_L|| */
+    int64_t samples;
+    danaus_progress_fn progress; /* or NULL */
+    void *user;
+    uint32_t reserved[8];
+} danaus_factorize_desc;
+
+/* Frobenius norms relative to ||W|| (weighted: to ||X W^T||). */
+typedef struct danaus_factorize_result {
+    double error;       /* ||W - K_1..K_L|| */
+    double lower_bound; /* no chain of these patterns does better; -1: unknown */
+    double upper_bound; /* guaranteed before the run by the split errors; >= error */
+    double off_support; /* part of W that no weights can reach; within error */
+    double dense_error; /* the unweighted error, also when inputs are given */
+    double seconds;
+    int64_t parameters;
+} danaus_factorize_result;
+
+/* Factorises dense[M][N], row-major, f32, f64, c64 or c128, into a new chain
+   of the same type. desc and result may be NULL. NaN and infinities in W are
+   refused, naming the first. */
+DANAUS_API danaus_status danaus_factorize(
+    const void *dense, danaus_dtype dtype, const danaus_pattern *patterns, int count,
+    const danaus_factorize_desc *desc, danaus_chain **chain,
+    danaus_factorize_result *result);
+
+/* ---- known transforms as exact chains ---- */
+
+typedef enum danaus_transform {
+    DANAUS_DFT = 0, /* exp(-2 pi i k n / N), unnormalised; complex types */
+    DANAUS_WALSH_HADAMARD, /* natural (Sylvester) order, unnormalised; N = 2^L */
+    DANAUS_DCT2,           /* cos(pi k (2n+1) / 2N) */
+    DANAUS_DST2,           /* sin(pi (k+1) (2n+1) / 2N) */
+    DANAUS_DCT4,           /* cos(pi (2k+1) (2n+1) / 4N) */
+    DANAUS_CIRCULANT,      /* v[(i - j) mod N], v of N elements */
+    DANAUS_TOEPLITZ        /* v[i - j + N - 1], v of 2N - 1 elements */
+} danaus_transform;
+
+/* Makes a chain with  transform x = (K_1..K_L) x[permutation]. permutation has N
+   entries (2 N for Toeplitz, whose chain acts on x padded with N zeros and gives
+   2 N outputs, the first N of which count). values: v of the circulant or Toeplitz
+   matrix, of the chain's type; else NULL. */
+DANAUS_API danaus_status danaus_chain_transform(
+    danaus_transform transform, int64_t n, danaus_dtype dtype, const void *values,
+    danaus_chain **chain, int64_t *permutation);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,57 @@
+/* Arrays in files: .npy (one array) and safetensors (many, with metadata).
+
+   A file is mapped, not read: data pointers lead into the map and live until
+   the file is closed. What a file claims is checked before it is believed. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DANAUS_FILE_H
+#define DANAUS_FILE_H
+
+#include "danaus/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DANAUS_MAX_DIMS 8
+
+typedef struct danaus_file danaus_file;
+
+/* A view of a row-major array; name and data belong to the file or caller. */
+typedef struct danaus_tensor {
+    const char *name; /* "" for a .npy file */
+    const void *data;
+    danaus_dtype dtype;
+    int ndim; /* 0 to DANAUS_MAX_DIMS; 0 is one element */
+    int64_t shape[DANAUS_MAX_DIMS];
+} danaus_tensor;
+
+/* Opens a .npy (versions 1 to 3) or safetensors file, recognised by content.
+   Fortran-ordered .npy arrays are turned into row-major ones on opening. */
+DANAUS_API danaus_status danaus_file_open(const char *path, danaus_file **file);
+DANAUS_API void danaus_file_close(danaus_file *file); /* NULL is fine */
+
+DANAUS_API int danaus_file_count(const danaus_file *file);
+DANAUS_API danaus_status danaus_file_tensor(
+    const danaus_file *file, int index, danaus_tensor *tensor);
+
+/* DANAUS_ERR_ARGUMENT when there is no tensor of that name. */
+DANAUS_API danaus_status danaus_file_find(
+    const danaus_file *file, const char *name, danaus_tensor *tensor);
+
+/* The value of a safetensors __metadata__ entry, or NULL. */
+DANAUS_API const char *danaus_file_metadata(const danaus_file *file, const char *key);
+
+/* Write one array as .npy 1.0, or many as safetensors. `metadata` holds
+   2 * pairs strings, key then value. The file appears complete or not at all:
+   on failure an older file of that name is left as it was. */
+DANAUS_API danaus_status danaus_file_write_npy(
+    const char *path, const danaus_tensor *tensor);
+DANAUS_API danaus_status danaus_file_write_safetensors(
+    const char *path, const danaus_tensor *tensors, int count,
+    const char *const *metadata, int pairs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

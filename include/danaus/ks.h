@@ -1,0 +1,161 @@
+/* Kronecker-sparse matrices: patterns, chains of factors, and plans that
+   multiply by them.
+
+   A factor of pattern (a, b, c, d) has the support  I_a (x) 1_{b x c} (x) I_d:
+   it is (a b d) x (a c d), and entry (r, k) of block (i, j) multiplies
+       x[i c d + k d + j]   into   y[i b d + r d + j],
+   0 <= i < a, 0 <= r < b, 0 <= k < c, 0 <= j < d. Its weights are a row-major
+   array w[a][b][c][d], in every file and call.
+
+   A chain is W = K_1 ... K_L, M x N. Factor 0 of every list here is K_1, the
+   leftmost, which is applied last. Neighbours are composable when
+   a1 c1 d1 = a2 b2 d2; that is all that a product needs.
+
+   Source: Gonon, Zheng, Carrivain, Le, Fast Inference with Kronecker-Sparse
+   Matrices, ICML 2025 (arXiv 2405.15013), section 2. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DANAUS_KS_H
+#define DANAUS_KS_H
+
+#include "danaus/base.h"
+#include "danaus/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Factors in one chain, at most. */
+#define DANAUS_MAX_FACTORS 64
+
+typedef struct danaus_pattern {
+    int64_t a, b, c, d; /* each at least 1 */
+} danaus_pattern;
+
+typedef enum danaus_layout {
+    DANAUS_BATCH_FIRST = 0, /* x[batch][N], y[batch][M] */
+    DANAUS_BATCH_LAST       /* x[N][batch], y[M][batch] */
+} danaus_layout;
+
+/* Reads "a,b,c,d a,b,c,d ..." (spaces between factors) into patterns[0 ..
+   *count). A chain of more than `capacity` factors is refused. */
+DANAUS_API danaus_status danaus_patterns_parse(
+    const char *text, danaus_pattern *patterns, int capacity, int *count);
+
+/* OK when neighbours are composable and every size fits in 63 bits; the
+   sentence names the offending factor otherwise. */
+DANAUS_API danaus_status danaus_patterns_check(
+    const danaus_pattern *patterns, int count);
+
+/* ---- chains: patterns and weights, on the host ---- */
+
+typedef struct danaus_chain danaus_chain;
+
+/* Makes a chain with all weights zero and no bias. */
+DANAUS_API danaus_status danaus_chain_create(
+    const danaus_pattern *patterns, int count, danaus_dtype dtype,
+    danaus_chain **chain);
+DANAUS_API void danaus_chain_destroy(danaus_chain *chain); /* NULL is fine */
+
+DANAUS_API int danaus_chain_count(const danaus_chain *chain);
+DANAUS_API danaus_dtype danaus_chain_dtype(const danaus_chain *chain);
+DANAUS_API int64_t danaus_chain_rows(const danaus_chain *chain);       /* M */
+DANAUS_API int64_t danaus_chain_cols(const danaus_chain *chain);       /* N */
+DANAUS_API int64_t danaus_chain_parameters(const danaus_chain *chain); /* sum abcd */
+DANAUS_API danaus_pattern danaus_chain_pattern(const danaus_chain *chain, int factor);
+
+/* The weights w[a][b][c][d] of a factor, to be read or filled; NULL for a
+   factor that does not exist. The memory belongs to the chain. */
+DANAUS_API void *danaus_chain_weights(danaus_chain *chain, int factor);
+
+/* The bias: M elements of the chain's type, added to W x. NULL: none. */
+DANAUS_API const void *danaus_chain_bias(const danaus_chain *chain);
+DANAUS_API danaus_status danaus_chain_set_bias(danaus_chain *chain, const void *bias);
+
+/* A chain file is safetensors with tensors factor.0, factor.1, ... of shape
+   [a, b, c, d] and, if there is one, bias of shape [M]. Saving replaces the
+   file in one step: a failure leaves the old one. */
+DANAUS_API danaus_status danaus_chain_load(const char *path, danaus_chain **chain);
+DANAUS_API danaus_status danaus_chain_save(const danaus_chain *chain, const char *path);
+
+/* Writes W (without bias) to dense[M][N], elements of the chain's type. */
+DANAUS_API danaus_status danaus_chain_to_dense(const danaus_chain *chain, void *dense);
+
+/* ---- plans: kernels chosen for patterns ---- */
+
+typedef struct danaus_ks_plan danaus_ks_plan;
+typedef struct danaus_ks_weights danaus_ks_weights;
+
+/* All-zero is the default of every field. */
+typedef struct danaus_ks_desc {
+    danaus_layout layout;
+    danaus_dtype dtype; /* of x, y and bias; 0: f32 */
+    danaus_math math;
+    danaus_effort effort;
+    int adjoint;       /* nonzero: y = W^H x (transposed, conjugate if complex) */
+    int gradients;     /* nonzero: danaus_ks_gradient() will be called */
+    int fresh_weights; /* nonzero: they change before each run; packing counts */
+    int keep_factors;  /* nonzero: never merge neighbouring factors */
+    int64_t batch;     /* tune for this batch, 0: large; any batch may be run */
+    uint32_t reserved[8];
+} danaus_ks_desc;
+
+/* desc may be NULL. A plan is immutable: share it between threads and between
+   devices of the same name. Destroy plans and weights before the device. */
+DANAUS_API danaus_status danaus_ks_plan_create(
+    danaus_device *device, const danaus_pattern *patterns, int count,
+    const danaus_ks_desc *desc, danaus_ks_plan **plan);
+DANAUS_API void danaus_ks_plan_destroy(danaus_ks_plan *plan); /* NULL is fine */
+
+/* Writes what will run, a line for each step, as a string of at most `size`
+   bytes; returns the length that the whole text has. */
+DANAUS_API size_t danaus_ks_plan_describe(
+    const danaus_ks_plan *plan, char *text, size_t size);
+
+/* Packs a chain for a plan with the same patterns. The chain's type may differ
+   from the plan's when both are real or both are complex. A bias is added by
+   plans that are not adjoint. The chain is copied: it may change or go. */
+DANAUS_API danaus_status danaus_ks_weights_create(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_chain *chain,
+    danaus_ks_weights **weights);
+
+/* Packs again, after the chain's weights or bias have changed. No product with
+   these weights may run meanwhile. */
+DANAUS_API danaus_status danaus_ks_weights_update(
+    danaus_ks_weights *weights, danaus_device *device, const danaus_chain *chain);
+DANAUS_API void danaus_ks_weights_destroy(danaus_ks_weights *weights);
+
+/* y = W x + bias for `batch` columns, batch >= 0. x and y are device memory,
+   do not overlap and need no alignment beyond their element's. The first call
+   for a batch size may grow the device's scratch; later ones allocate nothing.
+   The result has the same bits for any number of threads. */
+DANAUS_API danaus_status danaus_ks_execute(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    int64_t batch, const void *x, void *y);
+
+/* Gradients of a loss that reached y as dy: members that are NULL are skipped.
+   dw and dbias have the type that sums have: f32 for f32, f16 and bf16, else
+   the plan's own. They are overwritten, not added to. For complex types
+   dx = W^H dy and dw = dy x^H, as in PyTorch. */
+typedef struct danaus_ks_gradients {
+    void *dx;        /* like x, of the plan's type */
+    void *const *dw; /* one array [a][b][c][d] a factor; entries may be NULL */
+    void *dbias;     /* M elements; must be NULL for an adjoint plan */
+    void *reserved[5];
+} danaus_ks_gradients;
+
+/* Needs a plan made with desc.gradients. Deterministic like execute. */
+DANAUS_API danaus_status danaus_ks_gradient(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    int64_t batch, const void *x, const void *dy, const danaus_ks_gradients *gradients);
+
+/* Plan, pack, execute and release: one product with x and y on the host, of
+   the chain's own type. */
+DANAUS_API danaus_status danaus_ks_apply(
+    danaus_device *device, const danaus_chain *chain, danaus_layout layout,
+    int64_t batch, const void *x, void *y);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

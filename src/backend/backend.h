@@ -1,0 +1,109 @@
+/* The contract between planning and computing.
+
+   A backend is a place that can hold memory and run kernels; a kernel is one
+   way to make a product with one Kronecker-sparse factor: a row of a table that
+   dispatch, tuner, tests and benchmarks read. Planning turns a chain into
+   steps, each a problem and the kernel chosen for it; the backend runs steps. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_BACKEND_BACKEND_H
+#define DN_BACKEND_BACKEND_H
+
+#include "danaus/device.h"
+#include "danaus/ks.h"
+
+typedef struct kernel kernel;
+typedef struct backend backend;
+typedef struct tuning tuning;
+
+/* One question: how to multiply by a factor of this pattern. */
+typedef struct problem {
+    danaus_pattern pattern;
+    danaus_dtype dtype;
+    danaus_layout layout;
+    int64_t batch; /* a hint, never a condition; at least 1 */
+} problem;
+
+/* Weights wherever they lie: entry (i, r, k, j) is element
+   i s[0] + r s[1] + k s[2] + j s[3] of data, conjugated if asked. An adjoint
+   is a view with b and c exchanged. */
+typedef struct weights_view {
+    const void *data;
+    danaus_dtype dtype;
+    int64_t s[4];
+    int conjugate;
+} weights_view;
+
+/* w[a][b][c][d] as it lies, for the pattern p itself. */
+weights_view dn_weights_view(const void *data, danaus_dtype dtype, danaus_pattern p);
+weights_view dn_weights_adjoint(weights_view view);
+
+struct kernel {
+    const char *name;     /* stable: tuning files use it */
+    danaus_dtype dtype;
+    int (*fits)(const kernel *k, const problem *p);
+    double (*cost)(const danaus_device *dev, const kernel *k, const problem *p);
+    size_t (*packed_bytes)(const kernel *k, const problem *p);
+    void (*pack)(const kernel *k, const problem *p, weights_view w, void *packed);
+    const void *code; /* what the backend runs */
+};
+
+/* One step of a chain. Steps are in the order in which they run. */
+typedef struct ks_step {
+    problem p;
+    const kernel *kernel;
+} ks_step;
+
+typedef struct ks_operands {
+    int64_t batch;
+    const void *x;
+    const void *const *packed; /* one a step */
+    const void *bias;          /* rows of the last step, in the type of sums; or NULL */
+    void *y;
+} ks_operands;
+
+/* Gradients: steps and packed run forward, adjoint steps multiply by K^H, in the
+   order of the forward steps. dw[s] belongs to step s; views say where entry
+   (i, r, k, j) goes. */
+typedef struct ks_gradient_operands {
+    int64_t batch;
+    const void *x, *dy;
+    const void *const *packed, *const *packed_adjoint;
+    void *dx;               /* or NULL */
+    const weights_view *dw; /* data may be NULL; type of sums */
+    void *dbias;            /* or NULL */
+} ks_gradient_operands;
+
+struct backend {
+    const char *name; /* "cpu" */
+    danaus_status (*list)(int index, danaus_device_info *info);
+    danaus_status (*open)(const char *name, danaus_device **device);
+    void (*close)(danaus_device *dev);
+    danaus_status (*describe)(const danaus_device *dev, danaus_device_info *info);
+    danaus_status (*sync)(danaus_device *dev);
+    danaus_status (*set_stream)(danaus_device *dev, void *stream);
+    danaus_status (*set_threads)(danaus_device *dev, int threads);
+    danaus_status (*set_parallel)(danaus_device *dev, danaus_parallel_fn fn, void *user);
+    danaus_status (*set_scratch)(danaus_device *dev, void *memory, size_t bytes);
+    danaus_status (*alloc)(danaus_device *dev, size_t bytes, void **memory);
+    void (*free)(danaus_device *dev, void *memory);
+    danaus_status (*copy)(danaus_device *dev, void *to, const void *from, size_t bytes);
+    danaus_status (*ks_run)(
+        danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
+    danaus_status (*ks_gradient)(
+        danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
+        const ks_gradient_operands *o);
+};
+
+/* What every device begins with; a backend's own device starts with this. */
+struct danaus_device {
+    const backend *backend;
+    char name[32];         /* "cpu:avx2" */
+    const kernel *kernels; /* ends with a row whose name is NULL */
+    tuning *tuning;        /* owned by device.c */
+};
+
+#define X(name) extern const backend dn_backend_##name;
+#include "backend/backends.def"
+#undef X
+
+#endif

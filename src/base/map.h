@@ -1,0 +1,16 @@
+/* A file mapped for reading. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_BASE_MAP_H
+#define DN_BASE_MAP_H
+
+#include "danaus/base.h"
+
+typedef struct map {
+    const unsigned char *data; /* NULL for an empty file */
+    size_t size;
+} map;
+
+danaus_status dn_map_open(const char *path, map *m);
+void dn_map_close(map *m);
+
+#endif

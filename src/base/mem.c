@@ -1,0 +1,59 @@
+/* Aligned allocation, with a seam for making it fail. */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/mem.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static atomic_long allocations, failing;
+
+long dn_alloc_fail_at(long n)
+{
+    long seen = atomic_exchange(&allocations, 0);
+    atomic_store(&failing, n);
+    return seen;
+}
+
+void *dn_alloc(size_t bytes)
+{
+    long number = atomic_fetch_add(&allocations, 1) + 1;
+    if (number == atomic_load(&failing))
+        return NULL;
+    if (bytes > PTRDIFF_MAX - DN_ALIGN)
+        return NULL;
+    size_t rounded = (bytes + DN_ALIGN - 1) / DN_ALIGN * DN_ALIGN;
+    return aligned_alloc(DN_ALIGN, rounded ? rounded : DN_ALIGN);
+}
+
+void *dn_calloc(size_t count, size_t size)
+{
+    if (size && count > PTRDIFF_MAX / size)
+        return NULL;
+    void *memory = dn_alloc(count * size);
+    return memory ? memset(memory, 0, count * size) : NULL;
+}
+
+void *dn_grow(void *memory, size_t old_bytes, size_t bytes)
+{
+    void *grown = dn_alloc(bytes);
+    if (grown && memory)
+        memcpy(grown, memory, old_bytes < bytes ? old_bytes : bytes);
+    if (grown)
+        dn_free(memory);
+    return grown;
+}
+
+char *dn_copy_text(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = dn_alloc(bytes);
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+void dn_free(void *memory) { free(memory); }
+
+int dn_mul_overflows(int64_t a, int64_t b, int64_t *product)
+{
+    return __builtin_mul_overflow(a, b, product) || *product < 0;
+}

@@ -1,0 +1,24 @@
+/* Memory: every allocation of the library passes here, so that tests can make
+   the n-th one fail. Blocks are aligned to 64 bytes. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_BASE_MEM_H
+#define DN_BASE_MEM_H
+
+#include "danaus/base.h"
+
+#define DN_ALIGN 64
+
+void *dn_alloc(size_t bytes);                 /* NULL if there is none */
+void *dn_calloc(size_t count, size_t size);   /* zeroed; NULL on overflow too */
+void *dn_grow(void *memory, size_t old_bytes, size_t bytes); /* NULL: old one stays */
+char *dn_copy_text(const char *text);
+void dn_free(void *memory);
+
+/* *product = a * b; nonzero if that does not fit in a non-negative int64. */
+int dn_mul_overflows(int64_t a, int64_t b, int64_t *product);
+
+/* Tests: the n-th allocation from now on fails, once (0: none). Returns how
+   many allocations happened since the last call. Process-wide. */
+long dn_alloc_fail_at(long n);
+
+#endif

@@ -1,0 +1,41 @@
+/* The last failure of each thread, as a sentence. */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char detail[512];
+
+danaus_status dn_fail(danaus_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+    return status;
+}
+
+danaus_status dn_fail_memory(size_t bytes, const char *what)
+{
+    return dn_fail(DANAUS_ERR_MEMORY, "no memory for %s (%zu bytes)", what, bytes);
+}
+
+const char *danaus_error_detail(void) { return detail; }
+
+const char *danaus_status_name(danaus_status status)
+{
+    static const char *const names[] = { "ok",     "argument", "shape", "unsupported",
+                                         "memory", "io",       "format", "device" };
+    unsigned index = (unsigned)status;
+    return index < sizeof names / sizeof *names ? names[index] : "unknown";
+}
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+const char *danaus_version(void)
+{
+    return TEXT(DANAUS_VERSION_MAJOR) "." TEXT(DANAUS_VERSION_MINOR) "." TEXT(
+        DANAUS_VERSION_PATCH);
+}

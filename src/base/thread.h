@@ -1,0 +1,26 @@
+/* A pool of threads and the loop over it. Only thread.c knows what a thread is. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_BASE_THREAD_H
+#define DN_BASE_THREAD_H
+
+#include "danaus/base.h"
+
+typedef struct thread_pool thread_pool;
+
+/* One task of a loop: do number i. */
+typedef void (*parallel_task)(void *arg, int i);
+
+/* Processors that this process may use, at least 1. */
+int dn_thread_count(void);
+
+/* A pool that runs loops on `threads` threads, the caller's included. */
+danaus_status dn_pool_create(int threads, thread_pool **pool);
+void dn_pool_destroy(thread_pool *pool);
+int dn_pool_threads(const thread_pool *pool); /* 1 for NULL */
+
+/* task(arg, i) for every i in [0, count); returns when all are done. Tasks are
+   taken in order by whichever thread is free. Not reentrant. pool may be NULL:
+   then the caller does all. */
+void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg);
+
+#endif
