@@ -6,6 +6,7 @@ function(dn_add_isa name)
     target_compile_definitions(dn_cpu_${name} PRIVATE DANAUS_ISA=${name} DANAUS_ISA_${name})
     target_link_libraries(dn_cpu_${name} PRIVATE dn_options)
     target_sources(danaus PRIVATE $<TARGET_OBJECTS:dn_cpu_${name}>)
+    target_sources(danaus_core PRIVATE $<TARGET_OBJECTS:dn_cpu_${name}>)
 endfunction()
 
 # Kernels are optimised in every build type but the sanitizers' own: a debug
