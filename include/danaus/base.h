@@ -15,9 +15,9 @@
 #define DANAUS_VERSION_PATCH 0
 
 #if defined _WIN32
-#  define DANAUS_API
+#    define DANAUS_API
 #else
-#  define DANAUS_API __attribute__((visibility("default")))
+#    define DANAUS_API __attribute__((visibility("default")))
 #endif
 
 #ifdef __cplusplus
@@ -44,9 +44,10 @@ typedef enum danaus_dtype {
     DANAUS_C128 /* complex: real and imaginary f64, interleaved */
 } danaus_dtype;
 
-typedef enum danaus_math { /* how f32 products may be made */
-    DANAUS_MATH_F32 = 0,   /* errors of f32 arithmetic */
-    DANAUS_MATH_TF32       /* 10-bit products where a device gains from it */
+/* How f32 products may be made. */
+typedef enum danaus_math {
+    DANAUS_MATH_F32 = 0, /* errors of f32 arithmetic */
+    DANAUS_MATH_TF32     /* 10-bit products where a device gains from it */
 } danaus_math;
 
 typedef enum danaus_effort {

@@ -37,8 +37,8 @@ DANAUS_API danaus_status danaus_device_list(int index, danaus_device_info *info)
 DANAUS_API danaus_status danaus_device_open(const char *name, danaus_device **device);
 DANAUS_API void danaus_device_close(danaus_device *device); /* NULL is fine */
 
-DANAUS_API danaus_status danaus_device_describe(
-    const danaus_device *device, danaus_device_info *info);
+DANAUS_API danaus_status
+danaus_device_describe(const danaus_device *device, danaus_device_info *info);
 
 /* The name of kernel number `index` on this device, or NULL past the last. */
 DANAUS_API const char *danaus_device_kernel(const danaus_device *device, int index);
@@ -54,30 +54,30 @@ DANAUS_API danaus_status danaus_device_set_stream(danaus_device *device, void *s
 DANAUS_API danaus_status danaus_device_set_threads(danaus_device *device, int threads);
 
 /* CPU only: run parts through the host's own pool; NULL goes back to ours. */
-DANAUS_API danaus_status danaus_device_set_parallel(
-    danaus_device *device, danaus_parallel_fn fn, void *user);
+DANAUS_API danaus_status
+danaus_device_set_parallel(danaus_device *device, danaus_parallel_fn fn, void *user);
 
 /* Lends scratch memory (64-byte aligned) for as long as the device lives or
    until the next call; NULL returns to memory of the device's own. With lent
    scratch that is too small a product fails with DANAUS_ERR_MEMORY. */
-DANAUS_API danaus_status danaus_device_set_scratch(
-    danaus_device *device, void *memory, size_t bytes);
+DANAUS_API danaus_status
+danaus_device_set_scratch(danaus_device *device, void *memory, size_t bytes);
 
 /* Reads or writes the table of measured choices. Rows for other devices or
    for kernels that do not exist here are skipped. */
-DANAUS_API danaus_status danaus_device_load_tuning(
-    danaus_device *device, const char *path);
-DANAUS_API danaus_status danaus_device_save_tuning(
-    const danaus_device *device, const char *path);
+DANAUS_API danaus_status
+danaus_device_load_tuning(danaus_device *device, const char *path);
+DANAUS_API danaus_status
+danaus_device_save_tuning(const danaus_device *device, const char *path);
 
 /* Device memory: on a CPU plain memory aligned to 64 bytes. */
-DANAUS_API danaus_status danaus_alloc(
-    danaus_device *device, size_t bytes, void **memory);
+DANAUS_API danaus_status
+danaus_alloc(danaus_device *device, size_t bytes, void **memory);
 DANAUS_API void danaus_free(danaus_device *device, void *memory);
-DANAUS_API danaus_status danaus_upload(
-    danaus_device *device, void *to, const void *from, size_t bytes);
-DANAUS_API danaus_status danaus_download(
-    danaus_device *device, void *to, const void *from, size_t bytes);
+DANAUS_API danaus_status
+danaus_upload(danaus_device *device, void *to, const void *from, size_t bytes);
+DANAUS_API danaus_status
+danaus_download(danaus_device *device, void *to, const void *from, size_t bytes);
 
 #ifdef __cplusplus
 }

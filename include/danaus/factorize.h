@@ -22,9 +22,9 @@ typedef enum danaus_chain_kind {
     DANAUS_CHAIN_LOW_RANK,        /* (1, M, r, 1) (1, r, N, 1); rank */
     DANAUS_CHAIN_DYADIC,          /* (2^(l-1), 2, 2, 2^(L-l)); M = N = 2^L */
     DANAUS_CHAIN_BLOCK_BUTTERFLY, /* (2^(l-1), 2t, 2t, 2^(L-l)); M = N = 2^L t; rank t */
-    DANAUS_CHAIN_MONARCH,         /* `order` factors, rectangular, blocks of rank `rank` */
-    DANAUS_CHAIN_KALEIDOSCOPE,    /* dyadic, then dyadic transposed: products only */
-    DANAUS_CHAIN_RADICES          /* row_radices x col_radices, ranks: any lattice chain */
+    DANAUS_CHAIN_MONARCH,      /* `order` factors, rectangular, blocks of rank `rank` */
+    DANAUS_CHAIN_KALEIDOSCOPE, /* dyadic, then dyadic transposed: products only */
+    DANAUS_CHAIN_RADICES       /* row_radices x col_radices, ranks: any lattice chain */
 } danaus_chain_kind;
 
 /* All-zero is the default of every field but the sizes. */
@@ -33,7 +33,8 @@ typedef struct danaus_chain_desc {
     int64_t rows, cols; /* M, N */
     int order;          /* Monarch: number of factors, 0: 2; radices: their number */
     int64_t rank;       /* 0: 1 */
-    const int64_t *row_radices, *col_radices; /* `order` each; NULL: as equal as can be */
+    /* `order` each; NULL: as equal as can be */
+    const int64_t *row_radices, *col_radices;
     const int64_t *ranks; /* order - 1 block ranks between neighbours; NULL: rank */
     uint32_t reserved[8];
 } danaus_chain_desc;
@@ -51,8 +52,8 @@ DANAUS_API danaus_status danaus_patterns_fit(
 /* OK when the chain, or its transpose, can be factorised into: neighbours are
    composable, a1 | a2, d2 | d1 and a2 | a1 c1. The sentence names the pair and the
    condition that fails. */
-DANAUS_API danaus_status danaus_patterns_check_chainable(
-    const danaus_pattern *patterns, int count);
+DANAUS_API danaus_status
+danaus_patterns_check_chainable(const danaus_pattern *patterns, int count);
 
 /* ---- factorization ---- */
 
@@ -70,9 +71,9 @@ typedef int (*danaus_progress_fn)(void *user, double done);
 /* All-zero is the default of every field. */
 typedef struct danaus_factorize_desc {
     danaus_order order;
-    int fast;          /* nonzero: iterative SVDs; there is no lower bound then */
-    int refine;        /* pair sweeps after the factorization */
-    int threads;       /* 0: one for each processor */
+    int fast;           /* nonzero: iterative SVDs; there is no lower bound then */
+    int refine;         /* pair sweeps after the factorization */
+    int threads;        /* 0: one for each processor */
     const void *inputs; /* calibration X[samples][N] of dense's type, or NULL: minimise
                            ||X W^T - X (K_1..K_L)^T|| instead of ||W - K_1..K_L|| */
     int64_t samples;
@@ -103,7 +104,7 @@ DANAUS_API danaus_status danaus_factorize(
 /* ---- known transforms as exact chains ---- */
 
 typedef enum danaus_transform {
-    DANAUS_DFT = 0, /* exp(-2 pi i k n / N), unnormalised; complex types */
+    DANAUS_DFT = 0,        /* exp(-2 pi i k n / N), unnormalised; complex types */
     DANAUS_WALSH_HADAMARD, /* natural (Sylvester) order, unnormalised; N = 2^L */
     DANAUS_DCT2,           /* cos(pi k (2n+1) / 2N) */
     DANAUS_DST2,           /* sin(pi (k+1) (2n+1) / 2N) */

@@ -31,12 +31,12 @@ DANAUS_API danaus_status danaus_file_open(const char *path, danaus_file **file);
 DANAUS_API void danaus_file_close(danaus_file *file); /* NULL is fine */
 
 DANAUS_API int danaus_file_count(const danaus_file *file);
-DANAUS_API danaus_status danaus_file_tensor(
-    const danaus_file *file, int index, danaus_tensor *tensor);
+DANAUS_API danaus_status
+danaus_file_tensor(const danaus_file *file, int index, danaus_tensor *tensor);
 
 /* DANAUS_ERR_ARGUMENT when there is no tensor of that name. */
-DANAUS_API danaus_status danaus_file_find(
-    const danaus_file *file, const char *name, danaus_tensor *tensor);
+DANAUS_API danaus_status
+danaus_file_find(const danaus_file *file, const char *name, danaus_tensor *tensor);
 
 /* The value of a safetensors __metadata__ entry, or NULL. */
 DANAUS_API const char *danaus_file_metadata(const danaus_file *file, const char *key);
@@ -44,8 +44,8 @@ DANAUS_API const char *danaus_file_metadata(const danaus_file *file, const char 
 /* Write one array as .npy 1.0, or many as safetensors. `metadata` holds
    2 * pairs strings, key then value. The file appears complete or not at all:
    on failure an older file of that name is left as it was. */
-DANAUS_API danaus_status danaus_file_write_npy(
-    const char *path, const danaus_tensor *tensor);
+DANAUS_API danaus_status
+danaus_file_write_npy(const char *path, const danaus_tensor *tensor);
 DANAUS_API danaus_status danaus_file_write_safetensors(
     const char *path, const danaus_tensor *tensors, int count,
     const char *const *metadata, int pairs);

@@ -43,8 +43,8 @@ DANAUS_API danaus_status danaus_patterns_parse(
 
 /* OK when neighbours are composable and every size fits in 63 bits; the
    sentence names the offending factor otherwise. */
-DANAUS_API danaus_status danaus_patterns_check(
-    const danaus_pattern *patterns, int count);
+DANAUS_API danaus_status
+danaus_patterns_check(const danaus_pattern *patterns, int count);
 
 /* ---- chains: patterns and weights, on the host ---- */
 
@@ -108,8 +108,8 @@ DANAUS_API void danaus_ks_plan_destroy(danaus_ks_plan *plan); /* NULL is fine */
 
 /* Writes what will run, a line for each step, as a string of at most `size`
    bytes; returns the length that the whole text has. */
-DANAUS_API size_t danaus_ks_plan_describe(
-    const danaus_ks_plan *plan, char *text, size_t size);
+DANAUS_API size_t
+danaus_ks_plan_describe(const danaus_ks_plan *plan, char *text, size_t size);
 
 /* Packs a chain for a plan with the same patterns. The chain's type may differ
    from the plan's when both are real or both are complex. A bias is added by

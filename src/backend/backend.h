@@ -38,7 +38,7 @@ weights_view dn_weights_view(const void *data, danaus_dtype dtype, danaus_patter
 weights_view dn_weights_adjoint(weights_view view);
 
 struct kernel {
-    const char *name;     /* stable: tuning files use it */
+    const char *name; /* stable: tuning files use it */
     danaus_dtype dtype;
     int (*fits)(const kernel *k, const problem *p);
     double (*cost)(const danaus_device *dev, const kernel *k, const problem *p);
@@ -82,7 +82,8 @@ struct backend {
     danaus_status (*sync)(danaus_device *dev);
     danaus_status (*set_stream)(danaus_device *dev, void *stream);
     danaus_status (*set_threads)(danaus_device *dev, int threads);
-    danaus_status (*set_parallel)(danaus_device *dev, danaus_parallel_fn fn, void *user);
+    danaus_status (*set_parallel)(
+        danaus_device *dev, danaus_parallel_fn fn, void *user);
     danaus_status (*set_scratch)(danaus_device *dev, void *memory, size_t bytes);
     danaus_status (*alloc)(danaus_device *dev, size_t bytes, void **memory);
     void (*free)(danaus_device *dev, void *memory);

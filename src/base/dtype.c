@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const dtype_facts facts[] = {
-#define X(id, name, safe, kind, npy, size, is_complex, sums)                          \
+#define X(id, name, safe, kind, npy, size, is_complex, sums)                           \
     { DANAUS_##id, #name, safe, kind, npy, size, is_complex, DANAUS_##sums },
 #include "base/dtype.def"
 #undef X

@@ -8,8 +8,8 @@
 
 #define DN_ALIGN 64
 
-void *dn_alloc(size_t bytes);                 /* NULL if there is none */
-void *dn_calloc(size_t count, size_t size);   /* zeroed; NULL on overflow too */
+void *dn_alloc(size_t bytes);               /* NULL if there is none */
+void *dn_calloc(size_t count, size_t size); /* zeroed; NULL on overflow too */
 void *dn_grow(void *memory, size_t old_bytes, size_t bytes); /* NULL: old one stays */
 char *dn_copy_text(const char *text);
 void dn_free(void *memory);

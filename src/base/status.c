@@ -25,14 +25,14 @@ const char *danaus_error_detail(void) { return detail; }
 
 const char *danaus_status_name(danaus_status status)
 {
-    static const char *const names[] = { "ok",     "argument", "shape", "unsupported",
+    static const char *const names[] = { "ok",     "argument", "shape",  "unsupported",
                                          "memory", "io",       "format", "device" };
     unsigned index = (unsigned)status;
     return index < sizeof names / sizeof *names ? names[index] : "unknown";
 }
 
 #define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
+#define TEXT(x)  TEXT_(x)
 
 const char *danaus_version(void)
 {

@@ -6,11 +6,11 @@
 
 #include "danaus/base.h"
 
-#define TRY(call)                                                                     \
-    do {                                                                              \
-        danaus_status try_status_ = (call);                                           \
-        if (try_status_ != DANAUS_OK)                                                 \
-            return try_status_;                                                       \
+#define TRY(call)                                                                      \
+    do {                                                                               \
+        danaus_status try_status_ = (call);                                            \
+        if (try_status_ != DANAUS_OK)                                                  \
+            return try_status_;                                                        \
     } while (0)
 
 /* Keeps the formatted sentence for danaus_error_detail() and returns status. */

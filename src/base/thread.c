@@ -116,7 +116,8 @@ danaus_status dn_pool_create(int threads, thread_pool **pool)
             int made = p->started;
             dn_pool_destroy(p);
             return dn_fail(
-                DANAUS_ERR_MEMORY, "the system gave %d of %d threads", made + 1, threads);
+                DANAUS_ERR_MEMORY, "the system gave %d of %d threads", made + 1,
+                threads);
         }
     }
     *pool = p;
@@ -153,6 +154,7 @@ void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg)
     atomic_store(&pool->active, pool->started);
     announce(pool);
     take_tasks(pool);
-    for (int spins = 0; atomic_load_explicit(&pool->active, memory_order_acquire); spins++)
+    for (int spins = 0; atomic_load_explicit(&pool->active, memory_order_acquire);
+         spins++)
         spins < 1000 ? pause_briefly() : (void)sched_yield();
 }

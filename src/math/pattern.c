@@ -39,7 +39,8 @@ static int64_t gcd(int64_t x, int64_t y)
 danaus_pattern dn_pattern_product(danaus_pattern p, danaus_pattern q)
 {
     int64_t g = gcd(p.a, q.a), h = gcd(p.d, q.d);
-    return (danaus_pattern){ g, p.a / g * p.b * (p.d / h), q.a / g * q.c * (q.d / h), h };
+    return (danaus_pattern){ g, p.a / g * p.b * (p.d / h), q.a / g * q.c * (q.d / h),
+                             h };
 }
 
 /* a b c d and therefore every smaller product fits in 63 bits, 16 times over:
@@ -77,8 +78,8 @@ danaus_status danaus_patterns_check(const danaus_pattern *patterns, int count)
         if (cols != rows)
             return dn_fail(
                 DANAUS_ERR_SHAPE,
-                "factor %d has %" PRId64 " columns but factor %d has %" PRId64 " rows", i,
-                cols, i + 1, rows);
+                "factor %d has %" PRId64 " columns but factor %d has %" PRId64 " rows",
+                i, cols, i + 1, rows);
     }
     return DANAUS_OK;
 }
@@ -104,7 +105,8 @@ danaus_status danaus_patterns_parse(
     const char *text, danaus_pattern *patterns, int capacity, int *count)
 {
     if (!text || !patterns || !count)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a pattern text and a place for it are needed");
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a pattern text and a place for it are needed");
     danaus_pattern found[DANAUS_MAX_FACTORS];
     int n = 0;
     for (const char *at = skip_spaces(text); *at; at = skip_spaces(at)) {
@@ -117,7 +119,8 @@ danaus_status danaus_patterns_parse(
             if (entry[e] < 1 || !ends)
                 return dn_fail(
                     DANAUS_ERR_ARGUMENT,
-                    "\"%.40s\" is not a pattern: write a,b,c,d with four positive integers",
+                    "\"%.40s\" is not a pattern: write a,b,c,d with four positive "
+                    "integers",
                     start);
             at += expected != 0;
         }

@@ -6,9 +6,9 @@
 #include "danaus/ks.h"
 
 /* For patterns that danaus_patterns_check() has accepted. */
-int64_t dn_pattern_rows(danaus_pattern p);    /* a b d */
-int64_t dn_pattern_cols(danaus_pattern p);    /* a c d */
-int64_t dn_pattern_weights(danaus_pattern p); /* a b c d */
+int64_t dn_pattern_rows(danaus_pattern p);           /* a b d */
+int64_t dn_pattern_cols(danaus_pattern p);           /* a c d */
+int64_t dn_pattern_weights(danaus_pattern p);        /* a b c d */
 danaus_pattern dn_pattern_adjoint(danaus_pattern p); /* (a, c, b, d) */
 int dn_pattern_equal(danaus_pattern p, danaus_pattern q);
 

@@ -13,23 +13,23 @@
 #include "danaus/danaus.h"
 
 /* The call succeeds; the library's sentence is shown when it does not. */
-#define assert_ok(call)                                                               \
-    do {                                                                              \
-        danaus_status status_ = (call);                                               \
-        if (status_ != DANAUS_OK)                                                     \
-            fail_msg(                                                                 \
-                "%s: %s: %s", #call, danaus_status_name(status_),                     \
-                danaus_error_detail());                                               \
+#define assert_ok(call)                                                                \
+    do {                                                                               \
+        danaus_status status_ = (call);                                                \
+        if (status_ != DANAUS_OK)                                                      \
+            fail_msg(                                                                  \
+                "%s: %s: %s", #call, danaus_status_name(status_),                      \
+                danaus_error_detail());                                                \
     } while (0)
 
 /* The call fails with this status. */
-#define assert_status(call, expected)                                                 \
-    do {                                                                              \
-        danaus_status status_ = (call), expected_ = (expected);                       \
-        if (status_ != expected_)                                                     \
-            fail_msg(                                                                 \
-                "%s: is \"%s\", not \"%s\"", #call, danaus_status_name(status_),      \
-                danaus_status_name(expected_));                                       \
+#define assert_status(call, expected)                                                  \
+    do {                                                                               \
+        danaus_status status_ = (call), expected_ = (expected);                        \
+        if (status_ != expected_)                                                      \
+            fail_msg(                                                                  \
+                "%s: is \"%s\", not \"%s\"", #call, danaus_status_name(status_),       \
+                danaus_status_name(expected_));                                        \
     } while (0)
 
 #endif

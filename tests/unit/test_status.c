@@ -22,8 +22,8 @@ static void the_version_is_that_of_the_header(void **state)
     (void)state;
     char expected[32];
     snprintf(
-        expected, sizeof expected, "%d.%d.%d", DANAUS_VERSION_MAJOR, DANAUS_VERSION_MINOR,
-        DANAUS_VERSION_PATCH);
+        expected, sizeof expected, "%d.%d.%d", DANAUS_VERSION_MAJOR,
+        DANAUS_VERSION_MINOR, DANAUS_VERSION_PATCH);
     assert_string_equal(danaus_version(), expected);
 }
 

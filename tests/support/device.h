@@ -1,0 +1,20 @@
+/* The device that a test program was asked to use. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef TEST_SUPPORT_DEVICE_H
+#define TEST_SUPPORT_DEVICE_H
+
+#include "danaus/device.h"
+
+/* argv[1], or "cpu". Ends the program with status 77, which CTest counts as
+   skipped, when this machine has no such device. */
+danaus_device *device_from_arguments(int argc, char **argv);
+
+/* Rounds to make of something that is tried `rounds` times: fewer, at least 1,
+   when the environment says DANAUS_TEST_SHARE=N (one N-th, for emulators and
+   sanitizers). */
+int rounds_of(int rounds);
+
+/* Every n-th of many small cases is enough; 1 unless DANAUS_TEST_SHARE is set. */
+int share_of_cases(void);
+
+#endif

@@ -1,0 +1,173 @@
+/* Elements and guarded arrays. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/element.h"
+
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GUARD   64
+#define MARK    0xa5 /* guard bytes */
+#define NOTHING 0xff /* elements that nobody wrote: NaN in every type */
+
+precision precision_of(danaus_dtype dtype)
+{
+    switch (dtype) {
+    case DANAUS_F32: return (precision){ 0x1p-24, 0x1p-150, 0x1p-24, 0 };
+    case DANAUS_F16: return (precision){ 0x1p-11, 0x1p-25, 0x1p-24, 0 };
+    case DANAUS_BF16: return (precision){ 0x1p-8, 0x1p-134, 0x1p-24, 0 };
+    case DANAUS_F64: return (precision){ 0x1p-53, 0x1p-1074, 0x1p-53, 0 };
+    case DANAUS_C64: return (precision){ 0x1p-24, 0x1p-150, 0x1p-24, 1 };
+    case DANAUS_C128: return (precision){ 0x1p-53, 0x1p-1074, 0x1p-53, 1 };
+    }
+    fail_msg("element type %d", (int)dtype);
+    return (precision){ 0 };
+}
+
+danaus_dtype sum_type(danaus_dtype dtype)
+{
+    return dtype == DANAUS_F16 || dtype == DANAUS_BF16 ? DANAUS_F32 : dtype;
+}
+
+/* A binary float of 16 bits with `fraction` bits of fraction and this bias. */
+static double small_get(uint16_t bits, int fraction, int bias)
+{
+    int exponents = 1 << (15 - fraction), top = 1 << fraction;
+    int exponent = (bits >> fraction) % exponents, rest = bits % top;
+    double x = exponent == exponents - 1 ? (rest ? NAN : INFINITY)
+               : exponent                ? ldexp(top + rest, exponent - bias - fraction)
+                                         : ldexp(rest, 1 - bias - fraction);
+    return bits >> 15 ? -x : x;
+}
+
+static uint16_t small_put(double x, int fraction, int bias)
+{
+    uint16_t sign = signbit(x) ? 0x8000 : 0;
+    int exponent;
+    double f = frexp(fabs(x), &exponent); /* |x| = f 2^exponent, 1/2 <= f < 1 */
+    if (f == 0)
+        return sign;
+    int mantissa = (int)ldexp(f, fraction + 1) - (1 << fraction);
+    assert_true(exponent - 1 + bias > 0);
+    uint16_t bits = (uint16_t)(sign | ((exponent - 1 + bias) << fraction) | mantissa);
+    assert_true(small_get(bits, fraction, bias) == x);
+    return bits;
+}
+
+value element_get(danaus_dtype dtype, const void *from, int64_t index)
+{
+    const char *at = (const char *)from + (size_t)index * danaus_dtype_size(dtype);
+    uint16_t h;
+    float f[2];
+    double d[2];
+    switch (dtype) {
+    case DANAUS_F16: memcpy(&h, at, 2); return (value){ small_get(h, 10, 15), 0 };
+    case DANAUS_BF16: memcpy(&h, at, 2); return (value){ small_get(h, 7, 127), 0 };
+    case DANAUS_F32: memcpy(f, at, 4); return (value){ f[0], 0 };
+    case DANAUS_F64: memcpy(d, at, 8); return (value){ d[0], 0 };
+    case DANAUS_C64: memcpy(f, at, 8); return (value){ f[0], f[1] };
+    case DANAUS_C128: memcpy(d, at, 16); return (value){ d[0], d[1] };
+    }
+    fail_msg("element type %d", (int)dtype);
+    return (value){ 0 };
+}
+
+void element_put(danaus_dtype dtype, void *to, int64_t index, value v)
+{
+    char *at = (char *)to + (size_t)index * danaus_dtype_size(dtype);
+    uint16_t h;
+    float f[2] = { (float)v.re, (float)v.im };
+    double d[2] = { v.re, v.im };
+    switch (dtype) {
+    case DANAUS_F16:
+        h = small_put(v.re, 10, 15);
+        memcpy(at, &h, 2);
+        break;
+    case DANAUS_BF16:
+        h = small_put(v.re, 7, 127);
+        memcpy(at, &h, 2);
+        break;
+    case DANAUS_F32: memcpy(at, f, 4); break;
+    case DANAUS_F64: memcpy(at, d, 8); break;
+    case DANAUS_C64: memcpy(at, f, 8); break;
+    case DANAUS_C128: memcpy(at, d, 16); break;
+    }
+}
+
+static double random_part(rng *r, danaus_dtype dtype)
+{
+    switch (dtype) {
+    case DANAUS_F16: return (double)rng_int(r, -1024, 1024) * 0x1p-10;
+    case DANAUS_BF16: return (double)rng_int(r, -128, 128) * 0x1p-7;
+    case DANAUS_F32:
+    case DANAUS_C64: return (float)rng_sign(r);
+    default: return rng_sign(r);
+    }
+}
+
+value element_random(rng *r, danaus_dtype dtype)
+{
+    value v = { random_part(r, dtype), 0 };
+    if (precision_of(dtype).complex)
+        v.im = random_part(r, dtype);
+    return v;
+}
+
+static size_t bytes_of(const array *a)
+{
+    return (size_t)a->count * danaus_dtype_size(a->dtype);
+}
+
+/* One element past a multiple of the guard: aligned for the element, no more. */
+array array_make(danaus_dtype dtype, int64_t count)
+{
+    array a = { dtype, count, NULL, NULL };
+    size_t bytes = bytes_of(&a), start = GUARD + danaus_dtype_size(dtype);
+    a.block = aligned_alloc(GUARD, (start + bytes + GUARD) / GUARD * GUARD + GUARD);
+    assert_non_null(a.block);
+    a.data = a.block + start;
+    memset(a.block, MARK, start);
+    memset(a.data, NOTHING, bytes);
+    memset((char *)a.data + bytes, MARK, GUARD);
+    return a;
+}
+
+array array_random(rng *r, danaus_dtype dtype, int64_t count)
+{
+    array a = array_make(dtype, count);
+    for (int64_t i = 0; i < count; i++)
+        element_put(dtype, a.data, i, element_random(r, dtype));
+    return a;
+}
+
+void array_free(array *a)
+{
+    free(a->block);
+    *a = (array){ 0 };
+}
+
+static int all_bytes(const void *at, size_t bytes, unsigned char expected)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (((const unsigned char *)at)[i] != expected)
+            return 0;
+    return 1;
+}
+
+int array_untouched(const array *a) { return all_bytes(a->data, bytes_of(a), NOTHING); }
+
+int array_same(const array *a, const array *b)
+{
+    return bytes_of(a) == bytes_of(b) && !memcmp(a->data, b->data, bytes_of(a));
+}
+
+void array_expect_guards(const array *a)
+{
+    size_t before = (size_t)((unsigned char *)a->data - a->block);
+    if (!all_bytes(a->block, before, MARK))
+        fail_msg("the bytes before an array were written");
+    if (!all_bytes((char *)a->data + bytes_of(a), GUARD, MARK))
+        fail_msg("the bytes after an array were written");
+}

@@ -1,0 +1,49 @@
+/* Elements of every type as pairs of doubles, written from the definitions of
+   the formats and sharing no code with the library; arrays of them between guard
+   bytes. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef TEST_SUPPORT_ELEMENT_H
+#define TEST_SUPPORT_ELEMENT_H
+
+#include "support/rng.h"
+
+#include "danaus/base.h"
+
+typedef struct value {
+    double re, im;
+} value;
+
+/* What rounding costs in a type: one rounding of x errs by at most
+   unit |x| + tiny; sums are made with unit sum_unit. */
+typedef struct precision {
+    double unit, tiny, sum_unit;
+    int complex;
+} precision;
+
+precision precision_of(danaus_dtype dtype);
+danaus_dtype sum_type(danaus_dtype dtype); /* in which products are summed */
+
+value element_get(danaus_dtype dtype, const void *from, int64_t index);
+
+/* v must be exactly representable. */
+void element_put(danaus_dtype dtype, void *to, int64_t index, value v);
+
+/* Representable in the type, parts in [-1, 1]. */
+value element_random(rng *r, danaus_dtype dtype);
+
+/* `count` elements aligned to no more than one, all of them NaN at first. */
+typedef struct array {
+    danaus_dtype dtype;
+    int64_t count;
+    void *data;
+    unsigned char *block;
+} array;
+
+array array_make(danaus_dtype dtype, int64_t count);
+array array_random(rng *r, danaus_dtype dtype, int64_t count);
+void array_free(array *a);
+int array_untouched(const array *a);            /* still all NaN as made? */
+int array_same(const array *a, const array *b); /* bit for bit */
+void array_expect_guards(const array *a);       /* fails the test if written */
+
+#endif
