@@ -68,6 +68,12 @@ DANAUS_API size_t danaus_dtype_size(danaus_dtype dtype);
 /* "f32", "bf16", ...; "unknown" for a value that is no element type. */
 DANAUS_API const char *danaus_dtype_name(danaus_dtype dtype);
 
+/* Copies `count` elements, converting from one type to another and rounding once,
+   to nearest. A real type keeps the real part of a complex value. */
+DANAUS_API danaus_status danaus_convert(
+    danaus_dtype from_type, const void *from, danaus_dtype to_type, void *to,
+    int64_t count);
+
 /* One sentence on this thread's latest failure, without a full stop. It stays
    valid until the next failure on this thread. */
 DANAUS_API const char *danaus_error_detail(void);

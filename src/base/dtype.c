@@ -4,6 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
 
+#include "base/status.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -171,4 +173,16 @@ void dn_convert(
         dn_load(from_type, from, i, value);
         dn_store(to_type, to, i, value);
     }
+}
+
+danaus_status danaus_convert(
+    danaus_dtype from_type, const void *from, danaus_dtype to_type, void *to,
+    int64_t count)
+{
+    if (!dn_dtype(from_type) || !dn_dtype(to_type))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "there is no such element type");
+    if (count < 0 || (count > 0 && (!from || !to)))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "nothing to convert from or to");
+    dn_convert(from_type, from, to_type, to, count);
+    return DANAUS_OK;
 }
