@@ -124,7 +124,7 @@ danaus_status danaus_patterns_parse(
                     start);
             at += expected != 0;
         }
-        if (n == DANAUS_MAX_FACTORS || n == capacity)
+        if (n == DANAUS_MAX_FACTORS || n >= capacity)
             return dn_fail(
                 DANAUS_ERR_ARGUMENT, "more than %d factors",
                 capacity < DANAUS_MAX_FACTORS ? capacity : DANAUS_MAX_FACTORS);

@@ -115,6 +115,9 @@ signal signal_times(
                         accumulate(&y, row, v, x, col);
                 }
     add_error_of_sums(&y, adjoint ? p.b : p.c, dtype);
+    if (w->dtype != dtype) /* weights are rounded to the plan's type */
+        for (int64_t s = 0; s < y.size * y.batch; s++)
+            y.e[s] += precision_of(dtype).unit * y.m[s];
     return y;
 }
 

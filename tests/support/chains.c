@@ -1,0 +1,265 @@
+/* Random chains; products and gradients of plans against the oracle. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/chains.h"
+
+#include "support/test.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+const danaus_dtype test_dtypes[TEST_DTYPES] = {
+    DANAUS_F32, DANAUS_F16, DANAUS_BF16, DANAUS_F64, DANAUS_C64, DANAUS_C128,
+};
+
+/* A random divisor of n. */
+static int64_t random_divisor(rng *r, int64_t n)
+{
+    int64_t d = rng_int(r, 1, n);
+    while (n % d)
+        d--;
+    return d;
+}
+
+/* A random size at most `limit`, small ones as likely as large ones. */
+static int64_t random_size(rng *r, int64_t limit)
+{
+    int64_t high = 1 + (int64_t)(rng_unit(r) * rng_unit(r) * (double)limit);
+    return rng_int(r, 1, high < limit ? high : limit);
+}
+
+/* Each factor has the rows that its left neighbour needs. */
+void random_patterns(rng *r, int count, int64_t limit, danaus_pattern *p)
+{
+    int64_t size = random_size(r, limit);
+    for (int l = 0; l < count; l++) {
+        int64_t a = random_divisor(r, size), d = random_divisor(r, size / a);
+        int64_t c = random_size(r, limit / (a * d) + 1);
+        p[l] = (danaus_pattern){ a, size / a / d, c, d };
+        size = a * c * d;
+    }
+}
+
+random_chain chain_random(
+    rng *r, const danaus_pattern *p, int count, danaus_dtype dtype, int bias)
+{
+    random_chain c = { .count = count, .dtype = dtype };
+    c.rows = rows_of(p[0]);
+    c.cols = cols_of(p[count - 1]);
+    assert_ok(danaus_chain_create(p, count, dtype, &c.chain));
+    for (int l = 0; l < count; l++) {
+        c.p[l] = p[l];
+        c.w[l] = array_random(r, dtype, weights_of(p[l]));
+        memcpy(
+            danaus_chain_weights(c.chain, l), c.w[l].data,
+            (size_t)c.w[l].count * danaus_dtype_size(dtype));
+    }
+    if (bias) {
+        c.bias = array_random(r, dtype, c.rows);
+        assert_ok(danaus_chain_set_bias(c.chain, c.bias.data));
+    }
+    return c;
+}
+
+void chain_free(random_chain *c)
+{
+    for (int l = 0; l < c->count; l++)
+        array_free(&c->w[l]);
+    array_free(&c->bias);
+    danaus_chain_destroy(c->chain);
+    *c = (random_chain){ 0 };
+}
+
+int64_t inputs_of(const random_chain *c, int adjoint)
+{
+    return adjoint ? c->rows : c->cols;
+}
+
+int64_t outputs_of(const random_chain *c, int adjoint)
+{
+    return adjoint ? c->cols : c->rows;
+}
+
+static danaus_dtype dtype_of(const danaus_ks_desc *desc)
+{
+    return desc->dtype ? desc->dtype : DANAUS_F32;
+}
+
+array multiply(
+    danaus_device *device, const random_chain *c, const danaus_ks_desc *desc,
+    int64_t batch, const array *x)
+{
+    danaus_ks_plan *plan = NULL;
+    danaus_ks_weights *weights = NULL;
+    array y = array_make(dtype_of(desc), outputs_of(c, desc->adjoint) * batch);
+    assert_ok(danaus_ks_plan_create(device, c->p, c->count, desc, &plan));
+    assert_ok(danaus_ks_weights_create(plan, device, c->chain, &weights));
+    assert_ok(danaus_ks_execute(plan, device, weights, batch, x->data, y.data));
+    danaus_ks_weights_destroy(weights);
+    danaus_ks_plan_destroy(plan);
+    return y;
+}
+
+/* The signal that reaches factor `upto`'s outputs: K_upto ... K_L x, where every
+   step may round to the storage type. Adjoint: K_upto^H ... K_1^H x. */
+static signal run_factors(
+    const random_chain *c, int from, int to, int adjoint, const signal *x,
+    danaus_dtype dtype)
+{
+    signal y = signal_copy(x);
+    for (int l = from; l != to; l += adjoint ? 1 : -1) {
+        signal next = signal_times(c->p[l], &c->w[l], adjoint, &y, dtype);
+        signal_round(&next, dtype);
+        signal_free(&y);
+        y = next;
+    }
+    return y;
+}
+
+signal multiply_exactly(
+    const random_chain *c, const danaus_ks_desc *desc, int64_t batch, const array *x)
+{
+    danaus_dtype dtype = dtype_of(desc);
+    signal in = signal_read(x, desc->layout, inputs_of(c, desc->adjoint), batch);
+    signal y = desc->adjoint ? run_factors(c, 0, c->count, 1, &in, dtype)
+                             : run_factors(c, c->count - 1, -1, 0, &in, dtype);
+    signal_free(&in);
+    if (c->bias.count && !desc->adjoint) {
+        signal_add_bias(&y, &c->bias, dtype);
+        signal_round(&y, dtype);
+    }
+    return y;
+}
+
+const char *name_of_case(
+    const random_chain *c, const danaus_ks_desc *desc, int64_t batch)
+{
+    static char text[1024];
+    int used = snprintf(
+        text, sizeof text, "%s %s%s%s%s batch %" PRId64 ":",
+        danaus_dtype_name(dtype_of(desc)),
+        desc->layout == DANAUS_BATCH_LAST ? "last" : "first",
+        desc->adjoint ? " adjoint" : "", desc->keep_factors ? " keep" : "",
+        c->bias.count ? " bias" : "", batch);
+    for (int l = 0; l < c->count && used < (int)sizeof text - 100; l++)
+        used += snprintf(
+            text + used, sizeof text - (size_t)used,
+            " %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, c->p[l].a, c->p[l].b,
+            c->p[l].c, c->p[l].d);
+    return text;
+}
+
+void check_product(
+    rng *r, danaus_device *device, const random_chain *c, const danaus_ks_desc *desc,
+    int64_t batch)
+{
+    array x = array_random(r, dtype_of(desc), inputs_of(c, desc->adjoint) * batch);
+    array y = multiply(device, c, desc, batch, &x);
+    signal expected = multiply_exactly(c, desc, batch, &x);
+    expect_signal(&y, desc->layout, &expected, name_of_case(c, desc, batch));
+    signal_free(&expected);
+    array_free(&x);
+    array_free(&y);
+}
+
+gradients gradients_make(
+    const random_chain *c, const danaus_ks_desc *desc, int64_t batch)
+{
+    danaus_dtype dtype = dtype_of(desc), sums = sum_type(dtype);
+    gradients g = { .count = c->count };
+    g.dx = array_make(dtype, inputs_of(c, desc->adjoint) * batch);
+    for (int l = 0; l < c->count; l++)
+        g.dw[l] = array_make(sums, weights_of(c->p[l]));
+    if (!desc->adjoint)
+        g.dbias = array_make(sums, c->rows);
+    return g;
+}
+
+void gradients_free(gradients *g)
+{
+    for (int l = 0; l < g->count; l++)
+        array_free(&g->dw[l]);
+    array_free(&g->dx);
+    array_free(&g->dbias);
+}
+
+void gradients_run(
+    danaus_device *device, const random_chain *c, const danaus_ks_desc *desc,
+    int64_t batch, const array *x, const array *dy, gradients *g)
+{
+    danaus_ks_plan *plan = NULL;
+    danaus_ks_weights *weights = NULL;
+    void *dw[DANAUS_MAX_FACTORS];
+    for (int l = 0; l < c->count; l++)
+        dw[l] = g->dw[l].data;
+    danaus_ks_gradients wanted = { .dx = g->dx.data, .dw = dw, .dbias = g->dbias.data };
+    assert_ok(danaus_ks_plan_create(device, c->p, c->count, desc, &plan));
+    assert_ok(danaus_ks_weights_create(plan, device, c->chain, &weights));
+    assert_ok(
+        danaus_ks_gradient(plan, device, weights, batch, x->data, dy->data, &wanted));
+    danaus_ks_weights_destroy(weights);
+    danaus_ks_plan_destroy(plan);
+}
+
+/* dw of factor l from what enters it and what comes back to it. For y = K^H x the
+   two change places: dw[r][k] = x[r] conj(dy[k]). */
+static void check_dw(
+    const random_chain *c, int l, const danaus_ks_desc *desc, const signal *x,
+    const signal *dy, const gradients *g)
+{
+    danaus_dtype dtype = dtype_of(desc);
+    signal in = desc->adjoint ? run_factors(c, 0, l, 1, x, dtype)
+                              : run_factors(c, c->count - 1, l, 0, x, dtype);
+    signal back = desc->adjoint ? run_factors(c, c->count - 1, l, 0, dy, dtype)
+                                : run_factors(c, 0, l, 1, dy, dtype);
+    signal dw = desc->adjoint ? signal_dw(c->p[l], &back, &in, dtype)
+                              : signal_dw(c->p[l], &in, &back, dtype);
+    signal_round(&dw, sum_type(dtype));
+    char what[1100];
+    snprintf(what, sizeof what, "dw %d, %s", l, name_of_case(c, desc, x->batch));
+    expect_signal(&g->dw[l], DANAUS_BATCH_LAST, &dw, what);
+    signal_free(&in);
+    signal_free(&back);
+    signal_free(&dw);
+}
+
+static void check_dx_dbias(
+    const random_chain *c, const danaus_ks_desc *desc, const signal *dy,
+    const gradients *g)
+{
+    danaus_dtype dtype = dtype_of(desc);
+    signal dx = desc->adjoint ? run_factors(c, c->count - 1, -1, 0, dy, dtype)
+                              : run_factors(c, 0, c->count, 1, dy, dtype);
+    char what[1100];
+    snprintf(what, sizeof what, "dx, %s", name_of_case(c, desc, dy->batch));
+    expect_signal(&g->dx, desc->layout, &dx, what);
+    signal_free(&dx);
+    if (desc->adjoint)
+        return;
+    signal dbias = signal_dbias(dy, dtype);
+    signal_round(&dbias, sum_type(dtype));
+    snprintf(what, sizeof what, "dbias, %s", name_of_case(c, desc, dy->batch));
+    expect_signal(&g->dbias, DANAUS_BATCH_LAST, &dbias, what);
+    signal_free(&dbias);
+}
+
+void check_gradients(
+    rng *r, danaus_device *device, const random_chain *c, const danaus_ks_desc *desc,
+    int64_t batch)
+{
+    danaus_dtype dtype = dtype_of(desc);
+    array x = array_random(r, dtype, inputs_of(c, desc->adjoint) * batch);
+    array dy = array_random(r, dtype, outputs_of(c, desc->adjoint) * batch);
+    gradients g = gradients_make(c, desc, batch);
+    gradients_run(device, c, desc, batch, &x, &dy, &g);
+    signal in = signal_read(&x, desc->layout, inputs_of(c, desc->adjoint), batch);
+    signal back = signal_read(&dy, desc->layout, outputs_of(c, desc->adjoint), batch);
+    for (int l = 0; l < c->count; l++)
+        check_dw(c, l, desc, &in, &back, &g);
+    check_dx_dbias(c, desc, &back, &g);
+    signal_free(&in);
+    signal_free(&back);
+    gradients_free(&g);
+    array_free(&x);
+    array_free(&dy);
+}
