@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Checks every #include of the repository against the table of layers.
+
+Prints each line that breaks it; the exit status is 1 if there is one.
+"""
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+import re
+import sys
+
+# folder: what may be included in quotes, as beginnings of paths
+LAYERS = {
+    "include/danaus": ["danaus/"],
+    "src/base": ["base/", "danaus/base.h"],
+    "src/math": ["math/", "base/", "danaus/base.h", "danaus/ks.h"],
+    "src/io": ["io/", "base/", "danaus/base.h", "danaus/file.h"],
+    "src/backend": ["backend/", "base/", "danaus/"],
+    "src/cpu": ["cpu/", "base/", "math/", "backend/", "danaus/"],
+    "src/plan": ["plan/", "base/", "math/", "backend/", "danaus/"],
+    "src/ks": ["ks/", "base/", "math/", "io/", "backend/", "plan/", "danaus/"],
+    "cli": ["cli/", "danaus/"],
+    "bench": ["bench/", "danaus/"],
+    "examples": ["danaus/"],
+}
+
+# header of the system or of another project: the only places that may know it
+OUTSIDE = {
+    r"pthread\.h|threads\.h|sched\.h": ["src/base/", "tests/"],
+    r"sys/mman\.h": ["src/base/", "tests/"],
+    r"jansson\.h": ["src/io/", "cli/", "bench/", "tests/"],
+    r"lapacke?\.h|cblas\.h": ["src/math/", "bench/", "tests/"],
+    r"immintrin\.h|arm_neon\.h|cpuid\.h": ["src/cpu/", "bench/", "tests/"],
+    r"omp\.h": [],
+    r"complex\.h": ["bench/", "tests/"],
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
+
+
+def complaints(path, layer, allowed):
+    """The lines of one file that include what they may not."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        kind, name = match.groups()
+        if kind == '"' or name.startswith("danaus/"):
+            if not any(name.startswith(start) for start in allowed):
+                yield f"{path}:{number}: {layer} may not include {name}"
+        elif layer == "include/danaus" and name not in ("stddef.h", "stdint.h"):
+            yield f"{path}:{number}: a public header may not include <{name}>"
+        for pattern, places in OUTSIDE.items():
+            if re.fullmatch(pattern, name) and not str(path).startswith(tuple(places)):
+                yield f"{path}:{number}: <{name}> is known only to {places}"
+
+
+def main():
+    found = []
+    for layer, allowed in LAYERS.items():
+        for path in sorted(pathlib.Path(layer).rglob("*")):
+            if path.suffix in (".c", ".h", ".inc", ".def"):
+                found += complaints(path, layer, allowed)
+    for folder in pathlib.Path("src").iterdir():
+        if folder.is_dir() and f"src/{folder.name}" not in LAYERS:
+            found.append(f"{folder}: no layer of that name")
+    print("\n".join(found), end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Compares what the headers declare, what the shared library exports and the list
+# tests/abi/symbols.txt:
+#
+#     sh scripts/check_symbols.sh build/release/libdanaus.so
+#
+# A new function is added to the list by hand, in order: that is the decision to
+# keep it.
+# SPDX-License-Identifier: Apache-2.0
+set -eu
+cd "$(dirname "$0")/.."
+list=tests/abi/symbols.txt
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT
+
+LC_ALL=C sort -c "$list"
+nm -D --defined-only "$1" | awk '{ print $3 }' | LC_ALL=C sort > "$made/exported"
+cat include/danaus/*.h | tr '\n' ' ' | grep -o 'DANAUS_API [^;]*(' |
+    grep -o 'danaus_[a-z0-9_]*(' | tr -d '(' | LC_ALL=C sort -u > "$made/declared"
+
+status=0
+diff -u "$list" "$made/exported" || status=1
+diff -u "$list" "$made/declared" || status=1
+exit $status
