@@ -1,18 +1,27 @@
 #!/bin/sh
-# Builds danaus and runs its tests on Debian 12; installs what that needs when
-# run as root or with sudo.
+# Builds danaus and runs its tests on Debian 12. Run as root (or with sudo at hand)
+# it installs the packages that it needs; without either it says what is missing.
 #
 #     sh scripts/test.sh [PART...]      parts, all of them by default:
 #
-#     release   gcc, optimised: all tests
+#     style      layers of includes, formatting, the shape of the tables
+#     release    gcc, optimised: every test, install, documents
+#     clang      clang, warnings as errors: the quick tests
+#     asan       address and undefined-behaviour sanitizers: every test in small
+#     tsan       thread sanitizer: what threads do
+#     fuzz       every fuzzer for FUZZ_SECONDS (60), two at a time
+#     arm64      64-bit Arm under an emulator: units and kernels in small
+#     coverage   the share of lines of src that the tests run: at least 95 %
+#
+# DANAUS_TEST_SHARE=N makes one N-th of the rounds of random tests everywhere.
 # Last line: "N passed, N failed"; the exit status is 0 when nothing failed.
 # SPDX-License-Identifier: Apache-2.0
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(nproc)
-passed=0 failed=0
+passed=0 failed=0 started=$(date +%s)
 
-say() { printf '\n== %s\n' "$*"; }
+say() { printf '\n== [%d s] %s\n' $(($(date +%s) - started)) "$*"; }
 
 # check WORDS COMMAND...: one thing that passes or fails.
 check() {
@@ -28,33 +37,150 @@ check() {
     fi
 }
 
-# build PRESET: configure and compile, showing only what went wrong.
-build() {
-    mkdir -p "build/$1"
-    { cmake --preset "$1" && cmake --build "build/$1" -j "$jobs"; } \
-        > "build/$1/build.log" 2>&1 || { tail -n 60 "build/$1/build.log"; return 1; }
+# need PACKAGE...: installs what is not there.
+need() {
+    missing=
+    for package in "$@"; do
+        dpkg -s "$package" > /dev/null 2>&1 || missing="$missing $package"
+    done
+    [ -z "$missing" ] && return 0
+    echo "installing$missing"
+    sudo=
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo > /dev/null || { echo "install these first:$missing"; exit 1; }
+        sudo=sudo
+    fi
+    case $missing in *:arm64*) $sudo dpkg --add-architecture arm64 ;; esac
+    $sudo apt-get update -qq &&
+        DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq \
+            --no-install-recommends $missing > build/install.log 2>&1 ||
+        { tail -n 20 build/install.log; exit 1; }
 }
 
-# run_ctest PRESET OPTIONS...: counts every CTest test.
+# build PRESET [OPTIONS...]: configure and compile, showing only what went wrong.
+build() {
+    preset=$1
+    shift
+    mkdir -p "build/$preset"
+    { cmake --preset "$preset" && cmake --build "build/$preset" -j "$jobs" "$@"; } \
+        > "build/$preset/build.log" 2>&1 ||
+        { grep -A 12 -E 'error|warning:' "build/$preset/build.log" | head -n 60; return 1; }
+}
+
+# run_ctest PRESET OPTIONS...: every CTest test counts; what failed shows its output.
 run_ctest() {
     dir=build/$1
     shift
-    ctest --test-dir "$dir" -j "$jobs" --output-on-failure --no-tests=ignore \
-        --output-junit junit.xml "$@"
-    count() { sed -n "s/.*$1=\"\([0-9]*\)\".*/\1/p" "$dir/junit.xml" | head -n 1; }
-    bad=$(count failures)
+    ctest --test-dir "$dir" -j "$jobs" --output-on-failure --no-tests=error \
+        --output-junit junit.xml "$@" | grep -v -E '^ +Start|^Internal|^Test project'
+    bad=$(attribute failures)
     failed=$((failed + bad))
-    passed=$((passed + $(count tests) - bad - $(count skipped)))
+    passed=$((passed + $(attribute tests) - bad - $(attribute skipped)))
+}
+
+attribute() {
+    sed -n "s/.*\b$1=\"\([0-9]*\)\".*/\1/p" "$dir/junit.xml" | head -n 1
+}
+
+formatted() {
+    git ls-files -- '*.c' '*.h' '*.inc' '*.cpp' | xargs clang-format-14 --dry-run -Werror
+}
+
+part_style() {
+    need git clang-format-14 python3
+    check "includes respect the layers" python3 scripts/check_layers.py
+    check "every file is formatted" formatted
 }
 
 part_release() {
-    say "release: gcc, all tests"
     check "release builds" build release && run_ctest release
 }
 
-parts=${*:-release}
+part_clang() {
+    need clang
+    check "clang builds without a warning" build clang && run_ctest clang -L 'unit|fuzz'
+}
+
+part_asan() {
+    export DANAUS_TEST_SHARE=$((share * 10))
+    check "asan builds" build asan && run_ctest asan -LE 'install|abi'
+    export DANAUS_TEST_SHARE=$share
+}
+
+part_tsan() {
+    check "tsan builds" build tsan && run_ctest tsan -R 'thread'
+}
+
+# fuzz_one NAME: from the stored corpus, in a copy of it.
+fuzz_one() {
+    corpus=build/fuzz/corpus/$1
+    mkdir -p "$corpus"
+    cp "tests/fuzz/corpus/$1"/* "$corpus"
+    "build/fuzz/tests/fuzz_$1" -max_total_time="$seconds" -max_len=4096 -timeout=20 \
+        -rss_limit_mb=4096 -print_final_stats=1 \
+        -artifact_prefix="build/fuzz/" "$corpus" > "build/fuzz/$1.log" 2>&1
+}
+
+# fuzz_result NAME PID: waits for one fuzzer.
+fuzz_result() {
+    wait "$2" || { tail -n 40 "build/fuzz/$1.log"; return 1; }
+    echo "        $(grep -a number_of_executed_units "build/fuzz/$1.log") in $seconds s"
+}
+
+part_fuzz() {
+    need clang
+    seconds=${FUZZ_SECONDS:-60}
+    check "fuzzers build" build fuzz --target fuzzers || return
+    names=$(cd tests/fuzz && ls fuzz_*.c | sed 's/fuzz_\(.*\)\.c/\1/')
+    set -- $names
+    while [ $# -gt 0 ]; do
+        first=$1 second=${2:-}
+        fuzz_one "$first" &
+        first_pid=$!
+        [ -z "$second" ] || { fuzz_one "$second" & second_pid=$!; shift; }
+        check "fuzzer $first" fuzz_result "$first" $first_pid
+        [ -z "$second" ] || check "fuzzer $second" fuzz_result "$second" $second_pid
+        shift
+    done
+}
+
+part_arm64() {
+    need gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static \
+        libjansson-dev:arm64 liblapack-dev:arm64 libcmocka-dev:arm64
+    export DANAUS_TEST_SHARE=$((share * 50))
+    check "arm64 builds" build arm64 && run_ctest arm64 -L 'unit|kernel|property|fuzz'
+    export DANAUS_TEST_SHARE=$share
+}
+
+covered() {
+    gcovr --root . --exclude-directories CMakeFiles/3 --filter 'src/' \
+        --gcov-ignore-parse-errors --fail-under-line 95 --sort-uncovered \
+        --output build/coverage/report.txt build/coverage
+    result=$?
+    tail -n 2 build/coverage/report.txt
+    [ $result -eq 0 ] || sed -n 1,60p build/coverage/report.txt
+    return $result
+}
+
+part_coverage() {
+    need gcovr
+    export DANAUS_TEST_SHARE=$((share * 10))
+    check "coverage builds" build coverage || return
+    find build/coverage -name '*.gcda' -delete
+    run_ctest coverage -LE 'install|abi'
+    export DANAUS_TEST_SHARE=$share
+    check "the tests run 95 % of the lines of src" covered
+}
+
+mkdir -p build
+share=${DANAUS_TEST_SHARE:-1}
+need build-essential cmake ninja-build pkg-config libcmocka-dev libjansson-dev \
+    libopenblas-dev liblapack-dev python3 python3-numpy
+parts=${*:-style release clang asan tsan fuzz arm64 coverage}
 for part in $parts; do
+    say "$(sed -n "s/^# *\($part  .*\)/\1/p" "$0")"
     "part_$part"
 done
+printf '\n%d s\n' $(($(date +%s) - started))
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
