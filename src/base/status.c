@@ -13,6 +13,9 @@ danaus_status dn_fail(danaus_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
+    for (char *c = detail; *c; c++) /* names in files may hold anything */
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?';
     return status;
 }
 

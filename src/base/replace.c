@@ -1,0 +1,111 @@
+/* Writing a file in one step: a new file beside the old one, flushed to the disk,
+   then renamed over it. */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/replace.h"
+
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ATTEMPTS 100 /* at a name that nobody else has taken */
+
+static danaus_status cannot_write(const char *path, int error)
+{
+    return dn_fail(DANAUS_ERR_IO, "cannot write %s: %s", path, strerror(error));
+}
+
+/* Where the file lies, with links followed: they stay and what they lead to is
+   replaced. An older file that its owner has made read-only stays, too. */
+static danaus_status find_target(const char *path, char target[PATH_MAX])
+{
+    struct stat s;
+    if (!realpath(path, target)) {
+        if (errno != ENOENT)
+            return cannot_write(path, errno);
+        if (snprintf(target, PATH_MAX, "%s", path) >= PATH_MAX)
+            return cannot_write(path, ENAMETOOLONG);
+    } else if (stat(target, &s) || (S_ISREG(s.st_mode) && access(target, W_OK))) {
+        return cannot_write(path, errno);
+    } else if (!S_ISREG(s.st_mode)) {
+        return dn_fail(
+            DANAUS_ERR_IO, "cannot write %s: it is not a regular file", path);
+    }
+    return DANAUS_OK;
+}
+
+/* A new file in the directory of target, open for writing; -1: see errno. */
+static int create_beside(const char *target, char name[PATH_MAX])
+{
+    static atomic_uint number;
+    const char *slash = strrchr(target, '/');
+    int directory = slash ? (int)(slash - target) + 1 : 0;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        int length = snprintf(
+            name, PATH_MAX, "%.*s.danaus-%lx-%x-%lx", directory, target, (long)getpid(),
+            atomic_fetch_add(&number, 1), t.tv_nsec);
+        if (length >= PATH_MAX) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
+}
+
+/* Nonzero: it could not be written; see errno. */
+static int write_part(int fd, file_part part)
+{
+    const char *at = part.data;
+    for (size_t left = part.bytes; left > 0;) {
+        ssize_t written = write(fd, at, left);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return -1;
+        at += written;
+        left -= (size_t)written;
+    }
+    return 0;
+}
+
+/* Writes, flushes and closes; nonzero: see errno. */
+static int write_parts(int fd, const file_part *parts, int count)
+{
+    int failed = 0;
+    for (int i = 0; i < count && !failed; i++)
+        failed = write_part(fd, parts[i]);
+    failed = failed || fsync(fd);
+    int error = errno;
+    if (close(fd) && !failed)
+        return -1;
+    errno = error;
+    return failed;
+}
+
+danaus_status dn_replace_file(const char *path, const file_part *parts, int count)
+{
+    char target[PATH_MAX], name[PATH_MAX];
+    TRY(find_target(path, target));
+    int fd = create_beside(target, name);
+    if (fd < 0)
+        return cannot_write(path, errno);
+    if (write_parts(fd, parts, count) || rename(name, target)) {
+        int error = errno;
+        unlink(name);
+        return cannot_write(path, error);
+    }
+    return DANAUS_OK;
+}

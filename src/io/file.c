@@ -1,0 +1,183 @@
+/* Files of arrays: opened by content, searched by name. */
+// SPDX-License-Identifier: Apache-2.0
+#include "io/file.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+danaus_status dn_fail_in_file(danaus_status status, const char *path)
+{
+    char sentence[400];
+    snprintf(sentence, sizeof sentence, "%s", danaus_error_detail());
+    return dn_fail(status, "%.100s: %s", path, sentence);
+}
+
+int dn_array_bytes_overflow(
+    danaus_dtype dtype, int ndim, const int64_t *shape, int64_t *bytes)
+{
+    int64_t product = (int64_t)danaus_dtype_size(dtype);
+    int empty = 0;
+    for (int i = 0; i < ndim; i++) {
+        empty |= shape[i] == 0;
+        if (shape[i] && dn_mul_overflows(product, shape[i], &product))
+            return 1;
+    }
+    *bytes = empty ? 0 : product;
+    return 0;
+}
+
+int dn_misaligned(const void *data, danaus_dtype dtype)
+{
+    size_t component = danaus_dtype_size(dtype) / (dn_is_complex(dtype) ? 2 : 1);
+    return (uintptr_t)data % component != 0;
+}
+
+danaus_status dn_check_tensor(const danaus_tensor *tensor)
+{
+    if (!dn_dtype(tensor->dtype))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "%d is no element type", (int)tensor->dtype);
+    if (tensor->ndim < 0 || tensor->ndim > DANAUS_MAX_DIMS)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "an array has 0 to %d dimensions, not %d",
+            DANAUS_MAX_DIMS, tensor->ndim);
+    for (int i = 0; i < tensor->ndim; i++)
+        if (tensor->shape[i] < 0)
+            return dn_fail(
+                DANAUS_ERR_SHAPE, "size %" PRId64 " of dimension %d is negative",
+                tensor->shape[i], i);
+    int64_t bytes;
+    if (dn_array_bytes_overflow(tensor->dtype, tensor->ndim, tensor->shape, &bytes))
+        return dn_fail(DANAUS_ERR_SHAPE, "the size of the array overflows");
+    if (bytes && !tensor->data)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "an array of %" PRId64 " bytes is NULL", bytes);
+    return DANAUS_OK;
+}
+
+static danaus_status
+read_content(const unsigned char *data, size_t size, danaus_file *file)
+{
+    if (size == 0)
+        return dn_fail(DANAUS_ERR_FORMAT, "the file is empty");
+    if (dn_is_npy(data, size))
+        return dn_npy_read(data, size, file);
+    if (dn_is_safetensors(data, size))
+        return dn_safetensors_read(data, size, file);
+    if (size >= 4 && !memcmp(data, "PK\3\4", 4))
+        return dn_fail(
+            DANAUS_ERR_FORMAT, "this is a zip archive (.npz or a PyTorch checkpoint), "
+                               "not .npy or safetensors");
+    return dn_fail(DANAUS_ERR_FORMAT, "this is neither .npy nor safetensors");
+}
+
+danaus_status dn_file_read(const void *data, size_t size, danaus_file **file)
+{
+    danaus_file *f = dn_calloc(1, sizeof *f);
+    if (!f)
+        return dn_fail_memory(sizeof *f, "a file");
+    danaus_status status = read_content(data, size, f);
+    if (status != DANAUS_OK)
+        danaus_file_close(f);
+    else
+        *file = f;
+    return status;
+}
+
+danaus_status danaus_file_open(const char *path, danaus_file **file)
+{
+    if (!path || !file)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a path and a place for the file are needed");
+    map m;
+    TRY(dn_map_open(path, &m));
+    danaus_status status = dn_file_read(m.data, m.size, file);
+    if (status == DANAUS_OK) {
+        (*file)->map = m;
+        return DANAUS_OK;
+    }
+    dn_map_close(&m);
+    return dn_fail_in_file(status, path);
+}
+
+void danaus_file_close(danaus_file *file)
+{
+    if (!file)
+        return;
+    json_decref(file->header);
+    dn_free(file->owned);
+    dn_free(file->foreign);
+    dn_free(file->tensors);
+    dn_map_close(&file->map);
+    dn_free(file);
+}
+
+int danaus_file_count(const danaus_file *file) { return file ? file->count : 0; }
+
+const char *dn_file_name(const danaus_file *file, int index)
+{
+    if (index < file->count)
+        return file->tensors[index].name;
+    index -= file->count;
+    return index < file->foreign_count ? file->foreign[index].name : NULL;
+}
+
+danaus_status
+danaus_file_tensor(const danaus_file *file, int index, danaus_tensor *tensor)
+{
+    if (!file || !tensor)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a file and a place for a tensor are needed");
+    if (index < 0 || index >= file->count)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "there is no tensor %d among %d", index, file->count);
+    *tensor = file->tensors[index];
+    return DANAUS_OK;
+}
+
+static danaus_status fail_foreign(const foreign_tensor *f)
+{
+    if (f->ndim > DANAUS_MAX_DIMS)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "tensor \"%.100s\" has %" PRId64 " dimensions; danaus reads up to %d",
+            f->name, f->ndim, DANAUS_MAX_DIMS);
+    return dn_fail(
+        DANAUS_ERR_UNSUPPORTED,
+        "tensor \"%.100s\" has type %.20s, which danaus does not read", f->name,
+        f->type);
+}
+
+danaus_status
+danaus_file_find(const danaus_file *file, const char *name, danaus_tensor *tensor)
+{
+    if (!file || !name || !tensor)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a file, a name and a place for a tensor are needed");
+    for (int i = 0; i < file->count; i++)
+        if (!strcmp(file->tensors[i].name, name)) {
+            *tensor = file->tensors[i];
+            return DANAUS_OK;
+        }
+    for (int i = 0; i < file->foreign_count; i++)
+        if (!strcmp(file->foreign[i].name, name))
+            return fail_foreign(&file->foreign[i]);
+    int total = file->count + file->foreign_count;
+    return dn_fail(
+        DANAUS_ERR_ARGUMENT, "there is no tensor \"%.100s\"; the file has %d%s%.100s%s",
+        name, total, total ? ", the first is \"" : "",
+        total ? dn_file_name(file, 0) : "", total ? "\"" : "");
+}
+
+const char *danaus_file_metadata(const danaus_file *file, const char *key)
+{
+    if (!file || !key)
+        return NULL;
+    return json_string_value(
+        json_object_get(json_object_get(file->header, "__metadata__"), key));
+}

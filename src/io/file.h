@@ -1,0 +1,58 @@
+/* What the readers of .npy and safetensors share: an open file is a table of
+   tensors over its bytes. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_IO_FILE_H
+#define DN_IO_FILE_H
+
+#include "base/map.h"
+#include "danaus/file.h"
+
+#include <jansson.h>
+
+/* A tensor that the file holds but danaus_tensor cannot express. */
+typedef struct foreign_tensor {
+    const char *name;
+    const char *type;
+    int64_t ndim;
+} foreign_tensor;
+
+/* Everything that is not NULL is owned, except that names lead into `header`. */
+struct danaus_file {
+    map map; /* empty when the bytes are the caller's */
+    int count, foreign_count;
+    danaus_tensor *tensors; /* in the order of their data */
+    foreign_tensor *foreign;
+    void *owned;    /* data that the file has in another order or alignment */
+    json_t *header; /* safetensors */
+};
+
+/* Reads a file from memory, which must stay as long as the file is open. */
+danaus_status dn_file_read(const void *data, size_t size, danaus_file **file);
+
+/* The two formats: fill an empty file. danaus_file_close() releases what they
+   made, also when they fail. */
+int dn_is_npy(const unsigned char *data, size_t size);
+danaus_status dn_npy_read(const unsigned char *data, size_t size, danaus_file *file);
+int dn_is_safetensors(const unsigned char *data, size_t size);
+danaus_status
+dn_safetensors_read(const unsigned char *data, size_t size, danaus_file *file);
+
+/* The name of tensor `index`, those that cannot be read included; NULL past the
+   last one. */
+const char *dn_file_name(const danaus_file *file, int index);
+
+/* Bytes of an array; nonzero when its sizes, leaving zeros out, do not fit in an
+   int64. */
+int dn_array_bytes_overflow(
+    danaus_dtype dtype, int ndim, const int64_t *shape, int64_t *bytes);
+
+/* Nonzero when elements of this type cannot be read at this address. */
+int dn_misaligned(const void *data, danaus_dtype dtype);
+
+/* What can be written to a file: a known type, sizes that fit, data. */
+danaus_status dn_check_tensor(const danaus_tensor *tensor);
+
+/* Puts the path before the sentence of the latest failure. */
+danaus_status dn_fail_in_file(danaus_status status, const char *path);
+
+#endif

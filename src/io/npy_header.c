@@ -1,0 +1,226 @@
+/* The dictionary in the head of a .npy file: the small part of Python's syntax that
+   NumPy writes, in any order, with any spaces and commas at the end. */
+// SPDX-License-Identifier: Apache-2.0
+#include "io/npy_header.h"
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Text that is being read: at <= end. */
+typedef struct cursor {
+    const char *at, *end;
+} cursor;
+
+typedef struct string {
+    const char *text;
+    int length;
+} string;
+
+static void skip_spaces(cursor *c)
+{
+    while (c->at < c->end && memchr(" \t\r\n", *c->at, 4))
+        c->at++;
+}
+
+/* Skips spaces and then `mark`; 0 if it is not there. */
+static int take(cursor *c, char mark)
+{
+    skip_spaces(c);
+    if (c->at == c->end || *c->at != mark)
+        return 0;
+    c->at++;
+    return 1;
+}
+
+static int take_word(cursor *c, const char *word)
+{
+    size_t length = strlen(word);
+    skip_spaces(c);
+    if ((size_t)(c->end - c->at) < length || memcmp(c->at, word, length))
+        return 0;
+    c->at += length;
+    return 1;
+}
+
+/* A string in either kind of quotes, without escapes. */
+static int take_string(cursor *c, string *s)
+{
+    if (!take(c, '\'') && !take(c, '"'))
+        return 0;
+    char quote = c->at[-1];
+    const char *end = memchr(c->at, quote, (size_t)(c->end - c->at));
+    if (!end || memchr(c->at, '\\', (size_t)(end - c->at)))
+        return 0;
+    *s = (string){ c->at, (int)(end - c->at) };
+    c->at = end + 1;
+    return 1;
+}
+
+static int is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static danaus_status bad_header(const char *what)
+{
+    return dn_fail(DANAUS_ERR_FORMAT, "the .npy header is malformed: %s", what);
+}
+
+/* A size, with the L that Python 2 wrote behind it. */
+static danaus_status take_size(cursor *c, int64_t *size)
+{
+    skip_spaces(c);
+    if (c->at < c->end && *c->at == '-')
+        return bad_header("a size is negative");
+    if (c->at == c->end || !is_digit(*c->at))
+        return bad_header("the shape is not a tuple of sizes");
+    int64_t n = 0;
+    for (; c->at < c->end && is_digit(*c->at); c->at++)
+        if (__builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, *c->at - '0', &n))
+            return bad_header("a size does not fit in 63 bits");
+    if (c->at < c->end && *c->at == 'L')
+        c->at++;
+    *size = n;
+    return DANAUS_OK;
+}
+
+/* "()", "(3,)", "(3, 4)" or "(3, 4,)". */
+static danaus_status take_shape(cursor *c, npy_header *h)
+{
+    if (!take(c, '('))
+        return bad_header("the shape is not a tuple of sizes");
+    int commas = 0;
+    for (h->ndim = 0; !take(c, ')'); h->ndim++) {
+        if (h->ndim == DANAUS_MAX_DIMS)
+            return dn_fail(
+                DANAUS_ERR_UNSUPPORTED, "the array has more than %d dimensions",
+                DANAUS_MAX_DIMS);
+        if (h->ndim > commas)
+            return bad_header("a comma is missing in the shape");
+        TRY(take_size(c, &h->shape[h->ndim]));
+        commas += take(c, ',');
+    }
+    if (h->ndim == 1 && !commas)
+        return bad_header("the shape is a number, not a tuple");
+    return DANAUS_OK;
+}
+
+static danaus_status bad_descr(string d, danaus_status status, const char *why)
+{
+    return dn_fail(
+        status, "the .npy element type '%.*s' %s", d.length < 40 ? d.length : 40,
+        d.text, why);
+}
+
+static int has_text(string s, const char *text)
+{
+    return (size_t)s.length == strlen(text) && !memcmp(s.text, text, strlen(text));
+}
+
+/* The type with this kind and size ("f4"); 0 if danaus has none. */
+static danaus_dtype find_dtype(string kind_size)
+{
+    const dtype_facts *f;
+    for (int i = DANAUS_F32; (f = dn_dtype((danaus_dtype)i)); i++) {
+        char expected[16];
+        snprintf(expected, sizeof expected, "%c%d", f->npy_kind, f->npy_size);
+        if (has_text(kind_size, expected))
+            return f->dtype;
+    }
+    return (danaus_dtype)0;
+}
+
+/* Byte order, kind and size. bf16, which NumPy lacks, is two raw bytes: 'V2', for
+   which NumPy writes the order '|' (none). */
+static danaus_status read_descr(string d, danaus_dtype *dtype)
+{
+    danaus_dtype found = DANAUS_BF16;
+    if (!has_text(d, "bfloat16")) {
+        if (d.length < 2 || !memchr("<>|=", d.text[0], 4))
+            return bad_descr(d, DANAUS_ERR_FORMAT, "has no byte order");
+        found = find_dtype((string){ d.text + 1, d.length - 1 });
+        if (!found && d.text[1] == 'O')
+            return bad_descr(
+                d, DANAUS_ERR_UNSUPPORTED,
+                "is Python objects, which danaus does not read");
+        if (!found)
+            return bad_descr(d, DANAUS_ERR_UNSUPPORTED, "is not one that danaus reads");
+        if (d.text[0] == '>')
+            return bad_descr(
+                d, DANAUS_ERR_UNSUPPORTED, "is big-endian, which danaus does not read");
+        if (d.text[0] == '|' && found != DANAUS_BF16)
+            return bad_descr(d, DANAUS_ERR_FORMAT, "has no byte order");
+    }
+    *dtype = found;
+    return DANAUS_OK;
+}
+
+static danaus_status take_descr(cursor *c, npy_header *h)
+{
+    if (take(c, '['))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "the .npy array has records as elements, which danaus does not read");
+    string descr;
+    if (!take_string(c, &descr))
+        return bad_header("descr is not a string");
+    return read_descr(descr, &h->dtype);
+}
+
+static danaus_status take_order(cursor *c, npy_header *h)
+{
+    h->fortran = take_word(c, "True");
+    if (!h->fortran && !take_word(c, "False"))
+        return bad_header("fortran_order is neither True nor False");
+    return DANAUS_OK;
+}
+
+static const struct key {
+    const char *name;
+    danaus_status (*take)(cursor *c, npy_header *h);
+} keys[] = {
+    { "descr", take_descr },
+    { "fortran_order", take_order },
+    { "shape", take_shape },
+};
+
+#define KEYS (sizeof keys / sizeof *keys)
+
+/* 'key': value; `seen` has a bit for each key. */
+static danaus_status take_entry(cursor *c, npy_header *h, unsigned *seen)
+{
+    string name;
+    if (!take_string(c, &name) || !take(c, ':'))
+        return bad_header("it is not a dictionary of strings");
+    for (size_t i = 0; i < KEYS; i++) {
+        if (!has_text(name, keys[i].name))
+            continue;
+        if (*seen & (1u << i))
+            return bad_header("a key is there twice");
+        *seen |= 1u << i;
+        return keys[i].take(c, h);
+    }
+    return bad_header("it has a key other than descr, fortran_order and shape");
+}
+
+danaus_status dn_npy_header_read(const char *text, size_t length, npy_header *h)
+{
+    cursor c = { text, text + length };
+    unsigned seen = 0;
+    if (!take(&c, '{'))
+        return bad_header("it is not a dictionary");
+    for (int more = 1; !take(&c, '}'); more = take(&c, ',')) {
+        if (!more)
+            return bad_header("a comma is missing between its entries");
+        TRY(take_entry(&c, h, &seen));
+    }
+    for (size_t i = 0; i < KEYS; i++)
+        if (!(seen & (1u << i)))
+            return dn_fail(
+                DANAUS_ERR_FORMAT, "the .npy header lacks the key %s", keys[i].name);
+    skip_spaces(&c);
+    if (c.at != c.end)
+        return bad_header("something follows the dictionary");
+    return DANAUS_OK;
+}

@@ -1,0 +1,284 @@
+/* Many arrays and metadata in a safetensors file: reading.
+
+   The length of the header (little-endian, 8 bytes), the header, the data. The
+   header is a JSON object
+       {"name": {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 48]}, ...}
+   with offsets into the data, and perhaps "__metadata__", an object of strings.
+   Tensors cover the data without holes and overlaps. Source: the description of
+   the format in github.com/huggingface/safetensors; docs/formats.md. */
+// SPDX-License-Identifier: Apache-2.0
+#include "io/file.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "io/safetensors.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An entry of the header; ranges of two entries may be compared. */
+typedef struct entry {
+    const char *name, *type;
+    int64_t begin, end; /* in the data */
+    int64_t ndim;
+    danaus_dtype dtype; /* 0: danaus_tensor cannot express it */
+    int64_t shape[DANAUS_MAX_DIMS];
+} entry;
+
+int dn_is_safetensors(const unsigned char *data, size_t size)
+{
+    return size > SAFETENSORS_LENGTH && data[SAFETENSORS_LENGTH] == '{';
+}
+
+/* ---- the header ---- */
+
+static danaus_status
+find_header(const unsigned char *data, size_t size, size_t *header_bytes)
+{
+    uint64_t length = 0;
+    for (int i = 0; i < SAFETENSORS_LENGTH; i++)
+        length |= (uint64_t)data[i] << (8 * i);
+    if (length > SAFETENSORS_HEADER_LIMIT)
+        return dn_fail(
+            DANAUS_ERR_FORMAT,
+            "the safetensors header claims %" PRIu64 " bytes; at most %d are read",
+            length, SAFETENSORS_HEADER_LIMIT);
+    if (length > size - SAFETENSORS_LENGTH)
+        return dn_fail(
+            DANAUS_ERR_FORMAT,
+            "the safetensors header claims %" PRIu64 " bytes and the file has %zu",
+            length, size - SAFETENSORS_LENGTH);
+    *header_bytes = (size_t)length;
+    return DANAUS_OK;
+}
+
+static danaus_status parse_header(const char *text, size_t length, json_t **header)
+{
+    json_error_t error = { 0 };
+    *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    if (*header)
+        return DANAUS_OK;
+    if (!error.text[0] || json_error_code(&error) == json_error_out_of_memory)
+        return dn_fail_memory(length, "a safetensors header");
+    return dn_fail(
+        DANAUS_ERR_FORMAT, "the safetensors header is no proper JSON: %s at byte %d",
+        error.text, error.position);
+}
+
+static danaus_status check_metadata(json_t *metadata)
+{
+    const char *key;
+    json_t *value;
+    if (metadata && !json_is_object(metadata))
+        return dn_fail(DANAUS_ERR_FORMAT, "__metadata__ is not an object");
+    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return dn_fail(
+        DANAUS_ERR_FORMAT, "__metadata__ entry \"%.100s\" is not a string", key);
+    return DANAUS_OK;
+}
+
+/* ---- one tensor ---- */
+
+static danaus_status bad_tensor(const char *name, const char *why)
+{
+    return dn_fail(DANAUS_ERR_FORMAT, "tensor \"%.100s\" %s", name, why);
+}
+
+/* Reads an array of non-negative integers, the first `capacity` of them. */
+static danaus_status read_sizes(
+    const char *name, json_t *array, const char *what, int64_t *sizes, size_t capacity)
+{
+    size_t i;
+    json_t *value;
+    if (!json_is_array(array))
+        return bad_tensor(name, what);
+    json_array_foreach(array, i, value)
+    {
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
+            return bad_tensor(name, what);
+        if (i < capacity)
+            sizes[i] = (int64_t)json_integer_value(value);
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status read_range(json_t *object, int64_t data_bytes, entry *e)
+{
+    int64_t offsets[2];
+    const char *what = "has no data_offsets of two integers, 0 and up";
+    json_t *array = json_object_get(object, "data_offsets");
+    if (json_array_size(array) != 2)
+        return bad_tensor(e->name, what);
+    TRY(read_sizes(e->name, array, what, offsets, 2));
+    e->begin = offsets[0];
+    e->end = offsets[1];
+    if (e->begin > e->end || e->end > data_bytes)
+        return dn_fail(
+            DANAUS_ERR_FORMAT,
+            "tensor \"%.100s\" has data_offsets %" PRId64 " to %" PRId64 " in %" PRId64
+            " bytes of data",
+            e->name, e->begin, e->end, data_bytes);
+    return DANAUS_OK;
+}
+
+/* A type that danaus lacks, or too many dimensions, are no fault of the file. */
+static danaus_status
+read_entry(const char *name, json_t *object, int64_t data_bytes, entry *e)
+{
+    *e = (entry){ .name = name };
+    if (!json_is_object(object))
+        return bad_tensor(name, "is not described by an object");
+    e->type = json_string_value(json_object_get(object, "dtype"));
+    if (!e->type)
+        return bad_tensor(name, "has no dtype that is a string");
+    json_t *shape = json_object_get(object, "shape");
+    TRY(read_sizes(
+        name, shape, "has no shape of integers, 0 and up", e->shape, DANAUS_MAX_DIMS));
+    e->ndim = (int64_t)json_array_size(shape);
+    TRY(read_range(object, data_bytes, e));
+    if (e->ndim > DANAUS_MAX_DIMS)
+        return DANAUS_OK;
+    e->dtype = dn_dtype_from_safetensors(e->type);
+    if (!e->dtype)
+        return DANAUS_OK;
+    int64_t bytes;
+    if (dn_array_bytes_overflow(e->dtype, (int)e->ndim, e->shape, &bytes))
+        return bad_tensor(name, "has a shape whose size overflows");
+    if (bytes != e->end - e->begin)
+        return dn_fail(
+            DANAUS_ERR_FORMAT,
+            "tensor \"%.100s\" needs %" PRId64
+            " bytes and its data_offsets give it %" PRId64,
+            name, bytes, e->end - e->begin);
+    return DANAUS_OK;
+}
+
+/* ---- all tensors ---- */
+
+static int by_range(const void *x, const void *y)
+{
+    const entry *a = x, *b = y;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    if (a->end != b->end)
+        return a->end < b->end ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static danaus_status check_cover(const entry *entries, int count, int64_t data_bytes)
+{
+    int64_t covered = 0;
+    for (int i = 0; i < count; i++) {
+        if (entries[i].begin < covered)
+            return dn_fail(
+                DANAUS_ERR_FORMAT, "tensors \"%.100s\" and \"%.100s\" overlap",
+                entries[i - 1].name, entries[i].name);
+        if (entries[i].begin > covered)
+            break;
+        covered = entries[i].end;
+    }
+    if (covered != data_bytes)
+        return dn_fail(
+            DANAUS_ERR_FORMAT,
+            "byte %" PRId64 " of %" PRId64 " bytes of safetensors data is in no tensor",
+            covered, data_bytes);
+    return DANAUS_OK;
+}
+
+static size_t tensor_bytes(const danaus_tensor *t)
+{
+    int64_t bytes;
+    dn_array_bytes_overflow(t->dtype, t->ndim, t->shape, &bytes);
+    return (size_t)bytes;
+}
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + DN_ALIGN - 1) / DN_ALIGN * DN_ALIGN;
+}
+
+/* Tensors at odd addresses are copied, all into one block. */
+static danaus_status align_tensors(danaus_file *file)
+{
+    size_t total = 0;
+    for (int i = 0; i < file->count; i++)
+        if (dn_misaligned(file->tensors[i].data, file->tensors[i].dtype))
+            total += padded(tensor_bytes(&file->tensors[i]));
+    if (total == 0)
+        return DANAUS_OK;
+    file->owned = dn_alloc(total);
+    if (!file->owned)
+        return dn_fail_memory(total, "aligned copies of tensors");
+    char *to = file->owned;
+    for (int i = 0; i < file->count; i++) {
+        danaus_tensor *t = &file->tensors[i];
+        if (!dn_misaligned(t->data, t->dtype))
+            continue;
+        size_t bytes = tensor_bytes(t);
+        t->data = memcpy(to, t->data, bytes);
+        to += padded(bytes);
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status make_tables(
+    const entry *entries, int count, const unsigned char *data, danaus_file *file)
+{
+    size_t places = count ? (size_t)count : 1;
+    file->tensors = dn_calloc(places, sizeof *file->tensors);
+    file->foreign = dn_calloc(places, sizeof *file->foreign);
+    if (!file->tensors || !file->foreign)
+        return dn_fail_memory(places * sizeof *file->tensors, "a table of tensors");
+    for (int i = 0; i < count; i++) {
+        const entry *e = &entries[i];
+        if (!e->dtype) {
+            file->foreign[file->foreign_count++] =
+                (foreign_tensor){ e->name, e->type, e->ndim };
+            continue;
+        }
+        danaus_tensor *t = &file->tensors[file->count++];
+        *t = (danaus_tensor){ e->name, data + e->begin, e->dtype, (int)e->ndim, { 0 } };
+        memcpy(t->shape, e->shape, sizeof t->shape);
+    }
+    return align_tensors(file);
+}
+
+static danaus_status
+read_entries(json_t *header, int64_t data_bytes, entry *entries, int *count)
+{
+    const char *name;
+    json_t *object;
+    *count = 0;
+    json_object_foreach(header, name, object)
+    {
+        if (strcmp(name, SAFETENSORS_METADATA)) {
+            TRY(read_entry(name, object, data_bytes, &entries[*count]));
+            ++*count;
+        }
+    }
+    qsort(entries, (size_t)*count, sizeof *entries, by_range);
+    return check_cover(entries, *count, data_bytes);
+}
+
+danaus_status
+dn_safetensors_read(const unsigned char *data, size_t size, danaus_file *file)
+{
+    size_t header_bytes = 0;
+    TRY(find_header(data, size, &header_bytes));
+    const unsigned char *header = data + SAFETENSORS_LENGTH;
+    TRY(parse_header((const char *)header, header_bytes, &file->header));
+    TRY(check_metadata(json_object_get(file->header, SAFETENSORS_METADATA)));
+
+    size_t places = json_object_size(file->header) + 1;
+    entry *entries = dn_calloc(places, sizeof *entries);
+    if (!entries)
+        return dn_fail_memory(places * sizeof *entries, "a table of tensors");
+    int count;
+    int64_t data_bytes = (int64_t)(size - SAFETENSORS_LENGTH - header_bytes);
+    danaus_status status = read_entries(file->header, data_bytes, entries, &count);
+    if (status == DANAUS_OK)
+        status = make_tables(entries, count, header + header_bytes, file);
+    dn_free(entries);
+    return status;
+}

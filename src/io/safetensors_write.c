@@ -1,0 +1,184 @@
+/* Many arrays and metadata in a safetensors file: writing.
+
+   Data lie by decreasing element size, else in the order given, so that every
+   tensor is aligned to its element although the format allows no holes. The
+   header is filled with spaces so that data begin at a multiple of 64 bytes. */
+// SPDX-License-Identifier: Apache-2.0
+#include "io/file.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/replace.h"
+#include "base/status.h"
+#include "io/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DATA_ALIGN 64
+
+static danaus_status no_memory(void)
+{
+    return dn_fail(DANAUS_ERR_MEMORY, "no memory for a safetensors header");
+}
+
+/* Refuses text that JSON cannot hold. */
+static danaus_status check_text(const char *text, const char *what)
+{
+    if (!text)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%s is NULL", what);
+    json_error_t error = { 0 };
+    json_t *string = json_pack_ex(&error, 0, "s", text);
+    json_decref(string);
+    if (string)
+        return DANAUS_OK;
+    if (json_error_code(&error) == json_error_invalid_utf8)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%s \"%.100s\" is not UTF-8", what, text);
+    return no_memory();
+}
+
+/* object[key] = value, whose reference is taken over; a key may come once. */
+static danaus_status
+put(json_t *object, const char *key, json_t *value, const char *what)
+{
+    if (json_object_get(object, key)) {
+        json_decref(value);
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%s \"%.100s\" is given twice", what, key);
+    }
+    return json_object_set_new(object, key, value) ? no_memory() : DANAUS_OK;
+}
+
+static danaus_status
+put_metadata(json_t *header, const char *const *metadata, int pairs)
+{
+    if (pairs == 0)
+        return DANAUS_OK;
+    json_t *object = json_object();
+    if (json_object_set_new(header, SAFETENSORS_METADATA, object))
+        return no_memory();
+    for (int i = 0; i < pairs; i++) {
+        const char *key = metadata[2 * i], *value = metadata[2 * i + 1];
+        TRY(check_text(key, "a metadata key"));
+        TRY(check_text(value, "a metadata value"));
+        TRY(put(object, key, json_string(value), "metadata key"));
+    }
+    return DANAUS_OK;
+}
+
+/* Describes a tensor whose data begin at *offset, and moves *offset behind it. */
+static danaus_status put_tensor(json_t *header, const danaus_tensor *t, int64_t *offset)
+{
+    int64_t bytes, begin = *offset;
+    TRY(check_text(t->name, "a tensor name"));
+    if (!strcmp(t->name, SAFETENSORS_METADATA))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a tensor cannot be named " SAFETENSORS_METADATA);
+    dn_array_bytes_overflow(t->dtype, t->ndim, t->shape, &bytes);
+    if (__builtin_add_overflow(begin, bytes, offset))
+        return dn_fail(DANAUS_ERR_SHAPE, "the size of the file overflows");
+
+    json_t *shape = json_array();
+    int failed = !shape;
+    for (int i = 0; i < t->ndim && !failed; i++)
+        failed = json_array_append_new(shape, json_integer(t->shape[i]));
+    json_t *object = failed
+                         ? NULL
+                         : json_pack(
+                               "{s:s, s:O, s:[I, I]}", "dtype",
+                               dn_dtype(t->dtype)->safetensors, "shape", shape,
+                               "data_offsets", (json_int_t)begin, (json_int_t)*offset);
+    json_decref(shape);
+    return object ? put(header, t->name, object, "tensor name") : no_memory();
+}
+
+/* The length, the JSON text and spaces; *header is the caller's to free. */
+static danaus_status dump_header(const json_t *json, char **header, size_t *bytes)
+{
+    size_t length = json_dumpb(json, NULL, 0, JSON_COMPACT);
+    if (length == 0)
+        return no_memory();
+    size_t all =
+        (SAFETENSORS_LENGTH + length + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;
+    size_t claimed = all - SAFETENSORS_LENGTH;
+    if (claimed > SAFETENSORS_HEADER_LIMIT)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "the names make a header of %zu bytes; at most %d can be", claimed,
+            SAFETENSORS_HEADER_LIMIT);
+    char *to = dn_alloc(all);
+    if (!to)
+        return no_memory();
+    for (int i = 0; i < SAFETENSORS_LENGTH; i++)
+        to[i] = (char)((uint64_t)claimed >> (8 * i) & 255);
+    memset(to + SAFETENSORS_LENGTH, ' ', claimed);
+    if (json_dumpb(json, to + SAFETENSORS_LENGTH, claimed, JSON_COMPACT) != length) {
+        dn_free(to);
+        return no_memory();
+    }
+    *header = to;
+    *bytes = all;
+    return DANAUS_OK;
+}
+
+/* The header for the tensors in their order, and parts[1 .. count] for their data. */
+static danaus_status make_header(
+    const danaus_tensor *const *tensors, int count, const char *const *metadata,
+    int pairs, file_part *parts)
+{
+    char *header = NULL;
+    int64_t offset = 0;
+    json_t *json = json_object();
+    danaus_status status = json ? put_metadata(json, metadata, pairs) : no_memory();
+    for (int i = 0; i < count && status == DANAUS_OK; i++) {
+        int64_t begin = offset;
+        status = put_tensor(json, tensors[i], &offset);
+        parts[i + 1] = (file_part){ tensors[i]->data, (size_t)(offset - begin) };
+    }
+    if (status == DANAUS_OK)
+        status = dump_header(json, &header, &parts[0].bytes);
+    parts[0].data = header;
+    json_decref(json);
+    return status;
+}
+
+static void
+by_element_size(const danaus_tensor *tensors, int count, const danaus_tensor **to)
+{
+    int placed = 0;
+    for (size_t size = 16; size > 0; size /= 2)
+        for (int i = 0; i < count; i++)
+            if (danaus_dtype_size(tensors[i].dtype) == size)
+                to[placed++] = &tensors[i];
+}
+
+static danaus_status write_tensors(
+    const char *path, const danaus_tensor *tensors, int count,
+    const char *const *metadata, int pairs)
+{
+    const danaus_tensor **order = dn_calloc((size_t)count + 1, sizeof *order);
+    file_part *parts = dn_calloc((size_t)count + 1, sizeof *parts);
+    danaus_status status = order && parts ? DANAUS_OK : no_memory();
+    if (status == DANAUS_OK) {
+        by_element_size(tensors, count, order);
+        status = make_header(order, count, metadata, pairs, parts);
+    }
+    if (status == DANAUS_OK)
+        status = dn_replace_file(path, parts, count + 1);
+    if (parts)
+        dn_free((void *)(uintptr_t)parts[0].data);
+    dn_free(parts);
+    dn_free(order);
+    return status;
+}
+
+danaus_status danaus_file_write_safetensors(
+    const char *path, const danaus_tensor *tensors, int count,
+    const char *const *metadata, int pairs)
+{
+    if (!path || count < 0 || (count && !tensors) || pairs < 0 || (pairs && !metadata))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a path, tensors and pairs of strings are needed");
+    for (int i = 0; i < count; i++)
+        TRY(dn_check_tensor(&tensors[i]));
+    return write_tensors(path, tensors, count, metadata, pairs);
+}
