@@ -60,8 +60,8 @@ danaus_status dn_check_tensor(const danaus_tensor *tensor)
     return DANAUS_OK;
 }
 
-static danaus_status
-read_content(const unsigned char *data, size_t size, danaus_file *file)
+static danaus_status read_content(
+    const unsigned char *data, size_t size, danaus_file *file)
 {
     if (size == 0)
         return dn_fail(DANAUS_ERR_FORMAT, "the file is empty");
@@ -127,8 +127,8 @@ const char *dn_file_name(const danaus_file *file, int index)
     return index < file->foreign_count ? file->foreign[index].name : NULL;
 }
 
-danaus_status
-danaus_file_tensor(const danaus_file *file, int index, danaus_tensor *tensor)
+danaus_status danaus_file_tensor(
+    const danaus_file *file, int index, danaus_tensor *tensor)
 {
     if (!file || !tensor)
         return dn_fail(
@@ -153,8 +153,8 @@ static danaus_status fail_foreign(const foreign_tensor *f)
         f->type);
 }
 
-danaus_status
-danaus_file_find(const danaus_file *file, const char *name, danaus_tensor *tensor)
+danaus_status danaus_file_find(
+    const danaus_file *file, const char *name, danaus_tensor *tensor)
 {
     if (!file || !name || !tensor)
         return dn_fail(

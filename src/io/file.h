@@ -34,8 +34,8 @@ danaus_status dn_file_read(const void *data, size_t size, danaus_file **file);
 int dn_is_npy(const unsigned char *data, size_t size);
 danaus_status dn_npy_read(const unsigned char *data, size_t size, danaus_file *file);
 int dn_is_safetensors(const unsigned char *data, size_t size);
-danaus_status
-dn_safetensors_read(const unsigned char *data, size_t size, danaus_file *file);
+danaus_status dn_safetensors_read(
+    const unsigned char *data, size_t size, danaus_file *file);
 
 /* The name of tensor `index`, those that cannot be read included; NULL past the
    last one. */

@@ -61,8 +61,8 @@ static danaus_status find_header(
 }
 
 /* Elements that lie in Fortran's order or at an odd address are copied. */
-static danaus_status
-place_elements(const npy_header *h, int64_t bytes, danaus_file *file, danaus_tensor *t)
+static danaus_status place_elements(
+    const npy_header *h, int64_t bytes, danaus_file *file, danaus_tensor *t)
 {
     int long_dims = 0;
     for (int i = 0; i < t->ndim; i++)

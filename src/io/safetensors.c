@@ -34,8 +34,8 @@ int dn_is_safetensors(const unsigned char *data, size_t size)
 
 /* ---- the header ---- */
 
-static danaus_status
-find_header(const unsigned char *data, size_t size, size_t *header_bytes)
+static danaus_status find_header(
+    const unsigned char *data, size_t size, size_t *header_bytes)
 {
     uint64_t length = 0;
     for (int i = 0; i < SAFETENSORS_LENGTH; i++)
@@ -123,8 +123,8 @@ static danaus_status read_range(json_t *object, int64_t data_bytes, entry *e)
 }
 
 /* A type that danaus lacks, or too many dimensions, are no fault of the file. */
-static danaus_status
-read_entry(const char *name, json_t *object, int64_t data_bytes, entry *e)
+static danaus_status read_entry(
+    const char *name, json_t *object, int64_t data_bytes, entry *e)
 {
     *e = (entry){ .name = name };
     if (!json_is_object(object))
@@ -244,8 +244,8 @@ static danaus_status make_tables(
     return align_tensors(file);
 }
 
-static danaus_status
-read_entries(json_t *header, int64_t data_bytes, entry *entries, int *count)
+static danaus_status read_entries(
+    json_t *header, int64_t data_bytes, entry *entries, int *count)
 {
     const char *name;
     json_t *object;
@@ -261,8 +261,8 @@ read_entries(json_t *header, int64_t data_bytes, entry *entries, int *count)
     return check_cover(entries, *count, data_bytes);
 }
 
-danaus_status
-dn_safetensors_read(const unsigned char *data, size_t size, danaus_file *file)
+danaus_status dn_safetensors_read(
+    const unsigned char *data, size_t size, danaus_file *file)
 {
     size_t header_bytes = 0;
     TRY(find_header(data, size, &header_bytes));

@@ -38,8 +38,8 @@ static danaus_status check_text(const char *text, const char *what)
 }
 
 /* object[key] = value, whose reference is taken over; a key may come once. */
-static danaus_status
-put(json_t *object, const char *key, json_t *value, const char *what)
+static danaus_status put(
+    json_t *object, const char *key, json_t *value, const char *what)
 {
     if (json_object_get(object, key)) {
         json_decref(value);
@@ -48,8 +48,8 @@ put(json_t *object, const char *key, json_t *value, const char *what)
     return json_object_set_new(object, key, value) ? no_memory() : DANAUS_OK;
 }
 
-static danaus_status
-put_metadata(json_t *header, const char *const *metadata, int pairs)
+static danaus_status put_metadata(
+    json_t *header, const char *const *metadata, int pairs)
 {
     if (pairs == 0)
         return DANAUS_OK;
@@ -141,8 +141,8 @@ static danaus_status make_header(
     return status;
 }
 
-static void
-by_element_size(const danaus_tensor *tensors, int count, const danaus_tensor **to)
+static void by_element_size(
+    const danaus_tensor *tensors, int count, const danaus_tensor **to)
 {
     int placed = 0;
     for (size_t size = 16; size > 0; size /= 2)

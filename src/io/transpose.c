@@ -19,8 +19,8 @@ typedef struct plane {
 
 static inline int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 
-static inline __attribute__((always_inline)) void
-turn_plane(char *to, const char *from, const plane *p, size_t element)
+static inline __attribute__((always_inline)) void turn_plane(
+    char *to, const char *from, const plane *p, size_t element)
 {
     int64_t size = (int64_t)element;
     for (int64_t i0 = 0; i0 < p->rows; i0 += TILE)
@@ -35,18 +35,10 @@ turn_plane(char *to, const char *from, const plane *p, size_t element)
 static void turn_plane_of(char *to, const char *from, const plane *p, size_t element)
 {
     switch (element) {
-    case 2:
-        turn_plane(to, from, p, 2);
-        break;
-    case 4:
-        turn_plane(to, from, p, 4);
-        break;
-    case 8:
-        turn_plane(to, from, p, 8);
-        break;
-    default:
-        turn_plane(to, from, p, 16);
-        break;
+    case 2: turn_plane(to, from, p, 2); break;
+    case 4: turn_plane(to, from, p, 4); break;
+    case 8: turn_plane(to, from, p, 8); break;
+    default: turn_plane(to, from, p, 16); break;
     }
 }
 

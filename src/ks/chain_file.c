@@ -50,8 +50,8 @@ static int has_tensor(const danaus_file *file, const char *name)
     return 0;
 }
 
-static danaus_status
-view_factor(const danaus_file *file, const char *name, chain_view *view)
+static danaus_status view_factor(
+    const danaus_file *file, const char *name, chain_view *view)
 {
     danaus_tensor t;
     TRY(danaus_file_find(file, name, &t));
