@@ -219,7 +219,7 @@ static void the_sentence_names_the_pair_and_the_condition(void **state)
     struct {
         const char *chain, *words[3];
     } cases[] = {
-        { "2,2,2,1 1,2,2,2",
+        { "2,2,2,1 1,2,2,2 2,2,2,1",
           { "factors 0 and 1", "a of the left one must divide a of" } },
         { "1,4,2,2 2,2,4,1 1,4,2,2",
           { "factors 1 and 2", "(2,2,4,1) and (1,4,2,2)", "a of the left" } },
