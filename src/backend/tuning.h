@@ -1,5 +1,5 @@
-/* The table of measured choices: for a device and a problem, a kernel and its
-   time. A small CSV file, format in docs/formats.md. */
+/* The table of measured choices: for a problem, a kernel and its time, on one
+   device. As a file it is a small CSV table; docs/formats.md has the format. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BACKEND_TUNING_H
 #define DN_BACKEND_TUNING_H
@@ -16,12 +16,17 @@ danaus_status dn_tuning_load(
 danaus_status dn_tuning_save(
     const tuning *table, const danaus_device *dev, const char *path);
 
+/* The same from a file's text in memory. */
+danaus_status dn_tuning_read(
+    tuning *table, const danaus_device *dev, const char *content, size_t size,
+    int64_t *skipped);
+
 /* The kernel measured as fastest for p at the nearest power of two of its batch
    (within a factor of two), and its seconds; NULL when there is none. */
-const kernel *dn_tuning_find(
-    const tuning *table, const danaus_device *dev, const problem *p, double *seconds);
+const kernel *dn_tuning_find(const tuning *table, const problem *p, double *seconds);
 
-/* Remembers a measurement; forgets it silently when memory is out. */
+/* Remembers a measurement, replacing an older one of the same problem; forgets it
+   silently when memory is out or the time is not a positive number. */
 void dn_tuning_add(tuning *table, const problem *p, const kernel *k, double seconds);
 
 #endif

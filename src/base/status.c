@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static _Thread_local char detail[512];
 
@@ -17,6 +18,13 @@ danaus_status dn_fail(danaus_status status, const char *format, ...)
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?';
     return status;
+}
+
+danaus_status dn_fail_in(danaus_status status, const char *where)
+{
+    char sentence[sizeof detail];
+    memcpy(sentence, detail, sizeof detail);
+    return dn_fail(status, "%.100s: %s", where, sentence);
 }
 
 danaus_status dn_fail_memory(size_t bytes, const char *what)

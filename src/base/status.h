@@ -17,6 +17,10 @@
 danaus_status dn_fail(danaus_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Puts a place, such as the name of a file, before the sentence of this thread's
+   latest failure. */
+danaus_status dn_fail_in(danaus_status status, const char *where);
+
 /* The sentence for memory that could not be had. */
 danaus_status dn_fail_memory(size_t bytes, const char *what);
 

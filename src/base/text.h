@@ -1,9 +1,11 @@
-/* A bounded writer of text: counts what does not fit, like snprintf. */
+/* Text: a bounded writer that counts what does not fit, like snprintf, and pieces of
+   text that is being read. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BASE_TEXT_H
 #define DN_BASE_TEXT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct text {
     char *to;      /* may be NULL when size is 0 */
@@ -12,5 +14,16 @@ typedef struct text {
 } text;
 
 void dn_text(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A piece of text; no NUL ends it. */
+typedef struct span {
+    const char *text;
+    size_t length;
+} span;
+
+int dn_span_is(span s, const char *words);
+
+/* A decimal integer of digits alone that fits in 63 bits; 0 if it is none. */
+int dn_span_integer(span s, int64_t *value);
 
 #endif

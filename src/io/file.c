@@ -7,15 +7,7 @@
 #include "base/status.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-
-danaus_status dn_fail_in_file(danaus_status status, const char *path)
-{
-    char sentence[400];
-    snprintf(sentence, sizeof sentence, "%s", danaus_error_detail());
-    return dn_fail(status, "%.100s: %s", path, sentence);
-}
 
 int dn_array_bytes_overflow(
     danaus_dtype dtype, int ndim, const int64_t *shape, int64_t *bytes)
@@ -102,7 +94,7 @@ danaus_status danaus_file_open(const char *path, danaus_file **file)
         return DANAUS_OK;
     }
     dn_map_close(&m);
-    return dn_fail_in_file(status, path);
+    return dn_fail_in(status, path);
 }
 
 void danaus_file_close(danaus_file *file)

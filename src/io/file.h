@@ -52,7 +52,4 @@ int dn_misaligned(const void *data, danaus_dtype dtype);
 /* What can be written to a file: a known type, sizes that fit, data. */
 danaus_status dn_check_tensor(const danaus_tensor *tensor);
 
-/* Puts the path before the sentence of the latest failure. */
-danaus_status dn_fail_in_file(danaus_status status, const char *path);
-
 #endif

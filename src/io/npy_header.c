@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +14,6 @@
 typedef struct cursor {
     const char *at, *end;
 } cursor;
-
-typedef struct string {
-    const char *text;
-    int length;
-} string;
 
 static void skip_spaces(cursor *c)
 {
@@ -46,7 +42,7 @@ static int take_word(cursor *c, const char *word)
 }
 
 /* A string in either kind of quotes, without escapes. */
-static int take_string(cursor *c, string *s)
+static int take_string(cursor *c, span *s)
 {
     if (!take(c, '\'') && !take(c, '"'))
         return 0;
@@ -54,7 +50,7 @@ static int take_string(cursor *c, string *s)
     const char *end = memchr(c->at, quote, (size_t)(c->end - c->at));
     if (!end || memchr(c->at, '\\', (size_t)(end - c->at)))
         return 0;
-    *s = (string){ c->at, (int)(end - c->at) };
+    *s = (span){ c->at, (size_t)(end - c->at) };
     c->at = end + 1;
     return 1;
 }
@@ -74,14 +70,14 @@ static danaus_status take_size(cursor *c, int64_t *size)
         return bad_header("a size is negative");
     if (c->at == c->end || !is_digit(*c->at))
         return bad_header("the shape is not a tuple of sizes");
-    int64_t n = 0;
-    for (; c->at < c->end && is_digit(*c->at); c->at++)
-        if (__builtin_mul_overflow(n, 10, &n) ||
-            __builtin_add_overflow(n, *c->at - '0', &n))
-            return bad_header("a size does not fit in 63 bits");
+    span digits = { c->at, 0 };
+    while (c->at < c->end && is_digit(*c->at))
+        c->at++;
+    digits.length = (size_t)(c->at - digits.text);
+    if (!dn_span_integer(digits, size))
+        return bad_header("a size does not fit in 63 bits");
     if (c->at < c->end && *c->at == 'L')
         c->at++;
-    *size = n;
     return DANAUS_OK;
 }
 
@@ -106,26 +102,21 @@ static danaus_status take_shape(cursor *c, npy_header *h)
     return DANAUS_OK;
 }
 
-static danaus_status bad_descr(string d, danaus_status status, const char *why)
+static danaus_status bad_descr(span d, danaus_status status, const char *why)
 {
     return dn_fail(
-        status, "the .npy element type '%.*s' %s", d.length < 40 ? d.length : 40,
+        status, "the .npy element type '%.*s' %s", d.length < 40 ? (int)d.length : 40,
         d.text, why);
 }
 
-static int has_text(string s, const char *text)
-{
-    return (size_t)s.length == strlen(text) && !memcmp(s.text, text, strlen(text));
-}
-
 /* The type with this kind and size ("f4"); 0 if danaus has none. */
-static danaus_dtype find_dtype(string kind_size)
+static danaus_dtype find_dtype(span kind_size)
 {
     const dtype_facts *f;
     for (int i = DANAUS_F32; (f = dn_dtype((danaus_dtype)i)); i++) {
         char expected[16];
         snprintf(expected, sizeof expected, "%c%d", f->npy_kind, f->npy_size);
-        if (has_text(kind_size, expected))
+        if (dn_span_is(kind_size, expected))
             return f->dtype;
     }
     return (danaus_dtype)0;
@@ -133,13 +124,13 @@ static danaus_dtype find_dtype(string kind_size)
 
 /* Byte order, kind and size. bf16, which NumPy lacks, is two raw bytes: 'V2', for
    which NumPy writes the order '|' (none). */
-static danaus_status read_descr(string d, danaus_dtype *dtype)
+static danaus_status read_descr(span d, danaus_dtype *dtype)
 {
     danaus_dtype found = DANAUS_BF16;
-    if (!has_text(d, "bfloat16")) {
+    if (!dn_span_is(d, "bfloat16")) {
         if (d.length < 2 || !memchr("<>|=", d.text[0], 4))
             return bad_descr(d, DANAUS_ERR_FORMAT, "has no byte order");
-        found = find_dtype((string){ d.text + 1, d.length - 1 });
+        found = find_dtype((span){ d.text + 1, d.length - 1 });
         if (!found && d.text[1] == 'O')
             return bad_descr(
                 d, DANAUS_ERR_UNSUPPORTED,
@@ -162,7 +153,7 @@ static danaus_status take_descr(cursor *c, npy_header *h)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "the .npy array has records as elements, which danaus does not read");
-    string descr;
+    span descr;
     if (!take_string(c, &descr))
         return bad_header("descr is not a string");
     return read_descr(descr, &h->dtype);
@@ -190,11 +181,11 @@ static const struct key {
 /* 'key': value; `seen` has a bit for each key. */
 static danaus_status take_entry(cursor *c, npy_header *h, unsigned *seen)
 {
-    string name;
+    span name;
     if (!take_string(c, &name) || !take(c, ':'))
         return bad_header("it is not a dictionary of strings");
     for (size_t i = 0; i < KEYS; i++) {
-        if (!has_text(name, keys[i].name))
+        if (!dn_span_is(name, keys[i].name))
             continue;
         if (*seen & (1u << i))
             return bad_header("a key is there twice");
@@ -204,9 +195,9 @@ static danaus_status take_entry(cursor *c, npy_header *h, unsigned *seen)
     return bad_header("it has a key other than descr, fortran_order and shape");
 }
 
-danaus_status dn_npy_header_read(const char *text, size_t length, npy_header *h)
+danaus_status dn_npy_header_read(const char *header, size_t length, npy_header *h)
 {
-    cursor c = { text, text + length };
+    cursor c = { header, header + length };
     unsigned seen = 0;
     if (!take(&c, '{'))
         return bad_header("it is not a dictionary");

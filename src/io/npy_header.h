@@ -12,6 +12,6 @@ typedef struct npy_header {
     int64_t shape[DANAUS_MAX_DIMS];
 } npy_header;
 
-danaus_status dn_npy_header_read(const char *text, size_t length, npy_header *h);
+danaus_status dn_npy_header_read(const char *header, size_t length, npy_header *h);
 
 #endif

@@ -160,7 +160,7 @@ danaus_status danaus_chain_load(const char *path, danaus_chain **chain)
     if (status == DANAUS_OK)
         status = make_chain(&view, chain);
     danaus_file_close(file);
-    return status == DANAUS_OK ? status : dn_fail_in_file(status, path);
+    return status == DANAUS_OK ? status : dn_fail_in(status, path);
 }
 
 /* ---- saving ---- */
