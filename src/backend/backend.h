@@ -21,6 +21,7 @@ typedef struct problem {
     danaus_dtype dtype;
     danaus_layout layout;
     int64_t batch; /* a hint, never a condition; at least 1 */
+    int x_cached, y_cached; /* hints: x was, y will be used right before, after */
 } problem;
 
 /* Weights wherever they lie: entry (i, r, k, j) is element

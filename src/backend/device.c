@@ -1,0 +1,170 @@
+/* device.h, by forwarding to the backend that a device's name begins with. */
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/backend.h"
+#include "backend/tuning.h"
+#include "base/status.h"
+
+#include <string.h>
+
+static const backend *const backends[] = {
+#define X(name) &dn_backend_##name,
+#include "backend/backends.def"
+#undef X
+};
+
+#define BACKENDS ((int)(sizeof backends / sizeof *backends))
+
+weights_view dn_weights_view(const void *data, danaus_dtype dtype, danaus_pattern p)
+{
+    return (weights_view){ data, dtype, { p.b * p.c * p.d, p.c * p.d, p.d, 1 }, 0 };
+}
+
+weights_view dn_weights_adjoint(weights_view v)
+{
+    return (weights_view){
+        v.data, v.dtype, { v.s[0], v.s[2], v.s[1], v.s[3] }, !v.conjugate
+    };
+}
+
+danaus_status danaus_device_list(int index, danaus_device_info *info)
+{
+    if (!info || index < 0)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a number from 0 and a place are needed");
+    int seen = 0;
+    for (int b = 0; b < BACKENDS; b++)
+        for (int i = 0; backends[b]->list(i, info) == DANAUS_OK; i++)
+            if (seen++ == index)
+                return DANAUS_OK;
+    return dn_fail(DANAUS_ERR_ARGUMENT, "this machine has %d devices", seen);
+}
+
+danaus_status danaus_device_open(const char *name, danaus_device **device)
+{
+    if (!name || !device)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a device name and a place are needed");
+    size_t length = strcspn(name, ":");
+    for (int b = 0; b < BACKENDS; b++) {
+        if (strlen(backends[b]->name) != length ||
+            strncmp(backends[b]->name, name, length))
+            continue;
+        danaus_device *dev;
+        tuning *table;
+        TRY(dn_tuning_create(&table));
+        danaus_status status = backends[b]->open(name, &dev);
+        if (status != DANAUS_OK) {
+            dn_tuning_destroy(table);
+            return status;
+        }
+        dev->backend = backends[b];
+        dev->tuning = table;
+        *device = dev;
+        return DANAUS_OK;
+    }
+    return dn_fail(DANAUS_ERR_ARGUMENT, "there is no device \"%.40s\"", name);
+}
+
+void danaus_device_close(danaus_device *device)
+{
+    if (!device)
+        return;
+    dn_tuning_destroy(device->tuning);
+    device->backend->close(device);
+}
+
+#define NEED(condition)                                                               \
+    do {                                                                              \
+        if (!(condition))                                                             \
+            return dn_fail(DANAUS_ERR_ARGUMENT, "%s: %s is needed", __func__, #condition); \
+    } while (0)
+
+danaus_status danaus_device_describe(
+    const danaus_device *device, danaus_device_info *info)
+{
+    NEED(device);
+    NEED(info);
+    return device->backend->describe(device, info);
+}
+
+const char *danaus_device_kernel(const danaus_device *device, int index)
+{
+    if (!device || index < 0)
+        return NULL;
+    for (const kernel *k = device->kernels; k->name; k++)
+        if (index-- == 0)
+            return k->name;
+    return NULL;
+}
+
+danaus_status danaus_device_sync(danaus_device *device)
+{
+    NEED(device);
+    return device->backend->sync(device);
+}
+
+danaus_status danaus_device_set_stream(danaus_device *device, void *stream)
+{
+    NEED(device);
+    return device->backend->set_stream(device, stream);
+}
+
+danaus_status danaus_device_set_threads(danaus_device *device, int threads)
+{
+    NEED(device);
+    return device->backend->set_threads(device, threads);
+}
+
+danaus_status danaus_device_set_parallel(
+    danaus_device *device, danaus_parallel_fn fn, void *user)
+{
+    NEED(device);
+    return device->backend->set_parallel(device, fn, user);
+}
+
+danaus_status danaus_device_set_scratch(
+    danaus_device *device, void *memory, size_t bytes)
+{
+    NEED(device);
+    return device->backend->set_scratch(device, memory, bytes);
+}
+
+danaus_status danaus_device_load_tuning(danaus_device *device, const char *path)
+{
+    NEED(device);
+    NEED(path);
+    int64_t skipped;
+    return dn_tuning_load(device->tuning, device, path, &skipped);
+}
+
+danaus_status danaus_device_save_tuning(const danaus_device *device, const char *path)
+{
+    NEED(device);
+    NEED(path);
+    return dn_tuning_save(device->tuning, device, path);
+}
+
+danaus_status danaus_alloc(danaus_device *device, size_t bytes, void **memory)
+{
+    NEED(device);
+    NEED(memory);
+    return device->backend->alloc(device, bytes, memory);
+}
+
+void danaus_free(danaus_device *device, void *memory)
+{
+    if (device && memory)
+        device->backend->free(device, memory);
+}
+
+danaus_status danaus_upload(
+    danaus_device *device, void *to, const void *from, size_t bytes)
+{
+    NEED(device);
+    NEED((to && from) || !bytes);
+    return device->backend->copy(device, to, from, bytes);
+}
+
+danaus_status danaus_download(
+    danaus_device *device, void *to, const void *from, size_t bytes)
+{
+    return danaus_upload(device, to, from, bytes);
+}

@@ -1,0 +1,229 @@
+/* The CPU as a device: opening, threads, memory, scratch. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/cpu.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Never more threads than this for one product. */
+#define MOST_THREADS 1024
+
+static cpu_device *cpu(danaus_device *dev) { return (cpu_device *)dev; }
+
+/* Bytes of a cache, or `otherwise` where the system does not say. */
+static size_t cache_bytes(int name, size_t otherwise)
+{
+    long bytes = sysconf(name);
+    return bytes > 0 ? (size_t)bytes : otherwise;
+}
+
+static void describe_processor(char *text, size_t size)
+{
+    snprintf(text, size, "unknown processor");
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    if (!f)
+        return;
+    char line[256];
+    while (fgets(line, sizeof line, f))
+        if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
+            snprintf(text, size, "%s", strchr(line, ':') + 2);
+            text[strcspn(text, "\n")] = '\0';
+            break;
+        }
+    fclose(f);
+}
+
+static const cpu_isa *find_isa(const char *limit)
+{
+    const cpu_isa *isa = dn_cpu_isas;
+    while (isa->name && *limit && strcmp(isa->name, limit))
+        isa++;
+    while (isa->name && !isa->present())
+        isa++;
+    return isa->name ? isa : NULL;
+}
+
+static danaus_status cpu_open(const char *name, danaus_device **device)
+{
+    const char *limit = name[3] == ':' ? name + 4 : "";
+    int named = name[3] == '\0' || (name[3] == ':' && *limit);
+    const cpu_isa *isa = named ? find_isa(limit) : NULL;
+    if (!isa)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "this build has no instruction set \"%.40s\"", limit);
+    if (*limit && strcmp(isa->name, limit))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "this processor does not have %s", limit);
+    cpu_device *d = dn_calloc(1, sizeof *d);
+    if (!d)
+        return dn_fail_memory(sizeof *d, "a device");
+    snprintf(d->base.name, sizeof d->base.name, "cpu:%s", isa->name);
+    d->base.kernels = isa->kernels;
+    d->isa = isa->name;
+    d->threads = dn_thread_count();
+    d->l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, (size_t)512 << 10);
+    d->l3 = cache_bytes(_SC_LEVEL3_CACHE_SIZE, (size_t)8 << 20);
+    *device = &d->base;
+    return DANAUS_OK;
+}
+
+static void cpu_close(danaus_device *dev)
+{
+    dn_pool_destroy(cpu(dev)->pool);
+    if (!cpu(dev)->scratch_lent)
+        dn_free(cpu(dev)->scratch);
+    dn_free(dev);
+}
+
+static danaus_status cpu_describe(const danaus_device *dev, danaus_device_info *info)
+{
+    const cpu_device *d = (const cpu_device *)dev;
+    danaus_device_info i = { .threads = d->threads, .cache = (int64_t)d->l3 };
+    snprintf(i.name, sizeof i.name, "%s", dev->name);
+    snprintf(i.instructions, sizeof i.instructions, "%s", d->isa);
+    describe_processor(i.description, sizeof i.description);
+    i.memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    *info = i;
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_list(int index, danaus_device_info *info)
+{
+    if (index != 0)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "there is one CPU device, number 0");
+    danaus_device *dev;
+    TRY(cpu_open("cpu", &dev));
+    danaus_status status = cpu_describe(dev, info);
+    snprintf(info->name, sizeof info->name, "cpu");
+    cpu_close(dev);
+    return status;
+}
+
+static danaus_status cpu_sync(danaus_device *dev)
+{
+    (void)dev;
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_set_stream(danaus_device *dev, void *stream)
+{
+    (void)dev;
+    if (stream)
+        return dn_fail(DANAUS_ERR_UNSUPPORTED, "a CPU device has no streams");
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_set_threads(danaus_device *dev, int threads)
+{
+    if (threads < 0 || threads > MOST_THREADS)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "%d threads; 0 to %d are possible", threads,
+            MOST_THREADS);
+    threads = threads ? threads : dn_thread_count();
+    if (threads != cpu(dev)->threads) {
+        dn_pool_destroy(cpu(dev)->pool);
+        cpu(dev)->pool = NULL;
+        cpu(dev)->threads = threads;
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_set_parallel(
+    danaus_device *dev, danaus_parallel_fn fn, void *user)
+{
+    cpu(dev)->parallel = fn;
+    cpu(dev)->user = user;
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_set_scratch(danaus_device *dev, void *memory, size_t bytes)
+{
+    if ((uintptr_t)memory % DN_ALIGN)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "scratch must be aligned to %d bytes", DN_ALIGN);
+    cpu_device *d = cpu(dev);
+    if (!d->scratch_lent)
+        dn_free(d->scratch);
+    d->scratch = memory;
+    d->scratch_bytes = memory ? bytes : 0;
+    d->scratch_lent = memory != NULL;
+    return DANAUS_OK;
+}
+
+danaus_status dn_cpu_scratch(cpu_device *d, size_t bytes, void **scratch)
+{
+    if (bytes > d->scratch_bytes) {
+        if (d->scratch_lent)
+            return dn_fail(
+                DANAUS_ERR_MEMORY,
+                "this product needs %zu bytes of scratch, the device was lent %zu", bytes,
+                d->scratch_bytes);
+        void *memory = dn_alloc(bytes);
+        if (!memory)
+            return dn_fail_memory(bytes, "scratch");
+        dn_free(d->scratch);
+        d->scratch = memory;
+        d->scratch_bytes = bytes;
+    }
+    *scratch = d->scratch;
+    return DANAUS_OK;
+}
+
+void dn_cpu_parallel(cpu_device *d, int count, parallel_task task, void *arg)
+{
+    if (d->parallel) {
+        d->parallel(d->user, count, task, arg);
+        return;
+    }
+    /* Without a pool one thread does all: slower, never wrong. */
+    if (!d->pool && count > 1 && d->threads > 1)
+        dn_pool_create(d->threads, &d->pool);
+    dn_pool_run(d->pool, count, task, arg);
+}
+
+static danaus_status cpu_alloc(danaus_device *dev, size_t bytes, void **memory)
+{
+    (void)dev;
+    void *m = dn_alloc(bytes);
+    if (!m)
+        return dn_fail_memory(bytes, "the caller");
+    *memory = m;
+    return DANAUS_OK;
+}
+
+static void cpu_free(danaus_device *dev, void *memory)
+{
+    (void)dev;
+    dn_free(memory);
+}
+
+static danaus_status cpu_copy(
+    danaus_device *dev, void *to, const void *from, size_t bytes)
+{
+    (void)dev;
+    if (bytes)
+        memcpy(to, from, bytes);
+    return DANAUS_OK;
+}
+
+const backend dn_backend_cpu = {
+    .name = "cpu",
+    .list = cpu_list,
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .sync = cpu_sync,
+    .set_stream = cpu_set_stream,
+    .set_threads = cpu_set_threads,
+    .set_parallel = cpu_set_parallel,
+    .set_scratch = cpu_set_scratch,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .copy = cpu_copy,
+    .ks_run = dn_cpu_ks_run,
+    .ks_gradient = dn_cpu_ks_gradient,
+};

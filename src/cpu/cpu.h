@@ -1,0 +1,118 @@
+/* The CPU: what its driver (run.c, once) and its kernels (kernels.c, once for
+   each instruction set) know of each other.
+
+   A kernel makes a part: some blocks (i, j), some tiles of rows r and some
+   columns s of y = K x. Operands are views, so that a step may read one layout
+   and write another. Between the steps of a chain vectors lie in panels:
+   batch-last, in the type of sums, a slab of columns wide. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_CPU_CPU_H
+#define DN_CPU_CPU_H
+
+#include "backend/backend.h"
+#include "base/thread.h"
+
+/* Batch-first: element (row, s) is data[s ld + row]. Batch-last: data[row ld + s]. */
+typedef struct cpu_view {
+    void *data;
+    danaus_dtype dtype;
+    danaus_layout layout;
+    int64_t ld;
+} cpu_view;
+
+/* How a kernel cuts its part into chunks that pass through scratch memory. */
+typedef struct cpu_shape {
+    int64_t columns;    /* batch columns at a time */
+    int64_t blocks;     /* i at a time; more than 1 only with all lanes */
+    int64_t lanes;      /* j at a time */
+    int64_t tiles;      /* tiles of rows at a time */
+    int stage_x, stage_y;
+    size_t x_bytes, y_bytes; /* of scratch */
+} cpu_shape;
+
+typedef struct range {
+    int64_t from, to;
+} range;
+
+typedef struct cpu_part {
+    danaus_pattern p;
+    const void *packed;
+    const void *bias; /* type of sums, a b d long; or NULL */
+    cpu_view x, y;
+    cpu_shape shape;
+    range i, j, tile, s;
+    int stream;    /* write y past the caches */
+    void *scratch; /* x_bytes + y_bytes */
+} cpu_part;
+
+/* dw[i][r][k][j] += sum over s of dy x*, for panels x and dy. */
+typedef struct cpu_dw_part {
+    danaus_pattern p;
+    cpu_view x, dy;
+    int64_t columns;
+    range block; /* i d + j */
+    range r;
+    void *dw;
+    int64_t stride[4]; /* of i, r, k, j in dw */
+    int conjugate;     /* what is put */
+    int add;           /* to what is there */
+} cpu_dw_part;
+
+typedef struct cpu_code {
+    int tile_rows;    /* most rows in a tile */
+    int tile_columns; /* batch columns in a full tile */
+    int vector;       /* batch columns in a vector */
+    int small_batch;  /* made for a few columns: natural weights order */
+    void (*part)(const cpu_part *part);
+    void (*dw)(const cpu_dw_part *part);
+    /* Turns rows of n columns of a view into a panel of the same rows. */
+    void (*load)(const cpu_view *from, range rows, int64_t n, const cpu_view *to);
+} cpu_code;
+
+typedef struct cpu_device {
+    danaus_device base;
+    const char *isa; /* "avx512" */
+    int threads;
+    thread_pool *pool; /* NULL until it is needed */
+    danaus_parallel_fn parallel; /* the host's, or NULL */
+    void *user;
+    void *scratch;
+    size_t scratch_bytes;
+    int scratch_lent;
+    size_t l2, l3; /* bytes of the second and last cache that a thread sees */
+} cpu_device;
+
+/* One instruction set: its kernels and whether this processor has it. */
+typedef struct cpu_isa {
+    const char *name;
+    const kernel *kernels;
+    int (*present)(void);
+} cpu_isa;
+
+/* All that this build holds, best first; ends with a NULL name. */
+extern const cpu_isa dn_cpu_isas[];
+
+/* Rows of tile t when b rows are cut into tiles of at most `most`, as even as
+   can be. */
+static inline int64_t dn_tile_count(int64_t b, int64_t most)
+{
+    return (b + most - 1) / most;
+}
+static inline int64_t dn_tile_row(int64_t b, int64_t tiles, int64_t t)
+{
+    return b * t / tiles;
+}
+
+danaus_status dn_cpu_ks_run(
+    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
+danaus_status dn_cpu_ks_gradient(
+    danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
+    const ks_gradient_operands *o);
+
+/* Runs tasks on the device's threads, or on the host's. */
+void dn_cpu_parallel(cpu_device *dev, int count, parallel_task task, void *arg);
+
+/* Scratch of at least `bytes`, kept until the device goes or needs more. */
+danaus_status dn_cpu_scratch(cpu_device *dev, size_t bytes, void **scratch);
+
+#endif

@@ -1,0 +1,172 @@
+/* Every CPU kernel, compiled once for each instruction set (DANAUS_ISA). This
+   object exports one table, dn_cpu_kernels_<isa>, and nothing else. */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/mem.h"
+#include "cpu/cpu.h"
+#include "cpu/rows.h"
+#include "cpu/vec.h"
+
+#include <string.h>
+
+#define CAT_(a, b) a##b
+#define CAT(a, b) CAT_(a, b)
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define CLAMP(x, low, high) ((x) < (low) ? (low) : (x) > (high) ? (high) : (x))
+#define ROUND_UP(n, to) (((n) + (to) - 1) / (to) * (to))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+/* Columns k that a tile takes at a time: a tile's part of X stays in the
+   second cache. */
+#define K_BLOCK 2048
+
+#include "cpu/stage.inc"
+
+/* Turning, for each storage type. */
+#define V(name) vf_##name
+#define VEC vf
+#define L VF
+#define CELL float
+#define ELEM float
+#define LOAD vf_load
+#define STORE vf_store
+#define STREAM vf_stream
+#define FN(name) name##_f32
+#include "cpu/turn.inc"
+
+#define V(name) vf_##name
+#define VEC vf
+#define L VF
+#define CELL float
+#define ELEM uint16_t
+#define LOAD vf_from_f16
+#define STORE vf_to_f16
+#define STREAM vf_to_f16
+#define FN(name) name##_f16
+#include "cpu/turn.inc"
+
+#define V(name) vf_##name
+#define VEC vf
+#define L VF
+#define CELL float
+#define ELEM uint16_t
+#define LOAD vf_from_bf16
+#define STORE vf_to_bf16
+#define STREAM vf_to_bf16
+#define FN(name) name##_bf16
+#include "cpu/turn.inc"
+
+/* An f64 and a c64 element are both 8 bytes: one text turns them. */
+#define V(name) vd_##name
+#define VEC vd
+#define L VD
+#define CELL double
+#define ELEM double
+#define LOAD vd_load
+#define STORE vd_store
+#define STREAM vd_stream
+#define FN(name) name##_f64
+#include "cpu/turn.inc"
+
+/* A c128 element is a cell by itself. */
+typedef struct c128 {
+    double part[2];
+} c128;
+
+static inline c128 c128_set1(double x) { return (c128){ { x, x } }; }
+static inline c128 c128_load(const c128 *p) { return *p; }
+static inline void c128_store(c128 *p, c128 v) { *p = v; }
+static inline void c128_transpose(c128 v[1]) { (void)v; }
+
+#define V(name) c128_##name
+#define VEC c128
+#define L 1
+#define CELL c128
+#define ELEM c128
+#define LOAD c128_load
+#define STORE c128_store
+#define STREAM c128_store
+#define FN(name) name##_c128
+#include "cpu/turn.inc"
+
+static const turns *turns_of(danaus_dtype dtype)
+{
+    switch (dtype) {
+    case DANAUS_F32: return &turns_f32;
+    case DANAUS_F16: return &turns_f16;
+    case DANAUS_BF16: return &turns_bf16;
+    case DANAUS_C128: return &turns_c128;
+    default: return &turns_f64;
+    }
+}
+
+/* Products and weight gradients, for each type of sums. */
+#define R float
+#define V vf
+#define VL VF
+#define VN(name) vf_##name
+#define FN(name) name##_f
+#include "cpu/panel.inc"
+#include "cpu/lanes.inc"
+#include "cpu/dw.inc"
+#undef R
+#undef V
+#undef VL
+#undef VN
+#undef FN
+
+#define R double
+#define V vd
+#define VL VD
+#define VN(name) vd_##name
+#define FN(name) name##_d
+#include "cpu/panel.inc"
+#include "cpu/lanes.inc"
+#include "cpu/dw.inc"
+
+static const cpu_code panel_code_f = {
+    TILE_ROWS, TILE_VECS * VF, VF, 0, panel_part_f, dw_part_f, load_panel,
+};
+static const cpu_code panel_code_fc = {
+    TILE_ROWS, TILE_VECS * VF / 2, VF / 2, 0, panel_part_complex_f, dw_part_complex_f, load_panel,
+};
+static const cpu_code panel_code_d = {
+    TILE_ROWS, TILE_VECS * VD, VD, 0, panel_part_d, dw_part_d, load_panel,
+};
+static const cpu_code panel_code_dc = {
+    TILE_ROWS, TILE_VECS * VD / 2, VD / 2, 0, panel_part_complex_d, dw_part_complex_d, load_panel,
+};
+static const cpu_code lanes_code_f = {
+    TILE_ROWS, LANE_COLUMNS, VF, 1, lanes_part_f, dw_part_f, load_panel,
+};
+static const cpu_code lanes_code_fc = {
+    TILE_ROWS, LANE_COLUMNS / 2, VF / 2, 1, lanes_part_complex_f, dw_part_complex_f, load_panel,
+};
+static const cpu_code lanes_code_d = {
+    TILE_ROWS, LANE_COLUMNS, VD, 1, lanes_part_d, dw_part_d, load_panel,
+};
+static const cpu_code lanes_code_dc = {
+    TILE_ROWS, LANE_COLUMNS / 2, VD / 2, 1, lanes_part_complex_d, dw_part_complex_d, load_panel,
+};
+
+#define PANEL(name, dtype, code)                                                      \
+    { name, dtype, dn_cpu_fits, dn_panel_cost, dn_panel_bytes, dn_panel_pack, &code }
+#define LANES(name, dtype, code)                                                      \
+    { name, dtype, dn_cpu_fits, dn_lanes_cost, dn_lanes_bytes, dn_lanes_pack, &code }
+
+extern const kernel CAT(dn_cpu_kernels_, DANAUS_ISA)[];
+
+const kernel CAT(dn_cpu_kernels_, DANAUS_ISA)[] = {
+    PANEL("ks.panel.f32", DANAUS_F32, panel_code_f),
+    PANEL("ks.panel.f16", DANAUS_F16, panel_code_f),
+    PANEL("ks.panel.bf16", DANAUS_BF16, panel_code_f),
+    PANEL("ks.panel.f64", DANAUS_F64, panel_code_d),
+    PANEL("ks.panel.c64", DANAUS_C64, panel_code_fc),
+    PANEL("ks.panel.c128", DANAUS_C128, panel_code_dc),
+    LANES("ks.lanes.f32", DANAUS_F32, lanes_code_f),
+    LANES("ks.lanes.f16", DANAUS_F16, lanes_code_f),
+    LANES("ks.lanes.bf16", DANAUS_BF16, lanes_code_f),
+    LANES("ks.lanes.f64", DANAUS_F64, lanes_code_d),
+    LANES("ks.lanes.c64", DANAUS_C64, lanes_code_fc),
+    LANES("ks.lanes.c128", DANAUS_C128, lanes_code_dc),
+    { .name = NULL },
+};

@@ -1,0 +1,155 @@
+/* The rows of the kernel table: cost model and packing.
+
+   Costs are rough seconds: the larger of arithmetic over peak and bytes over
+   bandwidth, each times what the kernel wastes on the pattern. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/rows.h"
+
+#include "base/dtype.h"
+#include "math/pattern.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One core of a present-day server; only ratios between kernels matter. */
+#define CYCLE 0.35e-9       /* seconds */
+#define BYTES_PER_CYCLE 3.0 /* of memory, for one core */
+#define CACHED 6.0          /* times faster is what stays in the cache */
+
+int dn_cpu_fits(const kernel *k, const problem *p) { return k->dtype == p->dtype; }
+
+static const cpu_code *code_of(const kernel *k) { return k->code; }
+
+static int pair_of(danaus_dtype dtype) { return dn_is_complex(dtype) ? 2 : 1; }
+
+/* Cycles of one core for moving x, y and the weights once. */
+static double memory_cycles(const problem *p)
+{
+    double cell = (double)danaus_dtype_size(p->dtype), n = (double)p->batch;
+    double sums = (double)danaus_dtype_size(dn_sum_type(p->dtype));
+    double rows = (double)dn_pattern_rows(p->pattern);
+    double cols = (double)dn_pattern_cols(p->pattern);
+    double x = cols * n * cell / (p->x_cached ? CACHED : 1);
+    double y = rows * n * cell / (p->y_cached ? CACHED : 1);
+    return (x + y + (double)dn_pattern_weights(p->pattern) * sums) / BYTES_PER_CYCLE;
+}
+
+double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const cpu_code *code = code_of(k);
+    int threads = ((const cpu_device *)dev)->threads, pair = pair_of(p->dtype);
+    danaus_pattern q = p->pattern;
+    double vectors = ceil((double)p->batch / code->vector);
+    int64_t most = code->tile_rows / pair;
+    double tiles = (double)dn_tile_count(q.b, most);
+    /* A tile of r rows by 3 vectors takes 3 r / 2 cycles for a k, if its
+       loads, r + 3 of them, are not more. */
+    double per_k = fmax(
+        0.5 * (double)(q.b * pair), 0.5 * ((double)(q.b * pair) / 3 + tiles));
+    double work = (double)q.a * (double)q.d * (double)q.c * vectors * per_k;
+    work += (double)q.a * (double)q.d * tiles * vectors * 8;
+    double turned = p->layout == DANAUS_BATCH_FIRST
+                        ? 0.6 * pair * (double)p->batch *
+                              (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * 16 /
+                              (code->vector * pair) / 2
+                        : 0;
+    return CYCLE * (fmax(work, memory_cycles(p)) + 0.3 * turned + 200) / threads;
+}
+
+double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const cpu_code *code = code_of(k);
+    int threads = ((const cpu_device *)dev)->threads, pair = pair_of(p->dtype);
+    danaus_pattern q = p->pattern;
+    double per = code->vector, n = (double)p->batch;
+    double vectors = ceil((double)(q.b * q.d) / per) * (double)q.a * (double)q.c;
+    double passes = ceil(n / (LANE_COLUMNS / pair));
+    double work = vectors * pair * (0.5 * passes + 1.0 * n);
+    double repeat = q.d > 1 ? (double)(q.a * q.c) * n * ((double)q.d + per) * 0.7 : 0;
+    double turned = p->layout == DANAUS_BATCH_LAST && p->batch > 1
+                        ? n * (double)(dn_pattern_rows(q) + dn_pattern_cols(q))
+                        : 0;
+    return CYCLE * (fmax(work, memory_cycles(p)) + repeat + turned + 50) / threads;
+}
+
+/* Elements from, from + step, ... of a view, in the type of sums of `to`. */
+static void gather(
+    const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
+    void *to)
+{
+    if (w->dtype == type && type == DANAUS_F32) {
+        const float *data = (const float *)w->data + from;
+        for (int64_t i = 0; i < count; i++)
+            ((float *)to)[i] = data[i * step];
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double value[2];
+        dn_load(w->dtype, w->data, from + i * step, value);
+        if (w->conjugate)
+            value[1] = -value[1];
+        dn_store(type, to, i, value);
+    }
+}
+
+size_t dn_panel_bytes(const kernel *k, const problem *p)
+{
+    (void)k;
+    return (size_t)dn_pattern_weights(p->pattern) *
+           danaus_dtype_size(dn_sum_type(p->dtype));
+}
+
+/* [i][j][tile][k][row of the tile] */
+void dn_panel_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    danaus_pattern q = p->pattern;
+    danaus_dtype type = dn_sum_type(p->dtype);
+    size_t cell = danaus_dtype_size(type);
+    int64_t tiles = dn_tile_count(q.b, code_of(k)->tile_rows / pair_of(type));
+    char *to = packed;
+    for (int64_t i = 0; i < q.a; i++)
+        for (int64_t j = 0; j < q.d; j++)
+            for (int64_t t = 0; t < tiles; t++) {
+                int64_t r = dn_tile_row(q.b, tiles, t);
+                int64_t rows = dn_tile_row(q.b, tiles, t + 1) - r;
+                for (int64_t c = 0; c < q.c; c++, to += (size_t)rows * cell)
+                    gather(
+                        &w, i * w.s[0] + r * w.s[1] + c * w.s[2] + j * w.s[3], w.s[1],
+                        rows, type, to);
+            }
+}
+
+static int64_t padded_lanes(const kernel *k, danaus_pattern q)
+{
+    int64_t per = code_of(k)->vector;
+    return (q.b * q.d + per - 1) / per * per;
+}
+
+size_t dn_lanes_bytes(const kernel *k, const problem *p)
+{
+    return (size_t)(p->pattern.a * p->pattern.c * padded_lanes(k, p->pattern)) *
+           danaus_dtype_size(dn_sum_type(p->dtype));
+}
+
+/* [i][tile][k][lane], lanes (r, j) of a row cut into runs of one r. */
+void dn_lanes_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    danaus_pattern q = p->pattern;
+    danaus_dtype type = dn_sum_type(p->dtype);
+    size_t cell = danaus_dtype_size(type);
+    int64_t most = LANE_VECS * code_of(k)->vector, all = padded_lanes(k, q);
+    memset(packed, 0, dn_lanes_bytes(k, p));
+    for (int64_t i = 0; i < q.a; i++)
+        for (int64_t l = 0; l < all; l += most) {
+            int64_t width = all - l < most ? all - l : most;
+            char *tile = (char *)packed + (size_t)((i * all + l) * q.c) * cell;
+            for (int64_t c = 0; c < q.c; c++)
+                for (int64_t e = l, run; e < l + width && e < q.b * q.d; e += run) {
+                    int64_t r = e / q.d, j = e % q.d;
+                    run = q.d - j < l + width - e ? q.d - j : l + width - e;
+                    gather(
+                        &w, i * w.s[0] + r * w.s[1] + c * w.s[2] + j * w.s[3], w.s[3],
+                        run, type, tile + (size_t)(c * width + e - l) * cell);
+                }
+        }
+}

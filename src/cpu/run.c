@@ -1,0 +1,180 @@
+/* Chains on the CPU: one step after the other, or, for many columns, slab after
+   slab, each through all steps while its intermediate vectors are in the cache. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/grid.h"
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "math/pattern.h"
+
+/* A panel or lines for what lies between step and the next one. */
+static cpu_view between(const ks_step *step, void *memory, int64_t columns)
+{
+    int64_t rows = dn_pattern_rows(step->p.pattern);
+    int lines = dn_code_of(step)->small_batch;
+    return (cpu_view){
+        .data = memory,
+        .dtype = dn_sum_type(step->p.dtype),
+        .layout = lines ? DANAUS_BATCH_FIRST : DANAUS_BATCH_LAST,
+        .ld = lines ? rows : columns,
+    };
+}
+
+static cpu_view outside(const ks_step *step, const void *data, int64_t rows, int64_t n)
+{
+    return (cpu_view){
+        .data = (void *)(uintptr_t)data,
+        .dtype = step->p.dtype,
+        .layout = step->p.layout,
+        .ld = step->p.layout == DANAUS_BATCH_FIRST ? rows : n,
+    };
+}
+
+/* Bytes of one column of the widest intermediate vector. */
+static int64_t column_bytes(const ks_step *steps, int count)
+{
+    int64_t most = 0;
+    for (int i = 0; i + 1 < count; i++)
+        most = MAX(most, dn_pattern_rows(steps[i].p.pattern));
+    return most * (int64_t)danaus_dtype_size(dn_sum_type(steps->p.dtype));
+}
+
+static cpu_view columns_from(cpu_view v, int64_t s)
+{
+    int64_t at = v.layout == DANAUS_BATCH_FIRST ? s * v.ld : s;
+    v.data = (char *)v.data + (size_t)at * danaus_dtype_size(v.dtype);
+    return v;
+}
+
+typedef struct chain_run {
+    cpu_device *dev;
+    const ks_step *steps;
+    int count;
+    const ks_operands *o;
+    cpu_view x, y;
+    int64_t slab;       /* columns */
+    size_t panel_bytes; /* of one intermediate panel; there are two */
+    size_t slot_bytes;
+    char *scratch;
+    atomic_int next;
+} chain_run;
+
+/* The operands of a step for columns from s: intermediates alternate between two
+   panels. */
+static void step_views(
+    const chain_run *c, int number, int64_t s, char *panels, cpu_view *x, cpu_view *y)
+{
+    const ks_step *step = &c->steps[number];
+    size_t odd = panels ? c->panel_bytes : 0;
+    *x = number ? between(step - 1, panels + (number % 2 ? 0 : odd), c->slab)
+                : columns_from(c->x, s);
+    *y = number + 1 < c->count ? between(step, panels + (number % 2 ? odd : 0), c->slab)
+                               : columns_from(c->y, s);
+}
+
+static void open_step(
+    const chain_run *c, int number, int64_t s, int64_t n, char *panels, grid *g)
+{
+    cpu_view x, y;
+    int last = number + 1 == c->count;
+    step_views(c, number, s, panels, &x, &y);
+    dn_grid_open(
+        g, c->dev, &c->steps[number], c->o->packed[number], last ? c->o->bias : NULL, x,
+        y, n);
+    if (last)
+        g->all.stream = dn_can_stream(
+            &c->y, dn_pattern_rows(c->steps[number].p.pattern), c->o->batch,
+            c->dev->l3);
+}
+
+static void take_slabs(void *arg, int slot)
+{
+    chain_run *c = arg;
+    char *panels = c->scratch + (size_t)slot * c->slot_bytes;
+    int64_t slabs = CEIL_DIV(c->o->batch, c->slab);
+    for (int64_t number; (number = atomic_fetch_add(&c->next, 1)) < slabs;) {
+        int64_t s = number * c->slab, n = MIN(c->slab, c->o->batch - s);
+        for (int i = 0; i < c->count; i++) {
+            grid g;
+            open_step(c, i, s, n, panels, &g);
+            g.all.scratch = panels + 2 * c->panel_bytes;
+            g.code->part(&g.all);
+        }
+    }
+}
+
+/* Most stage memory that a step needs for n columns. */
+static size_t stage_bytes(const chain_run *c, int64_t n)
+{
+    size_t most = 0;
+    for (int i = 0; i < c->count; i++) {
+        cpu_view x, y;
+        step_views(c, i, 0, NULL, &x, &y);
+        cpu_shape g = dn_shape(c->dev, &c->steps[i], &x, &y, n);
+        most = MAX(most, g.x_bytes + g.y_bytes);
+    }
+    return most;
+}
+
+/* Slabs as wide as the second cache allows. */
+static int64_t slab_columns(const chain_run *c)
+{
+    int64_t unit = dn_code_of(c->steps)->tile_columns, panels = c->count > 2 ? 2 : 1;
+    int64_t budget = (int64_t)c->dev->l2 * 5 / 8;
+    int64_t tiles = budget / (panels * column_bytes(c->steps, c->count) * unit);
+    return tiles >= 1 ? ROUND_UP(MIN(tiles, 6) * unit, COLUMNS_UNIT) : 2 * COLUMNS_UNIT;
+}
+
+/* Step after step, each over all columns and cut for the threads. */
+static danaus_status run_steps(chain_run *c)
+{
+    c->slab = ROUND_UP(c->o->batch, COLUMNS_UNIT);
+    c->panel_bytes = c->count > 1 ? dn_aligned(column_bytes(c->steps, c->count) * c->slab) : 0;
+    size_t stage = stage_bytes(c, c->o->batch);
+    void *scratch;
+    TRY(dn_cpu_scratch(
+        c->dev, 2 * c->panel_bytes + stage * (size_t)c->dev->threads, &scratch));
+    for (int i = 0; i < c->count; i++) {
+        grid g;
+        open_step(c, i, 0, c->o->batch, scratch, &g);
+        dn_grid_run(c->dev, &g, (char *)scratch + 2 * c->panel_bytes);
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status run_slabs(chain_run *c)
+{
+    c->panel_bytes = dn_aligned(column_bytes(c->steps, c->count) * c->slab);
+    c->slot_bytes = 2 * c->panel_bytes + stage_bytes(c, c->slab);
+    int64_t slabs = CEIL_DIV(c->o->batch, c->slab);
+    int slots = (int)MIN(c->dev->threads, slabs);
+    void *scratch;
+    TRY(dn_cpu_scratch(c->dev, c->slot_bytes * (size_t)c->dev->threads, &scratch));
+    c->scratch = scratch;
+    atomic_init(&c->next, 0);
+    if (slots == 1)
+        take_slabs(c, 0);
+    else
+        dn_cpu_parallel(c->dev, slots, take_slabs, c);
+    return DANAUS_OK;
+}
+
+danaus_status dn_cpu_ks_run(
+    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o)
+{
+    chain_run c = {
+        .dev = (cpu_device *)dev,
+        .steps = steps,
+        .count = count,
+        .o = o,
+        .x = outside(steps, o->x, dn_pattern_cols(steps->p.pattern), o->batch),
+        .y = outside(
+            steps, o->y, dn_pattern_rows(steps[count - 1].p.pattern), o->batch),
+    };
+    if (count > 1 && !dn_code_of(steps)->small_batch) {
+        c.slab = slab_columns(&c);
+        if (o->batch >= c.slab * c.dev->threads)
+            return run_slabs(&c);
+    }
+    return run_steps(&c);
+}

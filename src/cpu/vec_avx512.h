@@ -1,0 +1,144 @@
+/* The vector vocabulary in AVX-512 (F, BW, VL, DQ). Names: vec_scalar.h. */
+// SPDX-License-Identifier: Apache-2.0
+#include <immintrin.h>
+
+#define VF 16
+#define VD 8
+#define TILE_ROWS 8
+#define TILE_VECS 3
+#define DW_ROWS 4
+#define DW_COLS 6
+
+typedef __m512 vf;
+typedef __m512d vd;
+
+static inline __mmask16 vf_mask(int n) { return (__mmask16)((1u << n) - 1u); }
+static inline vf vf_set1(float x) { return _mm512_set1_ps(x); }
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void vf_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
+static inline void vf_stream(float *p, vf v) { _mm512_stream_ps(p, v); }
+static inline vf vf_load_part(const float *p, int n)
+{
+    return _mm512_maskz_loadu_ps(vf_mask(n), p);
+}
+static inline void vf_store_part(float *p, vf v, int n)
+{
+    _mm512_mask_storeu_ps(p, vf_mask(n), v);
+}
+static inline float vf_sum(vf v) { return _mm512_reduce_add_ps(v); }
+static inline vf vf_set_pair(const float *p)
+{
+    return _mm512_broadcast_f32x2(_mm_loadl_pi(_mm_setzero_ps(), (const void *)p));
+}
+static inline vf vf_swap(vf v) { return _mm512_permute_ps(v, 0xb1); }
+static inline vf vf_add_i_times(vf re, vf im)
+{
+    return _mm512_fmaddsub_ps(re, _mm512_set1_ps(1), vf_swap(im));
+}
+static inline float vf_sum_odd_less_even(vf v)
+{
+    return _mm512_mask_reduce_add_ps(0xaaaa, v) - _mm512_mask_reduce_add_ps(0x5555, v);
+}
+
+/* 4 x 4 blocks inside the 128-bit lanes, then the lanes themselves. */
+static inline void vf_transpose(vf v[16])
+{
+    vf t[16];
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(v[i], v[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        v[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
+        v[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xee);
+        v[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        v[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+    }
+    for (int i = 0; i < 4; i++) {
+        vf a = _mm512_shuffle_f32x4(v[i], v[i + 4], 0x88);
+        vf b = _mm512_shuffle_f32x4(v[i], v[i + 4], 0xdd);
+        vf c = _mm512_shuffle_f32x4(v[i + 8], v[i + 12], 0x88);
+        vf d = _mm512_shuffle_f32x4(v[i + 8], v[i + 12], 0xdd);
+        v[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+        v[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+        v[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+        v[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    }
+}
+
+static inline __mmask8 vd_mask(int n) { return (__mmask8)((1u << n) - 1u); }
+static inline vd vd_set1(double x) { return _mm512_set1_pd(x); }
+static inline vd vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
+static inline vd vd_add(vd a, vd b) { return _mm512_add_pd(a, b); }
+static inline vd vd_load(const double *p) { return _mm512_loadu_pd(p); }
+static inline void vd_store(double *p, vd v) { _mm512_storeu_pd(p, v); }
+static inline void vd_stream(double *p, vd v) { _mm512_stream_pd(p, v); }
+static inline vd vd_load_part(const double *p, int n)
+{
+    return _mm512_maskz_loadu_pd(vd_mask(n), p);
+}
+static inline void vd_store_part(double *p, vd v, int n)
+{
+    _mm512_mask_storeu_pd(p, vd_mask(n), v);
+}
+static inline double vd_sum(vd v) { return _mm512_reduce_add_pd(v); }
+static inline vd vd_set_pair(const double *p)
+{
+    return _mm512_broadcast_f64x2(_mm_loadu_pd(p));
+}
+static inline vd vd_swap(vd v) { return _mm512_permute_pd(v, 0x55); }
+static inline vd vd_add_i_times(vd re, vd im)
+{
+    return _mm512_fmaddsub_pd(re, _mm512_set1_pd(1), vd_swap(im));
+}
+static inline double vd_sum_odd_less_even(vd v)
+{
+    return _mm512_mask_reduce_add_pd(0xaa, v) - _mm512_mask_reduce_add_pd(0x55, v);
+}
+
+static inline void vd_transpose(vd v[8])
+{
+    vd t[8];
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm512_unpacklo_pd(v[i], v[i + 1]);
+        t[i + 1] = _mm512_unpackhi_pd(v[i], v[i + 1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        vd a = _mm512_shuffle_f64x2(t[i], t[i + 2], 0x88);
+        vd b = _mm512_shuffle_f64x2(t[i], t[i + 2], 0xdd);
+        vd c = _mm512_shuffle_f64x2(t[i + 4], t[i + 6], 0x88);
+        vd d = _mm512_shuffle_f64x2(t[i + 4], t[i + 6], 0xdd);
+        v[i] = _mm512_shuffle_f64x2(a, c, 0x88);
+        v[i + 4] = _mm512_shuffle_f64x2(a, c, 0xdd);
+        v[i + 2] = _mm512_shuffle_f64x2(b, d, 0x88);
+        v[i + 6] = _mm512_shuffle_f64x2(b, d, 0xdd);
+    }
+}
+
+static inline vf vf_from_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+}
+static inline void vf_to_f16(uint16_t *p, vf v)
+{
+    __m256i h = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_storeu_si256((void *)p, h);
+}
+static inline vf vf_from_bf16(const uint16_t *p)
+{
+    __m512i w = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
+}
+static inline void vf_to_bf16(uint16_t *p, vf v)
+{
+    __m512i u = _mm512_castps_si512(v), one = _mm512_set1_epi32(1);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), one);
+    __m512i up = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    up = _mm512_mask_or_epi32(up, nan, u, _mm512_set1_epi32(0x400000));
+    _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)));
+}
+
+static inline void vec_fence(void) { _mm_sfence(); }

@@ -1,0 +1,111 @@
+/* The vector vocabulary in plain C: the specification of the names, and the
+   fall-back for any processor. Compilers make what they can of the loops.
+
+   vf holds VF floats, vd holds VD doubles, both an even number. Part versions
+   touch only the first `n` lanes, 0 <= n <= lanes; missing lanes load as zero.
+   Stores named stream want aligned addresses and go past the caches where a
+   processor can. TILE_* and DW_* are sizes of register tiles. */
+// SPDX-License-Identifier: Apache-2.0
+#define VF 4
+#define VD 2
+#define TILE_ROWS 4
+#define TILE_VECS 2
+#define DW_ROWS 2
+#define DW_COLS 2
+
+typedef float vf __attribute__((vector_size(16)));
+typedef double vd __attribute__((vector_size(16)));
+
+static inline vf vf_set1(float x) { return (vf){ x, x, x, x }; }
+static inline vf vf_set_pair(const float *p) { return (vf){ p[0], p[1], p[0], p[1] }; }
+static inline vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
+static inline vf vf_add(vf a, vf b) { return a + b; }
+static inline vf vf_load_part(const float *p, int n)
+{
+    vf v = { 0 };
+    for (int i = 0; i < n; i++)
+        v[i] = p[i];
+    return v;
+}
+static inline void vf_store_part(float *p, vf v, int n)
+{
+    for (int i = 0; i < n; i++)
+        p[i] = v[i];
+}
+static inline vf vf_load(const float *p) { return (vf){ p[0], p[1], p[2], p[3] }; }
+static inline void vf_store(float *p, vf v) { vf_store_part(p, v, VF); }
+static inline void vf_stream(float *p, vf v) { vf_store(p, v); }
+static inline float vf_sum(vf v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+
+/* In each pair of lanes: exchanged; re + i im; the sum of (odd - even). */
+static inline vf vf_swap(vf v) { return (vf){ v[1], v[0], v[3], v[2] }; }
+static inline vf vf_add_i_times(vf re, vf im)
+{
+    return re + (vf){ -im[1], im[0], -im[3], im[2] };
+}
+static inline float vf_sum_odd_less_even(vf v)
+{
+    return (v[1] - v[0]) + (v[3] - v[2]);
+}
+
+/* v[i] lane j becomes v[j] lane i. */
+static inline void vf_transpose(vf v[VF])
+{
+    for (int i = 0; i < VF; i++)
+        for (int j = 0; j < i; j++) {
+            float t = v[i][j];
+            v[i][j] = v[j][i];
+            v[j][i] = t;
+        }
+}
+
+static inline vd vd_set1(double x) { return (vd){ x, x }; }
+static inline vd vd_set_pair(const double *p) { return (vd){ p[0], p[1] }; }
+static inline vd vd_fma(vd a, vd b, vd c) { return a * b + c; }
+static inline vd vd_add(vd a, vd b) { return a + b; }
+static inline vd vd_load_part(const double *p, int n)
+{
+    return (vd){ n > 0 ? p[0] : 0, n > 1 ? p[1] : 0 };
+}
+static inline void vd_store_part(double *p, vd v, int n)
+{
+    for (int i = 0; i < n; i++)
+        p[i] = v[i];
+}
+static inline vd vd_load(const double *p) { return (vd){ p[0], p[1] }; }
+static inline void vd_store(double *p, vd v) { vd_store_part(p, v, VD); }
+static inline void vd_stream(double *p, vd v) { vd_store(p, v); }
+static inline double vd_sum(vd v) { return v[0] + v[1]; }
+static inline vd vd_swap(vd v) { return (vd){ v[1], v[0] }; }
+static inline vd vd_add_i_times(vd re, vd im) { return re + (vd){ -im[1], im[0] }; }
+static inline double vd_sum_odd_less_even(vd v) { return v[1] - v[0]; }
+static inline void vd_transpose(vd v[VD])
+{
+    double t = v[0][1];
+    v[0][1] = v[1][0];
+    v[1][0] = t;
+}
+
+static inline vf vf_from_f16(const uint16_t *p)
+{
+    return (vf){ dn_f16_to_f32(p[0]), dn_f16_to_f32(p[1]), dn_f16_to_f32(p[2]),
+                 dn_f16_to_f32(p[3]) };
+}
+static inline vf vf_from_bf16(const uint16_t *p)
+{
+    return (vf){ dn_bf16_to_f32(p[0]), dn_bf16_to_f32(p[1]), dn_bf16_to_f32(p[2]),
+                 dn_bf16_to_f32(p[3]) };
+}
+static inline void vf_to_f16(uint16_t *p, vf v)
+{
+    for (int i = 0; i < VF; i++)
+        p[i] = dn_f32_to_f16(v[i]);
+}
+static inline void vf_to_bf16(uint16_t *p, vf v)
+{
+    for (int i = 0; i < VF; i++)
+        p[i] = dn_f32_to_bf16(v[i]);
+}
+
+/* Orders streamed stores before whatever follows. */
+static inline void vec_fence(void) {}

@@ -1,0 +1,67 @@
+/* Gradients: which array each step's weight gradient goes to. */
+// SPDX-License-Identifier: Apache-2.0
+#include "ks/ks_plan.h"
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "math/pattern.h"
+
+#include <string.h>
+
+static danaus_status check(const danaus_ks_plan *plan, const danaus_ks_gradients *g)
+{
+    if (!g)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a place for gradients is needed");
+    if (!plan->desc.gradients)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "the plan was made without desc.gradients");
+    if (plan->desc.adjoint && g->dbias)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "an adjoint product has no bias");
+    for (size_t i = 0; i < sizeof g->reserved / sizeof *g->reserved; i++)
+        if (g->reserved[i])
+            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved members must be NULL");
+    return DANAUS_OK;
+}
+
+/* Over an empty batch every sum is zero. */
+static void clear(const danaus_ks_plan *plan, const danaus_ks_gradients *g)
+{
+    size_t size = danaus_dtype_size(dn_sum_type(plan->desc.dtype));
+    for (int i = 0; g->dw && i < plan->count; i++)
+        if (g->dw[i])
+            memset(g->dw[i], 0, (size_t)dn_pattern_weights(plan->patterns[i]) * size);
+    if (g->dbias)
+        memset(g->dbias, 0, (size_t)dn_pattern_rows(plan->patterns[0]) * size);
+}
+
+danaus_status danaus_ks_gradient(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    int64_t batch, const void *x, const void *dy, const danaus_ks_gradients *gradients)
+{
+    TRY(dn_check_operands(plan, device, weights, batch, x, dy));
+    TRY(check(plan, gradients));
+    if (batch == 0) {
+        clear(plan, gradients);
+        return DANAUS_OK;
+    }
+    weights_view dw[DANAUS_MAX_FACTORS] = { 0 };
+    for (int i = 0; gradients->dw && i < plan->count; i++) {
+        int factor = plan->forward.from[i];
+        weights_view view = dn_weights_view(
+            gradients->dw[factor], dn_sum_type(plan->desc.dtype),
+            plan->patterns[factor]);
+        dw[i] = plan->desc.adjoint ? dn_weights_adjoint(view) : view;
+    }
+    ks_gradient_operands o = {
+        .batch = batch,
+        .x = x,
+        .dy = dy,
+        .packed = (const void *const *)weights->forward,
+        .packed_adjoint = (const void *const *)weights->back,
+        .dx = gradients->dx,
+        .dw = dw,
+        .dbias = gradients->dbias,
+    };
+    return device->backend->ks_gradient(
+        device, plan->forward.step, plan->back.step, plan->count, &o);
+}

@@ -1,0 +1,233 @@
+/* Plans: from the patterns of a chain to steps, each with its kernel.
+
+   Neighbouring factors may be merged into one: with costs known for every run
+   of factors [from, to), the cheapest way to cut the chain into runs is a
+   dynamic programme over where the last cut lies. */
+// SPDX-License-Identifier: Apache-2.0
+#include "ks/ks_plan.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "ks/chain.h"
+#include "math/pattern.h"
+#include "plan/planner.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Tuned for when the caller names no batch. */
+#define LARGE_BATCH 4096
+/* A merged factor may have this many times the weights of its parts. */
+#define MOST_GROWTH 64.0
+/* Runs of factors longer than this are not considered for merging. */
+#define MOST_MERGED 16
+
+static danaus_status check_desc(const danaus_ks_desc *d)
+{
+    if (d->layout != DANAUS_BATCH_FIRST && d->layout != DANAUS_BATCH_LAST)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no layout", (int)d->layout);
+    if (!dn_dtype(d->dtype))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", (int)d->dtype);
+    if (d->math != DANAUS_MATH_F32 && d->math != DANAUS_MATH_TF32)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no kind of products", (int)d->math);
+    if (d->effort < DANAUS_ESTIMATE || d->effort > DANAUS_TABLE_ONLY)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no effort", (int)d->effort);
+    if (d->batch < 0)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", d->batch);
+    for (size_t i = 0; i < sizeof d->reserved / sizeof *d->reserved; i++)
+        if (d->reserved[i])
+            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved words must be zero");
+    return DANAUS_OK;
+}
+
+/* Whether merging [from, to) can pay at all: more weights are more work. */
+static int may_merge(const danaus_ks_plan *plan, int from, int to)
+{
+    if (to - from == 1)
+        return 1;
+    if (plan->desc.keep_factors || plan->desc.fresh_weights || to - from > MOST_MERGED)
+        return 0;
+    danaus_pattern p = dn_chain_product_pattern(plan->patterns, from, to);
+    double merged = (double)p.a * (double)p.b * (double)p.c * (double)p.d, parts = 0;
+    for (int i = from; i < to; i++)
+        parts += (double)dn_pattern_weights(plan->patterns[i]);
+    return merged <= MOST_GROWTH * parts;
+}
+
+static problem problem_of(const danaus_ks_plan *plan, int from, int to)
+{
+    danaus_pattern p = dn_chain_product_pattern(plan->patterns, from, to);
+    return (problem){
+        .pattern = plan->desc.adjoint ? dn_pattern_adjoint(p) : p,
+        .dtype = plan->desc.dtype,
+        .layout = plan->desc.layout,
+        .batch = plan->desc.batch ? plan->desc.batch : LARGE_BATCH,
+        /* What is not at an end of the chain stays in the cache. */
+        .x_cached = plan->desc.adjoint ? from > 0 : to < plan->count,
+        .y_cached = plan->desc.adjoint ? to < plan->count : from > 0,
+    };
+}
+
+typedef struct run_choice {
+    const kernel *kernel;
+    double seconds;
+} run_choice;
+
+/* The cheapest cut of factors [0, count): best[to] is the cost of [0, to) and
+   last[to] where its last run begins. */
+static danaus_status choose_steps(danaus_ks_plan *plan, danaus_device *dev)
+{
+    double best[DANAUS_MAX_FACTORS + 1] = { 0 };
+    int last[DANAUS_MAX_FACTORS + 1] = { 0 };
+    const kernel *chosen[DANAUS_MAX_FACTORS + 1] = { 0 };
+    for (int to = 1; to <= plan->count; to++) {
+        best[to] = INFINITY;
+        for (int from = to - 1; from >= 0; from--) {
+            if (!may_merge(plan, from, to))
+                continue;
+            problem p = problem_of(plan, from, to);
+            const kernel *k;
+            double seconds;
+            TRY(dn_choose(dev, &p, plan->desc.effort, &k, &seconds));
+            if (best[from] + seconds < best[to]) {
+                best[to] = best[from] + seconds;
+                last[to] = from;
+                chosen[to] = k;
+            }
+        }
+    }
+    int runs = 0;
+    for (int to = plan->count; to > 0; to = last[to])
+        runs++;
+    plan->run.count = runs;
+    for (int to = plan->count, i = 0; to > 0; to = last[to], i++) {
+        /* K_1 is applied last, its adjoint first. */
+        int at = plan->desc.adjoint ? runs - 1 - i : i;
+        plan->run.step[at] = (ks_step){ problem_of(plan, last[to], to), chosen[to] };
+        plan->run.from[at] = last[to];
+        plan->run.to[at] = to;
+    }
+    return DANAUS_OK;
+}
+
+/* One step a factor, in the order in which the product runs, and its adjoint. */
+static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *dev)
+{
+    plan->forward.count = plan->back.count = plan->count;
+    for (int i = 0; i < plan->count; i++) {
+        int factor = plan->desc.adjoint ? i : plan->count - 1 - i;
+        problem p = problem_of(plan, factor, factor + 1), q = p;
+        q.pattern = dn_pattern_adjoint(p.pattern);
+        step_list *lists[2] = { &plan->forward, &plan->back };
+        problem problems[2] = { p, q };
+        for (int l = 0; l < 2; l++) {
+            double seconds;
+            ks_step *step = &lists[l]->step[i];
+            step->p = problems[l];
+            TRY(dn_choose(
+                dev, &problems[l], plan->desc.effort, &step->kernel, &seconds));
+            lists[l]->from[i] = factor;
+            lists[l]->to[i] = factor + 1;
+        }
+    }
+    return DANAUS_OK;
+}
+
+danaus_status danaus_ks_plan_create(
+    danaus_device *device, const danaus_pattern *patterns, int count,
+    const danaus_ks_desc *desc, danaus_ks_plan **plan)
+{
+    danaus_ks_desc d = desc ? *desc : (danaus_ks_desc){ 0 };
+    if (!d.dtype)
+        d.dtype = DANAUS_F32;
+    if (!device || !plan)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a device and a place for the plan are needed");
+    TRY(check_desc(&d));
+    TRY(danaus_patterns_check(patterns, count));
+    danaus_ks_plan *p = dn_calloc(1, sizeof *p);
+    if (!p)
+        return dn_fail_memory(sizeof *p, "a plan");
+    snprintf(p->device, sizeof p->device, "%s", device->name);
+    p->desc = d;
+    p->count = count;
+    memcpy(p->patterns, patterns, (size_t)count * sizeof *patterns);
+    danaus_status status = choose_steps(p, device);
+    if (status == DANAUS_OK && d.gradients)
+        status = choose_gradient_steps(p, device);
+    if (status != DANAUS_OK)
+        danaus_ks_plan_destroy(p);
+    else
+        *plan = p;
+    return status;
+}
+
+void danaus_ks_plan_destroy(danaus_ks_plan *plan) { dn_free(plan); }
+
+size_t danaus_ks_plan_describe(const danaus_ks_plan *plan, char *to, size_t size)
+{
+    text t = { to, to ? size : 0, 0 };
+    if (t.size)
+        *to = '\0';
+    for (int i = 0; plan && i < plan->run.count; i++) {
+        danaus_pattern p = plan->run.step[i].p.pattern;
+        dn_text(
+            &t, "step %d: (%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ") by %s", i,
+            p.a, p.b, p.c, p.d, plan->run.step[i].kernel->name);
+        if (plan->run.to[i] - plan->run.from[i] > 1)
+            dn_text(
+                &t, ", factors %d to %d merged", plan->run.from[i], plan->run.to[i] - 1);
+        dn_text(&t, "\n");
+    }
+    return t.length;
+}
+
+danaus_status dn_check_operands(
+    const danaus_ks_plan *plan, const danaus_device *device,
+    const danaus_ks_weights *weights, int64_t batch, const void *x, const void *y)
+{
+    if (!plan || !device || !weights)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and weights are needed");
+    if (strcmp(plan->device, device->name))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "the plan was made for %s, this device is %s",
+            plan->device, device->name);
+    if (weights->plan != plan)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "the weights were packed for another plan");
+    if (batch < 0)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, batch);
+    if (batch && (!x || !y))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "both operands are needed");
+    /* The widest vector of the chain, padded, must have a size. */
+    for (int i = 0; i < plan->count; i++) {
+        int64_t rows = dn_pattern_rows(plan->patterns[i]);
+        int64_t cols = dn_pattern_cols(plan->patterns[i]), n;
+        if (batch > INT64_MAX - 64 ||
+            dn_mul_overflows(rows > cols ? rows : cols, batch + 64, &n) ||
+            dn_mul_overflows(n, 32, &n))
+            return dn_fail(
+                DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large for factor %d",
+                batch, i);
+    }
+    return DANAUS_OK;
+}
+
+danaus_status danaus_ks_execute(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    int64_t batch, const void *x, void *y)
+{
+    TRY(dn_check_operands(plan, device, weights, batch, x, y));
+    if (batch == 0)
+        return DANAUS_OK;
+    ks_operands o = {
+        .batch = batch,
+        .x = x,
+        .y = y,
+        .packed = (const void *const *)weights->run,
+        .bias = weights->has_bias && !plan->desc.adjoint ? weights->bias : NULL,
+    };
+    return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);
+}

@@ -1,0 +1,39 @@
+/* The inside of a plan and of packed weights. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_KS_KS_PLAN_H
+#define DN_KS_KS_PLAN_H
+
+#include "backend/backend.h"
+
+/* Steps with the factors [from, to) of the chain that each multiplies by. */
+typedef struct step_list {
+    int count;
+    ks_step step[DANAUS_MAX_FACTORS];
+    int from[DANAUS_MAX_FACTORS], to[DANAUS_MAX_FACTORS];
+} step_list;
+
+struct danaus_ks_plan {
+    char device[32];
+    danaus_ks_desc desc;
+    int count;
+    danaus_pattern patterns[DANAUS_MAX_FACTORS];
+    step_list run;           /* merged as the planner likes */
+    step_list forward, back; /* for gradients: a step a factor, and its adjoint */
+};
+
+struct danaus_ks_weights {
+    const danaus_ks_plan *plan;
+    const backend *backend;
+    danaus_device *device; /* whose memory holds the packed weights */
+    void *run[DANAUS_MAX_FACTORS];
+    void *forward[DANAUS_MAX_FACTORS], *back[DANAUS_MAX_FACTORS];
+    void *bias; /* in the type of sums */
+    int has_bias;
+};
+
+/* Checks what execute and gradient have in common. */
+danaus_status dn_check_operands(
+    const danaus_ks_plan *plan, const danaus_device *device,
+    const danaus_ks_weights *weights, int64_t batch, const void *x, const void *y);
+
+#endif

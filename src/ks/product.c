@@ -1,0 +1,110 @@
+/* Neighbouring factors multiplied out into one Kronecker-sparse factor.
+
+   The product of a p-factor and a q-factor lies in dn_pattern_product(p, q), so
+   merging is possible for every composable pair; in the end it may give the
+   dense pattern (1, M, N, 1). Sums are made in f64 and rounded once by whoever
+   packs the result. */
+// SPDX-License-Identifier: Apache-2.0
+#include "ks/chain.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "math/pattern.h"
+
+#include <string.h>
+
+danaus_pattern dn_chain_product_pattern(const danaus_pattern *patterns, int from, int to)
+{
+    danaus_pattern p = patterns[from];
+    for (int i = from + 1; i < to; i++)
+        p = dn_pattern_product(p, patterns[i]);
+    return p;
+}
+
+/* A factor in f64 or c128 with its pattern. */
+typedef struct wide_factor {
+    danaus_pattern p;
+    double *w;
+    int parts; /* 1 real, 2 complex */
+} wide_factor;
+
+static danaus_status allocate(danaus_pattern p, int parts, wide_factor *f)
+{
+    TRY(danaus_patterns_check(&p, 1));
+    size_t weights = (size_t)dn_pattern_weights(p) * (size_t)parts;
+    f->p = p;
+    f->parts = parts;
+    f->w = dn_calloc(weights, sizeof *f->w);
+    return f->w ? DANAUS_OK : dn_fail_memory(weights * sizeof *f->w, "a product");
+}
+
+static danaus_status widen(const danaus_chain *chain, int factor, wide_factor *f)
+{
+    int complex = dn_is_complex(chain->dtype);
+    TRY(allocate(chain->patterns[factor], complex ? 2 : 1, f));
+    dn_convert(
+        chain->dtype, chain->weights[factor], complex ? DANAUS_C128 : DANAUS_F64, f->w,
+        dn_pattern_weights(f->p));
+    return DANAUS_OK;
+}
+
+/* target[col] += value times row `row` of f, where the target is the row of a
+   factor of pattern t that element (i, r, ., j) belongs to. */
+static void add_row(
+    const wide_factor *f, int64_t row, const double *value, const wide_factor *t,
+    double *target)
+{
+    danaus_pattern q = f->p;
+    int64_t i = row / (q.b * q.d), r = row / q.d % q.b, j = row % q.d;
+    for (int64_t k = 0; k < q.c; k++) {
+        const double *w = f->w + (((i * q.b + r) * q.c + k) * q.d + j) * f->parts;
+        int64_t col = (i * q.c + k) * q.d + j;
+        double *to = target + col / t->p.d % t->p.c * t->p.d * f->parts;
+        to[0] += value[0] * w[0];
+        if (f->parts == 2) {
+            to[0] -= value[1] * w[1];
+            to[1] += value[0] * w[1] + value[1] * w[0];
+        }
+    }
+}
+
+static void multiply(const wide_factor *left, const wide_factor *right, wide_factor *out)
+{
+    danaus_pattern p = left->p, t = out->p;
+    const double *w = left->w;
+    for (int64_t i = 0; i < p.a; i++)
+        for (int64_t r = 0; r < p.b; r++)
+            for (int64_t k = 0; k < p.c; k++)
+                for (int64_t j = 0; j < p.d; j++, w += left->parts) {
+                    int64_t row = (i * p.b + r) * p.d + j;
+                    int64_t middle = (i * p.c + k) * p.d + j;
+                    int64_t at = row / t.d * t.c * t.d + row % t.d;
+                    add_row(right, middle, w, out, out->w + at * out->parts);
+                }
+}
+
+danaus_status dn_chain_product(
+    const danaus_chain *chain, int from, int to, double **product)
+{
+    wide_factor left = { 0 }, right = { 0 }, out = { 0 };
+    danaus_status status = widen(chain, from, &left);
+    for (int i = from + 1; status == DANAUS_OK && i < to; i++) {
+        status = widen(chain, i, &right);
+        if (status == DANAUS_OK)
+            status = allocate(dn_pattern_product(left.p, right.p), left.parts, &out);
+        if (status == DANAUS_OK) {
+            multiply(&left, &right, &out);
+            dn_free(left.w);
+            left = out;
+            out.w = NULL;
+        }
+        dn_free(right.w);
+        right.w = NULL;
+    }
+    if (status == DANAUS_OK)
+        *product = left.w;
+    else
+        dn_free(left.w);
+    return status;
+}

@@ -1,0 +1,128 @@
+/* Choosing a kernel: table, estimate, measurement. */
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/planner.h"
+
+#include "backend/tuning.h"
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "math/pattern.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A measurement ends after this many runs, or sooner when they are long. */
+#define MOST_RUNS 15
+#define ENOUGH_SECONDS 0.05
+
+/* Memory for one measured product. */
+typedef struct trial {
+    danaus_device *dev;
+    void *x, *y, *packed, *w;
+} trial;
+
+static void close_trial(trial *t)
+{
+    t->dev->backend->free(t->dev, t->x);
+    t->dev->backend->free(t->dev, t->y);
+    t->dev->backend->free(t->dev, t->packed);
+    dn_free(t->w);
+}
+
+static danaus_status open_trial(
+    danaus_device *dev, const kernel *k, const problem *p, trial *t)
+{
+    int64_t rows = dn_pattern_rows(p->pattern), cols = dn_pattern_cols(p->pattern), n;
+    size_t size = danaus_dtype_size(p->dtype);
+    if (dn_mul_overflows(rows > cols ? rows : cols, p->batch, &n) ||
+        dn_mul_overflows(n, (int64_t)size, &n))
+        return dn_fail(DANAUS_ERR_SHAPE, "a batch of %" PRId64 " overflows", p->batch);
+    *t = (trial){ .dev = dev };
+    t->w = dn_calloc((size_t)dn_pattern_weights(p->pattern), size);
+    danaus_status status =
+        t->w ? DANAUS_OK : dn_fail_memory(size, "weights to measure with");
+    if (status == DANAUS_OK)
+        status = dev->backend->alloc(dev, (size_t)(cols * p->batch) * size, &t->x);
+    if (status == DANAUS_OK)
+        status = dev->backend->alloc(dev, (size_t)(rows * p->batch) * size, &t->y);
+    if (status == DANAUS_OK)
+        status = dev->backend->alloc(dev, k->packed_bytes(k, p), &t->packed);
+    if (status != DANAUS_OK) {
+        close_trial(t);
+        return status;
+    }
+    memset(t->x, 0, (size_t)(cols * p->batch) * size);
+    memset(t->y, 0, (size_t)(rows * p->batch) * size);
+    k->pack(k, p, dn_weights_view(t->w, p->dtype, p->pattern), t->packed);
+    return DANAUS_OK;
+}
+
+static int compare_seconds(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+danaus_status dn_measure(
+    danaus_device *dev, const kernel *k, const problem *p, double *seconds)
+{
+    trial t;
+    TRY(open_trial(dev, k, p, &t));
+    ks_step step = { *p, k };
+    const void *packed = t.packed;
+    ks_operands o = { .batch = p->batch, .x = t.x, .y = t.y, .packed = &packed };
+    double times[MOST_RUNS], total = 0;
+    int runs = 0;
+    danaus_status status = dev->backend->ks_run(dev, &step, 1, &o); /* warms up */
+    while (status == DANAUS_OK && runs < MOST_RUNS && (runs < 3 || total < ENOUGH_SECONDS)) {
+        double start = dn_seconds();
+        status = dev->backend->ks_run(dev, &step, 1, &o);
+        if (status == DANAUS_OK)
+            status = dev->backend->sync(dev);
+        total += times[runs++] = dn_seconds() - start;
+    }
+    close_trial(&t);
+    if (status == DANAUS_OK) {
+        qsort(times, (size_t)runs, sizeof *times, compare_seconds);
+        *seconds = times[runs / 2];
+    }
+    return status;
+}
+
+danaus_status dn_choose(
+    danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
+    double *seconds)
+{
+    const kernel *best = dn_tuning_find(dev->tuning, dev, p, seconds);
+    if (best) {
+        *chosen = best;
+        return DANAUS_OK;
+    }
+    double least = INFINITY;
+    for (const kernel *k = dev->kernels; k->name && effort != DANAUS_TABLE_ONLY; k++) {
+        double t = INFINITY;
+        if (!k->fits(k, p))
+            continue;
+        if (effort == DANAUS_MEASURE)
+            TRY(dn_measure(dev, k, p, &t));
+        else
+            t = k->cost(dev, k, p);
+        if (t < least) {
+            least = t;
+            best = k;
+        }
+    }
+    if (!best)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            effort == DANAUS_TABLE_ONLY ? "the tuning table has no row for this problem"
+                                        : "no kernel fits this problem");
+    if (effort == DANAUS_MEASURE)
+        dn_tuning_add(dev->tuning, p, best, least);
+    *chosen = best;
+    *seconds = least;
+    return DANAUS_OK;
+}
