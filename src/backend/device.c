@@ -71,10 +71,11 @@ void danaus_device_close(danaus_device *device)
     device->backend->close(device);
 }
 
-#define NEED(condition)                                                               \
-    do {                                                                              \
-        if (!(condition))                                                             \
-            return dn_fail(DANAUS_ERR_ARGUMENT, "%s: %s is needed", __func__, #condition); \
+#define NEED(condition)                                                                \
+    do {                                                                               \
+        if (!(condition))                                                              \
+            return dn_fail(                                                            \
+                DANAUS_ERR_ARGUMENT, "%s: %s is needed", __func__, #condition);        \
     } while (0)
 
 danaus_status danaus_device_describe(

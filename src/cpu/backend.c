@@ -160,8 +160,8 @@ danaus_status dn_cpu_scratch(cpu_device *d, size_t bytes, void **scratch)
         if (d->scratch_lent)
             return dn_fail(
                 DANAUS_ERR_MEMORY,
-                "this product needs %zu bytes of scratch, the device was lent %zu", bytes,
-                d->scratch_bytes);
+                "this product needs %zu bytes of scratch, the device was lent %zu",
+                bytes, d->scratch_bytes);
         void *memory = dn_alloc(bytes);
         if (!memory)
             return dn_fail_memory(bytes, "scratch");

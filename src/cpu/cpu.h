@@ -22,10 +22,10 @@ typedef struct cpu_view {
 
 /* How a kernel cuts its part into chunks that pass through scratch memory. */
 typedef struct cpu_shape {
-    int64_t columns;    /* batch columns at a time */
-    int64_t blocks;     /* i at a time; more than 1 only with all lanes */
-    int64_t lanes;      /* j at a time */
-    int64_t tiles;      /* tiles of rows at a time */
+    int64_t columns; /* batch columns at a time */
+    int64_t blocks;  /* i at a time; more than 1 only with all lanes */
+    int64_t lanes;   /* j at a time */
+    int64_t tiles;   /* tiles of rows at a time */
     int stage_x, stage_y;
     size_t x_bytes, y_bytes; /* of scratch */
 } cpu_shape;
@@ -73,7 +73,7 @@ typedef struct cpu_device {
     danaus_device base;
     const char *isa; /* "avx512" */
     int threads;
-    thread_pool *pool; /* NULL until it is needed */
+    thread_pool *pool;           /* NULL until it is needed */
     danaus_parallel_fn parallel; /* the host's, or NULL */
     void *user;
     void *scratch;

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "math/pattern.h"
 
-#define SLAB 256
+#define SLAB          256
 #define ROWS_PER_TASK 64 /* that a task turns or sums */
 #define MOST_DW_TASKS 64 /* of blocks, and of rows when blocks are fewer */
 
@@ -44,7 +44,8 @@ static int64_t rows_out(const gradient_run *g, int step)
 }
 
 /* Columns from s of an operand of the whole product. */
-static cpu_view outside(const gradient_run *g, const void *data, int64_t rows, int64_t s)
+static cpu_view outside(
+    const gradient_run *g, const void *data, int64_t rows, int64_t s)
 {
     const problem *p = &g->steps->p;
     int first = p->layout == DANAUS_BATCH_FIRST;
@@ -109,7 +110,8 @@ static void sum_row(const bias_job *job, int64_t row, int parts)
             total += sum[e];
         int64_t to = row * parts + part;
         if (wide)
-            ((double *)job->dbias)[to] = total + (job->add ? ((double *)job->dbias)[to] : 0);
+            ((double *)job->dbias)[to] =
+                total + (job->add ? ((double *)job->dbias)[to] : 0);
         else
             ((float *)job->dbias)[to] =
                 (float)(total + (job->add ? (double)((float *)job->dbias)[to] : 0));
@@ -243,7 +245,9 @@ static size_t stage_bytes(const gradient_run *g)
 static size_t lay_panels(gradient_run *g, char *memory)
 {
     size_t used = 0;
-    cpu_view panel = { .dtype = sums_of(g), .layout = DANAUS_BATCH_LAST, .ld = g->width };
+    cpu_view panel = { .dtype = sums_of(g),
+                       .layout = DANAUS_BATCH_LAST,
+                       .ld = g->width };
     int64_t cell = (int64_t)danaus_dtype_size(panel.dtype), widest = 0;
     for (int i = 0; i < g->count; i++) {
         widest = MAX(widest, MAX(rows_in(g, i), rows_out(g, i)));

@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "math/pattern.h"
 
-
 /* Fewer multiplications than this are not worth waking a thread. */
 #define SERIAL_WORK 100000
 /* Parts for each thread, so that an interrupted one is not waited for. */
@@ -20,7 +19,7 @@
 #define TILES_PER_PART 5
 /* Batch-first runs shorter than this many elements are joined over blocks. */
 #define SHORT_RUN 64
-#define LINE 64
+#define LINE      64
 
 static int lies_as_panel(const cpu_view *v)
 {
@@ -107,7 +106,7 @@ cpu_shape dn_shape(
     int64_t n)
 {
     return dn_code_of(step)->small_batch ? lanes_shape(step, x, n)
-                                      : panel_shape(d, step, x, y, n);
+                                         : panel_shape(d, step, x, y, n);
 }
 
 static range cut(range all, int64_t unit, int parts, int number)
@@ -117,7 +116,10 @@ static range cut(range all, int64_t unit, int parts, int number)
                     MIN(all.to, all.from + units * (number + 1) / parts * unit) };
 }
 
-static int parts_of(const grid *g) { return g->columns * g->blocks * g->lanes * g->tiles; }
+static int parts_of(const grid *g)
+{
+    return g->columns * g->blocks * g->lanes * g->tiles;
+}
 
 /* A thread's work: the next part until none is left, in scratch of its own. */
 static void take_parts(void *arg, int slot)

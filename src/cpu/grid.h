@@ -8,9 +8,9 @@
 
 #include <stdatomic.h>
 
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
-#define CEIL_DIV(n, by) (((n) + (by) - 1) / (by))
+#define MIN(a, b)       ((a) < (b) ? (a) : (b))
+#define MAX(a, b)       ((a) > (b) ? (a) : (b))
+#define CEIL_DIV(n, by) (((n) + (by)-1) / (by))
 #define ROUND_UP(n, to) (CEIL_DIV(n, to) * (to))
 
 /* Columns of scratch are a multiple of the longest vector of any type. */

@@ -8,12 +8,12 @@
 
 #include <string.h>
 
-#define CAT_(a, b) a##b
-#define CAT(a, b) CAT_(a, b)
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define CAT_(a, b)          a##b
+#define CAT(a, b)           CAT_(a, b)
+#define MIN(a, b)           ((a) < (b) ? (a) : (b))
 #define CLAMP(x, low, high) ((x) < (low) ? (low) : (x) > (high) ? (high) : (x))
-#define ROUND_UP(n, to) (((n) + (to) - 1) / (to) * (to))
-#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define ROUND_UP(n, to)     (((n) + (to)-1) / (to) * (to))
+#define ALWAYS_INLINE       inline __attribute__((always_inline))
 
 /* Columns k that a tile takes at a time: a tile's part of X stays in the
    second cache. */
@@ -22,48 +22,48 @@
 #include "cpu/stage.inc"
 
 /* Turning, for each storage type. */
-#define V(name) vf_##name
-#define VEC vf
-#define L VF
-#define CELL float
-#define ELEM float
-#define LOAD vf_load
-#define STORE vf_store
-#define STREAM vf_stream
+#define V(name)  vf_##name
+#define VEC      vf
+#define L        VF
+#define CELL     float
+#define ELEM     float
+#define LOAD     vf_load
+#define STORE    vf_store
+#define STREAM   vf_stream
 #define FN(name) name##_f32
 #include "cpu/turn.inc"
 
-#define V(name) vf_##name
-#define VEC vf
-#define L VF
-#define CELL float
-#define ELEM uint16_t
-#define LOAD vf_from_f16
-#define STORE vf_to_f16
-#define STREAM vf_to_f16
+#define V(name)  vf_##name
+#define VEC      vf
+#define L        VF
+#define CELL     float
+#define ELEM     uint16_t
+#define LOAD     vf_from_f16
+#define STORE    vf_to_f16
+#define STREAM   vf_to_f16
 #define FN(name) name##_f16
 #include "cpu/turn.inc"
 
-#define V(name) vf_##name
-#define VEC vf
-#define L VF
-#define CELL float
-#define ELEM uint16_t
-#define LOAD vf_from_bf16
-#define STORE vf_to_bf16
-#define STREAM vf_to_bf16
+#define V(name)  vf_##name
+#define VEC      vf
+#define L        VF
+#define CELL     float
+#define ELEM     uint16_t
+#define LOAD     vf_from_bf16
+#define STORE    vf_to_bf16
+#define STREAM   vf_to_bf16
 #define FN(name) name##_bf16
 #include "cpu/turn.inc"
 
 /* An f64 and a c64 element are both 8 bytes: one text turns them. */
-#define V(name) vd_##name
-#define VEC vd
-#define L VD
-#define CELL double
-#define ELEM double
-#define LOAD vd_load
-#define STORE vd_store
-#define STREAM vd_stream
+#define V(name)  vd_##name
+#define VEC      vd
+#define L        VD
+#define CELL     double
+#define ELEM     double
+#define LOAD     vd_load
+#define STORE    vd_store
+#define STREAM   vd_stream
 #define FN(name) name##_f64
 #include "cpu/turn.inc"
 
@@ -77,14 +77,14 @@ static inline c128 c128_load(const c128 *p) { return *p; }
 static inline void c128_store(c128 *p, c128 v) { *p = v; }
 static inline void c128_transpose(c128 v[1]) { (void)v; }
 
-#define V(name) c128_##name
-#define VEC c128
-#define L 1
-#define CELL c128
-#define ELEM c128
-#define LOAD c128_load
-#define STORE c128_store
-#define STREAM c128_store
+#define V(name)  c128_##name
+#define VEC      c128
+#define L        1
+#define CELL     c128
+#define ELEM     c128
+#define LOAD     c128_load
+#define STORE    c128_store
+#define STREAM   c128_store
 #define FN(name) name##_c128
 #include "cpu/turn.inc"
 
@@ -100,9 +100,9 @@ static const turns *turns_of(danaus_dtype dtype)
 }
 
 /* Products and weight gradients, for each type of sums. */
-#define R float
-#define V vf
-#define VL VF
+#define R        float
+#define V        vf
+#define VL       VF
 #define VN(name) vf_##name
 #define FN(name) name##_f
 #include "cpu/panel.inc"
@@ -114,9 +114,9 @@ static const turns *turns_of(danaus_dtype dtype)
 #undef VN
 #undef FN
 
-#define R double
-#define V vd
-#define VL VD
+#define R        double
+#define V        vd
+#define VL       VD
 #define VN(name) vd_##name
 #define FN(name) name##_d
 #include "cpu/panel.inc"
@@ -124,34 +124,42 @@ static const turns *turns_of(danaus_dtype dtype)
 #include "cpu/dw.inc"
 
 static const cpu_code panel_code_f = {
-    TILE_ROWS, TILE_VECS * VF, VF, 0, panel_part_f, dw_part_f, load_panel,
+    TILE_ROWS, TILE_VECS *VF, VF, 0, panel_part_f, dw_part_f, load_panel,
 };
 static const cpu_code panel_code_fc = {
-    TILE_ROWS, TILE_VECS * VF / 2, VF / 2, 0, panel_part_complex_f, dw_part_complex_f, load_panel,
+    TILE_ROWS,         TILE_VECS *VF / 2, VF / 2, 0, panel_part_complex_f,
+    dw_part_complex_f, load_panel,
 };
 static const cpu_code panel_code_d = {
-    TILE_ROWS, TILE_VECS * VD, VD, 0, panel_part_d, dw_part_d, load_panel,
+    TILE_ROWS, TILE_VECS *VD, VD, 0, panel_part_d, dw_part_d, load_panel,
 };
 static const cpu_code panel_code_dc = {
-    TILE_ROWS, TILE_VECS * VD / 2, VD / 2, 0, panel_part_complex_d, dw_part_complex_d, load_panel,
+    TILE_ROWS,         TILE_VECS *VD / 2, VD / 2, 0, panel_part_complex_d,
+    dw_part_complex_d, load_panel,
 };
 static const cpu_code lanes_code_f = {
     TILE_ROWS, LANE_COLUMNS, VF, 1, lanes_part_f, dw_part_f, load_panel,
 };
 static const cpu_code lanes_code_fc = {
-    TILE_ROWS, LANE_COLUMNS / 2, VF / 2, 1, lanes_part_complex_f, dw_part_complex_f, load_panel,
+    TILE_ROWS,         LANE_COLUMNS / 2, VF / 2, 1, lanes_part_complex_f,
+    dw_part_complex_f, load_panel,
 };
 static const cpu_code lanes_code_d = {
     TILE_ROWS, LANE_COLUMNS, VD, 1, lanes_part_d, dw_part_d, load_panel,
 };
 static const cpu_code lanes_code_dc = {
-    TILE_ROWS, LANE_COLUMNS / 2, VD / 2, 1, lanes_part_complex_d, dw_part_complex_d, load_panel,
+    TILE_ROWS,         LANE_COLUMNS / 2, VD / 2, 1, lanes_part_complex_d,
+    dw_part_complex_d, load_panel,
 };
 
-#define PANEL(name, dtype, code)                                                      \
-    { name, dtype, dn_cpu_fits, dn_panel_cost, dn_panel_bytes, dn_panel_pack, &code }
-#define LANES(name, dtype, code)                                                      \
-    { name, dtype, dn_cpu_fits, dn_lanes_cost, dn_lanes_bytes, dn_lanes_pack, &code }
+#define PANEL(name, dtype, code)                                                       \
+    {                                                                                  \
+        name, dtype, dn_cpu_fits, dn_panel_cost, dn_panel_bytes, dn_panel_pack, &code  \
+    }
+#define LANES(name, dtype, code)                                                       \
+    {                                                                                  \
+        name, dtype, dn_cpu_fits, dn_lanes_cost, dn_lanes_bytes, dn_lanes_pack, &code  \
+    }
 
 extern const kernel CAT(dn_cpu_kernels_, DANAUS_ISA)[];
 

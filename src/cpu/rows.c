@@ -12,9 +12,9 @@
 #include <string.h>
 
 /* One core of a present-day server; only ratios between kernels matter. */
-#define CYCLE 0.35e-9       /* seconds */
-#define BYTES_PER_CYCLE 3.0 /* of memory, for one core */
-#define CACHED 6.0          /* times faster is what stays in the cache */
+#define CYCLE           0.35e-9 /* seconds */
+#define BYTES_PER_CYCLE 3.0     /* of memory, for one core */
+#define CACHED          6.0     /* times faster is what stays in the cache */
 
 int dn_cpu_fits(const kernel *k, const problem *p) { return k->dtype == p->dtype; }
 
@@ -44,8 +44,8 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
     double tiles = (double)dn_tile_count(q.b, most);
     /* A tile of r rows by 3 vectors takes 3 r / 2 cycles for a k, if its
        loads, r + 3 of them, are not more. */
-    double per_k = fmax(
-        0.5 * (double)(q.b * pair), 0.5 * ((double)(q.b * pair) / 3 + tiles));
+    double per_k =
+        fmax(0.5 * (double)(q.b * pair), 0.5 * ((double)(q.b * pair) / 3 + tiles));
     double work = (double)q.a * (double)q.d * (double)q.c * vectors * per_k;
     work += (double)q.a * (double)q.d * tiles * vectors * 8;
     double turned = p->layout == DANAUS_BATCH_FIRST

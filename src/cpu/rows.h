@@ -8,7 +8,7 @@
 
 /* Vectors of lanes in a tile, and columns at a time, of the kernels for a few
    columns (lanes.inc). */
-#define LANE_VECS 4
+#define LANE_VECS    4
 #define LANE_COLUMNS 4
 
 /* Elements in a row of x that repeats with period d, for vectors of `per`. */

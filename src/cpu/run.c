@@ -129,7 +129,8 @@ static int64_t slab_columns(const chain_run *c)
 static danaus_status run_steps(chain_run *c)
 {
     c->slab = ROUND_UP(c->o->batch, COLUMNS_UNIT);
-    c->panel_bytes = c->count > 1 ? dn_aligned(column_bytes(c->steps, c->count) * c->slab) : 0;
+    c->panel_bytes =
+        c->count > 1 ? dn_aligned(column_bytes(c->steps, c->count) * c->slab) : 0;
     size_t stage = stage_bytes(c, c->o->batch);
     void *scratch;
     TRY(dn_cpu_scratch(
@@ -168,8 +169,8 @@ danaus_status dn_cpu_ks_run(
         .count = count,
         .o = o,
         .x = outside(steps, o->x, dn_pattern_cols(steps->p.pattern), o->batch),
-        .y = outside(
-            steps, o->y, dn_pattern_rows(steps[count - 1].p.pattern), o->batch),
+        .y =
+            outside(steps, o->y, dn_pattern_rows(steps[count - 1].p.pattern), o->batch),
     };
     if (count > 1 && !dn_code_of(steps)->small_batch) {
         c.slab = slab_columns(&c);

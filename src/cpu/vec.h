@@ -6,13 +6,13 @@
 #include "base/dtype.h"
 
 #if defined DANAUS_ISA_avx512
-#  include "cpu/vec_avx512.h"
+#    include "cpu/vec_avx512.h"
 #elif defined DANAUS_ISA_avx2
-#  include "cpu/vec_avx2.h"
+#    include "cpu/vec_avx2.h"
 #elif defined DANAUS_ISA_neon
-#  include "cpu/vec_neon.h"
+#    include "cpu/vec_neon.h"
 #else
-#  include "cpu/vec_scalar.h"
+#    include "cpu/vec_scalar.h"
 #endif
 
 #endif

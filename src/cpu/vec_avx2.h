@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <immintrin.h>
 
-#define VF 8
-#define VD 4
+#define VF        8
+#define VD        4
 #define TILE_ROWS 6
 #define TILE_VECS 2
-#define DW_ROWS 3
-#define DW_COLS 4
+#define DW_ROWS   3
+#define DW_COLS   4
 
 typedef __m256 vf;
 typedef __m256d vd;
@@ -43,7 +43,10 @@ static inline vf vf_set_pair(const float *p)
     return _mm256_castpd_ps(_mm256_broadcastsd_pd(_mm_castps_pd(pair)));
 }
 static inline vf vf_swap(vf v) { return _mm256_permute_ps(v, 0xb1); }
-static inline vf vf_add_i_times(vf re, vf im) { return _mm256_addsub_ps(re, vf_swap(im)); }
+static inline vf vf_add_i_times(vf re, vf im)
+{
+    return _mm256_addsub_ps(re, vf_swap(im));
+}
 static inline float vf_sum_odd_less_even(vf v)
 {
     return vf_sum(_mm256_addsub_ps(_mm256_setzero_ps(), v));
@@ -100,7 +103,10 @@ static inline vd vd_set_pair(const double *p)
     return _mm256_set_m128d(pair, pair);
 }
 static inline vd vd_swap(vd v) { return _mm256_permute_pd(v, 0x5); }
-static inline vd vd_add_i_times(vd re, vd im) { return _mm256_addsub_pd(re, vd_swap(im)); }
+static inline vd vd_add_i_times(vd re, vd im)
+{
+    return _mm256_addsub_pd(re, vd_swap(im));
+}
 static inline double vd_sum_odd_less_even(vd v)
 {
     return vd_sum(_mm256_addsub_pd(_mm256_setzero_pd(), v));

@@ -6,12 +6,12 @@
    Stores named stream want aligned addresses and go past the caches where a
    processor can. TILE_* and DW_* are sizes of register tiles. */
 // SPDX-License-Identifier: Apache-2.0
-#define VF 4
-#define VD 2
+#define VF        4
+#define VD        2
 #define TILE_ROWS 4
 #define TILE_VECS 2
-#define DW_ROWS 2
-#define DW_COLS 2
+#define DW_ROWS   2
+#define DW_COLS   2
 
 typedef float vf __attribute__((vector_size(16)));
 typedef double vd __attribute__((vector_size(16)));
@@ -43,10 +43,7 @@ static inline vf vf_add_i_times(vf re, vf im)
 {
     return re + (vf){ -im[1], im[0], -im[3], im[2] };
 }
-static inline float vf_sum_odd_less_even(vf v)
-{
-    return (v[1] - v[0]) + (v[3] - v[2]);
-}
+static inline float vf_sum_odd_less_even(vf v) { return (v[1] - v[0]) + (v[3] - v[2]); }
 
 /* v[i] lane j becomes v[j] lane i. */
 static inline void vf_transpose(vf v[VF])

@@ -126,7 +126,8 @@ danaus_status danaus_chain_to_dense(const danaus_chain *chain, void *dense)
         for (int64_t r = 0; r < p.b; r++)
             for (int64_t k = 0; k < p.c; k++)
                 for (int64_t j = 0; j < p.d; j++) {
-                    int64_t row = (i * p.b + r) * p.d + j, col = (i * p.c + k) * p.d + j;
+                    int64_t row = (i * p.b + r) * p.d + j,
+                            col = (i * p.c + k) * p.d + j;
                     double value[2];
                     dn_load(wide, product, at++, value);
                     dn_store(chain->dtype, dense, row * cols + col, value);

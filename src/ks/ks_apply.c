@@ -16,7 +16,8 @@ static danaus_status apply(
     if (batch < 0 || dn_mul_overflows(rows > cols ? rows : cols, batch, &n) ||
         dn_mul_overflows(n, (int64_t)size, &n))
         return dn_fail(DANAUS_ERR_SHAPE, "a batch of %" PRId64, batch);
-    size_t x_bytes = (size_t)(cols * batch) * size, y_bytes = (size_t)(rows * batch) * size;
+    size_t x_bytes = (size_t)(cols * batch) * size,
+           y_bytes = (size_t)(rows * batch) * size;
     danaus_ks_weights *weights = NULL;
     void *dx = NULL, *dy = NULL;
     danaus_status status = danaus_ks_weights_create(plan, device, chain, &weights);

@@ -13,8 +13,7 @@ static danaus_status check(const danaus_ks_plan *plan, const danaus_ks_gradients
     if (!g)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a place for gradients is needed");
     if (!plan->desc.gradients)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "the plan was made without desc.gradients");
+        return dn_fail(DANAUS_ERR_ARGUMENT, "the plan was made without desc.gradients");
     if (plan->desc.adjoint && g->dbias)
         return dn_fail(DANAUS_ERR_ARGUMENT, "an adjoint product has no bias");
     for (size_t i = 0; i < sizeof g->reserved / sizeof *g->reserved; i++)

@@ -37,7 +37,8 @@ static danaus_status check_desc(const danaus_ks_desc *d)
     if (d->effort < DANAUS_ESTIMATE || d->effort > DANAUS_TABLE_ONLY)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no effort", (int)d->effort);
     if (d->batch < 0)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", d->batch);
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", d->batch);
     for (size_t i = 0; i < sizeof d->reserved / sizeof *d->reserved; i++)
         if (d->reserved[i])
             return dn_fail(DANAUS_ERR_ARGUMENT, "reserved words must be zero");
@@ -145,7 +146,8 @@ danaus_status danaus_ks_plan_create(
     if (!d.dtype)
         d.dtype = DANAUS_F32;
     if (!device || !plan)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a device and a place for the plan are needed");
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a device and a place for the plan are needed");
     TRY(check_desc(&d));
     TRY(danaus_patterns_check(patterns, count));
     danaus_ks_plan *p = dn_calloc(1, sizeof *p);
@@ -179,7 +181,8 @@ size_t danaus_ks_plan_describe(const danaus_ks_plan *plan, char *to, size_t size
             p.a, p.b, p.c, p.d, plan->run.step[i].kernel->name);
         if (plan->run.to[i] - plan->run.from[i] > 1)
             dn_text(
-                &t, ", factors %d to %d merged", plan->run.from[i], plan->run.to[i] - 1);
+                &t, ", factors %d to %d merged", plan->run.from[i],
+                plan->run.to[i] - 1);
         dn_text(&t, "\n");
     }
     return t.length;

@@ -18,8 +18,8 @@ static danaus_status check_chain(const danaus_ks_plan *plan, const danaus_chain 
     for (int i = 0; i < plan->count; i++)
         if (!dn_pattern_equal(plan->patterns[i], chain->patterns[i]))
             return dn_fail(
-                DANAUS_ERR_SHAPE, "factor %d of the chain has another pattern than the plan",
-                i);
+                DANAUS_ERR_SHAPE,
+                "factor %d of the chain has another pattern than the plan", i);
     if (dn_is_complex(plan->desc.dtype) != dn_is_complex(chain->dtype))
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "the plan's type is %s, the chain's %s",

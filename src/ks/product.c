@@ -14,7 +14,8 @@
 
 #include <string.h>
 
-danaus_pattern dn_chain_product_pattern(const danaus_pattern *patterns, int from, int to)
+danaus_pattern dn_chain_product_pattern(
+    const danaus_pattern *patterns, int from, int to)
 {
     danaus_pattern p = patterns[from];
     for (int i = from + 1; i < to; i++)
@@ -69,7 +70,8 @@ static void add_row(
     }
 }
 
-static void multiply(const wide_factor *left, const wide_factor *right, wide_factor *out)
+static void multiply(
+    const wide_factor *left, const wide_factor *right, wide_factor *out)
 {
     danaus_pattern p = left->p, t = out->p;
     const double *w = left->w;

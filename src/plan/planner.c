@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* A measurement ends after this many runs, or sooner when they are long. */
-#define MOST_RUNS 15
+#define MOST_RUNS      15
 #define ENOUGH_SECONDS 0.05
 
 /* Memory for one measured product. */
@@ -77,7 +77,8 @@ danaus_status dn_measure(
     double times[MOST_RUNS], total = 0;
     int runs = 0;
     danaus_status status = dev->backend->ks_run(dev, &step, 1, &o); /* warms up */
-    while (status == DANAUS_OK && runs < MOST_RUNS && (runs < 3 || total < ENOUGH_SECONDS)) {
+    while (status == DANAUS_OK && runs < MOST_RUNS &&
+           (runs < 3 || total < ENOUGH_SECONDS)) {
         double start = dn_seconds();
         status = dev->backend->ks_run(dev, &step, 1, &o);
         if (status == DANAUS_OK)
@@ -117,8 +118,8 @@ danaus_status dn_choose(
     }
     if (!best)
         return dn_fail(
-            DANAUS_ERR_UNSUPPORTED,
-            effort == DANAUS_TABLE_ONLY ? "the tuning table has no row for this problem"
+            DANAUS_ERR_UNSUPPORTED, effort == DANAUS_TABLE_ONLY
+                                        ? "the tuning table has no row for this problem"
                                         : "no kernel fits this problem");
     if (effort == DANAUS_MEASURE)
         dn_tuning_add(dev->tuning, p, best, least);
