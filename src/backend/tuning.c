@@ -61,7 +61,9 @@ static tuning_row *find_row(
 
 static problem problem_of(const tuning_row *r)
 {
-    return (problem){ r->pattern, r->dtype, r->layout, 1 };
+    return (problem){
+        .pattern = r->pattern, .dtype = r->dtype, .layout = r->layout, .batch = 1
+    };
 }
 
 danaus_status dn_tuning_reserve(tuning *table, size_t more)

@@ -97,7 +97,7 @@ danaus_status dn_choose(
     danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
     double *seconds)
 {
-    const kernel *best = dn_tuning_find(dev->tuning, dev, p, seconds);
+    const kernel *best = dn_tuning_find(dev->tuning, p, seconds);
     if (best) {
         *chosen = best;
         return DANAUS_OK;
