@@ -5,7 +5,7 @@
    plain loop and stores that bypass the caches, on arrays of which each is four
    times the last cache. */
 // SPDX-License-Identifier: Apache-2.0
-#include "machine.h"
+#include "bench/machine.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef BENCH_MACHINE_H
 #define BENCH_MACHINE_H
 
-#include "team.h"
+#include "bench/team.h"
 
 #include <stdint.h>
 

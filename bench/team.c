@@ -4,7 +4,7 @@
    enough for the loops of one product, too short to disturb what is measured
    next. */
 // SPDX-License-Identifier: Apache-2.0
-#include "team.h"
+#include "bench/team.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* Options of a command, from one table. */
 // SPDX-License-Identifier: Apache-2.0
-#include "args.h"
+#include "cli/args.h"
 
 #include <errno.h>
 #include <getopt.h>

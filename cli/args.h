@@ -4,7 +4,7 @@
 #ifndef CLI_ARGS_H
 #define CLI_ARGS_H
 
-#include <danaus/danaus.h>
+#include "danaus/danaus.h"
 
 /* Exit statuses of the program. */
 enum { STATUS_OK = 0, STATUS_FAILURE = 1, STATUS_USAGE = 2 };

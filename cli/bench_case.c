@@ -1,10 +1,10 @@
 /* One problem of a benchmark. */
 // SPDX-License-Identifier: Apache-2.0
-#include "bench_case.h"
+#include "cli/bench_case.h"
 
-#include "args.h"
-#include "open.h"
-#include "report.h"
+#include "cli/args.h"
+#include "cli/open.h"
+#include "cli/report.h"
 
 #include <float.h>
 #include <inttypes.h>

@@ -4,9 +4,9 @@
 #ifndef CLI_BENCH_CASE_H
 #define CLI_BENCH_CASE_H
 
-#include "measure.h"
+#include "cli/measure.h"
 
-#include <danaus/danaus.h>
+#include "danaus/danaus.h"
 
 typedef struct bench_case {
     danaus_device *device; /* not its own */

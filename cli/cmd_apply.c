@@ -1,8 +1,8 @@
 /* danaus apply: y = W x + bias for a matrix of inputs, file to file. */
 // SPDX-License-Identifier: Apache-2.0
-#include "commands.h"
-#include "open.h"
-#include "report.h"
+#include "cli/commands.h"
+#include "cli/open.h"
+#include "cli/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* danaus bench ks: measures the problems of a suite and prints a record for each. */
 // SPDX-License-Identifier: Apache-2.0
-#include "commands.h"
-#include "open.h"
-#include "records.h"
-#include "report.h"
-#include "suite.h"
+#include "cli/commands.h"
+#include "cli/open.h"
+#include "cli/records.h"
+#include "cli/report.h"
+#include "cli/suite.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* danaus dense: a chain file to the dense matrix K_1 ... K_L. */
 // SPDX-License-Identifier: Apache-2.0
-#include "args.h"
-#include "commands.h"
-#include "report.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* danaus factorize: a dense matrix, or a layer's weights, to a chain file. */
 // SPDX-License-Identifier: Apache-2.0
-#include "commands.h"
-#include "open.h"
-#include "progress.h"
-#include "report.h"
+#include "cli/commands.h"
+#include "cli/open.h"
+#include "cli/progress.h"
+#include "cli/report.h"
 
 #include <inttypes.h>
 #include <limits.h>

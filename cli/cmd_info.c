@@ -1,8 +1,8 @@
 /* danaus info: what this machine offers. */
 // SPDX-License-Identifier: Apache-2.0
-#include "args.h"
-#include "commands.h"
-#include "report.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* danaus tune: measures every kernel on the problems of a suite and writes the
    choices to a table. */
 // SPDX-License-Identifier: Apache-2.0
-#include "commands.h"
-#include "open.h"
-#include "report.h"
-#include "suite.h"
+#include "cli/commands.h"
+#include "cli/open.h"
+#include "cli/report.h"
+#include "cli/suite.h"
 
 #include <inttypes.h>
 #include <stdio.h>

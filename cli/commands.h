@@ -5,7 +5,7 @@
 #define CLI_COMMANDS_H
 
 #define X(name, help) int cmd_##name(int argc, char **argv);
-#include "commands.def"
+#include "cli/commands.def"
 #undef X
 
 #endif

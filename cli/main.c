@@ -1,7 +1,7 @@
 /* The program danaus: a table of commands. */
 // SPDX-License-Identifier: Apache-2.0
-#include "args.h"
-#include "commands.h"
+#include "cli/args.h"
+#include "cli/commands.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ static const struct command {
     const char *help;
 } commands[] = {
 #define X(name, help) { #name, cmd_##name, help },
-#include "commands.def"
+#include "cli/commands.def"
 #undef X
 };
 

@@ -4,7 +4,7 @@
    speeds up does so for all. A sample is the mean of as many calls as take about
    a millisecond; the call before each turn is not timed. */
 // SPDX-License-Identifier: Apache-2.0
-#include "measure.h"
+#include "cli/measure.h"
 
 #include <stdlib.h>
 #include <time.h>

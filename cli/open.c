@@ -1,6 +1,6 @@
 /* What commands open: a device, one array of a file. */
 // SPDX-License-Identifier: Apache-2.0
-#include "open.h"
+#include "cli/open.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -3,7 +3,7 @@
 #ifndef CLI_OPEN_H
 #define CLI_OPEN_H
 
-#include "args.h"
+#include "cli/args.h"
 
 typedef struct device_options {
     const char *name; /* NULL: "cpu" */

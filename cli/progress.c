@@ -1,6 +1,6 @@
 /* A progress bar on standard error. */
 // SPDX-License-Identifier: Apache-2.0
-#include "progress.h"
+#include "cli/progress.h"
 
 #include <stdio.h>
 #include <unistd.h>

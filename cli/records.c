@@ -1,9 +1,9 @@
 /* Records of a benchmark. */
 // SPDX-License-Identifier: Apache-2.0
-#include "records.h"
+#include "cli/records.h"
 
-#include "commit.h" /* made by the build */
-#include "report.h"
+#include "cli/commit.h" /* made by the build */
+#include "cli/report.h"
 
 #include <math.h>
 #include <stdlib.h>

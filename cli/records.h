@@ -4,9 +4,9 @@
 #ifndef CLI_RECORDS_H
 #define CLI_RECORDS_H
 
-#include "bench_case.h"
-#include "machine.h"
-#include "rivals.h"
+#include "cli/bench_case.h"
+#include "bench/machine.h"
+#include "cli/rivals.h"
 
 #include <jansson.h>
 #include <stdio.h>

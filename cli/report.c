@@ -1,6 +1,6 @@
 /* Results for people and for machines. */
 // SPDX-License-Identifier: Apache-2.0
-#include "report.h"
+#include "cli/report.h"
 
 #include <inttypes.h>
 #include <math.h>

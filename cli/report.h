@@ -3,7 +3,7 @@
 #ifndef CLI_REPORT_H
 #define CLI_REPORT_H
 
-#include <danaus/danaus.h>
+#include "danaus/danaus.h"
 #include <jansson.h>
 
 /* Prints a JSON value with a line end and releases it. */

@@ -1,12 +1,12 @@
 /* The baselines of bench/baselines as runners on a case. */
 // SPDX-License-Identifier: Apache-2.0
-#include "rivals.h"
+#include "cli/rivals.h"
 
-#include "baselines/baseline.h"
+#include "bench/baselines/baseline.h"
 #ifdef BENCH_BLAS
-#    include "baselines/blas.h"
+#    include "bench/baselines/blas.h"
 #endif
-#include "open.h"
+#include "cli/open.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 static const baseline *const known[] = {
 #define X(name) &baseline_##name,
-#include "baselines/baselines.def"
+#include "bench/baselines/baselines.def"
 #undef X
 };
 

@@ -3,9 +3,9 @@
 #ifndef CLI_RIVALS_H
 #define CLI_RIVALS_H
 
-#include "bench_case.h"
+#include "cli/bench_case.h"
 
-#include "team.h"
+#include "bench/team.h"
 
 enum { MAX_RIVALS = 8 };
 

@@ -1,8 +1,8 @@
 /* Suites: files of problems to measure. */
 // SPDX-License-Identifier: Apache-2.0
-#include "suite.h"
+#include "cli/suite.h"
 
-#include "args.h"
+#include "cli/args.h"
 
 #include <errno.h>
 #include <stdio.h>

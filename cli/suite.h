@@ -3,7 +3,7 @@
 #ifndef CLI_SUITE_H
 #define CLI_SUITE_H
 
-#include <danaus/danaus.h>
+#include "danaus/danaus.h"
 
 typedef struct suite_problem {
     danaus_pattern patterns[DANAUS_MAX_FACTORS];

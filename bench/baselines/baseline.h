@@ -5,10 +5,10 @@
 #ifndef BENCH_BASELINE_H
 #define BENCH_BASELINE_H
 
-#include "loops.h"
-#include "team.h"
+#include "bench/baselines/loops.h"
+#include "bench/team.h"
 
-#include <danaus/ks.h>
+#include "danaus/ks.h"
 
 /* One factor to multiply by. dtype: f32, f64, c64 or c128. */
 typedef struct bench_factor {
@@ -35,7 +35,7 @@ typedef struct baseline {
 } baseline;
 
 #define X(name) extern const baseline baseline_##name;
-#include "baselines.def"
+#include "bench/baselines/baselines.def"
 #undef X
 
 /* Sizes that many baselines need. */

@@ -1,6 +1,6 @@
 /* BLAS for the four element types, row-major. */
 // SPDX-License-Identifier: Apache-2.0
-#include "blas.h"
+#include "bench/baselines/blas.h"
 
 #include <cblas.h>
 #include <dlfcn.h>

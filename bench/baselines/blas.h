@@ -3,7 +3,7 @@
 #ifndef BENCH_BLAS_H
 #define BENCH_BLAS_H
 
-#include <danaus/base.h>
+#include "danaus/base.h"
 
 /* z[m][n] = x[m][k] y[k][n], or x y' for y[n][k] when turned; ldx, ldy, ldz are the
    distances between rows. */

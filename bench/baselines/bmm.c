@@ -6,9 +6,9 @@
    batch-last layout, and for one vector, BLAS reaches the blocks where they are
    and nothing is permuted. Of the ways to use the threads the fastest is kept. */
 // SPDX-License-Identifier: Apache-2.0
-#include "baseline.h"
-#include "blas.h"
-#include "parts.h"
+#include "bench/baselines/baseline.h"
+#include "bench/baselines/blas.h"
+#include "bench/baselines/parts.h"
 
 #include <stdlib.h>
 

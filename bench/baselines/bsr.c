@@ -2,8 +2,8 @@
    columns are permuted, in dense blocks of at most 16 x 16. For d > 1 x is permuted
    first and y afterwards. */
 // SPDX-License-Identifier: Apache-2.0
-#include "baseline.h"
-#include "parts.h"
+#include "bench/baselines/baseline.h"
+#include "bench/baselines/parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* CSR: a general sparse matrix times a batch. */
 // SPDX-License-Identifier: Apache-2.0
-#include "baseline.h"
-#include "parts.h"
+#include "bench/baselines/baseline.h"
+#include "bench/baselines/parts.h"
 
 #include <stdlib.h>
 #include <string.h>

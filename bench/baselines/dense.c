@@ -1,7 +1,7 @@
 /* Dense: one matrix product with the dense matrix of the whole chain. */
 // SPDX-License-Identifier: Apache-2.0
-#include "baseline.h"
-#include "blas.h"
+#include "bench/baselines/baseline.h"
+#include "bench/baselines/blas.h"
 
 #include <stdlib.h>
 

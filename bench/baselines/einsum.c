@@ -1,7 +1,7 @@
 /* Direct loops over (i, r, k, j) and the batch, as a compiler makes them fast. */
 // SPDX-License-Identifier: Apache-2.0
-#include "baseline.h"
-#include "parts.h"
+#include "bench/baselines/baseline.h"
+#include "bench/baselines/parts.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* The loops for an element type and an instruction set. */
 // SPDX-License-Identifier: Apache-2.0
-#include "loops.h"
+#include "bench/baselines/loops.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* loops.inc for every element type; the build compiles this file once for each
    instruction set and calls the table loops_NAME. */
 // SPDX-License-Identifier: Apache-2.0
-#include "loops.h"
+#include "bench/baselines/loops.h"
 
 #include <complex.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct two_words {
 #define FN(name) name##_f32
 #define E        float
 #define U        uint32_t
-#include "loops.inc"
+#include "bench/baselines/loops.inc"
 #undef FN
 #undef E
 #undef U
@@ -25,7 +25,7 @@ typedef struct two_words {
 #define FN(name) name##_f64
 #define E        double
 #define U        uint64_t
-#include "loops.inc"
+#include "bench/baselines/loops.inc"
 #undef FN
 #undef E
 #undef U
@@ -33,7 +33,7 @@ typedef struct two_words {
 #define FN(name) name##_c64
 #define E        float complex
 #define U        uint64_t
-#include "loops.inc"
+#include "bench/baselines/loops.inc"
 #undef FN
 #undef E
 #undef U
@@ -42,7 +42,7 @@ typedef struct two_words {
 #define FN(name) name##_c128
 #define E        double complex
 #define U        two_words
-#include "loops.inc"
+#include "bench/baselines/loops.inc"
 
 #define ROW(id, t)                                                                     \
     {                                                                                  \

@@ -4,7 +4,7 @@
 #ifndef BENCH_LOOPS_H
 #define BENCH_LOOPS_H
 
-#include <danaus/ks.h>
+#include "danaus/ks.h"
 
 /* What one call makes: rows q d .. q d + d of y for q0 <= q < q1, where q counts
    (i, r), and batch columns s0 <= s < s1. */

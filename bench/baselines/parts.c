@@ -1,6 +1,6 @@
 /* Cutting a product into parts for a team, and what baselines share. */
 // SPDX-License-Identifier: Apache-2.0
-#include "parts.h"
+#include "bench/baselines/parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef BENCH_PARTS_H
 #define BENCH_PARTS_H
 
-#include "baseline.h"
+#include "bench/baselines/baseline.h"
 
 /* Runs fn on parts that together make the whole, at least four for each thread
    where there is enough work; parts of the batch are multiples of `grain`.
