@@ -41,8 +41,7 @@ check() {
 need() {
     missing=
     for package in "$@"; do
-        dpkg-query -W -f '${db:Status-Abbrev}\n' "$package" 2> /dev/null |
-            grep -q ^ii || missing="$missing $package"
+        dpkg -s "$package" > /dev/null 2>&1 || missing="$missing $package"
     done
     [ -z "$missing" ] && return 0
     echo "installing$missing"

@@ -73,6 +73,8 @@ typedef struct danaus_factorize_desc {
     danaus_order order;
     int fast;           /* nonzero: iterative SVDs; there is no lower bound then */
     int refine;         /* pair sweeps after the factorization */
+    int square_roots;   /* nonzero: split with square roots and never orthonormalise,
+                           as older programs do: larger errors, no bounds */
     int threads;        /* 0: one for each processor */
     const void *inputs; /* calibration X[samples][N] of dense's type, or NULL: minimise
                            ||X W^T - X (K_1..K_L)^T|| instead of ||W - K_1..K_L|| */

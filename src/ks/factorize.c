@@ -1,0 +1,234 @@
+/* danaus_factorize(): from a dense matrix to a chain with its error certified.
+
+   Checks, orientation (W or its transpose), merging of redundant neighbours, the
+   hierarchical run, refinement, the true error, expansion, balancing, and the chain
+   in the type of W. The mathematics is in docs/ks.md, sections 3 to 6. */
+// SPDX-License-Identifier: Apache-2.0
+#include "danaus/factorize.h"
+
+#include "ks/hierarchy.h"
+#include "ks/patterns.h"
+#include "ks/refine.h"
+#include "ks/survey.h"
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "math/pattern.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+
+enum { BALANCING_PASSES = 4 };
+
+typedef struct factorization {
+    const danaus_factorize_desc *desc;
+    ks_dense dense;
+    int transposed, count;
+    danaus_pattern patterns[DANAUS_MAX_FACTORS]; /* of W, or of its transpose */
+    int group[DANAUS_MAX_FACTORS + 1], merged_count;
+    danaus_pattern merged[DANAUS_MAX_FACTORS];
+    int splits[DANAUS_MAX_FACTORS];
+    danaus_order order; /* a sweep or balanced */
+    double delta[DANAUS_MAX_FACTORS];
+    ks_run run;
+    ks_view view;
+    ks_factors factors;
+    double scale, energy,
+        off; /* energies of scale W, and of its part off the support */
+    danaus_factorize_result result;
+} factorization;
+
+/* ---- checks ---- */
+
+static danaus_status check_desc(const danaus_factorize_desc *desc)
+{
+    for (size_t i = 0; i < sizeof desc->reserved / sizeof *desc->reserved; i++)
+        if (desc->reserved[i])
+            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved fields must be zero");
+    if (desc->order < DANAUS_ORDER_AUTO || desc->order > DANAUS_ORDER_BALANCED)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no order", (int)desc->order);
+    if (desc->refine < 0 || desc->threads < 0)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "numbers of sweeps and threads are not negative");
+    if (desc->inputs && desc->samples < 1)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "calibration needs at least one sample, not %" PRId64,
+            desc->samples);
+    return DANAUS_OK;
+}
+
+static danaus_status check_matrix(const void *dense, danaus_dtype dtype)
+{
+    if (!dense)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a dense matrix is needed");
+    if (dtype != DANAUS_F32 && dtype != DANAUS_F64 && dtype != DANAUS_C64 &&
+        dtype != DANAUS_C128)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "matrices of type %s cannot be factorised; f32, "
+            "f64, c64 and c128 can",
+            danaus_dtype_name(dtype));
+    return DANAUS_OK;
+}
+
+/* Orientation, merging, order. */
+static danaus_status prepare(
+    factorization *f, const danaus_pattern *patterns, int count)
+{
+    TRY(dn_patterns_direction(patterns, count, &f->transposed));
+    f->dense.rows = dn_pattern_rows(patterns[0]);
+    f->dense.cols = dn_pattern_cols(patterns[count - 1]);
+    if (f->dense.rows > INT_MAX || f->dense.cols > INT_MAX)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "a matrix of %" PRId64 " x %" PRId64 " is too large for LAPACK",
+            f->dense.rows, f->dense.cols);
+    f->count = count;
+    if (f->transposed)
+        dn_patterns_transpose(patterns, count, f->patterns);
+    else
+        for (int l = 0; l < count; l++)
+            f->patterns[l] = patterns[l];
+    dn_merge_redundant(f->patterns, count, f->group, f->merged, &f->merged_count);
+    f->order = f->desc->order;
+    dn_order_splits(f->order, f->merged, f->merged_count, f->splits);
+    double work = dn_order_work(f->merged, f->merged_count, f->splits);
+    f->run.total = work * (1 + f->desc->refine / 2.0) + 1;
+    return DANAUS_OK;
+}
+
+/* ---- the run ---- */
+
+static danaus_status run_hierarchy(factorization *f)
+{
+    danaus_pattern p = dn_patterns_product(f->merged, f->merged_count);
+    TRY(dn_survey(f->run.pool, &f->dense, "W", &f->scale, &f->energy));
+    f->off =
+        dn_off_support(&f->dense, f->transposed ? dn_pattern_adjoint(p) : p, f->scale);
+    f->view = dn_view_dense(
+        f->dense.data, f->dense.dtype, f->dense.cols, p, f->transposed, f->scale);
+    ks_how how = { f->desc->fast, f->desc->square_roots };
+    TRY(dn_hierarchy(
+        &f->run, &f->view, f->merged, f->merged_count, f->splits, how, &f->factors,
+        f->delta));
+    double work = dn_order_work(f->merged, f->merged_count, f->splits);
+    return dn_refine(
+        &f->run, &f->view, f->desc->refine, KS_STEP_PAIR, work * f->desc->refine / 2.0,
+        &f->factors, NULL);
+}
+
+/* Work arrays hold what the chain will hold: its own precision. */
+static void round_factors(factorization *f)
+{
+    if (f->dense.dtype == DANAUS_F64 || f->dense.dtype == DANAUS_C128)
+        return;
+    for (int l = 0; l < f->factors.count; l++) {
+        int64_t parts =
+            dn_pattern_weights(f->factors.p[l]) * (f->factors.complex ? 2 : 1);
+        for (int64_t x = 0; x < parts; x++)
+            f->factors.w[l][x] = (double)(float)f->factors.w[l][x];
+    }
+}
+
+static danaus_status measure(factorization *f)
+{
+    danaus_factorize_result *r = &f->result;
+    double largest = 0, norm = f->energy > 0 ? sqrt(f->energy) : 1;
+    for (int s = 0; s + 1 < f->merged_count; s++)
+        largest = fmax(largest, f->delta[s]);
+    double bound = dn_order_bound(f->order, f->merged_count, f->delta);
+    int sweep = f->order != DANAUS_ORDER_BALANCED && !f->desc->square_roots;
+    int wide = f->dense.dtype == DANAUS_F64 || f->dense.dtype == DANAUS_C128;
+    double reached = bound * bound;
+    if (!sweep || !wide || f->desc->refine || f->desc->inputs)
+        TRY(dn_factors_residual(&f->run, &f->view, &f->factors, &reached));
+    r->off_support = sqrt(f->off) / norm;
+    r->dense_error = r->error = sqrt(reached + f->off) / norm;
+    int exact = !f->desc->fast && !f->desc->square_roots;
+    r->lower_bound = exact ? hypot(largest, sqrt(f->off)) / norm : -1;
+    double upper = f->desc->square_roots ? 0 : hypot(bound, sqrt(f->off)) / norm;
+    r->upper_bound = fmax(upper, r->error);
+    r->lower_bound = fmin(r->lower_bound, r->error);
+    return DANAUS_OK;
+}
+
+/* ---- the chain ---- */
+
+/* Factor l of the chain from its work array; that of the transposed factor when W
+   was transposed. Each factor carries an equal share of the power of two that brings
+   W back to its own scale. */
+static void write_factor(const factorization *f, danaus_chain *chain, int l)
+{
+    int from = f->transposed ? f->count - 1 - l : l;
+    danaus_pattern p = f->factors.p[from];
+    int complex = f->factors.complex, total = -ilogb(f->scale);
+    int exponent = total / f->count + (l < total % f->count) - (l < -total % f->count);
+    const double *w = f->factors.w[from];
+    void *to = danaus_chain_weights(chain, l);
+    for (int64_t i = 0; i < p.a; i++)
+        for (int64_t j = 0; j < p.d; j++)
+            for (int64_t r = 0; r < p.b; r++)
+                for (int64_t k = 0; k < p.c; k++) {
+                    int64_t at = f->transposed ? ((i * p.c + k) * p.b + r) * p.d + j
+                                               : ((i * p.b + r) * p.c + k) * p.d + j;
+                    double value[2] = { ldexp(*w++, exponent), 0 };
+                    if (complex)
+                        value[1] = ldexp(*w++, exponent);
+                    dn_store(f->dense.dtype, to, at, value);
+                }
+}
+
+static danaus_status write_chain(
+    const factorization *f, const danaus_pattern *patterns, danaus_chain **chain)
+{
+    danaus_chain *made;
+    TRY(danaus_chain_create(patterns, f->count, f->dense.dtype, &made));
+    for (int l = 0; l < f->count; l++)
+        write_factor(f, made, l);
+    *chain = made;
+    return DANAUS_OK;
+}
+
+static danaus_status factorise(
+    factorization *f, const danaus_pattern *patterns, danaus_chain **chain)
+{
+    TRY(run_hierarchy(f));
+    TRY(dn_expand(&f->run, f->patterns, f->count, f->group, &f->factors));
+    TRY(dn_factors_balance(&f->factors, BALANCING_PASSES));
+    round_factors(f);
+    TRY(measure(f));
+    f->run.done = f->run.total;
+    TRY(dn_run_progress(&f->run, 1));
+    return write_chain(f, patterns, chain);
+}
+
+danaus_status danaus_factorize(
+    const void *dense, danaus_dtype dtype, const danaus_pattern *patterns, int count,
+    const danaus_factorize_desc *desc, danaus_chain **chain,
+    danaus_factorize_result *result)
+{
+    double start = dn_seconds();
+    danaus_factorize_desc plain = { 0 };
+    factorization f = { .desc = desc ? desc : &plain, .dense = { dense, dtype, 0, 0 } };
+    if (!chain)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a place for the chain is needed");
+    TRY(check_matrix(dense, dtype));
+    TRY(check_desc(f.desc));
+    TRY(prepare(&f, patterns, count));
+    f.run.progress = f.desc->progress;
+    f.run.user = f.desc->user;
+    int threads = f.desc->threads ? f.desc->threads : dn_thread_count();
+    TRY(dn_pool_create(threads, &f.run.pool));
+    danaus_status status = factorise(&f, patterns, chain);
+    dn_factors_free(&f.factors);
+    dn_pool_destroy(f.run.pool);
+    if (status != DANAUS_OK)
+        return status;
+    f.result.parameters = danaus_chain_parameters(*chain);
+    f.result.seconds = dn_seconds() - start;
+    if (result)
+        *result = f.result;
+    return DANAUS_OK;
+}
