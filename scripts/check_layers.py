@@ -18,14 +18,14 @@ LAYERS = {
     "src/cpu": ["cpu/", "base/", "math/", "backend/", "danaus/"],
     "src/plan": ["plan/", "base/", "math/", "backend/", "danaus/"],
     "src/ks": ["ks/", "base/", "math/", "io/", "backend/", "plan/", "danaus/"],
-    "cli": ["cli/", "danaus/"],
+    "cli": ["cli/", "bench/", "danaus/"],
     "bench": ["bench/", "danaus/"],
     "examples": ["danaus/"],
 }
 
 # header of the system or of another project: the only places that may know it
 OUTSIDE = {
-    r"pthread\.h|threads\.h|sched\.h": ["src/base/", "tests/"],
+    r"pthread\.h|threads\.h|sched\.h": ["src/base/", "bench/", "tests/"],
     r"sys/mman\.h": ["src/base/", "tests/"],
     r"jansson\.h": ["src/io/", "cli/", "bench/", "tests/"],
     r"lapacke?\.h|cblas\.h": ["src/math/", "bench/", "tests/"],

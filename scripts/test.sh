@@ -41,7 +41,8 @@ check() {
 need() {
     missing=
     for package in "$@"; do
-        dpkg -s "$package" > /dev/null 2>&1 || missing="$missing $package"
+        dpkg-query -W -f '${db:Status-Abbrev}\n' "$package" 2> /dev/null |
+            grep -q ^ii || missing="$missing $package"
     done
     [ -z "$missing" ] && return 0
     echo "installing$missing"

@@ -55,7 +55,7 @@ typedef struct ks_step {
 } ks_step;
 
 typedef struct ks_operands {
-    int64_t batch;
+    int64_t batch; /* at least 1 */
     const void *x;
     const void *const *packed; /* one a step */
     const void *bias;          /* rows of the last step, in the type of sums; or NULL */
@@ -66,7 +66,7 @@ typedef struct ks_operands {
    order of the forward steps. dw[s] belongs to step s; views say where entry
    (i, r, k, j) goes. */
 typedef struct ks_gradient_operands {
-    int64_t batch;
+    int64_t batch; /* at least 1 */
     const void *x, *dy;
     const void *const *packed, *const *packed_adjoint;
     void *dx;               /* or NULL */

@@ -31,10 +31,16 @@ danaus_status danaus_device_list(int index, danaus_device_info *info)
     if (!info || index < 0)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a number from 0 and a place are needed");
     int seen = 0;
-    for (int b = 0; b < BACKENDS; b++)
-        for (int i = 0; backends[b]->list(i, info) == DANAUS_OK; i++)
-            if (seen++ == index)
+    for (int b = 0; b < BACKENDS; b++) {
+        danaus_status status = DANAUS_OK;
+        for (int i = 0; status == DANAUS_OK; i++) {
+            status = backends[b]->list(i, info);
+            if (status == DANAUS_OK && seen++ == index)
                 return DANAUS_OK;
+        }
+        if (status != DANAUS_ERR_ARGUMENT) /* which is past the last one */
+            return status;
+    }
     return dn_fail(DANAUS_ERR_ARGUMENT, "this machine has %d devices", seen);
 }
 

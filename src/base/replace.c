@@ -33,7 +33,7 @@ static danaus_status find_target(const char *path, char target[PATH_MAX])
             return cannot_write(path, errno);
         if (snprintf(target, PATH_MAX, "%s", path) >= PATH_MAX)
             return cannot_write(path, ENAMETOOLONG);
-    } else if (stat(target, &s) || (S_ISREG(s.st_mode) && access(target, W_OK))) {
+    } else if (stat(target, &s) || (S_ISREG(s.st_mode) && eaccess(target, W_OK))) {
         return cannot_write(path, errno);
     } else if (!S_ISREG(s.st_mode)) {
         return dn_fail(

@@ -180,7 +180,8 @@ static void add_weight_gradient(
 
 /* ---- one slab ---- */
 
-/* y = K x for whole panels, or into an operand of the product. */
+/* y = K x for n columns of a panel x. A panel y gets all columns of its padding:
+   they are zero in x. */
 static void multiply(
     gradient_run *g, const ks_step *step, const void *packed, cpu_view x, cpu_view y,
     int64_t n)
@@ -201,7 +202,7 @@ static void run_slab(gradient_run *g, int64_t s, int64_t n)
     for (int i = 0; i < g->highest; i++) {
         cpu_view y = g->x[i + 1];
         y.ld = ld;
-        multiply(g, &g->steps[i], o->packed[i], g->x[i], y, n);
+        multiply(g, &g->steps[i], o->packed[i], g->x[i], y, ld);
     }
     load(g, o->dy, rows_out(g, last), s, n, g->dy[last % 2]);
     for (int i = last; i >= g->lowest; i--) {
@@ -212,7 +213,7 @@ static void run_slab(gradient_run *g, int64_t s, int64_t n)
         if (o->dw && o->dw[i].data)
             add_weight_gradient(g, i, dy, n, s > 0);
         if (i > g->lowest)
-            multiply(g, &g->adjoint[i], o->packed_adjoint[i], dy, back, n);
+            multiply(g, &g->adjoint[i], o->packed_adjoint[i], dy, back, ld);
         else if (i == 0 && o->dx)
             multiply(
                 g, &g->adjoint[0], o->packed_adjoint[0], dy,

@@ -65,30 +65,34 @@ static danaus_status put_metadata(
     return DANAUS_OK;
 }
 
-/* Describes a tensor whose data begin at *offset, and moves *offset behind it. */
-static danaus_status put_tensor(json_t *header, const danaus_tensor *t, int64_t *offset)
+/* Describes a tensor whose data are at [begin, *end). */
+static danaus_status put_tensor(
+    json_t *header, const danaus_tensor *t, int64_t begin, int64_t *end)
 {
-    int64_t bytes, begin = *offset;
+    int64_t bytes, stop;
     TRY(check_text(t->name, "a tensor name"));
     if (!strcmp(t->name, SAFETENSORS_METADATA))
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a tensor cannot be named " SAFETENSORS_METADATA);
     dn_array_bytes_overflow(t->dtype, t->ndim, t->shape, &bytes);
-    if (__builtin_add_overflow(begin, bytes, offset))
+    if (__builtin_add_overflow(begin, bytes, &stop))
         return dn_fail(DANAUS_ERR_SHAPE, "the size of the file overflows");
 
     json_t *shape = json_array();
     int failed = !shape;
     for (int i = 0; i < t->ndim && !failed; i++)
         failed = json_array_append_new(shape, json_integer(t->shape[i]));
-    json_t *object = failed
-                         ? NULL
-                         : json_pack(
-                               "{s:s, s:O, s:[I, I]}", "dtype",
-                               dn_dtype(t->dtype)->safetensors, "shape", shape,
-                               "data_offsets", (json_int_t)begin, (json_int_t)*offset);
+    json_t *object = failed ? NULL
+                            : json_pack(
+                                  "{s:s, s:O, s:[I, I]}", "dtype",
+                                  dn_dtype(t->dtype)->safetensors, "shape", shape,
+                                  "data_offsets", (json_int_t)begin, (json_int_t)stop);
     json_decref(shape);
-    return object ? put(header, t->name, object, "tensor name") : no_memory();
+    if (!object)
+        return no_memory();
+    TRY(put(header, t->name, object, "tensor name"));
+    *end = stop;
+    return DANAUS_OK;
 }
 
 /* The length, the JSON text and spaces; *header is the caller's to free. */
@@ -131,7 +135,7 @@ static danaus_status make_header(
     danaus_status status = json ? put_metadata(json, metadata, pairs) : no_memory();
     for (int i = 0; i < count && status == DANAUS_OK; i++) {
         int64_t begin = offset;
-        status = put_tensor(json, tensors[i], &offset);
+        status = put_tensor(json, tensors[i], begin, &offset);
         parts[i + 1] = (file_part){ tensors[i]->data, (size_t)(offset - begin) };
     }
     if (status == DANAUS_OK)

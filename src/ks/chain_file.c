@@ -171,7 +171,7 @@ danaus_status danaus_chain_save(const danaus_chain *chain, const char *path)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a chain and a path are needed");
     static const char *const metadata[] = { FORMAT_KEY, FORMAT };
     danaus_tensor tensors[DANAUS_MAX_FACTORS + 1];
-    char names[DANAUS_MAX_FACTORS][16];
+    char names[DANAUS_MAX_FACTORS][32];
     danaus_dtype dtype = danaus_chain_dtype(chain);
     int count = danaus_chain_count(chain);
     for (int i = 0; i < count; i++) {

@@ -100,8 +100,8 @@ array multiply(
     return y;
 }
 
-/* The signal that reaches factor `upto`'s outputs: K_upto ... K_L x, where every
-   step may round to the storage type. Adjoint: K_upto^H ... K_1^H x. */
+/* K_to+1 ... K_from x, going down from factor `from`; adjoint: K_to-1^H ... K_from^H x,
+   going up. Every step may store in the type of sums. */
 static signal run_factors(
     const random_chain *c, int from, int to, int adjoint, const signal *x,
     danaus_dtype dtype)
@@ -109,7 +109,7 @@ static signal run_factors(
     signal y = signal_copy(x);
     for (int l = from; l != to; l += adjoint ? 1 : -1) {
         signal next = signal_times(c->p[l], &c->w[l], adjoint, &y, dtype);
-        signal_round(&next, dtype);
+        signal_round(&next, sum_type(dtype));
         signal_free(&y);
         y = next;
     }
@@ -124,10 +124,9 @@ signal multiply_exactly(
     signal y = desc->adjoint ? run_factors(c, 0, c->count, 1, &in, dtype)
                              : run_factors(c, c->count - 1, -1, 0, &in, dtype);
     signal_free(&in);
-    if (c->bias.count && !desc->adjoint) {
+    if (c->bias.count && !desc->adjoint)
         signal_add_bias(&y, &c->bias, dtype);
-        signal_round(&y, dtype);
-    }
+    signal_round(&y, dtype);
     return y;
 }
 
@@ -230,6 +229,7 @@ static void check_dx_dbias(
     danaus_dtype dtype = dtype_of(desc);
     signal dx = desc->adjoint ? run_factors(c, c->count - 1, -1, 0, dy, dtype)
                               : run_factors(c, 0, c->count, 1, dy, dtype);
+    signal_round(&dx, dtype);
     char what[1100];
     snprintf(what, sizeof what, "dx, %s", name_of_case(c, desc, dy->batch));
     expect_signal(&g->dx, desc->layout, &dx, what);

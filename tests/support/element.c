@@ -4,6 +4,7 @@
 
 #include "support/test.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,12 @@
 precision precision_of(danaus_dtype dtype)
 {
     switch (dtype) {
-    case DANAUS_F32: return (precision){ 0x1p-24, 0x1p-150, 0x1p-24, 0 };
-    case DANAUS_F16: return (precision){ 0x1p-11, 0x1p-25, 0x1p-24, 0 };
-    case DANAUS_BF16: return (precision){ 0x1p-8, 0x1p-134, 0x1p-24, 0 };
-    case DANAUS_F64: return (precision){ 0x1p-53, 0x1p-1074, 0x1p-53, 0 };
-    case DANAUS_C64: return (precision){ 0x1p-24, 0x1p-150, 0x1p-24, 1 };
-    case DANAUS_C128: return (precision){ 0x1p-53, 0x1p-1074, 0x1p-53, 1 };
+    case DANAUS_F32: return (precision){ 0x1p-24, 0x1p-150, FLT_MAX, 0x1p-24, 0 };
+    case DANAUS_F16: return (precision){ 0x1p-11, 0x1p-25, 65504, 0x1p-24, 0 };
+    case DANAUS_BF16: return (precision){ 0x1p-8, 0x1p-134, FLT_MAX, 0x1p-24, 0 };
+    case DANAUS_F64: return (precision){ 0x1p-53, 0x1p-1074, DBL_MAX, 0x1p-53, 0 };
+    case DANAUS_C64: return (precision){ 0x1p-24, 0x1p-150, FLT_MAX, 0x1p-24, 1 };
+    case DANAUS_C128: return (precision){ 0x1p-53, 0x1p-1074, DBL_MAX, 0x1p-53, 1 };
     }
     fail_msg("element type %d", (int)dtype);
     return (precision){ 0 };

@@ -14,9 +14,10 @@ typedef struct value {
 } value;
 
 /* What rounding costs in a type: one rounding of x errs by at most
-   unit |x| + tiny; sums are made with unit sum_unit. */
+   unit |x| + tiny, and numbers beyond `largest` become infinite; sums are made with
+   unit sum_unit. */
 typedef struct precision {
-    double unit, tiny, sum_unit;
+    double unit, tiny, largest, sum_unit;
     int complex;
 } precision;
 

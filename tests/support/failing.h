@@ -10,7 +10,7 @@
    the last one succeed. Returns how many calls failed. */
 int expect_memory_errors(danaus_status (*attempt)(void *arg), void *arg);
 
-/* From now on jansson allocates through the library, so that its allocations fail
+/* From now on jansson allocates through the library, so that its allocations fail,
    too. */
 void fail_in_jansson(void);
 

@@ -3,7 +3,7 @@
        y[i b d + r d + j] += w[i][r][k][j] x[i c d + k d + j]
 
    in plain loops of f64, together with a bound on the error of any method that
-   sums in the type of sums and rounds to the storage type between steps.
+   computes in the type of sums and rounds to the storage type at the end.
 
    The bound. Let n be the number of real products in a sum: c terms, 2 c for one
    part of a complex sum, and one more for a bias. Whatever the order, with or
@@ -52,7 +52,8 @@ signal signal_dw(
     danaus_pattern p, const signal *x, const signal *dy, danaus_dtype dtype);
 signal signal_dbias(const signal *dy, danaus_dtype dtype);
 
-/* Fails the test, naming the first wrong element, unless `a` is within e. */
+/* Fails the test, naming the first wrong element, unless `a` is within e or the
+   number may be beyond the largest of its type. */
 void expect_signal(
     const array *a, danaus_layout layout, const signal *expected, const char *what);
 

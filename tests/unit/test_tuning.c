@@ -55,7 +55,10 @@ static tuning *table_of(const char *content)
 
 static problem problem_at(int64_t batch)
 {
-    return (problem){ { 1, 2, 3, 4 }, DANAUS_F32, DANAUS_BATCH_LAST, batch };
+    return (problem){ .pattern = { 1, 2, 3, 4 },
+                      .dtype = DANAUS_F32,
+                      .layout = DANAUS_BATCH_LAST,
+                      .batch = batch };
 }
 
 static double seconds_at(const tuning *table, int64_t batch)
@@ -149,9 +152,10 @@ static void a_large_table_finds_what_a_list_finds(void **state)
     for (int i = 0; i < ROWS; i++) {
         danaus_pattern q = { rng_int(&r, 1, 5), rng_int(&r, 1, 5), rng_int(&r, 1, 5),
                              rng_int(&r, 1, 5) };
-        list[i] = (problem){ q, rng_int(&r, 0, 1) ? DANAUS_F32 : DANAUS_C64,
-                             (danaus_layout)rng_int(&r, 0, 1),
-                             (int64_t)1 << 3 * rng_int(&r, 0, 3) };
+        list[i] = (problem){ .pattern = q,
+                             .dtype = rng_int(&r, 0, 1) ? DANAUS_F32 : DANAUS_C64,
+                             .layout = (danaus_layout)rng_int(&r, 0, 1),
+                             .batch = (int64_t)1 << 3 * rng_int(&r, 0, 3) };
         dn_tuning_add(table, &list[i], &kernels[i % 3], i + 1);
     }
     for (int i = 0; i < ROWS; i++) {
@@ -182,7 +186,10 @@ static void a_saved_table_is_this_text(void **state)
     (void)state;
     tuning *table = table_of(HEAD);
     const char *path = scratch_path("table.csv");
-    problem p = { { 2, 192, 48, 1 }, DANAUS_C64, DANAUS_BATCH_LAST, 256 };
+    problem p = { .pattern = { 2, 192, 48, 1 },
+                  .dtype = DANAUS_C64,
+                  .layout = DANAUS_BATCH_LAST,
+                  .batch = 256 };
     dn_tuning_add(table, &p, &kernels[1], 1e-15);
     p = problem_at(25088);
     dn_tuning_add(table, &p, &kernels[0], 123.456789e-6);

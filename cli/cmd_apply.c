@@ -1,0 +1,305 @@
+/* danaus apply: y = W x + bias for a matrix of inputs, file to file. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.h"
+#include "cli/open.h"
+#include "cli/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static const usage use = {
+    .command = "danaus apply",
+    .synopsis = "CHAIN.safetensors X.npy -o Y.npy [OPTION]...",
+    .about = "Multiplies inputs by the M x N matrix of a chain and adds its bias, if "
+             "any. X is\n"
+             "batch x N (layout first, the default) or N x batch (layout last), and Y "
+             "has the\n"
+             "same layout with M in place of N. A vector of N elements gives one of M. "
+             "With\n"
+             "--adjoint the matrix is transposed (and conjugated), M and N change "
+             "places, and\n"
+             "the bias is left out.\n\n"
+             "The product is made in the type of X unless --dtype says otherwise; Y "
+             "has that\n"
+             "type. A complex chain or X makes it complex.\n",
+    .least = 2,
+    .most = 2,
+    .operands = "a chain file and a file of inputs",
+};
+
+typedef struct options {
+    device_options device;
+    const char *output, *tensor;
+    int layout, adjoint, effort, json;
+    danaus_dtype dtype;
+    int64_t repeat;
+} options;
+
+typedef struct apply {
+    const options *o;
+    danaus_chain *chain; /* of the same realness as the product */
+    danaus_file *file;
+    danaus_device *device;
+    danaus_ks_plan *plan;
+    danaus_ks_weights *weights;
+    danaus_dtype dtype;
+    int64_t batch, inputs, outputs;
+    int vector; /* X has one dimension */
+    double seconds;
+    void *x, *y; /* device memory */
+} apply;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static danaus_dtype complex_of(danaus_dtype dtype)
+{
+    if (is_complex(dtype))
+        return dtype;
+    return dtype == DANAUS_F64 ? DANAUS_C128 : DANAUS_C64;
+}
+
+/* Replaces a real chain by the same chain in complex numbers. */
+static int make_chain_complex(apply *a)
+{
+    danaus_pattern patterns[DANAUS_MAX_FACTORS];
+    danaus_dtype from = danaus_chain_dtype(a->chain), to = complex_of(from);
+    int count = chain_patterns(a->chain, patterns);
+    danaus_chain *chain;
+    if (danaus_chain_create(patterns, count, to, &chain))
+        return library_failure();
+    danaus_status status = DANAUS_OK;
+    for (int f = 0; f < count && !status; f++) {
+        danaus_pattern p = patterns[f];
+        status = danaus_convert(
+            from, danaus_chain_weights(a->chain, f), to, danaus_chain_weights(chain, f),
+            p.a * p.b * p.c * p.d);
+    }
+    const void *bias = danaus_chain_bias(a->chain);
+    int64_t rows = danaus_chain_rows(a->chain);
+    if (!status && bias) {
+        void *wide = malloc((size_t)rows * danaus_dtype_size(to));
+        if (wide) {
+            status = danaus_convert(from, bias, to, wide, rows);
+            status = status ? status : danaus_chain_set_bias(chain, wide);
+        }
+        free(wide);
+        if (!wide) {
+            danaus_chain_destroy(chain);
+            return failure("no memory for the bias");
+        }
+    }
+    danaus_chain_destroy(a->chain);
+    a->chain = chain;
+    return status ? library_failure() : STATUS_OK;
+}
+
+static int choose_dtype(apply *a, danaus_dtype x)
+{
+    danaus_dtype chain = danaus_chain_dtype(a->chain);
+    int needs_complex = is_complex(x) || is_complex(chain);
+    a->dtype = a->o->dtype ? a->o->dtype : needs_complex ? complex_of(x) : x;
+    if (needs_complex && !is_complex(a->dtype))
+        return failure(
+            "%s is complex (%s): a product in %s would lose its imaginary part",
+            is_complex(x) ? "X" : "the chain",
+            danaus_dtype_name(is_complex(x) ? x : chain), danaus_dtype_name(a->dtype));
+    if (is_complex(a->dtype) && !is_complex(chain))
+        return make_chain_complex(a);
+    return STATUS_OK;
+}
+
+static int check_shape(apply *a, const danaus_tensor *x)
+{
+    int64_t rows = danaus_chain_rows(a->chain), cols = danaus_chain_cols(a->chain);
+    a->inputs = a->o->adjoint ? rows : cols;
+    a->outputs = a->o->adjoint ? cols : rows;
+    a->vector = x->ndim == 1;
+    int last = a->o->layout == DANAUS_BATCH_LAST;
+    if (x->ndim == 2 && x->shape[last ? 0 : 1] == a->inputs) {
+        a->batch = x->shape[last ? 1 : 0];
+        return STATUS_OK;
+    }
+    if (a->vector && x->shape[0] == a->inputs) {
+        a->batch = 1;
+        return STATUS_OK;
+    }
+    char shape[200];
+    format_shape(x, shape, sizeof shape);
+    const char *side = a->o->adjoint ? "M" : "N";
+    const char *other = last ? "first" : "last";
+    int turned = x->ndim == 2 && x->shape[last ? 1 : 0] == a->inputs;
+    return failure(
+        last ? "X is %s, but layout last needs %s x batch with %s = %" PRId64 "%s%s"
+             : "X is %s, but layout first needs batch x %s with %s = %" PRId64 "%s%s",
+        shape, side, side, a->inputs, turned ? "; it fits --layout " : "",
+        turned ? other : "");
+}
+
+static size_t bytes_of(const apply *a, int64_t size)
+{
+    return (size_t)(a->batch * size) * danaus_dtype_size(a->dtype);
+}
+
+static int load_inputs(apply *a, const danaus_tensor *x)
+{
+    int64_t elements;
+    size_t bytes;
+    if (__builtin_mul_overflow(a->batch, a->outputs, &elements) ||
+        __builtin_mul_overflow((size_t)elements, danaus_dtype_size(a->dtype), &bytes))
+        return failure("Y would have more elements than fit in memory");
+    void *owned = NULL;
+    const void *data = tensor_as(x, a->dtype, &owned);
+    int status = STATUS_OK;
+    if (!data && bytes_of(a, a->inputs))
+        status = failure("no memory to convert X");
+    else if (
+        danaus_alloc(a->device, bytes_of(a, a->inputs), &a->x) ||
+        danaus_alloc(a->device, bytes_of(a, a->outputs), &a->y) ||
+        danaus_upload(a->device, a->x, data, bytes_of(a, a->inputs)))
+        status = library_failure();
+    free(owned);
+    return status;
+}
+
+static int by_value(const void *p, const void *q)
+{
+    double x = *(const double *)p, y = *(const double *)q;
+    return (x > y) - (x < y);
+}
+
+/* Plans, packs and multiplies; the time is the median of the repetitions. */
+static int multiply(apply *a)
+{
+    danaus_ks_desc desc = { .layout = (danaus_layout)a->o->layout };
+    desc.dtype = a->dtype;
+    desc.effort = (danaus_effort)a->o->effort;
+    desc.adjoint = a->o->adjoint;
+    desc.batch = a->batch;
+    danaus_pattern patterns[DANAUS_MAX_FACTORS];
+    int count = chain_patterns(a->chain, patterns);
+    if (danaus_ks_plan_create(a->device, patterns, count, &desc, &a->plan) ||
+        danaus_ks_weights_create(a->plan, a->device, a->chain, &a->weights))
+        return library_failure();
+    int64_t repeat = a->o->repeat > 1 ? a->o->repeat : 1;
+    double *seconds = malloc((size_t)repeat * sizeof *seconds);
+    if (!seconds)
+        return failure("no memory for %" PRId64 " repetitions", repeat);
+    danaus_status status = DANAUS_OK;
+    for (int64_t i = 0; i < repeat && !status; i++) {
+        double start = now();
+        status =
+            danaus_ks_execute(a->plan, a->device, a->weights, a->batch, a->x, a->y);
+        status = status ? status : danaus_device_sync(a->device);
+        seconds[i] = now() - start;
+    }
+    qsort(seconds, (size_t)repeat, sizeof *seconds, by_value);
+    a->seconds = seconds[repeat / 2];
+    free(seconds);
+    return status ? library_failure() : STATUS_OK;
+}
+
+static int save_outputs(apply *a)
+{
+    size_t bytes = bytes_of(a, a->outputs);
+    void *host = malloc(bytes + 1);
+    if (!host)
+        return failure("no memory for Y");
+    danaus_tensor y = { .name = "", .data = host, .dtype = a->dtype };
+    int last = a->o->layout == DANAUS_BATCH_LAST;
+    y.ndim = a->vector ? 1 : 2;
+    y.shape[0] = a->vector || last ? a->outputs : a->batch;
+    y.shape[1] = last ? a->batch : a->outputs;
+    int failed = danaus_download(a->device, host, a->y, bytes) ||
+                 danaus_file_write_npy(a->o->output, &y);
+    free(host);
+    return failed ? library_failure() : STATUS_OK;
+}
+
+static void report(const apply *a)
+{
+    char plan[2048];
+    danaus_ks_plan_describe(a->plan, plan, sizeof plan);
+    if (a->o->json)
+        report_json(json_pack(
+            "{s:I, s:I, s:I, s:s, s:s, s:b, s:f, s:s, s:s}", "batch",
+            (json_int_t)a->batch, "inputs", (json_int_t)a->inputs, "outputs",
+            (json_int_t)a->outputs, "dtype", danaus_dtype_name(a->dtype), "layout",
+            a->o->layout ? "last" : "first", "adjoint", a->o->adjoint, "seconds",
+            a->seconds, "plan", plan, "output", a->o->output));
+    else
+        printf(
+            "%s: %" PRId64 " x (%" PRId64 " -> %" PRId64 "), %s, batch %s, %.3g s\n",
+            a->o->output, a->batch, a->inputs, a->outputs, danaus_dtype_name(a->dtype),
+            a->o->layout ? "last" : "first", a->seconds);
+}
+
+static int run(apply *a, const char *chain_path, const char *input_path)
+{
+    danaus_tensor x;
+    if (danaus_chain_load(chain_path, &a->chain))
+        return library_failure();
+    int status = open_tensor(input_path, a->o->tensor, &a->file, &x);
+    status = status ? status : check_shape(a, &x);
+    status = status ? status : choose_dtype(a, x.dtype);
+    status = status ? status : open_device(&a->o->device, &a->device);
+    status = status ? status : load_inputs(a, &x);
+    status = status ? status : multiply(a);
+    status = status ? status : save_outputs(a);
+    if (status == STATUS_OK)
+        report(a);
+    return status;
+}
+
+static void release(apply *a)
+{
+    danaus_ks_weights_destroy(a->weights);
+    danaus_ks_plan_destroy(a->plan);
+    if (a->device) {
+        danaus_free(a->device, a->x);
+        danaus_free(a->device, a->y);
+    }
+    danaus_device_close(a->device);
+    danaus_file_close(a->file);
+    danaus_chain_destroy(a->chain);
+}
+
+int cmd_apply(int argc, char **argv)
+{
+    options o = { .repeat = 1 };
+    int operands;
+    const arg table[] = {
+        { "output", 'o', ARG_TEXT, &o.output, "FILE", "the .npy file to write" },
+        { "layout", 0, ARG_WORD, &o.layout, "first|last",
+          "where X and Y have the batch (default first)" },
+        { "adjoint", 0, ARG_FLAG, &o.adjoint, NULL,
+          "multiply by the (conjugate) transpose" },
+        { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
+          "f32, f64, c64, c128, f16 or bf16: convert X and\n"
+          "the weights, compute and write Y in this type" },
+        { "tensor", 0, ARG_TEXT, &o.tensor, "NAME",
+          "the tensor to take when X is a safetensors file\nwith several" },
+        DEVICE_ARGS(o.device),
+        { "effort", 0, ARG_WORD, &o.effort, "estimate|measure",
+          "how to choose kernels (default estimate)" },
+        { "repeat", 0, ARG_COUNT, &o.repeat, "N",
+          "multiply N times and report the median time" },
+        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { 0 },
+    };
+    int status = args_parse(&use, table, argc, argv, &operands);
+    if (status != ARGS_GO_ON)
+        return status;
+    if (!o.output)
+        return usage_error("-o FILE is needed (try --help)");
+    apply a = { .o = &o };
+    status = run(&a, argv[1], argv[2]);
+    release(&a);
+    return status;
+}

@@ -1,0 +1,285 @@
+/* danaus bench ks: measures the problems of a suite and prints a record for each. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.h"
+#include "cli/open.h"
+#include "cli/records.h"
+#include "cli/report.h"
+#include "cli/suite.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const usage use = {
+    .command = "danaus bench",
+    .synopsis = "ks --suite bench/suites/NAME.csv [OPTION]...",
+    .about =
+        "Measures y = W x for every problem, layout and batch size of a suite and "
+        "prints\n"
+        "a record for each: medians of at least 0.2 s of calls after a warm-up, with "
+        "inputs\n"
+        "that rotate through more memory than the last cache (unless --hot).\n\n"
+        "The limit is max(operations / peak, bytes / copy rate), with the peak of\n"
+        "multiply-adds and the copy rate measured in the same run on the same threads; "
+        "x,\n"
+        "y and weights count once. Weights stay in the caches between calls, so small\n"
+        "batches may beat the limit in bytes.\n\n"
+        "With --baselines other methods make the same product in the same rounds: "
+        "dense\n"
+        "(one GEMM with the product of the chain), bmm (permute, batched GEMM, "
+        "permute\n"
+        "back), einsum (direct loops), csr and bsr. Their results are compared with "
+        "ours;\n"
+        "a difference that rounding does not explain is a failure.\n",
+    .least = 1,
+    .most = 1,
+    .operands = "\"ks\"",
+};
+
+typedef struct options {
+    device_options device;
+    const char *suite, *csv;
+    danaus_dtype dtype;
+    int layout; /* 0: both, else 1 + danaus_layout */
+    int effort, baselines, hot, json;
+    counts batch;
+} options;
+
+typedef struct bench {
+    const options *o;
+    suite suite;
+    danaus_device *device;
+    team *team;
+    run_facts run;
+    FILE *csv;
+    json_t *records;
+} bench;
+
+/* ---- one record ---- */
+
+static int check_ours(bench_case *c, findings *f)
+{
+    f->error = bench_case_error(c);
+    if (c->failed)
+        return library_failure();
+    if (!(f->error <= bench_case_bound(c)))
+        return failure(
+            "the product is wrong: relative error %.3g, and rounding explains %.3g",
+            f->error, bench_case_bound(c));
+    return STATUS_OK;
+}
+
+static int check_rivals(bench_case *c, const rivals *r, findings *f)
+{
+    f->permutations = NAN;
+    for (int i = 0; i < r->count; i++) {
+        const char *name = rival_name(r->list[i]);
+        double share = rival_permutations(r->list[i], c);
+        f->difference[i] = rival_difference(r->list[i], c);
+        f->permutations = isnan(share) ? f->permutations : share;
+        if (!(f->difference[i] <= 2 * bench_case_bound(c)))
+            return failure(
+                "%s differs from ours by %.3g, and rounding explains %.3g", name,
+                f->difference[i], 2 * bench_case_bound(c));
+    }
+    return STATUS_OK;
+}
+
+/* Times ours, its factors one by one and the baselines in the same rounds. */
+static int time_all(bench_case *c, one_by_one *factors, const rivals *r, findings *f)
+{
+    runner list[MAX_RIVALS + 2] = { { "danaus", bench_case_run, c, 0, 0, 0, 0 } };
+    int count = 1;
+    if (c->count > 1)
+        list[count++] = (runner){ "factors", one_by_one_run, factors, 0, 0, 0, 0 };
+    for (int i = 0; i < r->count; i++)
+        list[count++] =
+            (runner){ rival_name(r->list[i]), rival_run, r->list[i], 0, 0, 0, 0 };
+    if (!measure(list, count, &c->inputs))
+        return failure("no memory for times");
+    if (c->failed || (c->count > 1 && factors->failed))
+        return library_failure();
+    f->ours = list[0];
+    f->factors = c->count > 1 ? list[1] : (runner){ 0 };
+    memcpy(f->rivals, list + count - r->count, (size_t)r->count * sizeof *list);
+    return STATUS_OK;
+}
+
+static int measure_case(bench *b, bench_case *c, rivals *r, json_t **record)
+{
+    findings f = { 0 };
+    one_by_one factors = { .of = c };
+    int wide = c->dtype == DANAUS_F64 || c->dtype == DANAUS_C128;
+    int status = check_ours(c, &f);
+    if (status)
+        return status;
+    if (b->o->baselines)
+        rivals_create(
+            c, b->team, b->run.device.instructions,
+            wide ? b->run.limits.f64 : b->run.limits.f32, r);
+    status = check_rivals(c, r, &f);
+    if (!status && c->count > 1)
+        status = one_by_one_create(c, &factors);
+    status = status ? status : time_all(c, &factors, r, &f);
+    if (c->count > 1)
+        one_by_one_destroy(&factors);
+    if (!status)
+        *record = record_make(&b->run, c, r, &f);
+    return status;
+}
+
+static int run_case(
+    bench *b, const suite_problem *p, danaus_layout layout, int64_t batch)
+{
+    bench_case c = { .device = b->device, .count = p->count, .layout = layout };
+    memcpy(c.patterns, p->patterns, sizeof c.patterns);
+    c.dtype = b->o->dtype ? b->o->dtype : DANAUS_F32;
+    c.effort = (danaus_effort)b->o->effort;
+    c.batch = batch;
+    c.cache = b->o->hot ? 0 : b->run.device.cache;
+    rivals r = { 0 };
+    json_t *record = NULL;
+    int status = bench_case_create(&c);
+    status = status ? status : measure_case(b, &c, &r, &record);
+    rivals_destroy(&r);
+    bench_case_destroy(&c);
+    if (status)
+        return status;
+    if (b->csv)
+        record_write_csv(record, json_array_size(b->records) == 0, b->csv);
+    if (!b->o->json)
+        record_print(record);
+    json_array_append_new(b->records, record);
+    return STATUS_OK;
+}
+
+/* ---- all of them ---- */
+
+static int run_problem(bench *b, const suite_problem *p)
+{
+    counts batches = b->o->batch;
+    if (!batches.count)
+        batches = (counts){ 1, { p->batch ? p->batch : 25088 } };
+    int status = STATUS_OK;
+    for (int i = 0; i < batches.count; i++)
+        for (int layout = 0; layout < 2 && !status; layout++)
+            if (!b->o->layout || b->o->layout == 1 + layout)
+                status = run_case(b, p, (danaus_layout)layout, batches.value[i]);
+    return status;
+}
+
+static int prepare(bench *b)
+{
+    const options *o = b->o;
+    int status = suite_read(o->suite, &b->suite);
+    status = status ? status : open_device(&o->device, &b->device);
+    if (status)
+        return status;
+    if (o->csv && !(b->csv = fopen(o->csv, "w")))
+        return failure("cannot write %s: %s", o->csv, strerror(errno));
+    if (danaus_device_describe(b->device, &b->run.device))
+        return library_failure();
+    b->team = team_create(b->run.device.threads > 0 ? b->run.device.threads : 1);
+    if (!b->team ||
+        !machine_measure(
+            b->team, b->run.device.instructions, b->run.device.cache, &b->run.limits))
+        return failure("no memory to measure the machine");
+    rivals_describe(b->run.blas, sizeof b->run.blas);
+    b->records = json_array();
+    return STATUS_OK;
+}
+
+static json_t *json_machine(const run_facts *run)
+{
+    return json_pack(
+        "{s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:s}", "device", run->device.description,
+        "instructions", run->device.instructions, "threads", run->device.threads,
+        "cache", (json_int_t)run->device.cache, "f32_gflops", run->limits.f32 / 1e9,
+        "f64_gflops", run->limits.f64 / 1e9, "copy_gbs", run->limits.copy / 1e9, "blas",
+        run->blas);
+}
+
+static void print_machine(const run_facts *run, int baselines)
+{
+    printf(
+        "%s, %s, %d threads: %.1f GFLOP/s f32, %.1f f64, copies %.1f GB/s\n",
+        run->device.description, run->device.instructions, run->device.threads,
+        run->limits.f32 / 1e9, run->limits.f64 / 1e9, run->limits.copy / 1e9);
+    if (baselines)
+        printf("BLAS: %s\n", run->blas);
+}
+
+static int run(bench *b)
+{
+    int status = prepare(b);
+    if (status)
+        return status;
+    if (!b->o->json)
+        print_machine(&b->run, b->o->baselines);
+    for (int i = 0; i < b->suite.count && !status; i++)
+        status = run_problem(b, &b->suite.problems[i]);
+    if (!status && b->csv && (fflush(b->csv) || ferror(b->csv)))
+        status = failure("cannot write %s: %s", b->o->csv, strerror(errno));
+    if (status)
+        return status;
+    json_t *summary = records_summarise(b->records);
+    if (!b->o->json) {
+        summary_print(summary);
+        json_decref(summary);
+    } else
+        report_json(json_pack(
+            "{s:o, s:O, s:o}", "machine", json_machine(&b->run), "records", b->records,
+            "summary", summary));
+    return STATUS_OK;
+}
+
+static void release(bench *b)
+{
+    json_decref(b->records);
+    team_destroy(b->team);
+    danaus_device_close(b->device);
+    suite_free(&b->suite);
+    if (b->csv)
+        fclose(b->csv);
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    options o = { 0 };
+    int operands;
+    const arg table[] = {
+        { "suite", 0, ARG_TEXT, &o.suite, "FILE",
+          "the problems: lines \"a,b,c,d a,b,c,d ...\",batch" },
+        DEVICE_ARGS(o.device),
+        { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
+          "f32 (default), f64, c64, c128, f16 or bf16" },
+        { "layout", 0, ARG_WORD, &o.layout, "both|first|last",
+          "where x and y have the batch (default both)" },
+        { "batch", 0, ARG_COUNTS, &o.batch, "N,N,...",
+          "batch sizes, in place of the suite's" },
+        { "effort", 0, ARG_WORD, &o.effort, "estimate|measure",
+          "how to choose kernels (default estimate)" },
+        { "baselines", 0, ARG_FLAG, &o.baselines, NULL, "measure other methods too" },
+        { "hot", 0, ARG_FLAG, &o.hot, NULL,
+          "use one input only: it stays in the caches" },
+        { "csv", 0, ARG_TEXT, &o.csv, "FILE", "write the records to a file as well" },
+        { "json", 0, ARG_FLAG, &o.json, NULL,
+          "print machine, records and summary as JSON" },
+        { 0 },
+    };
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--baselines"))
+            rivals_restart(argv - 1); /* argv[-1] is the program */
+    int status = args_parse(&use, table, argc, argv, &operands);
+    if (status != ARGS_GO_ON)
+        return status;
+    if (strcmp(argv[1], "ks"))
+        return usage_error("there is no benchmark \"%s\", only ks", argv[1]);
+    if (!o.suite)
+        return usage_error("--suite FILE is needed (try --help)");
+    bench b = { .o = &o };
+    status = run(&b);
+    release(&b);
+    return status;
+}

@@ -1,0 +1,313 @@
+/* danaus factorize: a dense matrix, or a layer's weights, to a chain file. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.h"
+#include "cli/open.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#pragma weak danaus_factorize
+
+static const usage use = {
+    .command = "danaus factorize",
+    .synopsis = "W.npy|FILE.safetensors (--pattern LIST | --chain KIND |\n"
+                "       --params FRACTION) [-o CHAIN.safetensors] [OPTION]...",
+    .about =
+        "Finds a chain of Kronecker-sparse factors W = K_1 ... K_L near a dense M x N "
+        "matrix\n"
+        "and prints its relative error with the bounds that are certain. W is f32, "
+        "f64,\n"
+        "c64 or c128; f16 and bf16 are worked on in f32. Say what the factors look "
+        "like:\n\n"
+        "  --pattern \"1,192,48,2 2,48,192,1\"   factor (a,b,c,d) by factor\n"
+        "  --chain monarch --rank 4            a named family of the matrix's size\n"
+        "  --params 0.1                        the best chain expected with 10% of M "
+        "N\n\n"
+        "With --calibrate the error that counts is that of the products with the "
+        "sample\n"
+        "inputs X (samples x N): what compressing a trained layer needs.\n",
+    .least = 1,
+    .most = 1,
+    .operands = "one file with a matrix",
+};
+
+static const char *const chain_words =
+    "dense|low-rank|dyadic|block-butterfly|monarch|kaleidoscope";
+
+typedef struct options {
+    const char *tensor, *bias, *pattern, *calibrate, *output;
+    int chain, order, fast, json; /* chain: -1 when not given */
+    int64_t rank, factors, refine, threads;
+    double fraction;
+    danaus_dtype dtype;
+} options;
+
+typedef struct job {
+    const options *o;
+    const char *path;
+    danaus_file *file, *samples_file;
+    danaus_tensor w, samples;
+    void *w_owned, *samples_owned; /* converted copies */
+    danaus_dtype dtype;
+    danaus_pattern patterns[DANAUS_MAX_FACTORS];
+    int count;
+    danaus_chain *chain;
+    danaus_factorize_result result;
+} job;
+
+static int check_options(const options *o)
+{
+    int ways = (o->pattern != NULL) + (o->chain >= 0) + (o->fraction > 0);
+    if (ways != 1)
+        return usage_error(
+            "one of --pattern, --chain and --params is needed, and %s given",
+            ways ? "more were" : "none was");
+    if ((o->rank || o->factors) && o->chain < 0)
+        return usage_error("--rank and --factors go with --chain");
+    if (o->refine > INT_MAX || o->threads > INT_MAX || o->factors > DANAUS_MAX_FACTORS)
+        return usage_error("--refine, --threads or --factors is out of range");
+    if (o->dtype == DANAUS_F16 || o->dtype == DANAUS_BF16)
+        return usage_error(
+            "--dtype %s cannot be factorised in; take f32, f64, c64 or c128",
+            danaus_dtype_name(o->dtype));
+    return STATUS_OK;
+}
+
+static int open_matrix(job *j)
+{
+    int status = open_tensor(j->path, j->o->tensor, &j->file, &j->w);
+    if (status)
+        return status;
+    if (j->w.ndim != 2) {
+        char shape[200];
+        format_shape(&j->w, shape, sizeof shape);
+        return failure("W is %s, but a matrix is needed", shape);
+    }
+    int half = j->w.dtype == DANAUS_F16 || j->w.dtype == DANAUS_BF16;
+    j->dtype = j->o->dtype ? j->o->dtype : half ? DANAUS_F32 : j->w.dtype;
+    if (is_complex(j->w.dtype) && !is_complex(j->dtype))
+        return failure(
+            "W is complex (%s): in %s it would lose its imaginary part",
+            danaus_dtype_name(j->w.dtype), danaus_dtype_name(j->dtype));
+    return STATUS_OK;
+}
+
+static int choose_patterns(job *j)
+{
+    const options *o = j->o;
+    int64_t rows = j->w.shape[0], cols = j->w.shape[1];
+    danaus_status status;
+    if (o->pattern) {
+        status = danaus_patterns_parse(
+            o->pattern, j->patterns, DANAUS_MAX_FACTORS, &j->count);
+        if (status == DANAUS_ERR_ARGUMENT)
+            return usage_error("%s", danaus_error_detail());
+    } else if (o->chain >= 0) {
+        danaus_chain_desc desc = { .kind = (danaus_chain_kind)o->chain };
+        desc.rows = rows;
+        desc.cols = cols;
+        desc.order = (int)o->factors;
+        desc.rank = o->rank;
+        status =
+            danaus_patterns_make(&desc, j->patterns, DANAUS_MAX_FACTORS, &j->count);
+    } else {
+        double parameters = o->fraction * (double)rows * (double)cols;
+        if (parameters > 9e18)
+            return usage_error("--params %g asks for too many parameters", o->fraction);
+        status = danaus_patterns_fit(
+            rows, cols, (int64_t)parameters, j->patterns, DANAUS_MAX_FACTORS,
+            &j->count);
+    }
+    return status ? library_failure() : STATUS_OK;
+}
+
+static int open_samples(job *j)
+{
+    if (!j->o->calibrate)
+        return STATUS_OK;
+    int status = open_tensor(j->o->calibrate, NULL, &j->samples_file, &j->samples);
+    if (status)
+        return status;
+    if (j->samples.ndim != 2 || j->samples.shape[1] != j->w.shape[1]) {
+        char shape[200];
+        format_shape(&j->samples, shape, sizeof shape);
+        return failure(
+            "the calibration inputs are %s, but samples x N with N = %" PRId64
+            " are needed",
+            shape, j->w.shape[1]);
+    }
+    if (is_complex(j->samples.dtype) && !is_complex(j->dtype))
+        return failure("the calibration inputs are complex and W is not");
+    return STATUS_OK;
+}
+
+static int factorize(job *j)
+{
+    const options *o = j->o;
+    danaus_factorize_desc desc = { .order = (danaus_order)o->order, .fast = o->fast };
+    desc.refine = (int)o->refine;
+    desc.threads = (int)o->threads;
+    const void *w = tensor_as(&j->w, j->dtype, &j->w_owned);
+    if (!w)
+        return failure("no memory to convert W");
+    if (o->calibrate) {
+        desc.samples = j->samples.shape[0];
+        desc.inputs = tensor_as(&j->samples, j->dtype, &j->samples_owned);
+        if (!desc.inputs)
+            return failure("no memory to convert the calibration inputs");
+    }
+    progress bar = { 0 };
+    if (!o->json && progress_wanted()) {
+        desc.progress = progress_show;
+        desc.user = &bar;
+    }
+    danaus_status status = danaus_factorize(
+        w, j->dtype, j->patterns, j->count, &desc, &j->chain, &j->result);
+    progress_clear(&bar);
+    return status ? library_failure() : STATUS_OK;
+}
+
+/* The bias of the layer, a tensor of M elements in the same file. */
+static int add_bias(job *j)
+{
+    danaus_tensor bias;
+    if (!j->o->bias)
+        return STATUS_OK;
+    if (danaus_file_find(j->file, j->o->bias, &bias))
+        return library_failure();
+    if (tensor_elements(&bias) != j->w.shape[0])
+        return failure(
+            "the bias has %" PRId64 " elements and W has %" PRId64 " rows",
+            tensor_elements(&bias), j->w.shape[0]);
+    if (is_complex(bias.dtype) && !is_complex(j->dtype))
+        return failure("the bias is complex and W is not");
+    void *owned = NULL;
+    const void *data = tensor_as(&bias, j->dtype, &owned);
+    int status = STATUS_OK;
+    if (!data)
+        status = failure("no memory for the bias");
+    else if (danaus_chain_set_bias(j->chain, data))
+        status = library_failure();
+    free(owned);
+    return status;
+}
+
+static void print_json(const job *j)
+{
+    const danaus_factorize_result *r = &j->result;
+    double elements = (double)j->w.shape[0] * (double)j->w.shape[1];
+    json_t *o = json_pack(
+        "{s:I, s:I, s:s, s:o, s:I, s:f, s:f, s:o, s:o, s:f, s:f, s:f}", "rows",
+        (json_int_t)j->w.shape[0], "cols", (json_int_t)j->w.shape[1], "dtype",
+        danaus_dtype_name(j->dtype), "patterns", json_patterns(j->patterns, j->count),
+        "parameters", (json_int_t)r->parameters, "fraction",
+        (double)r->parameters / elements, "error", r->error, "lower_bound",
+        r->lower_bound < 0 ? json_null() : json_number(r->lower_bound), "upper_bound",
+        json_number(r->upper_bound), "off_support", r->off_support, "dense_error",
+        r->dense_error, "seconds", r->seconds);
+    if (j->o->output)
+        json_object_set_new(o, "output", json_string(j->o->output));
+    report_json(o);
+}
+
+static void print_text(const job *j)
+{
+    const danaus_factorize_result *r = &j->result;
+    char patterns[400];
+    double elements = (double)j->w.shape[0] * (double)j->w.shape[1];
+    format_patterns(j->patterns, j->count, patterns, sizeof patterns);
+    printf(
+        "matrix      %" PRId64 " x %" PRId64 ", %s\n", j->w.shape[0], j->w.shape[1],
+        danaus_dtype_name(j->dtype));
+    printf(
+        "chain       %d factor%s: %s\n", j->count, j->count == 1 ? "" : "s", patterns);
+    printf(
+        "parameters  %" PRId64 ", %.3g%% of the matrix\n", r->parameters,
+        100 * (double)r->parameters / elements);
+    printf("error       %.3e%s\n", r->error, j->o->calibrate ? " on the samples" : "");
+    if (j->o->calibrate)
+        printf("unweighted  %.3e\n", r->dense_error);
+    if (r->lower_bound >= 0)
+        printf(
+            "bounds      no such chain is nearer than %.3e; this one was certain to "
+            "be\n"
+            "            within %.3e\n",
+            r->lower_bound, r->upper_bound);
+    else
+        printf("bound       certain to be within %.3e\n", r->upper_bound);
+    printf("time        %.3g s\n", r->seconds);
+    if (j->o->output)
+        printf("written     %s\n", j->o->output);
+}
+
+static int run(job *j)
+{
+    int status = open_matrix(j);
+    status = status ? status : choose_patterns(j);
+    status = status ? status : open_samples(j);
+    status = status ? status : factorize(j);
+    status = status ? status : add_bias(j);
+    if (!status && j->o->output && danaus_chain_save(j->chain, j->o->output))
+        status = library_failure();
+    if (status)
+        return status;
+    if (j->o->json)
+        print_json(j);
+    else
+        print_text(j);
+    return STATUS_OK;
+}
+
+int cmd_factorize(int argc, char **argv)
+{
+    options o = { .chain = -1 };
+    int operands;
+    const arg table[] = {
+        { "output", 'o', ARG_TEXT, &o.output, "FILE",
+          "the chain file to write; without it only the\nfacts are printed" },
+        { "tensor", 0, ARG_TEXT, &o.tensor, "NAME",
+          "the matrix in a file with several tensors" },
+        { "bias", 0, ARG_TEXT, &o.bias, "NAME",
+          "a tensor of M elements of the same file to keep\nas the chain's bias" },
+        { "pattern", 0, ARG_TEXT, &o.pattern, "LIST",
+          "patterns a,b,c,d ..., K_1 first" },
+        { "chain", 0, ARG_WORD, &o.chain, chain_words, "a named family" },
+        { "rank", 0, ARG_COUNT, &o.rank, "R",
+          "rank of blocks, with --chain (default 1)" },
+        { "factors", 0, ARG_COUNT, &o.factors, "P",
+          "number of factors of a Monarch chain (default 2)" },
+        { "params", 0, ARG_REAL, &o.fraction, "FRACTION",
+          "spend at most this share of M N parameters" },
+        { "calibrate", 0, ARG_TEXT, &o.calibrate, "X.npy",
+          "sample inputs, samples x N" },
+        { "refine", 0, ARG_COUNT, &o.refine, "SWEEPS",
+          "sweeps over neighbouring factors afterwards" },
+        { "order", 0, ARG_WORD, &o.order, "auto|left|right|balanced",
+          "in which order the product is split" },
+        { "fast", 0, ARG_FLAG, &o.fast, NULL,
+          "iterative SVDs: faster, without a lower bound" },
+        { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
+          "compute and write in f32, f64, c64 or c128" },
+        { "threads", 0, ARG_COUNT, &o.threads, "N", "0: one for each processor" },
+        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { 0 },
+    };
+    int status = args_parse(&use, table, argc, argv, &operands);
+    if (status != ARGS_GO_ON)
+        return status;
+    status = check_options(&o);
+    if (status)
+        return status;
+    job j = { .o = &o, .path = argv[1] };
+    status = run(&j);
+    danaus_chain_destroy(j.chain);
+    free(j.w_owned);
+    free(j.samples_owned);
+    danaus_file_close(j.file);
+    danaus_file_close(j.samples_file);
+    return status;
+}

@@ -1,0 +1,103 @@
+/* danaus info: what this machine offers. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const usage use = {
+    .command = "danaus info",
+    .synopsis = "[--device NAME] [--json]",
+    .about =
+        "Prints the devices of this machine (or the one named) with their instruction\n"
+        "sets, caches and threads, and the kernels that products can use on each.\n",
+    .least = 0,
+    .most = 0,
+    .operands = "nothing",
+};
+
+static json_t *json_device(const danaus_device *device, const danaus_device_info *info)
+{
+    json_t *kernels = json_array();
+    for (int i = 0; danaus_device_kernel(device, i); i++)
+        json_array_append_new(kernels, json_string(danaus_device_kernel(device, i)));
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:i, s:o}", "name", info->name, "description",
+        info->description, "instructions", info->instructions, "memory",
+        (json_int_t)info->memory, "cache", (json_int_t)info->cache, "threads",
+        info->threads, "kernels", kernels);
+}
+
+static void print_device(const danaus_device *device, const danaus_device_info *info)
+{
+    printf("%-13s %s\n", info->name, info->description);
+    printf("  %-11s %s\n", "instructions", info->instructions);
+    printf("  %-12s%d\n", "threads", info->threads);
+    if (info->cache)
+        printf("  %-12s%.1f MiB\n", "last cache", (double)info->cache / 1048576);
+    if (info->memory)
+        printf("  %-12s%.1f GiB\n", "memory", (double)info->memory / 1073741824);
+    int count = 0;
+    while (danaus_device_kernel(device, count))
+        count++;
+    printf("  %-12s%d\n", "kernels", count);
+    for (int i = 0; i < count; i++)
+        printf("    %s\n", danaus_device_kernel(device, i));
+}
+
+/* Describes one device into the list, or on standard output when list is NULL. */
+static int show(const char *name, json_t *list)
+{
+    danaus_device *device;
+    danaus_device_info info;
+    if (danaus_device_open(name, &device))
+        return library_failure();
+    int status = STATUS_OK;
+    if (danaus_device_describe(device, &info))
+        status = library_failure();
+    else if (list)
+        json_array_append_new(list, json_device(device, &info));
+    else
+        print_device(device, &info);
+    danaus_device_close(device);
+    return status;
+}
+
+static int show_all(const char *name, json_t *list)
+{
+    if (name)
+        return show(name, list);
+    danaus_device_info info;
+    int status = STATUS_OK;
+    for (int i = 0; status == STATUS_OK && !danaus_device_list(i, &info); i++)
+        status = show(info.name, list);
+    return status;
+}
+
+int cmd_info(int argc, char **argv)
+{
+    const char *name = NULL;
+    int as_json = 0, operands;
+    const arg table[] = {
+        { "device", 0, ARG_TEXT, &name, "NAME",
+          "only this device, \"cpu:avx2\" for one" },
+        { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },
+        { 0 },
+    };
+    int status = args_parse(&use, table, argc, argv, &operands);
+    if (status != ARGS_GO_ON)
+        return status;
+    if (!as_json) {
+        printf("danaus %s\n\n", danaus_version());
+        return show_all(name, NULL);
+    }
+    json_t *list = json_array();
+    status = show_all(name, list);
+    if (status == STATUS_OK)
+        report_json(
+            json_pack("{s:s, s:O}", "version", danaus_version(), "devices", list));
+    json_decref(list);
+    return status;
+}

@@ -1,0 +1,119 @@
+/* danaus tune: measures every kernel on the problems of a suite and writes the
+   choices to a table. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.h"
+#include "cli/open.h"
+#include "cli/report.h"
+#include "cli/suite.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const usage use = {
+    .command = "danaus tune",
+    .synopsis = "--suite bench/suites/NAME.csv -o TABLE.csv [OPTION]...",
+    .about =
+        "Plans every problem of a suite with all kernels measured and writes a table "
+        "of\n"
+        "the choices. Give the table to the other commands with --tuning; a table of\n"
+        "another machine does no harm. With --tuning here, its rows are kept.\n",
+    .least = 0,
+    .most = 0,
+    .operands = "nothing",
+};
+
+typedef struct options {
+    device_options device;
+    const char *suite, *output;
+    danaus_dtype dtype;
+    int layout, json; /* layout: 0 both, else 1 + danaus_layout */
+    counts batch;
+} options;
+
+static int tune_problem(
+    danaus_device *device, const options *o, const suite_problem *p, int64_t batch,
+    json_t *list)
+{
+    for (int layout = 0; layout < 2; layout++) {
+        if (o->layout && o->layout != 1 + layout)
+            continue;
+        danaus_ks_desc desc = { .layout = (danaus_layout)layout, .batch = batch };
+        desc.dtype = o->dtype ? o->dtype : DANAUS_F32;
+        desc.effort = DANAUS_MEASURE;
+        danaus_ks_plan *plan;
+        if (danaus_ks_plan_create(device, p->patterns, p->count, &desc, &plan))
+            return library_failure();
+        char problem[4096], text[2048];
+        format_patterns(p->patterns, p->count, problem, sizeof problem);
+        danaus_ks_plan_describe(plan, text, sizeof text);
+        danaus_ks_plan_destroy(plan);
+        const char *words = layout ? "last" : "first";
+        json_array_append_new(
+            list, json_pack(
+                      "{s:s, s:s, s:s, s:I, s:s}", "problem", problem, "dtype",
+                      danaus_dtype_name(desc.dtype), "layout", words, "batch",
+                      (json_int_t)batch, "plan", text));
+        if (!o->json)
+            printf("%s, batch %" PRId64 " %s\n%s\n", problem, batch, words, text);
+    }
+    return STATUS_OK;
+}
+
+static int tune_all(
+    danaus_device *device, const options *o, const suite *s, json_t *list)
+{
+    int status = STATUS_OK;
+    for (int i = 0; i < s->count; i++) {
+        const suite_problem *p = &s->problems[i];
+        counts batches = o->batch;
+        if (!batches.count)
+            batches = (counts){ 1, { p->batch ? p->batch : 25088 } };
+        for (int n = 0; n < batches.count && !status; n++)
+            status = tune_problem(device, o, p, batches.value[n], list);
+    }
+    if (!status && danaus_device_save_tuning(device, o->output))
+        status = library_failure();
+    return status;
+}
+
+int cmd_tune(int argc, char **argv)
+{
+    options o = { 0 };
+    int operands;
+    const arg table[] = {
+        { "suite", 0, ARG_TEXT, &o.suite, "FILE",
+          "the problems: lines \"a,b,c,d a,b,c,d ...\",batch" },
+        { "output", 'o', ARG_TEXT, &o.output, "FILE", "the table to write" },
+        DEVICE_ARGS(o.device),
+        { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
+          "f32 (default), f64, c64, c128, f16 or bf16" },
+        { "layout", 0, ARG_WORD, &o.layout, "both|first|last",
+          "where x and y have the batch (default both)" },
+        { "batch", 0, ARG_COUNTS, &o.batch, "N,N,...",
+          "batch sizes, in place of the suite's" },
+        { "json", 0, ARG_FLAG, &o.json, NULL, "print the plans as JSON" },
+        { 0 },
+    };
+    int status = args_parse(&use, table, argc, argv, &operands);
+    if (status != ARGS_GO_ON)
+        return status;
+    if (!o.suite || !o.output)
+        return usage_error("--suite FILE and -o FILE are needed (try --help)");
+    suite s;
+    danaus_device *device;
+    status = suite_read(o.suite, &s);
+    if (status)
+        return status;
+    status = open_device(&o.device, &device);
+    if (!status) {
+        json_t *list = json_array();
+        status = tune_all(device, &o, &s, list);
+        danaus_device_close(device);
+        if (!status && o.json)
+            report_json(json_pack("{s:O, s:s}", "plans", list, "output", o.output));
+        json_decref(list);
+    }
+    suite_free(&s);
+    return status;
+}

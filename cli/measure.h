@@ -1,0 +1,32 @@
+/* Fair timing of several ways to make one product. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CLI_MEASURE_H
+#define CLI_MEASURE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct runner {
+    const char *name;
+    void (*run)(void *self, const void *x, void *y);
+    void *self;
+    int runs;                /* calls that were timed */
+    double median, p10, p90; /* seconds of a call */
+} runner;
+
+/* Copies of x and places for y, one after the other: calls go through all of
+   them in turn. */
+typedef struct rotation {
+    char *x, *y;
+    size_t x_bytes, y_bytes; /* of one */
+    int64_t copies;
+} rotation;
+
+double seconds_now(void);
+
+/* Times every runner for at least 0.2 s in rounds in which each has its turn, after
+   a warm-up. A runner that is far slower than the fastest is timed a few times
+   only. Returns 0 when memory is out. */
+int measure(runner *list, int count, const rotation *r);
+
+#endif

@@ -1,0 +1,56 @@
+/* Bytes as a file in memory, reached through its descriptor's path; and reading
+   whatever the library finds in a file. */
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/fuzz.h"
+
+#include "danaus/danaus.h"
+
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+const char *fuzz_file(const uint8_t *data, size_t size)
+{
+    static char path[64];
+    static int file = -1;
+    if (file < 0) {
+        file = memfd_create("fuzz", 0);
+        expect(file >= 0);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    }
+    expect(ftruncate(file, 0) == 0);
+    expect(pwrite(file, data, size, 0) == (ssize_t)size);
+    return path;
+}
+
+/* Every byte of the view can be read. */
+static void read_tensor(const danaus_tensor *t)
+{
+    expect(t->name && t->ndim >= 0 && t->ndim <= DANAUS_MAX_DIMS);
+    size_t bytes = danaus_dtype_size(t->dtype), sum = 0;
+    expect(bytes > 0);
+    for (int d = 0; d < t->ndim; d++)
+        bytes *= (size_t)t->shape[d];
+    for (size_t b = 0; b < bytes; b++)
+        sum += ((const unsigned char *)t->data)[b];
+    expect(sum <= 255 * bytes);
+}
+
+void fuzz_open(const char *path)
+{
+    danaus_file *file = NULL;
+    if (danaus_file_open(path, &file) != DANAUS_OK) {
+        expect(!file && *danaus_error_detail());
+        return;
+    }
+    danaus_tensor t;
+    int count = danaus_file_count(file);
+    for (int i = 0; i < count; i++) {
+        expect(danaus_file_tensor(file, i, &t) == DANAUS_OK);
+        read_tensor(&t);
+        expect(danaus_file_find(file, t.name, &t) == DANAUS_OK);
+    }
+    expect(danaus_file_tensor(file, count, &t) != DANAUS_OK);
+    danaus_file_metadata(file, "format");
+    danaus_file_close(file);
+}

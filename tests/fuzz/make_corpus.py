@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzzers to tests/fuzz/corpus: small right files of every
+kind, and wrong ones of the kinds that the documentation names."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import pathlib
+import struct
+
+CORPUS = pathlib.Path(__file__).parent / "corpus"
+
+
+def put(target, name, data):
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def npy(descr, shape, data, version=(1, 0), fortran=False):
+    header = f"{{'descr': {descr!r}, 'fortran_order': {fortran}, 'shape': {shape!r}, }}"
+    size = "<H" if version[0] == 1 else "<I"
+    fixed = 8 + struct.calcsize(size)
+    header += " " * (-(fixed + len(header) + 1) % 64) + "\n"
+    start = b"\x93NUMPY" + bytes(version) + struct.pack(size, len(header))
+    return start + header.encode() + data
+
+
+def safetensors(header, data):
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tensor(dtype, shape, start, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+
+
+def arrays():
+    for descr, size in [("<f4", 4), ("<f8", 8), ("<f2", 2), ("<V2", 2), ("<c8", 8),
+                        ("<c16", 16)]:
+        put("npy", "right_" + descr[1:], npy(descr, (2, 3), bytes(6 * size)))
+    put("npy", "version_2", npy("<f4", (2,), bytes(8), (2, 0)))
+    put("npy", "version_3", npy("<f4", (2,), bytes(8), (3, 0)))
+    put("npy", "version_9", npy("<f4", (2,), bytes(8), (9, 0)))
+    put("npy", "fortran", npy("<f4", (2, 3), bytes(24), fortran=True))
+    put("npy", "scalar", npy("<f4", (), bytes(4)))
+    put("npy", "empty", npy("<f4", (0, 3), b""))
+    put("npy", "big_endian", npy(">f4", (2,), bytes(8)))
+    put("npy", "object", npy("|O", (2,), bytes(8)))
+    put("npy", "truncated", npy("<f4", (2, 3), bytes(20)))
+    put("npy", "huge", npy("<f4", (1 << 40, 1 << 40), bytes(8)))
+    put("npy", "negative", npy("<f4", (-1, 3), bytes(8)))
+    put("npy", "long_header", b"\x93NUMPY\x02\x00\xff\xff\xff\xff{")
+
+
+HEADERS = {
+    "two": {"w": tensor("F32", [2, 3], 0, 24), "v": tensor("F64", [2], 24, 40)},
+    "metadata": {"__metadata__": {"format": "pt"}, "w": tensor("BF16", [4], 0, 8)},
+    "scalar": {"s": tensor("C64", [], 0, 8)},
+    "overlap": {"w": tensor("F32", [2], 0, 8), "v": tensor("F32", [2], 4, 12)},
+    "outside": {"w": tensor("F32", [200], 0, 800)},
+    "misaligned": {"w": tensor("U8", [1], 0, 1), "v": tensor("F32", [2], 1, 9)},
+    "wrong_size": {"w": tensor("F32", [2], 0, 12)},
+    "unknown": {"w": tensor("I7", [2], 0, 8)},
+    "offset_63": {"w": tensor("F32", [2], 1 << 63, (1 << 63) + 8)},
+    "shape_63": {"w": tensor("F32", [1 << 62, 4], 0, 8)},
+    "negative": {"w": tensor("F32", [-2], 0, 8)},
+    "nothing": {},
+}
+
+
+def chains():
+    right = {
+        "factor.0": tensor("F32", [1, 2, 2, 2], 0, 32),
+        "factor.1": tensor("F32", [2, 2, 2, 1], 32, 64),
+    }
+    put("chain", "two", safetensors(right, bytes(64)))
+    bias = dict(right, bias=tensor("F32", [4], 64, 80))
+    put("chain", "bias", safetensors(bias, bytes(80)))
+    put("chain", "one_c128",
+        safetensors({"factor.0": tensor("C128", [1, 1, 1, 1], 0, 16)}, bytes(16)))
+    put("chain", "gap",
+        safetensors({"factor.1": tensor("F32", [1, 1, 1, 1], 0, 4)}, bytes(4)))
+    wrong = dict(right)
+    wrong["factor.1"] = tensor("F32", [1, 1, 8, 1], 32, 64)
+    put("chain", "not_composable", safetensors(wrong, bytes(64)))
+    put("chain", "three_sizes",
+        safetensors({"factor.0": tensor("F32", [2, 2, 2], 0, 32)}, bytes(32)))
+
+
+def texts():
+    for number, text in enumerate([
+            "1,192,48,2 2,48,192,1", "4,4,4,4", "1,2,3", "0,1,1,1", "a,b,c,d",
+            "9223372036854775807,1,1,1", " 1,2,2,2\n2,2,2,1\t", ""]):
+        put("patterns", f"text_{number}", text.encode())
+    head = "# danaus tuning 1\n"
+    rows = "cpu:avx2,f32 last 1.4.2.2 1024,panel,1e-6\n"
+    for name, text in [("rows", head + "device,problem,kernel,seconds\n" + rows),
+                       ("head", head), ("format_9", "# danaus tuning 9\n" + rows),
+                       ("no_head", rows), ("short_row", head + "cpu,x\n"),
+                       ("nan", head + rows.replace("1e-6", "nan")), ("empty", "")]:
+        put("tuning", name, text.encode())
+
+
+def main():
+    arrays()
+    chains()
+    texts()
+    for name, header in HEADERS.items():
+        put("npy", "safetensors_" + name, safetensors(header, bytes(64)))
+        put("safetensors", name, json.dumps(header).encode())
+    twice = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},' * 2
+    put("safetensors", "twice", twice[:-1] + b"}")
+    put("safetensors", "deep", b"[" * 4000)
+
+
+if __name__ == "__main__":
+    main()

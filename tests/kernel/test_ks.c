@@ -1,0 +1,200 @@
+/* Every row of a device's kernel table against the oracle: exhaustively on small
+   shapes, at the edges of tiles, and on random shapes; forward and adjoint, both
+   layouts, with and without bias. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "backend/backend.h"
+#include "cpu/cpu.h"
+#include "support/chains.h"
+#include "support/device.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+typedef struct question {
+    danaus_pattern p;
+    danaus_dtype dtype;
+    danaus_layout layout;
+    int64_t batch;
+    int adjoint, bias;
+} question;
+
+/* One product by one row. The bias of a step is in the type of sums. */
+static void check_row(
+    danaus_device *dev, const kernel *k, const question *q, const array *w,
+    const array *x, const array *bias, const signal *expected)
+{
+    weights_view view = dn_weights_view(w->data, q->dtype, q->p);
+    ks_step step = {
+        { .pattern = q->p, .dtype = q->dtype, .layout = q->layout, .batch = q->batch },
+        k
+    };
+    if (q->adjoint) {
+        view = dn_weights_adjoint(view);
+        step.p.pattern = (danaus_pattern){ q->p.a, q->p.c, q->p.b, q->p.d };
+    }
+    if (!k->fits(k, &step.p))
+        return;
+    void *packed = NULL;
+    assert_ok(danaus_alloc(dev, k->packed_bytes(k, &step.p), &packed));
+    k->pack(k, &step.p, view, packed);
+    array y = array_make(q->dtype, expected->size * q->batch);
+    const void *all[] = { packed };
+    ks_operands o = { q->batch, x->data, all, q->bias ? bias->data : NULL, y.data };
+    assert_ok(dev->backend->ks_run(dev, &step, 1, &o));
+    char what[160];
+    snprintf(
+        what, sizeof what,
+        "%s on %s: %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+        " %s%s%s batch %" PRId64,
+        k->name, dev->name, q->p.a, q->p.b, q->p.c, q->p.d,
+        q->layout == DANAUS_BATCH_LAST ? "last" : "first", q->adjoint ? " adjoint" : "",
+        q->bias ? " bias" : "", q->batch);
+    expect_signal(&y, q->layout, expected, what);
+    array_free(&y);
+    danaus_free(dev, packed);
+}
+
+/* Random numbers for a question, put to every row of its type. */
+static void check_question(rng *r, danaus_device *dev, const question *q)
+{
+    int64_t in = q->adjoint ? rows_of(q->p) : cols_of(q->p);
+    int64_t out = q->adjoint ? cols_of(q->p) : rows_of(q->p);
+    array w = array_random(r, q->dtype, weights_of(q->p));
+    array x = array_random(r, q->dtype, in * q->batch);
+    array bias = array_random(r, sum_type(q->dtype), out);
+    signal xs = signal_read(&x, q->layout, in, q->batch);
+    signal ys = signal_times(q->p, &w, q->adjoint, &xs, q->dtype);
+    if (q->bias)
+        signal_add_bias(&ys, &bias, q->dtype);
+    signal_round(&ys, q->dtype);
+    for (const kernel *k = dev->kernels; k->name; k++)
+        if (k->dtype == q->dtype)
+            check_row(dev, k, q, &w, &x, &bias, &ys);
+    signal_free(&xs);
+    signal_free(&ys);
+    array_free(&w);
+    array_free(&x);
+    array_free(&bias);
+}
+
+/* The four forms of a problem: both layouts, forward and adjoint. */
+static void check_forms(
+    rng *r, danaus_device *dev, danaus_dtype dtype, danaus_pattern p, int64_t batch)
+{
+    for (int form = 0; form < 4; form++) {
+        question q = { .p = p, .dtype = dtype, .batch = batch };
+        q.layout = form % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+        q.adjoint = form / 2;
+        q.bias = (int)(rng_next(r) % 2);
+        check_question(r, dev, &q);
+    }
+}
+
+/* a, b, c, d from 1 to 4 and batch 1 to 10; plans see to an empty batch. */
+static void every_row_is_right_on_every_small_shape(void **state)
+{
+    danaus_device *dev = *state;
+    assert_ok(danaus_device_set_threads(dev, 1));
+    for (uint64_t n = 0; n < 256 * 10 * TEST_DTYPES; n += (uint64_t)share_of_cases()) {
+        rng r = { n };
+        int64_t s = (int64_t)(n % 256);
+        danaus_pattern p = { s % 4 + 1, s / 4 % 4 + 1, s / 16 % 4 + 1, s / 64 + 1 };
+        int64_t batch = (int64_t)(n / 256 % 10) + 1;
+        check_forms(&r, dev, test_dtypes[n / 2560], p, batch);
+    }
+    assert_ok(danaus_device_set_threads(dev, 0));
+}
+
+/* One less than a tile, a tile, one more, and more tiles. */
+static int64_t near(rng *r, int64_t tile)
+{
+    int64_t size = rng_int(r, 1, 3) * tile + rng_int(r, -1, 1);
+    return size < 1 ? 1 : size;
+}
+
+static void every_row_is_right_at_the_edges_of_its_tiles(void **state)
+{
+    danaus_device *dev = *state;
+    for (const kernel *k = dev->kernels; k->name; k++) {
+        const cpu_code *code = k->code;
+        for (uint64_t round = 0; round < (uint64_t)rounds_of(40); round++) {
+            rng r = { round };
+            danaus_pattern p = { rng_int(&r, 1, 3), near(&r, code->tile_rows),
+                                 rng_int(&r, 1, 20), 1 };
+            if (round % 2)
+                p.d = near(&r, code->vector);
+            if (round % 3 == 0)
+                p.c = near(&r, code->tile_rows);
+            check_forms(&r, dev, k->dtype, p, near(&r, code->tile_columns));
+        }
+    }
+}
+
+static int64_t often_small(rng *r, int64_t most)
+{
+    double u = rng_unit(r);
+    return 1 + (int64_t)(u * u * u * (double)(most - 1) + 0.5);
+}
+
+static void every_row_is_right_on_random_shapes(void **state)
+{
+    danaus_device *dev = *state;
+    int rounds = rounds_of(60);
+    for (int t = 0; t < TEST_DTYPES; t++)
+        for (int round = 0; round < rounds; round++) {
+            rng r = { (uint64_t)round };
+            danaus_pattern p;
+            int64_t batch;
+            do {
+                p.a = often_small(&r, 8);
+                p.b = often_small(&r, 150);
+                p.c = often_small(&r, 150);
+                p.d = often_small(&r, 70);
+                batch = often_small(&r, 300);
+            } while (weights_of(p) * batch > 1000000);
+            check_forms(&r, dev, test_dtypes[t], p, batch);
+        }
+}
+
+static void every_row_is_right_on_long_sums_and_wide_batches(void **state)
+{
+    danaus_device *dev = *state;
+    rng r = { 5 };
+    for (int t = 0; t < TEST_DTYPES; t += share_of_cases()) {
+        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 1, 3, 4100, 1 }, 7);
+        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 1, 2, 2049, 2 }, 19);
+        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 2, 3, 2, 5 }, 4099);
+        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 1, 1, 1, 1 }, 10007);
+        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 700, 2, 1, 1 }, 33);
+        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 1, 2, 3, 1030 }, 9);
+    }
+}
+
+static void there_is_a_row_for_every_type(void **state)
+{
+    danaus_device *dev = *state;
+    for (int t = 0; t < TEST_DTYPES; t++) {
+        int rows = 0;
+        for (const kernel *k = dev->kernels; k->name; k++)
+            rows += k->dtype == test_dtypes[t];
+        assert_in_range(rows, 1, 1000);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    danaus_device *device = device_from_arguments(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(there_is_a_row_for_every_type, device),
+        cmocka_unit_test_prestate(every_row_is_right_on_every_small_shape, device),
+        cmocka_unit_test_prestate(every_row_is_right_at_the_edges_of_its_tiles, device),
+        cmocka_unit_test_prestate(every_row_is_right_on_random_shapes, device),
+        cmocka_unit_test_prestate(
+            every_row_is_right_on_long_sums_and_wide_batches, device),
+    };
+    int failed = cmocka_run_group_tests_name("ks", tests, NULL, NULL);
+    danaus_device_close(device);
+    return failed;
+}

@@ -1,0 +1,269 @@
+/* Steps that follow each other, made by any two rows; gradients made by any two
+   rows; and cuts that do not change a bit: threads, slabs, chunks, streaming. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "backend/backend.h"
+#include "cpu/cpu.h"
+#include "support/chains.h"
+#include "support/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_STEPS 4
+
+/* Steps for a chain (the last factor runs first), packed; adjoint steps too. */
+typedef struct run {
+    int count;
+    ks_step steps[MOST_STEPS], adjoint[MOST_STEPS];
+    void *packed[MOST_STEPS], *packed_adjoint[MOST_STEPS];
+} run;
+
+static void *pack(danaus_device *dev, const ks_step *step, weights_view view)
+{
+    void *packed = NULL;
+    assert_ok(
+        danaus_alloc(dev, step->kernel->packed_bytes(step->kernel, &step->p), &packed));
+    step->kernel->pack(step->kernel, &step->p, view, packed);
+    return packed;
+}
+
+/* rows[s] makes forward step s, rows[count + s] the adjoint of step s. */
+static run run_make(
+    danaus_device *dev, const random_chain *c, danaus_layout layout,
+    const kernel *const *rows)
+{
+    run u = { .count = c->count };
+    for (int s = 0; s < c->count; s++) {
+        int l = c->count - 1 - s;
+        danaus_pattern p = c->p[l], t = { p.a, p.c, p.b, p.d };
+        weights_view view = dn_weights_view(c->w[l].data, c->dtype, p);
+        problem q = { .pattern = p, .dtype = c->dtype, .layout = layout, .batch = 1 };
+        u.steps[s] = (ks_step){ q, rows[s] };
+        q.pattern = t;
+        u.adjoint[s] = (ks_step){ q, rows[c->count + s] };
+        u.packed[s] = pack(dev, &u.steps[s], view);
+        u.packed_adjoint[s] = pack(dev, &u.adjoint[s], dn_weights_adjoint(view));
+    }
+    return u;
+}
+
+static void run_free(danaus_device *dev, run *u)
+{
+    for (int s = 0; s < u->count; s++) {
+        danaus_free(dev, u->packed[s]);
+        danaus_free(dev, u->packed_adjoint[s]);
+    }
+}
+
+/* The product, between guards. */
+static array run_forward(
+    danaus_device *dev, const run *u, const random_chain *c, int64_t batch,
+    const array *x)
+{
+    array y = array_make(c->dtype, c->rows * batch);
+    ks_operands o = {
+        batch, x->data, (const void *const *)u->packed, NULL, y.data,
+    };
+    assert_ok(dev->backend->ks_run(dev, u->steps, u->count, &o));
+    array_expect_guards(&y);
+    return y;
+}
+
+/* The rows of a type, up to `most`. */
+static int rows_for(
+    const danaus_device *dev, danaus_dtype dtype, const kernel **rows, int most)
+{
+    int count = 0;
+    for (const kernel *k = dev->kernels; k->name && count < most; k++)
+        if (k->dtype == dtype)
+            rows[count++] = k;
+    return count;
+}
+
+static void check_neighbours(
+    rng *r, danaus_device *dev, danaus_dtype dtype, const kernel *const *rows,
+    int count)
+{
+    danaus_pattern p[MOST_STEPS];
+    random_patterns(r, count, 60, p);
+    random_chain c = chain_random(r, p, count, dtype, 0);
+    danaus_ks_desc desc = { .dtype = dtype };
+    desc.layout = rng_next(r) % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+    int64_t batch = rng_next(r) % 4 ? rng_int(r, 1, 40) : rng_int(r, 1000, 2000);
+    run u = run_make(dev, &c, desc.layout, rows);
+    array x = array_random(r, dtype, c.cols * batch);
+    array y = run_forward(dev, &u, &c, batch, &x);
+    signal expected = multiply_exactly(&c, &desc, batch, &x);
+    expect_signal(&y, desc.layout, &expected, name_of_case(&c, &desc, batch));
+    signal_free(&expected);
+    array_free(&x);
+    array_free(&y);
+    run_free(dev, &u);
+    chain_free(&c);
+}
+
+static void any_two_rows_can_follow_each_other(void **state)
+{
+    danaus_device *dev = *state;
+    for (int t = 0; t < TEST_DTYPES; t++) {
+        const kernel *rows[32], *chosen[2 * MOST_STEPS];
+        int count = rows_for(dev, test_dtypes[t], rows, 32);
+        for (int pair = 0; pair < count * count; pair++)
+            for (int round = 0; round < rounds_of(20); round++) {
+                rng r = { (uint64_t)(pair * 1000 + round) };
+                int steps = 2 + round % 3;
+                for (int s = 0; s < 2 * steps; s++)
+                    chosen[s] = rows[s % 2 ? pair / count : pair % count];
+                check_neighbours(&r, dev, test_dtypes[t], chosen, steps);
+            }
+    }
+}
+
+/* Gradients of one factor through the backend. */
+static void check_gradient_rows(
+    rng *r, danaus_device *dev, danaus_dtype dtype, danaus_pattern p, int64_t batch,
+    const kernel *const *rows)
+{
+    random_chain c = chain_random(r, &p, 1, dtype, 0);
+    danaus_ks_desc desc = { .dtype = dtype };
+    desc.layout = rng_next(r) % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+    run u = run_make(dev, &c, desc.layout, rows);
+    array x = array_random(r, dtype, c.cols * batch);
+    array dy = array_random(r, dtype, c.rows * batch);
+    array dx = array_make(dtype, c.cols * batch);
+    array dw = array_make(sum_type(dtype), weights_of(p));
+    array dbias = array_make(sum_type(dtype), c.rows);
+    weights_view view = dn_weights_view(dw.data, sum_type(dtype), p);
+    ks_gradient_operands o = {
+        batch,
+        x.data,
+        dy.data,
+        (const void *const *)u.packed,
+        (const void *const *)u.packed_adjoint,
+        dx.data,
+        &view,
+        dbias.data,
+    };
+    assert_ok(dev->backend->ks_gradient(dev, u.steps, u.adjoint, 1, &o));
+    signal xs = signal_read(&x, desc.layout, c.cols, batch);
+    signal dys = signal_read(&dy, desc.layout, c.rows, batch);
+    signal sums[3] = { signal_times(p, &c.w[0], 1, &dys, dtype),
+                       signal_dw(p, &xs, &dys, dtype), signal_dbias(&dys, dtype) };
+    signal_round(&sums[0], dtype);
+    expect_signal(&dx, desc.layout, &sums[0], name_of_case(&c, &desc, batch));
+    expect_signal(&dw, DANAUS_BATCH_LAST, &sums[1], name_of_case(&c, &desc, batch));
+    expect_signal(&dbias, DANAUS_BATCH_LAST, &sums[2], name_of_case(&c, &desc, batch));
+    for (int i = 0; i < 3; i++)
+        signal_free(&sums[i]);
+    signal_free(&xs);
+    signal_free(&dys);
+    array *all[] = { &x, &dy, &dx, &dw, &dbias };
+    for (int i = 0; i < 5; i++)
+        array_free(all[i]);
+    run_free(dev, &u);
+    chain_free(&c);
+}
+
+static void any_two_rows_make_gradients(void **state)
+{
+    danaus_device *dev = *state;
+    assert_ok(danaus_device_set_threads(dev, 1));
+    for (int t = 0; t < TEST_DTYPES; t++) {
+        const kernel *rows[32];
+        int count = rows_for(dev, test_dtypes[t], rows, 32);
+        for (int n = 0; n < 256 * 10; n += share_of_cases()) {
+            rng r = { (uint64_t)n };
+            int s = n % 256, pair = n % (count * count);
+            danaus_pattern p = { s % 4 + 1, s / 4 % 4 + 1, s / 16 % 4 + 1, s / 64 + 1 };
+            const kernel *chosen[] = { rows[pair / count], rows[pair % count] };
+            check_gradient_rows(&r, dev, test_dtypes[t], p, n / 256 + 1, chosen);
+        }
+    }
+    assert_ok(danaus_device_set_threads(dev, 0));
+}
+
+static void gradients_are_right_on_random_shapes(void **state)
+{
+    danaus_device *dev = *state;
+    for (int t = 0; t < TEST_DTYPES; t++) {
+        const kernel *rows[32];
+        int count = rows_for(dev, test_dtypes[t], rows, 32);
+        for (int round = 0; round < rounds_of(40); round++) {
+            rng r = { (uint64_t)round };
+            danaus_pattern p;
+            int64_t batch;
+            do {
+                p = (danaus_pattern){ rng_int(&r, 1, 4), rng_int(&r, 1, 90),
+                                      rng_int(&r, 1, 90), rng_int(&r, 1, 30) };
+                batch = rng_int(&r, 1, 300);
+            } while (weights_of(p) * batch > 400000);
+            const kernel *chosen[] = { rows[round % count], rows[round / 2 % count] };
+            check_gradient_rows(&r, dev, test_dtypes[t], p, batch, chosen);
+        }
+    }
+}
+
+/* The same product with other cache sizes and other numbers of threads: the cuts
+   fall elsewhere and stores may pass the cache. */
+static void check_cuts(rng *r, danaus_device *dev, danaus_dtype dtype, int steps)
+{
+    const kernel *rows[32], *chosen[2 * MOST_STEPS];
+    int count = rows_for(dev, dtype, rows, 32);
+    for (int s = 0; s < 2 * steps; s++)
+        chosen[s] = rows[rng_int(r, 0, count - 1)];
+    danaus_pattern p[MOST_STEPS];
+    random_patterns(r, steps, 100, p);
+    random_chain c = chain_random(r, p, steps, dtype, 0);
+    danaus_layout layout = rng_next(r) % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+    int64_t batch = 16 * rng_int(r, 1, 60);
+    size_t bytes = (size_t)(c.rows * batch) * danaus_dtype_size(dtype);
+    run u = run_make(dev, &c, layout, chosen);
+    array x = array_random(r, dtype, c.cols * batch);
+    array y = run_forward(dev, &u, &c, batch, &x);
+    cpu_device *cpu = (cpu_device *)dev;
+    size_t l2 = cpu->l2, l3 = cpu->l3;
+    void *line = NULL;
+    assert_ok(danaus_alloc(dev, bytes, &line));
+    for (int threads = 1; threads <= 7; threads += 3) {
+        cpu->l2 = (size_t)rng_int(r, 4, 256) << 10;
+        cpu->l3 = 1024;
+        memset(line, 0xff, bytes);
+        assert_ok(danaus_device_set_threads(dev, threads));
+        ks_operands o = { batch, x.data, (const void *const *)u.packed, NULL, line };
+        assert_ok(dev->backend->ks_run(dev, u.steps, u.count, &o));
+        assert_memory_equal(line, y.data, bytes);
+    }
+    cpu->l2 = l2;
+    cpu->l3 = l3;
+    assert_ok(danaus_device_set_threads(dev, 0));
+    danaus_free(dev, line);
+    array_free(&x);
+    array_free(&y);
+    run_free(dev, &u);
+    chain_free(&c);
+}
+
+static void cuts_do_not_change_a_bit(void **state)
+{
+    for (int t = 0; t < TEST_DTYPES; t++)
+        for (int round = 0; round < rounds_of(40); round++) {
+            rng r = { (uint64_t)round };
+            check_cuts(&r, *state, test_dtypes[t], 1 + round % MOST_STEPS);
+        }
+}
+
+int main(int argc, char **argv)
+{
+    danaus_device *device = device_from_arguments(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(any_two_rows_can_follow_each_other, device),
+        cmocka_unit_test_prestate(any_two_rows_make_gradients, device),
+        cmocka_unit_test_prestate(gradients_are_right_on_random_shapes, device),
+        cmocka_unit_test_prestate(cuts_do_not_change_a_bit, device),
+    };
+    int failed = cmocka_run_group_tests_name("steps", tests, NULL, NULL);
+    danaus_device_close(device);
+    return failed;
+}

@@ -1,0 +1,394 @@
+/* Plans, weights and chains as a caller meets them: what is refused, what they say
+   of themselves, what executing allocates, tuning files. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "base/mem.h"
+#include "support/chains.h"
+#include "support/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const danaus_pattern pair[2] = { { 1, 12, 4, 2 }, { 2, 4, 12, 1 } };
+
+/* A plan, its weights and its chain for `pair`: 24 x 24. */
+typedef struct fixture {
+    danaus_device *device;
+    random_chain c;
+    danaus_ks_plan *plan;
+    danaus_ks_weights *weights;
+} fixture;
+
+static fixture fixture_make(danaus_device *device, const danaus_ks_desc *desc)
+{
+    rng r = { 1 };
+    fixture f = { .device = device };
+    f.c = chain_random(&r, pair, 2, desc && desc->dtype ? desc->dtype : DANAUS_F32, 1);
+    assert_ok(danaus_ks_plan_create(device, pair, 2, desc, &f.plan));
+    assert_ok(danaus_ks_weights_create(f.plan, device, f.c.chain, &f.weights));
+    return f;
+}
+
+static void fixture_free(fixture *f)
+{
+    danaus_ks_weights_destroy(f->weights);
+    danaus_ks_plan_destroy(f->plan);
+    chain_free(&f->c);
+}
+
+static void wrong_plans_are_refused(void **state)
+{
+    danaus_device *device = *state;
+    danaus_pattern odd[2] = { { 1, 2, 3, 1 }, { 1, 2, 3, 1 } }, none = { 0, 1, 1, 1 };
+    danaus_pattern huge = { 1, INT64_MAX / 2, 4, 1 };
+    danaus_ks_plan *plan = NULL;
+    assert_status(
+        danaus_ks_plan_create(NULL, pair, 2, NULL, &plan), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_plan_create(device, NULL, 2, NULL, &plan), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_plan_create(device, pair, 0, NULL, &plan), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_plan_create(device, pair, DANAUS_MAX_FACTORS + 1, NULL, &plan),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_plan_create(device, pair, 2, NULL, NULL), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_ks_plan_create(device, odd, 2, NULL, &plan), DANAUS_ERR_SHAPE);
+    assert_status(
+        danaus_ks_plan_create(device, &none, 1, NULL, &plan), DANAUS_ERR_SHAPE);
+    assert_status(
+        danaus_ks_plan_create(device, &huge, 1, NULL, &plan), DANAUS_ERR_SHAPE);
+    assert_null(plan);
+}
+
+static void wrong_descriptions_are_refused(void **state)
+{
+    danaus_ks_desc wrong[7] = { 0 };
+    wrong[0].layout = (danaus_layout)2;
+    wrong[1].dtype = (danaus_dtype)99;
+    wrong[2].math = (danaus_math)7;
+    wrong[3].effort = (danaus_effort)9;
+    wrong[4].batch = -1;
+    wrong[5].reserved[0] = 1;
+    wrong[6].reserved[7] = 1;
+    for (int i = 0; i < 7; i++) {
+        danaus_ks_plan *plan = NULL;
+        assert_status(
+            danaus_ks_plan_create(*state, pair, 2, &wrong[i], &plan),
+            DANAUS_ERR_ARGUMENT);
+        assert_null(plan);
+    }
+}
+
+static void without_a_table_row_table_only_is_unsupported(void **state)
+{
+    danaus_ks_desc desc = { .effort = DANAUS_TABLE_ONLY };
+    danaus_ks_plan *plan = NULL;
+    assert_status(
+        danaus_ks_plan_create(*state, pair, 2, &desc, &plan), DANAUS_ERR_UNSUPPORTED);
+    assert_null(plan);
+}
+
+static void wrong_chains_are_refused(void **state)
+{
+    (void)state;
+    danaus_chain *chain = NULL;
+    danaus_pattern odd[2] = { { 1, 2, 3, 1 }, { 1, 2, 3, 1 } };
+    danaus_pattern huge = { 1, (int64_t)1 << 30, (int64_t)1 << 28, 1 };
+    assert_status(
+        danaus_chain_create(NULL, 1, DANAUS_F32, &chain), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_chain_create(pair, 2, DANAUS_F32, NULL), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_chain_create(pair, 2, (danaus_dtype)0, &chain), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_chain_create(odd, 2, DANAUS_F32, &chain), DANAUS_ERR_SHAPE);
+    assert_status(danaus_chain_create(&huge, 1, DANAUS_F32, &chain), DANAUS_ERR_MEMORY);
+    assert_null(chain);
+    danaus_chain_destroy(NULL);
+}
+
+static void a_chain_tells_what_it_is(void **state)
+{
+    (void)state;
+    danaus_chain *chain = NULL;
+    assert_ok(danaus_chain_create(pair, 2, DANAUS_C64, &chain));
+    assert_int_equal(danaus_chain_count(chain), 2);
+    assert_int_equal(danaus_chain_dtype(chain), DANAUS_C64);
+    assert_int_equal(danaus_chain_rows(chain), 24);
+    assert_int_equal(danaus_chain_cols(chain), 24);
+    assert_int_equal(danaus_chain_parameters(chain), 192);
+    danaus_pattern p = danaus_chain_pattern(chain, 1);
+    assert_memory_equal(&p, &pair[1], sizeof p);
+    assert_null(danaus_chain_weights(chain, 2));
+    assert_null(danaus_chain_weights(chain, -1));
+    for (int l = 0; l < 2; l++)
+        for (int i = 0; i < 192; i++)
+            assert_true(((float *)danaus_chain_weights(chain, l))[i] == 0);
+    assert_null(danaus_chain_bias(chain));
+    float bias[48] = { 1, 2 };
+    assert_ok(danaus_chain_set_bias(chain, bias));
+    assert_memory_equal(danaus_chain_bias(chain), bias, sizeof bias);
+    bias[0] = 3;
+    assert_ok(danaus_chain_set_bias(chain, bias));
+    assert_memory_equal(danaus_chain_bias(chain), bias, sizeof bias);
+    assert_ok(danaus_chain_set_bias(chain, NULL));
+    assert_null(danaus_chain_bias(chain));
+    danaus_chain_destroy(chain);
+}
+
+static void weights_must_fit_their_plan(void **state)
+{
+    danaus_device *device = *state;
+    fixture f = fixture_make(device, NULL);
+    danaus_pattern other[2] = { { 1, 12, 4, 2 }, { 1, 8, 24, 1 } };
+    danaus_chain *shorter = NULL, *different = NULL, *complex = NULL;
+    assert_ok(danaus_chain_create(pair, 1, DANAUS_F32, &shorter));
+    assert_ok(danaus_chain_create(other, 2, DANAUS_F32, &different));
+    assert_ok(danaus_chain_create(pair, 2, DANAUS_C64, &complex));
+    danaus_ks_weights *weights = NULL;
+    danaus_chain *wrong[] = { shorter, different };
+    for (int i = 0; i < 2; i++) {
+        assert_status(
+            danaus_ks_weights_create(f.plan, device, wrong[i], &weights),
+            DANAUS_ERR_SHAPE);
+        assert_status(
+            danaus_ks_weights_update(f.weights, device, wrong[i]), DANAUS_ERR_SHAPE);
+    }
+    assert_true(
+        danaus_ks_weights_create(f.plan, device, complex, &weights) != DANAUS_OK);
+    assert_status(
+        danaus_ks_weights_create(NULL, device, f.c.chain, &weights),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_create(f.plan, NULL, f.c.chain, &weights),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_create(f.plan, device, NULL, &weights), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_create(f.plan, device, f.c.chain, NULL), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_update(NULL, device, f.c.chain), DANAUS_ERR_ARGUMENT);
+    assert_null(weights);
+    danaus_ks_weights_destroy(NULL);
+    danaus_chain_destroy(shorter);
+    danaus_chain_destroy(different);
+    danaus_chain_destroy(complex);
+    fixture_free(&f);
+}
+
+static void wrong_runs_are_refused(void **state)
+{
+    fixture f = fixture_make(*state, NULL), g = fixture_make(*state, NULL);
+    float x[24] = { 0 }, y[24] = { 7 };
+    assert_status(
+        danaus_ks_execute(NULL, f.device, f.weights, 1, x, y), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_execute(f.plan, NULL, f.weights, 1, x, y), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_execute(f.plan, f.device, NULL, 1, x, y), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_execute(f.plan, f.device, f.weights, -1, x, y), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_execute(f.plan, f.device, f.weights, 1, NULL, y),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_execute(f.plan, f.device, f.weights, 1, x, NULL),
+        DANAUS_ERR_ARGUMENT);
+    assert_true(
+        danaus_ks_execute(f.plan, f.device, f.weights, INT64_MAX / 2, x, y) !=
+        DANAUS_OK);
+    assert_true(y[0] == 7);
+    assert_ok(danaus_ks_execute(f.plan, f.device, f.weights, 0, NULL, NULL));
+    fixture_free(&f);
+    fixture_free(&g);
+}
+
+static void gradients_need_a_plan_made_for_them(void **state)
+{
+    fixture f = fixture_make(*state, NULL);
+    danaus_ks_desc adjoint = { .gradients = 1, .adjoint = 1 },
+                   plain = { .gradients = 1 };
+    fixture g = fixture_make(*state, &adjoint), h = fixture_make(*state, &plain);
+    float x[24] = { 0 }, dy[24] = { 0 }, out[24] = { 7 };
+    danaus_ks_gradients dx = { .dx = out }, dbias = { .dbias = out };
+    danaus_ks_gradients odd = { .reserved = { out } };
+    assert_status(
+        danaus_ks_gradient(f.plan, f.device, f.weights, 1, x, dy, &dx),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_gradient(g.plan, g.device, g.weights, 1, x, dy, &dbias),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_gradient(h.plan, h.device, h.weights, 1, x, dy, &odd),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_gradient(h.plan, h.device, h.weights, 1, x, dy, NULL),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_gradient(h.plan, h.device, h.weights, -1, x, dy, &dx),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_gradient(h.plan, h.device, h.weights, 1, x, NULL, &dx),
+        DANAUS_ERR_ARGUMENT);
+    assert_true(out[0] == 7);
+    fixture_free(&f);
+    fixture_free(&g);
+    fixture_free(&h);
+}
+
+/* A plan's text names a kernel on every line and is cut like snprintf's. */
+static void a_plan_describes_its_steps(void **state)
+{
+    danaus_ks_desc desc = { .keep_factors = 1 };
+    fixture f = fixture_make(*state, &desc);
+    char text[1000], cut[10];
+    size_t length = danaus_ks_plan_describe(f.plan, text, sizeof text);
+    assert_int_equal(length, strlen(text));
+    assert_non_null(strstr(text, "ks."));
+    assert_non_null(strstr(text, "(1,12,4,2)"));
+    assert_non_null(strstr(text, "(2,4,12,1)"));
+    assert_int_equal(danaus_ks_plan_describe(f.plan, cut, sizeof cut), length);
+    assert_int_equal(strlen(cut), sizeof cut - 1);
+    assert_memory_equal(cut, text, sizeof cut - 1);
+    assert_int_equal(danaus_ks_plan_describe(f.plan, NULL, 0), length);
+    fixture_free(&f);
+}
+
+static void the_second_run_allocates_nothing(void **state)
+{
+    danaus_device *device = *state;
+    for (int form = 0; form < 4; form++) {
+        danaus_ks_desc desc = { .layout = (danaus_layout)(form % 2), .gradients = 1 };
+        fixture f = fixture_make(device, &desc);
+        int64_t batch = form / 2 ? 3000 : 5;
+        rng r = { 2 };
+        array x = array_random(&r, DANAUS_F32, 24 * batch);
+        array y = array_make(DANAUS_F32, 24 * batch);
+        float dw0[96], dw1[96], dbias[24];
+        danaus_ks_gradients g = { .dw = (void *[]){ dw0, dw1 }, .dbias = dbias };
+        for (int run = 0; run < 3; run++) {
+            dn_alloc_fail_at(0);
+            assert_ok(
+                danaus_ks_execute(f.plan, device, f.weights, batch, x.data, y.data));
+            long during_execute = dn_alloc_fail_at(0);
+            assert_ok(danaus_ks_gradient(
+                f.plan, device, f.weights, batch, x.data, y.data, &g));
+            long during_gradient = dn_alloc_fail_at(0);
+            if (run) {
+                assert_int_equal(during_execute, 0);
+                assert_int_equal(during_gradient, 0);
+            }
+        }
+        array_free(&x);
+        array_free(&y);
+        fixture_free(&f);
+    }
+}
+
+static void updated_weights_are_used(void **state)
+{
+    fixture f = fixture_make(*state, NULL);
+    rng r = { 9 };
+    array x = array_random(&r, DANAUS_F32, 24 * 5), y = array_make(DANAUS_F32, 24 * 5);
+    for (int l = 0; l < 2; l++) {
+        array_free(&f.c.w[l]);
+        f.c.w[l] = array_random(&r, DANAUS_F32, 96);
+        memcpy(danaus_chain_weights(f.c.chain, l), f.c.w[l].data, 96 * sizeof(float));
+    }
+    array_free(&f.c.bias);
+    f.c.bias = array_random(&r, DANAUS_F32, 24);
+    assert_ok(danaus_chain_set_bias(f.c.chain, f.c.bias.data));
+    assert_ok(danaus_ks_weights_update(f.weights, f.device, f.c.chain));
+    danaus_ks_desc desc = { 0 };
+    for (int bias = 1; bias >= 0; bias--) {
+        assert_ok(danaus_ks_execute(f.plan, f.device, f.weights, 5, x.data, y.data));
+        signal expected = multiply_exactly(&f.c, &desc, 5, &x);
+        expect_signal(&y, DANAUS_BATCH_FIRST, &expected, "after an update");
+        signal_free(&expected);
+        array_free(&f.c.bias); /* and once more without one */
+        assert_ok(danaus_chain_set_bias(f.c.chain, NULL));
+        assert_ok(danaus_ks_weights_update(f.weights, f.device, f.c.chain));
+    }
+    array_free(&x);
+    array_free(&y);
+    fixture_free(&f);
+}
+
+static void lent_scratch_is_used_or_too_small(void **state)
+{
+    danaus_ks_desc desc = { .keep_factors = 1 };
+    fixture f = fixture_make(*state, &desc);
+    rng r = { 4 };
+    array x = array_random(&r, DANAUS_F32, 24 * 100);
+    array y = array_make(DANAUS_F32, 24 * 100);
+    _Alignas(64) static char small[64], large[1 << 24];
+    assert_ok(danaus_device_set_threads(f.device, 1));
+    assert_status(
+        danaus_device_set_scratch(f.device, small + 1, 63), DANAUS_ERR_ARGUMENT);
+    assert_ok(danaus_device_set_scratch(f.device, small, sizeof small));
+    assert_status(
+        danaus_ks_execute(f.plan, f.device, f.weights, 100, x.data, y.data),
+        DANAUS_ERR_MEMORY);
+    assert_true(array_untouched(&y));
+    assert_ok(danaus_device_set_scratch(f.device, large, sizeof large));
+    dn_alloc_fail_at(0);
+    assert_ok(danaus_ks_execute(f.plan, f.device, f.weights, 100, x.data, y.data));
+    assert_int_equal(dn_alloc_fail_at(0), 0);
+    signal expected = multiply_exactly(&f.c, &desc, 100, &x);
+    expect_signal(&y, DANAUS_BATCH_FIRST, &expected, "lent scratch");
+    signal_free(&expected);
+    assert_ok(danaus_device_set_scratch(f.device, NULL, 0));
+    assert_ok(danaus_device_set_threads(f.device, 0));
+    array_free(&x);
+    array_free(&y);
+    fixture_free(&f);
+}
+
+static void wrong_applications_are_refused(void **state)
+{
+    fixture f = fixture_make(*state, NULL);
+    float x[24] = { 0 }, y[24] = { 7 };
+    assert_status(
+        danaus_ks_apply(NULL, f.c.chain, DANAUS_BATCH_LAST, 1, x, y),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_apply(f.device, NULL, DANAUS_BATCH_LAST, 1, x, y),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_apply(f.device, f.c.chain, (danaus_layout)9, 1, x, y),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_apply(f.device, f.c.chain, DANAUS_BATCH_LAST, -1, x, y),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_apply(f.device, f.c.chain, DANAUS_BATCH_LAST, 1, NULL, y),
+        DANAUS_ERR_ARGUMENT);
+    assert_true(y[0] == 7);
+    fixture_free(&f);
+}
+
+int main(int argc, char **argv)
+{
+    danaus_device *device = device_from_arguments(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(wrong_plans_are_refused, device),
+        cmocka_unit_test_prestate(wrong_descriptions_are_refused, device),
+        cmocka_unit_test_prestate(
+            without_a_table_row_table_only_is_unsupported, device),
+        cmocka_unit_test_prestate(wrong_chains_are_refused, device),
+        cmocka_unit_test_prestate(a_chain_tells_what_it_is, device),
+        cmocka_unit_test_prestate(weights_must_fit_their_plan, device),
+        cmocka_unit_test_prestate(wrong_runs_are_refused, device),
+        cmocka_unit_test_prestate(gradients_need_a_plan_made_for_them, device),
+        cmocka_unit_test_prestate(a_plan_describes_its_steps, device),
+        cmocka_unit_test_prestate(the_second_run_allocates_nothing, device),
+        cmocka_unit_test_prestate(updated_weights_are_used, device),
+        cmocka_unit_test_prestate(lent_scratch_is_used_or_too_small, device),
+        cmocka_unit_test_prestate(wrong_applications_are_refused, device),
+    };
+    int failed = cmocka_run_group_tests_name("plan", tests, NULL, NULL);
+    danaus_device_close(device);
+    return failed;
+}

@@ -1,0 +1,222 @@
+/* Files written in one step: whole, or not at all. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/files.h"
+#include "support/test.h"
+
+#include "base/replace.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static danaus_status write_text(const char *path, const char *content)
+{
+    file_part part = { content, strlen(content) };
+    return dn_replace_file(path, &part, 1);
+}
+
+static void expect_text(const char *path, const char *content)
+{
+    bytes b = file_bytes(path);
+    assert_int_equal(b.size, strlen(content));
+    assert_memory_equal(b.data, content, b.size);
+    bytes_free(&b);
+}
+
+static void parts_follow_each_other(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("parts");
+    const file_part parts[] = { { "ab", 2 }, { NULL, 0 }, { "c", 1 }, { "defg", 4 } };
+    assert_ok(dn_replace_file(path, parts, 4));
+    expect_text(path, "abcdefg");
+    assert_ok(dn_replace_file(path, NULL, 0));
+    expect_text(path, "");
+}
+
+static void an_older_file_is_replaced(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("older");
+    assert_ok(write_text(path, "a longer text"));
+    int files = scratch_count();
+    assert_ok(write_text(path, "short"));
+    expect_text(path, "short");
+    assert_int_equal(scratch_count(), files);
+}
+
+static void a_bare_name_is_in_the_working_directory(void **state)
+{
+    (void)state;
+    char before[PATH_MAX];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(scratch_directory()), 0);
+    danaus_status status = write_text("bare", "here");
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(status, DANAUS_OK);
+    expect_text(scratch_path("bare"), "here");
+}
+
+static void the_mask_of_the_process_decides_who_may_read(void **state)
+{
+    (void)state;
+    mode_t mask = umask(027);
+    struct stat s;
+    assert_ok(write_text(scratch_path("mask"), "x"));
+    umask(mask);
+    assert_int_equal(stat(scratch_path("mask"), &s), 0);
+    assert_int_equal(s.st_mode & 0777, 0640);
+}
+
+static void a_link_stays_and_its_target_is_replaced(void **state)
+{
+    (void)state;
+    const char *target = scratch_path("target"), *link = scratch_path("link");
+    struct stat s;
+    file_write(target, "old", 3);
+    assert_int_equal(symlink("target", link), 0);
+    assert_ok(write_text(link, "new"));
+    expect_text(target, "new");
+    assert_int_equal(lstat(link, &s), 0);
+    assert_true(S_ISLNK(s.st_mode));
+}
+
+static void what_is_no_file_is_refused(void **state)
+{
+    (void)state;
+    const char *pipe = scratch_path("pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_status(write_text(pipe, "x"), DANAUS_ERR_IO);
+    assert_non_null(strstr(danaus_error_detail(), "not a regular file"));
+    assert_status(write_text("/dev/null", "x"), DANAUS_ERR_IO);
+    assert_status(write_text(scratch_directory(), "x"), DANAUS_ERR_IO);
+    assert_status(write_text("", "x"), DANAUS_ERR_IO);
+    assert_status(write_text(scratch_path("none/file"), "x"), DANAUS_ERR_IO);
+    assert_status(write_text(scratch_path("pipe/file"), "x"), DANAUS_ERR_IO);
+    char name[2 * PATH_MAX];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    assert_status(write_text(name, "x"), DANAUS_ERR_IO);
+    name[300] = 0; /* longer than a name may be */
+    assert_status(write_text(name, "x"), DANAUS_ERR_IO);
+}
+
+static void a_name_of_full_length_can_be_written(void **state)
+{
+    (void)state;
+    char name[NAME_MAX + 1];
+    memset(name, 'n', NAME_MAX);
+    name[NAME_MAX] = 0;
+    assert_ok(write_text(scratch_path(name), "x"));
+    expect_text(scratch_path(name), "x");
+}
+
+static void a_read_only_file_stays(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("locked");
+    file_write(path, "old", 3);
+    assert_int_equal(chmod(path, 0444), 0);
+    assert_int_equal(chmod(scratch_directory(), 0777), 0);
+    uid_t user = geteuid(), nobody = 65534;
+    if (user == 0) /* who may write every file */
+        assert_int_equal(seteuid(nobody), 0);
+    danaus_status status = write_text(path, "new");
+    assert_int_equal(seteuid(user), 0);
+    assert_int_equal(status, DANAUS_ERR_IO);
+    expect_text(path, "old");
+}
+
+/* The disk is full after 100,000 bytes. */
+static void a_full_disk_leaves_the_old_file(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("full");
+    struct rlimit limit, small;
+    char *large = calloc(1, 1000000);
+    file_part part = { large, 1000000 };
+    file_write(path, "old", 3);
+    int files = scratch_count();
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 100000;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    danaus_status status = dn_replace_file(path, &part, 1);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(status, DANAUS_ERR_IO);
+    expect_text(path, "old");
+    assert_int_equal(scratch_count(), files);
+    free(large);
+}
+
+/* ---- a reader sees one whole file or another, never a mixture ---- */
+
+enum { WHOLE = 200000 };
+
+typedef struct race {
+    const char *path;
+    char letter;
+    danaus_status status;
+} race;
+
+static void *write_often(void *arg)
+{
+    race *r = arg;
+    char *content = malloc(WHOLE);
+    memset(content, r->letter, WHOLE);
+    file_part halves[] = { { content, WHOLE / 2 }, { content, WHOLE / 2 } };
+    for (int i = 0; i < 20 && r->status == DANAUS_OK; i++)
+        r->status = dn_replace_file(r->path, halves, 2);
+    free(content);
+    return NULL;
+}
+
+static void writers_and_readers_do_not_mix(void **state)
+{
+    (void)state;
+    race races[] = { { scratch_path("race"), 'a', DANAUS_OK },
+                     { scratch_path("race"), 'b', DANAUS_OK } };
+    pthread_t threads[2];
+    write_often(&races[0]);
+    int files = scratch_count();
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, write_often, &races[i]), 0);
+    for (int i = 0; i < 50; i++) {
+        bytes b = file_bytes(races[0].path);
+        assert_int_equal(b.size, WHOLE);
+        for (size_t j = 1; j < b.size; j++)
+            if (b.data[j] != b.data[0])
+                fail_msg("byte %zu is of another file", j);
+        bytes_free(&b);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_ok(races[0].status);
+    assert_ok(races[1].status);
+    assert_int_equal(scratch_count(), files);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_follow_each_other),
+        cmocka_unit_test(an_older_file_is_replaced),
+        cmocka_unit_test(a_bare_name_is_in_the_working_directory),
+        cmocka_unit_test(the_mask_of_the_process_decides_who_may_read),
+        cmocka_unit_test(a_link_stays_and_its_target_is_replaced),
+        cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(a_name_of_full_length_can_be_written),
+        cmocka_unit_test(a_read_only_file_stays),
+        cmocka_unit_test(a_full_disk_leaves_the_old_file),
+        cmocka_unit_test(writers_and_readers_do_not_mix),
+    };
+    return cmocka_run_group_tests_name(
+        "replace", tests, scratch_setup, scratch_teardown);
+}
