@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#pragma weak danaus_factorize
-
 static const usage use = {
     .command = "danaus factorize",
     .synopsis = "W.npy|FILE.safetensors (--pattern LIST | --chain KIND |\n"

@@ -33,6 +33,7 @@ static json_t *json_device(const danaus_device *device, const danaus_device_info
 static void print_device(const danaus_device *device, const danaus_device_info *info)
 {
     printf("%-13s %s\n", info->name, info->description);
+    printf("  %-12s%s\n", "danaus", danaus_version());
     printf("  %-11s %s\n", "instructions", info->instructions);
     printf("  %-12s%d\n", "threads", info->threads);
     if (info->cache)
@@ -89,10 +90,8 @@ int cmd_info(int argc, char **argv)
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
-    if (!as_json) {
-        printf("danaus %s\n\n", danaus_version());
+    if (!as_json)
         return show_all(name, NULL);
-    }
     json_t *list = json_array();
     status = show_all(name, list);
     if (status == STATUS_OK)
