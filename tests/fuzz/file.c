@@ -4,6 +4,7 @@
 #include "fuzz/fuzz.h"
 
 #include "danaus/danaus.h"
+#include "io/file.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
@@ -27,19 +28,18 @@ const char *fuzz_file(const uint8_t *data, size_t size)
 static void read_tensor(const danaus_tensor *t)
 {
     expect(t->name && t->ndim >= 0 && t->ndim <= DANAUS_MAX_DIMS);
-    size_t bytes = danaus_dtype_size(t->dtype), sum = 0;
-    expect(bytes > 0);
-    for (int d = 0; d < t->ndim; d++)
-        bytes *= (size_t)t->shape[d];
-    for (size_t b = 0; b < bytes; b++)
+    int64_t bytes, sum = 0;
+    expect(!dn_array_bytes_overflow(t->dtype, t->ndim, t->shape, &bytes));
+    expect(!dn_misaligned(t->data, t->dtype));
+    for (int64_t b = 0; b < bytes; b++)
         sum += ((const unsigned char *)t->data)[b];
     expect(sum <= 255 * bytes);
 }
 
-void fuzz_open(const char *path)
+void fuzz_read(const uint8_t *data, size_t size)
 {
     danaus_file *file = NULL;
-    if (danaus_file_open(path, &file) != DANAUS_OK) {
+    if (dn_file_read(data, size, &file) != DANAUS_OK) {
         expect(!file && *danaus_error_detail());
         return;
     }
@@ -49,6 +49,7 @@ void fuzz_open(const char *path)
         expect(danaus_file_tensor(file, i, &t) == DANAUS_OK);
         read_tensor(&t);
         expect(danaus_file_find(file, t.name, &t) == DANAUS_OK);
+        expect(dn_file_name(file, i) == t.name);
     }
     expect(danaus_file_tensor(file, count, &t) != DANAUS_OK);
     danaus_file_metadata(file, "format");

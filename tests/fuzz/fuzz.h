@@ -1,4 +1,5 @@
-/* What a fuzz target is made of: libFuzzer's entry, and bytes as a file. */
+/* What a fuzz target is made of: libFuzzer's entry, bytes as a file, and the reading
+   of arrays from bytes. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
@@ -20,8 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* The path of a file in memory that holds these bytes until the next call. */
 const char *fuzz_file(const uint8_t *data, size_t size);
 
-/* Opens the file and reads every byte of every tensor, or sees it refused with a
+/* Reads the bytes as a file of arrays, in memory, where a sanitizer sees a read past
+   their end, and then every byte of every tensor; or sees them refused with a
    sentence. */
-void fuzz_open(const char *path);
+void fuzz_read(const uint8_t *data, size_t size);
 
 #endif

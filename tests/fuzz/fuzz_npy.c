@@ -4,6 +4,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    fuzz_open(fuzz_file(data, size));
+    fuzz_read(data, size);
     return 0;
 }

@@ -40,7 +40,10 @@ def arrays():
     put("npy", "version_2", npy("<f4", (2,), bytes(8), (2, 0)))
     put("npy", "version_3", npy("<f4", (2,), bytes(8), (3, 0)))
     put("npy", "version_9", npy("<f4", (2,), bytes(8), (9, 0)))
-    put("npy", "fortran", npy("<f4", (2, 3), bytes(24), fortran=True))
+    put("npy", "fortran", npy("<f4", (2, 3), bytes(range(24)), fortran=True))
+    put("npy", "fortran_4", npy("<c8", (2, 1, 3, 2), bytes(range(96)), fortran=True))
+    put("npy", "odd_start", b"\x93NUMPY\1\0" + struct.pack("<H", 59) + b"{'shape':(1,),"
+        b"'fortran_order':False,'descr':'<f8'}".ljust(59) + bytes(8))
     put("npy", "scalar", npy("<f4", (), bytes(4)))
     put("npy", "empty", npy("<f4", (0, 3), b""))
     put("npy", "big_endian", npy(">f4", (2,), bytes(8)))
@@ -51,19 +54,24 @@ def arrays():
     put("npy", "long_header", b"\x93NUMPY\x02\x00\xff\xff\xff\xff{")
 
 
+# header, bytes of data
 HEADERS = {
-    "two": {"w": tensor("F32", [2, 3], 0, 24), "v": tensor("F64", [2], 24, 40)},
-    "metadata": {"__metadata__": {"format": "pt"}, "w": tensor("BF16", [4], 0, 8)},
-    "scalar": {"s": tensor("C64", [], 0, 8)},
-    "overlap": {"w": tensor("F32", [2], 0, 8), "v": tensor("F32", [2], 4, 12)},
-    "outside": {"w": tensor("F32", [200], 0, 800)},
-    "misaligned": {"w": tensor("U8", [1], 0, 1), "v": tensor("F32", [2], 1, 9)},
-    "wrong_size": {"w": tensor("F32", [2], 0, 12)},
-    "unknown": {"w": tensor("I7", [2], 0, 8)},
-    "offset_63": {"w": tensor("F32", [2], 1 << 63, (1 << 63) + 8)},
-    "shape_63": {"w": tensor("F32", [1 << 62, 4], 0, 8)},
-    "negative": {"w": tensor("F32", [-2], 0, 8)},
-    "nothing": {},
+    "two": ({"w": tensor("F32", [2, 3], 0, 24), "v": tensor("F64", [2], 24, 40)}, 40),
+    "metadata": ({"__metadata__": {"format": "pt"}, "w": tensor("BF16", [4], 0, 8)}, 8),
+    "scalar": ({"s": tensor("C64", [], 0, 8)}, 8),
+    "empty": ({"e": tensor("F16", [0, 3], 0, 0), "s": tensor("F16", [1], 0, 2)}, 2),
+    "misaligned": ({"w": tensor("U8", [1], 0, 1), "v": tensor("F32", [2], 1, 9)}, 9),
+    "unknown": ({"w": tensor("I7", [2], 0, 8), "v": tensor("F32", [1], 8, 12)}, 12),
+    "deep": ({"w": tensor("F32", [1] * 9, 0, 4)}, 4),
+    "nothing": ({}, 0),
+    "overlap": ({"w": tensor("F32", [2], 0, 8), "v": tensor("F32", [2], 4, 12)}, 12),
+    "hole": ({"w": tensor("F32", [1], 0, 4), "v": tensor("F32", [1], 8, 12)}, 12),
+    "left_over": ({"w": tensor("F32", [1], 0, 4)}, 8),
+    "outside": ({"w": tensor("F32", [200], 0, 800)}, 64),
+    "wrong_size": ({"w": tensor("F32", [2], 0, 12)}, 12),
+    "offset_63": ({"w": tensor("F32", [2], 1 << 63, (1 << 63) + 8)}, 8),
+    "shape_63": ({"w": tensor("F32", [1 << 62, 4], 0, 8)}, 8),
+    "negative": ({"w": tensor("F32", [-2], 0, 8)}, 8),
 }
 
 
@@ -91,12 +99,19 @@ def texts():
             "1,192,48,2 2,48,192,1", "4,4,4,4", "1,2,3", "0,1,1,1", "a,b,c,d",
             "9223372036854775807,1,1,1", " 1,2,2,2\n2,2,2,1\t", ""]):
         put("patterns", f"text_{number}", text.encode())
-    head = "# danaus tuning 1\n"
-    rows = "cpu:avx2,f32 last 1.4.2.2 1024,panel,1e-6\n"
-    for name, text in [("rows", head + "device,problem,kernel,seconds\n" + rows),
-                       ("head", head), ("format_9", "# danaus tuning 9\n" + rows),
-                       ("no_head", rows), ("short_row", head + "cpu,x\n"),
-                       ("nan", head + rows.replace("1e-6", "nan")), ("empty", "")]:
+    head = ("# danaus tuning 1\ndevice,machine,instructions,threads,a,b,c,d,dtype,"
+            "layout,batch,kernel,seconds\n")
+    row = "cpu,m,i,2,1,4,2,2,f32,last,1024,panel,1.5e-6\n"
+    rows = (row + row.replace("panel", "lane").replace("1.5e-6", "1000e-12")
+            + row.replace("f32", "c64") + row.replace("last,1024", "first,1"))
+    for name, text in [
+            ("rows", head + rows), ("lines", "\n# remark\n".join([head, row, row, ""])),
+            ("returns", (head + rows).replace("\n", "\r\n")),
+            ("others", head + row.replace("cpu", "cuda") + row.replace("1,4,2,2", "1,1,2,2")
+             + row.replace("panel", "x") + row.replace("f32", "f8")),
+            ("head", head), ("format_9", head.replace("1", "9") + rows),
+            ("no_head", rows), ("short_row", head + "cpu,x\n"),
+            ("nan", head + row.replace("1.5e-6", "nan")), ("empty", "")]:
         put("tuning", name, text.encode())
 
 
@@ -104,12 +119,12 @@ def main():
     arrays()
     chains()
     texts()
-    for name, header in HEADERS.items():
-        put("npy", "safetensors_" + name, safetensors(header, bytes(64)))
-        put("safetensors", name, json.dumps(header).encode())
-    twice = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},' * 2
-    put("safetensors", "twice", twice[:-1] + b"}")
-    put("safetensors", "deep", b"[" * 4000)
+    for name, (header, size) in HEADERS.items():
+        put("npy", "safetensors_" + name, safetensors(header, bytes(size)))
+        put("safetensors", name, bytes([size]) + json.dumps(header).encode())
+    twice = b'"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'
+    put("safetensors", "twice", b"\x08{" + twice + b"," + twice + b"}")
+    put("safetensors", "nested", b"\0" + b"[" * 4000)
 
 
 if __name__ == "__main__":
