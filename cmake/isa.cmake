@@ -4,6 +4,10 @@ function(dn_add_isa name)
     add_library(dn_cpu_${name} OBJECT src/cpu/kernels.c)
     target_compile_options(dn_cpu_${name} PRIVATE ${ARGN})
     target_compile_definitions(dn_cpu_${name} PRIVATE DANAUS_ISA=${name} DANAUS_ISA_${name})
+    if(DANAUS_FUZZ) # fuzzers look for faults in readers; instrumented kernels take minutes
+        target_compile_options(dn_cpu_${name} PRIVATE
+            -fno-sanitize=all -fno-sanitize=fuzzer-no-link -O1)
+    endif()
     target_link_libraries(dn_cpu_${name} PRIVATE dn_options)
     target_sources(danaus PRIVATE $<TARGET_OBJECTS:dn_cpu_${name}>)
     target_sources(danaus_core PRIVATE $<TARGET_OBJECTS:dn_cpu_${name}>)
