@@ -202,10 +202,13 @@ static size_t padded(size_t bytes)
 static danaus_status align_tensors(danaus_file *file)
 {
     size_t total = 0;
+    int odd = 0;
     for (int i = 0; i < file->count; i++)
-        if (dn_misaligned(file->tensors[i].data, file->tensors[i].dtype))
+        if (dn_misaligned(file->tensors[i].data, file->tensors[i].dtype)) {
             total += padded(tensor_bytes(&file->tensors[i]));
-    if (total == 0)
+            odd++;
+        }
+    if (odd == 0)
         return DANAUS_OK;
     file->owned = dn_alloc(total);
     if (!file->owned)

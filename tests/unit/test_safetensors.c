@@ -179,6 +179,15 @@ static void tensors_at_odd_addresses_are_copied(void **state)
         assert_memory_equal(t.data, (const char *)eight + 22, 8);
         danaus_file_close(file);
         bytes_free(&b);
+
+        snprintf(
+            header, sizeof header, "{%s}%*s", T("d", "F32", "0", 0, 0), spaces, "");
+        b = file_of(header, 0);
+        file = read_file(&b);
+        assert_ok(danaus_file_find(file, "d", &t));
+        assert_int_equal((uintptr_t)t.data % 4, 0);
+        danaus_file_close(file);
+        bytes_free(&b);
     }
 }
 
