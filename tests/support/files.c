@@ -158,6 +158,7 @@ bytes file_bytes(const char *path)
 
 void file_write(const char *path, const void *data, size_t size)
 {
+    remove(path); /* some file systems flush a file that is emptied and written */
     FILE *f = fopen(path, "wb");
     if (!f)
         fail_msg("cannot make %s", path);

@@ -1,5 +1,6 @@
 /* Chain files: saved and loaded, made by other programs, damaged. */
 // SPDX-License-Identifier: Apache-2.0
+#include "support/device.h"
 #include "support/failing.h"
 #include "support/files.h"
 #include "support/test.h"
@@ -283,12 +284,16 @@ static void cut_and_changed_files_do_no_harm(void **state)
         file_write(path, b.data, size);
         assert_status(danaus_chain_load(path, &chain), DANAUS_ERR_FORMAT);
     }
-    for (uint64_t round = 0; round < 3000; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(3000); round++) {
         rng r = { round };
         bytes changed = bytes_mutated(&r, &b);
         file_write(path, changed.data, changed.size);
         if (danaus_chain_load(path, &chain) == DANAUS_OK) {
-            assert_ok(danaus_chain_save(chain, path));
+            for (int i = 0; i < danaus_chain_count(chain); i++) {
+                bytes copy =
+                    bytes_of(danaus_chain_weights(chain, i), weight_bytes(chain, i));
+                bytes_free(&copy);
+            }
             danaus_chain_destroy(chain);
             chain = NULL;
         }

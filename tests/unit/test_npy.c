@@ -1,5 +1,6 @@
 /* .npy files: what is read, what is refused, what is written. */
 // SPDX-License-Identifier: Apache-2.0
+#include "support/device.h"
 #include "support/failing.h"
 #include "support/files.h"
 #include "support/test.h"
@@ -426,7 +427,7 @@ static void every_cut_is_refused(void **state)
 static void changed_files_do_no_harm(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < 20000; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(20000); round++) {
         rng r = { round };
         bytes b = sample((int)(round % 15)), c = bytes_mutated(&r, &b);
         danaus_file *file = NULL;

@@ -1,5 +1,6 @@
 /* safetensors files: what is read, what is refused, what is written. */
 // SPDX-License-Identifier: Apache-2.0
+#include "support/device.h"
 #include "support/failing.h"
 #include "support/files.h"
 #include "support/test.h"
@@ -514,7 +515,7 @@ static void changed_files_do_no_harm(void **state)
 {
     (void)state;
     bytes b = sample();
-    for (uint64_t round = 0; round < 20000; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(20000); round++) {
         rng r = { round };
         bytes changed = bytes_mutated(&r, &b);
         check_harmless(&changed);

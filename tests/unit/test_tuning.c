@@ -1,5 +1,6 @@
 /* Tuning tables: choices found, kept in files, and files that are not ours. */
 // SPDX-License-Identifier: Apache-2.0
+#include "support/device.h"
 #include "support/failing.h"
 #include "support/files.h"
 #include "support/test.h"
@@ -412,7 +413,7 @@ static void cut_and_changed_tables_do_no_harm(void **state)
         check_harmless((const char *)part.data, part.size);
         bytes_free(&part);
     }
-    for (uint64_t round = 0; round < 20000; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(20000); round++) {
         rng r = { round };
         bytes changed = bytes_mutated(&r, &b);
         check_harmless((const char *)changed.data, changed.size);
