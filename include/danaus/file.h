@@ -1,7 +1,8 @@
 /* Arrays in files: .npy (one array) and safetensors (many, with metadata).
 
    A file is mapped, not read: data pointers lead into the map and live until
-   the file is closed. What a file claims is checked before it is believed. */
+   the file is closed; nobody may shorten it meanwhile. What a file claims is
+   checked before it is believed. docs/formats.md has the formats. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DANAUS_FILE_H
 #define DANAUS_FILE_H
@@ -26,15 +27,19 @@ typedef struct danaus_tensor {
 } danaus_tensor;
 
 /* Opens a .npy (versions 1 to 3) or safetensors file, recognised by content.
-   Fortran-ordered .npy arrays are turned into row-major ones on opening. */
+   Fortran-ordered .npy arrays and data at addresses that do not suit their type
+   are copied on opening: every tensor is row-major and aligned. */
 DANAUS_API danaus_status danaus_file_open(const char *path, danaus_file **file);
 DANAUS_API void danaus_file_close(danaus_file *file); /* NULL is fine */
 
+/* Tensors are in the order of their data. Those of a type that danaus lacks, or of
+   too many dimensions, are not counted. */
 DANAUS_API int danaus_file_count(const danaus_file *file);
 DANAUS_API danaus_status
 danaus_file_tensor(const danaus_file *file, int index, danaus_tensor *tensor);
 
-/* DANAUS_ERR_ARGUMENT when there is no tensor of that name. */
+/* DANAUS_ERR_ARGUMENT when there is no tensor of that name, DANAUS_ERR_UNSUPPORTED
+   when danaus cannot read it; the sentence says which type it has. */
 DANAUS_API danaus_status
 danaus_file_find(const danaus_file *file, const char *name, danaus_tensor *tensor);
 
