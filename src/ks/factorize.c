@@ -10,6 +10,7 @@
 #include "ks/patterns.h"
 #include "ks/refine.h"
 #include "ks/survey.h"
+#include "ks/weighted.h"
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -35,8 +36,9 @@ typedef struct factorization {
     ks_run run;
     ks_view view;
     ks_factors factors;
-    double scale, energy,
-        off; /* energies of scale W, and of its part off the support */
+    double scale;       /* the run sees scale W */
+    double energy, off; /* of scale W, and of its part off the support */
+    ks_weighted weighted;
     danaus_factorize_result result;
 } factorization;
 
@@ -95,7 +97,7 @@ static danaus_status prepare(
     f->order = f->desc->order;
     dn_order_splits(f->order, f->merged, f->merged_count, f->splits);
     double work = dn_order_work(f->merged, f->merged_count, f->splits);
-    f->run.total = work * (1 + f->desc->refine / 2.0) + 1;
+    f->run.total = work * (1 + f->desc->refine / 2.0 + (f->desc->inputs ? 4 : 0));
     return DANAUS_OK;
 }
 
@@ -113,10 +115,15 @@ static danaus_status run_hierarchy(factorization *f)
     TRY(dn_hierarchy(
         &f->run, &f->view, f->merged, f->merged_count, f->splits, how, &f->factors,
         f->delta));
-    double work = dn_order_work(f->merged, f->merged_count, f->splits);
+    double work = f->run.total - f->run.done;
+    ks_dense inputs = { f->desc->inputs, f->dense.dtype, f->desc->samples,
+                        f->dense.cols };
+    if (inputs.data)
+        return dn_weighted_refine(
+            &f->run, &f->dense, f->scale, &inputs, f->transposed, f->desc->refine, work,
+            &f->factors, &f->weighted);
     return dn_refine(
-        &f->run, &f->view, f->desc->refine, KS_STEP_PAIR, work * f->desc->refine / 2.0,
-        &f->factors, NULL);
+        &f->run, &f->view, f->desc->refine, KS_STEP_PAIR, work, &f->factors, NULL);
 }
 
 /* Work arrays hold what the chain will hold: its own precision. */
@@ -151,6 +158,12 @@ static danaus_status measure(factorization *f)
     double upper = f->desc->square_roots ? 0 : hypot(bound, sqrt(f->off)) / norm;
     r->upper_bound = fmax(upper, r->error);
     r->lower_bound = fmin(r->lower_bound, r->error);
+    if (f->desc->inputs) {
+        double scale = f->weighted.energy > 0 ? 1 / f->weighted.energy : 0;
+        r->error = sqrt(f->weighted.after * scale);
+        r->upper_bound = sqrt(f->weighted.before * scale);
+        r->lower_bound = -1;
+    }
     return DANAUS_OK;
 }
 
@@ -199,8 +212,7 @@ static danaus_status factorise(
     TRY(dn_factors_balance(&f->factors, BALANCING_PASSES));
     round_factors(f);
     TRY(measure(f));
-    f->run.done = f->run.total;
-    TRY(dn_run_progress(&f->run, 1));
+    TRY(dn_run_progress(&f->run, f->run.total + 1));
     return write_chain(f, patterns, chain);
 }
 

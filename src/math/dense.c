@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "math/dense.h"
 
+#include <math.h>
 #include <string.h>
 
 #define LANES 4
@@ -63,6 +64,14 @@ double dn_energy(int complex, int64_t m, int64_t n, dn_matrix b)
     for (int64_t r = 0; r < m; r++)
         sum += energy_real(n * width, b.at + r * b.ld * width);
     return sum;
+}
+
+void dn_solve_lower(int complex, int64_t m, int64_t n, dn_matrix x, dn_matrix lower)
+{
+    if (complex)
+        solve_lower_complex(m, n, (cplx *)x.at, x.ld, (cplx *)lower.at, lower.ld);
+    else
+        solve_lower_real(m, n, x.at, x.ld, lower.at, lower.ld);
 }
 
 void dn_adjoint(int complex, int64_t m, int64_t n, dn_matrix from, dn_matrix to)

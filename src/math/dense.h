@@ -35,6 +35,10 @@ double dn_residual(
 /* The sum of |b|^2. */
 double dn_energy(int complex, int64_t m, int64_t n, dn_matrix b);
 
+/* x[m][n] becomes x L^-1 for the lower triangle L = lower[n][n]. Where a pivot is
+   negligible beside the largest, the column of the solution is zero. */
+void dn_solve_lower(int complex, int64_t m, int64_t n, dn_matrix x, dn_matrix lower);
+
 /* to[n][m] = from[m][n]^H */
 void dn_adjoint(int complex, int64_t m, int64_t n, dn_matrix from, dn_matrix to);
 

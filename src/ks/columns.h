@@ -1,0 +1,40 @@
+/* Factors in work order times many columns, and what least squares in one factor
+   needs. Arrays are [rows][count]; they never overlap; `at` has room for what is
+   written to it. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_KS_COLUMNS_H
+#define DN_KS_COLUMNS_H
+
+#include "ks/blocks.h"
+
+typedef struct ks_columns {
+    int complex;
+    int64_t rows, count;
+    double *at;
+} ks_columns;
+
+/* y = K x and y = K^H x. */
+void dn_columns_times(
+    thread_pool *pool, danaus_pattern p, const double *w, const ks_columns *x,
+    ks_columns *y);
+void dn_columns_adjoint_times(
+    thread_pool *pool, danaus_pattern p, const double *w, const ks_columns *x,
+    ks_columns *y);
+
+/* g = the entries of y x^H on the support of p, in work order. */
+void dn_columns_gradient(
+    thread_pool *pool, danaus_pattern p, const ks_columns *y, const ks_columns *x,
+    double *g);
+
+/* The c rows of x that each block of a factor multiplies become orthonormal:
+   x_block = l_block q_block, lower[a][d][c][c]. For fewer columns than c, x stays and
+   every l is the identity. */
+danaus_status dn_columns_lq(
+    thread_pool *pool, danaus_pattern p, ks_columns *x, double *lower);
+
+void dn_columns_copy(const ks_columns *x, ks_columns *y);
+void dn_columns_subtract(const ks_columns *x, ks_columns *y);      /* y = x - y */
+void dn_columns_add(double s, const ks_columns *x, ks_columns *y); /* y += s x */
+double dn_columns_energy(const ks_columns *x);
+
+#endif
