@@ -2,7 +2,8 @@
 # instruction set. The object exports the table dn_cpu_kernels_NAME.
 function(dn_add_isa name)
     add_library(dn_cpu_${name} OBJECT src/cpu/kernels.c)
-    target_compile_options(dn_cpu_${name} PRIVATE ${ARGN})
+    separate_arguments(flags UNIX_COMMAND "${DANAUS_KERNEL_FLAGS}")
+    target_compile_options(dn_cpu_${name} PRIVATE ${flags} ${ARGN})
     target_compile_definitions(dn_cpu_${name} PRIVATE DANAUS_ISA=${name} DANAUS_ISA_${name})
     if(DANAUS_FUZZ) # fuzzers look for faults in readers; instrumented kernels take minutes
         target_compile_options(dn_cpu_${name} PRIVATE
@@ -13,13 +14,15 @@ function(dn_add_isa name)
     target_sources(danaus_core PRIVATE $<TARGET_OBJECTS:dn_cpu_${name}>)
 endfunction()
 
-# Kernels are optimised in every build type but the sanitizers' own: a debug
-# build of unrolled vector code tests nothing that users run.
-dn_add_isa(scalar -O3)
+# Kernels are optimised in every build type: a debug build of unrolled vector code
+# tests nothing that users run. Sanitizers, which make it slow to compile, ask for
+# less.
+set(DANAUS_KERNEL_FLAGS "-O3" CACHE STRING "Flags of src/cpu/kernels.c")
+dn_add_isa(scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    dn_add_isa(avx2 -O3 -mavx2 -mfma -mf16c)
-    dn_add_isa(avx512 -O3 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
+    dn_add_isa(avx2 -mavx2 -mfma -mf16c)
+    dn_add_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
         -mprefer-vector-width=512)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-    dn_add_isa(neon -O3)
+    dn_add_isa(neon)
 endif()

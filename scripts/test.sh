@@ -118,7 +118,7 @@ fuzz_one() {
     mkdir -p "$corpus"
     cp "tests/fuzz/corpus/$1"/* "$corpus"
     "build/fuzz/tests/fuzz_$1" -max_total_time="$seconds" -max_len=4096 -timeout=20 \
-        -rss_limit_mb=4096 -print_final_stats=1 \
+        -rss_limit_mb=2048 -print_final_stats=1 \
         -artifact_prefix="build/fuzz/" "$corpus" > "build/fuzz/$1.log" 2>&1
 }
 

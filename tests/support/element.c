@@ -161,7 +161,8 @@ int array_untouched(const array *a) { return all_bytes(a->data, bytes_of(a), NOT
 
 int array_same(const array *a, const array *b)
 {
-    return bytes_of(a) == bytes_of(b) && !memcmp(a->data, b->data, bytes_of(a));
+    size_t bytes = bytes_of(a);
+    return bytes == bytes_of(b) && (!bytes || !memcmp(a->data, b->data, bytes));
 }
 
 void array_expect_guards(const array *a)
