@@ -39,7 +39,7 @@ matrix matrix_gauss(rng *r, int64_t rows, int64_t cols, int complex)
     matrix a = matrix_make(rows, cols);
     for (int64_t x = 0; x < rows * cols; x++) {
         double re = rng_gauss(r);
-        a.at[x] = complex ? CMPLX(re, rng_gauss(r)) : re;
+        a.at[x] = complex ? re + I * rng_gauss(r) : re;
     }
     return a;
 }
@@ -171,7 +171,7 @@ matrix matrix_unpack(danaus_dtype dtype, const void *from, int64_t rows, int64_t
     matrix a = matrix_make(rows, cols);
     for (int64_t x = 0; x < rows * cols; x++) {
         value v = element_get(dtype, from, x);
-        a.at[x] = CMPLX(v.re, v.im);
+        a.at[x] = v.re + I * v.im;
     }
     return a;
 }

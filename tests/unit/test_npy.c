@@ -141,8 +141,7 @@ static void the_header_is_python_in_any_writing(void **state)
     static const char *const headers[] = {
         "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }",
         "{'descr':'<f4','fortran_order':False,'shape':(2,3)}",
-        "  { \"shape\" : ( 2 ,\n3 , ) , \"fortran_order\"\t: False , 'descr' : \"<f4\" "
-        ", } \n",
+        "  {\"shape\" :( 2,\n3 , ) ,\"fortran_order\"\t:False ,'descr': \"<f4\",} \n",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 3L), }",
     };
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {

@@ -24,9 +24,7 @@ static matrix by_definition(danaus_transform transform, int64_t n, const number 
             number z = 0;
             double x = (double)k, y = 2 * (double)m + 1, size = (double)n;
             switch (transform) {
-            case DANAUS_DFT:
-                z = cexp(CMPLX(0, -2 * pi * (double)(k * m % n) / size));
-                break;
+            case DANAUS_DFT: z = cexp(-2 * I * pi * (double)(k * m % n) / size); break;
             case DANAUS_WALSH_HADAMARD:
                 z = __builtin_popcountll((unsigned long long)(k & m)) % 2 ? -1 : 1;
                 break;
