@@ -1,0 +1,165 @@
+"""The part of quickstart.sh that is arrays and pictures.
+
+    quickstart.py frames FOLDER             recordings to windowed frames; the DFT
+    quickstart.py spectrum FOLDER           check, time and draw what danaus made
+    quickstart.py matrix FOLDER             a dense matrix worth compressing
+    quickstart.py inputs FOLDER WEIGHTS [TENSOR]     random inputs for it
+    quickstart.py compare FOLDER WEIGHTS [TENSOR]    its products against dense ones
+"""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import pathlib
+import statistics
+import struct
+import sys
+import time
+import wave
+
+import numpy as np
+
+N = 1024
+RATE = 48000
+SOUNDS = pathlib.Path("/usr/share/sounds/alsa")
+
+
+def turned():
+    """The indices 0..N-1 with their bits reversed."""
+    bits = N.bit_length() - 1
+    return np.array([int(format(i, f"0{bits}b")[::-1], 2) for i in range(N)])
+
+
+def median_seconds(run, least=0.5):
+    run()
+    times, end = [], time.perf_counter() + least
+    while time.perf_counter() < end or len(times) < 5:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def frames(folder):
+    """Frames of every recording, half overlapping, times a Hann window. The chain is
+    for columns in bit-reversed order, so that is the order of samples in a frame."""
+    window = np.hanning(N + 1)[:N]
+    all_frames, names = [], {}
+    for path in sorted(SOUNDS.glob("*.wav")):
+        if path.stem == "Noise":
+            continue
+        with wave.open(str(path)) as sound:
+            samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2") / 32768
+        starts = range(0, len(samples) - N + 1, N // 2)
+        names[path.stem.replace("_", " ").lower()] = len(starts)
+        all_frames += [samples[s : s + N] * window for s in starts]
+    x = np.array(all_frames, np.float32)[:, turned()]
+    np.save(folder / "frames.npy", x)
+    (folder / "names.json").write_text(json.dumps(names))
+    dft = np.exp(-2j * np.pi / N * np.outer(np.arange(N), turned()))
+    np.save(folder / "dft.npy", dft.astype(np.complex64))
+    seconds = len(x) * N / 2 / RATE
+    print(f"{len(names)} recordings, {seconds:.1f} s of speech: {len(x)} frames of {N} samples")
+    print("DFT with its columns in bit-reversed order; the samples of a frame are in that order too")
+
+
+def spectrum(folder):
+    x = np.load(folder / "frames.npy").astype(np.complex64)
+    dft, y = np.load(folder / "dft.npy"), np.load(folder / "spectra.npy")
+    facts = json.loads((folder / "apply.json").read_text())
+    turned_dft = np.ascontiguousarray(dft.T)
+    dense = median_seconds(lambda: x @ turned_dft)
+    exact = x.astype(np.complex128) @ dft.T.astype(np.complex128)
+    error = np.linalg.norm(y - exact) / np.linalg.norm(exact)
+    print(f"spectra: relative error {error:.1e} against the dense product in c128")
+    print(
+        f"time:    {facts['seconds'] * 1e3:.2f} ms by the chain, {dense * 1e3:.2f} ms dense "
+        f"(c64, BLAS of NumPy): {dense / facts['seconds']:.1f} times faster"
+    )
+    draw(folder, np.abs(y[:, : N // 2]))
+
+
+def draw(folder, magnitude):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    names = json.loads((folder / "names.json").read_text())
+    level = 20 * np.log10(magnitude / magnitude.max() + 1e-9)
+    plt.rcParams.update({"font.size": 11, "axes.titlesize": 12})
+    figure, axes = plt.subplots(2, 4, figsize=(15, 7), sharex=True, sharey=True)
+    start, longest = 0, max(names.values()) * N / 2 / RATE
+    for axis, (name, count) in zip(axes.flat, names.items()):
+        part = level[start : start + count]
+        start += count
+        picture = axis.imshow(
+            part.T, origin="lower", aspect="auto", cmap="magma", vmin=-75, vmax=-5,
+            extent=(0, count * N / 2 / RATE, 0, RATE / 2000), interpolation="bilinear",
+        )
+        axis.set_title(f"“{name}”")
+        axis.set_facecolor("black")
+        axis.set_xlim(0, longest)
+        axis.set_ylim(0, 12)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("frequency, kHz")
+    for axis in axes[-1]:
+        axis.set_xlabel("time, s")
+    figure.suptitle("Speech, through a 1024-point Fourier transform in 10 butterfly factors")
+    figure.tight_layout(rect=(0, 0, 0.93, 1))
+    bar = figure.colorbar(picture, cax=figure.add_axes((0.94, 0.11, 0.012, 0.76)))
+    bar.set_label("level, dB")
+    figure.savefig(folder / "spectrogram.png", dpi=110)
+
+
+def matrix(folder):
+    """Sound pressure at 1024 microphones from 1024 loudspeakers, on two parallel lines
+    of 1 m at a distance of 0.5 m, at 3.3 kHz: cos(k r) / r, k = 60 / m."""
+    line = np.linspace(0, 1, N)
+    r = np.hypot(0.5, line[:, None] - line[None, :])
+    np.save(folder / "matrix.npy", (np.cos(60 * r) / r).astype(np.float32))
+
+
+def load_weights(path, name=None):
+    """A matrix as f32 from .npy, or from safetensors."""
+    path = pathlib.Path(path)
+    if path.suffix == ".npy":
+        return np.load(path).astype(np.float32)
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        entry = header[name or next(iter(header))]
+        begin, end = entry["data_offsets"]
+        file.seek(8 + length + begin)
+        raw = file.read(end - begin)
+    if entry["dtype"] == "BF16":
+        flat = (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
+    else:
+        kinds = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
+        flat = np.frombuffer(raw, kinds[entry["dtype"]])
+    return flat.reshape(entry["shape"]).astype(np.float32)
+
+
+def inputs(folder, path, name=None):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4096, load_weights(path, name).shape[1]), np.float32)
+    np.save(folder / "inputs.npy", x)
+
+
+def compare(folder, path, name=None):
+    w, x = load_weights(path, name), np.load(folder / "inputs.npy")
+    y = np.load(folder / "outputs.npy")
+    facts = json.loads((folder / "outputs.json").read_text())
+    turned_w = np.ascontiguousarray(w.T)
+    dense, exact = median_seconds(lambda: x @ turned_w), x @ turned_w
+    error = np.linalg.norm(y - exact) / np.linalg.norm(exact)
+    print(f"products    relative error {error:.1e} on {len(x)} random inputs")
+    print(
+        f"time        {facts['seconds'] * 1e3:.2f} ms by the chain, {dense * 1e3:.2f} ms dense "
+        f"(f32, BLAS of NumPy): {dense / facts['seconds']:.1f} times faster"
+    )
+
+
+if __name__ == "__main__":
+    command, target, *rest = sys.argv[1:]
+    steps = {f.__name__: f for f in (frames, spectrum, matrix, inputs, compare)}
+    steps[command](pathlib.Path(target), *rest)

@@ -1,0 +1,71 @@
+#!/bin/sh
+# From a fresh Debian 12 to results: installs what is needed (as root or with sudo),
+# builds danaus, factorises a Fourier transform and applies it to real speech, then
+# compresses a dense matrix.
+#
+#     sh scripts/quickstart.sh [--weights FILE [--tensor NAME]] [--params FRACTION]
+#
+# FILE is .npy or safetensors. Everything is left in build/quickstart.
+# SPDX-License-Identifier: Apache-2.0
+set -eu
+cd "$(dirname "$0")/.."
+weights='' tensor='' params=0.2
+while [ $# -gt 0 ]; do
+    case $1 in
+        --weights) weights=$(realpath "$2") ;;
+        --tensor) tensor=$2 ;;
+        --params) params=$2 ;;
+        *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    esac
+    shift 2
+done
+
+say() { printf '\n== %s\n' "$*"; }
+out=build/quickstart
+mkdir -p $out
+
+packages="build-essential cmake ninja-build pkg-config libjansson-dev libopenblas-dev
+    alsa-utils python3-numpy python3-matplotlib"
+missing=
+for package in $packages; do
+    dpkg-query -W -f '${db:Status-Abbrev}\n' "$package" 2> /dev/null | grep -q '^ii' ||
+        missing="$missing $package"
+done
+if [ -n "$missing" ]; then
+    say "Installing$missing"
+    sudo=
+    [ "$(id -u)" -eq 0 ] || sudo=sudo
+    $sudo apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends \
+        $missing > $out/install.log 2>&1 || { tail -n 20 $out/install.log; exit 1; }
+fi
+
+say "Building"
+{ cmake --preset release -DDANAUS_TESTS=OFF && cmake --build build/release; } \
+    > $out/build.log 2>&1 || { tail -n 30 $out/build.log; exit 1; }
+danaus=build/release/danaus
+python="/usr/bin/python3 scripts/quickstart.py" # the one with Debian's NumPy
+$danaus --version
+
+say "Speech through a butterfly-factorised Fourier transform"
+$python frames $out
+$danaus factorize $out/dft.npy --chain dyadic -o $out/dft.safetensors
+$danaus apply $out/dft.safetensors $out/frames.npy -o $out/spectra.npy \
+    --dtype c64 --repeat 101 --json > $out/apply.json
+$python spectrum $out
+echo "picture: $out/spectrogram.png"
+
+if [ -z "$weights" ]; then
+    say "Compressing a dense matrix: sound from 1024 loudspeakers to 1024 microphones"
+    $python matrix $out
+    weights=$out/matrix.npy
+else
+    say "Compressing $weights $tensor"
+fi
+set -- "$weights" --params "$params" -o $out/compressed.safetensors
+[ -z "$tensor" ] || set -- "$@" --tensor "$tensor"
+$danaus factorize "$@"
+$python inputs $out "$weights" $tensor
+$danaus apply $out/compressed.safetensors $out/inputs.npy -o $out/outputs.npy \
+    --dtype f32 --repeat 101 --json > $out/outputs.json
+$python compare $out "$weights" $tensor
