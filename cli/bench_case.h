@@ -34,8 +34,9 @@ void bench_case_destroy(bench_case *c);
 void bench_case_run(void *self, const void *x, void *y);
 
 /* Makes the product of copy 0 in c->y and returns its relative error (Frobenius)
-   on a few batch columns, against sums in f64; NAN after a failure. */
-double bench_case_error(bench_case *c);
+   on a few batch columns, against sums in f64; NAN after a failure.
+   *seconds gets the time of the product. */
+double bench_case_error(bench_case *c, double *seconds);
 
 /* The error that rounding explains: sums of c random terms in each factor round
    sqrt(c) times as much as one; a method that multiplies the factors first adds

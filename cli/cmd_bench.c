@@ -60,7 +60,7 @@ typedef struct bench {
 
 static int check_ours(bench_case *c, findings *f)
 {
-    f->error = bench_case_error(c);
+    f->error = bench_case_error(c, &f->seconds);
     if (c->failed)
         return library_failure();
     if (!(f->error <= bench_case_bound(c)))
@@ -76,7 +76,7 @@ static int check_rivals(bench_case *c, const rivals *r, findings *f)
     for (int i = 0; i < r->count; i++) {
         const char *name = rival_name(r->list[i]);
         double share = rival_permutations(r->list[i], c);
-        f->difference[i] = rival_difference(r->list[i], c);
+        f->difference[i] = rival_difference(r->list[i], c, &f->rivals[i].known);
         f->permutations = isnan(share) ? f->permutations : share;
         if (!(f->difference[i] <= 2 * bench_case_bound(c)))
             return failure(
@@ -89,19 +89,25 @@ static int check_rivals(bench_case *c, const rivals *r, findings *f)
 /* Times ours, its factors one by one and the baselines in the same rounds. */
 static int time_all(bench_case *c, one_by_one *factors, const rivals *r, findings *f)
 {
-    runner list[MAX_RIVALS + 2] = { { "danaus", bench_case_run, c, 0, 0, 0, 0 } };
-    int count = 1;
-    if (c->count > 1)
-        list[count++] = (runner){ "factors", one_by_one_run, factors, 0, 0, 0, 0 };
-    for (int i = 0; i < r->count; i++)
-        list[count++] =
-            (runner){ rival_name(r->list[i]), rival_run, r->list[i], 0, 0, 0, 0 };
+    runner list[MAX_RIVALS + 2] = {
+        { .name = "danaus", .run = bench_case_run, .self = c, .known = f->seconds },
+        { .name = "factors", .run = one_by_one_run, .self = factors },
+    };
+    int count = c->count > 1 ? 2 : 1;
+    for (int i = 0; i < r->count; i++) {
+        runner *one = &list[count++];
+        one->name = rival_name(r->list[i]);
+        one->run = rival_run;
+        one->self = r->list[i];
+        one->known = f->rivals[i].known;
+    }
     if (!measure(list, count, &c->inputs))
         return failure("no memory for times");
     if (c->failed || (c->count > 1 && factors->failed))
         return library_failure();
     f->ours = list[0];
-    f->factors = c->count > 1 ? list[1] : (runner){ 0 };
+    if (c->count > 1)
+        f->factors = list[1];
     memcpy(f->rivals, list + count - r->count, (size_t)r->count * sizeof *list);
     return STATUS_OK;
 }

@@ -13,7 +13,7 @@
 #define ROUNDS      8
 #define MIN_SAMPLES 3
 #define MAX_SAMPLES 4096
-#define HOPELESS    5.0 /* times the fastest: timed for one round */
+#define HOPELESS    5.0 /* times the fastest: not timed again */
 
 typedef struct turn {
     double estimate, total;
@@ -56,13 +56,11 @@ static void warm_up(const runner *one, const rotation *r, turn *t, int64_t *at)
     t->calls = (int64_t)(0.001 / t->estimate) + 1;
 }
 
-static int wants_more(const turn *t, double fastest)
+static int wants_more(const turn *t)
 {
-    if (t->count < MIN_SAMPLES && t->estimate < HOPELESS * fastest)
-        return 1;
-    if (t->estimate >= HOPELESS * fastest)
-        return t->count == 0;
-    return t->total < SECONDS && t->count < MAX_SAMPLES;
+    if (t->calls == 0) /* hopeless */
+        return 0;
+    return t->count < MIN_SAMPLES || (t->total < SECONDS && t->count < MAX_SAMPLES);
 }
 
 static void take_turn(const runner *one, const rotation *r, turn *t, int64_t *at)
@@ -86,6 +84,11 @@ static int by_value(const void *p, const void *q)
 
 static void summarise(runner *one, turn *t)
 {
+    if (t->calls == 0) {
+        one->runs = 1;
+        one->median = one->p10 = one->p90 = one->known;
+        return;
+    }
     qsort(t->samples, (size_t)t->count, sizeof *t->samples, by_value);
     one->runs = (int)(t->count * t->calls);
     one->median = t->samples[t->count / 2];
@@ -97,15 +100,16 @@ static void run_rounds(runner *list, int count, const rotation *r, turn *turns)
 {
     double fastest = 1e300;
     int64_t at = 0;
-    for (int i = 0; i < count; i++) {
-        warm_up(&list[i], r, &turns[i], &at);
-        if (turns[i].estimate < fastest)
-            fastest = turns[i].estimate;
-    }
+    for (int i = 0; i < count; i++)
+        if (list[i].known > 0 && list[i].known < fastest)
+            fastest = list[i].known;
+    for (int i = 0; i < count; i++)
+        if (list[i].known < HOPELESS * fastest)
+            warm_up(&list[i], r, &turns[i], &at);
     for (int more = 1; more;) {
         more = 0;
         for (int i = 0; i < count; i++)
-            if (wants_more(&turns[i], fastest)) {
+            if (wants_more(&turns[i])) {
                 take_turn(&list[i], r, &turns[i], &at);
                 more = 1;
             }

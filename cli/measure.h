@@ -10,6 +10,7 @@ typedef struct runner {
     const char *name;
     void (*run)(void *self, const void *x, void *y);
     void *self;
+    double known;            /* seconds that an earlier call took */
     int runs;                /* calls that were timed */
     double median, p10, p90; /* seconds of a call */
 } runner;
@@ -25,8 +26,8 @@ typedef struct rotation {
 double seconds_now(void);
 
 /* Times every runner for at least 0.2 s in rounds in which each has its turn, after
-   a warm-up. A runner that is far slower than the fastest is timed a few times
-   only. Returns 0 when memory is out. */
+   a warm-up. A runner known to be far slower than another is left with that one
+   time. Returns 0 when memory is out. */
 int measure(runner *list, int count, const rotation *r);
 
 #endif

@@ -23,7 +23,8 @@ typedef struct findings {
     runner ours, factors;      /* factors.runs is 0 for a single one */
     runner rivals[MAX_RIVALS]; /* as in the rivals */
     double difference[MAX_RIVALS];
-    double error, permutations;
+    double error, seconds; /* of ours, seconds of one call */
+    double permutations;
 } findings;
 
 json_t *record_make(

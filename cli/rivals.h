@@ -37,8 +37,9 @@ void rivals_destroy(rivals *r);
 const char *rival_name(const rival *one);
 void rival_run(void *one, const void *x, void *y);
 
-/* Runs it into copy 0 of y and compares with c->y: relative difference. */
-double rival_difference(rival *one, bench_case *c);
+/* Runs it into copy 0 of y and compares with c->y: relative difference. *seconds
+   gets the time of the run. */
+double rival_difference(rival *one, bench_case *c, double *seconds);
 
 /* Share of its time that permutations take; NAN when it has none. */
 double rival_permutations(rival *one, bench_case *c);

@@ -85,7 +85,7 @@ static void run(void *any, const void *x, void *y)
     whole.y = y;
     int first = f->layout == DANAUS_BATCH_FIRST;
     run_parts(
-        f->team, &whole, first ? CSR_BATCH : 512,
+        f->team, &whole, first ? CSR_BATCH : 128,
         first ? f->loops->csr_first : f->loops->csr_last, self->scratch,
         self->scratch_bytes);
 }

@@ -45,7 +45,7 @@ static void run(void *any, const void *x, void *y)
     if (f->layout == DANAUS_BATCH_FIRST)
         run_parts(f->team, &whole, 4, f->loops->einsum_first, NULL, 0);
     else
-        run_parts(f->team, &whole, 512, f->loops->einsum_last, NULL, 0);
+        run_parts(f->team, &whole, 128, f->loops->einsum_last, NULL, 0);
 }
 
 const baseline baseline_einsum = {
