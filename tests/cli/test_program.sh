@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 set -u
 program=${DANAUS_PROGRAM:?the path of the program}
-here=$PWD/tests/cli
+here=$PWD/tests/cli manual=$PWD/docs/danaus.1 compare=$PWD/bench/compare.py
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
@@ -49,6 +49,9 @@ ok "version" danaus --version
 for command in info factorize apply dense bench tune; do
     ok "help of $command" danaus $command --help
     grep -q "^Usage: danaus $command" out || fail "help of $command begins with its usage"
+    for option in $(grep -o -e '^  ....--[a-z]*' out | grep -o -e '--.*'); do
+        sed 's/\\-/-/g' "$manual" | grep -q -e "$option" || fail "the manual has $option"
+    done
 done
 refuses 2 "a command is needed" "no command" danaus
 refuses 2 'no command "fly"' "an unknown command" danaus fly
@@ -213,6 +216,13 @@ said records.0 "v['error'] < 1e-6 and v['median_ns'] > 0 and v['ratio'] > 0" "wi
 said records.1.factors_ns "v > 0" "factors one by one"
 said machine "v['f32_gflops'] > 0 and v['copy_gbs'] > 0" "and the machine's limits"
 ok "records as CSV" test "$(wc -l < records.csv)" -eq 3
+ok "a run is like itself" /usr/bin/python3 "$compare" records.csv records.csv
+sed 's/"ks",\(.*\),"last",16,\("[^"]*"\),\([0-9]*\),[0-9.e+]*,/"ks",\1,"last",16,\2,\3,1e12,/' \
+    records.csv > slow.csv
+/usr/bin/python3 "$compare" records.csv slow.csv > out
+status=$?
+if [ $status -eq 1 ] && grep -q "2 slower" out; then pass "a slower run is found out"
+else fail "a slower run is found out" "status $status" "$(cat out)"; fi
 ok "complex bench for people" danaus bench ks --suite small.csv --batch 3 --dtype c64 \
     --layout first --baselines
 ok "half types" danaus bench ks --suite small.csv --batch 3 --dtype bf16 --layout first
