@@ -18,7 +18,8 @@ def main():
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             if not (page.parent / target).exists():
                 found.append(f"{page} links to {target}, which is not there")
-    print("\n".join(found))
+    for complaint in found:
+        print(complaint)
     return bool(found)
 
 
