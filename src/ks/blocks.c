@@ -219,12 +219,8 @@ static danaus_status failure(const block_job *job, int first, int count)
     return DANAUS_OK;
 }
 
-/* Runs the job's body on all blocks, counting `work`; *sum may be NULL. */
-static danaus_status run_job(ks_run *run, block_job *job, double work, double *sum)
+static danaus_status run_chunks(ks_run *run, block_job *job, double work)
 {
-    const ks_pair *s = job->pair;
-    job->blocks = s->p.a * s->p.d * s->groups_of_columns * s->groups_of_rows;
-    job->chunks = smaller(job->blocks, CHUNKS);
     int64_t rounds = work > 0 && run->progress ? smaller(job->chunks, REPORTS) : 1;
     for (int64_t round = 0; round < rounds; round++) {
         job->chunk = job->chunks * round / rounds;
@@ -233,12 +229,27 @@ static danaus_status run_job(ks_run *run, block_job *job, double work, double *s
         TRY(failure(job, (int)job->chunk, count));
         TRY(dn_run_progress(run, work / (double)rounds));
     }
+    return DANAUS_OK;
+}
+
+/* Runs the job's body on all blocks, counting `work`; *sum may be NULL. A single
+   block leaves LAPACK its threads, whatever threads there are here. */
+static danaus_status run_job(ks_run *run, block_job *job, double work, double *sum)
+{
+    const ks_pair *s = job->pair;
+    job->blocks = s->p.a * s->p.d * s->groups_of_columns * s->groups_of_rows;
+    job->chunks = smaller(job->blocks, CHUNKS);
+    if (job->blocks > 1)
+        dn_lapack_alone();
+    danaus_status status = run_chunks(run, job, work);
+    if (job->blocks > 1)
+        dn_lapack_as_before();
     double total = 0;
     for (int64_t chunk = 0; chunk < job->chunks; chunk++)
         total += job->sums[chunk];
-    if (sum)
+    if (status == DANAUS_OK && sum)
         *sum = total;
-    return DANAUS_OK;
+    return status;
 }
 
 danaus_status dn_run_progress(ks_run *run, double work)

@@ -160,7 +160,11 @@ danaus_status dn_columns_lq(
     }
     lq_job job = { .p = p, .x = x, .lower = lower };
     job.chunks = blocks < CHUNKS ? (int)blocks : CHUNKS;
+    if (blocks > 1)
+        dn_lapack_alone();
     dn_pool_run(pool, job.chunks, do_lq, &job);
+    if (blocks > 1)
+        dn_lapack_as_before();
     for (int chunk = 0; chunk < job.chunks; chunk++)
         if (job.failed[chunk])
             return dn_fail(DANAUS_ERR_MEMORY, "no memory for the rows of a factor");

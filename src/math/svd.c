@@ -15,6 +15,7 @@
 #include "math/svd.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum { WHOLE, PAIR, GRAM, LAPACK, KRYLOV };
@@ -67,6 +68,30 @@ void dorgqr_(
 void zungqr_(
     const int *m, const int *n, const int *k, double *a, const int *lda,
     const double *tau, double *work, const int *lwork, int *info);
+
+/* OpenBLAS has these; with another BLAS they are NULL and nothing is done. */
+__attribute__((weak)) int openblas_get_num_threads(void);
+__attribute__((weak)) void openblas_set_num_threads(int threads);
+
+static atomic_flag changing = ATOMIC_FLAG_INIT;
+static int callers, threads_before;
+
+static void change_callers(int by)
+{
+    if (!openblas_get_num_threads || !openblas_set_num_threads)
+        return;
+    while (atomic_flag_test_and_set(&changing))
+        continue;
+    if (callers == 0)
+        threads_before = openblas_get_num_threads();
+    callers += by;
+    openblas_set_num_threads(callers ? 1 : threads_before);
+    atomic_flag_clear(&changing);
+}
+
+void dn_lapack_alone(void) { change_callers(1); }
+
+void dn_lapack_as_before(void) { change_callers(-1); }
 
 static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
 static int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }

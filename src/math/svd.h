@@ -34,6 +34,12 @@ int dn_svd_run(
     const dn_svd *svd, dn_matrix b, dn_matrix u, dn_matrix v, double *dropped,
     double *scratch);
 
+/* Between these two calls LAPACK stays on the thread that calls it: threads of its
+   own, working on many small blocks at once, would only be in each other's way. They
+   nest and may be called from any thread. */
+void dn_lapack_alone(void);
+void dn_lapack_as_before(void);
+
 /* a[r][n] = l[r][k] q[k][n], k = min(r, n), with orthonormal rows in q. q is made
    in place of a; l has k columns. Scratch: dn_lq_scratch() doubles. */
 int64_t dn_lq_scratch(int complex, int64_t r, int64_t n);
