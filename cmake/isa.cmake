@@ -5,10 +5,6 @@ function(dn_add_isa name)
     separate_arguments(flags UNIX_COMMAND "${DANAUS_KERNEL_FLAGS}")
     target_compile_options(dn_cpu_${name} PRIVATE ${flags} ${ARGN})
     target_compile_definitions(dn_cpu_${name} PRIVATE DANAUS_ISA=${name} DANAUS_ISA_${name})
-    if(DANAUS_FUZZ) # fuzzers look for faults in readers; instrumented kernels take minutes
-        target_compile_options(dn_cpu_${name} PRIVATE
-            -fno-sanitize=all -fno-sanitize=fuzzer-no-link -O1)
-    endif()
     target_link_libraries(dn_cpu_${name} PRIVATE dn_options)
     target_sources(danaus PRIVATE $<TARGET_OBJECTS:dn_cpu_${name}>)
     target_sources(danaus_core PRIVATE $<TARGET_OBJECTS:dn_cpu_${name}>)
