@@ -54,6 +54,7 @@ typedef struct bench {
     run_facts run;
     FILE *csv;
     json_t *records;
+    int left_out; /* problems that are too large for the memory */
 } bench;
 
 /* ---- one record ---- */
@@ -135,6 +136,17 @@ static int measure_case(bench *b, bench_case *c, rivals *r, json_t **record)
     return status;
 }
 
+/* Inputs, outputs and as much again for baselines are at most half of the memory. */
+static int fits(const bench *b, const suite_problem *p, int64_t batch)
+{
+    danaus_pattern left = p->patterns[0], right = p->patterns[p->count - 1];
+    danaus_dtype dtype = b->o->dtype ? b->o->dtype : DANAUS_F32;
+    double elements =
+        (double)(left.a * left.b * left.d) + (double)(right.a * right.c * right.d);
+    double bytes = elements * (double)batch * (double)danaus_dtype_size(dtype);
+    return !b->run.device.memory || 4 * bytes <= (double)b->run.device.memory;
+}
+
 static int run_case(
     bench *b, const suite_problem *p, danaus_layout layout, int64_t batch)
 {
@@ -168,10 +180,15 @@ static int run_problem(bench *b, const suite_problem *p)
     if (!batches.count)
         batches = (counts){ 1, { p->batch ? p->batch : 25088 } };
     int status = STATUS_OK;
-    for (int i = 0; i < batches.count; i++)
+    for (int i = 0; i < batches.count; i++) {
+        if (!fits(b, p, batches.value[i])) {
+            b->left_out++;
+            continue;
+        }
         for (int layout = 0; layout < 2 && !status; layout++)
             if (!b->o->layout || b->o->layout == 1 + layout)
                 status = run_case(b, p, (danaus_layout)layout, batches.value[i]);
+    }
     return status;
 }
 
@@ -232,11 +249,13 @@ static int run(bench *b)
     json_t *summary = records_summarise(b->records);
     if (!b->o->json) {
         summary_print(summary);
+        if (b->left_out)
+            printf("left out, too large for this memory: %d\n", b->left_out);
         json_decref(summary);
     } else
         report_json(json_pack(
-            "{s:o, s:O, s:o}", "machine", json_machine(&b->run), "records", b->records,
-            "summary", summary));
+            "{s:o, s:O, s:o, s:i}", "machine", json_machine(&b->run), "records",
+            b->records, "summary", summary, "left_out", b->left_out));
     return STATUS_OK;
 }
 

@@ -94,6 +94,19 @@ static int open_matrix(job *j)
     return STATUS_OK;
 }
 
+/* The chain must be of the matrix's size. */
+static int check_size(const job *j)
+{
+    danaus_pattern left = j->patterns[0], right = j->patterns[j->count - 1];
+    int64_t rows = left.a * left.b * left.d, cols = right.a * right.c * right.d;
+    if (rows != j->w.shape[0] || cols != j->w.shape[1])
+        return failure(
+            "W is %" PRId64 " x %" PRId64 ", but the patterns make %" PRId64
+            " x %" PRId64,
+            j->w.shape[0], j->w.shape[1], rows, cols);
+    return STATUS_OK;
+}
+
 static int choose_patterns(job *j)
 {
     const options *o = j->o;
@@ -120,7 +133,7 @@ static int choose_patterns(job *j)
             rows, cols, (int64_t)parameters, j->patterns, DANAUS_MAX_FACTORS,
             &j->count);
     }
-    return status ? library_failure() : STATUS_OK;
+    return status ? library_failure() : check_size(j);
 }
 
 static int open_samples(job *j)

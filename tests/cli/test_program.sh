@@ -134,7 +134,7 @@ refuses 2 "not a pattern" "a malformed pattern" danaus factorize exact.npy --pat
 refuses 2 "cannot be factorised in" "half types" danaus factorize exact.npy --params 1 --dtype f16
 refuses 1 "columns" "not composable" danaus factorize exact.npy --pattern "1,8,6,6 6,6,8,2"
 refuses 1 "" "not chainable" danaus factorize exact.npy --pattern "1,8,4,6 6,4,8,1"
-refuses 1 "" "another size" danaus factorize rectangle.npy --pattern "$two"
+refuses 1 "24 x 36, but the patterns make 48 x 48" "another size" danaus factorize rectangle.npy --pattern "$two"
 refuses 1 "" "dyadic of a size that is none" danaus factorize exact.npy --chain dyadic
 refuses 1 "" "products only" danaus factorize dft.npy --chain kaleidoscope
 refuses 1 "nan\|NaN" "a NaN" danaus factorize bad.npy --pattern "$two"
@@ -142,6 +142,7 @@ refuses 1 "48, but a matrix" "a vector" danaus factorize x_one.npy --params 1
 refuses 1 "cannot open" "no file" danaus factorize nothing.npy --params 1
 refuses 1 "" "no array" danaus factorize text.npy --params 1
 refuses 1 "" "half an array" danaus factorize cut.npy --params 1
+refuses 1 "" "no elements" danaus factorize x_none.npy --params 1
 refuses 1 "" "integers" danaus factorize integers.npy --params 1
 refuses 1 "4 tensors" "which tensor" danaus factorize layer.safetensors --params 1
 refuses 1 "" "no such tensor" danaus factorize layer.safetensors --tensor w --params 1
