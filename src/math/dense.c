@@ -46,6 +46,14 @@ void dn_times_adjoint(
         times_adjoint_real(m, n, k, a.at, a.ld, b.at, b.ld, c.at, c.ld);
 }
 
+void dn_gram(int complex, int64_t m, int64_t n, dn_matrix a, double *g)
+{
+    if (complex)
+        gram_complex(m, n, (cplx *)a.at, a.ld, (cplx *)g);
+    else
+        gram_real(m, n, a.at, a.ld, g);
+}
+
 double dn_residual(
     int complex, int64_t m, int64_t n, int64_t k, dn_matrix b, dn_matrix u, dn_matrix v,
     double *row)

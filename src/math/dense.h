@@ -27,6 +27,9 @@ void dn_times_adjoint(
     int complex, int64_t m, int64_t n, int64_t k, dn_matrix a, dn_matrix b,
     dn_matrix c);
 
+/* g[m][m] = a a^H for a[m][n]. */
+void dn_gram(int complex, int64_t m, int64_t n, dn_matrix a, double *g);
+
 /* The sum of |b - u v|^2 over b[m][n], u[m][k], v[k][n]. row holds n elements. */
 double dn_residual(
     int complex, int64_t m, int64_t n, int64_t k, dn_matrix b, dn_matrix u, dn_matrix v,

@@ -4,7 +4,8 @@
    PAIR     r = 1, k = 2: eigenvector of the 2 x 2 Gram matrix in closed form.
    GRAM     r = 1: top eigenvector u of b b^H (or of b^H b), then v = u^H b. For rank
             one this loses nothing: an angle error t costs t^2 (s_1^2 - s_2^2), and
-            t <= eps s_1^2 / (s_1^2 - s_2^2).
+            t <= eps s_1^2 / (s_1^2 - s_2^2). The eigenvector comes from Lanczos'
+            method with a certificate that none is larger, or from LAPACK.
    LAPACK   r > 1: gesdd. (The Gram matrix would cost eps s_1 / s_r.)
    KRYLOV   fast, r << k: orthonormal basis Q of b z, b b^H b z, ..., for a few random
             z, and one of the methods above for Q^H b, which is small and wide.
@@ -13,6 +14,8 @@
    norms, which cancel. */
 // SPDX-License-Identifier: Apache-2.0
 #include "math/svd.h"
+
+#include "math/tridiagonal.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -24,6 +27,17 @@ enum { WHOLE, PAIR, GRAM, LAPACK, KRYLOV };
 enum { OVERSAMPLING = 2, BLOCKS = 3, BLOCKS_OF_ONE = 7 };
 
 #define LANES 4
+
+/* Fixed numbers in [-1, 1): what is random about them is that no matrix of interest
+   has anything to do with them. */
+static void fill_random(double *to, int64_t count)
+{
+    uint64_t state = UINT64_C(0x9e3779b97f4a7c15);
+    for (int64_t i = 0; i < count; i++) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        to[i] = (double)(int64_t)state * 0x1p-63;
+    }
+}
 
 #define COMPLEX  0
 #define FN(name) name##_real
@@ -212,7 +226,23 @@ static int run_lapack(
 static int64_t gram_scratch(const dn_svd *svd)
 {
     int64_t k = smaller(svd->m, svd->n);
-    return width_of(svd) * (k * k + svd->m + svd->n + svd->work) + heevr_rest(k);
+    int64_t lanczos = width_of(svd) * (k + 2) * k + 5 * k;
+    int64_t lapack = width_of(svd) * svd->work + heevr_rest(k);
+    return width_of(svd) * (k * k + svd->m + svd->n) + larger(lanczos, lapack);
+}
+
+/* Lanczos' method is several times faster than LAPACK's; where it cannot be certain,
+   LAPACK decides. */
+static int top_vector(
+    const dn_svd *svd, int64_t k, double *gram, double *vector, double *scratch)
+{
+    int certain =
+        svd->complex ? lanczos_complex(k, (cplx *)gram, (cplx *)vector, (cplx *)scratch)
+                     : lanczos_real(k, gram, vector, scratch);
+    if (certain)
+        return 0;
+    double *work = take(&scratch, svd->work * width_of(svd));
+    return heevr(svd->complex, (int)k, gram, vector, work, svd->work, scratch);
 }
 
 static int run_gram(
@@ -222,14 +252,13 @@ static int run_gram(
     int64_t m = svd->m, n = svd->n, k = smaller(m, n), w = width_of(svd);
     dn_matrix gram = { take(&scratch, k * k * w), k };
     dn_matrix top = { take(&scratch, m * w), 1 };
-    double *row = take(&scratch, n * w), *work = take(&scratch, svd->work * w);
-    int complex = svd->complex;
+    double *row = take(&scratch, n * w);
+    int complex = svd->complex, info;
     if (m <= n)
-        dn_times_adjoint(complex, m, m, n, b, b, gram);
+        dn_gram(complex, m, n, b, gram.at);
     else
         dn_adjoint_times(complex, n, n, m, b, b, gram);
-    int info = heevr(
-        complex, (int)k, gram.at, m <= n ? top.at : row, work, svd->work, scratch);
+    info = top_vector(svd, k, gram.at, m <= n ? top.at : row, scratch);
     if (info)
         return info;
     dn_sigma from = m <= n ? DN_SIGMA_RIGHT : DN_SIGMA_LEFT;
@@ -328,17 +357,6 @@ static int64_t krylov_scratch(const dn_svd *svd, const dn_svd *inner)
 {
     int64_t q = svd->basis, m = svd->m, n = svd->n;
     return width_of(svd) * (q * m + 2 * q * n + q * svd->rank + n) + inner->scratch;
-}
-
-/* Fixed numbers in [-1, 1): what is random about them is that no matrix of interest
-   has anything to do with them. */
-static void fill_random(double *to, int64_t count)
-{
-    uint64_t state = UINT64_C(0x9e3779b97f4a7c15);
-    for (int64_t i = 0; i < count; i++) {
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        to[i] = (double)(int64_t)state * 0x1p-63;
-    }
 }
 
 static dn_svd inner_of(const dn_svd *svd)
