@@ -1,10 +1,14 @@
-/* Aligned allocation, with a seam for making it fail. */
+/* Aligned allocation, with a seam for making it fail. Large blocks ask for huge
+   pages: products walk through memory in long strides, a page a step. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
 
 static atomic_long allocations, failing;
 
@@ -20,10 +24,14 @@ void *dn_alloc(size_t bytes)
     long number = atomic_fetch_add(&allocations, 1) + 1;
     if (number == atomic_load(&failing))
         return NULL;
-    if (bytes > PTRDIFF_MAX - DN_ALIGN)
+    if (bytes > PTRDIFF_MAX - HUGE_PAGE)
         return NULL;
-    size_t rounded = (bytes + DN_ALIGN - 1) / DN_ALIGN * DN_ALIGN;
-    return aligned_alloc(DN_ALIGN, rounded ? rounded : DN_ALIGN);
+    size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : DN_ALIGN;
+    size_t rounded = (bytes + align - 1) / align * align;
+    void *memory = aligned_alloc(align, rounded ? rounded : align);
+    if (memory && align == HUGE_PAGE)
+        madvise(memory, rounded, MADV_HUGEPAGE); /* no more than a wish */
+    return memory;
 }
 
 void *dn_calloc(size_t count, size_t size)

@@ -23,6 +23,7 @@ typedef struct cpu_view {
 /* How a kernel cuts its part into chunks that pass through scratch memory. */
 typedef struct cpu_shape {
     int64_t columns; /* batch columns at a time */
+    int64_t width;   /* of a register tile, in columns */
     int64_t blocks;  /* i at a time; more than 1 only with all lanes */
     int64_t lanes;   /* j at a time */
     int64_t tiles;   /* tiles of rows at a time */

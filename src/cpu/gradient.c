@@ -163,7 +163,7 @@ static void add_weight_gradient(
         .all = { .p = p,
                  .x = g->x[step],
                  .dy = dy,
-                 .columns = ROUND_UP(n, COLUMNS_UNIT),
+                 .columns = n,
                  .dw = (void *)(uintptr_t)to->data,
                  .stride = { to->s[0], to->s[1], to->s[2], to->s[3] },
                  .conjugate = to->conjugate,
@@ -174,14 +174,13 @@ static void add_weight_gradient(
     };
     job.blocks_per_task = CEIL_DIV(job.blocks, MOST_DW_TASKS);
     int64_t tasks = CEIL_DIV(job.blocks, job.blocks_per_task) * job.row_parts;
-    job.all.x.ld = job.all.dy.ld = job.all.columns;
+    job.all.x.ld = job.all.dy.ld = ROUND_UP(n, COLUMNS_UNIT);
     dn_cpu_parallel(g->dev, (int)tasks, dw_task, &job);
 }
 
 /* ---- one slab ---- */
 
-/* y = K x for n columns of a panel x. A panel y gets all columns of its padding:
-   they are zero in x. */
+/* y = K x for n columns of a panel x. */
 static void multiply(
     gradient_run *g, const ks_step *step, const void *packed, cpu_view x, cpu_view y,
     int64_t n)
@@ -202,7 +201,7 @@ static void run_slab(gradient_run *g, int64_t s, int64_t n)
     for (int i = 0; i < g->highest; i++) {
         cpu_view y = g->x[i + 1];
         y.ld = ld;
-        multiply(g, &g->steps[i], o->packed[i], g->x[i], y, ld);
+        multiply(g, &g->steps[i], o->packed[i], g->x[i], y, n);
     }
     load(g, o->dy, rows_out(g, last), s, n, g->dy[last % 2]);
     for (int i = last; i >= g->lowest; i--) {
@@ -213,7 +212,7 @@ static void run_slab(gradient_run *g, int64_t s, int64_t n)
         if (o->dw && o->dw[i].data)
             add_weight_gradient(g, i, dy, n, s > 0);
         if (i > g->lowest)
-            multiply(g, &g->adjoint[i], o->packed_adjoint[i], dy, back, ld);
+            multiply(g, &g->adjoint[i], o->packed_adjoint[i], dy, back, n);
         else if (i == 0 && o->dx)
             multiply(
                 g, &g->adjoint[0], o->packed_adjoint[0], dy,

@@ -15,11 +15,9 @@
 #define SERIAL_WORK 100000
 /* Parts for each thread, so that an interrupted one is not waited for. */
 #define PARTS_PER_THREAD 6
-/* A batch-last part has at least this many full tiles side by side. */
-#define TILES_PER_PART 5
-/* Batch-first runs shorter than this many elements are joined over blocks. */
-#define SHORT_RUN 64
-#define LINE      64
+/* Tiles of columns that are staged at a time, at most. */
+#define MOST_TILES 4
+#define LINE       64
 
 static int lies_as_panel(const cpu_view *v)
 {
@@ -57,47 +55,54 @@ static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)
     };
 }
 
+/* x of few rows is read once for every tile of rows: if there is only one, it need
+   not be gathered first. */
+static int gather_x(const cpu_view *x, int64_t tiles)
+{
+    return !lies_as_panel(x) || tiles > 1;
+}
+
 static cpu_shape panel_shape(
-    const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y,
-    int64_t n)
+    const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y)
 {
     danaus_pattern p = step->p.pattern;
     const cpu_code *code = dn_code_of(step);
     int pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
-    int64_t tiles = dn_tile_count(p.b, code->tile_rows / pair);
+    int64_t width = code->tile_columns,
+            tiles = dn_tile_count(p.b, code->tile_rows / pair);
     int turns = x->layout == DANAUS_BATCH_FIRST || y->layout == DANAUS_BATCH_FIRST;
     int64_t line = LINE / (int64_t)danaus_dtype_size(step->p.dtype);
     cpu_shape g = {
-        .columns = ROUND_UP(n, COLUMNS_UNIT),
+        .columns = MOST_TILES * width,
+        .width = width,
         .blocks = 1,
-        .lanes = turns ? MIN(p.d, line) : 1,
+        .lanes = 1,
         .tiles = tiles,
-        .stage_x = !lies_as_panel(x),
+        .stage_x = gather_x(x, tiles),
         .stage_y = !lies_as_panel(y),
     };
-    if (!g.stage_x && !g.stage_y)
-        return g;
-    if (turns && g.lanes == p.d)
-        g.blocks = MIN(p.a, CEIL_DIV(SHORT_RUN, MIN(p.b, p.c) * p.d));
-
-    /* The widest chunk that leaves room in the second cache; if none does,
-       fewer rows of y at a time. */
-    int64_t budget = (int64_t)d->l2 * 3 / 4, per_row = g.blocks * g.lanes * cell;
-    int64_t columns = 4 * code->tile_columns, rows = p.b;
-    int64_t row_of_chunk = (g.stage_x ? p.c : 0) + (g.stage_y ? p.b : 0);
-    while (columns > code->tile_columns && row_of_chunk * per_row * columns > budget)
-        columns -= code->tile_columns;
-    if (row_of_chunk * per_row * columns > budget) {
-        columns = ROUND_UP(code->tile_columns / 3, COLUMNS_UNIT);
-        if (g.stage_y && row_of_chunk * per_row * columns > budget && g.blocks == 1) {
-            g.tiles = MIN(tiles, 4);
-            rows = MIN(rows, g.tiles * code->tile_rows);
-        }
+    /* Bytes of a tile's width of columns of one block and lane: x, the next x that is
+       fetched meanwhile, and y. */
+    int64_t budget = (int64_t)d->l2 * 3 / 4;
+    int64_t unit = ((g.stage_x ? 2 * p.c : 0) + (g.stage_y ? p.b : 0)) * width * cell;
+    if (turns) {
+        /* Whole lines of memory at least, whole vectors at best. */
+        int64_t room = MAX(1, budget / unit);
+        g.lanes = p.d <= line || p.d <= room ? p.d : MAX(line, room / line * line);
+        if (g.lanes == p.d)
+            g.blocks = MIN(p.a, MAX(1, room / p.d));
+        g.columns = width * MIN(MOST_TILES, MAX(1, room / (g.lanes * g.blocks)));
+        if (g.stage_y && unit * g.lanes > budget)
+            g.tiles = MIN(
+                tiles, MAX(1, budget / 2 / (g.lanes * width * cell * code->tile_rows)));
+    } else if (unit) {
+        g.columns = width * MIN(MOST_TILES, MAX(1, budget / unit));
     }
-    g.columns = MIN(g.columns, ROUND_UP(columns, COLUMNS_UNIT));
-    g.x_bytes = g.stage_x ? dn_aligned(p.c * per_row * g.columns) : 0;
-    g.y_bytes = g.stage_y ? dn_aligned(rows * per_row * g.columns) : 0;
+    int64_t rows = MIN(p.b, g.tiles * (code->tile_rows / pair));
+    int64_t per_row = g.blocks * g.lanes * g.columns * cell;
+    g.x_bytes = g.stage_x ? dn_aligned(p.c * per_row) : 0;
+    g.y_bytes = g.stage_y ? dn_aligned(rows * per_row) : 0;
     return g;
 }
 
@@ -106,7 +111,7 @@ cpu_shape dn_shape(
     int64_t n)
 {
     return dn_code_of(step)->small_batch ? lanes_shape(step, x, n)
-                                         : panel_shape(d, step, x, y, n);
+                                         : panel_shape(d, step, x, y);
 }
 
 static range cut(range all, int64_t unit, int parts, int number)
@@ -159,8 +164,20 @@ static void choose_cuts(grid *g, int threads, double work)
 int dn_can_stream(const cpu_view *y, int64_t rows, int64_t n, size_t cache)
 {
     size_t size = danaus_dtype_size(y->dtype);
-    return (size_t)(rows * n) * size > cache / 2 && (uintptr_t)y->data % LINE == 0 &&
+    return (size_t)(rows * n) * size > cache && (uintptr_t)y->data % LINE == 0 &&
            (size_t)y->ld * size % LINE == 0;
+}
+
+/* Columns of a batch-last part: the longer the runs in memory the better, while
+   a block's x and y stay in the second cache and every thread gets parts. */
+static int64_t long_runs(const cpu_device *d, const ks_step *step, int64_t n)
+{
+    danaus_pattern p = step->p.pattern;
+    int64_t width = dn_code_of(step)->tile_columns;
+    int64_t cell = (int64_t)danaus_dtype_size(step->p.dtype);
+    int64_t most = (int64_t)d->l2 / 2 / ((p.b + p.c) * cell * width);
+    int64_t fair = n / (2 * PARTS_PER_THREAD * d->threads * width);
+    return width * MAX(MOST_TILES, MIN(most, fair));
 }
 
 void dn_grid_open(
@@ -183,11 +200,11 @@ void dn_grid_open(
         .tile = { 0, code->small_batch ? shape.tiles
                                        : dn_tile_count(p.b, code->tile_rows / pair) },
         .s = { 0, n },
-        .stream = dn_can_stream(&y, dn_pattern_rows(p), n, d->l3),
+        .stream = dn_can_stream(&y, dn_pattern_rows(p), n, d->l2),
     };
     g->code = code;
     g->s_unit = lies_as_panel(&x) && lies_as_panel(&y) && !code->small_batch
-                    ? TILES_PER_PART * code->tile_columns
+                    ? long_runs(d, step, n)
                     : shape.columns;
     g->i_unit = shape.blocks;
     g->j_unit = shape.lanes;

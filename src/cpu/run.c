@@ -84,7 +84,7 @@ static void open_step(
     if (last)
         g->all.stream = dn_can_stream(
             &c->y, dn_pattern_rows(c->steps[number].p.pattern), c->o->batch,
-            c->dev->l3);
+            c->dev->l2);
 }
 
 static void take_slabs(void *arg, int slot)
