@@ -64,7 +64,7 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     double per = code->vector, n = (double)p->batch;
     double vectors = ceil((double)(q.b * q.d) / per) * (double)q.a * (double)q.c;
     double passes = ceil(n / (LANE_COLUMNS / pair));
-    double work = vectors * pair * (0.5 * passes + 1.0 * n);
+    double work = vectors * pair * (0.5 * passes + 1.5 * n);
     double repeat = q.d > 1 ? (double)(q.a * q.c) * n * ((double)q.d + per) * 0.7 : 0;
     double turned = p->layout == DANAUS_BATCH_LAST && p->batch > 1
                         ? n * (double)(dn_pattern_rows(q) + dn_pattern_cols(q))
