@@ -63,7 +63,7 @@ typedef struct cpu_code {
     int tile_rows;    /* most rows in a tile */
     int tile_columns; /* batch columns in a full tile */
     int vector;       /* batch columns in a vector */
-    int small_batch;  /* made for a few columns: natural weights order */
+    int lane_vectors; /* in a tile of lanes (lanes.inc); 0: a panel kernel */
     void (*part)(const cpu_part *part);
     void (*dw)(const cpu_dw_part *part);
     /* Turns rows of n columns of a view into a panel of the same rows. */

@@ -18,6 +18,8 @@
 /* Tiles of columns that are staged at a time, at most. */
 #define MOST_TILES 4
 #define LINE       64
+/* Columns that tiles of lanes take at a time, a multiple of theirs. */
+#define LANE_COLUMNS_AT_A_TIME 96
 
 static int lies_as_panel(const cpu_view *v)
 {
@@ -34,7 +36,8 @@ static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)
 {
     danaus_pattern p = step->p.pattern;
     const cpu_code *code = dn_code_of(step);
-    int64_t columns = MIN(n, 64), pair = dn_is_complex(step->p.dtype) ? 2 : 1;
+    int64_t columns = MIN(n, LANE_COLUMNS_AT_A_TIME),
+            pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
     int as_it_lies = p.d == 1 || (pair == 1 && p.d % code->vector == 0);
     size_t line_bytes =
@@ -49,7 +52,7 @@ static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)
         .columns = columns,
         .blocks = 1,
         .lanes = p.d,
-        .tiles = CEIL_DIV(p.b * p.d, LANE_VECS * code->vector),
+        .tiles = CEIL_DIV(p.b * p.d, code->lane_vectors * code->vector),
         .x_bytes = line_bytes + repeated,
         .y_bytes = dn_aligned(columns * ROUND_UP(p.b * p.d, COLUMNS_UNIT) * cell),
     };
@@ -110,8 +113,8 @@ cpu_shape dn_shape(
     const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y,
     int64_t n)
 {
-    return dn_code_of(step)->small_batch ? lanes_shape(step, x, n)
-                                         : panel_shape(d, step, x, y);
+    return dn_code_of(step)->lane_vectors ? lanes_shape(step, x, n)
+                                          : panel_shape(d, step, x, y);
 }
 
 static range cut(range all, int64_t unit, int parts, int number)
@@ -154,7 +157,7 @@ static void choose_cuts(grid *g, int threads, double work)
     g->columns = (int)MIN(CEIL_DIV(g->all.s.to, g->s_unit), 8 * want);
     g->blocks = (int)MIN(CEIL_DIV(g->all.i.to, g->i_unit), CEIL_DIV(want, g->columns));
     want = CEIL_DIV(want, g->columns * g->blocks);
-    if (!g->code->small_batch) {
+    if (!g->code->lane_vectors) {
         g->lanes = (int)MIN(CEIL_DIV(g->all.j.to, g->j_unit), want);
         want = CEIL_DIV(want, g->lanes);
     }
@@ -197,13 +200,13 @@ void dn_grid_open(
         .shape = shape,
         .i = { 0, p.a },
         .j = { 0, p.d },
-        .tile = { 0, code->small_batch ? shape.tiles
-                                       : dn_tile_count(p.b, code->tile_rows / pair) },
+        .tile = { 0, code->lane_vectors ? shape.tiles
+                                        : dn_tile_count(p.b, code->tile_rows / pair) },
         .s = { 0, n },
         .stream = dn_can_stream(&y, dn_pattern_rows(p), n, d->l2),
     };
     g->code = code;
-    g->s_unit = lies_as_panel(&x) && lies_as_panel(&y) && !code->small_batch
+    g->s_unit = lies_as_panel(&x) && lies_as_panel(&y) && !code->lane_vectors
                     ? long_runs(d, step, n)
                     : shape.columns;
     g->i_unit = shape.blocks;

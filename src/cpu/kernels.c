@@ -138,17 +138,17 @@ static const cpu_code panel_code_dc = {
     dw_part_complex_d, load_panel,
 };
 static const cpu_code lanes_code_f = {
-    TILE_ROWS, LANE_COLUMNS, VF, 1, lanes_part_f, dw_part_f, load_panel,
+    TILE_ROWS, LANE_COLUMNS, VF, LANE_VECS, lanes_part_f, dw_part_f, load_panel,
 };
 static const cpu_code lanes_code_fc = {
-    TILE_ROWS,         LANE_COLUMNS / 2, VF / 2, 1, lanes_part_complex_f,
+    TILE_ROWS,         LANE_COLUMNS / 2, VF / 2, LANE_VECS, lanes_part_complex_f,
     dw_part_complex_f, load_panel,
 };
 static const cpu_code lanes_code_d = {
-    TILE_ROWS, LANE_COLUMNS, VD, 1, lanes_part_d, dw_part_d, load_panel,
+    TILE_ROWS, LANE_COLUMNS, VD, LANE_VECS, lanes_part_d, dw_part_d, load_panel,
 };
 static const cpu_code lanes_code_dc = {
-    TILE_ROWS,         LANE_COLUMNS / 2, VD / 2, 1, lanes_part_complex_d,
+    TILE_ROWS,         LANE_COLUMNS / 2, VD / 2, LANE_VECS, lanes_part_complex_d,
     dw_part_complex_d, load_panel,
 };
 

@@ -63,8 +63,10 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     danaus_pattern q = p->pattern;
     double per = code->vector, n = (double)p->batch;
     double vectors = ceil((double)(q.b * q.d) / per) * (double)q.a * (double)q.c;
-    double passes = ceil(n / (LANE_COLUMNS / pair));
-    double work = vectors * pair * (0.5 * passes + 1.5 * n);
+    /* For a vector of weights: its load, and for every column a product, with a
+       load of x of its own unless d = 1. */
+    double passes = ceil(n / code->tile_columns);
+    double work = vectors * pair * (0.6 * passes + (q.d == 1 ? 0.55 : 1.1) * n);
     double repeat = q.d > 1 ? (double)(q.a * q.c) * n * ((double)q.d + per) * 0.7 : 0;
     double turned = p->layout == DANAUS_BATCH_LAST && p->batch > 1
                         ? n * (double)(dn_pattern_rows(q) + dn_pattern_cols(q))
@@ -137,7 +139,8 @@ void dn_lanes_pack(const kernel *k, const problem *p, weights_view w, void *pack
     danaus_pattern q = p->pattern;
     danaus_dtype type = dn_sum_type(p->dtype);
     size_t cell = danaus_dtype_size(type);
-    int64_t most = LANE_VECS * code_of(k)->vector, all = padded_lanes(k, q);
+    int64_t most = code_of(k)->lane_vectors * code_of(k)->vector,
+            all = padded_lanes(k, q);
     memset(packed, 0, dn_lanes_bytes(k, p));
     for (int64_t i = 0; i < q.a; i++)
         for (int64_t l = 0; l < all; l += most) {

@@ -6,11 +6,6 @@
 
 #include "cpu/cpu.h"
 
-/* Vectors of lanes in a tile, and columns at a time, of the kernels for a few
-   columns (lanes.inc). */
-#define LANE_VECS    4
-#define LANE_COLUMNS 4
-
 /* Elements in a row of x that repeats with period d, for vectors of `per`. */
 static inline int64_t dn_lane_row(int64_t d, int64_t per) { return d + per - 1; }
 

@@ -7,11 +7,12 @@
 #include "base/status.h"
 #include "math/pattern.h"
 
-/* A panel or lines for what lies between step and the next one. */
+/* What lies between step and the next one: lines if either works on them, else a
+   panel. */
 static cpu_view between(const ks_step *step, void *memory, int64_t columns)
 {
     int64_t rows = dn_pattern_rows(step->p.pattern);
-    int lines = dn_code_of(step)->small_batch;
+    int lines = dn_code_of(step)->lane_vectors || dn_code_of(step + 1)->lane_vectors;
     return (cpu_view){
         .data = memory,
         .dtype = dn_sum_type(step->p.dtype),
@@ -119,7 +120,9 @@ static size_t stage_bytes(const chain_run *c, int64_t n)
 /* Slabs as wide as the second cache allows. */
 static int64_t slab_columns(const chain_run *c)
 {
-    int64_t unit = dn_code_of(c->steps)->tile_columns, panels = c->count > 2 ? 2 : 1;
+    int64_t unit = COLUMNS_UNIT, panels = c->count > 2 ? 2 : 1;
+    for (int i = 0; i < c->count; i++)
+        unit = MAX(unit, dn_code_of(&c->steps[i])->tile_columns);
     int64_t budget = (int64_t)c->dev->l2 * 5 / 8;
     int64_t tiles = budget / (panels * column_bytes(c->steps, c->count) * unit);
     return tiles >= 1 ? ROUND_UP(MIN(tiles, 6) * unit, COLUMNS_UNIT) : 2 * COLUMNS_UNIT;
@@ -172,7 +175,7 @@ danaus_status dn_cpu_ks_run(
         .y =
             outside(steps, o->y, dn_pattern_rows(steps[count - 1].p.pattern), o->batch),
     };
-    if (count > 1 && !dn_code_of(steps)->small_batch) {
+    if (count > 1) {
         c.slab = slab_columns(&c);
         if (o->batch >= c.slab * c.dev->threads)
             return run_slabs(&c);

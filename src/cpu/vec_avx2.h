@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <immintrin.h>
 
-#define VF        8
-#define VD        4
-#define TILE_ROWS 6
-#define TILE_VECS 2
-#define DW_ROWS   3
-#define DW_COLS   4
+#define VF           8
+#define VD           4
+#define TILE_ROWS    6
+#define TILE_VECS    2
+#define DW_ROWS      3
+#define DW_COLS      4
+#define LANE_VECS    2
+#define LANE_COLUMNS 6
 
 typedef __m256 vf;
 typedef __m256d vd;

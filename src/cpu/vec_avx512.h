@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <immintrin.h>
 
-#define VF        16
-#define VD        8
-#define TILE_ROWS 8
-#define TILE_VECS 3
-#define DW_ROWS   4
-#define DW_COLS   6
+#define VF           16
+#define VD           8
+#define TILE_ROWS    8
+#define TILE_VECS    3
+#define DW_ROWS      4
+#define DW_COLS      6
+#define LANE_VECS    4
+#define LANE_COLUMNS 6
 
 typedef __m512 vf;
 typedef __m512d vd;

@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <arm_neon.h>
 
-#define VF        4
-#define VD        2
-#define TILE_ROWS 8
-#define TILE_VECS 3
-#define DW_ROWS   4
-#define DW_COLS   6
+#define VF           4
+#define VD           2
+#define TILE_ROWS    8
+#define TILE_VECS    3
+#define DW_ROWS      4
+#define DW_COLS      6
+#define LANE_VECS    4
+#define LANE_COLUMNS 6
 
 typedef float32x4_t vf;
 typedef float64x2_t vd;

@@ -4,14 +4,16 @@
    vf holds VF floats, vd holds VD doubles, both an even number. Part versions
    touch only the first `n` lanes, 0 <= n <= lanes; missing lanes load as zero.
    Stores named stream want aligned addresses and go past the caches where a
-   processor can. TILE_* and DW_* are sizes of register tiles. */
+   processor can. TILE_*, DW_* and LANE_* are sizes of register tiles. */
 // SPDX-License-Identifier: Apache-2.0
-#define VF        4
-#define VD        2
-#define TILE_ROWS 4
-#define TILE_VECS 2
-#define DW_ROWS   2
-#define DW_COLS   2
+#define VF           4
+#define VD           2
+#define TILE_ROWS    4
+#define TILE_VECS    2
+#define DW_ROWS      2
+#define DW_COLS      2
+#define LANE_VECS    2
+#define LANE_COLUMNS 4
 
 typedef float vf __attribute__((vector_size(16)));
 typedef double vd __attribute__((vector_size(16)));
