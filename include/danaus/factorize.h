@@ -24,7 +24,8 @@ typedef enum danaus_chain_kind {
     DANAUS_CHAIN_BLOCK_BUTTERFLY, /* (2^(l-1), 2t, 2t, 2^(L-l)); M = N = 2^L t; rank t */
     DANAUS_CHAIN_MONARCH,      /* `order` factors, rectangular, blocks of rank `rank` */
     DANAUS_CHAIN_KALEIDOSCOPE, /* dyadic, then dyadic transposed: products only */
-    DANAUS_CHAIN_RADICES       /* row_radices x col_radices, ranks: any lattice chain */
+    DANAUS_CHAIN_RADICES       /* row_radices x col_radices, ranks: every chain that can
+                                  be factorised, deformable butterflies among them */
 } danaus_chain_kind;
 
 /* All-zero is the default of every field but the sizes. */
@@ -44,7 +45,9 @@ DANAUS_API danaus_status danaus_patterns_make(
     const danaus_chain_desc *desc, danaus_pattern *patterns, int capacity, int *count);
 
 /* The chain for an M x N matrix with at most `parameters` weights that is expected to
-   approximate best: it spends the budget on the largest block rank. */
+   approximate best: of the cheapest chains of every number of factors, each with the
+   largest block rank that the budget allows, the one that keeps most of a matrix
+   without structure. Sizes that share no structure get a low-rank chain. */
 DANAUS_API danaus_status danaus_patterns_fit(
     int64_t rows, int64_t cols, int64_t parameters, danaus_pattern *patterns,
     int capacity, int *count);
@@ -72,12 +75,14 @@ typedef int (*danaus_progress_fn)(void *user, double done);
 typedef struct danaus_factorize_desc {
     danaus_order order;
     int fast;           /* nonzero: iterative SVDs; there is no lower bound then */
-    int refine;         /* pair sweeps after the factorization */
+    int refine;         /* pair sweeps after the factorization; with inputs the most
+                           passes over the factors, 0: 4 */
     int square_roots;   /* nonzero: split with square roots and never orthonormalise,
                            as older programs do: larger errors, no bounds */
     int threads;        /* 0: one for each processor */
     const void *inputs; /* calibration X[samples][N] of dense's type, or NULL: minimise
-                           ||X W^T - X (K_1..K_L)^T|| instead of ||W - K_1..K_L|| */
+                           ||X W^T - X (K_1..K_L)^T|| instead of ||W - K_1..K_L||,
+                           from the unweighted factors on and never above their error */
     int64_t samples;
     danaus_progress_fn progress; /* or NULL */
     void *user;
@@ -87,8 +92,9 @@ typedef struct danaus_factorize_desc {
 /* Frobenius norms relative to ||W|| (weighted: to ||X W^T||). */
 typedef struct danaus_factorize_result {
     double error;       /* ||W - K_1..K_L|| */
-    double lower_bound; /* no chain of these patterns does better; -1: unknown */
-    double upper_bound; /* guaranteed before the run by the split errors; >= error */
+    double lower_bound; /* no factors of these patterns do better; -1: unknown */
+    double upper_bound; /* what the split errors guarantee; with inputs the error of the
+                           unweighted factors; at least `error` */
     double off_support; /* part of W that no weights can reach; within error */
     double dense_error; /* the unweighted error, also when inputs are given */
     double seconds;
@@ -118,7 +124,8 @@ typedef enum danaus_transform {
 /* Makes a chain with  transform x = (K_1..K_L) x[permutation]. permutation has N
    entries (2 N for Toeplitz, whose chain acts on x padded with N zeros and gives
    2 N outputs, the first N of which count). values: v of the circulant or Toeplitz
-   matrix, of the chain's type; else NULL. */
+   matrix, of the chain's type; else NULL. Lengths have prime factors up to 61, those
+   of Walsh-Hadamard transforms only 2; others are DANAUS_ERR_UNSUPPORTED. */
 DANAUS_API danaus_status danaus_chain_transform(
     danaus_transform transform, int64_t n, danaus_dtype dtype, const void *values,
     danaus_chain **chain, int64_t *permutation);

@@ -1,7 +1,7 @@
 /* What happens in all blocks of a chainable pair at once.
 
    Let p1 p2 = (a, b, c, d), G = a2 / a1, H = d1 / d2 and r the block rank. For
-   i < a, j < d, g < G, e < H (docs/ks.md, equation 13)
+   i < a, j < d, g < G, e < H (docs/ks.md, equation 10)
 
        block(i, g, e, j)[k, m] = T[i, j, k H + e, g c2 + m]          b1 x c2
        X[i, e d + j, k, g r + t] = u[k, t]

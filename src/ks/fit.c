@@ -2,14 +2,14 @@
 
    Cheapest chain of L factors with block rank r between neighbours: a shortest path
    over the lattice of (P_l, Q_l) from (1, M) to (N, 1), where step l costs
-       r_{l-1} r_l Q_{l-1} P_l                        (docs/ks.md, equation 10)
+       r_{l-1} r_l Q_{l-1} P_l                        (docs/ks.md, equation 7)
    weights. Steps are monotone: they shrink both sizes, keeping the shape's sense
    (p = q for squares, q >= p for tall, q <= p for wide matrices); otherwise the
    cheapest chain would be a matrix of rank one.
 
    For every L the rank is as large as the budget allows, and among these chains the
    one is taken that keeps most of a matrix of independent Gaussian entries
-   (equation 11). */
+   (equation 8). */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks/fit.h"
 

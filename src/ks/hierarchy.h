@@ -34,7 +34,7 @@ void dn_order_splits(
 double dn_order_work(const danaus_pattern *patterns, int count, const int *splits);
 
 /* Error of the result, from the split errors: exact for sweeps, a bound for the
-   balanced tree (docs/ks.md, equation 20). */
+   balanced tree (docs/ks.md, equation 15). */
 double dn_order_bound(danaus_order order, int count, const double *delta);
 
 /* *energy = ||w - K_1 .. K_count||^2 on the support of the product. */

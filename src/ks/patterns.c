@@ -3,7 +3,7 @@
    Every chainable chain with a full product pattern is a lattice chain: row radices
    q_l, column radices p_l and block ranks r_l (r_0 = r_L = 1) give
        Q_l = q_{l+1} .. q_L,   P_l = p_1 .. p_l,
-       pi_l = (P_{l-1}, r_{l-1} q_l, r_l p_l, Q_l)          (docs/ks.md, equation 8)
+       pi_l = (P_{l-1}, r_{l-1} q_l, r_l p_l, Q_l)          (docs/ks.md, equation 5)
    and all names below but the Kaleidoscope are choices of q, p and r. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks/patterns.h"

@@ -3,7 +3,7 @@
    With orthonormal factors left of factor l and right of factor l+1, the problem in
    that pair is one of equal size for the projection
        Z = (K_1 .. K_{l-1})^H W (K_{l+2} .. K_L)^H,   on the support of pi_l * pi_{l+1},
-   whose best split is exact (docs/ks.md, equation 22). A forward pass moves l to the
+   whose best split is exact (docs/ks.md, equation 17). A forward pass moves l to the
    right and leaves orthonormal columns behind; the backward pass mirrors it. Left
    projections accumulate in T; right ones are made anew, from the last factor on,
    for sizes that shrink geometrically. */

@@ -6,7 +6,7 @@
    in P. In every block, Z = L Q with orthonormal rows of Q, and conjugate gradients
    run for P L, so that the first factor (A = I), whose rows are independent problems,
    is solved exactly by one step. A step is kept only if the error, computed anew, is
-   not larger: it never grows (docs/ks.md, equation 25). */
+   not larger: it never grows (docs/ks.md, equation 18). */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks/weighted.h"
 
