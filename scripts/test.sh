@@ -10,7 +10,8 @@
 #     asan       address and undefined-behaviour sanitizers: every test in small
 #     tsan       thread sanitizer: what threads do
 #     fuzz       every fuzzer for FUZZ_SECONDS (60), two at a time
-#     arm64      64-bit Arm under an emulator: units and kernels in small
+#     arm64      64-bit Arm under an emulator: units and kernels in small,
+#                less two tests of factorization that take minutes there
 #     coverage   the share of lines of src that the tests run: at least 95 %
 #
 # DANAUS_TEST_SHARE=N makes one N-th of the rounds of random tests everywhere.
@@ -149,7 +150,8 @@ part_arm64() {
     need gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static \
         libjansson-dev:arm64 liblapack-dev:arm64 libcmocka-dev:arm64
     export DANAUS_TEST_SHARE=$((share * 50))
-    check "arm64 builds" build arm64 && run_ctest arm64 -L 'unit|kernel|property|fuzz'
+    check "arm64 builds" build arm64 && run_ctest arm64 \
+        -L 'unit|kernel|property|fuzz' -E 'factorize_call|transforms'
     export DANAUS_TEST_SHARE=$share
 }
 
