@@ -158,7 +158,7 @@ part_arm64() {
 covered() {
     gcovr --root . --exclude-directories CMakeFiles/3 --filter 'src/' \
         --gcov-ignore-parse-errors --fail-under-line 95 --sort-uncovered \
-        --output build/coverage/report.txt build/coverage
+        --output build/coverage/report.txt build/coverage 2> build/coverage/gcovr.log
     result=$?
     tail -n 2 build/coverage/report.txt
     [ $result -eq 0 ] || sed -n 1,60p build/coverage/report.txt
