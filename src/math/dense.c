@@ -1,93 +1,109 @@
-/* Products of small dense matrices: the two element types behind one name. */
+/* Products of small dense matrices: two element types, compiled for every processor
+   and, where it has them, for AVX2 and FMA. */
 // SPDX-License-Identifier: Apache-2.0
 #include "math/dense.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LANES 4
+typedef void product(
+    int64_t m, int64_t n, int64_t k, dn_matrix a, dn_matrix b, dn_matrix c);
 
+typedef struct operations {
+    product *times, *adjoint_times, *times_adjoint;
+    void (*gram)(int64_t m, int64_t n, dn_matrix a, dn_matrix g);
+    double (*residual)(
+        int64_t m, int64_t n, int64_t k, dn_matrix b, dn_matrix u, dn_matrix v,
+        double *room);
+    double (*energy)(int64_t m, int64_t n, dn_matrix b);
+    void (*adjoint)(int64_t m, int64_t n, dn_matrix from, dn_matrix to);
+    void (*solve_lower)(int64_t m, int64_t n, dn_matrix x, dn_matrix lower);
+} operations;
+
+#define TARGET
+#define LANES    4
 #define COMPLEX  0
 #define FN(name) name##_real
 #include "math/dense.inc"
 #define COMPLEX  1
 #define FN(name) name##_complex
 #include "math/dense.inc"
+#undef TARGET
+#undef LANES
 
-typedef double _Complex cplx;
+#ifdef __x86_64__
+#    define TARGET   __attribute__((target("avx2,fma")))
+#    define LANES    8
+#    define COMPLEX  0
+#    define FN(name) name##_real_avx2
+#    include "math/dense.inc"
+#    define COMPLEX  1
+#    define FN(name) name##_complex_avx2
+#    include "math/dense.inc"
+
+int dn_has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static const operations *operations_of(int complex)
+{
+    if (dn_has_avx2())
+        return complex ? &operations_complex_avx2 : &operations_real_avx2;
+    return complex ? &operations_complex : &operations_real;
+}
+#else
+int dn_has_avx2(void) { return 0; }
+
+static const operations *operations_of(int complex)
+{
+    return complex ? &operations_complex : &operations_real;
+}
+#endif
 
 void dn_times(
     int complex, int64_t m, int64_t n, int64_t k, dn_matrix a, dn_matrix b, dn_matrix c)
 {
-    if (complex)
-        times_complex(
-            m, n, k, (cplx *)a.at, a.ld, (cplx *)b.at, b.ld, (cplx *)c.at, c.ld);
-    else
-        times_real(m, n, k, a.at, a.ld, b.at, b.ld, c.at, c.ld);
+    operations_of(complex)->times(m, n, k, a, b, c);
 }
 
 void dn_adjoint_times(
     int complex, int64_t m, int64_t n, int64_t k, dn_matrix a, dn_matrix b, dn_matrix c)
 {
-    if (complex)
-        adjoint_times_complex(
-            m, n, k, (cplx *)a.at, a.ld, (cplx *)b.at, b.ld, (cplx *)c.at, c.ld);
-    else
-        adjoint_times_real(m, n, k, a.at, a.ld, b.at, b.ld, c.at, c.ld);
+    operations_of(complex)->adjoint_times(m, n, k, a, b, c);
 }
 
 void dn_times_adjoint(
     int complex, int64_t m, int64_t n, int64_t k, dn_matrix a, dn_matrix b, dn_matrix c)
 {
-    if (complex)
-        times_adjoint_complex(
-            m, n, k, (cplx *)a.at, a.ld, (cplx *)b.at, b.ld, (cplx *)c.at, c.ld);
-    else
-        times_adjoint_real(m, n, k, a.at, a.ld, b.at, b.ld, c.at, c.ld);
+    operations_of(complex)->times_adjoint(m, n, k, a, b, c);
 }
 
-void dn_gram(int complex, int64_t m, int64_t n, dn_matrix a, double *g)
+void dn_gram(int complex, int64_t m, int64_t n, dn_matrix a, dn_matrix g)
 {
-    if (complex)
-        gram_complex(m, n, (cplx *)a.at, a.ld, (cplx *)g);
-    else
-        gram_real(m, n, a.at, a.ld, g);
+    operations_of(complex)->gram(m, n, a, g);
 }
 
 double dn_residual(
     int complex, int64_t m, int64_t n, int64_t k, dn_matrix b, dn_matrix u, dn_matrix v,
     double *row)
 {
-    if (complex)
-        return residual_complex(
-            m, n, k, (cplx *)b.at, b.ld, (cplx *)u.at, u.ld, (cplx *)v.at, v.ld,
-            (cplx *)row);
-    return residual_real(m, n, k, b.at, b.ld, u.at, u.ld, v.at, v.ld, row);
+    return operations_of(complex)->residual(m, n, k, b, u, v, row);
 }
 
 double dn_energy(int complex, int64_t m, int64_t n, dn_matrix b)
 {
-    int width = complex ? 2 : 1;
-    double sum = 0;
-    for (int64_t r = 0; r < m; r++)
-        sum += energy_real(n * width, b.at + r * b.ld * width);
-    return sum;
-}
-
-void dn_solve_lower(int complex, int64_t m, int64_t n, dn_matrix x, dn_matrix lower)
-{
-    if (complex)
-        solve_lower_complex(m, n, (cplx *)x.at, x.ld, (cplx *)lower.at, lower.ld);
-    else
-        solve_lower_real(m, n, x.at, x.ld, lower.at, lower.ld);
+    return operations_of(complex)->energy(m, n, b);
 }
 
 void dn_adjoint(int complex, int64_t m, int64_t n, dn_matrix from, dn_matrix to)
 {
-    if (complex)
-        adjoint_complex(m, n, (cplx *)from.at, from.ld, (cplx *)to.at, to.ld);
-    else
-        adjoint_real(m, n, from.at, from.ld, to.at, to.ld);
+    operations_of(complex)->adjoint(m, n, from, to);
+}
+
+void dn_solve_lower(int complex, int64_t m, int64_t n, dn_matrix x, dn_matrix lower)
+{
+    operations_of(complex)->solve_lower(m, n, x, lower);
 }
 
 void dn_copy(int complex, int64_t m, int64_t n, dn_matrix from, dn_matrix to)

@@ -28,7 +28,7 @@ void dn_times_adjoint(
     dn_matrix c);
 
 /* g[m][m] = a a^H for a[m][n]. */
-void dn_gram(int complex, int64_t m, int64_t n, dn_matrix a, double *g);
+void dn_gram(int complex, int64_t m, int64_t n, dn_matrix a, dn_matrix g);
 
 /* The sum of |b - u v|^2 over b[m][n], u[m][k], v[k][n]. row holds n elements. */
 double dn_residual(
@@ -47,5 +47,8 @@ void dn_adjoint(int complex, int64_t m, int64_t n, dn_matrix from, dn_matrix to)
 
 void dn_copy(int complex, int64_t m, int64_t n, dn_matrix from, dn_matrix to);
 void dn_zero(int complex, int64_t m, int64_t n, dn_matrix to);
+
+/* Does this processor have AVX2 and FMA? */
+int dn_has_avx2(void);
 
 #endif

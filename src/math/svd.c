@@ -26,8 +26,6 @@ enum { WHOLE, PAIR, GRAM, LAPACK, KRYLOV };
 /* Krylov: blocks of r + OVERSAMPLING vectors (one vector for r = 1), so many blocks. */
 enum { OVERSAMPLING = 2, BLOCKS = 3, BLOCKS_OF_ONE = 7 };
 
-#define LANES 4
-
 /* Fixed numbers in [-1, 1): what is random about them is that no matrix of interest
    has anything to do with them. */
 static void fill_random(double *to, int64_t count)
@@ -39,14 +37,53 @@ static void fill_random(double *to, int64_t count)
     }
 }
 
+typedef void rank_one(
+    const dn_svd *svd, dn_matrix b, dn_matrix u, double *v, double *dropped);
+
+/* What svd.inc has for an element type. */
+typedef struct methods {
+    rank_one *rank_one_of_rows, *rank_one_of_columns;
+    void (*move_sigma)(
+        int64_t m, int64_t n, double energy, dn_sigma from, dn_sigma to, dn_matrix u,
+        double *v);
+    void (*fix_phase)(int64_t m, int64_t n, dn_matrix u, double *v);
+    void (*orthonormalise)(int64_t n, int64_t count, const double *rows, double *row);
+    int (*lanczos)(int64_t k, const double *g, double *vector, double *scratch);
+} methods;
+
+#define TARGET
+#define LANES    4
 #define COMPLEX  0
 #define FN(name) name##_real
 #include "math/svd.inc"
 #define COMPLEX  1
 #define FN(name) name##_complex
 #include "math/svd.inc"
+#undef TARGET
+#undef LANES
 
-typedef double _Complex cplx;
+#ifdef __x86_64__
+#    define TARGET   __attribute__((target("avx2,fma")))
+#    define LANES    8
+#    define COMPLEX  0
+#    define FN(name) name##_real_avx2
+#    include "math/svd.inc"
+#    define COMPLEX  1
+#    define FN(name) name##_complex_avx2
+#    include "math/svd.inc"
+
+static const methods *methods_of(const dn_svd *svd)
+{
+    if (dn_has_avx2())
+        return svd->complex ? &methods_complex_avx2 : &methods_real_avx2;
+    return svd->complex ? &methods_complex : &methods_real;
+}
+#else
+static const methods *methods_of(const dn_svd *svd)
+{
+    return svd->complex ? &methods_complex : &methods_real;
+}
+#endif
 
 /* ---- LAPACK: column-major, so that it sees every matrix transposed ---- */
 
@@ -178,12 +215,11 @@ static int width_of(const dn_svd *svd) { return svd->complex ? 2 : 1; }
 /* LAPACK builds differ in the phases of singular vectors; results shall not. */
 static void fix_phases(const dn_svd *svd, dn_matrix u, dn_matrix v)
 {
+    int64_t width = width_of(svd);
     for (int64_t t = 0; t < svd->rank; t++)
-        if (svd->complex)
-            fix_phase_complex(
-                svd->m, svd->n, (cplx *)u.at + t, u.ld, (cplx *)v.at + t * v.ld);
-        else
-            fix_phase_real(svd->m, svd->n, u.at + t, u.ld, v.at + t * v.ld);
+        methods_of(svd)->fix_phase(
+            svd->m, svd->n, (dn_matrix){ u.at + t * width, u.ld },
+            v.at + t * v.ld * width);
 }
 
 static int64_t lapack_scratch(const dn_svd *svd)
@@ -236,9 +272,7 @@ static int64_t gram_scratch(const dn_svd *svd)
 static int top_vector(
     const dn_svd *svd, int64_t k, double *gram, double *vector, double *scratch)
 {
-    int certain =
-        svd->complex ? lanczos_complex(k, (cplx *)gram, (cplx *)vector, (cplx *)scratch)
-                     : lanczos_real(k, gram, vector, scratch);
+    int certain = methods_of(svd)->lanczos(k, gram, vector, scratch);
     if (certain)
         return 0;
     double *work = take(&scratch, svd->work * width_of(svd));
@@ -255,7 +289,7 @@ static int run_gram(
     double *row = take(&scratch, n * w);
     int complex = svd->complex, info;
     if (m <= n)
-        dn_gram(complex, m, n, b, gram.at);
+        dn_gram(complex, m, n, b, gram);
     else
         dn_adjoint_times(complex, n, n, m, b, b, gram);
     info = top_vector(svd, k, gram.at, m <= n ? top.at : row, scratch);
@@ -271,11 +305,7 @@ static int run_gram(
     }
     double kept = m <= n ? dn_energy(complex, 1, n, v) : dn_energy(complex, m, 1, u);
     *dropped = dn_residual(complex, m, n, 1, b, u, v, row);
-    if (complex)
-        move_sigma_complex(
-            m, n, kept, from, svd->sigma, (cplx *)u.at, u.ld, (cplx *)v.at);
-    else
-        move_sigma_real(m, n, kept, from, svd->sigma, u.at, u.ld, v.at);
+    methods_of(svd)->move_sigma(m, n, kept, from, svd->sigma, u, v.at);
     fix_phases(svd, u, v);
     return 0;
 }
@@ -385,12 +415,8 @@ static int run_krylov(
         dn_matrix rows = { basis + done * m * w, m };
         dn_matrix from = { done ? image + (done - step) * n * w : start, n };
         dn_times_adjoint(complex, step, m, n, from, b, rows);
-        for (int64_t t = done; t < done + step; t++) {
-            if (complex)
-                orthonormalise_complex(m, t, (cplx *)basis, (cplx *)basis + t * m);
-            else
-                orthonormalise_real(m, t, basis, basis + t * m);
-        }
+        for (int64_t t = done; t < done + step; t++)
+            methods_of(svd)->orthonormalise(m, t, basis, basis + t * m * w);
         dn_times(complex, step, n, m, rows, b, (dn_matrix){ image + done * n * w, n });
     }
     dn_svd inner = inner_of(svd);
@@ -446,21 +472,13 @@ int dn_svd_run(
     double *scratch)
 {
     *dropped = 0;
-    int tall = svd->m > svd->n;
     switch (svd->method) {
     case WHOLE: run_whole(svd, b, u, v, scratch); return 0;
     case PAIR:
-        if (svd->complex && tall)
-            rank_one_of_columns_complex(
-                svd, (cplx *)b.at, b.ld, (cplx *)u.at, u.ld, (cplx *)v.at, dropped);
-        else if (svd->complex)
-            rank_one_of_rows_complex(
-                svd, (cplx *)b.at, (cplx *)b.at + b.ld, (cplx *)u.at, u.ld,
-                (cplx *)v.at, dropped);
-        else if (tall)
-            rank_one_of_columns_real(svd, b.at, b.ld, u.at, u.ld, v.at, dropped);
+        if (svd->m > svd->n)
+            methods_of(svd)->rank_one_of_columns(svd, b, u, v.at, dropped);
         else
-            rank_one_of_rows_real(svd, b.at, b.at + b.ld, u.at, u.ld, v.at, dropped);
+            methods_of(svd)->rank_one_of_rows(svd, b, u, v.at, dropped);
         return 0;
     case GRAM: return run_gram(svd, b, u, v, dropped, scratch);
     case LAPACK: return run_lapack(svd, b, u, v, dropped, scratch);
