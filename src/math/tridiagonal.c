@@ -56,22 +56,28 @@ static double top_value(int n, const double *alpha, const double *beta)
     return x;
 }
 
+/* x - alpha - beta^2 / before, but never zero. */
+static double pivot(double x, double alpha, double beta, double before)
+{
+    double d = x - alpha - beta * beta / before;
+    double tiny = DBL_EPSILON * DBL_EPSILON * fabs(x) + DBL_MIN;
+    return fabs(d) > tiny ? d : tiny;
+}
+
 double dn_tridiagonal_top(
     int n, const double *alpha, const double *beta, double *vector, double *scratch)
 {
     double *down = scratch, *up = scratch + n, x = top_value(n, alpha, beta);
-    double tiny = DBL_EPSILON * DBL_EPSILON * (fabs(x) + DBL_MIN), best = INFINITY;
+    double best = INFINITY;
     int twist = 0;
     for (int i = 0; i < n; i++)
-        down[i] = fmax(
-            tiny, x - alpha[i] - (i ? beta[i - 1] * beta[i - 1] / down[i - 1] : 0));
+        down[i] = pivot(x, alpha[i], i ? beta[i - 1] : 0, i ? down[i - 1] : 1);
     for (int i = n - 1; i >= 0; i--)
-        up[i] =
-            fmax(tiny, x - alpha[i] - (i + 1 < n ? beta[i] * beta[i] / up[i + 1] : 0));
+        up[i] = pivot(x, alpha[i], i + 1 < n ? beta[i] : 0, i + 1 < n ? up[i + 1] : 1);
     for (int i = 0; i < n; i++) {
-        double pivot = fabs(down[i] + up[i] - (x - alpha[i]));
-        twist = pivot < best ? i : twist;
-        best = fmin(pivot, best);
+        double twisted = fabs(down[i] + up[i] - (x - alpha[i]));
+        twist = twisted < best ? i : twist;
+        best = fmin(twisted, best);
     }
     double sum = 1;
     vector[twist] = 1;

@@ -4,7 +4,7 @@
 #define DN_MATH_TRIDIAGONAL_H
 
 /* Diagonal alpha[n], neighbours beta[n-1] > 0. Returns the largest eigenvalue and
-   writes its unit vector, whose entries are positive. scratch: 2 n doubles. */
+   writes its unit vector. scratch: 2 n doubles. */
 double dn_tridiagonal_top(
     int n, const double *alpha, const double *beta, double *vector, double *scratch);
 

@@ -4,6 +4,7 @@
 #include "support/test.h"
 
 #include "math/svd.h"
+#include "math/tridiagonal.h"
 #include "support/device.h"
 #include "support/matrix.h"
 
@@ -306,6 +307,62 @@ static void rows_are_factored_into_lower_times_orthonormal(void **state)
             }
 }
 
+/* Lanczos' method starts from these numbers; it must notice that it cannot see a top
+   vector that is orthogonal to them. */
+static void a_start_that_misses_the_top_vector_is_noticed(void **state)
+{
+    (void)state;
+    double start[3], norm = 0;
+    uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
+    for (int k = 0; k < 3; k++) {
+        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        start[k] = (double)(int64_t)random * 0x1p-63;
+        norm = hypot(norm, start[k]);
+    }
+    matrix left = matrix_make(3, 2), right = matrix_make(2, 5);
+    double across = hypot(start[0], start[1]);
+    left.at[0] = start[1] / across;
+    left.at[2] = -start[0] / across;
+    for (int k = 0; k < 3; k++)
+        left.at[2 * k + 1] = start[k] / norm;
+    right.at[1] = 2;
+    right.at[5 + 3] = sqrt(3);
+    matrix b = matrix_times(left, right);
+    check_exact(b, 0, 1);
+    matrix_free(&left);
+    matrix_free(&right);
+    matrix_free(&b);
+}
+
+static void tridiagonal_matrices_give_their_top_eigenpair(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 40; n++) {
+        rng r = { (uint64_t)n };
+        double alpha[40], beta[40], y[40], scratch[80], s[40], error = 0, norm = 0;
+        matrix t = matrix_make(n, n);
+        for (int i = 0; i < n; i++) {
+            alpha[i] = 2 + rng_unit(&r);
+            beta[i] = n % 3 ? rng_unit(&r) : pow(10, -12 * rng_unit(&r));
+            t.at[i * n + i] = alpha[i];
+            if (i)
+                t.at[i * n + i - 1] = t.at[(i - 1) * n + i] = beta[i - 1];
+        }
+        matrix_singular_values(t, s);
+        double top = dn_tridiagonal_top(n, alpha, beta, y, scratch);
+        assert_true(fabs(top - s[0]) < 1e-13 * s[0]);
+        for (int i = 0; i < n; i++) {
+            double z = (alpha[i] - top) * y[i] + (i ? beta[i - 1] * y[i - 1] : 0) +
+                       (i + 1 < n ? beta[i] * y[i + 1] : 0);
+            error = hypot(error, z);
+            norm = hypot(norm, y[i]);
+        }
+        if (error > 1e-12 || fabs(norm - 1) > 1e-14)
+            fail_msg("n = %d: residual %g, norm %.17g", n, error, norm);
+        matrix_free(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +372,8 @@ int main(void)
         cmocka_unit_test(zeros_and_deficient_ranks_are_harmless),
         cmocka_unit_test(equal_singular_values_are_harmless),
         cmocka_unit_test(the_largest_entry_of_a_left_vector_is_positive),
+        cmocka_unit_test(a_start_that_misses_the_top_vector_is_noticed),
+        cmocka_unit_test(tridiagonal_matrices_give_their_top_eigenpair),
         cmocka_unit_test(rows_are_factored_into_lower_times_orthonormal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
