@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "base/mem.h"
 #include "ks/fit.h"
 #include "ks/patterns.h"
 #include "math/pattern.h"
@@ -411,6 +412,20 @@ static void a_fit_says_what_the_smallest_chain_needs(void **state)
     expect_chain(m, "1,7,2,1 1,2,11,1"); /* primes: low rank */
 }
 
+static void a_fit_without_memory_says_so(void **state)
+{
+    (void)state;
+    danaus_status status = DANAUS_ERR_MEMORY;
+    made m = { .count = -5 };
+    for (long n = 1; status != DANAUS_OK; n++) {
+        assert_int_equal(m.count, -5);
+        dn_alloc_fail_at(n);
+        status = danaus_patterns_fit(64, 64, 2000, m.p, DANAUS_MAX_FACTORS, &m.count);
+        dn_alloc_fail_at(0);
+        assert_true(status == DANAUS_OK || status == DANAUS_ERR_MEMORY);
+    }
+}
+
 static void the_null_model_has_its_known_values(void **state)
 {
     (void)state;
@@ -438,6 +453,7 @@ int main(void)
         cmocka_unit_test(radix_four_is_as_small_as_radix_two),
         cmocka_unit_test(a_fit_keeps_its_budget_and_gains_from_a_larger_one),
         cmocka_unit_test(a_fit_says_what_the_smallest_chain_needs),
+        cmocka_unit_test(a_fit_without_memory_says_so),
         cmocka_unit_test(the_null_model_has_its_known_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "base/mem.h"
 #include "ks/transforms.h"
 #include "support/element.h"
 #include "support/matrix.h"
@@ -366,6 +367,27 @@ static void what_no_chain_serves_is_refused(void **state)
     assert_int_equal(order[0], -7);
 }
 
+static void missing_memory_is_reported(void **state)
+{
+    (void)state;
+    double v[64] = { 1, 2, 3 };
+    for (int t = DANAUS_DFT; t <= DANAUS_TOEPLITZ; t++) {
+        danaus_status status = DANAUS_ERR_MEMORY;
+        danaus_chain *chain = NULL;
+        int64_t order[64] = { -7 };
+        for (long n = 1; status != DANAUS_OK; n++) {
+            assert_true(!chain && order[0] == -7);
+            dn_alloc_fail_at(n);
+            status = danaus_chain_transform(
+                (danaus_transform)t, 16, DANAUS_C128, t >= DANAUS_CIRCULANT ? v : NULL,
+                &chain, order);
+            dn_alloc_fail_at(0);
+            assert_true(status == DANAUS_OK || status == DANAUS_ERR_MEMORY);
+        }
+        danaus_chain_destroy(chain);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,6 +399,7 @@ int main(void)
         cmocka_unit_test(cosine_transforms_are_of_block_rank_two),
         cmocka_unit_test(kronecker_products_are_recovered),
         cmocka_unit_test(what_no_chain_serves_is_refused),
+        cmocka_unit_test(missing_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
