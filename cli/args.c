@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define MAX_ARGS    32
-#define HELP_COLUMN 26
+#define HELP_COLUMN 28
 
 static const char *running = "danaus"; /* the command whose options were parsed */
 

@@ -11,6 +11,7 @@
 #include "bench/baselines/parts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef enum variant {
     BLOCKS_SHARED,  /* threads take blocks or parts of them, BLAS uses one thread */
@@ -208,8 +209,7 @@ static void run_variant(bmm *self, variant v, const void *x, void *y)
 static double time_variant(bmm *self, variant v, const void *x, void *y)
 {
     double best = 1e300, total = 0;
-    run_variant(self, v, x, y);
-    for (int i = 0; i < 20 && total < 0.05; i++) {
+    for (int i = 0; i < 20 && total < 0.1; i++) {
         double start = bench_seconds();
         run_variant(self, v, x, y);
         double seconds = bench_seconds() - start;
@@ -238,7 +238,7 @@ static void *create(const bench_factor *f, const void *x, void *y)
     bmm *self = calloc(1, sizeof *self);
     if (!self)
         return NULL;
-    size_t size = danaus_dtype_size(f->dtype);
+    size_t size = danaus_dtype_size(f->dtype), scratch = 0;
     int64_t rows = factor_rows(f), cols = factor_cols(f);
     self->f = *f;
     self->permutes =
@@ -252,13 +252,18 @@ static void *create(const bench_factor *f, const void *x, void *y)
         self->slab = slab < fair ? slab : fair;
         self->x = bench_alloc(f->batch * cols, size);
         self->y = bench_alloc(f->batch * rows, size);
-        self->scratch =
-            bench_alloc(team_threads(f->team) * self->slab * (rows + cols), size);
+        scratch = (size_t)(team_threads(f->team) * self->slab * (rows + cols)) * size;
+        self->scratch = bench_alloc((int64_t)scratch, 1);
         ok = ok && self->x && self->y && self->scratch;
     }
     if (!ok) {
         destroy(self);
         return NULL;
+    }
+    if (self->permutes) { /* so that no variant pays for fresh pages */
+        memset(self->x, 0, (size_t)(f->batch * cols) * size);
+        memset(self->y, 0, (size_t)(f->batch * rows) * size);
+        memset(self->scratch, 0, scratch);
     }
     choose_variant(self, x, y);
     return self;
@@ -270,15 +275,16 @@ static void run(void *any, const void *x, void *y)
     run_variant(self, self->best, x, y);
 }
 
-/* Of Algorithm 1 itself: whole passes. */
+/* Of Algorithm 1 itself: whole passes, and the fastest of a few runs. */
 static double permutations(void *any, const void *x, void *y)
 {
     bmm *self = any;
-    double best = 1e300, share = 0;
-    for (int i = 0; i < 3 && self->permutes; i++) {
+    double best = 1e300, share = 0, total = 0;
+    for (int i = 0; i < 20 && total < 0.1 && self->permutes; i++) {
         double start = bench_seconds();
         run_whole(self, self->best_whole, x, y);
         double seconds = bench_seconds() - start;
+        total += seconds;
         if (seconds < best) {
             best = seconds;
             share = self->permuting / seconds;
