@@ -8,6 +8,13 @@
 
 #include "danaus/ks.h"
 
+#include <complex.h>
+#undef complex /* is a name here */
+
+#ifndef CMPLX /* clang 14 does not get it from glibc */
+#    define CMPLX(re, im) __builtin_complex((double)(re), (double)(im))
+#endif
+
 typedef double _Complex number;
 
 typedef struct matrix {
