@@ -37,6 +37,7 @@ typedef struct range {
 
 typedef struct cpu_part {
     danaus_pattern p;
+    const struct cpu_code *code;
     const void *packed;
     const void *bias; /* type of sums, a b d long; or NULL */
     cpu_view x, y;

@@ -39,20 +39,20 @@ static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)
     int64_t columns = MIN(n, LANE_COLUMNS_AT_A_TIME),
             pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
-    int as_it_lies = p.d == 1 || (pair == 1 && p.d % code->vector == 0);
+    lane_map m = dn_lane_map(p, code, pair == 2);
     size_t line_bytes =
         lies_as_lines(x)
             ? 0
             : dn_aligned(columns * ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell);
     size_t repeated =
-        as_it_lies
+        m.as_it_lies
             ? 0
             : dn_aligned(columns * p.c * dn_lane_row(p.d, code->vector) * pair * cell);
     return (cpu_shape){
         .columns = columns,
         .blocks = 1,
         .lanes = p.d,
-        .tiles = CEIL_DIV(p.b * p.d, code->lane_vectors * code->vector),
+        .tiles = m.groups * m.tiles,
         .x_bytes = line_bytes + repeated,
         .y_bytes = dn_aligned(columns * ROUND_UP(p.b * p.d, COLUMNS_UNIT) * cell),
     };
@@ -193,6 +193,7 @@ void dn_grid_open(
     cpu_shape shape = dn_shape(d, step, &x, &y, n);
     g->all = (cpu_part){
         .p = p,
+        .code = code,
         .packed = packed,
         .bias = bias,
         .x = x,

@@ -6,8 +6,6 @@
 #include "cpu/rows.h"
 #include "cpu/vec.h"
 
-#include <string.h>
-
 #define CAT_(a, b)          a##b
 #define CAT(a, b)           CAT_(a, b)
 #define MIN(a, b)           ((a) < (b) ? (a) : (b))

@@ -62,12 +62,14 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     int threads = ((const cpu_device *)dev)->threads, pair = pair_of(p->dtype);
     danaus_pattern q = p->pattern;
     double per = code->vector, n = (double)p->batch;
-    double vectors = ceil((double)(q.b * q.d) / per) * (double)q.a * (double)q.c;
+    lane_map m = dn_lane_map(q, code, pair == 2);
+    double vectors = (double)(m.groups * m.vectors) * (double)q.a * (double)q.c;
     /* For a vector of weights: its load, and for every column a product, with a
-       load of x of its own unless d = 1. */
+       load of x of its own unless x is the same for all. */
     double passes = ceil(n / code->tile_columns);
-    double work = vectors * pair * (0.6 * passes + (q.d == 1 ? 0.55 : 1.1) * n);
-    double repeat = q.d > 1 ? (double)(q.a * q.c) * n * ((double)q.d + per) * 0.7 : 0;
+    double work = vectors * pair * (0.6 * passes + (m.as_it_lies ? 0.55 : 0.8) * n);
+    double repeat =
+        !m.as_it_lies ? (double)(q.a * q.c) * n * ((double)q.d + per) * 0.7 : 0;
     double turned = p->layout == DANAUS_BATCH_LAST && p->batch > 1
                         ? n * (double)(dn_pattern_rows(q) + dn_pattern_cols(q))
                         : 0;
@@ -121,38 +123,44 @@ void dn_panel_pack(const kernel *k, const problem *p, weights_view w, void *pack
             }
 }
 
-static int64_t padded_lanes(const kernel *k, danaus_pattern q)
-{
-    int64_t per = code_of(k)->vector;
-    return (q.b * q.d + per - 1) / per * per;
-}
-
 size_t dn_lanes_bytes(const kernel *k, const problem *p)
 {
-    return (size_t)(p->pattern.a * p->pattern.c * padded_lanes(k, p->pattern)) *
+    lane_map m = dn_lane_map(p->pattern, code_of(k), dn_is_complex(p->dtype));
+    return (size_t)(p->pattern.a * p->pattern.c * m.groups * m.vectors * m.per) *
            danaus_dtype_size(dn_sum_type(p->dtype));
 }
 
-/* [i][tile][k][lane], lanes (r, j) of a row cut into runs of one r. */
+/* One vector of lanes for one k, from output `lane` on, in runs of one r. */
+static void pack_lanes(
+    const weights_view *w, danaus_pattern q, int64_t i, int64_t k, int64_t lane,
+    int64_t per, danaus_dtype type, char *to)
+{
+    int64_t end = lane + per < q.b * q.d ? lane + per : q.b * q.d;
+    for (int64_t run; lane < end; lane += run) {
+        int64_t r = lane / q.d, j = lane % q.d;
+        run = q.d - j < end - lane ? q.d - j : end - lane;
+        gather(
+            w, i * w->s[0] + r * w->s[1] + k * w->s[2] + j * w->s[3], w->s[3], run,
+            type, to);
+        to += (size_t)run * danaus_dtype_size(type);
+    }
+}
+
+/* [i][group][tile][k][vector of the tile][lane], zeros past the last output. */
 void dn_lanes_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
     danaus_dtype type = dn_sum_type(p->dtype);
-    size_t cell = danaus_dtype_size(type);
-    int64_t most = code_of(k)->lane_vectors * code_of(k)->vector,
-            all = padded_lanes(k, q);
+    lane_map m = dn_lane_map(q, code_of(k), dn_is_complex(type));
+    size_t vector = (size_t)m.per * danaus_dtype_size(type);
+    char *to = packed;
     memset(packed, 0, dn_lanes_bytes(k, p));
     for (int64_t i = 0; i < q.a; i++)
-        for (int64_t l = 0; l < all; l += most) {
-            int64_t width = all - l < most ? all - l : most;
-            char *tile = (char *)packed + (size_t)((i * all + l) * q.c) * cell;
-            for (int64_t c = 0; c < q.c; c++)
-                for (int64_t e = l, run; e < l + width && e < q.b * q.d; e += run) {
-                    int64_t r = e / q.d, j = e % q.d;
-                    run = q.d - j < l + width - e ? q.d - j : l + width - e;
-                    gather(
-                        &w, i * w.s[0] + r * w.s[1] + c * w.s[2] + j * w.s[3], w.s[3],
-                        run, type, tile + (size_t)(c * width + e - l) * cell);
-                }
-        }
+        for (int64_t g = 0; g < m.groups; g++)
+            for (int64_t t = 0; t < m.tiles; t++)
+                for (int64_t c = 0; c < q.c; c++)
+                    for (int64_t v = dn_tile_row(m.vectors, m.tiles, t);
+                         v < dn_tile_row(m.vectors, m.tiles, t + 1); v++, to += vector)
+                        pack_lanes(
+                            &w, q, i, c, v * m.step + g * m.per, m.per, type, to);
 }

@@ -6,6 +6,29 @@
 
 #include "cpu/cpu.h"
 
+/* How kernels along lines (lanes.inc) cut the b d outputs (r, j) of a block into
+   vectors of `per` lanes: lane l of vector v in group g is output v step + g per + l.
+   When d is a multiple of a vector there is a group for each run of lanes j, with a
+   vector for each r; else one group, with the outputs one after the other. */
+typedef struct lane_map {
+    int64_t per, groups, vectors, step;
+    int64_t tiles;  /* of vectors, in a group */
+    int as_it_lies; /* x need not be repeated: d divides a vector or a vector d */
+} lane_map;
+
+static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int complex)
+{
+    int64_t per = code->vector;
+    int runs = !complex && p.d % per == 0;
+    lane_map m = { .per = per };
+    m.groups = runs ? p.d / per : 1;
+    m.vectors = runs ? p.b : (p.b * p.d + per - 1) / per;
+    m.step = runs ? p.d : per;
+    m.tiles = dn_tile_count(m.vectors, code->lane_vectors);
+    m.as_it_lies = p.d == 1 || runs || (!complex && per % p.d == 0);
+    return m;
+}
+
 /* Elements in a row of x that repeats with period d, for vectors of `per`. */
 static inline int64_t dn_lane_row(int64_t d, int64_t per) { return d + per - 1; }
 

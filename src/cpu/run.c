@@ -21,13 +21,15 @@ static cpu_view between(const ks_step *step, void *memory, int64_t columns)
     };
 }
 
+/* x or y of the whole product. A single column is the same in both layouts. */
 static cpu_view outside(const ks_step *step, const void *data, int64_t rows, int64_t n)
 {
+    danaus_layout layout = n == 1 ? DANAUS_BATCH_FIRST : step->p.layout;
     return (cpu_view){
         .data = (void *)(uintptr_t)data,
         .dtype = step->p.dtype,
-        .layout = step->p.layout,
-        .ld = step->p.layout == DANAUS_BATCH_FIRST ? rows : n,
+        .layout = layout,
+        .ld = layout == DANAUS_BATCH_FIRST ? rows : n,
     };
 }
 

@@ -5,6 +5,8 @@
 
 #include "base/dtype.h"
 
+#include <string.h>
+
 #if defined DANAUS_ISA_avx512
 #    include "cpu/vec_avx512.h"
 #elif defined DANAUS_ISA_avx2

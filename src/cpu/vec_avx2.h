@@ -41,8 +41,9 @@ static inline float vf_sum(vf v)
 }
 static inline vf vf_set_pair(const float *p)
 {
-    __m128 pair = _mm_loadl_pi(_mm_setzero_ps(), (const void *)p);
-    return _mm256_castpd_ps(_mm256_broadcastsd_pd(_mm_castps_pd(pair)));
+    double pair; /* as one number it is broadcast by the load itself */
+    memcpy(&pair, p, sizeof pair);
+    return _mm256_castpd_ps(_mm256_set1_pd(pair));
 }
 static inline vf vf_swap(vf v) { return _mm256_permute_ps(v, 0xb1); }
 static inline vf vf_add_i_times(vf re, vf im)
@@ -122,6 +123,22 @@ static inline void vd_transpose(vd v[4])
     v[1] = _mm256_permute2f128_pd(b, d, 0x20);
     v[2] = _mm256_permute2f128_pd(a, c, 0x31);
     v[3] = _mm256_permute2f128_pd(b, d, 0x31);
+}
+
+static inline vf vf_load_period(const float *p, int period)
+{
+    return period == 0   ? vf_set1(0)
+           : period == 1 ? vf_set1(*p)
+           : period == 2 ? vf_set_pair(p)
+           : period == 4 ? _mm256_broadcast_ps((const void *)p)
+                         : vf_load(p);
+}
+static inline vd vd_load_period(const double *p, int period)
+{
+    return period == 0   ? vd_set1(0)
+           : period == 1 ? vd_set1(*p)
+           : period == 2 ? vd_set_pair(p)
+                         : vd_load(p);
 }
 
 static inline vf vf_from_f16(const uint16_t *p)

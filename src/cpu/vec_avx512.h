@@ -32,7 +32,9 @@ static inline void vf_store_part(float *p, vf v, int n)
 static inline float vf_sum(vf v) { return _mm512_reduce_add_ps(v); }
 static inline vf vf_set_pair(const float *p)
 {
-    return _mm512_broadcast_f32x2(_mm_loadl_pi(_mm_setzero_ps(), (const void *)p));
+    double pair; /* as one number it is broadcast by the load itself */
+    memcpy(&pair, p, sizeof pair);
+    return _mm512_castpd_ps(_mm512_set1_pd(pair));
 }
 static inline vf vf_swap(vf v) { return _mm512_permute_ps(v, 0xb1); }
 static inline vf vf_add_i_times(vf re, vf im)
@@ -117,6 +119,24 @@ static inline void vd_transpose(vd v[8])
         v[i + 2] = _mm512_shuffle_f64x2(b, d, 0x88);
         v[i + 6] = _mm512_shuffle_f64x2(b, d, 0xdd);
     }
+}
+
+static inline vf vf_load_period(const float *p, int period)
+{
+    return period == 0   ? vf_set1(0)
+           : period == 1 ? vf_set1(*p)
+           : period == 2 ? vf_set_pair(p)
+           : period == 4 ? _mm512_broadcast_f32x4(_mm_loadu_ps(p))
+           : period == 8 ? _mm512_broadcast_f32x8(_mm256_loadu_ps(p))
+                         : vf_load(p);
+}
+static inline vd vd_load_period(const double *p, int period)
+{
+    return period == 0   ? vd_set1(0)
+           : period == 1 ? vd_set1(*p)
+           : period == 2 ? vd_set_pair(p)
+           : period == 4 ? _mm512_broadcast_f64x4(_mm256_loadu_pd(p))
+                         : vd_load(p);
 }
 
 static inline vf vf_from_f16(const uint16_t *p)

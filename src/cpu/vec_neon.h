@@ -98,6 +98,18 @@ static inline void vd_transpose(vd v[2])
     v[0] = t;
 }
 
+static inline vf vf_load_period(const float *p, int period)
+{
+    return period == 0   ? vf_set1(0)
+           : period == 1 ? vf_set1(*p)
+           : period == 2 ? vf_set_pair(p)
+                         : vf_load(p);
+}
+static inline vd vd_load_period(const double *p, int period)
+{
+    return period == 0 ? vd_set1(0) : period == 1 ? vd_set1(*p) : vd_load(p);
+}
+
 static inline vf vf_from_f16(const uint16_t *p)
 {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));

@@ -85,6 +85,19 @@ static inline void vd_transpose(vd v[VD])
     v[1][0] = t;
 }
 
+/* The first `period` numbers at p, over and over; a period of 0 gives zeros. */
+static inline vf vf_load_period(const float *p, int period)
+{
+    vf v = { 0 };
+    for (int i = 0; i < VF && period; i++)
+        v[i] = p[i % period];
+    return v;
+}
+static inline vd vd_load_period(const double *p, int period)
+{
+    return period ? (vd){ p[0], p[1 % period] } : (vd){ 0, 0 };
+}
+
 static inline vf vf_from_f16(const uint16_t *p)
 {
     return (vf){ dn_f16_to_f32(p[0]), dn_f16_to_f32(p[1]), dn_f16_to_f32(p[2]),
