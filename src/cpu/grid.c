@@ -19,7 +19,7 @@
 #define MOST_TILES 4
 #define LINE       64
 /* Columns that tiles of lanes take at a time, a multiple of theirs. */
-#define LANE_COLUMNS_AT_A_TIME 96
+#define LANE_COLUMNS_AT_A_TIME 48
 
 static int lies_as_panel(const cpu_view *v)
 {

@@ -119,13 +119,14 @@ static size_t stage_bytes(const chain_run *c, int64_t n)
     return most;
 }
 
-/* Slabs as wide as the second cache allows. */
+/* Slabs as wide as a quarter of the second cache allows: weights, what is staged and
+   what is fetched meanwhile want the rest. */
 static int64_t slab_columns(const chain_run *c)
 {
     int64_t unit = COLUMNS_UNIT, panels = c->count > 2 ? 2 : 1;
     for (int i = 0; i < c->count; i++)
         unit = MAX(unit, dn_code_of(&c->steps[i])->tile_columns);
-    int64_t budget = (int64_t)c->dev->l2 * 5 / 8;
+    int64_t budget = (int64_t)c->dev->l2 / 4;
     int64_t tiles = budget / (panels * column_bytes(c->steps, c->count) * unit);
     return tiles >= 1 ? ROUND_UP(MIN(tiles, 6) * unit, COLUMNS_UNIT) : 2 * COLUMNS_UNIT;
 }
