@@ -8,10 +8,11 @@
 
 #include <stdatomic.h>
 
-#define MIN(a, b)       ((a) < (b) ? (a) : (b))
-#define MAX(a, b)       ((a) > (b) ? (a) : (b))
-#define CEIL_DIV(n, by) (((n) + (by)-1) / (by))
-#define ROUND_UP(n, to) (CEIL_DIV(n, to) * (to))
+#define MIN(a, b)           ((a) < (b) ? (a) : (b))
+#define MAX(a, b)           ((a) > (b) ? (a) : (b))
+#define CLAMP(x, low, high) MIN(MAX(x, low), high)
+#define CEIL_DIV(n, by)     (((n) + (by)-1) / (by))
+#define ROUND_UP(n, to)     (CEIL_DIV(n, to) * (to))
 
 /* Columns of scratch are a multiple of the longest vector of any type. */
 #define COLUMNS_UNIT 16

@@ -120,7 +120,7 @@ static size_t stage_bytes(const chain_run *c, int64_t n)
 }
 
 /* Slabs as wide as a quarter of the second cache allows: weights, what is staged and
-   what is fetched meanwhile want the rest. */
+   what is fetched meanwhile want the rest; but never less than a full tile. */
 static int64_t slab_columns(const chain_run *c)
 {
     int64_t unit = COLUMNS_UNIT, panels = c->count > 2 ? 2 : 1;
@@ -128,7 +128,7 @@ static int64_t slab_columns(const chain_run *c)
         unit = MAX(unit, dn_code_of(&c->steps[i])->tile_columns);
     int64_t budget = (int64_t)c->dev->l2 / 4;
     int64_t tiles = budget / (panels * column_bytes(c->steps, c->count) * unit);
-    return tiles >= 1 ? ROUND_UP(MIN(tiles, 6) * unit, COLUMNS_UNIT) : 2 * COLUMNS_UNIT;
+    return ROUND_UP(CLAMP(tiles, 1, 6) * unit, COLUMNS_UNIT);
 }
 
 /* Step after step, each over all columns and cut for the threads. */
