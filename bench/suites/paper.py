@@ -4,7 +4,7 @@
 All (a, b, c, d) from the lists below with b = c, b = 4c or c = 4b; without the
 pairs {b, c} that the paper leaves out because (b + c) / (b c) is near that of
 another pair; and without products in which x, y (batch 25,088) or the weights
-have 2^31 - 1 elements or more. That makes 595, which the paper rounds to 600.
+have 2^31 - 1 elements or more. That makes 595; the paper speaks of 600.
 """
 # SPDX-License-Identifier: Apache-2.0
 import itertools
