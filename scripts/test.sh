@@ -110,7 +110,9 @@ part_asan() {
 }
 
 part_tsan() {
-    check "tsan builds" build tsan && run_ctest tsan -R 'thread'
+    export DANAUS_TEST_SHARE=$((share * 4))
+    check "tsan builds" build tsan && run_ctest tsan -R 'thread|factorize_call'
+    export DANAUS_TEST_SHARE=$share
 }
 
 # fuzz_one NAME: from the stored corpus, in a copy of it.
