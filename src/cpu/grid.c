@@ -146,22 +146,35 @@ static void take_parts(void *arg, int slot)
     }
 }
 
-/* How many parts: columns first, then blocks, lanes and tiles of rows until
-   every thread has some. */
+/* Cuts of `all` in units, as many as are wanted, and how many remain to be made. */
+static int cuts(range all, int64_t unit, int64_t *want)
+{
+    int64_t parts = MIN(CEIL_DIV(all.to - all.from, unit), *want);
+    *want = CEIL_DIV(*want, parts);
+    return (int)parts;
+}
+
+/* How many parts. Batch-last columns of a block follow each other in memory, so
+   blocks and lanes are cut first; batch-first, blocks of a column do. Tiles of rows
+   share their x and are cut last. */
 static void choose_cuts(grid *g, int threads, double work)
 {
+    int last =
+        g->all.x.layout == DANAUS_BATCH_LAST && g->all.y.layout == DANAUS_BATCH_LAST;
     g->columns = g->blocks = g->lanes = g->tiles = 1;
     if (threads == 1 || work < SERIAL_WORK)
         return;
-    int64_t want = (int64_t)threads * PARTS_PER_THREAD;
-    g->columns = (int)MIN(CEIL_DIV(g->all.s.to, g->s_unit), 8 * want);
-    g->blocks = (int)MIN(CEIL_DIV(g->all.i.to, g->i_unit), CEIL_DIV(want, g->columns));
-    want = CEIL_DIV(want, g->columns * g->blocks);
-    if (!g->code->lane_vectors) {
-        g->lanes = (int)MIN(CEIL_DIV(g->all.j.to, g->j_unit), want);
-        want = CEIL_DIV(want, g->lanes);
-    }
-    g->tiles = (int)MIN(g->all.tile.to, want);
+    int64_t want = (int64_t)threads * PARTS_PER_THREAD, more = 8 * want;
+    if (!last)
+        g->columns = cuts(g->all.s, g->s_unit, &more);
+    if (!last)
+        want = CEIL_DIV(want, g->columns);
+    g->blocks = cuts(g->all.i, g->i_unit, &want);
+    if (!g->code->lane_vectors)
+        g->lanes = cuts(g->all.j, g->j_unit, &want);
+    if (last)
+        g->columns = cuts(g->all.s, g->s_unit, &want);
+    g->tiles = cuts(g->all.tile, 1, &want);
 }
 
 int dn_can_stream(const cpu_view *y, int64_t rows, int64_t n, size_t cache)
