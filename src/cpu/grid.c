@@ -12,11 +12,11 @@
 #include "math/pattern.h"
 
 /* Fewer multiplications than this are not worth waking a thread. */
-#define SERIAL_WORK 100000
+#define SERIAL_WORK 500000
 /* Parts for each thread, so that an interrupted one is not waited for. */
 #define PARTS_PER_THREAD 6
 /* Tiles of columns that are staged at a time, at most. */
-#define MOST_TILES 4
+#define MOST_TILES 5
 #define LINE       64
 /* Columns that tiles of lanes take at a time, a multiple of theirs. */
 #define LANE_COLUMNS_AT_A_TIME 48
@@ -66,7 +66,8 @@ static int gather_x(const cpu_view *x, int64_t tiles)
 }
 
 static cpu_shape panel_shape(
-    const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y)
+    const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y,
+    int64_t n)
 {
     danaus_pattern p = step->p.pattern;
     const cpu_code *code = dn_code_of(step);
@@ -102,6 +103,9 @@ static cpu_shape panel_shape(
     } else if (unit) {
         g.columns = width * MIN(MOST_TILES, MAX(1, budget / unit));
     }
+    /* As even as can be, so that no chunk is a narrow rest. */
+    int64_t chunks = CEIL_DIV(n, g.columns);
+    g.columns = ROUND_UP(CEIL_DIV(n, chunks), width);
     int64_t rows = MIN(p.b, g.tiles * (code->tile_rows / pair));
     int64_t per_row = g.blocks * g.lanes * g.columns * cell;
     g.x_bytes = g.stage_x ? dn_aligned(p.c * per_row) : 0;
@@ -114,7 +118,7 @@ cpu_shape dn_shape(
     int64_t n)
 {
     return dn_code_of(step)->lane_vectors ? lanes_shape(step, x, n)
-                                          : panel_shape(d, step, x, y);
+                                          : panel_shape(d, step, x, y, n);
 }
 
 static range cut(range all, int64_t unit, int parts, int number)

@@ -22,7 +22,8 @@ static const cpu_code *code_of(const kernel *k) { return k->code; }
 
 static int pair_of(danaus_dtype dtype) { return dn_is_complex(dtype) ? 2 : 1; }
 
-/* Cycles of one core for moving x, y and the weights once. */
+/* Cycles of one core for moving x, y and the weights once; the weights of a layer
+   that runs again and again are in some cache. */
 static double memory_cycles(const problem *p)
 {
     double cell = (double)danaus_dtype_size(p->dtype), n = (double)p->batch;
@@ -31,7 +32,8 @@ static double memory_cycles(const problem *p)
     double cols = (double)dn_pattern_cols(p->pattern);
     double x = cols * n * cell / (p->x_cached ? CACHED : 1);
     double y = rows * n * cell / (p->y_cached ? CACHED : 1);
-    return (x + y + (double)dn_pattern_weights(p->pattern) * sums) / BYTES_PER_CYCLE;
+    double weights = (double)dn_pattern_weights(p->pattern) * sums / CACHED;
+    return (x + y + weights) / BYTES_PER_CYCLE;
 }
 
 double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p)
