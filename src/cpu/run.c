@@ -7,6 +7,10 @@
 #include "base/status.h"
 #include "math/pattern.h"
 
+/* Tiles of columns in a slab, at most: 10 was best of 1 to 20 for batch-last Monarch
+   chains of 1024 and 4096 on Ice Lake (bench/suites/chains.csv). */
+#define MOST_SLAB_TILES 10
+
 /* What lies between step and the next one: lines if either works on them, else a
    panel. */
 static cpu_view between(const ks_step *step, void *memory, int64_t columns)
@@ -119,16 +123,20 @@ static size_t stage_bytes(const chain_run *c, int64_t n)
     return most;
 }
 
-/* Slabs as wide as a quarter of the second cache allows: weights, what is staged and
-   what is fetched meanwhile want the rest; but never less than a full tile. */
+/* Columns of a slab. Batch-first: its intermediate vectors take a quarter of the second
+   cache, since weights, what is staged and what is fetched meanwhile want the rest.
+   Batch-last, memory is met in runs of a slab's columns: long ones are worth more, and
+   the intermediate vectors go to the last cache. */
 static int64_t slab_columns(const chain_run *c)
 {
+    int last = c->x.layout == DANAUS_BATCH_LAST;
     int64_t unit = COLUMNS_UNIT, panels = c->count > 2 ? 2 : 1;
     for (int i = 0; i < c->count; i++)
         unit = MAX(unit, dn_code_of(&c->steps[i])->tile_columns);
-    int64_t budget = (int64_t)c->dev->l2 / 4;
+    int64_t budget =
+        last ? (int64_t)c->dev->l3 / (4 * c->dev->threads) : (int64_t)c->dev->l2 / 4;
     int64_t tiles = budget / (panels * column_bytes(c->steps, c->count) * unit);
-    return ROUND_UP(CLAMP(tiles, 1, 6) * unit, COLUMNS_UNIT);
+    return ROUND_UP(CLAMP(tiles, 1, MOST_SLAB_TILES) * unit, COLUMNS_UNIT);
 }
 
 /* Step after step, each over all columns and cut for the threads. */
