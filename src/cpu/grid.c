@@ -231,7 +231,8 @@ void dn_grid_open(
     g->j_unit = shape.lanes;
     g->slot_bytes = shape.x_bytes + shape.y_bytes;
     atomic_init(&g->next, 0);
-    double work = (double)dn_pattern_weights(p) * (double)n * pair * pair +
+    /* To load a weight costs as much as some products with it. */
+    double work = (double)dn_pattern_weights(p) * ((double)n + 6) * pair * pair +
                   (double)(dn_pattern_rows(p) + dn_pattern_cols(p)) * (double)n;
     choose_cuts(g, d->threads, work);
 }

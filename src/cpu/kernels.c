@@ -19,50 +19,86 @@
 
 #include "cpu/stage.inc"
 
-/* Turning, for each storage type. */
-#define V(name)  vf_##name
-#define VEC      vf
-#define L        VF
-#define CELL     float
-#define ELEM     float
-#define LOAD     vf_load
-#define STORE    vf_store
-#define STREAM   vf_stream
-#define FN(name) name##_f32
+/* Turning, for each storage type. 16-bit parts of a vector pass through a whole one. */
+static inline vf f16_load_part(const uint16_t *p, int n)
+{
+    uint16_t t[VF] = { 0 };
+    memcpy(t, p, (size_t)n * sizeof *t);
+    return vf_from_f16(t);
+}
+
+static inline void f16_store_part(uint16_t *p, vf v, int n)
+{
+    uint16_t t[VF];
+    vf_to_f16(t, v);
+    memcpy(p, t, (size_t)n * sizeof *t);
+}
+
+static inline vf bf16_load_part(const uint16_t *p, int n)
+{
+    uint16_t t[VF] = { 0 };
+    memcpy(t, p, (size_t)n * sizeof *t);
+    return vf_from_bf16(t);
+}
+
+static inline void bf16_store_part(uint16_t *p, vf v, int n)
+{
+    uint16_t t[VF];
+    vf_to_bf16(t, v);
+    memcpy(p, t, (size_t)n * sizeof *t);
+}
+
+#define V(name)    vf_##name
+#define VEC        vf
+#define L          VF
+#define CELL       float
+#define ELEM       float
+#define LOAD       vf_load
+#define STORE      vf_store
+#define STREAM     vf_stream
+#define LOAD_PART  vf_load_part
+#define STORE_PART vf_store_part
+#define FN(name)   name##_f32
 #include "cpu/turn.inc"
 
-#define V(name)  vf_##name
-#define VEC      vf
-#define L        VF
-#define CELL     float
-#define ELEM     uint16_t
-#define LOAD     vf_from_f16
-#define STORE    vf_to_f16
-#define STREAM   vf_to_f16
-#define FN(name) name##_f16
+#define V(name)    vf_##name
+#define VEC        vf
+#define L          VF
+#define CELL       float
+#define ELEM       uint16_t
+#define LOAD       vf_from_f16
+#define STORE      vf_to_f16
+#define STREAM     vf_to_f16
+#define LOAD_PART  f16_load_part
+#define STORE_PART f16_store_part
+#define FN(name)   name##_f16
 #include "cpu/turn.inc"
 
-#define V(name)  vf_##name
-#define VEC      vf
-#define L        VF
-#define CELL     float
-#define ELEM     uint16_t
-#define LOAD     vf_from_bf16
-#define STORE    vf_to_bf16
-#define STREAM   vf_to_bf16
-#define FN(name) name##_bf16
+#define V(name)    vf_##name
+#define VEC        vf
+#define L          VF
+#define CELL       float
+#define ELEM       uint16_t
+#define LOAD       vf_from_bf16
+#define STORE      vf_to_bf16
+#define STREAM     vf_to_bf16
+#define LOAD_PART  bf16_load_part
+#define STORE_PART bf16_store_part
+#define FN(name)   name##_bf16
 #include "cpu/turn.inc"
 
 /* An f64 and a c64 element are both 8 bytes: one text turns them. */
-#define V(name)  vd_##name
-#define VEC      vd
-#define L        VD
-#define CELL     double
-#define ELEM     double
-#define LOAD     vd_load
-#define STORE    vd_store
-#define STREAM   vd_stream
-#define FN(name) name##_f64
+#define V(name)    vd_##name
+#define VEC        vd
+#define L          VD
+#define CELL       double
+#define ELEM       double
+#define LOAD       vd_load
+#define STORE      vd_store
+#define STREAM     vd_stream
+#define LOAD_PART  vd_load_part
+#define STORE_PART vd_store_part
+#define FN(name)   name##_f64
 #include "cpu/turn.inc"
 
 /* A c128 element is a cell by itself. */
@@ -74,16 +110,27 @@ static inline c128 c128_set1(double x) { return (c128){ { x, x } }; }
 static inline c128 c128_load(const c128 *p) { return *p; }
 static inline void c128_store(c128 *p, c128 v) { *p = v; }
 static inline void c128_transpose(c128 v[1]) { (void)v; }
+static inline c128 c128_load_part(const c128 *p, int n)
+{
+    return n ? *p : c128_set1(0);
+}
+static inline void c128_store_part(c128 *p, c128 v, int n)
+{
+    if (n)
+        *p = v;
+}
 
-#define V(name)  c128_##name
-#define VEC      c128
-#define L        1
-#define CELL     c128
-#define ELEM     c128
-#define LOAD     c128_load
-#define STORE    c128_store
-#define STREAM   c128_store
-#define FN(name) name##_c128
+#define V(name)    c128_##name
+#define VEC        c128
+#define L          1
+#define CELL       c128
+#define ELEM       c128
+#define LOAD       c128_load
+#define STORE      c128_store
+#define STREAM     c128_store
+#define LOAD_PART  c128_load_part
+#define STORE_PART c128_store_part
+#define FN(name)   name##_c128
 #include "cpu/turn.inc"
 
 static const turns *turns_of(danaus_dtype dtype)
