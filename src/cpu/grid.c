@@ -31,7 +31,7 @@ static int lies_as_lines(const cpu_view *v)
     return v->layout == DANAUS_BATCH_FIRST && v->dtype == dn_sum_type(v->dtype);
 }
 
-/* Kernels for few columns: x of a block as lines, and repeated (lanes.inc). */
+/* Kernels along lines: x of a block as lines, and repeated where need be (lanes.inc). */
 static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)
 {
     danaus_pattern p = step->p.pattern;
