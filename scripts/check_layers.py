@@ -16,6 +16,8 @@ LAYERS = {
     "src/io": ["io/", "base/", "danaus/base.h", "danaus/file.h"],
     "src/backend": ["backend/", "base/", "danaus/"],
     "src/cpu": ["cpu/", "base/", "math/", "backend/", "danaus/"],
+    "src/gpu": ["gpu/", "base/", "math/", "backend/", "danaus/"],
+    "src/cuda": ["cuda/", "gpu/", "base/", "math/", "backend/", "danaus/"],
     "src/plan": ["plan/", "base/", "math/", "backend/", "danaus/"],
     "src/ks": ["ks/", "base/", "math/", "io/", "backend/", "plan/", "danaus/"],
     "cli": ["cli/", "bench/", "danaus/"],
@@ -30,6 +32,7 @@ OUTSIDE = {
     r"jansson\.h": ["src/io/", "cli/", "bench/", "tests/"],
     r"lapacke?\.h|cblas\.h": ["src/math/", "bench/", "tests/"],
     r"immintrin\.h|arm_neon\.h|cpuid\.h": ["src/cpu/", "bench/", "tests/"],
+    r"dlfcn\.h": ["src/base/", "tests/"],
     r"omp\.h": [],
     r"complex\.h": ["bench/", "tests/"],
 }

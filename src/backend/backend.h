@@ -20,6 +20,7 @@ typedef struct problem {
     danaus_pattern pattern;
     danaus_dtype dtype;
     danaus_layout layout;
+    danaus_math math;       /* of f32 */
     int64_t batch;          /* a hint, never a condition; at least 1 */
     int x_cached, y_cached; /* hints: x was, y will be used right before, after */
 } problem;

@@ -66,6 +66,7 @@ static problem problem_of(const danaus_ks_plan *plan, int from, int to)
         .pattern = plan->desc.adjoint ? dn_pattern_adjoint(p) : p,
         .dtype = plan->desc.dtype,
         .layout = plan->desc.layout,
+        .math = plan->desc.math,
         .batch = plan->desc.batch ? plan->desc.batch : LARGE_BATCH,
         /* What is not at an end of the chain stays in the cache. */
         .x_cached = plan->desc.adjoint ? from > 0 : to < plan->count,

@@ -1,0 +1,98 @@
+/* GPUs: what a row of the kernel table is there, whoever runs it.
+
+   A row is a text in src/gpu/texts, compiled when it is first needed, and functions of
+   values that say how: which problems it fits, the #defines for a problem, the grid
+   for a batch, the order of its weights. Its entry point is
+
+       ks(const void *x, const void *w, const void *bias, void *y, int64 batch,
+          int activation, int64 a, int64 b, int64 c, int64 d,
+          tensor_map x, tensor_map w, tensor_map y)
+
+   of which it may leave out arguments from the end. w is what `pack` wrote. bias (in the
+   type of sums) may be NULL. x, y and bias are aligned to one element only, w to 256
+   bytes. Every y is written, whatever was there, in the same order of sums for every
+   batch and device of the row's architecture. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_GPU_GPU_H
+#define DN_GPU_GPU_H
+
+#include "backend/backend.h"
+#include "base/text.h"
+
+/* What cost models and grids may know of a device. */
+typedef struct gpu_facts {
+    int arch;         /* ten times the compute capability: 75, 90 */
+    int units;        /* multiprocessors */
+    int64_t shared;   /* bytes of shared memory that a block may have */
+    int64_t l2;       /* bytes */
+    double bandwidth; /* of memory, bytes a second */
+    double flops;     /* f32 multiply-adds by vector units, two operations each */
+} gpu_facts;
+
+/* Every GPU device starts with this. */
+typedef struct gpu_device {
+    danaus_device base;
+    gpu_facts facts;
+} gpu_device;
+
+typedef struct gpu_launch {
+    int64_t blocks[3]; /* the first may be large, the others at most 65,535 */
+    int threads;       /* of a block */
+    int shared;        /* bytes of dynamic shared memory */
+    int cluster;       /* blocks of a cluster, along the first axis; 0: none */
+} gpu_launch;
+
+/* A view of an operand for the bulk copy engine; fastest dimension first. */
+typedef struct gpu_map {
+    int rank;          /* 0: this operand has none */
+    int64_t size[5];   /* elements */
+    int64_t stride[5]; /* elements; the first is 1, others times the element's size are
+                           multiples of 16 bytes */
+    int box[5];        /* elements copied at once */
+    int swizzle;       /* bytes: 0, 32, 64 or 128 */
+} gpu_map;
+
+enum { GPU_MAP_X, GPU_MAP_W, GPU_MAP_Y, GPU_MAPS };
+
+/* The place of one call. */
+typedef struct gpu_call {
+    int64_t batch;
+    const void *x, *y; /* only to see how they are aligned */
+} gpu_call;
+
+/* What kernel.code points to. */
+typedef struct gpu_code {
+    const char *text; /* a file of src/gpu/texts */
+    int size[8];      /* tile sizes: this row's own functions know their meaning */
+
+    /* Writes lines "#define NAME VALUE\n" for a problem. The batch of the problem is a
+       hint here too: what is compiled must be right for any. A variant from 0 up is one
+       of several compilations that share packed weights, for example for operands that
+       are not aligned. Rows whose defines do not depend on the pattern are compiled
+       once for all. */
+    void (*defines)(const kernel *k, const problem *p, int variant, text *to);
+    void (*launch)(
+        const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+        gpu_launch *launch);
+
+    /* The rest may be NULL or 0. */
+    int variants; /* 0: one */
+    int (*variant)(const kernel *k, const problem *p, const gpu_call *call);
+    void (*maps)(
+        const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS]);
+} gpu_code;
+
+/* Rows for compute capability 9.0 exactly, then those from 8.0 on, then the portable
+   ones; ends with a NULL name. A device's table begins at the first row that it can run. */
+extern const kernel dn_gpu_kernels[];
+const kernel *dn_gpu_kernels_for(int arch);
+
+/* The texts, embedded by the build: name and content, each ended by NUL; ends with a
+   NULL name. Names that end in .h or .cuh may be included by others. */
+typedef struct gpu_text {
+    const char *name, *content;
+} gpu_text;
+
+extern const gpu_text dn_gpu_texts[];
+
+#endif
