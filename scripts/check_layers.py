@@ -32,7 +32,7 @@ OUTSIDE = {
     r"jansson\.h": ["src/io/", "cli/", "bench/", "tests/"],
     r"lapacke?\.h|cblas\.h": ["src/math/", "bench/", "tests/"],
     r"immintrin\.h|arm_neon\.h|cpuid\.h": ["src/cpu/", "bench/", "tests/"],
-    r"dlfcn\.h": ["src/base/", "tests/"],
+    r"dlfcn\.h": ["src/cuda/", "bench/", "tests/"],
     r"omp\.h": [],
     r"complex\.h": ["bench/", "tests/"],
 }
