@@ -77,6 +77,7 @@ typedef struct ks_gradient_operands {
 
 struct backend {
     const char *name; /* "cpu" */
+    int on_host;      /* its memory is the host's, its work done on return */
     danaus_status (*list)(int index, danaus_device_info *info);
     danaus_status (*open)(const char *name, danaus_device **device);
     void (*close)(danaus_device *dev);
@@ -90,6 +91,9 @@ struct backend {
     danaus_status (*alloc)(danaus_device *dev, size_t bytes, void **memory);
     void (*free)(danaus_device *dev, void *memory);
     danaus_status (*copy)(danaus_device *dev, void *to, const void *from, size_t bytes);
+    danaus_status (*clear)(danaus_device *dev, void *memory, size_t bytes); /* zeros */
+    /* Makes ready what running the steps needs. NULL: nothing. */
+    danaus_status (*prepare)(danaus_device *dev, const ks_step *steps, int count);
     danaus_status (*ks_run)(
         danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
     danaus_status (*ks_gradient)(
@@ -104,6 +108,15 @@ struct danaus_device {
     const kernel *kernels; /* ends with a row whose name is NULL */
     tuning *tuning;        /* owned by device.c */
 };
+
+/* The step's kernel packs w into device memory. */
+danaus_status dn_pack(
+    danaus_device *dev, const ks_step *step, weights_view w, void *packed);
+
+/* Copies numbers of the host into device memory, converting. */
+danaus_status dn_put_numbers(
+    danaus_device *dev, danaus_dtype from_type, const void *from, danaus_dtype to_type,
+    void *to, int64_t count);
 
 #define X(name) extern const backend dn_backend_##name;
 #include "backend/backends.def"

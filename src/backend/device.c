@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/backend.h"
 #include "backend/tuning.h"
+#include "base/dtype.h"
+#include "base/mem.h"
 #include "base/status.h"
 
 #include <string.h>
@@ -24,6 +26,42 @@ weights_view dn_weights_adjoint(weights_view v)
     return (weights_view){
         v.data, v.dtype, { v.s[0], v.s[2], v.s[1], v.s[3] }, !v.conjugate
     };
+}
+
+danaus_status dn_pack(
+    danaus_device *dev, const ks_step *step, weights_view w, void *packed)
+{
+    const kernel *k = step->kernel;
+    if (dev->backend->on_host) {
+        k->pack(k, &step->p, w, packed);
+        return DANAUS_OK;
+    }
+    size_t bytes = k->packed_bytes(k, &step->p);
+    void *host = dn_alloc(bytes);
+    if (!host)
+        return dn_fail_memory(bytes, "packed weights");
+    k->pack(k, &step->p, w, host);
+    danaus_status status = dev->backend->copy(dev, packed, host, bytes);
+    dn_free(host);
+    return status;
+}
+
+danaus_status dn_put_numbers(
+    danaus_device *dev, danaus_dtype from_type, const void *from, danaus_dtype to_type,
+    void *to, int64_t count)
+{
+    size_t bytes = (size_t)count * danaus_dtype_size(to_type);
+    if (dev->backend->on_host) {
+        dn_convert(from_type, from, to_type, to, count);
+        return DANAUS_OK;
+    }
+    void *host = dn_alloc(bytes);
+    if (!host)
+        return dn_fail_memory(bytes, "numbers to upload");
+    dn_convert(from_type, from, to_type, host, count);
+    danaus_status status = dev->backend->copy(dev, to, host, bytes);
+    dn_free(host);
+    return status;
 }
 
 danaus_status danaus_device_list(int index, danaus_device_info *info)

@@ -158,3 +158,8 @@ void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg)
          spins++)
         spins < 1000 ? pause_briefly() : (void)sched_yield();
 }
+
+static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void dn_lock_process(void) { pthread_mutex_lock(&process_lock); }
+void dn_unlock_process(void) { pthread_mutex_unlock(&process_lock); }

@@ -210,8 +210,16 @@ static danaus_status cpu_copy(
     return DANAUS_OK;
 }
 
+static danaus_status cpu_clear(danaus_device *dev, void *memory, size_t bytes)
+{
+    (void)dev;
+    memset(memory, 0, bytes);
+    return DANAUS_OK;
+}
+
 const backend dn_backend_cpu = {
     .name = "cpu",
+    .on_host = 1,
     .list = cpu_list,
     .open = cpu_open,
     .close = cpu_close,
@@ -224,6 +232,7 @@ const backend dn_backend_cpu = {
     .alloc = cpu_alloc,
     .free = cpu_free,
     .copy = cpu_copy,
+    .clear = cpu_clear,
     .ks_run = dn_cpu_ks_run,
     .ks_gradient = dn_cpu_ks_gradient,
 };

@@ -63,7 +63,8 @@ typedef struct gpu_call {
 /* What kernel.code points to. */
 typedef struct gpu_code {
     const char *text; /* a file of src/gpu/texts */
-    int size[8];      /* tile sizes: this row's own functions know their meaning */
+    int size[8];      /* of a tile: rows, columns, lanes; the row's functions know the
+                         others' meaning */
 
     /* Writes lines "#define NAME VALUE\n" for a problem. The batch of the problem is a
        hint here too: what is compiled must be right for any. A variant from 0 up is one

@@ -6,8 +6,6 @@
 #include "base/status.h"
 #include "math/pattern.h"
 
-#include <string.h>
-
 static danaus_status check(const danaus_ks_plan *plan, const danaus_ks_gradients *g)
 {
     if (!g)
@@ -23,14 +21,19 @@ static danaus_status check(const danaus_ks_plan *plan, const danaus_ks_gradients
 }
 
 /* Over an empty batch every sum is zero. */
-static void clear(const danaus_ks_plan *plan, const danaus_ks_gradients *g)
+static danaus_status clear(
+    danaus_device *device, const danaus_ks_plan *plan, const danaus_ks_gradients *g)
 {
     size_t size = danaus_dtype_size(dn_sum_type(plan->desc.dtype));
     for (int i = 0; g->dw && i < plan->count; i++)
         if (g->dw[i])
-            memset(g->dw[i], 0, (size_t)dn_pattern_weights(plan->patterns[i]) * size);
+            TRY(device->backend->clear(
+                device, g->dw[i],
+                (size_t)dn_pattern_weights(plan->patterns[i]) * size));
     if (g->dbias)
-        memset(g->dbias, 0, (size_t)dn_pattern_rows(plan->patterns[0]) * size);
+        TRY(device->backend->clear(
+            device, g->dbias, (size_t)dn_pattern_rows(plan->patterns[0]) * size));
+    return DANAUS_OK;
 }
 
 danaus_status danaus_ks_gradient(
@@ -39,10 +42,8 @@ danaus_status danaus_ks_gradient(
 {
     TRY(dn_check_operands(plan, device, weights, batch, x, dy));
     TRY(check(plan, gradients));
-    if (batch == 0) {
-        clear(plan, gradients);
-        return DANAUS_OK;
-    }
+    if (batch == 0)
+        return clear(device, plan, gradients);
     weights_view dw[DANAUS_MAX_FACTORS] = { 0 };
     for (int i = 0; gradients->dw && i < plan->count; i++) {
         int factor = plan->forward.from[i];

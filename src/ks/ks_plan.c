@@ -139,6 +139,14 @@ static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *
     return DANAUS_OK;
 }
 
+danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device)
+{
+    const step_list *lists[] = { &plan->run, &plan->forward, &plan->back };
+    for (int l = 0; l < 3 && device->backend->prepare; l++)
+        TRY(device->backend->prepare(device, lists[l]->step, lists[l]->count));
+    return DANAUS_OK;
+}
+
 danaus_status danaus_ks_plan_create(
     danaus_device *device, const danaus_pattern *patterns, int count,
     const danaus_ks_desc *desc, danaus_ks_plan **plan)
@@ -161,6 +169,8 @@ danaus_status danaus_ks_plan_create(
     danaus_status status = choose_steps(p, device);
     if (status == DANAUS_OK && d.gradients)
         status = choose_gradient_steps(p, device);
+    if (status == DANAUS_OK)
+        status = dn_prepare(p, device);
     if (status != DANAUS_OK)
         danaus_ks_plan_destroy(p);
     else

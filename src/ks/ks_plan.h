@@ -31,6 +31,9 @@ struct danaus_ks_weights {
     int has_bias;
 };
 
+/* Makes a device ready to run the plan. */
+danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device);
+
 /* Checks what execute and gradient have in common. */
 danaus_status dn_check_operands(
     const danaus_ks_plan *plan, const danaus_device *device,

@@ -70,7 +70,8 @@ static danaus_status allocate(danaus_ks_weights *w)
 
 /* adjoint: the steps multiply by the adjoints of the chain's factors. */
 static danaus_status pack_list(
-    const danaus_chain *chain, const step_list *list, int adjoint, void *const *packed)
+    danaus_device *device, const danaus_chain *chain, const step_list *list,
+    int adjoint, void *const *packed)
 {
     danaus_dtype wide = dn_is_complex(chain->dtype) ? DANAUS_C128 : DANAUS_F64;
     for (int i = 0; i < list->count; i++) {
@@ -85,24 +86,26 @@ static danaus_status pack_list(
         }
         if (adjoint)
             view = dn_weights_adjoint(view);
-        step->kernel->pack(step->kernel, &step->p, view, packed[i]);
+        danaus_status status = dn_pack(device, step, view, packed[i]);
         dn_free(product);
+        TRY(status);
     }
     return DANAUS_OK;
 }
 
-static danaus_status pack(danaus_ks_weights *w, const danaus_chain *chain)
+static danaus_status pack(
+    danaus_ks_weights *w, danaus_device *device, const danaus_chain *chain)
 {
     const danaus_ks_plan *plan = w->plan;
     int adjoint = plan->desc.adjoint;
-    TRY(pack_list(chain, &plan->run, adjoint, w->run));
-    TRY(pack_list(chain, &plan->forward, adjoint, w->forward));
-    TRY(pack_list(chain, &plan->back, !adjoint, w->back));
+    TRY(pack_list(device, chain, &plan->run, adjoint, w->run));
+    TRY(pack_list(device, chain, &plan->forward, adjoint, w->forward));
+    TRY(pack_list(device, chain, &plan->back, !adjoint, w->back));
     w->has_bias = chain->bias != NULL;
     if (chain->bias)
-        dn_convert(
-            chain->dtype, chain->bias, dn_sum_type(plan->desc.dtype), w->bias,
-            danaus_chain_rows(chain));
+        TRY(dn_put_numbers(
+            device, chain->dtype, chain->bias, dn_sum_type(plan->desc.dtype), w->bias,
+            danaus_chain_rows(chain)));
     return DANAUS_OK;
 }
 
@@ -120,9 +123,11 @@ danaus_status danaus_ks_weights_create(
     w->plan = plan;
     w->backend = device->backend;
     w->device = device;
-    danaus_status status = allocate(w);
+    danaus_status status = dn_prepare(plan, device);
     if (status == DANAUS_OK)
-        status = pack(w, chain);
+        status = allocate(w);
+    if (status == DANAUS_OK)
+        status = pack(w, device, chain);
     if (status == DANAUS_OK)
         *weights = w;
     else
@@ -136,5 +141,5 @@ danaus_status danaus_ks_weights_update(
     if (!weights || !device || !chain)
         return dn_fail(DANAUS_ERR_ARGUMENT, "weights, a device and a chain are needed");
     TRY(check_chain(weights->plan, chain));
-    return pack(weights, chain);
+    return pack(weights, device, chain);
 }

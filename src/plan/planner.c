@@ -12,11 +12,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A measurement ends after this many runs, or sooner when they are long. */
 #define MOST_RUNS      15
 #define ENOUGH_SECONDS 0.05
+/* Where calls return before their work is done, so much of it is timed at once. */
+#define QUEUE_SECONDS 1e-3
+/* Random numbers that are made, before they repeat. */
+#define BLOCK 2048
 
 /* Memory for one measured product. */
 typedef struct trial {
@@ -30,6 +33,27 @@ static void close_trial(trial *t)
     t->dev->backend->free(t->dev, t->y);
     t->dev->backend->free(t->dev, t->packed);
     dn_free(t->w);
+}
+
+/* Numbers in [-1, 1), the same again after some thousands. */
+static danaus_status fill(
+    danaus_device *dev, void *to, danaus_dtype dtype, int64_t count)
+{
+    double numbers[2 * BLOCK];
+    uint64_t seed = 1;
+    size_t size = danaus_dtype_size(dtype);
+    for (int i = 0; i < 2 * BLOCK; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        numbers[i] = (double)(seed >> 11) * 0x1p-52 - 1;
+    }
+    int64_t filled = count < BLOCK ? count : BLOCK;
+    TRY(dn_put_numbers(dev, DANAUS_C128, numbers, dtype, to, filled));
+    for (; filled < count; filled *= 2) {
+        int64_t more = filled < count - filled ? filled : count - filled;
+        TRY(dev->backend->copy(
+            dev, (char *)to + (size_t)filled * size, to, (size_t)more * size));
+    }
+    return DANAUS_OK;
 }
 
 static danaus_status open_trial(
@@ -54,16 +78,35 @@ static danaus_status open_trial(
         close_trial(t);
         return status;
     }
-    memset(t->x, 0, (size_t)(cols * p->batch) * size);
-    memset(t->y, 0, (size_t)(rows * p->batch) * size);
-    k->pack(k, p, dn_weights_view(t->w, p->dtype, p->pattern), t->packed);
-    return DANAUS_OK;
+    ks_step step = { *p, k };
+    status = dev->backend->clear(dev, t->y, (size_t)(rows * p->batch) * size);
+    if (status == DANAUS_OK)
+        status = fill(dev, t->x, p->dtype, cols * p->batch);
+    if (status == DANAUS_OK)
+        status =
+            dn_pack(dev, &step, dn_weights_view(t->w, p->dtype, p->pattern), t->packed);
+    if (status != DANAUS_OK)
+        close_trial(t);
+    return status;
 }
 
 static int compare_seconds(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+/* Seconds of a call, over so many of them. */
+static danaus_status time_calls(
+    danaus_device *dev, const ks_step *step, const ks_operands *o, int calls,
+    double *seconds)
+{
+    double start = dn_seconds();
+    for (int i = 0; i < calls; i++)
+        TRY(dev->backend->ks_run(dev, step, 1, o));
+    TRY(dev->backend->sync(dev));
+    *seconds = (dn_seconds() - start) / calls;
+    return DANAUS_OK;
 }
 
 danaus_status dn_measure(
@@ -74,16 +117,17 @@ danaus_status dn_measure(
     ks_step step = { *p, k };
     const void *packed = t.packed;
     ks_operands o = { .batch = p->batch, .x = t.x, .y = t.y, .packed = &packed };
-    double times[MOST_RUNS], total = 0;
-    int runs = 0;
-    danaus_status status = dev->backend->ks_run(dev, &step, 1, &o); /* warms up */
+    double times[MOST_RUNS], total = 0, once;
+    int runs = 0, calls = 1;
+    danaus_status status = time_calls(dev, &step, &o, 1, &once); /* warms up */
+    if (status == DANAUS_OK && !dev->backend->on_host) {
+        status = time_calls(dev, &step, &o, 1, &once);
+        calls = once < QUEUE_SECONDS ? (int)(QUEUE_SECONDS / (once + 1e-6)) + 1 : 1;
+    }
     while (status == DANAUS_OK && runs < MOST_RUNS &&
            (runs < 3 || total < ENOUGH_SECONDS)) {
-        double start = dn_seconds();
-        status = dev->backend->ks_run(dev, &step, 1, &o);
-        if (status == DANAUS_OK)
-            status = dev->backend->sync(dev);
-        total += times[runs++] = dn_seconds() - start;
+        status = time_calls(dev, &step, &o, calls, &times[runs]);
+        total += times[runs++] * calls;
     }
     close_trial(&t);
     if (status == DANAUS_OK) {

@@ -15,7 +15,7 @@ static void it_describes_itself(void **state)
     assert_string_equal(info.name, device->name);
     assert_true(info.description[0] && info.instructions[0]);
     assert_in_range(info.memory, 1 << 20, INT64_MAX);
-    assert_in_range(info.threads, 1, 1 << 16);
+    assert_in_range(info.threads, device->backend->on_host, 1 << 16);
     assert_ok(danaus_device_open(info.name, &again));
     assert_string_equal(again->name, info.name);
     danaus_device_close(again);
@@ -75,6 +75,11 @@ static void threads_are_what_was_asked_for(void **state)
 {
     danaus_device *device = *state;
     danaus_device_info before, info;
+    if (!device->backend->on_host) {
+        assert_ok(danaus_device_set_threads(device, 0));
+        assert_status(danaus_device_set_threads(device, 2), DANAUS_ERR_UNSUPPORTED);
+        return;
+    }
     assert_ok(danaus_device_describe(device, &before));
     static const int wanted[] = { 1, 5, 64 };
     for (int i = 0; i < 3; i++) {
@@ -92,7 +97,10 @@ static void threads_are_what_was_asked_for(void **state)
 
 static void a_processor_has_no_streams(void **state)
 {
+    danaus_device *device = *state;
     int stream = 0;
+    if (!device->backend->on_host)
+        skip();
     assert_ok(danaus_device_set_stream(*state, NULL));
     assert_status(danaus_device_set_stream(*state, &stream), DANAUS_ERR_UNSUPPORTED);
     assert_ok(danaus_device_sync(*state));
@@ -104,7 +112,7 @@ static void a_missing_device_is_an_argument(void **state)
     danaus_device_info info;
     danaus_device *device = NULL;
     static const char *const names[] = {
-        "", "gpu", "cp", "cpux", "cpu:", "cpu:avx9", ":", "cuda:0", "cpu:AVX2",
+        "", "gpu", "cp", "cpux", "cpu:", "cpu:avx9", ":", "cuda:", "cuda:x", "cpu:AVX2",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_status(danaus_device_open(names[i], &device), DANAUS_ERR_ARGUMENT);
@@ -136,7 +144,7 @@ static void costs_are_finite_and_sizes_sane(void **state)
                     continue;
                 double seconds = k->cost(device, k, &p);
                 assert_true(seconds > 0 && seconds < 1);
-                assert_in_range(k->packed_bytes(k, &p), 0, 1 << 20);
+                assert_in_range(k->packed_bytes(k, &p), 0, 1 << 22);
             }
 }
 

@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "cpu/cpu.h"
+#include "gpu/gpu.h"
 #include "support/chains.h"
 #include "support/device.h"
 
@@ -38,11 +39,15 @@ static void check_row(
         return;
     void *packed = NULL;
     assert_ok(danaus_alloc(dev, k->packed_bytes(k, &step.p), &packed));
-    k->pack(k, &step.p, view, packed);
+    assert_ok(dn_pack(dev, &step, view, packed));
     array y = array_make(q->dtype, expected->size * q->batch);
     const void *all[] = { packed };
-    ks_operands o = { q->batch, x->data, all, q->bias ? bias->data : NULL, y.data };
+    void *on[] = { to_device(dev, x), to_device(dev, bias), to_device(dev, &y) };
+    ks_operands o = { q->batch, on[0], all, q->bias ? on[1] : NULL, on[2] };
     assert_ok(dev->backend->ks_run(dev, &step, 1, &o));
+    from_device(dev, x, on[0]);
+    from_device(dev, bias, on[1]);
+    from_device(dev, &y, on[2]);
     char what[160];
     snprintf(
         what, sizeof what,
@@ -56,8 +61,9 @@ static void check_row(
     danaus_free(dev, packed);
 }
 
-/* Random numbers for a question, put to every row of its type. */
-static void check_question(rng *r, danaus_device *dev, const question *q)
+/* Random numbers for a question, put to one row, or to every row of its type. */
+static void check_question(
+    rng *r, danaus_device *dev, const kernel *only, const question *q)
 {
     int64_t in = q->adjoint ? rows_of(q->p) : cols_of(q->p);
     int64_t out = q->adjoint ? cols_of(q->p) : rows_of(q->p);
@@ -70,7 +76,7 @@ static void check_question(rng *r, danaus_device *dev, const question *q)
         signal_add_bias(&ys, &bias, q->dtype);
     signal_round(&ys, q->dtype);
     for (const kernel *k = dev->kernels; k->name; k++)
-        if (k->dtype == q->dtype)
+        if (k->dtype == q->dtype && (!only || k == only))
             check_row(dev, k, q, &w, &x, &bias, &ys);
     signal_free(&xs);
     signal_free(&ys);
@@ -81,30 +87,51 @@ static void check_question(rng *r, danaus_device *dev, const question *q)
 
 /* The four forms of a problem: both layouts, forward and adjoint. */
 static void check_forms(
-    rng *r, danaus_device *dev, danaus_dtype dtype, danaus_pattern p, int64_t batch)
+    rng *r, danaus_device *dev, const kernel *only, danaus_dtype dtype,
+    danaus_pattern p, int64_t batch)
 {
     for (int form = 0; form < 4; form++) {
         question q = { .p = p, .dtype = dtype, .batch = batch };
         q.layout = form % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
         q.adjoint = form / 2;
         q.bias = (int)(rng_next(r) % 2);
-        check_question(r, dev, &q);
+        check_question(r, dev, only, &q);
     }
+}
+
+static void set_threads(danaus_device *dev, int threads)
+{
+    if (dev->backend->on_host)
+        assert_ok(danaus_device_set_threads(dev, threads));
 }
 
 /* a, b, c, d from 1 to 4 and batch 1 to 10; plans see to an empty batch. */
 static void every_row_is_right_on_every_small_shape(void **state)
 {
     danaus_device *dev = *state;
-    assert_ok(danaus_device_set_threads(dev, 1));
+    set_threads(dev, 1);
     for (uint64_t n = 0; n < 256 * 10 * TEST_DTYPES; n += (uint64_t)share_of_cases()) {
         rng r = { n };
         int64_t s = (int64_t)(n % 256);
         danaus_pattern p = { s % 4 + 1, s / 4 % 4 + 1, s / 16 % 4 + 1, s / 64 + 1 };
         int64_t batch = (int64_t)(n / 256 % 10) + 1;
-        check_forms(&r, dev, test_dtypes[n / 2560], p, batch);
+        check_forms(&r, dev, NULL, test_dtypes[n / 2560], p, batch);
     }
-    assert_ok(danaus_device_set_threads(dev, 0));
+    set_threads(dev, 0);
+}
+
+/* What a row takes at once. */
+typedef struct tile_size {
+    int64_t rows, columns, lanes;
+} tile_size;
+
+static tile_size tile_of(const danaus_device *dev, const kernel *k)
+{
+    const cpu_code *cpu = k->code;
+    const gpu_code *gpu = k->code;
+    if (dev->backend->on_host)
+        return (tile_size){ cpu->tile_rows, cpu->tile_columns, cpu->vector };
+    return (tile_size){ gpu->size[0], gpu->size[1], gpu->size[2] };
 }
 
 /* One less than a tile, a tile, one more, and more tiles. */
@@ -118,16 +145,16 @@ static void every_row_is_right_at_the_edges_of_its_tiles(void **state)
 {
     danaus_device *dev = *state;
     for (const kernel *k = dev->kernels; k->name; k++) {
-        const cpu_code *code = k->code;
+        tile_size tile = tile_of(dev, k);
         for (uint64_t round = 0; round < (uint64_t)rounds_of(40); round++) {
             rng r = { round };
-            danaus_pattern p = { rng_int(&r, 1, 3), near(&r, code->tile_rows),
+            danaus_pattern p = { rng_int(&r, 1, 3), near(&r, tile.rows),
                                  rng_int(&r, 1, 20), 1 };
             if (round % 2)
-                p.d = near(&r, code->vector);
+                p.d = near(&r, tile.lanes);
             if (round % 3 == 0)
-                p.c = near(&r, code->tile_rows);
-            check_forms(&r, dev, k->dtype, p, near(&r, code->tile_columns));
+                p.c = near(&r, tile.rows);
+            check_forms(&r, dev, k, k->dtype, p, near(&r, tile.columns));
         }
     }
 }
@@ -154,7 +181,7 @@ static void every_row_is_right_on_random_shapes(void **state)
                 p.d = often_small(&r, 70);
                 batch = often_small(&r, 300);
             } while (weights_of(p) * batch > 1000000);
-            check_forms(&r, dev, test_dtypes[t], p, batch);
+            check_forms(&r, dev, NULL, test_dtypes[t], p, batch);
         }
 }
 
@@ -163,12 +190,18 @@ static void every_row_is_right_on_long_sums_and_wide_batches(void **state)
     danaus_device *dev = *state;
     rng r = { 5 };
     for (int t = 0; t < TEST_DTYPES; t += share_of_cases()) {
-        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 1, 3, 4100, 1 }, 7);
-        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 1, 2, 2049, 2 }, 19);
-        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 2, 3, 2, 5 }, 4099);
-        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 1, 1, 1, 1 }, 10007);
-        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 700, 2, 1, 1 }, 33);
-        check_forms(&r, dev, test_dtypes[t], (danaus_pattern){ 1, 2, 3, 1030 }, 9);
+        check_forms(
+            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 1, 3, 4100, 1 }, 7);
+        check_forms(
+            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 1, 2, 2049, 2 }, 19);
+        check_forms(
+            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 2, 3, 2, 5 }, 4099);
+        check_forms(
+            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 1, 1, 1, 1 }, 10007);
+        check_forms(
+            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 700, 2, 1, 1 }, 33);
+        check_forms(
+            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 1, 2, 3, 1030 }, 9);
     }
 }
 

@@ -133,6 +133,8 @@ static void columns_do_not_know_of_each_other(void **state)
             array x = array_random(&r, c.dtype, in * n);
             array y = multiply(device, &c, &desc, n, &x);
             array left = x, right = x;
+            left.count = in * cut;
+            right.count = in * (n - cut);
             size_t size = danaus_dtype_size(c.dtype);
             right.data = (char *)x.data + (size_t)(in * cut) * size;
             array y0 = multiply(device, &c, &desc, cut, &left);

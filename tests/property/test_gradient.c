@@ -152,10 +152,19 @@ static void dx_alone_needs_no_dw(void **state)
     danaus_ks_weights *weights = NULL;
     assert_ok(danaus_ks_plan_create(device, p, 2, &desc, &plan));
     assert_ok(danaus_ks_weights_create(plan, device, c.chain, &weights));
-    float x[8] = { 1 }, dy[8] = { 1 }, dx[8];
-    danaus_ks_gradients only = { .dx = dx }, nothing = { 0 };
-    assert_ok(danaus_ks_gradient(plan, device, weights, 1, x, dy, &only));
-    assert_ok(danaus_ks_gradient(plan, device, weights, 1, x, dy, &nothing));
+    array all[3];
+    void *on[3];
+    for (int i = 0; i < 3; i++) {
+        all[i] = array_random(&r, DANAUS_F32, 8);
+        on[i] = to_device(device, &all[i]);
+    }
+    danaus_ks_gradients only = { .dx = on[2] }, nothing = { 0 };
+    assert_ok(danaus_ks_gradient(plan, device, weights, 1, on[0], on[1], &only));
+    assert_ok(danaus_ks_gradient(plan, device, weights, 1, on[0], on[1], &nothing));
+    for (int i = 0; i < 3; i++) {
+        from_device(device, &all[i], on[i]);
+        array_free(&all[i]);
+    }
     danaus_ks_weights_destroy(weights);
     danaus_ks_plan_destroy(plan);
     chain_free(&c);

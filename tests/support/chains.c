@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/chains.h"
 
+#include "support/device.h"
 #include "support/test.h"
 
 #include <inttypes.h>
@@ -94,14 +95,18 @@ array multiply(
     array y = array_make(dtype_of(desc), outputs_of(c, desc->adjoint) * batch);
     assert_ok(danaus_ks_plan_create(device, c->p, c->count, desc, &plan));
     assert_ok(danaus_ks_weights_create(plan, device, c->chain, &weights));
-    assert_ok(danaus_ks_execute(plan, device, weights, batch, x->data, y.data));
+    void *dx = to_device(device, x), *dy = to_device(device, &y);
+    assert_ok(danaus_ks_execute(plan, device, weights, batch, dx, dy));
+    from_device(device, &y, dy);
+    from_device(device, x, dx);
     danaus_ks_weights_destroy(weights);
     danaus_ks_plan_destroy(plan);
     return y;
 }
 
 /* K_to+1 ... K_from x, going down from factor `from`; adjoint: K_to-1^H ... K_from^H x,
-   going up. Every step may store in the type of sums. */
+   going up. Every step may store in the type between factors, and so may weights that
+   are of another type or multiplied out. */
 static signal run_factors(
     const random_chain *c, int from, int to, int adjoint, const signal *x,
     danaus_dtype dtype)
@@ -109,7 +114,9 @@ static signal run_factors(
     signal y = signal_copy(x);
     for (int l = from; l != to; l += adjoint ? 1 : -1) {
         signal next = signal_times(c->p[l], &c->w[l], adjoint, &y, dtype);
-        signal_round(&next, sum_type(dtype));
+        if (c->dtype != dtype || c->count > 1)
+            signal_round_weights(&next, c->p[l], adjoint, &y, type_between(dtype));
+        signal_round(&next, type_between(dtype));
         signal_free(&y);
         y = next;
     }
@@ -188,14 +195,22 @@ void gradients_run(
 {
     danaus_ks_plan *plan = NULL;
     danaus_ks_weights *weights = NULL;
-    void *dw[DANAUS_MAX_FACTORS];
+    void *dw[DANAUS_MAX_FACTORS],
+        *on[] = { to_device(device, x), to_device(device, dy) };
     for (int l = 0; l < c->count; l++)
-        dw[l] = g->dw[l].data;
-    danaus_ks_gradients wanted = { .dx = g->dx.data, .dw = dw, .dbias = g->dbias.data };
+        dw[l] = to_device(device, &g->dw[l]);
+    danaus_ks_gradients wanted = { .dx = to_device(device, &g->dx),
+                                   .dw = dw,
+                                   .dbias = to_device(device, &g->dbias) };
     assert_ok(danaus_ks_plan_create(device, c->p, c->count, desc, &plan));
     assert_ok(danaus_ks_weights_create(plan, device, c->chain, &weights));
-    assert_ok(
-        danaus_ks_gradient(plan, device, weights, batch, x->data, dy->data, &wanted));
+    assert_ok(danaus_ks_gradient(plan, device, weights, batch, on[0], on[1], &wanted));
+    from_device(device, x, on[0]);
+    from_device(device, dy, on[1]);
+    from_device(device, &g->dx, wanted.dx);
+    from_device(device, &g->dbias, wanted.dbias);
+    for (int l = 0; l < c->count; l++)
+        from_device(device, &g->dw[l], dw[l]);
     danaus_ks_weights_destroy(weights);
     danaus_ks_plan_destroy(plan);
 }

@@ -2,8 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/device.h"
 
+#include "support/test.h"
+
+#include "backend/backend.h"
+
 #include <stdio.h>
 #include <stdlib.h>
+
+static int narrow_between; /* of the device of this program */
 
 danaus_device *device_from_arguments(int argc, char **argv)
 {
@@ -14,13 +20,44 @@ danaus_device *device_from_arguments(int argc, char **argv)
         fprintf(stderr, "%s: %s\n", name, danaus_error_detail());
         exit(status == DANAUS_ERR_UNSUPPORTED ? 77 : 1);
     }
+    narrow_between = !device->backend->on_host;
     return device;
+}
+
+static size_t offset_of(const array *a)
+{
+    return (size_t)((unsigned char *)a->data - a->block);
+}
+
+void *to_device(danaus_device *device, const array *a)
+{
+    void *copy = NULL;
+    if (device->backend->on_host || !a->data)
+        return a->data;
+    assert_ok(danaus_alloc(device, array_block_bytes(a), &copy));
+    assert_ok(danaus_upload(device, copy, a->block, array_block_bytes(a)));
+    return (char *)copy + offset_of(a);
+}
+
+void from_device(danaus_device *device, const array *a, void *copy)
+{
+    if (device->backend->on_host || !a->data)
+        return;
+    char *block = (char *)copy - offset_of(a);
+    assert_ok(danaus_download(device, a->block, block, array_block_bytes(a)));
+    danaus_free(device, block);
+}
+
+danaus_dtype type_between(danaus_dtype dtype)
+{
+    return narrow_between ? dtype : sum_type(dtype);
 }
 
 int share_of_cases(void)
 {
     const char *text = getenv("DANAUS_TEST_SHARE");
-    int share = text ? atoi(text) : 1;
+    const char *fewer = getenv("DANAUS_TEST_FEWER"); /* of an emulated device */
+    int share = (text ? atoi(text) : 1) * (fewer ? atoi(fewer) : 1);
     return share < 1 ? 1 : share;
 }
 

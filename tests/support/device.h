@@ -3,6 +3,8 @@
 #ifndef TEST_SUPPORT_DEVICE_H
 #define TEST_SUPPORT_DEVICE_H
 
+#include "support/element.h"
+
 #include "danaus/device.h"
 
 /* argv[1], or "cpu". Ends the program with status 77, which CTest counts as
@@ -13,6 +15,17 @@ danaus_device *device_from_arguments(int argc, char **argv);
    when the environment says DANAUS_TEST_SHARE=N (one N-th, for emulators and
    sanitizers). */
 int rounds_of(int rounds);
+
+/* An array where the device can reach it, guards included: its own data when that is
+   the host's memory, else a copy as badly aligned. NULL data give NULL. */
+void *to_device(danaus_device *device, const array *a);
+
+/* Brings what the device wrote back, guards included, and frees the copy. */
+void from_device(danaus_device *device, const array *a, void *copy);
+
+/* The type in which the device stores vectors between factors and weights that are not
+   of the plan's type: that of sums, or, on a GPU, the plan's. */
+danaus_dtype type_between(danaus_dtype dtype);
 
 /* Every n-th of many small cases is enough; 1 unless DANAUS_TEST_SHARE is set. */
 int share_of_cases(void);

@@ -149,6 +149,11 @@ void array_free(array *a)
     *a = (array){ 0 };
 }
 
+size_t array_block_bytes(const array *a)
+{
+    return (size_t)((unsigned char *)a->data - a->block) + bytes_of(a) + GUARD;
+}
+
 static int all_bytes(const void *at, size_t bytes, unsigned char expected)
 {
     for (size_t i = 0; i < bytes; i++)

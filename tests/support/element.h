@@ -43,7 +43,8 @@ typedef struct array {
 array array_make(danaus_dtype dtype, int64_t count);
 array array_random(rng *r, danaus_dtype dtype, int64_t count);
 void array_free(array *a);
-int array_untouched(const array *a);            /* still all NaN as made? */
+size_t array_block_bytes(const array *a); /* from `block` to behind the last guard */
+int array_untouched(const array *a);      /* still all NaN as made? */
 int array_same(const array *a, const array *b); /* bit for bit */
 void array_expect_guards(const array *a);       /* fails the test if written */
 

@@ -135,6 +135,18 @@ void signal_add_bias(signal *y, const array *bias, danaus_dtype dtype)
     }
 }
 
+/* Each of c weights errs by unit |w| + tiny; m is the sum of |w| |x|. */
+void signal_round_weights(
+    signal *y, danaus_pattern p, int adjoint, const signal *x, danaus_dtype dtype)
+{
+    precision u = precision_of(dtype);
+    double largest = 0, terms = (double)(adjoint ? p.b : p.c);
+    for (int64_t i = 0; i < x->size * x->batch; i++)
+        largest = fmax(largest, hypot(x->v[i].re, x->v[i].im) + x->e[i]);
+    for (int64_t i = 0; i < y->size * y->batch; i++)
+        y->e[i] += u.unit * (y->m[i] + y->e[i]) + u.tiny * terms * largest;
+}
+
 void signal_round(signal *s, danaus_dtype dtype)
 {
     precision p = precision_of(dtype);

@@ -46,6 +46,10 @@ void signal_add_bias(signal *y, const array *bias, danaus_dtype dtype);
 /* Stored in the type. */
 void signal_round(signal *s, danaus_dtype dtype);
 
+/* y = K x was made with weights rounded to the type. */
+void signal_round_weights(
+    signal *y, danaus_pattern p, int adjoint, const signal *x, danaus_dtype dtype);
+
 /* dw[i][r][k][j] = sum over the batch of dy conj(x): a signal of abcd rows and
    batch 1. dbias = sum of dy. */
 signal signal_dw(

@@ -265,8 +265,8 @@ static void fortran_order_becomes_row_major(void **state)
         size_t element = danaus_dtype_size(dtypes[type]);
         bytes data = bytes_of("", 0);
         for (int64_t n = 0; n < count; n++) {
-            uint16_t value[8] = { (uint16_t)n };
-            bytes_append(&data, value, element);
+            uint16_t words[8] = { (uint16_t)n };
+            bytes_append(&data, words, element);
         }
         bytes b = npy(1, header, data.data, data.size);
         danaus_tensor t;
@@ -278,9 +278,9 @@ static void fortran_order_becomes_row_major(void **state)
                 expected += rest % shape[i] * step;
                 rest /= shape[i];
             }
-            uint16_t value;
-            memcpy(&value, (const char *)t.data + (size_t)n * element, sizeof value);
-            assert_int_equal(value, expected);
+            uint16_t found;
+            memcpy(&found, (const char *)t.data + (size_t)n * element, sizeof found);
+            assert_int_equal(found, expected);
         }
         danaus_file_close(file);
         bytes_free(&b);

@@ -1,0 +1,341 @@
+/* NVIDIA GPUs as devices "cuda:0", "cuda:1", ...: opening, memory, streams, scratch.
+
+   A device uses the primary context of its GPU, as PyTorch and the CUDA runtime do, so
+   that memory and streams of theirs can be used here. Every call makes that context
+   current and restores the caller's. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cuda.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAST_ARCH 70
+
+static cuda_device *cuda(danaus_device *dev) { return (cuda_device *)dev; }
+
+/* ---- contexts ---- */
+
+danaus_status dn_cuda_enter(cuda_device *d, int *pushed)
+{
+    cu_context current = NULL;
+    CUDA_TRY(d->driver, CtxGetCurrent(&current));
+    *pushed = current != d->context;
+    if (*pushed)
+        CUDA_TRY(d->driver, CtxPushCurrent(d->context));
+    return DANAUS_OK;
+}
+
+void dn_cuda_leave(cuda_device *d, int pushed)
+{
+    cu_context popped;
+    if (pushed)
+        d->driver->CtxPopCurrent(&popped);
+}
+
+/* ---- facts ---- */
+
+static danaus_status read_facts(
+    const cuda_driver *driver, cu_device handle, gpu_facts *facts)
+{
+    enum { MAJOR, MINOR, UNITS, SHARED, L2, CLOCK, MEMORY_CLOCK, BUS, COUNT };
+    static const int attributes[COUNT] = {
+        CU_MAJOR,    CU_MINOR,     CU_MULTIPROCESSORS,  CU_SHARED_PER_BLOCK_AT_MOST,
+        CU_L2_BYTES, CU_CLOCK_KHZ, CU_MEMORY_CLOCK_KHZ, CU_MEMORY_BUS_BITS,
+    };
+    int value[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        CUDA_TRY(driver, DeviceGetAttribute(&value[i], attributes[i], handle));
+    /* Two transfers a clock; cores of a multiprocessor by generation. */
+    int arch = 10 * value[MAJOR] + value[MINOR];
+    double cores = arch == 80 || arch < 80 ? 64 : 128;
+    *facts = (gpu_facts){
+        .arch = arch,
+        .units = value[UNITS],
+        .shared = value[SHARED],
+        .l2 = value[L2],
+        .bandwidth = 2e3 * value[MEMORY_CLOCK] * value[BUS] / 8,
+        .flops = 2e3 * value[CLOCK] * cores * value[UNITS],
+    };
+    if (arch < LEAST_ARCH)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "this GPU has compute capability %d.%d, danaus needs 7.0 or later",
+            value[MAJOR], value[MINOR]);
+    return DANAUS_OK;
+}
+
+static danaus_status describe(
+    const cuda_driver *driver, cu_device handle, int ordinal, danaus_device_info *info)
+{
+    danaus_device_info i = { 0 };
+    size_t memory;
+    gpu_facts facts;
+    TRY(read_facts(driver, handle, &facts));
+    CUDA_TRY(driver, DeviceGetName(i.description, (int)sizeof i.description, handle));
+    CUDA_TRY(driver, DeviceTotalMem(&memory, handle));
+    i.description[sizeof i.description - 1] = '\0';
+    i.memory = (int64_t)memory;
+    i.cache = facts.l2;
+    snprintf(i.name, sizeof i.name, "cuda:%d", ordinal);
+    snprintf(i.instructions, sizeof i.instructions, "sm_%d", facts.arch);
+    *info = i;
+    return DANAUS_OK;
+}
+
+/* ---- opening ---- */
+
+/* Without a driver or a GPU there is nothing to list, which is no failure. */
+static danaus_status cuda_list(int index, danaus_device_info *info)
+{
+    const cuda_driver *driver;
+    cu_device handle;
+    int count = 0;
+    if (dn_cuda_driver(&driver) || driver->DeviceGetCount(&count) || index >= count)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "there are %d CUDA devices", count);
+    CUDA_TRY(driver, DeviceGet(&handle, index));
+    return describe(driver, handle, index, info);
+}
+
+/* The number in "cuda" (0) or "cuda:N". */
+static danaus_status read_ordinal(const char *name, int *ordinal)
+{
+    int64_t number = 0;
+    const char *digits = name[4] == ':' ? name + 5 : "0";
+    span s = { digits, strlen(digits) };
+    if (!dn_span_integer(s, &number) || number > INT_MAX)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "\"%.40s\" is no CUDA device: cuda:0 is the first",
+            name);
+    *ordinal = (int)number;
+    return DANAUS_OK;
+}
+
+static danaus_status open_context(cuda_device *d)
+{
+    TRY(read_facts(d->driver, d->handle, &d->gpu.facts));
+    CUDA_TRY(d->driver, PrimaryRetain(&d->context, d->handle));
+    return DANAUS_OK;
+}
+
+static danaus_status cuda_open(const char *name, danaus_device **device)
+{
+    const cuda_driver *driver;
+    cu_device handle;
+    int ordinal = 0, count;
+    TRY(read_ordinal(name, &ordinal));
+    TRY(dn_cuda_driver(&driver));
+    CUDA_TRY(driver, DeviceGetCount(&count));
+    if (ordinal >= count)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "this machine has %d CUDA devices, not %d", count,
+            ordinal + 1);
+    CUDA_TRY(driver, DeviceGet(&handle, ordinal));
+    cuda_device *d = dn_calloc(1, sizeof *d);
+    if (!d)
+        return dn_fail_memory(sizeof *d, "a device");
+    d->driver = driver;
+    d->handle = handle;
+    snprintf(d->gpu.base.name, sizeof d->gpu.base.name, "cuda:%d", ordinal);
+    danaus_status status = open_context(d);
+    if (status != DANAUS_OK) {
+        dn_free(d);
+        return status;
+    }
+    d->gpu.base.kernels = dn_gpu_kernels_for(d->gpu.facts.arch);
+    *device = &d->gpu.base;
+    return DANAUS_OK;
+}
+
+static void cuda_close(danaus_device *dev)
+{
+    cuda_device *d = cuda(dev);
+    int pushed = 0;
+    if (dn_cuda_enter(d, &pushed) == DANAUS_OK) {
+        d->driver->StreamSynchronize(d->stream);
+        if (!d->scratch_lent && d->scratch)
+            d->driver->MemFree((cu_pointer)d->scratch);
+        dn_cuda_unload(d);
+        dn_cuda_leave(d, pushed);
+    }
+    d->driver->PrimaryRelease(d->handle);
+    dn_free(d);
+}
+
+static danaus_status cuda_describe(const danaus_device *dev, danaus_device_info *info)
+{
+    const cuda_device *d = (const cuda_device *)dev;
+    return describe(d->driver, d->handle, atoi(dev->name + 5), info);
+}
+
+/* ---- streams ---- */
+
+static danaus_status cuda_sync(danaus_device *dev)
+{
+    cuda_device *d = cuda(dev);
+    int pushed;
+    TRY(dn_cuda_enter(d, &pushed));
+    cu_result result = d->driver->StreamSynchronize(d->stream);
+    dn_cuda_leave(d, pushed);
+    return result ? dn_cuda_status(d->driver, result, "StreamSynchronize") : DANAUS_OK;
+}
+
+static danaus_status cuda_set_stream(danaus_device *dev, void *stream)
+{
+    cuda(dev)->stream = stream;
+    return DANAUS_OK;
+}
+
+static danaus_status cuda_set_threads(danaus_device *dev, int threads)
+{
+    (void)dev;
+    return threads == 0 ? DANAUS_OK
+                        : dn_fail(
+                              DANAUS_ERR_UNSUPPORTED,
+                              "a GPU's threads are not counted; 0 is its default");
+}
+
+static danaus_status cuda_set_parallel(
+    danaus_device *dev, danaus_parallel_fn fn, void *user)
+{
+    (void)dev;
+    (void)user;
+    return fn ? dn_fail(DANAUS_ERR_UNSUPPORTED, "a GPU runs no tasks of the host")
+              : DANAUS_OK;
+}
+
+/* ---- memory ---- */
+
+static danaus_status allocate(cuda_device *d, size_t bytes, void **memory)
+{
+    cu_pointer m;
+    CUDA_TRY(d->driver, MemAlloc(&m, bytes ? bytes : 1));
+    *memory = (void *)m;
+    return DANAUS_OK;
+}
+
+static danaus_status cuda_alloc(danaus_device *dev, size_t bytes, void **memory)
+{
+    cuda_device *d = cuda(dev);
+    int pushed;
+    TRY(dn_cuda_enter(d, &pushed));
+    danaus_status status = allocate(d, bytes, memory);
+    dn_cuda_leave(d, pushed);
+    return status;
+}
+
+static void cuda_free(danaus_device *dev, void *memory)
+{
+    cuda_device *d = cuda(dev);
+    int pushed;
+    if (!memory || dn_cuda_enter(d, &pushed))
+        return;
+    d->driver->MemFree((cu_pointer)memory);
+    dn_cuda_leave(d, pushed);
+}
+
+/* In the order of the stream; done on return. */
+static danaus_status copy(cuda_device *d, void *to, const void *from, size_t bytes)
+{
+    CUDA_TRY(
+        d->driver, MemcpyAsync((cu_pointer)to, (cu_pointer)from, bytes, d->stream));
+    CUDA_TRY(d->driver, StreamSynchronize(d->stream));
+    return DANAUS_OK;
+}
+
+static danaus_status cuda_copy(
+    danaus_device *dev, void *to, const void *from, size_t bytes)
+{
+    cuda_device *d = cuda(dev);
+    int pushed;
+    if (!bytes)
+        return DANAUS_OK;
+    TRY(dn_cuda_enter(d, &pushed));
+    danaus_status status = copy(d, to, from, bytes);
+    dn_cuda_leave(d, pushed);
+    return status;
+}
+
+static danaus_status cuda_clear(danaus_device *dev, void *memory, size_t bytes)
+{
+    cuda_device *d = cuda(dev);
+    int pushed;
+    if (!bytes)
+        return DANAUS_OK;
+    TRY(dn_cuda_enter(d, &pushed));
+    cu_result result = d->driver->MemsetAsync((cu_pointer)memory, 0, bytes, d->stream);
+    dn_cuda_leave(d, pushed);
+    return result ? dn_cuda_status(d->driver, result, "MemsetAsync") : DANAUS_OK;
+}
+
+static danaus_status cuda_set_scratch(danaus_device *dev, void *memory, size_t bytes)
+{
+    cuda_device *d = cuda(dev);
+    if ((uintptr_t)memory % 256)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "scratch must be aligned to 256 bytes");
+    if (!d->scratch_lent)
+        cuda_free(dev, d->scratch);
+    d->scratch = memory;
+    d->scratch_bytes = memory ? bytes : 0;
+    d->scratch_lent = memory != NULL;
+    return DANAUS_OK;
+}
+
+/* Freeing memory waits for what still uses it. */
+static danaus_status grow_scratch(cuda_device *d, size_t bytes)
+{
+    int capturing = 0;
+    void *memory = NULL;
+    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
+    if (capturing)
+        return dn_fail(
+            DANAUS_ERR_MEMORY,
+            "this product needs %zu bytes of scratch, which cannot be had while a "
+            "graph "
+            "is captured: run it once before, or lend scratch",
+            bytes);
+    TRY(allocate(d, bytes, &memory));
+    if (d->scratch)
+        d->driver->MemFree((cu_pointer)d->scratch);
+    d->scratch = memory;
+    d->scratch_bytes = bytes;
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_scratch(cuda_device *d, size_t bytes, void **scratch)
+{
+    if (bytes > d->scratch_bytes) {
+        if (d->scratch_lent)
+            return dn_fail(
+                DANAUS_ERR_MEMORY,
+                "this product needs %zu bytes of scratch, the device was lent %zu",
+                bytes, d->scratch_bytes);
+        TRY(grow_scratch(d, bytes));
+    }
+    *scratch = d->scratch;
+    return DANAUS_OK;
+}
+
+const backend dn_backend_cuda = {
+    .name = "cuda",
+    .list = cuda_list,
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .sync = cuda_sync,
+    .set_stream = cuda_set_stream,
+    .set_threads = cuda_set_threads,
+    .set_parallel = cuda_set_parallel,
+    .set_scratch = cuda_set_scratch,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .copy = cuda_copy,
+    .clear = cuda_clear,
+    .prepare = dn_cuda_prepare,
+    .ks_run = dn_cuda_ks_run,
+    .ks_gradient = dn_cuda_ks_gradient,
+};

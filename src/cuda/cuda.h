@@ -1,0 +1,77 @@
+/* The CUDA backend: what its files know of each other. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_CUDA_CUDA_H
+#define DN_CUDA_CUDA_H
+
+#include "cuda/cache.h"
+#include "cuda/driver.h"
+#include "gpu/gpu.h"
+
+/* A compiled text, loaded. */
+typedef struct cuda_module {
+    cache_key key;
+    cu_module module;
+    cu_function function;
+} cuda_module;
+
+/* The function that a row has for a problem. */
+typedef struct cuda_entry {
+    const kernel *kernel; /* NULL: an empty place */
+    danaus_pattern pattern;
+    danaus_layout layout;
+    danaus_math math;
+    int variant;
+    cu_function function;
+} cuda_entry;
+
+typedef struct cuda_device {
+    gpu_device gpu;
+    const cuda_driver *driver;
+    cu_device handle;
+    cu_context context; /* the primary one, shared with everybody */
+    cu_stream stream;   /* the caller's, or NULL */
+    void *scratch;
+    size_t scratch_bytes;
+    int scratch_lent;
+    cuda_module *modules;
+    size_t module_count, module_capacity;
+    cuda_entry *entries; /* open addressing; at most half of them taken */
+    size_t entry_count, entry_capacity;
+} cuda_device;
+
+/* Makes the device's context current; leave restores the caller's. */
+danaus_status dn_cuda_enter(cuda_device *d, int *pushed);
+void dn_cuda_leave(cuda_device *d, int pushed);
+
+/* Scratch of at least `bytes`, kept until the device goes or needs more. */
+danaus_status dn_cuda_scratch(cuda_device *d, size_t bytes, void **scratch);
+
+/* The function `entry` of a text with these defines: from memory, the disk, or the
+   compiler. */
+danaus_status dn_cuda_load(
+    cuda_device *d, const char *name, const char *defines, const char *entry,
+    cu_function *function);
+
+/* The function of a row for a problem. */
+danaus_status dn_cuda_function(
+    cuda_device *d, const kernel *k, const problem *p, int variant,
+    cu_function *function);
+
+void dn_cuda_unload(cuda_device *d);
+
+danaus_status dn_cuda_launch(
+    cuda_device *d, cu_function function, const gpu_launch *launch, void **arguments);
+
+/* One step: y = K x + bias. */
+danaus_status dn_cuda_step(
+    cuda_device *d, const ks_step *step, const void *packed, const void *bias,
+    int activation, int64_t batch, const void *x, void *y);
+
+danaus_status dn_cuda_prepare(danaus_device *dev, const ks_step *steps, int count);
+danaus_status dn_cuda_ks_run(
+    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
+danaus_status dn_cuda_ks_gradient(
+    danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
+    const ks_gradient_operands *o);
+
+#endif

@@ -1,0 +1,280 @@
+/* Gradients of a chain: forward through the factors, back through the adjoints, weight
+   gradients between.
+
+   x_0 = x, x_1 = K x_0, ... lie in scratch in the type of x. Sums over the batch are
+   made in slabs of columns, as many as fill the GPU, and the slabs added up in their
+   order: the same bits on every run. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cuda.h"
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "math/pattern.h"
+
+#define ALIGNMENT   256
+#define MOST_BLOCKS ((int64_t)1 << 30)
+/* A slab has at least so many columns, and there are at most so many slabs. */
+#define LEAST_SLAB 256
+#define MOST_SLABS 64
+/* Parts of one factor's gradient, at most, unless there is one slab. */
+#define MOST_PARTS ((int64_t)64 << 20)
+
+/* Tiles of ks_dw.cu: rows, columns, lanes, of a thread, depth. */
+typedef struct dw_tile {
+    int br, bc, bj, tr, tc, bs;
+} dw_tile;
+
+typedef struct gradient_run {
+    cuda_device *d;
+    const ks_step *steps, *adjoint;
+    int count;
+    const ks_gradient_operands *o;
+    int lowest, highest; /* steps whose dy, and whose x, are needed */
+    const void *x[DANAUS_MAX_FACTORS];
+    void *dy[2];
+    void *parts;
+} gradient_run;
+
+static int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
+
+/* Lanes are taken together when batch-first memory has them next to each other. */
+static dw_tile tile_for(const problem *p)
+{
+    int wide = danaus_dtype_size(dn_sum_type(p->dtype)) > 4;
+    danaus_pattern q = p->pattern;
+    if (p->layout == DANAUS_BATCH_FIRST && q.d > 1)
+        return wide ? (dw_tile){ 8, 8, 8, 4, 4, 4 } : (dw_tile){ 16, 16, 8, 4, 4, 8 };
+    if (q.b >= 48 && q.c >= 48)
+        return (dw_tile){ 64, 64, 1, 4, 4, wide ? 8 : 16 };
+    return (dw_tile){ 16, 16, 1, 4, 4, 32 };
+}
+
+/* ---- slabs ---- */
+
+typedef struct slabs {
+    int64_t width, count;
+} slabs;
+
+/* Enough slabs to give every multiprocessor four blocks, of whole steps. */
+static slabs slabs_for(const gradient_run *g, int64_t tiles, int64_t size)
+{
+    int64_t wanted = parts_of(4 * (int64_t)g->d->gpu.facts.units, tiles);
+    int64_t most = MOST_PARTS / size;
+    wanted = wanted < MOST_SLABS ? wanted : MOST_SLABS;
+    wanted = wanted < most ? wanted : most;
+    int64_t width = parts_of(g->o->batch, wanted > 0 ? wanted : 1);
+    width = parts_of(width, LEAST_SLAB) * LEAST_SLAB;
+    return (slabs){ width, parts_of(g->o->batch, width) };
+}
+
+static int64_t dw_tiles(const problem *p)
+{
+    dw_tile t = tile_for(p);
+    danaus_pattern q = p->pattern;
+    return q.a * parts_of(q.b, t.br) * parts_of(q.c, t.bc) * parts_of(q.d, t.bj);
+}
+
+static slabs dw_slabs(const gradient_run *g, int step)
+{
+    const problem *p = &g->steps[step].p;
+    return slabs_for(g, dw_tiles(p), dn_pattern_weights(p->pattern));
+}
+
+static int64_t dbias_tiles(const problem *p)
+{
+    int64_t rows = dn_pattern_rows(p->pattern);
+    return p->layout == DANAUS_BATCH_LAST ? rows : parts_of(rows, 128);
+}
+
+static slabs dbias_slabs(const gradient_run *g)
+{
+    const problem *p = &g->steps[g->count - 1].p;
+    return slabs_for(g, dbias_tiles(p), dn_pattern_rows(p->pattern));
+}
+
+/* ---- launches ---- */
+
+static danaus_status load(
+    const gradient_run *g, const char *name, const char *entry, const dw_tile *t,
+    cu_function *function)
+{
+    const problem *p = &g->steps->p;
+    char defines[512];
+    text to = { defines, sizeof defines, 0 };
+    dn_text(&to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
+    dn_text(&to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
+    if (t)
+        dn_text(
+            &to,
+            "#define BR %d\n#define BC %d\n#define BJ %d\n#define TR %d\n"
+            "#define TC %d\n#define BS %d\n",
+            t->br, t->bc, t->bj, t->tr, t->tc, t->bs);
+    return dn_cuda_load(g->d, name, defines, entry, function);
+}
+
+static danaus_status launch(
+    const gradient_run *g, cu_function function, int64_t blocks, int threads,
+    void **arguments)
+{
+    gpu_launch l = { .blocks = { blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1, 1 },
+                     .threads = threads };
+    return dn_cuda_launch(g->d, function, &l, arguments);
+}
+
+/* Adds the parts up into a view of numbers of pattern p. */
+static danaus_status reduce(
+    const gradient_run *g, int64_t count, danaus_pattern p, const weights_view *to)
+{
+    cu_function function;
+    int conjugate = to->conjugate;
+    int64_t stride[4] = { to->s[0], to->s[1], to->s[2], to->s[3] };
+    const void *data = to->data;
+    void *arguments[] = { (void *)(uintptr_t)&g->parts,
+                          &data,
+                          &count,
+                          &conjugate,
+                          &p.a,
+                          &p.b,
+                          &p.c,
+                          &p.d,
+                          &stride[0],
+                          &stride[1],
+                          &stride[2],
+                          &stride[3] };
+    TRY(load(g, "ks_reduce.cu", "reduce", NULL, &function));
+    return launch(g, function, parts_of(dn_pattern_weights(p), 128), 128, arguments);
+}
+
+static danaus_status weight_gradient(gradient_run *g, int step, const void *dy)
+{
+    const problem *p = &g->steps[step].p;
+    danaus_pattern q = p->pattern;
+    dw_tile t = tile_for(p);
+    slabs s = dw_slabs(g, step);
+    cu_function function;
+    int64_t batch = g->o->batch;
+    void *arguments[] = { &g->x[step], &dy,  &g->parts, &batch, &s.width,
+                          &q.a,        &q.b, &q.c,      &q.d };
+    TRY(load(g, "ks_dw.cu", "dw", &t, &function));
+    TRY(launch(
+        g, function, dw_tiles(p) * s.count, t.br / t.tr * (t.bc / t.tc) * t.bj,
+        arguments));
+    return reduce(g, s.count, q, &g->o->dw[step]);
+}
+
+static danaus_status bias_gradient(gradient_run *g)
+{
+    const problem *p = &g->steps[g->count - 1].p;
+    slabs s = dbias_slabs(g);
+    cu_function function;
+    int64_t batch = g->o->batch, rows = dn_pattern_rows(p->pattern);
+    const void *dy = g->o->dy;
+    void *arguments[] = { &dy, &g->parts, &batch, &s.width, &rows };
+    danaus_pattern line = { 1, rows, 1, 1 };
+    weights_view to = dn_weights_view(g->o->dbias, dn_sum_type(p->dtype), line);
+    TRY(load(g, "ks_dbias.cu", "dbias", NULL, &function));
+    TRY(launch(g, function, dbias_tiles(p) * s.count, 128, arguments));
+    return reduce(g, s.count, line, &to);
+}
+
+/* ---- scratch ---- */
+
+static size_t aligned(int64_t bytes)
+{
+    return (size_t)parts_of(bytes, ALIGNMENT) * ALIGNMENT;
+}
+
+static size_t parts_bytes(const gradient_run *g)
+{
+    int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(g->steps->p.dtype));
+    int64_t most = 0;
+    for (int i = 0; g->o->dw && i < g->count; i++)
+        if (g->o->dw[i].data) {
+            int64_t size =
+                dn_pattern_weights(g->steps[i].p.pattern) * dw_slabs(g, i).count;
+            most = size > most ? size : most;
+        }
+    if (g->o->dbias) {
+        int64_t size =
+            dn_pattern_rows(g->steps[g->count - 1].p.pattern) * dbias_slabs(g).count;
+        most = size > most ? size : most;
+    }
+    return aligned(most * cell);
+}
+
+/* Lays operands one after another from `memory`; returns all their bytes. */
+static size_t lay(gradient_run *g, char *memory)
+{
+    int64_t cell = (int64_t)danaus_dtype_size(g->steps->p.dtype), widest = 0;
+    size_t used = 0;
+    g->x[0] = g->o->x;
+    for (int i = 1; i < g->count; i++) {
+        int64_t bytes = dn_pattern_cols(g->steps[i].p.pattern) * g->o->batch * cell;
+        widest = bytes > widest ? bytes : widest;
+        g->x[i] = memory ? memory + used : NULL;
+        if (i <= g->highest)
+            used += aligned(bytes);
+    }
+    for (int i = 0; i < 2; i++) {
+        g->dy[i] = memory ? memory + used : NULL;
+        if (i + g->lowest + 1 < g->count)
+            used += aligned(widest);
+    }
+    g->parts = memory ? memory + used : NULL;
+    return used + parts_bytes(g);
+}
+
+static danaus_status run(gradient_run *g)
+{
+    const ks_gradient_operands *o = g->o;
+    void *scratch;
+    TRY(dn_cuda_scratch(g->d, lay(g, NULL), &scratch));
+    lay(g, scratch);
+    for (int i = 0; i < g->highest; i++)
+        TRY(dn_cuda_step(
+            g->d, &g->steps[i], o->packed[i], NULL, 0, o->batch, g->x[i],
+            (void *)(uintptr_t)g->x[i + 1]));
+    if (o->dbias)
+        TRY(bias_gradient(g));
+    const void *dy = o->dy;
+    for (int i = g->count - 1; i >= g->lowest; i--) {
+        if (o->dw && o->dw[i].data)
+            TRY(weight_gradient(g, i, dy));
+        void *back = i > 0 ? g->dy[(g->count - 1 - i) % 2] : o->dx;
+        if (i > g->lowest || (i == 0 && o->dx))
+            TRY(dn_cuda_step(
+                g->d, &g->adjoint[i], o->packed_adjoint[i], NULL, 0, o->batch, dy,
+                back));
+        dy = back;
+    }
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_ks_gradient(
+    danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
+    const ks_gradient_operands *o)
+{
+    gradient_run g = {
+        .d = (cuda_device *)dev,
+        .steps = steps,
+        .adjoint = adjoint,
+        .count = count,
+        .o = o,
+        .lowest = o->dx ? 0 : count,
+        .highest = -1,
+    };
+    for (int i = 0; o->dw && i < count; i++)
+        if (o->dw[i].data) {
+            g.lowest = g.lowest < i ? g.lowest : i;
+            g.highest = i;
+        }
+    if (o->dbias && g.lowest == count)
+        g.lowest = count - 1;
+    if (g.lowest == count)
+        return DANAUS_OK;
+    int pushed;
+    TRY(dn_cuda_enter(g.d, &pushed));
+    danaus_status status = run(&g);
+    dn_cuda_leave(g.d, pushed);
+    return status;
+}

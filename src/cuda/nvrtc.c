@@ -1,0 +1,177 @@
+/* Opening libnvrtc and compiling with it. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/nvrtc.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "cuda/driver.h"
+#include "gpu/gpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_HEADERS 16
+#define MOST_ARCHS   64
+
+typedef struct nvrtc_program_ *nvrtc_program;
+
+typedef struct nvrtc {
+#define X(name, symbol, arguments) int(*name) arguments;
+#include "cuda/nvrtc.def"
+#undef X
+} nvrtc;
+
+static const char *const names[] = {
+#define X(name, symbol, arguments) symbol,
+#include "cuda/nvrtc.def"
+#undef X
+};
+
+#define SYMBOLS ((int)(sizeof names / sizeof *names))
+
+static const char *const libraries[] = {
+    "libnvrtc.so.13",
+    "libnvrtc.so.12",
+    "libnvrtc.so.11.2",
+    "libnvrtc.so",
+    "/usr/local/cuda/lib64/libnvrtc.so.13",
+    "/usr/local/cuda/lib64/libnvrtc.so.12",
+    "/usr/local/cuda/lib64/libnvrtc.so",
+    NULL,
+};
+
+static danaus_status open_compiler(nvrtc *compiler)
+{
+    union {
+        nvrtc compiler;
+        cuda_symbol symbol[SYMBOLS];
+    } table = { 0 };
+    _Static_assert(sizeof table.compiler == sizeof table.symbol, "a pointer a row");
+    TRY(dn_cuda_open_library(
+        libraries, names, SYMBOLS, 0,
+        "install NVRTC, from the CUDA toolkit or with pip install nvidia-cuda-nvrtc, "
+        "and "
+        "put its folder into LD_LIBRARY_PATH",
+        table.symbol));
+    *compiler = table.compiler;
+    return DANAUS_OK;
+}
+
+static danaus_status get_compiler(const nvrtc **compiler)
+{
+    static nvrtc opened;
+    static int is_open;
+    dn_lock_process();
+    danaus_status status = is_open ? DANAUS_OK : open_compiler(&opened);
+    is_open = status == DANAUS_OK;
+    dn_unlock_process();
+    if (status == DANAUS_OK)
+        *compiler = &opened;
+    return status;
+}
+
+/* The newest architecture that the compiler knows and the device can run; *exact: it is
+   the device's own, so that machine code can be made. */
+static danaus_status find_target(const nvrtc *n, int arch, int *target, int *exact)
+{
+    int count = 0, archs[MOST_ARCHS], best = 0;
+    if (n->GetNumSupportedArchs(&count) || count > MOST_ARCHS ||
+        n->GetSupportedArchs(archs))
+        return dn_fail(DANAUS_ERR_DEVICE, "NVRTC does not say what it compiles for");
+    for (int i = 0; i < count; i++)
+        if (archs[i] <= arch && archs[i] > best)
+            best = archs[i];
+    if (!best)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "NVRTC does not compile for compute capability %d.%d: install an older one",
+            arch / 10, arch % 10);
+    *target = best;
+    *exact = best == arch;
+    return DANAUS_OK;
+}
+
+static danaus_status create(const nvrtc *n, const char *source, nvrtc_program *program)
+{
+    const char *header[MOST_HEADERS], *name[MOST_HEADERS];
+    int headers = 0;
+    for (const gpu_text *t = dn_gpu_texts; t->name; t++) {
+        const char *end = strrchr(t->name, '.');
+        if (headers < MOST_HEADERS && (!strcmp(end, ".h") || !strcmp(end, ".cuh"))) {
+            header[headers] = t->content;
+            name[headers++] = t->name;
+        }
+    }
+    if (n->CreateProgram(program, source, "danaus.cu", headers, header, name))
+        return dn_fail(DANAUS_ERR_MEMORY, "NVRTC cannot make a program");
+    return DANAUS_OK;
+}
+
+static char *read_log(const nvrtc *n, nvrtc_program program)
+{
+    size_t size = 0;
+    if (n->GetProgramLogSize(program, &size))
+        return NULL;
+    char *log = dn_calloc(size + 1, 1);
+    if (log && size)
+        n->GetProgramLog(program, log);
+    return log;
+}
+
+/* The first line of the log that speaks of an error. */
+static danaus_status refuse(const char *log)
+{
+    const char *line = log ? strstr(log, "error") : NULL;
+    while (line && line > log && line[-1] != '\n')
+        line--;
+    return dn_fail(
+        DANAUS_ERR_DEVICE, "NVRTC refuses a kernel: %.*s",
+        line ? (int)strcspn(line, "\n") : 0, line ? line : "");
+}
+
+static danaus_status read_image(
+    const nvrtc *n, nvrtc_program program, int exact, void **image, size_t *bytes)
+{
+    size_t size = 0;
+    int failed =
+        exact ? n->GetCUBINSize(program, &size) : n->GetPTXSize(program, &size);
+    char *memory = failed ? NULL : dn_alloc(size);
+    if (!failed && !memory)
+        return dn_fail_memory(size, "a compiled kernel");
+    if (failed || (exact ? n->GetCUBIN(program, memory) : n->GetPTX(program, memory))) {
+        dn_free(memory);
+        return dn_fail(DANAUS_ERR_DEVICE, "NVRTC does not give its result");
+    }
+    *image = memory;
+    *bytes = size;
+    return DANAUS_OK;
+}
+
+danaus_status dn_nvrtc_compile(
+    const char *source, int arch, void **image, size_t *bytes, char **log)
+{
+    const nvrtc *n;
+    nvrtc_program program;
+    int target = 0, exact = 0;
+    char architecture[64];
+    TRY(get_compiler(&n));
+    TRY(find_target(n, arch, &target, &exact));
+    snprintf(
+        architecture, sizeof architecture, "--gpu-architecture=%s_%d%s",
+        exact ? "sm" : "compute", target, exact && target == 90 ? "a" : "");
+    const char *options[] = { architecture, "--std=c++17",
+                              "--device-as-default-execution-space",
+                              "--ptxas-options=-v" };
+    TRY(create(n, source, &program));
+    int failed = n->CompileProgram(program, log ? 4 : 3, options);
+    char *said = failed || log ? read_log(n, program) : NULL;
+    danaus_status status =
+        failed ? refuse(said) : read_image(n, program, exact, image, bytes);
+    n->DestroyProgram(&program);
+    if (log && status == DANAUS_OK)
+        *log = said;
+    else
+        dn_free(said);
+    return status;
+}

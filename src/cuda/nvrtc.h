@@ -1,0 +1,16 @@
+/* Compiling the texts of src/gpu/texts with NVIDIA's run-time compiler. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_CUDA_NVRTC_H
+#define DN_CUDA_NVRTC_H
+
+#include "danaus/base.h"
+
+/* Compiles source for an architecture (ten times the compute capability) into *image,
+   which cuModuleLoadData takes and the caller frees with dn_free. When log is not NULL
+   it gets what the compiler says of registers, stack and spills (to be freed, too).
+   DANAUS_ERR_UNSUPPORTED when there is no compiler, or it does not know the
+   architecture nor any before it. */
+danaus_status dn_nvrtc_compile(
+    const char *source, int arch, void **image, size_t *bytes, char **log);
+
+#endif

@@ -1,0 +1,198 @@
+/* From a row and a problem to a function on the device. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cuda.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "cuda/nvrtc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_DEFINES  4096
+#define LEAST_ENTRIES 64
+#define LEAST_MODULES 16
+#define MOST_PIECES   24
+#define STATIC_SHARED 48 << 10 /* bytes that need no permission */
+
+/* ---- compiling ---- */
+
+static const char *find_text(const char *name)
+{
+    const gpu_text *t = dn_gpu_texts;
+    while (t->name && strcmp(t->name, name))
+        t++;
+    return t->content;
+}
+
+/* Everything that decides what is compiled: version, architecture, defines, the text and
+   all texts that it may include. */
+static cache_key key_of(const char *name, const char *defines, int arch)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%d", arch);
+    const char *pieces[MOST_PIECES] = { danaus_version(), number, defines,
+                                        find_text(name) };
+    int count = 4;
+    for (const gpu_text *t = dn_gpu_texts; t->name && count < MOST_PIECES - 1; t++)
+        if (strcmp(strrchr(t->name, '.'), ".cu"))
+            pieces[count++] = t->content;
+    return dn_cache_key(pieces);
+}
+
+static danaus_status compile(
+    const char *name, const char *defines, int arch, void **image, size_t *bytes)
+{
+    const char *content = find_text(name);
+    size_t size = strlen(defines) + strlen(content) + 1;
+    char *source = dn_alloc(size);
+    if (!source)
+        return dn_fail_memory(size, "a kernel's text");
+    snprintf(source, size, "%s%s", defines, content);
+    danaus_status status = dn_nvrtc_compile(source, arch, image, bytes, NULL);
+    dn_free(source);
+    return status;
+}
+
+static danaus_status load_module(
+    cuda_device *d, const void *image, const char *entry, cuda_module *m)
+{
+    CUDA_TRY(d->driver, ModuleLoadData(&m->module, image));
+    int fixed = 0, most = (int)d->gpu.facts.shared;
+    cu_result result = d->driver->ModuleGetFunction(&m->function, m->module, entry);
+    if (!result)
+        result =
+            d->driver->FuncGetAttribute(&fixed, CU_FUNCTION_STATIC_SHARED, m->function);
+    if (!result && most > (STATIC_SHARED) && fixed < most)
+        result = d->driver->FuncSetAttribute(
+            m->function, CU_FUNCTION_DYNAMIC_SHARED, most - fixed);
+    if (result) {
+        d->driver->ModuleUnload(m->module);
+        return dn_cuda_status(d->driver, result, "loading a kernel");
+    }
+    return DANAUS_OK;
+}
+
+/* An image from the disk that the driver refuses is compiled again. */
+static danaus_status make_module(
+    cuda_device *d, const char *name, const char *defines, const char *entry,
+    cuda_module *m)
+{
+    void *image;
+    size_t bytes;
+    if (dn_cache_load(m->key, &image, &bytes)) {
+        danaus_status status = load_module(d, image, entry, m);
+        dn_free(image);
+        if (status == DANAUS_OK)
+            return status;
+    }
+    TRY(compile(name, defines, d->gpu.facts.arch, &image, &bytes));
+    danaus_status status = load_module(d, image, entry, m);
+    if (status == DANAUS_OK)
+        dn_cache_store(m->key, image, bytes);
+    dn_free(image);
+    return status;
+}
+
+danaus_status dn_cuda_load(
+    cuda_device *d, const char *name, const char *defines, const char *entry,
+    cu_function *function)
+{
+    cuda_module m = { .key = key_of(name, defines, d->gpu.facts.arch) };
+    for (size_t i = 0; i < d->module_count; i++)
+        if (!memcmp(&d->modules[i].key, &m.key, sizeof m.key)) {
+            *function = d->modules[i].function;
+            return DANAUS_OK;
+        }
+    if (d->module_count == d->module_capacity) {
+        size_t more = d->module_capacity ? 2 * d->module_capacity : LEAST_MODULES;
+        cuda_module *grown =
+            dn_grow(d->modules, d->module_count * sizeof *grown, more * sizeof *grown);
+        if (!grown)
+            return dn_fail_memory(more * sizeof *grown, "a list of kernels");
+        d->modules = grown;
+        d->module_capacity = more;
+    }
+    TRY(make_module(d, name, defines, entry, &m));
+    d->modules[d->module_count++] = m;
+    *function = m.function;
+    return DANAUS_OK;
+}
+
+void dn_cuda_unload(cuda_device *d)
+{
+    for (size_t i = 0; i < d->module_count; i++)
+        d->driver->ModuleUnload(d->modules[i].module);
+    dn_free(d->modules);
+    dn_free(d->entries);
+}
+
+/* ---- finding ---- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+    return hash ^ (hash >> 29);
+}
+
+static int is_same(const cuda_entry *a, const cuda_entry *b)
+{
+    danaus_pattern p = a->pattern, q = b->pattern;
+    return a->kernel == b->kernel && p.a == q.a && p.b == q.b && p.c == q.c &&
+           p.d == q.d && a->layout == b->layout && a->math == b->math &&
+           a->variant == b->variant;
+}
+
+/* The entry's place, or the empty one where it would be. */
+static cuda_entry *find_entry(
+    cuda_entry *entries, size_t capacity, const cuda_entry *wanted)
+{
+    danaus_pattern p = wanted->pattern;
+    uint64_t hash = mix(mix(0, (uint64_t)p.a), (uint64_t)p.b);
+    hash = mix(mix(hash, (uint64_t)p.c), (uint64_t)p.d);
+    hash = mix(hash, (uintptr_t)wanted->kernel);
+    hash =
+        mix(hash, (uint64_t)wanted->layout << 16 | (uint64_t)wanted->math << 8 |
+                      (uint64_t)wanted->variant);
+    size_t i = hash & (capacity - 1);
+    while (entries[i].kernel && !is_same(&entries[i], wanted))
+        i = (i + 1) & (capacity - 1);
+    return &entries[i];
+}
+
+static danaus_status reserve_entry(cuda_device *d)
+{
+    if (2 * (d->entry_count + 1) <= d->entry_capacity)
+        return DANAUS_OK;
+    size_t capacity = d->entry_capacity ? 2 * d->entry_capacity : LEAST_ENTRIES;
+    cuda_entry *entries = dn_calloc(capacity, sizeof *entries);
+    if (!entries)
+        return dn_fail_memory(capacity * sizeof *entries, "a table of kernels");
+    for (size_t i = 0; i < d->entry_capacity; i++)
+        if (d->entries[i].kernel)
+            *find_entry(entries, capacity, &d->entries[i]) = d->entries[i];
+    dn_free(d->entries);
+    d->entries = entries;
+    d->entry_capacity = capacity;
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_function(
+    cuda_device *d, const kernel *k, const problem *p, int variant,
+    cu_function *function)
+{
+    cuda_entry e = { k, p->pattern, p->layout, p->math, variant, NULL };
+    TRY(reserve_entry(d));
+    cuda_entry *place = find_entry(d->entries, d->entry_capacity, &e);
+    if (!place->kernel) {
+        const gpu_code *code = k->code;
+        char defines[MOST_DEFINES];
+        text t = { defines, sizeof defines, 0 };
+        code->defines(k, p, variant, &t);
+        TRY(dn_cuda_load(d, code->text, defines, "ks", &e.function));
+        *place = e;
+        d->entry_count++;
+    }
+    *function = place->function;
+    return DANAUS_OK;
+}

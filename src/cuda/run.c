@@ -1,0 +1,164 @@
+/* Products with chains: step after step on the device's stream. Vectors between steps
+   lie in scratch, in the type of x and y. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cuda.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "math/pattern.h"
+
+/* Operands in scratch begin at multiples of this. */
+#define ALIGNMENT 256
+
+static danaus_status encode_map(
+    cuda_device *d, danaus_dtype dtype, const void *memory, const gpu_map *m,
+    cu_tensor_map *map)
+{
+    static const unsigned step[5] = { 1, 1, 1, 1, 1 };
+    int type = dtype == DANAUS_F16    ? CU_MAP_F16
+               : dtype == DANAUS_BF16 ? CU_MAP_BF16
+               : dtype == DANAUS_F32  ? CU_MAP_F32
+                                      : CU_MAP_F64;
+    int swizzle = m->swizzle == 128 ? 3 : m->swizzle == 64 ? 2 : m->swizzle == 32;
+    uint64_t size[5], stride[4];
+    unsigned box[5];
+    for (int i = 0; i < m->rank; i++) {
+        size[i] = (uint64_t)m->size[i];
+        box[i] = (unsigned)m->box[i];
+        if (i)
+            stride[i - 1] = (uint64_t)m->stride[i] * danaus_dtype_size(dtype);
+    }
+    if (!d->driver->TensorMapEncodeTiled)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "this driver is too old for compute capability 9.0");
+    CUDA_TRY(
+        d->driver, TensorMapEncodeTiled(
+                       map, type, (unsigned)m->rank, (void *)(uintptr_t)memory, size,
+                       stride, box, step, 0, swizzle, CU_MAP_PROMOTE_256, 0));
+    return DANAUS_OK;
+}
+
+static danaus_status launch_cluster(
+    cuda_device *d, cu_function function, const gpu_launch *l, void **arguments)
+{
+    cu_launch_attribute cluster = { .id = CU_LAUNCH_CLUSTER };
+    cluster.value.cluster.x = (unsigned)l->cluster;
+    cluster.value.cluster.y = cluster.value.cluster.z = 1;
+    cu_launch launch = {
+        .grid = { (unsigned)l->blocks[0], (unsigned)l->blocks[1],
+                  (unsigned)l->blocks[2] },
+        .block = { (unsigned)l->threads, 1, 1 },
+        .shared = (unsigned)l->shared,
+        .stream = d->stream,
+        .attributes = &cluster,
+        .count = 1,
+    };
+    if (!d->driver->LaunchKernelEx)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "this driver is too old for compute capability 9.0");
+    CUDA_TRY(d->driver, LaunchKernelEx(&launch, function, arguments, NULL));
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_launch(
+    cuda_device *d, cu_function function, const gpu_launch *l, void **arguments)
+{
+    if (l->cluster)
+        return launch_cluster(d, function, l, arguments);
+    CUDA_TRY(
+        d->driver, LaunchKernel(
+                       function, (unsigned)l->blocks[0], (unsigned)l->blocks[1],
+                       (unsigned)l->blocks[2], (unsigned)l->threads, 1, 1,
+                       (unsigned)l->shared, d->stream, arguments, NULL));
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_step(
+    cuda_device *d, const ks_step *step, const void *packed, const void *bias,
+    int activation, int64_t batch, const void *x, void *y)
+{
+    const kernel *k = step->kernel;
+    const gpu_code *code = k->code;
+    gpu_call call = { batch, x, y };
+    gpu_launch launch;
+    gpu_map maps[GPU_MAPS] = { 0 };
+    cu_tensor_map map[GPU_MAPS];
+    cu_function function;
+    danaus_pattern p = step->p.pattern;
+    int variant = code->variant ? code->variant(k, &step->p, &call) : 0;
+    TRY(dn_cuda_function(d, k, &step->p, variant, &function));
+    code->launch(k, &step->p, &d->gpu.facts, &call, &launch);
+    if (code->maps)
+        code->maps(k, &step->p, &call, maps);
+    const void *operand[GPU_MAPS] = { x, packed, y };
+    for (int i = 0; i < GPU_MAPS; i++)
+        if (maps[i].rank)
+            TRY(encode_map(d, step->p.dtype, operand[i], &maps[i], &map[i]));
+    void *arguments[] = { &x,   &packed, &bias, &y,      &batch,  &activation, &p.a,
+                          &p.b, &p.c,    &p.d,  &map[0], &map[1], &map[2] };
+    return dn_cuda_launch(d, function, &launch, arguments);
+}
+
+static danaus_status prepare(cuda_device *d, const ks_step *steps, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const gpu_code *code = steps[i].kernel->code;
+        cu_function function;
+        for (int v = 0; v < code->variants || v == 0; v++)
+            TRY(dn_cuda_function(d, steps[i].kernel, &steps[i].p, v, &function));
+    }
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_prepare(danaus_device *dev, const ks_step *steps, int count)
+{
+    cuda_device *d = (cuda_device *)dev;
+    int pushed;
+    TRY(dn_cuda_enter(d, &pushed));
+    danaus_status status = prepare(d, steps, count);
+    dn_cuda_leave(d, pushed);
+    return status;
+}
+
+static size_t vector_bytes(const ks_step *step, int64_t batch)
+{
+    size_t bytes = (size_t)(dn_pattern_rows(step->p.pattern) * batch) *
+                   danaus_dtype_size(step->p.dtype);
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Two places in scratch take turns. */
+static danaus_status run(
+    cuda_device *d, const ks_step *steps, int count, const ks_operands *o)
+{
+    size_t widest = 0;
+    void *scratch = NULL;
+    for (int i = 0; i + 1 < count; i++) {
+        size_t bytes = vector_bytes(&steps[i], o->batch);
+        widest = bytes > widest ? bytes : widest;
+    }
+    if (count > 1)
+        TRY(dn_cuda_scratch(d, count > 2 ? 2 * widest : widest, &scratch));
+    const void *x = o->x;
+    for (int i = 0; i < count; i++) {
+        int last = i + 1 == count;
+        void *y = last ? o->y : (char *)scratch + (i % 2 ? widest : 0);
+        TRY(dn_cuda_step(
+            d, &steps[i], o->packed[i], last ? o->bias : NULL, 0, o->batch, x, y));
+        x = y;
+    }
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_ks_run(
+    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o)
+{
+    cuda_device *d = (cuda_device *)dev;
+    int pushed;
+    TRY(dn_cuda_enter(d, &pushed));
+    danaus_status status = run(d, steps, count, o);
+    dn_cuda_leave(d, pushed);
+    return status;
+}

@@ -1,0 +1,155 @@
+/* The portable rows: products on vector units, for any pattern, type and layout. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+#include "base/dtype.h"
+#include "math/pattern.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Blocks in a grid, at most: they take the tiles in turn. */
+#define MOST_BLOCKS ((int64_t)1 << 30)
+/* Bytes that memory moves at once. */
+#define SECTOR 32.0
+/* The second cache, over memory. */
+#define CACHED 2.0
+
+enum { BR, BS, BJ, TR, TS, BK };
+
+static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
+
+void dn_gpu_gather(
+    const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
+    void *to)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double value[2];
+        dn_load(w->dtype, w->data, from + i * step, value);
+        if (w->conjugate)
+            value[1] = -value[1];
+        dn_store(type, to, i, value);
+    }
+}
+
+/* Batch-last, neighbouring threads take neighbouring columns: lanes apart gain nothing. */
+int dn_simt_fits(const kernel *k, const problem *p)
+{
+    int lanes = size_of(k)[BJ];
+    return k->dtype == p->dtype && (lanes == 1 || p->layout == DANAUS_BATCH_FIRST);
+}
+
+static int64_t tiles_of(const kernel *k, danaus_pattern p, int64_t batch)
+{
+    const int *n = size_of(k);
+    return p.a * dn_gpu_parts(p.b, n[BR]) * dn_gpu_parts(p.d, n[BJ]) *
+           dn_gpu_parts(batch, n[BS]);
+}
+
+/* Operations of a multiply-add by type, over f32's. */
+static double work_of(danaus_dtype dtype)
+{
+    double work = dn_is_complex(dtype) ? 4 : 1;
+    return dn_sum_type(dtype) == DANAUS_F64 || dtype == DANAUS_C128 ? 2 * work : work;
+}
+
+/* How much longer a vector of `run` elements takes to move than its bytes would. */
+static double waste_of(danaus_dtype dtype, double run)
+{
+    double bytes = run * (double)danaus_dtype_size(dtype);
+    return bytes < SECTOR ? SECTOR / bytes : 1;
+}
+
+double dn_simt_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const gpu_facts *f = dn_gpu_facts(dev);
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    double tiles = (double)tiles_of(k, q, p->batch);
+    double rounds = ceil(tiles / f->units), batch = (double)p->batch;
+    /* Threads multiply TR x TS at a time for TR + TS loads; tiles of less than full
+       depth are multiplied to their end only. */
+    double efficiency = 0.9 * n[TR] * n[TS] / (n[TR] * n[TS] + 2.0 * (n[TR] + n[TS]));
+    double work = 2.0 * n[BR] * n[BS] * n[BJ] * ((double)q.c + 4) * work_of(p->dtype);
+    double multiply = rounds * work * f->units / (f->flops * efficiency);
+    double cell = (double)danaus_dtype_size(p->dtype), run = (double)p->batch;
+    double run_x = run, run_y = run;
+    if (p->layout == DANAUS_BATCH_FIRST) {
+        double lanes = n[BJ] < q.d ? n[BJ] : (double)q.d;
+        run_x = q.d <= n[BJ] ? (double)(q.c * q.d) : lanes;
+        run_y = q.d <= n[BJ] ? (double)(q.b * q.d) : lanes;
+    }
+    double x = (double)dn_pattern_cols(q) * batch * cell * waste_of(p->dtype, run_x);
+    double y = (double)dn_pattern_rows(q) * batch * cell * waste_of(p->dtype, run_y);
+    double again = (double)dn_gpu_parts(q.b, n[BR]) - 1;
+    double w = (double)dn_simt_bytes(k, p);
+    w *= 1 + (double)(dn_gpu_parts(p->batch, n[BS]) - 1) / CACHED;
+    double move = (x * (1 + again / CACHED) + y + w) / f->bandwidth;
+    return 4e-6 + fmax(multiply, move) + 0.3 * fmin(multiply, move);
+}
+
+size_t dn_simt_bytes(const kernel *k, const problem *p)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    int64_t cells =
+        q.a * dn_gpu_parts(q.b, n[BR]) * dn_gpu_parts(q.d, n[BJ]) * q.c * n[BR] * n[BJ];
+    return (size_t)cells * danaus_dtype_size(dn_sum_type(p->dtype));
+}
+
+/* [i][lane tile][row tile][k][lane][row], zeros past the last lane and row. */
+void dn_simt_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    danaus_dtype type = dn_sum_type(p->dtype);
+    size_t line = (size_t)n[BR] * danaus_dtype_size(type);
+    char *to = packed;
+    memset(packed, 0, dn_simt_bytes(k, p));
+    for (int64_t i = 0; i < q.a; i++)
+        for (int64_t j0 = 0; j0 < q.d; j0 += n[BJ])
+            for (int64_t r = 0; r < q.b; r += n[BR])
+                for (int64_t c = 0; c < q.c; c++)
+                    for (int64_t j = j0; j < j0 + n[BJ]; j++, to += line) {
+                        int64_t rows = q.b - r < n[BR] ? q.b - r : n[BR];
+                        if (j < q.d)
+                            dn_gpu_gather(
+                                &w, i * w.s[0] + r * w.s[1] + c * w.s[2] + j * w.s[3],
+                                w.s[1], rows, type, to);
+                    }
+}
+
+void dn_simt_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    static const char *const names[] = { "BR", "BS", "BJ", "TR", "TS", "BK" };
+    dn_text(to, "#define INDEX %s\n", variant ? "int64" : "int");
+    dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
+    dn_text(to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
+    for (int i = 0; i <= BK; i++)
+        dn_text(to, "#define %s %d\n", names[i], size_of(k)[i]);
+}
+
+void dn_simt_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch)
+{
+    (void)f;
+    const int *n = size_of(k);
+    int64_t tiles = tiles_of(k, p->pattern, call->batch);
+    *launch = (gpu_launch){
+        .blocks = { tiles < MOST_BLOCKS ? tiles : MOST_BLOCKS, 1, 1 },
+        .threads = n[BR] / n[TR] * (n[BS] / n[TS]) * n[BJ],
+    };
+}
+
+/* 1: offsets within a step of k need 64 bits. */
+int dn_simt_variant(const kernel *k, const problem *p, const gpu_call *call)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    double batch = (double)call->batch, d = (double)q.d;
+    double largest = p->layout == DANAUS_BATCH_LAST
+                         ? (double)n[BK] * d * batch
+                         : (double)n[BS] * (double)dn_pattern_cols(q) + n[BK] * d;
+    return largest > INT32_MAX / 2;
+}

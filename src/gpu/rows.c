@@ -1,0 +1,51 @@
+/* The table of rows for GPUs. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+/* A portable row: a tile of BR rows, BS columns and BJ lanes, a thread TR x TS of it,
+   BK steps of k at once. */
+#define SIMT(type, DTYPE, BR, BS, BJ, TR, TS, BK)                                      \
+    {                                                                                  \
+        "ks.simt." #type "." #BR "x" #BS "x" #BJ, DTYPE, dn_simt_fits, dn_simt_cost,   \
+            dn_simt_bytes, dn_simt_pack, &(const gpu_code)                             \
+        {                                                                              \
+            .text = "ks_simt.cu", .size = { BR, BS, BJ, TR, TS, BK },                  \
+            .defines = dn_simt_defines, .launch = dn_simt_launch                       \
+        }                                                                              \
+    }
+
+/* Sums of 4 bytes. */
+#define SIMT_4(type, DTYPE)                                                            \
+    SIMT(type, DTYPE, 128, 128, 1, 8, 8, 8), SIMT(type, DTYPE, 64, 64, 1, 8, 4, 16),   \
+        SIMT(type, DTYPE, 32, 128, 1, 8, 4, 16),                                       \
+        SIMT(type, DTYPE, 16, 256, 1, 8, 4, 8), SIMT(type, DTYPE, 8, 512, 1, 8, 4, 4), \
+        SIMT(type, DTYPE, 4, 512, 1, 4, 4, 4), SIMT(type, DTYPE, 128, 8, 1, 4, 4, 8),  \
+        SIMT(type, DTYPE, 64, 128, 2, 8, 8, 8), SIMT(type, DTYPE, 64, 64, 4, 8, 8, 8), \
+        SIMT(type, DTYPE, 8, 128, 4, 8, 4, 4), SIMT(type, DTYPE, 32, 64, 8, 8, 8, 4),  \
+        SIMT(type, DTYPE, 8, 64, 8, 8, 4, 4), SIMT(type, DTYPE, 4, 64, 16, 4, 4, 4),   \
+        SIMT(type, DTYPE, 32, 32, 16, 8, 8, 4), SIMT(type, DTYPE, 32, 4, 8, 4, 4, 8)
+
+/* Of 8 bytes, and of 16. */
+#define SIMT_8(type, DTYPE)                                                            \
+    SIMT(type, DTYPE, 64, 64, 1, 4, 4, 8), SIMT(type, DTYPE, 16, 128, 1, 4, 4, 8),     \
+        SIMT(type, DTYPE, 4, 256, 1, 4, 2, 4), SIMT(type, DTYPE, 64, 4, 1, 4, 2, 8),   \
+        SIMT(type, DTYPE, 32, 32, 4, 4, 4, 4), SIMT(type, DTYPE, 4, 64, 4, 4, 2, 4)
+#define SIMT_16(type, DTYPE)                                                           \
+    SIMT(type, DTYPE, 32, 64, 1, 4, 2, 8), SIMT(type, DTYPE, 4, 128, 1, 2, 2, 4),      \
+        SIMT(type, DTYPE, 32, 4, 1, 2, 1, 8), SIMT(type, DTYPE, 16, 32, 4, 4, 2, 4)
+
+const kernel dn_gpu_kernels[] = {
+    SIMT_4(f32, DANAUS_F32),
+    SIMT_4(f16, DANAUS_F16),
+    SIMT_4(bf16, DANAUS_BF16),
+    SIMT_8(f64, DANAUS_F64),
+    SIMT_8(c64, DANAUS_C64),
+    SIMT_16(c128, DANAUS_C128),
+    { 0 },
+};
+
+const kernel *dn_gpu_kernels_for(int arch)
+{
+    (void)arch;
+    return dn_gpu_kernels;
+}

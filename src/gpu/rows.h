@@ -1,0 +1,37 @@
+/* The families of rows: what the table in rows.c is made of. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_GPU_ROWS_H
+#define DN_GPU_ROWS_H
+
+#include "gpu/gpu.h"
+
+static inline const gpu_code *dn_gpu_code(const kernel *k) { return k->code; }
+
+static inline const gpu_facts *dn_gpu_facts(const danaus_device *dev)
+{
+    return &((const gpu_device *)dev)->facts;
+}
+
+static inline int64_t dn_gpu_parts(int64_t size, int64_t part)
+{
+    return (size + part - 1) / part;
+}
+
+/* Writes count elements of w that are step apart, from element `from` on, as type. */
+void dn_gpu_gather(
+    const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
+    void *to);
+
+/* ---- portable rows (ks_simt.cu): size = BR, BS, BJ, TR, TS, BK ---- */
+
+int dn_simt_fits(const kernel *k, const problem *p);
+double dn_simt_cost(const danaus_device *dev, const kernel *k, const problem *p);
+size_t dn_simt_bytes(const kernel *k, const problem *p);
+void dn_simt_pack(const kernel *k, const problem *p, weights_view w, void *packed);
+void dn_simt_defines(const kernel *k, const problem *p, int variant, text *to);
+int dn_simt_variant(const kernel *k, const problem *p, const gpu_call *call);
+void dn_simt_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch);
+
+#endif

@@ -1,0 +1,92 @@
+/* Parts of dw[i][r][k][j] = sum over s of dy[i][r][j][s] conj(x[i][k][j][s]), each over a
+   slab of `slab` batch columns; ks_reduce.cu adds them up.
+
+   A block of threads makes a tile of BR rows r, BC columns k and BJ lanes j, a thread
+   TR x TC of them for one j, walking along s in steps of BS. Tiles are numbered slab by
+   slab; part[slab][i][r][k][j], type S. */
+// SPDX-License-Identifier: Apache-2.0
+#define ROW_THREADS    (BR / TR)
+#define COLUMN_THREADS (BC / TC)
+#define THREADS        (ROW_THREADS * COLUMN_THREADS * BJ)
+#include "simt.h"
+
+#define SY (BR + V) /* a row of dy, and of x, in shared memory */
+#define SX (BC + V)
+#define OWN(u, t, threads) ((u) / V * (threads) * V + (t) * V + (u) % V)
+
+/* Copies rows [row, row + N) of `size`, lanes from j and columns [s, s + BS) of a vector
+   [block][size][d] into to[BS][BJ][stride], zeros outside. */
+#define COPY(N, to, stride, from, block, size, row)                                    \
+    UNROLL                                                                             \
+    for (int e = THREAD; e < BS * BJ * N; e += THREADS) {                              \
+        int es = LAST ? e % BS : e / BJ / N, ej = LAST ? e / BS % BJ : e % BJ;         \
+        int er = LAST ? e / BS / BJ : e / BJ % N;                                      \
+        int64 at = (block * size + row + er) * d + j + ej;                             \
+        int inside = row + er < size && j + ej < d && s + es < end;                    \
+        at = LAST ? at * batch + s + es : (s + es) * (a * size * d) + at;              \
+        to[(es * BJ + ej) * stride + er] = inside ? load(from[at]) : zero();           \
+    }
+
+FN void step(const S *xs, const S *ys, int tr, int tc, S sum[TR][TC])
+{
+    S xv[TC], yv[TR];
+    UNROLL
+    for (int u = 0; u < TC; u += V)
+        *(SV *)(xv + u) = *(const SV *)(xs + OWN(u, tc, COLUMN_THREADS));
+    UNROLL
+    for (int u = 0; u < TR; u += V)
+        *(SV *)(yv + u) = *(const SV *)(ys + OWN(u, tr, ROW_THREADS));
+    UNROLL
+    for (int r = 0; r < TR; r++) {
+        UNROLL
+        for (int k = 0; k < TC; k++)
+            sum[r][k] = multiply_add(yv[r], conjugate(xv[k]), sum[r][k]);
+    }
+}
+
+KERNEL dw(
+    const X *RESTRICT x, const X *RESTRICT dy, S *RESTRICT part, int64 batch, int64 slab,
+    int64 a, int64 b, int64 c, int64 d)
+{
+    LOCAL S xs[BS * BJ * SX], ys[BS * BJ * SY];
+    int tc = THREAD % COLUMN_THREADS, tr = THREAD / COLUMN_THREADS % ROW_THREADS;
+    int tj = THREAD / (COLUMN_THREADS * ROW_THREADS);
+    int64 row_tiles = (b + BR - 1) / BR, column_tiles = (c + BC - 1) / BC;
+    int64 lane_tiles = (d + BJ - 1) / BJ;
+    int64 tiles = a * row_tiles * column_tiles * lane_tiles;
+    int64 all = tiles * ((batch + slab - 1) / slab);
+    for (int64 n = BLOCK; n < all; n += BLOCKS) {
+        int64 t = n % tiles, s = n / tiles * slab;
+        int64 end = s + slab < batch ? s + slab : batch;
+        int64 j = t % lane_tiles * BJ, k = t / lane_tiles % column_tiles * BC;
+        int64 block = t / lane_tiles / column_tiles, r = block % row_tiles * BR;
+        block /= row_tiles;
+        S sum[TR][TC];
+        UNROLL
+        for (int u = 0; u < TR; u++) {
+            UNROLL
+            for (int v = 0; v < TC; v++)
+                sum[u][v] = zero();
+        }
+        for (; s < end; s += BS) {
+            BARRIER();
+            COPY(BC, xs, SX, x, block, c, k)
+            COPY(BR, ys, SY, dy, block, b, r)
+            BARRIER();
+            UNROLL
+            for (int e = 0; e < BS; e++)
+                step(xs + (e * BJ + tj) * SX, ys + (e * BJ + tj) * SY, tr, tc, sum);
+        }
+        UNROLL
+        for (int u = 0; u < TR; u++) {
+            UNROLL
+            for (int v = 0; v < TC; v++) {
+                int64 row = r + OWN(u, tr, ROW_THREADS);
+                int64 column = k + OWN(v, tc, COLUMN_THREADS);
+                if (row < b && column < c && j + tj < d)
+                    part[(((n / tiles * a + block) * b + row) * c + column) * d + j + tj] =
+                        sum[u][v];
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+/* to[i s0 + r s1 + k s2 + j s3] = sum over slabs of part[slab][i][r][k][j], in their
+   order; conjugated if asked. */
+// SPDX-License-Identifier: Apache-2.0
+#define THREADS 128
+#include "simt.h"
+
+KERNEL reduce(
+    const S *RESTRICT part, S *RESTRICT to, int64 slabs, int conjugated, int64 a, int64 b,
+    int64 c, int64 d, int64 s0, int64 s1, int64 s2, int64 s3)
+{
+    int64 size = a * b * c * d;
+    for (int64 e = BLOCK * THREADS + THREAD; e < size; e += BLOCKS * THREADS) {
+        S sum = zero();
+        for (int64 slab = 0; slab < slabs; slab++)
+            sum = plus(sum, part[slab * size + e]);
+        int64 at = e % d * s3 + e / d % c * s2 + e / d / c % b * s1 + e / d / c / b * s0;
+        to[at] = conjugated ? conjugate(sum) : sum;
+    }
+}

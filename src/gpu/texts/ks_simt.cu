@@ -1,0 +1,257 @@
+/* y = K x + bias on vector units, for any pattern, layout and type.
+
+   A block of threads makes a tile of y: BR rows r, BS batch columns s and BJ lanes j of
+   one block i, a thread TR x TS of them for one j. It walks along k in steps of BK,
+   with x[k][j][s] and w[k][j][r] in shared memory as sums, two buffers of each: while
+   one is multiplied the next is on its way. Results leave through shared memory, so that
+   neighbouring threads write neighbouring elements whatever the layout.
+
+       batch-first (LAST 0): x[s][i][k][j], y[s][i][r][j]
+       batch-last  (LAST 1): x[i][k][j][s], y[i][r][j][s]
+       w[i][lanes / BJ][rows / BR][k][BJ][BR], type S, zeros past the last row and lane
+
+   The sum over k is in ascending order for every element, whatever the tile. INDEX is
+   wide enough for offsets within a step: BK x BJ x BS of x. */
+// SPDX-License-Identifier: Apache-2.0
+#define ROW_THREADS    (BR / TR)
+#define COLUMN_THREADS (BS / TS)
+#define THREADS        (ROW_THREADS * COLUMN_THREADS * BJ)
+#include "simt.h"
+
+#define SX (BS + V) /* a row of x, and of w, in shared memory */
+#define SW (BR + V)
+#define X_ELEMENTS (BK * BJ * BS)
+#define W_ELEMENTS (BK * BJ * BR)
+#define X_LOADS    ((X_ELEMENTS + THREADS - 1) / THREADS)
+#define W_LOADS    ((W_ELEMENTS + THREADS - 1) / THREADS)
+
+/* What leaves at once: for each thread one of its rows, or of its columns. */
+#if LAST
+#    define SLICES      TR
+#    define SLICE_EACH  TS
+#    define SLICE_OUTER ROW_THREADS
+#    define SLICE_INNER BS
+#else
+#    define SLICES      TS
+#    define SLICE_EACH  TR
+#    define SLICE_OUTER COLUMN_THREADS
+#    define SLICE_INNER BR
+#endif
+
+/* Row u of thread t, of `threads` that share a tile: vectors of V lie together. */
+#define OWN(u, t, threads) ((u) / V * (threads) * V + (t) * V + (u) % V)
+
+typedef struct tile {
+    int64 i, r, s, j; /* first of the tile */
+    int64 w;          /* where its weights begin */
+} tile;
+
+/* Neighbours share x in the second cache: tiles of the same rows of x, then those that
+   follow them in memory. */
+FN tile tile_number(int64 n, int64 a, int64 b, int64 c, int64 d, int64 columns)
+{
+    tile t;
+    int64 row_tiles = (b + BR - 1) / BR, lane_tiles = (d + BJ - 1) / BJ;
+    int64 r = n % row_tiles, blocks = a * lane_tiles;
+    n /= row_tiles;
+    int64 block = LAST ? n / columns : n % blocks, j = block % lane_tiles;
+    t.i = block / lane_tiles;
+    t.s = (LAST ? n % columns : n / blocks) * BS;
+    t.r = r * BR;
+    t.j = j * BJ;
+    t.w = ((t.i * lane_tiles + j) * row_tiles + r) * c * (BJ * BR);
+    return t;
+}
+
+/* Element e of a step of x is (k, j, s): the index that is contiguous in memory runs
+   fastest. All sizes are powers of two, so the elements THREAD + u THREADS of a thread are
+   its first one, plus places that are known when this is compiled. */
+typedef struct place {
+    int k, j, s;
+} place;
+
+typedef struct strides {
+    INDEX k, j, s;
+} strides;
+
+FN place place_x(int e)
+{
+    place p;
+    if (LAST) {
+        p.s = e % BS;
+        p.j = e / BS % BJ;
+        p.k = e / BS / BJ;
+    } else {
+        p.j = e % BJ;
+        p.k = e / BJ % BK;
+        p.s = e / BJ / BK;
+    }
+    return p;
+}
+
+/* Reads a step, of which `left` is inside the factor and the batch, into registers. */
+FN void fetch(
+    const X *RESTRICT x, const S *RESTRICT w, place left, strides stride, S *fx, S *fw)
+{
+    place mine = place_x(THREAD);
+    INDEX first = mine.k * stride.k + mine.j * stride.j + mine.s * stride.s;
+    UNROLL
+    for (int u = 0; u < X_LOADS; u++) {
+        place p = place_x(u * THREADS);
+        int inside = (X_ELEMENTS >= THREADS || THREAD < X_ELEMENTS) &&
+                     mine.k + p.k < left.k && mine.j + p.j < left.j &&
+                     mine.s + p.s < left.s;
+        fx[u] = inside ? load(x[first + p.k * stride.k + p.j * stride.j + p.s * stride.s])
+                       : zero();
+    }
+    UNROLL
+    for (int u = 0; u < W_LOADS; u++) {
+        int e = THREAD + u * THREADS;
+        int inside = (W_ELEMENTS >= THREADS || THREAD < W_ELEMENTS) &&
+                     e / (BJ * BR) < left.k;
+        fw[u] = inside ? w[e] : zero();
+    }
+}
+
+FN void put(const S *fx, const S *fw, S *xs, S *ws)
+{
+    UNROLL
+    for (int u = 0; u < X_LOADS; u++) {
+        place p = place_x(THREAD + u * THREADS);
+        if (X_ELEMENTS >= THREADS || THREAD < X_ELEMENTS)
+            xs[(p.k * BJ + p.j) * SX + p.s] = fx[u];
+    }
+    UNROLL
+    for (int u = 0; u < W_LOADS; u++) {
+        int e = THREAD + u * THREADS;
+        if (W_ELEMENTS >= THREADS || THREAD < W_ELEMENTS)
+            ws[e / BR * SW + e % BR] = fw[u];
+    }
+}
+
+/* sum += w x for one k. */
+FN void step(const S *xs, const S *ws, int tr, int ts, S sum[TR][TS])
+{
+    S xv[TS], wv[TR];
+    UNROLL
+    for (int u = 0; u < TS; u += V)
+        *(SV *)(xv + u) = *(const SV *)(xs + OWN(u, ts, COLUMN_THREADS));
+    UNROLL
+    for (int u = 0; u < TR; u += V)
+        *(SV *)(wv + u) = *(const SV *)(ws + OWN(u, tr, ROW_THREADS));
+    UNROLL
+    for (int r = 0; r < TR; r++) {
+        UNROLL
+        for (int s = 0; s < TS; s++)
+            sum[r][s] = multiply_add(wv[r], xv[s], sum[r][s]);
+    }
+}
+
+FN void finish(
+    const S *RESTRICT bias, X *RESTRICT y, tile t, int64 batch, int activation, int64 a,
+    int64 b, int64 d, int slice, const S *out)
+{
+    ROLL
+    for (int e = THREAD; e < SLICE_EACH * THREADS; e += THREADS) {
+        int r, s, j;
+        int at; /* in out[SLICE_OUTER][BJ][SLICE_INNER] */
+        if (LAST) {
+            s = e % BS;
+            j = e / BS % BJ;
+            r = e / BS / BJ;
+            at = e;
+            r = OWN(slice, r, ROW_THREADS);
+        } else {
+            j = e % BJ;
+            r = e / BJ % BR;
+            s = e / BJ / BR;
+            at = (s * BJ + j) * BR + r;
+            s = OWN(slice, s, COLUMN_THREADS);
+        }
+        if (t.r + r >= b || t.j + j >= d || t.s + s >= batch)
+            continue;
+        int64 row = (t.i * b + t.r + r) * d + t.j + j;
+        S sum = bias ? plus(out[at], bias[row]) : out[at];
+        y[LAST ? row * batch + t.s + s : (t.s + s) * (a * b * d) + row] =
+            store(activate(sum, activation));
+    }
+}
+
+FN int at_most(int64 size, int most) { return size < most ? (int)size : most; }
+
+KERNEL ks(
+    const X *RESTRICT x, const S *RESTRICT w, const S *RESTRICT bias, X *RESTRICT y,
+    int64 batch, int activation, int64 a, int64 b, int64 c, int64 d)
+{
+    LOCAL S xs[2][BK * BJ * SX], ws[2][BK * BJ * SW];
+    LOCAL S out[SLICE_OUTER * BJ * SLICE_INNER];
+    int ts = THREAD % COLUMN_THREADS, tr = THREAD / COLUMN_THREADS % ROW_THREADS;
+    int tj = THREAD / (COLUMN_THREADS * ROW_THREADS);
+    int64 columns = (batch + BS - 1) / BS;
+    int64 tiles = a * ((b + BR - 1) / BR) * ((d + BJ - 1) / BJ) * columns;
+    for (int64 n = BLOCK; n < tiles; n += BLOCKS) {
+        tile t = tile_number(n, a, b, c, d, columns);
+        S sum[TR][TS], fx[X_LOADS], fw[W_LOADS];
+        UNROLL
+        for (int r = 0; r < TR; r++) {
+            UNROLL
+            for (int s = 0; s < TS; s++)
+                sum[r][s] = zero();
+        }
+        strides stride;
+        stride.k = LAST ? d * batch : d;
+        stride.j = LAST ? batch : 1;
+        stride.s = LAST ? 1 : a * c * d;
+        place left;
+        left.k = at_most(c, BK);
+        left.j = at_most(d - t.j, BJ);
+        left.s = at_most(batch - t.s, BS);
+        int64 row = t.i * c * d + t.j;
+        const X *xt = x + (LAST ? row * batch + t.s : t.s * (a * c * d) + row);
+        const S *wt = w + t.w;
+        int buffer = 0;
+        fetch(xt, wt, left, stride, fx, fw);
+        for (int64 k0 = 0; k0 < c; k0 += BK, buffer = !buffer) {
+            put(fx, fw, xs[buffer], ws[buffer]);
+            BARRIER();
+            int depth = left.k;
+            left.k = at_most(c - k0 - BK, BK);
+            if (left.k > 0) {
+                xt += BK * (LAST ? d * batch : d);
+                wt += BK * BJ * BR;
+                fetch(xt, wt, left, stride, fx, fw);
+            }
+            const S *xk = xs[buffer] + tj * SX, *wk = ws[buffer] + tj * SW;
+            if (depth == BK) {
+                UNROLL
+                for (int k = 0; k < BK; k++)
+                    step(xk + k * BJ * SX, wk + k * BJ * SW, tr, ts, sum);
+            } else {
+                ROLL
+                for (int k = 0; k < depth; k++)
+                    step(xk + k * BJ * SX, wk + k * BJ * SW, tr, ts, sum);
+            }
+        }
+        /* Registers have no index: what leaves is always the first slice. */
+        ROLL
+        for (int slice = 0; slice < SLICES; slice++) {
+            UNROLL
+            for (int u = 0; u < SLICE_EACH; u++) {
+                if (LAST)
+                    out[(tr * BJ + tj) * BS + OWN(u, ts, COLUMN_THREADS)] = sum[0][u];
+                else
+                    out[(ts * BJ + tj) * BR + OWN(u, tr, ROW_THREADS)] = sum[u][0];
+            }
+            UNROLL
+            for (int r = 0; r < TR; r++) {
+                UNROLL
+                for (int s = 0; s < TS; s++)
+                    sum[r][s] = LAST ? sum[r + 1 < TR ? r + 1 : r][s]
+                                     : sum[r][s + 1 < TS ? s + 1 : s];
+            }
+            BARRIER();
+            finish(bias, y, t, batch, activation, a, b, d, slice, out);
+            BARRIER();
+        }
+    }
+}

@@ -1,0 +1,146 @@
+/* The vocabulary of portable texts: the words of a GPU language, element types and
+   their arithmetic. A text is C; the platform says what its words mean.
+
+   X is the type of x and y, S the type of sums. V sums are 16 bytes.
+   TYPE_f32, TYPE_f16, ... says which. */
+// SPDX-License-Identifier: Apache-2.0
+
+#if defined __CUDACC_RTC__ || defined __CUDACC__
+/* Registers enough for 512 threads on a multiprocessor. */
+#    define KERNEL                                                                     \
+        extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
+#    define LOCAL       __shared__ __align__(16)
+#    define FN          static __device__ __forceinline__
+#    define RESTRICT    __restrict__
+#    define UNROLL      _Pragma("unroll")
+#    define ROLL        _Pragma("unroll 1")
+#    define BARRIER()   __syncthreads()
+#    define THREAD      ((int)threadIdx.x)
+#    define BLOCK       ((int64)blockIdx.x)
+#    define BLOCKS      ((int64)gridDim.x)
+#    define ALIGNED(n)  __align__(n)
+#    define BITS(f)     __float_as_uint(f)
+#    define UNBITS(u)   __uint_as_float(u)
+#    define ERF(s)      erff(s)
+#    define EXP(s)      expf(s)
+typedef long long int64;
+#    ifdef TYPE_f16
+FN float f16_load(unsigned short h)
+{
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+    return f;
+}
+FN unsigned short f16_store(float f)
+{
+    unsigned short h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+    return h;
+}
+#    endif
+#endif
+
+/* ---- element types ---- */
+
+#if defined TYPE_f64 || defined TYPE_c128
+typedef double real;
+#else
+typedef float real;
+#endif
+
+#if defined TYPE_c64 || defined TYPE_c128
+#    define COMPLEX 1
+typedef struct ALIGNED(2 * sizeof(real)) {
+    real re, im;
+} S;
+#else
+#    define COMPLEX 0
+typedef real S;
+#endif
+
+#if defined TYPE_f16 || defined TYPE_bf16
+typedef unsigned short X;
+#else
+typedef S X;
+#endif
+
+#if defined TYPE_c128
+#    define V 1
+#elif defined TYPE_f64 || defined TYPE_c64
+#    define V 2
+#else
+#    define V 4
+#endif
+
+/* V sums that are moved at once. */
+typedef struct ALIGNED(16) {
+    S v[V];
+} SV;
+
+#if COMPLEX
+FN S zero(void)
+{
+    S s = { 0, 0 };
+    return s;
+}
+FN S plus(S a, S b)
+{
+    S s = { a.re + b.re, a.im + b.im };
+    return s;
+}
+FN S conjugate(S a)
+{
+    S s = { a.re, -a.im };
+    return s;
+}
+/* a + w x */
+FN S multiply_add(S w, S x, S a)
+{
+    a.re += w.re * x.re;
+    a.re -= w.im * x.im;
+    a.im += w.re * x.im;
+    a.im += w.im * x.re;
+    return a;
+}
+#else
+FN S zero(void) { return 0; }
+FN S plus(S a, S b) { return a + b; }
+FN S conjugate(S a) { return a; }
+FN S multiply_add(S w, S x, S a) { return a + w * x; }
+#endif
+
+#if defined TYPE_f16
+FN S load(X x) { return f16_load(x); }
+FN X store(S s) { return f16_store(s); }
+#elif defined TYPE_bf16
+FN S load(X x) { return UNBITS((unsigned)x << 16); }
+/* To nearest, ties to even; NaN stays NaN. */
+FN X store(S s)
+{
+    unsigned u = BITS(s);
+    if (s != s)
+        return (X)(u >> 16 | 0x40);
+    return (X)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+#else
+FN S load(X x) { return x; }
+FN X store(S s) { return s; }
+#endif
+
+/* ---- activations ---- */
+
+#if COMPLEX || defined TYPE_f64
+FN S activate(S s, int activation) { return s; }
+#else
+/* 1: ReLU, 2: GELU, 3: SiLU. */
+FN S activate(S s, int activation)
+{
+    if (activation == 1)
+        return s < 0 ? 0 : s;
+    if (activation == 2)
+        return (S)0.5 * s * (1 + ERF(s * (S)0.70710678118654752));
+    if (activation == 3)
+        return s / (1 + EXP(-s));
+    return s;
+}
+#endif

@@ -1,0 +1,19 @@
+/* What tests may ask of the emulated driver (driver.c); found with dlsym. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef TEST_EMULATOR_EMULATOR_H
+#define TEST_EMULATOR_EMULATOR_H
+
+typedef struct emulator_control {
+    /* The n-th call of this function from now on fails with this error, once. */
+    const char *function;
+    int number, error;
+    /* Alive objects. */
+    int contexts, modules, allocations, pushed;
+    long launches, copies;
+    int capturing; /* what cuStreamIsCapturing says */
+    int calls;     /* of `function` since it was set */
+} emulator_control;
+
+/* extern emulator_control emulator_control_block; */
+
+#endif

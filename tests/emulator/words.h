@@ -1,0 +1,54 @@
+/* The words of portable GPU texts (src/gpu/texts/simt.h) in plain C: a text becomes a
+   library whose threads the emulator (driver.c) runs one after the other. */
+// SPDX-License-Identifier: Apache-2.0
+#include <math.h>
+#include <string.h>
+
+typedef long long int64;
+
+int emulator_thread;
+int64 emulator_block, emulator_blocks;
+void (*emulator_barrier)(void);
+
+#define KERNEL   void
+#define LOCAL    static __attribute__((aligned(16)))
+#define FN       static inline
+#define RESTRICT restrict
+#define UNROLL
+#define ROLL
+#define BARRIER()  emulator_barrier()
+#define THREAD     emulator_thread
+#define BLOCK      emulator_block
+#define BLOCKS     emulator_blocks
+#define ALIGNED(n) __attribute__((aligned(n)))
+#define ERF(s)     erff(s)
+#define EXP(s)     expf(s)
+
+static inline unsigned BITS(float f)
+{
+    unsigned u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static inline float UNBITS(unsigned u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static inline float f16_load(unsigned short h)
+{
+    _Float16 f;
+    memcpy(&f, &h, sizeof f);
+    return (float)f;
+}
+
+static inline unsigned short f16_store(float s)
+{
+    _Float16 f = (_Float16)s;
+    unsigned short h;
+    memcpy(&h, &f, sizeof h);
+    return h;
+}
