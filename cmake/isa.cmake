@@ -1,7 +1,7 @@
-# dn_add_isa(NAME FLAGS...): compile src/cpu/kernels.c once more, for one
-# instruction set. The object exports the table dn_cpu_kernels_NAME.
+# dn_add_isa(NAME FLAGS...): compile the kernels once more, for one instruction set.
+# The objects export the tables dn_cpu_kernels_NAME and dn_cpu_conv_NAME.
 function(dn_add_isa name)
-    add_library(dn_cpu_${name} OBJECT src/cpu/kernels.c)
+    add_library(dn_cpu_${name} OBJECT src/cpu/kernels.c src/cpu/conv_kernels.c)
     separate_arguments(flags UNIX_COMMAND "${DANAUS_KERNEL_FLAGS}")
     target_compile_options(dn_cpu_${name} PRIVATE ${flags} ${ARGN})
     target_compile_definitions(dn_cpu_${name} PRIVATE DANAUS_ISA=${name} DANAUS_ISA_${name})
@@ -13,7 +13,7 @@ endfunction()
 # Kernels are optimised in every build type: a debug build of unrolled vector code
 # tests nothing that users run. Sanitizers, which make it slow to compile, ask for
 # less.
-set(DANAUS_KERNEL_FLAGS "-O3" CACHE STRING "Flags of src/cpu/kernels.c")
+set(DANAUS_KERNEL_FLAGS "-O3" CACHE STRING "Flags of the kernels")
 dn_add_isa(scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     dn_add_isa(avx2 -mavx2 -mfma -mf16c)

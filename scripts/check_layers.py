@@ -20,6 +20,7 @@ LAYERS = {
     "src/cuda": ["cuda/", "gpu/", "base/", "math/", "backend/", "danaus/"],
     "src/plan": ["plan/", "base/", "math/", "backend/", "danaus/"],
     "src/ks": ["ks/", "base/", "math/", "io/", "backend/", "plan/", "danaus/"],
+    "src/conv": ["conv/", "base/", "math/", "io/", "backend/", "plan/", "danaus/"],
     "cli": ["cli/", "bench/", "danaus/"],
     "bench": ["bench/", "danaus/"],
     "examples": ["danaus/"],

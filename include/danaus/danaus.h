@@ -7,6 +7,7 @@
 #include "danaus/device.h"
 #include "danaus/ks.h"
 #include "danaus/factorize.h"
+#include "danaus/conv.h"
 #include "danaus/file.h"
 
 #endif

@@ -14,6 +14,7 @@
 typedef struct kernel kernel;
 typedef struct backend backend;
 typedef struct tuning tuning;
+typedef struct conv_backend conv_backend; /* backend/conv.h */
 
 /* One question: how to multiply by a factor of this pattern. */
 typedef struct problem {
@@ -99,6 +100,7 @@ struct backend {
     danaus_status (*ks_gradient)(
         danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
         const ks_gradient_operands *o);
+    const conv_backend *conv; /* NULL: none */
 };
 
 /* What every device begins with; a backend's own device starts with this. */

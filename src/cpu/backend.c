@@ -1,6 +1,6 @@
 /* The CPU as a device: opening, threads, memory, scratch. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/cpu.h"
+#include "cpu/conv.h"
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -64,6 +64,7 @@ static danaus_status cpu_open(const char *name, danaus_device **device)
     snprintf(d->base.name, sizeof d->base.name, "cpu:%s", isa->name);
     d->base.kernels = isa->kernels;
     d->isa = isa->name;
+    d->conv = isa->conv;
     d->threads = dn_thread_count();
     d->l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, (size_t)512 << 10);
     d->l3 = cache_bytes(_SC_LEVEL3_CACHE_SIZE, (size_t)8 << 20);
@@ -235,4 +236,5 @@ const backend dn_backend_cpu = {
     .clear = cpu_clear,
     .ks_run = dn_cpu_ks_run,
     .ks_gradient = dn_cpu_ks_gradient,
+    .conv = &dn_cpu_conv,
 };

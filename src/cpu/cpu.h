@@ -75,6 +75,7 @@ typedef struct cpu_code {
 typedef struct cpu_device {
     danaus_device base;
     const char *isa; /* "avx512" */
+    const struct conv_code *conv;
     int threads;
     thread_pool *pool;           /* NULL until it is needed */
     danaus_parallel_fn parallel; /* the host's, or NULL */
@@ -89,6 +90,7 @@ typedef struct cpu_device {
 typedef struct cpu_isa {
     const char *name;
     const kernel *kernels;
+    const struct conv_code *conv;
     int (*present)(void);
 } cpu_isa;
 

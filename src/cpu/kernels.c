@@ -5,6 +5,7 @@
 #include "cpu/cpu.h"
 #include "cpu/rows.h"
 #include "cpu/vec.h"
+#include "cpu/vec_parts.h"
 
 #define CAT_(a, b)          a##b
 #define CAT(a, b)           CAT_(a, b)
@@ -19,35 +20,7 @@
 
 #include "cpu/stage.inc"
 
-/* Turning, for each storage type. 16-bit parts of a vector pass through a whole one. */
-static inline vf f16_load_part(const uint16_t *p, int n)
-{
-    uint16_t t[VF] = { 0 };
-    memcpy(t, p, (size_t)n * sizeof *t);
-    return vf_from_f16(t);
-}
-
-static inline void f16_store_part(uint16_t *p, vf v, int n)
-{
-    uint16_t t[VF];
-    vf_to_f16(t, v);
-    memcpy(p, t, (size_t)n * sizeof *t);
-}
-
-static inline vf bf16_load_part(const uint16_t *p, int n)
-{
-    uint16_t t[VF] = { 0 };
-    memcpy(t, p, (size_t)n * sizeof *t);
-    return vf_from_bf16(t);
-}
-
-static inline void bf16_store_part(uint16_t *p, vf v, int n)
-{
-    uint16_t t[VF];
-    vf_to_bf16(t, v);
-    memcpy(p, t, (size_t)n * sizeof *t);
-}
-
+/* Turning, for each storage type. */
 #define V(name)    vf_##name
 #define VEC        vf
 #define L          VF

@@ -10,6 +10,7 @@
 #define DW_COLS      4
 #define LANE_VECS    2
 #define LANE_COLUMNS 6
+#define FFT_RADIX    8
 
 typedef __m256 vf;
 typedef __m256d vd;
@@ -167,5 +168,25 @@ static inline void vf_to_bf16(uint16_t *p, vf v)
     up = _mm256_permute4x64_epi64(_mm256_packus_epi32(up, up), 0x08);
     _mm_storeu_si128((void *)p, _mm256_castsi256_si128(up));
 }
+
+#define VF_INNER 2
+#define VD_INNER 1
+static inline void vf_turn_chunks(vf v[4])
+{
+    vd t[4];
+    for (int i = 0; i < 4; i++)
+        t[i] = _mm256_castps_pd(v[i]);
+    vd_transpose(t);
+    for (int i = 0; i < 4; i++)
+        v[i] = _mm256_castpd_ps(t[i]);
+}
+static inline void vd_turn_chunks(vd v[4]) { vd_transpose(v); }
+static inline void vf_turn_inner(vf *v)
+{
+    vf even = _mm256_blend_ps(v[0], _mm256_moveldup_ps(v[1]), 0xaa);
+    v[1] = _mm256_blend_ps(_mm256_movehdup_ps(v[0]), v[1], 0xaa);
+    v[0] = even;
+}
+static inline void vd_turn_inner(vd *v) { (void)v; }
 
 static inline void vec_fence(void) { _mm_sfence(); }

@@ -10,6 +10,7 @@
 #define DW_COLS      6
 #define LANE_VECS    4
 #define LANE_COLUMNS 6
+#define FFT_RADIX    8
 
 typedef __m512 vf;
 typedef __m512d vd;
@@ -161,6 +162,44 @@ static inline void vf_to_bf16(uint16_t *p, vf v)
     __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
     up = _mm512_mask_or_epi32(up, nan, u, _mm512_set1_epi32(0x400000));
     _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)));
+}
+
+#define VF_INNER 4
+#define VD_INNER 2
+static inline void vf_turn_chunks(vf v[4])
+{
+    vf a = _mm512_shuffle_f32x4(v[0], v[1], 0x44);
+    vf b = _mm512_shuffle_f32x4(v[0], v[1], 0xee);
+    vf c = _mm512_shuffle_f32x4(v[2], v[3], 0x44);
+    vf d = _mm512_shuffle_f32x4(v[2], v[3], 0xee);
+    v[0] = _mm512_shuffle_f32x4(a, c, 0x88);
+    v[1] = _mm512_shuffle_f32x4(a, c, 0xdd);
+    v[2] = _mm512_shuffle_f32x4(b, d, 0x88);
+    v[3] = _mm512_shuffle_f32x4(b, d, 0xdd);
+}
+static inline void vd_turn_chunks(vd v[4])
+{
+    vf t[4];
+    for (int i = 0; i < 4; i++)
+        t[i] = _mm512_castpd_ps(v[i]);
+    vf_turn_chunks(t);
+    for (int i = 0; i < 4; i++)
+        v[i] = _mm512_castps_pd(t[i]);
+}
+static inline void vf_turn_inner(vf *v)
+{
+    vf a = _mm512_unpacklo_ps(v[0], v[1]), b = _mm512_unpackhi_ps(v[0], v[1]);
+    vf c = _mm512_unpacklo_ps(v[2], v[3]), d = _mm512_unpackhi_ps(v[2], v[3]);
+    v[0] = _mm512_shuffle_ps(a, c, 0x44);
+    v[1] = _mm512_shuffle_ps(a, c, 0xee);
+    v[2] = _mm512_shuffle_ps(b, d, 0x44);
+    v[3] = _mm512_shuffle_ps(b, d, 0xee);
+}
+static inline void vd_turn_inner(vd *v)
+{
+    vd even = _mm512_unpacklo_pd(v[0], v[1]);
+    v[1] = _mm512_unpackhi_pd(v[0], v[1]);
+    v[0] = even;
 }
 
 static inline void vec_fence(void) { _mm_sfence(); }

@@ -10,6 +10,7 @@
 #define DW_COLS      6
 #define LANE_VECS    4
 #define LANE_COLUMNS 6
+#define FFT_RADIX    8
 
 typedef float32x4_t vf;
 typedef float64x2_t vd;
@@ -131,5 +132,12 @@ static inline void vf_to_bf16(uint16_t *p, vf v)
     up = vbslq_u32(vceqq_f32(v, v), up, quiet);
     vst1_u16(p, vshrn_n_u32(up, 16));
 }
+
+#define VF_INNER 1
+#define VD_INNER 2
+static inline void vf_turn_chunks(vf v[4]) { vf_transpose(v); }
+static inline void vd_turn_chunks(vd v[4]) { (void)v; }
+static inline void vf_turn_inner(vf *v) { (void)v; }
+static inline void vd_turn_inner(vd *v) { vd_transpose(v); }
 
 static inline void vec_fence(void) {}

@@ -4,7 +4,8 @@
    vf holds VF floats, vd holds VD doubles, both an even number. Part versions
    touch only the first `n` lanes, 0 <= n <= lanes; missing lanes load as zero.
    Stores named stream want aligned addresses and go past the caches where a
-   processor can. TILE_*, DW_* and LANE_* are sizes of register tiles. */
+   processor can. TILE_*, DW_* and LANE_* are sizes of register tiles,
+   FFT_RADIX the largest radix whose butterfly suits the registers. */
 // SPDX-License-Identifier: Apache-2.0
 #define VF           4
 #define VD           2
@@ -14,6 +15,7 @@
 #define DW_COLS      2
 #define LANE_VECS    2
 #define LANE_COLUMNS 4
+#define FFT_RADIX    4
 
 typedef float vf __attribute__((vector_size(16)));
 typedef double vd __attribute__((vector_size(16)));
@@ -118,6 +120,19 @@ static inline void vf_to_bf16(uint16_t *p, vf v)
     for (int i = 0; i < VF; i++)
         p[i] = dn_f32_to_bf16(v[i]);
 }
+
+/* Exchanges inside four vectors, of which each is cut into four chunks: chunk c of
+   v[r] becomes chunk r of v[c]. Needs at least 4 lanes. */
+static inline void vf_turn_chunks(vf v[4]) { vf_transpose(v); }
+static inline void vd_turn_chunks(vd v[4]) { (void)v; }
+
+/* Exchanges inside runs of I lanes of I vectors: lane l I + c of v[r] becomes lane
+   l I + r of v[c]. I is VF_INNER or VD_INNER: lanes of a chunk, or all of a vector
+   too short for chunks. */
+#define VF_INNER 1
+#define VD_INNER 2
+static inline void vf_turn_inner(vf *v) { (void)v; }
+static inline void vd_turn_inner(vd *v) { vd_transpose(v); }
 
 /* Orders streamed stores before whatever follows. */
 static inline void vec_fence(void) {}

@@ -1,0 +1,94 @@
+/* Long convolutions along the length of batch x channels rows, in one call:
+
+       y = gate_out * (k (*) (gate_in * u) + skip * gate_in * u).
+
+   u, y and the gates are arrays [batch][channels][length]; * is the product number
+   by number and (*) one of
+
+       causal         (k (*) p)[t] = sum over 0 <= s <= t of k[s] p[t - s]
+       circular       (k (*) p)[t] = sum over s of k[s] p[(t - s) mod length]
+       bidirectional  causal, plus sum over s >= 0 of k_reverse[s] p[t + 1 + s],
+
+   where p is zero outside of its length and k outside of its own. Filters may be
+   shorter or longer than the signal. Zeros are never stored.
+
+   Numbers that are not finite go where arithmetic takes them: since all numbers
+   of a row meet in a transform, one NaN or infinity may reach any y of its row.
+
+   Source: Fu, Kumbong, Nguyen, Re, FlashFFTConv, ICLR 2024 (arXiv 2311.05908). */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DANAUS_CONV_H
+#define DANAUS_CONV_H
+
+#include "danaus/base.h"
+#include "danaus/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Longest signal and longest filter. */
+#define DANAUS_CONV_MOST_LENGTH ((int64_t)1 << 28)
+
+typedef enum danaus_conv_kind {
+    DANAUS_CAUSAL = 0,
+    DANAUS_CIRCULAR,
+    DANAUS_BIDIRECTIONAL
+} danaus_conv_kind;
+
+typedef struct danaus_conv_plan danaus_conv_plan;
+typedef struct danaus_spectrum danaus_spectrum;
+
+/* All-zero is the default of every field but channels and length. */
+typedef struct danaus_conv_desc {
+    int64_t channels, length; /* at least 1 */
+    int64_t filter_length;    /* of k and k_reverse; 0: length */
+    int64_t filters;          /* a divisor of channels, 0: channels; channel h has
+                                 filter h / (channels / filters) */
+    danaus_conv_kind kind;
+    danaus_dtype dtype; /* of u, y and the gates: f32 (0), f16, bf16 or f64 */
+    danaus_effort effort;
+    int64_t batch; /* tune for this batch, 0: large; any batch may be run */
+    uint32_t reserved[8];
+} danaus_conv_desc;
+
+/* A plan is immutable: share it between threads and between devices of the same
+   name. Destroy plans and spectra before the device. */
+DANAUS_API danaus_status danaus_conv_plan_create(
+    danaus_device *device, const danaus_conv_desc *desc, danaus_conv_plan **plan);
+DANAUS_API void danaus_conv_plan_destroy(danaus_conv_plan *plan); /* NULL is fine */
+
+/* Writes what will run, as a string of at most `size` bytes; returns the length
+   that the whole text has. */
+DANAUS_API size_t
+danaus_conv_plan_describe(const danaus_conv_plan *plan, char *text, size_t size);
+
+/* Transforms filters k[filters][filter_length] for a plan. k_reverse has the same
+   shape and is NULL unless the plan is bidirectional; skip[filters] may be NULL.
+   They are host memory of the type that sums have: f64 for f64, else f32. They
+   are copied: they may change or go. */
+DANAUS_API danaus_status danaus_spectrum_create(
+    const danaus_conv_plan *plan, danaus_device *device, const void *k,
+    const void *k_reverse, const void *skip, danaus_spectrum **spectrum);
+
+/* Transforms again, after the filters have changed. No convolution with this
+   spectrum may run meanwhile. */
+DANAUS_API danaus_status danaus_spectrum_update(
+    danaus_spectrum *spectrum, danaus_device *device, const void *k,
+    const void *k_reverse, const void *skip);
+DANAUS_API void danaus_spectrum_destroy(danaus_spectrum *spectrum); /* NULL is fine */
+
+/* y for `batch` times channels rows, batch >= 0; gates may be NULL. All are device
+   memory; y overlaps none of the others. The first call may grow the device's
+   scratch; later ones allocate nothing. The result has the same bits for any
+   number of threads and any batch. */
+DANAUS_API danaus_status danaus_conv_execute(
+    const danaus_conv_plan *plan, danaus_device *device,
+    const danaus_spectrum *spectrum, int64_t batch, const void *u, const void *gate_in,
+    const void *gate_out, void *y);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

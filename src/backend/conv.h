@@ -1,0 +1,41 @@
+/* What a backend does for convolutions: danaus/conv.h after its arguments are
+   checked. A conv_engine is a backend's plan of a problem, immutable like a plan. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_BACKEND_CONV_H
+#define DN_BACKEND_CONV_H
+
+#include "danaus/conv.h"
+
+struct text;
+
+typedef struct conv_engine conv_engine;
+
+/* Every field is set: filter_length, filters and dtype are never 0. */
+typedef danaus_conv_desc conv_problem;
+
+/* k[filters][filter_length], in the type of sums. */
+typedef struct conv_filters {
+    const void *k, *k_reverse, *skip; /* k_reverse, skip: or NULL */
+} conv_filters;
+
+typedef struct conv_operands {
+    int64_t batch; /* at least 1 */
+    const void *spectrum;
+    const void *u, *gate_in, *gate_out; /* gates: or NULL */
+    void *y;
+} conv_operands;
+
+typedef struct conv_backend {
+    danaus_status (*create)(
+        danaus_device *dev, const conv_problem *p, conv_engine **engine);
+    void (*destroy)(conv_engine *engine);
+    void (*describe)(const conv_engine *engine, struct text *to);
+    size_t (*spectrum_bytes)(const conv_engine *engine); /* of all filters */
+    danaus_status (*transform)(
+        danaus_device *dev, const conv_engine *engine, const conv_filters *filters,
+        void *spectrum);
+    danaus_status (*run)(
+        danaus_device *dev, const conv_engine *engine, const conv_operands *o);
+} conv_backend;
+
+#endif

@@ -1,0 +1,161 @@
+/* Plans of convolutions: from a description to a backend's engine; execution. */
+// SPDX-License-Identifier: Apache-2.0
+#include "conv/conv_plan.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static danaus_status check_sizes(const conv_problem *p)
+{
+    if (p->channels < 1 || p->length < 1)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "%" PRId64 " channels of length %" PRId64, p->channels,
+            p->length);
+    if (p->length > DANAUS_CONV_MOST_LENGTH ||
+        p->filter_length > DANAUS_CONV_MOST_LENGTH)
+        return dn_fail(
+            DANAUS_ERR_SHAPE,
+            "lengths of %" PRId64 " and %" PRId64 "; at most %" PRId64, p->length,
+            p->filter_length, DANAUS_CONV_MOST_LENGTH);
+    if (p->filter_length < 1 || p->filters < 1 || p->channels % p->filters)
+        return dn_fail(
+            DANAUS_ERR_SHAPE,
+            "%" PRId64 " filters of length %" PRId64 " for %" PRId64 " channels",
+            p->filters, p->filter_length, p->channels);
+    int64_t all;
+    if (dn_mul_overflows(p->filters, 64 * (p->length + p->filter_length), &all) ||
+        dn_mul_overflows(p->channels, 8 * p->length, &all))
+        return dn_fail(
+            DANAUS_ERR_SHAPE, "%" PRId64 " channels of length %" PRId64 " have no size",
+            p->channels, p->length);
+    return DANAUS_OK;
+}
+
+static danaus_status check_problem(const conv_problem *p)
+{
+    TRY(check_sizes(p));
+    if (p->kind != DANAUS_CAUSAL && p->kind != DANAUS_CIRCULAR &&
+        p->kind != DANAUS_BIDIRECTIONAL)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no kind of convolution", p->kind);
+    if (!dn_dtype(p->dtype) || dn_is_complex(p->dtype))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no real element type", p->dtype);
+    if (p->effort != DANAUS_ESTIMATE && p->effort != DANAUS_MEASURE &&
+        p->effort != DANAUS_TABLE_ONLY)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no effort", p->effort);
+    if (p->batch < 0)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", p->batch);
+    for (size_t i = 0; i < sizeof p->reserved / sizeof *p->reserved; i++)
+        if (p->reserved[i])
+            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved words must be zero");
+    return DANAUS_OK;
+}
+
+danaus_status danaus_conv_plan_create(
+    danaus_device *device, const danaus_conv_desc *desc, danaus_conv_plan **plan)
+{
+    if (!device || !desc || !plan)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "a device, a description and a place for the plan are needed");
+    conv_problem p = *desc;
+    p.filter_length = p.filter_length ? p.filter_length : p.length;
+    p.filters = p.filters ? p.filters : p.channels;
+    p.dtype = p.dtype ? p.dtype : DANAUS_F32;
+    TRY(check_problem(&p));
+    const conv_backend *conv = device->backend->conv;
+    if (!conv)
+        return dn_fail(DANAUS_ERR_UNSUPPORTED, "%s has no convolutions", device->name);
+    danaus_conv_plan *made = dn_calloc(1, sizeof *made);
+    if (!made)
+        return dn_fail_memory(sizeof *made, "a plan");
+    made->conv = conv;
+    made->p = p;
+    snprintf(made->device, sizeof made->device, "%s", device->name);
+    danaus_status status = conv->create(device, &p, &made->engine);
+    if (status != DANAUS_OK)
+        danaus_conv_plan_destroy(made);
+    else
+        *plan = made;
+    return status;
+}
+
+void danaus_conv_plan_destroy(danaus_conv_plan *plan)
+{
+    if (plan && plan->engine)
+        plan->conv->destroy(plan->engine);
+    dn_free(plan);
+}
+
+size_t danaus_conv_plan_describe(const danaus_conv_plan *plan, char *to, size_t size)
+{
+    text t = { to, to ? size : 0, 0 };
+    if (t.size)
+        *to = '\0';
+    if (plan)
+        plan->conv->describe(plan->engine, &t);
+    return t.length;
+}
+
+danaus_status dn_conv_check(
+    const danaus_conv_plan *plan, const danaus_device *device,
+    const danaus_spectrum *spectrum, int64_t batch)
+{
+    if (!plan || !device || !spectrum)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a plan, a device and a spectrum are needed");
+    if (strcmp(plan->device, device->name))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "the plan was made for %s, this device is %s",
+            plan->device, device->name);
+    if (spectrum->plan != plan)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "the spectrum was made for another plan");
+    if (batch < 0)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, batch);
+    int64_t bytes;
+    if (dn_mul_overflows(plan->p.channels * plan->p.length, batch, &bytes) ||
+        dn_mul_overflows(bytes, 64, &bytes))
+        return dn_fail(DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large", batch);
+    return DANAUS_OK;
+}
+
+static danaus_status check_apart(
+    const char *name, const void *x, const void *y, size_t bytes)
+{
+    uintptr_t a = (uintptr_t)x, b = (uintptr_t)y;
+    if (x && a < b + bytes && b < a + bytes)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "y overlaps %s", name);
+    return DANAUS_OK;
+}
+
+danaus_status danaus_conv_execute(
+    const danaus_conv_plan *plan, danaus_device *device,
+    const danaus_spectrum *spectrum, int64_t batch, const void *u, const void *gate_in,
+    const void *gate_out, void *y)
+{
+    TRY(dn_conv_check(plan, device, spectrum, batch));
+    if (batch == 0)
+        return DANAUS_OK;
+    if (!u || !y)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "both u and y are needed");
+    size_t bytes = (size_t)(batch * plan->p.channels * plan->p.length) *
+                   danaus_dtype_size(plan->p.dtype);
+    TRY(check_apart("u", u, y, bytes));
+    TRY(check_apart("gate_in", gate_in, y, bytes));
+    TRY(check_apart("gate_out", gate_out, y, bytes));
+    conv_operands o = {
+        .batch = batch,
+        .spectrum = spectrum->data,
+        .u = u,
+        .gate_in = gate_in,
+        .gate_out = gate_out,
+        .y = y,
+    };
+    return plan->conv->run(device, plan->engine, &o);
+}

@@ -1,0 +1,28 @@
+/* What plans and spectra of convolutions are, and the checks of their operands. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_CONV_CONV_PLAN_H
+#define DN_CONV_CONV_PLAN_H
+
+#include "backend/backend.h"
+#include "backend/conv.h"
+
+struct danaus_conv_plan {
+    const conv_backend *conv;
+    conv_engine *engine;
+    conv_problem p;
+    char device[32];
+};
+
+struct danaus_spectrum {
+    const danaus_conv_plan *plan;
+    danaus_device *device; /* that the memory belongs to */
+    void *data;
+};
+
+/* The plan, the device and the spectrum belong together, and rows of this batch have
+   a size. */
+danaus_status dn_conv_check(
+    const danaus_conv_plan *plan, const danaus_device *device,
+    const danaus_spectrum *spectrum, int64_t batch);
+
+#endif

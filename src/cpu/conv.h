@@ -1,0 +1,147 @@
+/* Convolutions on the CPU: what the driver (conv_run.c), the tables (conv_tables.c)
+   and the kernels (conv_kernels.c, once for each instruction set) know of each other.
+
+   A row is cut into windows of 2 n real numbers x. A window is the polynomial
+   z = sum of (x[j] + i x[n + j]) Z^j, j < n, in which a product of windows mod Z^2n + 1
+   is a product mod Z^n - i (docs/conv.md (2)). Passes of radix R evaluate z: one splits
+   every block mod Z^(R m) - c^R into R blocks mod Z^m - c w^p, w = e^(2 pi i / R), p < R,
+   and block b of a pass is the digits p of the passes before it, the first one slowest.
+   The first `outer` passes run in strips of columns, through a buffer, so that memory is
+   met once; the blocks that they leave lie in a part of the second cache.
+
+   Complex numbers lie vector by vector: VL real parts, then VL imaginary parts. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_CPU_CONV_H
+#define DN_CPU_CONV_H
+
+#include "cpu/cpu.h"
+#include "backend/conv.h"
+#include "math/dft.h"
+
+#define CONV_MOST_RADIX 8
+/* Complex constants of one block of a pass: c, ..., c^(R-1), and c w8 for radix 8. */
+#define CONV_CONSTANTS 8
+
+typedef struct conv_code conv_code;
+typedef struct conv_window conv_window;
+
+/* One pass: what it makes of the 2 pi i multiples of its blocks. */
+typedef struct conv_pass {
+    int radix;
+    int64_t blocks;  /* that it splits */
+    int64_t vectors; /* of one block that it makes */
+    void *constants; /* [blocks][CONV_CONSTANTS][2] */
+} conv_pass;
+
+typedef struct conv_tables {
+    int64_t n;
+    int passes, outer;
+    int64_t inner_blocks;  /* that the outer passes leave */
+    int64_t inner_vectors; /* in one of them */
+    int64_t strip;         /* vectors */
+    int64_t cached;        /* blocks of so many vectors stay in the first cache */
+    conv_pass pass[DN_DFT_MOST_RADICES];
+    void *tail; /* constants of the last steps, inside vectors (fft_tail.inc) */
+} conv_tables;
+
+/* Numbers [0, length) along a row, times those of `factor` if that is not NULL.
+   Outside of [from, to) they count as zero. */
+typedef struct conv_source {
+    const void *data, *factor;
+    int64_t length, from, to;
+    int periodic; /* before 0 and from `length` on they repeat */
+} conv_source;
+
+/* Where results go, times those of `factor` if that is not NULL. */
+typedef struct conv_sink {
+    void *data;
+    const void *factor;
+} conv_sink;
+
+#define CONV_MOST_SINKS 2
+
+typedef enum conv_mode {
+    CONV_FORWARD,   /* z becomes its spectrum */
+    CONV_INVERSE,   /* and back, times n */
+    CONV_MULTIPLY,  /* forward, times spectrum, back */
+    CONV_CORRELATE, /* forward, times the conjugate of spectrum, back */
+} conv_mode;
+
+/* One window of one row. Local number j is number start + j of the source and of
+   the sinks. */
+struct conv_window {
+    const conv_tables *tables;
+    const conv_code *code;
+    conv_source source;
+    conv_sink sink[CONV_MOST_SINKS];
+    int sinks;
+    int64_t start;
+    range out; /* local numbers that are stored */
+    conv_mode mode;
+    const void *spectrum;
+    void *z; /* n complex numbers */
+};
+
+/* One row a storage type. Kernels take a range of strips or of inner blocks; buffer:
+   dn_conv_buffer bytes. */
+struct conv_code {
+    const char *name; /* "conv.fft.f32" */
+    danaus_dtype dtype;
+    int vector;  /* lanes */
+    int inner;   /* lanes of a chunk (vec_scalar.h) */
+    int radix;   /* the largest that is worth it */
+    int direct;  /* the storage type is that of sums */
+    size_t size; /* of an element of sums */
+    void (*load)(const conv_window *w, range strips, void *buffer);
+    void (*blocks)(const conv_window *w, range blocks);
+    void (*store)(const conv_window *w, range strips, void *buffer);
+    /* to[i] = data[at + i] factor[at + i], and back. */
+    void (*fetch)(
+        const void *data, const void *factor, int64_t at, int64_t n, void *to);
+    void (*put)(
+        const void *from, const void *factor, int64_t at, int64_t n, void *data);
+    /* sum[i] += a[i] conj(b[i]) for n complex numbers. */
+    void (*accumulate)(int64_t n, const void *a, const void *b, void *sum);
+};
+
+/* Vectors of constants of four blocks of one vector each (fft_tail.inc). */
+#define TAIL_OF(vector, inner)                                                         \
+    (((vector) >= 4 ? 2 : 0) + ((inner) == 4 ? 2 : (inner) == 2 ? 4 : 0))
+
+static inline int64_t dn_conv_strips(const conv_tables *t)
+{
+    return (t->inner_vectors + t->strip - 1) / t->strip;
+}
+
+/* Scratch of one thread that loads or stores strips: complex numbers of all rows of a
+   strip, and real and imaginary parts of the segments of one butterfly. */
+static inline size_t dn_conv_buffer(const conv_tables *t, const conv_code *code)
+{
+    int64_t vectors = t->strip * (2 * t->inner_blocks + 2 * CONV_MOST_RADIX);
+    return (size_t)(vectors * code->vector) * code->size;
+}
+
+/* Tables of length n; NULL without memory. cache: bytes of the second one. */
+conv_tables *dn_conv_tables_create(int64_t n, const conv_code *code, size_t cache);
+void dn_conv_tables_destroy(conv_tables *tables);
+
+/* What create makes: one way to cut rows into windows of 2 n numbers. */
+struct conv_engine {
+    conv_problem p;
+    const conv_code *code, *sums; /* of the storage type, and of that of sums */
+    conv_tables *tables;
+    int64_t before, after; /* neighbours p[t - before .. t + after] that y[t] meets */
+    int64_t windows;       /* of a row */
+    int64_t step;          /* numbers of y of one window */
+    double cost;           /* the model's seconds for one row */
+};
+
+/* Chooses n, windows and step. */
+danaus_status dn_conv_choose(cpu_device *dev, conv_engine *e);
+
+extern const conv_backend dn_cpu_conv;
+
+/* Whether n is a length that kernels can transform. */
+int dn_conv_length_fits(int64_t n, const conv_code *code);
+
+#endif

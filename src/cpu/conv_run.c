@@ -1,0 +1,328 @@
+/* Convolutions on the CPU: rows and their windows over threads, and, where rows are
+   few and long, the strips and blocks of one window. Every window is computed by the
+   same arithmetic wherever it falls: results do not depend on threads or batch. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/conv.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "cpu/grid.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* Complex numbers that are worth a task of their own, and a thread. */
+#define TASK_NUMBERS 16384
+/* From this length on the threads may share one window. */
+#define SHARED_LENGTH 32768
+
+static const conv_code *find_code(const cpu_device *d, danaus_dtype dtype)
+{
+    const conv_code *code = d->conv;
+    while (code->name && code->dtype != dtype)
+        code++;
+    return code->name ? code : NULL;
+}
+
+/* Taps that matter: all k[s] that meet a number, or one residue each. */
+static void set_reach(conv_engine *e)
+{
+    int64_t taps = MIN(e->p.filter_length, e->p.length);
+    e->before = taps - 1;
+    e->after = e->p.kind == DANAUS_BIDIRECTIONAL
+                   ? MIN(e->p.filter_length, e->p.length - 1)
+                   : 0;
+}
+
+static danaus_status create(
+    danaus_device *dev, const conv_problem *p, conv_engine **engine)
+{
+    cpu_device *d = (cpu_device *)dev;
+    conv_engine *e = dn_calloc(1, sizeof *e);
+    if (!e)
+        return dn_fail_memory(sizeof *e, "a convolution");
+    e->p = *p;
+    e->code = find_code(d, p->dtype);
+    e->sums = find_code(d, dn_sum_type(p->dtype));
+    set_reach(e);
+    danaus_status status = dn_conv_choose(d, e);
+    if (status == DANAUS_OK) {
+        *engine = e;
+        return DANAUS_OK;
+    }
+    dn_free(e);
+    return status;
+}
+
+static void destroy(conv_engine *e)
+{
+    dn_conv_tables_destroy(e->tables);
+    dn_free(e);
+}
+
+static void describe(const conv_engine *e, text *to)
+{
+    const conv_tables *t = e->tables;
+    dn_text(
+        to, "%s: %" PRId64 " window%s of %" PRId64 " complex numbers =", e->code->name,
+        e->windows, e->windows > 1 ? "s" : "", t->n);
+    for (int l = 0; l < t->passes; l++)
+        dn_text(to, "%s %d", l ? " x" : "", t->pass[l].radix);
+    dn_text(
+        to, " x %d in vectors, %d pass%s by strips\n", e->code->vector, t->outer,
+        t->outer > 1 ? "es" : "");
+}
+
+static int64_t window_bytes(const conv_engine *e)
+{
+    return (int64_t)dn_aligned(2 * e->tables->n * (int64_t)e->sums->size);
+}
+
+static size_t spectrum_bytes(const conv_engine *e)
+{
+    return (size_t)(e->p.filters * window_bytes(e));
+}
+
+/* A loop over windows. item() describes one of them; tables and z are set before. */
+typedef struct conv_loop {
+    cpu_device *dev;
+    const conv_engine *e;
+    int64_t items, chunk;
+    void (*item)(
+        const struct conv_loop *loop, int64_t item, void *extra, conv_window *w);
+    const void *arg;
+    char *scratch;
+    size_t slot_bytes, extra_bytes; /* of a thread; extra: for the item */
+    atomic_llong next;
+} conv_loop;
+
+static size_t loop_buffer(const conv_loop *l)
+{
+    return dn_aligned((int64_t)dn_conv_buffer(l->e->tables, l->e->sums));
+}
+
+static void run_window(const conv_window *w, void *buffer)
+{
+    range strips = { 0, dn_conv_strips(w->tables) };
+    range blocks = { 0, w->tables->inner_blocks };
+    if (w->mode != CONV_INVERSE)
+        w->code->load(w, strips, buffer);
+    w->code->blocks(w, blocks);
+    if (w->mode != CONV_FORWARD)
+        w->code->store(w, strips, buffer);
+}
+
+/* Scratch of a slot: z, buffer, extra. */
+static void take_items(void *arg, int slot)
+{
+    conv_loop *l = arg;
+    char *z = l->scratch + (size_t)slot * l->slot_bytes;
+    char *buffer = z + window_bytes(l->e);
+    for (int64_t from; (from = atomic_fetch_add(&l->next, l->chunk)) < l->items;)
+        for (int64_t i = from; i < MIN(from + l->chunk, l->items); i++) {
+            conv_window w = { .tables = l->e->tables, .z = z };
+            l->item(l, i, buffer + loop_buffer(l), &w);
+            run_window(&w, buffer);
+        }
+}
+
+/* One window whose strips or blocks the threads share. */
+typedef struct shared_window {
+    const conv_window *w;
+    char *buffers;
+    size_t buffer_bytes;
+    int phase, parts; /* 0: load, 1: blocks, 2: store */
+} shared_window;
+
+static void take_part(void *arg, int part)
+{
+    const shared_window *s = arg;
+    const conv_tables *t = s->w->tables;
+    int64_t all = s->phase == 1 ? t->inner_blocks : dn_conv_strips(t);
+    range r = { all * part / s->parts, all * (part + 1) / s->parts };
+    void *buffer = s->buffers + (size_t)part * s->buffer_bytes;
+    if (s->phase == 0)
+        s->w->code->load(s->w, r, buffer);
+    else if (s->phase == 1)
+        s->w->code->blocks(s->w, r);
+    else
+        s->w->code->store(s->w, r, buffer);
+}
+
+static danaus_status share_items(conv_loop *l)
+{
+    int threads = l->dev->threads;
+    size_t z = (size_t)window_bytes(l->e), buffer = loop_buffer(l);
+    void *scratch;
+    TRY(dn_cpu_scratch(
+        l->dev, z + l->extra_bytes + (size_t)threads * buffer, &scratch));
+    for (int64_t i = 0; i < l->items; i++) {
+        conv_window w = { .tables = l->e->tables, .z = scratch };
+        l->item(l, i, (char *)scratch + z, &w);
+        shared_window s = {
+            .w = &w,
+            .buffers = (char *)scratch + z + l->extra_bytes,
+            .buffer_bytes = buffer,
+            .parts = threads,
+        };
+        for (s.phase = 0; s.phase < 3; s.phase++)
+            if (!(s.phase == 0 && w.mode == CONV_INVERSE) &&
+                !(s.phase == 2 && w.mode == CONV_FORWARD))
+                dn_cpu_parallel(l->dev, threads, take_part, &s);
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status run_loop(conv_loop *l)
+{
+    int64_t n = l->e->tables->n, threads = l->dev->threads;
+    if (threads > 1 && l->items < 2 * threads && n >= SHARED_LENGTH)
+        return share_items(l);
+    int64_t worth = CEIL_DIV(l->items * n, TASK_NUMBERS);
+    int slots = (int)CLAMP(worth, 1, MIN(threads, l->items));
+    l->chunk = CLAMP(l->items / (slots * 8), 1, CEIL_DIV(TASK_NUMBERS * 4, n));
+    l->slot_bytes = (size_t)window_bytes(l->e) + loop_buffer(l) + l->extra_bytes;
+    void *scratch;
+    TRY(dn_cpu_scratch(l->dev, l->slot_bytes * (size_t)slots, &scratch));
+    l->scratch = scratch;
+    atomic_init(&l->next, 0);
+    if (slots == 1)
+        take_items(l, 0);
+    else
+        dn_cpu_parallel(l->dev, slots, take_items, l);
+    return DANAUS_OK;
+}
+
+/* ---- filters ---- */
+
+static double number(danaus_dtype sums, const void *from, int64_t i)
+{
+    return sums == DANAUS_F64 ? ((const double *)from)[i] : ((const float *)from)[i];
+}
+
+static void add_number(danaus_dtype sums, void *to, int64_t i, double x)
+{
+    if (sums == DANAUS_F64)
+        ((double *)to)[i] += x;
+    else
+        ((float *)to)[i] = (float)(((float *)to)[i] + x);
+}
+
+/* A filter as a window of 2 n numbers: taps at their lag, mod Z^2n + 1, over n. */
+static void lay_filter(
+    const conv_engine *e, const conv_filters *f, int64_t filter, void *to)
+{
+    danaus_dtype sums = dn_sum_type(e->p.dtype);
+    int64_t taps = e->p.filter_length, n = e->tables->n;
+    double scale = 1.0 / (double)n;
+    int wraps = e->p.kind == DANAUS_CIRCULAR;
+    memset(to, 0, (size_t)(2 * n) * e->sums->size);
+    for (int64_t s = 0; s < taps && (wraps || s <= e->before); s++)
+        add_number(
+            sums, to, wraps ? s % e->p.length : s,
+            scale * number(sums, f->k, filter * taps + s));
+    for (int64_t s = 0; s < e->after; s++)
+        add_number(
+            sums, to, 2 * n - 1 - s,
+            -scale * number(sums, f->k_reverse, filter * taps + s));
+    if (f->skip)
+        add_number(sums, to, 0, scale * number(sums, f->skip, filter));
+}
+
+typedef struct filter_job {
+    const conv_filters *filters;
+    char *spectrum;
+} filter_job;
+
+static void filter_item(const conv_loop *l, int64_t item, void *numbers, conv_window *w)
+{
+    const filter_job *job = l->arg;
+    int64_t length = 2 * w->tables->n;
+    lay_filter(l->e, job->filters, item, numbers);
+    w->code = l->e->sums;
+    w->source =
+        (conv_source){ .data = numbers, .length = length, .from = 0, .to = length };
+    w->mode = CONV_FORWARD;
+    w->z = job->spectrum + item * window_bytes(l->e);
+}
+
+static danaus_status transform(
+    danaus_device *dev, const conv_engine *e, const conv_filters *filters,
+    void *spectrum)
+{
+    filter_job job = { filters, spectrum };
+    conv_loop l = {
+        .dev = (cpu_device *)dev,
+        .e = e,
+        .items = e->p.filters,
+        .item = filter_item,
+        .arg = &job,
+        .extra_bytes = (size_t)window_bytes(e),
+    };
+    return run_loop(&l);
+}
+
+/* ---- products ---- */
+
+static const char *row_of(const conv_engine *e, const void *data, int64_t row)
+{
+    return data ? (const char *)data +
+                      (size_t)(row * e->p.length) * danaus_dtype_size(e->p.dtype)
+                : NULL;
+}
+
+/* Items in the order channel, row of the batch, window: rows that share a filter follow
+   each other. */
+static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window *w)
+{
+    (void)extra;
+    const conv_operands *o = l->arg;
+    const conv_engine *e = l->e;
+    int64_t number = item % e->windows, row = item / e->windows % o->batch;
+    int64_t channel = item / e->windows / o->batch;
+    int64_t at = row * e->p.channels + channel, first = number * e->step;
+    int64_t length = e->p.length, group = e->p.channels / e->p.filters;
+    int whole = e->windows == 1 && e->p.kind != DANAUS_CIRCULAR;
+    int64_t lead = whole ? 0 : e->before;
+    w->code = e->code;
+    w->source = (conv_source){
+        .data = row_of(e, o->u, at),
+        .factor = row_of(e, o->gate_in, at),
+        .length = length,
+        .from = first - e->before,
+        .to = MIN(first + e->step, length) + e->after,
+        .periodic = e->p.kind == DANAUS_CIRCULAR,
+    };
+    w->sink[0].data = (void *)(uintptr_t)row_of(e, o->y, at);
+    w->sink[0].factor = row_of(e, o->gate_out, at);
+    w->sinks = 1;
+    w->start = first - lead;
+    w->out = (range){ lead, lead + MIN(e->step, length - first) };
+    w->mode = CONV_MULTIPLY;
+    w->spectrum = (const char *)o->spectrum + channel / group * window_bytes(e);
+}
+
+static danaus_status run(
+    danaus_device *dev, const conv_engine *e, const conv_operands *o)
+{
+    conv_loop l = {
+        .dev = (cpu_device *)dev,
+        .e = e,
+        .items = e->p.channels * o->batch * e->windows,
+        .item = row_item,
+        .arg = o,
+    };
+    return run_loop(&l);
+}
+
+const conv_backend dn_cpu_conv = {
+    .create = create,
+    .destroy = destroy,
+    .describe = describe,
+    .spectrum_bytes = spectrum_bytes,
+    .transform = transform,
+    .run = run,
+};

@@ -1,0 +1,50 @@
+/* Random convolutions, and what they must be: plain loops of f64 over the definition
+   in danaus/conv.h, which share no code with the library, with a bound on the error of
+   any transform of n complex numbers in layers of butterflies.
+
+   The bound. A layer of butterflies with rounded constants changes a vector by at most
+   5 u in norm, relatively, so a transform of log2 n layers by t = 5 u log2 n. Filter
+   and signal are transformed, which changes y[t] by at most 2 t |k| |p| (Cauchy), and
+   the product is transformed back, which changes it by t |y| <= t |k|_1 |p|, all norms
+   but |k|_1 Euclidean. The gates before, the product and the scale add 8 u of the same.
+   Transforms of at most 4 (length + taps) + 1024 numbers are expected. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef TEST_SUPPORT_CONV_H
+#define TEST_SUPPORT_CONV_H
+
+#include "support/element.h"
+#include "support/rng.h"
+
+#include "danaus/conv.h"
+
+typedef struct conv_case {
+    danaus_conv_desc desc; /* filter_length, filters and dtype are set */
+    int64_t batch;
+    array u, gate_in, gate_out; /* gates: data may be NULL */
+    array k, k_reverse, skip;   /* in the type of sums; the last two as gates */
+} conv_case;
+
+/* Everything random but the description and the batch; extras: bit 0 gate_in, bit 1
+   gate_out, bit 2 skip. */
+conv_case conv_random(rng *r, const danaus_conv_desc *desc, int64_t batch, int extras);
+void conv_free(conv_case *c);
+
+/* batch times channels. */
+int64_t conv_rows(const conv_case *c);
+
+/* y[rows][length], and a bound e on the error of each. */
+typedef struct conv_result {
+    int64_t count;
+    double *y, *e;
+} conv_result;
+
+conv_result conv_direct(const conv_case *c);
+void conv_result_free(conv_result *r);
+
+/* Plans, transforms and executes; fails the test when that fails. */
+array conv_run(danaus_device *device, const conv_case *c);
+
+/* Fails the test, naming the case, unless y is within e. */
+void conv_expect(const conv_case *c, const array *y, const conv_result *expected);
+
+#endif
