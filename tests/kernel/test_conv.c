@@ -74,6 +74,7 @@ static void long_rows_are_right(void **state)
 int main(int argc, char **argv)
 {
     danaus_device *device = device_from_arguments(argc, argv);
+    conv_need(device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(every_length_and_kind_is_right, device),
         cmocka_unit_test_prestate(random_filters_gates_and_types_are_right, device),

@@ -125,6 +125,16 @@ void conv_result_free(conv_result *r)
     *r = (conv_result){ 0 };
 }
 
+void conv_need(danaus_device *device)
+{
+    danaus_conv_desc desc = { .channels = 1, .length = 1 };
+    danaus_conv_plan *plan = NULL;
+    danaus_status status = danaus_conv_plan_create(device, &desc, &plan);
+    danaus_conv_plan_destroy(plan);
+    if (status == DANAUS_ERR_UNSUPPORTED)
+        exit(77);
+}
+
 array conv_run(danaus_device *device, const conv_case *c)
 {
     danaus_conv_plan *plan = NULL;

@@ -41,6 +41,9 @@ typedef struct conv_result {
 conv_result conv_direct(const conv_case *c);
 void conv_result_free(conv_result *r);
 
+/* Ends the program with status 77 when the device has no convolutions. */
+void conv_need(danaus_device *device);
+
 /* Plans, transforms and executes; fails the test when that fails. */
 array conv_run(danaus_device *device, const conv_case *c);
 
