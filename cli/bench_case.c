@@ -60,6 +60,27 @@ static int make_chain(bench_case *c)
 
 /* ---- the case ---- */
 
+/* The device's memory, and what of it the host must read: the same on a CPU. */
+static int make_memory(bench_case *c)
+{
+    rotation *in = &c->inputs;
+    danaus_device_info info;
+    void *x, *y;
+    if (danaus_device_describe(c->device, &info) ||
+        danaus_alloc(c->device, in->x_bytes * (size_t)in->copies, &x))
+        return library_failure();
+    in->x = x;
+    if (danaus_alloc(c->device, in->y_bytes * (size_t)in->copies, &y))
+        return library_failure();
+    in->y = y;
+    if (danaus_alloc(c->device, in->y_bytes, &c->y))
+        return library_failure();
+    c->own_host = info.threads == 0;
+    c->host_x = c->own_host ? malloc(in->x_bytes + 1) : in->x;
+    c->host_y = c->own_host ? malloc(in->y_bytes + 1) : c->y;
+    return c->host_x && c->host_y ? STATUS_OK : failure("no memory for x and y");
+}
+
 static int make_inputs(bench_case *c)
 {
     double size = (double)danaus_dtype_size(c->dtype), batch = (double)c->batch;
@@ -70,29 +91,28 @@ static int make_inputs(bench_case *c)
     in->copies = (int64_t)(2 * (double)c->cache / bytes) + 1;
     if ((double)in->copies * bytes > MEMORY)
         in->copies = 1;
-    void *x, *y, *spare;
-    if (danaus_alloc(c->device, in->x_bytes * (size_t)in->copies, &x))
-        return library_failure();
-    in->x = x;
-    if (danaus_alloc(c->device, in->y_bytes * (size_t)in->copies, &y))
-        return library_failure();
-    in->y = y;
-    if (danaus_alloc(c->device, in->y_bytes, &spare))
-        return library_failure();
-    c->y = spare;
-    fill(in->x, c->batch * c->cols, c->dtype, sqrt(3.0), 2463534242u);
-    for (int64_t i = 1; i < in->copies; i++)
-        memcpy(in->x + (size_t)i * in->x_bytes, in->x, in->x_bytes);
-    memset(in->y, 0, in->y_bytes * (size_t)in->copies);
-    memset(c->y, 0, in->y_bytes);
-    return STATUS_OK;
+    int status = make_memory(c);
+    if (status)
+        return status;
+    fill(c->host_x, c->batch * c->cols, c->dtype, sqrt(3.0), 2463534242u);
+    memset(c->host_y, 0, in->y_bytes);
+    danaus_status failed = danaus_upload(c->device, c->y, c->host_y, in->y_bytes);
+    for (int64_t i = c->own_host ? 0 : 1; i < in->copies && !failed; i++)
+        failed = danaus_upload(
+            c->device, in->x + (size_t)i * in->x_bytes, c->host_x, in->x_bytes);
+    for (int64_t i = 0; i < in->copies && !failed; i++)
+        failed = danaus_upload(
+            c->device, in->y + (size_t)i * in->y_bytes, c->y, in->y_bytes);
+    return failed ? library_failure() : STATUS_OK;
 }
 
 static danaus_ks_desc describe(const bench_case *c)
 {
-    return (danaus_ks_desc){
-        .layout = c->layout, .dtype = c->dtype, .effort = c->effort, .batch = c->batch
-    };
+    return (danaus_ks_desc){ .layout = c->layout,
+                             .dtype = c->dtype,
+                             .math = c->math,
+                             .effort = c->effort,
+                             .batch = c->batch };
 }
 
 int bench_case_create(bench_case *c)
@@ -113,6 +133,10 @@ void bench_case_destroy(bench_case *c)
     danaus_free(c->device, c->inputs.x);
     danaus_free(c->device, c->inputs.y);
     danaus_free(c->device, c->y);
+    if (c->own_host) {
+        free(c->host_x);
+        free(c->host_y);
+    }
     danaus_ks_weights_destroy(c->weights);
     danaus_ks_plan_destroy(c->plan);
     danaus_chain_destroy(c->chain);
@@ -123,7 +147,13 @@ void bench_case_run(void *self, const void *x, void *y)
     bench_case *c = self;
     danaus_status status =
         danaus_ks_execute(c->plan, c->device, c->weights, c->batch, x, y);
-    status = status ? status : danaus_device_sync(c->device);
+    c->failed = status ? status : c->failed;
+}
+
+void bench_case_finish(void *self)
+{
+    bench_case *c = self;
+    danaus_status status = danaus_device_sync(c->device);
     c->failed = status ? status : c->failed;
 }
 
@@ -178,8 +208,8 @@ static double check_columns(const bench_case *c, double *work, int64_t size, dou
     int64_t step = c->batch < COLUMNS ? 1 : (c->batch - 1) / (COLUMNS - 1);
     for (int64_t s = 0; s < c->batch; s += step ? step : 1) {
         double *x = work, *y = work + 2 * size, *found = work + 4 * size;
-        read_column(c, c->inputs.x, c->cols, s, x);
-        read_column(c, c->y, c->rows, s, found);
+        read_column(c, c->host_x, c->cols, s, x);
+        read_column(c, c->host_y, c->rows, s, found);
         for (int f = c->count - 1; f >= 0; f--) {
             danaus_convert(
                 c->dtype, danaus_chain_weights(c->chain, f), DANAUS_C128, w,
@@ -204,9 +234,13 @@ double bench_case_error(bench_case *c, double *seconds)
         weights = own > weights ? own : weights;
     }
     bench_case_run(c, c->inputs.x, c->y); /* once more: scratch is there now */
+    bench_case_finish(c);
     double start = seconds_now();
     bench_case_run(c, c->inputs.x, c->y);
+    bench_case_finish(c);
     *seconds = seconds_now() - start;
+    if (c->own_host && danaus_download(c->device, c->host_y, c->y, c->inputs.y_bytes))
+        c->failed = DANAUS_ERR_DEVICE;
     double *work = malloc((size_t)size * 6 * sizeof *work);
     double *w = malloc((size_t)weights * 2 * sizeof *w);
     double error = NAN;
@@ -224,7 +258,7 @@ double bench_case_bound(const bench_case *c)
         terms += sqrt((double)c->patterns[f].c) + 1;
     if (c->dtype == DANAUS_F64 || c->dtype == DANAUS_C128)
         unit = DBL_EPSILON;
-    else if (c->dtype == DANAUS_F16)
+    else if (c->dtype == DANAUS_F16 || c->math == DANAUS_MATH_TF32)
         unit = 0x1p-10;
     else if (c->dtype == DANAUS_BF16)
         unit = 0x1p-7;
@@ -303,4 +337,11 @@ void one_by_one_run(void *self, const void *x, void *y)
         o->failed = status ? status : o->failed;
         x = to;
     }
+}
+
+void one_by_one_finish(void *self)
+{
+    one_by_one *o = self;
+    danaus_status status = danaus_device_sync(o->of->device);
+    o->failed = status ? status : o->failed;
 }

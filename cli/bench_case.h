@@ -14,6 +14,7 @@ typedef struct bench_case {
     int count;
     danaus_dtype dtype;
     danaus_layout layout;
+    danaus_math math;
     danaus_effort effort;
     int64_t batch, cache; /* cache: bytes; 0: inputs stay hot */
     /* what follows is made by bench_case_create() */
@@ -21,17 +22,20 @@ typedef struct bench_case {
     danaus_chain *chain;
     danaus_ks_plan *plan;
     danaus_ks_weights *weights;
-    rotation inputs;      /* copy 0 of y is the product once bench_case_error() ran */
-    void *y;              /* another place for an output */
-    danaus_status failed; /* of a run */
+    rotation inputs;       /* copy 0 of y is the product once bench_case_error() ran */
+    void *y;               /* another place for an output */
+    void *host_x, *host_y; /* copy 0 of x, and y, where the host can read them */
+    int own_host;          /* they are not the device's memory */
+    danaus_status failed;  /* of a run */
 } bench_case;
 
 /* Makes what a case with its first members set needs. Returns an exit status. */
 int bench_case_create(bench_case *c);
 void bench_case_destroy(bench_case *c);
 
-/* y = W x by the plan; of the type that runners have. */
+/* y = W x by the plan, and waiting for it; of the types that runners have. */
 void bench_case_run(void *self, const void *x, void *y);
+void bench_case_finish(void *self);
 
 /* Makes the product of copy 0 in c->y and returns its relative error (Frobenius)
    on a few batch columns, against sums in f64; NAN after a failure.
@@ -59,5 +63,6 @@ typedef struct one_by_one {
 int one_by_one_create(const bench_case *c, one_by_one *o);
 void one_by_one_destroy(one_by_one *o);
 void one_by_one_run(void *self, const void *x, void *y);
+void one_by_one_finish(void *self);
 
 #endif

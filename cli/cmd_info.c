@@ -35,7 +35,8 @@ static void print_device(const danaus_device *device, const danaus_device_info *
     printf("%-13s %s\n", info->name, info->description);
     printf("  %-12s%s\n", "danaus", danaus_version());
     printf("  %-11s %s\n", "instructions", info->instructions);
-    printf("  %-12s%d\n", "threads", info->threads);
+    if (info->threads)
+        printf("  %-12s%d\n", "threads", info->threads);
     if (info->cache)
         printf("  %-12s%.1f MiB\n", "last cache", (double)info->cache / 1048576);
     if (info->memory)
@@ -71,9 +72,16 @@ static int show_all(const char *name, json_t *list)
     if (name)
         return show(name, list);
     danaus_device_info info;
+    danaus_device *gpu;
     int status = STATUS_OK;
     for (int i = 0; status == STATUS_OK && !danaus_device_list(i, &info); i++)
         status = show(info.name, list);
+    if (list || status != STATUS_OK)
+        return status;
+    if (danaus_device_open("cuda:0", &gpu))
+        printf("%-13s none: %s\n", "cuda", danaus_error_detail());
+    else
+        danaus_device_close(gpu);
     return status;
 }
 

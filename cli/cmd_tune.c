@@ -27,7 +27,7 @@ typedef struct options {
     device_options device;
     const char *suite, *output;
     danaus_dtype dtype;
-    int layout, json; /* layout: 0 both, else 1 + danaus_layout */
+    int layout, math, json; /* layout: 0 both, else 1 + danaus_layout */
     counts batch;
 } options;
 
@@ -41,6 +41,7 @@ static int tune_problem(
         danaus_ks_desc desc = { .layout = (danaus_layout)layout, .batch = batch };
         desc.dtype = o->dtype ? o->dtype : DANAUS_F32;
         desc.effort = DANAUS_MEASURE;
+        desc.math = (danaus_math)o->math;
         danaus_ks_plan *plan;
         if (danaus_ks_plan_create(device, p->patterns, p->count, &desc, &plan))
             return library_failure();
@@ -90,6 +91,8 @@ int cmd_tune(int argc, char **argv)
           "f32 (default), f64, c64, c128, f16 or bf16" },
         { "layout", 0, ARG_WORD, &o.layout, "both|first|last",
           "where x and y have the batch (default both)" },
+        { "math", 0, ARG_WORD, &o.math, "f32|tf32",
+          "how f32 products may be made (default f32)" },
         { "batch", 0, ARG_COUNTS, &o.batch, "N,N,...",
           "batch sizes, in place of the suite's" },
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the plans as JSON" },

@@ -41,6 +41,8 @@ static double time_calls(
             r->y + (size_t)*at * r->y_bytes);
         *at = *at + 1 == r->copies ? 0 : *at + 1;
     }
+    if (one->finish)
+        one->finish(one->self);
     return (seconds_now() - start) / (double)calls;
 }
 

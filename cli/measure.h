@@ -9,6 +9,7 @@
 typedef struct runner {
     const char *name;
     void (*run)(void *self, const void *x, void *y);
+    void (*finish)(void *self); /* waits until runs are done; NULL: they are */
     void *self;
     double known;            /* seconds that an earlier call took */
     int runs;                /* calls that were timed */

@@ -19,7 +19,8 @@ typedef struct device_options {
       &(o).name,                                                                       \
       "NAME",                                                                          \
       "where to compute: cpu, or cpu:scalar, cpu:avx2,\n"                              \
-      "cpu:avx512, cpu:neon for at most that\ninstruction set" },                      \
+      "cpu:avx512, cpu:neon for at most that\n"                                        \
+      "instruction set; cuda:0 for the first GPU" },                                   \
         { "threads",    0,   ARG_COUNT,                                                \
           &(o).threads, "N", "threads of a product; 0: one for each\nprocessor" },     \
     {                                                                                  \

@@ -205,9 +205,9 @@ double rival_difference(rival *one, bench_case *c, double *seconds)
     rival_run(one, c->inputs.x, c->inputs.y);
     *seconds = seconds_now() - start;
     if (c->dtype == DANAUS_F64 || c->dtype == DANAUS_C128)
-        compare_f64(c->y, (const double *)(void *)c->inputs.y, count, sums);
+        compare_f64(c->host_y, (const double *)(void *)c->inputs.y, count, sums);
     else
-        compare_f32(c->y, (const float *)(void *)c->inputs.y, count, sums);
+        compare_f32(c->host_y, (const float *)(void *)c->inputs.y, count, sums);
     return sqrt(sums[0] / sums[1]);
 }
 

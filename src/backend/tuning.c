@@ -48,22 +48,26 @@ static tuning_row *find_row(
 {
     danaus_pattern q = p->pattern;
     uint64_t hash = mix(mix(mix(mix(0, q.a), q.b), q.c), q.d);
-    hash = mix(hash, ((int64_t)p->dtype << 16) + ((int64_t)p->layout << 8) + exponent);
+    hash =
+        mix(hash, ((int64_t)p->math << 24) + ((int64_t)p->dtype << 16) +
+                      ((int64_t)p->layout << 8) + exponent);
     for (size_t i = hash & (capacity - 1);; i = (i + 1) & (capacity - 1)) {
         tuning_row *r = &rows[i];
         if (!r->kernel ||
             (r->pattern.a == q.a && r->pattern.b == q.b && r->pattern.c == q.c &&
              r->pattern.d == q.d && r->dtype == p->dtype && r->layout == p->layout &&
-             r->exponent == exponent))
+             r->math == p->math && r->exponent == exponent))
             return r;
     }
 }
 
 static problem problem_of(const tuning_row *r)
 {
-    return (problem){
-        .pattern = r->pattern, .dtype = r->dtype, .layout = r->layout, .batch = 1
-    };
+    return (problem){ .pattern = r->pattern,
+                      .dtype = r->dtype,
+                      .layout = r->layout,
+                      .math = r->math,
+                      .batch = 1 };
 }
 
 danaus_status dn_tuning_reserve(tuning *table, size_t more)
@@ -100,8 +104,10 @@ void dn_tuning_put(tuning *table, const tuning_row *row, int keep_faster)
 
 void dn_tuning_add(tuning *table, const problem *p, const kernel *k, double seconds)
 {
-    tuning_row row = { p->pattern, p->dtype, p->layout, dn_tuning_exponent(p->batch),
-                       k,          seconds };
+    tuning_row row = {
+        p->pattern, p->dtype, p->layout, p->math, dn_tuning_exponent(p->batch),
+        k,          seconds
+    };
     if (isfinite(seconds) && seconds > 0 && dn_tuning_reserve(table, 1) == DANAUS_OK)
         dn_tuning_put(table, &row, 0);
 }

@@ -41,6 +41,8 @@ enum {
     FIELDS
 };
 
+#define TF32 "tf32" /* as a type: f32 with products of 10 bits */
+
 static const char *const layout_names[] = { "first", "last" };
 
 /* ---- which device ---- */
@@ -164,6 +166,10 @@ static danaus_status read_row(
         !read_size(f[C], &p.pattern.c) || !read_size(f[D], &p.pattern.d) ||
         danaus_patterns_check(&p.pattern, 1) != DANAUS_OK)
         return dn_fail(DANAUS_ERR_FORMAT, "a, b, c, d are no pattern");
+    if (dn_span_is(f[DTYPE], TF32)) {
+        p.math = DANAUS_MATH_TF32;
+        f[DTYPE] = (span){ "f32", 3 };
+    }
     if (!read_layout(f[LAYOUT], &p.layout))
         return dn_fail(DANAUS_ERR_FORMAT, "the layout is neither first nor last");
     if (!read_size(f[BATCH], &p.batch))
@@ -179,6 +185,7 @@ static danaus_status read_row(
     row->pattern = p.pattern;
     row->dtype = row->kernel ? row->kernel->dtype : (danaus_dtype)0;
     row->layout = p.layout;
+    row->math = p.math;
     row->exponent = dn_tuning_exponent(p.batch);
     return DANAUS_OK;
 }
@@ -284,10 +291,10 @@ static int by_problem(const void *x, const void *y)
     const tuning_row *r = *(const tuning_row *const *)x;
     const tuning_row *s = *(const tuning_row *const *)y;
     const int orders[] = {
-        compare(r->dtype, s->dtype),         compare(r->layout, s->layout),
-        compare(r->pattern.a, s->pattern.a), compare(r->pattern.b, s->pattern.b),
-        compare(r->pattern.c, s->pattern.c), compare(r->pattern.d, s->pattern.d),
-        compare(r->exponent, s->exponent),
+        compare(r->dtype, s->dtype),         compare(r->math, s->math),
+        compare(r->layout, s->layout),       compare(r->pattern.a, s->pattern.a),
+        compare(r->pattern.b, s->pattern.b), compare(r->pattern.c, s->pattern.c),
+        compare(r->pattern.d, s->pattern.d), compare(r->exponent, s->exponent),
     };
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         if (orders[i])
@@ -309,7 +316,8 @@ static void write_row(text *t, const place *here, const tuning_row *r)
         t, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",", r->pattern.a,
         r->pattern.b, r->pattern.c, r->pattern.d);
     dn_text(
-        t, "%s,%s,%" PRId64 ",%s,%" PRId64 "e-12\n", danaus_dtype_name(r->dtype),
+        t, "%s,%s,%" PRId64 ",%s,%" PRId64 "e-12\n",
+        r->math == DANAUS_MATH_TF32 ? TF32 : danaus_dtype_name(r->dtype),
         layout_names[r->layout], (int64_t)1 << r->exponent, r->kernel->name, whole);
 }
 

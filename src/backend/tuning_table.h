@@ -9,6 +9,7 @@ typedef struct tuning_row {
     danaus_pattern pattern;
     danaus_dtype dtype;
     danaus_layout layout;
+    danaus_math math;
     int exponent;         /* the batch is 2^exponent */
     const kernel *kernel; /* NULL: no row */
     double seconds;

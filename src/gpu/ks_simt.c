@@ -12,8 +12,6 @@
 #define MOST_BLOCKS ((int64_t)1 << 30)
 /* Bytes that memory moves at once. */
 #define SECTOR 32.0
-/* The second cache, over memory. */
-#define CACHED 2.0
 
 enum { BR, BS, BJ, TR, TS, BK };
 
@@ -53,39 +51,53 @@ static double work_of(danaus_dtype dtype)
     return dn_sum_type(dtype) == DANAUS_F64 || dtype == DANAUS_C128 ? 2 * work : work;
 }
 
-/* How much longer a vector of `run` elements takes to move than its bytes would. */
-static double waste_of(danaus_dtype dtype, double run)
+/* Bytes that are moved for nothing with vectors in runs of `run` elements, over those
+   that are wanted. */
+static double waste_of(danaus_dtype dtype, int64_t run)
 {
-    double bytes = run * (double)danaus_dtype_size(dtype);
-    return bytes < SECTOR ? SECTOR / bytes : 1;
+    double bytes = (double)run * (double)danaus_dtype_size(dtype);
+    return bytes < SECTOR ? SECTOR / bytes - 1 : 0;
 }
 
+/* Elements of a batch-first vector that a tile finds next to each other. */
+static int64_t run_of(const kernel *k, int64_t size, int64_t d)
+{
+    int64_t lanes = size_of(k)[BJ];
+    return d <= lanes ? size * d : lanes;
+}
+
+/* Seconds to move what must be moved, at the rates that these kernels reach: a third of
+   memory's; what is moved for nothing comes from the second cache. */
+static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
+    double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
+    double w = (double)dn_simt_bytes(k, p), waste = 0;
+    if (p->layout == DANAUS_BATCH_FIRST)
+        waste = x * waste_of(p->dtype, run_of(k, q.c, q.d)) *
+                    (double)dn_gpu_parts(q.b, n[BR]) +
+                y * waste_of(p->dtype, run_of(k, q.b, q.d));
+    return (2.6 * (x + y + w) + 0.16 * waste) / f->bandwidth;
+}
+
+/* A fit to times on an H200: multiplying, moving elements between the memories of a
+   multiprocessor, a latency each step, and moving x, y and w. */
 double dn_simt_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
-    double tiles = (double)tiles_of(k, q, p->batch);
-    double rounds = ceil(tiles / f->units), batch = (double)p->batch;
-    /* Threads multiply TR x TS at a time for TR + TS loads; tiles of less than full
-       depth are multiplied to their end only. */
-    double efficiency = 0.9 * n[TR] * n[TS] / (n[TR] * n[TS] + 2.0 * (n[TR] + n[TS]));
-    double work = 2.0 * n[BR] * n[BS] * n[BJ] * ((double)q.c + 4) * work_of(p->dtype);
-    double multiply = rounds * work * f->units / (f->flops * efficiency);
-    double cell = (double)danaus_dtype_size(p->dtype), run = (double)p->batch;
-    double run_x = run, run_y = run;
-    if (p->layout == DANAUS_BATCH_FIRST) {
-        double lanes = n[BJ] < q.d ? n[BJ] : (double)q.d;
-        run_x = q.d <= n[BJ] ? (double)(q.c * q.d) : lanes;
-        run_y = q.d <= n[BJ] ? (double)(q.b * q.d) : lanes;
-    }
-    double x = (double)dn_pattern_cols(q) * batch * cell * waste_of(p->dtype, run_x);
-    double y = (double)dn_pattern_rows(q) * batch * cell * waste_of(p->dtype, run_y);
-    double again = (double)dn_gpu_parts(q.b, n[BR]) - 1;
-    double w = (double)dn_simt_bytes(k, p);
-    w *= 1 + (double)(dn_gpu_parts(p->batch, n[BS]) - 1) / CACHED;
-    double move = (x * (1 + again / CACHED) + y + w) / f->bandwidth;
-    return 4e-6 + fmax(multiply, move) + 0.3 * fmin(multiply, move);
+    double rounds = ceil((double)tiles_of(k, q, p->batch) / f->units);
+    double clock = f->flops / f->units / 256, lanes = n[BJ], c = (double)q.c;
+    double sums = (double)n[BR] * n[BS] * lanes;
+    double threads = sums / (n[TR] * n[TS]);
+    double multiply = (lanes > 1 ? 2 : 1) * sums * c * work_of(p->dtype) / 128;
+    double elements = (n[BS] + n[BR]) * lanes * c + sums;
+    double steps = ceil(c / n[BK]) + 2;
+    double cycles = multiply + elements / 85 + 3.2 * threads * steps;
+    return 6e-6 + rounds * cycles / clock + move_seconds(f, k, p);
 }
 
 size_t dn_simt_bytes(const kernel *k, const problem *p)
