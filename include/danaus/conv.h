@@ -87,6 +87,23 @@ DANAUS_API danaus_status danaus_conv_execute(
     const danaus_spectrum *spectrum, int64_t batch, const void *u, const void *gate_in,
     const void *gate_out, void *y);
 
+/* Gradients of a loss that reached y as dy: members that are NULL are skipped. They
+   are overwritten, not added to. dk, dk_reverse [filters][filter_length] and
+   dskip[filters] are sums over all rows of a filter, in the type of sums; taps that
+   meet no number get zero. */
+typedef struct danaus_conv_gradients {
+    void *du, *dgate_in, *dgate_out; /* like u, of the plan's type */
+    void *dk, *dk_reverse, *dskip;
+    void *reserved[2];
+} danaus_conv_gradients;
+
+/* Deterministic like execute; batch >= 1. dgate_in and dgate_out need their gates, dk_reverse a
+   bidirectional plan. */
+DANAUS_API danaus_status danaus_conv_gradient(
+    const danaus_conv_plan *plan, danaus_device *device,
+    const danaus_spectrum *spectrum, int64_t batch, const void *u, const void *gate_in,
+    const void *gate_out, const void *dy, const danaus_conv_gradients *gradients);
+
 #ifdef __cplusplus
 }
 #endif

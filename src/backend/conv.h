@@ -4,6 +4,7 @@
 #ifndef DN_BACKEND_CONV_H
 #define DN_BACKEND_CONV_H
 
+#include "backend/backend.h"
 #include "danaus/conv.h"
 
 struct text;
@@ -25,7 +26,14 @@ typedef struct conv_operands {
     void *y;
 } conv_operands;
 
-typedef struct conv_backend {
+typedef struct conv_gradient_operands {
+    int64_t batch; /* at least 1 */
+    const void *spectrum;
+    const void *u, *gate_in, *gate_out, *dy; /* gates: or NULL */
+    danaus_conv_gradients to;
+} conv_gradient_operands;
+
+struct conv_backend {
     danaus_status (*create)(
         danaus_device *dev, const conv_problem *p, conv_engine **engine);
     void (*destroy)(conv_engine *engine);
@@ -36,6 +44,8 @@ typedef struct conv_backend {
         void *spectrum);
     danaus_status (*run)(
         danaus_device *dev, const conv_engine *engine, const conv_operands *o);
-} conv_backend;
+    danaus_status (*gradient)(
+        danaus_device *dev, const conv_engine *engine, const conv_gradient_operands *o);
+};
 
 #endif

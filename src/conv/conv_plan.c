@@ -125,13 +125,19 @@ danaus_status dn_conv_check(
     return DANAUS_OK;
 }
 
-static danaus_status check_apart(
-    const char *name, const void *x, const void *y, size_t bytes)
+danaus_status dn_conv_check_apart(
+    const char *y_name, const void *y, const char *x_name, const void *x, size_t bytes)
 {
     uintptr_t a = (uintptr_t)x, b = (uintptr_t)y;
-    if (x && a < b + bytes && b < a + bytes)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "y overlaps %s", name);
+    if (x && y && a < b + bytes && b < a + bytes)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%s overlaps %s", y_name, x_name);
     return DANAUS_OK;
+}
+
+size_t dn_conv_array_bytes(const danaus_conv_plan *plan, int64_t batch)
+{
+    return (size_t)(batch * plan->p.channels * plan->p.length) *
+           danaus_dtype_size(plan->p.dtype);
 }
 
 danaus_status danaus_conv_execute(
@@ -144,11 +150,10 @@ danaus_status danaus_conv_execute(
         return DANAUS_OK;
     if (!u || !y)
         return dn_fail(DANAUS_ERR_ARGUMENT, "both u and y are needed");
-    size_t bytes = (size_t)(batch * plan->p.channels * plan->p.length) *
-                   danaus_dtype_size(plan->p.dtype);
-    TRY(check_apart("u", u, y, bytes));
-    TRY(check_apart("gate_in", gate_in, y, bytes));
-    TRY(check_apart("gate_out", gate_out, y, bytes));
+    size_t bytes = dn_conv_array_bytes(plan, batch);
+    TRY(dn_conv_check_apart("y", y, "u", u, bytes));
+    TRY(dn_conv_check_apart("y", y, "gate_in", gate_in, bytes));
+    TRY(dn_conv_check_apart("y", y, "gate_out", gate_out, bytes));
     conv_operands o = {
         .batch = batch,
         .spectrum = spectrum->data,

@@ -2,7 +2,7 @@
    few and long, the strips and blocks of one window. Every window is computed by the
    same arithmetic wherever it falls: results do not depend on threads or batch. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv.h"
+#include "cpu/conv_loop.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -11,7 +11,6 @@
 #include "cpu/grid.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <string.h>
 
 /* Complex numbers that are worth a task of their own, and a thread. */
@@ -76,35 +75,22 @@ static void describe(const conv_engine *e, text *to)
         t->outer > 1 ? "es" : "");
 }
 
-static int64_t window_bytes(const conv_engine *e)
+int64_t dn_conv_bytes(const conv_engine *e)
 {
     return (int64_t)dn_aligned(2 * e->tables->n * (int64_t)e->sums->size);
 }
 
 static size_t spectrum_bytes(const conv_engine *e)
 {
-    return (size_t)(e->p.filters * window_bytes(e));
+    return (size_t)(e->p.filters * dn_conv_bytes(e));
 }
-
-/* A loop over windows. item() describes one of them; tables and z are set before. */
-typedef struct conv_loop {
-    cpu_device *dev;
-    const conv_engine *e;
-    int64_t items, chunk;
-    void (*item)(
-        const struct conv_loop *loop, int64_t item, void *extra, conv_window *w);
-    const void *arg;
-    char *scratch;
-    size_t slot_bytes, extra_bytes; /* of a thread; extra: for the item */
-    atomic_llong next;
-} conv_loop;
 
 static size_t loop_buffer(const conv_loop *l)
 {
     return dn_aligned((int64_t)dn_conv_buffer(l->e->tables, l->e->sums));
 }
 
-static void run_window(const conv_window *w, void *buffer)
+void dn_conv_window(const conv_window *w, void *buffer)
 {
     range strips = { 0, dn_conv_strips(w->tables) };
     range blocks = { 0, w->tables->inner_blocks };
@@ -120,12 +106,12 @@ static void take_items(void *arg, int slot)
 {
     conv_loop *l = arg;
     char *z = l->scratch + (size_t)slot * l->slot_bytes;
-    char *buffer = z + window_bytes(l->e);
+    char *buffer = z + dn_conv_bytes(l->e);
     for (int64_t from; (from = atomic_fetch_add(&l->next, l->chunk)) < l->items;)
         for (int64_t i = from; i < MIN(from + l->chunk, l->items); i++) {
             conv_window w = { .tables = l->e->tables, .z = z };
             l->item(l, i, buffer + loop_buffer(l), &w);
-            run_window(&w, buffer);
+            dn_conv_window(&w, buffer);
         }
 }
 
@@ -155,7 +141,7 @@ static void take_part(void *arg, int part)
 static danaus_status share_items(conv_loop *l)
 {
     int threads = l->dev->threads;
-    size_t z = (size_t)window_bytes(l->e), buffer = loop_buffer(l);
+    size_t z = (size_t)dn_conv_bytes(l->e), buffer = loop_buffer(l);
     void *scratch;
     TRY(dn_cpu_scratch(
         l->dev, z + l->extra_bytes + (size_t)threads * buffer, &scratch));
@@ -176,7 +162,7 @@ static danaus_status share_items(conv_loop *l)
     return DANAUS_OK;
 }
 
-static danaus_status run_loop(conv_loop *l)
+danaus_status dn_conv_loop(conv_loop *l)
 {
     int64_t n = l->e->tables->n, threads = l->dev->threads;
     if (threads > 1 && l->items < 2 * threads && n >= SHARED_LENGTH)
@@ -184,7 +170,7 @@ static danaus_status run_loop(conv_loop *l)
     int64_t worth = CEIL_DIV(l->items * n, TASK_NUMBERS);
     int slots = (int)CLAMP(worth, 1, MIN(threads, l->items));
     l->chunk = CLAMP(l->items / (slots * 8), 1, CEIL_DIV(TASK_NUMBERS * 4, n));
-    l->slot_bytes = (size_t)window_bytes(l->e) + loop_buffer(l) + l->extra_bytes;
+    l->slot_bytes = (size_t)dn_conv_bytes(l->e) + loop_buffer(l) + l->extra_bytes;
     void *scratch;
     TRY(dn_cpu_scratch(l->dev, l->slot_bytes * (size_t)slots, &scratch));
     l->scratch = scratch;
@@ -246,7 +232,7 @@ static void filter_item(const conv_loop *l, int64_t item, void *numbers, conv_wi
     w->source =
         (conv_source){ .data = numbers, .length = length, .from = 0, .to = length };
     w->mode = CONV_FORWARD;
-    w->z = job->spectrum + item * window_bytes(l->e);
+    w->z = job->spectrum + item * dn_conv_bytes(l->e);
 }
 
 static danaus_status transform(
@@ -260,14 +246,14 @@ static danaus_status transform(
         .items = e->p.filters,
         .item = filter_item,
         .arg = &job,
-        .extra_bytes = (size_t)window_bytes(e),
+        .extra_bytes = (size_t)dn_conv_bytes(e),
     };
-    return run_loop(&l);
+    return dn_conv_loop(&l);
 }
 
 /* ---- products ---- */
 
-static const char *row_of(const conv_engine *e, const void *data, int64_t row)
+const void *dn_conv_row(const conv_engine *e, const void *data, int64_t row)
 {
     return data ? (const char *)data +
                       (size_t)(row * e->p.length) * danaus_dtype_size(e->p.dtype)
@@ -276,33 +262,52 @@ static const char *row_of(const conv_engine *e, const void *data, int64_t row)
 
 /* Items in the order channel, row of the batch, window: rows that share a filter follow
    each other. */
+conv_place dn_conv_place(const conv_engine *e, int64_t batch, int64_t item)
+{
+    int64_t number = item % e->windows, row = item / e->windows % batch;
+    int64_t channel = item / e->windows / batch, first = number * e->step;
+    return (conv_place){
+        .row = row * e->p.channels + channel,
+        .filter = channel / (e->p.channels / e->p.filters),
+        .y = { first, MIN(first + e->step, e->p.length) },
+    };
+}
+
+conv_source dn_conv_source(
+    const conv_engine *e, const void *data, const void *factor, int64_t row, range used)
+{
+    return (conv_source){
+        .data = dn_conv_row(e, data, row),
+        .factor = dn_conv_row(e, factor, row),
+        .length = e->p.length,
+        .from = used.from,
+        .to = used.to,
+        .periodic = e->p.kind == DANAUS_CIRCULAR,
+    };
+}
+
+int64_t dn_conv_lead(const conv_engine *e, int64_t before)
+{
+    return e->windows == 1 && e->p.kind != DANAUS_CIRCULAR ? 0 : before;
+}
+
 static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window *w)
 {
     (void)extra;
     const conv_operands *o = l->arg;
     const conv_engine *e = l->e;
-    int64_t number = item % e->windows, row = item / e->windows % o->batch;
-    int64_t channel = item / e->windows / o->batch;
-    int64_t at = row * e->p.channels + channel, first = number * e->step;
-    int64_t length = e->p.length, group = e->p.channels / e->p.filters;
-    int whole = e->windows == 1 && e->p.kind != DANAUS_CIRCULAR;
-    int64_t lead = whole ? 0 : e->before;
+    conv_place at = dn_conv_place(e, o->batch, item);
+    int64_t lead = dn_conv_lead(e, e->before);
+    range used = { at.y.from - e->before, at.y.to + e->after };
     w->code = e->code;
-    w->source = (conv_source){
-        .data = row_of(e, o->u, at),
-        .factor = row_of(e, o->gate_in, at),
-        .length = length,
-        .from = first - e->before,
-        .to = MIN(first + e->step, length) + e->after,
-        .periodic = e->p.kind == DANAUS_CIRCULAR,
-    };
-    w->sink[0].data = (void *)(uintptr_t)row_of(e, o->y, at);
-    w->sink[0].factor = row_of(e, o->gate_out, at);
+    w->source = dn_conv_source(e, o->u, o->gate_in, at.row, used);
+    w->sink[0].data = (void *)(uintptr_t)dn_conv_row(e, o->y, at.row);
+    w->sink[0].factor = dn_conv_row(e, o->gate_out, at.row);
     w->sinks = 1;
-    w->start = first - lead;
-    w->out = (range){ lead, lead + MIN(e->step, length - first) };
+    w->start = at.y.from - lead;
+    w->out = (range){ lead, lead + at.y.to - at.y.from };
     w->mode = CONV_MULTIPLY;
-    w->spectrum = (const char *)o->spectrum + channel / group * window_bytes(e);
+    w->spectrum = (const char *)o->spectrum + at.filter * dn_conv_bytes(e);
 }
 
 static danaus_status run(
@@ -315,7 +320,7 @@ static danaus_status run(
         .item = row_item,
         .arg = o,
     };
-    return run_loop(&l);
+    return dn_conv_loop(&l);
 }
 
 const conv_backend dn_cpu_conv = {
@@ -325,4 +330,5 @@ const conv_backend dn_cpu_conv = {
     .spectrum_bytes = spectrum_bytes,
     .transform = transform,
     .run = run,
+    .gradient = dn_cpu_conv_gradient,
 };

@@ -1,0 +1,61 @@
+/* Gradients of convolutions: what is asked for, checked. */
+// SPDX-License-Identifier: Apache-2.0
+#include "conv/conv_plan.h"
+
+#include "base/status.h"
+
+static danaus_status check_members(
+    const danaus_conv_plan *plan, const void *gate_in, const void *gate_out,
+    const danaus_conv_gradients *g)
+{
+    if ((g->dgate_in && !gate_in) || (g->dgate_out && !gate_out))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "the gradient of a gate is asked for without the gate");
+    if (g->dk_reverse && plan->p.kind != DANAUS_BIDIRECTIONAL)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "only bidirectional plans have reverse filters");
+    if (g->reserved[0] || g->reserved[1])
+        return dn_fail(DANAUS_ERR_ARGUMENT, "reserved members must be NULL");
+    return DANAUS_OK;
+}
+
+/* None of the outputs overlaps an input or another output of the signals' size. */
+static danaus_status check_overlaps(const conv_gradient_operands *o, size_t bytes)
+{
+    const void *in[] = { o->u, o->gate_in, o->gate_out, o->dy };
+    static const char *const in_names[] = { "u", "gate_in", "gate_out", "dy" };
+    const void *out[] = { o->to.du, o->to.dgate_in, o->to.dgate_out };
+    static const char *const out_names[] = { "du", "dgate_in", "dgate_out" };
+    for (int i = 0; i < 3; i++) {
+        for (int j = 0; j < 4; j++)
+            TRY(dn_conv_check_apart(out_names[i], out[i], in_names[j], in[j], bytes));
+        for (int j = 0; j < i; j++)
+            TRY(dn_conv_check_apart(out_names[i], out[i], out_names[j], out[j], bytes));
+    }
+    return DANAUS_OK;
+}
+
+danaus_status danaus_conv_gradient(
+    const danaus_conv_plan *plan, danaus_device *device,
+    const danaus_spectrum *spectrum, int64_t batch, const void *u, const void *gate_in,
+    const void *gate_out, const void *dy, const danaus_conv_gradients *gradients)
+{
+    TRY(dn_conv_check(plan, device, spectrum, batch));
+    if (!gradients || batch < 1 || !u || !dy)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "u, dy, gradients and a batch of at least 1 are needed");
+    TRY(check_members(plan, gate_in, gate_out, gradients));
+    conv_gradient_operands o = {
+        .batch = batch,
+        .spectrum = spectrum->data,
+        .u = u,
+        .gate_in = gate_in,
+        .gate_out = gate_out,
+        .dy = dy,
+        .to = *gradients,
+    };
+    TRY(check_overlaps(&o, dn_conv_array_bytes(plan, batch)));
+    return plan->conv->gradient(device, plan->engine, &o);
+}

@@ -1,0 +1,55 @@
+/* Loops over windows of rows, for the drivers of convolutions. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_CPU_CONV_LOOP_H
+#define DN_CPU_CONV_LOOP_H
+
+#include "cpu/conv.h"
+
+#include <stdatomic.h>
+
+/* A loop over windows. item() describes one of them; tables and z are set before. */
+typedef struct conv_loop {
+    cpu_device *dev;
+    const conv_engine *e;
+    int64_t items, chunk;
+    void (*item)(
+        const struct conv_loop *loop, int64_t item, void *extra, conv_window *w);
+    const void *arg;
+    char *scratch;
+    size_t slot_bytes, extra_bytes; /* of a thread; extra: for the item */
+    atomic_llong next;
+} conv_loop;
+
+/* Runs all items over the device's threads, or the threads over the parts of each. */
+danaus_status dn_conv_loop(conv_loop *loop);
+
+/* Load, transform, multiply and store, as far as the mode has them; buffer:
+   dn_conv_buffer() bytes. */
+void dn_conv_window(const conv_window *w, void *buffer);
+
+/* Bytes of the n complex numbers of a window or a spectrum. */
+int64_t dn_conv_bytes(const conv_engine *e);
+
+/* What window `item` of windows x batch x channels makes. */
+typedef struct conv_place {
+    int64_t row, filter;
+    range y; /* along the row */
+} conv_place;
+
+conv_place dn_conv_place(const conv_engine *e, int64_t batch, int64_t item);
+
+/* Row number `row` of an array of the problem's type; NULL stays NULL. */
+const void *dn_conv_row(const conv_engine *e, const void *data, int64_t row);
+
+/* The numbers `used` of a row as a source. */
+conv_source dn_conv_source(
+    const conv_engine *e, const void *data, const void *factor, int64_t row,
+    range used);
+
+/* Local number of the first y of a window whose y[t] meets `before` earlier numbers. */
+int64_t dn_conv_lead(const conv_engine *e, int64_t before);
+
+danaus_status dn_cpu_conv_gradient(
+    danaus_device *dev, const conv_engine *e, const conv_gradient_operands *o);
+
+#endif
