@@ -107,10 +107,10 @@ static int time_all(bench_case *c, one_by_one *factors, const rivals *r, finding
     int count = c->count > 1 ? 2 : 1;
     for (int i = 0; i < r->count; i++) {
         runner *one = &list[count++];
-        one->name = rival_name(r->list[i]);
-        one->run = rival_run;
-        one->self = r->list[i];
-        one->known = f->rivals[i].known;
+        *one = (runner){ .name = rival_name(r->list[i]),
+                         .run = rival_run,
+                         .self = r->list[i],
+                         .known = f->rivals[i].known };
     }
     if (!measure(list, count, &c->inputs))
         return failure("no memory for times");
