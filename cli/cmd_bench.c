@@ -1,5 +1,6 @@
 /* danaus bench ks: measures the problems of a suite and prints a record for each. */
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/bench_conv.h"
 #include "cli/commands.h"
 #include "cli/gpu_limits.h"
 #include "cli/open.h"
@@ -14,8 +15,9 @@
 
 static const usage use = {
     .command = "danaus bench",
-    .synopsis = "ks --suite bench/suites/NAME.csv [OPTION]...",
+    .synopsis = "ks|conv --suite bench/suites/NAME.csv [OPTION]...",
     .about =
+        "Convolutions: see danaus bench conv --help.\n\n"
         "Measures y = W x for every problem, layout and batch size of a suite and "
         "prints\n"
         "a record for each: medians of at least 0.2 s of calls after a warm-up, with "
@@ -324,11 +326,13 @@ int cmd_bench(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--baselines"))
             rivals_restart(argv - 1); /* argv[-1] is the program */
+    if (argc > 1 && !strcmp(argv[1], "conv"))
+        return bench_conv(argc - 1, argv + 1);
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
     if (strcmp(argv[1], "ks"))
-        return usage_error("there is no benchmark \"%s\", only ks", argv[1]);
+        return usage_error("there is no benchmark \"%s\", only ks and conv", argv[1]);
     if (!o.suite)
         return usage_error("--suite FILE is needed (try --help)");
     bench b = { .o = &o };

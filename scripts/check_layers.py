@@ -34,6 +34,8 @@ OUTSIDE = {
     r"lapacke?\.h|cblas\.h": ["src/math/", "bench/", "tests/"],
     r"immintrin\.h|arm_neon\.h|cpuid\.h": ["src/cpu/", "bench/", "tests/"],
     r"dlfcn\.h": ["src/cuda/", "bench/", "tests/"],
+    r"sndfile\.h|samplerate\.h": ["cli/sound.c"],
+    r"fftw3\.h": ["bench/", "tests/"],
     r"omp\.h": [],
     r"complex\.h": ["bench/", "tests/"],
 }

@@ -2,6 +2,8 @@
 
     quickstart.py frames FOLDER             recordings to windowed frames; the DFT
     quickstart.py spectrum FOLDER           check, time and draw what danaus made
+    quickstart.py speech FOLDER             all recordings, one after the other
+    quickstart.py street FOLDER             check and draw speech in a street
     quickstart.py matrix FOLDER             a dense matrix worth compressing
     quickstart.py inputs FOLDER WEIGHTS [TENSOR]     random inputs for it
     quickstart.py compare FOLDER WEIGHTS [TENSOR]    its products against dense ones
@@ -108,6 +110,72 @@ def draw(folder, magnitude):
     bar = figure.colorbar(picture, cax=figure.add_axes((0.94, 0.11, 0.012, 0.76)))
     bar.set_label("level, dB")
     figure.savefig(folder / "spectrogram.png", dpi=110)
+
+
+def speech(folder):
+    """Recordings one after the other, with half a second between them."""
+    parts = []
+    for path in sorted(SOUNDS.glob("*.wav")):
+        if path.stem != "Noise":
+            with wave.open(str(path)) as sound:
+                parts += [sound.readframes(sound.getnframes()), bytes(RATE)]
+    with wave.open(str(folder / "speech.wav"), "wb") as sound:
+        sound.setparams((1, 2, RATE, 0, "NONE", ""))
+        sound.writeframes(b"".join(parts))
+
+
+def samples_of(path):
+    """16-bit or 32-bit float samples of a .wav file, [channel][frame]."""
+    raw = path.read_bytes()
+    at, channels, kind, data = 12, 1, 1, b""
+    while at + 8 <= len(raw):
+        name, size = raw[at : at + 4], struct.unpack_from("<I", raw, at + 4)[0]
+        if name == b"fmt ":
+            kind, channels = struct.unpack_from("<HH", raw, at + 8)
+        if name == b"data":
+            data = raw[at + 8 : at + 8 + size]
+        at += 8 + size + size % 2
+    values = np.frombuffer(data, "<f4") if kind == 3 else np.frombuffer(data, "<i2") / 32768
+    return values.astype(float).reshape(-1, channels).T
+
+
+def street(folder):
+    u, y = samples_of(folder / "speech.wav")[0], samples_of(folder / "street.wav")
+    echoes = pathlib.Path("/usr/share/jconvolver/config-files/demo-reverbs")
+    k = np.array([samples_of(echoes / f"street2-{side}.wav")[0] for side in "LR"])
+    n = len(u) + k.shape[1] - 1
+    exact = np.fft.irfft(np.fft.rfft(k, n) * np.fft.rfft(u, n), n)
+    exact /= np.abs(exact).max()
+    error = np.linalg.norm(y - exact) / np.linalg.norm(exact)
+    facts = json.loads((folder / "street.json").read_text())
+    seconds = len(u) / RATE
+    print(
+        f"{seconds:.1f} s of speech, {k.shape[1]} taps left and right: {facts['seconds'] * 1e3:.2f} ms, "
+        f"{seconds / facts['seconds']:.0f} times faster than it is heard"
+    )
+    print(f"error: {error:.1e} against NumPy in f64, that of 16-bit samples")
+    (folder / "street.csv").write_text(f"causal,{n},{k.shape[1]},1,2,plain\n")
+    draw_waves(folder, u, y)
+
+
+def draw_waves(folder, u, y):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(3, 1, figsize=(12, 7), sharex=True, sharey=True)
+    rows = [(u / np.abs(u).max(), "speech, as recorded"), (y[0], "in the street, left"),
+            (y[1], "in the street, right")]
+    for axis, (row, name) in zip(axes, rows):
+        axis.plot(np.arange(len(row)) / RATE, row, linewidth=0.4, color="#17507a")
+        axis.set_title(name, loc="left", fontsize=11)
+        axis.set_ylabel("amplitude")
+        axis.grid(alpha=0.3)
+    axes[-1].set_xlabel("time, s")
+    axes[-1].set_xlim(0, len(y[0]) / RATE)
+    figure.tight_layout()
+    figure.savefig(folder / "street.png", dpi=110)
 
 
 def matrix(folder):

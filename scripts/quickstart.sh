@@ -1,7 +1,7 @@
 #!/bin/sh
 # From a fresh Debian 12 to results: installs what is needed (as root or with sudo),
-# builds danaus, factorises a Fourier transform and applies it to real speech, then
-# compresses a dense matrix.
+# builds danaus, factorises a Fourier transform and applies it to real speech, puts the
+# speech into a street by convolution, then compresses a dense matrix.
 #
 #     sh scripts/quickstart.sh [--weights FILE [--tensor NAME]] [--params FRACTION]
 #
@@ -25,7 +25,8 @@ out=build/quickstart
 mkdir -p $out
 
 packages="build-essential cmake ninja-build pkg-config libjansson-dev libopenblas-dev
-    alsa-utils python3-numpy python3-matplotlib"
+    libsndfile1-dev libsamplerate0-dev libfftw3-dev alsa-utils jconvolver-config-files
+    python3-numpy python3-matplotlib"
 missing=
 for package in $packages; do
     dpkg-query -W -f '${db:Status-Abbrev}\n' "$package" 2> /dev/null | grep -q '^ii' ||
@@ -54,6 +55,15 @@ $danaus apply $out/dft.safetensors $out/frames.npy -o $out/spectra.npy \
     --dtype c64 --repeat 101 --json > $out/apply.json
 $python spectrum $out
 echo "picture: $out/spectrogram.png"
+
+say "Speech in a street: convolution with recorded impulse responses"
+echoes=/usr/share/jconvolver/config-files/demo-reverbs
+$python speech $out
+$danaus conv $out/speech.wav $echoes/street2-L.wav $echoes/street2-R.wav \
+    -o $out/street.wav --mode full --normalize --repeat 101 --json > $out/street.json
+$python street $out
+$danaus bench conv --suite $out/street.csv --baselines | tail -n 2
+echo "sound: $out/street.wav, picture: $out/street.png"
 
 if [ -z "$weights" ]; then
     say "Compressing a dense matrix: sound from 1024 loudspeakers to 1024 microphones"

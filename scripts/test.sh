@@ -180,7 +180,8 @@ part_coverage() {
 mkdir -p build
 share=${DANAUS_TEST_SHARE:-1}
 need build-essential cmake ninja-build pkg-config libcmocka-dev libjansson-dev \
-    libopenblas-dev liblapack-dev python3 python3-numpy
+    libopenblas-dev liblapack-dev libsndfile1-dev libsamplerate0-dev libfftw3-dev \
+    python3 python3-numpy
 parts=${*:-style release clang asan tsan fuzz arm64 coverage}
 for part in $parts; do
     say "$(sed -n "s/^# *\($part  .*\)/\1/p" "$0")"

@@ -15,6 +15,7 @@ typedef struct conv_loop {
     void (*item)(
         const struct conv_loop *loop, int64_t item, void *extra, conv_window *w);
     const void *arg;
+    int ahead; /* rows come from memory: fetch the next one early */
     char *scratch;
     size_t slot_bytes, extra_bytes; /* of a thread; extra: for the item */
     atomic_llong next;

@@ -17,6 +17,8 @@
 #define TASK_NUMBERS 16384
 /* From this length on the threads may share one window. */
 #define SHARED_LENGTH 32768
+/* Bytes of the next row that are fetched early. */
+#define AHEAD 16384
 
 static const conv_code *find_code(const cpu_device *d, danaus_dtype dtype)
 {
@@ -101,6 +103,24 @@ void dn_conv_window(const conv_window *w, void *buffer)
         w->code->store(w, strips, buffer);
 }
 
+/* Asks for the start of what comes next: short rows are too short for a processor to
+   notice that it is being read in order. */
+static void fetch_ahead(const conv_loop *l, int64_t item)
+{
+    conv_window w = { .tables = l->e->tables };
+    if (!l->ahead || item >= l->items)
+        return;
+    l->item(l, item, NULL, &w);
+    size_t size = danaus_dtype_size(l->e->p.dtype);
+    int64_t first = MAX(w.start, 0),
+            end = MIN(w.source.length, first + AHEAD / (int64_t)size);
+    const char *u = w.source.data, *y = w.sink[0].data;
+    for (size_t i = (size_t)first * size; i < (size_t)end * size; i += 64) {
+        __builtin_prefetch(u + i, 0, 2);
+        __builtin_prefetch(y + i, 1, 2);
+    }
+}
+
 /* Scratch of a slot: z, buffer, extra. */
 static void take_items(void *arg, int slot)
 {
@@ -111,6 +131,7 @@ static void take_items(void *arg, int slot)
         for (int64_t i = from; i < MIN(from + l->chunk, l->items); i++) {
             conv_window w = { .tables = l->e->tables, .z = z };
             l->item(l, i, buffer + loop_buffer(l), &w);
+            fetch_ahead(l, i + 1);
             dn_conv_window(&w, buffer);
         }
 }
@@ -319,6 +340,7 @@ static danaus_status run(
         .items = e->p.channels * o->batch * e->windows,
         .item = row_item,
         .arg = o,
+        .ahead = 1,
     };
     return dn_conv_loop(&l);
 }

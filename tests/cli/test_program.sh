@@ -46,7 +46,7 @@ keep() { cp out last; }
 ok "help of the program" danaus --help
 grep -q factorize out || fail "help lists the commands"
 ok "version" danaus --version
-for command in info factorize apply dense bench tune; do
+for command in info factorize apply dense conv bench tune; do
     ok "help of $command" danaus $command --help
     grep -q "^Usage: danaus $command" out || fail "help of $command begins with its usage"
     for option in $(grep -o -e '^  ....--[a-z]*' out | grep -o -e '--.*'); do

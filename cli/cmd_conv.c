@@ -1,0 +1,472 @@
+/* danaus conv: a signal convolved with filters, file to file. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.h"
+#include "cli/measure.h"
+#include "cli/open.h"
+#include "cli/report.h"
+#include "cli/sound.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const usage use = {
+    .command = "danaus conv",
+    .synopsis = "SIGNAL FILTER [FILTER]... -o OUT [OPTION]...",
+    .about =
+        "Convolves every row of a signal with its filter. Files are sound (.wav and\n"
+        "whatever libsndfile reads; channels are rows) or .npy arrays.\n\n"
+        "Sound: the channels of all filter files together are the filters. One filter\n"
+        "serves every channel of the signal; a signal of one channel goes through "
+        "every\n"
+        "filter, so that two files of impulse responses make stereo of mono; else "
+        "there\n"
+        "are as many filters as channels. Rates must agree unless --resample is "
+        "given.\n\n"
+        ".npy: the signal is [..., length], the filter (one file) [..., taps], where "
+        "the\n"
+        "leading sizes of the filter are the last leading ones of the signal, or "
+        "none.\n\n"
+        "With a filter of M taps and N numbers in a row, --mode chooses what is kept:\n"
+        "full, all N + M - 1 numbers; causal, the first N; same, the middle N; valid,\n"
+        "the N - M + 1 that see the whole filter; circular, N numbers that wrap.\n",
+    .least = 2,
+    .most = 64,
+    .operands = "a signal and one or more filters",
+};
+
+enum { MODE_CAUSAL, MODE_CIRCULAR, MODE_FULL, MODE_SAME, MODE_VALID };
+
+typedef struct options {
+    device_options device;
+    const char *output;
+    int mode, normalize, resample, format, json;
+    double skip;
+    int64_t repeat;
+} options;
+
+/* Rows of numbers, from either sort of file. */
+typedef struct rows {
+    danaus_dtype dtype;
+    int64_t count, length;
+    void *data;
+    int rate;            /* 0: .npy */
+    danaus_tensor shape; /* of the .npy file */
+} rows;
+
+typedef struct convolve {
+    const options *o;
+    rows signal, filters, out;
+    int64_t batch, channels; /* of the plan; channels share filters evenly */
+    danaus_device *device;
+    danaus_conv_plan *plan;
+    danaus_spectrum *spectrum;
+    double seconds;
+    int64_t clipped;
+} convolve;
+
+/* ---- reading ---- */
+
+static int is_npy(const char *path)
+{
+    char head[6] = { 0 };
+    FILE *file = fopen(path, "rb");
+    size_t got = file ? fread(head, 1, sizeof head, file) : 0;
+    if (file)
+        fclose(file);
+    return got == sizeof head && !memcmp(head, "\x93NUMPY", 6);
+}
+
+static int read_npy(const char *path, rows *r)
+{
+    danaus_file *file = NULL;
+    danaus_tensor t;
+    int status = open_tensor(path, NULL, &file, &t);
+    if (!status && (t.ndim < 1 || is_complex(t.dtype)))
+        status = failure("%s must hold real numbers with at least one axis", path);
+    if (!status && tensor_elements(&t) < 1)
+        status = failure("%s is empty", path);
+    if (!status) {
+        *r = (rows){ .dtype = t.dtype, .length = t.shape[t.ndim - 1], .shape = t };
+        r->count = tensor_elements(&t) / r->length;
+        size_t bytes = (size_t)tensor_elements(&t) * danaus_dtype_size(t.dtype);
+        r->data = malloc(bytes);
+        if (r->data)
+            memcpy(r->data, t.data, bytes);
+        else
+            status = failure("no memory for %s", path);
+    }
+    danaus_file_close(file);
+    return status;
+}
+
+static int read_sound(const char *path, rows *r)
+{
+    sound s;
+    int status = sound_read(path, &s);
+    if (!status)
+        *r = (rows){ .dtype = DANAUS_F32,
+                     .count = s.channels,
+                     .length = s.length,
+                     .data = s.data,
+                     .rate = s.rate };
+    return status;
+}
+
+static int read_rows(const char *path, rows *r)
+{
+    return is_npy(path) ? read_npy(path, r) : read_sound(path, r);
+}
+
+/* Rows below rows; the shorter ones end in zeros. */
+static int append_rows(rows *to, const rows *more)
+{
+    int64_t length = to->length > more->length ? to->length : more->length;
+    float *data = calloc((size_t)((to->count + more->count) * length), sizeof *data);
+    if (!data)
+        return failure("no memory for the filters");
+    const rows *parts[2] = { to, more };
+    float *at = data;
+    for (int p = 0; p < 2; p++)
+        for (int64_t i = 0; i < parts[p]->count; i++, at += length)
+            memcpy(
+                at, (const float *)parts[p]->data + i * parts[p]->length,
+                (size_t)parts[p]->length * sizeof *at);
+    free(to->data);
+    to->data = data;
+    to->count += more->count;
+    to->length = length;
+    return STATUS_OK;
+}
+
+static int match_rate(const convolve *c, const char *path, rows *filter)
+{
+    if (!filter->rate != !c->signal.rate)
+        return failure("%s and the signal are not the same sort of file", path);
+    if (filter->rate == c->signal.rate)
+        return STATUS_OK;
+    if (!c->o->resample)
+        return failure(
+            "%s has %d numbers a second and the signal %d: give --resample to convert "
+            "the filter",
+            path, filter->rate, c->signal.rate);
+    sound s = { filter->count, filter->length, filter->rate, filter->data };
+    int status = sound_resample(&s, c->signal.rate);
+    if (!status)
+        *filter = (rows){ DANAUS_F32, s.channels, s.length, s.data, s.rate, { 0 } };
+    return status;
+}
+
+static int read_filters(convolve *c, char **paths, int count)
+{
+    for (int i = 0; i < count; i++) {
+        rows one = { 0 };
+        int status = read_rows(paths[i], &one);
+        status = status ? status : match_rate(c, paths[i], &one);
+        if (!status && i > 0 && !one.rate)
+            status = failure("filters in .npy are one file");
+        if (!status && i > 0)
+            status = append_rows(&c->filters, &one);
+        if (status || i > 0)
+            free(one.data);
+        else
+            c->filters = one;
+        if (status)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+/* ---- shapes ---- */
+
+static int match_channels(convolve *c)
+{
+    int64_t channels = c->signal.count, filters = c->filters.count;
+    c->batch = 1;
+    c->channels = channels > filters ? channels : filters;
+    if (channels == filters || filters == 1)
+        return STATUS_OK;
+    if (channels > 1)
+        return failure(
+            "%" PRId64 " filters for a signal of %" PRId64 " channels", filters,
+            channels);
+    /* A mono signal once for each filter. */
+    float *data = malloc((size_t)(filters * c->signal.length) * sizeof *data);
+    if (!data)
+        return failure("no memory for the signal");
+    for (int64_t f = 0; f < filters; f++)
+        memcpy(
+            data + f * c->signal.length, c->signal.data,
+            (size_t)c->signal.length * sizeof *data);
+    free(c->signal.data);
+    c->signal.data = data;
+    c->signal.count = filters;
+    return STATUS_OK;
+}
+
+static int match_shapes(convolve *c)
+{
+    const danaus_tensor *s = &c->signal.shape, *f = &c->filters.shape;
+    int fits = f->ndim <= s->ndim;
+    for (int i = 1; fits && i < f->ndim; i++)
+        fits = f->shape[f->ndim - 1 - i] == s->shape[s->ndim - 1 - i];
+    if (!fits) {
+        char signal[200], filter[200];
+        format_shape(s, signal, sizeof signal);
+        format_shape(f, filter, sizeof filter);
+        return failure("filters %s do not suit a signal %s", filter, signal);
+    }
+    c->channels = c->filters.count;
+    c->batch = c->signal.count / c->filters.count;
+    return STATUS_OK;
+}
+
+/* ---- convolving ---- */
+
+/* Filters in the type of sums, and the signal with room for `length` numbers. */
+static int convert_operands(convolve *c, int64_t length, void **u, void **k)
+{
+    danaus_dtype dtype = c->signal.dtype;
+    danaus_dtype sums = dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
+    int64_t taps = c->filters.count * c->filters.length;
+    size_t row = (size_t)length * danaus_dtype_size(dtype);
+    size_t own = (size_t)c->signal.length * danaus_dtype_size(dtype);
+    if (danaus_alloc(c->device, (size_t)c->signal.count * row, u) ||
+        danaus_alloc(c->device, (size_t)taps * danaus_dtype_size(sums), k) ||
+        danaus_convert(c->filters.dtype, c->filters.data, sums, *k, taps))
+        return library_failure();
+    memset(*u, 0, (size_t)c->signal.count * row);
+    for (int64_t i = 0; i < c->signal.count; i++)
+        memcpy(
+            (char *)*u + (size_t)i * row, (char *)c->signal.data + (size_t)i * own,
+            own);
+    return STATUS_OK;
+}
+
+static int make_plan(convolve *c, int64_t length, const void *k)
+{
+    danaus_conv_desc desc = {
+        .channels = c->channels,
+        .length = length,
+        .filter_length = c->filters.length,
+        .filters = c->filters.count,
+        .kind = c->o->mode == MODE_CIRCULAR ? DANAUS_CIRCULAR : DANAUS_CAUSAL,
+        .dtype = c->signal.dtype,
+        .batch = c->batch,
+    };
+    int wide = c->signal.dtype == DANAUS_F64;
+    void *skip = malloc((size_t)c->filters.count * sizeof(double));
+    if (!skip)
+        return failure("no memory for skips");
+    for (int64_t f = 0; f < c->filters.count; f++)
+        if (wide)
+            ((double *)skip)[f] = c->o->skip;
+        else
+            ((float *)skip)[f] = (float)c->o->skip;
+    int failed =
+        danaus_conv_plan_create(c->device, &desc, &c->plan) ||
+        danaus_spectrum_create(c->plan, c->device, k, NULL, skip, &c->spectrum);
+    free(skip);
+    return failed ? library_failure() : STATUS_OK;
+}
+
+static int by_value(const void *p, const void *q)
+{
+    double x = *(const double *)p, y = *(const double *)q;
+    return (x > y) - (x < y);
+}
+
+static int run_plan(convolve *c, const void *u, void *y)
+{
+    int64_t repeat = c->o->repeat > 1 ? c->o->repeat : 1;
+    double *seconds = malloc((size_t)repeat * sizeof *seconds);
+    if (!seconds)
+        return failure("no memory for %" PRId64 " repetitions", repeat);
+    danaus_status status = DANAUS_OK;
+    for (int64_t i = 0; i < repeat && !status; i++) {
+        double start = seconds_now();
+        status = danaus_conv_execute(
+            c->plan, c->device, c->spectrum, c->batch, u, NULL, NULL, y);
+        seconds[i] = seconds_now() - start;
+    }
+    qsort(seconds, (size_t)repeat, sizeof *seconds, by_value);
+    c->seconds = seconds[repeat / 2];
+    free(seconds);
+    return status ? library_failure() : STATUS_OK;
+}
+
+/* The numbers [from, from + c->out.length) of every row of y. */
+static int keep(convolve *c, const void *y, int64_t length, int64_t from)
+{
+    size_t size = danaus_dtype_size(c->signal.dtype),
+           row = (size_t)c->out.length * size;
+    c->out.data = malloc((size_t)c->out.count * row);
+    if (!c->out.data)
+        return failure("no memory for the result");
+    for (int64_t i = 0; i < c->out.count; i++)
+        memcpy(
+            (char *)c->out.data + (size_t)i * row,
+            (const char *)y + (size_t)(i * length + from) * size, row);
+    return STATUS_OK;
+}
+
+static int convolve_rows(convolve *c)
+{
+    int64_t n = c->signal.length, m = c->filters.length, from = 0, kept = n;
+    int mode = c->o->mode;
+    int64_t length = mode == MODE_CAUSAL || mode == MODE_CIRCULAR ? n : n + m - 1;
+    if (mode == MODE_FULL)
+        kept = length;
+    if (mode == MODE_SAME)
+        from = (m - 1) / 2;
+    if (mode == MODE_VALID) {
+        from = m - 1;
+        kept = n - m + 1;
+    }
+    if (kept < 1)
+        return failure(
+            "a filter of %" PRId64 " taps sees no %" PRId64 " numbers whole", m, n);
+    c->out = c->signal;
+    c->out.data = NULL;
+    c->out.length = kept;
+    void *u = NULL, *k = NULL, *y = NULL;
+    size_t bytes = (size_t)(c->signal.count * length);
+    int status = convert_operands(c, length, &u, &k);
+    if (!status &&
+        danaus_alloc(c->device, bytes * danaus_dtype_size(c->signal.dtype), &y))
+        status = library_failure();
+    status = status ? status : make_plan(c, length, k);
+    status = status ? status : run_plan(c, u, y);
+    status = status ? status : keep(c, y, length, from);
+    danaus_free(c->device, u);
+    danaus_free(c->device, k);
+    danaus_free(c->device, y);
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* Scales all rows by one number, so that the largest magnitude is 1. */
+static int normalize(rows *r)
+{
+    int64_t count = r->count * r->length;
+    double *wide = malloc((size_t)count * sizeof *wide), most = 0;
+    if (!wide)
+        return failure("no memory to normalize");
+    danaus_convert(r->dtype, r->data, DANAUS_F64, wide, count);
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, fabs(wide[i]));
+    for (int64_t i = 0; i < count && most > 0; i++)
+        wide[i] /= most;
+    danaus_convert(DANAUS_F64, wide, r->dtype, r->data, count);
+    free(wide);
+    return STATUS_OK;
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+static int write_rows(convolve *c)
+{
+    rows *r = &c->out;
+    if (ends_with(c->o->output, ".npy")) {
+        danaus_tensor t = r->shape;
+        if (r->rate) {
+            t.ndim = 2;
+            t.shape[0] = r->count;
+        }
+        t.name = "";
+        t.dtype = r->dtype;
+        t.shape[t.ndim - 1] = r->length;
+        t.data = r->data;
+        return danaus_file_write_npy(c->o->output, &t) ? library_failure() : STATUS_OK;
+    }
+    if (!r->rate)
+        return failure("arrays are written to .npy files, not to %s", c->o->output);
+    sound s = { r->count, r->length, r->rate, r->data };
+    return sound_write(c->o->output, &s, (sound_format)c->o->format, &c->clipped);
+}
+
+static void report(const convolve *c)
+{
+    const rows *r = &c->out;
+    char plan[1024];
+    danaus_conv_plan_describe(c->plan, plan, sizeof plan);
+    if (c->o->json)
+        report_json(json_pack(
+            "{s:I, s:I, s:I, s:I, s:i, s:s, s:f, s:s, s:I, s:s}", "rows",
+            (json_int_t)r->count, "length", (json_int_t)c->signal.length, "taps",
+            (json_int_t)c->filters.length, "kept", (json_int_t)r->length, "rate",
+            r->rate, "dtype", danaus_dtype_name(r->dtype), "seconds", c->seconds,
+            "plan", plan, "clipped", (json_int_t)c->clipped, "output", c->o->output));
+    else
+        printf(
+            "%s: %" PRId64 " rows of %" PRId64 " by %" PRId64 " taps, %s, %.3g s\n",
+            c->o->output, r->count, c->signal.length, c->filters.length,
+            danaus_dtype_name(r->dtype), c->seconds);
+    if (c->clipped && !c->o->json)
+        printf(
+            "%" PRId64
+            " numbers were beyond full scale and are clipped: --normalize or "
+            "--format float keeps them\n",
+            c->clipped);
+}
+
+static int run(convolve *c, char **paths, int count)
+{
+    int status = read_rows(paths[0], &c->signal);
+    status = status ? status : read_filters(c, paths + 1, count - 1);
+    if (!status)
+        status = c->signal.rate ? match_channels(c) : match_shapes(c);
+    status = status ? status : open_device(&c->o->device, &c->device);
+    status = status ? status : convolve_rows(c);
+    if (!status && c->o->normalize)
+        status = normalize(&c->out);
+    status = status ? status : write_rows(c);
+    if (!status)
+        report(c);
+    return status;
+}
+
+int cmd_conv(int argc, char **argv)
+{
+    options o = { .repeat = 1 };
+    int operands;
+    const arg table[] = {
+        { "output", 'o', ARG_TEXT, &o.output, "FILE",
+          "the .wav or .npy file to write" },
+        { "mode", 0, ARG_WORD, &o.mode, "causal|circular|full|same|valid",
+          "what is kept (default causal)" },
+        { "skip", 0, ARG_REAL, &o.skip, "X", "add X times the signal itself" },
+        { "normalize", 0, ARG_FLAG, &o.normalize, NULL,
+          "scale all rows by one number, to a peak of 1" },
+        { "resample", 0, ARG_FLAG, &o.resample, NULL,
+          "bring filters to the rate of the signal" },
+        { "format", 0, ARG_WORD, &o.format, "pcm16|pcm24|float",
+          "how a .wav file stores numbers (default pcm16)" },
+        DEVICE_ARGS(o.device),
+        { "repeat", 0, ARG_COUNT, &o.repeat, "N",
+          "convolve N times and report the median time" },
+        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { 0 },
+    };
+    int status = args_parse(&use, table, argc, argv, &operands);
+    if (status != ARGS_GO_ON)
+        return status;
+    if (!o.output)
+        return usage_error("-o FILE is needed (try --help)");
+    convolve c = { .o = &o };
+    status = run(&c, argv + 1, operands);
+    danaus_spectrum_destroy(c.spectrum);
+    danaus_conv_plan_destroy(c.plan);
+    danaus_device_close(c.device);
+    free(c.signal.data);
+    free(c.filters.data);
+    free(c.out.data);
+    return status;
+}

@@ -1,0 +1,27 @@
+/* Suites of convolutions: files of problems to measure. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CLI_CONV_SUITE_H
+#define CLI_CONV_SUITE_H
+
+#include "danaus/danaus.h"
+
+typedef struct conv_problem {
+    danaus_conv_kind kind;
+    int64_t length, taps, batch, channels;
+    int gated;
+} conv_problem;
+
+typedef struct conv_suite {
+    conv_problem *problems;
+    int count;
+} conv_suite;
+
+/* Names of kinds, in their order: "causal", ... */
+extern const char *const conv_kind_names[3];
+
+/* Reads lines kind,length,taps,batch,channels,plain|gated. Lines that start with # and
+   the header are passed over. Returns an exit status. */
+int conv_suite_read(const char *path, conv_suite *s);
+void conv_suite_free(conv_suite *s);
+
+#endif

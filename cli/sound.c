@@ -1,0 +1,180 @@
+/* Sound files, through libsndfile and libsamplerate. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/sound.h"
+
+#include "cli/args.h"
+
+#ifdef CLI_SOUND
+
+#    include <errno.h>
+#    include <inttypes.h>
+#    include <math.h>
+#    include <samplerate.h>
+#    include <sndfile.h>
+#    include <stdio.h>
+#    include <stdlib.h>
+#    include <string.h>
+
+/* Frames that are read or written at a time. */
+#    define FRAMES 4096
+
+/* From [frames][channels] to rows, or back. */
+static void turn(sound *s, int64_t from, int64_t frames, float *block, int back)
+{
+    for (int64_t i = 0; i < frames; i++)
+        for (int64_t c = 0; c < s->channels; c++) {
+            float *row = s->data + c * s->length + from + i;
+            float *cell = block + i * s->channels + c;
+            *(back ? cell : row) = *(back ? row : cell);
+        }
+}
+
+static int read_frames(const char *path, SNDFILE *file, sound *s)
+{
+    float *block = malloc((size_t)(FRAMES * s->channels) * sizeof *block);
+    s->data = malloc((size_t)(s->length * s->channels) * sizeof *s->data);
+    int64_t done = 0, got = 1;
+    while (block && s->data && done < s->length && got > 0) {
+        int64_t want = s->length - done < FRAMES ? s->length - done : FRAMES;
+        got = sf_readf_float(file, block, want);
+        turn(s, done, got > 0 ? got : 0, block, 0);
+        done += got > 0 ? got : 0;
+    }
+    int memory = block && s->data;
+    free(block);
+    if (!memory)
+        return failure("no memory for %s", path);
+    if (done < s->length)
+        return failure(
+            "%s ends after %" PRId64 " of %" PRId64 " frames", path, done, s->length);
+    return STATUS_OK;
+}
+
+int sound_read(const char *path, sound *s)
+{
+    SF_INFO info = { 0 };
+    SNDFILE *file = sf_open(path, SFM_READ, &info);
+    *s = (sound){ 0 };
+    if (!file)
+        return failure("%s: %s", path, sf_strerror(NULL));
+    *s = (sound){ info.channels, info.frames, info.samplerate, NULL };
+    int64_t numbers;
+    int status = STATUS_OK;
+    if (s->length < 1 || s->channels < 1)
+        status = failure("%s holds no sound", path);
+    else if (
+        __builtin_mul_overflow(s->length, s->channels, &numbers) ||
+        numbers > INT64_MAX / 64)
+        status = failure("%s claims more frames than fit in memory", path);
+    status = status ? status : read_frames(path, file, s);
+    sf_close(file);
+    if (status)
+        sound_free(s);
+    return status;
+}
+
+int sound_resample(sound *s, int rate)
+{
+    double ratio = (double)rate / s->rate;
+    int64_t length = (int64_t)ceil((double)s->length * ratio);
+    sound to = { s->channels, length > 0 ? length : 1, rate, NULL };
+    to.data = calloc((size_t)(to.length * to.channels), sizeof *to.data);
+    if (!to.data)
+        return failure("no memory to resample");
+    for (int64_t c = 0; c < s->channels; c++) {
+        SRC_DATA d = {
+            .data_in = s->data + c * s->length,
+            .data_out = to.data + c * to.length,
+            .input_frames = s->length,
+            .output_frames = to.length,
+            .end_of_input = 1,
+            .src_ratio = ratio,
+        };
+        int error = src_simple(&d, SRC_SINC_BEST_QUALITY, 1);
+        if (error) {
+            sound_free(&to);
+            return failure(
+                "cannot resample from %d to %d: %s", s->rate, rate,
+                src_strerror(error));
+        }
+    }
+    sound_free(s);
+    *s = to;
+    return STATUS_OK;
+}
+
+static int write_frames(SNDFILE *file, const sound *s)
+{
+    float *block = malloc((size_t)(FRAMES * s->channels) * sizeof *block);
+    sound from = *s;
+    int ok = block != NULL;
+    for (int64_t done = 0; ok && done < s->length; done += FRAMES) {
+        int64_t frames = s->length - done < FRAMES ? s->length - done : FRAMES;
+        turn(&from, done, frames, block, 1);
+        ok = sf_writef_float(file, block, frames) == frames;
+    }
+    free(block);
+    return ok;
+}
+
+int sound_write(const char *path, const sound *s, sound_format format, int64_t *clipped)
+{
+    static const int subtypes[] = { SF_FORMAT_PCM_16, SF_FORMAT_PCM_24,
+                                    SF_FORMAT_FLOAT };
+    SF_INFO info = { .samplerate = s->rate, .channels = (int)s->channels };
+    info.format = SF_FORMAT_WAV | subtypes[format];
+    size_t size = strlen(path) + 8;
+    char *part = malloc(size);
+    if (!part)
+        return failure("no memory to write %s", path);
+    snprintf(part, size, "%s.part", path);
+    *clipped = 0;
+    for (int64_t i = 0; format != SOUND_FLOAT && i < s->length * s->channels; i++)
+        *clipped += fabsf(s->data[i]) > 1;
+    SNDFILE *file = sf_open(part, SFM_WRITE, &info);
+    int status = file ? STATUS_OK : failure("%s: %s", path, sf_strerror(NULL));
+    if (file) {
+        sf_command(file, SFC_SET_CLIPPING, NULL, SF_TRUE);
+        int ok = write_frames(file, s);
+        ok = sf_close(file) == 0 && ok && rename(part, path) == 0;
+        if (!ok) {
+            status = failure("cannot write %s: %s", path, strerror(errno));
+            remove(part);
+        }
+    }
+    free(part);
+    return status;
+}
+
+void sound_free(sound *s)
+{
+    free(s->data);
+    *s = (sound){ 0 };
+}
+
+#else
+
+static int missing(void)
+{
+    return failure("this program was built without libsndfile and libsamplerate");
+}
+
+int sound_read(const char *path, sound *s)
+{
+    (void)path;
+    *s = (sound){ 0 };
+    return missing();
+}
+int sound_resample(sound *s, int rate)
+{
+    (void)s, (void)rate;
+    return missing();
+}
+int sound_write(const char *path, const sound *s, sound_format format, int64_t *clipped)
+{
+    (void)path, (void)s, (void)format, (void)clipped;
+    return missing();
+}
+void sound_free(sound *s) { (void)s; }
+
+#endif

@@ -1,0 +1,25 @@
+/* Sound files, through libsndfile and libsamplerate: channels as rows of f32. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CLI_SOUND_H
+#define CLI_SOUND_H
+
+#include <stdint.h>
+
+typedef struct sound {
+    int64_t channels, length;
+    int rate;    /* numbers a second */
+    float *data; /* [channels][length], full scale is 1 */
+} sound;
+
+typedef enum sound_format { SOUND_PCM16, SOUND_PCM24, SOUND_FLOAT } sound_format;
+
+/* These return an exit status. Reading accepts every format of libsndfile and
+   refuses what is empty or shorter than it says. Writing makes a .wav file, complete
+   or not at all; numbers beyond full scale are clipped in PCM, and counted. */
+int sound_read(const char *path, sound *s);
+int sound_resample(sound *s, int rate);
+int sound_write(
+    const char *path, const sound *s, sound_format format, int64_t *clipped);
+void sound_free(sound *s);
+
+#endif

@@ -1,0 +1,185 @@
+#!/usr/bin/python3
+"""danaus conv and danaus bench conv from the outside: every mode against
+numpy.convolve, sound files made here byte by byte, and what is refused."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import wave
+
+import numpy as np
+
+PROGRAM = os.environ["DANAUS_PROGRAM"]
+failed = []
+
+
+def check(words, condition, detail=""):
+    print("ok     " if condition else "FAILED ", words, "" if condition else detail)
+    if not condition:
+        failed.append(words)
+
+
+def danaus(*args):
+    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True)
+
+
+def refused(words, pattern, *args):
+    run = danaus(*args)
+    good = run.returncode in (1, 2) and pattern in run.stderr and not run.stdout
+    check(words, good and run.stderr.count("\n") == 1, (run.returncode, run.stderr))
+
+
+def expected(u, k, mode):
+    """Row by row in f64; scipy.signal's meaning of same and valid."""
+    n, m = u.shape[-1], k.shape[-1]
+    full = np.stack([np.convolve(a, b) for a, b in zip(u.astype(float), k.astype(float))])
+    if mode == "full":
+        return full
+    if mode == "causal":
+        return full[:, :n]
+    if mode == "same":
+        return full[:, (m - 1) // 2 : (m - 1) // 2 + n]
+    if mode == "valid":
+        return full[:, m - 1 : n]
+    return sum(np.pad(full, ((0, 0), (0, -full.shape[1] % n))).reshape(len(u), -1, n)
+               .swapaxes(0, 1))
+
+
+def write_wav(path, rows, rate=48000):
+    with wave.open(str(path), "wb") as file:
+        file.setparams((len(rows), 2, rate, 0, "NONE", ""))
+        file.writeframes(np.round(rows.T * 32768).astype("<i2").tobytes())
+
+
+def read_wav(path):
+    with wave.open(str(path)) as file:
+        raw = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+        return raw.reshape(-1, file.getnchannels()).T / 32768, file.getframerate()
+
+
+def arrays(folder, r):
+    for mode in ("causal", "circular", "full", "same", "valid"):
+        for dtype, bound in ((np.float32, 1e-6), (np.float64, 1e-14), (np.float16, 2e-3)):
+            n, m = int(r.integers(1, 400)), int(r.integers(1, 200))
+            if mode == "valid":
+                n += m
+            u = r.uniform(-1, 1, (3, 2, n)).astype(dtype)
+            k = (r.uniform(-1, 1, (2, m)) / m).astype(dtype)
+            np.save(folder / "u.npy", u)
+            np.save(folder / "k.npy", k)
+            run = danaus("conv", folder / "u.npy", folder / "k.npy", "-o",
+                         folder / "y.npy", "--mode", mode)
+            y = np.load(folder / "y.npy")
+            e = expected(u.reshape(6, n), np.tile(k, (3, 1)), mode).reshape(3, 2, -1)
+            check(f"{mode} in {dtype.__name__}",
+                  run.returncode == 0 and y.shape == e.shape and y.dtype == dtype
+                  and np.abs(y - e).max() <= bound * (1 + np.abs(u).max()), run.stderr)
+
+
+def sounds(folder, r):
+    u, k = r.uniform(-0.5, 0.5, (1, 3000)), r.uniform(-0.02, 0.02, (2, 500))
+    u, k = np.round(u * 32768) / 32768, np.round(k * 32768) / 32768
+    write_wav(folder / "u.wav", u)
+    write_wav(folder / "left.wav", k[:1])
+    write_wav(folder / "right.wav", k[1:])
+    run = danaus("conv", folder / "u.wav", folder / "left.wav", folder / "right.wav",
+                 "-o", folder / "y.wav", "--mode", "full", "--json")
+    y, rate = read_wav(folder / "y.wav")
+    e = expected(np.tile(u, (2, 1)), k, "full")
+    check("two filters make stereo of mono", run.returncode == 0 and rate == 48000
+          and y.shape == e.shape and np.abs(y - e).max() < 1e-4, run.stderr)
+    facts = json.loads(run.stdout)
+    check("facts as JSON", facts["rows"] == 2 and facts["taps"] == 500
+          and facts["kept"] == 3499 and facts["rate"] == 48000, run.stdout)
+    danaus("conv", folder / "u.wav", folder / "left.wav", "-o", folder / "z.wav",
+           "--normalize", "--skip", "1")
+    z, _ = read_wav(folder / "z.wav")
+    e = expected(u, k[:1], "causal") + u
+    check("skip and normalize", np.abs(z - e / np.abs(e).max()).max() < 1e-4)
+    write_wav(folder / "slow.wav", k[:1], 44100)
+    run = danaus("conv", folder / "u.wav", folder / "slow.wav", "-o", folder / "w.wav",
+                 "--resample", "--json")
+    check("a filter is resampled", run.returncode == 0
+          and json.loads(run.stdout)["taps"] == 545, run.stdout + run.stderr)
+
+
+def refusals(folder, r):
+    u = folder / "u.wav"
+    refused("rates that differ", "--resample", "conv", u, folder / "slow.wav", "-o", "x.wav")
+    write_wav(folder / "three.wav", r.uniform(-1, 1, (3, 10)))
+    write_wav(folder / "two.wav", r.uniform(-1, 1, (2, 10)))
+    refused("three filters for two channels", "3 filters", "conv", folder / "two.wav",
+            folder / "three.wav", "-o", "x.wav")
+    write_wav(folder / "empty.wav", np.zeros((1, 0)))
+    refused("empty sound", "no sound", "conv", folder / "empty.wav", u, "-o", "x.wav")
+    for number, size in enumerate((0, 3, 20, 43)):
+        (folder / "cut.wav").write_bytes(u.read_bytes()[:size])
+        refused(f"sound cut to {size} bytes", "cut.wav", "conv", folder / "cut.wav", u,
+                "-o", "x.wav")
+    np.save(folder / "a.npy", np.zeros((2, 5)))
+    np.save(folder / "b.npy", np.zeros((3, 5)))
+    np.save(folder / "none.npy", np.zeros((2, 0)))
+    np.save(folder / "c.npy", np.zeros((2, 5), complex))
+    refused("shapes that differ", "3 x 5", "conv", folder / "a.npy", folder / "b.npy",
+            "-o", "x.npy")
+    refused("arrays and sound", "same sort", "conv", folder / "a.npy", u, "-o", "x.npy")
+    refused("an empty array", "empty", "conv", folder / "none.npy", folder / "a.npy",
+            "-o", "x.npy")
+    refused("complex numbers", "real", "conv", folder / "c.npy", folder / "a.npy", "-o",
+            "x.npy")
+    refused("an array to .wav", ".npy files", "conv", folder / "a.npy", folder / "a.npy",
+            "-o", folder / "x.wav")
+    refused("a filter too long to be valid", "whole", "conv", folder / "left.wav", u,
+            "-o", "x.wav", "--mode", "valid")
+    refused("no output", "-o FILE", "conv", u, u)
+    refused("a file that is not there", "nothing.wav", "conv", folder / "nothing.wav", u,
+            "-o", "x.wav")
+
+
+def fuzzed(folder, r):
+    """Damaged headers: any answer but a crash, and never a sanitizer's."""
+    whole = bytearray((folder / "left.wav").read_bytes())
+    for number in range(60):
+        raw = bytearray(whole)
+        for _ in range(int(r.integers(1, 6))):
+            raw[int(r.integers(0, 60))] = int(r.integers(0, 256))
+        if number % 4 == 0: # the bytes of data that the header claims
+            struct.pack_into("<I", raw, 40, int(r.integers(0, 2**32)))
+        (folder / "bad.wav").write_bytes(raw)
+        run = danaus("conv", folder / "left.wav", folder / "bad.wav", "-o",
+                     folder / "bad_out.wav", "--resample" if number % 2 else "--normalize")
+        if run.returncode not in (0, 1):
+            check(f"damaged sound {number}", False, (run.returncode, run.stderr))
+            return
+    check("damaged sound is read or refused", True)
+
+
+def bench(folder):
+    suite = folder / "suite.csv"
+    suite.write_text("# a comment\nkind,length,taps,batch,channels,extras\n"
+                     "causal,300,300,2,3,plain\nbidirectional,200,100,1,2,gated\n"
+                     "circular,64,64,1,1,plain\n")
+    run = danaus("bench", "conv", "--suite", suite, "--baselines", "--hot", "--json",
+                 "--csv", folder / "out.csv", "--threads", "1")
+    check("a suite is measured", run.returncode == 0, run.stderr)
+    records = json.loads(run.stdout)["records"]
+    check("a record for each problem", len(records) == 3
+          and all(one["seconds"] > 0 and one["error"] < 1e-6 for one in records))
+    lines = (folder / "out.csv").read_text().splitlines()
+    check("and as CSV", len(lines) == 4 and lines[0].startswith("kind,length,taps"))
+    suite.write_text("causal,0,1,1,1,plain\n")
+    refused("a problem without a length", "line 1", "bench", "conv", "--suite", suite)
+
+
+with tempfile.TemporaryDirectory() as name:
+    random = np.random.default_rng(1)
+    place = pathlib.Path(name)
+    os.chdir(place)
+    for test in (arrays, sounds, refusals, fuzzed):
+        test(place, random)
+    bench(place)
+sys.exit(1 if failed else 0)
