@@ -229,5 +229,6 @@ def compare(folder, path, name=None):
 
 if __name__ == "__main__":
     command, target, *rest = sys.argv[1:]
-    steps = {f.__name__: f for f in (frames, spectrum, matrix, inputs, compare)}
+    steps = {f.__name__: f for f in (
+        frames, spectrum, speech, street, matrix, inputs, compare)}
     steps[command](pathlib.Path(target), *rest)
