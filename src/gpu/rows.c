@@ -34,7 +34,36 @@
     SIMT(type, DTYPE, 32, 64, 1, 4, 2, 8), SIMT(type, DTYPE, 4, 128, 1, 2, 2, 4),      \
         SIMT(type, DTYPE, 32, 4, 1, 2, 1, 8), SIMT(type, DTYPE, 16, 32, 4, 4, 2, 4)
 
+/* A row for compute capability 9.0: at most R rows and C columns in a tile, whose
+   columns G groups share; K blocks in a cluster, B resident; numbers in P parts. */
+#define WGMMA(type, DTYPE, R, C, G, K, B, P)                                           \
+    {                                                                                  \
+        "ks.wgmma." #type "." #R "x" #C "." #K, DTYPE, dn_wgmma_fits, dn_wgmma_cost,   \
+            dn_wgmma_bytes, dn_wgmma_pack, &(const gpu_code)                           \
+        {                                                                              \
+            .text = "ks_wgmma.cu", .size = { R, C, 1, G, K, B, P },                    \
+            .defines = dn_wgmma_defines, .launch = dn_wgmma_launch, .variants = 2,     \
+            .variant = dn_wgmma_variant, .maps = dn_wgmma_maps                         \
+        }                                                                              \
+    }
+
+#define WGMMA_16(type, DTYPE)                                                          \
+    WGMMA(type, DTYPE, 256, 128, 2, 1, 1, 1),                                          \
+        WGMMA(type, DTYPE, 256, 128, 2, 2, 1, 1),                                      \
+        WGMMA(type, DTYPE, 192, 192, 3, 1, 1, 1),                                      \
+        WGMMA(type, DTYPE, 128, 128, 2, 1, 2, 1),                                      \
+        WGMMA(type, DTYPE, 64, 64, 1, 1, 3, 1), WGMMA(type, DTYPE, 16, 64, 1, 1, 4, 1)
+
 const kernel dn_gpu_kernels[] = {
+    WGMMA_16(f16, DANAUS_F16),
+    WGMMA_16(bf16, DANAUS_BF16),
+    WGMMA(tf32, DANAUS_F32, 256, 128, 2, 1, 1, 1),
+    WGMMA(tf32, DANAUS_F32, 256, 128, 2, 2, 1, 1),
+    WGMMA(tf32, DANAUS_F32, 128, 192, 3, 1, 1, 1),
+    WGMMA(tf32, DANAUS_F32, 64, 64, 1, 1, 2, 1),
+    WGMMA(f32, DANAUS_F32, 128, 128, 2, 1, 1, 2),
+    WGMMA(f32, DANAUS_F32, 128, 128, 2, 2, 1, 2),
+    WGMMA(f32, DANAUS_F32, 64, 64, 1, 1, 2, 2),
     SIMT_4(f32, DANAUS_F32),
     SIMT_4(f16, DANAUS_F16),
     SIMT_4(bf16, DANAUS_BF16),
@@ -46,6 +75,8 @@ const kernel dn_gpu_kernels[] = {
 
 const kernel *dn_gpu_kernels_for(int arch)
 {
-    (void)arch;
-    return dn_gpu_kernels;
+    const kernel *k = dn_gpu_kernels;
+    while (arch != 90 && k->name && dn_gpu_code(k)->maps)
+        k++;
+    return k;
 }

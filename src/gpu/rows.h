@@ -34,4 +34,18 @@ void dn_simt_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 
+/* ---- tensor cores of compute capability 9.0 (ks_wgmma.cu) ---- */
+
+int dn_wgmma_fits(const kernel *k, const problem *p);
+double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p);
+size_t dn_wgmma_bytes(const kernel *k, const problem *p);
+void dn_wgmma_pack(const kernel *k, const problem *p, weights_view w, void *packed);
+void dn_wgmma_defines(const kernel *k, const problem *p, int variant, text *to);
+int dn_wgmma_variant(const kernel *k, const problem *p, const gpu_call *call);
+void dn_wgmma_maps(
+    const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS]);
+void dn_wgmma_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch);
+
 #endif

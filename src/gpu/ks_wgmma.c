@@ -1,0 +1,283 @@
+/* Rows on the tensor cores of compute capability 9.0: tiles, weights and costs of
+   ks_wgmma.cu. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+#include "base/dtype.h"
+#include "math/pattern.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LINE_BYTES  128 /* of rows in shared memory */
+#define CHUNK_BYTES 16  /* what a swizzle moves */
+#define UNIT_BYTES  32  /* columns k of one instruction */
+#define PIECE_BYTES (64 * LINE_BYTES)
+#define OUTS        2
+#define MOST_STAGES 8
+#define FLAGS_BYTES 1280 /* flags, and to begin at a multiple of 1,024 */
+#define RESERVED    1024 /* of shared memory, for each block */
+#define SHARED      (227 << 10)
+#define MANY_BYTES  (16 << 20)
+
+/* size: rows of a tile at most, columns of the batch, lanes, groups of 64 columns, blocks
+   of a cluster, resident blocks, parts that numbers are cut into. */
+enum { ROWS, COLUMNS, LANES, GROUPS, CLUSTER, RESIDENT, PARTS };
+
+static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
+
+typedef struct shape {
+    int element, line, parts;
+    int64_t tile_rows, row_tiles, steps, depth; /* of rows r and columns k */
+    int64_t w_bytes, stage_bytes, stages, shared;
+} shape;
+
+static int64_t up_to(int64_t size, int64_t unit)
+{
+    return dn_gpu_parts(size, unit) * unit;
+}
+
+static shape shape_of(const kernel *k, const problem *p)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    shape s = { .element = (int)danaus_dtype_size(p->dtype), .parts = n[PARTS] };
+    s.line = LINE_BYTES / s.element;
+    s.row_tiles = dn_gpu_parts(q.b, n[ROWS]);
+    s.tile_rows = up_to(dn_gpu_parts(q.b, s.row_tiles), s.row_tiles > 1 ? s.line : 16);
+    s.row_tiles = dn_gpu_parts(q.b, s.tile_rows);
+    s.steps = dn_gpu_parts(q.c, s.line);
+    s.depth = s.steps > 1 ? s.line : up_to(q.c, UNIT_BYTES / s.element);
+    int last = p->layout == DANAUS_BATCH_LAST;
+    int64_t x_bytes = n[COLUMNS] * (last ? s.depth * s.element : LINE_BYTES);
+    s.w_bytes = s.parts * s.tile_rows * LINE_BYTES;
+    s.stage_bytes = x_bytes + s.w_bytes;
+    int64_t fixed = FLAGS_BYTES + n[GROUPS] * OUTS * PIECE_BYTES;
+    int64_t room = (SHARED + RESERVED) / n[RESIDENT] - RESERVED - fixed;
+    s.stages = room / s.stage_bytes < MOST_STAGES ? room / s.stage_bytes : MOST_STAGES;
+    s.shared = fixed + s.stages * s.stage_bytes;
+    return s;
+}
+
+static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
+{
+    const int *n = size_of(k);
+    return p->pattern.a * p->pattern.d * shape_of(k, p).row_tiles *
+           dn_gpu_parts(batch, (int64_t)n[COLUMNS] * n[CLUSTER]);
+}
+
+/* Small blocks would be mostly padding. The batch is counted in 32 bits: with so many
+   rows and columns, larger batches are larger than memory. */
+int dn_wgmma_fits(const kernel *k, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
+    return k->dtype == p->dtype && (!tf32 || p->math == DANAUS_MATH_TF32) &&
+           (q.d == 1 || p->layout == DANAUS_BATCH_LAST) && q.b >= 8 && q.c >= 8 &&
+           q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
+}
+
+/* A fit to times on an H200. A tile is bound by tensor cores, by the second cache, or
+   by latency; all of them together by memory. */
+double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const gpu_facts *f = dn_gpu_facts(dev);
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    shape s = shape_of(k, p);
+    double clock = 0.8 * f->flops / f->units / 256;
+    double tiles = (double)tiles_of(k, p, p->batch), steps = (double)s.steps;
+    double waves = ceil(tiles / floor(f->units * n[RESIDENT] / (double)n[CLUSTER]));
+    double each = (double)n[COLUMNS] * (double)s.tile_rows;
+    double products = n[PARTS] > 1 ? 3 : 1;
+    double multiply = each * (double)(s.steps * s.depth) * products * s.element / 4096;
+    double y_bytes = each * s.element;
+    double w_share = (double)s.w_bytes / n[CLUSTER];
+    double fetched = steps * ((double)(s.stage_bytes - s.w_bytes) + w_share) + y_bytes;
+    double cache = fetched / (1.3 * f->bandwidth / f->units) * clock;
+    double latency = (900 + 150 * steps + y_bytes / 64) / n[RESIDENT];
+    double tile =
+        n[RESIDENT] * (fmax(multiply, cache) + latency * (steps > 1 ? 0.5 : 0.3));
+    double line = (double)p->batch * s.element;
+    double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line +
+                   (double)dn_wgmma_bytes(k, p);
+    return 3e-6 + fmax(1.07 * bytes / f->bandwidth, waves * tile / clock + 1.5e-6);
+}
+
+size_t dn_wgmma_bytes(const kernel *k, const problem *p)
+{
+    shape s = shape_of(k, p);
+    return (size_t)(p->pattern.a * p->pattern.d * s.row_tiles * s.steps * s.w_bytes);
+}
+
+/* The nearest number with 10 bits of mantissa, and what is left of it. */
+static float round_tf32(float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    if ((bits >> 23 & 0xff) != 0xff)
+        bits = (bits + 0x1000) & ~UINT32_C(0x1fff);
+    memcpy(&v, &bits, sizeof bits);
+    return v;
+}
+
+static void cut(float *w, float *rest, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float high = round_tf32(w[i]);
+        if (rest)
+            rest[i] = round_tf32(w[i] - high);
+        w[i] = high;
+    }
+}
+
+/* Of 8 columns k of 32 bits, batch-last, the even ones come first: threads that read x
+   then meet different banks. */
+static int64_t column_of(const problem *p, const shape *s, int64_t place)
+{
+    if (s->element != 4 || p->layout != DANAUS_BATCH_LAST)
+        return place;
+    return place / 8 * 8 + place % 4 * 2 + place / 4 % 2;
+}
+
+/* One row r of a step, LINE_BYTES, its chunks exchanged. */
+static void pack_line(
+    const problem *p, const shape *s, const weights_view *w, int64_t from, int64_t k0,
+    int64_t row, char *to)
+{
+    int64_t per = CHUNK_BYTES / s->element;
+    float line[LINE_BYTES / 4] = { 0 };
+    char *plain = (char *)line;
+    for (int64_t place = 0; place < s->line; place++) {
+        int64_t k = k0 + column_of(p, s, place);
+        if (k < p->pattern.c)
+            dn_gpu_gather(
+                w, from + k * w->s[2], 0, 1, p->dtype, plain + place * s->element);
+    }
+    float rest[LINE_BYTES / 4];
+    if (s->element == 4)
+        cut(line, s->parts > 1 ? rest : NULL, s->line);
+    for (int64_t chunk = 0; chunk < s->line / per; chunk++) {
+        int64_t place = (chunk ^ (row & 7)) * CHUNK_BYTES;
+        memcpy(to + place, plain + chunk * CHUNK_BYTES, CHUNK_BYTES);
+        if (s->parts > 1)
+            memcpy(
+                to + s->tile_rows * LINE_BYTES + place,
+                (char *)rest + chunk * CHUNK_BYTES, CHUNK_BYTES);
+    }
+}
+
+/* [i][j][row tile][step][part][row][LINE_BYTES], zeros outside the matrix. */
+void dn_wgmma_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    shape s = shape_of(k, p);
+    danaus_pattern q = p->pattern;
+    char *to = packed;
+    memset(packed, 0, dn_wgmma_bytes(k, p));
+    for (int64_t block = 0; block < q.a * q.d; block++)
+        for (int64_t r0 = 0; r0 < s.row_tiles * s.tile_rows; r0 += s.tile_rows)
+            for (int64_t step = 0; step < s.steps; step++, to += s.w_bytes)
+                for (int64_t row = 0; row < s.tile_rows && r0 + row < q.b; row++)
+                    pack_line(
+                        p, &s, &w,
+                        block / q.d * w.s[0] + block % q.d * w.s[3] +
+                            (r0 + row) * w.s[1],
+                        step * s.line, row, to + row * LINE_BYTES);
+}
+
+/* 0: 16 bytes of x and y lie together, aligned, wherever a row begins; 1: any. */
+int dn_wgmma_variant(const kernel *k, const problem *p, const gpu_call *call)
+{
+    (void)k;
+    danaus_pattern q = p->pattern;
+    int last = p->layout == DANAUS_BATCH_LAST;
+    uint64_t x_row = (uint64_t)(last ? call->batch : q.c);
+    uint64_t y_row = (uint64_t)(last ? call->batch : q.b);
+    uint64_t places = (uint64_t)(uintptr_t)call->x | (uint64_t)(uintptr_t)call->y;
+    return ((x_row | y_row) * danaus_dtype_size(p->dtype) | places) % CHUNK_BYTES != 0;
+}
+
+void dn_wgmma_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    shape s = shape_of(k, p);
+    int last = p->layout == DANAUS_BATCH_LAST;
+    int64_t w_bytes = q.a * q.b * q.c * q.d * s.element;
+    const struct {
+        const char *name;
+        int64_t value;
+    } lines[] = {
+        { "WGMMA", 1 },
+        { "ELEMENT", s.element },
+        { "SPLIT", s.parts > 1 },
+        { "ALIGNED", !variant },
+        { "LAST", last },
+        { "BLOCKS", q.a },
+        { "ROWS", q.b },
+        { "COLS", q.c },
+        { "LANES", q.d },
+        { "TILE_N", s.tile_rows },
+        { "GROUPS", n[GROUPS] },
+        { "MULTIPLE", n[COLUMNS] / n[GROUPS] / 64 },
+        { "STAGES", s.stages },
+        { "OUTS", OUTS },
+        { "CLUSTER", n[CLUSTER] },
+        { "RESIDENT", n[RESIDENT] },
+        { "MANY_BLOCKS", !last && w_bytes <= MANY_BYTES },
+    };
+    if (p->dtype == DANAUS_BF16)
+        dn_text(to, "#define TYPE_BF16 1\n");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
+}
+
+void dn_wgmma_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch)
+{
+    const int *n = size_of(k);
+    int64_t tiles = tiles_of(k, p, call->batch);
+    int64_t clusters = (int64_t)f->units * n[RESIDENT] / n[CLUSTER];
+    int trade = n[GROUPS] == 2 && n[RESIDENT] == 1;
+    int many = trade || (n[GROUPS] == 1 && dn_wgmma_variant(k, p, call));
+    *launch = (gpu_launch){
+        .blocks = { (tiles < clusters ? tiles : clusters) * n[CLUSTER], 1, 1 },
+        .threads = n[GROUPS] * 128 + (many ? 128 : 32),
+        .shared = (int)shape_of(k, p).shared,
+        .cluster = n[CLUSTER] > 1 ? n[CLUSTER] : 0,
+    };
+}
+
+static gpu_map map_of(
+    const problem *p, int64_t batch, int64_t rows, int box_rows, int box_columns)
+{
+    int line = LINE_BYTES / (int)danaus_dtype_size(p->dtype);
+    danaus_pattern q = p->pattern;
+    if (p->layout == DANAUS_BATCH_LAST)
+        return (gpu_map){
+            .rank = 4,
+            .size = { batch, q.d, rows, q.a },
+            .stride = { 1, batch, q.d * batch, rows * q.d * batch },
+            .box = { line, 1, box_rows, 1 },
+            .swizzle = LINE_BYTES,
+        };
+    return (gpu_map){
+        .rank = 3,
+        .size = { rows, q.a, batch },
+        .stride = { 1, rows, q.a * rows },
+        .box = { line, 1, box_columns },
+        .swizzle = LINE_BYTES,
+    };
+}
+
+void dn_wgmma_maps(
+    const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS])
+{
+    if (dn_wgmma_variant(k, p, call))
+        return;
+    shape s = shape_of(k, p);
+    danaus_pattern q = p->pattern;
+    map[GPU_MAP_X] = map_of(p, call->batch, q.c, (int)s.depth, size_of(k)[COLUMNS]);
+    map[GPU_MAP_Y] = map_of(p, call->batch, q.b, s.line, 64);
+}
