@@ -46,6 +46,15 @@ void dn_cuda_leave(cuda_device *d, int pushed);
 /* Scratch of at least `bytes`, kept until the device goes or needs more. */
 danaus_status dn_cuda_scratch(cuda_device *d, size_t bytes, void **scratch);
 
+/* Compiles a text with these defines for an architecture; the rest is as in
+   dn_nvrtc_compile. */
+danaus_status dn_cuda_compile(
+    const char *name, const char *defines, int arch, void **image, size_t *bytes,
+    char **log);
+
+/* The defines of ks_dw.cu, ks_dbias.cu and ks_reduce.cu for the gradients of a factor. */
+void dn_cuda_gradient_defines(const problem *p, text *to);
+
 /* The function `entry` of a text with these defines: from memory, the disk, or the
    compiler. */
 danaus_status dn_cuda_load(

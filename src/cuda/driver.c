@@ -68,16 +68,15 @@ danaus_status dn_cuda_status(
 
 static danaus_status open_driver(cuda_driver *driver)
 {
-    union {
-        cuda_driver driver;
-        cuda_symbol symbol[SYMBOLS];
-    } table = { 0 };
-    _Static_assert(sizeof table.driver == sizeof table.symbol, "a pointer a row");
+    cuda_symbol symbols[SYMBOLS] = { 0 };
+    cuda_driver found;
+    _Static_assert(sizeof found == sizeof symbols, "a pointer a row");
     TRY(dn_cuda_open_library(
         libraries, names, SYMBOLS, OPTIONAL,
-        "install NVIDIA's driver, or use the device cpu", table.symbol));
-    CUDA_TRY(&table.driver, Init(0));
-    *driver = table.driver;
+        "install NVIDIA's driver, or use the device cpu", symbols));
+    memcpy(&found, symbols, sizeof found);
+    CUDA_TRY(&found, Init(0));
+    *driver = found;
     return DANAUS_OK;
 }
 

@@ -43,10 +43,10 @@ static dw_tile tile_for(const problem *p)
     int wide = danaus_dtype_size(dn_sum_type(p->dtype)) > 4;
     danaus_pattern q = p->pattern;
     if (p->layout == DANAUS_BATCH_FIRST && q.d > 1)
-        return wide ? (dw_tile){ 8, 8, 8, 4, 4, 4 } : (dw_tile){ 16, 16, 8, 4, 4, 8 };
+        return wide ? (dw_tile){ 8, 8, 8, 2, 2, 4 } : (dw_tile){ 16, 16, 8, 4, 4, 8 };
     if (q.b >= 48 && q.c >= 48)
         return (dw_tile){ 64, 64, 1, 4, 4, wide ? 8 : 16 };
-    return (dw_tile){ 16, 16, 1, 4, 4, 32 };
+    return (dw_tile){ 32, 32, 1, 4, 4, 16 };
 }
 
 /* ---- slabs ---- */
@@ -94,21 +94,25 @@ static slabs dbias_slabs(const gradient_run *g)
 
 /* ---- launches ---- */
 
+void dn_cuda_gradient_defines(const problem *p, text *to)
+{
+    dw_tile t = tile_for(p);
+    dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
+    dn_text(to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
+    dn_text(
+        to,
+        "#define BR %d\n#define BC %d\n#define BJ %d\n#define TR %d\n"
+        "#define TC %d\n#define BS %d\n",
+        t.br, t.bc, t.bj, t.tr, t.tc, t.bs);
+}
+
 static danaus_status load(
-    const gradient_run *g, const char *name, const char *entry, const dw_tile *t,
+    const gradient_run *g, const char *name, const char *entry, const problem *p,
     cu_function *function)
 {
-    const problem *p = &g->steps->p;
     char defines[512];
     text to = { defines, sizeof defines, 0 };
-    dn_text(&to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
-    dn_text(&to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
-    if (t)
-        dn_text(
-            &to,
-            "#define BR %d\n#define BC %d\n#define BJ %d\n#define TR %d\n"
-            "#define TC %d\n#define BS %d\n",
-            t->br, t->bc, t->bj, t->tr, t->tc, t->bs);
+    dn_cuda_gradient_defines(p, &to);
     return dn_cuda_load(g->d, name, defines, entry, function);
 }
 
@@ -141,7 +145,7 @@ static danaus_status reduce(
                           &stride[1],
                           &stride[2],
                           &stride[3] };
-    TRY(load(g, "ks_reduce.cu", "reduce", NULL, &function));
+    TRY(load(g, "ks_reduce.cu", "reduce", &g->steps->p, &function));
     return launch(g, function, parts_of(dn_pattern_weights(p), 128), 128, arguments);
 }
 
@@ -155,7 +159,7 @@ static danaus_status weight_gradient(gradient_run *g, int step, const void *dy)
     int64_t batch = g->o->batch;
     void *arguments[] = { &g->x[step], &dy,  &g->parts, &batch, &s.width,
                           &q.a,        &q.b, &q.c,      &q.d };
-    TRY(load(g, "ks_dw.cu", "dw", &t, &function));
+    TRY(load(g, "ks_dw.cu", "dw", p, &function));
     TRY(launch(
         g, function, dw_tiles(p) * s.count, t.br / t.tr * (t.bc / t.tc) * t.bj,
         arguments));
@@ -172,7 +176,7 @@ static danaus_status bias_gradient(gradient_run *g)
     void *arguments[] = { &dy, &g->parts, &batch, &s.width, &rows };
     danaus_pattern line = { 1, rows, 1, 1 };
     weights_view to = dn_weights_view(g->o->dbias, dn_sum_type(p->dtype), line);
-    TRY(load(g, "ks_dbias.cu", "dbias", NULL, &function));
+    TRY(load(g, "ks_dbias.cu", "dbias", p, &function));
     TRY(launch(g, function, dbias_tiles(p) * s.count, 128, arguments));
     return reduce(g, s.count, line, &to);
 }

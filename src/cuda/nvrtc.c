@@ -43,18 +43,15 @@ static const char *const libraries[] = {
 
 static danaus_status open_compiler(nvrtc *compiler)
 {
-    union {
-        nvrtc compiler;
-        cuda_symbol symbol[SYMBOLS];
-    } table = { 0 };
-    _Static_assert(sizeof table.compiler == sizeof table.symbol, "a pointer a row");
+    cuda_symbol symbols[SYMBOLS] = { 0 };
+    _Static_assert(sizeof *compiler == sizeof symbols, "a pointer a row");
     TRY(dn_cuda_open_library(
         libraries, names, SYMBOLS, 0,
         "install NVRTC, from the CUDA toolkit or with pip install nvidia-cuda-nvrtc, "
         "and "
         "put its folder into LD_LIBRARY_PATH",
-        table.symbol));
-    *compiler = table.compiler;
+        symbols));
+    memcpy(compiler, symbols, sizeof symbols);
     return DANAUS_OK;
 }
 

@@ -40,8 +40,9 @@ static cache_key key_of(const char *name, const char *defines, int arch)
     return dn_cache_key(pieces);
 }
 
-static danaus_status compile(
-    const char *name, const char *defines, int arch, void **image, size_t *bytes)
+danaus_status dn_cuda_compile(
+    const char *name, const char *defines, int arch, void **image, size_t *bytes,
+    char **log)
 {
     const char *content = find_text(name);
     size_t size = strlen(defines) + strlen(content) + 1;
@@ -49,7 +50,7 @@ static danaus_status compile(
     if (!source)
         return dn_fail_memory(size, "a kernel's text");
     snprintf(source, size, "%s%s", defines, content);
-    danaus_status status = dn_nvrtc_compile(source, arch, image, bytes, NULL);
+    danaus_status status = dn_nvrtc_compile(source, arch, image, bytes, log);
     dn_free(source);
     return status;
 }
@@ -86,7 +87,7 @@ static danaus_status make_module(
         if (status == DANAUS_OK)
             return status;
     }
-    TRY(compile(name, defines, d->gpu.facts.arch, &image, &bytes));
+    TRY(dn_cuda_compile(name, defines, d->gpu.facts.arch, &image, &bytes, NULL));
     danaus_status status = load_module(d, image, entry, m);
     if (status == DANAUS_OK)
         dn_cache_store(m->key, image, bytes);

@@ -472,7 +472,6 @@ int cuLaunchKernel(
 {
     BEGIN;
     (void)shared;
-    (void)stream;
     (void)extra;
     if (!gx || gy != 1 || gz != 1 || bx > MOST_THREADS || by != 1 || bz != 1 || !depth)
         return 1;
@@ -490,6 +489,7 @@ int cuLaunchKernel(
     for (*f->block = 0; *f->block < gx; ++*f->block)
         run_block(f, (int)bx);
     control->launches++;
+    control->stream = stream;
     open_arena(0);
     pthread_mutex_unlock(&lock);
     return 0;

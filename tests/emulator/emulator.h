@@ -12,6 +12,7 @@ typedef struct emulator_control {
     long launches, copies;
     int capturing; /* what cuStreamIsCapturing says */
     int calls;     /* of `function` since it was set */
+    void *stream;  /* of the latest launch */
 } emulator_control;
 
 /* extern emulator_control emulator_control_block; */

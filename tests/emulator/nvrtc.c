@@ -8,6 +8,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+EXPORT int emulator_compilations; /* since the start */
+
 typedef struct program {
     char folder[64];
     char *image;
@@ -123,6 +125,7 @@ int nvrtcCompileProgram(program *p, int count, const char *const *options)
 {
     (void)count;
     (void)options;
+    __atomic_add_fetch(&emulator_compilations, 1, __ATOMIC_SEQ_CST);
     char command[1024];
     snprintf(
         command, sizeof command,

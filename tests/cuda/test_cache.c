@@ -1,0 +1,250 @@
+/* Compiled kernels on the disk, with the emulated compiler that counts what it does:
+   kept, shared, damaged, full, impossible. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "cuda/cache.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PROCESSES 4
+
+static const int *compilations;
+static char folder[64];
+
+static const danaus_pattern pattern = { 1, 3, 4, 2 };
+
+/* A device and a plan, whose kernel is compiled, or read, and loaded. */
+static void use_a_kernel(void)
+{
+    danaus_device *device = NULL;
+    danaus_ks_desc desc = { .batch = 9 };
+    danaus_ks_plan *plan = NULL;
+    assert_ok(danaus_device_open("cuda:0", &device));
+    assert_ok(danaus_ks_plan_create(device, &pattern, 1, &desc, &plan));
+    danaus_ks_plan_destroy(plan);
+    danaus_device_close(device);
+}
+
+static int compilations_of_use(void)
+{
+    int before = *compilations;
+    use_a_kernel();
+    return *compilations - before;
+}
+
+static int is_ours(const struct dirent *entry)
+{
+    return strstr(entry->d_name, ".cubin") != NULL;
+}
+
+/* The names of all files, to be freed. */
+static int list_files(struct dirent ***entries)
+{
+    return scandir(folder, entries, is_ours, alphasort);
+}
+
+static void free_list(struct dirent **entries, int count)
+{
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    free(entries);
+}
+
+static int count_files(void)
+{
+    struct dirent **entries;
+    int count = list_files(&entries);
+    if (count >= 0)
+        free_list(entries, count);
+    return count;
+}
+
+static int new_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/danaus-cache-XXXXXX");
+    return mkdtemp(folder) ? setenv("DANAUS_CACHE", folder, 1) : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    unsetenv("DANAUS_CACHE_MIB");
+    return system(command);
+}
+
+static void a_kernel_is_compiled_once(void **state)
+{
+    (void)state;
+    int first = compilations_of_use();
+    assert_in_range(first, 1, 2); /* one for each width of offsets */
+    assert_int_equal(count_files(), first);
+    assert_int_equal(compilations_of_use(), 0);
+}
+
+static void folders_are_made(void **state)
+{
+    (void)state;
+    char deep[128];
+    snprintf(deep, sizeof deep, "%s/a/b", folder);
+    setenv("DANAUS_CACHE", deep, 1);
+    compilations_of_use();
+    assert_int_equal(compilations_of_use(), 0);
+    unsetenv("DANAUS_CACHE");
+    setenv("XDG_CACHE_HOME", deep, 1);
+    assert_in_range(compilations_of_use(), 1, 2);
+    assert_int_equal(compilations_of_use(), 0);
+    snprintf(deep, sizeof deep, "%s/a/b/danaus", folder);
+    assert_int_equal(access(deep, X_OK), 0);
+    unsetenv("XDG_CACHE_HOME");
+}
+
+static void damage(const char *path, int kind)
+{
+    struct stat s;
+    assert_int_equal(stat(path, &s), 0);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    long at = kind == 0 ? 3 : kind == 1 ? 20 : kind == 2 ? 60 : (long)s.st_size - 1;
+    if (kind < 4) { /* a byte of the head or of the image is another */
+        assert_int_equal(fseek(f, at, SEEK_SET), 0);
+        int byte = fgetc(f);
+        assert_int_equal(fseek(f, at, SEEK_SET), 0);
+        fputc(byte ^ 1, f);
+    }
+    fclose(f);
+    if (kind >= 4) /* it ends too early */
+        assert_int_equal(truncate(path, kind == 4 ? 0 : s.st_size - 1), 0);
+}
+
+static void a_damaged_file_counts_as_missing(void **state)
+{
+    (void)state;
+    use_a_kernel();
+    struct dirent **entries;
+    int count = list_files(&entries);
+    for (int kind = 0; kind < 6; kind++)
+        for (int i = 0; i < count; i++) {
+            char path[512];
+            snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+            damage(path, kind);
+            assert_int_equal(compilations_of_use(), 1);
+            assert_int_equal(compilations_of_use(), 0);
+        }
+    free_list(entries, count);
+}
+
+/* Whole, but not what the driver takes. */
+static void an_image_that_the_driver_refuses_is_made_again(void **state)
+{
+    (void)state;
+    use_a_kernel();
+    struct dirent **entries;
+    int count = list_files(&entries);
+    for (int i = 0; i < count; i++) {
+        unsigned long long high, low;
+        assert_int_equal(sscanf(entries[i]->d_name, "%16llx%16llx", &high, &low), 2);
+        dn_cache_store(
+            (cache_key){ { high, low } },
+            "no kernel, and long enough to be "
+            "read as the head of an ELF file",
+            66);
+    }
+    free_list(entries, count);
+    assert_int_equal(compilations_of_use(), count);
+    assert_int_equal(compilations_of_use(), 0);
+}
+
+static void where_nothing_can_be_written_kernels_are_compiled(void **state)
+{
+    (void)state;
+    static const char *const places[] = { "", "/dev/null/cache", "/proc/danaus" };
+    for (int i = 0; i < 3; i++) {
+        setenv("DANAUS_CACHE", places[i], 1);
+        assert_in_range(compilations_of_use(), 1, 2);
+        assert_in_range(compilations_of_use(), 1, 2);
+    }
+}
+
+/* The oldest files go, others stay; what is not ours stays. */
+static void a_full_folder_loses_its_oldest_files(void **state)
+{
+    (void)state;
+    static char block[600 << 10];
+    setenv("DANAUS_CACHE_MIB", "1", 1);
+    for (int i = 0; i < 4; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/%d%s", folder, i, i ? ".cubin" : ".txt");
+        FILE *f = fopen(path, "wb");
+        assert_non_null(f);
+        assert_int_equal(fwrite(block, 1, sizeof block, f), sizeof block);
+        fclose(f);
+        struct timespec times[2] = { { 1000 + i, 0 }, { 1000 + i, 0 } };
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    }
+    int made = compilations_of_use();
+    char path[128];
+    snprintf(path, sizeof path, "%s/0.txt", folder);
+    assert_int_equal(access(path, F_OK), 0);
+    snprintf(path, sizeof path, "%s/1.cubin", folder);
+    assert_int_not_equal(access(path, F_OK), 0);
+    snprintf(path, sizeof path, "%s/3.cubin", folder);
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(count_files(), made + 1);
+    assert_int_equal(compilations_of_use(), 0);
+}
+
+static void processes_share_a_folder(void **state)
+{
+    (void)state;
+    pid_t children[PROCESSES];
+    for (int i = 0; i < PROCESSES; i++) {
+        children[i] = fork();
+        if (children[i] == 0) {
+            use_a_kernel();
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    int before = count_files();
+    assert_int_equal(compilations_of_use(), 0);
+    assert_int_equal(count_files(), before);
+}
+
+int main(void)
+{
+    void *compiler = dlopen("libnvrtc.so.13", RTLD_NOW);
+    compilations = compiler ? dlsym(compiler, "emulator_compilations") : NULL;
+    if (!compilations) {
+        fprintf(stderr, "this test needs the emulated compiler\n");
+        return 77;
+    }
+#define TEST(name) cmocka_unit_test_setup_teardown(name, new_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        TEST(processes_share_a_folder),
+        TEST(a_kernel_is_compiled_once),
+        TEST(folders_are_made),
+        TEST(a_damaged_file_counts_as_missing),
+        TEST(an_image_that_the_driver_refuses_is_made_again),
+        TEST(where_nothing_can_be_written_kernels_are_compiled),
+        TEST(a_full_folder_loses_its_oldest_files),
+    };
+#undef TEST
+    return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
+}

@@ -1,0 +1,135 @@
+/* Every row of the GPU table is compiled by NVRTC, which needs no GPU, and keeps what it
+   works with in registers: the compiler's report says so.
+
+   Architectures take turns, a text being compiled for one; with DANAUS_TEXTS=all in the
+   environment every text is compiled for all of them. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "base/mem.h"
+#include "cuda/cuda.h"
+#include "support/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int archs[] = { 90, 75, 80, 86, 89, 100, 120 };
+
+#define ARCHS    ((int)(sizeof archs / sizeof *archs))
+#define MOST_LOG 400
+
+/* Bytes of stack that a text may use: portable ones leave the compiler 128 registers a
+   thread, a few too little for some tiles. */
+static int stack_allowed(const char *file)
+{
+    return !strcmp(file, "ks_simt.cu") || !strcmp(file, "ks_dw.cu") ? 128 : 0;
+}
+
+static int compiled, skipped;
+
+static int number_before(const char *log, const char *words)
+{
+    int most = 0;
+    for (const char *at = log; (at = strstr(at, words)); at++) {
+        const char *digits = at;
+        while (digits > log && digits[-1] >= '0' && digits[-1] <= '9')
+            digits--;
+        most = atoi(digits) > most ? atoi(digits) : most;
+    }
+    return most;
+}
+
+static void compile(const char *name, const char *file, const char *defines, int arch)
+{
+    void *image = NULL;
+    size_t bytes = 0;
+    char *log = NULL;
+    danaus_status status = dn_cuda_compile(file, defines, arch, &image, &bytes, &log);
+    if (status == DANAUS_ERR_UNSUPPORTED) { /* this NVRTC does not know it */
+        skipped++;
+        return;
+    }
+    if (status != DANAUS_OK)
+        fail_msg("%s for sm_%d: %s", name, arch, danaus_error_detail());
+    int spilled = number_before(log, " bytes spill stores");
+    int stack = number_before(log, " bytes stack frame");
+    if (stack > stack_allowed(file) || spilled > stack_allowed(file))
+        fail_msg("%s for sm_%d: %.*s\nwith %s", name, arch, MOST_LOG, log, defines);
+    compiled++;
+    dn_free(image);
+    dn_free(log);
+}
+
+/* For the one whose turn it is, or for all. */
+static void compile_for_some(const char *name, const char *file, const char *defines)
+{
+    static int turn;
+    const char *all = getenv("DANAUS_TEXTS");
+    int chosen = turn++ % ARCHS;
+    if (turn % share_of_cases())
+        return;
+    for (int i = 0; i < ARCHS; i++)
+        if (i == chosen || (all && !strcmp(all, "all")))
+            compile(name, file, defines, archs[i]);
+}
+
+static void every_row_stays_in_registers(void **state)
+{
+    (void)state;
+    for (const kernel *k = dn_gpu_kernels; k->name; k++)
+        for (int form = 0; form < 4; form++) {
+            const gpu_code *code = k->code;
+            problem p = { .pattern = { 4, 64, 64, 8 },
+                          .dtype = k->dtype,
+                          .layout = (danaus_layout)(form % 2),
+                          .math = (danaus_math)(form / 2),
+                          .batch = 4096 };
+            int variants = code->variants ? code->variants : 1;
+            if (!k->fits(k, &p) || (p.math && k->dtype != DANAUS_F32))
+                continue;
+            char defines[4096];
+            text t = { defines, sizeof defines, 0 };
+            code->defines(k, &p, (form + (int)(k - dn_gpu_kernels)) % variants, &t);
+            compile_for_some(k->name, code->text, defines);
+        }
+}
+
+static void gradients_stay_in_registers(void **state)
+{
+    (void)state;
+    static const char *const texts[] = { "ks_dw.cu", "ks_dbias.cu", "ks_reduce.cu" };
+    static const danaus_pattern patterns[] = { { 2, 8, 8, 4 }, { 2, 64, 64, 1 } };
+    for (int type = DANAUS_F32; type <= DANAUS_C128; type++)
+        for (int form = 0; form < 4; form++)
+            for (int i = 0; i < (form / 2 ? 1 : 3); i++) {
+                problem p = { .pattern = patterns[form / 2],
+                              .dtype = (danaus_dtype)type,
+                              .layout = (danaus_layout)(form % 2),
+                              .batch = 4096 };
+                char defines[4096];
+                text t = { defines, sizeof defines, 0 };
+                dn_cuda_gradient_defines(&p, &t);
+                compile_for_some(texts[i], texts[i], defines);
+            }
+}
+
+int main(void)
+{
+    void *image;
+    size_t bytes;
+    if (dn_cuda_compile(
+            "ks_reduce.cu", "#define TYPE_f32 1\n", 90, &image, &bytes, NULL)) {
+        fprintf(stderr, "%s\n", danaus_error_detail());
+        return 77;
+    }
+    dn_free(image);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_stays_in_registers),
+        cmocka_unit_test(gradients_stay_in_registers),
+    };
+    int failed = cmocka_run_group_tests_name("texts", tests, NULL, NULL);
+    printf(
+        "%d compiled, %d for architectures that this NVRTC lacks\n", compiled, skipped);
+    return failed;
+}
