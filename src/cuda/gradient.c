@@ -44,9 +44,10 @@ static dw_tile tile_for(const problem *p)
     danaus_pattern q = p->pattern;
     if (p->layout == DANAUS_BATCH_FIRST && q.d > 1)
         return wide ? (dw_tile){ 8, 8, 8, 2, 2, 4 } : (dw_tile){ 16, 16, 8, 4, 4, 8 };
-    if (q.b >= 48 && q.c >= 48)
-        return (dw_tile){ 64, 64, 1, 4, 4, wide ? 8 : 16 };
-    return (dw_tile){ 32, 32, 1, 4, 4, 16 };
+    if (wide)
+        return (dw_tile){ 32, 32, 1, 2, 2, 8 };
+    return q.b >= 48 && q.c >= 48 ? (dw_tile){ 64, 64, 1, 4, 4, 16 }
+                                  : (dw_tile){ 32, 32, 1, 4, 4, 16 };
 }
 
 /* ---- slabs ---- */

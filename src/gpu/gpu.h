@@ -63,6 +63,7 @@ typedef struct gpu_call {
 /* What kernel.code points to. */
 typedef struct gpu_code {
     const char *text; /* a file of src/gpu/texts */
+    int arch;         /* 90: runs on 9.0 alone; else the least that it runs on */
     int size[8];      /* of a tile: rows, columns, lanes; the row's functions know the
                          others' meaning */
 
@@ -87,6 +88,7 @@ typedef struct gpu_code {
    ones; ends with a NULL name. A device's table begins at the first row that it can run. */
 extern const kernel dn_gpu_kernels[];
 const kernel *dn_gpu_kernels_for(int arch);
+int dn_gpu_runs_on(const kernel *k, int arch);
 
 /* The texts, embedded by the build: name and content, each ended by NUL; ends with a
    NULL name. Names that end in .h or .cuh may be included by others. */

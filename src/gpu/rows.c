@@ -10,7 +10,8 @@
             dn_simt_bytes, dn_simt_pack, &(const gpu_code)                             \
         {                                                                              \
             .text = "ks_simt.cu", .size = { BR, BS, BJ, TR, TS, BK },                  \
-            .defines = dn_simt_defines, .launch = dn_simt_launch                       \
+            .defines = dn_simt_defines, .launch = dn_simt_launch, .variants = 2,       \
+            .variant = dn_simt_variant                                                 \
         }                                                                              \
     }
 
@@ -41,7 +42,7 @@
         "ks.wgmma." #type "." #R "x" #C "." #K, DTYPE, dn_wgmma_fits, dn_wgmma_cost,   \
             dn_wgmma_bytes, dn_wgmma_pack, &(const gpu_code)                           \
         {                                                                              \
-            .text = "ks_wgmma.cu", .size = { R, C, 1, G, K, B, P },                    \
+            .text = "ks_wgmma.cu", .arch = 90, .size = { R, C, 1, G, K, B, P },        \
             .defines = dn_wgmma_defines, .launch = dn_wgmma_launch, .variants = 2,     \
             .variant = dn_wgmma_variant, .maps = dn_wgmma_maps                         \
         }                                                                              \
@@ -73,10 +74,16 @@ const kernel dn_gpu_kernels[] = {
     { 0 },
 };
 
+int dn_gpu_runs_on(const kernel *k, int arch)
+{
+    int least = dn_gpu_code(k)->arch;
+    return least == 90 ? arch == 90 : arch >= least;
+}
+
 const kernel *dn_gpu_kernels_for(int arch)
 {
     const kernel *k = dn_gpu_kernels;
-    while (arch != 90 && k->name && dn_gpu_code(k)->maps)
+    while (k->name && !dn_gpu_runs_on(k, arch))
         k++;
     return k;
 }
