@@ -15,7 +15,9 @@
 #endif
 
 #define PEAK_SECONDS 0.25
+#define PEAK_REPEATS 10 /* kernels of a thread in a run: some 0.4 ms */
 #define COPY_ROUNDS  5
+#define COPY_PIECE   ((size_t)16 << 20)    /* bytes of a thread in a run, at most */
 #define MINIMUM_COPY ((int64_t)256 << 20) /* bytes, when the cache is unknown */
 
 static double now(void)
@@ -78,6 +80,16 @@ static const struct variant {
 #undef X
 };
 
+struct machine {
+    team *team;
+    const struct variant *variant;
+    void (*copy)(char *, const char *, size_t);
+    char *memory; /* half of it to copy from, half to copy to */
+    size_t half;  /* bytes */
+    size_t at;    /* of the next run of copies */
+    machine_limits best;
+};
+
 typedef struct peak_job {
     double (*kernel)(void);
     double until;
@@ -94,9 +106,14 @@ static void peak_task(void *arg, long i, int thread)
     job->operations[i] = made;
 }
 
+static int peak_threads(const team *t)
+{
+    return team_threads(t) < 256 ? team_threads(t) : 256;
+}
+
 static double measure_peak(team *t, double (*kernel)(void))
 {
-    int threads = team_threads(t) < 256 ? team_threads(t) : 256;
+    int threads = peak_threads(t);
     double best = 0;
     for (int round = 0; round < 3; round++) {
         peak_job job = { .kernel = kernel };
@@ -163,37 +180,110 @@ static void copy_task(void *arg, long i, int thread)
         job->to + (size_t)i * job->part, job->from + (size_t)i * job->part, job->part);
 }
 
-static double measure_copy(team *t, int64_t cache)
+/* Copies the same bytes for each thread, from `at` on. */
+static void copy_bytes(
+    machine *m, void (*copy)(char *, const char *, size_t), size_t at, size_t part)
 {
-    size_t bytes = (size_t)(4 * cache > MINIMUM_COPY ? 4 * cache : MINIMUM_COPY);
-    copy_job job = { .part = bytes / (size_t)team_threads(t) / 64 * 64 };
-    char *memory = aligned_alloc(64, 2 * job.part * (size_t)team_threads(t));
-    if (!memory)
-        return 0;
-    job.to = memory;
-    job.from = memory + job.part * (size_t)team_threads(t);
-    memset(memory, 1, 2 * job.part * (size_t)team_threads(t));
-    double best = 0;
-    for (int round = 0; round < COPY_ROUNDS; round++)
-        for (size_t c = 0; c < sizeof copies / sizeof *copies; c++) {
-            job.copy = copies[c];
-            double start = now();
-            team_run(t, team_threads(t), copy_task, &job);
-            double rate = 2.0 * (double)job.part * team_threads(t) / (now() - start);
-            best = rate > best ? rate : best;
-        }
-    free(memory);
-    return best;
+    copy_job job = { .copy = copy,
+                     .to = m->memory + m->half + at,
+                     .from = m->memory + at,
+                     .part = part };
+    team_run(m->team, team_threads(m->team), copy_task, &job);
 }
 
-int machine_measure(
-    team *t, const char *instructions, int64_t cache, machine_limits *limits)
+static int measure_copy(machine *m, int64_t cache)
+{
+    size_t threads = (size_t)team_threads(m->team);
+    size_t bytes = (size_t)(4 * cache > MINIMUM_COPY ? 4 * cache : MINIMUM_COPY);
+    size_t part = bytes / threads / 64 * 64;
+    m->half = part * threads;
+    m->memory = aligned_alloc(64, 2 * m->half);
+    if (!m->memory)
+        return 0;
+    memset(m->memory, 1, 2 * m->half);
+    for (int round = 0; round < COPY_ROUNDS; round++)
+        for (size_t c = 0; c < sizeof copies / sizeof *copies; c++) {
+            double start = now();
+            copy_bytes(m, copies[c], 0, part);
+            double rate = 2.0 * (double)m->half / (now() - start);
+            if (rate > m->best.copy) {
+                m->best.copy = rate;
+                m->copy = copies[c];
+            }
+        }
+    return 1;
+}
+
+machine *machine_create(team *t, const char *instructions, int64_t cache)
 {
     size_t last = sizeof variants / sizeof *variants - 1, v = 0;
+    machine *m = calloc(1, sizeof *m);
+    if (!m)
+        return NULL;
     while (v < last && strcmp(variants[v].name, instructions))
         v++;
-    limits->f32 = measure_peak(t, variants[v].f32);
-    limits->f64 = measure_peak(t, variants[v].f64);
-    limits->copy = measure_copy(t, cache);
-    return limits->copy > 0;
+    m->team = t;
+    m->variant = &variants[v];
+    m->best.f32 = measure_peak(t, m->variant->f32);
+    m->best.f64 = measure_peak(t, m->variant->f64);
+    if (!measure_copy(m, cache)) {
+        machine_destroy(m);
+        return NULL;
+    }
+    return m;
+}
+
+void machine_destroy(machine *m)
+{
+    if (m)
+        free(m->memory);
+    free(m);
+}
+
+const machine_limits *machine_best(const machine *m) { return &m->best; }
+
+/* ---- again, beside what they bound ---- */
+
+static void repeat_task(void *arg, long i, int thread)
+{
+    (void)thread;
+    peak_job *job = arg;
+    double made = 0;
+    for (int repeat = 0; repeat < PEAK_REPEATS; repeat++)
+        made += job->kernel();
+    job->operations[i] = made;
+}
+
+static void repeat_peak(const machine *m, double (*kernel)(void))
+{
+    peak_job job = { .kernel = kernel };
+    team_run(m->team, peak_threads(m->team), repeat_task, &job);
+}
+
+void machine_run_f32(machine *m) { repeat_peak(m, m->variant->f32); }
+
+void machine_run_f64(machine *m) { repeat_peak(m, m->variant->f64); }
+
+static size_t copy_piece(const machine *m)
+{
+    size_t part = m->half / (size_t)team_threads(m->team);
+    return part < COPY_PIECE ? part : COPY_PIECE;
+}
+
+void machine_run_copy(machine *m)
+{
+    size_t part = copy_piece(m), all = part * (size_t)team_threads(m->team);
+    if (m->at + all > m->half)
+        m->at = 0;
+    copy_bytes(m, m->copy, m->at, part);
+    m->at += all;
+}
+
+machine_limits machine_work(const machine *m)
+{
+    double kernels = (double)PEAK_REPEATS * peak_threads(m->team);
+    size_t bytes = copy_piece(m) * (size_t)team_threads(m->team);
+    return (machine_limits){ .f32 = kernels * m->variant->f32(),
+                             .f64 = kernels * m->variant->f64(),
+                             .copy = 2.0 * (double)bytes };
 }

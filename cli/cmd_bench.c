@@ -24,8 +24,8 @@ static const usage use = {
         "inputs\n"
         "that rotate through more memory than the last cache (unless --hot).\n\n"
         "The limit is max(operations / peak, bytes / copy rate), with the peak of\n"
-        "multiply-adds and the copy rate measured in the same run on the same threads; "
-        "x,\n"
+        "multiply-adds and the copy rate measured in the same rounds on as many "
+        "threads; x,\n"
         "y and weights count once. Weights stay in the caches between calls, so small\n"
         "batches may beat the limit in bytes. On a GPU the peak is that of a dense "
         "product\n"
@@ -56,6 +56,7 @@ typedef struct bench {
     suite suite;
     danaus_device *device;
     team *team;
+    machine *machine;
     run_facts run;
     FILE *csv;
     json_t *records;
@@ -92,27 +93,58 @@ static int check_rivals(bench_case *c, const rivals *r, findings *f)
     return STATUS_OK;
 }
 
-/* Times ours, its factors one by one and the baselines in the same rounds. */
-static int time_all(bench_case *c, one_by_one *factors, const rivals *r, findings *f)
+static void run_peak_f32(void *m, const void *x, void *y)
 {
-    runner list[MAX_RIVALS + 2] = {
+    (void)x, (void)y;
+    machine_run_f32(m);
+}
+
+static void run_peak_f64(void *m, const void *x, void *y)
+{
+    (void)x, (void)y;
+    machine_run_f64(m);
+}
+
+static void run_copy(void *m, const void *x, void *y)
+{
+    (void)x, (void)y;
+    machine_run_copy(m);
+}
+
+static int is_wide(const bench_case *c)
+{
+    return c->dtype == DANAUS_F64 || c->dtype == DANAUS_C128;
+}
+
+/* Times ours, its factors one by one, the baselines and, on processors, the limits in
+   the same rounds. */
+static int time_all(
+    bench *b, bench_case *c, one_by_one *factors, const rivals *r, findings *f)
+{
+    int wide = is_wide(c), count = 1;
+    runner list[MAX_RIVALS + 4] = {
         { .name = "danaus",
           .run = bench_case_run,
           .finish = bench_case_finish,
           .self = c,
           .known = f->seconds },
-        { .name = "factors",
-          .run = one_by_one_run,
-          .finish = one_by_one_finish,
-          .self = factors },
     };
-    int count = c->count > 1 ? 2 : 1;
-    for (int i = 0; i < r->count; i++) {
-        runner *one = &list[count++];
-        *one = (runner){ .name = rival_name(r->list[i]),
-                         .run = rival_run,
-                         .self = r->list[i],
-                         .known = f->rivals[i].known };
+    if (c->count > 1)
+        list[count++] = (runner){ .name = "factors",
+                                  .run = one_by_one_run,
+                                  .finish = one_by_one_finish,
+                                  .self = factors };
+    const runner *rival = &list[count], *limit = rival + r->count;
+    for (int i = 0; i < r->count; i++)
+        list[count++] = (runner){ .name = rival_name(r->list[i]),
+                                  .run = rival_run,
+                                  .self = r->list[i],
+                                  .known = f->rivals[i].known };
+    if (b->machine) {
+        list[count++] = (runner){ .name = "peak",
+                                  .run = wide ? run_peak_f64 : run_peak_f32,
+                                  .self = b->machine };
+        list[count++] = (runner){ .name = "copy", .run = run_copy, .self = b->machine };
     }
     if (!measure(list, count, &c->inputs))
         return failure("no memory for times");
@@ -121,7 +153,10 @@ static int time_all(bench_case *c, one_by_one *factors, const rivals *r, finding
     f->ours = list[0];
     if (c->count > 1)
         f->factors = list[1];
-    memcpy(f->rivals, list + count - r->count, (size_t)r->count * sizeof *list);
+    memcpy(f->rivals, rival, (size_t)r->count * sizeof *rival);
+    machine_limits work = b->machine ? machine_work(b->machine) : b->run.limits;
+    f->peak = (wide ? work.f64 : work.f32) / (b->machine ? limit[0].median : 1);
+    f->copy = work.copy / (b->machine ? limit[1].median : 1);
     return STATUS_OK;
 }
 
@@ -129,18 +164,17 @@ static int measure_case(bench *b, bench_case *c, rivals *r, json_t **record)
 {
     findings f = { 0 };
     one_by_one factors = { .of = c };
-    int wide = c->dtype == DANAUS_F64 || c->dtype == DANAUS_C128;
     int status = check_ours(c, &f);
     if (status)
         return status;
     if (b->o->baselines)
         rivals_create(
             c, b->team, b->run.device.instructions,
-            wide ? b->run.limits.f64 : b->run.limits.f32, r);
+            is_wide(c) ? b->run.limits.f64 : b->run.limits.f32, r);
     status = check_rivals(c, r, &f);
     if (!status && c->count > 1)
         status = one_by_one_create(c, &factors);
-    status = status ? status : time_all(c, &factors, r, &f);
+    status = status ? status : time_all(b, c, &factors, r, &f);
     if (c->count > 1)
         one_by_one_destroy(&factors);
     if (!status)
@@ -216,9 +250,11 @@ static int measure_limits(bench *b)
             b->device, o->dtype ? o->dtype : DANAUS_F32, (danaus_math)o->math,
             &b->run.limits);
     b->team = team_create(info->threads);
-    if (!b->team ||
-        !machine_measure(b->team, info->instructions, info->cache, &b->run.limits))
+    if (b->team)
+        b->machine = machine_create(b->team, info->instructions, info->cache);
+    if (!b->machine)
         return failure("no memory to measure the machine");
+    b->run.limits = *machine_best(b->machine);
     return STATUS_OK;
 }
 
@@ -290,6 +326,7 @@ static int run(bench *b)
 static void release(bench *b)
 {
     json_decref(b->records);
+    machine_destroy(b->machine);
     team_destroy(b->team);
     danaus_device_close(b->device);
     suite_free(&b->suite);

@@ -49,13 +49,10 @@ static void set_problem(json_t *o, const run_facts *run, const bench_case *c)
     set(o, "kernel", json_string(plan));
 }
 
-static void set_times(
-    json_t *o, const run_facts *run, const bench_case *c, const findings *f)
+static void set_times(json_t *o, const bench_case *c, const findings *f)
 {
     double flops = bench_case_flops(c), bytes = bench_case_bytes(c);
-    int wide = c->dtype == DANAUS_F64 || c->dtype == DANAUS_C128;
-    double peak = wide ? run->limits.f64 : run->limits.f32;
-    double compute = flops / peak, memory = bytes / run->limits.copy;
+    double compute = flops / f->peak, memory = bytes / f->copy;
     double limit = compute > memory ? compute : memory, median = f->ours.median;
     set(o, "runs", json_integer(f->ours.runs));
     set(o, "median_ns", json_real(median * 1e9));
@@ -64,8 +61,8 @@ static void set_times(
     set(o, "gflops", json_real(flops / median / 1e9));
     set(o, "gbs", json_real(bytes / median / 1e9));
     set(o, "error", json_number(f->error));
-    set(o, "peak_gflops", json_real(peak / 1e9));
-    set(o, "copy_gbs", json_real(run->limits.copy / 1e9));
+    set(o, "peak_gflops", json_real(f->peak / 1e9));
+    set(o, "copy_gbs", json_real(f->copy / 1e9));
     set(o, "bound", json_string(compute > memory ? "flops" : "bytes"));
     set(o, "limit_ns", json_real(limit * 1e9));
     set(o, "ratio", json_real(median / limit));
@@ -102,7 +99,7 @@ json_t *record_make(
 {
     json_t *o = json_object();
     set_problem(o, run, c);
-    set_times(o, run, c, f);
+    set_times(o, c, f);
     set_rivals(o, r, f);
     return o;
 }

@@ -14,7 +14,7 @@
 /* What is the same for all records of a run. */
 typedef struct run_facts {
     danaus_device_info device;
-    machine_limits limits;
+    machine_limits limits; /* the best that was seen */
     char blas[256];
 } run_facts;
 
@@ -23,6 +23,7 @@ typedef struct findings {
     runner ours, factors;      /* factors.runs is 0 for a single one */
     runner rivals[MAX_RIVALS]; /* as in the rivals */
     double difference[MAX_RIVALS];
+    double peak, copy;     /* operations and bytes a second, in the same rounds */
     double error, seconds; /* of ours, seconds of one call */
     double permutations;
 } findings;

@@ -14,6 +14,14 @@
 #define ROUND_UP(n, to)     (((n) + (to)-1) / (to) * (to))
 #define ALWAYS_INLINE       inline __attribute__((always_inline))
 
+/* Before a loop over a tile in registers: left as a loop it would index the tile,
+   which then lives in memory. */
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+
 /* Columns k that a tile takes at a time: a tile's part of X stays in the
    second cache. */
 #define K_BLOCK 2048
