@@ -16,8 +16,8 @@ endfunction()
 set(DANAUS_KERNEL_FLAGS "-O3" CACHE STRING "Flags of the kernels")
 dn_add_isa(scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    dn_add_isa(avx2 -mavx2 -mfma -mf16c)
-    dn_add_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
+    dn_add_isa(avx2 -mavx2 -mfma -mf16c -mprfchw)
+    dn_add_isa(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprfchw
         -mprefer-vector-width=512)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
     dn_add_isa(neon)
