@@ -1,7 +1,8 @@
 /* A pool of threads that take the tasks of a loop from a counter.
 
    Workers wait for a new loop by spinning for some microseconds, so that the
-   loops of one product follow each other quickly, and then sleep. */
+   loops of one product follow each other quickly, and then sleep. A loop ends when
+   its tasks are done: it does not wait for workers that slept through it. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread.h"
 
@@ -12,6 +13,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,9 +25,8 @@ struct thread_pool {
     pthread_t *workers; /* threads - 1 of them */
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    atomic_uint loop;  /* number of the current loop; grows under the lock */
-    atomic_int next;   /* first task that nobody took */
-    atomic_int active; /* workers that have not finished the current loop */
+    atomic_ullong ticket;  /* number of the loop << 32 | tasks that nobody took */
+    atomic_int unfinished; /* tasks of the current loop */
     atomic_int stop;
     int count;
     parallel_task task;
@@ -50,29 +51,37 @@ static void pause_briefly(void)
 #endif
 }
 
+static uint32_t untaken(const thread_pool *pool)
+{
+    return (uint32_t)atomic_load_explicit(&pool->ticket, memory_order_acquire);
+}
+
+/* Whoever holds a task keeps its loop from ending: task, arg and count are its. */
 static void take_tasks(thread_pool *pool)
 {
-    for (;;) {
-        int i = atomic_fetch_add(&pool->next, 1);
-        if (i >= pool->count)
-            return;
-        pool->task(pool->arg, i);
+    unsigned long long ticket = atomic_load(&pool->ticket);
+    while ((uint32_t)ticket) {
+        if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket - 1))
+            continue;
+        pool->task(pool->arg, pool->count - (int)(uint32_t)ticket);
+        atomic_fetch_sub_explicit(&pool->unfinished, 1, memory_order_release);
+        ticket = atomic_load(&pool->ticket);
     }
 }
 
-/* Returns once the pool's loop number differs from `seen` or it stops. */
-static void wait_for_loop(thread_pool *pool, unsigned seen)
+/* Returns once there are tasks to take, or the pool stops. */
+static void wait_for_tasks(thread_pool *pool)
 {
     double until = dn_seconds() + SPIN_SECONDS;
     do {
         for (int i = 0; i < 64; i++) {
-            if (atomic_load_explicit(&pool->loop, memory_order_acquire) != seen)
+            if (untaken(pool))
                 return;
             pause_briefly();
         }
     } while (dn_seconds() < until);
     pthread_mutex_lock(&pool->lock);
-    while (atomic_load(&pool->loop) == seen)
+    while (!untaken(pool) && !atomic_load(&pool->stop))
         pthread_cond_wait(&pool->wake, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -80,21 +89,19 @@ static void wait_for_loop(thread_pool *pool, unsigned seen)
 static void *work(void *arg)
 {
     thread_pool *pool = arg;
-    unsigned seen = 0;
-    for (;;) {
-        wait_for_loop(pool, seen);
-        seen++;
-        if (atomic_load(&pool->stop))
-            return NULL;
+    while (!atomic_load(&pool->stop)) {
+        wait_for_tasks(pool);
         take_tasks(pool);
-        atomic_fetch_sub_explicit(&pool->active, 1, memory_order_release);
     }
+    return NULL;
 }
 
-static void announce(thread_pool *pool)
+/* Under the lock, so that no worker misses it on its way to sleep. */
+static void announce(thread_pool *pool, int tasks)
 {
     pthread_mutex_lock(&pool->lock);
-    atomic_fetch_add_explicit(&pool->loop, 1, memory_order_release);
+    unsigned long long loop = (atomic_load(&pool->ticket) >> 32) + 1;
+    atomic_store(&pool->ticket, loop << 32 | (unsigned)tasks);
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -129,7 +136,7 @@ void dn_pool_destroy(thread_pool *pool)
     if (!pool)
         return;
     atomic_store(&pool->stop, 1);
-    announce(pool);
+    announce(pool, 0);
     for (int i = 0; i < pool->started; i++)
         pthread_join(pool->workers[i], NULL);
     pthread_cond_destroy(&pool->wake);
@@ -150,11 +157,10 @@ void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg)
     pool->task = task;
     pool->arg = arg;
     pool->count = count;
-    atomic_store(&pool->next, 0);
-    atomic_store(&pool->active, pool->started);
-    announce(pool);
+    atomic_store(&pool->unfinished, count);
+    announce(pool, count);
     take_tasks(pool);
-    for (int spins = 0; atomic_load_explicit(&pool->active, memory_order_acquire);
+    for (int spins = 0; atomic_load_explicit(&pool->unfinished, memory_order_acquire);
          spins++)
         spins < 1000 ? pause_briefly() : (void)sched_yield();
 }

@@ -15,6 +15,8 @@
 #define SERIAL_WORK 500000
 /* Parts for each thread, so that an interrupted one is not waited for. */
 #define PARTS_PER_THREAD 6
+/* Tiles of rows that make staging x a small part of a part. */
+#define TILES_PER_STAGE 16
 /* Tiles of columns that are staged at a time, at most. */
 #define MOST_TILES 5
 #define LINE       64
@@ -158,9 +160,18 @@ static int cuts(range all, int64_t unit, int64_t *want)
     return (int)parts;
 }
 
+/* Cuts of tiles of rows. Each part stages all of x for itself: as many as threads need
+   to have one each, more only if a part still has tiles enough to make up for it. */
+static int tile_cuts(const grid *g, int threads, int64_t want)
+{
+    int64_t parts = (int64_t)g->columns * g->blocks * g->lanes;
+    int64_t tiles = g->all.tile.to - g->all.tile.from;
+    int64_t needed = CEIL_DIV(threads, parts);
+    return (int)MIN(tiles, MIN(want, MAX(needed, tiles / TILES_PER_STAGE)));
+}
+
 /* How many parts. Batch-last columns of a block follow each other in memory, so
-   blocks and lanes are cut first; batch-first, blocks of a column do. Tiles of rows
-   share their x and are cut last. */
+   blocks and lanes are cut first; batch-first, blocks of a column do. */
 static void choose_cuts(grid *g, int threads, double work)
 {
     int last =
@@ -178,7 +189,7 @@ static void choose_cuts(grid *g, int threads, double work)
         g->lanes = cuts(g->all.j, g->j_unit, &want);
     if (last)
         g->columns = cuts(g->all.s, g->s_unit, &want);
-    g->tiles = cuts(g->all.tile, 1, &want);
+    g->tiles = tile_cuts(g, threads, want);
 }
 
 int dn_can_stream(const cpu_view *y, int64_t rows, int64_t n, size_t cache)

@@ -17,9 +17,9 @@
 /* Before a loop over a tile in registers: left as a loop it would index the tile,
    which then lives in memory. */
 #ifdef __clang__
-#define UNROLL _Pragma("unroll")
+#    define UNROLL _Pragma("unroll")
 #else
-#define UNROLL _Pragma("GCC unroll 32")
+#    define UNROLL _Pragma("GCC unroll 32")
 #endif
 
 /* Columns k that a tile takes at a time: a tile's part of X stays in the
