@@ -22,6 +22,8 @@
 #define LINE       64
 /* Columns that tiles of lanes take at a time, a multiple of theirs. */
 #define LANE_COLUMNS_AT_A_TIME 48
+/* The same where x is gathered, a vector for each column and k. */
+#define GROUP_COLUMNS 12
 
 static int lies_as_panel(const cpu_view *v)
 {
@@ -38,24 +40,25 @@ static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)
 {
     danaus_pattern p = step->p.pattern;
     const cpu_code *code = dn_code_of(step);
-    int64_t columns = MIN(n, LANE_COLUMNS_AT_A_TIME),
-            pair = dn_is_complex(step->p.dtype) ? 2 : 1;
+    int64_t pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
     lane_map m = dn_lane_map(p, code, pair == 2);
+    int64_t columns = MIN(n, m.groups > 1 ? GROUP_COLUMNS : LANE_COLUMNS_AT_A_TIME);
     size_t line_bytes =
         lies_as_lines(x)
             ? 0
             : dn_aligned(columns * ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell);
-    size_t repeated =
-        m.as_it_lies
-            ? 0
-            : dn_aligned(columns * p.c * dn_lane_row(p.d, code->vector) * pair * cell);
+    int64_t own = 0; /* elements of x gathered or repeated, once for each row k */
+    if (m.groups > 1)
+        own = dn_odd(columns) * m.per;
+    else if (!m.as_it_lies)
+        own = columns * dn_lane_row(p.d, code->vector) * pair;
     return (cpu_shape){
         .columns = columns,
         .blocks = 1,
         .lanes = p.d,
         .tiles = m.groups * m.tiles,
-        .x_bytes = line_bytes + repeated,
+        .x_bytes = line_bytes + dn_aligned(p.c * own * cell),
         .y_bytes = dn_aligned(columns * ROUND_UP(p.b * p.d, COLUMNS_UNIT) * cell),
     };
 }

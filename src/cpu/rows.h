@@ -29,6 +29,9 @@ static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int c
     return m;
 }
 
+/* Vectors between rows of n vectors, so that rows meet all sets of a cache. */
+static inline int64_t dn_odd(int64_t n) { return n | 1; }
+
 /* Elements in a row of x that repeats with period d, for vectors of `per`. */
 static inline int64_t dn_lane_row(int64_t d, int64_t per) { return d + per - 1; }
 
