@@ -134,7 +134,7 @@ static int time_all(
                                   .run = one_by_one_run,
                                   .finish = one_by_one_finish,
                                   .self = factors };
-    const runner *rival = &list[count], *limit = rival + r->count;
+    const runner *others = &list[count], *limit = others + r->count;
     for (int i = 0; i < r->count; i++)
         list[count++] = (runner){ .name = rival_name(r->list[i]),
                                   .run = rival_run,
@@ -153,7 +153,7 @@ static int time_all(
     f->ours = list[0];
     if (c->count > 1)
         f->factors = list[1];
-    memcpy(f->rivals, rival, (size_t)r->count * sizeof *rival);
+    memcpy(f->rivals, others, (size_t)r->count * sizeof *others);
     machine_limits work = b->machine ? machine_work(b->machine) : b->run.limits;
     f->peak = (wide ? work.f64 : work.f32) / (b->machine ? limit[0].median : 1);
     f->copy = work.copy / (b->machine ? limit[1].median : 1);
