@@ -104,6 +104,62 @@ DANAUS_API danaus_status danaus_conv_gradient(
     const danaus_spectrum *spectrum, int64_t batch, const void *u, const void *gate_in,
     const void *gate_out, const void *dy, const danaus_conv_gradients *gradients);
 
+/* ---- few taps ---- */
+
+#define DANAUS_SHORT_MOST_TAPS 128
+
+typedef enum danaus_channels {
+    DANAUS_CHANNELS_FIRST = 0, /* u[batch][channels][length] */
+    DANAUS_CHANNELS_LAST       /* u[batch][length][channels] */
+} danaus_channels;
+
+typedef struct danaus_short_desc {
+    int64_t channels, length, taps; /* taps: 1 to DANAUS_SHORT_MOST_TAPS */
+    int centred;                    /* nonzero: y[t] sees u[t + (taps - 1) / 2] first */
+    danaus_channels layout;
+    danaus_dtype dtype; /* of u and y: f32 (0), f16, bf16 or f64 */
+    uint32_t reserved[8];
+} danaus_short_desc;
+
+/* y[t] = bias + sum over s < taps of k[s] u[t + shift - s] for each channel of each
+   batch row, where u is zero outside of its length and shift is 0 or, centred,
+   (taps - 1) / 2. k[channels][taps] and bias[channels] (or NULL) are in the type of
+   sums; all are device memory, y overlaps none of the others. Sums are made in the
+   order of s: the same bits for both layouts and any number of threads. */
+DANAUS_API danaus_status danaus_short_conv(
+    danaus_device *device, const danaus_short_desc *desc, int64_t batch, const void *k,
+    const void *bias, const void *u, void *y);
+
+/* ---- streams ---- */
+
+typedef struct danaus_stream danaus_stream;
+
+typedef struct danaus_stream_desc {
+    int64_t channels, filter_length;
+    int64_t filters;    /* as in danaus_conv_desc */
+    danaus_dtype dtype; /* of u, y and the filters: f32 (0) or f64 */
+    uint32_t reserved[8];
+} danaus_stream_desc;
+
+/* A causal convolution that takes its signal in blocks of any size and gives each
+   block's y at once, with no latency: the filter is cut into parts that grow with
+   their lag, and large parts are worked on a little at every call (docs/conv.md).
+   k[filters][filter_length] is host memory and is copied. The stream belongs to
+   one thread at a time. */
+DANAUS_API danaus_status danaus_stream_create(
+    danaus_device *device, const danaus_stream_desc *desc, const void *k,
+    danaus_stream **stream);
+DANAUS_API void danaus_stream_destroy(danaus_stream *stream); /* NULL is fine */
+
+/* Forgets the signal: what follows begins anew. */
+DANAUS_API danaus_status danaus_stream_reset(danaus_stream *stream);
+
+/* The next `count` >= 0 numbers of every channel: u and y are [channels][count] and
+   do not overlap. The same bits however the signal is cut into blocks. */
+DANAUS_API danaus_status danaus_stream_run(
+    danaus_stream *stream, danaus_device *device, int64_t count, const void *u,
+    void *y);
+
 #ifdef __cplusplus
 }
 #endif

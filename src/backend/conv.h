@@ -33,6 +33,16 @@ typedef struct conv_gradient_operands {
     danaus_conv_gradients to;
 } conv_gradient_operands;
 
+typedef struct short_operands {
+    danaus_short_desc desc; /* dtype is set */
+    int64_t batch;          /* at least 1 */
+    const void *k, *bias;   /* in the type of sums; bias: or NULL */
+    const void *u;
+    void *y;
+} short_operands;
+
+typedef struct stream_engine stream_engine;
+
 struct conv_backend {
     danaus_status (*create)(
         danaus_device *dev, const conv_problem *p, conv_engine **engine);
@@ -46,6 +56,16 @@ struct conv_backend {
         danaus_device *dev, const conv_engine *engine, const conv_operands *o);
     danaus_status (*gradient)(
         danaus_device *dev, const conv_engine *engine, const conv_gradient_operands *o);
+    danaus_status (*few_taps)(danaus_device *dev, const short_operands *o);
+    /* Every field of desc is set. */
+    danaus_status (*stream_create)(
+        danaus_device *dev, const danaus_stream_desc *desc, const void *k,
+        stream_engine **stream);
+    void (*stream_destroy)(stream_engine *stream);
+    void (*stream_reset)(stream_engine *stream);
+    danaus_status (*stream_run)(
+        danaus_device *dev, stream_engine *stream, int64_t count, const void *u,
+        void *y);
 };
 
 #endif

@@ -100,8 +100,15 @@ struct conv_code {
         const void *data, const void *factor, int64_t at, int64_t n, void *to);
     void (*put)(
         const void *from, const void *factor, int64_t at, int64_t n, void *data);
-    /* sum[i] += a[i] conj(b[i]) for n complex numbers. */
-    void (*accumulate)(int64_t n, const void *a, const void *b, void *sum);
+    /* sum[i] += a[i] b[i], or a[i] conj(b[i]), for n complex numbers. */
+    void (*accumulate)(
+        int conjugate, int64_t n, const void *a, const void *b, void *sum);
+    /* y[t] += sum over s < taps of k[s] x[t - s], t < n. */
+    void (*taps)(int64_t n, int64_t taps, const void *k, const void *x, void *y);
+    /* y[h] += sum over s < taps of k[s stride + h] x[s][h], h < n. */
+    void (*cross)(
+        int64_t n, int64_t taps, const void *k, int64_t stride, const void *const *x,
+        void *y);
 };
 
 /* Vectors of constants of four blocks of one vector each (fft_tail.inc). */

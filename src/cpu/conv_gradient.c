@@ -124,7 +124,7 @@ static void sum_part(const filter_sums *s, int64_t filter, int64_t part, char *s
         conv_source dy = dn_conv_source(e, o->dy, o->gate_out, at.row, at.y);
         forward_window(s, u, start, slot, slot + 2 * z);
         forward_window(s, dy, start, slot + z, slot + 2 * z);
-        e->sums->accumulate(e->tables->n, slot + z, slot, sum);
+        e->sums->accumulate(1, e->tables->n, slot + z, slot, sum);
     }
 }
 

@@ -52,5 +52,17 @@ int64_t dn_conv_lead(const conv_engine *e, int64_t before);
 
 danaus_status dn_cpu_conv_gradient(
     danaus_device *dev, const conv_engine *e, const conv_gradient_operands *o);
+danaus_status dn_cpu_conv_short(danaus_device *dev, const short_operands *o);
+
+danaus_status dn_cpu_stream_create(
+    danaus_device *dev, const danaus_stream_desc *desc, const void *k,
+    stream_engine **stream);
+void dn_cpu_stream_destroy(stream_engine *stream);
+void dn_cpu_stream_reset(stream_engine *stream);
+danaus_status dn_cpu_stream_run(
+    danaus_device *dev, stream_engine *stream, int64_t count, const void *u, void *y);
+
+/* The row of the device's table for a storage type; NULL: none. */
+const conv_code *dn_conv_code(const cpu_device *d, danaus_dtype dtype);
 
 #endif

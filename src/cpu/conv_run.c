@@ -14,13 +14,13 @@
 #include <string.h>
 
 /* Complex numbers that are worth a task of their own, and a thread. */
-#define TASK_NUMBERS 16384
+#define TASK_NUMBERS 32768
 /* From this length on the threads may share one window. */
 #define SHARED_LENGTH 32768
 /* Bytes of the next row that are fetched early. */
 #define AHEAD 16384
 
-static const conv_code *find_code(const cpu_device *d, danaus_dtype dtype)
+const conv_code *dn_conv_code(const cpu_device *d, danaus_dtype dtype)
 {
     const conv_code *code = d->conv;
     while (code->name && code->dtype != dtype)
@@ -46,8 +46,8 @@ static danaus_status create(
     if (!e)
         return dn_fail_memory(sizeof *e, "a convolution");
     e->p = *p;
-    e->code = find_code(d, p->dtype);
-    e->sums = find_code(d, dn_sum_type(p->dtype));
+    e->code = dn_conv_code(d, p->dtype);
+    e->sums = dn_conv_code(d, dn_sum_type(p->dtype));
     set_reach(e);
     danaus_status status = dn_conv_choose(d, e);
     if (status == DANAUS_OK) {
@@ -190,7 +190,7 @@ danaus_status dn_conv_loop(conv_loop *l)
         return share_items(l);
     int64_t worth = CEIL_DIV(l->items * n, TASK_NUMBERS);
     int slots = (int)CLAMP(worth, 1, MIN(threads, l->items));
-    l->chunk = CLAMP(l->items / (slots * 8), 1, CEIL_DIV(TASK_NUMBERS * 4, n));
+    l->chunk = CLAMP(l->items / (slots * 8), 1, CEIL_DIV(TASK_NUMBERS * 2, n));
     l->slot_bytes = (size_t)dn_conv_bytes(l->e) + loop_buffer(l) + l->extra_bytes;
     void *scratch;
     TRY(dn_cpu_scratch(l->dev, l->slot_bytes * (size_t)slots, &scratch));
@@ -353,4 +353,9 @@ const conv_backend dn_cpu_conv = {
     .transform = transform,
     .run = run,
     .gradient = dn_cpu_conv_gradient,
+    .few_taps = dn_cpu_conv_short,
+    .stream_create = dn_cpu_stream_create,
+    .stream_destroy = dn_cpu_stream_destroy,
+    .stream_reset = dn_cpu_stream_reset,
+    .stream_run = dn_cpu_stream_run,
 };

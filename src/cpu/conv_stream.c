@@ -1,0 +1,346 @@
+/* Causal convolutions of a signal that comes in blocks, without latency.
+
+   Taps below HEAD are summed directly. Level l works in blocks of b = HEAD 4^l numbers
+   on the taps from b on, up to 4 b or, the last one, to the end, in parts of b taps:
+   when a block is complete, at time p, the window of the last 2 b numbers is
+   transformed, and
+
+       y[p + r] += sum over parts i of (K_i X(p - i b))[b + r],    r < b,               (8)
+
+   where X(q) is the window that ended at q. Part i of level l begins at lag (i + 1) b, so
+   only numbers before p are met: y of the next block is ready before it is asked for.
+   Products with windows of the past are made while the block fills. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/conv_loop.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "cpu/grid.h"
+
+#include <string.h>
+
+#define HEAD        64
+#define GROWTH      4
+#define MOST_BLOCK  16384
+#define MOST_LEVELS 5 /* 64 to 16384 */
+/* Sums of one number that are worth a thread. */
+#define SERIAL_WORK 8192
+
+typedef struct stream_level {
+    int64_t block, parts;
+    conv_tables *tables;
+    char *filters; /* spectra [filter][part] */
+    char *windows; /* spectra [channel][part], the latest at block number % parts */
+    char *sums;    /* spectra [channel]: (8) for the block to come, but part 0 */
+} stream_level;
+
+struct stream_engine {
+    danaus_stream_desc desc;
+    const conv_code *code;
+    int levels;
+    stream_level level[MOST_LEVELS];
+    int64_t time, ring; /* numbers seen; of the rings below */
+    char *head;         /* [filter][HEAD] taps */
+    char *past;         /* u [channel][ring] */
+    char *future;       /* sums that y will get, [channel][ring] */
+};
+
+static size_t spectrum_size(const stream_engine *s, const stream_level *l)
+{
+    return (size_t)(2 * l->block) * s->code->size;
+}
+
+/* ---- making and forgetting ---- */
+
+static void set_levels(stream_engine *s)
+{
+    int64_t taps = s->desc.filter_length;
+    for (int64_t b = HEAD; b < taps && s->levels < MOST_LEVELS; b *= GROWTH) {
+        stream_level *l = &s->level[s->levels++];
+        int64_t end = b == MOST_BLOCK ? taps : MIN(taps, GROWTH * b);
+        l->block = b;
+        l->parts = CEIL_DIV(end - b, b);
+        s->ring = 2 * b;
+    }
+    s->ring = MAX(s->ring, 2 * HEAD);
+}
+
+static danaus_status allocate(stream_engine *s, size_t cache)
+{
+    int64_t channels = s->desc.channels, filters = s->desc.filters;
+    size_t size = s->code->size;
+    s->head = dn_calloc((size_t)(filters * HEAD), size);
+    s->past = dn_calloc((size_t)(channels * s->ring), size);
+    s->future = dn_calloc((size_t)(channels * s->ring), size);
+    int ok = s->head && s->past && s->future;
+    for (int i = 0; ok && i < s->levels; i++) {
+        stream_level *l = &s->level[i];
+        size_t z = spectrum_size(s, l);
+        l->tables = dn_conv_tables_create(l->block, s->code, cache);
+        l->filters = dn_calloc((size_t)(filters * l->parts), z);
+        l->windows = dn_calloc((size_t)(channels * l->parts), z);
+        l->sums = dn_calloc((size_t)channels, z);
+        ok = l->tables && l->filters && l->windows && l->sums;
+    }
+    return ok ? DANAUS_OK
+              : dn_fail_memory(
+                    (size_t)(channels * s->desc.filter_length) * size, "a stream");
+}
+
+static void transform_window(
+    const stream_engine *s, const stream_level *l, conv_source source, int64_t start,
+    char *z, void *buffer)
+{
+    conv_window w = {
+        .tables = l->tables,
+        .code = s->code,
+        .source = source,
+        .start = start,
+        .mode = CONV_FORWARD,
+        .z = z,
+    };
+    dn_conv_window(&w, buffer);
+}
+
+/* Spectra of all parts, with the factor 1 / n; scaled: room for `block` taps. */
+static void transform_filters(
+    stream_engine *s, const void *k, char *scaled, void *buffer)
+{
+    int64_t taps = s->desc.filter_length;
+    size_t size = s->code->size;
+    for (int64_t f = 0; f < s->desc.filters; f++) {
+        const char *row = (const char *)k + (size_t)(f * taps) * size;
+        memcpy(
+            s->head + (size_t)(f * HEAD) * size, row, (size_t)MIN(taps, HEAD) * size);
+        for (int i = 0; i < s->levels; i++) {
+            stream_level *l = &s->level[i];
+            for (int64_t part = 0; part < l->parts; part++) {
+                int64_t from = (part + 1) * l->block, n = MIN(l->block, taps - from);
+                for (int64_t t = 0; t < n; t++)
+                    if (size == sizeof(double))
+                        ((double *)scaled)[t] =
+                            ((const double *)row)[from + t] / (double)l->block;
+                    else
+                        ((float *)scaled)[t] =
+                            ((const float *)row)[from + t] / (float)l->block;
+                conv_source source = { .data = scaled, .length = n, .to = n };
+                transform_window(
+                    s, l, source, 0,
+                    l->filters + (size_t)(f * l->parts + part) * spectrum_size(s, l),
+                    buffer);
+            }
+        }
+    }
+}
+
+/* Scratch of a thread: one block of numbers, and what a window needs. */
+static size_t slot_bytes(const stream_engine *s)
+{
+    size_t most = 0;
+    for (int i = 0; i < s->levels; i++)
+        most = MAX(most, dn_conv_buffer(s->level[i].tables, s->code));
+    return dn_aligned((int64_t)(most + (size_t)s->ring * s->code->size));
+}
+
+danaus_status dn_cpu_stream_create(
+    danaus_device *dev, const danaus_stream_desc *desc, const void *k,
+    stream_engine **stream)
+{
+    cpu_device *d = (cpu_device *)dev;
+    stream_engine *s = dn_calloc(1, sizeof *s);
+    if (!s)
+        return dn_fail_memory(sizeof *s, "a stream");
+    s->desc = *desc;
+    s->code = dn_conv_code(d, desc->dtype);
+    set_levels(s);
+    void *scratch;
+    danaus_status status = allocate(s, d->l2);
+    status = status ? status : dn_cpu_scratch(d, slot_bytes(s), &scratch);
+    if (status != DANAUS_OK) {
+        dn_cpu_stream_destroy(s);
+        return status;
+    }
+    transform_filters(s, k, scratch, (char *)scratch + (size_t)s->ring * s->code->size);
+    *stream = s;
+    return DANAUS_OK;
+}
+
+void dn_cpu_stream_destroy(stream_engine *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->levels; i++) {
+        dn_conv_tables_destroy(s->level[i].tables);
+        dn_free(s->level[i].filters);
+        dn_free(s->level[i].windows);
+        dn_free(s->level[i].sums);
+    }
+    dn_free(s->head);
+    dn_free(s->past);
+    dn_free(s->future);
+    dn_free(s);
+}
+
+void dn_cpu_stream_reset(stream_engine *s)
+{
+    size_t row = (size_t)s->ring * s->code->size, channels = (size_t)s->desc.channels;
+    memset(s->past, 0, channels * row);
+    memset(s->future, 0, channels * row);
+    for (int i = 0; i < s->levels; i++) {
+        stream_level *l = &s->level[i];
+        memset(l->windows, 0, channels * (size_t)l->parts * spectrum_size(s, l));
+        memset(l->sums, 0, channels * spectrum_size(s, l));
+    }
+    s->time = 0;
+}
+
+/* ---- running ---- */
+
+/* One channel at work. */
+typedef struct channel_run {
+    const stream_engine *s;
+    int64_t channel, filter, time;
+    char *past, *future, *block; /* block: scratch of `ring` numbers */
+    void *buffer;
+} channel_run;
+
+/* Product of part i with the window that will be i blocks old when the block that
+   fills now, number `number`, is complete. */
+static void add_part(
+    const channel_run *r, const stream_level *l, int64_t number, int64_t i)
+{
+    const stream_engine *s = r->s;
+    size_t z = spectrum_size(s, l);
+    int64_t window = (number - i + l->parts) % l->parts;
+    s->code->accumulate(
+        0, l->block, l->windows + (size_t)(r->channel * l->parts + window) * z,
+        l->filters + (size_t)(r->filter * l->parts + i) * z,
+        l->sums + (size_t)r->channel * z);
+}
+
+/* Parts 1 ... whose time has come when `filled` numbers of a block are there. */
+static int64_t parts_due(const stream_level *l, int64_t filled)
+{
+    return 1 + (l->parts - 1) * filled / l->block;
+}
+
+/* The last block of a level is complete: (8). */
+static void end_block(const channel_run *r, const stream_level *l)
+{
+    const stream_engine *s = r->s;
+    size_t size = s->code->size, z = spectrum_size(s, l);
+    int64_t number = r->time / l->block, window = number % l->parts;
+    char *sum = l->sums + (size_t)r->channel * z;
+    conv_source source = { .data = r->past,
+                           .length = s->ring,
+                           .from = r->time - 2 * l->block,
+                           .to = r->time,
+                           .periodic = 1 };
+    transform_window(
+        s, l, source, r->time - 2 * l->block,
+        l->windows + (size_t)(r->channel * l->parts + window) * z, r->buffer);
+    add_part(r, l, number, 0);
+    conv_window w = {
+        .tables = l->tables,
+        .code = s->code,
+        .sink = { { .data = r->block } },
+        .sinks = 1,
+        .start = -l->block,
+        .out = { l->block, 2 * l->block },
+        .mode = CONV_INVERSE,
+        .z = sum,
+    };
+    dn_conv_window(&w, r->buffer);
+    static const double one[1] = { 1 };
+    static const float one_f[1] = { 1 };
+    s->code->taps(
+        l->block, 1, size == sizeof(double) ? (const void *)one : one_f, r->block,
+        r->future + (size_t)(r->time % s->ring) * size);
+    memset(sum, 0, z);
+}
+
+/* n numbers that end no later than a block of HEAD. */
+static void few_numbers(channel_run *r, int64_t n, const char *u, char *y)
+{
+    const stream_engine *s = r->s;
+    size_t size = s->code->size;
+    int64_t at = r->time % s->ring;
+    memcpy(r->past + (size_t)at * size, u, (size_t)n * size);
+    /* The head sees HEAD - 1 numbers before, which may lie at the ring's end. */
+    char *x = r->block;
+    int64_t before = HEAD - 1, wrapped = CLAMP(before - at, 0, before);
+    memcpy(x, r->past + (size_t)(s->ring - wrapped) * size, (size_t)wrapped * size);
+    memcpy(
+        x + (size_t)wrapped * size, r->past + (size_t)(at - before + wrapped) * size,
+        (size_t)(before - wrapped + n) * size);
+    char *sums = r->future + (size_t)at * size;
+    memcpy(y, sums, (size_t)n * size);
+    memset(sums, 0, (size_t)n * size);
+    s->code->taps(
+        n, MIN(HEAD, s->desc.filter_length),
+        s->head + (size_t)(r->filter * HEAD) * size, x + (size_t)before * size, y);
+    for (int i = 0; i < s->levels; i++) {
+        const stream_level *l = &s->level[i];
+        int64_t filled = r->time % l->block, number = r->time / l->block + 1;
+        for (int64_t p = parts_due(l, filled); p < parts_due(l, filled + n); p++)
+            add_part(r, l, number, p);
+    }
+    r->time += n;
+    for (int i = 0; i < s->levels; i++)
+        if (r->time % s->level[i].block == 0)
+            end_block(r, &s->level[i]);
+}
+
+typedef struct stream_job {
+    const stream_engine *s;
+    int64_t count;
+    const char *u;
+    char *y, *scratch;
+    size_t slot_bytes;
+    atomic_llong next;
+} stream_job;
+
+static void take_channels(void *arg, int slot)
+{
+    stream_job *j = arg;
+    const stream_engine *s = j->s;
+    size_t size = s->code->size, row = (size_t)s->ring * size;
+    char *block = j->scratch + (size_t)slot * j->slot_bytes;
+    for (int64_t c; (c = atomic_fetch_add(&j->next, 1)) < s->desc.channels;) {
+        channel_run r = {
+            .s = s,
+            .channel = c,
+            .filter = c / (s->desc.channels / s->desc.filters),
+            .time = s->time,
+            .past = s->past + (size_t)c * row,
+            .future = s->future + (size_t)c * row,
+            .block = block,
+            .buffer = block + row,
+        };
+        for (int64_t done = 0, n; done < j->count; done += n) {
+            size_t at = (size_t)(c * j->count + done) * size;
+            n = MIN(j->count - done, HEAD - r.time % HEAD);
+            few_numbers(&r, n, j->u + at, j->y + at);
+        }
+    }
+}
+
+danaus_status dn_cpu_stream_run(
+    danaus_device *dev, stream_engine *s, int64_t count, const void *u, void *y)
+{
+    cpu_device *d = (cpu_device *)dev;
+    stream_job j = { .s = s, .count = count, .u = u, .y = y };
+    int64_t worth = s->desc.channels * count / SERIAL_WORK;
+    int slots = (int)CLAMP(worth, 1, MIN(d->threads, s->desc.channels));
+    j.slot_bytes = slot_bytes(s);
+    void *scratch;
+    TRY(dn_cpu_scratch(d, (size_t)slots * j.slot_bytes, &scratch));
+    j.scratch = scratch;
+    atomic_init(&j.next, 0);
+    if (slots == 1)
+        take_channels(&j, 0);
+    else
+        dn_cpu_parallel(d, slots, take_channels, &j);
+    s->time += count;
+    return DANAUS_OK;
+}
