@@ -1,0 +1,87 @@
+/* The n-th allocation fails in convolutions, for every n: the call says MEMORY, its
+   outputs keep their values, and nothing is lost (the address sanitizer looks). */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "base/mem.h"
+#include "support/conv.h"
+#include "support/device.h"
+
+#include <string.h>
+
+#define MOST_ALLOCATIONS 1000
+
+/* Runs everything with the n-th allocation failing; counts what was allocated. */
+static danaus_status try_all(const conv_case *c, long n, long *made, array *y)
+{
+    danaus_device *device = NULL;
+    danaus_conv_plan *plan = NULL;
+    danaus_spectrum *spectrum = NULL;
+    danaus_stream *stream = NULL;
+    array dk = array_make(DANAUS_F32, c->k.count),
+          du = array_make(c->desc.dtype, c->u.count);
+    danaus_conv_gradients g = { .du = du.data, .dk = dk.data };
+    danaus_stream_desc stream_desc = { .channels = c->desc.channels,
+                                       .filters = c->desc.filters,
+                                       .filter_length = c->desc.filter_length };
+    danaus_short_desc few = { .channels = c->desc.channels,
+                              .length = c->desc.length,
+                              .taps = 3,
+                              .layout = DANAUS_CHANNELS_LAST };
+    assert_ok(danaus_device_open("cpu", &device));
+    dn_alloc_fail_at(n);
+    danaus_status s = danaus_conv_plan_create(device, &c->desc, &plan);
+    s = s ? s
+          : danaus_spectrum_create(
+                plan, device, c->k.data, NULL, c->skip.data, &spectrum);
+    s = s ? s
+          : danaus_conv_execute(
+                plan, device, spectrum, c->batch, c->u.data, NULL, NULL, y->data);
+    if (s)
+        assert_true(array_untouched(y));
+    s = s ? s
+          : danaus_conv_gradient(
+                plan, device, spectrum, c->batch, c->u.data, NULL, NULL, c->u.data, &g);
+    s = s ? s : danaus_stream_create(device, &stream_desc, c->k.data, &stream);
+    s = s ? s : danaus_stream_run(stream, device, c->desc.length, c->u.data, y->data);
+    s = s ? s : danaus_short_conv(device, &few, 1, c->k.data, NULL, c->u.data, y->data);
+    *made = dn_alloc_fail_at(0);
+    danaus_stream_destroy(stream);
+    danaus_spectrum_destroy(spectrum);
+    danaus_conv_plan_destroy(plan);
+    danaus_device_close(device);
+    array_free(&dk);
+    array_free(&du);
+    return s;
+}
+
+static void convolutions_survive(void **state)
+{
+    (void)state;
+    rng r = { 1 };
+    danaus_conv_desc desc = { .channels = 2, .length = 900, .filter_length = 700 };
+    conv_case c = conv_random(&r, &desc, 1, 4);
+    long made = 0;
+    int failures = 0;
+    for (long n = 1; n < MOST_ALLOCATIONS; n++) {
+        array y = array_make(c.desc.dtype, c.u.count);
+        danaus_status status = try_all(&c, n, &made, &y);
+        array_free(&y);
+        if (status != DANAUS_OK) {
+            assert_int_equal(status, DANAUS_ERR_MEMORY);
+            failures++;
+        }
+        if (made < n) {
+            assert_int_equal(status, DANAUS_OK);
+            break;
+        }
+    }
+    assert_in_range(failures, 10, MOST_ALLOCATIONS);
+    conv_free(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(convolutions_survive) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
