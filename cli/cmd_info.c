@@ -9,10 +9,13 @@
 
 static const usage use = {
     .command = "danaus info",
-    .synopsis = "[--device NAME] [--json]",
+    .synopsis = "[--device NAME] [--conv N [--taps M] [--effort measure]] [--json]",
     .about =
         "Prints the devices of this machine (or the one named) with their instruction\n"
-        "sets, caches and threads, and the kernels that products can use on each.\n",
+        "sets, caches and threads, and the kernels that products can use on each.\n"
+        "With --conv N it says how a causal convolution of rows of N numbers would "
+        "run:\n"
+        "windows, radices, passes, and the seconds that a row is expected to take.\n",
     .least = 0,
     .most = 0,
     .operands = "nothing",
@@ -85,19 +88,54 @@ static int show_all(const char *name, json_t *list)
     return status;
 }
 
+/* How a convolution of `length` numbers would run on one device. */
+static int explain_conv(
+    const char *name, int64_t length, int64_t taps, int effort, int as_json)
+{
+    danaus_device *device = NULL;
+    danaus_conv_plan *plan = NULL;
+    danaus_conv_desc desc = { .channels = 1, .length = length, .filter_length = taps };
+    char text[1024];
+    desc.effort = (danaus_effort)effort;
+    int status = STATUS_OK;
+    if (danaus_device_open(name ? name : "cpu", &device) ||
+        danaus_conv_plan_create(device, &desc, &plan))
+        status = library_failure();
+    else {
+        danaus_conv_plan_describe(plan, text, sizeof text);
+        if (as_json)
+            report_json(json_pack(
+                "{s:I, s:I, s:s}", "length", (json_int_t)length, "taps",
+                (json_int_t)(taps ? taps : length), "plan", text));
+        else
+            fputs(text, stdout);
+    }
+    danaus_conv_plan_destroy(plan);
+    danaus_device_close(device);
+    return status;
+}
+
 int cmd_info(int argc, char **argv)
 {
     const char *name = NULL;
-    int as_json = 0, operands;
+    int64_t length = 0, taps = 0;
+    int as_json = 0, effort = 0, operands;
     const arg table[] = {
         { "device", 0, ARG_TEXT, &name, "NAME",
           "only this device, \"cpu:avx2\" for one" },
+        { "conv", 0, ARG_COUNT, &length, "N",
+          "explain convolutions of rows of N numbers" },
+        { "taps", 0, ARG_COUNT, &taps, "M", "... with filters of M taps (default N)" },
+        { "effort", 0, ARG_WORD, &effort, "estimate|measure",
+          "... chosen by the model (default) or measured" },
         { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },
         { 0 },
     };
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
+    if (length)
+        return explain_conv(name, length, taps, effort, as_json);
     if (!as_json)
         return show_all(name, NULL);
     json_t *list = json_array();

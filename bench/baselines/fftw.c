@@ -10,7 +10,8 @@
 #    include <time.h>
 
 #    define SHORT         4096 /* transforms that are worth FFTW_PATIENT */
-#    define BATCHED_BYTES ((int64_t)1 << 30) /* at most, for all rows at once */
+#    define BATCHED_BYTES ((int64_t)1 << 27) /* at most, for all rows at once */
+#    define PLAN_SECONDS  10                 /* for one plan: the best found by then */
 
 /* Transforms of one padded length. */
 typedef struct padded {
@@ -81,6 +82,7 @@ static void padded_free(padded *p)
 static int padded_make(padded *p, const fftw_conv *f, int64_t n, const float *k)
 {
     *p = (padded){ .n = n, .bins = n / 2 + 1, .stride = (n / 2 + 16) / 16 * 16 };
+    fftwf_set_timelimit(PLAN_SECONDS);
     unsigned effort = n <= SHORT ? FFTW_PATIENT : FFTW_MEASURE;
     float *row = row_create(p);
     p->spectrum = fftwf_alloc_real((size_t)(2 * p->stride * f->channels));

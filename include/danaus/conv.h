@@ -47,7 +47,7 @@ typedef struct danaus_conv_desc {
                                  filter h / (channels / filters) */
     danaus_conv_kind kind;
     danaus_dtype dtype; /* of u, y and the gates: f32 (0), f16, bf16 or f64 */
-    danaus_effort effort;
+    danaus_effort effort; /* estimate, or measure: some hundredths of a second */
     int64_t batch; /* tune for this batch, 0: large; any batch may be run */
     uint32_t reserved[8];
 } danaus_conv_desc;

@@ -5,8 +5,10 @@
    (docs/conv.md (6)). Costs follow FlashFFTConv's equation (2): for every pass
    arithmetic over a rate and bytes over a bandwidth, here as cycles of one vector. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv.h"
+#include "cpu/conv_loop.h"
 
+#include "base/clock.h"
+#include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "cpu/grid.h"
@@ -16,11 +18,16 @@
 
 #define CYCLE 0.35e-9
 /* Cycles of a vector of complex numbers for load, last steps, product and store. */
-#define TAIL_CYCLES 32.0
+#define TAIL_CYCLES 48.0
 /* ... for meeting memory once more when a transform leaves the second cache, and
    the last one. */
-#define FAR_CYCLES  20.0
-#define FAR2_CYCLES 40.0
+#define FAR_CYCLES  30.0
+#define FAR2_CYCLES 150.0
+/* Ways to cut a row that are measured, on rows of so many numbers together and for so
+   many seconds each. */
+#define MOST_CANDIDATES  8
+#define MEASURED_NUMBERS 65536
+#define MEASURED_SECONDS 0.01
 /* For a window beyond its transform. */
 #define WINDOW_CYCLES 400.0
 
@@ -45,7 +52,7 @@ static double transform_cycles(const cpu_device *d, const conv_code *code, int64
         cycles += pass_cycles(radices[i]);
     if (bytes > 0.5 * (double)d->l2)
         cycles += FAR_CYCLES;
-    if (bytes > 0.4 * (double)d->l3)
+    if (3.5 * bytes > 0.5 * (double)d->l3)
         cycles += FAR2_CYCLES;
     return WINDOW_CYCLES + cycles * (double)n / code->vector;
 }
@@ -62,13 +69,30 @@ static int64_t windows_of(const conv_engine *e, int64_t n)
     return most > 0 ? CEIL_DIV(length, most) : 0;
 }
 
-danaus_status dn_conv_choose(cpu_device *dev, conv_engine *e)
+/* One way to cut a row, and what it costs by the model. */
+typedef struct candidate {
+    int64_t n, windows;
+    double cost;
+} candidate;
+
+/* Keeps the best of all candidates, in order of cost. */
+static void keep(candidate *best, int *count, candidate c)
+{
+    int at = *count < MOST_CANDIDATES ? (*count)++ : MOST_CANDIDATES - 1;
+    if (at == MOST_CANDIDATES - 1 && best[at].cost && best[at].cost <= c.cost)
+        return;
+    for (; at > 0 && best[at - 1].cost > c.cost; at--)
+        best[at] = best[at - 1];
+    best[at] = c;
+}
+
+static int find_candidates(const cpu_device *dev, const conv_engine *e, candidate *best)
 {
     const conv_code *code = e->sums;
-    int64_t unit = 4 * code->vector, best = 0, length = e->p.length;
+    int64_t unit = 4 * code->vector, length = e->p.length;
     int64_t end =
         ROUND_UP((length + e->before + e->after) / 2 + 1, unit) * 5 / 4 + unit;
-    e->cost = INFINITY;
+    int count = 0;
     for (int64_t n = unit; n <= end; n += unit) {
         /* Sizes far from the others are not looked at one by one. */
         if (n > 64 * unit && n % (unit * 8))
@@ -79,15 +103,65 @@ danaus_status dn_conv_choose(cpu_device *dev, conv_engine *e)
         if (!windows || !dn_conv_length_fits(n, code))
             continue;
         double cost = (double)windows * transform_cycles(dev, code, n) * CYCLE;
-        if (cost < e->cost) {
-            e->cost = cost;
-            e->windows = windows;
-            best = n;
-        }
+        keep(best, &count, (candidate){ n, windows, cost });
     }
-    e->step = CEIL_DIV(length, e->windows);
-    e->tables = dn_conv_tables_create(best, code, dev->l2);
+    return count;
+}
+
+static danaus_status use(cpu_device *dev, conv_engine *e, candidate c)
+{
+    dn_conv_tables_destroy(e->tables);
+    e->cost = c.cost;
+    e->windows = c.windows;
+    e->step = CEIL_DIV(e->p.length, c.windows);
+    e->tables = dn_conv_tables_create(c.n, e->sums, dev->l2);
     if (!e->tables)
-        return dn_fail_memory((size_t)best * code->size, "the tables of a transform");
+        return dn_fail_memory((size_t)c.n * e->sums->size, "the tables of a transform");
     return DANAUS_OK;
+}
+
+/* Seconds of a row with what the engine uses, from zeros: the least of some calls. */
+static danaus_status time_engine(cpu_device *dev, const conv_engine *e, double *seconds)
+{
+    conv_engine one = *e;
+    one.p.channels = one.p.filters = 1;
+    int64_t batch = MAX(1, MEASURED_NUMBERS / e->p.length);
+    size_t row = (size_t)(batch * e->p.length) * danaus_dtype_size(e->p.dtype);
+    char *memory = dn_calloc(1, 2 * row + (size_t)dn_conv_bytes(e));
+    if (!memory)
+        return dn_fail_memory(2 * row, "rows to measure");
+    conv_operands o = {
+        .batch = batch, .u = memory, .y = memory + row, .spectrum = memory + 2 * row
+    };
+    danaus_status status = DANAUS_OK;
+    double begin = dn_seconds();
+    *seconds = INFINITY;
+    for (int i = 0; !status && (i < 3 || dn_seconds() - begin < MEASURED_SECONDS);
+         i++) {
+        double start = dn_seconds();
+        status = dn_cpu_conv.run(&dev->base, &one, &o);
+        *seconds = fmin(*seconds, (dn_seconds() - start) / (double)batch);
+    }
+    dn_free(memory);
+    return status;
+}
+
+static danaus_status measure(
+    cpu_device *dev, conv_engine *e, candidate *best, int count)
+{
+    int fastest = 0;
+    for (int i = 0; i < count; i++) {
+        TRY(use(dev, e, best[i]));
+        TRY(time_engine(dev, e, &best[i].cost));
+        fastest = best[i].cost < best[fastest].cost ? i : fastest;
+    }
+    return use(dev, e, best[fastest]);
+}
+
+danaus_status dn_conv_choose(cpu_device *dev, conv_engine *e)
+{
+    candidate best[MOST_CANDIDATES] = { { 0 } };
+    int count = find_candidates(dev, e, best);
+    return e->p.effort == DANAUS_MEASURE ? measure(dev, e, best, count)
+                                         : use(dev, e, best[0]);
 }

@@ -38,6 +38,12 @@ static void set_reach(conv_engine *e)
                    : 0;
 }
 
+static void destroy(conv_engine *e)
+{
+    dn_conv_tables_destroy(e->tables);
+    dn_free(e);
+}
+
 static danaus_status create(
     danaus_device *dev, const conv_problem *p, conv_engine **engine)
 {
@@ -54,14 +60,8 @@ static danaus_status create(
         *engine = e;
         return DANAUS_OK;
     }
-    dn_free(e);
+    destroy(e);
     return status;
-}
-
-static void destroy(conv_engine *e)
-{
-    dn_conv_tables_destroy(e->tables);
-    dn_free(e);
 }
 
 static void describe(const conv_engine *e, text *to)
@@ -73,8 +73,9 @@ static void describe(const conv_engine *e, text *to)
     for (int l = 0; l < t->passes; l++)
         dn_text(to, "%s %d", l ? " x" : "", t->pass[l].radix);
     dn_text(
-        to, " x %d in vectors, %d pass%s by strips\n", e->code->vector, t->outer,
-        t->outer > 1 ? "es" : "");
+        to, " x %d in vectors, %d pass%s by strips, %.3g us a row %s\n",
+        e->code->vector, t->outer, t->outer > 1 ? "es" : "", 1e6 * e->cost,
+        e->p.effort == DANAUS_MEASURE ? "as measured" : "by the model");
 }
 
 int64_t dn_conv_bytes(const conv_engine *e)

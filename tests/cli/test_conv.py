@@ -175,6 +175,14 @@ def bench(folder):
     refused("a problem without a length", "line 1", "bench", "conv", "--suite", suite)
 
 
+def info():
+    run = danaus("info", "--conv", 5000, "--taps", 300, "--json")
+    check("a convolution is explained", run.returncode == 0
+          and "window" in json.loads(run.stdout)["plan"], run.stderr)
+    run = danaus("info", "--conv", 5000, "--effort", "measure")
+    check("and measured", run.returncode == 0 and "as measured" in run.stdout, run.stderr)
+
+
 with tempfile.TemporaryDirectory() as name:
     random = np.random.default_rng(1)
     place = pathlib.Path(name)
@@ -182,4 +190,5 @@ with tempfile.TemporaryDirectory() as name:
     for test in (arrays, sounds, refusals, fuzzed):
         test(place, random)
     bench(place)
+    info()
 sys.exit(1 if failed else 0)

@@ -59,6 +59,7 @@ static void descriptions_are_checked(void **state)
     d = good, d.dtype = DANAUS_C64, refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.dtype = (danaus_dtype)99, refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.effort = (danaus_effort)9, refuse(device, d, DANAUS_ERR_ARGUMENT);
+    d = good, d.effort = DANAUS_TABLE_ONLY, refuse(device, d, DANAUS_ERR_UNSUPPORTED);
     d = good, d.batch = -1, refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.reserved[3] = 1, refuse(device, d, DANAUS_ERR_ARGUMENT);
     danaus_conv_plan *plan = NULL;
