@@ -94,7 +94,19 @@ part_style() {
     check "every file is formatted" formatted
 }
 
+# NVRTC compiles kernels without a GPU. Where it cannot be had, the test that needs it is
+# skipped.
+find_nvrtc() {
+    ldconfig -p | grep -q libnvrtc.so.1 || [ -e /usr/local/cuda/lib64/libnvrtc.so ] && return
+    need python3-pip
+    [ -d build/nvrtc ] || python3 -m pip install -q --target build/nvrtc \
+        'nvidia-cuda-nvrtc>=13' >> build/install.log 2>&1 || return
+    LD_LIBRARY_PATH=$(find "$PWD/build/nvrtc" -name 'libnvrtc.so.*' -printf '%h' -quit)
+    export LD_LIBRARY_PATH
+}
+
 part_release() {
+    find_nvrtc
     check "release builds" build release && run_ctest release
 }
 
