@@ -15,6 +15,22 @@
         }                                                                              \
     }
 
+/* A portable row for few columns: NS at once, k split over so many warps, whose threads
+   load B bytes of weights at once. */
+#define VEC(type, DTYPE, NS, WARPS, B)                                                 \
+    {                                                                                  \
+        "ks.vec." #type "." #NS, DTYPE, dn_vec_fits, dn_vec_cost, dn_vec_bytes,        \
+            dn_vec_pack, &(const gpu_code)                                             \
+        {                                                                              \
+            .text = "ks_vec.cu", .size = { 32, NS, 1, WARPS, B },                      \
+            .defines = dn_vec_defines, .launch = dn_vec_launch                         \
+        }                                                                              \
+    }
+#define VEC_4(type, DTYPE)                                                             \
+    VEC(type, DTYPE, 1, 16, 16), VEC(type, DTYPE, 2, 16, 16),                          \
+        VEC(type, DTYPE, 4, 16, 8), VEC(type, DTYPE, 8, 8, 8)
+#define VEC_8(type, DTYPE) VEC(type, DTYPE, 1, 16, 16), VEC(type, DTYPE, 4, 8, 16)
+
 /* Sums of 4 bytes. */
 #define SIMT_4(type, DTYPE)                                                            \
     SIMT(type, DTYPE, 128, 128, 1, 8, 8, 8), SIMT(type, DTYPE, 64, 64, 1, 8, 4, 16),   \
@@ -71,6 +87,12 @@ const kernel dn_gpu_kernels[] = {
     SIMT_8(f64, DANAUS_F64),
     SIMT_8(c64, DANAUS_C64),
     SIMT_16(c128, DANAUS_C128),
+    VEC_4(f32, DANAUS_F32),
+    VEC_4(f16, DANAUS_F16),
+    VEC_4(bf16, DANAUS_BF16),
+    VEC_8(f64, DANAUS_F64),
+    VEC_8(c64, DANAUS_C64),
+    VEC_8(c128, DANAUS_C128),
     { 0 },
 };
 

@@ -48,4 +48,16 @@ void dn_wgmma_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 
+/* ---- portable rows for few columns (ks_vec.cu): size = 32, NS, 1, WARPS, bytes of
+   weights in a load ---- */
+
+int dn_vec_fits(const kernel *k, const problem *p);
+double dn_vec_cost(const danaus_device *dev, const kernel *k, const problem *p);
+size_t dn_vec_bytes(const kernel *k, const problem *p);
+void dn_vec_pack(const kernel *k, const problem *p, weights_view w, void *packed);
+void dn_vec_defines(const kernel *k, const problem *p, int variant, text *to);
+void dn_vec_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch);
+
 #endif
