@@ -46,11 +46,19 @@ typedef struct danaus_conv_desc {
     int64_t filters;          /* a divisor of channels, 0: channels; channel h has
                                  filter h / (channels / filters) */
     danaus_conv_kind kind;
-    danaus_dtype dtype; /* of u, y and the gates: f32 (0), f16, bf16 or f64 */
+    danaus_dtype dtype;   /* of u, y and the gates: f32 (0), f16, bf16 or f64 */
     danaus_effort effort; /* estimate, or measure: some hundredths of a second */
-    int64_t batch; /* tune for this batch, 0: large; any batch may be run */
+    int64_t batch;        /* tune for this batch, 0: large; any batch may be run */
+    int32_t keep[2];      /* sparse spectra, below; 0: all 8 */
     uint32_t reserved[8];
 } danaus_conv_desc;
+
+/* Sparse spectra (causal and bidirectional plans): of the values of a filter at the n
+   frequencies (f + 1/4) / n, 0 <= f < n, only those count for which f mod 8 < keep[0]
+   and f / 8 mod 8 < keep[1]; the others are taken as zero. n is the least power of
+   two that is at least 4096 and (length + taps) / 2, where taps is the smaller of
+   length and filter_length. Time falls with what is left out. What remains of a
+   causal filter is causal no more. FlashFFTConv, section 3.3. */
 
 /* A plan is immutable: share it between threads and between devices of the same
    name. Destroy plans and spectra before the device. */

@@ -37,8 +37,21 @@ static danaus_status check_sizes(const conv_problem *p)
     return DANAUS_OK;
 }
 
+static danaus_status check_keep(const conv_problem *p)
+{
+    int all = p->keep[0] == 0 && p->keep[1] == 0;
+    if (!all && p->kind == DANAUS_CIRCULAR)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "circular convolutions keep whole spectra");
+    for (int i = 0; i < 2 && !all; i++)
+        if (p->keep[i] < 1 || p->keep[i] > 8)
+            return dn_fail(DANAUS_ERR_ARGUMENT, "%d of 8 to keep", p->keep[i]);
+    return DANAUS_OK;
+}
+
 static danaus_status check_problem(const conv_problem *p)
 {
+    TRY(check_keep(p));
     TRY(check_sizes(p));
     if (p->kind != DANAUS_CAUSAL && p->kind != DANAUS_CIRCULAR &&
         p->kind != DANAUS_BIDIRECTIONAL)
@@ -70,6 +83,9 @@ danaus_status danaus_conv_plan_create(
     p.filter_length = p.filter_length ? p.filter_length : p.length;
     p.filters = p.filters ? p.filters : p.channels;
     p.dtype = p.dtype ? p.dtype : DANAUS_F32;
+    for (int i = 0; i < 2; i++) /* 0: all, if the other leaves something out */
+        if (!p.keep[i] && p.keep[1 - i])
+            p.keep[i] = 8;
     TRY(check_problem(&p));
     const conv_backend *conv = device->backend->conv;
     if (!conv)

@@ -41,6 +41,7 @@ typedef struct conv_tables {
     int64_t strip;         /* vectors */
     int64_t cached;        /* blocks of so many vectors stay in the first cache */
     conv_pass pass[DN_DFT_MOST_RADICES];
+    unsigned char *left_out; /* inner blocks whose spectrum is zero; NULL: none */
     void *tail; /* constants of the last steps, inside vectors (fft_tail.inc) */
 } conv_tables;
 
@@ -128,8 +129,10 @@ static inline size_t dn_conv_buffer(const conv_tables *t, const conv_code *code)
     return (size_t)(vectors * code->vector) * code->size;
 }
 
-/* Tables of length n; NULL without memory. cache: bytes of the second one. */
-conv_tables *dn_conv_tables_create(int64_t n, const conv_code *code, size_t cache);
+/* Tables of length n; NULL without memory. cache: bytes of the second one. keep: of
+   danaus_conv_desc, or NULL. */
+conv_tables *dn_conv_tables_create(
+    int64_t n, const conv_code *code, size_t cache, const int32_t *keep);
 void dn_conv_tables_destroy(conv_tables *tables);
 
 /* What create makes: one way to cut rows into windows of 2 n numbers. */

@@ -108,13 +108,25 @@ static int find_candidates(const cpu_device *dev, const conv_engine *e, candidat
     return count;
 }
 
+/* Sparse spectra say themselves how long the transform is. */
+static candidate sparse(const cpu_device *dev, const conv_engine *e)
+{
+    candidate c = { .n = 4096, .windows = 1 };
+    while (windows_of(e, c.n) != 1)
+        c.n *= 2;
+    double share = e->p.keep[0] * e->p.keep[1] / 64.0;
+    c.cost = transform_cycles(dev, e->sums, c.n) * CYCLE * (0.4 + 0.6 * share);
+    return c;
+}
+
 static danaus_status use(cpu_device *dev, conv_engine *e, candidate c)
 {
     dn_conv_tables_destroy(e->tables);
     e->cost = c.cost;
     e->windows = c.windows;
     e->step = CEIL_DIV(e->p.length, c.windows);
-    e->tables = dn_conv_tables_create(c.n, e->sums, dev->l2);
+    e->tables =
+        dn_conv_tables_create(c.n, e->sums, dev->l2, e->p.keep[0] ? e->p.keep : NULL);
     if (!e->tables)
         return dn_fail_memory((size_t)c.n * e->sums->size, "the tables of a transform");
     return DANAUS_OK;
@@ -161,6 +173,8 @@ static danaus_status measure(
 danaus_status dn_conv_choose(cpu_device *dev, conv_engine *e)
 {
     candidate best[MOST_CANDIDATES] = { { 0 } };
+    if (e->p.keep[0])
+        return use(dev, e, sparse(dev, e));
     int count = find_candidates(dev, e, best);
     return e->p.effort == DANAUS_MEASURE ? measure(dev, e, best, count)
                                          : use(dev, e, best[0]);

@@ -72,6 +72,8 @@ static void describe(const conv_engine *e, text *to)
         e->windows, e->windows > 1 ? "s" : "", t->n);
     for (int l = 0; l < t->passes; l++)
         dn_text(to, "%s %d", l ? " x" : "", t->pass[l].radix);
+    if (t->left_out)
+        dn_text(to, " (%d x %d of 8 x 8 kept)", e->p.keep[0], e->p.keep[1]);
     dn_text(
         to, " x %d in vectors, %d pass%s by strips, %.3g us a row %s\n",
         e->code->vector, t->outer, t->outer > 1 ? "es" : "", 1e6 * e->cost,

@@ -115,7 +115,8 @@ static void fill(conv_tables *t, const conv_code *code, int64_t *phases)
 }
 
 /* How much of the transform is done strip by strip. */
-static void choose_outer(conv_tables *t, const conv_code *code, size_t cache)
+static void choose_outer(
+    conv_tables *t, const conv_code *code, size_t cache, int64_t least_blocks)
 {
     size_t element = 2 * code->size;
     int64_t vector = code->vector, vectors = t->n / vector;
@@ -123,7 +124,8 @@ static void choose_outer(conv_tables *t, const conv_code *code, size_t cache)
     do
         t->inner_blocks *= t->pass[t->outer++].radix;
     while (t->outer < t->passes &&
-           (size_t)(t->n / t->inner_blocks) * element > cache / 2);
+           (t->inner_blocks < least_blocks ||
+            (size_t)(t->n / t->inner_blocks) * element > cache / 2));
     t->inner_vectors = vectors / t->inner_blocks;
     int64_t row = (int64_t)element * t->inner_blocks * vector;
     t->strip = t->outer > 1 ? STRIP_BYTES / row : SEGMENT / vector;
@@ -148,7 +150,25 @@ static int allocate(conv_tables *t, const conv_code *code)
     return t->tail != NULL;
 }
 
-conv_tables *dn_conv_tables_create(int64_t n, const conv_code *code, size_t cache)
+/* Which inner blocks hold no frequency that is kept. Block b is the digits p of the
+   outer passes, the first one slowest, and holds the frequencies f with f = p_1 + R_1 p_2
+   + R_1 R_2 p_3 ... mod the number of blocks. */
+static void leave_out(conv_tables *t, const int32_t keep[2])
+{
+    for (int64_t b = 0; b < t->inner_blocks; b++) {
+        int64_t f = 0, rest = b, weight = t->inner_blocks;
+        for (int l = t->outer - 1; l >= 0; l--) {
+            int64_t radix = t->pass[l].radix;
+            weight /= radix;
+            f += rest % radix * weight;
+            rest /= radix;
+        }
+        t->left_out[b] = f % 8 >= keep[0] || f / 8 % 8 >= keep[1];
+    }
+}
+
+conv_tables *dn_conv_tables_create(
+    int64_t n, const conv_code *code, size_t cache, const int32_t *keep)
 {
     conv_tables *t = dn_calloc(1, sizeof *t);
     int64_t *phases = dn_alloc((size_t)(n / code->vector) * sizeof *phases);
@@ -158,10 +178,14 @@ conv_tables *dn_conv_tables_create(int64_t n, const conv_code *code, size_t cach
         t->passes = dn_dft_radices(n / code->vector, code->radix, radices);
         for (int l = 0; l < t->passes; l++)
             t->pass[l].radix = radices[l];
-        choose_outer(t, code, cache);
+        choose_outer(t, code, cache, keep ? 64 : 1);
     }
-    if (t && phases && allocate(t, code)) {
+    if (t && keep)
+        t->left_out = dn_alloc((size_t)t->inner_blocks);
+    if (t && phases && (!keep || t->left_out) && allocate(t, code)) {
         fill(t, code, phases);
+        if (keep)
+            leave_out(t, keep);
     } else {
         dn_conv_tables_destroy(t);
         t = NULL;
@@ -177,5 +201,6 @@ void dn_conv_tables_destroy(conv_tables *t)
     for (int l = 0; l < t->passes; l++)
         dn_free(t->pass[l].constants);
     dn_free(t->tail);
+    dn_free(t->left_out);
     dn_free(t);
 }

@@ -5,6 +5,9 @@
 #include "support/conv.h"
 #include "support/device.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64, DANAUS_F16, DANAUS_BF16 };
 static const danaus_conv_kind kinds[] = { DANAUS_CAUSAL, DANAUS_CIRCULAR,
                                           DANAUS_BIDIRECTIONAL };
@@ -71,6 +74,73 @@ static void long_rows_are_right(void **state)
         }
 }
 
+/* The values of x at the frequencies (f + 1/4) / n. */
+static void values_at(int64_t n, int64_t f, int64_t count, const double *x, double z[2])
+{
+    z[0] = z[1] = 0;
+    for (int64_t t = 0; t < count; t++) {
+        double angle = 2 * 3.14159265358979323846 *
+                       (double)((4 * f + 1) * t % (4 * n)) / (double)(4 * n);
+        z[0] += x[t] * cos(angle);
+        z[1] += x[t] * sin(angle);
+    }
+}
+
+/* y of a sparse causal plan, from its definition: the kept values of u and k multiplied,
+   y[t] = 1/n times the real part of their sum with the angles turned back. */
+static void sparse_row(const conv_case *c, const int32_t keep[2], double *y)
+{
+    int64_t n = 4096, length = c->desc.length;
+    double *u = malloc((size_t)length * sizeof *u),
+           *k = malloc((size_t)length * sizeof *k);
+    assert_true(u && k);
+    for (int64_t t = 0; t < length; t++) {
+        u[t] = element_get(c->u.dtype, c->u.data, t).re;
+        k[t] = element_get(c->k.dtype, c->k.data, t).re;
+        y[t] = 0;
+    }
+    for (int64_t f = 0; f < n; f++) {
+        double a[2], b[2];
+        if (f % 8 >= keep[0] || f / 8 % 8 >= keep[1])
+            continue;
+        values_at(n, f, length, u, a);
+        values_at(n, f, length, k, b);
+        double re = a[0] * b[0] - a[1] * b[1], im = a[0] * b[1] + a[1] * b[0];
+        for (int64_t t = 0; t < length; t++) {
+            double angle = 2 * 3.14159265358979323846 *
+                           (double)((4 * f + 1) * t % (4 * n)) / (double)(4 * n);
+            y[t] += (re * cos(angle) + im * sin(angle)) / (double)n;
+        }
+    }
+    free(u);
+    free(k);
+}
+
+/* Bounded like the whole convolution, whose spectrum is nowhere smaller. */
+static void sparse_spectra_are_right(void **state)
+{
+    static const int32_t keeps[][2] = {
+        { 8, 8 }, { 4, 4 }, { 1, 8 }, { 7, 3 }, { 8, 1 }
+    };
+    for (int i = 0; i < 5; i++) {
+        rng r = { (uint64_t)i };
+        danaus_conv_desc desc = {
+            .channels = 1,
+            .length = rng_int(&r, 1, 60),
+            .dtype = types[i % 2],
+            .keep = { keeps[i][0], i == 4 ? 1 : keeps[i][1] },
+        };
+        conv_case c = conv_random(&r, &desc, 1, 0);
+        array y = conv_run(*state, &c);
+        conv_result expected = conv_direct(&c);
+        sparse_row(&c, desc.keep, expected.y);
+        conv_expect(&c, &y, &expected);
+        conv_result_free(&expected);
+        array_free(&y);
+        conv_free(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     danaus_device *device = device_from_arguments(argc, argv);
@@ -79,6 +149,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(every_length_and_kind_is_right, device),
         cmocka_unit_test_prestate(random_filters_gates_and_types_are_right, device),
         cmocka_unit_test_prestate(long_rows_are_right, device),
+        cmocka_unit_test_prestate(sparse_spectra_are_right, device),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     danaus_device_close(device);

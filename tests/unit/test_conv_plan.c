@@ -60,6 +60,10 @@ static void descriptions_are_checked(void **state)
     d = good, d.dtype = (danaus_dtype)99, refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.effort = (danaus_effort)9, refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.effort = DANAUS_TABLE_ONLY, refuse(device, d, DANAUS_ERR_UNSUPPORTED);
+    d = good, d.keep[0] = 9, refuse(device, d, DANAUS_ERR_ARGUMENT);
+    d = good, d.keep[1] = -1, refuse(device, d, DANAUS_ERR_ARGUMENT);
+    d = good, d.keep[1] = 4, d.kind = DANAUS_CIRCULAR;
+    refuse(device, d, DANAUS_ERR_UNSUPPORTED);
     d = good, d.batch = -1, refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.reserved[3] = 1, refuse(device, d, DANAUS_ERR_ARGUMENT);
     danaus_conv_plan *plan = NULL;
