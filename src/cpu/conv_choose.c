@@ -22,7 +22,7 @@
 /* ... for meeting memory once more when a transform leaves the second cache, and
    the last one. */
 #define FAR_CYCLES  30.0
-#define FAR2_CYCLES 150.0
+#define FAR2_CYCLES 170.0
 /* Ways to cut a row that are measured, on rows of so many numbers together and for so
    many seconds each. */
 #define MOST_CANDIDATES  8
@@ -52,8 +52,10 @@ static double transform_cycles(const cpu_device *d, const conv_code *code, int64
         cycles += pass_cycles(radices[i]);
     if (bytes > 0.5 * (double)d->l2)
         cycles += FAR_CYCLES;
-    if (3.5 * bytes > 0.5 * (double)d->l3)
-        cycles += FAR2_CYCLES;
+    /* With its constants, its filter and the row; the cache is shared and loses its
+       use little by little. */
+    double share = 3.5 * bytes / (double)d->l3;
+    cycles += FAR2_CYCLES * CLAMP((share - 0.125) / 0.375, 0, 1);
     return WINDOW_CYCLES + cycles * (double)n / code->vector;
 }
 
