@@ -80,9 +80,9 @@ typedef struct candidate {
 /* Keeps the best of all candidates, in order of cost. */
 static void keep(candidate *best, int *count, candidate c)
 {
-    int at = *count < MOST_CANDIDATES ? (*count)++ : MOST_CANDIDATES - 1;
-    if (at == MOST_CANDIDATES - 1 && best[at].cost && best[at].cost <= c.cost)
+    if (*count == MOST_CANDIDATES && best[MOST_CANDIDATES - 1].cost <= c.cost)
         return;
+    int at = *count < MOST_CANDIDATES ? (*count)++ : MOST_CANDIDATES - 1;
     for (; at > 0 && best[at - 1].cost > c.cost; at--)
         best[at] = best[at - 1];
     best[at] = c;
