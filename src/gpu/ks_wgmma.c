@@ -104,12 +104,6 @@ double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p
     return 3e-6 + fmax(1.07 * bytes / f->bandwidth, waves * tile / clock + 1.5e-6);
 }
 
-size_t dn_wgmma_bytes(const kernel *k, const problem *p)
-{
-    shape s = shape_of(k, p);
-    return (size_t)(p->pattern.a * p->pattern.d * s.row_tiles * s.steps * s.w_bytes);
-}
-
 /* The nearest number with 10 bits of mantissa, and what is left of it. */
 static float round_tf32(float v)
 {
@@ -131,58 +125,98 @@ static void cut(float *w, float *rest, int64_t count)
     }
 }
 
+/* One row r of a step, LINE_BYTES, its chunks exchanged. */
+static void pack_line(
+    const gpu_tile *t, const problem *p, const weights_view *w, int64_t from,
+    int64_t k0, int64_t row, char *to)
+{
+    int64_t line = LINE_BYTES / t->element, per = CHUNK_BYTES / t->element;
+    float values[LINE_BYTES / 4] = { 0 }, rest[LINE_BYTES / 4];
+    char *plain = (char *)values;
+    for (int64_t place = 0; place < line; place++) {
+        int64_t k = k0 + t->column(t, place);
+        if (k < p->pattern.c)
+            dn_gpu_gather(
+                w, from + k * w->s[2], 0, 1, p->dtype, plain + place * t->element);
+    }
+    if (t->element == 4)
+        cut(values, t->parts > 1 ? rest : NULL, line);
+    for (int64_t chunk = 0; chunk < line / per; chunk++) {
+        int64_t place = (chunk ^ (row & 7)) * CHUNK_BYTES;
+        memcpy(to + place, plain + chunk * CHUNK_BYTES, CHUNK_BYTES);
+        if (t->parts > 1)
+            memcpy(
+                to + t->rows * LINE_BYTES + place, (char *)rest + chunk * CHUNK_BYTES,
+                CHUNK_BYTES);
+    }
+}
+
+size_t dn_gpu_tile_bytes(const gpu_tile *t, const problem *p)
+{
+    int64_t step = t->parts * t->rows * LINE_BYTES;
+    return (size_t)(p->pattern.a * p->pattern.d * t->row_tiles * t->steps * step);
+}
+
+void dn_gpu_tile_pack(const gpu_tile *t, const problem *p, weights_view w, void *packed)
+{
+    danaus_pattern q = p->pattern;
+    char *to = packed;
+    memset(packed, 0, dn_gpu_tile_bytes(t, p));
+    for (int64_t block = 0; block < q.a * q.d; block++)
+        for (int64_t r0 = 0; r0 < t->row_tiles * t->rows; r0 += t->rows)
+            for (int64_t step = 0; step < t->steps; step++) {
+                for (int64_t place = 0; place < t->rows; place++) {
+                    int64_t r = r0 + t->row(t, place);
+                    if (r < q.b)
+                        pack_line(
+                            t, p, &w,
+                            block / q.d * w.s[0] + block % q.d * w.s[3] + r * w.s[1],
+                            step * (LINE_BYTES / t->element), place,
+                            to + place * LINE_BYTES);
+                }
+                to += t->parts * t->rows * LINE_BYTES;
+            }
+}
+
 /* Of 8 columns k of 32 bits, batch-last, the even ones come first: threads that read x
    then meet different banks. */
-static int64_t column_of(const problem *p, const shape *s, int64_t place)
+static int64_t even_first(const gpu_tile *t, int64_t place)
 {
-    if (s->element != 4 || p->layout != DANAUS_BATCH_LAST)
-        return place;
+    (void)t;
     return place / 8 * 8 + place % 4 * 2 + place / 4 % 2;
 }
 
-/* One row r of a step, LINE_BYTES, its chunks exchanged. */
-static void pack_line(
-    const problem *p, const shape *s, const weights_view *w, int64_t from, int64_t k0,
-    int64_t row, char *to)
+static int64_t as_it_is(const gpu_tile *t, int64_t place)
 {
-    int64_t per = CHUNK_BYTES / s->element;
-    float line[LINE_BYTES / 4] = { 0 };
-    char *plain = (char *)line;
-    for (int64_t place = 0; place < s->line; place++) {
-        int64_t k = k0 + column_of(p, s, place);
-        if (k < p->pattern.c)
-            dn_gpu_gather(
-                w, from + k * w->s[2], 0, 1, p->dtype, plain + place * s->element);
-    }
-    float rest[LINE_BYTES / 4];
-    if (s->element == 4)
-        cut(line, s->parts > 1 ? rest : NULL, s->line);
-    for (int64_t chunk = 0; chunk < s->line / per; chunk++) {
-        int64_t place = (chunk ^ (row & 7)) * CHUNK_BYTES;
-        memcpy(to + place, plain + chunk * CHUNK_BYTES, CHUNK_BYTES);
-        if (s->parts > 1)
-            memcpy(
-                to + s->tile_rows * LINE_BYTES + place,
-                (char *)rest + chunk * CHUNK_BYTES, CHUNK_BYTES);
-    }
+    (void)t;
+    return place;
 }
 
-/* [i][j][row tile][step][part][row][LINE_BYTES], zeros outside the matrix. */
-void dn_wgmma_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static gpu_tile tile_of(const kernel *k, const problem *p)
 {
     shape s = shape_of(k, p);
-    danaus_pattern q = p->pattern;
-    char *to = packed;
-    memset(packed, 0, dn_wgmma_bytes(k, p));
-    for (int64_t block = 0; block < q.a * q.d; block++)
-        for (int64_t r0 = 0; r0 < s.row_tiles * s.tile_rows; r0 += s.tile_rows)
-            for (int64_t step = 0; step < s.steps; step++, to += s.w_bytes)
-                for (int64_t row = 0; row < s.tile_rows && r0 + row < q.b; row++)
-                    pack_line(
-                        p, &s, &w,
-                        block / q.d * w.s[0] + block % q.d * w.s[3] +
-                            (r0 + row) * w.s[1],
-                        step * s.line, row, to + row * LINE_BYTES);
+    int exchanged = s.element == 4 && p->layout == DANAUS_BATCH_LAST;
+    return (gpu_tile){
+        .element = s.element,
+        .parts = s.parts,
+        .rows = s.tile_rows,
+        .row_tiles = s.row_tiles,
+        .steps = s.steps,
+        .row = as_it_is,
+        .column = exchanged ? even_first : as_it_is,
+    };
+}
+
+size_t dn_wgmma_bytes(const kernel *k, const problem *p)
+{
+    gpu_tile t = tile_of(k, p);
+    return dn_gpu_tile_bytes(&t, p);
+}
+
+void dn_wgmma_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    gpu_tile t = tile_of(k, p);
+    dn_gpu_tile_pack(&t, p, w, packed);
 }
 
 /* 0: 16 bytes of x and y lie together, aligned, wherever a row begins; 1: any. */

@@ -69,7 +69,19 @@
         WGMMA(type, DTYPE, 256, 128, 2, 2, 1, 1),                                      \
         WGMMA(type, DTYPE, 192, 192, 3, 1, 1, 1),                                      \
         WGMMA(type, DTYPE, 128, 128, 2, 1, 2, 1),                                      \
-        WGMMA(type, DTYPE, 64, 64, 1, 1, 3, 1), WGMMA(type, DTYPE, 16, 64, 1, 1, 4, 1)
+        WGMMA(type, DTYPE, 64, 64, 1, 1, 3, 1)
+
+/* The same for batch-first with d > 1: M groups of threads move. */
+#define LANES(type, DTYPE, R, C, M, P)                                                 \
+    {                                                                                  \
+        "ks.lanes." #type "." #R "x" #C, DTYPE, dn_lanes_row_fits, dn_lanes_row_cost,  \
+            dn_lanes_row_bytes, dn_lanes_row_pack, &(const gpu_code)                   \
+        {                                                                              \
+            .text = "ks_lanes.cu", .arch = 90, .size = { R, C, 8, M, P },              \
+            .defines = dn_lanes_row_defines, .launch = dn_lanes_row_launch,            \
+            .variants = 2, .variant = dn_lanes_row_variant                             \
+        }                                                                              \
+    }
 
 const kernel dn_gpu_kernels[] = {
     WGMMA_16(f16, DANAUS_F16),
@@ -81,6 +93,13 @@ const kernel dn_gpu_kernels[] = {
     WGMMA(f32, DANAUS_F32, 128, 128, 2, 1, 1, 2),
     WGMMA(f32, DANAUS_F32, 128, 128, 2, 2, 1, 2),
     WGMMA(f32, DANAUS_F32, 64, 64, 1, 1, 2, 2),
+    LANES(f16, DANAUS_F16, 64, 64, 2, 1),
+    LANES(f16, DANAUS_F16, 128, 64, 2, 1),
+    LANES(bf16, DANAUS_BF16, 64, 64, 2, 1),
+    LANES(bf16, DANAUS_BF16, 128, 64, 2, 1),
+    LANES(tf32, DANAUS_F32, 64, 64, 2, 1),
+    LANES(tf32, DANAUS_F32, 128, 64, 2, 1),
+    LANES(f32, DANAUS_F32, 64, 64, 2, 2),
     SIMT_4(f32, DANAUS_F32),
     SIMT_4(f16, DANAUS_F16),
     SIMT_4(bf16, DANAUS_BF16),

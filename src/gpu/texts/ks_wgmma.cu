@@ -3,10 +3,6 @@
    for block (i, j) and all columns s of the batch. Batch-last, or batch-first with
    LANES = 1: then x of a block is a matrix that the copy engine can fetch.
 
-   Types: f16, bf16 (TYPE_BF16), and numbers of 32 bits (ELEMENT 4), which are rounded
-   to tf32, or with SPLIT cut into two such numbers each, whose three large products
-   are added: as good as f32.
-
    A thread block stays on its multiprocessor and makes tile after tile, TILE_M columns
    s of the batch by TILE_N rows r of one (i, j), in STEPS steps of LINE columns k,
    LINE x ELEMENT = 128 bytes. Its last threads ask for copies, up to STAGES steps ahead
@@ -25,35 +21,21 @@
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
-#include "ptx.cuh"
+#define BY_THREADS (!ALIGNED)
+#define ROW_AT(n)  (n)
 
-#define LINE      (128 / ELEMENT)
 /* Two groups alone on a multiprocessor get most of the fetchers' registers. */
 #define TRADE     (GROUPS == 2 && RESIDENT == 1)
 #define FETCHERS  (TRADE || (GROUPS == 1 && !ALIGNED) ? 128 : 32)
 #define THREADS   (128 * GROUPS + FETCHERS)
 #define GROUP_M   (64 * MULTIPLE)
 #define TILE_M    (GROUP_M * GROUPS)
-#define STEPS     ((COLS + LINE - 1) / LINE)
-#define ROW_TILES ((ROWS + TILE_N - 1) / TILE_N)
-#define UNIT      (32 / ELEMENT) /* columns k of one instruction */
-#define DEPTH     (STEPS > 1 ? LINE : (COLS + UNIT - 1) / UNIT * UNIT)
 #define X_BYTES   (LAST ? TILE_M / LINE * DEPTH * 128 : TILE_M * 128)
-#define PARTS     (SPLIT ? 2 : 1)
-#define W_BYTES   (PARTS * TILE_N * 128)
 #define STAGE     (X_BYTES + W_BYTES)
-#define PIECE     (64 * 128)
-#define PIECES    ((TILE_N + LINE - 1) / LINE)
+/* Of x, for 64 columns s. */
+#define COLUMNS_BYTES ((LAST ? 64 / LINE * DEPTH : 64) * 128)
 
-#if ELEMENT == 4
-typedef u32 element;
-#else
-typedef u16 element;
-#endif
-
-typedef struct tile {
-    int i, j, r0, s0;
-} tile;
+#include "ks_tile.cuh"
 
 /* Blocks that run at a time share weights (MANY_BLOCKS 0) or columns of x. */
 INLINE tile tile_at(u32 t, u32 tiles_m)
@@ -66,11 +48,6 @@ INLINE tile tile_at(u32 t, u32 tiles_m)
     at.s0 = (int)(m * CLUSTER + (CLUSTER > 1 ? cluster_rank() : 0)) * TILE_M;
     at.i = (int)(block / LANES), at.j = (int)(block % LANES);
     return at;
-}
-
-INLINE u32 swizzled(int row, int chunk)
-{
-    return row * 128 + ((chunk ^ (row & 7)) << 4);
 }
 
 INLINE i64 x_place(tile t, int k, i64 s, i64 batch)
@@ -152,125 +129,7 @@ INLINE void fetch_x_unaligned(
     flag_arrive_copies(flag);
 }
 
-/* ---- products of one step: 64 columns s by TILE_N rows r ---- */
-
-/* The element of register 4 t + e is at s = l / 4 + 8 (e / 2), r = 8 t + 2 (l mod 4) +
-   e mod 2 of the 16 columns that belong to the warp, l its lane. */
-#if ELEMENT == 4
-template <int from> INLINE void columns(float *sum, const u32 *x, u64 w, int add)
-{
-    const int left = TILE_N - from, n = wgmma_columns(left);
-    wgmma_tf32<n>(sum + from / 2, x, w + from * 128 / 16, add);
-    if constexpr (left > n)
-        columns<from + n>(sum, x, w, add);
-}
-
-INLINE float load_float(u32 from) { return __uint_as_float(load_shared32(from)); }
-
-/* a[e] of wgmma_tf32(), for columns k0 to k0 + 7. */
-INLINE float x_element(u32 x, int k0, int e)
-{
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    int s = warp * 16 + lane / 4 + e % 2 * 8;
-    if (LAST) {
-        int k = k0 + lane % 4 * 2 + e / 2, block = s / LINE;
-        return load_float(
-            x + block * DEPTH * 128 + swizzled(k, s % LINE / 4) + s % 4 * 4);
-    }
-    return load_float(x + swizzled(s, k0 / 4 + e / 2) + lane % 4 * 4);
-}
-
-INLINE void product(float *sum, u32 x, u32 w, int add)
-{
-    u32 high[DEPTH / 8][4], low[SPLIT ? DEPTH / 8 : 1][4];
-#pragma unroll
-    for (int k = 0; k < DEPTH / 8; k++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            float v = x_element(x, k * 8, e);
-            high[k][e] = round_tf32(v);
-            if (SPLIT)
-                low[k][e] = round_tf32(v - __uint_as_float(high[k][e]));
-        }
-    u64 ws = wgmma_matrix(w);
-    const u64 rest = TILE_N * 128 / 16;
-    wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < DEPTH / 8; k++) {
-        if (SPLIT) {
-            columns<0>(sum, low[k], ws + k * 2, add || k);
-            columns<0>(sum, high[k], ws + rest + k * 2, 1);
-        }
-        columns<0>(sum, high[k], ws + k * 2, SPLIT || add || k);
-    }
-}
-#else
-template <int from> INLINE void columns(float *sum, u64 x, u64 w, int add)
-{
-    const int left = TILE_N - from, n = wgmma_columns(left);
-    wgmma<n, LAST>(sum + from / 2, x, w + from * 128 / 16, add);
-    if constexpr (left > n)
-        columns<from + n>(sum, x, w, add);
-}
-
-INLINE void product(float *sum, u32 x, u32 w, int add)
-{
-    u64 xs = wgmma_matrix(x), ws = wgmma_matrix(w);
-    wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < DEPTH; k += 16)
-        columns<0>(sum, xs + (LAST ? k * 128 : k * 2) / 16, ws + k * 2 / 16, add || k);
-}
-#endif
-
 /* ---- results ---- */
-
-/* At most LINE rows from r0 on to a piece of y in shared memory. */
-template <int rows>
-INLINE void write_piece(u32 piece, float *sum, const float *bias, tile t, int r0)
-{
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    if (bias)
-#pragma unroll
-        for (int e = 0; e < rows / 2; e++) {
-            int r = r0 + e / 4 * 8 + lane % 4 * 2 + e % 2;
-            if (r < ROWS)
-                sum[e] += bias[((i64)t.i * ROWS + r) * LANES + t.j];
-        }
-#if ELEMENT == 4
-  #pragma unroll
-    for (int e = 0; e < rows / 2; e += 2) {
-        int s = warp * 16 + lane / 4 + e % 4 * 4, r = e / 4 * 8 + lane % 4 * 2;
-        if (LAST)
-            for (int q = 0; q < 2; q++)
-                store_shared32(
-                    piece + s / LINE * (LINE * 128) +
-                        swizzled(r + q, s % LINE / 4) + s % 4 * 4,
-                    __float_as_uint(sum[e + q]));
-        else
-            store_shared64(
-                piece + swizzled(s, r / 4) + r % 4 * 4, sum[e], sum[e + 1]);
-    }
-#else
-    /* The address that this lane gives: of a row in one of four matrices, which are
-       columns s 0 and 8, rows r 0 and 8 of 16 x 16 elements. */
-    int row = lane % 8, half = lane / 8 % 2, other = lane / 16;
-  #pragma unroll
-    for (int e = 0; e < rows / 2; e += 8) {
-        int r = e / 4 * 8 + other * 8;
-        u32 v[4];
-        for (int q = 0; q < 4; q++)
-            v[q] = pack_pair(sum[e + q * 2], sum[e + q * 2 + 1]);
-        if (LAST)
-            store_matrices_turned(
-                piece + swizzled(r + row, warp * 2 + half), v[0], v[1], v[2], v[3]);
-        else
-            store_matrices(
-                piece + swizzled(warp * 16 + half * 8 + row, r / 8), v[0], v[1], v[2],
-                v[3]);
-    }
-#endif
-}
 
 INLINE void store_piece(const tensor_map *y, u32 piece, tile t, int r0, int s)
 {
@@ -280,31 +139,6 @@ INLINE void store_piece(const tensor_map *y, u32 piece, tile t, int r0, int s)
     else
         bulk_store_3(y, piece, r0, t.i, s);
     bulk_commit();
-}
-
-/* 1: ReLU, 2: GELU, 3: SiLU. */
-INLINE float activate(float v, int activation)
-{
-    if (activation == 1)
-        return v < 0 ? 0 : v;
-    if (activation == 2)
-        return 0.5f * v * (1 + erff(v * 0.70710678f));
-    return v / (1 + expf(-v));
-}
-
-/* Of a whole piece, by the threads of the group. */
-INLINE void activate_piece(u32 piece, int activation)
-{
-#pragma unroll 1
-    for (int at = threadIdx.x % 128 * 4; at < PIECE; at += 512) {
-        u32 v = load_shared32(piece + at);
-#if ELEMENT == 4
-        v = __float_as_uint(activate(__uint_as_float(v), activation));
-#else
-        v = pack_pair(activate(low_of(v), activation), activate(high_of(v), activation));
-#endif
-        store_shared32(piece + at, v);
-    }
 }
 
 /* What store_piece() does, by the threads of the group. */
@@ -323,18 +157,6 @@ INLINE void store_unaligned(
 }
 
 /* ---- the roles of threads ---- */
-
-typedef struct ring {
-    u32 stages, full, empty;
-    int slot;
-    u32 phase;
-} ring;
-
-INLINE void advance(ring *r)
-{
-    if (++r->slot == STAGES)
-        r->slot = 0, r->phase ^= 1;
-}
 
 INLINE void fetch_tiles(
     ring r, const tensor_map *x_map, const element *x, const u8 *w, i64 batch,
@@ -370,51 +192,6 @@ INLINE void release(const ring *r, int slot)
         flag_arrive(CLUSTER > 1 ? in_block(flag, thread) : flag);
 }
 
-/* Tensor cores cut sums off where f32 would round: with SPLIT they add up only one
-   step at a time. */
-INLINE void multiply_tile(float sum[MULTIPLE][TILE_N / 2], ring *r, int group)
-{
-    int before = 0;
-#if SPLIT
-    float part[MULTIPLE][TILE_N / 2];
-#else
-    float (*part)[TILE_N / 2] = sum;
-#endif
-#pragma unroll 1
-    for (int step = 0; step < STEPS; step++) {
-        u32 stage = r->stages + r->slot * STAGE;
-        flag_wait(r->full + r->slot * 8, r->phase);
-        if (!ALIGNED)
-            fence_async();
-#pragma unroll
-        for (int m = 0; m < MULTIPLE; m++)
-            product(
-                part[m],
-                stage + (group * MULTIPLE + m) * (LAST ? 64 / LINE * DEPTH : 64) * 128,
-                stage + X_BYTES, !SPLIT && step > 0);
-        wgmma_commit();
-        /* Products from registers keep them until they are done. */
-        if (ELEMENT == 4) {
-            wgmma_wait<0>();
-            release(r, r->slot);
-#if SPLIT
-  #pragma unroll
-            for (int e = 0; e < MULTIPLE * TILE_N / 2; e++)
-                sum[0][e] = step ? sum[0][e] + part[0][e] : part[0][e];
-#endif
-        } else if (step > 0) {
-            wgmma_wait<1>();
-            release(r, before);
-        }
-        before = r->slot;
-        advance(r);
-    }
-    if (ELEMENT != 4) {
-        wgmma_wait<0>();
-        release(r, before);
-    }
-}
-
 /* Piece number `from` and those after it of 64 columns from s on. */
 template <int from>
 INLINE void write_y(
@@ -428,7 +205,7 @@ INLINE void write_y(
     if (ALIGNED && leader)
         bulk_wait_read<OUTS - 1>();
     barrier(1 + group, 128);
-    write_piece<rows>(piece, sum + from * LINE / 2, bias, t, r0);
+    write_piece<rows>(piece, sum + from * LINE / 2, bias, t, from * LINE);
     if (activation) {
         barrier(1 + group, 128);
         activate_piece(piece, activation);
@@ -482,7 +259,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         for (u32 n = first; n < tiles; n += stride) {
             tile t = tile_at(n, tiles_m);
             float sum[MULTIPLE][TILE_N / 2];
-            multiply_tile(sum, &r, group);
+            multiply_tile(
+                sum, &r, group * MULTIPLE * COLUMNS_BYTES, COLUMNS_BYTES, X_BYTES,
+                [&](int slot) { release(&r, slot); });
 #pragma unroll
             for (int m = 0; m < MULTIPLE; m++)
                 write_y<0>(

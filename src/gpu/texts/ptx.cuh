@@ -107,6 +107,16 @@ INLINE void store_shared128(u32 to, uint4 v)
                  : "memory");
 }
 
+/* Read once, and not kept near. */
+INLINE uint4 load_once(const void *from)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from));
+    return v;
+}
+
 INLINE void store_shared64(u32 to, float v0, float v1)
 {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(v0), "f"(v1)
@@ -418,6 +428,15 @@ INLINE void bulk_load(u32 to, const void *from, u32 bytes, u32 flag)
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(flag)
+                 : "memory");
+}
+
+/* From this block's shared memory to another's, where the flag is. */
+INLINE void bulk_send(u32 to, u32 from, u32 bytes, u32 flag)
+{
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(to),
+                 "r"(from), "r"(bytes), "r"(flag)
                  : "memory");
 }
 

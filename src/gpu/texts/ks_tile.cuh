@@ -1,0 +1,247 @@
+/* What products on the tensor cores of sm_90a have in common: a step of a tile, 64
+   columns s of the batch by TILE_N rows r and LINE columns k, in shared memory. All
+   tiles are rows of 128 bytes, their 16-byte chunks exchanged by the 128-byte swizzle.
+
+   Types: f16, bf16 (TYPE_BF16), and numbers of 32 bits (ELEMENT 4), which are rounded
+   to tf32, or with SPLIT cut into two such numbers each, whose three large products
+   are added: as good as f32.
+
+   Before it is included: STAGE, the bytes of a stage; BY_THREADS, whether threads write
+   x to shared memory rather than the copy engine; ROW_AT(n), which row of a tile has
+   place n in it. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "ptx.cuh"
+
+#define LINE      (128 / ELEMENT)
+#define STEPS     ((COLS + LINE - 1) / LINE)
+#define ROW_TILES ((ROWS + TILE_N - 1) / TILE_N)
+#define UNIT      (32 / ELEMENT) /* columns k of one instruction */
+#define DEPTH     (STEPS > 1 ? LINE : (COLS + UNIT - 1) / UNIT * UNIT)
+#define PARTS     (SPLIT ? 2 : 1)
+#define W_BYTES   (PARTS * TILE_N * 128)
+#define PIECE     (64 * 128)
+#define PIECES    ((TILE_N + LINE - 1) / LINE)
+
+#if ELEMENT == 4
+typedef u32 element;
+#else
+typedef u16 element;
+#endif
+
+typedef struct tile {
+    int i, j, r0, s0;
+} tile;
+
+INLINE u32 swizzled(int row, int chunk)
+{
+    return row * 128 + ((chunk ^ (row & 7)) << 4);
+}
+
+/* A ring of stages with flags: bytes have come, everybody has read them. */
+typedef struct ring {
+    u32 stages, full, empty;
+    int slot;
+    u32 phase;
+} ring;
+
+INLINE void advance(ring *r)
+{
+    if (++r->slot == STAGES)
+        r->slot = 0, r->phase ^= 1;
+}
+
+/* ---- products of one step: 64 columns s by TILE_N rows r ---- */
+
+/* The element of register 4 t + e is at s = l / 4 + 8 (e / 2), r = 8 t + 2 (l mod 4) +
+   e mod 2 of the 16 columns that belong to the warp, l its lane. */
+#if ELEMENT == 4
+template <int from> INLINE void columns(float *sum, const u32 *x, u64 w, int add)
+{
+    const int left = TILE_N - from, n = wgmma_columns(left);
+    wgmma_tf32<n>(sum + from / 2, x, w + from * 128 / 16, add);
+    if constexpr (left > n)
+        columns<from + n>(sum, x, w, add);
+}
+
+INLINE float load_float(u32 from) { return __uint_as_float(load_shared32(from)); }
+
+/* a[e] of wgmma_tf32(), for columns k0 to k0 + 7. */
+INLINE float x_element(u32 x, int k0, int e)
+{
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    int s = warp * 16 + lane / 4 + e % 2 * 8;
+    if (LAST) {
+        int k = k0 + lane % 4 * 2 + e / 2, block = s / LINE;
+        return load_float(
+            x + block * DEPTH * 128 + swizzled(k, s % LINE / 4) + s % 4 * 4);
+    }
+    return load_float(x + swizzled(s, k0 / 4 + e / 2) + lane % 4 * 4);
+}
+
+INLINE void product(float *sum, u32 x, u32 w, int add)
+{
+    u32 high[DEPTH / 8][4], low[SPLIT ? DEPTH / 8 : 1][4];
+#pragma unroll
+    for (int k = 0; k < DEPTH / 8; k++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            float v = x_element(x, k * 8, e);
+            high[k][e] = round_tf32(v);
+            if (SPLIT)
+                low[k][e] = round_tf32(v - __uint_as_float(high[k][e]));
+        }
+    u64 ws = wgmma_matrix(w);
+    const u64 rest = TILE_N * 128 / 16;
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < DEPTH / 8; k++) {
+        if (SPLIT) {
+            columns<0>(sum, low[k], ws + k * 2, add || k);
+            columns<0>(sum, high[k], ws + rest + k * 2, 1);
+        }
+        columns<0>(sum, high[k], ws + k * 2, SPLIT || add || k);
+    }
+}
+#else
+template <int from> INLINE void columns(float *sum, u64 x, u64 w, int add)
+{
+    const int left = TILE_N - from, n = wgmma_columns(left);
+    wgmma<n, LAST>(sum + from / 2, x, w + from * 128 / 16, add);
+    if constexpr (left > n)
+        columns<from + n>(sum, x, w, add);
+}
+
+INLINE void product(float *sum, u32 x, u32 w, int add)
+{
+    u64 xs = wgmma_matrix(x), ws = wgmma_matrix(w);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < DEPTH; k += 16)
+        columns<0>(sum, xs + (LAST ? k * 128 : k * 2) / 16, ws + k * 2 / 16, add || k);
+}
+#endif
+
+/* All steps of MULTIPLE times 64 columns. In a stage x begins at x_at, 64 columns take
+   x_bytes, and w begins at w_at. release(slot) says that a stage has been read.
+
+   Tensor cores cut sums off where f32 would round: with SPLIT they add up only one
+   step at a time. */
+template <class release_type>
+INLINE void multiply_tile(
+    float sum[MULTIPLE][TILE_N / 2], ring *r, u32 x_at, u32 x_bytes, u32 w_at,
+    release_type release)
+{
+    int before = 0;
+#if SPLIT
+    float part[MULTIPLE][TILE_N / 2];
+#else
+    float (*part)[TILE_N / 2] = sum;
+#endif
+#pragma unroll 1
+    for (int step = 0; step < STEPS; step++) {
+        u32 stage = r->stages + r->slot * STAGE;
+        flag_wait(r->full + r->slot * 8, r->phase);
+        if (BY_THREADS)
+            fence_async();
+#pragma unroll
+        for (int m = 0; m < MULTIPLE; m++)
+            product(
+                part[m], stage + x_at + m * x_bytes, stage + w_at, !SPLIT && step > 0);
+        wgmma_commit();
+        /* Products from registers keep them until they are done. */
+        if (ELEMENT == 4) {
+            wgmma_wait<0>();
+            release(r->slot);
+#if SPLIT
+  #pragma unroll
+            for (int e = 0; e < MULTIPLE * TILE_N / 2; e++)
+                sum[0][e] = step ? sum[0][e] + part[0][e] : part[0][e];
+#endif
+        } else if (step > 0) {
+            wgmma_wait<1>();
+            release(before);
+        }
+        before = r->slot;
+        advance(r);
+    }
+    if (ELEMENT != 4) {
+        wgmma_wait<0>();
+        release(before);
+    }
+}
+
+/* ---- results ---- */
+
+/* At most LINE rows, from place `from` of the tile on, to a piece of y in shared
+   memory. */
+template <int rows>
+INLINE void write_piece(u32 piece, float *sum, const float *bias, tile t, int from)
+{
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    if (bias)
+#pragma unroll
+        for (int e = 0; e < rows / 2; e++) {
+            int r = t.r0 + ROW_AT(from + e / 4 * 8 + lane % 4 * 2 + e % 2);
+            if (r < ROWS)
+                sum[e] += bias[((i64)t.i * ROWS + r) * LANES + t.j];
+        }
+#if ELEMENT == 4
+  #pragma unroll
+    for (int e = 0; e < rows / 2; e += 2) {
+        int s = warp * 16 + lane / 4 + e % 4 * 4, r = e / 4 * 8 + lane % 4 * 2;
+        if (LAST)
+            for (int q = 0; q < 2; q++)
+                store_shared32(
+                    piece + s / LINE * (LINE * 128) +
+                        swizzled(r + q, s % LINE / 4) + s % 4 * 4,
+                    __float_as_uint(sum[e + q]));
+        else
+            store_shared64(
+                piece + swizzled(s, r / 4) + r % 4 * 4, sum[e], sum[e + 1]);
+    }
+#else
+    /* The address that this lane gives: of a row in one of four matrices, which are
+       columns s 0 and 8, rows r 0 and 8 of 16 x 16 elements. */
+    int row = lane % 8, half = lane / 8 % 2, other = lane / 16;
+  #pragma unroll
+    for (int e = 0; e < rows / 2; e += 8) {
+        int r = e / 4 * 8 + other * 8;
+        u32 v[4];
+        for (int q = 0; q < 4; q++)
+            v[q] = pack_pair(sum[e + q * 2], sum[e + q * 2 + 1]);
+        if (LAST)
+            store_matrices_turned(
+                piece + swizzled(r + row, warp * 2 + half), v[0], v[1], v[2], v[3]);
+        else
+            store_matrices(
+                piece + swizzled(warp * 16 + half * 8 + row, r / 8), v[0], v[1], v[2],
+                v[3]);
+    }
+#endif
+}
+
+/* 1: ReLU, 2: GELU, 3: SiLU. */
+INLINE float activate(float v, int activation)
+{
+    if (activation == 1)
+        return v < 0 ? 0 : v;
+    if (activation == 2)
+        return 0.5f * v * (1 + erff(v * 0.70710678f));
+    return v / (1 + expf(-v));
+}
+
+/* Of a whole piece, by the threads of the group. */
+INLINE void activate_piece(u32 piece, int activation)
+{
+#pragma unroll 1
+    for (int at = threadIdx.x % 128 * 4; at < PIECE; at += 512) {
+        u32 v = load_shared32(piece + at);
+#if ELEMENT == 4
+        v = __float_as_uint(activate(__uint_as_float(v), activation));
+#else
+        v = pack_pair(activate(low_of(v), activation), activate(high_of(v), activation));
+#endif
+        store_shared32(piece + at, v);
+    }
+}
