@@ -123,7 +123,7 @@ part_asan() {
 
 part_tsan() {
     export DANAUS_TEST_SHARE=$((share * 4))
-    check "tsan builds" build tsan && run_ctest tsan -R 'thread|factorize_call'
+    check "tsan builds" build tsan && run_ctest tsan -R 'thread|factorize_call|property_conv|stream@cpu'
     export DANAUS_TEST_SHARE=$share
 }
 

@@ -44,6 +44,9 @@ typedef struct short_operands {
 typedef struct stream_engine stream_engine;
 
 struct conv_backend {
+    /* Names of the rows of the device's table, for danaus_device_kernel(); NULL past the
+       last. */
+    const char *(*kernel)(const danaus_device *dev, int index);
     danaus_status (*create)(
         danaus_device *dev, const conv_problem *p, conv_engine **engine);
     void (*destroy)(conv_engine *engine);

@@ -1,6 +1,6 @@
 /* device.h, by forwarding to the backend that a device's name begins with. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/backend.h"
+#include "backend/conv.h"
 #include "backend/tuning.h"
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -137,7 +137,8 @@ const char *danaus_device_kernel(const danaus_device *device, int index)
     for (const kernel *k = device->kernels; k->name; k++)
         if (index-- == 0)
             return k->name;
-    return NULL;
+    const conv_backend *conv = device->backend->conv;
+    return conv ? conv->kernel(device, index) : NULL;
 }
 
 danaus_status danaus_device_sync(danaus_device *device)

@@ -348,7 +348,16 @@ static danaus_status run(
     return dn_conv_loop(&l);
 }
 
+static const char *kernel_name(const danaus_device *dev, int index)
+{
+    const conv_code *code = ((const cpu_device *)dev)->conv;
+    while (code->name && index-- > 0)
+        code++;
+    return code->name;
+}
+
 const conv_backend dn_cpu_conv = {
+    .kernel = kernel_name,
     .create = create,
     .destroy = destroy,
     .describe = describe,

@@ -8,6 +8,7 @@
 #include "support/device.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64, DANAUS_F16, DANAUS_BF16 };
@@ -280,6 +281,61 @@ static void errors_grow_like_the_root_of_the_logarithm(void **state)
     }
 }
 
+#define SHARERS 16
+
+typedef struct shared {
+    const conv_case *c;
+    const danaus_conv_plan *plan;
+    const danaus_spectrum *spectrum;
+    const array *expected;
+    const char *name;
+} shared;
+
+static void *share(void *arg)
+{
+    const shared *s = arg;
+    danaus_device *device = NULL;
+    array y = array_make(s->c->desc.dtype, s->c->u.count);
+    int wrong =
+        danaus_device_open(s->name, &device) || danaus_device_set_threads(device, 2);
+    for (int i = 0; i < 3 && !wrong; i++)
+        wrong = danaus_conv_execute(
+                    s->plan, device, s->spectrum, s->c->batch, s->c->u.data, NULL, NULL,
+                    y.data) ||
+                !array_same(&y, s->expected);
+    danaus_device_close(device);
+    array_free(&y);
+    return wrong ? arg : NULL;
+}
+
+static void sixteen_threads_share_a_plan(void **state)
+{
+    danaus_device *device = *state;
+    danaus_device_info info;
+    danaus_conv_plan *plan = NULL;
+    danaus_spectrum *spectrum = NULL;
+    rng r = { 3 };
+    danaus_conv_desc desc = { .channels = 3, .length = 20000 };
+    conv_case c = conv_random(&r, &desc, 2, 0);
+    array expected = conv_run(device, &c);
+    assert_ok(danaus_device_describe(device, &info));
+    assert_ok(danaus_conv_plan_create(device, &c.desc, &plan));
+    assert_ok(danaus_spectrum_create(plan, device, c.k.data, NULL, NULL, &spectrum));
+    shared s = { &c, plan, spectrum, &expected, info.name };
+    pthread_t threads[SHARERS];
+    for (int i = 0; i < SHARERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, share, &s), 0);
+    for (int i = 0; i < SHARERS; i++) {
+        void *wrong;
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+    danaus_spectrum_destroy(spectrum);
+    danaus_conv_plan_destroy(plan);
+    array_free(&expected);
+    conv_free(&c);
+}
+
 int main(int argc, char **argv)
 {
     danaus_device *device = device_from_arguments(argc, argv);
@@ -287,6 +343,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(gradients_move_across_the_dot_product, device),
         cmocka_unit_test_prestate(threads_do_not_change_a_bit, device),
+        cmocka_unit_test_prestate(sixteen_threads_share_a_plan, device),
         cmocka_unit_test_prestate(a_row_does_not_know_its_batch, device),
         cmocka_unit_test_prestate(causal_means_causal, device),
         cmocka_unit_test_prestate(errors_grow_like_the_root_of_the_logarithm, device),
