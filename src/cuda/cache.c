@@ -102,6 +102,12 @@ int dn_cache_load(cache_key key, void **image, size_t *bytes)
     return copy != NULL;
 }
 
+int dn_cache_has(cache_key key)
+{
+    char folder[PATH_MAX], path[PATH_MAX];
+    return find_file(key, folder, path) && access(path, R_OK) == 0;
+}
+
 /* Makes the folder and those above it. */
 static void make_folder(char *folder)
 {

@@ -17,6 +17,9 @@ typedef struct cache_key {
 /* The key of pieces of text, one after the other; ends with NULL. */
 cache_key dn_cache_key(const char *const *pieces);
 
+/* Is there a file of that key? */
+int dn_cache_has(cache_key key);
+
 /* Nonzero when it is there; the caller frees *image. */
 int dn_cache_load(cache_key key, void **image, size_t *bytes);
 

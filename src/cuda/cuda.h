@@ -7,6 +7,9 @@
 #include "cuda/driver.h"
 #include "gpu/gpu.h"
 
+#define MOST_DEFINES 4096 /* bytes */
+#define MOST_AHEAD   64   /* texts compiled at once */
+
 /* A compiled text, loaded. */
 typedef struct cuda_module {
     cache_key key;
@@ -24,6 +27,15 @@ typedef struct cuda_entry {
     cu_function function;
 } cuda_entry;
 
+/* A text that is compiled before it is loaded. */
+typedef struct cuda_ahead {
+    const char *name;
+    char defines[MOST_DEFINES];
+    cache_key key;
+    void *image; /* NULL: not compiled, or taken */
+    size_t bytes;
+} cuda_ahead;
+
 typedef struct cuda_device {
     gpu_device gpu;
     const cuda_driver *driver;
@@ -35,6 +47,8 @@ typedef struct cuda_device {
     int scratch_lent;
     cuda_module *modules;
     size_t module_count, module_capacity;
+    cuda_ahead *ahead; /* while a plan is made ready */
+    int ahead_count;
     cuda_entry *entries; /* open addressing; at most half of them taken */
     size_t entry_count, entry_capacity;
 } cuda_device;
@@ -60,6 +74,18 @@ void dn_cuda_gradient_defines(const problem *p, text *to);
 danaus_status dn_cuda_load(
     cuda_device *d, const char *name, const char *defines, const char *entry,
     cu_function *function);
+
+/* Compiles what steps need and is nowhere yet, for dn_cuda_load to take; what it did not
+   take is forgotten afterwards. */
+void dn_cuda_compile_ahead(cuda_device *d, const ks_step *steps, int count);
+int dn_cuda_take_ahead(cuda_device *d, cache_key key, void **image, size_t *bytes);
+void dn_cuda_forget_ahead(cuda_device *d);
+
+/* Of everything that decides what is compiled. */
+cache_key dn_cuda_key(const char *name, const char *defines, int arch);
+
+int dn_cuda_has_function(
+    cuda_device *d, const kernel *k, const problem *p, int variant);
 
 /* The function of a row for a problem. */
 danaus_status dn_cuda_function(

@@ -15,7 +15,7 @@
 #define MOST_BLOCKS ((int64_t)1 << 30)
 /* A slab has at least so many columns, and there are at most so many slabs. */
 #define LEAST_SLAB 256
-#define MOST_SLABS 64
+#define MOST_SLABS 128
 /* Parts of one factor's gradient, at most, unless there is one slab. */
 #define MOST_PARTS ((int64_t)64 << 20)
 
@@ -40,12 +40,18 @@ static int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) /
 /* Lanes are taken together when batch-first memory has them next to each other. */
 static dw_tile tile_for(const problem *p)
 {
-    int wide = danaus_dtype_size(dn_sum_type(p->dtype)) > 4;
     danaus_pattern q = p->pattern;
-    if (p->layout == DANAUS_BATCH_FIRST && q.d > 1)
-        return wide ? (dw_tile){ 8, 8, 8, 2, 2, 4 } : (dw_tile){ 16, 16, 8, 4, 4, 8 };
+    int wide = danaus_dtype_size(dn_sum_type(p->dtype)) > 4;
+    int lanes = p->layout == DANAUS_BATCH_LAST || q.d == 1 ? 1 : q.d == 2 ? 2 : 8;
     if (wide)
-        return (dw_tile){ 32, 32, 1, 2, 2, 8 };
+        return lanes == 8   ? (dw_tile){ 8, 8, 8, 2, 2, 4 }
+               : lanes == 2 ? (dw_tile){ 16, 16, 2, 2, 2, 8 }
+                            : (dw_tile){ 32, 32, 1, 2, 2, 8 };
+    if (lanes == 8)
+        return q.b > 16 && q.c > 16 ? (dw_tile){ 32, 32, 8, 8, 4, 4 }
+                                    : (dw_tile){ 16, 16, 8, 4, 4, 8 };
+    if (lanes == 2)
+        return (dw_tile){ 32, 32, 2, 4, 4, 16 };
     return q.b >= 48 && q.c >= 48 ? (dw_tile){ 64, 64, 1, 4, 4, 16 }
                                   : (dw_tile){ 32, 32, 1, 4, 4, 16 };
 }
@@ -56,10 +62,10 @@ typedef struct slabs {
     int64_t width, count;
 } slabs;
 
-/* Enough slabs to give every multiprocessor four blocks, of whole steps. */
+/* Enough slabs to give every multiprocessor eight blocks, of whole steps. */
 static slabs slabs_for(const gradient_run *g, int64_t tiles, int64_t size)
 {
-    int64_t wanted = parts_of(4 * (int64_t)g->d->gpu.facts.units, tiles);
+    int64_t wanted = parts_of(8 * (int64_t)g->d->gpu.facts.units, tiles);
     int64_t most = MOST_PARTS / size;
     wanted = wanted < MOST_SLABS ? wanted : MOST_SLABS;
     wanted = wanted < most ? wanted : most;

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DEFINES  4096
 #define LEAST_ENTRIES 64
 #define LEAST_MODULES 16
 #define MOST_PIECES   24
@@ -27,7 +26,7 @@ static const char *find_text(const char *name)
 
 /* Everything that decides what is compiled: version, architecture, defines, the text and
    all texts that it may include. */
-static cache_key key_of(const char *name, const char *defines, int arch)
+cache_key dn_cuda_key(const char *name, const char *defines, int arch)
 {
     char number[16];
     snprintf(number, sizeof number, "%d", arch);
@@ -87,7 +86,8 @@ static danaus_status make_module(
         if (status == DANAUS_OK)
             return status;
     }
-    TRY(dn_cuda_compile(name, defines, d->gpu.facts.arch, &image, &bytes, NULL));
+    if (!dn_cuda_take_ahead(d, m->key, &image, &bytes))
+        TRY(dn_cuda_compile(name, defines, d->gpu.facts.arch, &image, &bytes, NULL));
     danaus_status status = load_module(d, image, entry, m);
     if (status == DANAUS_OK)
         dn_cache_store(m->key, image, bytes);
@@ -99,7 +99,7 @@ danaus_status dn_cuda_load(
     cuda_device *d, const char *name, const char *defines, const char *entry,
     cu_function *function)
 {
-    cuda_module m = { .key = key_of(name, defines, d->gpu.facts.arch) };
+    cuda_module m = { .key = dn_cuda_key(name, defines, d->gpu.facts.arch) };
     for (size_t i = 0; i < d->module_count; i++)
         if (!memcmp(&d->modules[i].key, &m.key, sizeof m.key)) {
             *function = d->modules[i].function;
@@ -176,6 +176,13 @@ static danaus_status reserve_entry(cuda_device *d)
     d->entries = entries;
     d->entry_capacity = capacity;
     return DANAUS_OK;
+}
+
+int dn_cuda_has_function(cuda_device *d, const kernel *k, const problem *p, int variant)
+{
+    cuda_entry e = { k, p->pattern, p->layout, p->math, variant, NULL };
+    return d->entry_capacity &&
+           find_entry(d->entries, d->entry_capacity, &e)->kernel != NULL;
 }
 
 danaus_status dn_cuda_function(

@@ -116,9 +116,13 @@ danaus_status dn_cuda_prepare(danaus_device *dev, const ks_step *steps, int coun
 {
     cuda_device *d = (cuda_device *)dev;
     int pushed;
-    TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = prepare(d, steps, count);
-    dn_cuda_leave(d, pushed);
+    dn_cuda_compile_ahead(d, steps, count);
+    danaus_status status = dn_cuda_enter(d, &pushed);
+    if (status == DANAUS_OK) {
+        status = prepare(d, steps, count);
+        dn_cuda_leave(d, pushed);
+    }
+    dn_cuda_forget_ahead(d);
     return status;
 }
 

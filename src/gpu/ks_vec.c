@@ -10,6 +10,7 @@
 
 #define MOST_BLOCKS ((int64_t)1 << 30)
 #define LANES       32
+#define ROUND       1.2e-6 /* seconds from tile to tile */
 
 enum { NS = 1, WARPS = 3, BYTES = 4 };
 
@@ -42,10 +43,11 @@ double dn_vec_cost(const danaus_device *dev, const kernel *k, const problem *p)
            passes = (double)passes_of(k, p->batch);
     double tiles = (double)tiles_of(p->pattern), clock = f->flops / f->units / 256;
     double rounds = ceil(tiles * passes / f->units), each = weights / tiles;
-    double work = dn_is_complex(p->dtype) ? 12 : 4;
+    double work = dn_is_complex(p->dtype) ? 24 : 8;
     double terms = each / (double)danaus_dtype_size(p->dtype) * size_of(k)[NS];
     double stream = fmax(rounds * each / 45e9, weights / (0.8 * f->bandwidth));
-    return 4e-6 + fmax(stream, rounds * terms * work / 100 / clock);
+    return 4e-6 + fmax(stream, rounds * terms * work / 100 / clock) +
+           (rounds - 1) * ROUND;
 }
 
 size_t dn_vec_bytes(const kernel *k, const problem *p)

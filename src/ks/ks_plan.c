@@ -142,9 +142,18 @@ static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *
 danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device)
 {
     const step_list *lists[] = { &plan->run, &plan->forward, &plan->back };
-    for (int l = 0; l < 3 && device->backend->prepare; l++)
-        TRY(device->backend->prepare(device, lists[l]->step, lists[l]->count));
-    return DANAUS_OK;
+    int count = 0;
+    if (!device->backend->prepare)
+        return DANAUS_OK;
+    ks_step *all = dn_alloc(3 * DANAUS_MAX_FACTORS * sizeof *all);
+    if (!all)
+        return dn_fail_memory(3 * DANAUS_MAX_FACTORS * sizeof *all, "a list of steps");
+    for (int l = 0; l < 3; l++)
+        for (int i = 0; i < lists[l]->count; i++)
+            all[count++] = lists[l]->step[i];
+    danaus_status status = device->backend->prepare(device, all, count);
+    dn_free(all);
+    return status;
 }
 
 danaus_status danaus_ks_plan_create(

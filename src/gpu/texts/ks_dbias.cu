@@ -2,10 +2,21 @@
    columns; ks_reduce.cu adds them up. part[slab][row], type S.
 
    Batch-first (LAST 0) a thread sums one row over a slab. Batch-last a block of threads
-   sums one row over a slab: every thread its columns, then by a tree. */
+   sums one row over a slab: every thread its columns, then by a tree. A thread has WAYS
+   sums, so that as many loads are on their way. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 128
+#define WAYS    8
 #include "simt.h"
+
+FN S together(const S *own)
+{
+    S sum = own[0];
+    UNROLL
+    for (int u = 1; u < WAYS; u++)
+        sum = plus(sum, own[u]);
+    return sum;
+}
 
 KERNEL dbias(const X *RESTRICT dy, S *RESTRICT part, int64 batch, int64 slab, int64 rows)
 {
@@ -15,10 +26,17 @@ KERNEL dbias(const X *RESTRICT dy, S *RESTRICT part, int64 batch, int64 slab, in
     for (int64 n = BLOCK; n < rows * slabs; n += BLOCKS) {
         int64 row = n % rows, s = n / rows * slab;
         int64 end = s + slab < batch ? s + slab : batch;
-        S sum = zero();
-        for (s += THREAD; s < end; s += THREADS)
-            sum = plus(sum, load(dy[row * batch + s]));
-        sums[THREAD] = sum;
+        S own[WAYS];
+        UNROLL
+        for (int u = 0; u < WAYS; u++)
+            own[u] = zero();
+        for (s += THREAD; s < end; s += WAYS * THREADS) {
+            UNROLL
+            for (int u = 0; u < WAYS; u++)
+                if (s + u * THREADS < end)
+                    own[u] = plus(own[u], load(dy[row * batch + s + u * THREADS]));
+        }
+        sums[THREAD] = together(own);
         for (int half = THREADS / 2; half; half /= 2) {
             BARRIER();
             if (THREAD < half)
@@ -33,12 +51,19 @@ KERNEL dbias(const X *RESTRICT dy, S *RESTRICT part, int64 batch, int64 slab, in
     for (int64 n = BLOCK; n < groups * slabs; n += BLOCKS) {
         int64 row = n % groups * THREADS + THREAD, s = n / groups * slab;
         int64 end = s + slab < batch ? s + slab : batch;
-        S sum = zero();
+        S own[WAYS];
         if (row >= rows)
             continue;
-        for (; s < end; s++)
-            sum = plus(sum, load(dy[s * rows + row]));
-        part[n / groups * rows + row] = sum;
+        UNROLL
+        for (int u = 0; u < WAYS; u++)
+            own[u] = zero();
+        for (; s < end; s += WAYS) {
+            UNROLL
+            for (int u = 0; u < WAYS; u++)
+                if (s + u < end)
+                    own[u] = plus(own[u], load(dy[(s + u) * rows + row]));
+        }
+        part[n / groups * rows + row] = together(own);
     }
 #endif
 }

@@ -14,17 +14,35 @@
 #define SX (BC + V)
 #define OWN(u, t, threads) ((u) / V * (threads) * V + (t) * V + (u) % V)
 
-/* Copies rows [row, row + N) of `size`, lanes from j and columns [s, s + BS) of a vector
-   [block][size][d] into to[BS][BJ][stride], zeros outside. */
-#define COPY(N, to, stride, from, block, size, row)                                    \
+#define X_LOADS ((BS * BJ * BC + THREADS - 1) / THREADS)
+#define Y_LOADS ((BS * BJ * BR + THREADS - 1) / THREADS)
+
+/* Where element e of N rows, BJ lanes and BS columns is: what is contiguous in memory
+   runs fastest. */
+#define COLUMN(e, N) (LAST ? (e) % BS : (e) / BJ / (N))
+#define LANE(e)      (LAST ? (e) / BS % BJ : (e) % BJ)
+#define ROW(e, N)    (LAST ? (e) / BS / BJ : (e) / BJ % (N))
+
+/* Reads rows [row, row + N) of `size`, lanes from j and columns [s, s + BS) of a vector
+   [block][size][d] into registers, zeros outside. */
+#define FETCH(N, LOADS, to, from, block, size, row)                                    \
     UNROLL                                                                             \
-    for (int e = THREAD; e < BS * BJ * N; e += THREADS) {                              \
-        int es = LAST ? e % BS : e / BJ / N, ej = LAST ? e / BS % BJ : e % BJ;         \
-        int er = LAST ? e / BS / BJ : e / BJ % N;                                      \
+    for (int u = 0; u < LOADS; u++) {                                                  \
+        int e = THREAD + u * THREADS;                                                  \
+        int es = COLUMN(e, N), ej = LANE(e), er = ROW(e, N);                           \
         int64 at = (block * size + row + er) * d + j + ej;                             \
-        int inside = row + er < size && j + ej < d && s + es < end;                    \
+        int inside = e < BS * BJ * N && row + er < size && j + ej < d && s + es < end; \
         at = LAST ? at * batch + s + es : (s + es) * (a * size * d) + at;              \
-        to[(es * BJ + ej) * stride + er] = inside ? load(from[at]) : zero();           \
+        to[u] = inside ? load(from[at]) : zero();                                      \
+    }
+
+/* Puts them into to[BS][BJ][stride] in shared memory. */
+#define PUT(N, LOADS, to, stride, from)                                                \
+    UNROLL                                                                             \
+    for (int u = 0; u < LOADS; u++) {                                                  \
+        int e = THREAD + u * THREADS;                                                  \
+        if (e < BS * BJ * N)                                                           \
+            to[(COLUMN(e, N) * BJ + LANE(e)) * stride + ROW(e, N)] = from[u];          \
     }
 
 FN void step(const S *xs, const S *ys, int tr, int tc, S sum[TR][TC])
@@ -68,11 +86,19 @@ KERNEL dw(
             for (int v = 0; v < TC; v++)
                 sum[u][v] = zero();
         }
-        for (; s < end; s += BS) {
+        S fx[X_LOADS], fy[Y_LOADS];
+        FETCH(BC, X_LOADS, fx, x, block, c, k)
+        FETCH(BR, Y_LOADS, fy, dy, block, b, r)
+        while (s < end) {
             BARRIER();
-            COPY(BC, xs, SX, x, block, c, k)
-            COPY(BR, ys, SY, dy, block, b, r)
+            PUT(BC, X_LOADS, xs, SX, fx)
+            PUT(BR, Y_LOADS, ys, SY, fy)
             BARRIER();
+            s += BS;
+            if (s < end) { /* on its way while this step is multiplied */
+                FETCH(BC, X_LOADS, fx, x, block, c, k)
+                FETCH(BR, Y_LOADS, fy, dy, block, b, r)
+            }
             UNROLL
             for (int e = 0; e < BS; e++)
                 step(xs + (e * BJ + tj) * SX, ys + (e * BJ + tj) * SY, tr, tc, sum);
