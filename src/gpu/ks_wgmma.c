@@ -87,7 +87,9 @@ double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p
     shape s = shape_of(k, p);
     double clock = 0.8 * f->flops / f->units / 256;
     double tiles = (double)tiles_of(k, p, p->batch), steps = (double)s.steps;
-    double waves = ceil(tiles / floor(f->units * n[RESIDENT] / (double)n[CLUSTER]));
+    double places = floor(f->units / (double)n[CLUSTER]);
+    double resident = fmin(n[RESIDENT], ceil(tiles / places));
+    double waves = ceil(tiles / (places * resident));
     double each = (double)n[COLUMNS] * (double)s.tile_rows;
     double products = n[PARTS] > 1 ? 3 : 1;
     double multiply = each * (double)(s.steps * s.depth) * products * s.element / 4096;
@@ -95,9 +97,10 @@ double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p
     double w_share = (double)s.w_bytes / n[CLUSTER];
     double fetched = steps * ((double)(s.stage_bytes - s.w_bytes) + w_share) + y_bytes;
     double cache = fetched / (1.3 * f->bandwidth / f->units) * clock;
-    double latency = (900 + 150 * steps + y_bytes / 64) / n[RESIDENT];
+    double latency = (900 + 150 * steps + y_bytes / 64) / resident;
     double tile =
-        n[RESIDENT] * (fmax(multiply, cache) + latency * (steps > 1 ? 0.5 : 0.3));
+        resident * (fmax(multiply, cache) + latency * (steps > 1 ? 0.5 : 0.3));
+    tile *= 1 + 0.02 * (n[CLUSTER] - 1);
     double line = (double)p->batch * s.element;
     double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line +
                    (double)dn_wgmma_bytes(k, p);

@@ -91,7 +91,6 @@ const kernel dn_gpu_kernels[] = {
     WGMMA(tf32, DANAUS_F32, 128, 192, 3, 1, 1, 1),
     WGMMA(tf32, DANAUS_F32, 64, 64, 1, 1, 2, 1),
     WGMMA(f32, DANAUS_F32, 128, 128, 2, 1, 1, 2),
-    WGMMA(f32, DANAUS_F32, 128, 128, 2, 2, 1, 2),
     WGMMA(f32, DANAUS_F32, 64, 64, 1, 1, 2, 2),
     LANES(f16, DANAUS_F16, 64, 64, 2, 1),
     LANES(f16, DANAUS_F16, 128, 64, 2, 1),
