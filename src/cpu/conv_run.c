@@ -189,7 +189,9 @@ static danaus_status share_items(conv_loop *l)
 danaus_status dn_conv_loop(conv_loop *l)
 {
     int64_t n = l->e->tables->n, threads = l->dev->threads;
-    if (threads > 1 && l->items < 2 * threads && n >= SHARED_LENGTH)
+    /* Blocks that are no groups of four vectors cannot be shared (conv.inc). */
+    if (threads > 1 && l->items < 2 * threads && n >= SHARED_LENGTH &&
+        l->e->tables->inner_vectors % 4 == 0)
         return share_items(l);
     int64_t worth = CEIL_DIV(l->items * n, TASK_NUMBERS);
     int slots = (int)CLAMP(worth, 1, MIN(threads, l->items));
