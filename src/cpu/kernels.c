@@ -14,10 +14,10 @@
 #define ROUND_UP(n, to)     (((n) + (to)-1) / (to) * (to))
 #define ALWAYS_INLINE       inline __attribute__((always_inline))
 
-/* Before a loop over a tile in registers: left as a loop it would index the tile,
-   which then lives in memory. */
+/* Before a loop over a tile in registers: left as a loop by GCC it would index the
+   tile, which then lives in memory. Clang unrolls them by itself. */
 #ifdef __clang__
-#    define UNROLL _Pragma("unroll")
+#    define UNROLL
 #else
 #    define UNROLL _Pragma("GCC unroll 32")
 #endif
