@@ -154,15 +154,18 @@ static danaus_status cuda_open(const char *name, danaus_device **device)
 static void cuda_close(danaus_device *dev)
 {
     cuda_device *d = cuda(dev);
-    int pushed = 0;
-    if (dn_cuda_enter(d, &pushed) == DANAUS_OK) {
+    int pushed = 0, inside = dn_cuda_enter(d, &pushed) == DANAUS_OK;
+    if (inside) {
         d->driver->StreamSynchronize(d->stream);
         if (!d->scratch_lent && d->scratch)
             d->driver->MemFree((cu_pointer)d->scratch);
-        dn_cuda_unload(d);
+        for (size_t i = 0; i < d->module_count; i++)
+            d->driver->ModuleUnload(d->modules[i].module);
         dn_cuda_leave(d, pushed);
     }
     d->driver->PrimaryRelease(d->handle);
+    dn_free(d->modules);
+    dn_free(d->entries);
     dn_free(d);
 }
 

@@ -92,8 +92,6 @@ danaus_status dn_cuda_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function *function);
 
-void dn_cuda_unload(cuda_device *d);
-
 danaus_status dn_cuda_launch(
     cuda_device *d, cu_function function, const gpu_launch *launch, void **arguments);
 

@@ -120,14 +120,6 @@ danaus_status dn_cuda_load(
     return DANAUS_OK;
 }
 
-void dn_cuda_unload(cuda_device *d)
-{
-    for (size_t i = 0; i < d->module_count; i++)
-        d->driver->ModuleUnload(d->modules[i].module);
-    dn_free(d->modules);
-    dn_free(d->entries);
-}
-
 /* ---- finding ---- */
 
 static uint64_t mix(uint64_t hash, uint64_t value)

@@ -149,6 +149,8 @@ static void a_damaged_file_counts_as_missing(void **state)
 /* Whole, but not what the driver takes. */
 static void an_image_that_the_driver_refuses_is_made_again(void **state)
 {
+    static const char words[] =
+        "no kernel, and long enough to be read as the head of an ELF file";
     (void)state;
     use_a_kernel();
     struct dirent **entries;
@@ -156,11 +158,7 @@ static void an_image_that_the_driver_refuses_is_made_again(void **state)
     for (int i = 0; i < count; i++) {
         unsigned long long high, low;
         assert_int_equal(sscanf(entries[i]->d_name, "%16llx%16llx", &high, &low), 2);
-        dn_cache_store(
-            (cache_key){ { high, low } },
-            "no kernel, and long enough to be "
-            "read as the head of an ELF file",
-            66);
+        dn_cache_store((cache_key){ { high, low } }, words, sizeof words);
     }
     free_list(entries, count);
     assert_int_equal(compilations_of_use(), count);

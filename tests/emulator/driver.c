@@ -295,6 +295,7 @@ int cuStreamIsCapturing(void *stream, int *capturing)
 /* ---- modules ---- */
 
 typedef struct function {
+    struct function *next; /* all that were made: what is lost can be found */
     void *library;
     void (*call)(
         int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,
@@ -303,6 +304,8 @@ typedef struct function {
     int *thread;
     int64 *block, *blocks;
 } function;
+
+static function *functions;
 
 /* The image ends with its table of sections. */
 static size_t image_bytes(const void *image)
@@ -333,6 +336,10 @@ int cuModuleLoadData(function **module, const void *image)
         return 200;
     }
     __atomic_add_fetch(&control->modules, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_lock(&lock);
+    f->next = functions;
+    functions = f;
+    pthread_mutex_unlock(&lock);
     *module = f;
     return 0;
 }
@@ -341,6 +348,13 @@ EXPORT int cuModuleUnload(function *module);
 int cuModuleUnload(function *module)
 {
     BEGIN;
+    pthread_mutex_lock(&lock);
+    for (function **at = &functions; *at; at = &(*at)->next)
+        if (*at == module) {
+            *at = module->next;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
     dlclose(module->library);
     free(module);
     __atomic_sub_fetch(&control->modules, 1, __ATOMIC_SEQ_CST);
