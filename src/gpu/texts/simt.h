@@ -7,22 +7,21 @@
 
 #if defined __CUDACC_RTC__ || defined __CUDACC__
 /* Registers enough for 512 threads on a multiprocessor. */
-#    define KERNEL                                                                     \
-        extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
-#    define LOCAL       __shared__ __align__(16)
-#    define FN          static __device__ __forceinline__
-#    define RESTRICT    __restrict__
-#    define UNROLL      _Pragma("unroll")
-#    define ROLL        _Pragma("unroll 1")
-#    define BARRIER()   __syncthreads()
-#    define THREAD      ((int)threadIdx.x)
-#    define BLOCK       ((int64)blockIdx.x)
-#    define BLOCKS      ((int64)gridDim.x)
-#    define ALIGNED(n)  __align__(n)
-#    define BITS(f)     __float_as_uint(f)
-#    define UNBITS(u)   __uint_as_float(u)
-#    define ERF(s)      erff(s)
-#    define EXP(s)      expf(s)
+#    define KERNEL     extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
+#    define LOCAL      __shared__ __align__(16)
+#    define FN         static __device__ __forceinline__
+#    define RESTRICT   __restrict__
+#    define UNROLL     _Pragma("unroll")
+#    define ROLL       _Pragma("unroll 1")
+#    define BARRIER()  __syncthreads()
+#    define THREAD     ((int)threadIdx.x)
+#    define BLOCK      ((int64)blockIdx.x)
+#    define BLOCKS     ((int64)gridDim.x)
+#    define ALIGNED(n) __align__(n)
+#    define BITS(f)    __float_as_uint(f)
+#    define UNBITS(u)  __uint_as_float(u)
+#    define ERF(s)     erff(s)
+#    define EXP(s)     expf(s)
 typedef long long int64;
 #    ifdef TYPE_f16
 FN float f16_load(unsigned short h)
