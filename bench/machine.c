@@ -17,7 +17,7 @@
 #define PEAK_SECONDS 0.25
 #define PEAK_REPEATS 10 /* kernels of a thread in a run: some 0.4 ms */
 #define COPY_ROUNDS  5
-#define COPY_PIECE   ((size_t)16 << 20)    /* bytes of a thread in a run, at most */
+#define COPY_PIECE   ((size_t)16 << 20)   /* bytes of a thread in a run, at most */
 #define MINIMUM_COPY ((int64_t)256 << 20) /* bytes, when the cache is unknown */
 
 static double now(void)
