@@ -43,13 +43,13 @@ static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)
     int64_t pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
     lane_map m = dn_lane_map(p, code, pair == 2);
-    int64_t columns = MIN(n, m.groups > 1 ? GROUP_COLUMNS : LANE_COLUMNS_AT_A_TIME);
+    int64_t columns = MIN(n, m.gather ? GROUP_COLUMNS : LANE_COLUMNS_AT_A_TIME);
     size_t line_bytes =
         lies_as_lines(x)
             ? 0
             : dn_aligned(columns * ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell);
     int64_t own = 0; /* elements of x gathered or repeated, once for each row k */
-    if (m.groups > 1)
+    if (m.gather)
         own = dn_odd(columns) * m.per;
     else if (!m.as_it_lies)
         own = columns * dn_lane_row(p.d, code->vector) * pair;
@@ -236,6 +236,8 @@ void dn_grid_open(
                                         : dn_tile_count(p.b, code->tile_rows / pair) },
         .s = { 0, n },
         .stream = dn_can_stream(&y, dn_pattern_rows(p), n, d->l2),
+        .cold_x = 1,
+        .cold_y = 1,
     };
     g->code = code;
     g->s_unit = lies_as_panel(&x) && lies_as_panel(&y) && !code->lane_vectors

@@ -6,6 +6,8 @@
 
 #include "cpu/cpu.h"
 
+#define GATHER_TILES 12
+
 /* How kernels along lines (lanes.inc) cut the b d outputs (r, j) of a block into
    vectors of `per` lanes: lane l of vector v in group g is output v step + g per + l.
    When d is a multiple of a vector there is a group for each run of lanes j, with a
@@ -14,6 +16,7 @@ typedef struct lane_map {
     int64_t per, groups, vectors, step;
     int64_t tiles;  /* of vectors, in a group */
     int as_it_lies; /* x need not be repeated: d divides a vector or a vector d */
+    int gather;     /* a group's x is first put together: its tiles make up for that */
 } lane_map;
 
 static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int complex)
@@ -25,6 +28,7 @@ static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int c
     m.vectors = runs ? p.b : (p.b * p.d + per - 1) / per;
     m.step = runs ? p.d : per;
     m.tiles = dn_tile_count(m.vectors, code->lane_vectors);
+    m.gather = m.groups > 1 && m.tiles >= GATHER_TILES;
     m.as_it_lies = p.d == 1 || runs || (!complex && per % p.d == 0);
     return m;
 }

@@ -99,12 +99,15 @@ static void take_slabs(void *arg, int slot)
     chain_run *c = arg;
     char *panels = c->scratch + (size_t)slot * c->slot_bytes;
     int64_t slabs = CEIL_DIV(c->o->batch, c->slab);
+    int far = c->panel_bytes > c->dev->l2 / 2; /* intermediate vectors */
     for (int64_t number; (number = atomic_fetch_add(&c->next, 1)) < slabs;) {
         int64_t s = number * c->slab, n = MIN(c->slab, c->o->batch - s);
         for (int i = 0; i < c->count; i++) {
             grid g;
             open_step(c, i, s, n, panels, &g);
             g.all.scratch = panels + 2 * c->panel_bytes;
+            g.all.cold_x = far || i == 0;
+            g.all.cold_y = far || i + 1 == c->count;
             g.code->part(&g.all);
         }
     }
