@@ -9,7 +9,7 @@
        column */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS (32 * WARPS)
-#define DEPTH   (NS * KV > 16 ? 1 : 4) /* groups on their way */
+#define DEPTH   (NS * KV > 16 ? 1 : NS * KV > 8 ? 2 : 4) /* groups on their way */
 #include "simt.h"
 
 typedef struct ALIGNED(KV * sizeof(X)) {
