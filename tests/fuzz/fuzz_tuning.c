@@ -33,6 +33,7 @@ static problem problem_of(const tuning_row *r)
     return (problem){ .pattern = r->pattern,
                       .dtype = r->dtype,
                       .layout = r->layout,
+                      .math = r->math,
                       .batch = (int64_t)1 << r->exponent };
 }
 

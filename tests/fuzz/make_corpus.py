@@ -103,7 +103,8 @@ def texts():
             "layout,batch,kernel,seconds\n")
     row = "cpu,m,i,2,1,4,2,2,f32,last,1024,panel,1.5e-6\n"
     rows = (row + row.replace("panel", "lane").replace("1.5e-6", "1000e-12")
-            + row.replace("f32", "c64") + row.replace("last,1024", "first,1"))
+            + row.replace("f32", "c64") + row.replace("last,1024", "first,1")
+            + row.replace("f32", "tf32"))
     for name, text in [
             ("rows", head + rows), ("lines", "\n# remark\n".join([head, row, row, ""])),
             ("returns", (head + rows).replace("\n", "\r\n")),
