@@ -188,7 +188,7 @@ static int multiply(apply *a)
         danaus_ks_weights_create(a->plan, a->device, a->chain, &a->weights))
         return library_failure();
     int64_t repeat = a->o->repeat > 1 ? a->o->repeat : 1;
-    double *seconds = malloc((size_t)repeat * sizeof *seconds);
+    double *seconds = calloc((size_t)repeat, sizeof *seconds);
     if (!seconds)
         return failure("no memory for %" PRId64 " repetitions", repeat);
     danaus_status status = DANAUS_OK;

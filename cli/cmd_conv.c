@@ -281,7 +281,7 @@ static int by_value(const void *p, const void *q)
 static int run_plan(convolve *c, const void *u, void *y)
 {
     int64_t repeat = c->o->repeat > 1 ? c->o->repeat : 1;
-    double *seconds = malloc((size_t)repeat * sizeof *seconds);
+    double *seconds = calloc((size_t)repeat, sizeof *seconds);
     if (!seconds)
         return failure("no memory for %" PRId64 " repetitions", repeat);
     danaus_status status = DANAUS_OK;

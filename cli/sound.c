@@ -3,6 +3,7 @@
 #include "cli/sound.h"
 
 #include "cli/args.h"
+#include "cli/chunks.h"
 
 #ifdef CLI_SOUND
 
@@ -29,44 +30,76 @@ static void turn(sound *s, int64_t from, int64_t frames, float *block, int back)
         }
 }
 
-static int read_frames(const char *path, SNDFILE *file, sound *s)
+/* The file ends where it says, or does not say. */
+static int check_whole(const char *path)
 {
-    float *block = malloc((size_t)(FRAMES * s->channels) * sizeof *block);
-    s->data = malloc((size_t)(s->length * s->channels) * sizeof *s->data);
-    int64_t done = 0, got = 1;
-    while (block && s->data && done < s->length && got > 0) {
-        int64_t want = s->length - done < FRAMES ? s->length - done : FRAMES;
-        got = sf_readf_float(file, block, want);
-        turn(s, done, got > 0 ? got : 0, block, 0);
-        done += got > 0 ? got : 0;
-    }
-    int memory = block && s->data;
-    free(block);
-    if (!memory)
-        return failure("no memory for %s", path);
-    if (done < s->length)
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return failure("%s: %s", path, strerror(errno));
+    sound_bytes s = chunks_of_sound(file);
+    fclose(file);
+    if (s.claimed == 0)
+        return failure("%s holds no sound", path);
+    if (s.claimed > s.there)
         return failure(
-            "%s ends after %" PRId64 " of %" PRId64 " frames", path, done, s->length);
+            "%s is cut short: %" PRId64 " of %" PRId64 " bytes of sound are there",
+            path, s.there, s.claimed);
     return STATUS_OK;
+}
+
+/* Frames as they lie in the file, in memory that grows with what is really there:
+   headers claim anything. Returns their number, or -1 without memory. */
+static int64_t read_frames(SNDFILE *file, int64_t channels, int64_t length, float **all)
+{
+    int64_t done = 0, room = 0;
+    for (int64_t got = 1; got > 0 && done < length; done += got) {
+        if (room < done + FRAMES) {
+            room = (2 * done < length ? 2 * done : length) + FRAMES;
+            float *more = realloc(*all, (size_t)(room * channels) * sizeof **all);
+            if (!more)
+                return -1;
+            *all = more;
+        }
+        got = sf_readf_float(file, *all + done * channels, FRAMES);
+        got = got > 0 ? got : 0;
+    }
+    return done;
+}
+
+/* Turns what was read into rows. */
+static int take_frames(const char *path, SNDFILE *file, sound *s)
+{
+    float *all = NULL;
+    int64_t done = read_frames(file, s->channels, s->length, &all);
+    int status = STATUS_OK;
+    if (done >= 0 && done < s->length)
+        status = failure(
+            "%s ends after %" PRId64 " of %" PRId64 " frames", path, done, s->length);
+    if (!status && done > 0)
+        s->data = malloc((size_t)(s->length * s->channels) * sizeof *s->data);
+    if (!status && !s->data)
+        status = failure("no memory for %s", path);
+    if (!status)
+        turn(s, 0, s->length, all, 0);
+    free(all);
+    return status;
 }
 
 int sound_read(const char *path, sound *s)
 {
     SF_INFO info = { 0 };
-    SNDFILE *file = sf_open(path, SFM_READ, &info);
     *s = (sound){ 0 };
+    int status = check_whole(path);
+    if (status)
+        return status;
+    SNDFILE *file = sf_open(path, SFM_READ, &info);
     if (!file)
         return failure("%s: %s", path, sf_strerror(NULL));
     *s = (sound){ info.channels, info.frames, info.samplerate, NULL };
-    int64_t numbers;
-    int status = STATUS_OK;
     if (s->length < 1 || s->channels < 1)
         status = failure("%s holds no sound", path);
-    else if (
-        __builtin_mul_overflow(s->length, s->channels, &numbers) ||
-        numbers > INT64_MAX / 64)
-        status = failure("%s claims more frames than fit in memory", path);
-    status = status ? status : read_frames(path, file, s);
+    else
+        status = take_frames(path, file, s);
     sf_close(file);
     if (status)
         sound_free(s);
@@ -76,6 +109,8 @@ int sound_read(const char *path, sound *s)
 int sound_resample(sound *s, int rate)
 {
     double ratio = (double)rate / s->rate;
+    if (!src_is_valid_ratio(ratio))
+        return failure("cannot resample from %d to %d", s->rate, rate);
     int64_t length = (int64_t)ceil((double)s->length * ratio);
     sound to = { s->channels, length > 0 ? length : 1, rate, NULL };
     to.data = calloc((size_t)(to.length * to.channels), sizeof *to.data);

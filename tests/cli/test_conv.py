@@ -116,10 +116,6 @@ def refusals(folder, r):
             folder / "three.wav", "-o", "x.wav")
     write_wav(folder / "empty.wav", np.zeros((1, 0)))
     refused("empty sound", "no sound", "conv", folder / "empty.wav", u, "-o", "x.wav")
-    for number, size in enumerate((0, 3, 20, 43)):
-        (folder / "cut.wav").write_bytes(u.read_bytes()[:size])
-        refused(f"sound cut to {size} bytes", "cut.wav", "conv", folder / "cut.wav", u,
-                "-o", "x.wav")
     np.save(folder / "a.npy", np.zeros((2, 5)))
     np.save(folder / "b.npy", np.zeros((3, 5)))
     np.save(folder / "none.npy", np.zeros((2, 0)))
@@ -138,6 +134,90 @@ def refusals(folder, r):
     refused("no output", "-o FILE", "conv", u, u)
     refused("a file that is not there", "nothing.wav", "conv", folder / "nothing.wav", u,
             "-o", "x.wav")
+
+
+def container(kind, rate=48000):
+    """A file of 20 frames of 2 channels with a chunk before and one after the sound:
+    (bytes, where the sound's chunk begins and where it ends)."""
+    order = ">" if kind in ("RIFX", "AIFF") else "<"
+
+    def chunk(name, data, size=None):
+        size = len(data) if size is None else size
+        return name + struct.pack(order + "I", size) + data + bytes(len(data) % 2)
+
+    data = np.arange(-20, 20).astype(order + "i2").tobytes()
+    if kind == "AIFF":
+        head = chunk(b"COMM", struct.pack(">hIh", 2, 20, 16) + b"\x40\x0e\xbb\x80" + bytes(6))
+        sound = chunk(b"SSND", bytes(8) + data)
+    else:
+        head = chunk(b"fmt ", struct.pack(order + "HHIIHH", 1, 2, rate, 4 * rate, 4, 16))
+        sound = chunk(b"data", data, 0xffffffff if kind == "RF64" else None)
+    after = chunk(b"LIST", b"INFOISFT\4\0\0\0me\0\0")
+    if kind == "RF64":
+        head = chunk(b"ds64", struct.pack("<QQQI", 200, len(data), 20, 0)) + head
+    body = (b"AIFF" if kind == "AIFF" else b"WAVE") + head + sound + after
+    name = b"FORM" if kind == "AIFF" else kind.encode()
+    size = 0xffffffff if kind == "RF64" else len(body)
+    whole = name + struct.pack(order + "I", size) + body
+    return whole, len(whole) - len(after) - len(sound), len(whole) - len(after)
+
+
+def cut(folder, r):
+    """Files that end early, at every kind of place: sound that lacks a byte is refused;
+    what follows it may be missing."""
+    step = 1 + 3 * (int(os.environ.get("DANAUS_TEST_SHARE", 1)) > 1)
+    for kind in ("RIFF", "RIFX", "RF64", "AIFF"):
+        whole, begin, end = container(kind)
+        places = {0, 3, 11, 17, begin - 1, begin + 4, begin + 7, begin + 8, begin + 9,
+                  end - 1, *range(20 if kind == "RIFF" else end, end, step)}
+        wrong = []
+        for size in sorted(places):
+            (folder / "cut.wav").write_bytes(whole[:size])
+            run = danaus("conv", folder / "cut.wav", folder / "left.wav", "-o", "x.wav")
+            if (run.returncode != 1 or "cut.wav" not in run.stderr
+                    or run.stderr.count("\n") != 1 or os.path.exists("x.wav")):
+                wrong.append((size, run.returncode, run.stderr))
+        check(f"{kind} cut in {len(places)} places is refused", not wrong, wrong[:3])
+        for size in (end, end + 3, len(whole)):
+            (folder / "cut.wav").write_bytes(whole[:size])
+            run = danaus("conv", folder / "cut.wav", folder / "left.wav", "-o", "y.wav",
+                         "--json")
+            check(f"{kind} with {size - end} bytes behind its sound is read",
+                  run.returncode == 0 and json.loads(run.stdout)["length"] == 20, run.stderr)
+
+
+def unknown_sizes(folder, r):
+    """Headers that were never finished: the sound ends with the file."""
+    whole, begin, end = container("RIFF")
+    for size in (0, 0x7ffff000, 0x80000000, 0xffffffff, 0xffffffdb):
+        raw = bytearray(whole[:end])
+        struct.pack_into("<I", raw, begin + 4, size)
+        struct.pack_into("<I", raw, 4, min(size + begin, 0xffffffff) if size else 8)
+        (folder / "open.wav").write_bytes(raw)
+        run = danaus("conv", folder / "open.wav", folder / "left.wav", "-o", "y.wav", "--json")
+        check(f"a header that says {size:#x}", run.returncode == 0
+              and json.loads(run.stdout)["length"] == 20, run.stderr)
+    raw = bytearray(whole[:begin + 8] + whole[end:])
+    struct.pack_into("<I", raw, begin + 4, 0)
+    struct.pack_into("<I", raw, 4, len(raw) - 8)
+    (folder / "none.wav").write_bytes(raw)
+    refused("no sound before another chunk", "no sound", "conv", folder / "none.wav",
+            folder / "left.wav", "-o", "x.wav")
+
+
+def words(folder, r):
+    """Arguments at random: any answer of the program's, and never a sanitizer's."""
+    known = ["conv", "-o", "--mode", "full", "valid", "--skip", "-1", "nan", "1e999", "--repeat",
+             str(2**61 + 1), str(2**63), "--resample", "--normalize", "--format", "pcm24",
+             "--threads", "0", "--device", "cpu:none", "--", "", "%n%s", "u.wav", "left.wav",
+             "slow.wav", "open.wav", "a.npy", "none.npy", "/", ".", "/dev/null", "w.wav", "--json"]
+    for number in range(60 if "DANAUS_TEST_SHARE" not in os.environ else 20):
+        some = [known[int(i)] for i in r.integers(0, len(known), int(r.integers(0, 9)))]
+        run = danaus("conv", *some, *(["-o", "z.wav"] if number % 2 else []))
+        if run.returncode not in (0, 1, 2) or (run.returncode and not run.stderr):
+            check(f"arguments {some}", False, (run.returncode, run.stderr))
+            return
+    check("arguments at random are answered", True)
 
 
 def fuzzed(folder, r):
@@ -187,7 +267,7 @@ with tempfile.TemporaryDirectory() as name:
     random = np.random.default_rng(1)
     place = pathlib.Path(name)
     os.chdir(place)
-    for test in (arrays, sounds, refusals, fuzzed):
+    for test in (arrays, sounds, refusals, cut, unknown_sizes, fuzzed, words):
         test(place, random)
     bench(place)
     info()

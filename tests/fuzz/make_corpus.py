@@ -116,8 +116,83 @@ def texts():
         put("tuning", name, text.encode())
 
 
+def chunk(name, data, size=None, order="<"):
+    body = data + bytes(len(data) % 2)
+    return name + struct.pack(order + "I", len(data) if size is None else size) + body
+
+
+def wave(*chunks, name=b"RIFF", order="<", size=None):
+    body = b"WAVE" + b"".join(chunks)
+    return name + struct.pack(order + "I", len(body) if size is None else size) + body
+
+
+def wave_format(code=1, channels=2, rate=48000, bits=16, order="<", more=b""):
+    block = channels * bits // 8
+    data = struct.pack(order + "HHIIHH", code, channels, rate, rate * block, block, bits)
+    return chunk(b"fmt ", data + more, order=order)
+
+
+def sounds():
+    data, rest = bytes(range(64)), chunk(b"LIST", b"INFOISFT\4\0\0\0me\0\0")
+    full = wave(wave_format(), chunk(b"data", data), rest)
+    put("sound", "right", full)
+    for place, size in [("name", 3), ("form", 10), ("format_name", 14), ("format", 30),
+                        ("data_name", 38), ("data_size", 42), ("data", 50),
+                        ("frame", 46), ("after", len(full) - 5)]:
+        put("sound", "cut_in_" + place, full[:size])
+    put("sound", "empty", wave(wave_format(), chunk(b"data", b"")))
+    put("sound", "empty_before_list", wave(wave_format(), chunk(b"data", b""), rest))
+    for name, size in [("zero", 0), ("all", 2**32 - 1), ("sox", 0x7ffff000)]:
+        put("sound", "open_" + name,
+            wave(wave_format(), chunk(b"data", data, size), size=min(36 + size, 2**32 - 1) if size else 8))
+    put("sound", "claims_more", wave(wave_format(), chunk(b"data", data, 1 << 20)))
+    put("sound", "big_endian", wave(wave_format(order=">"), chunk(b"data", data, order=">"),
+        name=b"RIFX", order=">"))
+    for name, size in [("long", 64), ("long_cut", 1 << 33), ("long_huge", 1 << 63)]:
+        sizes = struct.pack("<QQQI", len(full), size, 16, 0)
+        put("sound", name, wave(chunk(b"ds64", sizes), wave_format(),
+            chunk(b"data", data, 2**32 - 1), name=b"RF64", size=2**32 - 1))
+    for bits, code in [(8, 1), (24, 1), (32, 3), (64, 3)]:
+        put("sound", f"bits_{bits}", wave(wave_format(code, 1, bits=bits), chunk(b"data", data)))
+    put("sound", "adpcm", wave(wave_format(17, 1, 8000, 4, more=struct.pack("<HH", 2, 57)),
+        chunk(b"fact", struct.pack("<I", 1 << 30)), chunk(b"data", data)))
+    put("sound", "no_format", wave(chunk(b"data", data)))
+    put("sound", "many_channels", wave(wave_format(1, 1000, 1, 8), chunk(b"data", data * 20)))
+    common = struct.pack(">hIh", 1, 24, 16) + b"\x40\x0e\xbb\x80" + bytes(6)
+    body = b"AIFF" + chunk(b"COMM", common, order=">") + chunk(b"SSND", bytes(56), order=">")
+    aiff = b"FORM" + struct.pack(">I", len(body)) + body
+    put("sound", "aiff", aiff)
+    put("sound", "aiff_cut", aiff[:-20])
+
+
+def descriptions():
+    """Fields in the order of danaus_conv_desc, _short_desc and _stream_desc."""
+    def conv(*fields, kind=0, dtype=0, effort=0, batch=0, keep=(0, 0), reserved=0):
+        return b"\0" + struct.pack("<4q3i4xq2iI", *fields, kind, dtype, effort, batch,
+                                   *keep, reserved)
+    put("conv", "plain", conv(3, 50, 0, 0))
+    put("conv", "circular", conv(2, 31, 40, 1, kind=1, dtype=2))
+    put("conv", "both_ways", conv(4, 100, 7, 2, kind=2, dtype=4))
+    put("conv", "sparse", conv(1, 20, 0, 0, keep=(4, 3)))
+    put("conv", "windows", conv(1, 15000, 9, 0))
+    put("conv", "long", conv(1, (1 << 28) - 1, 1 << 27, 0))
+    put("conv", "too_long", conv(1, (1 << 28) + 1, 0, 0))
+    put("conv", "no_size", conv(1 << 60, 1 << 20, 0, 0))
+    put("conv", "many_filters", conv(1 << 40, 5, 1, 1 << 40))
+    put("conv", "negative", conv(-1, -1, -1, -1))
+    put("conv", "reserved", conv(1, 5, 0, 0, reserved=1))
+    put("conv", "odd_words", conv(1, 5, 0, 0, kind=3, dtype=9, effort=2, batch=-1))
+    put("conv", "short", b"\2" + struct.pack("<3q3i", 3, 40, 4, 1, 1, 0))
+    put("conv", "short_all", b"\2" + struct.pack("<3q3i", 1 << 40, 1 << 20, 128, 0, 0, 2))
+    put("conv", "short_many", b"\2" + struct.pack("<3q3i", 1, 4, 129, 0, 0, 0))
+    put("conv", "stream", b"\3" + struct.pack("<3qi", 2, 300, 1, 0))
+    put("conv", "stream_long", b"\3" + struct.pack("<3qi", -2, 1 << 40, 0, 4))
+
+
 def main():
     arrays()
+    sounds()
+    descriptions()
     chains()
     texts()
     for name, (header, size) in HEADERS.items():

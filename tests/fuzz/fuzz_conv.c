@@ -1,0 +1,155 @@
+/* Any bytes as a description of a convolution, of few taps or of a stream: made, and
+   run where it is small, or refused with a sentence. The first byte says which. Lengths
+   between MOST and the longest that the library takes are cut to MOST, for speed. */
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/fuzz.h"
+
+#include "danaus/danaus.h"
+
+#include <string.h>
+
+#define MOST     65536 /* of a length */
+#define MOST_ALL 20000 /* numbers of all rows, or of all filters */
+
+static danaus_device *device;
+
+static int64_t shorter(int64_t length)
+{
+    return length > MOST && length <= DANAUS_CONV_MOST_LENGTH ? length % MOST : length;
+}
+
+/* a b is at most MOST_ALL, for positive a and b. */
+static int small(int64_t a, int64_t b) { return a <= MOST_ALL && b <= MOST_ALL / a; }
+
+/* Arrays of zeros that end where a sanitizer sees it. */
+static void *zeros(int64_t count, danaus_dtype dtype)
+{
+    void *memory = calloc((size_t)count, danaus_dtype_size(dtype));
+    expect(memory);
+    return memory;
+}
+
+static danaus_dtype sums_of(danaus_dtype dtype)
+{
+    return dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
+}
+
+static void convolve(const danaus_conv_plan *plan, const danaus_conv_desc *d)
+{
+    int64_t filters = d->filters ? d->filters : d->channels;
+    int64_t taps = d->filter_length ? d->filter_length : d->length;
+    danaus_dtype dtype = d->dtype ? d->dtype : DANAUS_F32, sums = sums_of(dtype);
+    if (!small(d->channels, d->length) || !small(filters, taps))
+        return;
+    int both_ways = d->kind == DANAUS_BIDIRECTIONAL;
+    int64_t rows = d->channels * d->length;
+    void *k = zeros(filters * taps, sums), *u = zeros(rows, dtype);
+    void *y = zeros(rows, dtype), *dk = zeros(filters * taps, sums);
+    danaus_conv_gradients g = { .du = y, .dk = dk };
+    danaus_spectrum *spectrum = NULL;
+    expect(
+        danaus_spectrum_create(
+            plan, device, k, both_ways ? k : NULL, NULL, &spectrum) == DANAUS_OK);
+    expect(danaus_conv_execute(plan, device, spectrum, 1, u, u, NULL, y) == DANAUS_OK);
+    expect(
+        danaus_conv_gradient(plan, device, spectrum, 1, u, NULL, NULL, u, &g) ==
+        DANAUS_OK);
+    danaus_spectrum_destroy(spectrum);
+    free(k);
+    free(u);
+    free(y);
+    free(dk);
+}
+
+static void plan(danaus_conv_desc d)
+{
+    danaus_conv_plan *made = NULL;
+    d.length = shorter(d.length);
+    d.filter_length = shorter(d.filter_length);
+    if (d.effort == DANAUS_MEASURE)
+        d.effort = DANAUS_ESTIMATE;
+    if (danaus_conv_plan_create(device, &d, &made) != DANAUS_OK) {
+        expect(!made && *danaus_error_detail());
+        return;
+    }
+    expect(d.channels > 0 && d.length > 0 && d.filter_length >= 0 && d.filters >= 0);
+    expect(danaus_conv_plan_describe(made, NULL, 0) > 0);
+    convolve(made, &d);
+    danaus_conv_plan_destroy(made);
+}
+
+/* Refused before any of the arrays is looked at, or run. */
+static void few_taps(danaus_short_desc d)
+{
+    danaus_dtype dtype = d.dtype ? d.dtype : DANAUS_F32;
+    int runs = d.channels > 0 && d.length > 0 && d.taps > 0 &&
+               small(d.channels, d.length) && small(d.channels, d.taps);
+    if (danaus_short_conv(device, &d, 0, NULL, NULL, NULL, NULL) != DANAUS_OK) {
+        expect(*danaus_error_detail());
+        return;
+    }
+    expect(d.taps > 0 && d.taps <= DANAUS_SHORT_MOST_TAPS);
+    if (!runs)
+        return;
+    void *k = zeros(d.channels * d.taps, sums_of(dtype));
+    void *u = zeros(d.channels * d.length, dtype);
+    void *y = zeros(d.channels * d.length, dtype);
+    expect(danaus_short_conv(device, &d, 1, k, NULL, u, y) == DANAUS_OK);
+    free(k);
+    free(u);
+    free(y);
+}
+
+static void stream(danaus_stream_desc d)
+{
+    danaus_stream *made = NULL;
+    d.filter_length = shorter(d.filter_length);
+    int64_t filters = d.filters ? d.filters : d.channels;
+    int positive = d.channels > 0 && d.filter_length > 0 && filters > 0;
+    int runs = positive && small(d.channels, d.filter_length + 64) &&
+               small(filters, d.filter_length);
+    if (positive && !runs) /* filters as long as they say would be read */
+        return;
+    void *k = runs ? zeros(filters * d.filter_length, DANAUS_F64) : (void *)&d;
+    if (danaus_stream_create(device, &d, k, &made) != DANAUS_OK)
+        expect(!made && *danaus_error_detail());
+    else {
+        expect(runs);
+        void *u = zeros(d.channels * 64, DANAUS_F64),
+             *y = zeros(d.channels * 64, DANAUS_F64);
+        expect(danaus_stream_run(made, device, 64, u, y) == DANAUS_OK);
+        free(u);
+        free(y);
+    }
+    danaus_stream_destroy(made);
+    if (runs)
+        free(k);
+}
+
+/* The beginning of the bytes, and zeros for the rest. */
+#define TAKE(what)                                                                     \
+    memcpy(&(what), data + 1, size - 1 < sizeof(what) ? size - 1 : sizeof(what))
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    danaus_conv_desc conv = { 0 };
+    danaus_short_desc few = { 0 };
+    danaus_stream_desc streamed = { 0 };
+    if (size < 1)
+        return 0;
+    if (!device) {
+        expect(danaus_device_open("cpu", &device) == DANAUS_OK);
+        expect(danaus_device_set_threads(device, 1) == DANAUS_OK);
+    }
+    if (data[0] % 4 < 2) {
+        TAKE(conv);
+        plan(conv);
+    } else if (data[0] % 4 == 2) {
+        TAKE(few);
+        few_taps(few);
+    } else {
+        TAKE(streamed);
+        stream(streamed);
+    }
+    return 0;
+}
