@@ -96,9 +96,9 @@ DANAUS_API danaus_status danaus_conv_execute(
     const void *gate_out, void *y);
 
 /* Gradients of a loss that reached y as dy: members that are NULL are skipped. They
-   are overwritten, not added to. dk, dk_reverse [filters][filter_length] and
-   dskip[filters] are sums over all rows of a filter, in the type of sums; taps that
-   meet no number get zero. */
+   are overwritten, not added to, and overlap neither the inputs nor each other. dk,
+   dk_reverse [filters][filter_length] and dskip[filters] are sums over all rows of a
+   filter, in the type of sums; taps that meet no number get zero. */
 typedef struct danaus_conv_gradients {
     void *du, *dgate_in, *dgate_out; /* like u, of the plan's type */
     void *dk, *dk_reverse, *dskip;

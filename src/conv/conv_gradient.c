@@ -20,20 +20,27 @@ static danaus_status check_members(
     return DANAUS_OK;
 }
 
-/* None of the outputs overlaps an input or another output of the signals' size. */
-static danaus_status check_overlaps(const conv_gradient_operands *o, size_t bytes)
+/* None of the outputs overlaps an input or another output. */
+static danaus_status check_overlaps(
+    const danaus_conv_plan *plan, const conv_gradient_operands *o)
 {
-    const void *in[] = { o->u, o->gate_in, o->gate_out, o->dy };
-    static const char *const in_names[] = { "u", "gate_in", "gate_out", "dy" };
-    const void *out[] = { o->to.du, o->to.dgate_in, o->to.dgate_out };
-    static const char *const out_names[] = { "du", "dgate_in", "dgate_out" };
-    for (int i = 0; i < 3; i++) {
-        for (int j = 0; j < 4; j++)
-            TRY(dn_conv_check_apart(out_names[i], out[i], in_names[j], in[j], bytes));
-        for (int j = 0; j < i; j++)
-            TRY(dn_conv_check_apart(out_names[i], out[i], out_names[j], out[j], bytes));
-    }
-    return DANAUS_OK;
+    size_t rows = dn_conv_array_bytes(plan, o->batch);
+    size_t sums = plan->p.dtype == DANAUS_F64 ? sizeof(double) : sizeof(float);
+    size_t filters = (size_t)plan->p.filters * sums;
+    size_t taps = filters * (size_t)plan->p.filter_length;
+    piece in[] = { { "u", o->u, rows },
+                   { "gate_in", o->gate_in, rows },
+                   { "gate_out", o->gate_out, rows },
+                   { "dy", o->dy, rows } };
+    piece out[] = {
+        { "du", o->to.du, rows },
+        { "dgate_in", o->to.dgate_in, rows },
+        { "dgate_out", o->to.dgate_out, rows },
+        { "dk", o->to.dk, taps },
+        { "dk_reverse", o->to.dk_reverse, taps },
+        { "dskip", o->to.dskip, filters },
+    };
+    return dn_conv_check_apart(6, out, 4, in);
 }
 
 danaus_status danaus_conv_gradient(
@@ -56,6 +63,6 @@ danaus_status danaus_conv_gradient(
         .dy = dy,
         .to = *gradients,
     };
-    TRY(check_overlaps(&o, dn_conv_array_bytes(plan, batch)));
+    TRY(check_overlaps(plan, &o));
     return plan->conv->gradient(device, plan->engine, &o);
 }

@@ -143,12 +143,23 @@ danaus_status dn_conv_check(
     return DANAUS_OK;
 }
 
-danaus_status dn_conv_check_apart(
-    const char *y_name, const void *y, const char *x_name, const void *x, size_t bytes)
+static danaus_status check_pair(const piece *y, const piece *x)
 {
-    uintptr_t a = (uintptr_t)x, b = (uintptr_t)y;
-    if (x && y && a < b + bytes && b < a + bytes)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "%s overlaps %s", y_name, x_name);
+    uintptr_t a = (uintptr_t)x->data, b = (uintptr_t)y->data;
+    if (x->data && y->data && a < b + y->bytes && b < a + x->bytes)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%s overlaps %s", y->name, x->name);
+    return DANAUS_OK;
+}
+
+danaus_status dn_conv_check_apart(
+    int outputs, const piece *out, int inputs, const piece *in)
+{
+    for (int i = 0; i < outputs; i++) {
+        for (int j = 0; j < inputs; j++)
+            TRY(check_pair(&out[i], &in[j]));
+        for (int j = 0; j < i; j++)
+            TRY(check_pair(&out[i], &out[j]));
+    }
     return DANAUS_OK;
 }
 
@@ -169,9 +180,11 @@ danaus_status danaus_conv_execute(
     if (!u || !y)
         return dn_fail(DANAUS_ERR_ARGUMENT, "both u and y are needed");
     size_t bytes = dn_conv_array_bytes(plan, batch);
-    TRY(dn_conv_check_apart("y", y, "u", u, bytes));
-    TRY(dn_conv_check_apart("y", y, "gate_in", gate_in, bytes));
-    TRY(dn_conv_check_apart("y", y, "gate_out", gate_out, bytes));
+    piece to = { "y", y, bytes };
+    piece from[] = { { "u", u, bytes },
+                     { "gate_in", gate_in, bytes },
+                     { "gate_out", gate_out, bytes } };
+    TRY(dn_conv_check_apart(1, &to, 3, from));
     conv_operands o = {
         .batch = batch,
         .spectrum = spectrum->data,

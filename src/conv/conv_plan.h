@@ -25,9 +25,16 @@ danaus_status dn_conv_check(
     const danaus_conv_plan *plan, const danaus_device *device,
     const danaus_spectrum *spectrum, int64_t batch);
 
-/* y and x, arrays of `bytes` each, have no byte in common; x may be NULL. */
+/* An operand's memory; data may be NULL. */
+typedef struct piece {
+    const char *name;
+    const void *data;
+    size_t bytes;
+} piece;
+
+/* No output has a byte in common with an input or another output. */
 danaus_status dn_conv_check_apart(
-    const char *y_name, const void *y, const char *x_name, const void *x, size_t bytes);
+    int outputs, const piece *out, int inputs, const piece *in);
 
 /* Bytes of an array [batch][channels][length]. */
 size_t dn_conv_array_bytes(const danaus_conv_plan *plan, int64_t batch);

@@ -71,7 +71,12 @@ danaus_status danaus_short_conv(
     if (!k || !u || !y)
         return dn_fail(DANAUS_ERR_ARGUMENT, "filters, u and y are needed");
     size_t bytes = (size_t)(batch * d.channels * d.length) * danaus_dtype_size(d.dtype);
-    TRY(dn_conv_check_apart("y", y, "u", u, bytes));
+    size_t sums = d.dtype == DANAUS_F64 ? sizeof(double) : sizeof(float);
+    piece to = { "y", y, bytes };
+    piece from[] = { { "u", u, bytes },
+                     { "k", k, (size_t)(d.channels * d.taps) * sums },
+                     { "bias", bias, (size_t)d.channels * sums } };
+    TRY(dn_conv_check_apart(1, &to, 3, from));
     short_operands o = { d, batch, k, bias, u, y };
     return device->backend->conv->few_taps(device, &o);
 }
@@ -162,9 +167,9 @@ danaus_status danaus_stream_run(
         return DANAUS_OK;
     if (!u || !y)
         return dn_fail(DANAUS_ERR_ARGUMENT, "both u and y are needed");
-    TRY(dn_conv_check_apart(
-        "y", y, "u", u,
-        (size_t)(stream->desc.channels * count) *
-            danaus_dtype_size(stream->desc.dtype)));
+    size_t block =
+        (size_t)(stream->desc.channels * count) * danaus_dtype_size(stream->desc.dtype);
+    piece to = { "y", y, block }, from = { "u", u, block };
+    TRY(dn_conv_check_apart(1, &to, 1, &from));
     return stream->conv->stream_run(device, stream->engine, count, u, y);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """danaus conv and danaus bench conv from the outside: every mode against
-numpy.convolve, sound files made here byte by byte, and what is refused."""
+numpy.convolve and scipy.signal, sound files made here byte by byte, and what is refused."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -12,6 +12,11 @@ import tempfile
 import wave
 
 import numpy as np
+
+try:
+    from scipy.signal import fftconvolve
+except ImportError:
+    fftconvolve = None
 
 PROGRAM = os.environ["DANAUS_PROGRAM"]
 failed = []
@@ -78,6 +83,27 @@ def arrays(folder, r):
             check(f"{mode} in {dtype.__name__}",
                   run.returncode == 0 and y.shape == e.shape and y.dtype == dtype
                   and np.abs(y - e).max() <= bound * (1 + np.abs(u).max()), run.stderr)
+
+
+def scipy_agrees(folder, r):
+    """scipy.signal.fftconvolve() on rows of f64, at lengths that are no powers of two."""
+    if not fftconvolve:
+        print("skipped scipy.signal: it is not installed")
+        return
+    for n, m in ((44100, 48000), (65537, 1000), (100003, 100003)):
+        u, k = r.standard_normal((2, n)), r.standard_normal((2, m))
+        np.save(folder / "u.npy", u)
+        np.save(folder / "k.npy", k)
+        for mode in ("full", "same", "valid"):
+            if mode == "valid" and m > n:
+                continue
+            run = danaus("conv", folder / "u.npy", folder / "k.npy", "-o", folder / "y.npy",
+                         "--mode", mode)
+            e, y = fftconvolve(u, k, mode, axes=-1), np.load(folder / "y.npy")
+            good = y.shape == e.shape and (
+                np.linalg.norm(y - e) <= 1e-14 * np.linalg.norm(u) * np.linalg.norm(k))
+            check(f"{mode} of {n} by {m} as scipy.signal", run.returncode == 0 and good,
+                  run.stderr)
 
 
 def sounds(folder, r):
@@ -267,7 +293,7 @@ with tempfile.TemporaryDirectory() as name:
     random = np.random.default_rng(1)
     place = pathlib.Path(name)
     os.chdir(place)
-    for test in (arrays, sounds, refusals, cut, unknown_sizes, fuzzed, words):
+    for test in (arrays, scipy_agrees, sounds, refusals, cut, unknown_sizes, fuzzed, words):
         test(place, random)
     bench(place)
     info()

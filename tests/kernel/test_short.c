@@ -148,6 +148,9 @@ static void it_refuses_what_is_not_few(void **state)
     assert_status(
         danaus_short_conv(device, &good, 1, k, NULL, u, u), DANAUS_ERR_ARGUMENT);
     assert_status(
+        danaus_short_conv(device, &good, 1, y + 3, NULL, u, y), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_short_conv(device, &good, 1, k, y, u, y), DANAUS_ERR_ARGUMENT);
+    assert_status(
         danaus_short_conv(device, &good, 1, NULL, NULL, u, y), DANAUS_ERR_ARGUMENT);
     assert_status(
         danaus_short_conv(NULL, &good, 1, k, NULL, u, y), DANAUS_ERR_ARGUMENT);

@@ -72,6 +72,15 @@ static void descriptions_are_checked(void **state)
     assert_status(danaus_conv_plan_create(device, &good, NULL), DANAUS_ERR_ARGUMENT);
 }
 
+/* The machine may know no other instruction set. */
+static int differ(danaus_device *one, danaus_device *other)
+{
+    danaus_device_info a, b;
+    assert_ok(danaus_device_describe(one, &a));
+    assert_ok(danaus_device_describe(other, &b));
+    return strcmp(a.name, b.name) != 0;
+}
+
 static void filters_are_checked(void **state)
 {
     fixture *f = *state;
@@ -87,7 +96,25 @@ static void filters_are_checked(void **state)
         DANAUS_ERR_ARGUMENT);
     assert_status(
         danaus_spectrum_update(NULL, f->device, f->k, NULL, NULL), DANAUS_ERR_ARGUMENT);
+    danaus_device *scalar = NULL;
+    assert_ok(danaus_device_open("cpu:scalar", &scalar));
+    if (differ(scalar, f->device)) {
+        assert_status(
+            danaus_spectrum_create(f->plan, scalar, f->k, NULL, NULL, &s),
+            DANAUS_ERR_ARGUMENT);
+        assert_status(
+            danaus_spectrum_update(f->spectrum, scalar, f->k, NULL, NULL),
+            DANAUS_ERR_ARGUMENT);
+    }
+    danaus_device_close(scalar);
     assert_null(s);
+}
+
+/* y is as memset() to 0x55 left it. */
+static void expect_untouched(const fixture *f)
+{
+    for (size_t i = 0; i < sizeof f->y; i++)
+        assert_int_equal(((const unsigned char *)f->y)[i], 0x55);
 }
 
 static void operands_are_checked(void **state)
@@ -113,14 +140,10 @@ static void operands_are_checked(void **state)
     assert_status(
         RUN(f->plan, f->device, f->spectrum, INT64_MAX / 8, f->u, NULL, NULL, f->y),
         DANAUS_ERR_SHAPE);
-    danaus_device_info other, here;
-    assert_ok(danaus_device_describe(scalar, &other));
-    assert_ok(danaus_device_describe(f->device, &here));
-    if (strcmp(other.name, here.name))
+    if (differ(scalar, f->device))
         assert_status(
             RUN(f->plan, scalar, f->spectrum, 1, f->u, NULL, NULL, f->y), bad);
-    for (size_t i = 0; i < sizeof f->y; i++)
-        assert_int_equal(((unsigned char *)f->y)[i], 0x55);
+    expect_untouched(f);
     assert_ok(RUN(f->plan, f->device, f->spectrum, 0, NULL, NULL, NULL, NULL));
 #undef RUN
     danaus_conv_plan_destroy(plan);
@@ -139,6 +162,10 @@ static void gradients_are_checked(void **state)
         { .reserved = { f->y } },
         { .du = f->u },
         { .du = f->y, .dgate_in = f->y + 1 },
+        { .dk = f->u + 19 },
+        { .dskip = f->other + 19 },
+        { .du = f->y, .dk = f->y + 19 },
+        { .dk = f->y, .dskip = f->y + 19 },
     };
     assert_status(
         danaus_conv_gradient(
@@ -152,12 +179,29 @@ static void gradients_are_checked(void **state)
         danaus_conv_gradient(
             f->plan, f->device, f->spectrum, 1, f->u, NULL, NULL, f->other, NULL),
         bad);
-    for (int i = 1; i < 7; i++)
+    memset(f->y, 0x55, sizeof f->y);
+    for (int i = 1; i < 11; i++)
         assert_status(
             danaus_conv_gradient(
                 f->plan, f->device, f->spectrum, 1, f->u, i == 6 ? f->k : NULL, NULL,
                 f->other, &g[i]),
             bad);
+    danaus_conv_plan *plan = NULL;
+    danaus_device *scalar = NULL;
+    assert_ok(danaus_conv_plan_create(f->device, &good, &plan));
+    assert_ok(danaus_device_open("cpu:scalar", &scalar));
+    assert_status(
+        danaus_conv_gradient(
+            plan, f->device, f->spectrum, 1, f->u, NULL, NULL, f->other, &g[0]),
+        bad);
+    if (differ(scalar, f->device))
+        assert_status(
+            danaus_conv_gradient(
+                f->plan, scalar, f->spectrum, 1, f->u, NULL, NULL, f->other, &g[0]),
+            bad);
+    expect_untouched(f);
+    danaus_conv_plan_destroy(plan);
+    danaus_device_close(scalar);
     assert_ok(danaus_conv_gradient(
         f->plan, f->device, f->spectrum, 1, f->u, NULL, NULL, f->other, &g[0]));
 }
