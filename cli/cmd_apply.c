@@ -32,7 +32,7 @@ static const usage use = {
 typedef struct options {
     device_options device;
     const char *output, *tensor;
-    int layout, adjoint, effort, json;
+    int layout, adjoint, effort, activation, json;
     danaus_dtype dtype;
     int64_t repeat;
 } options;
@@ -181,6 +181,7 @@ static int multiply(apply *a)
     desc.dtype = a->dtype;
     desc.effort = (danaus_effort)a->o->effort;
     desc.adjoint = a->o->adjoint;
+    desc.activation = (danaus_activation)a->o->activation;
     desc.batch = a->batch;
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     int count = chain_patterns(a->chain, patterns);
@@ -280,6 +281,9 @@ int cmd_apply(int argc, char **argv)
           "where X and Y have the batch (default first)" },
         { "adjoint", 0, ARG_FLAG, &o.adjoint, NULL,
           "multiply by the (conjugate) transpose" },
+        { "activation", 0, ARG_WORD, &o.activation, "none|relu|gelu|silu|gelu-tanh",
+          "applied to W x + bias; gelu is exact, gelu-tanh\nPyTorch's "
+          "approximate=\"tanh\"" },
         { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
           "f32, f64, c64, c128, f16 or bf16: convert X and\n"
           "the weights, compute and write Y in this type" },

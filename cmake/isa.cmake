@@ -1,7 +1,9 @@
 # dn_add_isa(NAME FLAGS...): compile the kernels once more, for one instruction set.
-# The objects export the tables dn_cpu_kernels_NAME and dn_cpu_conv_NAME.
+# The objects export the tables dn_cpu_kernels_NAME, dn_cpu_conv_NAME and
+# dn_cpu_activations_NAME.
 function(dn_add_isa name)
-    add_library(dn_cpu_${name} OBJECT src/cpu/kernels.c src/cpu/conv_kernels.c)
+    add_library(dn_cpu_${name} OBJECT
+        src/cpu/kernels.c src/cpu/conv_kernels.c src/cpu/activate.c)
     separate_arguments(flags UNIX_COMMAND "${DANAUS_KERNEL_FLAGS}")
     target_compile_options(dn_cpu_${name} PRIVATE ${flags} ${ARGN})
     target_compile_definitions(dn_cpu_${name} PRIVATE DANAUS_ISA=${name} DANAUS_ISA_${name})
@@ -13,6 +15,9 @@ endfunction()
 # Kernels are optimised in every build type: a debug build of unrolled vector code
 # tests nothing that users run. Sanitizers, which make it slow to compile, ask for
 # less.
+# Nobody asks for floating-point exceptions: GCC then makes vectors of conditions.
+set_source_files_properties(src/cpu/activate.c PROPERTIES
+    COMPILE_OPTIONS -fno-trapping-math)
 set(DANAUS_KERNEL_FLAGS "-O3" CACHE STRING "Flags of the kernels")
 dn_add_isa(scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

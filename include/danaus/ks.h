@@ -85,6 +85,18 @@ DANAUS_API danaus_status danaus_chain_to_dense(const danaus_chain *chain, void *
 typedef struct danaus_ks_plan danaus_ks_plan;
 typedef struct danaus_ks_weights danaus_ks_weights;
 
+/* What is applied to every number of y after the bias, in the type of sums, before it
+   is stored. Phi is the distribution function of the normal distribution, so that
+   v Phi(v) = v (1 + erf(v / sqrt(2))) / 2; PyTorch's names are behind. */
+typedef enum danaus_activation {
+    DANAUS_ACTIVATION_NONE = 0,
+    DANAUS_RELU,     /* max(v, 0): ReLU() */
+    DANAUS_GELU,     /* v Phi(v), exact: GELU() */
+    DANAUS_SILU,     /* v / (1 + exp(-v)): SiLU() */
+    DANAUS_GELU_TANH /* v (1 + tanh(sqrt(2 / pi) (v + 0.044715 v^3))) / 2:
+                        GELU(approximate="tanh") */
+} danaus_activation;
+
 /* All-zero is the default of every field. */
 typedef struct danaus_ks_desc {
     danaus_layout layout;
@@ -96,7 +108,8 @@ typedef struct danaus_ks_desc {
     int fresh_weights; /* nonzero: they change before each run; packing counts */
     int keep_factors;  /* nonzero: never merge neighbouring factors */
     int64_t batch;     /* tune for this batch, 0: large; any batch may be run */
-    uint32_t reserved[8];
+    danaus_activation activation; /* of execute; real types, without gradients */
+    uint32_t reserved[7];
 } danaus_ks_desc;
 
 /* desc may be NULL. A plan is immutable: share it between threads and between
@@ -124,7 +137,7 @@ DANAUS_API danaus_status danaus_ks_weights_update(
     danaus_ks_weights *weights, danaus_device *device, const danaus_chain *chain);
 DANAUS_API void danaus_ks_weights_destroy(danaus_ks_weights *weights);
 
-/* y = W x + bias for `batch` columns, batch >= 0. x and y are device memory,
+/* y = activation(W x + bias) for `batch` columns, batch >= 0. x and y are device memory,
    do not overlap and need no alignment beyond their element's. The first call
    for a batch size may grow the device's scratch; later ones allocate nothing.
    The result has the same bits for any number of threads. */
@@ -143,7 +156,9 @@ typedef struct danaus_ks_gradients {
     void *reserved[5];
 } danaus_ks_gradients;
 
-/* Needs a plan made with desc.gradients. Deterministic like execute. */
+/* Needs a plan made with desc.gradients. Deterministic like execute. The derivative of
+   an activation is the caller's: training keeps v = W x + bias of a plan without one,
+   and passes activation'(v) times the gradient of its result as dy. */
 DANAUS_API danaus_status danaus_ks_gradient(
     const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
     int64_t batch, const void *x, const void *dy, const danaus_ks_gradients *gradients);

@@ -62,6 +62,7 @@ typedef struct ks_operands {
     const void *const *packed; /* one a step */
     const void *bias;          /* rows of the last step, in the type of sums; or NULL */
     void *y;
+    danaus_activation activation; /* of what the last step makes, after the bias */
 } ks_operands;
 
 /* Gradients: steps and packed run forward, adjoint steps multiply by K^H, in the
@@ -100,7 +101,12 @@ struct backend {
     danaus_status (*ks_gradient)(
         danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
         const ks_gradient_operands *o);
-    const conv_backend *conv; /* NULL: none */
+    const conv_backend *conv;                                    /* NULL: none */
+    danaus_status (*energy)(danaus_device *dev, double *joules); /* NULL: not counted */
+    /* danaus_kernels_export and _import. NULL: nothing is compiled at run time. */
+    danaus_status (*export_kernels)(
+        const char *instructions, const char *path, int64_t *count);
+    danaus_status (*import_kernels)(const char *path, int64_t *count);
 };
 
 /* What every device begins with; a backend's own device starts with this. */

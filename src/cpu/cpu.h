@@ -13,12 +13,16 @@
 #include "backend/backend.h"
 #include "base/thread.h"
 
+/* Changes numbers in the type of sums in place (activate.c). */
+typedef void (*cpu_activate)(void *numbers, int64_t count);
+
 /* Batch-first: element (row, s) is data[s ld + row]. Batch-last: data[row ld + s]. */
 typedef struct cpu_view {
     void *data;
     danaus_dtype dtype;
     danaus_layout layout;
     int64_t ld;
+    cpu_activate activate; /* of what is written through the view; or NULL */
 } cpu_view;
 
 /* How a kernel cuts its part into chunks that pass through scratch memory. */
@@ -77,6 +81,7 @@ typedef struct cpu_device {
     danaus_device base;
     const char *isa; /* "avx512" */
     const struct conv_code *conv;
+    const cpu_activate (*activations)[2]; /* for sums in f32, in f64 */
     int threads;
     thread_pool *pool;           /* NULL until it is needed */
     danaus_parallel_fn parallel; /* the host's, or NULL */
@@ -92,6 +97,7 @@ typedef struct cpu_isa {
     const char *name;
     const kernel *kernels;
     const struct conv_code *conv;
+    const cpu_activate (*activations)[2];
     int (*present)(void);
 } cpu_isa;
 

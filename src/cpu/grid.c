@@ -25,15 +25,15 @@
 /* The same where x is gathered, a vector for each column and k. */
 #define GROUP_COLUMNS 12
 
-static int lies_as_panel(const cpu_view *v)
+/* As kernels read and write it; activations are applied in scratch. */
+static int lies_as(danaus_layout layout, const cpu_view *v)
 {
-    return v->layout == DANAUS_BATCH_LAST && v->dtype == dn_sum_type(v->dtype);
+    return v->layout == layout && v->dtype == dn_sum_type(v->dtype) && !v->activate;
 }
 
-static int lies_as_lines(const cpu_view *v)
-{
-    return v->layout == DANAUS_BATCH_FIRST && v->dtype == dn_sum_type(v->dtype);
-}
+static int lies_as_panel(const cpu_view *v) { return lies_as(DANAUS_BATCH_LAST, v); }
+
+static int lies_as_lines(const cpu_view *v) { return lies_as(DANAUS_BATCH_FIRST, v); }
 
 /* Kernels along lines: x of a block as lines, and repeated where need be (lanes.inc). */
 static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)

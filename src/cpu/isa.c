@@ -6,10 +6,12 @@ static int always(void) { return 1; }
 
 extern const kernel dn_cpu_kernels_scalar[];
 extern const conv_code dn_cpu_conv_scalar[];
+extern const cpu_activate dn_cpu_activations_scalar[][2];
 
 #if defined __x86_64__
 extern const kernel dn_cpu_kernels_avx2[], dn_cpu_kernels_avx512[];
 extern const conv_code dn_cpu_conv_avx2[], dn_cpu_conv_avx512[];
+extern const cpu_activate dn_cpu_activations_avx2[][2], dn_cpu_activations_avx512[][2];
 
 /* These also ask whether the operating system saves the registers. Every processor
    with AVX2 has F16C, for which clang 14 cannot ask. */
@@ -27,15 +29,22 @@ static int has_avx512(void)
 #elif defined __aarch64__
 extern const kernel dn_cpu_kernels_neon[];
 extern const conv_code dn_cpu_conv_neon[];
+extern const cpu_activate dn_cpu_activations_neon[][2];
 #endif
+
+#define ISA(name, present)                                                             \
+    {                                                                                  \
+#        name, dn_cpu_kernels_##name, dn_cpu_conv_##name, dn_cpu_activations_##name,   \
+            present                                                                    \
+    }
 
 const cpu_isa dn_cpu_isas[] = {
 #if defined __x86_64__
-    { "avx512", dn_cpu_kernels_avx512, dn_cpu_conv_avx512, has_avx512 },
-    { "avx2", dn_cpu_kernels_avx2, dn_cpu_conv_avx2, has_avx2 },
+    ISA(avx512, has_avx512),
+    ISA(avx2, has_avx2),
 #elif defined __aarch64__
-    { "neon", dn_cpu_kernels_neon, dn_cpu_conv_neon, always },
+    ISA(neon, always),
 #endif
-    { "scalar", dn_cpu_kernels_scalar, dn_cpu_conv_scalar, always },
+    ISA(scalar, always),
     { 0 },
 };

@@ -189,6 +189,8 @@ danaus_status dn_cpu_ks_run(
         .y =
             outside(steps, o->y, dn_pattern_rows(steps[count - 1].p.pattern), o->batch),
     };
+    int wide = dn_sum_type(c.y.dtype) == DANAUS_F64;
+    c.y.activate = c.dev->activations[o->activation][wide];
     if (count > 1) {
         c.slab = slab_columns(&c);
         if (o->batch >= c.slab * c.dev->threads)

@@ -150,7 +150,8 @@ static danaus_status run(
         int last = i + 1 == count;
         void *y = last ? o->y : (char *)scratch + (i % 2 ? widest : 0);
         TRY(dn_cuda_step(
-            d, &steps[i], o->packed[i], last ? o->bias : NULL, 0, o->batch, x, y));
+            d, &steps[i], o->packed[i], last ? o->bias : NULL,
+            last ? (int)o->activation : 0, o->batch, x, y));
         x = y;
     }
     return DANAUS_OK;

@@ -26,6 +26,30 @@
 /* Runs of factors longer than this are not considered for merging. */
 #define MOST_MERGED 16
 
+static const char *const activation_names[] = {
+    [DANAUS_RELU] = "ReLU",
+    [DANAUS_GELU] = "GELU",
+    [DANAUS_SILU] = "SiLU",
+    [DANAUS_GELU_TANH] = "GELU by tanh",
+};
+
+static danaus_status check_activation(const danaus_ks_desc *d)
+{
+    if (d->activation < DANAUS_ACTIVATION_NONE || d->activation > DANAUS_GELU_TANH)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no activation", (int)d->activation);
+    if (d->activation && dn_is_complex(d->dtype))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "%s is for real numbers, the plan's type is %s",
+            activation_names[d->activation], danaus_dtype_name(d->dtype));
+    if (d->activation && d->gradients)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "a plan with an activation has no gradients: plan the product without it, "
+            "and multiply dy by the activation's derivative before "
+            "danaus_ks_gradient()");
+    return DANAUS_OK;
+}
+
 static danaus_status check_desc(const danaus_ks_desc *d)
 {
     if (d->layout != DANAUS_BATCH_FIRST && d->layout != DANAUS_BATCH_LAST)
@@ -42,7 +66,7 @@ static danaus_status check_desc(const danaus_ks_desc *d)
     for (size_t i = 0; i < sizeof d->reserved / sizeof *d->reserved; i++)
         if (d->reserved[i])
             return dn_fail(DANAUS_ERR_ARGUMENT, "reserved words must be zero");
-    return DANAUS_OK;
+    return check_activation(d);
 }
 
 /* Whether merging [from, to) can pay at all: more weights are more work. */
@@ -203,6 +227,8 @@ size_t danaus_ks_plan_describe(const danaus_ks_plan *plan, char *to, size_t size
             dn_text(
                 &t, ", factors %d to %d merged", plan->run.from[i],
                 plan->run.to[i] - 1);
+        if (plan->desc.activation && i + 1 == plan->run.count)
+            dn_text(&t, ", then %s", activation_names[plan->desc.activation]);
         dn_text(&t, "\n");
     }
     return t.length;
@@ -251,6 +277,7 @@ danaus_status danaus_ks_execute(
         .y = y,
         .packed = (const void *const *)weights->run,
         .bias = weights->has_bias && !plan->desc.adjoint ? weights->bias : NULL,
+        .activation = plan->desc.activation,
     };
     return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);
 }

@@ -21,8 +21,9 @@ void (*emulator_barrier)(void);
 #define BLOCK      emulator_block
 #define BLOCKS     emulator_blocks
 #define ALIGNED(n) __attribute__((aligned(n)))
-#define ERF(s)     erff(s)
-#define EXP(s)     expf(s)
+/* By the type of s: f64 or f32. */
+#define ERF(s) _Generic((s), double : erf, default : erff)(s)
+#define EXP(s) _Generic((s), double : exp, default : expf)(s)
 
 static inline unsigned BITS(float f)
 {

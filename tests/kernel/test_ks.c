@@ -1,6 +1,6 @@
 /* Every row of a device's kernel table against the oracle: exhaustively on small
    shapes, at the edges of tiles, and on random shapes; forward and adjoint, both
-   layouts, with and without bias. */
+   layouts, with and without bias and activations. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
@@ -21,6 +21,7 @@ typedef struct question {
     danaus_layout layout;
     int64_t batch;
     int adjoint, bias;
+    danaus_activation activation;
 } question;
 
 /* One product by one row. The bias of a step is in the type of sums. */
@@ -45,7 +46,9 @@ static void check_row(
     array y = array_make(q->dtype, expected->size * q->batch);
     const void *all[] = { packed };
     void *on[] = { to_device(dev, x), to_device(dev, bias), to_device(dev, &y) };
-    ks_operands o = { q->batch, on[0], all, q->bias ? on[1] : NULL, on[2] };
+    ks_operands o = {
+        q->batch, on[0], all, q->bias ? on[1] : NULL, on[2], q->activation
+    };
     assert_ok(dev->backend->ks_run(dev, &step, 1, &o));
     from_device(dev, x, on[0]);
     from_device(dev, bias, on[1]);
@@ -54,10 +57,10 @@ static void check_row(
     snprintf(
         what, sizeof what,
         "%s on %s: %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-        " %s%s%s batch %" PRId64,
+        " %s%s%s activation %d batch %" PRId64,
         k->name, dev->name, q->p.a, q->p.b, q->p.c, q->p.d,
         q->layout == DANAUS_BATCH_LAST ? "last" : "first", q->adjoint ? " adjoint" : "",
-        q->bias ? " bias" : "", q->batch);
+        q->bias ? " bias" : "", (int)q->activation, q->batch);
     expect_signal(&y, q->layout, expected, what);
     array_free(&y);
     danaus_free(dev, packed);
@@ -83,6 +86,9 @@ static void check_question(
     signal ys = signal_times(q->p, &w, q->adjoint, &xs, q->dtype);
     if (q->bias)
         signal_add_bias(&ys, &bias, q->dtype);
+    if (q->activation)
+        signal_round(&ys, type_between(q->dtype));
+    signal_activate(&ys, q->activation, q->dtype);
     signal_round(&ys, q->dtype);
     for (const kernel *k = dev->kernels; k->name; k++)
         if (k->dtype == q->dtype && (only ? k == only : has_turn()))
@@ -104,6 +110,7 @@ static void check_forms(
         q.layout = form % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
         q.adjoint = form / 2;
         q.bias = (int)(rng_next(r) % 2);
+        q.activation = random_activation(r, dtype);
         check_question(r, dev, only, &q);
     }
 }

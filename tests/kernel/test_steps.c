@@ -60,12 +60,11 @@ static void run_free(danaus_device *dev, run *u)
 /* The product, between guards. */
 static array run_forward(
     danaus_device *dev, const run *u, const random_chain *c, int64_t batch,
-    const array *x)
+    danaus_activation activation, const array *x)
 {
     array y = array_make(c->dtype, c->rows * batch);
-    ks_operands o = {
-        batch, x->data, (const void *const *)u->packed, NULL, y.data,
-    };
+    ks_operands o = { batch, x->data, (const void *const *)u->packed,
+                      NULL,  y.data,  activation };
     assert_ok(dev->backend->ks_run(dev, u->steps, u->count, &o));
     array_expect_guards(&y);
     return y;
@@ -91,10 +90,11 @@ static void check_neighbours(
     random_chain c = chain_random(r, p, count, dtype, 0);
     danaus_ks_desc desc = { .dtype = dtype };
     desc.layout = rng_next(r) % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+    desc.activation = random_activation(r, dtype);
     int64_t batch = rng_next(r) % 4 ? rng_int(r, 1, 40) : rng_int(r, 1000, 2000);
     run u = run_make(dev, &c, desc.layout, rows);
     array x = array_random(r, dtype, c.cols * batch);
-    array y = run_forward(dev, &u, &c, batch, &x);
+    array y = run_forward(dev, &u, &c, batch, desc.activation, &x);
     signal expected = multiply_exactly(&c, &desc, batch, &x);
     expect_signal(&y, desc.layout, &expected, name_of_case(&c, &desc, batch));
     signal_free(&expected);
@@ -221,7 +221,8 @@ static void check_cuts(rng *r, danaus_device *dev, danaus_dtype dtype, int steps
     size_t bytes = (size_t)(c.rows * batch) * danaus_dtype_size(dtype);
     run u = run_make(dev, &c, layout, chosen);
     array x = array_random(r, dtype, c.cols * batch);
-    array y = run_forward(dev, &u, &c, batch, &x);
+    danaus_activation activation = random_activation(r, dtype);
+    array y = run_forward(dev, &u, &c, batch, activation, &x);
     cpu_device *cpu = (cpu_device *)dev;
     size_t l2 = cpu->l2, l3 = cpu->l3;
     void *line = NULL;
@@ -231,7 +232,8 @@ static void check_cuts(rng *r, danaus_device *dev, danaus_dtype dtype, int steps
         cpu->l3 = 1024;
         memset(line, 0xff, bytes);
         assert_ok(danaus_device_set_threads(dev, threads));
-        ks_operands o = { batch, x.data, (const void *const *)u.packed, NULL, line };
+        ks_operands o = { batch, x.data, (const void *const *)u.packed,
+                          NULL,  line,   activation };
         assert_ok(dev->backend->ks_run(dev, u.steps, u.count, &o));
         assert_memory_equal(line, y.data, bytes);
     }

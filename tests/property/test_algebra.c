@@ -38,6 +38,7 @@ static void random_chains_match_the_oracle(void **state)
             rng r = { (uint64_t)round };
             danaus_ks_desc desc;
             random_chain c = random_case(&r, test_dtypes[t], &desc);
+            desc.activation = random_activation(&r, desc.dtype);
             check_product(&r, *state, &c, &desc, random_batch(&r));
             chain_free(&c);
         }
@@ -56,6 +57,7 @@ static void chains_of_other_types_are_converted(void **state)
                 danaus_ks_desc desc;
                 random_chain c = random_case(&r, given, &desc);
                 desc.dtype = wanted;
+                desc.activation = random_activation(&r, wanted);
                 check_product(&r, *state, &c, &desc, rng_int(&r, 0, 40));
                 chain_free(&c);
             }

@@ -71,6 +71,13 @@ void chain_free(random_chain *c)
     *c = (random_chain){ 0 };
 }
 
+danaus_activation random_activation(rng *r, danaus_dtype dtype)
+{
+    int64_t number = rng_int(r, -4, DANAUS_GELU_TANH);
+    return number < 0 || precision_of(dtype).complex ? DANAUS_ACTIVATION_NONE
+                                                     : (danaus_activation)number;
+}
+
 int64_t inputs_of(const random_chain *c, int adjoint)
 {
     return adjoint ? c->rows : c->cols;
@@ -133,6 +140,9 @@ signal multiply_exactly(
     signal_free(&in);
     if (c->bias.count && !desc->adjoint)
         signal_add_bias(&y, &c->bias, dtype);
+    if (desc->activation)
+        signal_round(&y, type_between(dtype));
+    signal_activate(&y, desc->activation, dtype);
     signal_round(&y, dtype);
     return y;
 }
@@ -142,11 +152,11 @@ const char *name_of_case(
 {
     static char text[1024];
     int used = snprintf(
-        text, sizeof text, "%s %s%s%s%s batch %" PRId64 ":",
+        text, sizeof text, "%s %s%s%s%s activation %d batch %" PRId64 ":",
         danaus_dtype_name(dtype_of(desc)),
         desc->layout == DANAUS_BATCH_LAST ? "last" : "first",
         desc->adjoint ? " adjoint" : "", desc->keep_factors ? " keep" : "",
-        c->bias.count ? " bias" : "", batch);
+        c->bias.count ? " bias" : "", (int)desc->activation, batch);
     for (int l = 0; l < c->count && used < (int)sizeof text - 100; l++)
         used += snprintf(
             text + used, sizeof text - (size_t)used,

@@ -29,6 +29,9 @@ random_chain chain_random(
     rng *r, const danaus_pattern *p, int count, danaus_dtype dtype, int bias);
 void chain_free(random_chain *c);
 
+/* One of the activations, or none; none for complex types. */
+danaus_activation random_activation(rng *r, danaus_dtype dtype);
+
 /* One product to make: sizes by the adjoint flag of the description. */
 int64_t inputs_of(const random_chain *c, int adjoint);
 int64_t outputs_of(const random_chain *c, int adjoint);

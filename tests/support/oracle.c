@@ -135,6 +135,33 @@ void signal_add_bias(signal *y, const array *bias, danaus_dtype dtype)
     }
 }
 
+/* v / (1 + exp(-t)), whichever way does not overflow. */
+static double gated(double v, double t)
+{
+    return t < 0 ? v * exp(t) / (1 + exp(t)) : v / (1 + exp(-t));
+}
+
+static double activated(danaus_activation activation, double v)
+{
+    switch (activation) {
+    case DANAUS_RELU: return fmax(v, 0);
+    case DANAUS_GELU: return v * erfc(-v / sqrt(2)) / 2;
+    case DANAUS_SILU: return gated(v, v);
+    case DANAUS_GELU_TANH:
+        return gated(v, 2 * sqrt(2 / acos(-1)) * (v + 0.044715 * v * v * v));
+    default: return v;
+    }
+}
+
+void signal_activate(signal *y, danaus_activation activation, danaus_dtype dtype)
+{
+    double unit = 8 * precision_of(dtype).sum_unit + 8 * 0x1p-53;
+    for (int64_t i = 0; activation && i < y->size * y->batch; i++) {
+        y->e[i] = 1.13 * y->e[i] + unit * (fabs(y->v[i].re) + y->e[i]);
+        y->v[i].re = activated(activation, y->v[i].re);
+    }
+}
+
 /* Each of c weights errs by unit |w| + tiny; m is the sum of |w| |x|. */
 void signal_round_weights(
     signal *y, danaus_pattern p, int adjoint, const signal *x, danaus_dtype dtype)

@@ -43,6 +43,10 @@ signal signal_times(
 
 void signal_add_bias(signal *y, const array *bias, danaus_dtype dtype);
 
+/* An activation of y in the type of sums. None has a slope above 1.13, and each may be
+   computed as  v times something of size 1  with an error of 8 units of v. */
+void signal_activate(signal *y, danaus_activation activation, danaus_dtype dtype);
+
 /* Stored in the type. */
 void signal_round(signal *s, danaus_dtype dtype);
 

@@ -66,21 +66,46 @@ static void wrong_plans_are_refused(void **state)
 
 static void wrong_descriptions_are_refused(void **state)
 {
-    danaus_ks_desc wrong[7] = { 0 };
+    danaus_ks_desc wrong[9] = { 0 };
     wrong[0].layout = (danaus_layout)2;
     wrong[1].dtype = (danaus_dtype)99;
     wrong[2].math = (danaus_math)7;
     wrong[3].effort = (danaus_effort)9;
     wrong[4].batch = -1;
     wrong[5].reserved[0] = 1;
-    wrong[6].reserved[7] = 1;
-    for (int i = 0; i < 7; i++) {
+    wrong[6].reserved[6] = 1;
+    wrong[7].activation = (danaus_activation)5;
+    wrong[8].activation = (danaus_activation)-1;
+    for (int i = 0; i < 9; i++) {
         danaus_ks_plan *plan = NULL;
         assert_status(
             danaus_ks_plan_create(*state, pair, 2, &wrong[i], &plan),
             DANAUS_ERR_ARGUMENT);
         assert_null(plan);
     }
+}
+
+static void activations_are_for_real_products(void **state)
+{
+    danaus_ks_desc complex = { .dtype = DANAUS_C64, .activation = DANAUS_GELU };
+    danaus_ks_desc trained = { .activation = DANAUS_SILU, .gradients = 1 };
+    danaus_ks_desc right = { .activation = DANAUS_GELU_TANH, .keep_factors = 1 };
+    danaus_ks_plan *plan = NULL;
+    char text[1000];
+    assert_status(
+        danaus_ks_plan_create(*state, pair, 2, &complex, &plan),
+        DANAUS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(danaus_error_detail(), "GELU is for real numbers"));
+    assert_status(
+        danaus_ks_plan_create(*state, pair, 2, &trained, &plan),
+        DANAUS_ERR_UNSUPPORTED);
+    assert_null(plan);
+    assert_ok(danaus_ks_plan_create(*state, pair, 2, &right, &plan));
+    danaus_ks_plan_describe(plan, text, sizeof text);
+    const char *said = strstr(text, ", then GELU by tanh\n");
+    assert_non_null(said);
+    assert_string_equal(strchr(said, '\n'), "\n");
+    danaus_ks_plan_destroy(plan);
 }
 
 static void without_a_table_row_table_only_is_unsupported(void **state)
@@ -375,6 +400,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(wrong_plans_are_refused, device),
         cmocka_unit_test_prestate(wrong_descriptions_are_refused, device),
+        cmocka_unit_test_prestate(activations_are_for_real_products, device),
         cmocka_unit_test_prestate(
             without_a_table_row_table_only_is_unsupported, device),
         cmocka_unit_test_prestate(wrong_chains_are_refused, device),

@@ -221,14 +221,16 @@ INLINE void write_piece(u32 piece, float *sum, const float *bias, tile t, int fr
 #endif
 }
 
-/* 1: ReLU, 2: GELU, 3: SiLU. */
+/* The numbers of danaus_activation, from 1 on. */
 INLINE float activate(float v, int activation)
 {
     if (activation == 1)
         return v < 0 ? 0 : v;
     if (activation == 2)
         return 0.5f * v * (1 + erff(v * 0.70710678f));
-    return v / (1 + expf(-v));
+    if (activation == 3)
+        return v / (1 + expf(-v));
+    return v / (1 + expf(-1.59576912f * (v + 0.044715f * v * v * v)));
 }
 
 /* Of a whole piece, by the threads of the group. */

@@ -20,8 +20,13 @@
 #    define ALIGNED(n) __align__(n)
 #    define BITS(f)    __float_as_uint(f)
 #    define UNBITS(u)  __uint_as_float(u)
-#    define ERF(s)     erff(s)
-#    define EXP(s)     expf(s)
+#    ifdef TYPE_f64
+#        define ERF(s) erf(s)
+#        define EXP(s) exp(s)
+#    else
+#        define ERF(s) erff(s)
+#        define EXP(s) expf(s)
+#    endif
 typedef long long int64;
 #    ifdef TYPE_f16
 FN float f16_load(unsigned short h)
@@ -126,12 +131,11 @@ FN S load(X x) { return x; }
 FN X store(S s) { return s; }
 #endif
 
-/* ---- activations ---- */
+/* ---- activations: the numbers of danaus_activation ---- */
 
-#if COMPLEX || defined TYPE_f64
+#if COMPLEX
 FN S activate(S s, int activation) { return s; }
 #else
-/* 1: ReLU, 2: GELU, 3: SiLU. */
 FN S activate(S s, int activation)
 {
     if (activation == 1)
@@ -140,6 +144,8 @@ FN S activate(S s, int activation)
         return (S)0.5 * s * (1 + ERF(s * (S)0.70710678118654752));
     if (activation == 3)
         return s / (1 + EXP(-s));
+    if (activation == 4)
+        return s / (1 + EXP(-(S)1.5957691216057308 * (s + (S)0.044715 * s * s * s)));
     return s;
 }
 #endif
