@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bench_conv.h"
 #include "cli/commands.h"
+#include "cli/energy.h"
 #include "cli/gpu_limits.h"
 #include "cli/open.h"
 #include "cli/records.h"
@@ -47,7 +48,7 @@ typedef struct options {
     const char *suite, *csv;
     danaus_dtype dtype;
     int layout; /* 0: both, else 1 + danaus_layout */
-    int effort, math, baselines, hot, json;
+    int effort, math, baselines, energy, hot, json;
     counts batch;
 } options;
 
@@ -162,7 +163,7 @@ static int time_all(
 
 static int measure_case(bench *b, bench_case *c, rivals *r, json_t **record)
 {
-    findings f = { 0 };
+    findings f = { .joules = NAN };
     one_by_one factors = { .of = c };
     int status = check_ours(c, &f);
     if (status)
@@ -177,6 +178,10 @@ static int measure_case(bench *b, bench_case *c, rivals *r, json_t **record)
     status = status ? status : time_all(b, c, &factors, r, &f);
     if (c->count > 1)
         one_by_one_destroy(&factors);
+    if (!status && b->o->energy)
+        status = energy_of(b->device, &f.ours, &c->inputs, &f.joules);
+    if (!status && c->failed)
+        status = library_failure();
     if (!status)
         *record = record_make(&b->run, c, r, &f);
     return status;
@@ -245,6 +250,9 @@ static int measure_limits(bench *b)
     const danaus_device_info *info = &b->run.device;
     if (info->threads == 0 && o->baselines)
         return usage_error("--baselines run on processors: leave --device out");
+    double joules;
+    if (o->energy && danaus_device_energy(b->device, &joules))
+        return library_failure();
     if (info->threads == 0)
         return gpu_limits(
             b->device, o->dtype ? o->dtype : DANAUS_F32, (danaus_math)o->math,
@@ -353,6 +361,8 @@ int cmd_bench(int argc, char **argv)
         { "math", 0, ARG_WORD, &o.math, "f32|tf32",
           "how f32 products may be made (default f32)" },
         { "baselines", 0, ARG_FLAG, &o.baselines, NULL, "measure other methods too" },
+        { "energy", 0, ARG_FLAG, &o.energy, NULL,
+          "measure joules, on GPUs that count them: three\nseconds more a record" },
         { "hot", 0, ARG_FLAG, &o.hot, NULL,
           "use one input only: it stays in the caches" },
         { "csv", 0, ARG_TEXT, &o.csv, "FILE", "write the records to a file as well" },

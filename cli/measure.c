@@ -30,9 +30,7 @@ double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Seconds of a call, over `calls` calls that start at copy *at. */
-static double time_calls(
-    const runner *one, const rotation *r, int64_t calls, int64_t *at)
+double time_calls(const runner *one, const rotation *r, int64_t calls, int64_t *at)
 {
     double start = seconds_now();
     for (int64_t i = 0; i < calls; i++) {

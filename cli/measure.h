@@ -26,6 +26,9 @@ typedef struct rotation {
 
 double seconds_now(void);
 
+/* Seconds of a call, over `calls` calls that start at copy *at. */
+double time_calls(const runner *one, const rotation *r, int64_t calls, int64_t *at);
+
 /* Times every runner for at least 0.2 s in rounds in which each has its turn, after
    a warm-up. A runner known to be far slower than another is left with that one
    time. Returns 0 when memory is out. */

@@ -101,6 +101,7 @@ json_t *record_make(
     set_problem(o, run, c);
     set_times(o, c, f);
     set_rivals(o, r, f);
+    set(o, "joules", json_number(f->joules));
     return o;
 }
 
@@ -146,6 +147,8 @@ void record_print(const json_t *record)
         printf(
             "  %.2f of its factors",
             real(record, "median_ns") / real(record, "factors_ns"));
+    if (!isnan(real(record, "joules")))
+        printf("  %.3g mJ", 1e3 * real(record, "joules"));
     putchar('\n');
     fflush(stdout);
 }

@@ -26,6 +26,7 @@ typedef struct findings {
     double peak, copy;     /* operations and bytes a second, in the same rounds */
     double error, seconds; /* of ours, seconds of one call */
     double permutations;
+    double joules; /* of a call; NAN: not asked */
 } findings;
 
 json_t *record_make(

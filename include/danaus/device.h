@@ -70,6 +70,21 @@ danaus_device_load_tuning(danaus_device *device, const char *path);
 DANAUS_API danaus_status
 danaus_device_save_tuning(const danaus_device *device, const char *path);
 
+/* GPU only: joules that the whole device has used, for whatever purpose, since its driver
+   was loaded, by a counter of its own that moves some ten to fifty times a second.
+   DANAUS_ERR_UNSUPPORTED where there is none. */
+DANAUS_API danaus_status danaus_device_energy(danaus_device *device, double *joules);
+
+/* GPU only: compiled kernels as one file, for machines without a compiler. Export writes
+   those of this version that the cache folder holds, of all GPUs or of one kind:
+   instructions is that of danaus_device_info ("sm_90") or NULL. Import checks the whole
+   file, then puts its kernels into the cache folder. *count (or NULL) gets their number.
+   DANAUS_ERR_ARGUMENT when the cache has none, or is turned off. A GPU runs what it is
+   given: import only from where you would take programs. */
+DANAUS_API danaus_status
+danaus_kernels_export(const char *instructions, const char *path, int64_t *count);
+DANAUS_API danaus_status danaus_kernels_import(const char *path, int64_t *count);
+
 /* Device memory: on a CPU plain memory aligned to 64 bytes. */
 DANAUS_API danaus_status
 danaus_alloc(danaus_device *device, size_t bytes, void **memory);

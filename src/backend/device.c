@@ -188,6 +188,48 @@ danaus_status danaus_device_save_tuning(const danaus_device *device, const char 
     return dn_tuning_save(device->tuning, device, path);
 }
 
+danaus_status danaus_device_energy(danaus_device *device, double *joules)
+{
+    NEED(device);
+    NEED(joules);
+    if (!device->backend->energy)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "the energy of %s is not counted: GPUs count theirs", device->name);
+    return device->backend->energy(device, joules);
+}
+
+/* The backend that compiles kernels. */
+static danaus_status find_compiling(const backend **found)
+{
+    for (int b = 0; b < BACKENDS; b++)
+        if (backends[b]->export_kernels) {
+            *found = backends[b];
+            return DANAUS_OK;
+        }
+    return dn_fail(
+        DANAUS_ERR_UNSUPPORTED, "this build has no devices whose kernels are compiled");
+}
+
+danaus_status danaus_kernels_export(
+    const char *instructions, const char *path, int64_t *count)
+{
+    const backend *b = NULL;
+    int64_t number;
+    NEED(path);
+    TRY(find_compiling(&b));
+    return b->export_kernels(instructions, path, count ? count : &number);
+}
+
+danaus_status danaus_kernels_import(const char *path, int64_t *count)
+{
+    const backend *b = NULL;
+    int64_t number;
+    NEED(path);
+    TRY(find_compiling(&b));
+    return b->import_kernels(path, count ? count : &number);
+}
+
 danaus_status danaus_alloc(danaus_device *device, size_t bytes, void **memory)
 {
     NEED(device);

@@ -341,4 +341,7 @@ const backend dn_backend_cuda = {
     .prepare = dn_cuda_prepare,
     .ks_run = dn_cuda_ks_run,
     .ks_gradient = dn_cuda_ks_gradient,
+    .energy = dn_cuda_energy,
+    .export_kernels = dn_bundle_export,
+    .import_kernels = dn_bundle_import,
 };

@@ -1,11 +1,12 @@
 /* Compiled kernels kept on the disk. A file is a head and the image; the head repeats
-   the key and holds the image's size and hash. */
+   the key, holds the image's size and hash, and says for what it was compiled. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cache.h"
 
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/replace.h"
+#include "base/status.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -21,10 +22,11 @@
 typedef struct head {
     char magic[16];
     cache_key key, hash;
-    uint64_t bytes;
+    uint64_t bytes, arch;
+    char version[16]; /* of danaus */
 } head;
 
-static const char magic[16] = "danaus cubin 1\n";
+static const char magic[16] = "danaus cubin 2\n";
 
 /* FNV-1a of 128 bits. */
 __extension__ typedef unsigned __int128 wide;
@@ -58,8 +60,7 @@ static int set_folder(char folder[PATH_MAX], const char *base, const char *rest)
     return base && *base && snprintf(folder, PATH_MAX, "%s%s", base, rest) < PATH_MAX;
 }
 
-/* 0: there is to be no cache. */
-static int find_folder(char folder[PATH_MAX])
+int dn_cache_folder(char *folder)
 {
     const char *own = getenv("DANAUS_CACHE");
     return own ? set_folder(folder, own, "")
@@ -69,20 +70,28 @@ static int find_folder(char folder[PATH_MAX])
 
 static int find_file(cache_key key, char folder[PATH_MAX], char path[PATH_MAX])
 {
-    return find_folder(folder) && snprintf(
-                                      path, PATH_MAX, "%s/%016llx%016llx" SUFFIX,
-                                      folder, (unsigned long long)key.part[0],
-                                      (unsigned long long)key.part[1]) < PATH_MAX;
+    return dn_cache_folder(folder) && snprintf(
+                                          path, PATH_MAX, "%s/%016llx%016llx" SUFFIX,
+                                          folder, (unsigned long long)key.part[0],
+                                          (unsigned long long)key.part[1]) < PATH_MAX;
 }
 
-static int is_whole(const map *m, cache_key key, head *h)
+size_t dn_cache_parse(const unsigned char *data, size_t size, cache_entry *entry)
 {
-    if (m->size < sizeof *h)
+    head h;
+    if (size < sizeof h)
         return 0;
-    memcpy(h, m->data, sizeof *h);
-    cache_key hash = key_of(hash_more(BASIS, m->data + sizeof *h, m->size - sizeof *h));
-    return !memcmp(h->magic, magic, sizeof magic) && h->bytes == m->size - sizeof *h &&
-           !memcmp(&h->key, &key, sizeof key) && !memcmp(&h->hash, &hash, sizeof hash);
+    memcpy(&h, data, sizeof h);
+    if (memcmp(h.magic, magic, sizeof magic) || h.bytes > size - sizeof h ||
+        h.arch > INT_MAX || h.version[sizeof h.version - 1])
+        return 0;
+    const unsigned char *image = data + sizeof h;
+    cache_key hash = key_of(hash_more(BASIS, image, h.bytes));
+    if (memcmp(&h.hash, &hash, sizeof hash))
+        return 0;
+    *entry = (cache_entry){ h.key, (int)h.arch, { 0 }, image, h.bytes };
+    memcpy(entry->version, h.version, sizeof h.version);
+    return sizeof h + h.bytes;
 }
 
 int dn_cache_load(cache_key key, void **image, size_t *bytes)
@@ -90,13 +99,15 @@ int dn_cache_load(cache_key key, void **image, size_t *bytes)
     char folder[PATH_MAX], path[PATH_MAX];
     struct stat s;
     map m;
-    head h;
+    cache_entry e;
     if (!find_file(key, folder, path) || stat(path, &s) || dn_map_open(path, &m))
         return 0;
-    void *copy = is_whole(&m, key, &h) ? dn_alloc(h.bytes) : NULL;
+    int whole = dn_cache_parse(m.data, m.size, &e) == m.size && m.size &&
+                !memcmp(&e.key, &key, sizeof key);
+    void *copy = whole ? dn_alloc(e.bytes) : NULL;
     if (copy) {
-        *bytes = h.bytes;
-        *image = memcpy(copy, m.data + sizeof h, h.bytes);
+        *bytes = e.bytes;
+        *image = memcpy(copy, e.image, e.bytes);
     }
     dn_map_close(&m);
     return copy != NULL;
@@ -131,6 +142,12 @@ static int is_before(struct timespec a, struct timespec b)
     return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
 }
 
+int dn_cache_is_ours(const char *name)
+{
+    size_t length = strlen(name), end = sizeof SUFFIX - 1;
+    return length > end && !strcmp(name + length - end, SUFFIX);
+}
+
 /* All our files in the folder together, and the oldest of them. */
 static int take_survey(const char *folder, survey *all)
 {
@@ -143,9 +160,7 @@ static int take_survey(const char *folder, survey *all)
     while ((entry = readdir(directory))) {
         char path[PATH_MAX];
         struct stat s;
-        size_t length = strlen(entry->d_name);
-        if (length < sizeof SUFFIX ||
-            strcmp(entry->d_name + length - (sizeof SUFFIX - 1), SUFFIX) ||
+        if (!dn_cache_is_ours(entry->d_name) ||
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= PATH_MAX ||
             stat(path, &s))
             continue;
@@ -159,28 +174,30 @@ static int take_survey(const char *folder, survey *all)
     return all->oldest[0] != '\0';
 }
 
-static int64_t most_bytes(void)
+int64_t dn_cache_most(void)
 {
     const char *text = getenv("DANAUS_CACHE_MIB");
     long long mib = text ? atoll(text) : 0;
     return mib > 0 && mib < 1 << 30 ? (int64_t)mib << 20 : MOST_BYTES;
 }
 
-void dn_cache_store(cache_key key, const void *image, size_t bytes)
+danaus_status dn_cache_store(cache_key key, int arch, const void *image, size_t bytes)
 {
     char folder[PATH_MAX], path[PATH_MAX];
     head h = { .key = key,
                .hash = key_of(hash_more(BASIS, image, bytes)),
-               .bytes = bytes };
+               .bytes = bytes,
+               .arch = (uint64_t)arch };
     memcpy(h.magic, magic, sizeof magic);
+    snprintf(h.version, sizeof h.version, "%s", danaus_version());
     if (!find_file(key, folder, path))
-        return;
+        return dn_fail(DANAUS_ERR_ARGUMENT, "DANAUS_CACHE is empty: there is no cache");
     make_folder(folder);
     const file_part parts[] = { { &h, sizeof h }, { image, bytes } };
-    if (dn_replace_file(path, parts, 2))
-        return;
+    TRY(dn_replace_file(path, parts, 2));
     survey all;
-    while (take_survey(folder, &all) && all.bytes > most_bytes() &&
+    while (take_survey(folder, &all) && all.bytes > dn_cache_most() &&
            strcmp(all.oldest, path) && !unlink(all.oldest))
         ;
+    return DANAUS_OK;
 }

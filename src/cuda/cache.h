@@ -14,8 +14,21 @@ typedef struct cache_key {
     uint64_t part[2];
 } cache_key;
 
+/* A file of the cache, or a piece of a bundle. */
+typedef struct cache_entry {
+    cache_key key;
+    int arch; /* ten times the compute capability that it was compiled for */
+    char version[16];
+    const unsigned char *image;
+    size_t bytes;
+} cache_entry;
+
 /* The key of pieces of text, one after the other; ends with NULL. */
 cache_key dn_cache_key(const char *const *pieces);
+
+/* Reads the entry with which data begin and returns its length there; 0 when there is
+   none, or it is damaged. */
+size_t dn_cache_parse(const unsigned char *data, size_t size, cache_entry *entry);
 
 /* Is there a file of that key? */
 int dn_cache_has(cache_key key);
@@ -23,8 +36,28 @@ int dn_cache_has(cache_key key);
 /* Nonzero when it is there; the caller frees *image. */
 int dn_cache_load(cache_key key, void **image, size_t *bytes);
 
-/* Keeps an image, if that is possible; the oldest files go when the folder holds more
-   than 256 MiB. */
-void dn_cache_store(cache_key key, const void *image, size_t bytes);
+/* Keeps an image; the oldest files go when the folder holds more than the cache may. */
+danaus_status dn_cache_store(cache_key key, int arch, const void *image, size_t bytes);
+
+/* Bytes that the folder may hold. */
+int64_t dn_cache_most(void);
+
+/* The folder's path, in PATH_MAX bytes; 0: there is to be no cache. */
+int dn_cache_folder(char *folder);
+
+/* Is this the name of one of our files? */
+int dn_cache_is_ours(const char *name);
+
+/* A bundle is one file with many kernels: bundle.c. instructions: "sm_90", or NULL for
+   all; *count: how many. */
+danaus_status dn_bundle_export(
+    const char *instructions, const char *path, int64_t *count);
+danaus_status dn_bundle_import(const char *path, int64_t *count);
+
+/* Goes through the kernels of a bundle in memory; `take` may be NULL. Nothing is taken
+   unless all of it is whole. */
+danaus_status dn_bundle_read(
+    const unsigned char *data, size_t size,
+    danaus_status (*take)(const cache_entry *entry), int64_t *count);
 
 #endif

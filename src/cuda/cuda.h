@@ -10,6 +10,8 @@
 #define MOST_DEFINES 4096 /* bytes */
 #define MOST_AHEAD   64   /* texts compiled at once */
 
+typedef struct nvmlDevice_st *nvml_device;
+
 /* A compiled text, loaded. */
 typedef struct cuda_module {
     cache_key key;
@@ -42,6 +44,7 @@ typedef struct cuda_device {
     cu_device handle;
     cu_context context; /* the primary one, shared with everybody */
     cu_stream stream;   /* the caller's, or NULL */
+    nvml_device nvml;   /* NULL until it is asked for */
     void *scratch;
     size_t scratch_bytes;
     int scratch_lent;
@@ -99,6 +102,9 @@ danaus_status dn_cuda_launch(
 danaus_status dn_cuda_step(
     cuda_device *d, const ks_step *step, const void *packed, const void *bias,
     int activation, int64_t batch, const void *x, void *y);
+
+/* danaus_device_energy() through NVIDIA's management library. */
+danaus_status dn_cuda_energy(danaus_device *dev, double *joules);
 
 danaus_status dn_cuda_prepare(danaus_device *dev, const ks_step *steps, int count);
 danaus_status dn_cuda_ks_run(

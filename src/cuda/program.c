@@ -90,7 +90,7 @@ static danaus_status make_module(
         TRY(dn_cuda_compile(name, defines, d->gpu.facts.arch, &image, &bytes, NULL));
     danaus_status status = load_module(d, image, entry, m);
     if (status == DANAUS_OK)
-        dn_cache_store(m->key, image, bytes);
+        dn_cache_store(m->key, d->gpu.facts.arch, image, bytes);
     dn_free(image);
     return status;
 }

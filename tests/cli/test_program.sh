@@ -46,7 +46,7 @@ keep() { cp out last; }
 ok "help of the program" danaus --help
 grep -q factorize out || fail "help lists the commands"
 ok "version" danaus --version
-for command in info factorize apply dense conv bench tune; do
+for command in info factorize apply dense conv bench tune kernels; do
     ok "help of $command" danaus $command --help
     grep -q "^Usage: danaus $command" out || fail "help of $command begins with its usage"
     for option in $(grep -o -e '^  ....--[a-z]*' out | grep -o -e '--.*'); do
@@ -76,6 +76,13 @@ ok "info of one instruction set" danaus info --device cpu:scalar --json
 keep
 said devices.0.instructions "v == 'scalar'" "cpu:scalar is scalar"
 refuses 1 "" "a device that is none" danaus info --device quantum
+
+# ---- kernels ----
+
+export DANAUS_CACHE="$folder/cache"
+refuses 2 "neither export nor import" "a third way" danaus kernels send bundle
+refuses 1 "holds no kernels" "an empty cache" danaus kernels export bundle --instructions sm_90
+refuses 1 "no file of compiled kernels" "another file" danaus kernels import x.npy
 
 # ---- factorize and dense ----
 
@@ -190,6 +197,13 @@ ok "a bias" danaus apply layer_chain.safetensors x.npy -o y.npy --dtype f64
 ok "is added" close y.npy "x @ exact32.T + np.arange(48)" 1e-6
 ok "a bias in a complex product" danaus apply layer_chain.safetensors x_complex.npy -o y.npy
 ok "is added too" close y.npy "x_complex @ exact32.T + np.arange(48)" 1e-6
+ok "a bias and an activation" danaus apply layer_chain.safetensors x.npy -o y.npy --dtype f64 \
+    --activation gelu-tanh
+v="(x @ exact32.T + np.arange(48))"
+ok "is applied last" close y.npy \
+    "$v / (1 + np.exp(-1.5957691216057308 * ($v + 0.044715 * $v**3)))" 1e-6
+refuses 1 "for real numbers" "an activation of complex numbers" danaus apply c.safetensors \
+    x_complex.npy -o y.npy --activation silu
 ok "one thread, scalar" danaus apply c.safetensors x.npy -o y.npy --device cpu:scalar \
     --threads 1 --repeat 3
 ok "gives the same" close y.npy "x @ exact.T" 1e-12

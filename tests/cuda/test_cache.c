@@ -1,5 +1,5 @@
 /* Compiled kernels on the disk, with the emulated compiler that counts what it does:
-   kept, shared, damaged, full, impossible. */
+   kept, shared, damaged, full, impossible; and carried to another machine. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
@@ -117,7 +117,7 @@ static void damage(const char *path, int kind)
     assert_int_equal(stat(path, &s), 0);
     FILE *f = fopen(path, "r+b");
     assert_non_null(f);
-    long at = kind == 0 ? 3 : kind == 1 ? 20 : kind == 2 ? 60 : (long)s.st_size - 1;
+    long at = kind == 0 ? 3 : kind == 1 ? 20 : kind == 2 ? 80 : (long)s.st_size - 1;
     if (kind < 4) { /* a byte of the head or of the image is another */
         assert_int_equal(fseek(f, at, SEEK_SET), 0);
         int byte = fgetc(f);
@@ -158,7 +158,8 @@ static void an_image_that_the_driver_refuses_is_made_again(void **state)
     for (int i = 0; i < count; i++) {
         unsigned long long high, low;
         assert_int_equal(sscanf(entries[i]->d_name, "%16llx%16llx", &high, &low), 2);
-        dn_cache_store((cache_key){ { high, low } }, words, sizeof words);
+        assert_ok(
+            dn_cache_store((cache_key){ { high, low } }, 75, words, sizeof words));
     }
     free_list(entries, count);
     assert_int_equal(compilations_of_use(), count);
@@ -225,6 +226,101 @@ static void processes_share_a_folder(void **state)
     assert_int_equal(count_files(), before);
 }
 
+/* ---- bundles ---- */
+
+static char bundle[80];
+
+/* The kernels of one use in a file, and another folder. Returns their number. */
+static int64_t carry(const char *instructions)
+{
+    int64_t count = 0;
+    use_a_kernel();
+    snprintf(bundle, sizeof bundle, "%s/bundle", folder);
+    assert_ok(danaus_kernels_export(instructions, bundle, &count));
+    assert_int_equal(count, count_files());
+    char other[80];
+    snprintf(other, sizeof other, "%s/other", folder);
+    setenv("DANAUS_CACHE", other, 1);
+    return count;
+}
+
+static void a_bundle_replaces_the_compiler(void **state)
+{
+    (void)state;
+    int64_t count = carry("sm_75"), imported = 0;
+    assert_ok(danaus_kernels_import(bundle, &imported));
+    assert_int_equal(imported, count);
+    assert_int_equal(compilations_of_use(), 0);
+    assert_ok(danaus_kernels_import(bundle, NULL)); /* again */
+    char again[sizeof bundle + 8], command[256];
+    snprintf(again, sizeof again, "%s.2", bundle);
+    assert_ok(danaus_kernels_export(NULL, again, NULL));
+    snprintf(command, sizeof command, "cmp %s %s", bundle, again);
+    assert_int_equal(system(command), 0);
+}
+
+/* Any byte of it changed, or the end missing: nothing is taken. */
+static void a_damaged_bundle_is_refused_whole(void **state)
+{
+    (void)state;
+    carry(NULL);
+    struct stat s;
+    assert_int_equal(stat(bundle, &s), 0);
+    for (long at = 0; at < (long)s.st_size; at += at < 130 ? 1 : 997) {
+        if (at >= 32 + 64 && at < 32 + 80) /* the version in words: any will do */
+            continue;
+        if (at >= 32 + 16 && at < 32 + 32) /* the key: it is that of another kernel */
+            continue;
+        if (at >= 32 + 56 && at < 32 + 60) /* another architecture's */
+            continue;
+        FILE *f = fopen(bundle, "r+b");
+        assert_non_null(f);
+        assert_int_equal(fseek(f, at, SEEK_SET), 0);
+        int byte = fgetc(f);
+        for (int change = 1; change >= 0; change--) {
+            assert_int_equal(fseek(f, at, SEEK_SET), 0);
+            fputc(byte ^ change, f);
+            fflush(f);
+            if (change)
+                assert_status(danaus_kernels_import(bundle, NULL), DANAUS_ERR_FORMAT);
+        }
+        fclose(f);
+    }
+    assert_int_equal(truncate(bundle, s.st_size - 1), 0);
+    assert_status(danaus_kernels_import(bundle, NULL), DANAUS_ERR_FORMAT);
+    assert_int_equal(truncate(bundle, 0), 0);
+    assert_status(danaus_kernels_import(bundle, NULL), DANAUS_ERR_FORMAT);
+    assert_in_range(compilations_of_use(), 1, 2);
+}
+
+static void bundles_need_kernels_and_a_cache(void **state)
+{
+    (void)state;
+    int64_t count = 0;
+    snprintf(bundle, sizeof bundle, "%s/bundle", folder);
+    assert_status(danaus_kernels_export(NULL, bundle, &count), DANAUS_ERR_ARGUMENT);
+    carry(NULL);
+    setenv("DANAUS_CACHE", folder, 1);
+    char missing[sizeof bundle + 8];
+    snprintf(missing, sizeof missing, "%s.no/x", bundle);
+    assert_status(danaus_kernels_export("sm_90", bundle, &count), DANAUS_ERR_ARGUMENT);
+    assert_non_null(strstr(danaus_error_detail(), "sm_90"));
+    assert_status(danaus_kernels_export(NULL, missing, &count), DANAUS_ERR_IO);
+    assert_status(danaus_kernels_import(missing, &count), DANAUS_ERR_IO);
+    assert_status(danaus_kernels_export(NULL, NULL, &count), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_kernels_import(NULL, &count), DANAUS_ERR_ARGUMENT);
+    setenv("DANAUS_CACHE", "", 1);
+    assert_status(danaus_kernels_export(NULL, bundle, &count), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_kernels_import(bundle, &count), DANAUS_ERR_ARGUMENT);
+    setenv("DANAUS_CACHE", "/dev/null/cache", 1);
+    assert_status(danaus_kernels_import(bundle, &count), DANAUS_ERR_IO);
+    assert_int_equal(count, 0);
+    setenv("DANAUS_CACHE", folder, 1);
+    setenv("DANAUS_CACHE_MIB", "1", 1);
+    assert_int_equal(truncate(bundle, (2 << 20) + 1), 0);
+    assert_status(danaus_kernels_import(bundle, &count), DANAUS_ERR_MEMORY);
+}
+
 int main(void)
 {
     void *compiler = dlopen("libnvrtc.so.13", RTLD_NOW);
@@ -242,6 +338,9 @@ int main(void)
         TEST(an_image_that_the_driver_refuses_is_made_again),
         TEST(where_nothing_can_be_written_kernels_are_compiled),
         TEST(a_full_folder_loses_its_oldest_files),
+        TEST(a_bundle_replaces_the_compiler),
+        TEST(a_damaged_bundle_is_refused_whole),
+        TEST(bundles_need_kernels_and_a_cache),
     };
 #undef TEST
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);

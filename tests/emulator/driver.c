@@ -197,6 +197,15 @@ int cuDeviceGetName(char *name, int size, int device)
     return 0;
 }
 
+EXPORT int cuDeviceGetPCIBusId(char *id, int size, int device);
+int cuDeviceGetPCIBusId(char *id, int size, int device)
+{
+    BEGIN;
+    (void)device;
+    snprintf(id, (size_t)size, "0000:0E:00.0");
+    return 0;
+}
+
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device);
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {

@@ -189,12 +189,45 @@ def descriptions():
     put("conv", "stream_long", b"\3" + struct.pack("<3qi", -2, 1 << 40, 0, 4))
 
 
+def hash_of(data):
+    """FNV-1a of 128 bits, its upper half first."""
+    value = 0x6C62272E07BB014262B821756295C58D
+    for byte in data:
+        value = (value ^ byte) * ((1 << 88) + 0x13B) % (1 << 128)
+    return struct.pack("<QQ", value >> 64, value % (1 << 64))
+
+
+def bundles():
+    def kernel(key, image, arch=90):
+        return (b"danaus cubin 2\n\0" + struct.pack("<QQ", key, key) + hash_of(image)
+                + struct.pack("<QQ", len(image), arch) + b"0.1.0".ljust(16, b"\0") + image)
+
+    def bundle(kernels, count=None, extra=0):
+        data = b"".join(kernels)
+        return (b"danaus kernels\n\0"
+                + struct.pack("<QQ", len(kernels) if count is None else count,
+                              len(data) + extra) + data)
+
+    two = [kernel(1, b"one"), kernel(2, b"")]
+    damaged = bytearray(two[0])
+    damaged[-1] ^= 1
+    for name, data in [
+            ("two", bundle(two)), ("none", bundle([])), ("file", two[0]),
+            ("count", bundle(two, 3)), ("fewer", bundle(two, 1)),
+            ("size", bundle(two, extra=8)), ("damaged", bundle([bytes(damaged), two[1]])),
+            ("cut", bundle(two)[:-1]), ("arch", bundle([kernel(1, b"x", 1 << 40)])),
+            ("huge", bundle([kernel(1, b"x").replace(
+                struct.pack("<QQ", 1, 90), struct.pack("<QQ", (1 << 64) - 1, 90))]))]:
+        put("bundle", name, data)
+
+
 def main():
     arrays()
     sounds()
     descriptions()
     chains()
     texts()
+    bundles()
     for name, (header, size) in HEADERS.items():
         put("npy", "safetensors_" + name, safetensors(header, bytes(size)))
         put("safetensors", name, bytes([size]) + json.dumps(header).encode())
