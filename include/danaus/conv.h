@@ -138,6 +138,22 @@ DANAUS_API danaus_status danaus_short_conv(
     danaus_device *device, const danaus_short_desc *desc, int64_t batch, const void *k,
     const void *bias, const void *u, void *y);
 
+/* Gradients of a loss that reached y as dy: members that are NULL are skipped. They are
+   overwritten, not added to, and overlap neither the inputs nor each other. */
+typedef struct danaus_short_gradients {
+    void *du;         /* like u; the same bits for both layouts */
+    void *dk, *dbias; /* like k and bias: sums over the batch and the length */
+    void *reserved[2];
+} danaus_short_gradients;
+
+/* du[t] = sum over s < taps of k[s] dy[t - shift + s], dk[s] = sum over batch and t of
+   dy[t] u[t + shift - s], dbias = sum over batch and t of dy[t]. batch >= 1; k may be
+   NULL without du, u without dk. Deterministic: the same bits for any number of
+   threads. The rest is as in danaus_short_conv(). */
+DANAUS_API danaus_status danaus_short_conv_gradient(
+    danaus_device *device, const danaus_short_desc *desc, int64_t batch, const void *k,
+    const void *u, const void *dy, const danaus_short_gradients *gradients);
+
 /* ---- streams ---- */
 
 typedef struct danaus_stream danaus_stream;

@@ -41,6 +41,13 @@ typedef struct short_operands {
     void *y;
 } short_operands;
 
+typedef struct short_gradient_operands {
+    danaus_short_desc desc; /* dtype is set */
+    int64_t batch;          /* at least 1 */
+    const void *k, *u, *dy; /* k is there for du, u for dk */
+    danaus_short_gradients to;
+} short_gradient_operands;
+
 typedef struct stream_engine stream_engine;
 
 struct conv_backend {
@@ -60,6 +67,8 @@ struct conv_backend {
     danaus_status (*gradient)(
         danaus_device *dev, const conv_engine *engine, const conv_gradient_operands *o);
     danaus_status (*few_taps)(danaus_device *dev, const short_operands *o);
+    danaus_status (*few_taps_gradient)(
+        danaus_device *dev, const short_gradient_operands *o);
     /* Every field of desc is set. */
     danaus_status (*stream_create)(
         danaus_device *dev, const danaus_stream_desc *desc, const void *k,

@@ -66,10 +66,7 @@ static danaus_status check_problem(const conv_problem *p)
     if (p->batch < 0)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", p->batch);
-    for (size_t i = 0; i < sizeof p->reserved / sizeof *p->reserved; i++)
-        if (p->reserved[i])
-            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved words must be zero");
-    return DANAUS_OK;
+    return dn_conv_check_reserved(p->reserved);
 }
 
 danaus_status danaus_conv_plan_create(
@@ -87,16 +84,14 @@ danaus_status danaus_conv_plan_create(
         if (!p.keep[i] && p.keep[1 - i])
             p.keep[i] = 8;
     TRY(check_problem(&p));
-    const conv_backend *conv = device->backend->conv;
-    if (!conv)
-        return dn_fail(DANAUS_ERR_UNSUPPORTED, "%s has no convolutions", device->name);
+    TRY(dn_conv_need(device));
     danaus_conv_plan *made = dn_calloc(1, sizeof *made);
     if (!made)
         return dn_fail_memory(sizeof *made, "a plan");
-    made->conv = conv;
+    made->conv = device->backend->conv;
     made->p = p;
     snprintf(made->device, sizeof made->device, "%s", device->name);
-    danaus_status status = conv->create(device, &p, &made->engine);
+    danaus_status status = made->conv->create(device, &p, &made->engine);
     if (status != DANAUS_OK)
         danaus_conv_plan_destroy(made);
     else
@@ -119,6 +114,21 @@ size_t danaus_conv_plan_describe(const danaus_conv_plan *plan, char *to, size_t 
     if (plan)
         plan->conv->describe(plan->engine, &t);
     return t.length;
+}
+
+danaus_status dn_conv_check_reserved(const uint32_t reserved[8])
+{
+    for (int i = 0; i < 8; i++)
+        if (reserved[i])
+            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved words must be zero");
+    return DANAUS_OK;
+}
+
+danaus_status dn_conv_need(const danaus_device *device)
+{
+    if (!device->backend->conv)
+        return dn_fail(DANAUS_ERR_UNSUPPORTED, "%s has no convolutions", device->name);
+    return DANAUS_OK;
 }
 
 danaus_status dn_conv_check(

@@ -19,6 +19,12 @@ struct danaus_spectrum {
     void *data;
 };
 
+/* The device's backend has convolutions. */
+danaus_status dn_conv_need(const danaus_device *device);
+
+/* All words are zero. */
+danaus_status dn_conv_check_reserved(const uint32_t reserved[8]);
+
 /* The plan, the device and the spectrum belong together, and rows of this batch have
    a size. */
 danaus_status dn_conv_check(

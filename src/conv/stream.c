@@ -1,4 +1,4 @@
-/* Streams and convolutions of few taps: what is asked for, checked. */
+/* Streams: what is asked for, checked. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 
@@ -16,72 +16,6 @@ struct danaus_stream {
     danaus_stream_desc desc;
     char device[32];
 };
-
-static danaus_status check_reserved(const uint32_t reserved[8])
-{
-    for (int i = 0; i < 8; i++)
-        if (reserved[i])
-            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved words must be zero");
-    return DANAUS_OK;
-}
-
-static danaus_status need_convolutions(const danaus_device *device)
-{
-    if (!device->backend->conv)
-        return dn_fail(DANAUS_ERR_UNSUPPORTED, "%s has no convolutions", device->name);
-    return DANAUS_OK;
-}
-
-/* ---- few taps ---- */
-
-static danaus_status check_short(const danaus_short_desc *d, int64_t batch)
-{
-    int64_t all;
-    if (d->channels < 1 || d->length < 1 || batch < 0)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "%" PRId64 " x %" PRId64 " rows of length %" PRId64,
-            batch, d->channels, d->length);
-    if (d->taps < 1 || d->taps > DANAUS_SHORT_MOST_TAPS)
-        return dn_fail(
-            DANAUS_ERR_SHAPE, "%" PRId64 " taps; 1 to %d are few", d->taps,
-            DANAUS_SHORT_MOST_TAPS);
-    if (!dn_dtype(d->dtype) || dn_is_complex(d->dtype))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no real element type", d->dtype);
-    if (d->layout != DANAUS_CHANNELS_FIRST && d->layout != DANAUS_CHANNELS_LAST)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no layout of channels", d->layout);
-    if (dn_mul_overflows(d->channels, d->length, &all) ||
-        dn_mul_overflows(all, batch, &all) || dn_mul_overflows(all, 1024, &all) ||
-        dn_mul_overflows(d->channels, 4096, &all))
-        return dn_fail(DANAUS_ERR_SHAPE, "the rows have no size");
-    return check_reserved(d->reserved);
-}
-
-danaus_status danaus_short_conv(
-    danaus_device *device, const danaus_short_desc *desc, int64_t batch, const void *k,
-    const void *bias, const void *u, void *y)
-{
-    if (!device || !desc)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a device and a description are needed");
-    danaus_short_desc d = *desc;
-    d.dtype = d.dtype ? d.dtype : DANAUS_F32;
-    TRY(check_short(&d, batch));
-    TRY(need_convolutions(device));
-    if (batch == 0)
-        return DANAUS_OK;
-    if (!k || !u || !y)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "filters, u and y are needed");
-    size_t bytes = (size_t)(batch * d.channels * d.length) * danaus_dtype_size(d.dtype);
-    size_t sums = d.dtype == DANAUS_F64 ? sizeof(double) : sizeof(float);
-    piece to = { "y", y, bytes };
-    piece from[] = { { "u", u, bytes },
-                     { "k", k, (size_t)(d.channels * d.taps) * sums },
-                     { "bias", bias, (size_t)d.channels * sums } };
-    TRY(dn_conv_check_apart(1, &to, 3, from));
-    short_operands o = { d, batch, k, bias, u, y };
-    return device->backend->conv->few_taps(device, &o);
-}
-
-/* ---- streams ---- */
 
 static danaus_status check_stream(const danaus_stream_desc *d)
 {
@@ -105,7 +39,7 @@ static danaus_status check_stream(const danaus_stream_desc *d)
         return dn_fail(
             DANAUS_ERR_SHAPE, "%" PRId64 " channels of %" PRId64 " taps have no size",
             d->channels, d->filter_length);
-    return check_reserved(d->reserved);
+    return dn_conv_check_reserved(d->reserved);
 }
 
 danaus_status danaus_stream_create(
@@ -120,7 +54,7 @@ danaus_status danaus_stream_create(
     d.filters = d.filters ? d.filters : d.channels;
     d.dtype = d.dtype ? d.dtype : DANAUS_F32;
     TRY(check_stream(&d));
-    TRY(need_convolutions(device));
+    TRY(dn_conv_need(device));
     danaus_stream *s = dn_calloc(1, sizeof *s);
     if (!s)
         return dn_fail_memory(sizeof *s, "a stream");

@@ -110,6 +110,13 @@ struct conv_code {
     void (*cross)(
         int64_t n, int64_t taps, const void *k, int64_t stride, const void *const *x,
         void *y);
+    /* sums[s] += sum over t < n of dy[t] x[t - s], s < taps. */
+    void (*lags)(int64_t n, int64_t taps, const void *dy, const void *x, void *sums);
+    /* sums[s][h] += sum over t < rows of dy[t][h] x[t - s][h], h < n; all rows `stride`
+       numbers apart, of whole vectors. */
+    void (*cross_lags)(
+        int64_t n, int64_t rows, int64_t taps, int64_t stride, const void *dy,
+        const void *x, void *sums);
 };
 
 /* Vectors of constants of four blocks of one vector each (fft_tail.inc). */

@@ -53,6 +53,16 @@ int64_t dn_conv_lead(const conv_engine *e, int64_t before);
 danaus_status dn_cpu_conv_gradient(
     danaus_device *dev, const conv_engine *e, const conv_gradient_operands *o);
 danaus_status dn_cpu_conv_short(danaus_device *dev, const short_operands *o);
+danaus_status dn_cpu_conv_short_gradient(
+    danaus_device *dev, const short_gradient_operands *o);
+
+/* Fewer products than this are not worth a thread. */
+#define SHORT_SERIAL_WORK 200000
+
+/* Numbers [from, from + n) of a row in the type of sums; zeros outside of [0, length). */
+void dn_short_fetch(
+    const conv_code *code, const void *row, int64_t length, int64_t from, int64_t n,
+    char *to);
 
 danaus_status dn_cpu_stream_create(
     danaus_device *dev, const danaus_stream_desc *desc, const void *k,

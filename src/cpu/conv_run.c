@@ -368,6 +368,7 @@ const conv_backend dn_cpu_conv = {
     .run = run,
     .gradient = dn_cpu_conv_gradient,
     .few_taps = dn_cpu_conv_short,
+    .few_taps_gradient = dn_cpu_conv_short_gradient,
     .stream_create = dn_cpu_stream_create,
     .stream_destroy = dn_cpu_stream_destroy,
     .stream_reset = dn_cpu_stream_reset,

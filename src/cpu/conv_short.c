@@ -1,6 +1,7 @@
 /* Convolutions with few taps: direct sums, on segments that pass through scratch in the
    type of sums. Channels first, vectors run along the row; channels last, along the
-   channels of a row of memory, with the last `taps` rows kept. */
+   channels of a row of memory, with the last `taps` rows kept. Gradients:
+   conv_short_gradient.c. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv_loop.h"
 
@@ -15,8 +16,6 @@
 #define SEGMENT 1024
 /* Rows of memory of a task, channels last. */
 #define ROWS 512
-/* Fewer products than this are not worth a thread. */
-#define SERIAL_WORK 200000
 
 typedef struct short_job {
     const short_operands *o;
@@ -38,15 +37,15 @@ static void fill(
             ((float *)to)[i] = from ? ((const float *)from)[at] : 0;
 }
 
-/* Numbers [from, from + n) of a row; zeros outside of [0, length). */
-static void fetch_part(
-    const short_job *j, const void *row, int64_t from, int64_t n, char *to)
+void dn_short_fetch(
+    const conv_code *code, const void *row, int64_t length, int64_t from, int64_t n,
+    char *to)
 {
-    int64_t length = j->o->desc.length, size = (int64_t)j->code->size;
+    int64_t size = (int64_t)code->size;
     int64_t first = CLAMP(0, from, from + n), end = CLAMP(length, first, from + n);
     memset(to, 0, (size_t)(n * size));
     if (end > first)
-        j->code->fetch(row, NULL, first, end - first, to + (first - from) * size);
+        code->fetch(row, NULL, first, end - first, to + (first - from) * size);
 }
 
 /* Task: segment `number` of a channel of a batch row. */
@@ -58,9 +57,9 @@ static void first_task(const short_job *j, int64_t number, char *scratch)
     size_t size = j->code->size, storage = danaus_dtype_size(d->dtype);
     size_t at = (size_t)(row * d->length) * storage;
     char *x = scratch, *y = x + (SEGMENT + DANAUS_SHORT_MOST_TAPS) * size;
-    fetch_part(
-        j, (const char *)j->o->u + at, from + j->shift - (d->taps - 1), n + d->taps - 1,
-        x);
+    dn_short_fetch(
+        j->code, (const char *)j->o->u + at, d->length, from + j->shift - (d->taps - 1),
+        n + d->taps - 1, x);
     fill(j->code, y, n, j->o->bias, channel);
     j->code->taps(
         n, d->taps, (const char *)j->o->k + (size_t)(channel * d->taps) * size,
@@ -142,7 +141,7 @@ danaus_status dn_cpu_conv_short(danaus_device *dev, const short_operands *o)
         last ? dn_aligned(o->desc.channels * o->desc.taps * (int64_t)j.code->size) : 0;
     double work = (double)o->batch * (double)o->desc.channels * (double)o->desc.length *
                   (double)o->desc.taps;
-    int slots = work < SERIAL_WORK ? 1 : (int)MIN(d->threads, tasks_of(&j));
+    int slots = work < SHORT_SERIAL_WORK ? 1 : (int)MIN(d->threads, tasks_of(&j));
     void *scratch;
     TRY(dn_cpu_scratch(d, turned + (size_t)slots * j.slot_bytes, &scratch));
     j.turned = scratch;

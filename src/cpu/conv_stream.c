@@ -5,7 +5,7 @@
    when a block is complete, at time p, the window of the last 2 b numbers is
    transformed, and
 
-       y[p + r] += sum over parts i of (K_i X(p - i b))[b + r],    r < b,               (8)
+       y[p + r] += sum over parts i of (K_i X(p - i b))[b + r],    r < b,               (9)
 
    where X(q) is the window that ended at q. Part i of level l begins at lag (i + 1) b, so
    only numbers before p are met: y of the next block is ready before it is asked for.
@@ -31,7 +31,7 @@ typedef struct stream_level {
     conv_tables *tables;
     char *filters; /* spectra [filter][part] */
     char *windows; /* spectra [channel][part], the latest at block number % parts */
-    char *sums;    /* spectra [channel]: (8) for the block to come, but part 0 */
+    char *sums;    /* spectra [channel]: (9) for the block to come, but part 0 */
 } stream_level;
 
 struct stream_engine {
@@ -224,7 +224,7 @@ static int64_t parts_due(const stream_level *l, int64_t filled)
     return 1 + (l->parts - 1) * filled / l->block;
 }
 
-/* The last block of a level is complete: (8). */
+/* The last block of a level is complete: (9). */
 static void end_block(const channel_run *r, const stream_level *l)
 {
     const stream_engine *s = r->s;

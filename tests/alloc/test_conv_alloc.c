@@ -45,6 +45,10 @@ static danaus_status try_all(const conv_case *c, long n, long *made, array *y)
     s = s ? s : danaus_stream_create(device, &stream_desc, c->k.data, &stream);
     s = s ? s : danaus_stream_run(stream, device, c->desc.length, c->u.data, y->data);
     s = s ? s : danaus_short_conv(device, &few, 1, c->k.data, NULL, c->u.data, y->data);
+    danaus_short_gradients short_g = { .du = du.data, .dk = dk.data };
+    s = s ? s
+          : danaus_short_conv_gradient(
+                device, &few, 1, c->k.data, c->u.data, y->data, &short_g);
     *made = dn_alloc_fail_at(0);
     danaus_stream_destroy(stream);
     danaus_spectrum_destroy(spectrum);

@@ -94,7 +94,13 @@ static void few_taps(danaus_short_desc d)
     void *k = zeros(d.channels * d.taps, sums_of(dtype));
     void *u = zeros(d.channels * d.length, dtype);
     void *y = zeros(d.channels * d.length, dtype);
+    void *du = zeros(d.channels * d.length, dtype);
+    void *dk = zeros(d.channels * d.taps, sums_of(dtype));
+    danaus_short_gradients g = { .du = du, .dk = dk };
     expect(danaus_short_conv(device, &d, 1, k, NULL, u, y) == DANAUS_OK);
+    expect(danaus_short_conv_gradient(device, &d, 1, k, u, y, &g) == DANAUS_OK);
+    free(du);
+    free(dk);
     free(k);
     free(u);
     free(y);

@@ -4,24 +4,9 @@
 
 #include "support/conv.h"
 #include "support/device.h"
+#include "support/short.h"
 
 #include <math.h>
-#include <string.h>
-
-static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64, DANAUS_F16, DANAUS_BF16 };
-
-typedef struct short_case {
-    danaus_short_desc desc;
-    int64_t batch;
-    array k, bias, u;
-} short_case;
-
-static int64_t place(const short_case *c, int64_t b, int64_t h, int64_t t)
-{
-    const danaus_short_desc *d = &c->desc;
-    return d->layout == DANAUS_CHANNELS_LAST ? (b * d->length + t) * d->channels + h
-                                             : (b * d->channels + h) * d->length + t;
-}
 
 /* A sum of n = taps + 1 terms errs by at most n u / (1 - n u) of the sum of their
    magnitudes, and is rounded once. */
@@ -29,7 +14,7 @@ static void expect_row(const short_case *c, const array *y, int64_t b, int64_t h
 {
     const danaus_short_desc *d = &c->desc;
     precision f = precision_of(d->dtype);
-    int64_t shift = d->centred ? (d->taps - 1) / 2 : 0;
+    int64_t shift = short_shift(c);
     double nu = (double)(d->taps + 1) * f.sum_unit, gamma = nu / (1 - nu);
     for (int64_t t = 0; t < d->length; t++) {
         double sum = c->bias.data ? element_get(c->bias.dtype, c->bias.data, h).re : 0;
@@ -38,12 +23,13 @@ static void expect_row(const short_case *c, const array *y, int64_t b, int64_t h
             int64_t from = t + shift - s;
             if (from < 0 || from >= d->length)
                 continue;
-            double term = element_get(c->k.dtype, c->k.data, h * d->taps + s).re *
-                          element_get(c->u.dtype, c->u.data, place(c, b, h, from)).re;
+            double term =
+                element_get(c->k.dtype, c->k.data, h * d->taps + s).re *
+                element_get(c->u.dtype, c->u.data, short_place(c, b, h, from)).re;
             sum += term;
             size += fabs(term);
         }
-        double is = element_get(y->dtype, y->data, place(c, b, h, t)).re;
+        double is = element_get(y->dtype, y->data, short_place(c, b, h, t)).re;
         double bound =
             (gamma + 1e-15) * size * (1 + f.unit) + f.unit * fabs(sum) + f.tiny;
         if (!(fabs(is - sum) <= bound))
@@ -67,30 +53,15 @@ static array run_short(danaus_device *device, const short_case *c)
 static void expect_same_in_other_layout(
     danaus_device *device, const short_case *c, const array *y)
 {
-    short_case other = *c;
-    const danaus_short_desc *d = &c->desc;
-    size_t size = danaus_dtype_size(d->dtype);
-    other.desc.layout = d->layout == DANAUS_CHANNELS_LAST ? DANAUS_CHANNELS_FIRST
-                                                          : DANAUS_CHANNELS_LAST;
-    other.u = array_make(d->dtype, c->u.count);
-    for (int pass = 0; pass < 2; pass++) {
-        array z = pass ? run_short(device, &other) : (array){ 0 };
-        for (int64_t b = 0; b < c->batch; b++)
-            for (int64_t h = 0; h < d->channels; h++)
-                for (int64_t t = 0; t < d->length; t++) {
-                    size_t here = (size_t)place(c, b, h, t) * size;
-                    size_t there = (size_t)place(&other, b, h, t) * size;
-                    if (pass)
-                        assert_memory_equal(
-                            (char *)z.data + there, (char *)y->data + here, size);
-                    else
-                        memcpy(
-                            (char *)other.u.data + there, (char *)c->u.data + here,
-                            size);
-                }
-        array_free(&z);
-    }
-    array_free(&other.u);
+    array u, turned;
+    short_case other = short_turned(c, &c->u, &u);
+    other.u = u;
+    array z = run_short(device, &other);
+    short_turned(c, y, &turned);
+    assert_true(array_same(&z, &turned));
+    array_free(&u);
+    array_free(&z);
+    array_free(&turned);
 }
 
 static void few_taps_are_summed(void **state)
@@ -98,29 +69,14 @@ static void few_taps_are_summed(void **state)
     danaus_device *device = *state;
     for (int round = 0; round < rounds_of(150); round++) {
         rng r = { (uint64_t)round };
-        short_case c = { .batch = rng_int(&r, 1, 3) };
-        c.desc = (danaus_short_desc){
-            .channels = rng_int(&r, 1, round % 10 == 9 ? 1200 : 40),
-            .length = rng_int(&r, 1, round % 10 == 5 ? 3000 : 150),
-            .taps = rng_int(&r, 1, round % 2 ? 5 : DANAUS_SHORT_MOST_TAPS),
-            .centred = (int)(rng_next(&r) % 2),
-            .layout = rng_next(&r) % 2 ? DANAUS_CHANNELS_LAST : DANAUS_CHANNELS_FIRST,
-            .dtype = types[round % 4],
-        };
-        danaus_dtype sums = sum_type(c.desc.dtype);
-        c.k = array_random(&r, sums, c.desc.channels * c.desc.taps);
-        if (rng_next(&r) % 2)
-            c.bias = array_random(&r, sums, c.desc.channels);
-        c.u = array_random(&r, c.desc.dtype, c.batch * c.desc.channels * c.desc.length);
+        short_case c = short_random(&r, round);
         array y = run_short(device, &c);
         for (int64_t b = 0; b < c.batch; b++)
             for (int64_t h = 0; h < c.desc.channels; h++)
                 expect_row(&c, &y, b, h);
         expect_same_in_other_layout(device, &c, &y);
         array_free(&y);
-        array_free(&c.k);
-        array_free(&c.bias);
-        array_free(&c.u);
+        short_free(&c);
     }
 }
 
