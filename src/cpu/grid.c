@@ -16,7 +16,7 @@
 /* Parts for each thread, so that an interrupted one is not waited for. */
 #define PARTS_PER_THREAD 6
 /* Tiles of rows that make staging x a small part of a part. */
-#define TILES_PER_STAGE 16
+#define TILES_PER_STAGE 64
 /* Tiles of columns that are staged at a time, at most. */
 #define MOST_TILES 5
 #define LINE       64
