@@ -83,6 +83,12 @@ struct conv_window {
     void *z; /* n complex numbers */
 };
 
+/* Rows so many numbers apart. */
+typedef struct conv_rows {
+    const void *data;
+    int64_t stride;
+} conv_rows;
+
 /* One row a storage type. Kernels take a range of strips or of inner blocks; buffer:
    dn_conv_buffer bytes. */
 struct conv_code {
@@ -104,19 +110,23 @@ struct conv_code {
     /* sum[i] += a[i] b[i], or a[i] conj(b[i]), for n complex numbers. */
     void (*accumulate)(
         int conjugate, int64_t n, const void *a, const void *b, void *sum);
-    /* y[t] += sum over s < taps of k[s] x[t - s], t < n. */
-    void (*taps)(int64_t n, int64_t taps, const void *k, const void *x, void *y);
-    /* y[h] += sum over s < taps of k[s stride + h] x[s][h], h < n. */
+    /* y[t] = start[step t] + sum over s < taps of k[s] x[t - s], t < n; step: 0 or 1.
+       past: y goes past the caches where it is aligned. */
+    void (*taps)(
+        int64_t n, int64_t taps, const void *k, const void *x, const void *start,
+        int step, int past, void *y);
+    /* y[h] = start[h] + sum over s < taps of k[s stride + h] x[s][h], h < n; start:
+       or NULL. */
     void (*cross)(
         int64_t n, int64_t taps, const void *k, int64_t stride, const void *const *x,
-        void *y);
-    /* sums[s] += sum over t < n of dy[t] x[t - s], s < taps. */
+        const void *start, int past, void *y);
+    /* sums[s] += sum over t < n of dy[t] x[t - s], s < taps, where sums[s] are `vector`
+       lanes, to be added. */
     void (*lags)(int64_t n, int64_t taps, const void *dy, const void *x, void *sums);
-    /* sums[s][h] += sum over t < rows of dy[t][h] x[t - s][h], h < n; all rows `stride`
-       numbers apart, of whole vectors. */
+    /* sums[s stride + h] += sum over t < rows of dy[t][h] x[t - s][h], h < n. */
     void (*cross_lags)(
-        int64_t n, int64_t rows, int64_t taps, int64_t stride, const void *dy,
-        const void *x, void *sums);
+        int64_t n, int64_t rows, int64_t taps, conv_rows dy, conv_rows x, void *sums,
+        int64_t stride);
 };
 
 /* Vectors of constants of four blocks of one vector each (fft_tail.inc). */

@@ -59,10 +59,11 @@ danaus_status dn_cpu_conv_short_gradient(
 /* Fewer products than this are not worth a thread. */
 #define SHORT_SERIAL_WORK 200000
 
-/* Numbers [from, from + n) of a row in the type of sums; zeros outside of [0, length). */
-void dn_short_fetch(
+/* Numbers [from, from + n) of a row in the type of sums, zeros outside of [0, length):
+   where they lie, or in scratch. */
+const char *dn_short_window(
     const conv_code *code, const void *row, int64_t length, int64_t from, int64_t n,
-    char *to);
+    char *scratch);
 
 danaus_status dn_cpu_stream_create(
     danaus_device *dev, const danaus_stream_desc *desc, const void *k,

@@ -12,107 +12,131 @@
 
 #include <string.h>
 
-/* Numbers of a row, or channels, that a task takes. */
+/* Numbers of a row, or channels, of a segment. */
 #define SEGMENT 1024
 /* Rows of memory of a task, channels last. */
-#define ROWS 512
+#define ROWS 256
+/* Segments that a thread takes at once, at most: memory likes to be met in order. */
+#define LONGEST_RUN 16
 
 typedef struct short_job {
     const short_operands *o;
     const conv_code *code;
     int64_t shift, segments, chunks; /* of a batch row, or of a channel */
+    int64_t run;                     /* segments that a thread takes at a time */
+    int past;                        /* y is larger than the caches */
     char *scratch;
     size_t slot_bytes;
     const char *turned; /* k[taps][channels] */
+    const char *zeros;  /* a row of SEGMENT */
     atomic_llong next;
 } short_job;
 
-static void fill(
-    const conv_code *code, void *to, int64_t n, const void *from, int64_t at)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (code->size == sizeof(double))
-            ((double *)to)[i] = from ? ((const double *)from)[at] : 0;
-        else
-            ((float *)to)[i] = from ? ((const float *)from)[at] : 0;
-}
-
-void dn_short_fetch(
+const char *dn_short_window(
     const conv_code *code, const void *row, int64_t length, int64_t from, int64_t n,
-    char *to)
+    char *scratch)
 {
     int64_t size = (int64_t)code->size;
+    if (code->direct && from >= 0 && from + n <= length)
+        return (const char *)row + from * size;
     int64_t first = CLAMP(0, from, from + n), end = CLAMP(length, first, from + n);
-    memset(to, 0, (size_t)(n * size));
+    memset(scratch, 0, (size_t)((first - from) * size));
     if (end > first)
-        code->fetch(row, NULL, first, end - first, to + (first - from) * size);
+        code->fetch(row, NULL, first, end - first, scratch + (first - from) * size);
+    memset(scratch + (end - from) * size, 0, (size_t)((from + n - end) * size));
+    return scratch;
 }
 
-/* Task: segment `number` of a channel of a batch row. */
-static void first_task(const short_job *j, int64_t number, char *scratch)
+/* Segment `number` of all channels of all batch rows. */
+static void first_segment(const short_job *j, int64_t number, char *scratch)
 {
     const danaus_short_desc *d = &j->o->desc;
     int64_t from = number % j->segments * SEGMENT, row = number / j->segments;
     int64_t n = MIN(SEGMENT, d->length - from), channel = row % d->channels;
     size_t size = j->code->size, storage = danaus_dtype_size(d->dtype);
     size_t at = (size_t)(row * d->length) * storage;
-    char *x = scratch, *y = x + (SEGMENT + DANAUS_SHORT_MOST_TAPS) * size;
-    dn_short_fetch(
-        j->code, (const char *)j->o->u + at, d->length, from + j->shift - (d->taps - 1),
-        n + d->taps - 1, x);
-    fill(j->code, y, n, j->o->bias, channel);
+    const char *u = (const char *)j->o->u + at, *bias = j->o->bias;
+    char *y = (char *)j->o->y + at;
+    const char *x = dn_short_window(
+        j->code, u, d->length, from + j->shift - (d->taps - 1), n + d->taps - 1,
+        scratch);
+    char *to = j->code->direct ? y + (size_t)from * size
+                               : scratch + (SEGMENT + DANAUS_SHORT_MOST_TAPS) * size;
     j->code->taps(
         n, d->taps, (const char *)j->o->k + (size_t)(channel * d->taps) * size,
-        x + (size_t)(d->taps - 1) * size, y);
-    j->code->put(y, NULL, from, n, (char *)j->o->y + at);
+        x + (size_t)(d->taps - 1) * size,
+        bias ? bias + (size_t)channel * size : j->zeros, 0, j->past, to);
+    if (!j->code->direct)
+        j->code->put(to, NULL, from, n, y);
 }
 
-/* Task: rows [from, to) of memory of a batch row, some channels of each. */
-static void last_task(const short_job *j, int64_t number, char *scratch)
+/* Row `t` of the memory of a batch row, from channel h on: where it lies, or in the ring
+   that holds the last `taps` rows; row t - taps is forgotten. The next row is fetched
+   early. */
+static const char *ring_row(
+    const short_job *j, const char *u, int64_t t, int64_t h, int64_t n, char *ring)
+{
+    const danaus_short_desc *d = &j->o->desc;
+    if (t < 0 || t >= d->length)
+        return j->zeros;
+    if (j->code->direct) {
+        const char *row = u + (size_t)(t * d->channels + h) * j->code->size;
+        size_t next = (size_t)d->channels * j->code->size;
+        for (size_t i = 0; i < (size_t)n * j->code->size; i += 64)
+            __builtin_prefetch(row + next + i);
+        return row;
+    }
+    char *place = ring + (size_t)(t % d->taps) * SEGMENT * j->code->size;
+    j->code->fetch(u, NULL, t * d->channels + h, n, place);
+    return place;
+}
+
+/* Rows [from, to) of memory of a batch row, some channels of each. */
+static void last_segment(const short_job *j, int64_t number, char *scratch)
 {
     const danaus_short_desc *d = &j->o->desc;
     int64_t chunk = number % j->chunks, rest = number / j->chunks;
     int64_t from = rest % j->segments * ROWS, to = MIN(from + ROWS, d->length);
     int64_t h = chunk * SEGMENT, n = MIN(SEGMENT, d->channels - h);
-    size_t size = j->code->size, row = SEGMENT * size;
+    size_t size = j->code->size;
     size_t at = (size_t)(rest / j->segments * d->length * d->channels) *
                 danaus_dtype_size(d->dtype);
-    const char *u = (const char *)j->o->u + at;
-    char *y = scratch + DANAUS_SHORT_MOST_TAPS * row;
-    int64_t have = from + j->shift - (d->taps - 1); /* rows that are in scratch */
+    const char *u = (const char *)j->o->u + at, *bias = j->o->bias;
+    char *y = (char *)j->o->y + at;
+    char *sums = scratch + DANAUS_SHORT_MOST_TAPS * SEGMENT * size;
+    const void *rows[DANAUS_SHORT_MOST_TAPS];
+    for (int64_t s = d->taps - 1; s > 0; s--)
+        rows[s - 1] = ring_row(j, u, from + j->shift - s, h, n, scratch);
     for (int64_t t = from; t < to; t++) {
-        const void *rows[DANAUS_SHORT_MOST_TAPS];
-        for (; have <= t + j->shift; have++) {
-            char *place = scratch + (size_t)((have + d->taps) % d->taps) * row;
-            if (have >= 0 && have < d->length)
-                j->code->fetch(u, NULL, have * d->channels + h, n, place);
-            else
-                memset(place, 0, row);
-        }
-        for (int64_t s = 0; s < d->taps; s++)
-            rows[s] = scratch + (size_t)((t + j->shift - s + d->taps) % d->taps) * row;
-        memset(y, 0, row);
-        if (j->o->bias)
-            memcpy(y, (const char *)j->o->bias + (size_t)h * size, (size_t)n * size);
-        j->code->cross(n, d->taps, j->turned + (size_t)h * size, d->channels, rows, y);
-        j->code->put(y, NULL, t * d->channels + h, n, (char *)j->o->y + at);
+        for (int64_t s = d->taps - 1; s > 0; s--)
+            rows[s] = rows[s - 1];
+        rows[0] = ring_row(j, u, t + j->shift, h, n, scratch);
+        int64_t place = t * d->channels + h;
+        char *out = j->code->direct ? y + (size_t)place * size : sums;
+        j->code->cross(
+            n, d->taps, j->turned + (size_t)h * size, d->channels, rows,
+            bias ? bias + (size_t)h * size : NULL, j->past, out);
+        if (!j->code->direct)
+            j->code->put(out, NULL, place, n, y);
     }
 }
 
-static int64_t tasks_of(const short_job *j)
+static int64_t segments_of(const short_job *j)
 {
     const danaus_short_desc *d = &j->o->desc;
     int last = d->layout == DANAUS_CHANNELS_LAST;
     return j->o->batch * j->segments * (last ? j->chunks : d->channels);
 }
 
-static void take_tasks(void *arg, int slot)
+static void take_runs(void *arg, int slot)
 {
     short_job *j = arg;
     char *scratch = j->scratch + (size_t)slot * j->slot_bytes;
     int last = j->o->desc.layout == DANAUS_CHANNELS_LAST;
-    for (int64_t i; (i = atomic_fetch_add(&j->next, 1)) < tasks_of(j);)
-        (last ? last_task : first_task)(j, i, scratch);
+    int64_t all = segments_of(j);
+    for (int64_t i; (i = atomic_fetch_add(&j->next, 1) * j->run) < all;)
+        for (int64_t s = i; s < MIN(i + j->run, all); s++)
+            (last ? last_segment : first_segment)(j, s, scratch);
 }
 
 static void turn_filters(const short_job *j, char *to)
@@ -136,22 +160,29 @@ danaus_status dn_cpu_conv_short(danaus_device *dev, const short_operands *o)
     j.segments = CEIL_DIV(o->desc.length, last ? ROWS : SEGMENT);
     j.chunks = CEIL_DIV(o->desc.channels, SEGMENT);
     int64_t rows = last ? DANAUS_SHORT_MOST_TAPS + 1 : 3;
-    j.slot_bytes = dn_aligned(rows * SEGMENT * (int64_t)j.code->size);
-    size_t turned =
-        last ? dn_aligned(o->desc.channels * o->desc.taps * (int64_t)j.code->size) : 0;
-    double work = (double)o->batch * (double)o->desc.channels * (double)o->desc.length *
-                  (double)o->desc.taps;
-    int slots = work < SHORT_SERIAL_WORK ? 1 : (int)MIN(d->threads, tasks_of(&j));
+    int64_t size = (int64_t)j.code->size;
+    double numbers = (double)(o->batch * o->desc.channels) * (double)o->desc.length;
+    j.past = numbers * (double)size > (double)d->l3;
+    j.slot_bytes = dn_aligned(rows * SEGMENT * size);
+    size_t turned = last ? dn_aligned(o->desc.channels * o->desc.taps * size) : 0;
+    size_t zeros = dn_aligned(SEGMENT * size);
+    int64_t all = segments_of(&j);
+    int slots = numbers * (double)o->desc.taps < SHORT_SERIAL_WORK
+                    ? 1
+                    : (int)MIN(d->threads, all);
+    j.run = CLAMP(all / (8 * slots), 1, LONGEST_RUN);
     void *scratch;
-    TRY(dn_cpu_scratch(d, turned + (size_t)slots * j.slot_bytes, &scratch));
+    TRY(dn_cpu_scratch(d, turned + zeros + (size_t)slots * j.slot_bytes, &scratch));
     j.turned = scratch;
-    j.scratch = (char *)scratch + turned;
+    j.zeros = j.turned + turned;
+    j.scratch = (char *)scratch + turned + zeros;
+    memset((char *)scratch + turned, 0, zeros);
     if (last)
         turn_filters(&j, scratch);
     atomic_init(&j.next, 0);
     if (slots == 1)
-        take_tasks(&j, 0);
+        take_runs(&j, 0);
     else
-        dn_cpu_parallel(d, slots, take_tasks, &j);
+        dn_cpu_parallel(d, slots, take_runs, &j);
     return DANAUS_OK;
 }

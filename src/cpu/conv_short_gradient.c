@@ -5,8 +5,9 @@
 
    du is a convolution with the reversed taps and shift taps - 1 - shift. A task takes
    one channel, or CHANNELS of them where they lie last in memory, and a part of the
-   batch's segments: dy and u come to scratch once, in the type of sums, each with the
-   taps - 1 neighbours that it needs, and all three gradients are made from there. The
+   batch's segments: dy and u are read once, each with the taps - 1 neighbours that it
+   needs, through scratch at the ends of rows and where types are converted, and all
+   three gradients are made of what is then in the first cache. The
    parts depend on the problem alone and are added in order, so threads change no bit. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv_loop.h"
@@ -19,25 +20,27 @@
 #include <string.h>
 
 /* Channels first: numbers of a row at a time. */
-#define SEGMENT 1024
+#define SEGMENT 256
 /* Channels last: rows of memory at a time, channels of a task, and numbers from one row
    of scratch to the next, which is no power of two. */
-#define ROWS     64
-#define CHANNELS 256
+#define ROWS     8
+#define CHANNELS 1024
 #define STRIDE   (CHANNELS + 16)
 /* Tasks that sums are cut into, at least, where there are as many segments. */
-#define TASKS 64
+#define TASKS 32
 
 #define MOST_TAPS DANAUS_SHORT_MOST_TAPS
 
 typedef struct gradient_job {
     const short_gradient_operands *o;
     const conv_code *code;
-    int last;                         /* channels last */
-    int64_t shift, segments;          /* of a row */
-    int64_t groups, parts;            /* of channels; of the batch's segments */
-    int64_t sums_of_task;             /* numbers: taps, then the bias */
-    char *back, *ones, *sums, *slots; /* reversed taps; [parts][groups][sums] */
+    int last;                 /* channels last */
+    int past;                 /* du is larger than the caches */
+    int64_t shift, segments;  /* of a row */
+    int64_t groups, parts;    /* of channels; of the batch's segments */
+    int64_t sums_of_task;     /* numbers: taps, then the bias */
+    char *back, *ones, *zero; /* reversed taps; CHANNELS ones, a zero */
+    char *sums, *slots;       /* [parts][groups][sums]; of threads */
     size_t slot_bytes;
     atomic_llong next;
 } gradient_job;
@@ -63,55 +66,72 @@ static void first_segment(const gradient_job *j, const task *k, int64_t item)
     int64_t n = MIN(SEGMENT, d->length - from);
     size_t at = (size_t)((item / j->segments * d->channels + k->group) * d->length) *
                 danaus_dtype_size(d->dtype);
-    dn_short_fetch(
+    const char *all = dn_short_window(
         j->code, (const char *)o->dy + at, d->length, from - j->shift, n + taps - 1,
         k->dy);
-    const char *dy = numbers(j, k->dy, j->shift);
+    const char *dy = all + (size_t)j->shift * j->code->size;
     if (o->to.dk) {
-        dn_short_fetch(
+        const char *u = dn_short_window(
             j->code, (const char *)o->u + at, d->length, from + j->shift - (taps - 1),
             n + taps - 1, k->u);
-        j->code->lags(n, taps, dy, numbers(j, k->u, taps - 1), k->sums);
+        j->code->lags(n, taps, dy, u + (size_t)(taps - 1) * j->code->size, k->sums);
     }
     if (o->to.dbias)
-        j->code->lags(n, 1, dy, j->ones, numbers(j, k->sums, taps));
+        j->code->lags(n, 1, dy, j->ones, numbers(j, k->sums, taps * j->code->vector));
     if (!o->to.du)
         return;
-    memset(k->du, 0, (size_t)n * j->code->size);
+    char *du = (char *)o->to.du + at;
+    char *to = j->code->direct ? numbers(j, du, from) : k->du;
     j->code->taps(
-        n, taps, numbers(j, j->back, k->group * taps), numbers(j, k->dy, taps - 1),
-        k->du);
-    j->code->put(k->du, NULL, from, n, (char *)o->to.du + at);
+        n, taps, numbers(j, j->back, k->group * taps),
+        all + (size_t)(taps - 1) * j->code->size, j->zero, 0, j->past, to);
+    if (!j->code->direct)
+        j->code->put(to, NULL, from, n, du);
 }
 
 /* ---- channels last ---- */
 
-/* Rows of memory [from, from + count) of `n` channels from h on; zeros outside. */
-static void fetch_rows(
+/* Rows of memory [from, from + count) of `n` channels from h on, zeros outside: where
+   they lie, or in scratch. */
+static conv_rows rows_of(
     const gradient_job *j, const char *data, int64_t from, int64_t count, int64_t h,
-    int64_t n, char *to)
+    int64_t n, char *scratch)
 {
     const danaus_short_desc *d = &j->o->desc;
-    for (int64_t t = from; t < from + count; t++, to = numbers(j, to, STRIDE))
+    size_t size = j->code->size;
+    if (j->code->direct && from >= 0 && from + count <= d->length)
+        return (conv_rows){ data + (size_t)(from * d->channels + h) * size,
+                            d->channels };
+    char *to = scratch;
+    for (int64_t t = from; t < from + count; t++, to += STRIDE * size)
         if (t >= 0 && t < d->length)
             j->code->fetch(data, NULL, t * d->channels + h, n, to);
         else
-            memset(to, 0, STRIDE * j->code->size);
+            memset(to, 0, STRIDE * size);
+    return (conv_rows){ scratch, STRIDE };
+}
+
+static const void *row(const gradient_job *j, conv_rows rows, int64_t t)
+{
+    return (const char *)rows.data + (size_t)(t * rows.stride) * j->code->size;
 }
 
 static void last_du(
-    const gradient_job *j, const task *k, int64_t from, int64_t count, int64_t n,
-    char *du)
+    const gradient_job *j, const task *k, conv_rows dy, int64_t from, int64_t count,
+    int64_t n, char *du)
 {
     const danaus_short_desc *d = &j->o->desc;
     int64_t h = k->group * CHANNELS;
     for (int64_t t = 0; t < count; t++) {
         const void *rows[MOST_TAPS];
+        int64_t place = (from + t) * d->channels + h;
+        char *to = j->code->direct ? numbers(j, du, place) : k->du;
         for (int64_t s = 0; s < d->taps; s++)
-            rows[s] = numbers(j, k->dy, (t + d->taps - 1 - s) * STRIDE);
-        memset(k->du, 0, (size_t)n * j->code->size);
-        j->code->cross(n, d->taps, numbers(j, j->back, h), d->channels, rows, k->du);
-        j->code->put(k->du, NULL, (from + t) * d->channels + h, n, du);
+            rows[s] = row(j, dy, t + d->taps - 1 - s);
+        j->code->cross(
+            n, d->taps, numbers(j, j->back, h), d->channels, rows, NULL, j->past, to);
+        if (!j->code->direct)
+            j->code->put(to, NULL, place, n, du);
     }
 }
 
@@ -124,24 +144,25 @@ static void last_segment(const gradient_job *j, const task *k, int64_t item)
     int64_t h = k->group * CHANNELS, n = MIN(CHANNELS, d->channels - h);
     size_t at = (size_t)(item / j->segments * d->length * d->channels) *
                 danaus_dtype_size(d->dtype);
-    fetch_rows(
+    conv_rows all = rows_of(
         j, (const char *)o->dy + at, from - j->shift, count + taps - 1, h, n, k->dy);
-    const char *dy = numbers(j, k->dy, j->shift * STRIDE);
+    conv_rows dy = { row(j, all, j->shift), all.stride };
     if (o->to.dk) {
-        fetch_rows(
+        conv_rows u = rows_of(
             j, (const char *)o->u + at, from + j->shift - (taps - 1), count + taps - 1,
             h, n, k->u);
-        j->code->cross_lags(
-            n, count, taps, STRIDE, dy, numbers(j, k->u, (taps - 1) * STRIDE), k->sums);
+        u.data = row(j, u, taps - 1);
+        j->code->cross_lags(n, count, taps, dy, u, k->sums, STRIDE);
     }
     if (o->to.dbias) {
         const void *rows[ROWS];
+        char *sums = numbers(j, k->sums, taps * STRIDE);
         for (int64_t t = 0; t < count; t++)
-            rows[t] = dy + (size_t)(t * STRIDE) * j->code->size;
-        j->code->cross(n, count, j->ones, 0, rows, numbers(j, k->sums, taps * STRIDE));
+            rows[t] = row(j, dy, t);
+        j->code->cross(n, count, j->ones, 0, rows, sums, 0, sums);
     }
     if (o->to.du)
-        last_du(j, k, from, count, n, (char *)o->to.du + at);
+        last_du(j, k, all, from, count, n, (char *)o->to.du + at);
 }
 
 /* ---- tasks ---- */
@@ -178,8 +199,17 @@ static void add_parts(
     for (int64_t p = 0; p < j->parts; p++)
         parts[p] =
             numbers(j, j->sums, (p * j->groups + group) * j->sums_of_task + index);
-    memset(to, 0, (size_t)n * j->code->size);
-    j->code->cross(n, j->parts, j->ones, 0, parts, to);
+    j->code->cross(n, j->parts, j->ones, 0, parts, NULL, 0, to);
+}
+
+/* The lanes of a sum become one number. */
+static void add_lanes(const gradient_job *j, char *sum)
+{
+    for (int i = 1; i < j->code->vector; i++)
+        if (j->code->size == sizeof(double))
+            *(double *)(void *)sum += ((double *)(void *)sum)[i];
+        else
+            *(float *)(void *)sum += ((float *)(void *)sum)[i];
 }
 
 /* From the sums of all tasks to dk and dbias; total: scratch. */
@@ -187,22 +217,25 @@ static void finish(const gradient_job *j, char *total)
 {
     const danaus_short_gradients *to = &j->o->to;
     int64_t taps = j->o->desc.taps, channels = j->o->desc.channels;
+    int64_t width = j->last ? CHANNELS : 1, stride = j->sums_of_task / (taps + 1);
     size_t size = j->code->size;
     for (int64_t s = 0; s <= taps; s++) {
         char *out = s < taps ? to->dk : to->dbias;
         int64_t step = s < taps ? taps : 1, at = s < taps ? s : 0;
         for (int64_t g = 0; out && g < j->groups; g++) {
-            int64_t n = j->last ? MIN(CHANNELS, channels - g * CHANNELS) : 1;
-            add_parts(j, g, s * (j->last ? STRIDE : 1), n, total);
+            int64_t n = MIN(width, channels - g * width);
+            add_parts(j, g, s * stride, j->last ? n : stride, total);
+            if (!j->last)
+                add_lanes(j, total);
             for (int64_t i = 0; i < n; i++)
                 memcpy(
-                    numbers(j, out, (g * (j->last ? CHANNELS : 1) + i) * step + at),
+                    numbers(j, out, (g * width + i) * step + at),
                     total + (size_t)i * size, size);
         }
     }
 }
 
-/* Reversed taps, as `taps` and `cross` take them, and ones. */
+/* Reversed taps, as `taps` and `cross` take them, ones, and a zero. */
 static void prepare(const gradient_job *j)
 {
     int64_t taps = j->o->desc.taps, channels = j->o->desc.channels;
@@ -212,11 +245,11 @@ static void prepare(const gradient_job *j)
             memcpy(
                 numbers(j, j->back, j->last ? s * channels + h : h * taps + s),
                 (const char *)j->o->k + (size_t)(h * taps + taps - 1 - s) * size, size);
-    for (int64_t i = 0; i < SEGMENT; i++)
+    for (int64_t i = 0; i <= CHANNELS; i++)
         if (size == sizeof(double))
-            ((double *)(void *)j->ones)[i] = 1;
+            ((double *)(void *)j->ones)[i] = i < CHANNELS;
         else
-            ((float *)(void *)j->ones)[i] = 1;
+            ((float *)(void *)j->ones)[i] = i < CHANNELS;
 }
 
 /* Divides scratch between back, ones, sums and the slots of threads. */
@@ -224,14 +257,15 @@ static danaus_status take_scratch(gradient_job *j, cpu_device *d, int slots)
 {
     int64_t size = (int64_t)j->code->size, taps = j->o->desc.taps;
     size_t back = dn_aligned(j->o->desc.channels * taps * size);
-    size_t ones = dn_aligned(SEGMENT * size);
+    size_t ones = dn_aligned((CHANNELS + 1) * size);
     size_t sums = dn_aligned(j->groups * j->parts * j->sums_of_task * size);
     void *scratch;
-    j->slot_bytes = dn_aligned((2 * window(j) + SEGMENT) * size);
+    j->slot_bytes = dn_aligned((2 * window(j) + CHANNELS) * size);
     TRY(dn_cpu_scratch(
         d, back + ones + sums + (size_t)slots * j->slot_bytes, &scratch));
     j->back = scratch;
     j->ones = j->back + back;
+    j->zero = numbers(j, j->ones, CHANNELS);
     j->sums = j->ones + ones;
     j->slots = j->sums + sums;
     return DANAUS_OK;
@@ -248,7 +282,7 @@ danaus_status dn_cpu_conv_short_gradient(
     j.segments = CEIL_DIV(p->length, j.last ? ROWS : SEGMENT);
     j.groups = j.last ? CEIL_DIV(p->channels, CHANNELS) : p->channels;
     j.parts = CLAMP(CEIL_DIV(TASKS, j.groups), 1, o->batch * j.segments);
-    j.sums_of_task = (p->taps + 1) * (j.last ? STRIDE : 1);
+    j.sums_of_task = (p->taps + 1) * (j.last ? STRIDE : j.code->vector);
     double work =
         (double)o->batch * (double)p->channels * (double)p->length * (double)p->taps;
     int slots = work < SHORT_SERIAL_WORK ? 1 : (int)MIN(d->threads, j.groups * j.parts);

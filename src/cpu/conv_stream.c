@@ -253,9 +253,10 @@ static void end_block(const channel_run *r, const stream_level *l)
     dn_conv_window(&w, r->buffer);
     static const double one[1] = { 1 };
     static const float one_f[1] = { 1 };
+    char *future = r->future + (size_t)(r->time % s->ring) * size;
     s->code->taps(
         l->block, 1, size == sizeof(double) ? (const void *)one : one_f, r->block,
-        r->future + (size_t)(r->time % s->ring) * size);
+        future, 1, 0, future);
     memset(sum, 0, z);
 }
 
@@ -278,7 +279,8 @@ static void few_numbers(channel_run *r, int64_t n, const char *u, char *y)
     memset(sums, 0, (size_t)n * size);
     s->code->taps(
         n, MIN(HEAD, s->desc.filter_length),
-        s->head + (size_t)(r->filter * HEAD) * size, x + (size_t)before * size, y);
+        s->head + (size_t)(r->filter * HEAD) * size, x + (size_t)before * size, y, 1, 0,
+        y);
     for (int i = 0; i < s->levels; i++) {
         const stream_level *l = &s->level[i];
         int64_t filled = r->time % l->block, number = r->time / l->block + 1;
