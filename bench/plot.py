@@ -1,38 +1,113 @@
 #!/usr/bin/env python3
-"""Draws the records of `danaus bench ks --baselines --csv`.
+"""Draws records of products against other methods: the figures of arXiv 2405.15013.
 
-    plot.py RECORDS.csv FIGURE.png
+    plot.py RECORDS.csv... FIGURE.png
 
-Three panels against h = (b + c) / (b c), the ratio of bytes to operations of a
-single factor: time over the limit, speed over the best baseline, and the share of
-time that bmm spends in permutations (Figure 4 of arXiv 2405.15013). Chains are left
-out. One colour for each d, circles for batch-first, crosses for batch-last.
+A row of panels for each element type, of those for which the records have numbers:
+time over the limit, and speed over the best method, against h = (b + c) / (b c); that
+speed against size, the longer side of the matrix; the share of bmm's time that goes into
+permutations; the time of batch-first over that of batch-last, ours and bmm's; energy of
+ours over bmm's against d h. A dot is a record; boxes are quartiles, whiskers the extremes,
+one box for each group of neighbouring values. Chains are left out.
 """
 # SPDX-License-Identifier: Apache-2.0
-import csv
 import sys
 
 import matplotlib
+import numpy as np
+
+import records as files
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib import ticker
 
-PANELS = [
-    ("ratio", "time / limit", 1.0),
-    ("speedup", "best baseline / danaus, time", 1.0),
-    ("bmm_permutations", "share of permutations in bmm", None),
+GROUPS = 8  # boxes in a panel, at most
+COLOURS = {"first": "tab:blue", "last": "tab:orange", "ours": "tab:blue", "bmm": "tab:grey"}
+
+
+# ---- what a panel shows: (x, y, whose) ----
+
+
+def of_limit(rows):
+    return [(r.h, r.ratio, r.layout) for r in rows if r.ratio]
+
+
+def of_speed(rows):
+    return [(r.h, r.speed_over("best"), r.layout) for r in rows if r.speed_over("best")]
+
+
+def of_size(rows):
+    return [(r.size, r.speed_over("best"), r.layout) for r in rows if r.speed_over("best")]
+
+
+def of_permutations(rows):
+    return [(r.h, r.field("bmm_permutations"), r.layout) for r in rows
+            if r.field("bmm_permutations") is not None]
+
+
+def of_layouts(rows):
+    pairs = {}
+    for r in rows:
+        pairs.setdefault((r.row["problem"], r.batch), {})[r.layout] = r
+    points = []
+    for pair in pairs.values():
+        if len(pair) < 2:
+            continue
+        first, last = pair["first"], pair["last"]
+        points.append((first.h, first.seconds / last.seconds, "ours"))
+        if first.methods["bmm"] and last.methods["bmm"]:
+            points.append((first.h, first.methods["bmm"] / last.methods["bmm"], "bmm"))
+    return points
+
+
+def of_energy(rows):
+    return [(r.d * r.h, r.field("joules") / r.field("bmm_joules"), r.layout) for r in rows
+            if r.field("joules") and r.field("bmm_joules")]
+
+
+H = "h = (b + c) / (b c)"
+PANELS = [  # points, words below, words beside, a line, whether y is logarithmic
+    (of_limit, H, "time / limit", 1, True),
+    (of_speed, H, "speed over the best method", 1, True),
+    (of_size, "longer side of the matrix", "speed over the best method", 1, True),
+    (of_permutations, H, "share of permutations in bmm", None, False),
+    (of_layouts, H, "batch-first time / batch-last", 1, True),
+    (of_energy, "d h", "energy / bmm's", 1, True),
 ]
 
 
-def read(path):
-    """(record, h, d) of every single factor."""
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            if " " in row["problem"]:
+# ---- drawing ----
+
+
+def cut(values):
+    """Edges of groups of neighbouring values, as many in each, on a logarithmic axis."""
+    values = np.unique(values)
+    parts = np.array_split(values, min(GROUPS, len(values)))
+    inner = [np.sqrt(p[-1] * q[0]) for p, q in zip(parts, parts[1:])]
+    step = (values[-1] / values[0]) ** (0.5 / max(1, len(parts))) if len(values) > 1 else 1.2
+    return np.array([values[0] / step, *inner, values[-1] * step])
+
+
+def boxes(axis, points):
+    edges = cut([x for x, _, _ in points])
+    names = [name for name in COLOURS if any(name == own for _, _, own in points)]
+    for place, name in enumerate(names):
+        for low, high in zip(edges, edges[1:]):
+            some = [y for x, y, own in points if own == name and low <= x < high]
+            if not some:
                 continue
-            _, b, c, d = map(int, row["problem"].split(","))
-            yield row, (b + c) / (b * c), d
+            width = np.log(high / low) / (len(names) + 1)
+            left = low * np.exp(width * (place + 0.5))
+            drawn = axis.boxplot(
+                [some], positions=[left * np.exp(width / 2)],
+                widths=[left * (np.exp(width) - 1)], whis=(0, 100), patch_artist=True,
+                manage_ticks=False, medianprops={"color": "black"})
+            drawn["boxes"][0].set(facecolor=COLOURS[name], alpha=0.4)
+            axis.plot(
+                [left * np.exp(width / 2)] * len(some), some, ".", color=COLOURS[name])
+        axis.plot([], [], "s", color=COLOURS[name], label=name)
+    axis.set_xlim(edges[0], edges[-1])
 
 
 def logarithmic(axis):
@@ -42,45 +117,49 @@ def logarithmic(axis):
     axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
 
 
+def draw(axis, panel, points, dtype):
+    _, below, beside, level, is_log = panel
+    axis.set_xscale("log")
+    boxes(axis, points)
+    logarithmic(axis.xaxis)
+    if is_log:
+        axis.set_yscale("log")
+        logarithmic(axis.yaxis)
+    if level is not None:
+        axis.axhline(level, color="black", linewidth=0.8)
+    axis.set_xlabel(below)
+    axis.set_ylabel(f"{beside} ({dtype})")
+    axis.grid(alpha=0.3, which="both")
+    axis.legend(fontsize=8)
+
+
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
         sys.exit(__doc__.strip())
-    records = list(read(sys.argv[1]))
-    if not records:
-        sys.exit("there is no single factor in " + sys.argv[1])
-    depths = sorted({d for _, _, d in records})
-    colours = plt.get_cmap("viridis", max(len(depths), 2))
-    figure, axes = plt.subplots(1, len(PANELS), figsize=(15, 4.6))
-    for axis, (key, label, line) in zip(axes, PANELS):
-        for place, d in enumerate(depths):
-            for layout, mark in (("first", "o"), ("last", "x")):
-                points = [
-                    (h, float(row[key]))
-                    for row, h, depth in records
-                    if depth == d and row["layout"] == layout and row[key]
-                ]
-                name = f"d = {d}" if layout == "first" else None
-                axis.plot(
-                    *(zip(*points) if points else ([], [])), mark, label=name,
-                    color=colours(place), markersize=6, markerfacecolor="none",
-                )
-        if line:
-            axis.axhline(line, color="grey", linewidth=0.8)
-            axis.set_yscale("log")
-            logarithmic(axis.yaxis)
-        axis.set_xscale("log")
-        logarithmic(axis.xaxis)
-        axis.set_xlabel("h = (b + c) / (b c)")
-        axis.set_ylabel(label)
-        axis.grid(alpha=0.3, which="both")
-    axes[0].legend(fontsize=9)
-    facts = records[0][0]
+    rows = files.read(sys.argv[1:-1])
+    by_type = {}
+    for row in rows:
+        by_type.setdefault(row.dtype, []).append(row)
+    panels = [panel for panel in PANELS if panel[0](rows)]
+    if not panels:
+        sys.exit("the records have nothing to draw: neither limits nor other methods")
+    figure, axes = plt.subplots(
+        len(by_type), len(panels), figsize=(4.6 * len(panels), 4 * len(by_type)),
+        squeeze=False)
+    for line, (dtype, some) in zip(axes, by_type.items()):
+        for axis, panel in zip(line, panels):
+            points = panel[0](some)
+            if points:
+                draw(axis, panel, points, dtype)
+            else:
+                axis.set_axis_off()
+    facts = rows[0].row
+    batches = sorted({int(row.batch) for row in rows})
     figure.suptitle(
-        f"{facts['device']}, {facts['instructions']}, {facts['threads']} threads, "
-        f"{facts['dtype']}; circles: batch first, crosses: batch last"
-    )
+        ", ".join(filter(None, [facts.get("device"), facts.get("instructions"),
+                                "batch " + ", ".join(map(str, batches))])))
     figure.tight_layout()
-    figure.savefig(sys.argv[2], dpi=110)
+    figure.savefig(sys.argv[-1], dpi=110)
 
 
 if __name__ == "__main__":

@@ -1,94 +1,149 @@
 #!/usr/bin/env python3
-"""Prints what records say about a GPU, against the best of PyTorch's methods.
+"""Prints what records say of danaus against other methods.
 
-    tables.py RECORDS.csv
+    tables.py RECORDS.csv...
 
-Records of baselines/torch_ks.py, or any with its fields. For each type and layout: how
-often danaus is fastest, or within 3 %; medians and 90th percentiles of time over the
-limit; median speed over each method and over the best (Tables 2 and 5 of arXiv
-2405.15013, for our GPU); speed by h = (b + c) / (b c); and the least-squares fit
-log(speed) = k0 + k1 log(h) + k2 log(d) (its Tables 9 and 10). Chains are left out.
+Records of `danaus bench ks --baselines --csv` or of baselines/torch_ks.py. The tables
+are those of arXiv 2405.15013 for whatever machine the records come from: how often
+danaus wins and by how much (its Table 2), against each method (5), by sparsity (6), and
+least-squares fits of log(speed) to log(density) and log(h) against bmm (9) and the best
+method (10); density is 1 / (a d), h is (b + c) / (b c). Before them: time over the
+limit, and the aims of the project; after them batch-first over batch-last, and energy.
+Chains are left out.
 """
 # SPDX-License-Identifier: Apache-2.0
-import collections
-import csv
 import sys
 
 import numpy as np
 
-METHODS = ("bmm", "einsum", "dense")
+import records as files
+
 BINS = 4
+NEAR = 0.97  # of the best method's speed
+DENSE = 1.05  # times the dense product's time
 
 
-def read(path):
-    """Records of single factors by (dtype, layout)."""
-    groups = collections.defaultdict(list)
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            if " " in row["problem"]:
-                continue
-            _, b, c, d = map(int, row["problem"].split(","))
-            row |= {"h": (b + c) / (b * c), "d": d}
-            groups[row["dtype"], row["layout"]].append(row)
-    return groups
+def speeds(rows, method):
+    found = [row.speed_over(method) for row in rows]
+    return np.array([value for value in found if value is not None])
 
 
-def numbers(rows, key):
-    return np.array([float(row[key]) for row in rows])
+def percent(truths):
+    return "%4.0f%%" % (100 * np.mean(truths)) if len(truths) else "    -"
 
 
-def overview(key, rows):
-    ratio, speed = numbers(rows, "ratio"), numbers(rows, "speedup")
-    print(
-        "%-5s %-6s %4d  %5.2f %5.2f  %5.0f%% %5.0f%%  %6.2f"
-        % (*key, len(rows), np.median(ratio), np.percentile(ratio, 90),
-           100 * np.mean(speed >= 1), 100 * np.mean(speed >= 0.97), np.median(speed)),
-        end="",
-    )
-    for method in METHODS:
-        timed = [row for row in rows if row[method + "_us"]]
-        ours, theirs = numbers(timed, "median_us"), numbers(timed, method + "_us")
-        print("  %6.2f" % np.median(theirs / ours) if timed else "       -", end="")
-    print()
+def median(values, text="%6.2f"):
+    return text % np.median(values) if len(values) else "     -"
 
 
-def by_h(key, rows):
-    """Medians over as many records each, from small h (large blocks) to large h."""
-    rows = sorted(rows, key=lambda row: row["h"])
-    print("%-5s %-6s" % key, end="")
+def title(words):
+    print("\n" + words)
+
+
+def line(key, *fields):
+    print("%-5s %-6s" % key, *fields)
+
+
+def limits(key, rows):
+    ratio = np.array([row.ratio for row in rows if row.ratio is not None])
+    best = speeds(rows, "best")
+    dense = speeds(rows, "dense")
+    if len(ratio):
+        line(key, "%4d" % len(rows), median(ratio), "%6.2f" % np.percentile(ratio, 90),
+             percent(best >= NEAR), percent(dense >= 1 / DENSE))
+
+
+def wins(key, rows):
+    """Table 2: the share of wins, and medians over all and over the won ones."""
+    best = speeds(rows, "best")
+    if not len(best):
+        return
+    line(key, "%4d" % len(best), percent(best > 1), median(best), median(best[best > 1]),
+         median(best[best <= 1]))
+
+
+def against_each(key, rows):
+    """Table 5: the share of wins and the median speed against each method."""
+    fields = []
+    if not len(speeds(rows, "best")):
+        return
+    for method in files.METHODS:
+        speed = speeds(rows, method)
+        fields.append(percent(speed > 1) + median(speed, " %5.1f"))
+    line(key, *fields)
+
+
+def by_sparsity(key, rows):
+    """Table 6: as many records in a bin as in any other, dense ones first."""
+    rows = sorted(rows, key=lambda row: -row.density)
     for part in np.array_split(np.arange(len(rows)), BINS):
         some = [rows[i] for i in part]
-        if some:
-            print(
-                "  %.3f..%.3f: %5.2f"
-                % (some[0]["h"], some[-1]["h"], np.median(numbers(some, "speedup"))),
-                end="",
-            )
-    print()
+        best, bmm = speeds(some, "best"), speeds(some, "bmm")
+        if len(best):
+            line(key, "%8.4f .. %6.4f" % (1 - some[0].density, 1 - some[-1].density),
+                 percent(best > 1), median(best), median(bmm))
 
 
-def fit(key, rows):
-    columns = [np.ones(len(rows)), np.log(numbers(rows, "h")), np.log(numbers(rows, "d"))]
-    answer = np.linalg.lstsq(
-        np.stack(columns, 1), np.log(numbers(rows, "speedup")), rcond=None
-    )[0]
-    print("%-5s %-6s" % key, "  %6.3f  %6.3f  %6.3f" % tuple(answer))
+def fit(key, rows, method):
+    """log(speed) = k0 + k1 log(density) + k2 log(h), and the share that it explains."""
+    rows = [row for row in rows if row.speed_over(method)]
+    wanted = np.log([row.speed_over(method) for row in rows])
+    columns = [[1, np.log(row.density), np.log(row.h)] for row in rows]
+    if len(rows) < 4 or np.linalg.matrix_rank(columns) < 3:
+        return
+    answer = np.linalg.lstsq(columns, wanted, rcond=None)[0]
+    rest = wanted - np.array(columns) @ answer
+    spread = wanted - wanted.mean()
+    explained = 1 - rest @ rest / (spread @ spread) if spread @ spread else 1
+    line(key, "%7.3f %7.3f %7.3f  %5.2f" % (*answer, explained))
+
+
+def layouts(rows):
+    """Batch-first over batch-last, of ours and of bmm, for the problems that have both."""
+    pairs = {}
+    for row in rows:
+        pairs.setdefault((row.row["problem"], row.dtype, row.batch), {})[row.layout] = row
+    both = [p for p in pairs.values() if len(p) == 2]
+    for dtype in dict.fromkeys(p["first"].dtype for p in both):
+        some = [p for p in both if p["first"].dtype == dtype]
+        ours = np.array([p["first"].seconds / p["last"].seconds for p in some])
+        theirs = np.array([p["first"].methods["bmm"] / p["last"].methods["bmm"] for p in some
+                           if p["first"].methods["bmm"] and p["last"].methods["bmm"]])
+        line((dtype, ""), "%4d" % len(some), median(ours), median(theirs))
+
+
+def energy(key, rows):
+    pairs = [(row.field("joules"), row.field("bmm_joules")) for row in rows]
+    ratio = np.array([ours / theirs for ours, theirs in pairs if ours and theirs])
+    if len(ratio):
+        line(key, "%4d" % len(ratio), median(ratio), "%6.2f" % ratio.max())
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__.strip())
-    groups = read(sys.argv[1])
-    print("dtype layout  no  ratio   p90  wins  in 3%  speed  " + "     ".join(METHODS))
-    for key, rows in groups.items():
-        overview(key, rows)
-    print("\nmedian speed over the best, by h")
-    for key, rows in groups.items():
-        by_h(key, rows)
-    print("\nlog(speed) = k0 + k1 log(h) + k2 log(d)")
-    for key, rows in groups.items():
-        if len(rows) > 3:
-            fit(key, rows)
+    rows = files.read(sys.argv[1:])
+    of = files.groups(rows)
+
+    def table(words, one, *more):
+        title(words)
+        for key, some in of.items():
+            one(key, some, *more)
+
+    print("time over the limit: median, 90th percentile; at least %.2f of the best method's"
+          " speed;\nat most %.2f of the dense product's time" % (NEAR, DENSE))
+    for key, some in of.items():
+        limits(key, some)
+    table("Table 2. Wins over the best method; median speed: of all, won, lost", wins)
+    table("Table 5. Wins and median speed over: " + ", ".join(files.METHODS), against_each)
+    table("Table 6. By sparsity 1 - 1 / (a d): wins, median speed over the best, over bmm",
+          by_sparsity)
+    table("Table 9. log(speed over bmm) = k0 + k1 log(density) + k2 log(h), R^2", fit, "bmm")
+    table("Table 10. The same of the speed over the best method", fit, "best")
+    title("Time of batch-first over batch-last: ours, bmm's")
+    layouts(rows)
+    if any(row.field("joules") for row in rows):
+        table("Energy of a product, ours over bmm's: median, greatest", energy)
 
 
 if __name__ == "__main__":

@@ -1,264 +1,515 @@
 #!/usr/bin/env python3
-"""Times danaus beside PyTorch on one GPU, in one process, on the same inputs.
+"""Times danaus beside PyTorch in one process, on the same inputs.
 
-    torch_ks.py LIBRARY OUT.csv [--suite FILE] [--batch N] [--dtypes f16,f32]
-                [--layouts first,last] [PROBLEM ...]
+    torch_ks.py LIBRARY OUT.csv [--device cuda|cpu] [--seconds N] [OPTION]... [PROBLEM]...
 
-A problem is a pattern "a,b,c,d" or a chain "a,b,c,d a,b,c,d". PyTorch's ways: bmm (with
-its permutations: appendix A.1 of arXiv 2405.15013), einsum, and the dense product.
-Before each of 11 runs the second cache is filled with other data; times are medians.
-limit = 3 us + max(bytes / copy rate, operations / peak), x and y of a chain once; rates
-are an H200's (--rates). f32's peak is a third of tf32's. The error is that of danaus
-against f64, on some columns of the batch.
+A problem is a pattern "a,b,c,d" or a chain "a,b,c,d a,b,c,d". Without problems those of
+bench/suites/cpu.csv come first, in every type and layout, then those of paper.csv, each
+as unlike the ones before it as can be, until the seconds (540) are over. Rows are written
+as they come; --append goes on with a file.
+
+PyTorch's ways (torch_ways.py): bmm with its permutations, the same through torch.compile,
+einsum, the dense product, CSR, BSR; one that is hopeless is timed once. Every result is
+compared with f64 on some columns of the batch: `error` is ours, `difference` the largest of
+theirs.
+
+On a GPU times are those of its events, medians, with the last cache filled with other
+data before each run. The limit is 3 us + max(bytes / copy rate, operations / peak), with
+x, y and weights once; the rates are measured at the start (f32's peak is a third of
+tf32's, for three products of split numbers). --energy adds joules of a call of ours and
+of bmm's. On a processor it is a check of this program more than a measurement.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
+import concurrent.futures
 import csv
-import ctypes
 import math
+import os
+import pathlib
 import statistics
+import sys
+import threading
+import time
+import warnings
 
 import torch
 
-DTYPES = {  # name: torch, danaus dtype, danaus math, peak by name
-    "f32": (torch.float32, 1, 0, "f32"),
-    "tf32": (torch.float32, 1, 1, "tf32"),
-    "f16": (torch.float16, 2, 0, "f16"),
-    "bf16": (torch.bfloat16, 3, 0, "bf16"),
+import capi
+import torch_ways as ways
+
+DTYPES = {  # name: torch, danaus dtype, danaus math
+    "f16": (torch.float16, 2, 0),
+    "f32": (torch.float32, 1, 0),
+    "tf32": (torch.float32, 1, 1),
+    "bf16": (torch.bfloat16, 3, 0),
 }
-RATES = {"copy": 4.27e12, "f32": 380e12 / 3, "tf32": 380e12, "f16": 764e12, "bf16": 796e12}
+METHODS = {
+    "dense": ways.dense,
+    "bmm": ways.bmm,
+    "bmm_compiled": ways.bmm_compiled,
+    "einsum": ways.einsum,
+    "csr": ways.csr,
+    "bsr": ways.bsr,
+}
 FIELDS = (
-    "device torch operation problem dtype layout batch kernel median_us limit_us ratio "
-    "error bmm_us einsum_us dense_us best best_us speedup"
-).split()
+    ["version", "device", "torch", "operation", "problem", "dtype", "layout", "batch"]
+    + ["kernel", "runs", "median_ns", "p10_ns", "p90_ns", "error", "peak_gflops"]
+    + ["copy_gbs", "limit_ns", "ratio"]
+    + [method + "_ns" for method in METHODS]
+    + ["bmm_permutations", "best", "best_ns", "speedup", "difference"]
+    + ["joules", "bmm_joules"]
+)
+KEY = ("problem", "dtype", "layout", "batch")
+SUITES = pathlib.Path(__file__).resolve().parent.parent / "suites"
+HOPELESS = 4  # times the best: not timed again
+CHECKED = 200  # columns of the batch
+COMPILERS = 8  # threads that plan ahead
+WINDOW = 0.6  # seconds of a measurement of energy, at least
 
 
-class Pattern(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in "abcd"]
+# ---- where it runs ----
 
 
-class Description(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int)
-        for name in "layout dtype math effort adjoint gradients fresh keep".split()
-    ] + [("batch", ctypes.c_int64), ("reserved", ctypes.c_uint32 * 8)]
+class Gpu:
+    name, library_name = "cuda", "cuda:0"
+    copied, dense_size = 1 << 30, 8192
+
+    def __init__(self):
+        self.other = torch.zeros(96 << 20, dtype=torch.int32, device="cuda")
+
+    def describe(self):
+        return torch.cuda.get_device_name()
+
+    def stream(self):
+        return torch.cuda.current_stream().cuda_stream
+
+    def finish(self):
+        torch.cuda.synchronize()
+
+    def times(self, function, runs):
+        pairs = []
+        for _ in range(runs):
+            self.other.max()
+            pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            pair[0].record()
+            function()
+            pair[1].record()
+            pairs.append(pair)
+        self.finish()
+        return [first.elapsed_time(last) * 1e-3 for first, last in pairs]
+
+    def forget(self):
+        torch.cuda.empty_cache()
 
 
-class Danaus:
-    """The C library through its ABI."""
+class Processor:
+    name, library_name = "cpu", "cpu"
+    copied, dense_size = 1 << 26, 512
 
-    def __init__(self, path):
-        self.c = ctypes.CDLL(path)
-        self.c.danaus_error_detail.restype = ctypes.c_char_p
-        self.c.danaus_chain_weights.restype = ctypes.c_void_p
-        self.c.danaus_ks_plan_describe.restype = ctypes.c_size_t
-        self.device = ctypes.c_void_p()
-        self("danaus_device_open", b"cuda:0", ctypes.byref(self.device))
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        self("danaus_device_set_stream", self.device, stream)
+    def describe(self):
+        return "processor"
 
-    def __call__(self, name, *arguments):
-        if getattr(self.c, name)(*arguments):
-            raise RuntimeError(self.c.danaus_error_detail().decode())
+    def stream(self):
+        return 0
 
-    def product(self, weights, dtype, last, batch):
-        """(function of (x, y), description) for factors w[a][b][c][d]."""
-        count = len(weights)
-        patterns = (Pattern * count)(*(Pattern(*w.shape) for w in weights))
-        chain, plan, packed = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-        self("danaus_chain_create", patterns, count, 1, ctypes.byref(chain))
-        for i, w in enumerate(weights):
-            data = w.float().cpu().contiguous()
-            to = self.c.danaus_chain_weights(chain, i)
-            ctypes.memmove(to, data.data_ptr(), data.numel() * 4)
-        d = Description(int(last), dtype[1], dtype[2], keep=1, batch=batch)
-        self(
-            "danaus_ks_plan_create", self.device, patterns, count, ctypes.byref(d),
-            ctypes.byref(plan),
-        )
-        self(
-            "danaus_ks_weights_create", plan, self.device, chain, ctypes.byref(packed)
-        )
-        self.c.danaus_chain_destroy(chain)
-        text = ctypes.create_string_buffer(4096)
-        self.c.danaus_ks_plan_describe(plan, text, ctypes.c_size_t(4096))
+    def finish(self):
+        pass
 
-        def run(x, y):
-            self(
-                "danaus_ks_execute", plan, self.device, packed, ctypes.c_int64(batch),
-                ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(y.data_ptr()),
-            )
+    def times(self, function, runs):
+        found = []
+        for _ in range(runs):
+            start = time.perf_counter()
+            function()
+            found.append(time.perf_counter() - start)
+        return found
 
-        def free():
-            self.c.danaus_ks_weights_destroy(packed)
-            self.c.danaus_ks_plan_destroy(plan)
-
-        names = [line.split(" by ")[-1] for line in text.value.decode().splitlines()]
-        return run, free, ";".join(names)
+    def forget(self):
+        pass
 
 
-def bmm(w, last):
-    a, b, c, d = w.shape
-    blocks = w.permute(0, 3, 1, 2).reshape(a * d, b, c).contiguous()
-
-    def run_last(x):
-        x = x.view(a, c, d, -1).permute(0, 2, 1, 3).reshape(a * d, c, -1)
-        return torch.bmm(blocks, x).view(a, d, b, -1).permute(0, 2, 1, 3).reshape(a * b * d, -1)
-
-    def run_first(x):
-        x = x.view(-1, a, c, d).permute(1, 3, 0, 2).reshape(a * d, -1, c)
-        y = torch.bmm(x, blocks.transpose(1, 2)).view(a, d, -1, b)
-        return y.permute(2, 0, 3, 1).reshape(-1, a * b * d)
-
-    return run_last if last else run_first
+def time_call(place, function):
+    """Seconds of runs after two that warm up."""
+    once = min(place.times(function, 2))
+    return sorted(place.times(function, max(5, min(11, int(0.05 / (once + 1e-9))))))
 
 
-def einsum(w, last):
-    a, b, c, d = w.shape
-    if last:
-        return lambda x: torch.einsum("abcd,acdn->abdn", w, x.view(a, c, d, -1)).reshape(a * b * d, -1)
-    return lambda x: torch.einsum("abcd,nacd->nabd", w, x.view(-1, a, c, d)).reshape(-1, a * b * d)
-
-
-def dense_matrix(w):
-    a, b, c, d = w.shape
-    full = torch.zeros(a, b, d, a, c, d, dtype=w.dtype, device=w.device)
-    i = torch.arange(a, device=w.device).repeat_interleave(d)
-    j = torch.arange(d, device=w.device).repeat(a)
-    full[i, :, j, i, :, j] = w[i, :, :, j]
-    return full.view(a * b * d, a * c * d)
-
-
-def chained(parts):
-    """Factor 0 is the leftmost, applied last."""
-
-    def run(x):
-        for part in reversed(parts):
-            x = part(x)
-        return x
-
-    return run
-
-
-def seconds(function, other):
-    for _ in range(2):
-        function()
-    events = []
-    for _ in range(11):
-        other.max()
-        pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        pair[0].record()
-        function()
-        pair[1].record()
-        events.append(pair)
-    torch.cuda.synchronize()
-    return statistics.median(p[0].elapsed_time(p[1]) for p in events) * 1e-3
-
-
-def limit(weights, size, batch, kind):
-    cols = math.prod(weights[-1].shape) // weights[-1].shape[1]
-    rows = math.prod(weights[0].shape) // weights[0].shape[2]
-    entries = sum(w.numel() for w in weights)
-    move = size * (batch * (rows + cols) + entries) / RATES["copy"]
-    return 3e-6 + max(move, 2 * batch * entries / RATES[kind])
-
-
-def measure(library, problem, name, last, batch, other):
-    dtype = DTYPES[name]
+def set_math(name):
     torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
-    torch.manual_seed(len(problem) + batch)
-    shapes = [tuple(map(int, p.split(","))) for p in problem.split()]
-    weights = [
-        (torch.randn(s, device="cuda") / math.sqrt(s[2])).to(dtype[0]) for s in shapes
-    ]
-    a, b, _, d = shapes[0]
-    rows, cols = a * b * d, shapes[-1][0] * shapes[-1][2] * shapes[-1][3]
-    shape = (cols, batch) if last else (batch, cols)
-    x = torch.randn(shape, device="cuda").to(dtype[0])
-    y = torch.full((rows, batch) if last else (batch, rows), math.nan, device="cuda").to(dtype[0])
-    run, free, kernel = library.product(weights, dtype, last, batch)
-    record = {"kernel": kernel}
-    run(x, y)
-    some = torch.randint(batch, (200,), device="cuda")
-    exact = chained([einsum(w.double(), False) for w in weights])(
-        (x[:, some].T if last else x[some]).double().contiguous()
-    )
-    got = (y[:, some].T if last else y[some]).double()
-    record["error"] = ((got - exact).norm() / exact.norm()).item()
-    if not torch.isfinite(y).all():
-        record["error"] = math.nan
-    ours = seconds(lambda: run(x, y), other)
-    free()
-    del y, got, exact
-    ways = {
-        "bmm": chained([bmm(w, last) for w in weights]),
-        "einsum": chained([einsum(w, last) for w in weights]),
+
+
+def measure_rates(place):
+    """Bytes read and written a second, and operations a second by type."""
+    data = torch.zeros(place.copied, dtype=torch.uint8, device=place.name)
+    to = torch.empty_like(data)
+    rates = {"copy": 2 * place.copied / min(time_call(place, lambda: to.copy_(data)))}
+    del data, to
+    n = place.dense_size
+    for name in DTYPES:
+        set_math(name)
+        x = torch.randn(n, n, device=place.name).to(DTYPES[name][0])
+        rates[name] = 2 * n**3 / min(time_call(place, lambda x=x: x @ x))
+    if place.name == "cuda":
+        rates["f32"] = rates["tf32"] / 3
+    return rates
+
+
+def joules_of(place, library, function, seconds):
+    """Of a call: from one step of the device's counter to one WINDOW later."""
+    calls = int(5e-3 / seconds) + 1
+
+    def run_to_step(least):
+        made, start, before = 0, time.perf_counter(), library.joules()
+        while True:
+            for _ in range(calls):
+                function()
+            place.finish()
+            made += calls
+            now = library.joules()
+            if now > before and time.perf_counter() - start >= least:
+                return now, made
+            before = now
+
+    first, _ = run_to_step(0)
+    last, made = run_to_step(WINDOW)
+    return (last - first) / made
+
+
+# ---- one record ----
+
+
+class Case:
+    """Weights and inputs of a problem, and what its result must be."""
+
+    def __init__(self, place, problem, name, last, batch):
+        self.place, self.name, self.last, self.batch = place, name, last, batch
+        self.shapes = [tuple(map(int, p.split(","))) for p in problem.split()]
+        self.type = DTYPES[name][0]
+        torch.manual_seed(len(problem) + batch)
+        where = place.name
+        self.weights = [
+            (torch.randn(s, device=where) / math.sqrt(s[2])).to(self.type)
+            for s in self.shapes
+        ]
+        a, b, _, d = self.shapes[0]
+        self.rows = a * b * d
+        self.cols = self.shapes[-1][0] * self.shapes[-1][2] * self.shapes[-1][3]
+        self.x = torch.randn(self.form(self.cols), device=where).to(self.type)
+        self.some = torch.randint(batch, (min(batch, CHECKED),), device=where)
+        exact = ways.chained([ways.einsum(w.double(), False) for w in self.weights])
+        self.exact = exact(self.columns(self.x))
+
+    def form(self, size):
+        return (size, self.batch) if self.last else (self.batch, size)
+
+    def columns(self, v):
+        """Some columns of the batch, batch-first, in f64."""
+        return (v[:, self.some].T if self.last else v[self.some]).double().contiguous()
+
+    def difference(self, y):
+        return ((self.columns(y) - self.exact).norm() / self.exact.norm()).item()
+
+    def entries(self):
+        return sum(w.numel() for w in self.weights)
+
+    def limit(self, rates):
+        moved = self.batch * (self.rows + self.cols) + self.entries()
+        move = moved * self.x.element_size() / rates["copy"]
+        return 3e-6 + max(move, 2 * self.batch * self.entries() / rates[self.name])
+
+    def is_feasible(self, method):
+        """Whether a method is worth a try at all: memory and operations."""
+        single = len(self.shapes) == 1
+        entries = self.rows * self.cols
+        if method == "dense":
+            return entries < 2**28 and entries * self.batch < 2**41
+        if method in ("csr", "bsr"):
+            return single and self.entries() * self.batch < 2**37
+        return True
+
+    def way(self, method):
+        """The method as a function of x; None: it does not serve this problem."""
+        if method == "dense" and len(self.weights) > 1:
+            matrix = ways.dense_matrix(self.weights[0]).float()
+            for w in self.weights[1:]:
+                matrix = matrix @ ways.dense_matrix(w).float()
+            matrix = matrix.to(self.type)
+            if self.last:
+                return lambda x: matrix @ x
+            return lambda x: torch.nn.functional.linear(x, matrix)
+        parts = [METHODS[method](w, self.last) for w in self.weights]
+        return None if None in parts else ways.chained(parts)
+
+
+def time_ours(place, library, case):
+    """Fields of danaus itself, and a function that runs it again."""
+    _, dtype, kind = DTYPES[case.name]
+    host = [w.float().cpu().contiguous() for w in case.weights]
+    product = library.product(host, dtype, kind, case.last, case.batch)
+    y = torch.full(
+        case.form(case.rows), math.nan, device=place.name, dtype=case.type)
+    product(case.x, y)
+    place.finish()
+    error = case.difference(y) if torch.isfinite(y).all() else math.nan
+    found = time_call(place, lambda: product(case.x, y))
+    fields = {
+        "kernel": product.kernels(),
+        "runs": len(found),
+        "median_ns": statistics.median(found) * 1e9,
+        "p10_ns": found[len(found) // 10] * 1e9,
+        "p90_ns": found[len(found) * 9 // 10] * 1e9,
+        "error": error,
     }
-    if rows * cols < 2**28 and rows * cols * batch < 2**41:
-        matrix = dense_matrix(weights[0])
-        for w in weights[1:]:
-            matrix = (matrix.float() @ dense_matrix(w).float()).to(dtype[0])
-        ways["dense"] = lambda x: matrix @ x if last else torch.nn.functional.linear(x, matrix)
-    times = {way: seconds(lambda f=f: f(x), other) for way, f in ways.items()}
-    best = min(times, key=times.get)
-    floor = limit(weights, x.element_size(), batch, dtype[3])
-    record |= {f"{way}_us": f"{t * 1e6:.2f}" for way, t in times.items()}
-    record |= {
-        "median_us": f"{ours * 1e6:.2f}",
-        "limit_us": f"{floor * 1e6:.2f}",
-        "ratio": f"{ours / floor:.3f}",
-        "best": best,
-        "best_us": f"{times[best] * 1e6:.2f}",
-        "speedup": f"{times[best] / ours:.3f}",
-        "error": f"{record['error']:.2e}",
-    }
+    return fields, product, y
+
+
+def permutations_of(place, case, total):
+    """The share of Algorithm 1's time that goes into its permutations."""
+    shape = case.shapes[0]
+    a, b, _, d = shape
+    y = torch.empty((a * d, b, case.batch) if case.last else (a * d, case.batch, b),
+                    dtype=case.type, device=place.name)
+    x = case.x
+    there = statistics.median(time_call(place, lambda: ways.gather(x, shape, case.last)))
+    back = statistics.median(time_call(place, lambda: ways.scatter(y, shape, case.last)))
+    return min(1, (there + back) / total)
+
+
+def time_methods(place, case, ours, wanted, complain):
+    """Seconds by method, and the largest relative error of a result of theirs."""
+    found, worst = {}, 0
+    for method in wanted:
+        if not case.is_feasible(method):
+            continue
+        try:
+            run = case.way(method)
+            if run is None:
+                continue
+            worst = max(worst, case.difference(run(case.x)))
+            best = min([ours, *found.values()])
+            once = min(place.times(lambda: run(case.x), 2))
+            hopeless = once > HOPELESS * best
+            found[method] = once if hopeless else statistics.median(
+                time_call(place, lambda: run(case.x)))
+        except (RuntimeError, NotImplementedError, torch.OutOfMemoryError) as error:
+            complain(method, case, error)
+        finally:
+            run = None
+            place.forget()
+    return found, worst
+
+
+def measure(place, library, rates, job, o, complain):
+    """A record's fields for (problem, type, layout)."""
+    problem, name, layout = job
+    set_math(name)
+    case = Case(place, problem, name, layout == "last", o.batch)
+    record, product, y = time_ours(place, library, case)
+    ours = record["median_ns"] * 1e-9
+    wanted = [m for m in o.methods if m != "bmm_compiled" or o.may_compile()]
+    start = time.perf_counter()
+    times, record["difference"] = time_methods(place, case, ours, wanted, complain)
+    if "bmm_compiled" in times:
+        o.compiled(time.perf_counter() - start)
+    if "bmm" in times and len(case.shapes) == 1:
+        record["bmm_permutations"] = permutations_of(place, case, times["bmm"])
+    if o.energy:
+        record["joules"] = joules_of(
+            place, library, lambda: product(case.x, y), ours)
+        if "bmm" in times:
+            run = case.way("bmm")
+            record["bmm_joules"] = joules_of(
+                place, library, lambda: run(case.x), times["bmm"])
+    product.free()
+    floor = case.limit(rates)
+    record |= {method + "_ns": t * 1e9 for method, t in times.items()}
+    record |= {"limit_ns": floor * 1e9, "ratio": ours / floor,
+               "peak_gflops": rates[name] / 1e9, "copy_gbs": rates["copy"] / 1e9}
+    if times:
+        best = min(times, key=times.get)
+        record |= {"best": best, "best_ns": times[best] * 1e9,
+                   "speedup": times[best] / ours}
     return record
 
 
-def suite(path):
-    with open(path, newline="") as file:
+# ---- which, and in which order ----
+
+
+def read_suite(name):
+    with open(SUITES / name, newline="") as file:
         rows = csv.DictReader(line for line in file if not line.startswith("#"))
         return [row["problem"] for row in rows]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def place_of(problem):
+    """Where a pattern lies among others: h, d, a and size, on logarithmic scales."""
+    a, b, c, d = map(int, problem.split(","))
+    return [math.log((b + c) / (b * c)), math.log(d), math.log(a) / 2,
+            math.log(a * d * max(b, c)) / 2]
+
+
+def by_novelty(problems, known):
+    """Each one as far as can be from those before it, and from the known."""
+    left = {p: math.inf for p in problems if p not in known}
+    before = list(known)
+    while left:
+        for p in left:
+            left[p] = min([left[p], *(math.dist(place_of(p), place_of(q)) for q in before)])
+        chosen = max(left, key=left.get)
+        del left[chosen]
+        before = [chosen]
+        yield chosen
+
+
+def list_jobs(o):
+    dtypes = [t for t in o.dtypes.split(",") if o.device == "cuda" or t != "tf32"]
+    layouts = o.layouts.split(",")
+    if o.problems or o.suite:
+        problems = o.problems + [p for s in o.suite for p in read_suite(s)]
+        rest = []
+    else:
+        problems = read_suite("cpu.csv")
+        rest = list(by_novelty(read_suite("paper.csv"), problems))
+    jobs = [(p, t, where) for t in dtypes for where in layouts for p in problems]
+    return jobs + [(p, t, where) for p in rest for t in dtypes for where in layouts]
+
+
+class Ahead:
+    """Threads that plan what comes next, so that its kernels are in the cache."""
+
+    def __init__(self, o, place, jobs):
+        self.o, self.place, self.own = o, place, threading.local()
+        self.stopped = False
+        count = min(COMPILERS, (os.cpu_count() or 2) - 1)
+        self.pool = concurrent.futures.ThreadPoolExecutor(max(1, count))
+        if place.name == "cuda":
+            for job in jobs:
+                self.pool.submit(self.plan, job)
+
+    def plan(self, job):
+        problem, name, layout = job
+        if self.stopped:
+            return
+        if not hasattr(self.own, "library"):
+            self.own.library = capi.Library(self.o.library, self.place.library_name)
+        shapes = [tuple(map(int, p.split(","))) for p in problem.split()]
+        _, dtype, kind = DTYPES[name]
+        library = self.own.library
+        try:
+            library.free_plan(
+                library.plan(shapes, dtype, kind, layout == "last", self.o.batch))
+        except RuntimeError:
+            pass  # whoever needs it will say so
+
+    def stop(self):
+        self.stopped = True
+        self.pool.shutdown(cancel_futures=True)
+
+
+# ---- the program ----
+
+
+def read_options():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library")
     parser.add_argument("out")
-    parser.add_argument("--suite")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--seconds", type=float, default=540)
+    parser.add_argument("--suite", action="append", default=[], help="a file of bench/suites")
     parser.add_argument("--batch", type=int, default=25088)
-    parser.add_argument("--dtypes", default="f16,bf16,tf32,f32")
+    parser.add_argument("--dtypes", default="f16,f32,tf32,bf16")
     parser.add_argument("--layouts", default="first,last")
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--compile-seconds", type=float, default=90,
+                        help="as much of the time may torch.compile take")
+    parser.add_argument("--energy", action="store_true")
+    parser.add_argument("--append", action="store_true")
     parser.add_argument("problems", nargs="*")
-    options = parser.parse_intermixed_args()
-    library = Danaus(options.library)
-    other = torch.zeros(96 << 20, dtype=torch.int32, device="cuda")
-    problems = options.problems + (suite(options.suite) if options.suite else [])
-    with open(options.out, "w", newline="") as file:
-        out = csv.DictWriter(file, FIELDS)
-        out.writeheader()
-        for name in options.dtypes.split(","):
-            for layout in options.layouts.split(","):
-                for problem in problems:
-                    base = {
-                        "device": torch.cuda.get_device_name(),
-                        "torch": torch.__version__,
-                        "operation": "ks",
-                        "problem": problem,
-                        "dtype": name,
-                        "layout": layout,
-                        "batch": options.batch,
-                    }
-                    try:
-                        base |= measure(
-                            library, problem, name, layout == "last", options.batch, other
-                        )
-                    except (RuntimeError, torch.OutOfMemoryError) as error:
-                        print(problem, name, layout, error, flush=True)
-                        continue
-                    out.writerow(base)
-                    file.flush()
-                    print(*(base.get(f, "") for f in FIELDS[3:]), flush=True)
+    o = parser.parse_intermixed_args()
+    o.methods = o.methods.split(",") if o.methods else []
+    spent = [0.0]
+    o.may_compile = lambda: spent[0] < o.compile_seconds
+    o.compiled = lambda seconds: spent.__setitem__(0, spent[0] + seconds)
+    return o
+
+
+def text_of(value):
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def known_rows(o):
+    if not (o.append and os.path.exists(o.out)):
+        return set()
+    with open(o.out, newline="") as file:
+        return {tuple(row[key] for key in KEY) for row in csv.DictReader(file)}
+
+
+def go_on(o, started):
+    """A GPU that has failed serves no more calls: a new process does the rest."""
+    left = o.seconds - (time.perf_counter() - started)
+    arguments = [a for a in sys.argv if a != "--append"]
+    os.execv(sys.executable,
+             [sys.executable, *arguments, "--append", "--seconds", f"{left:.0f}"])
+
+
+def run_jobs(o, place, jobs, writer, file, started):
+    library = capi.Library(o.library, place.library_name)
+    library.set_stream(place.stream())
+    rates = measure_rates(place)
+    print("rates:", {k: f"{v:.4g}" for k, v in rates.items()}, flush=True)
+    seen = set()
+
+    def complain(method, case, error):
+        sentence = f"{method} {case.name}: {str(error).splitlines()[0][:120]}"
+        if sentence not in seen:
+            seen.add(sentence)
+            print(sentence, flush=True)
+
+    for number, job in enumerate(jobs):
+        if time.perf_counter() - started > o.seconds:
+            print(f"{len(jobs) - number} of {len(jobs)} left when the time was over")
+            return
+        problem, name, layout = job
+        base = {"version": library.version(), "device": place.describe(),
+                "torch": torch.__version__, "operation": "ks", "problem": problem,
+                "dtype": name, "layout": layout, "batch": o.batch}
+        failed = None
+        try:
+            base |= measure(place, library, rates, job, o, complain)
+        except (RuntimeError, torch.OutOfMemoryError) as error:
+            failed = error
+            print(problem, name, layout, str(error).splitlines()[0], flush=True)
+        writer.writerow({key: text_of(value) for key, value in base.items()})
+        file.flush()
+        place.forget()
+        if failed:
+            try:
+                place.finish()
+            except RuntimeError:
+                go_on(o, started)
+        print(*(text_of(base.get(f, "")) for f in
+                ["problem", "dtype", "layout", "kernel", "median_ns", "ratio", "error",
+                 "best", "speedup"]), flush=True)
+
+
+def main():
+    started = time.perf_counter()
+    warnings.filterwarnings("ignore", message="Sparse")
+    o = read_options()
+    place = Gpu() if o.device == "cuda" else Processor()
+    done = known_rows(o)
+    jobs = [j for j in list_jobs(o) if (*j, str(o.batch)) not in done]
+    ahead = Ahead(o, place, jobs)
+    try:
+        with open(o.out, "a" if done else "w", newline="") as file:
+            writer = csv.DictWriter(file, FIELDS)
+            if not done:
+                writer.writeheader()
+                file.flush()
+            with torch.inference_mode():
+                run_jobs(o, place, jobs, writer, file, started)
+    finally:
+        ahead.stop()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+"""libdanaus through its C ABI, for benchmarks beside PyTorch."""
+# SPDX-License-Identifier: Apache-2.0
+import ctypes
+from ctypes import byref, c_double, c_int, c_int64, c_size_t, c_uint32, c_void_p
+
+
+class Pattern(ctypes.Structure):
+    _fields_ = [(name, c_int64) for name in "abcd"]
+
+
+class Description(ctypes.Structure):
+    """danaus_ks_desc."""
+
+    _fields_ = [
+        (name, c_int)
+        for name in "layout dtype math effort adjoint gradients fresh keep".split()
+    ] + [("batch", c_int64), ("activation", c_int), ("reserved", c_uint32 * 7)]
+
+
+class Library:
+    """One device. Calls that fail raise RuntimeError with the library's sentence."""
+
+    def __init__(self, path, device):
+        self.c = ctypes.CDLL(path)
+        self.c.danaus_error_detail.restype = ctypes.c_char_p
+        self.c.danaus_version.restype = ctypes.c_char_p
+        self.c.danaus_chain_weights.restype = c_void_p
+        self.c.danaus_ks_plan_describe.restype = c_size_t
+        self.device = c_void_p()
+        self("danaus_device_open", device.encode(), byref(self.device))
+
+    def __call__(self, name, *arguments):
+        if getattr(self.c, name)(*arguments):
+            raise RuntimeError("danaus: " + self.c.danaus_error_detail().decode())
+
+    def close(self):
+        self.c.danaus_device_close(self.device)
+
+    def version(self):
+        return self.c.danaus_version().decode()
+
+    def set_stream(self, stream):
+        self("danaus_device_set_stream", self.device, c_void_p(stream))
+
+    def joules(self):
+        """The device's energy counter."""
+        value = c_double()
+        self("danaus_device_energy", self.device, byref(value))
+        return value.value
+
+    def plan(self, shapes, dtype, math, last, batch):
+        patterns = (Pattern * len(shapes))(*(Pattern(*s) for s in shapes))
+        plan = c_void_p()
+        d = Description(int(last), dtype, math, keep=1, batch=batch)
+        self(
+            "danaus_ks_plan_create", self.device, patterns, len(shapes), byref(d),
+            byref(plan),
+        )
+        return plan
+
+    def free_plan(self, plan):
+        self.c.danaus_ks_plan_destroy(plan)
+
+    def product(self, weights, dtype, math, last, batch):
+        """A Product for factors w[a][b][c][d]: contiguous f32 tensors of the host."""
+        shapes = [tuple(w.shape) for w in weights]
+        patterns = (Pattern * len(shapes))(*(Pattern(*s) for s in shapes))
+        chain, packed = c_void_p(), c_void_p()
+        self("danaus_chain_create", patterns, len(shapes), 1, byref(chain))
+        try:
+            for i, w in enumerate(weights):
+                to = self.c.danaus_chain_weights(chain, i)
+                ctypes.memmove(to, w.data_ptr(), w.numel() * 4)
+            plan = self.plan(shapes, dtype, math, last, batch)
+            self("danaus_ks_weights_create", plan, self.device, chain, byref(packed))
+        finally:
+            self.c.danaus_chain_destroy(chain)
+        return Product(self, plan, packed, batch)
+
+
+class Product:
+    def __init__(self, library, plan, packed, batch):
+        self.library, self.plan, self.packed = library, plan, packed
+        self.batch = c_int64(batch)
+
+    def __call__(self, x, y):
+        """y = W x for tensors in the device's memory."""
+        self.library(
+            "danaus_ks_execute", self.plan, self.library.device, self.packed,
+            self.batch, c_void_p(x.data_ptr()), c_void_p(y.data_ptr()),
+        )
+
+    def kernels(self):
+        text = ctypes.create_string_buffer(4096)
+        self.library.c.danaus_ks_plan_describe(self.plan, text, c_size_t(4096))
+        lines = text.value.decode().splitlines()
+        return ";".join(line.split(" by ")[-1] for line in lines)
+
+    def free(self):
+        self.library.c.danaus_ks_weights_destroy(self.packed)
+        self.library.free_plan(self.plan)

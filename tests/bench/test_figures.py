@@ -1,0 +1,105 @@
+#!/usr/bin/python3
+"""bench/tables.py on records whose answers are known, and with bench/plot.py on all the
+records that the project keeps."""
+# SPDX-License-Identifier: Apache-2.0
+import csv
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import matplotlib  # noqa: F401
+    import numpy  # noqa: F401
+except ImportError:
+    sys.exit(77)
+
+BENCH = pathlib.Path("bench").resolve()
+FIELDS = ("device problem dtype layout batch median_ns ratio bmm_ns dense_ns einsum_ns "
+          "bmm_permutations joules bmm_joules").split()
+
+
+def run(program, *arguments, status=0):
+    done = subprocess.run([sys.executable, BENCH / program, *map(str, arguments)],
+                          capture_output=True, text=True)
+    assert done.returncode == status, (program, arguments, done.stderr)
+    return done.stdout
+
+
+def speed_of(a, b, c, d):
+    """What the fit must find: 3 density^-0.5 h^0.25."""
+    return 3 * (a * d) ** 0.5 * ((b + c) / (b * c)) ** 0.25
+
+
+def write(path):
+    with open(path, "w", newline="") as file:
+        out = csv.DictWriter(file, FIELDS)
+        out.writeheader()
+        for a in (1, 2, 8):
+            for b, c in ((48, 48), (64, 256), (512, 128)):
+                for d in (1, 4, 16):
+                    for layout, ours in (("first", 3000), ("last", 2000)):
+                        bmm = ours * speed_of(a, b, c, d)
+                        out.writerow({
+                            "device": "a machine", "problem": f"{a},{b},{c},{d}",
+                            "dtype": "f16", "layout": layout, "batch": 100,
+                            "median_ns": ours, "ratio": 1.5 if a == 1 else 1.2,
+                            "bmm_ns": bmm, "dense_ns": 10 * bmm,
+                            "bmm_permutations": 0.25, "joules": 1, "bmm_joules": 4})
+        out.writerow({"device": "a machine", "problem": "1,2,2,2 2,2,2,1", "dtype": "f16",
+                      "layout": "last", "batch": 100, "median_ns": 1})
+        out.writerow({"device": "a machine", "problem": "1,2,2,2", "dtype": "f16",
+                      "layout": "last", "batch": 100})  # one that failed
+
+
+def section(text, title):
+    """The lines of a table, each cut into words."""
+    lines = text[text.index(title):].split("\n\n")[0].splitlines()[1:]
+    return [line.split() for line in lines]
+
+
+def check_tables(path):
+    text = run("tables.py", path)
+    for title in ("Table 9.", "Table 10."):
+        for line in section(text, title):
+            assert line[2:] == ["1.099", "-0.500", "0.250", "1.00"], line
+    speeds = sorted(speed_of(a, b, c, d) for a in (1, 2, 8)
+                    for b, c in ((48, 48), (64, 256), (512, 128)) for d in (1, 4, 16))
+    won = 100 * sum(s > 1 for s in speeds) / len(speeds)
+    for line in section(text, "Table 2."):
+        assert line[2] == "27" and line[3] == f"{won:.0f}%", line
+        assert abs(float(line[4]) - speeds[13]) < 0.01, line
+    assert section(text, "Time of batch-first") == [["f16", "27", "1.50", "1.50"]]
+    assert [line[2:] for line in section(text, "Energy")] == [["27", "0.25", "0.25"]] * 2
+    first = text.splitlines()[2].split()
+    assert first[:5] == ["f16", "first", "27", "1.20", "1.50"], first
+
+
+def check_figure(folder, *records):
+    figure = folder / "figure.png"
+    run("plot.py", *records, figure)
+    assert figure.read_bytes()[:4] == b"\x89PNG"
+    figure.unlink()
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write(folder / "known.csv")
+        check_tables(folder / "known.csv")
+        check_figure(folder, folder / "known.csv")
+        kept = [p for p in sorted((BENCH / "results").glob("*.csv"))
+                if "problem" in p.read_text().split("\n")[0]]
+        assert len(kept) >= 4
+        for path in kept:
+            if path.stem != "chains":  # which has no single factor
+                run("tables.py", path)
+                check_figure(folder, path)
+        check_figure(folder, BENCH / "results/cpu_3136.csv", BENCH / "results/cpu_small.csv")
+        run("tables.py", BENCH / "results/chains.csv", status=1)
+        run("tables.py", BENCH / "results/factorize.csv", status=1)
+        run("plot.py", folder / "known.csv", status=1)
+
+
+if __name__ == "__main__":
+    main()

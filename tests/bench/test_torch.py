@@ -1,0 +1,48 @@
+#!/usr/bin/python3
+"""bench/baselines/torch_ks.py on a processor, where there is PyTorch: its methods give
+what the definition does, rows that are there are not measured again."""
+# SPDX-License-Identifier: Apache-2.0
+import csv
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+# PyTorch is large: elsewhere than where Debian's Python looks, DANAUS_TORCH_PYTHON says.
+PYTHON = os.environ.get("DANAUS_TORCH_PYTHON", sys.executable)
+PROGRAM = "bench/baselines/torch_ks.py"
+LIBRARY = pathlib.Path(os.environ["DANAUS_BUILD"]) / "libdanaus.so"
+PROBLEMS = ("2,16,32,3", "3,5,7,1", "1,32,16,4 4,16,32,1")
+METHODS = "dense,bmm,einsum,csr,bsr"
+
+
+def measure(out, *more):
+    subprocess.run([PYTHON, PROGRAM, LIBRARY, out, "--device", "cpu", "--batch", "20",
+                    "--dtypes", "f32,bf16", "--methods", METHODS, *more, *PROBLEMS],
+                   check=True, stdout=subprocess.DEVNULL)
+    with open(out, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def main():
+    if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "records.csv"
+        rows = measure(out)
+        assert len(rows) == 2 * 2 * len(PROBLEMS)
+        for row in rows:
+            unit = 2**-24 if row["dtype"] == "f32" else 2**-8
+            assert float(row["error"]) < 20 * unit, row
+            assert float(row["difference"]) < 20 * unit, row
+            for method in ("bmm", "einsum", "dense"):
+                assert float(row[method + "_ns"]) > 0, row
+            assert float(row["best_ns"]) > 0 and float(row["ratio"]) > 0, row
+        assert any(row["csr_ns"] for row in rows) and any(row["bsr_ns"] for row in rows)
+        text = out.read_text()
+        assert len(measure(out, "--append")) == len(rows) and out.read_text() == text
+
+
+if __name__ == "__main__":
+    main()
