@@ -115,11 +115,11 @@ struct conv_code {
     void (*taps)(
         int64_t n, int64_t taps, const void *k, const void *x, const void *start,
         int step, int past, void *y);
-    /* y[h] = start[h] + sum over s < taps of k[s stride + h] x[s][h], h < n; start:
-       or NULL. */
+    /* y[t stride + h] = start[h] + sum over s < taps of k[s][h] x[t - s][h], t < rows,
+       h < n; start: or NULL. */
     void (*cross)(
-        int64_t n, int64_t taps, const void *k, int64_t stride, const void *const *x,
-        const void *start, int past, void *y);
+        int64_t n, int64_t rows, int64_t taps, conv_rows k, conv_rows x,
+        const void *start, int past, void *y, int64_t stride);
     /* sums[s] += sum over t < n of dy[t] x[t - s], s < taps, where sums[s] are `vector`
        lanes, to be added. */
     void (*lags)(int64_t n, int64_t taps, const void *dy, const void *x, void *sums);

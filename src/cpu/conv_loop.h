@@ -65,6 +65,22 @@ const char *dn_short_window(
     const conv_code *code, const void *row, int64_t length, int64_t from, int64_t n,
     char *scratch);
 
+/* Channels last: numbers of scratch from a row of memory to the next, no power of two. */
+#define SHORT_STRIDE(channels) ((channels) + 16)
+
+/* Rows of memory [from, from + count) of data[length][channels], channels h to h + n:
+   where they lie, or in scratch, in the type of sums, `stride` numbers apart; zeros
+   outside. */
+conv_rows dn_short_rows(
+    const conv_code *code, const danaus_short_desc *d, const char *data, int64_t from,
+    int64_t count, int64_t h, int64_t n, int64_t stride, char *scratch);
+
+/* Row t of these. */
+static inline const void *dn_short_row(const conv_code *code, conv_rows rows, int64_t t)
+{
+    return (const char *)rows.data + t * rows.stride * (int64_t)code->size;
+}
+
 danaus_status dn_cpu_stream_create(
     danaus_device *dev, const danaus_stream_desc *desc, const void *k,
     stream_engine **stream);

@@ -14,8 +14,10 @@
 
 /* Numbers of a row, or channels, of a segment. */
 #define SEGMENT 1024
-/* Rows of memory of a task, channels last. */
-#define ROWS 256
+/* Rows of memory of a segment, channels last: few, or as many as are worth converting
+   the rows before them, too. */
+#define ROWS_DIRECT    8
+#define ROWS_CONVERTED 64
 /* Segments that a thread takes at once, at most: memory likes to be met in order. */
 #define LONGEST_RUN 16
 
@@ -23,6 +25,7 @@ typedef struct short_job {
     const short_operands *o;
     const conv_code *code;
     int64_t shift, segments, chunks; /* of a batch row, or of a channel */
+    int64_t rows;                    /* of memory of a segment, channels last */
     int64_t run;                     /* segments that a thread takes at a time */
     int past;                        /* y is larger than the caches */
     char *scratch;
@@ -70,55 +73,51 @@ static void first_segment(const short_job *j, int64_t number, char *scratch)
         j->code->put(to, NULL, from, n, y);
 }
 
-/* Row `t` of the memory of a batch row, from channel h on: where it lies, or in the ring
-   that holds the last `taps` rows; row t - taps is forgotten. The next row is fetched
-   early. */
-static const char *ring_row(
-    const short_job *j, const char *u, int64_t t, int64_t h, int64_t n, char *ring)
+conv_rows dn_short_rows(
+    const conv_code *code, const danaus_short_desc *d, const char *data, int64_t from,
+    int64_t count, int64_t h, int64_t n, int64_t stride, char *scratch)
 {
-    const danaus_short_desc *d = &j->o->desc;
-    if (t < 0 || t >= d->length)
-        return j->zeros;
-    if (j->code->direct) {
-        const char *row = u + (size_t)(t * d->channels + h) * j->code->size;
-        size_t next = (size_t)d->channels * j->code->size;
-        for (size_t i = 0; i < (size_t)n * j->code->size; i += 64)
-            __builtin_prefetch(row + next + i);
-        return row;
-    }
-    char *place = ring + (size_t)(t % d->taps) * SEGMENT * j->code->size;
-    j->code->fetch(u, NULL, t * d->channels + h, n, place);
-    return place;
+    size_t size = code->size;
+    if (code->direct && from >= 0 && from + count <= d->length)
+        return (conv_rows){ data + (size_t)(from * d->channels + h) * size,
+                            d->channels };
+    char *to = scratch;
+    for (int64_t t = from; t < from + count; t++, to += (size_t)stride * size)
+        if (t >= 0 && t < d->length)
+            code->fetch(data, NULL, t * d->channels + h, n, to);
+        else
+            memset(to, 0, (size_t)n * size);
+    return (conv_rows){ scratch, stride };
 }
 
-/* Rows [from, to) of memory of a batch row, some channels of each. */
+/* Rows of memory of a batch row, some channels of each. */
 static void last_segment(const short_job *j, int64_t number, char *scratch)
 {
     const danaus_short_desc *d = &j->o->desc;
+    const conv_code *code = j->code;
     int64_t chunk = number % j->chunks, rest = number / j->chunks;
-    int64_t from = rest % j->segments * ROWS, to = MIN(from + ROWS, d->length);
+    int64_t from = rest % j->segments * j->rows, count = MIN(j->rows, d->length - from);
     int64_t h = chunk * SEGMENT, n = MIN(SEGMENT, d->channels - h);
-    size_t size = j->code->size;
+    int64_t stride = SHORT_STRIDE(SEGMENT), before = d->taps - 1;
+    size_t size = code->size;
     size_t at = (size_t)(rest / j->segments * d->length * d->channels) *
                 danaus_dtype_size(d->dtype);
-    const char *u = (const char *)j->o->u + at, *bias = j->o->bias;
+    const char *bias = j->o->bias;
     char *y = (char *)j->o->y + at;
-    char *sums = scratch + DANAUS_SHORT_MOST_TAPS * SEGMENT * size;
-    const void *rows[DANAUS_SHORT_MOST_TAPS];
-    for (int64_t s = d->taps - 1; s > 0; s--)
-        rows[s - 1] = ring_row(j, u, from + j->shift - s, h, n, scratch);
-    for (int64_t t = from; t < to; t++) {
-        for (int64_t s = d->taps - 1; s > 0; s--)
-            rows[s] = rows[s - 1];
-        rows[0] = ring_row(j, u, t + j->shift, h, n, scratch);
-        int64_t place = t * d->channels + h;
-        char *out = j->code->direct ? y + (size_t)place * size : sums;
-        j->code->cross(
-            n, d->taps, j->turned + (size_t)h * size, d->channels, rows,
-            bias ? bias + (size_t)h * size : NULL, j->past, out);
-        if (!j->code->direct)
-            j->code->put(out, NULL, place, n, y);
-    }
+    conv_rows u = dn_short_rows(
+        code, d, (const char *)j->o->u + at, from + j->shift - before, count + before,
+        h, n, stride, scratch);
+    u.data = dn_short_row(code, u, before);
+    conv_rows k = { j->turned + (size_t)h * size, d->channels };
+    char *sums = scratch + (size_t)((j->rows + before) * stride) * size;
+    int64_t place = from * d->channels + h;
+    char *to = code->direct ? y + (size_t)place * size : sums;
+    code->cross(
+        n, count, d->taps, k, u, bias ? bias + (size_t)h * size : NULL, j->past, to,
+        code->direct ? d->channels : stride);
+    for (int64_t t = 0; t < count && !code->direct; t++)
+        code->put(
+            sums + (size_t)(t * stride) * size, NULL, place + t * d->channels, n, y);
 }
 
 static int64_t segments_of(const short_job *j)
@@ -157,13 +156,14 @@ danaus_status dn_cpu_conv_short(danaus_device *dev, const short_operands *o)
     int last = o->desc.layout == DANAUS_CHANNELS_LAST;
     short_job j = { .o = o, .code = dn_conv_code(d, o->desc.dtype) };
     j.shift = o->desc.centred ? (o->desc.taps - 1) / 2 : 0;
-    j.segments = CEIL_DIV(o->desc.length, last ? ROWS : SEGMENT);
+    j.rows = j.code->direct ? ROWS_DIRECT : ROWS_CONVERTED;
+    j.segments = CEIL_DIV(o->desc.length, last ? j.rows : SEGMENT);
     j.chunks = CEIL_DIV(o->desc.channels, SEGMENT);
-    int64_t rows = last ? DANAUS_SHORT_MOST_TAPS + 1 : 3;
+    int64_t rows = last ? 2 * j.rows + o->desc.taps : 3;
     int64_t size = (int64_t)j.code->size;
     double numbers = (double)(o->batch * o->desc.channels) * (double)o->desc.length;
     j.past = numbers * (double)size > (double)d->l3;
-    j.slot_bytes = dn_aligned(rows * SEGMENT * size);
+    j.slot_bytes = dn_aligned(rows * SHORT_STRIDE(SEGMENT) * size);
     size_t turned = last ? dn_aligned(o->desc.channels * o->desc.taps * size) : 0;
     size_t zeros = dn_aligned(SEGMENT * size);
     int64_t all = segments_of(&j);

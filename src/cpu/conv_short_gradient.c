@@ -21,11 +21,12 @@
 
 /* Channels first: numbers of a row at a time. */
 #define SEGMENT 256
-/* Channels last: rows of memory at a time, channels of a task, and numbers from one row
-   of scratch to the next, which is no power of two. */
-#define ROWS     8
-#define CHANNELS 1024
-#define STRIDE   (CHANNELS + 16)
+/* Channels last: rows of memory at a time and channels of a task, so that dy and u stay
+   in the first cache; where types are converted more rows, of fewer channels. */
+#define ROWS               8
+#define CHANNELS           1024
+#define ROWS_CONVERTED     64
+#define CHANNELS_CONVERTED 256
 /* Tasks that sums are cut into, at least, where there are as many segments. */
 #define TASKS 32
 
@@ -34,13 +35,14 @@
 typedef struct gradient_job {
     const short_gradient_operands *o;
     const conv_code *code;
-    int last;                 /* channels last */
-    int past;                 /* du is larger than the caches */
-    int64_t shift, segments;  /* of a row */
-    int64_t groups, parts;    /* of channels; of the batch's segments */
-    int64_t sums_of_task;     /* numbers: taps, then the bias */
-    char *back, *ones, *zero; /* reversed taps; CHANNELS ones, a zero */
-    char *sums, *slots;       /* [parts][groups][sums]; of threads */
+    int last;                    /* channels last */
+    int past;                    /* du is larger than the caches */
+    int64_t shift, segments;     /* of a row */
+    int64_t rows, width, stride; /* channels last: of a segment; of scratch */
+    int64_t groups, parts;       /* of channels; of the batch's segments */
+    int64_t sums_of_task;        /* numbers: taps, then the bias */
+    char *back, *ones, *zero;    /* reversed taps; CHANNELS ones, a zero */
+    char *sums, *slots;          /* [parts][groups][sums]; of threads */
     size_t slot_bytes;
     atomic_llong next;
 } gradient_job;
@@ -91,86 +93,52 @@ static void first_segment(const gradient_job *j, const task *k, int64_t item)
 
 /* ---- channels last ---- */
 
-/* Rows of memory [from, from + count) of `n` channels from h on, zeros outside: where
-   they lie, or in scratch. */
-static conv_rows rows_of(
-    const gradient_job *j, const char *data, int64_t from, int64_t count, int64_t h,
-    int64_t n, char *scratch)
-{
-    const danaus_short_desc *d = &j->o->desc;
-    size_t size = j->code->size;
-    if (j->code->direct && from >= 0 && from + count <= d->length)
-        return (conv_rows){ data + (size_t)(from * d->channels + h) * size,
-                            d->channels };
-    char *to = scratch;
-    for (int64_t t = from; t < from + count; t++, to += STRIDE * size)
-        if (t >= 0 && t < d->length)
-            j->code->fetch(data, NULL, t * d->channels + h, n, to);
-        else
-            memset(to, 0, STRIDE * size);
-    return (conv_rows){ scratch, STRIDE };
-}
-
-static const void *row(const gradient_job *j, conv_rows rows, int64_t t)
-{
-    return (const char *)rows.data + (size_t)(t * rows.stride) * j->code->size;
-}
-
-static void last_du(
-    const gradient_job *j, const task *k, conv_rows dy, int64_t from, int64_t count,
-    int64_t n, char *du)
-{
-    const danaus_short_desc *d = &j->o->desc;
-    int64_t h = k->group * CHANNELS;
-    for (int64_t t = 0; t < count; t++) {
-        const void *rows[MOST_TAPS];
-        int64_t place = (from + t) * d->channels + h;
-        char *to = j->code->direct ? numbers(j, du, place) : k->du;
-        for (int64_t s = 0; s < d->taps; s++)
-            rows[s] = row(j, dy, t + d->taps - 1 - s);
-        j->code->cross(
-            n, d->taps, numbers(j, j->back, h), d->channels, rows, NULL, j->past, to);
-        if (!j->code->direct)
-            j->code->put(to, NULL, place, n, du);
-    }
-}
-
 static void last_segment(const gradient_job *j, const task *k, int64_t item)
 {
     const short_gradient_operands *o = j->o;
     const danaus_short_desc *d = &o->desc;
-    int64_t taps = d->taps, from = item % j->segments * ROWS;
-    int64_t count = MIN(ROWS, d->length - from);
-    int64_t h = k->group * CHANNELS, n = MIN(CHANNELS, d->channels - h);
+    const conv_code *code = j->code;
+    int64_t taps = d->taps, from = item % j->segments * j->rows;
+    int64_t count = MIN(j->rows, d->length - from), most = count + taps - 1;
+    int64_t h = k->group * j->width, n = MIN(j->width, d->channels - h);
     size_t at = (size_t)(item / j->segments * d->length * d->channels) *
                 danaus_dtype_size(d->dtype);
-    conv_rows all = rows_of(
-        j, (const char *)o->dy + at, from - j->shift, count + taps - 1, h, n, k->dy);
-    conv_rows dy = { row(j, all, j->shift), all.stride };
+    conv_rows ones = { j->ones, 0 }, back = { numbers(j, j->back, h), d->channels };
+    conv_rows all = dn_short_rows(
+        code, d, (const char *)o->dy + at, from - j->shift, most, h, n, j->stride,
+        k->dy);
+    conv_rows dy = { dn_short_row(code, all, j->shift), all.stride };
     if (o->to.dk) {
-        conv_rows u = rows_of(
-            j, (const char *)o->u + at, from + j->shift - (taps - 1), count + taps - 1,
-            h, n, k->u);
-        u.data = row(j, u, taps - 1);
-        j->code->cross_lags(n, count, taps, dy, u, k->sums, STRIDE);
+        conv_rows u = dn_short_rows(
+            code, d, (const char *)o->u + at, from + j->shift - (taps - 1), most, h, n,
+            j->stride, k->u);
+        u.data = dn_short_row(code, u, taps - 1);
+        code->cross_lags(n, count, taps, dy, u, k->sums, j->stride);
     }
-    if (o->to.dbias) {
-        const void *rows[ROWS];
-        char *sums = numbers(j, k->sums, taps * STRIDE);
-        for (int64_t t = 0; t < count; t++)
-            rows[t] = row(j, dy, t);
-        j->code->cross(n, count, j->ones, 0, rows, sums, 0, sums);
+    if (o->to.dbias) { /* a sum over all rows is one of so many taps that are 1 */
+        char *sums = numbers(j, k->sums, taps * j->stride);
+        dy.data = dn_short_row(code, dy, count - 1);
+        code->cross(n, 1, count, ones, dy, sums, 0, sums, 0);
     }
-    if (o->to.du)
-        last_du(j, k, all, from, count, n, (char *)o->to.du + at);
+    if (!o->to.du)
+        return;
+    char *du = (char *)o->to.du + at;
+    int64_t place = from * d->channels + h;
+    char *to = code->direct ? numbers(j, du, place) : k->du;
+    all.data = dn_short_row(code, all, taps - 1);
+    code->cross(
+        n, count, taps, back, all, NULL, j->past, to,
+        code->direct ? d->channels : j->stride);
+    for (int64_t t = 0; t < count && !code->direct; t++)
+        code->put(numbers(j, to, t * j->stride), NULL, place + t * d->channels, n, du);
 }
 
 /* ---- tasks ---- */
 
-/* Scratch of a task: dy and u with their neighbours. */
+/* Numbers of scratch of a task for each of dy and u with their neighbours, and du. */
 static int64_t window(const gradient_job *j)
 {
-    return j->last ? (ROWS + MOST_TAPS) * STRIDE : SEGMENT + MOST_TAPS;
+    return j->last ? (j->rows + j->o->desc.taps) * j->stride : SEGMENT + MOST_TAPS;
 }
 
 static void take_tasks(void *arg, int slot)
@@ -195,11 +163,11 @@ static void take_tasks(void *arg, int slot)
 static void add_parts(
     const gradient_job *j, int64_t group, int64_t index, int64_t n, void *to)
 {
-    const void *parts[TASKS];
-    for (int64_t p = 0; p < j->parts; p++)
-        parts[p] =
-            numbers(j, j->sums, (p * j->groups + group) * j->sums_of_task + index);
-    j->code->cross(n, j->parts, j->ones, 0, parts, NULL, 0, to);
+    int64_t stride = j->groups * j->sums_of_task, last = (j->parts - 1) * stride;
+    conv_rows ones = { j->ones, 0 };
+    conv_rows parts = { numbers(j, j->sums, last + group * j->sums_of_task + index),
+                        stride };
+    j->code->cross(n, 1, j->parts, ones, parts, NULL, 0, to, 0);
 }
 
 /* The lanes of a sum become one number. */
@@ -217,7 +185,7 @@ static void finish(const gradient_job *j, char *total)
 {
     const danaus_short_gradients *to = &j->o->to;
     int64_t taps = j->o->desc.taps, channels = j->o->desc.channels;
-    int64_t width = j->last ? CHANNELS : 1, stride = j->sums_of_task / (taps + 1);
+    int64_t width = j->last ? j->width : 1, stride = j->stride;
     size_t size = j->code->size;
     for (int64_t s = 0; s <= taps; s++) {
         char *out = s < taps ? to->dk : to->dbias;
@@ -260,7 +228,7 @@ static danaus_status take_scratch(gradient_job *j, cpu_device *d, int slots)
     size_t ones = dn_aligned((CHANNELS + 1) * size);
     size_t sums = dn_aligned(j->groups * j->parts * j->sums_of_task * size);
     void *scratch;
-    j->slot_bytes = dn_aligned((2 * window(j) + CHANNELS) * size);
+    j->slot_bytes = dn_aligned(3 * window(j) * size);
     TRY(dn_cpu_scratch(
         d, back + ones + sums + (size_t)slots * j->slot_bytes, &scratch));
     j->back = scratch;
@@ -279,10 +247,13 @@ danaus_status dn_cpu_conv_short_gradient(
     gradient_job j = { .o = o, .code = dn_conv_code(d, p->dtype) };
     j.last = p->layout == DANAUS_CHANNELS_LAST;
     j.shift = p->centred ? (p->taps - 1) / 2 : 0;
-    j.segments = CEIL_DIV(p->length, j.last ? ROWS : SEGMENT);
-    j.groups = j.last ? CEIL_DIV(p->channels, CHANNELS) : p->channels;
+    j.rows = j.code->direct ? ROWS : ROWS_CONVERTED;
+    j.width = MIN(p->channels, j.code->direct ? CHANNELS : CHANNELS_CONVERTED);
+    j.stride = j.last ? SHORT_STRIDE(j.width) : j.code->vector;
+    j.segments = CEIL_DIV(p->length, j.last ? j.rows : SEGMENT);
+    j.groups = j.last ? CEIL_DIV(p->channels, j.width) : p->channels;
     j.parts = CLAMP(CEIL_DIV(TASKS, j.groups), 1, o->batch * j.segments);
-    j.sums_of_task = (p->taps + 1) * (j.last ? STRIDE : j.code->vector);
+    j.sums_of_task = (p->taps + 1) * j.stride;
     double work =
         (double)o->batch * (double)p->channels * (double)p->length * (double)p->taps;
     int slots = work < SHORT_SERIAL_WORK ? 1 : (int)MIN(d->threads, j.groups * j.parts);
