@@ -1,6 +1,7 @@
 /* danaus bench conv: measures the convolutions of a suite, a record for each. */
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/baselines/fftw.h"
+#include "bench/machine.h"
 #include "cli/conv_suite.h"
 #include "cli/measure.h"
 #include "cli/open.h"
@@ -30,7 +31,11 @@ static const usage use = {
         "r2c, product, c2r in single precision with measured plans, at the better of\n"
         "two padded lengths, rows over the threads or all rows in one batched plan,\n"
         "whichever is faster. The error is that of the first row against the same\n"
-        "convolution in f64, in norm.\n",
+        "convolution in f64, in norm.\n\n"
+        "Beside every other form the plain causal one with a filter of full length is\n"
+        "measured in the same rounds; the ratio to it leaves out the time in which "
+        "the\n"
+        "gates alone would be read at the machine's copy rate.\n",
     .least = 0,
     .most = 0,
     .operands = "no operand",
@@ -49,6 +54,7 @@ typedef struct bench {
     danaus_device *device;
     danaus_device_info info;
     team *team;
+    machine *machine;
     FILE *csv;
     json_t *records;
     int left_out;
@@ -120,7 +126,8 @@ static int make_filters(conv_case *c)
     return c->k != NULL;
 }
 
-static int conv_case_create(conv_case *c, size_t cache)
+/* Plan and filters. */
+static int conv_case_create(conv_case *c)
 {
     const conv_problem *p = c->p;
     danaus_conv_desc desc = {
@@ -131,23 +138,30 @@ static int conv_case_create(conv_case *c, size_t cache)
         .dtype = c->dtype,
         .batch = p->batch,
     };
-    size_t count = (size_t)numbers_of(p), bytes = count * danaus_dtype_size(c->dtype);
-    c->copies.x_bytes = c->copies.y_bytes = (bytes + 63) / 64 * 64;
-    c->copies.copies = 1 + (int64_t)(cache / c->copies.x_bytes);
-    size_t all = (size_t)c->copies.copies * c->copies.x_bytes;
     if (!make_filters(c))
         return failure("no memory for filters");
-    c->copies.x = device_noise(c, all / danaus_dtype_size(c->dtype), 4);
-    if (!c->copies.x || danaus_alloc(c->device, all, (void **)&c->copies.y))
-        return failure("no memory for signals");
-    memset(c->copies.y, 0, all);
-    for (int g = 0; g < 2 && p->gated; g++)
-        if (!(c->gates[g] = device_noise(c, count, 5 + (uint64_t)g)))
-            return failure("no memory for gates");
     if (danaus_conv_plan_create(c->device, &desc, &c->plan) ||
         danaus_spectrum_create(
             c->plan, c->device, c->k, c->k_reverse, c->skip, &c->spectrum))
         return library_failure();
+    return STATUS_OK;
+}
+
+/* Signals that rotate through `cache` bytes, and gates. */
+static int conv_case_signals(conv_case *c, size_t cache)
+{
+    size_t count = (size_t)numbers_of(c->p),
+           bytes = count * danaus_dtype_size(c->dtype);
+    c->copies.x_bytes = c->copies.y_bytes = (bytes + 63) / 64 * 64;
+    c->copies.copies = 1 + (int64_t)(cache / c->copies.x_bytes);
+    size_t all = (size_t)c->copies.copies * c->copies.x_bytes;
+    c->copies.x = device_noise(c, all / danaus_dtype_size(c->dtype), 4);
+    if (!c->copies.x || danaus_alloc(c->device, all, (void **)&c->copies.y))
+        return failure("no memory for signals");
+    memset(c->copies.y, 0, all);
+    for (int g = 0; g < 2 && c->p->gated; g++)
+        if (!(c->gates[g] = device_noise(c, count, 5 + (uint64_t)g)))
+            return failure("no memory for gates");
     return STATUS_OK;
 }
 
@@ -244,6 +258,26 @@ static int check_baseline(conv_case *c, fftw_conv *f)
     return error < 1e-4 ? STATUS_OK : failure("FFTW differs from ours by %.3g", error);
 }
 
+/* What is measured in the same rounds: ours, then the others. */
+enum { OURS, PLAIN, COPY, FFTW, RUNNERS };
+
+static double bytes_of(const conv_case *c, int rows)
+{
+    return (double)numbers_of(c->p) * rows * (double)danaus_dtype_size(c->dtype);
+}
+
+/* Time over that of the plain form, less what reading the gates takes at the copy rate;
+   NAN for the plain form. */
+static double form_ratio(const bench *b, const conv_case *c, const runner *list)
+{
+    if (!list[PLAIN].self)
+        return NAN;
+    double gates = 0;
+    if (c->p->gated)
+        gates = bytes_of(c, 2) / machine_work(b->machine).copy * list[COPY].median;
+    return (list[OURS].median - gates) / list[PLAIN].median;
+}
+
 static json_t *make_record(
     const bench *b, const conv_case *c, const runner *list, const fftw_conv *f)
 {
@@ -251,20 +285,21 @@ static json_t *make_record(
     char plan[256];
     danaus_conv_plan_describe(c->plan, plan, sizeof plan);
     plan[strcspn(plan, "\n")] = '\0';
-    double bytes = (double)numbers_of(p) * (p->gated ? 4 : 2) *
-                   (double)danaus_dtype_size(c->dtype);
+    const runner *ours = &list[OURS];
     return json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:o, "
-        "s:o, s:o}",
+        "s:o, s:o, s:o, s:o}",
         "kind", conv_kind_names[p->kind], "length", (json_int_t)p->length, "taps",
         (json_int_t)p->taps, "batch", (json_int_t)p->batch, "channels",
         (json_int_t)p->channels, "extras", p->gated ? "gated" : "plain", "dtype",
         danaus_dtype_name(c->dtype), "threads", b->info.threads, "plan", plan,
-        "seconds", list[0].median, "p10", list[0].p10, "p90", list[0].p90, "gbs",
-        bytes / list[0].median / 1e9, "error", c->error, "fftw_seconds",
-        json_number(f ? list[1].median : NAN), "fftw_padded",
+        "seconds", ours->median, "p10", ours->p10, "p90", ours->p90, "gbs",
+        bytes_of(c, p->gated ? 4 : 2) / ours->median / 1e9, "error", c->error,
+        "fftw_seconds", json_number(f ? list[FFTW].median : NAN), "fftw_padded",
         f ? json_integer(fftw_conv_padded(f)) : json_null(), "fftw_ratio",
-        json_number(f ? list[1].median / list[0].median : NAN));
+        json_number(f ? list[FFTW].median / ours->median : NAN), "plain_seconds",
+        json_number(list[PLAIN].self ? list[PLAIN].median : NAN), "plain_ratio",
+        json_number(form_ratio(b, c, list)));
 }
 
 static void print_record(const json_t *record)
@@ -272,12 +307,12 @@ static void print_record(const json_t *record)
     const char *kind, *extras;
     json_int_t length, taps, batch, channels;
     double seconds, error;
-    json_t *fftw;
+    json_t *fftw, *plain;
     json_unpack(
-        (json_t *)record, "{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "kind",
+        (json_t *)record, "{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "kind",
         &kind, "extras", &extras, "length", &length, "taps", &taps, "batch", &batch,
         "channels", &channels, "seconds", &seconds, "error", &error, "fftw_ratio",
-        &fftw);
+        &fftw, "plain_ratio", &plain);
     printf(
         "%-13s %-5s %9" JSON_INTEGER_FORMAT " %9" JSON_INTEGER_FORMAT
         " %4" JSON_INTEGER_FORMAT " x %-4" JSON_INTEGER_FORMAT " %10.3f us/row  %.1e",
@@ -285,6 +320,8 @@ static void print_record(const json_t *record)
         1e6 * seconds / (double)(batch * channels), error);
     if (json_is_real(fftw))
         printf("  %5.2f x FFTW", json_real_value(fftw));
+    if (json_is_real(plain))
+        printf("  %5.2f of the plain form's time", json_real_value(plain));
     putchar('\n');
     fflush(stdout);
 }
@@ -313,34 +350,71 @@ static void write_csv(const json_t *record, int first, FILE *file)
     fflush(file);
 }
 
+static int is_plain(const conv_problem *p)
+{
+    return p->kind == DANAUS_CAUSAL && p->taps == p->length && !p->gated;
+}
+
+static void copy_run(void *self, const void *x, void *y)
+{
+    (void)x;
+    (void)y;
+    machine_run_copy(self);
+}
+
+/* Times c, the plain form and FFTW where they are given, and adds the record. */
+static int time_case(bench *b, conv_case *c, conv_case *plain, fftw_conv *f)
+{
+    runner all[RUNNERS] = {
+        [OURS] = { .name = "danaus", .run = conv_case_run, .self = c },
+        [PLAIN] = { .name = "plain", .run = conv_case_run, .self = plain },
+        [COPY] = { .name = "copy", .run = copy_run },
+        [FFTW] = { .name = "fftw", .run = fftw_conv_run, .self = f },
+    };
+    if (c->p->gated)
+        all[COPY].self = b->machine;
+    runner list[RUNNERS];
+    int count = 0;
+    for (int i = 0; i < RUNNERS; i++)
+        if (all[i].self)
+            list[count++] = all[i];
+    if (!measure(list, count, &c->copies))
+        return failure("no memory for times");
+    for (int i = 0, n = 0; i < RUNNERS; i++)
+        if (all[i].self)
+            all[i] = list[n++];
+    if (c->failed || (plain && plain->failed))
+        return library_failure();
+    json_t *record = make_record(b, c, all, f);
+    if (b->csv)
+        write_csv(record, json_array_size(b->records) == 0, b->csv);
+    if (!b->o->json)
+        print_record(record);
+    json_array_append_new(b->records, record);
+    return STATUS_OK;
+}
+
 static int measure_case(bench *b, conv_case *c)
 {
-    int status = check_case(c);
-    fftw_conv *f = NULL;
     const conv_problem *p = c->p;
+    conv_problem full = *p;
+    full.kind = DANAUS_CAUSAL;
+    full.taps = p->length;
+    full.gated = 0;
+    conv_case plain = { .p = &full, .device = c->device, .dtype = c->dtype };
+    fftw_conv *f = NULL;
     int wanted = b->o->baselines && p->kind == DANAUS_CAUSAL && !p->gated &&
                  c->dtype == DANAUS_F32;
+    int status = check_case(c);
+    if (!status && !is_plain(p))
+        status = conv_case_create(&plain);
     if (!status && wanted)
         f = fftw_conv_create(b->team, p->length, p->taps, p->batch, p->channels, c->k);
     if (!status && f)
         status = check_baseline(c, f);
-    runner list[2] = {
-        { .name = "danaus", .run = conv_case_run, .self = c },
-        { .name = "fftw", .run = fftw_conv_run, .self = f },
-    };
-    if (!status && !measure(list, f ? 2 : 1, &c->copies))
-        status = failure("no memory for times");
-    if (!status && c->failed)
-        status = library_failure();
-    if (!status) {
-        json_t *record = make_record(b, c, list, f);
-        if (b->csv)
-            write_csv(record, json_array_size(b->records) == 0, b->csv);
-        if (!b->o->json)
-            print_record(record);
-        json_array_append_new(b->records, record);
-    }
+    status = status ? status : time_case(b, c, is_plain(p) ? NULL : &plain, f);
     fftw_conv_destroy(f);
+    conv_case_destroy(&plain);
     return status;
 }
 
@@ -353,7 +427,9 @@ static int run_problem(bench *b, const conv_problem *p)
         b->left_out++;
         return STATUS_OK;
     }
-    int status = conv_case_create(&c, b->o->hot ? 0 : (size_t)b->info.cache);
+    int status = conv_case_create(&c);
+    status =
+        status ? status : conv_case_signals(&c, b->o->hot ? 0 : (size_t)b->info.cache);
     status = status ? status : measure_case(b, &c);
     conv_case_destroy(&c);
     return status;
@@ -371,9 +447,11 @@ static int prepare(bench *b)
         return failure("convolutions are measured on processors only");
     if (b->o->csv && !(b->csv = fopen(b->o->csv, "w")))
         return failure("cannot write %s: %s", b->o->csv, strerror(errno));
-    b->team = team_create(b->info.threads);
     b->records = json_array();
-    return b->team ? STATUS_OK : failure("no memory for threads");
+    b->team = team_create(b->info.threads);
+    if (b->team)
+        b->machine = machine_create(b->team, b->info.instructions, b->info.cache);
+    return b->machine ? STATUS_OK : failure("no memory for the limits");
 }
 
 static int by_value(const void *p, const void *q)
@@ -463,6 +541,7 @@ int bench_conv(int argc, char **argv)
     bench b = { .o = &o };
     status = run(&b);
     json_decref(b.records);
+    machine_destroy(b.machine);
     team_destroy(b.team);
     danaus_device_close(b.device);
     conv_suite_free(&b.suite);
