@@ -111,7 +111,7 @@ struct conv_code {
     void (*accumulate)(
         int conjugate, int64_t n, const void *a, const void *b, void *sum);
     /* y[t] = start[step t] + sum over s < taps of k[s] x[t - s], t < n; step: 0 or 1.
-       past: y goes past the caches where it is aligned. */
+       past: y goes past the caches where it is aligned; fence() is called after. */
     void (*taps)(
         int64_t n, int64_t taps, const void *k, const void *x, const void *start,
         int step, int past, void *y);
@@ -120,6 +120,7 @@ struct conv_code {
     void (*cross)(
         int64_t n, int64_t rows, int64_t taps, conv_rows k, conv_rows x,
         const void *start, int past, void *y, int64_t stride);
+    void (*fence)(void);
     /* sums[s] += sum over t < n of dy[t] x[t - s], s < taps, where sums[s] are `vector`
        lanes, to be added. */
     void (*lags)(int64_t n, int64_t taps, const void *dy, const void *x, void *sums);

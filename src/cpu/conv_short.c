@@ -136,6 +136,7 @@ static void take_runs(void *arg, int slot)
     for (int64_t i; (i = atomic_fetch_add(&j->next, 1) * j->run) < all;)
         for (int64_t s = i; s < MIN(i + j->run, all); s++)
             (last ? last_segment : first_segment)(j, s, scratch);
+    j->code->fence();
 }
 
 static void turn_filters(const short_job *j, char *to)

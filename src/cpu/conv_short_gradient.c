@@ -157,6 +157,7 @@ static void take_tasks(void *arg, int slot)
              s++)
             (j->last ? last_segment : first_segment)(j, &k, s);
     }
+    j->code->fence();
 }
 
 /* Number `index` of the sums of all parts of a group, and `n` after it, added. */
