@@ -397,6 +397,7 @@ static void report(const convolve *c)
     const rows *r = &c->out;
     char plan[1024];
     danaus_conv_plan_describe(c->plan, plan, sizeof plan);
+    plan[strcspn(plan, "\n")] = '\0';
     if (c->o->json)
         report_json(json_pack(
             "{s:I, s:I, s:I, s:I, s:i, s:s, s:f, s:s, s:I, s:s}", "rows",

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/open.h"
 #include "cli/report.h"
 
 #include <inttypes.h>
@@ -9,13 +10,17 @@
 
 static const usage use = {
     .command = "danaus info",
-    .synopsis = "[--device NAME] [--conv N [--taps M] [--effort measure]] [--json]",
+    .synopsis = "[--device NAME] [--conv N [OPTION]...] [--json]",
     .about =
         "Prints the devices of this machine (or the one named) with their instruction\n"
         "sets, caches and threads, and the kernels that products can use on each.\n"
         "With --conv N it says how a causal convolution of rows of N numbers would "
         "run:\n"
-        "windows, radices, passes, and the seconds that a row is expected to take.\n",
+        "windows, radices, passes, and the seconds that a row is expected to take; the "
+        "terms\n"
+        "of the cost model, its constants measured by danaus calibrate (with --tuning) "
+        "or\n"
+        "built in; and what else could be done.\n",
     .least = 0,
     .most = 0,
     .operands = "nothing",
@@ -88,25 +93,33 @@ static int show_all(const char *name, json_t *list)
     return status;
 }
 
-/* How a convolution of `length` numbers would run on one device. */
+typedef struct conv_question {
+    int64_t length, taps, rows;
+    int effort;
+} conv_question;
+
+/* How a convolution would run on one device. */
 static int explain_conv(
-    const char *name, int64_t length, int64_t taps, int effort, int as_json)
+    const device_options *where, const conv_question *q, int as_json)
 {
-    danaus_device *device = NULL;
+    danaus_device *device;
     danaus_conv_plan *plan = NULL;
-    danaus_conv_desc desc = { .channels = 1, .length = length, .filter_length = taps };
-    char text[1024];
-    desc.effort = (danaus_effort)effort;
-    int status = STATUS_OK;
-    if (danaus_device_open(name ? name : "cpu", &device) ||
-        danaus_conv_plan_create(device, &desc, &plan))
+    danaus_conv_desc desc = {
+        .channels = 1, .length = q->length, .filter_length = q->taps, .batch = q->rows
+    };
+    char text[4096];
+    desc.effort = (danaus_effort)q->effort;
+    int status = open_device(where, &device);
+    if (status)
+        return status;
+    if (danaus_conv_plan_create(device, &desc, &plan))
         status = library_failure();
     else {
         danaus_conv_plan_describe(plan, text, sizeof text);
         if (as_json)
             report_json(json_pack(
-                "{s:I, s:I, s:s}", "length", (json_int_t)length, "taps",
-                (json_int_t)(taps ? taps : length), "plan", text));
+                "{s:I, s:I, s:s}", "length", (json_int_t)q->length, "taps",
+                (json_int_t)(q->taps ? q->taps : q->length), "plan", text));
         else
             fputs(text, stdout);
     }
@@ -117,29 +130,31 @@ static int explain_conv(
 
 int cmd_info(int argc, char **argv)
 {
-    const char *name = NULL;
-    int64_t length = 0, taps = 0;
-    int as_json = 0, effort = 0, operands;
+    device_options where = { 0 };
+    conv_question q = { 0 };
+    int as_json = 0, operands;
     const arg table[] = {
-        { "device", 0, ARG_TEXT, &name, "NAME",
-          "only this device, \"cpu:avx2\" for one" },
-        { "conv", 0, ARG_COUNT, &length, "N",
+        DEVICE_ARGS(where),
+        { "conv", 0, ARG_COUNT, &q.length, "N",
           "explain convolutions of rows of N numbers" },
-        { "taps", 0, ARG_COUNT, &taps, "M", "... with filters of M taps (default N)" },
-        { "effort", 0, ARG_WORD, &effort, "estimate|measure",
-          "... chosen by the model (default) or measured" },
+        { "taps", 0, ARG_COUNT, &q.taps, "M",
+          "... with filters of M taps (default N)" },
+        { "rows", 0, ARG_COUNT, &q.rows, "R", "... of R rows together (default many)" },
+        { "effort", 0, ARG_WORD, &q.effort, "estimate|measure|table",
+          "... chosen by table or model (default), table\nor measurement, or table "
+          "alone" },
         { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },
         { 0 },
     };
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
-    if (length)
-        return explain_conv(name, length, taps, effort, as_json);
+    if (q.length)
+        return explain_conv(&where, &q, as_json);
     if (!as_json)
-        return show_all(name, NULL);
+        return show_all(where.name, NULL);
     json_t *list = json_array();
-    status = show_all(name, list);
+    status = show_all(where.name, list);
     if (status == STATUS_OK)
         report_json(
             json_pack("{s:s, s:O}", "version", danaus_version(), "devices", list));

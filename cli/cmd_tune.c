@@ -1,7 +1,8 @@
-/* danaus tune: measures every kernel on the problems of a suite and writes the
-   choices to a table. */
+/* danaus tune: measures every kernel, or every good cut of convolutions, on the problems
+   of a suite and writes the choices to a table. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
+#include "cli/conv_suite.h"
 #include "cli/open.h"
 #include "cli/report.h"
 #include "cli/suite.h"
@@ -12,15 +13,18 @@
 
 static const usage use = {
     .command = "danaus tune",
-    .synopsis = "--suite bench/suites/NAME.csv -o TABLE.csv [OPTION]...",
+    .synopsis = "[ks|conv] --suite bench/suites/NAME.csv -o TABLE.csv [OPTION]...",
     .about =
         "Plans every problem of a suite with all kernels measured and writes a table "
         "of\n"
-        "the choices. Give the table to the other commands with --tuning; a table of\n"
+        "the choices: for products (ks, which may be left out) or convolutions (conv), "
+        "of\n"
+        "which the cuts that the cost model likes best are measured. Give the table to "
+        "the other commands with --tuning; a table of\n"
         "another machine does no harm. With --tuning here, its rows are kept.\n",
     .least = 0,
-    .most = 0,
-    .operands = "nothing",
+    .most = 1,
+    .operands = "\"ks\" or \"conv\"",
 };
 
 typedef struct options {
@@ -73,8 +77,54 @@ static int tune_all(
         for (int n = 0; n < batches.count && !status; n++)
             status = tune_problem(device, o, p, batches.value[n], list);
     }
-    if (!status && danaus_device_save_tuning(device, o->output))
-        status = library_failure();
+    return status;
+}
+
+static int tune_conv(
+    danaus_device *device, const options *o, const conv_problem *p, json_t *list)
+{
+    danaus_dtype dtype = o->dtype ? o->dtype : DANAUS_F32;
+    danaus_conv_desc desc = conv_problem_desc(p, dtype, DANAUS_MEASURE);
+    danaus_conv_plan *plan;
+    char text[256];
+    if (danaus_conv_plan_create(device, &desc, &plan))
+        return library_failure();
+    danaus_conv_plan_describe(plan, text, sizeof text);
+    danaus_conv_plan_destroy(plan);
+    text[strcspn(text, "\n")] = '\0';
+    json_array_append_new(
+        list,
+        json_pack(
+            "{s:s, s:I, s:I, s:I, s:I, s:s, s:s}", "kind", conv_kind_names[p->kind],
+            "length", (json_int_t)p->length, "taps", (json_int_t)p->taps, "batch",
+            (json_int_t)p->batch, "channels", (json_int_t)p->channels, "dtype",
+            danaus_dtype_name(dtype), "plan", text));
+    if (!o->json) {
+        printf(
+            "%s, %" PRId64 " by %" PRId64 " taps, %" PRId64 " x %" PRId64 "\n  %s\n",
+            conv_kind_names[p->kind], p->length, p->taps, p->batch, p->channels, text);
+        fflush(stdout);
+    }
+    return STATUS_OK;
+}
+
+static int tune_suite(danaus_device *device, const options *o, json_t *list)
+{
+    suite s;
+    int status = suite_read(o->suite, &s);
+    if (!status)
+        status = tune_all(device, o, &s, list);
+    suite_free(&s);
+    return status;
+}
+
+static int tune_conv_suite(danaus_device *device, const options *o, json_t *list)
+{
+    conv_suite s;
+    int status = conv_suite_read(o->suite, &s);
+    for (int i = 0; i < s.count && !status; i++)
+        status = tune_conv(device, o, &s.problems[i], list);
+    conv_suite_free(&s);
     return status;
 }
 
@@ -83,8 +133,7 @@ int cmd_tune(int argc, char **argv)
     options o = { 0 };
     int operands;
     const arg table[] = {
-        { "suite", 0, ARG_TEXT, &o.suite, "FILE",
-          "the problems: lines \"a,b,c,d a,b,c,d ...\",batch" },
+        { "suite", 0, ARG_TEXT, &o.suite, "FILE", "the problems, as for danaus bench" },
         { "output", 'o', ARG_TEXT, &o.output, "FILE", "the table to write" },
         DEVICE_ARGS(o.device),
         { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
@@ -103,20 +152,21 @@ int cmd_tune(int argc, char **argv)
         return status;
     if (!o.suite || !o.output)
         return usage_error("--suite FILE and -o FILE are needed (try --help)");
-    suite s;
+    const char *what = operands ? argv[1] : "ks";
+    int conv = !strcmp(what, "conv");
+    if (!conv && strcmp(what, "ks"))
+        return usage_error("there is no \"%s\" to tune, only ks and conv", what);
     danaus_device *device;
-    status = suite_read(o.suite, &s);
+    status = open_device(&o.device, &device);
     if (status)
         return status;
-    status = open_device(&o.device, &device);
-    if (!status) {
-        json_t *list = json_array();
-        status = tune_all(device, &o, &s, list);
-        danaus_device_close(device);
-        if (!status && o.json)
-            report_json(json_pack("{s:O, s:s}", "plans", list, "output", o.output));
-        json_decref(list);
-    }
-    suite_free(&s);
+    json_t *list = json_array();
+    status = conv ? tune_conv_suite(device, &o, list) : tune_suite(device, &o, list);
+    if (!status && danaus_device_save_tuning(device, o.output))
+        status = library_failure();
+    danaus_device_close(device);
+    if (!status && o.json)
+        report_json(json_pack("{s:O, s:s}", "plans", list, "output", o.output));
+    json_decref(list);
     return status;
 }

@@ -12,6 +12,20 @@
 
 const char *const conv_kind_names[3] = { "causal", "circular", "bidirectional" };
 
+danaus_conv_desc conv_problem_desc(
+    const conv_problem *p, danaus_dtype dtype, danaus_effort effort)
+{
+    return (danaus_conv_desc){
+        .channels = p->channels,
+        .length = p->length,
+        .filter_length = p->taps,
+        .kind = p->kind,
+        .dtype = dtype,
+        .effort = effort,
+        .batch = p->batch,
+    };
+}
+
 static int find_kind(const char *name)
 {
     for (int k = 0; k < 3; k++)

@@ -19,6 +19,10 @@ typedef struct conv_suite {
 /* Names of kinds, in their order: "causal", ... */
 extern const char *const conv_kind_names[3];
 
+/* A description of the problem: all but its operands. */
+danaus_conv_desc conv_problem_desc(
+    const conv_problem *p, danaus_dtype dtype, danaus_effort effort);
+
 /* Reads lines kind,length,taps,batch,channels,plain|gated. Lines that start with # and
    the header are passed over. Returns an exit status. */
 int conv_suite_read(const char *path, conv_suite *s);

@@ -56,6 +56,10 @@ typedef enum danaus_effort {
     DANAUS_TABLE_ONLY    /* tuning table, else DANAUS_ERR_UNSUPPORTED */
 } danaus_effort;
 
+/* Called now and then with the share of work done, in [0, 1]; return nonzero
+   to give up (then the call fails with DANAUS_ERR_ARGUMENT). */
+typedef int (*danaus_progress_fn)(void *user, double done);
+
 /* "MAJOR.MINOR.PATCH" of the library that runs. */
 DANAUS_API const char *danaus_version(void);
 

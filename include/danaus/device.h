@@ -63,8 +63,8 @@ danaus_device_set_parallel(danaus_device *device, danaus_parallel_fn fn, void *u
 DANAUS_API danaus_status
 danaus_device_set_scratch(danaus_device *device, void *memory, size_t bytes);
 
-/* Reads or writes the table of measured choices. Rows for other devices or
-   for kernels that do not exist here are skipped. */
+/* Reads or writes the table of what was measured: choices, and what calibration
+   found. Rows for other devices or for kernels that do not exist here are skipped. */
 DANAUS_API danaus_status
 danaus_device_load_tuning(danaus_device *device, const char *path);
 DANAUS_API danaus_status
@@ -84,6 +84,13 @@ DANAUS_API danaus_status danaus_device_energy(danaus_device *device, double *jou
 DANAUS_API danaus_status
 danaus_kernels_export(const char *instructions, const char *path, int64_t *count);
 DANAUS_API danaus_status danaus_kernels_import(const char *path, int64_t *count);
+
+/* CPU only: measures, with the threads that the device has now, the constants of the
+   model by which convolutions are planned (docs/conv.md), and keeps them in the
+   device's table; some seconds. Plans that are made later use them. progress may be
+   NULL. On failure the table is as it was. */
+DANAUS_API danaus_status
+danaus_device_calibrate(danaus_device *device, danaus_progress_fn progress, void *user);
 
 /* Device memory: on a CPU plain memory aligned to 64 bytes. */
 DANAUS_API danaus_status

@@ -67,10 +67,6 @@ typedef enum danaus_order {
     DANAUS_ORDER_BALANCED
 } danaus_order;
 
-/* Called now and then with the share of work done, in [0, 1]; return nonzero
-   to give up (then factorize fails with DANAUS_ERR_ARGUMENT). */
-typedef int (*danaus_progress_fn)(void *user, double done);
-
 /* All-zero is the default of every field. */
 typedef struct danaus_factorize_desc {
     danaus_order order;

@@ -14,6 +14,14 @@ typedef struct conv_engine conv_engine;
 /* Every field is set: filter_length, filters and dtype are never 0. */
 typedef danaus_conv_desc conv_problem;
 
+/* One way to cut rows: into windows of 2 n numbers, transformed by radices of at most
+   `radix`. */
+typedef struct conv_cut {
+    const char *kernel; /* one of those that kernel() below lists */
+    int64_t n;
+    int radix;
+} conv_cut;
+
 /* k[filters][filter_length], in the type of sums. */
 typedef struct conv_filters {
     const void *k, *k_reverse, *skip; /* k_reverse, skip: or NULL */
@@ -54,6 +62,9 @@ struct conv_backend {
     /* Names of the rows of the device's table, for danaus_device_kernel(); NULL past the
        last. */
     const char *(*kernel)(const danaus_device *dev, int index);
+    /* Measures the constants of the cost model and adds them to the tuning table. */
+    danaus_status (*calibrate)(
+        danaus_device *dev, danaus_progress_fn progress, void *user);
     danaus_status (*create)(
         danaus_device *dev, const conv_problem *p, conv_engine **engine);
     void (*destroy)(conv_engine *engine);

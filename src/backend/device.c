@@ -230,6 +230,16 @@ danaus_status danaus_kernels_import(const char *path, int64_t *count)
     return b->import_kernels(path, count ? count : &number);
 }
 
+danaus_status danaus_device_calibrate(
+    danaus_device *device, danaus_progress_fn progress, void *user)
+{
+    NEED(device);
+    const conv_backend *conv = device->backend->conv;
+    if (!conv)
+        return dn_fail(DANAUS_ERR_UNSUPPORTED, "%s has no convolutions", device->name);
+    return conv->calibrate(device, progress, user);
+}
+
 danaus_status danaus_alloc(danaus_device *device, size_t bytes, void **memory)
 {
     NEED(device);

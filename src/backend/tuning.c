@@ -1,5 +1,5 @@
-/* The table of measured choices: a hash table from a problem, its batch rounded to
-   a power of two, to a kernel and its time. tuning_file.c reads and writes it. */
+/* The table of what was measured: a hash table from the question, with batch and rows
+   rounded to powers of two, to the answer. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/tuning.h"
 
@@ -8,6 +8,7 @@
 #include "base/status.h"
 
 #include <math.h>
+#include <string.h>
 
 #define LEAST_CAPACITY 64
 
@@ -36,38 +37,57 @@ int dn_tuning_exponent(int64_t batch)
     return exponent < 62 ? exponent : 62;
 }
 
-static uint64_t mix(uint64_t hash, int64_t value)
-{
-    hash = (hash ^ (uint64_t)value) * 0x9e3779b97f4a7c15u;
-    return hash ^ (hash >> 29);
-}
-
-/* The row of this problem, or the empty row where it would be. */
-static tuning_row *find_row(
-    tuning_row *rows, size_t capacity, const problem *p, int exponent)
+tuning_key dn_tuning_ks_key(const problem *p, int exponent)
 {
     danaus_pattern q = p->pattern;
-    uint64_t hash = mix(mix(mix(mix(0, q.a), q.b), q.c), q.d);
-    hash =
-        mix(hash, ((int64_t)p->math << 24) + ((int64_t)p->dtype << 16) +
-                      ((int64_t)p->layout << 8) + exponent);
-    for (size_t i = hash & (capacity - 1);; i = (i + 1) & (capacity - 1)) {
-        tuning_row *r = &rows[i];
-        if (!r->kernel ||
-            (r->pattern.a == q.a && r->pattern.b == q.b && r->pattern.c == q.c &&
-             r->pattern.d == q.d && r->dtype == p->dtype && r->layout == p->layout &&
-             r->math == p->math && r->exponent == exponent))
-            return r;
-    }
+    return (tuning_key){
+        TUNING_KS, { p->dtype, p->math, p->layout, q.a, q.b, q.c, q.d, exponent }
+    };
 }
 
-static problem problem_of(const tuning_row *r)
+tuning_key dn_tuning_conv_key(const conv_problem *p, int64_t rows)
 {
-    return (problem){ .pattern = r->pattern,
-                      .dtype = r->dtype,
-                      .layout = r->layout,
-                      .math = r->math,
-                      .batch = 1 };
+    int64_t taps = p->filter_length < p->length ? p->filter_length : p->length;
+    return (tuning_key){ TUNING_CONV,
+                         { p->dtype, p->kind, p->length, taps,
+                           rows > 0 ? (int64_t)1 << dn_tuning_exponent(rows) : 0 } };
+}
+
+tuning_key dn_tuning_model_key(danaus_dtype sums, tuning_constant name, int64_t of)
+{
+    return (tuning_key){ TUNING_MODEL, { sums, name, of } };
+}
+
+static uint64_t hash_of(const tuning_key *key)
+{
+    uint64_t hash = (uint64_t)key->section;
+    for (int i = 0; i < TUNING_WORDS; i++) {
+        hash = (hash ^ (uint64_t)key->word[i]) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+static int same_key(const tuning_key *x, const tuning_key *y)
+{
+    return x->section == y->section && !memcmp(x->word, y->word, sizeof x->word);
+}
+
+/* The row with this key, or the empty row where it would be. */
+static tuning_row *find_row(tuning_row *rows, size_t capacity, const tuning_key *key)
+{
+    size_t i = hash_of(key) & (capacity - 1);
+    while (rows[i].taken && !same_key(&rows[i].key, key))
+        i = (i + 1) & (capacity - 1);
+    return &rows[i];
+}
+
+static const tuning_row *find(const tuning *table, tuning_key key)
+{
+    if (table->count == 0)
+        return NULL;
+    const tuning_row *r = find_row(table->rows, table->capacity, &key);
+    return r->taken ? r : NULL;
 }
 
 danaus_status dn_tuning_reserve(tuning *table, size_t more)
@@ -81,12 +101,9 @@ danaus_status dn_tuning_reserve(tuning *table, size_t more)
     tuning_row *rows = dn_calloc(capacity, sizeof *rows);
     if (!rows)
         return dn_fail_memory(capacity * sizeof *rows, "a tuning table");
-    for (size_t i = 0; i < table->capacity; i++) {
-        const tuning_row *r = &table->rows[i];
-        problem p = problem_of(r);
-        if (r->kernel)
-            *find_row(rows, capacity, &p, r->exponent) = *r;
-    }
+    for (size_t i = 0; i < table->capacity; i++)
+        if (table->rows[i].taken)
+            *find_row(rows, capacity, &table->rows[i].key) = table->rows[i];
     dn_free(table->rows);
     table->rows = rows;
     table->capacity = capacity;
@@ -95,27 +112,28 @@ danaus_status dn_tuning_reserve(tuning *table, size_t more)
 
 void dn_tuning_put(tuning *table, const tuning_row *row, int keep_faster)
 {
-    problem p = problem_of(row);
-    tuning_row *r = find_row(table->rows, table->capacity, &p, row->exponent);
-    table->count += !r->kernel;
-    if (!r->kernel || !keep_faster || row->seconds < r->seconds)
+    tuning_row *r = find_row(table->rows, table->capacity, &row->key);
+    table->count += !r->taken;
+    if (!r->taken || !keep_faster || row->value < r->value)
         *r = *row;
+}
+
+static void add(tuning *table, tuning_row row)
+{
+    row.taken = 1;
+    if (isfinite(row.value) && row.value > 0 &&
+        dn_tuning_reserve(table, 1) == DANAUS_OK)
+        dn_tuning_put(table, &row, 0);
 }
 
 void dn_tuning_add(tuning *table, const problem *p, const kernel *k, double seconds)
 {
-    tuning_row row = {
-        p->pattern, p->dtype, p->layout, p->math, dn_tuning_exponent(p->batch),
-        k,          seconds
-    };
-    if (isfinite(seconds) && seconds > 0 && dn_tuning_reserve(table, 1) == DANAUS_OK)
-        dn_tuning_put(table, &row, 0);
+    tuning_key key = dn_tuning_ks_key(p, dn_tuning_exponent(p->batch));
+    add(table, (tuning_row){ .key = key, .kernel = k, .value = seconds });
 }
 
 const kernel *dn_tuning_find(const tuning *table, const problem *p, double *seconds)
 {
-    if (table->count == 0)
-        return NULL;
     int nearest = dn_tuning_exponent(p->batch);
     double power = ldexp(1, nearest), batch = (double)(p->batch > 1 ? p->batch : 1);
     const int exponents[] = { nearest, nearest + 1, nearest - 1 };
@@ -123,11 +141,45 @@ const kernel *dn_tuning_find(const tuning *table, const problem *p, double *seco
     for (int i = 0; i < 3; i++) {
         if (!near[i])
             continue;
-        const tuning_row *r = find_row(table->rows, table->capacity, p, exponents[i]);
-        if (r->kernel) {
-            *seconds = r->seconds;
+        const tuning_row *r = find(table, dn_tuning_ks_key(p, exponents[i]));
+        if (r) {
+            *seconds = r->value;
             return r->kernel;
         }
     }
     return NULL;
+}
+
+void dn_tuning_add_conv(
+    tuning *table, const conv_problem *p, int64_t rows, conv_cut cut, double seconds)
+{
+    tuning_key key = dn_tuning_conv_key(p, rows);
+    add(table, (tuning_row){ .key = key, .cut = cut, .value = seconds });
+}
+
+int dn_tuning_find_conv(
+    const tuning *table, const conv_problem *p, int64_t rows, conv_cut *cut,
+    double *seconds)
+{
+    const tuning_row *r = find(table, dn_tuning_conv_key(p, rows));
+    if (r) {
+        *cut = r->cut;
+        *seconds = r->value;
+    }
+    return r != NULL;
+}
+
+void dn_tuning_add_constant(
+    tuning *table, danaus_dtype sums, tuning_constant name, int64_t of, double value)
+{
+    tuning_key key = dn_tuning_model_key(sums, name, of);
+    if (value >= TUNING_LEAST && value <= TUNING_MOST)
+        add(table, (tuning_row){ .key = key, .value = value });
+}
+
+double dn_tuning_constant(
+    const tuning *table, danaus_dtype sums, tuning_constant name, int64_t of)
+{
+    const tuning_row *r = find(table, dn_tuning_model_key(sums, name, of));
+    return r ? r->value : 0;
 }

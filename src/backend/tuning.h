@@ -1,10 +1,12 @@
-/* The table of measured choices: for a problem, a kernel and its time, on one
-   device. As a file it is a small CSV table; docs/formats.md has the format. */
+/* The table of what was measured on one device: for a product, a kernel and its time;
+   for a convolution, how its rows are cut, and its time; and the constants of the model
+   of convolutions. As a file it is CSV text; docs/formats.md has the format. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BACKEND_TUNING_H
 #define DN_BACKEND_TUNING_H
 
 #include "backend/backend.h"
+#include "backend/conv.h"
 
 danaus_status dn_tuning_create(tuning **table);
 void dn_tuning_destroy(tuning *table);
@@ -28,5 +30,35 @@ const kernel *dn_tuning_find(const tuning *table, const problem *p, double *seco
 /* Remembers a measurement, replacing an older one of the same problem; forgets it
    silently when memory is out or the time is not a positive number. */
 void dn_tuning_add(tuning *table, const problem *p, const kernel *k, double seconds);
+
+/* The same for convolutions. rows: those that are convolved together, to the nearest
+   power of two; 0: so many that every thread has some. Of p count kind, length, taps
+   and type. The cut is what a file says: it may be of no use. 0: not found. */
+int dn_tuning_find_conv(
+    const tuning *table, const conv_problem *p, int64_t rows, conv_cut *cut,
+    double *seconds);
+void dn_tuning_add_conv(
+    tuning *table, const conv_problem *p, int64_t rows, conv_cut cut, double seconds);
+
+/* Constants of the model of convolutions (docs/conv.md), for a type of sums. */
+typedef enum tuning_constant {
+    TUNING_WINDOW, /* seconds of a window beyond its passes */
+    TUNING_BLOCK,  /* seconds of a block of a pass beyond its numbers */
+    TUNING_GAMMA,  /* operations a second in passes of radix `of` */
+    TUNING_TAIL,   /* ... in the last steps, inside vectors of `of` lanes */
+    TUNING_OMEGA,  /* bytes a second of cache number `of`; 4: of memory */
+    TUNING_CONSTANTS
+} tuning_constant;
+
+#define TUNING_LEAST 1e-18
+#define TUNING_MOST  1e18
+
+/* Between TUNING_LEAST and TUNING_MOST, or 0: not known. */
+double dn_tuning_constant(
+    const tuning *table, danaus_dtype sums, tuning_constant name, int64_t of);
+
+/* Forgotten silently like measurements. */
+void dn_tuning_add_constant(
+    tuning *table, danaus_dtype sums, tuning_constant name, int64_t of, double value);
 
 #endif

@@ -1,18 +1,38 @@
-/* The inside of a tuning table, for the two files that make it. */
+/* The inside of a tuning table, for the files that make it: tuning.c holds rows,
+   tuning_rows.c knows their text, tuning_file.c reads and writes files. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BACKEND_TUNING_TABLE_H
 #define DN_BACKEND_TUNING_TABLE_H
 
 #include "backend/tuning.h"
+#include "base/text.h"
+
+/* What a row is about. Files have their rows in this order. */
+typedef enum tuning_section {
+    TUNING_KS,    /* a kernel for a product with one factor */
+    TUNING_CONV,  /* a cut for a convolution */
+    TUNING_MODEL, /* a constant of the model of convolutions */
+    TUNING_SECTIONS
+} tuning_section;
+
+#define TUNING_WORDS 8
+
+/* The question that a row answers, as integers in the order of sorted files:
+       TUNING_KS     dtype, math, layout, a, b, c, d, exponent of the batch
+       TUNING_CONV   dtype, kind, length, taps, rows
+       TUNING_MODEL  dtype, constant, of
+   and zeros. */
+typedef struct tuning_key {
+    tuning_section section;
+    int64_t word[TUNING_WORDS];
+} tuning_key;
 
 typedef struct tuning_row {
-    danaus_pattern pattern;
-    danaus_dtype dtype;
-    danaus_layout layout;
-    danaus_math math;
-    int exponent;         /* the batch is 2^exponent */
-    const kernel *kernel; /* NULL: no row */
-    double seconds;
+    tuning_key key;
+    int taken;            /* 0: no row */
+    const kernel *kernel; /* of TUNING_KS */
+    conv_cut cut;         /* of TUNING_CONV */
+    double value;         /* seconds, or the constant */
 } tuning_row;
 
 /* Open addressing; at most half of the rows are taken. */
@@ -22,14 +42,34 @@ struct tuning {
     size_t count;
 };
 
+tuning_key dn_tuning_ks_key(const problem *p, int exponent);
+tuning_key dn_tuning_conv_key(const conv_problem *p, int64_t rows);
+tuning_key dn_tuning_model_key(danaus_dtype sums, tuning_constant name, int64_t of);
+
 /* Of the power of two whose ratio to the batch is nearest to 1. */
 int dn_tuning_exponent(int64_t batch);
 
 /* Room for so many more rows. */
 danaus_status dn_tuning_reserve(tuning *table, size_t more);
 
-/* Puts a row, for which there must be room, in the place of the row for the same
-   problem, or keeps that one if asked to keep the faster. */
+/* Puts a row, for which there must be room, in the place of the row with its key, or
+   keeps that one if asked to keep the faster. */
 void dn_tuning_put(tuning *table, const tuning_row *row, int keep_faster);
+
+/* ---- rows as text (tuning_rows.c) ---- */
+
+#define TUNING_FIELDS 9 /* most fields of a row behind those of the place */
+
+typedef struct tuning_text {
+    const char *columns; /* names of its fields */
+    int fields;
+    /* Fills a zeroed row; taken where it is of use on dev. The sentence of a failure
+       names the field. */
+    danaus_status (*read)(
+        const danaus_device *dev, const span *fields, tuning_row *row);
+    void (*write)(const tuning_row *row, text *to);
+} tuning_text;
+
+extern const tuning_text dn_tuning_texts[TUNING_SECTIONS];
 
 #endif

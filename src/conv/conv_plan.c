@@ -61,8 +61,6 @@ static danaus_status check_problem(const conv_problem *p)
     if (p->effort != DANAUS_ESTIMATE && p->effort != DANAUS_MEASURE &&
         p->effort != DANAUS_TABLE_ONLY)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no effort", p->effort);
-    if (p->effort == DANAUS_TABLE_ONLY)
-        return dn_fail(DANAUS_ERR_UNSUPPORTED, "tuning tables hold no convolutions");
     if (p->batch < 0)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", p->batch);

@@ -19,6 +19,8 @@
 #include "math/dft.h"
 
 #define CONV_MOST_RADIX 8
+/* Numbers of any type that fill lines of the caches. */
+#define CONV_LINE 32
 /* Complex constants of one block of a pass: c, ..., c^(R-1), and c w8 for radix 8. */
 #define CONV_CONSTANTS 8
 
@@ -96,7 +98,7 @@ struct conv_code {
     danaus_dtype dtype;
     int vector;  /* lanes */
     int inner;   /* lanes of a chunk (vec_scalar.h) */
-    int radix;   /* the largest that is worth it */
+    int radix;   /* the largest that suits the registers */
     int direct;  /* the storage type is that of sums */
     size_t size; /* of an element of sums */
     void (*load)(const conv_window *w, range strips, void *buffer);
@@ -147,11 +149,68 @@ static inline size_t dn_conv_buffer(const conv_tables *t, const conv_code *code)
     return (size_t)(vectors * code->vector) * code->size;
 }
 
-/* Tables of length n; NULL without memory. cache: bytes of the second one. keep: of
-   danaus_conv_desc, or NULL. */
+/* n numbers in the radices that suit the instruction set. */
+static inline conv_cut dn_conv_cut(const conv_code *code, int64_t n)
+{
+    return (conv_cut){ code->name, n, code->radix };
+}
+
+/* Passes, blocks and strips of a cut, without constants; 0: it cannot be transformed.
+   cache: bytes of the second one. keep: of danaus_conv_desc, or NULL. */
+int dn_conv_shape(
+    conv_tables *t, conv_cut cut, const conv_code *code, size_t cache,
+    const int32_t *keep);
+
+/* The same with constants, for a cut that can be transformed; NULL without memory. */
 conv_tables *dn_conv_tables_create(
-    int64_t n, const conv_code *code, size_t cache, const int32_t *keep);
+    conv_cut cut, const conv_code *code, size_t cache, const int32_t *keep);
 void dn_conv_tables_destroy(conv_tables *tables);
+
+/* What the model of costs counts in a window (conv_model.h, docs/conv.md (9)). */
+typedef enum conv_term {
+    CONV_WINDOWS, /* 1 */
+    CONV_BLOCKS,  /* calls of a pass, there and back */
+    CONV_TAIL,    /* operations of the last steps, inside vectors */
+    CONV_RADIX_3, /* operations of passes of each radix */
+    CONV_RADIX_4,
+    CONV_RADIX_5,
+    CONV_RADIX_7,
+    CONV_RADIX_8,
+    CONV_CACHE_2, /* bytes that pass between here and the first cache */
+    CONV_CACHE_3,
+    CONV_MEMORY,
+    CONV_TERMS
+} conv_term;
+
+/* What the model knows of the device that a plan was made on. */
+typedef struct conv_machine {
+    const char *instructions;
+    int threads;
+    size_t l2, l3; /* bytes of the second and the last cache */
+} conv_machine;
+
+typedef struct conv_model {
+    int measured;              /* by calibration; 0: built in */
+    double second[CONV_TERMS]; /* of one of each, with all threads at work */
+} conv_model;
+
+/* A way to cut rows, and its seconds for one by the model. */
+typedef struct conv_candidate {
+    conv_cut cut;
+    int64_t windows;
+    double cost;
+} conv_candidate;
+
+#define CONV_CANDIDATES 8
+
+/* The best by the model, in order of cost. */
+typedef struct conv_candidates {
+    conv_candidate best[CONV_CANDIDATES];
+    int count;
+} conv_candidates;
+
+/* Who chose the cut of an engine. */
+typedef enum conv_judge { CONV_BY_MODEL, CONV_BY_TABLE, CONV_BY_MEASURE } conv_judge;
 
 /* What create makes: one way to cut rows into windows of 2 n numbers. */
 struct conv_engine {
@@ -161,15 +220,19 @@ struct conv_engine {
     int64_t before, after; /* neighbours p[t - before .. t + after] that y[t] meets */
     int64_t windows;       /* of a row */
     int64_t step;          /* numbers of y of one window */
-    double cost;           /* the model's seconds for one row */
+    int radix;             /* of the cut */
+    conv_judge judge;
+    double cost; /* the judge's seconds for one row */
+    conv_machine machine;
+    conv_model model;
+    conv_candidates candidates; /* that the model was asked for */
 };
 
-/* Chooses n, windows and step. */
+conv_machine dn_conv_machine(const cpu_device *dev);
+
+/* Chooses n, radices, windows and step. */
 danaus_status dn_conv_choose(cpu_device *dev, conv_engine *e);
 
 extern const conv_backend dn_cpu_conv;
-
-/* Whether n is a length that kernels can transform. */
-int dn_conv_length_fits(int64_t n, const conv_code *code);
 
 #endif

@@ -1,66 +1,27 @@
-/* How a row is cut into windows, by a cost model.
+/* How a row is cut into windows, and these into radices: by the tuning table, by the
+   model, or by measuring what the model likes.
 
    A window of 2 n numbers gives 2 n - before - after numbers of y; one window that has
    room for the whole row and its zeros needs only max(before, after) more than the row
-   (docs/conv.md (6)). Costs follow FlashFFTConv's equation (2): for every pass
-   arithmetic over a rate and bytes over a bandwidth, here as cycles of one vector. */
+   (docs/conv.md (6)). */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv_loop.h"
+#include "cpu/conv_model.h"
 
 #include "base/clock.h"
-#include "base/dtype.h"
-#include "base/mem.h"
 #include "base/status.h"
 #include "cpu/grid.h"
 
-#include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
-#define CYCLE 0.35e-9
-/* Cycles of a vector of complex numbers for load, last steps, product and store. */
-#define TAIL_CYCLES 48.0
-/* ... for meeting memory once more when a transform leaves the second cache, and
-   the last one. */
-#define FAR_CYCLES  30.0
-#define FAR2_CYCLES 170.0
-/* Ways to cut a row that are measured, on rows of so many numbers together and for so
-   many seconds each. */
-#define MOST_CANDIDATES  8
-#define MEASURED_NUMBERS 65536
-#define MEASURED_SECONDS 0.01
-/* For a window beyond its transform. */
-#define WINDOW_CYCLES 400.0
+/* Candidates are measured each against the best one before it, with rows of so many
+   numbers together for every thread and for so many seconds. */
+#define MEASURED_NUMBERS 131072
+#define MEASURED_SECONDS 0.02
+/* A cut must gain more than that to take the place of one that the model prefers. */
+#define WORTHWHILE 0.98
 
-/* Cycles of one vector in a pass forward and back. */
-static double pass_cycles(int radix)
-{
-    switch (radix) {
-    case 3: return 11;
-    case 4: return 9;
-    case 5: return 17;
-    case 7: return 25;
-    default: return 13;
-    }
-}
-
-static double transform_cycles(const cpu_device *d, const conv_code *code, int64_t n)
-{
-    int radices[DN_DFT_MOST_RADICES];
-    int count = dn_dft_radices(n / code->vector, code->radix, radices);
-    double cycles = TAIL_CYCLES, bytes = 2.0 * (double)n * (double)code->size;
-    for (int i = 0; i < count; i++)
-        cycles += pass_cycles(radices[i]);
-    if (bytes > 0.5 * (double)d->l2)
-        cycles += FAR_CYCLES;
-    /* With its constants, its filter and the row; the cache is shared and loses its
-       use little by little. */
-    double share = 3.5 * bytes / (double)d->l3;
-    cycles += FAR2_CYCLES * CLAMP((share - 0.125) / 0.375, 0, 1);
-    return WINDOW_CYCLES + cycles * (double)n / code->vector;
-}
-
-/* The windows that a row needs with n; 0: none, since n is too short. */
-static int64_t windows_of(const conv_engine *e, int64_t n)
+int64_t dn_conv_windows(const conv_engine *e, int64_t n)
 {
     int64_t length = e->p.length;
     int64_t more =
@@ -71,113 +32,176 @@ static int64_t windows_of(const conv_engine *e, int64_t n)
     return most > 0 ? CEIL_DIV(length, most) : 0;
 }
 
-/* One way to cut a row, and what it costs by the model. */
-typedef struct candidate {
-    int64_t n, windows;
-    double cost;
-} candidate;
-
-/* Keeps the best of all candidates, in order of cost. */
-static void keep(candidate *best, int *count, candidate c)
+static void keep(conv_candidates *list, conv_candidate c)
 {
-    if (*count == MOST_CANDIDATES && best[MOST_CANDIDATES - 1].cost <= c.cost)
+    conv_candidate *best = list->best;
+    if (list->count == CONV_CANDIDATES && best[CONV_CANDIDATES - 1].cost <= c.cost)
         return;
-    int at = *count < MOST_CANDIDATES ? (*count)++ : MOST_CANDIDATES - 1;
+    int at = list->count < CONV_CANDIDATES ? list->count++ : CONV_CANDIDATES - 1;
     for (; at > 0 && best[at - 1].cost > c.cost; at--)
         best[at] = best[at - 1];
     best[at] = c;
 }
 
-static int find_candidates(const cpu_device *dev, const conv_engine *e, candidate *best)
+/* The shortest n that is looked at; all are multiples of it. */
+static int64_t unit_of(const conv_engine *e) { return 4 * e->sums->vector; }
+
+/* The longest one. */
+static int64_t longest(const conv_engine *e)
 {
-    const conv_code *code = e->sums;
-    int64_t unit = 4 * code->vector, length = e->p.length;
-    int64_t end =
-        ROUND_UP((length + e->before + e->after) / 2 + 1, unit) * 5 / 4 + unit;
-    int count = 0;
+    int64_t unit = unit_of(e);
+    return ROUND_UP((e->p.length + e->before + e->after) / 2 + 1, unit) * 5 / 4 + unit;
+}
+
+/* Offers n in radices of at most 8 and, where these are others, of at most 4. */
+static void consider(conv_engine *e, int64_t n)
+{
+    conv_tables eights, fours;
+    conv_cut cut = { e->code->name, n, 8 };
+    int64_t windows = dn_conv_windows(e, n);
+    size_t l2 = e->machine.l2;
+    if (!windows || !dn_conv_shape(&eights, cut, e->sums, l2, NULL))
+        return;
+    double cost = dn_conv_cost(e, &eights, windows);
+    keep(&e->candidates, (conv_candidate){ cut, windows, cost });
+    cut.radix = 4;
+    if (!dn_conv_shape(&fours, cut, e->sums, l2, NULL) || fours.passes == eights.passes)
+        return;
+    cost = dn_conv_cost(e, &fours, windows);
+    keep(&e->candidates, (conv_candidate){ cut, windows, cost });
+}
+
+static void find_candidates(conv_engine *e)
+{
+    int64_t unit = unit_of(e), end = longest(e);
     for (int64_t n = unit; n <= end; n += unit) {
         /* Sizes far from the others are not looked at one by one. */
         if (n > 64 * unit && n % (unit * 8))
             n = ROUND_UP(n, unit * 8);
         if (n > 4096 * unit && n % (unit * 512))
             n = ROUND_UP(n, unit * 512);
-        int64_t windows = windows_of(e, n);
-        if (!windows || !dn_conv_length_fits(n, code))
-            continue;
-        double cost = (double)windows * transform_cycles(dev, code, n) * CYCLE;
-        keep(best, &count, (candidate){ n, windows, cost });
+        consider(e, n);
     }
-    return count;
 }
 
 /* Sparse spectra say themselves how long the transform is. */
-static candidate sparse(const cpu_device *dev, const conv_engine *e)
+static danaus_status use_sparse(cpu_device *dev, conv_engine *e)
 {
-    candidate c = { .n = 4096, .windows = 1 };
-    while (windows_of(e, c.n) != 1)
-        c.n *= 2;
+    conv_tables t;
+    conv_cut cut = dn_conv_cut(e->sums, 4096);
+    while (dn_conv_windows(e, cut.n) != 1)
+        cut.n *= 2;
     double share = e->p.keep[0] * e->p.keep[1] / 64.0;
-    c.cost = transform_cycles(dev, e->sums, c.n) * CYCLE * (0.4 + 0.6 * share);
-    return c;
+    dn_conv_shape(&t, cut, e->sums, dev->l2, e->p.keep);
+    return dn_conv_use(dev, e, cut, 1, dn_conv_cost(e, &t, 1) * (0.4 + 0.6 * share));
 }
 
-static danaus_status use(cpu_device *dev, conv_engine *e, candidate c)
+danaus_status dn_conv_use(
+    cpu_device *dev, conv_engine *e, conv_cut cut, int64_t windows, double seconds)
 {
+    const int32_t *kept = e->p.keep[0] ? e->p.keep : NULL;
+    conv_tables *tables = dn_conv_tables_create(cut, e->sums, dev->l2, kept);
+    if (!tables)
+        return dn_fail_memory(
+            (size_t)cut.n * e->sums->size, "the tables of a transform");
     dn_conv_tables_destroy(e->tables);
-    e->cost = c.cost;
-    e->windows = c.windows;
-    e->step = CEIL_DIV(e->p.length, c.windows);
-    e->tables =
-        dn_conv_tables_create(c.n, e->sums, dev->l2, e->p.keep[0] ? e->p.keep : NULL);
-    if (!e->tables)
-        return dn_fail_memory((size_t)c.n * e->sums->size, "the tables of a transform");
+    e->tables = tables;
+    e->cost = seconds;
+    e->step = CEIL_DIV(e->p.length, windows);
+    if (ROUND_UP(e->step, CONV_LINE) <= 2 * cut.n - e->before - e->after)
+        e->step = ROUND_UP(e->step, CONV_LINE);
+    e->windows = CEIL_DIV(e->p.length, e->step);
+    e->radix = cut.radix;
     return DANAUS_OK;
 }
 
-/* Seconds of a row with what the engine uses, from zeros: the least of some calls. */
-static danaus_status time_engine(cpu_device *dev, const conv_engine *e, double *seconds)
+/* ---- measurements ---- */
+
+/* Times two engines in turns; the least of each counts. */
+static danaus_status duel(
+    const conv_trial *a, const conv_trial *b, double *a_seconds, double *b_seconds)
 {
-    conv_engine one = *e;
-    one.p.channels = one.p.filters = 1;
-    int64_t batch = MAX(1, MEASURED_NUMBERS / e->p.length);
-    size_t row = (size_t)(batch * e->p.length) * danaus_dtype_size(e->p.dtype);
-    char *memory = dn_calloc(1, 2 * row + (size_t)dn_conv_bytes(e));
-    if (!memory)
-        return dn_fail_memory(2 * row, "rows to measure");
-    conv_operands o = {
-        .batch = batch, .u = memory, .y = memory + row, .spectrum = memory + 2 * row
-    };
-    danaus_status status = DANAUS_OK;
-    double begin = dn_seconds();
-    *seconds = INFINITY;
-    for (int i = 0; !status && (i < 3 || dn_seconds() - begin < MEASURED_SECONDS);
-         i++) {
-        double start = dn_seconds();
-        status = dn_cpu_conv.run(&dev->base, &one, &o);
-        *seconds = fmin(*seconds, (dn_seconds() - start) / (double)batch);
+    double begin = dn_seconds(), seconds;
+    *a_seconds = *b_seconds = INFINITY;
+    for (int i = 0; i < 3 || dn_seconds() - begin < MEASURED_SECONDS; i++) {
+        TRY(dn_conv_trial_run(a, &seconds));
+        *a_seconds = fmin(*a_seconds, seconds);
+        TRY(dn_conv_trial_run(b, &seconds));
+        *b_seconds = fmin(*b_seconds, seconds);
     }
-    dn_free(memory);
+    return DANAUS_OK;
+}
+
+/* Puts the cut in place of that of e if it is faster. */
+static danaus_status challenge(cpu_device *dev, conv_engine *e, const conv_candidate *c)
+{
+    conv_engine other = *e;
+    conv_trial old = { 0 }, new = { 0 };
+    double seconds = 0;
+    int64_t numbers = MEASURED_NUMBERS * (int64_t)dev->threads;
+    other.tables = NULL;
+    danaus_status status = dn_conv_use(dev, &other, c->cut, c->windows, 0);
+    if (!status)
+        status = dn_conv_trial_open(dev, e, numbers, &old);
+    if (!status)
+        status = dn_conv_trial_open(dev, &other, numbers, &new);
+    if (!status)
+        status = duel(&old, &new, &e->cost, &seconds);
+    dn_conv_trial_close(&old);
+    dn_conv_trial_close(&new);
+    if (!status && seconds < WORTHWHILE * e->cost) {
+        conv_tables *slower = e->tables;
+        *e = other;
+        e->cost = seconds;
+        other.tables = slower;
+    }
+    dn_conv_tables_destroy(other.tables);
     return status;
 }
 
-static danaus_status measure(
-    cpu_device *dev, conv_engine *e, candidate *best, int count)
+static danaus_status measure(cpu_device *dev, conv_engine *e)
 {
-    int fastest = 0;
-    for (int i = 0; i < count; i++) {
-        TRY(use(dev, e, best[i]));
-        TRY(time_engine(dev, e, &best[i].cost));
-        fastest = best[i].cost < best[fastest].cost ? i : fastest;
-    }
-    return use(dev, e, best[fastest]);
+    const conv_candidates list = e->candidates;
+    const conv_candidate *first = &list.best[0];
+    TRY(dn_conv_use(dev, e, first->cut, first->windows, first->cost));
+    for (int i = list.count > 1; i < list.count; i++)
+        TRY(challenge(dev, e, &list.best[i]));
+    e->judge = CONV_BY_MEASURE;
+    conv_cut cut = { e->code->name, e->tables->n, e->radix };
+    dn_tuning_add_conv(dev->base.tuning, &e->p, dn_conv_few_rows(e), cut, e->cost);
+    return DANAUS_OK;
+}
+
+/* Whether the table has a cut that rows can be cut by. */
+static int find_in_table(const cpu_device *dev, const conv_engine *e, conv_candidate *c)
+{
+    conv_tables t;
+    if (e->p.keep[0] ||
+        !dn_tuning_find_conv(
+            dev->base.tuning, &e->p, dn_conv_few_rows(e), &c->cut, &c->cost) ||
+        strcmp(c->cut.kernel, e->code->name) || c->cut.n > longest(e))
+        return 0;
+    c->windows = dn_conv_windows(e, c->cut.n);
+    return c->windows && dn_conv_shape(&t, c->cut, e->sums, dev->l2, NULL);
 }
 
 danaus_status dn_conv_choose(cpu_device *dev, conv_engine *e)
 {
-    candidate best[MOST_CANDIDATES] = { { 0 } };
+    conv_candidate c;
+    e->model = dn_conv_model(dev, e->sums);
+    if (find_in_table(dev, e, &c)) {
+        e->judge = CONV_BY_TABLE;
+        return dn_conv_use(dev, e, c.cut, c.windows, c.cost);
+    }
+    if (e->p.effort == DANAUS_TABLE_ONLY)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "the tuning table has no row for this convolution");
+    e->judge = CONV_BY_MODEL;
     if (e->p.keep[0])
-        return use(dev, e, sparse(dev, e));
-    int count = find_candidates(dev, e, best);
-    return e->p.effort == DANAUS_MEASURE ? measure(dev, e, best, count)
-                                         : use(dev, e, best[0]);
+        return use_sparse(dev, e);
+    find_candidates(e);
+    if (e->p.effort == DANAUS_MEASURE)
+        return measure(dev, e);
+    c = e->candidates.best[0];
+    return dn_conv_use(dev, e, c.cut, c.windows, c.cost);
 }

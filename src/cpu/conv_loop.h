@@ -24,6 +24,9 @@ typedef struct conv_loop {
 /* Runs all items over the device's threads, or the threads over the parts of each. */
 danaus_status dn_conv_loop(conv_loop *loop);
 
+/* How many threads take windows of their own; 0: all share the parts of each. */
+int64_t dn_conv_slots(int64_t threads, const conv_tables *t, int64_t items);
+
 /* Load, transform, multiply and store, as far as the mode has them; buffer:
    dn_conv_buffer() bytes. */
 void dn_conv_window(const conv_window *w, void *buffer);
@@ -47,7 +50,8 @@ conv_source dn_conv_source(
     const conv_engine *e, const void *data, const void *factor, int64_t row,
     range used);
 
-/* Local number of the first y of a window whose y[t] meets `before` earlier numbers. */
+/* Local number of the first y of a window whose y[t] meets `before` earlier numbers:
+   that many or, where there is room, enough for windows to begin with a line. */
 int64_t dn_conv_lead(const conv_engine *e, int64_t before);
 
 danaus_status dn_cpu_conv_gradient(

@@ -3,14 +3,13 @@
    same arithmetic wherever it falls: results do not depend on threads or batch. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv_loop.h"
+#include "cpu/conv_model.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "base/text.h"
 #include "cpu/grid.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 /* Complex numbers that are worth a task of their own, and a thread. */
@@ -44,6 +43,11 @@ static void destroy(conv_engine *e)
     dn_free(e);
 }
 
+conv_machine dn_conv_machine(const cpu_device *dev)
+{
+    return (conv_machine){ dev->isa, dev->threads, dev->l2, dev->l3 };
+}
+
 static danaus_status create(
     danaus_device *dev, const conv_problem *p, conv_engine **engine)
 {
@@ -54,6 +58,7 @@ static danaus_status create(
     e->p = *p;
     e->code = dn_conv_code(d, p->dtype);
     e->sums = dn_conv_code(d, dn_sum_type(p->dtype));
+    e->machine = dn_conv_machine(d);
     set_reach(e);
     danaus_status status = dn_conv_choose(d, e);
     if (status == DANAUS_OK) {
@@ -62,22 +67,6 @@ static danaus_status create(
     }
     destroy(e);
     return status;
-}
-
-static void describe(const conv_engine *e, text *to)
-{
-    const conv_tables *t = e->tables;
-    dn_text(
-        to, "%s: %" PRId64 " window%s of %" PRId64 " complex numbers =", e->code->name,
-        e->windows, e->windows > 1 ? "s" : "", t->n);
-    for (int l = 0; l < t->passes; l++)
-        dn_text(to, "%s %d", l ? " x" : "", t->pass[l].radix);
-    if (t->left_out)
-        dn_text(to, " (%d x %d of 8 x 8 kept)", e->p.keep[0], e->p.keep[1]);
-    dn_text(
-        to, " x %d in vectors, %d pass%s by strips, %.3g us a row %s\n",
-        e->code->vector, t->outer, t->outer > 1 ? "es" : "", 1e6 * e->cost,
-        e->p.effort == DANAUS_MEASURE ? "as measured" : "by the model");
 }
 
 int64_t dn_conv_bytes(const conv_engine *e)
@@ -186,15 +175,21 @@ static danaus_status share_items(conv_loop *l)
     return DANAUS_OK;
 }
 
+int64_t dn_conv_slots(int64_t threads, const conv_tables *t, int64_t items)
+{
+    /* Blocks that are no groups of four vectors cannot be shared (conv.inc). */
+    if (threads > 1 && items < 2 * threads && t->n >= SHARED_LENGTH &&
+        t->inner_vectors % 4 == 0)
+        return 0;
+    return CLAMP(CEIL_DIV(items * t->n, TASK_NUMBERS), 1, MIN(threads, items));
+}
+
 danaus_status dn_conv_loop(conv_loop *l)
 {
-    int64_t n = l->e->tables->n, threads = l->dev->threads;
-    /* Blocks that are no groups of four vectors cannot be shared (conv.inc). */
-    if (threads > 1 && l->items < 2 * threads && n >= SHARED_LENGTH &&
-        l->e->tables->inner_vectors % 4 == 0)
+    int64_t n = l->e->tables->n;
+    int slots = (int)dn_conv_slots(l->dev->threads, l->e->tables, l->items);
+    if (!slots)
         return share_items(l);
-    int64_t worth = CEIL_DIV(l->items * n, TASK_NUMBERS);
-    int slots = (int)CLAMP(worth, 1, MIN(threads, l->items));
     l->chunk = CLAMP(l->items / (slots * 8), 1, CEIL_DIV(TASK_NUMBERS * 2, n));
     l->slot_bytes = (size_t)dn_conv_bytes(l->e) + loop_buffer(l) + l->extra_bytes;
     void *scratch;
@@ -314,7 +309,10 @@ conv_source dn_conv_source(
 
 int64_t dn_conv_lead(const conv_engine *e, int64_t before)
 {
-    return e->windows == 1 && e->p.kind != DANAUS_CIRCULAR ? 0 : before;
+    if (e->windows == 1 && e->p.kind != DANAUS_CIRCULAR)
+        return 0;
+    int64_t after = e->before + e->after - before;
+    return MIN(ROUND_UP(before, CONV_LINE), 2 * e->tables->n - after - e->step);
 }
 
 static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window *w)
@@ -360,9 +358,10 @@ static const char *kernel_name(const danaus_device *dev, int index)
 
 const conv_backend dn_cpu_conv = {
     .kernel = kernel_name,
+    .calibrate = dn_cpu_conv_calibrate,
     .create = create,
     .destroy = destroy,
-    .describe = describe,
+    .describe = dn_conv_describe,
     .spectrum_bytes = spectrum_bytes,
     .transform = transform,
     .run = run,

@@ -76,7 +76,8 @@ static danaus_status allocate(stream_engine *s, size_t cache)
     for (int i = 0; ok && i < s->levels; i++) {
         stream_level *l = &s->level[i];
         size_t z = spectrum_size(s, l);
-        l->tables = dn_conv_tables_create(l->block, s->code, cache, NULL);
+        l->tables =
+            dn_conv_tables_create(dn_conv_cut(s->code, l->block), s->code, cache, NULL);
         l->filters = dn_calloc((size_t)(filters * l->parts), z);
         l->windows = dn_calloc((size_t)(channels * l->parts), z);
         l->sums = dn_calloc((size_t)channels, z);

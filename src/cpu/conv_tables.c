@@ -14,13 +14,6 @@
 /* Elements of a segment where there is only one outer pass. */
 #define SEGMENT 512
 
-int dn_conv_length_fits(int64_t n, const conv_code *code)
-{
-    int radices[DN_DFT_MOST_RADICES];
-    return n % (4 * code->vector) == 0 &&
-           dn_dft_radices(n / code->vector, code->radix, radices) > 0;
-}
-
 static void store(const conv_code *code, void *to, int64_t index, double x)
 {
     if (code->size == sizeof(double))
@@ -133,19 +126,38 @@ static void choose_outer(
     t->cached = MAX(4, FIRST_CACHE / (int64_t)element / vector);
 }
 
-static int allocate(conv_tables *t, const conv_code *code)
+int dn_conv_shape(
+    conv_tables *t, conv_cut cut, const conv_code *code, size_t cache,
+    const int32_t *keep)
 {
-    int64_t vectors = t->n / code->vector, blocks = 1;
+    int radices[DN_DFT_MOST_RADICES];
+    int64_t vectors = cut.n / code->vector, blocks = 1;
+    *t = (conv_tables){ .n = cut.n };
+    if (cut.n % (4 * code->vector))
+        return 0;
+    t->passes = dn_dft_radices(vectors, cut.radix, radices);
+    if (!t->passes)
+        return 0;
     for (int l = 0; l < t->passes; l++) {
         conv_pass *p = &t->pass[l];
+        p->radix = radices[l];
         p->blocks = blocks;
         blocks *= p->radix;
         p->vectors = vectors / blocks;
+    }
+    choose_outer(t, code, cache, keep ? 64 : 1);
+    return 1;
+}
+
+static int allocate(conv_tables *t, const conv_code *code)
+{
+    for (int l = 0; l < t->passes; l++) {
+        conv_pass *p = &t->pass[l];
         p->constants = dn_alloc((size_t)(p->blocks * CONV_CONSTANTS * 2) * code->size);
         if (!p->constants)
             return 0;
     }
-    int64_t tail = vectors / 4 * TAIL_OF(code->vector, code->inner);
+    int64_t tail = t->n / code->vector / 4 * TAIL_OF(code->vector, code->inner);
     t->tail = dn_alloc((size_t)(tail * code->vector) * code->size);
     return t->tail != NULL;
 }
@@ -168,19 +180,11 @@ static void leave_out(conv_tables *t, const int32_t keep[2])
 }
 
 conv_tables *dn_conv_tables_create(
-    int64_t n, const conv_code *code, size_t cache, const int32_t *keep)
+    conv_cut cut, const conv_code *code, size_t cache, const int32_t *keep)
 {
     conv_tables *t = dn_calloc(1, sizeof *t);
-    int64_t *phases = dn_alloc((size_t)(n / code->vector) * sizeof *phases);
-    if (t && phases) {
-        int radices[DN_DFT_MOST_RADICES];
-        t->n = n;
-        t->passes = dn_dft_radices(n / code->vector, code->radix, radices);
-        for (int l = 0; l < t->passes; l++)
-            t->pass[l].radix = radices[l];
-        choose_outer(t, code, cache, keep ? 64 : 1);
-    }
-    if (t && keep)
+    int64_t *phases = dn_alloc((size_t)(cut.n / code->vector) * sizeof *phases);
+    if (t && phases && dn_conv_shape(t, cut, code, cache, keep) && keep)
         t->left_out = dn_alloc((size_t)t->inner_blocks);
     if (t && phases && (!keep || t->left_out) && allocate(t, code)) {
         fill(t, code, phases);

@@ -1,0 +1,78 @@
+/* What a convolution runs and why: the cut, its terms by the model, and the cuts that
+   the model likes next. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/conv_model.h"
+
+#include "base/text.h"
+#include "cpu/grid.h"
+
+#include <inttypes.h>
+
+#define SHOWN 3 /* candidates beside the one that is used */
+
+static void write_cut(
+    const conv_tables *t, int64_t windows, const conv_code *code, text *to)
+{
+    dn_text(
+        to, "%" PRId64 " window%s of %" PRId64 " complex numbers =", windows,
+        windows > 1 ? "s" : "", t->n);
+    for (int l = 0; l < t->passes; l++)
+        dn_text(to, "%s %d", l ? " x" : "", t->pass[l].radix);
+    dn_text(to, " x %d in vectors", code->vector);
+}
+
+static void write_term(conv_term term, double amount, double second, text *to)
+{
+    static const char *const names[CONV_TERMS] = {
+        "windows", "blocks",  "in vectors",   "radix 3",    "radix 4", "radix 5",
+        "radix 7", "radix 8", "second cache", "last cache", "memory"
+    };
+    if (term <= CONV_BLOCKS)
+        dn_text(to, "  %-12s %11.6g  x %-6.3g ns", names[term], amount, 1e9 * second);
+    else
+        dn_text(
+            to, "  %-12s %8.4g %s  / %-6.4g %s", names[term], 1e-6 * amount,
+            term < CONV_CACHE_2 ? "Mop" : "MB ", 1e-9 / second,
+            term < CONV_CACHE_2 ? "Gop/s" : "GB/s");
+    dn_text(to, "  %10.3f us\n", 1e6 * amount * second);
+}
+
+static void write_candidates(const conv_engine *e, text *to)
+{
+    int shown = 0;
+    for (int i = 0; i < e->candidates.count && shown < SHOWN; i++) {
+        const conv_candidate *c = &e->candidates.best[i];
+        conv_tables t;
+        if ((c->cut.n == e->tables->n && c->cut.radix == e->radix) ||
+            !dn_conv_shape(&t, c->cut, e->sums, e->machine.l2, NULL))
+            continue;
+        dn_text(to, shown++ ? "       " : "others:");
+        dn_text(to, " %.3g us with ", 1e6 * c->cost);
+        write_cut(&t, c->windows, e->code, to);
+        dn_text(to, "\n");
+    }
+}
+
+void dn_conv_describe(const conv_engine *e, text *to)
+{
+    static const char *const judges[] = { "by the model", "by the tuning table",
+                                          "as measured" };
+    const conv_tables *t = e->tables;
+    double amounts[CONV_TERMS];
+    dn_text(to, "%s: ", e->code->name);
+    write_cut(t, e->windows, e->code, to);
+    if (t->left_out)
+        dn_text(to, " (%d x %d of 8 x 8 kept)", e->p.keep[0], e->p.keep[1]);
+    dn_text(
+        to, ", %d pass%s by strips, %.3g us a row %s\n", t->outer,
+        t->outer > 1 ? "es" : "", 1e6 * e->cost, judges[e->judge]);
+    dn_text(
+        to, "model with constants %s%s:\n",
+        e->model.measured ? "measured by calibration" : "built in for ",
+        e->model.measured ? "" : e->machine.instructions);
+    dn_conv_amounts(e, t, e->windows, amounts);
+    for (int i = 0; i < CONV_TERMS; i++)
+        if (amounts[i] > 0)
+            write_term((conv_term)i, amounts[i], e->model.second[i], to);
+    write_candidates(e, to);
+}
