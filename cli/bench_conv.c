@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/baselines/fftw.h"
 #include "bench/machine.h"
+#include "cli/conv_records.h"
 #include "cli/conv_suite.h"
 #include "cli/measure.h"
 #include "cli/open.h"
@@ -35,7 +36,10 @@ static const usage use = {
         "Beside every other form the plain causal one with a filter of full length is\n"
         "measured in the same rounds; the ratio to it leaves out the time in which "
         "the\n"
-        "gates alone would be read at the machine's copy rate.\n",
+        "gates alone would be read at the machine's copy rate.\n\n"
+        "With --effort measure the plans are measured ones, and those of the model "
+        "are\n"
+        "timed beside them in the same rounds.\n",
     .least = 0,
     .most = 0,
     .operands = "no operand",
@@ -45,7 +49,7 @@ typedef struct options {
     device_options device;
     const char *suite, *csv;
     danaus_dtype dtype;
-    int baselines, hot, json;
+    int effort, baselines, hot, json;
 } options;
 
 typedef struct bench {
@@ -65,6 +69,7 @@ typedef struct conv_case {
     const conv_problem *p;
     danaus_device *device;
     danaus_dtype dtype;
+    danaus_effort effort;
     danaus_conv_plan *plan;
     danaus_spectrum *spectrum;
     rotation copies;
@@ -129,15 +134,7 @@ static int make_filters(conv_case *c)
 /* Plan and filters. */
 static int conv_case_create(conv_case *c)
 {
-    const conv_problem *p = c->p;
-    danaus_conv_desc desc = {
-        .channels = p->channels,
-        .length = p->length,
-        .filter_length = p->taps,
-        .kind = p->kind,
-        .dtype = c->dtype,
-        .batch = p->batch,
-    };
+    danaus_conv_desc desc = conv_problem_desc(c->p, c->dtype, c->effort);
     if (!make_filters(c))
         return failure("no memory for filters");
     if (danaus_conv_plan_create(c->device, &desc, &c->plan) ||
@@ -259,7 +256,7 @@ static int check_baseline(conv_case *c, fftw_conv *f)
 }
 
 /* What is measured in the same rounds: ours, then the others. */
-enum { OURS, PLAIN, COPY, FFTW, RUNNERS };
+enum { OURS, MODEL, PLAIN, COPY, FFTW, RUNNERS };
 
 static double bytes_of(const conv_case *c, int rows)
 {
@@ -302,54 +299,6 @@ static json_t *make_record(
         json_number(form_ratio(b, c, list)));
 }
 
-static void print_record(const json_t *record)
-{
-    const char *kind, *extras;
-    json_int_t length, taps, batch, channels;
-    double seconds, error;
-    json_t *fftw, *plain;
-    json_unpack(
-        (json_t *)record, "{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "kind",
-        &kind, "extras", &extras, "length", &length, "taps", &taps, "batch", &batch,
-        "channels", &channels, "seconds", &seconds, "error", &error, "fftw_ratio",
-        &fftw, "plain_ratio", &plain);
-    printf(
-        "%-13s %-5s %9" JSON_INTEGER_FORMAT " %9" JSON_INTEGER_FORMAT
-        " %4" JSON_INTEGER_FORMAT " x %-4" JSON_INTEGER_FORMAT " %10.3f us/row  %.1e",
-        kind, extras, length, taps, batch, channels,
-        1e6 * seconds / (double)(batch * channels), error);
-    if (json_is_real(fftw))
-        printf("  %5.2f x FFTW", json_real_value(fftw));
-    if (json_is_real(plain))
-        printf("  %5.2f of the plain form's time", json_real_value(plain));
-    putchar('\n');
-    fflush(stdout);
-}
-
-static void write_csv(const json_t *record, int first, FILE *file)
-{
-    const char *key, *comma = "";
-    json_t *value;
-    if (first) {
-        json_object_foreach((json_t *)record, key, value)
-        {
-            fprintf(file, "%s%s", comma, key);
-            comma = ",";
-        }
-        fputc('\n', file);
-    }
-    comma = "";
-    json_object_foreach((json_t *)record, key, value)
-    {
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        fprintf(file, "%s%s", comma, text && strcmp(text, "null") ? text : "");
-        free(text);
-        comma = ",";
-    }
-    fputc('\n', file);
-    fflush(file);
-}
-
 static int is_plain(const conv_problem *p)
 {
     return p->kind == DANAUS_CAUSAL && p->taps == p->length && !p->gated;
@@ -362,11 +311,14 @@ static void copy_run(void *self, const void *x, void *y)
     machine_run_copy(self);
 }
 
-/* Times c, the plain form and FFTW where they are given, and adds the record. */
-static int time_case(bench *b, conv_case *c, conv_case *plain, fftw_conv *f)
+/* Times c, the model's choice, the plain form and FFTW where they are given, and adds
+   the record. */
+static int time_case(
+    bench *b, conv_case *c, conv_case *model, conv_case *plain, fftw_conv *f)
 {
     runner all[RUNNERS] = {
         [OURS] = { .name = "danaus", .run = conv_case_run, .self = c },
+        [MODEL] = { .name = "model", .run = conv_case_run, .self = model },
         [PLAIN] = { .name = "plain", .run = conv_case_run, .self = plain },
         [COPY] = { .name = "copy", .run = copy_run },
         [FFTW] = { .name = "fftw", .run = fftw_conv_run, .self = f },
@@ -383,18 +335,22 @@ static int time_case(bench *b, conv_case *c, conv_case *plain, fftw_conv *f)
     for (int i = 0, n = 0; i < RUNNERS; i++)
         if (all[i].self)
             all[i] = list[n++];
-    if (c->failed || (plain && plain->failed))
+    if (c->failed || (plain && plain->failed) || (model && model->failed))
         return library_failure();
     json_t *record = make_record(b, c, all, f);
+    double seconds = model ? all[MODEL].median : NAN;
+    json_object_set_new(record, "model_seconds", json_number(seconds));
+    json_object_set_new(record, "model_ratio", json_number(seconds / all[OURS].median));
     if (b->csv)
-        write_csv(record, json_array_size(b->records) == 0, b->csv);
+        conv_record_write(record, json_array_size(b->records) == 0, b->csv);
     if (!b->o->json)
-        print_record(record);
+        conv_record_print(record);
     json_array_append_new(b->records, record);
     return STATUS_OK;
 }
 
-static int measure_case(bench *b, conv_case *c)
+/* model: the same case with the plan of the cost model; NULL: not asked for. */
+static int measure_case(bench *b, conv_case *c, conv_case *model)
 {
     const conv_problem *p = c->p;
     conv_problem full = *p;
@@ -412,7 +368,7 @@ static int measure_case(bench *b, conv_case *c)
         f = fftw_conv_create(b->team, p->length, p->taps, p->batch, p->channels, c->k);
     if (!status && f)
         status = check_baseline(c, f);
-    status = status ? status : time_case(b, c, is_plain(p) ? NULL : &plain, f);
+    status = status ? status : time_case(b, c, model, is_plain(p) ? NULL : &plain, f);
     fftw_conv_destroy(f);
     conv_case_destroy(&plain);
     return status;
@@ -427,10 +383,17 @@ static int run_problem(bench *b, const conv_problem *p)
         b->left_out++;
         return STATUS_OK;
     }
-    int status = conv_case_create(&c);
+    conv_case model = c;
+    c.effort = (danaus_effort)b->o->effort;
+    int measured = c.effort == DANAUS_MEASURE;
+    int status = measured ? conv_case_create(&model) : STATUS_OK;
+    status = status ? status : conv_case_create(&c);
     status =
         status ? status : conv_case_signals(&c, b->o->hot ? 0 : (size_t)b->info.cache);
-    status = status ? status : measure_case(b, &c);
+    memcpy(model.gates, c.gates, sizeof c.gates); /* c's, while c is there */
+    status = status ? status : measure_case(b, &c, measured ? &model : NULL);
+    memset(model.gates, 0, sizeof model.gates);
+    conv_case_destroy(&model);
     conv_case_destroy(&c);
     return status;
 }
@@ -454,34 +417,6 @@ static int prepare(bench *b)
     return b->machine ? STATUS_OK : failure("no memory for the limits");
 }
 
-static int by_value(const void *p, const void *q)
-{
-    double x = *(const double *)p, y = *(const double *)q;
-    return (x > y) - (x < y);
-}
-
-/* Median and least of the ratios to FFTW. */
-static json_t *summarise(const json_t *records)
-{
-    size_t count = 0, i;
-    json_t *record;
-    double *ratios = malloc((json_array_size(records) + 1) * sizeof *ratios);
-    json_array_foreach(records, i, record)
-    {
-        json_t *ratio = json_object_get(record, "fftw_ratio");
-        if (ratios && json_is_real(ratio))
-            ratios[count++] = json_real_value(ratio);
-    }
-    if (ratios)
-        qsort(ratios, count, sizeof *ratios, by_value);
-    json_t *summary = json_pack(
-        "{s:i, s:o, s:o}", "compared", (int)count, "median_ratio",
-        json_number(count ? ratios[count / 2] : NAN), "least_ratio",
-        json_number(count ? ratios[0] : NAN));
-    free(ratios);
-    return summary;
-}
-
 static int run(bench *b)
 {
     int status = prepare(b);
@@ -497,7 +432,7 @@ static int run(bench *b)
         return status;
     if (b->csv && ferror(b->csv))
         return failure("cannot write %s", b->o->csv);
-    json_t *summary = summarise(b->records);
+    json_t *summary = conv_records_summarise(b->records);
     if (b->o->json)
         report_json(json_pack(
             "{s:s, s:s, s:i, s:s, s:O, s:o, s:i}", "device", b->info.description,
@@ -505,11 +440,7 @@ static int run(bench *b)
             fftw_conv_version(), "records", b->records, "summary", summary, "left_out",
             b->left_out));
     else {
-        if (json_integer_value(json_object_get(summary, "compared")))
-            printf(
-                "times faster than FFTW: median %.2f, least %.2f\n",
-                json_number_value(json_object_get(summary, "median_ratio")),
-                json_number_value(json_object_get(summary, "least_ratio")));
+        conv_summary_print(summary);
         if (b->left_out)
             printf("left out, too large for this memory: %d\n", b->left_out);
         json_decref(summary);
@@ -526,6 +457,8 @@ int bench_conv(int argc, char **argv)
           "the problems: kind,length,taps,batch,channels,\nplain|gated" },
         DEVICE_ARGS(o.device),
         { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE", "f32 (default), f64, f16 or bf16" },
+        { "effort", 0, ARG_WORD, &o.effort, "estimate|measure",
+          "how to choose transforms (default estimate)" },
         { "baselines", 0, ARG_FLAG, &o.baselines, NULL, "measure FFTW too" },
         { "hot", 0, ARG_FLAG, &o.hot, NULL,
           "use one signal only: it stays in the caches" },

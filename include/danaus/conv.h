@@ -47,8 +47,9 @@ typedef struct danaus_conv_desc {
                                  filter h / (channels / filters) */
     danaus_conv_kind kind;
     danaus_dtype dtype;   /* of u, y and the gates: f32 (0), f16, bf16 or f64 */
-    danaus_effort effort; /* estimate, or measure: some hundredths of a second */
-    int64_t batch;        /* tune for this batch, 0: large; any batch may be run */
+    danaus_effort effort; /* estimate: the tuning table, else the cost model; measure:
+                             the table, else some tenths of a second; or table only */
+    int64_t batch;        /* plan for this batch, 0: large; any batch may be run */
     int32_t keep[2];      /* sparse spectra, below; 0: all 8 */
     uint32_t reserved[8];
 } danaus_conv_desc;
@@ -66,8 +67,9 @@ DANAUS_API danaus_status danaus_conv_plan_create(
     danaus_device *device, const danaus_conv_desc *desc, danaus_conv_plan **plan);
 DANAUS_API void danaus_conv_plan_destroy(danaus_conv_plan *plan); /* NULL is fine */
 
-/* Writes what will run, as a string of at most `size` bytes; returns the length
-   that the whole text has. */
+/* Writes what will run, in one line, then why: the terms of the cost model and what it
+   liked next; as a string of at most `size` bytes. Returns the length that the whole
+   text has. */
 DANAUS_API size_t
 danaus_conv_plan_describe(const danaus_conv_plan *plan, char *text, size_t size);
 

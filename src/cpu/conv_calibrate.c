@@ -159,22 +159,22 @@ static void fit(const calibration *c, double units[CONV_TERMS])
 
 /* ---- the call ---- */
 
-typedef struct share {
+typedef struct listener {
     danaus_progress_fn progress;
     void *user;
-    int done, all;
-} share;
+} listener;
 
-static danaus_status report(share *s)
+static danaus_status report(const listener *to, double done)
 {
-    if (s->progress && s->progress(s->user, (double)s->done / s->all))
+    if (to->progress && to->progress(to->user, done))
         return dn_fail(DANAUS_ERR_ARGUMENT, "the caller gave up");
-    s->done++;
     return DANAUS_OK;
 }
 
+/* Type number `index` of the two. */
 static danaus_status calibrate_type(
-    cpu_device *dev, danaus_dtype sums, share *s, conv_model *model)
+    cpu_device *dev, danaus_dtype sums, int index, const listener *to,
+    conv_model *model)
 {
     calibration *c = dn_calloc(1, sizeof *c);
     if (!c)
@@ -183,9 +183,9 @@ static danaus_status calibrate_type(
     c->code = dn_conv_code(dev, sums);
     choose_samples(c);
     danaus_status status = DANAUS_OK;
-    s->all = s->done + ROUNDS * c->count * (sums == DANAUS_F32 ? 2 : 1);
-    for (int i = 0; i < ROUNDS * c->count && !status; i++) {
-        status = report(s);
+    int all = ROUNDS * c->count;
+    for (int i = 0; i < all && !status; i++) {
+        status = report(to, (index + (double)i / all) / 2);
         status = status ? status : time_sample(c, &c->samples[i % c->count]);
     }
     *model = dn_conv_model(dev, c->code);
@@ -213,9 +213,9 @@ danaus_status dn_cpu_conv_calibrate(
     static const danaus_dtype sums[] = { DANAUS_F32, DANAUS_F64 };
     cpu_device *d = (cpu_device *)dev;
     conv_model models[2];
-    share s = { progress, user, 0, 0 };
+    listener to = { progress, user };
     for (int i = 0; i < 2; i++)
-        TRY(calibrate_type(d, sums[i], &s, &models[i]));
+        TRY(calibrate_type(d, sums[i], i, &to, &models[i]));
     for (int i = 0; i < 2; i++)
         keep(d, sums[i], &models[i]);
     return DANAUS_OK;

@@ -84,8 +84,51 @@ static void convolutions_survive(void **state)
     conv_free(&c);
 }
 
+static danaus_status measure_plan(danaus_device *device)
+{
+    danaus_conv_desc desc = { .channels = 2, .length = 100, .effort = DANAUS_MEASURE };
+    danaus_conv_plan *plan = NULL;
+    danaus_status status = danaus_conv_plan_create(device, &desc, &plan);
+    danaus_conv_plan_destroy(plan);
+    return status;
+}
+
+static int give_up_late(void *user, double done)
+{
+    (void)done;
+    return ++*(int *)user > 3;
+}
+
+static danaus_status calibrate(danaus_device *device)
+{
+    int calls = 0;
+    return danaus_device_calibrate(device, give_up_late, &calls);
+}
+
+/* The first allocations of measurements; later ones are the same again. */
+static void measurements_survive(void **state)
+{
+    (void)state;
+    danaus_status (*const call[])(danaus_device *) = { measure_plan, calibrate };
+    for (int c = 0; c < 2; c++)
+        for (long n = 1; n < 25; n++) {
+            danaus_device *device = NULL;
+            assert_ok(danaus_device_open("cpu", &device));
+            dn_alloc_fail_at(n);
+            danaus_status status = call[c](device);
+            long made = dn_alloc_fail_at(0);
+            danaus_device_close(device);
+            /* A table that cannot grow, and a pool of threads, are done without. */
+            if (status != DANAUS_ERR_MEMORY)
+                assert_int_equal(status, c ? DANAUS_ERR_ARGUMENT : DANAUS_OK);
+            if (made < n)
+                break;
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(convolutions_survive) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(convolutions_survive),
+                                        cmocka_unit_test(measurements_survive) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

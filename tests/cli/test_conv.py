@@ -162,6 +162,54 @@ def refusals(folder, r):
             "-o", "x.wav")
 
 
+def planning(folder, r):
+    """danaus calibrate, tune conv, and what info says of them."""
+    def info(*args):
+        run = danaus("info", "--conv", 5000, "--taps", 700, *args)
+        return run.stdout if run.returncode == 0 else run.stderr
+
+    check("built in constants are told", "built in for" in info() and "blocks" in info()
+          and "others:" in info() and "by the model" in info(), info())
+    suite = folder / "small.csv"
+    suite.write_text("# small\ncausal,5000,700,4,4,plain\ncircular,96,96,4,4,plain\n")
+    run = danaus("tune", "conv", "--suite", suite, "-o", folder / "tuned.csv", "--json")
+    check("convolutions are tuned", run.returncode == 0
+          and all("as measured" in p["plan"] for p in json.loads(run.stdout)["plans"]),
+          run.stderr)
+    tuned = folder / "tuned.csv"
+    check("and found", "by the tuning table" in info("--tuning", tuned)
+          and "by the tuning table" in info("--tuning", tuned, "--effort", "table"))
+    check("or not", "no row" in info("--effort", "table")
+          and "no row" in info("--tuning", tuned, "--effort", "table", "--rows", 1))
+    table = folder / "calibrated.csv"
+    run = danaus("calibrate", "-o", table, "--tuning", tuned)
+    check("a machine is calibrated", run.returncode == 0 and "threads" in run.stdout
+          and not run.stderr, run.stderr)
+    text = table.read_text()
+    check("with the rows that were there", text.count("causal") == 1
+          and text.count(",gamma,") == 10 and text.count(",omega,") == 6, text)
+    check("the model uses it", "measured by calibration"
+          in info("--tuning", table, "--rows", 1), info("--tuning", table, "--rows", 1))
+    for words, old, new in [("instruction set", ",avx", ",xva"), ("machine", "cpu,", "cpu,X"),
+                            ("number of threads", ",f32,gamma", "1,f32,gamma")]:
+        if old in text:
+            (folder / "other.csv").write_text(text.replace(old, new))
+            check(f"another {words} has its own", "built in for"
+                  in info("--tuning", folder / "other.csv", "--rows", 1))
+    (folder / "bad.csv").write_text(text.replace(",gamma,8,", ",gamma,8,-"))
+    refused("a negative constant", "value", "info", "--conv", 100, "--tuning",
+            folder / "bad.csv")
+    refused("a table nowhere", "nowhere", "calibrate", "-o", folder / "nowhere" / "t.csv")
+    refused("no table", "-o FILE", "calibrate")
+    (folder / "products.csv").write_text('problem,batch\n"1,2,2,1",4\n')
+    refused("a suite of products", "line 1", "tune", "conv", "--suite",
+            folder / "products.csv", "-o", folder / "t.csv")
+    refused("something else", "only ks and conv", "tune", "fft", "--suite", suite, "-o", "t")
+    run = danaus("bench", "conv", "--suite", suite, "--effort", "measure", "--hot", "--json")
+    check("the model is measured beside", run.returncode == 0
+          and all(x["model_ratio"] > 0 for x in json.loads(run.stdout)["records"]), run.stderr)
+
+
 def container(kind, rate=48000):
     """A file of 20 frames of 2 channels with a chunk before and one after the sound:
     (bytes, where the sound's chunk begins and where it ends)."""
@@ -293,7 +341,8 @@ with tempfile.TemporaryDirectory() as name:
     random = np.random.default_rng(1)
     place = pathlib.Path(name)
     os.chdir(place)
-    for test in (arrays, scipy_agrees, sounds, refusals, cut, unknown_sizes, fuzzed, words):
+    for test in (arrays, scipy_agrees, sounds, refusals, planning, cut, unknown_sizes, fuzzed,
+                 words):
         test(place, random)
     bench(place)
     info()

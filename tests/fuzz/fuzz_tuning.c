@@ -25,16 +25,55 @@ static danaus_status describe(const danaus_device *dev, danaus_device_info *info
     return DANAUS_OK;
 }
 
-static const backend fake = { .name = "cpu", .describe = describe };
+static const char *conv_kernel(const danaus_device *dev, int index)
+{
+    (void)dev;
+    return index == 0 ? "conv.a" : index == 1 ? "conv.b" : NULL;
+}
+
+static const conv_backend convolutions = { .kernel = conv_kernel };
+static const backend fake = { .name = "cpu",
+                              .describe = describe,
+                              .conv = &convolutions };
 static const danaus_device device = { .backend = &fake, .kernels = kernels };
 
-static problem problem_of(const tuning_row *r)
+/* What a row answers is found by its question. */
+static void check_product(const tuning *table, const tuning_row *r)
 {
-    return (problem){ .pattern = r->pattern,
-                      .dtype = r->dtype,
-                      .layout = r->layout,
-                      .math = r->math,
-                      .batch = (int64_t)1 << r->exponent };
+    const int64_t *w = r->key.word;
+    problem p = { .pattern = { w[3], w[4], w[5], w[6] },
+                  .dtype = (danaus_dtype)w[0],
+                  .math = (danaus_math)w[1],
+                  .layout = (danaus_layout)w[2],
+                  .batch = (int64_t)1 << w[7] };
+    double seconds = 0;
+    expect(r->kernel->fits(r->kernel, &p));
+    expect(dn_tuning_find(table, &p, &seconds) == r->kernel);
+    expect(seconds <= r->value && seconds >= r->value);
+}
+
+static void check_convolution(const tuning *table, const tuning_row *r)
+{
+    const int64_t *w = r->key.word;
+    conv_problem p = { .dtype = (danaus_dtype)w[0],
+                       .kind = (danaus_conv_kind)w[1],
+                       .length = w[2],
+                       .filter_length = w[3] };
+    conv_cut cut = { 0 };
+    double seconds = 0;
+    expect(p.length > 0 && p.length <= DANAUS_CONV_MOST_LENGTH);
+    expect(p.filter_length > 0 && p.filter_length <= p.length);
+    expect(dn_tuning_find_conv(table, &p, w[4], &cut, &seconds));
+    expect(cut.n == r->cut.n && cut.n > 0 && cut.radix > 0 && *cut.kernel);
+}
+
+static void check_constant(const tuning *table, const tuning_row *r)
+{
+    const int64_t *w = r->key.word;
+    double value =
+        dn_tuning_constant(table, (danaus_dtype)w[0], (tuning_constant)w[1], w[2]);
+    expect(w[1] >= 0 && w[1] < TUNING_CONSTANTS);
+    expect(value >= TUNING_LEAST && value <= TUNING_MOST);
 }
 
 static void check_rows(const tuning *table)
@@ -42,13 +81,14 @@ static void check_rows(const tuning *table)
     size_t count = 0;
     for (size_t i = 0; i < table->capacity; i++) {
         const tuning_row *r = &table->rows[i];
-        if (!r->kernel)
+        if (!r->taken)
             continue;
-        double seconds = 0;
-        problem p = problem_of(r);
-        expect(r->kernel->fits(r->kernel, &p) && r->seconds > 0);
-        expect(dn_tuning_find(table, &p, &seconds) == r->kernel);
-        expect(seconds <= r->seconds && seconds >= r->seconds);
+        expect(r->value > 0);
+        switch (r->key.section) {
+        case TUNING_KS: check_product(table, r); break;
+        case TUNING_CONV: check_convolution(table, r); break;
+        default: check_constant(table, r); break;
+        }
         count++;
     }
     expect(count == table->count);

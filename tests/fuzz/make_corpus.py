@@ -105,6 +105,12 @@ def texts():
     rows = (row + row.replace("panel", "lane").replace("1.5e-6", "1000e-12")
             + row.replace("f32", "c64") + row.replace("last,1024", "first,1")
             + row.replace("f32", "tf32"))
+    first, place = "# danaus tuning 1\n", "device,machine,instructions,threads,"
+    conv = (place + "kind,length,taps,dtype,rows,kernel,points,radix,seconds\n"
+            "cpu,m,i,2,causal,16384,900,f32,0,conv.a,64,8,3e-5\n"
+            "cpu,m,i,2,circular,7,8,f64,3,conv.b,96,4,3e-6\n")
+    models = (place + "dtype,constant,of,value\ncpu,m,i,2,f32,gamma,8,4e11\n"
+              "cpu,m,i,2,f64,window,0,25e-9\ncpu,m,i,2,f64,unknown,0,1\n")
     for name, text in [
             ("rows", head + rows), ("lines", "\n# remark\n".join([head, row, row, ""])),
             ("returns", (head + rows).replace("\n", "\r\n")),
@@ -112,7 +118,12 @@ def texts():
              + row.replace("panel", "x") + row.replace("f32", "f8")),
             ("head", head), ("format_9", head.replace("1", "9") + rows),
             ("no_head", rows), ("short_row", head + "cpu,x\n"),
-            ("nan", head + row.replace("1.5e-6", "nan")), ("empty", "")]:
+            ("nan", head + row.replace("1.5e-6", "nan")), ("empty", ""),
+            ("sections", head + rows + conv + models), ("models", first + models),
+            ("conv_long", first + conv.replace("16384,900", "268435457,900")),
+            ("conv_points", first + conv.replace(",64,8", ",9223372036854775807,8")),
+            ("model_large", first + models.replace("4e11", "1e30")),
+            ("rows_of_another", first + models + row)]:
         put("tuning", name, text.encode())
 
 

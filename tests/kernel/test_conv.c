@@ -5,6 +5,8 @@
 #include "support/conv.h"
 #include "support/device.h"
 
+#include "backend/tuning.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -72,6 +74,44 @@ static void long_rows_are_right(void **state)
             };
             check(&r, *state, &desc, 1, 7);
         }
+}
+
+/* 64 times some radices. */
+static int64_t random_points(rng *r)
+{
+    static const int factors[] = { 2, 3, 4, 5, 7, 8 };
+    int64_t n = 64;
+    for (int64_t i = rng_int(r, 0, 3); i > 0; i--)
+        n *= factors[rng_int(r, 0, 5)];
+    return n;
+}
+
+/* However a table cuts rows, the result is that of the definition. */
+static void every_cut_is_right(void **state)
+{
+    danaus_device *device = *state;
+    int tabled = 0;
+    for (int round = 0; round < rounds_of(300); round++) {
+        rng r = { (uint64_t)round };
+        danaus_conv_desc desc = {
+            .channels = rng_int(&r, 1, 2),
+            .length = rng_int(&r, 1, round % 8 ? 1500 : 30000),
+            .kind = kinds[round % 3],
+            .dtype = types[rng_int(&r, 0, 1)],
+            .effort = DANAUS_TABLE_ONLY,
+        };
+        desc.filter_length = rng_int(&r, 1, round % 2 ? desc.length : 40);
+        conv_cut cut = { desc.dtype == DANAUS_F64 ? "conv.fft.f64" : "conv.fft.f32",
+                         random_points(&r), rng_int(&r, 0, 1) ? 8 : 4 };
+        danaus_conv_plan *plan = NULL;
+        dn_tuning_add_conv(device->tuning, &desc, 0, cut, 1e-6);
+        if (danaus_conv_plan_create(device, &desc, &plan) == DANAUS_OK) {
+            check(&r, device, &desc, rng_int(&r, 1, 2), (int)rng_int(&r, 0, 7));
+            tabled++;
+        }
+        danaus_conv_plan_destroy(plan);
+    }
+    assert_true(tabled > rounds_of(300) / 20);
 }
 
 /* The values of x at the frequencies (f + 1/4) / n. */
@@ -149,6 +189,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(every_length_and_kind_is_right, device),
         cmocka_unit_test_prestate(random_filters_gates_and_types_are_right, device),
         cmocka_unit_test_prestate(long_rows_are_right, device),
+        cmocka_unit_test_prestate(every_cut_is_right, device),
         cmocka_unit_test_prestate(sparse_spectra_are_right, device),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "backend/tuning.h"
 #include "support/conv.h"
+#include "support/files.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,6 +21,7 @@ typedef struct fixture {
 static int fixture_open(void **state)
 {
     static fixture f;
+    scratch_setup(state);
     f = (fixture){ .k = { 1 }, .u = { 1, 2, 3 } };
     assert_ok(danaus_device_open("cpu", &f.device));
     assert_ok(danaus_conv_plan_create(f.device, &good, &f.plan));
@@ -33,7 +36,7 @@ static int fixture_close(void **state)
     danaus_spectrum_destroy(f->spectrum);
     danaus_conv_plan_destroy(f->plan);
     danaus_device_close(f->device);
-    return 0;
+    return scratch_teardown(state);
 }
 
 static void refuse(danaus_device *device, danaus_conv_desc desc, danaus_status status)
@@ -79,6 +82,71 @@ static int differ(danaus_device *one, danaus_device *other)
     assert_ok(danaus_device_describe(one, &a));
     assert_ok(danaus_device_describe(other, &b));
     return strcmp(a.name, b.name) != 0;
+}
+
+/* ---- tables ---- */
+
+static void expect_in_plan(
+    danaus_device *device, const danaus_conv_desc *desc, const char *words)
+{
+    char text[4096];
+    danaus_conv_plan *plan = NULL;
+    assert_ok(danaus_conv_plan_create(device, desc, &plan));
+    danaus_conv_plan_describe(plan, text, sizeof text);
+    if (!strstr(text, words))
+        fail_msg("\"%s\" is not in: %s", words, text);
+    danaus_conv_plan_destroy(plan);
+}
+
+/* What is measured is in the table, in its file, and in the table of another device. */
+static void measurements_are_kept(void **state)
+{
+    danaus_device *device = ((fixture *)*state)->device, *other = NULL;
+    const char *path = scratch_path("conv.csv");
+    danaus_conv_desc d = { .channels = 3, .length = 700, .filter_length = 90 };
+    danaus_conv_desc table = d;
+    table.effort = DANAUS_TABLE_ONLY;
+    refuse(device, table, DANAUS_ERR_UNSUPPORTED);
+    expect_in_plan(device, &d, "by the model");
+    d.effort = DANAUS_MEASURE;
+    expect_in_plan(device, &d, "as measured");
+    expect_in_plan(device, &d, "by the tuning table");
+    expect_in_plan(device, &table, "by the tuning table");
+    d.effort = DANAUS_ESTIMATE;
+    expect_in_plan(device, &d, "by the tuning table");
+    assert_ok(danaus_device_save_tuning(device, path));
+    assert_ok(danaus_device_open("cpu", &other));
+    refuse(other, table, DANAUS_ERR_UNSUPPORTED);
+    assert_ok(danaus_device_load_tuning(other, path));
+    expect_in_plan(other, &table, "by the tuning table");
+    table.kind = DANAUS_CIRCULAR;
+    refuse(other, table, DANAUS_ERR_UNSUPPORTED);
+    table.kind = DANAUS_CAUSAL, table.keep[0] = 4;
+    refuse(other, table, DANAUS_ERR_UNSUPPORTED);
+    danaus_device_close(other);
+}
+
+/* Cuts that no row can be cut by are passed over. */
+static void tables_that_lie_do_no_harm(void **state)
+{
+    danaus_device *device = ((fixture *)*state)->device;
+    static const conv_cut cuts[] = {
+        { "conv.fft.f32", 64, 8 }, /* too short: 2 n is below before + after */
+        { "conv.fft.f32", 65, 8 },        { "conv.fft.f32", 64 * 11, 8 },
+        { "conv.fft.f32", INT64_MAX, 8 }, { "conv.fft.f32", (int64_t)1 << 40, 8 },
+        { "conv.fft.f64", 4096, 8 },
+    };
+    danaus_conv_desc d = { .channels = 1, .length = 5000, .dtype = DANAUS_F32 };
+    d.filter_length = 4500;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        dn_tuning_add_conv(device->tuning, &d, 0, cuts[i], 1e-6);
+        expect_in_plan(device, &d, "by the model");
+        d.effort = DANAUS_TABLE_ONLY;
+        refuse(device, d, DANAUS_ERR_UNSUPPORTED);
+        d.effort = DANAUS_ESTIMATE;
+    }
+    dn_tuning_add_conv(device->tuning, &d, 0, (conv_cut){ "conv.fft.f32", 8192, 4 }, 1);
+    expect_in_plan(device, &d, "4 x 4");
 }
 
 static void filters_are_checked(void **state)
@@ -209,7 +277,7 @@ static void gradients_are_checked(void **state)
 static void a_plan_describes_itself(void **state)
 {
     fixture *f = *state;
-    char text[200], cut[8];
+    char text[4096], cut[8];
     size_t length = danaus_conv_plan_describe(f->plan, text, sizeof text);
     assert_int_equal(length, strlen(text));
     assert_non_null(strstr(text, "conv.fft.f32: 1 window of "));
@@ -250,6 +318,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(descriptions_are_checked),
+        cmocka_unit_test(measurements_are_kept),
+        cmocka_unit_test(tables_that_lie_do_no_harm),
         cmocka_unit_test(filters_are_checked),
         cmocka_unit_test(operands_are_checked),
         cmocka_unit_test(gradients_are_checked),

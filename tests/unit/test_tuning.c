@@ -4,55 +4,11 @@
 #include "support/failing.h"
 #include "support/files.h"
 #include "support/test.h"
-
-#include "backend/tuning.h"
+#include "support/tuning.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- a device with three kernels ---- */
-
-static int fits_all(const kernel *k, const problem *p) { return k->dtype == p->dtype; }
-
-static int fits_wide(const kernel *k, const problem *p)
-{
-    return k->dtype == p->dtype && p->pattern.b >= 2;
-}
-
-static const kernel kernels[] = {
-    { .name = "ks.plain", .dtype = DANAUS_F32, .fits = fits_all },
-    { .name = "ks.plain", .dtype = DANAUS_C64, .fits = fits_all },
-    { .name = "ks.wide", .dtype = DANAUS_F32, .fits = fits_wide },
-    { 0 },
-};
-
-static danaus_status describe(const danaus_device *dev, danaus_device_info *info)
-{
-    (void)dev;
-    *info = (danaus_device_info){ .description = "Maker, \"Model\" 7",
-                                  .instructions = "avx9",
-                                  .threads = 2 };
-    return DANAUS_OK;
-}
-
-static const backend fake = { .name = "cpu", .describe = describe };
-static const danaus_device device = { &fake, "cpu:avx9", kernels, NULL };
-
-#define HEAD                                                                           \
-    "# danaus tuning 1\n"                                                              \
-    "device,machine,instructions,threads,a,b,c,d,dtype,layout,batch,kernel,seconds\n"
-#define HERE "cpu,Maker   Model  7,avx9,2,"
-
-static tuning *table_of(const char *content)
-{
-    tuning *table = NULL;
-    int64_t skipped;
-    assert_ok(dn_tuning_create(&table));
-    assert_ok(dn_tuning_read(table, &device, content, strlen(content), &skipped));
-    assert_int_equal(skipped, 0);
-    return table;
-}
 
 static problem problem_at(int64_t batch)
 {
@@ -86,8 +42,8 @@ static void a_choice_is_found_within_a_factor_of_two(void **state)
     tuning *table = table_of(HEAD);
     problem p = problem_at(1000), other = p; /* nearest power: 1024 */
     double seconds = 0;
-    dn_tuning_add(table, &p, &kernels[2], 3e-6);
-    assert_ptr_equal(dn_tuning_find(table, &p, &seconds), &kernels[2]);
+    dn_tuning_add(table, &p, &tuning_kernels[2], 3e-6);
+    assert_ptr_equal(dn_tuning_find(table, &p, &seconds), &tuning_kernels[2]);
     assert_true(seconds == 3e-6);
     assert_true(seconds_at(table, 511) < 0);
     assert_true(seconds_at(table, 512) == 3e-6);
@@ -111,7 +67,7 @@ static void the_nearest_power_of_two_comes_first(void **state)
     tuning *table = table_of(HEAD);
     for (int e = 0; e <= 62; e++) {
         problem p = problem_at((int64_t)1 << e);
-        dn_tuning_add(table, &p, &kernels[0], e + 1);
+        dn_tuning_add(table, &p, &tuning_kernels[0], e + 1);
     }
     assert_true(seconds_at(table, 0) == 1);
     assert_true(seconds_at(table, 1) == 1);
@@ -131,13 +87,13 @@ static void a_measurement_replaces_an_older_one(void **state)
     tuning *table = table_of(HEAD);
     problem p = problem_at(64);
     double seconds;
-    dn_tuning_add(table, &p, &kernels[0], 1e-6);
-    dn_tuning_add(table, &p, &kernels[2], 2e-6);
-    assert_ptr_equal(dn_tuning_find(table, &p, &seconds), &kernels[2]);
+    dn_tuning_add(table, &p, &tuning_kernels[0], 1e-6);
+    dn_tuning_add(table, &p, &tuning_kernels[2], 2e-6);
+    assert_ptr_equal(dn_tuning_find(table, &p, &seconds), &tuning_kernels[2]);
     assert_true(seconds == 2e-6);
     static const double no_times[] = { 0, -1, 1.0 / 0.0, 0.0 / 0.0 };
     for (size_t i = 0; i < sizeof no_times / sizeof *no_times; i++)
-        dn_tuning_add(table, &p, &kernels[0], no_times[i]);
+        dn_tuning_add(table, &p, &tuning_kernels[0], no_times[i]);
     assert_true(seconds_at(table, 64) == 2e-6);
     dn_tuning_destroy(table);
 }
@@ -157,7 +113,7 @@ static void a_large_table_finds_what_a_list_finds(void **state)
                              .dtype = rng_int(&r, 0, 1) ? DANAUS_F32 : DANAUS_C64,
                              .layout = (danaus_layout)rng_int(&r, 0, 1),
                              .batch = (int64_t)1 << 3 * rng_int(&r, 0, 3) };
-        dn_tuning_add(table, &list[i], &kernels[i % 3], i + 1);
+        dn_tuning_add(table, &list[i], &tuning_kernels[i % 3], i + 1);
     }
     for (int i = 0; i < ROWS; i++) {
         int last = i;
@@ -167,7 +123,8 @@ static void a_large_table_finds_what_a_list_finds(void **state)
                 list[i].batch == list[j].batch)
                 last = j;
         double seconds = 0;
-        assert_ptr_equal(dn_tuning_find(table, &list[i], &seconds), &kernels[last % 3]);
+        assert_ptr_equal(
+            dn_tuning_find(table, &list[i], &seconds), &tuning_kernels[last % 3]);
         assert_true(seconds == last + 1);
     }
     dn_tuning_destroy(table);
@@ -191,14 +148,14 @@ static void a_saved_table_is_this_text(void **state)
                   .dtype = DANAUS_C64,
                   .layout = DANAUS_BATCH_LAST,
                   .batch = 256 };
-    dn_tuning_add(table, &p, &kernels[1], 1e-15);
+    dn_tuning_add(table, &p, &tuning_kernels[1], 1e-15);
     p = problem_at(25088);
-    dn_tuning_add(table, &p, &kernels[0], 123.456789e-6);
+    dn_tuning_add(table, &p, &tuning_kernels[0], 123.456789e-6);
     p = problem_at(64);
-    dn_tuning_add(table, &p, &kernels[2], 2e-6);
+    dn_tuning_add(table, &p, &tuning_kernels[2], 2e-6);
     p = problem_at(1), p.layout = DANAUS_BATCH_FIRST;
-    dn_tuning_add(table, &p, &kernels[0], 1.5e-6);
-    assert_ok(dn_tuning_save(table, &device, path));
+    dn_tuning_add(table, &p, &tuning_kernels[0], 1.5e-6);
+    assert_ok(dn_tuning_save(table, &tuning_device, path));
     bytes b = file_bytes(path);
     assert_int_equal(b.size, strlen(whole));
     assert_memory_equal(b.data, whole, b.size);
@@ -213,9 +170,9 @@ static void a_loaded_table_saves_the_same_text(void **state)
     file_write(from, whole, strlen(whole));
     tuning *table = table_of(HEAD);
     int64_t skipped = -1;
-    assert_ok(dn_tuning_load(table, &device, from, &skipped));
+    assert_ok(dn_tuning_load(table, &tuning_device, from, &skipped));
     assert_int_equal(skipped, 0);
-    assert_ok(dn_tuning_save(table, &device, to));
+    assert_ok(dn_tuning_save(table, &tuning_device, to));
     bytes b = file_bytes(to);
     assert_int_equal(b.size, strlen(whole));
     assert_memory_equal(b.data, whole, b.size);
@@ -229,12 +186,12 @@ static void an_extreme_time_is_kept(void **state)
     const char *path = scratch_path("extreme.csv");
     tuning *table = table_of(HEAD);
     problem p = problem_at(64);
-    dn_tuning_add(table, &p, &kernels[0], 1e300);
-    assert_ok(dn_tuning_save(table, &device, path));
+    dn_tuning_add(table, &p, &tuning_kernels[0], 1e300);
+    assert_ok(dn_tuning_save(table, &tuning_device, path));
     dn_tuning_destroy(table);
     table = table_of(HEAD);
     int64_t skipped;
-    assert_ok(dn_tuning_load(table, &device, path, &skipped));
+    assert_ok(dn_tuning_load(table, &tuning_device, path, &skipped));
     assert_true(seconds_at(table, 64) > 9e6);
     dn_tuning_destroy(table);
 }
@@ -262,7 +219,7 @@ static void the_fastest_row_of_a_file_replaces_what_was_there(void **state)
     assert_true(seconds_at(table, 64) == 2);
     static const char slower[] = HEAD HERE "1,2,3,4,f32,last,64,ks.plain,9\n";
     int64_t skipped;
-    assert_ok(dn_tuning_read(table, &device, slower, strlen(slower), &skipped));
+    assert_ok(dn_tuning_read(table, &tuning_device, slower, strlen(slower), &skipped));
     assert_true(seconds_at(table, 64) == 9);
     dn_tuning_destroy(table);
 }
@@ -282,11 +239,12 @@ static void rows_of_no_use_here_are_counted(void **state)
         "1,2,3,4,f32,last,64,,1\n";
     tuning *table = table_of(HEAD);
     int64_t skipped = 0;
-    assert_ok(dn_tuning_read(table, &device, content, strlen(content), &skipped));
+    assert_ok(
+        dn_tuning_read(table, &tuning_device, content, strlen(content), &skipped));
     assert_int_equal(skipped, 10);
     double seconds;
     problem p = problem_at(64);
-    assert_ptr_equal(dn_tuning_find(table, &p, &seconds), &kernels[2]);
+    assert_ptr_equal(dn_tuning_find(table, &p, &seconds), &tuning_kernels[2]);
     dn_tuning_destroy(table);
 }
 
@@ -334,8 +292,8 @@ static void malformed_lines_are_named_and_change_nothing(void **state)
                 content, sizeof content, "%s%s%s\n%s%s\n", HEAD, HERE,
                 "1,2,3,4,f32,last,64,ks.plain,9",
                 foreign ? "cpu,Another,avx9,2," : HERE, cases[i].row);
-            danaus_status status =
-                dn_tuning_read(table, &device, content, strlen(content), &skipped);
+            danaus_status status = dn_tuning_read(
+                table, &tuning_device, content, strlen(content), &skipped);
             if (status != DANAUS_ERR_FORMAT ||
                 !strstr(danaus_error_detail(), cases[i].words) ||
                 !strstr(danaus_error_detail(), "line 4: "))
@@ -365,26 +323,28 @@ static void other_files_are_no_tables(void **state)
     int64_t skipped;
     for (size_t i = 0; i < sizeof contents / sizeof *contents; i++)
         assert_status(
-            dn_tuning_read(table, &device, contents[i], strlen(contents[i]), &skipped),
+            dn_tuning_read(
+                table, &tuning_device, contents[i], strlen(contents[i]), &skipped),
             DANAUS_ERR_FORMAT);
     char *large = malloc((16 << 20) + 1);
     memset(large, '\n', (16 << 20) + 1);
     memcpy(large, HEAD, strlen(HEAD));
-    assert_ok(dn_tuning_read(table, &device, large, 16 << 20, &skipped));
+    assert_ok(dn_tuning_read(table, &tuning_device, large, 16 << 20, &skipped));
     assert_status(
-        dn_tuning_read(table, &device, large, (16 << 20) + 1, &skipped),
+        dn_tuning_read(table, &tuning_device, large, (16 << 20) + 1, &skipped),
         DANAUS_ERR_FORMAT);
     free(large);
     assert_status(
-        dn_tuning_load(table, &device, scratch_path("none.csv"), &skipped),
+        dn_tuning_load(table, &tuning_device, scratch_path("none.csv"), &skipped),
         DANAUS_ERR_IO);
     file_write(scratch_path("bad.csv"), "x", 1);
     assert_status(
-        dn_tuning_load(table, &device, scratch_path("bad.csv"), &skipped),
+        dn_tuning_load(table, &tuning_device, scratch_path("bad.csv"), &skipped),
         DANAUS_ERR_FORMAT);
     assert_non_null(strstr(danaus_error_detail(), "bad.csv: line 1 is not"));
     assert_status(
-        dn_tuning_save(table, &device, scratch_path("none/table.csv")), DANAUS_ERR_IO);
+        dn_tuning_save(table, &tuning_device, scratch_path("none/table.csv")),
+        DANAUS_ERR_IO);
     dn_tuning_destroy(table);
 }
 
@@ -393,7 +353,8 @@ static void check_harmless(const char *content, size_t size)
 {
     tuning *table = table_of(HEAD);
     int64_t skipped;
-    danaus_status status = dn_tuning_read(table, &device, content, size, &skipped);
+    danaus_status status =
+        dn_tuning_read(table, &tuning_device, content, size, &skipped);
     assert_true(status == DANAUS_OK || status == DANAUS_ERR_FORMAT);
     for (int64_t batch = 1; batch <= 65536; batch *= 2) {
         problem p = problem_at(batch);
@@ -413,7 +374,7 @@ static void cut_and_changed_tables_do_no_harm(void **state)
         check_harmless((const char *)part.data, part.size);
         bytes_free(&part);
     }
-    for (uint64_t round = 0; round < (uint64_t)rounds_of(20000); round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(10000); round++) {
         rng r = { round };
         bytes changed = bytes_mutated(&r, &b);
         check_harmless((const char *)changed.data, changed.size);
@@ -432,16 +393,16 @@ static danaus_status load_and_save(void *paths)
         return status;
     problem p = problem_at(64), q = p;
     double seconds;
-    dn_tuning_add(table, &p, &kernels[0], 7);
+    dn_tuning_add(table, &p, &tuning_kernels[0], 7);
     int added = dn_tuning_find(table, &p, &seconds) != NULL;
     int64_t skipped;
-    status = dn_tuning_load(table, &device, path[0], &skipped);
+    status = dn_tuning_load(table, &tuning_device, path[0], &skipped);
     if (status != DANAUS_OK) {
         assert_true((dn_tuning_find(table, &p, &seconds) != NULL) == added);
         q.batch = 32768;
         assert_null(dn_tuning_find(table, &q, &seconds));
     } else {
-        status = dn_tuning_save(table, &device, path[1]);
+        status = dn_tuning_save(table, &tuning_device, path[1]);
         if (status == DANAUS_OK && !added) /* a row is lost silently */
             status = DANAUS_ERR_MEMORY;
     }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "support/tuning.h"
+
+#include <string.h>
+
+static int fits_all(const kernel *k, const problem *p) { return k->dtype == p->dtype; }
+
+static int fits_wide(const kernel *k, const problem *p)
+{
+    return k->dtype == p->dtype && p->pattern.b >= 2;
+}
+
+const kernel tuning_kernels[] = {
+    { .name = "ks.plain", .dtype = DANAUS_F32, .fits = fits_all },
+    { .name = "ks.plain", .dtype = DANAUS_C64, .fits = fits_all },
+    { .name = "ks.wide", .dtype = DANAUS_F32, .fits = fits_wide },
+    { 0 },
+};
+
+static danaus_status describe(const danaus_device *dev, danaus_device_info *info)
+{
+    (void)dev;
+    *info = (danaus_device_info){ .description = "Maker, \"Model\" 7",
+                                  .instructions = "avx9",
+                                  .threads = 2 };
+    return DANAUS_OK;
+}
+
+static const char *conv_kernel(const danaus_device *dev, int index)
+{
+    (void)dev;
+    return index == 0 ? "conv.plain" : NULL;
+}
+
+static const conv_backend convolutions = { .kernel = conv_kernel };
+static const backend fake = { .name = "cpu",
+                              .describe = describe,
+                              .conv = &convolutions };
+const danaus_device tuning_device = { &fake, "cpu:avx9", tuning_kernels, NULL };
+
+tuning *table_of(const char *content)
+{
+    tuning *table = NULL;
+    int64_t skipped;
+    assert_ok(dn_tuning_create(&table));
+    assert_ok(
+        dn_tuning_read(table, &tuning_device, content, strlen(content), &skipped));
+    assert_int_equal(skipped, 0);
+    return table;
+}
