@@ -80,6 +80,8 @@ struct conv_window {
     int sinks;
     int64_t start;
     range out; /* local numbers that are stored */
+    int fold;  /* of circular rows: number n + j is added to number j (1) or taken
+                  from it (-1), and not stored */
     conv_mode mode;
     const void *spectrum;
     void *z; /* n complex numbers */

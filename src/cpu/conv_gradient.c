@@ -37,12 +37,13 @@ static void gate_item(const conv_loop *l, int64_t item, void *extra, conv_window
     const conv_engine *e = l->e;
     conv_place at = dn_conv_place(e, o->batch, item);
     int64_t lead = dn_conv_lead(e, e->before);
-    range used = { at.y.from - e->before, at.y.to + e->after };
+    range used = dn_conv_used(e, at.y, e->before);
     w->code = e->code;
     w->source = dn_conv_source(e, o->u, o->gate_in, at.row, used);
     add_sink(w, e, o->to.dgate_out, o->dy, at.row);
     w->start = at.y.from - lead;
     w->out = (range){ lead, lead + at.y.to - at.y.from };
+    w->fold = dn_conv_folds(e);
     w->mode = CONV_MULTIPLY;
     w->spectrum = (const char *)o->spectrum + at.filter * dn_conv_bytes(e);
 }
@@ -55,13 +56,14 @@ static void adjoint_item(const conv_loop *l, int64_t item, void *extra, conv_win
     const conv_engine *e = l->e;
     conv_place at = dn_conv_place(e, o->batch, item);
     int64_t lead = dn_conv_lead(e, e->after);
-    range used = { at.y.from - e->after, at.y.to + e->before };
+    range used = dn_conv_used(e, at.y, e->after);
     w->code = e->code;
     w->source = dn_conv_source(e, o->dy, o->gate_out, at.row, used);
     add_sink(w, e, o->to.du, o->gate_in, at.row);
     add_sink(w, e, o->to.dgate_in, o->u, at.row);
     w->start = at.y.from - lead;
     w->out = (range){ lead, lead + at.y.to - at.y.from };
+    w->fold = -dn_conv_folds(e);
     w->mode = CONV_CORRELATE;
     w->spectrum = (const char *)o->spectrum + at.filter * dn_conv_bytes(e);
 }
@@ -119,7 +121,7 @@ static void sum_part(const filter_sums *s, int64_t filter, int64_t part, char *s
          i++) {
         conv_place at = dn_conv_place(e, o->batch, filter * s->items + i);
         int64_t start = at.y.from - dn_conv_lead(e, e->before);
-        range used = { at.y.from - e->before, at.y.to + e->after };
+        range used = dn_conv_used(e, at.y, e->before);
         conv_source u = dn_conv_source(e, o->u, o->gate_in, at.row, used);
         conv_source dy = dn_conv_source(e, o->dy, o->gate_out, at.row, at.y);
         forward_window(s, u, start, slot, slot + 2 * z);
@@ -153,9 +155,10 @@ static void store_filter(const filter_sums *s, int64_t filter, const void *r)
     double scale = 1.0 / (double)n;
     int wraps = e->p.kind == DANAUS_CIRCULAR;
     for (int64_t t = 0; t < taps; t++) {
-        double x = wraps            ? number(e, r, t % e->p.length)
-                   : t <= e->before ? number(e, r, t)
-                                    : 0;
+        int64_t lag = wraps ? t % e->p.length : t;
+        double x = wraps || t <= e->before ? number(e, r, lag) : 0;
+        if (dn_conv_folds(e)) /* what is beyond the row has its sign changed */
+            x -= number(e, r, n + lag);
         double back = t < e->after ? -number(e, r, 2 * n - 1 - t) : 0;
         set_number(e, to->dk, filter * taps + t, scale * x);
         set_number(e, to->dk_reverse, filter * taps + t, scale * back);

@@ -50,6 +50,14 @@ conv_source dn_conv_source(
     const conv_engine *e, const void *data, const void *factor, int64_t row,
     range used);
 
+/* Whether rows are circular and as long as n: then the second half of a product, which
+   is what goes beyond the row, is folded onto the first. */
+int dn_conv_folds(const conv_engine *e);
+
+/* Numbers of a row that a window needs for y, of which each meets `before` earlier
+   ones. */
+range dn_conv_used(const conv_engine *e, range y, int64_t before);
+
 /* Local number of the first y of a window whose y[t] meets `before` earlier numbers:
    that many or, where there is room, enough for windows to begin with a line. */
 int64_t dn_conv_lead(const conv_engine *e, int64_t before);

@@ -99,7 +99,9 @@ static conv_term term_of(int radix)
 /* The share of a window that the first pass reads and the last one writes. */
 static double filled(const conv_engine *e, int64_t n, int64_t windows)
 {
-    int half = windows == 1 && e->p.kind != DANAUS_CIRCULAR && e->p.length <= n;
+    int64_t length = e->p.length;
+    int half =
+        windows == 1 && (e->p.kind == DANAUS_CIRCULAR ? length == n : length <= n);
     return half ? 0.5 : 1;
 }
 

@@ -307,9 +307,20 @@ conv_source dn_conv_source(
     };
 }
 
+int dn_conv_folds(const conv_engine *e)
+{
+    return e->p.kind == DANAUS_CIRCULAR && e->tables->n == e->p.length;
+}
+
+range dn_conv_used(const conv_engine *e, range y, int64_t before)
+{
+    int64_t after = e->before + e->after - before;
+    return dn_conv_folds(e) ? y : (range){ y.from - before, y.to + after };
+}
+
 int64_t dn_conv_lead(const conv_engine *e, int64_t before)
 {
-    if (e->windows == 1 && e->p.kind != DANAUS_CIRCULAR)
+    if ((e->windows == 1 && e->p.kind != DANAUS_CIRCULAR) || dn_conv_folds(e))
         return 0;
     int64_t after = e->before + e->after - before;
     return MIN(ROUND_UP(before, CONV_LINE), 2 * e->tables->n - after - e->step);
@@ -322,7 +333,7 @@ static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window 
     const conv_engine *e = l->e;
     conv_place at = dn_conv_place(e, o->batch, item);
     int64_t lead = dn_conv_lead(e, e->before);
-    range used = { at.y.from - e->before, at.y.to + e->after };
+    range used = dn_conv_used(e, at.y, e->before);
     w->code = e->code;
     w->source = dn_conv_source(e, o->u, o->gate_in, at.row, used);
     w->sink[0].data = (void *)(uintptr_t)dn_conv_row(e, o->y, at.row);
@@ -330,6 +341,7 @@ static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window 
     w->sinks = 1;
     w->start = at.y.from - lead;
     w->out = (range){ lead, lead + at.y.to - at.y.from };
+    w->fold = dn_conv_folds(e);
     w->mode = CONV_MULTIPLY;
     w->spectrum = (const char *)o->spectrum + at.filter * dn_conv_bytes(e);
 }
