@@ -23,6 +23,8 @@ static danaus_conv_desc random_desc(rng *r, int64_t most)
         .kind = (danaus_conv_kind)rng_int(r, 0, 2),
         .dtype = types[rng_int(r, 0, 3)],
     };
+    if (rng_next(r) % 3 == 0) /* as long as a transform */
+        desc.length = (desc.length + 63) / 64 * 64;
     desc.filter_length = rng_int(r, 1, rng_next(r) % 2 ? 2 * desc.length : 20);
     return desc;
 }
