@@ -105,8 +105,8 @@ static void errors_grow_like_the_root_of_the_logarithm(void **state)
             break;
         check(*state, (danaus_conv_desc){ .channels = 1, .length = length }, 1, 0);
     }
-    static const int64_t others[] = { 100, 1000, 3000, 44100, 65537, 1000003 };
-    for (int i = 0; i < 6 && others[i] < (1 << 20) / share_of_cases(); i++)
+    static const int64_t others[] = { 100, 1000, 3000, 44100, 65537 };
+    for (int i = 0; i < 5 && others[i] < (1 << 20) / share_of_cases(); i++)
         check(*state, (danaus_conv_desc){ .channels = 1, .length = others[i] }, 1, 0);
 }
 
