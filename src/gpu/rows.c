@@ -83,6 +83,22 @@
         }                                                                              \
     }
 
+/* A row from compute capability 8.0 on: at most R rows and C columns in a tile, B blocks
+   resident. */
+#define MMA(type, DTYPE, R, C, B)                                                      \
+    {                                                                                  \
+        "ks.mma." #type "." #R "x" #C, DTYPE, dn_mma_fits, dn_mma_cost, dn_mma_bytes,  \
+            dn_mma_pack, &(const gpu_code)                                             \
+        {                                                                              \
+            .text = "ks_mma.cu", .arch = 80, .size = { R, C, 1, B },                   \
+            .defines = dn_mma_defines, .launch = dn_mma_launch                         \
+        }                                                                              \
+    }
+
+#define MMA_16(type, DTYPE)                                                            \
+    MMA(type, DTYPE, 128, 128, 1), MMA(type, DTYPE, 64, 128, 1),                       \
+        MMA(type, DTYPE, 64, 64, 2)
+
 const kernel dn_gpu_kernels[] = {
     WGMMA_16(f16, DANAUS_F16),
     WGMMA_16(bf16, DANAUS_BF16),
@@ -99,6 +115,8 @@ const kernel dn_gpu_kernels[] = {
     LANES(tf32, DANAUS_F32, 64, 64, 2, 1),
     LANES(tf32, DANAUS_F32, 128, 64, 2, 1),
     LANES(f32, DANAUS_F32, 64, 64, 2, 2),
+    MMA_16(f16, DANAUS_F16),
+    MMA_16(bf16, DANAUS_BF16),
     SIMT_4(f32, DANAUS_F32),
     SIMT_4(f16, DANAUS_F16),
     SIMT_4(bf16, DANAUS_BF16),

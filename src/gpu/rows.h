@@ -67,6 +67,18 @@ void dn_wgmma_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 
+/* ---- tensor cores of compute capability 8.0 and later (ks_mma.cu): size = rows of a tile
+   at most, columns, 1, resident blocks ---- */
+
+int dn_mma_fits(const kernel *k, const problem *p);
+double dn_mma_cost(const danaus_device *dev, const kernel *k, const problem *p);
+size_t dn_mma_bytes(const kernel *k, const problem *p);
+void dn_mma_pack(const kernel *k, const problem *p, weights_view w, void *packed);
+void dn_mma_defines(const kernel *k, const problem *p, int variant, text *to);
+void dn_mma_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch);
+
 /* ---- portable rows for few columns (ks_vec.cu): size = 32, NS, 1, WARPS, bytes of
    weights in a load ---- */
 

@@ -23,7 +23,7 @@ static const int archs[] = { 90, 75, 80, 86, 89, 100, 120 };
    thread, a few too little for some tiles. */
 static int stack_allowed(const char *file)
 {
-    return strcmp(file, "ks_wgmma.cu") ? 128 : 0;
+    return strcmp(file, "ks_wgmma.cu") && strcmp(file, "ks_mma.cu") ? 128 : 0;
 }
 
 static int compiled, skipped;

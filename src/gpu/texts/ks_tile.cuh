@@ -12,6 +12,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ptx.cuh"
+#include "words.cuh"
 
 #define LINE      (128 / ELEMENT)
 #define STEPS     ((COLS + LINE - 1) / LINE)
@@ -32,11 +33,6 @@ typedef u16 element;
 typedef struct tile {
     int i, j, r0, s0;
 } tile;
-
-INLINE u32 swizzled(int row, int chunk)
-{
-    return row * 128 + ((chunk ^ (row & 7)) << 4);
-}
 
 /* A ring of stages with flags: bytes have come, everybody has read them. */
 typedef struct ring {
@@ -221,19 +217,7 @@ INLINE void write_piece(u32 piece, float *sum, const float *bias, tile t, int fr
 #endif
 }
 
-/* The numbers of danaus_activation, from 1 on. */
-INLINE float activate(float v, int activation)
-{
-    if (activation == 1)
-        return v < 0 ? 0 : v;
-    if (activation == 2)
-        return 0.5f * v * (1 + erff(v * 0.70710678f));
-    if (activation == 3)
-        return v / (1 + expf(-v));
-    return v / (1 + expf(-1.59576912f * (v + 0.044715f * v * v * v)));
-}
-
-/* Of a whole piece, by the threads of the group. */
+/* An activation of a whole piece, by the threads of the group. */
 INLINE void activate_piece(u32 piece, int activation)
 {
 #pragma unroll 1
@@ -242,7 +226,7 @@ INLINE void activate_piece(u32 piece, int activation)
 #if ELEMENT == 4
         v = __float_as_uint(activate(__uint_as_float(v), activation));
 #else
-        v = pack_pair(activate(low_of(v), activation), activate(high_of(v), activation));
+        v = activate_pair(v, activation);
 #endif
         store_shared32(piece + at, v);
     }

@@ -1,0 +1,160 @@
+/* Rows on the tensor cores of compute capability 8.0 and later: tiles, weights and sizes
+   of ks_mma.cu.
+
+   They have not run on a device of their own yet, only compiled for each: no estimate
+   chooses them, a measurement may. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+#include "math/pattern.h"
+
+#include <math.h>
+
+#define LINE        64 /* columns k of a row in shared memory, 128 bytes */
+#define MOST_STAGES 4
+#define MARGIN      1024       /* to begin at a multiple of it */
+#define SHARED      (99 << 10) /* bytes that a block has on every one of them */
+#define RESERVED    1024
+#define MANY_BYTES  (16 << 20)
+
+/* size: rows of a tile at most, columns of the batch, 1, resident blocks. */
+enum { ROWS, COLUMNS, LANES, RESIDENT };
+
+static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
+
+typedef struct shape {
+    int64_t tile_rows, row_tiles, steps, depth; /* of rows r and columns k */
+    int64_t out_rows;                           /* of y that leave at a time */
+    int64_t stages, shared;
+} shape;
+
+static int64_t up_to(int64_t size, int64_t unit)
+{
+    return dn_gpu_parts(size, unit) * unit;
+}
+
+/* As many as divide the tile, are a multiple of 16, and at most 64. */
+static int64_t out_rows_of(int64_t tile_rows)
+{
+    int64_t rows = 64;
+    while (tile_rows % rows)
+        rows -= 16;
+    return rows;
+}
+
+static shape shape_of(const kernel *k, const problem *p)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    shape s = { .row_tiles = dn_gpu_parts(q.b, n[ROWS]) };
+    s.tile_rows = up_to(dn_gpu_parts(q.b, s.row_tiles), 16);
+    s.row_tiles = dn_gpu_parts(q.b, s.tile_rows);
+    s.steps = dn_gpu_parts(q.c, LINE);
+    s.depth = s.steps > 1 ? LINE : up_to(q.c, 16);
+    s.out_rows = out_rows_of(s.tile_rows);
+    int last = p->layout == DANAUS_BATCH_LAST;
+    int64_t groups = n[COLUMNS] / 64;
+    int64_t x_bytes = groups * (last ? s.depth : 64) * 128;
+    int64_t out = last ? s.out_rows * (64 * 2 + 16) : 64 * (s.out_rows * 2 + 16);
+    int64_t stage = x_bytes + s.tile_rows * 128, fixed = MARGIN + groups * out;
+    int64_t room = (SHARED + RESERVED) / n[RESIDENT] - RESERVED - fixed;
+    s.stages = room / stage < MOST_STAGES ? room / stage : MOST_STAGES;
+    s.shared = fixed + s.stages * stage;
+    return s;
+}
+
+static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
+{
+    return p->pattern.a * p->pattern.d * shape_of(k, p).row_tiles *
+           dn_gpu_parts(batch, size_of(k)[COLUMNS]);
+}
+
+int dn_mma_fits(const kernel *k, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    return k->dtype == p->dtype && (q.d == 1 || p->layout == DANAUS_BATCH_LAST) &&
+           q.b >= 8 && q.c >= 8 && q.a * q.d * (q.b + q.c) >= 80 &&
+           shape_of(k, p).stages >= 2;
+}
+
+double dn_mma_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    (void)dev, (void)k, (void)p;
+    return INFINITY;
+}
+
+static int64_t as_it_is(const gpu_tile *t, int64_t place)
+{
+    (void)t;
+    return place;
+}
+
+static gpu_tile tile_of(const kernel *k, const problem *p)
+{
+    shape s = shape_of(k, p);
+    return (gpu_tile){
+        .element = 2,
+        .parts = 1,
+        .rows = s.tile_rows,
+        .row_tiles = s.row_tiles,
+        .steps = s.steps,
+        .row = as_it_is,
+        .column = as_it_is,
+    };
+}
+
+size_t dn_mma_bytes(const kernel *k, const problem *p)
+{
+    gpu_tile t = tile_of(k, p);
+    return dn_gpu_tile_bytes(&t, p);
+}
+
+void dn_mma_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    gpu_tile t = tile_of(k, p);
+    dn_gpu_tile_pack(&t, p, w, packed);
+}
+
+void dn_mma_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    (void)variant;
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    shape s = shape_of(k, p);
+    int last = p->layout == DANAUS_BATCH_LAST;
+    const struct {
+        const char *name;
+        int64_t value;
+    } lines[] = {
+        { "LAST", last },
+        { "BLOCKS", q.a },
+        { "ROWS", q.b },
+        { "COLS", q.c },
+        { "LANES", q.d },
+        { "TILE_N", s.tile_rows },
+        { "TILE_K", s.depth },
+        { "OUT_N", s.out_rows },
+        { "GROUPS", n[COLUMNS] / 64 },
+        { "STAGES", s.stages },
+        { "RESIDENT", n[RESIDENT] },
+        { "MANY_BLOCKS", !last && q.a * q.b * q.c * q.d * 2 <= MANY_BYTES },
+    };
+    if (p->dtype == DANAUS_BF16)
+        dn_text(to, "#define TYPE_BF16 1\n");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
+}
+
+void dn_mma_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch)
+{
+    const int *n = size_of(k);
+    int64_t tiles = tiles_of(k, p, call->batch);
+    int64_t places = (int64_t)f->units * n[RESIDENT];
+    *launch = (gpu_launch){
+        .blocks = { tiles < places ? tiles : places, 1, 1 },
+        .threads = n[COLUMNS] * 2,
+        .shared = (int)shape_of(k, p).shared,
+    };
+}

@@ -1,0 +1,215 @@
+/* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu uses, in C++ for a processor:
+   a block is as many threads as it has on a GPU, and the lanes of a warp wait for each
+   other wherever an instruction exchanges registers. Copies are made at once, so that
+   what is missing of waiting for them does not show. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <barrier>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define INLINE static inline
+#define __global__
+#define __shared__
+#define __launch_bounds__(threads, blocks)
+
+struct uint4 {
+    u32 x, y, z, w;
+};
+struct place {
+    u32 x;
+};
+static thread_local place threadIdx;
+static place blockIdx, gridDim;
+
+/* ---- threads that wait ---- */
+
+struct warp {
+    std::barrier<> wait{ 32 };
+    u32 a[32][4], b[32][2]; /* registers that its lanes show each other */
+};
+
+static warp warps[16];
+static std::unique_ptr<std::barrier<>> block, group[4];
+
+static inline void __syncthreads() { block->arrive_and_wait(); }
+INLINE void barrier(int number, int) { group[number - 1]->arrive_and_wait(); }
+INLINE int min(i64 a, i64 b) { return (int)(a < b ? a : b); }
+
+/* ---- elements ---- */
+
+INLINE float value_of(u16 bits)
+{
+#ifdef TYPE_BF16
+    u32 wide = (u32)bits << 16;
+    float f;
+    memcpy(&f, &wide, sizeof f);
+    return f;
+#else
+    _Float16 h;
+    memcpy(&h, &bits, sizeof h);
+    return (float)h;
+#endif
+}
+
+INLINE u16 bits_of(float f)
+{
+#ifdef TYPE_BF16
+    u32 wide;
+    memcpy(&wide, &f, sizeof wide);
+    return (u16)((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+#else
+    _Float16 h = (_Float16)f;
+    u16 bits;
+    memcpy(&bits, &h, sizeof bits);
+    return bits;
+#endif
+}
+
+INLINE u16 half_of(u32 pair, int upper) { return (u16)(upper ? pair >> 16 : pair); }
+INLINE u32 pair_of(u16 lo, u16 hi) { return lo | (u32)hi << 16; }
+INLINE u32 pack_pair(float lo, float hi) { return pair_of(bits_of(lo), bits_of(hi)); }
+INLINE float low_of(u32 pair) { return value_of(half_of(pair, 0)); }
+INLINE float high_of(u32 pair) { return value_of(half_of(pair, 1)); }
+
+/* ---- shared memory: accesses that are not aligned, or outside, end the program ---- */
+
+#define SHARED_BYTES ((u32)101376)
+
+extern "C" {
+alignas(1024) u8 memory[SHARED_BYTES];
+}
+
+INLINE u32 shared_address(const void *p) { return (u32)((const u8 *)p - memory); }
+
+INLINE u8 *shared(u32 at, u32 bytes)
+{
+    if (at % bytes || at > SHARED_BYTES - bytes)
+        abort();
+    return memory + at;
+}
+
+INLINE void copy(u32 to, const void *from, u32 bytes, u32 whole)
+{
+    if ((uintptr_t)from % whole || bytes > whole)
+        abort();
+    memset(shared(to, whole), 0, whole);
+    memcpy(shared(to, whole), from, bytes);
+}
+
+INLINE void copy16(u32 to, const void *from, u32 bytes) { copy(to, from, bytes, 16); }
+INLINE void copy8(u32 to, const void *from, u32 bytes) { copy(to, from, bytes, 8); }
+INLINE void copy4(u32 to, const void *from, u32 bytes) { copy(to, from, bytes, 4); }
+INLINE void copy_commit() {}
+template <int pending> INLINE void copy_wait() {}
+
+INLINE void store_shared16(u32 to, u32 v)
+{
+    u16 bits = (u16)v;
+    memcpy(shared(to, 2), &bits, 2);
+}
+
+INLINE void store_shared32(u32 to, u32 v) { memcpy(shared(to, 4), &v, 4); }
+
+INLINE uint4 load_shared128(u32 from)
+{
+    uint4 v;
+    memcpy(&v, shared(from, 16), 16);
+    return v;
+}
+
+/* ---- instructions of a warp, as PTX describes them ---- */
+
+/* Element `column` of a row of 8 whose address is given. */
+INLINE u16 element_at(u32 row, int column)
+{
+    u16 bits;
+    memcpy(&bits, shared(row, 16) + column * 2, 2);
+    return bits;
+}
+
+INLINE void load_matrices_as(u32 v[4], u32 from, int turned)
+{
+    int lane = threadIdx.x % 32, i = lane / 4, j = lane % 4 * 2;
+    warp &w = warps[threadIdx.x / 32];
+    w.a[lane][0] = from;
+    w.wait.arrive_and_wait();
+    for (int m = 0; m < 4; m++)
+        v[m] = turned ? pair_of(
+                            element_at(w.a[m * 8 + j][0], i),
+                            element_at(w.a[m * 8 + j + 1][0], i))
+                      : pair_of(
+                            element_at(w.a[m * 8 + i][0], j),
+                            element_at(w.a[m * 8 + i][0], j + 1));
+    w.wait.arrive_and_wait();
+}
+
+INLINE void load_matrices(u32 v[4], u32 from) { load_matrices_as(v, from, 0); }
+INLINE void load_matrices_turned(u32 v[4], u32 from) { load_matrices_as(v, from, 1); }
+
+INLINE u32 turn_matrix(u32 v)
+{
+    int lane = threadIdx.x % 32, i = lane / 4, j = lane % 4 * 2;
+    warp &w = warps[threadIdx.x / 32];
+    w.a[lane][0] = v;
+    w.wait.arrive_and_wait();
+    u32 turned = pair_of(
+        half_of(w.a[j * 4 + i / 2][0], i % 2),
+        half_of(w.a[(j + 1) * 4 + i / 2][0], i % 2));
+    w.wait.arrive_and_wait();
+    return turned;
+}
+
+INLINE void mma16(float *d, const u32 *a, u32 b0, u32 b1)
+{
+    int lane = threadIdx.x % 32;
+    warp &w = warps[threadIdx.x / 32];
+    memcpy(w.a[lane], a, sizeof w.a[lane]);
+    w.b[lane][0] = b0;
+    w.b[lane][1] = b1;
+    w.wait.arrive_and_wait();
+    for (int e = 0; e < 4; e++) {
+        int i = lane / 4 + e / 2 * 8, j = lane % 4 * 2 + e % 2;
+        for (int k = 0; k < 16; k++) {
+            u32 left = w.a[i % 8 * 4 + k % 8 / 2][i / 8 + k / 8 * 2];
+            u32 right = w.b[j * 4 + k % 8 / 2][k / 8];
+            d[e] += value_of(half_of(left, k % 2)) * value_of(half_of(right, k % 2));
+        }
+    }
+    w.wait.arrive_and_wait();
+}
+
+/* ---- launching ---- */
+
+/* Makes all blocks of a kernel, one after the other, each with other bytes in shared
+   memory. */
+template <class kernel_type>
+static void run_blocks(u32 blocks, u32 threads, kernel_type kernel)
+{
+    gridDim.x = blocks;
+    block = std::make_unique<std::barrier<>>(threads);
+    for (u32 g = 0; g < threads / 128; g++)
+        group[g] = std::make_unique<std::barrier<>>(128);
+    for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
+        std::vector<std::thread> all;
+        memset(memory, 0x7f, sizeof memory);
+        for (u32 t = 0; t < threads; t++)
+            all.emplace_back([=] {
+                threadIdx.x = t;
+                kernel();
+            });
+        for (std::thread &one : all)
+            one.join();
+    }
+}
