@@ -87,7 +87,8 @@ typedef struct danaus_ks_weights danaus_ks_weights;
 
 /* What is applied to every number of y after the bias, in the type of sums, before it
    is stored. Phi is the distribution function of the normal distribution, so that
-   v Phi(v) = v (1 + erf(v / sqrt(2))) / 2; PyTorch's names are behind. */
+   v Phi(v) = v (1 + erf(v / sqrt(2))) / 2; PyTorch's names are behind. GPUs may have
+   rounded v to the type of y. */
 typedef enum danaus_activation {
     DANAUS_ACTIVATION_NONE = 0,
     DANAUS_RELU,     /* max(v, 0): ReLU() */
