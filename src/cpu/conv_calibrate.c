@@ -28,8 +28,9 @@
    a long one on they are fewer. */
 #define MOST_POINTS ((int64_t)1 << 20)
 #define LONG_POINTS ((int64_t)1 << 16)
-/* How much a constant is held where it is built in, against one window. */
-#define HOLD 0.2
+/* How much a constant is held where it is built in, against one window. Radices come
+   together in lengths: much less, and noise makes one cheap at the cost of another. */
+#define HOLD 1.0
 /* No constant becomes less than this share of what is built in. */
 #define LEAST_SHARE 0.1
 #define SWEEPS      1000

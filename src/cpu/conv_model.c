@@ -13,6 +13,10 @@
 /* A window's memory over that of its n complex numbers: they, the spectrum, the
    constants, the row. */
 #define WORKING_SET 3.5
+/* Bytes of a line of the caches, and how many of them the first one of a row of a strip
+   costs beyond itself. */
+#define LINE       64
+#define LATE_LINES 4.0
 
 static const int radix_of[CONV_TERMS] = {
     [CONV_RADIX_3] = 3, [CONV_RADIX_4] = 4, [CONV_RADIX_5] = 5,
@@ -44,14 +48,14 @@ typedef struct builtin {
 } builtin;
 
 static const builtin builtins[] = {
-    { "avx512", DANAUS_F32, { 290, 15, 23, 4.3, 5.6, 4.5, 8.1, 7.8, 0.16, 0.9, 3.5 } },
-    { "avx512", DANAUS_F64, { 260, 12, 20, 3.7, 5.6, 5.0, 6.6, 8.1, 0.20, 0.9, 3.2 } },
-    { "avx2", DANAUS_F32, { 150, 9, 15, 2.5, 2.6, 3.7, 4.9, 4.6, 0.11, 0.55, 2.6 } },
-    { "avx2", DANAUS_F64, { 190, 9, 15, 2.6, 3.5, 3.3, 4.5, 5.2, 0.11, 0.66, 2.6 } },
-    { "neon", DANAUS_F32, { 150, 9, 15, 2.5, 2.6, 3.7, 4.9, 4.6, 0.11, 0.55, 2.6 } },
-    { "neon", DANAUS_F64, { 190, 9, 15, 2.6, 3.5, 3.3, 4.5, 5.2, 0.11, 0.66, 2.6 } },
-    { "scalar", DANAUS_F32, { 170, 12, 22, 3.8, 4.4, 5.0, 8.2, 7.0, 0.18, 0.72, 3.0 } },
-    { "scalar", DANAUS_F64, { 150, 10, 16, 2.5, 3.9, 3.9, 5.7, 6.2, 0.12, 0.64, 2.6 } },
+    { "avx512", DANAUS_F32, { 250, 12, 21, 5.4, 5.4, 7.3, 11, 7.5, 0.38, 0.92, 4.4 } },
+    { "avx512", DANAUS_F64, { 250, 11, 19, 5.2, 4.7, 6.6, 11, 6.9, 0.34, 0.90, 4.2 } },
+    { "avx2", DANAUS_F32, { 150, 8.5, 14, 3.3, 3.3, 4.6, 7.0, 5.2, 0.25, 0.60, 2.8 } },
+    { "avx2", DANAUS_F64, { 190, 8.5, 14, 3.3, 3.5, 4.6, 7.0, 5.4, 0.25, 0.66, 2.8 } },
+    { "neon", DANAUS_F32, { 150, 8.5, 14, 3.3, 3.3, 4.6, 7.0, 5.2, 0.25, 0.60, 2.8 } },
+    { "neon", DANAUS_F64, { 190, 8.5, 14, 3.3, 3.5, 4.6, 7.0, 5.4, 0.25, 0.66, 2.8 } },
+    { "scalar", DANAUS_F32, { 170, 11, 20, 4.5, 4.4, 6.0, 9.0, 7.0, 0.25, 0.72, 3.0 } },
+    { "scalar", DANAUS_F64, { 150, 9.5, 16, 3.6, 3.9, 5.0, 7.5, 6.3, 0.2, 0.65, 2.8 } },
 };
 
 static conv_model built_in(const cpu_device *dev, const conv_code *code)
@@ -126,7 +130,8 @@ static void count_bytes(
     double bytes = 4.0 * (double)t->n * 2.0 * (double)code->size;
     double set = WORKING_SET / 4 * bytes, far = beyond(2 * set, (double)m->l3);
     double near = MAX(beyond(set / 2, (double)m->l2), far);
-    double window = (1 + fill) * bytes, inside = 0;
+    double lines = (double)t->strip * code->vector * (double)code->size / LINE;
+    double window = (1 + fill * (1 + LATE_LINES / lines)) * bytes, inside = 0;
     if (t->n / code->vector <= t->cached)
         return;
     for (int l = t->outer; l < t->passes; l++)
