@@ -14,7 +14,7 @@
 #define MIN_SAMPLES 3
 #define MAX_SAMPLES 4096
 #define LONG_CALL   0.1 /* seconds: an earlier call is warm-up enough */
-#define HOPELESS    3.0 /* times the fastest: not timed again */
+#define HOPELESS    3.0 /* times the fastest: a long call is not timed again */
 
 typedef struct turn {
     double estimate, total;
@@ -109,7 +109,7 @@ static void run_rounds(runner *list, int count, const rotation *r, turn *turns)
         if (list[i].known > 0 && list[i].known < fastest)
             fastest = list[i].known;
     for (int i = 0; i < count; i++)
-        if (list[i].known < HOPELESS * fastest)
+        if (list[i].known < LONG_CALL || list[i].known < HOPELESS * fastest)
             warm_up(&list[i], r, &turns[i], &at);
     for (int more = 1; more;) {
         more = 0;
