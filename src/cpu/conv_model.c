@@ -58,12 +58,20 @@ static const builtin builtins[] = {
     { "scalar", DANAUS_F64, { 150, 9.5, 16, 3.6, 3.9, 5.0, 7.5, 6.3, 0.2, 0.65, 2.8 } },
 };
 
-static conv_model built_in(const cpu_device *dev, const conv_code *code)
+/* The row of the instruction set or, last of all, of scalar. */
+static const builtin *find_builtin(const char *instructions, danaus_dtype sums)
 {
     const builtin *b = builtins;
-    conv_model m = { 0 };
-    while (strcmp(b->instructions, dev->isa) || b->sums != dn_sum_type(code->dtype))
+    while (b->sums != sums ||
+           (strcmp(b->instructions, instructions) && strcmp(b->instructions, "scalar")))
         b++;
+    return b;
+}
+
+static conv_model built_in(const cpu_device *dev, const conv_code *code)
+{
+    const builtin *b = find_builtin(dev->isa, dn_sum_type(code->dtype));
+    conv_model m = { 0 };
     for (int i = 0; i < CONV_TERMS; i++) {
         conv_constant c = dn_conv_constant((conv_term)i, code->vector);
         double of = c.name == TUNING_GAMMA || c.name == TUNING_TAIL
