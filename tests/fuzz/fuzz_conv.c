@@ -112,8 +112,8 @@ static void stream(danaus_stream_desc d)
     d.filter_length = shorter(d.filter_length);
     int64_t filters = d.filters ? d.filters : d.channels;
     int positive = d.channels > 0 && d.filter_length > 0 && filters > 0;
-    int runs = positive && small(d.channels, d.filter_length + 64) &&
-               small(filters, d.filter_length);
+    int runs = positive && small(filters, d.filter_length) &&
+               small(d.channels, d.filter_length + 64);
     if (positive && !runs) /* filters as long as they say would be read */
         return;
     void *k = runs ? zeros(filters * d.filter_length, DANAUS_F64) : (void *)&d;

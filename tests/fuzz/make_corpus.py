@@ -198,6 +198,7 @@ def descriptions():
     put("conv", "short_many", b"\2" + struct.pack("<3q3i", 1, 4, 129, 0, 0, 0))
     put("conv", "stream", b"\3" + struct.pack("<3qi", 2, 300, 1, 0))
     put("conv", "stream_long", b"\3" + struct.pack("<3qi", -2, 1 << 40, 0, 4))
+    put("conv", "stream_longest", b"\3" + struct.pack("<2q", 18, (1 << 63) - 1))
 
 
 def hash_of(data):
