@@ -9,7 +9,7 @@
 #     clang      clang, warnings as errors: the quick tests
 #     asan       address and undefined-behaviour sanitizers: every test in small
 #     tsan       thread sanitizer: what threads do
-#     fuzz       every fuzzer for FUZZ_SECONDS (60), two at a time
+#     fuzz       every fuzzer for FUZZ_SECONDS (60) from FUZZ_SEED (1), two at a time
 #     arm64      64-bit Arm under an emulator: units and kernels in small,
 #                less two tests of factorization that take minutes there
 #     coverage   the share of lines of src that the tests run: at least 95 %
@@ -132,7 +132,8 @@ fuzz_one() {
     corpus=build/fuzz/corpus/$1
     mkdir -p "$corpus"
     cp "tests/fuzz/corpus/$1"/* "$corpus"
-    "build/fuzz/tests/fuzz_$1" -max_total_time="$seconds" -max_len=4096 -timeout=20 \
+    "build/fuzz/tests/fuzz_$1" -seed="${FUZZ_SEED:-1}" -max_total_time="$seconds" \
+        -max_len=4096 -timeout=20 \
         -rss_limit_mb=2048 -print_final_stats=1 \
         -artifact_prefix="build/fuzz/" "$corpus" > "build/fuzz/$1.log" 2>&1
 }
