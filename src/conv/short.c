@@ -45,16 +45,25 @@ static short_sizes sizes_of(const danaus_short_desc *d, int64_t batch)
     };
 }
 
+/* What both calls begin with; d gets the description, its type filled in. */
+static danaus_status open_short(
+    const danaus_device *device, const danaus_short_desc *desc, int64_t batch,
+    danaus_short_desc *d)
+{
+    if (!device || !desc)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a device and a description are needed");
+    *d = *desc;
+    d->dtype = d->dtype ? d->dtype : DANAUS_F32;
+    TRY(check_short(d, batch));
+    return dn_conv_need(device);
+}
+
 danaus_status danaus_short_conv(
     danaus_device *device, const danaus_short_desc *desc, int64_t batch, const void *k,
     const void *bias, const void *u, void *y)
 {
-    if (!device || !desc)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a device and a description are needed");
-    danaus_short_desc d = *desc;
-    d.dtype = d.dtype ? d.dtype : DANAUS_F32;
-    TRY(check_short(&d, batch));
-    TRY(dn_conv_need(device));
+    danaus_short_desc d;
+    TRY(open_short(device, desc, batch, &d));
     if (batch == 0)
         return DANAUS_OK;
     if (!k || !u || !y)
@@ -87,12 +96,8 @@ danaus_status danaus_short_conv_gradient(
     danaus_device *device, const danaus_short_desc *desc, int64_t batch, const void *k,
     const void *u, const void *dy, const danaus_short_gradients *gradients)
 {
-    if (!device || !desc)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a device and a description are needed");
-    danaus_short_desc d = *desc;
-    d.dtype = d.dtype ? d.dtype : DANAUS_F32;
-    TRY(check_short(&d, batch));
-    TRY(dn_conv_need(device));
+    danaus_short_desc d;
+    TRY(open_short(device, desc, batch, &d));
     TRY(check_gradients(batch, k, u, dy, gradients));
     short_sizes size = sizes_of(&d, batch);
     piece in[] = { { "u", u, size.rows },

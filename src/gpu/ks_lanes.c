@@ -40,12 +40,6 @@ static int64_t row_at(const gpu_tile *t, int64_t place)
     return spread(t, place, t->row_groups);
 }
 
-static int64_t as_it_is(const gpu_tile *t, int64_t place)
-{
-    (void)t;
-    return place;
-}
-
 static int64_t column_at(const gpu_tile *t, int64_t place)
 {
     int64_t depth = t->column_groups * (CHUNK_BYTES / t->element);
@@ -99,8 +93,8 @@ static shape shape_of(const kernel *k, const problem *p)
         .in_chunk = s.in_chunk,
         .row_groups = rows / s.per,
         .column_groups = s.depth / s.per,
-        .row = q.d == s.lanes ? row_at : as_it_is,
-        .column = q.d == s.lanes ? column_at : as_it_is,
+        .row = q.d == s.lanes ? row_at : dn_gpu_as_it_is,
+        .column = q.d == s.lanes ? column_at : dn_gpu_as_it_is,
     };
     set_memory(&s, n);
     return s;

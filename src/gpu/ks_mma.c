@@ -83,12 +83,6 @@ double dn_mma_cost(const danaus_device *dev, const kernel *k, const problem *p)
     return INFINITY;
 }
 
-static int64_t as_it_is(const gpu_tile *t, int64_t place)
-{
-    (void)t;
-    return place;
-}
-
 static gpu_tile tile_of(const kernel *k, const problem *p)
 {
     shape s = shape_of(k, p);
@@ -98,8 +92,8 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
         .rows = s.tile_rows,
         .row_tiles = s.row_tiles,
         .steps = s.steps,
-        .row = as_it_is,
-        .column = as_it_is,
+        .row = dn_gpu_as_it_is,
+        .column = dn_gpu_as_it_is,
     };
 }
 

@@ -181,18 +181,18 @@ void dn_gpu_tile_pack(const gpu_tile *t, const problem *p, weights_view w, void 
             }
 }
 
+int64_t dn_gpu_as_it_is(const gpu_tile *t, int64_t place)
+{
+    (void)t;
+    return place;
+}
+
 /* Of 8 columns k of 32 bits, batch-last, the even ones come first: threads that read x
    then meet different banks. */
 static int64_t even_first(const gpu_tile *t, int64_t place)
 {
     (void)t;
     return place / 8 * 8 + place % 4 * 2 + place / 4 % 2;
-}
-
-static int64_t as_it_is(const gpu_tile *t, int64_t place)
-{
-    (void)t;
-    return place;
 }
 
 static gpu_tile tile_of(const kernel *k, const problem *p)
@@ -205,8 +205,8 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
         .rows = s.tile_rows,
         .row_tiles = s.row_tiles,
         .steps = s.steps,
-        .row = as_it_is,
-        .column = exchanged ? even_first : as_it_is,
+        .row = dn_gpu_as_it_is,
+        .column = exchanged ? even_first : dn_gpu_as_it_is,
     };
 }
 

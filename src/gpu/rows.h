@@ -48,6 +48,7 @@ struct gpu_tile {
     int64_t (*column)(const gpu_tile *t, int64_t place);
 };
 
+int64_t dn_gpu_as_it_is(const gpu_tile *t, int64_t place); /* the place itself */
 size_t dn_gpu_tile_bytes(const gpu_tile *t, const problem *p);
 void dn_gpu_tile_pack(
     const gpu_tile *t, const problem *p, weights_view w, void *packed);
