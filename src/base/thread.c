@@ -18,6 +18,9 @@
 #include <unistd.h>
 
 #define SPIN_SECONDS 50e-6
+/* Short loops in a row before they wake who sleeps: to wake a processor may take as
+   long as one of them (60 us on a virtual machine). */
+#define WORTH_WAKING 8
 
 struct thread_pool {
     int threads;        /* the caller's included */
@@ -31,6 +34,8 @@ struct thread_pool {
     int count;
     parallel_task task;
     void *arg;
+    double ended; /* when the last loop did */
+    int followed; /* short loops that came soon after another */
 };
 
 int dn_thread_count(void)
@@ -147,11 +152,16 @@ void dn_pool_destroy(thread_pool *pool)
 
 int dn_pool_threads(const thread_pool *pool) { return pool ? pool->threads : 1; }
 
+static void run_alone(int count, parallel_task task, void *arg)
+{
+    for (int i = 0; i < count; i++)
+        task(arg, i);
+}
+
 void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg)
 {
     if (!pool || pool->threads == 1 || count <= 1) {
-        for (int i = 0; i < count; i++)
-            task(arg, i);
+        run_alone(count, task, arg);
         return;
     }
     pool->task = task;
@@ -163,6 +173,22 @@ void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg)
     for (int spins = 0; atomic_load_explicit(&pool->unfinished, memory_order_acquire);
          spins++)
         spins < 1000 ? pause_briefly() : (void)sched_yield();
+    pool->ended = dn_seconds();
+    pool->followed = WORTH_WAKING;
+}
+
+void dn_pool_run_short(thread_pool *pool, int count, parallel_task task, void *arg)
+{
+    int soon = pool && dn_seconds() - pool->ended < SPIN_SECONDS / 2;
+    if (soon && pool->followed >= WORTH_WAKING) {
+        dn_pool_run(pool, count, task, arg);
+        return;
+    }
+    run_alone(count, task, arg);
+    if (pool) {
+        pool->followed = soon ? pool->followed + 1 : 0;
+        pool->ended = dn_seconds();
+    }
 }
 
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -23,6 +23,10 @@ int dn_pool_threads(const thread_pool *pool); /* 1 for NULL */
    then the caller does all. */
 void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg);
 
+/* The same for a loop of ten to a hundred microseconds: threads that sleep are woken
+   only if several of them have followed each other. */
+void dn_pool_run_short(thread_pool *pool, int count, parallel_task task, void *arg);
+
 /* One lock of the whole process, for what is done once. Not recursive. */
 void dn_lock_process(void);
 void dn_unlock_process(void);

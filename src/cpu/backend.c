@@ -175,16 +175,28 @@ danaus_status dn_cpu_scratch(cpu_device *d, size_t bytes, void **scratch)
     return DANAUS_OK;
 }
 
+/* Without a pool one thread does all: slower, never wrong. */
+static void make_pool(cpu_device *d, int count)
+{
+    if (!d->pool && count > 1 && d->threads > 1)
+        dn_pool_create(d->threads, &d->pool);
+}
+
 void dn_cpu_parallel(cpu_device *d, int count, parallel_task task, void *arg)
 {
     if (d->parallel) {
         d->parallel(d->user, count, task, arg);
         return;
     }
-    /* Without a pool one thread does all: slower, never wrong. */
-    if (!d->pool && count > 1 && d->threads > 1)
-        dn_pool_create(d->threads, &d->pool);
+    make_pool(d, count);
     dn_pool_run(d->pool, count, task, arg);
+}
+
+void dn_cpu_parallel_short(cpu_device *d, int count, parallel_task task, void *arg)
+{
+    if (!d->parallel)
+        make_pool(d, count);
+    dn_pool_run_short(d->parallel ? NULL : d->pool, count, task, arg);
 }
 
 static danaus_status cpu_alloc(danaus_device *dev, size_t bytes, void **memory)

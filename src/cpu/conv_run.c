@@ -12,8 +12,12 @@
 
 #include <string.h>
 
-/* Complex numbers that are worth a task of their own, and a thread. */
-#define TASK_NUMBERS 32768
+/* Complex numbers that a thread takes at a time, at most. */
+#define TASK_NUMBERS 65536
+/* Complex numbers that are worth a thread that waits: some ten microseconds. */
+#define THREAD_NUMBERS 4096
+/* Complex numbers that are worth waking one. */
+#define LONG_NUMBERS 32768
 /* From this length on the threads may share one window. */
 #define SHARED_LENGTH 32768
 /* Bytes of the next row that are fetched early. */
@@ -181,7 +185,7 @@ int64_t dn_conv_slots(int64_t threads, const conv_tables *t, int64_t items)
     if (threads > 1 && items < 2 * threads && t->n >= SHARED_LENGTH &&
         t->inner_vectors % 4 == 0)
         return 0;
-    return CLAMP(CEIL_DIV(items * t->n, TASK_NUMBERS), 1, MIN(threads, items));
+    return CLAMP(CEIL_DIV(items * t->n, THREAD_NUMBERS), 1, MIN(threads, items));
 }
 
 danaus_status dn_conv_loop(conv_loop *l)
@@ -190,16 +194,16 @@ danaus_status dn_conv_loop(conv_loop *l)
     int slots = (int)dn_conv_slots(l->dev->threads, l->e->tables, l->items);
     if (!slots)
         return share_items(l);
-    l->chunk = CLAMP(l->items / (slots * 8), 1, CEIL_DIV(TASK_NUMBERS * 2, n));
+    l->chunk = CLAMP(l->items / (slots * 8), 1, CEIL_DIV(TASK_NUMBERS, n));
     l->slot_bytes = (size_t)dn_conv_bytes(l->e) + loop_buffer(l) + l->extra_bytes;
     void *scratch;
     TRY(dn_cpu_scratch(l->dev, l->slot_bytes * (size_t)slots, &scratch));
     l->scratch = scratch;
     atomic_init(&l->next, 0);
-    if (slots == 1)
-        take_items(l, 0);
-    else
+    if (l->items * n > LONG_NUMBERS)
         dn_cpu_parallel(l->dev, slots, take_items, l);
+    else
+        dn_cpu_parallel_short(l->dev, slots, take_items, l);
     return DANAUS_OK;
 }
 

@@ -124,6 +124,9 @@ danaus_status dn_cpu_ks_gradient(
 /* Runs tasks on the device's threads, or on the host's. */
 void dn_cpu_parallel(cpu_device *dev, int count, parallel_task task, void *arg);
 
+/* The same for little work (thread.h). */
+void dn_cpu_parallel_short(cpu_device *dev, int count, parallel_task task, void *arg);
+
 /* Scratch of at least `bytes`, kept until the device goes or needs more. */
 danaus_status dn_cpu_scratch(cpu_device *dev, size_t bytes, void **scratch);
 

@@ -70,6 +70,24 @@ static void sleeping_workers_wake(void **state)
     dn_pool_destroy(pool);
 }
 
+/* Alone at first, then with all threads; every task once in either way. */
+static void short_loops_are_done(void **state)
+{
+    (void)state;
+    thread_pool *pool = NULL;
+    assert_ok(dn_pool_create(3, &pool));
+    tally t = { 0 };
+    for (int l = 0; l < 400; l++) {
+        if (l % 100 == 0)
+            usleep(3000);
+        dn_pool_run_short(l % 2 ? pool : NULL, 40, count_task, &t);
+        dn_pool_run_short(pool, l % 40, count_task, &t);
+    }
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(atomic_load(&t.runs[i]), 400 + 10 * (39 - i));
+    dn_pool_destroy(pool);
+}
+
 static void missing_memory_is_a_status(void **state)
 {
     (void)state;
@@ -122,6 +140,7 @@ int main(void)
         cmocka_unit_test(every_task_runs_once),
         cmocka_unit_test(no_pool_runs_on_the_caller),
         cmocka_unit_test(sleeping_workers_wake),
+        cmocka_unit_test(short_loops_are_done),
         cmocka_unit_test(missing_memory_is_a_status),
         cmocka_unit_test(there_is_a_processor),
         cmocka_unit_test(pools_do_not_disturb_each_other),
