@@ -1,7 +1,7 @@
-"""libdanaus through its C ABI, for benchmarks beside PyTorch."""
+"""libdanaus through its C ABI, for benchmarks in Python."""
 # SPDX-License-Identifier: Apache-2.0
 import ctypes
-from ctypes import byref, c_double, c_int, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import byref, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 
 class Pattern(ctypes.Structure):
@@ -17,17 +17,51 @@ class Description(ctypes.Structure):
     ] + [("batch", c_int64), ("activation", c_int), ("reserved", c_uint32 * 7)]
 
 
+class ConvDescription(ctypes.Structure):
+    """danaus_conv_desc."""
+
+    _fields_ = (
+        [(name, c_int64) for name in "channels length filter_length filters".split()]
+        + [(name, c_int) for name in "kind dtype effort".split()]
+        + [("batch", c_int64), ("keep", c_int32 * 2), ("reserved", c_uint32 * 8)]
+    )
+
+
+class ShortDescription(ctypes.Structure):
+    """danaus_short_desc."""
+
+    _fields_ = (
+        [(name, c_int64) for name in "channels length taps".split()]
+        + [(name, c_int) for name in "centred layout dtype".split()]
+        + [("reserved", c_uint32 * 8)]
+    )
+
+
+class ShortGradients(ctypes.Structure):
+    """danaus_short_gradients."""
+
+    _fields_ = [(name, c_void_p) for name in "du dk dbias r0 r1".split()]
+
+
+def address(array):
+    """Of a NumPy array's numbers."""
+    return c_void_p(array.ctypes.data)
+
+
 class Library:
     """One device. Calls that fail raise RuntimeError with the library's sentence."""
 
-    def __init__(self, path, device):
+    def __init__(self, path, device, threads=None):
         self.c = ctypes.CDLL(path)
         self.c.danaus_error_detail.restype = ctypes.c_char_p
         self.c.danaus_version.restype = ctypes.c_char_p
         self.c.danaus_chain_weights.restype = c_void_p
         self.c.danaus_ks_plan_describe.restype = c_size_t
+        self.c.danaus_conv_plan_describe.restype = c_size_t
         self.device = c_void_p()
         self("danaus_device_open", device.encode(), byref(self.device))
+        if threads:
+            self("danaus_device_set_threads", self.device, c_int(threads))
 
     def __call__(self, name, *arguments):
         if getattr(self.c, name)(*arguments):
@@ -77,6 +111,44 @@ class Library:
             self.c.danaus_chain_destroy(chain)
         return Product(self, plan, packed, batch)
 
+    def convolution(self, length, batch, k):
+        """A Convolution with filters k[channels][taps]: a contiguous f32 array."""
+        channels, taps = k.shape
+        d = ConvDescription(channels, length, taps, batch=batch)
+        plan, spectrum = c_void_p(), c_void_p()
+        self("danaus_conv_plan_create", self.device, byref(d), byref(plan))
+        self(
+            "danaus_spectrum_create", plan, self.device, address(k), None, None,
+            byref(spectrum),
+        )
+        return Convolution(self, plan, spectrum, batch)
+
+    def describe(self, function, plan):
+        """The lines that a plan's describing function writes."""
+        text = ctypes.create_string_buffer(4096)
+        getattr(self.c, function)(plan, text, c_size_t(4096))
+        return text.value.decode().splitlines()
+
+
+class Convolution:
+    def __init__(self, library, plan, spectrum, batch):
+        self.library, self.plan, self.spectrum = library, plan, spectrum
+        self.batch = c_int64(batch)
+
+    def __call__(self, u, y):
+        """y = k (*) u for arrays of the host."""
+        self.library(
+            "danaus_conv_execute", self.plan, self.library.device, self.spectrum,
+            self.batch, address(u), None, None, address(y),
+        )
+
+    def describe(self):
+        return self.library.describe("danaus_conv_plan_describe", self.plan)[0]
+
+    def free(self):
+        self.library.c.danaus_spectrum_destroy(self.spectrum)
+        self.library.c.danaus_conv_plan_destroy(self.plan)
+
 
 class Product:
     def __init__(self, library, plan, packed, batch):
@@ -91,9 +163,7 @@ class Product:
         )
 
     def kernels(self):
-        text = ctypes.create_string_buffer(4096)
-        self.library.c.danaus_ks_plan_describe(self.plan, text, c_size_t(4096))
-        lines = text.value.decode().splitlines()
+        lines = self.library.describe("danaus_ks_plan_describe", self.plan)
         return ";".join(line.split(" by ")[-1] for line in lines)
 
     def free(self):

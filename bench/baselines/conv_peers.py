@@ -16,7 +16,6 @@ danaus's; its error is that of one row against scipy.fft in f64.
 # SPDX-License-Identifier: Apache-2.0
 import argparse
 import csv
-import ctypes
 import importlib
 import os
 import statistics
@@ -25,58 +24,14 @@ import time
 import numpy as np
 import scipy.fft
 
+import capi
+
 ROTATED = 128 << 20  # bytes of inputs, more than twice a last cache
 PEERS = ("scipy", "ducc0", "torch")
 FIELDS = "length taps batch channels threads plan seconds p10 p90 error".split()
 for _peer in PEERS:
     FIELDS += [f"{_peer}_{what}" for what in ("version", "seconds", "way", "ratio")]
 FIELDS += ["best", "best_ratio"]
-
-
-class Description(ctypes.Structure):
-    _fields_ = (
-        [(name, ctypes.c_int64) for name in "channels length filter_length filters".split()]
-        + [(name, ctypes.c_int) for name in "kind dtype effort".split()]
-        + [("batch", ctypes.c_int64), ("keep", ctypes.c_int32 * 2),
-           ("reserved", ctypes.c_uint32 * 8)]
-    )
-
-
-class Danaus:
-    """The C library through its ABI."""
-
-    def __init__(self, path, threads):
-        self.c = ctypes.CDLL(path)
-        self.c.danaus_error_detail.restype = ctypes.c_char_p
-        self.c.danaus_conv_plan_describe.restype = ctypes.c_size_t
-        self.device = ctypes.c_void_p()
-        self("danaus_device_open", b"cpu", ctypes.byref(self.device))
-        self("danaus_device_set_threads", self.device, threads)
-
-    def __call__(self, name, *arguments):
-        if getattr(self.c, name)(*arguments):
-            raise RuntimeError(self.c.danaus_error_detail().decode())
-
-    def convolution(self, length, batch, k):
-        """(function of (u, y), description)"""
-        channels, taps = k.shape
-        d = Description(channels, length, taps, batch=batch)
-        plan, spectrum = ctypes.c_void_p(), ctypes.c_void_p()
-        self("danaus_conv_plan_create", self.device, ctypes.byref(d), ctypes.byref(plan))
-        self("danaus_spectrum_create", plan, self.device, address(k), None, None,
-             ctypes.byref(spectrum))
-        text = ctypes.create_string_buffer(1024)
-        self.c.danaus_conv_plan_describe(plan, text, ctypes.c_size_t(1024))
-
-        def run(u, y):
-            self("danaus_conv_execute", plan, self.device, spectrum, ctypes.c_int64(batch),
-                 address(u), None, None, address(y))
-
-        return run, text.value.decode().splitlines()[0]
-
-
-def address(a):
-    return ctypes.c_void_p(a.ctypes.data)
 
 
 # ---- peers: (rows of u, padded length, their filters' spectra, threads) -> y ----
@@ -261,14 +216,14 @@ def measure(library, peers, problem, options):
     inputs = [r.random((batch, channels, length), np.float32) - np.float32(0.5)
               for _ in range(min(copies, 512))]
     outputs = [np.zeros_like(inputs[0]) for _ in inputs]
-    ours, plan = library.convolution(length, batch, k)
+    ours = library.convolution(length, batch, k)
     ours(inputs[0], outputs[0])
     exact = scipy.fft.irfft(
         scipy.fft.rfft(inputs[0][0, 0].astype(float), 2 * smooth(length + taps))
         * scipy.fft.rfft(k[0].astype(float), 2 * smooth(length + taps)))[:length]
     norm = np.linalg.norm
     record = dict(length=length, taps=taps, batch=batch, channels=channels,
-                  threads=options.threads, plan=plan,
+                  threads=options.threads, plan=ours.describe(),
                   error=f"{norm(outputs[0][0, 0] - exact) / norm(exact):.3e}")
     danaus = lambda i: ours(inputs[i % len(inputs)], outputs[i % len(inputs)])
     mine, ratios = [], {}
@@ -298,6 +253,7 @@ def measure(library, peers, problem, options):
     if ratios:
         best = min(ratios, key=ratios.get)
         record |= dict(best=best, best_ratio=f"{ratios[best]:.3f}")
+    ours.free()
     return record, ratios
 
 
@@ -319,7 +275,7 @@ def main():
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("problems", nargs="*")
     options = parser.parse_intermixed_args()
-    library, peers = Danaus(options.library, options.threads), {}
+    library, peers = capi.Library(options.library, "cpu", options.threads), {}
     for name in options.peers.split(","):
         try:
             peers[name] = {"scipy": Scipy, "ducc0": Ducc, "torch": Torch}[name]()

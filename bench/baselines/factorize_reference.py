@@ -19,6 +19,8 @@ import time
 
 import numpy as np
 
+import capi
+
 
 # ---- patterns (a, b, c, d) and chains of them --------------------------------------
 def product(p, q):
@@ -155,10 +157,6 @@ def reference_error(w, chain, factors):
 
 
 # ---- the library through its C interface -------------------------------------------
-class Pattern(ctypes.Structure):
-    _fields_ = [(n, ctypes.c_int64) for n in "abcd"]
-
-
 class Description(ctypes.Structure):
     _fields_ = [("order", ctypes.c_int), ("fast", ctypes.c_int), ("refine", ctypes.c_int),
                 ("square_roots", ctypes.c_int), ("threads", ctypes.c_int),
@@ -178,7 +176,7 @@ LEFT_TO_RIGHT, BALANCED = 1, 3
 
 
 def library_run(lib, w, chain, order, fast):
-    patterns = (Pattern * len(chain))(*[Pattern(*p) for p in chain])
+    patterns = (capi.Pattern * len(chain))(*[capi.Pattern(*p) for p in chain])
     how, result, made = Description(order=order, fast=fast), Result(), ctypes.c_void_p()
     start = time.perf_counter()
     status = lib.danaus_factorize(w.ctypes.data_as(ctypes.c_void_p), F64, patterns,

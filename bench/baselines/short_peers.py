@@ -20,6 +20,8 @@ import time
 
 import numpy as np
 
+import capi
+
 try:
     import torch
 except ImportError:
@@ -32,22 +34,6 @@ PROBLEMS = [f"{layout},{shape}" for layout in ("first", "last")
                           "16384,64,8,256")]
 
 
-class Description(ctypes.Structure):
-    _fields_ = (
-        [(name, ctypes.c_int64) for name in "channels length taps".split()]
-        + [(name, ctypes.c_int) for name in "centred layout dtype".split()]
-        + [("reserved", ctypes.c_uint32 * 8)]
-    )
-
-
-class Gradients(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in "du dk dbias r0 r1".split()]
-
-
-def address(a):
-    return ctypes.c_void_p(a.ctypes.data)
-
-
 def aligned(values):
     """The same array at an address that is a multiple of 64, as danaus_alloc() gives."""
     memory = np.empty(values.nbytes + 64, np.uint8)
@@ -55,21 +41,6 @@ def aligned(values):
     a = memory[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
     a[...] = values
     return a
-
-
-class Danaus:
-    """The C library through its ABI."""
-
-    def __init__(self, path, threads):
-        self.c = ctypes.CDLL(path)
-        self.c.danaus_error_detail.restype = ctypes.c_char_p
-        self.device = ctypes.c_void_p()
-        self("danaus_device_open", b"cpu", ctypes.byref(self.device))
-        self("danaus_device_set_threads", self.device, threads)
-
-    def __call__(self, name, *arguments):
-        if getattr(self.c, name)(*arguments):
-            raise RuntimeError(self.c.danaus_error_detail().decode())
 
 
 def in_turns(runs, least):
@@ -110,8 +81,8 @@ def measure(library, problem, options, pool):
     y, du = aligned(np.zeros_like(u)), aligned(np.zeros_like(u))
     k, bias = (r.random(s, np.float32) - np.float32(0.5) for s in ((channels, taps), channels))
     dk, dbias = np.zeros_like(k), np.zeros_like(bias)
-    d = Description(channels, length, taps, 0, int(layout == "last"))
-    g = Gradients(du.ctypes.data, dk.ctypes.data, dbias.ctypes.data)
+    d = capi.ShortDescription(channels, length, taps, 0, int(layout == "last"))
+    g = capi.ShortGradients(du.ctypes.data, dk.ctypes.data, dbias.ctypes.data)
     n = ctypes.c_int64(batch)
     part = u.nbytes // options.threads // 64 * 64
 
@@ -121,11 +92,12 @@ def measure(library, problem, options, pool):
 
     runs = {
         "copy": copy,
-        "forward": lambda: library("danaus_short_conv", library.device, ctypes.byref(d), n,
-                                   address(k), address(bias), address(u), address(y)),
-        "gradient": lambda: library("danaus_short_conv_gradient", library.device,
-                                    ctypes.byref(d), n, address(k), address(u), address(dy),
-                                    ctypes.byref(g)),
+        "forward": lambda: library(
+            "danaus_short_conv", library.device, ctypes.byref(d), n,
+            *map(capi.address, (k, bias, u, y))),
+        "gradient": lambda: library(
+            "danaus_short_conv_gradient", library.device, ctypes.byref(d), n,
+            *map(capi.address, (k, u, dy)), ctypes.byref(g)),
     }
     if torch and layout == "first":
         runs |= torch_runs(length, taps, channels, k, bias, u, dy)
@@ -146,7 +118,7 @@ def main():
     options = parser.parse_intermixed_args()
     if torch:
         torch.set_num_threads(options.threads)
-    library = Danaus(options.library, options.threads)
+    library = capi.Library(options.library, "cpu", options.threads)
     with open(options.out, "w", newline="") as file, \
             concurrent.futures.ThreadPoolExecutor(options.threads) as pool:
         out = csv.DictWriter(file, FIELDS)
