@@ -127,12 +127,12 @@ static int parse_word(const char *text, const char *words, int *which)
     }
 }
 
-static int parse_real(const char *text, double *value)
+static int parse_real(const char *text, double least, double *value)
 {
     char *end;
     errno = 0;
     double x = strtod(text, &end);
-    if (errno || end == text || *end || !(x > 0) || x > 1e300)
+    if (errno || end == text || *end || !(x > least) || x > 1e300)
         return 0;
     *value = x;
     return 1;
@@ -159,7 +159,11 @@ static int store(const arg *a, const char *text)
         break;
     case ARG_REAL:
         expected = "a number above 0";
-        ok = parse_real(text, a->value);
+        ok = parse_real(text, 0, a->value);
+        break;
+    case ARG_ANY:
+        expected = "a number";
+        ok = parse_real(text, -1e300, a->value);
         break;
     case ARG_DTYPE:
         expected = "f32, f64, c64, c128, f16 or bf16";

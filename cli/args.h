@@ -18,6 +18,7 @@ typedef enum arg_kind {             /* what the value of an option is stored in 
                         ARG_COUNT,  /* int64_t, at least 0 */
                         ARG_COUNTS, /* counts, "N,N,..." of integers of at least 1 */
                         ARG_REAL,   /* double, above 0 */
+                        ARG_ANY,    /* double, finite */
                         ARG_DTYPE,  /* danaus_dtype */
                         ARG_WORD /* int: which of the words in `takes`, "first|last" */
 } arg_kind;

@@ -179,11 +179,8 @@ static void conv_case_destroy(conv_case *c)
 static int exact_row(const conv_case *c, double *work, double *y)
 {
     const conv_problem *p = c->p;
-    danaus_conv_desc desc = { .channels = 1,
-                              .length = p->length,
-                              .filter_length = p->taps,
-                              .kind = p->kind,
-                              .dtype = DANAUS_F64 };
+    danaus_conv_desc desc = conv_problem_desc(p, DANAUS_F64, DANAUS_ESTIMATE);
+    desc.channels = 1;
     double *k = work, *back = k + p->taps, *u = back + p->taps, *in = u + p->length,
            *out = in + p->length, skip = p->gated ? (double)c->skip[0] : 0;
     danaus_conv_plan *plan = NULL;
@@ -288,8 +285,11 @@ static json_t *make_record(
         "s:o, s:o, s:o, s:o}",
         "kind", conv_kind_names[p->kind], "length", (json_int_t)p->length, "taps",
         (json_int_t)p->taps, "batch", (json_int_t)p->batch, "channels",
-        (json_int_t)p->channels, "extras", p->gated ? "gated" : "plain", "dtype",
-        danaus_dtype_name(c->dtype), "threads", b->info.threads, "plan", plan,
+        (json_int_t)p->channels, "extras",
+        p->gated    ? "gated"
+        : p->sparse ? "sparse"
+                    : "plain",
+        "dtype", danaus_dtype_name(c->dtype), "threads", b->info.threads, "plan", plan,
         "seconds", ours->median, "p10", ours->p10, "p90", ours->p90, "gbs",
         bytes_of(c, p->gated ? 4 : 2) / ours->median / 1e9, "error", c->error,
         "fftw_seconds", json_number(f ? list[FFTW].median : NAN), "fftw_padded",
@@ -301,7 +301,7 @@ static json_t *make_record(
 
 static int is_plain(const conv_problem *p)
 {
-    return p->kind == DANAUS_CAUSAL && p->taps == p->length && !p->gated;
+    return p->kind == DANAUS_CAUSAL && p->taps == p->length && !p->gated && !p->sparse;
 }
 
 static void copy_run(void *self, const void *x, void *y)
@@ -356,11 +356,11 @@ static int measure_case(bench *b, conv_case *c, conv_case *model)
     conv_problem full = *p;
     full.kind = DANAUS_CAUSAL;
     full.taps = p->length;
-    full.gated = 0;
+    full.gated = full.sparse = 0;
     conv_case plain = { .p = &full, .device = c->device, .dtype = c->dtype };
     fftw_conv *f = NULL;
     int wanted = b->o->baselines && p->kind == DANAUS_CAUSAL && !p->gated &&
-                 c->dtype == DANAUS_F32;
+                 !p->sparse && c->dtype == DANAUS_F32;
     int status = check_case(c);
     if (!status && !is_plain(p))
         status = conv_case_create(&plain);
@@ -454,7 +454,7 @@ int bench_conv(int argc, char **argv)
     int operands;
     const arg table[] = {
         { "suite", 0, ARG_TEXT, &o.suite, "FILE",
-          "the problems: kind,length,taps,batch,channels,\nplain|gated" },
+          "the problems: kind,length,taps,batch,channels,\nplain|gated|sparse" },
         DEVICE_ARGS(o.device),
         { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE", "f32 (default), f64, f16 or bf16" },
         { "effort", 0, ARG_WORD, &o.effort, "estimate|measure",

@@ -443,7 +443,7 @@ int cmd_conv(int argc, char **argv)
           "the .wav or .npy file to write" },
         { "mode", 0, ARG_WORD, &o.mode, "causal|circular|full|same|valid",
           "what is kept (default causal)" },
-        { "skip", 0, ARG_REAL, &o.skip, "X", "add X times the signal itself" },
+        { "skip", 0, ARG_ANY, &o.skip, "X", "add X times the signal itself" },
         { "normalize", 0, ARG_FLAG, &o.normalize, NULL,
           "scale all rows by one number, to a peak of 1" },
         { "resample", 0, ARG_FLAG, &o.resample, NULL,

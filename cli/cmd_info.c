@@ -93,6 +93,8 @@ static int show_all(const char *name, json_t *list)
     return status;
 }
 
+#define NONE (-1)
+
 typedef struct conv_question {
     int64_t length, taps, rows;
     int effort;
@@ -131,7 +133,7 @@ static int explain_conv(
 int cmd_info(int argc, char **argv)
 {
     device_options where = { 0 };
-    conv_question q = { 0 };
+    conv_question q = { .length = NONE };
     int as_json = 0, operands;
     const arg table[] = {
         DEVICE_ARGS(where),
@@ -149,7 +151,7 @@ int cmd_info(int argc, char **argv)
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
-    if (q.length)
+    if (q.length != NONE)
         return explain_conv(&where, &q, as_json);
     if (!as_json)
         return show_all(where.name, NULL);

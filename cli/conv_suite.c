@@ -23,6 +23,7 @@ danaus_conv_desc conv_problem_desc(
         .dtype = dtype,
         .effort = effort,
         .batch = p->batch,
+        .keep = { p->sparse ? 4 : 0, p->sparse ? 4 : 0 },
     };
 }
 
@@ -41,10 +42,13 @@ static int parse_line(const char *line, conv_problem *p)
         line, "%15[a-z],%" SCNd64 ",%" SCNd64 ",%" SCNd64 ",%" SCNd64 ",%7[a-z]", kind,
         &p->length, &p->taps, &p->batch, &p->channels, extras);
     int number = read == 6 ? find_kind(kind) : -1;
-    if (number < 0 || (strcmp(extras, "plain") && strcmp(extras, "gated")))
+    if (number < 0)
         return 0;
     p->kind = (danaus_conv_kind)number;
     p->gated = !strcmp(extras, "gated");
+    p->sparse = !strcmp(extras, "sparse");
+    if (!p->gated && !p->sparse && strcmp(extras, "plain"))
+        return 0;
     return p->length > 0 && p->taps > 0 && p->batch > 0 && p->channels > 0;
 }
 
@@ -57,7 +61,8 @@ static int read_lines(const char *path, FILE *file, conv_suite *s)
             continue;
         if (!parse_line(line, &p))
             return failure(
-                "%s, line %d: a problem is kind,length,taps,batch,channels,plain|gated",
+                "%s, line %d: a problem is "
+                "kind,length,taps,batch,channels,plain|gated|sparse",
                 path, number);
         conv_problem *more =
             realloc(s->problems, (size_t)(s->count + 1) * sizeof *more);

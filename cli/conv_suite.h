@@ -8,7 +8,7 @@
 typedef struct conv_problem {
     danaus_conv_kind kind;
     int64_t length, taps, batch, channels;
-    int gated;
+    int gated, sparse;
 } conv_problem;
 
 typedef struct conv_suite {
@@ -23,7 +23,7 @@ extern const char *const conv_kind_names[3];
 danaus_conv_desc conv_problem_desc(
     const conv_problem *p, danaus_dtype dtype, danaus_effort effort);
 
-/* Reads lines kind,length,taps,batch,channels,plain|gated. Lines that start with # and
+/* Reads lines kind,length,taps,batch,channels,plain|gated|sparse. Lines that start with # and
    the header are passed over. Returns an exit status. */
 int conv_suite_read(const char *path, conv_suite *s);
 void conv_suite_free(conv_suite *s);

@@ -1,6 +1,7 @@
 /* What a convolution runs and why: the cut, its terms by the model, and the cuts that
    the model likes next. */
 // SPDX-License-Identifier: Apache-2.0
+#include "cpu/conv_loop.h"
 #include "cpu/conv_model.h"
 
 #include "base/text.h"
@@ -8,6 +9,7 @@
 
 #include <inttypes.h>
 
+#define MIB   1048576.0
 #define SHOWN 3 /* candidates beside the one that is used */
 
 static void write_cut(
@@ -66,6 +68,10 @@ void dn_conv_describe(const conv_engine *e, text *to)
     dn_text(
         to, ", %d pass%s by strips, %.3g us a row %s\n", t->outer,
         t->outer > 1 ? "es" : "", 1e6 * e->cost, judges[e->judge]);
+    dn_text(
+        to, "memory: %.3g MiB a filter, %.3g MiB of scratch for each of %d threads\n",
+        (double)dn_conv_bytes(e) / MIB, (double)dn_conv_slot_bytes(e) / MIB,
+        e->machine.threads);
     dn_text(
         to, "model with constants %s%s:\n",
         e->model.measured ? "measured by calibration" : "built in for ",

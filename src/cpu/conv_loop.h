@@ -34,6 +34,9 @@ void dn_conv_window(const conv_window *w, void *buffer);
 /* Bytes of the n complex numbers of a window or a spectrum. */
 int64_t dn_conv_bytes(const conv_engine *e);
 
+/* Bytes of scratch of a thread that takes windows, but for what items add. */
+int64_t dn_conv_slot_bytes(const conv_engine *e);
+
 /* What window `item` of windows x batch x channels makes. */
 typedef struct conv_place {
     int64_t row, filter;

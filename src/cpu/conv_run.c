@@ -83,9 +83,14 @@ static size_t spectrum_bytes(const conv_engine *e)
     return (size_t)(e->p.filters * dn_conv_bytes(e));
 }
 
-static size_t loop_buffer(const conv_loop *l)
+static size_t buffer_bytes(const conv_engine *e)
 {
-    return dn_aligned((int64_t)dn_conv_buffer(l->e->tables, l->e->sums));
+    return dn_aligned((int64_t)dn_conv_buffer(e->tables, e->sums));
+}
+
+int64_t dn_conv_slot_bytes(const conv_engine *e)
+{
+    return dn_conv_bytes(e) + (int64_t)buffer_bytes(e);
 }
 
 void dn_conv_window(const conv_window *w, void *buffer)
@@ -126,7 +131,7 @@ static void take_items(void *arg, int slot)
     for (int64_t from; (from = atomic_fetch_add(&l->next, l->chunk)) < l->items;)
         for (int64_t i = from; i < MIN(from + l->chunk, l->items); i++) {
             conv_window w = { .tables = l->e->tables, .z = z };
-            l->item(l, i, buffer + loop_buffer(l), &w);
+            l->item(l, i, buffer + buffer_bytes(l->e), &w);
             fetch_ahead(l, i + 1);
             dn_conv_window(&w, buffer);
         }
@@ -158,7 +163,7 @@ static void take_part(void *arg, int part)
 static danaus_status share_items(conv_loop *l)
 {
     int threads = l->dev->threads;
-    size_t z = (size_t)dn_conv_bytes(l->e), buffer = loop_buffer(l);
+    size_t z = (size_t)dn_conv_bytes(l->e), buffer = buffer_bytes(l->e);
     void *scratch;
     TRY(dn_cpu_scratch(
         l->dev, z + l->extra_bytes + (size_t)threads * buffer, &scratch));
@@ -195,7 +200,7 @@ danaus_status dn_conv_loop(conv_loop *l)
     if (!slots)
         return share_items(l);
     l->chunk = CLAMP(l->items / (slots * 8), 1, CEIL_DIV(TASK_NUMBERS, n));
-    l->slot_bytes = (size_t)dn_conv_bytes(l->e) + loop_buffer(l) + l->extra_bytes;
+    l->slot_bytes = (size_t)dn_conv_slot_bytes(l->e) + l->extra_bytes;
     void *scratch;
     TRY(dn_cpu_scratch(l->dev, l->slot_bytes * (size_t)slots, &scratch));
     l->scratch = scratch;

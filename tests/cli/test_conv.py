@@ -122,9 +122,9 @@ def sounds(folder, r):
     check("facts as JSON", facts["rows"] == 2 and facts["taps"] == 500
           and facts["kept"] == 3499 and facts["rate"] == 48000, run.stdout)
     danaus("conv", folder / "u.wav", folder / "left.wav", "-o", folder / "z.wav",
-           "--normalize", "--skip", "1")
+           "--normalize", "--skip", "-1")
     z, _ = read_wav(folder / "z.wav")
-    e = expected(u, k[:1], "causal") + u
+    e = expected(u, k[:1], "causal") - u
     check("skip and normalize", np.abs(z - e / np.abs(e).max()).max() < 1e-4)
     write_wav(folder / "slow.wav", k[:1], 44100)
     run = danaus("conv", folder / "u.wav", folder / "slow.wav", "-o", folder / "w.wav",
@@ -325,8 +325,27 @@ def bench(folder):
           and all(one["seconds"] > 0 and one["error"] < 1e-6 for one in records))
     lines = (folder / "out.csv").read_text().splitlines()
     check("and as CSV", len(lines) == 4 and lines[0].startswith("kind,length,taps"))
+    suite.write_text("causal,9000,9000,2,2,sparse\n")
+    run = danaus("bench", "conv", "--suite", suite, "--hot", "--json")
+    check("a sparse spectrum beside the full one", run.returncode == 0
+          and json.loads(run.stdout)["records"][0]["plain_ratio"] > 0, run.stderr)
+    suite.write_text("circular,9000,9000,2,2,sparse\n")
+    refused("a circular sparse spectrum", "whole spectra", "bench", "conv", "--suite", suite,
+            "--json")
     suite.write_text("causal,0,1,1,1,plain\n")
     refused("a problem without a length", "line 1", "bench", "conv", "--suite", suite)
+
+
+def bench_stream():
+    run = danaus("bench", "stream", "--taps", 20000, "--seconds", 1, "--json")
+    check("a stream is measured", run.returncode == 0, run.stderr)
+    facts = json.loads(run.stdout)
+    check("block by block", facts["blocks"] == 750 and facts["share"] > 0
+          and 0 < facts["median"] <= facts["p999"] <= facts["longest"], facts)
+    for words, option in (("no blocks", "--block"), ("no time", "--seconds")):
+        refused(words, "no signal", "bench", "stream", option, 0)
+    refused("a stream without channels", "channels", "bench", "stream", "--channels", 0)
+    refused("taps without end", "memory", "bench", "stream", "--taps", 2**62)
 
 
 def info():
@@ -334,6 +353,7 @@ def info():
     check("a convolution is explained", run.returncode == 0
           and "window" in json.loads(run.stdout)["plan"], run.stderr)
     run = danaus("info", "--conv", 5000, "--effort", "measure")
+    refused("rows of nothing", "length", "info", "--conv", 0)
     check("and measured", run.returncode == 0 and "as measured" in run.stdout, run.stderr)
 
 
@@ -345,5 +365,6 @@ with tempfile.TemporaryDirectory() as name:
                  words):
         test(place, random)
     bench(place)
+    bench_stream()
     info()
 sys.exit(1 if failed else 0)

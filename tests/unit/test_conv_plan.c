@@ -3,10 +3,13 @@
 #include "support/test.h"
 
 #include "backend/tuning.h"
+#include "cpu/cpu.h"
 #include "support/conv.h"
 #include "support/files.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const danaus_conv_desc good = { .channels = 2, .length = 10 };
@@ -287,6 +290,34 @@ static void a_plan_describes_itself(void **state)
     assert_int_equal(danaus_conv_plan_describe(NULL, text, sizeof text), 0);
 }
 
+/* 64 rows of 2^20 on two threads: beside rows and spectra at most 64 MiB. */
+static void long_rows_take_little_memory(void **state)
+{
+    (void)state;
+    danaus_device *device = NULL;
+    danaus_conv_plan *plan = NULL;
+    danaus_spectrum *spectrum = NULL;
+    danaus_conv_desc d = { .channels = 1, .length = 1 << 20, .batch = 64 };
+    size_t row = sizeof(float) << 20;
+    char text[4096], line[80];
+    float *u = calloc(4, row), *y = calloc(4, row);
+    assert_ok(danaus_device_open("cpu", &device));
+    assert_ok(danaus_device_set_threads(device, 2));
+    assert_ok(danaus_conv_plan_create(device, &d, &plan));
+    assert_ok(danaus_spectrum_create(plan, device, u, NULL, NULL, &spectrum));
+    assert_ok(danaus_conv_execute(plan, device, spectrum, 4, u, NULL, NULL, y));
+    size_t scratch = ((const cpu_device *)device)->scratch_bytes;
+    assert_in_range(scratch, 1, 64 << 20);
+    danaus_conv_plan_describe(plan, text, sizeof text);
+    snprintf(line, sizeof line, "%.3g MiB of scratch", (double)scratch / (2 << 20));
+    assert_non_null(strstr(text, line));
+    danaus_spectrum_destroy(spectrum);
+    danaus_conv_plan_destroy(plan);
+    danaus_device_close(device);
+    free(u);
+    free(y);
+}
+
 /* New filters in an old spectrum: the same as a new one. */
 static void spectra_are_updated(void **state)
 {
@@ -324,6 +355,7 @@ int main(void)
         cmocka_unit_test(operands_are_checked),
         cmocka_unit_test(gradients_are_checked),
         cmocka_unit_test(a_plan_describes_itself),
+        cmocka_unit_test(long_rows_take_little_memory),
         cmocka_unit_test(spectra_are_updated),
         cmocka_unit_test(nan_stays_in_its_row),
     };
