@@ -181,6 +181,47 @@ static void sparse_spectra_are_right(void **state)
     }
 }
 
+/* A signal of one frequency, which a filter of one tap passes or stops: all of its
+   window but one number, so that what is wrong has a norm of at most 1. */
+static void expect_passed(danaus_device *device, int64_t n, int64_t f, int passes)
+{
+    danaus_conv_desc desc = { .channels = 1, .length = 2 * n - 1, .filter_length = 1 };
+    desc.dtype = DANAUS_F32, desc.keep[0] = 5, desc.keep[1] = 3;
+    rng r = { 0 };
+    conv_case c = conv_random(&r, &desc, 1, 0);
+    element_put(c.k.dtype, c.k.data, 0, (value){ 1, 0 });
+    for (int64_t t = 0; t < c.u.count; t++) {
+        double angle = 2 * 3.14159265358979323846 *
+                       (double)((4 * f + 1) * t % (4 * n)) / (double)(4 * n);
+        element_put(c.u.dtype, c.u.data, t, (value){ cos(angle), 0 });
+    }
+    array y = conv_run(device, &c);
+    double rest = 0;
+    for (int64_t t = 0; t < y.count; t++) {
+        double u = passes ? element_get(c.u.dtype, c.u.data, t).re : 0;
+        double e = element_get(y.dtype, y.data, t).re - u;
+        rest += e * e;
+    }
+    if (!(rest <= 1.01))
+        fail_msg("frequency %d of %d: off by %.3g in norm", (int)f, (int)n, sqrt(rest));
+    array_free(&y);
+    conv_free(&c);
+}
+
+/* Up to lengths at which several passes go by strips. */
+static void sparse_spectra_of_long_rows_pass_their_frequencies(void **state)
+{
+    for (int64_t n = 4096; n <= (1 << 20) / share_of_cases(); n *= 16) {
+        rng r = { (uint64_t)n };
+        for (int i = 0; i < 4; i++) {
+            int64_t f = rng_int(&r, 0, n / 64 - 1) * 64;
+            expect_passed(*state, n, f + rng_int(&r, 0, 4) + 8 * rng_int(&r, 0, 2), 1);
+            expect_passed(*state, n, f + rng_int(&r, 5, 7) + 8 * rng_int(&r, 0, 7), 0);
+            expect_passed(*state, n, f + rng_int(&r, 0, 7) + 8 * rng_int(&r, 3, 7), 0);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     danaus_device *device = device_from_arguments(argc, argv);
@@ -191,6 +232,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(long_rows_are_right, device),
         cmocka_unit_test_prestate(every_cut_is_right, device),
         cmocka_unit_test_prestate(sparse_spectra_are_right, device),
+        cmocka_unit_test_prestate(
+            sparse_spectra_of_long_rows_pass_their_frequencies, device),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     danaus_device_close(device);

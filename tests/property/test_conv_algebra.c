@@ -111,23 +111,36 @@ static double *response(const conv_case *c, int64_t at)
     return y;
 }
 
+/* The same filters with an impulse as their signal; frees c. */
+static void expect_response(danaus_device *device, conv_case *c, int64_t at)
+{
+    memset(c->u.data, 0, (size_t)c->u.count * danaus_dtype_size(c->u.dtype));
+    put(&c->u, at, 1);
+    array y = conv_run(device, c);
+    double *should = response(c, at);
+    expect_near(c, &y, 0, y.count, should, allowed(c));
+    free(should);
+    array_free(&y);
+    conv_free(c);
+}
+
 static void impulses_give_the_filter(void **state)
 {
     for (int round = 0; round < rounds_of(150); round++) {
         rng r = { (uint64_t)round };
         conv_case c = one_row(&r, round, 100000 / share_of_cases() + 20, round % 3);
-        int64_t at = rng_int(&r, 0, c.desc.length - 1);
-        array_free(&c.u);
-        c.u = array_make(c.desc.dtype, c.desc.length);
-        memset(c.u.data, 0, (size_t)c.u.count * danaus_dtype_size(c.u.dtype));
-        put(&c.u, at, 1);
-        array y = conv_run(*state, &c);
-        double *should = response(&c, at);
-        expect_near(&c, &y, 0, y.count, should, allowed(&c));
-        free(should);
-        array_free(&y);
-        conv_free(&c);
+        expect_response(*state, &c, rng_int(&r, 0, c.desc.length - 1));
     }
+}
+
+/* More than 2^24 numbers, with as many taps: longer than every cache. */
+static void the_longest_rows_are_no_exception(void **state)
+{
+    rng r = { 24 };
+    danaus_conv_desc desc = { .channels = 1, .dtype = DANAUS_F32 };
+    desc.length = desc.filter_length = (1 << 24) / share_of_cases() + 1;
+    conv_case c = conv_random(&r, &desc, 1, 0);
+    expect_response(*state, &c, desc.length / 3);
 }
 
 /* The signal later by some numbers, and what leaves the row put where the kind has it. */
@@ -477,6 +490,7 @@ int main(int argc, char **argv)
     conv_need(device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(impulses_give_the_filter, device),
+        cmocka_unit_test_prestate(the_longest_rows_are_no_exception, device),
         cmocka_unit_test_prestate(what_comes_later_goes_later, device),
         cmocka_unit_test_prestate(sums_give_sums, device),
         cmocka_unit_test_prestate(going_back_is_going_forward_reversed, device),
