@@ -118,7 +118,7 @@ static float round_tf32(float v)
     return v;
 }
 
-static void cut(float *w, float *rest, int64_t count)
+void dn_gpu_cut(float *w, float *rest, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         float high = round_tf32(w[i]);
@@ -143,7 +143,7 @@ static void pack_line(
                 w, from + k * w->s[2], 0, 1, p->dtype, plain + place * t->element);
     }
     if (t->element == 4)
-        cut(values, t->parts > 1 ? rest : NULL, line);
+        dn_gpu_cut(values, t->parts > 1 ? rest : NULL, line);
     for (int64_t chunk = 0; chunk < line / per; chunk++) {
         int64_t place = (chunk ^ (row & 7)) * CHUNK_BYTES;
         memcpy(to + place, plain + chunk * CHUNK_BYTES, CHUNK_BYTES);

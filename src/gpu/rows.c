@@ -99,6 +99,27 @@
     MMA(type, DTYPE, 128, 128, 1), MMA(type, DTYPE, 64, 128, 1),                       \
         MMA(type, DTYPE, 64, 64, 2)
 
+/* The same for batch-first with d > 1, a warp making 16 R rows by 8 S columns of 4 lanes,
+   M warps beside each other in rows, W in all, B blocks resident; from compute capability
+   ARCH on. */
+#define MMA_LANES(type, DTYPE, ARCH, R, S, M, W, B, P)                                 \
+    {                                                                                  \
+        "ks.mma_lanes." #type "." #R "x" #S "." #M "." #W, DTYPE, dn_mma_lanes_fits,   \
+            dn_mma_lanes_cost, dn_mma_lanes_bytes, dn_mma_lanes_pack,                  \
+            &(const gpu_code)                                                          \
+        {                                                                              \
+            .text = "ks_mma_lanes.cu", .arch = ARCH, .size = { R, S, M, W, B, P },     \
+            .defines = dn_mma_lanes_defines, .launch = dn_mma_lanes_launch             \
+        }                                                                              \
+    }
+
+/* Where a processor has 227 KiB of shared memory, and anywhere. */
+#define MMA_LANES_90(type, DTYPE)                                                      \
+    MMA_LANES(type, DTYPE, 90, 3, 4, 1, 4, 2, 1),                                      \
+        MMA_LANES(type, DTYPE, 90, 3, 4, 2, 4, 2, 1),                                  \
+        MMA_LANES(type, DTYPE, 90, 4, 3, 1, 4, 2, 1)
+#define MMA_LANES_80(type, DTYPE) MMA_LANES(type, DTYPE, 80, 4, 2, 1, 4, 1, 1)
+
 const kernel dn_gpu_kernels[] = {
     WGMMA_16(f16, DANAUS_F16),
     WGMMA_16(bf16, DANAUS_BF16),
@@ -109,14 +130,19 @@ const kernel dn_gpu_kernels[] = {
     WGMMA(f32, DANAUS_F32, 128, 128, 2, 1, 1, 2),
     WGMMA(f32, DANAUS_F32, 64, 64, 1, 1, 2, 2),
     LANES(f16, DANAUS_F16, 64, 64, 2, 1),
-    LANES(f16, DANAUS_F16, 128, 64, 2, 1),
     LANES(bf16, DANAUS_BF16, 64, 64, 2, 1),
-    LANES(bf16, DANAUS_BF16, 128, 64, 2, 1),
     LANES(tf32, DANAUS_F32, 64, 64, 2, 1),
-    LANES(tf32, DANAUS_F32, 128, 64, 2, 1),
     LANES(f32, DANAUS_F32, 64, 64, 2, 2),
+    MMA_LANES_90(f16, DANAUS_F16),
+    MMA_LANES_90(bf16, DANAUS_BF16),
+    MMA_LANES_90(tf32, DANAUS_F32),
+    MMA_LANES(f32, DANAUS_F32, 90, 2, 3, 2, 8, 1, 2),
+    MMA_LANES(f32, DANAUS_F32, 90, 3, 2, 1, 8, 1, 2),
     MMA_16(f16, DANAUS_F16),
     MMA_16(bf16, DANAUS_BF16),
+    MMA_LANES_80(f16, DANAUS_F16),
+    MMA_LANES_80(bf16, DANAUS_BF16),
+    MMA_LANES_80(tf32, DANAUS_F32),
     SIMT_4(f32, DANAUS_F32),
     SIMT_4(f16, DANAUS_F16),
     SIMT_4(bf16, DANAUS_BF16),

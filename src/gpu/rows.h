@@ -53,6 +53,10 @@ size_t dn_gpu_tile_bytes(const gpu_tile *t, const problem *p);
 void dn_gpu_tile_pack(
     const gpu_tile *t, const problem *p, weights_view w, void *packed);
 
+/* Numbers to tf32: w keeps the nearest ones, rest (may be NULL) gets those nearest to what
+   is left. */
+void dn_gpu_cut(float *w, float *rest, int64_t count);
+
 /* ks_wgmma.cu: size = rows of a tile at most, columns, 1, groups of threads that
    multiply, blocks of a cluster, resident blocks, parts that numbers are cut into. */
 
@@ -77,6 +81,18 @@ size_t dn_mma_bytes(const kernel *k, const problem *p);
 void dn_mma_pack(const kernel *k, const problem *p, weights_view w, void *packed);
 void dn_mma_defines(const kernel *k, const problem *p, int variant, text *to);
 void dn_mma_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch);
+
+/* ks_mma_lanes.cu: size = tiles of 16 rows of a warp at most, of 8 columns, warps that
+   share columns and lanes, warps, resident blocks, parts. */
+
+int dn_mma_lanes_fits(const kernel *k, const problem *p);
+double dn_mma_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p);
+size_t dn_mma_lanes_bytes(const kernel *k, const problem *p);
+void dn_mma_lanes_pack(const kernel *k, const problem *p, weights_view w, void *packed);
+void dn_mma_lanes_defines(const kernel *k, const problem *p, int variant, text *to);
+void dn_mma_lanes_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 

@@ -1,4 +1,4 @@
-/* The text for tensor cores from compute capability 8.0 on, executed by threads of the
+/* The texts for tensor cores from compute capability 8.0 on, executed by threads of the
    processor (emulator/warps.h), against the oracle: every row, odd and even sizes, both
    layouts, operands that are and are not aligned, bias, activations. */
 // SPDX-License-Identifier: Apache-2.0
@@ -15,10 +15,13 @@
 #include <string.h>
 
 typedef void launch_function(
-    unsigned blocks, const void *x, const void *w, const float *bias, void *y,
-    int64_t batch, int activation);
+    unsigned blocks, unsigned shared, const void *x, const void *w, const float *bias,
+    void *y, int64_t batch, int activation);
 
 static char folder[64];
+
+/* The texts that the emulator has instructions for. */
+static int is_emulated(const char *name) { return !strncmp(name, "ks_mma", 6); }
 
 static void write_file(const char *name, const char *content)
 {
@@ -29,7 +32,7 @@ static void write_file(const char *name, const char *content)
     assert_true(fputs(content, f) >= 0 && fclose(f) == 0);
 }
 
-/* The text's other includes are its own; ptx.cuh is ours. */
+/* The texts' other includes are their own; ptx.cuh is ours. */
 static int make_folder(void **state)
 {
     (void)state;
@@ -37,19 +40,25 @@ static int make_folder(void **state)
     if (!mkdtemp(folder))
         return -1;
     for (const gpu_text *t = dn_gpu_texts; t->name; t++)
-        if (!strcmp(t->name, "ks_mma.cu") || !strcmp(t->name, "words.cuh"))
+        if (is_emulated(t->name) || strstr(t->name, ".cuh"))
             write_file(t->name, t->content);
     write_file("ptx.cuh", "#include \"" EMULATOR_WARPS "\"\n");
     write_file(
         "launch.cpp",
         "#include \"defines.h\"\n"
-        "#include \"ks_mma.cu\"\n"
-        "extern \"C\" void launch(unsigned blocks, const void *x, const void *w,\n"
-        "    const float *bias, void *y, i64 batch, int activation)\n"
+        "#include TEXT\n"
+        "template <class X, class W> void call(\n"
+        "    void ks(const X *, const W *, const float *, X *, i64, int), const void "
+        "*x,\n"
+        "    const void *w, const float *bias, void *y, i64 batch, int activation)\n"
         "{\n"
-        "    run_blocks(blocks, THREADS, [=] {\n"
-        "        ks((const u16 *)x, (const u16 *)w, bias, (u16 *)y, batch,\n"
-        "           activation);\n"
+        "    ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation);\n"
+        "}\n"
+        "extern \"C\" void launch(unsigned blocks, unsigned shared, const void *x,\n"
+        "    const void *w, const float *bias, void *y, i64 batch, int activation)\n"
+        "{\n"
+        "    run_blocks(blocks, THREADS, shared, [=] {\n"
+        "        call(ks, x, w, bias, y, batch, activation);\n"
         "    });\n"
         "}\n");
     return 0;
@@ -68,6 +77,7 @@ static void *load(const kernel *k, const problem *p, int number)
 {
     char defines[4096], path[128], command[512];
     text t = { defines, sizeof defines, 0 };
+    dn_text(&t, "#define TEXT \"%s\"\n", dn_gpu_code(k)->text);
     dn_gpu_code(k)->defines(k, p, 0, &t);
     write_file("defines.h", defines);
     snprintf(path, sizeof path, "%s/%d.so", folder, number);
@@ -85,15 +95,15 @@ static problem random_problem(rng *r, const kernel *k)
 {
     problem p = { .dtype = k->dtype, .batch = rng_int(r, 1, 150) };
     int64_t unit = rng_next(r) % 2 ? 8 : 1;
-    p.layout = rng_next(r) % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+    p.math = strstr(k->name, "tf32") ? DANAUS_MATH_TF32 : DANAUS_MATH_F32;
     do {
+        p.layout = rng_next(r) % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
         p.pattern =
             (danaus_pattern){ rng_int(r, 1, 3), rng_int(r, 8 / unit, 160 / unit),
                               rng_int(r, 8 / unit, 160 / unit), 1 };
         p.pattern.b *= unit;
         p.pattern.c *= unit;
-        if (p.layout == DANAUS_BATCH_LAST)
-            p.pattern.d = rng_int(r, 1, 3);
+        p.pattern.d = rng_int(r, 1, 3) << rng_int(r, 0, 4);
     } while (!k->fits(k, &p));
     p.batch = (p.batch + unit - 1) / unit * unit;
     return p;
@@ -115,7 +125,9 @@ static void run(
     symbol = dlsym(library, "launch");
     assert_non_null(symbol);
     memcpy(&launch, &symbol, sizeof launch);
-    launch((unsigned)l.blocks[0], x, packed, bias, y, p->batch, (int)activation);
+    launch(
+        (unsigned)l.blocks[0], (unsigned)l.shared, x, packed, bias, y, p->batch,
+        (int)activation);
     dlclose(library);
     dn_free(packed);
 }
@@ -147,6 +159,9 @@ static void check(const kernel *k, int number)
         memcpy(y.data, places[1], (size_t)y.count * danaus_dtype_size(y.dtype));
     signal xs = signal_read(&x, p.layout, cols_of(q), p.batch);
     signal ys = signal_times(q, &w, 0, &xs, k->dtype);
+    if (p.math == DANAUS_MATH_TF32) /* which rounds both operands to 11 bits */
+        for (int64_t s = 0; s < ys.size * ys.batch; s++)
+            ys.e[s] += 0x1.01p-10 * ys.m[s];
     if (has_bias)
         signal_add_bias(&ys, &bias, k->dtype);
     if (activation)
@@ -176,7 +191,7 @@ static void every_row_is_right_on_random_shapes(void **state)
     (void)state;
     int number = 0;
     for (const kernel *k = dn_gpu_kernels; k->name; k++)
-        if (!strcmp(dn_gpu_code(k)->text, "ks_mma.cu"))
+        if (is_emulated(dn_gpu_code(k)->text))
             check(k, number++);
     assert_true(number > 0);
 }

@@ -1,4 +1,4 @@
-/* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu uses, in C++ for a processor:
+/* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu and ks_mma_lanes.cu use, in C++ for a processor:
    a block is as many threads as it has on a GPU, and the lanes of a warp wait for each
    other wherever an instruction exchanges registers. Copies are made at once, so that
    what is missing of waiting for them does not show. */
@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -27,11 +28,14 @@ typedef long long i64;
 struct uint4 {
     u32 x, y, z, w;
 };
-struct place {
+struct uint2 {
+    u32 x, y;
+};
+struct index {
     u32 x;
 };
-static thread_local place threadIdx;
-static place blockIdx, gridDim;
+static thread_local struct index threadIdx;
+static struct index blockIdx, gridDim;
 
 /* ---- threads that wait ---- */
 
@@ -41,10 +45,21 @@ struct warp {
 };
 
 static warp warps[16];
-static std::unique_ptr<std::barrier<>> block, group[4];
+static std::unique_ptr<std::barrier<>> block, group[16];
+static std::mutex groups;
 
 static inline void __syncthreads() { block->arrive_and_wait(); }
-INLINE void barrier(int number, int) { group[number - 1]->arrive_and_wait(); }
+INLINE void sync_warp() { warps[threadIdx.x / 32].wait.arrive_and_wait(); }
+
+INLINE void barrier(int number, int count)
+{
+    groups.lock();
+    if (!group[number])
+        group[number] = std::make_unique<std::barrier<>>(count);
+    groups.unlock();
+    group[number]->arrive_and_wait();
+}
+
 INLINE int min(i64 a, i64 b) { return (int)(a < b ? a : b); }
 
 /* ---- elements ---- */
@@ -80,22 +95,43 @@ INLINE u16 bits_of(float f)
 INLINE u16 half_of(u32 pair, int upper) { return (u16)(upper ? pair >> 16 : pair); }
 INLINE u32 pair_of(u16 lo, u16 hi) { return lo | (u32)hi << 16; }
 INLINE u32 pack_pair(float lo, float hi) { return pair_of(bits_of(lo), bits_of(hi)); }
+INLINE u32 low_halves(u32 lo, u32 hi) { return pair_of((u16)lo, (u16)hi); }
+INLINE u32 high_halves(u32 lo, u32 hi)
+{
+    return pair_of((u16)(lo >> 16), (u16)(hi >> 16));
+}
 INLINE float low_of(u32 pair) { return value_of(half_of(pair, 0)); }
 INLINE float high_of(u32 pair) { return value_of(half_of(pair, 1)); }
 
+INLINE float __uint_as_float(u32 bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+INLINE u32 __float_as_uint(float f)
+{
+    u32 bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+/* Ties away from zero. */
+INLINE u32 round_tf32(float f) { return (__float_as_uint(f) + 0x1000) & ~0x1fffu; }
+
 /* ---- shared memory: accesses that are not aligned, or outside, end the program ---- */
 
-#define SHARED_BYTES ((u32)101376)
-
 extern "C" {
-alignas(1024) u8 memory[SHARED_BYTES];
+alignas(1024) u8 memory[227 << 10];
 }
+static u32 shared_bytes; /* of a block */
 
 INLINE u32 shared_address(const void *p) { return (u32)((const u8 *)p - memory); }
 
 INLINE u8 *shared(u32 at, u32 bytes)
 {
-    if (at % bytes || at > SHARED_BYTES - bytes)
+    if (at % bytes || at > shared_bytes - bytes)
         abort();
     return memory + at;
 }
@@ -121,6 +157,28 @@ INLINE void store_shared16(u32 to, u32 v)
 }
 
 INLINE void store_shared32(u32 to, u32 v) { memcpy(shared(to, 4), &v, 4); }
+
+INLINE void store128(void *to, uint4 v)
+{
+    if ((uintptr_t)to % 16)
+        abort();
+    memcpy(to, &v, 16);
+}
+
+INLINE void store_shared64(u32 to, u32 v0, u32 v1)
+{
+    uint2 v = { v0, v1 };
+    memcpy(shared(to, 8), &v, 8);
+}
+
+INLINE void store_shared128(u32 to, uint4 v) { memcpy(shared(to, 16), &v, 16); }
+
+INLINE uint2 load_shared64(u32 from)
+{
+    uint2 v;
+    memcpy(&v, shared(from, 8), 8);
+    return v;
+}
 
 INLINE uint4 load_shared128(u32 from)
 {
@@ -190,17 +248,33 @@ INLINE void mma16(float *d, const u32 *a, u32 b0, u32 b1)
     w.wait.arrive_and_wait();
 }
 
+INLINE void mma8(float *d, const u32 *a, u32 b0, u32 b1)
+{
+    int lane = threadIdx.x % 32;
+    warp &w = warps[threadIdx.x / 32];
+    memcpy(w.a[lane], a, sizeof w.a[lane]);
+    w.b[lane][0] = b0;
+    w.b[lane][1] = b1;
+    w.wait.arrive_and_wait();
+    for (int e = 0; e < 4; e++) {
+        int i = lane / 4 + e / 2 * 8, j = lane % 4 * 2 + e % 2;
+        for (int k = 0; k < 8; k++)
+            d[e] += __uint_as_float(w.a[i % 8 * 4 + k % 4][i / 8 + k / 4 * 2]) *
+                    __uint_as_float(w.b[j * 4 + k % 4][k / 4]);
+    }
+    w.wait.arrive_and_wait();
+}
+
 /* ---- launching ---- */
 
-/* Makes all blocks of a kernel, one after the other, each with other bytes in shared
+/* Makes all blocks of a kernel, one after the other, each with other bytes in its shared
    memory. */
 template <class kernel_type>
-static void run_blocks(u32 blocks, u32 threads, kernel_type kernel)
+static void run_blocks(u32 blocks, u32 threads, u32 bytes, kernel_type kernel)
 {
     gridDim.x = blocks;
+    shared_bytes = bytes;
     block = std::make_unique<std::barrier<>>(threads);
-    for (u32 g = 0; g < threads / 128; g++)
-        group[g] = std::make_unique<std::barrier<>>(128);
     for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
         std::vector<std::thread> all;
         memset(memory, 0x7f, sizeof memory);

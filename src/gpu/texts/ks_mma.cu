@@ -17,7 +17,7 @@
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
-#include "words.cuh"
+#include "pieces.cuh"
 
 #define THREADS   (128 * GROUPS)
 #define TILE_M    (64 * GROUPS)
@@ -46,52 +46,6 @@ INLINE tile tile_at(u32 t, u32 tiles_m)
     return at;
 }
 
-/* ---- chunks of 8 elements, between memory and shared memory ---- */
-
-/* The most elements, of 8, that lie together in every access to an operand. */
-INLINE int width_of(const void *p, i64 stride)
-{
-    u64 bits = (u64)p | (u64)stride * 2;
-    return bits % 16 == 0 ? 8 : bits % 8 == 0 ? 4 : bits % 4 == 0 ? 2 : 1;
-}
-
-/* `count` elements (none if negative, at most 8) to a chunk of shared memory. */
-INLINE void load_chunk(u32 to, const u16 *from, i64 count, int width)
-{
-    int valid = count < 0 ? 0 : count > 8 ? 8 : (int)count;
-    if (width == 8)
-        copy16(to, from, valid * 2);
-    else if (width == 4)
-        for (int e = 0; e < 8; e += 4)
-            copy8(to + e * 2, from + e, valid > e ? min(valid - e, 4) * 2 : 0);
-    else if (width == 2)
-        for (int e = 0; e < 8; e += 2)
-            copy4(to + e * 2, from + e, valid > e ? min(valid - e, 2) * 2 : 0);
-    else
-        for (int e = 0; e < 8; e++)
-            store_shared16(to + e * 2, e < valid ? from[e] : 0);
-}
-
-INLINE void store_chunk(u16 *to, uint4 v, i64 count, int width)
-{
-    if (width == 8 && count >= 8) {
-        *(uint4 *)to = v;
-        return;
-    }
-    u32 part[4] = { v.x, v.y, v.z, v.w };
-    if (width >= 2) {
-        for (int e = 0; e < 4; e++)
-            if (e * 2 + 1 < count)
-                *(u32 *)(to + e * 2) = part[e];
-            else if (e * 2 < count)
-                to[e * 2] = (u16)part[e];
-    } else {
-        for (int e = 0; e < 8; e++)
-            if (e < count)
-                to[e] = (u16)(part[e / 2] >> (e % 2 * 16));
-    }
-}
-
 /* ---- a stage ---- */
 
 /* Chunk q of the x that a step needs. */
@@ -115,16 +69,16 @@ INLINE void load_x_chunk(
         count = s < batch ? COLS - k : 0;
         to += swizzled(row, chunk);
     }
-    load_chunk(to, count > 0 ? from : x, count, width);
+    load_piece<16>(to, count > 0 ? from : x, count * 2, width);
 }
 
 INLINE void load_x(u32 to, const u16 *x, tile t, int k0, i64 batch, int width)
 {
     const int chunks = LAST ? TILE_K * TILE_M / 8 : TILE_M * TILE_K / 8;
-    if (width == 8) {
+    if (width == 16) {
 #pragma unroll
         for (int q = threadIdx.x; q < chunks; q += THREADS)
-            load_x_chunk(to, x, t, k0, batch, 8, q);
+            load_x_chunk(to, x, t, k0, batch, 16, q);
     } else {
 #pragma unroll 1
         for (int q = threadIdx.x; q < chunks; q += THREADS)
@@ -196,15 +150,6 @@ INLINE void put_sums(u32 out, float *sum, const float *bias, tile t, int r0)
     }
 }
 
-INLINE uint4 activate_chunk(uint4 v, int activation)
-{
-    v.x = activate_pair(v.x, activation);
-    v.y = activate_pair(v.y, activation);
-    v.z = activate_pair(v.z, activation);
-    v.w = activate_pair(v.w, activation);
-    return v;
-}
-
 /* 64 columns of the batch from s on, OUT_N rows from r0 on. */
 INLINE void write_y(
     u32 out, float *sum, u16 *y, const float *bias, int activation, tile t, int r0,
@@ -225,7 +170,8 @@ INLINE void write_y(
         u16 *to = LAST ? y + (((i64)t.i * ROWS + r) * LANES + t.j) * batch + at
                        : y + at * (BLOCKS * ROWS) + t.i * ROWS + r;
         uint4 v = load_shared128(out + row * OUT_PITCH + chunk * 16);
-        store_chunk(to, activation ? activate_chunk(v, activation) : v, count, width);
+        store_piece<16>(
+            to, activation ? activate_piece(v, activation) : v, count * 2, width);
     }
     barrier(1 + group, 128);
 }
@@ -243,8 +189,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     u32 tiles = tiles_m * (BLOCKS * LANES * ROW_TILES);
     if (blockIdx.x >= tiles)
         return;
-    int x_width = width_of(x, LAST ? batch : (i64)COLS);
-    int y_width = width_of(y, LAST ? batch : (i64)ROWS);
+    int x_width = width_of(x, (LAST ? batch : (i64)COLS) * 2);
+    int y_width = width_of(y, (LAST ? batch : (i64)ROWS) * 2);
     u32 steps = ((tiles - blockIdx.x + gridDim.x - 1) / gridDim.x) * STEPS;
 
     tile ahead = tile_at(blockIdx.x, tiles_m), t = ahead;

@@ -27,6 +27,10 @@ INLINE u32 pack_pair(float lo, float hi)
     return pair;
 }
 
+/* The lower (upper) halves of two words as a pair. */
+INLINE u32 low_halves(u32 lo, u32 hi) { return __byte_perm(lo, hi, 0x5410); }
+INLINE u32 high_halves(u32 lo, u32 hi) { return __byte_perm(lo, hi, 0x7632); }
+
 /* The nearest number with the 10 bits of mantissa that tensor cores read. */
 INLINE u32 round_tf32(float x)
 {
@@ -117,10 +121,34 @@ INLINE uint4 load_once(const void *from)
     return v;
 }
 
+/* 16 bytes at once, whatever else is written beside them. */
+INLINE void store128(void *to, uint4 v)
+{
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x),
+                 "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
 INLINE void store_shared64(u32 to, float v0, float v1)
 {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(v0), "f"(v1)
                  : "memory");
+}
+
+INLINE void store_shared64(u32 to, u32 v0, u32 v1)
+{
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(v0), "r"(v1)
+                 : "memory");
+}
+
+INLINE uint2 load_shared64(u32 from)
+{
+    uint2 v;
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(v.x), "=r"(v.y)
+                 : "r"(from)
+                 : "memory");
+    return v;
 }
 
 INLINE u32 load_shared32(u32 from)
@@ -192,6 +220,18 @@ INLINE void mma16(float *d, const u32 *a, u32 b0, u32 b1)
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+/* d += A B of tf32 numbers: A 16 x 8 in four registers, B 8 x 8 in two. */
+INLINE void mma8(float *d, const u32 *a, u32 b0, u32 b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* The threads of a warp wait for each other. */
+INLINE void sync_warp() { __syncwarp(); }
 
 /* ---- tensor cores, sm_90a: four warps ---- */
 

@@ -1,0 +1,209 @@
+/* Rows on the tensor cores of compute capability 8.0 and later, batch-first with d > 1:
+   tiles, weights and costs of ks_mma_lanes.cu. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+#include "base/dtype.h"
+#include "math/pattern.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LANES_BYTES 32 /* that are loaded and stored together, if there are so many */
+#define MOST_STAGES 4
+#define MARGIN      128
+#define SHARED      (99 << 10) /* bytes that a block has on every one of them */
+#define SHARED_90   (227 << 10)
+#define RESERVED    1024
+#define OPERAND     512 /* bytes of the left operand of a product */
+
+/* size: tiles of 16 rows of a warp at most, of 8 columns, warps for 4 lanes of the rows,
+   warps, resident blocks, parts that numbers are cut into. */
+enum { TILES_R, TILES_S, WARPS_R, WARPS, RESIDENT, PARTS };
+
+static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
+
+typedef struct shape {
+    int64_t element, together, tiles_r, warps_s, tile_r, tile_s, row_tiles, steps;
+    int64_t w_bytes, stage_bytes, stages, shared;
+} shape;
+
+/* 4, 8 or 16 lanes; 0: their number is not a multiple of 4. */
+static int64_t lanes_together(int64_t d, int64_t element)
+{
+    int64_t lanes = LANES_BYTES / element;
+    while (d % lanes)
+        lanes /= 2;
+    return lanes < 4 ? 0 : lanes;
+}
+
+static shape shape_of(const kernel *k, const problem *p)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    shape s = { .element = (int64_t)danaus_dtype_size(p->dtype) };
+    s.together = lanes_together(q.d, s.element);
+    s.warps_s = s.together ? n[WARPS] / (s.together / 4) / n[WARPS_R] : 0;
+    if (!s.warps_s)
+        return s;
+    s.row_tiles = dn_gpu_parts(q.b, 16 * n[TILES_R] * n[WARPS_R]);
+    s.tiles_r = dn_gpu_parts(dn_gpu_parts(q.b, s.row_tiles), 16 * n[WARPS_R]);
+    s.tile_r = 16 * s.tiles_r * n[WARPS_R];
+    s.row_tiles = dn_gpu_parts(q.b, s.tile_r);
+    s.tile_s = 8 * n[TILES_S] * s.warps_s;
+    s.steps = dn_gpu_parts(q.c * s.element, 32);
+    s.w_bytes = n[PARTS] * s.together * s.tile_r / 16 * OPERAND;
+    s.stage_bytes = s.tile_s * s.together * 32 + s.w_bytes;
+    int64_t out = s.tile_s * n[WARPS_R] * 16 * s.together * s.element;
+    int64_t all = dn_gpu_code(k)->arch == 90 ? SHARED_90 : SHARED;
+    int64_t room = (all + RESERVED) / n[RESIDENT] - RESERVED - MARGIN - out;
+    s.stages = room / s.stage_bytes < MOST_STAGES ? room / s.stage_bytes : MOST_STAGES;
+    s.shared = MARGIN + out + s.stages * s.stage_bytes;
+    return s;
+}
+
+static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
+{
+    shape s = shape_of(k, p);
+    return p->pattern.a * (p->pattern.d / s.together) * s.row_tiles *
+           dn_gpu_parts(batch, s.tile_s);
+}
+
+int dn_mma_lanes_fits(const kernel *k, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
+    return k->dtype == p->dtype && (!tf32 || p->math == DANAUS_MATH_TF32) &&
+           p->layout == DANAUS_BATCH_FIRST && q.d > 1 && q.b >= 8 && q.c >= 8 &&
+           shape_of(k, p).stages >= 2;
+}
+
+/* The larger of two times that overlap but in part. */
+static double beside(double a, double b) { return pow(pow(a, 4) + pow(b, 4), 0.25); }
+
+/* A fit to times on an H200 (to 9 % in the mean): memory, the second cache, which gives
+   short pieces slowly, and what a multiprocessor does: steps, bound by tensor cores or by
+   shared memory, and then y. Elsewhere they have not run, and only a measurement chooses
+   them. */
+double dn_mma_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const gpu_facts *f = dn_gpu_facts(dev);
+    const int *n = size_of(k);
+    if (dn_gpu_code(k)->arch != 90)
+        return INFINITY;
+    danaus_pattern q = p->pattern;
+    shape s = shape_of(k, p);
+    double clock = 0.8 * f->flops / f->units / 256;
+    double line = (double)p->batch * (double)s.element;
+    double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
+    double w = (double)dn_mma_lanes_bytes(k, p);
+    double memory = 1.2 * (x + y + w) / f->bandwidth;
+    double short_pieces = s.together < q.d && s.together * s.element < 128 ? 2.1 : 1;
+    double tiles_s = (double)dn_gpu_parts(p->batch, s.tile_s);
+    double cache = short_pieces * (x * (double)s.row_tiles + w * tiles_s + y) /
+                   (2.7 * f->bandwidth);
+    double tile = (double)(s.together * s.tile_r * s.tile_s); /* elements of y */
+    double tensor = tile * (n[PARTS] > 1 ? 3 : 1) / 40;
+    int64_t operands = n[WARPS] * (s.tiles_r * 16 * n[PARTS] + n[TILES_S] * 8);
+    double shared = 1.06 * (double)(s.stage_bytes / 128 + operands);
+    double each = (double)s.steps * fmax(tensor, shared) + 274.0 / n[RESIDENT] +
+                  0.04 * tile * (double)s.element;
+    double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));
+    double processor = rounds * n[RESIDENT] * each / clock;
+    return 3e-6 + beside(beside(memory, cache), processor);
+}
+
+size_t dn_mma_lanes_bytes(const kernel *k, const problem *p)
+{
+    shape s = shape_of(k, p);
+    danaus_pattern q = p->pattern;
+    return (size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.w_bytes);
+}
+
+/* The operand of a tile of 16 rows from r0 on and a step's columns from k0 on: four
+   registers of each thread, rows t / 4 and 8 more, columns from t mod 4 on and half a
+   step more. `from` is the element (0, 0) of the block. */
+static void pack_operand(
+    const problem *p, const weights_view *w, int64_t from, int64_t r0, int64_t k0,
+    int parts, int64_t part_bytes, char *to)
+{
+    int64_t element = (int64_t)danaus_dtype_size(p->dtype), per = 4 / element;
+    for (int64_t thread = 0; thread < 32; thread++)
+        for (int64_t v = 0; v < 4; v++)
+            for (int64_t e = 0; e < per; e++) {
+                int64_t r = r0 + thread / 4 + v % 2 * 8;
+                int64_t k = k0 + v / 2 * 4 * per + thread % 4 * per + e;
+                if (r >= p->pattern.b || k >= p->pattern.c)
+                    continue;
+                char *at = to + thread * 16 + v * 4 + e * element;
+                dn_gpu_gather(w, from + r * w->s[1] + k * w->s[2], 0, 1, p->dtype, at);
+                if (element == 4)
+                    dn_gpu_cut(
+                        (float *)at, parts > 1 ? (float *)(at + part_bytes) : NULL, 1);
+            }
+}
+
+void dn_mma_lanes_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    shape s = shape_of(k, p);
+    danaus_pattern q = p->pattern;
+    int parts = size_of(k)[PARTS];
+    int64_t part_bytes = s.w_bytes / parts, columns = 32 / s.element;
+    char *to = packed;
+    memset(packed, 0, dn_mma_lanes_bytes(k, p));
+    for (int64_t block = 0; block < q.a * q.d; block += s.together)
+        for (int64_t r0 = 0; r0 < s.row_tiles * s.tile_r; r0 += s.tile_r)
+            for (int64_t k0 = 0; k0 < s.steps * columns; k0 += columns) {
+                for (int64_t lane = 0; lane < s.together; lane++) {
+                    int64_t from = block / q.d * w.s[0] + (block % q.d + lane) * w.s[3];
+                    for (int64_t r = 0; r < s.tile_r; r += 16, to += OPERAND)
+                        pack_operand(p, &w, from, r0 + r, k0, parts, part_bytes, to);
+                }
+                to += (parts - 1) * part_bytes;
+            }
+}
+
+void dn_mma_lanes_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    (void)variant;
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    shape s = shape_of(k, p);
+    const struct {
+        const char *name;
+        int64_t value;
+    } lines[] = {
+        { "ELEMENT", s.element },
+        { "SPLIT", n[PARTS] > 1 },
+        { "BLOCKS", q.a },
+        { "ROWS", q.b },
+        { "COLS", q.c },
+        { "LANES", q.d },
+        { "TOGETHER", s.together },
+        { "TILES_R", s.tiles_r },
+        { "TILES_S", n[TILES_S] },
+        { "WARPS_R", n[WARPS_R] },
+        { "WARPS_S", s.warps_s },
+        { "STAGES", s.stages },
+        { "RESIDENT", n[RESIDENT] },
+    };
+    if (p->dtype == DANAUS_BF16)
+        dn_text(to, "#define TYPE_BF16 1\n");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
+}
+
+void dn_mma_lanes_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch)
+{
+    shape s = shape_of(k, p);
+    const int *n = size_of(k);
+    int64_t tiles = tiles_of(k, p, call->batch);
+    int64_t places = (int64_t)f->units * n[RESIDENT];
+    *launch = (gpu_launch){
+        .blocks = { tiles < places ? tiles : places, 1, 1 },
+        .threads = (int)(s.together / 4 * n[WARPS_R] * s.warps_s * 32),
+        .shared = (int)s.shared,
+    };
+}

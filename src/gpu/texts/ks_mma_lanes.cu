@@ -1,0 +1,500 @@
+/* Kronecker-sparse products on tensor cores from compute capability 8.0 on, batch-first,
+   d > 1:
+       y[s, i, r, j] = sum over k of w[i][r][k][j] x[s, i, k, j] + bias[i, r, j].
+   The x of one (i, j) lies apart, an element every LANES; together lie its neighbours
+   j. So a block makes a tile of TOGETHER lanes j at once, TILE_S columns s of the batch by
+   TILE_R rows r, and x comes and y goes in pieces of 16 bytes that hold several lanes.
+   What a tensor core wants together, columns k of one lane, is brought together in
+   registers: a thread reads 4 lanes of its columns k at once and needs all that it reads.
+
+   A thread block stays on its multiprocessor and makes tile after tile, each in STEPS
+   steps of TILE_K columns k; copies run STAGES - 1 steps ahead, over the borders of
+   tiles. A warp makes 4 lanes of 16 TILES_R rows by 8 TILES_S columns s; the GROUPS warps
+   for the lanes of the same rows and columns are neighbours and store together.
+
+   Shared memory: STAGES times x [TILE_S][TILE_K][TOGETHER], pieces exchanged as piece_at()
+   says, and w; then for each warp 16 rows of y on their way out. w is packed as the
+   registers of the product's left operand, [i][lanes][tile of rows][step][part]
+   [TOGETHER][16 rows][thread of a warp][16 bytes], zeros outside the matrix.
+
+   f32 is the sum of two tf32 numbers (SPLIT), the products of the small parts left out;
+   sums leave the tensor cores after every step, since those do not round to nearest.
+
+   Grid: as many blocks as are resident. */
+// SPDX-License-Identifier: Apache-2.0
+#include "pieces.cuh"
+
+#if ELEMENT == 4
+typedef float element;
+#else
+typedef u16 element;
+#endif
+
+#define PER       (16 / ELEMENT) /* elements of a piece */
+#define TILE_K    (32 / ELEMENT)
+#define GROUPS    (TOGETHER / 4)
+#define THREADS   (32 * GROUPS * WARPS_R * WARPS_S)
+#define TILE_R    (16 * TILES_R * WARPS_R)
+#define TILE_S    (8 * TILES_S * WARPS_S)
+#define STEPS     ((COLS + TILE_K - 1) / TILE_K)
+#define ROW_TILES ((ROWS + TILE_R - 1) / TILE_R)
+#define PARTS     (SPLIT ? 2 : 1)
+#define X_PITCH   (32 * TOGETHER) /* bytes of a column s */
+#define X_BYTES   (TILE_S * X_PITCH)
+#define W_PART    (TOGETHER * TILE_R * 32)
+#define STAGE     (X_BYTES + PARTS * W_PART)
+/* Elements that lie together in memory, of a piece. */
+#define RUN       (TOGETHER == LANES || TOGETHER > PER ? PER : TOGETHER)
+/* Of y on its way out: a column s of 16 rows. */
+#define Y_PITCH   (16 * TOGETHER * ELEMENT)
+#define Y_BYTES   (8 * TILES_S * Y_PITCH)
+
+typedef struct tile {
+    int i, j, r0;
+    i64 s0;
+} tile;
+
+INLINE int up_to(i64 count, int most) { return count < most ? (int)count : most; }
+
+/* Blocks that run at a time share rows of x. */
+INLINE tile tile_at(u32 t)
+{
+    tile at;
+    at.r0 = (int)(t % ROW_TILES) * TILE_R;
+    t /= ROW_TILES;
+    at.j = (int)(t % (LANES / TOGETHER)) * TOGETHER;
+    t /= LANES / TOGETHER;
+    at.i = (int)(t % BLOCKS);
+    at.s0 = (i64)(t / BLOCKS) * TILE_S;
+    return at;
+}
+
+/* ---- a stage ---- */
+
+/* Of a step: pieces of a column s; columns s between those that a thread copies one
+   after the other, whose pieces are exchanged alike; how many these are. */
+#define PIECES   (X_PITCH / 16)
+#define APART    (THREADS / PIECES)
+#define X_COPIES (TILE_S / APART)
+#define W_COPIES ((PARTS * W_PART / 16 + THREADS - 1) / THREADS)
+
+/* Where piece number `piece` of column s lies: threads that read one place of 8 columns s
+   or of 4 columns k then meet different banks. */
+INLINE u32 piece_at(int s, int piece)
+{
+    const int odd = TOGETHER == 4 ? 4 : TOGETHER == 8 ? 1 : 2;
+    int turned = piece ^ s % 2 * odd;
+    if (TOGETHER == 16)
+        turned ^= piece / 8 % 2;
+    return s * X_PITCH + turned * 16;
+}
+
+/* What a thread copies in the next step: its piece of the first column s, how many columns
+   of the batch begin there, and its part of w. */
+typedef struct source {
+    const element *x;
+    const u8 *w;
+    int left;
+} source;
+
+INLINE source source_of(const element *x, const u8 *w, tile t, i64 batch)
+{
+    int first = threadIdx.x % PIECES * PER;
+    i64 s = t.s0 + threadIdx.x / PIECES;
+    i64 block = (i64)t.i * (LANES / TOGETHER) + t.j / TOGETHER;
+    source from;
+    from.x = x + ((s * BLOCKS + t.i) * COLS + first / TOGETHER) * LANES + t.j +
+             first % TOGETHER;
+    from.w = w + (block * ROW_TILES + t.r0 / TILE_R) * ((i64)STEPS * PARTS * W_PART) +
+             threadIdx.x * 16;
+    from.left = up_to(batch - s, TILE_S);
+    return from;
+}
+
+/* Columns k and s beyond the matrix are zeros. */
+INLINE void load_x_with_borders(
+    u32 to, source from, const element *x, int k, int width)
+{
+#pragma unroll 1
+    for (int c = 0; c < X_COPIES; c++)
+#pragma unroll
+        for (int e = 0; e < PER; e += RUN) {
+            i64 bytes = ((i64)(COLS - k) * TOGETHER - e) * ELEMENT;
+            if (c * APART >= from.left || bytes < 0)
+                bytes = 0;
+            const element *at = from.x + (i64)c * APART * BLOCKS * COLS * LANES;
+            load_piece<RUN * ELEMENT>(
+                to + c * APART * X_PITCH + e * ELEMENT,
+                bytes ? at + e / RUN * LANES : x, bytes, width);
+        }
+}
+
+/* Of the step that begins at column k. */
+INLINE void load_x(u32 to, source from, const element *x, int k)
+{
+    int width = width_of(x, (i64)COLS * LANES * ELEMENT);
+    k += threadIdx.x % PIECES * PER / TOGETHER;
+    to += piece_at(threadIdx.x / PIECES, threadIdx.x % PIECES);
+    int inside = COLS % TILE_K == 0 || k < COLS / TILE_K * TILE_K;
+    if (RUN == PER && width == 16 && inside && from.left > (X_COPIES - 1) * APART)
+#pragma unroll
+        for (int c = 0; c < X_COPIES; c++)
+            copy16(
+                to + c * APART * X_PITCH,
+                from.x + (i64)c * APART * BLOCKS * COLS * LANES, 16);
+    else
+        load_x_with_borders(to, from, x, k, width);
+}
+
+INLINE void load_w(u32 to, source from)
+{
+    const int pieces = PARTS * W_PART / 16;
+#pragma unroll
+    for (int c = 0; c < W_COPIES; c++)
+        if (pieces % THREADS == 0 || c * THREADS + threadIdx.x < pieces)
+            copy16(
+                to + threadIdx.x * 16 + c * THREADS * 16, from.w + c * THREADS * 16,
+                16);
+}
+
+INLINE void next_step(source *from)
+{
+    from->x += TILE_K * LANES;
+    from->w += PARTS * W_PART;
+}
+
+/* ---- products ---- */
+
+/* A warp's sums: lane, tile of rows, tile of columns; element e is at row
+   l / 4 + 8 (e / 2) and column s 2 (l mod 4) + e mod 2, l the thread. */
+typedef float sums[4][TILES_R][TILES_S][4];
+typedef struct place {
+    int group, row, column; /* of 4 lanes; of the block's warps */
+} place;
+
+INLINE place place_of_warp()
+{
+    int warp = threadIdx.x / 32;
+    return { warp % GROUPS, warp / GROUPS / WARPS_S, warp / GROUPS % WARPS_S };
+}
+
+/* The right operand for 4 lanes: columns k of half `half` of a step, 8 columns s. */
+INLINE void load_right(u32 v[4], u32 x, place p, int tile, int half)
+{
+    int thread = threadIdx.x % 32, s = p.column * TILES_S * 8 + thread / 4;
+    x += tile * 8 * X_PITCH;
+#if ELEMENT == 4
+    int k = half * 4 + thread % 4;
+    uint4 four = load_shared128(x + piece_at(s, k * GROUPS + p.group));
+    v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
+#else
+    int k = half * 8 + thread % 4 * 2;
+    uint2 first, next;
+    if (TOGETHER == 4) {
+        uint4 both = load_shared128(x + piece_at(s, k / 2));
+        first = { both.x, both.y }, next = { both.z, both.w };
+    } else {
+        u32 in = p.group % 2 * 8;
+        first = load_shared64(x + piece_at(s, k * GROUPS / 2 + p.group / 2) + in);
+        next = load_shared64(x + piece_at(s, (k + 1) * GROUPS / 2 + p.group / 2) + in);
+    }
+    v[0] = low_halves(first.x, next.x), v[1] = high_halves(first.x, next.x);
+    v[2] = low_halves(first.y, next.y), v[3] = high_halves(first.y, next.y);
+#endif
+}
+
+INLINE void multiply(float *d, const u32 *a, u32 b0, u32 b1)
+{
+#if ELEMENT == 4
+    mma8(d, a, b0, b1);
+#else
+    mma16(d, a, b0, b1);
+#endif
+}
+
+INLINE u32 left_at(place p, int lane, int tile)
+{
+    int rows = (p.group * 4 + lane) * (TILE_R / 16) + p.row * TILES_R + tile;
+    return rows * 512 + threadIdx.x % 32 * 16;
+}
+
+INLINE void load_left(u32 v[4], u32 from)
+{
+    uint4 a = load_shared128(from);
+    v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+}
+
+#if SPLIT
+/* The sum of high * high and the two mixed products. */
+INLINE void product(sums sum, u32 x, u32 w, place p)
+{
+    u32 high[TILES_S][2][4], low[TILES_S][2][4];
+#pragma unroll
+    for (int t = 0; t < TILES_S; t++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            load_right(high[t][half], x, p, t, half);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                float v = __uint_as_float(high[t][half][lane]);
+                high[t][half][lane] = round_tf32(v);
+                low[t][half][lane] = round_tf32(v - __uint_as_float(high[t][half][lane]));
+            }
+        }
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++)
+#pragma unroll
+        for (int r = 0; r < TILES_R; r++) {
+            u32 a[4], rest[4];
+            load_left(a, w + left_at(p, lane, r));
+            load_left(rest, w + W_PART + left_at(p, lane, r));
+#pragma unroll
+            for (int t = 0; t < TILES_S; t++) {
+                float part[4] = { 0, 0, 0, 0 };
+                multiply(part, rest, high[t][0][lane], high[t][1][lane]);
+                multiply(part, a, low[t][0][lane], low[t][1][lane]);
+                multiply(part, a, high[t][0][lane], high[t][1][lane]);
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    sum[lane][r][t][e] += part[e];
+            }
+        }
+}
+#else
+INLINE void product(sums sum, u32 x, u32 w, place p)
+{
+    u32 right[TILES_S][2][4];
+#pragma unroll
+    for (int t = 0; t < TILES_S; t++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            load_right(right[t][half], x, p, t, half);
+#if ELEMENT == 4
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++)
+                right[t][half][lane] = round_tf32(__uint_as_float(right[t][half][lane]));
+#endif
+        }
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++)
+#pragma unroll
+        for (int r = 0; r < TILES_R; r++) {
+            u32 a[4];
+            load_left(a, w + left_at(p, lane, r));
+#pragma unroll
+            for (int t = 0; t < TILES_S; t++)
+                multiply(sum[lane][r][t], a, right[t][0][lane], right[t][1][lane]);
+        }
+}
+#endif
+
+/* ---- results ---- */
+
+/* The warps that store together are all here. */
+INLINE void meet()
+{
+    if (GROUPS == 1)
+        sync_warp();
+    else
+        barrier(1 + threadIdx.x / (32 * GROUPS), 32 * GROUPS);
+}
+
+/* Where piece number `piece` of a column of y lies: threads that write the same row of
+   different columns then meet different banks. */
+INLINE u32 out_at(int column, int piece)
+{
+    const int row_bytes = TOGETHER * ELEMENT;
+    int turn = column / 2 % 4;
+    piece ^= row_bytes == 32                   ? turn % 2 + turn / 2 * 4
+             : row_bytes == 16 && ELEMENT == 2 ? turn % 2 * 4
+                                               : turn * 2;
+    return column * Y_PITCH + piece * 16;
+}
+
+INLINE void put_four(u32 to, float v0, float v1, float v2, float v3)
+{
+#if ELEMENT == 4
+    store_shared128(
+        to, { __float_as_uint(v0), __float_as_uint(v1), __float_as_uint(v2),
+              __float_as_uint(v3) });
+#else
+    store_shared64(to, pack_pair(v0, v1), pack_pair(v2, v3));
+#endif
+}
+
+/* 16 rows from row0 on, tile `tile` of the warp's, with their bias unless it is NULL. */
+INLINE void put_sums(
+    u32 out, sums sum, int tile, const float *bias, struct tile t, int row0, int group)
+{
+    int thread = threadIdx.x % 32;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int row = half * 8 + thread / 4, at = (row * TOGETHER + group * 4) * ELEMENT;
+        float b[4] = { 0, 0, 0, 0 };
+        if (bias && row0 + row < ROWS)
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++)
+                b[lane] = bias
+                    [((i64)t.i * ROWS + row0 + row) * LANES + t.j + group * 4 + lane];
+#pragma unroll
+        for (int s = 0; s < TILES_S; s++)
+#pragma unroll
+            for (int odd = 0; odd < 2; odd++) {
+                int column = s * 8 + thread % 4 * 2 + odd, e = half * 2 + odd;
+                put_four(
+                    out + out_at(column, at / 16) + at % 16,
+                    sum[0][tile][s][e] + b[0], sum[1][tile][s][e] + b[1],
+                    sum[2][tile][s][e] + b[2], sum[3][tile][s][e] + b[3]);
+            }
+    }
+}
+
+INLINE uint4 activated(uint4 v, int activation)
+{
+#if ELEMENT == 4
+    v.x = __float_as_uint(activate(__uint_as_float(v.x), activation));
+    v.y = __float_as_uint(activate(__uint_as_float(v.y), activation));
+    v.z = __float_as_uint(activate(__uint_as_float(v.z), activation));
+    v.w = __float_as_uint(activate(__uint_as_float(v.w), activation));
+    return v;
+#else
+    return activate_piece(v, activation);
+#endif
+}
+
+/* Pieces of a column of y; columns between those that a thread stores. */
+#define Y_PIECES (Y_PITCH / 16)
+#define Y_APART  (32 * GROUPS / Y_PIECES)
+#define Y_COPIES (8 * TILES_S / Y_APART)
+
+/* A thread's piece of the columns of y. */
+typedef struct target {
+    element *y;
+    int left; /* columns s of the batch from the first one on */
+    int rows; /* rows from the piece's on */
+    int column, piece;
+} target;
+
+INLINE target target_of(element *y, tile t, int row0, i64 s0, i64 batch)
+{
+    int thread = threadIdx.x % (32 * GROUPS);
+    target to;
+    to.column = thread / Y_PIECES, to.piece = thread % Y_PIECES;
+    int first = to.piece * PER, row = row0 + first / TOGETHER;
+    i64 s = s0 + to.column;
+    to.y = y + ((s * BLOCKS + t.i) * ROWS + row) * LANES + t.j + first % TOGETHER;
+    to.left = up_to(batch - s, TILE_S);
+    to.rows = ROWS - row;
+    return to;
+}
+
+INLINE void store_rows_with_borders(u32 out, target to, int activation, int width)
+{
+    i64 bytes = (i64)to.rows * TOGETHER * ELEMENT;
+#pragma unroll 1
+    for (int c = 0; c < Y_COPIES && c * Y_APART < to.left; c++) {
+        uint4 v = load_shared128(out + out_at(to.column + c * Y_APART, to.piece));
+        element *y = to.y + (i64)c * Y_APART * BLOCKS * ROWS * LANES;
+        if (activation)
+            v = activated(v, activation);
+        store_piece<RUN * ELEMENT>(y, v, bytes, width);
+        if (RUN < PER)
+            store_piece<8>(y + LANES, { v.z, v.w }, bytes - 8, width);
+    }
+}
+
+/* 16 rows of y that lie in shared memory. */
+INLINE void store_rows(u32 out, target to, int activation, int width)
+{
+    int whole = to.rows * TOGETHER >= PER && to.left > (Y_COPIES - 1) * Y_APART;
+    if (RUN == PER && width == 16 && whole && !activation)
+#pragma unroll 2
+        for (int c = 0; c < Y_COPIES; c++)
+            store128(
+                to.y + (i64)c * Y_APART * BLOCKS * ROWS * LANES,
+                load_shared128(out + out_at(to.column + c * Y_APART, to.piece)));
+    else
+        store_rows_with_borders(out, to, activation, width);
+}
+
+INLINE void write_y(
+    u32 out, sums sum, element *y, const float *bias, int activation, tile t, place p,
+    i64 batch)
+{
+    int width = width_of(y, (i64)ROWS * LANES * ELEMENT);
+#pragma unroll
+    for (int r = 0; r < TILES_R; r++) {
+        int row0 = t.r0 + (p.row * TILES_R + r) * 16;
+        meet();
+        put_sums(out, sum, r, bias, t, row0, p.group);
+        meet();
+        store_rows(
+            out, target_of(y, t, row0, t.s0 + p.column * TILES_S * 8, batch),
+            activation, width);
+    }
+}
+
+INLINE void clear(sums sum)
+{
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++)
+#pragma unroll
+        for (int r = 0; r < TILES_R; r++)
+#pragma unroll
+            for (int s = 0; s < TILES_S; s++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    sum[lane][r][s][e] = 0;
+}
+
+/* ---- all of it ---- */
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch,
+       int activation)
+{
+    extern __shared__ u8 memory[];
+    u32 stages = (shared_address(memory) + 127) & ~127u;
+    place p = place_of_warp();
+    u32 out = stages + STAGES * STAGE + (p.row * WARPS_S + p.column) * Y_BYTES;
+    u32 tiles = (u32)((batch + TILE_S - 1) / TILE_S) *
+                (BLOCKS * (LANES / TOGETHER) * ROW_TILES);
+    if (blockIdx.x >= tiles)
+        return;
+    source from = source_of(x, w, tile_at(blockIdx.x), batch);
+    u32 ahead = blockIdx.x, current = blockIdx.x;
+    int ahead_step = 0, slot = 0, step = 0;
+    auto load = [&](int to) {
+        if (ahead < tiles) {
+            u32 stage = stages + to * STAGE;
+            load_x(stage, from, x, ahead_step * TILE_K);
+            load_w(stage + X_BYTES, from);
+            next_step(&from);
+            if (++ahead_step == STEPS) {
+                ahead_step = 0;
+                ahead += gridDim.x;
+                from = source_of(x, w, tile_at(ahead), batch);
+            }
+        }
+        copy_commit();
+    };
+    for (int s = 0; s < STAGES - 1; s++)
+        load(s);
+
+    sums sum;
+    while (current < tiles) {
+        copy_wait<STAGES - 2>();
+        __syncthreads();
+        load(slot ? slot - 1 : STAGES - 1);
+        if (step == 0)
+            clear(sum);
+        u32 stage = stages + slot * STAGE;
+        product(sum, stage, stage + X_BYTES, p);
+        slot = slot + 1 == STAGES ? 0 : slot + 1;
+        if (++step < STEPS)
+            continue;
+        step = 0;
+        write_y(out, sum, y, bias, activation, tile_at(current), p, batch);
+        current += gridDim.x;
+    }
+}
