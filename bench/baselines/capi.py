@@ -27,6 +27,12 @@ class ConvDescription(ctypes.Structure):
     )
 
 
+class Gradients(ctypes.Structure):
+    """danaus_ks_gradients."""
+
+    _fields_ = [(name, c_void_p) for name in "dx dw dbias r0 r1 r2 r3 r4".split()]
+
+
 class ShortDescription(ctypes.Structure):
     """danaus_short_desc."""
 
@@ -82,10 +88,11 @@ class Library:
         self("danaus_device_energy", self.device, byref(value))
         return value.value
 
-    def plan(self, shapes, dtype, math, last, batch):
+    def plan(self, shapes, dtype, math, last, batch, gradients=0):
         patterns = (Pattern * len(shapes))(*(Pattern(*s) for s in shapes))
         plan = c_void_p()
-        d = Description(int(last), dtype, math, keep=1, batch=batch)
+        d = Description(
+            int(last), dtype, math, gradients=gradients, keep=1, batch=batch)
         self(
             "danaus_ks_plan_create", self.device, patterns, len(shapes), byref(d),
             byref(plan),
@@ -95,7 +102,7 @@ class Library:
     def free_plan(self, plan):
         self.c.danaus_ks_plan_destroy(plan)
 
-    def product(self, weights, dtype, math, last, batch):
+    def product(self, weights, dtype, math, last, batch, gradients=0):
         """A Product for factors w[a][b][c][d]: contiguous f32 tensors of the host."""
         shapes = [tuple(w.shape) for w in weights]
         patterns = (Pattern * len(shapes))(*(Pattern(*s) for s in shapes))
@@ -105,11 +112,11 @@ class Library:
             for i, w in enumerate(weights):
                 to = self.c.danaus_chain_weights(chain, i)
                 ctypes.memmove(to, w.data_ptr(), w.numel() * 4)
-            plan = self.plan(shapes, dtype, math, last, batch)
+            plan = self.plan(shapes, dtype, math, last, batch, gradients)
             self("danaus_ks_weights_create", plan, self.device, chain, byref(packed))
         finally:
             self.c.danaus_chain_destroy(chain)
-        return Product(self, plan, packed, batch)
+        return Product(self, plan, packed, batch, len(shapes))
 
     def convolution(self, length, batch, k):
         """A Convolution with filters k[channels][taps]: a contiguous f32 array."""
@@ -151,15 +158,25 @@ class Convolution:
 
 
 class Product:
-    def __init__(self, library, plan, packed, batch):
+    def __init__(self, library, plan, packed, batch, count):
         self.library, self.plan, self.packed = library, plan, packed
-        self.batch = c_int64(batch)
+        self.batch, self.count = c_int64(batch), count
 
     def __call__(self, x, y):
         """y = W x for tensors in the device's memory."""
         self.library(
             "danaus_ks_execute", self.plan, self.library.device, self.packed,
             self.batch, c_void_p(x.data_ptr()), c_void_p(y.data_ptr()),
+        )
+
+    def gradient(self, x, dy, dx=None, dw=None):
+        """dx, or a list of dw of the factors, of a plan made with gradients."""
+        each = (c_void_p * self.count)(*(w.data_ptr() for w in dw or []))
+        to = Gradients(dx.data_ptr() if dx is not None else None,
+                       ctypes.addressof(each) if dw else None)
+        self.library(
+            "danaus_ks_gradient", self.plan, self.library.device, self.packed,
+            self.batch, c_void_p(x.data_ptr()), c_void_p(dy.data_ptr()), byref(to),
         )
 
     def kernels(self):

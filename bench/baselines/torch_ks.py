@@ -11,7 +11,8 @@ as they come; --append goes on with a file.
 PyTorch's ways (torch_ways.py): bmm with its permutations, the same through torch.compile,
 einsum, the dense product, CSR, BSR; one that is hopeless is timed once. Every result is
 compared with f64 on some columns of the batch: `error` is ours, `difference` the largest of
-theirs.
+theirs. With --operation dx or dw it is a gradient, beside theirs by autograd; dw has the
+type of sums.
 
 On a GPU times are those of its events, medians, with the last cache filled with other
 data before each run. The limit is 3 us + max(bytes / copy rate, operations / peak), with
@@ -59,7 +60,7 @@ FIELDS = (
     + ["bmm_permutations", "best", "best_ns", "speedup", "difference"]
     + ["joules", "bmm_joules"]
 )
-KEY = ("problem", "dtype", "layout", "batch")
+KEY = ("problem", "dtype", "layout", "batch", "operation")
 SUITES = pathlib.Path(__file__).resolve().parent.parent / "suites"
 HOPELESS = 4  # times the best: not timed again
 CHECKED = 200  # columns of the batch
@@ -180,6 +181,8 @@ def joules_of(place, library, function, seconds):
 class Case:
     """Weights and inputs of a problem, and what its result must be."""
 
+    operation = "ks"
+
     def __init__(self, place, problem, name, last, batch):
         self.place, self.name, self.last, self.batch = place, name, last, batch
         self.shapes = [tuple(map(int, p.split(","))) for p in problem.split()]
@@ -197,6 +200,13 @@ class Case:
         self.some = torch.randint(batch, (min(batch, CHECKED),), device=where)
         exact = ways.chained([ways.einsum(w.double(), False) for w in self.weights])
         self.exact = exact(self.columns(self.x))
+
+    def run(self, product, result):
+        product(self.x, result)
+
+    def result(self):
+        return torch.full(
+            self.form(self.rows), math.nan, device=self.place.name, dtype=self.type)
 
     def form(self, size):
         return (size, self.batch) if self.last else (self.batch, size)
@@ -240,17 +250,76 @@ class Case:
         return None if None in parts else ways.chained(parts)
 
 
+class GradientCase(Case):
+    """Of one factor: the same with dy as what is given, dx or dw as the result."""
+
+    def __init__(self, place, problem, name, last, batch, operation):
+        super().__init__(place, problem, name, last, batch)
+        self.operation, self.u = operation, self.x
+        self.x = torch.randn(self.form(self.rows), device=place.name).to(self.type)
+        if operation == "dx":
+            adjoint = self.weights[0].double().transpose(1, 2)
+            self.exact = ways.einsum(adjoint, False)(self.columns(self.x))
+        else:
+            self.exact = self.weight_gradient()
+
+    def weight_gradient(self):
+        a, b, c, d = self.shapes[0]
+        total = torch.zeros(a, b, c, d, device=self.place.name, dtype=torch.float64)
+        step = max(1, 2**28 // (self.rows + self.cols))
+        for s in range(0, self.batch, step):
+            dy, x = ((v[:, s:s + step].T if self.last else v[s:s + step]).double()
+                     for v in (self.x, self.u))
+            total += torch.einsum("nabd,nacd->abcd", dy.reshape(-1, a, b, d),
+                                  x.reshape(-1, a, c, d))
+        return total
+
+    def difference(self, y):
+        if self.operation == "dx":
+            return super().difference(y)
+        return ((y.double() - self.exact).norm() / self.exact.norm()).item()
+
+    def limit(self, rates):
+        if self.operation == "dx":
+            return super().limit(rates)
+        size = self.x.element_size()
+        moved = self.batch * (self.rows + self.cols) * size + self.entries() * 4
+        work = 2 * self.batch * self.entries() / rates[self.name]
+        return 3e-6 + max(moved / rates["copy"], work)
+
+    def run(self, product, result):
+        if self.operation == "dx":
+            product.gradient(self.u, self.x, dx=result)
+        else:
+            product.gradient(self.u, self.x, dw=[result])
+
+    def result(self):
+        if self.operation == "dx":
+            return torch.full(
+                self.form(self.cols), math.nan, device=self.place.name, dtype=self.type)
+        return torch.full(self.shapes[0], math.nan, device=self.place.name)
+
+    def way(self, method):
+        w = self.weights[0].detach().requires_grad_(self.operation == "dw")
+        u = self.u.detach().requires_grad_(self.operation == "dx")
+        forward = METHODS[method](w, self.last)
+        if forward is None:
+            return None
+        y, of = forward(u), u if self.operation == "dx" else w
+        return lambda dy: torch.autograd.grad(y, of, dy, retain_graph=True)[0]
+
+
 def time_ours(place, library, case):
     """Fields of danaus itself, and a function that runs it again."""
     _, dtype, kind = DTYPES[case.name]
     host = [w.float().cpu().contiguous() for w in case.weights]
-    product = library.product(host, dtype, kind, case.last, case.batch)
-    y = torch.full(
-        case.form(case.rows), math.nan, device=place.name, dtype=case.type)
-    product(case.x, y)
+    product = library.product(
+        host, dtype, kind, case.last, case.batch, int(case.operation != "ks"))
+    y = case.result()
+    case.run(product, y)
     place.finish()
     error = case.difference(y) if torch.isfinite(y).all() else math.nan
-    found = time_call(place, lambda: product(case.x, y))
+    found = time_call(place, lambda: case.run(product, y))
     fields = {
         "kernel": product.kernels(),
         "runs": len(found),
@@ -302,7 +371,8 @@ def measure(place, library, rates, job, o, complain):
     """A record's fields for (problem, type, layout)."""
     problem, name, layout = job
     set_math(name)
-    case = Case(place, problem, name, layout == "last", o.batch)
+    case = (Case(place, problem, name, layout == "last", o.batch) if o.operation == "ks"
+            else GradientCase(place, problem, name, layout == "last", o.batch, o.operation))
     record, product, y = time_ours(place, library, case)
     ours = record["median_ns"] * 1e-9
     wanted = [m for m in o.methods if m != "bmm_compiled" or o.may_compile()]
@@ -310,11 +380,11 @@ def measure(place, library, rates, job, o, complain):
     times, record["difference"] = time_methods(place, case, ours, wanted, complain)
     if "bmm_compiled" in times:
         o.compiled(time.perf_counter() - start)
-    if "bmm" in times and len(case.shapes) == 1:
+    if "bmm" in times and len(case.shapes) == 1 and case.operation == "ks":
         record["bmm_permutations"] = permutations_of(place, case, times["bmm"])
     if o.energy:
         record["joules"] = joules_of(
-            place, library, lambda: product(case.x, y), ours)
+            place, library, lambda: case.run(product, y), ours)
         if "bmm" in times:
             run = case.way("bmm")
             record["bmm_joules"] = joules_of(
@@ -365,6 +435,7 @@ def list_jobs(o):
     layouts = o.layouts.split(",")
     if o.problems or o.suite:
         problems = o.problems + [p for s in o.suite for p in read_suite(s)]
+        problems = [p for p in problems if o.operation == "ks" or " " not in p]
         rest = []
     else:
         problems = read_suite("cpu.csv")
@@ -396,7 +467,8 @@ class Ahead:
         library = self.own.library
         try:
             library.free_plan(
-                library.plan(shapes, dtype, kind, layout == "last", self.o.batch))
+                library.plan(shapes, dtype, kind, layout == "last", self.o.batch,
+                             int(self.o.operation != "ks")))
         except RuntimeError:
             pass  # whoever needs it will say so
 
@@ -416,6 +488,7 @@ def read_options():
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--suite", action="append", default=[], help="a file of bench/suites")
+    parser.add_argument("--operation", choices=("ks", "dx", "dw"), default="ks")
     parser.add_argument("--batch", type=int, default=25088)
     parser.add_argument("--dtypes", default="f16,f32,tf32,bf16")
     parser.add_argument("--layouts", default="first,last")
@@ -471,7 +544,7 @@ def run_jobs(o, place, jobs, writer, file, started):
             return
         problem, name, layout = job
         base = {"version": library.version(), "device": place.describe(),
-                "torch": torch.__version__, "operation": "ks", "problem": problem,
+                "torch": torch.__version__, "operation": o.operation, "problem": problem,
                 "dtype": name, "layout": layout, "batch": o.batch}
         failed = None
         try:
@@ -498,7 +571,7 @@ def main():
     o = read_options()
     place = Gpu() if o.device == "cuda" else Processor()
     done = known_rows(o)
-    jobs = [j for j in list_jobs(o) if (*j, str(o.batch)) not in done]
+    jobs = [j for j in list_jobs(o) if (*j, str(o.batch), o.operation) not in done]
     ahead = Ahead(o, place, jobs)
     try:
         with open(o.out, "a" if done else "w", newline="") as file:
@@ -506,7 +579,7 @@ def main():
             if not done:
                 writer.writeheader()
                 file.flush()
-            with torch.inference_mode():
+            with torch.inference_mode(o.operation == "ks"):
                 run_jobs(o, place, jobs, writer, file, started)
     finally:
         ahead.stop()

@@ -17,9 +17,9 @@ PROBLEMS = ("2,16,32,3", "3,5,7,1", "1,32,16,4 4,16,32,1")
 METHODS = "dense,bmm,einsum,csr,bsr"
 
 
-def measure(out, *more):
+def measure(out, *more, problems=PROBLEMS):
     subprocess.run([PYTHON, PROGRAM, LIBRARY, out, "--device", "cpu", "--batch", "20",
-                    "--dtypes", "f32,bf16", "--methods", METHODS, *more, *PROBLEMS],
+                    "--dtypes", "f32,bf16", "--methods", METHODS, *more, *problems],
                    check=True, stdout=subprocess.DEVNULL)
     with open(out, newline="") as file:
         return list(csv.DictReader(file))
@@ -40,6 +40,14 @@ def main():
                 assert float(row[method + "_ns"]) > 0, row
             assert float(row["best_ns"]) > 0 and float(row["ratio"]) > 0, row
         assert any(row["csr_ns"] for row in rows) and any(row["bsr_ns"] for row in rows)
+        for operation in ("dx", "dw"):
+            for row in measure(pathlib.Path(folder) / operation, "--operation", operation,
+                               problems=PROBLEMS[:2]):
+                unit = 2**-24 if row["dtype"] == "f32" else 2**-8
+                assert row["operation"] == operation, row
+                assert float(row["error"]) < 20 * unit, row
+                assert float(row["difference"]) < 20 * unit, row
+                assert float(row["bmm_ns"]) > 0 and float(row["einsum_ns"]) > 0, row
         text = out.read_text()
         assert len(measure(out, "--append")) == len(rows) and out.read_text() == text
 
