@@ -135,7 +135,7 @@ double dn_lanes_row_cost(const danaus_device *dev, const kernel *k, const proble
     double products = s.parts > 1 ? 3 : 1;
     double work = 2.0 * (double)dn_pattern_weights(q) * (double)p->batch * products;
     double tensor = f->flops * 12 * 2 / s.element * 0.5;
-    return 6e-6 + fmax((x + y) / rate, work / tensor) +
+    return 6e-6 + 1.15 * fmax((x + y) / rate, work / tensor) +
            (double)dn_lanes_row_bytes(k, p) / f->bandwidth;
 }
 

@@ -103,9 +103,10 @@ double dn_mma_lanes_cost(const danaus_device *dev, const kernel *k, const proble
     double cache = short_pieces * (x * (double)s.row_tiles + w * tiles_s + y) /
                    (2.7 * f->bandwidth);
     double tile = (double)(s.together * s.tile_r * s.tile_s); /* elements of y */
-    double tensor = tile * (n[PARTS] > 1 ? 3 : 1) / 40;
+    double hidden = n[PARTS] > 1 ? 0.88 : 1; /* three products a load */
+    double tensor = hidden * tile * (n[PARTS] > 1 ? 3 : 1) / 40;
     int64_t operands = n[WARPS] * (s.tiles_r * 16 * n[PARTS] + n[TILES_S] * 8);
-    double shared = 1.06 * (double)(s.stage_bytes / 128 + operands);
+    double shared = hidden * 1.06 * (double)(s.stage_bytes / 128 + operands);
     double each = (double)s.steps * fmax(tensor, shared) + 274.0 / n[RESIDENT] +
                   0.04 * tile * (double)s.element;
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));

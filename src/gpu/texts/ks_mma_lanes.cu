@@ -242,23 +242,35 @@ INLINE void product(sums sum, u32 x, u32 w, place p)
             }
         }
 #pragma unroll
-    for (int lane = 0; lane < 4; lane++)
+    for (int lane = 0; lane < 4; lane++) {
+        u32 a[TILES_R][4], rest[TILES_R][4];
+        float part[TILES_R][TILES_S][4];
 #pragma unroll
         for (int r = 0; r < TILES_R; r++) {
-            u32 a[4], rest[4];
-            load_left(a, w + left_at(p, lane, r));
-            load_left(rest, w + W_PART + left_at(p, lane, r));
+            load_left(a[r], w + left_at(p, lane, r));
+            load_left(rest[r], w + W_PART + left_at(p, lane, r));
+        }
+        /* Neighbouring products are independent. */
 #pragma unroll
-            for (int t = 0; t < TILES_S; t++) {
-                float part[4] = { 0, 0, 0, 0 };
-                multiply(part, rest, high[t][0][lane], high[t][1][lane]);
-                multiply(part, a, low[t][0][lane], low[t][1][lane]);
-                multiply(part, a, high[t][0][lane], high[t][1][lane]);
+        for (int pass = 0; pass < 3; pass++)
+#pragma unroll
+            for (int r = 0; r < TILES_R; r++)
+#pragma unroll
+                for (int t = 0; t < TILES_S; t++) {
+                    float *to = part[r][t];
+                    if (pass == 0)
+                        to[0] = to[1] = to[2] = to[3] = 0;
+                    const u32(*right)[4] = pass == 1 ? low[t] : high[t];
+                    multiply(to, pass ? a[r] : rest[r], right[0][lane], right[1][lane]);
+                }
+#pragma unroll
+        for (int r = 0; r < TILES_R; r++)
+#pragma unroll
+            for (int t = 0; t < TILES_S; t++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    sum[lane][r][t][e] += part[e];
-            }
-        }
+                    sum[lane][r][t][e] += part[r][t][e];
+    }
 }
 #else
 INLINE void product(sums sum, u32 x, u32 w, place p)
