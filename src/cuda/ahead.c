@@ -40,18 +40,26 @@ static void add(cuda_device *d, const ks_step *step, int variant)
         d->ahead_count++;
 }
 
+static void add_step(cuda_device *d, const ks_step *step)
+{
+    const gpu_code *code = step->kernel->code;
+    for (int v = 0; v < code->variants || v == 0; v++)
+        if (d->ahead_count < MOST_AHEAD - 1 &&
+            !dn_cuda_has_function(d, step->kernel, &step->p, v))
+            add(d, step, v);
+    if (code->inner) {
+        ks_step inner = dn_gpu_inner(step->kernel, &step->p);
+        add_step(d, &inner);
+    }
+}
+
 void dn_cuda_compile_ahead(cuda_device *d, const ks_step *steps, int count)
 {
     thread_pool *pool = NULL;
     d->ahead = dn_calloc(MOST_AHEAD, sizeof *d->ahead);
     d->ahead_count = 0;
-    for (int i = 0; i < count && d->ahead; i++) {
-        const gpu_code *code = steps[i].kernel->code;
-        for (int v = 0; v < code->variants || v == 0; v++)
-            if (d->ahead_count < MOST_AHEAD - 1 &&
-                !dn_cuda_has_function(d, steps[i].kernel, &steps[i].p, v))
-                add(d, &steps[i], v);
-    }
+    for (int i = 0; i < count && d->ahead; i++)
+        add_step(d, &steps[i]);
     int threads =
         d->ahead_count < dn_thread_count() ? d->ahead_count : dn_thread_count();
     threads = threads < MOST_THREADS ? threads : MOST_THREADS;

@@ -146,7 +146,8 @@ static danaus_status cuda_open(const char *name, danaus_device **device)
         dn_free(d);
         return status;
     }
-    d->gpu.base.kernels = dn_gpu_kernels_for(d->gpu.facts.arch);
+    d->gpu.base.kernels =
+        dn_gpu_kernels_for(d->gpu.facts.arch, dn_cuda_find_blas() == DANAUS_OK);
     *device = &d->gpu.base;
     return DANAUS_OK;
 }
@@ -159,6 +160,7 @@ static void cuda_close(danaus_device *dev)
         d->driver->StreamSynchronize(d->stream);
         if (!d->scratch_lent && d->scratch)
             d->driver->MemFree((cu_pointer)d->scratch);
+        dn_cuda_close_blas(d);
         for (size_t i = 0; i < d->module_count; i++)
             d->driver->ModuleUnload(d->modules[i].module);
         dn_cuda_leave(d, pushed);

@@ -11,6 +11,15 @@
 #define MOST_AHEAD   64   /* texts compiled at once */
 
 typedef struct nvmlDevice_st *nvml_device;
+typedef struct cublasContext *blas_handle;
+
+/* cuBLAS as a device has it, once a plan needs it. */
+typedef struct cuda_blas {
+    blas_handle handle;
+    cu_stream stream; /* that it was given last */
+    void *workspace;
+    size_t workspace_bytes;
+} cuda_blas;
 
 /* A compiled text, loaded. */
 typedef struct cuda_module {
@@ -45,6 +54,7 @@ typedef struct cuda_device {
     cu_context context; /* the primary one, shared with everybody */
     cu_stream stream;   /* the caller's, or NULL */
     nvml_device nvml;   /* NULL until it is asked for */
+    cuda_blas blas;
     void *scratch;
     size_t scratch_bytes;
     int scratch_lent;
@@ -98,10 +108,22 @@ danaus_status dn_cuda_function(
 danaus_status dn_cuda_launch(
     cuda_device *d, cu_function function, const gpu_launch *launch, void **arguments);
 
-/* One step: y = K x + bias. */
+/* One step: y = K x + bias. work: scratch of its own, of so many bytes. */
+size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch);
 danaus_status dn_cuda_step(
     cuda_device *d, const ks_step *step, const void *packed, const void *bias,
-    int activation, int64_t batch, const void *x, void *y);
+    int activation, int64_t batch, const void *x, void *y, void *work);
+
+/* Can rows of cuBLAS be run? The sentence says what to install. */
+danaus_status dn_cuda_find_blas(void);
+
+/* A device's handle, in its context; opening it again does nothing. */
+danaus_status dn_cuda_open_blas(cuda_device *d);
+void dn_cuda_close_blas(cuda_device *d);
+
+/* The products of a step: y = K x. */
+danaus_status dn_cuda_products(
+    cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call);
 
 /* danaus_device_energy() through NVIDIA's management library. */
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules);

@@ -33,10 +33,13 @@ danaus_status dn_cuda_open_library(
     const char *const *list, const char *const *wanted, int count, int optional,
     const char *advice, cuda_symbol *table)
 {
+    static const int ways[] = { RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD,
+                                RTLD_NOW | RTLD_LOCAL };
     void *library = NULL;
     const char *const *name = list;
-    for (; *name && !library; name++)
-        library = dlopen(*name, RTLD_NOW | RTLD_LOCAL);
+    for (int way = 0; way < 2 && !library; way++)
+        for (name = list; *name && !library; name++)
+            library = dlopen(*name, ways[way]);
     if (!library)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "%s cannot be opened: %s", list[0], advice);

@@ -84,7 +84,8 @@ danaus_status dn_cuda_status(
             return dn_cuda_status(driver, cuda_result_, #call);                        \
     } while (0)
 
-/* Opens the first of the libraries (ends with NULL) that is there and finds symbols:
+/* Opens the first of the libraries (ends with NULL) that this process has already, or else
+   that is there, and finds symbols:
    names[i] is put into table[i]. The last `optional` ones may be missing. `advice`
    ends the sentence of a failure. */
 typedef void (*cuda_symbol)(void);

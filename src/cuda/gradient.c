@@ -32,7 +32,7 @@ typedef struct gradient_run {
     int lowest, highest; /* steps whose dy, and whose x, are needed */
     const void *x[DANAUS_MAX_FACTORS];
     void *dy[2];
-    void *parts;
+    void *parts, *work; /* work: of a step */
 } gradient_run;
 
 static int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
@@ -213,6 +213,20 @@ static size_t parts_bytes(const gradient_run *g)
     return aligned(most * cell);
 }
 
+static size_t work_bytes(const gradient_run *g)
+{
+    size_t most = 0;
+    for (int i = 0; i < g->count; i++) {
+        size_t there =
+            i < g->highest ? dn_cuda_work_bytes(&g->steps[i], g->o->batch) : 0;
+        size_t back =
+            i >= g->lowest ? dn_cuda_work_bytes(&g->adjoint[i], g->o->batch) : 0;
+        most = there > most ? there : most;
+        most = back > most ? back : most;
+    }
+    return most;
+}
+
 /* Lays operands one after another from `memory`; returns all their bytes. */
 static size_t lay(gradient_run *g, char *memory)
 {
@@ -232,7 +246,9 @@ static size_t lay(gradient_run *g, char *memory)
             used += aligned(widest);
     }
     g->parts = memory ? memory + used : NULL;
-    return used + parts_bytes(g);
+    used += parts_bytes(g);
+    g->work = memory ? memory + used : NULL;
+    return used + work_bytes(g);
 }
 
 static danaus_status run(gradient_run *g)
@@ -244,7 +260,7 @@ static danaus_status run(gradient_run *g)
     for (int i = 0; i < g->highest; i++)
         TRY(dn_cuda_step(
             g->d, &g->steps[i], o->packed[i], NULL, 0, o->batch, g->x[i],
-            (void *)(uintptr_t)g->x[i + 1]));
+            (void *)(uintptr_t)g->x[i + 1], g->work));
     if (o->dbias)
         TRY(bias_gradient(g));
     const void *dy = o->dy;
@@ -254,8 +270,8 @@ static danaus_status run(gradient_run *g)
         void *back = i > 0 ? g->dy[(g->count - 1 - i) % 2] : o->dx;
         if (i > g->lowest || (i == 0 && o->dx))
             TRY(dn_cuda_step(
-                g->d, &g->adjoint[i], o->packed_adjoint[i], NULL, 0, o->batch, dy,
-                back));
+                g->d, &g->adjoint[i], o->packed_adjoint[i], NULL, 0, o->batch, dy, back,
+                g->work));
         dy = back;
     }
     return DANAUS_OK;

@@ -9,6 +9,9 @@
 
 /* Operands in scratch begin at multiples of this. */
 #define ALIGNMENT 256
+/* Bytes of x and y that are turned at once, unless columns are very long. */
+#define MOST_WORK  ((int64_t)512 << 20)
+#define LEAST_SLAB 1024
 
 static danaus_status encode_map(
     cuda_device *d, danaus_dtype dtype, const void *memory, const gpu_map *m,
@@ -75,9 +78,72 @@ danaus_status dn_cuda_launch(
     return DANAUS_OK;
 }
 
+static size_t vector_bytes(const ks_step *step, int64_t size, int64_t batch)
+{
+    size_t bytes = (size_t)(size * batch) * danaus_dtype_size(step->p.dtype);
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Columns that are turned at once. */
+static int64_t slab_of(const ks_step *step, int64_t batch)
+{
+    danaus_pattern p = step->p.pattern;
+    int64_t line = (dn_pattern_cols(p) + dn_pattern_rows(p)) *
+                   (int64_t)danaus_dtype_size(step->p.dtype);
+    int64_t slab = MOST_WORK / line / LEAST_SLAB * LEAST_SLAB;
+    slab = slab > LEAST_SLAB ? slab : LEAST_SLAB;
+    return slab < batch ? slab : batch;
+}
+
+size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch)
+{
+    const gpu_code *code = step->kernel->code;
+    danaus_pattern p = step->p.pattern;
+    int64_t slab = slab_of(step, batch);
+    return code->inner ? vector_bytes(step, dn_pattern_cols(p), slab) +
+                             vector_bytes(step, dn_pattern_rows(p), slab)
+                       : 0;
+}
+
+/* to[column][row] = from[row][column] */
+static danaus_status turn(
+    cuda_device *d, cu_function function, const gpu_launch *launch, int64_t rows,
+    int64_t columns, const void *from, void *to)
+{
+    void *arguments[] = { &from, &to, &rows, &columns };
+    return dn_cuda_launch(d, function, launch, arguments);
+}
+
+/* By another row, batch-last, slab after slab of columns. */
+static danaus_status turned_step(
+    cuda_device *d, const ks_step *step, const void *packed, const void *bias,
+    int activation, const gpu_call *call, void *work)
+{
+    const kernel *k = step->kernel;
+    const gpu_code *code = k->code;
+    int64_t rows = dn_pattern_rows(step->p.pattern), slab = slab_of(step, call->batch);
+    int64_t cols = dn_pattern_cols(step->p.pattern);
+    int64_t size = (int64_t)danaus_dtype_size(step->p.dtype);
+    ks_step inner = dn_gpu_inner(k, &step->p);
+    void *product = (char *)work + vector_bytes(step, cols, slab);
+    const char *x = call->x;
+    char *y = (char *)(uintptr_t)call->y;
+    gpu_launch launch;
+    cu_function function;
+    TRY(dn_cuda_function(d, k, &step->p, 0, &function));
+    code->launch(k, &step->p, &d->gpu.facts, call, &launch);
+    for (int64_t s = 0; s < call->batch; s += slab) {
+        int64_t n = call->batch - s < slab ? call->batch - s : slab;
+        TRY(turn(d, function, &launch, n, cols, x + s * cols * size, work));
+        TRY(dn_cuda_step(d, &inner, packed, bias, activation, n, work, product, NULL));
+        TRY(turn(d, function, &launch, rows, n, product, y + s * rows * size));
+    }
+    return DANAUS_OK;
+}
+
 danaus_status dn_cuda_step(
     cuda_device *d, const ks_step *step, const void *packed, const void *bias,
-    int activation, int64_t batch, const void *x, void *y)
+    int activation, int64_t batch, const void *x, void *y, void *work)
 {
     const kernel *k = step->kernel;
     const gpu_code *code = k->code;
@@ -88,6 +154,13 @@ danaus_status dn_cuda_step(
     cu_function function;
     danaus_pattern p = step->p.pattern;
     int variant = code->variant ? code->variant(k, &step->p, &call) : 0;
+    if (code->inner)
+        return turned_step(d, step, packed, bias, activation, &call, work);
+    if (code->products) {
+        TRY(dn_cuda_products(d, step, packed, &call));
+        if (!bias && !activation)
+            return DANAUS_OK;
+    }
     TRY(dn_cuda_function(d, k, &step->p, variant, &function));
     code->launch(k, &step->p, &d->gpu.facts, &call, &launch);
     if (code->maps)
@@ -106,6 +179,12 @@ static danaus_status prepare(cuda_device *d, const ks_step *steps, int count)
     for (int i = 0; i < count; i++) {
         const gpu_code *code = steps[i].kernel->code;
         cu_function function;
+        if (code->inner) {
+            ks_step inner = dn_gpu_inner(steps[i].kernel, &steps[i].p);
+            TRY(prepare(d, &inner, 1));
+        }
+        if (code->products)
+            TRY(dn_cuda_open_blas(d));
         for (int v = 0; v < code->variants || v == 0; v++)
             TRY(dn_cuda_function(d, steps[i].kernel, &steps[i].p, v, &function));
     }
@@ -126,32 +205,29 @@ danaus_status dn_cuda_prepare(danaus_device *dev, const ks_step *steps, int coun
     return status;
 }
 
-static size_t vector_bytes(const ks_step *step, int64_t batch)
-{
-    size_t bytes = (size_t)(dn_pattern_rows(step->p.pattern) * batch) *
-                   danaus_dtype_size(step->p.dtype);
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-/* Two places in scratch take turns. */
+/* Two places in scratch take turns; what a step needs for itself follows them. */
 static danaus_status run(
     cuda_device *d, const ks_step *steps, int count, const ks_operands *o)
 {
-    size_t widest = 0;
+    size_t widest = 0, work = 0;
     void *scratch = NULL;
-    for (int i = 0; i + 1 < count; i++) {
-        size_t bytes = vector_bytes(&steps[i], o->batch);
+    for (int i = 0; i < count; i++) {
+        int64_t rows = dn_pattern_rows(steps[i].p.pattern);
+        size_t bytes = i + 1 < count ? vector_bytes(&steps[i], rows, o->batch) : 0;
+        size_t more = dn_cuda_work_bytes(&steps[i], o->batch);
         widest = bytes > widest ? bytes : widest;
+        work = more > work ? more : work;
     }
-    if (count > 1)
-        TRY(dn_cuda_scratch(d, count > 2 ? 2 * widest : widest, &scratch));
+    size_t between = count > 2 ? 2 * widest : widest;
+    if (between + work)
+        TRY(dn_cuda_scratch(d, between + work, &scratch));
     const void *x = o->x;
     for (int i = 0; i < count; i++) {
         int last = i + 1 == count;
         void *y = last ? o->y : (char *)scratch + (i % 2 ? widest : 0);
         TRY(dn_cuda_step(
             d, &steps[i], o->packed[i], last ? o->bias : NULL,
-            last ? (int)o->activation : 0, o->batch, x, y));
+            last ? (int)o->activation : 0, o->batch, x, y, (char *)scratch + between));
         x = y;
     }
     return DANAUS_OK;

@@ -54,6 +54,23 @@ typedef struct gpu_map {
 
 enum { GPU_MAP_X, GPU_MAP_W, GPU_MAP_Y, GPU_MAPS };
 
+/* Small dense products that a library makes, count[0] of them at once, count[1] times:
+
+       y[r, s] = sum over k of w[r, k] x[k, s],    r < rows, k < depth, s < batch.
+
+   Weights are w[rows][depth]; x and y have, by layout, columns s or rows k and r that are
+   contiguous, `line` elements apart. */
+typedef struct gpu_lines {
+    int64_t line;    /* elements */
+    int64_t step[2]; /* elements from product to product */
+} gpu_lines;
+
+typedef struct gpu_products {
+    int64_t rows, depth, count[2];
+    gpu_lines x, w, y;
+    int tf32; /* numbers of 32 bits may be cut to 10 bits of mantissa */
+} gpu_products;
+
 /* The place of one call. */
 typedef struct gpu_call {
     int64_t batch;
@@ -82,12 +99,23 @@ typedef struct gpu_code {
     int (*variant)(const kernel *k, const problem *p, const gpu_call *call);
     void (*maps)(
         const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS]);
+    /* Of rows whose products a library makes. Their text runs afterwards, if there is a
+       bias or an activation: it changes y, and is given neither x nor w. */
+    void (*products)(
+        const kernel *k, const problem *p, const gpu_call *call, gpu_products *to);
+    /* Of rows that turn x, make the product batch-last by this row, whose weights are
+       theirs, and turn y. Their text's entry point is ks(from, to, rows, columns). */
+    const kernel *inner;
 } gpu_code;
 
+/* The step of the inner row. */
+ks_step dn_gpu_inner(const kernel *k, const problem *p);
+
 /* Rows for compute capability 9.0 exactly, then those from 8.0 on, then the portable
-   ones; ends with a NULL name. A device's table begins at the first row that it can run. */
+   ones, then those of a library; ends with a NULL name. A device's table begins at the
+   first row that it can run, and ends before the library's where there is none. */
 extern const kernel dn_gpu_kernels[];
-const kernel *dn_gpu_kernels_for(int arch);
+const kernel *dn_gpu_kernels_for(int arch, int library);
 int dn_gpu_runs_on(const kernel *k, int arch);
 
 /* The texts, embedded by the build: name and content, each ended by NUL; ends with a

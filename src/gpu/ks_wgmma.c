@@ -96,15 +96,14 @@ double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p
     double y_bytes = each * s.element;
     double w_share = (double)s.w_bytes / n[CLUSTER];
     double fetched = steps * ((double)(s.stage_bytes - s.w_bytes) + w_share) + y_bytes;
-    double cache = fetched / (1.3 * f->bandwidth / f->units) * clock;
+    double cache = fetched / (1.4 * f->bandwidth / f->units) * clock;
     double latency = (900 + 150 * steps + y_bytes / 64) / resident;
-    double tile =
-        resident * (fmax(multiply, cache) + latency * (steps > 1 ? 0.5 : 0.3));
+    double tile = resident * (fmax(multiply, cache) + 0.4 * latency);
     tile *= 1 + 0.02 * (n[CLUSTER] - 1);
     double line = (double)p->batch * s.element;
     double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line +
                    (double)dn_wgmma_bytes(k, p);
-    return 3e-6 + fmax(1.07 * bytes / f->bandwidth, waves * tile / clock + 1.5e-6);
+    return 3e-6 + fmax(1.23 * bytes / f->bandwidth, waves * tile / clock + 1.5e-6);
 }
 
 /* The nearest number with 10 bits of mantissa, and what is left of it. */

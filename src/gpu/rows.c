@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/rows.h"
 
+#include "base/thread.h"
+
 /* A portable row: a tile of BR rows, BS columns and BJ lanes, a thread TR x TS of it,
    BK steps of k at once. */
 #define SIMT(type, DTYPE, BR, BS, BJ, TR, TS, BK)                                      \
@@ -120,6 +122,39 @@
         MMA_LANES(type, DTYPE, 90, 4, 3, 1, 4, 2, 1)
 #define MMA_LANES_80(type, DTYPE) MMA_LANES(type, DTYPE, 80, 4, 2, 1, 4, 1, 1)
 
+/* Batch-first by a row that serves batch-last: AT from compute capability AT / 10 on. */
+#define TURNED(NAME, DTYPE, AT, ...)                                                   \
+    {                                                                                  \
+        "ks.turned." NAME, DTYPE, dn_turned_fits, dn_turned_cost, dn_turned_bytes,     \
+            dn_turned_pack, &(const gpu_code)                                          \
+        {                                                                              \
+            .text = "ks_turn.cu", .arch = AT, .size = { 64, 64, 1 },                   \
+            .defines = dn_turned_defines, .launch = dn_turned_launch,                  \
+            .inner = &(const kernel)__VA_ARGS__                                        \
+        }                                                                              \
+    }
+#define TURNED_16(type, DTYPE)                                                         \
+    TURNED(#type ".256x128.2", DTYPE, 90, WGMMA(type, DTYPE, 256, 128, 2, 2, 1, 1)),   \
+        TURNED(                                                                        \
+            #type ".192x192.1", DTYPE, 90, WGMMA(type, DTYPE, 192, 192, 3, 1, 1, 1)),  \
+        TURNED(                                                                        \
+            #type ".128x128.1", DTYPE, 90, WGMMA(type, DTYPE, 128, 128, 2, 1, 2, 1))
+
+/* The rows of a library, by blocks and as a whole. */
+#define LIBRARY(name, type, DTYPE, TF32)                                               \
+    {                                                                                  \
+        "ks." #name "." #type, DTYPE, dn_##name##_fits, dn_##name##_cost,              \
+            dn_##name##_bytes, dn_##name##_pack, &(const gpu_code)                     \
+        {                                                                              \
+            .text = "ks_after.cu", .size = { 64, 64, 1, TF32 },                        \
+            .defines = dn_blas_defines, .launch = dn_blas_launch,                      \
+            .products = dn_##name##_products                                           \
+        }                                                                              \
+    }
+
+#define BLAS(type, DTYPE, TF32)                                                        \
+    LIBRARY(blas, type, DTYPE, TF32), LIBRARY(dense, type, DTYPE, TF32)
+
 const kernel dn_gpu_kernels[] = {
     WGMMA_16(f16, DANAUS_F16),
     WGMMA_16(bf16, DANAUS_BF16),
@@ -138,6 +173,16 @@ const kernel dn_gpu_kernels[] = {
     MMA_LANES_90(tf32, DANAUS_F32),
     MMA_LANES(f32, DANAUS_F32, 90, 3, 2, 1, 4, 2, 2),
     MMA_LANES(f32, DANAUS_F32, 90, 2, 3, 1, 4, 2, 2),
+    TURNED_16(f16, DANAUS_F16),
+    TURNED_16(bf16, DANAUS_BF16),
+    TURNED(
+        "tf32.256x128.2", DANAUS_F32, 90,
+        WGMMA(tf32, DANAUS_F32, 256, 128, 2, 2, 1, 1)),
+    TURNED(
+        "tf32.128x192.1", DANAUS_F32, 90,
+        WGMMA(tf32, DANAUS_F32, 128, 192, 3, 1, 1, 1)),
+    TURNED(
+        "f32.128x128.1", DANAUS_F32, 90, WGMMA(f32, DANAUS_F32, 128, 128, 2, 1, 1, 2)),
     MMA_16(f16, DANAUS_F16),
     MMA_16(bf16, DANAUS_BF16),
     MMA_LANES_80(f16, DANAUS_F16),
@@ -155,8 +200,21 @@ const kernel dn_gpu_kernels[] = {
     VEC_8(f64, DANAUS_F64),
     VEC_8(c64, DANAUS_C64),
     VEC_8(c128, DANAUS_C128),
+    TURNED("f32.128x128", DANAUS_F32, 0, SIMT(f32, DANAUS_F32, 128, 128, 1, 8, 8, 8)),
+    TURNED("f64.64x64", DANAUS_F64, 0, SIMT(f64, DANAUS_F64, 64, 64, 1, 4, 4, 8)),
+    TURNED("c64.64x64", DANAUS_C64, 0, SIMT(c64, DANAUS_C64, 64, 64, 1, 4, 4, 8)),
+    TURNED("c128.32x64", DANAUS_C128, 0, SIMT(c128, DANAUS_C128, 32, 64, 1, 4, 2, 8)),
+    BLAS(f32, DANAUS_F32, 0),
+    BLAS(tf32, DANAUS_F32, 1),
+    BLAS(f16, DANAUS_F16, 0),
+    BLAS(bf16, DANAUS_BF16, 0),
+    BLAS(f64, DANAUS_F64, 0),
+    BLAS(c64, DANAUS_C64, 0),
+    BLAS(c128, DANAUS_C128, 0),
     { 0 },
 };
+
+#define ROWS (sizeof dn_gpu_kernels / sizeof *dn_gpu_kernels)
 
 int dn_gpu_runs_on(const kernel *k, int arch)
 {
@@ -164,9 +222,23 @@ int dn_gpu_runs_on(const kernel *k, int arch)
     return least == 90 ? arch == 90 : arch >= least;
 }
 
-const kernel *dn_gpu_kernels_for(int arch)
+/* The table as far as the rows of a library. Plans point into it, so there is one for the
+   process. */
+static const kernel *without_library(void)
 {
-    const kernel *k = dn_gpu_kernels;
+    static kernel rows[ROWS];
+    dn_lock_process();
+    if (!rows[0].name)
+        for (int i = 0;
+             dn_gpu_kernels[i].name && !dn_gpu_code(&dn_gpu_kernels[i])->products; i++)
+            rows[i] = dn_gpu_kernels[i];
+    dn_unlock_process();
+    return rows;
+}
+
+const kernel *dn_gpu_kernels_for(int arch, int library)
+{
+    const kernel *k = library ? dn_gpu_kernels : without_library();
     while (k->name && !dn_gpu_runs_on(k, arch))
         k++;
     return k;

@@ -120,4 +120,38 @@ void dn_lanes_row_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 
+/* ---- batch-first by turning (ks_turn.cu): size = 64, 64, 1 ---- */
+
+int dn_turned_fits(const kernel *k, const problem *p);
+double dn_turned_cost(const danaus_device *dev, const kernel *k, const problem *p);
+size_t dn_turned_bytes(const kernel *k, const problem *p);
+void dn_turned_pack(const kernel *k, const problem *p, weights_view w, void *packed);
+void dn_turned_defines(const kernel *k, const problem *p, int variant, text *to);
+void dn_turned_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch);
+
+/* ---- products of a library (ks_after.cu): size = 64, 64, 1, whether tf32 ---- */
+
+/* Block by block, where x and y can be read as matrices where they lie. */
+int dn_blas_fits(const kernel *k, const problem *p);
+double dn_blas_cost(const danaus_device *dev, const kernel *k, const problem *p);
+size_t dn_blas_bytes(const kernel *k, const problem *p);
+void dn_blas_pack(const kernel *k, const problem *p, weights_view w, void *packed);
+void dn_blas_products(
+    const kernel *k, const problem *p, const gpu_call *call, gpu_products *to);
+
+/* The whole factor with its zeros. */
+int dn_dense_fits(const kernel *k, const problem *p);
+double dn_dense_cost(const danaus_device *dev, const kernel *k, const problem *p);
+size_t dn_dense_bytes(const kernel *k, const problem *p);
+void dn_dense_pack(const kernel *k, const problem *p, weights_view w, void *packed);
+void dn_dense_products(
+    const kernel *k, const problem *p, const gpu_call *call, gpu_products *to);
+
+void dn_blas_defines(const kernel *k, const problem *p, int variant, text *to);
+void dn_blas_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch);
+
 #endif

@@ -4,7 +4,9 @@
 #include "support/test.h"
 
 #include "backend/backend.h"
+#include "backend/tuning.h"
 #include "emulator/emulator.h"
+#include "gpu/gpu.h"
 #include "support/chains.h"
 #include "support/device.h"
 
@@ -20,6 +22,7 @@ static emulator_control *control;
 static const char *const functions[] = {
 #define X(name, symbol, arguments) symbol,
 #include "cuda/driver.def"
+#include "cuda/blas.def"
 #undef X
 };
 
@@ -29,8 +32,9 @@ static const char *const functions[] = {
 static int gives_back(const char *function)
 {
     static const char *const names[] = {
-        "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
-        "cuMemFree_v2",    "cuModuleUnload",      "cuDevicePrimaryCtxRelease_v2",
+        "cuCtxGetCurrent",  "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
+        "cuMemFree_v2",     "cuModuleUnload",      "cuDevicePrimaryCtxRelease_v2",
+        "cublasDestroy_v2",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(function, names[i]))
@@ -59,11 +63,35 @@ static const danaus_pattern patterns[2] = { { 1, 6, 3, 2 }, { 2, 3, 6, 1 } };
 #define BATCH 5
 #define BYTES ((size_t)12 * BATCH * sizeof(float))
 
+/* Rows that launch more than one kernel of ours. They are named to plans by the tuning
+   table. */
+static int by_other_rows;
+
+static void name_row(danaus_device *device, danaus_pattern p, const char *name)
+{
+    problem q = { .pattern = p, .dtype = DANAUS_F32, .batch = 4096 };
+    for (const kernel *k = device->kernels; k->name; k++)
+        if (!strcmp(k->name, name) && k->fits(k, &q))
+            dn_tuning_add(device->tuning, &q, k, 1e-6);
+}
+
+static danaus_status open_device(danaus_device **device)
+{
+    danaus_status status = danaus_device_open("cuda:0", device);
+    if (status || !by_other_rows)
+        return status;
+    name_row(*device, (danaus_pattern){ 1, 6, 3, 2 }, "ks.dense.f32");
+    name_row(*device, (danaus_pattern){ 1, 3, 6, 2 }, "ks.turned.f32.128x128");
+    name_row(*device, (danaus_pattern){ 2, 3, 6, 1 }, "ks.blas.f32");
+    name_row(*device, (danaus_pattern){ 2, 6, 3, 1 }, "ks.blas.f32");
+    return DANAUS_OK;
+}
+
 static danaus_status try_life(life *l, const random_chain *c, const float *x, float *y)
 {
     danaus_ks_desc desc = { .gradients = 1, .keep_factors = 1 };
     danaus_device_info info;
-    danaus_status status = danaus_device_open("cuda:0", &l->device);
+    danaus_status status = open_device(&l->device);
     status = status ? status : danaus_device_describe(l->device, &info);
     status = status ? status
                     : danaus_ks_plan_create(l->device, patterns, 2, &desc, &l->plan);
@@ -99,12 +127,12 @@ static danaus_status live(const random_chain *c, const float *x, float *y)
 static void expect_nothing_lost(const char *function, int number)
 {
     if (control->contexts || control->modules || control->allocations ||
-        control->pushed)
+        control->pushed || control->handles)
         fail_msg(
             "call %d of %s fails and %d contexts, %d modules, %d blocks of memory, %d "
-            "places on the stack are lost",
+            "places on the stack, %d handles are lost",
             number, function, control->contexts, control->modules, control->allocations,
-            control->pushed);
+            control->pushed, control->handles);
 }
 
 static void fail_each_call(const char *function, const random_chain *c, const float *x)
@@ -130,9 +158,8 @@ static void fail_each_call(const char *function, const random_chain *c, const fl
     fail_msg("%s is called more than %d times", function, MOST_CALLS);
 }
 
-static void any_call_of_the_driver_may_fail(void **state)
+static void fail_all_calls(void)
 {
-    (void)state;
     rng r = { 1 };
     random_chain c = chain_random(&r, patterns, 2, DANAUS_F32, 1);
     array x = array_random(&r, DANAUS_F32, 12 * BATCH);
@@ -146,6 +173,20 @@ static void any_call_of_the_driver_may_fail(void **state)
     }
     array_free(&x);
     chain_free(&c);
+}
+
+static void any_call_of_the_driver_may_fail(void **state)
+{
+    (void)state;
+    fail_all_calls();
+}
+
+static void any_call_of_a_library_may_fail(void **state)
+{
+    (void)state;
+    by_other_rows = 1;
+    fail_all_calls();
+    by_other_rows = 0;
 }
 
 /* Before anything else: the driver is there, but does not start. */
@@ -195,9 +236,9 @@ static int calls_of(const char *function, life *l)
     return control->calls;
 }
 
-static void executing_again_neither_allocates_nor_waits(void **state)
+/* Executes once more; so many launches and products of a library are made. */
+static void expect_only(int launches, int products)
 {
-    (void)state;
     rng r = { 1 };
     random_chain c = chain_random(&r, patterns, 2, DANAUS_F32, 1);
     float x[12 * BATCH] = { 1 }, y[12 * BATCH];
@@ -205,13 +246,15 @@ static void executing_again_neither_allocates_nor_waits(void **state)
     *control = (emulator_control){ 0 };
     assert_ok(try_life(&l, &c, x, y));
     static const char *const never[] = {
-        "cuMemAlloc_v2",    "cuMemFree_v2",        "cuStreamSynchronize",
-        "cuModuleLoadData", "cuMemcpyAsync",       "cuFuncSetAttribute",
-        "cuMemsetD8Async",  "cuStreamIsCapturing",
+        "cuMemAlloc_v2",    "cuMemFree_v2",          "cuStreamSynchronize",
+        "cuModuleLoadData", "cuMemcpyAsync",         "cuFuncSetAttribute",
+        "cuMemsetD8Async",  "cuStreamIsCapturing",   "cublasCreate_v2",
+        "cublasDestroy_v2", "cublasSetWorkspace_v2",
     };
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         assert_int_equal(calls_of(never[i], &l), 0);
-    assert_int_equal(calls_of("cuLaunchKernel", &l), 2);
+    assert_int_equal(calls_of("cuLaunchKernel", &l), launches);
+    assert_int_equal(calls_of("cublasGemmStridedBatchedEx_64", &l), products);
     danaus_free(l.device, l.x);
     danaus_free(l.device, l.y);
     danaus_ks_weights_destroy(l.weights);
@@ -219,6 +262,30 @@ static void executing_again_neither_allocates_nor_waits(void **state)
     danaus_device_close(l.device);
     expect_nothing_lost("nothing", 0);
     chain_free(&c);
+}
+
+static void executing_again_neither_allocates_nor_waits(void **state)
+{
+    (void)state;
+    expect_only(2, 0);
+    by_other_rows = 1;
+    expect_only(1, 2); /* the bias; one product is of many, the other of one */
+    by_other_rows = 0;
+}
+
+static void without_a_library_its_rows_are_not_there(void **state)
+{
+    (void)state;
+    const kernel *with = dn_gpu_kernels_for(75, 1),
+                 *without = dn_gpu_kernels_for(75, 0);
+    for (; without->name; with++, without++)
+        assert_string_equal(with->name, without->name);
+    int rows = 0;
+    for (; with->name; with++, rows++) {
+        const gpu_code *code = with->code;
+        assert_non_null(code->products);
+    }
+    assert_in_range(rows, 1, 100);
 }
 
 /* Scratch cannot grow while a graph is captured; lent scratch serves. */
@@ -278,8 +345,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_driver_that_does_not_start_is_tried_again),
         cmocka_unit_test(any_call_of_the_driver_may_fail),
+        cmocka_unit_test(any_call_of_a_library_may_fail),
         cmocka_unit_test(errors_of_the_past_surface_when_waiting),
         cmocka_unit_test(executing_again_neither_allocates_nor_waits),
+        cmocka_unit_test(without_a_library_its_rows_are_not_there),
         cmocka_unit_test(a_captured_product_has_its_scratch_before),
     };
     return cmocka_run_group_tests_name("driver", tests, NULL, NULL);

@@ -39,12 +39,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Every function begins so. Returns from it when it is to fail. */
 #define BEGIN                                                                          \
     do {                                                                               \
-        int error_ = fails(__func__);                                                  \
+        int error_ = emulator_fails(__func__);                                         \
         if (error_)                                                                    \
             return error_;                                                             \
     } while (0)
 
-static int fails(const char *function)
+EXPORT int emulator_fails(const char *function);
+int emulator_fails(const char *function)
 {
     if (!control->function || strcmp(control->function, function))
         return 0;
@@ -68,6 +69,16 @@ static void open_arena(int access)
 {
     if (arena)
         mprotect(arena, ARENA, access ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+EXPORT void emulator_memory(int access);
+void emulator_memory(int access)
+{
+    if (access)
+        pthread_mutex_lock(&lock);
+    open_arena(access);
+    if (!access)
+        pthread_mutex_unlock(&lock);
 }
 
 EXPORT int cuMemAlloc_v2(uintptr_t *memory, size_t bytes);

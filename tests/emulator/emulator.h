@@ -8,13 +8,18 @@ typedef struct emulator_control {
     const char *function;
     int number, error;
     /* Alive objects. */
-    int contexts, modules, allocations, pushed;
+    int contexts, modules, allocations, pushed, handles;
     long launches, copies;
     int capturing; /* what cuStreamIsCapturing says */
     int calls;     /* of `function` since it was set */
     void *stream;  /* of the latest launch */
 } emulator_control;
 
-/* extern emulator_control emulator_control_block; */
+/* extern emulator_control emulator_control_block;
+
+   For stand-ins of libraries on top of the driver: the error with which this function
+   is to fail, or 0; device memory for the time of a call, one at a time.
+   extern int emulator_fails(const char *function);
+   extern void emulator_memory(int access); */
 
 #endif

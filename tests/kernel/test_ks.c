@@ -84,8 +84,10 @@ static void check_question(
     array bias = array_random(r, sum_type(q->dtype), out);
     signal xs = signal_read(&x, q->layout, in, q->batch);
     signal ys = signal_times(q->p, &w, q->adjoint, &xs, q->dtype);
-    if (q->bias)
+    if (q->bias) {
+        signal_round(&ys, type_between(q->dtype));
         signal_add_bias(&ys, &bias, q->dtype);
+    }
     if (q->activation)
         signal_round(&ys, type_between(q->dtype));
     signal_activate(&ys, q->activation, q->dtype);

@@ -1,0 +1,249 @@
+/* Products by cuBLAS, which is opened when the first device is. A device has a handle of
+   its own, and a workspace, so that calls neither allocate nor wait. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cuda.h"
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "base/thread.h"
+
+#include <string.h>
+
+typedef struct blas {
+#define X(name, symbol, arguments) int(*name) arguments;
+#include "cuda/blas.def"
+#undef X
+} blas;
+
+static const char *const names[] = {
+#define X(name, symbol, arguments) symbol,
+#include "cuda/blas.def"
+#undef X
+};
+
+#define SYMBOLS ((int)(sizeof names / sizeof *names))
+
+/* Sizes of 64 bits came with 12. */
+static const char *const libraries[] = {
+    "libcublas.so.13",
+    "libcublas.so.12",
+    "libcublas.so",
+    "/usr/local/cuda/lib64/libcublas.so.13",
+    "/usr/local/cuda/lib64/libcublas.so.12",
+    "/usr/local/cuda/lib64/libcublas.so",
+    NULL,
+};
+
+/* Of cublas_api.h and library_types.h. */
+enum {
+    PLAIN = 0,
+    TRANSPOSED = 1,
+
+    R_32F = 0,
+    R_64F = 1,
+    R_16F = 2,
+    C_32F = 4,
+    C_64F = 5,
+    R_16BF = 14,
+
+    COMPUTE_32F = 68,
+    COMPUTE_64F = 70,
+    COMPUTE_TF32 = 77,
+    ALGORITHM_DEFAULT = -1,
+    MATH_SUMS_OF_32_BITS = 16, /* also where parts of a sum meet */
+
+    ALLOC_FAILED = 3,
+    ARCH_MISMATCH = 8,
+    NOT_SUPPORTED = 15
+};
+
+/* What NVIDIA recommends. */
+#define WORKSPACE_90 ((size_t)32 << 20)
+#define WORKSPACE    ((size_t)4 << 20)
+
+static danaus_status blas_status(int error, const char *call)
+{
+    danaus_status status = error == ALLOC_FAILED ? DANAUS_ERR_MEMORY
+                           : error == ARCH_MISMATCH || error == NOT_SUPPORTED
+                               ? DANAUS_ERR_UNSUPPORTED
+                               : DANAUS_ERR_DEVICE;
+    int length = (int)strcspn(call, "(");
+    return dn_fail(status, "cuBLAS %.*s: error %d", length, call, error);
+}
+
+#define BLAS_TRY(b, call)                                                              \
+    do {                                                                               \
+        int blas_error_ = (b)->call;                                                   \
+        if (blas_error_)                                                               \
+            return blas_status(blas_error_, #call);                                    \
+    } while (0)
+
+static danaus_status open_blas(blas *library)
+{
+    cuda_symbol symbols[SYMBOLS] = { 0 };
+    _Static_assert(sizeof *library == sizeof symbols, "a pointer a row");
+    TRY(dn_cuda_open_library(
+        libraries, names, SYMBOLS, 0,
+        "install cuBLAS 12 or later, from the CUDA toolkit or with pip install "
+        "nvidia-cublas, and put its folder into LD_LIBRARY_PATH",
+        symbols));
+    memcpy(library, symbols, sizeof symbols);
+    return DANAUS_OK;
+}
+
+static danaus_status get_blas(const blas **library)
+{
+    static blas opened;
+    static int is_open;
+    dn_lock_process();
+    danaus_status status = is_open ? DANAUS_OK : open_blas(&opened);
+    is_open = status == DANAUS_OK;
+    dn_unlock_process();
+    if (status == DANAUS_OK)
+        *library = &opened;
+    return status;
+}
+
+danaus_status dn_cuda_find_blas(void)
+{
+    const blas *b;
+    return get_blas(&b);
+}
+
+/* ---- a device's handle ---- */
+
+/* Setting the stream takes the workspace away. */
+static danaus_status set_stream(cuda_device *d, const blas *b)
+{
+    BLAS_TRY(b, SetStream(d->blas.handle, d->stream));
+    BLAS_TRY(
+        b, SetWorkspace(d->blas.handle, d->blas.workspace, d->blas.workspace_bytes));
+    d->blas.stream = d->stream;
+    return DANAUS_OK;
+}
+
+static danaus_status make_handle(cuda_device *d, const blas *b)
+{
+    int capturing = 0;
+    cu_pointer memory;
+    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
+    if (capturing)
+        return dn_fail(
+            DANAUS_ERR_MEMORY,
+            "cuBLAS cannot be started while a graph is captured: run this product once "
+            "before");
+    d->blas.workspace_bytes = d->gpu.facts.arch == 90 ? WORKSPACE_90 : WORKSPACE;
+    CUDA_TRY(d->driver, MemAlloc(&memory, d->blas.workspace_bytes));
+    d->blas.workspace = (void *)memory;
+    BLAS_TRY(b, Create(&d->blas.handle));
+    BLAS_TRY(b, SetMathMode(d->blas.handle, MATH_SUMS_OF_32_BITS));
+    return set_stream(d, b);
+}
+
+void dn_cuda_close_blas(cuda_device *d)
+{
+    const blas *b;
+    if (d->blas.handle && get_blas(&b) == DANAUS_OK)
+        b->Destroy(d->blas.handle);
+    if (d->blas.workspace)
+        d->driver->MemFree((cu_pointer)d->blas.workspace);
+    d->blas = (cuda_blas){ 0 };
+}
+
+danaus_status dn_cuda_open_blas(cuda_device *d)
+{
+    const blas *b;
+    if (d->blas.handle)
+        return DANAUS_OK;
+    TRY(get_blas(&b));
+    danaus_status status = make_handle(d, b);
+    if (status != DANAUS_OK)
+        dn_cuda_close_blas(d);
+    return status;
+}
+
+/* ---- products ---- */
+
+/* cuBLAS' names for a type, of numbers and of sums, and one and zero of the latter. */
+typedef struct numbers {
+    int type, compute;
+    const void *one, *zero;
+} numbers;
+
+static numbers numbers_of(danaus_dtype dtype, int tf32)
+{
+    static const float one_32[2] = { 1, 0 }, zero_32[2] = { 0, 0 };
+    static const double one_64[2] = { 1, 0 }, zero_64[2] = { 0, 0 };
+    static const int types[] = {
+        [DANAUS_F32] = R_32F, [DANAUS_F16] = R_16F, [DANAUS_BF16] = R_16BF,
+        [DANAUS_F64] = R_64F, [DANAUS_C64] = C_32F, [DANAUS_C128] = C_64F,
+    };
+    if (dtype == DANAUS_F64 || dtype == DANAUS_C128)
+        return (numbers){ types[dtype], COMPUTE_64F, one_64, zero_64 };
+    return (numbers){ types[dtype], tf32 ? COMPUTE_TF32 : COMPUTE_32F, one_32,
+                      zero_32 };
+}
+
+/* cuBLAS counts by columns: c (m x n) = a b. Batch-first that is y = w x, its columns s;
+   batch-last y^T = x^T w^T, its columns r. */
+typedef struct gemm {
+    int transpose_a;
+    int64_t m, n;
+    const char *a, *b;
+    char *c;
+    gpu_lines to_a, to_b, to_c;
+} gemm;
+
+static gemm gemm_of(
+    const problem *p, const gpu_products *q, int64_t batch, const void *w,
+    const void *x, void *y)
+{
+    if (p->layout == DANAUS_BATCH_LAST)
+        return (gemm){ PLAIN, batch, q->rows, x, w, y, q->x, q->w, q->y };
+    return (gemm){ TRANSPOSED, q->rows, batch, w, x, y, q->w, q->x, q->y };
+}
+
+static danaus_status multiply(
+    const cuda_device *d, const blas *b, const gpu_products *q, numbers t,
+    const gemm *g)
+{
+    if (q->count[0] == 1)
+        BLAS_TRY(
+            b, Gemm(
+                   d->blas.handle, g->transpose_a, PLAIN, g->m, g->n, q->depth, t.one,
+                   g->a, t.type, g->to_a.line, g->b, t.type, g->to_b.line, t.zero, g->c,
+                   t.type, g->to_c.line, t.compute, ALGORITHM_DEFAULT));
+    else
+        BLAS_TRY(
+            b, GemmBatched(
+                   d->blas.handle, g->transpose_a, PLAIN, g->m, g->n, q->depth, t.one,
+                   g->a, t.type, g->to_a.line, g->to_a.step[0], g->b, t.type,
+                   g->to_b.line, g->to_b.step[0], t.zero, g->c, t.type, g->to_c.line,
+                   g->to_c.step[0], q->count[0], t.compute, ALGORITHM_DEFAULT));
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_products(
+    cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call)
+{
+    const kernel *k = step->kernel;
+    const gpu_code *code = k->code;
+    const blas *b;
+    gpu_products q;
+    TRY(get_blas(&b));
+    TRY(dn_cuda_open_blas(d));
+    if (d->blas.stream != d->stream)
+        TRY(set_stream(d, b));
+    code->products(k, &step->p, call, &q);
+    numbers t = numbers_of(step->p.dtype, q.tf32);
+    int64_t size = (int64_t)danaus_dtype_size(step->p.dtype);
+    gemm g =
+        gemm_of(&step->p, &q, call->batch, packed, call->x, (void *)(uintptr_t)call->y);
+    for (int64_t i = 0; i < q.count[1]; i++) {
+        TRY(multiply(d, b, &q, t, &g));
+        g.a += g.to_a.step[1] * size;
+        g.b += g.to_b.step[1] * size;
+        g.c += g.to_c.step[1] * size;
+    }
+    return DANAUS_OK;
+}

@@ -1,0 +1,213 @@
+/* Rows whose products a library makes (cuBLAS): one small dense product for each block
+   (i, j), or one with the whole factor, zeros and all.
+
+   Weights are packed as rows r of columns k, [i][j][r][k] or [M][N]. A library adds up in
+   an order of its own: the same on every run, but not for every batch. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+#include "base/dtype.h"
+#include "math/pattern.h"
+
+#include <math.h>
+#include <string.h>
+
+#define THREADS    256
+#define EACH       4 /* elements of a thread of ks_after.cu */
+#define MOST_TIMES 64
+#define MOST_COUNT 65535
+/* The whole factor may have so many times its weights, and so many bytes. */
+#define MOST_GROWTH 64
+#define MOST_BYTES  ((double)(256 << 20))
+
+enum { TF32 = 3 };
+
+static int is_for(const kernel *k, const problem *p)
+{
+    return k->dtype == p->dtype &&
+           (!dn_gpu_code(k)->size[TF32] || p->math == DANAUS_MATH_TF32);
+}
+
+void dn_blas_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    (void)k, (void)variant;
+    dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
+    dn_text(to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
+}
+
+void dn_blas_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch)
+{
+    (void)k;
+    int64_t most = (int64_t)f->units * 2048 / THREADS * 8;
+    int64_t blocks =
+        dn_gpu_parts(dn_pattern_rows(p->pattern) * call->batch, THREADS * EACH);
+    *launch = (gpu_launch){ .blocks = { blocks < most ? blocks : most, 1, 1 },
+                            .threads = THREADS };
+}
+
+/* ---- block by block ---- */
+
+/* Batch-first, lanes j lie between the columns k: no matrix for a library. */
+int dn_blas_fits(const kernel *k, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int64_t times = q.a < q.d ? q.a : q.d, count = q.a < q.d ? q.d : q.a;
+    return is_for(k, p) && (q.d == 1 || p->layout == DANAUS_BATCH_LAST) &&
+           times <= MOST_TIMES && count <= MOST_COUNT;
+}
+
+size_t dn_blas_bytes(const kernel *k, const problem *p)
+{
+    (void)k;
+    return (size_t)dn_pattern_weights(p->pattern) * danaus_dtype_size(p->dtype);
+}
+
+void dn_blas_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    (void)k;
+    danaus_pattern q = p->pattern;
+    char *to = packed;
+    for (int64_t i = 0; i < q.a; i++)
+        for (int64_t j = 0; j < q.d; j++)
+            for (int64_t r = 0; r < q.b; r++) {
+                dn_gpu_gather(
+                    &w, i * w.s[0] + r * w.s[1] + j * w.s[3], w.s[2], q.c, p->dtype,
+                    to);
+                to += (size_t)q.c * danaus_dtype_size(p->dtype);
+            }
+}
+
+/* x or y: vectors of a blocks, `size` each, of d lanes. */
+static gpu_lines lines_of(const problem *p, int64_t batch, int64_t size)
+{
+    danaus_pattern q = p->pattern;
+    if (p->layout == DANAUS_BATCH_LAST)
+        return (gpu_lines){ q.d * batch, { size * q.d * batch, batch } };
+    return (gpu_lines){ q.a * size * q.d, { size, 1 } };
+}
+
+static void exchange(int64_t pair[2])
+{
+    int64_t first = pair[0];
+    pair[0] = pair[1];
+    pair[1] = first;
+}
+
+/* The blocks i at once, for one lane j after another, or the other way round. */
+void dn_blas_products(
+    const kernel *k, const problem *p, const gpu_call *call, gpu_products *to)
+{
+    danaus_pattern q = p->pattern;
+    *to = (gpu_products){
+        .rows = q.b,
+        .depth = q.c,
+        .count = { q.a, q.d },
+        .x = lines_of(p, call->batch, q.c),
+        .w = { q.c, { q.d * q.b * q.c, q.b * q.c } },
+        .y = lines_of(p, call->batch, q.b),
+        .tf32 = dn_gpu_code(k)->size[TF32],
+    };
+    if (q.a < q.d) {
+        exchange(to->count);
+        exchange(to->x.step);
+        exchange(to->w.step);
+        exchange(to->y.step);
+    }
+}
+
+/* ---- the whole factor ---- */
+
+static problem as_one_block(const problem *p)
+{
+    problem whole = *p;
+    whole.pattern = (danaus_pattern){ 1, dn_pattern_rows(p->pattern),
+                                      dn_pattern_cols(p->pattern), 1 };
+    return whole;
+}
+
+int dn_dense_fits(const kernel *k, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    double bytes = (double)dn_pattern_rows(q) * (double)dn_pattern_cols(q) *
+                   (double)danaus_dtype_size(p->dtype);
+    double growth = (double)q.a * (double)q.d;
+    return is_for(k, p) && growth > 1 && growth <= MOST_GROWTH && bytes <= MOST_BYTES;
+}
+
+size_t dn_dense_bytes(const kernel *k, const problem *p)
+{
+    problem whole = as_one_block(p);
+    return dn_blas_bytes(k, &whole);
+}
+
+void dn_dense_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    danaus_pattern q = p->pattern;
+    size_t size = danaus_dtype_size(p->dtype);
+    char *row = packed;
+    memset(packed, 0, dn_dense_bytes(k, p));
+    for (int64_t i = 0; i < q.a; i++)
+        for (int64_t r = 0; r < q.b; r++)
+            for (int64_t j = 0; j < q.d; j++) {
+                for (int64_t c = 0; c < q.c; c++)
+                    dn_gpu_gather(
+                        &w, i * w.s[0] + r * w.s[1] + c * w.s[2] + j * w.s[3], 0, 1,
+                        p->dtype, row + (size_t)((i * q.c + c) * q.d + j) * size);
+                row += (size_t)dn_pattern_cols(q) * size;
+            }
+}
+
+void dn_dense_products(
+    const kernel *k, const problem *p, const gpu_call *call, gpu_products *to)
+{
+    problem whole = as_one_block(p);
+    dn_blas_products(k, &whole, call, to);
+}
+
+/* ---- costs ---- */
+
+/* How fast the library multiplies, over the vector units' f32, and how much of moving and
+   multiplying overlaps: seconds are (move^p + multiply^p)^(1/p). */
+typedef struct rate {
+    double start, flops, steps, overlap;
+} rate;
+
+static rate rate_of(const kernel *k)
+{
+    if (danaus_dtype_size(k->dtype) == 2)
+        return (rate){ 5.5e-6, 14.5, 268, 16 };
+    if (dn_gpu_code(k)->size[TF32])
+        return (rate){ 6.4e-6, 7.0, 105, 1.55 };
+    return (rate){ 10e-6, 0.79, 37, 2.1 };
+}
+
+/* A fit to the times of cuBLAS 13 on an H200, 3 % dearer than that: our own rows add the
+   bias for nothing. Rows are padded to tiles of 64, and a sum of c terms takes as long as
+   c + steps do. */
+double dn_blas_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const gpu_facts *f = dn_gpu_facts(dev);
+    danaus_pattern q = p->pattern;
+    rate r = rate_of(k);
+    double times = (double)(q.a < q.d ? q.a : q.d);
+    double blocks = (double)q.a * (double)q.d;
+    double rows = (double)dn_gpu_parts(q.b, 64) * 64;
+    double columns = (double)dn_gpu_parts(p->batch, 64) * 64;
+    double work = dn_is_complex(p->dtype) ? 8 : 2;
+    double multiply =
+        work * blocks * rows * ((double)q.c + r.steps) * columns / (r.flops * f->flops);
+    double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
+    double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line +
+                   (double)dn_blas_bytes(k, p);
+    double move = bytes / (0.83 * f->bandwidth);
+    double all = pow(pow(move, r.overlap) + pow(multiply, r.overlap), 1 / r.overlap);
+    return 1.03 * (r.start + (times - 1) * 3e-6 + all);
+}
+
+double dn_dense_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    problem whole = as_one_block(p);
+    return dn_blas_cost(dev, k, &whole);
+}

@@ -1,0 +1,174 @@
+/* A stand-in for libcublas.so.13: products of matrices by plain loops over the emulated
+   driver's memory, with sums in f64. Every function can be told to fail. */
+// SPDX-License-Identifier: Apache-2.0
+#include "emulator.h"
+
+#include "base/dtype.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* By their numbers in cudaDataType. */
+static const danaus_dtype types[] = {
+    [0] = DANAUS_F32, [1] = DANAUS_F64,  [2] = DANAUS_F16,
+    [4] = DANAUS_C64, [5] = DANAUS_C128, [14] = DANAUS_BF16,
+};
+
+typedef struct context {
+    void *stream, *workspace;
+} context;
+
+/* ---- the driver ---- */
+
+static void *find(const char *name)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    void *found = driver ? dlsym(driver, name) : NULL;
+    if (!found)
+        abort();
+    return found;
+}
+
+static int fails(const char *function)
+{
+    int (*ask)(const char *);
+    void *found = find("emulator_fails");
+    memcpy(&ask, &found, sizeof ask);
+    return ask(function);
+}
+
+static void reach_memory(int access)
+{
+    void (*reach)(int);
+    void *found = find("emulator_memory");
+    memcpy(&reach, &found, sizeof reach);
+    reach(access);
+}
+
+static emulator_control *control(void) { return find("emulator_control_block"); }
+
+#define BEGIN                                                                          \
+    do {                                                                               \
+        int error_ = fails(__func__);                                                  \
+        if (error_)                                                                    \
+            return error_;                                                             \
+    } while (0)
+
+/* ---- handles ---- */
+
+EXPORT int cublasCreate_v2(context **made);
+int cublasCreate_v2(context **made)
+{
+    BEGIN;
+    *made = calloc(1, sizeof **made);
+    __atomic_add_fetch(&control()->handles, 1, __ATOMIC_SEQ_CST);
+    return *made ? 0 : 3;
+}
+
+EXPORT int cublasDestroy_v2(context *c);
+int cublasDestroy_v2(context *c)
+{
+    BEGIN;
+    free(c);
+    __atomic_sub_fetch(&control()->handles, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+EXPORT int cublasSetStream_v2(context *c, void *stream);
+int cublasSetStream_v2(context *c, void *stream)
+{
+    BEGIN;
+    *c = (context){ stream, NULL };
+    return 0;
+}
+
+EXPORT int cublasSetWorkspace_v2(context *c, void *workspace, size_t bytes);
+int cublasSetWorkspace_v2(context *c, void *workspace, size_t bytes)
+{
+    BEGIN;
+    if (!workspace || (uintptr_t)workspace % 256 || !bytes)
+        return 7;
+    c->workspace = workspace;
+    return 0;
+}
+
+EXPORT int cublasSetMathMode(context *c, int mode);
+int cublasSetMathMode(context *c, int mode)
+{
+    BEGIN;
+    (void)c;
+    return mode == 16 ? 0 : 7;
+}
+
+/* ---- products ---- */
+
+EXPORT int cublasGemmStridedBatchedEx_64(
+    context *h, int ta, int tb, int64_t m, int64_t n, int64_t k, const void *alpha,
+    const void *a, int a_type, int64_t lda, long long a_step, const void *b, int b_type,
+    int64_t ldb, long long b_step, const void *beta, void *c, int c_type, int64_t ldc,
+    long long c_step, int64_t count, int compute, int algorithm);
+
+/* c = a b; ta: of the transposed of a. */
+static void multiply(
+    danaus_dtype type, int ta, int64_t m, int64_t n, int64_t k, const char *a,
+    int64_t lda, const char *b, int64_t ldb, char *c, int64_t ldc)
+{
+    for (int64_t column = 0; column < n; column++)
+        for (int64_t row = 0; row < m; row++) {
+            double sum[2] = { 0, 0 }, u[2], v[2];
+            for (int64_t i = 0; i < k; i++) {
+                dn_load(type, a, ta ? row * lda + i : i * lda + row, u);
+                dn_load(type, b, column * ldb + i, v);
+                sum[0] += u[0] * v[0] - u[1] * v[1];
+                sum[1] += u[0] * v[1] + u[1] * v[0];
+            }
+            dn_store(type, c, column * ldc + row, sum);
+        }
+}
+
+int cublasGemmStridedBatchedEx_64(
+    context *h, int ta, int tb, int64_t m, int64_t n, int64_t k, const void *alpha,
+    const void *a, int a_type, int64_t lda, long long a_step, const void *b, int b_type,
+    int64_t ldb, long long b_step, const void *beta, void *c, int c_type, int64_t ldc,
+    long long c_step, int64_t count, int compute, int algorithm)
+{
+    BEGIN;
+    danaus_dtype type = types[a_type];
+    int wide = type == DANAUS_F64 || type == DANAUS_C128;
+    int computes = compute == (wide ? 70 : 68) || (type == DANAUS_F32 && compute == 77);
+    double one = wide ? *(const double *)alpha : *(const float *)alpha;
+    double zero = wide ? *(const double *)beta : *(const float *)beta;
+    if (tb || b_type != a_type || c_type != a_type || algorithm != -1 || one != 1 ||
+        zero != 0 || !computes || !h->workspace || lda < (ta ? k : m) || ldb < k ||
+        ldc < m)
+        return 7;
+    int64_t size = (int64_t)danaus_dtype_size(type);
+    reach_memory(1);
+    for (int64_t i = 0; i < count; i++)
+        multiply(
+            type, ta, m, n, k, (const char *)a + i * a_step * size, lda,
+            (const char *)b + i * b_step * size, ldb, (char *)c + i * c_step * size,
+            ldc);
+    control()->stream = h->stream;
+    reach_memory(0);
+    return 0;
+}
+
+EXPORT int cublasGemmEx_64(
+    context *h, int ta, int tb, int64_t m, int64_t n, int64_t k, const void *alpha,
+    const void *a, int a_type, int64_t lda, const void *b, int b_type, int64_t ldb,
+    const void *beta, void *c, int c_type, int64_t ldc, int compute, int algorithm);
+int cublasGemmEx_64(
+    context *h, int ta, int tb, int64_t m, int64_t n, int64_t k, const void *alpha,
+    const void *a, int a_type, int64_t lda, const void *b, int b_type, int64_t ldb,
+    const void *beta, void *c, int c_type, int64_t ldc, int compute, int algorithm)
+{
+    BEGIN;
+    return cublasGemmStridedBatchedEx_64(
+        h, ta, tb, m, n, k, alpha, a, a_type, lda, 0, b, b_type, ldb, 0, beta, c,
+        c_type, ldc, 0, 1, compute, algorithm);
+}
