@@ -17,7 +17,8 @@
 #include <string.h>
 
 /* Inputs and outputs together are at most this share of the memory. */
-#define MEMORY_SHARE 4
+#define MEMORY_SHARE 2
+#define CHUNK        65536 /* numbers that are made at a time */
 
 static const usage use = {
     .command = "danaus bench conv",
@@ -87,11 +88,17 @@ static float noise(uint64_t i)
     return (float)(i >> 40) * 0x1p-23f - 1;
 }
 
+static void fill_noise(size_t count, uint64_t seed, float *x)
+{
+    for (size_t i = 0; i < count; i++)
+        x[i] = noise(seed + i);
+}
+
 static float *noise_array(size_t count, uint64_t seed)
 {
     float *x = malloc(count * sizeof *x);
-    for (size_t i = 0; x && i < count; i++)
-        x[i] = noise(seed + i);
+    if (x)
+        fill_noise(count, seed, x);
     return x;
 }
 
@@ -103,11 +110,17 @@ static int64_t numbers_of(const conv_problem *p)
 /* `count` numbers in the case's type, in memory of the device. */
 static void *device_noise(conv_case *c, size_t count, uint64_t seed)
 {
-    float *x = noise_array(count, seed);
+    static float x[CHUNK];
+    size_t size = danaus_dtype_size(c->dtype);
     void *memory = NULL;
-    if (x && danaus_alloc(c->device, count * danaus_dtype_size(c->dtype), &memory) == 0)
-        danaus_convert(DANAUS_F32, x, c->dtype, memory, (int64_t)count);
-    free(x);
+    if (danaus_alloc(c->device, count * size, &memory))
+        return NULL;
+    for (size_t from = 0; from < count; from += CHUNK) {
+        size_t n = count - from < CHUNK ? count - from : CHUNK;
+        fill_noise(n, seed + from, x);
+        danaus_convert(
+            DANAUS_F32, x, c->dtype, (char *)memory + from * size, (int64_t)n);
+    }
     return memory;
 }
 
@@ -378,8 +391,7 @@ static int run_problem(bench *b, const conv_problem *p)
 {
     conv_case c = { .p = p, .device = b->device, .dtype = b->o->dtype };
     c.dtype = c.dtype ? c.dtype : DANAUS_F32;
-    double bytes = 4.0 * (double)numbers_of(p) * (double)danaus_dtype_size(c.dtype);
-    if (bytes > (double)b->info.memory / MEMORY_SHARE * 2) {
+    if (bytes_of(&c, p->gated ? 4 : 2) > (double)b->info.memory / MEMORY_SHARE) {
         b->left_out++;
         return STATUS_OK;
     }

@@ -150,7 +150,8 @@ class Convolution:
         )
 
     def describe(self):
-        return self.library.describe("danaus_conv_plan_describe", self.plan)[0]
+        """Lines: what runs, its memory, and why."""
+        return self.library.describe("danaus_conv_plan_describe", self.plan)
 
     def free(self):
         self.library.c.danaus_spectrum_destroy(self.spectrum)

@@ -223,7 +223,7 @@ def measure(library, peers, problem, options):
         * scipy.fft.rfft(k[0].astype(float), 2 * smooth(length + taps)))[:length]
     norm = np.linalg.norm
     record = dict(length=length, taps=taps, batch=batch, channels=channels,
-                  threads=options.threads, plan=ours.describe(),
+                  threads=options.threads, plan=ours.describe()[0],
                   error=f"{norm(outputs[0][0, 0] - exact) / norm(exact):.3e}")
     danaus = lambda i: ours(inputs[i % len(inputs)], outputs[i % len(inputs)])
     mine, ratios = [], {}
