@@ -44,7 +44,8 @@ int cmd_calibrate(int argc, char **argv)
     danaus_device *device;
     danaus_device_info info;
     progress bar = { 0 };
-    status = open_device(&o, &device);
+    status = check_output(output);
+    status = status ? status : open_device(&o, &device);
     if (status)
         return status;
     if (danaus_device_describe(device, &info) ||

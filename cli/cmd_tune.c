@@ -157,7 +157,8 @@ int cmd_tune(int argc, char **argv)
     if (!conv && strcmp(what, "ks"))
         return usage_error("there is no \"%s\" to tune, only ks and conv", what);
     danaus_device *device;
-    status = open_device(&o.device, &device);
+    status = check_output(o.output);
+    status = status ? status : open_device(&o.device, &device);
     if (status)
         return status;
     json_t *list = json_array();

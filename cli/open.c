@@ -2,10 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/open.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int check_output(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    int length = slash ? (int)(slash - path) + 1 : 1;
+    if (snprintf(folder, sizeof folder, "%.*s", length, slash ? path : ".") >=
+        (int)sizeof folder)
+        return failure("the name of %.40s... is too long", path);
+    if (access(folder, W_OK))
+        return failure("cannot write %s: %s", path, strerror(errno));
+    return STATUS_OK;
+}
 
 int open_device(const device_options *options, danaus_device **device)
 {

@@ -31,6 +31,10 @@ typedef struct device_options {
 /* Opens the device that the options ask for. Returns an exit status. */
 int open_device(const device_options *options, danaus_device **device);
 
+/* Fails unless a file may be written into the folder of `path`: before work that takes
+   long. Returns an exit status. */
+int check_output(const char *path);
+
 /* Opens a file and finds a tensor: the named one or, when name is NULL, the only
    one. The caller closes the file. Returns an exit status. */
 int open_tensor(
