@@ -247,3 +247,50 @@ danaus_status dn_cuda_products(
     }
     return DANAUS_OK;
 }
+
+/* Elements from one line of an operand of a weight gradient to the next, from lane to
+   lane, from block to block. */
+typedef struct steps {
+    int64_t line, lane, block;
+} steps;
+
+static steps steps_of(const problem *p, int64_t size, int64_t batch)
+{
+    danaus_pattern q = p->pattern;
+    if (p->layout == DANAUS_BATCH_LAST)
+        return (steps){ q.d * batch, batch, size * q.d * batch };
+    return (steps){ q.a * size, 1, size };
+}
+
+danaus_status dn_cuda_weight_products(
+    cuda_device *d, const problem *p, int64_t batch, const void *x, const void *dy,
+    void *to)
+{
+    const blas *b;
+    danaus_pattern q = p->pattern;
+    int last = p->layout == DANAUS_BATCH_LAST;
+    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
+    numbers t = numbers_of(p->dtype, p->math == DANAUS_MATH_TF32);
+    int sums = numbers_of(dn_sum_type(p->dtype), 0).type;
+    steps sx = steps_of(p, q.c, batch), sy = steps_of(p, q.b, batch);
+    steps sw = { q.c, q.b * q.c, q.d * q.b * q.c };
+    int lanes = q.d > q.a; /* at once; else blocks */
+    TRY(get_blas(&b));
+    TRY(dn_cuda_open_blas(d));
+    if (d->blas.stream != d->stream)
+        TRY(set_stream(d, b));
+    for (int64_t i = 0; i < (lanes ? q.a : q.d); i++)
+        BLAS_TRY(
+            b, GemmBatched(
+                   d->blas.handle, last ? TRANSPOSED : PLAIN, last ? PLAIN : TRANSPOSED,
+                   q.c, q.b, batch, t.one,
+                   (const char *)x + i * (lanes ? sx.block : sx.lane) * size, t.type,
+                   sx.line, lanes ? sx.lane : sx.block,
+                   (const char *)dy + i * (lanes ? sy.block : sy.lane) * size, t.type,
+                   sy.line, lanes ? sy.lane : sy.block, t.zero,
+                   (char *)to + i * (lanes ? sw.block : sw.lane) * cell, sums, sw.line,
+                   lanes ? sw.lane : sw.block, lanes ? q.d : q.a, t.compute,
+                   ALGORITHM_DEFAULT));
+    return DANAUS_OK;
+}

@@ -125,6 +125,12 @@ void dn_cuda_close_blas(cuda_device *d);
 danaus_status dn_cuda_products(
     cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call);
 
+/* The weight gradient of a factor of a real type, batch-last or with d = 1, to
+   [a][d][b][c] in the type of sums: a product of small matrices for each (i, j). */
+danaus_status dn_cuda_weight_products(
+    cuda_device *d, const problem *p, int64_t batch, const void *x, const void *dy,
+    void *to);
+
 /* danaus_device_energy() through NVIDIA's management library. */
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules);
 

@@ -18,6 +18,9 @@
 #define MOST_SLABS 128
 /* Parts of one factor's gradient, at most, unless there is one slab. */
 #define MOST_PARTS ((int64_t)64 << 20)
+/* Weights of a block and columns from which on cuBLAS is worth its call. */
+#define LEAST_BLOCK 256
+#define LEAST_BATCH 64
 
 /* Tiles of ks_dw.cu: rows, columns, lanes, of a thread, depth. */
 typedef struct dw_tile {
@@ -81,9 +84,20 @@ static int64_t dw_tiles(const problem *p)
     return q.a * parts_of(q.b, t.br) * parts_of(q.c, t.bc) * parts_of(q.d, t.bj);
 }
 
+/* Whether cuBLAS makes a weight gradient. */
+static int by_library(const problem *p, int64_t batch)
+{
+    danaus_pattern q = p->pattern;
+    return !dn_is_complex(p->dtype) &&
+           (q.d == 1 || p->layout == DANAUS_BATCH_LAST) && q.b * q.c >= LEAST_BLOCK &&
+           batch >= LEAST_BATCH && dn_cuda_find_blas() == DANAUS_OK;
+}
+
 static slabs dw_slabs(const gradient_run *g, int step)
 {
     const problem *p = &g->steps[step].p;
+    if (by_library(p, g->o->batch))
+        return (slabs){ g->o->batch, 1 };
     return slabs_for(g, dw_tiles(p), dn_pattern_weights(p->pattern));
 }
 
@@ -160,6 +174,14 @@ static danaus_status weight_gradient(gradient_run *g, int step, const void *dy)
 {
     const problem *p = &g->steps[step].p;
     danaus_pattern q = p->pattern;
+    const weights_view *to = &g->o->dw[step];
+    if (by_library(p, g->o->batch)) {
+        danaus_pattern turned = { q.a, q.d, q.b, q.c };
+        weights_view view = *to;
+        view.s[1] = to->s[3], view.s[2] = to->s[1], view.s[3] = to->s[2];
+        TRY(dn_cuda_weight_products(g->d, p, g->o->batch, g->x[step], dy, g->parts));
+        return reduce(g, 1, turned, &view);
+    }
     dw_tile t = tile_for(p);
     slabs s = dw_slabs(g, step);
     cu_function function;
@@ -170,7 +192,7 @@ static danaus_status weight_gradient(gradient_run *g, int step, const void *dy)
     TRY(launch(
         g, function, dw_tiles(p) * s.count, t.br / t.tr * (t.bc / t.tc) * t.bj,
         arguments));
-    return reduce(g, s.count, q, &g->o->dw[step]);
+    return reduce(g, s.count, q, to);
 }
 
 static danaus_status bias_gradient(gradient_run *g)

@@ -33,6 +33,25 @@ static void gradients_match_the_oracle(void **state)
         }
 }
 
+/* Blocks and batches from which on a library of dense products may be at work. */
+static void gradients_of_larger_blocks_match_the_oracle(void **state)
+{
+    for (int t = 0; t < TEST_DTYPES; t++)
+        for (int round = 0; round < rounds_of(8); round++) {
+            rng r = { (uint64_t)round };
+            danaus_pattern p = { rng_int(&r, 1, 3), rng_int(&r, 16, 30),
+                                 rng_int(&r, 16, 30), rng_int(&r, 1, 4) };
+            danaus_ks_desc desc = { .dtype = test_dtypes[t], .gradients = 1 };
+            desc.layout = round % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+            desc.adjoint = round / 2 % 2;
+            if (round % 2 == 0)
+                p.d = round / 4 % 2 ? p.d : 1;
+            random_chain c = chain_random(&r, &p, 1, desc.dtype, 0);
+            check_gradients(&r, *state, &c, &desc, rng_int(&r, 64, 100));
+            chain_free(&c);
+        }
+}
+
 /* The loss L = Re <dy, W x> in f64 from a product. */
 static double loss(
     danaus_device *device, const random_chain *c, const danaus_ks_desc *desc,
@@ -175,6 +194,7 @@ int main(int argc, char **argv)
     danaus_device *device = device_from_arguments(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(gradients_match_the_oracle, device),
+        cmocka_unit_test_prestate(gradients_of_larger_blocks_match_the_oracle, device),
         cmocka_unit_test_prestate(gradients_are_slopes, device),
         cmocka_unit_test_prestate(what_is_not_asked_for_is_not_made, device),
         cmocka_unit_test_prestate(dx_alone_needs_no_dw, device),
