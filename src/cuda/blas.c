@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "math/pattern.h"
 
 #include <string.h>
 
@@ -248,49 +249,53 @@ danaus_status dn_cuda_products(
     return DANAUS_OK;
 }
 
-/* Elements from one line of an operand of a weight gradient to the next, from lane to
-   lane, from block to block. */
-typedef struct steps {
-    int64_t line, lane, block;
-} steps;
-
-static steps steps_of(const problem *p, int64_t size, int64_t batch)
-{
-    danaus_pattern q = p->pattern;
-    if (p->layout == DANAUS_BATCH_LAST)
-        return (steps){ q.d * batch, batch, size * q.d * batch };
-    return (steps){ q.a * size, 1, size };
-}
+/* What weight gradients are made of: so many products, and elements from one to the next
+   of x, of dy and of the result. */
+typedef struct axis {
+    int64_t count, x, dy, w;
+} axis;
 
 danaus_status dn_cuda_weight_products(
-    cuda_device *d, const problem *p, int64_t batch, const void *x, const void *dy,
-    void *to)
+    cuda_device *d, const problem *p, int64_t batch, columns_of_slabs s, const void *x,
+    const void *dy, void *to, int add)
 {
     const blas *b;
     danaus_pattern q = p->pattern;
     int last = p->layout == DANAUS_BATCH_LAST;
+    int64_t cols = q.a * q.c, rows = q.a * q.b; /* of d = 1 */
+    axis axes[] = {
+        { q.a, last ? q.c * q.d * batch : q.c, last ? q.b * q.d * batch : q.b,
+          q.d * q.b * q.c },
+        { q.d, batch, batch, q.b * q.c },
+        { s.count, last ? s.width : s.width * cols, last ? s.width : s.width * rows,
+          dn_pattern_weights(q) },
+    };
+    for (int i = 1; i < 3; i++)
+        if (axes[i].count > axes[0].count) {
+            axis longest = axes[i];
+            axes[i] = axes[0];
+            axes[0] = longest;
+        }
     int64_t size = (int64_t)danaus_dtype_size(p->dtype);
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
     numbers t = numbers_of(p->dtype, p->math == DANAUS_MATH_TF32);
     int sums = numbers_of(dn_sum_type(p->dtype), 0).type;
-    steps sx = steps_of(p, q.c, batch), sy = steps_of(p, q.b, batch);
-    steps sw = { q.c, q.b * q.c, q.d * q.b * q.c };
-    int lanes = q.d > q.a; /* at once; else blocks */
     TRY(get_blas(&b));
     TRY(dn_cuda_open_blas(d));
     if (d->blas.stream != d->stream)
         TRY(set_stream(d, b));
-    for (int64_t i = 0; i < (lanes ? q.a : q.d); i++)
+    for (int64_t i = 0; i < axes[1].count * axes[2].count; i++) {
+        int64_t u = i % axes[1].count, v = i / axes[1].count;
         BLAS_TRY(
             b, GemmBatched(
                    d->blas.handle, last ? TRANSPOSED : PLAIN, last ? PLAIN : TRANSPOSED,
-                   q.c, q.b, batch, t.one,
-                   (const char *)x + i * (lanes ? sx.block : sx.lane) * size, t.type,
-                   sx.line, lanes ? sx.lane : sx.block,
-                   (const char *)dy + i * (lanes ? sy.block : sy.lane) * size, t.type,
-                   sy.line, lanes ? sy.lane : sy.block, t.zero,
-                   (char *)to + i * (lanes ? sw.block : sw.lane) * cell, sums, sw.line,
-                   lanes ? sw.lane : sw.block, lanes ? q.d : q.a, t.compute,
-                   ALGORITHM_DEFAULT));
+                   q.c, q.b, s.width, t.one,
+                   (const char *)x + (u * axes[1].x + v * axes[2].x) * size, t.type,
+                   last ? q.d * batch : cols, axes[0].x,
+                   (const char *)dy + (u * axes[1].dy + v * axes[2].dy) * size, t.type,
+                   last ? q.d * batch : rows, axes[0].dy, add ? t.one : t.zero,
+                   (char *)to + (u * axes[1].w + v * axes[2].w) * cell, sums, q.c,
+                   axes[0].w, axes[0].count, t.compute, ALGORITHM_DEFAULT));
+    }
     return DANAUS_OK;
 }

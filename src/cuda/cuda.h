@@ -125,11 +125,17 @@ void dn_cuda_close_blas(cuda_device *d);
 danaus_status dn_cuda_products(
     cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call);
 
-/* The weight gradient of a factor of a real type, batch-last or with d = 1, to
-   [a][d][b][c] in the type of sums: a product of small matrices for each (i, j). */
+/* Slabs of columns, one after the other. */
+typedef struct columns_of_slabs {
+    int64_t width, count;
+} columns_of_slabs;
+
+/* The weight gradients of a factor of a real type, batch-last or with d = 1, of slabs of
+   the batch from where x and dy begin, to [slab][a][d][b][c] in the type of sums, or
+   added to what is there. */
 danaus_status dn_cuda_weight_products(
-    cuda_device *d, const problem *p, int64_t batch, const void *x, const void *dy,
-    void *to);
+    cuda_device *d, const problem *p, int64_t batch, columns_of_slabs s, const void *x,
+    const void *dy, void *to, int add);
 
 /* danaus_device_energy() through NVIDIA's management library. */
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules);

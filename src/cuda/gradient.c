@@ -21,6 +21,8 @@
 /* Weights of a block and columns from which on cuBLAS is worth its call. */
 #define LEAST_BLOCK 256
 #define LEAST_BATCH 64
+/* Bytes of x and dy that are turned at once, unless columns are very long. */
+#define MOST_TURNED ((int64_t)512 << 20)
 
 /* Tiles of ks_dw.cu: rows, columns, lanes, of a thread, depth. */
 typedef struct dw_tile {
@@ -39,6 +41,11 @@ typedef struct gradient_run {
 } gradient_run;
 
 static int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
+
+static size_t aligned(int64_t bytes)
+{
+    return (size_t)parts_of(bytes, ALIGNMENT) * ALIGNMENT;
+}
 
 /* Lanes are taken together when batch-first memory has them next to each other. */
 static dw_tile tile_for(const problem *p)
@@ -61,9 +68,7 @@ static dw_tile tile_for(const problem *p)
 
 /* ---- slabs ---- */
 
-typedef struct slabs {
-    int64_t width, count;
-} slabs;
+typedef columns_of_slabs slabs;
 
 /* Enough slabs to give every multiprocessor eight blocks, of whole steps. */
 static slabs slabs_for(const gradient_run *g, int64_t tiles, int64_t size)
@@ -88,16 +93,53 @@ static int64_t dw_tiles(const problem *p)
 static int by_library(const problem *p, int64_t batch)
 {
     danaus_pattern q = p->pattern;
-    return !dn_is_complex(p->dtype) &&
-           (q.d == 1 || p->layout == DANAUS_BATCH_LAST) && q.b * q.c >= LEAST_BLOCK &&
+    return !dn_is_complex(p->dtype) && q.b * q.c >= LEAST_BLOCK &&
            batch >= LEAST_BATCH && dn_cuda_find_blas() == DANAUS_OK;
 }
 
+/* For which x and dy must be turned. */
+static int is_apart(const problem *p)
+{
+    return p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1;
+}
+
+static int64_t column_bytes(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    return (dn_pattern_rows(q) + dn_pattern_cols(q)) *
+           (int64_t)danaus_dtype_size(p->dtype);
+}
+
+/* Columns of x and dy that cuBLAS gets at once, of whole slabs unless they are all: as many
+   as may be turned. */
+static int64_t columns_at_once(const gradient_run *g, const problem *p, int64_t width)
+{
+    int64_t most = is_apart(p) ? MOST_TURNED / column_bytes(p) : g->o->batch;
+    most = most > width ? most / width * width : width;
+    return most < g->o->batch ? most : g->o->batch;
+}
+
+/* Tensor cores are quick with few tiles and many columns; others need slabs to be busy. */
+static slabs library_slabs(const gradient_run *g, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int64_t tiles = q.a * q.d * parts_of(q.b, 128) * parts_of(q.c, 128);
+    int quick = danaus_dtype_size(p->dtype) == 2 || p->math == DANAUS_MATH_TF32;
+    int64_t most = columns_at_once(g, p, LEAST_SLAB);
+    slabs s = { most, 1 };
+    if (!quick || tiles * 16 < g->d->gpu.facts.units)
+        s = slabs_for(g, 4 * tiles, dn_pattern_weights(q));
+    s.width = s.width < most ? s.width : most;
+    s.count = parts_of(columns_at_once(g, p, s.width), s.width);
+    return s;
+}
+
+/* The columns of a part, and how many parts there are. */
 static slabs dw_slabs(const gradient_run *g, int step)
 {
     const problem *p = &g->steps[step].p;
     if (by_library(p, g->o->batch))
-        return (slabs){ g->o->batch, 1 };
+        return library_slabs(g, p);
     return slabs_for(g, dw_tiles(p), dn_pattern_weights(p->pattern));
 }
 
@@ -170,18 +212,82 @@ static danaus_status reduce(
     return launch(g, function, parts_of(dn_pattern_weights(p), 128), 128, arguments);
 }
 
+static const void *column_at(
+    const problem *p, const void *v, int64_t size, int64_t column)
+{
+    int64_t step = p->layout == DANAUS_BATCH_LAST ? 1 : size;
+    return (const char *)v + column * step * (int64_t)danaus_dtype_size(p->dtype);
+}
+
+static size_t turned_bytes(const problem *p, int64_t size, int64_t columns)
+{
+    return aligned(size * columns * (int64_t)danaus_dtype_size(p->dtype));
+}
+
+/* to[column][row] = from[row][column] */
+static danaus_status turn(
+    const gradient_run *g, const problem *p, int64_t rows, int64_t columns,
+    const void *from, void *to)
+{
+    cu_function function;
+    void *arguments[] = { &from, &to, &rows, &columns };
+    int64_t squares = parts_of(rows, 32) * parts_of(columns, 32);
+    int64_t most = (int64_t)g->d->gpu.facts.units * 64;
+    TRY(load(g, "ks_turn.cu", "ks", p, &function));
+    return launch(g, function, squares < most ? squares : most, 256, arguments);
+}
+
+/* Of n columns, whose slabs are added to the parts unless they are the first ones. */
+static danaus_status add_slabs(
+    const gradient_run *g, const problem *p, slabs s, int64_t batch, int64_t n,
+    const void *x, const void *dy, int add)
+{
+    danaus_pattern q = p->pattern;
+    slabs whole = { s.width, n / s.width }, rest = { n % s.width, 1 };
+    int64_t done = whole.count * s.width, weights = dn_pattern_weights(q);
+    char *to = g->parts;
+    if (whole.count)
+        TRY(dn_cuda_weight_products(g->d, p, batch, whole, x, dy, to, add));
+    if (!rest.width)
+        return DANAUS_OK;
+    to += whole.count * weights * (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
+    return dn_cuda_weight_products(
+        g->d, p, batch, rest, column_at(p, x, dn_pattern_cols(q), done),
+        column_at(p, dy, dn_pattern_rows(q), done), to, add);
+}
+
+static danaus_status gradient_by_library(gradient_run *g, int step, const void *dy)
+{
+    problem p = g->steps[step].p, last = p;
+    danaus_pattern q = p.pattern, order = { q.a, q.d, q.b, q.c };
+    slabs s = dw_slabs(g, step);
+    int64_t cols = dn_pattern_cols(q), rows = dn_pattern_rows(q), batch = g->o->batch;
+    int64_t at_once = columns_at_once(g, &p, s.width);
+    last.layout = DANAUS_BATCH_LAST;
+    for (int64_t first = 0; first < batch; first += at_once) {
+        int64_t n = batch - first < at_once ? batch - first : at_once;
+        const void *x = column_at(&p, g->x[step], cols, first);
+        const void *y = column_at(&p, dy, rows, first);
+        if (is_apart(&p)) {
+            void *turned = g->work;
+            void *beside = (char *)turned + turned_bytes(&p, cols, n);
+            TRY(turn(g, &p, n, cols, x, turned));
+            TRY(turn(g, &p, n, rows, y, beside));
+            TRY(add_slabs(g, &last, s, n, n, turned, beside, first > 0));
+        } else
+            TRY(add_slabs(g, &p, s, batch, n, x, y, first > 0));
+    }
+    weights_view to = g->o->dw[step], view = to;
+    view.s[1] = to.s[3], view.s[2] = to.s[1], view.s[3] = to.s[2];
+    return reduce(g, s.count, order, &view);
+}
+
 static danaus_status weight_gradient(gradient_run *g, int step, const void *dy)
 {
     const problem *p = &g->steps[step].p;
     danaus_pattern q = p->pattern;
-    const weights_view *to = &g->o->dw[step];
-    if (by_library(p, g->o->batch)) {
-        danaus_pattern turned = { q.a, q.d, q.b, q.c };
-        weights_view view = *to;
-        view.s[1] = to->s[3], view.s[2] = to->s[1], view.s[3] = to->s[2];
-        TRY(dn_cuda_weight_products(g->d, p, g->o->batch, g->x[step], dy, g->parts));
-        return reduce(g, 1, turned, &view);
-    }
+    if (by_library(p, g->o->batch))
+        return gradient_by_library(g, step, dy);
     dw_tile t = tile_for(p);
     slabs s = dw_slabs(g, step);
     cu_function function;
@@ -192,7 +298,7 @@ static danaus_status weight_gradient(gradient_run *g, int step, const void *dy)
     TRY(launch(
         g, function, dw_tiles(p) * s.count, t.br / t.tr * (t.bc / t.tc) * t.bj,
         arguments));
-    return reduce(g, s.count, q, to);
+    return reduce(g, s.count, q, &g->o->dw[step]);
 }
 
 static danaus_status bias_gradient(gradient_run *g)
@@ -211,11 +317,6 @@ static danaus_status bias_gradient(gradient_run *g)
 }
 
 /* ---- scratch ---- */
-
-static size_t aligned(int64_t bytes)
-{
-    return (size_t)parts_of(bytes, ALIGNMENT) * ALIGNMENT;
-}
 
 static size_t parts_bytes(const gradient_run *g)
 {
@@ -245,6 +346,13 @@ static size_t work_bytes(const gradient_run *g)
             i >= g->lowest ? dn_cuda_work_bytes(&g->adjoint[i], g->o->batch) : 0;
         most = there > most ? there : most;
         most = back > most ? back : most;
+        const problem *p = &g->steps[i].p;
+        if (g->o->dw && g->o->dw[i].data && is_apart(p) && by_library(p, g->o->batch)) {
+            int64_t n = columns_at_once(g, p, dw_slabs(g, i).width);
+            size_t turned = turned_bytes(p, dn_pattern_cols(p->pattern), n) +
+                            turned_bytes(p, dn_pattern_rows(p->pattern), n);
+            most = turned > most ? turned : most;
+        }
     }
     return most;
 }

@@ -112,14 +112,17 @@ EXPORT int cublasGemmStridedBatchedEx_64(
     int64_t ldb, long long b_step, const void *beta, void *c, int c_type, int64_t ldc,
     long long c_step, int64_t count, int compute, int algorithm);
 
-/* c = a b; ta, tb: of the transposed of a, of b. */
+/* c = a b, added to c if `add`; ta, tb: of the transposed of a, of b. */
 static void multiply(
-    danaus_dtype type, danaus_dtype to, int ta, int tb, int64_t m, int64_t n, int64_t k,
-    const char *a, int64_t lda, const char *b, int64_t ldb, char *c, int64_t ldc)
+    danaus_dtype type, danaus_dtype to, double add, int ta, int tb, int64_t m,
+    int64_t n, int64_t k, const char *a, int64_t lda, const char *b, int64_t ldb,
+    char *c, int64_t ldc)
 {
     for (int64_t column = 0; column < n; column++)
         for (int64_t row = 0; row < m; row++) {
             double sum[2] = { 0, 0 }, u[2], v[2];
+            if (add != 0)
+                dn_load(to, c, column * ldc + row, sum);
             for (int64_t i = 0; i < k; i++) {
                 dn_load(type, a, ta ? row * lda + i : i * lda + row, u);
                 dn_load(type, b, tb ? i * ldb + column : column * ldb + i, v);
@@ -144,15 +147,15 @@ int cublasGemmStridedBatchedEx_64(
     double zero = wide ? *(const double *)beta : *(const float *)beta;
     danaus_dtype to = types[c_type];
     if (b_type != a_type || (to != type && to != dn_sum_type(type)) ||
-        algorithm != -1 || one != 1 || zero != 0 || !computes || !h->workspace ||
-        lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m)
+        algorithm != -1 || one != 1 || (zero != 0 && zero != 1) || !computes ||
+        !h->workspace || lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m)
         return 7;
     int64_t size = (int64_t)danaus_dtype_size(type);
     int64_t cell = (int64_t)danaus_dtype_size(to);
     reach_memory(1);
     for (int64_t i = 0; i < count; i++)
         multiply(
-            type, to, ta, tb, m, n, k, (const char *)a + i * a_step * size, lda,
+            type, to, zero, ta, tb, m, n, k, (const char *)a + i * a_step * size, lda,
             (const char *)b + i * b_step * size, ldb, (char *)c + i * c_step * cell,
             ldc);
     control()->stream = h->stream;

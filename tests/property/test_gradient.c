@@ -37,17 +37,15 @@ static void gradients_match_the_oracle(void **state)
 static void gradients_of_larger_blocks_match_the_oracle(void **state)
 {
     for (int t = 0; t < TEST_DTYPES; t++)
-        for (int round = 0; round < rounds_of(8); round++) {
+        for (int round = 0; round < rounds_of(8) + 3; round++) {
             rng r = { (uint64_t)round };
             danaus_pattern p = { rng_int(&r, 1, 3), rng_int(&r, 16, 30),
                                  rng_int(&r, 16, 30), rng_int(&r, 1, 4) };
             danaus_ks_desc desc = { .dtype = test_dtypes[t], .gradients = 1 };
             desc.layout = round % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
             desc.adjoint = round / 2 % 2;
-            if (round % 2 == 0)
-                p.d = round / 4 % 2 ? p.d : 1;
             random_chain c = chain_random(&r, &p, 1, desc.dtype, 0);
-            check_gradients(&r, *state, &c, &desc, rng_int(&r, 64, 100));
+            check_gradients(&r, *state, &c, &desc, rng_int(&r, 64, 700));
             chain_free(&c);
         }
 }
