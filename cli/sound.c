@@ -158,14 +158,22 @@ int sound_write(const char *path, const sound *s, sound_format format, int64_t *
                                     SF_FORMAT_FLOAT };
     SF_INFO info = { .samplerate = s->rate, .channels = (int)s->channels };
     info.format = SF_FORMAT_WAV | subtypes[format];
+    int64_t count = format == SOUND_FLOAT ? 0 : s->length * s->channels, nan = 0;
+    *clipped = 0;
+    for (int64_t i = 0; i < count; i++) {
+        *clipped += fabsf(s->data[i]) > 1;
+        nan += isnan(s->data[i]) != 0;
+    }
+    if (nan)
+        return failure(
+            "cannot write %s: %" PRId64 " of its numbers are NaN, which --format float "
+            "keeps",
+            path, nan);
     size_t size = strlen(path) + 8;
     char *part = malloc(size);
     if (!part)
         return failure("no memory to write %s", path);
     snprintf(part, size, "%s.part", path);
-    *clipped = 0;
-    for (int64_t i = 0; format != SOUND_FLOAT && i < s->length * s->channels; i++)
-        *clipped += fabsf(s->data[i]) > 1;
     SNDFILE *file = sf_open(part, SFM_WRITE, &info);
     int status = file ? STATUS_OK : failure("%s: %s", path, sf_strerror(NULL));
     if (file) {

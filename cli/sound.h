@@ -15,7 +15,8 @@ typedef enum sound_format { SOUND_PCM16, SOUND_PCM24, SOUND_FLOAT } sound_format
 
 /* These return an exit status. Reading accepts every format of libsndfile and
    refuses what is empty or shorter than it says. Writing makes a .wav file, complete
-   or not at all; numbers beyond full scale are clipped in PCM, and counted. */
+   or not at all; numbers beyond full scale are clipped in PCM, and counted, and NaN
+   is refused there. */
 int sound_read(const char *path, sound *s);
 int sound_resample(sound *s, int rate);
 int sound_write(

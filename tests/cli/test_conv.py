@@ -134,6 +134,24 @@ def sounds(folder, r):
           and json.loads(run.stdout)["taps"] == 545, run.stdout + run.stderr)
 
 
+def not_finite(folder, r):
+    """A .wav file of floats with one NaN: its row is lost, and that is said."""
+    data = np.zeros(60, "<f4")
+    data[20] = np.nan
+    (folder / "nan.wav").write_bytes(
+        b"RIFF" + struct.pack("<I", 36 + data.nbytes) + b"WAVEfmt "
+        + struct.pack("<IHHIIHH", 16, 3, 1, 48000, 4 * 48000, 4, 32)
+        + b"data" + struct.pack("<I", data.nbytes) + data.tobytes())
+    refused("NaN in integers", "NaN", "conv", folder / "nan.wav", folder / "left.wav",
+            "-o", folder / "lost.wav")
+    check("nothing is written", not (folder / "lost.wav").exists())
+    run = danaus("conv", folder / "nan.wav", folder / "left.wav", "-o", folder / "kept.wav",
+                 "--format", "float")
+    raw = (folder / "kept.wav").read_bytes()
+    y = np.frombuffer(raw[raw.index(b"data") + 8 :][:240], "<f4")
+    check("NaN in floats", run.returncode == 0 and np.isnan(y[20]), run.stderr)
+
+
 def refusals(folder, r):
     u = folder / "u.wav"
     refused("rates that differ", "--resample", "conv", u, folder / "slow.wav", "-o", "x.wav")
@@ -371,8 +389,8 @@ with tempfile.TemporaryDirectory() as name:
     random = np.random.default_rng(1)
     place = pathlib.Path(name)
     os.chdir(place)
-    for test in (arrays, scipy_agrees, sounds, refusals, planning, cut, unknown_sizes, fuzzed,
-                 words):
+    for test in (arrays, scipy_agrees, sounds, not_finite, refusals, planning, cut,
+                 unknown_sizes, fuzzed, words):
         test(place, random)
     bench(place)
     bench_stream()
