@@ -16,9 +16,10 @@ typedef struct backend backend;
 typedef struct tuning tuning;
 typedef struct conv_backend conv_backend; /* backend/conv.h */
 
-/* One question: how to multiply by a factor of this pattern. */
+/* One question: how to multiply by a factor of this pattern, or by two factors. */
 typedef struct problem {
     danaus_pattern pattern;
+    danaus_pattern inner; /* of a factor that is applied before; a = 0: none */
     danaus_dtype dtype;
     danaus_layout layout;
     danaus_math math;       /* of f32 */
@@ -29,12 +30,14 @@ typedef struct problem {
 /* Weights wherever they lie: entry (i, r, k, j) is element
    i s[0] + r s[1] + k s[2] + j s[3] of data, conjugated if asked. An adjoint
    is a view with b and c exchanged. */
-typedef struct weights_view {
+typedef struct weights_view weights_view;
+struct weights_view {
     const void *data;
     danaus_dtype dtype;
     int64_t s[4];
     int conjugate;
-} weights_view;
+    const weights_view *inner; /* of the problem's inner factor, or NULL */
+};
 
 /* w[a][b][c][d] as it lies, for the pattern p itself. */
 weights_view dn_weights_view(const void *data, danaus_dtype dtype, danaus_pattern p);
@@ -49,6 +52,12 @@ struct kernel {
     void (*pack)(const kernel *k, const problem *p, weights_view w, void *packed);
     const void *code; /* what the backend runs */
 };
+
+/* What most kernels ask first: one factor, of their type. */
+static inline int dn_is_one_factor(const kernel *k, const problem *p)
+{
+    return k->dtype == p->dtype && !p->inner.a;
+}
 
 /* One step of a chain. Steps are in the order in which they run. */
 typedef struct ks_step {

@@ -18,13 +18,15 @@ static const backend *const backends[] = {
 
 weights_view dn_weights_view(const void *data, danaus_dtype dtype, danaus_pattern p)
 {
-    return (weights_view){ data, dtype, { p.b * p.c * p.d, p.c * p.d, p.d, 1 }, 0 };
+    return (weights_view){ .data = data,
+                           .dtype = dtype,
+                           .s = { p.b * p.c * p.d, p.c * p.d, p.d, 1 } };
 }
 
 weights_view dn_weights_adjoint(weights_view v)
 {
     return (weights_view){
-        v.data, v.dtype, { v.s[0], v.s[2], v.s[1], v.s[3] }, !v.conjugate
+        v.data, v.dtype, { v.s[0], v.s[2], v.s[1], v.s[3] }, !v.conjugate, NULL
     };
 }
 

@@ -17,7 +17,7 @@
 #define CACHED          6.0     /* times faster is what stays in the cache */
 #define FIRST_CACHE     24e3    /* bytes of it for a tile */
 
-int dn_cpu_fits(const kernel *k, const problem *p) { return k->dtype == p->dtype; }
+int dn_cpu_fits(const kernel *k, const problem *p) { return dn_is_one_factor(k, p); }
 
 static const cpu_code *code_of(const kernel *k) { return k->code; }
 

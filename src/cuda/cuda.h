@@ -31,7 +31,7 @@ typedef struct cuda_module {
 /* The function that a row has for a problem. */
 typedef struct cuda_entry {
     const kernel *kernel; /* NULL: an empty place */
-    danaus_pattern pattern;
+    danaus_pattern pattern, inner;
     danaus_layout layout;
     danaus_math math;
     int variant;

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "cuda/nvrtc.h"
+#include "math/pattern.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -130,10 +131,9 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 
 static int is_same(const cuda_entry *a, const cuda_entry *b)
 {
-    danaus_pattern p = a->pattern, q = b->pattern;
-    return a->kernel == b->kernel && p.a == q.a && p.b == q.b && p.c == q.c &&
-           p.d == q.d && a->layout == b->layout && a->math == b->math &&
-           a->variant == b->variant;
+    return a->kernel == b->kernel && dn_pattern_equal(a->pattern, b->pattern) &&
+           dn_pattern_equal(a->inner, b->inner) && a->layout == b->layout &&
+           a->math == b->math && a->variant == b->variant;
 }
 
 /* The entry's place, or the empty one where it would be. */
@@ -143,6 +143,7 @@ static cuda_entry *find_entry(
     danaus_pattern p = wanted->pattern;
     uint64_t hash = mix(mix(0, (uint64_t)p.a), (uint64_t)p.b);
     hash = mix(mix(hash, (uint64_t)p.c), (uint64_t)p.d);
+    hash = mix(mix(hash, (uint64_t)wanted->inner.a), (uint64_t)wanted->inner.b);
     hash = mix(hash, (uintptr_t)wanted->kernel);
     hash =
         mix(hash, (uint64_t)wanted->layout << 16 | (uint64_t)wanted->math << 8 |
@@ -172,7 +173,7 @@ static danaus_status reserve_entry(cuda_device *d)
 
 int dn_cuda_has_function(cuda_device *d, const kernel *k, const problem *p, int variant)
 {
-    cuda_entry e = { k, p->pattern, p->layout, p->math, variant, NULL };
+    cuda_entry e = { k, p->pattern, p->inner, p->layout, p->math, variant, NULL };
     return d->entry_capacity &&
            find_entry(d->entries, d->entry_capacity, &e)->kernel != NULL;
 }
@@ -181,7 +182,7 @@ danaus_status dn_cuda_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function *function)
 {
-    cuda_entry e = { k, p->pattern, p->layout, p->math, variant, NULL };
+    cuda_entry e = { k, p->pattern, p->inner, p->layout, p->math, variant, NULL };
     TRY(reserve_entry(d));
     cuda_entry *place = find_entry(d->entries, d->entry_capacity, &e);
     if (!place->kernel) {

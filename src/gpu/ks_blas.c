@@ -24,7 +24,7 @@ enum { TF32 = 3 };
 
 static int is_for(const kernel *k, const problem *p)
 {
-    return k->dtype == p->dtype &&
+    return dn_is_one_factor(k, p) &&
            (!dn_gpu_code(k)->size[TF32] || p->math == DANAUS_MATH_TF32);
 }
 

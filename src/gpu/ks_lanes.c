@@ -112,7 +112,7 @@ int dn_lanes_row_fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
     int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
-    if (k->dtype != p->dtype || (tf32 && p->math != DANAUS_MATH_TF32) ||
+    if (!dn_is_one_factor(k, p) || (tf32 && p->math != DANAUS_MATH_TF32) ||
         p->layout != DANAUS_BATCH_FIRST || q.d < 2 || q.b < 8 || q.c < 8)
         return 0;
     shape s = shape_of(k, p);

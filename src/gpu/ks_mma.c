@@ -72,7 +72,7 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 int dn_mma_fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    return k->dtype == p->dtype && (q.d == 1 || p->layout == DANAUS_BATCH_LAST) &&
+    return dn_is_one_factor(k, p) && (q.d == 1 || p->layout == DANAUS_BATCH_LAST) &&
            q.b >= 8 && q.c >= 8 && q.a * q.d * (q.b + q.c) >= 80 &&
            shape_of(k, p).stages >= 2;
 }

@@ -73,7 +73,7 @@ int dn_mma_lanes_fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
     int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
-    return k->dtype == p->dtype && (!tf32 || p->math == DANAUS_MATH_TF32) &&
+    return dn_is_one_factor(k, p) && (!tf32 || p->math == DANAUS_MATH_TF32) &&
            p->layout == DANAUS_BATCH_FIRST && q.d > 1 && q.b >= 8 && q.c >= 8 &&
            shape_of(k, p).stages >= 2;
 }

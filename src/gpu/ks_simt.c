@@ -34,7 +34,7 @@ void dn_gpu_gather(
 int dn_simt_fits(const kernel *k, const problem *p)
 {
     int lanes = size_of(k)[BJ];
-    return k->dtype == p->dtype && (lanes == 1 || p->layout == DANAUS_BATCH_FIRST);
+    return dn_is_one_factor(k, p) && (lanes == 1 || p->layout == DANAUS_BATCH_FIRST);
 }
 
 static int64_t tiles_of(const kernel *k, danaus_pattern p, int64_t batch)

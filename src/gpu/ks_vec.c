@@ -32,7 +32,7 @@ static int64_t passes_of(const kernel *k, int64_t batch)
     return dn_gpu_parts(batch, size_of(k)[NS]);
 }
 
-int dn_vec_fits(const kernel *k, const problem *p) { return k->dtype == p->dtype; }
+int dn_vec_fits(const kernel *k, const problem *p) { return dn_is_one_factor(k, p); }
 
 /* A multiprocessor streams 45 GB/s of weights at best, and makes so many multiply-adds
    with their loads and conversions. Measured on an H200. */

@@ -155,7 +155,25 @@
 #define BLAS(type, DTYPE, TF32)                                                        \
     LIBRARY(blas, type, DTYPE, TF32), LIBRARY(dense, type, DTYPE, TF32)
 
+/* Two factors at once, C columns in a tile, W warps, B blocks resident; for compute
+   capability 9.0, or from 8.0 on. */
+#define PAIR(type, DTYPE, ARCH, C, W, B)                                               \
+    {                                                                                  \
+        "ks.pair." #type "." #C "." #W, DTYPE, dn_pair_fits, dn_pair_cost,             \
+            dn_pair_bytes, dn_pair_pack, &(const gpu_code)                             \
+        {                                                                              \
+            .text = "ks_pair.cu", .arch = ARCH, .size = { 1, C, 1, W, B },             \
+            .defines = dn_pair_defines, .launch = dn_pair_launch, .variants = 2,       \
+            .variant = dn_pair_variant                                                 \
+        }                                                                              \
+    }
+#define PAIR_90(type, DTYPE)                                                           \
+    PAIR(type, DTYPE, 90, 48, 4, 2), PAIR(type, DTYPE, 90, 48, 8, 1),                  \
+        PAIR(type, DTYPE, 90, 32, 8, 1), PAIR(type, DTYPE, 90, 24, 8, 1)
+
 const kernel dn_gpu_kernels[] = {
+    PAIR_90(f16, DANAUS_F16),
+    PAIR_90(bf16, DANAUS_BF16),
     WGMMA_16(f16, DANAUS_F16),
     WGMMA_16(bf16, DANAUS_BF16),
     WGMMA(tf32, DANAUS_F32, 256, 128, 2, 1, 1, 1),
@@ -183,6 +201,8 @@ const kernel dn_gpu_kernels[] = {
         WGMMA(tf32, DANAUS_F32, 128, 192, 3, 1, 1, 1)),
     TURNED(
         "f32.128x128.1", DANAUS_F32, 90, WGMMA(f32, DANAUS_F32, 128, 128, 2, 1, 1, 2)),
+    PAIR(f16, DANAUS_F16, 80, 16, 8, 1),
+    PAIR(bf16, DANAUS_BF16, 80, 16, 8, 1),
     MMA_16(f16, DANAUS_F16),
     MMA_16(bf16, DANAUS_BF16),
     MMA_LANES_80(f16, DANAUS_F16),

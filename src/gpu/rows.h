@@ -154,4 +154,16 @@ void dn_blas_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 
+/* ---- two factors at once (ks_pair.cu): size = 1, columns, 1, warps, resident blocks ---- */
+
+int dn_pair_fits(const kernel *k, const problem *p);
+double dn_pair_cost(const danaus_device *dev, const kernel *k, const problem *p);
+size_t dn_pair_bytes(const kernel *k, const problem *p);
+void dn_pair_pack(const kernel *k, const problem *p, weights_view w, void *packed);
+void dn_pair_defines(const kernel *k, const problem *p, int variant, text *to);
+int dn_pair_variant(const kernel *k, const problem *p, const gpu_call *call);
+void dn_pair_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch);
+
 #endif

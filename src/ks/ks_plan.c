@@ -98,43 +98,66 @@ static problem problem_of(const danaus_ks_plan *plan, int from, int to)
     };
 }
 
+/* Of factors from and from + 1, one after the other in one step. */
+static problem pair_of(const danaus_ks_plan *plan, int from)
+{
+    problem p = problem_of(plan, from, from + 1),
+            q = problem_of(plan, from + 1, from + 2);
+    problem *last = plan->desc.adjoint ? &q : &p, *first = plan->desc.adjoint ? &p : &q;
+    last->inner = first->pattern;
+    last->x_cached = first->x_cached;
+    return *last;
+}
+
+/* A run of factors as one step. */
 typedef struct run_choice {
+    problem p;
     const kernel *kernel;
-    double seconds;
+    double seconds; /* of it and of all before */
+    int from;
 } run_choice;
 
-/* The cheapest cut of factors [0, count): best[to] is the cost of [0, to) and
-   last[to] where its last run begins. */
+/* Takes p for factors [from, to) if that is faster than the best so far. */
+static danaus_status try_run(
+    danaus_ks_plan *plan, danaus_device *dev, run_choice *best, int from, int to,
+    const problem *p)
+{
+    const kernel *k;
+    double seconds;
+    TRY(dn_choose(dev, p, plan->desc.effort, &k, &seconds));
+    seconds += best[from].seconds;
+    if (k && seconds < best[to].seconds)
+        best[to] = (run_choice){ *p, k, seconds, from };
+    return DANAUS_OK;
+}
+
+/* The cheapest cut of factors [0, count): best[to] says how [0, to) ends. */
 static danaus_status choose_steps(danaus_ks_plan *plan, danaus_device *dev)
 {
-    double best[DANAUS_MAX_FACTORS + 1] = { 0 };
-    int last[DANAUS_MAX_FACTORS + 1] = { 0 };
-    const kernel *chosen[DANAUS_MAX_FACTORS + 1] = { 0 };
+    run_choice best[DANAUS_MAX_FACTORS + 1] = { 0 };
     for (int to = 1; to <= plan->count; to++) {
-        best[to] = INFINITY;
+        best[to].seconds = INFINITY;
         for (int from = to - 1; from >= 0; from--) {
-            if (!may_merge(plan, from, to))
-                continue;
-            problem p = problem_of(plan, from, to);
-            const kernel *k;
-            double seconds;
-            TRY(dn_choose(dev, &p, plan->desc.effort, &k, &seconds));
-            if (best[from] + seconds < best[to]) {
-                best[to] = best[from] + seconds;
-                last[to] = from;
-                chosen[to] = k;
+            problem p;
+            if (may_merge(plan, from, to)) {
+                p = problem_of(plan, from, to);
+                TRY(try_run(plan, dev, best, from, to, &p));
+            }
+            if (to - from == 2) {
+                p = pair_of(plan, from);
+                TRY(try_run(plan, dev, best, from, to, &p));
             }
         }
     }
     int runs = 0;
-    for (int to = plan->count; to > 0; to = last[to])
+    for (int to = plan->count; to > 0; to = best[to].from)
         runs++;
     plan->run.count = runs;
-    for (int to = plan->count, i = 0; to > 0; to = last[to], i++) {
+    for (int to = plan->count, i = 0; to > 0; to = best[to].from, i++) {
         /* K_1 is applied last, its adjoint first. */
         int at = plan->desc.adjoint ? runs - 1 - i : i;
-        plan->run.step[at] = (ks_step){ problem_of(plan, last[to], to), chosen[to] };
-        plan->run.from[at] = last[to];
+        plan->run.step[at] = (ks_step){ best[to].p, best[to].kernel };
+        plan->run.from[at] = best[to].from;
         plan->run.to[at] = to;
     }
     return DANAUS_OK;
@@ -225,8 +248,8 @@ size_t danaus_ks_plan_describe(const danaus_ks_plan *plan, char *to, size_t size
             p.a, p.b, p.c, p.d, plan->run.step[i].kernel->name);
         if (plan->run.to[i] - plan->run.from[i] > 1)
             dn_text(
-                &t, ", factors %d to %d merged", plan->run.from[i],
-                plan->run.to[i] - 1);
+                &t, ", factors %d to %d %s", plan->run.from[i], plan->run.to[i] - 1,
+                plan->run.step[i].p.inner.a ? "at once" : "merged");
         if (plan->desc.activation && i + 1 == plan->run.count)
             dn_text(&t, ", then %s", activation_names[plan->desc.activation]);
         dn_text(&t, "\n");

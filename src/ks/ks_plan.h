@@ -5,7 +5,8 @@
 
 #include "backend/backend.h"
 
-/* Steps with the factors [from, to) of the chain that each multiplies by. */
+/* Steps with the factors [from, to) of the chain that each multiplies by: their product,
+   or, if its problem has an inner factor, one after the other. */
 typedef struct step_list {
     int count;
     ks_step step[DANAUS_MAX_FACTORS];

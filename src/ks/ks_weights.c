@@ -68,27 +68,51 @@ static danaus_status allocate(danaus_ks_weights *w)
     return w->backend->alloc(w->device, bias, &w->bias);
 }
 
+/* The weights of one step: those of factor from, or factors [from, to) multiplied out. */
+static danaus_status pack_step(
+    danaus_device *device, const danaus_chain *chain, const ks_step *step, int from,
+    int to, int adjoint, void *packed)
+{
+    double *product = NULL;
+    weights_view view = dn_chain_view(chain, from);
+    if (to - from > 1) {
+        danaus_dtype wide = dn_is_complex(chain->dtype) ? DANAUS_C128 : DANAUS_F64;
+        TRY(dn_chain_product(chain, from, to, &product));
+        view = dn_weights_view(
+            product, wide, dn_chain_product_pattern(chain->patterns, from, to));
+    }
+    if (adjoint)
+        view = dn_weights_adjoint(view);
+    danaus_status status = dn_pack(device, step, view, packed);
+    dn_free(product);
+    return status;
+}
+
+static danaus_status pack_pair(
+    danaus_device *device, const danaus_chain *chain, const ks_step *step, int from,
+    int adjoint, void *packed)
+{
+    weights_view first = dn_chain_view(chain, adjoint ? from : from + 1);
+    weights_view last = dn_chain_view(chain, adjoint ? from + 1 : from);
+    if (adjoint) {
+        first = dn_weights_adjoint(first);
+        last = dn_weights_adjoint(last);
+    }
+    last.inner = &first;
+    return dn_pack(device, step, last, packed);
+}
+
 /* adjoint: the steps multiply by the adjoints of the chain's factors. */
 static danaus_status pack_list(
     danaus_device *device, const danaus_chain *chain, const step_list *list,
     int adjoint, void *const *packed)
 {
-    danaus_dtype wide = dn_is_complex(chain->dtype) ? DANAUS_C128 : DANAUS_F64;
     for (int i = 0; i < list->count; i++) {
-        int from = list->from[i], to = list->to[i];
         const ks_step *step = &list->step[i];
-        double *product = NULL;
-        weights_view view = dn_chain_view(chain, from);
-        if (to - from > 1) {
-            TRY(dn_chain_product(chain, from, to, &product));
-            view = dn_weights_view(
-                product, wide, dn_chain_product_pattern(chain->patterns, from, to));
-        }
-        if (adjoint)
-            view = dn_weights_adjoint(view);
-        danaus_status status = dn_pack(device, step, view, packed[i]);
-        dn_free(product);
-        TRY(status);
+        int from = list->from[i], to = list->to[i];
+        TRY(step->p.inner.a
+                ? pack_pair(device, chain, step, from, adjoint, packed[i])
+                : pack_step(device, chain, step, from, to, adjoint, packed[i]));
     }
     return DANAUS_OK;
 }

@@ -59,13 +59,17 @@ static danaus_status fill(
 static danaus_status open_trial(
     danaus_device *dev, const kernel *k, const problem *p, trial *t)
 {
-    int64_t rows = dn_pattern_rows(p->pattern), cols = dn_pattern_cols(p->pattern), n;
+    danaus_pattern first = p->inner.a ? p->inner : p->pattern;
+    int64_t rows = dn_pattern_rows(p->pattern), cols = dn_pattern_cols(first), n;
+    int64_t weights = dn_pattern_weights(p->pattern);
+    if (p->inner.a && weights < dn_pattern_weights(p->inner))
+        weights = dn_pattern_weights(p->inner);
     size_t size = danaus_dtype_size(p->dtype);
     if (dn_mul_overflows(rows > cols ? rows : cols, p->batch, &n) ||
         dn_mul_overflows(n, (int64_t)size, &n))
         return dn_fail(DANAUS_ERR_SHAPE, "a batch of %" PRId64 " overflows", p->batch);
     *t = (trial){ .dev = dev };
-    t->w = dn_calloc((size_t)dn_pattern_weights(p->pattern), size);
+    t->w = dn_calloc((size_t)weights, size);
     danaus_status status =
         t->w ? DANAUS_OK : dn_fail_memory(size, "weights to measure with");
     if (status == DANAUS_OK)
@@ -79,12 +83,14 @@ static danaus_status open_trial(
         return status;
     }
     ks_step step = { *p, k };
+    weights_view w = dn_weights_view(t->w, p->dtype, p->pattern);
+    weights_view inner = dn_weights_view(t->w, p->dtype, p->inner);
+    w.inner = p->inner.a ? &inner : NULL;
     status = dev->backend->clear(dev, t->y, (size_t)(rows * p->batch) * size);
     if (status == DANAUS_OK)
         status = fill(dev, t->x, p->dtype, cols * p->batch);
     if (status == DANAUS_OK)
-        status =
-            dn_pack(dev, &step, dn_weights_view(t->w, p->dtype, p->pattern), t->packed);
+        status = dn_pack(dev, &step, w, t->packed);
     if (status != DANAUS_OK)
         close_trial(t);
     return status;
@@ -141,7 +147,7 @@ danaus_status dn_choose(
     danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
     double *seconds)
 {
-    const kernel *best = dn_tuning_find(dev->tuning, p, seconds);
+    const kernel *best = p->inner.a ? NULL : dn_tuning_find(dev->tuning, p, seconds);
     if (best) {
         *chosen = best;
         return DANAUS_OK;
@@ -160,12 +166,12 @@ danaus_status dn_choose(
             best = k;
         }
     }
-    if (!best)
+    if (!best && !p->inner.a)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, effort == DANAUS_TABLE_ONLY
                                         ? "the tuning table has no row for this problem"
                                         : "no kernel fits this problem");
-    if (effort == DANAUS_MEASURE)
+    if (effort == DANAUS_MEASURE && !p->inner.a)
         dn_tuning_add(dev->tuning, p, best, least);
     *chosen = best;
     *seconds = least;

@@ -7,7 +7,8 @@
 #include "backend/backend.h"
 
 /* The best kernel for p and its seconds. DANAUS_ERR_UNSUPPORTED when none fits,
-   or with DANAUS_TABLE_ONLY when the table has none. */
+   or with DANAUS_TABLE_ONLY when the table has none; for two factors at once *chosen is
+   then NULL. Tables hold no rows for two factors. */
 danaus_status dn_choose(
     danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
     double *seconds);

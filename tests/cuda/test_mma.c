@@ -2,94 +2,10 @@
    processor (emulator/warps.h), against the oracle: every row, odd and even sizes, both
    layouts, operands that are and are not aligned, bias, activations. */
 // SPDX-License-Identifier: Apache-2.0
-#include "support/test.h"
-
-#include "base/mem.h"
-#include "gpu/rows.h"
+#include "emulator/run_text.h"
 #include "support/chains.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-typedef void launch_function(
-    unsigned blocks, unsigned shared, const void *x, const void *w, const float *bias,
-    void *y, int64_t batch, int activation);
-
-static char folder[64];
-
-/* The texts that the emulator has instructions for. */
-static int is_emulated(const char *name) { return !strncmp(name, "ks_mma", 6); }
-
-static void write_file(const char *name, const char *content)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_true(fputs(content, f) >= 0 && fclose(f) == 0);
-}
-
-/* The texts' other includes are their own; ptx.cuh is ours. */
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/danaus-mma-XXXXXX");
-    if (!mkdtemp(folder))
-        return -1;
-    for (const gpu_text *t = dn_gpu_texts; t->name; t++)
-        if (is_emulated(t->name) || strstr(t->name, ".cuh"))
-            write_file(t->name, t->content);
-    write_file("ptx.cuh", "#include \"" EMULATOR_WARPS "\"\n");
-    write_file(
-        "launch.cpp",
-        "#include \"defines.h\"\n"
-        "#include TEXT\n"
-        "template <class X, class W> void call(\n"
-        "    void ks(const X *, const W *, const float *, X *, i64, int), const void "
-        "*x,\n"
-        "    const void *w, const float *bias, void *y, i64 batch, int activation)\n"
-        "{\n"
-        "    ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation);\n"
-        "}\n"
-        "extern \"C\" void launch(unsigned blocks, unsigned shared, const void *x,\n"
-        "    const void *w, const float *bias, void *y, i64 batch, int activation)\n"
-        "{\n"
-        "    run_blocks(blocks, THREADS, shared, [=] {\n"
-        "        call(ks, x, w, bias, y, batch, activation);\n"
-        "    });\n"
-        "}\n");
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
-
-/* The text with the defines of a problem, compiled and loaded. */
-static void *load(const kernel *k, const problem *p, int number)
-{
-    char defines[4096], path[128], command[512];
-    text t = { defines, sizeof defines, 0 };
-    dn_text(&t, "#define TEXT \"%s\"\n", dn_gpu_code(k)->text);
-    dn_gpu_code(k)->defines(k, p, 0, &t);
-    write_file("defines.h", defines);
-    snprintf(path, sizeof path, "%s/%d.so", folder, number);
-    snprintf(
-        command, sizeof command,
-        "%s -std=c++20 -O1 -w -shared -fPIC -pthread %s/launch.cpp -o %s", EMULATOR_CXX,
-        folder, path);
-    assert_int_equal(system(command), 0);
-    void *library = dlopen(path, RTLD_NOW);
-    assert_non_null(library);
-    return library;
-}
 
 static problem random_problem(rng *r, const kernel *k)
 {
@@ -114,30 +30,10 @@ static void run(
     void *y, danaus_activation activation, int number)
 {
     void *packed = dn_alloc(k->packed_bytes(k, p));
-    void *library = load(k, p, number), *symbol;
-    launch_function *launch;
-    gpu_facts facts = { .arch = 80, .units = 1 + number % 3 };
-    gpu_call call = { p->batch, x, y };
-    gpu_launch l;
     assert_non_null(packed);
     k->pack(k, p, dn_weights_view(w->data, p->dtype, p->pattern), packed);
-    dn_gpu_code(k)->launch(k, p, &facts, &call, &l);
-    symbol = dlsym(library, "launch");
-    assert_non_null(symbol);
-    memcpy(&launch, &symbol, sizeof launch);
-    launch(
-        (unsigned)l.blocks[0], (unsigned)l.shared, x, packed, bias, y, p->batch,
-        (int)activation);
-    dlclose(library);
+    run_text(k, p, x, packed, bias, y, activation, number);
     dn_free(packed);
-}
-
-static void *aligned_copy(const array *a)
-{
-    size_t bytes = (size_t)a->count * danaus_dtype_size(a->dtype);
-    void *copy = dn_alloc(bytes);
-    assert_non_null(copy);
-    return memcpy(copy, a->data, bytes);
 }
 
 static void check(const kernel *k, int number)
@@ -191,17 +87,15 @@ static void every_row_is_right_on_random_shapes(void **state)
     (void)state;
     int number = 0;
     for (const kernel *k = dn_gpu_kernels; k->name; k++)
-        if (is_emulated(dn_gpu_code(k)->text))
+        if (!strncmp(dn_gpu_code(k)->text, "ks_mma", 6))
             check(k, number++);
     assert_true(number > 0);
 }
 
 int main(void)
 {
-    if (system(EMULATOR_CXX " --version > /dev/null 2>&1")) {
-        fprintf(stderr, "this test needs a C++ compiler\n");
+    if (!has_compiler())
         return 77;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             every_row_is_right_on_random_shapes, make_folder, remove_folder),

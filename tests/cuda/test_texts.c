@@ -26,7 +26,7 @@ static int stack_allowed(const char *file)
 {
     if (!strcmp(file, "ks_wgmma.cu") || !strcmp(file, "ks_mma.cu"))
         return 0;
-    return strcmp(file, "ks_mma_lanes.cu") ? 128 : 64;
+    return strcmp(file, "ks_mma_lanes.cu") && strcmp(file, "ks_pair.cu") ? 128 : 64;
 }
 
 static int compiled, skipped;
@@ -101,6 +101,27 @@ static void every_row_stays_in_registers(void **state)
         }
 }
 
+/* Blocks of 32 in one type, of 64 in the other. */
+static void pairs_stay_in_registers(void **state)
+{
+    (void)state;
+    for (const kernel *k = dn_gpu_kernels; k->name; k++) {
+        const gpu_code *code = k->code;
+        int64_t w = k->dtype == DANAUS_BF16 ? 64 : 32;
+        problem p = { .pattern = { 1, w, w, 32 },
+                      .inner = { 32, w, w, 1 },
+                      .dtype = k->dtype,
+                      .layout = DANAUS_BATCH_FIRST,
+                      .batch = 4096 };
+        if (!k->fits(k, &p))
+            continue;
+        char defines[4096];
+        text t = { defines, sizeof defines, 0 };
+        code->defines(k, &p, (int)(k - dn_gpu_kernels) % code->variants, &t);
+        compile_for_some(k, k->name, code->text, defines);
+    }
+}
+
 static void gradients_stay_in_registers(void **state)
 {
     (void)state;
@@ -132,6 +153,7 @@ int main(void)
     dn_free(image);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_stays_in_registers),
+        cmocka_unit_test(pairs_stay_in_registers),
         cmocka_unit_test(gradients_stay_in_registers),
     };
     int failed = cmocka_run_group_tests_name("texts", tests, NULL, NULL);

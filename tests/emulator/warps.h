@@ -1,7 +1,7 @@
-/* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu and ks_mma_lanes.cu use, in C++ for a processor:
-   a block is as many threads as it has on a GPU, and the lanes of a warp wait for each
-   other wherever an instruction exchanges registers. Copies are made at once, so that
-   what is missing of waiting for them does not show. */
+/* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu and
+   ks_pair.cu use, in C++ for a processor: a block is as many threads as it has on a GPU,
+   and the lanes of a warp wait for each other wherever an instruction exchanges registers.
+   Copies are made at once, so that what is missing of waiting for them does not show. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <barrier>
@@ -36,6 +36,8 @@ struct index {
 };
 static thread_local struct index threadIdx;
 static struct index blockIdx, gridDim;
+
+INLINE uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return { x, y, z, w }; }
 
 /* ---- threads that wait ---- */
 
@@ -149,6 +151,23 @@ INLINE void copy8(u32 to, const void *from, u32 bytes) { copy(to, from, bytes, 8
 INLINE void copy4(u32 to, const void *from, u32 bytes) { copy(to, from, bytes, 4); }
 INLINE void copy_commit() {}
 template <int pending> INLINE void copy_wait() {}
+
+INLINE u32 load_shared32(u32 from)
+{
+    u32 v;
+    memcpy(&v, shared(from, 4), 4);
+    return v;
+}
+
+INLINE uint4 load_once_if(const void *from, int wanted)
+{
+    uint4 v = {};
+    if (wanted && (uintptr_t)from % 16)
+        abort();
+    if (wanted)
+        memcpy(&v, from, 16);
+    return v;
+}
 
 INLINE void store_shared16(u32 to, u32 v)
 {

@@ -11,6 +11,11 @@
 
 static int narrow_between; /* of the device of this program */
 
+void expect_device(const danaus_device *device)
+{
+    narrow_between = !device->backend->on_host;
+}
+
 danaus_device *device_from_arguments(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "cpu";
@@ -20,7 +25,7 @@ danaus_device *device_from_arguments(int argc, char **argv)
         fprintf(stderr, "%s: %s\n", name, danaus_error_detail());
         exit(status == DANAUS_ERR_UNSUPPORTED ? 77 : 1);
     }
-    narrow_between = !device->backend->on_host;
+    expect_device(device);
     return device;
 }
 

@@ -23,6 +23,9 @@ void *to_device(danaus_device *device, const array *a);
 /* Brings what the device wrote back, guards included, and frees the copy. */
 void from_device(danaus_device *device, const array *a, void *copy);
 
+/* What is expected below is what this device gives; that of the arguments already is. */
+void expect_device(const danaus_device *device);
+
 /* The type in which the device stores vectors between factors and weights that are not
    of the plan's type: that of sums, or, on a GPU, the plan's. */
 danaus_dtype type_between(danaus_dtype dtype);

@@ -129,6 +129,18 @@ INLINE void store128(void *to, uint4 v)
                  : "memory");
 }
 
+/* The same, or zeros without a look. */
+INLINE uint4 load_once_if(const void *from, int wanted)
+{
+    uint4 v;
+    asm volatile("{.reg .pred p;\n setp.ne.b32 p, %5, 0;\n"
+                 "mov.b32 %0, 0;\n mov.b32 %1, 0;\n mov.b32 %2, 0;\n mov.b32 %3, 0;\n"
+                 "@p ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];}"
+                 : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+                 : "l"(from), "r"(wanted));
+    return v;
+}
+
 INLINE void store_shared64(u32 to, float v0, float v1)
 {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(v0), "f"(v1)

@@ -1,0 +1,244 @@
+/* Two factors at once on tensor cores, batch-first: sizes, weights and order of
+   ks_pair.cu.
+
+   A row for 9.0 has that architecture's shared memory, one from 8.0 on what every one of
+   them has. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+#include "math/pattern.h"
+
+#include <math.h>
+
+#define SHARED_80  (99 << 10) /* bytes of a multiprocessor that a block may have */
+#define SHARED_90  (227 << 10)
+#define RESERVED   1024 /* of each block */
+#define MOST_LIVE  224  /* registers of a thread, beside addresses */
+#define MOST_ROWS  64
+#define WORD_BYTES 4
+#define FRAGMENT   512 /* bytes: 16 rows by 16 columns k, 16 bytes a lane */
+
+/* size: of which only the number of columns is of a kind that others have. */
+enum { ROWS, COLUMNS, LANES, WARPS, RESIDENT };
+
+static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
+
+/* Of the inner factor l and the outer factor w; units and steps as in the text. */
+typedef struct shape {
+    danaus_pattern l, w;
+    int64_t l_blocks; /* blocks of l that a block of w needs */
+    int64_t l_tiles, l_units, l_steps;
+    int64_t tiles, units, steps;
+    int64_t row_pitch, pair_bytes, shared;
+    int64_t l_bytes, w_bytes; /* packed */
+} shape;
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static shape shape_of(const kernel *k, const problem *p)
+{
+    int64_t columns = size_of(k)[COLUMNS];
+    danaus_pattern l = p->inner, w = p->pattern;
+    shape s = { .l = l, .w = w, .l_blocks = l.a / w.a };
+    s.l_tiles = l.b % 32 || w.d % 32 ? 1 : 2;
+    s.l_units = w.c / 2 * (w.d / (16 * s.l_tiles));
+    s.l_steps = 2 * dn_gpu_parts(l.c, 32);
+    s.tiles = w.b / 16;
+    s.units = w.d / 2;
+    s.steps = 2 * (w.c / 32);
+    for (s.row_pitch = 16; s.row_pitch < w.b;)
+        s.row_pitch *= 2;
+    s.pair_bytes = columns * WORD_BYTES * most(w.c, s.row_pitch) + 32;
+    s.shared = s.units * s.pair_bytes;
+    s.l_bytes = w.a * s.l_units * s.l_steps * s.l_tiles * 2 * FRAGMENT;
+    s.w_bytes = w.a * s.units * s.steps * s.tiles * 2 * FRAGMENT;
+    return s;
+}
+
+static int sizes_fit(danaus_pattern l, danaus_pattern w)
+{
+    return l.d == 1 && l.a % w.a == 0 && l.b % 16 == 0 && l.c % 8 == 0 && l.c <= 64 &&
+           w.b % 16 == 0 && w.b <= MOST_ROWS && (w.c == 32 || w.c % 64 == 0) &&
+           w.d % 16 == 0;
+}
+
+/* Registers of a thread that sums, weights of two steps and x of a unit take. */
+static int64_t live(const shape *s, int64_t columns)
+{
+    int64_t tiles = most(s->l_tiles, s->tiles), eights = columns / 8;
+    int64_t slots = s->l.b % (2 * s->w.d) ? 2 : 1;
+    return 8 * tiles * eights + 16 * tiles + slots * s->l_steps / 2 * 4 * eights;
+}
+
+int dn_pair_fits(const kernel *k, const problem *p)
+{
+    const int *n = size_of(k);
+    if (k->dtype != p->dtype || p->layout != DANAUS_BATCH_FIRST ||
+        !sizes_fit(p->inner, p->pattern))
+        return 0;
+    shape s = shape_of(k, p);
+    int64_t room = dn_gpu_code(k)->arch == 90 ? SHARED_90 : SHARED_80;
+    return live(&s, n[COLUMNS]) <= MOST_LIVE &&
+           s.shared <= (room + RESERVED) / n[RESIDENT] - RESERVED;
+}
+
+size_t dn_pair_bytes(const kernel *k, const problem *p)
+{
+    shape s = shape_of(k, p);
+    return (size_t)(s.l_bytes + s.w_bytes);
+}
+
+static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
+{
+    return p->pattern.a * dn_gpu_parts(batch, size_of(k)[COLUMNS]);
+}
+
+/* A fit to times on an H200 (to 7 %): a multiprocessor takes as long for each tile, one
+   after the other, as x, y and the weights, which come from the second cache, take to
+   move. Tensor cores have nothing to say with blocks this small. Elsewhere the rows have
+   not run, and only a measurement chooses them. */
+double dn_pair_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const gpu_facts *f = dn_gpu_facts(dev);
+    const int *n = size_of(k);
+    if (dn_gpu_code(k)->arch != 90)
+        return INFINITY;
+    double share = f->bandwidth / f->units, blocks = (double)p->pattern.a;
+    double lines = (double)(dn_pattern_rows(p->pattern) + dn_pattern_cols(p->inner));
+    double moved = lines * n[COLUMNS] * (double)danaus_dtype_size(p->dtype) / blocks;
+    double weights = (double)dn_pair_bytes(k, p) / blocks;
+    double tile = 1.45 * moved / share + weights / (2.4 * share) + 0.4e-6 / n[RESIDENT];
+    double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));
+    return 4.8e-6 + rounds * n[RESIDENT] * tile;
+}
+
+/* ---- weights: the eight elements that a lane of a warp has of 16 rows by 16 columns ---- */
+
+typedef struct element {
+    int64_t row, column; /* in the tile; column: the number that the lane has it by */
+    int g, t;            /* of the lane: four of them share a row */
+} element;
+
+static element element_at(int lane, int number)
+{
+    int pair = number / 2;
+    return (element){
+        .row = lane / 4 + pair % 2 * 8,
+        .column = pair / 2 * 2 + number % 2,
+        .g = lane / 4,
+        .t = lane % 4,
+    };
+}
+
+/* Writes entry (i, r, k, j) of a view, or zero where k is outside. */
+static void put(
+    weights_view v, int64_t i, int64_t r, int64_t k, int64_t j, int64_t columns,
+    danaus_dtype type, uint16_t *to)
+{
+    *to = 0;
+    if (k < columns)
+        dn_gpu_gather(
+            &v, i * v.s[0] + r * v.s[1] + k * v.s[2] + j * v.s[3], 0, 1, type, to);
+}
+
+/* In a step of 32 columns, lane t has columns 8 t to 8 t + 7 of x, four for each of two
+   products. */
+static void pack_inner(
+    const shape *s, danaus_dtype type, weights_view v, int64_t unit, int64_t step,
+    int64_t tile, int64_t half, uint16_t *to)
+{
+    int64_t groups = s->w.d / (16 * s->l_tiles), depth = s->l_steps / 2;
+    int64_t i = unit / (s->l_units), in_block = unit % s->l_units;
+    int64_t k = in_block / groups * 2 + step / depth;
+    int64_t j = in_block % groups * s->l_tiles * 16 + tile * 16;
+    for (int lane = 0; lane < 32; lane++)
+        for (int number = 0; number < 8; number++) {
+            element e = element_at(lane, number);
+            int64_t m = k * s->w.d + j + e.row;
+            int64_t column = step % depth * 32 + e.t * 8 + half * 4 + e.column;
+            put(v, i * s->l_blocks + m / s->l.b, m % s->l.b, column, 0, s->l.c, type,
+                to + lane * 8 + number);
+        }
+}
+
+/* The words of eight columns k are exchanged by the lane j. */
+static void pack_outer(
+    const shape *s, danaus_dtype type, weights_view v, int64_t unit, int64_t step,
+    int64_t tile, int64_t half, uint16_t *to)
+{
+    int64_t i = unit / s->units, depth = s->steps / 2;
+    int64_t j = unit % s->units * 2 + step / depth;
+    for (int lane = 0; lane < 32; lane++)
+        for (int number = 0; number < 8; number++) {
+            element e = element_at(lane, number);
+            int64_t k = step % depth * 32 + half * 16 + e.column / 2 * 8 +
+                        (e.t ^ (j & 3)) * 2 + e.column % 2;
+            put(v, i, tile * 16 + e.row, k, j, s->w.c, type, to + lane * 8 + number);
+        }
+}
+
+void dn_pair_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    shape s = shape_of(k, p);
+    uint16_t *to = packed;
+    for (int64_t unit = 0; unit < s.w.a * s.l_units; unit++)
+        for (int64_t step = 0; step < s.l_steps; step++)
+            for (int64_t f = 0; f < 2 * s.l_tiles; f++, to += FRAGMENT / 2)
+                pack_inner(&s, p->dtype, *w.inner, unit, step, f / 2, f % 2, to);
+    for (int64_t unit = 0; unit < s.w.a * s.units; unit++)
+        for (int64_t step = 0; step < s.steps; step++)
+            for (int64_t f = 0; f < 2 * s.tiles; f++, to += FRAGMENT / 2)
+                pack_outer(&s, p->dtype, w, unit, step, f / 2, f % 2, to);
+}
+
+/* ---- the text ---- */
+
+/* Variant 0 takes 16 bytes of x and y at once, 1 takes them as they lie. */
+int dn_pair_variant(const kernel *k, const problem *p, const gpu_call *call)
+{
+    (void)k, (void)p;
+    return ((uintptr_t)call->x | (uintptr_t)call->y) % 16 != 0;
+}
+
+void dn_pair_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    const int *n = size_of(k);
+    shape s = shape_of(k, p);
+    const struct {
+        const char *name;
+        int64_t value;
+    } lines[] = {
+        { "BLOCKS", s.w.a },
+        { "ROWS", s.w.b },
+        { "COLS", s.w.c },
+        { "LANES", s.w.d },
+        { "L_BLOCKS", s.l_blocks },
+        { "L_ROWS", s.l.b },
+        { "L_COLS", s.l.c },
+        { "L_TILES", s.l_tiles },
+        { "ROW_PITCH", s.row_pitch },
+        { "PAIR_BYTES", s.pair_bytes },
+        { "EIGHTS", n[COLUMNS] / 8 },
+        { "WARPS", n[WARPS] },
+        { "RESIDENT", n[RESIDENT] },
+        { "ALIGNED", variant == 0 },
+    };
+    if (p->dtype == DANAUS_BF16)
+        dn_text(to, "#define TYPE_BF16 1\n");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
+}
+
+void dn_pair_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch)
+{
+    const int *n = size_of(k);
+    int64_t tiles = tiles_of(k, p, call->batch);
+    int64_t places = (int64_t)f->units * n[RESIDENT];
+    *launch = (gpu_launch){
+        .blocks = { tiles < places ? tiles : places, 1, 1 },
+        .threads = n[WARPS] * 32,
+        .shared = (int)shape_of(k, p).shared,
+    };
+}

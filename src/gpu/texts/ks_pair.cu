@@ -1,0 +1,344 @@
+/* Two Kronecker-sparse factors at once, 16-bit types, batch-first, on tensor cores from
+   compute capability 8.0 on: y = K (L x) + bias, L (the inner factor) with one lane.
+   For each of the BLOCKS blocks i of K and every column s of the batch
+
+       mid[m]   = sum over k of l[i q + m / L_ROWS][m mod L_ROWS][k] x[i q + m / L_ROWS, k],
+       y[r, j]  = sum over k of w[i][r][k][j] mid[k LANES + j],
+
+   q = L_BLOCKS. mid is rounded to the type of x, as between two steps, and never leaves
+   the multiprocessor.
+
+   A thread block stays on its multiprocessor and makes tile after tile: all mid and all
+   y of one i for TILE = 8 EIGHTS columns s. A warp takes units of a tile:
+   - of the inner product: 16 JT lanes j for two neighbouring k (of K). x goes from memory
+     to registers, 16 bytes a lane: which columns k of L a register holds is free, as l is
+     packed in the same order. Pairs of k are stored as words, so that mid is turned on
+     the way: each lane j has a matrix [TILE][COLS] in shared memory.
+   - of the outer product: two lanes j, which are ordinary products. Pairs of j are
+     stored as words where the pair's mid was: only this warp reads it.
+   At last all warps gather these words and write y in whole lines.
+
+   Weights come from the second cache, 16 bytes a lane in the order of registers, two
+   steps (16 JT or ROWS rows by 32 columns k) ahead; x comes a unit ahead, across the
+   borders of tiles, so that it flows while the outer product is made.
+
+   Limits of a tile: registers (8 floats for 16 rows by 8 columns s; x of a unit), shared
+   memory (mid), and the second cache, from which each tile reads all weights.
+
+   Shared memory: PAIRS = LANES / 2 places of PAIR_BYTES, in each
+     mid  2 matrices of LANE_BYTES: [TILE][COLS], 16-byte chunks exchanged among eight
+          rows, words of a chunk by lane: no two threads meet in a bank;
+     y    words [TILE][ROW_PITCH], exchanged alike.
+   Packed: l as [i][unit][step][row of tiles][16 columns k][lane of warp], then w alike.
+   Grid: as many blocks as are resident. */
+// SPDX-License-Identifier: Apache-2.0
+#include "pieces.cuh"
+
+#define THREADS (32 * WARPS)
+#define TILE    (8 * EIGHTS)
+#define X_ROW   ((i64)BLOCKS * L_BLOCKS * L_COLS)
+#define Y_ROW   ((i64)BLOCKS * ROWS * LANES)
+
+#define JT          (L_TILES)
+#define LANE_GROUPS (LANES / (16 * JT))
+#define L_UNITS     (COLS / 2 * LANE_GROUPS)
+#define L_DEPTH     ((L_COLS + 31) / 32)
+#define L_STEPS     (2 * L_DEPTH)
+/* The two k of a unit belong to one block of L. */
+#define SAME_X  (L_ROWS % (2 * LANES) == 0)
+#define X_SLOTS (SAME_X ? 1 : 2)
+
+#define UNITS     (LANES / 2)
+#define DEPTH     (COLS / 32)
+#define STEPS     (2 * DEPTH)
+#define ROW_TILES (ROWS / 16)
+
+#define MID_PITCH  (COLS * 2)
+#define LANE_BYTES (TILE * MID_PITCH + 16)
+/* How far the eight lanes j of 16 bytes of y are moved against the next eight. */
+#define Y_TURN (LANES % 64 == 0 ? 4 : LANES % 32 == 0 ? 8 : 16)
+
+/* Of a tile: its block, and its first column s. */
+typedef struct corner {
+    int i;
+    i64 s;
+} corner;
+
+INLINE corner corner_of(i64 tile)
+{
+    corner at;
+    at.i = (int)(tile % BLOCKS);
+    at.s = tile / BLOCKS * TILE;
+    return at;
+}
+
+/* ---- x ---- */
+
+/* The x of a unit: 16 bytes from at[slot] + 32 elements for each step in depth
+   + 8 rows for each eight columns s, if so many columns are left. */
+typedef struct source {
+    const u16 *at[X_SLOTS];
+    int left;
+} source;
+
+INLINE source source_of(const u16 *x, i64 tile, int unit, i64 batch)
+{
+    source from;
+    corner at = corner_of(tile);
+    int lane = threadIdx.x % 32;
+    i64 s = at.s + lane / 4, left = batch - s;
+    from.left = left < 0 ? 0 : left > TILE ? TILE : (int)left;
+#pragma unroll
+    for (int slot = 0; slot < X_SLOTS; slot++) {
+        int k = unit / LANE_GROUPS * 2 + slot;
+        int block = (k * LANES + unit % LANE_GROUPS * 16 * JT) / L_ROWS;
+        from.at[slot] = x + s * X_ROW + ((i64)at.i * L_BLOCKS + block) * L_COLS +
+                        lane % 4 * 8;
+    }
+    return from;
+}
+
+/* Eight elements, of which the first is aligned like a type of 16 bytes or not. */
+INLINE void load_x(u32 to[4], const source *from, int slot, int depth, int eight)
+{
+    const u16 *at = from->at[slot] + eight * 8 * X_ROW + depth * 32;
+    int wanted = from->left > eight * 8;
+    if (L_COLS % 32 != 0)
+        wanted = wanted && depth * 32 + threadIdx.x % 4 * 8 < L_COLS;
+#if ALIGNED
+    uint4 v = load_once_if(at, wanted);
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+#else
+  #pragma unroll
+    for (int e = 0; e < 4; e++)
+        to[e] = wanted ? at[2 * e] | (u32)at[2 * e + 1] << 16 : 0;
+#endif
+}
+
+/* ---- weights ---- */
+
+/* Of one step: `tiles` times 16 rows by 32 columns k; w points to this lane's. */
+template <int tiles> INLINE void load_step(u32 (*to)[4], const uint4 *w, int wanted)
+{
+#pragma unroll
+    for (int f = 0; f < 2 * tiles; f++) {
+        uint4 v = load_once_if(w + f * 32, wanted);
+        to[f][0] = v.x, to[f][1] = v.y, to[f][2] = v.z, to[f][3] = v.w;
+    }
+}
+
+/* Where this lane's weights of a step are. */
+template <int units, int steps, int tiles>
+INLINE const uint4 *step_at(const uint4 *w, int i, int unit, int step)
+{
+    return w + (((i64)i * units + unit) * steps + step) * (tiles * 64) + threadIdx.x % 32;
+}
+
+/* Those of two steps after this one, if this warp has it. */
+template <int units, int steps, int tiles>
+INLINE void load_ahead(u32 (*to)[4], const uint4 *w, int i, int unit, int step)
+{
+    int next = step + 2 < steps ? unit : unit + WARPS;
+    load_step<tiles>(
+        to, step_at<units, steps, tiles>(w, i, next, (step + 2) % steps), next < units);
+}
+
+template <int units, int steps, int tiles>
+INLINE void load_first(u32 (*to)[2 * tiles][4], const uint4 *w, int i)
+{
+    int unit = threadIdx.x / 32;
+#pragma unroll
+    for (int step = 0; step < 2; step++)
+        load_step<tiles>(
+            to[step], step_at<units, steps, tiles>(w, i, unit, step), unit < units);
+}
+
+/* ---- shared memory ---- */
+
+/* Of lane j. */
+INLINE u32 matrix_of(u32 mid, int j) { return mid + j / 2 * PAIR_BYTES + j % 2 * LANE_BYTES; }
+
+/* Where 16 bytes of a matrix are: columns k from 8 chunk on, for column s. */
+INLINE u32 mid_chunk(int s, int chunk)
+{
+    int turn = s / 2 % 4 + s % 2 * 4;
+    return (s * MID_PITCH & ~127) + chunk / 8 * 128 + (((chunk % 8) ^ turn) << 4);
+}
+
+/* Where the word of row r and column s is in the place of a pair of lanes j. */
+INLINE u32 y_word(int pair, int s, int r)
+{
+    int turn = s / 2 % 4 * 8 ^ pair / 4 * Y_TURN % 32;
+    return ((s * ROW_PITCH + r) ^ turn) * 4;
+}
+
+/* ---- one unit ---- */
+
+/* Adds 16 columns k for eight columns s; x is two steps' worth of them. */
+template <int tiles>
+INLINE void multiply(
+    float (*sum)[EIGHTS][4], const u32 (*w)[4], const u32 *x, int half, int eight)
+{
+#pragma unroll
+    for (int t = 0; t < tiles; t++)
+        mma16(sum[t][eight], w[t * 2 + half], x[half * 2], x[half * 2 + 1]);
+}
+
+/* Words of two neighbouring k to the matrices of 16 JT lanes j. */
+INLINE void store_mid(u32 mid, float (*sum)[JT][EIGHTS][4], int unit)
+{
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int pair = unit / LANE_GROUPS;
+    u32 to = matrix_of(mid, unit % LANE_GROUPS * 16 * JT + g) + ((pair ^ g) & 3) * 4;
+#pragma unroll
+    for (int tile = 0; tile < JT; tile++)
+#pragma unroll
+        for (int eight = 0; eight < EIGHTS; eight++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                store_shared32(
+                    to + (tile * 8 + e / 2 * 4) * PAIR_BYTES +
+                        mid_chunk(eight * 8 + t * 2 + e % 2, pair / 4),
+                    pack_pair(sum[0][tile][eight][e], sum[1][tile][eight][e]));
+}
+
+/* Takes x as it is used, and puts the x of the next unit there. */
+INLINE void inner_unit(
+    u32 mid, u32 (*x)[L_DEPTH][EIGHTS][4], u32 (*w)[2 * JT][4], const uint4 *l, int i,
+    int unit, source next)
+{
+    float sum[2][JT][EIGHTS][4] = { 0 };
+#pragma unroll
+    for (int step = 0; step < L_STEPS; step++) {
+        int which = step / L_DEPTH, depth = step % L_DEPTH, slot = SAME_X ? 0 : which;
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int eight = 0; eight < EIGHTS; eight++) {
+                multiply<JT>(sum[which], w[step % 2], x[slot][depth][eight], half, eight);
+                if (half && (which || !SAME_X))
+                    load_x(x[slot][depth][eight], &next, slot, depth, eight);
+            }
+        load_ahead<L_UNITS, L_STEPS, JT>(w[step % 2], l, i, unit, step);
+    }
+    store_mid(mid, sum, unit);
+}
+
+/* Words of two neighbouring lanes j. */
+INLINE void store_y(u32 to, float (*sum)[ROW_TILES][EIGHTS][4], int unit)
+{
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int tile = 0; tile < ROW_TILES; tile++)
+#pragma unroll
+        for (int eight = 0; eight < EIGHTS; eight++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                store_shared32(
+                    to + y_word(unit, eight * 8 + t * 2 + e % 2, tile * 16 + e / 2 * 8 + g),
+                    pack_pair(sum[0][tile][eight][e], sum[1][tile][eight][e]));
+}
+
+/* Sums begin with the bias. */
+INLINE void begin_sums(
+    float (*sum)[ROW_TILES][EIGHTS][4], const float *bias, int i, int unit)
+{
+#pragma unroll
+    for (int which = 0; which < 2; which++)
+#pragma unroll
+        for (int n = 0; n < ROW_TILES * 2; n++) {
+            int r = n * 8 + threadIdx.x % 32 / 4;
+            float begin = bias ? bias[((i64)i * ROWS + r) * LANES + unit * 2 + which] : 0;
+#pragma unroll
+            for (int eight = 0; eight < EIGHTS; eight++) {
+                sum[which][n / 2][eight][n % 2 * 2] = begin;
+                sum[which][n / 2][eight][n % 2 * 2 + 1] = begin;
+            }
+        }
+}
+
+INLINE void outer_unit(
+    u32 mid, u32 (*w)[2 * ROW_TILES][4], const uint4 *k, const float *bias, int i,
+    int unit)
+{
+    int lane = threadIdx.x % 32;
+    float sum[2][ROW_TILES][EIGHTS][4];
+    begin_sums(sum, bias, i, unit);
+    u32 place = mid + unit * PAIR_BYTES;
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+        int which = step / DEPTH, depth = step % DEPTH;
+        u32 from = place + which * LANE_BYTES + mid_chunk(lane % 8, depth * 4 + lane / 8);
+#pragma unroll
+        for (int eight = 0; eight < EIGHTS; eight++) {
+            u32 x[4];
+            load_matrices(x, from + eight * 8 * MID_PITCH);
+            multiply<ROW_TILES>(sum[which], w[step % 2], x, 0, eight);
+            multiply<ROW_TILES>(sum[which], w[step % 2], x, 1, eight);
+        }
+        load_ahead<UNITS, STEPS, ROW_TILES>(w[step % 2], k, i, unit, step);
+    }
+    sync_warp();
+    store_y(place, sum, unit);
+}
+
+/* ---- results ---- */
+
+/* Eight lanes j of a row are four words of four pairs. */
+INLINE void write_y(u32 mid, u16 *y, int activation, corner at, i64 batch)
+{
+    const int per_row = LANES / 8, per_column = ROWS * per_row;
+    i64 left = batch - at.s;
+    u16 *to = y + at.s * Y_ROW + (i64)at.i * ROWS * LANES;
+#pragma unroll 4
+    for (int q = threadIdx.x; q < TILE * per_column; q += THREADS) {
+        int s = q / per_column, r = q % per_column / per_row, eight = q % per_row;
+        if (s >= left)
+            break;
+        u32 from = mid + eight * 4 * PAIR_BYTES + y_word(eight * 4, s, r);
+        uint4 v = make_uint4(
+            load_shared32(from), load_shared32(from + PAIR_BYTES),
+            load_shared32(from + 2 * PAIR_BYTES), load_shared32(from + 3 * PAIR_BYTES));
+        if (activation)
+            v = activate_piece(v, activation);
+        store_piece<16>(to + s * Y_ROW + q % per_column * 8, v, 16, ALIGNED ? 16 : 2);
+    }
+}
+
+/* ---- all of it ---- */
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    ks(const u16 *x, const uint4 *packed, const float *bias, u16 *y, i64 batch,
+       int activation)
+{
+    extern __shared__ u8 memory[];
+    u32 mid = shared_address(memory);
+    int warp = threadIdx.x / 32;
+    i64 tiles = (batch + TILE - 1) / TILE * BLOCKS;
+    const uint4 *l = packed, *k = packed + (i64)BLOCKS * L_UNITS * L_STEPS * JT * 64;
+    u32 xs[X_SLOTS][L_DEPTH][EIGHTS][4], l_step[2][2 * JT][4], k_step[2][2 * ROW_TILES][4];
+    source from = source_of(x, blockIdx.x, warp, batch);
+#pragma unroll
+    for (int n = 0; n < X_SLOTS * L_DEPTH * EIGHTS; n++)
+        load_x(
+            xs[n / EIGHTS / L_DEPTH][n / EIGHTS % L_DEPTH][n % EIGHTS], &from,
+            n / EIGHTS / L_DEPTH, n / EIGHTS % L_DEPTH, n % EIGHTS);
+    load_first<L_UNITS, L_STEPS, JT>(l_step, l, corner_of(blockIdx.x).i);
+    for (i64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        corner at = corner_of(tile);
+        for (int unit = warp; unit < L_UNITS; unit += WARPS) {
+            int more = unit + WARPS < L_UNITS;
+            from = source_of(
+                x, more ? tile : tile + gridDim.x, more ? unit + WARPS : warp, batch);
+            inner_unit(mid, xs, l_step, l, at.i, unit, from);
+        }
+        load_first<UNITS, STEPS, ROW_TILES>(k_step, k, at.i);
+        __syncthreads();
+        for (int unit = warp; unit < UNITS; unit += WARPS)
+            outer_unit(mid, k_step, k, bias, at.i, unit);
+        load_first<L_UNITS, L_STEPS, JT>(l_step, l, corner_of(tile + gridDim.x).i);
+        __syncthreads();
+        write_y(mid, y, activation, at, batch);
+        __syncthreads();
+    }
+}
