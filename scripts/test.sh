@@ -7,7 +7,7 @@
 #     style      layers of includes, formatting, the shape of the tables
 #     release    gcc, optimised: every test, install, documents
 #     clang      clang, warnings as errors: the quick tests
-#     asan       address and undefined-behaviour sanitizers: every test in small
+#     asan       address and undefined-behaviour sanitizers: every test in small but those of bench
 #     tsan       thread sanitizer: what threads do
 #     fuzz       every fuzzer for FUZZ_SECONDS (60) from FUZZ_SEED (1), two at a time
 #     arm64      64-bit Arm under an emulator: units and kernels in small,
@@ -117,7 +117,7 @@ part_clang() {
 
 part_asan() {
     export DANAUS_TEST_SHARE=$((share * 10))
-    check "asan builds" build asan && run_ctest asan -LE 'install|abi'
+    check "asan builds" build asan && run_ctest asan -LE 'install|abi|bench'
     export DANAUS_TEST_SHARE=$share
 }
 
@@ -185,7 +185,7 @@ part_coverage() {
     export DANAUS_TEST_SHARE=$((share * 10))
     check "coverage builds" build coverage || return
     find build/coverage -name '*.gcda' -delete
-    run_ctest coverage -LE 'install|abi'
+    run_ctest coverage -LE 'install|abi|bench'
     export DANAUS_TEST_SHARE=$share
     check "the tests run 95 % of the lines of src" covered
 }
