@@ -156,11 +156,12 @@ static void cuda_close(danaus_device *dev)
 {
     cuda_device *d = cuda(dev);
     int pushed = 0, inside = dn_cuda_enter(d, &pushed) == DANAUS_OK;
-    if (inside) {
+    if (inside)
         d->driver->StreamSynchronize(d->stream);
+    dn_cuda_close_blas(d); /* of which a part is the host's */
+    if (inside) {
         if (!d->scratch_lent && d->scratch)
             d->driver->MemFree((cu_pointer)d->scratch);
-        dn_cuda_close_blas(d);
         for (size_t i = 0; i < d->module_count; i++)
             d->driver->ModuleUnload(d->modules[i].module);
         dn_cuda_leave(d, pushed);

@@ -69,11 +69,12 @@ int cublasCreate_v2(context **made)
     return *made ? 0 : 3;
 }
 
+/* What fails here is gone too: nobody could do more about it. */
 EXPORT int cublasDestroy_v2(context *c);
 int cublasDestroy_v2(context *c)
 {
-    BEGIN;
     free(c);
+    BEGIN;
     __atomic_sub_fetch(&control()->handles, 1, __ATOMIC_SEQ_CST);
     return 0;
 }
