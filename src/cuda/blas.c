@@ -163,6 +163,14 @@ danaus_status dn_cuda_open_blas(cuda_device *d)
     return status;
 }
 
+/* A device's handle on the stream of the device. */
+static danaus_status ready(cuda_device *d, const blas **b)
+{
+    TRY(get_blas(b));
+    TRY(dn_cuda_open_blas(d));
+    return d->blas.stream == d->stream ? DANAUS_OK : set_stream(d, *b);
+}
+
 /* ---- products ---- */
 
 /* cuBLAS' names for a type, of numbers and of sums, and one and zero of the latter. */
@@ -231,10 +239,7 @@ danaus_status dn_cuda_products(
     const gpu_code *code = k->code;
     const blas *b;
     gpu_products q;
-    TRY(get_blas(&b));
-    TRY(dn_cuda_open_blas(d));
-    if (d->blas.stream != d->stream)
-        TRY(set_stream(d, b));
+    TRY(ready(d, &b));
     code->products(k, &step->p, call, &q);
     numbers t = numbers_of(step->p.dtype, q.tf32);
     int64_t size = (int64_t)danaus_dtype_size(step->p.dtype);
@@ -280,10 +285,7 @@ danaus_status dn_cuda_weight_products(
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
     numbers t = numbers_of(p->dtype, p->math == DANAUS_MATH_TF32);
     int sums = numbers_of(dn_sum_type(p->dtype), 0).type;
-    TRY(get_blas(&b));
-    TRY(dn_cuda_open_blas(d));
-    if (d->blas.stream != d->stream)
-        TRY(set_stream(d, b));
+    TRY(ready(d, &b));
     for (int64_t i = 0; i < axes[1].count * axes[2].count; i++) {
         int64_t u = i % axes[1].count, v = i / axes[1].count;
         BLAS_TRY(
