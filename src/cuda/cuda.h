@@ -108,6 +108,14 @@ danaus_status dn_cuda_function(
 danaus_status dn_cuda_launch(
     cuda_device *d, cu_function function, const gpu_launch *launch, void **arguments);
 
+/* Bytes of x and y (of x and dy) that are turned at once, unless columns are very long. */
+#define MOST_TURNED ((int64_t)512 << 20)
+
+/* to[column][row] = from[row][column] by ks_turn.cu. */
+danaus_status dn_cuda_turn(
+    cuda_device *d, cu_function function, int64_t rows, int64_t columns,
+    const void *from, void *to);
+
 /* One step: y = K x + bias. work: scratch of its own, of so many bytes. */
 size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch);
 danaus_status dn_cuda_step(

@@ -21,8 +21,6 @@
 /* Weights of a block and columns from which on cuBLAS is worth its call. */
 #define LEAST_BLOCK 256
 #define LEAST_BATCH 64
-/* Bytes of x and dy that are turned at once, unless columns are very long. */
-#define MOST_TURNED ((int64_t)512 << 20)
 
 /* Tiles of ks_dw.cu: rows, columns, lanes, of a thread, depth. */
 typedef struct dw_tile {
@@ -224,19 +222,6 @@ static size_t turned_bytes(const problem *p, int64_t size, int64_t columns)
     return aligned(size * columns * (int64_t)danaus_dtype_size(p->dtype));
 }
 
-/* to[column][row] = from[row][column] */
-static danaus_status turn(
-    const gradient_run *g, const problem *p, int64_t rows, int64_t columns,
-    const void *from, void *to)
-{
-    cu_function function;
-    void *arguments[] = { &from, &to, &rows, &columns };
-    int64_t squares = parts_of(rows, 32) * parts_of(columns, 32);
-    int64_t most = (int64_t)g->d->gpu.facts.units * 64;
-    TRY(load(g, "ks_turn.cu", "ks", p, &function));
-    return launch(g, function, squares < most ? squares : most, 256, arguments);
-}
-
 /* Of n columns, whose slabs are added to the parts unless they are the first ones. */
 static danaus_status add_slabs(
     const gradient_run *g, const problem *p, slabs s, int64_t batch, int64_t n,
@@ -271,8 +256,10 @@ static danaus_status gradient_by_library(gradient_run *g, int step, const void *
         if (is_apart(&p)) {
             void *turned = g->work;
             void *beside = (char *)turned + turned_bytes(&p, cols, n);
-            TRY(turn(g, &p, n, cols, x, turned));
-            TRY(turn(g, &p, n, rows, y, beside));
+            cu_function turn;
+            TRY(load(g, "ks_turn.cu", "ks", &p, &turn));
+            TRY(dn_cuda_turn(g->d, turn, n, cols, x, turned));
+            TRY(dn_cuda_turn(g->d, turn, n, rows, y, beside));
             TRY(add_slabs(g, &last, s, n, n, turned, beside, first > 0));
         } else
             TRY(add_slabs(g, &p, s, batch, n, x, y, first > 0));

@@ -8,9 +8,7 @@
 #include "math/pattern.h"
 
 /* Operands in scratch begin at multiples of this. */
-#define ALIGNMENT 256
-/* Bytes of x and y that are turned at once, unless columns are very long. */
-#define MOST_WORK  ((int64_t)512 << 20)
+#define ALIGNMENT  256
 #define LEAST_SLAB 1024
 
 static danaus_status encode_map(
@@ -90,7 +88,7 @@ static int64_t slab_of(const ks_step *step, int64_t batch)
     danaus_pattern p = step->p.pattern;
     int64_t line = (dn_pattern_cols(p) + dn_pattern_rows(p)) *
                    (int64_t)danaus_dtype_size(step->p.dtype);
-    int64_t slab = MOST_WORK / line / LEAST_SLAB * LEAST_SLAB;
+    int64_t slab = MOST_TURNED / line / LEAST_SLAB * LEAST_SLAB;
     slab = slab > LEAST_SLAB ? slab : LEAST_SLAB;
     return slab < batch ? slab : batch;
 }
@@ -105,13 +103,13 @@ size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch)
                        : 0;
 }
 
-/* to[column][row] = from[row][column] */
-static danaus_status turn(
-    cuda_device *d, cu_function function, const gpu_launch *launch, int64_t rows,
-    int64_t columns, const void *from, void *to)
+danaus_status dn_cuda_turn(
+    cuda_device *d, cu_function function, int64_t rows, int64_t columns,
+    const void *from, void *to)
 {
     void *arguments[] = { &from, &to, &rows, &columns };
-    return dn_cuda_launch(d, function, launch, arguments);
+    gpu_launch launch = dn_gpu_turn_launch(&d->gpu.facts, rows, columns);
+    return dn_cuda_launch(d, function, &launch, arguments);
 }
 
 /* By another row, batch-last, slab after slab of columns. */
@@ -120,7 +118,6 @@ static danaus_status turned_step(
     int activation, const gpu_call *call, void *work)
 {
     const kernel *k = step->kernel;
-    const gpu_code *code = k->code;
     int64_t rows = dn_pattern_rows(step->p.pattern), slab = slab_of(step, call->batch);
     int64_t cols = dn_pattern_cols(step->p.pattern);
     int64_t size = (int64_t)danaus_dtype_size(step->p.dtype);
@@ -128,15 +125,13 @@ static danaus_status turned_step(
     void *product = (char *)work + vector_bytes(step, cols, slab);
     const char *x = call->x;
     char *y = (char *)(uintptr_t)call->y;
-    gpu_launch launch;
     cu_function function;
     TRY(dn_cuda_function(d, k, &step->p, 0, &function));
-    code->launch(k, &step->p, &d->gpu.facts, call, &launch);
     for (int64_t s = 0; s < call->batch; s += slab) {
         int64_t n = call->batch - s < slab ? call->batch - s : slab;
-        TRY(turn(d, function, &launch, n, cols, x + s * cols * size, work));
+        TRY(dn_cuda_turn(d, function, n, cols, x + s * cols * size, work));
         TRY(dn_cuda_step(d, &inner, packed, bias, activation, n, work, product, NULL));
-        TRY(turn(d, function, &launch, rows, n, product, y + s * rows * size));
+        TRY(dn_cuda_turn(d, function, rows, n, product, y + s * rows * size));
     }
     return DANAUS_OK;
 }

@@ -54,6 +54,14 @@ void dn_turned_defines(const kernel *k, const problem *p, int variant, text *to)
 }
 
 /* Blocks enough to fill the device several times. */
+gpu_launch dn_gpu_turn_launch(const gpu_facts *f, int64_t rows, int64_t columns)
+{
+    int64_t squares = dn_gpu_parts(rows, TILE) * dn_gpu_parts(columns, TILE);
+    int64_t most = (int64_t)f->units * 64;
+    return (gpu_launch){ .blocks = { squares < most ? squares : most, 1, 1 },
+                         .threads = THREADS };
+}
+
 void dn_turned_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
@@ -61,9 +69,5 @@ void dn_turned_launch(
     (void)k;
     danaus_pattern q = p->pattern;
     int64_t rows = dn_pattern_rows(q), cols = dn_pattern_cols(q);
-    int64_t squares =
-        dn_gpu_parts(rows > cols ? rows : cols, TILE) * dn_gpu_parts(call->batch, TILE);
-    int64_t most = (int64_t)f->units * 64;
-    *launch = (gpu_launch){ .blocks = { squares < most ? squares : most, 1, 1 },
-                            .threads = THREADS };
+    *launch = dn_gpu_turn_launch(f, rows > cols ? rows : cols, call->batch);
 }
