@@ -164,10 +164,7 @@ void dn_lanes_row_defines(const kernel *k, const problem *p, int variant, text *
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
-    const struct {
-        const char *name;
-        int64_t value;
-    } lines[] = {
+    const gpu_define lines[] = {
         { "WGMMA", 1 },
         { "ELEMENT", s.element },
         { "SPLIT", s.parts > 1 },
@@ -184,10 +181,7 @@ void dn_lanes_row_defines(const kernel *k, const problem *p, int variant, text *
         { "CLUSTER", s.cluster },
         { "MOVERS", n[MOVERS] },
     };
-    if (p->dtype == DANAUS_BF16)
-        dn_text(to, "#define TYPE_BF16 1\n");
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
+    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
 /* Of clusters of 8, some processors of a group are left over: on an H200, 15 are

@@ -116,10 +116,7 @@ void dn_mma_defines(const kernel *k, const problem *p, int variant, text *to)
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     int last = p->layout == DANAUS_BATCH_LAST;
-    const struct {
-        const char *name;
-        int64_t value;
-    } lines[] = {
+    const gpu_define lines[] = {
         { "LAST", last },
         { "BLOCKS", q.a },
         { "ROWS", q.b },
@@ -133,10 +130,7 @@ void dn_mma_defines(const kernel *k, const problem *p, int variant, text *to)
         { "RESIDENT", n[RESIDENT] },
         { "MANY_BLOCKS", !last && q.a * q.b * q.c * q.d * 2 <= MANY_BYTES },
     };
-    if (p->dtype == DANAUS_BF16)
-        dn_text(to, "#define TYPE_BF16 1\n");
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
+    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
 void dn_mma_launch(

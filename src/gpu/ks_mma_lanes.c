@@ -170,10 +170,7 @@ void dn_mma_lanes_defines(const kernel *k, const problem *p, int variant, text *
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
-    const struct {
-        const char *name;
-        int64_t value;
-    } lines[] = {
+    const gpu_define lines[] = {
         { "ELEMENT", s.element },
         { "SPLIT", n[PARTS] > 1 },
         { "BLOCKS", q.a },
@@ -188,10 +185,7 @@ void dn_mma_lanes_defines(const kernel *k, const problem *p, int variant, text *
         { "STAGES", s.stages },
         { "RESIDENT", n[RESIDENT] },
     };
-    if (p->dtype == DANAUS_BF16)
-        dn_text(to, "#define TYPE_BF16 1\n");
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
+    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
 void dn_mma_lanes_launch(

@@ -204,10 +204,7 @@ void dn_pair_defines(const kernel *k, const problem *p, int variant, text *to)
 {
     const int *n = size_of(k);
     shape s = shape_of(k, p);
-    const struct {
-        const char *name;
-        int64_t value;
-    } lines[] = {
+    const gpu_define lines[] = {
         { "BLOCKS", s.w.a },
         { "ROWS", s.w.b },
         { "COLS", s.w.c },
@@ -223,10 +220,7 @@ void dn_pair_defines(const kernel *k, const problem *p, int variant, text *to)
         { "RESIDENT", n[RESIDENT] },
         { "ALIGNED", variant == 0 },
     };
-    if (p->dtype == DANAUS_BF16)
-        dn_text(to, "#define TYPE_BF16 1\n");
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
+    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
 void dn_pair_launch(

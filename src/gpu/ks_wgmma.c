@@ -240,10 +240,7 @@ void dn_wgmma_defines(const kernel *k, const problem *p, int variant, text *to)
     shape s = shape_of(k, p);
     int last = p->layout == DANAUS_BATCH_LAST;
     int64_t w_bytes = q.a * q.b * q.c * q.d * s.element;
-    const struct {
-        const char *name;
-        int64_t value;
-    } lines[] = {
+    const gpu_define lines[] = {
         { "WGMMA", 1 },
         { "ELEMENT", s.element },
         { "SPLIT", s.parts > 1 },
@@ -262,10 +259,7 @@ void dn_wgmma_defines(const kernel *k, const problem *p, int variant, text *to)
         { "RESIDENT", n[RESIDENT] },
         { "MANY_BLOCKS", !last && w_bytes <= MANY_BYTES },
     };
-    if (p->dtype == DANAUS_BF16)
-        dn_text(to, "#define TYPE_BF16 1\n");
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
+    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
 void dn_wgmma_launch(

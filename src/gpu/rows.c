@@ -236,6 +236,14 @@ const kernel dn_gpu_kernels[] = {
 
 #define ROWS (sizeof dn_gpu_kernels / sizeof *dn_gpu_kernels)
 
+void dn_gpu_define(danaus_dtype dtype, const gpu_define *lines, size_t count, text *to)
+{
+    if (dtype == DANAUS_BF16)
+        dn_text(to, "#define TYPE_BF16 1\n");
+    for (size_t i = 0; i < count; i++)
+        dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
+}
+
 int dn_gpu_runs_on(const kernel *k, int arch)
 {
     int least = dn_gpu_code(k)->arch;

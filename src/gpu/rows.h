@@ -22,6 +22,14 @@ void dn_gpu_gather(
     const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
     void *to);
 
+/* Lines "#define NAME VALUE" of a text for tensor cores, and which of its types it has. */
+typedef struct gpu_define {
+    const char *name;
+    int64_t value;
+} gpu_define;
+
+void dn_gpu_define(danaus_dtype dtype, const gpu_define *lines, size_t count, text *to);
+
 /* ---- portable rows (ks_simt.cu): size = BR, BS, BJ, TR, TS, BK ---- */
 
 int dn_simt_fits(const kernel *k, const problem *p);
