@@ -23,7 +23,8 @@ class ConvDescription(ctypes.Structure):
     _fields_ = (
         [(name, c_int64) for name in "channels length filter_length filters".split()]
         + [(name, c_int) for name in "kind dtype effort".split()]
-        + [("batch", c_int64), ("keep", c_int32 * 2), ("reserved", c_uint32 * 8)]
+        + [("batch", c_int64), ("axes", c_int32 * 4), ("keep", c_int32 * 4)]
+        + [("reserved", c_uint32 * 8)]
     )
 
 

@@ -50,16 +50,21 @@ typedef struct danaus_conv_desc {
     danaus_effort effort; /* estimate: the tuning table, else the cost model; measure:
                              the table, else some tenths of a second; or table only */
     int64_t batch;        /* plan for this batch, 0: large; any batch may be run */
-    int32_t keep[2];      /* sparse spectra, below; 0: all 8 */
+    int32_t axes[4];      /* N_1 .. N_4 of sparse spectra, below; 0: 8 */
+    int32_t keep[4];      /* how many of each; 0: all */
     uint32_t reserved[8];
 } danaus_conv_desc;
 
-/* Sparse spectra (causal and bidirectional plans): of the values of a filter at the n
-   frequencies (f + 1/4) / n, 0 <= f < n, only those count for which f mod 8 < keep[0]
-   and f / 8 mod 8 < keep[1]; the others are taken as zero. n is the least power of
-   two that is at least 4096 and (length + taps) / 2, where taps is the smaller of
-   length and filter_length. Time falls with what is left out. What remains of a
-   causal filter is causal no more. FlashFFTConv, section 3.3. */
+/* Sparse spectra (causal and bidirectional plans): a filter has values at n frequencies
+   (f + 1/4) / n, 0 <= f < n, which are an array of N_1 x N_2 x N_3 x N_4 x ... numbers,
+
+       f = f_1 + N_1 (f_2 + N_2 (f_3 + N_3 (f_4 + N_4 f_5))).
+
+   Where any keep is set, only those count for which f_i < keep[i - 1] on all four axes;
+   the others are taken as zero. Axes are powers of two; n is the least power of two that
+   is at least 4096, N_1 N_2 N_3 N_4 and (length + taps) / 2, where taps is the smaller
+   of length and filter_length. Time falls with what is left out, most on the first axes.
+   What remains of a causal filter is causal no more. FlashFFTConv, section 3.3. */
 
 /* A plan is immutable: share it between threads and between devices of the same
    name. Destroy plans and spectra before the device. */

@@ -11,8 +11,11 @@ struct text;
 
 typedef struct conv_engine conv_engine;
 
-/* Every field is set: filter_length, filters and dtype are never 0. */
+/* Every field is set: filter_length, filters and dtype are never 0; axes and keep are
+   all 0 where whole spectra count. */
 typedef danaus_conv_desc conv_problem;
+
+#define CONV_AXES 4
 
 /* One way to cut rows: into windows of 2 n numbers, transformed by radices of at most
    `radix`. */

@@ -37,21 +37,46 @@ static danaus_status check_sizes(const conv_problem *p)
     return DANAUS_OK;
 }
 
-static danaus_status check_keep(const conv_problem *p)
+static danaus_status check_box(const conv_problem *p)
 {
-    int all = p->keep[0] == 0 && p->keep[1] == 0;
-    if (!all && p->kind == DANAUS_CIRCULAR)
+    int64_t all = 1;
+    if (p->keep[0] && p->kind == DANAUS_CIRCULAR)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "circular convolutions keep whole spectra");
-    for (int i = 0; i < 2 && !all; i++)
-        if (p->keep[i] < 1 || p->keep[i] > 8)
-            return dn_fail(DANAUS_ERR_ARGUMENT, "%d of 8 to keep", p->keep[i]);
+    for (int i = 0; i < CONV_AXES && p->keep[0]; i++) {
+        if (p->axes[i] < 1 || (p->axes[i] & (p->axes[i] - 1)))
+            return dn_fail(
+                DANAUS_ERR_ARGUMENT, "an axis of %d: it has to be a power of two",
+                p->axes[i]);
+        if (p->keep[i] < 1 || p->keep[i] > p->axes[i])
+            return dn_fail(
+                DANAUS_ERR_ARGUMENT, "%d of %d to keep", p->keep[i], p->axes[i]);
+        if (dn_mul_overflows(all, p->axes[i], &all) || all > DANAUS_CONV_MOST_LENGTH)
+            return dn_fail(
+                DANAUS_ERR_SHAPE, "axes of more than %" PRId64 " frequencies",
+                DANAUS_CONV_MOST_LENGTH);
+    }
     return DANAUS_OK;
+}
+
+/* Whole spectra have zeros, sparse ones every number. */
+static void complete_box(conv_problem *p)
+{
+    int sparse = 0;
+    for (int i = 0; i < CONV_AXES; i++) {
+        p->axes[i] = p->axes[i] ? p->axes[i] : 8;
+        sparse |= p->keep[i] != 0;
+    }
+    for (int i = 0; i < CONV_AXES; i++)
+        if (!sparse)
+            p->axes[i] = 0;
+        else if (!p->keep[i])
+            p->keep[i] = p->axes[i];
 }
 
 static danaus_status check_problem(const conv_problem *p)
 {
-    TRY(check_keep(p));
+    TRY(check_box(p));
     TRY(check_sizes(p));
     if (p->kind != DANAUS_CAUSAL && p->kind != DANAUS_CIRCULAR &&
         p->kind != DANAUS_BIDIRECTIONAL)
@@ -78,9 +103,7 @@ danaus_status danaus_conv_plan_create(
     p.filter_length = p.filter_length ? p.filter_length : p.length;
     p.filters = p.filters ? p.filters : p.channels;
     p.dtype = p.dtype ? p.dtype : DANAUS_F32;
-    for (int i = 0; i < 2; i++) /* 0: all, if the other leaves something out */
-        if (!p.keep[i] && p.keep[1 - i])
-            p.keep[i] = 8;
+    complete_box(&p);
     TRY(check_problem(&p));
     TRY(dn_conv_need(device));
     danaus_conv_plan *made = dn_calloc(1, sizeof *made);

@@ -43,8 +43,10 @@ typedef struct conv_tables {
     int64_t strip;         /* vectors */
     int64_t cached;        /* blocks of so many vectors stay in the first cache */
     conv_pass pass[DN_DFT_MOST_RADICES];
-    unsigned char *left_out; /* inner blocks whose spectrum is zero; NULL: none */
     void *tail; /* constants of the last steps, inside vectors (fft_tail.inc) */
+    /* Of sparse spectra (conv_sparse.c), else NULL: the values that are zero, in their
+       order, and the blocks that a pass makes that have no other. */
+    unsigned char *outside, *left_out[DN_DFT_MOST_RADICES];
 } conv_tables;
 
 /* Numbers [0, length) along a row, times those of `factor` if that is not NULL.
@@ -158,15 +160,24 @@ static inline conv_cut dn_conv_cut(const conv_code *code, int64_t n)
 }
 
 /* Passes, blocks and strips of a cut, without constants; 0: it cannot be transformed.
-   cache: bytes of the second one. keep: of danaus_conv_desc, or NULL. */
+   cache: bytes of the second one. */
 int dn_conv_shape(
-    conv_tables *t, conv_cut cut, const conv_code *code, size_t cache,
-    const int32_t *keep);
+    conv_tables *t, conv_cut cut, const conv_code *code, size_t cache, int sparse);
 
-/* The same with constants, for a cut that can be transformed; NULL without memory. */
+/* The same with constants, for a cut that can be transformed; NULL without memory.
+   sparse: the problem whose spectra are sparse, or NULL. */
 conv_tables *dn_conv_tables_create(
-    conv_cut cut, const conv_code *code, size_t cache, const int32_t *keep);
+    conv_cut cut, const conv_code *code, size_t cache, const conv_problem *sparse);
 void dn_conv_tables_destroy(conv_tables *tables);
+
+/* Finds what a sparse problem leaves out; 0: no memory. */
+int dn_conv_leave_out(conv_tables *t, const conv_code *code, const conv_problem *p);
+
+/* Whether block b of those that a pass makes holds zeros alone. */
+static inline int dn_conv_left_out(const conv_tables *t, int pass, int64_t b)
+{
+    return t->left_out[pass] && t->left_out[pass][b];
+}
 
 /* What the model of costs counts in a window (conv_model.h, docs/conv.md (9)). */
 typedef enum conv_term {

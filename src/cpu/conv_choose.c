@@ -88,19 +88,24 @@ static void find_candidates(conv_engine *e)
 static danaus_status use_sparse(cpu_device *dev, conv_engine *e)
 {
     conv_tables t;
-    conv_cut cut = dn_conv_cut(e->sums, 4096);
+    int64_t all = 1;
+    double share = 1;
+    for (int i = 0; i < CONV_AXES; i++) {
+        all *= e->p.axes[i];
+        share *= (double)e->p.keep[i] / e->p.axes[i];
+    }
+    conv_cut cut = dn_conv_cut(e->sums, MAX(4096, all));
     while (dn_conv_windows(e, cut.n) != 1)
         cut.n *= 2;
-    double share = e->p.keep[0] * e->p.keep[1] / 64.0;
-    dn_conv_shape(&t, cut, e->sums, dev->l2, e->p.keep);
+    dn_conv_shape(&t, cut, e->sums, dev->l2, 1);
     return dn_conv_use(dev, e, cut, 1, dn_conv_cost(e, &t, 1) * (0.4 + 0.6 * share));
 }
 
 danaus_status dn_conv_use(
     cpu_device *dev, conv_engine *e, conv_cut cut, int64_t windows, double seconds)
 {
-    const int32_t *kept = e->p.keep[0] ? e->p.keep : NULL;
-    conv_tables *tables = dn_conv_tables_create(cut, e->sums, dev->l2, kept);
+    const conv_problem *sparse = e->p.keep[0] ? &e->p : NULL;
+    conv_tables *tables = dn_conv_tables_create(cut, e->sums, dev->l2, sparse);
     if (!tables)
         return dn_fail_memory(
             (size_t)cut.n * e->sums->size, "the tables of a transform");
@@ -182,7 +187,7 @@ static int find_in_table(const cpu_device *dev, const conv_engine *e, conv_candi
         strcmp(c->cut.kernel, e->code->name) || c->cut.n > longest(e))
         return 0;
     c->windows = dn_conv_windows(e, c->cut.n);
-    return c->windows && dn_conv_shape(&t, c->cut, e->sums, dev->l2, NULL);
+    return c->windows && dn_conv_shape(&t, c->cut, e->sums, dev->l2, 0);
 }
 
 danaus_status dn_conv_choose(cpu_device *dev, conv_engine *e)

@@ -55,6 +55,13 @@ static void write_candidates(const conv_engine *e, text *to)
     }
 }
 
+static void write_kept(const conv_problem *p, text *to)
+{
+    for (int i = 0; i < CONV_AXES; i++)
+        dn_text(to, "%s%d of %d", i ? ", " : " (", p->keep[i], p->axes[i]);
+    dn_text(to, " kept)");
+}
+
 void dn_conv_describe(const conv_engine *e, text *to)
 {
     static const char *const judges[] = { "by the model", "by the tuning table",
@@ -63,8 +70,8 @@ void dn_conv_describe(const conv_engine *e, text *to)
     double amounts[CONV_TERMS];
     dn_text(to, "%s: ", e->code->name);
     write_cut(t, e->windows, e->code, to);
-    if (t->left_out)
-        dn_text(to, " (%d x %d of 8 x 8 kept)", e->p.keep[0], e->p.keep[1]);
+    if (t->outside)
+        write_kept(&e->p, to);
     dn_text(
         to, ", %d pass%s by strips, %.3g us a row %s\n", t->outer,
         t->outer > 1 ? "es" : "", 1e6 * e->cost, judges[e->judge]);

@@ -127,8 +127,7 @@ static void choose_outer(
 }
 
 int dn_conv_shape(
-    conv_tables *t, conv_cut cut, const conv_code *code, size_t cache,
-    const int32_t *keep)
+    conv_tables *t, conv_cut cut, const conv_code *code, size_t cache, int sparse)
 {
     int radices[DN_DFT_MOST_RADICES];
     int64_t vectors = cut.n / code->vector, blocks = 1;
@@ -145,7 +144,7 @@ int dn_conv_shape(
         blocks *= p->radix;
         p->vectors = vectors / blocks;
     }
-    choose_outer(t, code, cache, keep ? 64 : 1);
+    choose_outer(t, code, cache, sparse ? 64 : 1);
     return 1;
 }
 
@@ -162,34 +161,14 @@ static int allocate(conv_tables *t, const conv_code *code)
     return t->tail != NULL;
 }
 
-/* Which inner blocks hold no frequency that is kept. Block b is the digits p of the
-   outer passes, the first one slowest, and holds the frequencies f with f = p_1 + R_1 p_2
-   + R_1 R_2 p_3 ... mod the number of blocks. */
-static void leave_out(conv_tables *t, const int32_t keep[2])
-{
-    for (int64_t b = 0; b < t->inner_blocks; b++) {
-        int64_t f = 0, rest = b, weight = t->inner_blocks;
-        for (int l = t->outer - 1; l >= 0; l--) {
-            int64_t radix = t->pass[l].radix;
-            weight /= radix;
-            f += rest % radix * weight;
-            rest /= radix;
-        }
-        t->left_out[b] = f % 8 >= keep[0] || f / 8 % 8 >= keep[1];
-    }
-}
-
 conv_tables *dn_conv_tables_create(
-    conv_cut cut, const conv_code *code, size_t cache, const int32_t *keep)
+    conv_cut cut, const conv_code *code, size_t cache, const conv_problem *sparse)
 {
     conv_tables *t = dn_calloc(1, sizeof *t);
     int64_t *phases = dn_alloc((size_t)(cut.n / code->vector) * sizeof *phases);
-    if (t && phases && dn_conv_shape(t, cut, code, cache, keep) && keep)
-        t->left_out = dn_alloc((size_t)t->inner_blocks);
-    if (t && phases && (!keep || t->left_out) && allocate(t, code)) {
+    if (t && phases && dn_conv_shape(t, cut, code, cache, sparse != NULL) &&
+        allocate(t, code) && (!sparse || dn_conv_leave_out(t, code, sparse))) {
         fill(t, code, phases);
-        if (keep)
-            leave_out(t, keep);
     } else {
         dn_conv_tables_destroy(t);
         t = NULL;
@@ -202,9 +181,11 @@ void dn_conv_tables_destroy(conv_tables *t)
 {
     if (!t)
         return;
-    for (int l = 0; l < t->passes; l++)
+    for (int l = 0; l < t->passes; l++) {
         dn_free(t->pass[l].constants);
+        dn_free(t->left_out[l]);
+    }
     dn_free(t->tail);
-    dn_free(t->left_out);
+    dn_free(t->outside);
     dn_free(t);
 }

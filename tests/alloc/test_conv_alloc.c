@@ -59,11 +59,9 @@ static danaus_status try_all(const conv_case *c, long n, long *made, array *y)
     return s;
 }
 
-static void convolutions_survive(void **state)
+static void every_allocation_fails(danaus_conv_desc desc)
 {
-    (void)state;
     rng r = { 1 };
-    danaus_conv_desc desc = { .channels = 2, .length = 900, .filter_length = 700 };
     conv_case c = conv_random(&r, &desc, 1, 4);
     long made = 0;
     int failures = 0;
@@ -82,6 +80,15 @@ static void convolutions_survive(void **state)
     }
     assert_in_range(failures, 10, MOST_ALLOCATIONS);
     conv_free(&c);
+}
+
+static void convolutions_survive(void **state)
+{
+    (void)state;
+    danaus_conv_desc desc = { .channels = 2, .length = 900, .filter_length = 700 };
+    every_allocation_fails(desc);
+    desc.keep[1] = 5;
+    every_allocation_fails(desc);
 }
 
 static danaus_status measure_plan(danaus_device *device)

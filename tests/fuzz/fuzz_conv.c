@@ -66,6 +66,9 @@ static void plan(danaus_conv_desc d)
     danaus_conv_plan *made = NULL;
     d.length = shorter(d.length);
     d.filter_length = shorter(d.filter_length);
+    for (int i = 0; i < 4; i++) /* so that n stays below MOST */
+        if (d.axes[i] > 16 && d.axes[i] <= DANAUS_CONV_MOST_LENGTH)
+            d.axes[i] = d.axes[i] % 2 ? 3 : 16;
     if (d.effort == DANAUS_MEASURE)
         d.effort = DANAUS_ESTIMATE;
     if (danaus_conv_plan_create(device, &d, &made) != DANAUS_OK) {

@@ -178,13 +178,17 @@ def sounds():
 
 def descriptions():
     """Fields in the order of danaus_conv_desc, _short_desc and _stream_desc."""
-    def conv(*fields, kind=0, dtype=0, effort=0, batch=0, keep=(0, 0), reserved=0):
-        return b"\0" + struct.pack("<4q3i4xq2iI", *fields, kind, dtype, effort, batch,
-                                   *keep, reserved)
+    def conv(*fields, kind=0, dtype=0, effort=0, batch=0, axes=(0, 0, 0, 0),
+             keep=(0, 0, 0, 0), reserved=0):
+        return b"\0" + struct.pack("<4q3i4xq8iI", *fields, kind, dtype, effort, batch,
+                                   *axes, *keep, reserved)
     put("conv", "plain", conv(3, 50, 0, 0))
     put("conv", "circular", conv(2, 31, 40, 1, kind=1, dtype=2))
     put("conv", "both_ways", conv(4, 100, 7, 2, kind=2, dtype=4))
-    put("conv", "sparse", conv(1, 20, 0, 0, keep=(4, 3)))
+    put("conv", "sparse", conv(1, 20, 0, 0, keep=(4, 3, 0, 0)))
+    put("conv", "sparse_axes", conv(1, 20, 0, 0, axes=(2, 16, 1, 256), keep=(1, 9, 1, 77)))
+    put("conv", "odd_axes", conv(1, 20, 0, 0, axes=(2, 12, 1, 8), keep=(1, 9, 1, 3)))
+    put("conv", "huge_axes", conv(1, 20, 0, 0, axes=(1 << 30,) * 4, keep=(1, 1, 1, 1)))
     put("conv", "windows", conv(1, 15000, 9, 0))
     put("conv", "long", conv(1, (1 << 28) - 1, 1 << 27, 0))
     put("conv", "too_long", conv(1, (1 << 28) + 1, 0, 0))

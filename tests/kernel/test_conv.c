@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64, DANAUS_F16, DANAUS_BF16 };
 static const danaus_conv_kind kinds[] = { DANAUS_CAUSAL, DANAUS_CIRCULAR,
@@ -126,67 +127,109 @@ static void values_at(int64_t n, int64_t f, int64_t count, const double *x, doub
     }
 }
 
-/* y of a sparse causal plan, from its definition: the kept values of u and k multiplied,
-   y[t] = 1/n times the real part of their sum with the angles turned back. */
-static void sparse_row(const conv_case *c, const int32_t keep[2], double *y)
+static int is_kept(const danaus_conv_desc *d, int64_t f)
 {
-    int64_t n = 4096, length = c->desc.length;
-    double *u = malloc((size_t)length * sizeof *u),
-           *k = malloc((size_t)length * sizeof *k);
-    assert_true(u && k);
+    for (int i = 0; i < 4; i++) {
+        int64_t axis = d->axes[i] ? d->axes[i] : 8;
+        if (d->keep[i] && f % axis >= d->keep[i])
+            return 0;
+        f /= axis;
+    }
+    return 1;
+}
+
+/* The kept values of u times k at frequency f. */
+static void value_of_product(const conv_case *c, int64_t n, int64_t f, double z[2])
+{
+    int64_t length = c->desc.length;
+    double u[64], k[64], a[2], b[2];
+    assert_true(length <= 64);
     for (int64_t t = 0; t < length; t++) {
         u[t] = element_get(c->u.dtype, c->u.data, t).re;
         k[t] = element_get(c->k.dtype, c->k.data, t).re;
-        y[t] = 0;
     }
-    for (int64_t f = 0; f < n; f++) {
-        double a[2], b[2];
-        if (f % 8 >= keep[0] || f / 8 % 8 >= keep[1])
-            continue;
-        values_at(n, f, length, u, a);
-        values_at(n, f, length, k, b);
-        double re = a[0] * b[0] - a[1] * b[1], im = a[0] * b[1] + a[1] * b[0];
-        for (int64_t t = 0; t < length; t++) {
-            double angle = 2 * 3.14159265358979323846 *
-                           (double)((4 * f + 1) * t % (4 * n)) / (double)(4 * n);
-            y[t] += (re * cos(angle) + im * sin(angle)) / (double)n;
-        }
-    }
-    free(u);
-    free(k);
+    values_at(n, f, length, u, a);
+    values_at(n, f, length, k, b);
+    z[0] = a[0] * b[0] - a[1] * b[1], z[1] = a[0] * b[1] + a[1] * b[0];
 }
 
+/* y of a sparse causal plan, from its definition: y[t] = 1/n times the real part of the
+   sum of the kept values with their angles turned back. */
+static void sparse_row(const conv_case *c, int64_t n, double *y)
+{
+    double(*z)[2] = calloc((size_t)n, sizeof *z);
+    assert_non_null(z);
+    for (int64_t f = 0; f < n; f++)
+        if (is_kept(&c->desc, f))
+            value_of_product(c, n, f, z[f]);
+    for (int64_t t = 0; t < c->desc.length; t++) {
+        long double sum = 0;
+        for (int64_t f = 0; f < n; f++) {
+            double angle = 2 * 3.14159265358979323846 *
+                           (double)((4 * f + 1) * t % (4 * n)) / (double)(4 * n);
+            sum += z[f][0] * cos(angle) + z[f][1] * sin(angle);
+        }
+        y[t] = (double)(sum / (long double)n);
+    }
+    free(z);
+}
+
+/* Sizes of axes, 0: 8, and what is kept of each. */
+typedef struct sparse_box {
+    int32_t axes[4], keep[4];
+} sparse_box;
+
 /* Bounded like the whole convolution, whose spectrum is nowhere smaller. */
+static void expect_sparse_row(
+    danaus_device *device, const sparse_box *box, danaus_dtype dtype, int64_t n,
+    int64_t length)
+{
+    rng r = { (uint64_t)(length + n) };
+    danaus_conv_desc desc = { .channels = 1, .length = length, .dtype = dtype };
+    memcpy(desc.axes, box->axes, sizeof desc.axes);
+    memcpy(desc.keep, box->keep, sizeof desc.keep);
+    conv_case c = conv_random(&r, &desc, 1, 0);
+    array y = conv_run(device, &c);
+    conv_result expected = conv_direct(&c);
+    sparse_row(&c, n, expected.y);
+    conv_expect(&c, &y, &expected);
+    conv_result_free(&expected);
+    array_free(&y);
+    conv_free(&c);
+}
+
 static void sparse_spectra_are_right(void **state)
 {
-    static const int32_t keeps[][2] = {
-        { 8, 8 }, { 4, 4 }, { 1, 8 }, { 7, 3 }, { 8, 1 }
+    static const sparse_box boxes[] = {
+        { { 0 }, { 8, 8 } },
+        { { 0 }, { 4, 4, 4, 4 } },
+        { { 0 }, { 1, 8 } },
+        { { 0 }, { 7, 3, 8, 5 } },
+        { { 0 }, { 8, 1 } },
+        { { 0 }, { 0, 0, 0, 1 } },
+        { { 4096, 1, 1, 1 }, { 1777, 0, 0, 0 } },
+        { { 1, 1, 2, 2048 }, { 1, 1, 1, 1000 } },
+        { { 2, 32, 4, 16 }, { 1, 31, 3, 9 } },
     };
-    for (int i = 0; i < 5; i++) {
-        rng r = { (uint64_t)i };
-        danaus_conv_desc desc = {
-            .channels = 1,
-            .length = rng_int(&r, 1, 60),
-            .dtype = types[i % 2],
-            .keep = { keeps[i][0], i == 4 ? 1 : keeps[i][1] },
-        };
-        conv_case c = conv_random(&r, &desc, 1, 0);
-        array y = conv_run(*state, &c);
-        conv_result expected = conv_direct(&c);
-        sparse_row(&c, desc.keep, expected.y);
-        conv_expect(&c, &y, &expected);
-        conv_result_free(&expected);
-        array_free(&y);
-        conv_free(&c);
-    }
+    rng r = { 0 };
+    for (int i = 0; i < (int)(sizeof boxes / sizeof *boxes); i++)
+        for (int type = 0; type < 2; type++)
+            expect_sparse_row(*state, &boxes[i], types[type], 4096, rng_int(&r, 1, 60));
+    expect_sparse_row(
+        *state, &(sparse_box){ { 16, 32, 8, 4 }, { 9, 20, 0, 3 } }, DANAUS_F32, 16384,
+        33);
 }
 
 /* A signal of one frequency, which a filter of one tap passes or stops: all of its
    window but one number, so that what is wrong has a norm of at most 1. */
-static void expect_passed(danaus_device *device, int64_t n, int64_t f, int passes)
+static void expect_passed(
+    danaus_device *device, const sparse_box *box, int64_t n, int64_t f)
 {
     danaus_conv_desc desc = { .channels = 1, .length = 2 * n - 1, .filter_length = 1 };
-    desc.dtype = DANAUS_F32, desc.keep[0] = 5, desc.keep[1] = 3;
+    desc.dtype = DANAUS_F32;
+    memcpy(desc.axes, box->axes, sizeof desc.axes);
+    memcpy(desc.keep, box->keep, sizeof desc.keep);
+    int passes = is_kept(&desc, f);
     rng r = { 0 };
     conv_case c = conv_random(&r, &desc, 1, 0);
     element_put(c.k.dtype, c.k.data, 0, (value){ 1, 0 });
@@ -208,18 +251,31 @@ static void expect_passed(danaus_device *device, int64_t n, int64_t f, int passe
     conv_free(&c);
 }
 
-/* Up to lengths at which several passes go by strips. */
+/* Up to lengths at which several passes go by strips; frequencies inside, and outside on
+   each of the axes. */
 static void sparse_spectra_of_long_rows_pass_their_frequencies(void **state)
 {
-    for (int64_t n = 4096; n <= (1 << 20) / share_of_cases(); n *= 16) {
-        rng r = { (uint64_t)n };
-        for (int i = 0; i < 4; i++) {
-            int64_t f = rng_int(&r, 0, n / 64 - 1) * 64;
-            expect_passed(*state, n, f + rng_int(&r, 0, 4) + 8 * rng_int(&r, 0, 2), 1);
-            expect_passed(*state, n, f + rng_int(&r, 5, 7) + 8 * rng_int(&r, 0, 7), 0);
-            expect_passed(*state, n, f + rng_int(&r, 0, 7) + 8 * rng_int(&r, 3, 7), 0);
+    static const sparse_box boxes[] = {
+        { { 8, 8, 8, 8 }, { 5, 3, 8, 8 } },
+        { { 16, 16, 16, 1 }, { 9, 12, 3, 1 } },
+        { { 4, 8, 2, 64 }, { 3, 5, 1, 33 } },
+    };
+    for (int64_t n = 4096; n <= (1 << 20) / share_of_cases(); n *= 16)
+        for (int i = 0; i < 3; i++) {
+            const sparse_box *b = &boxes[i];
+            rng r = { (uint64_t)n };
+            for (int axis = 0; axis < 5; axis++) {
+                int64_t f = 0, weight = 1;
+                for (int a = 0; a < 4; weight *= b->axes[a++]) {
+                    int out = a == axis && b->keep[a] < b->axes[a];
+                    int64_t digit = out ? rng_int(&r, b->keep[a], b->axes[a] - 1)
+                                        : rng_int(&r, 0, b->keep[a] - 1);
+                    f += weight * digit;
+                }
+                f += weight * rng_int(&r, 0, n / weight - 1);
+                expect_passed(*state, b, n, f);
+            }
         }
-    }
 }
 
 int main(int argc, char **argv)

@@ -70,6 +70,12 @@ static void descriptions_are_checked(void **state)
     d = good, d.keep[1] = -1, refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.keep[1] = 4, d.kind = DANAUS_CIRCULAR;
     refuse(device, d, DANAUS_ERR_UNSUPPORTED);
+    d = good, d.keep[3] = 1, d.axes[2] = 12, refuse(device, d, DANAUS_ERR_ARGUMENT);
+    d = good, d.keep[3] = 1, d.axes[0] = INT32_MIN;
+    refuse(device, d, DANAUS_ERR_ARGUMENT);
+    d = good, d.keep[3] = 17, d.axes[3] = 16, refuse(device, d, DANAUS_ERR_ARGUMENT);
+    d = good, d.keep[0] = 1, d.axes[0] = d.axes[3] = 1 << 30;
+    refuse(device, d, DANAUS_ERR_SHAPE);
     d = good, d.batch = -1, refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.reserved[3] = 1, refuse(device, d, DANAUS_ERR_ARGUMENT);
     danaus_conv_plan *plan = NULL;
