@@ -17,21 +17,24 @@
         }                                                                              \
     }
 
-/* A portable row for few columns: NS at once, k split over so many warps, whose threads
-   load B bytes of weights at once. */
-#define VEC(type, DTYPE, NS, WARPS, B)                                                 \
+/* A portable row for few columns: a block makes OUTS outputs for NS of them, k split
+   over so many warps, whose threads load B bytes of weights at once. */
+#define VEC(type, DTYPE, NS, OUTS, WARPS, B)                                           \
     {                                                                                  \
-        "ks.vec." #type "." #NS, DTYPE, dn_vec_fits, dn_vec_cost, dn_vec_bytes,        \
-            dn_vec_pack, &(const gpu_code)                                             \
+        "ks.vec." #type "." #NS "x" #OUTS, DTYPE, dn_vec_fits, dn_vec_cost,            \
+            dn_vec_bytes, dn_vec_pack, &(const gpu_code)                               \
         {                                                                              \
-            .text = "ks_vec.cu", .size = { 32, NS, 1, WARPS, B },                      \
+            .text = "ks_vec.cu", .size = { OUTS, NS, 1, WARPS, B },                    \
             .defines = dn_vec_defines, .launch = dn_vec_launch                         \
         }                                                                              \
     }
 #define VEC_4(type, DTYPE)                                                             \
-    VEC(type, DTYPE, 1, 16, 16), VEC(type, DTYPE, 2, 16, 16),                          \
-        VEC(type, DTYPE, 4, 16, 8), VEC(type, DTYPE, 8, 8, 8)
-#define VEC_8(type, DTYPE) VEC(type, DTYPE, 1, 16, 16), VEC(type, DTYPE, 4, 8, 16)
+    VEC(type, DTYPE, 1, 32, 16, 16), VEC(type, DTYPE, 1, 8, 16, 16),                   \
+        VEC(type, DTYPE, 2, 32, 16, 16), VEC(type, DTYPE, 4, 32, 16, 8),               \
+        VEC(type, DTYPE, 4, 8, 16, 8), VEC(type, DTYPE, 8, 32, 8, 8)
+#define VEC_8(type, DTYPE)                                                             \
+    VEC(type, DTYPE, 1, 32, 16, 16), VEC(type, DTYPE, 1, 8, 16, 16),                   \
+        VEC(type, DTYPE, 4, 32, 8, 16)
 
 /* Sums of 4 bytes. */
 #define SIMT_4(type, DTYPE)                                                            \

@@ -104,7 +104,7 @@ void dn_mma_lanes_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 
-/* ---- portable rows for few columns (ks_vec.cu): size = 32, NS, 1, WARPS, bytes of
+/* ---- portable rows for few columns (ks_vec.cu): size = OUTS, NS, 1, WARPS, bytes of
    weights in a load ---- */
 
 int dn_vec_fits(const kernel *k, const problem *p);
