@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/conv_suite.h"
+#include "cli/measure.h"
 #include "cli/open.h"
 #include "cli/report.h"
 #include "cli/suite.h"
@@ -32,6 +33,7 @@ typedef struct options {
     const char *suite, *output;
     danaus_dtype dtype;
     int layout, math, json; /* layout: 0 both, else 1 + danaus_layout */
+    double seconds;         /* 0: until all is measured */
     counts batch;
 } options;
 
@@ -65,12 +67,33 @@ static int tune_problem(
     return STATUS_OK;
 }
 
+/* A step between numbers below count that leads to all of them, spread evenly: near the
+   golden section of count, without a common divisor. */
+static int spreading_step(int count)
+{
+    int step = (int)(0.618 * count) + 1;
+    for (;; step++) {
+        int a = count, b = step;
+        while (b) {
+            int rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1)
+            return step;
+    }
+}
+
+/* Where time is short, what is measured lies all over the suite. */
 static int tune_all(
     danaus_device *device, const options *o, const suite *s, json_t *list)
 {
-    int status = STATUS_OK;
-    for (int i = 0; i < s->count; i++) {
-        const suite_problem *p = &s->problems[i];
+    int status = STATUS_OK, step = o->seconds > 0 ? spreading_step(s->count) : 1;
+    double start = seconds_now();
+    for (int64_t i = 0; i < s->count && !status; i++) {
+        const suite_problem *p = &s->problems[i * step % s->count];
+        if (o->seconds > 0 && seconds_now() - start > o->seconds)
+            break;
         counts batches = o->batch;
         if (!batches.count)
             batches = (counts){ 1, { p->batch ? p->batch : 25088 } };
@@ -144,6 +167,9 @@ int cmd_tune(int argc, char **argv)
           "how f32 products may be made (default f32)" },
         { "batch", 0, ARG_COUNTS, &o.batch, "N,N,...",
           "batch sizes, in place of the suite's" },
+        { "seconds", 0, ARG_REAL, &o.seconds, "S",
+          "products: begin no problem after S seconds; problems from all over the "
+          "suite come first" },
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the plans as JSON" },
         { 0 },
     };

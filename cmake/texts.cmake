@@ -1,5 +1,6 @@
-# cmake -DOUT=FILE -P texts.cmake -- TEXT...: writes the table dn_gpu_texts of gpu/gpu.h,
-# every text as an array of bytes.
+# cmake -DOUT=FILE -DHEADER=H -DTABLE=NAME -DROW=TYPE -P texts.cmake -- TEXT...: writes the
+# table NAME that the header H declares, a row of TYPE for each text: its name, and its
+# content as an array of bytes.
 set(arrays "")
 set(rows "")
 set(number 0)
@@ -18,6 +19,6 @@ foreach(i RANGE ${last})
         set(seen ON)
     endif()
 endforeach()
-file(WRITE "${OUT}.new" "#include \"gpu/gpu.h\"\n\n${arrays}
-const gpu_text dn_gpu_texts[] = {\n${rows}    { 0 },\n};\n")
+file(WRITE "${OUT}.new" "#include \"${HEADER}\"\n\n${arrays}
+const ${ROW} ${TABLE}[] = {\n${rows}    { 0 },\n};\n")
 file(RENAME "${OUT}.new" "${OUT}")

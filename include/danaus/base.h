@@ -52,7 +52,7 @@ typedef enum danaus_math {
 
 typedef enum danaus_effort {
     DANAUS_ESTIMATE = 0, /* tuning table, else the cost model: microseconds */
-    DANAUS_MEASURE,      /* time every kernel that fits: may take seconds */
+    DANAUS_MEASURE,      /* time every kernel that may be best: may take seconds */
     DANAUS_TABLE_ONLY    /* tuning table, else DANAUS_ERR_UNSUPPORTED */
 } danaus_effort;
 

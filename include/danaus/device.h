@@ -64,7 +64,9 @@ DANAUS_API danaus_status
 danaus_device_set_scratch(danaus_device *device, void *memory, size_t bytes);
 
 /* Reads or writes the table of what was measured: choices, and what calibration
-   found. Rows for other devices or for kernels that do not exist here are skipped. */
+   found. Rows for other devices or for kernels that do not exist here are skipped.
+   A device opens with the rows that the library has for it (docs/formats.md); they are
+   not written, and give way to rows read and to measurements. */
 DANAUS_API danaus_status
 danaus_device_load_tuning(danaus_device *device, const char *path);
 DANAUS_API danaus_status

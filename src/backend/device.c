@@ -84,28 +84,36 @@ danaus_status danaus_device_list(int index, danaus_device_info *info)
     return dn_fail(DANAUS_ERR_ARGUMENT, "this machine has %d devices", seen);
 }
 
+static danaus_status open_device(
+    const backend *b, const char *name, danaus_device **device)
+{
+    danaus_device *dev;
+    tuning *table;
+    TRY(dn_tuning_create(&table));
+    danaus_status status = b->open(name, &dev);
+    if (status != DANAUS_OK) {
+        dn_tuning_destroy(table);
+        return status;
+    }
+    dev->backend = b;
+    dev->tuning = table;
+    status = dn_tuning_add_shipped(table, dev);
+    if (status == DANAUS_OK)
+        *device = dev;
+    else
+        danaus_device_close(dev);
+    return status;
+}
+
 danaus_status danaus_device_open(const char *name, danaus_device **device)
 {
     if (!name || !device)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a device name and a place are needed");
     size_t length = strcspn(name, ":");
-    for (int b = 0; b < BACKENDS; b++) {
-        if (strlen(backends[b]->name) != length ||
-            strncmp(backends[b]->name, name, length))
-            continue;
-        danaus_device *dev;
-        tuning *table;
-        TRY(dn_tuning_create(&table));
-        danaus_status status = backends[b]->open(name, &dev);
-        if (status != DANAUS_OK) {
-            dn_tuning_destroy(table);
-            return status;
-        }
-        dev->backend = backends[b];
-        dev->tuning = table;
-        *device = dev;
-        return DANAUS_OK;
-    }
+    for (int b = 0; b < BACKENDS; b++)
+        if (strlen(backends[b]->name) == length &&
+            !strncmp(backends[b]->name, name, length))
+            return open_device(backends[b], name, device);
     return dn_fail(DANAUS_ERR_ARGUMENT, "there is no device \"%.40s\"", name);
 }
 

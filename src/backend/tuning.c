@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define LEAST_CAPACITY 64
+#define NEAR           1.0 /* squared distance of problems that are of use for each other */
 
 danaus_status dn_tuning_create(tuning **table)
 {
@@ -37,11 +38,26 @@ int dn_tuning_exponent(int64_t batch)
     return exponent < 62 ? exponent : 62;
 }
 
+/* Only f32 has more than one kind of products. */
 tuning_key dn_tuning_ks_key(const problem *p, int exponent)
 {
-    danaus_pattern q = p->pattern;
-    return (tuning_key){
-        TUNING_KS, { p->dtype, p->math, p->layout, q.a, q.b, q.c, q.d, exponent }
+    danaus_pattern q = p->pattern, l = p->inner;
+    int64_t math = p->dtype == DANAUS_F32 ? p->math : 0;
+    return (tuning_key){ l.a ? TUNING_PAIR : TUNING_KS,
+                         { p->dtype, math, p->layout, q.a, q.b, q.c, q.d, exponent, l.a,
+                           l.b, l.c, l.d } };
+}
+
+problem dn_tuning_problem(const tuning_key *key)
+{
+    const int64_t *w = key->word;
+    return (problem){
+        .dtype = (danaus_dtype)w[0],
+        .math = (danaus_math)w[1],
+        .layout = (danaus_layout)w[2],
+        .pattern = { w[3], w[4], w[5], w[6] },
+        .batch = (int64_t)1 << w[7],
+        .inner = { w[8], w[9], w[10], w[11] },
     };
 }
 
@@ -132,7 +148,8 @@ void dn_tuning_add(tuning *table, const problem *p, const kernel *k, double seco
     add(table, (tuning_row){ .key = key, .kernel = k, .value = seconds });
 }
 
-const kernel *dn_tuning_find(const tuning *table, const problem *p, double *seconds)
+const kernel *dn_tuning_find(
+    const tuning *table, const problem *p, int shipped_too, double *seconds)
 {
     int nearest = dn_tuning_exponent(p->batch);
     double power = ldexp(1, nearest), batch = (double)(p->batch > 1 ? p->batch : 1);
@@ -142,12 +159,50 @@ const kernel *dn_tuning_find(const tuning *table, const problem *p, double *seco
         if (!near[i])
             continue;
         const tuning_row *r = find(table, dn_tuning_ks_key(p, exponents[i]));
-        if (r) {
+        if (r && (shipped_too || !r->is_shipped)) {
             *seconds = r->value;
             return r->kernel;
         }
     }
     return NULL;
+}
+
+/* The square of log2 of how the sizes and the batch differ. */
+static double distance(const problem *p, const problem *q)
+{
+    const danaus_pattern s[] = { p->pattern, q->pattern, p->inner, q->inner };
+    double sum = pow(log2((double)p->batch / (double)q->batch), 2);
+    for (int i = 0; i < (p->inner.a ? 4 : 2); i += 2) {
+        const int64_t x[] = { s[i].a, s[i].b, s[i].c, s[i].d };
+        const int64_t y[] = { s[i + 1].a, s[i + 1].b, s[i + 1].c, s[i + 1].d };
+        for (int j = 0; j < 4; j++)
+            sum += pow(log2((double)x[j] / (double)y[j]), 2);
+    }
+    return sum;
+}
+
+/* Rows of equal distance are compared by their keys, so that the order in which they came
+   does not matter. */
+const kernel *dn_tuning_near(const tuning *table, const problem *p)
+{
+    tuning_key key = dn_tuning_ks_key(p, 0);
+    const tuning_row *best = NULL;
+    double least = NEAR;
+    for (size_t i = 0; i < table->capacity; i++) {
+        const tuning_row *r = &table->rows[i];
+        problem q = dn_tuning_problem(&r->key);
+        if (!r->taken || r->key.section != key.section ||
+            memcmp(r->key.word, key.word, 3 * sizeof *key.word) ||
+            !r->kernel->fits(r->kernel, p))
+            continue;
+        double far = distance(p, &q);
+        if (far < least || (best && far == least &&
+                            memcmp(r->key.word, best->key.word, sizeof key.word) < 0)) {
+            least = far;
+            best = r;
+        }
+    }
+    return best ? best->kernel : NULL;
 }
 
 void dn_tuning_add_conv(

@@ -11,6 +11,11 @@
 danaus_status dn_tuning_create(tuning **table);
 void dn_tuning_destroy(tuning *table);
 
+/* Adds the rows for this device of the tables that came with the library (bench/tuning,
+   embedded by the build), unless DANAUS_TUNING is set and empty in the environment. They give
+   way to any others, and files do not get them. */
+danaus_status dn_tuning_add_shipped(tuning *table, const danaus_device *dev);
+
 /* Adds the rows of a file that are for this device and its kernels; *skipped
    counts the others. On failure the table is as it was. */
 danaus_status dn_tuning_load(
@@ -24,8 +29,15 @@ danaus_status dn_tuning_read(
     int64_t *skipped);
 
 /* The kernel measured as fastest for p at the nearest power of two of its batch
-   (within a factor of two), and its seconds; NULL when there is none. */
-const kernel *dn_tuning_find(const tuning *table, const problem *p, double *seconds);
+   (within a factor of two), and its seconds; NULL when there is none. shipped_too: also
+   of rows that came with the library. */
+const kernel *dn_tuning_find(
+    const tuning *table, const problem *p, int shipped_too, double *seconds);
+
+/* The kernel of the nearest measured problem of the same type, layout and number of
+   factors that it fits: sizes and batch are at most a factor of 2 away, counted together
+   as the root of the sum of their squared log2. NULL when there is none. */
+const kernel *dn_tuning_near(const tuning *table, const problem *p);
 
 /* Remembers a measurement, replacing an older one of the same problem; forgets it
    silently when memory is out or the time is not a positive number. */

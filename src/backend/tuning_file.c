@@ -53,6 +53,7 @@ typedef struct reader {
     place here;
     const tuning_text *text; /* of the section that is being read; NULL: none yet */
     tuning *table;
+    int is_shipped; /* its rows */
     int64_t skipped;
 } reader;
 
@@ -132,6 +133,7 @@ static danaus_status read_line(reader *r, span line)
         return DANAUS_OK;
     }
     TRY(read_row(r, line, &row));
+    row.is_shipped = r->is_shipped;
     if (!row.taken) {
         r->skipped++;
         return DANAUS_OK;
@@ -174,12 +176,12 @@ static danaus_status merge(tuning *table, const tuning *from)
     return DANAUS_OK;
 }
 
-danaus_status dn_tuning_read(
+static danaus_status read_text(
     tuning *table, const danaus_device *dev, const char *content, size_t size,
-    int64_t *skipped)
+    int is_shipped, int64_t *skipped)
 {
     tuning fresh = { 0 };
-    reader r = { .dev = dev, .table = &fresh };
+    reader r = { .dev = dev, .table = &fresh, .is_shipped = is_shipped };
     danaus_status status = read_table(&r, content, size);
     if (status == DANAUS_OK)
         status = merge(table, &fresh);
@@ -187,6 +189,24 @@ danaus_status dn_tuning_read(
         *skipped = r.skipped;
     dn_free(fresh.rows);
     return status;
+}
+
+danaus_status dn_tuning_read(
+    tuning *table, const danaus_device *dev, const char *content, size_t size,
+    int64_t *skipped)
+{
+    return read_text(table, dev, content, size, 0, skipped);
+}
+
+danaus_status dn_tuning_add_shipped(tuning *table, const danaus_device *dev)
+{
+    const char *wish = getenv("DANAUS_TUNING");
+    int64_t skipped;
+    if (wish && !*wish)
+        return DANAUS_OK;
+    for (const tuning_shipped *t = dn_tuning_tables; t->name; t++)
+        TRY(read_text(table, dev, t->content, strlen(t->content), 1, &skipped));
+    return DANAUS_OK;
 }
 
 danaus_status dn_tuning_load(
@@ -261,7 +281,7 @@ danaus_status dn_tuning_save(
             table->count * sizeof *rows, "the rows of a tuning table");
     size_t count = 0;
     for (size_t i = 0; i < table->capacity; i++)
-        if (table->rows[i].taken)
+        if (table->rows[i].taken && !table->rows[i].is_shipped)
             rows[count++] = &table->rows[i];
     qsort(rows, count, sizeof *rows, by_key);
     danaus_status status = write_rows(&here, rows, count, path);

@@ -94,9 +94,11 @@ static danaus_dtype find_dtype(span s)
     return dn_dtype_from_name(name);
 }
 
-/* ---- products with one factor ---- */
+/* ---- products with one factor, and with two at once ---- */
 
-enum { A, B, C, D, DTYPE, LAYOUT, BATCH, KERNEL, SECONDS, KS_FIELDS };
+/* Patterns come first, SIZES each. */
+enum { A, B, C, D, SIZES };
+enum { DTYPE, LAYOUT, BATCH, KERNEL, SECONDS, STEP_FIELDS };
 
 static const char *const layout_names[] = { "first", "last" };
 
@@ -113,15 +115,25 @@ static const kernel *find_kernel(
     return NULL;
 }
 
-static danaus_status read_ks(const danaus_device *dev, const span *f, tuning_row *row)
+/* Neighbours in the order in which they are written. */
+static danaus_status read_patterns(const span *f, int count, danaus_pattern *p)
 {
-    problem p = { 0 };
+    int ok = 1;
+    for (int i = 0; i < count; i++, f += SIZES)
+        ok &= read_size(f[A], &p[i].a) && read_size(f[B], &p[i].b) &&
+              read_size(f[C], &p[i].c) && read_size(f[D], &p[i].d);
+    if (!ok || danaus_patterns_check(p, count) != DANAUS_OK)
+        return dn_fail(
+            DANAUS_ERR_FORMAT, count == 1 ? "a, b, c, d are no pattern"
+                                          : "the patterns are no neighbours");
+    return DANAUS_OK;
+}
+
+static danaus_status read_step(
+    const danaus_device *dev, const span *f, problem p, tuning_row *row)
+{
     span dtype = f[DTYPE];
     int layout = find_word(f[LAYOUT], layout_names, 2);
-    if (!read_size(f[A], &p.pattern.a) || !read_size(f[B], &p.pattern.b) ||
-        !read_size(f[C], &p.pattern.c) || !read_size(f[D], &p.pattern.d) ||
-        danaus_patterns_check(&p.pattern, 1) != DANAUS_OK)
-        return dn_fail(DANAUS_ERR_FORMAT, "a, b, c, d are no pattern");
     if (dn_span_is(dtype, TF32)) {
         p.math = DANAUS_MATH_TF32;
         dtype = (span){ "f32", 3 };
@@ -139,15 +151,36 @@ static danaus_status read_ks(const danaus_device *dev, const span *f, tuning_row
     return DANAUS_OK;
 }
 
+static danaus_status read_ks(const danaus_device *dev, const span *f, tuning_row *row)
+{
+    problem p = { 0 };
+    TRY(read_patterns(f, 1, &p.pattern));
+    return read_step(dev, f + SIZES, p, row);
+}
+
+static danaus_status read_pair(const danaus_device *dev, const span *f, tuning_row *row)
+{
+    danaus_pattern both[2];
+    TRY(read_patterns(f, 2, both));
+    problem p = { .pattern = both[0], .inner = both[1] };
+    return read_step(dev, f + 2 * SIZES, p, row);
+}
+
+static void write_sizes(danaus_pattern p, text *to)
+{
+    dn_text(to, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",", p.a, p.b, p.c, p.d);
+}
+
 static void write_ks(const tuning_row *r, text *to)
 {
-    const int64_t *w = r->key.word; /* dtype, math, layout, a, b, c, d, exponent */
-    dn_text(
-        to, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",", w[3], w[4], w[5], w[6]);
+    problem p = dn_tuning_problem(&r->key);
+    write_sizes(p.pattern, to);
+    if (p.inner.a)
+        write_sizes(p.inner, to);
     dn_text(
         to, "%s,%s,%" PRId64 ",%s,",
-        w[1] == DANAUS_MATH_TF32 ? TF32 : danaus_dtype_name((danaus_dtype)w[0]),
-        layout_names[w[2]], (int64_t)1 << w[7], r->kernel->name);
+        p.math == DANAUS_MATH_TF32 ? TF32 : danaus_dtype_name(p.dtype),
+        layout_names[p.layout], p.batch, r->kernel->name);
     write_seconds(r->value, to);
 }
 
@@ -242,9 +275,12 @@ static void write_model(const tuning_row *r, text *to)
         constant_names[w[1]], w[2], llround(r->value * pow(10, -power)), power);
 }
 
+#define STEP "dtype,layout,batch,kernel,seconds"
+
 const tuning_text dn_tuning_texts[TUNING_SECTIONS] = {
-    [TUNING_KS] = { "a,b,c,d,dtype,layout,batch,kernel,seconds", KS_FIELDS, read_ks,
-                    write_ks },
+    [TUNING_KS] = { "a,b,c,d," STEP, SIZES + STEP_FIELDS, read_ks, write_ks },
+    [TUNING_PAIR] = { "a,b,c,d,inner_a,inner_b,inner_c,inner_d," STEP,
+                      2 * SIZES + STEP_FIELDS, read_pair, write_ks },
     [TUNING_CONV] = { "kind,length,taps,dtype,rows,kernel,points,radix,seconds",
                       CONV_FIELDS, read_conv, write_conv },
     [TUNING_MODEL] = { "dtype,constant,of,value", MODEL_FIELDS, read_model,

@@ -10,15 +10,17 @@
 /* What a row is about. Files have their rows in this order. */
 typedef enum tuning_section {
     TUNING_KS,    /* a kernel for a product with one factor */
+    TUNING_PAIR,  /* a kernel for a product with two factors at once */
     TUNING_CONV,  /* a cut for a convolution */
     TUNING_MODEL, /* a constant of the model of convolutions */
     TUNING_SECTIONS
 } tuning_section;
 
-#define TUNING_WORDS 8
+#define TUNING_WORDS 12
 
 /* The question that a row answers, as integers in the order of sorted files:
        TUNING_KS     dtype, math, layout, a, b, c, d, exponent of the batch
+       TUNING_PAIR   the same, then a, b, c, d of the inner factor
        TUNING_CONV   dtype, kind, length, taps, rows
        TUNING_MODEL  dtype, constant, of
    and zeros. */
@@ -30,7 +32,8 @@ typedef struct tuning_key {
 typedef struct tuning_row {
     tuning_key key;
     int taken;            /* 0: no row */
-    const kernel *kernel; /* of TUNING_KS */
+    int is_shipped;       /* came with the library: measurements do without */
+    const kernel *kernel; /* of TUNING_KS and TUNING_PAIR */
     conv_cut cut;         /* of TUNING_CONV */
     double value;         /* seconds, or the constant */
 } tuning_row;
@@ -42,7 +45,9 @@ struct tuning {
     size_t count;
 };
 
+/* Of a problem with one factor or two, and the problem of such a key. */
 tuning_key dn_tuning_ks_key(const problem *p, int exponent);
+problem dn_tuning_problem(const tuning_key *key);
 tuning_key dn_tuning_conv_key(const conv_problem *p, int64_t rows);
 tuning_key dn_tuning_model_key(danaus_dtype sums, tuning_constant name, int64_t of);
 
@@ -58,7 +63,7 @@ void dn_tuning_put(tuning *table, const tuning_row *row, int keep_faster);
 
 /* ---- rows as text (tuning_rows.c) ---- */
 
-#define TUNING_FIELDS 9 /* most fields of a row behind those of the place */
+#define TUNING_FIELDS 13 /* most fields of a row behind those of the place */
 
 typedef struct tuning_text {
     const char *columns; /* names of its fields */
@@ -69,6 +74,13 @@ typedef struct tuning_text {
         const danaus_device *dev, const span *fields, tuning_row *row);
     void (*write)(const tuning_row *row, text *to);
 } tuning_text;
+
+/* Tables that came with the library: name of the file, and its text; ends with NULL. */
+typedef struct tuning_shipped {
+    const char *name, *content;
+} tuning_shipped;
+
+extern const tuning_shipped dn_tuning_tables[];
 
 extern const tuning_text dn_tuning_texts[TUNING_SECTIONS];
 

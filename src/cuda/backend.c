@@ -343,6 +343,7 @@ const backend dn_backend_cuda = {
     .clear = cuda_clear,
     .prepare = dn_cuda_prepare,
     .ks_run = dn_cuda_ks_run,
+    .time = dn_cuda_time,
     .ks_gradient = dn_cuda_ks_gradient,
     .energy = dn_cuda_energy,
     .export_kernels = dn_bundle_export,

@@ -10,6 +10,7 @@ typedef int cu_result, cu_device;
 typedef uintptr_t cu_pointer; /* to device memory; 64 bits there and here */
 typedef struct CUctx_st *cu_context;
 typedef struct CUstream_st *cu_stream;
+typedef struct CUevent_st *cu_event;
 typedef struct CUmod_st *cu_module;
 typedef struct CUfunc_st *cu_function;
 

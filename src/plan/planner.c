@@ -16,8 +16,14 @@
 /* A measurement ends after this many runs, or sooner when they are long. */
 #define MOST_RUNS      15
 #define ENOUGH_SECONDS 0.05
-/* Where calls return before their work is done, so much of it is timed at once. */
-#define QUEUE_SECONDS 1e-3
+/* Rows are not measured whose estimate is so many times the least one. */
+#define HOPELESS 4
+/* A row must be so much faster than the one of the least estimate. */
+#define WORTH_IT 1.02
+/* The kernel of a neighbouring problem may have so many times the least estimate. */
+#define DOUBTFUL 1.5
+/* Rows that are measured at most. */
+#define MOST_STEPS 64
 /* Random numbers that are made, before they repeat. */
 #define BLOCK 2048
 
@@ -102,16 +108,28 @@ static int compare_seconds(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Seconds of a call, over so many of them. */
-static danaus_status time_calls(
-    danaus_device *dev, const ks_step *step, const ks_operands *o, int calls,
-    double *seconds)
+static danaus_status time_call(
+    danaus_device *dev, const ks_step *step, const ks_operands *o, double *seconds)
 {
     double start = dn_seconds();
-    for (int i = 0; i < calls; i++)
-        TRY(dev->backend->ks_run(dev, step, 1, o));
-    TRY(dev->backend->sync(dev));
-    *seconds = (dn_seconds() - start) / calls;
+    TRY(dev->backend->ks_run(dev, step, 1, o));
+    *seconds = dn_seconds() - start;
+    return DANAUS_OK;
+}
+
+/* The median of calls after one that warms up. */
+static danaus_status time_calls(
+    danaus_device *dev, const ks_step *step, const ks_operands *o, double *seconds)
+{
+    double times[MOST_RUNS], total = 0;
+    int runs = 0;
+    TRY(time_call(dev, step, o, times));
+    while (runs < MOST_RUNS && (runs < 3 || total < ENOUGH_SECONDS)) {
+        TRY(time_call(dev, step, o, &times[runs]));
+        total += times[runs++];
+    }
+    qsort(times, (size_t)runs, sizeof *times, compare_seconds);
+    *seconds = times[runs / 2];
     return DANAUS_OK;
 }
 
@@ -123,57 +141,105 @@ danaus_status dn_measure(
     ks_step step = { *p, k };
     const void *packed = t.packed;
     ks_operands o = { .batch = p->batch, .x = t.x, .y = t.y, .packed = &packed };
-    double times[MOST_RUNS], total = 0, once;
-    int runs = 0, calls = 1;
-    danaus_status status = time_calls(dev, &step, &o, 1, &once); /* warms up */
-    if (status == DANAUS_OK && !dev->backend->on_host) {
-        status = time_calls(dev, &step, &o, 1, &once);
-        calls = once < QUEUE_SECONDS ? (int)(QUEUE_SECONDS / (once + 1e-6)) + 1 : 1;
-    }
-    while (status == DANAUS_OK && runs < MOST_RUNS &&
-           (runs < 3 || total < ENOUGH_SECONDS)) {
-        status = time_calls(dev, &step, &o, calls, &times[runs]);
-        total += times[runs++] * calls;
-    }
+    danaus_status status = dev->backend->time
+                               ? dev->backend->time(dev, &step, &o, seconds)
+                               : time_calls(dev, &step, &o, seconds);
     close_trial(&t);
-    if (status == DANAUS_OK) {
-        qsort(times, (size_t)runs, sizeof *times, compare_seconds);
-        *seconds = times[runs / 2];
-    }
     return status;
+}
+
+/* ---- choosing ---- */
+
+/* The kernel of least estimate, or NULL. */
+static const kernel *estimate(
+    const danaus_device *dev, const problem *p, double *seconds)
+{
+    const kernel *best = NULL;
+    double least = INFINITY;
+    for (const kernel *k = dev->kernels; k->name; k++) {
+        double t = k->fits(k, p) ? k->cost(dev, k, p) : INFINITY;
+        if (t < least) {
+            least = t;
+            best = k;
+        }
+    }
+    *seconds = least;
+    return best;
+}
+
+/* An estimate may be wrong by so much that what was measured nearby is better. */
+static const kernel *estimate_or_neighbour(
+    const danaus_device *dev, const problem *p, double *seconds)
+{
+    double least;
+    const kernel *best = estimate(dev, p, &least), *near = NULL;
+    if (best)
+        near = dn_tuning_near(dev->tuning, p);
+    *seconds = near ? near->cost(dev, near, p) : INFINITY;
+    if (*seconds <= DOUBTFUL * least)
+        return near;
+    *seconds = least;
+    return best;
+}
+
+/* Rows worth a measurement, and all that never have an estimate; compiled together. */
+static int candidates(
+    danaus_device *dev, const problem *p, double least, ks_step *steps)
+{
+    int count = 0;
+    for (const kernel *k = dev->kernels; k->name && count < MOST_STEPS; k++) {
+        double t = k->fits(k, p) ? k->cost(dev, k, p) : NAN;
+        if (t <= HOPELESS * least || t == INFINITY)
+            steps[count++] = (ks_step){ *p, k };
+    }
+    return count;
+}
+
+/* Of two that are as fast the one of least estimate is taken: such rows need no table. */
+static danaus_status measure(
+    danaus_device *dev, const problem *p, const kernel **chosen, double *seconds)
+{
+    ks_step steps[MOST_STEPS];
+    double least, guessed = INFINITY, t;
+    const kernel *guess = estimate(dev, p, &least);
+    int count = candidates(dev, p, least, steps);
+    if (dev->backend->prepare)
+        TRY(dev->backend->prepare(dev, steps, count));
+    *chosen = NULL;
+    *seconds = INFINITY;
+    for (int i = 0; i < count; i++) {
+        TRY(dn_measure(dev, steps[i].kernel, p, &t));
+        if (steps[i].kernel == guess)
+            guessed = t;
+        if (t < *seconds) {
+            *seconds = t;
+            *chosen = steps[i].kernel;
+        }
+    }
+    if (guessed <= WORTH_IT * *seconds) {
+        *seconds = guessed;
+        *chosen = guess;
+    }
+    if (*chosen)
+        dn_tuning_add(dev->tuning, p, *chosen, *seconds);
+    return DANAUS_OK;
 }
 
 danaus_status dn_choose(
     danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
     double *seconds)
 {
-    const kernel *best = p->inner.a ? NULL : dn_tuning_find(dev->tuning, p, seconds);
-    if (best) {
-        *chosen = best;
-        return DANAUS_OK;
-    }
-    double least = INFINITY;
-    for (const kernel *k = dev->kernels; k->name && effort != DANAUS_TABLE_ONLY; k++) {
-        double t = INFINITY;
-        if (!k->fits(k, p))
-            continue;
-        if (effort == DANAUS_MEASURE)
-            TRY(dn_measure(dev, k, p, &t));
-        else
-            t = k->cost(dev, k, p);
-        if (t < least) {
-            least = t;
-            best = k;
-        }
-    }
+    const kernel *best =
+        dn_tuning_find(dev->tuning, p, effort != DANAUS_MEASURE, seconds);
+    if (!best && effort == DANAUS_MEASURE)
+        TRY(measure(dev, p, &best, seconds));
+    else if (!best && effort == DANAUS_ESTIMATE)
+        best = estimate_or_neighbour(dev, p, seconds);
     if (!best && !p->inner.a)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, effort == DANAUS_TABLE_ONLY
                                         ? "the tuning table has no row for this problem"
                                         : "no kernel fits this problem");
-    if (effort == DANAUS_MEASURE && !p->inner.a)
-        dn_tuning_add(dev->tuning, p, best, least);
     *chosen = best;
-    *seconds = least;
     return DANAUS_OK;
 }

@@ -242,6 +242,8 @@ ok "complex bench for people" danaus bench ks --suite small.csv --batch 3 --dtyp
     --layout first --baselines
 ok "half types" danaus bench ks --suite small.csv --batch 3 --dtype bf16 --layout first
 ok "tune" danaus tune --suite small.csv --batch 16 --layout first -o table.csv
+ok "tune in no time" danaus tune --suite small.csv --batch 16 --seconds 1e-9 -o short.csv
+ok "writes a table" grep -q "^# danaus tuning 1" short.csv
 ok "a table is read" danaus apply c.safetensors x.npy -o y.npy --tuning table.csv --dtype f32
 
 refuses 2 "only ks" "an unknown benchmark" danaus bench fft --suite small.csv

@@ -7,6 +7,7 @@
 #include "backend/tuning.h"
 #include "emulator/emulator.h"
 #include "gpu/gpu.h"
+#include "plan/planner.h"
 #include "support/chains.h"
 #include "support/device.h"
 
@@ -34,7 +35,7 @@ static int gives_back(const char *function)
     static const char *const names[] = {
         "cuCtxGetCurrent",  "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
         "cuMemFree_v2",     "cuModuleUnload",      "cuDevicePrimaryCtxRelease_v2",
-        "cublasDestroy_v2",
+        "cublasDestroy_v2", "cuEventDestroy_v2",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(function, names[i]))
@@ -127,12 +128,12 @@ static danaus_status live(const random_chain *c, const float *x, float *y)
 static void expect_nothing_lost(const char *function, int number)
 {
     if (control->contexts || control->modules || control->allocations ||
-        control->pushed || control->handles)
+        control->pushed || control->handles || control->events)
         fail_msg(
             "call %d of %s fails and %d contexts, %d modules, %d blocks of memory, %d "
-            "places on the stack, %d handles are lost",
+            "places on the stack, %d handles, %d events are lost",
             number, function, control->contexts, control->modules, control->allocations,
-            control->pushed, control->handles);
+            control->pushed, control->handles, control->events);
 }
 
 static void fail_each_call(const char *function, const random_chain *c, const float *x)
@@ -223,6 +224,40 @@ static void errors_of_the_past_surface_when_waiting(void **state)
     assert_non_null(strstr(danaus_error_detail(), "719"));
     control->function = NULL;
     danaus_device_close(device);
+}
+
+/* ---- measuring ---- */
+
+static danaus_status measure(danaus_device **device, double *seconds)
+{
+    problem p = { .pattern = { 1, 3, 2, 1 }, .dtype = DANAUS_F32, .batch = BATCH };
+    danaus_status status = danaus_device_open("cuda:0", device);
+    const kernel *k = status ? NULL : (*device)->kernels;
+    while (k && !k->fits(k, &p))
+        k++;
+    return status ? status : dn_measure(*device, k, &p, seconds);
+}
+
+static void any_call_of_a_measurement_may_fail(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FUNCTIONS; i++)
+        for (int n = 1, reached = strcmp(functions[i], "cuInit") != 0; reached; n++) {
+            danaus_device *device = NULL;
+            double seconds = -1;
+            *control = (emulator_control){ .function = functions[i], .error = FAILURE };
+            control->number = n;
+            danaus_status status = measure(&device, &seconds);
+            reached = control->calls >= n;
+            control->function = NULL;
+            danaus_device_close(device);
+            if (!gives_back(functions[i]))
+                expect_nothing_lost(functions[i], n);
+            assert_true((seconds >= 0) == (status == DANAUS_OK));
+            assert_true(
+                !reached || status != DANAUS_OK || gives_back(functions[i]) ||
+                is_mended(functions[i]));
+        }
 }
 
 /* ---- what execute may not do ---- */
@@ -346,6 +381,7 @@ int main(void)
         cmocka_unit_test(a_driver_that_does_not_start_is_tried_again),
         cmocka_unit_test(any_call_of_the_driver_may_fail),
         cmocka_unit_test(any_call_of_a_library_may_fail),
+        cmocka_unit_test(any_call_of_a_measurement_may_fail),
         cmocka_unit_test(errors_of_the_past_surface_when_waiting),
         cmocka_unit_test(executing_again_neither_allocates_nor_waits),
         cmocka_unit_test(without_a_library_its_rows_are_not_there),

@@ -8,7 +8,7 @@ typedef struct emulator_control {
     const char *function;
     int number, error;
     /* Alive objects. */
-    int contexts, modules, allocations, pushed, handles;
+    int contexts, modules, allocations, pushed, handles, events;
     long launches, copies;
     int capturing; /* what cuStreamIsCapturing says */
     int calls;     /* of `function` since it was set */

@@ -40,16 +40,13 @@ static const danaus_device device = { .backend = &fake, .kernels = kernels };
 /* What a row answers is found by its question. */
 static void check_product(const tuning *table, const tuning_row *r)
 {
-    const int64_t *w = r->key.word;
-    problem p = { .pattern = { w[3], w[4], w[5], w[6] },
-                  .dtype = (danaus_dtype)w[0],
-                  .math = (danaus_math)w[1],
-                  .layout = (danaus_layout)w[2],
-                  .batch = (int64_t)1 << w[7] };
+    problem p = dn_tuning_problem(&r->key);
     double seconds = 0;
     expect(r->kernel->fits(r->kernel, &p));
-    expect(dn_tuning_find(table, &p, &seconds) == r->kernel);
+    expect(dn_tuning_find(table, &p, 1, &seconds) == r->kernel);
     expect(seconds <= r->value && seconds >= r->value);
+    expect((r->key.section == TUNING_PAIR) == (p.inner.a > 0));
+    expect(dn_tuning_near(table, &p) != NULL);
 }
 
 static void check_convolution(const tuning *table, const tuning_row *r)
@@ -85,7 +82,8 @@ static void check_rows(const tuning *table)
             continue;
         expect(r->value > 0);
         switch (r->key.section) {
-        case TUNING_KS: check_product(table, r); break;
+        case TUNING_KS:
+        case TUNING_PAIR: check_product(table, r); break;
         case TUNING_CONV: check_convolution(table, r); break;
         default: check_constant(table, r); break;
         }

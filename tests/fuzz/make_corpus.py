@@ -109,6 +109,10 @@ def texts():
     conv = (place + "kind,length,taps,dtype,rows,kernel,points,radix,seconds\n"
             "cpu,m,i,2,causal,16384,900,f32,0,conv.a,64,8,3e-5\n"
             "cpu,m,i,2,circular,7,8,f64,3,conv.b,96,4,3e-6\n")
+    pairs = (place + "a,b,c,d,inner_a,inner_b,inner_c,inner_d,dtype,layout,batch,kernel,"
+             "seconds\n"
+             "cpu,m,i,2,1,4,4,2,2,4,8,1,f32,first,64,panel,1e-6\n"
+             "cpu,m,i,2,1,4,4,2,1,8,8,1,tf32,last,1,lane,2e-6\n")
     models = (place + "dtype,constant,of,value\ncpu,m,i,2,f32,gamma,8,4e11\n"
               "cpu,m,i,2,f64,window,0,25e-9\ncpu,m,i,2,f64,unknown,0,1\n")
     for name, text in [
@@ -120,6 +124,8 @@ def texts():
             ("no_head", rows), ("short_row", head + "cpu,x\n"),
             ("nan", head + row.replace("1.5e-6", "nan")), ("empty", ""),
             ("sections", head + rows + conv + models), ("models", first + models),
+            ("pairs", head + rows + pairs + conv),
+            ("no_neighbours", first + pairs.replace("2,4,8,1", "2,5,8,1")),
             ("conv_long", first + conv.replace("16384,900", "268435457,900")),
             ("conv_points", first + conv.replace(",64,8", ",9223372036854775807,8")),
             ("model_large", first + models.replace("4e11", "1e30")),

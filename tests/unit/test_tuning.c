@@ -22,7 +22,7 @@ static double seconds_at(const tuning *table, int64_t batch)
 {
     double seconds = -1;
     problem p = problem_at(batch);
-    return dn_tuning_find(table, &p, &seconds) ? seconds : -1;
+    return dn_tuning_find(table, &p, 1, &seconds) ? seconds : -1;
 }
 
 /* ---- tables ---- */
@@ -43,7 +43,7 @@ static void a_choice_is_found_within_a_factor_of_two(void **state)
     problem p = problem_at(1000), other = p; /* nearest power: 1024 */
     double seconds = 0;
     dn_tuning_add(table, &p, &tuning_kernels[2], 3e-6);
-    assert_ptr_equal(dn_tuning_find(table, &p, &seconds), &tuning_kernels[2]);
+    assert_ptr_equal(dn_tuning_find(table, &p, 1, &seconds), &tuning_kernels[2]);
     assert_true(seconds == 3e-6);
     assert_true(seconds_at(table, 511) < 0);
     assert_true(seconds_at(table, 512) == 3e-6);
@@ -51,13 +51,13 @@ static void a_choice_is_found_within_a_factor_of_two(void **state)
     assert_true(seconds_at(table, 2048) == 3e-6);
     assert_true(seconds_at(table, 2049) < 0);
     other.pattern.a = 2;
-    assert_null(dn_tuning_find(table, &other, &seconds));
+    assert_null(dn_tuning_find(table, &other, 1, &seconds));
     other = p, other.pattern.d = 5;
-    assert_null(dn_tuning_find(table, &other, &seconds));
+    assert_null(dn_tuning_find(table, &other, 1, &seconds));
     other = p, other.dtype = DANAUS_C64;
-    assert_null(dn_tuning_find(table, &other, &seconds));
+    assert_null(dn_tuning_find(table, &other, 1, &seconds));
     other = p, other.layout = DANAUS_BATCH_FIRST;
-    assert_null(dn_tuning_find(table, &other, &seconds));
+    assert_null(dn_tuning_find(table, &other, 1, &seconds));
     dn_tuning_destroy(table);
 }
 
@@ -89,7 +89,7 @@ static void a_measurement_replaces_an_older_one(void **state)
     double seconds;
     dn_tuning_add(table, &p, &tuning_kernels[0], 1e-6);
     dn_tuning_add(table, &p, &tuning_kernels[2], 2e-6);
-    assert_ptr_equal(dn_tuning_find(table, &p, &seconds), &tuning_kernels[2]);
+    assert_ptr_equal(dn_tuning_find(table, &p, 1, &seconds), &tuning_kernels[2]);
     assert_true(seconds == 2e-6);
     static const double no_times[] = { 0, -1, 1.0 / 0.0, 0.0 / 0.0 };
     for (size_t i = 0; i < sizeof no_times / sizeof *no_times; i++)
@@ -124,7 +124,7 @@ static void a_large_table_finds_what_a_list_finds(void **state)
                 last = j;
         double seconds = 0;
         assert_ptr_equal(
-            dn_tuning_find(table, &list[i], &seconds), &tuning_kernels[last % 3]);
+            dn_tuning_find(table, &list[i], 1, &seconds), &tuning_kernels[last % 3]);
         assert_true(seconds == last + 1);
     }
     dn_tuning_destroy(table);
@@ -244,7 +244,7 @@ static void rows_of_no_use_here_are_counted(void **state)
     assert_int_equal(skipped, 10);
     double seconds;
     problem p = problem_at(64);
-    assert_ptr_equal(dn_tuning_find(table, &p, &seconds), &tuning_kernels[2]);
+    assert_ptr_equal(dn_tuning_find(table, &p, 1, &seconds), &tuning_kernels[2]);
     dn_tuning_destroy(table);
 }
 
@@ -359,7 +359,7 @@ static void check_harmless(const char *content, size_t size)
     for (int64_t batch = 1; batch <= 65536; batch *= 2) {
         problem p = problem_at(batch);
         double seconds = 0;
-        const kernel *k = dn_tuning_find(table, &p, &seconds);
+        const kernel *k = dn_tuning_find(table, &p, 1, &seconds);
         assert_true(!k || (k->fits(k, &p) && seconds > 0 && seconds < 1e308));
     }
     dn_tuning_destroy(table);
@@ -394,13 +394,13 @@ static danaus_status load_and_save(void *paths)
     problem p = problem_at(64), q = p;
     double seconds;
     dn_tuning_add(table, &p, &tuning_kernels[0], 7);
-    int added = dn_tuning_find(table, &p, &seconds) != NULL;
+    int added = dn_tuning_find(table, &p, 1, &seconds) != NULL;
     int64_t skipped;
     status = dn_tuning_load(table, &tuning_device, path[0], &skipped);
     if (status != DANAUS_OK) {
-        assert_true((dn_tuning_find(table, &p, &seconds) != NULL) == added);
+        assert_true((dn_tuning_find(table, &p, 1, &seconds) != NULL) == added);
         q.batch = 32768;
-        assert_null(dn_tuning_find(table, &q, &seconds));
+        assert_null(dn_tuning_find(table, &q, 1, &seconds));
     } else {
         status = dn_tuning_save(table, &tuning_device, path[1]);
         if (status == DANAUS_OK && !added) /* a row is lost silently */

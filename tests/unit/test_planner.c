@@ -1,0 +1,382 @@
+/* Choosing kernels, on a device whose kernels take the time that a test says: tables,
+   neighbours, estimates, measurements; and the tables that come with the library. */
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/planner.h"
+
+#include "backend/tuning_table.h"
+#include "gpu/gpu.h"
+#include "support/files.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLAIN, QUICK, UNKNOWN, PAIR, KERNELS };
+
+/* What kernels are estimated to take, and take; runs are counted. */
+static double estimates[KERNELS], times[KERNELS];
+static int runs[KERNELS];
+static int prepared; /* steps, at the last call */
+
+static int number_of(const kernel *k);
+
+static int fits_one(const kernel *k, const problem *p)
+{
+    return dn_is_one_factor(k, p);
+}
+
+static int fits_two(const kernel *k, const problem *p)
+{
+    return k->dtype == p->dtype && p->inner.a;
+}
+
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    (void)dev, (void)p;
+    return estimates[number_of(k)];
+}
+
+static size_t packed_bytes(const kernel *k, const problem *p)
+{
+    (void)k, (void)p;
+    return 8;
+}
+
+static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    assert_true(!p->inner.a == !w.inner);
+    (void)k;
+    memset(packed, 0, 8);
+}
+
+#define ROW(name, fits)                                                                \
+    {                                                                                  \
+        name, DANAUS_F32, fits, cost, packed_bytes, pack, NULL                         \
+    }
+static const kernel kernels[KERNELS + 1] = {
+    ROW("ks.plain", fits_one),
+    ROW("ks.quick", fits_one),
+    ROW("ks.unknown", fits_one),
+    ROW("ks.pair", fits_two),
+    { 0 },
+};
+
+static int number_of(const kernel *k) { return (int)(k - kernels); }
+
+static danaus_status allocate(danaus_device *dev, size_t size, void **memory)
+{
+    (void)dev;
+    *memory = malloc(size);
+    return *memory ? DANAUS_OK : DANAUS_ERR_MEMORY;
+}
+
+static void release(danaus_device *dev, void *memory)
+{
+    (void)dev;
+    free(memory);
+}
+
+static danaus_status copy(danaus_device *dev, void *to, const void *from, size_t size)
+{
+    (void)dev;
+    memcpy(to, from, size);
+    return DANAUS_OK;
+}
+
+static danaus_status clear(danaus_device *dev, void *memory, size_t size)
+{
+    (void)dev;
+    memset(memory, 0, size);
+    return DANAUS_OK;
+}
+
+static danaus_status prepare(danaus_device *dev, const ks_step *steps, int count)
+{
+    (void)dev, (void)steps;
+    prepared = count;
+    return DANAUS_OK;
+}
+
+static danaus_status take_time(
+    danaus_device *dev, const ks_step *step, const ks_operands *o, double *seconds)
+{
+    (void)dev;
+    assert_int_equal(o->batch, step->p.batch);
+    runs[number_of(step->kernel)]++;
+    *seconds = times[number_of(step->kernel)];
+    return DANAUS_OK;
+}
+
+static danaus_status describe(const danaus_device *dev, danaus_device_info *info)
+{
+    (void)dev;
+    *info =
+        (danaus_device_info){ .description = "NVIDIA H200", .instructions = "sm_90" };
+    return DANAUS_OK;
+}
+
+static const backend place = {
+    .name = "cuda",
+    .describe = describe,
+    .alloc = allocate,
+    .free = release,
+    .copy = copy,
+    .clear = clear,
+    .prepare = prepare,
+    .time = take_time,
+};
+
+static danaus_device device = { &place, "cuda:0", kernels, NULL };
+
+static int begin(void **state)
+{
+    (void)state;
+    static const double usual[KERNELS] = { 10e-6, 12e-6, INFINITY, 5e-6 };
+    memcpy(estimates, usual, sizeof estimates);
+    memcpy(times, usual, sizeof times);
+    times[UNKNOWN] = 1;
+    memset(runs, 0, sizeof runs);
+    return dn_tuning_create(&device.tuning) != DANAUS_OK;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    dn_tuning_destroy(device.tuning);
+    return 0;
+}
+
+static const problem base = { .pattern = { 8, 48, 64, 1 },
+                              .dtype = DANAUS_F32,
+                              .batch = 1024 };
+
+static problem pair_problem(void)
+{
+    problem p = base;
+    p.pattern = (danaus_pattern){ 1, 8, 8, 4 };
+    p.inner = (danaus_pattern){ 4, 8, 8, 1 };
+    return p;
+}
+
+/* The number of the kernel that is chosen; -1: none. */
+static int choose(const problem *p, danaus_effort effort, double *seconds)
+{
+    const kernel *k = NULL;
+    assert_ok(dn_choose(&device, p, effort, &k, seconds));
+    return k ? number_of(k) : -1;
+}
+
+static void expect(const problem *p, danaus_effort effort, int number, double wanted)
+{
+    double seconds = -1;
+    assert_int_equal(choose(p, effort, &seconds), number);
+    assert_true(number < 0 || seconds == wanted);
+}
+
+static void the_least_estimate_is_taken(void **state)
+{
+    (void)state;
+    expect(&base, DANAUS_ESTIMATE, PLAIN, 10e-6);
+    estimates[QUICK] = 9e-6;
+    expect(&base, DANAUS_ESTIMATE, QUICK, 9e-6);
+    const kernel *k = NULL;
+    double seconds;
+    assert_status(
+        dn_choose(&device, &base, DANAUS_TABLE_ONLY, &k, &seconds),
+        DANAUS_ERR_UNSUPPORTED);
+}
+
+static void a_measurement_takes_the_fastest_and_is_kept(void **state)
+{
+    (void)state;
+    times[QUICK] = 7e-6;
+    expect(&base, DANAUS_MEASURE, QUICK, 7e-6);
+    assert_int_equal(prepared, 3);
+    expect(&base, DANAUS_MEASURE, QUICK, 7e-6);
+    expect(&base, DANAUS_ESTIMATE, QUICK, 7e-6);
+    expect(&base, DANAUS_TABLE_ONLY, QUICK, 7e-6);
+    assert_int_equal(runs[PLAIN], 1);
+    assert_int_equal(runs[UNKNOWN], 1);
+}
+
+static void rows_as_fast_give_way_to_the_least_estimate(void **state)
+{
+    (void)state;
+    times[QUICK] = 9.9e-6;
+    expect(&base, DANAUS_MEASURE, PLAIN, 10e-6);
+}
+
+static void hopeless_rows_are_not_measured(void **state)
+{
+    (void)state;
+    estimates[QUICK] = 41e-6;
+    times[QUICK] = times[UNKNOWN] = 1e-6;
+    expect(&base, DANAUS_MEASURE, UNKNOWN, 1e-6);
+    assert_int_equal(runs[QUICK], 0);
+}
+
+static void pairs_are_measured_and_kept(void **state)
+{
+    (void)state;
+    problem p = pair_problem(), other = p;
+    expect(&p, DANAUS_MEASURE, PAIR, 5e-6);
+    times[PAIR] = 4e-6;
+    expect(&p, DANAUS_MEASURE, PAIR, 5e-6);
+    expect(&p, DANAUS_TABLE_ONLY, PAIR, 5e-6);
+    assert_int_equal(runs[PAIR], 1);
+    other.inner.c = 16;
+    expect(&other, DANAUS_TABLE_ONLY, -1, 0);
+    const char *path = scratch_path("pairs.csv");
+    int64_t skipped;
+    assert_ok(dn_tuning_save(device.tuning, &device, path));
+    tuning *table;
+    assert_ok(dn_tuning_create(&table));
+    assert_ok(dn_tuning_load(table, &device, path, &skipped));
+    double seconds = 0;
+    assert_ptr_equal(dn_tuning_find(table, &p, 0, &seconds), &kernels[PAIR]);
+    assert_true(fabs(seconds - 5e-6) < 1e-15);
+    assert_null(dn_tuning_find(table, &other, 0, &seconds));
+    dn_tuning_destroy(table);
+    p.dtype = DANAUS_F64; /* which no kernel serves */
+    expect(&p, DANAUS_MEASURE, -1, 0);
+}
+
+/* ---- neighbours ---- */
+
+static problem with_sizes(danaus_pattern pattern, int64_t batch)
+{
+    problem p = base;
+    p.pattern = pattern;
+    p.batch = batch;
+    return p;
+}
+
+static void what_was_measured_nearby_is_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        danaus_pattern near, far;
+    } cases[] = {
+        { { 15, 48, 64, 4 }, { 16, 48, 64, 4 } },
+        { { 8, 25, 64, 4 }, { 8, 24, 64, 4 } },
+        { { 8, 48, 127, 4 }, { 8, 48, 128, 4 } },
+        { { 8, 48, 64, 7 }, { 8, 48, 64, 8 } },
+        { { 9, 60, 80, 6 }, { 12, 60, 90, 6 } },
+    };
+    problem p = with_sizes((danaus_pattern){ 8, 48, 64, 4 }, 1024), q;
+    dn_tuning_add(device.tuning, &p, &kernels[QUICK], 1e-6);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        q = with_sizes(cases[i].near, 1024);
+        expect(&q, DANAUS_ESTIMATE, QUICK, 12e-6);
+        q = with_sizes(cases[i].far, 1024);
+        expect(&q, DANAUS_ESTIMATE, PLAIN, 10e-6);
+    }
+    q = with_sizes(cases[0].near, 2049);
+    expect(&q, DANAUS_ESTIMATE, PLAIN, 10e-6);
+    q = with_sizes(cases[0].near, 1024), q.layout = DANAUS_BATCH_LAST;
+    expect(&q, DANAUS_ESTIMATE, PLAIN, 10e-6);
+    q = with_sizes(cases[0].near, 1024), q.math = DANAUS_MATH_TF32;
+    expect(&q, DANAUS_ESTIMATE, PLAIN, 10e-6);
+}
+
+static void of_two_neighbours_the_nearest_counts(void **state)
+{
+    (void)state;
+    problem p = base, q = base;
+    p.pattern.a = 10;
+    dn_tuning_add(device.tuning, &p, &kernels[PLAIN], 1e-6);
+    q.pattern.a = 7;
+    dn_tuning_add(device.tuning, &q, &kernels[QUICK], 1e-6);
+    expect(&base, DANAUS_ESTIMATE, QUICK, 12e-6);
+    q = base, q.pattern.a = 9;
+    expect(&q, DANAUS_ESTIMATE, PLAIN, 10e-6);
+}
+
+static void a_neighbour_of_much_larger_estimate_is_not_taken(void **state)
+{
+    (void)state;
+    problem p = base;
+    p.pattern.a = 9;
+    dn_tuning_add(device.tuning, &p, &kernels[QUICK], 1e-6);
+    estimates[QUICK] = 14.9e-6;
+    expect(&base, DANAUS_ESTIMATE, QUICK, 14.9e-6);
+    estimates[QUICK] = 15.1e-6;
+    expect(&base, DANAUS_ESTIMATE, PLAIN, 10e-6);
+    estimates[QUICK] = INFINITY;
+    expect(&base, DANAUS_ESTIMATE, PLAIN, 10e-6);
+}
+
+/* ---- tables that come with the library ---- */
+
+static void shipped_rows_give_way_to_measurements(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("shipped.csv");
+    tuning_row row = { .key = dn_tuning_ks_key(&base, 10), .taken = 1 };
+    row.is_shipped = 1;
+    row.kernel = &kernels[QUICK];
+    row.value = 3e-6;
+    assert_ok(dn_tuning_reserve(device.tuning, 1));
+    dn_tuning_put(device.tuning, &row, 0);
+    expect(&base, DANAUS_ESTIMATE, QUICK, 3e-6);
+    expect(&base, DANAUS_TABLE_ONLY, QUICK, 3e-6);
+    assert_ok(dn_tuning_save(device.tuning, &device, path));
+    tuning *table;
+    int64_t skipped;
+    double seconds;
+    assert_ok(dn_tuning_create(&table));
+    assert_ok(dn_tuning_load(table, &device, path, &skipped));
+    assert_null(dn_tuning_find(table, &base, 1, &seconds));
+    dn_tuning_destroy(table);
+    expect(&base, DANAUS_MEASURE, PLAIN, 10e-6);
+    expect(&base, DANAUS_ESTIMATE, PLAIN, 10e-6);
+}
+
+/* Every row of them is of use on the device that they are for. */
+static void shipped_tables_are_right(void **state)
+{
+    (void)state;
+    danaus_device gpu = { &place, "cuda:0", dn_gpu_kernels_for(90, 1), device.tuning };
+    size_t before = 0;
+    for (const tuning_shipped *t = dn_tuning_tables; t->name; t++) {
+        int64_t skipped = -1;
+        assert_ok(
+            dn_tuning_read(gpu.tuning, &gpu, t->content, strlen(t->content), &skipped));
+        assert_int_equal(skipped, 0);
+        assert_true(gpu.tuning->count > before);
+        before = gpu.tuning->count;
+        assert_in_range(strlen(t->content), 1, 100000);
+    }
+    tuning *table;
+    assert_ok(dn_tuning_create(&table));
+    assert_ok(dn_tuning_add_shipped(table, &gpu));
+    assert_int_equal(table->count, before);
+    for (size_t i = 0; i < table->capacity; i++)
+        assert_true(!table->rows[i].taken || table->rows[i].is_shipped);
+    dn_tuning_destroy(table);
+    assert_ok(dn_tuning_create(&table));
+    assert_int_equal(setenv("DANAUS_TUNING", "", 1), 0);
+    assert_ok(dn_tuning_add_shipped(table, &gpu));
+    assert_int_equal(unsetenv("DANAUS_TUNING"), 0);
+    assert_int_equal(table->count, 0);
+    dn_tuning_destroy(table);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(the_least_estimate_is_taken),
+        TEST(a_measurement_takes_the_fastest_and_is_kept),
+        TEST(rows_as_fast_give_way_to_the_least_estimate),
+        TEST(hopeless_rows_are_not_measured),
+        TEST(pairs_are_measured_and_kept),
+        TEST(what_was_measured_nearby_is_taken),
+        TEST(of_two_neighbours_the_nearest_counts),
+        TEST(a_neighbour_of_much_larger_estimate_is_not_taken),
+        TEST(shipped_rows_give_way_to_measurements),
+        TEST(shipped_tables_are_right),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
