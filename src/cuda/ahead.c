@@ -17,11 +17,8 @@ static void compile(void *arg, int i)
     dn_cuda_compile(a->name, a->defines, d->gpu.facts.arch, &a->image, &a->bytes, NULL);
 }
 
-static int is_there(const cuda_device *d, cache_key key)
+static int is_known(const cuda_device *d, cache_key key)
 {
-    for (size_t i = 0; i < d->module_count; i++)
-        if (!memcmp(&d->modules[i].key, &key, sizeof key))
-            return 1;
     for (int i = 0; i < d->ahead_count; i++)
         if (!memcmp(&d->ahead[i].key, &key, sizeof key))
             return 1;
@@ -35,9 +32,10 @@ static void add(cuda_device *d, const ks_step *step, int variant)
     text t = { a->defines, sizeof a->defines, 0 };
     a->name = code->text;
     code->defines(step->kernel, &step->p, variant, &t);
+    if (dn_cuda_is_loaded(d, a->name, a->defines))
+        return;
     a->key = dn_cuda_key(a->name, a->defines, d->gpu.facts.arch);
-    if (!is_there(d, a->key))
-        d->ahead_count++;
+    d->ahead_count += !is_known(d, a->key);
 }
 
 static void add_step(cuda_device *d, const ks_step *step)

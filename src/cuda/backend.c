@@ -167,6 +167,8 @@ static void cuda_close(danaus_device *dev)
         dn_cuda_leave(d, pushed);
     }
     d->driver->PrimaryRelease(d->handle);
+    for (size_t i = 0; i < d->module_count; i++)
+        dn_free(d->modules[i].defines);
     dn_free(d->modules);
     dn_free(d->entries);
     dn_free(d);

@@ -23,7 +23,9 @@ typedef struct cuda_blas {
 
 /* A compiled text, loaded. */
 typedef struct cuda_module {
-    cache_key key;
+    const char *name;
+    char *defines;
+    uint64_t hash; /* of both */
     cu_module module;
     cu_function function;
 } cuda_module;
@@ -82,8 +84,10 @@ danaus_status dn_cuda_compile(
 /* The defines of ks_dw.cu, ks_dbias.cu and ks_reduce.cu for the gradients of a factor. */
 void dn_cuda_gradient_defines(const problem *p, text *to);
 
+int dn_cuda_is_loaded(const cuda_device *d, const char *name, const char *defines);
+
 /* The function `entry` of a text with these defines: from memory, the disk, or the
-   compiler. */
+   compiler. `name` is that of a text of ours. */
 danaus_status dn_cuda_load(
     cuda_device *d, const char *name, const char *defines, const char *entry,
     cu_function *function);

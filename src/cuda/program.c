@@ -75,59 +75,100 @@ static danaus_status load_module(
 }
 
 /* An image from the disk that the driver refuses is compiled again. */
-static danaus_status make_module(
-    cuda_device *d, const char *name, const char *defines, const char *entry,
-    cuda_module *m)
+static danaus_status make_module(cuda_device *d, const char *entry, cuda_module *m)
 {
     void *image;
     size_t bytes;
-    if (dn_cache_load(m->key, &image, &bytes)) {
+    int arch = d->gpu.facts.arch;
+    cache_key key = dn_cuda_key(m->name, m->defines, arch);
+    if (dn_cache_load(key, &image, &bytes)) {
         danaus_status status = load_module(d, image, entry, m);
         dn_free(image);
         if (status == DANAUS_OK)
             return status;
     }
-    if (!dn_cuda_take_ahead(d, m->key, &image, &bytes))
-        TRY(dn_cuda_compile(name, defines, d->gpu.facts.arch, &image, &bytes, NULL));
+    if (!dn_cuda_take_ahead(d, key, &image, &bytes))
+        TRY(dn_cuda_compile(m->name, m->defines, arch, &image, &bytes, NULL));
     danaus_status status = load_module(d, image, entry, m);
     if (status == DANAUS_OK)
-        dn_cache_store(m->key, d->gpu.facts.arch, image, bytes);
+        dn_cache_store(key, arch, image, bytes);
     dn_free(image);
     return status;
 }
-
-danaus_status dn_cuda_load(
-    cuda_device *d, const char *name, const char *defines, const char *entry,
-    cu_function *function)
-{
-    cuda_module m = { .key = dn_cuda_key(name, defines, d->gpu.facts.arch) };
-    for (size_t i = 0; i < d->module_count; i++)
-        if (!memcmp(&d->modules[i].key, &m.key, sizeof m.key)) {
-            *function = d->modules[i].function;
-            return DANAUS_OK;
-        }
-    if (d->module_count == d->module_capacity) {
-        size_t more = d->module_capacity ? 2 * d->module_capacity : LEAST_MODULES;
-        cuda_module *grown =
-            dn_grow(d->modules, d->module_count * sizeof *grown, more * sizeof *grown);
-        if (!grown)
-            return dn_fail_memory(more * sizeof *grown, "a list of kernels");
-        d->modules = grown;
-        d->module_capacity = more;
-    }
-    TRY(make_module(d, name, defines, entry, &m));
-    d->modules[d->module_count++] = m;
-    *function = m.function;
-    return DANAUS_OK;
-}
-
-/* ---- finding ---- */
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
     return hash ^ (hash >> 29);
 }
+
+static uint64_t hash_of(const char *name, const char *defines)
+{
+    uint64_t hash = 0;
+    for (const char *at = name; *at; at++)
+        hash = mix(hash, (unsigned char)*at);
+    for (const char *at = defines; *at; at++)
+        hash = mix(hash, (unsigned char)*at);
+    return hash;
+}
+
+static const cuda_module *find_module(
+    const cuda_device *d, uint64_t hash, const char *name, const char *defines)
+{
+    for (size_t i = 0; i < d->module_count; i++) {
+        const cuda_module *m = &d->modules[i];
+        if (m->hash == hash && !strcmp(m->name, name) && !strcmp(m->defines, defines))
+            return m;
+    }
+    return NULL;
+}
+
+int dn_cuda_is_loaded(const cuda_device *d, const char *name, const char *defines)
+{
+    return find_module(d, hash_of(name, defines), name, defines) != NULL;
+}
+
+static danaus_status reserve_module(cuda_device *d)
+{
+    if (d->module_count < d->module_capacity)
+        return DANAUS_OK;
+    size_t more = d->module_capacity ? 2 * d->module_capacity : LEAST_MODULES;
+    cuda_module *grown =
+        dn_grow(d->modules, d->module_count * sizeof *grown, more * sizeof *grown);
+    if (!grown)
+        return dn_fail_memory(more * sizeof *grown, "a list of kernels");
+    d->modules = grown;
+    d->module_capacity = more;
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_load(
+    cuda_device *d, const char *name, const char *defines, const char *entry,
+    cu_function *function)
+{
+    uint64_t hash = hash_of(name, defines);
+    const cuda_module *known = find_module(d, hash, name, defines);
+    if (known) {
+        *function = known->function;
+        return DANAUS_OK;
+    }
+    TRY(reserve_module(d));
+    size_t size = strlen(defines) + 1;
+    cuda_module m = { .name = name, .defines = dn_alloc(size), .hash = hash };
+    if (!m.defines)
+        return dn_fail_memory(size, "a kernel's defines");
+    memcpy(m.defines, defines, size);
+    danaus_status status = make_module(d, entry, &m);
+    if (status != DANAUS_OK) {
+        dn_free(m.defines);
+        return status;
+    }
+    d->modules[d->module_count++] = m;
+    *function = m.function;
+    return DANAUS_OK;
+}
+
+/* ---- finding ---- */
 
 static int is_same(const cuda_entry *a, const cuda_entry *b)
 {
