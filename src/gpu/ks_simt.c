@@ -17,10 +17,29 @@ enum { BR, BS, BJ, TR, TS, BK };
 
 static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
+/* Elements of `size` bytes, as they are. */
+static void copy_elements(
+    const char *from, int64_t step, int64_t count, size_t size, char *to)
+{
+    for (int64_t i = 0; i < count; i++, from += step * (int64_t)size, to += size)
+        switch (size) {
+        case 2: memcpy(to, from, 2); break;
+        case 4: memcpy(to, from, 4); break;
+        case 8: memcpy(to, from, 8); break;
+        default: memcpy(to, from, 16);
+        }
+}
+
 void dn_gpu_gather(
     const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
     void *to)
 {
+    if (w->dtype == type && !(w->conjugate && dn_is_complex(type))) {
+        size_t size = danaus_dtype_size(type);
+        const char *first = (const char *)w->data + from * (int64_t)size;
+        copy_elements(first, step, count, size, to);
+        return;
+    }
     for (int64_t i = 0; i < count; i++) {
         double value[2];
         dn_load(w->dtype, w->data, from + i * step, value);
