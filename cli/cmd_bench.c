@@ -1,5 +1,6 @@
 /* danaus bench ks: measures the problems of a suite and prints a record for each. */
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/bench_calls.h"
 #include "cli/bench_conv.h"
 #include "cli/bench_stream.h"
 #include "cli/commands.h"
@@ -17,10 +18,11 @@
 
 static const usage use = {
     .command = "danaus bench",
-    .synopsis = "ks|conv|stream --suite bench/suites/NAME.csv [OPTION]...",
+    .synopsis = "ks|conv|stream|calls --suite bench/suites/NAME.csv [OPTION]...",
     .about =
         "Convolutions: see danaus bench conv --help; those of signals that come "
-        "in\nblocks: danaus bench stream --help.\n\n"
+        "in\nblocks: danaus bench stream --help; what calls cost the host of a GPU:\n"
+        "danaus bench calls --help.\n\n"
         "Measures y = W x for every problem, layout and batch size of a suite and "
         "prints\n"
         "a record for each: medians of at least 0.2 s of calls after a warm-up, with "
@@ -379,12 +381,14 @@ int cmd_bench(int argc, char **argv)
         return bench_conv(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "stream"))
         return bench_stream(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "calls"))
+        return bench_calls(argc - 1, argv + 1);
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
     if (strcmp(argv[1], "ks"))
         return usage_error(
-            "there is no benchmark \"%s\", only ks, conv and stream", argv[1]);
+            "there is no benchmark \"%s\", only ks, conv, stream and calls", argv[1]);
     if (!o.suite)
         return usage_error("--suite FILE is needed (try --help)");
     bench b = { .o = &o };

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `danaus bench` and `danaus kernels` on the emulated GPU: records with their energy, and
-# kernels from one cache folder to another.
+# `danaus bench` and `danaus kernels` on the emulated GPU: records with their energy, what
+# calls cost, and kernels from one cache folder to another.
 # SPDX-License-Identifier: Apache-2.0
 set -u
 program=${DANAUS_PROGRAM:?the path of the program}
@@ -26,6 +26,26 @@ assert 30 < watts < 400, watts
 END
 "$program" bench ks --suite suite.csv --energy > out 2> err && fail "a processor has a counter"
 grep -q "not counted" err || fail "a processor says that it does not count"
+
+export TMPDIR="$folder"
+echo '"2,4,4,3 3,8,8,1",8' >> suite.csv
+"$program" bench calls --suite suite.csv --device cuda:0 --layout last --csv c.csv \
+    > out 2> err || fail "bench calls"
+"$program" bench calls --suite suite.csv --device cuda:0 --layout last --gradients \
+    --json > g.json 2> err || fail "bench calls --gradients"
+/usr/bin/python3 - > out 2> err <<'END' || fail "calls are recorded"
+import csv, json
+gradients = json.load(open("g.json"))["records"]
+for rows, operation in (csv.DictReader(open("c.csv")), "ks"), (gradients, "gradient"):
+    rows = list(rows)
+    assert [r["problem"] for r in rows] == ["1,4,4,1", "2,4,4,3 3,8,8,1"], rows
+    for r in rows:
+        first, cached, call = (float(r[f]) for f in ("first_ns", "cached_ns", "call_cpu_ns"))
+        assert r["operation"] == operation and 0 < call < cached < first, r
+END
+ls danaus-calls-* > /dev/null 2>&1 && fail "cache folders stay"
+"$program" bench calls --suite suite.csv > out 2> err && fail "a processor compiles"
+grep -q "cuda:0 is needed" err || fail "a processor says that it does not compile"
 
 "$program" kernels export all.kernels > out 2> err || fail "export"
 DANAUS_CACHE=$folder/other "$program" kernels import all.kernels --json > out 2> err ||
