@@ -7,6 +7,7 @@
 #include "support/test.h"
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "cuda/cuda.h"
 #include "support/device.h"
 
@@ -29,6 +30,18 @@ static int stack_allowed(const char *file)
     return strcmp(file, "ks_mma_lanes.cu") && strcmp(file, "ks_pair.cu") ? 128 : 64;
 }
 
+/* A text that is to be compiled, and what came of it. */
+typedef struct job {
+    const char *name, *file; /* of the row, of the text */
+    char *defines, *log;
+    int arch, skipped;
+    char *failure;
+} job;
+
+#define MOST_JOBS 4096
+
+static job jobs[MOST_JOBS];
+static int count;
 static int compiled, skipped;
 
 static int number_before(const char *log, const char *words)
@@ -43,41 +56,78 @@ static int number_before(const char *log, const char *words)
     return most;
 }
 
-static void compile(const char *name, const char *file, const char *defines, int arch)
+/* On any thread; what failed is told afterwards. */
+static void compile(void *arg, int i)
 {
+    (void)arg;
+    job *j = &jobs[i];
     void *image = NULL;
     size_t bytes = 0;
-    char *log = NULL;
-    danaus_status status = dn_cuda_compile(file, defines, arch, &image, &bytes, &log);
-    if (status == DANAUS_ERR_UNSUPPORTED) { /* this NVRTC does not know it */
-        skipped++;
-        return;
-    }
-    if (status != DANAUS_OK)
-        fail_msg("%s for sm_%d: %s", name, arch, danaus_error_detail());
-    int spilled = number_before(log, " bytes spill stores");
-    int stack = number_before(log, " bytes stack frame");
-    if (stack > stack_allowed(file) || spilled > stack_allowed(file))
-        fail_msg("%s for sm_%d: %.*s\nwith %s", name, arch, MOST_LOG, log, defines);
-    compiled++;
+    danaus_status status =
+        dn_cuda_compile(j->file, j->defines, j->arch, &image, &bytes, &j->log);
     dn_free(image);
-    dn_free(log);
+    j->skipped = status == DANAUS_ERR_UNSUPPORTED; /* this NVRTC does not know it */
+    if (status != DANAUS_OK && !j->skipped)
+        j->failure = strdup(danaus_error_detail());
 }
 
-/* For the one whose turn it is, or for all; row: NULL, or what must run there. */
+static void expect_registers(const job *j)
+{
+    if (j->failure)
+        fail_msg("%s for sm_%d: %s", j->name, j->arch, j->failure);
+    int spilled = number_before(j->log, " bytes spill stores");
+    int stack = number_before(j->log, " bytes stack frame");
+    if (stack > stack_allowed(j->file) || spilled > stack_allowed(j->file))
+        fail_msg(
+            "%s for sm_%d: %.*s\nwith %s", j->name, j->arch, MOST_LOG, j->log,
+            j->defines);
+}
+
+/* All jobs, on as many threads as there are processors. */
+static void compile_all(void)
+{
+    thread_pool *pool = NULL;
+    assert_ok(dn_pool_create(dn_thread_count(), &pool));
+    dn_pool_run(pool, count, compile, NULL);
+    dn_pool_destroy(pool);
+    for (int i = 0; i < count; i++) {
+        skipped += jobs[i].skipped;
+        compiled += !jobs[i].skipped;
+        if (!jobs[i].skipped)
+            expect_registers(&jobs[i]);
+        free(jobs[i].defines);
+        free(jobs[i].failure);
+        dn_free(jobs[i].log);
+    }
+    memset(jobs, 0, sizeof jobs);
+    count = 0;
+}
+
+static int is_known(const char *file, const char *defines)
+{
+    for (int i = 0; i < count; i++)
+        if (!strcmp(jobs[i].file, file) && !strcmp(jobs[i].defines, defines))
+            return 1;
+    return 0;
+}
+
+/* For the one whose turn it is, or for all; row: NULL, or what must run there. A text
+   that another row or problem has already asked for is passed over. */
 static void compile_for_some(
     const kernel *row, const char *name, const char *file, const char *defines)
 {
     static int turn;
     const char *all = getenv("DANAUS_TEXTS");
-    int everywhere = all && !strcmp(all, "all"), chosen = turn++ % ARCHS;
+    int everywhere = all && !strcmp(all, "all"), chosen = turn % ARCHS;
+    if (is_known(file, defines) || turn++ % share_of_cases())
+        return;
     if (row && !dn_gpu_runs_on(row, archs[chosen]))
         chosen = 0; /* 9.0 runs every row */
-    if (turn % share_of_cases())
-        return;
-    for (int i = 0; i < ARCHS; i++)
+    for (int i = 0; i < ARCHS && count < MOST_JOBS; i++)
         if ((i == chosen || everywhere) && (!row || dn_gpu_runs_on(row, archs[i])))
-            compile(name, file, defines, archs[i]);
+            jobs[count++] = (job){
+                .name = name, .file = file, .defines = strdup(defines), .arch = archs[i]
+            };
 }
 
 static void every_row_stays_in_registers(void **state)
@@ -99,6 +149,7 @@ static void every_row_stays_in_registers(void **state)
             code->defines(k, &p, (form + (int)(k - dn_gpu_kernels)) % variants, &t);
             compile_for_some(k, k->name, code->text, defines);
         }
+    compile_all();
 }
 
 /* Blocks of 32 in one type, of 64 in the other. */
@@ -120,6 +171,7 @@ static void pairs_stay_in_registers(void **state)
         code->defines(k, &p, (int)(k - dn_gpu_kernels) % code->variants, &t);
         compile_for_some(k, k->name, code->text, defines);
     }
+    compile_all();
 }
 
 static void gradients_stay_in_registers(void **state)
@@ -139,6 +191,7 @@ static void gradients_stay_in_registers(void **state)
                 dn_cuda_gradient_defines(&p, &t);
                 compile_for_some(NULL, texts[i], texts[i], defines);
             }
+    compile_all();
 }
 
 int main(void)
@@ -159,5 +212,7 @@ int main(void)
     int failed = cmocka_run_group_tests_name("texts", tests, NULL, NULL);
     printf(
         "%d compiled, %d for architectures that this NVRTC lacks\n", compiled, skipped);
-    return failed;
+    if (count)
+        printf("%d were asked for by a test that did not compile them\n", count);
+    return failed || count;
 }
