@@ -127,20 +127,38 @@ void dn_gpu_cut(float *w, float *rest, int64_t count)
     }
 }
 
+/* A line of packed weights. */
+typedef union packed_line {
+    float words[LINE_BYTES / 4];
+    uint16_t halves[LINE_BYTES / 2];
+} packed_line;
+
+/* The columns k that a line has in its places, from k0 on. */
+static void order_line(
+    const gpu_tile *t, const packed_line *from, const int64_t *column, packed_line *to)
+{
+    if (t->element == 2)
+        for (int64_t place = 0; place < LINE_BYTES / 2; place++)
+            to->halves[place] = from->halves[column[place]];
+    else
+        for (int64_t place = 0; place < LINE_BYTES / 4; place++)
+            to->words[place] = from->words[column[place]];
+}
+
 /* One row r of a step, LINE_BYTES, its chunks exchanged. */
 static void pack_line(
     const gpu_tile *t, const problem *p, const weights_view *w, int64_t from,
-    int64_t k0, int64_t row, char *to)
+    int64_t k0, const int64_t *column, int64_t row, char *to)
 {
     int64_t line = LINE_BYTES / t->element, per = CHUNK_BYTES / t->element;
-    float values[LINE_BYTES / 4] = { 0 }, rest[LINE_BYTES / 4];
-    char *plain = (char *)values;
-    for (int64_t place = 0; place < line; place++) {
-        int64_t k = k0 + t->column(t, place);
-        if (k < p->pattern.c)
-            dn_gpu_gather(
-                w, from + k * w->s[2], 0, 1, p->dtype, plain + place * t->element);
-    }
+    int64_t left = p->pattern.c - k0;
+    packed_line as_it_is = { { 0 } }, ordered;
+    float *values = ordered.words, rest[LINE_BYTES / 4];
+    const char *plain = (const char *)&ordered;
+    dn_gpu_gather(
+        w, from + k0 * w->s[2], w->s[2], left < line ? left : line, p->dtype,
+        &as_it_is);
+    order_line(t, &as_it_is, column, &ordered);
     if (t->element == 4)
         dn_gpu_cut(values, t->parts > 1 ? rest : NULL, line);
     for (int64_t chunk = 0; chunk < line / per; chunk++) {
@@ -162,7 +180,10 @@ size_t dn_gpu_tile_bytes(const gpu_tile *t, const problem *p)
 void dn_gpu_tile_pack(const gpu_tile *t, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
+    int64_t column[LINE_BYTES / 2], line = LINE_BYTES / t->element;
     char *to = packed;
+    for (int64_t place = 0; place < line; place++)
+        column[place] = t->column(t, place);
     memset(packed, 0, dn_gpu_tile_bytes(t, p));
     for (int64_t block = 0; block < q.a * q.d; block++)
         for (int64_t r0 = 0; r0 < t->row_tiles * t->rows; r0 += t->rows)
@@ -173,8 +194,7 @@ void dn_gpu_tile_pack(const gpu_tile *t, const problem *p, weights_view w, void 
                         pack_line(
                             t, p, &w,
                             block / q.d * w.s[0] + block % q.d * w.s[3] + r * w.s[1],
-                            step * (LINE_BYTES / t->element), place,
-                            to + place * LINE_BYTES);
+                            step * line, column, place, to + place * LINE_BYTES);
                 }
                 to += t->parts * t->rows * LINE_BYTES;
             }
