@@ -1,0 +1,71 @@
+#!/bin/sh
+# Runs tests on a GPU under NVIDIA's compute-sanitizer, which comes with the CUDA toolkit,
+# and writes what it finds.
+#
+#     sh scripts/sanitize_gpu.sh TESTS RECORD.csv
+#
+# TESTS is the folder of the test programs, build/release/tests. Under memcheck and
+# initcheck run those of products, chains, gradients and streams; under racecheck every
+# family of rows by itself, and gradients of portable rows: all at the same time on cuda:0,
+# each for at most SECONDS_EACH (600), with one DANAUS_TEST_SHARE-th (10000) of their random
+# cases. A line of the record is one of them; `errors` are the tool's. Logs go to LOGS (a
+# folder of its own in /tmp).
+#
+# The exit status is 0 when nothing was found, 77 when the tool or a GPU is missing.
+# SPDX-License-Identifier: Apache-2.0
+set -u
+[ $# -eq 2 ] || { sed -n '2,/^# SPDX/{/SPDX/!p}' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+tests=$1 record=$2
+tool=$(command -v compute-sanitizer) || tool=/usr/local/cuda/bin/compute-sanitizer
+[ -x "$tool" ] || {
+    echo "compute-sanitizer is not in PATH nor in /usr/local/cuda/bin: install the CUDA toolkit"
+    exit 77
+}
+device=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1)
+[ -n "$device" ] || { echo "there is no NVIDIA GPU"; exit 77; }
+version=$("$tool" --version | sed -n 's/^Version \([0-9.]*\).*/\1/p' | head -n 1)
+export DANAUS_TEST_SHARE="${DANAUS_TEST_SHARE:-10000}"
+logs=${LOGS:-$(mktemp -d)}
+seconds=${SECONDS_EACH:-600}
+
+# one TOOL TEST [ROWS]: puts a line of the record into a file.
+one() {
+    name=$1.$2${3:+.$3}
+    [ -z "${3:-}" ] || export DANAUS_TEST_ROWS="$3"
+    start=$(date +%s)
+    timeout "$seconds" "$tool" --tool "$1" --print-limit 20 "$tests/test_$2" cuda:0 \
+        > "$logs/$name.txt" 2>&1
+    status=$?
+    errors=$(sed -n 's/^=* *[A-Z]* *SUMMARY: \([0-9]*\) .*/\1/p' "$logs/$name.txt" | tail -n 1)
+    passed=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) .*/\1/p' "$logs/$name.txt" | tail -n 1)
+    case $status in
+    0) result=passed ;;
+    77) result=skipped ;;
+    124) result="not done in $seconds s" ;;
+    *) result="failed" ;;
+    esac
+    grep -q 'Internal Sanitizer Error' "$logs/$name.txt" && result="the tool failed"
+    printf '"%s",%s,%s,%s,"%s",%s,%s,%s,%s,%s\n' "$device" "$version" "$1" "$2" \
+        "${3:-all}" "$DANAUS_TEST_SHARE" "${passed:-0}" "$result" "${errors:-}" \
+        $(($(date +%s) - start)) > "$logs/$name.csv"
+}
+
+for kind in memcheck initcheck; do
+    for test in kernel_ks property_algebra property_gradient cuda_stream; do
+        one $kind $test &
+    done
+done
+for rows in ks.simt ks.vec ks.mma. ks.mma_lanes ks.wgmma ks.lanes ks.turned; do
+    one racecheck kernel_ks $rows &
+done
+one racecheck property_gradient ks.simt,ks.vec &
+one racecheck property_algebra ks.simt,ks.vec &
+one racecheck cuda_stream ks.simt,ks.vec &
+wait
+{
+    echo "device,sanitizer,tool,test,rows,share,passed,result,errors,seconds"
+    cat "$logs"/*.csv
+} > "$record"
+cat "$record"
+echo "logs: $logs"
+! grep -v -E '^device|,passed,0,[0-9]+$' "$record" > /dev/null
