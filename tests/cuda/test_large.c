@@ -163,18 +163,15 @@ static void move_samples(
 /* The array as move_samples has it, batch-first, or back. */
 static void reorder(const samples *s, const array *from, array *to, int up)
 {
-    if (s->layout == DANAUS_BATCH_FIRST) {
-        memcpy(
-            to->data, from->data, (size_t)from->count * danaus_dtype_size(from->dtype));
-        return;
-    }
+    size_t size = danaus_dtype_size(from->dtype);
+    int last = s->layout == DANAUS_BATCH_LAST;
     for (int64_t i = 0; i < SAMPLES; i++)
         for (int64_t row = 0; row < s->size; row++) {
             int64_t first = i * s->size + row;
-            int64_t run = (i / RUN * s->size + row) * RUN + i % RUN;
-            element_put(
-                to->dtype, to->data, up ? run : first,
-                element_get(from->dtype, from->data, up ? first : run));
+            int64_t run = last ? (i / RUN * s->size + row) * RUN + i % RUN : first;
+            memcpy(
+                (char *)to->data + (size_t)(up ? run : first) * size,
+                (const char *)from->data + (size_t)(up ? first : run) * size, size);
         }
 }
 

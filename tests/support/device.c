@@ -8,12 +8,36 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define MOST_ROWS 512
 
 static int narrow_between; /* of the device of this program */
 
 void expect_device(const danaus_device *device)
 {
     narrow_between = !device->backend->on_host;
+}
+
+/* Is the name one of those, or begins it with one, of a list with commas? */
+static int is_listed(const char *name, const char *list)
+{
+    for (const char *at = list; *at; at += strcspn(at, ",") + (strchr(at, ',') != NULL))
+        if (!strncmp(name, at, strcspn(at, ",")))
+            return 1;
+    return 0;
+}
+
+/* The device keeps the rows of the list, or all without one. */
+static void keep_rows(danaus_device *device, const char *list)
+{
+    static kernel rows[MOST_ROWS];
+    size_t count = 0;
+    for (const kernel *k = device->kernels; list && k->name; k++)
+        if (is_listed(k->name, list) && count < MOST_ROWS - 1)
+            rows[count++] = *k;
+    if (list)
+        device->kernels = rows;
 }
 
 danaus_device *device_from_arguments(int argc, char **argv)
@@ -26,6 +50,7 @@ danaus_device *device_from_arguments(int argc, char **argv)
         exit(status == DANAUS_ERR_UNSUPPORTED ? 77 : 1);
     }
     expect_device(device);
+    keep_rows(device, getenv("DANAUS_TEST_ROWS"));
     return device;
 }
 

@@ -8,7 +8,8 @@
 #include "danaus/device.h"
 
 /* argv[1], or "cpu". Ends the program with status 77, which CTest counts as
-   skipped, when this machine has no such device. */
+   skipped, when this machine has no such device. It has only the rows of its table whose
+   names begin with a word of DANAUS_TEST_ROWS=ks.simt,ks.vec if the environment has that. */
 danaus_device *device_from_arguments(int argc, char **argv);
 
 /* Rounds to make of something that is tried `rounds` times: fewer, at least 1,
