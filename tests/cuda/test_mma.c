@@ -2,7 +2,7 @@
    processor (emulator/warps.h), against the oracle: every row, odd and even sizes, both
    layouts, operands that are and are not aligned, bias, activations. */
 // SPDX-License-Identifier: Apache-2.0
-#include "emulator/run_text.h"
+#include "emulator/run_row.h"
 #include "support/chains.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
    bias, activations. Plans for a GPU of compute capability 9.0 that there is not: which
    chains take such a step, what they say, and that its results are right. */
 // SPDX-License-Identifier: Apache-2.0
-#include "emulator/run_text.h"
+#include "emulator/run_row.h"
 #include "backend/tuning.h"
 #include "ks/ks_plan.h"
 #include "support/chains.h"

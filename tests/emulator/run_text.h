@@ -1,5 +1,5 @@
 /* Texts for the instructions of warps, executed by threads of the processor
-   (emulator/warps.h): a folder with the texts, and programs made of them for problems. */
+   (emulator/warps.h): a folder with the texts, and programs made of them. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef TEST_EMULATOR_RUN_TEXT_H
 #define TEST_EMULATOR_RUN_TEXT_H
@@ -14,10 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef void launch_function(
-    unsigned blocks, unsigned shared, const void *x, const void *w, const float *bias,
-    void *y, int64_t batch, int activation);
 
 static char folder[64];
 
@@ -40,24 +36,6 @@ static int make_folder(void **state)
     for (const gpu_text *t = dn_gpu_texts; t->name; t++)
         write_file(t->name, t->content);
     write_file("ptx.cuh", "#include \"" EMULATOR_WARPS "\"\n");
-    write_file(
-        "launch.cpp",
-        "#include \"defines.h\"\n"
-        "#include TEXT\n"
-        "template <class X, class W> void call(\n"
-        "    void ks(const X *, const W *, const float *, X *, i64, int), const void "
-        "*x,\n"
-        "    const void *w, const float *bias, void *y, i64 batch, int activation)\n"
-        "{\n"
-        "    ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation);\n"
-        "}\n"
-        "extern \"C\" void launch(unsigned blocks, unsigned shared, const void *x,\n"
-        "    const void *w, const float *bias, void *y, i64 batch, int activation)\n"
-        "{\n"
-        "    run_blocks(blocks, THREADS, shared, [=] {\n"
-        "        call(ks, x, w, bias, y, batch, activation);\n"
-        "    });\n"
-        "}\n");
     return 0;
 }
 
@@ -69,14 +47,12 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* The text with the defines of a problem, compiled and loaded. */
-static void *load(const kernel *k, const problem *p, int variant, int number)
+/* A program that includes defines.h and texts, compiled and loaded. */
+static void *load_program(const char *program, const char *defines, int number)
 {
-    char defines[4096], path[128], command[512];
-    text t = { defines, sizeof defines, 0 };
-    dn_text(&t, "#define TEXT \"%s\"\n", dn_gpu_code(k)->text);
-    dn_gpu_code(k)->defines(k, p, variant, &t);
+    char path[128], command[512];
     write_file("defines.h", defines);
+    write_file("launch.cpp", program);
     snprintf(path, sizeof path, "%s/%d.so", folder, number);
     snprintf(
         command, sizeof command,
@@ -86,28 +62,6 @@ static void *load(const kernel *k, const problem *p, int variant, int number)
     void *library = dlopen(path, RTLD_NOW);
     assert_non_null(library);
     return library;
-}
-
-/* Runs the text with weights that are packed. */
-static void run_text(
-    const kernel *k, const problem *p, const void *x, const void *packed,
-    const float *bias, void *y, danaus_activation activation, int number)
-{
-    const gpu_code *code = dn_gpu_code(k);
-    gpu_facts facts = { .arch = 80, .units = 1 + number % 3 };
-    gpu_call call = { p->batch, x, y };
-    gpu_launch l;
-    int variant = code->variant ? code->variant(k, p, &call) : 0;
-    void *library = load(k, p, variant, number), *symbol;
-    launch_function *launch;
-    code->launch(k, p, &facts, &call, &l);
-    symbol = dlsym(library, "launch");
-    assert_non_null(symbol);
-    memcpy(&launch, &symbol, sizeof launch);
-    launch(
-        (unsigned)l.blocks[0], (unsigned)l.shared, x, packed, bias, y, p->batch,
-        (int)activation);
-    dlclose(library);
 }
 
 static void *aligned_copy(const array *a)

@@ -1,0 +1,62 @@
+/* Rows of the table, run as run_text.h runs texts. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef TEST_EMULATOR_RUN_ROW_H
+#define TEST_EMULATOR_RUN_ROW_H
+
+#include "emulator/run_text.h"
+
+typedef void launch_function(
+    unsigned blocks, unsigned shared, const void *x, const void *w, const float *bias,
+    void *y, int64_t batch, int activation);
+
+static const char launch_row[] =
+    "#include \"defines.h\"\n"
+    "#include TEXT\n"
+    "template <class X, class W> void call(\n"
+    "    void ks(const X *, const W *, const float *, X *, i64, int), const void "
+    "*x,\n"
+    "    const void *w, const float *bias, void *y, i64 batch, int activation)\n"
+    "{\n"
+    "    ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation);\n"
+    "}\n"
+    "extern \"C\" void launch(unsigned blocks, unsigned shared, const void *x,\n"
+    "    const void *w, const float *bias, void *y, i64 batch, int activation)\n"
+    "{\n"
+    "    run_blocks(blocks, THREADS, shared, [=] {\n"
+    "        call(ks, x, w, bias, y, batch, activation);\n"
+    "    });\n"
+    "}\n";
+
+/* A row's text with the defines of a problem. */
+static void *load(const kernel *k, const problem *p, int variant, int number)
+{
+    char defines[4096];
+    text t = { defines, sizeof defines, 0 };
+    dn_text(&t, "#define TEXT \"%s\"\n", dn_gpu_code(k)->text);
+    dn_gpu_code(k)->defines(k, p, variant, &t);
+    return load_program(launch_row, defines, number);
+}
+
+/* Runs the text with weights that are packed. */
+static void run_text(
+    const kernel *k, const problem *p, const void *x, const void *packed,
+    const float *bias, void *y, danaus_activation activation, int number)
+{
+    const gpu_code *code = dn_gpu_code(k);
+    gpu_facts facts = { .arch = 80, .units = 1 + number % 3 };
+    gpu_call call = { p->batch, x, y };
+    gpu_launch l;
+    int variant = code->variant ? code->variant(k, p, &call) : 0;
+    void *library = load(k, p, variant, number), *symbol;
+    launch_function *launch;
+    code->launch(k, p, &facts, &call, &l);
+    symbol = dlsym(library, "launch");
+    assert_non_null(symbol);
+    memcpy(&launch, &symbol, sizeof launch);
+    launch(
+        (unsigned)l.blocks[0], (unsigned)l.shared, x, packed, bias, y, p->batch,
+        (int)activation);
+    dlclose(library);
+}
+
+#endif
