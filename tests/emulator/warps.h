@@ -1,5 +1,5 @@
-/* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu and
-   ks_pair.cu use, in C++ for a processor: a block is as many threads as it has on a GPU,
+/* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_pair.cu
+   and ks_dw_mma.cu use, in C++ for a processor: a block is as many threads as it has on a GPU,
    and the lanes of a warp wait for each other wherever an instruction exchanges registers.
    Copies are made at once, so that what is missing of waiting for them does not show. */
 // SPDX-License-Identifier: Apache-2.0
@@ -21,6 +21,7 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 #define INLINE static inline
+#define MEMBER inline
 #define __global__
 #define __shared__
 #define __launch_bounds__(threads, blocks)
@@ -121,6 +122,10 @@ INLINE u32 __float_as_uint(float f)
 
 /* Ties away from zero. */
 INLINE u32 round_tf32(float f) { return (__float_as_uint(f) + 0x1000) & ~0x1fffu; }
+INLINE u32 near_tf32(float f) { return round_tf32(f); }
+
+/* What tensor cores read of a number. */
+INLINE float cut_tf32(u32 bits) { return __uint_as_float(bits & ~0x1fffu); }
 
 /* ---- shared memory: accesses that are not aligned, or outside, end the program ---- */
 
@@ -278,8 +283,8 @@ INLINE void mma8(float *d, const u32 *a, u32 b0, u32 b1)
     for (int e = 0; e < 4; e++) {
         int i = lane / 4 + e / 2 * 8, j = lane % 4 * 2 + e % 2;
         for (int k = 0; k < 8; k++)
-            d[e] += __uint_as_float(w.a[i % 8 * 4 + k % 4][i / 8 + k / 4 * 2]) *
-                    __uint_as_float(w.b[j * 4 + k % 4][k / 4]);
+            d[e] += cut_tf32(w.a[i % 8 * 4 + k % 4][i / 8 + k / 4 * 2]) *
+                    cut_tf32(w.b[j * 4 + k % 4][k / 4]);
     }
     w.wait.arrive_and_wait();
 }

@@ -237,8 +237,9 @@ INLINE void product(sums sum, u32 x, u32 w, place p)
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 float v = __uint_as_float(high[t][half][lane]);
-                high[t][half][lane] = round_tf32(v);
-                low[t][half][lane] = round_tf32(v - __uint_as_float(high[t][half][lane]));
+                high[t][half][lane] = near_tf32(v);
+                low[t][half][lane] =
+                    __float_as_uint(v - __uint_as_float(high[t][half][lane]));
             }
         }
 #pragma unroll

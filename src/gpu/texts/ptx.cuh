@@ -9,6 +9,7 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 #define INLINE static __device__ __forceinline__
+#define MEMBER __device__ __forceinline__
 
 INLINE u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
@@ -38,6 +39,9 @@ INLINE u32 round_tf32(float x)
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
     return rounded;
 }
+
+/* The same in half the instructions, but NaN is lost: it stays in what is left of x. */
+INLINE u32 near_tf32(float x) { return (__float_as_uint(x) + 0x1000) & ~0x1fffu; }
 
 INLINE float low_of(u32 pair)
 {
