@@ -5,10 +5,12 @@
 
 #include "cuda/cache.h"
 #include "cuda/driver.h"
+#include "gpu/dw.h"
 #include "gpu/gpu.h"
 
 #define MOST_DEFINES 4096 /* bytes */
 #define MOST_AHEAD   64   /* texts compiled at once */
+#define RECENT_DW    32
 
 typedef struct nvmlDevice_st *nvml_device;
 typedef struct cublasContext *blas_handle;
@@ -40,6 +42,15 @@ typedef struct cuda_entry {
     cu_function function;
 } cuda_entry;
 
+/* The tile that a weight gradient has. */
+typedef struct cuda_dw {
+    danaus_pattern pattern; /* a = 0: none */
+    danaus_dtype dtype;
+    danaus_layout layout;
+    danaus_math math;
+    gpu_dw tile;
+} cuda_dw;
+
 /* A text that is compiled before it is loaded. */
 typedef struct cuda_ahead {
     const char *name;
@@ -66,6 +77,8 @@ typedef struct cuda_device {
     int ahead_count;
     cuda_entry *entries; /* open addressing; at most half of them taken */
     size_t entry_count, entry_capacity;
+    cuda_dw dw[RECENT_DW]; /* the latest ones; `dw_next` is the oldest */
+    int dw_next;
 } cuda_device;
 
 /* Makes the device's context current; leave restores the caller's. */

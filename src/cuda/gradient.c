@@ -21,6 +21,10 @@
 /* Weights of a block and columns from which on cuBLAS is worth its call. */
 #define LEAST_BLOCK 256
 #define LEAST_BATCH 64
+/* Rows and columns of a block from which on tensor cores are. */
+#define LEAST_SIDE 8
+/* Columns in whose time a block of threads begins and ends. */
+#define FILLING 64
 
 /* Tiles of ks_dw.cu: rows, columns, lanes, of a thread, depth. */
 typedef struct dw_tile {
@@ -35,7 +39,8 @@ typedef struct gradient_run {
     int lowest, highest; /* steps whose dy, and whose x, are needed */
     const void *x[DANAUS_MAX_FACTORS];
     void *dy[2];
-    void *parts, *work; /* work: of a step */
+    void *parts, *work;              /* work: of a step */
+    gpu_dw tile[DANAUS_MAX_FACTORS]; /* on tensor cores; resident 0: another way */
 } gradient_run;
 
 static int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
@@ -87,6 +92,37 @@ static int64_t dw_tiles(const problem *p)
     return q.a * parts_of(q.b, t.br) * parts_of(q.c, t.bc) * parts_of(q.d, t.bj);
 }
 
+/* Is a weight gradient made on tensor cores by texts of ours? Of 16-bit numbers that are matrices where they
+   lie cuBLAS makes products. */
+static int by_tensors(const gradient_run *g, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int simple = p->layout == DANAUS_BATCH_LAST || q.d == 1;
+    int exact = p->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32;
+    return g->d->gpu.facts.arch == 90 && danaus_dtype_size(p->dtype) <= 4 &&
+           (!simple || exact) && q.b >= LEAST_SIDE && q.c >= LEAST_SIDE &&
+           g->o->batch >= LEAST_BATCH;
+}
+
+/* Its tile, which the device remembers; of no blocks if another makes the gradient. */
+static gpu_dw tensor_tile(const gradient_run *g, const problem *p)
+{
+    cuda_device *d = g->d;
+    if (!by_tensors(g, p))
+        return (gpu_dw){ 0 };
+    for (int i = 0; i < RECENT_DW; i++) {
+        const cuda_dw *e = &d->dw[i];
+        if (dn_pattern_equal(e->pattern, p->pattern) && e->dtype == p->dtype &&
+            e->layout == p->layout && e->math == p->math)
+            return e->tile;
+    }
+    cuda_dw *e = &d->dw[d->dw_next++ % RECENT_DW];
+    *e = (cuda_dw){ p->pattern, p->dtype, p->layout, p->math,
+                    dn_gpu_dw_for(&d->gpu.facts, p) };
+    d->dw_next %= RECENT_DW;
+    return e->tile;
+}
+
 /* Whether cuBLAS makes a weight gradient. */
 static int by_library(const problem *p, int64_t batch)
 {
@@ -132,10 +168,40 @@ static slabs library_slabs(const gradient_run *g, const problem *p)
     return s;
 }
 
+/* Slabs that give every place on the device as much to do; more parts than that cost
+   more than they bring. */
+static slabs tensor_slabs(const gradient_run *g, const problem *p, const gpu_dw *t)
+{
+    double weights = (double)dn_pattern_weights(p->pattern);
+    double numbers = (double)column_bytes(p) / (double)danaus_dtype_size(p->dtype);
+    int64_t tiles = dn_gpu_dw_tiles(t, p), places = g->d->gpu.facts.units * t->resident;
+    int64_t most = parts_of(g->o->batch, LEAST_SLAB);
+    slabs best = { g->o->batch, 1 };
+    double least = 0;
+    most = most < MOST_SLABS ? most : MOST_SLABS;
+    for (int64_t n = 1; n <= most; n++) {
+        int64_t width = parts_of(parts_of(g->o->batch, n), t->depth) * t->depth;
+        double rounds = (double)parts_of(tiles * n, places);
+        double work =
+            rounds * (double)places * (double)(width + FILLING) / (double)tiles;
+        double time = work * numbers * (double)danaus_dtype_size(p->dtype) +
+                      (double)n * weights * 8;
+        if ((double)n * weights > (double)MOST_PARTS && n > 1)
+            break;
+        if (n == 1 || time < least) {
+            least = time;
+            best = (slabs){ width, parts_of(g->o->batch, width) };
+        }
+    }
+    return best;
+}
+
 /* The columns of a part, and how many parts there are. */
 static slabs dw_slabs(const gradient_run *g, int step)
 {
     const problem *p = &g->steps[step].p;
+    if (g->tile[step].resident)
+        return tensor_slabs(g, p, &g->tile[step]);
     if (by_library(p, g->o->batch))
         return library_slabs(g, p);
     return slabs_for(g, dw_tiles(p), dn_pattern_weights(p->pattern));
@@ -210,6 +276,16 @@ static danaus_status reduce(
     return launch(g, function, parts_of(dn_pattern_weights(p), 128), 128, arguments);
 }
 
+/* Adds parts [a][d][b][c] of a factor up. */
+static danaus_status reduce_by_lanes(
+    const gradient_run *g, int64_t count, danaus_pattern q, weights_view to)
+{
+    danaus_pattern order = { q.a, q.d, q.b, q.c };
+    weights_view view = to;
+    view.s[1] = to.s[3], view.s[2] = to.s[1], view.s[3] = to.s[2];
+    return reduce(g, count, order, &view);
+}
+
 static const void *column_at(
     const problem *p, const void *v, int64_t size, int64_t column)
 {
@@ -244,7 +320,7 @@ static danaus_status add_slabs(
 static danaus_status gradient_by_library(gradient_run *g, int step, const void *dy)
 {
     problem p = g->steps[step].p, last = p;
-    danaus_pattern q = p.pattern, order = { q.a, q.d, q.b, q.c };
+    danaus_pattern q = p.pattern;
     slabs s = dw_slabs(g, step);
     int64_t cols = dn_pattern_cols(q), rows = dn_pattern_rows(q), batch = g->o->batch;
     int64_t at_once = columns_at_once(g, &p, s.width);
@@ -264,15 +340,36 @@ static danaus_status gradient_by_library(gradient_run *g, int step, const void *
         } else
             TRY(add_slabs(g, &p, s, batch, n, x, y, first > 0));
     }
-    weights_view to = g->o->dw[step], view = to;
-    view.s[1] = to.s[3], view.s[2] = to.s[1], view.s[3] = to.s[2];
-    return reduce(g, s.count, order, &view);
+    return reduce_by_lanes(g, s.count, q, g->o->dw[step]);
+}
+
+static danaus_status gradient_by_tensors(gradient_run *g, int step, const void *dy)
+{
+    const problem *p = &g->steps[step].p;
+    const gpu_dw *t = &g->tile[step];
+    danaus_pattern q = p->pattern;
+    slabs s = dw_slabs(g, step);
+    char defines[MOST_DEFINES];
+    text to = { defines, sizeof defines, 0 };
+    cu_function function;
+    int64_t batch = g->o->batch;
+    void *arguments[] = { &g->x[step], &dy, &g->parts, &batch, &s.width };
+    gpu_launch l = dn_gpu_dw_launch(t, p, s.count);
+    dn_gpu_dw_defines(t, p, &to);
+    TRY(dn_cuda_load(g->d, t->text, defines, "dw", &function));
+    TRY(dn_cuda_launch(g->d, function, &l, arguments));
+    weights_view view = g->o->dw[step];
+    if (p->layout == DANAUS_BATCH_FIRST)
+        return reduce(g, s.count, q, &view);
+    return reduce_by_lanes(g, s.count, q, view);
 }
 
 static danaus_status weight_gradient(gradient_run *g, int step, const void *dy)
 {
     const problem *p = &g->steps[step].p;
     danaus_pattern q = p->pattern;
+    if (g->tile[step].resident)
+        return gradient_by_tensors(g, step, dy);
     if (by_library(p, g->o->batch))
         return gradient_by_library(g, step, dy);
     dw_tile t = tile_for(p);
@@ -334,7 +431,8 @@ static size_t work_bytes(const gradient_run *g)
         most = there > most ? there : most;
         most = back > most ? back : most;
         const problem *p = &g->steps[i].p;
-        if (g->o->dw && g->o->dw[i].data && is_apart(p) && by_library(p, g->o->batch)) {
+        if (g->o->dw && g->o->dw[i].data && is_apart(p) && !g->tile[i].resident &&
+            by_library(p, g->o->batch)) {
             int64_t n = columns_at_once(g, p, dw_slabs(g, i).width);
             size_t turned = turned_bytes(p, dn_pattern_cols(p->pattern), n) +
                             turned_bytes(p, dn_pattern_rows(p->pattern), n);
@@ -411,6 +509,7 @@ danaus_status dn_cuda_ks_gradient(
         if (o->dw[i].data) {
             g.lowest = g.lowest < i ? g.lowest : i;
             g.highest = i;
+            g.tile[i] = tensor_tile(&g, &steps[i].p);
         }
     if (o->dbias && g.lowest == count)
         g.lowest = count - 1;

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "cuda/cuda.h"
+#include "gpu/dw.h"
 #include "support/device.h"
 
 #include <stdio.h>
@@ -27,7 +28,10 @@ static int stack_allowed(const char *file)
 {
     if (!strcmp(file, "ks_wgmma.cu") || !strcmp(file, "ks_mma.cu"))
         return 0;
-    return strcmp(file, "ks_mma_lanes.cu") && strcmp(file, "ks_pair.cu") ? 128 : 64;
+    return strcmp(file, "ks_mma_lanes.cu") && strcmp(file, "ks_pair.cu") &&
+                   strcmp(file, "ks_dw_mma.cu")
+               ? 128
+               : 64;
 }
 
 /* A text that is to be compiled, and what came of it. */
@@ -194,6 +198,33 @@ static void gradients_stay_in_registers(void **state)
     compile_all();
 }
 
+/* Lanes of every kind, and one of more tiles. */
+static void weight_gradients_stay_in_registers(void **state)
+{
+    (void)state;
+    static const danaus_pattern patterns[] = {
+        { 2, 64, 64, 1 }, { 2, 48, 48, 4 }, { 1, 128, 128, 16 }, { 1, 96, 32, 3 }
+    };
+    static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F16, DANAUS_F32,
+                                          DANAUS_BF16 };
+    for (int form = 0, turn = 0; form < 4; form++)
+        for (int i = 0; i < 4; i++, turn++) {
+            problem p = { .pattern = patterns[i],
+                          .dtype = types[form],
+                          .layout = form ? DANAUS_BATCH_FIRST : DANAUS_BATCH_LAST,
+                          .math = (danaus_math)(form == 2),
+                          .batch = 4096 };
+            gpu_facts facts = { .arch = archs[turn % 2 ? 0 : 2 + turn / 2 % 5] };
+            char defines[4096];
+            text t = { defines, sizeof defines, 0 };
+            gpu_dw tile = dn_gpu_dw_for(&facts, &p);
+            assert_true(tile.resident > 0);
+            dn_gpu_dw_defines(&tile, &p, &t);
+            if (turn % share_of_cases() == 0)
+                compile("weight gradient", tile.text, defines, facts.arch);
+        }
+}
+
 int main(void)
 {
     void *image;
@@ -208,6 +239,7 @@ int main(void)
         cmocka_unit_test(every_row_stays_in_registers),
         cmocka_unit_test(pairs_stay_in_registers),
         cmocka_unit_test(gradients_stay_in_registers),
+        cmocka_unit_test(weight_gradients_stay_in_registers),
     };
     int failed = cmocka_run_group_tests_name("texts", tests, NULL, NULL);
     printf(

@@ -1,0 +1,209 @@
+/* Weight gradients on tensor cores: tiles of ks_dw_mma.cu, chosen by an estimate. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/dw.h"
+
+#include "base/dtype.h"
+#include "gpu/rows.h"
+#include "math/pattern.h"
+
+#include <math.h>
+
+#define MOST_GROUPS    4
+#define SHARED         (99 << 10)
+#define SHARED_90      (227 << 10)
+#define MARGIN         128
+#define RESERVED       1024 /* bytes of shared memory that a block takes beside */
+#define REGISTERS      512  /* of a fourth of a multiprocessor, for a warp */
+#define MOST_STAGES    6
+#define MOST_WARPS     16
+#define MOST_RESIDENT  6
+#define MOST_REGISTERS 248
+/* Columns s after which f32 sums leave the tensor cores. */
+#define MOST_RECENT 64
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* What follows from the problem alone. */
+static gpu_dw lanes_of(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    gpu_dw t = { .element = (int64_t)danaus_dtype_size(p->dtype) };
+    t.split = p->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32;
+    t.last = p->layout == DANAUS_BATCH_LAST;
+    t.vector = t.element == 2 && q.d % 8 == 0 && !t.last ? 8 : 4;
+    t.lanes = t.vector_rows = 1;
+    if (t.last)
+        return t;
+    while (t.lanes < t.vector && q.d % (2 * t.lanes) == 0)
+        t.lanes *= 2;
+    t.together = t.lanes;
+    t.vector_rows = t.vector / t.lanes;
+    return t;
+}
+
+/* Vectors of lanes that a tile may have side by side. */
+static int64_t most_groups(const gpu_dw *t, const problem *p)
+{
+    int64_t groups = 1;
+    if (t->last || t->lanes < t->vector || t->vector * t->element < 16)
+        return 1;
+    while (groups < MOST_GROUPS && p->pattern.d % (2 * groups * t->lanes) == 0)
+        groups *= 2;
+    return groups;
+}
+
+/* Columns of the batch and stages, by the room that a block has. */
+static int set_stages(gpu_dw *t, const gpu_facts *f)
+{
+    int64_t room = (f->arch == 90 ? SHARED_90 : SHARED) + RESERVED;
+    room = room / t->resident - RESERVED - MARGIN;
+    for (t->depth = 64; t->depth >= (t->last ? 32 : 16); t->depth /= 2) {
+        int64_t lines = t->tile_r + t->tile_k;
+        int64_t line_r = t->tile_r * t->together * t->element;
+        int64_t line_k = t->tile_k * t->together * t->element;
+        int64_t bytes =
+            t->last ? lines * t->depth * t->element
+                    : t->depth * 128 *
+                          (dn_gpu_parts(line_r, 128) + dn_gpu_parts(line_k, 128));
+        t->stages = least(room / bytes, MOST_STAGES);
+        t->shared = MARGIN + t->stages * bytes;
+        int64_t pieces = t->last ? t->depth * t->element / 16
+                                 : (line_r > line_k ? line_r : line_k) / 16;
+        if (pieces <= t->threads && t->stages >= (t->depth > 16 ? 4 : 3))
+            return 1;
+    }
+    return 0;
+}
+
+/* Registers of a thread, roughly. */
+static int64_t registers_of(const gpu_dw *t)
+{
+    int64_t rows = t->vector_rows, places = t->last ? 2 : t->vector;
+    int64_t sums = (t->last ? 1 : t->vector) * t->tiles_r * t->tiles_k * rows * 4;
+    int64_t left = t->tiles_r * places * 4, right = t->tiles_k * places * 2;
+    if (!t->split)
+        return sums + left + places * 2 + (t->vector > 4 ? 64 : 56);
+    return 2 * sums + left + right + rows * (t->tiles_r * 8 + t->tiles_k * 4) + 48;
+}
+
+/* Blocks that a multiprocessor holds with so many registers a thread. */
+static int64_t most_resident(int64_t warps, int64_t registers)
+{
+    int64_t blocks = least(MOST_WARPS / warps, MOST_RESIDENT);
+    while (blocks && REGISTERS / dn_gpu_parts(warps * blocks, 4) / 8 * 8 < registers)
+        blocks--;
+    return blocks;
+}
+
+/* Derives the rest from tiles of a warp and warps; 0: it does not fit. */
+static int complete(gpu_dw *t, const problem *p, const gpu_facts *f)
+{
+    danaus_pattern q = p->pattern;
+    int64_t warps = t->groups * t->warps_r * t->warps_k;
+    int64_t registers = registers_of(t);
+    t->together = t->lanes * t->groups;
+    t->threads = (int)(32 * warps);
+    t->tile_r = 16 * t->tiles_r * t->warps_r * t->vector_rows;
+    t->tile_k = 8 * t->tiles_k * t->warps_k * t->vector_rows;
+    t->row_tiles = dn_gpu_parts(q.b, t->tile_r);
+    t->column_tiles = dn_gpu_parts(q.c, t->tile_k);
+    if (warps < 2 || warps > MOST_WARPS || registers > MOST_REGISTERS)
+        return 0;
+    t->resident = most_resident(warps, registers);
+    if (!t->resident)
+        return 0;
+    return set_stages(t, f);
+}
+
+/* Of a column s of a lane on an H200: memory, the second cache, which gives short pieces
+   slowly, products at `rate` a second, and shared memory, from which `read` numbers are
+   read for each tile. */
+static double seconds_of(const gpu_dw *t, const problem *p, double rate, double read)
+{
+    danaus_pattern q = p->pattern;
+    double e = (double)t->element, tiles = (double)(t->row_tiles * t->column_tiles);
+    double r = (double)t->tile_r, k = (double)t->tile_k;
+    int64_t bytes = t->last || t->together == q.d ? 128 : t->together * t->element;
+    double apart = bytes < 32 ? 48 / (double)bytes : bytes == 32 ? 1.5 : 1;
+    double memory = (double)(q.b + q.c) * e / 4.2e12;
+    double cache = apart * tiles * (r + k) * e / 5.6e12;
+    double tensor = tiles * r * k * 2 / rate, shared = tiles * read * e / 2.9e13;
+    double times[] = { memory, cache, tensor, shared }, sum = 0;
+    for (int i = 0; i < 4; i++)
+        sum += times[i] * times[i] * times[i];
+    return cbrt(sum) * (t->threads * t->resident < 256 ? 1.15 : 1);
+}
+
+static void keep_better(
+    gpu_dw *best, double *least_seconds, const gpu_dw *t, double seconds)
+{
+    if (seconds < *least_seconds) {
+        *least_seconds = seconds;
+        *best = *t;
+    }
+}
+
+/* Tiles of ks_dw_mma.cu. */
+static void search_mma(
+    gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p, const gpu_facts *f)
+{
+    double rate = t.split ? 0.55e14 : t.element > 2 ? 2.2e14 : 4.4e14;
+    t.text = "ks_dw_mma.cu";
+    for (t.groups = 1; t.groups <= most_groups(&t, p); t.groups *= 2)
+        for (t.warps_r = 1; t.warps_r <= 8; t.warps_r++)
+            for (t.warps_k = 1; t.warps_k <= 8; t.warps_k++)
+                for (t.tiles_r = 1; t.tiles_r <= 4; t.tiles_r++)
+                    for (t.tiles_k = 1; t.tiles_k <= 8; t.tiles_k++)
+                        if (complete(&t, p, f)) {
+                            double read =
+                                (double)(t.tile_r * (t.warps_k + 1) + t.tile_k * (t.warps_r + 1));
+                            double seconds = seconds_of(&t, p, rate, read);
+                            keep_better(best, least_seconds, &t, seconds);
+                        }
+}
+
+gpu_dw dn_gpu_dw_for(const gpu_facts *f, const problem *p)
+{
+    gpu_dw best = { 0 }, t = lanes_of(p);
+    double least_seconds = INFINITY;
+    search_mma(&best, &least_seconds, t, p, f);
+    return best;
+}
+
+int64_t dn_gpu_dw_tiles(const gpu_dw *t, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    return q.a * (q.d / t->together) * t->row_tiles * t->column_tiles;
+}
+
+gpu_launch dn_gpu_dw_launch(const gpu_dw *t, const problem *p, int64_t slabs)
+{
+    return (gpu_launch){ .blocks = { dn_gpu_dw_tiles(t, p) * slabs, 1, 1 },
+                         .threads = t->threads,
+                         .shared = (int)t->shared };
+}
+
+void dn_gpu_dw_defines(const gpu_dw *t, const problem *p, text *to)
+{
+    danaus_pattern q = p->pattern;
+    const gpu_define lines[] = {
+        { "ELEMENT", t->element },
+        { "LAST", t->last },
+        { "BLOCKS", q.a },
+        { "ROWS", q.b },
+        { "COLS", q.c },
+        { "LANES", q.d },
+        { "TOGETHER", t->together },
+        { "DEPTH", t->depth },
+        { "STAGES", t->stages },
+        { "RESIDENT", t->resident },
+        { "FLUSH", MOST_RECENT / t->depth },
+    };
+    const gpu_define mma[] = {
+        { "SPLIT", t->split },     { "VECTOR", t->vector },   { "LANES_OF", t->lanes },
+        { "TILES_R", t->tiles_r }, { "TILES_K", t->tiles_k }, { "WARPS_R", t->warps_r },
+        { "WARPS_K", t->warps_k },
+    };
+    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
+    dn_gpu_define(DANAUS_F32, mma, sizeof mma / sizeof *mma, to);
+}

@@ -1,0 +1,28 @@
+/* Weight gradients on tensor cores (ks_dw_mma.cu), of real types up to 32 bits. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_GPU_DW_H
+#define DN_GPU_DW_H
+
+#include "gpu/gpu.h"
+
+/* A tile, as the text says; rows and columns k of a tile and how many tiles there are. */
+typedef struct gpu_dw {
+    const char *text;
+    int64_t element, vector, lanes, vector_rows, groups, together;
+    int64_t tiles_r, tiles_k, warps_r, warps_k, depth, stages, resident;
+    int64_t tile_r, tile_k, row_tiles, column_tiles;
+    int64_t shared; /* bytes */
+    int threads, split, last;
+} gpu_dw;
+
+/* The tile for a problem; resident is 0 if there is none. */
+gpu_dw dn_gpu_dw_for(const gpu_facts *f, const problem *p);
+
+/* Tiles of the gradient. */
+int64_t dn_gpu_dw_tiles(const gpu_dw *t, const problem *p);
+
+/* Its launch for so many slabs. */
+gpu_launch dn_gpu_dw_launch(const gpu_dw *t, const problem *p, int64_t slabs);
+void dn_gpu_dw_defines(const gpu_dw *t, const problem *p, text *to);
+
+#endif

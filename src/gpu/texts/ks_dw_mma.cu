@@ -1,0 +1,407 @@
+/* Parts of dw[i][r][k][j] = sum over s of dy[s, i, r, j] x[s, i, k, j] on tensor cores from
+   compute capability 8.0 on, each over a slab of `slab` columns s of the batch;
+   ks_reduce.cu adds them up. Sums run over s, and neither operand has to be turned:
+
+   Batch-first, what lies together are lanes j of one row, or rows. So a block makes a tile
+   of TOGETHER lanes, TILE_R rows r by TILE_K columns k, and a thread reads from shared
+   memory vectors of VECTOR elements of one column s: LANES_OF of them are lanes, and each
+   element belongs to an operand of its own. Two 16-bit elements of different columns s
+   become a word in registers. Batch-last (LAST), a vector is four columns s of one row, and
+   TOGETHER is 1.
+
+   Which columns s, and which rows, a thread's places in an operand mean is free if both
+   operands agree; it is chosen so that threads meet different banks.
+
+   A block has GROUPS times WARPS_R x WARPS_K warps, a group for its vectors of lanes; a
+   warp makes 16 TILES_R by 8 TILES_K vectors. Copies run STAGES - 1 stages of DEPTH
+   columns s ahead. f32 is the sum of two tf32 numbers (SPLIT), the products of the small
+   parts left out; sums leave the tensor cores after FLUSH stages, since those do not round
+   to nearest.
+
+   part[slab][i][r][k][j], batch-last [slab][i][j][r][k]. Grid: tiles x slabs, slab by slab. */
+// SPDX-License-Identifier: Apache-2.0
+#define VECTOR_BYTES (VECTOR * ELEMENT)
+#define WORDS        (VECTOR_BYTES / 4)
+#define VECTOR_ROWS  (LAST ? 1 : VECTOR / LANES_OF)
+#define GROUPS       (TOGETHER / LANES_OF)
+#define THREADS      (32 * GROUPS * WARPS_R * WARPS_K)
+#define TILE_R       (16 * TILES_R * WARPS_R * VECTOR_ROWS)
+#define TILE_K       (8 * TILES_K * WARPS_K * VECTOR_ROWS)
+#define ROW_TILES    ((ROWS + TILE_R - 1) / TILE_R)
+#define COL_TILES    ((COLS + TILE_K - 1) / TILE_K)
+#define LANE_TILES   (LANES / TOGETHER)
+#define TILES        (ROW_TILES * COL_TILES * LANE_TILES * BLOCKS)
+
+/* Bits of the place in a line that are flipped: threads that read vectors of 8 rows and 4
+   lines, batch-last of 8 lines, then meet different banks. */
+#define FLIPPED(line)                                                                  \
+    (LAST          ? (line) % 2 * 64                                                   \
+     : GROUPS == 1 ? (line) % 4 * 32                                                   \
+     : GROUPS == 4 ? (line) % 4 * 16                                                   \
+                   : (line) % 2 * 16 + (line) % 4 / 2 * 64)
+#define FLIP_PERIOD 4
+#define COPIERS     THREADS
+#define COPIER      threadIdx.x
+
+#include "ks_dw.cuh"
+
+typedef struct tile {
+    int i, j, r, k;
+} tile;
+
+/* Blocks that run at a time share columns s, and then lanes. */
+INLINE tile tile_at(int t)
+{
+    tile at;
+    at.r = t % ROW_TILES * TILE_R;
+    t /= ROW_TILES;
+    at.k = t % COL_TILES * TILE_K;
+    t /= COL_TILES;
+    at.j = t % LANE_TILES * TOGETHER;
+    at.i = t / LANE_TILES;
+    return at;
+}
+
+/* ---- products ---- */
+
+/* Columns s of an operand; elements of a vector that meet the same ones of the other
+   operand's vectors: VECTOR_ROWS for each of these. Batch-last they are halves of a step. */
+#define STEP    (ELEMENT == 4 && !LAST ? 8 : 16)
+#define MATCHES (LAST ? 2 : LANES_OF)
+#define PLACES  (LAST ? 2 : VECTOR)
+#define SLOTS   (LAST ? 1 : VECTOR)
+
+/* A warp's sums: tile of rows, element of dy's vector, tile of columns, row of x's
+   vector; element e is at vectors l / 4 + 8 (e / 2) of dy and 2 (l mod 4) + e mod 2 of x,
+   l the thread. */
+typedef float sums[TILES_R][SLOTS][TILES_K][VECTOR_ROWS][4];
+
+typedef struct place {
+    int group, row, column; /* of lanes; of the block's warps */
+} place;
+
+INLINE place place_of_warp()
+{
+    int warp = threadIdx.x / 32;
+    return { warp % GROUPS, warp / GROUPS / WARPS_K, warp / GROUPS % WARPS_K };
+}
+
+INLINE void load_vector(u32 v[WORDS], u32 from)
+{
+    if constexpr (VECTOR_BYTES == 16) {
+        uint4 all = load_shared128(from);
+        v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
+    } else {
+        uint2 all = load_shared64(from);
+        v[0] = all.x, v[1] = all.y;
+    }
+}
+
+/* Where a thread reads its vectors of an operand: at even[0], and at even[1] those 8
+   rows, batch-last 16 columns s, further on. */
+template <int tile> struct reader {
+    typedef lines<tile> at;
+    u32 even[2];
+
+    MEMBER void begin(int vector, int group)
+    {
+        int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+#pragma unroll
+        for (int odd = 0; odd < 2; odd++)
+            if (LAST)
+                even[odd] = (vector + g) * at::pitch + ((odd * 64 + q * 16) ^ FLIPPED(g));
+            else
+                even[odd] =
+                    q * at::pitch +
+                    ((((vector + g + odd * 8) * GROUPS + group) * VECTOR_BYTES) ^
+                     FLIPPED(q));
+    }
+
+    /* 8 t vectors from the first one on; of four columns s from `column` on the
+       thread's. */
+    MEMBER void read(u32 v[WORDS], u32 stage, int t, int column)
+    {
+        if (LAST)
+            load_vector(
+                v, stage + even[column / 16 % 2] + column / 32 * 128 + t * 8 * at::pitch);
+        else
+            load_vector(
+                v, stage + even[t % 2] + t / 2 * (16 * GROUPS * VECTOR_BYTES) +
+                       column * at::pitch);
+    }
+
+    /* Registers `half` and 2 + half, or with one half 0 and 1, of the operands that are
+       in one step's vectors. */
+    template <int halves>
+    MEMBER void operands(
+        u32 to[PLACES][2 * halves], u32 stage, int t, int half, int column)
+    {
+        u32 v[4][WORDS];
+#if LAST
+        read(v[0], stage, t, column);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            to[e / 2][half + e % 2 * halves] = v[0][e];
+#elif ELEMENT == 4
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            read(v[u], stage, t, column + u * 4);
+#pragma unroll
+            for (int e = 0; e < VECTOR; e++)
+                to[e][half + u * halves] = v[u][e];
+        }
+#else
+#pragma unroll
+        for (int u = 0; u < 4; u++)
+            read(v[u], stage, t, column + u * 4);
+#pragma unroll
+        for (int u = 0; u < 2; u++)
+#pragma unroll
+            for (int w = 0; w < WORDS; w++) {
+                u32 first = v[2 * u][w], next = v[2 * u + 1][w];
+                to[2 * w][half + u * halves] = low_halves(first, next);
+                to[2 * w + 1][half + u * halves] = high_halves(first, next);
+            }
+#endif
+    }
+};
+
+INLINE void multiply(float *d, const u32 *a, const u32 *b)
+{
+#if ELEMENT == 4
+    mma8(d, a, b[0], b[1]);
+#else
+    mma16(d, a, b[0], b[1]);
+#endif
+}
+
+INLINE void clear(sums sum)
+{
+#pragma unroll
+    for (int e = 0; e < (int)(sizeof(sums) / sizeof(float)); e++)
+        (&sum[0][0][0][0][0])[e] = 0;
+}
+
+typedef u32 left_operands[TILES_R][PLACES][4];
+typedef u32 right_operands[TILES_K][PLACES][2];
+
+#if SPLIT
+/* Numbers and what tf32 leaves of them; the latter is cut by the tensor cores. */
+template <int tiles, int registers>
+INLINE void split(
+    u32 high[tiles][VECTOR_ROWS][registers], u32 low[tiles][VECTOR_ROWS][registers],
+    u32 v[tiles][PLACES][registers], int match)
+{
+#pragma unroll
+    for (int t = 0; t < tiles; t++)
+#pragma unroll
+        for (int u = 0; u < VECTOR_ROWS; u++)
+#pragma unroll
+            for (int e = 0; e < registers; e++) {
+                float f = __uint_as_float(v[t][u * MATCHES + match][e]);
+                high[t][u][e] = near_tf32(f);
+                low[t][u][e] = __float_as_uint(f - __uint_as_float(high[t][u][e]));
+            }
+}
+
+/* high low + low high + high high; neighbouring products are independent. */
+INLINE void products(sums sum, left_operands left, right_operands right)
+{
+#pragma unroll
+    for (int match = 0; match < MATCHES; match++) {
+        u32 a[2][TILES_R][VECTOR_ROWS][4], b[2][TILES_K][VECTOR_ROWS][2];
+        split<TILES_R, 4>(a[0], a[1], left, match);
+        split<TILES_K, 2>(b[0], b[1], right, match);
+#pragma unroll
+        for (int pass = 0; pass < 3; pass++)
+#pragma unroll
+            for (int r = 0; r < TILES_R; r++)
+#pragma unroll
+                for (int u = 0; u < VECTOR_ROWS; u++)
+#pragma unroll
+                    for (int k = 0; k < TILES_K; k++)
+#pragma unroll
+                        for (int v = 0; v < VECTOR_ROWS; v++)
+                            multiply(
+                                sum[r][LAST ? 0 : u * MATCHES + match][k][v],
+                                a[pass == 1][r][u], b[pass == 0][k][v]);
+    }
+}
+#else
+INLINE void products(sums sum, left_operands left, right_operands right)
+{
+#pragma unroll
+    for (int k = 0; k < TILES_K; k++)
+#pragma unroll
+        for (int match = 0; match < MATCHES; match++)
+#pragma unroll
+            for (int v = 0; v < VECTOR_ROWS; v++)
+#pragma unroll
+                for (int r = 0; r < TILES_R; r++)
+#pragma unroll
+                    for (int u = 0; u < VECTOR_ROWS; u++) {
+                        int e = u * MATCHES + match;
+                        multiply(
+                            sum[r][LAST ? 0 : e][k][v], left[r][e],
+                            right[k][v * MATCHES + match]);
+                    }
+}
+#endif
+
+/* Of the numbers of a step, those that tf32 has. */
+INLINE void round_all(left_operands left, right_operands right)
+{
+    if (ELEMENT != 4 || SPLIT)
+        return;
+#pragma unroll
+    for (int e = 0; e < (int)(sizeof(left_operands) / 4); e++)
+        (&left[0][0][0])[e] = round_tf32(__uint_as_float((&left[0][0][0])[e]));
+#pragma unroll
+    for (int e = 0; e < (int)(sizeof(right_operands) / 4); e++)
+        (&right[0][0][0])[e] = round_tf32(__uint_as_float((&right[0][0][0])[e]));
+}
+
+INLINE void stage_products(
+    sums sum, u32 stage, reader<TILE_R> dy, reader<TILE_K> x)
+{
+#pragma unroll
+    for (int column = 0; column < DEPTH; column += STEP) {
+        left_operands left;
+        right_operands right;
+#pragma unroll
+        for (int r = 0; r < TILES_R; r++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                dy.operands<2>(left[r], stage, 2 * r + half, half, column);
+#pragma unroll
+        for (int k = 0; k < TILES_K; k++)
+            x.operands<1>(right[k], stage + lines<TILE_R>::bytes, k, 0, column);
+        round_all(left, right);
+        products(sum, left, right);
+    }
+}
+
+/* ---- results ---- */
+
+/* Whether the results of two vectors lie together, in pieces of 16 bytes. */
+#define WHOLE                                                                          \
+    (!LAST && (VECTOR_ROWS == 1 || TOGETHER == LANES) && COLS * (i64)LANES % 4 == 0)
+
+/* Of row r: a thread's results with one vector of x, whose first row is k. */
+INLINE void store_vector(float *part, tile t, int group, int r, int k, const float *v)
+{
+    if (LAST) {
+        if (k < COLS)
+            part[(((i64)t.i * LANES + t.j) * ROWS + r) * COLS + k] = v[0];
+        return;
+    }
+    int j = t.j + group * LANES_OF;
+    float *to = part + (((i64)t.i * ROWS + r) * COLS + k) * LANES + j;
+    if (WHOLE && k + VECTOR_ROWS <= COLS)
+#pragma unroll
+        for (int e = 0; e < VECTOR; e += 4)
+            store128(
+                to + e, { __float_as_uint(v[e]), __float_as_uint(v[e + 1]),
+                          __float_as_uint(v[e + 2]), __float_as_uint(v[e + 3]) });
+    else
+#pragma unroll
+        for (int e = 0; e < VECTOR; e++)
+            if (k + e / LANES_OF < COLS)
+                to[e / LANES_OF * LANES + e % LANES_OF] = v[e];
+}
+
+INLINE void store_sums(float *part, sums sum, tile t, place p)
+{
+    int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+#pragma unroll
+    for (int r = 0; r < TILES_R; r++)
+#pragma unroll
+        for (int k = 0; k < TILES_K; k++)
+#pragma unroll
+            for (int u = 0; u < VECTOR_ROWS; u++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    int vector = (p.row * TILES_R + r) * 16 + g + e / 2 * 8;
+                    int row = t.r + vector * VECTOR_ROWS + u;
+                    vector = (p.column * TILES_K + k) * 8 + q * 2 + e % 2;
+                    float v[SLOTS];
+#pragma unroll
+                    for (int m = 0; m < SLOTS; m++)
+                        v[m] = sum[r][LAST ? 0 : u * LANES_OF + m % LANES_OF][k]
+                                  [m / LANES_OF][e];
+                    if (row < ROWS)
+                        store_vector(
+                            part, t, p.group, row, t.k + vector * VECTOR_ROWS, v);
+                }
+}
+
+/* ---- all of it ---- */
+
+#if SPLIT
+/* Adds what the tensor cores have summed up. */
+INLINE void flush(sums sum, sums part)
+{
+#pragma unroll
+    for (int e = 0; e < (int)(sizeof(sums) / sizeof(float)); e++)
+        (&sum[0][0][0][0][0])[e] += (&part[0][0][0][0][0])[e];
+    clear(part);
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    dw(const element *x, const element *dy, float *part, i64 batch, i64 slab)
+{
+    extern __shared__ u8 memory[];
+    const int stage_bytes = lines<TILE_R>::bytes + lines<TILE_K>::bytes;
+    u32 stages = (shared_address(memory) + 127) & ~127u;
+    place p = place_of_warp();
+    tile t = tile_at(blockIdx.x % TILES);
+    i64 s = (i64)(blockIdx.x / TILES) * slab, end = s + slab < batch ? s + slab : batch;
+    int steps = (int)((end - s + DEPTH - 1) / DEPTH), ahead = 0, slot = 0;
+    source<ROWS, TILE_R> from_dy;
+    source<COLS, TILE_K> from_x;
+    reader<TILE_R> read_dy;
+    reader<TILE_K> read_x;
+    from_dy.begin(dy, t.i, t.j, t.r, s, end, batch);
+    from_x.begin(x, t.i, t.j, t.k, s, end, batch);
+    from_dy.clear(stages, stage_bytes);
+    from_x.clear(stages + lines<TILE_R>::bytes, stage_bytes);
+    read_dy.begin(p.row * TILES_R * 16, p.group);
+    read_x.begin(p.column * TILES_K * 8, p.group);
+    auto load = [&](int to) {
+        if (ahead++ < steps) {
+            from_dy.load(stages + to * stage_bytes);
+            from_x.load(stages + to * stage_bytes + lines<TILE_R>::bytes);
+        }
+        copy_commit();
+    };
+    for (int n = 0; n < STAGES - 1; n++)
+        load(n);
+
+    sums sum;
+    clear(sum);
+#if SPLIT
+    sums recent;
+    clear(recent);
+#endif
+#pragma unroll 1
+    for (int n = 0; n < steps; n++) {
+        copy_wait<STAGES - 2>();
+        __syncthreads();
+        load(slot ? slot - 1 : STAGES - 1);
+        u32 stage = stages + slot * stage_bytes;
+        slot = slot + 1 == STAGES ? 0 : slot + 1;
+#if SPLIT
+        stage_products(recent, stage, read_dy, read_x);
+        if (n % FLUSH == FLUSH - 1)
+            flush(sum, recent);
+#else
+        stage_products(sum, stage, read_dy, read_x);
+#endif
+    }
+#if SPLIT
+    flush(sum, recent);
+#endif
+    i64 size = (i64)BLOCKS * ROWS * COLS * LANES;
+    store_sums(part + blockIdx.x / TILES * size, sum, t, p);
+}

@@ -1,0 +1,201 @@
+/* Weight gradients on tensor cores: the text, executed by threads of the processor
+   (emulator/warps.h), against plain sums in f64: both layouts, every type, lanes of every
+   kind, sizes around the edges of tiles, ragged slabs, operands that are and are not
+   aligned. */
+// SPDX-License-Identifier: Apache-2.0
+#include "emulator/run_text.h"
+#include "gpu/dw.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+typedef void dw_function(
+    unsigned blocks, unsigned threads, unsigned shared, const void *x, const void *dy,
+    float *part, int64_t batch, int64_t slab);
+
+/* One problem of those that the text makes, with slabs of so many columns. */
+typedef struct dw_case {
+    problem p;
+    int64_t slab;
+    int aligned;
+} dw_case;
+
+/* Types and lanes of every kind: fewer than a vector's elements, as many, more, and
+   numbers that these do not divide. */
+static const struct {
+    danaus_dtype dtype;
+    danaus_math math;
+    danaus_layout layout;
+    int64_t d;
+} kinds[] = {
+    { DANAUS_F32, DANAUS_MATH_F32, DANAUS_BATCH_LAST, 1 },
+    { DANAUS_F32, DANAUS_MATH_F32, DANAUS_BATCH_LAST, 3 },
+    { DANAUS_F32, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 1 },
+    { DANAUS_F32, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 2 },
+    { DANAUS_F32, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 3 },
+    { DANAUS_F32, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 12 },
+    { DANAUS_F32, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 16 },
+    { DANAUS_F32, DANAUS_MATH_TF32, DANAUS_BATCH_FIRST, 6 },
+    { DANAUS_F32, DANAUS_MATH_TF32, DANAUS_BATCH_FIRST, 8 },
+    { DANAUS_F16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 2 },
+    { DANAUS_F16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 4 },
+    { DANAUS_F16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 5 },
+    { DANAUS_F16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 16 },
+    { DANAUS_F16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 64 },
+    { DANAUS_BF16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 6 },
+    { DANAUS_BF16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 12 },
+    { DANAUS_BF16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 24 },
+};
+
+#define KINDS ((int)(sizeof kinds / sizeof *kinds))
+
+static dw_case random_dw(rng *r, int number)
+{
+    dw_case c = { .aligned = number % 3 > 0, .slab = 64 };
+    int64_t unit = c.aligned ? 8 : 1, d = kinds[number].d,
+            most = d > 32  ? 20
+                   : d > 8 ? 40
+                           : 100;
+    c.p.dtype = kinds[number].dtype;
+    c.p.math = kinds[number].math;
+    c.p.layout = kinds[number].layout;
+    c.p.pattern = (danaus_pattern){ rng_int(r, 1, 2), rng_int(r, 8, most),
+                                    rng_int(r, 8, most), d };
+    c.p.batch = rng_int(r, 65, 120) / unit * unit;
+    return c;
+}
+
+static const char launch_dw[] =
+    "#include \"defines.h\"\n"
+    "#include TEXT\n"
+    "extern \"C\" void launch(unsigned blocks, unsigned threads, unsigned bytes,\n"
+    "    const void *x, const void *dy, float *part, i64 batch, i64 slab)\n"
+    "{\n"
+    "    run_blocks(blocks, threads, bytes, [=] {\n"
+    "        dw((const element *)x, (const element *)dy, part, batch, slab);\n"
+    "    });\n"
+    "}\n";
+
+static void run_dw(
+    const dw_case *c, const void *x, const void *dy, float *part, int number)
+{
+    gpu_facts facts = { .arch = 80 };
+    gpu_dw t = dn_gpu_dw_for(&facts, &c->p);
+    assert_true(t.resident > 0);
+    int64_t slabs = (c->p.batch + c->slab - 1) / c->slab;
+    char defines[4096];
+    text to = { defines, sizeof defines, 0 };
+    dn_text(&to, "#define TEXT \"%s\"\n", t.text);
+    dn_gpu_dw_defines(&t, &c->p, &to);
+    void *library = load_program(launch_dw, defines, number);
+    void *symbol = dlsym(library, "launch");
+    dw_function *launch;
+    assert_non_null(symbol);
+    memcpy(&launch, &symbol, sizeof launch);
+    launch(
+        (unsigned)(dn_gpu_dw_tiles(&t, &c->p) * slabs), (unsigned)t.threads,
+        (unsigned)t.shared, x, dy, part, c->p.batch, c->slab);
+    dlclose(library);
+}
+
+static double number_at(
+    const problem *p, const array *v, int64_t size, int64_t i, int64_t row, int64_t j,
+    int64_t s)
+{
+    danaus_pattern q = p->pattern;
+    int64_t at = (i * size + row) * q.d + j;
+    at = p->layout == DANAUS_BATCH_LAST ? at * p->batch + s : s * q.a * size * q.d + at;
+    return element_get(v->dtype, v->data, at).re;
+}
+
+/* Of one slab: products of tf32 have 11 bits of each factor, split ones 22; sums in f32
+   that are cut where they should be rounded lose a unit of 2^-23 of what has been summed
+   at every addition, of which a product of matrices may make one for each column. */
+static void expect_part(
+    const dw_case *c, const array *x, const array *dy, const float *part, int64_t slab,
+    int64_t i, int64_t r, int64_t k, int64_t j, const char *what)
+{
+    const problem *p = &c->p;
+    danaus_pattern q = p->pattern;
+    double sum = 0, magnitude = 0;
+    int64_t first = slab * c->slab, end = first + c->slab;
+    end = end < p->batch ? end : p->batch;
+    for (int64_t s = first; s < end; s++) {
+        double u = number_at(p, dy, q.b, i, r, j, s);
+        double v = number_at(p, x, q.c, i, k, j, s);
+        sum += u * v;
+        magnitude += fabs(u * v);
+    }
+    double unit = p->math == DANAUS_MATH_TF32 ? 0x1p-10
+                  : p->dtype == DANAUS_F32    ? 0x1p-20
+                                              : 0;
+    double bound = magnitude * (unit + 0x1p-23 * (double)(end - first));
+    int64_t at = p->layout == DANAUS_BATCH_LAST ? ((i * q.d + j) * q.b + r) * q.c + k
+                                                : ((i * q.b + r) * q.c + k) * q.d + j;
+    double found = (double)part[slab * q.a * q.b * q.c * q.d + at];
+    if (!(fabs(found - sum) <= bound))
+        fail_msg(
+            "%s: slab %" PRId64 " (%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+            ") is %g, not %g",
+            what, slab, i, r, k, j, found, sum);
+}
+
+static void expect_parts(
+    const dw_case *c, const array *x, const array *dy, const float *part,
+    const char *what)
+{
+    danaus_pattern q = c->p.pattern;
+    for (int64_t slab = 0; slab * c->slab < c->p.batch; slab++)
+        for (int64_t i = 0; i < q.a; i++)
+            for (int64_t r = 0; r < q.b; r++)
+                for (int64_t k = 0; k < q.c; k++)
+                    for (int64_t j = 0; j < q.d; j++)
+                        expect_part(c, x, dy, part, slab, i, r, k, j, what);
+}
+
+static void check_dw(int number)
+{
+    rng r = { (uint64_t)number };
+    dw_case c = random_dw(&r, number);
+    danaus_pattern q = c.p.pattern;
+    int64_t slabs = (c.p.batch + c.slab - 1) / c.slab;
+    array x = array_random(&r, c.p.dtype, q.a * q.c * q.d * c.p.batch);
+    array dy = array_random(&r, c.p.dtype, q.a * q.b * q.d * c.p.batch);
+    array part = array_make(DANAUS_F32, slabs * q.a * q.b * q.c * q.d);
+    void *places[] = { aligned_copy(&x), aligned_copy(&dy), aligned_copy(&part) };
+    run_dw(
+        &c, c.aligned ? places[0] : x.data, c.aligned ? places[1] : dy.data, places[2],
+        number);
+    memcpy(part.data, places[2], (size_t)part.count * sizeof(float));
+    char what[160];
+    snprintf(
+        what, sizeof what,
+        "case %d: %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+        " type %d math %d layout %d batch %" PRId64,
+        number, q.a, q.b, q.c, q.d, (int)c.p.dtype, (int)c.p.math, (int)c.p.layout,
+        c.p.batch);
+    expect_parts(&c, &x, &dy, part.data, what);
+    for (int i = 0; i < 3; i++)
+        dn_free(places[i]);
+    array_free(&x);
+    array_free(&dy);
+    array_free(&part);
+}
+
+static void weight_gradients_are_sums(void **state)
+{
+    (void)state;
+    for (int number = 0; number < KINDS; number++)
+        check_dw(number);
+}
+
+int main(void)
+{
+    if (!has_compiler())
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            weight_gradients_are_sums, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests_name("dw", tests, NULL, NULL);
+}
