@@ -9,6 +9,7 @@
 #include "math/pattern.h"
 
 #include <math.h>
+#include <string.h>
 
 #define SHARED_80  (99 << 10) /* bytes of a multiprocessor that a block may have */
 #define SHARED_90  (227 << 10)
@@ -16,7 +17,8 @@
 #define MOST_LIVE  224  /* registers of a thread, beside addresses */
 #define MOST_ROWS  64
 #define WORD_BYTES 4
-#define FRAGMENT   512 /* bytes: 16 rows by 16 columns k, 16 bytes a lane */
+#define STEP_BYTES 64  /* of columns k in a row */
+#define FRAGMENT   512 /* bytes: 16 rows by half a step, 16 bytes a lane */
 
 /* size: of which only the number of columns is of a kind that others have. */
 enum { ROWS, COLUMNS, LANES, WARPS, RESIDENT };
@@ -26,7 +28,8 @@ static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 /* Of the inner factor l and the outer factor w; units and steps as in the text. */
 typedef struct shape {
     danaus_pattern l, w;
-    int64_t l_blocks; /* blocks of l that a block of w needs */
+    int64_t element, step; /* bytes of a number, columns k of a step */
+    int64_t l_blocks;      /* blocks of l that a block of w needs */
     int64_t l_tiles, l_units, l_steps;
     int64_t tiles, units, steps;
     int64_t row_pitch, pair_bytes, shared;
@@ -37,29 +40,35 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static shape shape_of(const kernel *k, const problem *p)
 {
-    int64_t columns = size_of(k)[COLUMNS];
+    int64_t columns = size_of(k)[COLUMNS],
+            element = (int64_t)danaus_dtype_size(p->dtype);
     danaus_pattern l = p->inner, w = p->pattern;
-    shape s = { .l = l, .w = w, .l_blocks = l.a / w.a };
+    shape s = { .l = l, .w = w, .element = element, .l_blocks = l.a / w.a };
+    s.step = STEP_BYTES / element;
     s.l_tiles = l.b % 32 || w.d % 32 ? 1 : 2;
     s.l_units = w.c / 2 * (w.d / (16 * s.l_tiles));
-    s.l_steps = 2 * dn_gpu_parts(l.c, 32);
+    s.l_steps = 2 * dn_gpu_parts(l.c, s.step);
     s.tiles = w.b / 16;
     s.units = w.d / 2;
-    s.steps = 2 * (w.c / 32);
+    s.steps = 2 * (w.c / s.step);
     for (s.row_pitch = 16; s.row_pitch < w.b;)
         s.row_pitch *= 2;
-    s.pair_bytes = columns * WORD_BYTES * most(w.c, s.row_pitch) + 32;
+    s.pair_bytes = columns * 2 * element * most(w.c, s.row_pitch) + 32;
     s.shared = s.units * s.pair_bytes;
     s.l_bytes = w.a * s.l_units * s.l_steps * s.l_tiles * 2 * FRAGMENT;
     s.w_bytes = w.a * s.units * s.steps * s.tiles * 2 * FRAGMENT;
     return s;
 }
 
-static int sizes_fit(danaus_pattern l, danaus_pattern w)
+/* A row of a lane's matrix is one step or two, four, ...: its chunks are exchanged among
+   eight. */
+static int sizes_fit(const problem *p)
 {
+    danaus_pattern l = p->inner, w = p->pattern;
+    int64_t row = w.c * (int64_t)danaus_dtype_size(p->dtype);
     return l.d == 1 && l.a % w.a == 0 && l.b % 16 == 0 && l.c % 8 == 0 && l.c <= 64 &&
-           w.b % 16 == 0 && w.b <= MOST_ROWS && (w.c == 32 || w.c % 64 == 0) &&
-           w.d % 16 == 0;
+           w.b % 16 == 0 && w.b <= MOST_ROWS &&
+           (row == STEP_BYTES || row % (2 * STEP_BYTES) == 0) && w.d % 16 == 0;
 }
 
 /* Registers of a thread that sums, weights of two steps and x of a unit take. */
@@ -74,7 +83,7 @@ int dn_pair_fits(const kernel *k, const problem *p)
 {
     const int *n = size_of(k);
     if (k->dtype != p->dtype || p->layout != DANAUS_BATCH_FIRST ||
-        !sizes_fit(p->inner, p->pattern))
+        (k->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32) || !sizes_fit(p))
         return 0;
     shape s = shape_of(k, p);
     int64_t room = dn_gpu_code(k)->arch == 90 ? SHARED_90 : SHARED_80;
@@ -93,10 +102,10 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
     return p->pattern.a * dn_gpu_parts(batch, size_of(k)[COLUMNS]);
 }
 
-/* A fit to times on an H200 (to 7 %): a multiprocessor takes as long for each tile, one
-   after the other, as x, y and the weights, which come from the second cache, take to
-   move. Tensor cores have nothing to say with blocks this small. Elsewhere the rows have
-   not run, and only a measurement chooses them. */
+/* A fit to times on an H200 (to 7 %, in tf32 to 13 %): a multiprocessor takes as long for
+   each tile, one after the other, as x, y and the weights, which come from the second
+   cache, take to move. Tensor cores have nothing to say with blocks this small.
+   Elsewhere the rows have not run, and only a measurement chooses them. */
 double dn_pair_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
@@ -107,24 +116,27 @@ double dn_pair_cost(const danaus_device *dev, const kernel *k, const problem *p)
     double lines = (double)(dn_pattern_rows(p->pattern) + dn_pattern_cols(p->inner));
     double moved = lines * n[COLUMNS] * (double)danaus_dtype_size(p->dtype) / blocks;
     double weights = (double)dn_pair_bytes(k, p) / blocks;
-    double tile = 1.45 * moved / share + weights / (2.4 * share) + 0.4e-6 / n[RESIDENT];
+    double detour = n[RESIDENT] > 1 ? 1.25 : 1.45;
+    double tile =
+        detour * moved / share + weights / (2.4 * share) + 0.4e-6 / n[RESIDENT];
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));
     return 4.8e-6 + rounds * n[RESIDENT] * tile;
 }
 
-/* ---- weights: the eight elements that a lane of a warp has of 16 rows by 16 columns ---- */
+/* ---- weights: the 16 bytes that a lane of a warp has of a fragment ---- */
 
-typedef struct element {
+typedef struct entry {
     int64_t row, column; /* in the tile; column: the number that the lane has it by */
     int g, t;            /* of the lane: four of them share a row */
-} element;
+} entry;
 
-static element element_at(int lane, int number)
+/* `word`: elements of a word, of which a lane has four. */
+static entry entry_at(int lane, int number, int word)
 {
-    int pair = number / 2;
-    return (element){
-        .row = lane / 4 + pair % 2 * 8,
-        .column = pair / 2 * 2 + number % 2,
+    int n = number / word;
+    return (entry){
+        .row = lane / 4 + n % 2 * 8,
+        .column = n / 2 * word + number % word,
         .g = lane / 4,
         .t = lane % 4,
     };
@@ -133,62 +145,71 @@ static element element_at(int lane, int number)
 /* Writes entry (i, r, k, j) of a view, or zero where k is outside. */
 static void put(
     weights_view v, int64_t i, int64_t r, int64_t k, int64_t j, int64_t columns,
-    danaus_dtype type, uint16_t *to)
+    danaus_dtype type, void *to)
 {
-    *to = 0;
+    memset(to, 0, danaus_dtype_size(type));
     if (k < columns)
         dn_gpu_gather(
             &v, i * v.s[0] + r * v.s[1] + k * v.s[2] + j * v.s[3], 0, 1, type, to);
+    if (type == DANAUS_F32)
+        dn_gpu_cut(to, NULL, 1);
 }
 
-/* In a step of 32 columns, lane t has columns 8 t to 8 t + 7 of x, four for each of two
-   products. */
+/* A fragment: its unit, and where in that. */
+typedef struct fragment {
+    int64_t unit, step, tile, half;
+} fragment;
+
+/* In a step, lane t has the t-th 16 bytes of x, half of them for each of two products. */
 static void pack_inner(
-    const shape *s, danaus_dtype type, weights_view v, int64_t unit, int64_t step,
-    int64_t tile, int64_t half, uint16_t *to)
+    const shape *s, danaus_dtype type, weights_view v, fragment f, uint8_t *to)
 {
+    int word = (int)(WORD_BYTES / s->element);
     int64_t groups = s->w.d / (16 * s->l_tiles), depth = s->l_steps / 2;
-    int64_t i = unit / (s->l_units), in_block = unit % s->l_units;
-    int64_t k = in_block / groups * 2 + step / depth;
-    int64_t j = in_block % groups * s->l_tiles * 16 + tile * 16;
+    int64_t i = f.unit / s->l_units, in_block = f.unit % s->l_units;
+    int64_t k = in_block / groups * 2 + f.step / depth;
+    int64_t j = in_block % groups * s->l_tiles * 16 + f.tile * 16;
     for (int lane = 0; lane < 32; lane++)
-        for (int number = 0; number < 8; number++) {
-            element e = element_at(lane, number);
+        for (int number = 0; number < 4 * word; number++, to += s->element) {
+            entry e = entry_at(lane, number, word);
             int64_t m = k * s->w.d + j + e.row;
-            int64_t column = step % depth * 32 + e.t * 8 + half * 4 + e.column;
+            int64_t column = f.step % depth * s->step + e.t * 4 * word +
+                             f.half * 2 * word + e.column;
             put(v, i * s->l_blocks + m / s->l.b, m % s->l.b, column, 0, s->l.c, type,
-                to + lane * 8 + number);
+                to);
         }
 }
 
-/* The words of eight columns k are exchanged by the lane j. */
+/* The words of 16 bytes are exchanged by the lane j. */
 static void pack_outer(
-    const shape *s, danaus_dtype type, weights_view v, int64_t unit, int64_t step,
-    int64_t tile, int64_t half, uint16_t *to)
+    const shape *s, danaus_dtype type, weights_view v, fragment f, uint8_t *to)
 {
-    int64_t i = unit / s->units, depth = s->steps / 2;
-    int64_t j = unit % s->units * 2 + step / depth;
+    int word = (int)(WORD_BYTES / s->element);
+    int64_t i = f.unit / s->units, depth = s->steps / 2;
+    int64_t j = f.unit % s->units * 2 + f.step / depth;
     for (int lane = 0; lane < 32; lane++)
-        for (int number = 0; number < 8; number++) {
-            element e = element_at(lane, number);
-            int64_t k = step % depth * 32 + half * 16 + e.column / 2 * 8 +
-                        (e.t ^ (j & 3)) * 2 + e.column % 2;
-            put(v, i, tile * 16 + e.row, k, j, s->w.c, type, to + lane * 8 + number);
+        for (int number = 0; number < 4 * word; number++, to += s->element) {
+            entry e = entry_at(lane, number, word);
+            int64_t k = f.step % depth * s->step + f.half * (s->step / 2) +
+                        e.column / word * 4 * word + (e.t ^ (j & 3)) * word +
+                        e.column % word;
+            put(v, i, f.tile * 16 + e.row, k, j, s->w.c, type, to);
         }
 }
 
 void dn_pair_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     shape s = shape_of(k, p);
-    uint16_t *to = packed;
+    uint8_t *to = packed;
     for (int64_t unit = 0; unit < s.w.a * s.l_units; unit++)
         for (int64_t step = 0; step < s.l_steps; step++)
-            for (int64_t f = 0; f < 2 * s.l_tiles; f++, to += FRAGMENT / 2)
-                pack_inner(&s, p->dtype, *w.inner, unit, step, f / 2, f % 2, to);
+            for (int64_t f = 0; f < 2 * s.l_tiles; f++, to += FRAGMENT)
+                pack_inner(
+                    &s, p->dtype, *w.inner, (fragment){ unit, step, f / 2, f % 2 }, to);
     for (int64_t unit = 0; unit < s.w.a * s.units; unit++)
         for (int64_t step = 0; step < s.steps; step++)
-            for (int64_t f = 0; f < 2 * s.tiles; f++, to += FRAGMENT / 2)
-                pack_outer(&s, p->dtype, w, unit, step, f / 2, f % 2, to);
+            for (int64_t f = 0; f < 2 * s.tiles; f++, to += FRAGMENT)
+                pack_outer(&s, p->dtype, w, (fragment){ unit, step, f / 2, f % 2 }, to);
 }
 
 /* ---- the text ---- */
@@ -205,6 +226,7 @@ void dn_pair_defines(const kernel *k, const problem *p, int variant, text *to)
     const int *n = size_of(k);
     shape s = shape_of(k, p);
     const gpu_define lines[] = {
+        { "ELEMENT", s.element },
         { "BLOCKS", s.w.a },
         { "ROWS", s.w.b },
         { "COLS", s.w.c },

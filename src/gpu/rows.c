@@ -177,6 +177,10 @@
 const kernel dn_gpu_kernels[] = {
     PAIR_90(f16, DANAUS_F16),
     PAIR_90(bf16, DANAUS_BF16),
+    PAIR(tf32, DANAUS_F32, 90, 48, 4, 2),
+    PAIR(tf32, DANAUS_F32, 90, 24, 4, 2),
+    PAIR(tf32, DANAUS_F32, 90, 32, 8, 1),
+    PAIR(tf32, DANAUS_F32, 90, 24, 8, 1),
     WGMMA_16(f16, DANAUS_F16),
     WGMMA_16(bf16, DANAUS_BF16),
     WGMMA(tf32, DANAUS_F32, 256, 128, 2, 1, 1, 1),
@@ -206,6 +210,7 @@ const kernel dn_gpu_kernels[] = {
         "f32.128x128.1", DANAUS_F32, 90, WGMMA(f32, DANAUS_F32, 128, 128, 2, 1, 1, 2)),
     PAIR(f16, DANAUS_F16, 80, 16, 8, 1),
     PAIR(bf16, DANAUS_BF16, 80, 16, 8, 1),
+    PAIR(tf32, DANAUS_F32, 80, 16, 8, 1),
     MMA_16(f16, DANAUS_F16),
     MMA_16(bf16, DANAUS_BF16),
     MMA_LANES_80(f16, DANAUS_F16),

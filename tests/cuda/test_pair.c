@@ -1,16 +1,16 @@
-/* Two factors at once. The text, executed by threads of the processor
-   (emulator/warps.h), against the oracle: every row in one of its types, shapes in which both factors' blocks
-   divide each other in every way, ragged batches, operands that are and are not aligned,
-   bias, activations. Plans for a GPU of compute capability 9.0 that there is not: which
-   chains take such a step, what they say, and that its results are right. */
+/* Two factors at once. The texts, executed by threads of the processor
+   (emulator/warps.h), against the oracle: rows of every type, shapes in which both
+   factors' blocks divide each other in every way, ragged batches, operands that are and
+   are not aligned, bias, activations. Plans for a GPU of compute capability 9.0 that
+   there is not: which chains take such a step, what they say, and that its results are
+   right. */
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/run_row.h"
 #include "backend/tuning.h"
 #include "ks/ks_plan.h"
 #include "support/chains.h"
 #include "support/device.h"
-
-#include <inttypes.h>
+#include "support/pairs.h"
 
 #define MOST_WEIGHTS 70000
 
@@ -20,6 +20,7 @@ static problem random_problem(rng *r, const kernel *k)
 {
     static const int64_t rows[] = { 16, 32, 48, 64 }, columns[] = { 32, 64 };
     problem p = { .dtype = k->dtype, .batch = rng_int(r, 1, 120) };
+    p.math = k->dtype == DANAUS_F32 ? DANAUS_MATH_TF32 : DANAUS_MATH_F32;
     danaus_pattern l, w;
     do {
         w = (danaus_pattern){ rng_int(r, 1, 2), rows[rng_int(r, 0, 3)],
@@ -36,72 +37,28 @@ static problem random_problem(rng *r, const kernel *k)
     return p;
 }
 
-static void run(
-    const kernel *k, const problem *p, const void *x, const array *l, const array *w,
-    const float *bias, void *y, danaus_activation activation, int number)
-{
-    void *packed = dn_alloc(k->packed_bytes(k, p));
-    assert_non_null(packed);
-    weights_view inner = dn_weights_view(l->data, p->dtype, p->inner);
-    weights_view outer = dn_weights_view(w->data, p->dtype, p->pattern);
-    outer.inner = &inner;
-    k->pack(k, p, outer, packed);
-    run_text(k, p, x, packed, bias, y, activation, number);
-    dn_free(packed);
-}
-
-static void expect(
-    const kernel *k, const problem *p, const array *l, const array *w, const array *x,
-    const array *bias, danaus_activation activation, const array *y, const char *what)
-{
-    signal xs = signal_read(x, DANAUS_BATCH_FIRST, cols_of(p->inner), p->batch);
-    signal mid = signal_times(p->inner, l, 0, &xs, k->dtype);
-    signal_round(&mid, k->dtype);
-    signal ys = signal_times(p->pattern, w, 0, &mid, k->dtype);
-    if (bias)
-        signal_add_bias(&ys, bias, k->dtype);
-    if (activation)
-        signal_round(&ys, k->dtype);
-    signal_activate(&ys, activation, k->dtype);
-    signal_round(&ys, k->dtype);
-    expect_signal(y, DANAUS_BATCH_FIRST, &ys, what);
-    signal_free(&xs);
-    signal_free(&mid);
-    signal_free(&ys);
-}
-
 static void check(const kernel *k, int number)
 {
     rng r = { (uint64_t)number };
     problem p = random_problem(&r, k);
-    danaus_pattern q = p.inner, w = p.pattern;
-    danaus_activation activation = random_activation(&r, k->dtype);
-    int has_bias = (int)(rng_next(&r) % 2), aligned = number % 3 > 0;
-    array inner = array_random(&r, k->dtype, weights_of(q));
-    array outer = array_random(&r, k->dtype, weights_of(w));
-    array x = array_random(&r, k->dtype, cols_of(q) * p.batch);
-    array y = array_make(k->dtype, rows_of(w) * p.batch);
-    array bias = array_random(&r, DANAUS_F32, rows_of(w));
-    void *places[] = { aligned_copy(&x), aligned_copy(&y), aligned_copy(&bias) };
-    char what[200];
-    snprintf(
-        what, sizeof what,
-        "%s, case %d: %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 " after %" PRId64
-        ",%" PRId64 ",%" PRId64 ",1 batch %" PRId64 " bias %d activation %d",
-        k->name, number, w.a, w.b, w.c, w.d, q.a, q.b, q.c, p.batch, has_bias,
-        (int)activation);
-    run(k, &p, aligned ? places[0] : x.data, &inner, &outer,
-        has_bias ? places[2] : NULL, aligned ? places[1] : y.data, activation, number);
+    pair_case c = pair_random(&r, &p);
+    array y = array_make(k->dtype, rows_of(p.pattern) * p.batch);
+    int aligned = number % 3 > 0;
+    void *packed = dn_alloc(k->packed_bytes(k, &p));
+    void *places[] = { aligned_copy(&c.x), aligned_copy(&y), aligned_copy(&c.bias) };
+    assert_non_null(packed);
+    pair_pack(&c, k, packed);
+    run_text(
+        k, &p, aligned ? places[0] : c.x.data, packed, c.bias.count ? places[2] : NULL,
+        aligned ? places[1] : y.data, c.activation, number);
     if (aligned)
         memcpy(y.data, places[1], (size_t)y.count * danaus_dtype_size(y.dtype));
-    expect(k, &p, &inner, &outer, &x, has_bias ? &bias : NULL, activation, &y, what);
-    array_free(&inner);
-    array_free(&outer);
-    array_free(&x);
+    pair_expect(&c, k, &y);
     array_free(&y);
-    array_free(&bias);
-    for (int i = 0; i < 3; i++)
-        dn_free(places[i]);
+    pair_free(&c);
+    dn_free(packed);
+    for (int n = 0; n < 3; n++)
+        dn_free(places[n]);
 }
 
 static void rows_are_right_on_random_shapes(void **state)
@@ -192,22 +149,31 @@ static danaus_ks_plan *plan_for(
 static void large_pairs_are_made_at_once(void **state)
 {
     (void)state;
-    static const danaus_pattern pairs[][2] = {
-        { { 1, 32, 32, 16 }, { 16, 32, 32, 1 } },
-        { { 1, 32, 32, 32 }, { 32, 32, 32, 1 } },
-        { { 1, 64, 64, 16 }, { 16, 64, 64, 1 } },
-        { { 1, 32, 32, 64 }, { 64, 32, 32, 1 } },
-        { { 1, 64, 64, 32 }, { 32, 64, 64, 1 } },
-        { { 1, 32, 32, 128 }, { 128, 32, 32, 1 } },
-        { { 1, 64, 64, 64 }, { 64, 64, 64, 1 } },
+    static const struct {
+        danaus_pattern pair[2];
+        danaus_dtype dtype;
+        const char *row;
+    } cases[] = {
+        { { { 1, 32, 32, 16 }, { 16, 32, 32, 1 } }, DANAUS_F16, "by ks.pair.f16." },
+        { { { 1, 32, 32, 32 }, { 32, 32, 32, 1 } }, DANAUS_F16, "by ks.pair.f16." },
+        { { { 1, 64, 64, 16 }, { 16, 64, 64, 1 } }, DANAUS_F16, "by ks.pair.f16." },
+        { { { 1, 32, 32, 64 }, { 64, 32, 32, 1 } }, DANAUS_F16, "by ks.pair.f16." },
+        { { { 1, 64, 64, 32 }, { 32, 64, 64, 1 } }, DANAUS_F16, "by ks.pair.f16." },
+        { { { 1, 32, 32, 128 }, { 128, 32, 32, 1 } }, DANAUS_F16, "by ks.pair.f16." },
+        { { { 1, 64, 64, 64 }, { 64, 64, 64, 1 } }, DANAUS_F16, "by ks.pair.f16." },
+        { { { 1, 32, 32, 32 }, { 32, 32, 32, 1 } }, DANAUS_F32, "by ks.pair.tf32." },
+        { { { 1, 32, 32, 64 }, { 64, 32, 32, 1 } }, DANAUS_F32, "by ks.pair.tf32." },
+        { { { 1, 64, 64, 32 }, { 32, 64, 64, 1 } }, DANAUS_F32, "by ks.pair.tf32." },
     };
     gpu_device d = open_device();
-    danaus_ks_desc desc = { .dtype = DANAUS_F16, .batch = LARGE };
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        danaus_ks_plan *plan = plan_for(&d, pairs[i], &desc);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        danaus_ks_desc desc = { .dtype = cases[i].dtype,
+                                .math = DANAUS_MATH_TF32,
+                                .batch = LARGE };
+        danaus_ks_plan *plan = plan_for(&d, cases[i].pair, &desc);
         char said[300];
         danaus_ks_plan_describe(plan, said, sizeof said);
-        if (plan->run.count != 1 || !strstr(said, "by ks.pair.f16.") ||
+        if (plan->run.count != 1 || !strstr(said, cases[i].row) ||
             !strstr(said, ", factors 0 to 1 at once"))
             fail_msg("pair %d: %s", (int)i, said);
         danaus_ks_plan_destroy(plan);

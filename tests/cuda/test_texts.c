@@ -167,6 +167,7 @@ static void pairs_stay_in_registers(void **state)
                       .inner = { 32, w, w, 1 },
                       .dtype = k->dtype,
                       .layout = DANAUS_BATCH_FIRST,
+                      .math = DANAUS_MATH_TF32,
                       .batch = 4096 };
         if (!k->fits(k, &p))
             continue;

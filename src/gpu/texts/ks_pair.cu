@@ -1,5 +1,6 @@
-/* Two Kronecker-sparse factors at once, 16-bit types, batch-first, on tensor cores from
-   compute capability 8.0 on: y = K (L x) + bias, L (the inner factor) with one lane.
+/* Two Kronecker-sparse factors at once, 16-bit types or tf32 (ELEMENT bytes), batch-first,
+   on tensor cores from compute capability 8.0 on: y = K (L x) + bias, L (the inner
+   factor) with one lane.
    For each of the BLOCKS blocks i of K and every column s of the batch
 
        mid[m]   = sum over k of l[i q + m / L_ROWS][m mod L_ROWS][k] x[i q + m / L_ROWS, k],
@@ -12,15 +13,15 @@
    y of one i for TILE = 8 EIGHTS columns s. A warp takes units of a tile:
    - of the inner product: 16 JT lanes j for two neighbouring k (of K). x goes from memory
      to registers, 16 bytes a lane: which columns k of L a register holds is free, as l is
-     packed in the same order. Pairs of k are stored as words, so that mid is turned on
-     the way: each lane j has a matrix [TILE][COLS] in shared memory.
-   - of the outer product: two lanes j, which are ordinary products. Pairs of j are
-     stored as words where the pair's mid was: only this warp reads it.
+     packed in the same order. What is stored are words, in 16-bit types pairs of k, so
+     that mid is turned on the way: each lane j has a matrix [TILE][COLS] in shared memory.
+   - of the outer product: two lanes j, which are ordinary products. Words, in 16-bit
+     types pairs of j, are stored where the two lanes' mid was: only this warp reads it.
    At last all warps gather these words and write y in whole lines.
 
    Weights come from the second cache, 16 bytes a lane in the order of registers, two
-   steps (16 JT or ROWS rows by 32 columns k) ahead; x comes a unit ahead, across the
-   borders of tiles, so that it flows while the outer product is made.
+   steps (16 JT or ROWS rows by 64 bytes of columns k) ahead; x comes a unit ahead, across
+   the borders of tiles, so that it flows while the outer product is made.
 
    Limits of a tile: registers (8 floats for 16 rows by 8 columns s; x of a unit), shared
    memory (mid), and the second cache, from which each tile reads all weights.
@@ -28,8 +29,8 @@
    Shared memory: PAIRS = LANES / 2 places of PAIR_BYTES, in each
      mid  2 matrices of LANE_BYTES: [TILE][COLS], 16-byte chunks exchanged among eight
           rows, words of a chunk by lane: no two threads meet in a bank;
-     y    words [TILE][ROW_PITCH], exchanged alike.
-   Packed: l as [i][unit][step][row of tiles][16 columns k][lane of warp], then w alike.
+     y    planes of words [TILE][ROW_PITCH], one for each lane or pair, exchanged alike.
+   Packed: l as [i][unit][step][row of tiles][half a step][lane of warp], then w alike.
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
 #include "pieces.cuh"
@@ -39,24 +40,36 @@
 #define X_ROW   ((i64)BLOCKS * L_BLOCKS * L_COLS)
 #define Y_ROW   ((i64)BLOCKS * ROWS * LANES)
 
+#define PER  (16 / ELEMENT) /* elements of 16 bytes */
+#define WORD (4 / ELEMENT)  /* of a word */
+#define STEP (64 / ELEMENT) /* columns k of a step */
+
 #define JT          (L_TILES)
 #define LANE_GROUPS (LANES / (16 * JT))
 #define L_UNITS     (COLS / 2 * LANE_GROUPS)
-#define L_DEPTH     ((L_COLS + 31) / 32)
+#define L_DEPTH     ((L_COLS + STEP - 1) / STEP)
 #define L_STEPS     (2 * L_DEPTH)
 /* The two k of a unit belong to one block of L. */
 #define SAME_X  (L_ROWS % (2 * LANES) == 0)
 #define X_SLOTS (SAME_X ? 1 : 2)
 
 #define UNITS     (LANES / 2)
-#define DEPTH     (COLS / 32)
+#define DEPTH     (COLS / STEP)
 #define STEPS     (2 * DEPTH)
 #define ROW_TILES (ROWS / 16)
 
-#define MID_PITCH  (COLS * 2)
-#define LANE_BYTES (TILE * MID_PITCH + 16)
-/* How far the eight lanes j of 16 bytes of y are moved against the next eight. */
-#define Y_TURN (LANES % 64 == 0 ? 4 : LANES % 32 == 0 ? 8 : 16)
+#define MID_PITCH   (COLS * ELEMENT)
+#define LANE_BYTES  (TILE * MID_PITCH + 16)
+#define PLANE_BYTES (PAIR_BYTES * WORD / 2)
+/* How far the four planes of 16 bytes of y are moved against the next four. In 32 bits
+   the planes themselves lie 16 words apart. */
+#define Y_TURN ((LANES % 64 == 0 ? 4 : LANES % 32 == 0 ? 8 : 16) * WORD / 2)
+
+#if ELEMENT == 4
+typedef u32 element;
+#else
+typedef u16 element;
+#endif
 
 /* Of a tile: its block, and its first column s. */
 typedef struct corner {
@@ -74,14 +87,14 @@ INLINE corner corner_of(i64 tile)
 
 /* ---- x ---- */
 
-/* The x of a unit: 16 bytes from at[slot] + 32 elements for each step in depth
+/* The x of a unit: 16 bytes from at[slot] + STEP elements for each step in depth
    + 8 rows for each eight columns s, if so many columns are left. */
 typedef struct source {
-    const u16 *at[X_SLOTS];
+    const element *at[X_SLOTS];
     int left;
 } source;
 
-INLINE source source_of(const u16 *x, i64 tile, int unit, i64 batch)
+INLINE source source_of(const element *x, i64 tile, int unit, i64 batch)
 {
     source from;
     corner at = corner_of(tile);
@@ -93,31 +106,33 @@ INLINE source source_of(const u16 *x, i64 tile, int unit, i64 batch)
         int k = unit / LANE_GROUPS * 2 + slot;
         int block = (k * LANES + unit % LANE_GROUPS * 16 * JT) / L_ROWS;
         from.at[slot] = x + s * X_ROW + ((i64)at.i * L_BLOCKS + block) * L_COLS +
-                        lane % 4 * 8;
+                        lane % 4 * PER;
     }
     return from;
 }
 
-/* Eight elements, of which the first is aligned like a type of 16 bytes or not. */
+/* PER elements, of which the first is aligned like a type of 16 bytes or not. */
 INLINE void load_x(u32 to[4], const source *from, int slot, int depth, int eight)
 {
-    const u16 *at = from->at[slot] + eight * 8 * X_ROW + depth * 32;
+    const element *at = from->at[slot] + eight * 8 * X_ROW + depth * STEP;
     int wanted = from->left > eight * 8;
-    if (L_COLS % 32 != 0)
-        wanted = wanted && depth * 32 + threadIdx.x % 4 * 8 < L_COLS;
+    if (L_COLS % STEP != 0)
+        wanted = wanted && depth * STEP + threadIdx.x % 4 * PER < L_COLS;
 #if ALIGNED
     uint4 v = load_once_if(at, wanted);
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 #else
   #pragma unroll
     for (int e = 0; e < 4; e++)
-        to[e] = wanted ? at[2 * e] | (u32)at[2 * e + 1] << 16 : 0;
+        to[e] = !wanted        ? 0
+                : ELEMENT == 4 ? at[e]
+                               : at[2 * e] | (u32)at[2 * e + 1] << 16;
 #endif
 }
 
 /* ---- weights ---- */
 
-/* Of one step: `tiles` times 16 rows by 32 columns k; w points to this lane's. */
+/* Of one step: `tiles` times 16 rows by STEP columns k; w points to this lane's. */
 template <int tiles> INLINE void load_step(u32 (*to)[4], const uint4 *w, int wanted)
 {
 #pragma unroll
@@ -158,48 +173,69 @@ INLINE void load_first(u32 (*to)[2 * tiles][4], const uint4 *w, int i)
 /* Of lane j. */
 INLINE u32 matrix_of(u32 mid, int j) { return mid + j / 2 * PAIR_BYTES + j % 2 * LANE_BYTES; }
 
-/* Where 16 bytes of a matrix are: columns k from 8 chunk on, for column s. */
+/* Where 16 bytes of a matrix are: columns k from PER chunk on, for column s. */
 INLINE u32 mid_chunk(int s, int chunk)
 {
     int turn = s / 2 % 4 + s % 2 * 4;
     return (s * MID_PITCH & ~127) + chunk / 8 * 128 + (((chunk % 8) ^ turn) << 4);
 }
 
-/* Where the word of row r and column s is in the place of a pair of lanes j. */
-INLINE u32 y_word(int pair, int s, int r)
+/* Where the word of row r and column s is in a plane. */
+INLINE u32 y_word(int plane, int s, int r)
 {
-    int turn = s / 2 % 4 * 8 ^ pair / 4 * Y_TURN % 32;
+    int turn = s / 2 % 4 * 8 ^ plane / (16 / WORD / 2) * Y_TURN % 32;
     return ((s * ROW_PITCH + r) ^ turn) * 4;
 }
 
 /* ---- one unit ---- */
 
-/* Adds 16 columns k for eight columns s; x is two steps' worth of them. */
+/* What tensor cores take v as, which cut where tf32 rounds. */
+INLINE float factor(float v) { return ELEMENT == 4 ? __uint_as_float(round_tf32(v)) : v; }
+
+/* Adds half a step for eight columns s. */
 template <int tiles>
 INLINE void multiply(
     float (*sum)[EIGHTS][4], const u32 (*w)[4], const u32 *x, int half, int eight)
 {
 #pragma unroll
     for (int t = 0; t < tiles; t++)
+#if ELEMENT == 4
+        mma8(sum[t][eight], w[t * 2 + half], x[half * 2], x[half * 2 + 1]);
+#else
         mma16(sum[t][eight], w[t * 2 + half], x[half * 2], x[half * 2 + 1]);
+#endif
+}
+
+/* What lies at `to` and `next` of two numbers: in 16-bit types a word of both at `to`. */
+INLINE void store_two(u32 to, u32 next, float v0, float v1)
+{
+#if ELEMENT == 4
+    store_shared32(to, __float_as_uint(v0));
+    store_shared32(next, __float_as_uint(v1));
+#else
+    store_shared32(to, pack_pair(v0, v1));
+#endif
 }
 
 /* Words of two neighbouring k to the matrices of 16 JT lanes j. */
 INLINE void store_mid(u32 mid, float (*sum)[JT][EIGHTS][4], int unit)
 {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    int pair = unit / LANE_GROUPS;
-    u32 to = matrix_of(mid, unit % LANE_GROUPS * 16 * JT + g) + ((pair ^ g) & 3) * 4;
+    int word = unit / LANE_GROUPS * (2 / WORD); /* of a row, the unit's first */
+    u32 to = matrix_of(mid, unit % LANE_GROUPS * 16 * JT + g);
+    u32 first = ((word ^ g) & 3) * 4;
 #pragma unroll
     for (int tile = 0; tile < JT; tile++)
 #pragma unroll
         for (int eight = 0; eight < EIGHTS; eight++)
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                store_shared32(
-                    to + (tile * 8 + e / 2 * 4) * PAIR_BYTES +
-                        mid_chunk(eight * 8 + t * 2 + e % 2, pair / 4),
-                    pack_pair(sum[0][tile][eight][e], sum[1][tile][eight][e]));
+            for (int e = 0; e < 4; e++) {
+                u32 chunk = to + (tile * 8 + e / 2 * 4) * PAIR_BYTES +
+                            mid_chunk(eight * 8 + t * 2 + e % 2, word / 4);
+                store_two(
+                    chunk + first, chunk + (first ^ 4), factor(sum[0][tile][eight][e]),
+                    factor(sum[1][tile][eight][e]));
+            }
 }
 
 /* Takes x as it is used, and puts the x of the next unit there. */
@@ -215,9 +251,14 @@ INLINE void inner_unit(
         for (int half = 0; half < 2; half++)
 #pragma unroll
             for (int eight = 0; eight < EIGHTS; eight++) {
-                multiply<JT>(sum[which], w[step % 2], x[slot][depth][eight], half, eight);
+                u32 *piece = x[slot][depth][eight];
+                if (ELEMENT == 4 && !half && (!which || !SAME_X))
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        piece[e] = round_tf32(__uint_as_float(piece[e]));
+                multiply<JT>(sum[which], w[step % 2], piece, half, eight);
                 if (half && (which || !SAME_X))
-                    load_x(x[slot][depth][eight], &next, slot, depth, eight);
+                    load_x(piece, &next, slot, depth, eight);
             }
         load_ahead<L_UNITS, L_STEPS, JT>(w[step % 2], l, i, unit, step);
     }
@@ -233,10 +274,14 @@ INLINE void store_y(u32 to, float (*sum)[ROW_TILES][EIGHTS][4], int unit)
 #pragma unroll
         for (int eight = 0; eight < EIGHTS; eight++)
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                store_shared32(
-                    to + y_word(unit, eight * 8 + t * 2 + e % 2, tile * 16 + e / 2 * 8 + g),
-                    pack_pair(sum[0][tile][eight][e], sum[1][tile][eight][e]));
+            for (int e = 0; e < 4; e++) {
+                u32 at = to + y_word(
+                                  unit * (2 / WORD), eight * 8 + t * 2 + e % 2,
+                                  tile * 16 + e / 2 * 8 + g);
+                store_two(
+                    at, at + PLANE_BYTES, sum[0][tile][eight][e],
+                    sum[1][tile][eight][e]);
+            }
 }
 
 /* Sums begin with the bias. */
@@ -284,31 +329,32 @@ INLINE void outer_unit(
 
 /* ---- results ---- */
 
-/* Eight lanes j of a row are four words of four pairs. */
-INLINE void write_y(u32 mid, u16 *y, int activation, corner at, i64 batch)
+/* PER lanes j of a row are a word of each of four planes. */
+INLINE void write_y(u32 mid, element *y, int activation, corner at, i64 batch)
 {
-    const int per_row = LANES / 8, per_column = ROWS * per_row;
+    const int per_row = LANES / PER, per_column = ROWS * per_row;
     i64 left = batch - at.s;
-    u16 *to = y + at.s * Y_ROW + (i64)at.i * ROWS * LANES;
+    element *to = y + at.s * Y_ROW + (i64)at.i * ROWS * LANES;
 #pragma unroll 4
     for (int q = threadIdx.x; q < TILE * per_column; q += THREADS) {
-        int s = q / per_column, r = q % per_column / per_row, eight = q % per_row;
+        int s = q / per_column, r = q % per_column / per_row, plane = q % per_row * 4;
         if (s >= left)
             break;
-        u32 from = mid + eight * 4 * PAIR_BYTES + y_word(eight * 4, s, r);
+        u32 from = mid + plane * PLANE_BYTES + y_word(plane, s, r);
         uint4 v = make_uint4(
-            load_shared32(from), load_shared32(from + PAIR_BYTES),
-            load_shared32(from + 2 * PAIR_BYTES), load_shared32(from + 3 * PAIR_BYTES));
+            load_shared32(from), load_shared32(from + PLANE_BYTES),
+            load_shared32(from + 2 * PLANE_BYTES), load_shared32(from + 3 * PLANE_BYTES));
         if (activation)
-            v = activate_piece(v, activation);
-        store_piece<16>(to + s * Y_ROW + q % per_column * 8, v, 16, ALIGNED ? 16 : 2);
+            v = activate_words<ELEMENT>(v, activation);
+        store_piece<16>(
+            to + s * Y_ROW + q % per_column * PER, v, 16, ALIGNED ? 16 : ELEMENT);
     }
 }
 
 /* ---- all of it ---- */
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const u16 *x, const uint4 *packed, const float *bias, u16 *y, i64 batch,
+    ks(const element *x, const uint4 *packed, const float *bias, element *y, i64 batch,
        int activation)
 {
     extern __shared__ u8 memory[];
