@@ -52,21 +52,49 @@ static int is_mended(const char *function)
 
 /* ---- a whole life of a device ---- */
 
+/* What is lived through: a chain of two factors with as many columns as rows, and the rows
+   that the tuning table names to plans, for it and for its adjoint. */
+typedef struct story {
+    danaus_pattern patterns[2];
+    int64_t batch;
+    struct {
+        danaus_pattern pattern;
+        const char *row;
+    } named[4];
+} story;
+
+static const story plain = { { { 1, 6, 3, 2 }, { 2, 3, 6, 1 } },
+                             5,
+                             { { { 0 }, NULL } } };
+
+/* Rows that launch more than one kernel of ours, or none. */
+static const story by_library = { { { 1, 6, 3, 2 }, { 2, 3, 6, 1 } },
+                                  5,
+                                  { { { 1, 6, 3, 2 }, "ks.dense.f32" },
+                                    { { 1, 3, 6, 2 }, "ks.turned.f32.128x128" },
+                                    { { 2, 3, 6, 1 }, "ks.blas.f32" },
+                                    { { 2, 6, 3, 1 }, "ks.blas.f32" } } };
+
+/* Blocks of which cuBLAS makes weight gradients, also from x and dy that are turned. */
+static const story turned = { { { 1, 16, 16, 2 }, { 2, 16, 16, 1 } },
+                              64,
+                              { { { 1, 16, 16, 2 }, "ks.turned.f32.128x128" },
+                                { { 2, 16, 16, 1 }, "ks.blas.f32" } } };
+
 typedef struct life {
     danaus_device *device;
     danaus_ks_plan *plan;
     danaus_ks_weights *weights;
-    void *x, *y;
+    float *memory; /* x, then results: y, dx, dw of both, dbias */
 } life;
 
-static const danaus_pattern patterns[2] = { { 1, 6, 3, 2 }, { 2, 3, 6, 1 } };
+static int64_t vector_of(const story *s) { return rows_of(s->patterns[0]) * s->batch; }
 
-#define BATCH 5
-#define BYTES ((size_t)12 * BATCH * sizeof(float))
-
-/* Rows that launch more than one kernel of ours. They are named to plans by the tuning
-   table. */
-static int by_other_rows;
+static int64_t results_of(const story *s)
+{
+    return 2 * vector_of(s) + weights_of(s->patterns[0]) + weights_of(s->patterns[1]) +
+           rows_of(s->patterns[0]);
+}
 
 static void name_row(danaus_device *device, danaus_pattern p, const char *name)
 {
@@ -76,52 +104,69 @@ static void name_row(danaus_device *device, danaus_pattern p, const char *name)
             dn_tuning_add(device->tuning, &q, k, 1e-6);
 }
 
-static danaus_status open_device(danaus_device **device)
+static danaus_status open_device(const story *s, danaus_device **device)
 {
     danaus_status status = danaus_device_open("cuda:0", device);
-    if (status || !by_other_rows)
-        return status;
-    name_row(*device, (danaus_pattern){ 1, 6, 3, 2 }, "ks.dense.f32");
-    name_row(*device, (danaus_pattern){ 1, 3, 6, 2 }, "ks.turned.f32.128x128");
-    name_row(*device, (danaus_pattern){ 2, 3, 6, 1 }, "ks.blas.f32");
-    name_row(*device, (danaus_pattern){ 2, 6, 3, 1 }, "ks.blas.f32");
-    return DANAUS_OK;
+    for (int i = 0; status == DANAUS_OK && i < 4 && s->named[i].row; i++)
+        name_row(*device, s->named[i].pattern, s->named[i].row);
+    return status;
 }
 
-static danaus_status try_life(life *l, const random_chain *c, const float *x, float *y)
+static danaus_status execute(const story *s, const life *l)
+{
+    return danaus_ks_execute(
+        l->plan, l->device, l->weights, s->batch, l->memory, l->memory + vector_of(s));
+}
+
+static danaus_status go_back(const story *s, const life *l)
+{
+    float *y = l->memory + vector_of(s), *dx = y + vector_of(s);
+    float *dw = dx + vector_of(s);
+    void *both[] = { dw, dw + weights_of(s->patterns[0]) };
+    float *dbias = (float *)both[1] + weights_of(s->patterns[1]);
+    danaus_ks_gradients g = { .dx = dx, .dw = both, .dbias = dbias };
+    return danaus_ks_gradient(
+        l->plan, l->device, l->weights, s->batch, l->memory, y, &g);
+}
+
+static danaus_status try_life(
+    const story *s, life *l, const random_chain *c, const float *x, float *results)
 {
     danaus_ks_desc desc = { .gradients = 1, .keep_factors = 1 };
     danaus_device_info info;
-    danaus_status status = open_device(&l->device);
+    size_t bytes = (size_t)vector_of(s) * sizeof *x, all = (size_t)results_of(s) * 4;
+    void *memory = NULL;
+    danaus_status status = open_device(s, &l->device);
     status = status ? status : danaus_device_describe(l->device, &info);
     status = status ? status
-                    : danaus_ks_plan_create(l->device, patterns, 2, &desc, &l->plan);
+                    : danaus_ks_plan_create(l->device, s->patterns, 2, &desc, &l->plan);
     status = status
                  ? status
                  : danaus_ks_weights_create(l->plan, l->device, c->chain, &l->weights);
-    status = status ? status : danaus_alloc(l->device, BYTES, &l->x);
-    status = status ? status : danaus_alloc(l->device, BYTES, &l->y);
-    status = status ? status : danaus_upload(l->device, l->x, x, BYTES);
-    status = status
-                 ? status
-                 : danaus_ks_execute(l->plan, l->device, l->weights, BATCH, l->x, l->y);
-    danaus_ks_gradients g = { .dx = l->x };
-    status =
-        status ? status
-               : danaus_ks_gradient(l->plan, l->device, l->weights, 0, l->x, l->y, &g);
+    status = status ? status : danaus_alloc(l->device, bytes + all, &memory);
+    l->memory = memory;
+    status = status ? status : danaus_upload(l->device, l->memory, x, bytes);
+    status = status ? status : execute(s, l);
+    status = status ? status : go_back(s, l);
     status = status ? status : danaus_device_sync(l->device);
-    return status ? status : danaus_download(l->device, y, l->y, BYTES);
+    return status ? status
+                  : danaus_download(l->device, results, l->memory + vector_of(s), all);
 }
 
-static danaus_status live(const random_chain *c, const float *x, float *y)
+static void end_life(life *l)
+{
+    danaus_free(l->device, l->memory);
+    danaus_ks_weights_destroy(l->weights);
+    danaus_ks_plan_destroy(l->plan);
+    danaus_device_close(l->device);
+}
+
+static danaus_status live(
+    const story *s, const random_chain *c, const float *x, float *results)
 {
     life l = { 0 };
-    danaus_status status = try_life(&l, c, x, y);
-    danaus_free(l.device, l.x);
-    danaus_free(l.device, l.y);
-    danaus_ks_weights_destroy(l.weights);
-    danaus_ks_plan_destroy(l.plan);
-    danaus_device_close(l.device);
+    danaus_status status = try_life(s, &l, c, x, results);
+    end_life(&l);
     return status;
 }
 
@@ -136,58 +181,64 @@ static void expect_nothing_lost(const char *function, int number)
             control->pushed, control->handles, control->events);
 }
 
-static void fail_each_call(const char *function, const random_chain *c, const float *x)
+static void fail_each_call(
+    const story *s, const char *function, const random_chain *c, const float *x,
+    const array *expected)
 {
-    float y[12 * BATCH], expected[12 * BATCH];
-    assert_ok(live(c, x, expected));
+    array found = array_make(DANAUS_F32, results_of(s));
     for (int n = 1; n < MOST_CALLS; n++) {
         *control = (emulator_control){ .function = function, .error = FAILURE };
         control->number = n;
-        danaus_status status = live(c, x, y);
+        danaus_status status = live(s, c, x, found.data);
         int reached = control->calls >= n;
         control->function = NULL;
         if (status == DANAUS_OK)
-            assert_memory_equal(y, expected, sizeof y);
+            assert_true(array_same(&found, expected));
         else
             assert_true(reached && danaus_error_detail()[0]);
         if (!gives_back(function))
             expect_nothing_lost(function, n);
-        if (!reached)
+        if (!reached) {
+            array_free(&found);
             return;
+        }
         assert_true(status != DANAUS_OK || gives_back(function) || is_mended(function));
     }
     fail_msg("%s is called more than %d times", function, MOST_CALLS);
 }
 
-static void fail_all_calls(void)
+static void fail_all_calls(const story *s)
 {
     rng r = { 1 };
-    random_chain c = chain_random(&r, patterns, 2, DANAUS_F32, 1);
-    array x = array_random(&r, DANAUS_F32, 12 * BATCH);
+    random_chain c = chain_random(&r, s->patterns, 2, DANAUS_F32, 1);
+    array x = array_random(&r, DANAUS_F32, vector_of(s));
+    array expected = array_make(DANAUS_F32, results_of(s));
+    *control = (emulator_control){ 0 };
+    assert_ok(live(s, &c, x.data, expected.data));
     for (size_t i = 0; i < FUNCTIONS; i++) {
         /* The one is not called again once it worked; the other is called to wait for
            what no longer matters, too. */
         if (!strcmp(functions[i], "cuInit") ||
             !strcmp(functions[i], "cuStreamSynchronize"))
             continue;
-        fail_each_call(functions[i], &c, x.data);
+        fail_each_call(s, functions[i], &c, x.data, &expected);
     }
     array_free(&x);
+    array_free(&expected);
     chain_free(&c);
 }
 
 static void any_call_of_the_driver_may_fail(void **state)
 {
     (void)state;
-    fail_all_calls();
+    fail_all_calls(&plain);
 }
 
 static void any_call_of_a_library_may_fail(void **state)
 {
     (void)state;
-    by_other_rows = 1;
-    fail_all_calls();
-    by_other_rows = 0;
+    fail_all_calls(&by_library);
+    fail_all_calls(&turned);
 }
 
 /* Before anything else: the driver is there, but does not start. */
@@ -230,7 +281,7 @@ static void errors_of_the_past_surface_when_waiting(void **state)
 
 static danaus_status measure(danaus_device **device, double *seconds)
 {
-    problem p = { .pattern = { 1, 3, 2, 1 }, .dtype = DANAUS_F32, .batch = BATCH };
+    problem p = { .pattern = { 1, 3, 2, 1 }, .dtype = DANAUS_F32, .batch = 5 };
     danaus_status status = danaus_device_open("cuda:0", device);
     const kernel *k = status ? NULL : (*device)->kernels;
     while (k && !k->fits(k, &p))
@@ -262,24 +313,27 @@ static void any_call_of_a_measurement_may_fail(void **state)
 
 /* ---- what execute may not do ---- */
 
-static int calls_of(const char *function, life *l)
+typedef danaus_status (*again)(const story *s, const life *l);
+
+static int calls_of(const char *function, again call, const story *s, const life *l)
 {
     control->function = function;
     control->number = control->calls = 0;
-    assert_ok(danaus_ks_execute(l->plan, l->device, l->weights, BATCH, l->x, l->y));
+    assert_ok(call(s, l));
     control->function = NULL;
     return control->calls;
 }
 
-/* Executes once more; so many launches and products of a library are made. */
-static void expect_only(int launches, int products)
+/* Makes a call once more: so many launches and products of a library. */
+static void expect_only(const story *s, again call, int launches, int products)
 {
     rng r = { 1 };
-    random_chain c = chain_random(&r, patterns, 2, DANAUS_F32, 1);
-    float x[12 * BATCH] = { 1 }, y[12 * BATCH];
+    random_chain c = chain_random(&r, s->patterns, 2, DANAUS_F32, 1);
+    array x = array_random(&r, DANAUS_F32, vector_of(s));
+    array results = array_make(DANAUS_F32, results_of(s));
     life l = { 0 };
     *control = (emulator_control){ 0 };
-    assert_ok(try_life(&l, &c, x, y));
+    assert_ok(try_life(s, &l, &c, x.data, results.data));
     static const char *const never[] = {
         "cuMemAlloc_v2",    "cuMemFree_v2",          "cuStreamSynchronize",
         "cuModuleLoadData", "cuMemcpyAsync",         "cuFuncSetAttribute",
@@ -287,25 +341,32 @@ static void expect_only(int launches, int products)
         "cublasDestroy_v2", "cublasSetWorkspace_v2",
     };
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-        assert_int_equal(calls_of(never[i], &l), 0);
-    assert_int_equal(calls_of("cuLaunchKernel", &l), launches);
-    assert_int_equal(calls_of("cublasGemmStridedBatchedEx_64", &l), products);
-    danaus_free(l.device, l.x);
-    danaus_free(l.device, l.y);
-    danaus_ks_weights_destroy(l.weights);
-    danaus_ks_plan_destroy(l.plan);
-    danaus_device_close(l.device);
+        assert_int_equal(calls_of(never[i], call, s, &l), 0);
+    assert_int_equal(calls_of("cuLaunchKernel", call, s, &l), launches);
+    assert_int_equal(calls_of("cublasGemmStridedBatchedEx_64", call, s, &l), products);
+    end_life(&l);
     expect_nothing_lost("nothing", 0);
+    array_free(&x);
+    array_free(&results);
     chain_free(&c);
 }
 
 static void executing_again_neither_allocates_nor_waits(void **state)
 {
     (void)state;
-    expect_only(2, 0);
-    by_other_rows = 1;
-    expect_only(1, 2); /* the bias; one product is of many, the other of one */
-    by_other_rows = 0;
+    expect_only(&plain, execute, 2, 0);
+    /* The bias; one product is of many, the other of one. */
+    expect_only(&by_library, execute, 1, 2);
+    expect_only(&turned, execute, 3, 1); /* with x and y turned */
+}
+
+static void gradients_neither_allocate_nor_wait_again(void **state)
+{
+    (void)state;
+    /* dw and dbias in two launches each, three products */
+    expect_only(&plain, go_back, 9, 0);
+    /* a product forward, one back, two for dw, which add up; dbias; five turns */
+    expect_only(&turned, go_back, 9, 4);
 }
 
 static void without_a_library_its_rows_are_not_there(void **state)
@@ -328,43 +389,38 @@ static void a_captured_product_has_its_scratch_before(void **state)
 {
     (void)state;
     rng r = { 1 };
-    random_chain c = chain_random(&r, patterns, 2, DANAUS_F32, 0);
+    const story *s = &plain;
+    random_chain c = chain_random(&r, s->patterns, 2, DANAUS_F32, 0);
     danaus_ks_desc desc = { .keep_factors = 1 };
     life l = { 0 };
-    void *lent = NULL;
+    void *lent = NULL, *memory = NULL;
     *control = (emulator_control){ .capturing = 1 };
     assert_ok(danaus_device_open("cuda:0", &l.device));
-    assert_ok(danaus_ks_plan_create(l.device, patterns, 2, &desc, &l.plan));
+    assert_ok(danaus_ks_plan_create(l.device, s->patterns, 2, &desc, &l.plan));
     assert_ok(danaus_ks_weights_create(l.plan, l.device, c.chain, &l.weights));
-    assert_ok(danaus_alloc(l.device, BYTES, &l.x));
-    assert_ok(danaus_alloc(l.device, BYTES, &l.y));
+    assert_ok(danaus_alloc(l.device, (size_t)vector_of(s) * 8, &memory));
+    l.memory = memory;
     assert_ok(danaus_alloc(l.device, 4096, &lent));
-#define EXECUTE danaus_ks_execute(l.plan, l.device, l.weights, BATCH, l.x, l.y)
-    assert_status(EXECUTE, DANAUS_ERR_MEMORY);
+    assert_status(execute(s, &l), DANAUS_ERR_MEMORY);
     assert_status(
         danaus_device_set_scratch(l.device, (char *)lent + 64, 512),
         DANAUS_ERR_ARGUMENT);
     assert_ok(danaus_device_set_scratch(l.device, lent, 16));
-    assert_status(EXECUTE, DANAUS_ERR_MEMORY);
+    assert_status(execute(s, &l), DANAUS_ERR_MEMORY);
     assert_ok(danaus_device_set_scratch(l.device, lent, 4096));
-    assert_ok(EXECUTE);
+    assert_ok(execute(s, &l));
     assert_ok(danaus_device_set_scratch(l.device, NULL, 0));
-    assert_status(EXECUTE, DANAUS_ERR_MEMORY);
+    assert_status(execute(s, &l), DANAUS_ERR_MEMORY);
     control->capturing = 0;
-    assert_ok(EXECUTE);
+    assert_ok(execute(s, &l));
     control->capturing = 1;
-    assert_ok(EXECUTE);
+    assert_ok(execute(s, &l));
     int stream;
     assert_ok(danaus_device_set_stream(l.device, &stream));
-    assert_ok(EXECUTE);
+    assert_ok(execute(s, &l));
     assert_ptr_equal(control->stream, &stream);
-#undef EXECUTE
     danaus_free(l.device, lent);
-    danaus_free(l.device, l.x);
-    danaus_free(l.device, l.y);
-    danaus_ks_weights_destroy(l.weights);
-    danaus_ks_plan_destroy(l.plan);
-    danaus_device_close(l.device);
+    end_life(&l);
     expect_nothing_lost("nothing", 0);
     chain_free(&c);
 }
@@ -384,6 +440,7 @@ int main(void)
         cmocka_unit_test(any_call_of_a_measurement_may_fail),
         cmocka_unit_test(errors_of_the_past_surface_when_waiting),
         cmocka_unit_test(executing_again_neither_allocates_nor_waits),
+        cmocka_unit_test(gradients_neither_allocate_nor_wait_again),
         cmocka_unit_test(without_a_library_its_rows_are_not_there),
         cmocka_unit_test(a_captured_product_has_its_scratch_before),
     };
