@@ -2,19 +2,19 @@
 # Runs tests on a GPU under NVIDIA's compute-sanitizer, which comes with the CUDA toolkit,
 # and writes what it finds.
 #
-#     sh scripts/sanitize_gpu.sh TESTS RECORD.csv
+#     sh scripts/sanitize_gpu.sh TESTS RECORD.csv [WORDS]
 #
 # TESTS is the folder of the test programs, build/release/tests. Under memcheck and
-# initcheck run those of products, chains, gradients and streams; under racecheck every
-# family of rows by itself, and gradients of portable rows: all at the same time on cuda:0,
-# each for at most SECONDS_EACH (600), with one DANAUS_TEST_SHARE-th (10000) of their random
-# cases. A line of the record is one of them; `errors` are the tool's. Logs go to LOGS (a
-# folder of its own in /tmp).
+# initcheck run those of products, chains, gradients and streams; under racecheck, which is
+# slow, some rows of every family, and gradients: all at the same time on cuda:0, each for at
+# most SECONDS_EACH (600), with one DANAUS_TEST_SHARE-th (10000) of their random cases. A
+# line of the record is one of them; `errors` are the tool's. WORDS (an extended regular
+# expression) chooses lines. Logs go to LOGS (a folder of its own in /tmp).
 #
 # The exit status is 0 when nothing was found, 77 when the tool or a GPU is missing.
 # SPDX-License-Identifier: Apache-2.0
 set -u
-[ $# -eq 2 ] || { sed -n '2,/^# SPDX/{/SPDX/!p}' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# -eq 2 ] || [ $# -eq 3 ] || { sed -n '2,/^# SPDX/{/SPDX/!p}' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 tests=$1 record=$2
 tool=$(command -v compute-sanitizer) || tool=/usr/local/cuda/bin/compute-sanitizer
 [ -x "$tool" ] || {
@@ -50,17 +50,35 @@ one() {
         $(($(date +%s) - start)) > "$logs/$name.csv"
 }
 
-for kind in memcheck initcheck; do
-    for test in kernel_ks property_algebra property_gradient cuda_stream; do
-        one $kind $test &
-    done
-done
-for rows in ks.simt ks.vec ks.mma. ks.mma_lanes ks.wgmma ks.lanes ks.turned; do
-    one racecheck kernel_ks $rows &
-done
-one racecheck property_gradient ks.simt,ks.vec &
-one racecheck property_algebra ks.simt,ks.vec &
-one racecheck cuda_stream ks.simt,ks.vec &
+chosen=$(grep -E "${3:-.}" << 'END'
+memcheck kernel_ks
+memcheck property_algebra
+memcheck property_gradient
+memcheck cuda_stream
+initcheck kernel_ks
+initcheck property_algebra
+initcheck property_gradient
+initcheck cuda_stream
+racecheck kernel_ks ks.simt.f32.128x128
+racecheck kernel_ks ks.simt.bf16.32x128
+racecheck kernel_ks ks.simt.c128
+racecheck kernel_ks ks.vec.f16
+racecheck kernel_ks ks.vec.f64
+racecheck kernel_ks ks.mma.
+racecheck kernel_ks ks.mma_lanes
+racecheck kernel_ks ks.wgmma.f16.256x128.2
+racecheck kernel_ks ks.wgmma.tf32.128x192
+racecheck kernel_ks ks.wgmma.f32.64x64
+racecheck kernel_ks ks.lanes
+racecheck kernel_ks ks.turned
+racecheck property_gradient ks.simt,ks.vec
+END
+)
+while read -r kind test rows; do
+    one "$kind" "$test" "$rows" &
+done << END
+$chosen
+END
 wait
 {
     echo "device,sanitizer,tool,test,rows,share,passed,result,errors,seconds"
