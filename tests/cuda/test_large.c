@@ -343,6 +343,7 @@ static void check_type(danaus_dtype dtype)
         check(&g, &list[i]);
         made++;
     }
+    printf("%s: %d problems\n", danaus_dtype_name(dtype), taken);
     regions_close(&g);
 }
 
