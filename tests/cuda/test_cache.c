@@ -3,14 +3,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "base/mem.h"
 #include "cuda/cache.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -67,6 +70,15 @@ static int count_files(void)
     if (count >= 0)
         free_list(entries, count);
     return count;
+}
+
+static int all_files(void)
+{
+    struct dirent **entries;
+    int count = scandir(folder, &entries, NULL, alphasort);
+    if (count >= 0)
+        free_list(entries, count);
+    return count - 2; /* itself and the one above */
 }
 
 static int new_folder(void **state)
@@ -175,6 +187,33 @@ static void where_nothing_can_be_written_kernels_are_compiled(void **state)
         assert_in_range(compilations_of_use(), 1, 2);
         assert_in_range(compilations_of_use(), 1, 2);
     }
+}
+
+/* Files may not become longer than 4 KiB, as on a disk that is nearly full. */
+static void what_does_not_fit_on_the_disk_is_not_kept(void **state)
+{
+    (void)state;
+    static char image[100000];
+    const char *const pieces[] = { "a kernel", NULL };
+    cache_key key = dn_cache_key(pieces);
+    struct rlimit before, small = { 4096, 4096 };
+    void *found = NULL;
+    size_t bytes = 0;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    danaus_status status = dn_cache_store(key, 75, image, sizeof image);
+    danaus_status second = dn_cache_store(key, 75, image, 100);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, handler);
+    assert_status(status, DANAUS_ERR_IO);
+    assert_ok(second);
+    assert_int_equal(count_files(), 1);
+    assert_true(dn_cache_load(key, &found, &bytes));
+    assert_int_equal(bytes, 100);
+    dn_free(found);
+    assert_int_equal(all_files(), 1); /* no half of one either */
 }
 
 /* The oldest files go, others stay; what is not ours stays. */
@@ -337,6 +376,7 @@ int main(void)
         TEST(a_damaged_file_counts_as_missing),
         TEST(an_image_that_the_driver_refuses_is_made_again),
         TEST(where_nothing_can_be_written_kernels_are_compiled),
+        TEST(what_does_not_fit_on_the_disk_is_not_kept),
         TEST(a_full_folder_loses_its_oldest_files),
         TEST(a_bundle_replaces_the_compiler),
         TEST(a_damaged_bundle_is_refused_whole),
