@@ -115,6 +115,13 @@ static int is_known(const char *file, const char *defines)
     return 0;
 }
 
+static void ask(const char *name, const char *file, const char *defines, int arch)
+{
+    assert_in_range(count, 0, MOST_JOBS - 1);
+    jobs[count++] =
+        (job){ .name = name, .file = file, .defines = strdup(defines), .arch = arch };
+}
+
 /* For the one whose turn it is, or for all; row: NULL, or what must run there. A text
    that another row or problem has already asked for is passed over. */
 static void compile_for_some(
@@ -127,11 +134,9 @@ static void compile_for_some(
         return;
     if (row && !dn_gpu_runs_on(row, archs[chosen]))
         chosen = 0; /* 9.0 runs every row */
-    for (int i = 0; i < ARCHS && count < MOST_JOBS; i++)
+    for (int i = 0; i < ARCHS; i++)
         if ((i == chosen || everywhere) && (!row || dn_gpu_runs_on(row, archs[i])))
-            jobs[count++] = (job){
-                .name = name, .file = file, .defines = strdup(defines), .arch = archs[i]
-            };
+            ask(name, file, defines, archs[i]);
 }
 
 static void every_row_stays_in_registers(void **state)
@@ -222,8 +227,9 @@ static void weight_gradients_stay_in_registers(void **state)
             assert_true(tile.resident > 0);
             dn_gpu_dw_defines(&tile, &p, &t);
             if (turn % share_of_cases() == 0)
-                compile("weight gradient", tile.text, defines, facts.arch);
+                ask("weight gradient", tile.text, defines, facts.arch);
         }
+    compile_all();
 }
 
 int main(void)
