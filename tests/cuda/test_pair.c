@@ -45,11 +45,12 @@ static void check(const kernel *k, int number)
     array y = array_make(k->dtype, rows_of(p.pattern) * p.batch);
     int aligned = number % 3 > 0;
     void *packed = dn_alloc(k->packed_bytes(k, &p));
-    void *places[] = { aligned_copy(&c.x), aligned_copy(&y), aligned_copy(&c.bias) };
+    void *places[] = { aligned_copy(&c.x), aligned_copy(&y),
+                       c.bias.count ? aligned_copy(&c.bias) : NULL };
     assert_non_null(packed);
     pair_pack(&c, k, packed);
     run_text(
-        k, &p, aligned ? places[0] : c.x.data, packed, c.bias.count ? places[2] : NULL,
+        k, &p, aligned ? places[0] : c.x.data, packed, places[2],
         aligned ? places[1] : y.data, c.activation, number);
     if (aligned)
         memcpy(y.data, places[1], (size_t)y.count * danaus_dtype_size(y.dtype));
