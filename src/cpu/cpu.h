@@ -16,18 +16,23 @@
 /* Changes numbers in the type of sums in place (activate.c). */
 typedef void (*cpu_activate)(void *numbers, int64_t count);
 
-/* Batch-first: element (row, s) is data[s ld + row]. Batch-last: data[row ld + s]. */
+/* Batch-first: element (row, s) is data[s ld + row]. Batch-last: data[row ld + s].
+   Between two panel kernels, laid out as the second one reads it, in tiles of columns
+   as wide as its register tiles: data[t tile_step + place[row] + s - t width]. */
 typedef struct cpu_view {
     void *data;
     danaus_dtype dtype;
     danaus_layout layout;
     int64_t ld;
+    int64_t tile_step;     /* 0 unless in tiles, which are batch-last */
+    const int64_t *place;  /* of each row in a tile; for writing */
     cpu_activate activate; /* of what is written through the view; or NULL */
 } cpu_view;
 
 /* How a kernel cuts its part into chunks that pass through scratch memory. */
 typedef struct cpu_shape {
     int64_t columns; /* batch columns at a time */
+    int64_t staged;  /* of which so many pass through scratch together */
     int64_t width;   /* of a register tile, in columns */
     int64_t blocks;  /* i at a time; more than 1 only with all lanes */
     int64_t lanes;   /* j at a time */

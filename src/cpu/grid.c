@@ -67,7 +67,7 @@ static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)
    not be gathered first. */
 static int gather_x(const cpu_view *x, int64_t tiles)
 {
-    return !lies_as_panel(x) || tiles > 1;
+    return !lies_as_panel(x) || (tiles > 1 && !x->tile_step);
 }
 
 static cpu_shape panel_shape(
@@ -112,7 +112,8 @@ static cpu_shape panel_shape(
     int64_t chunks = CEIL_DIV(n, g.columns);
     g.columns = ROUND_UP(CEIL_DIV(n, chunks), width);
     int64_t rows = MIN(p.b, g.tiles * (code->tile_rows / pair));
-    int64_t per_row = g.blocks * g.lanes * g.columns * cell;
+    g.staged = turns ? g.columns : width;
+    int64_t per_row = g.blocks * g.lanes * g.staged * cell;
     g.x_bytes = g.stage_x ? dn_aligned(p.c * per_row) : 0;
     g.y_bytes = g.stage_y ? dn_aligned(rows * per_row) : 0;
     return g;

@@ -45,7 +45,9 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
     const cpu_code *code = code_of(k);
     int threads = ((const cpu_device *)dev)->threads, pair = pair_of(p->dtype);
     danaus_pattern q = p->pattern;
-    double rows = (double)dn_pattern_rows(q), cols = (double)dn_pattern_cols(q);
+    /* What lies between two steps is neither turned nor gathered. */
+    double rows = p->y_cached ? 0 : (double)dn_pattern_rows(q);
+    double cols = p->x_cached ? 0 : (double)dn_pattern_cols(q);
     double vectors = ceil((double)p->batch / code->vector);
     int64_t most = code->tile_rows / pair;
     double tiles = (double)dn_tile_count(q.b, most);

@@ -11,18 +11,31 @@
    chains of 1024 and 4096 on Ice Lake (bench/suites/chains.csv). */
 #define MOST_SLAB_TILES 10
 
-/* What lies between step and the next one: lines if either works on them, else a
-   panel. */
+/* Whether panels lie between step and the next one, not lines. */
+static int has_panels(const ks_step *step)
+{
+    return !dn_code_of(step)->lane_vectors && !dn_code_of(step + 1)->lane_vectors;
+}
+
+/* What lies between step and the next one. */
 static cpu_view between(const ks_step *step, void *memory, int64_t columns)
 {
-    int64_t rows = dn_pattern_rows(step->p.pattern);
-    int lines = dn_code_of(step)->lane_vectors || dn_code_of(step + 1)->lane_vectors;
+    int panels = has_panels(step);
     return (cpu_view){
         .data = memory,
         .dtype = dn_sum_type(step->p.dtype),
-        .layout = lines ? DANAUS_BATCH_FIRST : DANAUS_BATCH_LAST,
-        .ld = lines ? rows : columns,
+        .layout = panels ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST,
+        .ld = panels ? columns : dn_pattern_rows(step->p.pattern),
     };
+}
+
+/* Where row (i, k, j) of x begins in a tile of columns that lies [i][j][k]. */
+static void fill_places(danaus_pattern p, int64_t width, int64_t *place)
+{
+    for (int64_t i = 0; i < p.a; i++)
+        for (int64_t k = 0; k < p.c; k++)
+            for (int64_t j = 0; j < p.d; j++)
+                *place++ = ((i * p.d + j) * p.c + k) * width;
 }
 
 /* x or y of the whole product. A single column is the same in both layouts. */
@@ -62,9 +75,27 @@ typedef struct chain_run {
     int64_t slab;       /* columns */
     size_t panel_bytes; /* of one intermediate panel; there are two */
     size_t slot_bytes;
+    int tiled;       /* panels between steps are cut into tiles of columns */
+    int64_t *places; /* for each step but the last, of the rows of its y in a tile */
     char *scratch;
     atomic_int next;
 } chain_run;
+
+/* The panels between step and the next one, cut into tiles. */
+static void cut_tiles(const ks_step *step, const int64_t *place, cpu_view *v)
+{
+    v->tile_step = dn_pattern_rows(step->p.pattern) * dn_code_of(step)->tile_columns;
+    v->place = place;
+}
+
+/* Rows of the vectors between steps before step `number`'s. */
+static int64_t rows_before(const chain_run *c, int number)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < number; i++)
+        rows += dn_pattern_rows(c->steps[i].p.pattern);
+    return rows;
+}
 
 /* The operands of a step for columns from s: intermediates alternate between two
    panels. */
@@ -77,6 +108,10 @@ static void step_views(
                 : columns_from(c->x, s);
     *y = number + 1 < c->count ? between(step, panels + (number % 2 ? odd : 0), c->slab)
                                : columns_from(c->y, s);
+    if (c->tiled && number && has_panels(step - 1))
+        cut_tiles(step - 1, NULL, x);
+    if (c->tiled && number + 1 < c->count && has_panels(step))
+        cut_tiles(step, c->places ? c->places + rows_before(c, number) : NULL, y);
 }
 
 static void open_step(
@@ -162,13 +197,26 @@ static danaus_status run_steps(chain_run *c)
 
 static danaus_status run_slabs(chain_run *c)
 {
-    c->panel_bytes = dn_aligned(column_bytes(c->steps, c->count) * c->slab);
+    int64_t width = 0;
+    for (int i = 0; i < c->count; i++)
+        width = MAX(width, dn_code_of(&c->steps[i])->tile_columns);
+    int64_t places = rows_before(c, c->count - 1) * (int64_t)sizeof *c->places;
+    c->tiled = 1;
+    c->panel_bytes =
+        dn_aligned(column_bytes(c->steps, c->count) * (c->slab + width - 1));
     c->slot_bytes = 2 * c->panel_bytes + stage_bytes(c, c->slab);
     int64_t slabs = CEIL_DIV(c->o->batch, c->slab);
     int slots = (int)MIN(c->dev->threads, slabs);
     void *scratch;
-    TRY(dn_cpu_scratch(c->dev, c->slot_bytes * (size_t)c->dev->threads, &scratch));
-    c->scratch = scratch;
+    TRY(dn_cpu_scratch(
+        c->dev, dn_aligned(places) + c->slot_bytes * (size_t)c->dev->threads,
+        &scratch));
+    c->places = scratch;
+    c->scratch = (char *)scratch + dn_aligned(places);
+    for (int i = 0; i + 1 < c->count; i++)
+        fill_places(
+            c->steps[i + 1].p.pattern, dn_code_of(&c->steps[i])->tile_columns,
+            c->places + rows_before(c, i));
     atomic_init(&c->next, 0);
     if (slots == 1)
         take_slabs(c, 0);
