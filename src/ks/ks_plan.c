@@ -163,25 +163,80 @@ static danaus_status choose_steps(danaus_ks_plan *plan, danaus_device *dev)
     return DANAUS_OK;
 }
 
-/* One step a factor, in the order in which the product runs, and its adjoint. */
-static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *dev)
+/* One step a factor, in the order in which the product runs. */
+static danaus_status choose_each(
+    const danaus_ks_plan *plan, danaus_device *dev, step_list *steps)
 {
-    plan->forward.count = plan->back.count = plan->count;
+    steps->count = plan->count;
     for (int i = 0; i < plan->count; i++) {
         int factor = plan->desc.adjoint ? i : plan->count - 1 - i;
-        problem p = problem_of(plan, factor, factor + 1), q = p;
-        q.pattern = dn_pattern_adjoint(p.pattern);
-        step_list *lists[2] = { &plan->forward, &plan->back };
-        problem problems[2] = { p, q };
-        for (int l = 0; l < 2; l++) {
-            double seconds;
-            ks_step *step = &lists[l]->step[i];
-            step->p = problems[l];
-            TRY(dn_choose(
-                dev, &problems[l], plan->desc.effort, &step->kernel, &seconds));
-            lists[l]->from[i] = factor;
-            lists[l]->to[i] = factor + 1;
+        ks_step *step = &steps->step[i];
+        double seconds;
+        step->p = problem_of(plan, factor, factor + 1);
+        TRY(dn_choose(dev, &step->p, plan->desc.effort, &step->kernel, &seconds));
+        steps->from[i] = factor;
+        steps->to[i] = factor + 1;
+    }
+    return DANAUS_OK;
+}
+
+/* Takes the steps if they are the fastest so far. */
+static danaus_status try_steps(
+    danaus_ks_plan *plan, danaus_device *dev, const step_list *steps, double *least)
+{
+    double seconds;
+    TRY(dn_measure(dev, steps->step, steps->count, &seconds));
+    if (seconds < *least) {
+        *least = seconds;
+        plan->run = *steps;
+    }
+    return DANAUS_OK;
+}
+
+/* The steps as they are, and with each row that fits all of them. */
+static danaus_status try_rows(
+    danaus_ks_plan *plan, danaus_device *dev, step_list steps, double *least)
+{
+    TRY(try_steps(plan, dev, &steps, least));
+    for (const kernel *k = dev->kernels; k->name; k++) {
+        int fits = 0, same = 0;
+        for (int i = 0; i < steps.count; i++) {
+            fits += k->fits(k, &steps.step[i].p);
+            same += steps.step[i].kernel == k;
         }
+        if (fits < steps.count || same == steps.count)
+            continue;
+        for (int i = 0; i < steps.count; i++)
+            steps.step[i].kernel = k;
+        TRY(try_steps(plan, dev, &steps, least));
+    }
+    return DANAUS_OK;
+}
+
+/* What steps take by themselves says little of them in a chain, where what lies between
+   them stays in the caches: whole chains are measured too, cut as those times suggest
+   and factor by factor. */
+static danaus_status measure_chains(danaus_ks_plan *plan, danaus_device *dev)
+{
+    double least = INFINITY;
+    step_list steps = plan->run;
+    TRY(try_rows(plan, dev, steps, &least));
+    if (steps.count == plan->count)
+        return DANAUS_OK;
+    TRY(choose_each(plan, dev, &steps));
+    return try_rows(plan, dev, steps, &least);
+}
+
+/* A step for each factor, and for its adjoint. */
+static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *dev)
+{
+    TRY(choose_each(plan, dev, &plan->forward));
+    plan->back = plan->forward;
+    for (int i = 0; i < plan->count; i++) {
+        ks_step *step = &plan->back.step[i];
+        double seconds;
+        step->p.pattern = dn_pattern_adjoint(step->p.pattern);
+        TRY(dn_choose(dev, &step->p, plan->desc.effort, &step->kernel, &seconds));
     }
     return DANAUS_OK;
 }
@@ -223,6 +278,9 @@ danaus_status danaus_ks_plan_create(
     p->count = count;
     memcpy(p->patterns, patterns, (size_t)count * sizeof *patterns);
     danaus_status status = choose_steps(p, device);
+    if (status == DANAUS_OK && d.effort == DANAUS_MEASURE && count > 1 &&
+        device->backend->on_host)
+        status = measure_chains(p, device);
     if (status == DANAUS_OK && d.gradients)
         status = choose_gradient_steps(p, device);
     if (status == DANAUS_OK)

@@ -30,14 +30,17 @@
 /* Memory for one measured product. */
 typedef struct trial {
     danaus_device *dev;
-    void *x, *y, *packed, *w;
+    void *x, *y, *w;
+    int count;
+    void *packed[DANAUS_MAX_FACTORS];
 } trial;
 
 static void close_trial(trial *t)
 {
     t->dev->backend->free(t->dev, t->x);
     t->dev->backend->free(t->dev, t->y);
-    t->dev->backend->free(t->dev, t->packed);
+    for (int i = 0; i < t->count; i++)
+        t->dev->backend->free(t->dev, t->packed[i]);
     dn_free(t->w);
 }
 
@@ -62,41 +65,62 @@ static danaus_status fill(
     return DANAUS_OK;
 }
 
-static danaus_status open_trial(
-    danaus_device *dev, const kernel *k, const problem *p, trial *t)
+/* Packs made-up weights for a step. */
+static danaus_status pack_trial(const trial *t, const ks_step *step, void **packed)
 {
-    danaus_pattern first = p->inner.a ? p->inner : p->pattern;
-    int64_t rows = dn_pattern_rows(p->pattern), cols = dn_pattern_cols(first), n;
-    int64_t weights = dn_pattern_weights(p->pattern);
-    if (p->inner.a && weights < dn_pattern_weights(p->inner))
-        weights = dn_pattern_weights(p->inner);
-    size_t size = danaus_dtype_size(p->dtype);
-    if (dn_mul_overflows(rows > cols ? rows : cols, p->batch, &n) ||
-        dn_mul_overflows(n, (int64_t)size, &n))
-        return dn_fail(DANAUS_ERR_SHAPE, "a batch of %" PRId64 " overflows", p->batch);
-    *t = (trial){ .dev = dev };
-    t->w = dn_calloc((size_t)weights, size);
-    danaus_status status =
-        t->w ? DANAUS_OK : dn_fail_memory(size, "weights to measure with");
-    if (status == DANAUS_OK)
-        status = dev->backend->alloc(dev, (size_t)(cols * p->batch) * size, &t->x);
-    if (status == DANAUS_OK)
-        status = dev->backend->alloc(dev, (size_t)(rows * p->batch) * size, &t->y);
-    if (status == DANAUS_OK)
-        status = dev->backend->alloc(dev, k->packed_bytes(k, p), &t->packed);
-    if (status != DANAUS_OK) {
-        close_trial(t);
-        return status;
-    }
-    ks_step step = { *p, k };
+    const problem *p = &step->p;
     weights_view w = dn_weights_view(t->w, p->dtype, p->pattern);
     weights_view inner = dn_weights_view(t->w, p->dtype, p->inner);
     w.inner = p->inner.a ? &inner : NULL;
-    status = dev->backend->clear(dev, t->y, (size_t)(rows * p->batch) * size);
-    if (status == DANAUS_OK)
-        status = fill(dev, t->x, p->dtype, cols * p->batch);
-    if (status == DANAUS_OK)
-        status = dn_pack(dev, &step, w, t->packed);
+    TRY(t->dev->backend->alloc(
+        t->dev, step->kernel->packed_bytes(step->kernel, p), packed));
+    return dn_pack(t->dev, step, w, *packed);
+}
+
+/* Memory for so many numbers of each kind. */
+static danaus_status fill_trial(
+    trial *t, const ks_step *steps, int64_t weights, int64_t cols, int64_t rows)
+{
+    const backend *b = t->dev->backend;
+    size_t size = danaus_dtype_size(steps->p.dtype);
+    t->w = dn_calloc((size_t)weights, size);
+    if (!t->w)
+        return dn_fail_memory(size, "weights to measure with");
+    TRY(b->alloc(t->dev, (size_t)cols * size, &t->x));
+    TRY(b->alloc(t->dev, (size_t)rows * size, &t->y));
+    for (int i = 0; i < t->count; i++)
+        TRY(pack_trial(t, &steps[i], &t->packed[i]));
+    TRY(b->clear(t->dev, t->y, (size_t)rows * size));
+    return fill(t->dev, t->x, steps->p.dtype, cols);
+}
+
+/* Of the largest factor. */
+static int64_t most_weights(const ks_step *steps, int count)
+{
+    int64_t most = 0;
+    for (int i = 0; i < count; i++) {
+        const problem *p = &steps[i].p;
+        int64_t own = dn_pattern_weights(p->pattern);
+        int64_t inner = p->inner.a ? dn_pattern_weights(p->inner) : 0;
+        own = own > inner ? own : inner;
+        most = most > own ? most : own;
+    }
+    return most;
+}
+
+static danaus_status open_trial(
+    danaus_device *dev, const ks_step *steps, int count, trial *t)
+{
+    const problem *first = &steps[0].p;
+    int64_t cols = dn_pattern_cols(first->inner.a ? first->inner : first->pattern);
+    int64_t rows = dn_pattern_rows(steps[count - 1].p.pattern), n;
+    if (dn_mul_overflows(rows > cols ? rows : cols, first->batch, &n) ||
+        dn_mul_overflows(n, (int64_t)danaus_dtype_size(first->dtype), &n))
+        return dn_fail(
+            DANAUS_ERR_SHAPE, "a batch of %" PRId64 " overflows", first->batch);
+    *t = (trial){ .dev = dev, .count = count };
+    danaus_status status = fill_trial(
+        t, steps, most_weights(steps, count), cols * first->batch, rows * first->batch);
     if (status != DANAUS_OK)
         close_trial(t);
     return status;
@@ -109,23 +133,25 @@ static int compare_seconds(const void *a, const void *b)
 }
 
 static danaus_status time_call(
-    danaus_device *dev, const ks_step *step, const ks_operands *o, double *seconds)
+    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
+    double *seconds)
 {
     double start = dn_seconds();
-    TRY(dev->backend->ks_run(dev, step, 1, o));
+    TRY(dev->backend->ks_run(dev, steps, count, o));
     *seconds = dn_seconds() - start;
     return DANAUS_OK;
 }
 
 /* The median of calls after one that warms up. */
 static danaus_status time_calls(
-    danaus_device *dev, const ks_step *step, const ks_operands *o, double *seconds)
+    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
+    double *seconds)
 {
     double times[MOST_RUNS], total = 0;
     int runs = 0;
-    TRY(time_call(dev, step, o, times));
+    TRY(time_call(dev, steps, count, o, times));
     while (runs < MOST_RUNS && (runs < 3 || total < ENOUGH_SECONDS)) {
-        TRY(time_call(dev, step, o, &times[runs]));
+        TRY(time_call(dev, steps, count, o, &times[runs]));
         total += times[runs++];
     }
     qsort(times, (size_t)runs, sizeof *times, compare_seconds);
@@ -134,16 +160,17 @@ static danaus_status time_calls(
 }
 
 danaus_status dn_measure(
-    danaus_device *dev, const kernel *k, const problem *p, double *seconds)
+    danaus_device *dev, const ks_step *steps, int count, double *seconds)
 {
     trial t;
-    TRY(open_trial(dev, k, p, &t));
-    ks_step step = { *p, k };
-    const void *packed = t.packed;
-    ks_operands o = { .batch = p->batch, .x = t.x, .y = t.y, .packed = &packed };
-    danaus_status status = dev->backend->time
-                               ? dev->backend->time(dev, &step, &o, seconds)
-                               : time_calls(dev, &step, &o, seconds);
+    TRY(open_trial(dev, steps, count, &t));
+    ks_operands o = { .batch = steps->p.batch,
+                      .x = t.x,
+                      .y = t.y,
+                      .packed = (const void *const *)t.packed };
+    danaus_status status = dev->backend->time && count == 1
+                               ? dev->backend->time(dev, steps, &o, seconds)
+                               : time_calls(dev, steps, count, &o, seconds);
     close_trial(&t);
     return status;
 }
@@ -208,7 +235,7 @@ static danaus_status measure(
     *chosen = NULL;
     *seconds = INFINITY;
     for (int i = 0; i < count; i++) {
-        TRY(dn_measure(dev, steps[i].kernel, p, &t));
+        TRY(dn_measure(dev, &steps[i], 1, &t));
         if (steps[i].kernel == guess)
             guessed = t;
         if (t < *seconds) {

@@ -14,8 +14,9 @@ danaus_status dn_choose(
     danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
     double *seconds);
 
-/* Median seconds of p by kernel k on random data. */
+/* Median seconds of steps, one after the other, on random data; of more than one only
+   where the backend's work is done on return. */
 danaus_status dn_measure(
-    danaus_device *dev, const kernel *k, const problem *p, double *seconds);
+    danaus_device *dev, const ks_step *steps, int count, double *seconds);
 
 #endif

@@ -286,7 +286,7 @@ static danaus_status measure(danaus_device **device, double *seconds)
     const kernel *k = status ? NULL : (*device)->kernels;
     while (k && !k->fits(k, &p))
         k++;
-    return status ? status : dn_measure(*device, k, &p, seconds);
+    return status ? status : dn_measure(*device, &(ks_step){ p, k }, 1, seconds);
 }
 
 static void any_call_of_a_measurement_may_fail(void **state)
