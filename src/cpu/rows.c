@@ -16,6 +16,7 @@
 #define BYTES_PER_CYCLE 3.0     /* of memory, for one core */
 #define CACHED          6.0     /* times faster is what stays in the cache */
 #define FIRST_CACHE     24e3    /* bytes of it for a tile */
+#define SLABS           256     /* columns from which on chains run in slabs */
 
 int dn_cpu_fits(const kernel *k, const problem *p) { return dn_is_one_factor(k, p); }
 
@@ -37,6 +38,13 @@ static double memory_cycles(const problem *p)
     return (x + y + weights) / BYTES_PER_CYCLE;
 }
 
+/* Rows of x and y that lie between two steps of a chain. */
+static double between(const problem *p)
+{
+    return (p->x_cached ? (double)dn_pattern_cols(p->pattern) : 0) +
+           (p->y_cached ? (double)dn_pattern_rows(p->pattern) : 0);
+}
+
 /* The constants of both models are fitted: of 24 patterns (bench/suites/cpu.csv) with
    batches of 4 to 3,136 on Ice Lake, the cheaper row is the faster one or within 1 % in
    the mean. */
@@ -45,9 +53,7 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
     const cpu_code *code = code_of(k);
     int threads = ((const cpu_device *)dev)->threads, pair = pair_of(p->dtype);
     danaus_pattern q = p->pattern;
-    /* What lies between two steps is neither turned nor gathered. */
-    double rows = p->y_cached ? 0 : (double)dn_pattern_rows(q);
-    double cols = p->x_cached ? 0 : (double)dn_pattern_cols(q);
+    double rows = (double)dn_pattern_rows(q), cols = (double)dn_pattern_cols(q);
     double vectors = ceil((double)p->batch / code->vector);
     int64_t most = code->tile_rows / pair;
     double tiles = (double)dn_tile_count(q.b, most);
@@ -57,8 +63,10 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
         fmax(0.5 * (double)(q.b * pair), 0.5 * ((double)(q.b * pair) / 3 + tiles));
     double work = (double)q.a * (double)q.d * (double)q.c * vectors * per_k;
     work += (double)q.a * (double)q.d * tiles * vectors * 4;
+    /* In slabs what lies between two steps is neither turned nor gathered. */
+    double ends = rows + cols - (p->batch >= SLABS ? between(p) : 0);
     double staged = p->layout == DANAUS_BATCH_FIRST
-                        ? 1.1 * (double)p->batch * (rows + cols) / code->vector
+                        ? 1.1 * (double)p->batch * ends / code->vector
                         : vectors * cols;
     return CYCLE * (fmax(work, memory_cycles(p)) + staged + 200) / threads;
 }
@@ -93,6 +101,9 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     double turned = p->layout == DANAUS_BATCH_LAST && p->batch > 1
                         ? 0.5 * n * (double)(dn_pattern_rows(q) + dn_pattern_cols(q))
                         : 0;
+    /* Lines between steps are turned for panels, or far apart for other lanes. */
+    if (p->batch >= SLABS)
+        turned += 6 * n * between(p) / per;
     return CYCLE * (fmax(work, memory_cycles(p)) + repeat + turned + 50) / threads;
 }
 
