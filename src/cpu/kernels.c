@@ -28,6 +28,8 @@
 
 #include "cpu/stage.inc"
 
+#include "cpu/ahead.inc"
+
 /* Turning, for each storage type. */
 #define V(name)    vf_##name
 #define VEC        vf
