@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define LEAST_CAPACITY 64
-#define NEAR           1.0 /* squared distance of problems that are of use for each other */
+#define NEAR           0.5 /* squared distance of problems that are of use for each other */
 
 danaus_status dn_tuning_create(tuning **table)
 {

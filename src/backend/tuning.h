@@ -35,8 +35,8 @@ const kernel *dn_tuning_find(
     const tuning *table, const problem *p, int shipped_too, double *seconds);
 
 /* The kernel of the nearest measured problem of the same type, layout and number of
-   factors that it fits: sizes and batch are at most a factor of 2 away, counted together
-   as the root of the sum of their squared log2. NULL when there is none. */
+   factors that it fits: the squares of log2 of how sizes and batch differ add up to less
+   than 1/2, which is a factor of 1.63 for one of them. NULL when there is none. */
 const kernel *dn_tuning_near(const tuning *table, const problem *p);
 
 /* Remembers a measurement, replacing an older one of the same problem; forgets it

@@ -20,6 +20,8 @@
 #define MOST_GROWTH 64
 #define MOST_BYTES  ((double)(256 << 20))
 
+#define FEW 4 /* columns */
+
 enum { TF32 = 3 };
 
 static int is_for(const kernel *k, const problem *p)
@@ -166,31 +168,66 @@ void dn_dense_products(
     dn_blas_products(k, &whole, call, to);
 }
 
-/* ---- costs ---- */
+/* ---- costs: fits to the times of cuBLAS 13 on an H200 ---- */
 
-/* How fast the library multiplies, over the vector units' f32, and how much of moving and
-   multiplying overlaps: seconds are (move^p + multiply^p)^(1/p). */
+/* Seconds are start + latency c + (move^p + multiply^p)^(1/p), with how fast the library
+   multiplies, over the vector units' f32, by how much it is slower than memory, batch-last
+   and batch-first, and how much of moving and multiplying overlaps. */
 typedef struct rate {
-    double start, flops, steps, overlap;
+    double start, flops, steps, overlap, latency, slow[2];
 } rate;
 
 static rate rate_of(const kernel *k)
 {
     if (danaus_dtype_size(k->dtype) == 2)
-        return (rate){ 5.5e-6, 14.5, 268, 16 };
+        return (rate){ 5.2e-6, 16, 340, 12, 0.5e-9, { 1.2, 1.03 } };
     if (dn_gpu_code(k)->size[TF32])
-        return (rate){ 6.4e-6, 7.0, 105, 1.55 };
-    return (rate){ 10e-6, 0.79, 37, 2.1 };
+        return (rate){ 6.0e-6, 6.5, 270, 5.3, 6e-9, { 1.15, 1.13 } };
+    return (rate){ 10e-6, 0.79, 37, 2.1, 0, { 1.2, 1.2 } };
 }
 
-/* A fit to the times of cuBLAS 13 on an H200, 3 % dearer than that: our own rows add the
-   bias for nothing. Rows are padded to tiles of 64, and a sum of c terms takes as long as
-   c + steps do. */
+/* Without 16 bytes that lie together, aligned, half as much is moved at once. */
+static int is_aligned(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    int64_t rows =
+        p->layout == DANAUS_BATCH_LAST && p->batch > 1 ? p->batch : q.b | q.c;
+    return rows * size % 16 == 0;
+}
+
+/* Products of f32 with few columns: one is a sum over rows of weights at the rate of
+   memory; more take a tile of vector units long, whose sums only a single product cuts
+   into parts. */
+static double few_columns_cost(const gpu_facts *f, const problem *p, double weights)
+{
+    danaus_pattern q = p->pattern;
+    if (p->batch == 1)
+        return 4.6e-6 + weights / (0.76 * f->bandwidth);
+    if (p->batch <= FEW && p->layout == DANAUS_BATCH_FIRST)
+        return 5.5e-6 + weights / (0.55 * f->bandwidth);
+    double stream = weights / (0.3 * f->bandwidth);
+    return q.a * q.d == 1 ? 10e-6 + stream : 5e-6 + fmax(stream, 32e-9 * (double)q.c);
+}
+
+/* Of ks_after.cu, which reads and writes y. */
+static double after_cost(const gpu_facts *f, const problem *p)
+{
+    double bytes = (double)dn_pattern_rows(p->pattern) * (double)p->batch *
+                   (double)danaus_dtype_size(p->dtype);
+    return p->activation ? 2.5e-6 + 2.4 * bytes / f->bandwidth : 0;
+}
+
+/* Rows are padded to tiles of 64, and a sum of c terms takes as long as c + steps do. 3 %
+   dearer than measured: our own rows add a bias for nothing. */
 double dn_blas_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     danaus_pattern q = p->pattern;
     rate r = rate_of(k);
+    double weights = (double)dn_blas_bytes(k, p), after = after_cost(f, p);
+    if (k->dtype == DANAUS_F32 && !dn_gpu_code(k)->size[TF32] && p->batch <= 64)
+        return few_columns_cost(f, p, weights) + after;
     double times = (double)(q.a < q.d ? q.a : q.d);
     double blocks = (double)q.a * (double)q.d;
     double rows = (double)dn_gpu_parts(q.b, 64) * 64;
@@ -199,11 +236,11 @@ double dn_blas_cost(const danaus_device *dev, const kernel *k, const problem *p)
     double multiply =
         work * blocks * rows * ((double)q.c + r.steps) * columns / (r.flops * f->flops);
     double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
-    double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line +
-                   (double)dn_blas_bytes(k, p);
-    double move = bytes / (0.83 * f->bandwidth);
+    double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line + weights;
+    double move = r.slow[p->layout] * bytes / f->bandwidth * (is_aligned(p) ? 1 : 2);
     double all = pow(pow(move, r.overlap) + pow(multiply, r.overlap), 1 / r.overlap);
-    return 1.03 * (r.start + (times - 1) * 3e-6 + all);
+    double start = r.start + (times - 1) * 3e-6 + r.latency * (double)q.c;
+    return 1.03 * (start + all) + after;
 }
 
 double dn_dense_cost(const danaus_device *dev, const kernel *k, const problem *p)

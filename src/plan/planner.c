@@ -21,7 +21,7 @@
 /* A row must be so much faster than the one of the least estimate. */
 #define WORTH_IT 1.02
 /* The kernel of a neighbouring problem may have so many times the least estimate. */
-#define DOUBTFUL 1.5
+#define DOUBTFUL 1.2
 /* Rows that are measured at most. */
 #define MOST_STEPS 64
 /* Random numbers that are made, before they repeat. */
@@ -252,12 +252,23 @@ static danaus_status measure(
     return DANAUS_OK;
 }
 
+/* What was measured was measured without an activation, for which some kernels pay. */
+static int pays_for_activation(
+    const danaus_device *dev, const kernel *k, const problem *p)
+{
+    problem plain = *p;
+    plain.activation = 0;
+    return p->activation && k->cost(dev, k, p) > k->cost(dev, k, &plain);
+}
+
 danaus_status dn_choose(
     danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
     double *seconds)
 {
     const kernel *best =
         dn_tuning_find(dev->tuning, p, effort != DANAUS_MEASURE, seconds);
+    if (best && effort == DANAUS_ESTIMATE && pays_for_activation(dev, best, p))
+        best = NULL;
     if (!best && effort == DANAUS_MEASURE)
         TRY(measure(dev, p, &best, seconds));
     else if (!best && effort == DANAUS_ESTIMATE)

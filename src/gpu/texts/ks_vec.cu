@@ -11,12 +11,50 @@
 #define THREADS (32 * WARPS)
 #define SHARES  (32 / OUTS)
 #define SUMS    (WARPS * SHARES) /* parts of each output */
-#define DEPTH   (NS * KV > 16 ? 1 : NS * KV > 8 ? 2 : 4) /* steps on their way */
+#define TERMS   (NS * KV * (COMPLEX ? 2 : 1))
+#define DEPTH   (NS == 8 || TERMS > 16 ? 1 : TERMS > 8 ? 2 : 4) /* steps on their way */
 #include "simt.h"
 
 typedef struct ALIGNED(KV * sizeof(X)) {
     X v[KV];
 } XV;
+
+enum { PARTIAL, WHOLE, NEAR };
+
+/* KV columns k from k0 on. `how`, a constant: they may reach past c; none does; and they
+   follow each other, aligned. xs: where columns k of a batch column begin, stride_k
+   apart. */
+FN void add_group(
+    const XV *wv, const X *const *xs, int64 stride_k, int64 c, int64 k0, int how, S *sum)
+{
+    UNROLL
+    for (int s = 0; s < NS; s++) {
+        const X *xk = xs[s] + k0 * stride_k;
+        XV xv;
+        if (how == NEAR)
+            xv = *(const XV *)xk;
+        else
+            UNROLL
+            for (int v = 0; v < KV; v++, xk += stride_k)
+                xv.v[v] = how == WHOLE || k0 + v < c ? *xk : store(zero());
+        UNROLL
+        for (int v = 0; v < KV; v++)
+            sum[s] = multiply_add(load(wv->v[v]), load(xv.v[v]), sum[s]);
+    }
+}
+
+/* Every WARPS-th step before `end`; without branches, so that loads of DEPTH of them are
+   on their way. */
+FN void add_steps(
+    const X *RESTRICT wt, const X *const *xs, int64 stride_k, int64 c, int warp,
+    int64 end, int share, int how, S *sum)
+{
+#pragma unroll DEPTH
+    for (int64 step = warp; step < end; step += WARPS) {
+        XV wv = *(const XV *)(wt + step * (32 * KV));
+        add_group(&wv, xs, stride_k, c, (step * SHARES + share) * KV, how, sum);
+    }
+}
 
 KERNEL ks(
     const X *RESTRICT x, const X *RESTRICT w, const S *RESTRICT bias, X *RESTRICT y,
@@ -30,27 +68,24 @@ KERNEL ks(
     for (int64 n = BLOCK; n < a * tiles * passes; n += BLOCKS) {
         int64 tile = n / passes, i = tile / tiles, s0 = n % passes * NS;
         int64 o = tile % tiles * OUTS + out;
-        const X *xt = x + (i * c * d + o % d) * (LAST ? batch : 1) + s0 * stride_s;
-        const X *wt = w + (tile * steps * 32 + lane) * KV;
-        int last = batch - s0 < NS ? (int)(batch - s0) - 1 : NS - 1;
+        const X *xs[NS], *wt = w + (tile * steps * 32 + lane) * KV;
+        int last = batch - s0 < NS ? (int)(batch - s0) - 1 : NS - 1, near = NS < 8 && stride_k == 1;
         S sum[NS];
         UNROLL
-        for (int s = 0; s < NS; s++)
+        for (int s = 0; s < NS; s++) {
             sum[s] = zero();
-#pragma unroll DEPTH
-        for (int64 step = warp; step < steps; step += WARPS) {
-            XV wv = *(const XV *)(wt + step * (32 * KV));
-            int64 k0 = (step * SHARES + share) * KV;
-            UNROLL
-            for (int v = 0; v < KV; v++) {
-                const X *xk = xt + (k0 + v) * stride_k;
-                UNROLL
-                for (int s = 0; s < NS; s++) {
-                    S value =
-                        k0 + v < c ? load(xk[(s < last ? s : last) * stride_s]) : zero();
-                    sum[s] = multiply_add(load(wv.v[v]), value, sum[s]);
-                }
-            }
+            xs[s] = x + (i * c * d + o % d) * (LAST ? batch : 1) +
+                    (s0 + (s < last ? s : last)) * stride_s;
+            near &= (int64)xs[s] % (int64)sizeof(XV) == 0;
+        }
+        int64 whole = c / (SHARES * KV);
+        if (near)
+            add_steps(wt, xs, 1, c, warp, whole, share, NEAR, sum);
+        else
+            add_steps(wt, xs, stride_k, c, warp, whole, share, WHOLE, sum);
+        if (whole < steps && whole % WARPS == warp) {
+            XV wv = *(const XV *)(wt + whole * (32 * KV));
+            add_group(&wv, xs, stride_k, c, (whole * SHARES + share) * KV, PARTIAL, sum);
         }
         UNROLL
         for (int s = 0; s < NS; s++)
