@@ -88,8 +88,8 @@ static int open_memory(const question *q, caller *c)
                  danaus_alloc(c->device, 16 * (size_t)rows, &c->dbias);
     for (int f = 0; f < q->p->count && q->desc.gradients && !failed; f++) {
         danaus_pattern p = q->p->patterns[f];
-        failed =
-            danaus_alloc(c->device, 16 * (size_t)(p.a * p.b * p.c * p.d), &c->dw[f]);
+        size_t bytes = 16 * (size_t)(p.a * p.b * p.c * p.d);
+        failed = danaus_alloc(c->device, bytes, &c->dw[f]) != DANAUS_OK;
     }
     c->gradients = (danaus_ks_gradients){ .dx = c->dx, .dw = c->dw, .dbias = c->dbias };
     return failed ? library_failure() : STATUS_OK;

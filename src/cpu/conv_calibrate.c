@@ -58,7 +58,7 @@ static void add_sample(calibration *c, int64_t n, int radix, int full)
     sample s = { .length = full ? 7 * n : n, .taps = full ? n / 8 : n };
     s.cut = (conv_cut){ c->code->name, n, radix };
     s.seconds = INFINITY;
-    if (c->count < MOST_WINDOWS && dn_conv_shape(&t, s.cut, c->code, c->dev->l2, NULL))
+    if (c->count < MOST_WINDOWS && dn_conv_shape(&t, s.cut, c->code, c->dev->l2, 0))
         c->samples[c->count++] = s;
 }
 

@@ -60,12 +60,12 @@ static void consider(conv_engine *e, int64_t n)
     conv_cut cut = { e->code->name, n, 8 };
     int64_t windows = dn_conv_windows(e, n);
     size_t l2 = e->machine.l2;
-    if (!windows || !dn_conv_shape(&eights, cut, e->sums, l2, NULL))
+    if (!windows || !dn_conv_shape(&eights, cut, e->sums, l2, 0))
         return;
     double cost = dn_conv_cost(e, &eights, windows);
     keep(&e->candidates, (conv_candidate){ cut, windows, cost });
     cut.radix = 4;
-    if (!dn_conv_shape(&fours, cut, e->sums, l2, NULL) || fours.passes == eights.passes)
+    if (!dn_conv_shape(&fours, cut, e->sums, l2, 0) || fours.passes == eights.passes)
         return;
     cost = dn_conv_cost(e, &fours, windows);
     keep(&e->candidates, (conv_candidate){ cut, windows, cost });

@@ -46,7 +46,7 @@ static void write_candidates(const conv_engine *e, text *to)
         const conv_candidate *c = &e->candidates.best[i];
         conv_tables t;
         if ((c->cut.n == e->tables->n && c->cut.radix == e->radix) ||
-            !dn_conv_shape(&t, c->cut, e->sums, e->machine.l2, NULL))
+            !dn_conv_shape(&t, c->cut, e->sums, e->machine.l2, 0))
             continue;
         dn_text(to, shown++ ? "       " : "others:");
         dn_text(to, " %.3g us with ", 1e6 * c->cost);

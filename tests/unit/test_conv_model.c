@@ -83,7 +83,7 @@ static void amounts_are_those_of_the_formula(void **state)
     conv_cut cut = { e.code->name, 4096, 8 };
     double one[CONV_TERMS], two[CONV_TERMS], sum = 0, expected = 0;
     conv_tables t;
-    assert_true(dn_conv_shape(&t, cut, e.sums, e.machine.l2, NULL));
+    assert_true(dn_conv_shape(&t, cut, e.sums, e.machine.l2, 0));
     dn_conv_amounts(&e, &t, 1, one);
     for (int l = 0; l < t.passes; l++)
         expected += 16.0 * 4096 * t.pass[l].radix * (l ? 1 : 0.5);
