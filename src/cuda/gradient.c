@@ -13,6 +13,7 @@
 
 #define ALIGNMENT   256
 #define MOST_BLOCKS ((int64_t)1 << 30)
+#define MOST_TILES  ((int64_t)1 << 20) /* of a slab, on tensor cores */
 /* A slab has at least so many columns, and there are at most so many slabs. */
 #define LEAST_SLAB 256
 #define MOST_SLABS 128
@@ -92,12 +93,15 @@ static int64_t dw_tiles(const problem *p)
     return q.a * parts_of(q.b, t.br) * parts_of(q.c, t.bc) * parts_of(q.d, t.bj);
 }
 
-/* Is a weight gradient made on tensor cores by texts of ours? Of 16-bit numbers that are matrices where they
-   lie cuBLAS makes products. */
+/* Is a weight gradient made on tensor cores by texts of ours? Of 16-bit numbers that are
+   matrices where they lie cuBLAS makes products, if those fill its tiles. */
 static int by_tensors(const gradient_run *g, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int simple = p->layout == DANAUS_BATCH_LAST || q.d == 1;
+    int64_t small = q.b < q.c ? q.b : q.c, large = q.b < q.c ? q.c : q.b;
+    int narrow = danaus_dtype_size(p->dtype) == 2 && p->layout == DANAUS_BATCH_FIRST &&
+                 (small < 64 || (small == 64 && large > 64));
+    int simple = (p->layout == DANAUS_BATCH_LAST || q.d == 1) && !narrow;
     int exact = p->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32;
     return g->d->gpu.facts.arch == 90 && danaus_dtype_size(p->dtype) <= 4 &&
            (!simple || exact) && q.b >= LEAST_SIDE && q.c >= LEAST_SIDE &&
@@ -116,11 +120,12 @@ static gpu_dw tensor_tile(const gradient_run *g, const problem *p)
             e->layout == p->layout && e->math == p->math)
             return e->tile;
     }
-    cuda_dw *e = &d->dw[d->dw_next++ % RECENT_DW];
-    *e = (cuda_dw){ p->pattern, p->dtype, p->layout, p->math,
-                    dn_gpu_dw_for(&d->gpu.facts, p) };
-    d->dw_next %= RECENT_DW;
-    return e->tile;
+    gpu_dw tile = dn_gpu_dw_for(&d->gpu.facts, p);
+    if (tile.resident && dn_gpu_dw_tiles(&tile, p) > MOST_TILES)
+        tile.resident = 0;
+    d->dw[d->dw_next] = (cuda_dw){ p->pattern, p->dtype, p->layout, p->math, tile };
+    d->dw_next = (d->dw_next + 1) % RECENT_DW;
+    return tile;
 }
 
 /* Whether cuBLAS makes a weight gradient. */

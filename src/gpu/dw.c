@@ -1,4 +1,5 @@
-/* Weight gradients on tensor cores: tiles of ks_dw_mma.cu, chosen by an estimate. */
+/* Weight gradients on tensor cores: tiles of ks_dw_mma.cu and ks_dw_wgmma.cu, chosen by an
+   estimate. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/dw.h"
 
@@ -12,6 +13,7 @@
 #define SHARED         (99 << 10)
 #define SHARED_90      (227 << 10)
 #define MARGIN         128
+#define WGMMA_MARGIN   1024
 #define RESERVED       1024 /* bytes of shared memory that a block takes beside */
 #define REGISTERS      512  /* of a fourth of a multiprocessor, for a warp */
 #define MOST_STAGES    6
@@ -131,7 +133,8 @@ static double seconds_of(const gpu_dw *t, const problem *p, double rate, double 
     double times[] = { memory, cache, tensor, shared }, sum = 0;
     for (int i = 0; i < 4; i++)
         sum += times[i] * times[i] * times[i];
-    return cbrt(sum) * (t->threads * t->resident < 256 ? 1.15 : 1);
+    return cbrt(sum) * (t->threads * t->resident < 256 ? 1.15 : 1) *
+           (t->threads < 96 ? 1.25 : 1);
 }
 
 static void keep_better(
@@ -147,7 +150,8 @@ static void keep_better(
 static void search_mma(
     gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p, const gpu_facts *f)
 {
-    double rate = t.split ? 0.55e14 : t.element > 2 ? 2.2e14 : 4.4e14;
+    double split = t.lanes == 1 ? 0.63e14 : t.lanes == 2 ? 0.55e14 : 0.46e14;
+    double rate = t.split ? split : t.element > 2 ? 2.2e14 : 4.4e14;
     t.text = "ks_dw_mma.cu";
     for (t.groups = 1; t.groups <= most_groups(&t, p); t.groups *= 2)
         for (t.warps_r = 1; t.warps_r <= 8; t.warps_r++)
@@ -162,11 +166,64 @@ static void search_mma(
                         }
 }
 
+/* Sizes of a tile of ks_dw_wgmma.cu; 0: it does not fit. */
+static int complete_wgmma(gpu_dw *t, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int64_t a = 64 * t->groups_a, b = t->columns * t->groups_b;
+    int64_t groups = t->groups_a * t->groups_b, sums = t->lanes * t->columns / 2;
+    int64_t line_a = dn_gpu_parts(a * t->lanes * 4, 128) * 128 + 32;
+    int64_t line_b = dn_gpu_parts(b * t->lanes * 4, 128) * 128 + 48;
+    int64_t stage = t->last ? (a + b) * 128 : 32 * (line_a + line_b);
+    if (groups > 3 || sums > (groups == 3 ? 32 : 64) || (groups == 3 && t->lanes > 2))
+        return 0;
+    t->tile_r = t->swapped ? b : a;
+    t->tile_k = t->swapped ? a : b;
+    t->row_tiles = dn_gpu_parts(q.b, t->tile_r);
+    t->column_tiles = dn_gpu_parts(q.c, t->tile_k);
+    t->threads = (int)(128 * groups + 128);
+    t->resident = groups == 1 ? 2 : 1;
+    t->together = t->lanes;
+    t->depth = 32;
+    for (t->places = 2; t->places > 0; t->places--) {
+        int64_t places = WGMMA_MARGIN + t->places * 2 * t->lanes * b * 128;
+        int64_t room = (SHARED_90 + RESERVED) / t->resident - RESERVED - places;
+        t->stages = least(room / stage, MOST_STAGES);
+        t->shared = places + t->stages * stage;
+        if (t->stages >= (t->places > 1 ? 3 : 2))
+            return 1;
+    }
+    return 0;
+}
+
+static void search_wgmma(
+    gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
+{
+    static const int64_t widths[] = { 16, 32, 48, 64, 96, 128 };
+    double rate = t.last ? 1e14 : t.lanes < 4 ? 0.85e14 : 0.52e14;
+    t.text = "ks_dw_wgmma.cu";
+    for (t.swapped = 0; t.swapped < 2; t.swapped++)
+        for (t.groups_a = 1; t.groups_a <= 3; t.groups_a++)
+            for (t.groups_b = 1; t.groups_b <= 3; t.groups_b++)
+                for (int i = 0; i < 6; i++) {
+                    t.columns = widths[i];
+                    if (complete_wgmma(&t, p)) {
+                        int64_t b = t.columns * t.groups_b;
+                        double read =
+                            (double)(128 * t.groups_a * (t.groups_b + 1) + 10 * b);
+                        double seconds = seconds_of(&t, p, rate, read);
+                        keep_better(best, least_seconds, &t, seconds);
+                    }
+                }
+}
+
 gpu_dw dn_gpu_dw_for(const gpu_facts *f, const problem *p)
 {
     gpu_dw best = { 0 }, t = lanes_of(p);
     double least_seconds = INFINITY;
     search_mma(&best, &least_seconds, t, p, f);
+    if (f->arch == 90 && t.split)
+        search_wgmma(&best, &least_seconds, t, p);
     return best;
 }
 
@@ -204,6 +261,17 @@ void dn_gpu_dw_defines(const gpu_dw *t, const problem *p, text *to)
         { "TILES_R", t->tiles_r }, { "TILES_K", t->tiles_k }, { "WARPS_R", t->warps_r },
         { "WARPS_K", t->warps_k },
     };
+    const gpu_define wgmma[] = {
+        { "WGMMA", 1 },
+        { "GROUPS_A", t->groups_a },
+        { "GROUPS_B", t->groups_b },
+        { "COLUMNS", t->columns },
+        { "PLACES", t->places },
+        { "SWAPPED", t->swapped },
+    };
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
-    dn_gpu_define(DANAUS_F32, mma, sizeof mma / sizeof *mma, to);
+    if (t->columns)
+        dn_gpu_define(DANAUS_F32, wgmma, sizeof wgmma / sizeof *wgmma, to);
+    else
+        dn_gpu_define(DANAUS_F32, mma, sizeof mma / sizeof *mma, to);
 }

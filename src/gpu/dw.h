@@ -1,4 +1,5 @@
-/* Weight gradients on tensor cores (ks_dw_mma.cu), of real types up to 32 bits. */
+/* Weight gradients on tensor cores (ks_dw_mma.cu, ks_dw_wgmma.cu), of real types up to
+   32 bits. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_GPU_DW_H
 #define DN_GPU_DW_H
@@ -11,7 +12,8 @@ typedef struct gpu_dw {
     int64_t element, vector, lanes, vector_rows, groups, together;
     int64_t tiles_r, tiles_k, warps_r, warps_k, depth, stages, resident;
     int64_t tile_r, tile_k, row_tiles, column_tiles;
-    int64_t shared; /* bytes */
+    int64_t groups_a, groups_b, columns, places, swapped; /* of ks_dw_wgmma.cu */
+    int64_t shared;                                       /* bytes */
     int threads, split, last;
 } gpu_dw;
 

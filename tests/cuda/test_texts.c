@@ -29,7 +29,7 @@ static int stack_allowed(const char *file)
     if (!strcmp(file, "ks_wgmma.cu") || !strcmp(file, "ks_mma.cu"))
         return 0;
     return strcmp(file, "ks_mma_lanes.cu") && strcmp(file, "ks_pair.cu") &&
-                   strcmp(file, "ks_dw_mma.cu")
+                   strcmp(file, "ks_dw_mma.cu") && strcmp(file, "ks_dw_wgmma.cu")
                ? 128
                : 64;
 }

@@ -1,5 +1,5 @@
-/* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_pair.cu
-   and ks_dw_mma.cu use, in C++ for a processor: a block is as many threads as it has on a GPU,
+/* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_pair.cu,
+   ks_dw_mma.cu and ks_dw_wgmma.cu use, in C++ for a processor: a block is as many threads as it has on a GPU,
    and the lanes of a warp wait for each other wherever an instruction exchanges registers.
    Copies are made at once, so that what is missing of waiting for them does not show. */
 // SPDX-License-Identifier: Apache-2.0
@@ -285,6 +285,36 @@ INLINE void mma8(float *d, const u32 *a, u32 b0, u32 b1)
         for (int k = 0; k < 8; k++)
             d[e] += cut_tf32(w.a[i % 8 * 4 + k % 4][i / 8 + k / 4 * 2]) *
                     cut_tf32(w.b[j * 4 + k % 4][k / 4]);
+    }
+    w.wait.arrive_and_wait();
+}
+
+/* ---- instructions of four warps: each makes its 16 rows, at once ---- */
+
+INLINE void fence_async() {}
+INLINE void wgmma_fence() {}
+INLINE void wgmma_commit() {}
+template <int pending> INLINE void wgmma_wait() {}
+template <int count> INLINE void registers_drop() {}
+template <int count> INLINE void registers_take() {}
+INLINE u64 wgmma_matrix(u32 address) { return address / 16; }
+
+template <int columns> INLINE void wgmma_tf32(float *d, const u32 *a, u64 b, int add)
+{
+    int lane = threadIdx.x % 32;
+    warp &w = warps[threadIdx.x / 32];
+    memcpy(w.a[lane], a, sizeof w.a[lane]);
+    w.wait.arrive_and_wait();
+    for (int e = 0; e < columns / 2; e++) {
+        int i = lane / 4 + e % 4 / 2 * 8, j = e / 4 * 8 + lane % 4 * 2 + e % 2;
+        float sum = add ? d[e] : 0;
+        for (int k = 0; k < 8; k++) {
+            u32 at = (u32)b * 16 + j * 128 + k * 4; /* and the 128-byte swizzle */
+            at ^= at / 128 % 8 * 16;
+            sum += cut_tf32(w.a[i % 8 * 4 + k % 4][i / 8 + k / 4 * 2]) *
+                   cut_tf32(load_shared32(at));
+        }
+        d[e] = sum;
     }
     w.wait.arrive_and_wait();
 }

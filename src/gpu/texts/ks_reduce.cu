@@ -4,7 +4,7 @@
 #define THREADS 128
 #include "simt.h"
 
-#define AT_ONCE 16 /* loads that wait for memory together */
+#define AT_ONCE 8 /* loads that wait for memory together */
 
 KERNEL reduce(
     const S *RESTRICT part, S *RESTRICT to, int64 slabs, int conjugated, int64 a, int64 b,
@@ -13,18 +13,15 @@ KERNEL reduce(
     int64 size = a * b * c * d;
     for (int64 e = BLOCK * THREADS + THREAD; e < size; e += BLOCKS * THREADS) {
         S sum = zero();
-        int64 slab = 0;
-        for (; slab + AT_ONCE <= slabs; slab += AT_ONCE) {
+        for (int64 slab = 0; slab < slabs; slab += AT_ONCE) {
             S some[AT_ONCE];
             UNROLL
             for (int u = 0; u < AT_ONCE; u++)
-                some[u] = part[(slab + u) * size + e];
+                some[u] = slab + u < slabs ? part[(slab + u) * size + e] : zero();
             UNROLL
             for (int u = 0; u < AT_ONCE; u++)
                 sum = plus(sum, some[u]);
         }
-        for (; slab < slabs; slab++)
-            sum = plus(sum, part[slab * size + e]);
         int64 at = e % d * s3 + e / d % c * s2 + e / d / c % b * s1 + e / d / c / b * s0;
         to[at] = conjugated ? conjugate(sum) : sum;
     }

@@ -1,0 +1,286 @@
+/* Parts of dw as in ks_dw_mma.cu, of f32 numbers on the tensor cores of compute capability
+   9.0: a block (i, j) is a dense product of matrices whose sums run over columns s of the
+   batch.
+
+   Operand A is dy and B is x, or the other way round (SWAPPED). Both come as they lie, in
+   stages of DEPTH columns s. Threads read their elements of A from there. B has to lie in
+   shared memory row by row, with the 128-byte swizzle: it is split into two tf32 numbers,
+   and turned if it is batch-first, on the way from the stage to its place. With two
+   PLACES one is multiplied while the next one is made.
+
+   A thread block makes TOGETHER lanes (1, 2 or 4; batch-last 1), TILE_A rows of A by TILE_B
+   rows of B, a group of four warps 64 by COLUMNS. The products of the small parts are left
+   out; sums leave the tensor cores after FLUSH stages, since those do not round to
+   nearest. Four more warps copy: the fence after which tensor cores may read B would wait
+   for copies of the threads that make it. */
+// SPDX-License-Identifier: Apache-2.0
+#define GROUPS   (GROUPS_A * GROUPS_B)
+#define MAKERS   (128 * GROUPS)
+#define THREADS  (MAKERS + COPIERS)
+#define COPIERS  128
+#define COPIER   (threadIdx.x - MAKERS)
+#define TILE_A   (64 * GROUPS_A)
+#define TILE_B   (COLUMNS * GROUPS_B)
+#define SIZE_A   (SWAPPED ? COLS : ROWS)
+#define SIZE_B   (SWAPPED ? ROWS : COLS)
+#define A_TILES  ((SIZE_A + TILE_A - 1) / TILE_A)
+#define B_TILES  ((SIZE_B + TILE_B - 1) / TILE_B)
+#define TILES    (A_TILES * B_TILES * (LANES / TOGETHER) * BLOCKS)
+#define B_LANE   (TILE_B * 128)        /* bytes of a lane of a part of B */
+#define B_PART   (TOGETHER * B_LANE)
+
+/* Batch-last, stages have the swizzle; batch-first, lines are apart so that threads meet
+   few banks twice. */
+#define FLIPPED(line) (LAST ? (line) % 8 * 16 : 0)
+#define FLIP_PERIOD   (LAST ? 8 : 1)
+#define PAD_A         (LAST ? 0 : 32)
+#define PAD_B         (LAST ? 0 : 48)
+
+#include "ks_dw.cuh"
+
+typedef lines<TILE_A, PAD_A> lines_a;
+typedef lines<TILE_B, PAD_B> lines_b;
+
+/* ---- operands ---- */
+
+INLINE void split(uint4 v, u32 high, u32 low)
+{
+    u32 word[4] = { v.x, v.y, v.z, v.w }, near[4], rest[4];
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        near[e] = near_tf32(__uint_as_float(word[e]));
+        rest[e] = __float_as_uint(
+            __uint_as_float(word[e]) - __uint_as_float(near[e]));
+    }
+    store_shared128(high, { near[0], near[1], near[2], near[3] });
+    store_shared128(low, { rest[0], rest[1], rest[2], rest[3] });
+}
+
+/* Four columns s of 16 bytes: of their element e, the four columns. */
+INLINE void turn_four(uint4 v[4], u32 from)
+{
+    uint4 s[4];
+#pragma unroll
+    for (int u = 0; u < 4; u++)
+        s[u] = load_shared128(from + u * lines_b::pitch);
+    v[0] = { s[0].x, s[1].x, s[2].x, s[3].x };
+    v[1] = { s[0].y, s[1].y, s[2].y, s[3].y };
+    v[2] = { s[0].z, s[1].z, s[2].z, s[3].z };
+    v[3] = { s[0].w, s[1].w, s[2].w, s[3].w };
+}
+
+/* B of a stage, in pieces of four columns s. */
+INLINE void make_b(u32 to, u32 stage)
+{
+#if LAST
+#pragma unroll
+    for (int n = 0; n < TILE_B * 8; n += MAKERS) {
+        u32 at = (n + threadIdx.x) * 16;
+        if (TILE_B * 8 % MAKERS == 0 || n + threadIdx.x < TILE_B * 8)
+            split(load_shared128(stage + at), to + at, to + B_PART + at);
+    }
+#else
+#pragma unroll
+    for (int n = 0; n < TILE_B * TOGETHER * 2; n += MAKERS) {
+        int unit = n + threadIdx.x, chunk = unit / 8 % 4 * 2 + unit / 4 % 2;
+        int piece = unit / 32 * 4 + unit % 4;
+        if (TILE_B * TOGETHER * 2 % MAKERS != 0 && unit >= TILE_B * TOGETHER * 2)
+            break;
+        uint4 v[4];
+        turn_four(v, stage + chunk * 4 * lines_b::pitch + piece * 16);
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int row = (piece * 4 + e) / TOGETHER;
+            u32 at = to + e % TOGETHER * B_LANE + swizzled(row, chunk);
+            split(v[e], at, at + B_PART);
+        }
+    }
+#endif
+}
+
+typedef u32 operand_a[TOGETHER][4];
+
+/* All lanes of an element of A. */
+INLINE void load_lanes(float v[TOGETHER], u32 from)
+{
+    if constexpr (TOGETHER == 4) {
+        uint4 four = load_shared128(from);
+        v[0] = __uint_as_float(four.x), v[1] = __uint_as_float(four.y);
+        v[2] = __uint_as_float(four.z), v[3] = __uint_as_float(four.w);
+    } else if constexpr (TOGETHER == 2) {
+        uint2 two = load_shared64(from);
+        v[0] = __uint_as_float(two.x), v[1] = __uint_as_float(two.y);
+    } else
+        v[0] = __uint_as_float(load_shared32(from));
+}
+
+/* Of 8 columns s from `column` on, as wgmma_tf32() has its left operand. */
+INLINE void load_a(operand_a high, operand_a low, u32 stage, int column)
+{
+    int thread = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int row0 = warp / 4 % GROUPS_A * 64 + warp % 4 * 16 + thread / 4;
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        int row = row0 + e % 2 * 8, s = column + e / 2 * 4 + thread % 4;
+        float v[TOGETHER];
+        load_lanes(
+            v, stage + (LAST ? swizzled(row, s / 4) + s % 4 * 4
+                             : s * lines_a::pitch + row * TOGETHER * 4));
+#pragma unroll
+        for (int lane = 0; lane < TOGETHER; lane++) {
+            high[lane][e] = near_tf32(v[lane]);
+            low[lane][e] =
+                __float_as_uint(v[lane] - __uint_as_float(high[lane][e]));
+        }
+    }
+}
+
+/* ---- products ---- */
+
+typedef float sums[TOGETHER][COLUMNS / 2];
+
+/* Of a stage; b: the group's rows in their place. */
+INLINE void products(sums sum, u32 stage, u32 b, int add)
+{
+    operand_a high[2], low[2];
+#pragma unroll
+    for (int k = 0; k < DEPTH / 8; k++) {
+        wgmma_wait<1>(); /* which read these registers two steps ago */
+        load_a(high[k % 2], low[k % 2], stage, k * 8);
+        wgmma_fence();
+#pragma unroll
+        for (int lane = 0; lane < TOGETHER; lane++) {
+            u64 near = wgmma_matrix(b + lane * B_LANE) + k * 2;
+            u64 rest = wgmma_matrix(b + B_PART + lane * B_LANE) + k * 2;
+            wgmma_tf32<COLUMNS>(sum[lane], low[k % 2][lane], near, add || k);
+            wgmma_tf32<COLUMNS>(sum[lane], high[k % 2][lane], rest, 1);
+            wgmma_tf32<COLUMNS>(sum[lane], high[k % 2][lane], near, 1);
+        }
+        wgmma_commit();
+    }
+}
+
+INLINE void add_sums(sums sum, sums recent)
+{
+#pragma unroll
+    for (int e = 0; e < TOGETHER * COLUMNS / 2; e++)
+        sum[0][e] += recent[0][e];
+}
+
+/* Where the sum for rows a of A and b of B lies, of the first lane. */
+INLINE i64 place_of(int i, int j, int a, int b)
+{
+    i64 r = SWAPPED ? b : a, k = SWAPPED ? a : b;
+    return LAST ? ((i64)(i * LANES + j) * ROWS + r) * COLS + k
+                : ((i * (i64)ROWS + r) * COLS + k) * LANES + j;
+}
+
+INLINE void store_sums(float *to, sums sum, int i, int j, int a0, int b0)
+{
+    int thread = threadIdx.x % 32, warp = threadIdx.x / 32;
+    a0 += warp / 4 % GROUPS_A * 64 + warp % 4 * 16 + thread / 4;
+    b0 += warp / 4 / GROUPS_A * COLUMNS + thread % 4 * 2;
+#pragma unroll
+    for (int e = 0; e < COLUMNS / 2; e++) {
+        int a = a0 + e % 4 / 2 * 8, b = b0 + e / 4 * 8 + e % 2;
+        if (a >= SIZE_A || b >= SIZE_B)
+            continue;
+        float *at = to + place_of(i, j, a, b);
+        if constexpr (TOGETHER == 4)
+            store128(
+                at, { __float_as_uint(sum[0][e]), __float_as_uint(sum[1][e]),
+                      __float_as_uint(sum[2][e]), __float_as_uint(sum[3][e]) });
+        else
+#pragma unroll
+            for (int lane = 0; lane < TOGETHER; lane++)
+                at[lane] = sum[lane][e];
+    }
+}
+
+/* ---- all of it ---- */
+
+typedef struct place {
+    int i, j, a, b;
+    i64 s, end;
+} place;
+
+#define STAGE_BYTES (lines_a::bytes + lines_b::bytes)
+
+INLINE void copy(
+    u32 stages, const float *x, const float *dy, place p, i64 batch, int steps)
+{
+    source<SIZE_A, TILE_A, PAD_A> a;
+    source<SIZE_B, TILE_B, PAD_B> b;
+    a.begin(SWAPPED ? x : dy, p.i, p.j, p.a, p.s, p.end, batch);
+    b.begin(SWAPPED ? dy : x, p.i, p.j, p.b, p.s, p.end, batch);
+    a.clear(stages, STAGE_BYTES);
+    b.clear(stages + lines_a::bytes, STAGE_BYTES);
+    int slot = 0;
+#pragma unroll 1
+    for (int n = 1 - STAGES; n < steps; n++) {
+        if (n >= 0) {
+            copy_wait<STAGES - 2>();
+            __syncthreads();
+        }
+        if (n + STAGES - 1 < steps) {
+            a.load(stages + slot * STAGE_BYTES);
+            b.load(stages + slot * STAGE_BYTES + lines_a::bytes);
+        }
+        copy_commit();
+        slot = slot + 1 == STAGES ? 0 : slot + 1;
+    }
+}
+
+INLINE void make(u32 stages, u32 places, sums sum, int steps)
+{
+    u32 mine = threadIdx.x / 128 / GROUPS_A * COLUMNS * 128; /* the group's rows of B */
+    int slot = 0;
+    sums recent;
+#pragma unroll
+    for (int e = 0; e < TOGETHER * COLUMNS / 2; e++)
+        sum[0][e] = 0;
+#pragma unroll 1
+    for (int n = 0; n < steps; n++) {
+        if (PLACES == 1)
+            wgmma_wait<0>();
+        __syncthreads();
+        u32 stage = stages + slot * STAGE_BYTES, b = places + n % PLACES * 2 * B_PART;
+        slot = slot + 1 == STAGES ? 0 : slot + 1;
+        make_b(b, stage + lines_a::bytes);
+        fence_async();
+        barrier(1, MAKERS);
+        if (PLACES > 1)
+            wgmma_wait<0>();
+        if (n > 0 && n % FLUSH == 0)
+            add_sums(sum, recent);
+        products(recent, stage, b + mine, n % FLUSH != 0);
+    }
+    wgmma_wait<0>();
+    add_sums(sum, recent);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    dw(const float *x, const float *dy, float *part, i64 batch, i64 slab)
+{
+    extern __shared__ u8 memory[];
+    u32 places = (shared_address(memory) + 1023) & ~1023u;
+    u32 stages = places + PLACES * 2 * B_PART;
+    int t = blockIdx.x % TILES;
+    place p;
+    p.a = t % A_TILES * TILE_A, p.b = t / A_TILES % B_TILES * TILE_B;
+    t /= A_TILES * B_TILES;
+    p.i = t / (LANES / TOGETHER), p.j = t % (LANES / TOGETHER) * TOGETHER;
+    p.s = (i64)(blockIdx.x / TILES) * slab;
+    p.end = p.s + slab < batch ? p.s + slab : batch;
+    int steps = (int)((p.end - p.s + DEPTH - 1) / DEPTH);
+    if (threadIdx.x >= MAKERS) {
+        registers_drop<GROUPS == 3 ? 56 : 40>();
+        copy(stages, x, dy, p, batch, steps);
+    } else {
+        registers_take<GROUPS == 3 ? 152 : GROUPS == 2 ? 232 : 208>();
+        sums sum;
+        make(stages, places, sum, steps);
+        part += blockIdx.x / TILES * ((i64)BLOCKS * ROWS * COLS * LANES);
+        store_sums(part, sum, p.i, p.j, p.a, p.b);
+    }
+}
