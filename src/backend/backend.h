@@ -108,10 +108,11 @@ struct backend {
     danaus_status (*prepare)(danaus_device *dev, const ks_step *steps, int count);
     danaus_status (*ks_run)(
         danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
-    /* Median seconds of a step whose operands are not in caches. NULL: the time from call
+    /* Median seconds of steps whose operands are not in caches. NULL: the time from call
        to return. */
     danaus_status (*time)(
-        danaus_device *dev, const ks_step *step, const ks_operands *o, double *seconds);
+        danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
+        double *seconds);
     danaus_status (*ks_gradient)(
         danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
         const ks_gradient_operands *o);

@@ -162,9 +162,10 @@ danaus_status dn_cuda_weight_products(
     cuda_device *d, const problem *p, int64_t batch, columns_of_slabs s, const void *x,
     const void *dy, void *to, int add);
 
-/* Median seconds of a step, its operands not in caches. */
+/* Median seconds of steps, the operands not in caches. */
 danaus_status dn_cuda_time(
-    danaus_device *dev, const ks_step *step, const ks_operands *o, double *seconds);
+    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
+    double *seconds);
 
 /* danaus_device_energy() through NVIDIA's management library. */
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules);

@@ -1,4 +1,4 @@
-/* Seconds of a step by the device's own clock: between two events, after other data have
+/* Seconds of steps by the device's own clock: between two events, after other data have
    been read through the second cache, as a layer of a large network finds it. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
@@ -64,13 +64,14 @@ static danaus_status read_other_data(stopwatch *w)
 }
 
 static danaus_status time_run(
-    stopwatch *w, const ks_step *step, const ks_operands *o, double *seconds)
+    stopwatch *w, const ks_step *steps, int count, const ks_operands *o,
+    double *seconds)
 {
     cuda_device *d = w->d;
     float milliseconds = 0;
     TRY(read_other_data(w));
     CUDA_TRY(d->driver, EventRecord(w->first, d->stream));
-    TRY(dn_cuda_ks_run(&d->gpu.base, step, 1, o));
+    TRY(dn_cuda_ks_run(&d->gpu.base, steps, count, o));
     CUDA_TRY(d->driver, EventRecord(w->last, d->stream));
     CUDA_TRY(d->driver, StreamSynchronize(d->stream));
     CUDA_TRY(d->driver, EventElapsedTime(&milliseconds, w->first, w->last));
@@ -86,13 +87,14 @@ static int by_size(const void *a, const void *b)
 
 /* After a run that warms up. */
 static danaus_status time_runs(
-    stopwatch *w, const ks_step *step, const ks_operands *o, double *seconds)
+    stopwatch *w, const ks_step *steps, int count, const ks_operands *o,
+    double *seconds)
 {
     double times[MOST_RUNS], total = 0;
     int runs = 0;
-    TRY(time_run(w, step, o, times));
+    TRY(time_run(w, steps, count, o, times));
     while (runs < MOST_RUNS && (runs < LEAST_RUNS || total < ENOUGH_SECONDS)) {
-        TRY(time_run(w, step, o, &times[runs]));
+        TRY(time_run(w, steps, count, o, &times[runs]));
         total += times[runs++];
     }
     qsort(times, (size_t)runs, sizeof *times, by_size);
@@ -101,14 +103,15 @@ static danaus_status time_runs(
 }
 
 danaus_status dn_cuda_time(
-    danaus_device *dev, const ks_step *step, const ks_operands *o, double *seconds)
+    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
+    double *seconds)
 {
     stopwatch w = { .d = (cuda_device *)dev };
     int pushed;
     TRY(dn_cuda_enter(w.d, &pushed));
     danaus_status status = open_stopwatch(&w);
     if (status == DANAUS_OK)
-        status = time_runs(&w, step, o, seconds);
+        status = time_runs(&w, steps, count, o, seconds);
     close_stopwatch(&w);
     dn_cuda_leave(w.d, pushed);
     return status;

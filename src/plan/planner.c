@@ -168,8 +168,8 @@ danaus_status dn_measure(
                       .x = t.x,
                       .y = t.y,
                       .packed = (const void *const *)t.packed };
-    danaus_status status = dev->backend->time && count == 1
-                               ? dev->backend->time(dev, steps, &o, seconds)
+    danaus_status status = dev->backend->time
+                               ? dev->backend->time(dev, steps, count, &o, seconds)
                                : time_calls(dev, steps, count, &o, seconds);
     close_trial(&t);
     return status;

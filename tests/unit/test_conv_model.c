@@ -98,7 +98,7 @@ static void amounts_are_those_of_the_formula(void **state)
         assert_true(two[i] == 2 * one[i] && one[i] >= 0);
     double last = 0;
     for (cut.n = 64; cut.n < (int64_t)1 << 26; cut.n *= 64) {
-        assert_true(dn_conv_shape(&t, cut, e.sums, e.machine.l2, NULL));
+        assert_true(dn_conv_shape(&t, cut, e.sums, e.machine.l2, 0));
         double cost = dn_conv_cost(&e, &t, 1);
         assert_true(cost > last);
         last = cost;

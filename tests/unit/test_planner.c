@@ -99,9 +99,11 @@ static danaus_status prepare(danaus_device *dev, const ks_step *steps, int count
 }
 
 static danaus_status take_time(
-    danaus_device *dev, const ks_step *step, const ks_operands *o, double *seconds)
+    danaus_device *dev, const ks_step *step, int count, const ks_operands *o,
+    double *seconds)
 {
     (void)dev;
+    assert_int_equal(count, 1);
     assert_int_equal(o->batch, step->p.batch);
     runs[number_of(step->kernel)]++;
     *seconds = times[number_of(step->kernel)];
