@@ -17,12 +17,13 @@ echo '"1,4,4,1",8' > suite.csv
 "$program" bench ks --suite suite.csv --device cuda:0 --layout last --energy --csv r.csv \
     > out 2> err || fail "bench --energy"
 grep -q ' mJ$' out || fail "joules are printed"
-# The emulated GPU uses 100 W whatever it does: joules over seconds are watts.
+# The emulated GPU uses 100 W whatever it does: joules over seconds are watts, but for what
+# else the machine does between the two measurements. Wrong units are a factor of 1,000.
 /usr/bin/python3 - > out 2> err <<'END' || fail "joules are those of the calls"
 import csv
 row, = csv.DictReader(open("r.csv"))
 watts = float(row["joules"]) / (float(row["median_ns"]) * 1e-9)
-assert 30 < watts < 400, watts
+assert 4 < watts < 2500, watts
 END
 "$program" bench ks --suite suite.csv --energy > out 2> err && fail "a processor has a counter"
 grep -q "not counted" err || fail "a processor says that it does not count"
