@@ -139,12 +139,6 @@ static double processor_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int by_value(const void *p, const void *q)
-{
-    double x = *(const double *)p, y = *(const double *)q;
-    return (x > y) - (x < y);
-}
-
 /* The first round warms up. */
 static int later_calls(const question *q, caller *c, double *seconds)
 {
@@ -159,7 +153,7 @@ static int later_calls(const question *q, caller *c, double *seconds)
         if (danaus_device_sync(c->device))
             return library_failure();
     }
-    qsort(times + 1, ROUNDS, sizeof *times, by_value);
+    sort_numbers(times + 1, ROUNDS);
     *seconds = times[1 + ROUNDS / 2];
     return STATUS_OK;
 }
@@ -203,7 +197,7 @@ static void print_record(const json_t *record)
 /* With a cache folder of its own. */
 static int run_question(bench *b, const question *q)
 {
-    char cache[96];
+    char cache[sizeof b->folder + 16];
     snprintf(cache, sizeof cache, "%s/%d", b->folder, (int)json_array_size(b->records));
     if (setenv("DANAUS_CACHE", cache, 1))
         return failure("cannot name a cache folder");
@@ -257,7 +251,7 @@ static double spread(const json_t *records, const char *key, double *greatest)
         values[i] = number(json_array_get(records, i), key);
     *greatest = 0;
     if (values && count) {
-        qsort(values, count, sizeof *values, by_value);
+        sort_numbers(values, count);
         middle = values[count / 2];
         *greatest = values[count - 1];
     }

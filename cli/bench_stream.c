@@ -78,12 +78,6 @@ static int run_blocks(bench *b)
     return STATUS_OK;
 }
 
-static int by_value(const void *p, const void *q)
-{
-    double x = *(const double *)p, y = *(const double *)q;
-    return (x > y) - (x < y);
-}
-
 static void print(const bench *b)
 {
     const options *o = b->o;
@@ -121,7 +115,7 @@ static int run(bench *b)
     status = status ? status : run_blocks(b);
     if (status)
         return status;
-    qsort(b->times, (size_t)b->blocks, sizeof *b->times, by_value);
+    sort_numbers(b->times, (size_t)b->blocks);
     print(b);
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/open.h"
+#include "cli/measure.h"
 #include "cli/report.h"
 
 #include <inttypes.h>
@@ -168,12 +169,6 @@ static int load_inputs(apply *a, const danaus_tensor *x)
     return status;
 }
 
-static int by_value(const void *p, const void *q)
-{
-    double x = *(const double *)p, y = *(const double *)q;
-    return (x > y) - (x < y);
-}
-
 /* Plans, packs and multiplies; the time is the median of the repetitions. */
 static int multiply(apply *a)
 {
@@ -200,7 +195,7 @@ static int multiply(apply *a)
         status = status ? status : danaus_device_sync(a->device);
         seconds[i] = now() - start;
     }
-    qsort(seconds, (size_t)repeat, sizeof *seconds, by_value);
+    sort_numbers(seconds, (size_t)repeat);
     a->seconds = seconds[repeat / 2];
     free(seconds);
     return status ? library_failure() : STATUS_OK;

@@ -272,12 +272,6 @@ static int make_plan(convolve *c, int64_t length, const void *k)
     return failed ? library_failure() : STATUS_OK;
 }
 
-static int by_value(const void *p, const void *q)
-{
-    double x = *(const double *)p, y = *(const double *)q;
-    return (x > y) - (x < y);
-}
-
 static int run_plan(convolve *c, const void *u, void *y)
 {
     int64_t repeat = c->o->repeat > 1 ? c->o->repeat : 1;
@@ -291,7 +285,7 @@ static int run_plan(convolve *c, const void *u, void *y)
             c->plan, c->device, c->spectrum, c->batch, u, NULL, NULL, y);
         seconds[i] = seconds_now() - start;
     }
-    qsort(seconds, (size_t)repeat, sizeof *seconds, by_value);
+    sort_numbers(seconds, (size_t)repeat);
     c->seconds = seconds[repeat / 2];
     free(seconds);
     return status ? library_failure() : STATUS_OK;

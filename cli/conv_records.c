@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/conv_records.h"
 
+#include "cli/measure.h"
 #include "cli/report.h"
 
 #include <math.h>
@@ -60,12 +61,6 @@ void conv_record_write(const json_t *record, int first, FILE *file)
     fflush(file);
 }
 
-static int by_value(const void *p, const void *q)
-{
-    double x = *(const double *)p, y = *(const double *)q;
-    return (x > y) - (x < y);
-}
-
 /* The numbers of a field, in order; returns how many there are. */
 static size_t sorted_field(const json_t *records, const char *field, double *to)
 {
@@ -77,7 +72,7 @@ static size_t sorted_field(const json_t *records, const char *field, double *to)
         if (json_is_real(value))
             to[count++] = json_real_value(value);
     }
-    qsort(to, count, sizeof *to, by_value);
+    sort_numbers(to, count);
     return count;
 }
 

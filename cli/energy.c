@@ -5,6 +5,7 @@
 #include "cli/energy.h"
 
 #include "cli/args.h"
+#include "cli/measure.h"
 
 #include <stdlib.h>
 
@@ -43,12 +44,6 @@ static int run_to_step(meter *m, double least)
     }
 }
 
-static int by_value(const void *p, const void *q)
-{
-    double x = *(const double *)p, y = *(const double *)q;
-    return (x > y) - (x < y);
-}
-
 int energy_of(
     danaus_device *device, const runner *one, const rotation *r, double *joules)
 {
@@ -64,7 +59,7 @@ int energy_of(
     }
     if (status)
         return status;
-    qsort(each, WINDOWS, sizeof *each, by_value);
+    sort_numbers(each, WINDOWS);
     *joules = each[WINDOWS / 2];
     return STATUS_OK;
 }

@@ -23,6 +23,17 @@ typedef struct turn {
     double *samples;
 } turn;
 
+static int by_value(const void *p, const void *q)
+{
+    double x = *(const double *)p, y = *(const double *)q;
+    return (x > y) - (x < y);
+}
+
+void sort_numbers(double *numbers, size_t count)
+{
+    qsort(numbers, count, sizeof *numbers, by_value);
+}
+
 double seconds_now(void)
 {
     struct timespec t;
@@ -81,12 +92,6 @@ static void take_turn(const runner *one, const rotation *r, turn *t, int64_t *at
     t->total += spent;
 }
 
-static int by_value(const void *p, const void *q)
-{
-    double x = *(const double *)p, y = *(const double *)q;
-    return (x > y) - (x < y);
-}
-
 static void summarise(runner *one, turn *t)
 {
     if (t->calls == 0) {
@@ -94,7 +99,7 @@ static void summarise(runner *one, turn *t)
         one->median = one->p10 = one->p90 = one->known;
         return;
     }
-    qsort(t->samples, (size_t)t->count, sizeof *t->samples, by_value);
+    sort_numbers(t->samples, (size_t)t->count);
     one->runs = (int)(t->count * t->calls);
     one->median = t->samples[t->count / 2];
     one->p10 = t->samples[t->count / 10];

@@ -26,6 +26,9 @@ typedef struct rotation {
 
 double seconds_now(void);
 
+/* The least first. */
+void sort_numbers(double *numbers, size_t count);
+
 /* Seconds of a call, over `calls` calls that start at copy *at. */
 double time_calls(const runner *one, const rotation *r, int64_t calls, int64_t *at);
 

@@ -3,6 +3,7 @@
 #include "cli/records.h"
 
 #include "cli/commit.h" /* made by the build */
+#include "cli/measure.h"
 #include "cli/report.h"
 
 #include <math.h>
@@ -196,12 +197,6 @@ void record_write_csv(const json_t *record, int first, FILE *file)
 
 /* ---- all of them ---- */
 
-static int by_value(const void *p, const void *q)
-{
-    double x = *(const double *)p, y = *(const double *)q;
-    return (x > y) - (x < y);
-}
-
 /* Least, median, 90th percentile and greatest of a key over the records of large
    or of small batches; null when no record has it. */
 static json_t *spread(const json_t *records, const char *key, int large)
@@ -216,7 +211,7 @@ static json_t *spread(const json_t *records, const char *key, int large)
     }
     json_t *result = json_null();
     if (found) {
-        qsort(values, found, sizeof *values, by_value);
+        sort_numbers(values, found);
         result = json_pack(
             "{s:I, s:f, s:f, s:f, s:f}", "records", (json_int_t)found, "least",
             values[0], "median", values[found / 2], "p90", values[found * 9 / 10],
