@@ -3,12 +3,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 
+#include "base/clock.h"
 #include "base/status.h"
 
-#include <stdlib.h>
-
 #define MOST_RUNS      9
-#define LEAST_RUNS     3
 #define ENOUGH_SECONDS 0.02
 #define TIMES_L2       2  /* bytes that are read between runs */
 #define SLABS          64 /* of which one is written */
@@ -16,6 +14,9 @@
 
 typedef struct stopwatch {
     cuda_device *d;
+    const ks_step *steps;
+    int count;
+    const ks_operands *o;
     cu_event first, last;
     cu_pointer other; /* SLABS of numbers, and the one that they are added up in */
     int64_t slab;     /* numbers */
@@ -63,15 +64,14 @@ static danaus_status read_other_data(stopwatch *w)
     return dn_cuda_launch(w->d, w->read, &l, arguments);
 }
 
-static danaus_status time_run(
-    stopwatch *w, const ks_step *steps, int count, const ks_operands *o,
-    double *seconds)
+static danaus_status time_run(void *arg, double *seconds)
 {
+    stopwatch *w = arg;
     cuda_device *d = w->d;
     float milliseconds = 0;
     TRY(read_other_data(w));
     CUDA_TRY(d->driver, EventRecord(w->first, d->stream));
-    TRY(dn_cuda_ks_run(&d->gpu.base, steps, count, o));
+    TRY(dn_cuda_ks_run(&d->gpu.base, w->steps, w->count, w->o));
     CUDA_TRY(d->driver, EventRecord(w->last, d->stream));
     CUDA_TRY(d->driver, StreamSynchronize(d->stream));
     CUDA_TRY(d->driver, EventElapsedTime(&milliseconds, w->first, w->last));
@@ -79,39 +79,16 @@ static danaus_status time_run(
     return DANAUS_OK;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* After a run that warms up. */
-static danaus_status time_runs(
-    stopwatch *w, const ks_step *steps, int count, const ks_operands *o,
-    double *seconds)
-{
-    double times[MOST_RUNS], total = 0;
-    int runs = 0;
-    TRY(time_run(w, steps, count, o, times));
-    while (runs < MOST_RUNS && (runs < LEAST_RUNS || total < ENOUGH_SECONDS)) {
-        TRY(time_run(w, steps, count, o, &times[runs]));
-        total += times[runs++];
-    }
-    qsort(times, (size_t)runs, sizeof *times, by_size);
-    *seconds = times[runs / 2];
-    return DANAUS_OK;
-}
-
 danaus_status dn_cuda_time(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
     double *seconds)
 {
-    stopwatch w = { .d = (cuda_device *)dev };
+    stopwatch w = { .d = (cuda_device *)dev, .steps = steps, .count = count, .o = o };
     int pushed;
     TRY(dn_cuda_enter(w.d, &pushed));
     danaus_status status = open_stopwatch(&w);
     if (status == DANAUS_OK)
-        status = time_runs(&w, steps, count, o, seconds);
+        status = dn_median_seconds(time_run, &w, MOST_RUNS, ENOUGH_SECONDS, seconds);
     close_stopwatch(&w);
     dn_cuda_leave(w.d, pushed);
     return status;

@@ -11,10 +11,8 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
-/* A measurement ends after this many runs, or sooner when they are long. */
-#define MOST_RUNS      15
+/* What a measurement takes at most, but for few runs that are long. */
 #define ENOUGH_SECONDS 0.05
 /* Rows are not measured whose estimate is so many times the least one. */
 #define HOPELESS 4
@@ -126,37 +124,29 @@ static danaus_status open_trial(
     return status;
 }
 
-static int compare_seconds(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+/* Steps to be timed by the clock of the host. */
+typedef struct timed_steps {
+    danaus_device *dev;
+    const ks_step *steps;
+    int count;
+    const ks_operands *o;
+} timed_steps;
 
-static danaus_status time_call(
-    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
-    double *seconds)
+static danaus_status time_call(void *arg, double *seconds)
 {
+    const timed_steps *s = arg;
     double start = dn_seconds();
-    TRY(dev->backend->ks_run(dev, steps, count, o));
+    TRY(s->dev->backend->ks_run(s->dev, s->steps, s->count, s->o));
     *seconds = dn_seconds() - start;
     return DANAUS_OK;
 }
 
-/* The median of calls after one that warms up. */
 static danaus_status time_calls(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
     double *seconds)
 {
-    double times[MOST_RUNS], total = 0;
-    int runs = 0;
-    TRY(time_call(dev, steps, count, o, times));
-    while (runs < MOST_RUNS && (runs < 3 || total < ENOUGH_SECONDS)) {
-        TRY(time_call(dev, steps, count, o, &times[runs]));
-        total += times[runs++];
-    }
-    qsort(times, (size_t)runs, sizeof *times, compare_seconds);
-    *seconds = times[runs / 2];
-    return DANAUS_OK;
+    timed_steps s = { dev, steps, count, o };
+    return dn_median_seconds(time_call, &s, CLOCK_MOST_RUNS, ENOUGH_SECONDS, seconds);
 }
 
 danaus_status dn_measure(
