@@ -306,7 +306,7 @@ class GradientCase(Case):
         if forward is None:
             return None
         y, of = forward(u), u if self.operation == "dx" else w
-        return lambda dy: torch.autograd.grad(y, of, dy, retain_graph=True)[0]
+        return lambda dy: torch.autograd.grad(y, of, dy, retain_graph=True)[0].contiguous()
 
 
 def time_ours(place, library, case):

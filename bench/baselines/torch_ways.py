@@ -51,6 +51,8 @@ def bmm_compiled(w, last):
 
 
 def einsum(w, last):
+    """With d = 1 batch-first PyTorch returns a view of [a b][batch], the other layout, which
+    is copied as any layer after it would have to."""
     a, b, c, d = w.shape
     if last:
         return lambda x: torch.einsum(
@@ -58,7 +60,7 @@ def einsum(w, last):
         ).reshape(a * b * d, -1)
     return lambda x: torch.einsum(
         "abcd,nacd->nabd", w, x.view(-1, a, c, d)
-    ).reshape(-1, a * b * d)
+    ).reshape(-1, a * b * d).contiguous()
 
 
 def dense_matrix(w):

@@ -196,7 +196,7 @@ static numbers numbers_of(danaus_dtype dtype, int tf32)
 /* cuBLAS counts by columns: c (m x n) = a b. Batch-first that is y = w x, its columns s;
    batch-last y^T = x^T w^T, its columns r. */
 typedef struct gemm {
-    int transpose_a;
+    int transpose_a, transpose_b;
     int64_t m, n;
     const char *a, *b;
     char *c;
@@ -207,9 +207,11 @@ static gemm gemm_of(
     const problem *p, const gpu_products *q, int64_t batch, const void *w,
     const void *x, void *y)
 {
+    int turned = q->w_turned ? TRANSPOSED : PLAIN;
+    int other = q->w_turned ? PLAIN : TRANSPOSED;
     if (p->layout == DANAUS_BATCH_LAST)
-        return (gemm){ PLAIN, batch, q->rows, x, w, y, q->x, q->w, q->y };
-    return (gemm){ TRANSPOSED, q->rows, batch, w, x, y, q->w, q->x, q->y };
+        return (gemm){ PLAIN, turned, batch, q->rows, x, w, y, q->x, q->w, q->y };
+    return (gemm){ other, PLAIN, q->rows, batch, w, x, y, q->w, q->x, q->y };
 }
 
 static danaus_status multiply(
@@ -219,14 +221,14 @@ static danaus_status multiply(
     if (q->count[0] == 1)
         BLAS_TRY(
             b, Gemm(
-                   d->blas.handle, g->transpose_a, PLAIN, g->m, g->n, q->depth, t.one,
-                   g->a, t.type, g->to_a.line, g->b, t.type, g->to_b.line, t.zero, g->c,
-                   t.type, g->to_c.line, t.compute, ALGORITHM_DEFAULT));
+                   d->blas.handle, g->transpose_a, g->transpose_b, g->m, g->n, q->depth,
+                   t.one, g->a, t.type, g->to_a.line, g->b, t.type, g->to_b.line,
+                   t.zero, g->c, t.type, g->to_c.line, t.compute, ALGORITHM_DEFAULT));
     else
         BLAS_TRY(
             b, GemmBatched(
-                   d->blas.handle, g->transpose_a, PLAIN, g->m, g->n, q->depth, t.one,
-                   g->a, t.type, g->to_a.line, g->to_a.step[0], g->b, t.type,
+                   d->blas.handle, g->transpose_a, g->transpose_b, g->m, g->n, q->depth,
+                   t.one, g->a, t.type, g->to_a.line, g->to_a.step[0], g->b, t.type,
                    g->to_b.line, g->to_b.step[0], t.zero, g->c, t.type, g->to_c.line,
                    g->to_c.step[0], q->count[0], t.compute, ALGORITHM_DEFAULT));
     return DANAUS_OK;

@@ -58,8 +58,8 @@ enum { GPU_MAP_X, GPU_MAP_W, GPU_MAP_Y, GPU_MAPS };
 
        y[r, s] = sum over k of w[r, k] x[k, s],    r < rows, k < depth, s < batch.
 
-   Weights are w[rows][depth]; x and y have, by layout, columns s or rows k and r that are
-   contiguous, `line` elements apart. */
+   Weights are w[rows][depth], or w[depth][rows] if `w_turned`; x and y have, by layout,
+   columns s or rows k and r that are contiguous, `line` elements apart. */
 typedef struct gpu_lines {
     int64_t line;    /* elements */
     int64_t step[2]; /* elements from product to product */
@@ -68,6 +68,7 @@ typedef struct gpu_lines {
 typedef struct gpu_products {
     int64_t rows, depth, count[2];
     gpu_lines x, w, y;
+    int w_turned;
     int tf32; /* numbers of 32 bits may be cut to 10 bits of mantissa */
 } gpu_products;
 

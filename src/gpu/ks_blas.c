@@ -1,7 +1,8 @@
 /* Rows whose products a library makes (cuBLAS): one small dense product for each block
    (i, j), or one with the whole factor, zeros and all.
 
-   Weights are packed as rows r of columns k, [i][j][r][k] or [M][N]. A library adds up in
+   Weights are packed as rows r of columns k, [i][j][r][k] or [M][N], or the other way round,
+   [i][j][k][r]: a library may have quite another kernel for that. It adds up in
    an order of its own: the same on every run, but not for every batch. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/rows.h"
@@ -22,7 +23,7 @@
 
 #define FEW 4 /* columns */
 
-enum { TF32 = 3 };
+enum { TF32 = 3, COLUMNS };
 
 static int is_for(const kernel *k, const problem *p)
 {
@@ -70,14 +71,16 @@ void dn_blas_pack(const kernel *k, const problem *p, weights_view w, void *packe
 {
     (void)k;
     danaus_pattern q = p->pattern;
+    int columns = dn_gpu_code(k)->size[COLUMNS], line = columns ? 1 : 2;
+    int64_t count = columns ? q.c : q.b, length = columns ? q.b : q.c;
     char *to = packed;
     for (int64_t i = 0; i < q.a; i++)
         for (int64_t j = 0; j < q.d; j++)
-            for (int64_t r = 0; r < q.b; r++) {
+            for (int64_t n = 0; n < count; n++) {
                 dn_gpu_gather(
-                    &w, i * w.s[0] + r * w.s[1] + j * w.s[3], w.s[2], q.c, p->dtype,
-                    to);
-                to += (size_t)q.c * danaus_dtype_size(p->dtype);
+                    &w, i * w.s[0] + n * w.s[3 - line] + j * w.s[3], w.s[line], length,
+                    p->dtype, to);
+                to += (size_t)length * danaus_dtype_size(p->dtype);
             }
 }
 
@@ -102,13 +105,15 @@ void dn_blas_products(
     const kernel *k, const problem *p, const gpu_call *call, gpu_products *to)
 {
     danaus_pattern q = p->pattern;
+    int columns = dn_gpu_code(k)->size[COLUMNS];
     *to = (gpu_products){
         .rows = q.b,
         .depth = q.c,
         .count = { q.a, q.d },
         .x = lines_of(p, call->batch, q.c),
-        .w = { q.c, { q.d * q.b * q.c, q.b * q.c } },
+        .w = { columns ? q.b : q.c, { q.d * q.b * q.c, q.b * q.c } },
         .y = lines_of(p, call->batch, q.b),
+        .w_turned = columns,
         .tf32 = dn_gpu_code(k)->size[TF32],
     };
     if (q.a < q.d) {
@@ -196,18 +201,22 @@ static int is_aligned(const problem *p)
     return rows * size % 16 == 0;
 }
 
-/* Products of f32 with few columns: one is a sum over rows of weights at the rate of
+/* A product of f32 with few columns: one is a sum over rows of weights at the rate of
    memory; more take a tile of vector units long, whose sums only a single product cuts
    into parts. */
-static double few_columns_cost(const gpu_facts *f, const problem *p, double weights)
+static double few_columns_cost(
+    const gpu_facts *f, const kernel *k, const problem *p, double weights)
 {
     danaus_pattern q = p->pattern;
-    if (p->batch == 1)
+    int columns = dn_gpu_code(k)->size[COLUMNS];
+    if (p->batch == 1 && !columns)
         return 4.6e-6 + weights / (0.76 * f->bandwidth);
-    if (p->batch <= FEW && p->layout == DANAUS_BATCH_FIRST)
+    if (p->batch <= FEW && p->layout == DANAUS_BATCH_FIRST && !columns)
         return 5.5e-6 + weights / (0.55 * f->bandwidth);
     double stream = weights / (0.3 * f->bandwidth);
-    return q.a * q.d == 1 ? 10e-6 + stream : 5e-6 + fmax(stream, 32e-9 * (double)q.c);
+    if (q.a * q.d == 1)
+        return (columns ? 9.5e-6 : 13e-6) + stream;
+    return 5e-6 + fmax(stream, (columns ? 40e-9 : 32e-9) * (double)q.c);
 }
 
 /* Of ks_after.cu, which reads and writes y. */
@@ -226,9 +235,9 @@ double dn_blas_cost(const danaus_device *dev, const kernel *k, const problem *p)
     danaus_pattern q = p->pattern;
     rate r = rate_of(k);
     double weights = (double)dn_blas_bytes(k, p), after = after_cost(f, p);
-    if (k->dtype == DANAUS_F32 && !dn_gpu_code(k)->size[TF32] && p->batch <= 64)
-        return few_columns_cost(f, p, weights) + after;
     double times = (double)(q.a < q.d ? q.a : q.d);
+    if (k->dtype == DANAUS_F32 && !dn_gpu_code(k)->size[TF32] && p->batch <= 64)
+        return times * few_columns_cost(f, k, p, weights / times) + after;
     double blocks = (double)q.a * (double)q.d;
     double rows = (double)dn_gpu_parts(q.b, 64) * 64;
     double columns = (double)dn_gpu_parts(p->batch, 64) * 64;
@@ -239,8 +248,9 @@ double dn_blas_cost(const danaus_device *dev, const kernel *k, const problem *p)
     double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line + weights;
     double move = r.slow[p->layout] * bytes / f->bandwidth * (is_aligned(p) ? 1 : 2);
     double all = pow(pow(move, r.overlap) + pow(multiply, r.overlap), 1 / r.overlap);
-    double start = r.start + (times - 1) * 3e-6 + r.latency * (double)q.c;
-    return 1.03 * (start + all) + after;
+    double start = r.start + (times - 1) * 3.4e-6 + times * r.latency * (double)q.c;
+    double columns_first = dn_gpu_code(k)->size[COLUMNS] ? 0.94 : 1;
+    return 1.03 * columns_first * (start + all) + after;
 }
 
 double dn_dense_cost(const danaus_device *dev, const kernel *k, const problem *p)

@@ -120,6 +120,15 @@ int dn_lanes_row_fits(const kernel *k, const problem *p)
            q.c % s.per == 0 && s.stages >= 2 && q.a * q.d * (q.b + q.c) >= 80;
 }
 
+/* Seconds of a launch for few columns: the exchange, and latency from step to step. */
+static double one_tile(const shape *s)
+{
+    int wide = s->element > 2, many = s->cluster > 2;
+    double start = wide ? (many ? 11.5e-6 : 7.5e-6) : (many ? 7e-6 : 6.2e-6);
+    double step = 0.6e-6 + 0.4e-6 * (s->parts > 1) + 0.3e-6 * many;
+    return start + step * (double)s->tile.steps;
+}
+
 /* A fit to times on an H200: x, and y, at the rates that their units reach, which do not
    overlap; or the tensor cores. */
 double dn_lanes_row_cost(const danaus_device *dev, const kernel *k, const problem *p)
@@ -135,8 +144,9 @@ double dn_lanes_row_cost(const danaus_device *dev, const kernel *k, const proble
     double products = s.parts > 1 ? 3 : 1;
     double work = 2.0 * (double)dn_pattern_weights(q) * (double)p->batch * products;
     double tensor = f->flops * 12 * 2 / s.element * 0.5;
-    return 6e-6 + 1.15 * fmax((x + y) / rate, work / tensor) +
-           (double)dn_lanes_row_bytes(k, p) / f->bandwidth;
+    double all = 6e-6 + 1.15 * fmax((x + y) / rate, work / tensor) +
+                 (double)dn_lanes_row_bytes(k, p) / f->bandwidth;
+    return fmax(all, one_tile(&s));
 }
 
 size_t dn_lanes_row_bytes(const kernel *k, const problem *p)

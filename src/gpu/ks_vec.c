@@ -40,6 +40,21 @@ static int64_t passes_of(const kernel *k, int64_t batch)
 
 int dn_vec_fits(const kernel *k, const problem *p) { return dn_is_one_factor(k, p); }
 
+/* Of several columns batch-last lanes lie apart, and so do loads of x. */
+static double apart(const kernel *k, const problem *p)
+{
+    int is_apart =
+        size_of(k)[NS] > 1 && p->layout == DANAUS_BATCH_LAST && p->pattern.d > 1;
+    return !is_apart ? 1 : danaus_dtype_size(p->dtype) > 2 ? 2.4 : 1.6;
+}
+
+/* Seconds of a tile alone: of eight columns at once, one load waits for the other. */
+static double alone(const kernel *k, const problem *p)
+{
+    double wait = danaus_dtype_size(p->dtype) > 2 ? 30e-9 : 17e-9;
+    return size_of(k)[NS] < 8 ? 0 : wait * (double)p->pattern.c;
+}
+
 /* A multiprocessor streams 45 GB/s of weights at best, all of them 0.84 of memory's rate,
    and makes so many multiply-adds with their loads and conversions; sums meet at the end
    of a tile. Fitted to times on an H200. */
@@ -52,9 +67,10 @@ double dn_vec_cost(const danaus_device *dev, const kernel *k, const problem *p)
     double rounds = ceil(tiles * passes / f->units), each = weights / tiles;
     double work = dn_is_complex(p->dtype) ? 24 : 8;
     double terms = each / (double)danaus_dtype_size(p->dtype) * size_of(k)[NS];
-    double tile = fmax(each / 45e9, terms * work / 100 / clock) + ROUND;
+    double tile = fmax(each / 45e9, terms * work * apart(k, p) / 100 / clock) + ROUND;
     double meet = 0.17e-6 * (WARP / size_of(k)[OUTS] - 1);
-    return 4.9e-6 + meet + fmax(weights / (0.84 * f->bandwidth), rounds * tile - ROUND);
+    double all = fmax(rounds * tile - ROUND, alone(k, p));
+    return 4.9e-6 + meet + fmax(weights / (0.84 * f->bandwidth), all);
 }
 
 size_t dn_vec_bytes(const kernel *k, const problem *p)

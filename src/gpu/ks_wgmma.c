@@ -103,7 +103,7 @@ double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p
     double tile = resident * (fmax(multiply, cache) + latency);
     tile *= 1 + 0.02 * (n[CLUSTER] - 1);
     if (p->layout == DANAUS_BATCH_LAST && p->batch * s.element % CHUNK_BYTES)
-        tile *= s.element == 2 ? 3 : 1.4;
+        tile *= s.element == 2 ? 5 : products > 1 ? 1.4 : 2.5;
     double line = (double)p->batch * s.element;
     double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line +
                    (double)dn_wgmma_bytes(k, p);

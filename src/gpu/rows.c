@@ -144,19 +144,19 @@
             #type ".128x128.1", DTYPE, 90, WGMMA(type, DTYPE, 128, 128, 2, 1, 2, 1))
 
 /* The rows of a library, by blocks and as a whole. */
-#define LIBRARY(name, type, DTYPE, TF32)                                               \
+#define LIBRARY(name, type, DTYPE, ...)                                                \
     {                                                                                  \
-        "ks." #name "." #type, DTYPE, dn_##name##_fits, dn_##name##_cost,              \
+        "ks." #name "." type, DTYPE, dn_##name##_fits, dn_##name##_cost,               \
             dn_##name##_bytes, dn_##name##_pack, &(const gpu_code)                     \
         {                                                                              \
-            .text = "ks_after.cu", .size = { 64, 64, 1, TF32 },                        \
+            .text = "ks_after.cu", .size = { 64, 64, 1, __VA_ARGS__ },                 \
             .defines = dn_blas_defines, .launch = dn_blas_launch,                      \
             .products = dn_##name##_products                                           \
         }                                                                              \
     }
 
 #define BLAS(type, DTYPE, TF32)                                                        \
-    LIBRARY(blas, type, DTYPE, TF32), LIBRARY(dense, type, DTYPE, TF32)
+    LIBRARY(blas, #type, DTYPE, TF32), LIBRARY(dense, #type, DTYPE, TF32)
 
 /* Two factors at once, C columns in a tile, W warps, B blocks resident; for compute
    capability 9.0, or from 8.0 on. */
@@ -233,6 +233,7 @@ const kernel dn_gpu_kernels[] = {
     TURNED("c64.64x64", DANAUS_C64, 0, SIMT(c64, DANAUS_C64, 64, 64, 1, 4, 4, 8)),
     TURNED("c128.32x64", DANAUS_C128, 0, SIMT(c128, DANAUS_C128, 32, 64, 1, 4, 2, 8)),
     BLAS(f32, DANAUS_F32, 0),
+    LIBRARY(blas, "f32.columns", DANAUS_F32, 0, 1),
     BLAS(tf32, DANAUS_F32, 1),
     BLAS(f16, DANAUS_F16, 0),
     BLAS(bf16, DANAUS_BF16, 0),

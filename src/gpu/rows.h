@@ -139,7 +139,8 @@ void dn_turned_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 
-/* ---- products of a library (ks_after.cu): size = 64, 64, 1, whether tf32 ---- */
+/* ---- products of a library (ks_after.cu): size = 64, 64, 1, whether tf32, whether
+   weights are packed column by column ---- */
 
 /* Block by block, where x and y can be read as matrices where they lie. */
 int dn_blas_fits(const kernel *k, const problem *p);
