@@ -42,13 +42,21 @@ typedef struct cuda_entry {
     cu_function function;
 } cuda_entry;
 
-/* The tile that a weight gradient has. */
+/* How a weight gradient is made: by a tile, if that has resident blocks, else by cuBLAS, or
+   by neither. x and dy may be turned before; or they are taken as of one lane, of whose
+   products those of different lanes are left out. */
+typedef struct dw_way {
+    gpu_dw tile;
+    int library, turned, dense;
+} dw_way;
+
+/* The way that a weight gradient has. */
 typedef struct cuda_dw {
     danaus_pattern pattern; /* a = 0: none */
     danaus_dtype dtype;
     danaus_layout layout;
     danaus_math math;
-    gpu_dw tile;
+    dw_way way;
 } cuda_dw;
 
 /* A text that is compiled before it is loaded. */

@@ -11,6 +11,8 @@
 #include "base/status.h"
 #include "math/pattern.h"
 
+#include <math.h>
+
 #define ALIGNMENT   256
 #define MOST_BLOCKS ((int64_t)1 << 30)
 #define MOST_TILES  ((int64_t)1 << 20) /* of a slab, on tensor cores */
@@ -19,6 +21,8 @@
 #define MOST_SLABS 128
 /* Parts of one factor's gradient, at most, unless there is one slab. */
 #define MOST_PARTS ((int64_t)64 << 20)
+/* Of a factor whose x and dy are turned for a tile: each turn has parts of its own. */
+#define MOST_TURNED_WEIGHTS ((double)(8 << 20))
 /* Weights of a block and columns from which on cuBLAS is worth its call. */
 #define LEAST_BLOCK 256
 #define LEAST_BATCH 64
@@ -40,8 +44,8 @@ typedef struct gradient_run {
     int lowest, highest; /* steps whose dy, and whose x, are needed */
     const void *x[DANAUS_MAX_FACTORS];
     void *dy[2];
-    void *parts, *work;              /* work: of a step */
-    gpu_dw tile[DANAUS_MAX_FACTORS]; /* on tensor cores; resident 0: another way */
+    void *parts, *work; /* work: of a step */
+    dw_way way[DANAUS_MAX_FACTORS];
 } gradient_run;
 
 static int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
@@ -70,6 +74,127 @@ static dw_tile tile_for(const problem *p)
                                   : (dw_tile){ 32, 32, 1, 4, 4, 16 };
 }
 
+/* ---- ways ---- */
+
+static int64_t column_bytes(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    return (dn_pattern_rows(q) + dn_pattern_cols(q)) *
+           (int64_t)danaus_dtype_size(p->dtype);
+}
+
+/* Whether matrices are not where cuBLAS could find them. */
+static int is_apart(const problem *p)
+{
+    return p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1;
+}
+
+static int is_exact(const problem *p)
+{
+    return p->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32;
+}
+
+/* Whether texts of ours make a weight gradient on tensor cores. Of 16-bit numbers that are
+   matrices where they lie cuBLAS makes products, if those fill its tiles. */
+static int has_tile(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int64_t small = q.b < q.c ? q.b : q.c, large = q.b < q.c ? q.c : q.b;
+    int narrow = danaus_dtype_size(p->dtype) == 2 && p->layout == DANAUS_BATCH_FIRST &&
+                 (small < 64 || (small == 64 && large > 64));
+    return danaus_dtype_size(p->dtype) <= 4 && small >= LEAST_SIDE &&
+           (is_apart(p) || narrow || is_exact(p));
+}
+
+static gpu_dw tile_of(const cuda_device *d, const problem *p)
+{
+    if (d->gpu.facts.arch != 90 || !has_tile(p))
+        return (gpu_dw){ 0 };
+    gpu_dw tile = dn_gpu_dw_for(&d->gpu.facts, p);
+    if (tile.resident && dn_gpu_dw_tiles(&tile, p) > MOST_TILES)
+        tile.resident = 0;
+    return tile;
+}
+
+static int library_can(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    return !dn_is_complex(p->dtype) && q.b * q.c >= LEAST_BLOCK &&
+           dn_cuda_find_blas() == DANAUS_OK;
+}
+
+/* As of one lane. */
+static problem dense_problem(const problem *p)
+{
+    problem dense = *p;
+    danaus_pattern q = p->pattern;
+    dense.pattern = (danaus_pattern){ q.a, q.b * q.d, q.c * q.d, 1 };
+    return dense;
+}
+
+/* Seconds that cuBLAS takes for a column on an H200, of whose products one in `times` is
+   wanted, if memory gives so many bytes a second. */
+static double library_seconds(const problem *p, double memory, double times)
+{
+    double rate = danaus_dtype_size(p->dtype) == 2 ? 7e14
+                  : p->math == DANAUS_MATH_TF32    ? 3.6e14
+                                                   : 4.5e13;
+    double products = 2 * (double)dn_pattern_weights(p->pattern) * times;
+    double seconds[] = { (double)column_bytes(p) / memory, products / rate };
+    return dn_gpu_dw_together(seconds, 2);
+}
+
+static void keep_faster(dw_way *best, double *least, const dw_way *way, double seconds)
+{
+    if (seconds < *least) {
+        *least = seconds;
+        *best = *way;
+    }
+}
+
+/* Of many columns, by estimates. */
+static dw_way find_way(const cuda_device *d, const problem *p)
+{
+    double least = INFINITY, turning = 2 * (double)column_bytes(p) / 3e12;
+    double weights = (double)dn_pattern_weights(p->pattern);
+    dw_way best = { .library = library_can(p) }, way = { .tile = tile_of(d, p) };
+    if (way.tile.resident)
+        keep_faster(&best, &least, &way, way.tile.seconds);
+    if (!is_apart(p))
+        return best;
+    problem last = *p;
+    last.layout = DANAUS_BATCH_LAST;
+    way = (dw_way){ .tile = tile_of(d, &last), .turned = 1 };
+    if (way.tile.resident && weights <= MOST_TURNED_WEIGHTS)
+        keep_faster(&best, &least, &way, turning + way.tile.seconds);
+    way = (dw_way){ .library = library_can(p), .turned = 1 };
+    if (way.library)
+        keep_faster(&best, &least, &way, turning + library_seconds(p, 2.5e12, 1));
+    way = (dw_way){ .library = way.library, .dense = 1 };
+    if (way.library && weights * (double)p->pattern.d <= (double)MOST_PARTS)
+        keep_faster(
+            &best, &least, &way, library_seconds(p, 4.2e12, (double)p->pattern.d));
+    return best;
+}
+
+/* The way of a problem, which the device remembers. */
+static dw_way way_of(const gradient_run *g, const problem *p)
+{
+    cuda_device *d = g->d;
+    if (g->o->batch < LEAST_BATCH)
+        return (dw_way){ 0 };
+    for (int i = 0; i < RECENT_DW; i++) {
+        const cuda_dw *e = &d->dw[i];
+        if (dn_pattern_equal(e->pattern, p->pattern) && e->dtype == p->dtype &&
+            e->layout == p->layout && e->math == p->math)
+            return e->way;
+    }
+    dw_way way = find_way(d, p);
+    d->dw[d->dw_next] = (cuda_dw){ p->pattern, p->dtype, p->layout, p->math, way };
+    d->dw_next = (d->dw_next + 1) % RECENT_DW;
+    return way;
+}
+
 /* ---- slabs ---- */
 
 typedef columns_of_slabs slabs;
@@ -91,62 +216,6 @@ static int64_t dw_tiles(const problem *p)
     dw_tile t = tile_for(p);
     danaus_pattern q = p->pattern;
     return q.a * parts_of(q.b, t.br) * parts_of(q.c, t.bc) * parts_of(q.d, t.bj);
-}
-
-/* Is a weight gradient made on tensor cores by texts of ours? Of 16-bit numbers that are
-   matrices where they lie cuBLAS makes products, if those fill its tiles. */
-static int by_tensors(const gradient_run *g, const problem *p)
-{
-    danaus_pattern q = p->pattern;
-    int64_t small = q.b < q.c ? q.b : q.c, large = q.b < q.c ? q.c : q.b;
-    int narrow = danaus_dtype_size(p->dtype) == 2 && p->layout == DANAUS_BATCH_FIRST &&
-                 (small < 64 || (small == 64 && large > 64));
-    int simple = (p->layout == DANAUS_BATCH_LAST || q.d == 1) && !narrow;
-    int exact = p->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32;
-    return g->d->gpu.facts.arch == 90 && danaus_dtype_size(p->dtype) <= 4 &&
-           (!simple || exact) && q.b >= LEAST_SIDE && q.c >= LEAST_SIDE &&
-           g->o->batch >= LEAST_BATCH;
-}
-
-/* Its tile, which the device remembers; of no blocks if another makes the gradient. */
-static gpu_dw tensor_tile(const gradient_run *g, const problem *p)
-{
-    cuda_device *d = g->d;
-    if (!by_tensors(g, p))
-        return (gpu_dw){ 0 };
-    for (int i = 0; i < RECENT_DW; i++) {
-        const cuda_dw *e = &d->dw[i];
-        if (dn_pattern_equal(e->pattern, p->pattern) && e->dtype == p->dtype &&
-            e->layout == p->layout && e->math == p->math)
-            return e->tile;
-    }
-    gpu_dw tile = dn_gpu_dw_for(&d->gpu.facts, p);
-    if (tile.resident && dn_gpu_dw_tiles(&tile, p) > MOST_TILES)
-        tile.resident = 0;
-    d->dw[d->dw_next] = (cuda_dw){ p->pattern, p->dtype, p->layout, p->math, tile };
-    d->dw_next = (d->dw_next + 1) % RECENT_DW;
-    return tile;
-}
-
-/* Whether cuBLAS makes a weight gradient. */
-static int by_library(const problem *p, int64_t batch)
-{
-    danaus_pattern q = p->pattern;
-    return !dn_is_complex(p->dtype) && q.b * q.c >= LEAST_BLOCK &&
-           batch >= LEAST_BATCH && dn_cuda_find_blas() == DANAUS_OK;
-}
-
-/* For which x and dy must be turned. */
-static int is_apart(const problem *p)
-{
-    return p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1;
-}
-
-static int64_t column_bytes(const problem *p)
-{
-    danaus_pattern q = p->pattern;
-    return (dn_pattern_rows(q) + dn_pattern_cols(q)) *
-           (int64_t)danaus_dtype_size(p->dtype);
 }
 
 /* Columns of x and dy that cuBLAS gets at once, of whole slabs unless they are all: as many
@@ -175,17 +244,18 @@ static slabs library_slabs(const gradient_run *g, const problem *p)
 
 /* Slabs that give every place on the device as much to do; more parts than that cost
    more than they bring. */
-static slabs tensor_slabs(const gradient_run *g, const problem *p, const gpu_dw *t)
+static slabs tensor_slabs(
+    const gradient_run *g, const problem *p, const gpu_dw *t, int64_t batch)
 {
     double weights = (double)dn_pattern_weights(p->pattern);
     double numbers = (double)column_bytes(p) / (double)danaus_dtype_size(p->dtype);
     int64_t tiles = dn_gpu_dw_tiles(t, p), places = g->d->gpu.facts.units * t->resident;
-    int64_t most = parts_of(g->o->batch, LEAST_SLAB);
-    slabs best = { g->o->batch, 1 };
+    int64_t most = parts_of(batch, LEAST_SLAB);
+    slabs best = { batch, 1 };
     double least = 0;
     most = most < MOST_SLABS ? most : MOST_SLABS;
     for (int64_t n = 1; n <= most; n++) {
-        int64_t width = parts_of(parts_of(g->o->batch, n), t->depth) * t->depth;
+        int64_t width = parts_of(parts_of(batch, n), t->depth) * t->depth;
         double rounds = (double)parts_of(tiles * n, places);
         double work =
             rounds * (double)places * (double)(width + FILLING) / (double)tiles;
@@ -195,20 +265,39 @@ static slabs tensor_slabs(const gradient_run *g, const problem *p, const gpu_dw 
             break;
         if (n == 1 || time < least) {
             least = time;
-            best = (slabs){ width, parts_of(g->o->batch, width) };
+            best = (slabs){ width, parts_of(batch, width) };
         }
     }
     return best;
+}
+
+/* Columns that are turned at once for a tile, about as many each time. */
+static int64_t turned_at_once(const problem *p, int64_t batch)
+{
+    int64_t most = MOST_TURNED / column_bytes(p);
+    int64_t times = parts_of(batch, most > LEAST_SLAB ? most : LEAST_SLAB);
+    int64_t n = parts_of(parts_of(batch, times), LEAST_SLAB) * LEAST_SLAB;
+    return n < batch ? n : batch;
+}
+
+static slabs turned_slabs(const gradient_run *g, const problem *p, const gpu_dw *t)
+{
+    int64_t batch = g->o->batch, n = turned_at_once(p, batch);
+    slabs s = tensor_slabs(g, p, t, n);
+    return (slabs){ s.width, batch / n * s.count + parts_of(batch % n, s.width) };
 }
 
 /* The columns of a part, and how many parts there are. */
 static slabs dw_slabs(const gradient_run *g, int step)
 {
     const problem *p = &g->steps[step].p;
-    if (g->tile[step].resident)
-        return tensor_slabs(g, p, &g->tile[step]);
-    if (by_library(p, g->o->batch))
-        return library_slabs(g, p);
+    const dw_way *way = &g->way[step];
+    problem dense = dense_problem(p);
+    if (way->tile.resident)
+        return way->turned ? turned_slabs(g, p, &way->tile)
+                           : tensor_slabs(g, p, &way->tile, g->o->batch);
+    if (way->library)
+        return library_slabs(g, way->dense ? &dense : p);
     return slabs_for(g, dw_tiles(p), dn_pattern_weights(p->pattern));
 }
 
@@ -257,9 +346,11 @@ static danaus_status launch(
     return dn_cuda_launch(g->d, function, &l, arguments);
 }
 
-/* Adds the parts up into a view of numbers of pattern p. */
+/* Adds the parts up into a view of numbers of pattern p. dense: parts are as of one
+   lane. */
 static danaus_status reduce(
-    const gradient_run *g, int64_t count, danaus_pattern p, const weights_view *to)
+    const gradient_run *g, int64_t count, danaus_pattern p, const weights_view *to,
+    int dense)
 {
     cu_function function;
     int conjugate = to->conjugate;
@@ -276,7 +367,8 @@ static danaus_status reduce(
                           &stride[0],
                           &stride[1],
                           &stride[2],
-                          &stride[3] };
+                          &stride[3],
+                          &dense };
     TRY(load(g, "ks_reduce.cu", "reduce", &g->steps->p, &function));
     return launch(g, function, parts_of(dn_pattern_weights(p), 128), 128, arguments);
 }
@@ -288,7 +380,7 @@ static danaus_status reduce_by_lanes(
     danaus_pattern order = { q.a, q.d, q.b, q.c };
     weights_view view = to;
     view.s[1] = to.s[3], view.s[2] = to.s[1], view.s[3] = to.s[2];
-    return reduce(g, count, order, &view);
+    return reduce(g, count, order, &view, 0);
 }
 
 static const void *column_at(
@@ -322,6 +414,31 @@ static danaus_status add_slabs(
         column_at(p, dy, dn_pattern_rows(q), done), to, add);
 }
 
+static danaus_status gradient_by_dense(gradient_run *g, int step, const void *dy)
+{
+    problem dense = dense_problem(&g->steps[step].p);
+    slabs s = dw_slabs(g, step);
+    int64_t batch = g->o->batch;
+    TRY(add_slabs(g, &dense, s, batch, batch, g->x[step], dy, 0));
+    return reduce(g, s.count, g->steps[step].p.pattern, &g->o->dw[step], 1);
+}
+
+/* Turns n columns of x and dy from `first` on. */
+static danaus_status turn_columns(
+    const gradient_run *g, int step, const void *dy, int64_t first, int64_t n,
+    void *turned[2])
+{
+    const problem *p = &g->steps[step].p;
+    int64_t cols = dn_pattern_cols(p->pattern), rows = dn_pattern_rows(p->pattern);
+    cu_function turn;
+    turned[0] = g->work;
+    turned[1] = (char *)g->work + turned_bytes(p, cols, n);
+    TRY(load(g, "ks_turn.cu", "ks", p, &turn));
+    TRY(dn_cuda_turn(
+        g->d, turn, n, cols, column_at(p, g->x[step], cols, first), turned[0]));
+    return dn_cuda_turn(g->d, turn, n, rows, column_at(p, dy, rows, first), turned[1]);
+}
+
 static danaus_status gradient_by_library(gradient_run *g, int step, const void *dy)
 {
     problem p = g->steps[step].p, last = p;
@@ -332,51 +449,70 @@ static danaus_status gradient_by_library(gradient_run *g, int step, const void *
     last.layout = DANAUS_BATCH_LAST;
     for (int64_t first = 0; first < batch; first += at_once) {
         int64_t n = batch - first < at_once ? batch - first : at_once;
-        const void *x = column_at(&p, g->x[step], cols, first);
-        const void *y = column_at(&p, dy, rows, first);
+        void *turned[2];
         if (is_apart(&p)) {
-            void *turned = g->work;
-            void *beside = (char *)turned + turned_bytes(&p, cols, n);
-            cu_function turn;
-            TRY(load(g, "ks_turn.cu", "ks", &p, &turn));
-            TRY(dn_cuda_turn(g->d, turn, n, cols, x, turned));
-            TRY(dn_cuda_turn(g->d, turn, n, rows, y, beside));
-            TRY(add_slabs(g, &last, s, n, n, turned, beside, first > 0));
+            TRY(turn_columns(g, step, dy, first, n, turned));
+            TRY(add_slabs(g, &last, s, n, n, turned[0], turned[1], first > 0));
         } else
-            TRY(add_slabs(g, &p, s, batch, n, x, y, first > 0));
+            TRY(add_slabs(
+                g, &p, s, batch, n, column_at(&p, g->x[step], cols, first),
+                column_at(&p, dy, rows, first), first > 0));
     }
     return reduce_by_lanes(g, s.count, q, g->o->dw[step]);
 }
 
-static danaus_status gradient_by_tensors(gradient_run *g, int step, const void *dy)
+/* Parts of `batch` columns by the step's tile, which is for this layout. */
+static danaus_status make_parts(
+    const gradient_run *g, int step, const void *x, const void *dy, int64_t batch,
+    int64_t width, void *parts)
 {
-    const problem *p = &g->steps[step].p;
-    const gpu_dw *t = &g->tile[step];
-    danaus_pattern q = p->pattern;
-    slabs s = dw_slabs(g, step);
+    const gpu_dw *t = &g->way[step].tile;
+    problem p = g->steps[step].p;
     char defines[MOST_DEFINES];
     text to = { defines, sizeof defines, 0 };
     cu_function function;
-    int64_t batch = g->o->batch;
-    void *arguments[] = { &g->x[step], &dy, &g->parts, &batch, &s.width };
-    gpu_launch l = dn_gpu_dw_launch(t, p, s.count);
-    dn_gpu_dw_defines(t, p, &to);
+    void *arguments[] = { &x, &dy, &parts, &batch, &width };
+    p.layout = t->last ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+    gpu_launch l = dn_gpu_dw_launch(t, &p, parts_of(batch, width));
+    dn_gpu_dw_defines(t, &p, &to);
     TRY(dn_cuda_load(g->d, t->text, defines, "dw", &function));
-    TRY(dn_cuda_launch(g->d, function, &l, arguments));
-    weights_view view = g->o->dw[step];
-    if (p->layout == DANAUS_BATCH_FIRST)
-        return reduce(g, s.count, q, &view);
-    return reduce_by_lanes(g, s.count, q, view);
+    return dn_cuda_launch(g->d, function, &l, arguments);
 }
 
-static danaus_status weight_gradient(gradient_run *g, int step, const void *dy)
+static danaus_status make_turned_parts(
+    const gradient_run *g, int step, const void *dy, int64_t width)
+{
+    const problem *p = &g->steps[step].p;
+    int64_t batch = g->o->batch, at_once = turned_at_once(p, batch);
+    float *parts = g->parts;
+    for (int64_t first = 0; first < batch; first += at_once) {
+        int64_t n = batch - first < at_once ? batch - first : at_once;
+        void *turned[2];
+        TRY(turn_columns(g, step, dy, first, n, turned));
+        TRY(make_parts(g, step, turned[0], turned[1], n, width, parts));
+        parts += parts_of(n, width) * dn_pattern_weights(p->pattern);
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status gradient_by_tensors(gradient_run *g, int step, const void *dy)
+{
+    danaus_pattern q = g->steps[step].p.pattern;
+    const dw_way *way = &g->way[step];
+    slabs s = dw_slabs(g, step);
+    if (way->turned)
+        TRY(make_turned_parts(g, step, dy, s.width));
+    else
+        TRY(make_parts(g, step, g->x[step], dy, g->o->batch, s.width, g->parts));
+    if (way->tile.last)
+        return reduce_by_lanes(g, s.count, q, g->o->dw[step]);
+    return reduce(g, s.count, q, &g->o->dw[step], 0);
+}
+
+static danaus_status gradient_by_vectors(gradient_run *g, int step, const void *dy)
 {
     const problem *p = &g->steps[step].p;
     danaus_pattern q = p->pattern;
-    if (g->tile[step].resident)
-        return gradient_by_tensors(g, step, dy);
-    if (by_library(p, g->o->batch))
-        return gradient_by_library(g, step, dy);
     dw_tile t = tile_for(p);
     slabs s = dw_slabs(g, step);
     cu_function function;
@@ -387,7 +523,18 @@ static danaus_status weight_gradient(gradient_run *g, int step, const void *dy)
     TRY(launch(
         g, function, dw_tiles(p) * s.count, t.br / t.tr * (t.bc / t.tc) * t.bj,
         arguments));
-    return reduce(g, s.count, q, &g->o->dw[step]);
+    return reduce(g, s.count, q, &g->o->dw[step], 0);
+}
+
+static danaus_status weight_gradient(gradient_run *g, int step, const void *dy)
+{
+    const dw_way *way = &g->way[step];
+    if (way->tile.resident)
+        return gradient_by_tensors(g, step, dy);
+    if (way->dense)
+        return gradient_by_dense(g, step, dy);
+    return way->library ? gradient_by_library(g, step, dy)
+                        : gradient_by_vectors(g, step, dy);
 }
 
 static danaus_status bias_gradient(gradient_run *g)
@@ -402,10 +549,17 @@ static danaus_status bias_gradient(gradient_run *g)
     weights_view to = dn_weights_view(g->o->dbias, dn_sum_type(p->dtype), line);
     TRY(load(g, "ks_dbias.cu", "dbias", p, &function));
     TRY(launch(g, function, dbias_tiles(p) * s.count, 128, arguments));
-    return reduce(g, s.count, line, &to);
+    return reduce(g, s.count, line, &to, 0);
 }
 
 /* ---- scratch ---- */
+
+static int64_t dw_numbers(const gradient_run *g, int step)
+{
+    danaus_pattern q = g->steps[step].p.pattern;
+    return dn_pattern_weights(q) * (g->way[step].dense ? q.d : 1) *
+           dw_slabs(g, step).count;
+}
 
 static size_t parts_bytes(const gradient_run *g)
 {
@@ -413,8 +567,7 @@ static size_t parts_bytes(const gradient_run *g)
     int64_t most = 0;
     for (int i = 0; g->o->dw && i < g->count; i++)
         if (g->o->dw[i].data) {
-            int64_t size =
-                dn_pattern_weights(g->steps[i].p.pattern) * dw_slabs(g, i).count;
+            int64_t size = dw_numbers(g, i);
             most = size > most ? size : most;
         }
     if (g->o->dbias) {
@@ -425,6 +578,19 @@ static size_t parts_bytes(const gradient_run *g)
     return aligned(most * cell);
 }
 
+/* Of x and dy as they are turned for a weight gradient. */
+static size_t dw_turned_bytes(const gradient_run *g, int step)
+{
+    const problem *p = &g->steps[step].p;
+    const dw_way *way = &g->way[step];
+    if (!way->turned)
+        return 0;
+    int64_t n = way->tile.resident ? turned_at_once(p, g->o->batch)
+                                   : columns_at_once(g, p, dw_slabs(g, step).width);
+    return turned_bytes(p, dn_pattern_cols(p->pattern), n) +
+           turned_bytes(p, dn_pattern_rows(p->pattern), n);
+}
+
 static size_t work_bytes(const gradient_run *g)
 {
     size_t most = 0;
@@ -433,16 +599,10 @@ static size_t work_bytes(const gradient_run *g)
             i < g->highest ? dn_cuda_work_bytes(&g->steps[i], g->o->batch) : 0;
         size_t back =
             i >= g->lowest ? dn_cuda_work_bytes(&g->adjoint[i], g->o->batch) : 0;
+        size_t turned = dw_turned_bytes(g, i);
         most = there > most ? there : most;
         most = back > most ? back : most;
-        const problem *p = &g->steps[i].p;
-        if (g->o->dw && g->o->dw[i].data && is_apart(p) && !g->tile[i].resident &&
-            by_library(p, g->o->batch)) {
-            int64_t n = columns_at_once(g, p, dw_slabs(g, i).width);
-            size_t turned = turned_bytes(p, dn_pattern_cols(p->pattern), n) +
-                            turned_bytes(p, dn_pattern_rows(p->pattern), n);
-            most = turned > most ? turned : most;
-        }
+        most = turned > most ? turned : most;
     }
     return most;
 }
@@ -514,7 +674,7 @@ danaus_status dn_cuda_ks_gradient(
         if (o->dw[i].data) {
             g.lowest = g.lowest < i ? g.lowest : i;
             g.highest = i;
-            g.tile[i] = tensor_tile(&g, &steps[i].p);
+            g.way[i] = way_of(&g, &steps[i].p);
         }
     if (o->dbias && g.lowest == count)
         g.lowest = count - 1;

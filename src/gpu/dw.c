@@ -117,6 +117,14 @@ static int complete(gpu_dw *t, const problem *p, const gpu_facts *f)
     return set_stages(t, f);
 }
 
+double dn_gpu_dw_together(const double *seconds, int count)
+{
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += seconds[i] * seconds[i] * seconds[i];
+    return cbrt(sum);
+}
+
 /* Of a column s of a lane on an H200: memory, the second cache, which gives short pieces
    slowly, products at `rate` a second, and shared memory, from which `read` numbers are
    read for each tile. */
@@ -130,10 +138,8 @@ static double seconds_of(const gpu_dw *t, const problem *p, double rate, double 
     double memory = (double)(q.b + q.c) * e / 4.2e12;
     double cache = apart * tiles * (r + k) * e / 5.6e12;
     double tensor = tiles * r * k * 2 / rate, shared = tiles * read * e / 2.9e13;
-    double times[] = { memory, cache, tensor, shared }, sum = 0;
-    for (int i = 0; i < 4; i++)
-        sum += times[i] * times[i] * times[i];
-    return cbrt(sum) * (t->threads * t->resident < 256 ? 1.15 : 1) *
+    double times[] = { memory, cache, tensor, shared };
+    return dn_gpu_dw_together(times, 4) * (t->threads * t->resident < 256 ? 1.15 : 1) *
            (t->threads < 96 ? 1.25 : 1);
 }
 
@@ -224,6 +230,7 @@ gpu_dw dn_gpu_dw_for(const gpu_facts *f, const problem *p)
     search_mma(&best, &least_seconds, t, p, f);
     if (f->arch == 90 && t.split)
         search_wgmma(&best, &least_seconds, t, p);
+    best.seconds = least_seconds * (double)(p->pattern.a * p->pattern.d);
     return best;
 }
 

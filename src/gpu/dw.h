@@ -15,7 +15,12 @@ typedef struct gpu_dw {
     int64_t groups_a, groups_b, columns, places, swapped; /* of ks_dw_wgmma.cu */
     int64_t shared;                                       /* bytes */
     int threads, split, last;
+    double seconds; /* of a column of the batch on an H200, an estimate */
 } gpu_dw;
+
+/* Seconds of work that is bound by these, of which what is nearly as slow as the slowest
+   adds to it. */
+double dn_gpu_dw_together(const double *seconds, int count);
 
 /* The tile for a problem; resident is 0 if there is none. */
 gpu_dw dn_gpu_dw_for(const gpu_facts *f, const problem *p);
