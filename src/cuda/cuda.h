@@ -138,8 +138,8 @@ danaus_status dn_cuda_launch(
 
 /* to[column][row] = from[row][column] by ks_turn.cu. */
 danaus_status dn_cuda_turn(
-    cuda_device *d, cu_function function, int64_t rows, int64_t columns,
-    const void *from, void *to);
+    cuda_device *d, cu_function function, danaus_dtype dtype, int64_t rows,
+    int64_t columns, const void *from, void *to);
 
 /* One step: y = K x + bias. work: scratch of its own, of so many bytes. */
 size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch);

@@ -435,8 +435,10 @@ static danaus_status turn_columns(
     turned[1] = (char *)g->work + turned_bytes(p, cols, n);
     TRY(load(g, "ks_turn.cu", "ks", p, &turn));
     TRY(dn_cuda_turn(
-        g->d, turn, n, cols, column_at(p, g->x[step], cols, first), turned[0]));
-    return dn_cuda_turn(g->d, turn, n, rows, column_at(p, dy, rows, first), turned[1]);
+        g->d, turn, p->dtype, n, cols, column_at(p, g->x[step], cols, first),
+        turned[0]));
+    return dn_cuda_turn(
+        g->d, turn, p->dtype, n, rows, column_at(p, dy, rows, first), turned[1]);
 }
 
 static danaus_status gradient_by_library(gradient_run *g, int step, const void *dy)

@@ -104,11 +104,11 @@ size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch)
 }
 
 danaus_status dn_cuda_turn(
-    cuda_device *d, cu_function function, int64_t rows, int64_t columns,
-    const void *from, void *to)
+    cuda_device *d, cu_function function, danaus_dtype dtype, int64_t rows,
+    int64_t columns, const void *from, void *to)
 {
     void *arguments[] = { &from, &to, &rows, &columns };
-    gpu_launch launch = dn_gpu_turn_launch(&d->gpu.facts, rows, columns);
+    gpu_launch launch = dn_gpu_turn_launch(rows, columns, danaus_dtype_size(dtype));
     return dn_cuda_launch(d, function, &launch, arguments);
 }
 
@@ -120,7 +120,8 @@ static danaus_status turned_step(
     const kernel *k = step->kernel;
     int64_t rows = dn_pattern_rows(step->p.pattern), slab = slab_of(step, call->batch);
     int64_t cols = dn_pattern_cols(step->p.pattern);
-    int64_t size = (int64_t)danaus_dtype_size(step->p.dtype);
+    danaus_dtype type = step->p.dtype;
+    int64_t size = (int64_t)danaus_dtype_size(type);
     ks_step inner = dn_gpu_inner(k, &step->p);
     void *product = (char *)work + vector_bytes(step, cols, slab);
     const char *x = call->x;
@@ -129,9 +130,9 @@ static danaus_status turned_step(
     TRY(dn_cuda_function(d, k, &step->p, 0, &function));
     for (int64_t s = 0; s < call->batch; s += slab) {
         int64_t n = call->batch - s < slab ? call->batch - s : slab;
-        TRY(dn_cuda_turn(d, function, n, cols, x + s * cols * size, work));
+        TRY(dn_cuda_turn(d, function, type, n, cols, x + s * cols * size, work));
         TRY(dn_cuda_step(d, &inner, packed, bias, activation, n, work, product, NULL));
-        TRY(dn_cuda_turn(d, function, rows, n, product, y + s * rows * size));
+        TRY(dn_cuda_turn(d, function, type, rows, n, product, y + s * rows * size));
     }
     return DANAUS_OK;
 }

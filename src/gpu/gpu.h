@@ -109,8 +109,8 @@ typedef struct gpu_code {
     const kernel *inner;
 } gpu_code;
 
-/* The grid of ks_turn.cu for a matrix. */
-gpu_launch dn_gpu_turn_launch(const gpu_facts *f, int64_t rows, int64_t columns);
+/* The grid of ks_turn.cu for a matrix of elements of so many bytes. */
+gpu_launch dn_gpu_turn_launch(int64_t rows, int64_t columns, size_t element);
 
 /* The step of the inner row. */
 ks_step dn_gpu_inner(const kernel *k, const problem *p);

@@ -1,84 +1,93 @@
 /* to[column][row] = from[row][column]: a block of threads takes squares of TILE x TILE in
-   turn, through shared memory, whose rows are a bank longer than a square's. Elements of
-   16 bits go in pairs, if all pairs are aligned. */
+   turn, through shared memory. Blocks that run at a time write long pieces of the same
+   rows.
+
+   Where all rows are whole, aligned pieces of 16 bytes, a thread takes a unit, PER rows
+   of a piece each, turns its PER x PER elements on the way to shared memory, and writes
+   pieces of other units. Units there are exchanged so that 8 threads meet different banks.
+   Else elements go one by one, through rows that are an element longer than a square's. */
 // SPDX-License-Identifier: Apache-2.0
-#define THREADS 256
+#define THREADS  256
+#define RESIDENT 4
 #include "simt.h"
 
-#ifdef TYPE_c128
-#    define TILE 32
-#else
-#    define TILE 64
-#endif
-#define HALF  (TILE / 2)
-#define PITCH (TILE + (sizeof(X) == 2 ? 2 : 1))
+#define PER   (16 / (int)sizeof(X))
+#define UNITS 16 /* of a square's row */
+#define TILE  (UNITS * PER)
+#define PITCH (TILE + 1)
 
-typedef struct ALIGNED(2 * sizeof(X)) {
-    X v[2];
-} pair;
+typedef struct ALIGNED(16) {
+    X v[PER];
+} piece;
 
-FN void turn_elements(
-    X *square, const X *RESTRICT from, X *RESTRICT to, int64 r0, int64 c0, int64 rows,
-    int64 columns)
+/* Where the piece of column `column` of the square and of unit `unit` of its rows lies. */
+FN int place(int column, int unit) { return column * UNITS + (unit ^ column / PER % 8); }
+
+/* `tall` rows and `wide` columns from `from` on. */
+FN void turn_pieces(
+    piece *square, const X *RESTRICT from, X *RESTRICT to, int tall, int wide,
+    int64 rows, int64 columns)
 {
-    int inner = THREAD % TILE, outer = THREAD / TILE;
-    int64 r = r0 + outer, c = c0 + inner;
-    const X *source = from + r * columns + c;
+    int inner = THREAD % UNITS, outer = THREAD / UNITS;
+    const X *source = from + outer * PER * columns + inner * PER;
+    piece unit[PER];
     UNROLL
-    for (int u = 0; u < TILE; u += THREADS / TILE)
-        if (c < columns && r + u < rows)
-            square[(outer + u) * PITCH + inner] = source[u * columns];
+    for (int e = 0; e < PER; e++, source += columns)
+        if (inner * PER < wide && outer * PER + e < tall)
+            unit[e] = *(const piece *)source;
+    UNROLL
+    for (int e = 0; e < PER; e++) {
+        piece turned;
+        UNROLL
+        for (int f = 0; f < PER; f++)
+            turned.v[f] = unit[f].v[e];
+        square[place(inner * PER + e, outer)] = turned;
+    }
     BARRIER();
-    r = r0 + inner;
-    c = c0 + outer;
-    X *target = to + c * rows + r;
+    X *target = to + outer * rows + inner * PER;
     UNROLL
-    for (int u = 0; u < TILE; u += THREADS / TILE)
-        if (r < rows && c + u < columns)
-            target[u * rows] = square[inner * PITCH + outer + u];
+    for (int c = 0; c < TILE; c += THREADS / UNITS, target += THREADS / UNITS * rows)
+        if (inner * PER < tall && c + outer < wide)
+            *(piece *)target = square[place(c + outer, inner)];
     BARRIER();
 }
 
-FN void turn_pairs(
-    X *square, const X *RESTRICT from, X *RESTRICT to, int64 r0, int64 c0, int64 rows,
+FN void turn_elements(
+    X *square, const X *RESTRICT from, X *RESTRICT to, int tall, int wide, int64 rows,
     int64 columns)
 {
-    int inner = THREAD % HALF * 2, outer = THREAD / HALF;
-    int64 r = r0 + outer, c = c0 + inner;
-    const X *source = from + r * columns + c;
-    UNROLL
-    for (int u = 0; u < TILE; u += THREADS / HALF)
-        if (c < columns && r + u < rows)
-            *(pair *)(square + (outer + u) * PITCH + inner) =
-                *(const pair *)(source + u * columns);
+    ROLL
+    for (int n = THREAD; n < TILE * TILE; n += THREADS) {
+        int r = n / TILE, c = n % TILE;
+        if (r < tall && c < wide)
+            square[r * PITCH + c] = from[r * columns + c];
+    }
     BARRIER();
-    r = r0 + inner;
-    UNROLL
-    for (int u = 0; u < HALF; u += THREADS / HALF) {
-        int at = (outer + u) * 2;
-        c = c0 + at;
-        if (r >= rows || c >= columns)
-            continue;
-        pair a = *(pair *)(square + inner * PITCH + at);
-        pair b = *(pair *)(square + (inner + 1) * PITCH + at);
-        pair first = { { a.v[0], b.v[0] } }, next = { { a.v[1], b.v[1] } };
-        *(pair *)(to + c * rows + r) = first;
-        *(pair *)(to + (c + 1) * rows + r) = next;
+    ROLL
+    for (int n = THREAD; n < TILE * TILE; n += THREADS) {
+        int r = n % TILE, c = n / TILE;
+        if (r < tall && c < wide)
+            to[c * rows + r] = square[r * PITCH + c];
     }
     BARRIER();
 }
 
+FN int at_most(int64 count, int most) { return count < most ? (int)count : most; }
+
 KERNEL ks(const X *RESTRICT from, X *RESTRICT to, int64 rows, int64 columns)
 {
-    LOCAL X square[TILE * PITCH];
+    LOCAL piece square[UNITS * PITCH];
     int64 across = (columns + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;
-    int64 apart = ((int64)from | (int64)to) % (int64)sizeof(pair);
-    int pairs = sizeof(X) == 2 && rows % 2 == 0 && columns % 2 == 0 && apart == 0;
+    int whole = rows % PER == 0 && columns % PER == 0 &&
+                ((int64)from | (int64)to) % (int64)sizeof(piece) == 0;
     for (int64 n = BLOCK; n < across * down; n += BLOCKS) {
-        int64 r0 = n / across * TILE, c0 = n % across * TILE;
-        if (pairs)
-            turn_pairs(square, from, to, r0, c0, rows, columns);
+        int64 r = n % down * TILE, c = n / down * TILE;
+        int tall = at_most(rows - r, TILE), wide = at_most(columns - c, TILE);
+        const X *source = from + r * columns + c;
+        X *target = to + c * rows + r;
+        if (whole)
+            turn_pieces(square, source, target, tall, wide, rows, columns);
         else
-            turn_elements(square, from, to, r0, c0, rows, columns);
+            turn_elements((X *)square, source, target, tall, wide, rows, columns);
     }
 }

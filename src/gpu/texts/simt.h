@@ -6,8 +6,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #if defined __CUDACC_RTC__ || defined __CUDACC__
-/* Registers enough for 512 threads on a multiprocessor. */
-#    define KERNEL     extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
+/* Blocks for which there are registers, unless the text says: 512 threads. */
+#    ifndef RESIDENT
+#        define RESIDENT (512 / THREADS)
+#    endif
+#    define KERNEL     extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 #    define LOCAL      __shared__ __align__(16)
 #    define FN         static __device__ __forceinline__
 #    define RESTRICT   __restrict__
