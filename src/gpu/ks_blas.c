@@ -21,7 +21,8 @@
 #define MOST_GROWTH 64
 #define MOST_BYTES  ((double)(256 << 20))
 
-#define FEW 4 /* columns */
+#define FEW       4   /* columns */
+#define MOST_WAIT 700 /* terms of a sum; those of a single product are cut into parts */
 
 enum { TF32 = 3, COLUMNS };
 
@@ -176,8 +177,8 @@ void dn_dense_products(
 /* ---- costs: fits to the times of cuBLAS 13 on an H200 ---- */
 
 /* Seconds are start + latency c + (move^p + multiply^p)^(1/p), with how fast the library
-   multiplies, over the vector units' f32, by how much it is slower than memory, batch-last
-   and batch-first, and how much of moving and multiplying overlaps. */
+   multiplies, over the vector units' f32, by how much it is slower than memory, batch-first
+   and batch-last, and how much of moving and multiplying overlaps. */
 typedef struct rate {
     double start, flops, steps, overlap, latency, slow[2];
 } rate;
@@ -187,11 +188,12 @@ static rate rate_of(const kernel *k)
     if (danaus_dtype_size(k->dtype) == 2)
         return (rate){ 5.2e-6, 16, 340, 12, 0.5e-9, { 1.2, 1.03 } };
     if (dn_gpu_code(k)->size[TF32])
-        return (rate){ 6.0e-6, 6.5, 270, 5.3, 6e-9, { 1.15, 1.13 } };
+        return (rate){ 5.3e-6, 7.3, 173, 2.05, 6.7e-9, { 1.04, 1.08 } };
     return (rate){ 10e-6, 0.79, 37, 2.1, 0, { 1.2, 1.2 } };
 }
 
-/* Without 16 bytes that lie together, aligned, half as much is moved at once. */
+/* Without 16 bytes that lie together, aligned, half as much is moved at once, and tiles are
+   fetched by threads. */
 static int is_aligned(const problem *p)
 {
     danaus_pattern q = p->pattern;
@@ -246,9 +248,14 @@ double dn_blas_cost(const danaus_device *dev, const kernel *k, const problem *p)
         work * blocks * rows * ((double)q.c + r.steps) * columns / (r.flops * f->flops);
     double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
     double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line + weights;
-    double move = r.slow[p->layout] * bytes / f->bandwidth * (is_aligned(p) ? 1 : 2);
+    double move = r.slow[p->layout] * bytes / f->bandwidth;
+    if (!is_aligned(p)) {
+        move *= 2;
+        multiply *= danaus_dtype_size(k->dtype) == 2 ? 4.5 : 2.5;
+    }
     double all = pow(pow(move, r.overlap) + pow(multiply, r.overlap), 1 / r.overlap);
-    double start = r.start + (times - 1) * 3.4e-6 + times * r.latency * (double)q.c;
+    double depth = q.a * q.d == 1 ? fmin((double)q.c, MOST_WAIT) : (double)q.c;
+    double start = r.start + (times - 1) * 3.4e-6 + times * r.latency * depth;
     double columns_first = dn_gpu_code(k)->size[COLUMNS] ? 0.94 : 1;
     return 1.03 * columns_first * (start + all) + after;
 }
