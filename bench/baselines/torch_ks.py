@@ -129,9 +129,13 @@ class Processor:
 
 
 def time_call(place, function):
-    """Seconds of runs after two that warm up."""
+    """Seconds of runs, after as many that warm up, of short ones: whoever was timed first
+    would seem slow."""
     once = min(place.times(function, 2))
-    return sorted(place.times(function, max(5, min(11, int(0.05 / (once + 1e-9))))))
+    runs = max(5, min(31, int(0.02 / (once + 1e-9))))
+    if once * runs < 0.01:
+        place.times(function, runs)
+    return sorted(place.times(function, runs))
 
 
 def set_math(name):
