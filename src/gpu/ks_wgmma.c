@@ -79,8 +79,9 @@ int dn_wgmma_fits(const kernel *k, const problem *p)
 }
 
 /* A fit to 2,000 times on an H200, to 7 %. A tile is bound by tensor cores or by the second
-   cache, behind which latency is not hidden; all of them together by memory. Clusters
-   start later. Threads that fetch what is not aligned take three times as long. */
+   cache, behind which latency is not hidden; all of them together by memory. Where
+   each multiprocessor has one tile its weights come from memory, a stage after the other.
+   Clusters start later. Threads that fetch what is not aligned take three times as long. */
 double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
@@ -108,6 +109,8 @@ double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p
     double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line +
                    (double)dn_wgmma_bytes(k, p);
     double move = 1.17 * bytes / f->bandwidth, make = waves * tile / clock + 0.3e-6;
+    if (tiles <= places)
+        make = fmax(make, 1.15e-6 * (steps + 1) / (double)s.stages + 0.3e-6);
     double all = pow(pow(move, OVERLAP) + pow(make, OVERLAP), 1 / (double)OVERLAP);
     return 4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1) + all;
 }
