@@ -120,6 +120,9 @@ INLINE u32 __float_as_uint(float f)
     return bits;
 }
 
+#define __expf expf /* which names something else here */
+INLINE float __fdividef(float x, float y) { return x / y; }
+
 /* Ties away from zero. */
 INLINE u32 round_tf32(float f) { return (__float_as_uint(f) + 0x1000) & ~0x1fffu; }
 INLINE u32 near_tf32(float f) { return round_tf32(f); }

@@ -401,6 +401,7 @@ INLINE target target_of(element *y, tile t, int row0, i64 s0, i64 batch)
     return to;
 }
 
+/* 16 rows of y that lie in shared memory. */
 INLINE void store_rows_with_borders(u32 out, target to, int activation, int width)
 {
     i64 bytes = (i64)to.rows * TOGETHER * ELEMENT;
@@ -416,34 +417,54 @@ INLINE void store_rows_with_borders(u32 out, target to, int activation, int widt
     }
 }
 
-/* 16 rows of y that lie in shared memory. */
+/* The same of pieces that are whole and aligned. */
+INLINE void store_whole_rows(u32 out, target to)
+{
+#pragma unroll 2
+    for (int c = 0; c < Y_COPIES; c++)
+        store128(
+            to.y + (i64)c * Y_APART * BLOCKS * ROWS * LANES,
+            load_shared128(out + out_at(to.column + c * Y_APART, to.piece)));
+}
+
 INLINE void store_rows(u32 out, target to, int activation, int width)
 {
     int whole = to.rows * TOGETHER >= PER && to.left > (Y_COPIES - 1) * Y_APART;
     if (RUN == PER && width == 16 && whole && !activation)
-#pragma unroll 2
-        for (int c = 0; c < Y_COPIES; c++)
-            store128(
-                to.y + (i64)c * Y_APART * BLOCKS * ROWS * LANES,
-                load_shared128(out + out_at(to.column + c * Y_APART, to.piece)));
+        store_whole_rows(out, to);
     else
         store_rows_with_borders(out, to, activation, width);
 }
 
+/* The last borders, and activations, are left to a loop: every copy is compiled. */
 INLINE void write_y(
     u32 out, sums sum, element *y, const float *bias, int activation, tile t, place p,
     i64 batch)
 {
     int width = width_of(y, (i64)ROWS * LANES * ELEMENT);
+    i64 s0 = t.s0 + p.column * TILES_S * 8;
+    int inside = t.s0 + TILE_S <= batch && (ROWS % TILE_R == 0 || t.r0 + TILE_R <= ROWS);
+    if (RUN == PER && width == 16 && inside && !activation) {
 #pragma unroll
+        for (int r = 0; r < TILES_R; r++) {
+            int row0 = t.r0 + (p.row * TILES_R + r) * 16;
+            meet();
+            put_sums(out, sum, r, bias, t, row0, p.group);
+            meet();
+            store_whole_rows(out, target_of(y, t, row0, s0, batch));
+        }
+        return;
+    }
+#pragma unroll 1
     for (int r = 0; r < TILES_R; r++) {
-        int row0 = t.r0 + (p.row * TILES_R + r) * 16;
+        int row0 = not_before(t.r0) + (p.row * TILES_R + r) * 16;
         meet();
-        put_sums(out, sum, r, bias, t, row0, p.group);
+#pragma unroll
+        for (int tile = 0; tile < TILES_R; tile++)
+            if (tile == r)
+                put_sums(out, sum, tile, bias, t, row0, p.group);
         meet();
-        store_rows(
-            out, target_of(y, t, row0, t.s0 + p.column * TILES_S * 8, batch),
-            activation, width);
+        store_rows(out, target_of(y, t, row0, s0, batch), activation, width);
     }
 }
 

@@ -122,11 +122,11 @@ INLINE void load_x(u32 to[4], const source *from, int slot, int depth, int eight
     uint4 v = load_once_if(at, wanted);
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 #else
+    to[0] = to[1] = to[2] = to[3] = 0;
+    if (wanted)
   #pragma unroll
-    for (int e = 0; e < 4; e++)
-        to[e] = !wanted        ? 0
-                : ELEMENT == 4 ? at[e]
-                               : at[2 * e] | (u32)at[2 * e + 1] << 16;
+        for (int e = 0; e < 4; e++)
+            to[e] = ELEMENT == 4 ? at[e] : at[2 * e] | (u32)at[2 * e + 1] << 16;
 #endif
 }
 
@@ -335,11 +335,9 @@ INLINE void write_y(u32 mid, element *y, int activation, corner at, i64 batch)
     const int per_row = LANES / PER, per_column = ROWS * per_row;
     i64 left = batch - at.s;
     element *to = y + at.s * Y_ROW + (i64)at.i * ROWS * LANES;
-#pragma unroll 4
-    for (int q = threadIdx.x; q < TILE * per_column; q += THREADS) {
+    int end = left < TILE ? (int)left * per_column : TILE * per_column;
+    auto write = [&](int q) {
         int s = q / per_column, r = q % per_column / per_row, plane = q % per_row * 4;
-        if (s >= left)
-            break;
         u32 from = mid + plane * PLANE_BYTES + y_word(plane, s, r);
         uint4 v = make_uint4(
             load_shared32(from), load_shared32(from + PLANE_BYTES),
@@ -348,7 +346,15 @@ INLINE void write_y(u32 mid, element *y, int activation, corner at, i64 batch)
             v = activate_words<ELEMENT>(v, activation);
         store_piece<16>(
             to + s * Y_ROW + q % per_column * PER, v, 16, ALIGNED ? 16 : ELEMENT);
-    }
+    };
+    if (activation || !ALIGNED)
+#pragma unroll 1
+        for (int q = threadIdx.x; q < end; q += THREADS)
+            write(q);
+    else
+#pragma unroll 4
+        for (int q = threadIdx.x; q < end; q += THREADS)
+            write(q);
 }
 
 /* ---- all of it ---- */

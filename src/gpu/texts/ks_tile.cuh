@@ -217,6 +217,18 @@ INLINE void write_piece(u32 piece, float *sum, const float *bias, tile t, int fr
 #endif
 }
 
+/* Piece number n of them, counted from `from` on. */
+template <int from>
+INLINE void write_piece_number(u32 piece, float *sum, const float *bias, tile t, int n)
+{
+    const int left = TILE_N - from * LINE;
+    if (n == from)
+        write_piece<left < LINE ? left : LINE>(
+            piece, sum + from * LINE / 2, bias, t, from * LINE);
+    else if constexpr (from + 1 < PIECES)
+        write_piece_number<from + 1>(piece, sum, bias, t, n);
+}
+
 /* An activation of a whole piece, by the threads of the group. */
 INLINE void activate_piece(u32 piece, int activation)
 {

@@ -141,9 +141,8 @@ INLINE void store_piece(const tensor_map *y, u32 piece, tile t, int r0, int s)
     bulk_commit();
 }
 
-/* What store_piece() does, by the threads of the group. */
-INLINE void store_unaligned(
-    element *y, u32 piece, tile t, int r0, int rows, i64 s0, i64 batch)
+/* What store_piece() does, by the threads of the group; r0: of the tile's rows. */
+INLINE void store_unaligned(element *y, u32 piece, tile t, int r0, i64 s0, i64 batch)
 {
     for (int q = threadIdx.x % 128; q < 64 * LINE; q += 128) {
         int line = q / LINE, lane = q % LINE;
@@ -151,8 +150,8 @@ INLINE void store_unaligned(
         i64 s = s0 + (LAST ? line / LINE * LINE + lane : line);
         u32 from = piece + swizzled(line, lane * ELEMENT / 16) + lane * ELEMENT % 16;
         element v = ELEMENT == 4 ? load_shared32(from) : load_shared16(from);
-        if (r < rows && r0 + r < ROWS && s < batch)
-            y[y_place(t, r0 + r, s, batch)] = v;
+        if (r0 + r < TILE_N && t.r0 + r0 + r < ROWS && s < batch)
+            y[y_place(t, t.r0 + r0 + r, s, batch)] = v;
     }
 }
 
@@ -192,34 +191,35 @@ INLINE void release(const ring *r, int slot)
         flag_arrive(CLUSTER > 1 ? in_block(flag, thread) : flag);
 }
 
-/* Piece number `from` and those after it of 64 columns from s on. */
-template <int from>
+/* 64 columns from s on, piece by piece. Where threads store, the loop is compiled once;
+   elsewhere that would make it 2 % slower. */
 INLINE void write_y(
     float *sum, u32 out, int *turn, const tensor_map *y_map, element *y,
     const float *bias, int activation, tile t, int group, int s, i64 batch)
 {
-    const int rows = TILE_N - from * LINE < LINE ? TILE_N - from * LINE : LINE;
-    int r0 = t.r0 + from * LINE, leader = threadIdx.x % 128 == 0;
-    u32 piece = out + *turn * PIECE;
-    *turn = *turn + 1 == OUTS ? 0 : *turn + 1;
-    if (ALIGNED && leader)
-        bulk_wait_read<OUTS - 1>();
-    barrier(1 + group, 128);
-    write_piece<rows>(piece, sum + from * LINE / 2, bias, t, from * LINE);
-    if (activation) {
+    int leader = threadIdx.x % 128 == 0;
+#pragma unroll(ALIGNED ? PIECES : 1)
+    for (int n = 0; n < PIECES; n++) {
+        u32 piece = out + *turn * PIECE;
+        if (!ALIGNED)
+            t.r0 = not_before(t.r0);
+        *turn = *turn + 1 == OUTS ? 0 : *turn + 1;
+        if (ALIGNED && leader)
+            bulk_wait_read<OUTS - 1>();
         barrier(1 + group, 128);
-        activate_piece(piece, activation);
+        write_piece_number<0>(piece, sum, bias, t, n);
+        if (activation) {
+            barrier(1 + group, 128);
+            activate_piece(piece, activation);
+        }
+        if (ALIGNED)
+            fence_async();
+        barrier(1 + group, 128);
+        if (!ALIGNED)
+            store_unaligned(y, piece, t, n * LINE, s, batch);
+        else if (leader)
+            store_piece(y_map, piece, t, t.r0 + n * LINE, s);
     }
-    if (ALIGNED)
-        fence_async();
-    barrier(1 + group, 128);
-    if (!ALIGNED)
-        store_unaligned(y, piece, t, r0, rows, s, batch);
-    else if (leader)
-        store_piece(y_map, piece, t, r0, s);
-    if constexpr (from + 1 < PIECES)
-        write_y<from + 1>(
-            sum, out, turn, y_map, y, bias, activation, t, group, s, batch);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
@@ -264,7 +264,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
                 [&](int slot) { release(&r, slot); });
 #pragma unroll
             for (int m = 0; m < MULTIPLE; m++)
-                write_y<0>(
+                write_y(
                     sum[m], out, &turn, &y_map, y, bias, activation, t, group,
                     t.s0 + (group * MULTIPLE + m) * 64, batch);
         }
