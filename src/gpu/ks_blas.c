@@ -68,21 +68,27 @@ size_t dn_blas_bytes(const kernel *k, const problem *p)
     return (size_t)dn_pattern_weights(p->pattern) * danaus_dtype_size(p->dtype);
 }
 
+/* A row of a block, or a column of it. */
+static void pack_line(const gpu_packing *g, int64_t n, char *to)
+{
+    danaus_pattern q = g->p->pattern;
+    const int64_t *s = g->w.s;
+    int columns = dn_gpu_code(g->kernel)->size[COLUMNS], line = columns ? 1 : 2;
+    int64_t count = columns ? q.c : q.b, length = columns ? q.b : q.c;
+    int64_t i = n / count / q.d, j = n / count % q.d;
+    dn_gpu_gather(
+        &g->w, i * s[0] + n % count * s[3 - line] + j * s[3], s[line], length,
+        g->p->dtype, to);
+}
+
 void dn_blas_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
-    (void)k;
     danaus_pattern q = p->pattern;
-    int columns = dn_gpu_code(k)->size[COLUMNS], line = columns ? 1 : 2;
-    int64_t count = columns ? q.c : q.b, length = columns ? q.b : q.c;
-    char *to = packed;
-    for (int64_t i = 0; i < q.a; i++)
-        for (int64_t j = 0; j < q.d; j++)
-            for (int64_t n = 0; n < count; n++) {
-                dn_gpu_gather(
-                    &w, i * w.s[0] + n * w.s[3 - line] + j * w.s[3], w.s[line], length,
-                    p->dtype, to);
-                to += (size_t)length * danaus_dtype_size(p->dtype);
-            }
+    int columns = dn_gpu_code(k)->size[COLUMNS];
+    int64_t length = columns ? q.b : q.c, lines = q.a * q.d * (columns ? q.c : q.b);
+    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    gpu_packing g = { k, p, w, NULL, length * size, pack_line };
+    dn_gpu_pack(&g, lines, packed);
 }
 
 /* x or y: vectors of a blocks, `size` each, of d lanes. */
@@ -150,21 +156,24 @@ size_t dn_dense_bytes(const kernel *k, const problem *p)
     return dn_blas_bytes(k, &whole);
 }
 
+static void pack_whole_row(const gpu_packing *g, int64_t n, char *to)
+{
+    danaus_pattern q = g->p->pattern;
+    const weights_view *w = &g->w;
+    size_t size = danaus_dtype_size(g->p->dtype);
+    int64_t i = n / q.d / q.b, r = n / q.d % q.b, j = n % q.d;
+    for (int64_t c = 0; c < q.c; c++)
+        dn_gpu_gather(
+            w, i * w->s[0] + r * w->s[1] + c * w->s[2] + j * w->s[3], 0, 1, g->p->dtype,
+            to + (size_t)((i * q.c + c) * q.d + j) * size);
+}
+
 void dn_dense_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
-    size_t size = danaus_dtype_size(p->dtype);
-    char *row = packed;
-    memset(packed, 0, dn_dense_bytes(k, p));
-    for (int64_t i = 0; i < q.a; i++)
-        for (int64_t r = 0; r < q.b; r++)
-            for (int64_t j = 0; j < q.d; j++) {
-                for (int64_t c = 0; c < q.c; c++)
-                    dn_gpu_gather(
-                        &w, i * w.s[0] + r * w.s[1] + c * w.s[2] + j * w.s[3], 0, 1,
-                        p->dtype, row + (size_t)((i * q.c + c) * q.d + j) * size);
-                row += (size_t)dn_pattern_cols(q) * size;
-            }
+    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    gpu_packing g = { k, p, w, NULL, dn_pattern_cols(q) * size, pack_whole_row };
+    dn_gpu_pack(&g, dn_pattern_rows(q), packed);
 }
 
 void dn_dense_products(

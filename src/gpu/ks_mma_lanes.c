@@ -144,24 +144,30 @@ static void pack_operand(
             }
 }
 
+/* A unit: all steps of a tile of rows. */
+static void pack_tile(const gpu_packing *g, int64_t n, char *to)
+{
+    const shape *s = g->shape;
+    const weights_view *w = &g->w;
+    danaus_pattern q = g->p->pattern;
+    int parts = size_of(g->kernel)[PARTS];
+    int64_t part_bytes = s->w_bytes / parts, columns = 32 / s->element;
+    int64_t block = n / s->row_tiles * s->together, r0 = n % s->row_tiles * s->tile_r;
+    for (int64_t k0 = 0; k0 < s->steps * columns; k0 += columns) {
+        for (int64_t lane = 0; lane < s->together; lane++) {
+            int64_t from = block / q.d * w->s[0] + (block % q.d + lane) * w->s[3];
+            for (int64_t r = 0; r < s->tile_r; r += 16, to += OPERAND)
+                pack_operand(g->p, w, from, r0 + r, k0, parts, part_bytes, to);
+        }
+        to += (parts - 1) * part_bytes;
+    }
+}
+
 void dn_mma_lanes_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     shape s = shape_of(k, p);
-    danaus_pattern q = p->pattern;
-    int parts = size_of(k)[PARTS];
-    int64_t part_bytes = s.w_bytes / parts, columns = 32 / s.element;
-    char *to = packed;
-    memset(packed, 0, dn_mma_lanes_bytes(k, p));
-    for (int64_t block = 0; block < q.a * q.d; block += s.together)
-        for (int64_t r0 = 0; r0 < s.row_tiles * s.tile_r; r0 += s.tile_r)
-            for (int64_t k0 = 0; k0 < s.steps * columns; k0 += columns) {
-                for (int64_t lane = 0; lane < s.together; lane++) {
-                    int64_t from = block / q.d * w.s[0] + (block % q.d + lane) * w.s[3];
-                    for (int64_t r = 0; r < s.tile_r; r += 16, to += OPERAND)
-                        pack_operand(p, &w, from, r0 + r, k0, parts, part_bytes, to);
-                }
-                to += (parts - 1) * part_bytes;
-            }
+    gpu_packing g = { k, p, w, &s, s.steps * s.w_bytes, pack_tile };
+    dn_gpu_pack(&g, p->pattern.a * (p->pattern.d / s.together) * s.row_tiles, packed);
 }
 
 void dn_mma_lanes_defines(const kernel *k, const problem *p, int variant, text *to)

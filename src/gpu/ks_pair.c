@@ -142,27 +142,27 @@ static entry entry_at(int lane, int number, int word)
     };
 }
 
-/* Writes entry (i, r, k, j) of a view, or zero where k is outside. */
+/* Writes entry (i, r, k, j) of a view, unless k is outside. */
 static void put(
-    weights_view v, int64_t i, int64_t r, int64_t k, int64_t j, int64_t columns,
+    const weights_view *v, int64_t i, int64_t r, int64_t k, int64_t j, int64_t columns,
     danaus_dtype type, void *to)
 {
-    memset(to, 0, danaus_dtype_size(type));
-    if (k < columns)
-        dn_gpu_gather(
-            &v, i * v.s[0] + r * v.s[1] + k * v.s[2] + j * v.s[3], 0, 1, type, to);
+    if (k >= columns)
+        return;
+    dn_gpu_gather(
+        v, i * v->s[0] + r * v->s[1] + k * v->s[2] + j * v->s[3], 0, 1, type, to);
     if (type == DANAUS_F32)
         dn_gpu_cut(to, NULL, 1);
 }
 
-/* A fragment: its unit, and where in that. */
+/* A fragment of a unit. */
 typedef struct fragment {
     int64_t unit, step, tile, half;
 } fragment;
 
 /* In a step, lane t has the t-th 16 bytes of x, half of them for each of two products. */
 static void pack_inner(
-    const shape *s, danaus_dtype type, weights_view v, fragment f, uint8_t *to)
+    const shape *s, danaus_dtype type, const weights_view *v, fragment f, char *to)
 {
     int word = (int)(WORD_BYTES / s->element);
     int64_t groups = s->w.d / (16 * s->l_tiles), depth = s->l_steps / 2;
@@ -182,7 +182,7 @@ static void pack_inner(
 
 /* The words of 16 bytes are exchanged by the lane j. */
 static void pack_outer(
-    const shape *s, danaus_dtype type, weights_view v, fragment f, uint8_t *to)
+    const shape *s, danaus_dtype type, const weights_view *v, fragment f, char *to)
 {
     int word = (int)(WORD_BYTES / s->element);
     int64_t i = f.unit / s->units, depth = s->steps / 2;
@@ -197,19 +197,31 @@ static void pack_outer(
         }
 }
 
+static void pack_inner_unit(const gpu_packing *g, int64_t n, char *to)
+{
+    const shape *s = g->shape;
+    for (int64_t step = 0; step < s->l_steps; step++)
+        for (int64_t f = 0; f < 2 * s->l_tiles; f++, to += FRAGMENT)
+            pack_inner(
+                s, g->p->dtype, g->w.inner, (fragment){ n, step, f / 2, f % 2 }, to);
+}
+
+static void pack_outer_unit(const gpu_packing *g, int64_t n, char *to)
+{
+    const shape *s = g->shape;
+    for (int64_t step = 0; step < s->steps; step++)
+        for (int64_t f = 0; f < 2 * s->tiles; f++, to += FRAGMENT)
+            pack_outer(s, g->p->dtype, &g->w, (fragment){ n, step, f / 2, f % 2 }, to);
+}
+
 void dn_pair_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     shape s = shape_of(k, p);
-    uint8_t *to = packed;
-    for (int64_t unit = 0; unit < s.w.a * s.l_units; unit++)
-        for (int64_t step = 0; step < s.l_steps; step++)
-            for (int64_t f = 0; f < 2 * s.l_tiles; f++, to += FRAGMENT)
-                pack_inner(
-                    &s, p->dtype, *w.inner, (fragment){ unit, step, f / 2, f % 2 }, to);
-    for (int64_t unit = 0; unit < s.w.a * s.units; unit++)
-        for (int64_t step = 0; step < s.steps; step++)
-            for (int64_t f = 0; f < 2 * s.tiles; f++, to += FRAGMENT)
-                pack_outer(&s, p->dtype, w, (fragment){ unit, step, f / 2, f % 2 }, to);
+    int64_t l_units = s.w.a * s.l_units, units = s.w.a * s.units;
+    gpu_packing inner = { k, p, w, &s, s.l_bytes / l_units, pack_inner_unit };
+    gpu_packing outer = { k, p, w, &s, s.w_bytes / units, pack_outer_unit };
+    dn_gpu_pack(&inner, l_units, packed);
+    dn_gpu_pack(&outer, units, (char *)packed + s.l_bytes);
 }
 
 /* ---- the text ---- */

@@ -17,38 +17,6 @@ enum { BR, BS, BJ, TR, TS, BK };
 
 static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
-/* Elements of `size` bytes, as they are. */
-static void copy_elements(
-    const char *from, int64_t step, int64_t count, size_t size, char *to)
-{
-    for (int64_t i = 0; i < count; i++, from += step * (int64_t)size, to += size)
-        switch (size) {
-        case 2: memcpy(to, from, 2); break;
-        case 4: memcpy(to, from, 4); break;
-        case 8: memcpy(to, from, 8); break;
-        default: memcpy(to, from, 16);
-        }
-}
-
-void dn_gpu_gather(
-    const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
-    void *to)
-{
-    if (w->dtype == type && !(w->conjugate && dn_is_complex(type))) {
-        size_t size = danaus_dtype_size(type);
-        const char *first = (const char *)w->data + from * (int64_t)size;
-        copy_elements(first, step, count, size, to);
-        return;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        double value[2];
-        dn_load(w->dtype, w->data, from + i * step, value);
-        if (w->conjugate)
-            value[1] = -value[1];
-        dn_store(type, to, i, value);
-    }
-}
-
 /* Batch-last, neighbouring threads take neighbouring columns: lanes apart gain nothing. */
 int dn_simt_fits(const kernel *k, const problem *p)
 {
@@ -128,26 +96,34 @@ size_t dn_simt_bytes(const kernel *k, const problem *p)
     return (size_t)cells * danaus_dtype_size(dn_sum_type(p->dtype));
 }
 
-/* [i][lane tile][row tile][k][lane][row], zeros past the last lane and row. */
+/* A unit: [k][lane][row] of a tile of lanes and one of rows, zeros past the last ones. */
+static void pack_unit(const gpu_packing *g, int64_t unit, char *to)
+{
+    const int *n = size_of(g->kernel);
+    const weights_view *w = &g->w;
+    danaus_pattern q = g->p->pattern;
+    danaus_dtype type = dn_sum_type(g->p->dtype);
+    int64_t row_tiles = dn_gpu_parts(q.b, n[BR]), lane_tiles = dn_gpu_parts(q.d, n[BJ]);
+    int64_t i = unit / row_tiles / lane_tiles, r = unit % row_tiles * n[BR];
+    int64_t j0 = unit / row_tiles % lane_tiles * n[BJ];
+    int64_t rows = q.b - r < n[BR] ? q.b - r : n[BR];
+    size_t line = (size_t)n[BR] * danaus_dtype_size(type);
+    for (int64_t c = 0; c < q.c; c++)
+        for (int64_t j = j0; j < j0 + n[BJ]; j++, to += line)
+            if (j < q.d)
+                dn_gpu_gather(
+                    w, i * w->s[0] + r * w->s[1] + c * w->s[2] + j * w->s[3], w->s[1],
+                    rows, type, to);
+}
+
+/* [i][lane tile][row tile], one unit each. */
 void dn_simt_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
-    danaus_dtype type = dn_sum_type(p->dtype);
-    size_t line = (size_t)n[BR] * danaus_dtype_size(type);
-    char *to = packed;
-    memset(packed, 0, dn_simt_bytes(k, p));
-    for (int64_t i = 0; i < q.a; i++)
-        for (int64_t j0 = 0; j0 < q.d; j0 += n[BJ])
-            for (int64_t r = 0; r < q.b; r += n[BR])
-                for (int64_t c = 0; c < q.c; c++)
-                    for (int64_t j = j0; j < j0 + n[BJ]; j++, to += line) {
-                        int64_t rows = q.b - r < n[BR] ? q.b - r : n[BR];
-                        if (j < q.d)
-                            dn_gpu_gather(
-                                &w, i * w.s[0] + r * w.s[1] + c * w.s[2] + j * w.s[3],
-                                w.s[1], rows, type, to);
-                    }
+    int64_t units = q.a * dn_gpu_parts(q.b, n[BR]) * dn_gpu_parts(q.d, n[BJ]);
+    gpu_packing g = { k, p, w, NULL, (int64_t)dn_simt_bytes(k, p) / units, pack_unit };
+    dn_gpu_pack(&g, units, packed);
 }
 
 void dn_simt_defines(const kernel *k, const problem *p, int variant, text *to)

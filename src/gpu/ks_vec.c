@@ -79,24 +79,32 @@ size_t dn_vec_bytes(const kernel *k, const problem *p)
            WARP * (size_t)size_of(k)[BYTES];
 }
 
-/* [i][tile][step][group][output][column], zeros past the last output and column. */
+/* A unit: [step][group][output][column] of a tile of outputs, zeros past the last ones. */
+static void pack_tile(const gpu_packing *g, int64_t n, char *to)
+{
+    const kernel *k = g->kernel;
+    const weights_view *w = &g->w;
+    danaus_pattern q = g->p->pattern;
+    int64_t group = group_of(k), outs = size_of(k)[OUTS], outputs = q.b * q.d;
+    int64_t groups = dn_gpu_parts(q.c, step_of(k)) * (WARP / outs);
+    int64_t tiles = dn_gpu_parts(outputs, outs), first = n % tiles * outs;
+    for (int64_t c = 0; c < groups * group; c += group)
+        for (int64_t o = first; o < first + outs; o++, to += size_of(k)[BYTES])
+            if (o < outputs && c < q.c)
+                dn_gpu_gather(
+                    w,
+                    n / tiles * w->s[0] + o / q.d * w->s[1] + c * w->s[2] +
+                        o % q.d * w->s[3],
+                    w->s[2], q.c - c < group ? q.c - c : group, g->p->dtype, to);
+}
+
+/* [i][tile], one unit each. */
 void dn_vec_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
-    int64_t group = group_of(k), outs = size_of(k)[OUTS], outputs = q.b * q.d;
-    int64_t groups = dn_gpu_parts(q.c, step_of(k)) * (WARP / outs);
-    char *to = packed;
-    memset(packed, 0, dn_vec_bytes(k, p));
-    for (int64_t i = 0; i < q.a; i++)
-        for (int64_t first = 0; first < outputs; first += outs)
-            for (int64_t c = 0; c < groups * group; c += group)
-                for (int64_t o = first; o < first + outs; o++, to += size_of(k)[BYTES])
-                    if (o < outputs && c < q.c)
-                        dn_gpu_gather(
-                            &w,
-                            i * w.s[0] + o / q.d * w.s[1] + c * w.s[2] +
-                                o % q.d * w.s[3],
-                            w.s[2], q.c - c < group ? q.c - c : group, p->dtype, to);
+    int64_t units = q.a * dn_gpu_parts(q.b * q.d, size_of(k)[OUTS]);
+    gpu_packing g = { k, p, w, NULL, (int64_t)dn_vec_bytes(k, p) / units, pack_tile };
+    dn_gpu_pack(&g, units, packed);
 }
 
 void dn_vec_defines(const kernel *k, const problem *p, int variant, text *to)

@@ -186,27 +186,36 @@ size_t dn_gpu_tile_bytes(const gpu_tile *t, const problem *p)
     return (size_t)(p->pattern.a * p->pattern.d * t->row_tiles * t->steps * step);
 }
 
-void dn_gpu_tile_pack(const gpu_tile *t, const problem *p, weights_view w, void *packed)
+/* A unit: all steps of a tile of rows. */
+static void pack_tile(const gpu_packing *g, int64_t n, char *to)
 {
-    danaus_pattern q = p->pattern;
+    const gpu_tile *t = g->shape;
+    const weights_view *w = &g->w;
+    danaus_pattern q = g->p->pattern;
     int64_t column[LINE_BYTES / 2], line = LINE_BYTES / t->element;
-    char *to = packed;
+    int64_t block = n / t->row_tiles, r0 = n % t->row_tiles * t->rows;
+    int64_t from = block / q.d * w->s[0] + block % q.d * w->s[3];
     for (int64_t place = 0; place < line; place++)
         column[place] = t->column(t, place);
-    memset(packed, 0, dn_gpu_tile_bytes(t, p));
-    for (int64_t block = 0; block < q.a * q.d; block++)
-        for (int64_t r0 = 0; r0 < t->row_tiles * t->rows; r0 += t->rows)
-            for (int64_t step = 0; step < t->steps; step++) {
-                for (int64_t place = 0; place < t->rows; place++) {
-                    int64_t r = r0 + t->row(t, place);
-                    if (r < q.b)
-                        pack_line(
-                            t, p, &w,
-                            block / q.d * w.s[0] + block % q.d * w.s[3] + r * w.s[1],
-                            step * line, column, place, to + place * LINE_BYTES);
-                }
-                to += t->parts * t->rows * LINE_BYTES;
-            }
+    for (int64_t step = 0; step < t->steps; step++) {
+        for (int64_t place = 0; place < t->rows; place++) {
+            int64_t r = r0 + t->row(t, place);
+            if (r < q.b)
+                pack_line(
+                    t, g->p, w, from + r * w->s[1], step * line, column, place,
+                    to + place * LINE_BYTES);
+        }
+        to += t->parts * t->rows * LINE_BYTES;
+    }
+}
+
+void dn_gpu_tile_pack(const gpu_tile *t, const problem *p, weights_view w, void *packed)
+{
+    int64_t units = p->pattern.a * p->pattern.d * t->row_tiles;
+    gpu_packing g = {
+        NULL, p, w, t, (int64_t)dn_gpu_tile_bytes(t, p) / units, pack_tile
+    };
+    dn_gpu_pack(&g, units, packed);
 }
 
 int64_t dn_gpu_as_it_is(const gpu_tile *t, int64_t place)

@@ -17,6 +17,20 @@ static inline int64_t dn_gpu_parts(int64_t size, int64_t part)
     return (size + part - 1) / part;
 }
 
+/* How a row packs weights: in units of so many bytes, one after the other. unit() is given
+   zeros, and writes unit number n; units are made at the same time. */
+typedef struct gpu_packing gpu_packing;
+struct gpu_packing {
+    const kernel *kernel;
+    const problem *p;
+    weights_view w;
+    const void *shape; /* whatever the row knows of itself, or NULL */
+    int64_t bytes;
+    void (*unit)(const gpu_packing *g, int64_t n, char *to);
+};
+
+void dn_gpu_pack(const gpu_packing *g, int64_t units, void *packed);
+
 /* Writes count elements of w that are step apart, from element `from` on, as type. */
 void dn_gpu_gather(
     const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,

@@ -1,0 +1,77 @@
+/* Weights on their way into a row's order, on as many threads as they are worth. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+#include "base/dtype.h"
+#include "base/thread.h"
+
+#include <string.h>
+
+#define MOST_THREADS 16
+#define LEAST_TASK   ((int64_t)64 << 10)  /* bytes */
+#define LEAST_SHARE  ((int64_t)512 << 10) /* bytes that a thread is worth */
+
+/* Units in tasks of `each`. */
+typedef struct packing {
+    const gpu_packing *g;
+    int64_t units, each;
+    char *to;
+} packing;
+
+static void pack_task(void *arg, int task)
+{
+    const packing *q = arg;
+    int64_t from = task * q->each, to = from + q->each;
+    for (int64_t n = from; n < to && n < q->units; n++) {
+        char *unit = q->to + n * q->g->bytes;
+        memset(unit, 0, (size_t)q->g->bytes);
+        q->g->unit(q->g, n, unit);
+    }
+}
+
+void dn_gpu_pack(const gpu_packing *g, int64_t units, void *packed)
+{
+    int64_t each = g->bytes < LEAST_TASK ? dn_gpu_parts(LEAST_TASK, g->bytes) : 1;
+    int64_t tasks = dn_gpu_parts(units, each), threads = dn_thread_count();
+    int64_t worth = units * g->bytes / LEAST_SHARE;
+    thread_pool *pool = NULL;
+    packing q = { g, units, each, packed };
+    threads = threads < MOST_THREADS ? threads : MOST_THREADS;
+    threads = threads < worth ? threads : worth;
+    if (threads > 1 && dn_pool_create((int)threads, &pool) != DANAUS_OK)
+        pool = NULL; /* then this thread does all */
+    dn_pool_run(pool, (int)tasks, pack_task, &q);
+    dn_pool_destroy(pool);
+}
+
+/* Elements of `size` bytes, as they are. */
+static void copy_elements(
+    const char *from, int64_t step, int64_t count, size_t size, char *to)
+{
+    for (int64_t i = 0; i < count; i++, from += step * (int64_t)size, to += size)
+        switch (size) {
+        case 2: memcpy(to, from, 2); break;
+        case 4: memcpy(to, from, 4); break;
+        case 8: memcpy(to, from, 8); break;
+        default: memcpy(to, from, 16);
+        }
+}
+
+void dn_gpu_gather(
+    const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
+    void *to)
+{
+    if (w->dtype == type && !(w->conjugate && dn_is_complex(type))) {
+        size_t size = danaus_dtype_size(type);
+        const char *first = (const char *)w->data + from * (int64_t)size;
+        copy_elements(first, step, count, size, to);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double value[2];
+        dn_load(w->dtype, w->data, from + i * step, value);
+        if (w->conjugate)
+            value[1] = -value[1];
+        dn_store(type, to, i, value);
+    }
+}
