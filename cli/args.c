@@ -46,16 +46,15 @@ int library_failure(void) { return failure("%s", danaus_error_detail()); }
 static void print_row(
     char letter, const char *name, const char *takes, const char *help)
 {
-    char left[64], dash[5] = "    ";
+    char dash[5] = "    ";
     if (letter)
         snprintf(dash, sizeof dash, "-%c, ", letter);
-    int width = snprintf(
-        left, sizeof left, "  %s--%s%s%s", dash, name, takes ? " " : "",
-        takes ? takes : "");
+    int width =
+        printf("  %s--%s%s%s", dash, name, takes ? " " : "", takes ? takes : "");
     if (width < HELP_COLUMN)
-        printf("%-*s", HELP_COLUMN, left);
+        printf("%*s", HELP_COLUMN - width, "");
     else
-        printf("%s\n%*s", left, HELP_COLUMN, "");
+        printf("\n%*s", HELP_COLUMN, "");
     for (const char *c = help; *c; c++) {
         putchar(*c);
         if (*c == '\n')

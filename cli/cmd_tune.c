@@ -16,13 +16,11 @@ static const usage use = {
     .command = "danaus tune",
     .synopsis = "[ks|conv] --suite bench/suites/NAME.csv -o TABLE.csv [OPTION]...",
     .about =
-        "Plans every problem of a suite with all kernels measured and writes a table "
-        "of\n"
-        "the choices: for products (ks, which may be left out) or convolutions (conv), "
-        "of\n"
-        "which the cuts that the cost model likes best are measured. Give the table to "
-        "the other commands with --tuning; a table of\n"
-        "another machine does no harm. With --tuning here, its rows are kept.\n",
+        "Plans every problem of a suite with all kernels measured and writes a table\n"
+        "of the choices: for products (ks, which may be left out) or convolutions\n"
+        "(conv), of which the cuts that the cost model likes best are measured. Give\n"
+        "the table to the other commands with --tuning; a table of another machine\n"
+        "does no harm. With --tuning here, its rows are kept.\n",
     .least = 0,
     .most = 1,
     .operands = "\"ks\" or \"conv\"",
@@ -168,8 +166,8 @@ int cmd_tune(int argc, char **argv)
         { "batch", 0, ARG_COUNTS, &o.batch, "N,N,...",
           "batch sizes, in place of the suite's" },
         { "seconds", 0, ARG_REAL, &o.seconds, "S",
-          "products: begin no problem after S seconds; problems from all over the "
-          "suite come first" },
+          "products: begin no problem after S seconds; problems\n"
+          "from all over the suite come first" },
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the plans as JSON" },
         { 0 },
     };

@@ -46,13 +46,16 @@ keep() { cp out last; }
 ok "help of the program" danaus --help
 grep -q factorize out || fail "help lists the commands"
 ok "version" danaus --version
-for command in info factorize apply dense conv bench tune kernels; do
+for command in info factorize apply dense conv bench tune calibrate kernels \
+    "bench ks" "bench conv" "bench stream" "bench calls"; do
     ok "help of $command" danaus $command --help
-    grep -q "^Usage: danaus $command" out || fail "help of $command begins with its usage"
+    grep -q "^Usage: danaus ${command% ks}" out || fail "help of $command begins with its usage"
+    grep '.\{89\}' out && fail "help of $command fits 88 columns"
     for option in $(grep -o -e '^  ....--[a-z]*' out | grep -o -e '--.*'); do
         sed 's/\\-/-/g' "$manual" | grep -q -e "$option" || fail "the manual has $option"
     done
 done
+danaus factorize --help | grep -q '|kaleidoscope$' || fail "help names every family"
 refuses 2 "a command is needed" "no command" danaus
 refuses 2 'no command "fly"' "an unknown command" danaus fly
 refuses 2 "no option" "an unknown option" danaus info --wings
