@@ -160,6 +160,7 @@ static void cuda_close(danaus_device *dev)
         d->driver->StreamSynchronize(d->stream);
     dn_cuda_close_blas(d); /* of which a part is the host's */
     if (inside) {
+        dn_cuda_forget_replays(d);
         if (!d->scratch_lent && d->scratch)
             d->driver->MemFree((cu_pointer)d->scratch);
         for (size_t i = 0; i < d->module_count; i++)
@@ -171,6 +172,7 @@ static void cuda_close(danaus_device *dev)
         dn_free(d->modules[i].defines);
     dn_free(d->modules);
     dn_free(d->entries);
+    dn_free(d->replays);
     dn_free(d);
 }
 

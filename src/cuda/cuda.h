@@ -11,6 +11,7 @@
 #define MOST_DEFINES 4096 /* bytes */
 #define MOST_AHEAD   64   /* texts compiled at once */
 #define RECENT_DW    32
+#define MOST_KEY     2048 /* bytes */
 
 typedef struct nvmlDevice_st *nvml_device;
 typedef struct cublasContext *blas_handle;
@@ -59,6 +60,22 @@ typedef struct cuda_dw {
     dw_way way;
 } cuda_dw;
 
+/* Everything that a call's work depends on, as bytes: steps, operands, scratch. */
+typedef struct cuda_key {
+    size_t bytes;
+    int is_long; /* some did not find room */
+    unsigned char data[MOST_KEY];
+} cuda_key;
+
+/* A call that may come again. */
+typedef struct cuda_replay {
+    cuda_key key;
+    uint64_t hash;
+    int calls; /* without the graph; 0: an empty place */
+    int64_t used;
+    cu_graph_exec graph; /* NULL: none yet, or none to be had */
+} cuda_replay;
+
 /* A text that is compiled before it is loaded. */
 typedef struct cuda_ahead {
     const char *name;
@@ -87,6 +104,9 @@ typedef struct cuda_device {
     size_t entry_count, entry_capacity;
     cuda_dw dw[RECENT_DW]; /* the latest ones; `dw_next` is the oldest */
     int dw_next;
+    cuda_replay *replays; /* NULL until a call is worth a graph */
+    int64_t replayed;     /* calls */
+    cu_stream capture;    /* NULL until it is needed */
 } cuda_device;
 
 /* Makes the device's context current; leave restores the caller's. */
@@ -95,6 +115,14 @@ void dn_cuda_leave(cuda_device *d, int pushed);
 
 /* Scratch of at least `bytes`, kept until the device goes or needs more. */
 danaus_status dn_cuda_scratch(cuda_device *d, size_t bytes, void **scratch);
+
+/* Makes a call, run(d, arg), whose work depends on nothing but what the key has. Run
+   enqueues work on the device's stream and does nothing else. */
+void dn_key_add(cuda_key *key, const void *data, size_t bytes);
+danaus_status dn_cuda_replay(
+    cuda_device *d, cuda_key *key, danaus_status (*run)(cuda_device *d, void *arg),
+    void *arg);
+void dn_cuda_forget_replays(cuda_device *d);
 
 /* Compiles a text with these defines for an architecture; the rest is as in
    dn_nvrtc_compile. */

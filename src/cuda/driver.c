@@ -13,12 +13,13 @@ static const char *const libraries[] = { "libcuda.so.1", "libcuda.so", NULL };
 static const char *const names[] = {
 #define X(name, symbol, arguments) symbol,
 #include "cuda/driver.def"
+#include "cuda/driver_graph.def"
 #include "cuda/driver_90.def"
 #undef X
 };
 
 #define SYMBOLS  ((int)(sizeof names / sizeof *names))
-#define OPTIONAL 2
+#define OPTIONAL 10
 
 /* dlsym's void pointer to a function, by its bytes as POSIX means it. */
 static cuda_symbol find_symbol(void *library, const char *name)

@@ -13,6 +13,8 @@ typedef struct CUstream_st *cu_stream;
 typedef struct CUevent_st *cu_event;
 typedef struct CUmod_st *cu_module;
 typedef struct CUfunc_st *cu_function;
+typedef struct CUgraph_st *cu_graph;
+typedef struct CUgraphExec_st *cu_graph_exec;
 
 /* CUDA_ERROR_*, CU_DEVICE_ATTRIBUTE_* and others, by their numbers in cuda.h. */
 enum {
@@ -67,7 +69,8 @@ typedef struct cu_tensor_map {
 typedef struct cuda_driver {
 #define X(name, symbol, arguments) cu_result(*name) arguments;
 #include "cuda/driver.def"
-#include "cuda/driver_90.def" /* may be NULL before CUDA 12 */
+#include "cuda/driver_graph.def" /* may be NULL before CUDA 11.4 */
+#include "cuda/driver_90.def"    /* before CUDA 12 */
 #undef X
 } cuda_driver;
 

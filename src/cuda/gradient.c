@@ -659,6 +659,35 @@ static danaus_status run(gradient_run *g)
     return DANAUS_OK;
 }
 
+static danaus_status run_again(cuda_device *d, void *arg)
+{
+    (void)d;
+    return run(arg);
+}
+
+static danaus_status run_or_replay(gradient_run *g)
+{
+    const ks_gradient_operands *o = g->o;
+    cuda_key key;
+    size_t count = (size_t)g->count;
+    const void *operands[] = { o->x, o->dy, o->dx, o->dbias };
+    int64_t numbers[] = { g->count, o->batch, o->dw != NULL };
+    key.bytes = 0, key.is_long = 0;
+    dn_key_add(&key, operands, sizeof operands);
+    dn_key_add(&key, numbers, sizeof numbers);
+    dn_key_add(&key, o->packed, count * sizeof *o->packed);
+    dn_key_add(&key, o->packed_adjoint, count * sizeof *o->packed_adjoint);
+    dn_key_add(&key, g->steps, count * sizeof *g->steps);
+    dn_key_add(&key, g->adjoint, count * sizeof *g->adjoint);
+    for (int i = 0; o->dw && i < g->count; i++) {
+        const weights_view *v = &o->dw[i];
+        dn_key_add(&key, &v->data, sizeof v->data);
+        dn_key_add(&key, v->s, sizeof v->s);
+        dn_key_add(&key, &v->conjugate, sizeof v->conjugate);
+    }
+    return dn_cuda_replay(g->d, &key, run_again, g);
+}
+
 danaus_status dn_cuda_ks_gradient(
     danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
     const ks_gradient_operands *o)
@@ -684,7 +713,7 @@ danaus_status dn_cuda_ks_gradient(
         return DANAUS_OK;
     int pushed;
     TRY(dn_cuda_enter(g.d, &pushed));
-    danaus_status status = run(&g);
+    danaus_status status = run_or_replay(&g);
     dn_cuda_leave(g.d, pushed);
     return status;
 }

@@ -229,13 +229,49 @@ static danaus_status run(
     return DANAUS_OK;
 }
 
+typedef struct run_arguments {
+    const ks_step *steps;
+    int count;
+    const ks_operands *o;
+} run_arguments;
+
+static danaus_status run_again(cuda_device *d, void *arg)
+{
+    const run_arguments *a = arg;
+    return run(d, a->steps, a->count, a->o);
+}
+
+/* Is it more than one launch? */
+static int is_worth_a_graph(const ks_step *steps, int count)
+{
+    const gpu_code *code = steps[0].kernel->code;
+    return count > 1 || code->inner || code->products;
+}
+
+static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
+{
+    const ks_operands *o = a->o;
+    cuda_key key;
+    if (!is_worth_a_graph(a->steps, a->count))
+        return run_again(d, a);
+    const void *operands[] = { o->x, o->bias, o->y };
+    int64_t numbers[] = { a->count, o->batch, o->activation };
+    key.bytes = 0, key.is_long = 0;
+    dn_key_add(&key, operands, sizeof operands);
+    dn_key_add(&key, numbers, sizeof numbers);
+    dn_key_add(&key, o->packed, (size_t)a->count * sizeof *o->packed);
+    dn_key_add(&key, a->steps, (size_t)a->count * sizeof *a->steps);
+    return dn_cuda_replay(d, &key, run_again, a);
+}
+
 danaus_status dn_cuda_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o)
 {
     cuda_device *d = (cuda_device *)dev;
+    run_arguments a = { steps, count, o };
     int pushed;
     TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = run(d, steps, count, o);
+    danaus_status status = run_or_replay(d, &a);
     dn_cuda_leave(d, pushed);
     return status;
 }

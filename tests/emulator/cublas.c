@@ -49,6 +49,15 @@ static void reach_memory(int access)
     reach(access);
 }
 
+static int record(
+    void *stream, void (*run)(const void *), const void *data, size_t bytes)
+{
+    int (*ask)(void *, void (*)(const void *), const void *, size_t);
+    void *found = find("emulator_record");
+    memcpy(&ask, &found, sizeof ask);
+    return ask(stream, run, data, bytes);
+}
+
 static emulator_control *control(void) { return find("emulator_control_block"); }
 
 #define BEGIN                                                                          \
@@ -113,25 +122,46 @@ EXPORT int cublasGemmStridedBatchedEx_64(
     int64_t ldb, long long b_step, const void *beta, void *c, int c_type, int64_t ldc,
     long long c_step, int64_t count, int compute, int algorithm);
 
-/* c = a b, added to c if `add`; ta, tb: of the transposed of a, of b. */
-static void multiply(
-    danaus_dtype type, danaus_dtype to, double add, int ta, int tb, int64_t m,
-    int64_t n, int64_t k, const char *a, int64_t lda, const char *b, int64_t ldb,
-    char *c, int64_t ldc)
+/* c = a b, added to c if `add`; ta, tb: of the transposed of a, of b; `count` of them. */
+typedef struct products {
+    danaus_dtype type, to;
+    double add;
+    int ta, tb;
+    int64_t m, n, k, lda, ldb, ldc, a_step, b_step, c_step, count;
+    const char *a, *b;
+    char *c;
+} products;
+
+static void multiply(const products *p, const char *a, const char *b, char *c)
 {
-    for (int64_t column = 0; column < n; column++)
-        for (int64_t row = 0; row < m; row++) {
+    for (int64_t column = 0; column < p->n; column++)
+        for (int64_t row = 0; row < p->m; row++) {
             double sum[2] = { 0, 0 }, u[2], v[2];
-            if (add != 0)
-                dn_load(to, c, column * ldc + row, sum);
-            for (int64_t i = 0; i < k; i++) {
-                dn_load(type, a, ta ? row * lda + i : i * lda + row, u);
-                dn_load(type, b, tb ? i * ldb + column : column * ldb + i, v);
+            if (p->add != 0)
+                dn_load(p->to, c, column * p->ldc + row, sum);
+            for (int64_t i = 0; i < p->k; i++) {
+                dn_load(p->type, a, p->ta ? row * p->lda + i : i * p->lda + row, u);
+                dn_load(
+                    p->type, b, p->tb ? i * p->ldb + column : column * p->ldb + i, v);
                 sum[0] += u[0] * v[0] - u[1] * v[1];
                 sum[1] += u[0] * v[1] + u[1] * v[0];
             }
-            dn_store(to, c, column * ldc + row, sum);
+            dn_store(p->to, c, column * p->ldc + row, sum);
         }
+}
+
+static void run_products(const void *data)
+{
+    const products *p = data;
+    int64_t size = (int64_t)danaus_dtype_size(p->type);
+    int64_t cell = (int64_t)danaus_dtype_size(p->to);
+    reach_memory(1);
+    for (int64_t i = 0; i < p->count; i++)
+        multiply(
+            p, p->a + i * p->a_step * size, p->b + i * p->b_step * size,
+            p->c + i * p->c_step * cell);
+    control()->products++;
+    reach_memory(0);
 }
 
 int cublasGemmStridedBatchedEx_64(
@@ -151,16 +181,12 @@ int cublasGemmStridedBatchedEx_64(
         algorithm != -1 || one != 1 || (zero != 0 && zero != 1) || !computes ||
         !h->workspace || lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m)
         return 7;
-    int64_t size = (int64_t)danaus_dtype_size(type);
-    int64_t cell = (int64_t)danaus_dtype_size(to);
-    reach_memory(1);
-    for (int64_t i = 0; i < count; i++)
-        multiply(
-            type, to, zero, ta, tb, m, n, k, (const char *)a + i * a_step * size, lda,
-            (const char *)b + i * b_step * size, ldb, (char *)c + i * c_step * cell,
-            ldc);
-    control()->stream = h->stream;
-    reach_memory(0);
+    products p = { type, to,  zero,   ta,     tb,     m,     n, k, lda,
+                   ldb,  ldc, a_step, b_step, c_step, count, a, b, c };
+    if (!record(h->stream, run_products, &p, sizeof p)) {
+        run_products(&p);
+        control()->stream = h->stream;
+    }
     return 0;
 }
 

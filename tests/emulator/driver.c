@@ -304,13 +304,143 @@ int cuStreamSynchronize(void *stream)
     return depth ? 0 : 201;
 }
 
+/* ---- graphs: work that is done later, in its order ---- */
+
+typedef struct work {
+    struct work *next;
+    void (*run)(const void *data);
+    _Alignas(16) char data[];
+} work;
+
+typedef struct graph {
+    work *first, **end;
+} graph;
+
+/* What this thread captures. A graph that is instantiated gives its work away. */
+static __thread void *captured;
+static __thread graph *capture;
+
+static graph *make_graph(void)
+{
+    graph *g = calloc(1, sizeof *g);
+    g->end = &g->first;
+    __atomic_add_fetch(&control->graphs, 1, __ATOMIC_SEQ_CST);
+    return g;
+}
+
+static void free_graph(graph *g)
+{
+    for (work *w = g->first, *next; w; w = next) {
+        next = w->next;
+        free(w);
+    }
+    free(g);
+    __atomic_sub_fetch(&control->graphs, 1, __ATOMIC_SEQ_CST);
+}
+
+EXPORT int emulator_record(
+    void *stream, void (*run)(const void *data), const void *data, size_t bytes);
+int emulator_record(
+    void *stream, void (*run)(const void *data), const void *data, size_t bytes)
+{
+    if (!stream || stream != captured)
+        return 0;
+    work *w = calloc(1, sizeof *w + bytes);
+    w->run = run;
+    memcpy(w->data, data, bytes);
+    *capture->end = w;
+    capture->end = &w->next;
+    return 1;
+}
+
 EXPORT int cuStreamIsCapturing(void *stream, int *capturing);
 int cuStreamIsCapturing(void *stream, int *capturing)
 {
     BEGIN;
-    (void)stream;
-    *capturing = control->capturing;
+    *capturing = control->capturing || (stream && stream == captured);
     return 0;
+}
+
+EXPORT int cuStreamCreate(void **stream, unsigned flags);
+int cuStreamCreate(void **stream, unsigned flags)
+{
+    BEGIN;
+    *stream = malloc(1 + flags);
+    __atomic_add_fetch(&control->graphs, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+EXPORT int cuStreamDestroy_v2(void *stream);
+int cuStreamDestroy_v2(void *stream)
+{
+    free(stream);
+    BEGIN;
+    __atomic_sub_fetch(&control->graphs, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+EXPORT int cuStreamBeginCapture_v2(void *stream, int mode);
+int cuStreamBeginCapture_v2(void *stream, int mode)
+{
+    BEGIN;
+    if (captured || !stream || mode < 0 || mode > 2)
+        return 1;
+    captured = stream;
+    capture = make_graph();
+    return 0;
+}
+
+EXPORT int cuStreamEndCapture(void *stream, graph **made);
+int cuStreamEndCapture(void *stream, graph **made)
+{
+    graph *g = stream == captured ? capture : NULL;
+    int error = emulator_fails(__func__);
+    captured = NULL;
+    *made = NULL;
+    if (error && g)
+        free_graph(g);
+    else
+        *made = g;
+    return error ? error : g == NULL;
+}
+
+EXPORT int cuGraphInstantiateWithFlags(
+    graph **made, graph *from, unsigned long long flags);
+int cuGraphInstantiateWithFlags(graph **made, graph *from, unsigned long long flags)
+{
+    BEGIN;
+    if (flags)
+        return 1;
+    *made = make_graph();
+    (*made)->first = from->first;
+    from->first = NULL;
+    return 0;
+}
+
+EXPORT int cuGraphLaunch(graph *made, void *stream);
+int cuGraphLaunch(graph *made, void *stream)
+{
+    BEGIN;
+    for (const work *w = made->first; w; w = w->next)
+        w->run(w->data);
+    control->stream = stream;
+    return depth ? 0 : 201;
+}
+
+EXPORT int cuGraphDestroy(graph *g);
+int cuGraphDestroy(graph *g)
+{
+    int error = emulator_fails(__func__);
+    free_graph(g);
+    return error;
+}
+
+EXPORT int cuGraphExecDestroy(graph *made);
+int cuGraphExecDestroy(graph *made)
+{
+    int error = emulator_fails(__func__);
+    free_graph(made);
+    return error;
 }
 
 /* ---- events ---- */
@@ -540,6 +670,31 @@ static void run_block(const function *f, int count)
     }
 }
 
+typedef struct launch {
+    function *f;
+    unsigned blocks, threads;
+    int64 argument[MOST_ARGS];
+} launch;
+
+static void run_launch(const void *data)
+{
+    const launch *l = data;
+    pthread_mutex_lock(&lock);
+    if (!stacks)
+        stacks = mmap(
+            NULL, STACK * MOST_THREADS, PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    memcpy(argument, l->argument, sizeof argument);
+    open_arena(1);
+    launched = l->f;
+    *l->f->blocks = l->blocks;
+    for (*l->f->block = 0; *l->f->block < l->blocks; ++*l->f->block)
+        run_block(l->f, (int)l->threads);
+    control->launches++;
+    open_arena(0);
+    pthread_mutex_unlock(&lock);
+}
+
 EXPORT int cuLaunchKernel(
     function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
     unsigned bz, unsigned shared, void *stream, void **arguments, void **extra);
@@ -552,22 +707,13 @@ int cuLaunchKernel(
     (void)extra;
     if (!gx || gy != 1 || gz != 1 || bx > MOST_THREADS || by != 1 || bz != 1 || !depth)
         return 1;
-    pthread_mutex_lock(&lock);
-    if (!stacks)
-        stacks = mmap(
-            NULL, STACK * MOST_THREADS, PROT_READ | PROT_WRITE,
-            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    launch l = { .f = f, .blocks = gx, .threads = bx };
     for (int i = 0; f->signature[i]; i++)
-        argument[i] =
+        l.argument[i] =
             f->signature[i] == 'i' ? *(int *)arguments[i] : *(int64 *)arguments[i];
-    open_arena(1);
-    launched = f;
-    *f->blocks = gx;
-    for (*f->block = 0; *f->block < gx; ++*f->block)
-        run_block(f, (int)bx);
-    control->launches++;
-    control->stream = stream;
-    open_arena(0);
-    pthread_mutex_unlock(&lock);
+    if (!emulator_record(stream, run_launch, &l, sizeof l)) {
+        run_launch(&l);
+        control->stream = stream;
+    }
     return 0;
 }

@@ -8,8 +8,9 @@ typedef struct emulator_control {
     const char *function;
     int number, error;
     /* Alive objects. */
-    int contexts, modules, allocations, pushed, handles, events;
-    long launches, copies;
+    int contexts, modules, allocations, pushed, handles, events,
+        graphs; /* and streams */
+    long launches, copies, products;
     int capturing; /* what cuStreamIsCapturing says */
     int calls;     /* of `function` since it was set */
     void *stream;  /* of the latest launch */
@@ -18,8 +19,11 @@ typedef struct emulator_control {
 /* extern emulator_control emulator_control_block;
 
    For stand-ins of libraries on top of the driver: the error with which this function
-   is to fail, or 0; device memory for the time of a call, one at a time.
+   is to fail, or 0; device memory for the time of a call, one at a time; work on a stream
+   that is captured, 0: on another, which is to be done now.
    extern int emulator_fails(const char *function);
-   extern void emulator_memory(int access); */
+   extern void emulator_memory(int access);
+   extern int emulator_record(
+       void *stream, void (*run)(const void *data), const void *data, size_t bytes); */
 
 #endif
