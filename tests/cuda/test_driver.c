@@ -381,8 +381,9 @@ static void gradients_neither_allocate_nor_wait_again(void **state)
     (void)state;
     /* dw and dbias in two launches each, three products */
     expect_only(&plain, go_back, 9, 0);
-    /* a product forward, one back, two for dw, which add up; dbias; five turns */
-    expect_only(&turned, go_back, 9, 4);
+    /* a product forward, one back, two for dw, one of them of all lanes; dbias; three
+       turns */
+    expect_only(&turned, go_back, 7, 4);
 }
 
 /* More calls than the device remembers, each often enough to be captured and to come from
