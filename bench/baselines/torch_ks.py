@@ -129,8 +129,7 @@ class Processor:
 
 
 def time_call(place, function):
-    """Seconds of runs, after as many that warm up, of short ones: whoever was timed first
-    would seem slow."""
+    """Seconds of runs, short ones after as many that warm up."""
     once = min(place.times(function, 2))
     runs = max(5, min(31, int(0.02 / (once + 1e-9))))
     if once * runs < 0.01:
