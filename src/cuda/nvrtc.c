@@ -116,15 +116,17 @@ static char *read_log(const nvrtc *n, nvrtc_program program)
     return log;
 }
 
-/* The first line of the log that speaks of an error. */
-static danaus_status refuse(const char *log)
+/* The first line of the log that speaks of an error, if there is one. */
+static danaus_status refuse(int error, const char *log)
 {
     const char *line = log ? strstr(log, "error") : NULL;
-    while (line && line > log && line[-1] != '\n')
+    if (!line)
+        return dn_fail(DANAUS_ERR_DEVICE, "NVRTC compiles nothing: error %d", error);
+    while (line > log && line[-1] != '\n')
         line--;
     return dn_fail(
-        DANAUS_ERR_DEVICE, "NVRTC refuses a kernel: %.*s",
-        line ? (int)strcspn(line, "\n") : 0, line ? line : "");
+        DANAUS_ERR_DEVICE, "NVRTC refuses a kernel: %.*s", (int)strcspn(line, "\n"),
+        line);
 }
 
 static danaus_status read_image(
@@ -164,7 +166,7 @@ danaus_status dn_nvrtc_compile(
     int failed = n->CompileProgram(program, log ? 4 : 3, options);
     char *said = failed || log ? read_log(n, program) : NULL;
     danaus_status status =
-        failed ? refuse(said) : read_image(n, program, exact, image, bytes);
+        failed ? refuse(failed, said) : read_image(n, program, exact, image, bytes);
     n->DestroyProgram(&program);
     if (log && status == DANAUS_OK)
         *log = said;

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "cuda/cache.h"
+#include "emulator/emulator.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -22,21 +23,25 @@
 #define PROCESSES 4
 
 static const int *compilations;
+static emulator_control *compiler_control;
 static char folder[64];
 
 static const danaus_pattern pattern = { 1, 3, 4, 2 };
 
 /* A device and a plan, whose kernel is compiled, or read, and loaded. */
-static void use_a_kernel(void)
+static danaus_status try_a_kernel(void)
 {
     danaus_device *device = NULL;
     danaus_ks_desc desc = { .batch = 9 };
     danaus_ks_plan *plan = NULL;
     assert_ok(danaus_device_open("cuda:0", &device));
-    assert_ok(danaus_ks_plan_create(device, &pattern, 1, &desc, &plan));
+    danaus_status status = danaus_ks_plan_create(device, &pattern, 1, &desc, &plan);
     danaus_ks_plan_destroy(plan);
     danaus_device_close(device);
+    return status;
 }
+
+static void use_a_kernel(void) { assert_ok(try_a_kernel()); }
 
 static int compilations_of_use(void)
 {
@@ -332,6 +337,37 @@ static void a_damaged_bundle_is_refused_whole(void **state)
     assert_in_range(compilations_of_use(), 1, 2);
 }
 
+/* Once, which another try may mend; or always, and then not any more. */
+static void any_call_of_the_compiler_may_fail(void **state)
+{
+    (void)state;
+    static const char *const functions[] = {
+#define X(name, symbol, arguments) symbol,
+#include "cuda/nvrtc.def"
+#undef X
+    };
+    emulator_control *c = compiler_control;
+    setenv("DANAUS_CACHE", "", 1);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        for (int number = 0; number < 3; number++) {
+            *c = (emulator_control){ .function = functions[i], .number = number };
+            c->error = 11;
+            danaus_status status = try_a_kernel();
+            if (status != DANAUS_OK)
+                assert_true(c->calls > 0 && danaus_error_detail()[0]);
+            if (strcmp(functions[i], "nvrtcDestroyProgram") != 0)
+                assert_int_equal(c->handles, 0);
+            if (number == 0 && strncmp(functions[i], "nvrtcGetCUBIN", 13) == 0)
+                assert_int_equal(status, DANAUS_ERR_DEVICE);
+        }
+    *c = (emulator_control){ .function = "nvrtcCompileProgram", .error = 11 };
+    assert_status(try_a_kernel(), DANAUS_ERR_DEVICE);
+    assert_non_null(strstr(danaus_error_detail(), "error 11"));
+    *c = (emulator_control){ 0 };
+    use_a_kernel();
+    setenv("DANAUS_CACHE", folder, 1);
+}
+
 static void bundles_need_kernels_and_a_cache(void **state)
 {
     (void)state;
@@ -364,7 +400,8 @@ int main(void)
 {
     void *compiler = dlopen("libnvrtc.so.13", RTLD_NOW);
     compilations = compiler ? dlsym(compiler, "emulator_compilations") : NULL;
-    if (!compilations) {
+    compiler_control = compiler ? dlsym(compiler, "emulator_nvrtc_control") : NULL;
+    if (!compilations || !compiler_control) {
         fprintf(stderr, "this test needs the emulated compiler\n");
         return 77;
     }
@@ -380,6 +417,7 @@ int main(void)
         TEST(a_full_folder_loses_its_oldest_files),
         TEST(a_bundle_replaces_the_compiler),
         TEST(a_damaged_bundle_is_refused_whole),
+        TEST(any_call_of_the_compiler_may_fail),
         TEST(bundles_need_kernels_and_a_cache),
     };
 #undef TEST

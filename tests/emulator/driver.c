@@ -177,14 +177,6 @@ int cuGetErrorString(int error, const char **text)
     return 0;
 }
 
-EXPORT int cuDriverGetVersion(int *version);
-int cuDriverGetVersion(int *version)
-{
-    BEGIN;
-    *version = 13000;
-    return 0;
-}
-
 EXPORT int cuDeviceGetCount(int *count);
 int cuDeviceGetCount(int *count)
 {

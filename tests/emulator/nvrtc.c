@@ -1,6 +1,9 @@
 /* A stand-in for NVRTC: compiles portable texts with the C compiler of this machine into
-   shared libraries, which the stand-in for the driver (driver.c) runs. */
+   shared libraries, which the stand-in for the driver (driver.c) runs. Every function can
+   be told to fail, once or (number 0) always. */
 // SPDX-License-Identifier: Apache-2.0
+#include "emulator.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +12,23 @@
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT int emulator_compilations; /* since the start */
+EXPORT emulator_control emulator_nvrtc_control;
+
+static int fails(const char *function)
+{
+    emulator_control *c = &emulator_nvrtc_control;
+    if (!c->function || strcmp(c->function, function))
+        return 0;
+    int call = __atomic_add_fetch(&c->calls, 1, __ATOMIC_SEQ_CST);
+    return !c->number || call == c->number ? c->error : 0;
+}
+
+#define BEGIN                                                                          \
+    do {                                                                               \
+        int error_ = fails(__func__);                                                  \
+        if (error_)                                                                    \
+            return error_;                                                             \
+    } while (0)
 
 typedef struct program {
     char folder[64];
@@ -62,17 +82,10 @@ static void write_signature(const program *p, const char *source)
     write_file(p, "signature.h", text);
 }
 
-EXPORT int nvrtcVersion(int *major, int *minor);
-int nvrtcVersion(int *major, int *minor)
-{
-    *major = 13;
-    *minor = 0;
-    return 0;
-}
-
 EXPORT int nvrtcGetNumSupportedArchs(int *count);
 int nvrtcGetNumSupportedArchs(int *count)
 {
+    BEGIN;
     *count = 1;
     return 0;
 }
@@ -80,6 +93,7 @@ int nvrtcGetNumSupportedArchs(int *count)
 EXPORT int nvrtcGetSupportedArchs(int *archs);
 int nvrtcGetSupportedArchs(int *archs)
 {
+    BEGIN;
     archs[0] = 75;
     return 0;
 }
@@ -93,6 +107,8 @@ int nvrtcDestroyProgram(program **p)
         fprintf(stderr, "cannot remove %s\n", (*p)->folder);
     free((*p)->image);
     free(*p);
+    BEGIN;
+    __atomic_sub_fetch(&emulator_nvrtc_control.handles, 1, __ATOMIC_SEQ_CST);
     return 0;
 }
 
@@ -103,6 +119,7 @@ int nvrtcCreateProgram(
     program **made, const char *source, const char *name, int headers,
     const char *const *header, const char *const *header_name)
 {
+    BEGIN;
     (void)name;
     program *p = calloc(1, sizeof *p);
     if (!p)
@@ -116,6 +133,7 @@ int nvrtcCreateProgram(
     for (int i = 0; i < headers; i++)
         failed |= write_file(p, header_name[i], header[i]);
     write_signature(p, source);
+    __atomic_add_fetch(&emulator_nvrtc_control.handles, 1, __ATOMIC_SEQ_CST);
     *made = p;
     return failed;
 }
@@ -123,6 +141,7 @@ int nvrtcCreateProgram(
 EXPORT int nvrtcCompileProgram(program *p, int count, const char *const *options);
 int nvrtcCompileProgram(program *p, int count, const char *const *options)
 {
+    BEGIN;
     (void)count;
     (void)options;
     __atomic_add_fetch(&emulator_compilations, 1, __ATOMIC_SEQ_CST);
@@ -146,6 +165,7 @@ int nvrtcCompileProgram(program *p, int count, const char *const *options)
 EXPORT int nvrtcGetCUBINSize(const program *p, size_t *bytes);
 int nvrtcGetCUBINSize(const program *p, size_t *bytes)
 {
+    BEGIN;
     *bytes = p->bytes;
     return 0;
 }
@@ -153,6 +173,7 @@ int nvrtcGetCUBINSize(const program *p, size_t *bytes)
 EXPORT int nvrtcGetCUBIN(const program *p, char *image);
 int nvrtcGetCUBIN(const program *p, char *image)
 {
+    BEGIN;
     memcpy(image, p->image, p->bytes);
     return 0;
 }
@@ -160,15 +181,21 @@ int nvrtcGetCUBIN(const program *p, char *image)
 EXPORT int nvrtcGetPTXSize(const program *p, size_t *bytes);
 int nvrtcGetPTXSize(const program *p, size_t *bytes)
 {
+    BEGIN;
     return nvrtcGetCUBINSize(p, bytes);
 }
 
 EXPORT int nvrtcGetPTX(const program *p, char *image);
-int nvrtcGetPTX(const program *p, char *image) { return nvrtcGetCUBIN(p, image); }
+int nvrtcGetPTX(const program *p, char *image)
+{
+    BEGIN;
+    return nvrtcGetCUBIN(p, image);
+}
 
 EXPORT int nvrtcGetProgramLogSize(const program *p, size_t *bytes);
 int nvrtcGetProgramLogSize(const program *p, size_t *bytes)
 {
+    BEGIN;
     *bytes = strlen(p->log) + 1;
     return 0;
 }
@@ -176,6 +203,7 @@ int nvrtcGetProgramLogSize(const program *p, size_t *bytes)
 EXPORT int nvrtcGetProgramLog(const program *p, char *log);
 int nvrtcGetProgramLog(const program *p, char *log)
 {
+    BEGIN;
     strcpy(log, p->log);
     return 0;
 }
