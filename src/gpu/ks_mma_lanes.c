@@ -9,23 +9,29 @@
 #include <math.h>
 #include <string.h>
 
-#define LANES_BYTES 32 /* that are loaded and stored together, if there are so many */
-#define MOST_STAGES 4
-#define MARGIN      128
-#define SHARED      (99 << 10) /* bytes that a block has on every one of them */
-#define SHARED_90   (227 << 10)
-#define RESERVED    1024
-#define OPERAND     512 /* bytes of the left operand of a product */
+#define LANES_BYTES  32 /* that are loaded and stored together, if there are so many */
+#define MOST_STAGES  4
+#define MARGIN       128
+#define SHARED       (99 << 10) /* bytes that a block has on every one of them */
+#define SHARED_90    (227 << 10)
+#define RESERVED     1024
+#define UNIT_BYTES   32 /* columns k of one instruction */
+#define MANY_BYTES   (16 << 20)
+#define FAR_BYTES    (256 << 10)
+#define MOST_COLUMNS 2048 /* that held weights are read for at once */
+#define OPERAND      512  /* bytes of the left operand of a product */
 
 /* size: tiles of 16 rows of a warp at most, of 8 columns, warps for 4 lanes of the rows,
-   warps, resident blocks, parts that numbers are cut into. */
-enum { TILES_R, TILES_S, WARPS_R, WARPS, RESIDENT, PARTS };
+   warps, resident blocks, parts that numbers are cut into, units of columns k in a step,
+   whether all weights of a tile are held in shared memory. */
+enum { TILES_R, TILES_S, WARPS_R, WARPS, RESIDENT, PARTS, UNITS, HELD };
 
 static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
 typedef struct shape {
     int64_t element, together, tiles_r, warps_s, tile_r, tile_s, row_tiles, steps;
-    int64_t w_bytes, stage_bytes, stages, shared;
+    int64_t w_bytes, stage_bytes, stages, shared; /* of w: a unit's */
+    int64_t units, shared_blocks, teams;
 } shape;
 
 /* 4, 8 or 16 lanes; 0: their number is not a multiple of 4. */
@@ -37,28 +43,60 @@ static int64_t lanes_together(int64_t d, int64_t element)
     return lanes < 4 ? 0 : lanes;
 }
 
+/* The most blocks i that divide all of them and whose weights stay in the second cache. */
+static int64_t shared_blocks(int64_t a, int64_t bytes)
+{
+    int64_t blocks = MANY_BYTES / bytes;
+    blocks = blocks < a ? blocks : a;
+    while (blocks > 1 && a % blocks)
+        blocks--;
+    return blocks > 1 ? blocks : 1;
+}
+
+static void set_rows(shape *s, const problem *p, int64_t row_tiles, int64_t warps_r)
+{
+    s->tiles_r = dn_gpu_parts(dn_gpu_parts(p->pattern.b, row_tiles), 16 * warps_r);
+    s->tile_r = 16 * s->tiles_r * warps_r;
+    s->row_tiles = dn_gpu_parts(p->pattern.b, s->tile_r);
+    s->w_bytes = s->together * s->tile_r / 16 * OPERAND;
+}
+
+static void set_memory(shape *s, const kernel *k)
+{
+    const int *n = size_of(k);
+    int64_t w = s->units * s->w_bytes, held = n[HELD] ? s->steps * w : 0;
+    s->stage_bytes =
+        s->units * s->tile_s * s->together * UNIT_BYTES + (n[HELD] ? 0 : w);
+    int64_t out = s->teams * s->tile_s * n[WARPS_R] * 16 * s->together * s->element;
+    int64_t all = dn_gpu_code(k)->arch == 90 ? SHARED_90 : SHARED;
+    int64_t room = (all + RESERVED) / n[RESIDENT] - RESERVED - MARGIN - out - held;
+    int64_t stages = room / (s->teams * s->stage_bytes);
+    s->stages = stages < MOST_STAGES ? stages : MOST_STAGES;
+    s->shared = MARGIN + out + held + s->stages * s->teams * s->stage_bytes;
+}
+
+/* Where all weights of a tile must find room, tiles have as many rows as allow it. */
 static shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
     shape s = { .element = (int64_t)danaus_dtype_size(p->dtype) };
     s.together = lanes_together(q.d, s.element);
-    s.warps_s = s.together ? n[WARPS] / (s.together / 4) / n[WARPS_R] : 0;
-    if (!s.warps_s)
+    int64_t teams = s.together ? n[WARPS] / (s.together / 4) / n[WARPS_R] : 0;
+    s.warps_s = n[HELD] && teams ? 1 : teams;
+    s.teams = n[HELD] ? teams : 1;
+    if (!teams)
         return s;
-    s.row_tiles = dn_gpu_parts(q.b, 16 * n[TILES_R] * n[WARPS_R]);
-    s.tiles_r = dn_gpu_parts(dn_gpu_parts(q.b, s.row_tiles), 16 * n[WARPS_R]);
-    s.tile_r = 16 * s.tiles_r * n[WARPS_R];
-    s.row_tiles = dn_gpu_parts(q.b, s.tile_r);
     s.tile_s = 8 * n[TILES_S] * s.warps_s;
-    s.steps = dn_gpu_parts(q.c * s.element, 32);
-    s.w_bytes = n[PARTS] * s.together * s.tile_r / 16 * OPERAND;
-    s.stage_bytes = s.tile_s * s.together * 32 + s.w_bytes;
-    int64_t out = s.tile_s * n[WARPS_R] * 16 * s.together * s.element;
-    int64_t all = dn_gpu_code(k)->arch == 90 ? SHARED_90 : SHARED;
-    int64_t room = (all + RESERVED) / n[RESIDENT] - RESERVED - MARGIN - out;
-    s.stages = room / s.stage_bytes < MOST_STAGES ? room / s.stage_bytes : MOST_STAGES;
-    s.shared = MARGIN + out + s.stages * s.stage_bytes;
+    s.units = n[UNITS];
+    s.steps = dn_gpu_parts(q.c * s.element, UNIT_BYTES * s.units);
+    int64_t row_tiles = dn_gpu_parts(q.b, 16 * n[TILES_R] * n[WARPS_R]);
+    do {
+        set_rows(&s, p, row_tiles++, n[WARPS_R]);
+        set_memory(&s, k);
+    } while (n[HELD] && s.stages < 2 && s.tiles_r > 1);
+    int64_t w = q.d / s.together * s.row_tiles * s.steps * s.units * s.w_bytes;
+    s.shared_blocks = n[HELD] ? q.a : shared_blocks(q.a, w);
     return s;
 }
 
@@ -81,6 +119,43 @@ int dn_mma_lanes_fits(const kernel *k, const problem *p)
 /* The larger of two times that overlap but in part. */
 static double beside(double a, double b) { return pow(pow(a, 4) + pow(b, 4), 0.25); }
 
+/* Of w; of x and y. */
+static double operand_bytes(const kernel *k, const problem *p, double *x, double *y)
+{
+    double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
+    *x = (double)dn_pattern_cols(p->pattern) * line;
+    *y = (double)dn_pattern_rows(p->pattern) * line;
+    return (double)dn_mma_lanes_bytes(k, p);
+}
+
+static double clock_of(const gpu_facts *f) { return 0.8 * f->flops / f->units / 256; }
+
+/* Of f32, a fit to 52 times on an H200 (to 9 % in the mean): memory, the second cache, and
+   what a multiprocessor does, three instructions of a tensor core, which take 6.6 clocks,
+   and all others beside them. Columns s that are far apart take longer; why is unknown. */
+static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    shape s = shape_of(k, p);
+    double x, y, w = operand_bytes(k, p, &x, &y);
+    double memory = 1.1 * (x + y + w) / f->bandwidth;
+    double far = dn_pattern_cols(q) * s.element > FAR_BYTES ? 1.7 : 1;
+    double short_pieces = s.together < q.d ? 1.7 : 1;
+    double tiles_s = (double)dn_gpu_parts(p->batch, s.tile_s * s.teams);
+    double passes = n[HELD] ? ceil((double)p->batch / MOST_COLUMNS) : tiles_s;
+    double cache = far * (short_pieces * x * (double)s.row_tiles + w * passes + y) /
+                   (1.43 * f->bandwidth);
+    double tile = (double)(s.together * s.tile_r * s.tile_s * s.teams);
+    double unit = 0.032 + 0.021 / (double)s.units;
+    double each = tile * ((double)(s.steps * s.units) * unit + 0.155) +
+                  (n[HELD] ? 41.0 * (double)s.steps : 0);
+    double blocks = (double)(q.a * (q.d / s.together) * s.row_tiles);
+    double rounds = ceil(blocks * tiles_s / (f->units * n[RESIDENT]));
+    double processor = rounds * n[RESIDENT] * each / clock_of(f);
+    return 4e-6 + cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3));
+}
+
 /* A fit to times on an H200 (to 9 % in the mean): memory, the second cache, which gives
    short pieces slowly, and what a multiprocessor does: steps, bound by tensor cores or by
    shared memory, and then y. Elsewhere they have not run, and only a measurement chooses
@@ -91,26 +166,24 @@ double dn_mma_lanes_cost(const danaus_device *dev, const kernel *k, const proble
     const int *n = size_of(k);
     if (dn_gpu_code(k)->arch != 90)
         return INFINITY;
+    if (n[PARTS] > 1)
+        return split_cost(f, k, p);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
-    double clock = 0.8 * f->flops / f->units / 256;
-    double line = (double)p->batch * (double)s.element;
-    double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
-    double w = (double)dn_mma_lanes_bytes(k, p);
+    double x, y, w = operand_bytes(k, p, &x, &y);
     double memory = 1.2 * (x + y + w) / f->bandwidth;
     double short_pieces = s.together < q.d && s.together * s.element < 128 ? 2.1 : 1;
     double tiles_s = (double)dn_gpu_parts(p->batch, s.tile_s);
     double cache = short_pieces * (x * (double)s.row_tiles + w * tiles_s + y) /
                    (2.7 * f->bandwidth);
     double tile = (double)(s.together * s.tile_r * s.tile_s); /* elements of y */
-    double hidden = n[PARTS] > 1 ? 0.88 : 1; /* three products a load */
-    double tensor = hidden * tile * (n[PARTS] > 1 ? 3 : 1) / 40;
-    int64_t operands = n[WARPS] * (s.tiles_r * 16 * n[PARTS] + n[TILES_S] * 8);
-    double shared = hidden * 1.06 * (double)(s.stage_bytes / 128 + operands);
+    double tensor = tile / 40;
+    int64_t operands = n[WARPS] * (s.tiles_r * 16 + n[TILES_S] * 8);
+    double shared = 1.06 * (double)(s.stage_bytes / 128 + operands);
     double each = (double)s.steps * fmax(tensor, shared) + 274.0 / n[RESIDENT] +
                   0.04 * tile * (double)s.element;
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));
-    double processor = rounds * n[RESIDENT] * each / clock;
+    double processor = rounds * n[RESIDENT] * each / clock_of(f);
     return 3e-6 + beside(beside(memory, cache), processor);
 }
 
@@ -118,15 +191,26 @@ size_t dn_mma_lanes_bytes(const kernel *k, const problem *p)
 {
     shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
-    return (size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.w_bytes);
+    return (
+        size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.units * s.w_bytes);
 }
 
-/* The operand of a tile of 16 rows from r0 on and a step's columns from k0 on: four
+/* The nearest number with 22 bits: 11 and what is left of them. */
+static void keep_22_bits(char *number)
+{
+    uint32_t bits;
+    memcpy(&bits, number, sizeof bits);
+    if ((bits >> 23 & 0xff) != 0xff)
+        bits = (bits + 2) & ~UINT32_C(3);
+    memcpy(number, &bits, sizeof bits);
+}
+
+/* The operand of a tile of 16 rows from r0 on and a unit's columns from k0 on: four
    registers of each thread, rows t / 4 and 8 more, columns from t mod 4 on and half a
-   step more. `from` is the element (0, 0) of the block. */
+   unit more. `from` is the element (0, 0) of the block. */
 static void pack_operand(
     const problem *p, const weights_view *w, int64_t from, int64_t r0, int64_t k0,
-    int parts, int64_t part_bytes, char *to)
+    int split, char *to)
 {
     int64_t element = (int64_t)danaus_dtype_size(p->dtype), per = 4 / element;
     for (int64_t thread = 0; thread < 32; thread++)
@@ -138,35 +222,34 @@ static void pack_operand(
                     continue;
                 char *at = to + thread * 16 + v * 4 + e * element;
                 dn_gpu_gather(w, from + r * w->s[1] + k * w->s[2], 0, 1, p->dtype, at);
-                if (element == 4)
-                    dn_gpu_cut(
-                        (float *)at, parts > 1 ? (float *)(at + part_bytes) : NULL, 1);
+                if (split)
+                    keep_22_bits(at);
+                else if (element == 4)
+                    dn_gpu_cut((float *)at, NULL, 1);
             }
 }
 
-/* A unit: all steps of a tile of rows. */
+/* A unit of packing: all columns k of a tile of rows. */
 static void pack_tile(const gpu_packing *g, int64_t n, char *to)
 {
     const shape *s = g->shape;
     const weights_view *w = &g->w;
     danaus_pattern q = g->p->pattern;
-    int parts = size_of(g->kernel)[PARTS];
-    int64_t part_bytes = s->w_bytes / parts, columns = 32 / s->element;
+    int split = size_of(g->kernel)[PARTS] > 1;
+    int64_t columns = UNIT_BYTES / s->element;
     int64_t block = n / s->row_tiles * s->together, r0 = n % s->row_tiles * s->tile_r;
-    for (int64_t k0 = 0; k0 < s->steps * columns; k0 += columns) {
+    for (int64_t k0 = 0; k0 < s->steps * s->units * columns; k0 += columns)
         for (int64_t lane = 0; lane < s->together; lane++) {
             int64_t from = block / q.d * w->s[0] + (block % q.d + lane) * w->s[3];
             for (int64_t r = 0; r < s->tile_r; r += 16, to += OPERAND)
-                pack_operand(g->p, w, from, r0 + r, k0, parts, part_bytes, to);
+                pack_operand(g->p, w, from, r0 + r, k0, split, to);
         }
-        to += (parts - 1) * part_bytes;
-    }
 }
 
 void dn_mma_lanes_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     shape s = shape_of(k, p);
-    gpu_packing g = { k, p, w, &s, s.steps * s.w_bytes, pack_tile };
+    gpu_packing g = { k, p, w, &s, s.steps * s.units * s.w_bytes, pack_tile };
     dn_gpu_pack(&g, p->pattern.a * (p->pattern.d / s.together) * s.row_tiles, packed);
 }
 
@@ -179,7 +262,9 @@ void dn_mma_lanes_defines(const kernel *k, const problem *p, int variant, text *
     const gpu_define lines[] = {
         { "ELEMENT", s.element },
         { "SPLIT", n[PARTS] > 1 },
+        { "STEP_BYTES", UNIT_BYTES * s.units },
         { "BLOCKS", q.a },
+        { "SHARED_BLOCKS", s.shared_blocks },
         { "ROWS", q.b },
         { "COLS", q.c },
         { "LANES", q.d },
@@ -188,6 +273,9 @@ void dn_mma_lanes_defines(const kernel *k, const problem *p, int variant, text *
         { "TILES_S", n[TILES_S] },
         { "WARPS_R", n[WARPS_R] },
         { "WARPS_S", s.warps_s },
+        { "HELD", n[HELD] },
+        { "MOST_COLUMNS", MOST_COLUMNS },
+        { "TEAMS", s.teams },
         { "STAGES", s.stages },
         { "RESIDENT", n[RESIDENT] },
     };
@@ -202,9 +290,10 @@ void dn_mma_lanes_launch(
     const int *n = size_of(k);
     int64_t tiles = tiles_of(k, p, call->batch);
     int64_t places = (int64_t)f->units * n[RESIDENT];
+    tiles = n[HELD] ? places : tiles;
     *launch = (gpu_launch){
         .blocks = { tiles < places ? tiles : places, 1, 1 },
-        .threads = (int)(s.together / 4 * n[WARPS_R] * s.warps_s * 32),
+        .threads = (int)(s.together / 4 * n[WARPS_R] * s.warps_s * s.teams * 32),
         .shared = (int)s.shared,
     };
 }

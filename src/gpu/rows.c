@@ -113,7 +113,20 @@
             dn_mma_lanes_cost, dn_mma_lanes_bytes, dn_mma_lanes_pack,                  \
             &(const gpu_code)                                                          \
         {                                                                              \
-            .text = "ks_mma_lanes.cu", .arch = ARCH, .size = { R, S, M, W, B, P },     \
+            .text = "ks_mma_lanes.cu", .arch = ARCH, .size = { R, S, M, W, B, P, 1 },  \
+            .defines = dn_mma_lanes_defines, .launch = dn_mma_lanes_launch             \
+        }                                                                              \
+    }
+
+/* The same in f32 with the weights of a tile held in shared memory, U units of columns k
+   in a step. */
+#define MMA_HELD(R, S, W, B, U)                                                        \
+    {                                                                                  \
+        "ks.mma_held.f32." #R "x" #S "." #W "." #U, DANAUS_F32, dn_mma_lanes_fits,     \
+            dn_mma_lanes_cost, dn_mma_lanes_bytes, dn_mma_lanes_pack,                  \
+            &(const gpu_code)                                                          \
+        {                                                                              \
+            .text = "ks_mma_lanes.cu", .arch = 90, .size = { R, S, 1, W, B, 2, U, 1 }, \
             .defines = dn_mma_lanes_defines, .launch = dn_mma_lanes_launch             \
         }                                                                              \
     }
@@ -197,7 +210,9 @@ const kernel dn_gpu_kernels[] = {
     MMA_LANES_90(bf16, DANAUS_BF16),
     MMA_LANES_90(tf32, DANAUS_F32),
     MMA_LANES(f32, DANAUS_F32, 90, 3, 2, 1, 4, 2, 2),
-    MMA_LANES(f32, DANAUS_F32, 90, 2, 3, 1, 4, 2, 2),
+    MMA_LANES(f32, DANAUS_F32, 90, 4, 2, 1, 4, 2, 2),
+    MMA_HELD(3, 2, 4, 2, 1),
+    MMA_HELD(3, 2, 4, 2, 2),
     TURNED_16(f16, DANAUS_F16),
     TURNED_16(bf16, DANAUS_BF16),
     TURNED(

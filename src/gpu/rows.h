@@ -107,7 +107,8 @@ void dn_mma_launch(
     gpu_launch *launch);
 
 /* ks_mma_lanes.cu: size = tiles of 16 rows of a warp at most, of 8 columns, warps that
-   share columns and lanes, warps, resident blocks, parts. */
+   share columns and lanes, warps, resident blocks, parts, units of columns k in a step,
+   whether weights are held in shared memory. */
 
 int dn_mma_lanes_fits(const kernel *k, const problem *p);
 double dn_mma_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p);

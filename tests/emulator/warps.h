@@ -292,6 +292,12 @@ INLINE void mma8(float *d, const u32 *a, u32 b0, u32 b1)
     w.wait.arrive_and_wait();
 }
 
+INLINE void mma8_first(float *d, const u32 *a, u32 b0, u32 b1)
+{
+    d[0] = d[1] = d[2] = d[3] = 0;
+    mma8(d, a, b0, b1);
+}
+
 /* ---- instructions of four warps: each makes its 16 rows, at once ---- */
 
 INLINE void fence_async() {}

@@ -14,11 +14,17 @@
 
    Shared memory: STAGES times x [TILE_S][TILE_K][TOGETHER], pieces exchanged as piece_at()
    says, and w; then for each warp 16 rows of y on their way out. w is packed as the
-   registers of the product's left operand, [i][lanes][tile of rows][step][part]
-   [TOGETHER][16 rows][thread of a warp][16 bytes], zeros outside the matrix.
+   registers of the product's left operand, [i][lanes][tile of rows][32 bytes of columns
+   k][TOGETHER][16 rows][thread of a warp][16 bytes], zeros outside the matrix.
 
    f32 is the sum of two tf32 numbers (SPLIT), the products of the small parts left out;
    sums leave the tensor cores after every step, since those do not round to nearest.
+   Both operands are split in registers: w has 22 bits, so that what the first 11 leave,
+   which are all that tensor cores read, is a tf32 number too.
+
+   With HELD the weights of a tile, all steps of them, stay in shared memory while many
+   columns s pass by. TEAMS teams of GROUPS warps take tiles of TILE_S columns in turn, each
+   with stages of its own, and wait for each other only when weights change.
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
@@ -31,18 +37,20 @@ typedef u16 element;
 #endif
 
 #define PER       (16 / ELEMENT) /* elements of a piece */
-#define TILE_K    (32 / ELEMENT)
+#define TILE_K    (STEP_BYTES / ELEMENT)
 #define GROUPS    (TOGETHER / 4)
-#define THREADS   (32 * GROUPS * WARPS_R * WARPS_S)
+#define TEAM      (32 * GROUPS * WARPS_R * WARPS_S) /* threads that share columns s */
+#define THREADS   (TEAM * TEAMS)
 #define TILE_R    (16 * TILES_R * WARPS_R)
 #define TILE_S    (8 * TILES_S * WARPS_S)
 #define STEPS     ((COLS + TILE_K - 1) / TILE_K)
 #define ROW_TILES ((ROWS + TILE_R - 1) / TILE_R)
-#define PARTS     (SPLIT ? 2 : 1)
-#define X_PITCH   (32 * TOGETHER) /* bytes of a column s */
+#define UNITS     (STEP_BYTES / 32) /* of columns k that an instruction multiplies */
+#define X_PITCH   (STEP_BYTES * TOGETHER) /* bytes of a column s */
 #define X_BYTES   (TILE_S * X_PITCH)
-#define W_PART    (TOGETHER * TILE_R * 32)
-#define STAGE     (X_BYTES + PARTS * W_PART)
+#define W_UNIT    (TOGETHER * TILE_R * 32)
+#define W_BYTES   (UNITS * W_UNIT)
+#define STAGE     (X_BYTES + (HELD ? 0 : W_BYTES))
 /* Elements that lie together in memory, of a piece. */
 #define RUN       (TOGETHER == LANES || TOGETHER > PER ? PER : TOGETHER)
 /* Of y on its way out: a column s of 16 rows. */
@@ -54,18 +62,28 @@ typedef struct tile {
     i64 s0;
 } tile;
 
+INLINE u32 team_thread() { return TEAMS > 1 ? threadIdx.x % TEAM : threadIdx.x; }
+
 INLINE int up_to(i64 count, int most) { return count < most ? (int)count : most; }
 
-/* Blocks that run at a time share rows of x. */
-INLINE tile tile_at(u32 t)
+INLINE u32 tiles_of(i64 batch) { return (u32)((batch + TILE_S - 1) / TILE_S); }
+
+/* Blocks that run at a time share rows of x, and the weights of SHARED_BLOCKS blocks i,
+   which the second cache holds. */
+INLINE tile tile_at(u32 t, i64 batch)
 {
     tile at;
     at.r0 = (int)(t % ROW_TILES) * TILE_R;
     t /= ROW_TILES;
     at.j = (int)(t % (LANES / TOGETHER)) * TOGETHER;
     t /= LANES / TOGETHER;
-    at.i = (int)(t % BLOCKS);
-    at.s0 = (i64)(t / BLOCKS) * TILE_S;
+    at.i = (int)(t % SHARED_BLOCKS);
+    t /= SHARED_BLOCKS;
+    if (SHARED_BLOCKS < BLOCKS) {
+        at.i += (int)(t / tiles_of(batch)) * SHARED_BLOCKS;
+        t %= tiles_of(batch);
+    }
+    at.s0 = (i64)t * TILE_S;
     return at;
 }
 
@@ -74,9 +92,9 @@ INLINE tile tile_at(u32 t)
 /* Of a step: pieces of a column s; columns s between those that a thread copies one
    after the other, whose pieces are exchanged alike; how many these are. */
 #define PIECES   (X_PITCH / 16)
-#define APART    (THREADS / PIECES)
+#define APART    (TEAM / PIECES)
 #define X_COPIES (TILE_S / APART)
-#define W_COPIES ((PARTS * W_PART / 16 + THREADS - 1) / THREADS)
+#define W_COPIES ((W_BYTES / 16 + THREADS - 1) / THREADS)
 
 /* Where piece number `piece` of column s lies: threads that read one place of 8 columns s
    or of 4 columns k then meet different banks. */
@@ -99,13 +117,13 @@ typedef struct source {
 
 INLINE source source_of(const element *x, const u8 *w, tile t, i64 batch)
 {
-    int first = threadIdx.x % PIECES * PER;
-    i64 s = t.s0 + threadIdx.x / PIECES;
+    int first = team_thread() % PIECES * PER;
+    i64 s = t.s0 + team_thread() / PIECES;
     i64 block = (i64)t.i * (LANES / TOGETHER) + t.j / TOGETHER;
     source from;
     from.x = x + ((s * BLOCKS + t.i) * COLS + first / TOGETHER) * LANES + t.j +
              first % TOGETHER;
-    from.w = w + (block * ROW_TILES + t.r0 / TILE_R) * ((i64)STEPS * PARTS * W_PART) +
+    from.w = w + (block * ROW_TILES + t.r0 / TILE_R) * ((i64)STEPS * W_BYTES) +
              threadIdx.x * 16;
     from.left = up_to(batch - s, TILE_S);
     return from;
@@ -133,8 +151,8 @@ INLINE void load_x_with_borders(
 INLINE void load_x(u32 to, source from, const element *x, int k)
 {
     int width = width_of(x, (i64)COLS * LANES * ELEMENT);
-    k += threadIdx.x % PIECES * PER / TOGETHER;
-    to += piece_at(threadIdx.x / PIECES, threadIdx.x % PIECES);
+    k += team_thread() % PIECES * PER / TOGETHER;
+    to += piece_at(team_thread() / PIECES, team_thread() % PIECES);
     int inside = COLS % TILE_K == 0 || k < COLS / TILE_K * TILE_K;
     if (RUN == PER && width == 16 && inside && from.left > (X_COPIES - 1) * APART)
 #pragma unroll
@@ -148,7 +166,7 @@ INLINE void load_x(u32 to, source from, const element *x, int k)
 
 INLINE void load_w(u32 to, source from)
 {
-    const int pieces = PARTS * W_PART / 16;
+    const int pieces = W_BYTES / 16;
 #pragma unroll
     for (int c = 0; c < W_COPIES; c++)
         if (pieces % THREADS == 0 || c * THREADS + threadIdx.x < pieces)
@@ -160,7 +178,7 @@ INLINE void load_w(u32 to, source from)
 INLINE void next_step(source *from)
 {
     from->x += TILE_K * LANES;
-    from->w += PARTS * W_PART;
+    from->w += W_BYTES;
 }
 
 /* ---- products ---- */
@@ -174,11 +192,11 @@ typedef struct place {
 
 INLINE place place_of_warp()
 {
-    int warp = threadIdx.x / 32;
+    int warp = team_thread() / 32;
     return { warp % GROUPS, warp / GROUPS / WARPS_S, warp / GROUPS % WARPS_S };
 }
 
-/* The right operand for 4 lanes: columns k of half `half` of a step, 8 columns s. */
+/* The right operand for 4 lanes: columns k of half `half` of a unit, 8 columns s. */
 INLINE void load_right(u32 v[4], u32 x, place p, int tile, int half)
 {
     int thread = threadIdx.x % 32, s = p.column * TILES_S * 8 + thread / 4;
@@ -203,15 +221,6 @@ INLINE void load_right(u32 v[4], u32 x, place p, int tile, int half)
 #endif
 }
 
-INLINE void multiply(float *d, const u32 *a, u32 b0, u32 b1)
-{
-#if ELEMENT == 4
-    mma8(d, a, b0, b1);
-#else
-    mma16(d, a, b0, b1);
-#endif
-}
-
 INLINE u32 left_at(place p, int lane, int tile)
 {
     int rows = (p.group * 4 + lane) * (TILE_R / 16) + p.row * TILES_R + tile;
@@ -225,45 +234,73 @@ INLINE void load_left(u32 v[4], u32 from)
 }
 
 #if SPLIT
-/* The sum of high * high and the two mixed products. */
-INLINE void product(sums sum, u32 x, u32 w, place p)
+/* Rows that are multiplied beside each other, so that neighbouring products are
+   independent. */
+#define BESIDE (TILES_R % 2 ? TILES_R : 2)
+
+INLINE float rest_of(u32 v, u32 high)
 {
-    u32 high[TILES_S][2][4], low[TILES_S][2][4];
+    return __uint_as_float(v) - __uint_as_float(high);
+}
+
+/* part (+)= the sum of high * high and the two mixed products, of a unit of a lane's
+   columns k. */
+INLINE void product_of_unit(
+    float part[TILES_R][TILES_S][4], const u32 right[TILES_S][2][4], u32 w, place p,
+    int lane, int first)
+{
+    u32 high[TILES_S][2], low[TILES_S][2];
 #pragma unroll
     for (int t = 0; t < TILES_S; t++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            load_right(high[t][half], x, p, t, half);
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                float v = __uint_as_float(high[t][half][lane]);
-                high[t][half][lane] = near_tf32(v);
-                low[t][half][lane] =
-                    __float_as_uint(v - __uint_as_float(high[t][half][lane]));
-            }
+            u32 v = right[t][half][lane];
+            high[t][half] = near_tf32(__uint_as_float(v));
+            low[t][half] = __float_as_uint(rest_of(v, high[t][half]));
         }
 #pragma unroll
-    for (int lane = 0; lane < 4; lane++) {
-        u32 a[TILES_R][4], rest[TILES_R][4];
-        float part[TILES_R][TILES_S][4];
+    for (int r0 = 0; r0 < TILES_R; r0 += BESIDE) {
+        u32 a[BESIDE][4], rest[BESIDE][4];
 #pragma unroll
-        for (int r = 0; r < TILES_R; r++) {
-            load_left(a[r], w + left_at(p, lane, r));
-            load_left(rest[r], w + W_PART + left_at(p, lane, r));
+        for (int r = 0; r < BESIDE; r++) {
+            load_left(a[r], w + left_at(p, lane, r0 + r));
+#pragma unroll
+            for (int v = 0; v < 4; v++)
+                rest[r][v] = __float_as_uint(rest_of(a[r][v], a[r][v] & ~0x1fffu));
         }
-        /* Neighbouring products are independent. */
 #pragma unroll
         for (int pass = 0; pass < 3; pass++)
 #pragma unroll
-            for (int r = 0; r < TILES_R; r++)
+            for (int r = 0; r < BESIDE; r++)
 #pragma unroll
                 for (int t = 0; t < TILES_S; t++) {
-                    float *to = part[r][t];
-                    if (pass == 0)
-                        to[0] = to[1] = to[2] = to[3] = 0;
-                    const u32(*right)[4] = pass == 1 ? low[t] : high[t];
-                    multiply(to, pass ? a[r] : rest[r], right[0][lane], right[1][lane]);
+                    float *to = part[r0 + r][t];
+                    const u32 *left = pass ? a[r] : rest[r];
+                    const u32 *b = pass == 1 ? low[t] : high[t];
+                    if (first && pass == 0)
+                        mma8_first(to, left, b[0], b[1]);
+                    else
+                        mma8(to, left, b[0], b[1]);
                 }
+    }
+}
+
+INLINE void product(sums sum, u32 x, u32 w, place p)
+{
+    u32 right[UNITS][TILES_S][2][4];
+#pragma unroll
+    for (int u = 0; u < UNITS; u++)
+#pragma unroll
+        for (int t = 0; t < TILES_S; t++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                load_right(right[u][t][half], x, p, t, u * 2 + half);
+#pragma unroll
+    for (int lane = 0; lane < 4; lane++) {
+        float part[TILES_R][TILES_S][4];
+#pragma unroll
+        for (int u = 0; u < UNITS; u++)
+            product_of_unit(part, right[u], w + u * W_UNIT, p, lane, u == 0);
 #pragma unroll
         for (int r = 0; r < TILES_R; r++)
 #pragma unroll
@@ -274,6 +311,15 @@ INLINE void product(sums sum, u32 x, u32 w, place p)
     }
 }
 #else
+INLINE void multiply(float *d, const u32 *a, u32 b0, u32 b1)
+{
+#if ELEMENT == 4
+    mma8(d, a, b0, b1);
+#else
+    mma16(d, a, b0, b1);
+#endif
+}
+
 INLINE void product(sums sum, u32 x, u32 w, place p)
 {
     u32 right[TILES_S][2][4];
@@ -470,6 +516,8 @@ INLINE void write_y(
 
 INLINE void clear(sums sum)
 {
+    if (SPLIT)
+        asm volatile("");
 #pragma unroll
     for (int lane = 0; lane < 4; lane++)
 #pragma unroll
@@ -483,6 +531,89 @@ INLINE void clear(sums sum)
 
 /* ---- all of it ---- */
 
+#if HELD
+/* How many columns s a piece of work has, at most about MOST_COLUMNS. Blocks of threads make
+   pieces in rounds; taken is the number of rounds that ends first, if reading weights
+   takes as long as WEIGHTS_COUNT columns. */
+#define WEIGHTS_COUNT 128
+#define TRIALS        8
+INLINE i64 columns_at_once(i64 batch, u32 blocks)
+{
+    const u32 unit = TEAMS * TILE_S;
+    u32 units = (u32)((batch + unit - 1) / unit), grid = gridDim.x;
+    u32 least = units / (MOST_COLUMNS / unit) + 1, best = 0, wide = units;
+    u32 first = (u32)(((u64)least * blocks + grid - 1) / grid);
+    for (u32 rounds = first; rounds < first + TRIALS; rounds++) {
+        u32 count = (u32)((u64)rounds * grid / blocks), of = (units + count - 1) / count;
+        u32 time = rounds * (of * unit + WEIGHTS_COUNT);
+        if (!best || time < best)
+            best = time, wide = of;
+    }
+    return (i64)wide * unit;
+}
+
+/* A piece of work: weights for all threads of a block, then each team's columns. */
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch,
+       int activation)
+{
+    extern __shared__ u8 memory[];
+    const u32 blocks = BLOCKS * (LANES / TOGETHER) * ROW_TILES;
+    int team = threadIdx.x / TEAM;
+    u32 weights = (shared_address(memory) + 127) & ~127u;
+    u32 stages = weights + STEPS * W_BYTES + team * STAGES * STAGE;
+    u32 out = weights + STEPS * W_BYTES + TEAMS * STAGES * STAGE + team * Y_BYTES;
+    place p = place_of_warp();
+    i64 wide = columns_at_once(batch, blocks);
+    u32 pieces = (u32)((batch + wide - 1) / wide) * blocks;
+    for (u32 n = blockIdx.x; n < pieces; n += gridDim.x) {
+        tile t = tile_at(n % blocks, batch);
+        i64 first = n / blocks * wide, end = first + wide < batch ? first + wide : batch;
+        const u8 *from_w = w + (i64)(n % blocks) * STEPS * W_BYTES;
+        __syncthreads();
+        for (int c = threadIdx.x * 16; c < STEPS * W_BYTES; c += THREADS * 16)
+            copy16(weights + c, from_w + c, 16);
+        copy_commit();
+        t.s0 = first + team * TILE_S;
+        tile ahead = t;
+        source from = source_of(x, w, ahead, batch);
+        int ahead_step = 0, slot = 0;
+        auto load = [&](int to) {
+            if (ahead.s0 < end) {
+                load_x(stages + to * STAGE, from, x, ahead_step * TILE_K);
+                next_step(&from);
+                if (++ahead_step == STEPS) {
+                    ahead_step = 0;
+                    ahead.s0 += TEAMS * TILE_S;
+                    from = source_of(x, w, ahead, batch);
+                }
+            }
+            copy_commit();
+        };
+        for (int s = 0; s < STAGES - 1; s++)
+            load(s);
+        copy_wait<STAGES - 1>();
+        __syncthreads();
+
+        sums sum;
+        int step = 0;
+        while (t.s0 < end) {
+            copy_wait<STAGES - 2>();
+            meet();
+            load(slot ? slot - 1 : STAGES - 1);
+            if (step == 0)
+                clear(sum);
+            product(sum, stages + slot * STAGE, weights + step * W_BYTES, p);
+            slot = slot + 1 == STAGES ? 0 : slot + 1;
+            if (++step < STEPS)
+                continue;
+            step = 0;
+            write_y(out, sum, y, bias, activation, t, p, batch);
+            t.s0 += TEAMS * TILE_S;
+        }
+    }
+}
+#else
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch,
        int activation)
@@ -491,11 +622,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     u32 stages = (shared_address(memory) + 127) & ~127u;
     place p = place_of_warp();
     u32 out = stages + STAGES * STAGE + (p.row * WARPS_S + p.column) * Y_BYTES;
-    u32 tiles = (u32)((batch + TILE_S - 1) / TILE_S) *
-                (BLOCKS * (LANES / TOGETHER) * ROW_TILES);
+    u32 tiles = tiles_of(batch) * (BLOCKS * (LANES / TOGETHER) * ROW_TILES);
     if (blockIdx.x >= tiles)
         return;
-    source from = source_of(x, w, tile_at(blockIdx.x), batch);
+    source from = source_of(x, w, tile_at(blockIdx.x, batch), batch);
     u32 ahead = blockIdx.x, current = blockIdx.x;
     int ahead_step = 0, slot = 0, step = 0;
     auto load = [&](int to) {
@@ -507,7 +637,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
             if (++ahead_step == STEPS) {
                 ahead_step = 0;
                 ahead += gridDim.x;
-                from = source_of(x, w, tile_at(ahead), batch);
+                from = source_of(x, w, tile_at(ahead, batch), batch);
             }
         }
         copy_commit();
@@ -528,7 +658,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         if (++step < STEPS)
             continue;
         step = 0;
-        write_y(out, sum, y, bias, activation, tile_at(current), p, batch);
+        write_y(out, sum, y, bias, activation, tile_at(current, batch), p, batch);
         current += gridDim.x;
     }
 }
+#endif
