@@ -158,6 +158,11 @@ danaus_status dn_cuda_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function *function);
 
+/* A view of an operand, for a kernel that the bulk copy engine fetches it for. */
+danaus_status dn_cuda_map(
+    cuda_device *d, danaus_dtype dtype, const void *memory, const gpu_map *m,
+    cu_tensor_map *map);
+
 danaus_status dn_cuda_launch(
     cuda_device *d, cu_function function, const gpu_launch *launch, void **arguments);
 

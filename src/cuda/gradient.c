@@ -463,21 +463,31 @@ static danaus_status gradient_by_library(gradient_run *g, int step, const void *
     return reduce_by_lanes(g, s.count, q, g->o->dw[step]);
 }
 
+static int is_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+
 /* Parts of `batch` columns by the step's tile, which is for this layout. */
 static danaus_status make_parts(
     const gradient_run *g, int step, const void *x, const void *dy, int64_t batch,
     int64_t width, void *parts)
 {
-    const gpu_dw *t = &g->way[step].tile;
+    gpu_dw t = g->way[step].tile;
     problem p = g->steps[step].p;
+    gpu_map maps[2];
+    cu_tensor_map map[2];
     char defines[MOST_DEFINES];
     text to = { defines, sizeof defines, 0 };
     cu_function function;
-    void *arguments[] = { &x, &dy, &parts, &batch, &width };
-    p.layout = t->last ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
-    gpu_launch l = dn_gpu_dw_launch(t, &p, parts_of(batch, width));
-    dn_gpu_dw_defines(t, &p, &to);
-    TRY(dn_cuda_load(g->d, t->text, defines, "dw", &function));
+    void *arguments[] = { &x, &dy, &parts, &batch, &width, &map[0], &map[1] };
+    p.layout = t.last ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+    t.boxes = t.boxes && is_aligned(x) && is_aligned(dy) && batch <= INT32_MAX;
+    if (t.boxes) {
+        dn_gpu_dw_maps(&t, &p, batch, maps);
+        TRY(dn_cuda_map(g->d, p.dtype, x, &maps[0], &map[0]));
+        TRY(dn_cuda_map(g->d, p.dtype, dy, &maps[1], &map[1]));
+    }
+    gpu_launch l = dn_gpu_dw_launch(&t, &p, parts_of(batch, width));
+    dn_gpu_dw_defines(&t, &p, &to);
+    TRY(dn_cuda_load(g->d, t.text, defines, "dw", &function));
     return dn_cuda_launch(g->d, function, &l, arguments);
 }
 

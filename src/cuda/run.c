@@ -11,7 +11,7 @@
 #define ALIGNMENT  256
 #define LEAST_SLAB 1024
 
-static danaus_status encode_map(
+danaus_status dn_cuda_map(
     cuda_device *d, danaus_dtype dtype, const void *memory, const gpu_map *m,
     cu_tensor_map *map)
 {
@@ -164,7 +164,7 @@ danaus_status dn_cuda_step(
     const void *operand[GPU_MAPS] = { x, packed, y };
     for (int i = 0; i < GPU_MAPS; i++)
         if (maps[i].rank)
-            TRY(encode_map(d, step->p.dtype, operand[i], &maps[i], &map[i]));
+            TRY(dn_cuda_map(d, step->p.dtype, operand[i], &maps[i], &map[i]));
     void *arguments[] = { &x,   &packed, &bias, &y,      &batch,  &activation, &p.a,
                           &p.b, &p.c,    &p.d,  &map[0], &map[1], &map[2] };
     return dn_cuda_launch(d, function, &launch, arguments);

@@ -13,6 +13,8 @@
 #define SHARED         (99 << 10)
 #define SHARED_90      (227 << 10)
 #define MARGIN         128
+#define BOX_MARGIN     2048
+#define BOX_GROUPS     4 /* of 16 bytes */
 #define WGMMA_MARGIN   1024
 #define RESERVED       1024 /* bytes of shared memory that a block takes beside */
 #define REGISTERS      512  /* of a fourth of a multiprocessor, for a warp */
@@ -58,17 +60,19 @@ static int64_t most_groups(const gpu_dw *t, const problem *p)
 static int set_stages(gpu_dw *t, const gpu_facts *f)
 {
     int64_t room = (f->arch == 90 ? SHARED_90 : SHARED) + RESERVED;
-    room = room / t->resident - RESERVED - MARGIN;
+    int64_t margin = t->boxes ? BOX_MARGIN : MARGIN;
+    int64_t pad = t->boxes ? 2 * t->together * t->element : 0;
+    room = room / t->resident - RESERVED - margin;
     for (t->depth = 64; t->depth >= (t->last ? 32 : 16); t->depth /= 2) {
         int64_t lines = t->tile_r + t->tile_k;
         int64_t line_r = t->tile_r * t->together * t->element;
         int64_t line_k = t->tile_k * t->together * t->element;
-        int64_t bytes =
-            t->last ? lines * t->depth * t->element
-                    : t->depth * 128 *
-                          (dn_gpu_parts(line_r, 128) + dn_gpu_parts(line_k, 128));
+        int64_t bytes = t->last
+                            ? lines * t->depth * t->element
+                            : t->depth * (dn_gpu_parts(line_r, 128) * 128 +
+                                          dn_gpu_parts(line_k, 128) * 128 + 2 * pad);
         t->stages = least(room / bytes, MOST_STAGES);
-        t->shared = MARGIN + t->stages * bytes;
+        t->shared = margin + t->stages * bytes;
         int64_t pieces = t->last ? t->depth * t->element / 16
                                  : (line_r > line_k ? line_r : line_k) / 16;
         if (pieces <= t->threads && t->stages >= (t->depth > 16 ? 4 : 3))
@@ -104,6 +108,7 @@ static int complete(gpu_dw *t, const problem *p, const gpu_facts *f)
     int64_t warps = t->groups * t->warps_r * t->warps_k;
     int64_t registers = registers_of(t);
     t->together = t->lanes * t->groups;
+    t->boxes = f->arch == 90 && t->split && t->groups == BOX_GROUPS;
     t->threads = (int)(32 * warps);
     t->tile_r = 16 * t->tiles_r * t->warps_r * t->vector_rows;
     t->tile_k = 8 * t->tiles_k * t->warps_k * t->vector_rows;
@@ -136,7 +141,7 @@ static double seconds_of(const gpu_dw *t, const problem *p, double rate, double 
     int64_t bytes = t->last || t->together == q.d ? 128 : t->together * t->element;
     double apart = bytes < 32 ? 48 / (double)bytes : bytes == 32 ? 1.5 : 1;
     double memory = (double)(q.b + q.c) * e / 4.2e12;
-    double cache = apart * tiles * (r + k) * e / 5.6e12;
+    double cache = apart * tiles * (r + k) * e / (t->boxes ? 7e12 : 5.6e12);
     double tensor = tiles * r * k * 2 / rate, shared = tiles * read * e / 2.9e13;
     double times[] = { memory, cache, tensor, shared };
     return dn_gpu_dw_together(times, 4) * (t->threads * t->resident < 256 ? 1.15 : 1) *
@@ -157,7 +162,6 @@ static void search_mma(
     gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p, const gpu_facts *f)
 {
     double split = t.lanes == 1 ? 0.63e14 : t.lanes == 2 ? 0.55e14 : 0.46e14;
-    double rate = t.split ? split : t.element > 2 ? 2.2e14 : 4.4e14;
     t.text = "ks_dw_mma.cu";
     for (t.groups = 1; t.groups <= most_groups(&t, p); t.groups *= 2)
         for (t.warps_r = 1; t.warps_r <= 8; t.warps_r++)
@@ -167,6 +171,9 @@ static void search_mma(
                         if (complete(&t, p, f)) {
                             double read =
                                 (double)(t.tile_r * (t.warps_k + 1) + t.tile_k * (t.warps_r + 1));
+                            double rate = !t.split  ? (t.element > 2 ? 2.2e14 : 4.4e14)
+                                          : t.boxes ? 0.62e14
+                                                    : split;
                             double seconds = seconds_of(&t, p, rate, read);
                             keep_better(best, least_seconds, &t, seconds);
                         }
@@ -240,6 +247,26 @@ int64_t dn_gpu_dw_tiles(const gpu_dw *t, const problem *p)
     return q.a * (q.d / t->together) * t->row_tiles * t->column_tiles;
 }
 
+/* Of x or dy, whose blocks have `size` rows, of which a tile has `rows`. */
+static gpu_map map_of(
+    const gpu_dw *t, const problem *p, int64_t batch, int64_t size, int64_t rows)
+{
+    danaus_pattern q = p->pattern;
+    return (gpu_map){
+        .rank = 3,
+        .size = { q.d, q.a * size, batch },
+        .stride = { 1, q.d, q.a * size * q.d },
+        .box = { (int)t->together, (int)rows + 2, (int)t->depth },
+        .swizzle = (int)(t->together * t->element),
+    };
+}
+
+void dn_gpu_dw_maps(const gpu_dw *t, const problem *p, int64_t batch, gpu_map map[2])
+{
+    map[0] = map_of(t, p, batch, p->pattern.c, t->tile_k);
+    map[1] = map_of(t, p, batch, p->pattern.b, t->tile_r);
+}
+
 gpu_launch dn_gpu_dw_launch(const gpu_dw *t, const problem *p, int64_t slabs)
 {
     return (gpu_launch){ .blocks = { dn_gpu_dw_tiles(t, p) * slabs, 1, 1 },
@@ -266,7 +293,7 @@ void dn_gpu_dw_defines(const gpu_dw *t, const problem *p, text *to)
     const gpu_define mma[] = {
         { "SPLIT", t->split },     { "VECTOR", t->vector },   { "LANES_OF", t->lanes },
         { "TILES_R", t->tiles_r }, { "TILES_K", t->tiles_k }, { "WARPS_R", t->warps_r },
-        { "WARPS_K", t->warps_k },
+        { "WARPS_K", t->warps_k }, { "BOXES", t->boxes },
     };
     const gpu_define wgmma[] = {
         { "WGMMA", 1 },
@@ -281,4 +308,6 @@ void dn_gpu_dw_defines(const gpu_dw *t, const problem *p, text *to)
         dn_gpu_define(DANAUS_F32, wgmma, sizeof wgmma / sizeof *wgmma, to);
     else
         dn_gpu_define(DANAUS_F32, mma, sizeof mma / sizeof *mma, to);
+    if (t->boxes)
+        dn_text(to, "#define WGMMA 1\n");
 }

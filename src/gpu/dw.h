@@ -12,6 +12,7 @@ typedef struct gpu_dw {
     int64_t element, vector, lanes, vector_rows, groups, together;
     int64_t tiles_r, tiles_k, warps_r, warps_k, depth, stages, resident;
     int64_t tile_r, tile_k, row_tiles, column_tiles;
+    int64_t boxes; /* by the copy engine, which needs operands aligned to 16 bytes */
     int64_t groups_a, groups_b, columns, places, swapped; /* of ks_dw_wgmma.cu */
     int64_t shared;                                       /* bytes */
     int threads, split, last;
@@ -30,6 +31,9 @@ int64_t dn_gpu_dw_tiles(const gpu_dw *t, const problem *p);
 
 /* Its launch for so many slabs. */
 gpu_launch dn_gpu_dw_launch(const gpu_dw *t, const problem *p, int64_t slabs);
+
+/* Of x and of dy, of so many columns, for boxes. */
+void dn_gpu_dw_maps(const gpu_dw *t, const problem *p, int64_t batch, gpu_map map[2]);
 void dn_gpu_dw_defines(const gpu_dw *t, const problem *p, text *to);
 
 #endif

@@ -4,11 +4,15 @@
    Copies are made at once, so that what is missing of waiting for them does not show. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "map.h"
+
 #include <barrier>
 #include <cmath>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -25,6 +29,7 @@ typedef long long i64;
 #define __global__
 #define __shared__
 #define __launch_bounds__(threads, blocks)
+#define __grid_constant__
 
 struct uint4 {
     u32 x, y, z, w;
@@ -214,6 +219,77 @@ INLINE uint4 load_shared128(u32 from)
     return v;
 }
 
+/* ---- barriers in shared memory that also count bytes, and copies that they count ---- */
+
+struct flag_state {
+    u32 arrivals, missing, phase;
+    i64 bytes;
+};
+
+static std::map<u32, flag_state> flags; /* of a block, by their addresses */
+static std::mutex flags_lock;
+static std::condition_variable flags_changed;
+
+INLINE void flag_init(u32 flag, u32 arrivals)
+{
+    shared(flag, 8);
+    std::lock_guard<std::mutex> hold(flags_lock);
+    flags[flag] = { arrivals, arrivals, 0, 0 };
+}
+
+INLINE void flag_publish() {}
+
+INLINE void flag_change(u32 flag, u32 arrivals, i64 bytes)
+{
+    std::lock_guard<std::mutex> hold(flags_lock);
+    flag_state &f = flags.at(flag);
+    f.missing -= arrivals;
+    f.bytes += bytes;
+    if (f.missing || f.bytes)
+        return;
+    f.missing = f.arrivals;
+    f.phase ^= 1;
+    flags_changed.notify_all();
+}
+
+INLINE void flag_expect(u32 flag, u32 bytes) { flag_change(flag, 1, bytes); }
+INLINE void flag_arrive(u32 flag) { flag_change(flag, 1, 0); }
+
+INLINE void flag_wait(u32 flag, u32 phase)
+{
+    std::unique_lock<std::mutex> hold(flags_lock);
+    flags_changed.wait(hold, [=] { return flags.at(flag).phase != phase; });
+}
+
+/* An element of a box to a place in shared memory; zero if it is outside of the view. */
+INLINE void load_element(u32 to, const tensor_map *m, const i64 i[3])
+{
+    i64 from = 0;
+    to ^= m->swizzle ? (to >> 7 & (u32)(m->swizzle / 16 - 1)) << 4 : 0;
+    u8 *element = shared(to, (u32)m->element);
+    memset(element, 0, (size_t)m->element);
+    for (int a = 0; a < 3; a++) {
+        if (i[a] < 0 || i[a] >= m->size[a])
+            return;
+        from += i[a] * m->stride[a];
+    }
+    memcpy(element, (const u8 *)m->memory + from * m->element, (size_t)m->element);
+}
+
+INLINE void bulk_load_3(u32 to, const tensor_map *m, u32 flag, int i0, int i1, int i2)
+{
+    int line = m->box[0], elements = line * m->box[1] * m->box[2];
+    if (to % 128 || line * m->element % 16 ||
+        (m->swizzle && line * m->element > m->swizzle))
+        abort();
+    for (int e = 0; e < elements; e++) {
+        i64 i[] = { i0 + e % line, i1 + e / line % m->box[1],
+                    i2 + e / line / m->box[1] };
+        load_element(to + (u32)(e * m->element), m, i);
+    }
+    flag_change(flag, 0, -elements * m->element);
+}
+
 /* ---- instructions of a warp, as PTX describes them ---- */
 
 /* Element `column` of a row of 8 whose address is given. */
@@ -348,5 +424,6 @@ static void run_blocks(u32 blocks, u32 threads, u32 bytes, kernel_type kernel)
             });
         for (std::thread &one : all)
             one.join();
+        flags.clear();
     }
 }

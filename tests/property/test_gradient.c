@@ -41,6 +41,7 @@ static void gradients_of_larger_blocks_match_the_oracle(void **state)
             rng r = { (uint64_t)round };
             danaus_pattern p = { rng_int(&r, 1, 3), rng_int(&r, 16, 30),
                                  rng_int(&r, 16, 30), rng_int(&r, 1, 4) };
+            p.d = round ? p.d : 16;
             danaus_ks_desc desc = { .dtype = test_dtypes[t], .gradients = 1 };
             desc.layout = round % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
             desc.adjoint = round / 2 % 2;

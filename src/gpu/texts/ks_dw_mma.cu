@@ -12,6 +12,10 @@
    Which columns s, and which rows, a thread's places in an operand mean is free if both
    operands agree; it is chosen so that threads meet different banks.
 
+   With BOXES, of lanes of 64 bytes, the copy engine of compute capability 9.0 fetches
+   stages by maps of x and dy. Their lines have two rows more than a tile: so threads meet
+   banks once with the 64-byte swizzle. Otherwise threads copy.
+
    A block has GROUPS times WARPS_R x WARPS_K warps, a group for its vectors of lanes; a
    warp makes 16 TILES_R by 8 TILES_K vectors. Copies run STAGES - 1 stages of DEPTH
    columns s ahead. f32 is the sum of two tf32 numbers (SPLIT), the products of the small
@@ -35,7 +39,8 @@
 /* Bits of the place in a line that are flipped: threads that read vectors of 8 rows and 4
    lines, batch-last of 8 lines, then meet different banks. */
 #define FLIPPED(line)                                                                  \
-    (LAST          ? (line) % 2 * 64                                                   \
+    (BOXES         ? 0                                                                 \
+     : LAST        ? (line) % 2 * 64                                                   \
      : GROUPS == 1 ? (line) % 4 * 32                                                   \
      : GROUPS == 4 ? (line) % 4 * 16                                                   \
                    : (line) % 2 * 16 + (line) % 4 / 2 * 64)
@@ -43,7 +48,15 @@
 #define COPIERS     THREADS
 #define COPIER      threadIdx.x
 
+#define PAD          (BOXES ? 2 * TOGETHER * ELEMENT : 0)
+#define SWIZZLED(at) (BOXES ? (at) ^ ((at) >> 7 & 3) << 4 : (at))
+
 #include "ks_dw.cuh"
+
+typedef lines<TILE_R, PAD> lines_dy;
+typedef lines<TILE_K, PAD> lines_x;
+
+#define STAGE_BYTES (lines_dy::bytes + lines_x::bytes)
 
 typedef struct tile {
     int i, j, r, k;
@@ -100,7 +113,7 @@ INLINE void load_vector(u32 v[WORDS], u32 from)
 /* Where a thread reads its vectors of an operand: at even[0], and at even[1] those 8
    rows, batch-last 16 columns s, further on. */
 template <int tile> struct reader {
-    typedef lines<tile> at;
+    typedef lines<tile, PAD> at;
     u32 even[2];
 
     MEMBER void begin(int vector, int group)
@@ -111,10 +124,10 @@ template <int tile> struct reader {
             if (LAST)
                 even[odd] = (vector + g) * at::pitch + ((odd * 64 + q * 16) ^ FLIPPED(g));
             else
-                even[odd] =
+                even[odd] = SWIZZLED(
                     q * at::pitch +
                     ((((vector + g + odd * 8) * GROUPS + group) * VECTOR_BYTES) ^
-                     FLIPPED(q));
+                     FLIPPED(q)));
     }
 
     /* 8 t vectors from the first one on; of four columns s from `column` on the
@@ -275,7 +288,7 @@ INLINE void stage_products(
                 dy.operands<2>(left[r], stage, 2 * r + half, half, column);
 #pragma unroll
         for (int k = 0; k < TILES_K; k++)
-            x.operands<1>(right[k], stage + lines<TILE_R>::bytes, k, 0, column);
+            x.operands<1>(right[k], stage + lines_dy::bytes, k, 0, column);
         round_all(left, right);
         products(sum, left, right);
     }
@@ -335,6 +348,120 @@ INLINE void store_sums(float *part, sums sum, tile t, place p)
                 }
 }
 
+/* ---- stages, of dy and then x, which come ahead of the products ---- */
+
+/* The columns s of a block. */
+typedef struct span {
+    i64 first, end;
+    int steps;
+} span;
+
+#if BOXES
+  #define AHEAD (STAGES > 4 ? STAGES - 2 : STAGES - 1)
+  #define MAPS  , const __grid_constant__ tensor_map x_map,                            \
+               const __grid_constant__ tensor_map dy_map
+
+struct queue {
+    u32 stages, full, empty; /* flags of a stage: it is there; all warps have read it */
+    const tensor_map *x, *dy;
+    tile t;
+    int column, ahead, steps, slot, phase;
+
+    /* By the first warp. */
+    MEMBER void load()
+    {
+        int to = ahead % STAGES, s = column + ahead * DEPTH;
+        u32 stage = stages + to * STAGE_BYTES, flag = full + to * 8;
+        if (ahead >= steps)
+            return;
+        flag_wait(empty + to * 8, (ahead++ / STAGES & 1) ^ 1);
+        if (threadIdx.x > 0)
+            return;
+        flag_expect(flag, STAGE_BYTES);
+        bulk_load_3(stage, dy, flag, t.j, t.i * ROWS + t.r, s);
+        bulk_load_3(stage + lines_dy::bytes, x, flag, t.j, t.i * COLS + t.k, s);
+    }
+
+    MEMBER void begin(
+        u32 memory, const tensor_map *x_map, const tensor_map *dy_map, tile at, span s)
+    {
+        full = (memory + 1023) & ~1023u, empty = full + STAGES * 8;
+        stages = full + 1024;
+        x = x_map, dy = dy_map, t = at;
+        column = (int)s.first, steps = s.steps;
+        ahead = slot = phase = 0;
+        if (threadIdx.x == 0) {
+            for (int n = 0; n < STAGES; n++) {
+                flag_init(full + n * 8, 1);
+                flag_init(empty + n * 8, THREADS / 32);
+            }
+            flag_publish();
+        }
+        __syncthreads();
+        for (int n = 0; n < AHEAD && threadIdx.x < 32; n++)
+            load();
+    }
+
+    MEMBER u32 next()
+    {
+        if (threadIdx.x < 32)
+            load();
+        flag_wait(full + slot * 8, phase);
+        return stages + slot * STAGE_BYTES;
+    }
+
+    MEMBER void release()
+    {
+        sync_warp();
+        if (threadIdx.x % 32 == 0)
+            flag_arrive(empty + slot * 8);
+        phase ^= slot + 1 == STAGES;
+        slot = slot + 1 == STAGES ? 0 : slot + 1;
+    }
+};
+#else
+  #define MAPS
+
+struct queue {
+    u32 stages;
+    source<ROWS, TILE_R> from_dy;
+    source<COLS, TILE_K> from_x;
+    int ahead, steps, slot;
+
+    MEMBER void load(int to)
+    {
+        if (ahead++ < steps) {
+            from_dy.load(stages + to * STAGE_BYTES);
+            from_x.load(stages + to * STAGE_BYTES + lines_dy::bytes);
+        }
+        copy_commit();
+    }
+
+    MEMBER void begin(
+        u32 memory, const element *x, const element *dy, tile t, span s, i64 batch)
+    {
+        stages = (memory + 127) & ~127u;
+        ahead = slot = 0, steps = s.steps;
+        from_dy.begin(dy, t.i, t.j, t.r, s.first, s.end, batch);
+        from_x.begin(x, t.i, t.j, t.k, s.first, s.end, batch);
+        from_dy.clear(stages, STAGE_BYTES);
+        from_x.clear(stages + lines_dy::bytes, STAGE_BYTES);
+        for (int n = 0; n < STAGES - 1; n++)
+            load(n);
+    }
+
+    MEMBER u32 next()
+    {
+        copy_wait<STAGES - 2>();
+        __syncthreads();
+        load(slot ? slot - 1 : STAGES - 1);
+        return stages + slot * STAGE_BYTES;
+    }
+
+    MEMBER void release() { slot = slot + 1 == STAGES ? 0 : slot + 1; }
+};
+#endif
+
 /* ---- all of it ---- */
 
 #if SPLIT
@@ -349,34 +476,24 @@ INLINE void flush(sums sum, sums part)
 #endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    dw(const element *x, const element *dy, float *part, i64 batch, i64 slab)
+    dw(const element *x, const element *dy, float *part, i64 batch, i64 slab MAPS)
 {
     extern __shared__ u8 memory[];
-    const int stage_bytes = lines<TILE_R>::bytes + lines<TILE_K>::bytes;
-    u32 stages = (shared_address(memory) + 127) & ~127u;
     place p = place_of_warp();
     tile t = tile_at(blockIdx.x % TILES);
-    i64 s = (i64)(blockIdx.x / TILES) * slab, end = s + slab < batch ? s + slab : batch;
-    int steps = (int)((end - s + DEPTH - 1) / DEPTH), ahead = 0, slot = 0;
-    source<ROWS, TILE_R> from_dy;
-    source<COLS, TILE_K> from_x;
+    span s = { (i64)(blockIdx.x / TILES) * slab };
+    s.end = s.first + slab < batch ? s.first + slab : batch;
+    s.steps = (int)((s.end - s.first + DEPTH - 1) / DEPTH);
+    queue q;
+#if BOXES
+    q.begin(shared_address(memory), &x_map, &dy_map, t, s);
+#else
+    q.begin(shared_address(memory), x, dy, t, s, batch);
+#endif
     reader<TILE_R> read_dy;
     reader<TILE_K> read_x;
-    from_dy.begin(dy, t.i, t.j, t.r, s, end, batch);
-    from_x.begin(x, t.i, t.j, t.k, s, end, batch);
-    from_dy.clear(stages, stage_bytes);
-    from_x.clear(stages + lines<TILE_R>::bytes, stage_bytes);
     read_dy.begin(p.row * TILES_R * 16, p.group);
     read_x.begin(p.column * TILES_K * 8, p.group);
-    auto load = [&](int to) {
-        if (ahead++ < steps) {
-            from_dy.load(stages + to * stage_bytes);
-            from_x.load(stages + to * stage_bytes + lines<TILE_R>::bytes);
-        }
-        copy_commit();
-    };
-    for (int n = 0; n < STAGES - 1; n++)
-        load(n);
 
     sums sum;
     clear(sum);
@@ -385,12 +502,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     clear(recent);
 #endif
 #pragma unroll 1
-    for (int n = 0; n < steps; n++) {
-        copy_wait<STAGES - 2>();
-        __syncthreads();
-        load(slot ? slot - 1 : STAGES - 1);
-        u32 stage = stages + slot * stage_bytes;
-        slot = slot + 1 == STAGES ? 0 : slot + 1;
+    for (int n = 0; n < s.steps; n++) {
+        u32 stage = q.next();
 #if SPLIT
         stage_products(recent, stage, read_dy, read_x);
         if (n % FLUSH == FLUSH - 1)
@@ -398,6 +511,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 #else
         stage_products(sum, stage, read_dy, read_x);
 #endif
+        q.release();
     }
 #if SPLIT
     flush(sum, recent);
