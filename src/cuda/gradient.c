@@ -414,15 +414,6 @@ static danaus_status add_slabs(
         column_at(p, dy, dn_pattern_rows(q), done), to, add);
 }
 
-static danaus_status gradient_by_dense(gradient_run *g, int step, const void *dy)
-{
-    problem dense = dense_problem(&g->steps[step].p);
-    slabs s = dw_slabs(g, step);
-    int64_t batch = g->o->batch;
-    TRY(add_slabs(g, &dense, s, batch, batch, g->x[step], dy, 0));
-    return reduce(g, s.count, g->steps[step].p.pattern, &g->o->dw[step], 1);
-}
-
 /* Turns n columns of x and dy from `first` on. */
 static danaus_status turn_columns(
     const gradient_run *g, int step, const void *dy, int64_t first, int64_t n,
@@ -443,9 +434,12 @@ static danaus_status turn_columns(
 
 static danaus_status gradient_by_library(gradient_run *g, int step, const void *dy)
 {
-    problem p = g->steps[step].p, last = p;
+    const dw_way *way = &g->way[step];
+    problem p = g->steps[step].p;
     danaus_pattern q = p.pattern;
     slabs s = dw_slabs(g, step);
+    p = way->dense ? dense_problem(&p) : p;
+    problem last = p;
     int64_t cols = dn_pattern_cols(q), rows = dn_pattern_rows(q), batch = g->o->batch;
     int64_t at_once = columns_at_once(g, &p, s.width);
     last.layout = DANAUS_BATCH_LAST;
@@ -460,6 +454,8 @@ static danaus_status gradient_by_library(gradient_run *g, int step, const void *
                 g, &p, s, batch, n, column_at(&p, g->x[step], cols, first),
                 column_at(&p, dy, rows, first), first > 0));
     }
+    if (way->dense)
+        return reduce(g, s.count, q, &g->o->dw[step], 1);
     return reduce_by_lanes(g, s.count, q, g->o->dw[step]);
 }
 
@@ -543,8 +539,6 @@ static danaus_status weight_gradient(gradient_run *g, int step, const void *dy)
     const dw_way *way = &g->way[step];
     if (way->tile.resident)
         return gradient_by_tensors(g, step, dy);
-    if (way->dense)
-        return gradient_by_dense(g, step, dy);
     return way->library ? gradient_by_library(g, step, dy)
                         : gradient_by_vectors(g, step, dy);
 }
