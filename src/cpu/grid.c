@@ -43,7 +43,8 @@ static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)
     int64_t pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
     lane_map m = dn_lane_map(p, code, pair == 2);
-    int64_t columns = MIN(n, m.gather ? GROUP_COLUMNS : LANE_COLUMNS_AT_A_TIME);
+    int64_t most = m.gather ? GROUP_COLUMNS : LANE_COLUMNS_AT_A_TIME;
+    int64_t columns = MAX(1, CEIL_DIV(n, CEIL_DIV(MAX(n, 1), most)));
     size_t line_bytes =
         lies_as_lines(x)
             ? 0
@@ -241,9 +242,11 @@ void dn_grid_open(
         .cold_y = 1,
     };
     g->code = code;
-    g->s_unit = lies_as_panel(&x) && lies_as_panel(&y) && !code->lane_vectors
-                    ? long_runs(d, step, n)
-                    : shape.columns;
+    g->s_unit = shape.columns;
+    if (code->lane_vectors) /* each part reads its weights for all of its columns */
+        g->s_unit *= MAX(1, LANE_COLUMNS_AT_A_TIME / shape.columns);
+    else if (lies_as_panel(&x) && lies_as_panel(&y))
+        g->s_unit = long_runs(d, step, n);
     g->i_unit = shape.blocks;
     g->j_unit = shape.lanes;
     g->slot_bytes = shape.x_bytes + shape.y_bytes;

@@ -22,6 +22,10 @@
 #    define UNROLL _Pragma("GCC unroll 32")
 #endif
 
+/* Hides from the compiler what a pointer points to. What a tile loads through it lives no
+   longer than the tile; else GCC keeps it from tile to tile, and in memory in the loops. */
+#define OPAQUE(pointer) __asm__("" : "+r"(pointer))
+
 /* Columns k that a tile takes at a time: a tile's part of X stays in the
    second cache. */
 #define K_BLOCK 2048

@@ -45,8 +45,23 @@ static double between(const problem *p)
            (p->y_cached ? (double)dn_pattern_rows(p->pattern) : 0);
 }
 
-/* The constants of both models are fitted: of 24 patterns (bench/suites/cpu.csv) with
-   batches of 4 to 3,136 on Ice Lake, the cheaper row is the faster one or within 1 % in
+/* Cycles for a vector from the first cache. Ice Lake loads little more than one of 64
+   bytes a cycle, broadcasts too, as soon as two in three instructions are loads. */
+static double load_cycles(const cpu_code *code, const problem *p)
+{
+    int64_t bytes = code->vector * (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
+    return bytes < 64 ? 0.5 : 0.9;
+}
+
+/* Cycles for a k: r rows by v vectors are r v products, two a cycle, and r + v loads. */
+static double tile_cycles(int64_t rows, double vectors, double tiles, double load)
+{
+    double r = (double)rows;
+    return vectors > 0 ? fmax(0.5 * r * vectors, load * (r + tiles * vectors)) : 0;
+}
+
+/* The constants of both models are fitted: of 22 patterns (bench/suites/cpu.csv) with
+   batches of 4 to 196 on Ice Lake, the cheaper row is the faster one or within 1.3 % in
    the mean. */
 double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
@@ -57,11 +72,11 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
     double vectors = ceil((double)p->batch / code->vector);
     int64_t most = code->tile_rows / pair;
     double tiles = (double)dn_tile_count(q.b, most);
-    /* A tile of r rows by 3 vectors takes 3 r / 2 cycles for a k, if its
-       loads, r + 3 of them, are not more. */
-    double per_k =
-        fmax(0.5 * (double)(q.b * pair), 0.5 * ((double)(q.b * pair) / 3 + tiles));
-    double work = (double)q.a * (double)q.d * (double)q.c * vectors * per_k;
+    double full = (double)(code->tile_columns / code->vector);
+    double whole = floor(vectors / full), rest = vectors - whole * full;
+    double per_k = whole * tile_cycles(q.b * pair, full, tiles, load_cycles(code, p)) +
+                   tile_cycles(q.b * pair, rest, tiles, load_cycles(code, p));
+    double work = (double)q.a * (double)q.d * (double)q.c * per_k;
     work += (double)q.a * (double)q.d * tiles * vectors * 4;
     /* In slabs what lies between two steps is neither turned nor gathered. */
     double ends = rows + cols - (p->batch >= SLABS ? between(p) : 0);
@@ -94,12 +109,14 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
        doubling of what does not stay in the first cache. */
     double passes = ceil(n / code->tile_columns);
     double far = fmax(0, log2(lane_bytes(code, p) / FIRST_CACHE));
-    double each = m.as_it_lies ? 0.4 * (1 + 0.25 * far) : 0.8;
-    double work = vectors * pair * (0.3 * passes + each * n);
+    double each = m.as_it_lies ? 0.45 * (1 + 0.05 * far) : 1.5;
+    double work = vectors * pair * (0.5 * passes + each * n);
     double repeat =
-        !m.as_it_lies ? (double)(q.a * q.c) * n * ((double)q.d + per) * 0.7 : 0;
+        !m.as_it_lies ? (double)(q.a * q.c) * n * ((double)q.d + per) * 1.5 : 0;
+    /* Whole vectors of lanes are far apart in lines that are as long as a block. */
+    double turn = q.d < code->vector ? 0.4 + 0.04 * log2((double)q.d) : 2;
     double turned = p->layout == DANAUS_BATCH_LAST && p->batch > 1
-                        ? 0.5 * n * (double)(dn_pattern_rows(q) + dn_pattern_cols(q))
+                        ? turn * n * (double)(dn_pattern_rows(q) + dn_pattern_cols(q))
                         : 0;
     /* Lines between steps are turned for panels, or far apart for other lanes. */
     if (p->batch >= SLABS)
