@@ -44,23 +44,23 @@ static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
     lane_map m = dn_lane_map(p, code, pair == 2);
     int64_t most = m.gather ? GROUP_COLUMNS : LANE_COLUMNS_AT_A_TIME;
-    int64_t columns = MAX(1, CEIL_DIV(n, CEIL_DIV(MAX(n, 1), most)));
+    int64_t room = MIN(n, most); /* for fewer columns, too, whose chunks may be wider */
+    int64_t columns = CEIL_DIV(n, CEIL_DIV(n, most));
     size_t line_bytes =
-        lies_as_lines(x)
-            ? 0
-            : dn_aligned(columns * ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell);
+        lies_as_lines(x) ? 0
+                         : dn_aligned(room * ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell);
     int64_t own = 0; /* elements of x gathered or repeated, once for each row k */
     if (m.gather)
-        own = dn_odd(columns) * m.per;
+        own = dn_odd(room) * m.per;
     else if (!m.as_it_lies)
-        own = columns * dn_lane_row(p.d, code->vector) * pair;
+        own = room * dn_lane_row(p.d, code->vector) * pair;
     return (cpu_shape){
         .columns = columns,
         .blocks = 1,
         .lanes = p.d,
         .tiles = m.groups * m.tiles,
         .x_bytes = line_bytes + dn_aligned(p.c * own * cell),
-        .y_bytes = dn_aligned(columns * ROUND_UP(p.b * p.d, COLUMNS_UNIT) * cell),
+        .y_bytes = dn_aligned(room * ROUND_UP(p.b * p.d, COLUMNS_UNIT) * cell),
     };
 }
 
@@ -110,11 +110,12 @@ static cpu_shape panel_shape(
         g.columns = width * MIN(MOST_TILES, MAX(1, budget / unit));
     }
     /* As even as can be, so that no chunk is a narrow rest. */
-    int64_t chunks = CEIL_DIV(n, g.columns);
+    int64_t chunks = CEIL_DIV(n, g.columns),
+            widest = MIN(g.columns, ROUND_UP(n, width));
     g.columns = ROUND_UP(CEIL_DIV(n, chunks), width);
     int64_t rows = MIN(p.b, g.tiles * (code->tile_rows / pair));
     g.staged = turns ? g.columns : width;
-    int64_t per_row = g.blocks * g.lanes * g.staged * cell;
+    int64_t per_row = g.blocks * g.lanes * (turns ? widest : width) * cell;
     g.x_bytes = g.stage_x ? dn_aligned(p.c * per_row) : 0;
     g.y_bytes = g.stage_y ? dn_aligned(rows * per_row) : 0;
     return g;

@@ -37,7 +37,8 @@ static inline size_t dn_aligned(int64_t bytes)
     return (size_t)ROUND_UP(bytes, DN_ALIGN);
 }
 
-/* How the step's kernel stages n columns from x to y; data is not looked at. */
+/* How the step's kernel stages n columns from x to y; data is not looked at. The scratch
+   for n columns is enough for fewer. */
 cpu_shape dn_shape(
     const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y,
     int64_t n);

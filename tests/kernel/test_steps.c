@@ -4,7 +4,7 @@
 #include "support/test.h"
 
 #include "backend/backend.h"
-#include "cpu/cpu.h"
+#include "cpu/grid.h"
 #include "support/chains.h"
 #include "support/device.h"
 
@@ -256,6 +256,27 @@ static void cuts_do_not_change_a_bit(void **state)
         }
 }
 
+/* Scratch is made for a slab's columns; the last slab has fewer. */
+static void scratch_for_many_columns_is_enough_for_fewer(void **state)
+{
+    danaus_device *dev = *state;
+    for (const kernel *k = dev->kernels; k->name; k++)
+        for (int round = 0; round < rounds_of(20); round++) {
+            rng r = { (uint64_t)round };
+            danaus_pattern p = { rng_int(&r, 1, 4), rng_int(&r, 1, 90),
+                                 rng_int(&r, 1, 90), rng_int(&r, 1, 70) };
+            danaus_layout layout = round % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+            ks_step step = { { .pattern = p, .dtype = k->dtype, .layout = layout }, k };
+            cpu_view view = { .dtype = k->dtype, .layout = layout };
+            size_t most = 0;
+            for (int64_t n = 1; n < 600; n++) {
+                cpu_shape s = dn_shape((cpu_device *)dev, &step, &view, &view, n);
+                assert_true(s.x_bytes + s.y_bytes >= most);
+                most = s.x_bytes + s.y_bytes;
+            }
+        }
+}
+
 int main(int argc, char **argv)
 {
     danaus_device *device = device_from_arguments(argc, argv);
@@ -264,6 +285,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(any_two_rows_make_gradients, device),
         cmocka_unit_test_prestate(gradients_are_right_on_random_shapes, device),
         cmocka_unit_test_prestate(cuts_do_not_change_a_bit, device),
+        cmocka_unit_test_prestate(scratch_for_many_columns_is_enough_for_fewer, device),
     };
     int failed = cmocka_run_group_tests_name("steps", tests, NULL, NULL);
     danaus_device_close(device);
