@@ -49,6 +49,10 @@ static void add_step(cuda_device *d, const ks_step *step)
         ks_step inner = dn_gpu_inner(step->kernel, &step->p);
         add_step(d, &inner);
     }
+    if (code->first) {
+        ks_step first = dn_gpu_first(step->kernel, &step->p);
+        add_step(d, &first);
+    }
 }
 
 void dn_cuda_compile_ahead(cuda_device *d, const ks_step *steps, int count)

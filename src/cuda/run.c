@@ -82,12 +82,18 @@ static size_t vector_bytes(const ks_step *step, int64_t size, int64_t batch)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Columns that are turned at once. */
+/* Rows of what lies in scratch batch-last: x, and y if it is turned back. */
+static int64_t scratch_rows(const ks_step *step)
+{
+    const gpu_code *code = step->kernel->code;
+    danaus_pattern p = step->p.pattern;
+    return dn_pattern_cols(p) + (code->first ? 0 : dn_pattern_rows(p));
+}
+
+/* Columns whose x and y are there at once. */
 static int64_t slab_of(const ks_step *step, int64_t batch)
 {
-    danaus_pattern p = step->p.pattern;
-    int64_t line = (dn_pattern_cols(p) + dn_pattern_rows(p)) *
-                   (int64_t)danaus_dtype_size(step->p.dtype);
+    int64_t line = scratch_rows(step) * (int64_t)danaus_dtype_size(step->p.dtype);
     int64_t slab = MOST_TURNED / line / LEAST_SLAB * LEAST_SLAB;
     slab = slab > LEAST_SLAB ? slab : LEAST_SLAB;
     return slab < batch ? slab : batch;
@@ -97,10 +103,11 @@ size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch)
 {
     const gpu_code *code = step->kernel->code;
     danaus_pattern p = step->p.pattern;
-    int64_t slab = slab_of(step, batch);
-    return code->inner ? vector_bytes(step, dn_pattern_cols(p), slab) +
-                             vector_bytes(step, dn_pattern_rows(p), slab)
-                       : 0;
+    int64_t slab = slab_of(step, batch), rows = dn_pattern_rows(p);
+    if (!code->inner)
+        return 0;
+    return vector_bytes(step, dn_pattern_cols(p), slab) +
+           (code->first ? 0 : vector_bytes(step, rows, slab));
 }
 
 danaus_status dn_cuda_turn(
@@ -112,27 +119,63 @@ danaus_status dn_cuda_turn(
     return dn_cuda_launch(d, function, &launch, arguments);
 }
 
-/* By another row, batch-last, slab after slab of columns. */
+/* What the steps of a row with another inside need. */
+typedef struct turned_run {
+    const kernel *kernel;
+    ks_step first, inner;
+    const char *packed;
+    const void *bias;
+    int activation;
+    cu_function turn;
+    void *x, *y; /* batch-last, in scratch; y only if it is turned */
+} turned_run;
+
+/* n columns. */
+static danaus_status turned_slab(
+    cuda_device *d, const turned_run *r, const problem *p, int64_t n, const void *x,
+    void *y)
+{
+    const gpu_code *code = r->kernel->code;
+    int64_t rows = dn_pattern_rows(p->pattern), cols = dn_pattern_cols(p->pattern);
+    if (code->first)
+        TRY(dn_cuda_step(d, &r->first, r->packed, NULL, 0, n, x, r->x, NULL));
+    else
+        TRY(dn_cuda_turn(d, r->turn, p->dtype, n, cols, x, r->x));
+    TRY(dn_cuda_step(
+        d, &r->inner, r->packed + dn_gpu_inner_at(r->kernel, p), r->bias, r->activation,
+        n, r->x, code->first ? y : r->y, NULL));
+    return code->first ? DANAUS_OK
+                       : dn_cuda_turn(d, r->turn, p->dtype, rows, n, r->y, y);
+}
+
+/* By another row, slab after slab of columns. */
 static danaus_status turned_step(
     cuda_device *d, const ks_step *step, const void *packed, const void *bias,
     int activation, const gpu_call *call, void *work)
 {
     const kernel *k = step->kernel;
-    int64_t rows = dn_pattern_rows(step->p.pattern), slab = slab_of(step, call->batch);
-    int64_t cols = dn_pattern_cols(step->p.pattern);
-    danaus_dtype type = step->p.dtype;
-    int64_t size = (int64_t)danaus_dtype_size(type);
-    ks_step inner = dn_gpu_inner(k, &step->p);
-    void *product = (char *)work + vector_bytes(step, cols, slab);
+    const gpu_code *code = k->code;
+    const problem *p = &step->p;
+    int64_t slab = slab_of(step, call->batch), cols = dn_pattern_cols(p->pattern);
+    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    int64_t x_line = size * (code->first ? dn_pattern_cols(p->inner) : cols);
+    int64_t y_line = size * dn_pattern_rows(p->pattern);
+    turned_run r = { .kernel = k,
+                     .inner = dn_gpu_inner(k, p),
+                     .packed = packed,
+                     .bias = bias,
+                     .activation = activation,
+                     .x = work,
+                     .y = (char *)work + vector_bytes(step, cols, slab) };
+    if (code->first)
+        r.first = dn_gpu_first(k, p);
+    else
+        TRY(dn_cuda_function(d, k, p, 0, &r.turn));
     const char *x = call->x;
     char *y = (char *)(uintptr_t)call->y;
-    cu_function function;
-    TRY(dn_cuda_function(d, k, &step->p, 0, &function));
     for (int64_t s = 0; s < call->batch; s += slab) {
         int64_t n = call->batch - s < slab ? call->batch - s : slab;
-        TRY(dn_cuda_turn(d, function, type, n, cols, x + s * cols * size, work));
-        TRY(dn_cuda_step(d, &inner, packed, bias, activation, n, work, product, NULL));
-        TRY(dn_cuda_turn(d, function, type, rows, n, product, y + s * rows * size));
+        TRY(turned_slab(d, &r, p, n, x + s * x_line, y + s * y_line));
     }
     return DANAUS_OK;
 }
@@ -178,6 +221,10 @@ static danaus_status prepare(cuda_device *d, const ks_step *steps, int count)
         if (code->inner) {
             ks_step inner = dn_gpu_inner(steps[i].kernel, &steps[i].p);
             TRY(prepare(d, &inner, 1));
+        }
+        if (code->first) {
+            ks_step first = dn_gpu_first(steps[i].kernel, &steps[i].p);
+            TRY(prepare(d, &first, 1));
         }
         if (code->products)
             TRY(dn_cuda_open_blas(d));

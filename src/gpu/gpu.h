@@ -104,16 +104,21 @@ typedef struct gpu_code {
        bias or an activation: it changes y, and is given neither x nor w. */
     void (*products)(
         const kernel *k, const problem *p, const gpu_call *call, gpu_products *to);
-    /* Of rows that turn x, make the product batch-last by this row, whose weights are
-       theirs, and turn y. Their text's entry point is ks(from, to, rows, columns). */
-    const kernel *inner;
+    /* Of rows whose x is first made batch-last, in scratch. `first` makes it, from the x
+       of the problem's inner factor, and `inner` y, batch-first. Without `first` x is
+       turned by their text, whose entry point is then ks(from, to, rows, columns), `inner`
+       makes the product batch-last, and y is turned back. */
+    const kernel *first, *inner;
 } gpu_code;
 
 /* The grid of ks_turn.cu for a matrix of elements of so many bytes. */
 gpu_launch dn_gpu_turn_launch(int64_t rows, int64_t columns, size_t element);
 
-/* The step of the inner row. */
+/* The steps of such a row: that of the inner factor, that of the product, and where the
+   product's packed weights begin behind the first one's. */
+ks_step dn_gpu_first(const kernel *k, const problem *p);
 ks_step dn_gpu_inner(const kernel *k, const problem *p);
+size_t dn_gpu_inner_at(const kernel *k, const problem *p);
 
 /* Rows for compute capability 9.0 exactly, then those from 8.0 on, then the portable
    ones, then those of a library; ends with a NULL name. A device's table begins at the

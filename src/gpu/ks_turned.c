@@ -1,6 +1,7 @@
-/* Batch-first with d > 1 by turning: x[s][N] is turned into x[N][s], another row makes the
-   product batch-last, where lanes apart cost nothing, and y is turned back. Worth it where
-   products cost more than moving x and y twice. */
+/* Batch-first with d > 1, x[N][s] being made first: x[s][N] is turned, or is what another
+   factor makes, which stores it so. Another row then makes the product, where lanes apart
+   cost nothing, batch-last, and y is turned back, or with y batch-first. Worth it where
+   products cost more than moving x, and y, twice. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/rows.h"
 
@@ -10,42 +11,83 @@
 #define TILE_BYTES  256    /* of a row of a square of ks_turn.cu */
 #define LAUNCH      3.2e-6 /* seconds */
 #define MOST_BLOCKS (1 << 30)
+#define TURNING     0.8 /* of the rate that memory has on paper */
+#define ALIGNMENT   256 /* of packed weights */
 
-ks_step dn_gpu_inner(const kernel *k, const problem *p)
+ks_step dn_gpu_first(const kernel *k, const problem *p)
 {
-    ks_step step = { *p, dn_gpu_code(k)->inner };
-    step.p.layout = DANAUS_BATCH_LAST;
+    ks_step step = { *p, dn_gpu_code(k)->first };
+    step.p.pattern = p->inner;
+    step.p.inner = (danaus_pattern){ 0 };
     return step;
 }
 
-int dn_turned_fits(const kernel *k, const problem *p)
+ks_step dn_gpu_inner(const kernel *k, const problem *p)
 {
-    ks_step inner = dn_gpu_inner(k, p);
-    return p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1 &&
-           inner.kernel->fits(inner.kernel, &inner.p);
+    const gpu_code *code = dn_gpu_code(k);
+    ks_step step = { *p, code->inner };
+    step.p.inner = (danaus_pattern){ 0 };
+    step.p.layout = code->first ? DANAUS_BATCH_FIRST : DANAUS_BATCH_LAST;
+    return step;
 }
 
-/* Turning reads and writes, at 0.8 of the rate that memory has on paper. */
+static int fits(ks_step step) { return step.kernel->fits(step.kernel, &step.p); }
+
+int dn_turned_fits(const kernel *k, const problem *p)
+{
+    int has_first = dn_gpu_code(k)->first != NULL;
+    return p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1 &&
+           has_first == (p->inner.a > 0) && (!has_first || fits(dn_gpu_first(k, p))) &&
+           fits(dn_gpu_inner(k, p));
+}
+
+static double cost(const danaus_device *dev, ks_step step)
+{
+    return step.kernel->cost(dev, step.kernel, &step.p);
+}
+
+static double turning(const danaus_device *dev, const problem *p, int64_t lines)
+{
+    double bytes =
+        (double)lines * (double)p->batch * (double)danaus_dtype_size(p->dtype);
+    return LAUNCH + 2 * bytes / (TURNING * dn_gpu_facts(dev)->bandwidth);
+}
+
 double dn_turned_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
-    ks_step inner = dn_gpu_inner(k, p);
-    danaus_pattern q = p->pattern;
-    double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) *
-                   (double)p->batch * (double)danaus_dtype_size(p->dtype);
-    return 2 * LAUNCH + 2 * bytes / (0.8 * dn_gpu_facts(dev)->bandwidth) +
-           inner.kernel->cost(dev, inner.kernel, &inner.p);
+    int64_t lines = dn_pattern_cols(p->pattern) + dn_pattern_rows(p->pattern);
+    double before = dn_gpu_code(k)->first ? cost(dev, dn_gpu_first(k, p))
+                                          : LAUNCH + turning(dev, p, lines);
+    return before + cost(dev, dn_gpu_inner(k, p));
+}
+
+static size_t bytes_of(ks_step step)
+{
+    return step.kernel->packed_bytes(step.kernel, &step.p);
+}
+
+size_t dn_gpu_inner_at(const kernel *k, const problem *p)
+{
+    if (!dn_gpu_code(k)->first)
+        return 0;
+    return (bytes_of(dn_gpu_first(k, p)) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 size_t dn_turned_bytes(const kernel *k, const problem *p)
 {
-    ks_step inner = dn_gpu_inner(k, p);
-    return inner.kernel->packed_bytes(inner.kernel, &inner.p);
+    return dn_gpu_inner_at(k, p) + bytes_of(dn_gpu_inner(k, p));
+}
+
+static void pack(ks_step step, weights_view w, void *packed)
+{
+    step.kernel->pack(step.kernel, &step.p, w, packed);
 }
 
 void dn_turned_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
-    ks_step inner = dn_gpu_inner(k, p);
-    inner.kernel->pack(inner.kernel, &inner.p, w, packed);
+    if (dn_gpu_code(k)->first)
+        pack(dn_gpu_first(k, p), *w.inner, packed);
+    pack(dn_gpu_inner(k, p), w, (char *)packed + dn_gpu_inner_at(k, p));
 }
 
 void dn_turned_defines(const kernel *k, const problem *p, int variant, text *to)

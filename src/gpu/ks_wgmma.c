@@ -22,8 +22,9 @@
 #define OVERLAP     8 /* of moving and making: the power of their mean */
 
 /* size: rows of a tile at most, columns of the batch, lanes, groups of 64 columns, blocks
-   of a cluster, resident blocks, parts that numbers are cut into. */
-enum { ROWS, COLUMNS, LANES, GROUPS, CLUSTER, RESIDENT, PARTS };
+   of a cluster, resident blocks, parts that numbers are cut into, whether y is batch-last
+   though x is batch-first. */
+enum { ROWS, COLUMNS, LANES, GROUPS, CLUSTER, RESIDENT, PARTS, TURNS };
 
 static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
@@ -32,6 +33,13 @@ typedef struct shape {
     int64_t tile_rows, row_tiles, steps, depth; /* of rows r and columns k */
     int64_t w_bytes, stage_bytes, stages, shared;
 } shape;
+
+static int x_last(const problem *p) { return p->layout == DANAUS_BATCH_LAST; }
+
+static int y_last(const kernel *k, const problem *p)
+{
+    return x_last(p) || size_of(k)[TURNS];
+}
 
 static int64_t up_to(int64_t size, int64_t unit)
 {
@@ -49,8 +57,7 @@ static shape shape_of(const kernel *k, const problem *p)
     s.row_tiles = dn_gpu_parts(q.b, s.tile_rows);
     s.steps = dn_gpu_parts(q.c, s.line);
     s.depth = s.steps > 1 ? s.line : up_to(q.c, UNIT_BYTES / s.element);
-    int last = p->layout == DANAUS_BATCH_LAST;
-    int64_t x_bytes = n[COLUMNS] * (last ? s.depth * s.element : LINE_BYTES);
+    int64_t x_bytes = n[COLUMNS] * (x_last(p) ? s.depth * s.element : LINE_BYTES);
     s.w_bytes = s.parts * s.tile_rows * LINE_BYTES;
     s.stage_bytes = x_bytes + s.w_bytes;
     int64_t fixed = FLAGS_BYTES + n[GROUPS] * OUTS * PIECE_BYTES;
@@ -74,7 +81,7 @@ int dn_wgmma_fits(const kernel *k, const problem *p)
     danaus_pattern q = p->pattern;
     int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
     return dn_is_one_factor(k, p) && (!tf32 || p->math == DANAUS_MATH_TF32) &&
-           (q.d == 1 || p->layout == DANAUS_BATCH_LAST) && q.b >= 8 && q.c >= 8 &&
+           (q.d == 1 || (x_last(p) && !size_of(k)[TURNS])) && q.b >= 8 && q.c >= 8 &&
            q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
 }
 
@@ -103,7 +110,7 @@ double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p
     double latency = (34 + 108 * steps + y_bytes / 30) / resident;
     double tile = resident * (fmax(multiply, cache) + latency);
     tile *= 1 + 0.02 * (n[CLUSTER] - 1);
-    if (p->layout == DANAUS_BATCH_LAST && p->batch * s.element % CHUNK_BYTES)
+    if (y_last(k, p) && p->batch * s.element % CHUNK_BYTES)
         tile *= s.element == 2 ? 5 : products > 1 ? 1.4 : 2.5;
     double line = (double)p->batch * s.element;
     double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line +
@@ -235,7 +242,7 @@ static int64_t even_first(const gpu_tile *t, int64_t place)
 static gpu_tile tile_of(const kernel *k, const problem *p)
 {
     shape s = shape_of(k, p);
-    int exchanged = s.element == 4 && p->layout == DANAUS_BATCH_LAST;
+    int exchanged = s.element == 4 && x_last(p);
     return (gpu_tile){
         .element = s.element,
         .parts = s.parts,
@@ -262,11 +269,9 @@ void dn_wgmma_pack(const kernel *k, const problem *p, weights_view w, void *pack
 /* 0: 16 bytes of x and y lie together, aligned, wherever a row begins; 1: any. */
 int dn_wgmma_variant(const kernel *k, const problem *p, const gpu_call *call)
 {
-    (void)k;
     danaus_pattern q = p->pattern;
-    int last = p->layout == DANAUS_BATCH_LAST;
-    uint64_t x_row = (uint64_t)(last ? call->batch : q.c);
-    uint64_t y_row = (uint64_t)(last ? call->batch : q.b);
+    uint64_t x_row = (uint64_t)(x_last(p) ? call->batch : q.c);
+    uint64_t y_row = (uint64_t)(y_last(k, p) ? call->batch : q.b);
     uint64_t places = (uint64_t)(uintptr_t)call->x | (uint64_t)(uintptr_t)call->y;
     return ((x_row | y_row) * danaus_dtype_size(p->dtype) | places) % CHUNK_BYTES != 0;
 }
@@ -276,14 +281,14 @@ void dn_wgmma_defines(const kernel *k, const problem *p, int variant, text *to)
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
-    int last = p->layout == DANAUS_BATCH_LAST;
     int64_t w_bytes = q.a * q.b * q.c * q.d * s.element;
     const gpu_define lines[] = {
         { "WGMMA", 1 },
         { "ELEMENT", s.element },
         { "SPLIT", s.parts > 1 },
         { "ALIGNED", !variant },
-        { "LAST", last },
+        { "X_LAST", x_last(p) },
+        { "Y_LAST", y_last(k, p) },
         { "BLOCKS", q.a },
         { "ROWS", q.b },
         { "COLS", q.c },
@@ -295,7 +300,7 @@ void dn_wgmma_defines(const kernel *k, const problem *p, int variant, text *to)
         { "OUTS", OUTS },
         { "CLUSTER", n[CLUSTER] },
         { "RESIDENT", n[RESIDENT] },
-        { "MANY_BLOCKS", !last && w_bytes <= MANY_BYTES },
+        { "MANY_BLOCKS", !x_last(p) && w_bytes <= MANY_BYTES },
     };
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
@@ -318,11 +323,12 @@ void dn_wgmma_launch(
 }
 
 static gpu_map map_of(
-    const problem *p, int64_t batch, int64_t rows, int box_rows, int box_columns)
+    const problem *p, int last, int64_t batch, int64_t rows, int box_rows,
+    int box_columns)
 {
     int line = LINE_BYTES / (int)danaus_dtype_size(p->dtype);
     danaus_pattern q = p->pattern;
-    if (p->layout == DANAUS_BATCH_LAST)
+    if (last)
         return (gpu_map){
             .rank = 4,
             .size = { batch, q.d, rows, q.a },
@@ -346,6 +352,7 @@ void dn_wgmma_maps(
         return;
     shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
-    map[GPU_MAP_X] = map_of(p, call->batch, q.c, (int)s.depth, size_of(k)[COLUMNS]);
-    map[GPU_MAP_Y] = map_of(p, call->batch, q.b, s.line, 64);
+    map[GPU_MAP_X] =
+        map_of(p, x_last(p), call->batch, q.c, (int)s.depth, size_of(k)[COLUMNS]);
+    map[GPU_MAP_Y] = map_of(p, y_last(k, p), call->batch, q.b, s.line, 64);
 }

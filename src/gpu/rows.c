@@ -58,12 +58,14 @@
 
 /* A row for compute capability 9.0: at most R rows and C columns in a tile, whose
    columns G groups share; K blocks in a cluster, B resident; numbers in P parts. */
-#define WGMMA(type, DTYPE, R, C, G, K, B, P)                                           \
+#define WGMMA(type, DTYPE, R, C, G, K, B, P) WGMMA_TO(type, DTYPE, R, C, G, K, B, P, 0)
+/* T: y is batch-last though x is batch-first. */
+#define WGMMA_TO(type, DTYPE, R, C, G, K, B, P, T)                                     \
     {                                                                                  \
         "ks.wgmma." #type "." #R "x" #C "." #K, DTYPE, dn_wgmma_fits, dn_wgmma_cost,   \
             dn_wgmma_bytes, dn_wgmma_pack, &(const gpu_code)                           \
         {                                                                              \
-            .text = "ks_wgmma.cu", .arch = 90, .size = { R, C, 1, G, K, B, P },        \
+            .text = "ks_wgmma.cu", .arch = 90, .size = { R, C, 1, G, K, B, P, T },     \
             .defines = dn_wgmma_defines, .launch = dn_wgmma_launch, .variants = 2,     \
             .variant = dn_wgmma_variant, .maps = dn_wgmma_maps                         \
         }                                                                              \
@@ -87,6 +89,25 @@
             .variants = 2, .variant = dn_lanes_row_variant                             \
         }                                                                              \
     }
+
+/* Batch-first with d > 1, R rows, C columns and L lanes in a tile; clusters of S tiles of
+   columns by N of rows; T: x is batch-last all the same. */
+#define WGMMA_LANES(type, DTYPE, R, C, L, S, N, T)                                     \
+    {                                                                                  \
+        "ks.wgmma_lanes." #type "." #S "x" #N, DTYPE, dn_wgmma_lanes_fits,             \
+            dn_wgmma_lanes_cost, dn_wgmma_lanes_bytes, dn_wgmma_lanes_pack,            \
+            &(const gpu_code)                                                          \
+        {                                                                              \
+            .text = "ks_wgmma_lanes.cu", .arch = 90, .size = { R, C, L, S, N, T },     \
+            .defines = dn_wgmma_lanes_defines, .launch = dn_wgmma_lanes_launch,        \
+            .variants = 2, .variant = dn_wgmma_lanes_variant,                          \
+            .maps = dn_wgmma_lanes_maps                                                \
+        }                                                                              \
+    }
+#define WGMMA_LANES_ALL(type, DTYPE, R, L)                                             \
+    WGMMA_LANES(type, DTYPE, R, 64, L, 1, 1, 0),                                       \
+        WGMMA_LANES(type, DTYPE, R, 64, L, 1, 2, 0),                                   \
+        WGMMA_LANES(type, DTYPE, R, 64, L, 1, 4, 0)
 
 /* A row from compute capability 8.0 on: at most R rows and C columns in a tile, B blocks
    resident. */
@@ -138,17 +159,25 @@
         MMA_LANES(type, DTYPE, 90, 4, 3, 1, 4, 2, 1)
 #define MMA_LANES_80(type, DTYPE) MMA_LANES(type, DTYPE, 80, 4, 2, 1, 4, 1, 1)
 
-/* Batch-first by a row that serves batch-last: AT from compute capability AT / 10 on. */
-#define TURNED(NAME, DTYPE, AT, ...)                                                   \
+/* Batch-first by a row whose x is batch-last, and so is y, unless FIRST makes x: AT from compute
+   capability AT / 10 on. */
+#define TURNED_TO(NAME, DTYPE, AT, FIRST, ...)                                         \
     {                                                                                  \
-        "ks.turned." NAME, DTYPE, dn_turned_fits, dn_turned_cost, dn_turned_bytes,     \
-            dn_turned_pack, &(const gpu_code)                                          \
+        NAME, DTYPE, dn_turned_fits, dn_turned_cost, dn_turned_bytes, dn_turned_pack,  \
+            &(const gpu_code)                                                          \
         {                                                                              \
             .text = "ks_turn.cu", .arch = AT, .size = { 64, 64, 1 },                   \
-            .defines = dn_turned_defines, .launch = dn_turned_launch,                  \
+            .defines = dn_turned_defines, .launch = dn_turned_launch, .first = FIRST,  \
             .inner = &(const kernel)__VA_ARGS__                                        \
         }                                                                              \
     }
+#define TURNED(NAME, DTYPE, AT, ...)                                                   \
+    TURNED_TO("ks.turned." NAME, DTYPE, AT, NULL, __VA_ARGS__)
+/* Two factors, batch-last between them. */
+#define PAIR_LANES(type, DTYPE, R, L)                                                  \
+    TURNED_TO(                                                                         \
+        "ks.pair." #type ".lanes", DTYPE, 90, &first_##type,                           \
+        WGMMA_LANES(type, DTYPE, R, 64, L, 1, 1, 1))
 #define TURNED_16(type, DTYPE)                                                         \
     TURNED(#type ".256x128.2", DTYPE, 90, WGMMA(type, DTYPE, 256, 128, 2, 2, 1, 1)),   \
         TURNED(                                                                        \
@@ -187,8 +216,16 @@
     PAIR(type, DTYPE, 90, 48, 4, 2), PAIR(type, DTYPE, 90, 48, 8, 1),                  \
         PAIR(type, DTYPE, 90, 32, 8, 1), PAIR(type, DTYPE, 90, 24, 8, 1)
 
+/* The first of two factors: y is batch-last. */
+static const kernel first_f16 = WGMMA_TO(f16, DANAUS_F16, 256, 128, 2, 1, 1, 1, 1);
+static const kernel first_bf16 = WGMMA_TO(bf16, DANAUS_BF16, 256, 128, 2, 1, 1, 1, 1);
+static const kernel first_tf32 = WGMMA_TO(tf32, DANAUS_F32, 256, 128, 2, 1, 1, 1, 1);
+
 const kernel dn_gpu_kernels[] = {
     PAIR_90(f16, DANAUS_F16),
+    PAIR_LANES(f16, DANAUS_F16, 48, 16),
+    PAIR_LANES(bf16, DANAUS_BF16, 48, 16),
+    PAIR_LANES(tf32, DANAUS_F32, 96, 8),
     PAIR_90(bf16, DANAUS_BF16),
     PAIR(tf32, DANAUS_F32, 90, 48, 4, 2),
     PAIR(tf32, DANAUS_F32, 90, 24, 4, 2),
@@ -206,6 +243,9 @@ const kernel dn_gpu_kernels[] = {
     LANES(bf16, DANAUS_BF16, 64, 64, 2, 1),
     LANES(tf32, DANAUS_F32, 64, 64, 2, 1),
     LANES(f32, DANAUS_F32, 64, 64, 2, 2),
+    WGMMA_LANES_ALL(f16, DANAUS_F16, 40, 16),
+    WGMMA_LANES_ALL(bf16, DANAUS_BF16, 40, 16),
+    WGMMA_LANES_ALL(tf32, DANAUS_F32, 96, 8),
     MMA_LANES_90(f16, DANAUS_F16),
     MMA_LANES_90(bf16, DANAUS_BF16),
     MMA_LANES_90(tf32, DANAUS_F32),

@@ -94,6 +94,22 @@ void dn_wgmma_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 
+/* ks_wgmma_lanes.cu: size = rows of a tile at most, columns, lanes, blocks of a cluster that
+   have other columns, other rows. */
+
+int dn_wgmma_lanes_fits(const kernel *k, const problem *p);
+double dn_wgmma_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p);
+size_t dn_wgmma_lanes_bytes(const kernel *k, const problem *p);
+void dn_wgmma_lanes_pack(
+    const kernel *k, const problem *p, weights_view w, void *packed);
+void dn_wgmma_lanes_defines(const kernel *k, const problem *p, int variant, text *to);
+int dn_wgmma_lanes_variant(const kernel *k, const problem *p, const gpu_call *call);
+void dn_wgmma_lanes_maps(
+    const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS]);
+void dn_wgmma_lanes_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch);
+
 /* ---- tensor cores of compute capability 8.0 and later (ks_mma.cu): size = rows of a tile
    at most, columns, 1, resident blocks ---- */
 

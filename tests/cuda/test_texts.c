@@ -139,47 +139,73 @@ static void compile_for_some(
             ask(name, file, defines, archs[i]);
 }
 
+/* A row's text for a problem, and those of the rows inside it. */
+static void ask_for_row(const kernel *k, const problem *p, int turn)
+{
+    const gpu_code *code = k->code;
+    int variants = code->variants ? code->variants : 1;
+    char defines[4096];
+    text t = { defines, sizeof defines, 0 };
+    code->defines(k, p, turn % variants, &t);
+    compile_for_some(k, k->name, code->text, defines);
+    if (code->inner) {
+        ks_step inner = dn_gpu_inner(k, p);
+        ask_for_row(inner.kernel, &inner.p, turn);
+    }
+    if (code->first) {
+        ks_step first = dn_gpu_first(k, p);
+        ask_for_row(first.kernel, &first.p, turn);
+    }
+}
+
 static void every_row_stays_in_registers(void **state)
 {
     (void)state;
     for (const kernel *k = dn_gpu_kernels; k->name; k++)
         for (int form = 0; form < 4; form++) {
-            const gpu_code *code = k->code;
             problem p = { .pattern = { 4, 64, 64, 8 },
                           .dtype = k->dtype,
                           .layout = (danaus_layout)(form % 2),
                           .math = (danaus_math)(form / 2),
                           .batch = 4096 };
-            int variants = code->variants ? code->variants : 1;
-            if (!k->fits(k, &p) || (p.math && k->dtype != DANAUS_F32))
-                continue;
-            char defines[4096];
-            text t = { defines, sizeof defines, 0 };
-            code->defines(k, &p, (form + (int)(k - dn_gpu_kernels)) % variants, &t);
-            compile_for_some(k, k->name, code->text, defines);
+            if (k->fits(k, &p) && (!p.math || k->dtype == DANAUS_F32))
+                ask_for_row(k, &p, form + (int)(k - dn_gpu_kernels));
         }
     compile_all();
 }
 
-/* Blocks of 32 in one type, of 64 in the other. */
+/* Lanes whose numbers in a tile differ, and the most rows that a tile has. */
+static void lanes_stay_in_registers(void **state)
+{
+    (void)state;
+    static const int64_t lanes[] = { 4, 8, 16, 64 };
+    for (const kernel *k = dn_gpu_kernels; k->name; k++)
+        for (int i = 0; i < 4 && strstr(k->name, "ks.wgmma_lanes"); i++) {
+            problem p = { .pattern = { 1, 480, 96, lanes[i] },
+                          .dtype = k->dtype,
+                          .layout = DANAUS_BATCH_FIRST,
+                          .math = DANAUS_MATH_TF32,
+                          .batch = 4096 };
+            ask_for_row(k, &p, i + (int)(k - dn_gpu_kernels));
+        }
+    compile_all();
+}
+
+/* Blocks of 32 in one type, of 64 in the other, and of 96, which two launches make. */
 static void pairs_stay_in_registers(void **state)
 {
     (void)state;
     for (const kernel *k = dn_gpu_kernels; k->name; k++) {
         const gpu_code *code = k->code;
-        int64_t w = k->dtype == DANAUS_BF16 ? 64 : 32;
+        int64_t w = code->first ? 96 : k->dtype == DANAUS_BF16 ? 64 : 32;
         problem p = { .pattern = { 1, w, w, 32 },
                       .inner = { 32, w, w, 1 },
                       .dtype = k->dtype,
                       .layout = DANAUS_BATCH_FIRST,
                       .math = DANAUS_MATH_TF32,
                       .batch = 4096 };
-        if (!k->fits(k, &p))
-            continue;
-        char defines[4096];
-        text t = { defines, sizeof defines, 0 };
-        code->defines(k, &p, (int)(k - dn_gpu_kernels) % code->variants, &t);
-        compile_for_some(k, k->name, code->text, defines);
+        if (k->fits(k, &p))
+            ask_for_row(k, &p, (int)(k - dn_gpu_kernels));
     }
     compile_all();
 }
@@ -245,6 +271,7 @@ int main(void)
     dn_free(image);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_stays_in_registers),
+        cmocka_unit_test(lanes_stay_in_registers),
         cmocka_unit_test(pairs_stay_in_registers),
         cmocka_unit_test(gradients_stay_in_registers),
         cmocka_unit_test(weight_gradients_stay_in_registers),

@@ -384,7 +384,7 @@ template <int count> INLINE void registers_drop() {}
 template <int count> INLINE void registers_take() {}
 INLINE u64 wgmma_matrix(u32 address) { return address / 16; }
 
-template <int columns> INLINE void wgmma_tf32(float *d, const u32 *a, u64 b, int add)
+template <int columns> INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
 {
     int lane = threadIdx.x % 32;
     warp &w = warps[threadIdx.x / 32];

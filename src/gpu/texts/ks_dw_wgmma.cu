@@ -114,7 +114,7 @@ INLINE void load_lanes(float v[TOGETHER], u32 from)
         v[0] = __uint_as_float(load_shared32(from));
 }
 
-/* Of 8 columns s from `column` on, as wgmma_tf32() has its left operand. */
+/* Of 8 columns s from `column` on, as wgmma_held() has its left operand. */
 INLINE void load_a(operand_a high, operand_a low, u32 stage, int column)
 {
     int thread = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -152,9 +152,9 @@ INLINE void products(sums sum, u32 stage, u32 b, int add)
         for (int lane = 0; lane < TOGETHER; lane++) {
             u64 near = wgmma_matrix(b + lane * B_LANE) + k * 2;
             u64 rest = wgmma_matrix(b + B_PART + lane * B_LANE) + k * 2;
-            wgmma_tf32<COLUMNS>(sum[lane], low[k % 2][lane], near, add || k);
-            wgmma_tf32<COLUMNS>(sum[lane], high[k % 2][lane], rest, 1);
-            wgmma_tf32<COLUMNS>(sum[lane], high[k % 2][lane], near, 1);
+            wgmma_held<COLUMNS>(sum[lane], low[k % 2][lane], near, add || k);
+            wgmma_held<COLUMNS>(sum[lane], high[k % 2][lane], rest, 1);
+            wgmma_held<COLUMNS>(sum[lane], high[k % 2][lane], near, 1);
         }
         wgmma_commit();
     }

@@ -55,19 +55,19 @@ INLINE void advance(ring *r)
 template <int from> INLINE void columns(float *sum, const u32 *x, u64 w, int add)
 {
     const int left = TILE_N - from, n = wgmma_columns(left);
-    wgmma_tf32<n>(sum + from / 2, x, w + from * 128 / 16, add);
+    wgmma_held<n>(sum + from / 2, x, w + from * 128 / 16, add);
     if constexpr (left > n)
         columns<from + n>(sum, x, w, add);
 }
 
 INLINE float load_float(u32 from) { return __uint_as_float(load_shared32(from)); }
 
-/* a[e] of wgmma_tf32(), for columns k0 to k0 + 7. */
+/* a[e] of wgmma_held(), for columns k0 to k0 + 7. */
 INLINE float x_element(u32 x, int k0, int e)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     int s = warp * 16 + lane / 4 + e % 2 * 8;
-    if (LAST) {
+    if (X_LAST) {
         int k = k0 + lane % 4 * 2 + e / 2, block = s / LINE;
         return load_float(
             x + block * DEPTH * 128 + swizzled(k, s % LINE / 4) + s % 4 * 4);
@@ -103,7 +103,7 @@ INLINE void product(float *sum, u32 x, u32 w, int add)
 template <int from> INLINE void columns(float *sum, u64 x, u64 w, int add)
 {
     const int left = TILE_N - from, n = wgmma_columns(left);
-    wgmma<n, LAST>(sum + from / 2, x, w + from * 128 / 16, add);
+    wgmma<n, X_LAST>(sum + from / 2, x, w + from * 128 / 16, add);
     if constexpr (left > n)
         columns<from + n>(sum, x, w, add);
 }
@@ -114,7 +114,7 @@ INLINE void product(float *sum, u32 x, u32 w, int add)
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < DEPTH; k += 16)
-        columns<0>(sum, xs + (LAST ? k * 128 : k * 2) / 16, ws + k * 2 / 16, add || k);
+        columns<0>(sum, xs + (X_LAST ? k * 128 : k * 2) / 16, ws + k * 2 / 16, add || k);
 }
 #endif
 
@@ -186,7 +186,7 @@ INLINE void write_piece(u32 piece, float *sum, const float *bias, tile t, int fr
   #pragma unroll
     for (int e = 0; e < rows / 2; e += 2) {
         int s = warp * 16 + lane / 4 + e % 4 * 4, r = e / 4 * 8 + lane % 4 * 2;
-        if (LAST)
+        if (Y_LAST)
             for (int q = 0; q < 2; q++)
                 store_shared32(
                     piece + s / LINE * (LINE * 128) +
@@ -206,7 +206,7 @@ INLINE void write_piece(u32 piece, float *sum, const float *bias, tile t, int fr
         u32 v[4];
         for (int q = 0; q < 4; q++)
             v[q] = pack_pair(sum[e + q * 2], sum[e + q * 2 + 1]);
-        if (LAST)
+        if (Y_LAST)
             store_matrices_turned(
                 piece + swizzled(r + row, warp * 2 + half), v[0], v[1], v[2], v[3]);
         else

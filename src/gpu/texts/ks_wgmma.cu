@@ -30,10 +30,10 @@
 #define THREADS   (128 * GROUPS + FETCHERS)
 #define GROUP_M   (64 * MULTIPLE)
 #define TILE_M    (GROUP_M * GROUPS)
-#define X_BYTES   (LAST ? TILE_M / LINE * DEPTH * 128 : TILE_M * 128)
+#define X_BYTES   (X_LAST ? TILE_M / LINE * DEPTH * 128 : TILE_M * 128)
 #define STAGE     (X_BYTES + W_BYTES)
 /* Of x, for 64 columns s. */
-#define COLUMNS_BYTES ((LAST ? 64 / LINE * DEPTH : 64) * 128)
+#define COLUMNS_BYTES ((X_LAST ? 64 / LINE * DEPTH : 64) * 128)
 
 #include "ks_tile.cuh"
 
@@ -52,13 +52,13 @@ INLINE tile tile_at(u32 t, u32 tiles_m)
 
 INLINE i64 x_place(tile t, int k, i64 s, i64 batch)
 {
-    return LAST ? (((i64)t.i * COLS + k) * LANES + t.j) * batch + s
+    return X_LAST ? (((i64)t.i * COLS + k) * LANES + t.j) * batch + s
                 : s * (BLOCKS * COLS) + t.i * COLS + k;
 }
 
 INLINE i64 y_place(tile t, int r, i64 s, i64 batch)
 {
-    return LAST ? (((i64)t.i * ROWS + r) * LANES + t.j) * batch + s
+    return Y_LAST ? (((i64)t.i * ROWS + r) * LANES + t.j) * batch + s
                 : s * (BLOCKS * ROWS) + t.i * ROWS + r;
 }
 
@@ -78,7 +78,7 @@ INLINE void fetch_w(u32 to, u32 flag, const u8 *w, tile t, int step)
 
 INLINE void fetch_x(u32 to, u32 flag, const tensor_map *x, tile t, int step)
 {
-    if (LAST)
+    if (X_LAST)
 #pragma unroll
         for (int m = 0; m < TILE_M; m += LINE)
             bulk_load_4(to + m * DEPTH * ELEMENT, x, flag, t.s0 + m, t.j, step * LINE, t.i);
@@ -113,13 +113,13 @@ INLINE void fetch_chunk(u32 to, const u8 *from, int valid, int width)
 INLINE void fetch_x_unaligned(
     u32 to, u32 flag, const element *x, tile t, int step, i64 batch, int width)
 {
-    const int lines = LAST ? TILE_M / LINE * DEPTH : TILE_M;
+    const int lines = X_LAST ? TILE_M / LINE * DEPTH : TILE_M;
     const u8 *base = (const u8 *)x;
     for (int q = threadIdx.x % FETCHERS; q < lines * 8; q += FETCHERS) {
         int line = q / 8, chunk = q % 8, lane = chunk * (16 / ELEMENT);
-        int k = step * LINE + (LAST ? line % DEPTH : lane);
-        i64 s = t.s0 + (LAST ? line / DEPTH * LINE + lane : line);
-        i64 valid = k < COLS && s < batch ? (LAST ? batch - s : COLS - k) * ELEMENT : 0;
+        int k = step * LINE + (X_LAST ? line % DEPTH : lane);
+        i64 s = t.s0 + (X_LAST ? line / DEPTH * LINE + lane : line);
+        i64 valid = k < COLS && s < batch ? (X_LAST ? batch - s : COLS - k) * ELEMENT : 0;
         fetch_chunk(
             to + swizzled(line, chunk),
             valid ? base + x_place(t, k, s, batch) * ELEMENT : base,
@@ -133,7 +133,7 @@ INLINE void fetch_x_unaligned(
 
 INLINE void store_piece(const tensor_map *y, u32 piece, tile t, int r0, int s)
 {
-    if (LAST)
+    if (Y_LAST)
         for (int m = 0; m < 64; m += LINE)
             bulk_store_4(y, piece + m * 128, s + m, t.j, r0, t.i);
     else
@@ -146,8 +146,8 @@ INLINE void store_unaligned(element *y, u32 piece, tile t, int r0, i64 s0, i64 b
 {
     for (int q = threadIdx.x % 128; q < 64 * LINE; q += 128) {
         int line = q / LINE, lane = q % LINE;
-        int r = LAST ? line % LINE : lane;
-        i64 s = s0 + (LAST ? line / LINE * LINE + lane : line);
+        int r = Y_LAST ? line % LINE : lane;
+        i64 s = s0 + (Y_LAST ? line / LINE * LINE + lane : line);
         u32 from = piece + swizzled(line, lane * ELEMENT / 16) + lane * ELEMENT % 16;
         element v = ELEMENT == 4 ? load_shared32(from) : load_shared16(from);
         if (r0 + r < TILE_N && t.r0 + r0 + r < ROWS && s < batch)
@@ -161,7 +161,7 @@ INLINE void fetch_tiles(
     ring r, const tensor_map *x_map, const element *x, const u8 *w, i64 batch,
     u32 tiles_m, u32 tiles, u32 first, u32 stride)
 {
-    int width = width_of(x, LAST ? batch : (i64)COLS);
+    int width = width_of(x, X_LAST ? batch : (i64)COLS);
     int leader = threadIdx.x % FETCHERS == 0;
     if (ALIGNED && !leader)
         return;

@@ -288,6 +288,14 @@ INLINE u64 wgmma_matrix(u32 address)
            1ull << 62;
 }
 
+/* A matrix of 16-byte pieces of columns k, eight of which (rows n) are 128 bytes; of the
+   two of a product the second lies 128 bytes behind the first, and eight more rows 256. */
+INLINE u64 wgmma_pieces(u32 address)
+{
+    return (u64)((address & 0x3ffff) >> 4) | (u64)(128 >> 4) << 16 |
+           (u64)(256 >> 4) << 32;
+}
+
 /* Operands of inline assembly: names of registers %0, %1, ..., and the values. */
   #define DECADE(t)                                                                 \
       "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t         \
@@ -296,6 +304,7 @@ INLINE u64 wgmma_matrix(u32 address)
   #define NAMES_10  NAMES_8 ",%8,%9,"
   #define NAMES_16  NAMES_10 "%10,%11,%12,%13,%14,%15"
   #define NAMES_32  NAMES_10 DECADE(1) DECADE(2) "%30,%31"
+  #define NAMES_20  NAMES_10 "%10,%11,%12,%13,%14,%15,%16,%17,%18,%19"
   #define NAMES_24  NAMES_10 DECADE(1) "%20,%21,%22,%23"
   #define NAMES_48  NAMES_10 DECADE(1) DECADE(2) DECADE(3) "%40,%41,%42,%43,%44,%45,%46,%47"
   #define NAMES_60  NAMES_10 DECADE(1) DECADE(2) DECADE(3) DECADE(4) DECADE(5)
@@ -309,6 +318,7 @@ INLINE u64 wgmma_matrix(u32 address)
   #define VALUES_16(d)  VALUES_8(d), VALUES_8(d + 8)
   #define VALUES_32(d)  VALUES_16(d), VALUES_16(d + 16)
   #define VALUES_64(d)  VALUES_32(d), VALUES_32(d + 32)
+  #define VALUES_20(d)  VALUES_16(d), VALUES_4(d + 16)
   #define VALUES_24(d)  VALUES_16(d), VALUES_8(d + 16)
   #define VALUES_48(d)  VALUES_32(d), VALUES_16(d + 32)
   #define VALUES_96(d)  VALUES_64(d), VALUES_32(d + 64)
@@ -343,33 +353,43 @@ template <int columns, int turned> INLINE void wgmma(float *d, u64 a, u64 b, int
         ISSUE(16, 8, "%8", "%9", "%10", "%11");
 }
 
-/* The same for tf32 numbers, A 64 x 8 in registers (l / 4 + 8 (e mod 2) and
-   l mod 4 + 4 (e / 2) are row and column of a[e] in the warp's 16 rows), B 8 x N. */
-template <int columns> INLINE void wgmma_tf32(float *d, const u32 *a, u64 b, int add)
+/* The same with A held in registers, numbers of 16 bits, or, if ELEMENT is 4, of tf32 and
+   k8. Row and column of a[e] in the warp's 16 rows: l / 4 + 8 (e mod 2), and as pairs or
+   as single numbers l mod 4 + 4 (e / 2). */
+  #if ELEMENT == 4
+    #define HELD_KIND "k8.f32.tf32.tf32"
+    #define HELD_TAIL ""
+  #else
+    #define HELD_KIND "k16.f32." TYPE_NAME "." TYPE_NAME
+    #define HELD_TAIL ", 0"
+  #endif
+template <int columns> INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
 {
-  #define ISSUE_TF32(n, count, a0, a1, a2, a3, b_name, p_name)                      \
+  #define ISSUE_HELD(n, count, a0, a1, a2, a3, b_name, p_name)                      \
       asm volatile("{.reg .pred p;\n setp.ne.b32 p, " p_name ", 0;\n"               \
-                   "wgmma.mma_async.sync.aligned.m64n" #n "k8.f32.tf32.tf32 {"      \
+                   "wgmma.mma_async.sync.aligned.m64n" #n HELD_KIND " {"            \
                    NAMES_##count "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b_name     \
-                   ", p, 1, 1;}"                                                    \
+                   ", p, 1, 1" HELD_TAIL ";}"                                       \
                    : VALUES_##count(d)                                              \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
     if constexpr (columns == 256)
-        ISSUE_TF32(256, 128, "%128", "%129", "%130", "%131", "%132", "%133");
+        ISSUE_HELD(256, 128, "%128", "%129", "%130", "%131", "%132", "%133");
     else if constexpr (columns == 192)
-        ISSUE_TF32(192, 96, "%96", "%97", "%98", "%99", "%100", "%101");
+        ISSUE_HELD(192, 96, "%96", "%97", "%98", "%99", "%100", "%101");
     else if constexpr (columns == 128)
-        ISSUE_TF32(128, 64, "%64", "%65", "%66", "%67", "%68", "%69");
+        ISSUE_HELD(128, 64, "%64", "%65", "%66", "%67", "%68", "%69");
     else if constexpr (columns == 96)
-        ISSUE_TF32(96, 48, "%48", "%49", "%50", "%51", "%52", "%53");
+        ISSUE_HELD(96, 48, "%48", "%49", "%50", "%51", "%52", "%53");
     else if constexpr (columns == 64)
-        ISSUE_TF32(64, 32, "%32", "%33", "%34", "%35", "%36", "%37");
+        ISSUE_HELD(64, 32, "%32", "%33", "%34", "%35", "%36", "%37");
     else if constexpr (columns == 48)
-        ISSUE_TF32(48, 24, "%24", "%25", "%26", "%27", "%28", "%29");
+        ISSUE_HELD(48, 24, "%24", "%25", "%26", "%27", "%28", "%29");
+    else if constexpr (columns == 40)
+        ISSUE_HELD(40, 20, "%20", "%21", "%22", "%23", "%24", "%25");
     else if constexpr (columns == 32)
-        ISSUE_TF32(32, 16, "%16", "%17", "%18", "%19", "%20", "%21");
+        ISSUE_HELD(32, 16, "%16", "%17", "%18", "%19", "%20", "%21");
     else
-        ISSUE_TF32(16, 8, "%8", "%9", "%10", "%11", "%12", "%13");
+        ISSUE_HELD(16, 8, "%8", "%9", "%10", "%11", "%12", "%13");
 }
 
 /* The widest product of at most `columns` columns, a multiple of 16. */
@@ -514,21 +534,40 @@ INLINE void bulk_load_all(u32 to, const void *from, u32 bytes, u32 flag, u32 blo
                  : "memory");
 }
 
-INLINE void bulk_load_3(u32 to, const tensor_map *m, u32 flag, int i0, int i1, int i2)
+/* `blocks`: to the same place in every block of the cluster that it has a bit for; 0: to
+   this one. */
+INLINE void bulk_load_3(
+    u32 to, const tensor_map *m, u32 flag, int i0, int i1, int i2, u32 blocks = 0)
 {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier"
-                 "::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
-                 "l"(m), "r"(flag), "r"(i0), "r"(i1), "r"(i2)
-                 : "memory");
+    if (blocks)
+        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier"
+                     "::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], "
+                     "[%2], %6;" ::"r"(to),
+                     "l"(m), "r"(flag), "r"(i0), "r"(i1), "r"(i2), "h"((u16)blocks)
+                     : "memory");
+    else
+        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier"
+                     "::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+                     "l"(m), "r"(flag), "r"(i0), "r"(i1), "r"(i2)
+                     : "memory");
 }
 
-INLINE void
-bulk_load_4(u32 to, const tensor_map *m, u32 flag, int i0, int i1, int i2, int i3)
+INLINE void bulk_load_4(
+    u32 to, const tensor_map *m, u32 flag, int i0, int i1, int i2, int i3,
+    u32 blocks = 0)
 {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier"
-                 "::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
-                 "l"(m), "r"(flag), "r"(i0), "r"(i1), "r"(i2), "r"(i3)
-                 : "memory");
+    if (blocks)
+        asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier"
+                     "::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5, "
+                     "%6}], [%2], %7;" ::"r"(to),
+                     "l"(m), "r"(flag), "r"(i0), "r"(i1), "r"(i2), "r"(i3),
+                     "h"((u16)blocks)
+                     : "memory");
+    else
+        asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier"
+                     "::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+                     "l"(m), "r"(flag), "r"(i0), "r"(i1), "r"(i2), "r"(i3)
+                     : "memory");
 }
 
 INLINE void bulk_store_3(const tensor_map *m, u32 from, int i0, int i1, int i2)

@@ -1,0 +1,300 @@
+/* Rows on the tensor cores of compute capability 9.0, batch-first with d > 1: tiles,
+   weights and costs of ks_wgmma_lanes.cu. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+#include "base/dtype.h"
+#include "math/pattern.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LANES_BYTES 32 /* of lanes that a tile has, if there are so many */
+#define UNIT_BYTES  16
+#define STEP_BYTES  32 /* of columns k of a step */
+#define GROUPS      2  /* of threads that multiply */
+#define MOST_ROWS                                                                      \
+    96 /* of a tile, of lanes whose sums fit in the registers of a group */
+#define MOST_ROWS_8 40 /* of eight lanes; 48 where x is not in registers */
+#define MOST_STAGES 8
+#define FLAGS_BYTES 1280 /* flags, and to begin at a multiple of 1,024 */
+#define SHARED      (227 << 10)
+#define MANY_BYTES  (16 << 20)
+
+/* size: rows of a tile at most, columns of the batch, lanes, and blocks of a cluster that
+   have other columns s, other rows r; whether x is batch-last. */
+enum { ROWS, COLUMNS, LANES, CLUSTER_S, CLUSTER_R, X_LAST };
+
+static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
+
+typedef struct shape {
+    int64_t element, together, halves, per_load, tile_s, tile_r, row_tiles, steps;
+    int64_t w_bytes, outs, stages, shared;
+} shape;
+
+/* Lanes whose 16 or 32 bytes lie together, and are where the copy engine can begin; of
+   16 bits also four that are all. 0: there is no such number. */
+static int64_t lanes_together(int64_t d, int64_t element)
+{
+    for (int64_t lanes = LANES_BYTES / element; lanes * element >= UNIT_BYTES;
+         lanes /= 2)
+        if (d % lanes == 0)
+            return lanes;
+    return d == 4 && element == 2 ? 4 : 0;
+}
+
+/* Whether 16 bytes are one column k or row r. */
+static int is_wide(const shape *s) { return s->together * s->element >= UNIT_BYTES; }
+
+static int64_t up_to(int64_t size, int64_t unit)
+{
+    return dn_gpu_parts(size, unit) * unit;
+}
+
+static shape shape_of(const kernel *k, const problem *p)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    shape s = { .element = (int64_t)danaus_dtype_size(p->dtype) };
+    s.together = lanes_together(q.d, s.element);
+    if (!s.together)
+        return s;
+    s.halves = s.together * s.element / UNIT_BYTES > 1 ? 2 : 1;
+    s.per_load = s.together / s.halves;
+    s.tile_s = 64 * GROUPS / s.halves;
+    int64_t more = n[X_LAST] ? 8 : 0;
+    int64_t most = s.per_load == 8 ? MOST_ROWS_8 + more : MOST_ROWS;
+    s.row_tiles = up_to(dn_gpu_parts(q.b, most), n[CLUSTER_R]);
+    s.tile_r = up_to(dn_gpu_parts(q.b, s.row_tiles), 16);
+    s.tile_r = s.tile_r < most ? s.tile_r : most;
+    s.steps = dn_gpu_parts(q.c * s.element, STEP_BYTES);
+    s.w_bytes = s.together * s.tile_r * STEP_BYTES;
+    s.outs = n[X_LAST] && s.element == 2 ? 3 : 2; /* parts of y on their way */
+    int64_t stage = s.tile_s * s.together * STEP_BYTES + s.w_bytes;
+    int64_t fixed = FLAGS_BYTES + s.outs * s.tile_s * 8 * s.together * s.element;
+    int64_t room = (SHARED - fixed) / stage;
+    s.stages = room < MOST_STAGES ? room : MOST_STAGES;
+    s.shared = fixed + s.stages * stage;
+    return s;
+}
+
+static int64_t clusters_of(const kernel *k, const problem *p, int64_t batch)
+{
+    shape s = shape_of(k, p);
+    const int *n = size_of(k);
+    return p->pattern.a * (p->pattern.d / s.together) * (s.row_tiles / n[CLUSTER_R]) *
+           dn_gpu_parts(batch, s.tile_s * n[CLUSTER_S]);
+}
+
+/* Of clusters of more than two some processors of a group are left over. */
+static int clusters_at_once(const gpu_facts *f, const kernel *k)
+{
+    int cluster = size_of(k)[CLUSTER_S] * size_of(k)[CLUSTER_R];
+    return (cluster > 2 ? f->units * 10 / 11 : f->units) / cluster;
+}
+
+int dn_wgmma_lanes_fits(const kernel *k, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int tf32 = k->dtype == DANAUS_F32;
+    return dn_is_one_factor(k, p) && (!tf32 || p->math == DANAUS_MATH_TF32) &&
+           p->layout == DANAUS_BATCH_FIRST && q.d > 1 && q.b >= 8 && q.c >= 8 &&
+           shape_of(k, p).stages >= 2;
+}
+
+/* The larger of two times that overlap but in part. */
+static double beside(double a, double b) { return pow(pow(a, 4) + pow(b, 4), 0.25); }
+
+/* A fit to times on an H200, to 7 %. A step is bound by what goes in and out of shared
+   memory, x and w twice and w once more for a second group with the same lanes, or by the
+   second cache; y follows. Pieces of 32 bytes are slow. */
+double dn_wgmma_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const gpu_facts *f = dn_gpu_facts(dev);
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    shape s = shape_of(k, p);
+    int all = q.d == s.together, in_lines = all || n[X_LAST];
+    double clock = 0.87 * f->flops / f->units / 256;
+    double x = (double)(s.tile_s * s.together) * STEP_BYTES, w = (double)s.w_bytes;
+    double shared = (x * (in_lines ? 2 : 2.8) + w * (s.halves == 1 ? 3 : 2)) / 128;
+    double cache = (x / n[CLUSTER_R] * (in_lines ? 1 : 4) + w) / 69;
+    double step = beside(s.element == 4 ? 1.2 * shared : shared, cache);
+    double y = (double)(s.tile_s * s.tile_r * s.together * s.element);
+    double tile = (double)s.steps * step + y / (all ? 30 : 14);
+    double waves = ceil((double)clusters_of(k, p, p->batch) / clusters_at_once(f, k));
+    double lines = (double)(dn_pattern_rows(q) + dn_pattern_cols(q));
+    double bytes = lines * (double)p->batch * (double)s.element;
+    double pieces = in_lines ? 1 : s.element == 2 ? 1.8 : n[CLUSTER_R] > 1 ? 1.15 : 1;
+    return 4e-6 + pieces * beside(waves * tile / clock, 1.2 * bytes / f->bandwidth);
+}
+
+size_t dn_wgmma_lanes_bytes(const kernel *k, const problem *p)
+{
+    shape s = shape_of(k, p);
+    danaus_pattern q = p->pattern;
+    return (size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.w_bytes);
+}
+
+/* Places 0 to 7 are rows r or columns k of two pieces in turn. */
+static int64_t in_turn(int64_t place)
+{
+    return place / 8 * 8 + place % 2 * 4 + place % 8 / 2;
+}
+
+/* Columns k of numbers of 32 bits, batch-last: the even ones first. */
+static int64_t even_first(int64_t place) { return place % 4 * 2 + place / 4; }
+
+static int64_t column_at(const shape *s, int x_last, int64_t place)
+{
+    if (x_last)
+        return s->element == 4 ? even_first(place) : place;
+    return s->element == 2 && is_wide(s) ? in_turn(place) : place;
+}
+
+/* The right operand of a lane in a step from r0 and k0 on: [r / 8][k / half][r mod 8] times
+   16 bytes. `from` is the element (0, 0) of the block. */
+static void pack_operand(
+    const shape *s, const problem *p, int x_last, const weights_view *w, int64_t from,
+    int64_t r0, int64_t k0, char *to)
+{
+    int64_t per = UNIT_BYTES / s->element;
+    for (int64_t row = 0; row < s->tile_r; row++)
+        for (int64_t column = 0; column < 2 * per; column++) {
+            int64_t r = r0 + (is_wide(s) ? in_turn(row) : row);
+            int64_t k = k0 + column_at(s, x_last, column);
+            if (r >= p->pattern.b || k >= p->pattern.c)
+                continue;
+            char *at = to + (row / 8 * 16 + column / per * 8 + row % 8) * UNIT_BYTES +
+                       column % per * s->element;
+            dn_gpu_gather(w, from + r * w->s[1] + k * w->s[2], 0, 1, p->dtype, at);
+            if (s->element == 4)
+                dn_gpu_cut((float *)at, NULL, 1);
+        }
+}
+
+/* The operands of all lanes of a step, the n-th of [block][tile of rows][step]. */
+static void pack_step(const gpu_packing *g, int64_t n, char *to)
+{
+    const shape *s = g->shape;
+    const weights_view *w = &g->w;
+    int64_t d = g->p->pattern.d, step = n % s->steps,
+            tile = n / s->steps % s->row_tiles;
+    int64_t block = n / (s->steps * s->row_tiles) * s->together;
+    int64_t from = block / d * w->s[0] + block % d * w->s[3];
+    for (int64_t lane = 0; lane < s->together; lane++, to += s->tile_r * STEP_BYTES)
+        pack_operand(
+            s, g->p, size_of(g->kernel)[X_LAST], w, from + lane * w->s[3],
+            tile * s->tile_r, step * (STEP_BYTES / s->element), to);
+}
+
+void dn_wgmma_lanes_pack(
+    const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    shape s = shape_of(k, p);
+    gpu_packing g = { k, p, w, &s, s.w_bytes, pack_step };
+    int64_t blocks = p->pattern.a * (p->pattern.d / s.together);
+    dn_gpu_pack(&g, blocks * s.row_tiles * s.steps, packed);
+}
+
+/* 0: 16 bytes of x and y lie together, aligned, wherever a row of a block begins; 1: any. */
+int dn_wgmma_lanes_variant(const kernel *k, const problem *p, const gpu_call *call)
+{
+    danaus_pattern q = p->pattern;
+    uint64_t x_row = size_of(k)[X_LAST] ? (uint64_t)call->batch : (uint64_t)(q.c * q.d);
+    uint64_t rows = (x_row | (uint64_t)(q.b * q.d)) * danaus_dtype_size(p->dtype);
+    uint64_t places = (uint64_t)(uintptr_t)call->x | (uint64_t)(uintptr_t)call->y;
+    return (rows | places) % UNIT_BYTES != 0;
+}
+
+void dn_wgmma_lanes_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    shape s = shape_of(k, p);
+    int64_t w_block = q.b * q.c * q.d * s.element;
+    const gpu_define lines[] = {
+        { "WGMMA", 1 },
+        { "ELEMENT", s.element },
+        { "ALIGNED", !variant },
+        { "BLOCKS", q.a },
+        { "ROWS", q.b },
+        { "COLS", q.c },
+        { "LANES", q.d },
+        { "TOGETHER", s.together },
+        { "X_LAST", n[X_LAST] },
+        { "FLAT", q.d == s.together },
+        { "TILE_R", s.tile_r },
+        { "ROW_TILES", s.row_tiles },
+        { "OUTS", s.outs },
+        { "STAGES", s.stages },
+        { "CLUSTER_S", n[CLUSTER_S] },
+        { "CLUSTER_R", n[CLUSTER_R] },
+        { "COLUMNS_FIRST", q.a * w_block > MANY_BYTES },
+    };
+    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
+}
+
+void dn_wgmma_lanes_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch)
+{
+    const int *n = size_of(k);
+    int cluster = n[CLUSTER_S] * n[CLUSTER_R];
+    int64_t tiles = clusters_of(k, p, call->batch), most = clusters_at_once(f, k);
+    *launch = (gpu_launch){
+        .blocks = { (tiles < most ? tiles : most) * cluster, 1, 1 },
+        .threads = 128 * (GROUPS + 1),
+        .shared = (int)shape_of(k, p).shared,
+        .cluster = cluster > 1 ? cluster : 0,
+    };
+}
+
+/* Of x or y with so many columns k or rows r in a block. */
+static gpu_map map_of(
+    const shape *s, danaus_pattern q, int64_t batch, int64_t rows, int box_columns)
+{
+    if (q.d == s->together)
+        return (gpu_map){
+            .rank = 3,
+            .size = { rows * q.d, q.a, batch },
+            .stride = { 1, rows * q.d, q.a * rows * q.d },
+            .box = { (int)(4 * UNIT_BYTES * s->halves / s->element), 1, box_columns },
+            .swizzle = s->halves == 2 ? 4 * LANES_BYTES : 0,
+        };
+    return (gpu_map){
+        .rank = 4,
+        .size = { q.d, rows, q.a, batch },
+        .stride = { 1, q.d, rows * q.d, q.a * rows * q.d },
+        .box = { (int)s->together, 4, 1, box_columns },
+        .swizzle = s->halves == 2 ? LANES_BYTES : 0,
+    };
+}
+
+/* Of x, batch-last: a share of the lanes. */
+static gpu_map last_map_of(
+    const kernel *k, const shape *s, danaus_pattern q, int64_t batch)
+{
+    int line = 4 * LANES_BYTES / (int)s->element;
+    return (gpu_map){
+        .rank = 4,
+        .size = { batch, q.c, q.d, q.a },
+        .stride = { 1, q.d * batch, batch, q.c * q.d * batch },
+        .box = { line, STEP_BYTES / (int)s->element,
+                 (int)s->together / size_of(k)[CLUSTER_R], 1 },
+        .swizzle = 4 * LANES_BYTES,
+    };
+}
+
+void dn_wgmma_lanes_maps(
+    const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS])
+{
+    if (dn_wgmma_lanes_variant(k, p, call))
+        return;
+    shape s = shape_of(k, p);
+    danaus_pattern q = p->pattern;
+    map[GPU_MAP_X] = size_of(k)[X_LAST]
+                         ? last_map_of(k, &s, q, call->batch)
+                         : map_of(&s, q, call->batch, q.c, (int)s.tile_s);
+    map[GPU_MAP_Y] = map_of(&s, q, call->batch, q.b, 64);
+}
