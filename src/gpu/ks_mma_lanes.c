@@ -147,7 +147,8 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
     double cache = far * (short_pieces * x * (double)s.row_tiles + w * passes + y) /
                    (1.43 * f->bandwidth);
     double tile = (double)(s.together * s.tile_r * s.tile_s * s.teams);
-    double unit = 0.032 + 0.021 / (double)s.units;
+    double unit = (0.032 + 0.021 / (double)s.units) *
+                  (s.units > 1 && s.together < q.d ? 1.15 : 1);
     double each = tile * ((double)(s.steps * s.units) * unit + 0.155) +
                   (n[HELD] ? 41.0 * (double)s.steps : 0);
     double blocks = (double)(q.a * (q.d / s.together) * s.row_tiles);
