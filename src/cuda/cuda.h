@@ -116,12 +116,13 @@ void dn_cuda_leave(cuda_device *d, int pushed);
 /* Scratch of at least `bytes`, kept until the device goes or needs more. */
 danaus_status dn_cuda_scratch(cuda_device *d, size_t bytes, void **scratch);
 
-/* Makes a call, run(d, arg), whose work depends on nothing but what the key has. Run
+/* Makes a call, run(d, arg), whose work depends on nothing but what the key has, as a
+   graph from the call number `often` with this key on. Run
    enqueues work on the device's stream and does nothing else. */
 void dn_key_add(cuda_key *key, const void *data, size_t bytes);
 danaus_status dn_cuda_replay(
-    cuda_device *d, cuda_key *key, danaus_status (*run)(cuda_device *d, void *arg),
-    void *arg);
+    cuda_device *d, cuda_key *key, int often,
+    danaus_status (*run)(cuda_device *d, void *arg), void *arg);
 void dn_cuda_forget_replays(cuda_device *d);
 
 /* Compiles a text with these defines for an architecture; the rest is as in

@@ -689,7 +689,7 @@ static danaus_status run_or_replay(gradient_run *g)
         dn_key_add(&key, v->s, sizeof v->s);
         dn_key_add(&key, &v->conjugate, sizeof v->conjugate);
     }
-    return dn_cuda_replay(g->d, &key, run_again, g);
+    return dn_cuda_replay(g->d, &key, 2, run_again, g);
 }
 
 danaus_status dn_cuda_ks_gradient(

@@ -288,19 +288,17 @@ static danaus_status run_again(cuda_device *d, void *arg)
     return run(d, a->steps, a->count, a->o);
 }
 
-/* Is it more than one launch? */
-static int is_worth_a_graph(const ks_step *steps, int count)
+/* Calls from which on a graph is worth being made: several launches, or one. */
+static int often_enough(const ks_step *steps, int count)
 {
     const gpu_code *code = steps[0].kernel->code;
-    return count > 1 || code->inner || code->products;
+    return count > 1 || code->inner || code->products ? 2 : 32;
 }
 
 static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
 {
     const ks_operands *o = a->o;
     cuda_key key;
-    if (!is_worth_a_graph(a->steps, a->count))
-        return run_again(d, a);
     const void *operands[] = { o->x, o->bias, o->y };
     int64_t numbers[] = { a->count, o->batch, o->activation };
     key.bytes = 0, key.is_long = 0;
@@ -308,7 +306,7 @@ static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
     dn_key_add(&key, numbers, sizeof numbers);
     dn_key_add(&key, o->packed, (size_t)a->count * sizeof *o->packed);
     dn_key_add(&key, a->steps, (size_t)a->count * sizeof *a->steps);
-    return dn_cuda_replay(d, &key, run_again, a);
+    return dn_cuda_replay(d, &key, often_enough(a->steps, a->count), run_again, a);
 }
 
 danaus_status dn_cuda_ks_run(

@@ -108,9 +108,10 @@ static void name_row(danaus_device *device, danaus_pattern p, const char *name)
             dn_tuning_add(device->tuning, &q, k, 1e-6);
 }
 
-static danaus_status open_device(const story *s, danaus_device **device)
+static danaus_status open_device(
+    const story *s, const char *name, danaus_device **device)
 {
-    danaus_status status = danaus_device_open("cuda:0", device);
+    danaus_status status = danaus_device_open(name, device);
     for (int i = 0; status == DANAUS_OK && i < 4 && s->named[i].row; i++)
         name_row(*device, s->named[i].pattern, s->named[i].row);
     return status;
@@ -134,13 +135,14 @@ static danaus_status go_back(const story *s, const life *l)
 }
 
 static danaus_status try_life(
-    const story *s, life *l, const random_chain *c, const float *x, float *results)
+    const story *s, const char *name, life *l, const random_chain *c, const float *x,
+    float *results)
 {
     danaus_ks_desc desc = { .gradients = 1, .keep_factors = 1 };
     danaus_device_info info;
     size_t bytes = (size_t)vector_of(s) * sizeof *x, all = (size_t)results_of(s) * 4;
     void *memory = NULL;
-    danaus_status status = open_device(s, &l->device);
+    danaus_status status = open_device(s, name, &l->device);
     status = status ? status : danaus_device_describe(l->device, &info);
     status = status ? status
                     : danaus_ks_plan_create(l->device, s->patterns, 2, &desc, &l->plan);
@@ -171,7 +173,7 @@ static danaus_status live(
     const story *s, const random_chain *c, const float *x, float *results)
 {
     life l = { 0 };
-    danaus_status status = try_life(s, &l, c, x, results);
+    danaus_status status = try_life(s, "cuda:0", &l, c, x, results);
     end_life(&l);
     return status;
 }
@@ -340,7 +342,7 @@ static void expect_only(const story *s, again call, int launches, int products)
     array results = array_make(DANAUS_F32, results_of(s));
     life l = { 0 };
     *control = (emulator_control){ 0 };
-    assert_ok(try_life(s, &l, &c, x.data, results.data));
+    assert_ok(try_life(s, "cuda:0", &l, &c, x.data, results.data));
     static const char *const never[] = {
         "cuMemAlloc_v2",         "cuMemFree_v2",
         "cuStreamSynchronize",   "cuModuleLoadData",
@@ -401,7 +403,7 @@ static void calls_that_come_again_give_the_same(void **state)
     array found = array_make(DANAUS_F32, rows_of(s.patterns[0]));
     life l = { 0 };
     *control = (emulator_control){ 0 };
-    assert_ok(try_life(&s, &l, &c, x.data, results.data));
+    assert_ok(try_life(&s, "cuda:0", &l, &c, x.data, results.data));
     for (int i = 0; i < 3 * rounds_of(400); i++) {
         int64_t batch = 1 + i / 3 % 20;
         float *y = l.memory + vector_of(&s) + i / 60;
@@ -415,6 +417,119 @@ static void calls_that_come_again_give_the_same(void **state)
     array_free(&x);
     array_free(&results);
     array_free(&found);
+    chain_free(&c);
+}
+
+/* The caller's own use of the driver. */
+typedef struct caller {
+    int (*retain)(void **context, int device);
+    int (*release)(int device);
+    int (*push)(void *context);
+    int (*pop)(void **context);
+    int (*get)(void **context);
+} caller;
+
+static caller open_caller(void)
+{
+    static const char *const names[] = { "cuDevicePrimaryCtxRetain",
+                                         "cuDevicePrimaryCtxRelease_v2",
+                                         "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
+                                         "cuCtxGetCurrent" };
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *found[5];
+    caller c;
+    _Static_assert(sizeof found == sizeof c, "a pointer a row");
+    for (int i = 0; i < 5; i++)
+        assert_non_null(found[i] = dlsym(driver, names[i]));
+    memcpy(&c, found, sizeof c);
+    return c;
+}
+
+static void expect_life(
+    const story *s, const life *l, const caller *by, void *context,
+    const array *expected)
+{
+    array found = array_make(DANAUS_F32, results_of(s));
+    void *now = NULL;
+    assert_int_equal(by->push(context), 0);
+    assert_ok(execute(s, l));
+    assert_ok(go_back(s, l));
+    assert_ok(danaus_device_sync(l->device));
+    assert_ok(danaus_download(
+        l->device, found.data, l->memory + vector_of(s), (size_t)results_of(s) * 4));
+    assert_int_equal(by->get(&now), 0);
+    assert_ptr_equal(now, context);
+    assert_int_equal(by->pop(&now), 0);
+    assert_true(array_same(&found, expected));
+    array_free(&found);
+}
+
+/* Plans, products and gradients on two GPUs in turn, while the caller works on either. */
+static void gpus_take_turns_and_the_callers_context_stays(void **state)
+{
+    (void)state;
+    rng r = { 1 };
+    const story *s = &turned;
+    random_chain c = chain_random(&r, s->patterns, 2, DANAUS_F32, 1);
+    array x = array_random(&r, DANAUS_F32, vector_of(s)), results[2];
+    danaus_device *third = NULL;
+    caller by = open_caller();
+    void *contexts[2];
+    life l[2] = { { 0 } };
+    *control = (emulator_control){ .devices = 2 };
+    assert_status(danaus_device_open("cuda:2", &third), DANAUS_ERR_UNSUPPORTED);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "cuda:1" : "cuda:0";
+        results[i] = array_make(DANAUS_F32, results_of(s));
+        assert_int_equal(by.retain(&contexts[i], i), 0);
+        assert_ok(try_life(s, name, &l[i], &c, x.data, results[i].data));
+    }
+    assert_ptr_not_equal(contexts[0], contexts[1]);
+    assert_true(array_same(&results[0], &results[1]));
+    for (int i = 0; i < 8; i++)
+        expect_life(s, &l[i % 2], &by, contexts[i / 2 % 2], &results[0]);
+    for (int i = 0; i < 2; i++) {
+        end_life(&l[i]);
+        assert_int_equal(by.release(i), 0);
+        array_free(&results[i]);
+    }
+    expect_nothing_lost("nothing", 0);
+    array_free(&x);
+    chain_free(&c);
+}
+
+static void one_launch_becomes_a_graph_when_it_has_come_often(void **state)
+{
+    (void)state;
+    rng r = { 1 };
+    danaus_pattern p = { 2, 3, 4, 2 };
+    random_chain c = chain_random(&r, &p, 1, DANAUS_F32, 1);
+    array x = array_random(&r, DANAUS_F32, 16 * 5), y = array_make(DANAUS_F32, 12 * 5);
+    danaus_ks_desc desc = { .batch = 5 };
+    life l = { 0 };
+    void *memory = NULL;
+    array first = array_make(DANAUS_F32, 12 * 5);
+    *control = (emulator_control){ .function = "cuGraphLaunch" };
+    assert_ok(danaus_device_open("cuda:0", &l.device));
+    assert_ok(danaus_ks_plan_create(l.device, &p, 1, &desc, &l.plan));
+    assert_ok(danaus_ks_weights_create(l.plan, l.device, c.chain, &l.weights));
+    assert_ok(danaus_alloc(l.device, 4096, &memory));
+    l.memory = memory;
+    float *on_y = l.memory + 256;
+    assert_ok(danaus_upload(l.device, l.memory, x.data, 16 * 5 * 4));
+    for (int i = 1; i <= 40; i++) {
+        assert_ok(danaus_ks_execute(l.plan, l.device, l.weights, 5, l.memory, on_y));
+        assert_ok(danaus_download(l.device, y.data, on_y, 12 * 5 * 4));
+        if (i == 1)
+            memcpy(first.data, y.data, 12 * 5 * 4);
+        assert_true(array_same(&y, &first));
+        assert_int_equal(control->calls, i < 32 ? 0 : i - 31);
+        assert_int_equal(control->launches, i);
+    }
+    end_life(&l);
+    expect_nothing_lost("nothing", 0);
+    array_free(&x);
+    array_free(&y);
+    array_free(&first);
     chain_free(&c);
 }
 
@@ -491,6 +606,8 @@ int main(void)
         cmocka_unit_test(executing_again_neither_allocates_nor_waits),
         cmocka_unit_test(gradients_neither_allocate_nor_wait_again),
         cmocka_unit_test(calls_that_come_again_give_the_same),
+        cmocka_unit_test(one_launch_becomes_a_graph_when_it_has_come_often),
+        cmocka_unit_test(gpus_take_turns_and_the_callers_context_stays),
         cmocka_unit_test(without_a_library_its_rows_are_not_there),
         cmocka_unit_test(a_captured_product_has_its_scratch_before),
     };

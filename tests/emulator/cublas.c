@@ -20,6 +20,7 @@ static const danaus_dtype types[] = {
 
 typedef struct context {
     void *stream, *workspace;
+    void *place; /* the driver's context that it was made in */
 } context;
 
 /* ---- the driver ---- */
@@ -58,6 +59,14 @@ static int record(
     return ask(stream, run, data, bytes);
 }
 
+static void *place_now(void)
+{
+    int (*ask)(void **);
+    void *found = find("cuCtxGetCurrent"), *place = NULL;
+    memcpy(&ask, &found, sizeof ask);
+    return ask(&place) ? NULL : place;
+}
+
 static emulator_control *control(void) { return find("emulator_control_block"); }
 
 #define BEGIN                                                                          \
@@ -74,6 +83,8 @@ int cublasCreate_v2(context **made)
 {
     BEGIN;
     *made = calloc(1, sizeof **made);
+    if (*made)
+        (*made)->place = place_now();
     __atomic_add_fetch(&control()->handles, 1, __ATOMIC_SEQ_CST);
     return *made ? 0 : 3;
 }
@@ -92,7 +103,7 @@ EXPORT int cublasSetStream_v2(context *c, void *stream);
 int cublasSetStream_v2(context *c, void *stream)
 {
     BEGIN;
-    *c = (context){ stream, NULL };
+    *c = (context){ stream, NULL, c->place };
     return 0;
 }
 
@@ -179,7 +190,8 @@ int cublasGemmStridedBatchedEx_64(
     danaus_dtype to = types[c_type];
     if (b_type != a_type || (to != type && to != dn_sum_type(type)) ||
         algorithm != -1 || one != 1 || (zero != 0 && zero != 1) || !computes ||
-        !h->workspace || lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m)
+        !h->workspace || h->place != place_now() || lda < (ta ? k : m) ||
+        ldb < (tb ? n : k) || ldc < m)
         return 7;
     products p = { type, to,  zero,   ta,     tb,     m,     n, k, lda,
                    ldb,  ldc, a_step, b_step, c_step, count, a, b, c };

@@ -1,4 +1,4 @@
-/* A stand-in for libcuda.so.1: one GPU, emulated on the processor.
+/* A stand-in for libcuda.so.1: GPUs, emulated on the processor.
 
    Device memory is a range of addresses that the host may touch only inside the calls of
    the driver. Modules are shared libraries that the stand-in for NVRTC has made. A launch
@@ -181,7 +181,7 @@ EXPORT int cuDeviceGetCount(int *count);
 int cuDeviceGetCount(int *count)
 {
     BEGIN;
-    *count = 1;
+    *count = control->devices ? control->devices : 1;
     return 0;
 }
 
@@ -190,7 +190,7 @@ int cuDeviceGet(int *device, int ordinal)
 {
     BEGIN;
     *device = ordinal;
-    return ordinal ? 101 : 0;
+    return ordinal < (control->devices ? control->devices : 1) ? 0 : 101;
 }
 
 EXPORT int cuDeviceGetName(char *name, int size, int device);
@@ -236,16 +236,18 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device)
     return 0;
 }
 
+static char primary[16]; /* one of each device */
 static __thread void *current[16];
 static __thread int depth;
+
+static void *context_now(void) { return depth ? current[depth - 1] : NULL; }
 
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     BEGIN;
-    (void)device;
     __atomic_add_fetch(&control->contexts, 1, __ATOMIC_SEQ_CST);
-    *context = control;
+    *context = &primary[device];
     return 0;
 }
 
@@ -262,7 +264,7 @@ EXPORT int cuCtxGetCurrent(void **context);
 int cuCtxGetCurrent(void **context)
 {
     BEGIN;
-    *context = depth ? current[depth - 1] : NULL;
+    *context = context_now();
     return 0;
 }
 
@@ -481,6 +483,7 @@ int cuEventElapsedTime(
 
 typedef struct function {
     struct function *next; /* all that were made: what is lost can be found */
+    void *context;         /* that it was loaded in: it runs in no other */
     void *library;
     void (*call)(
         int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,
@@ -520,6 +523,7 @@ int cuModuleLoadData(function **module, const void *image)
         free(f);
         return 200;
     }
+    f->context = context_now();
     __atomic_add_fetch(&control->modules, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_lock(&lock);
     f->next = functions;
@@ -697,8 +701,10 @@ int cuLaunchKernel(
     BEGIN;
     (void)shared;
     (void)extra;
-    if (!gx || gy != 1 || gz != 1 || bx > MOST_THREADS || by != 1 || bz != 1 || !depth)
+    if (!gx || gy != 1 || gz != 1 || bx > MOST_THREADS || by != 1 || bz != 1)
         return 1;
+    if (!depth || f->context != context_now())
+        return 400;
     launch l = { .f = f, .blocks = gx, .threads = bx };
     for (int i = 0; f->signature[i]; i++)
         l.argument[i] =

@@ -11,6 +11,7 @@ typedef struct emulator_control {
     int contexts, modules, allocations, pushed, handles, events,
         graphs; /* and streams */
     long launches, copies, products;
+    int devices;   /* 0: one */
     int capturing; /* what cuStreamIsCapturing says */
     int calls;     /* of `function` since it was set */
     void *stream;  /* of the latest launch */
