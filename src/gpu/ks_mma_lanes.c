@@ -174,10 +174,8 @@ double dn_mma_lanes_cost(const danaus_device *dev, const kernel *k, const proble
     double x, y, w = operand_bytes(k, p, &x, &y);
     double memory = 1.2 * (x + y + w) / f->bandwidth;
     double short_pieces = s.together < q.d && s.together * s.element < 128 ? 2.1 : 1;
-    double far =
-        short_pieces > 1 && dn_pattern_cols(q) * s.element > FAR_BYTES ? 2.2 : 1;
     double tiles_s = (double)dn_gpu_parts(p->batch, s.tile_s);
-    double cache = far * short_pieces * (x * (double)s.row_tiles + w * tiles_s + y) /
+    double cache = short_pieces * (x * (double)s.row_tiles + w * tiles_s + y) /
                    (2.7 * f->bandwidth);
     double tile = (double)(s.together * s.tile_r * s.tile_s); /* elements of y */
     double tensor = tile / 40;
