@@ -21,9 +21,9 @@
 #define SHARED      (227 << 10)
 #define MANY_BYTES  (16 << 20)
 
-/* size: rows of a tile at most, columns of the batch, lanes, and blocks of a cluster that
-   have other columns s, other rows r; whether x is batch-last. */
-enum { ROWS, COLUMNS, LANES, CLUSTER_S, CLUSTER_R, X_LAST };
+/* size: rows of a tile at most, columns of the batch, lanes, blocks of a cluster, whether x
+   is batch-last. */
+enum { ROWS, COLUMNS, LANES, CLUSTER, X_LAST };
 
 static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
@@ -64,7 +64,7 @@ static shape shape_of(const kernel *k, const problem *p)
     s.tile_s = 64 * GROUPS / s.halves;
     int64_t more = n[X_LAST] ? 8 : 0;
     int64_t most = s.per_load == 8 ? MOST_ROWS_8 + more : MOST_ROWS;
-    s.row_tiles = up_to(dn_gpu_parts(q.b, most), n[CLUSTER_R]);
+    s.row_tiles = up_to(dn_gpu_parts(q.b, most), n[CLUSTER]);
     s.tile_r = up_to(dn_gpu_parts(q.b, s.row_tiles), 16);
     s.tile_r = s.tile_r < most ? s.tile_r : most;
     s.steps = dn_gpu_parts(q.c * s.element, STEP_BYTES);
@@ -82,14 +82,14 @@ static int64_t clusters_of(const kernel *k, const problem *p, int64_t batch)
 {
     shape s = shape_of(k, p);
     const int *n = size_of(k);
-    return p->pattern.a * (p->pattern.d / s.together) * (s.row_tiles / n[CLUSTER_R]) *
-           dn_gpu_parts(batch, s.tile_s * n[CLUSTER_S]);
+    return p->pattern.a * (p->pattern.d / s.together) * (s.row_tiles / n[CLUSTER]) *
+           dn_gpu_parts(batch, s.tile_s);
 }
 
 /* Of clusters of more than two some processors of a group are left over. */
 static int clusters_at_once(const gpu_facts *f, const kernel *k)
 {
-    int cluster = size_of(k)[CLUSTER_S] * size_of(k)[CLUSTER_R];
+    int cluster = size_of(k)[CLUSTER];
     return (cluster > 2 ? f->units * 10 / 11 : f->units) / cluster;
 }
 
@@ -118,14 +118,14 @@ double dn_wgmma_lanes_cost(const danaus_device *dev, const kernel *k, const prob
     double clock = 0.87 * f->flops / f->units / 256;
     double x = (double)(s.tile_s * s.together) * STEP_BYTES, w = (double)s.w_bytes;
     double shared = (x * (in_lines ? 2 : 2.8) + w * (s.halves == 1 ? 3 : 2)) / 128;
-    double cache = (x / n[CLUSTER_R] * (in_lines ? 1 : 4) + w) / 69;
+    double cache = (x / n[CLUSTER] * (in_lines ? 1 : 4) + w) / 69;
     double step = beside(s.element == 4 ? 1.2 * shared : shared, cache);
     double y = (double)(s.tile_s * s.tile_r * s.together * s.element);
     double tile = (double)s.steps * step + y / (all ? 30 : 14);
     double waves = ceil((double)clusters_of(k, p, p->batch) / clusters_at_once(f, k));
     double lines = (double)(dn_pattern_rows(q) + dn_pattern_cols(q));
     double bytes = lines * (double)p->batch * (double)s.element;
-    double pieces = in_lines ? 1 : s.element == 2 ? 1.8 : n[CLUSTER_R] > 1 ? 1.15 : 1;
+    double pieces = in_lines ? 1 : s.element == 2 ? 1.8 : n[CLUSTER] > 1 ? 1.15 : 1;
     return 4e-6 + pieces * beside(waves * tile / clock, 1.2 * bytes / f->bandwidth);
 }
 
@@ -228,8 +228,7 @@ void dn_wgmma_lanes_defines(const kernel *k, const problem *p, int variant, text
         { "ROW_TILES", s.row_tiles },
         { "OUTS", s.outs },
         { "STAGES", s.stages },
-        { "CLUSTER_S", n[CLUSTER_S] },
-        { "CLUSTER_R", n[CLUSTER_R] },
+        { "CLUSTER", n[CLUSTER] },
         { "COLUMNS_FIRST", q.a * w_block > MANY_BYTES },
     };
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
@@ -239,8 +238,7 @@ void dn_wgmma_lanes_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
-    const int *n = size_of(k);
-    int cluster = n[CLUSTER_S] * n[CLUSTER_R];
+    int cluster = size_of(k)[CLUSTER];
     int64_t tiles = clusters_of(k, p, call->batch), most = clusters_at_once(f, k);
     *launch = (gpu_launch){
         .blocks = { (tiles < most ? tiles : most) * cluster, 1, 1 },
@@ -281,7 +279,7 @@ static gpu_map last_map_of(
         .size = { batch, q.c, q.d, q.a },
         .stride = { 1, q.d * batch, batch, q.c * q.d * batch },
         .box = { line, STEP_BYTES / (int)s->element,
-                 (int)s->together / size_of(k)[CLUSTER_R], 1 },
+                 (int)s->together / size_of(k)[CLUSTER], 1 },
         .swizzle = 4 * LANES_BYTES,
     };
 }

@@ -90,24 +90,24 @@
         }                                                                              \
     }
 
-/* Batch-first with d > 1, R rows, C columns and L lanes in a tile; clusters of S tiles of
-   columns by N of rows; T: x is batch-last all the same. */
-#define WGMMA_LANES(type, DTYPE, R, C, L, S, N, T)                                     \
+/* Batch-first with d > 1, R rows, C columns and L lanes in a tile; clusters of N tiles of
+   the same columns; T: x is batch-last all the same. */
+#define WGMMA_LANES(type, DTYPE, R, C, L, N, T)                                        \
     {                                                                                  \
-        "ks.wgmma_lanes." #type "." #S "x" #N, DTYPE, dn_wgmma_lanes_fits,             \
+        "ks.wgmma_lanes." #type ".1x" #N, DTYPE, dn_wgmma_lanes_fits,                  \
             dn_wgmma_lanes_cost, dn_wgmma_lanes_bytes, dn_wgmma_lanes_pack,            \
             &(const gpu_code)                                                          \
         {                                                                              \
-            .text = "ks_wgmma_lanes.cu", .arch = 90, .size = { R, C, L, S, N, T },     \
+            .text = "ks_wgmma_lanes.cu", .arch = 90, .size = { R, C, L, N, T },        \
             .defines = dn_wgmma_lanes_defines, .launch = dn_wgmma_lanes_launch,        \
             .variants = 2, .variant = dn_wgmma_lanes_variant,                          \
             .maps = dn_wgmma_lanes_maps                                                \
         }                                                                              \
     }
 #define WGMMA_LANES_ALL(type, DTYPE, R, L)                                             \
-    WGMMA_LANES(type, DTYPE, R, 64, L, 1, 1, 0),                                       \
-        WGMMA_LANES(type, DTYPE, R, 64, L, 1, 2, 0),                                   \
-        WGMMA_LANES(type, DTYPE, R, 64, L, 1, 4, 0)
+    WGMMA_LANES(type, DTYPE, R, 64, L, 1, 0),                                          \
+        WGMMA_LANES(type, DTYPE, R, 64, L, 2, 0),                                      \
+        WGMMA_LANES(type, DTYPE, R, 64, L, 4, 0)
 
 /* A row from compute capability 8.0 on: at most R rows and C columns in a tile, B blocks
    resident. */
@@ -177,7 +177,7 @@
 #define PAIR_LANES(type, DTYPE, R, L)                                                  \
     TURNED_TO(                                                                         \
         "ks.pair." #type ".lanes", DTYPE, 90, &first_##type,                           \
-        WGMMA_LANES(type, DTYPE, R, 64, L, 1, 1, 1))
+        WGMMA_LANES(type, DTYPE, R, 64, L, 1, 1))
 #define TURNED_16(type, DTYPE)                                                         \
     TURNED(#type ".256x128.2", DTYPE, 90, WGMMA(type, DTYPE, 256, 128, 2, 2, 1, 1)),   \
         TURNED(                                                                        \

@@ -80,7 +80,8 @@ void dn_gpu_tile_pack(
 void dn_gpu_cut(float *w, float *rest, int64_t count);
 
 /* ks_wgmma.cu: size = rows of a tile at most, columns, 1, groups of threads that
-   multiply, blocks of a cluster, resident blocks, parts that numbers are cut into. */
+   multiply, blocks of a cluster, resident blocks, parts that numbers are cut into, whether
+   y is batch-last though x is batch-first. */
 
 int dn_wgmma_fits(const kernel *k, const problem *p);
 double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p);
@@ -94,8 +95,8 @@ void dn_wgmma_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 
-/* ks_wgmma_lanes.cu: size = rows of a tile at most, columns, lanes, blocks of a cluster that
-   have other columns, other rows. */
+/* ks_wgmma_lanes.cu: size = rows of a tile at most, columns, lanes, blocks of a cluster,
+   whether x is batch-last. */
 
 int dn_wgmma_lanes_fits(const kernel *k, const problem *p);
 double dn_wgmma_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p);

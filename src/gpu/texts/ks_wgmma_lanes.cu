@@ -9,9 +9,8 @@
    of the batch by TILE_R rows r for TOGETHER lanes j of a block i, in steps of 32 bytes of
    columns k. Its last threads ask for copies, up to STAGES steps ahead over the borders of
    tiles; two groups of four warps multiply, 64 columns s for PER_LOAD lanes each: the two
-   halves of 32 bytes of lanes, or other columns s of fewer lanes. The CLUSTER_S CLUSTER_R
-   blocks of a cluster make tiles beside each other: each fetches a share of the weights
-   for those with the same rows r, and of x for those with the same columns s.
+   halves of 32 bytes of lanes, or other columns s of fewer lanes. The CLUSTER blocks of a
+   cluster make tiles of the same columns s, and each fetches a share of x for all.
 
    Shared memory: STAGES times x, STEP_PIECES pieces, or, X_LAST, [TILE_S / BLOCK_S][lane]
    [STEP_K][128 bytes] with the 128-byte swizzle, and w, [lane][TILE_R / 8][2][8] times 16
@@ -51,7 +50,6 @@ typedef u16 element;
 #define FETCHERS 128
 #define THREADS  (128 * GROUPS + FETCHERS)
 #define TILE_S   (HALVES == 2 ? 64 : 64 * GROUPS)
-#define CLUSTER  (CLUSTER_S * CLUSTER_R)
 
 #define PIECE   (TILE_S * LINE)
 #define X_BYTES (TILE_S * TOGETHER * 32)
@@ -71,7 +69,7 @@ typedef u16 element;
 #define STORERS       (128 * HALVES)
 #define STORE_BARRIER (HALVES == 2 ? 1 : 1 + threadIdx.x / 128)
 
-/* ROW_TILES is the tiles of rows r, a multiple of CLUSTER_R; the last may be empty. */
+/* ROW_TILES is the tiles of rows r, a multiple of CLUSTER; the last may be empty. */
 #define LANE_GROUPS (LANES / TOGETHER)
 
 typedef struct tile {
@@ -93,66 +91,63 @@ INLINE void advance(ring *r)
 
 INLINE u32 rank() { return CLUSTER > 1 ? cluster_rank() : 0; }
 
-/* Tiles of all rows r are beside each other. What varies next are lanes, which share lines
-   of memory, blocks i and columns s; but columns before blocks, or before both, if the
-   weights that would be read for the same columns are too many for the second cache. */
+/* Tiles of all rows r are beside each other, then those of all lanes, which share lines of
+   memory, and then of all blocks i, or, if their weights are too many for the second cache
+   (COLUMNS_FIRST), of all columns s. */
 INLINE tile tile_at(u32 t, u32 tiles_s)
 {
-    const int last = 2 - COLUMNS_FIRST; /* place of s in the order */
-    u32 size[3], at[3], row = t % (ROW_TILES / CLUSTER_R) * CLUSTER_R + rank() % CLUSTER_R;
-    t /= ROW_TILES / CLUSTER_R;
-    size[last] = tiles_s, size[last == 0] = LANE_GROUPS, size[last == 2 ? 1 : 2] = BLOCKS;
-    at[0] = t % size[0], at[1] = t / size[0] % size[1], at[2] = t / size[0] / size[1];
-    u32 lanes = at[last == 0], i = at[last == 2 ? 1 : 2];
-    tile to = { (int)i, (int)lanes * TOGETHER, (int)row * TILE_R };
-    to.s0 = (int)(at[last] * CLUSTER_S + rank() / CLUSTER_R) * TILE_S;
-    to.weights = (int)((i * LANE_GROUPS + lanes) * ROW_TILES + row);
-    return to;
+    u32 row = t % (ROW_TILES / CLUSTER) * CLUSTER + rank();
+    t /= ROW_TILES / CLUSTER;
+    u32 lanes = t % LANE_GROUPS;
+    t /= LANE_GROUPS;
+    u32 i = COLUMNS_FIRST ? t / tiles_s : t % BLOCKS;
+    u32 s = COLUMNS_FIRST ? t % tiles_s : t / BLOCKS;
+    return tile{ (int)i, (int)lanes * TOGETHER, (int)row * TILE_R, (int)s * TILE_S,
+                 (int)((i * LANE_GROUPS + lanes) * ROW_TILES + row) };
+}
+
+INLINE tile not_before(tile t)
+{
+    t.i = not_before(t.i), t.j = not_before(t.j);
+    t.r0 = not_before(t.r0), t.s0 = not_before(t.s0);
+    return t;
 }
 
 /* ---- fetching ---- */
 
 INLINE void fetch_w(u32 to, u32 flag, const u8 *w, tile t, int step)
 {
-    const u8 *from = w + ((i64)t.weights * STEPS + step) * W_BYTES;
-    if (CLUSTER_S > 1) {
-        const u32 share = W_BYTES / CLUSTER_S;
-        u32 at = rank() / CLUSTER_R * share, same = 0;
-        for (int m = 0; m < CLUSTER_S; m++)
-            same |= 1 << m * CLUSTER_R;
-        bulk_load_all(to + at, from + at, share, flag, same << rank() % CLUSTER_R);
-    } else
-        bulk_load(to, from, W_BYTES, flag);
+    bulk_load(to, w + ((i64)t.weights * STEPS + step) * W_BYTES, W_BYTES, flag);
 }
 
-/* Every CLUSTER_R-th piece, for all blocks with the same columns s. */
+/* The blocks that a share of x goes to. */
+#define EVERY_BLOCK (CLUSTER > 1 ? (1 << CLUSTER) - 1 : 0)
+
+/* Every CLUSTER-th piece. */
 INLINE void fetch_x(u32 to, u32 flag, const tensor_map *x, tile t, int step)
 {
-    u32 part = rank() % CLUSTER_R, same = (1 << CLUSTER_R) - 1;
-    u32 blocks = CLUSTER_R > 1 ? same << rank() / CLUSTER_R * CLUSTER_R : 0;
 #pragma unroll
-    for (int n = 0; n < STEP_PIECES; n += CLUSTER_R) {
-        int piece = n + part, k = step * STEP_K + piece * PIECE_K;
-        if (STEP_PIECES % CLUSTER_R && piece >= STEP_PIECES)
+    for (int n = 0; n < STEP_PIECES; n += CLUSTER) {
+        int piece = n + rank(), k = step * STEP_K + piece * PIECE_K;
+        if (STEP_PIECES % CLUSTER && piece >= STEP_PIECES)
             break;
         if (FLAT)
-            bulk_load_3(to + piece * PIECE, x, flag, k * TOGETHER, t.i, t.s0, blocks);
+            bulk_load_3(to + piece * PIECE, x, flag, k * TOGETHER, t.i, t.s0, EVERY_BLOCK);
         else
-            bulk_load_4(to + piece * PIECE, x, flag, t.j, k, t.i, t.s0, blocks);
+            bulk_load_4(to + piece * PIECE, x, flag, t.j, k, t.i, t.s0, EVERY_BLOCK);
     }
 }
 
-/* The same of some lanes, X_LAST. */
+/* Some of the lanes, X_LAST. */
 INLINE void fetch_x_last(u32 to, u32 flag, const tensor_map *x, tile t, int step)
 {
-    const int share = TOGETHER / CLUSTER_R;
-    u32 lane = rank() % CLUSTER_R * share, same = (1 << CLUSTER_R) - 1;
-    u32 blocks = CLUSTER_R > 1 ? same << rank() / CLUSTER_R * CLUSTER_R : 0;
+    const int share = TOGETHER / CLUSTER;
+    u32 lane = rank() * share;
 #pragma unroll
     for (int block = 0; block < TILE_S / BLOCK_S; block++)
         bulk_load_4(
             to + block * X_BLOCK + lane * X_LANE, x, flag, t.s0 + block * BLOCK_S,
-            step * STEP_K, t.j + lane, t.i, blocks);
+            step * STEP_K, t.j + lane, t.i, EVERY_BLOCK);
 }
 
 /* Where 16 bytes lie in a piece: those of a half of the unit for a column s. */
@@ -257,7 +252,10 @@ INLINE u32 own_place()
     return in_piece(s, lane % 4, group);
 }
 
-INLINE u32 word_of(uint4 v, int n) { return n == 0 ? v.x : n == 1 ? v.y : n == 2 ? v.z : v.w; }
+INLINE u32 word_of(uint4 v, int n)
+{
+    return n == 0 ? v.x : n == 1 ? v.y : n == 2 ? v.z : v.w;
+}
 
 /* One thread for each block of the cluster tells it that a stage is free again. */
 INLINE void release(const ring *r, int slot)
@@ -555,14 +553,14 @@ INLINE void write_all(
     const float *bias, int activation, tile t, i64 batch)
 {
     int leader = threadIdx.x % STORERS == 0, turn = 0;
-    int width = width_of(y, (i64)ROWS * LANES * ELEMENT);
+    int width = ALIGNED ? 16 : width_of(y, (i64)ROWS * LANES * ELEMENT);
     if (STORE_BULK && leader)
         bulk_wait_read<0>();
 #pragma unroll(copies)
     for (int n = 0; n < TILE_R / 8; n++) {
         u32 out = outs + turn * OUT;
-        if (!ALIGNED)
-            t.s0 = not_before(t.s0);
+        if (!STORE_BULK)
+            t = not_before(t);
         int r0 = t.r0 + n * 8;
         turn = turn + 1 == OUTS ? 0 : turn + 1;
         if (STORE_BULK && leader)
@@ -615,16 +613,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (CLUSTER > 1)
         cluster_sync();
 
-    u32 tiles_s = (u32)((batch + TILE_S * CLUSTER_S - 1) / (TILE_S * CLUSTER_S));
-    u32 tiles = tiles_s * (BLOCKS * LANE_GROUPS * (ROW_TILES / CLUSTER_R));
+    u32 tiles_s = (u32)((batch + TILE_S - 1) / TILE_S);
+    u32 tiles = tiles_s * (BLOCKS * LANE_GROUPS * (ROW_TILES / CLUSTER));
     u32 first = blockIdx.x / CLUSTER, stride = gridDim.x / CLUSTER;
     /* The same for all lanes, as the compiler can see. */
     int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (group == GROUPS) {
-        registers_drop<(ALIGNED ? 24 : 40)>();
+        registers_drop<24>();
         fetch_tiles(r, &x_map, x, w, batch, tiles_s, tiles, first, stride);
     } else {
-        registers_take<(ALIGNED ? 240 : 232)>();
+        registers_take<240>();
         for (u32 n = first; n < tiles; n += stride) {
             float sum[PER_LOAD][TILE_R / 2];
             multiply_tile(sum, &r);
