@@ -131,8 +131,9 @@ danaus_status dn_cuda_compile(
     const char *name, const char *defines, int arch, void **image, size_t *bytes,
     char **log);
 
-/* The defines of ks_dw.cu, ks_dbias.cu and ks_reduce.cu for the gradients of a factor. */
-void dn_cuda_gradient_defines(const problem *p, text *to);
+/* The defines of ks_dw.cu, ks_dbias.cu, ks_reduce.cu and ks_turn.cu for the gradients of a
+   factor. */
+void dn_cuda_gradient_defines(const char *name, const problem *p, text *to);
 
 int dn_cuda_is_loaded(const cuda_device *d, const char *name, const char *defines);
 

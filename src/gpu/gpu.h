@@ -78,6 +78,12 @@ typedef struct gpu_call {
     const void *x, *y; /* only to see how they are aligned */
 } gpu_call;
 
+/* How many parts of a size there are. */
+static inline int64_t dn_gpu_parts(int64_t size, int64_t part)
+{
+    return (size + part - 1) / part;
+}
+
 /* What kernel.code points to. */
 typedef struct gpu_code {
     const char *text; /* a file of src/gpu/texts */

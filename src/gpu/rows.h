@@ -12,11 +12,6 @@ static inline const gpu_facts *dn_gpu_facts(const danaus_device *dev)
     return &((const gpu_device *)dev)->facts;
 }
 
-static inline int64_t dn_gpu_parts(int64_t size, int64_t part)
-{
-    return (size + part - 1) / part;
-}
-
 /* How a row packs weights: in units of so many bytes, one after the other. unit() is given
    zeros, and writes unit number n; units are made at the same time. */
 typedef struct gpu_packing gpu_packing;

@@ -230,7 +230,7 @@ static void gradients_stay_in_registers(void **state)
                               .batch = 4096 };
                 char defines[4096];
                 text t = { defines, sizeof defines, 0 };
-                dn_cuda_gradient_defines(&p, &t);
+                dn_cuda_gradient_defines(texts[i], &p, &t);
                 compile_for_some(NULL, texts[i], texts[i], defines);
             }
     compile_all();

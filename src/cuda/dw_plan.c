@@ -1,0 +1,288 @@
+/* How the weight gradient of a factor is made: by a tile on tensor cores, by cuBLAS, or by
+   the portable text, of slabs of columns that are added up in their order. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/gradient.h"
+
+#include "base/dtype.h"
+#include "math/pattern.h"
+
+#include <math.h>
+
+#define MOST_TILES ((int64_t)1 << 20) /* of a slab, on tensor cores */
+/* A slab has at least so many columns, and there are at most so many slabs. */
+#define LEAST_SLAB 256
+#define MOST_SLABS 128
+/* Parts of one factor's gradient, at most, unless there is one slab. */
+#define MOST_PARTS ((int64_t)64 << 20)
+/* Of a factor whose x and dy are turned for a tile: each turn has parts of its own. */
+#define MOST_TURNED_WEIGHTS ((double)(8 << 20))
+/* Weights of a block and columns from which on cuBLAS is worth its call. */
+#define LEAST_BLOCK 256
+#define LEAST_BATCH 64
+/* Rows and columns of a block from which on tensor cores are. */
+#define LEAST_SIDE 8
+/* Columns in whose time a block of threads begins and ends. */
+#define FILLING 64
+
+static int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Lanes are taken together when batch-first memory has them next to each other. */
+dw_tile dn_cuda_dw_tile(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int wide = danaus_dtype_size(dn_sum_type(p->dtype)) > 4;
+    int lanes = p->layout == DANAUS_BATCH_LAST || q.d == 1 ? 1 : q.d == 2 ? 2 : 8;
+    if (wide)
+        return lanes == 8   ? (dw_tile){ 8, 8, 8, 2, 2, 4 }
+               : lanes == 2 ? (dw_tile){ 16, 16, 2, 2, 2, 8 }
+                            : (dw_tile){ 32, 32, 1, 2, 2, 8 };
+    if (lanes == 8)
+        return q.b > 16 && q.c > 16 ? (dw_tile){ 32, 32, 8, 8, 4, 4 }
+                                    : (dw_tile){ 16, 16, 8, 4, 4, 8 };
+    if (lanes == 2)
+        return (dw_tile){ 32, 32, 2, 4, 4, 16 };
+    return q.b >= 48 && q.c >= 48 ? (dw_tile){ 64, 64, 1, 4, 4, 16 }
+                                  : (dw_tile){ 32, 32, 1, 4, 4, 16 };
+}
+
+int64_t dn_cuda_dw_tiles(const problem *p)
+{
+    dw_tile t = dn_cuda_dw_tile(p);
+    danaus_pattern q = p->pattern;
+    return q.a * dn_gpu_parts(q.b, t.br) * dn_gpu_parts(q.c, t.bc) *
+           dn_gpu_parts(q.d, t.bj);
+}
+
+/* ---- ways ---- */
+
+static int64_t column_bytes(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    return (dn_pattern_rows(q) + dn_pattern_cols(q)) *
+           (int64_t)danaus_dtype_size(p->dtype);
+}
+
+int dn_cuda_is_apart(const problem *p)
+{
+    return p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1;
+}
+
+static int is_exact(const problem *p)
+{
+    return p->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32;
+}
+
+/* Whether texts of ours make a weight gradient on tensor cores. Of 16-bit numbers that are
+   matrices where they lie cuBLAS makes products, if those fill its tiles. */
+static int has_tile(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int64_t small = q.b < q.c ? q.b : q.c, large = q.b < q.c ? q.c : q.b;
+    int narrow = danaus_dtype_size(p->dtype) == 2 && p->layout == DANAUS_BATCH_FIRST &&
+                 (small < 64 || (small == 64 && large > 64));
+    return danaus_dtype_size(p->dtype) <= 4 && small >= LEAST_SIDE &&
+           (dn_cuda_is_apart(p) || narrow || is_exact(p));
+}
+
+static gpu_dw tile_of(const cuda_device *d, const problem *p)
+{
+    if (d->gpu.facts.arch != 90 || !has_tile(p))
+        return (gpu_dw){ 0 };
+    gpu_dw tile = dn_gpu_dw_for(&d->gpu.facts, p);
+    if (tile.resident && dn_gpu_dw_tiles(&tile, p) > MOST_TILES)
+        tile.resident = 0;
+    return tile;
+}
+
+static int library_can(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    return !dn_is_complex(p->dtype) && q.b * q.c >= LEAST_BLOCK &&
+           dn_cuda_find_blas() == DANAUS_OK;
+}
+
+problem dn_cuda_dense_problem(const problem *p)
+{
+    problem dense = *p;
+    danaus_pattern q = p->pattern;
+    dense.pattern = (danaus_pattern){ q.a, q.b * q.d, q.c * q.d, 1 };
+    return dense;
+}
+
+/* Seconds that cuBLAS takes for a column on an H200, of whose products one in `times` is
+   wanted, if memory gives so many bytes a second. */
+static double library_seconds(const problem *p, double memory, double times)
+{
+    double rate = danaus_dtype_size(p->dtype) == 2 ? 7e14
+                  : p->math == DANAUS_MATH_TF32    ? 3.6e14
+                                                   : 4.5e13;
+    double products = 2 * (double)dn_pattern_weights(p->pattern) * times;
+    double seconds[] = { (double)column_bytes(p) / memory, products / rate };
+    return dn_gpu_dw_together(seconds, 2);
+}
+
+static void keep_faster(dw_way *best, double *least, const dw_way *way, double seconds)
+{
+    if (seconds < *least) {
+        *least = seconds;
+        *best = *way;
+    }
+}
+
+/* Of many columns, by estimates. */
+static dw_way find_way(const cuda_device *d, const problem *p)
+{
+    double least = INFINITY, turning = 2 * (double)column_bytes(p) / 3e12;
+    double weights = (double)dn_pattern_weights(p->pattern);
+    dw_way best = { .library = library_can(p) }, way = { .tile = tile_of(d, p) };
+    if (way.tile.resident)
+        keep_faster(&best, &least, &way, way.tile.seconds);
+    if (!dn_cuda_is_apart(p))
+        return best;
+    problem last = *p;
+    last.layout = DANAUS_BATCH_LAST;
+    way = (dw_way){ .tile = tile_of(d, &last), .turned = 1 };
+    if (way.tile.resident && weights <= MOST_TURNED_WEIGHTS)
+        keep_faster(&best, &least, &way, turning + way.tile.seconds);
+    way = (dw_way){ .library = library_can(p), .turned = 1 };
+    if (way.library)
+        keep_faster(&best, &least, &way, turning + library_seconds(p, 2.5e12, 1));
+    way = (dw_way){ .library = way.library, .dense = 1 };
+    if (way.library && weights * (double)p->pattern.d <= (double)MOST_PARTS)
+        keep_faster(
+            &best, &least, &way, library_seconds(p, 4.2e12, (double)p->pattern.d));
+    return best;
+}
+
+/* The way of a problem, which the device remembers. */
+static dw_way way_of(cuda_device *d, const problem *p, int64_t batch)
+{
+    if (batch < LEAST_BATCH)
+        return (dw_way){ 0 };
+    for (int i = 0; i < RECENT_DW; i++) {
+        const cuda_dw *e = &d->dw[i];
+        if (dn_pattern_equal(e->pattern, p->pattern) && e->dtype == p->dtype &&
+            e->layout == p->layout && e->math == p->math)
+            return e->way;
+    }
+    dw_way way = find_way(d, p);
+    d->dw[d->dw_next] = (cuda_dw){ p->pattern, p->dtype, p->layout, p->math, way };
+    d->dw_next = (d->dw_next + 1) % RECENT_DW;
+    return way;
+}
+
+/* ---- slabs ---- */
+
+typedef columns_of_slabs slabs;
+
+/* Enough slabs to give every multiprocessor eight blocks, of whole steps. */
+slabs dn_cuda_slabs(const cuda_device *d, int64_t batch, int64_t tiles, int64_t numbers)
+{
+    int64_t wanted = dn_gpu_parts(8 * (int64_t)d->gpu.facts.units, tiles);
+    int64_t most = least_of(MOST_SLABS, MOST_PARTS / numbers);
+    wanted = least_of(wanted, most);
+    int64_t width = dn_gpu_parts(batch, wanted > 0 ? wanted : 1);
+    width = dn_gpu_parts(width, LEAST_SLAB) * LEAST_SLAB;
+    return (slabs){ width, dn_gpu_parts(batch, width) };
+}
+
+/* Columns of x and dy that cuBLAS gets at once, of whole slabs unless they are all: as many
+   as may be turned. */
+static int64_t columns_at_once(const problem *p, int64_t batch, int64_t width)
+{
+    int64_t most = dn_cuda_is_apart(p) ? MOST_TURNED / column_bytes(p) : batch;
+    most = most > width ? most / width * width : width;
+    return least_of(most, batch);
+}
+
+/* Tensor cores are quick with few tiles and many columns; others need slabs to be busy. */
+static slabs library_slabs(const cuda_device *d, const problem *p, int64_t batch)
+{
+    danaus_pattern q = p->pattern;
+    int64_t tiles = q.a * q.d * dn_gpu_parts(q.b, 128) * dn_gpu_parts(q.c, 128);
+    int quick = danaus_dtype_size(p->dtype) == 2 || p->math == DANAUS_MATH_TF32;
+    int64_t most = columns_at_once(p, batch, LEAST_SLAB);
+    slabs s = { most, 1 };
+    if (!quick || tiles * 16 < d->gpu.facts.units)
+        s = dn_cuda_slabs(d, batch, 4 * tiles, dn_pattern_weights(q));
+    s.width = least_of(s.width, most);
+    s.count = dn_gpu_parts(columns_at_once(p, batch, s.width), s.width);
+    return s;
+}
+
+/* Slabs that give every place on the device as much to do; more parts than that cost
+   more than they bring. */
+static slabs tensor_slabs(
+    const cuda_device *d, const problem *p, const gpu_dw *t, int64_t batch)
+{
+    double weights = (double)dn_pattern_weights(p->pattern);
+    double numbers = (double)column_bytes(p) / (double)danaus_dtype_size(p->dtype);
+    int64_t tiles = dn_gpu_dw_tiles(t, p), places = d->gpu.facts.units * t->resident;
+    int64_t most = least_of(dn_gpu_parts(batch, LEAST_SLAB), MOST_SLABS);
+    slabs best = { batch, 1 };
+    double least = 0;
+    for (int64_t n = 1; n <= most; n++) {
+        int64_t width = dn_gpu_parts(dn_gpu_parts(batch, n), t->depth) * t->depth;
+        double rounds = (double)dn_gpu_parts(tiles * n, places);
+        double work =
+            rounds * (double)places * (double)(width + FILLING) / (double)tiles;
+        double time = work * numbers * (double)danaus_dtype_size(p->dtype) +
+                      (double)n * weights * 8;
+        if ((double)n * weights > (double)MOST_PARTS && n > 1)
+            break;
+        if (n == 1 || time < least) {
+            least = time;
+            best = (slabs){ width, dn_gpu_parts(batch, width) };
+        }
+    }
+    return best;
+}
+
+/* Columns that are turned at once for a tile, about as many each time. */
+static int64_t turned_at_once(const problem *p, int64_t batch)
+{
+    int64_t most = MOST_TURNED / column_bytes(p);
+    int64_t times = dn_gpu_parts(batch, most > LEAST_SLAB ? most : LEAST_SLAB);
+    int64_t n = dn_gpu_parts(dn_gpu_parts(batch, times), LEAST_SLAB) * LEAST_SLAB;
+    return least_of(n, batch);
+}
+
+static void cut_for_tile(const cuda_device *d, dw_plan *plan)
+{
+    const gpu_dw *tile = &plan->way.tile;
+    int64_t batch = plan->batch, n = batch;
+    if (plan->way.turned)
+        n = turned_at_once(&plan->p, batch);
+    slabs s = tensor_slabs(d, &plan->p, tile, n);
+    plan->at_once = n;
+    plan->slabs =
+        (slabs){ s.width, batch / n * s.count + dn_gpu_parts(batch % n, s.width) };
+}
+
+static void cut_for_library(const cuda_device *d, dw_plan *plan)
+{
+    problem p = plan->way.dense ? dn_cuda_dense_problem(&plan->p) : plan->p;
+    plan->slabs = library_slabs(d, &p, plan->batch);
+    plan->at_once = columns_at_once(&p, plan->batch, plan->slabs.width);
+}
+
+dw_plan dn_cuda_dw_plan(cuda_device *d, const problem *p, int64_t batch)
+{
+    dw_plan plan = { .p = *p, .batch = batch, .at_once = batch };
+    danaus_pattern q = p->pattern;
+    int64_t weights = dn_pattern_weights(q);
+    plan.way = way_of(d, p, batch);
+    if (plan.way.tile.resident)
+        cut_for_tile(d, &plan);
+    else if (plan.way.library)
+        cut_for_library(d, &plan);
+    else
+        plan.slabs = dn_cuda_slabs(d, batch, dn_cuda_dw_tiles(p), weights);
+    plan.numbers = weights * (plan.way.dense ? q.d : 1) * plan.slabs.count;
+    if (plan.way.turned) {
+        int64_t cell = (int64_t)danaus_dtype_size(p->dtype);
+        plan.turned_bytes = dn_cuda_aligned(dn_pattern_cols(q) * plan.at_once * cell) +
+                            dn_cuda_aligned(dn_pattern_rows(q) * plan.at_once * cell);
+    }
+    return plan;
+}
