@@ -82,12 +82,21 @@ static size_t vector_bytes(const ks_step *step, int64_t size, int64_t batch)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Rows of what lies in scratch batch-last: x, and y if it is turned back. */
+/* Rows of what lies in scratch: x, and y if it is turned back. */
 static int64_t scratch_rows(const ks_step *step)
 {
     const gpu_code *code = step->kernel->code;
     danaus_pattern p = step->p.pattern;
     return dn_pattern_cols(p) + (code->first ? 0 : dn_pattern_rows(p));
+}
+
+/* What lies between two factors has whole lines. */
+static size_t scratch_bytes(const ks_step *step, int64_t columns)
+{
+    const gpu_code *code = step->kernel->code;
+    int64_t line = DN_MIDDLE_BYTES / (int64_t)danaus_dtype_size(step->p.dtype);
+    int64_t whole = code->first ? (columns + line - 1) / line * line : columns;
+    return vector_bytes(step, dn_pattern_cols(step->p.pattern), whole);
 }
 
 /* Columns whose x and y are there at once. */
@@ -106,7 +115,7 @@ size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch)
     int64_t slab = slab_of(step, batch), rows = dn_pattern_rows(p);
     if (!code->inner)
         return 0;
-    return vector_bytes(step, dn_pattern_cols(p), slab) +
+    return scratch_bytes(step, slab) +
            (code->first ? 0 : vector_bytes(step, rows, slab));
 }
 
@@ -127,7 +136,7 @@ typedef struct turned_run {
     const void *bias;
     int activation;
     cu_function turn;
-    void *x, *y; /* batch-last, in scratch; y only if it is turned */
+    void *x, *y; /* in scratch; y only if it is turned */
 } turned_run;
 
 /* n columns. */
@@ -166,7 +175,7 @@ static danaus_status turned_step(
                      .bias = bias,
                      .activation = activation,
                      .x = work,
-                     .y = (char *)work + vector_bytes(step, cols, slab) };
+                     .y = (char *)work + scratch_bytes(step, slab) };
     if (code->first)
         r.first = dn_gpu_first(k, p);
     else

@@ -72,6 +72,9 @@ typedef struct gpu_products {
     int tf32; /* numbers of 32 bits may be cut to 10 bits of mantissa */
 } gpu_products;
 
+/* Of a line of what lies between two factors. */
+#define DN_MIDDLE_BYTES 128
+
 /* The place of one call. */
 typedef struct gpu_call {
     int64_t batch;
@@ -110,10 +113,11 @@ typedef struct gpu_code {
        bias or an activation: it changes y, and is given neither x nor w. */
     void (*products)(
         const kernel *k, const problem *p, const gpu_call *call, gpu_products *to);
-    /* Of rows whose x is first made batch-last, in scratch. `first` makes it, from the x
-       of the problem's inner factor, and `inner` y, batch-first. Without `first` x is
-       turned by their text, whose entry point is then ks(from, to, rows, columns), `inner`
-       makes the product batch-last, and y is turned back. */
+    /* Of rows whose x is first made in scratch. `first` makes it, from the x of the
+       problem's inner factor, as [batch / line][N][line], the last columns filled up,
+       and `inner` y, batch-first. Without `first` x is turned by their text, whose entry
+       point is then ks(from, to, rows, columns), `inner` makes the product batch-last, and
+       y is turned back. */
     const kernel *first, *inner;
 } gpu_code;
 

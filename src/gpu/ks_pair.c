@@ -11,14 +11,17 @@
 #include <math.h>
 #include <string.h>
 
-#define SHARED_80  (99 << 10) /* bytes of a multiprocessor that a block may have */
-#define SHARED_90  (227 << 10)
-#define RESERVED   1024 /* of each block */
-#define MOST_LIVE  224  /* registers of a thread, beside addresses */
-#define MOST_ROWS  64
-#define WORD_BYTES 4
-#define STEP_BYTES 64  /* of columns k in a row */
-#define FRAGMENT   512 /* bytes: 16 rows by half a step, 16 bytes a lane */
+#define SHARED_80   (99 << 10) /* bytes of a multiprocessor that a block may have */
+#define SHARED_90   (227 << 10)
+#define RESERVED    1024  /* of each block */
+#define REGISTERS   65536 /* of a multiprocessor */
+#define MOST_OWN    255   /* of a thread */
+#define ADDRESSES   31    /* of them for anything but sums, weights and x */
+#define LEAST_WARPS 8     /* fewer leave memory waiting */
+#define MOST_ROWS   64
+#define WORD_BYTES  4
+#define STEP_BYTES  64  /* of columns k in a row */
+#define FRAGMENT    512 /* bytes: 16 rows by half a step, 16 bytes a lane */
 
 /* size: of which only the number of columns is of a kind that others have. */
 enum { ROWS, COLUMNS, LANES, WARPS, RESIDENT };
@@ -29,7 +32,9 @@ static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 typedef struct shape {
     danaus_pattern l, w;
     int64_t element, step; /* bytes of a number, columns k of a step */
-    int64_t l_blocks;      /* blocks of l that a block of w needs */
+    int64_t resident;
+    int64_t unit_k, unit_j; /* of units of the inner and the outer product */
+    int64_t l_blocks;       /* blocks of l that a block of w needs */
     int64_t l_tiles, l_units, l_steps;
     int64_t tiles, units, steps;
     int64_t row_pitch, pair_bytes, shared;
@@ -38,23 +43,29 @@ typedef struct shape {
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static shape shape_of(const kernel *k, const problem *p)
+/* With `blocks` resident. Words have two numbers or one. Units of one take fewer registers,
+   which is faster where these are short alone; weights of two steps are there at a time. */
+static shape shape_with(const kernel *k, const problem *p, int64_t blocks)
 {
     int64_t columns = size_of(k)[COLUMNS],
             element = (int64_t)danaus_dtype_size(p->dtype);
     danaus_pattern l = p->inner, w = p->pattern;
     shape s = { .l = l, .w = w, .element = element, .l_blocks = l.a / w.a };
+    int small = element == WORD_BYTES && size_of(k)[WARPS] * blocks > LEAST_WARPS;
+    s.resident = blocks;
     s.step = STEP_BYTES / element;
     s.l_tiles = l.b % 32 || w.d % 32 ? 1 : 2;
-    s.l_units = w.c / 2 * (w.d / (16 * s.l_tiles));
-    s.l_steps = 2 * dn_gpu_parts(l.c, s.step);
+    s.unit_k = small && dn_gpu_parts(l.c, s.step) % 2 == 0 ? 1 : 2;
+    s.l_units = w.c / s.unit_k * (w.d / (16 * s.l_tiles));
+    s.l_steps = s.unit_k * dn_gpu_parts(l.c, s.step);
     s.tiles = w.b / 16;
-    s.units = w.d / 2;
-    s.steps = 2 * (w.c / s.step);
+    s.unit_j = small && w.c / s.step % 2 == 0 ? 1 : 2;
+    s.units = w.d / s.unit_j;
+    s.steps = s.unit_j * (w.c / s.step);
     for (s.row_pitch = 16; s.row_pitch < w.b;)
         s.row_pitch *= 2;
     s.pair_bytes = columns * 2 * element * most(w.c, s.row_pitch) + 32;
-    s.shared = s.units * s.pair_bytes;
+    s.shared = w.d / 2 * s.pair_bytes;
     s.l_bytes = w.a * s.l_units * s.l_steps * s.l_tiles * 2 * FRAGMENT;
     s.w_bytes = w.a * s.units * s.steps * s.tiles * 2 * FRAGMENT;
     return s;
@@ -75,20 +86,37 @@ static int sizes_fit(const problem *p)
 static int64_t live(const shape *s, int64_t columns)
 {
     int64_t tiles = most(s->l_tiles, s->tiles), eights = columns / 8;
-    int64_t slots = s->l.b % (2 * s->w.d) ? 2 : 1;
-    return 8 * tiles * eights + 16 * tiles + slots * s->l_steps / 2 * 4 * eights;
+    int64_t slots = s->l.b % (s->unit_k * s->w.d) ? s->unit_k : 1;
+    int64_t sums = 4 * eights * most(s->unit_k * s->l_tiles, s->unit_j * s->tiles);
+    return sums + 16 * tiles + slots * s->l_steps / s->unit_k * 4 * eights;
+}
+
+static int may_reside(const kernel *k, const shape *s)
+{
+    const int *n = size_of(k);
+    int64_t room = dn_gpu_code(k)->arch == 90 ? SHARED_90 : SHARED_80;
+    int64_t warps = n[WARPS] * s->resident, own = REGISTERS / (32 * warps);
+    return warps >= LEAST_WARPS &&
+           s->shared <= (room + RESERVED) / s->resident - RESERVED &&
+           live(s, n[COLUMNS]) + ADDRESSES <= (own < MOST_OWN ? own : MOST_OWN);
+}
+
+/* With as many blocks resident as may be, at most those that the row would have; 0: none. */
+static shape shape_of(const kernel *k, const problem *p)
+{
+    int64_t blocks = size_of(k)[RESIDENT];
+    shape s = shape_with(k, p, blocks);
+    while (blocks && !may_reside(k, &s))
+        s = shape_with(k, p, --blocks);
+    return s;
 }
 
 int dn_pair_fits(const kernel *k, const problem *p)
 {
-    const int *n = size_of(k);
     if (k->dtype != p->dtype || p->layout != DANAUS_BATCH_FIRST ||
         (k->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32) || !sizes_fit(p))
         return 0;
-    shape s = shape_of(k, p);
-    int64_t room = dn_gpu_code(k)->arch == 90 ? SHARED_90 : SHARED_80;
-    return live(&s, n[COLUMNS]) <= MOST_LIVE &&
-           s.shared <= (room + RESERVED) / n[RESIDENT] - RESERVED;
+    return shape_of(k, p).resident > 0;
 }
 
 size_t dn_pair_bytes(const kernel *k, const problem *p)
@@ -112,15 +140,16 @@ double dn_pair_cost(const danaus_device *dev, const kernel *k, const problem *p)
     const int *n = size_of(k);
     if (dn_gpu_code(k)->arch != 90)
         return INFINITY;
+    shape s = shape_of(k, p);
     double share = f->bandwidth / f->units, blocks = (double)p->pattern.a;
+    double resident = (double)s.resident;
     double lines = (double)(dn_pattern_rows(p->pattern) + dn_pattern_cols(p->inner));
     double moved = lines * n[COLUMNS] * (double)danaus_dtype_size(p->dtype) / blocks;
     double weights = (double)dn_pair_bytes(k, p) / blocks;
-    double detour = n[RESIDENT] > 1 ? 1.25 : 1.45;
-    double tile =
-        detour * moved / share + weights / (2.4 * share) + 0.4e-6 / n[RESIDENT];
-    double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));
-    return 4.8e-6 + rounds * n[RESIDENT] * tile;
+    double detour = resident > 1 ? 1.25 : 1.45;
+    double tile = detour * moved / share + weights / (2.4 * share) + 0.4e-6 / resident;
+    double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * resident));
+    return 4.8e-6 + rounds * resident * tile;
 }
 
 /* ---- weights: the 16 bytes that a lane of a warp has of a fragment ---- */
@@ -165,9 +194,9 @@ static void pack_inner(
     const shape *s, danaus_dtype type, const weights_view *v, fragment f, char *to)
 {
     int word = (int)(WORD_BYTES / s->element);
-    int64_t groups = s->w.d / (16 * s->l_tiles), depth = s->l_steps / 2;
+    int64_t groups = s->w.d / (16 * s->l_tiles), depth = s->l_steps / s->unit_k;
     int64_t i = f.unit / s->l_units, in_block = f.unit % s->l_units;
-    int64_t k = in_block / groups * 2 + f.step / depth;
+    int64_t k = in_block / groups * s->unit_k + f.step / depth;
     int64_t j = in_block % groups * s->l_tiles * 16 + f.tile * 16;
     for (int lane = 0; lane < 32; lane++)
         for (int number = 0; number < 4 * word; number++, to += s->element) {
@@ -185,8 +214,8 @@ static void pack_outer(
     const shape *s, danaus_dtype type, const weights_view *v, fragment f, char *to)
 {
     int word = (int)(WORD_BYTES / s->element);
-    int64_t i = f.unit / s->units, depth = s->steps / 2;
-    int64_t j = f.unit % s->units * 2 + f.step / depth;
+    int64_t i = f.unit / s->units, depth = s->steps / s->unit_j;
+    int64_t j = f.unit % s->units * s->unit_j + f.step / depth;
     for (int lane = 0; lane < 32; lane++)
         for (int number = 0; number < 4 * word; number++, to += s->element) {
             entry e = entry_at(lane, number, word);
@@ -247,11 +276,13 @@ void dn_pair_defines(const kernel *k, const problem *p, int variant, text *to)
         { "L_ROWS", s.l.b },
         { "L_COLS", s.l.c },
         { "L_TILES", s.l_tiles },
+        { "UNIT_K", s.unit_k },
+        { "UNIT_J", s.unit_j },
         { "ROW_PITCH", s.row_pitch },
         { "PAIR_BYTES", s.pair_bytes },
         { "EIGHTS", n[COLUMNS] / 8 },
         { "WARPS", n[WARPS] },
-        { "RESIDENT", n[RESIDENT] },
+        { "RESIDENT", s.resident },
         { "ALIGNED", variant == 0 },
     };
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
@@ -262,11 +293,12 @@ void dn_pair_launch(
     gpu_launch *launch)
 {
     const int *n = size_of(k);
+    shape s = shape_of(k, p);
     int64_t tiles = tiles_of(k, p, call->batch);
-    int64_t places = (int64_t)f->units * n[RESIDENT];
+    int64_t places = (int64_t)f->units * s.resident;
     *launch = (gpu_launch){
         .blocks = { tiles < places ? tiles : places, 1, 1 },
         .threads = n[WARPS] * 32,
-        .shared = (int)shape_of(k, p).shared,
+        .shared = (int)s.shared,
     };
 }

@@ -22,9 +22,9 @@
 #define OVERLAP     8 /* of moving and making: the power of their mean */
 
 /* size: rows of a tile at most, columns of the batch, lanes, groups of 64 columns, blocks
-   of a cluster, resident blocks, parts that numbers are cut into, whether y is batch-last
-   though x is batch-first. */
-enum { ROWS, COLUMNS, LANES, GROUPS, CLUSTER, RESIDENT, PARTS, TURNS };
+   of a cluster, resident blocks, parts that numbers are cut into, whether y is what
+   another factor takes. */
+enum { ROWS, COLUMNS, LANES, GROUPS, CLUSTER, RESIDENT, PARTS, MIDDLE };
 
 static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
@@ -35,11 +35,6 @@ typedef struct shape {
 } shape;
 
 static int x_last(const problem *p) { return p->layout == DANAUS_BATCH_LAST; }
-
-static int y_last(const kernel *k, const problem *p)
-{
-    return x_last(p) || size_of(k)[TURNS];
-}
 
 static int64_t up_to(int64_t size, int64_t unit)
 {
@@ -81,7 +76,7 @@ int dn_wgmma_fits(const kernel *k, const problem *p)
     danaus_pattern q = p->pattern;
     int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
     return dn_is_one_factor(k, p) && (!tf32 || p->math == DANAUS_MATH_TF32) &&
-           (q.d == 1 || (x_last(p) && !size_of(k)[TURNS])) && q.b >= 8 && q.c >= 8 &&
+           (q.d == 1 || (x_last(p) && !size_of(k)[MIDDLE])) && q.b >= 8 && q.c >= 8 &&
            q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
 }
 
@@ -110,7 +105,7 @@ double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p
     double latency = (34 + 108 * steps + y_bytes / 30) / resident;
     double tile = resident * (fmax(multiply, cache) + latency);
     tile *= 1 + 0.02 * (n[CLUSTER] - 1);
-    if (y_last(k, p) && p->batch * s.element % CHUNK_BYTES)
+    if (x_last(p) && p->batch * s.element % CHUNK_BYTES)
         tile *= s.element == 2 ? 5 : products > 1 ? 1.4 : 2.5;
     double line = (double)p->batch * s.element;
     double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line +
@@ -266,12 +261,13 @@ void dn_wgmma_pack(const kernel *k, const problem *p, weights_view w, void *pack
     dn_gpu_tile_pack(&t, p, w, packed);
 }
 
-/* 0: 16 bytes of x and y lie together, aligned, wherever a row begins; 1: any. */
+/* 0: 16 bytes of x and y lie together, aligned, wherever a row begins; 1: any. What another
+   factor takes always does. */
 int dn_wgmma_variant(const kernel *k, const problem *p, const gpu_call *call)
 {
     danaus_pattern q = p->pattern;
     uint64_t x_row = (uint64_t)(x_last(p) ? call->batch : q.c);
-    uint64_t y_row = (uint64_t)(y_last(k, p) ? call->batch : q.b);
+    uint64_t y_row = (uint64_t)(x_last(p) ? call->batch : size_of(k)[MIDDLE] ? 0 : q.b);
     uint64_t places = (uint64_t)(uintptr_t)call->x | (uint64_t)(uintptr_t)call->y;
     return ((x_row | y_row) * danaus_dtype_size(p->dtype) | places) % CHUNK_BYTES != 0;
 }
@@ -288,7 +284,8 @@ void dn_wgmma_defines(const kernel *k, const problem *p, int variant, text *to)
         { "SPLIT", s.parts > 1 },
         { "ALIGNED", !variant },
         { "X_LAST", x_last(p) },
-        { "Y_LAST", y_last(k, p) },
+        { "Y_LAST", x_last(p) || n[MIDDLE] },
+        { "Y_MIDDLE", n[MIDDLE] },
         { "BLOCKS", q.a },
         { "ROWS", q.b },
         { "COLS", q.c },
@@ -322,13 +319,24 @@ void dn_wgmma_launch(
     };
 }
 
+/* Of y that another factor takes: lines of columns s. */
+static gpu_map middle_map_of(danaus_pattern q, int64_t batch, int line)
+{
+    return (gpu_map){
+        .rank = 4,
+        .size = { line, q.b, q.a, dn_gpu_parts(batch, line) },
+        .stride = { 1, line, q.b * line, q.a * q.b * line },
+        .box = { line, line, 1, 1 },
+        .swizzle = DN_MIDDLE_BYTES,
+    };
+}
+
 static gpu_map map_of(
-    const problem *p, int last, int64_t batch, int64_t rows, int box_rows,
-    int box_columns)
+    const problem *p, int64_t batch, int64_t rows, int box_rows, int box_columns)
 {
     int line = LINE_BYTES / (int)danaus_dtype_size(p->dtype);
     danaus_pattern q = p->pattern;
-    if (last)
+    if (x_last(p))
         return (gpu_map){
             .rank = 4,
             .size = { batch, q.d, rows, q.a },
@@ -348,11 +356,13 @@ static gpu_map map_of(
 void dn_wgmma_maps(
     const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS])
 {
-    if (dn_wgmma_variant(k, p, call))
-        return;
+    int aligned = !dn_wgmma_variant(k, p, call);
     shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
-    map[GPU_MAP_X] =
-        map_of(p, x_last(p), call->batch, q.c, (int)s.depth, size_of(k)[COLUMNS]);
-    map[GPU_MAP_Y] = map_of(p, y_last(k, p), call->batch, q.b, s.line, 64);
+    if (aligned)
+        map[GPU_MAP_X] = map_of(p, call->batch, q.c, (int)s.depth, size_of(k)[COLUMNS]);
+    if (size_of(k)[MIDDLE])
+        map[GPU_MAP_Y] = middle_map_of(q, call->batch, s.line);
+    else if (aligned)
+        map[GPU_MAP_Y] = map_of(p, call->batch, q.b, s.line, 64);
 }

@@ -22,8 +22,8 @@
 #define MANY_BYTES  (16 << 20)
 
 /* size: rows of a tile at most, columns of the batch, lanes, blocks of a cluster, whether x
-   is batch-last. */
-enum { ROWS, COLUMNS, LANES, CLUSTER, X_LAST };
+   is what another factor made. */
+enum { ROWS, COLUMNS, LANES, CLUSTER, MIDDLE };
 
 static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
@@ -62,14 +62,14 @@ static shape shape_of(const kernel *k, const problem *p)
     s.halves = s.together * s.element / UNIT_BYTES > 1 ? 2 : 1;
     s.per_load = s.together / s.halves;
     s.tile_s = 64 * GROUPS / s.halves;
-    int64_t more = n[X_LAST] ? 8 : 0;
+    int64_t more = n[MIDDLE] ? 8 : 0;
     int64_t most = s.per_load == 8 ? MOST_ROWS_8 + more : MOST_ROWS;
     s.row_tiles = up_to(dn_gpu_parts(q.b, most), n[CLUSTER]);
     s.tile_r = up_to(dn_gpu_parts(q.b, s.row_tiles), 16);
     s.tile_r = s.tile_r < most ? s.tile_r : most;
     s.steps = dn_gpu_parts(q.c * s.element, STEP_BYTES);
     s.w_bytes = s.together * s.tile_r * STEP_BYTES;
-    s.outs = n[X_LAST] && s.element == 2 ? 3 : 2; /* parts of y on their way */
+    s.outs = n[MIDDLE] && s.element == 2 ? 3 : 2; /* parts of y on their way */
     int64_t stage = s.tile_s * s.together * STEP_BYTES + s.w_bytes;
     int64_t fixed = FLAGS_BYTES + s.outs * s.tile_s * 8 * s.together * s.element;
     int64_t room = (SHARED - fixed) / stage;
@@ -114,7 +114,7 @@ double dn_wgmma_lanes_cost(const danaus_device *dev, const kernel *k, const prob
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
-    int all = q.d == s.together, in_lines = all || n[X_LAST];
+    int all = q.d == s.together, in_lines = all || n[MIDDLE];
     double clock = 0.87 * f->flops / f->units / 256;
     double x = (double)(s.tile_s * s.together) * STEP_BYTES, w = (double)s.w_bytes;
     double shared = (x * (in_lines ? 2 : 2.8) + w * (s.halves == 1 ? 3 : 2)) / 128;
@@ -142,12 +142,12 @@ static int64_t in_turn(int64_t place)
     return place / 8 * 8 + place % 2 * 4 + place % 8 / 2;
 }
 
-/* Columns k of numbers of 32 bits, batch-last: the even ones first. */
+/* Columns k of numbers of 32 bits that another factor made: the even ones first. */
 static int64_t even_first(int64_t place) { return place % 4 * 2 + place / 4; }
 
-static int64_t column_at(const shape *s, int x_last, int64_t place)
+static int64_t column_at(const shape *s, int middle, int64_t place)
 {
-    if (x_last)
+    if (middle)
         return s->element == 4 ? even_first(place) : place;
     return s->element == 2 && is_wide(s) ? in_turn(place) : place;
 }
@@ -155,14 +155,14 @@ static int64_t column_at(const shape *s, int x_last, int64_t place)
 /* The right operand of a lane in a step from r0 and k0 on: [r / 8][k / half][r mod 8] times
    16 bytes. `from` is the element (0, 0) of the block. */
 static void pack_operand(
-    const shape *s, const problem *p, int x_last, const weights_view *w, int64_t from,
+    const shape *s, const problem *p, int middle, const weights_view *w, int64_t from,
     int64_t r0, int64_t k0, char *to)
 {
     int64_t per = UNIT_BYTES / s->element;
     for (int64_t row = 0; row < s->tile_r; row++)
         for (int64_t column = 0; column < 2 * per; column++) {
             int64_t r = r0 + (is_wide(s) ? in_turn(row) : row);
-            int64_t k = k0 + column_at(s, x_last, column);
+            int64_t k = k0 + column_at(s, middle, column);
             if (r >= p->pattern.b || k >= p->pattern.c)
                 continue;
             char *at = to + (row / 8 * 16 + column / per * 8 + row % 8) * UNIT_BYTES +
@@ -184,7 +184,7 @@ static void pack_step(const gpu_packing *g, int64_t n, char *to)
     int64_t from = block / d * w->s[0] + block % d * w->s[3];
     for (int64_t lane = 0; lane < s->together; lane++, to += s->tile_r * STEP_BYTES)
         pack_operand(
-            s, g->p, size_of(g->kernel)[X_LAST], w, from + lane * w->s[3],
+            s, g->p, size_of(g->kernel)[MIDDLE], w, from + lane * w->s[3],
             tile * s->tile_r, step * (STEP_BYTES / s->element), to);
 }
 
@@ -197,12 +197,13 @@ void dn_wgmma_lanes_pack(
     dn_gpu_pack(&g, blocks * s.row_tiles * s.steps, packed);
 }
 
-/* 0: 16 bytes of x and y lie together, aligned, wherever a row of a block begins; 1: any. */
+/* 0: 16 bytes of x and y lie together, aligned, wherever a row of a block begins; 1: any. What
+   another factor made always does. */
 int dn_wgmma_lanes_variant(const kernel *k, const problem *p, const gpu_call *call)
 {
     danaus_pattern q = p->pattern;
-    uint64_t x_row = size_of(k)[X_LAST] ? (uint64_t)call->batch : (uint64_t)(q.c * q.d);
-    uint64_t rows = (x_row | (uint64_t)(q.b * q.d)) * danaus_dtype_size(p->dtype);
+    int64_t x_row = size_of(k)[MIDDLE] ? 0 : q.c * q.d;
+    uint64_t rows = (uint64_t)(x_row | q.b * q.d) * danaus_dtype_size(p->dtype);
     uint64_t places = (uint64_t)(uintptr_t)call->x | (uint64_t)(uintptr_t)call->y;
     return (rows | places) % UNIT_BYTES != 0;
 }
@@ -222,7 +223,7 @@ void dn_wgmma_lanes_defines(const kernel *k, const problem *p, int variant, text
         { "COLS", q.c },
         { "LANES", q.d },
         { "TOGETHER", s.together },
-        { "X_LAST", n[X_LAST] },
+        { "X_MIDDLE", n[MIDDLE] },
         { "FLAT", q.d == s.together },
         { "TILE_R", s.tile_r },
         { "ROW_TILES", s.row_tiles },
@@ -269,30 +270,31 @@ static gpu_map map_of(
     };
 }
 
-/* Of x, batch-last: a share of the lanes. */
-static gpu_map last_map_of(
+/* Of x that another factor made: a share of the lanes. */
+static gpu_map middle_map_of(
     const kernel *k, const shape *s, danaus_pattern q, int64_t batch)
 {
-    int line = 4 * LANES_BYTES / (int)s->element;
+    int64_t line = DN_MIDDLE_BYTES / s->element;
     return (gpu_map){
         .rank = 4,
-        .size = { batch, q.c, q.d, q.a },
-        .stride = { 1, q.d * batch, batch, q.c * q.d * batch },
-        .box = { line, STEP_BYTES / (int)s->element,
+        .size = { line, q.c, q.d, q.a * dn_gpu_parts(batch, line) },
+        .stride = { 1, q.d * line, line, q.c * q.d * line },
+        .box = { (int)line, STEP_BYTES / (int)s->element,
                  (int)s->together / size_of(k)[CLUSTER], 1 },
-        .swizzle = 4 * LANES_BYTES,
+        .swizzle = DN_MIDDLE_BYTES,
     };
 }
 
 void dn_wgmma_lanes_maps(
     const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS])
 {
-    if (dn_wgmma_lanes_variant(k, p, call))
-        return;
+    int aligned = !dn_wgmma_lanes_variant(k, p, call);
     shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
-    map[GPU_MAP_X] = size_of(k)[X_LAST]
-                         ? last_map_of(k, &s, q, call->batch)
-                         : map_of(&s, q, call->batch, q.c, (int)s.tile_s);
-    map[GPU_MAP_Y] = map_of(&s, q, call->batch, q.b, 64);
+    if (size_of(k)[MIDDLE])
+        map[GPU_MAP_X] = middle_map_of(k, &s, q, call->batch);
+    else if (aligned)
+        map[GPU_MAP_X] = map_of(&s, q, call->batch, q.c, (int)s.tile_s);
+    if (aligned)
+        map[GPU_MAP_Y] = map_of(&s, q, call->batch, q.b, 64);
 }

@@ -59,7 +59,7 @@
 /* A row for compute capability 9.0: at most R rows and C columns in a tile, whose
    columns G groups share; K blocks in a cluster, B resident; numbers in P parts. */
 #define WGMMA(type, DTYPE, R, C, G, K, B, P) WGMMA_TO(type, DTYPE, R, C, G, K, B, P, 0)
-/* T: y is batch-last though x is batch-first. */
+/* T: y is what another factor takes. */
 #define WGMMA_TO(type, DTYPE, R, C, G, K, B, P, T)                                     \
     {                                                                                  \
         "ks.wgmma." #type "." #R "x" #C "." #K, DTYPE, dn_wgmma_fits, dn_wgmma_cost,   \
@@ -91,7 +91,7 @@
     }
 
 /* Batch-first with d > 1, R rows, C columns and L lanes in a tile; clusters of N tiles of
-   the same columns; T: x is batch-last all the same. */
+   the same columns; T: x is what another factor made. */
 #define WGMMA_LANES(type, DTYPE, R, C, L, N, T)                                        \
     {                                                                                  \
         "ks.wgmma_lanes." #type ".1x" #N, DTYPE, dn_wgmma_lanes_fits,                  \
@@ -159,7 +159,7 @@
         MMA_LANES(type, DTYPE, 90, 4, 3, 1, 4, 2, 1)
 #define MMA_LANES_80(type, DTYPE) MMA_LANES(type, DTYPE, 80, 4, 2, 1, 4, 1, 1)
 
-/* Batch-first by a row whose x is batch-last, and so is y, unless FIRST makes x: AT from compute
+/* Batch-first by a row whose x and y are batch-last, or whose x FIRST makes: AT from compute
    capability AT / 10 on. */
 #define TURNED_TO(NAME, DTYPE, AT, FIRST, ...)                                         \
     {                                                                                  \
@@ -173,7 +173,7 @@
     }
 #define TURNED(NAME, DTYPE, AT, ...)                                                   \
     TURNED_TO("ks.turned." NAME, DTYPE, AT, NULL, __VA_ARGS__)
-/* Two factors, batch-last between them. */
+/* Two factors, in two launches. */
 #define PAIR_LANES(type, DTYPE, R, L)                                                  \
     TURNED_TO(                                                                         \
         "ks.pair." #type ".lanes", DTYPE, 90, &first_##type,                           \
@@ -200,7 +200,7 @@
 #define BLAS(type, DTYPE, TF32)                                                        \
     LIBRARY(blas, #type, DTYPE, TF32), LIBRARY(dense, #type, DTYPE, TF32)
 
-/* Two factors at once, C columns in a tile, W warps, B blocks resident; for compute
+/* Two factors at once, C columns in a tile, W warps, at most B blocks resident; for compute
    capability 9.0, or from 8.0 on. */
 #define PAIR(type, DTYPE, ARCH, C, W, B)                                               \
     {                                                                                  \
@@ -216,7 +216,7 @@
     PAIR(type, DTYPE, 90, 48, 4, 2), PAIR(type, DTYPE, 90, 48, 8, 1),                  \
         PAIR(type, DTYPE, 90, 32, 8, 1), PAIR(type, DTYPE, 90, 24, 8, 1)
 
-/* The first of two factors: y is batch-last. */
+/* The first of two factors. */
 static const kernel first_f16 = WGMMA_TO(f16, DANAUS_F16, 256, 128, 2, 1, 1, 1, 1);
 static const kernel first_bf16 = WGMMA_TO(bf16, DANAUS_BF16, 256, 128, 2, 1, 1, 1, 1);
 static const kernel first_tf32 = WGMMA_TO(tf32, DANAUS_F32, 256, 128, 2, 1, 1, 1, 1);
@@ -228,9 +228,8 @@ const kernel dn_gpu_kernels[] = {
     PAIR_LANES(tf32, DANAUS_F32, 96, 8),
     PAIR_90(bf16, DANAUS_BF16),
     PAIR(tf32, DANAUS_F32, 90, 48, 4, 2),
-    PAIR(tf32, DANAUS_F32, 90, 24, 4, 2),
     PAIR(tf32, DANAUS_F32, 90, 32, 8, 1),
-    PAIR(tf32, DANAUS_F32, 90, 24, 8, 1),
+    PAIR(tf32, DANAUS_F32, 90, 24, 8, 2),
     WGMMA_16(f16, DANAUS_F16),
     WGMMA_16(bf16, DANAUS_BF16),
     WGMMA(tf32, DANAUS_F32, 256, 128, 2, 1, 1, 1),

@@ -76,7 +76,7 @@ void dn_gpu_cut(float *w, float *rest, int64_t count);
 
 /* ks_wgmma.cu: size = rows of a tile at most, columns, 1, groups of threads that
    multiply, blocks of a cluster, resident blocks, parts that numbers are cut into, whether
-   y is batch-last though x is batch-first. */
+   y is what another factor takes. */
 
 int dn_wgmma_fits(const kernel *k, const problem *p);
 double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p);
@@ -91,7 +91,7 @@ void dn_wgmma_launch(
     gpu_launch *launch);
 
 /* ks_wgmma_lanes.cu: size = rows of a tile at most, columns, lanes, blocks of a cluster,
-   whether x is batch-last. */
+   whether x is what another factor made. */
 
 int dn_wgmma_lanes_fits(const kernel *k, const problem *p);
 double dn_wgmma_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p);

@@ -11,12 +11,13 @@
 
    A thread block stays on its multiprocessor and makes tile after tile: all mid and all
    y of one i for TILE = 8 EIGHTS columns s. A warp takes units of a tile:
-   - of the inner product: 16 JT lanes j for two neighbouring k (of K). x goes from memory
+   - of the inner product: 16 JT lanes j for UNIT_K neighbouring k (of K). x goes from memory
      to registers, 16 bytes a lane: which columns k of L a register holds is free, as l is
      packed in the same order. What is stored are words, in 16-bit types pairs of k, so
      that mid is turned on the way: each lane j has a matrix [TILE][COLS] in shared memory.
-   - of the outer product: two lanes j, which are ordinary products. Words, in 16-bit
-     types pairs of j, are stored where the two lanes' mid was: only this warp reads it.
+   - of the outer product: UNIT_J lanes j, which are ordinary products. Words, in 16-bit
+     types pairs of j, are stored where the lanes' mid was: only this warp reads it.
+   Units of 16-bit types have two k or j, the halves of a word; those of tf32 may have one.
    At last all warps gather these words and write y in whole lines.
 
    Weights come from the second cache, 16 bytes a lane in the order of registers, two
@@ -46,21 +47,21 @@
 
 #define JT          (L_TILES)
 #define LANE_GROUPS (LANES / (16 * JT))
-#define L_UNITS     (COLS / 2 * LANE_GROUPS)
+#define L_UNITS     (COLS / UNIT_K * LANE_GROUPS)
 #define L_DEPTH     ((L_COLS + STEP - 1) / STEP)
-#define L_STEPS     (2 * L_DEPTH)
-/* The two k of a unit belong to one block of L. */
-#define SAME_X  (L_ROWS % (2 * LANES) == 0)
+#define L_STEPS     (UNIT_K * L_DEPTH)
+/* The k of a unit belong to one block of L. */
+#define SAME_X  (L_ROWS % (UNIT_K * LANES) == 0 || UNIT_K == 1)
 #define X_SLOTS (SAME_X ? 1 : 2)
 
-#define UNITS     (LANES / 2)
+#define UNITS     (LANES / UNIT_J)
 #define DEPTH     (COLS / STEP)
-#define STEPS     (2 * DEPTH)
+#define STEPS     (UNIT_J * DEPTH)
 #define ROW_TILES (ROWS / 16)
 
 #define MID_PITCH   (COLS * ELEMENT)
-#define LANE_BYTES  (TILE * MID_PITCH + 16)
 #define PLANE_BYTES (PAIR_BYTES * WORD / 2)
+#define LANE_BYTES  (UNIT_J == 1 ? PLANE_BYTES : TILE * MID_PITCH + 16)
 /* How far the four planes of 16 bytes of y are moved against the next four. In 32 bits
    the planes themselves lie 16 words apart. */
 #define Y_TURN ((LANES % 64 == 0 ? 4 : LANES % 32 == 0 ? 8 : 16) * WORD / 2)
@@ -77,11 +78,11 @@ typedef struct corner {
     i64 s;
 } corner;
 
-INLINE corner corner_of(i64 tile)
+INLINE corner corner_of(u32 tile)
 {
     corner at;
     at.i = (int)(tile % BLOCKS);
-    at.s = tile / BLOCKS * TILE;
+    at.s = (i64)(tile / BLOCKS) * TILE;
     return at;
 }
 
@@ -94,7 +95,7 @@ typedef struct source {
     int left;
 } source;
 
-INLINE source source_of(const element *x, i64 tile, int unit, i64 batch)
+INLINE source source_of(const element *x, u32 tile, int unit, i64 batch)
 {
     source from;
     corner at = corner_of(tile);
@@ -103,7 +104,7 @@ INLINE source source_of(const element *x, i64 tile, int unit, i64 batch)
     from.left = left < 0 ? 0 : left > TILE ? TILE : (int)left;
 #pragma unroll
     for (int slot = 0; slot < X_SLOTS; slot++) {
-        int k = unit / LANE_GROUPS * 2 + slot;
+        int k = unit / LANE_GROUPS * UNIT_K + slot;
         int block = (k * LANES + unit % LANE_GROUPS * 16 * JT) / L_ROWS;
         from.at[slot] = x + s * X_ROW + ((i64)at.i * L_BLOCKS + block) * L_COLS +
                         lane % 4 * PER;
@@ -206,12 +207,14 @@ INLINE void multiply(
 #endif
 }
 
-/* What lies at `to` and `next` of two numbers: in 16-bit types a word of both at `to`. */
-INLINE void store_two(u32 to, u32 next, float v0, float v1)
+/* The first number at `to` and, of two, the second at `next`: in 16-bit types a word of both
+   at `to`. */
+template <int numbers> INLINE void store_sums(u32 to, u32 next, float v0, float v1)
 {
 #if ELEMENT == 4
     store_shared32(to, __float_as_uint(v0));
-    store_shared32(next, __float_as_uint(v1));
+    if (numbers > 1)
+        store_shared32(next, __float_as_uint(v1));
 #else
     store_shared32(to, pack_pair(v0, v1));
 #endif
@@ -221,7 +224,7 @@ INLINE void store_two(u32 to, u32 next, float v0, float v1)
 INLINE void store_mid(u32 mid, float (*sum)[JT][EIGHTS][4], int unit)
 {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    int word = unit / LANE_GROUPS * (2 / WORD); /* of a row, the unit's first */
+    int word = unit / LANE_GROUPS * UNIT_K / WORD; /* of a row, the unit's first */
     u32 to = matrix_of(mid, unit % LANE_GROUPS * 16 * JT + g);
     u32 first = ((word ^ g) & 3) * 4;
 #pragma unroll
@@ -232,9 +235,9 @@ INLINE void store_mid(u32 mid, float (*sum)[JT][EIGHTS][4], int unit)
             for (int e = 0; e < 4; e++) {
                 u32 chunk = to + (tile * 8 + e / 2 * 4) * PAIR_BYTES +
                             mid_chunk(eight * 8 + t * 2 + e % 2, word / 4);
-                store_two(
+                store_sums<UNIT_K>(
                     chunk + first, chunk + (first ^ 4), factor(sum[0][tile][eight][e]),
-                    factor(sum[1][tile][eight][e]));
+                    factor(sum[UNIT_K - 1][tile][eight][e]));
             }
 }
 
@@ -243,7 +246,7 @@ INLINE void inner_unit(
     u32 mid, u32 (*x)[L_DEPTH][EIGHTS][4], u32 (*w)[2 * JT][4], const uint4 *l, int i,
     int unit, source next)
 {
-    float sum[2][JT][EIGHTS][4] = { 0 };
+    float sum[UNIT_K][JT][EIGHTS][4] = { 0 };
 #pragma unroll
     for (int step = 0; step < L_STEPS; step++) {
         int which = step / L_DEPTH, depth = step % L_DEPTH, slot = SAME_X ? 0 : which;
@@ -252,12 +255,12 @@ INLINE void inner_unit(
 #pragma unroll
             for (int eight = 0; eight < EIGHTS; eight++) {
                 u32 *piece = x[slot][depth][eight];
-                if (ELEMENT == 4 && !half && (!which || !SAME_X))
+                if (ELEMENT == 4 && !half && (which == 0 || !SAME_X))
 #pragma unroll
                     for (int e = 0; e < 4; e++)
                         piece[e] = round_tf32(__uint_as_float(piece[e]));
                 multiply<JT>(sum[which], w[step % 2], piece, half, eight);
-                if (half && (which || !SAME_X))
+                if (half && (which == UNIT_K - 1 || !SAME_X))
                     load_x(piece, &next, slot, depth, eight);
             }
         load_ahead<L_UNITS, L_STEPS, JT>(w[step % 2], l, i, unit, step);
@@ -276,11 +279,11 @@ INLINE void store_y(u32 to, float (*sum)[ROW_TILES][EIGHTS][4], int unit)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 u32 at = to + y_word(
-                                  unit * (2 / WORD), eight * 8 + t * 2 + e % 2,
+                                  unit * UNIT_J / WORD, eight * 8 + t * 2 + e % 2,
                                   tile * 16 + e / 2 * 8 + g);
-                store_two(
+                store_sums<UNIT_J>(
                     at, at + PLANE_BYTES, sum[0][tile][eight][e],
-                    sum[1][tile][eight][e]);
+                    sum[UNIT_J - 1][tile][eight][e]);
             }
 }
 
@@ -289,11 +292,11 @@ INLINE void begin_sums(
     float (*sum)[ROW_TILES][EIGHTS][4], const float *bias, int i, int unit)
 {
 #pragma unroll
-    for (int which = 0; which < 2; which++)
+    for (int which = 0; which < UNIT_J; which++)
 #pragma unroll
         for (int n = 0; n < ROW_TILES * 2; n++) {
             int r = n * 8 + threadIdx.x % 32 / 4;
-            float begin = bias ? bias[((i64)i * ROWS + r) * LANES + unit * 2 + which] : 0;
+            float begin = bias ? bias[((i64)i * ROWS + r) * LANES + unit * UNIT_J + which] : 0;
 #pragma unroll
             for (int eight = 0; eight < EIGHTS; eight++) {
                 sum[which][n / 2][eight][n % 2 * 2] = begin;
@@ -307,9 +310,9 @@ INLINE void outer_unit(
     int unit)
 {
     int lane = threadIdx.x % 32;
-    float sum[2][ROW_TILES][EIGHTS][4];
+    float sum[UNIT_J][ROW_TILES][EIGHTS][4];
     begin_sums(sum, bias, i, unit);
-    u32 place = mid + unit * PAIR_BYTES;
+    u32 place = matrix_of(mid, unit * UNIT_J);
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         int which = step / DEPTH, depth = step % DEPTH;
@@ -366,7 +369,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     extern __shared__ u8 memory[];
     u32 mid = shared_address(memory);
     int warp = threadIdx.x / 32;
-    i64 tiles = (batch + TILE - 1) / TILE * BLOCKS;
+    u32 tiles = (u32)((batch + TILE - 1) / TILE * BLOCKS);
     const uint4 *l = packed, *k = packed + (i64)BLOCKS * L_UNITS * L_STEPS * JT * 64;
     u32 xs[X_SLOTS][L_DEPTH][EIGHTS][4], l_step[2][2 * JT][4], k_step[2][2 * ROW_TILES][4];
     source from = source_of(x, blockIdx.x, warp, batch);
@@ -376,7 +379,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
             xs[n / EIGHTS / L_DEPTH][n / EIGHTS % L_DEPTH][n % EIGHTS], &from,
             n / EIGHTS / L_DEPTH, n / EIGHTS % L_DEPTH, n % EIGHTS);
     load_first<L_UNITS, L_STEPS, JT>(l_step, l, corner_of(blockIdx.x).i);
-    for (i64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         corner at = corner_of(tile);
         for (int unit = warp; unit < L_UNITS; unit += WARPS) {
             int more = unit + WARPS < L_UNITS;

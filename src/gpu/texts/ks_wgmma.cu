@@ -18,10 +18,12 @@
    Maps, if ALIGNED: x in boxes [DEPTH][1][LINE] of [a][c][d][batch] (batch-last) or
    [TILE_M][1][LINE] of [batch][a][c]; y in boxes [LINE][1][LINE] or [64][1][LINE] of
    the like. Other operands are fetched by the threads, in the largest units that fit.
+   What another factor takes (Y_MIDDLE) is [batch / LINE][a][b][LINE], which has whole lines.
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
 #define BY_THREADS (!ALIGNED)
+#define STORE_BULK (ALIGNED || Y_MIDDLE)
 #define ROW_AT(n)  (n)
 
 /* Two groups alone on a multiprocessor get most of the fetchers' registers. */
@@ -135,7 +137,8 @@ INLINE void store_piece(const tensor_map *y, u32 piece, tile t, int r0, int s)
 {
     if (Y_LAST)
         for (int m = 0; m < 64; m += LINE)
-            bulk_store_4(y, piece + m * 128, s + m, t.j, r0, t.i);
+            Y_MIDDLE ? bulk_store_4(y, piece + m * 128, 0, r0, t.i, (s + m) / LINE)
+                     : bulk_store_4(y, piece + m * 128, s + m, t.j, r0, t.i);
     else
         bulk_store_3(y, piece, r0, t.i, s);
     bulk_commit();
@@ -198,13 +201,13 @@ INLINE void write_y(
     const float *bias, int activation, tile t, int group, int s, i64 batch)
 {
     int leader = threadIdx.x % 128 == 0;
-#pragma unroll(ALIGNED ? PIECES : 1)
+#pragma unroll(STORE_BULK ? PIECES : 1)
     for (int n = 0; n < PIECES; n++) {
         u32 piece = out + *turn * PIECE;
-        if (!ALIGNED)
+        if (!STORE_BULK)
             t.r0 = not_before(t.r0);
         *turn = *turn + 1 == OUTS ? 0 : *turn + 1;
-        if (ALIGNED && leader)
+        if (STORE_BULK && leader)
             bulk_wait_read<OUTS - 1>();
         barrier(1 + group, 128);
         write_piece_number<0>(piece, sum, bias, t, n);
@@ -212,10 +215,10 @@ INLINE void write_y(
             barrier(1 + group, 128);
             activate_piece(piece, activation);
         }
-        if (ALIGNED)
+        if (STORE_BULK)
             fence_async();
         barrier(1 + group, 128);
-        if (!ALIGNED)
+        if (!STORE_BULK)
             store_unaligned(y, piece, t, n * LINE, s, batch);
         else if (leader)
             store_piece(y_map, piece, t, t.r0 + n * LINE, s);
@@ -268,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
                     sum[m], out, &turn, &y_map, y, bias, activation, t, group,
                     t.s0 + (group * MULTIPLE + m) * 64, batch);
         }
-        if (ALIGNED && threadIdx.x % 128 == 0)
+        if (STORE_BULK && threadIdx.x % 128 == 0)
             bulk_wait_read<0>();
     }
     __syncthreads();

@@ -2,8 +2,9 @@
        y[s][i, r, j] = sum over k of w[i][r][k][j] x[s][i, k, j] + bias[i, r, j].
    Lanes j lie beside each other in memory, and stay so in shared memory: there a thread
    loads 16 bytes, several lanes of one column k or two, and makes words of them as the
-   registers of a left operand hold them, one operand for each lane. Or x is batch-last
-   (X_LAST), [a][c][d][batch], where each lane is a matrix; y is batch-first all the same.
+   registers of a left operand hold them, one operand for each lane. Or x is what another
+   factor made (X_MIDDLE), [batch / BLOCK_S][a][c][d][BLOCK_S], where each lane is a matrix,
+   of whole lines of 128 bytes.
 
    A thread block stays on its multiprocessor and makes tile after tile, TILE_S columns s
    of the batch by TILE_R rows r for TOGETHER lanes j of a block i, in steps of 32 bytes of
@@ -12,7 +13,7 @@
    halves of 32 bytes of lanes, or other columns s of fewer lanes. The CLUSTER blocks of a
    cluster make tiles of the same columns s, and each fetches a share of x for all.
 
-   Shared memory: STAGES times x, STEP_PIECES pieces, or, X_LAST, [TILE_S / BLOCK_S][lane]
+   Shared memory: STAGES times x, STEP_PIECES pieces, or, X_MIDDLE, [TILE_S / BLOCK_S][lane]
    [STEP_K][128 bytes] with the 128-byte swizzle, and w, [lane][TILE_R / 8][2][8] times 16
    bytes; OUTS times y of eight rows r, ROW_PIECES pieces; flags. A piece is a box of
    TILE_S columns s and, for each, 64 or 128 bytes: four units, which are 16 bytes of lanes
@@ -53,13 +54,16 @@ typedef u16 element;
 
 #define PIECE   (TILE_S * LINE)
 #define X_BYTES (TILE_S * TOGETHER * 32)
-#define BLOCK_S (128 / ELEMENT) /* columns s that lie together, X_LAST */
+#define BLOCK_S (128 / ELEMENT) /* columns s that lie together, X_MIDDLE */
 #define X_LANE  (STEP_K * 128)
 #define X_BLOCK (TOGETHER * X_LANE)
 #define W_LANE  (TILE_R * 32)
 #define W_BYTES (TOGETHER * W_LANE)
 #define STAGE   (X_BYTES + W_BYTES)
 #define OUT     (ROW_PIECES * PIECE)
+
+/* Whether the copy engine fetches x. */
+#define FETCH_BULK (ALIGNED || X_MIDDLE)
 
 /* The copy engine stores pieces of 32 bytes slowly, but threads that make pairs are slower. */
 #define STORE_BULK (ALIGNED && (HALVES == 1 || FLAT || ELEMENT == 2))
@@ -138,16 +142,16 @@ INLINE void fetch_x(u32 to, u32 flag, const tensor_map *x, tile t, int step)
     }
 }
 
-/* Some of the lanes, X_LAST. */
-INLINE void fetch_x_last(u32 to, u32 flag, const tensor_map *x, tile t, int step)
+/* Some of the lanes, X_MIDDLE. */
+INLINE void fetch_x_middle(u32 to, u32 flag, const tensor_map *x, tile t, int step)
 {
     const int share = TOGETHER / CLUSTER;
     u32 lane = rank() * share;
 #pragma unroll
     for (int block = 0; block < TILE_S / BLOCK_S; block++)
         bulk_load_4(
-            to + block * X_BLOCK + lane * X_LANE, x, flag, t.s0 + block * BLOCK_S,
-            step * STEP_K, t.j + lane, t.i, EVERY_BLOCK);
+            to + block * X_BLOCK + lane * X_LANE, x, flag, 0, step * STEP_K, t.j + lane,
+            (t.s0 / BLOCK_S + block) * BLOCKS + t.i, EVERY_BLOCK);
 }
 
 /* Where 16 bytes lie in a piece: those of a half of the unit for a column s. */
@@ -194,31 +198,13 @@ INLINE void fetch_x_by_threads(
     flag_arrive_copies(flag);
 }
 
-INLINE void fetch_x_last_by_threads(
-    u32 to, u32 flag, const element *x, tile t, int step, i64 batch, int width)
-{
-#pragma unroll 1
-    for (int q = threadIdx.x % FETCHERS; q < X_BYTES / 16; q += FETCHERS) {
-        int chunk = q % 8, row = q / 8, k = step * STEP_K + row % STEP_K;
-        int lane = row / STEP_K % TOGETHER, block = row / (STEP_K * TOGETHER);
-        i64 s = t.s0 + block * BLOCK_S + chunk * (16 / ELEMENT);
-        i64 place = (((i64)t.i * COLS + k) * LANES + t.j + lane) * batch + s;
-        i64 valid = k < COLS && s < batch ? (batch - s) * ELEMENT : 0;
-        load_piece<16>(
-            to + block * X_BLOCK + lane * X_LANE + swizzled(row % STEP_K, chunk),
-            valid ? x + place : x, valid, width);
-    }
-    fence_async();
-    flag_arrive_copies(flag);
-}
-
 INLINE void fetch_tiles(
     ring r, const tensor_map *x_map, const element *x, const u8 *w, i64 batch,
     u32 tiles_s, u32 tiles, u32 first, u32 stride)
 {
-    int width = width_of(x, (X_LAST ? batch : (i64)COLS * LANES) * ELEMENT);
+    int width = width_of(x, (i64)COLS * LANES * ELEMENT);
     int leader = threadIdx.x % FETCHERS == 0;
-    if (ALIGNED && !leader)
+    if (FETCH_BULK && !leader)
         return;
     for (u32 n = first; n < tiles; n += stride) {
         tile t = tile_at(n, tiles_s);
@@ -227,15 +213,15 @@ INLINE void fetch_tiles(
             u32 to = r.stages + r.slot * STAGE, flag = r.full + r.slot * 8;
             flag_wait(r.empty + r.slot * 8, r.phase ^ 1);
             if (leader) {
-                flag_expect(flag, (ALIGNED ? X_BYTES : 0) + W_BYTES);
+                flag_expect(flag, (FETCH_BULK ? X_BYTES : 0) + W_BYTES);
                 fetch_w(to + X_BYTES, flag, w, t, step);
             }
-            if (ALIGNED)
-                X_LAST ? fetch_x_last(to, flag, x_map, t, step)
-                       : fetch_x(to, flag, x_map, t, step);
+            if (X_MIDDLE)
+                fetch_x_middle(to, flag, x_map, t, step);
+            else if (ALIGNED)
+                fetch_x(to, flag, x_map, t, step);
             else
-                X_LAST ? fetch_x_last_by_threads(to, flag, x, t, step, batch, width)
-                       : fetch_x_by_threads(to, flag, x, t, step, batch, width);
+                fetch_x_by_threads(to, flag, x, t, step, batch, width);
             advance(&r);
         }
     }
@@ -278,7 +264,7 @@ INLINE void clear(float sum[PER_LOAD][TILE_R / 2])
         sum[0][e] = 0;
 }
 
-#if X_LAST && ELEMENT == 2
+#if X_MIDDLE && ELEMENT == 2
 
 template <int from> INLINE void rows_of(float *sum, u64 x, u64 w)
 {
@@ -288,10 +274,11 @@ template <int from> INLINE void rows_of(float *sum, u64 x, u64 w)
         rows_of<from + n>(sum, x, w);
 }
 
-/* Tensor cores read x as it lies, turned. */
+/* Tensor cores read x as it lies, turned. A stage is given back at once, rather than when the
+   next one has come: there are but three. */
 INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
 {
-    int group = threadIdx.x / 128, before = 0;
+    int group = threadIdx.x / 128;
     u32 x_at = group * (HALVES == 2 ? PER_LOAD * X_LANE : X_BLOCK);
     clear(sum);
 #pragma unroll 1
@@ -299,22 +286,15 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
         u32 stage = r->stages + r->slot * STAGE;
         u64 x = wgmma_matrix(stage + x_at), w = wgmma_pieces(stage + own_weights());
         flag_wait(r->full + r->slot * 8, r->phase);
-        if (!ALIGNED)
-            fence_async();
         wgmma_fence();
 #pragma unroll
         for (int lane = 0; lane < PER_LOAD; lane++)
             rows_of<0>(sum[lane], x + lane * (X_LANE / 16), w + lane * (W_LANE / 16));
         wgmma_commit();
-        if (step > 0) {
-            wgmma_wait<1>();
-            release(r, before);
-        }
-        before = r->slot;
+        wgmma_wait<0>();
+        release(r, r->slot);
         advance(r);
     }
-    wgmma_wait<0>();
-    release(r, before);
 }
 
 #else
@@ -353,9 +333,9 @@ INLINE u32 operand_of(units u, int lane, int e)
 #endif
 }
 
-#if X_LAST
+#if X_MIDDLE
 /* Of lane n and register e: column s, and of eight columns k an even one first. */
-INLINE u32 load_last(u32 stage, int n, int e)
+INLINE u32 load_middle(u32 stage, int n, int e)
 {
     int lane = threadIdx.x % 32, group = threadIdx.x / 128;
     int s = threadIdx.x / 32 % 4 * 16 + lane / 4 + e % 2 * 8;
@@ -365,14 +345,14 @@ INLINE u32 load_last(u32 stage, int n, int e)
         from + swizzled(lane % 4 * 2 + e / 2, s % BLOCK_S / 4) + s % 4 * 4);
 }
 
-INLINE units load_units_last(u32 stage)
+INLINE units load_units_middle(u32 stage)
 {
     units u;
 #pragma unroll
     for (int e = 0; e < 4; e++)
         u.v[e / 2][e % 2] = make_uint4(
-            load_last(stage, 0, e), load_last(stage, 1, e), load_last(stage, 2, e),
-            load_last(stage, 3, e));
+            load_middle(stage, 0, e), load_middle(stage, 1, e), load_middle(stage, 2, e),
+            load_middle(stage, 3, e));
     return u;
 }
 #endif
@@ -395,8 +375,8 @@ INLINE units next_units(const ring *r)
 {
     u32 stage = r->stages + r->slot * STAGE;
     flag_wait(r->full + r->slot * 8, r->phase);
-#if X_LAST
-    return load_units_last(stage);
+#if X_MIDDLE
+    return load_units_middle(stage);
 #else
     return load_units(stage + own_place());
 #endif
@@ -559,7 +539,7 @@ INLINE void write_all(
 #pragma unroll(copies)
     for (int n = 0; n < TILE_R / 8; n++) {
         u32 out = outs + turn * OUT;
-        if (!STORE_BULK)
+        if (!STORE_BULK || copies == 1)
             t = not_before(t);
         int r0 = t.r0 + n * 8;
         turn = turn + 1 == OUTS ? 0 : turn + 1;
@@ -604,7 +584,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     r.full = outs + OUTS * OUT, r.empty = r.full + STAGES * 8;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
-            flag_init(r.full + s * 8, 1 + (ALIGNED ? 0 : FETCHERS));
+            flag_init(r.full + s * 8, 1 + (FETCH_BULK ? 0 : FETCHERS));
             flag_init(r.empty + s * 8, GROUPS * CLUSTER);
         }
         flag_publish();
