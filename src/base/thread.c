@@ -168,7 +168,9 @@ void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg)
     pool->arg = arg;
     pool->count = count;
     atomic_store(&pool->unfinished, count);
-    announce(pool, count);
+    announce(pool, count - 1);
+    task(arg, 0);
+    atomic_fetch_sub_explicit(&pool->unfinished, 1, memory_order_release);
     take_tasks(pool);
     for (int spins = 0; atomic_load_explicit(&pool->unfinished, memory_order_acquire);
          spins++)

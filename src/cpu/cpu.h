@@ -53,9 +53,10 @@ typedef struct cpu_part {
     cpu_view x, y;
     cpu_shape shape;
     range i, j, tile, s;
-    int stream;         /* write y past the caches */
-    int cold_x, cold_y; /* not in the second cache yet */
-    void *scratch;      /* x_bytes + y_bytes */
+    int stream;                  /* write y past the caches */
+    int cold_x, cold_y;          /* not in the second cache yet */
+    void *scratch;               /* x_bytes + y_bytes */
+    const struct cpu_part *next; /* that the same thread makes after it, or NULL */
 } cpu_part;
 
 /* dw[i][r][k][j] += sum over s of dy x*, for panels x and dy. */

@@ -20,8 +20,6 @@
 /* Tiles of columns that are staged at a time, at most. */
 #define MOST_TILES 5
 #define LINE       64
-/* Columns that tiles of lanes take at a time, a multiple of theirs. */
-#define LANE_COLUMNS_AT_A_TIME 48
 /* The same where x is gathered, a vector for each column and k. */
 #define GROUP_COLUMNS 12
 
@@ -141,21 +139,49 @@ static int parts_of(const grid *g)
     return g->columns * g->blocks * g->lanes * g->tiles;
 }
 
-/* A thread's work: the next part until none is left, in scratch of its own. */
+static void set_part(const grid *g, int n, cpu_part *part)
+{
+    part->tile = cut(g->all.tile, 1, g->tiles, n % g->tiles);
+    n /= g->tiles;
+    part->j = cut(g->all.j, g->j_unit, g->lanes, n % g->lanes);
+    n /= g->lanes;
+    part->i = cut(g->all.i, g->i_unit, g->blocks, n % g->blocks);
+    part->s = cut(g->all.s, g->s_unit, g->columns, n / g->blocks);
+}
+
+/* The next part of a home, or -1. */
+static int claim_part(grid *g, int home)
+{
+    int64_t parts = parts_of(g);
+    home %= g->homes;
+    int from = (int)(parts * home / g->homes);
+    int to = (int)(parts * (home + 1) / g->homes);
+    int n = from + atomic_fetch_add(&g->taken[home], 1);
+    return n < to ? n : -1;
+}
+
+/* A thread's work, in scratch of its own: the parts of its home, each claimed before the
+   one before it is made, which fetches what the next one begins with; then what is left
+   of other homes. A product that runs again finds its weights in the same core's cache. */
 static void take_parts(void *arg, int slot)
 {
     grid *g = arg;
-    cpu_part part = g->all;
+    cpu_part part = g->all, next = g->all;
     part.scratch = g->scratch + (size_t)slot * g->slot_bytes;
-    for (int n; (n = atomic_fetch_add(&g->next, 1)) < parts_of(g);) {
-        part.tile = cut(g->all.tile, 1, g->tiles, n % g->tiles);
-        n /= g->tiles;
-        part.j = cut(g->all.j, g->j_unit, g->lanes, n % g->lanes);
-        n /= g->lanes;
-        part.i = cut(g->all.i, g->i_unit, g->blocks, n % g->blocks);
-        part.s = cut(g->all.s, g->s_unit, g->columns, n / g->blocks);
+    for (int n = claim_part(g, slot); n >= 0;) {
+        set_part(g, n, &part);
+        n = claim_part(g, slot);
+        part.next = n >= 0 ? &next : NULL;
+        if (n >= 0)
+            set_part(g, n, &next);
         g->code->part(&part);
     }
+    part.next = NULL;
+    for (int other = 1; other < g->homes; other++)
+        for (int n; (n = claim_part(g, slot + other)) >= 0;) {
+            set_part(g, n, &part);
+            g->code->part(&part);
+        }
 }
 
 /* Cuts of `all` in units, as many as are wanted, and how many remain to be made. */
@@ -251,7 +277,6 @@ void dn_grid_open(
     g->i_unit = shape.blocks;
     g->j_unit = shape.lanes;
     g->slot_bytes = shape.x_bytes + shape.y_bytes;
-    atomic_init(&g->next, 0);
     /* To load a weight costs as much as some products with it. */
     double work = (double)dn_pattern_weights(p) * ((double)n + 6) * pair * pair +
                   (double)(dn_pattern_rows(p) + dn_pattern_cols(p)) * (double)n;
@@ -262,6 +287,9 @@ void dn_grid_run(cpu_device *d, grid *g, void *scratch)
 {
     g->scratch = scratch;
     int slots = MIN(d->threads, parts_of(g));
+    g->homes = MIN(slots, MOST_HOMES);
+    for (int h = 0; h < g->homes; h++)
+        atomic_init(&g->taken[h], 0);
     if (slots == 1)
         take_parts(g, 0);
     else

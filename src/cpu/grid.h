@@ -17,6 +17,9 @@
 /* Columns of scratch are a multiple of the longest vector of any type. */
 #define COLUMNS_UNIT 16
 
+/* Parts are dealt to so many homes at most; a thread begins with those of its own. */
+#define MOST_HOMES 64
+
 typedef struct grid {
     cpu_part all; /* what the parts are cut from */
     const cpu_code *code;
@@ -24,7 +27,8 @@ typedef struct grid {
     int64_t s_unit, i_unit, j_unit;    /* a cut is a multiple of these */
     char *scratch;
     size_t slot_bytes;
-    atomic_int next;
+    int homes;
+    atomic_int taken[MOST_HOMES]; /* parts of each home */
 } grid;
 
 static inline const cpu_code *dn_code_of(const ks_step *step)

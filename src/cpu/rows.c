@@ -16,7 +16,8 @@
 #define BYTES_PER_CYCLE 3.0     /* of memory, for one core */
 #define CACHED          6.0     /* times faster is what stays in the cache */
 #define FIRST_CACHE     24e3    /* bytes of it for a tile */
-#define SLABS           256     /* columns from which on chains run in slabs */
+#define TILE_ENDS       2.5 /* cycles before and after the products, for a register */
+#define SLABS           256 /* columns from which on chains run in slabs */
 
 int dn_cpu_fits(const kernel *k, const problem *p) { return dn_is_one_factor(k, p); }
 
@@ -77,7 +78,8 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
     double per_k = whole * tile_cycles(q.b * pair, full, tiles, load_cycles(code, p)) +
                    tile_cycles(q.b * pair, rest, tiles, load_cycles(code, p));
     double work = (double)q.a * (double)q.d * (double)q.c * per_k;
-    work += (double)q.a * (double)q.d * tiles * vectors * 4;
+    work += (double)q.a * (double)q.d * tiles * (whole + (rest > 0)) * TILE_ENDS *
+            (double)most * full;
     /* In slabs what lies between two steps is neither turned nor gathered. */
     double ends = rows + cols - (p->batch >= SLABS ? between(p) : 0);
     double staged = p->layout == DANAUS_BATCH_FIRST
@@ -109,12 +111,17 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
        doubling of what does not stay in the first cache. */
     double passes = ceil(n / code->tile_columns);
     double far = fmax(0, log2(lane_bytes(code, p) / FIRST_CACHE));
-    double each = m.as_it_lies ? 0.45 * (1 + 0.05 * far) : 1.5;
+    double each = m.as_it_lies ? (q.d > per ? 0.47 : 0.4) * (1 + 0.06 * far) : 1.5;
     double work = vectors * pair * (0.5 * passes + each * n);
     double repeat =
         !m.as_it_lies ? (double)(q.a * q.c) * n * ((double)q.d + per) * 1.5 : 0;
-    /* Whole vectors of lanes are far apart in lines that are as long as a block. */
-    double turn = q.d < code->vector ? 0.4 + 0.04 * log2((double)q.d) : 2;
+    /* Whole vectors of lanes are far apart in lines that are as long as a block; a part
+       of a row of many columns is read and written in short runs. */
+    double turn = q.d < per    ? 4 / per + 0.04 * log2((double)q.d)
+                  : q.d == per ? 0.8
+                               : 2.6;
+    if (n > LANE_COLUMNS_AT_A_TIME)
+        turn *= 3;
     double turned = p->layout == DANAUS_BATCH_LAST && p->batch > 1
                         ? turn * n * (double)(dn_pattern_rows(q) + dn_pattern_cols(q))
                         : 0;

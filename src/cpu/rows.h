@@ -7,6 +7,8 @@
 #include "cpu/cpu.h"
 
 #define GATHER_TILES 12
+/* Columns that tiles of lanes take at a time, a multiple of theirs. */
+#define LANE_COLUMNS_AT_A_TIME 48
 
 /* How kernels along lines (lanes.inc) cut the b d outputs (r, j) of a block into
    vectors of `per` lanes: lane l of vector v in group g is output v step + g per + l.
