@@ -10,6 +10,13 @@
 #include <string.h>
 
 #define MOST_BLOCKS ((int64_t)1 << 30)
+/* The parts of a number are shared by threads that have more than so many, if threads are
+   few. */
+#define ENOUGH_SLABS   4
+#define MOST_WAYS      16
+#define ENOUGH_THREADS ((int64_t)1 << 17)
+#define VECTOR         16                 /* bytes */
+#define MOST_NARROW    ((int64_t)1 << 30) /* numbers that are counted in 32 bits */
 
 /* One gradient that is made. */
 typedef struct dw_run {
@@ -27,6 +34,8 @@ void dn_cuda_gradient_defines(const char *name, const problem *p, text *to)
     dw_tile t = dn_cuda_dw_tile(p);
     int is_dw = !strcmp(name, "ks_dw.cu");
     dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
+    if (!strcmp(name, "ks_reduce.cu"))
+        dn_text(to, "#define WIDE %d\n", dn_pattern_weights(p->pattern) > MOST_NARROW);
     if (is_dw || !strcmp(name, "ks_dbias.cu"))
         dn_text(to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
     if (is_dw)
@@ -60,15 +69,23 @@ danaus_status dn_cuda_reduce(
     danaus_pattern q, const weights_view *to, int dense)
 {
     cu_function function;
-    int conjugate = to->conjugate;
+    int64_t numbers = dn_pattern_weights(q);
+    int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
+    int conjugate = to->conjugate, ways = 1;
+    int per = dense || numbers * cell % VECTOR ? 1 : (int)(VECTOR / cell);
+    int64_t threads = numbers / per;
     int64_t stride[4] = { to->s[0], to->s[1], to->s[2], to->s[3] };
     const void *data = to->data;
-    void *arguments[] = { &parts,     &data,      &count, &conjugate, &q.a,
-                          &q.b,       &q.c,       &q.d,   &stride[0], &stride[1],
-                          &stride[2], &stride[3], &dense };
+    void *arguments[] = { &parts,     &data,      &count,     &per,       &ways,
+                          &conjugate, &q.a,       &q.b,       &q.c,       &q.d,
+                          &stride[0], &stride[1], &stride[2], &stride[3], &dense };
+    while (ways < MOST_WAYS && count > ways * ENOUGH_SLABS &&
+           threads < ENOUGH_THREADS) {
+        ways *= 2;
+        threads *= 2;
+    }
     TRY(dn_cuda_gradient_function(d, "ks_reduce.cu", "reduce", p, &function));
-    return dn_cuda_launch_line(
-        d, function, dn_gpu_parts(dn_pattern_weights(q), 128), 128, arguments);
+    return dn_cuda_launch_line(d, function, dn_gpu_parts(threads, 128), 128, arguments);
 }
 
 static danaus_status reduce(const dw_run *r)

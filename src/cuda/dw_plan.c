@@ -23,6 +23,8 @@
 #define LEAST_SIDE 8
 /* Columns in whose time a block of threads begins and ends. */
 #define FILLING 64
+/* To write and read a number of a part on an H200. */
+#define PART_SECONDS 2.1e-12
 
 static int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -210,24 +212,23 @@ static slabs library_slabs(const cuda_device *d, const problem *p, int64_t batch
     return s;
 }
 
-/* Slabs that give every place on the device as much to do; more parts than that cost
-   more than they bring. */
+/* Slabs that give every multiprocessor as much to do; more parts than that cost more than
+   they bring. A single block of several that a multiprocessor could hold is nearly as fast
+   as they. */
 static slabs tensor_slabs(
     const cuda_device *d, const problem *p, const gpu_dw *t, int64_t batch)
 {
     double weights = (double)dn_pattern_weights(p->pattern);
-    double numbers = (double)column_bytes(p) / (double)danaus_dtype_size(p->dtype);
-    int64_t tiles = dn_gpu_dw_tiles(t, p), places = d->gpu.facts.units * t->resident;
+    int64_t tiles = dn_gpu_dw_tiles(t, p), units = d->gpu.facts.units;
     int64_t most = least_of(dn_gpu_parts(batch, LEAST_SLAB), MOST_SLABS);
     slabs best = { batch, 1 };
     double least = 0;
     for (int64_t n = 1; n <= most; n++) {
         int64_t width = dn_gpu_parts(dn_gpu_parts(batch, n), t->depth) * t->depth;
-        double rounds = (double)dn_gpu_parts(tiles * n, places);
-        double work =
-            rounds * (double)places * (double)(width + FILLING) / (double)tiles;
-        double time = work * numbers * (double)danaus_dtype_size(p->dtype) +
-                      (double)n * weights * 8;
+        int64_t blocks = dn_gpu_parts(tiles * n, units);
+        double work = (double)(blocks * units * (width + FILLING)) / (double)tiles;
+        double time = work * t->seconds * (blocks < t->resident ? 1.08 : 1) +
+                      (double)n * weights * PART_SECONDS;
         if ((double)n * weights > (double)MOST_PARTS && n > 1)
             break;
         if (n == 1 || time < least) {

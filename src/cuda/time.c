@@ -56,9 +56,10 @@ static danaus_status read_other_data(stopwatch *w)
 {
     int64_t slabs = SLABS, one = 1, none = 0;
     cu_pointer sum = w->other + (cu_pointer)(SLABS * w->slab) * sizeof(float);
-    int conjugated = 0, dense = 0;
-    void *arguments[] = { &w->other, &sum,  &slabs, &conjugated, &one, &one,  &one,
-                          &w->slab,  &none, &none,  &none,       &one, &dense };
+    int per = 1, ways = 1, conjugated = 0, dense = 0;
+    void *arguments[] = { &w->other,   &sum,  &slabs, &per, &ways,
+                          &conjugated, &one,  &one,   &one, &w->slab,
+                          &none,       &none, &none,  &one, &dense };
     gpu_launch l = { .blocks = { (w->slab + THREADS - 1) / THREADS, 1, 1 },
                      .threads = THREADS };
     return dn_cuda_launch(w->d, w->read, &l, arguments);

@@ -22,6 +22,7 @@
 #define MOST_WARPS     16
 #define MOST_RESIDENT  6
 #define MOST_REGISTERS 248
+#define FLAT_REGISTERS 256 /* a few of them in memory */
 /* Columns s after which f32 sums leave the tensor cores. */
 #define MOST_RECENT 64
 
@@ -61,7 +62,7 @@ static int set_stages(gpu_dw *t, const gpu_facts *f)
 {
     int64_t room = (f->arch == 90 ? SHARED_90 : SHARED) + RESERVED;
     int64_t margin = t->boxes ? BOX_MARGIN : MARGIN;
-    int64_t pad = t->boxes ? 2 * t->together * t->element : 0;
+    int64_t pad = t->boxes && !t->flat ? 2 * t->together * t->element : 0;
     room = room / t->resident - RESERVED - margin;
     for (t->depth = 64; t->depth >= (t->last ? 32 : 16); t->depth /= 2) {
         int64_t lines = t->tile_r + t->tile_k;
@@ -87,6 +88,8 @@ static int64_t registers_of(const gpu_dw *t)
     int64_t rows = t->vector_rows, places = t->last ? 2 : t->vector;
     int64_t sums = (t->last ? 1 : t->vector) * t->tiles_r * t->tiles_k * rows * 4;
     int64_t left = t->tiles_r * places * 4, right = t->tiles_k * places * 2;
+    if (t->flat && !t->split)
+        return sums + (t->tiles_r + 1) * places * t->step * t->element / 8 + 40;
     if (!t->split)
         return sums + left + places * 2 + (t->vector > 4 ? 64 : 56);
     return 2 * sums + left + right + rows * (t->tiles_r * 8 + t->tiles_k * 4) + 48;
@@ -101,20 +104,32 @@ static int64_t most_resident(int64_t warps, int64_t registers)
     return blocks;
 }
 
+/* Whether all lanes of a tile's rows are lines of whole segments of 128 bytes. */
+static int is_flat(const gpu_dw *t, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int64_t segment = 128 / t->element;
+    return !t->last && t->together == q.d && q.b * q.d % segment == 0 &&
+           q.c * q.d % segment == 0 && t->tile_r * q.d % segment == 0 &&
+           t->tile_k * q.d % segment == 0;
+}
+
 /* Derives the rest from tiles of a warp and warps; 0: it does not fit. */
 static int complete(gpu_dw *t, const problem *p, const gpu_facts *f)
 {
     danaus_pattern q = p->pattern;
     int64_t warps = t->groups * t->warps_r * t->warps_k;
-    int64_t registers = registers_of(t);
     t->together = t->lanes * t->groups;
-    t->boxes = f->arch == 90 && t->split && t->groups == BOX_GROUPS;
     t->threads = (int)(32 * warps);
     t->tile_r = 16 * t->tiles_r * t->warps_r * t->vector_rows;
     t->tile_k = 8 * t->tiles_k * t->warps_k * t->vector_rows;
     t->row_tiles = dn_gpu_parts(q.b, t->tile_r);
     t->column_tiles = dn_gpu_parts(q.c, t->tile_k);
-    if (warps < 2 || warps > MOST_WARPS || registers > MOST_REGISTERS)
+    t->flat = f->arch == 90 && is_flat(t, p);
+    t->boxes = t->flat || (f->arch == 90 && t->split && t->groups == BOX_GROUPS);
+    int64_t registers = registers_of(t);
+    if (warps < 2 || warps > MOST_WARPS ||
+        registers > (t->flat ? FLAT_REGISTERS : MOST_REGISTERS))
         return 0;
     t->resident = most_resident(warps, registers);
     if (!t->resident)
@@ -141,10 +156,14 @@ static double seconds_of(const gpu_dw *t, const problem *p, double rate, double 
     int64_t bytes = t->last || t->together == q.d ? 128 : t->together * t->element;
     double apart = bytes < 32 ? 48 / (double)bytes : bytes == 32 ? 1.5 : 1;
     double memory = (double)(q.b + q.c) * e / 4.2e12;
-    double cache = apart * tiles * (r + k) * e / (t->boxes ? 7e12 : 5.6e12);
+    double cache_rate = t->flat    ? (t->split ? 9.5e12 : 8.5e12)
+                        : t->boxes ? 7e12
+                                   : 5.6e12;
+    double cache = apart * tiles * (r + k) * e / cache_rate;
     double tensor = tiles * r * k * 2 / rate, shared = tiles * read * e / 2.9e13;
     double times[] = { memory, cache, tensor, shared };
-    return dn_gpu_dw_together(times, 4) * (t->threads * t->resident < 256 ? 1.15 : 1) *
+    int few = t->threads * t->resident < 256 && !t->flat;
+    return dn_gpu_dw_together(times, 4) * (few ? 1.15 : 1) *
            (t->threads < 96 ? 1.25 : 1);
 }
 
@@ -157,26 +176,42 @@ static void keep_better(
     }
 }
 
+/* Products a second on an H200, of the instructions that a tile of ks_dw_mma.cu takes. */
+static double mma_rate(const gpu_dw *t)
+{
+    if (t->split && t->boxes)
+        return t->flat ? (t->groups > 1 ? 0.75e14 : 0.5e14) : 0.62e14;
+    if (t->split)
+        return t->lanes == 1 ? 0.63e14 : t->lanes == 2 ? 0.55e14 : 0.46e14;
+    return t->element > 2 ? 2.2e14 : t->step == 16 ? 4.4e14 : 3.3e14;
+}
+
+static void keep_mma(
+    gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p, const gpu_facts *f)
+{
+    if (!complete(&t, p, f))
+        return;
+    double read = (double)(t.tile_r * (t.warps_k + 1) + t.tile_k * (t.warps_r + 1));
+    double seconds = seconds_of(&t, p, mma_rate(&t), read);
+    if (t.vector == 8 && t.tiles_r * t.tiles_k > 4)
+        seconds *= 1.1; /* there are hardly registers left */
+    keep_better(best, least_seconds, &t, seconds);
+}
+
 /* Tiles of ks_dw_mma.cu. */
 static void search_mma(
     gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p, const gpu_facts *f)
 {
-    double split = t.lanes == 1 ? 0.63e14 : t.lanes == 2 ? 0.55e14 : 0.46e14;
+    int64_t most_step = t.last || t.element == 2 ? 16 : 8;
+    int64_t least_step = t.last ? 16 : 8;
     t.text = "ks_dw_mma.cu";
     for (t.groups = 1; t.groups <= most_groups(&t, p); t.groups *= 2)
         for (t.warps_r = 1; t.warps_r <= 8; t.warps_r++)
             for (t.warps_k = 1; t.warps_k <= 8; t.warps_k++)
                 for (t.tiles_r = 1; t.tiles_r <= 4; t.tiles_r++)
                     for (t.tiles_k = 1; t.tiles_k <= 8; t.tiles_k++)
-                        if (complete(&t, p, f)) {
-                            double read =
-                                (double)(t.tile_r * (t.warps_k + 1) + t.tile_k * (t.warps_r + 1));
-                            double rate = !t.split  ? (t.element > 2 ? 2.2e14 : 4.4e14)
-                                          : t.boxes ? 0.62e14
-                                                    : split;
-                            double seconds = seconds_of(&t, p, rate, read);
-                            keep_better(best, least_seconds, &t, seconds);
-                        }
+                        for (t.step = most_step; t.step >= least_step; t.step /= 2)
+                            keep_mma(best, least_seconds, t, p, f);
 }
 
 /* Sizes of a tile of ks_dw_wgmma.cu; 0: it does not fit. */
@@ -186,9 +221,11 @@ static int complete_wgmma(gpu_dw *t, const problem *p)
     int64_t a = 64 * t->groups_a, b = t->columns * t->groups_b;
     int64_t groups = t->groups_a * t->groups_b, sums = t->lanes * t->columns / 2;
     int64_t line_a = dn_gpu_parts(a * t->lanes * 4, 128) * 128 + 32;
-    int64_t line_b = dn_gpu_parts(b * t->lanes * 4, 128) * 128 + 48;
+    int64_t line_b = dn_gpu_parts(b * t->lanes * 4, 128) * 128;
     int64_t stage = t->last ? (a + b) * 128 : 32 * (line_a + line_b);
-    if (groups > 3 || sums > (groups == 3 ? 32 : 64) || (groups == 3 && t->lanes > 2))
+    int64_t margin = t->last ? WGMMA_MARGIN : BOX_MARGIN;
+    if ((!t->last && t->columns * t->lanes % 32) || groups > 3 ||
+        sums > (groups == 3 ? 32 : 64) || (groups == 3 && t->lanes > 2))
         return 0;
     t->tile_r = t->swapped ? b : a;
     t->tile_k = t->swapped ? a : b;
@@ -197,9 +234,10 @@ static int complete_wgmma(gpu_dw *t, const problem *p)
     t->threads = (int)(128 * groups + 128);
     t->resident = groups == 1 ? 2 : 1;
     t->together = t->lanes;
+    t->flat = t->boxes = is_flat(t, p);
     t->depth = 32;
     for (t->places = 2; t->places > 0; t->places--) {
-        int64_t places = WGMMA_MARGIN + t->places * 2 * t->lanes * b * 128;
+        int64_t places = margin + t->places * 2 * t->lanes * b * 128;
         int64_t room = (SHARED_90 + RESERVED) / t->resident - RESERVED - places;
         t->stages = least(room / stage, MOST_STAGES);
         t->shared = places + t->stages * stage;
@@ -213,7 +251,7 @@ static void search_wgmma(
     gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
 {
     static const int64_t widths[] = { 16, 32, 48, 64, 96, 128 };
-    double rate = t.last ? 1e14 : t.lanes < 4 ? 0.85e14 : 0.52e14;
+    double rate = t.last || t.lanes == 4 ? 1e14 : 0.9e14;
     t.text = "ks_dw_wgmma.cu";
     for (t.swapped = 0; t.swapped < 2; t.swapped++)
         for (t.groups_a = 1; t.groups_a <= 3; t.groups_a++)
@@ -252,6 +290,15 @@ static gpu_map map_of(
     const gpu_dw *t, const problem *p, int64_t batch, int64_t size, int64_t rows)
 {
     danaus_pattern q = p->pattern;
+    int64_t segment = 128 / t->element, line = q.a * size * q.d;
+    if (t->flat)
+        return (gpu_map){
+            .rank = 3,
+            .size = { segment, batch, line / segment },
+            .stride = { 1, line, segment },
+            .box = { (int)segment, (int)t->depth, (int)(rows * q.d / segment) },
+            .swizzle = 128,
+        };
     return (gpu_map){
         .rank = 3,
         .size = { q.d, q.a * size, batch },
@@ -289,11 +336,12 @@ void dn_gpu_dw_defines(const gpu_dw *t, const problem *p, text *to)
         { "STAGES", t->stages },
         { "RESIDENT", t->resident },
         { "FLUSH", MOST_RECENT / t->depth },
+        { "FLAT", t->boxes && t->flat },
     };
     const gpu_define mma[] = {
         { "SPLIT", t->split },     { "VECTOR", t->vector },   { "LANES_OF", t->lanes },
         { "TILES_R", t->tiles_r }, { "TILES_K", t->tiles_k }, { "WARPS_R", t->warps_r },
-        { "WARPS_K", t->warps_k }, { "BOXES", t->boxes },
+        { "WARPS_K", t->warps_k }, { "BOXES", t->boxes },     { "STEP", t->step },
     };
     const gpu_define wgmma[] = {
         { "WGMMA", 1 },

@@ -56,9 +56,19 @@ static const struct {
     { DANAUS_BF16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 6, 80 },
     { DANAUS_BF16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 12, 80 },
     { DANAUS_BF16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 24, 80 },
+    { DANAUS_F16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 1, 90 },
+    { DANAUS_BF16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 2, 90 },
+    { DANAUS_F16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 4, 90 },
+    { DANAUS_F16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 8, 90 },
+    { DANAUS_BF16, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 16, 90 },
+    { DANAUS_F32, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 1, 90 },
+    { DANAUS_F32, DANAUS_MATH_F32, DANAUS_BATCH_FIRST, 4, 90 },
+    { DANAUS_F32, DANAUS_MATH_TF32, DANAUS_BATCH_FIRST, 8, 90 },
 };
 
 #define KINDS ((int)(sizeof kinds / sizeof *kinds))
+/* From here on blocks are lines of whole segments of 128 bytes. */
+#define FIRST_FLAT (KINDS - 8)
 
 static dw_case random_dw(rng *r, int number)
 {
@@ -73,13 +83,18 @@ static dw_case random_dw(rng *r, int number)
     c.p.pattern = (danaus_pattern){ rng_int(r, 1, 2), rng_int(r, 8, most),
                                     rng_int(r, 8, most), d };
     c.p.batch = rng_int(r, 65, 120) / unit * unit;
+    if (number >= FIRST_FLAT) {
+        int64_t rows = 128 / (int64_t)danaus_dtype_size(c.p.dtype) / d;
+        c.p.pattern.b = dn_gpu_parts(c.p.pattern.b, rows) * rows;
+        c.p.pattern.c = dn_gpu_parts(c.p.pattern.c, rows) * rows;
+    }
     return c;
 }
 
 static const char launch_dw[] =
     "#include \"defines.h\"\n"
     "#include TEXT\n"
-    "#if BOXES\n"
+    "#if BOXES || FLAT\n"
     "#define MAPS_AT(maps) , (maps)[0], (maps)[1]\n"
     "#else\n"
     "#define MAPS_AT(maps)\n"
@@ -116,6 +131,7 @@ static void run_dw(
     gpu_facts facts = { .arch = kinds[number].arch };
     gpu_dw t = dn_gpu_dw_for(&facts, &c->p);
     assert_true(t.resident > 0);
+    assert_true(t.flat || number < FIRST_FLAT);
     t.boxes = t.boxes && c->aligned;
     tensor_map maps[2];
     fill_maps(maps, &t, &c->p, x, dy);

@@ -236,16 +236,16 @@ static void gradients_stay_in_registers(void **state)
     compile_all();
 }
 
-/* Lanes of every kind, and one of more tiles; f32 batch-first on 9.0 in the last form. */
+/* Lanes of every kind, and one of more tiles; batch-first on 9.0 in the last two forms. */
 static void weight_gradients_stay_in_registers(void **state)
 {
     (void)state;
     static const danaus_pattern patterns[] = {
         { 2, 64, 64, 1 }, { 2, 48, 48, 4 }, { 1, 128, 128, 16 }, { 1, 96, 32, 3 }
     };
-    static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F16, DANAUS_F32,
-                                          DANAUS_BF16, DANAUS_F32 };
-    for (int form = 0, turn = 0; form < 5; form++)
+    static const danaus_dtype types[] = { DANAUS_F32,  DANAUS_F16, DANAUS_F32,
+                                          DANAUS_BF16, DANAUS_F32, DANAUS_F16 };
+    for (int form = 0, turn = 0; form < 6; form++)
         for (int i = 0; i < 4; i++, turn++) {
             problem p = { .pattern = patterns[i],
                           .dtype = types[form],
@@ -253,7 +253,7 @@ static void weight_gradients_stay_in_registers(void **state)
                           .math = (danaus_math)(form == 2),
                           .batch = 4096 };
             int arch = archs[turn % 2 ? 0 : 2 + turn / 2 % 5];
-            gpu_facts facts = { .arch = form == 4 ? 90 : arch };
+            gpu_facts facts = { .arch = form >= 4 ? 90 : arch };
             char defines[4096];
             text t = { defines, sizeof defines, 0 };
             gpu_dw tile = dn_gpu_dw_for(&facts, &p);

@@ -276,10 +276,12 @@ INLINE void load_element(u32 to, const tensor_map *m, const i64 i[3])
     memcpy(element, (const u8 *)m->memory + from * m->element, (size_t)m->element);
 }
 
-INLINE void bulk_load_3(u32 to, const tensor_map *m, u32 flag, int i0, int i1, int i2)
+/* There are no clusters, and no other blocks. */
+INLINE void bulk_load_3(
+    u32 to, const tensor_map *m, u32 flag, int i0, int i1, int i2, u32 blocks = 0)
 {
     int line = m->box[0], elements = line * m->box[1] * m->box[2];
-    if (to % 128 || line * m->element % 16 ||
+    if (blocks || to % 128 || line * m->element % 16 ||
         (m->swizzle && line * m->element > m->swizzle))
         abort();
     for (int e = 0; e < elements; e++) {
@@ -347,6 +349,22 @@ INLINE void mma16(float *d, const u32 *a, u32 b0, u32 b1)
             u32 right = w.b[j * 4 + k % 8 / 2][k / 8];
             d[e] += value_of(half_of(left, k % 2)) * value_of(half_of(right, k % 2));
         }
+    }
+    w.wait.arrive_and_wait();
+}
+
+INLINE void mma8(float *d, const u32 *a, u32 b)
+{
+    int lane = threadIdx.x % 32;
+    warp &w = warps[threadIdx.x / 32];
+    memcpy(w.a[lane], a, 2 * sizeof *a);
+    w.b[lane][0] = b;
+    w.wait.arrive_and_wait();
+    for (int e = 0; e < 4; e++) {
+        int i = lane / 4 + e / 2 * 8, j = lane % 4 * 2 + e % 2;
+        for (int k = 0; k < 8; k++)
+            d[e] += value_of(half_of(w.a[i % 8 * 4 + k / 2][i / 8], k % 2)) *
+                    value_of(half_of(w.b[j * 4 + k / 2][0], k % 2));
     }
     w.wait.arrive_and_wait();
 }

@@ -48,8 +48,12 @@
 #define COPIERS     THREADS
 #define COPIER      threadIdx.x
 
-#define PAD          (BOXES ? 2 * TOGETHER * ELEMENT : 0)
+#define PAD          (BOXES && !FLAT ? 2 * TOGETHER * ELEMENT : 0)
 #define SWIZZLED(at) (BOXES ? (at) ^ ((at) >> 7 & 3) << 4 : (at))
+
+/* Of boxes that are flat: elements of 128 bytes; bytes of those of all columns s. */
+#define SEGMENT       (128 / ELEMENT)
+#define SEGMENT_BYTES (DEPTH * 128)
 
 #include "ks_dw.cuh"
 
@@ -77,9 +81,11 @@ INLINE tile tile_at(int t)
 
 /* ---- products ---- */
 
-/* Columns s of an operand; elements of a vector that meet the same ones of the other
-   operand's vectors: VECTOR_ROWS for each of these. Batch-last they are halves of a step. */
-#define STEP    (ELEMENT == 4 && !LAST ? 8 : 16)
+/* Elements of a vector that meet the same ones of the other
+   operand's vectors: VECTOR_ROWS for each of these. Batch-last they are halves of a step.
+   An operand has STEP columns s. */
+#define LEFT    (ELEMENT == 2 ? STEP / 4 : 4) /* registers of an operand */
+#define RIGHT   (LEFT / 2)
 #define MATCHES (LAST ? 2 : LANES_OF)
 #define PLACES  (LAST ? 2 : VECTOR)
 #define SLOTS   (LAST ? 1 : VECTOR)
@@ -110,6 +116,11 @@ INLINE void load_vector(u32 v[WORDS], u32 from)
     }
 }
 
+/* In flat boxes lines of 128 bytes that are read together must differ in how their pieces
+   are exchanged: a thread's first column s of eight; its second one is so many further. */
+#define FLAT_LINE(q) (GROUPS == 1 ? (q) * 2 : GROUPS == 2 ? (q) % 2 + (q) / 2 * 4 : (q))
+#define FLAT_NEXT    (GROUPS)
+
 /* Where a thread reads its vectors of an operand: at even[0], and at even[1] those 8
    rows, batch-last 16 columns s, further on. */
 template <int tile> struct reader {
@@ -120,55 +131,62 @@ template <int tile> struct reader {
     {
         int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
 #pragma unroll
-        for (int odd = 0; odd < 2; odd++)
+        for (int odd = 0; odd < 2; odd++) {
+            int place = ((vector + g + odd * 8) * GROUPS + group) * VECTOR_BYTES;
             if (LAST)
                 even[odd] = (vector + g) * at::pitch + ((odd * 64 + q * 16) ^ FLIPPED(g));
+            else if (FLAT)
+                even[odd] = place / 128 * SEGMENT_BYTES + FLAT_LINE(q) * 128 +
+                            (place % 128 ^ FLAT_LINE(q) * 16);
             else
-                even[odd] = SWIZZLED(
-                    q * at::pitch +
-                    ((((vector + g + odd * 8) * GROUPS + group) * VECTOR_BYTES) ^
-                     FLIPPED(q)));
+                even[odd] = SWIZZLED(q * at::pitch + (place ^ FLIPPED(q)));
+        }
     }
 
-    /* 8 t vectors from the first one on; of four columns s from `column` on the
-       thread's. */
-    MEMBER void read(u32 v[WORDS], u32 stage, int t, int column)
+    /* 8 t vectors from the first one on; of the columns s from `column` on the thread's
+       u-th, batch-last four. */
+    MEMBER void read(u32 v[WORDS], u32 stage, int t, int column, int u)
     {
         if (LAST)
             load_vector(
                 v, stage + even[column / 16 % 2] + column / 32 * 128 + t * 8 * at::pitch);
+        else if (FLAT)
+            load_vector(
+                v, (stage + even[t % 2] ^ u % 2 * FLAT_NEXT * 16) +
+                       (column + u / 2 * 8 + u % 2 * FLAT_NEXT) * 128 +
+                       t / 2 * (GROUPS * VECTOR_BYTES / 8) * SEGMENT_BYTES);
         else
             load_vector(
                 v, stage + even[t % 2] + t / 2 * (16 * GROUPS * VECTOR_BYTES) +
-                       column * at::pitch);
+                       (column + u * 4) * at::pitch);
     }
 
     /* Registers `half` and 2 + half, or with one half 0 and 1, of the operands that are
        in one step's vectors. */
     template <int halves>
     MEMBER void operands(
-        u32 to[PLACES][2 * halves], u32 stage, int t, int half, int column)
+        u32 to[PLACES][halves == 2 ? LEFT : RIGHT], u32 stage, int t, int half, int column)
     {
         u32 v[4][WORDS];
 #if LAST
-        read(v[0], stage, t, column);
+        read(v[0], stage, t, column, 0);
 #pragma unroll
         for (int e = 0; e < 4; e++)
             to[e / 2][half + e % 2 * halves] = v[0][e];
 #elif ELEMENT == 4
 #pragma unroll
         for (int u = 0; u < 2; u++) {
-            read(v[u], stage, t, column + u * 4);
+            read(v[u], stage, t, column, u);
 #pragma unroll
             for (int e = 0; e < VECTOR; e++)
                 to[e][half + u * halves] = v[u][e];
         }
 #else
 #pragma unroll
-        for (int u = 0; u < 4; u++)
-            read(v[u], stage, t, column + u * 4);
+        for (int u = 0; u < STEP / 4; u++)
+            read(v[u], stage, t, column, u);
 #pragma unroll
-        for (int u = 0; u < 2; u++)
+        for (int u = 0; u < STEP / 8; u++)
 #pragma unroll
             for (int w = 0; w < WORDS; w++) {
                 u32 first = v[2 * u][w], next = v[2 * u + 1][w];
@@ -183,6 +201,8 @@ INLINE void multiply(float *d, const u32 *a, const u32 *b)
 {
 #if ELEMENT == 4
     mma8(d, a, b[0], b[1]);
+#elif STEP == 8
+    mma8(d, a, b[0]);
 #else
     mma16(d, a, b[0], b[1]);
 #endif
@@ -195,58 +215,32 @@ INLINE void clear(sums sum)
         (&sum[0][0][0][0][0])[e] = 0;
 }
 
-typedef u32 left_operands[TILES_R][PLACES][4];
-typedef u32 right_operands[TILES_K][PLACES][2];
+typedef u32 left_operands[TILES_R][PLACES][LEFT];
 
 #if SPLIT
-/* Numbers and what tf32 leaves of them; the latter is cut by the tensor cores. */
-template <int tiles, int registers>
-INLINE void split(
-    u32 high[tiles][VECTOR_ROWS][registers], u32 low[tiles][VECTOR_ROWS][registers],
-    u32 v[tiles][PLACES][registers], int match)
+/* A number's tf32 part, and what that leaves of it, which the tensor cores cut. */
+INLINE void split(u32 high[], u32 low[], const u32 v[], int count)
 {
 #pragma unroll
-    for (int t = 0; t < tiles; t++)
-#pragma unroll
-        for (int u = 0; u < VECTOR_ROWS; u++)
-#pragma unroll
-            for (int e = 0; e < registers; e++) {
-                float f = __uint_as_float(v[t][u * MATCHES + match][e]);
-                high[t][u][e] = near_tf32(f);
-                low[t][u][e] = __float_as_uint(f - __uint_as_float(high[t][u][e]));
-            }
+    for (int e = 0; e < count; e++) {
+        float f = __uint_as_float(v[e]);
+        high[e] = near_tf32(f);
+        low[e] = __float_as_uint(f - __uint_as_float(high[e]));
+    }
 }
 
-/* high low + low high + high high; neighbouring products are independent. */
-INLINE void products(sums sum, left_operands left, right_operands right)
+/* With the vectors of x of tile k: high low + low high + high high. */
+INLINE void products(
+    sums sum, left_operands high, left_operands low, u32 right[PLACES][RIGHT], int k)
 {
 #pragma unroll
     for (int match = 0; match < MATCHES; match++) {
-        u32 a[2][TILES_R][VECTOR_ROWS][4], b[2][TILES_K][VECTOR_ROWS][2];
-        split<TILES_R, 4>(a[0], a[1], left, match);
-        split<TILES_K, 2>(b[0], b[1], right, match);
+        u32 b[2][VECTOR_ROWS][RIGHT];
+#pragma unroll
+        for (int v = 0; v < VECTOR_ROWS; v++)
+            split(b[0][v], b[1][v], right[v * MATCHES + match], RIGHT);
 #pragma unroll
         for (int pass = 0; pass < 3; pass++)
-#pragma unroll
-            for (int r = 0; r < TILES_R; r++)
-#pragma unroll
-                for (int u = 0; u < VECTOR_ROWS; u++)
-#pragma unroll
-                    for (int k = 0; k < TILES_K; k++)
-#pragma unroll
-                        for (int v = 0; v < VECTOR_ROWS; v++)
-                            multiply(
-                                sum[r][LAST ? 0 : u * MATCHES + match][k][v],
-                                a[pass == 1][r][u], b[pass == 0][k][v]);
-    }
-}
-#else
-INLINE void products(sums sum, left_operands left, right_operands right)
-{
-#pragma unroll
-    for (int k = 0; k < TILES_K; k++)
-#pragma unroll
-        for (int match = 0; match < MATCHES; match++)
 #pragma unroll
             for (int v = 0; v < VECTOR_ROWS; v++)
 #pragma unroll
@@ -255,23 +249,40 @@ INLINE void products(sums sum, left_operands left, right_operands right)
                     for (int u = 0; u < VECTOR_ROWS; u++) {
                         int e = u * MATCHES + match;
                         multiply(
-                            sum[r][LAST ? 0 : e][k][v], left[r][e],
-                            right[k][v * MATCHES + match]);
+                            sum[r][LAST ? 0 : e][k][v], pass == 1 ? low[r][e] : high[r][e],
+                            b[pass == 0][v]);
                     }
+    }
+}
+#else
+/* With the vectors of x of tile k. */
+INLINE void products(sums sum, left_operands left, u32 right[PLACES][RIGHT], int k)
+{
+#pragma unroll
+    for (int match = 0; match < MATCHES; match++)
+#pragma unroll
+        for (int v = 0; v < VECTOR_ROWS; v++)
+#pragma unroll
+            for (int r = 0; r < TILES_R; r++)
+#pragma unroll
+                for (int u = 0; u < VECTOR_ROWS; u++) {
+                    int e = u * MATCHES + match;
+                    multiply(
+                        sum[r][LAST ? 0 : e][k][v], left[r][e],
+                        right[v * MATCHES + match]);
+                }
 }
 #endif
 
-/* Of the numbers of a step, those that tf32 has. */
-INLINE void round_all(left_operands left, right_operands right)
+/* Numbers of an operand as tf32 has them. */
+template <int tiles, int registers>
+INLINE void round_all(u32 v[tiles][PLACES][registers])
 {
     if (ELEMENT != 4 || SPLIT)
         return;
 #pragma unroll
-    for (int e = 0; e < (int)(sizeof(left_operands) / 4); e++)
-        (&left[0][0][0])[e] = round_tf32(__uint_as_float((&left[0][0][0])[e]));
-#pragma unroll
-    for (int e = 0; e < (int)(sizeof(right_operands) / 4); e++)
-        (&right[0][0][0])[e] = round_tf32(__uint_as_float((&right[0][0][0])[e]));
+    for (int e = 0; e < tiles * PLACES * registers; e++)
+        (&v[0][0][0])[e] = round_tf32(__uint_as_float((&v[0][0][0])[e]));
 }
 
 INLINE void stage_products(
@@ -280,17 +291,27 @@ INLINE void stage_products(
 #pragma unroll
     for (int column = 0; column < DEPTH; column += STEP) {
         left_operands left;
-        right_operands right;
 #pragma unroll
         for (int r = 0; r < TILES_R; r++)
 #pragma unroll
             for (int half = 0; half < 2; half++)
                 dy.operands<2>(left[r], stage, 2 * r + half, half, column);
+        round_all<TILES_R, LEFT>(left);
+#if SPLIT
+        left_operands low;
+        split(&left[0][0][0], &low[0][0][0], &left[0][0][0], TILES_R * PLACES * LEFT);
+#endif
 #pragma unroll
-        for (int k = 0; k < TILES_K; k++)
-            x.operands<1>(right[k], stage + lines_dy::bytes, k, 0, column);
-        round_all(left, right);
-        products(sum, left, right);
+        for (int k = 0; k < TILES_K; k++) {
+            u32 right[1][PLACES][RIGHT];
+            x.operands<1>(right[0], stage + lines_dy::bytes, k, 0, column);
+            round_all<1, RIGHT>(right);
+#if SPLIT
+            products(sum, left, low, right[0], k);
+#else
+            products(sum, left, right[0], k);
+#endif
+        }
     }
 }
 
@@ -378,8 +399,14 @@ struct queue {
         if (threadIdx.x > 0)
             return;
         flag_expect(flag, STAGE_BYTES);
+#if FLAT
+        bulk_load_3(stage, dy, flag, 0, s, (t.i * ROWS + t.r) * LANES / SEGMENT);
+        bulk_load_3(
+            stage + lines_dy::bytes, x, flag, 0, s, (t.i * COLS + t.k) * LANES / SEGMENT);
+#else
         bulk_load_3(stage, dy, flag, t.j, t.i * ROWS + t.r, s);
         bulk_load_3(stage + lines_dy::bytes, x, flag, t.j, t.i * COLS + t.k, s);
+#endif
     }
 
     MEMBER void begin(
@@ -440,7 +467,7 @@ struct queue {
     MEMBER void begin(
         u32 memory, const element *x, const element *dy, tile t, span s, i64 batch)
     {
-        stages = (memory + 127) & ~127u;
+        stages = memory;
         ahead = slot = 0, steps = s.steps;
         from_dy.begin(dy, t.i, t.j, t.r, s.first, s.end, batch);
         from_x.begin(x, t.i, t.j, t.k, s.first, s.end, batch);
@@ -475,21 +502,27 @@ INLINE void flush(sums sum, sums part)
 }
 #endif
 
+INLINE span span_of(i64 batch, i64 slab)
+{
+    span s = { (i64)(blockIdx.x / TILES) * slab };
+    s.end = s.first + slab < batch ? s.first + slab : batch;
+    s.steps = (int)((s.end - s.first + DEPTH - 1) / DEPTH);
+    return s;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     dw(const element *x, const element *dy, float *part, i64 batch, i64 slab MAPS)
 {
     extern __shared__ u8 memory[];
-    place p = place_of_warp();
-    tile t = tile_at(blockIdx.x % TILES);
-    span s = { (i64)(blockIdx.x / TILES) * slab };
-    s.end = s.first + slab < batch ? s.first + slab : batch;
-    s.steps = (int)((s.end - s.first + DEPTH - 1) / DEPTH);
-    queue q;
+    u32 stages = (shared_address(memory) + 127) & ~127u;
 #if BOXES
-    q.begin(shared_address(memory), &x_map, &dy_map, t, s);
+    queue q;
+    q.begin(stages, &x_map, &dy_map, tile_at(blockIdx.x % TILES), span_of(batch, slab));
 #else
-    q.begin(shared_address(memory), x, dy, t, s, batch);
+    queue q;
+    q.begin(stages, x, dy, tile_at(blockIdx.x % TILES), span_of(batch, slab), batch);
 #endif
+    place p = place_of_warp();
     reader<TILE_R> read_dy;
     reader<TILE_K> read_x;
     read_dy.begin(p.row * TILES_R * 16, p.group);
@@ -501,8 +534,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     sums recent;
     clear(recent);
 #endif
+    int steps = span_of(batch, slab).steps;
 #pragma unroll 1
-    for (int n = 0; n < s.steps; n++) {
+    for (int n = 0; n < steps; n++) {
         u32 stage = q.next();
 #if SPLIT
         stage_products(recent, stage, read_dy, read_x);
@@ -517,5 +551,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     flush(sum, recent);
 #endif
     i64 size = (i64)BLOCKS * ROWS * COLS * LANES;
-    store_sums(part + blockIdx.x / TILES * size, sum, t, p);
+    store_sums(
+        part + blockIdx.x / TILES * size, sum, tile_at(blockIdx.x % TILES),
+        place_of_warp());
 }

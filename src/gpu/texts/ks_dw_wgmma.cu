@@ -12,7 +12,8 @@
    rows of B, a group of four warps 64 by COLUMNS. The products of the small parts are left
    out; sums leave the tensor cores after FLUSH stages, since those do not round to
    nearest. Four more warps copy: the fence after which tensor cores may read B would wait
-   for copies of the threads that make it. */
+   for copies of the threads that make it. In FLAT boxes, of all lanes of some rows, the
+   copy engine does. */
 // SPDX-License-Identifier: Apache-2.0
 #define GROUPS   (GROUPS_A * GROUPS_B)
 #define MAKERS   (128 * GROUPS)
@@ -29,17 +30,20 @@
 #define B_LANE   (TILE_B * 128)        /* bytes of a lane of a part of B */
 #define B_PART   (TOGETHER * B_LANE)
 
-/* Batch-last, stages have the swizzle; batch-first, lines are apart so that threads meet
-   few banks twice. */
+/* Batch-last, stages have the swizzle; batch-first, lines of A are apart so that threads
+   meet banks once. */
 #define FLIPPED(line) (LAST ? (line) % 8 * 16 : 0)
 #define FLIP_PERIOD   (LAST ? 8 : 1)
-#define PAD_A         (LAST ? 0 : 32)
-#define PAD_B         (LAST ? 0 : 48)
+#define PAD_A         (LAST || FLAT ? 0 : 32)
+
+/* Rows of B in a piece of 16 bytes. Batch-first, those of eight pieces take turns in B's
+   place, so that eight threads that turn a piece each write to different banks. */
+#define PIECE_ROWS (LAST ? 1 : 4 / TOGETHER)
 
 #include "ks_dw.cuh"
 
 typedef lines<TILE_A, PAD_A> lines_a;
-typedef lines<TILE_B, PAD_B> lines_b;
+typedef lines<TILE_B> lines_b;
 
 /* ---- operands ---- */
 
@@ -56,13 +60,26 @@ INLINE void split(uint4 v, u32 high, u32 low)
     store_shared128(low, { rest[0], rest[1], rest[2], rest[3] });
 }
 
-/* Four columns s of 16 bytes: of their element e, the four columns. */
-INLINE void turn_four(uint4 v[4], u32 from)
+/* The column s of eight that is at place k of an operand: threads that read A then meet
+   banks of flat boxes once. */
+INLINE int column_at(int k) { return FLAT ? k % 4 * 2 + k / 4 : k; }
+
+/* Where `place`, in bytes, of a column s of an operand is in its stage, batch-first. */
+template <int pitch> INLINE u32 in_stage(int place, int s)
+{
+    return FLAT ? place / 128 * (DEPTH * 128) + s * 128 + (place % 128 ^ s % 8 * 16)
+                : s * pitch + place;
+}
+
+/* A piece of the columns s at places 4 chunk and on: of its element e, the four columns. */
+INLINE void turn_four(uint4 v[4], u32 stage, int piece, int chunk)
 {
     uint4 s[4];
 #pragma unroll
     for (int u = 0; u < 4; u++)
-        s[u] = load_shared128(from + u * lines_b::pitch);
+        s[u] = load_shared128(
+            stage + in_stage<lines_b::pitch>(
+                        piece * 16, chunk / 2 * 8 + column_at(chunk % 2 * 4 + u)));
     v[0] = { s[0].x, s[1].x, s[2].x, s[3].x };
     v[1] = { s[0].y, s[1].y, s[2].y, s[3].y };
     v[2] = { s[0].z, s[1].z, s[2].z, s[3].z };
@@ -80,17 +97,17 @@ INLINE void make_b(u32 to, u32 stage)
             split(load_shared128(stage + at), to + at, to + B_PART + at);
     }
 #else
+    const int pieces = TILE_B * TOGETHER / 4;
 #pragma unroll
-    for (int n = 0; n < TILE_B * TOGETHER * 2; n += MAKERS) {
-        int unit = n + threadIdx.x, chunk = unit / 8 % 4 * 2 + unit / 4 % 2;
-        int piece = unit / 32 * 4 + unit % 4;
-        if (TILE_B * TOGETHER * 2 % MAKERS != 0 && unit >= TILE_B * TOGETHER * 2)
+    for (int n = 0; n < pieces * 8; n += MAKERS) {
+        int unit = n + threadIdx.x, chunk = unit / pieces, piece = unit % pieces;
+        if (pieces * 8 % MAKERS != 0 && unit >= pieces * 8)
             break;
         uint4 v[4];
-        turn_four(v, stage + chunk * 4 * lines_b::pitch + piece * 16);
+        turn_four(v, stage, piece, chunk);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            int row = (piece * 4 + e) / TOGETHER;
+            int row = (piece / 8 * PIECE_ROWS + e / TOGETHER) * 8 + piece % 8;
             u32 at = to + e % TOGETHER * B_LANE + swizzled(row, chunk);
             split(v[e], at, at + B_PART);
         }
@@ -121,11 +138,11 @@ INLINE void load_a(operand_a high, operand_a low, u32 stage, int column)
     int row0 = warp / 4 % GROUPS_A * 64 + warp % 4 * 16 + thread / 4;
 #pragma unroll
     for (int e = 0; e < 4; e++) {
-        int row = row0 + e % 2 * 8, s = column + e / 2 * 4 + thread % 4;
+        int row = row0 + e % 2 * 8, s = column + column_at(e / 2 * 4 + thread % 4);
         float v[TOGETHER];
         load_lanes(
             v, stage + (LAST ? swizzled(row, s / 4) + s % 4 * 4
-                             : s * lines_a::pitch + row * TOGETHER * 4));
+                             : in_stage<lines_a::pitch>(row * TOGETHER * 4, s)));
 #pragma unroll
         for (int lane = 0; lane < TOGETHER; lane++) {
             high[lane][e] = near_tf32(v[lane]);
@@ -175,26 +192,40 @@ INLINE i64 place_of(int i, int j, int a, int b)
                 : ((i * (i64)ROWS + r) * COLS + k) * LANES + j;
 }
 
+/* Of row a of A: sums with the rows of B in a piece, the first of them b. */
+INLINE void store_piece_sums(float *to, int i, int j, int a, int b, const float *v)
+{
+    const int together = TOGETHER == 4 || (!SWAPPED && TOGETHER == LANES);
+    if (a >= SIZE_A)
+        return;
+    if (!LAST && together && COLS * (i64)LANES % 4 == 0 && b + PIECE_ROWS <= SIZE_B)
+        store128(
+            to + place_of(i, j, a, b),
+            { __float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
+              __float_as_uint(v[3]) });
+    else
+#pragma unroll
+        for (int e = 0; e < PIECE_ROWS * TOGETHER; e++)
+            if (b + e / TOGETHER < SIZE_B)
+                to[place_of(i, j, a, b + e / TOGETHER) + e % TOGETHER] = v[e];
+}
+
 INLINE void store_sums(float *to, sums sum, int i, int j, int a0, int b0)
 {
     int thread = threadIdx.x % 32, warp = threadIdx.x / 32;
     a0 += warp / 4 % GROUPS_A * 64 + warp % 4 * 16 + thread / 4;
-    b0 += warp / 4 / GROUPS_A * COLUMNS + thread % 4 * 2;
+    b0 += warp / 4 / GROUPS_A * COLUMNS + thread % 4 * 2 * PIECE_ROWS;
 #pragma unroll
-    for (int e = 0; e < COLUMNS / 2; e++) {
-        int a = a0 + e % 4 / 2 * 8, b = b0 + e / 4 * 8 + e % 2;
-        if (a >= SIZE_A || b >= SIZE_B)
-            continue;
-        float *at = to + place_of(i, j, a, b);
-        if constexpr (TOGETHER == 4)
-            store128(
-                at, { __float_as_uint(sum[0][e]), __float_as_uint(sum[1][e]),
-                      __float_as_uint(sum[2][e]), __float_as_uint(sum[3][e]) });
-        else
+    for (int n = 0; n < COLUMNS / 8 / PIECE_ROWS; n++)
 #pragma unroll
-            for (int lane = 0; lane < TOGETHER; lane++)
-                at[lane] = sum[lane][e];
-    }
+        for (int e = 0; e < 4; e++) {
+            float v[4];
+#pragma unroll
+            for (int m = 0; m < PIECE_ROWS * TOGETHER; m++)
+                v[m] = sum[m % TOGETHER][(n * PIECE_ROWS + m / TOGETHER) * 4 + e];
+            store_piece_sums(
+                to, i, j, a0 + e / 2 * 8, b0 + (n * 8 + e % 2) * PIECE_ROWS, v);
+        }
 }
 
 /* ---- all of it ---- */
@@ -210,7 +241,7 @@ INLINE void copy(
     u32 stages, const float *x, const float *dy, place p, i64 batch, int steps)
 {
     source<SIZE_A, TILE_A, PAD_A> a;
-    source<SIZE_B, TILE_B, PAD_B> b;
+    source<SIZE_B, TILE_B> b;
     a.begin(SWAPPED ? x : dy, p.i, p.j, p.a, p.s, p.end, batch);
     b.begin(SWAPPED ? dy : x, p.i, p.j, p.b, p.s, p.end, batch);
     a.clear(stages, STAGE_BYTES);
@@ -231,7 +262,54 @@ INLINE void copy(
     }
 }
 
-INLINE void make(u32 stages, u32 places, sums sum, int steps)
+#if FLAT
+  #define MAPS , const __grid_constant__ tensor_map x_map,                              \
+               const __grid_constant__ tensor_map dy_map
+
+/* The same by one thread. Flags of a stage: it is there; A and B have been read. */
+INLINE void fetch(
+    u32 flags, u32 stages, const tensor_map *x, const tensor_map *dy, place p, int steps)
+{
+    const int segment = 128 / ELEMENT;
+    int line_a = (p.i * SIZE_A + p.a) * LANES, line_b = (p.i * SIZE_B + p.b) * LANES;
+#pragma unroll 1
+    for (int n = 0; n < steps; n++) {
+        u32 stage = stages + n % STAGES * STAGE_BYTES, flag = flags + n % STAGES * 16;
+        int s = (int)p.s + n * DEPTH;
+        flag_wait(flag + 8, (n / STAGES & 1) ^ 1);
+        flag_expect(flag, STAGE_BYTES);
+        bulk_load_3(stage, SWAPPED ? x : dy, flag, 0, s, line_a / segment);
+        bulk_load_3(
+            stage + lines_a::bytes, SWAPPED ? dy : x, flag, 0, s, line_b / segment);
+    }
+}
+
+INLINE void begin_flags(u32 flags)
+{
+    if (threadIdx.x == 0) {
+        for (int n = 0; n < STAGES; n++) {
+            flag_init(flags + n * 16, 1);
+            flag_init(flags + n * 16 + 8, 1);
+        }
+        flag_publish();
+    }
+    __syncthreads();
+}
+
+/* Until stage n is there, and all have read the one before. */
+INLINE void wait_for_stage(u32 flags, int n)
+{
+    barrier(2, MAKERS);
+    if (n > 0 && threadIdx.x == 0)
+        flag_arrive(flags + (n - 1) % STAGES * 16 + 8);
+    flag_wait(flags + n % STAGES * 16, n / STAGES & 1);
+}
+#else
+  #define MAPS
+INLINE void wait_for_stage(u32, int) { __syncthreads(); }
+#endif
+
+INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
 {
     u32 mine = threadIdx.x / 128 / GROUPS_A * COLUMNS * 128; /* the group's rows of B */
     int slot = 0;
@@ -243,7 +321,7 @@ INLINE void make(u32 stages, u32 places, sums sum, int steps)
     for (int n = 0; n < steps; n++) {
         if (PLACES == 1)
             wgmma_wait<0>();
-        __syncthreads();
+        wait_for_stage(flags, n);
         u32 stage = stages + slot * STAGE_BYTES, b = places + n % PLACES * 2 * B_PART;
         slot = slot + 1 == STAGES ? 0 : slot + 1;
         make_b(b, stage + lines_a::bytes);
@@ -260,10 +338,11 @@ INLINE void make(u32 stages, u32 places, sums sum, int steps)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    dw(const float *x, const float *dy, float *part, i64 batch, i64 slab)
+    dw(const float *x, const float *dy, float *part, i64 batch, i64 slab MAPS)
 {
     extern __shared__ u8 memory[];
-    u32 places = (shared_address(memory) + 1023) & ~1023u;
+    u32 flags = (shared_address(memory) + 1023) & ~1023u;
+    u32 places = flags + (FLAT ? 1024 : 0);
     u32 stages = places + PLACES * 2 * B_PART;
     int t = blockIdx.x % TILES;
     place p;
@@ -273,13 +352,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     p.s = (i64)(blockIdx.x / TILES) * slab;
     p.end = p.s + slab < batch ? p.s + slab : batch;
     int steps = (int)((p.end - p.s + DEPTH - 1) / DEPTH);
+#if FLAT
+    begin_flags(flags);
+#endif
     if (threadIdx.x >= MAKERS) {
         registers_drop<GROUPS == 3 ? 56 : 40>();
+#if FLAT
+        if (threadIdx.x == MAKERS)
+            fetch(flags, stages, &x_map, &dy_map, p, steps);
+#else
         copy(stages, x, dy, p, batch, steps);
+#endif
     } else {
         registers_take<GROUPS == 3 ? 152 : GROUPS == 2 ? 232 : 208>();
         sums sum;
-        make(stages, places, sum, steps);
+        make(flags, stages, places, sum, steps);
         part += blockIdx.x / TILES * ((i64)BLOCKS * ROWS * COLS * LANES);
         store_sums(part, sum, p.i, p.j, p.a, p.b);
     }

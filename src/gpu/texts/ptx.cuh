@@ -237,6 +237,15 @@ INLINE void mma16(float *d, const u32 *a, u32 b0, u32 b1)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* d += A B: A 16 x 8 in two registers, B 8 x 8 in one. */
+INLINE void mma8(float *d, const u32 *a, u32 b)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32." TYPE_NAME "." TYPE_NAME
+                 ".f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
 /* d += A B of tf32 numbers: A 16 x 8 in four registers, B 8 x 8 in two. */
 INLINE void mma8(float *d, const u32 *a, u32 b0, u32 b1)
 {
