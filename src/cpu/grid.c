@@ -45,8 +45,9 @@ static cpu_shape lanes_shape(const ks_step *step, const cpu_view *x, int64_t n)
     int64_t room = MIN(n, most); /* for fewer columns, too, whose chunks may be wider */
     int64_t columns = CEIL_DIV(n, CEIL_DIV(n, most));
     size_t line_bytes =
-        lies_as_lines(x) ? 0
-                         : dn_aligned(room * ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell);
+        lies_as_lines(x) || dn_lanes_take_rows(x, p.d)
+            ? 0
+            : dn_aligned(room * ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell);
     int64_t own = 0; /* elements of x gathered or repeated, once for each row k */
     if (m.gather)
         own = dn_odd(room) * m.per;

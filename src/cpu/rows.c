@@ -115,15 +115,16 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     double work = vectors * pair * (0.5 * passes + each * n);
     double repeat =
         !m.as_it_lies ? (double)(q.a * q.c) * n * ((double)q.d + per) * 1.5 : 0;
-    /* Whole vectors of lanes are far apart in lines that are as long as a block; a part
-       of a row of many columns is read and written in short runs. */
-    double turn = q.d < per    ? 4 / per + 0.04 * log2((double)q.d)
+    /* Whole vectors of lanes are far apart in lines that are as long as a block; what makes
+       two vectors of columns is better off in panels. */
+    double turn = q.d < per    ? 3 / per + 0.03 * log2((double)q.d)
                   : q.d == per ? 0.8
                                : 2.6;
-    if (n > LANE_COLUMNS_AT_A_TIME)
+    if (n >= 2 * per)
         turn *= 3;
+    double x_rows = q.d == 1 ? 0 : (double)dn_pattern_cols(q);
     double turned = p->layout == DANAUS_BATCH_LAST && p->batch > 1
-                        ? turn * n * (double)(dn_pattern_rows(q) + dn_pattern_cols(q))
+                        ? turn * n * ((double)dn_pattern_rows(q) + x_rows)
                         : 0;
     /* Lines between steps are turned for panels, or far apart for other lanes. */
     if (p->batch >= SLABS)

@@ -5,6 +5,7 @@
 #define DN_CPU_ROWS_H
 
 #include "cpu/cpu.h"
+#include "base/dtype.h"
 
 #define GATHER_TILES 12
 /* Columns that tiles of lanes take at a time, a multiple of theirs. */
@@ -33,6 +34,13 @@ static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int c
     m.gather = m.groups > 1 && m.tiles >= GATHER_TILES;
     m.as_it_lies = p.d == 1 || runs || (!complex && per % p.d == 0);
     return m;
+}
+
+/* With d = 1 tiles of lanes take single numbers of x, from batch-last rows as well. */
+static inline int dn_lanes_take_rows(const cpu_view *x, int64_t d)
+{
+    return d == 1 && x->layout == DANAUS_BATCH_LAST &&
+           x->dtype == dn_sum_type(x->dtype);
 }
 
 /* Vectors between rows of n vectors, so that rows meet all sets of a cache. */
