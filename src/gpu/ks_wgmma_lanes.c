@@ -16,6 +16,8 @@
 #define MOST_ROWS                                                                      \
     96 /* of a tile, of lanes whose sums fit in the registers of a group */
 #define MOST_ROWS_8 40 /* of eight lanes; 48 where x is not in registers */
+#define FEWER_ROWS  32
+#define OUTS        2 /* parts of y on their way */
 #define MOST_STAGES 8
 #define FLAGS_BYTES 1280 /* flags, and to begin at a multiple of 1,024 */
 #define SHARED      (227 << 10)
@@ -29,7 +31,7 @@ static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
 typedef struct shape {
     int64_t element, together, halves, per_load, tile_s, tile_r, row_tiles, steps;
-    int64_t w_bytes, outs, stages, shared;
+    int64_t w_bytes, stages, shared;
 } shape;
 
 /* Lanes whose 16 or 32 bytes lie together, and are where the copy engine can begin; of
@@ -51,6 +53,14 @@ static int64_t up_to(int64_t size, int64_t unit)
     return dn_gpu_parts(size, unit) * unit;
 }
 
+static void cut_rows(shape *s, int64_t rows, int64_t most, int64_t cluster)
+{
+    s->row_tiles = up_to(dn_gpu_parts(rows, most), cluster);
+    s->tile_r = up_to(dn_gpu_parts(rows, s->row_tiles), 16);
+    s->tile_r = s->tile_r < most ? s->tile_r : most;
+}
+
+/* Of what another factor made, tiles have fewer rows if a tenth of them were empty. */
 static shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = size_of(k);
@@ -64,14 +74,13 @@ static shape shape_of(const kernel *k, const problem *p)
     s.tile_s = 64 * GROUPS / s.halves;
     int64_t more = n[MIDDLE] ? 8 : 0;
     int64_t most = s.per_load == 8 ? MOST_ROWS_8 + more : MOST_ROWS;
-    s.row_tiles = up_to(dn_gpu_parts(q.b, most), n[CLUSTER]);
-    s.tile_r = up_to(dn_gpu_parts(q.b, s.row_tiles), 16);
-    s.tile_r = s.tile_r < most ? s.tile_r : most;
+    cut_rows(&s, q.b, most, n[CLUSTER]);
+    if (n[MIDDLE] && 10 * s.row_tiles * s.tile_r > 11 * up_to(q.b, FEWER_ROWS))
+        cut_rows(&s, q.b, FEWER_ROWS, n[CLUSTER]);
     s.steps = dn_gpu_parts(q.c * s.element, STEP_BYTES);
     s.w_bytes = s.together * s.tile_r * STEP_BYTES;
-    s.outs = n[MIDDLE] && s.element == 2 ? 3 : 2; /* parts of y on their way */
     int64_t stage = s.tile_s * s.together * STEP_BYTES + s.w_bytes;
-    int64_t fixed = FLAGS_BYTES + s.outs * s.tile_s * 8 * s.together * s.element;
+    int64_t fixed = FLAGS_BYTES + OUTS * s.tile_s * 8 * s.together * s.element;
     int64_t room = (SHARED - fixed) / stage;
     s.stages = room < MOST_STAGES ? room : MOST_STAGES;
     s.shared = fixed + s.stages * stage;
@@ -227,7 +236,7 @@ void dn_wgmma_lanes_defines(const kernel *k, const problem *p, int variant, text
         { "FLAT", q.d == s.together },
         { "TILE_R", s.tile_r },
         { "ROW_TILES", s.row_tiles },
-        { "OUTS", s.outs },
+        { "OUTS", OUTS },
         { "STAGES", s.stages },
         { "CLUSTER", n[CLUSTER] },
         { "COLUMNS_FIRST", q.a * w_block > MANY_BYTES },

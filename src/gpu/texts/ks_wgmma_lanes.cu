@@ -275,7 +275,7 @@ template <int from> INLINE void rows_of(float *sum, u64 x, u64 w)
 }
 
 /* Tensor cores read x as it lies, turned. A stage is given back at once, rather than when the
-   next one has come: there are but three. */
+   next one has come: there are but three or four. */
 INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
 {
     int group = threadIdx.x / 128;
