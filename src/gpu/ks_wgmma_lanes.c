@@ -9,40 +9,39 @@
 #include <math.h>
 #include <string.h>
 
-#define LANES_BYTES 32 /* of lanes that a tile has, if there are so many */
-#define UNIT_BYTES  16
-#define STEP_BYTES  32 /* of columns k of a step */
-#define GROUPS      2  /* of threads that multiply */
+#define UNIT_BYTES 16
+#define STEP_BYTES 32 /* of columns k of an instruction */
+#define GROUPS     2  /* of threads that multiply */
 #define MOST_ROWS                                                                      \
     96 /* of a tile, of lanes whose sums fit in the registers of a group */
 #define MOST_ROWS_8 40 /* of eight lanes; 48 where x is not in registers */
 #define FEWER_ROWS  32
-#define OUTS        2 /* parts of y on their way */
+#define MOST_SPLIT  64 /* of f32, whose sums of a step are beside all others */
+#define OUTS        2  /* parts of y on their way */
 #define MOST_STAGES 8
 #define FLAGS_BYTES 1280 /* flags, and to begin at a multiple of 1,024 */
 #define SHARED      (227 << 10)
 #define MANY_BYTES  (16 << 20)
 
 /* size: rows of a tile at most, columns of the batch, lanes, blocks of a cluster, whether x
-   is what another factor made. */
-enum { ROWS, COLUMNS, LANES, CLUSTER, MIDDLE };
+   is what another factor made, parts that numbers are cut into. */
+enum { ROWS, COLUMNS, LANES, CLUSTER, MIDDLE, PARTS };
 
 static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
 typedef struct shape {
     int64_t element, together, halves, per_load, tile_s, tile_r, row_tiles, steps;
-    int64_t w_bytes, stages, shared;
+    int64_t units, lane_bytes, w_bytes, stages, shared;
 } shape;
 
-/* Lanes whose 16 or 32 bytes lie together, and are where the copy engine can begin; of
-   16 bits also four that are all. 0: there is no such number. */
-static int64_t lanes_together(int64_t d, int64_t element)
+/* At most `most` lanes that lie together, in at least 16 bytes, where the copy engine can
+   begin; also 8 bytes that are all. 0: there is no such number. */
+static int64_t lanes_together(int64_t d, int64_t element, int64_t most)
 {
-    for (int64_t lanes = LANES_BYTES / element; lanes * element >= UNIT_BYTES;
-         lanes /= 2)
+    for (int64_t lanes = most; lanes * element >= UNIT_BYTES; lanes /= 2)
         if (d % lanes == 0)
             return lanes;
-    return d == 4 && element == 2 ? 4 : 0;
+    return d * element == 8 ? d : 0;
 }
 
 /* Whether 16 bytes are one column k or row r. */
@@ -66,20 +65,24 @@ static shape shape_of(const kernel *k, const problem *p)
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
     shape s = { .element = (int64_t)danaus_dtype_size(p->dtype) };
-    s.together = lanes_together(q.d, s.element);
+    s.together = lanes_together(q.d, s.element, n[LANES]);
     if (!s.together)
         return s;
     s.halves = s.together * s.element / UNIT_BYTES > 1 ? 2 : 1;
     s.per_load = s.together / s.halves;
     s.tile_s = 64 * GROUPS / s.halves;
     int64_t more = n[MIDDLE] ? 8 : 0;
-    int64_t most = s.per_load == 8 ? MOST_ROWS_8 + more : MOST_ROWS;
+    int64_t most = s.per_load == 8                    ? MOST_ROWS_8 + more
+                   : s.per_load == 4 && n[PARTS] == 2 ? MOST_SPLIT
+                                                      : MOST_ROWS;
     cut_rows(&s, q.b, most, n[CLUSTER]);
     if (n[MIDDLE] && 10 * s.row_tiles * s.tile_r > 11 * up_to(q.b, FEWER_ROWS))
         cut_rows(&s, q.b, FEWER_ROWS, n[CLUSTER]);
-    s.steps = dn_gpu_parts(q.c * s.element, STEP_BYTES);
-    s.w_bytes = s.together * s.tile_r * STEP_BYTES;
-    int64_t stage = s.tile_s * s.together * STEP_BYTES + s.w_bytes;
+    s.units = n[PARTS] == 2 && s.halves == 1 ? 2 : 1;
+    s.steps = dn_gpu_parts(q.c * s.element, s.units * STEP_BYTES);
+    s.lane_bytes = s.units * n[PARTS] * s.tile_r * STEP_BYTES;
+    s.w_bytes = s.together * s.lane_bytes;
+    int64_t stage = s.tile_s * s.together * s.units * STEP_BYTES + s.w_bytes;
     int64_t fixed = FLAGS_BYTES + OUTS * s.tile_s * 8 * s.together * s.element;
     int64_t room = (SHARED - fixed) / stage;
     s.stages = room < MOST_STAGES ? room : MOST_STAGES;
@@ -105,7 +108,7 @@ static int clusters_at_once(const gpu_facts *f, const kernel *k)
 int dn_wgmma_lanes_fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int tf32 = k->dtype == DANAUS_F32;
+    int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
     return dn_is_one_factor(k, p) && (!tf32 || p->math == DANAUS_MATH_TF32) &&
            p->layout == DANAUS_BATCH_FIRST && q.d > 1 && q.b >= 8 && q.c >= 8 &&
            shape_of(k, p).stages >= 2;
@@ -113,6 +116,21 @@ int dn_wgmma_lanes_fits(const kernel *k, const problem *p)
 
 /* The larger of two times that overlap but in part. */
 static double beside(double a, double b) { return pow(pow(a, 4) + pow(b, 4), 0.25); }
+
+/* Of f32, a fit to 30 times on an H200, to 5 %: three products of tensor cores and what is
+   beside them for each lane of a step, of both groups, and then y, or memory. */
+static double split_cost(
+    const gpu_facts *f, const kernel *k, const problem *p, const shape *s, double bytes)
+{
+    int64_t d = p->pattern.d;
+    double clock = 0.87 * f->flops / f->units / 256;
+    double lane = (double)(3 * s->units * s->tile_r) + (s->halves == 2 ? 175 : 136);
+    double y = (double)(s->tile_s * s->tile_r * s->together * s->element);
+    double y_rate = d == s->together ? 22 : d == 2 * s->together ? 18 : 12;
+    double tile = (double)(s->steps * s->per_load) * lane + y / y_rate;
+    double waves = ceil((double)clusters_of(k, p, p->batch) / clusters_at_once(f, k));
+    return 8e-6 + beside(waves * tile / clock, 1.2 * bytes / f->bandwidth);
+}
 
 /* A fit to times on an H200, to 7 %. A step is bound by what goes in and out of shared
    memory, x and w twice and w once more for a second group with the same lanes, or by the
@@ -124,6 +142,10 @@ double dn_wgmma_lanes_cost(const danaus_device *dev, const kernel *k, const prob
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     int all = q.d == s.together, in_lines = all || n[MIDDLE];
+    double lines = (double)(dn_pattern_rows(q) + dn_pattern_cols(q));
+    double bytes = lines * (double)p->batch * (double)s.element;
+    if (n[PARTS] == 2)
+        return split_cost(f, k, p, &s, bytes);
     double clock = 0.87 * f->flops / f->units / 256;
     double x = (double)(s.tile_s * s.together) * STEP_BYTES, w = (double)s.w_bytes;
     double shared = (x * (in_lines ? 2 : 2.8) + w * (s.halves == 1 ? 3 : 2)) / 128;
@@ -132,8 +154,6 @@ double dn_wgmma_lanes_cost(const danaus_device *dev, const kernel *k, const prob
     double y = (double)(s.tile_s * s.tile_r * s.together * s.element);
     double tile = (double)s.steps * step + y / (all ? 30 : 14);
     double waves = ceil((double)clusters_of(k, p, p->batch) / clusters_at_once(f, k));
-    double lines = (double)(dn_pattern_rows(q) + dn_pattern_cols(q));
-    double bytes = lines * (double)p->batch * (double)s.element;
     double pieces = in_lines ? 1 : s.element == 2 ? 1.8 : n[CLUSTER] > 1 ? 1.15 : 1;
     return 4e-6 + pieces * beside(waves * tile / clock, 1.2 * bytes / f->bandwidth);
 }
@@ -151,50 +171,53 @@ static int64_t in_turn(int64_t place)
     return place / 8 * 8 + place % 2 * 4 + place % 8 / 2;
 }
 
-/* Columns k of numbers of 32 bits that another factor made: the even ones first. */
+/* Columns k of numbers of 32 bits where two lie in 16 bytes or that another factor
+   made: the even ones first. */
 static int64_t even_first(int64_t place) { return place % 4 * 2 + place / 4; }
 
 static int64_t column_at(const shape *s, int middle, int64_t place)
 {
-    if (middle)
-        return s->element == 4 ? even_first(place) : place;
-    return s->element == 2 && is_wide(s) ? in_turn(place) : place;
+    if (s->element == 4)
+        return middle || !is_wide(s) ? even_first(place) : place;
+    return is_wide(s) && !middle ? in_turn(place) : place;
 }
 
-/* The right operand of a lane in a step from r0 and k0 on: [r / 8][k / half][r mod 8] times
-   16 bytes. `from` is the element (0, 0) of the block. */
+/* The right operand of a lane in a unit of columns k, from r0 and k0 on: [r / 8][k / half]
+   [r mod 8] times 16 bytes; what it leaves of f32 behind it. `from` is the element (0, 0) of
+   the block. */
 static void pack_operand(
-    const shape *s, const problem *p, int middle, const weights_view *w, int64_t from,
+    const shape *s, const problem *p, const int *n, const weights_view *w, int64_t from,
     int64_t r0, int64_t k0, char *to)
 {
-    int64_t per = UNIT_BYTES / s->element;
+    int64_t per = UNIT_BYTES / s->element, rest = s->tile_r * STEP_BYTES;
     for (int64_t row = 0; row < s->tile_r; row++)
         for (int64_t column = 0; column < 2 * per; column++) {
             int64_t r = r0 + (is_wide(s) ? in_turn(row) : row);
-            int64_t k = k0 + column_at(s, middle, column);
+            int64_t k = k0 + column_at(s, n[MIDDLE], column);
             if (r >= p->pattern.b || k >= p->pattern.c)
                 continue;
             char *at = to + (row / 8 * 16 + column / per * 8 + row % 8) * UNIT_BYTES +
                        column % per * s->element;
             dn_gpu_gather(w, from + r * w->s[1] + k * w->s[2], 0, 1, p->dtype, at);
             if (s->element == 4)
-                dn_gpu_cut((float *)at, NULL, 1);
+                dn_gpu_cut((float *)at, n[PARTS] == 2 ? (float *)(at + rest) : NULL, 1);
         }
 }
 
-/* The operands of all lanes of a step, the n-th of [block][tile of rows][step]. */
-static void pack_step(const gpu_packing *g, int64_t n, char *to)
+/* The operands of all lanes of a step, number `number` of [block][tile of rows][step]. */
+static void pack_step(const gpu_packing *g, int64_t number, char *to)
 {
     const shape *s = g->shape;
     const weights_view *w = &g->w;
-    int64_t d = g->p->pattern.d, step = n % s->steps,
-            tile = n / s->steps % s->row_tiles;
-    int64_t block = n / (s->steps * s->row_tiles) * s->together;
+    int64_t d = g->p->pattern.d, step = number % s->steps,
+            tile = number / s->steps % s->row_tiles;
+    int64_t block = number / (s->steps * s->row_tiles) * s->together;
     int64_t from = block / d * w->s[0] + block % d * w->s[3];
-    for (int64_t lane = 0; lane < s->together; lane++, to += s->tile_r * STEP_BYTES)
+    for (int64_t n = 0; n < s->together * s->units; n++, to += s->lane_bytes / s->units)
         pack_operand(
-            s, g->p, size_of(g->kernel)[MIDDLE], w, from + lane * w->s[3],
-            tile * s->tile_r, step * (STEP_BYTES / s->element), to);
+            s, g->p, size_of(g->kernel), w, from + n / s->units * w->s[3],
+            tile * s->tile_r,
+            (step * s->units + n % s->units) * (STEP_BYTES / s->element), to);
 }
 
 void dn_wgmma_lanes_pack(
@@ -232,6 +255,8 @@ void dn_wgmma_lanes_defines(const kernel *k, const problem *p, int variant, text
         { "COLS", q.c },
         { "LANES", q.d },
         { "TOGETHER", s.together },
+        { "SPLIT", n[PARTS] == 2 },
+        { "UNITS", s.units },
         { "X_MIDDLE", n[MIDDLE] },
         { "FLAT", q.d == s.together },
         { "TILE_R", s.tile_r },
@@ -260,22 +285,24 @@ void dn_wgmma_lanes_launch(
 
 /* Of x or y with so many columns k or rows r in a block. */
 static gpu_map map_of(
-    const shape *s, danaus_pattern q, int64_t batch, int64_t rows, int box_columns)
+    const kernel *k, const shape *s, danaus_pattern q, int64_t batch, int64_t rows,
+    int box_columns)
 {
+    int wide = s->halves == 2 || (s->element == 4 && is_wide(s) && !size_of(k)[MIDDLE]);
     if (q.d == s->together)
         return (gpu_map){
             .rank = 3,
             .size = { rows * q.d, q.a, batch },
             .stride = { 1, rows * q.d, q.a * rows * q.d },
-            .box = { (int)(4 * UNIT_BYTES * s->halves / s->element), 1, box_columns },
-            .swizzle = s->halves == 2 ? 4 * LANES_BYTES : 0,
+            .box = { (wide ? 8 : 4) * UNIT_BYTES / (int)s->element, 1, box_columns },
+            .swizzle = wide ? 8 * UNIT_BYTES : 0,
         };
     return (gpu_map){
         .rank = 4,
         .size = { q.d, rows, q.a, batch },
         .stride = { 1, q.d, rows * q.d, q.a * rows * q.d },
         .box = { (int)s->together, 4, 1, box_columns },
-        .swizzle = s->halves == 2 ? LANES_BYTES : 0,
+        .swizzle = s->halves == 2 ? 2 * UNIT_BYTES : 0,
     };
 }
 
@@ -303,7 +330,7 @@ void dn_wgmma_lanes_maps(
     if (size_of(k)[MIDDLE])
         map[GPU_MAP_X] = middle_map_of(k, &s, q, call->batch);
     else if (aligned)
-        map[GPU_MAP_X] = map_of(&s, q, call->batch, q.c, (int)s.tile_s);
+        map[GPU_MAP_X] = map_of(k, &s, q, call->batch, q.c, (int)s.tile_s);
     if (aligned)
-        map[GPU_MAP_Y] = map_of(&s, q, call->batch, q.b, 64);
+        map[GPU_MAP_Y] = map_of(k, &s, q, call->batch, q.b, 64);
 }

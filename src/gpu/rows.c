@@ -91,23 +91,23 @@
     }
 
 /* Batch-first with d > 1, R rows, C columns and L lanes in a tile; clusters of N tiles of
-   the same columns; T: x is what another factor made. */
-#define WGMMA_LANES(type, DTYPE, R, C, L, N, T)                                        \
+   the same columns; T: x is what another factor made; numbers in P parts. */
+#define WGMMA_LANES(type, DTYPE, R, C, L, N, T, P)                                     \
     {                                                                                  \
         "ks.wgmma_lanes." #type ".1x" #N, DTYPE, dn_wgmma_lanes_fits,                  \
             dn_wgmma_lanes_cost, dn_wgmma_lanes_bytes, dn_wgmma_lanes_pack,            \
             &(const gpu_code)                                                          \
         {                                                                              \
-            .text = "ks_wgmma_lanes.cu", .arch = 90, .size = { R, C, L, N, T },        \
+            .text = "ks_wgmma_lanes.cu", .arch = 90, .size = { R, C, L, N, T, P },     \
             .defines = dn_wgmma_lanes_defines, .launch = dn_wgmma_lanes_launch,        \
             .variants = 2, .variant = dn_wgmma_lanes_variant,                          \
             .maps = dn_wgmma_lanes_maps                                                \
         }                                                                              \
     }
-#define WGMMA_LANES_ALL(type, DTYPE, R, L)                                             \
-    WGMMA_LANES(type, DTYPE, R, 64, L, 1, 0),                                          \
-        WGMMA_LANES(type, DTYPE, R, 64, L, 2, 0),                                      \
-        WGMMA_LANES(type, DTYPE, R, 64, L, 4, 0)
+#define WGMMA_LANES_ALL(type, DTYPE, R, L, P)                                          \
+    WGMMA_LANES(type, DTYPE, R, 64, L, 1, 0, P),                                       \
+        WGMMA_LANES(type, DTYPE, R, 64, L, 2, 0, P),                                   \
+        WGMMA_LANES(type, DTYPE, R, 64, L, 4, 0, P)
 
 /* A row from compute capability 8.0 on: at most R rows and C columns in a tile, B blocks
    resident. */
@@ -177,7 +177,7 @@
 #define PAIR_LANES(type, DTYPE, R, L)                                                  \
     TURNED_TO(                                                                         \
         "ks.pair." #type ".lanes", DTYPE, 90, &first_##type,                           \
-        WGMMA_LANES(type, DTYPE, R, 64, L, 1, 1))
+        WGMMA_LANES(type, DTYPE, R, 64, L, 1, 1, 1))
 #define TURNED_16(type, DTYPE)                                                         \
     TURNED(#type ".256x128.2", DTYPE, 90, WGMMA(type, DTYPE, 256, 128, 2, 2, 1, 1)),   \
         TURNED(                                                                        \
@@ -242,9 +242,10 @@ const kernel dn_gpu_kernels[] = {
     LANES(bf16, DANAUS_BF16, 64, 64, 2, 1),
     LANES(tf32, DANAUS_F32, 64, 64, 2, 1),
     LANES(f32, DANAUS_F32, 64, 64, 2, 2),
-    WGMMA_LANES_ALL(f16, DANAUS_F16, 40, 16),
-    WGMMA_LANES_ALL(bf16, DANAUS_BF16, 40, 16),
-    WGMMA_LANES_ALL(tf32, DANAUS_F32, 96, 8),
+    WGMMA_LANES_ALL(f16, DANAUS_F16, 40, 16, 1),
+    WGMMA_LANES_ALL(bf16, DANAUS_BF16, 40, 16, 1),
+    WGMMA_LANES_ALL(tf32, DANAUS_F32, 96, 8, 1),
+    WGMMA_LANES(f32, DANAUS_F32, 64, 64, 8, 1, 0, 2),
     MMA_LANES_90(f16, DANAUS_F16),
     MMA_LANES_90(bf16, DANAUS_BF16),
     MMA_LANES_90(tf32, DANAUS_F32),

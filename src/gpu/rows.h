@@ -91,7 +91,7 @@ void dn_wgmma_launch(
     gpu_launch *launch);
 
 /* ks_wgmma_lanes.cu: size = rows of a tile at most, columns, lanes, blocks of a cluster,
-   whether x is what another factor made. */
+   whether x is what another factor made, parts that numbers are cut into. */
 
 int dn_wgmma_lanes_fits(const kernel *k, const problem *p);
 double dn_wgmma_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p);

@@ -19,6 +19,14 @@ static const char launch_row[] =
     "{\n"
     "    ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation);\n"
     "}\n"
+    "template <class X, class W> void call(\n"
+    "    void ks(const X *, const W *, const float *, X *, i64, int, i64, i64, i64, i64,\n"
+    "            tensor_map, tensor_map, tensor_map), const void *x, const void *w,\n"
+    "    const float *bias, void *y, i64 batch, int activation)\n"
+    "{\n"
+    "    ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation, 0, 0, 0, 0, {}, {},\n"
+    "       {});\n"
+    "}\n"
     "extern \"C\" void launch(unsigned blocks, unsigned shared, const void *x,\n"
     "    const void *w, const float *bias, void *y, i64 batch, int activation)\n"
     "{\n"
@@ -37,7 +45,7 @@ static void *load(const kernel *k, const problem *p, int variant, int number)
     return load_program(launch_row, defines, number);
 }
 
-/* Runs the text with weights that are packed. */
+/* Runs the text with weights that are packed; no copies through maps. */
 static void run_text(
     const kernel *k, const problem *p, const void *x, const void *packed,
     const float *bias, void *y, danaus_activation activation, int number)
@@ -46,7 +54,7 @@ static void run_text(
     gpu_facts facts = { .arch = 80, .units = 1 + number % 3 };
     gpu_call call = { p->batch, x, y };
     gpu_launch l;
-    int variant = code->variant ? code->variant(k, p, &call) : 0;
+    int variant = code->maps ? 1 : code->variant ? code->variant(k, p, &call) : 0;
     void *library = load(k, p, variant, number), *symbol;
     launch_function *launch;
     code->launch(k, p, &facts, &call, &l);

@@ -1,6 +1,7 @@
 /* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_pair.cu,
-   ks_dw_mma.cu and ks_dw_wgmma.cu use, in C++ for a processor: a block is as many threads as it has on a GPU,
-   and the lanes of a warp wait for each other wherever an instruction exchanges registers.
+   ks_dw_mma.cu, ks_dw_wgmma.cu and ks_wgmma_lanes.cu (in f32, of one block, its operands not
+   aligned) use, in C++ for a processor: a block is as many threads as it has on a GPU, and the
+   lanes of a warp wait for each other wherever an instruction exchanges registers.
    Copies are made at once, so that what is missing of waiting for them does not show. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -30,6 +31,8 @@ typedef long long i64;
 #define __shared__
 #define __launch_bounds__(threads, blocks)
 #define __grid_constant__
+#define __align__(bytes)
+#define __shfl_sync(lanes, v, lane) (v)
 
 struct uint4 {
     u32 x, y, z, w;
@@ -52,7 +55,12 @@ struct warp {
     u32 a[32][4], b[32][2]; /* registers that its lanes show each other */
 };
 
+struct four_warps {
+    std::barrier<> wait{ 128 };
+};
+
 static warp warps[16];
+static four_warps fours[4];
 static std::unique_ptr<std::barrier<>> block, group[16];
 static std::mutex groups;
 
@@ -261,6 +269,17 @@ INLINE void flag_wait(u32 flag, u32 phase)
     flags_changed.wait(hold, [=] { return flags.at(flag).phase != phase; });
 }
 
+INLINE void flag_arrive_copies(u32 flag) { flag_arrive(flag); }
+
+INLINE void bulk_load(u32 to, const void *from, u32 bytes, u32 flag)
+{
+    if ((uintptr_t)from % 16 || bytes % 16)
+        abort();
+    for (u32 n = 0; n < bytes; n += 16)
+        memcpy(shared(to + n, 16), (const u8 *)from + n, 16);
+    flag_change(flag, 0, -(i64)bytes);
+}
+
 /* An element of a box to a place in shared memory; zero if it is outside of the view. */
 INLINE void load_element(u32 to, const tensor_map *m, const i64 i[3])
 {
@@ -291,6 +310,16 @@ INLINE void bulk_load_3(
     }
     flag_change(flag, 0, -elements * m->element);
 }
+
+/* What else is not emulated: boxes of four axes, and copies out of shared memory. */
+INLINE u32 cluster_rank() { abort(); }
+INLINE void cluster_sync() { abort(); }
+INLINE u32 in_block(u32, u32) { abort(); }
+INLINE void bulk_load_4(u32, const tensor_map *, u32, int, int, int, int, u32) { abort(); }
+INLINE void bulk_store_3(const tensor_map *, u32, int, int, int) { abort(); }
+INLINE void bulk_store_4(const tensor_map *, u32, int, int, int, int) { abort(); }
+INLINE void bulk_commit() {}
+template <int pending> INLINE void bulk_wait_read() {}
 
 /* ---- instructions of a warp, as PTX describes them ---- */
 
@@ -401,6 +430,18 @@ template <int pending> INLINE void wgmma_wait() {}
 template <int count> INLINE void registers_drop() {}
 template <int count> INLINE void registers_take() {}
 INLINE u64 wgmma_matrix(u32 address) { return address / 16; }
+INLINE u64 wgmma_pieces(u32 address) { return address / 16 | 1ull << 62; }
+constexpr int wgmma_columns(int columns) { return columns / 16 * 16; }
+
+/* Where number (j, k) of the right operand lies. */
+INLINE u32 right_at(u64 matrix, int j, int k)
+{
+    u32 from = (u32)matrix * 16;
+    if (matrix >> 62) /* pieces of 16 bytes */
+        return from + j / 8 * 256 + k / 4 * 128 + j % 8 * 16 + k % 4 * 4;
+    u32 at = from + j * 128 + k * 4; /* and the 128-byte swizzle */
+    return at ^ at / 128 % 8 * 16;
+}
 
 template <int columns> INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
 {
@@ -411,15 +452,12 @@ template <int columns> INLINE void wgmma_held(float *d, const u32 *a, u64 b, int
     for (int e = 0; e < columns / 2; e++) {
         int i = lane / 4 + e % 4 / 2 * 8, j = e / 4 * 8 + lane % 4 * 2 + e % 2;
         float sum = add ? d[e] : 0;
-        for (int k = 0; k < 8; k++) {
-            u32 at = (u32)b * 16 + j * 128 + k * 4; /* and the 128-byte swizzle */
-            at ^= at / 128 % 8 * 16;
+        for (int k = 0; k < 8; k++)
             sum += cut_tf32(w.a[i % 8 * 4 + k % 4][i / 8 + k / 4 * 2]) *
-                   cut_tf32(load_shared32(at));
-        }
+                   cut_tf32(load_shared32(right_at(b, j, k)));
         d[e] = sum;
     }
-    w.wait.arrive_and_wait();
+    fours[threadIdx.x / 128].wait.arrive_and_wait();
 }
 
 /* ---- launching ---- */

@@ -38,14 +38,17 @@ typedef u16 element;
 #define LANE_BYTES  (TOGETHER * ELEMENT)
 #define HALVES      (LANE_BYTES == 32 ? 2 : 1)
 #define NARROW      (LANE_BYTES == 8) /* 16 bytes are two columns k */
-#define PER_LOAD    (NARROW ? 4 : 16 / ELEMENT)
+#define PER_LOAD    ((NARROW ? 8 : 16) / ELEMENT)
 #define UNIT_K      (NARROW ? 2 : 1)
-#define PIECE_K     (4 * UNIT_K) /* columns k, or rows r, of a piece */
-#define STEP_K      (32 / ELEMENT)
+/* Fours of units in a piece: wide lines where there are registers for two units of each. */
+#define FOURS       (FLAT && !X_MIDDLE && PER_LOAD == 4 && HALVES == 1 && !NARROW ? 2 : 1)
+#define FOUR_K      (4 * UNIT_K)
+#define PIECE_K     (FOURS * FOUR_K) /* columns k, or rows r, of a piece */
+#define STEP_K      (UNITS * 32 / ELEMENT)
 #define STEPS       ((COLS + STEP_K - 1) / STEP_K)
 #define STEP_PIECES (STEP_K / PIECE_K)
 #define ROW_PIECES  (8 / PIECE_K)
-#define LINE        (64 * HALVES) /* bytes of a piece for one column s */
+#define LINE        (64 * FOURS * HALVES) /* bytes of a piece for one column s */
 
 #define GROUPS   2
 #define FETCHERS 128
@@ -53,11 +56,12 @@ typedef u16 element;
 #define TILE_S   (HALVES == 2 ? 64 : 64 * GROUPS)
 
 #define PIECE   (TILE_S * LINE)
-#define X_BYTES (TILE_S * TOGETHER * 32)
+#define X_BYTES (TILE_S * TOGETHER * UNITS * 32)
 #define BLOCK_S (128 / ELEMENT) /* columns s that lie together, X_MIDDLE */
 #define X_LANE  (STEP_K * 128)
 #define X_BLOCK (TOGETHER * X_LANE)
-#define W_LANE  (TILE_R * 32)
+#define W_UNIT  (TILE_R * 32) /* of a lane */
+#define W_LANE  (UNITS * (SPLIT ? 2 : 1) * W_UNIT)
 #define W_BYTES (TOGETHER * W_LANE)
 #define STAGE   (X_BYTES + W_BYTES)
 #define OUT     (ROW_PIECES * PIECE)
@@ -157,9 +161,9 @@ INLINE void fetch_x_middle(u32 to, u32 flag, const tensor_map *x, tile t, int st
 /* Where 16 bytes lie in a piece: those of a half of the unit for a column s. */
 INLINE u32 in_piece(int s, int unit, int half)
 {
-    if (HALVES == 1)
+    if (LINE == 64)
         return s * LINE + unit * 16;
-    return FLAT ? swizzled(s, unit * 2 + half)
+    return FLAT ? swizzled(s, unit * HALVES + half)
                 : s * LINE + unit * 32 + ((half ^ (s & 1)) << 4);
 }
 
@@ -177,7 +181,7 @@ INLINE i64 bytes_at(
 INLINE void fetch_x_by_threads(
     u32 to, u32 flag, const element *x, tile t, int step, i64 batch, int width)
 {
-    const int units = 4 * HALVES, columns = FETCHERS / units;
+    const int units = LINE / 16, columns = FETCHERS / units;
     int part = threadIdx.x % units, s = threadIdx.x % FETCHERS / units;
     int k = step * STEP_K + part / HALVES * UNIT_K;
     i64 place, left = batch - t.s0;
@@ -230,12 +234,19 @@ INLINE void fetch_tiles(
 /* ---- products ---- */
 
 /* This thread's first 16 bytes in a piece: column s of its operand's row, unit of its
-   operand's column. */
+   operand's column. Rows are exchanged where those beside each other meet the same banks. */
 INLINE u32 own_place()
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, group = threadIdx.x / 128;
-    int s = warp * 16 + lane / 4 + (HALVES == 2 ? 0 : group * 64);
-    return in_piece(s, lane % 4, group);
+    int row = FOURS == 2 ? lane / 4 % 2 * 4 + lane / 8 : lane / 4;
+    int s = warp * 16 + row + (HALVES == 2 ? 0 : group * 64);
+    return in_piece(s, lane % 4, group % HALVES);
+}
+
+/* Of four number n from there on, and of column s or s + 8. */
+INLINE u32 own_unit(u32 own, int n, int eight)
+{
+    return (own ^ n % FOURS * 64) + n / FOURS * PIECE + eight * 8 * LINE;
 }
 
 INLINE u32 word_of(uint4 v, int n)
@@ -301,18 +312,27 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
 
 /* What a thread reads of a step. */
 typedef struct units {
-    uint4 v[STEP_PIECES][2]; /* of columns s and s + 8 */
+    uint4 v[STEP_K / FOUR_K][2]; /* of columns s and s + 8 */
 } units;
 
 INLINE units load_units(u32 from)
 {
     units u;
 #pragma unroll
-    for (int piece = 0; piece < STEP_PIECES; piece++)
+    for (int n = 0; n < STEP_K / FOUR_K; n++)
         for (int eight = 0; eight < 2; eight++)
-            u.v[piece][eight] = load_shared128(from + piece * PIECE + eight * 8 * LINE);
+            u.v[n][eight] = load_shared128(own_unit(from, n, eight));
     return u;
 }
+
+#if ELEMENT == 4
+/* Of a lane: what register e of unit n is made of. */
+INLINE float number_of(const units &u, int lane, int n, int e)
+{
+    int at = NARROW ? e / 2 * 2 + lane : lane;
+    return __uint_as_float(word_of(u.v[n * (8 / FOUR_K) + (NARROW ? 0 : e / 2)][e % 2], at));
+}
+#endif
 
 /* The left operands of PER_LOAD lanes. */
 typedef struct operands {
@@ -323,10 +343,10 @@ typedef struct operands {
 INLINE u32 operand_of(units u, int lane, int e)
 {
 #if ELEMENT == 4
-    return round_tf32(__uint_as_float(word_of(u.v[e / 2][e % 2], lane)));
+    return round_tf32(number_of(u, lane, 0, e));
 #else
     /* Two columns k of two lanes. */
-    const int half = STEP_PIECES / 2;
+    const int half = STEP_K / FOUR_K / 2;
     uint4 first = u.v[e / 2 * half][e % 2], other = u.v[e / 2 * half + half - 1][e % 2];
     u32 lo = word_of(first, lane / 2), hi = word_of(other, lane / 2 + (NARROW ? 2 : 0));
     return lane % 2 ? high_halves(lo, hi) : low_halves(lo, hi);
@@ -382,13 +402,87 @@ INLINE units next_units(const ring *r)
 #endif
 }
 
-template <int from> INLINE void rows_of(float *sum, const u32 *a, u64 w)
+template <int from> INLINE void rows_of(float *sum, const u32 *a, u64 w, int add)
 {
     const int left = TILE_R - from, n = left == 40 ? 40 : wgmma_columns(left);
-    wgmma_held<n>(sum + from / 2, a, w + from * 32 / 16, 1);
+    wgmma_held<n>(sum + from / 2, a, w + from * 32 / 16, add);
     if constexpr (left > n)
-        rows_of<from + n>(sum, a, w);
+        rows_of<from + n>(sum, a, w, add);
 }
+
+#if SPLIT
+
+/* The left operands of a lane: what tf32 holds of x, and what it leaves. */
+typedef struct operand {
+    u32 high[UNITS][4], rest[UNITS][4];
+} operand;
+
+/* Made here, not between products. */
+INLINE operand operand_of_lane(const units &u, int lane)
+{
+    operand x;
+#pragma unroll
+    for (int n = 0; n < UNITS; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            float v = number_of(u, lane, n, e);
+            x.high[n][e] = near_tf32(v);
+            x.rest[n][e] = __float_as_uint(v - __uint_as_float(x.high[n][e]));
+            asm volatile("" : "+r"(x.high[n][e]), "+r"(x.rest[n][e]));
+        }
+    return x;
+}
+
+INLINE void add(float *sum, const float *part)
+{
+#pragma unroll
+    for (int e = 0; e < TILE_R / 2; e++)
+        sum[e] += part[e];
+}
+
+/* part = the products of a lane, the small ones first: tensor cores cut where f32 rounds. */
+INLINE void multiply_lane(float *part, const operand &x, u64 w)
+{
+    const u64 rest = W_UNIT / 16;
+#pragma unroll
+    for (int pass = 0; pass < 3; pass++)
+#pragma unroll
+        for (int n = 0; n < UNITS; n++)
+            rows_of<0>(
+                part, pass == 0 ? x.rest[n] : x.high[n], w + (n * 2 + (pass == 1)) * rest,
+                pass + n > 0);
+}
+
+/* While a lane is multiplied, the operands of the next are made. */
+INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
+{
+    operand x[2];
+    clear(sum);
+    units u = next_units(r);
+    x[0] = operand_of_lane(u, 0);
+#pragma unroll 1
+    for (int step = 0; step < STEPS; step++) {
+        int slot = r->slot;
+        u64 w = wgmma_pieces(r->stages + slot * STAGE + own_weights());
+        advance(r);
+#pragma unroll
+        for (int lane = 0; lane < PER_LOAD; lane++) {
+            float part[TILE_R / 2];
+            wgmma_fence();
+            multiply_lane(part, x[lane % 2], w + lane * (W_LANE / 16));
+            wgmma_commit();
+            if (lane + 1 == PER_LOAD && step + 1 < STEPS)
+                u = next_units(r);
+            x[1 - lane % 2] = operand_of_lane(u, (lane + 1) % PER_LOAD);
+            wgmma_wait<0>();
+            if (lane + 1 == PER_LOAD)
+                release(r, slot);
+            add(sum[lane], part);
+        }
+    }
+}
+
+#else
 
 /* Whether there are registers for the units of the next step. */
 #define AHEAD (PER_LOAD == 4)
@@ -409,7 +503,7 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
         wgmma_fence();
 #pragma unroll
         for (int lane = 0; lane < PER_LOAD; lane++)
-            rows_of<0>(sum[lane], x.a[lane], w + lane * (W_LANE / 16));
+            rows_of<0>(sum[lane], x.a[lane], w + lane * (W_LANE / 16), 1);
         wgmma_commit();
         advance(r);
         if (AHEAD && step + 1 < STEPS)
@@ -419,6 +513,7 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
     }
 }
 
+#endif
 #endif
 
 /* ---- results ---- */
@@ -441,15 +536,16 @@ INLINE void write_rows_from(
 {
     int r0 = t.r0 + from;
 #pragma unroll
-    for (int n = 0; n < 2; n++)
+    for (int eight = 0; eight < 2; eight++)
 #pragma unroll
-        for (int piece = 0; piece < ROW_PIECES; piece++) {
+        for (int four = 0; four < 8 / FOUR_K; four++) {
             u32 v[4];
 #pragma unroll
             for (int q = 0; q < 4; q++) {
-                int odd = NARROW ? q / 2 : piece, at = from / 2 + n * 2 + odd;
+                int odd = NARROW ? q / 2 : four, at = from / 2 + eight * 2 + odd;
 #if ELEMENT == 4
-                v[q] = __float_as_uint(result(sum[q][at], bias, t, r0, odd, q));
+                int lane = NARROW ? q % 2 : q;
+                v[q] = __float_as_uint(result(sum[lane][at], bias, t, r0, odd, lane));
 #else
                 int lane = NARROW ? q % 2 * 2 : q * 2;
                 v[q] = pack_pair(
@@ -458,8 +554,7 @@ INLINE void write_rows_from(
 #endif
             }
             store_shared128(
-                out + own_place() + piece * PIECE + n * 8 * LINE,
-                make_uint4(v[0], v[1], v[2], v[3]));
+                own_unit(out + own_place(), four, eight), make_uint4(v[0], v[1], v[2], v[3]));
         }
 }
 
@@ -483,8 +578,9 @@ typedef struct unit {
 
 INLINE unit unit_at(int q)
 {
-    int part = q % (4 * HALVES), piece = q / (4 * HALVES * STORE_S);
-    unit u = { q / (4 * HALVES) % STORE_S, 0, part % HALVES };
+    const int units = LINE / 16;
+    int part = q % units, piece = q / (units * STORE_S);
+    unit u = { q / units % STORE_S, 0, part % HALVES };
     u.s += HALVES == 2 ? 0 : threadIdx.x / 128 * 64;
     u.r = piece * PIECE_K + part / HALVES * UNIT_K;
     u.at = piece * PIECE + in_piece(u.s, part / HALVES, u.half);
@@ -517,7 +613,7 @@ INLINE void store_rows(const tensor_map *y, u32 out, tile t, int r0)
 /* What store_rows() does, by STORERS threads. */
 INLINE void store_by_threads(element *y, u32 out, tile t, int r0, i64 batch, int width)
 {
-#pragma unroll 1
+#pragma unroll(ALIGNED && SPLIT ? 4 : 1)
     for (int q = threadIdx.x % STORERS; q < OUT * STORE_S / TILE_S / 16; q += STORERS) {
         unit u = unit_at(q);
         i64 place, valid = bytes_at(t, ROWS, r0 + u.r, u.half, t.s0 + u.s, batch, &place);
@@ -545,7 +641,8 @@ INLINE void write_all(
         turn = turn + 1 == OUTS ? 0 : turn + 1;
         if (STORE_BULK && leader)
             bulk_wait_read<OUTS - 1>();
-        barrier(STORE_BARRIER, STORERS);
+        if (STORE_BULK || OUTS == 1 || TILE_R % 16)
+            barrier(STORE_BARRIER, STORERS);
         write_rows<0>(out, sum, bias, t, n);
         if (activation) {
             barrier(STORE_BARRIER, STORERS);
