@@ -315,7 +315,10 @@ INLINE void bulk_load_3(
 INLINE u32 cluster_rank() { abort(); }
 INLINE void cluster_sync() { abort(); }
 INLINE u32 in_block(u32, u32) { abort(); }
-INLINE void bulk_load_4(u32, const tensor_map *, u32, int, int, int, int, u32) { abort(); }
+INLINE void bulk_load_4(u32, const tensor_map *, u32, int, int, int, int, u32)
+{
+    abort();
+}
 INLINE void bulk_store_3(const tensor_map *, u32, int, int, int) { abort(); }
 INLINE void bulk_store_4(const tensor_map *, u32, int, int, int, int) { abort(); }
 INLINE void bulk_commit() {}
