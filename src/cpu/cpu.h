@@ -38,6 +38,7 @@ typedef struct cpu_shape {
     int64_t lanes;   /* j at a time */
     int64_t tiles;   /* tiles of rows at a time */
     int stage_x, stage_y;
+    int copy_x; /* staged full tiles of x are copied by their first tile of rows */
     size_t x_bytes, y_bytes; /* of scratch */
 } cpu_shape;
 

@@ -91,6 +91,7 @@ static cpu_shape panel_shape(
         .stage_x = gather_x(x, tiles),
         .stage_y = !lies_as_panel(y),
     };
+    g.copy_x = g.stage_x && !turns && lies_as_panel(x) && p.b % code->tile_rows == 0;
     /* Bytes of a tile's width of columns of one block and lane: x, the next x that is
        fetched meanwhile, and y. */
     int64_t budget = (int64_t)d->l2 * 3 / 4;
