@@ -115,13 +115,18 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     double work = vectors * pair * (0.5 * passes + each * n);
     double repeat =
         !m.as_it_lies ? (double)(q.a * q.c) * n * ((double)q.d + per) * 1.5 : 0;
+    /* Weights that no cache keeps are read again for every few columns. */
+    double weights = (double)dn_lanes_bytes(k, p) / BYTES_PER_CYCLE *
+                     floor((n - 1) / LANE_COLUMNS_AT_A_TIME);
+    double again =
+        dn_lanes_bytes(k, p) > ((const cpu_device *)dev)->l3 / 4 ? weights : 0;
     /* Whole vectors of lanes are far apart in lines that are as long as a block; what makes
        two vectors of columns is better off in panels. */
     double turn = q.d < per    ? 3 / per + 0.03 * log2((double)q.d)
                   : q.d == per ? 0.8
                                : 2.6;
     if (n >= 2 * per)
-        turn = 3 * turn + 0.6;
+        turn = 3 * turn + 1.2;
     double x_rows = q.d == 1 ? 0 : (double)dn_pattern_cols(q);
     double turned = p->layout == DANAUS_BATCH_LAST && p->batch > 1
                         ? turn * n * ((double)dn_pattern_rows(q) + x_rows)
@@ -129,7 +134,8 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     /* Lines between steps are turned for panels, or far apart for other lanes. */
     if (p->batch >= SLABS)
         turned += 6 * n * between(p) / per;
-    return CYCLE * (work + memory_cycles(p) / 2 + repeat + turned + 50) / threads;
+    return CYCLE * (work + memory_cycles(p) / 2 + repeat + turned + again + 50) /
+           threads;
 }
 
 /* Elements from, from + step, ... of a view, in the type of sums of `to`. */
