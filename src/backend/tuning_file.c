@@ -138,8 +138,10 @@ static danaus_status read_line(reader *r, span line)
         r->skipped++;
         return DANAUS_OK;
     }
-    TRY(dn_tuning_reserve(r->table, 1));
+    TRY(dn_tuning_reserve(r->table, 2));
     dn_tuning_put(r->table, &row, 1);
+    if (r->is_shipped && dn_tuning_twin(r->dev, &row, &row))
+        dn_tuning_put(r->table, &row, 1);
     return DANAUS_OK;
 }
 

@@ -115,6 +115,31 @@ static const kernel *find_kernel(
     return NULL;
 }
 
+/* The kernel of bf16 whose name differs from that of f16 in the type alone. */
+static const kernel *find_twin(const danaus_device *dev, const char *name)
+{
+    const char *type = strstr(name, ".f16");
+    size_t head = type ? (size_t)(type - name) : 0;
+    for (const kernel *k = dev->kernels; type && k->name; k++)
+        if (k->dtype == DANAUS_BF16 && !strncmp(k->name, name, head) &&
+            !strncmp(k->name + head, ".bf16", 5) &&
+            !strcmp(k->name + head + 5, type + 4))
+            return k;
+    return NULL;
+}
+
+int dn_tuning_twin(const danaus_device *dev, const tuning_row *row, tuning_row *twin)
+{
+    if (!row->kernel || row->kernel->dtype != DANAUS_F16)
+        return 0;
+    problem p = dn_tuning_problem(&row->key);
+    p.dtype = DANAUS_BF16;
+    *twin = *row;
+    twin->kernel = find_twin(dev, row->kernel->name);
+    twin->key = dn_tuning_ks_key(&p, dn_tuning_exponent(p.batch));
+    return twin->kernel != NULL;
+}
+
 /* Neighbours in the order in which they are written. */
 static danaus_status read_patterns(const span *f, int count, danaus_pattern *p)
 {
