@@ -67,13 +67,22 @@ static std::mutex groups;
 static inline void __syncthreads() { block->arrive_and_wait(); }
 INLINE void sync_warp() { warps[threadIdx.x / 32].wait.arrive_and_wait(); }
 
-INLINE void barrier(int number, int count)
+INLINE std::barrier<> &barrier_of(int number, int count)
 {
-    groups.lock();
+    std::lock_guard<std::mutex> hold(groups);
     if (!group[number])
         group[number] = std::make_unique<std::barrier<>>(count);
-    groups.unlock();
-    group[number]->arrive_and_wait();
+    return *group[number];
+}
+
+INLINE void barrier(int number, int count)
+{
+    barrier_of(number, count).arrive_and_wait();
+}
+
+INLINE void barrier_arrive(int number, int count)
+{
+    (void)barrier_of(number, count).arrive();
 }
 
 INLINE int min(i64 a, i64 b) { return (int)(a < b ? a : b); }
@@ -484,5 +493,7 @@ static void run_blocks(u32 blocks, u32 threads, u32 bytes, kernel_type kernel)
         for (std::thread &one : all)
             one.join();
         flags.clear();
+        for (auto &one : group)
+            one.reset();
     }
 }

@@ -453,6 +453,15 @@ INLINE void multiply_lane(float *part, const operand &x, u64 w)
                 pass + n > 0);
 }
 
+/* The groups ask for products in turn, so that they do not add at the same time. */
+#define TURN_BARRIER(group) (3 + (group))
+
+INLINE void begin_turns()
+{
+    if (threadIdx.x / 128 == 1)
+        barrier_arrive(TURN_BARRIER(0), 128 * GROUPS);
+}
+
 /* While a lane is multiplied, the operands of the next are made. */
 INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
 {
@@ -468,9 +477,11 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
 #pragma unroll
         for (int lane = 0; lane < PER_LOAD; lane++) {
             float part[TILE_R / 2];
+            barrier(TURN_BARRIER(threadIdx.x / 128), 128 * GROUPS);
             wgmma_fence();
             multiply_lane(part, x[lane % 2], w + lane * (W_LANE / 16));
             wgmma_commit();
+            barrier_arrive(TURN_BARRIER(1 - threadIdx.x / 128), 128 * GROUPS);
             if (lane + 1 == PER_LOAD && step + 1 < STEPS)
                 u = next_units(r);
             x[1 - lane % 2] = operand_of_lane(u, (lane + 1) % PER_LOAD);
@@ -700,6 +711,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         fetch_tiles(r, &x_map, x, w, batch, tiles_s, tiles, first, stride);
     } else {
         registers_take<240>();
+#if SPLIT
+        begin_turns();
+#endif
         for (u32 n = first; n < tiles; n += stride) {
             float sum[PER_LOAD][TILE_R / 2];
             multiply_tile(sum, &r);

@@ -197,6 +197,12 @@ INLINE void barrier(int number, int count)
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(count) : "memory");
 }
 
+/* The same for those of them that do not wait. */
+INLINE void barrier_arrive(int number, int count)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(count) : "memory");
+}
+
 /* ---- tensor cores, sm_80: a warp ---- */
 
 /* Four 8 x 8 matrices of 16-bit elements; lane l gives the address of row l mod 8 of
