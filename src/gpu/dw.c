@@ -14,8 +14,7 @@
 #define SHARED_90      (227 << 10)
 #define MARGIN         128
 #define BOX_MARGIN     2048
-#define BOX_GROUPS     4 /* of 16 bytes */
-#define WGMMA_MARGIN   1024
+#define BOX_GROUPS     4    /* of 16 bytes */
 #define RESERVED       1024 /* bytes of shared memory that a block takes beside */
 #define REGISTERS      512  /* of a fourth of a multiprocessor, for a warp */
 #define MOST_STAGES    6
@@ -222,8 +221,8 @@ static int complete_wgmma(gpu_dw *t, const problem *p)
     int64_t groups = t->groups_a * t->groups_b, sums = t->lanes * t->columns / 2;
     int64_t line_a = dn_gpu_parts(a * t->lanes * 4, 128) * 128 + 32;
     int64_t line_b = dn_gpu_parts(b * t->lanes * 4, 128) * 128;
-    int64_t stage = t->last ? (a + b) * 128 : 32 * (line_a + line_b);
-    int64_t margin = t->last ? WGMMA_MARGIN : BOX_MARGIN;
+    t->depth = t->lanes > 1 ? 16 : 32;
+    int64_t stage = t->last ? (a + b) * 128 : t->depth * (line_a + line_b);
     if ((!t->last && t->columns * t->lanes % 32) || groups > 3 ||
         sums > (groups == 3 ? 32 : 64) || (groups == 3 && t->lanes > 2))
         return 0;
@@ -235,13 +234,13 @@ static int complete_wgmma(gpu_dw *t, const problem *p)
     t->resident = groups == 1 ? 2 : 1;
     t->together = t->lanes;
     t->flat = t->boxes = is_flat(t, p);
-    t->depth = 32;
-    for (t->places = 2; t->places > 0; t->places--) {
-        int64_t places = margin + t->places * 2 * t->lanes * b * 128;
+    for (int64_t rows = t->depth / 16; rows > 0; rows--) {
+        int64_t places = BOX_MARGIN + rows * 2 * t->lanes * b * 128;
         int64_t room = (SHARED_90 + RESERVED) / t->resident - RESERVED - places;
+        t->places = rows * 32 / t->depth;
         t->stages = least(room / stage, MOST_STAGES);
         t->shared = places + t->stages * stage;
-        if (t->stages >= (t->places > 1 ? 3 : 2))
+        if (t->stages > t->places)
             return 1;
     }
     return 0;

@@ -12,15 +12,16 @@
    Which columns s, and which rows, a thread's places in an operand mean is free if both
    operands agree; it is chosen so that threads meet different banks.
 
-   With BOXES, of lanes of 64 bytes, the copy engine of compute capability 9.0 fetches
-   stages by maps of x and dy. Their lines have two rows more than a tile: so threads meet
-   banks once with the 64-byte swizzle. Otherwise threads copy.
+   With BOXES the copy engine of compute capability 9.0 fetches stages by maps of x and dy.
+   FLAT ones are of all lanes of some rows, in segments of 128 bytes [segment][s], with the
+   128-byte swizzle. Others are of lanes of 64 bytes; their lines have two rows more than a
+   tile, so that threads meet banks once with the 64-byte swizzle. Otherwise threads copy.
 
    A block has GROUPS times WARPS_R x WARPS_K warps, a group for its vectors of lanes; a
-   warp makes 16 TILES_R by 8 TILES_K vectors. Copies run STAGES - 1 stages of DEPTH
-   columns s ahead. f32 is the sum of two tf32 numbers (SPLIT), the products of the small
-   parts left out; sums leave the tensor cores after FLUSH stages, since those do not round
-   to nearest.
+   warp makes 16 TILES_R by 8 TILES_K vectors. Operands have STEP columns s: fewer take fewer
+   registers. Copies run STAGES - 1 stages of DEPTH columns s ahead. f32 is the sum of two
+   tf32 numbers (SPLIT), the products of the small parts left out; sums leave the tensor
+   cores after FLUSH stages, since those do not round to nearest.
 
    part[slab][i][r][k][j], batch-last [slab][i][j][r][k]. Grid: tiles x slabs, slab by slab. */
 // SPDX-License-Identifier: Apache-2.0
@@ -81,10 +82,9 @@ INLINE tile tile_at(int t)
 
 /* ---- products ---- */
 
-/* Elements of a vector that meet the same ones of the other
-   operand's vectors: VECTOR_ROWS for each of these. Batch-last they are halves of a step.
-   An operand has STEP columns s. */
-#define LEFT    (ELEMENT == 2 ? STEP / 4 : 4) /* registers of an operand */
+/* Registers of an operand; elements of a vector that meet the same ones of the other
+   operand's vectors: VECTOR_ROWS for each of these. Batch-last they are halves of a step. */
+#define LEFT    (ELEMENT == 2 ? STEP / 4 : 4)
 #define RIGHT   (LEFT / 2)
 #define MATCHES (LAST ? 2 : LANES_OF)
 #define PLACES  (LAST ? 2 : VECTOR)

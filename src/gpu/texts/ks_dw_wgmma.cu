@@ -5,15 +5,13 @@
    Operand A is dy and B is x, or the other way round (SWAPPED). Both come as they lie, in
    stages of DEPTH columns s. Threads read their elements of A from there. B has to lie in
    shared memory row by row, with the 128-byte swizzle: it is split into two tf32 numbers,
-   and turned if it is batch-first, on the way from the stage to its place. With two
-   PLACES one is multiplied while the next one is made.
+   and turned if it is batch-first, on the way from the stage to one of PLACES.
 
    A thread block makes TOGETHER lanes (1, 2 or 4; batch-last 1), TILE_A rows of A by TILE_B
    rows of B, a group of four warps 64 by COLUMNS. The products of the small parts are left
    out; sums leave the tensor cores after FLUSH stages, since those do not round to
-   nearest. Four more warps copy: the fence after which tensor cores may read B would wait
-   for copies of the threads that make it. In FLAT boxes, of all lanes of some rows, the
-   copy engine does. */
+   nearest. Four more warps fetch, or let the copy engine fetch FLAT boxes, of all lanes of
+   some rows, and make B. */
 // SPDX-License-Identifier: Apache-2.0
 #define GROUPS   (GROUPS_A * GROUPS_B)
 #define MAKERS   (128 * GROUPS)
@@ -29,6 +27,7 @@
 #define TILES    (A_TILES * B_TILES * (LANES / TOGETHER) * BLOCKS)
 #define B_LANE   (TILE_B * 128)        /* bytes of a lane of a part of B */
 #define B_PART   (TOGETHER * B_LANE)
+#define HALVES   (32 / DEPTH)          /* places that share rows of 128 bytes */
 
 /* Batch-last, stages have the swizzle; batch-first, lines of A are apart so that threads
    meet banks once. */
@@ -86,29 +85,26 @@ INLINE void turn_four(uint4 v[4], u32 stage, int piece, int chunk)
     v[3] = { s[0].w, s[1].w, s[2].w, s[3].w };
 }
 
-/* B of a stage, in pieces of four columns s. */
-INLINE void make_b(u32 to, u32 stage)
+/* B of a stage, in pieces of four columns s, from a chunk of the place on. */
+INLINE void make_b(u32 to, u32 stage, int first)
 {
 #if LAST
 #pragma unroll
-    for (int n = 0; n < TILE_B * 8; n += MAKERS) {
-        u32 at = (n + threadIdx.x) * 16;
-        if (TILE_B * 8 % MAKERS == 0 || n + threadIdx.x < TILE_B * 8)
-            split(load_shared128(stage + at), to + at, to + B_PART + at);
+    for (int n = 0; n < TILE_B * 8; n += COPIERS) {
+        u32 at = (n + COPIER) * 16;
+        split(load_shared128(stage + at), to + at, to + B_PART + at);
     }
 #else
     const int pieces = TILE_B * TOGETHER / 4;
-#pragma unroll
-    for (int n = 0; n < pieces * 8; n += MAKERS) {
-        int unit = n + threadIdx.x, chunk = unit / pieces, piece = unit % pieces;
-        if (pieces * 8 % MAKERS != 0 && unit >= pieces * 8)
-            break;
+#pragma unroll 1
+    for (int unit = COPIER; unit < pieces * (DEPTH / 4); unit += COPIERS) {
+        int chunk = unit / pieces, piece = unit % pieces;
         uint4 v[4];
         turn_four(v, stage, piece, chunk);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int row = (piece / 8 * PIECE_ROWS + e / TOGETHER) * 8 + piece % 8;
-            u32 at = to + e % TOGETHER * B_LANE + swizzled(row, chunk);
+            u32 at = to + e % TOGETHER * B_LANE + swizzled(row, first + chunk);
             split(v[e], at, at + B_PART);
         }
     }
@@ -156,8 +152,8 @@ INLINE void load_a(operand_a high, operand_a low, u32 stage, int column)
 
 typedef float sums[TOGETHER][COLUMNS / 2];
 
-/* Of a stage; b: the group's rows in their place. */
-INLINE void products(sums sum, u32 stage, u32 b, int add)
+/* Of a stage; b: the group's rows in their place, from 8 `first` columns on. */
+INLINE void products(sums sum, u32 stage, u32 b, int first, int add)
 {
     operand_a high[2], low[2];
 #pragma unroll
@@ -167,8 +163,8 @@ INLINE void products(sums sum, u32 stage, u32 b, int add)
         wgmma_fence();
 #pragma unroll
         for (int lane = 0; lane < TOGETHER; lane++) {
-            u64 near = wgmma_matrix(b + lane * B_LANE) + k * 2;
-            u64 rest = wgmma_matrix(b + B_PART + lane * B_LANE) + k * 2;
+            u64 near = wgmma_matrix(b + lane * B_LANE) + (first + k) * 2;
+            u64 rest = wgmma_matrix(b + B_PART + lane * B_LANE) + (first + k) * 2;
             wgmma_held<COLUMNS>(sum[lane], low[k % 2][lane], near, add || k);
             wgmma_held<COLUMNS>(sum[lane], high[k % 2][lane], rest, 1);
             wgmma_held<COLUMNS>(sum[lane], high[k % 2][lane], near, 1);
@@ -237,101 +233,122 @@ typedef struct place {
 
 #define STAGE_BYTES (lines_a::bytes + lines_b::bytes)
 
-INLINE void copy(
-    u32 stages, const float *x, const float *dy, place p, i64 batch, int steps)
-{
-    source<SIZE_A, TILE_A, PAD_A> a;
-    source<SIZE_B, TILE_B> b;
-    a.begin(SWAPPED ? x : dy, p.i, p.j, p.a, p.s, p.end, batch);
-    b.begin(SWAPPED ? dy : x, p.i, p.j, p.b, p.s, p.end, batch);
-    a.clear(stages, STAGE_BYTES);
-    b.clear(stages + lines_a::bytes, STAGE_BYTES);
-    int slot = 0;
-#pragma unroll 1
-    for (int n = 1 - STAGES; n < steps; n++) {
-        if (n >= 0) {
-            copy_wait<STAGES - 2>();
-            __syncthreads();
-        }
-        if (n + STAGES - 1 < steps) {
-            a.load(stages + slot * STAGE_BYTES);
-            b.load(stages + slot * STAGE_BYTES + lines_a::bytes);
-        }
-        copy_commit();
-        slot = slot + 1 == STAGES ? 0 : slot + 1;
-    }
-}
-
-#if FLAT
-  #define MAPS , const __grid_constant__ tensor_map x_map,                              \
-               const __grid_constant__ tensor_map dy_map
-
-/* The same by one thread. Flags of a stage: it is there; A and B have been read. */
-INLINE void fetch(
-    u32 flags, u32 stages, const tensor_map *x, const tensor_map *dy, place p, int steps)
-{
-    const int segment = 128 / ELEMENT;
-    int line_a = (p.i * SIZE_A + p.a) * LANES, line_b = (p.i * SIZE_B + p.b) * LANES;
-#pragma unroll 1
-    for (int n = 0; n < steps; n++) {
-        u32 stage = stages + n % STAGES * STAGE_BYTES, flag = flags + n % STAGES * 16;
-        int s = (int)p.s + n * DEPTH;
-        flag_wait(flag + 8, (n / STAGES & 1) ^ 1);
-        flag_expect(flag, STAGE_BYTES);
-        bulk_load_3(stage, SWAPPED ? x : dy, flag, 0, s, line_a / segment);
-        bulk_load_3(
-            stage + lines_a::bytes, SWAPPED ? dy : x, flag, 0, s, line_b / segment);
-    }
-}
+/* Flags: a stage, or a place, is there; a place has been read. */
+#define STAGE_FLAG(n) (flags + (n) % STAGES * 8)
+#define PLACE_FLAG(n) (flags + 64 + (n) % PLACES * 8)
+#define FREE_FLAG(n)  (flags + 128 + (n) % PLACES * 8)
 
 INLINE void begin_flags(u32 flags)
 {
     if (threadIdx.x == 0) {
-        for (int n = 0; n < STAGES; n++) {
-            flag_init(flags + n * 16, 1);
-            flag_init(flags + n * 16 + 8, 1);
+        for (int n = 0; n < STAGES; n++)
+            flag_init(STAGE_FLAG(n), 1);
+        for (int n = 0; n < PLACES; n++) {
+            flag_init(PLACE_FLAG(n), COPIERS);
+            flag_init(FREE_FLAG(n), MAKERS / 32);
         }
         flag_publish();
     }
     __syncthreads();
 }
 
-/* Until stage n is there, and all have read the one before. */
-INLINE void wait_for_stage(u32 flags, int n)
+INLINE u32 place_at(u32 places, int n)
 {
-    barrier(2, MAKERS);
-    if (n > 0 && threadIdx.x == 0)
-        flag_arrive(flags + (n - 1) % STAGES * 16 + 8);
-    flag_wait(flags + n % STAGES * 16, n / STAGES & 1);
+    return places + n % PLACES / HALVES * 2 * B_PART;
 }
+
+/* ---- stages, by the four warps that are left ---- */
+
+#if FLAT
+  #define MAPS , const __grid_constant__ tensor_map x_map,                              \
+               const __grid_constant__ tensor_map dy_map
+
+struct queue {
+    u32 flags, stages;
+    const tensor_map *map_a, *map_b;
+    int line_a, line_b, s, steps;
+
+    MEMBER void load(int n)
+    {
+        u32 stage = stages + n % STAGES * STAGE_BYTES;
+        if (n >= steps || COPIER > 0)
+            return;
+        flag_expect(STAGE_FLAG(n), STAGE_BYTES);
+        bulk_load_3(stage, map_a, STAGE_FLAG(n), 0, s + n * DEPTH, line_a);
+        bulk_load_3(
+            stage + lines_a::bytes, map_b, STAGE_FLAG(n), 0, s + n * DEPTH, line_b);
+    }
+
+    MEMBER void wait(int n) { flag_wait(STAGE_FLAG(n), n / STAGES & 1); }
+};
 #else
   #define MAPS
-INLINE void wait_for_stage(u32, int) { __syncthreads(); }
+
+struct queue {
+    u32 flags, stages;
+    source<SIZE_A, TILE_A, PAD_A> a;
+    source<SIZE_B, TILE_B> b;
+    int steps;
+
+    MEMBER void load(int n)
+    {
+        u32 stage = stages + n % STAGES * STAGE_BYTES;
+        if (n < steps) {
+            a.load(stage);
+            b.load(stage + lines_a::bytes);
+        }
+        copy_commit();
+    }
+
+    MEMBER void wait(int)
+    {
+        copy_wait<STAGES - PLACES>();
+        barrier(1, COPIERS);
+    }
+};
 #endif
+
+/* Fetches stages ahead and makes B of them. A stage is free when the place that was made
+   of it is: B has been read then, and A. */
+INLINE void help(queue q, u32 places)
+{
+    u32 flags = q.flags;
+    for (int n = 0; n < STAGES - PLACES; n++)
+        q.load(n);
+#pragma unroll 1
+    for (int n = 0; n < q.steps; n++) {
+        flag_wait(FREE_FLAG(n), (n / PLACES & 1) ^ 1);
+        q.load(n + STAGES - PLACES);
+        q.wait(n);
+        make_b(
+            place_at(places, n), q.stages + n % STAGES * STAGE_BYTES + lines_a::bytes,
+            n % HALVES * (DEPTH / 4));
+        fence_async();
+        flag_arrive(PLACE_FLAG(n));
+    }
+}
 
 INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
 {
     u32 mine = threadIdx.x / 128 / GROUPS_A * COLUMNS * 128; /* the group's rows of B */
-    int slot = 0;
     sums recent;
 #pragma unroll
     for (int e = 0; e < TOGETHER * COLUMNS / 2; e++)
         sum[0][e] = 0;
 #pragma unroll 1
     for (int n = 0; n < steps; n++) {
-        if (PLACES == 1)
-            wgmma_wait<0>();
-        wait_for_stage(flags, n);
-        u32 stage = stages + slot * STAGE_BYTES, b = places + n % PLACES * 2 * B_PART;
-        slot = slot + 1 == STAGES ? 0 : slot + 1;
-        make_b(b, stage + lines_a::bytes);
-        fence_async();
-        barrier(1, MAKERS);
-        if (PLACES > 1)
-            wgmma_wait<0>();
+        wgmma_wait<0>();
+        if (n > 0 && threadIdx.x % 32 == 0)
+            flag_arrive(FREE_FLAG(n - 1));
         if (n > 0 && n % FLUSH == 0)
             add_sums(sum, recent);
-        products(recent, stage, b + mine, n % FLUSH != 0);
+#if FLAT
+        flag_wait(STAGE_FLAG(n), n / STAGES & 1);
+#endif
+        flag_wait(PLACE_FLAG(n), n / PLACES & 1);
+        products(
+            recent, stages + n % STAGES * STAGE_BYTES, place_at(places, n) + mine,
+            n % HALVES * (DEPTH / 8), n % FLUSH != 0);
     }
     wgmma_wait<0>();
     add_sums(sum, recent);
@@ -342,8 +359,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 {
     extern __shared__ u8 memory[];
     u32 flags = (shared_address(memory) + 1023) & ~1023u;
-    u32 places = flags + (FLAT ? 1024 : 0);
-    u32 stages = places + PLACES * 2 * B_PART;
+    u32 places = flags + 1024, stages = places + PLACES / HALVES * 2 * B_PART;
     int t = blockIdx.x % TILES;
     place p;
     p.a = t % A_TILES * TILE_A, p.b = t / A_TILES % B_TILES * TILE_B;
@@ -352,19 +368,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     p.s = (i64)(blockIdx.x / TILES) * slab;
     p.end = p.s + slab < batch ? p.s + slab : batch;
     int steps = (int)((p.end - p.s + DEPTH - 1) / DEPTH);
-#if FLAT
     begin_flags(flags);
-#endif
     if (threadIdx.x >= MAKERS) {
-        registers_drop<GROUPS == 3 ? 56 : 40>();
+        registers_drop<56>();
 #if FLAT
-        if (threadIdx.x == MAKERS)
-            fetch(flags, stages, &x_map, &dy_map, p, steps);
+        const int segment = 128 / ELEMENT;
+        help(
+            { flags, stages, SWAPPED ? &x_map : &dy_map, SWAPPED ? &dy_map : &x_map,
+              (p.i * SIZE_A + p.a) * LANES / segment,
+              (p.i * SIZE_B + p.b) * LANES / segment, (int)p.s, steps },
+            places);
 #else
-        copy(stages, x, dy, p, batch, steps);
+        queue q = { flags, stages };
+        q.steps = steps;
+        q.a.begin(SWAPPED ? x : dy, p.i, p.j, p.a, p.s, p.end, batch);
+        q.b.begin(SWAPPED ? dy : x, p.i, p.j, p.b, p.s, p.end, batch);
+        q.a.clear(stages, STAGE_BYTES);
+        q.b.clear(stages + lines_a::bytes, STAGE_BYTES);
+        help(q, places);
 #endif
     } else {
-        registers_take<GROUPS == 3 ? 152 : GROUPS == 2 ? 232 : 208>();
+        registers_take<GROUPS == 3 ? 152 : GROUPS == 2 ? 224 : 200>();
         sums sum;
         make(flags, stages, places, sum, steps);
         part += blockIdx.x / TILES * ((i64)BLOCKS * ROWS * COLS * LANES);
