@@ -59,7 +59,8 @@ static void cut_rows(shape *s, int64_t rows, int64_t most, int64_t cluster)
     s->tile_r = s->tile_r < most ? s->tile_r : most;
 }
 
-/* Of what another factor made, tiles have fewer rows if a tenth of them were empty. */
+/* Of what another factor made, tiles of 16 bits have fewer rows if a tenth of them were
+   empty. */
 static shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = size_of(k);
@@ -76,7 +77,8 @@ static shape shape_of(const kernel *k, const problem *p)
                    : s.per_load == 4 && n[PARTS] == 2 ? MOST_SPLIT
                                                       : MOST_ROWS;
     cut_rows(&s, q.b, most, n[CLUSTER]);
-    if (n[MIDDLE] && 10 * s.row_tiles * s.tile_r > 11 * up_to(q.b, FEWER_ROWS))
+    if (n[MIDDLE] && s.element == 2 &&
+        10 * s.row_tiles * s.tile_r > 11 * up_to(q.b, FEWER_ROWS))
         cut_rows(&s, q.b, FEWER_ROWS, n[CLUSTER]);
     s.units = n[PARTS] == 2 && s.halves == 1 ? 2 : 1;
     s.steps = dn_gpu_parts(q.c * s.element, s.units * STEP_BYTES);
