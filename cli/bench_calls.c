@@ -278,6 +278,9 @@ static void print_summary(const json_t *records)
 static int prepare(bench *b)
 {
     const options *o = b->o;
+    /* The driver's cache of its own, which serves NVRTC too, before it is opened. */
+    if (setenv("CUDA_CACHE_DISABLE", "1", 1))
+        return failure("no memory");
     int status = suite_read(o->suite, &b->suite);
     status = status ? status : open_device(&o->device, &b->device);
     if (status)
@@ -297,8 +300,7 @@ static int prepare(bench *b)
         return status;
     }
     b->records = json_array();
-    /* The driver's cache of its own, which serves NVRTC too. */
-    return setenv("CUDA_CACHE_DISABLE", "1", 1) ? failure("no memory") : STATUS_OK;
+    return STATUS_OK;
 }
 
 static int run(bench *b)

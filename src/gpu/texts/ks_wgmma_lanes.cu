@@ -533,23 +533,41 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
 
 /* ---- results ---- */
 
-/* A sum of this thread's lane, at an even or odd place of row r, with its bias. */
-INLINE float result(float sum, const float *bias, tile t, int r0, int odd, int lane)
+/* Of the tile's first row, for this thread's first lane. */
+INLINE const float *bias_of(const float *bias, tile t)
 {
-    int unit = threadIdx.x % 4, half = HALVES == 2 ? threadIdx.x / 128 : 0;
-    int r = r0 + (NARROW ? unit * 2 + odd : odd * 4 + unit);
-    if (bias && r < ROWS)
-        sum += bias[((i64)t.i * ROWS + r) * LANES + t.j + half * PER_LOAD + lane];
-    return sum;
+    int half = HALVES == 2 ? threadIdx.x / 128 : 0;
+    return bias + ((i64)t.i * ROWS + t.r0) * LANES + t.j + half * PER_LOAD;
 }
 
-/* Eight rows r of this thread's columns s, from place `from` of the tile on, to `out`. Of
-   the four sums of a lane 2 n + e is at column s 8 n, row r e of a unit. */
+/* Adds the bias of the eight rows r from place `from` of the tile on, and of later ones, to
+   this thread's sums. Of the four of a lane 2 n + e is at column s 8 n, row r e of a unit.
+   Rows outside get that of the last: no sum may depend on a branch, or all leave their
+   registers. */
 template <int from>
-INLINE void write_rows_from(
-    u32 out, const float sum[PER_LOAD][TILE_R / 2], const float *bias, tile t)
+INLINE void add_bias(float sum[PER_LOAD][TILE_R / 2], const float *bias, int r0)
 {
-    int r0 = t.r0 + from;
+    int unit = threadIdx.x % 4;
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        int r = from + (NARROW ? unit * 2 + e : e * 4 + unit);
+        if (ROWS < ROW_TILES * TILE_R)
+            r = min(r, ROWS - 1 - r0);
+#pragma unroll
+        for (int lane = 0; lane < PER_LOAD; lane++) {
+            float b = bias[r * LANES + lane];
+            sum[lane][from / 2 + e] += b;
+            sum[lane][from / 2 + 2 + e] += b;
+        }
+    }
+    if constexpr (from + 8 < TILE_R)
+        add_bias<from + 8>(sum, bias, r0);
+}
+
+/* Eight rows r of this thread's columns s, from place `from` of the tile on, to `out`. */
+template <int from>
+INLINE void write_rows_from(u32 out, const float sum[PER_LOAD][TILE_R / 2])
+{
 #pragma unroll
     for (int eight = 0; eight < 2; eight++)
 #pragma unroll
@@ -557,15 +575,12 @@ INLINE void write_rows_from(
             u32 v[4];
 #pragma unroll
             for (int q = 0; q < 4; q++) {
-                int odd = NARROW ? q / 2 : four, at = from / 2 + eight * 2 + odd;
+                int at = from / 2 + eight * 2 + (NARROW ? q / 2 : four);
 #if ELEMENT == 4
-                int lane = NARROW ? q % 2 : q;
-                v[q] = __float_as_uint(result(sum[lane][at], bias, t, r0, odd, lane));
+                v[q] = __float_as_uint(sum[NARROW ? q % 2 : q][at]);
 #else
                 int lane = NARROW ? q % 2 * 2 : q * 2;
-                v[q] = pack_pair(
-                    result(sum[lane][at], bias, t, r0, odd, lane),
-                    result(sum[lane + 1][at], bias, t, r0, odd, lane + 1));
+                v[q] = pack_pair(sum[lane][at], sum[lane + 1][at]);
 #endif
             }
             store_shared128(
@@ -575,14 +590,12 @@ INLINE void write_rows_from(
 
 /* Those of eight with this number, counted from `from` on. */
 template <int from>
-INLINE void write_rows(
-    u32 out, const float sum[PER_LOAD][TILE_R / 2], const float *bias, tile t,
-    int number)
+INLINE void write_rows(u32 out, const float sum[PER_LOAD][TILE_R / 2], int number)
 {
     if (number == from)
-        write_rows_from<from * 8>(out, sum, bias, t);
+        write_rows_from<from * 8>(out, sum);
     else if constexpr ((from + 1) * 8 < TILE_R)
-        write_rows<from + 1>(out, sum, bias, t, number);
+        write_rows<from + 1>(out, sum, number);
 }
 
 /* The unit at place q of those that STORERS threads store, of eight rows r. */
@@ -637,52 +650,68 @@ INLINE void store_by_threads(element *y, u32 out, tile t, int r0, i64 batch, int
     }
 }
 
-/* Eight rows r after eight, `copies` of the loop's text. */
-template <int copies>
-INLINE void write_all(
-    const float sum[PER_LOAD][TILE_R / 2], u32 outs, const tensor_map *y_map, element *y,
-    const float *bias, int activation, tile t, i64 batch)
+/* Where a tile's results go. */
+typedef struct results {
+    u32 outs;
+    const tensor_map *map;
+    element *y;
+    i64 batch;
+    int activation, width;
+} results;
+
+/* Eight rows r, those with this number; `known` is the number too, or -1. */
+template <int known>
+INLINE void write_eight(
+    const float sum[PER_LOAD][TILE_R / 2], const results *to, tile t, int number)
 {
-    int leader = threadIdx.x % STORERS == 0, turn = 0;
-    int width = ALIGNED ? 16 : width_of(y, (i64)ROWS * LANES * ELEMENT);
+    int leader = threadIdx.x % STORERS == 0, r0 = t.r0 + number * 8;
+    u32 out = to->outs + number % OUTS * OUT;
     if (STORE_BULK && leader)
-        bulk_wait_read<0>();
-#pragma unroll(copies)
-    for (int n = 0; n < TILE_R / 8; n++) {
-        u32 out = outs + turn * OUT;
-        if (!STORE_BULK || copies == 1)
-            t = not_before(t);
-        int r0 = t.r0 + n * 8;
-        turn = turn + 1 == OUTS ? 0 : turn + 1;
-        if (STORE_BULK && leader)
-            bulk_wait_read<OUTS - 1>();
-        if (STORE_BULK || OUTS == 1 || TILE_R % 16)
-            barrier(STORE_BARRIER, STORERS);
-        write_rows<0>(out, sum, bias, t, n);
-        if (activation) {
-            barrier(STORE_BARRIER, STORERS);
-            activate_rows(out, activation);
-        }
-        if (STORE_BULK)
-            fence_async();
+        bulk_wait_read<OUTS - 1>();
+    if (STORE_BULK || OUTS == 1 || TILE_R % 16)
         barrier(STORE_BARRIER, STORERS);
-        if (!STORE_BULK)
-            store_by_threads(y, out, t, r0, batch, width);
-        else if (leader)
-            store_rows(y_map, out, t, r0);
+    if constexpr (known < 0)
+        write_rows<0>(out, sum, number);
+    else
+        write_rows_from<known * 8>(out, sum);
+    if (known < 0 && to->activation) {
+        barrier(STORE_BARRIER, STORERS);
+        activate_rows(out, to->activation);
     }
+    if (STORE_BULK)
+        fence_async();
+    barrier(STORE_BARRIER, STORERS);
+    if (!STORE_BULK)
+        store_by_threads(to->y, out, t, r0, to->batch, to->width);
+    else if (leader)
+        store_rows(to->map, out, t, r0);
 }
 
-/* One text of the loop takes a tenth longer than many, which take as long to compile: so
-   activations, and what is not aligned, have one. */
-INLINE void write_y(
-    const float sum[PER_LOAD][TILE_R / 2], u32 outs, const tensor_map *y_map, element *y,
-    const float *bias, int activation, tile t, i64 batch)
+template <int from>
+INLINE void write_from(
+    const float sum[PER_LOAD][TILE_R / 2], const results *to, tile t)
 {
-    if (!ALIGNED || activation)
-        write_all<1>(sum, outs, y_map, y, bias, activation, t, batch);
-    else
-        write_all<TILE_R / 8>(sum, outs, y_map, y, bias, 0, t, batch);
+    write_eight<from>(sum, to, t, from);
+    if constexpr ((from + 1) * 8 < TILE_R)
+        write_from<from + 1>(sum, to, t);
+}
+
+/* A loop takes a tenth longer than its text written out, which takes as long to compile:
+   so activations, and what is not aligned, have the loop. */
+INLINE void write_y(
+    const float sum[PER_LOAD][TILE_R / 2], const results *to, tile t)
+{
+    if (STORE_BULK && threadIdx.x % STORERS == 0)
+        bulk_wait_read<0>();
+    if (ALIGNED && !to->activation) {
+        write_from<0>(sum, to, STORE_BULK ? t : not_before(t));
+        return;
+    }
+#pragma unroll 1
+    for (int n = 0; n < TILE_R / 8; n++) {
+        t = not_before(t);
+        write_eight<-1>(sum, to, t, n);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -718,11 +747,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #if SPLIT
         begin_turns();
 #endif
+        int width = ALIGNED ? 16 : width_of(y, (i64)ROWS * LANES * ELEMENT);
+        results to = { outs, &y_map, y, batch, activation, width };
         for (u32 n = first; n < tiles; n += stride) {
             float sum[PER_LOAD][TILE_R / 2];
             multiply_tile(sum, &r);
             tile t = tile_at(n, tiles_s);
-            write_y(sum, outs, &y_map, y, bias, activation, t, batch);
+            if (bias)
+                add_bias<0>(sum, bias_of(bias, t), t.r0);
+            write_y(sum, &to, t);
         }
         if (STORE_BULK && threadIdx.x % STORERS == 0)
             bulk_wait_read<0>();
