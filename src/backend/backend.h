@@ -104,8 +104,10 @@ struct backend {
     void (*free)(danaus_device *dev, void *memory);
     danaus_status (*copy)(danaus_device *dev, void *to, const void *from, size_t bytes);
     danaus_status (*clear)(danaus_device *dev, void *memory, size_t bytes); /* zeros */
-    /* Makes ready what running the steps needs. NULL: nothing. */
-    danaus_status (*prepare)(danaus_device *dev, const ks_step *steps, int count);
+    /* Makes ready what running the steps needs, and what gradients of the first `factors`
+       of them do. NULL: nothing. */
+    danaus_status (*prepare)(
+        danaus_device *dev, const ks_step *steps, int count, int factors);
     danaus_status (*ks_run)(
         danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
     /* Median seconds of steps whose operands are not in caches. NULL: the time from call

@@ -1,14 +1,16 @@
-/* Compiling the kernels of a plan at once, on as many threads as there are. What fails
-   here is compiled again, and reported, when it is loaded. */
+/* Compiling the texts of a plan at once, on as many threads as there are. What fails here
+   is compiled again, and reported, when it is loaded. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/cuda.h"
+#include "cuda/gradient.h"
 
 #include "base/mem.h"
 #include "base/thread.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST_THREADS 16
+#define LEAST_AHEAD  16
 
 static void compile(void *arg, int i)
 {
@@ -19,32 +21,52 @@ static void compile(void *arg, int i)
 
 static int is_known(const cuda_device *d, cache_key key)
 {
-    for (int i = 0; i < d->ahead_count; i++)
+    for (size_t i = 0; i < d->ahead_count; i++)
         if (!memcmp(&d->ahead[i].key, &key, sizeof key))
             return 1;
     return dn_cache_has(key);
 }
 
-static void add(cuda_device *d, const ks_step *step, int variant)
+/* NULL: there is no memory, and the text is compiled when it is loaded. */
+static cuda_ahead *next_place(cuda_device *d)
 {
-    const gpu_code *code = step->kernel->code;
-    cuda_ahead *a = &d->ahead[d->ahead_count];
-    text t = { a->defines, sizeof a->defines, 0 };
-    a->name = code->text;
-    code->defines(step->kernel, &step->p, variant, &t);
-    if (dn_cuda_is_loaded(d, a->name, a->defines))
+    if (d->ahead_count == d->ahead_capacity) {
+        size_t more = d->ahead_capacity ? 2 * d->ahead_capacity : LEAST_AHEAD;
+        cuda_ahead *grown =
+            dn_grow(d->ahead, d->ahead_count * sizeof *grown, more * sizeof *grown);
+        if (!grown)
+            return NULL;
+        d->ahead = grown;
+        d->ahead_capacity = more;
+    }
+    return &d->ahead[d->ahead_count];
+}
+
+static void add(cuda_device *d, const char *name, const char *defines)
+{
+    if (dn_cuda_is_loaded(d, name, defines))
         return;
-    a->key = dn_cuda_key(a->name, a->defines, d->gpu.facts.arch);
-    d->ahead_count += !is_known(d, a->key);
+    cache_key key = dn_cuda_key(name, defines, d->gpu.facts.arch);
+    cuda_ahead *a = is_known(d, key) ? NULL : next_place(d);
+    if (!a)
+        return;
+    a->name = name;
+    a->key = key;
+    a->image = NULL;
+    memcpy(a->defines, defines, strlen(defines) + 1);
+    d->ahead_count++;
 }
 
 static void add_step(cuda_device *d, const ks_step *step)
 {
     const gpu_code *code = step->kernel->code;
     for (int v = 0; v < code->variants || v == 0; v++)
-        if (d->ahead_count < MOST_AHEAD - 1 &&
-            !dn_cuda_has_function(d, step->kernel, &step->p, v))
-            add(d, step, v);
+        if (!dn_cuda_has_function(d, step->kernel, &step->p, v)) {
+            char defines[MOST_DEFINES];
+            text t = { defines, sizeof defines, 0 };
+            code->defines(step->kernel, &step->p, v, &t);
+            add(d, code->text, defines);
+        }
     if (code->inner) {
         ks_step inner = dn_gpu_inner(step->kernel, &step->p);
         add_step(d, &inner);
@@ -55,24 +77,32 @@ static void add_step(cuda_device *d, const ks_step *step)
     }
 }
 
-void dn_cuda_compile_ahead(cuda_device *d, const ks_step *steps, int count)
+static void add_gradients(cuda_device *d, const problem *p)
+{
+    gradient_text texts[GRADIENT_TEXTS];
+    int count = dn_cuda_gradient_texts(d, p, texts);
+    for (int i = 0; i < count; i++)
+        add(d, texts[i].name, texts[i].defines);
+}
+
+void dn_cuda_compile_ahead(cuda_device *d, const ks_step *steps, int count, int factors)
 {
     thread_pool *pool = NULL;
-    d->ahead = dn_calloc(MOST_AHEAD, sizeof *d->ahead);
-    d->ahead_count = 0;
-    for (int i = 0; i < count && d->ahead; i++)
+    for (int i = 0; i < count; i++)
         add_step(d, &steps[i]);
-    int threads =
-        d->ahead_count < dn_thread_count() ? d->ahead_count : dn_thread_count();
+    for (int i = 0; i < factors; i++)
+        add_gradients(d, &steps[i].p);
+    int texts = (int)d->ahead_count;
+    int threads = texts < dn_thread_count() ? texts : dn_thread_count();
     threads = threads < MOST_THREADS ? threads : MOST_THREADS;
     if (threads > 1 && dn_pool_create(threads, &pool) == DANAUS_OK)
-        dn_pool_run(pool, d->ahead_count, compile, d);
+        dn_pool_run(pool, texts, compile, d);
     dn_pool_destroy(pool);
 }
 
 int dn_cuda_take_ahead(cuda_device *d, cache_key key, void **image, size_t *bytes)
 {
-    for (int i = 0; i < d->ahead_count; i++) {
+    for (size_t i = 0; i < d->ahead_count; i++) {
         cuda_ahead *a = &d->ahead[i];
         if (a->image && !memcmp(&a->key, &key, sizeof key)) {
             *image = a->image;
@@ -86,9 +116,9 @@ int dn_cuda_take_ahead(cuda_device *d, cache_key key, void **image, size_t *byte
 
 void dn_cuda_forget_ahead(cuda_device *d)
 {
-    for (int i = 0; i < d->ahead_count; i++)
+    for (size_t i = 0; i < d->ahead_count; i++)
         dn_free(d->ahead[i].image);
     dn_free(d->ahead);
     d->ahead = NULL;
-    d->ahead_count = 0;
+    d->ahead_count = d->ahead_capacity = 0;
 }

@@ -173,6 +173,7 @@ static void cuda_close(danaus_device *dev)
     dn_free(d->modules);
     dn_free(d->entries);
     dn_free(d->replays);
+    dn_free(d->forms);
     dn_free(d);
 }
 

@@ -9,9 +9,9 @@
 #include "gpu/gpu.h"
 
 #define MOST_DEFINES 4096 /* bytes */
-#define MOST_AHEAD   64   /* texts compiled at once */
 #define RECENT_DW    32
 #define MOST_KEY     2048 /* bytes */
+#define MOST_NODES   16   /* launches of a form */
 
 typedef struct nvmlDevice_st *nvml_device;
 typedef struct cublasContext *blas_handle;
@@ -60,10 +60,10 @@ typedef struct cuda_dw {
     dw_way way;
 } cuda_dw;
 
-/* Everything that a call's work depends on, as bytes: steps, operands, scratch. */
+/* Everything that a call's work depends on, as bytes: steps, then operands and scratch. */
 typedef struct cuda_key {
-    size_t bytes;
-    int is_long; /* some did not find room */
+    size_t bytes, form; /* the first `form` bytes say which launches there are */
+    int is_long;        /* some did not find room */
     unsigned char data[MOST_KEY];
 } cuda_key;
 
@@ -75,6 +75,23 @@ typedef struct cuda_replay {
     int64_t used;
     cu_graph_exec graph; /* NULL: none yet, or none to be had */
 } cuda_replay;
+
+/* Calls that differ in their operands alone, as a graph whose launches are given other
+   arguments before it is launched. */
+typedef struct cuda_form {
+    cuda_key key;
+    uint64_t hash;
+    int calls; /* without the graph; 0: an empty place */
+    int64_t used;
+    cu_graph graph;
+    cu_graph_exec made; /* NULL: none yet, or none to be had */
+    int count;
+    struct {
+        cu_graph_node node;
+        cu_function function;
+        int cluster;
+    } launch[MOST_NODES];
+} cuda_form;
 
 /* A text that is compiled before it is loaded. */
 typedef struct cuda_ahead {
@@ -99,7 +116,7 @@ typedef struct cuda_device {
     cuda_module *modules;
     size_t module_count, module_capacity;
     cuda_ahead *ahead; /* while a plan is made ready */
-    int ahead_count;
+    size_t ahead_count, ahead_capacity;
     cuda_entry *entries; /* open addressing; at most half of them taken */
     size_t entry_count, entry_capacity;
     cuda_dw dw[RECENT_DW]; /* the latest ones; `dw_next` is the oldest */
@@ -107,6 +124,9 @@ typedef struct cuda_device {
     cuda_replay *replays; /* NULL until a call is worth a graph */
     int64_t replayed;     /* calls */
     cu_stream capture;    /* NULL until it is needed */
+    cuda_form *forms;
+    cuda_form *recorded, *patched; /* whose launches are captured, or given arguments */
+    int launches;                  /* of it, so far; -1: others than it has */
 } cuda_device;
 
 /* Makes the device's context current; leave restores the caller's. */
@@ -116,14 +136,24 @@ void dn_cuda_leave(cuda_device *d, int pushed);
 /* Scratch of at least `bytes`, kept until the device goes or needs more. */
 danaus_status dn_cuda_scratch(cuda_device *d, size_t bytes, void **scratch);
 
-/* Makes a call, run(d, arg), whose work depends on nothing but what the key has, as a
-   graph from the call number `often` with this key on. Run
-   enqueues work on the device's stream and does nothing else. */
+/* A key is begun, given what decides which launches there are, then operands. */
+void dn_key_begin(cuda_key *key, const cuda_device *d);
 void dn_key_add(cuda_key *key, const void *data, size_t bytes);
+void dn_key_end_form(cuda_key *key);
+
+/* Makes a call, run(d, arg), whose work depends on nothing but what the key has, as a
+   graph from the call number `often` with this key on, and before that as one of other
+   operands. Run enqueues work on the device's stream and does nothing else. */
 danaus_status dn_cuda_replay(
     cuda_device *d, cuda_key *key, int often,
     danaus_status (*run)(cuda_device *d, void *arg), void *arg);
 void dn_cuda_forget_replays(cuda_device *d);
+
+/* A launch of the form that is recorded, which has been made; one of the form that is
+   patched, instead of being made. */
+void dn_cuda_record(cuda_device *d, cu_function function, const gpu_launch *launch);
+void dn_cuda_patch(
+    cuda_device *d, cu_function function, const gpu_launch *launch, void **arguments);
 
 /* Compiles a text with these defines for an architecture; the rest is as in
    dn_nvrtc_compile. */
@@ -143,9 +173,10 @@ danaus_status dn_cuda_load(
     cuda_device *d, const char *name, const char *defines, const char *entry,
     cu_function *function);
 
-/* Compiles what steps need and is nowhere yet, for dn_cuda_load to take; what it did not
-   take is forgotten afterwards. */
-void dn_cuda_compile_ahead(cuda_device *d, const ks_step *steps, int count);
+/* Compiles what dn_cuda_prepare is to make ready and is nowhere yet, for dn_cuda_load to
+   take; what it did not take is forgotten afterwards. */
+void dn_cuda_compile_ahead(
+    cuda_device *d, const ks_step *steps, int count, int factors);
 int dn_cuda_take_ahead(cuda_device *d, cache_key key, void **image, size_t *bytes);
 void dn_cuda_forget_ahead(cuda_device *d);
 
@@ -213,7 +244,8 @@ danaus_status dn_cuda_time(
 /* danaus_device_energy() through NVIDIA's management library. */
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules);
 
-danaus_status dn_cuda_prepare(danaus_device *dev, const ks_step *steps, int count);
+danaus_status dn_cuda_prepare(
+    danaus_device *dev, const ks_step *steps, int count, int factors);
 danaus_status dn_cuda_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
 danaus_status dn_cuda_ks_gradient(

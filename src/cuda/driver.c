@@ -19,7 +19,7 @@ static const char *const names[] = {
 };
 
 #define SYMBOLS  ((int)(sizeof names / sizeof *names))
-#define OPTIONAL 10
+#define OPTIONAL 13
 
 /* dlsym's void pointer to a function, by its bytes as POSIX means it. */
 static cuda_symbol find_symbol(void *library, const char *name)

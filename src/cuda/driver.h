@@ -15,6 +15,7 @@ typedef struct CUmod_st *cu_module;
 typedef struct CUfunc_st *cu_function;
 typedef struct CUgraph_st *cu_graph;
 typedef struct CUgraphExec_st *cu_graph_exec;
+typedef struct CUgraphNode_st *cu_graph_node;
 
 /* CUDA_ERROR_*, CU_DEVICE_ATTRIBUTE_* and others, by their numbers in cuda.h. */
 enum {
@@ -61,6 +62,15 @@ typedef struct cu_launch {
     const cu_launch_attribute *attributes;
     unsigned count;
 } cu_launch;
+
+/* CUDA_KERNEL_NODE_PARAMS_v2. */
+typedef struct cu_kernel_node {
+    cu_function function;
+    unsigned grid[3], block[3], shared;
+    void **arguments, **extra;
+    void *kernel;
+    cu_context context;
+} cu_kernel_node;
 
 typedef struct cu_tensor_map {
     _Alignas(64) uint64_t opaque[16];

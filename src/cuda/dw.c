@@ -177,6 +177,14 @@ static danaus_status make_by_library(const dw_run *r)
 
 /* ---- tensor cores ---- */
 
+/* As it is once x and dy are turned, if they are. */
+static problem tile_problem(const gpu_dw *tile, const problem *p)
+{
+    problem own = *p;
+    own.layout = tile->last ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+    return own;
+}
+
 static int is_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
 /* Parts of `batch` columns by the tile, which is for this layout. */
@@ -184,7 +192,7 @@ static danaus_status make_parts(
     const dw_run *r, const void *x, const void *dy, int64_t batch, void *parts)
 {
     gpu_dw t = r->plan->way.tile;
-    problem p = r->plan->p;
+    problem p = tile_problem(&t, &r->plan->p);
     int64_t width = r->plan->slabs.width;
     gpu_map maps[2];
     cu_tensor_map map[2];
@@ -192,7 +200,6 @@ static danaus_status make_parts(
     text to = { defines, sizeof defines, 0 };
     cu_function function;
     void *arguments[] = { &x, &dy, &parts, &batch, &width, &map[0], &map[1] };
-    p.layout = t.last ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
     t.boxes = t.boxes && is_aligned(x) && is_aligned(dy) && batch <= INT32_MAX;
     if (t.boxes) {
         dn_gpu_dw_maps(&t, &p, batch, maps);
@@ -258,4 +265,36 @@ danaus_status dn_cuda_dw(
     if (plan->way.tile.resident)
         return make_by_tensors(&r);
     return plan->way.library ? make_by_library(&r) : make_by_vectors(&r);
+}
+
+/* ---- what has to be compiled ---- */
+
+static void put_text(
+    gradient_text *to, const char *name, const char *entry, const problem *p)
+{
+    text t = { to->defines, sizeof to->defines, 0 };
+    to->name = name;
+    to->entry = entry;
+    dn_cuda_gradient_defines(name, p, &t);
+}
+
+int dn_cuda_gradient_texts(
+    cuda_device *d, const problem *p, gradient_text to[GRADIENT_TEXTS])
+{
+    dw_way way = dn_cuda_dw_plan(d, p, p->batch).way;
+    int count = 0;
+    if (way.tile.resident) {
+        gradient_text *own = &to[count++];
+        text t = { own->defines, sizeof own->defines, 0 };
+        problem q = tile_problem(&way.tile, p);
+        own->name = way.tile.text;
+        own->entry = "dw";
+        dn_gpu_dw_defines(&way.tile, &q, &t);
+    } else if (!way.library)
+        put_text(&to[count++], "ks_dw.cu", "dw", p);
+    if (way.turned)
+        put_text(&to[count++], "ks_turn.cu", "ks", p);
+    put_text(&to[count++], "ks_dbias.cu", "dbias", p);
+    put_text(&to[count++], "ks_reduce.cu", "reduce", p);
+    return count;
 }

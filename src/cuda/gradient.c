@@ -183,14 +183,16 @@ static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
     cuda_key key;
     size_t count = (size_t)a->count;
     const void *operands[] = { o->x, o->dy, o->dx, o->dbias };
-    int64_t numbers[] = { a->count, o->batch, o->dw != NULL };
-    key.bytes = 0, key.is_long = 0;
-    dn_key_add(&key, operands, sizeof operands);
+    int64_t numbers[] = { a->count, o->batch, o->dx != NULL, o->dw != NULL,
+                          o->dbias != NULL };
+    dn_key_begin(&key, d);
     dn_key_add(&key, numbers, sizeof numbers);
-    dn_key_add(&key, o->packed, count * sizeof *o->packed);
-    dn_key_add(&key, o->packed_adjoint, count * sizeof *o->packed_adjoint);
     dn_key_add(&key, a->steps, count * sizeof *a->steps);
     dn_key_add(&key, a->adjoint, count * sizeof *a->adjoint);
+    dn_key_end_form(&key);
+    dn_key_add(&key, operands, sizeof operands);
+    dn_key_add(&key, o->packed, count * sizeof *o->packed);
+    dn_key_add(&key, o->packed_adjoint, count * sizeof *o->packed_adjoint);
     for (int i = 0; o->dw && i < a->count; i++) {
         const weights_view *v = &o->dw[i];
         dn_key_add(&key, &v->data, sizeof v->data);

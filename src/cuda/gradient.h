@@ -38,6 +38,16 @@ problem dn_cuda_dense_problem(const problem *p);
 /* Whether matrices are not where cuBLAS could find them. */
 int dn_cuda_is_apart(const problem *p);
 
+/* The texts that gradients of a factor need, for operands that are aligned; how many. */
+typedef struct gradient_text {
+    const char *name, *entry;
+    char defines[MOST_DEFINES];
+} gradient_text;
+
+enum { GRADIENT_TEXTS = 4 };
+int dn_cuda_gradient_texts(
+    cuda_device *d, const problem *p, gradient_text to[GRADIENT_TEXTS]);
+
 /* Makes the gradient, with room for its parts and for what is turned. */
 danaus_status dn_cuda_dw(
     cuda_device *d, const dw_plan *plan, const void *x, const void *dy, void *parts,

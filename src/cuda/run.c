@@ -1,7 +1,7 @@
 /* Products with chains: step after step on the device's stream. Vectors between steps
    lie in scratch, in the type of x and y. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/cuda.h"
+#include "cuda/gradient.h"
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -63,16 +63,30 @@ static danaus_status launch_cluster(
     return DANAUS_OK;
 }
 
-danaus_status dn_cuda_launch(
+static danaus_status launch_blocks(
     cuda_device *d, cu_function function, const gpu_launch *l, void **arguments)
 {
-    if (l->cluster)
-        return launch_cluster(d, function, l, arguments);
     CUDA_TRY(
         d->driver, LaunchKernel(
                        function, (unsigned)l->blocks[0], (unsigned)l->blocks[1],
                        (unsigned)l->blocks[2], (unsigned)l->threads, 1, 1,
                        (unsigned)l->shared, d->stream, arguments, NULL));
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_launch(
+    cuda_device *d, cu_function function, const gpu_launch *l, void **arguments)
+{
+    if (d->patched) {
+        dn_cuda_patch(d, function, l, arguments);
+        return DANAUS_OK;
+    }
+    if (l->cluster)
+        TRY(launch_cluster(d, function, l, arguments));
+    else
+        TRY(launch_blocks(d, function, l, arguments));
+    if (d->recorded)
+        dn_cuda_record(d, function, l);
     return DANAUS_OK;
 }
 
@@ -243,14 +257,29 @@ static danaus_status prepare(cuda_device *d, const ks_step *steps, int count)
     return DANAUS_OK;
 }
 
-danaus_status dn_cuda_prepare(danaus_device *dev, const ks_step *steps, int count)
+static danaus_status prepare_gradients(cuda_device *d, const ks_step *steps, int count)
+{
+    gradient_text texts[GRADIENT_TEXTS];
+    cu_function function;
+    for (int i = 0; i < count; i++) {
+        int needed = dn_cuda_gradient_texts(d, &steps[i].p, texts);
+        for (int n = 0; n < needed; n++)
+            TRY(dn_cuda_load(
+                d, texts[n].name, texts[n].defines, texts[n].entry, &function));
+    }
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_prepare(
+    danaus_device *dev, const ks_step *steps, int count, int factors)
 {
     cuda_device *d = (cuda_device *)dev;
     int pushed;
-    dn_cuda_compile_ahead(d, steps, count);
+    dn_cuda_compile_ahead(d, steps, count, factors);
     danaus_status status = dn_cuda_enter(d, &pushed);
     if (status == DANAUS_OK) {
         status = prepare(d, steps, count);
+        status = status ? status : prepare_gradients(d, steps, factors);
         dn_cuda_leave(d, pushed);
     }
     dn_cuda_forget_ahead(d);
@@ -309,12 +338,13 @@ static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
     const ks_operands *o = a->o;
     cuda_key key;
     const void *operands[] = { o->x, o->bias, o->y };
-    int64_t numbers[] = { a->count, o->batch, o->activation };
-    key.bytes = 0, key.is_long = 0;
-    dn_key_add(&key, operands, sizeof operands);
+    int64_t numbers[] = { a->count, o->batch, o->activation, o->bias != NULL };
+    dn_key_begin(&key, d);
     dn_key_add(&key, numbers, sizeof numbers);
-    dn_key_add(&key, o->packed, (size_t)a->count * sizeof *o->packed);
     dn_key_add(&key, a->steps, (size_t)a->count * sizeof *a->steps);
+    dn_key_end_form(&key);
+    dn_key_add(&key, operands, sizeof operands);
+    dn_key_add(&key, o->packed, (size_t)a->count * sizeof *o->packed);
     return dn_cuda_replay(d, &key, often_enough(a->steps, a->count), run_again, a);
 }
 

@@ -245,7 +245,7 @@ static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *
 
 danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device)
 {
-    const step_list *lists[] = { &plan->run, &plan->forward, &plan->back };
+    const step_list *lists[] = { &plan->forward, &plan->back, &plan->run };
     int count = 0;
     if (!device->backend->prepare)
         return DANAUS_OK;
@@ -255,7 +255,8 @@ danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device)
     for (int l = 0; l < 3; l++)
         for (int i = 0; i < lists[l]->count; i++)
             all[count++] = lists[l]->step[i];
-    danaus_status status = device->backend->prepare(device, all, count);
+    danaus_status status = device->backend->prepare(
+        device, all, count, plan->desc.gradients ? plan->forward.count : 0);
     dn_free(all);
     return status;
 }

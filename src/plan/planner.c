@@ -221,7 +221,7 @@ static danaus_status measure(
     const kernel *guess = estimate(dev, p, &least);
     int count = candidates(dev, p, least, steps);
     if (dev->backend->prepare)
-        TRY(dev->backend->prepare(dev, steps, count));
+        TRY(dev->backend->prepare(dev, steps, count, 0));
     *chosen = NULL;
     *seconds = INFINITY;
     for (int i = 0; i < count; i++) {
