@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
 /* By their numbers in cudaDataType. */
 static const danaus_dtype types[] = {
     [0] = DANAUS_F32, [1] = DANAUS_F64,  [2] = DANAUS_F16,

@@ -3,6 +3,10 @@
 #ifndef TEST_EMULATOR_EMULATOR_H
 #define TEST_EMULATOR_EMULATOR_H
 
+#include <stddef.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
 typedef struct emulator_control {
     /* The n-th call of this function from now on fails with this error, once. */
     const char *function;
@@ -17,14 +21,14 @@ typedef struct emulator_control {
     void *stream;  /* of the latest launch */
 } emulator_control;
 
-/* extern emulator_control emulator_control_block;
+EXPORT extern emulator_control emulator_control_block;
 
-   For stand-ins of libraries on top of the driver: the error with which this function
+/* For stand-ins of libraries on top of the driver, too: the error with which this function
    is to fail, or 0; device memory for the time of a call, one at a time; work on a stream
-   that is captured, 0: on another, which is to be done now.
-   extern int emulator_fails(const char *function);
-   extern void emulator_memory(int access);
-   extern int emulator_record(
-       void *stream, void (*run)(const void *data), const void *data, size_t bytes); */
+   that is captured, 0: on another, which is to be done now. */
+EXPORT int emulator_fails(const char *function);
+EXPORT void emulator_memory(int access);
+EXPORT int emulator_record(
+    void *stream, void (*run)(const void *data), const void *data, size_t bytes);
 
 #endif

@@ -15,15 +15,37 @@
 #include <stdlib.h>
 
 #define EMULATED_SHARE 100 /* of cases, at most */
+#define AT_ONCE        64  /* questions */
+#define MOST_ROWS      256 /* of a table */
 
 typedef struct question {
+    rng r; /* of its numbers */
     danaus_pattern p;
     danaus_dtype dtype;
     danaus_layout layout;
     int64_t batch;
     int adjoint, bias;
     danaus_activation activation;
+    const kernel *rows[MOST_ROWS]; /* that it is put to; ends with NULL */
 } question;
+
+/* Questions that wait: what their rows need is compiled at once. */
+typedef struct question_list {
+    danaus_device *device;
+    question *waiting;
+    int count;
+} question_list;
+
+static ks_step step_for(const question *q, const kernel *k)
+{
+    ks_step step = {
+        { .pattern = q->p, .dtype = q->dtype, .layout = q->layout, .batch = q->batch },
+        k
+    };
+    if (q->adjoint)
+        step.p.pattern = (danaus_pattern){ q->p.a, q->p.c, q->p.b, q->p.d };
+    return step;
+}
 
 /* One product by one row. The bias of a step is in the type of sums. */
 static void check_row(
@@ -31,16 +53,9 @@ static void check_row(
     const array *x, const array *bias, const signal *expected)
 {
     weights_view view = dn_weights_view(w->data, q->dtype, q->p);
-    ks_step step = {
-        { .pattern = q->p, .dtype = q->dtype, .layout = q->layout, .batch = q->batch },
-        k
-    };
-    if (q->adjoint) {
+    ks_step step = step_for(q, k);
+    if (q->adjoint)
         view = dn_weights_adjoint(view);
-        step.p.pattern = (danaus_pattern){ q->p.a, q->p.c, q->p.b, q->p.d };
-    }
-    if (!k->fits(k, &step.p))
-        return;
     void *packed = NULL;
     assert_ok(danaus_alloc(dev, k->packed_bytes(k, &step.p), &packed));
     assert_ok(dn_pack(dev, &step, view, packed));
@@ -74,10 +89,24 @@ static int has_turn(void)
     return share_of_cases() < EMULATED_SHARE || turn++ % 5 == 0;
 }
 
-/* Random numbers for a question, put to one row, or to every row of its type. */
-static void check_question(
-    rng *r, danaus_device *dev, const kernel *only, const question *q)
+/* The rows of its type that a question is put to, or `only` one. */
+static void choose_rows(const danaus_device *dev, const kernel *only, question *q)
 {
+    int count = 0;
+    for (const kernel *k = dev->kernels; k->name; k++) {
+        ks_step step = step_for(q, k);
+        if (k->dtype == q->dtype && (only ? k == only : has_turn()) &&
+            k->fits(k, &step.p))
+            q->rows[count++] = k;
+        assert_in_range(count, 0, MOST_ROWS - 1);
+    }
+    q->rows[count] = NULL;
+}
+
+/* Random numbers for a question. */
+static void check_question(danaus_device *dev, const question *q)
+{
+    rng numbers = q->r, *r = &numbers;
     int64_t in = q->adjoint ? rows_of(q->p) : cols_of(q->p);
     int64_t out = q->adjoint ? cols_of(q->p) : rows_of(q->p);
     array w = array_random(r, q->dtype, weights_of(q->p));
@@ -93,9 +122,8 @@ static void check_question(
         signal_round(&ys, type_between(q->dtype));
     signal_activate(&ys, q->activation, q->dtype);
     signal_round(&ys, q->dtype);
-    for (const kernel *k = dev->kernels; k->name; k++)
-        if (k->dtype == q->dtype && (only ? k == only : has_turn()))
-            check_row(dev, k, q, &w, &x, &bias, &ys);
+    for (int i = 0; q->rows[i]; i++)
+        check_row(dev, q->rows[i], q, &w, &x, &bias, &ys);
     signal_free(&xs);
     signal_free(&ys);
     array_free(&w);
@@ -103,18 +131,53 @@ static void check_question(
     array_free(&bias);
 }
 
+static void prepare_rows(danaus_device *dev, const question_list *list)
+{
+    ks_step *steps = calloc(AT_ONCE * MOST_ROWS, sizeof *steps);
+    int count = 0;
+    for (int n = 0; n < list->count; n++)
+        for (int i = 0; list->waiting[n].rows[i]; i++)
+            steps[count++] = step_for(&list->waiting[n], list->waiting[n].rows[i]);
+    assert_ok(dev->backend->prepare(dev, steps, count, 0));
+    free(steps);
+}
+
+static void check_waiting(question_list *list)
+{
+    if (list->device->backend->prepare)
+        prepare_rows(list->device, list);
+    for (int n = 0; n < list->count; n++)
+        check_question(list->device, &list->waiting[n]);
+    list->count = 0;
+}
+
+static question_list open_list(danaus_device *dev)
+{
+    return (question_list){ dev, calloc(AT_ONCE, sizeof(question)), 0 };
+}
+
+static void close_list(question_list *list)
+{
+    check_waiting(list);
+    free(list->waiting);
+}
+
 /* The four forms of a problem: both layouts, forward and adjoint. */
-static void check_forms(
-    rng *r, danaus_device *dev, const kernel *only, danaus_dtype dtype,
+static void ask_forms(
+    question_list *list, rng *r, const kernel *only, danaus_dtype dtype,
     danaus_pattern p, int64_t batch)
 {
     for (int form = 0; form < 4; form++) {
-        question q = { .p = p, .dtype = dtype, .batch = batch };
-        q.layout = form % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
-        q.adjoint = form / 2;
-        q.bias = (int)(rng_next(r) % 2);
-        q.activation = random_activation(r, dtype);
-        check_question(r, dev, only, &q);
+        question *q = &list->waiting[list->count];
+        *q = (question){ .p = p, .dtype = dtype, .batch = batch };
+        q->layout = form % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+        q->adjoint = form / 2;
+        q->bias = (int)(rng_next(r) % 2);
+        q->activation = random_activation(r, dtype);
+        q->r = (rng){ rng_next(r) };
+        choose_rows(list->device, only, q);
+        if (++list->count == AT_ONCE)
+            check_waiting(list);
     }
 }
 
@@ -128,14 +191,16 @@ static void set_threads(danaus_device *dev, int threads)
 static void every_row_is_right_on_every_small_shape(void **state)
 {
     danaus_device *dev = *state;
+    question_list list = open_list(dev);
     set_threads(dev, 1);
     for (uint64_t n = 0; n < 256 * 10 * TEST_DTYPES; n += (uint64_t)share_of_cases()) {
         rng r = { n };
         int64_t s = (int64_t)(n % 256);
         danaus_pattern p = { s % 4 + 1, s / 4 % 4 + 1, s / 16 % 4 + 1, s / 64 + 1 };
         int64_t batch = (int64_t)(n / 256 % 10) + 1;
-        check_forms(&r, dev, NULL, test_dtypes[n / 2560], p, batch);
+        ask_forms(&list, &r, NULL, test_dtypes[n / 2560], p, batch);
     }
+    close_list(&list);
     set_threads(dev, 0);
 }
 
@@ -163,6 +228,7 @@ static int64_t near(rng *r, int64_t tile)
 static void every_row_is_right_at_the_edges_of_its_tiles(void **state)
 {
     danaus_device *dev = *state;
+    question_list list = open_list(dev);
     for (const kernel *k = dev->kernels; k->name; k++) {
         tile_size tile = tile_of(dev, k);
         for (uint64_t round = 0; round < (uint64_t)rounds_of(40); round++) {
@@ -173,9 +239,10 @@ static void every_row_is_right_at_the_edges_of_its_tiles(void **state)
                 p.d = near(&r, tile.lanes);
             if (round % 3 == 0)
                 p.c = near(&r, tile.rows);
-            check_forms(&r, dev, k, k->dtype, p, near(&r, tile.columns));
+            ask_forms(&list, &r, k, k->dtype, p, near(&r, tile.columns));
         }
     }
+    close_list(&list);
 }
 
 static int64_t often_small(rng *r, int64_t most)
@@ -186,7 +253,7 @@ static int64_t often_small(rng *r, int64_t most)
 
 static void every_row_is_right_on_random_shapes(void **state)
 {
-    danaus_device *dev = *state;
+    question_list list = open_list(*state);
     int rounds = rounds_of(60);
     for (int t = 0; t < TEST_DTYPES; t++)
         for (int round = 0; round < rounds; round++) {
@@ -200,28 +267,24 @@ static void every_row_is_right_on_random_shapes(void **state)
                 p.d = often_small(&r, 70);
                 batch = often_small(&r, 300);
             } while (weights_of(p) * batch > 1000000);
-            check_forms(&r, dev, NULL, test_dtypes[t], p, batch);
+            ask_forms(&list, &r, NULL, test_dtypes[t], p, batch);
         }
+    close_list(&list);
 }
 
 static void every_row_is_right_on_long_sums_and_wide_batches(void **state)
 {
-    danaus_device *dev = *state;
+    static const danaus_pattern patterns[] = {
+        { 1, 3, 4100, 1 }, { 1, 2, 2049, 2 }, { 2, 3, 2, 5 },
+        { 1, 1, 1, 1 },    { 700, 2, 1, 1 },  { 1, 2, 3, 1030 },
+    };
+    static const int64_t batches[] = { 7, 19, 4099, 10007, 33, 9 };
+    question_list list = open_list(*state);
     rng r = { 5 };
-    for (int t = 0; t < TEST_DTYPES; t += share_of_cases()) {
-        check_forms(
-            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 1, 3, 4100, 1 }, 7);
-        check_forms(
-            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 1, 2, 2049, 2 }, 19);
-        check_forms(
-            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 2, 3, 2, 5 }, 4099);
-        check_forms(
-            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 1, 1, 1, 1 }, 10007);
-        check_forms(
-            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 700, 2, 1, 1 }, 33);
-        check_forms(
-            &r, dev, NULL, test_dtypes[t], (danaus_pattern){ 1, 2, 3, 1030 }, 9);
-    }
+    for (int t = 0; t < TEST_DTYPES; t += share_of_cases())
+        for (int i = 0; i < 6; i++)
+            ask_forms(&list, &r, NULL, test_dtypes[t], patterns[i], batches[i]);
+    close_list(&list);
 }
 
 static void there_is_a_row_for_every_type(void **state)

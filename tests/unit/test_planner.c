@@ -91,9 +91,10 @@ static danaus_status clear(danaus_device *dev, void *memory, size_t size)
     return DANAUS_OK;
 }
 
-static danaus_status prepare(danaus_device *dev, const ks_step *steps, int count)
+static danaus_status prepare(
+    danaus_device *dev, const ks_step *steps, int count, int factors)
 {
-    (void)dev, (void)steps;
+    (void)dev, (void)steps, (void)factors;
     prepared = count;
     return DANAUS_OK;
 }
