@@ -365,6 +365,58 @@ static void threads_plan_at_the_same_time(void **state)
         share(*state, &settings[i], 1);
 }
 
+/* Twelve products of the same x, each y elsewhere: from the eighth on a graph whose launches
+   are given their operands. */
+static void move_results(danaus_device *device, danaus_pattern p, danaus_ks_desc desc)
+{
+    enum { CALLS = 12, APART = 512 };
+    rng r = { 3 };
+    random_chain c = chain_random(&r, &p, 1, desc.dtype, 1);
+    array x = array_random(&r, desc.dtype, c.cols * desc.batch);
+    array first = array_make(desc.dtype, c.rows * desc.batch), y = first;
+    size_t bytes = (size_t)y.count * danaus_dtype_size(desc.dtype);
+    danaus_ks_plan *plan = NULL;
+    danaus_ks_weights *weights = NULL;
+    void *on_x = NULL, *on_y = NULL;
+    y = array_make(desc.dtype, c.rows * desc.batch);
+    assert_ok(danaus_ks_plan_create(device, &p, 1, &desc, &plan));
+    assert_ok(danaus_ks_weights_create(plan, device, c.chain, &weights));
+    assert_ok(danaus_alloc(device, bytes + CALLS * APART, &on_y));
+    assert_ok(
+        danaus_alloc(device, (size_t)x.count * danaus_dtype_size(desc.dtype), &on_x));
+    assert_ok(danaus_upload(
+        device, on_x, x.data, (size_t)x.count * danaus_dtype_size(desc.dtype)));
+    for (int i = 0; i < CALLS; i++) {
+        void *to = (char *)on_y + i * APART;
+        assert_ok(danaus_ks_execute(plan, device, weights, desc.batch, on_x, to));
+        assert_ok(danaus_download(device, (i ? y : first).data, to, bytes));
+        assert_true(!i || array_same(&y, &first));
+    }
+    danaus_free(device, on_x);
+    danaus_free(device, on_y);
+    danaus_ks_weights_destroy(weights);
+    danaus_ks_plan_destroy(plan);
+    array_free(&x);
+    array_free(&first);
+    array_free(&y);
+    chain_free(&c);
+}
+
+/* Of rows with tensor maps and clusters too, where the device has them. */
+static void results_may_be_elsewhere_each_time(void **state)
+{
+    static const danaus_pattern patterns[] = {
+        { 4, 128, 128, 1 }, { 1, 64, 64, 2 }, { 1, 128, 128, 16 }, { 2, 96, 48, 4 }
+    };
+    for (int i = 0; i < 4 * 6; i += share_of_cases()) {
+        danaus_ks_desc desc = { .dtype = i / 4 % 3 == 0 ? DANAUS_F16 : DANAUS_F32,
+                                .math = (danaus_math)(i / 4 % 3 == 1),
+                                .layout = (danaus_layout)(i / 12),
+                                .batch = 256 };
+        move_results(*state, patterns[i % 4], desc);
+    }
+}
+
 int main(int argc, char **argv)
 {
     danaus_device *device = device_from_arguments(argc, argv);
@@ -377,6 +429,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(the_callers_context_stays_current, device),
         cmocka_unit_test_prestate(threads_share_plans_and_weights, device),
         cmocka_unit_test_prestate(threads_plan_at_the_same_time, device),
+        cmocka_unit_test_prestate(results_may_be_elsewhere_each_time, device),
     };
     int failed = cmocka_run_group_tests_name("stream", tests, NULL, NULL);
     danaus_device_close(device);
