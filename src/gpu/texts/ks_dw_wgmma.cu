@@ -152,7 +152,8 @@ INLINE void load_a(operand_a high, operand_a low, u32 stage, int column)
 
 typedef float sums[TOGETHER][COLUMNS / 2];
 
-/* Of a stage; b: the group's rows in their place, from 8 `first` columns on. */
+/* Of a stage; b: the group's rows in their place, from 8 `first` columns on: low high +
+   high low + high high, neighbouring ones of different lanes. */
 INLINE void products(sums sum, u32 stage, u32 b, int first, int add)
 {
     operand_a high[2], low[2];
@@ -162,13 +163,14 @@ INLINE void products(sums sum, u32 stage, u32 b, int first, int add)
         load_a(high[k % 2], low[k % 2], stage, k * 8);
         wgmma_fence();
 #pragma unroll
-        for (int lane = 0; lane < TOGETHER; lane++) {
-            u64 near = wgmma_matrix(b + lane * B_LANE) + (first + k) * 2;
-            u64 rest = wgmma_matrix(b + B_PART + lane * B_LANE) + (first + k) * 2;
-            wgmma_held<COLUMNS>(sum[lane], low[k % 2][lane], near, add || k);
-            wgmma_held<COLUMNS>(sum[lane], high[k % 2][lane], rest, 1);
-            wgmma_held<COLUMNS>(sum[lane], high[k % 2][lane], near, 1);
-        }
+        for (int pass = 0; pass < 3; pass++)
+#pragma unroll
+            for (int lane = 0; lane < TOGETHER; lane++)
+                wgmma_held<COLUMNS>(
+                    sum[lane], (pass == 0 ? low : high)[k % 2][lane],
+                    wgmma_matrix(b + (pass == 1 ? B_PART : 0) + lane * B_LANE) +
+                        (first + k) * 2,
+                    add || k || pass);
         wgmma_commit();
     }
 }
