@@ -70,7 +70,7 @@ COMPILERS = 8  # threads that plan ahead
 WINDOW = 0.6  # seconds of a measurement of energy, at least
 KEPT = 48 << 30  # bytes of freed memory that PyTorch may keep
 CLOSE = 1.1  # times that differ by less are taken again, in turns
-TURNS = 5
+TURNS = 9  # at least
 
 
 # ---- where it runs ----
@@ -143,13 +143,13 @@ def time_call(place, function):
     return sorted(place.times(function, runs))
 
 
-def time_in_turns(place, functions, once):
-    """Seconds of runs of each function, a few of one after a few of the other."""
-    runs = max(1, min(13, int(0.01 / once)))
-    found = [[] for _ in functions]
-    for _ in range(TURNS):
-        for function, seconds in zip(functions, found):
-            seconds += place.times(function, runs)
+def time_in_turns(place, first, second, once):
+    """Seconds of runs of two functions, one after the other, so that both find the clocks
+    that the power of both leaves."""
+    found = [], []
+    for turn in range(max(TURNS, min(65, int(0.05 / once)))):
+        for which in (turn % 2, 1 - turn % 2):
+            found[which].extend(place.times((first, second)[which], 1))
     return [sorted(seconds) for seconds in found]
 
 
@@ -408,7 +408,7 @@ def measure(place, library, rates, job, o, complain):
         o.compiled(time.perf_counter() - start)
     if times and 1 / CLOSE < min(times.values()) / ours < CLOSE:
         own, theirs = time_in_turns(
-            place, (lambda: case.run(product, y), lambda: fastest(case.x)), ours)
+            place, lambda: case.run(product, y), lambda: fastest(case.x), ours)
         record |= spread(own)
         ours = statistics.median(own)
         times[min(times, key=times.get)] = statistics.median(theirs)
