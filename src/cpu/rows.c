@@ -103,7 +103,7 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     const cpu_code *code = code_of(k);
     int threads = ((const cpu_device *)dev)->threads, pair = pair_of(p->dtype);
     danaus_pattern q = p->pattern;
-    double per = code->vector, n = (double)p->batch;
+    double per = code->vector, n = (double)p->batch, d = (double)q.d;
     lane_map m = dn_lane_map(q, code, pair == 2);
     double vectors = (double)(m.groups * m.vectors) * (double)q.a * (double)q.c;
     /* For a vector of weights: its load, and for every column a product, with a
@@ -111,10 +111,9 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
        doubling of what does not stay in the first cache. */
     double passes = ceil(n / code->tile_columns);
     double far = fmax(0, log2(lane_bytes(code, p) / FIRST_CACHE));
-    double each = m.as_it_lies ? (q.d > per ? 0.47 : 0.4) * (1 + 0.06 * far) : 1.5;
+    double each = m.as_it_lies ? (d > per ? 0.47 : 0.4) * (1 + 0.06 * far) : 1.5;
     double work = vectors * pair * (0.5 * passes + each * n);
-    double repeat =
-        !m.as_it_lies ? (double)(q.a * q.c) * n * ((double)q.d + per) * 1.5 : 0;
+    double repeat = !m.as_it_lies ? (double)(q.a * q.c) * n * (d + per) * 1.5 : 0;
     /* Weights that no cache keeps are read again for every few columns. */
     double weights = (double)dn_lanes_bytes(k, p) / BYTES_PER_CYCLE *
                      floor((n - 1) / LANE_COLUMNS_AT_A_TIME);
@@ -122,9 +121,7 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
         dn_lanes_bytes(k, p) > ((const cpu_device *)dev)->l3 / 4 ? weights : 0;
     /* Whole vectors of lanes are far apart in lines that are as long as a block; what makes
        two vectors of columns is better off in panels. */
-    double turn = q.d < per    ? 3 / per + 0.03 * log2((double)q.d)
-                  : q.d == per ? 0.8
-                               : 2.6;
+    double turn = d < per ? 3 / per + 0.03 * log2(d) : d > per ? 2.6 : 0.8;
     if (n >= 2 * per)
         turn = 3 * turn + 1.2;
     double x_rows = q.d == 1 ? 0 : (double)dn_pattern_cols(q);
