@@ -196,6 +196,13 @@ static danaus_status measure(danaus_device **device, double *seconds)
     return status ? status : dn_measure(*device, &(ks_step){ p, k }, 1, seconds);
 }
 
+/* A measurement launches twice a run. Its eighth run is captured, and launched where that
+   fails. */
+static int is_captured(const char *function, int n)
+{
+    return strstr(function, "cuLaunchKernel") && n == 2 * 8;
+}
+
 static void any_call_of_a_measurement_may_fail(void **state)
 {
     (void)state;
@@ -214,7 +221,7 @@ static void any_call_of_a_measurement_may_fail(void **state)
             assert_true((seconds >= 0) == (status == DANAUS_OK));
             assert_true(
                 !reached || status != DANAUS_OK || gives_back(functions[i]) ||
-                is_mended(functions[i]));
+                is_mended(functions[i]) || is_captured(functions[i], n));
         }
 }
 
