@@ -67,12 +67,7 @@ static void *place_now(void)
 
 static emulator_control *control(void) { return find("emulator_control_block"); }
 
-#define BEGIN                                                                          \
-    do {                                                                               \
-        int error_ = fails(__func__);                                                  \
-        if (error_)                                                                    \
-            return error_;                                                             \
-    } while (0)
+#define BEGIN FAIL_OR_GO_ON(fails)
 
 /* ---- handles ---- */
 

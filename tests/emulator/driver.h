@@ -13,12 +13,7 @@ typedef long long int64;
 static emulator_control *const control = &emulator_control_block;
 
 /* Every function begins so. Returns from it when it is to fail. */
-#define BEGIN                                                                          \
-    do {                                                                               \
-        int error_ = emulator_fails(__func__);                                         \
-        if (error_)                                                                    \
-            return error_;                                                             \
-    } while (0)
+#define BEGIN FAIL_OR_GO_ON(emulator_fails)
 
 /* The context that is current in this thread, NULL: none. */
 void *emulated_context(void);

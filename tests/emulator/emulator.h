@@ -7,6 +7,14 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* How functions begin: they return the error with which they are to fail, if there is one. */
+#define FAIL_OR_GO_ON(fails)                                                           \
+    do {                                                                               \
+        int error_ = fails(__func__);                                                  \
+        if (error_)                                                                    \
+            return error_;                                                             \
+    } while (0)
+
 typedef struct emulator_control {
     /* The n-th call of this function from now on fails with this error, once. */
     const char *function;

@@ -23,12 +23,7 @@ static int fails(const char *function)
     return !c->number || call == c->number ? c->error : 0;
 }
 
-#define BEGIN                                                                          \
-    do {                                                                               \
-        int error_ = fails(__func__);                                                  \
-        if (error_)                                                                    \
-            return error_;                                                             \
-    } while (0)
+#define BEGIN FAIL_OR_GO_ON(fails)
 
 typedef struct program {
     char folder[64];
