@@ -8,18 +8,18 @@
 
    A thread block stays on its multiprocessor and makes tile after tile, TILE_S columns s
    of the batch by TILE_R rows r for TOGETHER lanes j of a block i, in steps of UNITS times
-   32 bytes of columns k. Its last threads ask for copies, up to STAGES steps ahead over the borders of
-   tiles; two groups of four warps multiply, 64 columns s for PER_LOAD lanes each: the two
-   halves of 32 bytes of lanes, or other columns s of fewer lanes. The CLUSTER blocks of a
-   cluster make tiles of the same columns s, and each fetches a share of x for all.
+   32 bytes of columns k. Its last threads ask for copies, up to STAGES steps ahead over the
+   borders of tiles; two groups of four warps multiply, 64 columns s for PER_LOAD lanes each:
+   the two halves of 32 bytes of lanes, or other columns s of fewer lanes. The CLUSTER blocks
+   of a cluster make tiles of the same columns s, and each fetches a share of x for all.
 
    Shared memory: STAGES times x, STEP_PIECES pieces, or, X_MIDDLE, [TILE_S / BLOCK_S][lane]
    [STEP_K][128 bytes] with the 128-byte swizzle, and w, [lane][unit][part][TILE_R / 8][2][8]
    times 16 bytes; OUTS times y of eight rows r, ROW_PIECES pieces; flags. A piece is a box of
    TILE_S columns s and, for each, 64 or 128 bytes: four units, which are 16 bytes of lanes
    of a column k (or row r) and of two for lanes of 8 bytes, with the 32-byte swizzle where
-   units are 32 bytes; or eight (FOURS), and the 128-byte swizzle. Of eight columns k of 16 bits in two pieces, or of eight rows r,
-   those in even places come from the first.
+   units are 32 bytes; or eight (FOURS), and the 128-byte swizzle. Of eight columns k of 16
+   bits in two pieces, or of eight rows r, those in even places come from the first.
    Maps, if ALIGNED: x in boxes [TILE_S][1][4][TOGETHER] of [batch][a][c][d], or
    [TILE_S][1][LINE bytes] of [batch][a][c d] if FLAT; y the like, of 64 columns s if a group
    stores alone. Other operands are fetched and stored by threads.
