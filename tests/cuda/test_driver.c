@@ -9,7 +9,6 @@
 #include "support/life.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -319,11 +318,7 @@ static void without_a_library_its_rows_are_not_there(void **state)
 
 int main(void)
 {
-    control = find_emulator();
-    if (!control) {
-        fprintf(stderr, "this test needs the emulated driver\n");
-        return 77;
-    }
+    control = need_emulator();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_driver_that_does_not_start_is_tried_again),
         cmocka_unit_test(any_call_of_the_driver_may_fail),

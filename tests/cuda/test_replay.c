@@ -6,7 +6,6 @@
 #include "support/device.h"
 #include "support/life.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static emulator_control *control;
@@ -266,11 +265,7 @@ static void a_captured_product_has_its_scratch_before(void **state)
 
 int main(void)
 {
-    control = find_emulator();
-    if (!control) {
-        fprintf(stderr, "this test needs the emulated driver\n");
-        return 77;
-    }
+    control = need_emulator();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(executing_again_neither_allocates_nor_waits),
         cmocka_unit_test(gradients_neither_allocate_nor_wait_again),

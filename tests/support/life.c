@@ -7,6 +7,8 @@
 #include "backend/tuning.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const story plain = { .patterns = { { 1, 6, 3, 2 }, { 2, 3, 6, 1 } }, .batch = 5 };
@@ -109,6 +111,16 @@ emulator_control *find_emulator(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     return driver ? dlsym(driver, "emulator_control_block") : NULL;
+}
+
+emulator_control *need_emulator(void)
+{
+    emulator_control *control = find_emulator();
+    if (!control) {
+        fprintf(stderr, "this test needs the emulated driver\n");
+        exit(77);
+    }
+    return control;
 }
 
 void expect_nothing_lost(

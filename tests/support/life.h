@@ -47,6 +47,9 @@ void end_life(life *l);
 /* The control of the emulated driver; NULL if that is not there. */
 emulator_control *find_emulator(void);
 
+/* The same for tests that fail calls or count them: without it they are skipped. */
+emulator_control *need_emulator(void);
+
 void expect_nothing_lost(
     const emulator_control *control, const char *function, int number);
 
