@@ -16,11 +16,12 @@ theirs. With --operation dx or dw it is a gradient, beside theirs by autograd; d
 type of sums.
 
 On a GPU times are those of its events, medians, with the last cache filled with other
-data before each run; where ours and the best of theirs differ by less than a tenth, both
-are taken again in turns. The limit is 3 us + max(bytes / copy rate, operations / peak), with
-x, y and weights once; the rates are measured at the start (f32's peak is a third of
-tf32's, for three products of split numbers). --energy adds joules of a call of ours and
-of bmm's. On a processor it is a check of this program more than a measurement.
+data before each run; those within a fifth of the fastest, ours among them, are taken again
+in turns, since what ran before decides the clocks that the chip's power allows. The limit is
+3 us + max(bytes / copy rate, operations / peak), with x, y and weights once; the rates are
+measured at the start (f32's peak is a third of tf32's, for three products of split numbers).
+--energy adds joules of a call of ours and of bmm's. On a processor it is a check of this
+program more than a measurement.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -69,7 +70,7 @@ CHECKED = 200  # columns of the batch
 COMPILERS = 8  # threads that plan ahead
 WINDOW = 0.6  # seconds of a measurement of energy, at least
 KEPT = 48 << 30  # bytes of freed memory that PyTorch may keep
-CLOSE = 1.1  # times that differ by less are taken again, in turns
+CLOSE = 1.2  # times that differ by less are taken again, in turns
 TURNS = 9  # at least
 
 
@@ -143,14 +144,16 @@ def time_call(place, function):
     return sorted(place.times(function, runs))
 
 
-def time_in_turns(place, first, second, once):
-    """Seconds of runs of two functions, one after the other, so that both find the clocks
-    that the power of both leaves."""
-    found = [], []
-    for turn in range(max(TURNS, min(65, int(0.05 / once)))):
-        for which in (turn % 2, 1 - turn % 2):
-            found[which].extend(place.times((first, second)[which], 1))
-    return [sorted(seconds) for seconds in found]
+def time_in_turns(place, functions, once):
+    """Seconds of runs of functions by name, one after the other, so that all find the clocks
+    that the power of all leaves."""
+    names = list(functions)
+    found = {name: [] for name in names}
+    for _ in range(max(TURNS, min(65, int(0.05 / once)))):
+        for name in names:
+            found[name].extend(place.times(functions[name], 1))
+        names.append(names.pop(0))
+    return {name: sorted(seconds) for name, seconds in found.items()}
 
 
 def set_math(name):
@@ -366,9 +369,9 @@ def permutations_of(place, case, total):
 
 
 def time_methods(place, case, ours, wanted, complain):
-    """Seconds by method, the fastest as a function, and their results' largest relative
-    error."""
-    found, fastest, worst = {}, None, 0
+    """Seconds by method, the methods themselves as functions, and their results' largest
+    relative error."""
+    found, runs, worst = {}, {}, 0
     for method in wanted:
         if not case.is_feasible(method):
             continue
@@ -379,17 +382,27 @@ def time_methods(place, case, ours, wanted, complain):
             worst = max(worst, case.difference(run(case.x)))
             best = min([ours, *found.values()])
             once = min(place.times(lambda: run(case.x), 2))
-            hopeless = once > HOPELESS * best
-            found[method] = once if hopeless else statistics.median(
-                time_call(place, lambda: run(case.x)))
-            if found[method] == min(found.values()):
-                fastest = run
+            if once > HOPELESS * best:
+                found[method] = once
+                continue
+            found[method] = statistics.median(time_call(place, lambda: run(case.x)))
+            runs[method] = run
         except (RuntimeError, NotImplementedError, torch.OutOfMemoryError) as error:
             complain(method, case, error)
         finally:
             run = None
             place.forget()
-    return found, fastest, worst
+    return found, runs, worst
+
+
+def time_again(place, case, run, runs, times, ours):
+    """Sorted seconds by method of all that come within CLOSE of the fastest, in turns, ours
+    by the name "ours"; none where the fastest has no rival."""
+    best = min([ours, *times.values()])
+    close = {m: lambda f=f: f(case.x) for m, f in runs.items() if times[m] < CLOSE * best}
+    if not close or ours >= CLOSE * best:
+        return {}
+    return time_in_turns(place, {"ours": run} | close, ours)
 
 
 def measure(place, library, rates, job, o, complain):
@@ -402,17 +415,14 @@ def measure(place, library, rates, job, o, complain):
     ours = record["median_ns"] * 1e-9
     wanted = [m for m in o.methods if m != "bmm_compiled" or o.may_compile()]
     start = time.perf_counter()
-    times, fastest, record["difference"] = time_methods(
-        place, case, ours, wanted, complain)
+    times, runs, record["difference"] = time_methods(place, case, ours, wanted, complain)
     if "bmm_compiled" in times:
         o.compiled(time.perf_counter() - start)
-    if times and 1 / CLOSE < min(times.values()) / ours < CLOSE:
-        own, theirs = time_in_turns(
-            place, lambda: case.run(product, y), lambda: fastest(case.x), ours)
-        record |= spread(own)
-        ours = statistics.median(own)
-        times[min(times, key=times.get)] = statistics.median(theirs)
-    fastest = None
+    again = time_again(place, case, lambda: case.run(product, y), runs, times, ours)
+    if again:
+        record |= spread(again["ours"])
+        times |= {m: statistics.median(t) for m, t in again.items() if m != "ours"}
+        ours = statistics.median(again["ours"])
     if "bmm" in times and len(case.shapes) == 1 and case.operation == "ks":
         record["bmm_permutations"] = permutations_of(place, case, times["bmm"])
     if o.energy:
