@@ -119,6 +119,23 @@ static danaus_status describe(const danaus_device *dev, danaus_device_info *info
     return DANAUS_OK;
 }
 
+static danaus_status describe_sister(const danaus_device *dev, danaus_device_info *info)
+{
+    (void)dev;
+    *info = (danaus_device_info){ .description = "NVIDIA H100 80GB HBM3",
+                                  .instructions = "sm_90" };
+    return DANAUS_OK;
+}
+
+static danaus_status describe_stranger(
+    const danaus_device *dev, danaus_device_info *info)
+{
+    (void)dev;
+    *info =
+        (danaus_device_info){ .description = "NVIDIA H200", .instructions = "sm_80" };
+    return DANAUS_OK;
+}
+
 static const backend place = {
     .name = "cuda",
     .describe = describe,
@@ -402,6 +419,28 @@ static void shipped_tables_are_right(void **state)
     dn_tuning_destroy(table);
 }
 
+/* What came with the library serves other machines of the same architecture, and no other. */
+static void shipped_tables_serve_an_architecture(void **state)
+{
+    (void)state;
+    backend sister = { .name = "cuda", .describe = describe_sister };
+    backend stranger = { .name = "cuda", .describe = describe_stranger };
+    danaus_device gpu = { &sister, "cuda:0", dn_gpu_kernels_for(90, 1), device.tuning };
+    for (const tuning_shipped *t = dn_tuning_tables; t->name; t++) {
+        int64_t skipped = -1;
+        assert_ok(
+            dn_tuning_read(gpu.tuning, &gpu, t->content, strlen(t->content), &skipped));
+        assert_true(skipped > 0);
+        assert_int_equal(gpu.tuning->count, 0);
+    }
+    assert_ok(dn_tuning_add_shipped(gpu.tuning, &gpu));
+    size_t count = gpu.tuning->count;
+    assert_true(count > 0);
+    gpu.backend = &stranger;
+    assert_ok(dn_tuning_add_shipped(gpu.tuning, &gpu));
+    assert_int_equal(gpu.tuning->count, count);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -417,6 +456,7 @@ int main(void)
         TEST(a_neighbour_of_much_larger_estimate_is_not_taken),
         TEST(shipped_rows_give_way_to_measurements),
         TEST(shipped_tables_are_right),
+        TEST(shipped_tables_serve_an_architecture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
