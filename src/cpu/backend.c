@@ -1,6 +1,6 @@
 /* The CPU as a device: opening, threads, memory, scratch. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv.h"
+#include "cpu/conv/conv.h"
 
 #include "base/mem.h"
 #include "base/status.h"

@@ -1,6 +1,6 @@
 /* Which instruction sets this build holds and this processor has. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv.h"
+#include "cpu/conv/conv.h"
 
 static int always(void) { return 1; }
 

@@ -4,7 +4,7 @@
 
 #include "backend/tuning.h"
 #include "conv/conv_plan.h"
-#include "cpu/conv_model.h"
+#include "cpu/conv/model.h"
 #include "support/device.h"
 #include "support/files.h"
 

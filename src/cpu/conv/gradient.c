@@ -8,7 +8,7 @@
    spectrum of gate_out dy and the conjugate of p's. dk sums over rows in parts that
    depend on the problem alone, so that threads change no bit. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv_loop.h"
+#include "cpu/conv/loop.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"

@@ -5,7 +5,7 @@
    room for the whole row and its zeros needs only max(before, after) more than the row
    (docs/conv.md (6)). */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv_model.h"
+#include "cpu/conv/model.h"
 
 #include "base/clock.h"
 #include "base/status.h"

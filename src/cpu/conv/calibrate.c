@@ -5,13 +5,13 @@
    minimise sum over i of (sum over j of a[i][j] u[j] / t[i] - 1)^2, one constant at a
    time, around what is built in: what the lengths do not tell stays there. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv_model.h"
+#include "cpu/conv/model.h"
 
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "cpu/conv_loop.h"
+#include "cpu/conv/loop.h"
 #include "cpu/grid.h"
 
 #include <math.h>

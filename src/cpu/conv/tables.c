@@ -2,7 +2,7 @@
    every block, rounded once from f64. Block b of a pass is mod Z^m - e^(2 pi i a / d);
    a and d are kept as integers, so that no error grows from pass to pass. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv.h"
+#include "cpu/conv/conv.h"
 
 #include "base/mem.h"
 #include "cpu/grid.h"

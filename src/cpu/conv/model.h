@@ -5,7 +5,7 @@
 #define DN_CPU_CONV_MODEL_H
 
 #include "backend/tuning.h"
-#include "cpu/conv.h"
+#include "cpu/conv/conv.h"
 
 /* Which constant of tuning tables a term has, and of what; `lanes` of a vector. */
 typedef struct conv_constant {

@@ -1,11 +1,11 @@
 /* Convolutions of zeros, to be timed. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv_model.h"
+#include "cpu/conv/model.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "cpu/conv_loop.h"
+#include "cpu/conv/loop.h"
 #include "cpu/grid.h"
 
 #include <string.h>

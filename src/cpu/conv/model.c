@@ -2,10 +2,10 @@
    equation (2): 16 n R operations in a pass of radix R over the rate of that radix, and
    4 n numbers over the bandwidth of where they lie. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv_model.h"
+#include "cpu/conv/model.h"
 
 #include "base/dtype.h"
-#include "cpu/conv_loop.h"
+#include "cpu/conv/loop.h"
 #include "cpu/grid.h"
 
 #include <string.h>

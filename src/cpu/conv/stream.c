@@ -11,7 +11,7 @@
    only numbers before p are met: y of the next block is ready before it is asked for.
    Products with windows of the past are made while the block fills. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv_loop.h"
+#include "cpu/conv/loop.h"
 
 #include "base/mem.h"
 #include "base/status.h"

@@ -3,7 +3,7 @@
 #ifndef DN_CPU_CONV_LOOP_H
 #define DN_CPU_CONV_LOOP_H
 
-#include "cpu/conv.h"
+#include "cpu/conv/conv.h"
 
 #include <stdatomic.h>
 

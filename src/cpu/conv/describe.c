@@ -1,8 +1,8 @@
 /* What a convolution runs and why: the cut, its terms by the model, and the cuts that
    the model likes next. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv_loop.h"
-#include "cpu/conv_model.h"
+#include "cpu/conv/loop.h"
+#include "cpu/conv/model.h"
 
 #include "base/text.h"
 #include "cpu/grid.h"

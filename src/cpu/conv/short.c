@@ -1,9 +1,9 @@
 /* Convolutions with few taps: direct sums, on segments that pass through scratch in the
    type of sums. Channels first, vectors run along the row; channels last, along the
    channels of a row of memory, with the last `taps` rows kept. Gradients:
-   conv_short_gradient.c. */
+   short_gradient.c. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv_loop.h"
+#include "cpu/conv/loop.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"

@@ -1,5 +1,5 @@
-/* Convolutions on the CPU: what the driver (conv_run.c), the tables (conv_tables.c)
-   and the kernels (conv_kernels.c, once for each instruction set) know of each other.
+/* Convolutions on the CPU: what the driver (run.c), the tables (tables.c)
+   and the kernels (kernels.c, once for each instruction set) know of each other.
 
    A row is cut into windows of 2 n real numbers x. A window is the polynomial
    z = sum of (x[j] + i x[n + j]) Z^j, j < n, in which a product of windows mod Z^2n + 1
@@ -44,7 +44,7 @@ typedef struct conv_tables {
     int64_t cached;        /* blocks of so many vectors stay in the first cache */
     conv_pass pass[DN_DFT_MOST_RADICES];
     void *tail; /* constants of the last steps, inside vectors (fft_tail.inc) */
-    /* Of sparse spectra (conv_sparse.c), else NULL: the values that are zero, in their
+    /* Of sparse spectra (sparse.c), else NULL: the values that are zero, in their
        order, and the blocks that a pass makes that have no other. */
     unsigned char *outside, *left_out[DN_DFT_MOST_RADICES];
 } conv_tables;
@@ -179,7 +179,7 @@ static inline int dn_conv_left_out(const conv_tables *t, int pass, int64_t b)
     return t->left_out[pass] && t->left_out[pass][b];
 }
 
-/* What the model of costs counts in a window (conv_model.h, docs/conv.md (9)). */
+/* What the model of costs counts in a window (model.h, docs/conv.md (9)). */
 typedef enum conv_term {
     CONV_WINDOWS, /* 1 */
     CONV_BLOCKS,  /* calls of a pass, there and back */

@@ -5,7 +5,7 @@
    holds the frequencies f = p_1 + R_1 p_2 + R_1 R_2 p_3 ... mod the number of blocks,
    so that blocks drop out early where the axes begin. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv.h"
+#include "cpu/conv/conv.h"
 
 #include "base/mem.h"
 

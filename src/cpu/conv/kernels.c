@@ -1,7 +1,7 @@
 /* The kernels of convolutions, compiled once for each instruction set (DANAUS_ISA).
    This object exports one table, dn_cpu_conv_<isa>, and nothing else. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv.h"
+#include "cpu/conv/conv.h"
 #include "cpu/vec.h"
 #include "cpu/vec_parts.h"
 
@@ -21,7 +21,7 @@
 #define LOAD_PART  vf_load_part
 #define STORE_PART vf_store_part
 #define FN(name)   name##_f32
-#include "cpu/conv_rows.inc"
+#include "cpu/conv/rows.inc"
 
 #define V(name)    vf_##name
 #define VEC        vf
@@ -33,7 +33,7 @@
 #define LOAD_PART  f16_load_part
 #define STORE_PART f16_store_part
 #define FN(name)   name##_f16
-#include "cpu/conv_rows.inc"
+#include "cpu/conv/rows.inc"
 
 #define V(name)    vf_##name
 #define VEC        vf
@@ -45,7 +45,7 @@
 #define LOAD_PART  bf16_load_part
 #define STORE_PART bf16_store_part
 #define FN(name)   name##_bf16
-#include "cpu/conv_rows.inc"
+#include "cpu/conv/rows.inc"
 
 #define V(name)    vd_##name
 #define VEC        vd
@@ -57,7 +57,7 @@
 #define LOAD_PART  vd_load_part
 #define STORE_PART vd_store_part
 #define FN(name)   name##_f64
-#include "cpu/conv_rows.inc"
+#include "cpu/conv/rows.inc"
 
 /* Transforms, for each type of sums. */
 #define R        float
@@ -66,10 +66,10 @@
 #define INNER    VF_INNER
 #define VN(name) vf_##name
 #define FN(name) name##_f
-#include "cpu/fft.inc"
-#include "cpu/fft_tail.inc"
-#include "cpu/conv.inc"
-#include "cpu/conv_short.inc"
+#include "cpu/conv/fft.inc"
+#include "cpu/conv/fft_tail.inc"
+#include "cpu/conv/conv.inc"
+#include "cpu/conv/short.inc"
 #undef R
 #undef V
 #undef VL
@@ -83,10 +83,10 @@
 #define INNER    VD_INNER
 #define VN(name) vd_##name
 #define FN(name) name##_d
-#include "cpu/fft.inc"
-#include "cpu/fft_tail.inc"
-#include "cpu/conv.inc"
-#include "cpu/conv_short.inc"
+#include "cpu/conv/fft.inc"
+#include "cpu/conv/fft_tail.inc"
+#include "cpu/conv/conv.inc"
+#include "cpu/conv/short.inc"
 
 #define ROW_F(name, dtype, direct, fetch, put)                                         \
     {                                                                                  \

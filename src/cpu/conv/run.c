@@ -2,8 +2,8 @@
    few and long, the strips and blocks of one window. Every window is computed by the
    same arithmetic wherever it falls: results do not depend on threads or batch. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv_loop.h"
-#include "cpu/conv_model.h"
+#include "cpu/conv/loop.h"
+#include "cpu/conv/model.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"

@@ -10,7 +10,7 @@
    three gradients are made of what is then in the first cache. The
    parts depend on the problem alone and are added in order, so threads change no bit. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv_loop.h"
+#include "cpu/conv/loop.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
