@@ -70,7 +70,9 @@ typedef struct ks_operands {
     int64_t batch; /* at least 1 */
     const void *x;
     const void *const *packed; /* one a step */
-    const void *bias;          /* rows of the last step, in the type of sums; or NULL */
+    /* Rows of the last step, in the type of sums, aligned as memory of the device is; or
+       NULL. */
+    const void *bias;
     void *y;
     danaus_activation activation; /* of what the last step makes, after the bias */
 } ks_operands;

@@ -174,7 +174,8 @@ static int is_same(const cuda_entry *a, const cuda_entry *b)
 {
     return a->kernel == b->kernel && dn_pattern_equal(a->pattern, b->pattern) &&
            dn_pattern_equal(a->inner, b->inner) && a->layout == b->layout &&
-           a->math == b->math && a->variant == b->variant;
+           a->math == b->math && a->variant == b->variant &&
+           a->activated == b->activated;
 }
 
 /* The entry's place, or the empty one where it would be. */
@@ -187,8 +188,8 @@ static cuda_entry *find_entry(
     hash = mix(mix(hash, (uint64_t)wanted->inner.a), (uint64_t)wanted->inner.b);
     hash = mix(hash, (uintptr_t)wanted->kernel);
     hash =
-        mix(hash, (uint64_t)wanted->layout << 16 | (uint64_t)wanted->math << 8 |
-                      (uint64_t)wanted->variant);
+        mix(hash, (uint64_t)wanted->layout << 24 | (uint64_t)wanted->math << 16 |
+                      (uint64_t)wanted->variant << 8 | (uint64_t)wanted->activated);
     size_t i = hash & (capacity - 1);
     while (entries[i].kernel && !is_same(&entries[i], wanted))
         i = (i + 1) & (capacity - 1);
@@ -212,9 +213,15 @@ static danaus_status reserve_entry(cuda_device *d)
     return DANAUS_OK;
 }
 
+static cuda_entry entry_of(const kernel *k, const problem *p, int variant)
+{
+    return (cuda_entry){ k,       p->pattern, p->inner,      p->layout,
+                         p->math, variant,    p->activation, NULL };
+}
+
 int dn_cuda_has_function(cuda_device *d, const kernel *k, const problem *p, int variant)
 {
-    cuda_entry e = { k, p->pattern, p->inner, p->layout, p->math, variant, NULL };
+    cuda_entry e = entry_of(k, p, variant);
     return d->entry_capacity &&
            find_entry(d->entries, d->entry_capacity, &e)->kernel != NULL;
 }
@@ -223,7 +230,7 @@ danaus_status dn_cuda_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function *function)
 {
-    cuda_entry e = { k, p->pattern, p->inner, p->layout, p->math, variant, NULL };
+    cuda_entry e = entry_of(k, p, variant);
     TRY(reserve_entry(d));
     cuda_entry *place = find_entry(d->entries, d->entry_capacity, &e);
     if (!place->kernel) {

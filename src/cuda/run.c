@@ -214,8 +214,9 @@ danaus_status dn_cuda_step(
     gpu_map maps[GPU_MAPS] = { 0 };
     cu_tensor_map map[GPU_MAPS];
     cu_function function;
-    danaus_pattern p = step->p.pattern;
-    int variant = code->variant ? code->variant(k, &step->p, &call) : 0;
+    problem p = step->p;
+    danaus_pattern q = p.pattern;
+    int variant = code->variant ? code->variant(k, &p, &call) : 0;
     if (code->inner)
         return turned_step(d, step, packed, bias, activation, &call, work);
     if (code->products) {
@@ -223,16 +224,17 @@ danaus_status dn_cuda_step(
         if (!bias && !activation)
             return DANAUS_OK;
     }
-    TRY(dn_cuda_function(d, k, &step->p, variant, &function));
-    code->launch(k, &step->p, &d->gpu.facts, &call, &launch);
+    p.activation = activation != 0;
+    TRY(dn_cuda_function(d, k, &p, variant, &function));
+    code->launch(k, &p, &d->gpu.facts, &call, &launch);
     if (code->maps)
-        code->maps(k, &step->p, &call, maps);
+        code->maps(k, &p, &call, maps);
     const void *operand[GPU_MAPS] = { x, packed, y };
     for (int i = 0; i < GPU_MAPS; i++)
         if (maps[i].rank)
-            TRY(dn_cuda_map(d, step->p.dtype, operand[i], &maps[i], &map[i]));
-    void *arguments[] = { &x,   &packed, &bias, &y,      &batch,  &activation, &p.a,
-                          &p.b, &p.c,    &p.d,  &map[0], &map[1], &map[2] };
+            TRY(dn_cuda_map(d, p.dtype, operand[i], &maps[i], &map[i]));
+    void *arguments[] = { &x,   &packed, &bias, &y,      &batch,  &activation, &q.a,
+                          &q.b, &q.c,    &q.d,  &map[0], &map[1], &map[2] };
     return dn_cuda_launch(d, function, &launch, arguments);
 }
 

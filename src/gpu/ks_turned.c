@@ -19,6 +19,7 @@ ks_step dn_gpu_first(const kernel *k, const problem *p)
     ks_step step = { *p, dn_gpu_code(k)->first };
     step.p.pattern = p->inner;
     step.p.inner = (danaus_pattern){ 0 };
+    step.p.activation = 0;
     return step;
 }
 

@@ -219,15 +219,18 @@ static const kernel *estimate_or_neighbour(
     return best;
 }
 
-/* Rows worth a measurement, and all that never have an estimate; compiled together. */
+/* Rows worth a measurement, and all that never have an estimate; compiled together, and
+   measured without an activation. */
 static int candidates(
     danaus_device *dev, const problem *p, double least, ks_step *steps)
 {
     int count = 0;
+    problem plain = *p;
+    plain.activation = 0;
     for (const kernel *k = dev->kernels; k->name && count < MOST_STEPS; k++) {
         double t = k->fits(k, p) ? k->cost(dev, k, p) : NAN;
         if (t <= HOPELESS * least || t == INFINITY)
-            steps[count++] = (ks_step){ *p, k };
+            steps[count++] = (ks_step){ plain, k };
     }
     return count;
 }

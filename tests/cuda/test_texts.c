@@ -147,13 +147,16 @@ static void compile_for_some(
             ask(name, file, defines, archs[i]);
 }
 
-/* A row's text for a problem, and those of the rows inside it. */
-static void ask_for_row(const kernel *k, const problem *p, int turn)
+/* A row's text for a problem, and those of the rows inside it; variants take turns, with
+   and without an activation. */
+static void ask_for_row(const kernel *k, const problem *asked, int turn)
 {
     const gpu_code *code = k->code;
     int variants = code->variants ? code->variants : 1;
     char defines[4096];
     text t = { defines, sizeof defines, 0 };
+    problem activated = *asked, *p = &activated;
+    p->activation = turn / variants % 2;
     code->defines(k, p, turn % variants, &t);
     compile_for_some(k, k->name, code->text, defines);
     if (code->inner) {

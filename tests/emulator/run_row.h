@@ -49,10 +49,12 @@ static void *load(const kernel *k, const problem *p, int variant, int number)
 
 /* Runs the text with weights that are packed; no copies through maps. */
 static void run_text(
-    const kernel *k, const problem *p, const void *x, const void *packed,
+    const kernel *k, const problem *asked, const void *x, const void *packed,
     const float *bias, void *y, danaus_activation activation, int number)
 {
     const gpu_code *code = dn_gpu_code(k);
+    problem activated = *asked, *p = &activated;
+    p->activation = activation != DANAUS_ACTIVATION_NONE;
     gpu_facts facts = { .arch = 80, .units = 1 + number % 3 };
     gpu_call call = { p->batch, x, y };
     gpu_launch l;

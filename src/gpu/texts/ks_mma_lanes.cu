@@ -455,7 +455,7 @@ INLINE void store_rows_with_borders(u32 out, target to, int activation, int widt
     for (int c = 0; c < Y_COPIES && c * Y_APART < to.left; c++) {
         uint4 v = load_shared128(out + out_at(to.column + c * Y_APART, to.piece));
         element *y = to.y + (i64)c * Y_APART * BLOCKS * ROWS * LANES;
-        if (activation)
+        if (ACTIVATED)
             v = activated(v, activation);
         store_piece<RUN * ELEMENT>(y, v, bytes, width);
         if (RUN < PER)
@@ -476,7 +476,7 @@ INLINE void store_whole_rows(u32 out, target to)
 INLINE void store_rows(u32 out, target to, int activation, int width)
 {
     int whole = to.rows * TOGETHER >= PER && to.left > (Y_COPIES - 1) * Y_APART;
-    if (RUN == PER && width == 16 && whole && !activation)
+    if (RUN == PER && width == 16 && whole && !ACTIVATED)
         store_whole_rows(out, to);
     else
         store_rows_with_borders(out, to, activation, width);
@@ -491,7 +491,7 @@ INLINE void write_y(
     int width = width_of(y, (i64)ROWS * LANES * ELEMENT);
     i64 s0 = t.s0 + p.column * TILES_S * 8;
     int inside = t.s0 + TILE_S <= batch && (ROWS % TILE_R == 0 || t.r0 + TILE_R <= ROWS);
-    if (SPLIT || (RUN == PER && width == 16 && inside && !activation)) {
+    if (SPLIT || (RUN == PER && width == 16 && inside && !ACTIVATED)) {
 #pragma unroll
         for (int r = 0; r < TILES_R; r++) {
             int row0 = t.r0 + (p.row * TILES_R + r) * 16;

@@ -339,25 +339,18 @@ INLINE void write_y(u32 mid, element *y, int activation, corner at, i64 batch)
     i64 left = batch - at.s;
     element *to = y + at.s * Y_ROW + (i64)at.i * ROWS * LANES;
     int end = left < TILE ? (int)left * per_column : TILE * per_column;
-    auto write = [&](int q) {
+#pragma unroll(ACTIVATED || !ALIGNED ? 1 : 4)
+    for (int q = threadIdx.x; q < end; q += THREADS) {
         int s = q / per_column, r = q % per_column / per_row, plane = q % per_row * 4;
         u32 from = mid + plane * PLANE_BYTES + y_word(plane, s, r);
         uint4 v = make_uint4(
             load_shared32(from), load_shared32(from + PLANE_BYTES),
             load_shared32(from + 2 * PLANE_BYTES), load_shared32(from + 3 * PLANE_BYTES));
-        if (activation)
+        if (ACTIVATED)
             v = activate_words<ELEMENT>(v, activation);
         store_piece<16>(
             to + s * Y_ROW + q % per_column * PER, v, 16, ALIGNED ? 16 : ELEMENT);
-    };
-    if (activation || !ALIGNED)
-#pragma unroll 1
-        for (int q = threadIdx.x; q < end; q += THREADS)
-            write(q);
-    else
-#pragma unroll 4
-        for (int q = threadIdx.x; q < end; q += THREADS)
-            write(q);
+    }
 }
 
 /* ---- all of it ---- */
