@@ -25,7 +25,7 @@ typedef struct problem {
     danaus_math math;       /* of f32 */
     int64_t batch;          /* a hint, never a condition; at least 1 */
     int x_cached, y_cached; /* hints: x was, y will be used right before, after */
-    int activation;         /* a hint: results pass through one */
+    int activation;         /* a hint: the danaus_activation of results */
 } problem;
 
 /* Weights wherever they lie: entry (i, r, k, j) is element

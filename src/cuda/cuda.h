@@ -39,7 +39,7 @@ typedef struct cuda_entry {
     danaus_pattern pattern, inner;
     danaus_layout layout;
     danaus_math math;
-    int variant, activated;
+    int variant, activation;
     cu_function function;
 } cuda_entry;
 

@@ -175,7 +175,7 @@ static int is_same(const cuda_entry *a, const cuda_entry *b)
     return a->kernel == b->kernel && dn_pattern_equal(a->pattern, b->pattern) &&
            dn_pattern_equal(a->inner, b->inner) && a->layout == b->layout &&
            a->math == b->math && a->variant == b->variant &&
-           a->activated == b->activated;
+           a->activation == b->activation;
 }
 
 /* The entry's place, or the empty one where it would be. */
@@ -189,7 +189,7 @@ static cuda_entry *find_entry(
     hash = mix(hash, (uintptr_t)wanted->kernel);
     hash =
         mix(hash, (uint64_t)wanted->layout << 24 | (uint64_t)wanted->math << 16 |
-                      (uint64_t)wanted->variant << 8 | (uint64_t)wanted->activated);
+                      (uint64_t)wanted->variant << 8 | (uint64_t)wanted->activation);
     size_t i = hash & (capacity - 1);
     while (entries[i].kernel && !is_same(&entries[i], wanted))
         i = (i + 1) & (capacity - 1);

@@ -224,7 +224,7 @@ danaus_status dn_cuda_step(
         if (!bias && !activation)
             return DANAUS_OK;
     }
-    p.activation = activation != 0;
+    p.activation = activation;
     TRY(dn_cuda_function(d, k, &p, variant, &function));
     code->launch(k, &p, &d->gpu.facts, &call, &launch);
     if (code->maps)

@@ -95,11 +95,10 @@ typedef struct gpu_code {
                          others' meaning */
 
     /* Writes lines "#define NAME VALUE\n" for a problem. The batch of the problem is a
-       hint here too: what is compiled must be right for any, but for calls with an
-       activation or without one, as the problem says. A variant from 0 up is one of
-       several compilations that share packed weights, for example for operands that are
-       not aligned. Rows whose defines do not depend on the pattern are compiled once for
-       all. */
+       hint here too: what is compiled must be right for any; but its activation is that
+       of all calls. A variant from 0 up is one of several compilations that share packed
+       weights, for example for operands that are not aligned. Rows whose defines do not
+       depend on the pattern are compiled once for all. */
     void (*defines)(const kernel *k, const problem *p, int variant, text *to);
     void (*launch)(
         const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,

@@ -181,6 +181,7 @@ void dn_lanes_row_defines(const kernel *k, const problem *p, int variant, text *
         { "ALIGNED", !variant },
         { "X_LAST", 0 },
         { "Y_LAST", 0 },
+        { "ACTIVATION", p->activation },
         { "BLOCKS", q.a },
         { "ROWS", q.b },
         { "COLS", q.c },

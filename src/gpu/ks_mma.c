@@ -118,6 +118,7 @@ void dn_mma_defines(const kernel *k, const problem *p, int variant, text *to)
     int last = p->layout == DANAUS_BATCH_LAST;
     const gpu_define lines[] = {
         { "LAST", last },
+        { "ACTIVATION", p->activation },
         { "BLOCKS", q.a },
         { "ROWS", q.b },
         { "COLS", q.c },

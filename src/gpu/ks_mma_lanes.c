@@ -262,7 +262,7 @@ void dn_mma_lanes_defines(const kernel *k, const problem *p, int variant, text *
     shape s = shape_of(k, p);
     const gpu_define lines[] = {
         { "ELEMENT", s.element },
-        { "ACTIVATED", p->activation },
+        { "ACTIVATION", p->activation },
         { "SPLIT", n[PARTS] > 1 },
         { "STEP_BYTES", UNIT_BYTES * s.units },
         { "BLOCKS", q.a },

@@ -284,7 +284,7 @@ void dn_pair_defines(const kernel *k, const problem *p, int variant, text *to)
         { "WARPS", n[WARPS] },
         { "RESIDENT", s.resident },
         { "ALIGNED", variant == 0 },
-        { "ACTIVATED", p->activation },
+        { "ACTIVATION", p->activation },
     };
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }

@@ -286,6 +286,7 @@ void dn_wgmma_defines(const kernel *k, const problem *p, int variant, text *to)
         { "X_LAST", x_last(p) },
         { "Y_LAST", x_last(p) || n[MIDDLE] },
         { "Y_MIDDLE", n[MIDDLE] },
+        { "ACTIVATION", p->activation },
         { "BLOCKS", q.a },
         { "ROWS", q.b },
         { "COLS", q.c },

@@ -252,7 +252,7 @@ void dn_wgmma_lanes_defines(const kernel *k, const problem *p, int variant, text
         { "WGMMA", 1 },
         { "ELEMENT", s.element },
         { "ALIGNED", !variant },
-        { "ACTIVATED", p->activation },
+        { "ACTIVATION", p->activation },
         { "BLOCKS", q.a },
         { "ROWS", q.b },
         { "COLS", q.c },

@@ -95,8 +95,9 @@ static problem problem_of(const danaus_ks_plan *plan, int from, int to)
         /* What is not at an end of the chain stays in the cache. */
         .x_cached = plan->desc.adjoint ? from > 0 : to < plan->count,
         .y_cached = plan->desc.adjoint ? to < plan->count : from > 0,
-        .activation = plan->desc.activation &&
-                      (plan->desc.adjoint ? to == plan->count : from == 0),
+        .activation = (plan->desc.adjoint ? to == plan->count : from == 0)
+                          ? (int)plan->desc.activation
+                          : 0,
     };
 }
 

@@ -147,8 +147,8 @@ static void compile_for_some(
             ask(name, file, defines, archs[i]);
 }
 
-/* A row's text for a problem, and those of the rows inside it; variants take turns, with
-   and without an activation. */
+/* A row's text for a problem, and those of the rows inside it; variants take turns, and
+   activations. */
 static void ask_for_row(const kernel *k, const problem *asked, int turn)
 {
     const gpu_code *code = k->code;
@@ -156,7 +156,7 @@ static void ask_for_row(const kernel *k, const problem *asked, int turn)
     char defines[4096];
     text t = { defines, sizeof defines, 0 };
     problem activated = *asked, *p = &activated;
-    p->activation = turn / variants % 2;
+    p->activation = turn / variants % (DANAUS_GELU_TANH + 1);
     code->defines(k, p, turn % variants, &t);
     compile_for_some(k, k->name, code->text, defines);
     if (code->inner) {

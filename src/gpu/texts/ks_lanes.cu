@@ -234,15 +234,15 @@ INLINE u32 received(u32 buffer, int lane, int n)
 /* Sends all of a lane: 64 MULTIPLE columns s, from piece `from` on. */
 template <int from>
 INLINE void send_y(
-    float *sum, u32 piece, u32 buffer, u32 flag, const float *bias, int activation,
-    tile t, int group, int s0)
+    float *sum, u32 piece, u32 buffer, u32 flag, const float *bias, tile t, int group,
+    int s0)
 {
     const int rows = TILE_N - from * LINE < LINE ? TILE_N - from * LINE : LINE;
     int thread = threadIdx.x % 128;
     write_piece<rows>(piece, sum + from * LINE / 2, bias, t, from * LINE);
-    if (activation) {
+    if (ACTIVATION) {
         barrier(1 + group, 128);
-        activate_piece(piece, activation);
+        activate_piece(piece);
     }
     fence_async();
     barrier(1 + group, 128);
@@ -253,8 +253,7 @@ INLINE void send_y(
             piece + thread * SHARE_BYTES, SHARE_BYTES, in_block(flag, block));
     }
     if constexpr (from + 1 < PIECES)
-        send_y<from + 1>(
-            sum, piece + PIECE, buffer, flag, bias, activation, t, group, s0);
+        send_y<from + 1>(sum, piece + PIECE, buffer, flag, bias, t, group, s0);
 }
 
 INLINE void store_unit(element *y, unit u, tile t, int q, i64 batch)
@@ -310,7 +309,7 @@ move_y(places p, element *y, i64 batch, u32 tiles, u32 first, u32 stride)
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch,
-       int activation)
+       int)
 {
     extern __shared__ u8 memory[];
     ring r = { (shared_address(memory) + 1023) & ~1023u };
@@ -360,7 +359,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             for (int m = 0; m < MULTIPLE; m++)
                 send_y<0>(
                     sum[m], buffer + (group * MULTIPLE + m) * PIECES * PIECE, buffer,
-                    p.full + p.slot * 8, bias, activation, t, group, m * 64);
+                    p.full + p.slot * 8, bias, t, group, m * 64);
         }
     }
     __syncthreads();

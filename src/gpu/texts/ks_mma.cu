@@ -17,6 +17,7 @@
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
+#include "activate.cuh"
 #include "pieces.cuh"
 
 #define THREADS   (128 * GROUPS)
@@ -152,8 +153,8 @@ INLINE void put_sums(u32 out, float *sum, const float *bias, tile t, int r0)
 
 /* 64 columns of the batch from s on, OUT_N rows from r0 on. */
 INLINE void write_y(
-    u32 out, float *sum, u16 *y, const float *bias, int activation, tile t, int r0,
-    i64 s, i64 batch, int width)
+    u32 out, float *sum, u16 *y, const float *bias, tile t, int r0, i64 s,
+    i64 batch, int width)
 {
     const int per_row = LAST ? 8 : OUT_N / 8, chunks = (LAST ? OUT_N : 64) * per_row;
     int group = threadIdx.x / 128, thread = threadIdx.x % 128;
@@ -171,7 +172,7 @@ INLINE void write_y(
                        : y + at * (BLOCKS * ROWS) + t.i * ROWS + r;
         uint4 v = load_shared128(out + row * OUT_PITCH + chunk * 16);
         store_piece<16>(
-            to, activation ? activate_piece(v, activation) : v, count * 2, width);
+            to, ACTIVATION ? activate_words(v) : v, count * 2, width);
     }
     barrier(1 + group, 128);
 }
@@ -179,7 +180,7 @@ INLINE void write_y(
 /* ---- all of it ---- */
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const u16 *x, const u16 *w, const float *bias, u16 *y, i64 batch, int activation)
+    ks(const u16 *x, const u16 *w, const float *bias, u16 *y, i64 batch, int)
 {
     extern __shared__ u8 memory[];
     u32 stages = (shared_address(memory) + 1023) & ~1023u;
@@ -231,7 +232,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 #pragma unroll
         for (int r = 0; r < TILE_N; r += OUT_N)
             write_y(
-                out, sum + r / 2, y, bias, activation, t, t.r0 + r, t.s0 + group * 64,
+                out, sum + r / 2, y, bias, t, t.r0 + r, t.s0 + group * 64,
                 batch, y_width);
         current += gridDim.x;
         t = tile_at(current, tiles_m);

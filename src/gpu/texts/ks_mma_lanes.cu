@@ -28,6 +28,7 @@
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
+#include "activate.cuh"
 #include "pieces.cuh"
 
 #if ELEMENT == 4
@@ -408,19 +409,6 @@ INLINE void put_sums(
     }
 }
 
-INLINE uint4 activated(uint4 v, int activation)
-{
-#if ELEMENT == 4
-    v.x = __float_as_uint(activate(__uint_as_float(v.x), activation));
-    v.y = __float_as_uint(activate(__uint_as_float(v.y), activation));
-    v.z = __float_as_uint(activate(__uint_as_float(v.z), activation));
-    v.w = __float_as_uint(activate(__uint_as_float(v.w), activation));
-    return v;
-#else
-    return activate_piece(v, activation);
-#endif
-}
-
 /* Pieces of a column of y; columns between those that a thread stores. */
 #define Y_PIECES (Y_PITCH / 16)
 #define Y_APART  (32 * GROUPS / Y_PIECES)
@@ -448,15 +436,15 @@ INLINE target target_of(element *y, tile t, int row0, i64 s0, i64 batch)
 }
 
 /* 16 rows of y that lie in shared memory. */
-INLINE void store_rows_with_borders(u32 out, target to, int activation, int width)
+INLINE void store_rows_with_borders(u32 out, target to, int width)
 {
     i64 bytes = (i64)to.rows * TOGETHER * ELEMENT;
 #pragma unroll 1
     for (int c = 0; c < Y_COPIES && c * Y_APART < to.left; c++) {
         uint4 v = load_shared128(out + out_at(to.column + c * Y_APART, to.piece));
         element *y = to.y + (i64)c * Y_APART * BLOCKS * ROWS * LANES;
-        if (ACTIVATED)
-            v = activated(v, activation);
+        if (ACTIVATION)
+            v = activate_words(v);
         store_piece<RUN * ELEMENT>(y, v, bytes, width);
         if (RUN < PER)
             store_piece<8>(y + LANES, { v.z, v.w }, bytes - 8, width);
@@ -473,25 +461,24 @@ INLINE void store_whole_rows(u32 out, target to)
             load_shared128(out + out_at(to.column + c * Y_APART, to.piece)));
 }
 
-INLINE void store_rows(u32 out, target to, int activation, int width)
+INLINE void store_rows(u32 out, target to, int width)
 {
     int whole = to.rows * TOGETHER >= PER && to.left > (Y_COPIES - 1) * Y_APART;
-    if (RUN == PER && width == 16 && whole && !ACTIVATED)
+    if (RUN == PER && width == 16 && whole && !ACTIVATION)
         store_whole_rows(out, to);
     else
-        store_rows_with_borders(out, to, activation, width);
+        store_rows_with_borders(out, to, width);
 }
 
 /* The last borders, and activations, are left to a loop: every copy is compiled. With SPLIT
    that form would take registers from the products, which would be up to 27 % slower. */
 INLINE void write_y(
-    u32 out, sums sum, element *y, const float *bias, int activation, tile t, place p,
-    i64 batch)
+    u32 out, sums sum, element *y, const float *bias, tile t, place p, i64 batch)
 {
     int width = width_of(y, (i64)ROWS * LANES * ELEMENT);
     i64 s0 = t.s0 + p.column * TILES_S * 8;
     int inside = t.s0 + TILE_S <= batch && (ROWS % TILE_R == 0 || t.r0 + TILE_R <= ROWS);
-    if (SPLIT || (RUN == PER && width == 16 && inside && !ACTIVATED)) {
+    if (SPLIT || (RUN == PER && width == 16 && inside && !ACTIVATION)) {
 #pragma unroll
         for (int r = 0; r < TILES_R; r++) {
             int row0 = t.r0 + (p.row * TILES_R + r) * 16;
@@ -500,7 +487,7 @@ INLINE void write_y(
             meet();
             target to = target_of(y, t, row0, s0, batch);
             if (SPLIT)
-                store_rows(out, to, activation, width);
+                store_rows(out, to, width);
             else
                 store_whole_rows(out, to);
         }
@@ -515,7 +502,7 @@ INLINE void write_y(
             if (tile == r)
                 put_sums(out, sum, tile, bias, t, row0, p.group);
         meet();
-        store_rows(out, target_of(y, t, row0, s0, batch), activation, width);
+        store_rows(out, target_of(y, t, row0, s0, batch), width);
     }
 }
 
@@ -560,7 +547,7 @@ INLINE i64 columns_at_once(i64 batch, u32 blocks)
 /* A piece of work: weights for all threads of a block, then each team's columns. */
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch,
-       int activation)
+       int)
 {
     extern __shared__ u8 memory[];
     const u32 blocks = BLOCKS * (LANES / TOGETHER) * ROW_TILES;
@@ -613,7 +600,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
             if (++step < STEPS)
                 continue;
             step = 0;
-            write_y(out, sum, y, bias, activation, t, p, batch);
+            write_y(out, sum, y, bias, t, p, batch);
             t.s0 += TEAMS * TILE_S;
         }
     }
@@ -621,7 +608,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 #else
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch,
-       int activation)
+       int)
 {
     extern __shared__ u8 memory[];
     u32 stages = (shared_address(memory) + 127) & ~127u;
@@ -663,7 +650,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         if (++step < STEPS)
             continue;
         step = 0;
-        write_y(out, sum, y, bias, activation, tile_at(current, batch), p, batch);
+        write_y(out, sum, y, bias, tile_at(current, batch), p, batch);
         current += gridDim.x;
     }
 }

@@ -11,7 +11,7 @@
    place n in it. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "ptx.cuh"
+#include "activate.cuh"
 #include "words.cuh"
 
 #define LINE      (128 / ELEMENT)
@@ -229,17 +229,10 @@ INLINE void write_piece_number(u32 piece, float *sum, const float *bias, tile t,
         write_piece_number<from + 1>(piece, sum, bias, t, n);
 }
 
-/* An activation of a whole piece, by the threads of the group. */
-INLINE void activate_piece(u32 piece, int activation)
+/* The activation of a whole piece, by the threads of the group. */
+INLINE void activate_piece(u32 piece)
 {
 #pragma unroll 1
-    for (int at = threadIdx.x % 128 * 4; at < PIECE; at += 512) {
-        u32 v = load_shared32(piece + at);
-#if ELEMENT == 4
-        v = __float_as_uint(activate(__uint_as_float(v), activation));
-#else
-        v = activate_pair(v, activation);
-#endif
-        store_shared32(piece + at, v);
-    }
+    for (u32 at = piece + threadIdx.x % 128 * 16; at < piece + PIECE; at += 128 * 16)
+        store_shared128(at, activate_words(load_shared128(at)));
 }

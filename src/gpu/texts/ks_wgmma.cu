@@ -198,7 +198,7 @@ INLINE void release(const ring *r, int slot)
    elsewhere that would make it 2 % slower. */
 INLINE void write_y(
     float *sum, u32 out, int *turn, const tensor_map *y_map, element *y,
-    const float *bias, int activation, tile t, int group, int s, i64 batch)
+    const float *bias, tile t, int group, int s, i64 batch)
 {
     int leader = threadIdx.x % 128 == 0;
 #pragma unroll(STORE_BULK ? PIECES : 1)
@@ -211,9 +211,9 @@ INLINE void write_y(
             bulk_wait_read<OUTS - 1>();
         barrier(1 + group, 128);
         write_piece_number<0>(piece, sum, bias, t, n);
-        if (activation) {
+        if (ACTIVATION) {
             barrier(1 + group, 128);
-            activate_piece(piece, activation);
+            activate_piece(piece);
         }
         if (STORE_BULK)
             fence_async();
@@ -227,7 +227,7 @@ INLINE void write_y(
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch,
-       int activation, i64, i64, i64, i64, const __grid_constant__ tensor_map x_map,
+       int, i64, i64, i64, i64, const __grid_constant__ tensor_map x_map,
        const __grid_constant__ tensor_map, const __grid_constant__ tensor_map y_map)
 {
     extern __shared__ u8 memory[];
@@ -268,7 +268,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 #pragma unroll
             for (int m = 0; m < MULTIPLE; m++)
                 write_y(
-                    sum[m], out, &turn, &y_map, y, bias, activation, t, group,
+                    sum[m], out, &turn, &y_map, y, bias, t, group,
                     t.s0 + (group * MULTIPLE + m) * 64, batch);
         }
         if (STORE_BULK && threadIdx.x % 128 == 0)

@@ -2,6 +2,7 @@
    activation, and from there to y. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "activate.cuh"
 #include "ks_wgmma_lanes.cuh"
 
 /* Of the tile's first row, for this thread's first lane. */
@@ -94,12 +95,12 @@ INLINE unit unit_at(int q)
     return u;
 }
 
-INLINE void activate_rows(u32 out, int activation)
+INLINE void activate_rows(u32 out)
 {
 #pragma unroll 1
     for (int q = threadIdx.x % STORERS; q < OUT * STORE_S / TILE_S / 16; q += STORERS) {
         u32 at = out + unit_at(q).at;
-        store_shared128(at, activate_words<ELEMENT>(load_shared128(at), activation));
+        store_shared128(at, activate_words(load_shared128(at)));
     }
 }
 
@@ -135,7 +136,7 @@ typedef struct results {
     const tensor_map *map;
     element *y;
     i64 batch;
-    int activation, width;
+    int width;
 } results;
 
 /* Eight rows r, those with this number; `known` is the number too, or -1. */
@@ -153,9 +154,9 @@ INLINE void write_eight(
         write_rows<0>(out, sum, number);
     else
         write_rows_from<known * 8>(out, sum);
-    if (ACTIVATED) {
+    if (ACTIVATION) {
         barrier(STORE_BARRIER, STORERS);
-        activate_rows(out, to->activation);
+        activate_rows(out);
     }
     if (STORE_BULK)
         fence_async();
@@ -182,7 +183,7 @@ INLINE void write_y(
 {
     if (STORE_BULK && threadIdx.x % STORERS == 0)
         bulk_wait_read<0>();
-    if constexpr (ALIGNED && !ACTIVATED)
+    if constexpr (ALIGNED && !ACTIVATION)
         write_from<0>(sum, to, STORE_BULK ? t : not_before(t));
     else
 #pragma unroll 1

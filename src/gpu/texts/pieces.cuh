@@ -50,25 +50,3 @@ template <int size> INLINE void store_piece(void *to, uint4 v, i64 valid, int wi
                 *((u16 *)at + 1) = (u16)(word[e] >> 16);
         }
 }
-
-/* Of 16-bit elements. */
-INLINE uint4 activate_piece(uint4 v, int activation)
-{
-    v.x = activate_pair(v.x, activation);
-    v.y = activate_pair(v.y, activation);
-    v.z = activate_pair(v.z, activation);
-    v.w = activate_pair(v.w, activation);
-    return v;
-}
-
-/* Of elements of so many bytes. */
-template <int element> INLINE uint4 activate_words(uint4 v, int activation)
-{
-    if (element == 2)
-        return activate_piece(v, activation);
-    u32 word[4] = { v.x, v.y, v.z, v.w };
-#pragma unroll
-    for (int e = 0; e < 4; e++)
-        word[e] = __float_as_uint(activate(__uint_as_float(word[e]), activation));
-    return make_uint4(word[0], word[1], word[2], word[3]);
-}
