@@ -134,7 +134,7 @@ static void keep_faster(dw_way *best, double *least, const dw_way *way, double s
 /* Of many columns, by estimates. */
 static dw_way find_way(const cuda_device *d, const problem *p)
 {
-    double least = INFINITY, turning = 2 * (double)column_bytes(p) / 3e12;
+    double least = INFINITY, turning = 2 * (double)column_bytes(p) / 3.9e12;
     double weights = (double)dn_pattern_weights(p->pattern);
     dw_way best = { .library = library_can(p) }, way = { .tile = tile_of(d, p) };
     if (way.tile.resident)

@@ -18,6 +18,7 @@
 #define RESERVED       1024 /* bytes of shared memory that a block takes beside */
 #define REGISTERS      512  /* of a fourth of a multiprocessor, for a warp */
 #define MOST_STAGES    6
+#define PLACES         2 /* where one is made while the other is read */
 #define MOST_WARPS     16
 #define MOST_RESIDENT  6
 #define MOST_REGISTERS 248
@@ -181,7 +182,7 @@ static double mma_rate(const gpu_dw *t)
     if (t->split && t->boxes)
         return t->flat ? (t->groups > 1 ? 0.75e14 : 0.5e14) : 0.62e14;
     if (t->split)
-        return t->lanes == 1 ? 0.63e14 : t->lanes == 2 ? 0.55e14 : 0.46e14;
+        return t->lanes == 1 ? 0.85e14 : t->lanes == 2 ? 0.55e14 : 0.46e14;
     return t->element > 2 ? 2.2e14 : t->step == 16 ? 4.4e14 : 3.3e14;
 }
 
@@ -213,16 +214,27 @@ static void search_mma(
                             keep_mma(best, least_seconds, t, p, f);
 }
 
+/* Stages and places of ks_dw_wgmma.cu, of `depth` columns s; 0: they do not fit. */
+static int set_places(gpu_dw *t, int64_t depth)
+{
+    int64_t a = 64 * t->groups_a, b = t->columns * t->groups_b;
+    int64_t line_a = dn_gpu_parts(a * t->lanes * 4, 128) * 128 + 32;
+    int64_t line_b = dn_gpu_parts(b * t->lanes * 4, 128) * 128;
+    int64_t stage = t->last ? (a + b) * 128 : depth * (line_a + line_b);
+    int64_t places = BOX_MARGIN + PLACES * depth * 2 * t->lanes * b * 4;
+    int64_t room = (SHARED_90 + RESERVED) / t->resident - RESERVED - places;
+    t->depth = depth;
+    t->stages = least(room / stage, MOST_STAGES);
+    t->shared = places + t->stages * stage;
+    return t->stages > PLACES;
+}
+
 /* Sizes of a tile of ks_dw_wgmma.cu; 0: it does not fit. */
 static int complete_wgmma(gpu_dw *t, const problem *p)
 {
     danaus_pattern q = p->pattern;
     int64_t a = 64 * t->groups_a, b = t->columns * t->groups_b;
     int64_t groups = t->groups_a * t->groups_b, sums = t->lanes * t->columns / 2;
-    int64_t line_a = dn_gpu_parts(a * t->lanes * 4, 128) * 128 + 32;
-    int64_t line_b = dn_gpu_parts(b * t->lanes * 4, 128) * 128;
-    t->depth = t->lanes > 1 ? 16 : 32;
-    int64_t stage = t->last ? (a + b) * 128 : t->depth * (line_a + line_b);
     if ((!t->last && t->columns * t->lanes % 32) || groups > 3 ||
         sums > (groups == 3 ? 32 : 64) || (groups == 3 && t->lanes > 2))
         return 0;
@@ -234,36 +246,33 @@ static int complete_wgmma(gpu_dw *t, const problem *p)
     t->resident = groups == 1 ? 2 : 1;
     t->together = t->lanes;
     t->flat = t->boxes = is_flat(t, p);
-    for (int64_t rows = t->depth / 16; rows > 0; rows--) {
-        int64_t places = BOX_MARGIN + rows * 2 * t->lanes * b * 128;
-        int64_t room = (SHARED_90 + RESERVED) / t->resident - RESERVED - places;
-        t->places = rows * 32 / t->depth;
-        t->stages = least(room / stage, MOST_STAGES);
-        t->shared = places + t->stages * stage;
-        if (t->stages > t->places)
-            return 1;
-    }
-    return 0;
+    return set_places(t, 32) || (!t->last && set_places(t, 16));
 }
 
+static void keep_wgmma(gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
+{
+    if (!complete_wgmma(&t, p))
+        return;
+    int64_t b = t.columns * t.groups_b;
+    double read =
+        (double)(64 * t.groups_a * (t.groups_b + 1) + (4 + 3 * t.groups_a) * b);
+    double seconds = seconds_of(&t, p, 1.5e14, read);
+    keep_better(best, least_seconds, &t, seconds * (t.lanes == 3 ? 1.3 : 1));
+}
+
+/* Tiles of ks_dw_wgmma.cu. */
 static void search_wgmma(
     gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
 {
     static const int64_t widths[] = { 16, 32, 48, 64, 96, 128 };
-    double rate = t.last || t.lanes == 4 ? 1e14 : 0.9e14;
     t.text = "ks_dw_wgmma.cu";
+    t.lanes = !t.last && p->pattern.d == 3 ? 3 : t.lanes;
     for (t.swapped = 0; t.swapped < 2; t.swapped++)
         for (t.groups_a = 1; t.groups_a <= 3; t.groups_a++)
             for (t.groups_b = 1; t.groups_b <= 3; t.groups_b++)
                 for (int i = 0; i < 6; i++) {
                     t.columns = widths[i];
-                    if (complete_wgmma(&t, p)) {
-                        int64_t b = t.columns * t.groups_b;
-                        double read =
-                            (double)(128 * t.groups_a * (t.groups_b + 1) + 10 * b);
-                        double seconds = seconds_of(&t, p, rate, read);
-                        keep_better(best, least_seconds, &t, seconds);
-                    }
+                    keep_wgmma(best, least_seconds, t, p);
                 }
 }
 
@@ -347,7 +356,7 @@ void dn_gpu_dw_defines(const gpu_dw *t, const problem *p, text *to)
         { "GROUPS_A", t->groups_a },
         { "GROUPS_B", t->groups_b },
         { "COLUMNS", t->columns },
-        { "PLACES", t->places },
+        { "PLACES", PLACES },
         { "SWAPPED", t->swapped },
     };
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);

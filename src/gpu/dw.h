@@ -14,8 +14,8 @@ typedef struct gpu_dw {
     int64_t tile_r, tile_k, row_tiles, column_tiles;
     int64_t boxes; /* by the copy engine, which needs operands aligned to 16 bytes */
     int64_t flat, step; /* flat boxes; columns of the batch of an operand */
-    int64_t groups_a, groups_b, columns, places, swapped; /* of ks_dw_wgmma.cu */
-    int64_t shared;                                       /* bytes */
+    int64_t groups_a, groups_b, columns, swapped; /* of ks_dw_wgmma.cu */
+    int64_t shared;                               /* bytes */
     int threads, split, last;
     double seconds; /* of a column of the batch on an H200, an estimate */
 } gpu_dw;

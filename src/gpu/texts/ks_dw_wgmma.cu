@@ -7,7 +7,7 @@
    shared memory row by row, with the 128-byte swizzle: it is split into two tf32 numbers,
    and turned if it is batch-first, on the way from the stage to one of PLACES.
 
-   A thread block makes TOGETHER lanes (1, 2 or 4; batch-last 1), TILE_A rows of A by TILE_B
+   A thread block makes TOGETHER lanes (1 to 4; batch-last 1), TILE_A rows of A by TILE_B
    rows of B, a group of four warps 64 by COLUMNS. The products of the small parts are left
    out; sums leave the tensor cores after FLUSH stages, since those do not round to
    nearest. Four more warps fetch, or let the copy engine fetch FLAT boxes, of all lanes of
@@ -35,9 +35,14 @@
 #define FLIP_PERIOD   (LAST ? 8 : 1)
 #define PAD_A         (LAST || FLAT ? 0 : 32)
 
-/* Rows of B in a piece of 16 bytes. Batch-first, those of eight pieces take turns in B's
-   place, so that eight threads that turn a piece each write to different banks. */
+/* Rows of B in a piece of 16 bytes, if they are whole. Batch-first, those of eight pieces
+   take turns in B's place, so that eight threads that turn a piece each write to different
+   banks. */
+#define WHOLE_ROWS (TOGETHER != 3)
 #define PIECE_ROWS (LAST ? 1 : 4 / TOGETHER)
+
+/* Runs of lanes that a thread reads one by one of an element of A. */
+#define RUNS (WHOLE_ROWS ? 1 : TOGETHER)
 
 #include "ks_dw.cuh"
 
@@ -73,16 +78,26 @@ template <int pitch> INLINE u32 in_stage(int place, int s)
 /* A piece of the columns s at places 4 chunk and on: of its element e, the four columns. */
 INLINE void turn_four(uint4 v[4], u32 stage, int piece, int chunk)
 {
+    const int step = FLAT ? 256 : lines_b::pitch;
+    u32 from = stage + in_stage<lines_b::pitch>(
+                           piece * 16, chunk / 2 * 8 + column_at(chunk % 2 * 4));
     uint4 s[4];
 #pragma unroll
     for (int u = 0; u < 4; u++)
-        s[u] = load_shared128(
-            stage + in_stage<lines_b::pitch>(
-                        piece * 16, chunk / 2 * 8 + column_at(chunk % 2 * 4 + u)));
+        s[u] = load_shared128((from ^ (FLAT ? u * 32 : 0)) + u * step);
     v[0] = { s[0].x, s[1].x, s[2].x, s[3].x };
     v[1] = { s[0].y, s[1].y, s[2].y, s[3].y };
     v[2] = { s[0].z, s[1].z, s[2].z, s[3].z };
     v[3] = { s[0].w, s[1].w, s[2].w, s[3].w };
+}
+
+/* Where element e of a piece has its columns in a part of B, from chunk 0 on. */
+INLINE u32 line_of_b(u32 piece, u32 e)
+{
+    u32 number = piece * 4 + e;
+    u32 row = WHOLE_ROWS ? (piece / 8 * PIECE_ROWS + e / TOGETHER) * 8 + piece % 8
+                         : number / TOGETHER;
+    return number % TOGETHER * B_LANE + swizzled(row, 0);
 }
 
 /* B of a stage, in pieces of four columns s, from a chunk of the place on. */
@@ -95,16 +110,18 @@ INLINE void make_b(u32 to, u32 stage, int first)
         split(load_shared128(stage + at), to + at, to + B_PART + at);
     }
 #else
-    const int pieces = TILE_B * TOGETHER / 4;
-#pragma unroll 1
-    for (int unit = COPIER; unit < pieces * (DEPTH / 4); unit += COPIERS) {
+    const int pieces = TILE_B * TOGETHER / 4, units = pieces * (DEPTH / 4);
+#pragma unroll
+    for (int n = 0; n < units; n += COPIERS) {
+        int unit = n + COPIER;
+        if (n + COPIERS > units && unit >= units)
+            break;
         int chunk = unit / pieces, piece = unit % pieces;
         uint4 v[4];
         turn_four(v, stage, piece, chunk);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            int row = (piece / 8 * PIECE_ROWS + e / TOGETHER) * 8 + piece % 8;
-            u32 at = to + e % TOGETHER * B_LANE + swizzled(row, first + chunk);
+            u32 at = to + (line_of_b(piece, e) ^ (first + chunk) * 16);
             split(v[e], at, at + B_PART);
         }
     }
@@ -113,8 +130,8 @@ INLINE void make_b(u32 to, u32 stage, int first)
 
 typedef u32 operand_a[TOGETHER][4];
 
-/* All lanes of an element of A. */
-INLINE void load_lanes(float v[TOGETHER], u32 from)
+/* Lanes of an element of A that lie together. */
+INLINE void load_run(float *v, u32 from)
 {
     if constexpr (TOGETHER == 4) {
         uint4 four = load_shared128(from);
@@ -127,18 +144,42 @@ INLINE void load_lanes(float v[TOGETHER], u32 from)
         v[0] = __uint_as_float(load_shared32(from));
 }
 
-/* Of 8 columns s from `column` on, as wgmma_held() has its left operand. */
-INLINE void load_a(operand_a high, operand_a low, u32 stage, int column)
+/* Where a thread's first columns s of its two rows of A are in a stage. */
+typedef u32 rows_of_a[2][RUNS];
+
+INLINE void begin_rows(rows_of_a from, u32 stages)
 {
     int thread = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int row0 = warp / 4 % GROUPS_A * 64 + warp % 4 * 16 + thread / 4;
+    int row = warp / 4 % GROUPS_A * 64 + warp % 4 * 16 + thread / 4;
+#pragma unroll
+    for (int half = 0; half < 2; half++, row += 8)
+#pragma unroll
+        for (int run = 0; run < RUNS; run++)
+            from[half][run] =
+                stages + (LAST ? swizzled(row, 0) + thread % 4 * 4
+                               : in_stage<lines_a::pitch>(
+                                     (row * TOGETHER + run) * 4, column_at(thread % 4)));
+}
+
+/* Columns s further: of the step k of a stage the thread's first or second one. */
+INLINE u32 next_column(u32 from, int k, int second)
+{
+    if (LAST)
+        return from ^ (k * 2 + second) * 16;
+    if (FLAT)
+        return (from ^ second * 16) + (k * 8 + second) * 128;
+    return from + (k * 8 + second * 4) * lines_a::pitch;
+}
+
+/* Of the step k of a stage, as wgmma_held() has its left operand. */
+INLINE void load_a(operand_a high, operand_a low, const rows_of_a from, u32 stage, int k)
+{
 #pragma unroll
     for (int e = 0; e < 4; e++) {
-        int row = row0 + e % 2 * 8, s = column + column_at(e / 2 * 4 + thread % 4);
         float v[TOGETHER];
-        load_lanes(
-            v, stage + (LAST ? swizzled(row, s / 4) + s % 4 * 4
-                             : in_stage<lines_a::pitch>(row * TOGETHER * 4, s)));
+#pragma unroll
+        for (int run = 0; run < RUNS; run++)
+            load_run(v + run, next_column(from[e % 2][run] + stage, k, e / 2));
 #pragma unroll
         for (int lane = 0; lane < TOGETHER; lane++) {
             high[lane][e] = near_tf32(v[lane]);
@@ -152,27 +193,19 @@ INLINE void load_a(operand_a high, operand_a low, u32 stage, int column)
 
 typedef float sums[TOGETHER][COLUMNS / 2];
 
-/* Of a stage; b: the group's rows in their place, from 8 `first` columns on: low high +
-   high low + high high, neighbouring ones of different lanes. */
-INLINE void products(sums sum, u32 stage, u32 b, int first, int add)
+/* Of 8 columns s with the group's rows of B: low high + high low + high high, neighbouring
+   ones of different lanes. */
+INLINE void products(sums sum, operand_a high, operand_a low, u64 b, int add)
 {
-    operand_a high[2], low[2];
+    wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < DEPTH / 8; k++) {
-        wgmma_wait<1>(); /* which read these registers two steps ago */
-        load_a(high[k % 2], low[k % 2], stage, k * 8);
-        wgmma_fence();
+    for (int pass = 0; pass < 3; pass++)
 #pragma unroll
-        for (int pass = 0; pass < 3; pass++)
-#pragma unroll
-            for (int lane = 0; lane < TOGETHER; lane++)
-                wgmma_held<COLUMNS>(
-                    sum[lane], (pass == 0 ? low : high)[k % 2][lane],
-                    wgmma_matrix(b + (pass == 1 ? B_PART : 0) + lane * B_LANE) +
-                        (first + k) * 2,
-                    add || k || pass);
-        wgmma_commit();
-    }
+        for (int lane = 0; lane < TOGETHER; lane++)
+            wgmma_held<COLUMNS>(
+                sum[lane], (pass == 0 ? low : high)[lane],
+                b + ((pass == 1 ? B_PART : 0) + lane * B_LANE) / 16, add || pass);
+    wgmma_commit();
 }
 
 INLINE void add_sums(sums sum, sums recent)
@@ -193,7 +226,8 @@ INLINE i64 place_of(int i, int j, int a, int b)
 /* Of row a of A: sums with the rows of B in a piece, the first of them b. */
 INLINE void store_piece_sums(float *to, int i, int j, int a, int b, const float *v)
 {
-    const int together = TOGETHER == 4 || (!SWAPPED && TOGETHER == LANES);
+    const int together =
+        TOGETHER == 4 || (WHOLE_ROWS && !SWAPPED && TOGETHER == LANES);
     if (a >= SIZE_A)
         return;
     if (!LAST && together && COLS * (i64)LANES % 4 == 0 && b + PIECE_ROWS <= SIZE_B)
@@ -330,27 +364,40 @@ INLINE void help(queue q, u32 places)
     }
 }
 
+/* Operands are loaded while products of the step before are made, also across stages. */
 INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
 {
-    u32 mine = threadIdx.x / 128 / GROUPS_A * COLUMNS * 128; /* the group's rows of B */
+    int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    u64 b = wgmma_matrix(places + group / GROUPS_A * COLUMNS * 128);
+    rows_of_a a;
+    operand_a high[2], low[2];
     sums recent;
+    begin_rows(a, stages);
 #pragma unroll
     for (int e = 0; e < TOGETHER * COLUMNS / 2; e++)
         sum[0][e] = 0;
 #pragma unroll 1
     for (int n = 0; n < steps; n++) {
-        wgmma_wait<0>();
-        if (n > 0 && threadIdx.x % 32 == 0)
-            flag_arrive(FREE_FLAG(n - 1));
-        if (n > 0 && n % FLUSH == 0)
-            add_sums(sum, recent);
-#if FLAT
-        flag_wait(STAGE_FLAG(n), n / STAGES & 1);
-#endif
-        flag_wait(PLACE_FLAG(n), n / PLACES & 1);
-        products(
-            recent, stages + n % STAGES * STAGE_BYTES, place_at(places, n) + mine,
-            n % HALVES * (DEPTH / 8), n % FLUSH != 0);
+        u64 place = b + (place_at(0, n) + n % HALVES * (DEPTH * 4)) / 16;
+        if (FLAT)
+            flag_wait(STAGE_FLAG(n), n / STAGES & 1);
+        else
+            flag_wait(PLACE_FLAG(n), n / PLACES & 1);
+#pragma unroll
+        for (int k = 0; k < DEPTH / 8; k++) {
+            wgmma_wait<1>(); /* which read these registers two steps ago */
+            load_a(high[k % 2], low[k % 2], a, n % STAGES * STAGE_BYTES, k);
+            if (k == 0) {
+                wgmma_wait<0>();
+                if (n > 0 && threadIdx.x % 32 == 0)
+                    flag_arrive(FREE_FLAG(n - 1));
+                if (n > 0 && n % FLUSH == 0)
+                    add_sums(sum, recent);
+                if (FLAT)
+                    flag_wait(PLACE_FLAG(n), n / PLACES & 1);
+            }
+            products(recent, high[k % 2], low[k % 2], place + k * 2, n % FLUSH || k);
+        }
     }
     wgmma_wait<0>();
     add_sums(sum, recent);
