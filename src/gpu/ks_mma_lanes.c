@@ -7,7 +7,6 @@
 #include "math/pattern.h"
 
 #include <math.h>
-#include <string.h>
 
 #define LANES_BYTES  32 /* that are loaded and stored together, if there are so many */
 #define MOST_STAGES  4
@@ -19,7 +18,6 @@
 #define MANY_BYTES   (16 << 20)
 #define FAR_BYTES    (256 << 10)
 #define MOST_COLUMNS 2048 /* that held weights are read for at once */
-#define OPERAND      512  /* bytes of the left operand of a product */
 
 /* size: tiles of 16 rows of a warp at most, of 8 columns, warps for 4 lanes of the rows,
    warps, resident blocks, parts that numbers are cut into, units of columns k in a step,
@@ -58,7 +56,7 @@ static void set_rows(shape *s, const problem *p, int64_t row_tiles, int64_t warp
     s->tiles_r = dn_gpu_parts(dn_gpu_parts(p->pattern.b, row_tiles), 16 * warps_r);
     s->tile_r = 16 * s->tiles_r * warps_r;
     s->row_tiles = dn_gpu_parts(p->pattern.b, s->tile_r);
-    s->w_bytes = s->together * s->tile_r / 16 * OPERAND;
+    s->w_bytes = s->together * s->tile_r / 16 * DN_OPERAND;
 }
 
 static void set_memory(shape *s, const kernel *k)
@@ -196,54 +194,24 @@ size_t dn_mma_lanes_bytes(const kernel *k, const problem *p)
         size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.units * s.w_bytes);
 }
 
-/* The nearest number with 22 bits: 11 and what is left of them. */
-static void keep_22_bits(char *number)
-{
-    uint32_t bits;
-    memcpy(&bits, number, sizeof bits);
-    if ((bits >> 23 & 0xff) != 0xff)
-        bits = (bits + 2) & ~UINT32_C(3);
-    memcpy(number, &bits, sizeof bits);
-}
-
-/* The operand of a tile of 16 rows from r0 on and a unit's columns from k0 on: four
-   registers of each thread, rows t / 4 and 8 more, columns from t mod 4 on and half a
-   unit more. `from` is the element (0, 0) of the block. */
-static void pack_operand(
-    const problem *p, const weights_view *w, int64_t from, int64_t r0, int64_t k0,
-    int split, char *to)
-{
-    int64_t element = (int64_t)danaus_dtype_size(p->dtype), per = 4 / element;
-    for (int64_t thread = 0; thread < 32; thread++)
-        for (int64_t v = 0; v < 4; v++)
-            for (int64_t e = 0; e < per; e++) {
-                int64_t r = r0 + thread / 4 + v % 2 * 8;
-                int64_t k = k0 + v / 2 * 4 * per + thread % 4 * per + e;
-                if (r >= p->pattern.b || k >= p->pattern.c)
-                    continue;
-                char *at = to + thread * 16 + v * 4 + e * element;
-                dn_gpu_gather(w, from + r * w->s[1] + k * w->s[2], 0, 1, p->dtype, at);
-                if (split)
-                    keep_22_bits(at);
-                else if (element == 4)
-                    dn_gpu_cut((float *)at, NULL, 1);
-            }
-}
-
 /* A unit of packing: all columns k of a tile of rows. */
 static void pack_tile(const gpu_packing *g, int64_t n, char *to)
 {
     const shape *s = g->shape;
     const weights_view *w = &g->w;
     danaus_pattern q = g->p->pattern;
-    int split = size_of(g->kernel)[PARTS] > 1;
     int64_t columns = UNIT_BYTES / s->element;
+    gpu_operand operand = { .p = g->p,
+                            .w = w,
+                            .split = size_of(g->kernel)[PARTS] > 1,
+                            .thread = columns / 8,
+                            .half = columns / 2 };
     int64_t block = n / s->row_tiles * s->together, r0 = n % s->row_tiles * s->tile_r;
     for (int64_t k0 = 0; k0 < s->steps * s->units * columns; k0 += columns)
         for (int64_t lane = 0; lane < s->together; lane++) {
-            int64_t from = block / q.d * w->s[0] + (block % q.d + lane) * w->s[3];
-            for (int64_t r = 0; r < s->tile_r; r += 16, to += OPERAND)
-                pack_operand(g->p, w, from, r0 + r, k0, split, to);
+            operand.from = block / q.d * w->s[0] + (block % q.d + lane) * w->s[3];
+            for (int64_t r = 0; r < s->tile_r; r += 16, to += DN_OPERAND)
+                dn_gpu_operand(&operand, r0 + r, k0, to);
         }
 }
 

@@ -75,3 +75,35 @@ void dn_gpu_gather(
         dn_store(type, to, i, value);
     }
 }
+
+/* The nearest number with 22 bits: 11 and what is left of them. */
+static void keep_22_bits(char *number)
+{
+    uint32_t bits;
+    memcpy(&bits, number, sizeof bits);
+    if ((bits >> 23 & 0xff) != 0xff)
+        bits = (bits + 2) & ~UINT32_C(3);
+    memcpy(number, &bits, sizeof bits);
+}
+
+void dn_gpu_operand(const gpu_operand *o, int64_t r0, int64_t k0, char *to)
+{
+    const int64_t *s = o->w->s;
+    danaus_pattern q = o->p->pattern;
+    int64_t element = (int64_t)danaus_dtype_size(o->p->dtype), per = 4 / element;
+    for (int64_t t = 0; t < 32; t++)
+        for (int64_t v = 0; v < 4; v++)
+            for (int64_t e = 0; e < per; e++) {
+                int64_t r = r0 + t / 4 + v % 2 * 8;
+                int64_t k = k0 + t % 4 * o->thread + v / 2 * o->half + e;
+                if (r >= q.b || k >= q.c)
+                    continue;
+                char *at = to + t * 16 + v * 4 + e * element;
+                dn_gpu_gather(
+                    o->w, o->from + r * s[1] + k * s[2], 0, 1, o->p->dtype, at);
+                if (o->split)
+                    keep_22_bits(at);
+                else if (element == 4)
+                    dn_gpu_cut((float *)at, NULL, 1);
+            }
+}

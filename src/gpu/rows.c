@@ -159,6 +159,25 @@
         MMA_LANES(type, DTYPE, 90, 4, 3, 1, 4, 2, 1)
 #define MMA_LANES_80(type, DTYPE) MMA_LANES(type, DTYPE, 80, 4, 2, 1, 4, 1, 1)
 
+/* A row for few columns from compute capability ARCH on, of a warp 16 R rows and 8 S
+   columns; M warps beside each other in rows, columns k split over K ways; B blocks
+   resident, numbers in P parts. */
+#define SPLIT(type, DTYPE, ARCH, R, S, M, K, B, P)                                     \
+    {                                                                                  \
+        "ks.split." #type "." #R "x" #S "." #M "x" #K, DTYPE, dn_split_fits,           \
+            dn_split_cost, dn_split_bytes, dn_split_pack, &(const gpu_code)            \
+        {                                                                              \
+            .text = "ks_split.cu", .arch = ARCH, .size = { R, S, M, K, B, P },         \
+            .defines = dn_split_defines, .launch = dn_split_launch                     \
+        }                                                                              \
+    }
+#define SPLIT_90(type, DTYPE, P)                                                       \
+    SPLIT(type, DTYPE, 90, 1, 1, 1, 8, 2, P),                                          \
+        SPLIT(type, DTYPE, 90, 2, 1, 1, 8, 2, P),                                      \
+        SPLIT(type, DTYPE, 90, 1, 2, 1, 8, 3, P),                                      \
+        SPLIT(type, DTYPE, 90, 2, 2, 1, 8, 2, P),                                      \
+        SPLIT(type, DTYPE, 90, 2, 2, 2, 4, 2, P)
+
 /* Batch-first by a row whose x and y are batch-last, or whose x FIRST makes: AT from compute
    capability AT / 10 on. */
 #define TURNED_TO(NAME, DTYPE, AT, FIRST, ...)                                         \
@@ -253,6 +272,10 @@ const kernel dn_gpu_kernels[] = {
     MMA_LANES(f32, DANAUS_F32, 90, 4, 2, 1, 4, 2, 2),
     MMA_HELD(3, 2, 4, 2, 1),
     MMA_HELD(3, 2, 4, 2, 2),
+    SPLIT_90(f16, DANAUS_F16, 1),
+    SPLIT_90(bf16, DANAUS_BF16, 1),
+    SPLIT_90(tf32, DANAUS_F32, 1),
+    SPLIT_90(f32, DANAUS_F32, 2),
     TURNED_16(f16, DANAUS_F16),
     TURNED_16(bf16, DANAUS_BF16),
     TURNED(
@@ -268,6 +291,10 @@ const kernel dn_gpu_kernels[] = {
     PAIR(tf32, DANAUS_F32, 80, 16, 8, 1),
     MMA_16(f16, DANAUS_F16),
     MMA_16(bf16, DANAUS_BF16),
+    SPLIT(f16, DANAUS_F16, 80, 1, 2, 1, 4, 1, 1),
+    SPLIT(bf16, DANAUS_BF16, 80, 1, 2, 1, 4, 1, 1),
+    SPLIT(tf32, DANAUS_F32, 80, 1, 2, 1, 4, 1, 1),
+    SPLIT(f32, DANAUS_F32, 80, 1, 2, 1, 4, 1, 2),
     MMA_LANES_80(f16, DANAUS_F16),
     MMA_LANES_80(bf16, DANAUS_BF16),
     MMA_LANES_80(tf32, DANAUS_F32),

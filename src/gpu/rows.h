@@ -31,6 +31,27 @@ void dn_gpu_gather(
     const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
     void *to);
 
+/* Numbers to tf32: w keeps the nearest ones, rest (may be NULL) gets those nearest to what
+   is left. */
+void dn_gpu_cut(float *w, float *rest, int64_t count);
+
+/* The left operand of a product of tensor cores, as the registers of its threads: of
+   thread t rows t / 4 and 8 more, and for each 4 bytes of columns k from t mod 4 times
+   `thread` on, and `half` more; zeros outside the matrix. f32 is rounded to 22 bits, whose
+   first 11 and others are two tf32 numbers (split), or to tf32. */
+#define DN_OPERAND 512 /* bytes */
+
+typedef struct gpu_operand {
+    const problem *p;
+    const weights_view *w;
+    int split;
+    int64_t from; /* element (0, 0) of block (i, j) */
+    int64_t thread, half;
+} gpu_operand;
+
+/* From row r0 and column k0 on. */
+void dn_gpu_operand(const gpu_operand *o, int64_t r0, int64_t k0, char *to);
+
 /* Lines "#define NAME VALUE" of a text for tensor cores, and which of its types it has. */
 typedef struct gpu_define {
     const char *name;
@@ -69,10 +90,6 @@ int64_t dn_gpu_as_it_is(const gpu_tile *t, int64_t place); /* the place itself *
 size_t dn_gpu_tile_bytes(const gpu_tile *t, const problem *p);
 void dn_gpu_tile_pack(
     const gpu_tile *t, const problem *p, weights_view w, void *packed);
-
-/* Numbers to tf32: w keeps the nearest ones, rest (may be NULL) gets those nearest to what
-   is left. */
-void dn_gpu_cut(float *w, float *rest, int64_t count);
 
 /* ks_wgmma.cu: size = rows of a tile at most, columns, 1, groups of threads that
    multiply, blocks of a cluster, resident blocks, parts that numbers are cut into, whether
@@ -128,6 +145,18 @@ size_t dn_mma_lanes_bytes(const kernel *k, const problem *p);
 void dn_mma_lanes_pack(const kernel *k, const problem *p, weights_view w, void *packed);
 void dn_mma_lanes_defines(const kernel *k, const problem *p, int variant, text *to);
 void dn_mma_lanes_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch);
+
+/* ks_split.cu, for few columns: size = tiles of 16 rows of a warp, of 8 columns, warps
+   beside each other in rows, ways that columns k are split over, resident blocks, parts. */
+
+int dn_split_fits(const kernel *k, const problem *p);
+double dn_split_cost(const danaus_device *dev, const kernel *k, const problem *p);
+size_t dn_split_bytes(const kernel *k, const problem *p);
+void dn_split_pack(const kernel *k, const problem *p, weights_view w, void *packed);
+void dn_split_defines(const kernel *k, const problem *p, int variant, text *to);
+void dn_split_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 

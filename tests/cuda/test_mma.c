@@ -89,6 +89,7 @@ static void check(const kernel *k, int number)
 static int is_emulated(const kernel *k)
 {
     return !strncmp(dn_gpu_code(k)->text, "ks_mma", 6) ||
+           !strcmp(dn_gpu_code(k)->text, "ks_split.cu") ||
            !strcmp(k->name, "ks.wgmma_lanes.f32.1x1") ||
            !strcmp(k->name, "ks.wgmma_lanes.tf32.1x1");
 }

@@ -7,33 +7,33 @@
 
 typedef void launch_function(
     unsigned blocks, unsigned shared, const void *x, const void *w, const float *bias,
-    void *y, int64_t batch, int activation);
+    void *y, int64_t batch, int activation, danaus_pattern p);
 
+/* Entry points leave out arguments from the end. */
 static const char launch_row[] =
     "#include \"defines.h\"\n"
     "#include TEXT\n"
-    "template <class X, class W> void call(\n"
-    "    void ks(const X *, const W *, const float *, X *, i64, int), const void "
-    "*x,\n"
-    "    const void *w, const float *bias, void *y, i64 batch, int activation)\n"
+    "struct pattern { i64 a, b, c, d; };\n"
+    "template <class X, class W, class... sizes> void call(\n"
+    "    void ks(const X *, const W *, const float *, X *, i64, int, sizes...),\n"
+    "    const void *x, const void *w, const float *bias, void *y, i64 batch,\n"
+    "    int activation, pattern p)\n"
     "{\n"
-    "    ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation);\n"
-    "}\n"
-    "template <class X, class W> void call(\n"
-    "    void ks(const X *, const W *, const float *, X *, i64, int, i64, i64, i64, "
-    "i64,\n"
-    "            tensor_map, tensor_map, tensor_map), const void *x, const void *w,\n"
-    "    const float *bias, void *y, i64 batch, int activation)\n"
-    "{\n"
-    "    ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation, 0, 0, 0, 0, "
-    "{}, {},\n"
-    "       {});\n"
+    "    if constexpr (sizeof...(sizes) == 0)\n"
+    "        ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation);\n"
+    "    else if constexpr (sizeof...(sizes) == 4)\n"
+    "        ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation, p.a,\n"
+    "           p.b, p.c, p.d);\n"
+    "    else\n"
+    "        ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation, p.a,\n"
+    "           p.b, p.c, p.d, {}, {}, {});\n"
     "}\n"
     "extern \"C\" void launch(unsigned blocks, unsigned shared, const void *x,\n"
-    "    const void *w, const float *bias, void *y, i64 batch, int activation)\n"
+    "    const void *w, const float *bias, void *y, i64 batch, int activation,\n"
+    "    pattern p)\n"
     "{\n"
     "    run_blocks(blocks, THREADS, shared, [=] {\n"
-    "        call(ks, x, w, bias, y, batch, activation);\n"
+    "        call(ks, x, w, bias, y, batch, activation, p);\n"
     "    });\n"
     "}\n";
 
@@ -67,7 +67,7 @@ static void run_text(
     memcpy(&launch, &symbol, sizeof launch);
     launch(
         (unsigned)l.blocks[0], (unsigned)l.shared, x, packed, bias, y, p->batch,
-        (int)activation);
+        (int)activation, p->pattern);
     dlclose(library);
 }
 

@@ -1,8 +1,9 @@
-/* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_pair.cu,
-   ks_dw_mma.cu, ks_dw_wgmma.cu and ks_wgmma_lanes.cu (in f32, of one block, its operands not
-   aligned) use, in C++ for a processor: a block is as many threads as it has on a GPU, and the
-   lanes of a warp wait for each other wherever an instruction exchanges registers.
-   Copies are made at once, so that what is missing of waiting for them does not show. */
+/* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_split.cu,
+   ks_pair.cu, ks_dw_mma.cu, ks_dw_wgmma.cu and ks_wgmma_lanes.cu (in f32, of one block, its
+   operands not aligned) use, in C++ for a processor: a block is as many threads as it has on
+   a GPU, and the lanes of a warp wait for each other wherever an instruction exchanges
+   registers. Copies are made at once, so that what is missing of waiting for them does not
+   show. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "map.h"

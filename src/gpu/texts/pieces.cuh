@@ -1,4 +1,4 @@
-/* Pieces of 16 or 8 bytes on their way between memory and shared memory, wherever they
+/* Pieces of 16, 8 or 4 bytes on their way between memory and shared memory, wherever they
    begin and end. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -19,10 +19,10 @@ template <int size> INLINE void load_piece(u32 to, const void *from, i64 valid, 
     int bytes = valid < 0 ? 0 : valid > size ? size : (int)valid;
     if (size == 16 && width == 16)
         copy16(to, at, bytes);
-    else if (width >= 8)
+    else if (size >= 8 && width >= 8)
         for (int e = 0; e < size; e += 8)
             copy8(to + e, at + e, bytes > e ? min(bytes - e, 8) : 0);
-    else if (width == 4)
+    else if (width >= 4)
         for (int e = 0; e < size; e += 4)
             copy4(to + e, at + e, bytes > e ? min(bytes - e, 4) : 0);
     else

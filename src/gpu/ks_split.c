@@ -1,0 +1,226 @@
+/* Rows on the tensor cores of compute capability 8.0 and later for few columns: tiles,
+   weights and costs of ks_split.cu. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+#include "base/dtype.h"
+#include "math/pattern.h"
+
+#include <math.h>
+
+#define MOST_STAGES  8
+#define SHARED       (99 << 10) /* bytes that a block has on every one of them */
+#define SHARED_90    (227 << 10)
+#define RESERVED     1024
+#define LEAST_STAGES 3
+#define MOST_SUMS    16 /* tiles of 16 x 8 of a warp, if they are of several lanes */
+
+/* size: tiles of 16 rows of a warp, of 8 columns, warps beside each other in rows, warps
+   that share columns k, resident blocks, parts that numbers are cut into. */
+enum { TILES_R, TILES_S, WARPS_R, WARPS_K, RESIDENT, PARTS };
+
+static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
+
+typedef struct shape {
+    int64_t element, together, units, tiles_r, tile_r, tile_k, steps, operands;
+    int64_t stages, shared;
+} shape;
+
+/* Sums take the place of stages. */
+static void set_memory(shape *s, const kernel *k, danaus_layout layout)
+{
+    const int *n = size_of(k);
+    int64_t columns = 8 * n[TILES_S];
+    int64_t tiles = n[WARPS_R] * s->tiles_r * s->together;
+    int64_t sums = n[WARPS_K] * tiles * n[TILES_S] * DN_OPERAND;
+    int64_t x_rows = layout == DANAUS_BATCH_LAST ? s->tile_k + 4 : s->tile_k;
+    int64_t x = x_rows * s->together * columns * s->element;
+    int64_t stage = n[WARPS_K] * (s->units * tiles * DN_OPERAND + x);
+    int64_t all = dn_gpu_code(k)->arch == 90 ? SHARED_90 : SHARED;
+    int64_t room = (all + RESERVED) / n[RESIDENT] - RESERVED;
+    s->stages = room / stage < MOST_STAGES ? room / stage : MOST_STAGES;
+    s->shared = s->stages * stage > sums ? s->stages * stage : sums;
+}
+
+static void set_lanes(shape *s, const kernel *k, const problem *p, int64_t lanes)
+{
+    const int *n = size_of(k);
+    s->together = lanes;
+    s->units = lanes == 1 ? 2 : 1;
+    s->tiles_r = n[TILES_R] > lanes ? n[TILES_R] / lanes : 1;
+    s->tile_r = 16 * s->tiles_r * n[WARPS_R];
+    s->tile_k = s->units * 32 / s->element;
+    s->steps = dn_gpu_parts(p->pattern.c, s->tile_k);
+    set_memory(s, k, p->layout);
+}
+
+/* Batch-first as many lanes follow each other as there is room for, of 16 bytes. */
+static shape shape_of(const kernel *k, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    shape s = { .element = (int64_t)danaus_dtype_size(p->dtype) };
+    int64_t lanes = p->layout == DANAUS_BATCH_LAST ? 1 : 16 / s.element;
+    while (q.d % lanes)
+        lanes /= 2;
+    s.operands = dn_gpu_parts(q.b, 16);
+    do {
+        set_lanes(&s, k, p, lanes);
+        lanes /= 2;
+    } while (lanes && (s.stages < LEAST_STAGES ||
+                       s.together * s.tiles_r * size_of(k)[TILES_S] > MOST_SUMS));
+    return s;
+}
+
+static int64_t tiles_of(
+    const shape *s, const kernel *k, danaus_pattern q, int64_t batch)
+{
+    return q.a * (q.d / s->together) * dn_gpu_parts(q.b, s->tile_r) *
+           dn_gpu_parts(batch, 8 * size_of(k)[TILES_S]);
+}
+
+/* At least 4 bytes of x lie together. */
+int dn_split_fits(const kernel *k, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
+    if (!dn_is_one_factor(k, p) || (tf32 && p->math != DANAUS_MATH_TF32) || q.b < 8 ||
+        q.c < 8)
+        return 0;
+    shape s = shape_of(k, p);
+    int last = p->layout == DANAUS_BATCH_LAST;
+    int64_t beside = last ? size_of(k)[TILES_S] : s.together == q.d ? 2 : s.together;
+    return s.stages >= 2 && beside * s.element >= 4;
+}
+
+/* Bytes of a second cache's sector that are of no use to lanes which lie between others. */
+static double waste_of(const shape *s, const problem *p)
+{
+    double lanes = (double)s->together, all = (double)p->pattern.d;
+    if (p->layout == DANAUS_BATCH_LAST)
+        return 1;
+    return fmax(1, fmin(all / lanes, 36 / (lanes * (double)s->element)));
+}
+
+/* Clocks of a warp's step: products and operands of w, and copies of x, which are many if
+   rows of columns s are not aligned. */
+static double step_clocks(const shape *s, const kernel *k, const problem *p)
+{
+    const int *n = size_of(k);
+    int last = p->layout == DANAUS_BATCH_LAST;
+    double product = n[PARTS] > 1 ? 11.9 : 2.3,
+           units = (double)(s->units * s->together);
+    double piece = fmin(16, 8 * units);
+    if (last)
+        piece = p->batch * s->element % 16 ? 0.53 : 16;
+    else if (s->together < p->pattern.d)
+        piece = (double)(s->together * s->element);
+    double copies = n[TILES_S] * 8 * units / piece / n[WARPS_R];
+    return units * (double)s->tiles_r * (n[TILES_S] * product + 56) + 4.9 * copies;
+}
+
+/* A fit to 3,500 times on an H200 (to 8 % in the mean): memory, the second cache, and what a
+   multiprocessor does; steps that are not on their way from the beginning wait. */
+double dn_split_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const gpu_facts *f = dn_gpu_facts(dev);
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    if (dn_gpu_code(k)->arch != 90)
+        return INFINITY;
+    shape s = shape_of(k, p);
+    double line = (double)p->batch * (double)s.element,
+           w = (double)dn_split_bytes(k, p);
+    double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
+    double row_tiles = (double)dn_gpu_parts(q.b, s.tile_r), waste = waste_of(&s, p);
+    double passes = (double)dn_gpu_parts(p->batch, 8 * n[TILES_S]);
+    double memory = (w + x + y) / (0.93 * f->bandwidth);
+    double cache =
+        (w * passes + waste * (x * row_tiles + 13.7 * y)) / (1.54 * f->bandwidth);
+    double each = (double)dn_gpu_parts(s.steps, n[WARPS_K]);
+    double sums = (double)(s.tiles_r * s.together * n[TILES_S]);
+    double block =
+        (each * step_clocks(&s, k, p) + 140 * sums) * (n[WARPS_R] * n[WARPS_K] / 4.0) +
+        600;
+    double rounds = ceil((double)tiles_of(&s, k, q, p->batch) / f->units);
+    double processor = rounds * block * f->units * 256 / f->flops;
+    double waits = fmax(0, ceil(each / (double)(s.stages - 1)) - 1);
+    return 4.1e-6 + cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3)) +
+           0.52e-6 * waits;
+}
+
+size_t dn_split_bytes(const kernel *k, const problem *p)
+{
+    shape s = shape_of(k, p);
+    danaus_pattern q = p->pattern;
+    return (size_t)(q.a * q.d * s.operands * s.steps * s.units * DN_OPERAND);
+}
+
+/* A unit of packing: 16 rows of lanes that are together. */
+static void pack_rows(const gpu_packing *g, int64_t n, char *to)
+{
+    const shape *s = g->shape;
+    danaus_pattern q = g->p->pattern;
+    const int64_t *step = g->w.s;
+    int64_t slots = 8 / s->element, groups = q.d / s->together;
+    int64_t block = n / s->operands, i = block / groups,
+            j = block % groups * s->together;
+    gpu_operand o = { .p = g->p,
+                      .w = &g->w,
+                      .split = size_of(g->kernel)[PARTS] > 1,
+                      .thread = s->units * slots,
+                      .half = slots / 2 };
+    for (int64_t k0 = 0; k0 < s->steps * s->tile_k; k0 += s->tile_k)
+        for (int64_t unit = 0; unit < s->units; unit++)
+            for (int64_t lane = j; lane < j + s->together; lane++, to += DN_OPERAND) {
+                o.from = i * step[0] + lane * step[3];
+                dn_gpu_operand(&o, n % s->operands * 16, k0 + unit * slots, to);
+            }
+}
+
+void dn_split_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    shape s = shape_of(k, p);
+    danaus_pattern q = p->pattern;
+    int64_t bytes = s.steps * s.units * s.together * DN_OPERAND;
+    gpu_packing g = { k, p, w, &s, bytes, pack_rows };
+    dn_gpu_pack(&g, q.a * (q.d / s.together) * s.operands, packed);
+}
+
+/* Sizes are arguments, so that a text serves all patterns whose lanes are as far apart. */
+void dn_split_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    (void)variant;
+    const int *n = size_of(k);
+    shape s = shape_of(k, p);
+    int last = p->layout == DANAUS_BATCH_LAST;
+    const gpu_define lines[] = {
+        { "ELEMENT", s.element },
+        { "ACTIVATION", p->activation },
+        { "SPLIT", n[PARTS] > 1 },
+        { "LAST", last },
+        { "TOGETHER", s.together },
+        { "ALL_LANES", !last && s.together == p->pattern.d },
+        { "UNITS", s.units },
+        { "TILES_R", s.tiles_r },
+        { "TILES_S", n[TILES_S] },
+        { "WARPS_R", n[WARPS_R] },
+        { "WARPS_K", n[WARPS_K] },
+        { "STAGES", s.stages },
+        { "RESIDENT", n[RESIDENT] },
+    };
+    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
+}
+
+void dn_split_launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch)
+{
+    (void)f;
+    const int *n = size_of(k);
+    shape s = shape_of(k, p);
+    *launch = (gpu_launch){
+        .blocks = { tiles_of(&s, k, p->pattern, call->batch), 1, 1 },
+        .threads = n[WARPS_R] * n[WARPS_K] * 32,
+        .shared = (int)s.shared,
+    };
+}
