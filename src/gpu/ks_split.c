@@ -98,7 +98,7 @@ static double waste_of(const shape *s, const problem *p)
     double lanes = (double)s->together, all = (double)p->pattern.d;
     if (p->layout == DANAUS_BATCH_LAST)
         return 1;
-    return fmax(1, fmin(all / lanes, 36 / (lanes * (double)s->element)));
+    return fmax(1, fmin(all / lanes, 33 / (lanes * (double)s->element)));
 }
 
 /* Clocks of a warp's step: products and operands of w, and copies of x, which are many if
@@ -107,7 +107,7 @@ static double step_clocks(const shape *s, const kernel *k, const problem *p)
 {
     const int *n = size_of(k);
     int last = p->layout == DANAUS_BATCH_LAST;
-    double product = n[PARTS] > 1 ? 11.9 : 2.3,
+    double product = n[PARTS] > 1 ? 10.3 : 2.3,
            units = (double)(s->units * s->together);
     double piece = fmin(16, 8 * units);
     if (last)
@@ -115,10 +115,10 @@ static double step_clocks(const shape *s, const kernel *k, const problem *p)
     else if (s->together < p->pattern.d)
         piece = (double)(s->together * s->element);
     double copies = n[TILES_S] * 8 * units / piece / n[WARPS_R];
-    return units * (double)s->tiles_r * (n[TILES_S] * product + 56) + 4.9 * copies;
+    return units * (double)s->tiles_r * (n[TILES_S] * product + 68) + 3.7 * copies;
 }
 
-/* A fit to 3,500 times on an H200 (to 8 % in the mean): memory, the second cache, and what a
+/* A fit to 11,000 times on an H200 (to 8 % in the mean): memory, the second cache, and what a
    multiprocessor does; steps that are not on their way from the beginning wait. */
 double dn_split_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
@@ -135,17 +135,17 @@ double dn_split_cost(const danaus_device *dev, const kernel *k, const problem *p
     double passes = (double)dn_gpu_parts(p->batch, 8 * n[TILES_S]);
     double memory = (w + x + y) / (0.93 * f->bandwidth);
     double cache =
-        (w * passes + waste * (x * row_tiles + 13.7 * y)) / (1.54 * f->bandwidth);
+        (w * passes + waste * (x * row_tiles + 13.7 * y)) / (1.4 * f->bandwidth);
     double each = (double)dn_gpu_parts(s.steps, n[WARPS_K]);
     double sums = (double)(s.tiles_r * s.together * n[TILES_S]);
     double block =
-        (each * step_clocks(&s, k, p) + 140 * sums) * (n[WARPS_R] * n[WARPS_K] / 4.0) +
+        (each * step_clocks(&s, k, p) + 116 * sums) * (n[WARPS_R] * n[WARPS_K] / 4.0) +
         600;
     double rounds = ceil((double)tiles_of(&s, k, q, p->batch) / f->units);
     double processor = rounds * block * f->units * 256 / f->flops;
     double waits = fmax(0, ceil(each / (double)(s.stages - 1)) - 1);
-    return 4.1e-6 + cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3)) +
-           0.52e-6 * waits;
+    return 4e-6 + cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3)) +
+           0.7e-6 * waits;
 }
 
 size_t dn_split_bytes(const kernel *k, const problem *p)
