@@ -249,6 +249,12 @@ static int complete_wgmma(gpu_dw *t, const problem *p)
     return set_places(t, 32) || (!t->last && set_places(t, 16));
 }
 
+/* Three lanes are loaded one by one, and stored in lines only if A is x. */
+static double by_threes(const gpu_dw *t)
+{
+    return t->lanes != 3 ? 1 : t->swapped ? 1.2 : 1.4;
+}
+
 static void keep_wgmma(gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
 {
     if (!complete_wgmma(&t, p))
@@ -257,7 +263,7 @@ static void keep_wgmma(gpu_dw *best, double *least_seconds, gpu_dw t, const prob
     double read =
         (double)(64 * t.groups_a * (t.groups_b + 1) + (4 + 3 * t.groups_a) * b);
     double seconds = seconds_of(&t, p, 1.5e14, read);
-    keep_better(best, least_seconds, &t, seconds * (t.lanes == 3 ? 1.3 : 1));
+    keep_better(best, least_seconds, &t, seconds * by_threes(&t));
 }
 
 /* Tiles of ks_dw_wgmma.cu. */
