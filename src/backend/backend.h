@@ -25,6 +25,7 @@ typedef struct problem {
     danaus_math math;       /* of f32 */
     int64_t batch;          /* a hint, never a condition; at least 1 */
     int x_cached, y_cached; /* hints: x was, y will be used right before, after */
+    int alike;              /* a hint: the same kernel makes what comes before, after */
     int activation;         /* a hint: the danaus_activation of results */
 } problem;
 

@@ -14,10 +14,33 @@
 
 static cpu_device *cpu(danaus_device *dev) { return (cpu_device *)dev; }
 
-/* Bytes of a cache, or `otherwise` where the system does not say. */
-static size_t cache_bytes(int name, size_t otherwise)
+/* A number that Linux says of a cache of the first processor, in KiB if it is a size; or
+   -1. */
+static long cache_number(int index, const char *what)
 {
-    long bytes = sysconf(name);
+    char path[96];
+    long number = -1;
+    snprintf(
+        path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index,
+        what);
+    FILE *f = fopen(path, "r");
+    if (f && fscanf(f, "%ld", &number) != 1)
+        number = -1;
+    if (f)
+        fclose(f);
+    return number;
+}
+
+/* Bytes of a level's cache, or `otherwise` where the system does not say. The C library
+   adds up the last caches of a whole AMD processor. */
+static size_t cache_bytes(long level, int name, size_t otherwise)
+{
+    long bytes = -1, found;
+    for (int index = 0; (found = cache_number(index, "level")) > 0; index++)
+        if (found == level)
+            bytes = cache_number(index, "size") * 1024;
+    if (bytes <= 0)
+        bytes = sysconf(name);
     return bytes > 0 ? (size_t)bytes : otherwise;
 }
 
@@ -67,8 +90,8 @@ static danaus_status cpu_open(const char *name, danaus_device **device)
     d->conv = isa->conv;
     d->activations = isa->activations;
     d->threads = dn_thread_count();
-    d->l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, (size_t)512 << 10);
-    d->l3 = cache_bytes(_SC_LEVEL3_CACHE_SIZE, (size_t)8 << 20);
+    d->l2 = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE, (size_t)512 << 10);
+    d->l3 = cache_bytes(3, _SC_LEVEL3_CACHE_SIZE, (size_t)8 << 20);
     *device = &d->base;
     return DANAUS_OK;
 }

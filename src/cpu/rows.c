@@ -98,6 +98,17 @@ static double lane_bytes(const cpu_code *code, const problem *p)
            (code->lane_vectors * code->vector + code->tile_columns / pair * same);
 }
 
+/* Whether lines between steps stay as they are, and in the second cache: if they are not
+   turned for panels, nor those of 16 bits at the ends of the chain. */
+static int keeps_lines(const danaus_device *dev, const problem *p)
+{
+    int64_t x = p->x_cached ? dn_pattern_cols(p->pattern) : 0;
+    int64_t y = p->y_cached ? dn_pattern_rows(p->pattern) : 0;
+    int64_t bytes = (x > y ? x : y) * (int64_t)danaus_dtype_size(p->dtype);
+    return p->alike && p->dtype == dn_sum_type(p->dtype) &&
+           bytes * LANE_COLUMNS_AT_A_TIME <= (int64_t)((const cpu_device *)dev)->l2;
+}
+
 double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const cpu_code *code = code_of(k);
@@ -128,9 +139,8 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     double turned = p->layout == DANAUS_BATCH_LAST && p->batch > 1
                         ? turn * n * ((double)dn_pattern_rows(q) + x_rows)
                         : 0;
-    /* Lines between steps are turned for panels, or far apart for other lanes. */
     if (p->batch >= SLABS)
-        turned += 6 * n * between(p) / per;
+        turned += (keeps_lines(dev, p) ? 1.6 : 6) * n * between(p) / per;
     return CYCLE * (work + memory_cycles(p) / 2 + repeat + turned + again + 50) /
            threads;
 }

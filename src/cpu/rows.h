@@ -10,6 +10,9 @@
 #define GATHER_TILES 12
 /* Columns that tiles of lanes take at a time, a multiple of theirs. */
 #define LANE_COLUMNS_AT_A_TIME 48
+/* The same with d = 1, of x from memory, where the weights stay in the second cache: so
+   many lines of x the processor fetches ahead by itself, on Zen 4. */
+#define FEW_LANE_COLUMNS 12
 
 /* How kernels along lines (lanes.inc) cut the b d outputs (r, j) of a block into
    vectors of `per` lanes: lane l of vector v in group g is output v step + g per + l.
@@ -45,6 +48,13 @@ static inline int dn_lanes_take_rows(const cpu_view *x, int64_t d)
 
 /* Vectors between rows of n vectors, so that rows meet all sets of a cache. */
 static inline int64_t dn_odd(int64_t n) { return n | 1; }
+
+/* Elements from one line of `count` elements in scratch to the next: an odd number of
+   runs of `unit`. */
+static inline int64_t dn_line_step(int64_t count, int64_t unit)
+{
+    return dn_odd((count + unit - 1) / unit) * unit;
+}
 
 /* Elements in a row of x that repeats with period d, for vectors of `per`. */
 static inline int64_t dn_lane_row(int64_t d, int64_t per) { return d + per - 1; }

@@ -1,7 +1,8 @@
-/* Chains on the CPU: one step after the other, or, for many columns, slab after
+/* Chains on the CPU: one step after the other over wide slabs of columns, or slab after
    slab, each through all steps while its intermediate vectors are in the cache. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/grid.h"
+#include "cpu/rows.h"
 
 #include "base/dtype.h"
 #include "base/status.h"
@@ -10,6 +11,10 @@
 /* Tiles of columns in a slab, at most: 10 was best of 1 to 20 for batch-last Monarch
    chains of 1024 and 4096 on Ice Lake (bench/suites/chains.csv). */
 #define MOST_SLAB_TILES 10
+/* Slabs for each thread, so that none waits long for the last one. */
+#define SLABS_PER_THREAD 6
+/* Where steps follow each other over wide slabs, an intermediate vector's last caches. */
+#define WIDE_SLAB_CACHES 4
 
 /* Whether panels lie between step and the next one, not lines. */
 static int has_panels(const ks_step *step)
@@ -25,7 +30,8 @@ static cpu_view between(const ks_step *step, void *memory, int64_t columns)
         .data = memory,
         .dtype = dn_sum_type(step->p.dtype),
         .layout = panels ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST,
-        .ld = panels ? columns : dn_pattern_rows(step->p.pattern),
+        .ld = dn_line_step(
+            panels ? columns : dn_pattern_rows(step->p.pattern), COLUMNS_UNIT),
     };
 }
 
@@ -39,24 +45,44 @@ static void fill_places(danaus_pattern p, int64_t width, int64_t *place)
 }
 
 /* x or y of the whole product. A single column is the same in both layouts. */
-static cpu_view outside(const ks_step *step, const void *data, int64_t rows, int64_t n)
+static cpu_view outside(
+    const cpu_device *d, const ks_step *step, const void *data, int64_t rows, int64_t n)
 {
     danaus_layout layout = n == 1 ? DANAUS_BATCH_FIRST : step->p.layout;
+    size_t bytes = (size_t)(rows * n) * danaus_dtype_size(step->p.dtype);
     return (cpu_view){
         .data = (void *)(uintptr_t)data,
         .dtype = step->p.dtype,
         .layout = layout,
         .ld = layout == DANAUS_BATCH_FIRST ? rows : n,
+        .large = bytes > d->l2,
     };
 }
 
-/* Bytes of one column of the widest intermediate vector. */
-static int64_t column_bytes(const ks_step *steps, int count)
+/* Rows of the widest intermediate vector. */
+static int64_t widest(const ks_step *steps, int count)
 {
     int64_t most = 0;
     for (int i = 0; i + 1 < count; i++)
         most = MAX(most, dn_pattern_rows(steps[i].p.pattern));
-    return most * (int64_t)danaus_dtype_size(dn_sum_type(steps->p.dtype));
+    return most;
+}
+
+/* Bytes of one column of it. */
+static int64_t column_bytes(const ks_step *steps, int count)
+{
+    return widest(steps, count) *
+           (int64_t)danaus_dtype_size(dn_sum_type(steps->p.dtype));
+}
+
+/* Bytes of what lies between two steps, as between() has it or in tiles. */
+static size_t panel_bytes(const ks_step *steps, int count, int64_t columns)
+{
+    int64_t rows = widest(steps, count);
+    return dn_aligned(
+        MAX(rows * dn_line_step(columns, COLUMNS_UNIT),
+            columns * dn_line_step(rows, COLUMNS_UNIT)) *
+        (int64_t)danaus_dtype_size(dn_sum_type(steps->p.dtype)));
 }
 
 static cpu_view columns_from(cpu_view v, int64_t s)
@@ -73,13 +99,16 @@ typedef struct chain_run {
     const ks_operands *o;
     cpu_view x, y;
     int64_t slab;       /* columns */
-    size_t panel_bytes; /* of one intermediate panel; there are two */
+    size_t panel_bytes; /* of one intermediate panel; there are at most two */
     size_t slot_bytes;
     int tiled;       /* panels between steps are cut into tiles of columns */
     int64_t *places; /* for each step but the last, of the rows of its y in a tile */
     char *scratch;
     atomic_int next;
 } chain_run;
+
+/* Intermediate vectors that exist at a time. */
+static int panel_count(const chain_run *c) { return MIN(c->count - 1, 2); }
 
 /* The panels between step and the next one, cut into tiles. */
 static void cut_tiles(const ks_step *step, const int64_t *place, cpu_view *v)
@@ -140,7 +169,7 @@ static void take_slabs(void *arg, int slot)
         for (int i = 0; i < c->count; i++) {
             grid g;
             open_step(c, i, s, n, panels, &g);
-            g.all.scratch = panels + 2 * c->panel_bytes;
+            g.all.scratch = panels + (size_t)panel_count(c) * c->panel_bytes;
             g.all.cold_x = far || i == 0;
             g.all.cold_y = far || i + 1 == c->count;
             g.code->part(&g.all);
@@ -161,6 +190,18 @@ static size_t stage_bytes(const chain_run *c, int64_t n)
     return most;
 }
 
+/* Columns that every step takes at a time. */
+static int64_t slab_unit(const chain_run *c)
+{
+    int64_t unit = COLUMNS_UNIT;
+    for (int i = 0; i < c->count; i++) {
+        const cpu_code *code = dn_code_of(&c->steps[i]);
+        unit =
+            MAX(unit, code->lane_vectors ? LANE_COLUMNS_AT_A_TIME : code->tile_columns);
+    }
+    return unit;
+}
+
 /* Columns of a slab. Batch-first: its intermediate vectors take a quarter of the second
    cache, since weights, what is staged and what is fetched meanwhile want the rest.
    Batch-last, memory is met in runs of a slab's columns: long ones are worth more, and
@@ -168,30 +209,59 @@ static size_t stage_bytes(const chain_run *c, int64_t n)
 static int64_t slab_columns(const chain_run *c)
 {
     int last = c->x.layout == DANAUS_BATCH_LAST;
-    int64_t unit = COLUMNS_UNIT, panels = c->count > 2 ? 2 : 1;
-    for (int i = 0; i < c->count; i++)
-        unit = MAX(unit, dn_code_of(&c->steps[i])->tile_columns);
+    int64_t unit = slab_unit(c);
     int64_t budget =
         last ? (int64_t)c->dev->l3 / (4 * c->dev->threads) : (int64_t)c->dev->l2 / 4;
-    int64_t tiles = budget / (panels * column_bytes(c->steps, c->count) * unit);
+    int64_t tiles = budget / (panel_count(c) * column_bytes(c->steps, c->count) * unit);
     return ROUND_UP(CLAMP(tiles, 1, MOST_SLAB_TILES) * unit, COLUMNS_UNIT);
 }
 
-/* Step after step, each over all columns and cut for the threads. */
+/* The same, of as many slabs as threads want. */
+static int64_t fair_columns(const chain_run *c)
+{
+    int64_t unit = slab_unit(c);
+    int64_t fair = c->o->batch / (SLABS_PER_THREAD * c->dev->threads);
+    return MIN(c->slab, ROUND_UP(MAX(fair, unit), unit));
+}
+
+/* Whether slabs are faster than steps one after the other. Batch-last, x and y are fetched
+   and stored while products are made, and what slabs save is little: less than it costs
+   to have from the last cache what one tile of columns leaves between two steps. */
+static int slabs_pay(const chain_run *c)
+{
+    return c->o->batch >= c->slab * c->dev->threads &&
+           (c->x.layout == DANAUS_BATCH_FIRST ||
+            column_bytes(c->steps, c->count) * slab_unit(c) <= (int64_t)c->dev->l2 / 2);
+}
+
+/* Columns of wide slabs, all alike: wide enough for threads to share a step, and for
+   intermediate vectors to be no more memory than that takes. */
+static int64_t wide_columns(const chain_run *c)
+{
+    int64_t n = c->o->batch, most = n;
+    if (c->count > 1)
+        most = CLAMP(
+            WIDE_SLAB_CACHES * (int64_t)c->dev->l3 / column_bytes(c->steps, c->count),
+            c->slab * c->dev->threads, n);
+    return MIN(n, ROUND_UP(CEIL_DIV(n, CEIL_DIV(n, most)), slab_unit(c)));
+}
+
+/* Step after step, each over all columns of a wide slab and cut for the threads. */
 static danaus_status run_steps(chain_run *c)
 {
-    c->slab = ROUND_UP(c->o->batch, COLUMNS_UNIT);
-    c->panel_bytes =
-        c->count > 1 ? dn_aligned(column_bytes(c->steps, c->count) * c->slab) : 0;
-    size_t stage = stage_bytes(c, c->o->batch);
+    int64_t n = c->o->batch;
+    c->slab = wide_columns(c);
+    c->panel_bytes = c->count > 1 ? panel_bytes(c->steps, c->count, c->slab) : 0;
+    size_t panels = (size_t)panel_count(c) * c->panel_bytes;
+    size_t stage = stage_bytes(c, c->slab);
     void *scratch;
-    TRY(dn_cpu_scratch(
-        c->dev, 2 * c->panel_bytes + stage * (size_t)c->dev->threads, &scratch));
-    for (int i = 0; i < c->count; i++) {
-        grid g;
-        open_step(c, i, 0, c->o->batch, scratch, &g);
-        dn_grid_run(c->dev, &g, (char *)scratch + 2 * c->panel_bytes);
-    }
+    TRY(dn_cpu_scratch(c->dev, panels + stage * (size_t)c->dev->threads, &scratch));
+    for (int64_t s = 0; s < n; s += c->slab)
+        for (int i = 0; i < c->count; i++) {
+            grid g;
+            open_step(c, i, s, MIN(c->slab, n - s), scratch, &g);
+            dn_grid_run(c->dev, &g, (char *)scratch + panels);
+        }
     return DANAUS_OK;
 }
 
@@ -202,9 +272,9 @@ static danaus_status run_slabs(chain_run *c)
         width = MAX(width, dn_code_of(&c->steps[i])->tile_columns);
     int64_t places = rows_before(c, c->count - 1) * (int64_t)sizeof *c->places;
     c->tiled = 1;
-    c->panel_bytes =
-        dn_aligned(column_bytes(c->steps, c->count) * (c->slab + width - 1));
-    c->slot_bytes = 2 * c->panel_bytes + stage_bytes(c, c->slab);
+    c->slab = fair_columns(c);
+    c->panel_bytes = panel_bytes(c->steps, c->count, c->slab + width - 1);
+    c->slot_bytes = (size_t)panel_count(c) * c->panel_bytes + stage_bytes(c, c->slab);
     int64_t slabs = CEIL_DIV(c->o->batch, c->slab);
     int slots = (int)MIN(c->dev->threads, slabs);
     void *scratch;
@@ -228,20 +298,22 @@ static danaus_status run_slabs(chain_run *c)
 danaus_status dn_cpu_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o)
 {
+    cpu_device *d = (cpu_device *)dev;
+    int64_t cols = dn_pattern_cols(steps->p.pattern), n = o->batch;
+    int64_t rows = dn_pattern_rows(steps[count - 1].p.pattern);
     chain_run c = {
-        .dev = (cpu_device *)dev,
+        .dev = d,
         .steps = steps,
         .count = count,
         .o = o,
-        .x = outside(steps, o->x, dn_pattern_cols(steps->p.pattern), o->batch),
-        .y =
-            outside(steps, o->y, dn_pattern_rows(steps[count - 1].p.pattern), o->batch),
+        .x = outside(d, steps, o->x, cols, n),
+        .y = outside(d, steps, o->y, rows, n),
     };
     int wide = dn_sum_type(c.y.dtype) == DANAUS_F64;
-    c.y.activate = c.dev->activations[o->activation][wide];
+    c.y.activate = d->activations[o->activation][wide];
     if (count > 1) {
         c.slab = slab_columns(&c);
-        if (o->batch >= c.slab * c.dev->threads)
+        if (slabs_pay(&c))
             return run_slabs(&c);
     }
     return run_steps(&c);

@@ -230,6 +230,14 @@ static danaus_status measure_chains(danaus_ks_plan *plan, danaus_device *dev)
     return try_rows(plan, dev, steps, &least);
 }
 
+/* Estimates of steps one by one say as little. */
+static void choose_alike(danaus_ks_plan *plan, const danaus_device *dev)
+{
+    const kernel *k = dn_choose_alike(dev, plan->run.step, plan->run.count);
+    for (int i = 0; k && i < plan->run.count; i++)
+        plan->run.step[i].kernel = k;
+}
+
 /* A step for each factor, and for its adjoint. */
 static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *dev)
 {
@@ -282,9 +290,11 @@ danaus_status danaus_ks_plan_create(
     p->count = count;
     memcpy(p->patterns, patterns, (size_t)count * sizeof *patterns);
     danaus_status status = choose_steps(p, device);
-    if (status == DANAUS_OK && d.effort == DANAUS_MEASURE && count > 1 &&
-        device->backend->on_host)
+    int chain = status == DANAUS_OK && count > 1 && device->backend->on_host;
+    if (chain && d.effort == DANAUS_MEASURE)
         status = measure_chains(p, device);
+    else if (chain && d.effort == DANAUS_ESTIMATE)
+        choose_alike(p, device);
     if (status == DANAUS_OK && d.gradients)
         status = choose_gradient_steps(p, device);
     if (status == DANAUS_OK)

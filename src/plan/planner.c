@@ -294,3 +294,33 @@ danaus_status dn_choose(
     *chosen = best;
     return DANAUS_OK;
 }
+
+/* Seconds of all steps by kernel k, or each by its own. */
+static double estimate_steps(
+    const danaus_device *dev, const ks_step *steps, int count, const kernel *k)
+{
+    double seconds = 0;
+    for (int i = 0; i < count; i++) {
+        problem p = steps[i].p;
+        const kernel *row = k ? k : steps[i].kernel;
+        p.alike = k != NULL;
+        seconds += row->fits(row, &p) ? row->cost(dev, row, &p) : INFINITY;
+    }
+    return seconds;
+}
+
+const kernel *dn_choose_alike(const danaus_device *dev, const ks_step *steps, int count)
+{
+    double seconds, least = estimate_steps(dev, steps, count, NULL);
+    const kernel *best = NULL;
+    for (int i = 0; i < count; i++)
+        if (dn_tuning_find(dev->tuning, &steps[i].p, 1, &seconds) ||
+            dn_tuning_near(dev->tuning, &steps[i].p))
+            return NULL;
+    for (const kernel *k = dev->kernels; k->name; k++)
+        if ((seconds = estimate_steps(dev, steps, count, k)) < least) {
+            least = seconds;
+            best = k;
+        }
+    return best;
+}

@@ -15,7 +15,8 @@
 enum { PLAIN, QUICK, UNKNOWN, PAIR, KERNELS };
 
 /* What kernels are estimated to take, and take; runs are counted. */
-static double estimates[KERNELS], times[KERNELS], for_activation[KERNELS];
+static double estimates[KERNELS], times[KERNELS], for_activation[KERNELS],
+    for_alike[KERNELS];
 static int runs[KERNELS];
 static int prepared; /* steps, at the last call */
 
@@ -34,7 +35,9 @@ static int fits_two(const kernel *k, const problem *p)
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     (void)dev;
-    return estimates[number_of(k)] + (p->activation ? for_activation[number_of(k)] : 0);
+    int number = number_of(k);
+    return estimates[number] + (p->activation ? for_activation[number] : 0) +
+           (p->alike ? for_alike[number] : 0);
 }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
@@ -158,6 +161,7 @@ static int begin(void **state)
     times[UNKNOWN] = 1;
     memset(runs, 0, sizeof runs);
     memset(for_activation, 0, sizeof for_activation);
+    memset(for_alike, 0, sizeof for_alike);
     return dn_tuning_create(&device.tuning) != DANAUS_OK;
 }
 
@@ -285,6 +289,17 @@ static problem with_sizes(danaus_pattern pattern, int64_t batch)
     p.pattern = pattern;
     p.batch = batch;
     return p;
+}
+
+static void one_kernel_makes_a_chain_if_so_it_is_estimated_faster(void **state)
+{
+    (void)state;
+    ks_step steps[] = { { base, &kernels[PLAIN] }, { base, &kernels[PLAIN] } };
+    assert_null(dn_choose_alike(&device, steps, 2));
+    for_alike[QUICK] = -2e-6;
+    assert_ptr_equal(dn_choose_alike(&device, steps, 2), &kernels[QUICK]);
+    dn_tuning_add(device.tuning, &base, &kernels[PLAIN], 10e-6);
+    assert_null(dn_choose_alike(&device, steps, 2));
 }
 
 static void what_was_measured_nearby_is_taken(void **state)
@@ -451,6 +466,7 @@ int main(void)
         TEST(hopeless_rows_are_not_measured),
         TEST(pairs_are_measured_and_kept),
         TEST(a_row_that_pays_for_an_activation_is_estimated),
+        TEST(one_kernel_makes_a_chain_if_so_it_is_estimated_faster),
         TEST(what_was_measured_nearby_is_taken),
         TEST(of_two_neighbours_the_nearest_counts),
         TEST(a_neighbour_of_much_larger_estimate_is_not_taken),
