@@ -78,6 +78,12 @@ static int64_t tiles_of(
            dn_gpu_parts(batch, 8 * size_of(k)[TILES_S]);
 }
 
+/* One column of one lane is the same in both layouts, and weights are too. */
+static int is_one_column(const problem *p, int64_t batch)
+{
+    return p->layout == DANAUS_BATCH_LAST && p->pattern.d == 1 && batch == 1;
+}
+
 /* At least 4 bytes of x lie together. */
 int dn_split_fits(const kernel *k, const problem *p)
 {
@@ -106,7 +112,7 @@ static double waste_of(const shape *s, const problem *p)
 static double step_clocks(const shape *s, const kernel *k, const problem *p)
 {
     const int *n = size_of(k);
-    int last = p->layout == DANAUS_BATCH_LAST;
+    int last = p->layout == DANAUS_BATCH_LAST && !is_one_column(p, p->batch);
     double product = n[PARTS] > 1 ? 10.3 : 2.3,
            units = (double)(s->units * s->together);
     double piece = fmin(16, 8 * units);
@@ -186,13 +192,19 @@ void dn_split_pack(const kernel *k, const problem *p, weights_view w, void *pack
     dn_gpu_pack(&g, q.a * (q.d / s.together) * s.operands, packed);
 }
 
+/* 1: by the text for batch-first. */
+int dn_split_variant(const kernel *k, const problem *p, const gpu_call *call)
+{
+    (void)k;
+    return is_one_column(p, call->batch);
+}
+
 /* Sizes are arguments, so that a text serves all patterns whose lanes are as far apart. */
 void dn_split_defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    (void)variant;
     const int *n = size_of(k);
     shape s = shape_of(k, p);
-    int last = p->layout == DANAUS_BATCH_LAST;
+    int last = p->layout == DANAUS_BATCH_LAST && !(variant && p->pattern.d == 1);
     const gpu_define lines[] = {
         { "ELEMENT", s.element },
         { "ACTIVATION", p->activation },

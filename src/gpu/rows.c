@@ -168,7 +168,8 @@
             dn_split_cost, dn_split_bytes, dn_split_pack, &(const gpu_code)            \
         {                                                                              \
             .text = "ks_split.cu", .arch = ARCH, .size = { R, S, M, K, B, P },         \
-            .defines = dn_split_defines, .launch = dn_split_launch                     \
+            .defines = dn_split_defines, .launch = dn_split_launch, .variants = 2,     \
+            .variant = dn_split_variant                                                \
         }                                                                              \
     }
 #define SPLIT_90(type, DTYPE, P)                                                       \

@@ -156,6 +156,7 @@ double dn_split_cost(const danaus_device *dev, const kernel *k, const problem *p
 size_t dn_split_bytes(const kernel *k, const problem *p);
 void dn_split_pack(const kernel *k, const problem *p, weights_view w, void *packed);
 void dn_split_defines(const kernel *k, const problem *p, int variant, text *to);
+int dn_split_variant(const kernel *k, const problem *p, const gpu_call *call);
 void dn_split_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);

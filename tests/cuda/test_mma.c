@@ -24,7 +24,7 @@ static problem random_problem(rng *r, const kernel *k)
         p.pattern.c *= unit;
         p.pattern.d = rng_int(r, 1, 3) << rng_int(r, 0, 4);
     } while (!k->fits(k, &p) || weights_of(p.pattern) * p.batch > MOST_PRODUCTS);
-    p.batch = (p.batch + unit - 1) / unit * unit;
+    p.batch = rng_next(r) % 8 ? (p.batch + unit - 1) / unit * unit : 1;
     return p;
 }
 
