@@ -29,43 +29,12 @@
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
 #include "activate.cuh"
-#include "pieces.cuh"
-
-#if ELEMENT == 4
-typedef float element;
-#else
-typedef u16 element;
-#endif
-
-#define PER       (16 / ELEMENT) /* elements of a piece */
-#define TILE_K    (STEP_BYTES / ELEMENT)
-#define GROUPS    (TOGETHER / 4)
-#define TEAM      (32 * GROUPS * WARPS_R * WARPS_S) /* threads that share columns s */
-#define THREADS   (TEAM * TEAMS)
-#define TILE_R    (16 * TILES_R * WARPS_R)
-#define TILE_S    (8 * TILES_S * WARPS_S)
-#define STEPS     ((COLS + TILE_K - 1) / TILE_K)
-#define ROW_TILES ((ROWS + TILE_R - 1) / TILE_R)
-#define UNITS     (STEP_BYTES / 32) /* of columns k that an instruction multiplies */
-#define X_PITCH   (STEP_BYTES * TOGETHER) /* bytes of a column s */
-#define X_BYTES   (TILE_S * X_PITCH)
-#define W_UNIT    (TOGETHER * TILE_R * 32)
-#define W_BYTES   (UNITS * W_UNIT)
-#define STAGE     (X_BYTES + (HELD ? 0 : W_BYTES))
-/* Elements that lie together in memory, of a piece. */
-#define RUN       (TOGETHER == LANES || TOGETHER > PER ? PER : TOGETHER)
-/* Of y on its way out: a column s of 16 rows. */
-#define Y_PITCH   (16 * TOGETHER * ELEMENT)
-#define Y_BYTES   (8 * TILES_S * Y_PITCH)
+#include "ks_mma_lanes_product.cuh"
 
 typedef struct tile {
     int i, j, r0;
     i64 s0;
 } tile;
-
-INLINE u32 team_thread() { return TEAMS > 1 ? threadIdx.x % TEAM : threadIdx.x; }
-
-INLINE int up_to(i64 count, int most) { return count < most ? (int)count : most; }
 
 INLINE u32 tiles_of(i64 batch) { return (u32)((batch + TILE_S - 1) / TILE_S); }
 
@@ -96,17 +65,6 @@ INLINE tile tile_at(u32 t, i64 batch)
 #define APART    (TEAM / PIECES)
 #define X_COPIES (TILE_S / APART)
 #define W_COPIES ((W_BYTES / 16 + THREADS - 1) / THREADS)
-
-/* Where piece number `piece` of column s lies: threads that read one place of 8 columns s
-   or of 4 columns k then meet different banks. */
-INLINE u32 piece_at(int s, int piece)
-{
-    const int odd = TOGETHER == 4 ? 4 : TOGETHER == 8 ? 1 : 2;
-    int turned = piece ^ s % 2 * odd;
-    if (TOGETHER == 16)
-        turned ^= piece / 8 % 2;
-    return s * X_PITCH + turned * 16;
-}
 
 /* What a thread copies in the next step: its piece of the first column s, how many columns
    of the batch begin there, and its part of w. */
@@ -181,172 +139,6 @@ INLINE void next_step(source *from)
     from->x += TILE_K * LANES;
     from->w += W_BYTES;
 }
-
-/* ---- products ---- */
-
-/* A warp's sums: lane, tile of rows, tile of columns; element e is at row
-   l / 4 + 8 (e / 2) and column s 2 (l mod 4) + e mod 2, l the thread. */
-typedef float sums[4][TILES_R][TILES_S][4];
-typedef struct place {
-    int group, row, column; /* of 4 lanes; of the block's warps */
-} place;
-
-INLINE place place_of_warp()
-{
-    int warp = team_thread() / 32;
-    return { warp % GROUPS, warp / GROUPS / WARPS_S, warp / GROUPS % WARPS_S };
-}
-
-/* The right operand for 4 lanes: columns k of half `half` of a unit, 8 columns s. */
-INLINE void load_right(u32 v[4], u32 x, place p, int tile, int half)
-{
-    int thread = threadIdx.x % 32, s = p.column * TILES_S * 8 + thread / 4;
-    x += tile * 8 * X_PITCH;
-#if ELEMENT == 4
-    int k = half * 4 + thread % 4;
-    uint4 four = load_shared128(x + piece_at(s, k * GROUPS + p.group));
-    v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
-#else
-    int k = half * 8 + thread % 4 * 2;
-    uint2 first, next;
-    if (TOGETHER == 4) {
-        uint4 both = load_shared128(x + piece_at(s, k / 2));
-        first = { both.x, both.y }, next = { both.z, both.w };
-    } else {
-        u32 in = p.group % 2 * 8;
-        first = load_shared64(x + piece_at(s, k * GROUPS / 2 + p.group / 2) + in);
-        next = load_shared64(x + piece_at(s, (k + 1) * GROUPS / 2 + p.group / 2) + in);
-    }
-    v[0] = low_halves(first.x, next.x), v[1] = high_halves(first.x, next.x);
-    v[2] = low_halves(first.y, next.y), v[3] = high_halves(first.y, next.y);
-#endif
-}
-
-INLINE u32 left_at(place p, int lane, int tile)
-{
-    int rows = (p.group * 4 + lane) * (TILE_R / 16) + p.row * TILES_R + tile;
-    return rows * 512 + threadIdx.x % 32 * 16;
-}
-
-INLINE void load_left(u32 v[4], u32 from)
-{
-    uint4 a = load_shared128(from);
-    v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
-}
-
-#if SPLIT
-/* Rows that are multiplied beside each other, so that neighbouring products are
-   independent. */
-#define BESIDE (TILES_R % 2 ? TILES_R : 2)
-
-INLINE float rest_of(u32 v, u32 high)
-{
-    return __uint_as_float(v) - __uint_as_float(high);
-}
-
-/* part (+)= the sum of high * high and the two mixed products, of a unit of a lane's
-   columns k. */
-INLINE void product_of_unit(
-    float part[TILES_R][TILES_S][4], const u32 right[TILES_S][2][4], u32 w, place p,
-    int lane, int first)
-{
-    u32 high[TILES_S][2], low[TILES_S][2];
-#pragma unroll
-    for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            u32 v = right[t][half][lane];
-            high[t][half] = near_tf32(__uint_as_float(v));
-            low[t][half] = __float_as_uint(rest_of(v, high[t][half]));
-        }
-#pragma unroll
-    for (int r0 = 0; r0 < TILES_R; r0 += BESIDE) {
-        u32 a[BESIDE][4], rest[BESIDE][4];
-#pragma unroll
-        for (int r = 0; r < BESIDE; r++) {
-            load_left(a[r], w + left_at(p, lane, r0 + r));
-#pragma unroll
-            for (int v = 0; v < 4; v++)
-                rest[r][v] = __float_as_uint(rest_of(a[r][v], a[r][v] & ~0x1fffu));
-        }
-#pragma unroll
-        for (int pass = 0; pass < 3; pass++)
-#pragma unroll
-            for (int r = 0; r < BESIDE; r++)
-#pragma unroll
-                for (int t = 0; t < TILES_S; t++) {
-                    float *to = part[r0 + r][t];
-                    const u32 *left = pass ? a[r] : rest[r];
-                    const u32 *b = pass == 1 ? low[t] : high[t];
-                    if (first && pass == 0)
-                        mma8_first(to, left, b[0], b[1]);
-                    else
-                        mma8(to, left, b[0], b[1]);
-                }
-    }
-}
-
-INLINE void product(sums sum, u32 x, u32 w, place p)
-{
-    u32 right[UNITS][TILES_S][2][4];
-#pragma unroll
-    for (int u = 0; u < UNITS; u++)
-#pragma unroll
-        for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-            for (int half = 0; half < 2; half++)
-                load_right(right[u][t][half], x, p, t, u * 2 + half);
-#pragma unroll
-    for (int lane = 0; lane < 4; lane++) {
-        float part[TILES_R][TILES_S][4];
-#pragma unroll
-        for (int u = 0; u < UNITS; u++)
-            product_of_unit(part, right[u], w + u * W_UNIT, p, lane, u == 0);
-#pragma unroll
-        for (int r = 0; r < TILES_R; r++)
-#pragma unroll
-            for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    sum[lane][r][t][e] += part[r][t][e];
-    }
-}
-#else
-INLINE void multiply(float *d, const u32 *a, u32 b0, u32 b1)
-{
-#if ELEMENT == 4
-    mma8(d, a, b0, b1);
-#else
-    mma16(d, a, b0, b1);
-#endif
-}
-
-INLINE void product(sums sum, u32 x, u32 w, place p)
-{
-    u32 right[TILES_S][2][4];
-#pragma unroll
-    for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            load_right(right[t][half], x, p, t, half);
-#if ELEMENT == 4
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++)
-                right[t][half][lane] = round_tf32(__uint_as_float(right[t][half][lane]));
-#endif
-        }
-#pragma unroll
-    for (int lane = 0; lane < 4; lane++)
-#pragma unroll
-        for (int r = 0; r < TILES_R; r++) {
-            u32 a[4];
-            load_left(a, w + left_at(p, lane, r));
-#pragma unroll
-            for (int t = 0; t < TILES_S; t++)
-                multiply(sum[lane][r][t], a, right[t][0][lane], right[t][1][lane]);
-        }
-}
-#endif
 
 /* ---- results ---- */
 

@@ -1,0 +1,59 @@
+/* What the parts of ks_mma_lanes.cu share: sizes, where things lie, what a warp makes. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "pieces.cuh"
+
+#if ELEMENT == 4
+typedef float element;
+#else
+typedef u16 element;
+#endif
+
+#define PER       (16 / ELEMENT) /* elements of a piece */
+#define TILE_K    (STEP_BYTES / ELEMENT)
+#define GROUPS    (TOGETHER / 4)
+#define TEAM      (32 * GROUPS * WARPS_R * WARPS_S) /* threads that share columns s */
+#define THREADS   (TEAM * TEAMS)
+#define TILE_R    (16 * TILES_R * WARPS_R)
+#define TILE_S    (8 * TILES_S * WARPS_S)
+#define STEPS     ((COLS + TILE_K - 1) / TILE_K)
+#define ROW_TILES ((ROWS + TILE_R - 1) / TILE_R)
+#define UNITS     (STEP_BYTES / 32) /* of columns k that an instruction multiplies */
+#define X_PITCH   (STEP_BYTES * TOGETHER) /* bytes of a column s */
+#define X_BYTES   (TILE_S * X_PITCH)
+#define W_UNIT    (TOGETHER * TILE_R * 32)
+#define W_BYTES   (UNITS * W_UNIT)
+#define STAGE     (X_BYTES + (HELD ? 0 : W_BYTES))
+/* Elements that lie together in memory, of a piece. */
+#define RUN       (TOGETHER == LANES || TOGETHER > PER ? PER : TOGETHER)
+/* Of y on its way out: a column s of 16 rows. */
+#define Y_PITCH   (16 * TOGETHER * ELEMENT)
+#define Y_BYTES   (8 * TILES_S * Y_PITCH)
+
+INLINE u32 team_thread() { return TEAMS > 1 ? threadIdx.x % TEAM : threadIdx.x; }
+
+INLINE int up_to(i64 count, int most) { return count < most ? (int)count : most; }
+
+/* Where piece number `piece` of column s lies: threads that read one place of 8 columns s
+   or of 4 columns k then meet different banks. */
+INLINE u32 piece_at(int s, int piece)
+{
+    const int odd = TOGETHER == 4 ? 4 : TOGETHER == 8 ? 1 : 2;
+    int turned = piece ^ s % 2 * odd;
+    if (TOGETHER == 16)
+        turned ^= piece / 8 % 2;
+    return s * X_PITCH + turned * 16;
+}
+
+/* A warp's sums: lane, tile of rows, tile of columns; element e is at row
+   l / 4 + 8 (e / 2) and column s 2 (l mod 4) + e mod 2, l the thread. */
+typedef float sums[4][TILES_R][TILES_S][4];
+typedef struct place {
+    int group, row, column; /* of 4 lanes; of the block's warps */
+} place;
+
+INLINE place place_of_warp()
+{
+    int warp = team_thread() / 32;
+    return { warp % GROUPS, warp / GROUPS / WARPS_S, warp / GROUPS % WARPS_S };
+}
