@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_HEADERS 16
+#define MOST_HEADERS 32
 #define MOST_ARCHS   64
 
 typedef struct nvrtc_program_ *nvrtc_program;
