@@ -47,9 +47,18 @@ typedef struct range {
     int64_t from, to;
 } range;
 
+/* How processors differ that have the same instructions. */
+typedef struct cpu_traits {
+    double product, load; /* cycles for a vector of 64 bytes */
+    double turn;          /* to turn a vector's outputs of several columns */
+    int fetch_lines;      /* what lies along lines is fetched ahead */
+    int fetch_near;       /* long runs are fetched into the first cache */
+} cpu_traits;
+
 typedef struct cpu_part {
     danaus_pattern p;
     const struct cpu_code *code;
+    const cpu_traits *traits;
     const void *packed;
     const void *bias; /* type of sums, a b d long; or NULL */
     cpu_view x, y;
@@ -90,6 +99,7 @@ typedef struct cpu_device {
     const char *isa; /* "avx512" */
     const struct conv_code *conv;
     const cpu_activate (*activations)[2]; /* for sums in f32, in f64 */
+    const cpu_traits *traits;
     int threads;
     thread_pool *pool;           /* NULL until it is needed */
     danaus_parallel_fn parallel; /* the host's, or NULL */
@@ -111,6 +121,9 @@ typedef struct cpu_isa {
 
 /* All that this build holds, best first; ends with a NULL name. */
 extern const cpu_isa dn_cpu_isas[];
+
+/* Of this processor. */
+const cpu_traits *dn_cpu_traits(void);
 
 /* Rows of tile t when b rows are cut into tiles of at most `most`, as even as
    can be. */

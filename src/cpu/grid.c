@@ -11,8 +11,10 @@
 #include "base/mem.h"
 #include "math/pattern.h"
 
-/* Fewer multiplications than this are not worth waking a thread. */
-#define SERIAL_WORK 500000
+/* Fewer multiplications than this are not worth waking a thread, or even having one
+   that still waits for work. */
+#define SHORT_WORK  500000
+#define SERIAL_WORK 100000
 /* Parts for each thread, so that an interrupted one is not waited for. */
 #define PARTS_PER_THREAD 6
 /* Tiles of rows that make staging x a small part of a part. */
@@ -55,8 +57,12 @@ static cpu_shape lanes_shape(
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
     lane_map m = dn_lane_map(p, code, pair == 2);
     int64_t most = lane_columns(d, step, &m, x);
-    int64_t room = MIN(n, most); /* for fewer columns, too, whose chunks may be wider */
-    int64_t columns = CEIL_DIV(n, CEIL_DIV(n, most));
+    /* A few too many are gathered at once if each half would read weights again that the
+       second cache does not keep. Room is for fewer columns, too, whose chunks may be
+       wider. */
+    int again = m.gather && p.b * p.c * p.d * cell * pair > (int64_t)d->l2;
+    int64_t room = MIN(n, again ? most * 3 / 2 : most);
+    int64_t columns = n == room ? n : CEIL_DIV(n, CEIL_DIV(n, most));
     size_t line_bytes =
         lies_as_lines(x) || dn_lanes_take_rows(x, p.d)
             ? 0
@@ -95,8 +101,10 @@ static cpu_shape panel_shape(
             tiles = dn_tile_count(p.b, code->tile_rows / pair);
     int turns = x->layout == DANAUS_BATCH_FIRST || y->layout == DANAUS_BATCH_FIRST;
     int64_t line = LINE / (int64_t)danaus_dtype_size(step->p.dtype);
+    /* A thread's first chunk is fetched by nobody: of few, it should be small. */
+    int64_t most = turns || p.a * p.d >= 4 * d->threads ? MOST_TILES : 1;
     cpu_shape g = {
-        .columns = MOST_TILES * width,
+        .columns = most * width,
         .width = width,
         .blocks = 1,
         .lanes = 1,
@@ -115,12 +123,12 @@ static cpu_shape panel_shape(
         g.lanes = p.d <= line || p.d <= room ? p.d : MAX(line, room / line * line);
         if (g.lanes == p.d)
             g.blocks = MIN(p.a, MAX(1, room / p.d));
-        g.columns = width * MIN(MOST_TILES, MAX(1, room / (g.lanes * g.blocks)));
+        g.columns = width * MIN(most, MAX(1, room / (g.lanes * g.blocks)));
         if (g.stage_y && unit * g.lanes > budget)
             g.tiles = MIN(
                 tiles, MAX(1, budget / 2 / (g.lanes * width * cell * code->tile_rows)));
     } else if (unit) {
-        g.columns = width * MIN(MOST_TILES, MAX(1, budget / unit));
+        g.columns = width * MIN(most, MAX(1, budget / unit));
     }
     /* As even as can be, so that no chunk is a narrow rest. */
     int64_t chunks = CEIL_DIV(n, g.columns),
@@ -207,14 +215,22 @@ static int cuts(range all, int64_t unit, int64_t *want)
     return (int)parts;
 }
 
-/* Cuts of tiles of rows. Each part stages all of x for itself: as many as threads need
-   to have one each, more only if a part still has tiles enough to make up for it. */
+/* Whether threads that take the same number of parts leave little to do for some. */
+static int is_even(int64_t parts, int64_t threads)
+{
+    return ROUND_UP(parts, threads) * 8 <= parts * 9;
+}
+
+/* Cuts of tiles of rows. Each part stages all of x for itself: as few as give threads
+   the same work, more only if a part still has tiles enough to make up for it. */
 static int tile_cuts(const grid *g, int threads, int64_t want)
 {
     int64_t parts = (int64_t)g->columns * g->blocks * g->lanes;
     int64_t tiles = g->all.tile.to - g->all.tile.from;
     int64_t needed = CEIL_DIV(threads, parts);
-    return (int)MIN(tiles, MIN(want, MAX(needed, tiles / TILES_PER_STAGE)));
+    while (g->columns == 1 && needed < threads && !is_even(parts * needed, threads))
+        needed++;
+    return (int)MIN(tiles, MAX(needed, MIN(want, tiles / TILES_PER_STAGE)));
 }
 
 /* How many parts. Batch-last columns of a block follow each other in memory, so
@@ -226,7 +242,8 @@ static void choose_cuts(grid *g, int threads, double work)
     g->columns = g->blocks = g->lanes = g->tiles = 1;
     if (threads == 1 || work < SERIAL_WORK)
         return;
-    int64_t want = (int64_t)threads * PARTS_PER_THREAD, more = 8 * want;
+    int64_t want = (int64_t)threads * (g->is_short ? 1 : PARTS_PER_THREAD);
+    int64_t more = 8 * want;
     if (!last)
         g->columns = cuts(g->all.s, g->s_unit, &more);
     if (!last)
@@ -269,6 +286,7 @@ void dn_grid_open(
     g->all = (cpu_part){
         .p = p,
         .code = code,
+        .traits = d->traits,
         .packed = packed,
         .bias = bias,
         .x = x,
@@ -289,12 +307,15 @@ void dn_grid_open(
         g->s_unit *= MAX(1, LANE_COLUMNS_AT_A_TIME / shape.columns);
     else if (lies_as_panel(&x) && lies_as_panel(&y))
         g->s_unit = long_runs(d, step, n);
+    else if (p.a * CEIL_DIV(n, g->s_unit) < 4 * d->threads) /* uneven parts */
+        g->s_unit = code->tile_columns;
     g->i_unit = shape.blocks;
     g->j_unit = shape.lanes;
     g->slot_bytes = shape.x_bytes + shape.y_bytes;
     /* To load a weight costs as much as some products with it. */
     double work = (double)dn_pattern_weights(p) * ((double)n + 6) * pair * pair +
                   (double)(dn_pattern_rows(p) + dn_pattern_cols(p)) * (double)n;
+    g->is_short = work < SHORT_WORK;
     choose_cuts(g, d->threads, work);
 }
 
@@ -307,6 +328,8 @@ void dn_grid_run(cpu_device *d, grid *g, void *scratch)
         atomic_init(&g->taken[h], 0);
     if (slots == 1)
         take_parts(g, 0);
+    else if (g->is_short)
+        dn_cpu_parallel_short(d, slots, take_parts, g);
     else
         dn_cpu_parallel(d, slots, take_parts, g);
 }

@@ -27,6 +27,7 @@ typedef struct grid {
     int64_t s_unit, i_unit, j_unit;    /* a cut is a multiple of these */
     char *scratch;
     size_t slot_bytes;
+    int is_short; /* too little work to wake a thread */
     int homes;
     atomic_int taken[MOST_HOMES]; /* parts of each home */
 } grid;

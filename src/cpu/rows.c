@@ -46,24 +46,29 @@ static double between(const problem *p)
            (p->y_cached ? (double)dn_pattern_rows(p->pattern) : 0);
 }
 
-/* Cycles for a vector from the first cache. Ice Lake loads little more than one of 64
-   bytes a cycle, broadcasts too, as soon as two in three instructions are loads. */
-static double load_cycles(const cpu_code *code, const problem *p)
+/* With costs of vectors of `code`: shorter ones than 64 bytes cost the same everywhere. */
+static cpu_traits traits_of(
+    const danaus_device *dev, const cpu_code *code, const problem *p)
 {
+    cpu_traits t = *((const cpu_device *)dev)->traits;
     int64_t bytes = code->vector * (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
-    return bytes < 64 ? 0.5 : 0.9;
+    if (bytes < 64) {
+        t.product = t.load = 0.5;
+        t.turn = 3;
+    }
+    return t;
 }
 
-/* Cycles for a k: r rows by v vectors are r v products, two a cycle, and r + v loads. */
-static double tile_cycles(int64_t rows, double vectors, double tiles, double load)
+/* Cycles for a k: r rows by v vectors are r v products and r + v loads. */
+static double tile_cycles(int64_t rows, double vectors, double tiles, cpu_traits t)
 {
-    double r = (double)rows;
-    return vectors > 0 ? fmax(0.5 * r * vectors, load * (r + tiles * vectors)) : 0;
+    double r = (double)rows, products = t.product * r * vectors;
+    return vectors > 0 ? fmax(products, t.load * (r + tiles * vectors)) : 0;
 }
 
-/* The constants of both models are fitted: of 22 patterns (bench/suites/cpu.csv) with
-   batches of 4 to 196 on Ice Lake, the cheaper row is the faster one or within 1.3 % in
-   the mean. */
+/* The constants of both models are fitted: of the patterns of bench/suites/cpu.csv with
+   batches of 4 to 196, the cheaper row is the faster one or within 1.3 % in the mean on
+   Ice Lake, 0.6 % on Zen 4. */
 double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const cpu_code *code = code_of(k);
@@ -75,8 +80,9 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
     double tiles = (double)dn_tile_count(q.b, most);
     double full = (double)(code->tile_columns / code->vector);
     double whole = floor(vectors / full), rest = vectors - whole * full;
-    double per_k = whole * tile_cycles(q.b * pair, full, tiles, load_cycles(code, p)) +
-                   tile_cycles(q.b * pair, rest, tiles, load_cycles(code, p));
+    cpu_traits t = traits_of(dev, code, p);
+    double per_k = whole * tile_cycles(q.b * pair, full, tiles, t) +
+                   tile_cycles(q.b * pair, rest, tiles, t);
     double work = (double)q.a * (double)q.d * (double)q.c * per_k;
     work += (double)q.a * (double)q.d * tiles * (whole + (rest > 0)) * TILE_ENDS *
             (double)most * full;
@@ -122,7 +128,9 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
        doubling of what does not stay in the first cache. */
     double passes = ceil(n / code->tile_columns);
     double far = fmax(0, log2(lane_bytes(code, p) / FIRST_CACHE));
-    double each = m.as_it_lies ? (d > per ? 0.47 : 0.4) * (1 + 0.06 * far) : 1.5;
+    cpu_traits t = traits_of(dev, code, p);
+    double apart = d > per && !t.fetch_lines ? 1.175 : 1;
+    double each = m.as_it_lies ? 0.8 * t.product * apart * (1 + 0.06 * far) : 1.5;
     double work = vectors * pair * (0.5 * passes + each * n);
     double repeat = !m.as_it_lies ? (double)(q.a * q.c) * n * (d + per) * 1.5 : 0;
     /* Weights that no cache keeps are read again for every few columns. */
@@ -132,7 +140,7 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
         dn_lanes_bytes(k, p) > ((const cpu_device *)dev)->l3 / 4 ? weights : 0;
     /* Whole vectors of lanes are far apart in lines that are as long as a block; what makes
        two vectors of columns is better off in panels. */
-    double turn = d < per ? 3 / per + 0.03 * log2(d) : d > per ? 2.6 : 0.8;
+    double turn = d < per ? t.turn / per + 0.03 * log2(d) : d > per ? 2.6 : 0.8;
     if (n >= 2 * per)
         turn = 3 * turn + 1.2;
     double x_rows = q.d == 1 ? 0 : (double)dn_pattern_cols(q);
