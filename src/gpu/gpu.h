@@ -9,8 +9,8 @@
           tensor_map x, tensor_map w, tensor_map y)
 
    of which it may leave out arguments from the end. w is what `pack` wrote. bias (in the
-   type of sums) may be NULL. x, y and bias are aligned to one element only, w to 256
-   bytes. Every y is written, whatever was there, in the same order of sums for every
+   type of sums) may be NULL. x and y are aligned to one element only, w and bias to
+   256 bytes. Every y is written, whatever was there, in the same order of sums for every
    batch and device of the row's architecture. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_GPU_GPU_H

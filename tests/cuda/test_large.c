@@ -251,7 +251,8 @@ static void check(const regions *g, const question *q)
     int64_t shift = rng_int(&r, 0, 1);
     size_t off = (size_t)shift * g->size;
     char *x = g->x + off, *y = g->y + GUARD + off;
-    void *packed = packed_of(g, &q->step, &w, &inner), *on = to_device(g->dev, &bias);
+    void *packed = packed_of(g, &q->step, &w, &inner),
+         *on = bias_to_device(g->dev, &bias);
     const void *all[] = { packed };
     poison(g, g->y);
     ks_operands o = { .batch = p->batch, .x = x, .packed = all, .bias = on, .y = y };
@@ -270,7 +271,7 @@ static void check(const regions *g, const question *q)
     expect_signal(&ys, DANAUS_BATCH_FIRST, &expected, what);
     expect_guard(g, y - GUARD, what);
     expect_guard(g, y + (size_t)(rows * p->batch) * g->size, what);
-    from_device(g->dev, &bias, on);
+    bias_from_device(g->dev, &bias, on);
     danaus_free(g->dev, packed);
     signal_free(&expected);
     array_free(&w), array_free(&inner), array_free(&bias);

@@ -52,7 +52,7 @@ static void check(rng *r, danaus_device *dev, const kernel *k, problem p, int al
     weights_view inner = dn_weights_view(c.l.data, p.dtype, p.inner);
     weights_view outer = dn_weights_view(c.w.data, p.dtype, p.pattern);
     ks_step step = { p, k };
-    void *packed = NULL, *bias = to_device(dev, &c.bias);
+    void *packed = NULL, *bias = bias_to_device(dev, &c.bias);
     outer.inner = &inner;
     assert_ok(danaus_alloc(dev, k->packed_bytes(k, &p), &packed));
     assert_ok(dn_pack(dev, &step, outer, packed));
@@ -62,7 +62,7 @@ static void check(rng *r, danaus_device *dev, const kernel *k, problem p, int al
     assert_ok(dev->backend->ks_run(dev, &step, 1, &o));
     take(dev, &c.x, x, aligned);
     take(dev, &y, to, aligned);
-    from_device(dev, &c.bias, bias);
+    bias_from_device(dev, &c.bias, bias);
     pair_expect(&c, k, &y);
     danaus_free(dev, packed);
     array_free(&y);

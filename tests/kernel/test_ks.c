@@ -61,13 +61,13 @@ static void check_row(
     assert_ok(dn_pack(dev, &step, view, packed));
     array y = array_make(q->dtype, expected->size * q->batch);
     const void *all[] = { packed };
-    void *on[] = { to_device(dev, x), to_device(dev, bias), to_device(dev, &y) };
+    void *on[] = { to_device(dev, x), bias_to_device(dev, bias), to_device(dev, &y) };
     ks_operands o = {
         q->batch, on[0], all, q->bias ? on[1] : NULL, on[2], q->activation
     };
     assert_ok(dev->backend->ks_run(dev, &step, 1, &o));
     from_device(dev, x, on[0]);
-    from_device(dev, bias, on[1]);
+    bias_from_device(dev, bias, on[1]);
     from_device(dev, &y, on[2]);
     char what[160];
     snprintf(

@@ -54,28 +54,49 @@ danaus_device *device_from_arguments(int argc, char **argv)
     return device;
 }
 
+/* Of allocations, and more than offsets of arrays in their blocks. */
+#define ALIGNED 256
+
 static size_t offset_of(const array *a)
 {
     return (size_t)((unsigned char *)a->data - a->block);
 }
 
-void *to_device(danaus_device *device, const array *a)
+/* The block of an array, so many bytes behind the beginning of an allocation. */
+static void *put(danaus_device *device, const array *a, size_t lead)
 {
-    void *copy = NULL;
+    char *copy = NULL;
     if (device->backend->on_host || !a->data)
         return a->data;
-    assert_ok(danaus_alloc(device, array_block_bytes(a), &copy));
-    assert_ok(danaus_upload(device, copy, a->block, array_block_bytes(a)));
-    return (char *)copy + offset_of(a);
+    assert_ok(danaus_alloc(device, lead + array_block_bytes(a), (void **)&copy));
+    assert_ok(danaus_upload(device, copy + lead, a->block, array_block_bytes(a)));
+    return copy + lead + offset_of(a);
 }
 
-void from_device(danaus_device *device, const array *a, void *copy)
+static void take(danaus_device *device, const array *a, void *copy, size_t lead)
 {
     if (device->backend->on_host || !a->data)
         return;
     char *block = (char *)copy - offset_of(a);
     assert_ok(danaus_download(device, a->block, block, array_block_bytes(a)));
-    danaus_free(device, block);
+    danaus_free(device, block - lead);
+}
+
+void *to_device(danaus_device *device, const array *a) { return put(device, a, 0); }
+
+void from_device(danaus_device *device, const array *a, void *copy)
+{
+    take(device, a, copy, 0);
+}
+
+void *bias_to_device(danaus_device *device, const array *a)
+{
+    return put(device, a, ALIGNED - offset_of(a));
+}
+
+void bias_from_device(danaus_device *device, const array *a, void *copy)
+{
+    take(device, a, copy, ALIGNED - offset_of(a));
 }
 
 danaus_dtype type_between(danaus_dtype dtype)

@@ -24,6 +24,10 @@ void *to_device(danaus_device *device, const array *a);
 /* Brings what the device wrote back, guards included, and frees the copy. */
 void from_device(danaus_device *device, const array *a, void *copy);
 
+/* The same of a bias, which backends get aligned as memory of the device is. */
+void *bias_to_device(danaus_device *device, const array *a);
+void bias_from_device(danaus_device *device, const array *a, void *copy);
+
 /* What is expected below is what this device gives; that of the arguments already is. */
 void expect_device(const danaus_device *device);
 
