@@ -54,7 +54,7 @@ static void run_text(
 {
     const gpu_code *code = dn_gpu_code(k);
     problem activated = *asked, *p = &activated;
-    p->activation = activation;
+    p->activation = (int)activation;
     gpu_facts facts = { .arch = 80, .units = 1 + number % 3 };
     gpu_call call = { p->batch, x, y };
     gpu_launch l;
