@@ -148,7 +148,7 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
                         ? turn * n * ((double)dn_pattern_rows(q) + x_rows)
                         : 0;
     if (p->batch >= SLABS)
-        turned += (keeps_lines(dev, p) ? 1.6 : 6) * n * between(p) / per;
+        turned += (keeps_lines(dev, p) ? 4 : 6) * n * between(p) / per;
     return CYCLE * (work + memory_cycles(p) / 2 + repeat + turned + again + 50) /
            threads;
 }
