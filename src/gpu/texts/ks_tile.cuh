@@ -12,6 +12,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "activate.cuh"
+#include "ring.cuh"
 #include "words.cuh"
 
 #define LINE      (128 / ELEMENT)
@@ -33,19 +34,6 @@ typedef u16 element;
 typedef struct tile {
     int i, j, r0, s0;
 } tile;
-
-/* A ring of stages with flags: bytes have come, everybody has read them. */
-typedef struct ring {
-    u32 stages, full, empty;
-    int slot;
-    u32 phase;
-} ring;
-
-INLINE void advance(ring *r)
-{
-    if (++r->slot == STAGES)
-        r->slot = 0, r->phase ^= 1;
-}
 
 /* ---- products of one step: 64 columns s by TILE_N rows r ---- */
 

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "pieces.cuh"
+#include "ring.cuh"
 
 #if ELEMENT == 4
 typedef u32 element;
@@ -61,19 +62,6 @@ typedef u16 element;
 typedef struct tile {
     int i, j, r0, s0, weights; /* the last: of the tile of weights */
 } tile;
-
-/* A ring of stages with flags: bytes have come, everybody has read them. */
-typedef struct ring {
-    u32 stages, full, empty;
-    int slot;
-    u32 phase;
-} ring;
-
-INLINE void advance(ring *r)
-{
-    if (++r->slot == STAGES)
-        r->slot = 0, r->phase ^= 1;
-}
 
 INLINE u32 rank() { return CLUSTER > 1 ? cluster_rank() : 0; }
 
