@@ -44,8 +44,8 @@ typedef struct cuda_entry {
 } cuda_entry;
 
 /* How a weight gradient is made: by a tile, if that has resident blocks, else by cuBLAS, or
-   by neither. x and dy may be turned before; or they are taken as of one lane, of whose
-   products those of different lanes are left out. */
+   by neither. The lanes of x and dy may be turned into blocks before; or they are taken as of
+   one lane, of whose products those of different lanes are left out. */
 typedef struct dw_way {
     gpu_dw tile;
     int library, turned, dense;
@@ -161,8 +161,8 @@ danaus_status dn_cuda_compile(
     const char *name, const char *defines, int arch, void **image, size_t *bytes,
     char **log);
 
-/* The defines of ks_dw.cu, ks_dbias.cu, ks_reduce.cu and ks_turn.cu for the gradients of a
-   factor. */
+/* The defines of ks_dw.cu, ks_dbias.cu, ks_reduce.cu, ks_reduce_lanes.cu and
+   ks_turn_lanes.cu for the gradients of a factor. */
 void dn_cuda_gradient_defines(const char *name, const problem *p, text *to);
 
 int dn_cuda_is_loaded(const cuda_device *d, const char *name, const char *defines);
@@ -201,11 +201,6 @@ danaus_status dn_cuda_launch(
 
 /* Bytes of x and y (of x and dy) that are turned at once, unless columns are very long. */
 #define MOST_TURNED ((int64_t)512 << 20)
-
-/* to[column][row] = from[row][column] by ks_turn.cu. */
-danaus_status dn_cuda_turn(
-    cuda_device *d, cu_function function, danaus_dtype dtype, int64_t rows,
-    int64_t columns, const void *from, void *to);
 
 /* One step: y = K x + bias. work: scratch of its own, of so many bytes. */
 size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch);

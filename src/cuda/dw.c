@@ -17,6 +17,13 @@
 #define ENOUGH_THREADS ((int64_t)1 << 17)
 #define VECTOR         16                 /* bytes */
 #define MOST_NARROW    ((int64_t)1 << 30) /* numbers that are counted in 32 bits */
+/* Of a tile of ks_turn_lanes.cu, at most; 16 bytes are a piece. */
+#define TURNED_LANES  64
+#define TURNED_PIECES (32 * (TURNED_LANES + 1))
+/* Of a tile of ks_reduce_lanes.cu: lanes, at most, and numbers. */
+#define REDUCED_LANES 32
+#define REDUCED_TILE  1024
+#define TILE_THREADS  256 /* of these two texts */
 
 /* One gradient that is made. */
 typedef struct dw_run {
@@ -29,6 +36,30 @@ typedef struct dw_run {
 
 /* ---- texts and launches ---- */
 
+/* A tile of ks_turn_lanes.cu: its lanes, of which larger d should be a multiple, and units,
+   of 16 bytes of each lane. */
+static int64_t turned_lanes(int64_t d)
+{
+    int64_t lanes = TURNED_LANES;
+    while (lanes > 8 && d % lanes)
+        lanes -= 8;
+    return d < TURNED_LANES ? d : lanes;
+}
+
+static int64_t turned_units(int64_t d)
+{
+    return TURNED_PIECES / (turned_lanes(d) + 1) / 8 * 8;
+}
+
+/* Lanes of a tile of ks_reduce_lanes.cu. */
+static int64_t reduced_lanes(int64_t d)
+{
+    int64_t lanes = 1;
+    while (lanes < d && lanes < REDUCED_LANES)
+        lanes *= 2;
+    return lanes;
+}
+
 void dn_cuda_gradient_defines(const char *name, const problem *p, text *to)
 {
     dw_tile t = dn_cuda_dw_tile(p);
@@ -36,6 +67,13 @@ void dn_cuda_gradient_defines(const char *name, const problem *p, text *to)
     dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
     if (!strcmp(name, "ks_reduce.cu"))
         dn_text(to, "#define WIDE %d\n", dn_pattern_weights(p->pattern) > MOST_NARROW);
+    if (!strcmp(name, "ks_reduce_lanes.cu"))
+        dn_text(to, "#define WIDE %d\n", (int)reduced_lanes(p->pattern.d));
+    if (!strcmp(name, "ks_turn_lanes.cu"))
+        dn_text(
+            to, "#define LANES %lld\n#define WIDE %d\n#define UNITS %d\n",
+            (long long)p->pattern.d, (int)turned_lanes(p->pattern.d),
+            (int)turned_units(p->pattern.d));
     if (is_dw || !strcmp(name, "ks_dbias.cu"))
         dn_text(to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
     if (is_dw)
@@ -88,22 +126,51 @@ danaus_status dn_cuda_reduce(
     return dn_cuda_launch_line(d, function, dn_gpu_parts(threads, 128), 128, arguments);
 }
 
+/* Whether parts are [a][d][b][c], and not [a][b][c][d]. */
+static int has_lanes_first(const dw_way *way)
+{
+    return way->tile.resident ? way->tile.last || way->turned
+                              : way->library && !way->dense;
+}
+
+/* Whether those are added up and turned in tiles: of many numbers, or few slabs. */
+static int turns_parts(const dw_plan *plan)
+{
+    danaus_pattern q = plan->p.pattern;
+    int is_large = dn_pattern_weights(q) >= ENOUGH_THREADS;
+    return has_lanes_first(&plan->way) && q.d > 1 && q.b * q.c <= MOST_NARROW &&
+           (is_large || plan->slabs.count <= ENOUGH_SLABS);
+}
+
+static danaus_status turn_parts(const dw_run *r)
+{
+    const problem *p = &r->plan->p;
+    danaus_pattern q = p->pattern;
+    int64_t lanes = reduced_lanes(q.d), count = r->plan->slabs.count;
+    int64_t tiles =
+        q.a * dn_gpu_parts(q.d, lanes) * dn_gpu_parts(q.b * q.c, REDUCED_TILE / lanes);
+    const void *parts = r->parts, *data = r->to->data;
+    int64_t stride[4] = { r->to->s[0], r->to->s[1], r->to->s[2], r->to->s[3] };
+    void *arguments[] = { &parts, &data,      &count,     &q.a,       &q.b,      &q.c,
+                          &q.d,   &stride[0], &stride[1], &stride[2], &stride[3] };
+    cu_function function;
+    TRY(dn_cuda_gradient_function(r->d, "ks_reduce_lanes.cu", "reduce", p, &function));
+    return dn_cuda_launch_line(r->d, function, tiles, TILE_THREADS, arguments);
+}
+
 static danaus_status reduce(const dw_run *r)
 {
     const dw_plan *plan = r->plan;
-    return dn_cuda_reduce(
-        r->d, &plan->p, r->parts, plan->slabs.count, plan->p.pattern, r->to,
-        plan->way.dense);
-}
-
-/* Adds parts [a][d][b][c] of a factor up. */
-static danaus_status reduce_by_lanes(const dw_run *r)
-{
-    danaus_pattern q = r->plan->p.pattern, order = { q.a, q.d, q.b, q.c };
+    danaus_pattern q = plan->p.pattern;
     weights_view view = *r->to;
-    view.s[1] = r->to->s[3], view.s[2] = r->to->s[1], view.s[3] = r->to->s[2];
+    if (turns_parts(plan))
+        return turn_parts(r);
+    if (has_lanes_first(&plan->way)) {
+        q = (danaus_pattern){ q.a, q.d, q.b, q.c };
+        view.s[1] = r->to->s[3], view.s[2] = r->to->s[1], view.s[3] = r->to->s[2];
+    }
     return dn_cuda_reduce(
-        r->d, &r->plan->p, r->parts, r->plan->slabs.count, order, &view, 0);
+        r->d, &plan->p, r->parts, plan->slabs.count, q, &view, plan->way.dense);
 }
 
 /* ---- columns ---- */
@@ -115,29 +182,52 @@ static const void *column_at(
     return (const char *)v + column * step * (int64_t)danaus_dtype_size(p->dtype);
 }
 
-/* Turns n columns of x and dy from `first` on. */
-static danaus_status turn_columns(
-    const dw_run *r, int64_t first, int64_t n, void *turned[2])
+/* Sets the lanes of n columns of v, of blocks of `size` rows, apart. */
+static danaus_status turn_lanes(
+    const dw_run *r, const void *v, int64_t n, int64_t size, void *to)
 {
     const problem *p = &r->plan->p;
-    int64_t cols = dn_pattern_cols(p->pattern), rows = dn_pattern_rows(p->pattern);
-    int64_t cell = (int64_t)danaus_dtype_size(p->dtype);
-    cu_function turn;
-    turned[0] = r->work;
-    turned[1] = (char *)r->work + dn_cuda_aligned(cols * n * cell);
-    TRY(dn_cuda_gradient_function(r->d, "ks_turn.cu", "ks", p, &turn));
-    TRY(dn_cuda_turn(
-        r->d, turn, p->dtype, n, cols, column_at(p, r->x, cols, first), turned[0]));
-    return dn_cuda_turn(
-        r->d, turn, p->dtype, n, rows, column_at(p, r->dy, rows, first), turned[1]);
+    danaus_pattern q = p->pattern;
+    int64_t per = VECTOR / (int64_t)danaus_dtype_size(p->dtype), count = n * q.a;
+    int64_t units = dn_gpu_parts(count * size, per);
+    int64_t tiles =
+        dn_gpu_parts(units, turned_units(q.d)) * dn_gpu_parts(q.d, turned_lanes(q.d));
+    void *arguments[] = { &v, &to, &count, &size };
+    cu_function function;
+    TRY(dn_cuda_gradient_function(r->d, "ks_turn_lanes.cu", "turn", p, &function));
+    return dn_cuda_launch_line(r->d, function, tiles, TILE_THREADS, arguments);
+}
+
+/* Of n columns, whose slabs are added to the parts unless they are the first ones. */
+typedef danaus_status make_columns(
+    const dw_run *r, const problem *p, const void *x, const void *dy, int64_t n,
+    int add);
+
+/* All columns, as many at once as are turned. */
+static danaus_status make_all(const dw_run *r, make_columns *make)
+{
+    const dw_plan *plan = r->plan;
+    problem p = plan->p, made = dn_cuda_made_problem(&plan->way, &p);
+    danaus_pattern q = p.pattern;
+    int64_t cols = dn_pattern_cols(q), rows = dn_pattern_rows(q);
+    int64_t cell = (int64_t)danaus_dtype_size(p.dtype), n = plan->at_once;
+    if (!plan->way.turned)
+        return make(r, &made, r->x, r->dy, plan->batch, 0);
+    void *x = r->work, *dy = (char *)r->work + dn_cuda_aligned(cols * n * cell);
+    for (int64_t first = 0; first < plan->batch; first += n) {
+        n = plan->batch - first < n ? plan->batch - first : n;
+        TRY(turn_lanes(r, column_at(&p, r->x, cols, first), n, q.c, x));
+        TRY(turn_lanes(r, column_at(&p, r->dy, rows, first), n, q.b, dy));
+        TRY(make(r, &made, x, dy, n, first > 0));
+    }
+    return DANAUS_OK;
 }
 
 /* ---- cuBLAS ---- */
 
-/* Of n columns, whose slabs are added to the parts unless they are the first ones. */
-static danaus_status add_slabs(
-    const dw_run *r, const problem *p, int64_t batch, int64_t n, const void *x,
-    const void *dy, int add)
+static danaus_status make_by_library(
+    const dw_run *r, const problem *p, const void *x, const void *dy, int64_t n,
+    int add)
 {
     danaus_pattern q = p->pattern;
     int64_t width = r->plan->slabs.width, weights = dn_pattern_weights(q);
@@ -145,116 +235,66 @@ static danaus_status add_slabs(
     int64_t done = whole.count * width;
     char *to = r->parts;
     if (whole.count)
-        TRY(dn_cuda_weight_products(r->d, p, batch, whole, x, dy, to, add));
+        TRY(dn_cuda_weight_products(r->d, p, n, whole, x, dy, to, add));
     if (!rest.width)
         return DANAUS_OK;
     to += whole.count * weights * (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
     return dn_cuda_weight_products(
-        r->d, p, batch, rest, column_at(p, x, dn_pattern_cols(q), done),
+        r->d, p, n, rest, column_at(p, x, dn_pattern_cols(q), done),
         column_at(p, dy, dn_pattern_rows(q), done), to, add);
-}
-
-static danaus_status make_by_library(const dw_run *r)
-{
-    const dw_plan *plan = r->plan;
-    problem p = plan->way.dense ? dn_cuda_dense_problem(&plan->p) : plan->p, last = p;
-    int64_t cols = dn_pattern_cols(p.pattern), rows = dn_pattern_rows(p.pattern);
-    int64_t batch = plan->batch;
-    last.layout = DANAUS_BATCH_LAST;
-    for (int64_t first = 0; first < batch; first += plan->at_once) {
-        int64_t left = batch - first, n = left < plan->at_once ? left : plan->at_once;
-        void *turned[2];
-        if (dn_cuda_is_apart(&p)) {
-            TRY(turn_columns(r, first, n, turned));
-            TRY(add_slabs(r, &last, n, n, turned[0], turned[1], first > 0));
-        } else
-            TRY(add_slabs(
-                r, &p, batch, n, column_at(&p, r->x, cols, first),
-                column_at(&p, r->dy, rows, first), first > 0));
-    }
-    return plan->way.dense ? reduce(r) : reduce_by_lanes(r);
 }
 
 /* ---- tensor cores ---- */
 
-/* As it is once x and dy are turned, if they are. */
-static problem tile_problem(const gpu_dw *tile, const problem *p)
-{
-    problem own = *p;
-    own.layout = tile->last ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
-    return own;
-}
-
 static int is_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
-/* Parts of `batch` columns by the tile, which is for this layout. */
-static danaus_status make_parts(
-    const dw_run *r, const void *x, const void *dy, int64_t batch, void *parts)
+/* The copy engine fetches nothing before. */
+static const gpu_facts without_boxes = { .arch = 80 };
+
+static danaus_status make_by_tensors(
+    const dw_run *r, const problem *p, const void *x, const void *dy, int64_t batch,
+    int add)
 {
     gpu_dw t = r->plan->way.tile;
-    problem p = tile_problem(&t, &r->plan->p);
     int64_t width = r->plan->slabs.width;
     gpu_map maps[2];
     cu_tensor_map map[2];
     char defines[MOST_DEFINES];
     text to = { defines, sizeof defines, 0 };
     cu_function function;
-    void *arguments[] = { &x, &dy, &parts, &batch, &width, &map[0], &map[1] };
+    void *parts = r->parts;
+    void *arguments[] = { &x, &dy, &parts, &batch, &width, &add, &map[0], &map[1] };
     t.boxes = t.boxes && is_aligned(x) && is_aligned(dy) && batch <= INT32_MAX;
+    if (t.needs_boxes && !t.boxes)
+        t = dn_gpu_dw_for(&without_boxes, p);
     if (t.boxes) {
-        dn_gpu_dw_maps(&t, &p, batch, maps);
-        TRY(dn_cuda_map(r->d, p.dtype, x, &maps[0], &map[0]));
-        TRY(dn_cuda_map(r->d, p.dtype, dy, &maps[1], &map[1]));
+        dn_gpu_dw_maps(&t, p, batch, maps);
+        TRY(dn_cuda_map(r->d, p->dtype, x, &maps[0], &map[0]));
+        TRY(dn_cuda_map(r->d, p->dtype, dy, &maps[1], &map[1]));
     }
-    gpu_launch l = dn_gpu_dw_launch(&t, &p, dn_gpu_parts(batch, width));
-    dn_gpu_dw_defines(&t, &p, &to);
+    gpu_launch l = dn_gpu_dw_launch(&t, p, dn_gpu_parts(batch, width));
+    dn_gpu_dw_defines(&t, p, &to);
     TRY(dn_cuda_load(r->d, t.text, defines, "dw", &function));
     return dn_cuda_launch(r->d, function, &l, arguments);
 }
 
-static danaus_status make_turned_parts(const dw_run *r)
-{
-    const dw_plan *plan = r->plan;
-    float *parts = r->parts;
-    for (int64_t first = 0; first < plan->batch; first += plan->at_once) {
-        int64_t left = plan->batch - first;
-        int64_t n = left < plan->at_once ? left : plan->at_once;
-        void *turned[2];
-        TRY(turn_columns(r, first, n, turned));
-        TRY(make_parts(r, turned[0], turned[1], n, parts));
-        parts +=
-            dn_gpu_parts(n, plan->slabs.width) * dn_pattern_weights(plan->p.pattern);
-    }
-    return DANAUS_OK;
-}
-
-static danaus_status make_by_tensors(const dw_run *r)
-{
-    if (r->plan->way.turned)
-        TRY(make_turned_parts(r));
-    else
-        TRY(make_parts(r, r->x, r->dy, r->plan->batch, r->parts));
-    return r->plan->way.tile.last ? reduce_by_lanes(r) : reduce(r);
-}
-
 /* ---- any GPU ---- */
 
-static danaus_status make_by_vectors(const dw_run *r)
+static danaus_status make_by_vectors(
+    const dw_run *r, const problem *p, const void *x, const void *dy, int64_t batch,
+    int add)
 {
-    const dw_plan *plan = r->plan;
-    const problem *p = &plan->p;
+    (void)add; /* nothing is turned */
     danaus_pattern q = p->pattern;
     dw_tile t = dn_cuda_dw_tile(p);
     cu_function function;
-    const void *x = r->x, *dy = r->dy;
     void *parts = r->parts;
-    int64_t batch = plan->batch, width = plan->slabs.width;
+    int64_t width = r->plan->slabs.width;
     void *arguments[] = { &x, &dy, &parts, &batch, &width, &q.a, &q.b, &q.c, &q.d };
     TRY(dn_cuda_gradient_function(r->d, "ks_dw.cu", "dw", p, &function));
-    TRY(dn_cuda_launch_line(
-        r->d, function, dn_cuda_dw_tiles(p) * plan->slabs.count,
-        t.br / t.tr * (t.bc / t.tc) * t.bj, arguments));
-    return reduce(r);
+    return dn_cuda_launch_line(
+        r->d, function, dn_cuda_dw_tiles(p) * r->plan->slabs.count,
+        t.br / t.tr * (t.bc / t.tc) * t.bj, arguments);
 }
 
 danaus_status dn_cuda_dw(
@@ -262,9 +302,11 @@ danaus_status dn_cuda_dw(
     void *work, const weights_view *to)
 {
     dw_run r = { d, plan, x, dy, parts, work, to };
-    if (plan->way.tile.resident)
-        return make_by_tensors(&r);
-    return plan->way.library ? make_by_library(&r) : make_by_vectors(&r);
+    TRY(make_all(
+        &r, plan->way.tile.resident ? make_by_tensors
+            : plan->way.library     ? make_by_library
+                                    : make_by_vectors));
+    return reduce(&r);
 }
 
 /* ---- what has to be compiled ---- */
@@ -281,20 +323,23 @@ static void put_text(
 int dn_cuda_gradient_texts(
     cuda_device *d, const problem *p, gradient_text to[GRADIENT_TEXTS])
 {
-    dw_way way = dn_cuda_dw_plan(d, p, p->batch).way;
+    dw_plan plan = dn_cuda_dw_plan(d, p, p->batch);
+    dw_way way = plan.way;
     int count = 0;
     if (way.tile.resident) {
         gradient_text *own = &to[count++];
         text t = { own->defines, sizeof own->defines, 0 };
-        problem q = tile_problem(&way.tile, p);
+        problem made = dn_cuda_made_problem(&way, p);
         own->name = way.tile.text;
         own->entry = "dw";
-        dn_gpu_dw_defines(&way.tile, &q, &t);
+        dn_gpu_dw_defines(&way.tile, &made, &t);
     } else if (!way.library)
         put_text(&to[count++], "ks_dw.cu", "dw", p);
     if (way.turned)
-        put_text(&to[count++], "ks_turn.cu", "ks", p);
+        put_text(&to[count++], "ks_turn_lanes.cu", "turn", p);
     put_text(&to[count++], "ks_dbias.cu", "dbias", p);
     put_text(&to[count++], "ks_reduce.cu", "reduce", p);
+    if (turns_parts(&plan))
+        put_text(&to[count++], "ks_reduce_lanes.cu", "reduce", p);
     return count;
 }

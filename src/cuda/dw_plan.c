@@ -14,13 +14,16 @@
 #define MOST_SLABS 128
 /* Parts of one factor's gradient, at most, unless there is one slab. */
 #define MOST_PARTS ((int64_t)64 << 20)
-/* Of a factor whose x and dy are turned for a tile: each turn has parts of its own. */
-#define MOST_TURNED_WEIGHTS ((double)(8 << 20))
 /* Weights of a block and columns from which on cuBLAS is worth its call. */
 #define LEAST_BLOCK 256
 #define LEAST_BATCH 64
 /* Rows and columns of a block from which on tensor cores are. */
 #define LEAST_SIDE 8
+/* In 16 bits so many fill an H200 by cuBLAS' tiles; of one block, whose slabs are one call. */
+#define MANY_WEIGHTS ((int64_t)1 << 19)
+#define MANY_OF_ONE  ((int64_t)1 << 15)
+/* Tiles of many lanes take up to a fifth less than is estimated. */
+#define CAUTION 1.1
 /* Columns in whose time a block of threads begins and ends. */
 #define FILLING 64
 /* To write and read a number of a part on an H200. */
@@ -64,7 +67,8 @@ static int64_t column_bytes(const problem *p)
            (int64_t)danaus_dtype_size(p->dtype);
 }
 
-int dn_cuda_is_apart(const problem *p)
+/* Whether matrices are not where cuBLAS could find them. */
+static int is_apart(const problem *p)
 {
     return p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1;
 }
@@ -74,16 +78,27 @@ static int is_exact(const problem *p)
     return p->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32;
 }
 
-/* Whether texts of ours make a weight gradient on tensor cores. Of 16-bit numbers that are
-   matrices where they lie cuBLAS makes products, if those fill its tiles. */
-static int has_tile(const problem *p)
+/* Whether matrices lie as cuBLAS takes them, and are as fast by it: of numbers rounded to 16
+   bits or tf32, in 16 bits batch-first where blocks fill its tiles and there are many. */
+static int is_for_library(const problem *p)
 {
     danaus_pattern q = p->pattern;
     int64_t small = q.b < q.c ? q.b : q.c, large = q.b < q.c ? q.c : q.b;
-    int narrow = danaus_dtype_size(p->dtype) == 2 && p->layout == DANAUS_BATCH_FIRST &&
-                 (small < 64 || (small == 64 && large > 64));
-    return danaus_dtype_size(p->dtype) <= 4 && small >= LEAST_SIDE &&
-           (dn_cuda_is_apart(p) || narrow || is_exact(p));
+    int narrow = small < 64 || (small == 64 && large > 64);
+    int many = dn_pattern_weights(q) >= (q.a > 1 ? MANY_WEIGHTS : MANY_OF_ONE);
+    many |= q.b % 8 || q.c % 8;
+    if (is_exact(p) || is_apart(p))
+        return 0;
+    return p->layout == DANAUS_BATCH_LAST || danaus_dtype_size(p->dtype) > 2 ||
+           (many && !narrow);
+}
+
+/* Whether texts of ours make a weight gradient on tensor cores. */
+static int has_tile(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    return danaus_dtype_size(p->dtype) <= 4 && q.b >= LEAST_SIDE && q.c >= LEAST_SIDE &&
+           !is_for_library(p);
 }
 
 static gpu_dw tile_of(const cuda_device *d, const problem *p)
@@ -103,24 +118,35 @@ static int library_can(const problem *p)
            dn_cuda_find_blas() == DANAUS_OK;
 }
 
-problem dn_cuda_dense_problem(const problem *p)
+problem dn_cuda_made_problem(const dw_way *way, const problem *p)
 {
-    problem dense = *p;
+    problem made = *p;
     danaus_pattern q = p->pattern;
-    dense.pattern = (danaus_pattern){ q.a, q.b * q.d, q.c * q.d, 1 };
-    return dense;
+    if (way->turned)
+        made.pattern = (danaus_pattern){ q.a * q.d, q.b, q.c, 1 };
+    if (way->dense)
+        made.pattern = (danaus_pattern){ q.a, q.b * q.d, q.c * q.d, 1 };
+    return made;
 }
 
-/* Seconds that cuBLAS takes for a column on an H200, of whose products one in `times` is
-   wanted, if memory gives so many bytes a second. */
-static double library_seconds(const problem *p, double memory, double times)
+/* Seconds that cuBLAS takes for a column of matrices on an H200, if memory gives so many
+   bytes a second. */
+static double library_seconds(const problem *p, double memory)
 {
     double rate = danaus_dtype_size(p->dtype) == 2 ? 7e14
                   : p->math == DANAUS_MATH_TF32    ? 3.6e14
                                                    : 4.5e13;
-    double products = 2 * (double)dn_pattern_weights(p->pattern) * times;
+    double products = 2 * (double)dn_pattern_weights(p->pattern);
     double seconds[] = { (double)column_bytes(p) / memory, products / rate };
     return dn_gpu_dw_together(seconds, 2);
+}
+
+/* And what it takes to turn its lanes and to add to parts. */
+static double turning_seconds(const problem *p)
+{
+    double weights = (double)dn_pattern_weights(p->pattern);
+    return (double)column_bytes(p) *
+           (2 / 3.9e12 + weights * PART_SECONDS / (double)MOST_TURNED);
 }
 
 static void keep_faster(dw_way *best, double *least, const dw_way *way, double seconds)
@@ -131,28 +157,28 @@ static void keep_faster(dw_way *best, double *least, const dw_way *way, double s
     }
 }
 
-/* Of many columns, by estimates. */
+/* Of many columns, by estimates: as x and dy lie, with lanes turned, or as of one lane. */
 static dw_way find_way(const cuda_device *d, const problem *p)
 {
-    double least = INFINITY, turning = 2 * (double)column_bytes(p) / 3.9e12;
-    double weights = (double)dn_pattern_weights(p->pattern);
-    dw_way best = { .library = library_can(p) }, way = { .tile = tile_of(d, p) };
-    if (way.tile.resident)
-        keep_faster(&best, &least, &way, way.tile.seconds);
-    if (!dn_cuda_is_apart(p))
-        return best;
-    problem last = *p;
-    last.layout = DANAUS_BATCH_LAST;
-    way = (dw_way){ .tile = tile_of(d, &last), .turned = 1 };
-    if (way.tile.resident && weights <= MOST_TURNED_WEIGHTS)
-        keep_faster(&best, &least, &way, turning + way.tile.seconds);
-    way = (dw_way){ .library = library_can(p), .turned = 1 };
-    if (way.library)
-        keep_faster(&best, &least, &way, turning + library_seconds(p, 2.5e12, 1));
-    way = (dw_way){ .library = way.library, .dense = 1 };
-    if (way.library && weights * (double)p->pattern.d <= (double)MOST_PARTS)
-        keep_faster(
-            &best, &least, &way, library_seconds(p, 4.2e12, (double)p->pattern.d));
+    danaus_pattern q = p->pattern;
+    int forms = is_apart(p) && q.b * q.c >= LEAST_BLOCK ? 3 : 1;
+    double least = INFINITY;
+    dw_way best = { 0 };
+    for (int form = 0; form < forms; form++) {
+        dw_way way = { .turned = form == 1, .dense = form == 2 };
+        problem made = dn_cuda_made_problem(&way, p);
+        double seconds = way.turned ? turning_seconds(p) : 0;
+        if (way.dense && dn_pattern_weights(made.pattern) > MOST_PARTS)
+            continue;
+        way.tile = tile_of(d, &made);
+        way.library = !way.tile.resident && !is_apart(&made) && library_can(p);
+        seconds += way.library ? library_seconds(&made, way.turned ? 3.4e12 : 4.2e12)
+                               : way.tile.seconds;
+        if (way.library || way.tile.resident)
+            keep_faster(
+                &best, &least, &way,
+                seconds * (way.turned && way.library ? CAUTION : 1));
+    }
     return best;
 }
 
@@ -188,13 +214,15 @@ slabs dn_cuda_slabs(const cuda_device *d, int64_t batch, int64_t tiles, int64_t 
     return (slabs){ width, dn_gpu_parts(batch, width) };
 }
 
-/* Columns of x and dy that cuBLAS gets at once, of whole slabs unless they are all: as many
-   as may be turned. */
-static int64_t columns_at_once(const problem *p, int64_t batch, int64_t width)
+/* Columns that are turned at once, about as many each time; or all of them. */
+static int64_t columns_at_once(const dw_plan *plan)
 {
-    int64_t most = dn_cuda_is_apart(p) ? MOST_TURNED / column_bytes(p) : batch;
-    most = most > width ? most / width * width : width;
-    return least_of(most, batch);
+    int64_t batch = plan->batch, most = MOST_TURNED / column_bytes(&plan->p);
+    if (!plan->way.turned)
+        return batch;
+    int64_t times = dn_gpu_parts(batch, most > LEAST_SLAB ? most : LEAST_SLAB);
+    int64_t n = dn_gpu_parts(dn_gpu_parts(batch, times), LEAST_SLAB) * LEAST_SLAB;
+    return least_of(n, batch);
 }
 
 /* Tensor cores are quick with few tiles and many columns; others need slabs to be busy. */
@@ -203,13 +231,10 @@ static slabs library_slabs(const cuda_device *d, const problem *p, int64_t batch
     danaus_pattern q = p->pattern;
     int64_t tiles = q.a * q.d * dn_gpu_parts(q.b, 128) * dn_gpu_parts(q.c, 128);
     int quick = danaus_dtype_size(p->dtype) == 2 || p->math == DANAUS_MATH_TF32;
-    int64_t most = columns_at_once(p, batch, LEAST_SLAB);
-    slabs s = { most, 1 };
-    if (!quick || tiles * 16 < d->gpu.facts.units)
-        s = dn_cuda_slabs(d, batch, 4 * tiles, dn_pattern_weights(q));
-    s.width = least_of(s.width, most);
-    s.count = dn_gpu_parts(columns_at_once(p, batch, s.width), s.width);
-    return s;
+    if (quick && tiles * 16 >= d->gpu.facts.units)
+        return (slabs){ batch, 1 };
+    slabs s = dn_cuda_slabs(d, batch, 4 * tiles, dn_pattern_weights(q));
+    return (slabs){ least_of(s.width, batch), s.count };
 }
 
 /* Slabs that give every multiprocessor as much to do; more parts than that cost more than
@@ -239,47 +264,20 @@ static slabs tensor_slabs(
     return best;
 }
 
-/* Columns that are turned at once for a tile, about as many each time. */
-static int64_t turned_at_once(const problem *p, int64_t batch)
-{
-    int64_t most = MOST_TURNED / column_bytes(p);
-    int64_t times = dn_gpu_parts(batch, most > LEAST_SLAB ? most : LEAST_SLAB);
-    int64_t n = dn_gpu_parts(dn_gpu_parts(batch, times), LEAST_SLAB) * LEAST_SLAB;
-    return least_of(n, batch);
-}
-
-static void cut_for_tile(const cuda_device *d, dw_plan *plan)
-{
-    const gpu_dw *tile = &plan->way.tile;
-    int64_t batch = plan->batch, n = batch;
-    if (plan->way.turned)
-        n = turned_at_once(&plan->p, batch);
-    slabs s = tensor_slabs(d, &plan->p, tile, n);
-    plan->at_once = n;
-    plan->slabs =
-        (slabs){ s.width, batch / n * s.count + dn_gpu_parts(batch % n, s.width) };
-}
-
-static void cut_for_library(const cuda_device *d, dw_plan *plan)
-{
-    problem p = plan->way.dense ? dn_cuda_dense_problem(&plan->p) : plan->p;
-    plan->slabs = library_slabs(d, &p, plan->batch);
-    plan->at_once = columns_at_once(&p, plan->batch, plan->slabs.width);
-}
-
 dw_plan dn_cuda_dw_plan(cuda_device *d, const problem *p, int64_t batch)
 {
-    dw_plan plan = { .p = *p, .batch = batch, .at_once = batch };
+    dw_plan plan = { .p = *p, .batch = batch, .way = way_of(d, p, batch) };
+    problem made = dn_cuda_made_problem(&plan.way, p);
+    int64_t weights = dn_pattern_weights(made.pattern);
+    int64_t n = plan.at_once = columns_at_once(&plan);
     danaus_pattern q = p->pattern;
-    int64_t weights = dn_pattern_weights(q);
-    plan.way = way_of(d, p, batch);
     if (plan.way.tile.resident)
-        cut_for_tile(d, &plan);
+        plan.slabs = tensor_slabs(d, &made, &plan.way.tile, n);
     else if (plan.way.library)
-        cut_for_library(d, &plan);
+        plan.slabs = library_slabs(d, &made, n);
     else
         plan.slabs = dn_cuda_slabs(d, batch, dn_cuda_dw_tiles(p), weights);
-    plan.numbers = weights * (plan.way.dense ? q.d : 1) * plan.slabs.count;
+    plan.numbers = weights * plan.slabs.count;
     if (plan.way.turned) {
         int64_t cell = (int64_t)danaus_dtype_size(p->dtype);
         plan.turned_bytes = dn_cuda_aligned(dn_pattern_cols(q) * plan.at_once * cell) +

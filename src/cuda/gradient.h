@@ -21,7 +21,7 @@ typedef struct dw_plan {
     int64_t batch;
     dw_way way;
     columns_of_slabs slabs;
-    int64_t at_once;     /* columns that are turned, or that cuBLAS gets, at once */
+    int64_t at_once;     /* columns that are turned at once; later ones add to parts */
     int64_t numbers;     /* of all parts, in the type of sums */
     size_t turned_bytes; /* of x and dy as they are turned, in work */
 } dw_plan;
@@ -32,11 +32,9 @@ dw_plan dn_cuda_dw_plan(cuda_device *d, const problem *p, int64_t batch);
 columns_of_slabs dn_cuda_slabs(
     const cuda_device *d, int64_t batch, int64_t tiles, int64_t numbers);
 
-/* As of one lane. */
-problem dn_cuda_dense_problem(const problem *p);
-
-/* Whether matrices are not where cuBLAS could find them. */
-int dn_cuda_is_apart(const problem *p);
+/* What is made by tiles or cuBLAS: once x and dy are turned lanes are blocks, if dense there
+   is one lane. */
+problem dn_cuda_made_problem(const dw_way *way, const problem *p);
 
 /* The texts that gradients of a factor need, for operands that are aligned; how many. */
 typedef struct gradient_text {
@@ -44,7 +42,7 @@ typedef struct gradient_text {
     char defines[MOST_DEFINES];
 } gradient_text;
 
-enum { GRADIENT_TEXTS = 4 };
+enum { GRADIENT_TEXTS = 5 };
 int dn_cuda_gradient_texts(
     cuda_device *d, const problem *p, gradient_text to[GRADIENT_TEXTS]);
 

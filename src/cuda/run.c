@@ -133,7 +133,8 @@ size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch)
            (code->first ? 0 : vector_bytes(step, rows, slab));
 }
 
-danaus_status dn_cuda_turn(
+/* to[column][row] = from[row][column] by ks_turn.cu. */
+static danaus_status turn(
     cuda_device *d, cu_function function, danaus_dtype dtype, int64_t rows,
     int64_t columns, const void *from, void *to)
 {
@@ -163,12 +164,11 @@ static danaus_status turned_slab(
     if (code->first)
         TRY(dn_cuda_step(d, &r->first, r->packed, NULL, 0, n, x, r->x, NULL));
     else
-        TRY(dn_cuda_turn(d, r->turn, p->dtype, n, cols, x, r->x));
+        TRY(turn(d, r->turn, p->dtype, n, cols, x, r->x));
     TRY(dn_cuda_step(
         d, &r->inner, r->packed + dn_gpu_inner_at(r->kernel, p), r->bias, r->activation,
         n, r->x, code->first ? y : r->y, NULL));
-    return code->first ? DANAUS_OK
-                       : dn_cuda_turn(d, r->turn, p->dtype, rows, n, r->y, y);
+    return code->first ? DANAUS_OK : turn(d, r->turn, p->dtype, rows, n, r->y, y);
 }
 
 /* By another row, slab after slab of columns. */

@@ -1,5 +1,5 @@
-/* Weight gradients on tensor cores: tiles of ks_dw_mma.cu and ks_dw_wgmma.cu, chosen by an
-   estimate. */
+/* Weight gradients on tensor cores: tiles of ks_dw_mma.cu, ks_dw_wgmma.cu,
+   ks_dw_matrix.cu and ks_dw_fours.cu, chosen by an estimate. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/dw.h"
 
@@ -282,6 +282,109 @@ static void search_wgmma(
                 }
 }
 
+/* Whether the copy engine can fetch matrices that tensor cores read as they lie. Many of
+   less than a line of both it fetches slowly: 128 of 48 x 48 take 304 us, by ks_dw_mma.cu
+   173. */
+static int has_matrices(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    return danaus_dtype_size(p->dtype) == 2 && p->layout == DANAUS_BATCH_FIRST &&
+           q.d == 1 && q.b % 8 == 0 && q.c % 8 == 0 &&
+           (q.b >= 64 || q.c >= 64 || q.a <= 24);
+}
+
+/* Sizes of a tile of ks_dw_matrix.cu; 0: it does not fit. */
+static int complete_matrix(gpu_dw *t, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int64_t registers = dn_gpu_parts(t->columns / 2 + 48, 8) * 8, a = 64 * t->groups_a;
+    int64_t stage = (t->groups_a + dn_gpu_parts(t->columns, 64)) * t->depth * 128;
+    int64_t room = (SHARED_90 + RESERVED) / t->resident - RESERVED - BOX_MARGIN;
+    t->threads = (int)(128 * t->groups_a);
+    t->tile_r = t->swapped ? t->columns : a;
+    t->tile_k = t->swapped ? a : t->columns;
+    t->row_tiles = dn_gpu_parts(q.b, t->tile_r);
+    t->column_tiles = dn_gpu_parts(q.c, t->tile_k);
+    t->stages = least(room / stage, MOST_STAGES);
+    t->shared = BOX_MARGIN + t->stages * stage;
+    return t->stages >= 4 && t->threads * t->resident * registers <= 65536;
+}
+
+static void keep_matrix(gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
+{
+    if (!complete_matrix(&t, p))
+        return;
+    int64_t a = 64 * t.groups_a;
+    double read = (double)(2 * a + (t.groups_a + 1) * t.columns);
+    double seconds = seconds_of(&t, p, 6.5e14, 0.6 * read);
+    keep_better(best, least_seconds, &t, seconds);
+}
+
+/* Tiles of ks_dw_matrix.cu. */
+static void search_matrix(
+    gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
+{
+    static const int64_t widths[] = { 16, 32, 48, 64, 96, 128, 192, 256 };
+    t.text = "ks_dw_matrix.cu";
+    t.needs_boxes = t.boxes = t.together = 1;
+    t.depth = 64;
+    for (t.swapped = 0; t.swapped < 2; t.swapped++)
+        for (t.groups_a = 1; t.groups_a <= 4; t.groups_a++)
+            for (t.resident = 1; t.resident <= 2; t.resident++)
+                for (int i = 0; i < 8; i++) {
+                    t.columns = widths[i];
+                    keep_matrix(best, least_seconds, t, p);
+                }
+}
+
+/* Sizes of a tile of ks_dw_fours.cu; 0: it does not fit. */
+static int complete_fours(gpu_dw *t, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int64_t a = 64 * t->groups_a, b = t->columns;
+    int64_t most = t->groups_a == 3 ? 48 : 64; /* sums that there are registers for */
+    int64_t place = 4 * dn_gpu_parts(b, 64) * t->depth * 128;
+    int64_t room = (SHARED_90 + RESERVED) / t->resident - RESERVED - BOX_MARGIN;
+    int64_t stage = (a + b) * t->depth * 8;
+    t->threads = (int)(128 * t->groups_a + 128);
+    t->tile_r = t->swapped ? b : a;
+    t->tile_k = t->swapped ? a : b;
+    t->row_tiles = dn_gpu_parts(q.b, t->tile_r);
+    t->column_tiles = dn_gpu_parts(q.c, t->tile_k);
+    t->flat = is_flat(t, p);
+    t->stages = least((room - PLACES * place) / stage, MOST_STAGES);
+    t->shared = BOX_MARGIN + PLACES * place + t->stages * stage;
+    return t->flat && b <= most && t->stages > PLACES;
+}
+
+static void keep_fours(gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
+{
+    if (!complete_fours(&t, p))
+        return;
+    int64_t a = 64 * t.groups_a;
+    double read = (double)(2 * a + (3 + t.groups_a) * t.columns);
+    double seconds = seconds_of(&t, p, 6e14, read);
+    seconds *= t.groups_a == 3 ? 0.88 : t.groups_a == 2 ? 1 : 1.1;
+    seconds *= t.swapped ? 1 : 1.06; /* sums are stored in whole lines */
+    keep_better(best, least_seconds, &t, seconds * (t.depth < 32 ? 1.15 : 1));
+}
+
+/* Tiles of ks_dw_fours.cu. */
+static void search_fours(
+    gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
+{
+    t.text = "ks_dw_fours.cu";
+    t.needs_boxes = t.boxes = 1;
+    t.together = t.lanes;
+    for (t.swapped = 0; t.swapped < 2; t.swapped++)
+        for (t.groups_a = 1; t.groups_a <= 3; t.groups_a++)
+            for (t.columns = 16; t.columns <= 64; t.columns += 16)
+                for (t.depth = 32; t.depth >= 16; t.depth /= 2) {
+                    t.resident = t.groups_a == 1 ? 2 : 1;
+                    keep_fours(best, least_seconds, t, p);
+                }
+}
+
 gpu_dw dn_gpu_dw_for(const gpu_facts *f, const problem *p)
 {
     gpu_dw best = { 0 }, t = lanes_of(p);
@@ -289,6 +392,10 @@ gpu_dw dn_gpu_dw_for(const gpu_facts *f, const problem *p)
     search_mma(&best, &least_seconds, t, p, f);
     if (f->arch == 90 && t.split)
         search_wgmma(&best, &least_seconds, t, p);
+    if (f->arch == 90 && has_matrices(p))
+        search_matrix(&best, &least_seconds, t, p);
+    if (f->arch == 90 && t.element == 2 && t.lanes == 4 && p->pattern.d == 4)
+        search_fours(&best, &least_seconds, t, p);
     best.seconds = least_seconds * (double)(p->pattern.a * p->pattern.d);
     return best;
 }
@@ -305,6 +412,14 @@ static gpu_map map_of(
 {
     danaus_pattern q = p->pattern;
     int64_t segment = 128 / t->element, line = q.a * size * q.d;
+    if (t->needs_boxes && !t->flat)
+        return (gpu_map){
+            .rank = 3,
+            .size = { size, q.a, batch },
+            .stride = { 1, size, line },
+            .box = { (int)segment, 1, (int)t->depth },
+            .swizzle = 128,
+        };
     if (t->flat)
         return (gpu_map){
             .rank = 3,
@@ -350,12 +465,13 @@ void dn_gpu_dw_defines(const gpu_dw *t, const problem *p, text *to)
         { "STAGES", t->stages },
         { "RESIDENT", t->resident },
         { "FLUSH", MOST_RECENT / t->depth },
+        { "BOXES", t->boxes },
         { "FLAT", t->boxes && t->flat },
     };
     const gpu_define mma[] = {
         { "SPLIT", t->split },     { "VECTOR", t->vector },   { "LANES_OF", t->lanes },
         { "TILES_R", t->tiles_r }, { "TILES_K", t->tiles_k }, { "WARPS_R", t->warps_r },
-        { "WARPS_K", t->warps_k }, { "BOXES", t->boxes },     { "STEP", t->step },
+        { "WARPS_K", t->warps_k }, { "STEP", t->step },
     };
     const gpu_define wgmma[] = {
         { "WGMMA", 1 },

@@ -1,5 +1,5 @@
-/* Weight gradients on tensor cores (ks_dw_mma.cu, ks_dw_wgmma.cu), of real types up to
-   32 bits. */
+/* Weight gradients on tensor cores (ks_dw_mma.cu, ks_dw_wgmma.cu, ks_dw_matrix.cu,
+   ks_dw_fours.cu), of real types up to 32 bits. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_GPU_DW_H
 #define DN_GPU_DW_H
@@ -14,8 +14,10 @@ typedef struct gpu_dw {
     int64_t tile_r, tile_k, row_tiles, column_tiles;
     int64_t boxes; /* by the copy engine, which needs operands aligned to 16 bytes */
     int64_t flat, step; /* flat boxes; columns of the batch of an operand */
-    int64_t groups_a, groups_b, columns, swapped; /* of ks_dw_wgmma.cu */
-    int64_t shared;                               /* bytes */
+    int64_t groups_a, columns, swapped; /* of all texts but ks_dw_mma.cu */
+    int64_t groups_b;                   /* of ks_dw_wgmma.cu */
+    int64_t needs_boxes;                /* ks_dw_matrix.cu and ks_dw_fours.cu do */
+    int64_t shared;                     /* bytes */
     int threads, split, last;
     double seconds; /* of a column of the batch on an H200, an estimate */
 } gpu_dw;

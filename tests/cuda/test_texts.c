@@ -240,11 +240,12 @@ static void pairs_stay_in_registers(void **state)
 static void gradients_stay_in_registers(void **state)
 {
     (void)state;
-    static const char *const texts[] = { "ks_dw.cu", "ks_dbias.cu", "ks_reduce.cu" };
+    static const char *const texts[] = { "ks_dw.cu", "ks_dbias.cu", "ks_reduce.cu",
+                                         "ks_reduce_lanes.cu", "ks_turn_lanes.cu" };
     static const danaus_pattern patterns[] = { { 2, 8, 8, 4 }, { 2, 64, 64, 1 } };
     for (int type = DANAUS_F32; type <= DANAUS_C128; type++)
         for (int form = 0; form < 4; form++)
-            for (int i = 0; i < (form / 2 ? 1 : 3); i++) {
+            for (int i = 0; i < (form / 2 ? 1 : 5); i++) {
                 problem p = { .pattern = patterns[form / 2],
                               .dtype = (danaus_dtype)type,
                               .layout = (danaus_layout)(form % 2),

@@ -1,9 +1,9 @@
 /* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_split.cu,
-   ks_pair.cu, ks_dw_mma.cu, ks_dw_wgmma.cu and ks_wgmma_lanes.cu (in f32, of one block, its
-   operands not aligned) use, in C++ for a processor: a block is as many threads as it has on
-   a GPU, and the lanes of a warp wait for each other wherever an instruction exchanges
-   registers. Copies are made at once, so that what is missing of waiting for them does not
-   show. */
+   ks_pair.cu, ks_dw_mma.cu, ks_dw_wgmma.cu, ks_dw_matrix.cu and ks_wgmma_lanes.cu (in f32,
+   of one block, its operands not aligned) use, in C++ for a processor: a block is as many
+   threads as it has on a GPU, and the lanes of a warp wait for each other wherever an
+   instruction exchanges registers. Copies are made at once, so that what is missing of
+   waiting for them does not show. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "map.h"
@@ -444,6 +444,10 @@ template <int count> INLINE void registers_drop() {}
 template <int count> INLINE void registers_take() {}
 INLINE u64 wgmma_matrix(u32 address) { return address / 16; }
 INLINE u64 wgmma_pieces(u32 address) { return address / 16 | 1ull << 62; }
+INLINE u64 wgmma_segments(u32 address, u32 bytes)
+{
+    return address / 16 | (u64)(bytes / 16) << 32;
+}
 constexpr int wgmma_columns(int columns) { return columns / 16 * 16; }
 
 /* Where number (j, k) of the right operand lies. */
@@ -456,6 +460,7 @@ INLINE u32 right_at(u64 matrix, int j, int k)
     return at ^ at / 128 % 8 * 16;
 }
 
+#if ELEMENT == 4
 template <int columns> INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
 {
     int lane = threadIdx.x % 32;
@@ -471,6 +476,66 @@ template <int columns> INLINE void wgmma_held(float *d, const u32 *a, u64 b, int
         d[e] = sum;
     }
     fours[threadIdx.x / 128].wait.arrive_and_wait();
+}
+#endif
+
+/* Number (k, j) of a turned operand. */
+INLINE float turned_at(u64 segments, int k, int j)
+{
+    u32 at = (u32)segments * 16 + (u32)(segments >> 32) * 16 * (j / 64);
+    at += k * 128 + j % 64 * 2;
+    at ^= at / 128 % 8 * 16;
+    return value_of(half_of(load_shared32(at & ~3u), at & 2));
+}
+
+template <int columns, int turned, int b_turned>
+INLINE void wgmma(float *d, u64 a, u64 b, int add)
+{
+    static_assert(turned && b_turned);
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    for (int e = 0; e < columns / 2; e++) {
+        int i = lane / 4 + e % 4 / 2 * 8, j = e / 4 * 8 + lane % 4 * 2 + e % 2;
+        float sum = add ? d[e] : 0;
+        for (int k = 0; k < 16; k++)
+            sum += turned_at(a, k, warp * 16 + i) * turned_at(b, k, j);
+        d[e] = sum;
+    }
+    fours[threadIdx.x / 128].wait.arrive_and_wait();
+}
+
+#if ELEMENT == 2
+template <int columns, int turned>
+INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
+{
+    static_assert(turned);
+    int lane = threadIdx.x % 32;
+    warp &w = warps[threadIdx.x / 32];
+    memcpy(w.a[lane], a, sizeof w.a[lane]);
+    w.wait.arrive_and_wait();
+    for (int e = 0; e < columns / 2; e++) {
+        int i = lane / 4 + e % 4 / 2 * 8, j = e / 4 * 8 + lane % 4 * 2 + e % 2;
+        float sum = add ? d[e] : 0;
+        for (int k = 0; k < 16; k++) {
+            u32 pair = w.a[i % 8 * 4 + k % 8 / 2][i / 8 + k / 8 * 2];
+            sum += value_of(half_of(pair, k % 2)) * turned_at(b, k, j);
+        }
+        d[e] = sum;
+    }
+    fours[threadIdx.x / 128].wait.arrive_and_wait();
+}
+#endif
+
+/* Four 8 x 8 matrices, in rows of 16 bytes whose places the threads know. */
+INLINE void store_matrices(u32 to, u32 v0, u32 v1, u32 v2, u32 v3)
+{
+    int lane = threadIdx.x % 32;
+    warp &w = warps[threadIdx.x / 32];
+    u32 v[4] = { v0, v1, v2, v3 };
+    w.a[lane][0] = to;
+    w.wait.arrive_and_wait();
+    for (int m = 0; m < 4; m++)
+        store_shared32(w.a[m * 8 + lane / 4][0] + lane % 4 * 4, v[m]);
+    w.wait.arrive_and_wait();
 }
 
 /* ---- launching ---- */

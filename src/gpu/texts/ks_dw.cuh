@@ -4,6 +4,7 @@
    line that are flipped, equal for lines that are multiples of FLIP_PERIOD apart. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "ks_dw_parts.cuh"
 #include "pieces.cuh"
 
 #if ELEMENT == 4

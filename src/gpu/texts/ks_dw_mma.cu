@@ -23,7 +23,8 @@
    tf32 numbers (SPLIT), the products of the small parts left out; sums leave the tensor
    cores after FLUSH stages, since those do not round to nearest.
 
-   part[slab][i][r][k][j], batch-last [slab][i][j][r][k]. Grid: tiles x slabs, slab by slab. */
+   part[slab][i][r][k][j], batch-last [slab][i][j][r][k]; if `add`, sums are added to what
+   is there. Grid: tiles x slabs, slab by slab. */
 // SPDX-License-Identifier: Apache-2.0
 #define VECTOR_BYTES (VECTOR * ELEMENT)
 #define WORDS        (VECTOR_BYTES / 4)
@@ -322,29 +323,32 @@ INLINE void stage_products(
     (!LAST && (VECTOR_ROWS == 1 || TOGETHER == LANES) && COLS * (i64)LANES % 4 == 0)
 
 /* Of row r: a thread's results with one vector of x, whose first row is k. */
-INLINE void store_vector(float *part, tile t, int group, int r, int k, const float *v)
+INLINE void store_vector(
+    float *part, tile t, int group, int r, int k, float *v, int add)
 {
     if (LAST) {
         if (k < COLS)
-            part[(((i64)t.i * LANES + t.j) * ROWS + r) * COLS + k] = v[0];
+            store_sum(
+                &part[(((i64)t.i * LANES + t.j) * ROWS + r) * COLS + k], v[0], add);
         return;
     }
     int j = t.j + group * LANES_OF;
     float *to = part + (((i64)t.i * ROWS + r) * COLS + k) * LANES + j;
     if (WHOLE && k + VECTOR_ROWS <= COLS)
 #pragma unroll
-        for (int e = 0; e < VECTOR; e += 4)
-            store128(
-                to + e, { __float_as_uint(v[e]), __float_as_uint(v[e + 1]),
-                          __float_as_uint(v[e + 2]), __float_as_uint(v[e + 3]) });
+        for (int e = 0; e < VECTOR; e += 4) {
+            if (add)
+                add_four_sums(v + e, to + e);
+            store_four_sums(to + e, v + e);
+        }
     else
 #pragma unroll
         for (int e = 0; e < VECTOR; e++)
             if (k + e / LANES_OF < COLS)
-                to[e / LANES_OF * LANES + e % LANES_OF] = v[e];
+                store_sum(&to[e / LANES_OF * LANES + e % LANES_OF], v[e], add);
 }
 
-INLINE void store_sums(float *part, sums sum, tile t, place p)
+INLINE void store_sums(float *part, sums sum, tile t, place p, int add)
 {
     int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
 #pragma unroll
@@ -365,87 +369,29 @@ INLINE void store_sums(float *part, sums sum, tile t, place p)
                                   [m / LANES_OF][e];
                     if (row < ROWS)
                         store_vector(
-                            part, t, p.group, row, t.k + vector * VECTOR_ROWS, v);
+                            part, t, p.group, row, t.k + vector * VECTOR_ROWS, v, add);
                 }
 }
 
 /* ---- stages, of dy and then x, which come ahead of the products ---- */
 
-/* The columns s of a block. */
-typedef struct span {
-    i64 first, end;
-    int steps;
-} span;
-
 #if BOXES
   #define AHEAD (STAGES > 4 ? STAGES - 2 : STAGES - 1)
-  #define MAPS  , const __grid_constant__ tensor_map x_map,                            \
-               const __grid_constant__ tensor_map dy_map
 
-struct queue {
-    u32 stages, full, empty; /* flags of a stage: it is there; all warps have read it */
-    const tensor_map *x, *dy;
-    tile t;
-    int column, ahead, steps, slot, phase;
+INLINE void load_boxes(
+    u32 stage, u32 flag, const tensor_map *x, const tensor_map *dy, tile t, int s)
+{
+    u32 to_x = stage + lines_dy::bytes;
+  #if FLAT
+    bulk_load_3(stage, dy, flag, 0, s, (t.i * ROWS + t.r) * LANES / SEGMENT);
+    bulk_load_3(to_x, x, flag, 0, s, (t.i * COLS + t.k) * LANES / SEGMENT);
+  #else
+    bulk_load_3(stage, dy, flag, t.j, t.i * ROWS + t.r, s);
+    bulk_load_3(to_x, x, flag, t.j, t.i * COLS + t.k, s);
+  #endif
+}
 
-    /* By the first warp. */
-    MEMBER void load()
-    {
-        int to = ahead % STAGES, s = column + ahead * DEPTH;
-        u32 stage = stages + to * STAGE_BYTES, flag = full + to * 8;
-        if (ahead >= steps)
-            return;
-        flag_wait(empty + to * 8, (ahead++ / STAGES & 1) ^ 1);
-        if (threadIdx.x > 0)
-            return;
-        flag_expect(flag, STAGE_BYTES);
-#if FLAT
-        bulk_load_3(stage, dy, flag, 0, s, (t.i * ROWS + t.r) * LANES / SEGMENT);
-        bulk_load_3(
-            stage + lines_dy::bytes, x, flag, 0, s, (t.i * COLS + t.k) * LANES / SEGMENT);
-#else
-        bulk_load_3(stage, dy, flag, t.j, t.i * ROWS + t.r, s);
-        bulk_load_3(stage + lines_dy::bytes, x, flag, t.j, t.i * COLS + t.k, s);
-#endif
-    }
-
-    MEMBER void begin(
-        u32 memory, const tensor_map *x_map, const tensor_map *dy_map, tile at, span s)
-    {
-        full = (memory + 1023) & ~1023u, empty = full + STAGES * 8;
-        stages = full + 1024;
-        x = x_map, dy = dy_map, t = at;
-        column = (int)s.first, steps = s.steps;
-        ahead = slot = phase = 0;
-        if (threadIdx.x == 0) {
-            for (int n = 0; n < STAGES; n++) {
-                flag_init(full + n * 8, 1);
-                flag_init(empty + n * 8, THREADS / 32);
-            }
-            flag_publish();
-        }
-        __syncthreads();
-        for (int n = 0; n < AHEAD && threadIdx.x < 32; n++)
-            load();
-    }
-
-    MEMBER u32 next()
-    {
-        if (threadIdx.x < 32)
-            load();
-        flag_wait(full + slot * 8, phase);
-        return stages + slot * STAGE_BYTES;
-    }
-
-    MEMBER void release()
-    {
-        sync_warp();
-        if (threadIdx.x % 32 == 0)
-            flag_arrive(empty + slot * 8);
-        phase ^= slot + 1 == STAGES;
-        slot = slot + 1 == STAGES ? 0 : slot + 1;
-    }
-};
+  #include "ks_dw_boxes.cuh"
 #else
   #define MAPS
 
@@ -502,25 +448,17 @@ INLINE void flush(sums sum, sums part)
 }
 #endif
 
-INLINE span span_of(i64 batch, i64 slab)
-{
-    span s = { (i64)(blockIdx.x / TILES) * slab };
-    s.end = s.first + slab < batch ? s.first + slab : batch;
-    s.steps = (int)((s.end - s.first + DEPTH - 1) / DEPTH);
-    return s;
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    dw(const element *x, const element *dy, float *part, i64 batch, i64 slab MAPS)
+    dw(const element *x, const element *dy, float *part, i64 batch, i64 slab, int add MAPS)
 {
     extern __shared__ u8 memory[];
     u32 stages = (shared_address(memory) + 127) & ~127u;
+    span columns = span_of(batch, blockIdx.x / TILES, slab, DEPTH);
+    queue q;
 #if BOXES
-    queue q;
-    q.begin(stages, &x_map, &dy_map, tile_at(blockIdx.x % TILES), span_of(batch, slab));
+    q.begin(stages, &x_map, &dy_map, tile_at(blockIdx.x % TILES), columns);
 #else
-    queue q;
-    q.begin(stages, x, dy, tile_at(blockIdx.x % TILES), span_of(batch, slab), batch);
+    q.begin(stages, x, dy, tile_at(blockIdx.x % TILES), columns, batch);
 #endif
     place p = place_of_warp();
     reader<TILE_R> read_dy;
@@ -534,9 +472,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     sums recent;
     clear(recent);
 #endif
-    int steps = span_of(batch, slab).steps;
 #pragma unroll 1
-    for (int n = 0; n < steps; n++) {
+    for (int n = 0; n < columns.steps; n++) {
         u32 stage = q.next();
 #if SPLIT
         stage_products(recent, stage, read_dy, read_x);
@@ -553,5 +490,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     i64 size = (i64)BLOCKS * ROWS * COLS * LANES;
     store_sums(
         part + blockIdx.x / TILES * size, sum, tile_at(blockIdx.x % TILES),
-        place_of_warp());
+        place_of_warp(), add);
 }

@@ -223,101 +223,81 @@ INLINE i64 place_of(int i, int j, int a, int b)
                 : ((i * (i64)ROWS + r) * COLS + k) * LANES + j;
 }
 
-/* Of row a of A: sums with the rows of B in a piece, the first of them b. */
-INLINE void store_piece_sums(float *to, int i, int j, int a, int b, const float *v)
+/* Stores sums of row a of A with the rows of B in a piece, the first of them b, or adds what
+   is there to them. */
+template <int stores>
+INLINE void move_piece_sums(float *part, int i, int j, int a, int b, float *v)
 {
     const int together =
         TOGETHER == 4 || (WHOLE_ROWS && !SWAPPED && TOGETHER == LANES);
     if (a >= SIZE_A)
         return;
-    if (!LAST && together && COLS * (i64)LANES % 4 == 0 && b + PIECE_ROWS <= SIZE_B)
-        store128(
-            to + place_of(i, j, a, b),
-            { __float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
-              __float_as_uint(v[3]) });
-    else
+    if (!LAST && together && COLS * (i64)LANES % 4 == 0 && b + PIECE_ROWS <= SIZE_B) {
+        float *at = part + place_of(i, j, a, b);
+        if (stores)
+            store_four_sums(at, v);
+        else
+            add_four_sums(v, at);
+    } else
 #pragma unroll
         for (int e = 0; e < PIECE_ROWS * TOGETHER; e++)
-            if (b + e / TOGETHER < SIZE_B)
-                to[place_of(i, j, a, b + e / TOGETHER) + e % TOGETHER] = v[e];
+            if (b + e / TOGETHER < SIZE_B) {
+                float *at = &part[place_of(i, j, a, b + e / TOGETHER) + e % TOGETHER];
+                if (stores)
+                    *at = v[e];
+                else
+                    v[e] += *at;
+            }
 }
 
-INLINE void store_sums(float *to, sums sum, int i, int j, int a0, int b0)
+INLINE void store_sums(float *to, sums sum, int i, int j, int a0, int b0, int add)
 {
     int thread = threadIdx.x % 32, warp = threadIdx.x / 32;
     a0 += warp / 4 % GROUPS_A * 64 + warp % 4 * 16 + thread / 4;
     b0 += warp / 4 / GROUPS_A * COLUMNS + thread % 4 * 2 * PIECE_ROWS;
 #pragma unroll
-    for (int n = 0; n < COLUMNS / 8 / PIECE_ROWS; n++)
+    for (int n = 0; n < COLUMNS / 8 / PIECE_ROWS; n++) {
+        float v[4][4];
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-            float v[4];
+        for (int e = 0; e < 4; e++)
 #pragma unroll
             for (int m = 0; m < PIECE_ROWS * TOGETHER; m++)
-                v[m] = sum[m % TOGETHER][(n * PIECE_ROWS + m / TOGETHER) * 4 + e];
-            store_piece_sums(
-                to, i, j, a0 + e / 2 * 8, b0 + (n * 8 + e % 2) * PIECE_ROWS, v);
-        }
+                v[e][m] = sum[m % TOGETHER][(n * PIECE_ROWS + m / TOGETHER) * 4 + e];
+#pragma unroll
+        for (int e = 0; e < 4 && add; e++)
+            move_piece_sums<0>(
+                to, i, j, a0 + e / 2 * 8, b0 + (n * 8 + e % 2) * PIECE_ROWS, v[e]);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            move_piece_sums<1>(
+                to, i, j, a0 + e / 2 * 8, b0 + (n * 8 + e % 2) * PIECE_ROWS, v[e]);
+    }
 }
 
 /* ---- all of it ---- */
 
 typedef struct place {
     int i, j, a, b;
-    i64 s, end;
 } place;
 
-#define STAGE_BYTES (lines_a::bytes + lines_b::bytes)
-
-/* Flags: a stage, or a place, is there; a place has been read. */
-#define STAGE_FLAG(n) (flags + (n) % STAGES * 8)
-#define PLACE_FLAG(n) (flags + 64 + (n) % PLACES * 8)
-#define FREE_FLAG(n)  (flags + 128 + (n) % PLACES * 8)
-
-INLINE void begin_flags(u32 flags)
-{
-    if (threadIdx.x == 0) {
-        for (int n = 0; n < STAGES; n++)
-            flag_init(STAGE_FLAG(n), 1);
-        for (int n = 0; n < PLACES; n++) {
-            flag_init(PLACE_FLAG(n), COPIERS);
-            flag_init(FREE_FLAG(n), MAKERS / 32);
-        }
-        flag_publish();
-    }
-    __syncthreads();
-}
+#define A_BYTES     (lines_a::bytes)
+#define STAGE_BYTES (A_BYTES + lines_b::bytes)
 
 INLINE u32 place_at(u32 places, int n)
 {
     return places + n % PLACES / HALVES * 2 * B_PART;
 }
 
+INLINE void make_place(u32 stage, u32 places, int n)
+{
+    make_b(place_at(places, n), stage + A_BYTES, n % HALVES * (DEPTH / 4));
+}
+
+#include "ks_dw_places.cuh"
+
 /* ---- stages, by the four warps that are left ---- */
 
-#if FLAT
-  #define MAPS , const __grid_constant__ tensor_map x_map,                              \
-               const __grid_constant__ tensor_map dy_map
-
-struct queue {
-    u32 flags, stages;
-    const tensor_map *map_a, *map_b;
-    int line_a, line_b, s, steps;
-
-    MEMBER void load(int n)
-    {
-        u32 stage = stages + n % STAGES * STAGE_BYTES;
-        if (n >= steps || COPIER > 0)
-            return;
-        flag_expect(STAGE_FLAG(n), STAGE_BYTES);
-        bulk_load_3(stage, map_a, STAGE_FLAG(n), 0, s + n * DEPTH, line_a);
-        bulk_load_3(
-            stage + lines_a::bytes, map_b, STAGE_FLAG(n), 0, s + n * DEPTH, line_b);
-    }
-
-    MEMBER void wait(int n) { flag_wait(STAGE_FLAG(n), n / STAGES & 1); }
-};
-#else
+#if !FLAT
   #define MAPS
 
 struct queue {
@@ -331,7 +311,7 @@ struct queue {
         u32 stage = stages + n % STAGES * STAGE_BYTES;
         if (n < steps) {
             a.load(stage);
-            b.load(stage + lines_a::bytes);
+            b.load(stage + A_BYTES);
         }
         copy_commit();
     }
@@ -343,26 +323,6 @@ struct queue {
     }
 };
 #endif
-
-/* Fetches stages ahead and makes B of them. A stage is free when the place that was made
-   of it is: B has been read then, and A. */
-INLINE void help(queue q, u32 places)
-{
-    u32 flags = q.flags;
-    for (int n = 0; n < STAGES - PLACES; n++)
-        q.load(n);
-#pragma unroll 1
-    for (int n = 0; n < q.steps; n++) {
-        flag_wait(FREE_FLAG(n), (n / PLACES & 1) ^ 1);
-        q.load(n + STAGES - PLACES);
-        q.wait(n);
-        make_b(
-            place_at(places, n), q.stages + n % STAGES * STAGE_BYTES + lines_a::bytes,
-            n % HALVES * (DEPTH / 4));
-        fence_async();
-        flag_arrive(PLACE_FLAG(n));
-    }
-}
 
 /* Operands are loaded while products of the step before are made, also across stages. */
 INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
@@ -404,7 +364,7 @@ INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    dw(const float *x, const float *dy, float *part, i64 batch, i64 slab MAPS)
+    dw(const float *x, const float *dy, float *part, i64 batch, i64 slab, int add MAPS)
 {
     extern __shared__ u8 memory[];
     u32 flags = (shared_address(memory) + 1023) & ~1023u;
@@ -414,33 +374,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     p.a = t % A_TILES * TILE_A, p.b = t / A_TILES % B_TILES * TILE_B;
     t /= A_TILES * B_TILES;
     p.i = t / (LANES / TOGETHER), p.j = t % (LANES / TOGETHER) * TOGETHER;
-    p.s = (i64)(blockIdx.x / TILES) * slab;
-    p.end = p.s + slab < batch ? p.s + slab : batch;
-    int steps = (int)((p.end - p.s + DEPTH - 1) / DEPTH);
+    span s = span_of(batch, blockIdx.x / TILES, slab, DEPTH);
     begin_flags(flags);
     if (threadIdx.x >= MAKERS) {
         registers_drop<56>();
 #if FLAT
         const int segment = 128 / ELEMENT;
         help(
-            { flags, stages, SWAPPED ? &x_map : &dy_map, SWAPPED ? &dy_map : &x_map,
-              (p.i * SIZE_A + p.a) * LANES / segment,
-              (p.i * SIZE_B + p.b) * LANES / segment, (int)p.s, steps },
+            queue{ flags, stages, SWAPPED ? &x_map : &dy_map, SWAPPED ? &dy_map : &x_map,
+                   (p.i * SIZE_A + p.a) * LANES / segment,
+                   (p.i * SIZE_B + p.b) * LANES / segment, (int)s.first, s.steps },
             places);
 #else
         queue q = { flags, stages };
-        q.steps = steps;
-        q.a.begin(SWAPPED ? x : dy, p.i, p.j, p.a, p.s, p.end, batch);
-        q.b.begin(SWAPPED ? dy : x, p.i, p.j, p.b, p.s, p.end, batch);
+        q.steps = s.steps;
+        q.a.begin(SWAPPED ? x : dy, p.i, p.j, p.a, s.first, s.end, batch);
+        q.b.begin(SWAPPED ? dy : x, p.i, p.j, p.b, s.first, s.end, batch);
         q.a.clear(stages, STAGE_BYTES);
-        q.b.clear(stages + lines_a::bytes, STAGE_BYTES);
+        q.b.clear(stages + A_BYTES, STAGE_BYTES);
         help(q, places);
 #endif
     } else {
         registers_take<GROUPS == 3 ? 152 : GROUPS == 2 ? 224 : 200>();
         sums sum;
-        make(flags, stages, places, sum, steps);
+        make(flags, stages, places, sum, s.steps);
         part += blockIdx.x / TILES * ((i64)BLOCKS * ROWS * COLS * LANES);
-        store_sums(part, sum, p.i, p.j, p.a, p.b);
+        store_sums(part, sum, p.i, p.j, p.a, p.b, add);
     }
 }

@@ -31,6 +31,14 @@ INLINE u64 wgmma_matrix(u32 address)
            1ull << 62;
 }
 
+/* A matrix k by k, in segments of 64 columns, `bytes` apart, whose rows of 128 bytes have the
+   128-byte swizzle. */
+INLINE u64 wgmma_segments(u32 address, u32 bytes)
+{
+    return (u64)((address & 0x3ffff) >> 4) | (u64)(bytes >> 4) << 16 |
+           (u64)(1024 >> 4) << 32 | 1ull << 62;
+}
+
 /* A matrix of 16-byte pieces of columns k, eight of which (rows n) are 128 bytes; of the
    two of a product the second lies 128 bytes behind the first, and eight more rows 256. */
 INLINE u64 wgmma_pieces(u32 address)
@@ -67,72 +75,75 @@ INLINE u64 wgmma_pieces(u32 address)
 #define VALUES_96(d)  VALUES_64(d), VALUES_32(d + 64)
 #define VALUES_128(d) VALUES_64(d), VALUES_64(d + 64)
 
-/* d = A B + (add ? d : 0): A 64 x 16, k by k if turned, B 16 x N, column by column.
-   Registers count as in mma16: 4 for each 8 columns of d. */
-template <int columns, int turned> INLINE void wgmma(float *d, u64 a, u64 b, int add)
+/* d = A B + (add ? d : 0): A 64 x 16, k by k if turned, B 16 x N, column by column, k by k if
+   b_turned. Registers count as in mma16: 4 for each 8 columns of d. */
+template <int columns, int turned, int b_turned = 0>
+INLINE void wgmma(float *d, u64 a, u64 b, int add)
 {
-#define ISSUE(n, count, a_name, b_name, p_name, t_name)                           \
+#define ISSUE(n, count, a_name, b_name, p_name, t_name, u_name)                   \
       asm volatile("{.reg .pred p;\n setp.ne.b32 p, " p_name ", 0;\n"               \
                    "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." TYPE_NAME      \
                    "." TYPE_NAME " {" NAMES_##count "}, " a_name ", " b_name        \
-                   ", p, 1, 1, " t_name ", 0;}"                                     \
+                   ", p, 1, 1, " t_name ", " u_name ";}"                            \
                    : VALUES_##count(d)                                              \
-                   : "l"(a), "l"(b), "r"(add), "n"(turned))
+                   : "l"(a), "l"(b), "r"(add), "n"(turned), "n"(b_turned))
     if constexpr (columns == 256)
-        ISSUE(256, 128, "%128", "%129", "%130", "%131");
+        ISSUE(256, 128, "%128", "%129", "%130", "%131", "%132");
     else if constexpr (columns == 192)
-        ISSUE(192, 96, "%96", "%97", "%98", "%99");
+        ISSUE(192, 96, "%96", "%97", "%98", "%99", "%100");
     else if constexpr (columns == 128)
-        ISSUE(128, 64, "%64", "%65", "%66", "%67");
+        ISSUE(128, 64, "%64", "%65", "%66", "%67", "%68");
     else if constexpr (columns == 96)
-        ISSUE(96, 48, "%48", "%49", "%50", "%51");
+        ISSUE(96, 48, "%48", "%49", "%50", "%51", "%52");
     else if constexpr (columns == 64)
-        ISSUE(64, 32, "%32", "%33", "%34", "%35");
+        ISSUE(64, 32, "%32", "%33", "%34", "%35", "%36");
     else if constexpr (columns == 48)
-        ISSUE(48, 24, "%24", "%25", "%26", "%27");
+        ISSUE(48, 24, "%24", "%25", "%26", "%27", "%28");
     else if constexpr (columns == 32)
-        ISSUE(32, 16, "%16", "%17", "%18", "%19");
+        ISSUE(32, 16, "%16", "%17", "%18", "%19", "%20");
     else
-        ISSUE(16, 8, "%8", "%9", "%10", "%11");
+        ISSUE(16, 8, "%8", "%9", "%10", "%11", "%12");
 }
 
 /* The same with A held in registers, numbers of 16 bits, or, if ELEMENT is 4, of tf32 and
-   k8. Row and column of a[e] in the warp's 16 rows: l / 4 + 8 (e mod 2), and as pairs or
-   as single numbers l mod 4 + 4 (e / 2). */
+   k8; B k by k if turned, in 16 bits. Row and column of a[e] in the warp's 16 rows:
+   l / 4 + 8 (e mod 2), and as pairs or as single numbers l mod 4 + 4 (e / 2). */
 #if ELEMENT == 4
     #define HELD_KIND "k8.f32.tf32.tf32"
-    #define HELD_TAIL ""
+    #define HELD_TAIL(t_name) ""
 #else
     #define HELD_KIND "k16.f32." TYPE_NAME "." TYPE_NAME
-    #define HELD_TAIL ", 0"
+    #define HELD_TAIL(t_name) ", " t_name
 #endif
-template <int columns> INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
+template <int columns, int turned = 0>
+INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
 {
-#define ISSUE_HELD(n, count, a0, a1, a2, a3, b_name, p_name)                      \
+#define ISSUE_HELD(n, count, a0, a1, a2, a3, b_name, p_name, t_name)              \
       asm volatile("{.reg .pred p;\n setp.ne.b32 p, " p_name ", 0;\n"               \
                    "wgmma.mma_async.sync.aligned.m64n" #n HELD_KIND " {"            \
                    NAMES_##count "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b_name     \
-                   ", p, 1, 1" HELD_TAIL ";}"                                       \
+                   ", p, 1, 1" HELD_TAIL(t_name) ";}"                               \
                    : VALUES_##count(d)                                              \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),    \
+                     "n"(turned))
     if constexpr (columns == 256)
-        ISSUE_HELD(256, 128, "%128", "%129", "%130", "%131", "%132", "%133");
+        ISSUE_HELD(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134");
     else if constexpr (columns == 192)
-        ISSUE_HELD(192, 96, "%96", "%97", "%98", "%99", "%100", "%101");
+        ISSUE_HELD(192, 96, "%96", "%97", "%98", "%99", "%100", "%101", "%102");
     else if constexpr (columns == 128)
-        ISSUE_HELD(128, 64, "%64", "%65", "%66", "%67", "%68", "%69");
+        ISSUE_HELD(128, 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70");
     else if constexpr (columns == 96)
-        ISSUE_HELD(96, 48, "%48", "%49", "%50", "%51", "%52", "%53");
+        ISSUE_HELD(96, 48, "%48", "%49", "%50", "%51", "%52", "%53", "%54");
     else if constexpr (columns == 64)
-        ISSUE_HELD(64, 32, "%32", "%33", "%34", "%35", "%36", "%37");
+        ISSUE_HELD(64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38");
     else if constexpr (columns == 48)
-        ISSUE_HELD(48, 24, "%24", "%25", "%26", "%27", "%28", "%29");
+        ISSUE_HELD(48, 24, "%24", "%25", "%26", "%27", "%28", "%29", "%30");
     else if constexpr (columns == 40)
-        ISSUE_HELD(40, 20, "%20", "%21", "%22", "%23", "%24", "%25");
+        ISSUE_HELD(40, 20, "%20", "%21", "%22", "%23", "%24", "%25", "%26");
     else if constexpr (columns == 32)
-        ISSUE_HELD(32, 16, "%16", "%17", "%18", "%19", "%20", "%21");
+        ISSUE_HELD(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22");
     else
-        ISSUE_HELD(16, 8, "%8", "%9", "%10", "%11", "%12", "%13");
+        ISSUE_HELD(16, 8, "%8", "%9", "%10", "%11", "%12", "%13", "%14");
 }
 
 /* The widest product of at most `columns` columns, a multiple of 16. */
