@@ -13,6 +13,7 @@
 #define CLAMP(x, low, high) ((x) < (low) ? (low) : (x) > (high) ? (high) : (x))
 #define ROUND_UP(n, to)     (((n) + (to)-1) / (to) * (to))
 #define ALWAYS_INLINE       inline __attribute__((always_inline))
+#define NEVER_INLINE        __attribute__((noinline))
 
 /* Before a loop over a tile in registers: left as a loop by GCC it would index the
    tile, which then lives in memory. Clang unrolls them by itself. */

@@ -75,22 +75,28 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
     int threads = ((const cpu_device *)dev)->threads, pair = pair_of(p->dtype);
     danaus_pattern q = p->pattern;
     double rows = (double)dn_pattern_rows(q), cols = (double)dn_pattern_cols(q);
-    double vectors = ceil((double)p->batch / code->vector);
-    int64_t most = code->tile_rows / pair;
+    int64_t most = code->tile_rows / pair, left = p->batch % code->vector;
+    /* Batch-first, turning makes up for what narrow tiles save, as ends of tiles do where
+       there are no others. */
+    int narrow = p->layout == DANAUS_BATCH_LAST && p->batch > code->vector &&
+                 dn_are_narrow(q.b, most, left);
+    double runs = narrow ? (double)dn_narrow_runs(left) : 0;
+    double vectors = (double)(p->batch / code->vector) + (left > 0 && !narrow);
     double tiles = (double)dn_tile_count(q.b, most);
     double full = (double)(code->tile_columns / code->vector);
     double whole = floor(vectors / full), rest = vectors - whole * full;
     cpu_traits t = traits_of(dev, code, p);
     double per_k = whole * tile_cycles(q.b * pair, full, tiles, t) +
-                   tile_cycles(q.b * pair, rest, tiles, t);
+                   tile_cycles(q.b * pair, rest, tiles, t) +
+                   t.product * (double)q.b * runs * NARROW_COLUMNS / code->vector;
     double work = (double)q.a * (double)q.d * (double)q.c * per_k;
-    work += (double)q.a * (double)q.d * tiles * (whole + (rest > 0)) * TILE_ENDS *
-            (double)most * full;
+    work += (double)q.a * (double)q.d * tiles * (whole + (rest > 0) + narrow) *
+            TILE_ENDS * (double)most * full;
     /* In slabs what lies between two steps is neither turned nor gathered. */
     double ends = rows + cols - (p->batch >= SLABS ? between(p) : 0);
     double staged = p->layout == DANAUS_BATCH_FIRST
                         ? 1.1 * (double)p->batch * ends / code->vector
-                        : vectors * cols;
+                        : (vectors + narrow) * cols;
     return CYCLE * (work + memory_cycles(p) / 2 + staged + 200) / threads;
 }
 

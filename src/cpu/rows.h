@@ -14,6 +14,24 @@
    many lines of x the processor fetches ahead by itself, on Zen 4. */
 #define FEW_LANE_COLUMNS 12
 
+/* Panels of whole tiles of so many rows make a last few columns with rows in vectors
+   (panel.inc): NARROW_COLUMNS or a single one at a time, while that is less work than a
+   vector of columns. */
+#define NARROW_ROWS    8
+#define NARROW_COLUMNS 4
+
+static inline int64_t dn_narrow_runs(int64_t columns)
+{
+    return columns / NARROW_COLUMNS + columns % NARROW_COLUMNS;
+}
+
+/* Whether so many columns of blocks of b rows, in tiles of at most `most`, are. */
+static inline int dn_are_narrow(int64_t b, int64_t most, int64_t columns)
+{
+    return most == NARROW_ROWS && b % NARROW_ROWS == 0 && columns > 0 &&
+           dn_narrow_runs(columns) <= 3;
+}
+
 /* How kernels along lines (lanes.inc) cut the b d outputs (r, j) of a block into
    vectors of `per` lanes: lane l of vector v in group g is output v step + g per + l.
    When d is a multiple of a vector there is a group for each run of lanes j, with a

@@ -305,14 +305,14 @@ static void every_row_is_right_on_random_shapes(void **state)
 static void every_row_is_right_on_long_sums_and_wide_batches(void **state)
 {
     static const danaus_pattern patterns[] = {
-        { 1, 3, 4100, 1 }, { 1, 2, 2049, 2 }, { 2, 3, 2, 5 },
-        { 1, 1, 1, 1 },    { 700, 2, 1, 1 },  { 1, 2, 3, 1030 },
+        { 1, 3, 4100, 1 }, { 1, 2, 2049, 2 }, { 2, 3, 2, 5 },    { 1, 1, 1, 1 },
+        { 700, 2, 1, 1 },  { 1, 2, 3, 1030 }, { 1, 8, 2050, 2 },
     };
-    static const int64_t batches[] = { 7, 19, 4099, 10007, 33, 9 };
+    static const int64_t batches[] = { 7, 19, 4099, 10007, 33, 9, 21 };
     question_list list = open_list(*state);
     rng r = { 5 };
     for (int t = 0; t < TEST_DTYPES; t += share_of_cases())
-        for (int i = 0; i < 6; i++)
+        for (int i = 0; i < 7; i++)
             ask_forms(&list, &r, NULL, test_dtypes[t], patterns[i], batches[i]);
     close_list(&list);
 }
