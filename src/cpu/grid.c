@@ -72,7 +72,8 @@ static cpu_shape lanes_shape(
             : dn_aligned(room * ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell);
     int64_t own = 0; /* elements of x gathered or repeated, once for each row k */
     if (m.gather)
-        own = dn_odd(room) * m.per;
+        own = dn_gathered_groups(&m, cell) * m.per *
+              (room + CEIL_DIV(room, code->tile_columns));
     else if (!m.as_it_lies)
         own = room * dn_lane_row(p.d, code->vector) * pair;
     return (cpu_shape){
@@ -81,7 +82,7 @@ static cpu_shape lanes_shape(
         .lanes = p.d,
         .tiles = m.groups * m.tiles,
         .x_bytes = line_bytes + dn_aligned(p.c * own * cell),
-        .y_bytes = dn_aligned(room * ROUND_UP(p.b * p.d, COLUMNS_UNIT) * cell),
+        .y_bytes = dn_aligned(room * ROUND_UP(dn_odd(p.b) * p.d, COLUMNS_UNIT) * cell),
     };
 }
 
@@ -126,7 +127,11 @@ static cpu_shape panel_shape(
         g.lanes = p.d <= line || p.d <= room ? p.d : MAX(line, room / line * line);
         if (g.lanes == p.d)
             g.blocks = MIN(p.a, MAX(1, room / p.d));
-        g.columns = width * MIN(most, MAX(1, room / (g.lanes * g.blocks)));
+        /* More than there is room for if weights, read again for every chunk, would else be
+           more bytes for a column than its x and y three times. */
+        int64_t wide = (p.b * p.c / (3 * (p.b + p.c)) + width / 2) / width;
+        int64_t fitting = MAX(1, room / (g.lanes * g.blocks));
+        g.columns = width * MIN(most, MAX(wide, fitting));
         if (g.stage_y && unit * g.lanes > budget)
             g.tiles = MIN(
                 tiles, MAX(1, budget / 2 / (g.lanes * width * cell * code->tile_rows)));

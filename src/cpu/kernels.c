@@ -10,8 +10,10 @@
 #define CAT_(a, b)          a##b
 #define CAT(a, b)           CAT_(a, b)
 #define MIN(a, b)           ((a) < (b) ? (a) : (b))
+#define MAX(a, b)           ((a) > (b) ? (a) : (b))
+#define CEIL_DIV(n, by)     (((n) + (by)-1) / (by))
 #define CLAMP(x, low, high) ((x) < (low) ? (low) : (x) > (high) ? (high) : (x))
-#define ROUND_UP(n, to)     (((n) + (to)-1) / (to) * (to))
+#define ROUND_UP(n, to)     (CEIL_DIV(n, to) * (to))
 #define ALWAYS_INLINE       inline __attribute__((always_inline))
 #define NEVER_INLINE        __attribute__((noinline))
 
@@ -26,6 +28,13 @@
 /* Hides from the compiler what a pointer points to. What a tile loads through it lives no
    longer than the tile; else GCC keeps it from tile to tile, and in memory in the loops. */
 #define OPAQUE(pointer) __asm__("" : "+r"(pointer))
+
+/* Keeps a vector in a register; else GCC loads it again for every product with it. */
+#ifdef __aarch64__
+#    define IN_REGISTER(vector) __asm__("" : "+w"(vector))
+#else
+#    define IN_REGISTER(vector) __asm__("" : "+x"(vector))
+#endif
 
 /* Columns k that a tile takes at a time: a tile's part of X stays in the
    second cache. */

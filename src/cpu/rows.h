@@ -6,6 +6,7 @@
 
 #include "cpu/cpu.h"
 #include "base/dtype.h"
+#include "base/mem.h"
 
 #define GATHER_TILES 12
 /* Columns that tiles of lanes take at a time, a multiple of theirs. */
@@ -55,6 +56,13 @@ static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int c
     m.gather = m.groups > 1 && m.tiles >= GATHER_TILES;
     m.as_it_lies = p.d == 1 || runs || (!complex && per % p.d == 0);
     return m;
+}
+
+/* Groups that are gathered at a time: their vectors make whole lines of memory. */
+static inline int64_t dn_gathered_groups(const lane_map *m, int64_t cell)
+{
+    int64_t line = DN_ALIGN / (m->per * cell);
+    return !m->gather || line < 1 ? 1 : line < m->groups ? line : m->groups;
 }
 
 /* With d = 1 tiles of lanes take single numbers of x, from batch-last rows as well. */

@@ -5,7 +5,7 @@
 #include "support/test.h"
 
 #include "backend/backend.h"
-#include "cpu/cpu.h"
+#include "cpu/rows.h"
 #include "gpu/gpu.h"
 #include "support/chains.h"
 #include "support/device.h"
@@ -275,6 +275,28 @@ static void every_row_is_right_at_the_edges_of_its_tiles(void **state)
     close_list(&list);
 }
 
+/* Vectors of lanes apart, whose x is gathered, in pieces where c is large, and whose y
+   may go through scratch. */
+static void rows_along_lines_are_right_with_groups_of_lanes(void **state)
+{
+    danaus_device *dev = *state;
+    if (!dev->backend->on_host)
+        skip();
+    question_list list = open_list(dev);
+    for (const kernel *k = dev->kernels; k->name; k++) {
+        const cpu_code *code = k->code;
+        for (int round = 0; round < rounds_of(20) && code->lane_vectors; round++) {
+            rng r = { (uint64_t)round };
+            int64_t rows = GATHER_TILES * code->lane_vectors;
+            danaus_pattern p = { rng_int(&r, 1, 2), rows + rng_int(&r, -1, 3),
+                                 rng_int(&r, 1, round % 2 ? 40 : 400),
+                                 code->vector * rng_int(&r, 2, 5) };
+            ask_forms(&list, &r, k, k->dtype, p, rng_int(&r, 1, 40));
+        }
+    }
+    close_list(&list);
+}
+
 static int64_t often_small(rng *r, int64_t most)
 {
     double u = rng_unit(r);
@@ -337,6 +359,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(there_is_a_row_for_every_type, device),
         cmocka_unit_test_prestate(every_row_is_right_on_every_small_shape, device),
         cmocka_unit_test_prestate(every_row_is_right_at_the_edges_of_its_tiles, device),
+        cmocka_unit_test_prestate(
+            rows_along_lines_are_right_with_groups_of_lanes, device),
         cmocka_unit_test_prestate(every_row_is_right_on_random_shapes, device),
         cmocka_unit_test_prestate(
             every_row_is_right_on_long_sums_and_wide_batches, device),

@@ -207,14 +207,10 @@ static void gradients_are_right_on_random_shapes(void **state)
 
 /* The same product with other cache sizes and other numbers of threads: the cuts
    fall elsewhere and stores may pass the cache. */
-static void check_cuts(rng *r, danaus_device *dev, danaus_dtype dtype, int steps)
+static void check_cuts(
+    rng *r, danaus_device *dev, danaus_dtype dtype, int steps, const danaus_pattern *p,
+    const kernel *const *chosen)
 {
-    const kernel *rows[32], *chosen[2 * MOST_STEPS];
-    int count = rows_for(dev, dtype, rows, 32);
-    for (int s = 0; s < 2 * steps; s++)
-        chosen[s] = rows[rng_int(r, 0, count - 1)];
-    danaus_pattern p[MOST_STEPS];
-    random_patterns(r, steps, 100, p);
     random_chain c = chain_random(r, p, steps, dtype, 0);
     danaus_layout layout = rng_next(r) % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
     int64_t batch = 16 * rng_int(r, 1, 60);
@@ -252,7 +248,30 @@ static void cuts_do_not_change_a_bit(void **state)
     for (int t = 0; t < TEST_DTYPES; t++)
         for (int round = 0; round < rounds_of(40); round++) {
             rng r = { (uint64_t)round };
-            check_cuts(&r, *state, test_dtypes[t], 1 + round % MOST_STEPS);
+            const kernel *rows[32], *chosen[2 * MOST_STEPS];
+            int count = rows_for(*state, test_dtypes[t], rows, 32);
+            int steps = 1 + round % MOST_STEPS;
+            for (int s = 0; s < 2 * steps; s++)
+                chosen[s] = rows[rng_int(&r, 0, count - 1)];
+            danaus_pattern p[MOST_STEPS];
+            random_patterns(&r, steps, 100, p);
+            check_cuts(&r, *state, test_dtypes[t], steps, p, chosen);
+        }
+}
+
+/* Groups of lanes, made one by one or some at a time, and large blocks of some lanes. */
+static void cuts_of_lanes_do_not_change_a_bit(void **state)
+{
+    danaus_device *dev = *state;
+    for (const kernel *k = dev->kernels; k->name; k++)
+        for (int round = 0; round < rounds_of(20); round++) {
+            rng r = { (uint64_t)round };
+            const cpu_code *code = k->code;
+            const kernel *chosen[] = { k, k };
+            danaus_pattern p = { rng_int(&r, 1, 2), rng_int(&r, 20, 60),
+                                 rng_int(&r, 1, round % 2 ? 20 : 200),
+                                 code->vector * rng_int(&r, 1, 4) };
+            check_cuts(&r, dev, k->dtype, 1, &p, chosen);
         }
 }
 
@@ -285,6 +304,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(any_two_rows_make_gradients, device),
         cmocka_unit_test_prestate(gradients_are_right_on_random_shapes, device),
         cmocka_unit_test_prestate(cuts_do_not_change_a_bit, device),
+        cmocka_unit_test_prestate(cuts_of_lanes_do_not_change_a_bit, device),
         cmocka_unit_test_prestate(scratch_for_many_columns_is_enough_for_fewer, device),
     };
     int failed = cmocka_run_group_tests_name("steps", tests, NULL, NULL);
