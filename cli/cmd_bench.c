@@ -49,7 +49,7 @@ static const usage use = {
 
 typedef struct options {
     device_options device;
-    const char *suite, *csv;
+    const char *suite, *methods, *csv;
     danaus_dtype dtype;
     int layout; /* 0: both, else 1 + danaus_layout */
     int effort, math, baselines, energy, hot, json;
@@ -175,7 +175,8 @@ static int measure_case(bench *b, bench_case *c, rivals *r, json_t **record)
     if (b->o->baselines)
         rivals_create(
             c, b->team, b->run.device.instructions,
-            is_wide(c) ? b->run.limits.f64 : b->run.limits.f32, r);
+            is_wide(c) ? b->run.limits.f64 : b->run.limits.f32,
+            rivals_set(b->o->methods), r);
     status = check_rivals(c, r, &f);
     if (!status && c->count > 1)
         status = one_by_one_create(c, &factors);
@@ -365,6 +366,8 @@ int cmd_bench(int argc, char **argv)
         { "math", 0, ARG_WORD, &o.math, "f32|tf32",
           "how f32 products may be made (default f32)" },
         { "baselines", 0, ARG_FLAG, &o.baselines, NULL, "measure other methods too" },
+        { "methods", 0, ARG_TEXT, &o.methods, "NAME,...",
+          "of the baselines these only" },
         { "energy", 0, ARG_FLAG, &o.energy, NULL,
           "measure joules, on GPUs that count them: three\nseconds more a record" },
         { "hot", 0, ARG_FLAG, &o.hot, NULL,
@@ -391,6 +394,9 @@ int cmd_bench(int argc, char **argv)
             "there is no benchmark \"%s\", only ks, conv, stream and calls", argv[1]);
     if (!o.suite)
         return usage_error("--suite FILE is needed (try --help)");
+    if (o.methods && (!o.baselines || !rivals_set(o.methods)))
+        return usage_error(
+            "--methods takes names of --baselines: dense, bmm, einsum, csr, bsr");
     bench b = { .o = &o };
     status = run(&b);
     release(&b);

@@ -36,6 +36,26 @@ int rivals_known(void) { return (int)(sizeof known / sizeof *known); }
 
 const char *rivals_name(int index) { return known[index]->name; }
 
+static unsigned bit_of(const char *name, size_t length)
+{
+    for (int i = 0; i < rivals_known(); i++)
+        if (strlen(rivals_name(i)) == length && !strncmp(rivals_name(i), name, length))
+            return 1U << i;
+    return 0;
+}
+
+unsigned rivals_set(const char *names)
+{
+    unsigned set = 0, bit = 1;
+    while (names && bit) {
+        size_t length = strcspn(names, ",");
+        bit = bit_of(names, length);
+        set |= bit;
+        names = names[length] ? names + length + 1 : NULL;
+    }
+    return bit == 0 ? 0 : set ? set : ~0U;
+}
+
 const char *rival_name(const rival *one) { return one->kind->name; }
 
 void rivals_describe(char *text, size_t size)
@@ -158,14 +178,15 @@ static rival *create(
 }
 
 void rivals_create(
-    bench_case *c, team *t, const char *instructions, double peak, rivals *r)
+    bench_case *c, team *t, const char *instructions, double peak, unsigned set,
+    rivals *r)
 {
     bench_factor common = { .dtype = c->dtype, .layout = c->layout, .batch = c->batch };
     common.team = t;
     common.loops = loops_find(c->dtype, instructions);
     r->count = 0;
     for (int i = 0; common.loops && i < rivals_known() && r->count < MAX_RIVALS; i++) {
-        rival *one = create(known[i], c, &common, peak);
+        rival *one = set >> i & 1 ? create(known[i], c, &common, peak) : NULL;
         if (one)
             r->list[r->count++] = one;
     }

@@ -20,6 +20,10 @@ typedef struct rivals {
 int rivals_known(void);
 const char *rivals_name(int index);
 
+/* Names of baselines, "bmm,einsum", as bits by index: all for NULL, none where one of
+   the names is not known. */
+unsigned rivals_set(const char *names);
+
 /* BLAS chooses kernels and waiting times when it is loaded, from the environment:
    starts the program again with what serves a fair measurement, unless that is set
    already. argv is main's. */
@@ -28,10 +32,11 @@ void rivals_restart(char **argv);
 /* What BLAS says it is; "none" when the program was built without one. */
 void rivals_describe(char *text, size_t size);
 
-/* Makes the baselines that can take the case in memory and in time: peak is in
-   operations per second. The others are left out. */
+/* Makes the baselines of the set that can take the case in memory and in time: peak is
+   in operations per second. The others are left out. */
 void rivals_create(
-    bench_case *c, team *t, const char *instructions, double peak, rivals *r);
+    bench_case *c, team *t, const char *instructions, double peak, unsigned set,
+    rivals *r);
 void rivals_destroy(rivals *r);
 
 const char *rival_name(const rival *one);

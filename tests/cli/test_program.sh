@@ -233,6 +233,10 @@ said records "len(v) == 2" "a record for each problem"
 said records.0 "v['error'] < 1e-6 and v['median_ns'] > 0 and v['ratio'] > 0" "with its times"
 said records.1.factors_ns "v > 0" "factors one by one"
 said machine "v['f32_gflops'] > 0 and v['copy_gbs'] > 0" "and the machine's limits"
+ok "some baselines" danaus bench ks --suite small.csv --batch 3 --layout first --baselines \
+    --methods csr,einsum --json
+keep
+said records.0.best "v in ('csr', 'einsum')" "which alone are measured"
 ok "records as CSV" test "$(wc -l < records.csv)" -eq 3
 ok "a run is like itself" /usr/bin/python3 "$compare" records.csv records.csv
 sed 's/"ks",\(.*\),"last",16,\("[^"]*"\),\([0-9]*\),[0-9.e+]*,/"ks",\1,"last",16,\2,\3,1e12,/' \
@@ -251,6 +255,8 @@ ok "a table is read" danaus apply c.safetensors x.npy -o y.npy --tuning table.cs
 
 refuses 2 "only ks" "an unknown benchmark" danaus bench fft --suite small.csv
 refuses 2 "suite FILE" "no suite" danaus bench ks
+refuses 2 "names of" "an unknown baseline" danaus bench ks --suite small.csv --baselines --methods gem
+refuses 2 "names of" "no baselines" danaus bench ks --suite small.csv --methods csr
 refuses 2 "integers of at least 1" "a batch of zero" danaus bench ks --suite small.csv --batch 0
 refuses 1 "cannot open" "no such suite" danaus bench ks --suite nothing.csv
 printf '"2,8,8,3",4\n2,8,8,3\n' > wrong.csv
