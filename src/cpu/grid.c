@@ -65,7 +65,11 @@ static cpu_shape lanes_shape(
        wider. */
     int again = m.gather && p.b * p.c * p.d * cell * pair > (int64_t)d->l2;
     int64_t room = MIN(n, again ? most * 3 / 2 : most);
-    int64_t columns = n == room ? n : CEIL_DIV(n, CEIL_DIV(n, most));
+    /* Of few blocks, chunks are as many for each thread, and no tile has one column. */
+    int64_t chunks = CEIL_DIV(n, most);
+    int few = chunks > 1 && p.a * chunks < 4 * d->threads * PARTS_PER_THREAD;
+    int64_t even = ROUND_UP(CEIL_DIV(n, ROUND_UP(chunks, d->threads)), 2);
+    int64_t columns = n == room ? n : few ? even : CEIL_DIV(n, chunks);
     size_t line_bytes =
         lies_as_lines(x) || dn_lanes_take_rows(x, p.d)
             ? 0
@@ -253,6 +257,14 @@ static int tile_cuts(const grid *g, int threads, int64_t want)
     return (int)MIN(tiles, MAX(needed, MIN(want, tiles / TILES_PER_STAGE)));
 }
 
+/* Chunks of columns: where they can be cut finer than that, as many for each thread. */
+static int64_t chunks_of(const grid *g, int threads)
+{
+    int64_t chunks = CEIL_DIV(g->all.s.to - g->all.s.from, g->s_chunk);
+    return g->s_unit < g->s_chunk ? MAX(ROUND_UP(chunks, threads), 2 * threads)
+                                  : chunks;
+}
+
 /* How many parts. Batch-last columns of a block follow each other in memory, so
    blocks and lanes are cut first; batch-first, blocks of a column do. */
 static void choose_cuts(grid *g, int threads, double work)
@@ -263,11 +275,11 @@ static void choose_cuts(grid *g, int threads, double work)
     if (threads == 1 || work < SERIAL_WORK)
         return;
     int64_t want = (int64_t)threads * (g->is_short ? 1 : PARTS_PER_THREAD);
-    int64_t more = 8 * want;
-    if (!last)
+    if (!last) {
+        int64_t more = MIN(8 * want, chunks_of(g, threads));
         g->columns = cuts(g->all.s, g->s_unit, &more);
-    if (!last)
         want = CEIL_DIV(want, g->columns);
+    }
     g->blocks = cuts(g->all.i, g->i_unit, &want);
     if (last)
         g->tiles = own_rows(g, threads);
@@ -325,9 +337,9 @@ void dn_grid_open(
         .cold_y = 1,
     };
     g->code = code;
-    g->s_unit = shape.columns;
+    g->s_unit = g->s_chunk = shape.columns;
     if (code->lane_vectors) /* each part reads its weights for all of its columns */
-        g->s_unit *= MAX(1, LANE_COLUMNS_AT_A_TIME / shape.columns);
+        g->s_chunk = MAX(LANE_COLUMNS_AT_A_TIME, shape.columns);
     else if (lies_as_panel(&x) && lies_as_panel(&y))
         g->s_unit = long_runs(d, step, n);
     else if (p.a * CEIL_DIV(n, g->s_unit) < 4 * d->threads) /* uneven parts */
