@@ -24,7 +24,6 @@ typedef struct cpu_view {
     danaus_dtype dtype;
     danaus_layout layout;
     int64_t ld;
-    int large;             /* all of it is more than the second cache holds */
     int64_t tile_step;     /* 0 unless in tiles, which are batch-last */
     const int64_t *place;  /* of each row in a tile; for writing */
     cpu_activate activate; /* of what is written through the view; or NULL */

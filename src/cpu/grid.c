@@ -38,18 +38,6 @@ static int lies_as_panel(const cpu_view *v) { return lies_as(DANAUS_BATCH_LAST, 
 
 static int lies_as_lines(const cpu_view *v) { return lies_as(DANAUS_BATCH_FIRST, v); }
 
-/* Columns that tiles of lanes take at a time. */
-static int64_t lane_columns(
-    const cpu_device *d, const ks_step *step, const lane_map *m, const cpu_view *x)
-{
-    if (m->gather)
-        return GROUP_COLUMNS;
-    size_t weights = step->kernel->packed_bytes(step->kernel, &step->p);
-    int few =
-        step->p.pattern.d == 1 && lies_as_lines(x) && x->large && weights <= d->l2 / 2;
-    return few ? FEW_LANE_COLUMNS : LANE_COLUMNS_AT_A_TIME;
-}
-
 /* Kernels along lines: x of a block as lines, and repeated where need be (lanes.inc). */
 static cpu_shape lanes_shape(
     const cpu_device *d, const ks_step *step, const cpu_view *x, int64_t n)
@@ -59,7 +47,7 @@ static cpu_shape lanes_shape(
     int64_t pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
     lane_map m = dn_lane_map(p, code, pair == 2);
-    int64_t most = lane_columns(d, step, &m, x);
+    int64_t most = m.gather ? GROUP_COLUMNS : LANE_COLUMNS_AT_A_TIME;
     /* A few too many are gathered at once if each half would read weights again that the
        second cache does not keep. Room is for fewer columns, too, whose chunks may be
        wider. */

@@ -11,9 +11,11 @@
 #define GATHER_TILES 12
 /* Columns that tiles of lanes take at a time, a multiple of theirs. */
 #define LANE_COLUMNS_AT_A_TIME 48
-/* The same with d = 1, of x from memory, where the weights stay in the second cache: so
-   many lines of x the processor fetches ahead by itself, on Zen 4. */
-#define FEW_LANE_COLUMNS 12
+
+/* What lies multiples of CACHE_WAY bytes apart is on one set of the first cache, which holds
+   CACHE_WAYS lines. */
+#define CACHE_WAY  4096
+#define CACHE_WAYS 8
 
 /* Panels of whole tiles of so many rows make a last few columns with rows in vectors
    (panel.inc): NARROW_COLUMNS or a single one at a time, while that is less work than a

@@ -49,13 +49,11 @@ static cpu_view outside(
     const cpu_device *d, const ks_step *step, const void *data, int64_t rows, int64_t n)
 {
     danaus_layout layout = n == 1 ? DANAUS_BATCH_FIRST : step->p.layout;
-    size_t bytes = (size_t)(rows * n) * danaus_dtype_size(step->p.dtype);
     return (cpu_view){
         .data = (void *)(uintptr_t)data,
         .dtype = step->p.dtype,
         .layout = layout,
         .ld = layout == DANAUS_BATCH_FIRST ? rows : n,
-        .large = bytes > d->l2,
     };
 }
 
