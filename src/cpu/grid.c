@@ -245,12 +245,15 @@ static int tile_cuts(const grid *g, int threads, int64_t want)
     return (int)MIN(tiles, MAX(needed, MIN(want, tiles / TILES_PER_STAGE)));
 }
 
-/* Chunks of columns: where they can be cut finer than that, as many for each thread. */
-static int64_t chunks_of(const grid *g, int threads)
+/* Cuts of columns into chunks: where they can be cut finer than that, as many for each
+   thread. Batch-last, a chunk that has all columns stays whole. */
+static int column_cuts(const grid *g, int threads, int last, int64_t most)
 {
-    int64_t chunks = CEIL_DIV(g->all.s.to - g->all.s.from, g->s_chunk);
-    return g->s_unit < g->s_chunk ? MAX(ROUND_UP(chunks, threads), 2 * threads)
-                                  : chunks;
+    int64_t n = g->all.s.to - g->all.s.from;
+    int64_t units = CEIL_DIV(n, g->s_unit), chunks = CEIL_DIV(n, g->s_chunk);
+    if (units > chunks && !(last && chunks == 1))
+        chunks = MAX(ROUND_UP(chunks, threads), last ? 1 : 2 * threads);
+    return (int)MIN(MIN(units, chunks), most);
 }
 
 /* How many parts. Batch-last columns of a block follow each other in memory, so
@@ -263,11 +266,9 @@ static void choose_cuts(grid *g, int threads, double work)
     if (threads == 1 || work < SERIAL_WORK)
         return;
     int64_t want = (int64_t)threads * (g->is_short ? 1 : PARTS_PER_THREAD);
-    if (!last) {
-        int64_t more = MIN(8 * want, chunks_of(g, threads));
-        g->columns = cuts(g->all.s, g->s_unit, &more);
-        want = CEIL_DIV(want, g->columns);
-    }
+    if (!last)
+        g->columns = column_cuts(g, threads, last, 8 * want);
+    want = CEIL_DIV(want, g->columns);
     g->blocks = cuts(g->all.i, g->i_unit, &want);
     if (last)
         g->tiles = own_rows(g, threads);
@@ -275,8 +276,8 @@ static void choose_cuts(grid *g, int threads, double work)
     if (!g->code->lane_vectors)
         g->lanes = cuts(g->all.j, g->j_unit, &want);
     if (last)
-        g->columns = cuts(g->all.s, g->s_unit, &want);
-    g->tiles = tile_cuts(g, threads, want);
+        g->columns = column_cuts(g, threads, last, want);
+    g->tiles = tile_cuts(g, threads, last ? CEIL_DIV(want, g->columns) : want);
 }
 
 int dn_can_stream(const cpu_view *y, int64_t rows, int64_t n, size_t cache)
@@ -329,7 +330,7 @@ void dn_grid_open(
     if (code->lane_vectors) /* each part reads its weights for all of its columns */
         g->s_chunk = MAX(LANE_COLUMNS_AT_A_TIME, shape.columns);
     else if (lies_as_panel(&x) && lies_as_panel(&y))
-        g->s_unit = long_runs(d, step, n);
+        g->s_unit = code->tile_columns, g->s_chunk = long_runs(d, step, n);
     else if (p.a * CEIL_DIV(n, g->s_unit) < 4 * d->threads) /* uneven parts */
         g->s_unit = code->tile_columns;
     g->i_unit = shape.blocks;

@@ -45,8 +45,7 @@ static void fill_places(danaus_pattern p, int64_t width, int64_t *place)
 }
 
 /* x or y of the whole product. A single column is the same in both layouts. */
-static cpu_view outside(
-    const cpu_device *d, const ks_step *step, const void *data, int64_t rows, int64_t n)
+static cpu_view outside(const ks_step *step, const void *data, int64_t rows, int64_t n)
 {
     danaus_layout layout = n == 1 ? DANAUS_BATCH_FIRST : step->p.layout;
     return (cpu_view){
@@ -304,8 +303,8 @@ danaus_status dn_cpu_ks_run(
         .steps = steps,
         .count = count,
         .o = o,
-        .x = outside(d, steps, o->x, cols, n),
-        .y = outside(d, steps, o->y, rows, n),
+        .x = outside(steps, o->x, cols, n),
+        .y = outside(steps, o->y, rows, n),
     };
     int wide = dn_sum_type(c.y.dtype) == DANAUS_F64;
     c.y.activate = d->activations[o->activation][wide];
