@@ -8,14 +8,27 @@
 
 #include <string.h>
 
-#define MOST     65536 /* of a length */
-#define MOST_ALL 20000 /* numbers of all rows, or of all filters */
+#define MOST        65536  /* of a length */
+#define MOST_ALL    20000  /* numbers of all rows, or of all filters */
+#define MOST_SPARSE 320000 /* frequencies of all rows, where spectra are sparse */
 
 static danaus_device *device;
 
 static int64_t shorter(int64_t length)
 {
     return length > MOST && length <= DANAUS_CONV_MOST_LENGTH ? length % MOST : length;
+}
+
+/* Frequencies of a row's spectrum that do not come from its length: where it is sparse, a
+   row of one number may have 16^4 of them. */
+static int64_t frequencies(const danaus_conv_desc *d)
+{
+    int64_t boxes = 1;
+    if (!d->keep[0] && !d->keep[1] && !d->keep[2] && !d->keep[3])
+        return boxes;
+    for (int i = 0; i < 4; i++)
+        boxes *= d->axes[i] ? d->axes[i] : 8;
+    return boxes < 4096 ? 4096 : boxes;
 }
 
 /* a b is at most MOST_ALL, for positive a and b. */
@@ -39,7 +52,8 @@ static void convolve(const danaus_conv_plan *plan, const danaus_conv_desc *d)
     int64_t filters = d->filters ? d->filters : d->channels;
     int64_t taps = d->filter_length ? d->filter_length : d->length;
     danaus_dtype dtype = d->dtype ? d->dtype : DANAUS_F32, sums = sums_of(dtype);
-    if (!small(d->channels, d->length) || !small(filters, taps))
+    if (!small(d->channels, d->length) || !small(filters, taps) ||
+        d->channels > MOST_SPARSE / frequencies(d))
         return;
     int both_ways = d->kind == DANAUS_BIDIRECTIONAL;
     int64_t rows = d->channels * d->length;
