@@ -38,7 +38,7 @@ static int lies_as_panel(const cpu_view *v) { return lies_as(DANAUS_BATCH_LAST, 
 
 static int lies_as_lines(const cpu_view *v) { return lies_as(DANAUS_BATCH_FIRST, v); }
 
-/* Kernels along lines: x of a block as lines, and repeated where need be (lanes.inc). */
+/* Kernels along lines: x of a block as lines (lanes.inc). */
 static cpu_shape lanes_shape(
     const cpu_device *d, const ks_step *step, const cpu_view *x, int64_t n)
 {
@@ -62,18 +62,18 @@ static cpu_shape lanes_shape(
         lies_as_lines(x) || dn_lanes_take_rows(x, p.d)
             ? 0
             : dn_aligned(room * ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell);
-    int64_t own = 0; /* elements of x gathered or repeated, once for each row k */
+    int64_t own = 0; /* elements of x that are gathered, or of y before it is spread */
     if (m.gather)
-        own = dn_gathered_groups(&m, cell) * m.per *
+        own = dn_gathered_groups(&m, cell) * m.per * p.c *
               (room + CEIL_DIV(room, code->tile_columns));
-    else if (!m.as_it_lies)
-        own = room * dn_lane_row(p.d, code->vector) * pair;
+    else if (m.spread)
+        own = room * m.per * code->lane_vectors;
     return (cpu_shape){
         .columns = columns,
         .blocks = 1,
         .lanes = p.d,
-        .tiles = m.groups * m.tiles,
-        .x_bytes = line_bytes + dn_aligned(p.c * own * cell),
+        .tiles = dn_lane_tiles(&m),
+        .x_bytes = line_bytes + dn_aligned(own * cell),
         .y_bytes = dn_aligned(room * ROUND_UP(dn_odd(p.b) * p.d, COLUMNS_UNIT) * cell),
     };
 }

@@ -105,7 +105,9 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
 static double lane_bytes(const cpu_code *code, const problem *p)
 {
     int pair = pair_of(p->dtype);
-    double same = (double)(p->pattern.d < code->vector ? p->pattern.d : code->vector);
+    lane_map m = dn_lane_map(p->pattern, code, pair == 2);
+    int64_t repeated = p->pattern.d < m.per ? p->pattern.d : m.per;
+    double same = m.spread ? pair : (double)repeated;
     return (double)p->pattern.c * (double)danaus_dtype_size(dn_sum_type(p->dtype)) *
            (code->lane_vectors * code->vector + code->tile_columns / pair * same);
 }
@@ -129,16 +131,15 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     double per = code->vector, n = (double)p->batch, d = (double)q.d;
     lane_map m = dn_lane_map(q, code, pair == 2);
     double vectors = (double)(m.groups * m.vectors) * (double)q.a * (double)q.c;
-    /* For a vector of weights: its load, and for every column a product, with a
-       load of x of its own unless x is the same for all; slower by a part for each
-       doubling of what does not stay in the first cache. */
+    /* For a vector of weights: its load, and for every column a product; slower by a part
+       for each doubling of what does not stay in the first cache. */
     double passes = ceil(n / code->tile_columns);
     double far = fmax(0, log2(lane_bytes(code, p) / FIRST_CACHE));
     cpu_traits t = traits_of(dev, code, p);
     double apart = d > per && !t.fetch_lines ? 1.175 : 1;
-    double each = m.as_it_lies ? 0.8 * t.product * apart * (1 + 0.06 * far) : 1.5;
+    double each = 0.8 * t.product * apart * (1 + 0.06 * far);
     double work = vectors * pair * (0.5 * passes + each * n);
-    double repeat = !m.as_it_lies ? (double)(q.a * q.c) * n * (d + per) * 1.5 : 0;
+    double spread = m.spread ? 2 * (double)dn_pattern_rows(q) * pair * n : 0;
     /* Weights that no cache keeps are read again for every few columns. */
     double weights = (double)dn_lanes_bytes(k, p) / BYTES_PER_CYCLE *
                      floor((n - 1) / LANE_COLUMNS_AT_A_TIME);
@@ -146,7 +147,9 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
         dn_lanes_bytes(k, p) > ((const cpu_device *)dev)->l3 / 4 ? weights : 0;
     /* Whole vectors of lanes are far apart in lines that are as long as a block; what makes
        two vectors of columns is better off in panels. */
-    double turn = d < per ? t.turn / per + 0.03 * log2(d) : d > per ? 2.6 : 0.8;
+    double turn = d < per || m.spread ? t.turn / per + 0.03 * log2(d)
+                  : d > per           ? 2.6
+                                      : 0.8;
     if (n >= 2 * per)
         turn = 3 * turn + 1.2;
     double x_rows = q.d == 1 ? 0 : (double)dn_pattern_cols(q);
@@ -155,7 +158,7 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
                         : 0;
     if (p->batch >= SLABS)
         turned += (keeps_lines(dev, p) ? 4 : 6) * n * between(p) / per;
-    return CYCLE * (work + memory_cycles(p) / 2 + repeat + turned + again + 50) /
+    return CYCLE * (work + memory_cycles(p) / 2 + spread + turned + again + 50) /
            threads;
 }
 
@@ -213,18 +216,23 @@ size_t dn_lanes_bytes(const kernel *k, const problem *p)
            danaus_dtype_size(dn_sum_type(p->dtype));
 }
 
-/* One vector of lanes for one k, from output `lane` on, in runs of one r. */
+/* Vector v of group g for one k, in runs of one r or, spread, of one j. */
 static void pack_lanes(
-    const weights_view *w, danaus_pattern q, int64_t i, int64_t k, int64_t lane,
-    int64_t per, danaus_dtype type, char *to)
+    const weights_view *w, danaus_pattern q, const lane_map *m, int64_t i, int64_t g,
+    int64_t k, int64_t v, danaus_dtype type, char *to)
 {
+    int64_t per = m->per, at = i * w->s[0] + k * w->s[2];
+    if (m->spread) {
+        int64_t r = v * per, rows = per < q.b - r ? per : q.b - r;
+        gather(w, at + r * w->s[1] + g * w->s[3], w->s[1], rows, type, to);
+        return;
+    }
+    int64_t lane = v * m->step + g * per;
     int64_t end = lane + per < q.b * q.d ? lane + per : q.b * q.d;
     for (int64_t run; lane < end; lane += run) {
         int64_t r = lane / q.d, j = lane % q.d;
         run = q.d - j < end - lane ? q.d - j : end - lane;
-        gather(
-            w, i * w->s[0] + r * w->s[1] + k * w->s[2] + j * w->s[3], w->s[3], run,
-            type, to);
+        gather(w, at + r * w->s[1] + j * w->s[3], w->s[3], run, type, to);
         to += (size_t)run * danaus_dtype_size(type);
     }
 }
@@ -244,6 +252,5 @@ void dn_lanes_pack(const kernel *k, const problem *p, weights_view w, void *pack
                 for (int64_t c = 0; c < q.c; c++)
                     for (int64_t v = dn_tile_row(m.vectors, m.tiles, t);
                          v < dn_tile_row(m.vectors, m.tiles, t + 1); v++, to += vector)
-                        pack_lanes(
-                            &w, q, i, c, v * m.step + g * m.per, m.per, type, to);
+                        pack_lanes(&w, q, &m, i, g, c, v, type, to);
 }

@@ -36,27 +36,29 @@ static inline int dn_are_narrow(int64_t b, int64_t most, int64_t columns)
 }
 
 /* How kernels along lines (lanes.inc) cut the b d outputs (r, j) of a block into
-   vectors of `per` lanes: lane l of vector v in group g is output v step + g per + l.
-   When d is a multiple of a vector there is a group for each run of lanes j, with a
-   vector for each r; else one group, with the outputs one after the other. */
+   vectors of `per` lanes, so that one load of x serves all vectors of a tile. Where d is a
+   multiple of a vector there is a group for each run of lanes j, with a vector for each
+   r; where d divides a vector one group, with the outputs one after the other: lane l of
+   vector v in group g is output v step + g per + l. For other d and for complex types
+   they are spread: a group for each j, with vectors of r, v step + g + l d. */
 typedef struct lane_map {
     int64_t per, groups, vectors, step;
-    int64_t tiles;  /* of vectors, in a group */
-    int as_it_lies; /* x need not be repeated: d divides a vector or a vector d */
-    int gather;     /* a group's x is first put together: its tiles make up for that */
+    int64_t tiles; /* of vectors, in a group */
+    int spread;    /* outputs of a vector are d apart */
+    int gather;    /* a group's x is first put together: its tiles make up for that */
 } lane_map;
 
 static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int complex)
 {
     int64_t per = code->vector;
     int runs = !complex && p.d % per == 0;
-    lane_map m = { .per = per };
-    m.groups = runs ? p.d / per : 1;
-    m.vectors = runs ? p.b : (p.b * p.d + per - 1) / per;
-    m.step = runs ? p.d : per;
+    int spread = p.d > 1 && !runs && (complex || per % p.d != 0);
+    lane_map m = { .per = per, .spread = spread };
+    m.groups = runs ? p.d / per : spread ? p.d : 1;
+    m.vectors = runs ? p.b : ((spread ? p.b : p.b * p.d) + per - 1) / per;
+    m.step = runs ? p.d : spread ? per * p.d : per;
     m.tiles = dn_tile_count(m.vectors, code->lane_vectors);
-    m.gather = m.groups > 1 && m.tiles >= GATHER_TILES;
-    m.as_it_lies = p.d == 1 || runs || (!complex && per % p.d == 0);
+    m.gather = runs && m.groups > 1 && m.tiles >= GATHER_TILES;
     return m;
 }
 
@@ -84,8 +86,12 @@ static inline int64_t dn_line_step(int64_t count, int64_t unit)
     return dn_odd((count + unit - 1) / unit) * unit;
 }
 
-/* Elements in a row of x that repeats with period d, for vectors of `per`. */
-static inline int64_t dn_lane_row(int64_t d, int64_t per) { return d + per - 1; }
+/* Tiles of a block that threads may share: tiles that are spread belong together, for
+   all lanes j. */
+static inline int64_t dn_lane_tiles(const lane_map *m)
+{
+    return m->spread ? m->tiles : m->groups * m->tiles;
+}
 
 int dn_cpu_fits(const kernel *k, const problem *p);
 
