@@ -347,12 +347,15 @@ void dn_grid_run(cpu_device *d, grid *g, void *scratch)
 {
     g->scratch = scratch;
     int slots = MIN(d->threads, parts_of(g));
+    if (slots == 1) {
+        g->all.scratch = scratch;
+        g->code->part(&g->all);
+        return;
+    }
     g->homes = MIN(slots, MOST_HOMES);
     for (int h = 0; h < g->homes; h++)
         atomic_init(&g->taken[h], 0);
-    if (slots == 1)
-        take_parts(g, 0);
-    else if (g->is_short)
+    if (g->is_short)
         dn_cpu_parallel_short(d, slots, take_parts, g);
     else
         dn_cpu_parallel(d, slots, take_parts, g);
