@@ -337,7 +337,7 @@ void dn_grid_open(
     g->j_unit = shape.lanes;
     g->slot_bytes = shape.x_bytes + shape.y_bytes;
     /* To load a weight costs as much as some products with it. */
-    double work = (double)dn_pattern_weights(p) * ((double)n + 6) * pair * pair +
+    double work = (double)dn_pattern_weights(p) * ((double)n + 2) * pair * pair +
                   (double)(dn_pattern_rows(p) + dn_pattern_cols(p)) * (double)n;
     g->is_short = work < SHORT_WORK;
     choose_cuts(g, d->threads, work);
