@@ -22,6 +22,9 @@
 /* Tiles of columns that are staged at a time, at most. */
 #define MOST_TILES 5
 #define LINE       64
+/* Bytes of small blocks that are taken together, and how many at least. */
+#define SMALL_CHUNK 16384
+#define LEAST_GROUP 4
 /* Bytes of runs of y that threads should not share lines of memory for: to and fro between
    two cores a line takes 0.1 to 0.4 microseconds. */
 #define SHARED_RUN 1024
@@ -85,6 +88,14 @@ static int gather_x(const cpu_view *x, int64_t tiles)
     return !lies_as_panel(x) || (tiles > 1 && !x->tile_step);
 }
 
+/* Blocks (i, j) of so many bytes of x and y that are worth taking together where nothing is
+   staged: what it takes to begin a chunk is more than the products of a few small ones. */
+static int64_t small_blocks(danaus_pattern p, int64_t bytes, int threads)
+{
+    int64_t group = MIN(SMALL_CHUNK / bytes, p.a * p.d / (4 * threads));
+    return group < LEAST_GROUP ? 1 : group;
+}
+
 static cpu_shape panel_shape(
     const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y,
     int64_t n)
@@ -129,6 +140,10 @@ static cpu_shape panel_shape(
                 tiles, MAX(1, budget / 2 / (g.lanes * width * cell * code->tile_rows)));
     } else if (unit) {
         g.columns = width * MIN(most, MAX(1, budget / unit));
+    } else if (n <= width) {
+        int64_t group = small_blocks(p, (p.b + p.c) * n * cell, d->threads);
+        g.lanes = MIN(group, p.d);
+        g.blocks = g.lanes == p.d ? CLAMP(group / p.d, 1, p.a) : 1;
     }
     /* As even as can be, so that no chunk is a narrow rest. */
     int64_t chunks = CEIL_DIV(n, g.columns),
