@@ -140,7 +140,7 @@ static cpu_shape panel_shape(
                 tiles, MAX(1, budget / 2 / (g.lanes * width * cell * code->tile_rows)));
     } else if (unit) {
         g.columns = width * MIN(most, MAX(1, budget / unit));
-    } else if (n <= width) {
+    } else if (n <= width) { /* else a few products could not fetch what comes next */
         int64_t group = small_blocks(p, (p.b + p.c) * n * cell, d->threads);
         g.lanes = MIN(group, p.d);
         g.blocks = g.lanes == p.d ? CLAMP(group / p.d, 1, p.a) : 1;
