@@ -81,11 +81,17 @@ static cpu_shape lanes_shape(
     };
 }
 
-/* x of few rows is read once for every tile of rows: if there is only one, it need
-   not be gathered first. */
-static int gather_x(const cpu_view *x, int64_t tiles)
+/* x is read once for every tile of rows: if there is only one, it need not be gathered
+   first. Nor where a core reads it as fast from where it lies, unless its rows are
+   multiples of a page apart: then they are on few sets of the first cache, and loads of
+   x wait for stores of y, whose addresses have the same low bits. */
+static int gather_x(const cpu_device *d, const cpu_view *x, danaus_pattern p, int64_t tiles)
 {
-    return !lies_as_panel(x) || (tiles > 1 && !x->tile_step);
+    if (!lies_as_panel(x))
+        return 1;
+    int64_t apart = p.d * x->ld * (int64_t)danaus_dtype_size(x->dtype);
+    return tiles > 1 && !x->tile_step &&
+           (!d->traits->reads_in_place || apart % CACHE_WAY == 0);
 }
 
 /* Blocks (i, j) of so many bytes of x and y that are worth taking together where nothing is
@@ -116,7 +122,7 @@ static cpu_shape panel_shape(
         .blocks = 1,
         .lanes = 1,
         .tiles = tiles,
-        .stage_x = gather_x(x, tiles),
+        .stage_x = gather_x(d, x, p, tiles),
         .stage_y = !lies_as_panel(y),
     };
     g.copy_x = g.stage_x && !turns && lies_as_panel(x) && p.b % code->tile_rows == 0;
@@ -150,8 +156,9 @@ static cpu_shape panel_shape(
             widest = MIN(g.columns, ROUND_UP(n, width));
     g.columns = ROUND_UP(CEIL_DIV(n, chunks), width);
     int64_t rows = MIN(p.b, g.tiles * (code->tile_rows / pair));
-    g.staged = turns ? g.columns : width;
-    int64_t per_row = g.blocks * g.lanes * (turns ? widest : width) * cell;
+    int whole = turns || !(g.stage_x || g.stage_y);
+    g.staged = whole ? g.columns : width;
+    int64_t per_row = g.blocks * g.lanes * (whole ? widest : width) * cell;
     g.x_bytes = g.stage_x ? dn_aligned(p.c * per_row) : 0;
     g.y_bytes = g.stage_y ? dn_aligned(rows * per_row) : 0;
     return g;

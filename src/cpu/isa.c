@@ -39,7 +39,12 @@ static const cpu_traits plain = { .product = 0.5, .load = 0.9, .turn = 3 };
 #if defined __x86_64__
 /* ... and on a Zen 4, which makes vectors of 64 bytes in two halves. */
 static const cpu_traits zen = {
-    .product = 1, .load = 0.5, .turn = 16, .fetch_lines = 1, .fetch_near = 1
+    .product = 1,
+    .load = 0.5,
+    .turn = 16,
+    .fetch_lines = 1,
+    .fetch_near = 1,
+    .reads_in_place = 1,
 };
 
 const cpu_traits *dn_cpu_traits(void)
