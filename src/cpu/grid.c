@@ -102,6 +102,14 @@ static int64_t small_blocks(danaus_pattern p, int64_t bytes, int threads)
     return group < LEAST_GROUP ? 1 : group;
 }
 
+/* Lanes j that are worth taking together where all columns are: all of them, of so few
+   bytes a block. Their rows follow each other in memory, and a core fetches such a run by
+   itself; of a part of them it does not. */
+static int64_t neighbour_lanes(const cpu_device *d, danaus_pattern p, int64_t bytes)
+{
+    return bytes * p.d <= (int64_t)d->l2 / 3 && p.a >= 16 * d->threads ? p.d : 1;
+}
+
 static cpu_shape panel_shape(
     const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y,
     int64_t n)
@@ -146,8 +154,11 @@ static cpu_shape panel_shape(
                 tiles, MAX(1, budget / 2 / (g.lanes * width * cell * code->tile_rows)));
     } else if (unit) {
         g.columns = width * MIN(most, MAX(1, budget / unit));
-    } else if (n <= width) { /* else a few products could not fetch what comes next */
-        int64_t group = small_blocks(p, (p.b + p.c) * n * cell, d->threads);
+    } else if (n <= g.columns) {
+        int64_t bytes = (p.b + p.c) * n * cell;
+        /* Of few columns; else a few products could not fetch what comes next. */
+        int64_t group = n <= width ? small_blocks(p, bytes, d->threads)
+                                   : neighbour_lanes(d, p, bytes);
         g.lanes = MIN(group, p.d);
         g.blocks = g.lanes == p.d ? CLAMP(group / p.d, 1, p.a) : 1;
     }
