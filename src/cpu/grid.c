@@ -95,19 +95,16 @@ static int gather_x(const cpu_device *d, const cpu_view *x, danaus_pattern p, in
 }
 
 /* Blocks (i, j) of so many bytes of x and y that are worth taking together where nothing is
-   staged: what it takes to begin a chunk is more than the products of a few small ones. */
-static int64_t small_blocks(danaus_pattern p, int64_t bytes, int threads)
+   staged and rows are whole. What it takes to begin a chunk is more than the products of a
+   few small ones. And where rows of all lanes follow each other in memory a core fetches
+   such a run by itself; of some lanes it does not. */
+static int64_t blocks_together(const cpu_device *d, danaus_pattern p, int64_t bytes)
 {
-    int64_t group = MIN(SMALL_CHUNK / bytes, p.a * p.d / (4 * threads));
-    return group < LEAST_GROUP ? 1 : group;
-}
-
-/* Lanes j that are worth taking together where all columns are: all of them, of so few
-   bytes a block. Their rows follow each other in memory, and a core fetches such a run by
-   itself; of a part of them it does not. */
-static int64_t neighbour_lanes(const cpu_device *d, danaus_pattern p, int64_t bytes)
-{
-    return bytes * p.d <= (int64_t)d->l2 / 3 && p.a >= 16 * d->threads ? p.d : 1;
+    int64_t small = MIN(SMALL_CHUNK / bytes, p.a * p.d / (4 * d->threads));
+    int64_t group = small < LEAST_GROUP ? 1 : small;
+    if (bytes * p.d <= (int64_t)d->l2 / 3 && p.a >= 16 * d->threads)
+        group = MAX(group, p.d);
+    return group;
 }
 
 static cpu_shape panel_shape(
@@ -155,10 +152,7 @@ static cpu_shape panel_shape(
     } else if (unit) {
         g.columns = width * MIN(most, MAX(1, budget / unit));
     } else if (n <= g.columns) {
-        int64_t bytes = (p.b + p.c) * n * cell;
-        /* Of few columns; else a few products could not fetch what comes next. */
-        int64_t group = n <= width ? small_blocks(p, bytes, d->threads)
-                                   : neighbour_lanes(d, p, bytes);
+        int64_t group = blocks_together(d, p, (p.b + p.c) * n * cell);
         g.lanes = MIN(group, p.d);
         g.blocks = g.lanes == p.d ? CLAMP(group / p.d, 1, p.a) : 1;
     }
