@@ -85,7 +85,8 @@ static cpu_shape lanes_shape(
    first. Nor where a core reads it as fast from where it lies, unless its rows are
    multiples of a page apart: then they are on few sets of the first cache, and loads of
    x wait for stores of y, whose addresses have the same low bits. */
-static int gather_x(const cpu_device *d, const cpu_view *x, danaus_pattern p, int64_t tiles)
+static int gather_x(
+    const cpu_device *d, const cpu_view *x, danaus_pattern p, int64_t tiles)
 {
     if (!lies_as_panel(x))
         return 1;

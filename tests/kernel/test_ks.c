@@ -303,6 +303,36 @@ static int64_t often_small(rng *r, int64_t most)
     return 1 + (int64_t)(u * u * u * (double)(most - 1) + 0.5);
 }
 
+/* Panels whose blocks go together, and those whose rows are multiples of a page apart. */
+static void panels_are_right_with_many_blocks_and_with_rows_a_page_apart(void **state)
+{
+    danaus_device *dev = *state;
+    if (!dev->backend->on_host)
+        skip();
+    question_list list = open_list(dev);
+    for (const kernel *k = dev->kernels; k->name; k++) {
+        const cpu_code *code = k->code;
+        int64_t page = CACHE_WAY / (int64_t)danaus_dtype_size(k->dtype), batch;
+        for (int round = 0; round < rounds_of(20) && !code->lane_vectors; round++) {
+            rng r = { (uint64_t)round };
+            danaus_pattern p;
+            do {
+                p = (danaus_pattern){ rng_int(&r, 32, 150), often_small(&r, 20),
+                                      often_small(&r, 20), rng_int(&r, 1, 4) };
+                batch = rng_int(&r, 1, 250);
+            } while (weights_of(p) * batch > 1000000);
+            if (round % 4 == 0) {
+                p.a = 1;
+                p.b += code->tile_rows;
+                p.d = 1 << rng_int(&r, 0, 3);
+                batch = page / p.d * rng_int(&r, 1, 2);
+            }
+            ask_forms(&list, &r, k, k->dtype, p, batch);
+        }
+    }
+    close_list(&list);
+}
+
 static void every_row_is_right_on_random_shapes(void **state)
 {
     question_list list = open_list(*state);
@@ -361,6 +391,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(every_row_is_right_at_the_edges_of_its_tiles, device),
         cmocka_unit_test_prestate(
             rows_along_lines_are_right_with_groups_of_lanes, device),
+        cmocka_unit_test_prestate(
+            panels_are_right_with_many_blocks_and_with_rows_a_page_apart, device),
         cmocka_unit_test_prestate(every_row_is_right_on_random_shapes, device),
         cmocka_unit_test_prestate(
             every_row_is_right_on_long_sums_and_wide_batches, device),
