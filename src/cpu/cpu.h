@@ -52,7 +52,7 @@ typedef struct cpu_traits {
     double turn;          /* to turn a vector's outputs of several columns */
     int fetch_lines;      /* what lies along lines is fetched ahead */
     int fetch_near;       /* long runs are fetched into the first cache */
-    int reads_in_place; /* rows of x as fast from where they lie as one after the other */
+    int reads_in_place;   /* panels of x as fast from where they lie as copied */
 } cpu_traits;
 
 typedef struct cpu_part {
