@@ -25,9 +25,10 @@
 #    define UNROLL _Pragma("GCC unroll 32")
 #endif
 
-/* Hides from the compiler what a pointer points to. What a tile loads through it lives no
-   longer than the tile; else GCC keeps it from tile to tile, and in memory in the loops. */
-#define OPAQUE(pointer) __asm__("" : "+r"(pointer))
+/* Hides from the compiler what a variable holds or points to. What a tile loads through a
+   pointer lives no longer than the tile; else GCC keeps it from tile to tile, and in memory
+   in the loops. */
+#define OPAQUE(variable) __asm__("" : "+r"(variable))
 
 /* Keeps a vector in a register; else GCC loads it again for every product with it. */
 #ifdef __aarch64__

@@ -100,15 +100,15 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
     return CYCLE * (work + memory_cycles(p) / 2 + staged + 200) / threads;
 }
 
-/* Bytes that a tile of lanes reads: a vector of weights for each of its vectors and k,
-   and x for each of its columns and k. */
+/* Bytes that a tile of lanes reads for each k: a vector of weights for each of its vectors,
+   and x for each of its columns. */
 static double lane_bytes(const cpu_code *code, const problem *p)
 {
     int pair = pair_of(p->dtype);
     lane_map m = dn_lane_map(p->pattern, code, pair == 2);
     int64_t repeated = p->pattern.d < m.per ? p->pattern.d : m.per;
     double same = m.spread ? pair : (double)repeated;
-    return (double)p->pattern.c * (double)danaus_dtype_size(dn_sum_type(p->dtype)) *
+    return (double)danaus_dtype_size(dn_sum_type(p->dtype)) *
            (code->lane_vectors * code->vector + code->tile_columns / pair * same);
 }
 
@@ -132,12 +132,14 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     lane_map m = dn_lane_map(q, code, pair == 2);
     double vectors = (double)(m.groups * m.vectors) * (double)q.a * (double)q.c;
     /* For a vector of weights: its load, and for every column a product; slower by a part
-       for each doubling of what does not stay in the first cache. */
-    double passes = ceil(n / code->tile_columns);
-    double far = fmax(0, log2(lane_bytes(code, p) / FIRST_CACHE));
+       for each doubling of what does not stay in the first cache, the more of it a cycle
+       of products takes. */
     cpu_traits t = traits_of(dev, code, p);
+    double passes = ceil(n / code->tile_columns), bytes = lane_bytes(code, p);
+    double rate = bytes / (t.product * code->lane_vectors * code->tile_columns);
+    double far = rate * rate * fmax(0, log2(bytes * (double)q.c / FIRST_CACHE));
     double apart = d > per && !t.fetch_lines ? 1.175 : 1;
-    double each = 0.8 * t.product * apart * (1 + 0.06 * far);
+    double each = 0.8 * t.product * apart * (1 + 5.5e-5 * far);
     double work = vectors * pair * (0.5 * passes + each * n);
     double spread = m.spread ? 2 * (double)dn_pattern_rows(q) * pair * n : 0;
     /* Weights that no cache keeps are read again for every few columns. */
