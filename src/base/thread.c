@@ -22,18 +22,20 @@
    long as one of them (60 us on a virtual machine). */
 #define WORTH_WAKING 8
 
+/* What a loop hands to its workers is one line of memory, what they hand back another. */
 struct thread_pool {
-    int threads;        /* the caller's included */
-    int started;        /* workers that exist */
-    pthread_t *workers; /* threads - 1 of them */
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    atomic_ullong ticket;  /* number of the loop << 32 | tasks that nobody took */
-    atomic_int unfinished; /* tasks of the current loop */
-    atomic_int stop;
-    int count;
+    _Alignas(DN_ALIGN) atomic_ullong ticket; /* number of the loop << 32 | tasks that
+                                                nobody took */
     parallel_task task;
     void *arg;
+    int count;
+    atomic_int stop;
+    _Alignas(DN_ALIGN) atomic_int unfinished; /* tasks that workers may take */
+    _Alignas(DN_ALIGN) int threads;           /* the caller's included */
+    int started;                              /* workers that exist */
+    pthread_t *workers;                       /* threads - 1 of them */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
     double ended; /* when the last loop did */
     int followed; /* short loops that came soon after another */
 };
@@ -106,7 +108,8 @@ static void announce(thread_pool *pool, int tasks)
 {
     pthread_mutex_lock(&pool->lock);
     unsigned long long loop = (atomic_load(&pool->ticket) >> 32) + 1;
-    atomic_store(&pool->ticket, loop << 32 | (unsigned)tasks);
+    atomic_store_explicit(
+        &pool->ticket, loop << 32 | (unsigned)tasks, memory_order_release);
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -167,14 +170,14 @@ void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg)
     pool->task = task;
     pool->arg = arg;
     pool->count = count;
-    atomic_store(&pool->unfinished, count);
+    atomic_store_explicit(&pool->unfinished, count - 1, memory_order_relaxed);
     announce(pool, count - 1);
     task(arg, 0);
-    atomic_fetch_sub_explicit(&pool->unfinished, 1, memory_order_release);
-    take_tasks(pool);
     for (int spins = 0; atomic_load_explicit(&pool->unfinished, memory_order_acquire);
-         spins++)
+         spins++) {
+        take_tasks(pool);
         spins < 1000 ? pause_briefly() : (void)sched_yield();
+    }
     pool->ended = dn_seconds();
     pool->followed = WORTH_WAKING;
 }

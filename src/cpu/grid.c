@@ -201,13 +201,13 @@ static void set_part(const grid *g, int n, cpu_part *part)
 }
 
 /* The next part of a home, or -1. */
-static int claim_part(grid *g, int home)
+static int claim_part(grid *g, int number)
 {
     int64_t parts = parts_of(g);
-    home %= g->homes;
-    int from = (int)(parts * home / g->homes);
-    int to = (int)(parts * (home + 1) / g->homes);
-    int n = from + atomic_fetch_add(&g->taken[home], 1);
+    number %= g->home_count;
+    int from = (int)(parts * number / g->home_count);
+    int to = (int)(parts * (number + 1) / g->home_count);
+    int n = from + atomic_fetch_add(&g->homes[number].taken, 1);
     return n < to ? n : -1;
 }
 
@@ -219,6 +219,11 @@ static void take_parts(void *arg, int slot)
     grid *g = arg;
     cpu_part part = g->all, next = g->all;
     part.scratch = g->scratch + (size_t)slot * g->slot_bytes;
+    if (parts_of(g) == g->home_count) { /* none to take from others */
+        set_part(g, slot, &part);
+        g->code->part(&part);
+        return;
+    }
     for (int n = claim_part(g, slot); n >= 0;) {
         set_part(g, n, &part);
         n = claim_part(g, slot);
@@ -228,7 +233,7 @@ static void take_parts(void *arg, int slot)
         g->code->part(&part);
     }
     part.next = NULL;
-    for (int other = 1; other < g->homes; other++)
+    for (int other = 1; other < g->home_count; other++)
         for (int n; (n = claim_part(g, slot + other)) >= 0;) {
             set_part(g, n, &part);
             g->code->part(&part);
@@ -380,9 +385,9 @@ void dn_grid_run(cpu_device *d, grid *g, void *scratch)
         g->code->part(&g->all);
         return;
     }
-    g->homes = MIN(slots, MOST_HOMES);
-    for (int h = 0; h < g->homes; h++)
-        atomic_init(&g->taken[h], 0);
+    g->home_count = MIN(slots, MOST_HOMES);
+    for (int h = 0; h < g->home_count; h++)
+        atomic_init(&g->homes[h].taken, 0);
     if (g->is_short)
         dn_cpu_parallel_short(d, slots, take_parts, g);
     else
