@@ -31,13 +31,15 @@ struct thread_pool {
     int count;
     atomic_int stop;
     _Alignas(DN_ALIGN) atomic_int unfinished; /* tasks that workers may take */
-    _Alignas(DN_ALIGN) int threads;           /* the caller's included */
-    int started;                              /* workers that exist */
-    pthread_t *workers;                       /* threads - 1 of them */
+    _Alignas(DN_ALIGN) atomic_int sleeping;   /* workers; set under the lock */
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    double ended; /* when the last loop did */
-    int followed; /* short loops that came soon after another */
+    unsigned wakes;     /* so often all were woken */
+    int threads;        /* the caller's included */
+    int started;        /* workers that exist */
+    pthread_t *workers; /* threads - 1 of them */
+    double ended;       /* when the last loop without workers did */
+    int followed;       /* such loops that came soon after another */
 };
 
 int dn_thread_count(void)
@@ -60,7 +62,7 @@ static void pause_briefly(void)
 
 static uint32_t untaken(const thread_pool *pool)
 {
-    return (uint32_t)atomic_load_explicit(&pool->ticket, memory_order_acquire);
+    return (uint32_t)atomic_load(&pool->ticket);
 }
 
 /* Whoever holds a task keeps its loop from ending: task, arg and count are its. */
@@ -88,8 +90,12 @@ static void wait_for_tasks(thread_pool *pool)
         }
     } while (dn_seconds() < until);
     pthread_mutex_lock(&pool->lock);
-    while (!untaken(pool) && !atomic_load(&pool->stop))
+    unsigned seen = pool->wakes;
+    atomic_fetch_add(&pool->sleeping, 1);
+    while (!untaken(pool) && !atomic_load(&pool->stop) && pool->wakes == seen)
         pthread_cond_wait(&pool->wake, &pool->lock);
+    if (pool->wakes == seen)
+        atomic_fetch_sub(&pool->sleeping, 1);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -103,13 +109,17 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Under the lock, so that no worker misses it on its way to sleep. */
+/* A worker counts itself among those that sleep before it looks for tasks a last time, and
+   here tasks are there before anybody looks who sleeps: one of both sees the other. */
 static void announce(thread_pool *pool, int tasks)
 {
-    pthread_mutex_lock(&pool->lock);
     unsigned long long loop = (atomic_load(&pool->ticket) >> 32) + 1;
-    atomic_store_explicit(
-        &pool->ticket, loop << 32 | (unsigned)tasks, memory_order_release);
+    atomic_store(&pool->ticket, loop << 32 | (unsigned)tasks);
+    if (atomic_load(&pool->sleeping) == 0)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->wakes++;
+    atomic_store(&pool->sleeping, 0); /* all are on their way */
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -170,6 +180,7 @@ void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg)
     pool->task = task;
     pool->arg = arg;
     pool->count = count;
+    pool->followed = 0;
     atomic_store_explicit(&pool->unfinished, count - 1, memory_order_relaxed);
     announce(pool, count - 1);
     task(arg, 0);
@@ -178,22 +189,18 @@ void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg)
         take_tasks(pool);
         spins < 1000 ? pause_briefly() : (void)sched_yield();
     }
-    pool->ended = dn_seconds();
-    pool->followed = WORTH_WAKING;
 }
 
 void dn_pool_run_short(thread_pool *pool, int count, parallel_task task, void *arg)
 {
-    int soon = pool && dn_seconds() - pool->ended < SPIN_SECONDS / 2;
-    if (soon && pool->followed >= WORTH_WAKING) {
+    if (!pool || atomic_load(&pool->sleeping) == 0 || pool->followed >= WORTH_WAKING) {
         dn_pool_run(pool, count, task, arg);
         return;
     }
     run_alone(count, task, arg);
-    if (pool) {
-        pool->followed = soon ? pool->followed + 1 : 0;
-        pool->ended = dn_seconds();
-    }
+    double now = dn_seconds();
+    pool->followed = now - pool->ended < SPIN_SECONDS ? pool->followed + 1 : 0;
+    pool->ended = now;
 }
 
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;

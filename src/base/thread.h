@@ -19,8 +19,8 @@ void dn_pool_destroy(thread_pool *pool);
 int dn_pool_threads(const thread_pool *pool); /* 1 for NULL */
 
 /* task(arg, i) for every i in [0, count); returns when all are done. Tasks are
-   taken in order by whichever thread is free, the first by the caller. Not reentrant. pool may be NULL:
-   then the caller does all. */
+   taken in order by whichever thread is free, the first by the caller. Not reentrant.
+   pool may be NULL: then the caller does all. */
 void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg);
 
 /* The same for a loop of ten to a hundred microseconds: threads that sleep are woken

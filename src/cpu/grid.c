@@ -219,11 +219,6 @@ static void take_parts(void *arg, int slot)
     grid *g = arg;
     cpu_part part = g->all, next = g->all;
     part.scratch = g->scratch + (size_t)slot * g->slot_bytes;
-    if (parts_of(g) == g->home_count) { /* none to take from others */
-        set_part(g, slot, &part);
-        g->code->part(&part);
-        return;
-    }
     for (int n = claim_part(g, slot); n >= 0;) {
         set_part(g, n, &part);
         n = claim_part(g, slot);
@@ -238,6 +233,16 @@ static void take_parts(void *arg, int slot)
             set_part(g, n, &part);
             g->code->part(&part);
         }
+}
+
+/* The same where each thread has one part and none to take from others. */
+static void take_part(void *arg, int slot)
+{
+    grid *g = arg;
+    cpu_part part = g->all;
+    part.scratch = g->scratch + (size_t)slot * g->slot_bytes;
+    set_part(g, slot, &part);
+    g->code->part(&part);
 }
 
 /* Cuts of `all` in units, as many as are wanted, and how many remain to be made. */
@@ -388,8 +393,9 @@ void dn_grid_run(cpu_device *d, grid *g, void *scratch)
     g->home_count = MIN(slots, MOST_HOMES);
     for (int h = 0; h < g->home_count; h++)
         atomic_init(&g->homes[h].taken, 0);
+    parallel_task task = parts_of(g) == slots ? take_part : take_parts;
     if (g->is_short)
-        dn_cpu_parallel_short(d, slots, take_parts, g);
+        dn_cpu_parallel_short(d, slots, task, g);
     else
-        dn_cpu_parallel(d, slots, take_parts, g);
+        dn_cpu_parallel(d, slots, task, g);
 }

@@ -243,6 +243,16 @@ static int64_t wide_columns(const chain_run *c)
     return MIN(n, ROUND_UP(CEIL_DIV(n, CEIL_DIV(n, most)), slab_unit(c)));
 }
 
+static danaus_status run_step(chain_run *c)
+{
+    grid g;
+    void *scratch;
+    open_step(c, 0, 0, c->o->batch, NULL, &g);
+    TRY(dn_cpu_scratch(c->dev, g.slot_bytes * (size_t)c->dev->threads, &scratch));
+    dn_grid_run(c->dev, &g, scratch);
+    return DANAUS_OK;
+}
+
 /* Step after step, each over all columns of a wide slab and cut for the threads. */
 static danaus_status run_steps(chain_run *c)
 {
@@ -308,10 +318,8 @@ danaus_status dn_cpu_ks_run(
     };
     int wide = dn_sum_type(c.y.dtype) == DANAUS_F64;
     c.y.activate = d->activations[o->activation][wide];
-    if (count > 1) {
-        c.slab = slab_columns(&c);
-        if (slabs_pay(&c))
-            return run_slabs(&c);
-    }
-    return run_steps(&c);
+    if (count == 1)
+        return run_step(&c);
+    c.slab = slab_columns(&c);
+    return slabs_pay(&c) ? run_slabs(&c) : run_steps(&c);
 }
