@@ -22,6 +22,8 @@
 /* Tiles of columns that are staged at a time, at most. */
 #define MOST_TILES 5
 #define LINE       64
+/* Bytes of lines of x that tiles read as they lie, if a row of them is one line. */
+#define IN_PLACE 8192
 /* Bytes of small blocks that are taken together, and how many at least. */
 #define SMALL_CHUNK 16384
 #define LEAST_GROUP 4
@@ -84,15 +86,18 @@ static cpu_shape lanes_shape(
 /* x is read once for every tile of rows: if there is only one, it need not be gathered
    first. Nor where a core reads it as fast from where it lies, unless its rows are
    multiples of a page apart: then they are on few sets of the first cache, and loads of
-   x wait for stores of y, whose addresses have the same low bits. */
+   x wait for stores of y, whose addresses have the same low bits. Or unless a row of a tile
+   is one line's bytes, which lie on two, and all of them fill a quarter of that cache. */
 static int gather_x(
-    const cpu_device *d, const cpu_view *x, danaus_pattern p, int64_t tiles)
+    const cpu_device *d, const cpu_view *x, danaus_pattern p, int64_t tiles,
+    int64_t width)
 {
     if (!lies_as_panel(x))
         return 1;
-    int64_t apart = p.d * x->ld * (int64_t)danaus_dtype_size(x->dtype);
+    int64_t cell = (int64_t)danaus_dtype_size(x->dtype), apart = p.d * x->ld * cell;
+    int narrow = width * cell <= LINE && p.c * 2 * LINE > IN_PLACE;
     return tiles > 1 && !x->tile_step &&
-           (!d->traits->reads_in_place || apart % CACHE_WAY == 0);
+           (!d->traits->reads_in_place || narrow || apart % CACHE_WAY == 0);
 }
 
 /* Blocks (i, j) of so many bytes of x and y that are worth taking together where nothing is
@@ -128,7 +133,7 @@ static cpu_shape panel_shape(
         .blocks = 1,
         .lanes = 1,
         .tiles = tiles,
-        .stage_x = gather_x(d, x, p, tiles),
+        .stage_x = gather_x(d, x, p, tiles, width),
         .stage_y = !lies_as_panel(y),
     };
     g.copy_x = g.stage_x && !turns && lies_as_panel(x) && p.b % code->tile_rows == 0;
