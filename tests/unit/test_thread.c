@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -67,6 +69,66 @@ static void sleeping_workers_wake(void **state)
         check_loop(pool, 50, 1);
     }
     usleep(3000);
+    dn_pool_destroy(pool);
+}
+
+/* Two tasks that wait for each other: a worker that misses its loop would let the caller
+   wait until the time is over. */
+typedef struct meeting {
+    pthread_t caller;
+    atomic_int there, worker_came;
+} meeting;
+
+static void meet(void *arg, int i)
+{
+    (void)i;
+    meeting *m = arg;
+    atomic_fetch_add(&m->there, 1);
+    if (!pthread_equal(pthread_self(), m->caller))
+        atomic_store(&m->worker_came, 1);
+    for (double until = dn_seconds() + 10;
+         atomic_load(&m->there) < 2 && dn_seconds() < until;)
+        sched_yield();
+}
+
+/* Pauses about as long as workers spin, so that loops begin while some go to sleep. */
+static void workers_miss_no_loop(void **state)
+{
+    (void)state;
+    thread_pool *pool = NULL;
+    assert_ok(dn_pool_create(2, &pool));
+    for (int l = 0; l < 400; l++) {
+        double until = dn_seconds() + 1e-6 * (l % 100);
+        while (dn_seconds() < until)
+            ;
+        meeting m = { .caller = pthread_self() };
+        dn_pool_run(pool, 2, meet, &m);
+        assert_true(atomic_load(&m.worker_came));
+    }
+    dn_pool_destroy(pool);
+}
+
+static void spin(void *arg, int i)
+{
+    (void)i;
+    meeting *m = arg;
+    if (!pthread_equal(pthread_self(), m->caller))
+        atomic_store(&m->worker_came, 1);
+    for (double until = dn_seconds() + 5e-6; dn_seconds() < until;)
+        ;
+}
+
+static void short_loops_wake_workers_at_last(void **state)
+{
+    (void)state;
+    thread_pool *pool = NULL;
+    assert_ok(dn_pool_create(2, &pool));
+    usleep(3000);
+    meeting m = { .caller = pthread_self() };
+    for (double until = dn_seconds() + 10;
+         !atomic_load(&m.worker_came) && dn_seconds() < until;)
+        dn_pool_run_short(pool, 8, spin, &m);
+    assert_true(atomic_load(&m.worker_came));
     dn_pool_destroy(pool);
 }
 
@@ -140,6 +202,8 @@ int main(void)
         cmocka_unit_test(every_task_runs_once),
         cmocka_unit_test(no_pool_runs_on_the_caller),
         cmocka_unit_test(sleeping_workers_wake),
+        cmocka_unit_test(workers_miss_no_loop),
+        cmocka_unit_test(short_loops_wake_workers_at_last),
         cmocka_unit_test(short_loops_are_done),
         cmocka_unit_test(missing_memory_is_a_status),
         cmocka_unit_test(there_is_a_processor),
