@@ -30,7 +30,8 @@
 /* Bytes of runs of y that threads should not share lines of memory for: to and fro between
    two cores a line takes 0.1 to 0.4 microseconds. */
 #define SHARED_RUN 1024
-/* The same where x is gathered, a vector for each column and k. */
+/* Columns that kernels along lines take at a time where x is gathered, a vector for each
+   column and k. */
 #define GROUP_COLUMNS 12
 
 /* As kernels read and write it; activations are applied in scratch. */
@@ -206,13 +207,13 @@ static void set_part(const grid *g, int n, cpu_part *part)
 }
 
 /* The next part of a home, or -1. */
-static int claim_part(grid *g, int number)
+static int claim_part(grid *g, int home)
 {
     int64_t parts = parts_of(g);
-    number %= g->home_count;
-    int from = (int)(parts * number / g->home_count);
-    int to = (int)(parts * (number + 1) / g->home_count);
-    int n = from + atomic_fetch_add(&g->homes[number].taken, 1);
+    home %= g->homes;
+    int from = (int)(parts * home / g->homes);
+    int to = (int)(parts * (home + 1) / g->homes);
+    int n = from + atomic_fetch_add(&g->taken[home], 1);
     return n < to ? n : -1;
 }
 
@@ -233,7 +234,7 @@ static void take_parts(void *arg, int slot)
         g->code->part(&part);
     }
     part.next = NULL;
-    for (int other = 1; other < g->home_count; other++)
+    for (int other = 1; other < g->homes; other++)
         for (int n; (n = claim_part(g, slot + other)) >= 0;) {
             set_part(g, n, &part);
             g->code->part(&part);
@@ -395,9 +396,9 @@ void dn_grid_run(cpu_device *d, grid *g, void *scratch)
         g->code->part(&g->all);
         return;
     }
-    g->home_count = MIN(slots, MOST_HOMES);
-    for (int h = 0; h < g->home_count; h++)
-        atomic_init(&g->homes[h].taken, 0);
+    g->homes = MIN(slots, MOST_HOMES);
+    for (int h = 0; h < g->homes; h++)
+        atomic_init(&g->taken[h], 0);
     parallel_task task = parts_of(g) == slots ? take_part : take_parts;
     if (g->is_short)
         dn_cpu_parallel_short(d, slots, task, g);

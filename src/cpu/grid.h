@@ -20,11 +20,6 @@
 /* Parts are dealt to so many homes at most; a thread begins with those of its own. */
 #define MOST_HOMES 64
 
-/* How many parts of a home are taken, on a line of its own: threads write to it. */
-typedef struct home {
-    _Alignas(DN_ALIGN) atomic_int taken;
-} home;
-
 typedef struct grid {
     cpu_part all; /* what the parts are cut from */
     const cpu_code *code;
@@ -34,8 +29,8 @@ typedef struct grid {
     char *scratch;
     size_t slot_bytes;
     int is_short; /* too little work to wake a thread */
-    int home_count;
-    home homes[MOST_HOMES];
+    int homes;
+    atomic_int taken[MOST_HOMES]; /* parts of each home */
 } grid;
 
 static inline const cpu_code *dn_code_of(const ks_step *step)

@@ -243,6 +243,7 @@ static int64_t wide_columns(const chain_run *c)
     return MIN(n, ROUND_UP(CEIL_DIV(n, CEIL_DIV(n, most)), slab_unit(c)));
 }
 
+/* A single factor: nothing lies between steps. */
 static danaus_status run_step(chain_run *c)
 {
     grid g;
