@@ -67,15 +67,18 @@ void rivals_describe(char *text, size_t size)
 #endif
 }
 
-/* A name of OpenBLAS for the kernels to use, or NULL for its own choice. */
+/* A name of OpenBLAS for the kernels to use, or NULL for its own choice: it takes those of
+   2004 on processors younger than itself, and those without AVX-512 on AMD's. */
 static const char *core_type(char **argv)
 {
 #if defined __x86_64__
     for (char **a = argv; *a; a++)
         if (strstr(*a, "cpu:avx2"))
             return "Haswell";
-    if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f"))
+    if (__builtin_cpu_supports("avx512f"))
         return "SkylakeX";
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return "Haswell";
 #else
     (void)argv;
 #endif

@@ -46,8 +46,8 @@ say "Building"
     > $out/build.log 2>&1 || { tail -n 30 $out/build.log; exit 1; }
 danaus=build/release/danaus
 python="/usr/bin/python3 scripts/quickstart.py" # the one with Debian's NumPy
-# OpenBLAS takes older kernels than AMD's processors with AVX-512 have.
-if grep -q AuthenticAMD /proc/cpuinfo && grep -q avx512f /proc/cpuinfo; then
+# OpenBLAS takes older kernels than AMD's processors and younger ones than itself have.
+if grep -q avx512f /proc/cpuinfo; then
     export OPENBLAS_CORETYPE="${OPENBLAS_CORETYPE:-SkylakeX}"
 fi
 $danaus --version
