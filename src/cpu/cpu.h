@@ -31,12 +31,13 @@ typedef struct cpu_view {
 
 /* How a kernel cuts its part into chunks that pass through scratch memory. */
 typedef struct cpu_shape {
-    int64_t columns; /* batch columns at a time */
-    int64_t staged;  /* of which so many pass through scratch together */
-    int64_t width;   /* of a register tile, in columns */
-    int64_t blocks;  /* i at a time; more than 1 only with all lanes */
-    int64_t lanes;   /* j at a time */
-    int64_t tiles;   /* tiles of rows at a time */
+    int64_t columns;   /* batch columns at a time */
+    int64_t staged;    /* of which so many pass through scratch together */
+    int64_t width;     /* of a register tile, in columns */
+    int64_t blocks;    /* i at a time; more than 1 only with all lanes */
+    int64_t lanes;     /* j at a time */
+    int64_t tiles;     /* tiles of rows at a time */
+    int weights_first; /* all columns with the same weights before others */
     int stage_x, stage_y;
     int copy_x; /* staged full tiles of x are copied by their first tile of rows */
     size_t x_bytes, y_bytes; /* of scratch */
@@ -50,9 +51,10 @@ typedef struct range {
 typedef struct cpu_traits {
     double product, load; /* cycles for a vector of 64 bytes */
     double turn;          /* to turn a vector's outputs of several columns */
-    int fetch_lines;      /* what lies along lines is fetched ahead */
-    int fetch_near;       /* long runs are fetched into the first cache */
-    int reads_in_place;   /* panels of x as fast from where they lie as copied */
+    int gather_columns;   /* of x that are gathered at a time, an even number */
+    int weights_first; /* the last cache is so far that they are met once if they can be */
+    int fetch_near;    /* long runs are fetched into the first cache */
+    int reads_in_place; /* panels of x as fast from where they lie as copied */
 } cpu_traits;
 
 typedef struct cpu_part {

@@ -30,9 +30,8 @@
 /* Bytes of runs of y that threads should not share lines of memory for: to and fro between
    two cores a line takes 0.1 to 0.4 microseconds. */
 #define SHARED_RUN 1024
-/* Columns that kernels along lines take at a time where x is gathered, a vector for each
-   column and k. */
-#define GROUP_COLUMNS 12
+/* Bytes of a block's x or y of one column that a core fetches as fast as longer ones. */
+#define LONG_LINE 512
 
 /* As kernels read and write it; activations are applied in scratch. */
 static int lies_as(danaus_layout layout, const cpu_view *v)
@@ -44,7 +43,9 @@ static int lies_as_panel(const cpu_view *v) { return lies_as(DANAUS_BATCH_LAST, 
 
 static int lies_as_lines(const cpu_view *v) { return lies_as(DANAUS_BATCH_FIRST, v); }
 
-/* Kernels along lines: x of a block as lines (lanes.inc). */
+/* Kernels along lines: x of a block as lines (lanes.inc). Weights that the second cache would
+   not keep from one chunk of columns to the next are met block after block, of large blocks
+   group after group, each for all columns. */
 static cpu_shape lanes_shape(
     const cpu_device *d, const ks_step *step, const cpu_view *x, int64_t n)
 {
@@ -53,7 +54,7 @@ static cpu_shape lanes_shape(
     int64_t pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
     lane_map m = dn_lane_map(p, code, pair == 2);
-    int64_t most = m.gather ? GROUP_COLUMNS : LANE_COLUMNS_AT_A_TIME;
+    int64_t most = m.gather ? d->traits->gather_columns : LANE_COLUMNS_AT_A_TIME;
     /* A few too many are gathered at once if each half would read weights again that the
        second cache does not keep. Room is for fewer columns, too, whose chunks may be
        wider. */
@@ -74,11 +75,18 @@ static cpu_shape lanes_shape(
               (room + CEIL_DIV(room, code->tile_columns));
     else if (m.spread)
         own = room * m.per * code->lane_vectors;
+    int64_t kept = (int64_t)d->l2 / 2, block = p.b * p.c * p.d * cell * pair;
+    int weights_first = d->traits->weights_first && chunks > 1 && p.a * block > kept &&
+                        MIN(p.b, p.c) * p.d * cell * pair >= LONG_LINE;
+    int64_t groups = dn_gathered_groups(&m, cell);
+    int some = weights_first && block > kept && m.gather && lies_as_lines(x) &&
+               m.groups % groups == 0;
     return (cpu_shape){
         .columns = columns,
         .blocks = 1,
         .lanes = p.d,
-        .tiles = dn_lane_tiles(&m),
+        .tiles = some ? groups * m.tiles : dn_lane_tiles(&m),
+        .weights_first = weights_first,
         .x_bytes = line_bytes + dn_aligned(own * cell),
         .y_bytes = dn_aligned(room * ROUND_UP(dn_odd(p.b) * p.d, COLUMNS_UNIT) * cell),
     };
@@ -200,10 +208,13 @@ static void set_part(const grid *g, int n, cpu_part *part)
 {
     part->j = cut(g->all.j, g->j_unit, g->lanes, n % g->lanes);
     n /= g->lanes;
-    part->tile = cut(g->all.tile, 1, g->tiles, n % g->tiles);
+    part->tile = cut(g->all.tile, g->t_unit, g->tiles, n % g->tiles);
     n /= g->tiles;
-    part->i = cut(g->all.i, g->i_unit, g->blocks, n % g->blocks);
-    part->s = cut(g->all.s, g->s_unit, g->columns, n / g->blocks);
+    int first = g->all.shape.weights_first;
+    int i = first ? n / g->columns : n % g->blocks;
+    int s = first ? n % g->columns : n / g->blocks;
+    part->i = cut(g->all.i, g->i_unit, g->blocks, i);
+    part->s = cut(g->all.s, g->s_unit, g->columns, s);
 }
 
 /* The next part of a home, or -1. */
@@ -301,7 +312,8 @@ static int column_cuts(const grid *g, int threads, int last, int64_t most)
 }
 
 /* How many parts. Batch-last columns of a block follow each other in memory, so
-   blocks and lanes are cut first; batch-first, blocks of a column do. */
+   blocks and lanes are cut first; batch-first, blocks of a column do, and columns are,
+   unless that would have each thread read weights that its cache does not keep. */
 static void choose_cuts(grid *g, int threads, double work)
 {
     int last =
@@ -310,18 +322,22 @@ static void choose_cuts(grid *g, int threads, double work)
     if (threads == 1 || work < SERIAL_WORK)
         return;
     int64_t want = (int64_t)threads * (g->is_short ? 1 : PARTS_PER_THREAD);
-    if (!last)
+    int columns_last = last || g->all.shape.weights_first;
+    if (!columns_last)
         g->columns = column_cuts(g, threads, last, 8 * want);
     want = CEIL_DIV(want, g->columns);
     g->blocks = cuts(g->all.i, g->i_unit, &want);
     if (last)
         g->tiles = own_rows(g, threads);
     want = CEIL_DIV(want, g->tiles);
+    if (g->t_unit > 1)
+        g->tiles = cuts(g->all.tile, g->t_unit, &want);
     if (!g->code->lane_vectors)
         g->lanes = cuts(g->all.j, g->j_unit, &want);
-    if (last)
+    if (columns_last)
         g->columns = column_cuts(g, threads, last, want);
-    g->tiles = tile_cuts(g, threads, last ? CEIL_DIV(want, g->columns) : want);
+    if (g->t_unit == 1)
+        g->tiles = tile_cuts(g, threads, last ? CEIL_DIV(want, g->columns) : want);
 }
 
 int dn_can_stream(const cpu_view *y, int64_t rows, int64_t n, size_t cache)
@@ -351,6 +367,9 @@ void dn_grid_open(
     const cpu_code *code = dn_code_of(step);
     int pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     cpu_shape shape = dn_shape(d, step, &x, &y, n);
+    lane_map m = dn_lane_map(p, code, pair == 2);
+    int64_t tiles = code->lane_vectors ? dn_lane_tiles(&m)
+                                       : dn_tile_count(p.b, code->tile_rows / pair);
     g->all = (cpu_part){
         .p = p,
         .code = code,
@@ -362,8 +381,7 @@ void dn_grid_open(
         .shape = shape,
         .i = { 0, p.a },
         .j = { 0, p.d },
-        .tile = { 0, code->lane_vectors ? shape.tiles
-                                        : dn_tile_count(p.b, code->tile_rows / pair) },
+        .tile = { 0, tiles },
         .s = { 0, n },
         .stream = dn_can_stream(&y, dn_pattern_rows(p), n, d->l2),
         .cold_x = 1,
@@ -377,6 +395,7 @@ void dn_grid_open(
         g->s_unit = code->tile_columns, g->s_chunk = long_runs(d, step, n);
     else if (p.a * CEIL_DIV(n, g->s_unit) < 4 * d->threads) /* uneven parts */
         g->s_unit = code->tile_columns;
+    g->t_unit = code->lane_vectors && shape.tiles < tiles ? shape.tiles : 1;
     g->i_unit = shape.blocks;
     g->j_unit = shape.lanes;
     g->slot_bytes = shape.x_bytes + shape.y_bytes;

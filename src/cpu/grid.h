@@ -23,9 +23,9 @@
 typedef struct grid {
     cpu_part all; /* what the parts are cut from */
     const cpu_code *code;
-    int columns, blocks, lanes, tiles; /* parts in each direction */
-    int64_t s_unit, i_unit, j_unit;    /* a cut is a multiple of these */
-    int64_t s_chunk;                   /* columns that a part should have, about */
+    int columns, blocks, lanes, tiles;      /* parts in each direction */
+    int64_t s_unit, i_unit, j_unit, t_unit; /* a cut is a multiple of these */
+    int64_t s_chunk;                        /* columns that a part should have, about */
     char *scratch;
     size_t slot_bytes;
     int is_short; /* too little work to wake a thread */

@@ -33,8 +33,15 @@ extern const cpu_activate dn_cpu_activations_neon[][2];
 #endif
 
 /* Measured on an Ice Lake, which loads little more than one vector of 64 bytes a cycle,
-   broadcasts too, as soon as two in three instructions are loads, ... */
-static const cpu_traits plain = { .product = 0.5, .load = 0.9, .turn = 3 };
+   broadcasts too, as soon as two in three instructions are loads, and on an Emerald Rapids,
+   whose last cache is far away, ... */
+static const cpu_traits plain = {
+    .product = 0.5,
+    .load = 0.9,
+    .turn = 3,
+    .gather_columns = 6,
+    .weights_first = 1,
+};
 
 #if defined __x86_64__
 /* ... and on a Zen 4, which makes vectors of 64 bytes in two halves. */
@@ -42,7 +49,7 @@ static const cpu_traits zen = {
     .product = 1,
     .load = 0.5,
     .turn = 16,
-    .fetch_lines = 1,
+    .gather_columns = 12,
     .fetch_near = 1,
     .reads_in_place = 1,
 };

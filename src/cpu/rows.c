@@ -15,9 +15,10 @@
 #define CYCLE           0.35e-9 /* seconds */
 #define BYTES_PER_CYCLE 3.0     /* of memory, for one core */
 #define CACHED          6.0     /* times faster is what stays in the cache */
-#define FIRST_CACHE     24e3    /* bytes of it for a tile */
-#define TILE_ENDS       2.5 /* cycles before and after the products, for a register */
-#define SLABS           256 /* columns from which on chains run in slabs */
+#define FAR             0.3 /* of memory's time to read from a last cache that is far */
+#define FIRST_CACHE     24e3 /* bytes of it for a tile */
+#define TILE_ENDS       2.5  /* cycles before and after the products, for a register */
+#define SLABS           256  /* columns from which on chains run in slabs */
 
 int dn_cpu_fits(const kernel *k, const problem *p) { return dn_is_one_factor(k, p); }
 
@@ -138,15 +139,19 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     double passes = ceil(n / code->tile_columns), bytes = lane_bytes(code, p);
     double rate = bytes / (t.product * code->lane_vectors * code->tile_columns);
     double far = rate * rate * fmax(0, log2(bytes * (double)q.c / FIRST_CACHE));
-    double apart = d > per && !t.fetch_lines ? 1.175 : 1;
-    double each = 0.8 * t.product * apart * (1 + 5.5e-5 * far);
+    double each = 0.8 * t.product * (1 + 5.5e-5 * far);
     double work = vectors * pair * (0.5 * passes + each * n);
     double spread = m.spread ? 2 * (double)dn_pattern_rows(q) * pair * n : 0;
-    /* Weights that no cache keeps are read again for every few columns. */
-    double weights = (double)dn_lanes_bytes(k, p) / BYTES_PER_CYCLE *
-                     floor((n - 1) / LANE_COLUMNS_AT_A_TIME);
+    /* Weights that no cache keeps are read again for every few columns; from a last cache that
+       is far those that do not pass through the second one for all columns. */
+    double packed = (double)dn_lanes_bytes(k, p);
+    double once = packed / (double)(q.a * (m.gather ? m.groups : 1));
+    const cpu_device *cpu = (const cpu_device *)dev;
+    double share = packed > (double)(cpu->l3 / 4)              ? 1
+                   : t.weights_first && once > (double)cpu->l2 ? FAR
+                                                               : 0;
     double again =
-        dn_lanes_bytes(k, p) > ((const cpu_device *)dev)->l3 / 4 ? weights : 0;
+        share * packed / BYTES_PER_CYCLE * floor((n - 1) / LANE_COLUMNS_AT_A_TIME);
     /* Whole vectors of lanes are far apart in lines that are as long as a block; what makes
        two vectors of columns is better off in panels. */
     double turn = d < per || m.spread ? t.turn / per + 0.03 * log2(d)

@@ -205,8 +205,8 @@ static void gradients_are_right_on_random_shapes(void **state)
     }
 }
 
-/* The same product with other cache sizes and other numbers of threads: the cuts
-   fall elsewhere and stores may pass the cache. */
+/* The same product with other cache sizes, traits and numbers of threads: the cuts fall
+   elsewhere and stores may pass the cache. */
 static void check_cuts(
     rng *r, danaus_device *dev, danaus_dtype dtype, int steps, const danaus_pattern *p,
     const kernel *const *chosen)
@@ -221,11 +221,18 @@ static void check_cuts(
     array y = run_forward(dev, &u, &c, batch, activation, &x);
     cpu_device *cpu = (cpu_device *)dev;
     size_t l2 = cpu->l2, l3 = cpu->l3;
+    const cpu_traits *traits = cpu->traits;
     void *line = NULL;
     assert_ok(danaus_alloc(dev, bytes, &line));
     for (int threads = 1; threads <= 7; threads += 3) {
         cpu->l2 = (size_t)rng_int(r, 4, 256) << 10;
         cpu->l3 = 1024;
+        cpu_traits others = *traits;
+        others.gather_columns = 2 * (int)rng_int(r, 1, 12);
+        others.weights_first = threads == 4 || rng_next(r) % 2;
+        others.fetch_near = rng_next(r) % 2;
+        others.reads_in_place = rng_next(r) % 2;
+        cpu->traits = &others;
         memset(line, 0xff, bytes);
         assert_ok(danaus_device_set_threads(dev, threads));
         ks_operands o = { batch, x.data, (const void *const *)u.packed,
@@ -233,6 +240,7 @@ static void check_cuts(
         assert_ok(dev->backend->ks_run(dev, u.steps, u.count, &o));
         assert_memory_equal(line, y.data, bytes);
     }
+    cpu->traits = traits;
     cpu->l2 = l2;
     cpu->l3 = l3;
     assert_ok(danaus_device_set_threads(dev, 0));
