@@ -359,6 +359,15 @@ static int64_t long_runs(const cpu_device *d, const ks_step *step, int64_t n)
     return width * MAX(MOST_TILES, MIN(most, fair));
 }
 
+/* Tiles of a block that parts may share. */
+static int64_t tiles_of(danaus_pattern p, const cpu_code *code, int pair)
+{
+    if (!code->lane_vectors)
+        return dn_tile_count(p.b, code->tile_rows / pair);
+    lane_map m = dn_lane_map(p, code, pair == 2);
+    return dn_lane_tiles(&m);
+}
+
 void dn_grid_open(
     grid *g, const cpu_device *d, const ks_step *step, const void *packed,
     const void *bias, cpu_view x, cpu_view y, int64_t n)
@@ -367,9 +376,7 @@ void dn_grid_open(
     const cpu_code *code = dn_code_of(step);
     int pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     cpu_shape shape = dn_shape(d, step, &x, &y, n);
-    lane_map m = dn_lane_map(p, code, pair == 2);
-    int64_t tiles = code->lane_vectors ? dn_lane_tiles(&m)
-                                       : dn_tile_count(p.b, code->tile_rows / pair);
+    int64_t tiles = tiles_of(p, code, pair);
     g->all = (cpu_part){
         .p = p,
         .code = code,
