@@ -52,6 +52,7 @@ typedef struct cpu_traits {
     double product, load; /* cycles for a vector of 64 bytes */
     double turn;          /* to turn a vector's outputs of several columns */
     int gather_columns;   /* of x that are gathered at a time, an even number */
+    int fetch_lines;      /* what lies along lines is fetched ahead */
     int weights_first; /* the last cache is so far that they are met once if they can be */
     int fetch_near;    /* long runs are fetched into the first cache */
     int reads_in_place; /* panels of x as fast from where they lie as copied */

@@ -30,6 +30,8 @@
 /* Bytes of runs of y that threads should not share lines of memory for: to and fro between
    two cores a line takes 0.1 to 0.4 microseconds. */
 #define SHARED_RUN 1024
+/* Columns that are gathered at once if there are no more and weights are large. */
+#define GATHERED_AT_ONCE 18
 /* Bytes of a block's x or y of one column that a core fetches as fast as longer ones. */
 #define LONG_LINE 512
 
@@ -54,12 +56,14 @@ static cpu_shape lanes_shape(
     int64_t pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
     lane_map m = dn_lane_map(p, code, pair == 2);
+    int64_t block = p.b * p.c * p.d * cell * pair; /* of weights, bytes */
     int64_t most = m.gather ? d->traits->gather_columns : LANE_COLUMNS_AT_A_TIME;
-    /* A few too many are gathered at once if each half would read weights again that the
+    /* A few too many are gathered at once if each part would read weights again that the
        second cache does not keep. Room is for fewer columns, too, whose chunks may be
        wider. */
-    int again = m.gather && p.b * p.c * p.d * cell * pair > (int64_t)d->l2;
-    int64_t room = MIN(n, again ? most * 3 / 2 : most);
+    int64_t kept = (int64_t)d->l2 * (d->traits->weights_first ? d->threads : 1);
+    int again = m.gather && block >= kept;
+    int64_t room = MIN(n, again ? MAX(most, GATHERED_AT_ONCE) : most);
     /* Of few blocks, chunks are as many for each thread, and no tile has one column. */
     int64_t chunks = CEIL_DIV(n, most);
     int few = chunks > 1 && p.a * chunks < 4 * d->threads * PARTS_PER_THREAD;
@@ -75,11 +79,11 @@ static cpu_shape lanes_shape(
               (room + CEIL_DIV(room, code->tile_columns));
     else if (m.spread)
         own = room * m.per * code->lane_vectors;
-    int64_t kept = (int64_t)d->l2 / 2, block = p.b * p.c * p.d * cell * pair;
-    int weights_first = d->traits->weights_first && chunks > 1 && p.a * block > kept &&
+    int64_t half = (int64_t)d->l2 / 2;
+    int weights_first = d->traits->weights_first && chunks > 1 && p.a * block > half &&
                         MIN(p.b, p.c) * p.d * cell * pair >= LONG_LINE;
     int64_t groups = dn_gathered_groups(&m, cell);
-    int some = weights_first && block > kept && m.gather && lies_as_lines(x) &&
+    int some = weights_first && block > half && m.gather && lies_as_lines(x) &&
                m.groups % groups == 0;
     return (cpu_shape){
         .columns = columns,

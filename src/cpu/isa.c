@@ -33,30 +33,41 @@ extern const cpu_activate dn_cpu_activations_neon[][2];
 #endif
 
 /* Measured on an Ice Lake, which loads little more than one vector of 64 bytes a cycle,
-   broadcasts too, as soon as two in three instructions are loads, and on an Emerald Rapids,
-   whose last cache is far away, ... */
+   broadcasts too, as soon as two in three instructions are loads, ... */
 static const cpu_traits plain = {
     .product = 0.5,
     .load = 0.9,
     .turn = 3,
-    .gather_columns = 6,
-    .weights_first = 1,
+    .gather_columns = 12,
 };
 
 #if defined __x86_64__
+/* ... on an Emerald Rapids, whose last cache is far away, ... */
+static const cpu_traits rapids = {
+    .product = 0.5,
+    .load = 0.6,
+    .turn = 3,
+    .gather_columns = 6,
+    .fetch_lines = 1,
+    .weights_first = 1,
+};
+
 /* ... and on a Zen 4, which makes vectors of 64 bytes in two halves. */
 static const cpu_traits zen = {
     .product = 1,
     .load = 0.5,
     .turn = 16,
     .gather_columns = 12,
+    .fetch_lines = 1,
     .fetch_near = 1,
     .reads_in_place = 1,
 };
 
 const cpu_traits *dn_cpu_traits(void)
 {
-    return __builtin_cpu_is("amdfam19h") ? &zen : &plain;
+    if (__builtin_cpu_is("amdfam19h"))
+        return &zen;
+    return __builtin_cpu_supports("avx512bf16") ? &rapids : &plain;
 }
 #else
 const cpu_traits *dn_cpu_traits(void) { return &plain; }

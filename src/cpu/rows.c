@@ -139,7 +139,8 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     double passes = ceil(n / code->tile_columns), bytes = lane_bytes(code, p);
     double rate = bytes / (t.product * code->lane_vectors * code->tile_columns);
     double far = rate * rate * fmax(0, log2(bytes * (double)q.c / FIRST_CACHE));
-    double each = 0.8 * t.product * (1 + 5.5e-5 * far);
+    double apart = d > per && !t.fetch_lines ? 1.175 : 1;
+    double each = 0.8 * t.product * apart * (1 + 5.5e-5 * far);
     double work = vectors * pair * (0.5 * passes + each * n);
     double spread = m.spread ? 2 * (double)dn_pattern_rows(q) * pair * n : 0;
     /* Weights that no cache keeps are read again for every few columns; from a last cache that

@@ -229,6 +229,7 @@ static void check_cuts(
         cpu->l3 = 1024;
         cpu_traits others = *traits;
         others.gather_columns = 2 * (int)rng_int(r, 1, 12);
+        others.fetch_lines = rng_next(r) % 2;
         others.weights_first = threads == 4 || rng_next(r) % 2;
         others.fetch_near = rng_next(r) % 2;
         others.reads_in_place = rng_next(r) % 2;
