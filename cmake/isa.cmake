@@ -18,6 +18,9 @@ endfunction()
 # Nobody asks for floating-point exceptions: GCC then makes vectors of conditions.
 set_source_files_properties(src/cpu/activate.c PROPERTIES
     COMPILE_OPTIONS -fno-trapping-math)
+# What leads from tile to tile is scalar: in vectors its loads would wait for its stores.
+set_source_files_properties(src/cpu/kernels.c PROPERTIES
+    COMPILE_OPTIONS -fno-tree-slp-vectorize)
 set(DANAUS_KERNEL_FLAGS "-O3" CACHE STRING "Flags of the kernels")
 dn_add_isa(scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

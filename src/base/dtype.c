@@ -26,11 +26,7 @@ const dtype_facts *dn_dtype(danaus_dtype dtype)
     return NULL;
 }
 
-size_t danaus_dtype_size(danaus_dtype dtype)
-{
-    const dtype_facts *f = dn_dtype(dtype);
-    return f ? f->size : 0;
-}
+size_t danaus_dtype_size(danaus_dtype dtype) { return (size_t)dn_size_of(dtype); }
 
 const char *danaus_dtype_name(danaus_dtype dtype)
 {

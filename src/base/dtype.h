@@ -16,6 +16,19 @@ typedef struct dtype_facts {
     danaus_dtype sums; /* the type in which products are summed */
 } dtype_facts;
 
+/* Bytes of an element; 0 for a value that is no element type. */
+static inline int64_t dn_size_of(danaus_dtype dtype)
+{
+    switch (dtype) {
+#define X(id, name, safe, kind, npy, size, is_complex, sums)                           \
+case DANAUS_##id:                                                                      \
+    return size;
+#include "base/dtype.def"
+#undef X
+    }
+    return 0;
+}
+
 /* NULL for a value that is no element type. */
 const dtype_facts *dn_dtype(danaus_dtype dtype);
 int dn_is_complex(danaus_dtype dtype);

@@ -13,6 +13,8 @@
 #include "backend/backend.h"
 #include "base/thread.h"
 
+#include <limits.h>
+
 /* Changes numbers in the type of sums in place (activate.c). */
 typedef void (*cpu_activate)(void *numbers, int64_t count);
 
@@ -47,6 +49,8 @@ typedef struct range {
     int64_t from, to;
 } range;
 
+#define ANY_IN_PLACE INT_MAX
+
 /* How processors differ that have the same instructions. */
 typedef struct cpu_traits {
     double product, load; /* cycles for a vector of 64 bytes */
@@ -55,7 +59,7 @@ typedef struct cpu_traits {
     int fetch_lines;      /* what lies along lines is fetched ahead */
     int weights_first; /* the last cache is so far that they are met once if they can be */
     int fetch_near;    /* long runs are fetched into the first cache */
-    int reads_in_place; /* panels of x as fast from where they lie as copied */
+    int in_place; /* bytes of a tile's x that is read as fast from where it lies as copied */
 } cpu_traits;
 
 typedef struct cpu_part {

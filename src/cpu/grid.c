@@ -24,6 +24,8 @@
 #define LINE       64
 /* Bytes of lines of x that tiles read as they lie, if a row of them is one line. */
 #define IN_PLACE 8192
+/* Tiles that read x faster from the second cache than they would read a copy. */
+#define FEW_TILES 8
 /* Bytes of small blocks that are taken together, and how many at least. */
 #define SMALL_CHUNK 16384
 #define LEAST_GROUP 4
@@ -98,20 +100,28 @@ static cpu_shape lanes_shape(
 }
 
 /* x is read once for every tile of rows: if there is only one, it need not be gathered
-   first. Nor where a core reads it as fast from where it lies, unless its rows are
-   multiples of a page apart: then they are on few sets of the first cache, and loads of
-   x wait for stores of y, whose addresses have the same low bits. Or unless a row of a tile
-   is one line's bytes, which lie on two, and all of them fill a quarter of that cache. */
+   first. Nor where a core reads it as fast from where it lies: if the lines of a tile stay
+   in the first cache. They do not if its rows are multiples of a page apart, or there are
+   more of them on the same sets than these hold; and loads of x then wait for stores of y,
+   whose addresses have the same low bits. Rows of one line's bytes lie on two. */
 static int gather_x(
     const cpu_device *d, const cpu_view *x, danaus_pattern p, int64_t tiles,
-    int64_t width)
+    int64_t width, int64_t n)
 {
     if (!lies_as_panel(x))
         return 1;
+    if (tiles == 1 || x->tile_step)
+        return 0;
     int64_t cell = (int64_t)danaus_dtype_size(x->dtype), apart = p.d * x->ld * cell;
     int narrow = width * cell <= LINE && p.c * 2 * LINE > IN_PLACE;
-    return tiles > 1 && !x->tile_step &&
-           (!d->traits->reads_in_place || narrow || apart % CACHE_WAY == 0);
+    int64_t most = d->traits->in_place;
+    if (narrow || apart % CACHE_WAY == 0 || most == 0)
+        return 1;
+    if (most == ANY_IN_PLACE || n * cell <= LINE)
+        return 0;
+    int64_t sets = CACHE_WAY / (apart & -apart), ways = CEIL_DIV(p.c, sets);
+    return p.c * (width * cell + LINE) > most ||
+           ways > CACHE_WAYS * (tiles <= FEW_TILES ? 2 : 1);
 }
 
 /* Blocks (i, j) of so many bytes of x and y that are worth taking together where nothing is
@@ -147,7 +157,7 @@ static cpu_shape panel_shape(
         .blocks = 1,
         .lanes = 1,
         .tiles = tiles,
-        .stage_x = gather_x(d, x, p, tiles, width),
+        .stage_x = gather_x(d, x, p, tiles, width, n),
         .stage_y = !lies_as_panel(y),
     };
     g.copy_x = g.stage_x && !turns && lies_as_panel(x) && p.b % code->tile_rows == 0;

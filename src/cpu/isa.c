@@ -50,6 +50,7 @@ static const cpu_traits rapids = {
     .gather_columns = 6,
     .fetch_lines = 1,
     .weights_first = 1,
+    .in_place = 32768,
 };
 
 /* ... and on a Zen 4, which makes vectors of 64 bytes in two halves. */
@@ -60,7 +61,7 @@ static const cpu_traits zen = {
     .gather_columns = 12,
     .fetch_lines = 1,
     .fetch_near = 1,
-    .reads_in_place = 1,
+    .in_place = ANY_IN_PLACE,
 };
 
 const cpu_traits *dn_cpu_traits(void)

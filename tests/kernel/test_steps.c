@@ -232,7 +232,7 @@ static void check_cuts(
         others.fetch_lines = rng_next(r) % 2;
         others.weights_first = threads == 4 || rng_next(r) % 2;
         others.fetch_near = rng_next(r) % 2;
-        others.reads_in_place = rng_next(r) % 2;
+        others.in_place = (int[]){ 0, 4096, ANY_IN_PLACE }[rng_next(r) % 3];
         cpu->traits = &others;
         memset(line, 0xff, bytes);
         assert_ok(danaus_device_set_threads(dev, threads));
