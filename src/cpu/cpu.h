@@ -57,9 +57,9 @@ typedef struct cpu_traits {
     double turn;          /* to turn a vector's outputs of several columns */
     int gather_columns;   /* of x that are gathered at a time, an even number */
     int fetch_lines;      /* what lies along lines is fetched ahead */
-    int weights_first; /* the last cache is so far that they are met once if they can be */
-    int fetch_near;    /* long runs are fetched into the first cache */
-    int in_place; /* bytes of a tile's x that is read as fast from where it lies as copied */
+    int far_cache;        /* the last one is nearly as far as memory */
+    int fetch_near;       /* long runs are fetched into the first cache */
+    int in_place;         /* bytes of a tile's x up to which it is read where it lies */
 } cpu_traits;
 
 typedef struct cpu_part {

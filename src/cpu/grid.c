@@ -65,7 +65,7 @@ static cpu_shape lanes_shape(
        wider. */
     int64_t l2 = (int64_t)d->l2;
     int again =
-        m.gather && block > (d->traits->weights_first ? l2 * 3 / 4 * d->threads : l2);
+        m.gather && block > (d->traits->far_cache ? l2 * 3 / 4 * d->threads : l2);
     int64_t room = MIN(n, again ? MAX(most, GATHERED_AT_ONCE) : most);
     /* Of few blocks, chunks are as many for each thread, and no tile has one column. */
     int64_t chunks = CEIL_DIV(n, most);
@@ -82,8 +82,7 @@ static cpu_shape lanes_shape(
               (room + CEIL_DIV(room, code->tile_columns));
     else if (m.spread)
         own = room * m.per * code->lane_vectors;
-    int weights_first = d->traits->weights_first && chunks > 1 &&
-                        p.a * block > l2 / 2 &&
+    int weights_first = d->traits->far_cache && chunks > 1 && p.a * block > l2 / 2 &&
                         MIN(p.b, p.c) * p.d * cell * pair >= LONG_LINE;
     int64_t groups = dn_gathered_groups(&m, cell);
     int some = weights_first && block > l2 / 2 && m.gather && lies_as_lines(x) &&

@@ -49,7 +49,7 @@ static const cpu_traits rapids = {
     .turn = 3,
     .gather_columns = 6,
     .fetch_lines = 1,
-    .weights_first = 1,
+    .far_cache = 1,
     .in_place = 32768,
 };
 

@@ -148,9 +148,9 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     double packed = (double)dn_lanes_bytes(k, p);
     double once = packed / (double)(q.a * (m.gather ? m.groups : 1));
     const cpu_device *cpu = (const cpu_device *)dev;
-    double share = packed > (double)(cpu->l3 / 4)              ? 1
-                   : t.weights_first && once > (double)cpu->l2 ? FAR
-                                                               : 0;
+    double share = packed > (double)(cpu->l3 / 4)          ? 1
+                   : t.far_cache && once > (double)cpu->l2 ? FAR
+                                                           : 0;
     double again =
         share * packed / BYTES_PER_CYCLE * floor((n - 1) / LANE_COLUMNS_AT_A_TIME);
     /* Whole vectors of lanes are far apart in lines that are as long as a block; what makes

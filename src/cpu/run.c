@@ -13,8 +13,10 @@
 #define MOST_SLAB_TILES 10
 /* Slabs for each thread, so that none waits long for the last one. */
 #define SLABS_PER_THREAD 6
-/* Where steps follow each other over wide slabs, an intermediate vector's last caches. */
+/* Where steps follow each other over wide slabs, an intermediate vector's last caches, and
+   its bytes at most. */
 #define WIDE_SLAB_CACHES 4
+#define WIDE_SLAB_BYTES  ((int64_t)128 << 20)
 
 /* Whether panels lie between step and the next one, not lines. */
 static int has_panels(const ks_step *step)
@@ -223,12 +225,15 @@ static int64_t fair_columns(const chain_run *c)
 
 /* Whether slabs are faster than steps one after the other. Batch-last, x and y are fetched
    and stored while products are made, and what slabs save is little: less than it costs
-   to have from the last cache what one tile of columns leaves between two steps. */
+   to have from the last cache what one tile of columns leaves between two steps, or more
+   where that cache is far. */
 static int slabs_pay(const chain_run *c)
 {
     return c->o->batch >= c->slab * c->dev->threads &&
            (c->x.layout == DANAUS_BATCH_FIRST ||
-            column_bytes(c->steps, c->count) * slab_unit(c) <= (int64_t)c->dev->l2 / 2);
+            (!c->dev->traits->far_cache &&
+             column_bytes(c->steps, c->count) * slab_unit(c) <=
+                 (int64_t)c->dev->l2 / 2));
 }
 
 /* Columns of wide slabs, all alike: wide enough for threads to share a step, and for
@@ -238,7 +243,8 @@ static int64_t wide_columns(const chain_run *c)
     int64_t n = c->o->batch, most = n;
     if (c->count > 1)
         most = CLAMP(
-            WIDE_SLAB_CACHES * (int64_t)c->dev->l3 / column_bytes(c->steps, c->count),
+            MIN(WIDE_SLAB_CACHES * (int64_t)c->dev->l3, WIDE_SLAB_BYTES) /
+                column_bytes(c->steps, c->count),
             c->slab * c->dev->threads, n);
     return MIN(n, ROUND_UP(CEIL_DIV(n, CEIL_DIV(n, most)), slab_unit(c)));
 }

@@ -230,7 +230,7 @@ static void check_cuts(
         cpu_traits others = *traits;
         others.gather_columns = 2 * (int)rng_int(r, 1, 12);
         others.fetch_lines = rng_next(r) % 2;
-        others.weights_first = threads == 4 || rng_next(r) % 2;
+        others.far_cache = threads == 4 || rng_next(r) % 2;
         others.fetch_near = rng_next(r) % 2;
         others.in_place = (int[]){ 0, 4096, ANY_IN_PLACE }[rng_next(r) % 3];
         cpu->traits = &others;
