@@ -39,6 +39,7 @@ typedef struct cpu_shape {
     int64_t blocks;    /* i at a time; more than 1 only with all lanes */
     int64_t lanes;     /* j at a time */
     int64_t tiles;     /* tiles of rows at a time */
+    int64_t rows;      /* k at a time, of tiles of lanes that read x as it lies */
     int weights_first; /* all columns with the same weights before others */
     int stage_x, stage_y;
     int copy_x; /* staged full tiles of x are copied by their first tile of rows */
@@ -59,6 +60,7 @@ typedef struct cpu_traits {
     int fetch_lines;      /* what lies along lines is fetched ahead */
     int far_cache;        /* the last one is nearly as far as memory */
     int fetch_near;       /* long runs are fetched into the first cache */
+    int in_pieces;        /* tiles of lanes take no more of x than that cache keeps */
     int in_place;         /* bytes of a tile's x up to which it is read where it lies */
 } cpu_traits;
 

@@ -92,6 +92,7 @@ static cpu_shape lanes_shape(
         .blocks = 1,
         .lanes = p.d,
         .tiles = some ? groups * m.tiles : dn_lane_tiles(&m),
+        .rows = dn_lane_rows(d, p, code, &m, cell),
         .weights_first = weights_first,
         .x_bytes = line_bytes + dn_aligned(own * cell),
         .y_bytes = dn_aligned(room * ROUND_UP(dn_odd(p.b) * p.d, COLUMNS_UNIT) * cell),

@@ -50,6 +50,7 @@ static const cpu_traits rapids = {
     .gather_columns = 6,
     .fetch_lines = 1,
     .far_cache = 1,
+    .in_pieces = 1,
     .in_place = 32768,
 };
 

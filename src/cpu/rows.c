@@ -16,9 +16,8 @@
 #define BYTES_PER_CYCLE 3.0     /* of memory, for one core */
 #define CACHED          6.0     /* times faster is what stays in the cache */
 #define FAR             0.3 /* of memory's time to read from a last cache that is far */
-#define FIRST_CACHE     24e3 /* bytes of it for a tile */
-#define TILE_ENDS       2.5  /* cycles before and after the products, for a register */
-#define SLABS           256  /* columns from which on chains run in slabs */
+#define TILE_ENDS       2.5 /* cycles before and after the products, for a register */
+#define SLABS           256 /* columns from which on chains run in slabs */
 
 int dn_cpu_fits(const kernel *k, const problem *p) { return dn_is_one_factor(k, p); }
 
@@ -101,6 +100,20 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
     return CYCLE * (work + memory_cycles(p) / 2 + staged + 200) / threads;
 }
 
+int64_t dn_lane_rows(
+    const cpu_device *d, danaus_pattern p, const cpu_code *code, const lane_map *m,
+    int64_t cell)
+{
+    int64_t vector = code->vector * cell;
+    int64_t most = FIRST_CACHE / (code->tile_columns * vector);
+    int one_run = p.d > 1 && p.d == m->per && !m->spread;
+    int narrow = 2 * p.b <= code->lane_vectors;
+    if (!d->traits->in_pieces || !one_run || narrow || p.c <= most ||
+        most * p.b * vector > (int64_t)d->l2 / 2)
+        return p.c;
+    return (p.c - 1) / ((p.c - 1) / most + 1) + 1;
+}
+
 /* Bytes that a tile of lanes reads for each k: a vector of weights for each of its vectors,
    and x for each of its columns. */
 static double lane_bytes(const cpu_code *code, const problem *p)
@@ -138,7 +151,10 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     cpu_traits t = traits_of(dev, code, p);
     double passes = ceil(n / code->tile_columns), bytes = lane_bytes(code, p);
     double rate = bytes / (t.product * code->lane_vectors * code->tile_columns);
-    double far = rate * rate * fmax(0, log2(bytes * (double)q.c / FIRST_CACHE));
+    const cpu_device *cpu = (const cpu_device *)dev;
+    double rows = (double)dn_lane_rows(
+        cpu, q, code, &m, (int64_t)danaus_dtype_size(dn_sum_type(p->dtype)));
+    double far = rate * rate * fmax(0, log2(bytes * rows / FIRST_CACHE));
     double apart = d > per && !t.fetch_lines ? 1.175 : 1;
     double each = 0.8 * t.product * apart * (1 + 5.5e-5 * far);
     double work = vectors * pair * (0.5 * passes + each * n);
@@ -147,7 +163,6 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
        is far those that do not pass through the second one for all columns. */
     double packed = (double)dn_lanes_bytes(k, p);
     double once = packed / (double)(q.a * (m.gather ? m.groups : 1));
-    const cpu_device *cpu = (const cpu_device *)dev;
     double share = packed > (double)(cpu->l3 / 4)          ? 1
                    : t.far_cache && once > (double)cpu->l2 ? FAR
                                                            : 0;

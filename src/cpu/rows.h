@@ -12,6 +12,9 @@
 /* Columns that tiles of lanes take at a time, a multiple of theirs. */
 #define LANE_COLUMNS_AT_A_TIME 48
 
+/* Bytes of the first cache for what tiles of lanes read of x again and again. */
+#define FIRST_CACHE 24576
+
 /* What lies multiples of CACHE_WAY bytes apart is on one set of the first cache, which holds
    CACHE_WAYS lines. */
 #define CACHE_WAY  4096
@@ -92,6 +95,13 @@ static inline int64_t dn_lane_tiles(const lane_map *m)
 {
     return m->spread ? m->tiles : m->groups * m->tiles;
 }
+
+/* Rows k that tiles of lanes take at a time: all, or where x of a tile's columns is one run
+   as many as the first cache keeps of it. Their weights wait in the second one for all
+   columns, and sums in y. */
+int64_t dn_lane_rows(
+    const cpu_device *d, danaus_pattern p, const cpu_code *code, const lane_map *m,
+    int64_t cell);
 
 int dn_cpu_fits(const kernel *k, const problem *p);
 

@@ -232,6 +232,7 @@ static void check_cuts(
         others.fetch_lines = rng_next(r) % 2;
         others.far_cache = threads == 4 || rng_next(r) % 2;
         others.fetch_near = rng_next(r) % 2;
+        others.in_pieces = rng_next(r) % 2;
         others.in_place = (int[]){ 0, 4096, ANY_IN_PLACE }[rng_next(r) % 3];
         cpu->traits = &others;
         memset(line, 0xff, bytes);
@@ -277,7 +278,7 @@ static void cuts_of_lanes_do_not_change_a_bit(void **state)
             rng r = { (uint64_t)round };
             const cpu_code *code = k->code;
             const kernel *chosen[] = { k, k };
-            danaus_pattern p = { rng_int(&r, 1, 2), rng_int(&r, 20, 60),
+            danaus_pattern p = { rng_int(&r, 1, 2), rng_int(&r, 3, 60),
                                  rng_int(&r, 1, round % 2 ? 20 : 200),
                                  code->vector * rng_int(&r, 1, 4) };
             check_cuts(&r, dev, k->dtype, 1, &p, chosen);
