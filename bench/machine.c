@@ -7,6 +7,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/machine.h"
 
+#include "bench/memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -197,7 +199,7 @@ static int measure_copy(machine *m, int64_t cache)
     size_t bytes = (size_t)(4 * cache > MINIMUM_COPY ? 4 * cache : MINIMUM_COPY);
     size_t part = bytes / threads / 64 * 64;
     m->half = part * threads;
-    m->memory = aligned_alloc(64, 2 * m->half);
+    m->memory = bench_alloc(2 * (int64_t)m->half, 1);
     if (!m->memory)
         return 0;
     memset(m->memory, 1, 2 * m->half);

@@ -6,6 +6,7 @@
 #ifdef BENCH_BLAS
 #    include "bench/baselines/blas.h"
 #endif
+#include "bench/memory.h"
 #include "cli/open.h"
 
 #include <math.h>
@@ -147,9 +148,9 @@ static int take_factors(rival *one, const bench_case *c)
         one->factors[f].w = danaus_chain_weights(c->chain, f);
         size = p.a * p.b * p.d > size ? p.a * p.b * p.d : size;
     }
-    size_t bytes = (size_t)(size * c->batch) * danaus_dtype_size(c->dtype);
+    size_t element = danaus_dtype_size(c->dtype);
     for (int m = 0; m < 2 && c->count > 1; m++)
-        if (!(one->middle[m] = aligned_alloc(64, (bytes + 63) / 64 * 64)))
+        if (!(one->middle[m] = bench_alloc(size * c->batch, element)))
             return 0;
     return 1;
 }

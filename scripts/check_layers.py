@@ -29,7 +29,7 @@ LAYERS = {
 # header of the system or of another project: the only places that may know it
 OUTSIDE = {
     r"pthread\.h|threads\.h|sched\.h": ["src/base/", "bench/", "tests/"],
-    r"sys/mman\.h": ["src/base/", "tests/"],
+    r"sys/mman\.h": ["src/base/", "bench/", "tests/"],
     r"jansson\.h": ["src/io/", "cli/", "bench/", "tests/"],
     r"lapacke?\.h|cblas\.h": ["src/math/", "bench/", "tests/"],
     r"immintrin\.h|arm_neon\.h|cpuid\.h": ["src/cpu/", "bench/", "tests/"],

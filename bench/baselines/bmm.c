@@ -9,6 +9,7 @@
 #include "bench/baselines/baseline.h"
 #include "bench/baselines/blas.h"
 #include "bench/baselines/parts.h"
+#include "bench/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

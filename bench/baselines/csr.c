@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/baselines/baseline.h"
 #include "bench/baselines/parts.h"
+#include "bench/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

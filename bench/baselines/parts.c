@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/baselines/parts.h"
 
+#include "bench/memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -46,11 +48,6 @@ void run_parts(
     c.q_step = parts_of(rows, least(rows, parts_of(wanted, s_parts)));
     c.q_parts = parts_of(rows, c.q_step);
     team_run(t, (long)(c.q_parts * s_parts), run_part, &c);
-}
-
-void *bench_alloc(int64_t elements, size_t size)
-{
-    return aligned_alloc(64, ((size_t)elements * size + 63) / 64 * 64);
 }
 
 void *repack_weights(const bench_factor *f, int to_blocks)

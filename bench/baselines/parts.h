@@ -12,10 +12,6 @@ void run_parts(
     team *t, const loop_part *whole, int64_t grain, loop_fn fn, void *scratch,
     size_t scratch_bytes);
 
-/* One of the small memory blocks of a baseline, 64-byte aligned; NULL when memory
-   is out. To be freed by free(). */
-void *bench_alloc(int64_t elements, size_t size);
-
 /* w[a][b][c][d] to [a][d][b][c], matrices of their own for every (i, j), if
    to_blocks, else to [a][c][b][d]. NULL when memory is out. */
 void *repack_weights(const bench_factor *f, int to_blocks);
