@@ -25,10 +25,10 @@ static const usage use = {
     .synopsis = "--suite bench/suites/conv.csv [OPTION]...",
     .about =
         "Measures y = gate_out * (k (*) (gate_in * u) + skip * gate_in * u) for every\n"
-        "problem of a suite and prints a record for each: medians of at least 0.2 s "
-        "of\n"
-        "calls after a warm-up, with signals that rotate through more memory than the\n"
-        "last cache (unless --hot). Filters are transformed before.\n\n"
+        "problem of a suite and prints a record for each: medians of at least 9 "
+        "samples\n"
+        "and 0.2 s of calls after a warm-up, with signals that rotate through more\n"
+        "memory than the last cache (unless --hot). Filters are transformed before.\n\n"
         "With --baselines FFTW makes the same causal convolution in the same rounds:\n"
         "r2c, product, c2r in single precision with measured plans, at the better of\n"
         "two padded lengths, rows over the threads or all rows in one batched plan,\n"

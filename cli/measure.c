@@ -11,7 +11,7 @@
 
 #define SECONDS     0.2
 #define ROUNDS      8
-#define MIN_SAMPLES 3
+#define MIN_SAMPLES 9
 #define MAX_SAMPLES 4096
 #define LONG_CALL   0.1 /* seconds: an earlier call is warm-up enough */
 #define HOPELESS    3.0 /* times the fastest: a long call is not timed again */
