@@ -94,7 +94,7 @@ void rivals_restart(char **argv)
     /* 2^18 ticks: its threads are asleep when another method has its turn. */
     setenv("OPENBLAS_THREAD_TIMEOUT", "18", 1);
     if (core)
-        setenv("OPENBLAS_CORETYPE", core, 0);
+        setenv("OPENBLAS_CORETYPE", core, 1);
     execv("/proc/self/exe", argv); /* where that fails, BLAS stays as it is */
 }
 

@@ -48,7 +48,7 @@ danaus=build/release/danaus
 python="/usr/bin/python3 scripts/quickstart.py" # the one with Debian's NumPy
 # OpenBLAS takes older kernels than AMD's processors and younger ones than itself have.
 if grep -q avx512f /proc/cpuinfo; then
-    export OPENBLAS_CORETYPE="${OPENBLAS_CORETYPE:-SkylakeX}"
+    export OPENBLAS_CORETYPE=SkylakeX
 fi
 $danaus --version
 

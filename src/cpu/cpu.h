@@ -56,9 +56,12 @@ typedef struct range {
 typedef struct cpu_traits {
     double product, load; /* cycles for a vector of 64 bytes */
     double turn;          /* to turn a vector's outputs of several columns */
+    double between;       /* for one along lines between two steps, beyond panels */
+    double far_cache;     /* of memory's time to read from the last one; 0 if near */
     int gather_columns;   /* of x that are gathered at a time, an even number */
+    int gather_tiles;     /* from which on x of a group of lanes is gathered */
+    int weights_first;    /* large weights are met once for all columns */
     int fetch_lines;      /* what lies along lines is fetched ahead */
-    int far_cache;        /* the last one is nearly as far as memory */
     int fetch_near;       /* long runs are fetched into the first cache */
     int in_pieces;        /* tiles of lanes take no more of x than that cache keeps */
     int in_place;         /* bytes of a tile's x up to which it is read where it lies */

@@ -58,6 +58,7 @@ static cpu_shape lanes_shape(
     int64_t pair = dn_is_complex(step->p.dtype) ? 2 : 1;
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
     lane_map m = dn_lane_map(p, code, pair == 2);
+    m.gather = dn_gathers(d->traits, &m);
     int64_t block = p.b * p.c * p.d * cell * pair; /* of weights, bytes */
     int64_t most = m.gather ? d->traits->gather_columns : LANE_COLUMNS_AT_A_TIME;
     /* A few too many are gathered at once if each part would read weights again that the
@@ -65,7 +66,7 @@ static cpu_shape lanes_shape(
        wider. */
     int64_t l2 = (int64_t)d->l2;
     int again =
-        m.gather && block > (d->traits->far_cache ? l2 * 3 / 4 * d->threads : l2);
+        m.gather && block > (d->traits->weights_first ? l2 * 3 / 4 * d->threads : l2);
     int64_t room = MIN(n, again ? MAX(most, GATHERED_AT_ONCE) : most);
     /* Of few blocks, chunks are as many for each thread, and no tile has one column. */
     int64_t chunks = CEIL_DIV(n, most);
@@ -82,7 +83,8 @@ static cpu_shape lanes_shape(
               (room + CEIL_DIV(room, code->tile_columns));
     else if (m.spread)
         own = room * m.per * code->lane_vectors;
-    int weights_first = d->traits->far_cache && chunks > 1 && p.a * block > l2 / 2 &&
+    int weights_first = d->traits->weights_first && chunks > 1 &&
+                        p.a * block > l2 / 2 &&
                         MIN(p.b, p.c) * p.d * cell * pair >= LONG_LINE;
     int64_t groups = dn_gathered_groups(&m, cell);
     int some = weights_first && block > l2 / 2 && m.gather && lies_as_lines(x) &&

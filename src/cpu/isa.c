@@ -38,7 +38,9 @@ static const cpu_traits plain = {
     .product = 0.5,
     .load = 0.9,
     .turn = 3,
+    .between = 4,
     .gather_columns = 12,
+    .gather_tiles = 12,
 };
 
 #if defined __x86_64__
@@ -47,29 +49,51 @@ static const cpu_traits rapids = {
     .product = 0.5,
     .load = 0.6,
     .turn = 3,
+    .between = 4,
+    .far_cache = 0.3,
     .gather_columns = 6,
+    .gather_tiles = 4,
+    .weights_first = 1,
     .fetch_lines = 1,
-    .far_cache = 1,
     .in_pieces = 1,
     .in_place = 32768,
 };
 
-/* ... and on a Zen 4, which makes vectors of 64 bytes in two halves. */
-static const cpu_traits zen = {
+/* ... on a Zen 4, which makes vectors of 64 bytes in two halves, ... */
+static const cpu_traits zen4 = {
     .product = 1,
     .load = 0.5,
     .turn = 16,
+    .between = 4,
     .gather_columns = 12,
+    .gather_tiles = 12,
     .fetch_lines = 1,
     .fetch_near = 1,
     .in_place = ANY_IN_PLACE,
 };
 
+/* ... and on a Zen 5, which makes them whole. */
+static const cpu_traits zen5 = {
+    .product = 0.5,
+    .load = 0.6,
+    .turn = 3,
+    .between = 3,
+    .gather_columns = 6,
+    .gather_tiles = 4,
+    .weights_first = 1,
+    .fetch_lines = 1,
+    .fetch_near = 1,
+    .in_pieces = 1,
+    .in_place = 32768,
+};
+
 const cpu_traits *dn_cpu_traits(void)
 {
     if (__builtin_cpu_is("amdfam19h"))
-        return &zen;
-    return __builtin_cpu_supports("avx512bf16") ? &rapids : &plain;
+        return &zen4;
+    if (!__builtin_cpu_supports("avx512bf16"))
+        return &plain;
+    return __builtin_cpu_is("amd") ? &zen5 : &rapids;
 }
 #else
 const cpu_traits *dn_cpu_traits(void) { return &plain; }

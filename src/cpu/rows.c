@@ -15,7 +15,6 @@
 #define CYCLE           0.35e-9 /* seconds */
 #define BYTES_PER_CYCLE 3.0     /* of memory, for one core */
 #define CACHED          6.0     /* times faster is what stays in the cache */
-#define FAR             0.3 /* of memory's time to read from a last cache that is far */
 #define TILE_ENDS       2.5 /* cycles before and after the products, for a register */
 #define SLABS           256 /* columns from which on chains run in slabs */
 
@@ -140,10 +139,12 @@ static int keeps_lines(const danaus_device *dev, const problem *p)
 double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const cpu_code *code = code_of(k);
-    int threads = ((const cpu_device *)dev)->threads, pair = pair_of(p->dtype);
+    const cpu_device *cpu = (const cpu_device *)dev;
+    int threads = cpu->threads, pair = pair_of(p->dtype);
     danaus_pattern q = p->pattern;
     double per = code->vector, n = (double)p->batch, d = (double)q.d;
     lane_map m = dn_lane_map(q, code, pair == 2);
+    m.gather = dn_gathers(cpu->traits, &m);
     double vectors = (double)(m.groups * m.vectors) * (double)q.a * (double)q.c;
     /* For a vector of weights: its load, and for every column a product; slower by a part
        for each doubling of what does not stay in the first cache, the more of it a cycle
@@ -151,7 +152,6 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     cpu_traits t = traits_of(dev, code, p);
     double passes = ceil(n / code->tile_columns), bytes = lane_bytes(code, p);
     double rate = bytes / (t.product * code->lane_vectors * code->tile_columns);
-    const cpu_device *cpu = (const cpu_device *)dev;
     double rows = (double)dn_lane_rows(
         cpu, q, code, &m, (int64_t)danaus_dtype_size(dn_sum_type(p->dtype)));
     double far = rate * rate * fmax(0, log2(bytes * rows / FIRST_CACHE));
@@ -163,9 +163,9 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
        is far those that do not pass through the second one for all columns. */
     double packed = (double)dn_lanes_bytes(k, p);
     double once = packed / (double)(q.a * (m.gather ? m.groups : 1));
-    double share = packed > (double)(cpu->l3 / 4)          ? 1
-                   : t.far_cache && once > (double)cpu->l2 ? FAR
-                                                           : 0;
+    double share = packed > (double)(cpu->l3 / 4) ? 1
+                   : once > (double)cpu->l2       ? t.far_cache
+                                                  : 0;
     double again =
         share * packed / BYTES_PER_CYCLE * floor((n - 1) / LANE_COLUMNS_AT_A_TIME);
     /* Whole vectors of lanes are far apart in lines that are as long as a block; what makes
@@ -180,7 +180,8 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
                         ? turn * n * ((double)dn_pattern_rows(q) + x_rows)
                         : 0;
     if (p->batch >= SLABS)
-        turned += (keeps_lines(dev, p) ? 4 : 6) * n * between(p) / per;
+        turned +=
+            (keeps_lines(dev, p) ? t.between : t.between + 2) * n * between(p) / per;
     return CYCLE * (work + memory_cycles(p) / 2 + spread + turned + again + 50) /
            threads;
 }

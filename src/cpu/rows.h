@@ -8,7 +8,6 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 
-#define GATHER_TILES 12
 /* Columns that tiles of lanes take at a time, a multiple of theirs. */
 #define LANE_COLUMNS_AT_A_TIME 48
 
@@ -48,7 +47,7 @@ typedef struct lane_map {
     int64_t per, groups, vectors, step;
     int64_t tiles; /* of vectors, in a group */
     int spread;    /* outputs of a vector are d apart */
-    int gather;    /* a group's x is first put together: its tiles make up for that */
+    int gather;    /* a group's x is first put together (dn_gathers) */
 } lane_map;
 
 static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int complex)
@@ -61,8 +60,13 @@ static inline lane_map dn_lane_map(danaus_pattern p, const cpu_code *code, int c
     m.vectors = runs ? p.b : ((spread ? p.b : p.b * p.d) + per - 1) / per;
     m.step = runs ? p.d : spread ? per * p.d : per;
     m.tiles = dn_tile_count(m.vectors, code->lane_vectors);
-    m.gather = runs && m.groups > 1 && m.tiles >= GATHER_TILES;
     return m;
+}
+
+/* Whether a group's x is put together first: its tiles must make up for that. */
+static inline int dn_gathers(const cpu_traits *t, const lane_map *m)
+{
+    return !m->spread && m->groups > 1 && m->tiles >= t->gather_tiles;
 }
 
 /* Groups that are gathered at a time: their vectors make whole lines of memory. */

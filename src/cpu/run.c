@@ -157,19 +157,44 @@ static void open_step(
             c->dev->l2);
 }
 
+/* Columns of a slab, and its first step. */
+typedef struct slab {
+    int64_t s, n;
+    cpu_part first;
+} slab;
+
+/* Takes the next slab, if there is one. */
+static int take_slab(chain_run *c, char *panels, slab *to)
+{
+    int64_t number = atomic_fetch_add(&c->next, 1);
+    if (number >= CEIL_DIV(c->o->batch, c->slab))
+        return 0;
+    to->s = number * c->slab;
+    to->n = MIN(c->slab, c->o->batch - to->s);
+    grid g;
+    open_step(c, 0, to->s, to->n, panels, &g);
+    to->first = g.all;
+    to->first.scratch = panels + (size_t)panel_count(c) * c->panel_bytes;
+    return 1;
+}
+
+/* A slab's first step fetches what the next one begins with, which is taken before. */
 static void take_slabs(void *arg, int slot)
 {
     chain_run *c = arg;
     char *panels = c->scratch + (size_t)slot * c->slot_bytes;
-    int64_t slabs = CEIL_DIV(c->o->batch, c->slab);
     int far = c->panel_bytes > c->dev->l2 / 2; /* intermediate vectors */
-    for (int64_t number; (number = atomic_fetch_add(&c->next, 1)) < slabs;) {
-        int64_t s = number * c->slab, n = MIN(c->slab, c->o->batch - s);
-        for (int i = 0; i < c->count; i++) {
+    slab now, then;
+    for (int more = take_slab(c, panels, &now); more; now = then) {
+        more = take_slab(c, panels, &then);
+        now.first.cold_y = far;
+        now.first.next = more ? &then.first : NULL;
+        now.first.code->part(&now.first);
+        for (int i = 1; i < c->count; i++) {
             grid g;
-            open_step(c, i, s, n, panels, &g);
-            g.all.scratch = panels + (size_t)panel_count(c) * c->panel_bytes;
-            g.all.cold_x = far || i == 0;
+            open_step(c, i, now.s, now.n, panels, &g);
+            g.all.scratch = now.first.scratch;
+            g.all.cold_x = far;
             g.all.cold_y = far || i + 1 == c->count;
             g.code->part(&g.all);
         }

@@ -282,12 +282,13 @@ static void rows_along_lines_are_right_with_groups_of_lanes(void **state)
     danaus_device *dev = *state;
     if (!dev->backend->on_host)
         skip();
+    const cpu_traits *traits = ((const cpu_device *)dev)->traits;
     question_list list = open_list(dev);
     for (const kernel *k = dev->kernels; k->name; k++) {
         const cpu_code *code = k->code;
         for (int round = 0; round < rounds_of(20) && code->lane_vectors; round++) {
             rng r = { (uint64_t)round };
-            int64_t rows = GATHER_TILES * code->lane_vectors;
+            int64_t rows = traits->gather_tiles * code->lane_vectors;
             danaus_pattern p = { rng_int(&r, 1, 2), rows + rng_int(&r, -1, 3),
                                  rng_int(&r, 1, round % 2 ? 40 : 400),
                                  code->vector * rng_int(&r, 2, 5) };

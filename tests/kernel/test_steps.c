@@ -229,8 +229,10 @@ static void check_cuts(
         cpu->l3 = 1024;
         cpu_traits others = *traits;
         others.gather_columns = 2 * (int)rng_int(r, 1, 12);
+        others.gather_tiles = (int)rng_int(r, 1, 12);
+        others.weights_first = threads == 4 || rng_next(r) % 2;
         others.fetch_lines = rng_next(r) % 2;
-        others.far_cache = threads == 4 || rng_next(r) % 2;
+        others.far_cache = 0.3 * (double)(rng_next(r) % 2);
         others.fetch_near = rng_next(r) % 2;
         others.in_pieces = rng_next(r) % 2;
         others.in_place = (int[]){ 0, 4096, ANY_IN_PLACE }[rng_next(r) % 3];
