@@ -34,6 +34,7 @@ typedef struct cpu_view {
 /* How a kernel cuts its part into chunks that pass through scratch memory. */
 typedef struct cpu_shape {
     int64_t columns;   /* batch columns at a time */
+    int64_t few;       /* fewer left than these go with the ones before; at least 1 */
     int64_t staged;    /* of which so many pass through scratch together */
     int64_t width;     /* of a register tile, in columns */
     int64_t blocks;    /* i at a time; more than 1 only with all lanes */
@@ -63,6 +64,7 @@ typedef struct cpu_traits {
     int weights_first;    /* large weights are met once for all columns */
     int fetch_lines;      /* what lies along lines is fetched ahead */
     int fetch_near;       /* long runs are fetched into the first cache */
+    int fetch_far;        /* half of what goes there is lost, in the second none */
     int in_pieces;        /* tiles of lanes take no more of x than that cache keeps */
     int in_place;         /* bytes of a tile's x up to which it is read where it lies */
 } cpu_traits;
@@ -80,6 +82,7 @@ typedef struct cpu_part {
     int cold_x, cold_y;          /* not in the second cache yet */
     void *scratch;               /* x_bytes + y_bytes */
     const struct cpu_part *next; /* that the same thread makes after it, or NULL */
+    int fetched;                 /* what it begins with, by the part before it */
 } cpu_part;
 
 /* dw[i][r][k][j] += sum over s of dy x*, for panels x and dy. */

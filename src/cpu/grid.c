@@ -47,6 +47,21 @@ static int lies_as_panel(const cpu_view *v) { return lies_as(DANAUS_BATCH_LAST, 
 
 static int lies_as_lines(const cpu_view *v) { return lies_as(DANAUS_BATCH_FIRST, v); }
 
+/* Whether chunks of so many columns are few: then they should be as many for each thread. */
+static int are_few(const cpu_device *d, danaus_pattern p, int64_t n, int64_t columns)
+{
+    int64_t chunks = CEIL_DIV(n, columns);
+    return chunks > 1 && p.a * chunks < 4 * d->threads * PARTS_PER_THREAD;
+}
+
+/* Whether threads rather share the blocks of batch-first vectors, as many each: these are
+   runs that are long in memory, and a narrow last chunk of columns is everybody's. */
+static int owns_blocks(danaus_pattern p, int64_t cell, int threads)
+{
+    return p.a % threads == 0 &&
+           p.a / threads * MIN(p.b, p.c) * p.d * cell >= SHARED_RUN;
+}
+
 /* Kernels along lines: x of a block as lines (lanes.inc). Weights that the second cache would
    not keep from one chunk of columns to the next are met block after block, of large blocks
    group after group, each for all columns. */
@@ -68,11 +83,13 @@ static cpu_shape lanes_shape(
     int again =
         m.gather && block > (d->traits->weights_first ? l2 * 3 / 4 * d->threads : l2);
     int64_t room = MIN(n, again ? MAX(most, GATHERED_AT_ONCE) : most);
-    /* Of few blocks, chunks are as many for each thread, and no tile has one column. */
+    /* Chunks are even, and of whole tiles where threads have as many of them all the same. */
     int64_t chunks = CEIL_DIV(n, most);
-    int few = chunks > 1 && p.a * chunks < 4 * d->threads * PARTS_PER_THREAD;
-    int64_t even = ROUND_UP(CEIL_DIV(n, ROUND_UP(chunks, d->threads)), 2);
-    int64_t columns = n == room ? n : few ? even : CEIL_DIV(n, chunks);
+    int few = are_few(d, p, n, most);
+    int64_t fair = few ? ROUND_UP(chunks, d->threads) : chunks;
+    int tiles = few ? p.a == 1 : owns_blocks(p, cell, d->threads);
+    int64_t even = ROUND_UP(CEIL_DIV(n, fair), tiles ? code->tile_columns : 2);
+    int64_t columns = n == room ? n : MIN(even, most);
     size_t line_bytes =
         lies_as_lines(x) || dn_lanes_take_rows(x, p.d)
             ? 0
@@ -91,6 +108,7 @@ static cpu_shape lanes_shape(
                m.groups % groups == 0;
     return (cpu_shape){
         .columns = columns,
+        .few = 1,
         .blocks = 1,
         .lanes = p.d,
         .tiles = some ? groups * m.tiles : dn_lane_tiles(&m),
@@ -155,6 +173,7 @@ static cpu_shape panel_shape(
     int64_t most = turns || p.a * p.d >= 4 * d->threads ? MOST_TILES : 1;
     cpu_shape g = {
         .columns = most * width,
+        .few = code->vector / pair,
         .width = width,
         .blocks = 1,
         .lanes = 1,
@@ -227,9 +246,8 @@ static void set_part(const grid *g, int n, cpu_part *part)
     n /= g->lanes;
     part->tile = cut(g->all.tile, g->t_unit, g->tiles, n % g->tiles);
     n /= g->tiles;
-    int first = g->all.shape.weights_first;
-    int i = first ? n / g->columns : n % g->blocks;
-    int s = first ? n % g->columns : n / g->blocks;
+    int i = g->whole_blocks ? n / g->columns : n % g->blocks;
+    int s = g->whole_blocks ? n % g->columns : n / g->blocks;
     part->i = cut(g->all.i, g->i_unit, g->blocks, i);
     part->s = cut(g->all.s, g->s_unit, g->columns, s);
 }
@@ -260,8 +278,10 @@ static void take_parts(void *arg, int slot)
         if (n >= 0)
             set_part(g, n, &next);
         g->code->part(&part);
+        part.fetched = 1;
     }
     part.next = NULL;
+    part.fetched = 0;
     for (int other = 1; other < g->homes; other++)
         for (int n; (n = claim_part(g, slot + other)) >= 0;) {
             set_part(g, n, &part);
@@ -336,6 +356,7 @@ static void choose_cuts(grid *g, int threads, double work)
     int last =
         g->all.x.layout == DANAUS_BATCH_LAST && g->all.y.layout == DANAUS_BATCH_LAST;
     g->columns = g->blocks = g->lanes = g->tiles = 1;
+    g->whole_blocks = 0;
     if (threads == 1 || work < SERIAL_WORK)
         return;
     int64_t want = (int64_t)threads * (g->is_short ? 1 : PARTS_PER_THREAD);
@@ -343,6 +364,12 @@ static void choose_cuts(grid *g, int threads, double work)
     if (!columns_last)
         g->columns = column_cuts(g, threads, last, 8 * want);
     want = CEIL_DIV(want, g->columns);
+    int lanes = g->code->lane_vectors > 0, first = g->all.shape.weights_first;
+    int64_t cell = (int64_t)danaus_dtype_size(g->all.y.dtype);
+    int own = lanes && !last && owns_blocks(g->all.p, cell, threads);
+    g->whole_blocks = first || own;
+    if (own && !first)
+        want = ROUND_UP(want, threads);
     g->blocks = cuts(g->all.i, g->i_unit, &want);
     if (last)
         g->tiles = own_rows(g, threads);
@@ -353,6 +380,9 @@ static void choose_cuts(grid *g, int threads, double work)
         g->lanes = cuts(g->all.j, g->j_unit, &want);
     if (columns_last)
         g->columns = column_cuts(g, threads, last, want);
+    if (lanes && g->blocks == 1 && g->columns % threads == 0 &&
+        g->columns == CEIL_DIV(g->all.s.to, g->s_unit))
+        g->s_unit = MIN(g->s_unit, g->code->tile_columns);
     if (g->t_unit == 1)
         g->tiles = tile_cuts(g, threads, last ? CEIL_DIV(want, g->columns) : want);
 }

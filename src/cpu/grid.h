@@ -23,7 +23,8 @@
 typedef struct grid {
     cpu_part all; /* what the parts are cut from */
     const cpu_code *code;
-    int columns, blocks, lanes, tiles;      /* parts in each direction */
+    int columns, blocks, lanes, tiles; /* parts in each direction */
+    int whole_blocks; /* all columns of a block before the next one's */
     int64_t s_unit, i_unit, j_unit, t_unit; /* a cut is a multiple of these */
     int64_t s_chunk;                        /* columns that a part should have, about */
     char *scratch;

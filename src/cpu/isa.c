@@ -69,6 +69,7 @@ static const cpu_traits zen4 = {
     .gather_tiles = 12,
     .fetch_lines = 1,
     .fetch_near = 1,
+    .fetch_far = 1,
     .in_place = ANY_IN_PLACE,
 };
 

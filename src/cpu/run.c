@@ -190,6 +190,7 @@ static void take_slabs(void *arg, int slot)
         now.first.cold_y = far;
         now.first.next = more ? &then.first : NULL;
         now.first.code->part(&now.first);
+        then.first.fetched = 1;
         for (int i = 1; i < c->count; i++) {
             grid g;
             open_step(c, i, now.s, now.n, panels, &g);

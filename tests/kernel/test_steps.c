@@ -234,6 +234,7 @@ static void check_cuts(
         others.fetch_lines = rng_next(r) % 2;
         others.far_cache = 0.3 * (double)(rng_next(r) % 2);
         others.fetch_near = rng_next(r) % 2;
+        others.fetch_far = rng_next(r) % 2;
         others.in_pieces = rng_next(r) % 2;
         others.in_place = (int[]){ 0, 4096, ANY_IN_PLACE }[rng_next(r) % 3];
         cpu->traits = &others;
