@@ -96,7 +96,11 @@ double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p
     double staged = p->layout == DANAUS_BATCH_FIRST
                         ? 1.1 * (double)p->batch * ends / code->vector
                         : (vectors + narrow) * cols;
-    return CYCLE * (work + memory_cycles(p) / 2 + staged + 200) / threads;
+    /* Whole vectors of x in place leave less time for memory: it is fetched meanwhile. */
+    int in_place = p->layout == DANAUS_BATCH_LAST && t.in_place == ANY_IN_PLACE &&
+                   p->batch >= code->vector;
+    double memory = memory_cycles(p) / (in_place ? 4 : 2);
+    return CYCLE * (work + memory + staged + 200) / threads;
 }
 
 int64_t dn_lane_rows(
