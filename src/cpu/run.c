@@ -257,7 +257,7 @@ static int slabs_pay(const chain_run *c)
 {
     return c->o->batch >= c->slab * c->dev->threads &&
            (c->x.layout == DANAUS_BATCH_FIRST ||
-            (!c->dev->traits->far_cache &&
+            (c->dev->traits->far_cache == 0 &&
              column_bytes(c->steps, c->count) * slab_unit(c) <=
                  (int64_t)c->dev->l2 / 2));
 }
