@@ -334,7 +334,8 @@ static int tile_cuts(const grid *g, int threads, int64_t want)
     int64_t needed = MAX(CEIL_DIV(threads, parts), g->tiles);
     while (g->columns == 1 && needed < threads && !is_even(parts * needed, threads))
         needed++;
-    return (int)MIN(tiles, MAX(needed, MIN(want, tiles / TILES_PER_STAGE)));
+    int64_t times = MIN(want, tiles / TILES_PER_STAGE) / needed; /* all have as many */
+    return (int)MIN(tiles, needed * MAX(1, times));
 }
 
 /* Cuts of columns into chunks: where they can be cut finer than that, as many for each
