@@ -47,19 +47,26 @@ static int lies_as_panel(const cpu_view *v) { return lies_as(DANAUS_BATCH_LAST, 
 
 static int lies_as_lines(const cpu_view *v) { return lies_as(DANAUS_BATCH_FIRST, v); }
 
-/* Whether chunks of so many columns are few: then they should be as many for each thread. */
-static int are_few(const cpu_device *d, danaus_pattern p, int64_t n, int64_t columns)
-{
-    int64_t chunks = CEIL_DIV(n, columns);
-    return chunks > 1 && p.a * chunks < 4 * d->threads * PARTS_PER_THREAD;
-}
-
 /* Whether threads rather share the blocks of batch-first vectors, as many each: these are
    runs that are long in memory, and a narrow last chunk of columns is everybody's. */
 static int owns_blocks(danaus_pattern p, int64_t cell, int threads)
 {
     return p.a % threads == 0 &&
            p.a / threads * MIN(p.b, p.c) * p.d * cell >= SHARED_RUN;
+}
+
+/* Columns of a chunk, `most` or fewer. Few chunks are as many for each thread. All are even,
+   and of whole tiles where threads have as many columns all the same. */
+static int64_t lane_columns(
+    const cpu_device *d, danaus_pattern p, int64_t n, int64_t most, int64_t cell,
+    const cpu_code *code)
+{
+    int64_t chunks = CEIL_DIV(n, most);
+    int few = n > most && p.a * chunks < 4 * d->threads * PARTS_PER_THREAD;
+    int tiles = few ? p.a == 1 : owns_blocks(p, cell, d->threads);
+    if (few)
+        chunks = ROUND_UP(chunks, d->threads);
+    return MIN(ROUND_UP(CEIL_DIV(n, chunks), tiles ? code->tile_columns : 2), most);
 }
 
 /* Kernels along lines: x of a block as lines (lanes.inc). Weights that the second cache would
@@ -83,13 +90,7 @@ static cpu_shape lanes_shape(
     int again =
         m.gather && block > (d->traits->weights_first ? l2 * 3 / 4 * d->threads : l2);
     int64_t room = MIN(n, again ? MAX(most, GATHERED_AT_ONCE) : most);
-    /* Chunks are even, and of whole tiles where threads have as many of them all the same. */
-    int64_t chunks = CEIL_DIV(n, most);
-    int few = are_few(d, p, n, most);
-    int64_t fair = few ? ROUND_UP(chunks, d->threads) : chunks;
-    int tiles = few ? p.a == 1 : owns_blocks(p, cell, d->threads);
-    int64_t even = ROUND_UP(CEIL_DIV(n, fair), tiles ? code->tile_columns : 2);
-    int64_t columns = n == room ? n : MIN(even, most);
+    int64_t columns = n == room ? n : lane_columns(d, p, n, most, cell, code);
     size_t line_bytes =
         lies_as_lines(x) || dn_lanes_take_rows(x, p.d)
             ? 0
@@ -100,8 +101,7 @@ static cpu_shape lanes_shape(
               (room + CEIL_DIV(room, code->tile_columns));
     else if (m.spread)
         own = room * m.per * code->lane_vectors;
-    int weights_first = d->traits->weights_first && chunks > 1 &&
-                        p.a * block > l2 / 2 &&
+    int weights_first = d->traits->weights_first && n > most && p.a * block > l2 / 2 &&
                         MIN(p.b, p.c) * p.d * cell * pair >= LONG_LINE;
     int64_t groups = dn_gathered_groups(&m, cell);
     int some = weights_first && block > l2 / 2 && m.gather && lies_as_lines(x) &&
