@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""bench/tables.py on records whose answers are known, and with bench/plot.py on all the
-records that the project keeps."""
+"""bench/tables.py and bench/median.py on records whose answers are known, and with
+bench/plot.py on all the records that the project keeps."""
 # SPDX-License-Identifier: Apache-2.0
 import csv
 import pathlib
@@ -75,6 +75,20 @@ def check_tables(path):
     assert first[:5] == ["f16", "first", "27", "1.20", "1.50"], first
 
 
+def check_medians(folder):
+    paths = [folder / f"run{n}.csv" for n in range(3)]
+    for path, times in zip(paths, (("3", "10"), ("1", "30"), ("2", ""))):
+        with open(path, "w", newline="") as file:
+            out = csv.DictWriter(file, FIELDS)
+            out.writeheader()
+            for problem, time in zip(("1,2,2,1", "1,3,3,1"), times):
+                out.writerow({"problem": problem, "batch": 7, "median_ns": time})
+    lines = run("median.py", "median_ns", *paths).splitlines()
+    found = {row["problem"]: row["median_ns"] for row in csv.DictReader(lines)}
+    assert found == {"1,2,2,1": "2", "1,3,3,1": "10"}, found
+    run("median.py", "speedup", *paths, status=1)
+
+
 def check_figure(folder, *records):
     figure = folder / "figure.png"
     run("plot.py", *records, figure)
@@ -87,6 +101,7 @@ def main():
         folder = pathlib.Path(name)
         write(folder / "known.csv")
         check_tables(folder / "known.csv")
+        check_medians(folder)
         check_figure(folder, folder / "known.csv")
         kept = [p for p in sorted((BENCH / "results").glob("*.csv"))
                 if {"problem", "median_ns"} <= set(p.read_text().split("\n")[0].split(","))]
