@@ -58,15 +58,18 @@ static int owns_blocks(danaus_pattern p, int64_t cell, int threads)
 /* Columns of a chunk, `most` or fewer. Few chunks are as many for each thread. All are even,
    and of whole tiles where threads have as many columns all the same. */
 static int64_t lane_columns(
-    const cpu_device *d, danaus_pattern p, int64_t n, int64_t most, int64_t cell,
-    const cpu_code *code)
+    const cpu_device *d, const ks_step *step, int64_t n, int64_t most)
 {
+    danaus_pattern p = step->p.pattern;
+    int64_t cell = (int64_t)danaus_dtype_size(step->p.dtype);
     int64_t chunks = CEIL_DIV(n, most);
     int few = n > most && p.a * chunks < 4 * d->threads * PARTS_PER_THREAD;
     int tiles = few ? p.a == 1 : owns_blocks(p, cell, d->threads);
     if (few)
         chunks = ROUND_UP(chunks, d->threads);
-    return MIN(ROUND_UP(CEIL_DIV(n, chunks), tiles ? code->tile_columns : 2), most);
+    return MIN(
+        ROUND_UP(CEIL_DIV(n, chunks), tiles ? dn_code_of(step)->tile_columns : 2),
+        most);
 }
 
 /* Kernels along lines: x of a block as lines (lanes.inc). Weights that the second cache would
@@ -90,7 +93,7 @@ static cpu_shape lanes_shape(
     int again =
         m.gather && block > (d->traits->weights_first ? l2 * 3 / 4 * d->threads : l2);
     int64_t room = MIN(n, again ? MAX(most, GATHERED_AT_ONCE) : most);
-    int64_t columns = n == room ? n : lane_columns(d, p, n, most, cell, code);
+    int64_t columns = n == room ? n : lane_columns(d, step, n, most);
     size_t line_bytes =
         lies_as_lines(x) || dn_lanes_take_rows(x, p.d)
             ? 0
@@ -381,6 +384,7 @@ static void choose_cuts(grid *g, int threads, double work)
         g->lanes = cuts(g->all.j, g->j_unit, &want);
     if (columns_last)
         g->columns = column_cuts(g, threads, last, want);
+    /* One chunk a part: whole tiles, as many for each thread. */
     if (lanes && g->blocks == 1 && g->columns % threads == 0 &&
         g->columns == CEIL_DIV(g->all.s.to, g->s_unit))
         g->s_unit = MIN(g->s_unit, g->code->tile_columns);
