@@ -34,7 +34,7 @@ typedef struct cpu_view {
 /* How a kernel cuts its part into chunks that pass through scratch memory. */
 typedef struct cpu_shape {
     int64_t columns;   /* batch columns at a time */
-    int64_t few;       /* fewer left than these go with the ones before; at least 1 */
+    int64_t few;       /* of panels: fewer left than these go with the ones before */
     int64_t staged;    /* of which so many pass through scratch together */
     int64_t width;     /* of a register tile, in columns */
     int64_t blocks;    /* i at a time; more than 1 only with all lanes */

@@ -111,7 +111,6 @@ static cpu_shape lanes_shape(
                m.groups % groups == 0;
     return (cpu_shape){
         .columns = columns,
-        .few = 1,
         .blocks = 1,
         .lanes = p.d,
         .tiles = some ? groups * m.tiles : dn_lane_tiles(&m),

@@ -54,6 +54,7 @@ static cpu_traits traits_of(
     if (bytes < 64) {
         t.product = t.load = 0.5;
         t.turn = 3;
+        t.in_place = 0;
     }
     return t;
 }
