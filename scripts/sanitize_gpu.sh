@@ -70,7 +70,6 @@ racecheck kernel_ks ks.wgmma.f16.256x128.2
 racecheck kernel_ks ks.wgmma.tf32.128x192
 racecheck kernel_ks ks.wgmma.f32.64x64
 racecheck kernel_ks ks.wgmma_lanes
-racecheck kernel_ks ks.lanes
 racecheck kernel_ks ks.turned
 racecheck property_gradient ks.simt,ks.vec
 END

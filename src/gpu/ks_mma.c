@@ -92,8 +92,6 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
         .rows = s.tile_rows,
         .row_tiles = s.row_tiles,
         .steps = s.steps,
-        .row = dn_gpu_as_it_is,
-        .column = dn_gpu_as_it_is,
     };
 }
 

@@ -198,10 +198,11 @@ static void pack_tile(const gpu_packing *g, int64_t n, char *to)
     int64_t block = n / t->row_tiles, r0 = n % t->row_tiles * t->rows;
     int64_t from = block / q.d * w->s[0] + block % q.d * w->s[3];
     for (int64_t place = 0; place < line; place++)
-        column[place] = t->column(t, place);
+        column[place] =
+            t->even_first ? place / 8 * 8 + place % 4 * 2 + place / 4 % 2 : place;
     for (int64_t step = 0; step < t->steps; step++) {
         for (int64_t place = 0; place < t->rows; place++) {
-            int64_t r = r0 + t->row(t, place);
+            int64_t r = r0 + place;
             if (r < q.b)
                 pack_line(
                     t, g->p, w, from + r * w->s[1], step * line, column, place,
@@ -220,32 +221,18 @@ void dn_gpu_tile_pack(const gpu_tile *t, const problem *p, weights_view w, void 
     dn_gpu_pack(&g, units, packed);
 }
 
-int64_t dn_gpu_as_it_is(const gpu_tile *t, int64_t place)
-{
-    (void)t;
-    return place;
-}
-
-/* Of 8 columns k of 32 bits, batch-last, the even ones come first: threads that read x
-   then meet different banks. */
-static int64_t even_first(const gpu_tile *t, int64_t place)
-{
-    (void)t;
-    return place / 8 * 8 + place % 4 * 2 + place / 4 % 2;
-}
-
+/* Of columns k of 32 bits, batch-last, the even ones come first: threads that read x then
+   meet different banks. */
 static gpu_tile tile_of(const kernel *k, const problem *p)
 {
     shape s = shape_of(k, p);
-    int exchanged = s.element == 4 && x_last(p);
     return (gpu_tile){
         .element = s.element,
         .parts = s.parts,
         .rows = s.tile_rows,
         .row_tiles = s.row_tiles,
         .steps = s.steps,
-        .row = dn_gpu_as_it_is,
-        .column = exchanged ? even_first : dn_gpu_as_it_is,
+        .even_first = s.element == 4 && x_last(p),
     };
 }
 

@@ -78,18 +78,6 @@
         WGMMA(type, DTYPE, 128, 128, 2, 1, 2, 1),                                      \
         WGMMA(type, DTYPE, 64, 64, 1, 1, 3, 1)
 
-/* The same for batch-first with d > 1: M groups of threads move. */
-#define LANES(type, DTYPE, R, C, M, P)                                                 \
-    {                                                                                  \
-        "ks.lanes." #type "." #R "x" #C, DTYPE, dn_lanes_row_fits, dn_lanes_row_cost,  \
-            dn_lanes_row_bytes, dn_lanes_row_pack, &(const gpu_code)                   \
-        {                                                                              \
-            .text = "ks_lanes.cu", .arch = 90, .size = { R, C, 8, M, P },              \
-            .defines = dn_lanes_row_defines, .launch = dn_lanes_row_launch,            \
-            .variants = 2, .variant = dn_lanes_row_variant                             \
-        }                                                                              \
-    }
-
 /* Batch-first with d > 1, R rows, C columns and L lanes in a tile; clusters of N tiles of
    the same columns; T: x is what another factor made; numbers in P parts. */
 #define WGMMA_LANES(type, DTYPE, R, C, L, N, T, P)                                     \
@@ -258,10 +246,6 @@ const kernel dn_gpu_kernels[] = {
     WGMMA(tf32, DANAUS_F32, 64, 64, 1, 1, 2, 1),
     WGMMA(f32, DANAUS_F32, 128, 128, 2, 1, 1, 2),
     WGMMA(f32, DANAUS_F32, 64, 64, 1, 1, 2, 2),
-    LANES(f16, DANAUS_F16, 64, 64, 2, 1),
-    LANES(bf16, DANAUS_BF16, 64, 64, 2, 1),
-    LANES(tf32, DANAUS_F32, 64, 64, 2, 1),
-    LANES(f32, DANAUS_F32, 64, 64, 2, 2),
     WGMMA_LANES_ALL(f16, DANAUS_F16, 40, 16, 1),
     WGMMA_LANES_ALL(bf16, DANAUS_BF16, 40, 16, 1),
     WGMMA_LANES_ALL(tf32, DANAUS_F32, 96, 8, 1),

@@ -76,17 +76,13 @@ void dn_simt_launch(
 
 /* Weights as tensor cores read them (ks_tile.cuh): [i][j][row tile][step][part][row], each
    row 128 bytes of columns k in chunks of 16 that are exchanged; zeros outside the
-   matrix. row() and column() say which row and column of a tile has a place in it. */
-typedef struct gpu_tile gpu_tile;
-struct gpu_tile {
+   matrix. */
+typedef struct gpu_tile {
     int element, parts;
+    int even_first; /* of 8 columns k the even ones come first */
     int64_t rows, row_tiles, steps;
-    int64_t in_chunk, row_groups, column_groups; /* what row() and column() need */
-    int64_t (*row)(const gpu_tile *t, int64_t place);
-    int64_t (*column)(const gpu_tile *t, int64_t place);
-};
+} gpu_tile;
 
-int64_t dn_gpu_as_it_is(const gpu_tile *t, int64_t place); /* the place itself */
 size_t dn_gpu_tile_bytes(const gpu_tile *t, const problem *p);
 void dn_gpu_tile_pack(
     const gpu_tile *t, const problem *p, weights_view w, void *packed);
@@ -170,18 +166,6 @@ size_t dn_vec_bytes(const kernel *k, const problem *p);
 void dn_vec_pack(const kernel *k, const problem *p, weights_view w, void *packed);
 void dn_vec_defines(const kernel *k, const problem *p, int variant, text *to);
 void dn_vec_launch(
-    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
-    gpu_launch *launch);
-
-/* ks_lanes.cu: size = rows of a tile at most, columns, lanes at most, groups of threads
-   that move, parts. */
-int dn_lanes_row_fits(const kernel *k, const problem *p);
-double dn_lanes_row_cost(const danaus_device *dev, const kernel *k, const problem *p);
-size_t dn_lanes_row_bytes(const kernel *k, const problem *p);
-void dn_lanes_row_pack(const kernel *k, const problem *p, weights_view w, void *packed);
-void dn_lanes_row_defines(const kernel *k, const problem *p, int variant, text *to);
-int dn_lanes_row_variant(const kernel *k, const problem *p, const gpu_call *call);
-void dn_lanes_row_launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch);
 

@@ -82,7 +82,9 @@ static const setting settings[] = {
     { "1,48,12,4 4,12,48,1 1,48,16,4", DANAUS_F32, { 0 } },
     { "1,16,16,8 8,16,16,1", DANAUS_F32, { "ks.turned.f32.128x128", "ks.blas.f32" } },
     { "1,64,64,4 4,64,64,1", DANAUS_F16, { "ks.turned.f16", "ks.wgmma.f16" } },
-    { "1,64,64,8 1,64,64,8", DANAUS_BF16, { "ks.mma_lanes.bf16", "ks.lanes.bf16" } },
+    { "1,64,64,8 1,64,64,8",
+      DANAUS_BF16,
+      { "ks.mma_lanes.bf16", "ks.wgmma_lanes.bf16" } },
     { "2,24,32,2", DANAUS_F64, { "ks.dense.f64" } },
     { "1,32,32,32 32,32,32,1", DANAUS_F16, { 0 } }, /* at once, where a row does that */
 };

@@ -18,17 +18,20 @@ const story by_library = { { { 1, 6, 3, 2 }, { 2, 3, 6, 1 } },
                            { { { 1, 6, 3, 2 }, "ks.dense.f32" },
                              { { 1, 3, 6, 2 }, "ks.turned.f32.128x128" },
                              { { 2, 3, 6, 1 }, "ks.blas.f32" },
-                             { { 2, 6, 3, 1 }, "ks.blas.f32" } } };
+                             { { 2, 6, 3, 1 }, "ks.blas.f32" } },
+                           DANAUS_MATH_F32 };
 
 const story turned = { { { 1, 16, 16, 2 }, { 2, 16, 16, 1 } },
                        64,
                        { { { 1, 16, 16, 2 }, "ks.turned.f32.128x128" },
-                         { { 2, 16, 16, 1 }, "ks.blas.f32" } } };
+                         { { 2, 16, 16, 1 }, "ks.blas.f32" } },
+                       DANAUS_MATH_F32 };
 
 const story hopper = { { { 1, 16, 16, 16 }, { 16, 16, 16, 1 } },
                        64,
-                       { { { 1, 16, 16, 16 }, "ks.lanes.f32.64x64" },
-                         { { 16, 16, 16, 1 }, "ks.wgmma.f32.64x64.1" } } };
+                       { { { 1, 16, 16, 16 }, "ks.wgmma_lanes.tf32.1x2" },
+                         { { 16, 16, 16, 1 }, "ks.wgmma.tf32.64x64.1" } },
+                       DANAUS_MATH_TF32 };
 
 int64_t vector_of(const story *s) { return rows_of(s->patterns[0]) * s->batch; }
 
@@ -38,9 +41,10 @@ int64_t results_of(const story *s)
            rows_of(s->patterns[0]);
 }
 
-static void name_row(danaus_device *device, danaus_pattern p, const char *name)
+static void name_row(
+    danaus_device *device, danaus_math math, danaus_pattern p, const char *name)
 {
-    problem q = { .pattern = p, .dtype = DANAUS_F32, .batch = 4096 };
+    problem q = { .pattern = p, .dtype = DANAUS_F32, .math = math, .batch = 4096 };
     for (const kernel *k = device->kernels; k->name; k++)
         if (!strcmp(k->name, name) && k->fits(k, &q))
             dn_tuning_add(device->tuning, &q, k, 1e-6);
@@ -51,7 +55,7 @@ static danaus_status open_device(
 {
     danaus_status status = danaus_device_open(name, device);
     for (int i = 0; status == DANAUS_OK && i < 4 && s->named[i].row; i++)
-        name_row(*device, s->named[i].pattern, s->named[i].row);
+        name_row(*device, s->math, s->named[i].pattern, s->named[i].row);
     return status;
 }
 
@@ -76,7 +80,7 @@ danaus_status try_life(
     const story *s, const char *name, life *l, const random_chain *c, const float *x,
     float *results)
 {
-    danaus_ks_desc desc = { .gradients = 1, .keep_factors = 1 };
+    danaus_ks_desc desc = { .gradients = 1, .keep_factors = 1, .math = s->math };
     danaus_device_info info;
     size_t bytes = (size_t)vector_of(s) * sizeof *x, all = (size_t)results_of(s) * 4;
     void *memory = NULL;

@@ -16,6 +16,7 @@ typedef struct story {
         danaus_pattern pattern;
         const char *row;
     } named[4];
+    danaus_math math;
 } story;
 
 extern const story plain;

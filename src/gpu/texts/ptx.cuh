@@ -115,16 +115,6 @@ INLINE void store_shared128(u32 to, uint4 v)
                  : "memory");
 }
 
-/* Read once, and not kept near. */
-INLINE uint4 load_once(const void *from)
-{
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(from));
-    return v;
-}
-
 /* 16 bytes at once, whatever else is written beside them. */
 INLINE void store128(void *to, uint4 v)
 {
@@ -133,7 +123,7 @@ INLINE void store128(void *to, uint4 v)
                  : "memory");
 }
 
-/* The same, or zeros without a look. */
+/* Read once, and not kept near; or zeros without a look. */
 INLINE uint4 load_once_if(const void *from, int wanted)
 {
     uint4 v;

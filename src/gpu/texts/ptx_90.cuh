@@ -270,15 +270,6 @@ INLINE void bulk_load(u32 to, const void *from, u32 bytes, u32 flag)
                  : "memory");
 }
 
-/* From this block's shared memory to another's, where the flag is. */
-INLINE void bulk_send(u32 to, u32 from, u32 bytes, u32 flag)
-{
-    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
-                 "[%0], [%1], %2, [%3];" ::"r"(to),
-                 "r"(from), "r"(bytes), "r"(flag)
-                 : "memory");
-}
-
 /* To the same place in every block of the cluster that `blocks` has a bit for. */
 INLINE void bulk_load_all(u32 to, const void *from, u32 bytes, u32 flag, u32 blocks)
 {
