@@ -19,10 +19,10 @@ static void compile(void *arg, int i)
     dn_cuda_compile(a->name, a->defines, d->gpu.facts.arch, &a->image, &a->bytes, NULL);
 }
 
-static int is_known(const cuda_device *d, cache_key key)
+static int is_known(const cuda_device *d, hash128 key)
 {
     for (size_t i = 0; i < d->ahead_count; i++)
-        if (!memcmp(&d->ahead[i].key, &key, sizeof key))
+        if (dn_hash_equal(d->ahead[i].key, key))
             return 1;
     return dn_cache_has(key);
 }
@@ -46,7 +46,7 @@ static void add(cuda_device *d, const char *name, const char *defines)
 {
     if (dn_cuda_is_loaded(d, name, defines))
         return;
-    cache_key key = dn_cuda_key(name, defines, d->gpu.facts.arch);
+    hash128 key = dn_cuda_key(name, defines, d->gpu.facts.arch);
     cuda_ahead *a = is_known(d, key) ? NULL : next_place(d);
     if (!a)
         return;
@@ -100,11 +100,11 @@ void dn_cuda_compile_ahead(cuda_device *d, const ks_step *steps, int count, int 
     dn_pool_destroy(pool);
 }
 
-int dn_cuda_take_ahead(cuda_device *d, cache_key key, void **image, size_t *bytes)
+int dn_cuda_take_ahead(cuda_device *d, hash128 key, void **image, size_t *bytes)
 {
     for (size_t i = 0; i < d->ahead_count; i++) {
         cuda_ahead *a = &d->ahead[i];
-        if (a->image && !memcmp(&a->key, &key, sizeof key)) {
+        if (a->image && dn_hash_equal(a->key, key)) {
             *image = a->image;
             *bytes = a->bytes;
             a->image = NULL;

@@ -21,39 +21,12 @@
 
 typedef struct head {
     char magic[16];
-    cache_key key, hash;
+    hash128 key, hash;
     uint64_t bytes, arch;
     char version[16]; /* of danaus */
 } head;
 
-static const char magic[16] = "danaus cubin 2\n";
-
-/* FNV-1a of 128 bits. */
-__extension__ typedef unsigned __int128 wide;
-
-#define BASIS ((wide)0x6c62272e07bb0142u << 64 | 0x62b821756295c58du)
-#define PRIME ((wide)1 << 88 | 0x13b)
-
-static wide hash_more(wide hash, const void *data, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ ((const unsigned char *)data)[i]) * PRIME;
-    return hash;
-}
-
-static cache_key key_of(wide hash)
-{
-    return (cache_key){ { (uint64_t)(hash >> 64), (uint64_t)hash } };
-}
-
-/* Pieces are hashed with their ends, so that cutting them elsewhere is another key. */
-cache_key dn_cache_key(const char *const *pieces)
-{
-    wide hash = BASIS;
-    for (; *pieces; pieces++)
-        hash = hash_more(hash, *pieces, strlen(*pieces) + 1);
-    return key_of(hash);
-}
+static const char magic[16] = "danaus cubin 3\n";
 
 static int set_folder(char folder[PATH_MAX], const char *base, const char *rest)
 {
@@ -68,7 +41,7 @@ int dn_cache_folder(char *folder)
                      set_folder(folder, getenv("HOME"), "/.cache/danaus");
 }
 
-static int find_file(cache_key key, char folder[PATH_MAX], char path[PATH_MAX])
+static int find_file(hash128 key, char folder[PATH_MAX], char path[PATH_MAX])
 {
     return dn_cache_folder(folder) && snprintf(
                                           path, PATH_MAX, "%s/%016llx%016llx" SUFFIX,
@@ -86,15 +59,14 @@ size_t dn_cache_parse(const unsigned char *data, size_t size, cache_entry *entry
         h.arch > INT_MAX || h.version[sizeof h.version - 1])
         return 0;
     const unsigned char *image = data + sizeof h;
-    cache_key hash = key_of(hash_more(BASIS, image, h.bytes));
-    if (memcmp(&h.hash, &hash, sizeof hash))
+    if (!dn_hash_equal(h.hash, dn_hash(DN_HASH_START, image, h.bytes)))
         return 0;
     *entry = (cache_entry){ h.key, (int)h.arch, { 0 }, image, h.bytes };
     memcpy(entry->version, h.version, sizeof h.version);
     return sizeof h + h.bytes;
 }
 
-int dn_cache_load(cache_key key, void **image, size_t *bytes)
+int dn_cache_load(hash128 key, void **image, size_t *bytes)
 {
     char folder[PATH_MAX], path[PATH_MAX];
     struct stat s;
@@ -103,7 +75,7 @@ int dn_cache_load(cache_key key, void **image, size_t *bytes)
     if (!find_file(key, folder, path) || stat(path, &s) || dn_map_open(path, &m))
         return 0;
     int whole = dn_cache_parse(m.data, m.size, &e) == m.size && m.size &&
-                !memcmp(&e.key, &key, sizeof key);
+                dn_hash_equal(e.key, key);
     void *copy = whole ? dn_alloc(e.bytes) : NULL;
     if (copy) {
         *bytes = e.bytes;
@@ -113,7 +85,7 @@ int dn_cache_load(cache_key key, void **image, size_t *bytes)
     return copy != NULL;
 }
 
-int dn_cache_has(cache_key key)
+int dn_cache_has(hash128 key)
 {
     char folder[PATH_MAX], path[PATH_MAX];
     return find_file(key, folder, path) && access(path, R_OK) == 0;
@@ -181,11 +153,11 @@ int64_t dn_cache_most(void)
     return mib > 0 && mib < 1 << 30 ? (int64_t)mib << 20 : MOST_BYTES;
 }
 
-danaus_status dn_cache_store(cache_key key, int arch, const void *image, size_t bytes)
+danaus_status dn_cache_store(hash128 key, int arch, const void *image, size_t bytes)
 {
     char folder[PATH_MAX], path[PATH_MAX];
     head h = { .key = key,
-               .hash = key_of(hash_more(BASIS, image, bytes)),
+               .hash = dn_hash(DN_HASH_START, image, bytes),
                .bytes = bytes,
                .arch = (uint64_t)arch };
     memcpy(h.magic, magic, sizeof magic);

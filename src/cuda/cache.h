@@ -8,36 +8,30 @@
 #ifndef DN_CUDA_CACHE_H
 #define DN_CUDA_CACHE_H
 
+#include "base/hash.h"
 #include "danaus/base.h"
-
-typedef struct cache_key {
-    uint64_t part[2];
-} cache_key;
 
 /* A file of the cache, or a piece of a bundle. */
 typedef struct cache_entry {
-    cache_key key;
+    hash128 key;
     int arch; /* ten times the compute capability that it was compiled for */
     char version[16];
     const unsigned char *image;
     size_t bytes;
 } cache_entry;
 
-/* The key of pieces of text, one after the other; ends with NULL. */
-cache_key dn_cache_key(const char *const *pieces);
-
 /* Reads the entry with which data begin and returns its length there; 0 when there is
    none, or it is damaged. */
 size_t dn_cache_parse(const unsigned char *data, size_t size, cache_entry *entry);
 
 /* Is there a file of that key? */
-int dn_cache_has(cache_key key);
+int dn_cache_has(hash128 key);
 
 /* Nonzero when it is there; the caller frees *image. */
-int dn_cache_load(cache_key key, void **image, size_t *bytes);
+int dn_cache_load(hash128 key, void **image, size_t *bytes);
 
 /* Keeps an image; the oldest files go when the folder holds more than the cache may. */
-danaus_status dn_cache_store(cache_key key, int arch, const void *image, size_t bytes);
+danaus_status dn_cache_store(hash128 key, int arch, const void *image, size_t bytes);
 
 /* Bytes that the folder may hold. */
 int64_t dn_cache_most(void);

@@ -97,7 +97,7 @@ typedef struct cuda_form {
 typedef struct cuda_ahead {
     const char *name;
     char defines[MOST_DEFINES];
-    cache_key key;
+    hash128 key;
     void *image; /* NULL: not compiled, or taken */
     size_t bytes;
 } cuda_ahead;
@@ -177,11 +177,15 @@ danaus_status dn_cuda_load(
    take; what it did not take is forgotten afterwards. */
 void dn_cuda_compile_ahead(
     cuda_device *d, const ks_step *steps, int count, int factors);
-int dn_cuda_take_ahead(cuda_device *d, cache_key key, void **image, size_t *bytes);
+int dn_cuda_take_ahead(cuda_device *d, hash128 key, void **image, size_t *bytes);
 void dn_cuda_forget_ahead(cuda_device *d);
 
-/* Of everything that decides what is compiled. */
-cache_key dn_cuda_key(const char *name, const char *defines, int arch);
+/* Of everything that decides what is compiled: danaus' version, target and options, the
+   defines, the text `name`, and all texts that it may include. */
+hash128 dn_cuda_key(const char *name, const char *defines, int arch);
+
+/* Of all texts of a list that others may include. */
+hash128 dn_cuda_hash_included(const gpu_text *texts);
 
 int dn_cuda_has_function(
     cuda_device *d, const kernel *k, const problem *p, int variant);

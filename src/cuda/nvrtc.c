@@ -13,6 +13,7 @@
 
 #define MOST_HEADERS 32
 #define MOST_ARCHS   64
+#define MOST_OPTION  64 /* bytes */
 
 typedef struct nvrtc_program_ *nvrtc_program;
 
@@ -29,6 +30,12 @@ static const char *const names[] = {
 };
 
 #define SYMBOLS ((int)(sizeof names / sizeof *names))
+
+/* Beside the target. */
+static const char *const options[] = { "--std=c++17",
+                                       "--device-as-default-execution-space" };
+
+#define OPTIONS ((int)(sizeof options / sizeof *options))
 
 static const char *const libraries[] = {
     "libnvrtc.so.13",
@@ -95,7 +102,11 @@ static danaus_status create(const nvrtc *n, const char *source, nvrtc_program *p
     int headers = 0;
     for (const gpu_text *t = dn_gpu_texts; t->name; t++) {
         const char *end = strrchr(t->name, '.');
-        if (headers < MOST_HEADERS && (!strcmp(end, ".h") || !strcmp(end, ".cuh"))) {
+        if (!strcmp(end, ".h") || !strcmp(end, ".cuh")) {
+            if (headers == MOST_HEADERS)
+                return dn_fail(
+                    DANAUS_ERR_DEVICE, "texts may include more than %d others",
+                    MOST_HEADERS);
             header[headers] = t->content;
             name[headers++] = t->name;
         }
@@ -147,23 +158,40 @@ static danaus_status read_image(
     return DANAUS_OK;
 }
 
+/* "sm_90a" or, for PTX, "compute_80" as an option. */
+static void write_target(int target, int exact, char option[MOST_OPTION])
+{
+    snprintf(
+        option, MOST_OPTION, "--gpu-architecture=%s_%d%s", exact ? "sm" : "compute",
+        target, exact && target == 90 ? "a" : "");
+}
+
+hash128 dn_nvrtc_hash(hash128 hash, int arch)
+{
+    char target[MOST_OPTION];
+    write_target(arch, 1, target);
+    hash = dn_hash_text(hash, target);
+    for (int i = 0; i < OPTIONS; i++)
+        hash = dn_hash_text(hash, options[i]);
+    return hash;
+}
+
 danaus_status dn_nvrtc_compile(
     const char *source, int arch, void **image, size_t *bytes, char **log)
 {
     const nvrtc *n;
     nvrtc_program program;
-    int target = 0, exact = 0;
-    char architecture[64];
+    int target = 0, exact = 0, count = OPTIONS;
+    char architecture[MOST_OPTION];
+    const char *given[OPTIONS + 2] = { architecture };
     TRY(get_compiler(&n));
     TRY(find_target(n, arch, &target, &exact));
-    snprintf(
-        architecture, sizeof architecture, "--gpu-architecture=%s_%d%s",
-        exact ? "sm" : "compute", target, exact && target == 90 ? "a" : "");
-    const char *options[] = { architecture, "--std=c++17",
-                              "--device-as-default-execution-space",
-                              "--ptxas-options=-v" };
+    write_target(target, exact, architecture);
+    memcpy(given + 1, options, sizeof options);
+    if (log)
+        given[++count] = "--ptxas-options=-v";
     TRY(create(n, source, &program));
-    int failed = n->CompileProgram(program, log ? 4 : 3, options);
+    int failed = n->CompileProgram(program, count + 1, given);
     char *said = failed || log ? read_log(n, program) : NULL;
     danaus_status status =
         failed ? refuse(failed, said) : read_image(n, program, exact, image, bytes);

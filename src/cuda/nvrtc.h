@@ -3,6 +3,7 @@
 #ifndef DN_CUDA_NVRTC_H
 #define DN_CUDA_NVRTC_H
 
+#include "base/hash.h"
 #include "danaus/base.h"
 
 /* Compiles source for an architecture (ten times the compute capability) into *image,
@@ -12,5 +13,9 @@
    architecture nor any before it. */
 danaus_status dn_nvrtc_compile(
     const char *source, int arch, void **image, size_t *bytes, char **log);
+
+/* Adds the target and the options with which that is done where the compiler knows the
+   architecture; nothing is asked of the compiler. */
+hash128 dn_nvrtc_hash(hash128 hash, int arch);
 
 #endif

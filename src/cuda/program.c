@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "cuda/nvrtc.h"
 #include "math/pattern.h"
 
@@ -12,7 +13,6 @@
 
 #define LEAST_ENTRIES 64
 #define LEAST_MODULES 16
-#define MOST_PIECES   24
 #define STATIC_SHARED 48 << 10 /* bytes that need no permission */
 
 /* ---- compiling ---- */
@@ -25,19 +25,37 @@ static const char *find_text(const char *name)
     return t->content;
 }
 
-/* Everything that decides what is compiled: version, architecture, defines, the text and
-   all texts that it may include. */
-cache_key dn_cuda_key(const char *name, const char *defines, int arch)
+hash128 dn_cuda_hash_included(const gpu_text *texts)
 {
-    char number[16];
-    snprintf(number, sizeof number, "%d", arch);
-    const char *pieces[MOST_PIECES] = { danaus_version(), number, defines,
-                                        find_text(name) };
-    int count = 4;
-    for (const gpu_text *t = dn_gpu_texts; t->name && count < MOST_PIECES - 1; t++)
-        if (strcmp(strrchr(t->name, '.'), ".cu"))
-            pieces[count++] = t->content;
-    return dn_cache_key(pieces);
+    hash128 hash = DN_HASH_START;
+    for (const gpu_text *t = texts; t->name; t++)
+        if (strcmp(strrchr(t->name, '.'), ".cu")) {
+            hash = dn_hash_text(hash, t->name);
+            hash = dn_hash_text(hash, t->content);
+        }
+    return hash;
+}
+
+/* Once a process: they are 70 KB, a hundred times what is hashed for a key. */
+static hash128 hash_included(void)
+{
+    static hash128 included;
+    static int is_made;
+    dn_lock_process();
+    if (!is_made)
+        included = dn_cuda_hash_included(dn_gpu_texts);
+    is_made = 1;
+    hash128 copy = included;
+    dn_unlock_process();
+    return copy;
+}
+
+hash128 dn_cuda_key(const char *name, const char *defines, int arch)
+{
+    hash128 hash = dn_nvrtc_hash(hash_included(), arch);
+    hash = dn_hash_text(hash, danaus_version());
+    hash = dn_hash_text(hash, defines);
+    return dn_hash_text(hash, find_text(name));
 }
 
 danaus_status dn_cuda_compile(
@@ -80,7 +98,7 @@ static danaus_status make_module(cuda_device *d, const char *entry, cuda_module 
     void *image;
     size_t bytes;
     int arch = d->gpu.facts.arch;
-    cache_key key = dn_cuda_key(m->name, m->defines, arch);
+    hash128 key = dn_cuda_key(m->name, m->defines, arch);
     if (dn_cache_load(key, &image, &bytes)) {
         danaus_status status = load_module(d, image, entry, m);
         dn_free(image);

@@ -4,7 +4,8 @@
 #include "support/test.h"
 
 #include "base/mem.h"
-#include "cuda/cache.h"
+#include "cuda/cuda.h"
+#include "cuda/nvrtc.h"
 #include "emulator/emulator.h"
 
 #include <dirent.h>
@@ -163,6 +164,36 @@ static void a_damaged_file_counts_as_missing(void **state)
     free_list(entries, count);
 }
 
+#define INCLUDED 40
+
+/* The text is one that it has; the version and options are the library's. */
+static void everything_that_is_compiled_decides_the_key(void **state)
+{
+    (void)state;
+    static char names[INCLUDED][16], contents[INCLUDED][16];
+    gpu_text texts[INCLUDED + 2] = { { "first.cu", "no header" } };
+    for (int i = 0; i < INCLUDED; i++) {
+        snprintf(names[i], sizeof names[i], "text_%d%s", i, i % 2 ? ".h" : ".cuh");
+        texts[i + 1] = (gpu_text){ names[i], contents[i] };
+    }
+    hash128 before = dn_cuda_hash_included(texts);
+    for (int i = 0; i < INCLUDED; i++) {
+        contents[i][0] = 'x';
+        hash128 after = dn_cuda_hash_included(texts);
+        assert_false(dn_hash_equal(before, after));
+        before = after;
+    }
+    texts[0].content = "is not included by others";
+    assert_true(dn_hash_equal(before, dn_cuda_hash_included(texts)));
+    hash128 key = dn_cuda_key("ks_simt.cu", "#define A 1\n", 90);
+    assert_true(dn_hash_equal(key, dn_cuda_key("ks_simt.cu", "#define A 1\n", 90)));
+    assert_false(dn_hash_equal(key, dn_cuda_key("ks_simt.cu", "#define A 1\n", 80)));
+    assert_false(dn_hash_equal(key, dn_cuda_key("ks_simt.cu", "#define A 2\n", 90)));
+    assert_false(dn_hash_equal(key, dn_cuda_key("ks_turn.cu", "#define A 1\n", 90)));
+    assert_false(dn_hash_equal(
+        dn_nvrtc_hash(DN_HASH_START, 90), dn_nvrtc_hash(DN_HASH_START, 120)));
+}
+
 /* Whole, but not what the driver takes. */
 static void an_image_that_the_driver_refuses_is_made_again(void **state)
 {
@@ -175,8 +206,7 @@ static void an_image_that_the_driver_refuses_is_made_again(void **state)
     for (int i = 0; i < count; i++) {
         unsigned long long high, low;
         assert_int_equal(sscanf(entries[i]->d_name, "%16llx%16llx", &high, &low), 2);
-        assert_ok(
-            dn_cache_store((cache_key){ { high, low } }, 75, words, sizeof words));
+        assert_ok(dn_cache_store((hash128){ { high, low } }, 75, words, sizeof words));
     }
     free_list(entries, count);
     assert_int_equal(compilations_of_use(), count);
@@ -199,8 +229,7 @@ static void what_does_not_fit_on_the_disk_is_not_kept(void **state)
 {
     (void)state;
     static char image[100000];
-    const char *const pieces[] = { "a kernel", NULL };
-    cache_key key = dn_cache_key(pieces);
+    hash128 key = dn_hash_text(DN_HASH_START, "a kernel");
     struct rlimit before, small = { 4096, 4096 };
     void *found = NULL;
     size_t bytes = 0;
@@ -411,6 +440,7 @@ int main(void)
         TEST(a_kernel_is_compiled_once),
         TEST(folders_are_made),
         TEST(a_damaged_file_counts_as_missing),
+        TEST(everything_that_is_compiled_decides_the_key),
         TEST(an_image_that_the_driver_refuses_is_made_again),
         TEST(where_nothing_can_be_written_kernels_are_compiled),
         TEST(what_does_not_fit_on_the_disk_is_not_kept),
