@@ -27,6 +27,9 @@ typedef struct danaus_device_info {
 typedef void (*danaus_parallel_fn)(
     void *user, int count, void (*task)(void *arg, int i), void *arg);
 
+/* How many devices this machine has: its processors, as one, and its GPUs. */
+DANAUS_API danaus_status danaus_device_count(int *count);
+
 /* The device number `index` of this machine, counting from 0.
    DANAUS_ERR_ARGUMENT past the last one. */
 DANAUS_API danaus_status danaus_device_list(int index, danaus_device_info *info);

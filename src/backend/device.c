@@ -66,22 +66,44 @@ danaus_status dn_put_numbers(
     return status;
 }
 
-danaus_status danaus_device_list(int index, danaus_device_info *info)
+/* Goes to the device number `index`, or past the last one: *seen are before it. */
+static danaus_status walk(int index, danaus_device_info *info, int *seen)
 {
-    if (!info || index < 0)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a number from 0 and a place are needed");
-    int seen = 0;
     for (int b = 0; b < BACKENDS; b++) {
         danaus_status status = DANAUS_OK;
         for (int i = 0; status == DANAUS_OK; i++) {
             status = backends[b]->list(i, info);
-            if (status == DANAUS_OK && seen++ == index)
+            if (status == DANAUS_OK && (*seen)++ == index)
                 return DANAUS_OK;
         }
         if (status != DANAUS_ERR_ARGUMENT) /* which is past the last one */
             return status;
     }
-    return dn_fail(DANAUS_ERR_ARGUMENT, "this machine has %d devices", seen);
+    return DANAUS_OK;
+}
+
+danaus_status danaus_device_count(int *count)
+{
+    danaus_device_info info;
+    int seen = 0;
+    if (!count)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a place for the number is needed");
+    TRY(walk(-1, &info, &seen));
+    *count = seen;
+    return DANAUS_OK;
+}
+
+danaus_status danaus_device_list(int index, danaus_device_info *info)
+{
+    danaus_device_info found = { 0 };
+    int seen = 0;
+    if (!info || index < 0)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a number from 0 and a place are needed");
+    TRY(walk(index, &found, &seen));
+    if (seen <= index)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "this machine has %d devices", seen);
+    *info = found;
+    return DANAUS_OK;
 }
 
 static danaus_status open_device(
@@ -137,7 +159,10 @@ danaus_status danaus_device_describe(
 {
     NEED(device);
     NEED(info);
-    return device->backend->describe(device, info);
+    danaus_device_info found = { 0 };
+    TRY(device->backend->describe(device, &found));
+    *info = found;
+    return DANAUS_OK;
 }
 
 const char *danaus_device_kernel(const danaus_device *device, int index)
@@ -274,5 +299,7 @@ danaus_status danaus_upload(
 danaus_status danaus_download(
     danaus_device *device, void *to, const void *from, size_t bytes)
 {
-    return danaus_upload(device, to, from, bytes);
+    NEED(device);
+    NEED((to && from) || !bytes);
+    return device->backend->copy(device, to, from, bytes);
 }

@@ -25,11 +25,17 @@ static void it_is_on_the_list(void **state)
 {
     danaus_device *device = *state;
     danaus_device_info info;
-    int found = 0, index = 0;
+    int found = 0, index = 0, count = -1;
     for (; danaus_device_list(index, &info) == DANAUS_OK; index++)
         found |= !strncmp(device->name, info.name, strlen(info.name));
     assert_true(found);
+    assert_ok(danaus_device_count(&count));
+    assert_int_equal(count, index);
+    assert_status(danaus_device_count(NULL), DANAUS_ERR_ARGUMENT);
+    memset(&info, 'x', sizeof info);
+    danaus_device_info before = info;
     assert_status(danaus_device_list(index, &info), DANAUS_ERR_ARGUMENT);
+    assert_memory_equal(&info, &before, sizeof info);
     assert_status(danaus_device_list(-1, &info), DANAUS_ERR_ARGUMENT);
     assert_status(danaus_device_list(0, NULL), DANAUS_ERR_ARGUMENT);
 }
@@ -69,6 +75,7 @@ static void memory_goes_there_and_back(void **state)
     assert_status(danaus_upload(device, NULL, text, 1), DANAUS_ERR_ARGUMENT);
     assert_status(danaus_upload(NULL, text, text, 1), DANAUS_ERR_ARGUMENT);
     assert_status(danaus_download(device, text, NULL, 1), DANAUS_ERR_ARGUMENT);
+    assert_non_null(strstr(danaus_error_detail(), "danaus_download"));
 }
 
 static void threads_are_what_was_asked_for(void **state)
