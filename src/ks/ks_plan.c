@@ -238,10 +238,21 @@ static void choose_alike(danaus_ks_plan *plan, const danaus_device *dev)
         plan->run.step[i].kernel = k;
 }
 
+/* Steps of a product that multiply by one factor are the steps of gradients too, so that
+   their weights are packed once. */
+static void share_steps(const step_list *run, step_list *steps)
+{
+    for (int i = 0; i < steps->count; i++)
+        for (int n = 0; n < run->count; n++)
+            if (run->from[n] == steps->from[i] && run->to[n] == steps->to[i])
+                steps->step[i] = run->step[n];
+}
+
 /* A step for each factor, and for its adjoint. */
 static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *dev)
 {
     TRY(choose_each(plan, dev, &plan->forward));
+    share_steps(&plan->run, &plan->forward);
     plan->back = plan->forward;
     for (int i = 0; i < plan->count; i++) {
         ks_step *step = &plan->back.step[i];
@@ -329,16 +340,22 @@ size_t danaus_ks_plan_describe(const danaus_ks_plan *plan, char *to, size_t size
     return t.length;
 }
 
+danaus_status dn_check_device(const danaus_ks_plan *plan, const danaus_device *device)
+{
+    if (strcmp(plan->device, device->name))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "the plan was made for %s, this device is %s",
+            plan->device, device->name);
+    return DANAUS_OK;
+}
+
 danaus_status dn_check_operands(
     const danaus_ks_plan *plan, const danaus_device *device,
     const danaus_ks_weights *weights, int64_t batch, const void *x, const void *y)
 {
     if (!plan || !device || !weights)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and weights are needed");
-    if (strcmp(plan->device, device->name))
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "the plan was made for %s, this device is %s",
-            plan->device, device->name);
+    TRY(dn_check_device(plan, device));
     if (weights->plan != plan)
         return dn_fail(DANAUS_ERR_ARGUMENT, "the weights were packed for another plan");
     if (batch < 0)
@@ -370,7 +387,7 @@ danaus_status danaus_ks_execute(
         .batch = batch,
         .x = x,
         .y = y,
-        .packed = (const void *const *)weights->run,
+        .packed = weights->run,
         .bias = weights->has_bias && !plan->desc.adjoint ? weights->bias : NULL,
         .activation = plan->desc.activation,
     };

@@ -22,18 +22,31 @@ struct danaus_ks_plan {
     step_list forward, back; /* for gradients: a step a factor, and its adjoint */
 };
 
+/* The weights of factors [from, to), or their adjoints, in the order of a step's kernel. */
+typedef struct packed_form {
+    const ks_step *step;
+    int from, to, adjoint;
+    void *memory;
+} packed_form;
+
 struct danaus_ks_weights {
     const danaus_ks_plan *plan;
     const backend *backend;
     danaus_device *device; /* whose memory holds the packed weights */
-    void *run[DANAUS_MAX_FACTORS];
-    void *forward[DANAUS_MAX_FACTORS], *back[DANAUS_MAX_FACTORS];
+    int count;
+    packed_form form[3 * DANAUS_MAX_FACTORS]; /* each once */
+    /* The form that a step needs; NULL for forward steps that are never run. */
+    const void *run[DANAUS_MAX_FACTORS];
+    const void *forward[DANAUS_MAX_FACTORS], *back[DANAUS_MAX_FACTORS];
     void *bias; /* in the type of sums */
     int has_bias;
 };
 
 /* Makes a device ready to run the plan. */
 danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device);
+
+/* Was the plan made for this device? */
+danaus_status dn_check_device(const danaus_ks_plan *plan, const danaus_device *device);
 
 /* Checks what execute and gradient have in common. */
 danaus_status dn_check_operands(

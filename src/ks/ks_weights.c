@@ -27,109 +27,110 @@ static danaus_status check_chain(const danaus_ks_plan *plan, const danaus_chain 
     return DANAUS_OK;
 }
 
-static void free_list(danaus_ks_weights *w, void **packed)
-{
-    for (int i = 0; i < DANAUS_MAX_FACTORS; i++)
-        if (packed[i])
-            w->backend->free(w->device, packed[i]);
-}
-
 void danaus_ks_weights_destroy(danaus_ks_weights *weights)
 {
     if (!weights)
         return;
-    free_list(weights, weights->run);
-    free_list(weights, weights->forward);
-    free_list(weights, weights->back);
+    for (int i = 0; i < weights->count; i++)
+        weights->backend->free(weights->device, weights->form[i].memory);
     if (weights->bias)
         weights->backend->free(weights->device, weights->bias);
     dn_free(weights);
 }
 
-static danaus_status allocate_list(
-    const danaus_ks_weights *w, const step_list *list, void **packed)
+/* ---- forms ---- */
+
+/* Steps of one plan that have a kernel and factors in common differ in hints alone. */
+static packed_form *find_form(danaus_ks_weights *w, const packed_form *like)
 {
-    for (int i = 0; i < list->count; i++)
-        TRY(w->backend->alloc(
-            w->device,
-            list->step[i].kernel->packed_bytes(list->step[i].kernel, &list->step[i].p),
-            &packed[i]));
+    for (int i = 0; i < w->count; i++) {
+        packed_form *f = &w->form[i];
+        if (f->step->kernel == like->step->kernel && f->from == like->from &&
+            f->to == like->to && f->adjoint == like->adjoint)
+            return f;
+    }
+    return NULL;
+}
+
+/* Memory for the first `count` steps of a list, where there is none yet. */
+static danaus_status add_forms(
+    danaus_ks_weights *w, const step_list *list, int count, int adjoint,
+    const void **packed)
+{
+    for (int i = 0; i < count; i++) {
+        const ks_step *step = &list->step[i];
+        packed_form form = { step, list->from[i], list->to[i], adjoint, NULL };
+        packed_form *f = find_form(w, &form);
+        if (!f) {
+            TRY(w->backend->alloc(
+                w->device, step->kernel->packed_bytes(step->kernel, &step->p),
+                &form.memory));
+            f = &w->form[w->count++];
+            *f = form;
+        }
+        packed[i] = f->memory;
+    }
     return DANAUS_OK;
 }
 
+/* Gradients run forward steps for the inputs of later ones: never the last. */
 static danaus_status allocate(danaus_ks_weights *w)
 {
     const danaus_ks_plan *plan = w->plan;
+    int adjoint = plan->desc.adjoint != 0;
     size_t bias = (size_t)dn_pattern_rows(plan->patterns[0]) *
                   danaus_dtype_size(dn_sum_type(plan->desc.dtype));
-    TRY(allocate_list(w, &plan->run, w->run));
-    TRY(allocate_list(w, &plan->forward, w->forward));
-    TRY(allocate_list(w, &plan->back, w->back));
+    TRY(add_forms(w, &plan->run, plan->run.count, adjoint, w->run));
+    TRY(add_forms(w, &plan->forward, plan->forward.count - 1, adjoint, w->forward));
+    TRY(add_forms(w, &plan->back, plan->back.count, !adjoint, w->back));
     return w->backend->alloc(w->device, bias, &w->bias);
 }
 
-/* The weights of one step: those of factor from, or factors [from, to) multiplied out. */
-static danaus_status pack_step(
-    danaus_device *device, const danaus_chain *chain, const ks_step *step, int from,
-    int to, int adjoint, void *packed)
+/* ---- packing ---- */
+
+/* The weights of one factor, or of [from, to) multiplied out. */
+static danaus_status pack_product(
+    danaus_device *device, const danaus_chain *chain, const packed_form *f)
 {
     double *product = NULL;
-    weights_view view = dn_chain_view(chain, from);
-    if (to - from > 1) {
+    weights_view view = dn_chain_view(chain, f->from);
+    if (f->to - f->from > 1) {
         danaus_dtype wide = dn_is_complex(chain->dtype) ? DANAUS_C128 : DANAUS_F64;
-        TRY(dn_chain_product(chain, from, to, &product));
+        TRY(dn_chain_product(chain, f->from, f->to, &product));
         view = dn_weights_view(
-            product, wide, dn_chain_product_pattern(chain->patterns, from, to));
+            product, wide, dn_chain_product_pattern(chain->patterns, f->from, f->to));
     }
-    if (adjoint)
+    if (f->adjoint)
         view = dn_weights_adjoint(view);
-    danaus_status status = dn_pack(device, step, view, packed);
+    danaus_status status = dn_pack(device, f->step, view, f->memory);
     dn_free(product);
     return status;
 }
 
 static danaus_status pack_pair(
-    danaus_device *device, const danaus_chain *chain, const ks_step *step, int from,
-    int adjoint, void *packed)
+    danaus_device *device, const danaus_chain *chain, const packed_form *f)
 {
-    weights_view first = dn_chain_view(chain, adjoint ? from : from + 1);
-    weights_view last = dn_chain_view(chain, adjoint ? from + 1 : from);
-    if (adjoint) {
+    weights_view first = dn_chain_view(chain, f->from + !f->adjoint);
+    weights_view last = dn_chain_view(chain, f->from + f->adjoint);
+    if (f->adjoint) {
         first = dn_weights_adjoint(first);
         last = dn_weights_adjoint(last);
     }
     last.inner = &first;
-    return dn_pack(device, step, last, packed);
-}
-
-/* adjoint: the steps multiply by the adjoints of the chain's factors. */
-static danaus_status pack_list(
-    danaus_device *device, const danaus_chain *chain, const step_list *list,
-    int adjoint, void *const *packed)
-{
-    for (int i = 0; i < list->count; i++) {
-        const ks_step *step = &list->step[i];
-        int from = list->from[i], to = list->to[i];
-        TRY(step->p.inner.a
-                ? pack_pair(device, chain, step, from, adjoint, packed[i])
-                : pack_step(device, chain, step, from, to, adjoint, packed[i]));
-    }
-    return DANAUS_OK;
+    return dn_pack(device, f->step, last, f->memory);
 }
 
 static danaus_status pack(
     danaus_ks_weights *w, danaus_device *device, const danaus_chain *chain)
 {
-    const danaus_ks_plan *plan = w->plan;
-    int adjoint = plan->desc.adjoint;
-    TRY(pack_list(device, chain, &plan->run, adjoint, w->run));
-    TRY(pack_list(device, chain, &plan->forward, adjoint, w->forward));
-    TRY(pack_list(device, chain, &plan->back, !adjoint, w->back));
+    for (int i = 0; i < w->count; i++)
+        TRY((w->form[i].step->p.inner.a ? pack_pair : pack_product)(
+            device, chain, &w->form[i]));
     w->has_bias = chain->bias != NULL;
     if (chain->bias)
         TRY(dn_put_numbers(
-            device, chain->dtype, chain->bias, dn_sum_type(plan->desc.dtype), w->bias,
-            danaus_chain_rows(chain)));
+            device, chain->dtype, chain->bias, dn_sum_type(w->plan->desc.dtype),
+            w->bias, danaus_chain_rows(chain)));
     return DANAUS_OK;
 }
 
@@ -140,6 +141,7 @@ danaus_status danaus_ks_weights_create(
     if (!plan || !device || !chain || !weights)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a plan, a device, a chain and a place are needed");
+    TRY(dn_check_device(plan, device));
     TRY(check_chain(plan, chain));
     danaus_ks_weights *w = dn_calloc(1, sizeof *w);
     if (!w)
@@ -164,6 +166,7 @@ danaus_status danaus_ks_weights_update(
 {
     if (!weights || !device || !chain)
         return dn_fail(DANAUS_ERR_ARGUMENT, "weights, a device and a chain are needed");
+    TRY(dn_check_device(weights->plan, device));
     TRY(check_chain(weights->plan, chain));
     return pack(weights, device, chain);
 }

@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "backend/backend.h"
+#include "backend/tuning.h"
 #include "base/mem.h"
 #include "support/chains.h"
 #include "support/device.h"
@@ -201,6 +203,82 @@ static void weights_must_fit_their_plan(void **state)
     danaus_chain_destroy(different);
     danaus_chain_destroy(complex);
     fixture_free(&f);
+}
+
+/* A plan's kernels are those of its device, and so is the order of its weights. */
+static void weights_are_packed_on_their_plans_device(void **state)
+{
+    danaus_device *other;
+    danaus_ks_weights *weights = NULL;
+    fixture f = fixture_make(*state, NULL);
+    assert_ok(danaus_device_open("cpu:scalar", &other));
+    assert_string_not_equal(other->name, f.device->name);
+    assert_status(
+        danaus_ks_weights_create(f.plan, other, f.c.chain, &weights),
+        DANAUS_ERR_ARGUMENT);
+    assert_null(weights);
+    assert_status(
+        danaus_ks_weights_update(f.weights, other, f.c.chain), DANAUS_ERR_ARGUMENT);
+    danaus_device_close(other);
+    fixture_free(&f);
+}
+
+/* Bytes that weights are allocated, through a backend that counts them. */
+static backend counting;
+static size_t counted;
+static danaus_status (*count_nothing)(danaus_device *, size_t, void **);
+
+static danaus_status count_bytes(danaus_device *device, size_t bytes, void **memory)
+{
+    counted += bytes;
+    return count_nothing(device, bytes, memory);
+}
+
+static size_t bytes_of_weights(danaus_device *device, const danaus_ks_desc *desc)
+{
+    const backend *plain = device->backend;
+    counting = *plain;
+    count_nothing = plain->alloc;
+    counting.alloc = count_bytes;
+    counted = 0;
+    device->backend = &counting;
+    fixture f = fixture_make(device, desc);
+    fixture_free(&f);
+    device->backend = plain;
+    return counted;
+}
+
+/* f32 weights of `pair` in the type of sums are 2 times 96, and a bias of 24; kernels may
+   fill up their last vectors. Gradients need the adjoint factors too, and those that are
+   applied before the last one: a product that is merged, (1,24,24,1), has none of them. */
+static void weights_are_packed_once(void **state)
+{
+    danaus_device *device = *state;
+    danaus_ks_desc desc = { .keep_factors = 1 };
+    size_t product = bytes_of_weights(device, &desc);
+    assert_in_range(product, (2 * 96 + 24) * 4, 2 * (2 * 96 + 24) * 4);
+    desc.gradients = 1;
+    assert_in_range(
+        bytes_of_weights(device, &desc), (4 * 96 + 24) * 4, product + 2 * 2 * 96 * 4);
+    danaus_ks_desc merged = { .gradients = 1, .effort = DANAUS_TABLE_ONLY };
+    danaus_device *other;
+    assert_ok(danaus_device_open(device->name, &other));
+    static const danaus_pattern known[] = { { 1, 24, 24, 1 },
+                                            { 1, 12, 4, 2 },
+                                            { 1, 4, 12, 2 },
+                                            { 2, 4, 12, 1 },
+                                            { 2, 12, 4, 1 } };
+    size_t forms = 24 * 4;
+    for (int i = 0; i < 5; i++) {
+        problem p = { .pattern = known[i], .dtype = DANAUS_F32, .batch = 4096 };
+        const kernel *k = other->kernels;
+        while (k->dtype != DANAUS_F32 || !k->fits(k, &p))
+            k++;
+        dn_tuning_add(other->tuning, &p, k, i ? 1 : 1e-9);
+        forms += i == 1 ? 0 : k->packed_bytes(k, &p); /* (1,12,4,2) is applied last */
+    }
+    assert_int_equal(bytes_of_weights(other, &merged), forms);
+    danaus_device_close(other);
 }
 
 static void wrong_runs_are_refused(void **state)
@@ -406,6 +484,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(wrong_chains_are_refused, device),
         cmocka_unit_test_prestate(a_chain_tells_what_it_is, device),
         cmocka_unit_test_prestate(weights_must_fit_their_plan, device),
+        cmocka_unit_test_prestate(weights_are_packed_on_their_plans_device, device),
+        cmocka_unit_test_prestate(weights_are_packed_once, device),
         cmocka_unit_test_prestate(wrong_runs_are_refused, device),
         cmocka_unit_test_prestate(gradients_need_a_plan_made_for_them, device),
         cmocka_unit_test_prestate(a_plan_describes_its_steps, device),
