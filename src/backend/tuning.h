@@ -44,7 +44,7 @@ const kernel *dn_tuning_near(const tuning *table, const problem *p);
 void dn_tuning_add(tuning *table, const problem *p, const kernel *k, double seconds);
 
 /* The same for convolutions. rows: those that are convolved together, to the nearest
-   power of two; 0: so many that every thread has some. Of p count kind, length, taps
+   power of two; 0: many, or any number. Of p count kind, length, taps
    and type. The cut is what a file says: it may be of no use. 0: not found. */
 int dn_tuning_find_conv(
     const tuning *table, const conv_problem *p, int64_t rows, conv_cut *cut,

@@ -162,19 +162,18 @@ static void absurd_constants_do_no_harm(void **state)
     }
 }
 
-/* Few rows may leave threads idle: one row costs at least its share of all threads, and
-   at most all of them. */
+/* Few rows may leave threads idle, of which up to eight are assumed: one row costs at
+   least its share of all threads, and less than it would on eight. */
 static void few_rows_never_cost_less(void **state)
 {
     (void)state;
     danaus_device *device = open_device("cpu");
-    assert_ok(danaus_device_set_threads(device, 4));
     for (int64_t length = 100; length < 1000000; length = 7 * length / 2) {
         danaus_conv_desc few = { .channels = 1, .length = length, .batch = 1 };
         danaus_conv_desc many = { .channels = 1, .length = length };
         double one = expected_seconds(device, few);
         double all = expected_seconds(device, many);
-        assert_true(one >= 0.999 * all && one <= 4.001 * all);
+        assert_true(one >= 0.999 * all && one <= 3 * all);
     }
     danaus_device_close(device);
 }

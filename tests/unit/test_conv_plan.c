@@ -5,6 +5,7 @@
 #include "backend/tuning.h"
 #include "cpu/cpu.h"
 #include "support/conv.h"
+#include "support/device.h"
 #include "support/files.h"
 
 #include <math.h>
@@ -296,6 +297,47 @@ static void a_plan_describes_itself(void **state)
     assert_int_equal(danaus_conv_plan_describe(NULL, text, sizeof text), 0);
 }
 
+/* How a plan cuts rows, without its time and its memory. */
+static void describe_cut(
+    danaus_device *device, const danaus_conv_desc *d, char *text, size_t size)
+{
+    danaus_conv_plan *plan = NULL;
+    assert_ok(danaus_conv_plan_create(device, d, &plan));
+    danaus_conv_plan_describe(plan, text, size);
+    char *end = strstr(text, " by strips");
+    assert_non_null(end);
+    *end = '\0';
+    danaus_conv_plan_destroy(plan);
+}
+
+/* Whatever batch is planned for, devices that differ in their threads alone cut rows in
+   the same way. */
+static void threads_do_not_change_plans(void **state)
+{
+    (void)state;
+    static const int threads[] = { 1, 2, 3, 8, 64 };
+    static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64, DANAUS_BF16 };
+    danaus_device *device = NULL;
+    assert_ok(danaus_device_open("cpu", &device));
+    for (int round = 0; round < rounds_of(400); round++) {
+        rng r = { (uint64_t)round };
+        danaus_conv_desc d = { .channels = rng_int(&r, 1, 4),
+                               .batch = rng_int(&r, 0, 9),
+                               .kind = (danaus_conv_kind)(round % 3),
+                               .dtype = types[round / 3 % 3] };
+        d.length = rng_int(&r, 1, (int64_t)1 << rng_int(&r, 4, 18));
+        d.filter_length = rng_int(&r, 1, d.length);
+        char one[512], more[512];
+        for (int i = 0; i < 5; i++) {
+            assert_ok(danaus_device_set_threads(device, threads[i]));
+            describe_cut(device, &d, i ? more : one, sizeof one);
+            if (i)
+                assert_string_equal(more, one);
+        }
+    }
+    danaus_device_close(device);
+}
+
 /* 64 rows of 2^20 on two threads: beside rows and spectra at most 64 MiB. */
 static void long_rows_take_little_memory(void **state)
 {
@@ -361,6 +403,7 @@ int main(void)
         cmocka_unit_test(operands_are_checked),
         cmocka_unit_test(gradients_are_checked),
         cmocka_unit_test(a_plan_describes_itself),
+        cmocka_unit_test(threads_do_not_change_plans),
         cmocka_unit_test(long_rows_take_little_memory),
         cmocka_unit_test(spectra_are_updated),
         cmocka_unit_test(nan_stays_in_its_row),

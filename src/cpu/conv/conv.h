@@ -203,8 +203,8 @@ typedef struct conv_machine {
 } conv_machine;
 
 typedef struct conv_model {
-    int measured;              /* by calibration; 0: built in */
-    double second[CONV_TERMS]; /* of one of each, with all threads at work */
+    int measured;              /* by calibration, with all threads at work */
+    double second[CONV_TERMS]; /* of one of each; built in: of one thread */
 } conv_model;
 
 /* A way to cut rows, and its seconds for one by the model. */

@@ -73,8 +73,10 @@ void dn_conv_describe(const conv_engine *e, text *to)
     if (t->outside)
         write_kept(&e->p, to);
     dn_text(
-        to, ", %d pass%s by strips, %.3g us a row %s\n", t->outer,
-        t->outer > 1 ? "es" : "", 1e6 * e->cost, judges[e->judge]);
+        to, ", %d pass%s by strips, %.3g us a row%s %s\n", t->outer,
+        t->outer > 1 ? "es" : "", 1e6 * e->cost,
+        e->judge == CONV_BY_MODEL && !e->model.measured ? " on one thread" : "",
+        judges[e->judge]);
     dn_text(
         to, "memory: %.3g MiB a filter, %.3g MiB of scratch for each of %d threads\n",
         (double)dn_conv_bytes(e) / MIB, (double)dn_conv_slot_bytes(e) / MIB,

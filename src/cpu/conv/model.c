@@ -8,6 +8,7 @@
 #include "cpu/conv/loop.h"
 #include "cpu/grid.h"
 
+#include <math.h>
 #include <string.h>
 
 /* A window's memory over that of its n complex numbers: they, the spectrum, the
@@ -17,6 +18,8 @@
    costs beyond itself. */
 #define LINE       64
 #define LATE_LINES 4.0
+/* Threads that plans of few rows assume at most; 1, 2, 4 and so many count alike. */
+#define MOST_ASSUMED 8
 
 static const int radix_of[CONV_TERMS] = {
     [CONV_RADIX_3] = 3, [CONV_RADIX_4] = 4, [CONV_RADIX_5] = 5,
@@ -78,7 +81,7 @@ static conv_model built_in(const cpu_device *dev, const conv_code *code)
                         ? 16.0 * (double)(code->vector * c.of)
                     : c.name == TUNING_OMEGA ? 64
                                              : 1;
-        m.second[i] = 1e-9 * b->nanoseconds[i] / of / dev->threads;
+        m.second[i] = 1e-9 * b->nanoseconds[i] / of;
     }
     return m;
 }
@@ -177,18 +180,24 @@ void dn_conv_amounts(
 int64_t dn_conv_few_rows(const conv_engine *e)
 {
     const conv_problem *p = &e->p;
-    int64_t many = 2 * e->machine.threads;
+    int64_t many = 2 * MOST_ASSUMED;
     if (!p->batch || p->batch >= many || p->channels >= many)
         return 0;
     return p->batch * p->channels < many ? p->batch * p->channels : 0;
 }
 
-/* Time with few rows over that with all threads at work. */
+/* Time with few rows over that with all threads at work: the geometric mean for 1, 2, 4
+   and 8 threads, since a plan must not know how many there are. */
 static double idle(const conv_engine *e, const conv_tables *t, int64_t windows)
 {
-    int64_t threads = e->machine.threads, items = windows * dn_conv_few_rows(e);
-    int64_t slots = items ? dn_conv_slots(threads, t, items) : 0;
-    return slots ? (double)(CEIL_DIV(items, slots) * threads) / (double)items : 1;
+    int64_t rows = dn_conv_few_rows(e), items = windows * rows;
+    double product = 1;
+    for (int threads = 2; threads <= MOST_ASSUMED && rows; threads *= 2) {
+        int64_t slots = rows < 2 * threads ? dn_conv_slots(threads, t, items) : 0;
+        if (slots)
+            product *= (double)(CEIL_DIV(items, slots) * threads) / (double)items;
+    }
+    return sqrt(sqrt(product));
 }
 
 double dn_conv_cost(const conv_engine *e, const conv_tables *t, int64_t windows)

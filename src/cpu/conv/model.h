@@ -30,8 +30,8 @@ double dn_conv_cost(const conv_engine *e, const conv_tables *t, int64_t windows)
 /* The engine's cut and its terms, as text. */
 void dn_conv_describe(const conv_engine *e, struct text *to);
 
-/* Rows that are convolved together if they are so few that not every thread has
-   several, else 0. */
+/* Rows that are convolved together if they are so few that of eight threads not every
+   one has several, else 0. */
 int64_t dn_conv_few_rows(const conv_engine *e);
 
 /* Times, in seconds of a row, with rows of zeros. Rows: dn_conv_few_rows. */
