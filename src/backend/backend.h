@@ -91,8 +91,9 @@ typedef struct ks_gradient_operands {
 } ks_gradient_operands;
 
 struct backend {
-    const char *name; /* "cpu" */
-    int on_host;      /* its memory is the host's, its work done on return */
+    const char *name;  /* "cpu" */
+    int on_host;       /* its memory is the host's, its work done on return */
+    int shares_tuning; /* devices of one place have one table, which `open` sets */
     danaus_status (*list)(int index, danaus_device_info *info);
     danaus_status (*open)(const char *name, danaus_device **device);
     void (*close)(danaus_device *dev);
@@ -134,7 +135,7 @@ struct danaus_device {
     const backend *backend;
     char name[32];         /* "cpu:avx2" */
     const kernel *kernels; /* ends with a row whose name is NULL */
-    tuning *tuning;        /* owned by device.c */
+    tuning *tuning;        /* owned by device.c, unless the backend shares it */
 };
 
 /* The step's kernel packs w into device memory. */

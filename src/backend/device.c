@@ -110,16 +110,10 @@ static danaus_status open_device(
     const backend *b, const char *name, danaus_device **device)
 {
     danaus_device *dev;
-    tuning *table;
-    TRY(dn_tuning_create(&table));
-    danaus_status status = b->open(name, &dev);
-    if (status != DANAUS_OK) {
-        dn_tuning_destroy(table);
-        return status;
-    }
+    TRY(b->open(name, &dev));
     dev->backend = b;
-    dev->tuning = table;
-    status = dn_tuning_add_shipped(table, dev);
+    danaus_status status =
+        b->shares_tuning ? DANAUS_OK : dn_tuning_open(dev, &dev->tuning);
     if (status == DANAUS_OK)
         *device = dev;
     else
@@ -143,7 +137,8 @@ void danaus_device_close(danaus_device *device)
 {
     if (!device)
         return;
-    dn_tuning_destroy(device->tuning);
+    if (!device->backend->shares_tuning)
+        dn_tuning_destroy(device->tuning);
     device->backend->close(device);
 }
 

@@ -18,14 +18,19 @@ danaus_status dn_tuning_create(tuning **table)
     tuning *t = dn_calloc(1, sizeof *t);
     if (!t)
         return dn_fail_memory(sizeof *t, "a tuning table");
-    *table = t;
-    return DANAUS_OK;
+    danaus_status status = dn_lock_create(&t->lock);
+    if (status == DANAUS_OK)
+        *table = t;
+    else
+        dn_free(t);
+    return status;
 }
 
 void dn_tuning_destroy(tuning *table)
 {
     if (!table)
         return;
+    dn_lock_destroy(table->lock);
     dn_free(table->rows);
     dn_free(table);
 }
@@ -98,12 +103,15 @@ static tuning_row *find_row(tuning_row *rows, size_t capacity, const tuning_key 
     return &rows[i];
 }
 
-static const tuning_row *find(const tuning *table, tuning_key key)
+/* A copy of the row with this key; taken = 0: there is none. */
+static tuning_row find(const tuning *table, tuning_key key)
 {
-    if (table->count == 0)
-        return NULL;
-    const tuning_row *r = find_row(table->rows, table->capacity, &key);
-    return r->taken ? r : NULL;
+    tuning_row r = { 0 };
+    dn_lock(table->lock);
+    if (table->count)
+        r = *find_row(table->rows, table->capacity, &key);
+    dn_unlock(table->lock);
+    return r;
 }
 
 danaus_status dn_tuning_reserve(tuning *table, size_t more)
@@ -137,9 +145,11 @@ void dn_tuning_put(tuning *table, const tuning_row *row, int keep_faster)
 static void add(tuning *table, tuning_row row)
 {
     row.taken = 1;
+    dn_lock(table->lock);
     if (isfinite(row.value) && row.value > 0 &&
         dn_tuning_reserve(table, 1) == DANAUS_OK)
         dn_tuning_put(table, &row, 0);
+    dn_unlock(table->lock);
 }
 
 void dn_tuning_add(tuning *table, const problem *p, const kernel *k, double seconds)
@@ -158,10 +168,10 @@ const kernel *dn_tuning_find(
     for (int i = 0; i < 3; i++) {
         if (!near[i])
             continue;
-        const tuning_row *r = find(table, dn_tuning_ks_key(p, exponents[i]));
-        if (r && (shipped_too || !r->is_shipped)) {
-            *seconds = r->value;
-            return r->kernel;
+        tuning_row r = find(table, dn_tuning_ks_key(p, exponents[i]));
+        if (r.taken && (shipped_too || !r.is_shipped)) {
+            *seconds = r.value;
+            return r.kernel;
         }
     }
     return NULL;
@@ -183,7 +193,7 @@ static double distance(const problem *p, const problem *q)
 
 /* Rows of equal distance are compared by their keys, so that the order in which they came
    does not matter. */
-const kernel *dn_tuning_near(const tuning *table, const problem *p)
+static const tuning_row *find_near(const tuning *table, const problem *p)
 {
     tuning_key key = dn_tuning_ks_key(p, 0);
     const tuning_row *best = NULL;
@@ -202,7 +212,16 @@ const kernel *dn_tuning_near(const tuning *table, const problem *p)
             best = r;
         }
     }
-    return best ? best->kernel : NULL;
+    return best;
+}
+
+const kernel *dn_tuning_near(const tuning *table, const problem *p)
+{
+    dn_lock(table->lock);
+    const tuning_row *best = find_near(table, p);
+    const kernel *k = best ? best->kernel : NULL;
+    dn_unlock(table->lock);
+    return k;
 }
 
 void dn_tuning_add_conv(
@@ -216,12 +235,12 @@ int dn_tuning_find_conv(
     const tuning *table, const conv_problem *p, int64_t rows, conv_cut *cut,
     double *seconds)
 {
-    const tuning_row *r = find(table, dn_tuning_conv_key(p, rows));
-    if (r) {
-        *cut = r->cut;
-        *seconds = r->value;
+    tuning_row r = find(table, dn_tuning_conv_key(p, rows));
+    if (r.taken) {
+        *cut = r.cut;
+        *seconds = r.value;
     }
-    return r != NULL;
+    return r.taken;
 }
 
 void dn_tuning_add_constant(
@@ -235,6 +254,5 @@ void dn_tuning_add_constant(
 double dn_tuning_constant(
     const tuning *table, danaus_dtype sums, tuning_constant name, int64_t of)
 {
-    const tuning_row *r = find(table, dn_tuning_model_key(sums, name, of));
-    return r ? r->value : 0;
+    return find(table, dn_tuning_model_key(sums, name, of)).value;
 }

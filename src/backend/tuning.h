@@ -1,6 +1,7 @@
 /* The table of what was measured on one device: for a product, a kernel and its time;
    for a convolution, how its rows are cut, and its time; and the constants of the model
-   of convolutions. As a file it is CSV text; docs/formats.md has the format. */
+   of convolutions. As a file it is CSV text; docs/formats.md has the format. Threads may
+   share a table. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BACKEND_TUNING_H
 #define DN_BACKEND_TUNING_H
@@ -10,6 +11,9 @@
 
 danaus_status dn_tuning_create(tuning **table);
 void dn_tuning_destroy(tuning *table);
+
+/* A table for this device, with what came with the library. */
+danaus_status dn_tuning_open(const danaus_device *dev, tuning **table);
 
 /* Adds the rows for this device of the tables that came with the library (bench/tuning,
    embedded by the build), unless DANAUS_TUNING is set and empty in the environment. They give

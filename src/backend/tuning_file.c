@@ -188,8 +188,10 @@ static danaus_status read_text(
     tuning fresh = { 0 };
     reader r = { .dev = dev, .table = &fresh, .is_shipped = is_shipped };
     danaus_status status = read_table(&r, content, size);
+    dn_lock(table->lock);
     if (status == DANAUS_OK)
         status = merge(table, &fresh);
+    dn_unlock(table->lock);
     if (status == DANAUS_OK)
         *skipped = r.skipped;
     dn_free(fresh.rows);
@@ -212,6 +214,18 @@ danaus_status dn_tuning_add_shipped(tuning *table, const danaus_device *dev)
     for (const tuning_shipped *t = dn_tuning_tables; t->name; t++)
         TRY(read_text(table, dev, t->content, strlen(t->content), 1, &skipped));
     return DANAUS_OK;
+}
+
+danaus_status dn_tuning_open(const danaus_device *dev, tuning **table)
+{
+    tuning *made;
+    TRY(dn_tuning_create(&made));
+    danaus_status status = dn_tuning_add_shipped(made, dev);
+    if (status == DANAUS_OK)
+        *table = made;
+    else
+        dn_tuning_destroy(made);
+    return status;
 }
 
 danaus_status dn_tuning_load(
@@ -275,11 +289,8 @@ static danaus_status write_rows(
     return status;
 }
 
-danaus_status dn_tuning_save(
-    const tuning *table, const danaus_device *dev, const char *path)
+static danaus_status save_rows(const tuning *table, const place *here, const char *path)
 {
-    place here;
-    TRY(place_of(dev, &here));
     const tuning_row **rows = dn_calloc(table->count + 1, sizeof *rows);
     if (!rows)
         return dn_fail_memory(
@@ -289,7 +300,18 @@ danaus_status dn_tuning_save(
         if (table->rows[i].taken && !table->rows[i].is_shipped)
             rows[count++] = &table->rows[i];
     qsort(rows, count, sizeof *rows, by_key);
-    danaus_status status = write_rows(&here, rows, count, path);
+    danaus_status status = write_rows(here, rows, count, path);
     dn_free(rows);
+    return status;
+}
+
+danaus_status dn_tuning_save(
+    const tuning *table, const danaus_device *dev, const char *path)
+{
+    place here;
+    TRY(place_of(dev, &here));
+    dn_lock(table->lock);
+    danaus_status status = save_rows(table, &here, path);
+    dn_unlock(table->lock);
     return status;
 }

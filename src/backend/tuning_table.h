@@ -6,6 +6,7 @@
 
 #include "backend/tuning.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 /* What a row is about. Files have their rows in this order. */
 typedef enum tuning_section {
@@ -40,6 +41,7 @@ typedef struct tuning_row {
 
 /* Open addressing; at most half of the rows are taken. */
 struct tuning {
+    thread_lock *lock; /* NULL: one thread alone knows the table */
     tuning_row *rows;
     size_t capacity; /* a power of two, or 0 */
     size_t count;
@@ -54,7 +56,7 @@ tuning_key dn_tuning_model_key(danaus_dtype sums, tuning_constant name, int64_t 
 /* Of the power of two whose ratio to the batch is nearest to 1. */
 int dn_tuning_exponent(int64_t batch);
 
-/* Room for so many more rows. */
+/* The next two are called with the lock held. Room for so many more rows. */
 danaus_status dn_tuning_reserve(tuning *table, size_t more);
 
 /* Puts a row, for which there must be room, in the place of the row with its key, or

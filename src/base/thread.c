@@ -203,6 +203,39 @@ void dn_pool_run_short(thread_pool *pool, int count, parallel_task task, void *a
     pool->ended = now;
 }
 
+struct thread_lock {
+    pthread_mutex_t mutex;
+};
+
+danaus_status dn_lock_create(thread_lock **lock)
+{
+    thread_lock *made = dn_calloc(1, sizeof *made);
+    if (!made)
+        return dn_fail_memory(sizeof *made, "a lock");
+    pthread_mutex_init(&made->mutex, NULL);
+    *lock = made;
+    return DANAUS_OK;
+}
+
+void dn_lock_destroy(thread_lock *lock)
+{
+    if (lock)
+        pthread_mutex_destroy(&lock->mutex);
+    dn_free(lock);
+}
+
+void dn_lock(thread_lock *lock)
+{
+    if (lock)
+        pthread_mutex_lock(&lock->mutex);
+}
+
+void dn_unlock(thread_lock *lock)
+{
+    if (lock)
+        pthread_mutex_unlock(&lock->mutex);
+}
+
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void dn_lock_process(void) { pthread_mutex_lock(&process_lock); }

@@ -27,6 +27,14 @@ void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg);
    only if several of them have followed each other. */
 void dn_pool_run_short(thread_pool *pool, int count, parallel_task task, void *arg);
 
+/* A lock, for who may not wait for the whole process. Not recursive. NULL is fine for the
+   last three, and locks nothing. */
+typedef struct thread_lock thread_lock;
+danaus_status dn_lock_create(thread_lock **lock);
+void dn_lock_destroy(thread_lock *lock);
+void dn_lock(thread_lock *lock);
+void dn_unlock(thread_lock *lock);
+
 /* One lock of the whole process, for what is done once. Not recursive. */
 void dn_lock_process(void);
 void dn_unlock_process(void);

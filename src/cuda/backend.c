@@ -11,81 +11,9 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define LEAST_ARCH 70
-
 static cuda_device *cuda(danaus_device *dev) { return (cuda_device *)dev; }
-
-/* ---- contexts ---- */
-
-danaus_status dn_cuda_enter(cuda_device *d, int *pushed)
-{
-    cu_context current = NULL;
-    CUDA_TRY(d->driver, CtxGetCurrent(&current));
-    *pushed = current != d->context;
-    if (*pushed)
-        CUDA_TRY(d->driver, CtxPushCurrent(d->context));
-    return DANAUS_OK;
-}
-
-void dn_cuda_leave(cuda_device *d, int pushed)
-{
-    cu_context popped;
-    if (pushed)
-        d->driver->CtxPopCurrent(&popped);
-}
-
-/* ---- facts ---- */
-
-static danaus_status read_facts(
-    const cuda_driver *driver, cu_device handle, gpu_facts *facts)
-{
-    enum { MAJOR, MINOR, UNITS, SHARED, L2, CLOCK, MEMORY_CLOCK, BUS, COUNT };
-    static const int attributes[COUNT] = {
-        CU_MAJOR,    CU_MINOR,     CU_MULTIPROCESSORS,  CU_SHARED_PER_BLOCK_AT_MOST,
-        CU_L2_BYTES, CU_CLOCK_KHZ, CU_MEMORY_CLOCK_KHZ, CU_MEMORY_BUS_BITS,
-    };
-    int value[COUNT];
-    for (int i = 0; i < COUNT; i++)
-        CUDA_TRY(driver, DeviceGetAttribute(&value[i], attributes[i], handle));
-    /* Two transfers a clock; cores of a multiprocessor by generation. */
-    int arch = 10 * value[MAJOR] + value[MINOR];
-    double cores = arch == 80 || arch < 80 ? 64 : 128;
-    *facts = (gpu_facts){
-        .arch = arch,
-        .units = value[UNITS],
-        .shared = value[SHARED],
-        .l2 = value[L2],
-        .bandwidth = 2e3 * value[MEMORY_CLOCK] * value[BUS] / 8,
-        .flops = 2e3 * value[CLOCK] * cores * value[UNITS],
-    };
-    if (arch < LEAST_ARCH)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED,
-            "this GPU has compute capability %d.%d, danaus needs 7.0 or later",
-            value[MAJOR], value[MINOR]);
-    return DANAUS_OK;
-}
-
-static danaus_status describe(
-    const cuda_driver *driver, cu_device handle, int ordinal, danaus_device_info *info)
-{
-    danaus_device_info i = { 0 };
-    size_t memory;
-    gpu_facts facts;
-    TRY(read_facts(driver, handle, &facts));
-    CUDA_TRY(driver, DeviceGetName(i.description, (int)sizeof i.description, handle));
-    CUDA_TRY(driver, DeviceTotalMem(&memory, handle));
-    i.description[sizeof i.description - 1] = '\0';
-    i.memory = (int64_t)memory;
-    i.cache = facts.l2;
-    snprintf(i.name, sizeof i.name, "cuda:%d", ordinal);
-    snprintf(i.instructions, sizeof i.instructions, "sm_%d", facts.arch);
-    *info = i;
-    return DANAUS_OK;
-}
 
 /* ---- opening ---- */
 
@@ -98,7 +26,7 @@ static danaus_status cuda_list(int index, danaus_device_info *info)
     if (dn_cuda_driver(&driver) || driver->DeviceGetCount(&count) || index >= count)
         return dn_fail(DANAUS_ERR_ARGUMENT, "there are %d CUDA devices", count);
     CUDA_TRY(driver, DeviceGet(&handle, index));
-    return describe(driver, handle, index, info);
+    return dn_cuda_describe(driver, handle, index, info);
 }
 
 /* The number in "cuda" (0) or "cuda:N". */
@@ -115,63 +43,37 @@ static danaus_status read_ordinal(const char *name, int *ordinal)
     return DANAUS_OK;
 }
 
-static danaus_status open_context(cuda_device *d)
-{
-    TRY(read_facts(d->driver, d->handle, &d->gpu.facts));
-    CUDA_TRY(d->driver, PrimaryRetain(&d->context, d->handle));
-    return DANAUS_OK;
-}
-
 static danaus_status cuda_open(const char *name, danaus_device **device)
 {
-    const cuda_driver *driver;
-    cu_device handle;
-    int ordinal = 0, count;
+    int ordinal = 0;
     TRY(read_ordinal(name, &ordinal));
-    TRY(dn_cuda_driver(&driver));
-    CUDA_TRY(driver, DeviceGetCount(&count));
-    if (ordinal >= count)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "this machine has %d CUDA devices, not %d", count,
-            ordinal + 1);
-    CUDA_TRY(driver, DeviceGet(&handle, ordinal));
     cuda_device *d = dn_calloc(1, sizeof *d);
     if (!d)
         return dn_fail_memory(sizeof *d, "a device");
-    d->driver = driver;
-    d->handle = handle;
+    d->gpu.base.backend = &dn_backend_cuda;
     snprintf(d->gpu.base.name, sizeof d->gpu.base.name, "cuda:%d", ordinal);
-    danaus_status status = open_context(d);
-    if (status != DANAUS_OK) {
+    danaus_status status = dn_cuda_share(d, ordinal);
+    if (status == DANAUS_OK)
+        *device = &d->gpu.base;
+    else
         dn_free(d);
-        return status;
-    }
-    d->gpu.base.kernels =
-        dn_gpu_kernels_for(d->gpu.facts.arch, dn_cuda_find_blas() == DANAUS_OK);
-    *device = &d->gpu.base;
-    return DANAUS_OK;
+    return status;
 }
 
 static void cuda_close(danaus_device *dev)
 {
     cuda_device *d = cuda(dev);
-    int pushed = 0, inside = dn_cuda_enter(d, &pushed) == DANAUS_OK;
-    if (inside)
+    int pushed = 0;
+    if (dn_cuda_enter(d, &pushed) == DANAUS_OK) {
         d->driver->StreamSynchronize(d->stream);
-    dn_cuda_close_blas(d); /* of which a part is the host's */
-    if (inside) {
         dn_cuda_forget_replays(d);
+        if (d->workspace)
+            d->driver->MemFree((cu_pointer)d->workspace);
         if (!d->scratch_lent && d->scratch)
             d->driver->MemFree((cu_pointer)d->scratch);
-        for (size_t i = 0; i < d->module_count; i++)
-            d->driver->ModuleUnload(d->modules[i].module);
         dn_cuda_leave(d, pushed);
     }
-    d->driver->PrimaryRelease(d->handle);
-    for (size_t i = 0; i < d->module_count; i++)
-        dn_free(d->modules[i].defines);
-    dn_free(d->modules);
-    dn_free(d->entries);
+    dn_cuda_unshare(d);
     dn_free(d->replays);
     dn_free(d->forms);
     dn_free(d);
@@ -180,7 +82,7 @@ static void cuda_close(danaus_device *dev)
 static danaus_status cuda_describe(const danaus_device *dev, danaus_device_info *info)
 {
     const cuda_device *d = (const cuda_device *)dev;
-    return describe(d->driver, d->handle, atoi(dev->name + 5), info);
+    return dn_cuda_describe(d->driver, d->shared->handle, d->shared->ordinal, info);
 }
 
 /* ---- streams ---- */
@@ -333,6 +235,7 @@ danaus_status dn_cuda_scratch(cuda_device *d, size_t bytes, void **scratch)
 
 const backend dn_backend_cuda = {
     .name = "cuda",
+    .shares_tuning = 1,
     .list = cuda_list,
     .open = cuda_open,
     .close = cuda_close,

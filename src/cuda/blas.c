@@ -1,5 +1,6 @@
-/* Products by cuBLAS, which is opened when the first device is. A device has a handle of
-   its own, and a workspace, so that calls neither allocate nor wait. */
+/* Products by cuBLAS, which is opened when the first device is. The devices of a GPU have one
+   handle, which one thread uses at a time, and a workspace each, so that calls neither
+   allocate nor wait. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 
@@ -111,64 +112,82 @@ danaus_status dn_cuda_find_blas(void)
     return get_blas(&b);
 }
 
-/* ---- a device's handle ---- */
+/* ---- the handle, and the device's workspace ---- */
 
-/* Setting the stream takes the workspace away. */
-static danaus_status set_stream(cuda_device *d, const blas *b)
+static size_t workspace_bytes(const cuda_device *d)
 {
-    BLAS_TRY(b, SetStream(d->blas.handle, d->stream));
-    BLAS_TRY(
-        b, SetWorkspace(d->blas.handle, d->blas.workspace, d->blas.workspace_bytes));
-    d->blas.stream = d->stream;
+    return d->gpu.facts.arch == 90 ? WORKSPACE_90 : WORKSPACE;
+}
+
+static danaus_status make_handle(cuda_blas *own, const blas *b)
+{
+    BLAS_TRY(b, Create(&own->handle));
+    BLAS_TRY(b, SetMathMode(own->handle, MATH_SUMS_OF_32_BITS));
     return DANAUS_OK;
 }
 
-static danaus_status make_handle(cuda_device *d, const blas *b)
+static danaus_status make_workspace(cuda_device *d)
+{
+    cu_pointer memory;
+    CUDA_TRY(d->driver, MemAlloc(&memory, workspace_bytes(d)));
+    d->workspace = (void *)memory;
+    return DANAUS_OK;
+}
+
+void dn_cuda_close_blas(cuda_gpu *g)
+{
+    const blas *b;
+    if (g->blas.handle && get_blas(&b) == DANAUS_OK)
+        b->Destroy(g->blas.handle);
+    g->blas = (cuda_blas){ 0 };
+}
+
+/* The lock is held. */
+static danaus_status open_locked(cuda_device *d, const blas *b)
 {
     int capturing = 0;
-    cu_pointer memory;
+    cuda_blas *own = &d->shared->blas;
+    if (own->handle && d->workspace)
+        return DANAUS_OK;
     CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
     if (capturing)
         return dn_fail(
             DANAUS_ERR_MEMORY,
             "cuBLAS cannot be started while a graph is captured: run this product once "
             "before");
-    d->blas.workspace_bytes = d->gpu.facts.arch == 90 ? WORKSPACE_90 : WORKSPACE;
-    CUDA_TRY(d->driver, MemAlloc(&memory, d->blas.workspace_bytes));
-    d->blas.workspace = (void *)memory;
-    BLAS_TRY(b, Create(&d->blas.handle));
-    BLAS_TRY(b, SetMathMode(d->blas.handle, MATH_SUMS_OF_32_BITS));
-    return set_stream(d, b);
-}
-
-void dn_cuda_close_blas(cuda_device *d)
-{
-    const blas *b;
-    if (d->blas.handle && get_blas(&b) == DANAUS_OK)
-        b->Destroy(d->blas.handle);
-    if (d->blas.workspace)
-        d->driver->MemFree((cu_pointer)d->blas.workspace);
-    d->blas = (cuda_blas){ 0 };
+    if (!own->handle) {
+        danaus_status status = make_handle(own, b);
+        if (status != DANAUS_OK) {
+            dn_cuda_close_blas(d->shared);
+            return status;
+        }
+    }
+    return d->workspace ? DANAUS_OK : make_workspace(d);
 }
 
 danaus_status dn_cuda_open_blas(cuda_device *d)
 {
     const blas *b;
-    if (d->blas.handle)
-        return DANAUS_OK;
     TRY(get_blas(&b));
-    danaus_status status = make_handle(d, b);
-    if (status != DANAUS_OK)
-        dn_cuda_close_blas(d);
+    dn_lock(d->shared->lock);
+    danaus_status status = open_locked(d, b);
+    dn_unlock(d->shared->lock);
     return status;
 }
 
-/* A device's handle on the stream of the device. */
-static danaus_status ready(cuda_device *d, const blas **b)
+/* The handle on the stream of the device. Setting the stream takes the workspace away. */
+static danaus_status ready(cuda_device *d, const blas *b)
 {
-    TRY(get_blas(b));
-    TRY(dn_cuda_open_blas(d));
-    return d->blas.stream == d->stream ? DANAUS_OK : set_stream(d, *b);
+    cuda_blas *own = &d->shared->blas;
+    TRY(open_locked(d, b));
+    if (own->stream == d->stream && own->workspace == d->workspace)
+        return DANAUS_OK;
+    own->workspace = NULL;
+    BLAS_TRY(b, SetStream(own->handle, d->stream));
+    BLAS_TRY(b, SetWorkspace(own->handle, d->workspace, workspace_bytes(d)));
+    own->stream = d->stream;
+    own->workspace = d->workspace;
+    return DANAUS_OK;
 }
 
 /* ---- products ---- */
@@ -220,28 +239,30 @@ static danaus_status multiply(
 {
     if (q->count[0] == 1)
         BLAS_TRY(
-            b, Gemm(
-                   d->blas.handle, g->transpose_a, g->transpose_b, g->m, g->n, q->depth,
-                   t.one, g->a, t.type, g->to_a.line, g->b, t.type, g->to_b.line,
-                   t.zero, g->c, t.type, g->to_c.line, t.compute, ALGORITHM_DEFAULT));
+            b,
+            Gemm(
+                d->shared->blas.handle, g->transpose_a, g->transpose_b, g->m, g->n,
+                q->depth, t.one, g->a, t.type, g->to_a.line, g->b, t.type, g->to_b.line,
+                t.zero, g->c, t.type, g->to_c.line, t.compute, ALGORITHM_DEFAULT));
     else
         BLAS_TRY(
             b, GemmBatched(
-                   d->blas.handle, g->transpose_a, g->transpose_b, g->m, g->n, q->depth,
-                   t.one, g->a, t.type, g->to_a.line, g->to_a.step[0], g->b, t.type,
-                   g->to_b.line, g->to_b.step[0], t.zero, g->c, t.type, g->to_c.line,
-                   g->to_c.step[0], q->count[0], t.compute, ALGORITHM_DEFAULT));
+                   d->shared->blas.handle, g->transpose_a, g->transpose_b, g->m, g->n,
+                   q->depth, t.one, g->a, t.type, g->to_a.line, g->to_a.step[0], g->b,
+                   t.type, g->to_b.line, g->to_b.step[0], t.zero, g->c, t.type,
+                   g->to_c.line, g->to_c.step[0], q->count[0], t.compute,
+                   ALGORITHM_DEFAULT));
     return DANAUS_OK;
 }
 
-danaus_status dn_cuda_products(
-    cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call)
+static danaus_status make_products(
+    cuda_device *d, const blas *b, const ks_step *step, const void *packed,
+    const gpu_call *call)
 {
     const kernel *k = step->kernel;
     const gpu_code *code = k->code;
-    const blas *b;
     gpu_products q;
-    TRY(ready(d, &b));
+    TRY(ready(d, b));
     code->products(k, &step->p, call, &q);
     numbers t = numbers_of(step->p.dtype, q.tf32);
     int64_t size = (int64_t)danaus_dtype_size(step->p.dtype);
@@ -256,17 +277,27 @@ danaus_status dn_cuda_products(
     return DANAUS_OK;
 }
 
+danaus_status dn_cuda_products(
+    cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call)
+{
+    const blas *b;
+    TRY(get_blas(&b));
+    dn_lock(d->shared->lock);
+    danaus_status status = make_products(d, b, step, packed, call);
+    dn_unlock(d->shared->lock);
+    return status;
+}
+
 /* What weight gradients are made of: so many products, and elements from one to the next
    of x, of dy and of the result. */
 typedef struct axis {
     int64_t count, x, dy, w;
 } axis;
 
-danaus_status dn_cuda_weight_products(
-    cuda_device *d, const problem *p, int64_t batch, columns_of_slabs s, const void *x,
-    const void *dy, void *to, int add)
+static danaus_status make_weight_products(
+    cuda_device *d, const blas *b, const problem *p, int64_t batch, columns_of_slabs s,
+    const void *x, const void *dy, void *to, int add)
 {
-    const blas *b;
     danaus_pattern q = p->pattern;
     int last = p->layout == DANAUS_BATCH_LAST;
     int64_t cols = q.a * q.c, rows = q.a * q.b; /* of d = 1 */
@@ -287,13 +318,13 @@ danaus_status dn_cuda_weight_products(
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
     numbers t = numbers_of(p->dtype, p->math == DANAUS_MATH_TF32);
     int sums = numbers_of(dn_sum_type(p->dtype), 0).type;
-    TRY(ready(d, &b));
+    TRY(ready(d, b));
     for (int64_t i = 0; i < axes[1].count * axes[2].count; i++) {
         int64_t u = i % axes[1].count, v = i / axes[1].count;
         BLAS_TRY(
             b, GemmBatched(
-                   d->blas.handle, last ? TRANSPOSED : PLAIN, last ? PLAIN : TRANSPOSED,
-                   q.c, q.b, s.width, t.one,
+                   d->shared->blas.handle, last ? TRANSPOSED : PLAIN,
+                   last ? PLAIN : TRANSPOSED, q.c, q.b, s.width, t.one,
                    (const char *)x + (u * axes[1].x + v * axes[2].x) * size, t.type,
                    last ? q.d * batch : cols, axes[0].x,
                    (const char *)dy + (u * axes[1].dy + v * axes[2].dy) * size, t.type,
@@ -302,4 +333,16 @@ danaus_status dn_cuda_weight_products(
                    axes[0].w, axes[0].count, t.compute, ALGORITHM_DEFAULT));
     }
     return DANAUS_OK;
+}
+
+danaus_status dn_cuda_weight_products(
+    cuda_device *d, const problem *p, int64_t batch, columns_of_slabs s, const void *x,
+    const void *dy, void *to, int add)
+{
+    const blas *b;
+    TRY(get_blas(&b));
+    dn_lock(d->shared->lock);
+    danaus_status status = make_weight_products(d, b, p, batch, s, x, dy, to, add);
+    dn_unlock(d->shared->lock);
+    return status;
 }

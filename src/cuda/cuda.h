@@ -3,6 +3,7 @@
 #ifndef DN_CUDA_CUDA_H
 #define DN_CUDA_CUDA_H
 
+#include "base/thread.h"
 #include "cuda/cache.h"
 #include "cuda/driver.h"
 #include "gpu/dw.h"
@@ -16,12 +17,11 @@
 typedef struct nvmlDevice_st *nvml_device;
 typedef struct cublasContext *blas_handle;
 
-/* cuBLAS as a device has it, once a plan needs it. */
+/* cuBLAS as a GPU has it, once a plan needs it. */
 typedef struct cuda_blas {
     blas_handle handle;
-    cu_stream stream; /* that it was given last */
+    cu_stream stream; /* what it was given last, and a workspace */
     void *workspace;
-    size_t workspace_bytes;
 } cuda_blas;
 
 /* A compiled text, loaded. */
@@ -102,23 +102,38 @@ typedef struct cuda_ahead {
     size_t bytes;
 } cuda_ahead;
 
-typedef struct cuda_device {
-    gpu_device gpu;
+/* A GPU, for all devices on it: shared.c. */
+typedef struct cuda_gpu cuda_gpu;
+struct cuda_gpu {
+    cuda_gpu *next;
+    int ordinal, users;
     const cuda_driver *driver;
     cu_device handle;
     cu_context context; /* the primary one, shared with everybody */
-    cu_stream stream;   /* the caller's, or NULL */
-    nvml_device nvml;   /* NULL until it is asked for */
+    gpu_facts facts;
+    thread_lock *lock; /* of what follows; held for lookups and insertions, not while
+                          something is compiled */
+    tuning *tuning;    /* has a lock of its own */
     cuda_blas blas;
+    cuda_module *modules;
+    size_t module_count, module_capacity;
+    cuda_entry *entries; /* open addressing; at most half of them taken */
+    size_t entry_count, entry_capacity;
+};
+
+/* A device is a queue on a GPU. */
+typedef struct cuda_device {
+    gpu_device gpu;
+    cuda_gpu *shared;
+    const cuda_driver *driver;
+    cu_stream stream; /* the caller's, or NULL */
+    nvml_device nvml; /* NULL until it is asked for */
+    void *workspace;  /* of cuBLAS, NULL until it is needed */
     void *scratch;
     size_t scratch_bytes;
     int scratch_lent;
-    cuda_module *modules;
-    size_t module_count, module_capacity;
     cuda_ahead *ahead; /* while a plan is made ready */
     size_t ahead_count, ahead_capacity;
-    cuda_entry *entries; /* open addressing; at most half of them taken */
-    size_t entry_count, entry_capacity;
     cuda_dw dw[RECENT_DW]; /* the latest ones; `dw_next` is the oldest */
     int dw_next;
     cuda_replay *replays; /* NULL until a call is worth a graph */
@@ -132,6 +147,15 @@ typedef struct cuda_device {
 /* Makes the device's context current; leave restores the caller's. */
 danaus_status dn_cuda_enter(cuda_device *d, int *pushed);
 void dn_cuda_leave(cuda_device *d, int pushed);
+danaus_status dn_cuda_enter_gpu(const cuda_gpu *g, int *pushed);
+void dn_cuda_leave_gpu(const cuda_gpu *g, int pushed);
+
+danaus_status dn_cuda_describe(
+    const cuda_driver *driver, cu_device handle, int ordinal, danaus_device_info *info);
+
+/* Gives a device what it shares with others on its GPU. */
+danaus_status dn_cuda_share(cuda_device *d, int ordinal);
+void dn_cuda_unshare(cuda_device *d);
 
 /* Scratch of at least `bytes`, kept until the device goes or needs more. */
 danaus_status dn_cuda_scratch(cuda_device *d, size_t bytes, void **scratch);
@@ -165,7 +189,7 @@ danaus_status dn_cuda_compile(
    ks_turn_lanes.cu for the gradients of a factor. */
 void dn_cuda_gradient_defines(const char *name, const problem *p, text *to);
 
-int dn_cuda_is_loaded(const cuda_device *d, const char *name, const char *defines);
+int dn_cuda_is_loaded(cuda_device *d, const char *name, const char *defines);
 
 /* The function `entry` of a text with these defines: from memory, the disk, or the
    compiler. `name` is that of a text of ours. */
@@ -215,9 +239,10 @@ danaus_status dn_cuda_step(
 /* Can rows of cuBLAS be run? The sentence says what to install. */
 danaus_status dn_cuda_find_blas(void);
 
-/* A device's handle, in its context; opening it again does nothing. */
+/* The GPU's handle, in its context, and the device's workspace; opening them again does
+   nothing. */
 danaus_status dn_cuda_open_blas(cuda_device *d);
-void dn_cuda_close_blas(cuda_device *d);
+void dn_cuda_close_blas(cuda_gpu *g);
 
 /* The products of a step: y = K x. */
 danaus_status dn_cuda_products(

@@ -73,7 +73,7 @@ danaus_status dn_cuda_energy(danaus_device *dev, double *joules)
     if (!d->nvml) {
         char id[32];
         nvml_device found = NULL;
-        CUDA_TRY(d->driver, DeviceGetPCIBusId(id, (int)sizeof id, d->handle));
+        CUDA_TRY(d->driver, DeviceGetPCIBusId(id, (int)sizeof id, d->shared->handle));
         TRY(nvml_status(library->GetHandle(id, &found), "DeviceGetHandleByPciBusId"));
         d->nvml = found;
     }

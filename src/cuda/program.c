@@ -87,6 +87,7 @@ static danaus_status load_module(
             m->function, CU_FUNCTION_DYNAMIC_SHARED, most - fixed);
     if (result) {
         d->driver->ModuleUnload(m->module);
+        m->module = NULL;
         return dn_cuda_status(d->driver, result, "loading a kernel");
     }
     return DANAUS_OK;
@@ -131,33 +132,64 @@ static uint64_t hash_of(const char *name, const char *defines)
 }
 
 static const cuda_module *find_module(
-    const cuda_device *d, uint64_t hash, const char *name, const char *defines)
+    const cuda_gpu *g, uint64_t hash, const char *name, const char *defines)
 {
-    for (size_t i = 0; i < d->module_count; i++) {
-        const cuda_module *m = &d->modules[i];
+    for (size_t i = 0; i < g->module_count; i++) {
+        const cuda_module *m = &g->modules[i];
         if (m->hash == hash && !strcmp(m->name, name) && !strcmp(m->defines, defines))
             return m;
     }
     return NULL;
 }
 
-int dn_cuda_is_loaded(const cuda_device *d, const char *name, const char *defines)
+/* The function of such a text, if it is there. */
+static int find_loaded(
+    cuda_gpu *g, uint64_t hash, const char *name, const char *defines,
+    cu_function *function)
 {
-    return find_module(d, hash_of(name, defines), name, defines) != NULL;
+    dn_lock(g->lock);
+    const cuda_module *known = find_module(g, hash, name, defines);
+    if (known)
+        *function = known->function;
+    dn_unlock(g->lock);
+    return known != NULL;
 }
 
-static danaus_status reserve_module(cuda_device *d)
+int dn_cuda_is_loaded(cuda_device *d, const char *name, const char *defines)
 {
-    if (d->module_count < d->module_capacity)
+    cu_function function;
+    return find_loaded(d->shared, hash_of(name, defines), name, defines, &function);
+}
+
+static danaus_status reserve_module(cuda_gpu *g)
+{
+    if (g->module_count < g->module_capacity)
         return DANAUS_OK;
-    size_t more = d->module_capacity ? 2 * d->module_capacity : LEAST_MODULES;
+    size_t more = g->module_capacity ? 2 * g->module_capacity : LEAST_MODULES;
     cuda_module *grown =
-        dn_grow(d->modules, d->module_count * sizeof *grown, more * sizeof *grown);
+        dn_grow(g->modules, g->module_count * sizeof *grown, more * sizeof *grown);
     if (!grown)
         return dn_fail_memory(more * sizeof *grown, "a list of kernels");
-    d->modules = grown;
-    d->module_capacity = more;
+    g->modules = grown;
+    g->module_capacity = more;
     return DANAUS_OK;
+}
+
+/* *m is in the list now, or else the one of another thread that was faster. */
+static danaus_status add_module(cuda_gpu *g, cuda_module *m, int *is_added)
+{
+    danaus_status status = DANAUS_OK;
+    dn_lock(g->lock);
+    const cuda_module *known = find_module(g, m->hash, m->name, m->defines);
+    if (known)
+        m->function = known->function;
+    else
+        status = reserve_module(g);
+    *is_added = !known && status == DANAUS_OK;
+    if (*is_added)
+        g->modules[g->module_count++] = *m;
+    dn_unlock(g->lock);
+    return status;
 }
 
 danaus_status dn_cuda_load(
@@ -165,25 +197,25 @@ danaus_status dn_cuda_load(
     cu_function *function)
 {
     uint64_t hash = hash_of(name, defines);
-    const cuda_module *known = find_module(d, hash, name, defines);
-    if (known) {
-        *function = known->function;
+    if (find_loaded(d->shared, hash, name, defines, function))
         return DANAUS_OK;
-    }
-    TRY(reserve_module(d));
+    int is_added = 0;
     size_t size = strlen(defines) + 1;
     cuda_module m = { .name = name, .defines = dn_alloc(size), .hash = hash };
     if (!m.defines)
         return dn_fail_memory(size, "a kernel's defines");
     memcpy(m.defines, defines, size);
     danaus_status status = make_module(d, entry, &m);
-    if (status != DANAUS_OK) {
+    if (status == DANAUS_OK)
+        status = add_module(d->shared, &m, &is_added);
+    if (!is_added) {
+        if (m.module)
+            d->driver->ModuleUnload(m.module);
         dn_free(m.defines);
-        return status;
     }
-    d->modules[d->module_count++] = m;
-    *function = m.function;
-    return DANAUS_OK;
+    if (status == DANAUS_OK)
+        *function = m.function;
+    return status;
 }
 
 /* ---- finding ---- */
@@ -214,20 +246,20 @@ static cuda_entry *find_entry(
     return &entries[i];
 }
 
-static danaus_status reserve_entry(cuda_device *d)
+static danaus_status reserve_entry(cuda_gpu *g)
 {
-    if (2 * (d->entry_count + 1) <= d->entry_capacity)
+    if (2 * (g->entry_count + 1) <= g->entry_capacity)
         return DANAUS_OK;
-    size_t capacity = d->entry_capacity ? 2 * d->entry_capacity : LEAST_ENTRIES;
+    size_t capacity = g->entry_capacity ? 2 * g->entry_capacity : LEAST_ENTRIES;
     cuda_entry *entries = dn_calloc(capacity, sizeof *entries);
     if (!entries)
         return dn_fail_memory(capacity * sizeof *entries, "a table of kernels");
-    for (size_t i = 0; i < d->entry_capacity; i++)
-        if (d->entries[i].kernel)
-            *find_entry(entries, capacity, &d->entries[i]) = d->entries[i];
-    dn_free(d->entries);
-    d->entries = entries;
-    d->entry_capacity = capacity;
+    for (size_t i = 0; i < g->entry_capacity; i++)
+        if (g->entries[i].kernel)
+            *find_entry(entries, capacity, &g->entries[i]) = g->entries[i];
+    dn_free(g->entries);
+    g->entries = entries;
+    g->entry_capacity = capacity;
     return DANAUS_OK;
 }
 
@@ -237,11 +269,36 @@ static cuda_entry entry_of(const kernel *k, const problem *p, int variant)
                          p->math, variant,    p->activation, NULL };
 }
 
+/* Whether there is the entry, which then gets its function. */
+static int known_entry(cuda_gpu *g, cuda_entry *e)
+{
+    dn_lock(g->lock);
+    const cuda_entry *place =
+        g->entry_capacity ? find_entry(g->entries, g->entry_capacity, e) : NULL;
+    int known = place && place->kernel;
+    if (known)
+        e->function = place->function;
+    dn_unlock(g->lock);
+    return known;
+}
+
+static danaus_status add_entry(cuda_gpu *g, const cuda_entry *e)
+{
+    dn_lock(g->lock);
+    danaus_status status = reserve_entry(g);
+    if (status == DANAUS_OK) {
+        cuda_entry *place = find_entry(g->entries, g->entry_capacity, e);
+        g->entry_count += !place->kernel;
+        *place = *e;
+    }
+    dn_unlock(g->lock);
+    return status;
+}
+
 int dn_cuda_has_function(cuda_device *d, const kernel *k, const problem *p, int variant)
 {
     cuda_entry e = entry_of(k, p, variant);
-    return d->entry_capacity &&
-           find_entry(d->entries, d->entry_capacity, &e)->kernel != NULL;
+    return known_entry(d->shared, &e);
 }
 
 danaus_status dn_cuda_function(
@@ -249,17 +306,14 @@ danaus_status dn_cuda_function(
     cu_function *function)
 {
     cuda_entry e = entry_of(k, p, variant);
-    TRY(reserve_entry(d));
-    cuda_entry *place = find_entry(d->entries, d->entry_capacity, &e);
-    if (!place->kernel) {
+    if (!known_entry(d->shared, &e)) {
         const gpu_code *code = k->code;
         char defines[MOST_DEFINES];
         text t = { defines, sizeof defines, 0 };
         code->defines(k, p, variant, &t);
         TRY(dn_cuda_load(d, code->text, defines, "ks", &e.function));
-        *place = e;
-        d->entry_count++;
+        TRY(add_entry(d->shared, &e));
     }
-    *function = place->function;
+    *function = e.function;
     return DANAUS_OK;
 }

@@ -301,6 +301,37 @@ static void gpus_take_turns_and_the_callers_context_stays(void **state)
     chain_free(&c);
 }
 
+static void devices_of_a_gpu_share_what_is_compiled_and_measured(void **state)
+{
+    (void)state;
+    rng r = { 1 };
+    const story *s = &by_library;
+    random_chain c = chain_random(&r, s->patterns, 2, DANAUS_F32, 1);
+    array x = array_random(&r, DANAUS_F32, vector_of(s));
+    array results[2];
+    life l[2] = { { 0 } };
+    *control = (emulator_control){ 0 };
+    for (int i = 0; i < 2; i++) {
+        int modules = control->modules;
+        results[i] = array_make(DANAUS_F32, results_of(s));
+        assert_ok(try_life(s, "cuda:0", &l[i], &c, x.data, results[i].data));
+        assert_int_equal(control->contexts, 1);
+        assert_int_equal(control->handles, 1);
+        assert_true(i == 0 || control->modules == modules);
+    }
+    assert_ptr_equal(l[0].device->tuning, l[1].device->tuning);
+    assert_true(array_same(&results[0], &results[1]));
+    end_life(&l[0]); /* the other goes on */
+    assert_ok(execute(s, &l[1]));
+    assert_ok(go_back(s, &l[1]));
+    end_life(&l[1]);
+    expect_nothing_lost(control, "nothing", 0);
+    array_free(&results[0]);
+    array_free(&results[1]);
+    array_free(&x);
+    chain_free(&c);
+}
+
 static void without_a_library_its_rows_are_not_there(void **state)
 {
     (void)state;
@@ -327,6 +358,7 @@ int main(void)
         cmocka_unit_test(any_call_of_a_measurement_may_fail),
         cmocka_unit_test(errors_of_the_past_surface_when_waiting),
         cmocka_unit_test(gpus_take_turns_and_the_callers_context_stays),
+        cmocka_unit_test(devices_of_a_gpu_share_what_is_compiled_and_measured),
         cmocka_unit_test(without_a_library_its_rows_are_not_there),
     };
     return cmocka_run_group_tests_name("driver", tests, NULL, NULL);
