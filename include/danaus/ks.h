@@ -73,7 +73,7 @@ DANAUS_API danaus_status danaus_chain_set_bias(danaus_chain *chain, const void *
 
 /* A chain file is safetensors with tensors factor.0, factor.1, ... of shape
    [a, b, c, d] and, if there is one, bias of shape [M]. Saving replaces the
-   file in one step: a failure leaves the old one. */
+   file in one step, with the permissions of the old one: a failure leaves that. */
 DANAUS_API danaus_status danaus_chain_load(const char *path, danaus_chain **chain);
 DANAUS_API danaus_status danaus_chain_save(const danaus_chain *chain, const char *path);
 

@@ -24,26 +24,44 @@ static danaus_status cannot_write(const char *path, int error)
 }
 
 /* Where the file lies, with links followed: they stay and what they lead to is
-   replaced. An older file that its owner has made read-only stays, too. */
-static danaus_status find_target(const char *path, char target[PATH_MAX])
+   replaced; *older is what lies there, with mode 0 where nothing does. A file that its
+   owner has made read-only stays, too. */
+static danaus_status find_target(
+    const char *path, char target[PATH_MAX], struct stat *older)
 {
-    struct stat s;
+    *older = (struct stat){ 0 };
     if (!realpath(path, target)) {
         if (errno != ENOENT)
             return cannot_write(path, errno);
+        if (!lstat(path, older))
+            return dn_fail(
+                DANAUS_ERR_IO, "cannot write %s: it is a link that leads nowhere",
+                path);
         if (snprintf(target, PATH_MAX, "%s", path) >= PATH_MAX)
             return cannot_write(path, ENAMETOOLONG);
-    } else if (stat(target, &s) || (S_ISREG(s.st_mode) && eaccess(target, W_OK))) {
+    } else if (
+        stat(target, older) || (S_ISREG(older->st_mode) && eaccess(target, W_OK))) {
         return cannot_write(path, errno);
-    } else if (!S_ISREG(s.st_mode)) {
+    } else if (!S_ISREG(older->st_mode)) {
         return dn_fail(
             DANAUS_ERR_IO, "cannot write %s: it is not a regular file", path);
     }
     return DANAUS_OK;
 }
 
+/* Owner, group and permissions as they were, as far as the process may; a group that
+   is not the old one may do what everybody could. Nonzero: see errno. */
+static int keep_access(int fd, const struct stat *older)
+{
+    mode_t mode = older->st_mode & 0777;
+    if (fchown(fd, older->st_uid, older->st_gid) &&
+        fchown(fd, (uid_t)-1, older->st_gid))
+        mode = (mode & 0707) | (mode & 07) << 3;
+    return fchmod(fd, mode);
+}
+
 /* A new file in the directory of target, open for writing; -1: see errno. */
-static int create_beside(const char *target, char name[PATH_MAX])
+static int create_beside(const char *target, mode_t mode, char name[PATH_MAX])
 {
     static atomic_uint number;
     const char *slash = strrchr(target, '/');
@@ -58,7 +76,7 @@ static int create_beside(const char *target, char name[PATH_MAX])
             errno = ENAMETOOLONG;
             return -1;
         }
-        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (fd >= 0 || errno != EEXIST)
             return fd;
     }
@@ -82,9 +100,10 @@ static int write_part(int fd, file_part part)
 }
 
 /* Writes, flushes and closes; nonzero: see errno. */
-static int write_parts(int fd, const file_part *parts, int count)
+static int write_parts(
+    int fd, const struct stat *older, const file_part *parts, int count)
 {
-    int failed = 0;
+    int failed = older->st_mode ? keep_access(fd, older) : 0;
     for (int i = 0; i < count && !failed; i++)
         failed = write_part(fd, parts[i]);
     failed = failed || fsync(fd);
@@ -98,11 +117,12 @@ static int write_parts(int fd, const file_part *parts, int count)
 danaus_status dn_replace_file(const char *path, const file_part *parts, int count)
 {
     char target[PATH_MAX], name[PATH_MAX];
-    TRY(find_target(path, target));
-    int fd = create_beside(target, name);
+    struct stat older;
+    TRY(find_target(path, target, &older));
+    int fd = create_beside(target, older.st_mode ? 0600 : 0666, name);
     if (fd < 0)
         return cannot_write(path, errno);
-    if (write_parts(fd, parts, count) || rename(name, target)) {
+    if (write_parts(fd, &older, parts, count) || rename(name, target)) {
         int error = errno;
         unlink(name);
         return cannot_write(path, error);

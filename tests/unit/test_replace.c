@@ -73,6 +73,72 @@ static void the_mask_of_the_process_decides_who_may_read(void **state)
     assert_int_equal(s.st_mode & 0777, 0640);
 }
 
+static mode_t mode_of(const char *path)
+{
+    struct stat s;
+    assert_int_equal(stat(path, &s), 0);
+    return s.st_mode & 07777;
+}
+
+/* Whatever the mask of the process is. */
+static void who_may_read_a_file_does_not_change(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("mode");
+    const mode_t modes[] = { 0600, 0640, 0664, 0666, 0755, 0200 };
+    file_write(path, "old", 3);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        for (mode_t mask = 0; mask <= 077; mask += 077) {
+            assert_int_equal(chmod(path, modes[i]), 0);
+            mode_t before = umask(mask);
+            danaus_status status = write_text(path, "new");
+            umask(before);
+            assert_int_equal(status, DANAUS_OK);
+            assert_int_equal(mode_of(path), modes[i]);
+        }
+}
+
+/* `root` keeps both. Who may not give a file to its group lets the new one do what
+   everybody could. */
+static void a_file_stays_with_its_owner_and_group(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("owner");
+    enum { NOBODY = 65534, GROUP = 12345 };
+    struct stat s;
+    file_write(path, "old", 3);
+    if (geteuid() != 0 || chown(path, NOBODY, GROUP))
+        skip();
+    assert_int_equal(chmod(path, 0664), 0);
+    assert_int_equal(chmod(scratch_directory(), 0777), 0);
+    assert_ok(write_text(path, "new"));
+    assert_int_equal(stat(path, &s), 0);
+    assert_int_equal(s.st_uid, NOBODY);
+    assert_int_equal(s.st_gid, GROUP);
+    assert_int_equal(mode_of(path), 0664);
+
+    assert_int_equal(seteuid(NOBODY), 0);
+    danaus_status status = write_text(path, "newer");
+    assert_int_equal(seteuid(0), 0);
+    assert_int_equal(status, DANAUS_OK);
+    expect_text(path, "newer");
+    assert_int_equal(mode_of(path), 0644);
+}
+
+static void a_link_that_leads_nowhere_is_refused(void **state)
+{
+    (void)state;
+    const char *link = scratch_path("dangling");
+    struct stat s;
+    assert_int_equal(symlink("nothing", link), 0);
+    int files = scratch_count();
+    assert_status(write_text(link, "x"), DANAUS_ERR_IO);
+    assert_non_null(strstr(danaus_error_detail(), "leads nowhere"));
+    assert_int_equal(lstat(link, &s), 0);
+    assert_true(S_ISLNK(s.st_mode));
+    assert_int_equal(scratch_count(), files);
+}
+
 static void a_link_stays_and_its_target_is_replaced(void **state)
 {
     (void)state;
@@ -210,6 +276,9 @@ int main(void)
         cmocka_unit_test(an_older_file_is_replaced),
         cmocka_unit_test(a_bare_name_is_in_the_working_directory),
         cmocka_unit_test(the_mask_of_the_process_decides_who_may_read),
+        cmocka_unit_test(who_may_read_a_file_does_not_change),
+        cmocka_unit_test(a_file_stays_with_its_owner_and_group),
+        cmocka_unit_test(a_link_that_leads_nowhere_is_refused),
         cmocka_unit_test(a_link_stays_and_its_target_is_replaced),
         cmocka_unit_test(what_is_no_file_is_refused),
         cmocka_unit_test(a_name_of_full_length_can_be_written),
