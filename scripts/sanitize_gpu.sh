@@ -6,7 +6,7 @@
 #
 # TESTS is the folder of the test programs, build/release/tests. Under memcheck and
 # initcheck run those of products, chains, gradients and streams; under racecheck, which is
-# slow, some rows of every family, and gradients: all at the same time on cuda:0, each for at
+# slow, some rows of every family, two factors at once, and gradients: all at the same time on cuda:0, each for at
 # most SECONDS_EACH (600), with one DANAUS_TEST_SHARE-th (10000) of their random cases. A
 # line of the record is one of them; `errors` are the tool's. WORDS (an extended regular
 # expression) chooses lines. Logs go to LOGS (a folder of its own in /tmp).
@@ -71,6 +71,9 @@ racecheck kernel_ks ks.wgmma.tf32.128x192
 racecheck kernel_ks ks.wgmma.f32.64x64
 racecheck kernel_ks ks.wgmma_lanes
 racecheck kernel_ks ks.turned
+racecheck kernel_ks ks.split
+racecheck kernel_ks ks.mma_held
+racecheck cuda_pairs ks.pair
 racecheck property_gradient ks.simt,ks.vec
 END
 )

@@ -5,15 +5,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ks_dw_parts.cuh"
+#include "ring.cuh"
 
 #define MAPS , const __grid_constant__ tensor_map x_map,                                \
              const __grid_constant__ tensor_map dy_map
 
 struct queue {
-    u32 stages, full, empty; /* flags of a stage: it is there; all warps have read it */
+    ring r;
     const tensor_map *x, *dy;
     tile t;
-    int column, ahead, steps, slot, phase, read;
+    int column, ahead, steps, read;
 
     /* By the first warp. */
     MEMBER void load()
@@ -21,29 +22,22 @@ struct queue {
         int to = ahead % STAGES, s = column + ahead * DEPTH;
         if (ahead >= steps)
             return;
-        flag_wait(empty + to * 8, (ahead++ / STAGES & 1) ^ 1);
+        flag_wait(r.empty + to * 8, (ahead++ / STAGES & 1) ^ 1);
         if (threadIdx.x > 0)
             return;
-        flag_expect(full + to * 8, STAGE_BYTES);
-        load_boxes(stages + to * STAGE_BYTES, full + to * 8, x, dy, t, s);
+        flag_expect(r.full + to * 8, STAGE_BYTES);
+        load_boxes(r.stages + to * STAGE_BYTES, r.full + to * 8, x, dy, t, s);
     }
 
     MEMBER void begin(
         u32 memory, const tensor_map *x_map, const tensor_map *dy_map, tile at, span s)
     {
-        full = (memory + 1023) & ~1023u, empty = full + STAGES * 8;
-        stages = full + 1024;
+        u32 flags = (memory + 1023) & ~1023u;
+        r = { flags + 1024, flags, flags + STAGES * 8 };
         x = x_map, dy = dy_map, t = at;
         column = (int)s.first, steps = s.steps;
-        ahead = slot = phase = read = 0;
-        if (threadIdx.x == 0) {
-            for (int n = 0; n < STAGES; n++) {
-                flag_init(full + n * 8, 1);
-                flag_init(empty + n * 8, THREADS / 32);
-            }
-            flag_publish();
-        }
-        __syncthreads();
+        ahead = read = 0;
+        begin_ring(&r, 1, THREADS / 32);
         for (int n = 0; n < AHEAD && threadIdx.x < 32; n++)
             load();
     }
@@ -52,19 +46,16 @@ struct queue {
     {
         if (threadIdx.x < 32)
             load();
-        u32 stage = stages + slot * STAGE_BYTES;
-        flag_wait(full + slot * 8, phase);
-        phase ^= slot + 1 == STAGES;
-        slot = slot + 1 == STAGES ? 0 : slot + 1;
+        u32 stage = r.stages + r.slot * STAGE_BYTES;
+        flag_wait(r.full + r.slot * 8, r.phase);
+        advance(&r);
         return stage;
     }
 
     /* The first stage that has not been released. */
-    MEMBER void release()
+    MEMBER void free()
     {
-        sync_warp();
-        if (threadIdx.x % 32 == 0)
-            flag_arrive(empty + read * 8);
+        release(r.empty + read * 8);
         read = read + 1 == STAGES ? 0 : read + 1;
     }
 };

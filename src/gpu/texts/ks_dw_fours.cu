@@ -119,8 +119,8 @@ INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
             load_a(a[k % 2], from + n % STAGES * STAGE_BYTES + k * (16 * 128));
             if (k == 0) {
                 wgmma_wait<0>();
-                if (n > 0 && threadIdx.x % 32 == 0)
-                    flag_arrive(FREE_FLAG(n - 1));
+                if (n > 0)
+                    release(FREE_FLAG(n - 1));
                 flag_wait(PLACE_FLAG(n), n / PLACES & 1);
             }
             products(
@@ -167,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     span s = span_of(batch, blockIdx.x / TILES, slab, DEPTH);
     int t = blockIdx.x % TILES, i = t / A_TILES / B_TILES;
     int a = t % A_TILES * TILE_A, b = t / A_TILES % B_TILES * COLUMNS;
-    begin_flags(flags);
+    begin_places(flags);
     if (threadIdx.x >= MAKERS) {
         registers_drop<56>();
         help(

@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         stage_products(sum, q.next(), n == 0);
         wgmma_wait<1>();
         if (n > 0)
-            q.release();
+            q.free();
     }
     wgmma_wait<0>();
     part += blockIdx.x / TILES * ((i64)BLOCKS * ROWS * COLS);

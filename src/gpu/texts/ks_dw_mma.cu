@@ -431,7 +431,7 @@ struct queue {
         return stages + slot * STAGE_BYTES;
     }
 
-    MEMBER void release() { slot = slot + 1 == STAGES ? 0 : slot + 1; }
+    MEMBER void free() { slot = slot + 1 == STAGES ? 0 : slot + 1; }
 };
 #endif
 
@@ -482,7 +482,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 #else
         stage_products(sum, stage, read_dy, read_x);
 #endif
-        q.release();
+        q.free();
     }
 #if SPLIT
     flush(sum, recent);

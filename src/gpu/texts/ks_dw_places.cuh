@@ -5,21 +5,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ks_dw_parts.cuh"
+#include "ring.cuh"
 
 /* Flags: a stage, or a place, is there; a place has been read. */
 #define STAGE_FLAG(n) (flags + (n) % STAGES * 8)
 #define PLACE_FLAG(n) (flags + 64 + (n) % PLACES * 8)
 #define FREE_FLAG(n)  (flags + 128 + (n) % PLACES * 8)
 
-INLINE void begin_flags(u32 flags)
+INLINE void begin_places(u32 flags)
 {
     if (threadIdx.x == 0) {
-        for (int n = 0; n < STAGES; n++)
-            flag_init(STAGE_FLAG(n), 1);
-        for (int n = 0; n < PLACES; n++) {
-            flag_init(PLACE_FLAG(n), COPIERS);
-            flag_init(FREE_FLAG(n), MAKERS / 32);
-        }
+        begin_flags(STAGE_FLAG(0), STAGES, 1);
+        begin_flags(PLACE_FLAG(0), PLACES, COPIERS);
+        begin_flags(FREE_FLAG(0), PLACES, MAKERS / 32);
         flag_publish();
     }
     __syncthreads();

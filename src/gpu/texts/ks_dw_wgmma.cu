@@ -349,8 +349,8 @@ INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
             load_a(high[k % 2], low[k % 2], a, n % STAGES * STAGE_BYTES, k);
             if (k == 0) {
                 wgmma_wait<0>();
-                if (n > 0 && threadIdx.x % 32 == 0)
-                    flag_arrive(FREE_FLAG(n - 1));
+                if (n > 0)
+                    release(FREE_FLAG(n - 1));
                 if (n > 0 && n % FLUSH == 0)
                     add_sums(sum, recent);
                 if (FLAT)
@@ -375,7 +375,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     t /= A_TILES * B_TILES;
     p.i = t / (LANES / TOGETHER), p.j = t % (LANES / TOGETHER) * TOGETHER;
     span s = span_of(batch, blockIdx.x / TILES, slab, DEPTH);
-    begin_flags(flags);
+    begin_places(flags);
     if (threadIdx.x >= MAKERS) {
         registers_drop<56>();
 #if FLAT

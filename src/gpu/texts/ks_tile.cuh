@@ -7,8 +7,8 @@
    are added: as good as f32.
 
    Before it is included: STAGE, the bytes of a stage; BY_THREADS, whether threads write
-   x to shared memory rather than the copy engine; ROW_AT(n), which row of a tile has
-   place n in it. */
+   x to shared memory rather than the copy engine; CLUSTER, the blocks that a stage comes
+   from; ROW_AT(n), which row of a tile has place n in it. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "activate.cuh"
@@ -107,16 +107,14 @@ INLINE void product(float *sum, u32 x, u32 w, int add)
 #endif
 
 /* All steps of MULTIPLE times 64 columns. In a stage x begins at x_at, 64 columns take
-   x_bytes, and w begins at w_at. release(slot) says that a stage has been read.
+   x_bytes, and w begins at w_at.
 
    Tensor cores cut sums off where f32 would round: with SPLIT they add up only one
    step at a time. */
-template <class release_type>
 INLINE void multiply_tile(
-    float sum[MULTIPLE][TILE_N / 2], ring *r, u32 x_at, u32 x_bytes, u32 w_at,
-    release_type release)
+    float sum[MULTIPLE][TILE_N / 2], ring *r, u32 x_at, u32 x_bytes, u32 w_at)
 {
-    int before = 0;
+    u32 before = 0;
 #if SPLIT
     float part[MULTIPLE][TILE_N / 2];
 #else
@@ -136,7 +134,7 @@ INLINE void multiply_tile(
         /* Products from registers keep them until they are done. */
         if (ELEMENT == 4) {
             wgmma_wait<0>();
-            release(r->slot);
+            release<CLUSTER>(r->empty + r->slot * 8);
 #if SPLIT
   #pragma unroll
             for (int e = 0; e < MULTIPLE * TILE_N / 2; e++)
@@ -144,14 +142,14 @@ INLINE void multiply_tile(
 #endif
         } else if (step > 0) {
             wgmma_wait<1>();
-            release(before);
+            release<CLUSTER>(before);
         }
-        before = r->slot;
+        before = r->empty + r->slot * 8;
         advance(r);
     }
     if (ELEMENT != 4) {
         wgmma_wait<0>();
-        release(before);
+        release<CLUSTER>(before);
     }
 }
 

@@ -38,6 +38,7 @@
 #define COLUMNS_BYTES ((X_LAST ? 64 / LINE * DEPTH : 64) * 128)
 
 #include "ks_tile.cuh"
+#include "pieces.cuh"
 
 /* Blocks that run at a time share weights (MANY_BLOCKS 0) or columns of x. */
 INLINE tile tile_at(u32 t, u32 tiles_m)
@@ -88,29 +89,6 @@ INLINE void fetch_x(u32 to, u32 flag, const tensor_map *x, tile t, int step)
         bulk_load_3(to, x, flag, step * LINE, t.i, t.s0);
 }
 
-/* Bytes that lie together, aligned, wherever 16 bytes of rows begin; at most 16. */
-INLINE int width_of(const void *p, i64 row)
-{
-    u64 bits = (u64)p | (u64)row * ELEMENT;
-    return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 2;
-}
-
-/* `valid` bytes (0 to 16) to a chunk of shared memory; zeros after them. */
-INLINE void fetch_chunk(u32 to, const u8 *from, int valid, int width)
-{
-    if (width == 16)
-        copy16(to, from, valid);
-    else if (width == 8)
-        for (int e = 0; e < 16; e += 8)
-            copy8(to + e, from + e, valid > e ? min(valid - e, 8) : 0);
-    else if (width == 4)
-        for (int e = 0; e < 16; e += 4)
-            copy4(to + e, from + e, valid > e ? min(valid - e, 4) : 0);
-    else
-        for (int e = 0; e < 16; e += 2)
-            store_shared16(to + e, e < valid ? *(const u16 *)(from + e) : 0);
-}
-
 /* What fetch_x() does, by FETCHERS threads. */
 INLINE void fetch_x_unaligned(
     u32 to, u32 flag, const element *x, tile t, int step, i64 batch, int width)
@@ -122,10 +100,9 @@ INLINE void fetch_x_unaligned(
         int k = step * LINE + (X_LAST ? line % DEPTH : lane);
         i64 s = t.s0 + (X_LAST ? line / DEPTH * LINE + lane : line);
         i64 valid = k < COLS && s < batch ? (X_LAST ? batch - s : COLS - k) * ELEMENT : 0;
-        fetch_chunk(
+        load_piece<16>(
             to + swizzled(line, chunk),
-            valid ? base + x_place(t, k, s, batch) * ELEMENT : base,
-            valid < 16 ? (int)valid : 16, width);
+            valid ? base + x_place(t, k, s, batch) * ELEMENT : base, valid, width);
     }
     fence_async();
     flag_arrive_copies(flag);
@@ -133,7 +110,7 @@ INLINE void fetch_x_unaligned(
 
 /* ---- results ---- */
 
-INLINE void store_piece(const tensor_map *y, u32 piece, tile t, int r0, int s)
+INLINE void store_boxes(const tensor_map *y, u32 piece, tile t, int r0, int s)
 {
     if (Y_LAST)
         for (int m = 0; m < 64; m += LINE)
@@ -144,7 +121,7 @@ INLINE void store_piece(const tensor_map *y, u32 piece, tile t, int r0, int s)
     bulk_commit();
 }
 
-/* What store_piece() does, by the threads of the group; r0: of the tile's rows. */
+/* What store_boxes() does, by the threads of the group; r0: of the tile's rows. */
 INLINE void store_unaligned(element *y, u32 piece, tile t, int r0, i64 s0, i64 batch)
 {
     for (int q = threadIdx.x % 128; q < 64 * LINE; q += 128) {
@@ -164,7 +141,7 @@ INLINE void fetch_tiles(
     ring r, const tensor_map *x_map, const element *x, const u8 *w, i64 batch,
     u32 tiles_m, u32 tiles, u32 first, u32 stride)
 {
-    int width = width_of(x, X_LAST ? batch : (i64)COLS);
+    int width = width_of(x, (X_LAST ? batch : (i64)COLS) * ELEMENT);
     int leader = threadIdx.x % FETCHERS == 0;
     if (ALIGNED && !leader)
         return;
@@ -184,14 +161,6 @@ INLINE void fetch_tiles(
             advance(&r);
         }
     }
-}
-
-/* One thread for each block of the cluster tells it that a stage is free again. */
-INLINE void release(const ring *r, int slot)
-{
-    u32 flag = r->empty + slot * 8, thread = threadIdx.x % 128;
-    if (thread < CLUSTER)
-        flag_arrive(CLUSTER > 1 ? in_block(flag, thread) : flag);
 }
 
 /* 64 columns from s on, piece by piece. Where threads store, the loop is compiled once;
@@ -221,7 +190,7 @@ INLINE void write_y(
         if (!STORE_BULK)
             store_unaligned(y, piece, t, n * LINE, s, batch);
         else if (leader)
-            store_piece(y_map, piece, t, t.r0 + n * LINE, s);
+            store_boxes(y_map, piece, t, t.r0 + n * LINE, s);
     }
 }
 
@@ -234,14 +203,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     ring r = { (shared_address(memory) + 1023) & ~1023u };
     u32 pieces = r.stages + STAGES * STAGE;
     r.full = pieces + GROUPS * OUTS * PIECE, r.empty = r.full + STAGES * 8;
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < STAGES; s++) {
-            flag_init(r.full + s * 8, 1 + (ALIGNED ? 0 : FETCHERS));
-            flag_init(r.empty + s * 8, GROUPS * CLUSTER);
-        }
-        flag_publish();
-    }
-    __syncthreads();
+    begin_ring(&r, 1 + (ALIGNED ? 0 : FETCHERS), GROUPS * 4 * CLUSTER);
     if (CLUSTER > 1)
         cluster_sync();
 
@@ -263,8 +225,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
             tile t = tile_at(n, tiles_m);
             float sum[MULTIPLE][TILE_N / 2];
             multiply_tile(
-                sum, &r, group * MULTIPLE * COLUMNS_BYTES, COLUMNS_BYTES, X_BYTES,
-                [&](int slot) { release(&r, slot); });
+                sum, &r, group * MULTIPLE * COLUMNS_BYTES, COLUMNS_BYTES, X_BYTES);
 #pragma unroll
             for (int m = 0; m < MULTIPLE; m++)
                 write_y(

@@ -160,7 +160,7 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
             rows_of<0>(sum[lane], x + lane * (X_LANE / 16), w + lane * (W_LANE / 16));
         wgmma_commit();
         wgmma_wait<0>();
-        release(r, r->slot);
+        release<CLUSTER>(r->empty + r->slot * 8);
         advance(r);
     }
 }
@@ -225,7 +225,7 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
         if (AHEAD && step + 1 < STEPS)
             u = next_units(r);
         wgmma_wait<0>(); /* products keep their registers until they are done */
-        release(r, slot);
+        release<CLUSTER>(r->empty + slot * 8);
     }
 }
 
@@ -242,14 +242,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ring r = { shared_address(memory) };
     u32 outs = r.stages + STAGES * STAGE;
     r.full = outs + OUTS * OUT, r.empty = r.full + STAGES * 8;
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < STAGES; s++) {
-            flag_init(r.full + s * 8, 1 + (FETCH_BULK ? 0 : FETCHERS));
-            flag_init(r.empty + s * 8, GROUPS * CLUSTER);
-        }
-        flag_publish();
-    }
-    __syncthreads();
+    begin_ring(&r, 1 + (FETCH_BULK ? 0 : FETCHERS), GROUPS * 4 * CLUSTER);
     if (CLUSTER > 1)
         cluster_sync();
 

@@ -121,14 +121,6 @@ INLINE u32 own_unit(u32 own, int n, int eight)
     return (own ^ n % FOURS * 64) + n / FOURS * PIECE + eight * 8 * LINE;
 }
 
-/* One thread for each block of the cluster tells it that a stage is free again. */
-INLINE void release(const ring *r, int slot)
-{
-    u32 flag = r->empty + slot * 8, thread = threadIdx.x % 128;
-    if (thread < CLUSTER)
-        flag_arrive(CLUSTER > 1 ? in_block(flag, thread) : flag);
-}
-
 /* In a stage: the weights of this group's lanes. */
 INLINE u32 own_weights()
 {

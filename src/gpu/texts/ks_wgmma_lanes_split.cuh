@@ -79,7 +79,7 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
             x[1 - lane % 2] = operand_of_lane(u, (lane + 1) % PER_LOAD);
             wgmma_wait<0>();
             if (lane + 1 == PER_LOAD)
-                release(r, slot);
+                release<CLUSTER>(r->empty + slot * 8);
             add(sum[lane], part);
         }
     }
