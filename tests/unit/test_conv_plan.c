@@ -366,6 +366,32 @@ static void long_rows_take_little_memory(void **state)
     free(y);
 }
 
+/* Gradients of many filters: three spectra of 32 KiB or a little more, and a buffer, for
+   each of two threads. */
+static void filter_gradients_take_little_memory(void **state)
+{
+    (void)state;
+    enum { FILTERS = 768, LENGTH = 1 << 12, NUMBERS = FILTERS * LENGTH };
+    danaus_device *device = NULL;
+    danaus_conv_plan *plan = NULL;
+    danaus_spectrum *spectrum = NULL;
+    danaus_conv_desc d = { .channels = FILTERS, .length = LENGTH };
+    float *u = calloc(NUMBERS, sizeof *u), *dk = calloc(NUMBERS, sizeof *dk);
+    danaus_conv_gradients g = { .dk = dk };
+    assert_ok(danaus_device_open("cpu", &device));
+    assert_ok(danaus_device_set_threads(device, 2));
+    assert_ok(danaus_conv_plan_create(device, &d, &plan));
+    assert_ok(danaus_spectrum_create(plan, device, u, NULL, NULL, &spectrum));
+    assert_ok(danaus_conv_gradient(plan, device, spectrum, 1, u, NULL, NULL, u, &g));
+    size_t scratch = ((const cpu_device *)device)->scratch_bytes;
+    assert_in_range(scratch, 1, 1 << 19);
+    danaus_spectrum_destroy(spectrum);
+    danaus_conv_plan_destroy(plan);
+    danaus_device_close(device);
+    free(u);
+    free(dk);
+}
+
 /* New filters in an old spectrum: the same as a new one. */
 static void spectra_are_updated(void **state)
 {
@@ -405,6 +431,7 @@ int main(void)
         cmocka_unit_test(a_plan_describes_itself),
         cmocka_unit_test(threads_do_not_change_plans),
         cmocka_unit_test(long_rows_take_little_memory),
+        cmocka_unit_test(filter_gradients_take_little_memory),
         cmocka_unit_test(spectra_are_updated),
         cmocka_unit_test(nan_stays_in_its_row),
     };

@@ -6,7 +6,8 @@
 
    where dp takes the conjugate of the filter's spectrum and dk the product of the
    spectrum of gate_out dy and the conjugate of p's. dk sums over rows in parts that
-   depend on the problem alone, so that threads change no bit. */
+   depend on the problem alone, so that threads change no bit: several parts where
+   filters are few, else one, which its thread takes back at once. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 
@@ -88,11 +89,11 @@ typedef struct filter_sums {
     const conv_engine *e;
     const conv_gradient_operands *o;
     int64_t parts, items; /* of one filter */
-    char *sums;           /* spectra [filter][part] */
-    char *slots;          /* scratch of each thread: two spectra and a buffer */
+    char *sums;           /* spectra [filter][part], where there are several parts */
+    char *slots;          /* scratch of each thread: three spectra and a buffer */
     size_t slot_bytes;
     atomic_llong next;
-    int phase; /* 0: sums over rows, 1: parts to filters */
+    int phase; /* 0: sums over rows, and all of a single part; 1: parts to filters */
 } filter_sums;
 
 static void forward_window(
@@ -110,12 +111,12 @@ static void forward_window(
 }
 
 /* Items of a part follow each other: rows and windows of one filter. */
-static void sum_part(const filter_sums *s, int64_t filter, int64_t part, char *slot)
+static void sum_part(
+    const filter_sums *s, int64_t filter, int64_t part, char *slot, char *sum)
 {
     const conv_engine *e = s->e;
     const conv_gradient_operands *o = s->o;
     size_t z = (size_t)dn_conv_bytes(e);
-    char *sum = s->sums + (size_t)(filter * s->parts + part) * z;
     memset(sum, 0, z);
     for (int64_t i = s->items * part / s->parts; i < s->items * (part + 1) / s->parts;
          i++) {
@@ -124,8 +125,8 @@ static void sum_part(const filter_sums *s, int64_t filter, int64_t part, char *s
         range used = dn_conv_used(e, at.y, e->before);
         conv_source u = dn_conv_source(e, o->u, o->gate_in, at.row, used);
         conv_source dy = dn_conv_source(e, o->dy, o->gate_out, at.row, at.y);
-        forward_window(s, u, start, slot, slot + 2 * z);
-        forward_window(s, dy, start, slot + z, slot + 2 * z);
+        forward_window(s, u, start, slot, slot + 3 * z);
+        forward_window(s, dy, start, slot + z, slot + 3 * z);
         e->sums->accumulate(1, e->tables->n, slot + z, slot, sum);
     }
 }
@@ -166,11 +167,11 @@ static void store_filter(const filter_sums *s, int64_t filter, const void *r)
     set_number(e, to->dskip, filter, scale * number(e, r, 0));
 }
 
-static void finish_filter(const filter_sums *s, int64_t filter, char *slot)
+/* sum: of the first part, which the others follow. */
+static void finish_filter(const filter_sums *s, int64_t filter, char *slot, char *sum)
 {
     const conv_engine *e = s->e;
     size_t z = (size_t)dn_conv_bytes(e);
-    char *sum = s->sums + (size_t)(filter * s->parts) * z;
     for (int64_t part = 1; part < s->parts; part++)
         for (int64_t i = 0; i < 2 * e->tables->n; i++)
             set_number(
@@ -184,7 +185,7 @@ static void finish_filter(const filter_sums *s, int64_t filter, char *slot)
         .mode = CONV_INVERSE,
         .z = sum,
     };
-    dn_conv_window(&w, slot + 2 * z);
+    dn_conv_window(&w, slot + 3 * z);
     store_filter(s, filter, slot);
 }
 
@@ -192,12 +193,16 @@ static void take_filters(void *arg, int number_of_slot)
 {
     filter_sums *s = arg;
     char *slot = s->slots + (size_t)number_of_slot * s->slot_bytes;
-    int64_t all = s->e->p.filters * (s->phase == 0 ? s->parts : 1);
-    for (int64_t i; (i = atomic_fetch_add(&s->next, 1)) < all;)
+    size_t z = (size_t)dn_conv_bytes(s->e);
+    int64_t parts = s->phase == 0 ? s->parts : 1;
+    for (int64_t i; (i = atomic_fetch_add(&s->next, 1)) < s->e->p.filters * parts;) {
+        size_t index = (size_t)(s->phase == 0 ? i : i * s->parts);
+        char *sum = s->parts > 1 ? s->sums + index * z : slot + 2 * z;
         if (s->phase == 0)
-            sum_part(s, i / s->parts, i % s->parts, slot);
-        else
-            finish_filter(s, i, slot);
+            sum_part(s, i / parts, i % parts, slot, sum);
+        if (s->phase == 1 || s->parts == 1)
+            finish_filter(s, i, slot, sum);
+    }
 }
 
 static danaus_status filter_gradients(
@@ -209,14 +214,14 @@ static danaus_status filter_gradients(
     int64_t most = MIN(MOST_PARTS, MOST_PART_BYTES / z) / e->p.filters;
     s.parts = CLAMP(most, 1, s.items);
     s.slot_bytes =
-        2 * (size_t)z + dn_aligned((int64_t)dn_conv_buffer(e->tables, e->sums));
-    size_t sums = (size_t)(e->p.filters * s.parts * z);
+        3 * (size_t)z + dn_aligned((int64_t)dn_conv_buffer(e->tables, e->sums));
+    size_t sums = s.parts > 1 ? (size_t)(e->p.filters * s.parts * z) : 0;
     int slots = (int)MIN(dev->threads, e->p.filters * s.parts);
     void *scratch;
     TRY(dn_cpu_scratch(dev, sums + (size_t)slots * s.slot_bytes, &scratch));
     s.sums = scratch;
     s.slots = s.sums + sums;
-    for (s.phase = 0; s.phase < 2; s.phase++) {
+    for (s.phase = 0; s.phase < (s.parts > 1 ? 2 : 1); s.phase++) {
         atomic_init(&s.next, 0);
         dn_cpu_parallel(dev, slots, take_filters, &s);
     }
