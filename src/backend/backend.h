@@ -1,9 +1,10 @@
 /* The contract between planning and computing.
 
    A backend is a place that can hold memory and run kernels; a kernel is one
-   way to make a product with one Kronecker-sparse factor: a row of a table that
-   dispatch, tuner, tests and benchmarks read. Planning turns a chain into
-   steps, each a problem and the kernel chosen for it; the backend runs steps. */
+   way to do an operation, for example to make a product with one Kronecker-sparse
+   factor: a row of a table that dispatch, tuner, tests and benchmarks read. Planning
+   turns a chain into steps, each a problem and the kernel chosen for it; the backend
+   runs steps. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BACKEND_BACKEND_H
 #define DN_BACKEND_BACKEND_H
@@ -16,8 +17,20 @@ typedef struct backend backend;
 typedef struct tuning tuning;
 typedef struct conv_backend conv_backend; /* backend/conv.h */
 
-/* One question: how to multiply by a factor of this pattern, or by two factors. */
+/* What rows of the table do. */
+typedef enum dn_operation {
+    DN_PRODUCT = 0,     /* y = K x, with one factor or with two */
+    DN_WEIGHT_GRADIENT, /* dw of one factor from x and dy */
+    DN_PACK,            /* w[a][b][c][d] to the packed weights of a row for products */
+    DN_OPERATIONS
+} dn_operation;
+
+/* As tuning files and `danaus info` say it. */
+extern const char *const dn_operation_names[DN_OPERATIONS];
+
+/* One question: how to do an operation with a factor of this pattern, or with two. */
 typedef struct problem {
+    dn_operation operation;
     danaus_pattern pattern;
     danaus_pattern inner; /* of a factor that is applied before; a = 0: none */
     danaus_dtype dtype;
@@ -45,20 +58,41 @@ struct weights_view {
 weights_view dn_weights_view(const void *data, danaus_dtype dtype, danaus_pattern p);
 weights_view dn_weights_adjoint(weights_view view);
 
+/* What rows have in common that differ in sizes and type: one constant struct in the file
+   that implements them. */
+typedef struct kernel_family {
+    dn_operation operation;
+    /* Asked through dn_fits of problems of its operation and of the row's type. */
+    int (*fits)(const kernel *k, const problem *p);
+    double (*cost)(const danaus_device *dev, const kernel *k, const problem *p);
+    /* Weights in the row's order; NULL: of operations without weights. */
+    size_t (*packed_bytes)(const kernel *k, const problem *p);
+    void (*pack)(const kernel *k, const problem *p, weights_view w, void *packed);
+} kernel_family;
+
 struct kernel {
     const char *name; /* stable: tuning files use it */
     danaus_dtype dtype;
-    int (*fits)(const kernel *k, const problem *p);
-    double (*cost)(const danaus_device *dev, const kernel *k, const problem *p);
-    size_t (*packed_bytes)(const kernel *k, const problem *p);
-    void (*pack)(const kernel *k, const problem *p, weights_view w, void *packed);
-    const void *code; /* what the backend runs */
+    const kernel_family *family;
+    const void *code; /* sizes, and what else the backend runs */
 };
 
-/* What most kernels ask first: one factor, of their type. */
-static inline int dn_is_one_factor(const kernel *k, const problem *p)
+static inline int dn_fits(const kernel *k, const problem *p)
 {
-    return k->dtype == p->dtype && !p->inner.a;
+    return k->family->operation == p->operation && k->dtype == p->dtype &&
+           k->family->fits(k, p);
+}
+
+/* Rough seconds of a problem that it fits. */
+static inline double dn_cost(
+    const danaus_device *dev, const kernel *k, const problem *p)
+{
+    return k->family->cost(dev, k, p);
+}
+
+static inline size_t dn_packed_bytes(const kernel *k, const problem *p)
+{
+    return k->family->packed_bytes(k, p);
 }
 
 /* One step of a chain. Steps are in the order in which they run. */

@@ -35,14 +35,14 @@ danaus_status dn_pack(
 {
     const kernel *k = step->kernel;
     if (dev->backend->on_host) {
-        k->pack(k, &step->p, w, packed);
+        k->family->pack(k, &step->p, w, packed);
         return DANAUS_OK;
     }
-    size_t bytes = k->packed_bytes(k, &step->p);
+    size_t bytes = dn_packed_bytes(k, &step->p);
     void *host = dn_alloc(bytes);
     if (!host)
         return dn_fail_memory(bytes, "packed weights");
-    k->pack(k, &step->p, w, host);
+    k->family->pack(k, &step->p, w, host);
     danaus_status status = dev->backend->copy(dev, packed, host, bytes);
     dn_free(host);
     return status;

@@ -203,7 +203,7 @@ static const tuning_row *find_near(const tuning *table, const problem *p)
         problem q = dn_tuning_problem(&r->key);
         if (!r->taken || r->key.section != key.section ||
             memcmp(r->key.word, key.word, 3 * sizeof *key.word) ||
-            !r->kernel->fits(r->kernel, p))
+            !dn_fits(r->kernel, p))
             continue;
         double far = distance(p, &q);
         if (far < least || (best && far == least &&

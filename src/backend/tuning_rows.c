@@ -11,6 +11,9 @@
 #include <math.h>
 #include <string.h>
 
+const char *const dn_operation_names[DN_OPERATIONS] = { "product", "weight_gradient",
+                                                        "pack" };
+
 #define TF32 "tf32" /* as a type: f32 with products of 10 bits */
 
 /* ---- numbers and words ---- */
@@ -110,7 +113,7 @@ static const kernel *find_kernel(
             dn_span_is(dtype, danaus_dtype_name(k->dtype))) {
             problem q = *p;
             q.dtype = k->dtype;
-            return k->fits(k, &q) ? k : NULL;
+            return dn_fits(k, &q) ? k : NULL;
         }
     return NULL;
 }

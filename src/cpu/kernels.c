@@ -197,11 +197,11 @@ static const cpu_code lanes_code_dc = {
 
 #define PANEL(name, dtype, code)                                                       \
     {                                                                                  \
-        name, dtype, dn_cpu_fits, dn_panel_cost, dn_panel_bytes, dn_panel_pack, &code  \
+        name, dtype, &dn_cpu_panel, &code                                              \
     }
 #define LANES(name, dtype, code)                                                       \
     {                                                                                  \
-        name, dtype, dn_cpu_fits, dn_lanes_cost, dn_lanes_bytes, dn_lanes_pack, &code  \
+        name, dtype, &dn_cpu_lanes, &code                                              \
     }
 
 extern const kernel CAT(dn_cpu_kernels_, DANAUS_ISA)[];

@@ -18,7 +18,11 @@
 #define TILE_ENDS       2.5 /* cycles before and after the products, for a register */
 #define SLABS           256 /* columns from which on chains run in slabs */
 
-int dn_cpu_fits(const kernel *k, const problem *p) { return dn_is_one_factor(k, p); }
+static int fits(const kernel *k, const problem *p)
+{
+    (void)k;
+    return !p->inner.a;
+}
 
 static const cpu_code *code_of(const kernel *k) { return k->code; }
 
@@ -69,7 +73,7 @@ static double tile_cycles(int64_t rows, double vectors, double tiles, cpu_traits
 /* The constants of both models are fitted: of the patterns of bench/suites/cpu.csv with
    batches of 4 to 196, the cheaper row is the faster one or within 1.3 % in the mean on
    Ice Lake, 0.6 % on Zen 4. */
-double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double panel_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const cpu_code *code = code_of(k);
     int threads = ((const cpu_device *)dev)->threads, pair = pair_of(p->dtype);
@@ -141,7 +145,14 @@ static int keeps_lines(const danaus_device *dev, const problem *p)
            bytes * LANE_COLUMNS_AT_A_TIME <= (int64_t)((const cpu_device *)dev)->l2;
 }
 
-double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static size_t lanes_bytes(const kernel *k, const problem *p)
+{
+    lane_map m = dn_lane_map(p->pattern, code_of(k), dn_is_complex(p->dtype));
+    return (size_t)(p->pattern.a * p->pattern.c * m.groups * m.vectors * m.per) *
+           danaus_dtype_size(dn_sum_type(p->dtype));
+}
+
+static double lanes_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const cpu_code *code = code_of(k);
     const cpu_device *cpu = (const cpu_device *)dev;
@@ -166,7 +177,7 @@ double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p
     double spread = m.spread ? 2 * (double)dn_pattern_rows(q) * pair * n : 0;
     /* Weights that no cache keeps are read again for every few columns; from a last cache that
        is far those that do not pass through the second one for all columns. */
-    double packed = (double)dn_lanes_bytes(k, p);
+    double packed = (double)lanes_bytes(k, p);
     double once = packed / (double)(q.a * (m.gather ? m.groups : 1));
     double share = packed > (double)(cpu->l3 / 4) ? 1
                    : once > (double)cpu->l2       ? t.far_cache
@@ -211,7 +222,7 @@ static void gather(
     }
 }
 
-size_t dn_panel_bytes(const kernel *k, const problem *p)
+static size_t panel_bytes(const kernel *k, const problem *p)
 {
     (void)k;
     return (size_t)dn_pattern_weights(p->pattern) *
@@ -219,7 +230,7 @@ size_t dn_panel_bytes(const kernel *k, const problem *p)
 }
 
 /* [i][j][tile][k][row of the tile] */
-void dn_panel_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void panel_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
     danaus_dtype type = dn_sum_type(p->dtype);
@@ -238,15 +249,8 @@ void dn_panel_pack(const kernel *k, const problem *p, weights_view w, void *pack
             }
 }
 
-size_t dn_lanes_bytes(const kernel *k, const problem *p)
-{
-    lane_map m = dn_lane_map(p->pattern, code_of(k), dn_is_complex(p->dtype));
-    return (size_t)(p->pattern.a * p->pattern.c * m.groups * m.vectors * m.per) *
-           danaus_dtype_size(dn_sum_type(p->dtype));
-}
-
 /* Vector v of group g for one k, in runs of one r or, spread, of one j. */
-static void pack_lanes(
+static void pack_vector(
     const weights_view *w, danaus_pattern q, const lane_map *m, int64_t i, int64_t g,
     int64_t k, int64_t v, danaus_dtype type, char *to)
 {
@@ -267,19 +271,33 @@ static void pack_lanes(
 }
 
 /* [i][group][tile][k][vector of the tile][lane], zeros past the last output. */
-void dn_lanes_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void lanes_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
     danaus_dtype type = dn_sum_type(p->dtype);
     lane_map m = dn_lane_map(q, code_of(k), dn_is_complex(type));
     size_t vector = (size_t)m.per * danaus_dtype_size(type);
     char *to = packed;
-    memset(packed, 0, dn_lanes_bytes(k, p));
+    memset(packed, 0, lanes_bytes(k, p));
     for (int64_t i = 0; i < q.a; i++)
         for (int64_t g = 0; g < m.groups; g++)
             for (int64_t t = 0; t < m.tiles; t++)
                 for (int64_t c = 0; c < q.c; c++)
                     for (int64_t v = dn_tile_row(m.vectors, m.tiles, t);
                          v < dn_tile_row(m.vectors, m.tiles, t + 1); v++, to += vector)
-                        pack_lanes(&w, q, &m, i, g, c, v, type, to);
+                        pack_vector(&w, q, &m, i, g, c, v, type, to);
 }
+
+const kernel_family dn_cpu_panel = {
+    .fits = fits,
+    .cost = panel_cost,
+    .packed_bytes = panel_bytes,
+    .pack = panel_pack,
+};
+
+const kernel_family dn_cpu_lanes = {
+    .fits = fits,
+    .cost = lanes_cost,
+    .packed_bytes = lanes_bytes,
+    .pack = lanes_pack,
+};

@@ -107,14 +107,6 @@ int64_t dn_lane_rows(
     const cpu_device *d, danaus_pattern p, const cpu_code *code, const lane_map *m,
     int64_t cell);
 
-int dn_cpu_fits(const kernel *k, const problem *p);
-
-double dn_panel_cost(const danaus_device *dev, const kernel *k, const problem *p);
-size_t dn_panel_bytes(const kernel *k, const problem *p);
-void dn_panel_pack(const kernel *k, const problem *p, weights_view w, void *packed);
-
-double dn_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p);
-size_t dn_lanes_bytes(const kernel *k, const problem *p);
-void dn_lanes_pack(const kernel *k, const problem *p, weights_view w, void *packed);
+extern const kernel_family dn_cpu_panel, dn_cpu_lanes;
 
 #endif

@@ -60,12 +60,13 @@ static void add(cuda_device *d, const char *name, const char *defines)
 static void add_step(cuda_device *d, const ks_step *step)
 {
     const gpu_code *code = step->kernel->code;
-    for (int v = 0; v < code->variants || v == 0; v++)
+    const gpu_family *f = dn_gpu_family(step->kernel);
+    for (int v = 0; v < f->variants || v == 0; v++)
         if (!dn_cuda_has_function(d, step->kernel, &step->p, v)) {
             char defines[MOST_DEFINES];
             text t = { defines, sizeof defines, 0 };
-            code->defines(step->kernel, &step->p, v, &t);
-            add(d, code->text, defines);
+            f->defines(step->kernel, &step->p, v, &t);
+            add(d, f->text, defines);
         }
     if (code->inner) {
         ks_step inner = dn_gpu_inner(step->kernel, &step->p);

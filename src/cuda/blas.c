@@ -260,10 +260,9 @@ static danaus_status make_products(
     const gpu_call *call)
 {
     const kernel *k = step->kernel;
-    const gpu_code *code = k->code;
     gpu_products q;
     TRY(ready(d, b));
-    code->products(k, &step->p, call, &q);
+    dn_gpu_family(k)->products(k, &step->p, call, &q);
     numbers t = numbers_of(step->p.dtype, q.tf32);
     int64_t size = (int64_t)danaus_dtype_size(step->p.dtype);
     gemm g =

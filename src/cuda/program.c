@@ -307,11 +307,11 @@ danaus_status dn_cuda_function(
 {
     cuda_entry e = entry_of(k, p, variant);
     if (!known_entry(d->shared, &e)) {
-        const gpu_code *code = k->code;
+        const gpu_family *f = dn_gpu_family(k);
         char defines[MOST_DEFINES];
         text t = { defines, sizeof defines, 0 };
-        code->defines(k, p, variant, &t);
-        TRY(dn_cuda_load(d, code->text, defines, "ks", &e.function));
+        f->defines(k, p, variant, &t);
+        TRY(dn_cuda_load(d, f->text, defines, "ks", &e.function));
         TRY(add_entry(d->shared, &e));
     }
     *function = e.function;

@@ -208,7 +208,7 @@ danaus_status dn_cuda_step(
     int activation, int64_t batch, const void *x, void *y, void *work)
 {
     const kernel *k = step->kernel;
-    const gpu_code *code = k->code;
+    const gpu_family *f = dn_gpu_family(k);
     gpu_call call = { batch, x, y };
     gpu_launch launch;
     gpu_map maps[GPU_MAPS] = { 0 };
@@ -216,19 +216,19 @@ danaus_status dn_cuda_step(
     cu_function function;
     problem p = step->p;
     danaus_pattern q = p.pattern;
-    int variant = code->variant ? code->variant(k, &p, &call) : 0;
-    if (code->inner)
+    int variant = f->variant ? f->variant(k, &p, &call) : 0;
+    if (dn_gpu_code(k)->inner)
         return turned_step(d, step, packed, bias, activation, &call, work);
-    if (code->products) {
+    if (f->products) {
         TRY(dn_cuda_products(d, step, packed, &call));
         if (!bias && !activation)
             return DANAUS_OK;
     }
     p.activation = activation;
     TRY(dn_cuda_function(d, k, &p, variant, &function));
-    code->launch(k, &p, &d->gpu.facts, &call, &launch);
-    if (code->maps)
-        code->maps(k, &p, &call, maps);
+    f->launch(k, &p, &d->gpu.facts, &call, &launch);
+    if (f->maps)
+        f->maps(k, &p, &call, maps);
     const void *operand[GPU_MAPS] = { x, packed, y };
     for (int i = 0; i < GPU_MAPS; i++)
         if (maps[i].rank)
@@ -242,6 +242,7 @@ static danaus_status prepare(cuda_device *d, const ks_step *steps, int count)
 {
     for (int i = 0; i < count; i++) {
         const gpu_code *code = steps[i].kernel->code;
+        const gpu_family *f = dn_gpu_family(steps[i].kernel);
         cu_function function;
         if (code->inner) {
             ks_step inner = dn_gpu_inner(steps[i].kernel, &steps[i].p);
@@ -251,9 +252,9 @@ static danaus_status prepare(cuda_device *d, const ks_step *steps, int count)
             ks_step first = dn_gpu_first(steps[i].kernel, &steps[i].p);
             TRY(prepare(d, &first, 1));
         }
-        if (code->products)
+        if (f->products)
             TRY(dn_cuda_open_blas(d));
-        for (int v = 0; v < code->variants || v == 0; v++)
+        for (int v = 0; v < f->variants || v == 0; v++)
             TRY(dn_cuda_function(d, steps[i].kernel, &steps[i].p, v, &function));
     }
     return DANAUS_OK;
@@ -331,8 +332,8 @@ static danaus_status run_again(cuda_device *d, void *arg)
 /* Calls from which on a graph is worth being made: several launches, or one. */
 static int often_enough(const ks_step *steps, int count)
 {
-    const gpu_code *code = steps[0].kernel->code;
-    return count > 1 || code->inner || code->products ? 2 : 32;
+    const kernel *k = steps[0].kernel;
+    return count > 1 || dn_gpu_code(k)->inner || dn_gpu_family(k)->products ? 2 : 32;
 }
 
 static danaus_status run_or_replay(cuda_device *d, run_arguments *a)

@@ -1,8 +1,9 @@
 /* GPUs: what a row of the kernel table is there, whoever runs it.
 
-   A row is a text in src/gpu/texts, compiled when it is first needed, and functions of
-   values that say how: which problems it fits, the #defines for a problem, the grid
-   for a batch, the order of its weights. Its entry point is
+   A family of rows is a text in src/gpu/texts, compiled when it is first needed, and
+   functions of values that say how: which problems it fits, the #defines for a problem,
+   the grid for a batch, the order of its weights; a row is one of its sizes. The entry
+   point of products is
 
        ks(const void *x, const void *w, const void *bias, void *y, int64 batch,
           int activation, int64 a, int64 b, int64 c, int64 d,
@@ -87,12 +88,10 @@ static inline int64_t dn_gpu_parts(int64_t size, int64_t part)
     return (size + part - 1) / part;
 }
 
-/* What kernel.code points to. */
-typedef struct gpu_code {
+/* What kernel.family points to: how rows of a text are compiled and run. */
+typedef struct gpu_family {
+    kernel_family kernel;
     const char *text; /* a file of src/gpu/texts */
-    int arch;         /* 90: runs on 9.0 alone; else the least that it runs on */
-    int size[8];      /* of a tile: rows, columns, lanes; the row's functions know the
-                         others' meaning */
 
     /* Writes lines "#define NAME VALUE\n" for a problem. The batch of the problem is a
        hint here too: what is compiled must be right for any; but its activation is that
@@ -113,6 +112,13 @@ typedef struct gpu_code {
        bias or an activation: it changes y, and is given neither x nor w. */
     void (*products)(
         const kernel *k, const problem *p, const gpu_call *call, gpu_products *to);
+} gpu_family;
+
+/* What kernel.code points to: what rows of a family differ in. */
+typedef struct gpu_code {
+    int arch; /* 90: runs on 9.0 alone; else the least that it runs on */
+    int size
+        [8]; /* of a tile: rows, columns, lanes; the family knows the others' meaning */
     /* Of rows whose x is first made in scratch. `first` makes it, from the x of the
        problem's inner factor, as [batch / line][N][line], the last columns filled up,
        and `inner` y, batch-first. Without `first` x is turned by their text, whose entry
@@ -120,6 +126,13 @@ typedef struct gpu_code {
        y is turned back. */
     const kernel *first, *inner;
 } gpu_code;
+
+static inline const gpu_family *dn_gpu_family(const kernel *k)
+{
+    return (const gpu_family *)k->family;
+}
+
+static inline const gpu_code *dn_gpu_code(const kernel *k) { return k->code; }
 
 /* The grid of ks_turn.cu for a matrix of elements of so many bytes. */
 gpu_launch dn_gpu_turn_launch(int64_t rows, int64_t columns, size_t element);

@@ -28,18 +28,17 @@ enum { TF32 = 3, COLUMNS };
 
 static int is_for(const kernel *k, const problem *p)
 {
-    return dn_is_one_factor(k, p) &&
-           (!dn_gpu_code(k)->size[TF32] || p->math == DANAUS_MATH_TF32);
+    return !p->inner.a && (!dn_gpu_code(k)->size[TF32] || p->math == DANAUS_MATH_TF32);
 }
 
-void dn_blas_defines(const kernel *k, const problem *p, int variant, text *to)
+static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)k, (void)variant;
     dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
     dn_text(to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
 }
 
-void dn_blas_launch(
+static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
@@ -54,7 +53,7 @@ void dn_blas_launch(
 /* ---- block by block ---- */
 
 /* Batch-first, lanes j lie between the columns k: no matrix for a library. */
-int dn_blas_fits(const kernel *k, const problem *p)
+static int blas_fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
     int64_t times = q.a < q.d ? q.a : q.d, count = q.a < q.d ? q.d : q.a;
@@ -62,7 +61,7 @@ int dn_blas_fits(const kernel *k, const problem *p)
            times <= MOST_TIMES && count <= MOST_COUNT;
 }
 
-size_t dn_blas_bytes(const kernel *k, const problem *p)
+static size_t blas_bytes(const kernel *k, const problem *p)
 {
     (void)k;
     return (size_t)dn_pattern_weights(p->pattern) * danaus_dtype_size(p->dtype);
@@ -81,7 +80,7 @@ static void pack_line(const gpu_packing *g, int64_t n, char *to)
         g->p->dtype, to);
 }
 
-void dn_blas_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void blas_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
     int columns = dn_gpu_code(k)->size[COLUMNS];
@@ -108,7 +107,7 @@ static void exchange(int64_t pair[2])
 }
 
 /* The blocks i at once, for one lane j after another, or the other way round. */
-void dn_blas_products(
+static void blas_products(
     const kernel *k, const problem *p, const gpu_call *call, gpu_products *to)
 {
     danaus_pattern q = p->pattern;
@@ -141,7 +140,7 @@ static problem as_one_block(const problem *p)
     return whole;
 }
 
-int dn_dense_fits(const kernel *k, const problem *p)
+static int dense_fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
     double bytes = (double)dn_pattern_rows(q) * (double)dn_pattern_cols(q) *
@@ -150,10 +149,10 @@ int dn_dense_fits(const kernel *k, const problem *p)
     return is_for(k, p) && growth > 1 && growth <= MOST_GROWTH && bytes <= MOST_BYTES;
 }
 
-size_t dn_dense_bytes(const kernel *k, const problem *p)
+static size_t dense_bytes(const kernel *k, const problem *p)
 {
     problem whole = as_one_block(p);
-    return dn_blas_bytes(k, &whole);
+    return blas_bytes(k, &whole);
 }
 
 static void pack_whole_row(const gpu_packing *g, int64_t n, char *to)
@@ -168,7 +167,7 @@ static void pack_whole_row(const gpu_packing *g, int64_t n, char *to)
             to + (size_t)((i * q.c + c) * q.d + j) * size);
 }
 
-void dn_dense_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void dense_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
     int64_t size = (int64_t)danaus_dtype_size(p->dtype);
@@ -176,11 +175,11 @@ void dn_dense_pack(const kernel *k, const problem *p, weights_view w, void *pack
     dn_gpu_pack(&g, dn_pattern_rows(q), packed);
 }
 
-void dn_dense_products(
+static void dense_products(
     const kernel *k, const problem *p, const gpu_call *call, gpu_products *to)
 {
     problem whole = as_one_block(p);
-    dn_blas_products(k, &whole, call, to);
+    blas_products(k, &whole, call, to);
 }
 
 /* ---- costs: fits to the times of cuBLAS 13 on an H200 ---- */
@@ -240,12 +239,12 @@ static double after_cost(const gpu_facts *f, const problem *p)
 
 /* Rows are padded to tiles of 64, and a sum of c terms takes as long as c + steps do. 3 %
    dearer than measured: our own rows add a bias for nothing. */
-double dn_blas_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double blas_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     danaus_pattern q = p->pattern;
     rate r = rate_of(k);
-    double weights = (double)dn_blas_bytes(k, p), after = after_cost(f, p);
+    double weights = (double)blas_bytes(k, p), after = after_cost(f, p);
     double times = (double)(q.a < q.d ? q.a : q.d);
     if (k->dtype == DANAUS_F32 && !dn_gpu_code(k)->size[TF32] && p->batch <= 64)
         return times * few_columns_cost(f, k, p, weights / times) + after;
@@ -269,8 +268,30 @@ double dn_blas_cost(const danaus_device *dev, const kernel *k, const problem *p)
     return 1.03 * columns_first * (start + all) + after;
 }
 
-double dn_dense_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double dense_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     problem whole = as_one_block(p);
-    return dn_blas_cost(dev, k, &whole);
+    return blas_cost(dev, k, &whole);
 }
+
+const gpu_family dn_gpu_blas = {
+    .kernel = { .fits = blas_fits,
+                .cost = blas_cost,
+                .packed_bytes = blas_bytes,
+                .pack = blas_pack },
+    .text = "ks_after.cu",
+    .defines = defines,
+    .launch = launch_of,
+    .products = blas_products,
+};
+
+const gpu_family dn_gpu_dense = {
+    .kernel = { .fits = dense_fits,
+                .cost = dense_cost,
+                .packed_bytes = dense_bytes,
+                .pack = dense_pack },
+    .text = "ks_after.cu",
+    .defines = defines,
+    .launch = launch_of,
+    .products = dense_products,
+};

@@ -69,15 +69,14 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
            dn_gpu_parts(batch, size_of(k)[COLUMNS]);
 }
 
-int dn_mma_fits(const kernel *k, const problem *p)
+static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    return dn_is_one_factor(k, p) && (q.d == 1 || p->layout == DANAUS_BATCH_LAST) &&
-           q.b >= 8 && q.c >= 8 && q.a * q.d * (q.b + q.c) >= 80 &&
-           shape_of(k, p).stages >= 2;
+    return !p->inner.a && (q.d == 1 || p->layout == DANAUS_BATCH_LAST) && q.b >= 8 &&
+           q.c >= 8 && q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
 }
 
-double dn_mma_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     (void)dev, (void)k, (void)p;
     return INFINITY;
@@ -95,19 +94,19 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
     };
 }
 
-size_t dn_mma_bytes(const kernel *k, const problem *p)
+static size_t packed_bytes(const kernel *k, const problem *p)
 {
     gpu_tile t = tile_of(k, p);
     return dn_gpu_tile_bytes(&t, p);
 }
 
-void dn_mma_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     gpu_tile t = tile_of(k, p);
     dn_gpu_tile_pack(&t, p, w, packed);
 }
 
-void dn_mma_defines(const kernel *k, const problem *p, int variant, text *to)
+static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)variant;
     const int *n = size_of(k);
@@ -132,7 +131,7 @@ void dn_mma_defines(const kernel *k, const problem *p, int variant, text *to)
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
-void dn_mma_launch(
+static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
@@ -145,3 +144,13 @@ void dn_mma_launch(
         .shared = (int)shape_of(k, p).shared,
     };
 }
+
+const gpu_family dn_gpu_mma = {
+    .kernel = { .fits = fits,
+                .cost = cost,
+                .packed_bytes = packed_bytes,
+                .pack = pack },
+    .text = "ks_mma.cu",
+    .defines = defines,
+    .launch = launch_of,
+};

@@ -105,11 +105,11 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
            dn_gpu_parts(batch, s.tile_s);
 }
 
-int dn_mma_lanes_fits(const kernel *k, const problem *p)
+static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
     int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
-    return dn_is_one_factor(k, p) && (!tf32 || p->math == DANAUS_MATH_TF32) &&
+    return !p->inner.a && (!tf32 || p->math == DANAUS_MATH_TF32) &&
            p->layout == DANAUS_BATCH_FIRST && q.d > 1 && q.b >= 8 && q.c >= 8 &&
            shape_of(k, p).stages >= 2;
 }
@@ -117,13 +117,21 @@ int dn_mma_lanes_fits(const kernel *k, const problem *p)
 /* The larger of two times that overlap but in part. */
 static double beside(double a, double b) { return pow(pow(a, 4) + pow(b, 4), 0.25); }
 
+static size_t packed_bytes(const kernel *k, const problem *p)
+{
+    shape s = shape_of(k, p);
+    danaus_pattern q = p->pattern;
+    return (
+        size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.units * s.w_bytes);
+}
+
 /* Of w; of x and y. */
 static double operand_bytes(const kernel *k, const problem *p, double *x, double *y)
 {
     double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
     *x = (double)dn_pattern_cols(p->pattern) * line;
     *y = (double)dn_pattern_rows(p->pattern) * line;
-    return (double)dn_mma_lanes_bytes(k, p);
+    return (double)packed_bytes(k, p);
 }
 
 static double clock_of(const gpu_facts *f) { return 0.8 * f->flops / f->units / 256; }
@@ -159,7 +167,7 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
    short pieces slowly, and what a multiprocessor does: steps, bound by tensor cores or by
    shared memory, and then y. Elsewhere they have not run, and only a measurement chooses
    them. */
-double dn_mma_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = size_of(k);
@@ -186,14 +194,6 @@ double dn_mma_lanes_cost(const danaus_device *dev, const kernel *k, const proble
     return 3e-6 + beside(beside(memory, cache), processor);
 }
 
-size_t dn_mma_lanes_bytes(const kernel *k, const problem *p)
-{
-    shape s = shape_of(k, p);
-    danaus_pattern q = p->pattern;
-    return (
-        size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.units * s.w_bytes);
-}
-
 /* A unit of packing: all columns k of a tile of rows. */
 static void pack_tile(const gpu_packing *g, int64_t n, char *to)
 {
@@ -215,14 +215,14 @@ static void pack_tile(const gpu_packing *g, int64_t n, char *to)
         }
 }
 
-void dn_mma_lanes_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     shape s = shape_of(k, p);
     gpu_packing g = { k, p, w, &s, s.steps * s.units * s.w_bytes, pack_tile };
     dn_gpu_pack(&g, p->pattern.a * (p->pattern.d / s.together) * s.row_tiles, packed);
 }
 
-void dn_mma_lanes_defines(const kernel *k, const problem *p, int variant, text *to)
+static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)variant;
     const int *n = size_of(k);
@@ -252,7 +252,7 @@ void dn_mma_lanes_defines(const kernel *k, const problem *p, int variant, text *
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
-void dn_mma_lanes_launch(
+static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
@@ -267,3 +267,13 @@ void dn_mma_lanes_launch(
         .shared = (int)s.shared,
     };
 }
+
+const gpu_family dn_gpu_mma_lanes = {
+    .kernel = { .fits = fits,
+                .cost = cost,
+                .packed_bytes = packed_bytes,
+                .pack = pack },
+    .text = "ks_mma_lanes.cu",
+    .defines = defines,
+    .launch = launch_of,
+};

@@ -111,18 +111,12 @@ static shape shape_of(const kernel *k, const problem *p)
     return s;
 }
 
-int dn_pair_fits(const kernel *k, const problem *p)
+static int fits(const kernel *k, const problem *p)
 {
-    if (k->dtype != p->dtype || p->layout != DANAUS_BATCH_FIRST ||
+    if (!p->inner.a || p->layout != DANAUS_BATCH_FIRST ||
         (k->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32) || !sizes_fit(p))
         return 0;
     return shape_of(k, p).resident > 0;
-}
-
-size_t dn_pair_bytes(const kernel *k, const problem *p)
-{
-    shape s = shape_of(k, p);
-    return (size_t)(s.l_bytes + s.w_bytes);
 }
 
 static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
@@ -130,11 +124,17 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
     return p->pattern.a * dn_gpu_parts(batch, size_of(k)[COLUMNS]);
 }
 
+static size_t packed_bytes(const kernel *k, const problem *p)
+{
+    shape s = shape_of(k, p);
+    return (size_t)(s.l_bytes + s.w_bytes);
+}
+
 /* A fit to times on an H200 (to 7 %, in tf32 to 13 %): a multiprocessor takes as long for
    each tile, one after the other, as x, y and the weights, which come from the second
    cache, take to move. Tensor cores have nothing to say with blocks this small.
    Elsewhere the rows have not run, and only a measurement chooses them. */
-double dn_pair_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = size_of(k);
@@ -145,7 +145,7 @@ double dn_pair_cost(const danaus_device *dev, const kernel *k, const problem *p)
     double resident = (double)s.resident;
     double lines = (double)(dn_pattern_rows(p->pattern) + dn_pattern_cols(p->inner));
     double moved = lines * n[COLUMNS] * (double)danaus_dtype_size(p->dtype) / blocks;
-    double weights = (double)dn_pair_bytes(k, p) / blocks;
+    double weights = (double)packed_bytes(k, p) / blocks;
     double detour = resident > 1 ? 1.25 : 1.45;
     double tile = detour * moved / share + weights / (2.4 * share) + 0.4e-6 / resident;
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * resident));
@@ -243,7 +243,7 @@ static void pack_outer_unit(const gpu_packing *g, int64_t n, char *to)
             pack_outer(s, g->p->dtype, &g->w, (fragment){ n, step, f / 2, f % 2 }, to);
 }
 
-void dn_pair_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     shape s = shape_of(k, p);
     int64_t l_units = s.w.a * s.l_units, units = s.w.a * s.units;
@@ -256,13 +256,13 @@ void dn_pair_pack(const kernel *k, const problem *p, weights_view w, void *packe
 /* ---- the text ---- */
 
 /* Variant 0 takes 16 bytes of x and y at once, 1 takes them as they lie. */
-int dn_pair_variant(const kernel *k, const problem *p, const gpu_call *call)
+static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 {
     (void)k, (void)p;
     return ((uintptr_t)call->x | (uintptr_t)call->y) % 16 != 0;
 }
 
-void dn_pair_defines(const kernel *k, const problem *p, int variant, text *to)
+static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     const int *n = size_of(k);
     shape s = shape_of(k, p);
@@ -289,7 +289,7 @@ void dn_pair_defines(const kernel *k, const problem *p, int variant, text *to)
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
-void dn_pair_launch(
+static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
@@ -303,3 +303,15 @@ void dn_pair_launch(
         .shared = (int)s.shared,
     };
 }
+
+const gpu_family dn_gpu_pair = {
+    .kernel = { .fits = fits,
+                .cost = cost,
+                .packed_bytes = packed_bytes,
+                .pack = pack },
+    .text = "ks_pair.cu",
+    .defines = defines,
+    .launch = launch_of,
+    .variants = 2,
+    .variant = variant_of,
+};

@@ -18,10 +18,10 @@ enum { BR, BS, BJ, TR, TS, BK };
 static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
 /* Batch-last, neighbouring threads take neighbouring columns: lanes apart gain nothing. */
-int dn_simt_fits(const kernel *k, const problem *p)
+static int fits(const kernel *k, const problem *p)
 {
     int lanes = size_of(k)[BJ];
-    return dn_is_one_factor(k, p) && (lanes == 1 || p->layout == DANAUS_BATCH_FIRST);
+    return !p->inner.a && (lanes == 1 || p->layout == DANAUS_BATCH_FIRST);
 }
 
 static int64_t tiles_of(const kernel *k, danaus_pattern p, int64_t batch)
@@ -53,6 +53,15 @@ static int64_t run_of(const kernel *k, int64_t size, int64_t d)
     return d <= lanes ? size * d : lanes;
 }
 
+static size_t packed_bytes(const kernel *k, const problem *p)
+{
+    const int *n = size_of(k);
+    danaus_pattern q = p->pattern;
+    int64_t cells =
+        q.a * dn_gpu_parts(q.b, n[BR]) * dn_gpu_parts(q.d, n[BJ]) * q.c * n[BR] * n[BJ];
+    return (size_t)cells * danaus_dtype_size(dn_sum_type(p->dtype));
+}
+
 /* Seconds to move what must be moved, at the rates that these kernels reach: a third of
    memory's; what is moved for nothing comes from the second cache. */
 static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p)
@@ -61,7 +70,7 @@ static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p
     danaus_pattern q = p->pattern;
     double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
     double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
-    double w = (double)dn_simt_bytes(k, p), waste = 0;
+    double w = (double)packed_bytes(k, p), waste = 0;
     if (p->layout == DANAUS_BATCH_FIRST)
         waste = x * waste_of(p->dtype, run_of(k, q.c, q.d)) *
                     (double)dn_gpu_parts(q.b, n[BR]) +
@@ -71,7 +80,7 @@ static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p
 
 /* A fit to times on an H200: multiplying, moving elements between the memories of a
    multiprocessor, a latency each step, and moving x, y and w. */
-double dn_simt_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = size_of(k);
@@ -85,15 +94,6 @@ double dn_simt_cost(const danaus_device *dev, const kernel *k, const problem *p)
     double steps = ceil(c / n[BK]) + 2;
     double cycles = multiply + elements / 85 + 3.2 * threads * steps;
     return 6e-6 + 0.45e-6 * steps + rounds * cycles / clock + move_seconds(f, k, p);
-}
-
-size_t dn_simt_bytes(const kernel *k, const problem *p)
-{
-    const int *n = size_of(k);
-    danaus_pattern q = p->pattern;
-    int64_t cells =
-        q.a * dn_gpu_parts(q.b, n[BR]) * dn_gpu_parts(q.d, n[BJ]) * q.c * n[BR] * n[BJ];
-    return (size_t)cells * danaus_dtype_size(dn_sum_type(p->dtype));
 }
 
 /* A unit: [k][lane][row] of a tile of lanes and one of rows, zeros past the last ones. */
@@ -117,16 +117,16 @@ static void pack_unit(const gpu_packing *g, int64_t unit, char *to)
 }
 
 /* [i][lane tile][row tile], one unit each. */
-void dn_simt_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
     int64_t units = q.a * dn_gpu_parts(q.b, n[BR]) * dn_gpu_parts(q.d, n[BJ]);
-    gpu_packing g = { k, p, w, NULL, (int64_t)dn_simt_bytes(k, p) / units, pack_unit };
+    gpu_packing g = { k, p, w, NULL, (int64_t)packed_bytes(k, p) / units, pack_unit };
     dn_gpu_pack(&g, units, packed);
 }
 
-void dn_simt_defines(const kernel *k, const problem *p, int variant, text *to)
+static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     static const char *const names[] = { "BR", "BS", "BJ", "TR", "TS", "BK" };
     dn_text(to, "#define INDEX %s\n", variant ? "int64" : "int");
@@ -136,7 +136,7 @@ void dn_simt_defines(const kernel *k, const problem *p, int variant, text *to)
         dn_text(to, "#define %s %d\n", names[i], size_of(k)[i]);
 }
 
-void dn_simt_launch(
+static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
@@ -150,7 +150,7 @@ void dn_simt_launch(
 }
 
 /* 1: offsets within a step of k need 64 bits. */
-int dn_simt_variant(const kernel *k, const problem *p, const gpu_call *call)
+static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 {
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
@@ -160,3 +160,15 @@ int dn_simt_variant(const kernel *k, const problem *p, const gpu_call *call)
                          : (double)n[BS] * (double)dn_pattern_cols(q) + n[BK] * d;
     return largest > INT32_MAX / 2;
 }
+
+const gpu_family dn_gpu_simt = {
+    .kernel = { .fits = fits,
+                .cost = cost,
+                .packed_bytes = packed_bytes,
+                .pack = pack },
+    .text = "ks_simt.cu",
+    .defines = defines,
+    .launch = launch_of,
+    .variants = 2,
+    .variant = variant_of,
+};

@@ -85,12 +85,11 @@ static int is_one_column(const problem *p, int64_t batch)
 }
 
 /* At least 4 bytes of x lie together. */
-int dn_split_fits(const kernel *k, const problem *p)
+static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
     int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
-    if (!dn_is_one_factor(k, p) || (tf32 && p->math != DANAUS_MATH_TF32) || q.b < 8 ||
-        q.c < 8)
+    if (p->inner.a || (tf32 && p->math != DANAUS_MATH_TF32) || q.b < 8 || q.c < 8)
         return 0;
     shape s = shape_of(k, p);
     int last = p->layout == DANAUS_BATCH_LAST;
@@ -124,9 +123,16 @@ static double step_clocks(const shape *s, const kernel *k, const problem *p)
     return units * (double)s->tiles_r * (n[TILES_S] * product + 68) + 3.7 * copies;
 }
 
+static size_t packed_bytes(const kernel *k, const problem *p)
+{
+    shape s = shape_of(k, p);
+    danaus_pattern q = p->pattern;
+    return (size_t)(q.a * q.d * s.operands * s.steps * s.units * DN_OPERAND);
+}
+
 /* A fit to 11,000 times on an H200 (to 8 % in the mean): memory, the second cache, and what a
    multiprocessor does; steps that are not on their way from the beginning wait. */
-double dn_split_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = size_of(k);
@@ -134,8 +140,7 @@ double dn_split_cost(const danaus_device *dev, const kernel *k, const problem *p
     if (dn_gpu_code(k)->arch != 90)
         return INFINITY;
     shape s = shape_of(k, p);
-    double line = (double)p->batch * (double)s.element,
-           w = (double)dn_split_bytes(k, p);
+    double line = (double)p->batch * (double)s.element, w = (double)packed_bytes(k, p);
     double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
     double row_tiles = (double)dn_gpu_parts(q.b, s.tile_r), waste = waste_of(&s, p);
     double passes = (double)dn_gpu_parts(p->batch, 8 * n[TILES_S]);
@@ -152,13 +157,6 @@ double dn_split_cost(const danaus_device *dev, const kernel *k, const problem *p
     double waits = fmax(0, ceil(each / (double)(s.stages - 1)) - 1);
     return 4e-6 + cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3)) +
            0.7e-6 * waits;
-}
-
-size_t dn_split_bytes(const kernel *k, const problem *p)
-{
-    shape s = shape_of(k, p);
-    danaus_pattern q = p->pattern;
-    return (size_t)(q.a * q.d * s.operands * s.steps * s.units * DN_OPERAND);
 }
 
 /* A unit of packing: 16 rows of lanes that are together. */
@@ -183,7 +181,7 @@ static void pack_rows(const gpu_packing *g, int64_t n, char *to)
             }
 }
 
-void dn_split_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
@@ -193,14 +191,14 @@ void dn_split_pack(const kernel *k, const problem *p, weights_view w, void *pack
 }
 
 /* 1: by the text for batch-first. */
-int dn_split_variant(const kernel *k, const problem *p, const gpu_call *call)
+static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 {
     (void)k;
     return is_one_column(p, call->batch);
 }
 
 /* Sizes are arguments, so that a text serves all patterns whose lanes are as far apart. */
-void dn_split_defines(const kernel *k, const problem *p, int variant, text *to)
+static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     const int *n = size_of(k);
     shape s = shape_of(k, p);
@@ -223,7 +221,7 @@ void dn_split_defines(const kernel *k, const problem *p, int variant, text *to)
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
-void dn_split_launch(
+static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
@@ -236,3 +234,15 @@ void dn_split_launch(
         .shared = (int)s.shared,
     };
 }
+
+const gpu_family dn_gpu_split = {
+    .kernel = { .fits = fits,
+                .cost = cost,
+                .packed_bytes = packed_bytes,
+                .pack = pack },
+    .text = "ks_split.cu",
+    .defines = defines,
+    .launch = launch_of,
+    .variants = 2,
+    .variant = variant_of,
+};

@@ -32,19 +32,20 @@ ks_step dn_gpu_inner(const kernel *k, const problem *p)
     return step;
 }
 
-static int fits(ks_step step) { return step.kernel->fits(step.kernel, &step.p); }
+static int step_fits(ks_step step) { return dn_fits(step.kernel, &step.p); }
 
-int dn_turned_fits(const kernel *k, const problem *p)
+static int fits(const kernel *k, const problem *p)
 {
     int has_first = dn_gpu_code(k)->first != NULL;
     return p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1 &&
-           has_first == (p->inner.a > 0) && (!has_first || fits(dn_gpu_first(k, p))) &&
-           fits(dn_gpu_inner(k, p));
+           has_first == (p->inner.a > 0) &&
+           (!has_first || step_fits(dn_gpu_first(k, p))) &&
+           step_fits(dn_gpu_inner(k, p));
 }
 
-static double cost(const danaus_device *dev, ks_step step)
+static double step_cost(const danaus_device *dev, ks_step step)
 {
-    return step.kernel->cost(dev, step.kernel, &step.p);
+    return dn_cost(dev, step.kernel, &step.p);
 }
 
 static double turning(const danaus_device *dev, const problem *p, int64_t lines)
@@ -54,18 +55,15 @@ static double turning(const danaus_device *dev, const problem *p, int64_t lines)
     return LAUNCH + 2 * bytes / (TURNING * dn_gpu_facts(dev)->bandwidth);
 }
 
-double dn_turned_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     int64_t lines = dn_pattern_cols(p->pattern) + dn_pattern_rows(p->pattern);
-    double before = dn_gpu_code(k)->first ? cost(dev, dn_gpu_first(k, p))
+    double before = dn_gpu_code(k)->first ? step_cost(dev, dn_gpu_first(k, p))
                                           : LAUNCH + turning(dev, p, lines);
-    return before + cost(dev, dn_gpu_inner(k, p));
+    return before + step_cost(dev, dn_gpu_inner(k, p));
 }
 
-static size_t bytes_of(ks_step step)
-{
-    return step.kernel->packed_bytes(step.kernel, &step.p);
-}
+static size_t bytes_of(ks_step step) { return dn_packed_bytes(step.kernel, &step.p); }
 
 size_t dn_gpu_inner_at(const kernel *k, const problem *p)
 {
@@ -74,24 +72,24 @@ size_t dn_gpu_inner_at(const kernel *k, const problem *p)
     return (bytes_of(dn_gpu_first(k, p)) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-size_t dn_turned_bytes(const kernel *k, const problem *p)
+static size_t packed_bytes(const kernel *k, const problem *p)
 {
     return dn_gpu_inner_at(k, p) + bytes_of(dn_gpu_inner(k, p));
 }
 
-static void pack(ks_step step, weights_view w, void *packed)
+static void pack_step(ks_step step, weights_view w, void *packed)
 {
-    step.kernel->pack(step.kernel, &step.p, w, packed);
+    step.kernel->family->pack(step.kernel, &step.p, w, packed);
 }
 
-void dn_turned_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     if (dn_gpu_code(k)->first)
-        pack(dn_gpu_first(k, p), *w.inner, packed);
-    pack(dn_gpu_inner(k, p), w, (char *)packed + dn_gpu_inner_at(k, p));
+        pack_step(dn_gpu_first(k, p), *w.inner, packed);
+    pack_step(dn_gpu_inner(k, p), w, (char *)packed + dn_gpu_inner_at(k, p));
 }
 
-void dn_turned_defines(const kernel *k, const problem *p, int variant, text *to)
+static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)k, (void)variant;
     dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
@@ -106,7 +104,7 @@ gpu_launch dn_gpu_turn_launch(int64_t rows, int64_t columns, size_t element)
                      .threads = THREADS };
 }
 
-void dn_turned_launch(
+static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
@@ -116,3 +114,13 @@ void dn_turned_launch(
     *launch = dn_gpu_turn_launch(
         rows > cols ? rows : cols, call->batch, danaus_dtype_size(p->dtype));
 }
+
+const gpu_family dn_gpu_turned = {
+    .kernel = { .fits = fits,
+                .cost = cost,
+                .packed_bytes = packed_bytes,
+                .pack = pack },
+    .text = "ks_turn.cu",
+    .defines = defines,
+    .launch = launch_of,
+};

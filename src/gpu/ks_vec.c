@@ -38,7 +38,11 @@ static int64_t passes_of(const kernel *k, int64_t batch)
     return dn_gpu_parts(batch, size_of(k)[NS]);
 }
 
-int dn_vec_fits(const kernel *k, const problem *p) { return dn_is_one_factor(k, p); }
+static int fits(const kernel *k, const problem *p)
+{
+    (void)k;
+    return !p->inner.a;
+}
 
 /* Of several columns batch-last lanes lie apart, and so do loads of x. */
 static double apart(const kernel *k, const problem *p)
@@ -55,13 +59,19 @@ static double alone(const kernel *k, const problem *p)
     return size_of(k)[NS] < 8 ? 0 : wait * (double)p->pattern.c;
 }
 
+static size_t packed_bytes(const kernel *k, const problem *p)
+{
+    return (size_t)(tiles_of(k, p->pattern) * dn_gpu_parts(p->pattern.c, step_of(k))) *
+           WARP * (size_t)size_of(k)[BYTES];
+}
+
 /* A multiprocessor streams 45 GB/s of weights at best, all of them 0.84 of memory's rate,
    and makes so many multiply-adds with their loads and conversions; sums meet at the end
    of a tile. Fitted to times on an H200. */
-double dn_vec_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
-    double weights = (double)dn_vec_bytes(k, p),
+    double weights = (double)packed_bytes(k, p),
            passes = (double)passes_of(k, p->batch);
     double tiles = (double)tiles_of(k, p->pattern), clock = f->flops / f->units / 256;
     double rounds = ceil(tiles * passes / f->units), each = weights / tiles;
@@ -71,12 +81,6 @@ double dn_vec_cost(const danaus_device *dev, const kernel *k, const problem *p)
     double meet = 0.17e-6 * (WARP / size_of(k)[OUTS] - 1);
     double all = fmax(rounds * tile - ROUND, alone(k, p));
     return 4.9e-6 + meet + fmax(weights / (0.84 * f->bandwidth), all);
-}
-
-size_t dn_vec_bytes(const kernel *k, const problem *p)
-{
-    return (size_t)(tiles_of(k, p->pattern) * dn_gpu_parts(p->pattern.c, step_of(k))) *
-           WARP * (size_t)size_of(k)[BYTES];
 }
 
 /* A unit: [step][group][output][column] of a tile of outputs, zeros past the last ones. */
@@ -99,15 +103,15 @@ static void pack_tile(const gpu_packing *g, int64_t n, char *to)
 }
 
 /* [i][tile], one unit each. */
-void dn_vec_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
     int64_t units = q.a * dn_gpu_parts(q.b * q.d, size_of(k)[OUTS]);
-    gpu_packing g = { k, p, w, NULL, (int64_t)dn_vec_bytes(k, p) / units, pack_tile };
+    gpu_packing g = { k, p, w, NULL, (int64_t)packed_bytes(k, p) / units, pack_tile };
     dn_gpu_pack(&g, units, packed);
 }
 
-void dn_vec_defines(const kernel *k, const problem *p, int variant, text *to)
+static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)variant;
     dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
@@ -117,7 +121,7 @@ void dn_vec_defines(const kernel *k, const problem *p, int variant, text *to)
         size_of(k)[OUTS], size_of(k)[NS], (int)group_of(k), size_of(k)[WARPS]);
 }
 
-void dn_vec_launch(
+static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
@@ -128,3 +132,13 @@ void dn_vec_launch(
         .threads = WARP * size_of(k)[WARPS],
     };
 }
+
+const gpu_family dn_gpu_vec = {
+    .kernel = { .fits = fits,
+                .cost = cost,
+                .packed_bytes = packed_bytes,
+                .pack = pack },
+    .text = "ks_vec.cu",
+    .defines = defines,
+    .launch = launch_of,
+};

@@ -71,20 +71,41 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 
 /* Small blocks would be mostly padding. The batch is counted in 32 bits: with so many
    rows and columns, larger batches are larger than memory. */
-int dn_wgmma_fits(const kernel *k, const problem *p)
+static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
     int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
-    return dn_is_one_factor(k, p) && (!tf32 || p->math == DANAUS_MATH_TF32) &&
+    return !p->inner.a && (!tf32 || p->math == DANAUS_MATH_TF32) &&
            (q.d == 1 || (x_last(p) && !size_of(k)[MIDDLE])) && q.b >= 8 && q.c >= 8 &&
            q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
+}
+
+/* Of columns k of 32 bits, batch-last, the even ones come first: threads that read x then
+   meet different banks. */
+static gpu_tile tile_of(const kernel *k, const problem *p)
+{
+    shape s = shape_of(k, p);
+    return (gpu_tile){
+        .element = s.element,
+        .parts = s.parts,
+        .rows = s.tile_rows,
+        .row_tiles = s.row_tiles,
+        .steps = s.steps,
+        .even_first = s.element == 4 && x_last(p),
+    };
+}
+
+static size_t packed_bytes(const kernel *k, const problem *p)
+{
+    gpu_tile t = tile_of(k, p);
+    return dn_gpu_tile_bytes(&t, p);
 }
 
 /* A fit to 2,000 times on an H200, to 7 %. A tile is bound by tensor cores or by the second
    cache, behind which latency is not hidden; all of them together by memory. Where
    each multiprocessor has one tile its weights come from memory, a stage after the other.
    Clusters start later. Threads that fetch what is not aligned take three times as long. */
-double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = size_of(k);
@@ -109,7 +130,7 @@ double dn_wgmma_cost(const danaus_device *dev, const kernel *k, const problem *p
         tile *= s.element == 2 ? 5 : products > 1 ? 1.4 : 2.5;
     double line = (double)p->batch * s.element;
     double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line +
-                   (double)dn_wgmma_bytes(k, p);
+                   (double)packed_bytes(k, p);
     double move = 1.17 * bytes / f->bandwidth, make = waves * tile / clock + 0.3e-6;
     if (tiles <= places)
         make = fmax(make, 1.15e-6 * (steps + 1) / (double)s.stages + 0.3e-6);
@@ -221,28 +242,7 @@ void dn_gpu_tile_pack(const gpu_tile *t, const problem *p, weights_view w, void 
     dn_gpu_pack(&g, units, packed);
 }
 
-/* Of columns k of 32 bits, batch-last, the even ones come first: threads that read x then
-   meet different banks. */
-static gpu_tile tile_of(const kernel *k, const problem *p)
-{
-    shape s = shape_of(k, p);
-    return (gpu_tile){
-        .element = s.element,
-        .parts = s.parts,
-        .rows = s.tile_rows,
-        .row_tiles = s.row_tiles,
-        .steps = s.steps,
-        .even_first = s.element == 4 && x_last(p),
-    };
-}
-
-size_t dn_wgmma_bytes(const kernel *k, const problem *p)
-{
-    gpu_tile t = tile_of(k, p);
-    return dn_gpu_tile_bytes(&t, p);
-}
-
-void dn_wgmma_pack(const kernel *k, const problem *p, weights_view w, void *packed)
+static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     gpu_tile t = tile_of(k, p);
     dn_gpu_tile_pack(&t, p, w, packed);
@@ -250,7 +250,7 @@ void dn_wgmma_pack(const kernel *k, const problem *p, weights_view w, void *pack
 
 /* 0: 16 bytes of x and y lie together, aligned, wherever a row begins; 1: any. What another
    factor takes always does. */
-int dn_wgmma_variant(const kernel *k, const problem *p, const gpu_call *call)
+static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 {
     danaus_pattern q = p->pattern;
     uint64_t x_row = (uint64_t)(x_last(p) ? call->batch : q.c);
@@ -259,7 +259,7 @@ int dn_wgmma_variant(const kernel *k, const problem *p, const gpu_call *call)
     return ((x_row | y_row) * danaus_dtype_size(p->dtype) | places) % CHUNK_BYTES != 0;
 }
 
-void dn_wgmma_defines(const kernel *k, const problem *p, int variant, text *to)
+static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
@@ -290,7 +290,7 @@ void dn_wgmma_defines(const kernel *k, const problem *p, int variant, text *to)
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
-void dn_wgmma_launch(
+static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
@@ -298,7 +298,7 @@ void dn_wgmma_launch(
     int64_t tiles = tiles_of(k, p, call->batch);
     int64_t clusters = (int64_t)f->units * n[RESIDENT] / n[CLUSTER];
     int trade = n[GROUPS] == 2 && n[RESIDENT] == 1;
-    int many = trade || (n[GROUPS] == 1 && dn_wgmma_variant(k, p, call));
+    int many = trade || (n[GROUPS] == 1 && variant_of(k, p, call));
     *launch = (gpu_launch){
         .blocks = { (tiles < clusters ? tiles : clusters) * n[CLUSTER], 1, 1 },
         .threads = n[GROUPS] * 128 + (many ? 128 : 32),
@@ -341,10 +341,10 @@ static gpu_map map_of(
     };
 }
 
-void dn_wgmma_maps(
+static void maps_of(
     const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS])
 {
-    int aligned = !dn_wgmma_variant(k, p, call);
+    int aligned = !variant_of(k, p, call);
     shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
     if (aligned)
@@ -354,3 +354,16 @@ void dn_wgmma_maps(
     else if (aligned)
         map[GPU_MAP_Y] = map_of(p, call->batch, q.b, s.line, 64);
 }
+
+const gpu_family dn_gpu_wgmma = {
+    .kernel = { .fits = fits,
+                .cost = cost,
+                .packed_bytes = packed_bytes,
+                .pack = pack },
+    .text = "ks_wgmma.cu",
+    .defines = defines,
+    .launch = launch_of,
+    .variants = 2,
+    .variant = variant_of,
+    .maps = maps_of,
+};

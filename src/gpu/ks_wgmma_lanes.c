@@ -107,17 +107,24 @@ static int clusters_at_once(const gpu_facts *f, const kernel *k)
     return (cluster > 2 ? f->units * 10 / 11 : f->units) / cluster;
 }
 
-int dn_wgmma_lanes_fits(const kernel *k, const problem *p)
+static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
     int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
-    return dn_is_one_factor(k, p) && (!tf32 || p->math == DANAUS_MATH_TF32) &&
+    return !p->inner.a && (!tf32 || p->math == DANAUS_MATH_TF32) &&
            p->layout == DANAUS_BATCH_FIRST && q.d > 1 && q.b >= 8 && q.c >= 8 &&
            shape_of(k, p).stages >= 2;
 }
 
 /* The larger of two times that overlap but in part. */
 static double beside(double a, double b) { return pow(pow(a, 4) + pow(b, 4), 0.25); }
+
+static size_t packed_bytes(const kernel *k, const problem *p)
+{
+    shape s = shape_of(k, p);
+    danaus_pattern q = p->pattern;
+    return (size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.w_bytes);
+}
 
 /* Of f32, a fit to 30 times on an H200, to 5 %: three products of tensor cores and what is
    beside them for each lane of a step, of both groups, and then y, or memory. */
@@ -137,7 +144,7 @@ static double split_cost(
 /* A fit to times on an H200, to 7 %. A step is bound by what goes in and out of shared
    memory, x and w twice and w once more for a second group with the same lanes, or by the
    second cache; y follows. Pieces of 32 bytes are slow. */
-double dn_wgmma_lanes_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = size_of(k);
@@ -158,13 +165,6 @@ double dn_wgmma_lanes_cost(const danaus_device *dev, const kernel *k, const prob
     double waves = ceil((double)clusters_of(k, p, p->batch) / clusters_at_once(f, k));
     double pieces = in_lines ? 1 : s.element == 2 ? 1.8 : n[CLUSTER] > 1 ? 1.15 : 1;
     return 4e-6 + pieces * beside(waves * tile / clock, 1.2 * bytes / f->bandwidth);
-}
-
-size_t dn_wgmma_lanes_bytes(const kernel *k, const problem *p)
-{
-    shape s = shape_of(k, p);
-    danaus_pattern q = p->pattern;
-    return (size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.w_bytes);
 }
 
 /* Places 0 to 7 are rows r or columns k of two pieces in turn. */
@@ -222,8 +222,7 @@ static void pack_step(const gpu_packing *g, int64_t number, char *to)
             (step * s->units + n % s->units) * (STEP_BYTES / s->element), to);
 }
 
-void dn_wgmma_lanes_pack(
-    const kernel *k, const problem *p, weights_view w, void *packed)
+static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     shape s = shape_of(k, p);
     gpu_packing g = { k, p, w, &s, s.w_bytes, pack_step };
@@ -233,7 +232,7 @@ void dn_wgmma_lanes_pack(
 
 /* 0: 16 bytes of x and y lie together, aligned, wherever a row of a block begins; 1: any. What
    another factor made always does. */
-int dn_wgmma_lanes_variant(const kernel *k, const problem *p, const gpu_call *call)
+static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 {
     danaus_pattern q = p->pattern;
     int64_t x_row = size_of(k)[MIDDLE] ? 0 : q.c * q.d;
@@ -242,7 +241,7 @@ int dn_wgmma_lanes_variant(const kernel *k, const problem *p, const gpu_call *ca
     return (rows | places) % UNIT_BYTES != 0;
 }
 
-void dn_wgmma_lanes_defines(const kernel *k, const problem *p, int variant, text *to)
+static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
@@ -272,7 +271,7 @@ void dn_wgmma_lanes_defines(const kernel *k, const problem *p, int variant, text
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
-void dn_wgmma_lanes_launch(
+static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
@@ -324,10 +323,10 @@ static gpu_map middle_map_of(
     };
 }
 
-void dn_wgmma_lanes_maps(
+static void maps_of(
     const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS])
 {
-    int aligned = !dn_wgmma_lanes_variant(k, p, call);
+    int aligned = !variant_of(k, p, call);
     shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
     if (size_of(k)[MIDDLE])
@@ -337,3 +336,16 @@ void dn_wgmma_lanes_maps(
     if (aligned)
         map[GPU_MAP_Y] = map_of(k, &s, q, call->batch, q.b, 64);
 }
+
+const gpu_family dn_gpu_wgmma_lanes = {
+    .kernel = { .fits = fits,
+                .cost = cost,
+                .packed_bytes = packed_bytes,
+                .pack = pack },
+    .text = "ks_wgmma_lanes.cu",
+    .defines = defines,
+    .launch = launch_of,
+    .variants = 2,
+    .variant = variant_of,
+    .maps = maps_of,
+};

@@ -4,30 +4,25 @@
 
 #include "base/thread.h"
 
+/* A row: its name, type, family, the least architecture that it runs on, its sizes. */
+#define ROW(NAME, DTYPE, FAMILY, ARCH, ...)                                            \
+    {                                                                                  \
+        NAME, DTYPE, &dn_gpu_##FAMILY.kernel, &(const gpu_code)                        \
+        {                                                                              \
+            .arch = ARCH, .size = { __VA_ARGS__ }                                      \
+        }                                                                              \
+    }
+
 /* A portable row: a tile of BR rows, BS columns and BJ lanes, a thread TR x TS of it,
    BK steps of k at once. */
 #define SIMT(type, DTYPE, BR, BS, BJ, TR, TS, BK)                                      \
-    {                                                                                  \
-        "ks.simt." #type "." #BR "x" #BS "x" #BJ, DTYPE, dn_simt_fits, dn_simt_cost,   \
-            dn_simt_bytes, dn_simt_pack, &(const gpu_code)                             \
-        {                                                                              \
-            .text = "ks_simt.cu", .size = { BR, BS, BJ, TR, TS, BK },                  \
-            .defines = dn_simt_defines, .launch = dn_simt_launch, .variants = 2,       \
-            .variant = dn_simt_variant                                                 \
-        }                                                                              \
-    }
+    ROW("ks.simt." #type "." #BR "x" #BS "x" #BJ, DTYPE, simt, 0, BR, BS, BJ, TR, TS,  \
+        BK)
 
 /* A portable row for few columns: a block makes OUTS outputs for NS of them, k split
    over so many warps, whose threads load B bytes of weights at once. */
 #define VEC(type, DTYPE, NS, OUTS, WARPS, B)                                           \
-    {                                                                                  \
-        "ks.vec." #type "." #NS "x" #OUTS, DTYPE, dn_vec_fits, dn_vec_cost,            \
-            dn_vec_bytes, dn_vec_pack, &(const gpu_code)                               \
-        {                                                                              \
-            .text = "ks_vec.cu", .size = { OUTS, NS, 1, WARPS, B },                    \
-            .defines = dn_vec_defines, .launch = dn_vec_launch                         \
-        }                                                                              \
-    }
+    ROW("ks.vec." #type "." #NS "x" #OUTS, DTYPE, vec, 0, OUTS, NS, 1, WARPS, B)
 #define VEC_4(type, DTYPE)                                                             \
     VEC(type, DTYPE, 1, 32, 16, 16), VEC(type, DTYPE, 1, 8, 16, 16),                   \
         VEC(type, DTYPE, 2, 32, 16, 16), VEC(type, DTYPE, 4, 32, 16, 8),               \
@@ -61,15 +56,8 @@
 #define WGMMA(type, DTYPE, R, C, G, K, B, P) WGMMA_TO(type, DTYPE, R, C, G, K, B, P, 0)
 /* T: y is what another factor takes. */
 #define WGMMA_TO(type, DTYPE, R, C, G, K, B, P, T)                                     \
-    {                                                                                  \
-        "ks.wgmma." #type "." #R "x" #C "." #K, DTYPE, dn_wgmma_fits, dn_wgmma_cost,   \
-            dn_wgmma_bytes, dn_wgmma_pack, &(const gpu_code)                           \
-        {                                                                              \
-            .text = "ks_wgmma.cu", .arch = 90, .size = { R, C, 1, G, K, B, P, T },     \
-            .defines = dn_wgmma_defines, .launch = dn_wgmma_launch, .variants = 2,     \
-            .variant = dn_wgmma_variant, .maps = dn_wgmma_maps                         \
-        }                                                                              \
-    }
+    ROW("ks.wgmma." #type "." #R "x" #C "." #K, DTYPE, wgmma, 90, R, C, 1, G, K, B, P, \
+        T)
 
 #define WGMMA_16(type, DTYPE)                                                          \
     WGMMA(type, DTYPE, 256, 128, 2, 1, 1, 1),                                          \
@@ -81,17 +69,7 @@
 /* Batch-first with d > 1, R rows, C columns and L lanes in a tile; clusters of N tiles of
    the same columns; T: x is what another factor made; numbers in P parts. */
 #define WGMMA_LANES(type, DTYPE, R, C, L, N, T, P)                                     \
-    {                                                                                  \
-        "ks.wgmma_lanes." #type ".1x" #N, DTYPE, dn_wgmma_lanes_fits,                  \
-            dn_wgmma_lanes_cost, dn_wgmma_lanes_bytes, dn_wgmma_lanes_pack,            \
-            &(const gpu_code)                                                          \
-        {                                                                              \
-            .text = "ks_wgmma_lanes.cu", .arch = 90, .size = { R, C, L, N, T, P },     \
-            .defines = dn_wgmma_lanes_defines, .launch = dn_wgmma_lanes_launch,        \
-            .variants = 2, .variant = dn_wgmma_lanes_variant,                          \
-            .maps = dn_wgmma_lanes_maps                                                \
-        }                                                                              \
-    }
+    ROW("ks.wgmma_lanes." #type ".1x" #N, DTYPE, wgmma_lanes, 90, R, C, L, N, T, P)
 #define WGMMA_LANES_ALL(type, DTYPE, R, L, P)                                          \
     WGMMA_LANES(type, DTYPE, R, 64, L, 1, 0, P),                                       \
         WGMMA_LANES(type, DTYPE, R, 64, L, 2, 0, P),                                   \
@@ -100,14 +78,7 @@
 /* A row from compute capability 8.0 on: at most R rows and C columns in a tile, B blocks
    resident. */
 #define MMA(type, DTYPE, R, C, B)                                                      \
-    {                                                                                  \
-        "ks.mma." #type "." #R "x" #C, DTYPE, dn_mma_fits, dn_mma_cost, dn_mma_bytes,  \
-            dn_mma_pack, &(const gpu_code)                                             \
-        {                                                                              \
-            .text = "ks_mma.cu", .arch = 80, .size = { R, C, 1, B },                   \
-            .defines = dn_mma_defines, .launch = dn_mma_launch                         \
-        }                                                                              \
-    }
+    ROW("ks.mma." #type "." #R "x" #C, DTYPE, mma, 80, R, C, 1, B)
 
 #define MMA_16(type, DTYPE)                                                            \
     MMA(type, DTYPE, 128, 128, 1), MMA(type, DTYPE, 64, 128, 1),                       \
@@ -117,28 +88,14 @@
    M warps beside each other in rows, W in all, B blocks resident; from compute capability
    ARCH on. */
 #define MMA_LANES(type, DTYPE, ARCH, R, S, M, W, B, P)                                 \
-    {                                                                                  \
-        "ks.mma_lanes." #type "." #R "x" #S "." #M "." #W, DTYPE, dn_mma_lanes_fits,   \
-            dn_mma_lanes_cost, dn_mma_lanes_bytes, dn_mma_lanes_pack,                  \
-            &(const gpu_code)                                                          \
-        {                                                                              \
-            .text = "ks_mma_lanes.cu", .arch = ARCH, .size = { R, S, M, W, B, P, 1 },  \
-            .defines = dn_mma_lanes_defines, .launch = dn_mma_lanes_launch             \
-        }                                                                              \
-    }
+    ROW("ks.mma_lanes." #type "." #R "x" #S "." #M "." #W, DTYPE, mma_lanes, ARCH, R,  \
+        S, M, W, B, P, 1)
 
 /* The same in f32 with the weights of a tile held in shared memory, U units of columns k
    in a step. */
 #define MMA_HELD(R, S, W, B, U)                                                        \
-    {                                                                                  \
-        "ks.mma_held.f32." #R "x" #S "." #W "." #U, DANAUS_F32, dn_mma_lanes_fits,     \
-            dn_mma_lanes_cost, dn_mma_lanes_bytes, dn_mma_lanes_pack,                  \
-            &(const gpu_code)                                                          \
-        {                                                                              \
-            .text = "ks_mma_lanes.cu", .arch = 90, .size = { R, S, 1, W, B, 2, U, 1 }, \
-            .defines = dn_mma_lanes_defines, .launch = dn_mma_lanes_launch             \
-        }                                                                              \
-    }
+    ROW("ks.mma_held.f32." #R "x" #S "." #W "." #U, DANAUS_F32, mma_lanes, 90, R, S,   \
+        1, W, B, 2, U, 1)
 
 /* Where a processor has 227 KiB of shared memory, and anywhere. */
 #define MMA_LANES_90(type, DTYPE)                                                      \
@@ -151,15 +108,8 @@
    columns; M warps beside each other in rows, columns k split over K ways; B blocks
    resident, numbers in P parts. */
 #define SPLIT(type, DTYPE, ARCH, R, S, M, K, B, P)                                     \
-    {                                                                                  \
-        "ks.split." #type "." #R "x" #S "." #M "x" #K, DTYPE, dn_split_fits,           \
-            dn_split_cost, dn_split_bytes, dn_split_pack, &(const gpu_code)            \
-        {                                                                              \
-            .text = "ks_split.cu", .arch = ARCH, .size = { R, S, M, K, B, P },         \
-            .defines = dn_split_defines, .launch = dn_split_launch, .variants = 2,     \
-            .variant = dn_split_variant                                                \
-        }                                                                              \
-    }
+    ROW("ks.split." #type "." #R "x" #S "." #M "x" #K, DTYPE, split, ARCH, R, S, M, K, \
+        B, P)
 #define SPLIT_90(type, DTYPE, P)                                                       \
     SPLIT(type, DTYPE, 90, 1, 1, 1, 8, 2, P),                                          \
         SPLIT(type, DTYPE, 90, 2, 1, 1, 8, 2, P),                                      \
@@ -171,11 +121,9 @@
    capability AT / 10 on. */
 #define TURNED_TO(NAME, DTYPE, AT, FIRST, ...)                                         \
     {                                                                                  \
-        NAME, DTYPE, dn_turned_fits, dn_turned_cost, dn_turned_bytes, dn_turned_pack,  \
-            &(const gpu_code)                                                          \
+        NAME, DTYPE, &dn_gpu_turned.kernel, &(const gpu_code)                          \
         {                                                                              \
-            .text = "ks_turn.cu", .arch = AT, .size = { 64, 64, 1 },                   \
-            .defines = dn_turned_defines, .launch = dn_turned_launch, .first = FIRST,  \
+            .arch = AT, .size = { 64, 64, 1 }, .first = FIRST,                         \
             .inner = &(const kernel)__VA_ARGS__                                        \
         }                                                                              \
     }
@@ -195,31 +143,14 @@
 
 /* The rows of a library, by blocks and as a whole. */
 #define LIBRARY(name, type, DTYPE, ...)                                                \
-    {                                                                                  \
-        "ks." #name "." type, DTYPE, dn_##name##_fits, dn_##name##_cost,               \
-            dn_##name##_bytes, dn_##name##_pack, &(const gpu_code)                     \
-        {                                                                              \
-            .text = "ks_after.cu", .size = { 64, 64, 1, __VA_ARGS__ },                 \
-            .defines = dn_blas_defines, .launch = dn_blas_launch,                      \
-            .products = dn_##name##_products                                           \
-        }                                                                              \
-    }
-
+    ROW("ks." #name "." type, DTYPE, name, 0, 64, 64, 1, __VA_ARGS__)
 #define BLAS(type, DTYPE, TF32)                                                        \
     LIBRARY(blas, #type, DTYPE, TF32), LIBRARY(dense, #type, DTYPE, TF32)
 
 /* Two factors at once, C columns in a tile, W warps, at most B blocks resident; for compute
    capability 9.0, or from 8.0 on. */
 #define PAIR(type, DTYPE, ARCH, C, W, B)                                               \
-    {                                                                                  \
-        "ks.pair." #type "." #C "." #W, DTYPE, dn_pair_fits, dn_pair_cost,             \
-            dn_pair_bytes, dn_pair_pack, &(const gpu_code)                             \
-        {                                                                              \
-            .text = "ks_pair.cu", .arch = ARCH, .size = { 1, C, 1, W, B },             \
-            .defines = dn_pair_defines, .launch = dn_pair_launch, .variants = 2,       \
-            .variant = dn_pair_variant                                                 \
-        }                                                                              \
-    }
+    ROW("ks.pair." #type "." #C "." #W, DTYPE, pair, ARCH, 1, C, 1, W, B)
 #define PAIR_90(type, DTYPE)                                                           \
     PAIR(type, DTYPE, 90, 48, 4, 2), PAIR(type, DTYPE, 90, 48, 8, 1),                  \
         PAIR(type, DTYPE, 90, 32, 8, 1), PAIR(type, DTYPE, 90, 24, 8, 1)
@@ -334,7 +265,8 @@ static const kernel *without_library(void)
     dn_lock_process();
     if (!rows[0].name)
         for (int i = 0;
-             dn_gpu_kernels[i].name && !dn_gpu_code(&dn_gpu_kernels[i])->products; i++)
+             dn_gpu_kernels[i].name && !dn_gpu_family(&dn_gpu_kernels[i])->products;
+             i++)
             rows[i] = dn_gpu_kernels[i];
     dn_unlock_process();
     return rows;

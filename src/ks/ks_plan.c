@@ -204,7 +204,7 @@ static danaus_status try_rows(
     for (const kernel *k = dev->kernels; k->name; k++) {
         int fits = 0, same = 0;
         for (int i = 0; i < steps.count; i++) {
-            fits += k->fits(k, &steps.step[i].p);
+            fits += dn_fits(k, &steps.step[i].p);
             same += steps.step[i].kernel == k;
         }
         if (fits < steps.count || same == steps.count)

@@ -63,8 +63,7 @@ static danaus_status add_forms(
         packed_form *f = find_form(w, &form);
         if (!f) {
             TRY(w->backend->alloc(
-                w->device, step->kernel->packed_bytes(step->kernel, &step->p),
-                &form.memory));
+                w->device, dn_packed_bytes(step->kernel, &step->p), &form.memory));
             f = &w->form[w->count++];
             *f = form;
         }

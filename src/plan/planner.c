@@ -89,8 +89,7 @@ static danaus_status pack_trial(const trial *t, const ks_step *step, void **pack
     weights_view w = dn_weights_view(t->w, p->dtype, p->pattern);
     weights_view inner = dn_weights_view(t->w, p->dtype, p->inner);
     w.inner = p->inner.a ? &inner : NULL;
-    TRY(t->dev->backend->alloc(
-        t->dev, step->kernel->packed_bytes(step->kernel, p), packed));
+    TRY(t->dev->backend->alloc(t->dev, dn_packed_bytes(step->kernel, p), packed));
     return dn_pack(t->dev, step, w, *packed);
 }
 
@@ -194,7 +193,7 @@ static const kernel *estimate(
     const kernel *best = NULL;
     double least = INFINITY;
     for (const kernel *k = dev->kernels; k->name; k++) {
-        double t = k->fits(k, p) ? k->cost(dev, k, p) : INFINITY;
+        double t = dn_fits(k, p) ? dn_cost(dev, k, p) : INFINITY;
         if (t < least) {
             least = t;
             best = k;
@@ -212,7 +211,7 @@ static const kernel *estimate_or_neighbour(
     const kernel *best = estimate(dev, p, &least), *near = NULL;
     if (best)
         near = dn_tuning_near(dev->tuning, p);
-    *seconds = near ? near->cost(dev, near, p) : INFINITY;
+    *seconds = near ? dn_cost(dev, near, p) : INFINITY;
     if (*seconds <= DOUBTFUL * least)
         return near;
     *seconds = least;
@@ -228,7 +227,7 @@ static int candidates(
     problem plain = *p;
     plain.activation = 0;
     for (const kernel *k = dev->kernels; k->name && count < MOST_STEPS; k++) {
-        double t = k->fits(k, p) ? k->cost(dev, k, p) : NAN;
+        double t = dn_fits(k, p) ? dn_cost(dev, k, p) : NAN;
         if (t <= HOPELESS * least || t == INFINITY)
             steps[count++] = (ks_step){ plain, k };
     }
@@ -271,7 +270,7 @@ static int pays_for_activation(
 {
     problem plain = *p;
     plain.activation = 0;
-    return p->activation && k->cost(dev, k, p) > k->cost(dev, k, &plain);
+    return p->activation && dn_cost(dev, k, p) > dn_cost(dev, k, &plain);
 }
 
 danaus_status dn_choose(
@@ -304,7 +303,7 @@ static double estimate_steps(
         problem p = steps[i].p;
         const kernel *row = k ? k : steps[i].kernel;
         p.alike = k != NULL;
-        seconds += row->fits(row, &p) ? row->cost(dev, row, &p) : INFINITY;
+        seconds += dn_fits(row, &p) ? dn_cost(dev, row, &p) : INFINITY;
     }
     return seconds;
 }

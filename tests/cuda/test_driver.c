@@ -190,7 +190,7 @@ static danaus_status measure(danaus_device **device, double *seconds)
     problem p = { .pattern = { 1, 3, 2, 1 }, .dtype = DANAUS_F32, .batch = 5 };
     danaus_status status = danaus_device_open("cuda:0", device);
     const kernel *k = status ? NULL : (*device)->kernels;
-    while (k && !k->fits(k, &p))
+    while (k && !dn_fits(k, &p))
         k++;
     return status ? status : dn_measure(*device, &(ks_step){ p, k }, 1, seconds);
 }
@@ -340,10 +340,8 @@ static void without_a_library_its_rows_are_not_there(void **state)
     for (; without->name; with++, without++)
         assert_string_equal(with->name, without->name);
     int rows = 0;
-    for (; with->name; with++, rows++) {
-        const gpu_code *code = with->code;
-        assert_non_null(code->products);
-    }
+    for (; with->name; with++, rows++)
+        assert_non_null(dn_gpu_family(with)->products);
     assert_in_range(rows, 1, 100);
 }
 

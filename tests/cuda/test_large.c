@@ -231,8 +231,7 @@ static void *packed_of(
     weights_view view = dn_weights_view(w->data, g->dtype, step->p.pattern);
     weights_view of_inner = dn_weights_view(inner->data, g->dtype, step->p.inner);
     view.inner = step->p.inner.a ? &of_inner : NULL;
-    assert_ok(danaus_alloc(
-        g->dev, step->kernel->packed_bytes(step->kernel, &step->p), &packed));
+    assert_ok(danaus_alloc(g->dev, dn_packed_bytes(step->kernel, &step->p), &packed));
     assert_ok(dn_pack(g->dev, step, view, packed));
     return packed;
 }
@@ -308,10 +307,10 @@ static int ask(const kernel *k, question *list, int count)
                           .math = (danaus_math)(form / 4),
                           .batch = 1 };
             p.batch = ELEMENTS / longest_of(&p) + 9;
-            if (!k->fits(k, &p) || k->cost(device, k, &p) > 1 || count == MOST)
+            if (!dn_fits(k, &p) || dn_cost(device, k, &p) > 1 || count == MOST)
                 continue;
             p.math = DANAUS_MATH_F32;
-            if (form / 4 && k->fits(k, &p))
+            if (form / 4 && dn_fits(k, &p))
                 continue;
             p.math = (danaus_math)(form / 4);
             list[count] = (question){ { p, k }, (uint64_t)count };

@@ -23,7 +23,7 @@ static problem random_problem(rng *r, const kernel *k)
         p.pattern.b *= unit;
         p.pattern.c *= unit;
         p.pattern.d = rng_int(r, 1, 3) << rng_int(r, 0, 4);
-    } while (!k->fits(k, &p) || weights_of(p.pattern) * p.batch > MOST_PRODUCTS);
+    } while (!dn_fits(k, &p) || weights_of(p.pattern) * p.batch > MOST_PRODUCTS);
     p.batch = rng_next(r) % 8 ? (p.batch + unit - 1) / unit * unit : 1;
     return p;
 }
@@ -32,9 +32,9 @@ static void run(
     const kernel *k, const problem *p, const void *x, const array *w, const float *bias,
     void *y, danaus_activation activation, int number)
 {
-    void *packed = dn_alloc(k->packed_bytes(k, p));
+    void *packed = dn_alloc(dn_packed_bytes(k, p));
     assert_non_null(packed);
-    k->pack(k, p, dn_weights_view(w->data, p->dtype, p->pattern), packed);
+    k->family->pack(k, p, dn_weights_view(w->data, p->dtype, p->pattern), packed);
     run_text(k, p, x, packed, bias, y, activation, number);
     dn_free(packed);
 }
@@ -88,8 +88,8 @@ static void check(const kernel *k, int number)
 /* Of the rows for 9.0 those in f32 and tf32 of one block. */
 static int is_emulated(const kernel *k)
 {
-    return !strncmp(dn_gpu_code(k)->text, "ks_mma", 6) ||
-           !strcmp(dn_gpu_code(k)->text, "ks_split.cu") ||
+    return !strncmp(dn_gpu_family(k)->text, "ks_mma", 6) ||
+           !strcmp(dn_gpu_family(k)->text, "ks_split.cu") ||
            !strcmp(k->name, "ks.wgmma_lanes.f32.1x1") ||
            !strcmp(k->name, "ks.wgmma_lanes.tf32.1x1");
 }

@@ -33,7 +33,7 @@ static problem random_problem(rng *r, const kernel *k)
         p.pattern = w;
         p.inner = l;
     } while (weights_of(w) > MOST_WEIGHTS || weights_of(l) > MOST_WEIGHTS ||
-             !k->fits(k, &p));
+             !dn_fits(k, &p));
     return p;
 }
 
@@ -44,7 +44,7 @@ static void check(const kernel *k, int number)
     pair_case c = pair_random(&r, &p);
     array y = array_make(k->dtype, rows_of(p.pattern) * p.batch);
     int aligned = number % 3 > 0;
-    void *packed = dn_alloc(k->packed_bytes(k, &p));
+    void *packed = dn_alloc(dn_packed_bytes(k, &p));
     void *places[] = { aligned_copy(&c.x), aligned_copy(&y),
                        c.bias.count ? aligned_copy(&c.bias) : NULL };
     assert_non_null(packed);
@@ -67,7 +67,7 @@ static void rows_are_right_on_random_shapes(void **state)
     (void)state;
     int number = 0;
     for (const kernel *k = dn_gpu_kernels; k->name; k++)
-        if (!strcmp(dn_gpu_code(k)->text, "ks_pair.cu") &&
+        if (!strcmp(dn_gpu_family(k)->text, "ks_pair.cu") &&
             number++ % 2 == (k->dtype == DANAUS_BF16))
             check(k, number);
     assert_true(number > 0);

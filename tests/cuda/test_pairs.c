@@ -54,7 +54,7 @@ static void check(rng *r, danaus_device *dev, const kernel *k, problem p, int al
     ks_step step = { p, k };
     void *packed = NULL, *bias = bias_to_device(dev, &c.bias);
     outer.inner = &inner;
-    assert_ok(danaus_alloc(dev, k->packed_bytes(k, &p), &packed));
+    assert_ok(danaus_alloc(dev, dn_packed_bytes(k, &p), &packed));
     assert_ok(dn_pack(dev, &step, outer, packed));
     const void *all[] = { packed };
     void *x = place(dev, &c.x, aligned), *to = place(dev, &y, aligned);
@@ -85,7 +85,7 @@ static void rows_of_pairs_are_right(void **state)
                           .layout = DANAUS_BATCH_FIRST,
                           .math = DANAUS_MATH_TF32,
                           .batch = batches[(number + i) % 6] };
-            if (!k->fits(k, &p))
+            if (!dn_fits(k, &p))
                 continue;
             check(&r, dev, k, p, ++checked % 2);
         }

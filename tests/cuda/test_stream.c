@@ -118,7 +118,7 @@ static void name_rows(danaus_device *device, const setting *s, const random_chai
         if (i % 2)
             q.pattern = (danaus_pattern){ p.a, p.c, p.b, p.d };
         for (const kernel *k = device->kernels; name && k->name; k++)
-            if (!strncmp(k->name, name, strlen(name)) && k->fits(k, &q)) {
+            if (!strncmp(k->name, name, strlen(name)) && dn_fits(k, &q)) {
                 dn_tuning_add(device->tuning, &q, k, 1e-6);
                 break;
             }

@@ -159,13 +159,14 @@ static void compile_for_some(
 static void ask_for_row(const kernel *k, const problem *asked, int turn)
 {
     const gpu_code *code = k->code;
-    int variants = code->variants ? code->variants : 1;
+    const gpu_family *f = dn_gpu_family(k);
+    int variants = f->variants ? f->variants : 1;
     char defines[4096];
     text t = { defines, sizeof defines, 0 };
     problem activated = *asked, *p = &activated;
     p->activation = turn / variants % (DANAUS_GELU_TANH + 1);
-    code->defines(k, p, turn % variants, &t);
-    compile_for_some(k, k->name, code->text, defines);
+    f->defines(k, p, turn % variants, &t);
+    compile_for_some(k, k->name, f->text, defines);
     if (code->inner) {
         ks_step inner = dn_gpu_inner(k, p);
         ask_for_row(inner.kernel, &inner.p, turn);
@@ -186,7 +187,7 @@ static void every_row_stays_in_registers(void **state)
                           .layout = (danaus_layout)(form % 2),
                           .math = (danaus_math)(form / 2),
                           .batch = 4096 };
-            if (k->fits(k, &p) && (!p.math || k->dtype == DANAUS_F32))
+            if (dn_fits(k, &p) && (!p.math || k->dtype == DANAUS_F32))
                 ask_for_row(k, &p, form + (int)(k - dn_gpu_kernels));
         }
     compile_all();
@@ -201,7 +202,7 @@ static void blocks_stay_in_registers(void **state)
                       .dtype = DANAUS_F32,
                       .layout = DANAUS_BATCH_LAST,
                       .batch = 4096 };
-        if (strstr(k->name, "ks.wgmma.f32.") && k->fits(k, &p))
+        if (strstr(k->name, "ks.wgmma.f32.") && dn_fits(k, &p))
             ask_for_row(k, &p, 0);
     }
     compile_all();
@@ -219,7 +220,7 @@ static void lanes_stay_in_registers(void **state)
                           .layout = DANAUS_BATCH_FIRST,
                           .math = DANAUS_MATH_TF32,
                           .batch = 4096 };
-            if (k->fits(k, &p))
+            if (dn_fits(k, &p))
                 ask_for_row(k, &p, i + (int)(k - dn_gpu_kernels));
         }
     compile_all();
@@ -238,7 +239,7 @@ static void pairs_stay_in_registers(void **state)
                       .layout = DANAUS_BATCH_FIRST,
                       .math = DANAUS_MATH_TF32,
                       .batch = 4096 };
-        if (k->fits(k, &p))
+        if (dn_fits(k, &p))
             ask_for_row(k, &p, (int)(k - dn_gpu_kernels));
     }
     compile_all();

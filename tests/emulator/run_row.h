@@ -42,8 +42,8 @@ static void *load(const kernel *k, const problem *p, int variant, int number)
 {
     char defines[4096];
     text t = { defines, sizeof defines, 0 };
-    dn_text(&t, "#define TEXT \"%s\"\n", dn_gpu_code(k)->text);
-    dn_gpu_code(k)->defines(k, p, variant, &t);
+    dn_text(&t, "#define TEXT \"%s\"\n", dn_gpu_family(k)->text);
+    dn_gpu_family(k)->defines(k, p, variant, &t);
     return load_program(launch_row, defines, number);
 }
 
@@ -52,16 +52,16 @@ static void run_text(
     const kernel *k, const problem *asked, const void *x, const void *packed,
     const float *bias, void *y, danaus_activation activation, int number)
 {
-    const gpu_code *code = dn_gpu_code(k);
+    const gpu_family *f = dn_gpu_family(k);
     problem activated = *asked, *p = &activated;
     p->activation = (int)activation;
     gpu_facts facts = { .arch = 80, .units = 1 + number % 3 };
     gpu_call call = { p->batch, x, y };
     gpu_launch l;
-    int variant = code->maps ? 1 : code->variant ? code->variant(k, p, &call) : 0;
+    int variant = f->maps ? 1 : f->variant ? f->variant(k, p, &call) : 0;
     void *library = load(k, p, variant, number), *symbol;
     launch_function *launch;
-    code->launch(k, p, &facts, &call, &l);
+    f->launch(k, p, &facts, &call, &l);
     symbol = dlsym(library, "launch");
     assert_non_null(symbol);
     memcpy(&launch, &symbol, sizeof launch);

@@ -57,7 +57,7 @@ static void check_row(
     if (q->adjoint)
         view = dn_weights_adjoint(view);
     void *packed = NULL;
-    assert_ok(danaus_alloc(dev, k->packed_bytes(k, &step.p), &packed));
+    assert_ok(danaus_alloc(dev, dn_packed_bytes(k, &step.p), &packed));
     assert_ok(dn_pack(dev, &step, view, packed));
     array y = array_make(q->dtype, expected->size * q->batch);
     const void *all[] = { packed };
@@ -118,7 +118,7 @@ static void choose_rows(const danaus_device *dev, const kernel *only, question *
     for (const kernel *k = dev->kernels; k->name; k++) {
         ks_step step = step_for(q, k);
         if (k->dtype == q->dtype && (only ? are_alike(dev, k, only) : has_turn(dev)) &&
-            k->fits(k, &step.p))
+            dn_fits(k, &step.p))
             q->rows[count++] = k;
         assert_in_range(count, 0, MOST_ROWS - 1);
     }

@@ -23,9 +23,8 @@ typedef struct run {
 static void *pack(danaus_device *dev, const ks_step *step, weights_view view)
 {
     void *packed = NULL;
-    assert_ok(
-        danaus_alloc(dev, step->kernel->packed_bytes(step->kernel, &step->p), &packed));
-    step->kernel->pack(step->kernel, &step->p, view, packed);
+    assert_ok(danaus_alloc(dev, dn_packed_bytes(step->kernel, &step->p), &packed));
+    step->kernel->family->pack(step->kernel, &step->p, view, packed);
     return packed;
 }
 

@@ -46,7 +46,7 @@ static void name_row(
 {
     problem q = { .pattern = p, .dtype = DANAUS_F32, .math = math, .batch = 4096 };
     for (const kernel *k = device->kernels; k->name; k++)
-        if (!strcmp(k->name, name) && k->fits(k, &q))
+        if (!strcmp(k->name, name) && dn_fits(k, &q))
             dn_tuning_add(device->tuning, &q, k, 1e-6);
 }
 

@@ -30,7 +30,7 @@ void pair_pack(const pair_case *c, const kernel *k, void *packed)
     weights_view inner = dn_weights_view(c->l.data, c->p.dtype, c->p.inner);
     weights_view outer = dn_weights_view(c->w.data, c->p.dtype, c->p.pattern);
     outer.inner = &inner;
-    k->pack(k, &c->p, outer, packed);
+    k->family->pack(k, &c->p, outer, packed);
 }
 
 /* Tf32 rounds both operands of a product to 11 bits, or cuts them. */

@@ -272,10 +272,10 @@ static void weights_are_packed_once(void **state)
     for (int i = 0; i < 5; i++) {
         problem p = { .pattern = known[i], .dtype = DANAUS_F32, .batch = 4096 };
         const kernel *k = other->kernels;
-        while (k->dtype != DANAUS_F32 || !k->fits(k, &p))
+        while (k->dtype != DANAUS_F32 || !dn_fits(k, &p))
             k++;
         dn_tuning_add(other->tuning, &p, k, i ? 1 : 1e-9);
-        forms += i == 1 ? 0 : k->packed_bytes(k, &p); /* (1,12,4,2) is applied last */
+        forms += i == 1 ? 0 : dn_packed_bytes(k, &p); /* (1,12,4,2) is applied last */
     }
     assert_int_equal(bytes_of_weights(other, &merged), forms);
     danaus_device_close(other);

@@ -24,12 +24,14 @@ static int number_of(const kernel *k);
 
 static int fits_one(const kernel *k, const problem *p)
 {
-    return dn_is_one_factor(k, p);
+    (void)k;
+    return !p->inner.a;
 }
 
 static int fits_two(const kernel *k, const problem *p)
 {
-    return k->dtype == p->dtype && p->inner.a;
+    (void)k;
+    return p->inner.a > 0;
 }
 
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
@@ -53,15 +55,13 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
     memset(packed, 0, 8);
 }
 
-#define ROW(name, fits)                                                                \
-    {                                                                                  \
-        name, DANAUS_F32, fits, cost, packed_bytes, pack, NULL                         \
-    }
+static const kernel_family one = { DN_PRODUCT, fits_one, cost, packed_bytes, pack };
+static const kernel_family two = { DN_PRODUCT, fits_two, cost, packed_bytes, pack };
 static const kernel kernels[KERNELS + 1] = {
-    ROW("ks.plain", fits_one),
-    ROW("ks.quick", fits_one),
-    ROW("ks.unknown", fits_one),
-    ROW("ks.pair", fits_two),
+    { "ks.plain", DANAUS_F32, &one, NULL },
+    { "ks.quick", DANAUS_F32, &one, NULL },
+    { "ks.unknown", DANAUS_F32, &one, NULL },
+    { "ks.pair", DANAUS_F32, &two, NULL },
     { 0 },
 };
 

@@ -360,7 +360,7 @@ static void check_harmless(const char *content, size_t size)
         problem p = problem_at(batch);
         double seconds = 0;
         const kernel *k = dn_tuning_find(table, &p, 1, &seconds);
-        assert_true(!k || (k->fits(k, &p) && seconds > 0 && seconds < 1e308));
+        assert_true(!k || (dn_fits(k, &p) && seconds > 0 && seconds < 1e308));
     }
     dn_tuning_destroy(table);
 }
