@@ -99,7 +99,8 @@ typedef struct danaus_factorize_result {
 
 /* Factorises dense[M][N], row-major, f32, f64, c64 or c128, into a new chain
    of the same type. desc and result may be NULL. NaN and infinities in W are
-   refused, naming the first. */
+   refused, naming the first. DANAUS_ERR_UNSUPPORTED where LAPACK's sizes of 32 bits do
+   not hold the matrix, the samples or the work space for a block (docs/ks.md). */
 DANAUS_API danaus_status danaus_factorize(
     const void *dense, danaus_dtype dtype, const danaus_pattern *patterns, int count,
     const danaus_factorize_desc *desc, danaus_chain **chain,

@@ -16,7 +16,9 @@
 #include "ks/patterns.h"
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/min.h"
 #include "base/status.h"
+#include "math/lapack.h"
 #include "math/pattern.h"
 
 #include <string.h>
@@ -111,12 +113,9 @@ ks_pair dn_pair(danaus_pattern p1, danaus_pattern p2)
                       .groups_of_rows = p1.d / p2.d };
 }
 
-static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
-
 double dn_pair_work(const ks_pair *pair)
 {
-    return (double)dn_pattern_weights(pair->p) *
-           (double)smaller(pair->p1.b, pair->p2.c);
+    return (double)dn_pattern_weights(pair->p) * (double)MIN(pair->p1.b, pair->p2.c);
 }
 
 /* Everything that is done to one block; a job says what. */
@@ -221,7 +220,7 @@ static danaus_status failure(const block_job *job, int first, int count)
 
 static danaus_status run_chunks(ks_run *run, block_job *job, double work)
 {
-    int64_t rounds = work > 0 && run->progress ? smaller(job->chunks, REPORTS) : 1;
+    int64_t rounds = work > 0 && run->progress ? MIN(job->chunks, REPORTS) : 1;
     for (int64_t round = 0; round < rounds; round++) {
         job->chunk = job->chunks * round / rounds;
         int count = (int)(job->chunks * (round + 1) / rounds - job->chunk);
@@ -238,7 +237,7 @@ static danaus_status run_job(ks_run *run, block_job *job, double work, double *s
 {
     const ks_pair *s = job->pair;
     job->blocks = s->p.a * s->p.d * s->groups_of_columns * s->groups_of_rows;
-    job->chunks = smaller(job->blocks, CHUNKS);
+    job->chunks = MIN(job->blocks, CHUNKS);
     if (job->blocks > 1)
         dn_lapack_alone();
     danaus_status status = run_chunks(run, job, work);
@@ -292,9 +291,9 @@ danaus_status dn_split(
                         .fast = how.fast,
                         .m = m,
                         .n = n,
-                        .rank = smaller(pair->rank, smaller(m, n)),
+                        .rank = MIN(pair->rank, MIN(m, n)),
                         .sigma = how.sigma };
-    dn_svd_plan(&job.svd);
+    TRY(dn_svd_plan(&job.svd));
     job.scratch = job.svd.scratch;
     return run_job(run, &job, dn_pair_work(pair), dropped);
 }
@@ -307,7 +306,7 @@ static int left_block(const block_job *job, block b, double *scratch, double *su
     (void)sum;
     int complex = job->complex;
     int64_t m = job->pair->p1.b, n = job->pair->p2.c, r = job->pair->rank;
-    int64_t k = smaller(m, r), w = complex ? 2 : 1;
+    int64_t k = MIN(m, r), w = complex ? 2 : 1;
     dn_matrix q = { scratch, m }, l = { q.at + r * m * w, k };
     dn_matrix old = { l.at + r * k * w, n };
     dn_adjoint(complex, m, r, b.u, q);
@@ -326,7 +325,7 @@ static int right_block(const block_job *job, block b, double *scratch, double *s
     (void)sum;
     int complex = job->complex;
     int64_t m = job->pair->p1.b, n = job->pair->p2.c, r = job->pair->rank;
-    int64_t k = smaller(n, r), w = complex ? 2 : 1;
+    int64_t k = MIN(n, r), w = complex ? 2 : 1;
     dn_matrix q = { scratch, n }, l = { q.at + r * n * w, k };
     dn_matrix old = { l.at + r * k * w, r };
     dn_copy(complex, r, n, b.v, q);
@@ -342,14 +341,14 @@ static int right_block(const block_job *job, block b, double *scratch, double *s
 static danaus_status orthonormalise(
     ks_run *run, const ks_pair *pair, int complex, double *x, double *y, int left)
 {
-    int64_t m = pair->p1.b, n = pair->p2.c, r = pair->rank, side = left ? m : n;
+    int64_t m = pair->p1.b, n = pair->p2.c, r = pair->rank, side = left ? m : n, lq;
     block_job job = { .pair = pair,
                       .x = x,
                       .y = y,
                       .complex = complex,
                       .body = left ? left_block : right_block };
-    job.scratch = (complex ? 2 : 1) * (r * (m + n) + r * smaller(side, r)) +
-                  dn_lq_scratch(complex, r, side);
+    TRY(dn_lq_plan(complex, r, side, side, &lq));
+    job.scratch = (complex ? 2 : 1) * (r * (m + n) + r * MIN(side, r)) + lq;
     return run_job(run, &job, 0, NULL);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "math/lapack.h"
 #include "math/pattern.h"
 
 #include <string.h>
@@ -127,6 +128,7 @@ typedef struct lq_job {
     danaus_pattern p;
     ks_columns *x;
     double *lower;
+    int64_t scratch;
     int chunks;
     int failed[CHUNKS];
 } lq_job;
@@ -138,8 +140,7 @@ static void do_lq(void *arg, int chunk)
     int complex = job->x->complex;
     int64_t blocks = p.a * p.d, end = blocks * (chunk + 1) / job->chunks;
     int64_t size = p.c * p.c * (complex ? 2 : 1);
-    double *scratch =
-        dn_alloc((size_t)dn_lq_scratch(complex, p.c, job->x->count) * sizeof *scratch);
+    double *scratch = dn_alloc((size_t)job->scratch * sizeof *scratch);
     job->failed[chunk] = !scratch;
     for (int64_t n = blocks * chunk / job->chunks; scratch && n < end; n++)
         dn_lq(
@@ -159,6 +160,7 @@ danaus_status dn_columns_lq(
         return DANAUS_OK;
     }
     lq_job job = { .p = p, .x = x, .lower = lower };
+    TRY(dn_lq_plan(x->complex, p.c, x->count, p.d * x->count, &job.scratch));
     job.chunks = blocks < CHUNKS ? (int)blocks : CHUNKS;
     if (blocks > 1)
         dn_lapack_alone();

@@ -87,6 +87,10 @@ static danaus_status prepare(
             DANAUS_ERR_UNSUPPORTED,
             "a matrix of %" PRId64 " x %" PRId64 " is too large for LAPACK",
             f->dense.rows, f->dense.cols);
+    if (f->desc->inputs && f->desc->samples > INT_MAX)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "%" PRId64 " samples are too many for LAPACK",
+            f->desc->samples);
     f->count = count;
     if (f->transposed)
         dn_patterns_transpose(patterns, count, f->patterns);

@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "math/lapack.h"
 #include "math/pattern.h"
 
 #include <string.h>
@@ -183,6 +184,9 @@ static danaus_status read_inputs(
     thread_pool *pool, const ks_dense *inputs, ks_columns *d)
 {
     double scale, energy;
+    int64_t work;
+    TRY(dn_lq_plan(
+        dn_is_complex(inputs->dtype), inputs->cols, inputs->rows, inputs->rows, &work));
     TRY(dn_survey(pool, inputs, "X", &scale, &energy));
     int complex = dn_is_complex(inputs->dtype);
     int64_t n = inputs->cols, s = inputs->rows;
@@ -196,7 +200,7 @@ static danaus_status read_inputs(
         return DANAUS_OK;
     ks_columns l = { complex, n, n,
                      dn_work_alloc(complex, (danaus_pattern){ 1, n, n, 1 }) };
-    double *scratch = dn_alloc((size_t)dn_lq_scratch(complex, n, s) * sizeof *scratch);
+    double *scratch = dn_alloc((size_t)work * sizeof *scratch);
     danaus_status status = DANAUS_OK;
     if (l.at && scratch)
         dn_lq(complex, n, s, (dn_matrix){ d->at, s }, (dn_matrix){ l.at, n }, scratch);

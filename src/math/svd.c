@@ -15,10 +15,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "math/svd.h"
 
+#include "base/min.h"
+#include "base/status.h"
+#include "math/lapack.h"
 #include "math/tridiagonal.h"
 
+#include <limits.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 enum { WHOLE, PAIR, GRAM, LAPACK, KRYLOV };
@@ -85,129 +88,6 @@ static const methods *methods_of(const dn_svd *svd)
 }
 #endif
 
-/* ---- LAPACK: column-major, so that it sees every matrix transposed ---- */
-
-void dgesdd_(
-    const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
-    double *u, const int *ldu, double *vt, const int *ldvt, double *work,
-    const int *lwork, int *iwork, int *info);
-void zgesdd_(
-    const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
-    double *u, const int *ldu, double *vt, const int *ldvt, double *work,
-    const int *lwork, double *rwork, int *iwork, int *info);
-void dsyevr_(
-    const char *job, const char *range, const char *half, const int *n, double *a,
-    const int *lda, const double *vl, const double *vu, const int *il, const int *iu,
-    const double *tolerance, int *found, double *w, double *z, const int *ldz,
-    int *support, double *work, const int *lwork, int *iwork, const int *liwork,
-    int *info);
-void zheevr_(
-    const char *job, const char *range, const char *half, const int *n, double *a,
-    const int *lda, const double *vl, const double *vu, const int *il, const int *iu,
-    const double *tolerance, int *found, double *w, double *z, const int *ldz,
-    int *support, double *work, const int *lwork, double *rwork, const int *lrwork,
-    int *iwork, const int *liwork, int *info);
-void dgeqrf_(
-    const int *m, const int *n, double *a, const int *lda, double *tau, double *work,
-    const int *lwork, int *info);
-void zgeqrf_(
-    const int *m, const int *n, double *a, const int *lda, double *tau, double *work,
-    const int *lwork, int *info);
-void dorgqr_(
-    const int *m, const int *n, const int *k, double *a, const int *lda,
-    const double *tau, double *work, const int *lwork, int *info);
-void zungqr_(
-    const int *m, const int *n, const int *k, double *a, const int *lda,
-    const double *tau, double *work, const int *lwork, int *info);
-
-/* OpenBLAS has these; with another BLAS they are NULL and nothing is done. */
-__attribute__((weak)) int openblas_get_num_threads(void);
-__attribute__((weak)) void openblas_set_num_threads(int threads);
-
-static atomic_flag changing = ATOMIC_FLAG_INIT;
-static int callers, threads_before;
-
-static void change_callers(int by)
-{
-    if (!openblas_get_num_threads || !openblas_set_num_threads)
-        return;
-    while (atomic_flag_test_and_set(&changing))
-        continue;
-    if (callers == 0)
-        threads_before = openblas_get_num_threads();
-    callers += by;
-    openblas_set_num_threads(callers ? 1 : threads_before);
-    atomic_flag_clear(&changing);
-}
-
-void dn_lapack_alone(void) { change_callers(1); }
-
-void dn_lapack_as_before(void) { change_callers(-1); }
-
-static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
-static int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
-
-/* The next `count` doubles of a scratch area. */
-static double *take(double **scratch, int64_t count)
-{
-    double *taken = *scratch;
-    *scratch += count;
-    return taken;
-}
-
-/* b[m][n] = u[m][k] diag(s) v[k][n]; b is destroyed. A row-major b is LAPACK's
-   transpose, n x m, whose left factor is therefore v and whose right one is u. With
-   lwork = -1 the best lwork is written to work[0]. */
-static int gesdd(
-    int complex, int64_t m, int64_t n, double *b, double *s, double *u, double *v,
-    double *work, int lwork, double *rest)
-{
-    int rows = (int)n, cols = (int)m, k = (int)smaller(m, n), info = 0;
-    int *iwork = (int *)(rest ? take(&rest, 4 * k) : NULL);
-    if (complex)
-        zgesdd_(
-            "S", &rows, &cols, b, &rows, s, v, &rows, u, &k, work, &lwork, rest, iwork,
-            &info);
-    else
-        dgesdd_(
-            "S", &rows, &cols, b, &rows, s, v, &rows, u, &k, work, &lwork, iwork,
-            &info);
-    return info;
-}
-
-/* Doubles of integer and real work space that gesdd needs beside `work`. */
-static int64_t gesdd_rest(int64_t m, int64_t n)
-{
-    int64_t k = smaller(m, n), x = larger(m, n);
-    return 4 * k + larger(5 * k * k + 5 * k, 2 * x * k + 2 * k * k + k);
-}
-
-/* The top eigenvector of g[k][k], which is destroyed. What LAPACK takes for the upper
-   half of a row-major g is its lower half, that of conj(g). rest: heevr_rest(k)
-   doubles. */
-static int heevr(
-    int complex, int k, double *g, double *vector, double *work, int lwork,
-    double *rest)
-{
-    double none = 0, *values = take(&rest, k);
-    int found = 0, info = 0, liwork = 10 * k, lrwork = 24 * k;
-    int *iwork = (int *)take(&rest, 5 * k), *support = (int *)take(&rest, 1);
-    if (complex) {
-        zheevr_(
-            "V", "I", "U", &k, g, &k, &none, &none, &k, &k, &none, &found, values,
-            vector, &k, support, work, &lwork, rest, &lrwork, iwork, &liwork, &info);
-        for (int i = 0; i < k; i++)
-            vector[2 * i + 1] = -vector[2 * i + 1];
-    } else {
-        dsyevr_(
-            "V", "I", "U", &k, g, &k, &none, &none, &k, &k, &none, &found, values,
-            vector, &k, support, work, &lwork, iwork, &liwork, &info);
-    }
-    return info;
-}
-
-static int64_t heevr_rest(int64_t k) { return 30 * k + 1; }
-
 /* ---- the methods ---- */
 
 static int width_of(const dn_svd *svd) { return svd->complex ? 2 : 1; }
@@ -224,22 +104,21 @@ static void fix_phases(const dn_svd *svd, dn_matrix u, dn_matrix v)
 
 static int64_t lapack_scratch(const dn_svd *svd)
 {
-    int64_t k = smaller(svd->m, svd->n),
-            values = svd->m * svd->n + (svd->m + svd->n) * k;
-    return width_of(svd) * (values + svd->work) + k + gesdd_rest(svd->m, svd->n);
+    int64_t k = MIN(svd->m, svd->n), values = svd->m * svd->n + (svd->m + svd->n) * k;
+    return width_of(svd) * (values + svd->work) + k + dn_gesdd_rest(svd->m, svd->n);
 }
 
 static int run_lapack(
     const dn_svd *svd, dn_matrix b, dn_matrix u, dn_matrix v, double *dropped,
     double *scratch)
 {
-    int64_t m = svd->m, n = svd->n, k = smaller(m, n), w = width_of(svd);
-    dn_matrix copy = { take(&scratch, m * n * w), n };
-    dn_matrix left = { take(&scratch, m * k * w), k };
-    dn_matrix right = { take(&scratch, k * n * w), n };
-    double *s = take(&scratch, k), *work = take(&scratch, svd->work * w);
+    int64_t m = svd->m, n = svd->n, k = MIN(m, n), w = width_of(svd);
+    dn_matrix copy = { dn_take(&scratch, m * n * w), n };
+    dn_matrix left = { dn_take(&scratch, m * k * w), k };
+    dn_matrix right = { dn_take(&scratch, k * n * w), n };
+    double *s = dn_take(&scratch, k), *work = dn_take(&scratch, svd->work * w);
     dn_copy(svd->complex, m, n, b, copy);
-    int info = gesdd(
+    int info = dn_gesdd(
         svd->complex, m, n, copy.at, s, left.at, right.at, work, svd->work, scratch);
     if (info)
         return info;
@@ -261,10 +140,10 @@ static int run_lapack(
 
 static int64_t gram_scratch(const dn_svd *svd)
 {
-    int64_t k = smaller(svd->m, svd->n);
+    int64_t k = MIN(svd->m, svd->n);
     int64_t lanczos = width_of(svd) * (k + 2) * k + 5 * k;
-    int64_t lapack = width_of(svd) * svd->work + heevr_rest(k);
-    return width_of(svd) * (k * k + svd->m + svd->n) + larger(lanczos, lapack);
+    return width_of(svd) * (k * k + svd->m + svd->n) +
+           MAX(lanczos, dn_heevr_scratch(svd->complex, k));
 }
 
 /* Lanczos' method is several times faster than LAPACK's; where it cannot be certain,
@@ -275,18 +154,17 @@ static int top_vector(
     int certain = methods_of(svd)->lanczos(k, gram, vector, scratch);
     if (certain)
         return 0;
-    double *work = take(&scratch, svd->work * width_of(svd));
-    return heevr(svd->complex, (int)k, gram, vector, work, svd->work, scratch);
+    return dn_heevr(svd->complex, k, gram, vector, scratch);
 }
 
 static int run_gram(
     const dn_svd *svd, dn_matrix b, dn_matrix u, dn_matrix v, double *dropped,
     double *scratch)
 {
-    int64_t m = svd->m, n = svd->n, k = smaller(m, n), w = width_of(svd);
-    dn_matrix gram = { take(&scratch, k * k * w), k };
-    dn_matrix top = { take(&scratch, m * w), 1 };
-    double *row = take(&scratch, n * w);
+    int64_t m = svd->m, n = svd->n, k = MIN(m, n), w = width_of(svd);
+    dn_matrix gram = { dn_take(&scratch, k * k * w), k };
+    dn_matrix top = { dn_take(&scratch, m * w), 1 };
+    double *row = dn_take(&scratch, n * w);
     int complex = svd->complex, info;
     if (m <= n)
         dn_gram(complex, m, n, b, gram);
@@ -310,59 +188,17 @@ static int run_gram(
     return 0;
 }
 
-static int64_t lq_scratch(int complex, int64_t r, int64_t n)
-{
-    int64_t k = smaller(r, n);
-    return (complex ? 2 : 1) * (k + 64 * larger(r, k));
-}
-
-int64_t dn_lq_scratch(int complex, int64_t r, int64_t n)
-{
-    return lq_scratch(complex, r, n);
-}
-
-/* LAPACK sees a transposed: a^T = Q' R', a = R'^T Q'^T. One row is normalised by
-   hand: nearly all blocks of rank-one chains are that. */
-void dn_lq(int complex, int64_t r, int64_t n, dn_matrix a, dn_matrix l, double *scratch)
-{
-    int64_t k = smaller(r, n), w = complex ? 2 : 1;
-    if (r == 1) {
-        double norm = sqrt(dn_energy(complex, 1, n, a));
-        for (int64_t x = 0; x < n * w; x++)
-            a.at[x] = norm > 0 ? a.at[x] / norm : x == 0;
-        memset(l.at, 0, (size_t)w * sizeof(double));
-        l.at[0] = norm;
-        return;
-    }
-    double *tau = take(&scratch, k * w);
-    int rows = (int)n, cols = (int)r, small = (int)k, ld = (int)a.ld, info;
-    int lwork = (int)(64 * larger(r, k));
-    if (complex)
-        zgeqrf_(&rows, &cols, a.at, &ld, tau, scratch, &lwork, &info);
-    else
-        dgeqrf_(&rows, &cols, a.at, &ld, tau, scratch, &lwork, &info);
-    dn_zero(complex, r, k, l);
-    for (int64_t i = 0; i < r; i++)
-        dn_copy(
-            complex, 1, smaller(i + 1, k), (dn_matrix){ a.at + i * a.ld * w, 0 },
-            (dn_matrix){ l.at + i * l.ld * w, 0 });
-    if (complex)
-        zungqr_(&rows, &small, &small, a.at, &ld, tau, scratch, &lwork, &info);
-    else
-        dorgqr_(&rows, &small, &small, a.at, &ld, tau, scratch, &lwork, &info);
-}
-
 static int64_t whole_scratch(const dn_svd *svd)
 {
-    int64_t m = svd->m, n = svd->n, k = smaller(m, n);
-    return width_of(svd) * (m * n + k * k) + lq_scratch(svd->complex, k, larger(m, n));
+    int64_t m = svd->m, n = svd->n, k = MIN(m, n);
+    return width_of(svd) * (m * n + k * k) + dn_lq_scratch(svd->complex, k, MAX(m, n));
 }
 
 /* Nothing is lost: u v = b exactly, with the identity on the short side, or b = LQ. */
 static void run_whole(
     const dn_svd *svd, dn_matrix b, dn_matrix u, dn_matrix v, double *scratch)
 {
-    int64_t m = svd->m, n = svd->n, k = smaller(m, n), w = width_of(svd);
+    int64_t m = svd->m, n = svd->n, k = MIN(m, n), w = width_of(svd);
     int complex = svd->complex, right = svd->sigma == DN_SIGMA_RIGHT;
     dn_matrix unit = right ? u : v;
     if (right ? m == k : n == k) {
@@ -371,15 +207,19 @@ static void run_whole(
             unit.at[(t * unit.ld + t) * w] = 1;
         dn_copy(complex, m, n, b, right ? v : u);
     } else if (right) { /* tall: b^H = L Q, u = Q^H, v = L^H */
-        dn_matrix q = { take(&scratch, m * n * w), m };
-        dn_matrix l = { take(&scratch, k * k * w), k };
+        dn_matrix q = { dn_take(&scratch, m * n * w), m };
+        dn_matrix l = { dn_take(&scratch, k * k * w), k };
         dn_adjoint(complex, m, n, b, q);
         dn_lq(complex, n, m, q, l, scratch);
         dn_adjoint(complex, n, m, q, u);
         dn_adjoint(complex, n, n, l, v);
-    } else { /* wide */
-        dn_copy(complex, m, n, b, v);
-        dn_lq(complex, m, n, v, u, scratch);
+    } else { /* wide: in place, where LAPACK can count from row to row */
+        dn_matrix q =
+            v.ld <= INT_MAX ? v : (dn_matrix){ dn_take(&scratch, m * n * w), n };
+        dn_copy(complex, m, n, b, q);
+        dn_lq(complex, m, n, q, u, scratch);
+        if (q.at != v.at)
+            dn_copy(complex, m, n, q, v);
     }
 }
 
@@ -389,15 +229,14 @@ static int64_t krylov_scratch(const dn_svd *svd, const dn_svd *inner)
     return width_of(svd) * (q * m + 2 * q * n + q * svd->rank + n) + inner->scratch;
 }
 
-static dn_svd inner_of(const dn_svd *svd)
+static danaus_status plan_inner(const dn_svd *svd, dn_svd *inner)
 {
-    dn_svd inner = { .complex = svd->complex,
-                     .m = svd->basis,
-                     .n = svd->n,
-                     .rank = svd->rank,
-                     .sigma = svd->sigma };
-    dn_svd_plan(&inner);
-    return inner;
+    *inner = (dn_svd){ .complex = svd->complex,
+                       .m = svd->basis,
+                       .n = svd->n,
+                       .rank = svd->rank,
+                       .sigma = svd->sigma };
+    return dn_svd_plan(inner);
 }
 
 static int run_krylov(
@@ -407,9 +246,9 @@ static int run_krylov(
     int64_t m = svd->m, n = svd->n, q = svd->basis, w = width_of(svd);
     int64_t step = svd->rank == 1 ? 1 : svd->rank + OVERSAMPLING;
     int complex = svd->complex;
-    double *basis = take(&scratch, q * m * w), *image = take(&scratch, q * n * w);
-    double *start = take(&scratch, q * n * w), *row = take(&scratch, n * w);
-    dn_matrix small = { take(&scratch, q * svd->rank * w), svd->rank };
+    double *basis = dn_take(&scratch, q * m * w), *image = dn_take(&scratch, q * n * w);
+    double *start = dn_take(&scratch, q * n * w), *row = dn_take(&scratch, n * w);
+    dn_matrix small = { dn_take(&scratch, q * svd->rank * w), svd->rank };
     fill_random(start, step * n * w);
     for (int64_t done = 0; done < q; done += step) {
         dn_matrix rows = { basis + done * m * w, m };
@@ -419,7 +258,8 @@ static int run_krylov(
             methods_of(svd)->orthonormalise(m, t, basis, basis + t * m * w);
         dn_times(complex, step, n, m, rows, b, (dn_matrix){ image + done * n * w, n });
     }
-    dn_svd inner = inner_of(svd);
+    dn_svd inner;
+    plan_inner(svd, &inner);
     int info = dn_svd_run(&inner, (dn_matrix){ image, n }, small, v, dropped, scratch);
     if (info)
         return info;
@@ -432,39 +272,37 @@ static int run_krylov(
 
 static int choose_method(dn_svd *svd)
 {
-    int64_t k = smaller(svd->m, svd->n), r = svd->rank;
+    int64_t k = MIN(svd->m, svd->n), r = svd->rank;
     if (svd->sigma == DN_SIGMA_BOTH && (r > 1 || k == 1))
         return LAPACK;
     if (r == k)
         return WHOLE;
     if (r == 1 && k == 2)
         return PAIR;
-    svd->basis = (int)(r == 1 ? BLOCKS_OF_ONE : BLOCKS * (r + OVERSAMPLING));
+    svd->basis = r == 1 ? BLOCKS_OF_ONE : BLOCKS * (r + OVERSAMPLING);
     if (svd->fast && svd->basis <= k / 2)
         return KRYLOV;
     return r == 1 ? GRAM : LAPACK;
 }
 
-void dn_svd_plan(dn_svd *svd)
+danaus_status dn_svd_plan(dn_svd *svd)
 {
-    double best[2] = { 0 };
-    int64_t k = smaller(svd->m, svd->n);
     svd->method = choose_method(svd);
     svd->work = 0;
     svd->scratch = 0;
     if (svd->method == LAPACK) {
-        gesdd(svd->complex, svd->m, svd->n, best, best, best, best, best, -1, NULL);
-        svd->work = (int)best[0];
+        TRY(dn_gesdd_plan(svd->complex, svd->m, svd->n, &svd->work));
         svd->scratch = lapack_scratch(svd);
     } else if (svd->method == GRAM) {
-        svd->work = 40 * (int)k; /* at least 26 k; 38 k for blocks of 32 */
         svd->scratch = gram_scratch(svd);
     } else if (svd->method == WHOLE) {
         svd->scratch = whole_scratch(svd);
     } else if (svd->method == KRYLOV) {
-        dn_svd inner = inner_of(svd);
+        dn_svd inner;
+        TRY(plan_inner(svd, &inner));
         svd->scratch = krylov_scratch(svd, &inner);
     }
+    return DANAUS_OK;
 }
 
 int dn_svd_run(

@@ -1,5 +1,5 @@
 /* Truncated singular value decomposition of one block, by the cheapest method that
-   is exact for its shape; LAPACK is known only here.
+   is exact for its shape.
 
    b[m][n] ~= u[m][rank] v[rank][n], row-major, elements f64 or pairs of f64. u has
    orthonormal columns and v holds Sigma V^H, or the other way round. The entries
@@ -8,6 +8,7 @@
 #ifndef DN_MATH_SVD_H
 #define DN_MATH_SVD_H
 
+#include "danaus/base.h"
 #include "math/dense.h"
 
 typedef enum dn_sigma {                     /* where the singular values go */
@@ -21,29 +22,19 @@ typedef struct dn_svd {
     int fast;           /* may iterate: near the optimum, not at it */
     int64_t m, n, rank; /* rank <= min(m, n) */
     dn_sigma sigma;
-    int method, basis, work; /* set by dn_svd_plan() */
-    int64_t scratch;         /* doubles that each dn_svd_run() needs */
+    int method, work; /* set by dn_svd_plan() */
+    int64_t basis;
+    int64_t scratch; /* doubles that each dn_svd_run() needs */
 } dn_svd;
 
-/* Chooses the method; sizes fit in an int. */
-void dn_svd_plan(dn_svd *svd);
+/* Chooses the method; sizes fit in an int. DANAUS_ERR_UNSUPPORTED where LAPACK's own
+   sizes would not. */
+danaus_status dn_svd_plan(dn_svd *svd);
 
 /* *dropped = ||b - u v||^2, summed from what is dropped. Nonzero: LAPACK did not
    converge. */
 int dn_svd_run(
     const dn_svd *svd, dn_matrix b, dn_matrix u, dn_matrix v, double *dropped,
     double *scratch);
-
-/* Between these two calls LAPACK stays on the thread that calls it: threads of its
-   own, working on many small blocks at once, would only be in each other's way. They
-   nest and may be called from any thread. */
-void dn_lapack_alone(void);
-void dn_lapack_as_before(void);
-
-/* a[r][n] = l[r][k] q[k][n], k = min(r, n), with orthonormal rows in q. q is made
-   in place of a; l has k columns. Scratch: dn_lq_scratch() doubles. */
-int64_t dn_lq_scratch(int complex, int64_t r, int64_t n);
-void dn_lq(
-    int complex, int64_t r, int64_t n, dn_matrix a, dn_matrix l, double *scratch);
 
 #endif

@@ -411,6 +411,12 @@ static void bad_requests_are_refused(void **state)
     assert_status(
         danaus_factorize(w, DANAUS_F64, &wide, 1, NULL, &chain, NULL),
         DANAUS_ERR_UNSUPPORTED);
+    /* As an int 2^32 + 8 is 8, which are there. */
+    danaus_factorize_desc many = { .inputs = w, .samples = (INT64_C(1) << 32) + 8 };
+    assert_status(
+        danaus_factorize(w, DANAUS_F64, p, 3, &many, &chain, NULL),
+        DANAUS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(danaus_error_detail(), "4294967304 samples"));
     assert_null(chain);
 }
 

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "math/lapack.h"
 #include "math/svd.h"
 #include "math/tridiagonal.h"
 #include "support/device.h"
@@ -10,9 +11,11 @@
 
 #include <complex.h>
 #undef complex
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 typedef struct split {
     matrix u, v;
@@ -60,7 +63,7 @@ static split decompose(matrix b, int complex, int64_t rank, dn_sigma sigma, int 
                    .n = b.cols,
                    .rank = rank,
                    .sigma = sigma };
-    dn_svd_plan(&svd);
+    assert_ok(dn_svd_plan(&svd));
     double *scratch = calloc((size_t)svd.scratch + 1, sizeof *scratch);
     double *from = strided(b, complex, b.cols + 3);
     matrix nothing_u = matrix_make(b.rows, rank), nothing_v = matrix_make(rank, b.cols);
@@ -307,6 +310,117 @@ static void rows_are_factored_into_lower_times_orthonormal(void **state)
             }
 }
 
+/* ---- sizes that LAPACK's 32 bits can hold ---- */
+
+void dgesdd_(
+    const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
+    double *u, const int *ldu, double *vt, const int *ldvt, double *work,
+    const int *lwork, int *iwork, int *info);
+void zgesdd_(
+    const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
+    double *u, const int *ldu, double *vt, const int *ldvt, double *work,
+    const int *lwork, double *rwork, int *iwork, int *info);
+
+/* What LAPACK says that it can use; it has wrapped where it is negative or too small. */
+static double queried(int complex, int64_t m, int64_t n)
+{
+    int rows = (int)n, cols = (int)m, k = (int)(m < n ? m : n), all = -1, info = 0;
+    int none[8];
+    double x[2], work[2] = { 0 }, rest[1];
+    if (complex)
+        zgesdd_(
+            "S", &rows, &cols, x, &rows, x, x, &rows, x, &k, work, &all, rest, none,
+            &info);
+    else
+        dgesdd_(
+            "S", &rows, &cols, x, &rows, x, x, &rows, x, &k, work, &all, none, &info);
+    return work[0];
+}
+
+/* Planning allocates nothing: blocks of any size can be looked at. */
+static void work_space_is_all_that_lapack_can_use(void **state)
+{
+    (void)state;
+    int64_t sizes[] = { 2, 3, 7, 11, 20, 22, 64, 100, 300, 550, 1000, 5000, 20000 };
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    for (int complex = 0; complex < 2; complex++)
+        for (int x = 0; x < COUNT; x++)
+            for (int y = 0; y < COUNT; y++) {
+                dn_svd svd = { .complex = complex,
+                               .m = sizes[x],
+                               .n = sizes[y],
+                               .rank = 1,
+                               .sigma = DN_SIGMA_BOTH };
+                svd.rank = svd.m < svd.n ? svd.m : svd.n;
+                assert_ok(dn_svd_plan(&svd));
+                assert_true(svd.work >= queried(complex, svd.m, svd.n));
+                assert_true(svd.scratch > svd.m * svd.n + svd.work);
+            }
+}
+
+static void blocks_beyond_lapack_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t m, n;
+        int complex, fits;
+    } cases[] = {
+        { 23000, 23000, 0, 1 },     { 26700, 26700, 0, 1 }, { 26800, 26800, 0, 0 },
+        { 27000, 27000, 0, 0 },     { 50000, 50000, 0, 0 }, { 24000, 50000, 0, 0 },
+        { 60000, 24000, 0, 0 },     { 5, 1 << 30, 0, 1 },   { 1 << 30, 20000, 0, 1 },
+        { 32000, 32000, 1, 1 },     { 33000, 33000, 1, 0 }, { INT_MAX, INT_MAX, 1, 0 },
+        { INT_MAX, INT_MAX, 0, 0 },
+    };
+    for (size_t x = 0; x < sizeof cases / sizeof *cases; x++) {
+        int64_t m = cases[x].m, n = cases[x].n;
+        dn_svd svd = { .complex = cases[x].complex, .m = m, .n = n, .rank = 3 };
+        danaus_status status = dn_svd_plan(&svd);
+        if ((status == DANAUS_OK) != cases[x].fits)
+            fail_msg("%d x %d: status %d", (int)m, (int)n, (int)status);
+        if (cases[x].fits)
+            assert_true(svd.work > 0);
+        else
+            assert_status(status, DANAUS_ERR_UNSUPPORTED);
+        svd.fast = 1;
+        assert_ok(dn_svd_plan(&svd));
+    }
+    int64_t scratch = 0, most = INT_MAX;
+    assert_ok(dn_lq_plan(0, 3, 4, most, &scratch));
+    assert_ok(dn_lq_plan(0, most, most, most, &scratch));
+    assert_true(scratch >= 2 * most);
+    assert_status(dn_lq_plan(0, 3, 4, most + 1, &scratch), DANAUS_ERR_UNSUPPORTED);
+    assert_status(dn_lq_plan(0, most + 1, 4, 9, &scratch), DANAUS_ERR_UNSUPPORTED);
+}
+
+/* Two rows of eight gigabytes each, of which some bytes are touched. */
+static void rows_may_lie_farther_apart_than_lapack_counts(void **state)
+{
+    (void)state;
+    int64_t ld = (INT64_C(1) << 31) + 8;
+    size_t bytes = (size_t)(ld + 8) * sizeof(double);
+    void *at = mmap(
+        NULL, bytes, PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        skip();
+    double b[10] = { 1, 2, 3, 4, 5, -1, 0, 2, 1, 1 }, u[4], *v = at, dropped, product;
+    dn_svd svd = { .m = 2, .n = 5, .rank = 2, .sigma = DN_SIGMA_LEFT };
+    assert_ok(dn_svd_plan(&svd));
+    double *scratch = calloc((size_t)svd.scratch, sizeof *scratch);
+    assert_int_equal(
+        dn_svd_run(
+            &svd, (dn_matrix){ b, 5 }, (dn_matrix){ u, 2 }, (dn_matrix){ v, ld },
+            &dropped, scratch),
+        0);
+    for (int r = 0; r < 2; r++)
+        for (int k = 0; k < 5; k++) {
+            product = u[2 * r] * v[k] + u[2 * r + 1] * v[ld + k];
+            assert_true(fabs(product - b[5 * r + k]) < 1e-13);
+        }
+    free(scratch);
+    munmap(at, bytes);
+}
+
 /* Lanczos' method starts from these numbers; it must notice that it cannot see a top
    vector that is orthogonal to them. */
 static void a_start_that_misses_the_top_vector_is_noticed(void **state)
@@ -372,6 +486,9 @@ int main(void)
         cmocka_unit_test(zeros_and_deficient_ranks_are_harmless),
         cmocka_unit_test(equal_singular_values_are_harmless),
         cmocka_unit_test(the_largest_entry_of_a_left_vector_is_positive),
+        cmocka_unit_test(work_space_is_all_that_lapack_can_use),
+        cmocka_unit_test(blocks_beyond_lapack_are_refused),
+        cmocka_unit_test(rows_may_lie_farther_apart_than_lapack_counts),
         cmocka_unit_test(a_start_that_misses_the_top_vector_is_noticed),
         cmocka_unit_test(tridiagonal_matrices_give_their_top_eigenpair),
         cmocka_unit_test(rows_are_factored_into_lower_times_orthonormal),

@@ -1,0 +1,200 @@
+/* Calls of LAPACK, with its work space. */
+// SPDX-License-Identifier: Apache-2.0
+#include "math/lapack.h"
+
+#include "base/min.h"
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    BLOCK = 64, /* columns that LAPACK works on at once, or more */
+    HEEVR_WORK = 40
+};
+
+void dgesdd_(
+    const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
+    double *u, const int *ldu, double *vt, const int *ldvt, double *work,
+    const int *lwork, int *iwork, int *info);
+void zgesdd_(
+    const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
+    double *u, const int *ldu, double *vt, const int *ldvt, double *work,
+    const int *lwork, double *rwork, int *iwork, int *info);
+void dsyevr_(
+    const char *job, const char *range, const char *half, const int *n, double *a,
+    const int *lda, const double *vl, const double *vu, const int *il, const int *iu,
+    const double *tolerance, int *found, double *w, double *z, const int *ldz,
+    int *support, double *work, const int *lwork, int *iwork, const int *liwork,
+    int *info);
+void zheevr_(
+    const char *job, const char *range, const char *half, const int *n, double *a,
+    const int *lda, const double *vl, const double *vu, const int *il, const int *iu,
+    const double *tolerance, int *found, double *w, double *z, const int *ldz,
+    int *support, double *work, const int *lwork, double *rwork, const int *lrwork,
+    int *iwork, const int *liwork, int *info);
+void dgeqrf_(
+    const int *m, const int *n, double *a, const int *lda, double *tau, double *work,
+    const int *lwork, int *info);
+void zgeqrf_(
+    const int *m, const int *n, double *a, const int *lda, double *tau, double *work,
+    const int *lwork, int *info);
+void dorgqr_(
+    const int *m, const int *n, const int *k, double *a, const int *lda,
+    const double *tau, double *work, const int *lwork, int *info);
+void zungqr_(
+    const int *m, const int *n, const int *k, double *a, const int *lda,
+    const double *tau, double *work, const int *lwork, int *info);
+
+/* OpenBLAS has these; with another BLAS they are NULL and nothing is done. */
+__attribute__((weak)) int openblas_get_num_threads(void);
+__attribute__((weak)) void openblas_set_num_threads(int threads);
+
+static atomic_flag changing = ATOMIC_FLAG_INIT;
+static int callers, threads_before;
+
+static void change_callers(int by)
+{
+    if (!openblas_get_num_threads || !openblas_set_num_threads)
+        return;
+    while (atomic_flag_test_and_set(&changing))
+        continue;
+    if (callers == 0)
+        threads_before = openblas_get_num_threads();
+    callers += by;
+    openblas_set_num_threads(callers ? 1 : threads_before);
+    atomic_flag_clear(&changing);
+}
+
+void dn_lapack_alone(void) { change_callers(1); }
+
+void dn_lapack_as_before(void) { change_callers(-1); }
+
+/* A row-major b is LAPACK's transpose, n x m, whose left factor is therefore v and
+   whose right one is u. */
+int dn_gesdd(
+    int complex, int64_t m, int64_t n, double *b, double *s, double *u, double *v,
+    double *work, int lwork, double *rest)
+{
+    int rows = (int)n, cols = (int)m, k = (int)MIN(m, n), info = 0;
+    int *iwork = (int *)dn_take(&rest, 4 * k);
+    if (complex)
+        zgesdd_(
+            "S", &rows, &cols, b, &rows, s, v, &rows, u, &k, work, &lwork, rest, iwork,
+            &info);
+    else
+        dgesdd_(
+            "S", &rows, &cols, b, &rows, s, v, &rows, u, &k, work, &lwork, iwork,
+            &info);
+    return info;
+}
+
+/* Elements of `work`: what is documented, 4 k^2 and some, and room for blocks of
+   columns. Where no side is 11/6 of the other or longer, the reference's code needs
+   k^2 less of that. Complex matrices need k^2 there, and only where a side is that
+   long, and 2 k^2 of real work space in any case. Asking LAPACK is no way: where the
+   answer is too large for an int, it has wrapped. */
+danaus_status dn_gesdd_plan(int complex, int64_t m, int64_t n, int *work)
+{
+    int64_t k = MIN(m, n), square = MIN(k * k, INT_MAX);
+    int is_long = 6 * MAX(m, n) + 5 >= 11 * k;
+    int64_t need = 9 * k + (complex ? is_long : 4) * square;
+    if (need > INT_MAX && !complex && !is_long)
+        need -= square;
+    if (need > INT_MAX || 2 * square + 8 * k > INT_MAX)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "the singular values of a block of %" PRId64 " x %" PRId64
+            " need more work space than LAPACK can count",
+            m, n);
+    *work = (int)MIN(need + BLOCK * (m + n), INT_MAX);
+    return DANAUS_OK;
+}
+
+int64_t dn_gesdd_rest(int64_t m, int64_t n)
+{
+    int64_t k = MIN(m, n), x = MAX(m, n);
+    return 4 * k + MAX(5 * k * k + 5 * k, 2 * x * k + 2 * k * k + k);
+}
+
+/* What LAPACK takes for the upper half of a row-major g is its lower half, that of
+   conj(g). Work: at least 26 k; 38 k for blocks of 32. */
+int dn_heevr(int complex, int64_t size, double *g, double *vector, double *scratch)
+{
+    int k = (int)size, lwork = HEEVR_WORK * k;
+    double *rest = scratch, *work = dn_take(&rest, (complex ? 2 : 1) * (int64_t)lwork);
+    double none = 0, *values = dn_take(&rest, k);
+    int found = 0, info = 0, liwork = 10 * k, lrwork = 24 * k;
+    int *iwork = (int *)dn_take(&rest, 5 * k), *support = (int *)dn_take(&rest, 1);
+    if (complex) {
+        zheevr_(
+            "V", "I", "U", &k, g, &k, &none, &none, &k, &k, &none, &found, values,
+            vector, &k, support, work, &lwork, rest, &lrwork, iwork, &liwork, &info);
+        for (int i = 0; i < k; i++)
+            vector[2 * i + 1] = -vector[2 * i + 1];
+    } else {
+        dsyevr_(
+            "V", "I", "U", &k, g, &k, &none, &none, &k, &k, &none, &found, values,
+            vector, &k, support, work, &lwork, iwork, &liwork, &info);
+    }
+    return info;
+}
+
+int64_t dn_heevr_scratch(int complex, int64_t k)
+{
+    return (complex ? 2 : 1) * HEEVR_WORK * k + 30 * k + 1;
+}
+
+static int lq_work(int64_t r) { return (int)MIN(BLOCK * r, INT_MAX); }
+
+int64_t dn_lq_scratch(int complex, int64_t r, int64_t n)
+{
+    return (complex ? 2 : 1) * (MIN(r, n) + lq_work(r));
+}
+
+danaus_status dn_lq_plan(
+    int complex, int64_t r, int64_t n, int64_t ld, int64_t *scratch)
+{
+    if (r > INT_MAX || ld > INT_MAX)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "%" PRId64 " rows of %" PRId64 " numbers that lie %" PRId64
+            " apart are too large for LAPACK",
+            r, n, ld);
+    *scratch = dn_lq_scratch(complex, r, n);
+    return DANAUS_OK;
+}
+
+/* LAPACK sees a transposed: a^T = Q' R', a = R'^T Q'^T. One row is normalised by
+   hand: nearly all blocks of rank-one chains are that. */
+void dn_lq(int complex, int64_t r, int64_t n, dn_matrix a, dn_matrix l, double *scratch)
+{
+    int64_t k = MIN(r, n), w = complex ? 2 : 1;
+    if (r == 1) {
+        double norm = sqrt(dn_energy(complex, 1, n, a));
+        for (int64_t x = 0; x < n * w; x++)
+            a.at[x] = norm > 0 ? a.at[x] / norm : x == 0;
+        memset(l.at, 0, (size_t)w * sizeof(double));
+        l.at[0] = norm;
+        return;
+    }
+    double *tau = dn_take(&scratch, k * w);
+    int rows = (int)n, cols = (int)r, small = (int)k, ld = (int)a.ld, info;
+    int lwork = lq_work(r);
+    if (complex)
+        zgeqrf_(&rows, &cols, a.at, &ld, tau, scratch, &lwork, &info);
+    else
+        dgeqrf_(&rows, &cols, a.at, &ld, tau, scratch, &lwork, &info);
+    dn_zero(complex, r, k, l);
+    for (int64_t i = 0; i < r; i++)
+        dn_copy(
+            complex, 1, MIN(i + 1, k), (dn_matrix){ a.at + i * a.ld * w, 0 },
+            (dn_matrix){ l.at + i * l.ld * w, 0 });
+    if (complex)
+        zungqr_(&rows, &small, &small, a.at, &ld, tau, scratch, &lwork, &info);
+    else
+        dorgqr_(&rows, &small, &small, a.at, &ld, tau, scratch, &lwork, &info);
+}

@@ -1,0 +1,47 @@
+/* LAPACK, which only this and lapack.c know. Its matrices are column-major, so that it
+   sees every one of ours transposed; its sizes have 32 bits, which is looked at when a
+   call is planned. Elements are f64 or (complex) pairs of f64, rows and columns at most
+   INT_MAX. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MATH_LAPACK_H
+#define DN_MATH_LAPACK_H
+
+#include "danaus/base.h"
+#include "math/dense.h"
+
+/* The next `count` doubles of a scratch area. */
+static inline double *dn_take(double **scratch, int64_t count)
+{
+    double *taken = *scratch;
+    *scratch += count;
+    return taken;
+}
+
+/* b[m][n] = u[m][k] diag(s) v[k][n] for k = min(m, n); b is destroyed. `work` elements
+   as planned, and dn_gesdd_rest() doubles. Nonzero: it did not converge. */
+danaus_status dn_gesdd_plan(int complex, int64_t m, int64_t n, int *work);
+int64_t dn_gesdd_rest(int64_t m, int64_t n);
+int dn_gesdd(
+    int complex, int64_t m, int64_t n, double *b, double *s, double *u, double *v,
+    double *work, int lwork, double *rest);
+
+/* The top eigenvector of g[k][k] = g^H, which is destroyed; 40 k fits in an int.
+   Nonzero: it did not converge. */
+int64_t dn_heevr_scratch(int complex, int64_t k);
+int dn_heevr(int complex, int64_t k, double *g, double *vector, double *scratch);
+
+/* a[r][n] = l[r][k] q[k][n], k = min(r, n), with orthonormal rows in q. q is made
+   in place of a; l has k columns. Rows of a lie ld apart; scratch is in doubles. */
+danaus_status dn_lq_plan(
+    int complex, int64_t r, int64_t n, int64_t ld, int64_t *scratch);
+int64_t dn_lq_scratch(int complex, int64_t r, int64_t n);
+void dn_lq(
+    int complex, int64_t r, int64_t n, dn_matrix a, dn_matrix l, double *scratch);
+
+/* Between these two calls LAPACK stays on the thread that calls it: threads of its
+   own, working on many small blocks at once, would only be in each other's way. They
+   nest and may be called from any thread. */
+void dn_lapack_alone(void);
+void dn_lapack_as_before(void);
+
+#endif
