@@ -1,4 +1,5 @@
-/* danaus kernels: compiled GPU kernels, from the cache to a file and back. */
+/* danaus kernels: compiled GPU kernels, from the cache to a file and back, and what a file
+   holds. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -10,22 +11,53 @@
 
 static const usage use = {
     .command = "danaus kernels",
-    .synopsis = "export|import FILE [--instructions NAME] [--json]",
+    .synopsis = "export|import|list FILE [--instructions NAME] [--json]",
     .about = "Kernels for GPUs are compiled for the problem when a plan is made, and "
-             "kept in "
-             "a\n"
-             "cache folder. Export writes those that are there to one file; import "
-             "puts them "
-             "into\n"
-             "the folder of another machine, which then needs no compiler for these "
-             "problems.\n"
-             "A file of another version of danaus does no harm and no good. Import "
-             "only from\n"
-             "where you would take programs.\n",
+             "kept in a\n"
+             "cache folder. Export writes those that are there to one file, for "
+             "machines that\n"
+             "have no compiler: the file, or a folder of files *.kernels, is named in\n"
+             "DANAUS_KERNELS, or import copies its kernels into the cache folder. List "
+             "says what\n"
+             "a file holds. A file of another version of danaus does no harm and no "
+             "good. Take\n"
+             "files only from where you would take programs.\n",
     .least = 2,
     .most = 2,
-    .operands = "export or import, and a file",
+    .operands = "export, import or list, and a file",
 };
+
+/* Of one version and architecture after the other. */
+static int list(const char *path, json_t *kinds)
+{
+    danaus_kernels_info info;
+    danaus_status status;
+    int i = 0;
+    for (; !(status = danaus_kernels_list(path, i, &info)); i++)
+        if (kinds)
+            json_array_append_new(
+                kinds, json_pack(
+                           "{s:s, s:s, s:I, s:I}", "version", info.version,
+                           "instructions", info.instructions, "count",
+                           (json_int_t)info.count, "bytes", (json_int_t)info.bytes));
+        else
+            printf(
+                "%s: danaus %s %s, %" PRId64 " kernels of %" PRId64 " bytes\n", path,
+                info.version, info.instructions, info.count, info.bytes);
+    return status == DANAUS_ERR_ARGUMENT ? STATUS_OK : library_failure();
+}
+
+static int cmd_list(const char *path, int as_json)
+{
+    json_t *kinds = as_json ? json_array() : NULL;
+    int status = list(path, kinds);
+    if (kinds && status == STATUS_OK)
+        report_json(json_pack(
+            "{s:s, s:O, s:s}", "file", path, "kernels", kinds, "version",
+            danaus_version()));
+    json_decref(kinds);
+    return status;
+}
 
 int cmd_kernels(int argc, char **argv)
 {
@@ -41,9 +73,11 @@ int cmd_kernels(int argc, char **argv)
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
+    if (!strcmp(argv[1], "list"))
+        return cmd_list(argv[2], as_json);
     int import = !strcmp(argv[1], "import");
     if (!import && strcmp(argv[1], "export"))
-        return usage_error("\"%s\" is neither export nor import", argv[1]);
+        return usage_error("\"%s\" is none of export, import and list", argv[1]);
     if (import ? danaus_kernels_import(argv[2], &count)
                : danaus_kernels_export(instructions, argv[2], &count))
         return library_failure();

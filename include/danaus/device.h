@@ -90,6 +90,27 @@ DANAUS_API danaus_status
 danaus_kernels_export(const char *instructions, const char *path, int64_t *count);
 DANAUS_API danaus_status danaus_kernels_import(const char *path, int64_t *count);
 
+/* What such a file holds, a kind of kernels after the other. */
+typedef struct danaus_kernels_info {
+    char version[16];      /* of danaus: kernels of others are never used */
+    char instructions[32]; /* "sm_90" */
+    int64_t count, bytes;  /* of them */
+    uint64_t reserved[8];  /* zero */
+} danaus_kernels_info;
+
+/* The kind number `index`, counting from 0. DANAUS_ERR_ARGUMENT past the last one. Images
+   are not checked. */
+DANAUS_API danaus_status
+danaus_kernels_list(const char *path, int index, danaus_kernels_info *info);
+
+/* GPU only: from now on this process looks for kernels in such a file, or in all files
+   *.kernels of a folder, before it looks into the cache folder or compiles: so packages
+   can bring theirs. Files are mapped until the process ends, and nobody may change them
+   meanwhile; an image is checked when it is taken. Where a file of a folder cannot be
+   used the call fails, with those that can in use. The environment variable
+   DANAUS_KERNELS, files and folders with ':' between them, comes first. */
+DANAUS_API danaus_status danaus_kernels_use(const char *path);
+
 /* CPU only: measures, with the threads that the device has now, the constants of the
    model by which convolutions are planned (docs/conv.md), and keeps them in the
    device's table; some seconds. Plans that are made later use them. progress may be

@@ -260,6 +260,25 @@ danaus_status danaus_kernels_import(const char *path, int64_t *count)
     return b->import_kernels(path, count ? count : &number);
 }
 
+danaus_status danaus_kernels_list(
+    const char *path, int index, danaus_kernels_info *info)
+{
+    const backend *b = NULL;
+    NEED(path);
+    NEED(info);
+    NEED(index >= 0);
+    TRY(find_compiling(&b));
+    return b->list_kernels(path, index, info);
+}
+
+danaus_status danaus_kernels_use(const char *path)
+{
+    const backend *b = NULL;
+    NEED(path);
+    TRY(find_compiling(&b));
+    return b->use_kernels(path);
+}
+
 danaus_status danaus_device_calibrate(
     danaus_device *device, danaus_progress_fn progress, void *user)
 {

@@ -24,7 +24,7 @@ static int is_known(const cuda_device *d, hash128 key)
     for (size_t i = 0; i < d->ahead_count; i++)
         if (dn_hash_equal(d->ahead[i].key, key))
             return 1;
-    return dn_cache_has(key);
+    return dn_cuda_has_image(key);
 }
 
 /* NULL: there is no memory, and the text is compiled when it is loaded. */

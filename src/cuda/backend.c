@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "cuda/bundle.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -256,4 +257,6 @@ const backend dn_backend_cuda = {
     .energy = dn_cuda_energy,
     .export_kernels = dn_bundle_export,
     .import_kernels = dn_bundle_import,
+    .list_kernels = dn_bundle_list,
+    .use_kernels = dn_shipped_use,
 };

@@ -19,12 +19,10 @@
 #define MOST_BYTES ((int64_t)256 << 20)
 #define SUFFIX     ".cubin"
 
-typedef struct head {
+typedef struct file_head {
     char magic[16];
-    hash128 key, hash;
-    uint64_t bytes, arch;
-    char version[16]; /* of danaus */
-} head;
+    image_head of_image;
+} file_head;
 
 static const char magic[16] = "danaus cubin 3\n";
 
@@ -49,21 +47,35 @@ static int find_file(hash128 key, char folder[PATH_MAX], char path[PATH_MAX])
                                           (unsigned long long)key.part[1]) < PATH_MAX;
 }
 
-size_t dn_cache_parse(const unsigned char *data, size_t size, cache_entry *entry)
+int dn_cache_is_whole(const cache_entry *e)
 {
-    head h;
+    const image_head *h = &e->head;
+    return h->arch <= INT_MAX && !h->version[sizeof h->version - 1] &&
+           dn_hash_equal(h->hash, dn_hash(DN_HASH_START, e->image, h->bytes));
+}
+
+void *dn_cache_copy(const cache_entry *e)
+{
+    void *copy = dn_cache_is_whole(e) ? dn_alloc(e->head.bytes) : NULL;
+    return copy ? memcpy(copy, e->image, e->head.bytes) : NULL;
+}
+
+/* All but the hash. */
+static int read_file(const unsigned char *data, size_t size, cache_entry *entry)
+{
+    file_head h;
     if (size < sizeof h)
         return 0;
     memcpy(&h, data, sizeof h);
-    if (memcmp(h.magic, magic, sizeof magic) || h.bytes > size - sizeof h ||
-        h.arch > INT_MAX || h.version[sizeof h.version - 1])
+    if (memcmp(h.magic, magic, sizeof magic) || h.of_image.bytes != size - sizeof h)
         return 0;
-    const unsigned char *image = data + sizeof h;
-    if (!dn_hash_equal(h.hash, dn_hash(DN_HASH_START, image, h.bytes)))
-        return 0;
-    *entry = (cache_entry){ h.key, (int)h.arch, { 0 }, image, h.bytes };
-    memcpy(entry->version, h.version, sizeof h.version);
-    return sizeof h + h.bytes;
+    *entry = (cache_entry){ h.of_image, data + sizeof h };
+    return 1;
+}
+
+int dn_cache_parse(const unsigned char *data, size_t size, cache_entry *entry)
+{
+    return read_file(data, size, entry) && dn_cache_is_whole(entry);
 }
 
 int dn_cache_load(hash128 key, void **image, size_t *bytes)
@@ -74,12 +86,12 @@ int dn_cache_load(hash128 key, void **image, size_t *bytes)
     cache_entry e;
     if (!find_file(key, folder, path) || stat(path, &s) || dn_map_open(path, &m))
         return 0;
-    int whole = dn_cache_parse(m.data, m.size, &e) == m.size && m.size &&
-                dn_hash_equal(e.key, key);
-    void *copy = whole ? dn_alloc(e.bytes) : NULL;
+    void *copy = read_file(m.data, m.size, &e) && dn_hash_equal(e.head.key, key)
+                     ? dn_cache_copy(&e)
+                     : NULL;
     if (copy) {
-        *bytes = e.bytes;
-        *image = memcpy(copy, e.image, e.bytes);
+        *bytes = e.head.bytes;
+        *image = copy;
     }
     dn_map_close(&m);
     return copy != NULL;
@@ -156,12 +168,12 @@ int64_t dn_cache_most(void)
 danaus_status dn_cache_store(hash128 key, int arch, const void *image, size_t bytes)
 {
     char folder[PATH_MAX], path[PATH_MAX];
-    head h = { .key = key,
-               .hash = dn_hash(DN_HASH_START, image, bytes),
-               .bytes = bytes,
-               .arch = (uint64_t)arch };
+    file_head h = { .of_image = { .key = key,
+                                  .hash = dn_hash(DN_HASH_START, image, bytes),
+                                  .bytes = bytes,
+                                  .arch = (uint64_t)arch } };
     memcpy(h.magic, magic, sizeof magic);
-    snprintf(h.version, sizeof h.version, "%s", danaus_version());
+    snprintf(h.of_image.version, sizeof h.of_image.version, "%s", danaus_version());
     if (!find_file(key, folder, path))
         return dn_fail(DANAUS_ERR_ARGUMENT, "DANAUS_CACHE is empty: there is no cache");
     make_folder(folder);

@@ -11,18 +11,27 @@
 #include "base/hash.h"
 #include "danaus/base.h"
 
+/* What files say of an image. */
+typedef struct image_head {
+    hash128 key, hash;    /* hash: of the image */
+    uint64_t bytes, arch; /* arch: ten times the compute capability that it is for */
+    char version[16];     /* of danaus */
+} image_head;
+
 /* A file of the cache, or a piece of a bundle. */
 typedef struct cache_entry {
-    hash128 key;
-    int arch; /* ten times the compute capability that it was compiled for */
-    char version[16];
+    image_head head;
     const unsigned char *image;
-    size_t bytes;
 } cache_entry;
 
-/* Reads the entry with which data begin and returns its length there; 0 when there is
-   none, or it is damaged. */
-size_t dn_cache_parse(const unsigned char *data, size_t size, cache_entry *entry);
+/* Nonzero: the image is what its head says. */
+int dn_cache_is_whole(const cache_entry *entry);
+
+/* The image copied, if it is whole: the caller frees it; else NULL. */
+void *dn_cache_copy(const cache_entry *entry);
+
+/* Reads a file of the cache; nonzero when it is one, and whole. */
+int dn_cache_parse(const unsigned char *data, size_t size, cache_entry *entry);
 
 /* Is there a file of that key? */
 int dn_cache_has(hash128 key);
@@ -41,17 +50,5 @@ int dn_cache_folder(char *folder);
 
 /* Is this the name of one of our files? */
 int dn_cache_is_ours(const char *name);
-
-/* A bundle is one file with many kernels: bundle.c. instructions: "sm_90", or NULL for
-   all; *count: how many. */
-danaus_status dn_bundle_export(
-    const char *instructions, const char *path, int64_t *count);
-danaus_status dn_bundle_import(const char *path, int64_t *count);
-
-/* Goes through the kernels of a bundle in memory; `take` may be NULL. Nothing is taken
-   unless all of it is whole. */
-danaus_status dn_bundle_read(
-    const unsigned char *data, size_t size,
-    danaus_status (*take)(const cache_entry *entry), int64_t *count);
 
 #endif

@@ -208,6 +208,9 @@ void dn_cuda_forget_ahead(cuda_device *d);
    defines, the text `name`, and all texts that it may include. */
 hash128 dn_cuda_key(const char *name, const char *defines, int arch);
 
+/* Is the image of that key on this machine's disk? */
+int dn_cuda_has_image(hash128 key);
+
 /* Of all texts of a list that others may include. */
 hash128 dn_cuda_hash_included(const gpu_text *texts);
 

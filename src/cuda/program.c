@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "cuda/bundle.h"
 #include "cuda/nvrtc.h"
 #include "math/pattern.h"
 
@@ -93,19 +94,24 @@ static danaus_status load_module(
     return DANAUS_OK;
 }
 
+int dn_cuda_has_image(hash128 key) { return dn_shipped_has(key) || dn_cache_has(key); }
+
 /* An image from the disk that the driver refuses is compiled again. */
 static danaus_status make_module(cuda_device *d, const char *entry, cuda_module *m)
 {
+    static int (*const places[])(
+        hash128 key, void **image, size_t *bytes) = { dn_shipped_load, dn_cache_load };
     void *image;
     size_t bytes;
     int arch = d->gpu.facts.arch;
     hash128 key = dn_cuda_key(m->name, m->defines, arch);
-    if (dn_cache_load(key, &image, &bytes)) {
-        danaus_status status = load_module(d, image, entry, m);
-        dn_free(image);
-        if (status == DANAUS_OK)
-            return status;
-    }
+    for (int i = 0; i < 2; i++)
+        if (places[i](key, &image, &bytes)) {
+            danaus_status status = load_module(d, image, entry, m);
+            dn_free(image);
+            if (status == DANAUS_OK)
+                return status;
+        }
     if (!dn_cuda_take_ahead(d, key, &image, &bytes))
         TRY(dn_cuda_compile(m->name, m->defines, arch, &image, &bytes, NULL));
     danaus_status status = load_module(d, image, entry, m);

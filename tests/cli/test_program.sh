@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 set -u
 program=${DANAUS_PROGRAM:?the path of the program}
+corpus=$PWD/tests/fuzz/corpus
 here=$PWD/tests/cli manual=$PWD/docs/danaus.1 compare=$PWD/bench/compare.py
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
@@ -83,9 +84,15 @@ refuses 1 "" "a device that is none" danaus info --device quantum
 # ---- kernels ----
 
 export DANAUS_CACHE="$folder/cache"
-refuses 2 "neither export nor import" "a third way" danaus kernels send bundle
+refuses 2 "none of export, import and list" "a third way" danaus kernels send bundle
 refuses 1 "holds no kernels" "an empty cache" danaus kernels export bundle --instructions sm_90
 refuses 1 "no file of compiled kernels" "another file" danaus kernels import x.npy
+refuses 1 "no file of compiled kernels" "a list of another" danaus kernels list x.npy
+ok "a list" danaus kernels list "$corpus/bundle/three" --json
+keep
+said kernels.0 "v == {'version': '0.1.0', 'instructions': 'sm_90', 'count': 3, 'bytes': 6}" \
+    "what is in a file of kernels"
+ok "a list in words" danaus kernels list "$corpus/bundle/three"
 
 # ---- factorize and dense ----
 

@@ -301,13 +301,26 @@ static void processes_share_a_folder(void **state)
 
 /* ---- bundles ---- */
 
-static char bundle[80];
+static char bundle[96];
+
+/* What is in use stays so until a process ends, and DANAUS_KERNELS is read once. */
+static void in_a_process(void (*run)(void))
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        run();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
 
 /* The kernels of one use in a file, and another folder. Returns their number. */
 static int64_t carry(const char *instructions)
 {
     int64_t count = 0;
-    use_a_kernel();
+    in_a_process(use_a_kernel);
     snprintf(bundle, sizeof bundle, "%s/bundle", folder);
     assert_ok(danaus_kernels_export(instructions, bundle, &count));
     assert_int_equal(count, count_files());
@@ -332,38 +345,184 @@ static void a_bundle_replaces_the_compiler(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* Changes byte number `at`, or puts it back. */
+static void flip(const char *path, long at)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    int byte = fgetc(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    fputc(byte ^ 1, f);
+    fclose(f);
+}
+
+#define HEAD 48 /* bytes */
+#define ROW  72
+
+static long size_of(const char *path)
+{
+    struct stat s;
+    assert_int_equal(stat(path, &s), 0);
+    return (long)s.st_size;
+}
+
 /* Any byte of it changed, or the end missing: nothing is taken. */
 static void a_damaged_bundle_is_refused_whole(void **state)
 {
     (void)state;
-    carry(NULL);
-    struct stat s;
-    assert_int_equal(stat(bundle, &s), 0);
-    for (long at = 0; at < (long)s.st_size; at += at < 130 ? 1 : 997) {
-        if (at >= 32 + 64 && at < 32 + 80) /* the version in words: any will do */
-            continue;
-        if (at >= 32 + 16 && at < 32 + 32) /* the key: it is that of another kernel */
-            continue;
-        if (at >= 32 + 56 && at < 32 + 60) /* another architecture's */
-            continue;
-        FILE *f = fopen(bundle, "r+b");
-        assert_non_null(f);
-        assert_int_equal(fseek(f, at, SEEK_SET), 0);
-        int byte = fgetc(f);
-        for (int change = 1; change >= 0; change--) {
-            assert_int_equal(fseek(f, at, SEEK_SET), 0);
-            fputc(byte ^ change, f);
-            fflush(f);
-            if (change)
-                assert_status(danaus_kernels_import(bundle, NULL), DANAUS_ERR_FORMAT);
-        }
-        fclose(f);
+    long rows = HEAD + ROW * carry(NULL), size = size_of(bundle);
+    for (long at = 0; at < size; at += at < rows ? 1 : 997) {
+        flip(bundle, at);
+        assert_status(danaus_kernels_import(bundle, NULL), DANAUS_ERR_FORMAT);
+        flip(bundle, at);
     }
-    assert_int_equal(truncate(bundle, s.st_size - 1), 0);
+    assert_int_equal(truncate(bundle, size - 1), 0);
     assert_status(danaus_kernels_import(bundle, NULL), DANAUS_ERR_FORMAT);
     assert_int_equal(truncate(bundle, 0), 0);
     assert_status(danaus_kernels_import(bundle, NULL), DANAUS_ERR_FORMAT);
+    FILE *f = fopen(bundle, "wb");
+    assert_non_null(f);
+    fwrite("danaus kernels\n\0all of the rest of it", 1, 40, f);
+    fclose(f);
+    assert_status(danaus_kernels_import(bundle, NULL), DANAUS_ERR_FORMAT);
+    assert_non_null(strstr(danaus_error_detail(), "export them again"));
     assert_in_range(compilations_of_use(), 1, 2);
+}
+
+static void nothing_is_compiled(void)
+{
+    assert_int_equal(compilations_of_use(), 0);
+    setenv("DANAUS_CACHE", "", 1);
+    assert_int_equal(compilations_of_use(), 0);
+}
+
+static void use_the_file(void)
+{
+    assert_ok(danaus_kernels_use(bundle));
+    assert_ok(danaus_kernels_use(bundle));
+    nothing_is_compiled();
+}
+
+static void use_the_folder(void)
+{
+    assert_ok(danaus_kernels_use(folder));
+    nothing_is_compiled();
+}
+
+static void find_the_file(void)
+{
+    char list[256];
+    snprintf(list, sizeof list, ":/no/such/place::%s:", bundle);
+    setenv("DANAUS_KERNELS", list, 1);
+    nothing_is_compiled();
+    setenv("DANAUS_KERNELS", "", 1); /* it has been read */
+    nothing_is_compiled();
+}
+
+static void find_the_folder(void)
+{
+    setenv("DANAUS_KERNELS", folder, 1);
+    nothing_is_compiled();
+}
+
+static void compile_it(void) { assert_in_range(compilations_of_use(), 1, 2); }
+
+/* What is in use is looked into first, and none of it is copied into the cache. */
+static void a_bundle_in_use_replaces_the_compiler(void **state)
+{
+    (void)state;
+    void (*const ways[])(void) = { use_the_file, use_the_folder, find_the_file,
+                                   find_the_folder };
+    char named[sizeof bundle + 16], other[sizeof folder + 16];
+    carry(NULL);
+    snprintf(named, sizeof named, "%s.kernels", bundle);
+    assert_int_equal(rename(bundle, named), 0);
+    strcpy(bundle, named);
+    for (int i = 0; i < 4; i++)
+        in_a_process(ways[i]);
+    snprintf(other, sizeof other, "%s/other", folder);
+    assert_int_not_equal(access(other, F_OK), 0);
+    in_a_process(compile_it);
+}
+
+/* The last image is damaged: that kernel is compiled. */
+static void use_what_is_whole(void)
+{
+    long last = size_of(bundle) - 1;
+    flip(bundle, last);
+    assert_ok(danaus_kernels_use(bundle));
+    assert_int_equal(compilations_of_use(), 1);
+    assert_int_equal(compilations_of_use(), 0); /* it is in the cache */
+    setenv("DANAUS_CACHE", "", 1);
+    assert_int_equal(compilations_of_use(), 1);
+    flip(bundle, last);
+}
+
+/* A file in a folder that is none does not keep the others from being used. */
+static void use_the_others(void)
+{
+    char path[sizeof folder + 16], whole[sizeof folder + 16];
+    snprintf(path, sizeof path, "%s/a.kernels", folder);
+    snprintf(whole, sizeof whole, "%s/b.kernels", folder);
+    assert_int_equal(rename(bundle, whole), 0);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fclose(f);
+    assert_status(danaus_kernels_use(folder), DANAUS_ERR_FORMAT);
+    assert_non_null(strstr(danaus_error_detail(), path));
+    nothing_is_compiled();
+    assert_int_equal(rename(whole, bundle), 0);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void use_none(void)
+{
+    assert_status(danaus_kernels_use(NULL), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_kernels_use("/no/such/file"), DANAUS_ERR_IO);
+    assert_status(danaus_kernels_use(folder), DANAUS_ERR_IO); /* no file *.kernels */
+    flip(bundle, HEAD + 3);
+    assert_status(danaus_kernels_use(bundle), DANAUS_ERR_FORMAT);
+    assert_non_null(strstr(danaus_error_detail(), bundle));
+    setenv("DANAUS_CACHE", "", 1);
+    assert_in_range(compilations_of_use(), 1, 2);
+    flip(bundle, HEAD + 3);
+}
+
+static void only_whole_kernels_of_a_bundle_are_used(void **state)
+{
+    (void)state;
+    carry(NULL);
+    in_a_process(use_what_is_whole);
+    in_a_process(use_the_others);
+    in_a_process(use_none);
+}
+
+static void a_bundle_says_what_it_holds(void **state)
+{
+    (void)state;
+    danaus_kernels_info info, before;
+    int64_t count = carry("sm_75");
+    assert_ok(danaus_kernels_list(bundle, 0, &info));
+    assert_string_equal(info.version, danaus_version());
+    assert_string_equal(info.instructions, "sm_75");
+    assert_int_equal(info.count, count);
+    assert_int_equal(info.bytes, size_of(bundle) - HEAD - ROW * count);
+    before = info;
+    assert_status(danaus_kernels_list(bundle, 1, &info), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_kernels_list(bundle, -1, &info), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_kernels_list(NULL, 0, &info), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_kernels_list(bundle, 0, NULL), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_kernels_list("/no/such/file", 0, &info), DANAUS_ERR_IO);
+    assert_memory_equal(&info, &before, sizeof info);
+    setenv("DANAUS_CACHE", folder, 1);
+    dn_cache_store((hash128){ { 1, 2 } }, 90, "x", 1);
+    dn_cache_store((hash128){ { 2, 1 } }, 90, "yz", 2);
+    assert_ok(danaus_kernels_export(NULL, bundle, &count));
+    assert_ok(danaus_kernels_list(bundle, 1, &info));
+    assert_string_equal(info.instructions, "sm_90");
+    assert_int_equal(info.count, 2);
+    assert_int_equal(info.bytes, 3);
 }
 
 /* Once, which another try may mend; or always, and then not any more. */
@@ -420,8 +579,10 @@ static void bundles_need_kernels_and_a_cache(void **state)
     assert_status(danaus_kernels_import(bundle, &count), DANAUS_ERR_IO);
     assert_int_equal(count, 0);
     setenv("DANAUS_CACHE", folder, 1);
+    static char large[(1 << 20) + 1];
+    assert_ok(dn_cache_store((hash128){ { 1, 1 } }, 90, large, sizeof large));
+    assert_ok(danaus_kernels_export("sm_90", bundle, NULL));
     setenv("DANAUS_CACHE_MIB", "1", 1);
-    assert_int_equal(truncate(bundle, (2 << 20) + 1), 0);
     assert_status(danaus_kernels_import(bundle, &count), DANAUS_ERR_MEMORY);
 }
 
@@ -436,6 +597,8 @@ int main(void)
     }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, new_folder, remove_folder)
     const struct CMUnitTest tests[] = {
+        TEST(
+            a_bundle_in_use_replaces_the_compiler), /* before this process has looked */
         TEST(processes_share_a_folder),
         TEST(a_kernel_is_compiled_once),
         TEST(folders_are_made),
@@ -447,6 +610,8 @@ int main(void)
         TEST(a_full_folder_loses_its_oldest_files),
         TEST(a_bundle_replaces_the_compiler),
         TEST(a_damaged_bundle_is_refused_whole),
+        TEST(only_whole_kernels_of_a_bundle_are_used),
+        TEST(a_bundle_says_what_it_holds),
         TEST(any_call_of_the_compiler_may_fail),
         TEST(bundles_need_kernels_and_a_cache),
     };

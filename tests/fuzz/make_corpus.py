@@ -212,34 +212,57 @@ def descriptions():
 
 
 def hash_of(data):
-    """FNV-1a of 128 bits, its upper half first."""
+    """That of src/base/hash.c, its upper half first."""
     value = 0x6C62272E07BB014262B821756295C58D
-    for byte in data:
-        value = (value ^ byte) * ((1 << 88) + 0x13B) % (1 << 128)
+    words = [data[i:i + 16] for i in range(0, len(data), 16)]
+    for word in [len(data)] + [int.from_bytes(w, "little") for w in words]:
+        value = (value ^ word) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 128)
+        value ^= value >> 64
     return struct.pack("<QQ", value >> 64, value % (1 << 64))
 
 
 def bundles():
-    def kernel(key, image, arch=90):
-        return (b"danaus cubin 2\n\0" + struct.pack("<QQ", key, key) + hash_of(image)
-                + struct.pack("<QQ", len(image), arch) + b"0.1.0".ljust(16, b"\0") + image)
+    def head(key, image, arch=90, size=None, version=b"0.1.0"):
+        return (struct.pack("<QQ", key, key) + hash_of(image)
+                + struct.pack("<QQ", len(image) if size is None else size, arch)
+                + version.ljust(16, b"\0"))
 
-    def bundle(kernels, count=None, extra=0):
-        data = b"".join(kernels)
-        return (b"danaus kernels\n\0"
-                + struct.pack("<QQ", len(kernels) if count is None else count,
-                              len(data) + extra) + data)
+    def bundle(kernels, places=None, count=None, extra=b"", size=None):
+        end = 48 + 72 * len(kernels)
+        rows, images = b"", b""
+        for i, (kernel, image) in enumerate(kernels):
+            rows += kernel + struct.pack("<Q", places[i] if places else end)
+            images += image
+            end += len(image)
+        whole = end + len(extra) if size is None else size
+        return (b"danaus bundle 2\0"
+                + struct.pack("<QQ", len(kernels) if count is None else count, whole)
+                + hash_of(rows) + rows + images + extra)
 
-    two = [kernel(1, b"one"), kernel(2, b"")]
-    damaged = bytearray(two[0])
-    damaged[-1] ^= 1
+    one, two, none = (head(1, b"one"), b"one"), (head(2, b"two"), b"two"), (head(3, b""), b"")
+    three = bundle([one, two, none])
+    damaged = bytearray(three)
+    damaged[60] ^= 1
+    most = (1 << 64) - 1
     for name, data in [
-            ("two", bundle(two)), ("none", bundle([])), ("file", two[0]),
-            ("count", bundle(two, 3)), ("fewer", bundle(two, 1)),
-            ("size", bundle(two, extra=8)), ("damaged", bundle([bytes(damaged), two[1]])),
-            ("cut", bundle(two)[:-1]), ("arch", bundle([kernel(1, b"x", 1 << 40)])),
-            ("huge", bundle([kernel(1, b"x").replace(
-                struct.pack("<QQ", 1, 90), struct.pack("<QQ", (1 << 64) - 1, 90))]))]:
+            ("three", three), ("none", bundle([])), ("damaged", bytes(damaged)),
+            ("file", b"danaus cubin 3\n\0" + one[0] + one[1]),
+            ("old", b"danaus kernels\n\0" + struct.pack("<QQ", 0, 0)),
+            ("image", bundle([(one[0], b"onf"), two])),
+            ("count", bundle([one, two], count=3)),
+            ("fewer", bundle([one, two], count=1)),
+            ("many", bundle([one, two], count=most)),
+            ("size", bundle([one, two], size=8)), ("more", bundle([one, two], extra=b"x")),
+            ("cut", three[:-1]), ("head", three[:47]),
+            ("turned", bundle([two, one])), ("twice", bundle([one, one])),
+            ("beyond", bundle([one, two], places=[192, 1 << 40])),
+            ("last", bundle([one, two], places=[192, most])),
+            ("same", bundle([one, two], places=[192, 192])),
+            ("before", bundle([one], places=[0])),
+            ("arch", bundle([(head(1, b"x", 1 << 40), b"x")])),
+            ("version", bundle([(head(1, b"x", version=b"x" * 16), b"x")])),
+            ("huge", bundle([(head(1, b"x", size=most), b"x")])),
+            ("overlap", bundle([(head(1, b"x", size=65), b"x"), two]))]:
         put("bundle", name, data)
 
 
