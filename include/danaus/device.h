@@ -35,7 +35,7 @@ DANAUS_API danaus_status danaus_device_count(int *count);
 DANAUS_API danaus_status danaus_device_list(int index, danaus_device_info *info);
 
 /* name: "cpu", or "cpu:avx2" for at most that instruction set ("scalar",
-   "avx2", "avx512", "neon"). The caller owns the device and closes it after
+   "avx2", "avx512", "neon"): the best one of this processor that is no better. The caller owns the device and closes it after
    everything that was made on it. */
 DANAUS_API danaus_status danaus_device_open(const char *name, danaus_device **device);
 DANAUS_API void danaus_device_close(danaus_device *device); /* NULL is fine */

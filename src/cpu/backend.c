@@ -60,27 +60,14 @@ static void describe_processor(char *text, size_t size)
     fclose(f);
 }
 
-static const cpu_isa *find_isa(const char *limit)
-{
-    const cpu_isa *isa = dn_cpu_isas;
-    while (isa->name && *limit && strcmp(isa->name, limit))
-        isa++;
-    while (isa->name && !isa->present())
-        isa++;
-    return isa->name ? isa : NULL;
-}
-
 static danaus_status cpu_open(const char *name, danaus_device **device)
 {
     const char *limit = name[3] == ':' ? name + 4 : "";
     int named = name[3] == '\0' || (name[3] == ':' && *limit);
-    const cpu_isa *isa = named ? find_isa(limit) : NULL;
+    const cpu_isa *isa = named ? dn_cpu_best(dn_cpu_isas, limit) : NULL;
     if (!isa)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "this build has no instruction set \"%.40s\"", limit);
-    if (*limit && strcmp(isa->name, limit))
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "this processor does not have %s", limit);
     cpu_device *d = dn_calloc(1, sizeof *d);
     if (!d)
         return dn_fail_memory(sizeof *d, "a device");

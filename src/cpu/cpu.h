@@ -137,6 +137,10 @@ typedef struct cpu_isa {
 /* All that this build holds, best first; ends with a NULL name. */
 extern const cpu_isa dn_cpu_isas[];
 
+/* The best of a list that the processor has and that is no better than the one named
+   `limit`, or than any for ""; NULL: the list has no such name. */
+const cpu_isa *dn_cpu_best(const cpu_isa *list, const char *limit);
+
 /* Of this processor. */
 const cpu_traits *dn_cpu_traits(void);
 

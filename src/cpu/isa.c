@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/conv.h"
 
+#include <string.h>
+
 static int always(void) { return 1; }
 
 extern const kernel dn_cpu_kernels_scalar[];
@@ -116,3 +118,12 @@ const cpu_isa dn_cpu_isas[] = {
     ISA(scalar, always),
     { 0 },
 };
+
+const cpu_isa *dn_cpu_best(const cpu_isa *list, const char *limit)
+{
+    while (list->name && *limit && strcmp(list->name, limit))
+        list++;
+    while (list->name && !list->present())
+        list++;
+    return list->name ? list : NULL;
+}

@@ -49,6 +49,10 @@ danaus_device *device_from_arguments(int argc, char **argv)
         fprintf(stderr, "%s: %s\n", name, danaus_error_detail());
         exit(status == DANAUS_ERR_UNSUPPORTED ? 77 : 1);
     }
+    if (strchr(name, ':') && strcmp(device->name, name)) {
+        fprintf(stderr, "%s: the best is %s\n", name, device->name);
+        exit(77);
+    }
     expect_device(device);
     keep_rows(device, getenv("DANAUS_TEST_ROWS"));
     return device;
