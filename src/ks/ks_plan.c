@@ -256,8 +256,11 @@ static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *
     plan->back = plan->forward;
     for (int i = 0; i < plan->count; i++) {
         ks_step *step = &plan->back.step[i];
+        const problem *forward = &plan->forward.step[i].p;
         double seconds;
-        step->p.pattern = dn_pattern_adjoint(step->p.pattern);
+        step->p.pattern = dn_pattern_adjoint(forward->pattern);
+        step->p.x_cached = forward->y_cached; /* x of this step is dy */
+        step->p.y_cached = forward->x_cached;
         TRY(dn_choose(dev, &step->p, plan->desc.effort, &step->kernel, &seconds));
     }
     return DANAUS_OK;

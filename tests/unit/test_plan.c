@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/tuning.h"
 #include "base/mem.h"
+#include "ks/ks_plan.h"
 #include "support/chains.h"
 #include "support/device.h"
 
@@ -342,6 +343,28 @@ static void gradients_need_a_plan_made_for_them(void **state)
 }
 
 /* A plan's text names a kernel on every line and is cut like snprintf's. */
+/* What is at an end of the chain comes from memory, or goes there: dy into the step that
+   is the first one back, dx out of the last; all else was made just before. */
+static void hints_of_gradients_say_what_is_cached(void **state)
+{
+    danaus_device *device = *state;
+    const danaus_pattern p[] = { { 1, 2, 2, 4 }, { 2, 2, 2, 2 }, { 4, 2, 2, 1 } };
+    for (int adjoint = 0; adjoint < 2; adjoint++) {
+        danaus_ks_desc desc = { .adjoint = adjoint, .gradients = 1 };
+        danaus_ks_plan *plan;
+        assert_ok(danaus_ks_plan_create(device, p, 3, &desc, &plan));
+        for (int i = 0; i < 3; i++) {
+            const problem *forward = &plan->forward.step[i].p;
+            const problem *back = &plan->back.step[i].p;
+            assert_int_equal(forward->x_cached, i > 0);
+            assert_int_equal(forward->y_cached, i < 2);
+            assert_int_equal(back->x_cached, i < 2);
+            assert_int_equal(back->y_cached, i > 0);
+        }
+        danaus_ks_plan_destroy(plan);
+    }
+}
+
 static void a_plan_describes_its_steps(void **state)
 {
     danaus_ks_desc desc = { .keep_factors = 1 };
@@ -488,6 +511,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(weights_are_packed_once, device),
         cmocka_unit_test_prestate(wrong_runs_are_refused, device),
         cmocka_unit_test_prestate(gradients_need_a_plan_made_for_them, device),
+        cmocka_unit_test_prestate(hints_of_gradients_say_what_is_cached, device),
         cmocka_unit_test_prestate(a_plan_describes_its_steps, device),
         cmocka_unit_test_prestate(the_second_run_allocates_nothing, device),
         cmocka_unit_test_prestate(updated_weights_are_used, device),
