@@ -111,6 +111,14 @@ danaus_kernels_list(const char *path, int index, danaus_kernels_info *info);
    DANAUS_KERNELS, files and folders with ':' between them, comes first. */
 DANAUS_API danaus_status danaus_kernels_use(const char *path);
 
+/* GPU only: says where a library lies that is not part of danaus and not where the loader
+   looks: "nvrtc", the compiler, to be called before the first plan, or "cublas", before the
+   first GPU is opened. path is the library's file or the folder that it is in; NULL takes
+   it back. The environment variables DANAUS_NVRTC and DANAUS_CUBLAS come first; without
+   any the library that the process has already is taken, else the loader's, else that of
+   /usr/local/cuda. DANAUS_ERR_ARGUMENT when it is open already. */
+DANAUS_API danaus_status danaus_library_locate(const char *library, const char *path);
+
 /* CPU only: measures, with the threads that the device has now, the constants of the
    model by which convolutions are planned (docs/conv.md), and keeps them in the
    device's table; some seconds. Plans that are made later use them. progress may be

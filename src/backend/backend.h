@@ -158,14 +158,15 @@ struct backend {
         const ks_gradient_operands *o);
     const conv_backend *conv;                                    /* NULL: none */
     danaus_status (*energy)(danaus_device *dev, double *joules); /* NULL: not counted */
-    /* danaus_kernels_export, _import, _list and _use. NULL: nothing is compiled at run
-       time. */
+    /* danaus_kernels_export, _import, _list and _use, and danaus_library_locate. NULL:
+       nothing is compiled at run time. */
     danaus_status (*export_kernels)(
         const char *instructions, const char *path, int64_t *count);
     danaus_status (*import_kernels)(const char *path, int64_t *count);
     danaus_status (*list_kernels)(
         const char *path, int index, danaus_kernels_info *info);
     danaus_status (*use_kernels)(const char *path);
+    danaus_status (*locate_library)(const char *library, const char *path);
 };
 
 /* What every device begins with; a backend's own device starts with this. */

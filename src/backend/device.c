@@ -279,6 +279,14 @@ danaus_status danaus_kernels_use(const char *path)
     return b->use_kernels(path);
 }
 
+danaus_status danaus_library_locate(const char *library, const char *path)
+{
+    const backend *b = NULL;
+    NEED(library);
+    TRY(find_compiling(&b));
+    return b->locate_library(library, path);
+}
+
 danaus_status danaus_device_calibrate(
     danaus_device *device, danaus_progress_fn progress, void *user)
 {

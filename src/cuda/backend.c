@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "cuda/bundle.h"
+#include "cuda/library.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -259,4 +260,5 @@ const backend dn_backend_cuda = {
     .import_kernels = dn_bundle_import,
     .list_kernels = dn_bundle_list,
     .use_kernels = dn_shipped_use,
+    .locate_library = dn_cuda_locate,
 };

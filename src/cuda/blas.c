@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "cuda/library.h"
 #include "math/pattern.h"
 
 #include <string.h>
@@ -26,7 +27,7 @@ static const char *const names[] = {
 #define SYMBOLS ((int)(sizeof names / sizeof *names))
 
 /* Sizes of 64 bits came with 12. */
-static const char *const libraries[] = {
+static const char *const files[] = {
     "libcublas.so.13",
     "libcublas.so.12",
     "libcublas.so",
@@ -80,37 +81,29 @@ static danaus_status blas_status(int error, const char *call)
             return blas_status(blas_error_, #call);                                    \
     } while (0)
 
-static danaus_status open_blas(blas *library)
+_Static_assert(sizeof(blas) == SYMBOLS * sizeof(void (*)(void)), "one a row");
+
+static blas opened;
+
+cuda_library dn_cuda_cublas = {
+    .files = files,
+    .symbols = names,
+    .count = SYMBOLS,
+    .table = &opened,
+    .advice = "install cuBLAS 12 or later, from the CUDA toolkit or with pip install "
+              "nvidia-cublas, and name its folder in DANAUS_CUBLAS",
+    .name = "cublas",
+    .variable = "DANAUS_CUBLAS",
+};
+
+static danaus_status get_blas(const blas **b)
 {
-    cuda_symbol symbols[SYMBOLS] = { 0 };
-    _Static_assert(sizeof *library == sizeof symbols, "a pointer a row");
-    TRY(dn_cuda_open_library(
-        libraries, names, SYMBOLS, 0,
-        "install cuBLAS 12 or later, from the CUDA toolkit or with pip install "
-        "nvidia-cublas, and put its folder into LD_LIBRARY_PATH",
-        symbols));
-    memcpy(library, symbols, sizeof symbols);
+    TRY(dn_cuda_open_library(&dn_cuda_cublas));
+    *b = &opened;
     return DANAUS_OK;
 }
 
-static danaus_status get_blas(const blas **library)
-{
-    static blas opened;
-    static int is_open;
-    dn_lock_process();
-    danaus_status status = is_open ? DANAUS_OK : open_blas(&opened);
-    is_open = status == DANAUS_OK;
-    dn_unlock_process();
-    if (status == DANAUS_OK)
-        *library = &opened;
-    return status;
-}
-
-danaus_status dn_cuda_find_blas(void)
-{
-    const blas *b;
-    return get_blas(&b);
-}
+danaus_status dn_cuda_find_blas(void) { return dn_cuda_open_library(&dn_cuda_cublas); }
 
 /* ---- the handle, and the device's workspace ---- */
 

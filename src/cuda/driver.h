@@ -98,13 +98,4 @@ danaus_status dn_cuda_status(
             return dn_cuda_status(driver, cuda_result_, #call);                        \
     } while (0)
 
-/* Opens the first of the libraries (ends with NULL) that this process has already, or else
-   that is there, and finds symbols:
-   names[i] is put into table[i]. The last `optional` ones may be missing. `advice`
-   ends the sentence of a failure. */
-typedef void (*cuda_symbol)(void);
-danaus_status dn_cuda_open_library(
-    const char *const *libraries, const char *const *names, int count, int optional,
-    const char *advice, cuda_symbol *table);
-
 #endif

@@ -4,7 +4,7 @@
 #include "cuda/cuda.h"
 
 #include "base/status.h"
-#include "base/thread.h"
+#include "cuda/library.h"
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ static const char *const names[] = {
 
 #define SYMBOLS ((int)(sizeof names / sizeof *names))
 
-static const char *const libraries[] = { "libnvidia-ml.so.1", "libnvidia-ml.so", NULL };
+static const char *const files[] = { "libnvidia-ml.so.1", "libnvidia-ml.so", NULL };
 
 static danaus_status nvml_status(int error, const char *call)
 {
@@ -37,48 +37,35 @@ static danaus_status nvml_status(int error, const char *call)
                  : DANAUS_OK;
 }
 
-static danaus_status open_nvml(nvml *library)
-{
-    cuda_symbol symbols[SYMBOLS] = { 0 };
-    nvml found;
-    _Static_assert(sizeof found == sizeof symbols, "a pointer a row");
-    TRY(dn_cuda_open_library(
-        libraries, names, SYMBOLS, 0,
-        "energy is read with NVML, which comes with NVIDIA's driver", symbols));
-    memcpy(&found, symbols, sizeof found);
-    TRY(nvml_status(found.Init(), "Init"));
-    *library = found;
-    return DANAUS_OK;
-}
+_Static_assert(sizeof(nvml) == SYMBOLS * sizeof(void (*)(void)), "one a row");
 
-static danaus_status get_nvml(const nvml **library)
-{
-    static nvml opened;
-    static int is_open;
-    dn_lock_process();
-    danaus_status status = is_open ? DANAUS_OK : open_nvml(&opened);
-    is_open = status == DANAUS_OK;
-    dn_unlock_process();
-    if (status == DANAUS_OK)
-        *library = &opened;
-    return status;
-}
+static nvml opened;
+
+static danaus_status start(void) { return nvml_status(opened.Init(), "Init"); }
+
+static cuda_library library = {
+    .files = files,
+    .symbols = names,
+    .count = SYMBOLS,
+    .table = &opened,
+    .advice = "energy is read with NVML, which comes with NVIDIA's driver",
+    .start = start,
+};
 
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules)
 {
     cuda_device *d = (cuda_device *)dev;
-    const nvml *library;
     unsigned long long millijoules = 0;
-    TRY(get_nvml(&library));
+    TRY(dn_cuda_open_library(&library));
     if (!d->nvml) {
         char id[32];
         nvml_device found = NULL;
         CUDA_TRY(d->driver, DeviceGetPCIBusId(id, (int)sizeof id, d->shared->handle));
-        TRY(nvml_status(library->GetHandle(id, &found), "DeviceGetHandleByPciBusId"));
+        TRY(nvml_status(opened.GetHandle(id, &found), "DeviceGetHandleByPciBusId"));
         d->nvml = found;
     }
     TRY(nvml_status(
-        library->GetEnergy(d->nvml, &millijoules), "DeviceGetTotalEnergyConsumption"));
+        opened.GetEnergy(d->nvml, &millijoules), "DeviceGetTotalEnergyConsumption"));
     *joules = (double)millijoules * 1e-3;
     return DANAUS_OK;
 }

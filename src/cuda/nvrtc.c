@@ -4,8 +4,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "base/thread.h"
-#include "cuda/driver.h"
+#include "cuda/library.h"
 #include "gpu/gpu.h"
 
 #include <stdio.h>
@@ -37,7 +36,7 @@ static const char *const options[] = { "--std=c++17",
 
 #define OPTIONS ((int)(sizeof options / sizeof *options))
 
-static const char *const libraries[] = {
+static const char *const files[] = {
     "libnvrtc.so.13",
     "libnvrtc.so.12",
     "libnvrtc.so.11.2",
@@ -48,32 +47,20 @@ static const char *const libraries[] = {
     NULL,
 };
 
-static danaus_status open_compiler(nvrtc *compiler)
-{
-    cuda_symbol symbols[SYMBOLS] = { 0 };
-    _Static_assert(sizeof *compiler == sizeof symbols, "a pointer a row");
-    TRY(dn_cuda_open_library(
-        libraries, names, SYMBOLS, 0,
-        "install NVRTC, from the CUDA toolkit or with pip install nvidia-cuda-nvrtc, "
-        "and "
-        "put its folder into LD_LIBRARY_PATH",
-        symbols));
-    memcpy(compiler, symbols, sizeof symbols);
-    return DANAUS_OK;
-}
+_Static_assert(sizeof(nvrtc) == SYMBOLS * sizeof(void (*)(void)), "one a row");
 
-static danaus_status get_compiler(const nvrtc **compiler)
-{
-    static nvrtc opened;
-    static int is_open;
-    dn_lock_process();
-    danaus_status status = is_open ? DANAUS_OK : open_compiler(&opened);
-    is_open = status == DANAUS_OK;
-    dn_unlock_process();
-    if (status == DANAUS_OK)
-        *compiler = &opened;
-    return status;
-}
+static nvrtc opened;
+
+cuda_library dn_cuda_nvrtc = {
+    .files = files,
+    .symbols = names,
+    .count = SYMBOLS,
+    .table = &opened,
+    .advice = "install NVRTC, from the CUDA toolkit or with pip install "
+              "nvidia-cuda-nvrtc, and name its folder in DANAUS_NVRTC",
+    .name = "nvrtc",
+    .variable = "DANAUS_NVRTC",
+};
 
 /* The newest architecture that the compiler knows and the device can run; *exact: it is
    the device's own, so that machine code can be made. */
@@ -179,12 +166,12 @@ hash128 dn_nvrtc_hash(hash128 hash, int arch)
 danaus_status dn_nvrtc_compile(
     const char *source, int arch, void **image, size_t *bytes, char **log)
 {
-    const nvrtc *n;
+    const nvrtc *n = &opened;
     nvrtc_program program;
     int target = 0, exact = 0, count = OPTIONS;
     char architecture[MOST_OPTION];
     const char *given[OPTIONS + 2] = { architecture };
-    TRY(get_compiler(&n));
+    TRY(dn_cuda_open_library(&dn_cuda_nvrtc));
     TRY(find_target(n, arch, &target, &exact));
     write_target(target, exact, architecture);
     memcpy(given + 1, options, sizeof options);

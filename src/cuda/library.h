@@ -1,0 +1,30 @@
+/* Libraries of NVIDIA's, opened when they are first needed. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_CUDA_LIBRARY_H
+#define DN_CUDA_LIBRARY_H
+
+#include "danaus/base.h"
+
+/* One such library, of which there is one variable. `files` are names that the loader
+   searches for, and paths; the first is the usual one. */
+typedef struct cuda_library {
+    const char *const *files; /* ends with NULL */
+    const char *const *symbols;
+    int count, optional; /* symbols, of which the last `optional` may be missing */
+    void *table;         /* gets a pointer to a function for each, in their order */
+    const char *advice;  /* ends the sentence of a failure */
+    danaus_status (*start)(void); /* called once, with the table filled; or NULL */
+    const char *name, *variable;  /* "nvrtc", "DANAUS_NVRTC"; NULL: nobody says where */
+    char *place;                  /* what danaus_library_locate has said, or NULL */
+    int is_open;
+} cuda_library;
+
+/* Opens it unless it is open: from where the environment variable says, else from
+   `place`, else what this process has already, else the first of `files` that is there. */
+danaus_status dn_cuda_open_library(cuda_library *library);
+
+danaus_status dn_cuda_locate(const char *name, const char *place);
+
+extern cuda_library dn_cuda_nvrtc, dn_cuda_cublas;
+
+#endif
