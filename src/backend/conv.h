@@ -1,15 +1,43 @@
-/* What a backend does for convolutions: danaus/conv.h after its arguments are
-   checked. A conv_engine is a backend's plan of a problem, immutable like a plan. */
+/* The seam of convolutions, and what stands on its two sides.
+
+   src/conv owns what every backend needs: the checks of arguments; how far a kind reaches
+   and the windows that rows are cut into (conv_frame); the choice of a cut by table, model
+   or measurement, its description, and the calibration of the model; the algebra of
+   gradients (conv_job); which numbers sparse spectra keep; what a stream does when.
+   A backend gives kernels, and says what a cut asks of its device:
+
+   member       the CPU                                a GPU whose kernels fuse whole rows
+   kernel       one for each storage type              one for each of a row in a block, in
+                                                       a cluster, in passes over memory, for
+                                                       each type
+   terms        passes by radix, blocks, the bytes     operations of tensor cores by radix,
+                of each cache                          launches, the bytes of L2 and memory;
+                                                       built in: facts of the device
+   work         counts these; threads share windows    counts these; 0 where n is too long
+                of few rows                            for the row's memory
+   create       tables of constants                    constants on the device, functions to
+                                                       launch, all compiled
+   transform    a window of a filter a thread          one launch; filters are laid into the
+                                                       window where they are read
+   run          each product and each sum over         one launch for a job, or one for each
+                windows and threads                    product: x times its factor is read
+                                                       once, the results times theirs written
+                                                       once; du and dk may share dy
+   scratch      a window and a buffer a thread; of     spectra between passes; nothing where
+                gradients three                        a block keeps its row
+   few_taps     direct sums, in segments               direct sums, in tiles
+   stream_*     a thread takes channels                NULL: unsupported
+
+   Members may be NULL: what needs them is unsupported on that device. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BACKEND_CONV_H
 #define DN_BACKEND_CONV_H
 
 #include "backend/backend.h"
+#include "base/numbers.h"
 #include "danaus/conv.h"
 
 struct text;
-
-typedef struct conv_engine conv_engine;
 
 /* Every field is set: filter_length, filters and dtype are never 0; axes and keep are
    all 0 where whole spectra count. */
@@ -17,32 +45,112 @@ typedef danaus_conv_desc conv_problem;
 
 #define CONV_AXES 4
 
+/* ---- cuts ---- */
+
+/* One of a device's kernels for windows. */
+typedef struct conv_kernel {
+    const char *name; /* "conv.fft.f32"; stable: tuning files use it */
+    danaus_dtype dtype;
+    int unit;       /* a window's n is a multiple of it */
+    int radix;      /* the largest that suits it, where nothing is chosen */
+    int offered[2]; /* largest radices to choose from; 0: no other */
+} conv_kernel;
+
 /* One way to cut rows: into windows of 2 n numbers, transformed by radices of at most
    `radix`. */
 typedef struct conv_cut {
-    const char *kernel; /* one of those that kernel() below lists */
+    const conv_kernel *kernel;
     int64_t n;
     int radix;
 } conv_cut;
+
+/* What a convolution is in numbers: y[t] meets p[t - before] to p[t + after]; and the
+   windows that a row is cut into (src/conv/frame.h). */
+typedef struct conv_frame {
+    int64_t length, taps; /* of a row, of a filter */
+    int64_t before, after;
+    int periodic; /* rows repeat, and filters are folded to the length of a row */
+    int sparse;   /* spectra are */
+    conv_cut cut;
+    int fold; /* the one window of a periodic row as long as n: what its second half has
+                 goes beyond the row and comes back onto the first */
+    int64_t windows, step; /* step: numbers of y of a window */
+} conv_frame;
+
+/* ---- the model of costs (docs/conv.md (9)) ---- */
+
+#define CONV_MOST_TERMS 16
+
+/* Constants of the model in tuning tables, for a type of sums. */
+typedef enum tuning_constant {
+    TUNING_WINDOW, /* seconds of a window beyond its passes */
+    TUNING_BLOCK,  /* seconds of a block of a pass beyond its numbers */
+    TUNING_GAMMA,  /* operations a second in passes of radix `of` */
+    TUNING_TAIL,   /* ... in the last steps, inside vectors of `of` lanes */
+    TUNING_OMEGA,  /* bytes a second of cache number `of`; 4: of memory */
+    TUNING_CONSTANTS
+} tuning_constant;
+
+/* What a window has so much of, and what one of it takes. */
+typedef struct conv_term {
+    const char *name; /* for people */
+    tuning_constant constant;
+    int64_t of;
+    double second;
+} conv_term;
+
+/* What a row asks of the device: amounts of all terms; and how much longer few rows take
+   than their share of a device that is full, at least 1. */
+typedef struct conv_work {
+    double amount[CONV_MOST_TERMS];
+    double idle;
+} conv_work;
+
+/* ---- what is run ---- */
 
 /* k[filters][filter_length], in the type of sums. */
 typedef struct conv_filters {
     const void *k, *k_reverse, *skip; /* k_reverse, skip: or NULL */
 } conv_filters;
 
-typedef struct conv_operands {
-    int64_t batch; /* at least 1 */
-    const void *spectrum;
-    const void *u, *gate_in, *gate_out; /* gates: or NULL */
-    void *y;
-} conv_operands;
+/* Rows, times those of `factor` if that is not NULL. */
+typedef struct conv_input {
+    const void *data, *factor;
+} conv_input;
 
-typedef struct conv_gradient_operands {
+/* Where results go, times those of `factor` if that is not NULL. */
+typedef struct conv_sink {
+    void *data;
+    const void *factor;
+} conv_sink;
+
+#define CONV_MOST_SINKS 2
+
+/* For all rows  sink = k (*) x; adjoint: with the conjugate of the spectrum, which is the
+   filter reversed, so that `before` and `after` change places. */
+typedef struct conv_product {
+    int adjoint;
+    conv_input x;
+    int sinks; /* 1 or 2 */
+    conv_sink sink[CONV_MOST_SINKS];
+} conv_product;
+
+/* dk[s] = sum over the rows of a filter and t of dy[t] x[t - s], dk_reverse[s] that for
+   the lag -1 - s, dskip for 0; each may be NULL. The sums do not depend on threads. */
+typedef struct conv_filter_sums {
+    conv_input x, dy;
+    void *dk, *dk_reverse, *dskip;
+} conv_filter_sums;
+
+/* Products and then sums, in any order or together. */
+typedef struct conv_job {
     int64_t batch; /* at least 1 */
     const void *spectrum;
-    const void *u, *gate_in, *gate_out, *dy; /* gates: or NULL */
-    danaus_conv_gradients to;
-} conv_gradient_operands;
+    int products;
+    conv_product product[2];
+    int sums; /* nonzero: `filter` is asked for */
+    conv_filter_sums filter;
+} conv_job;
 
 typedef struct short_operands {
     danaus_short_desc desc; /* dtype is set */
@@ -59,27 +167,39 @@ typedef struct short_gradient_operands {
     danaus_short_gradients to;
 } short_gradient_operands;
 
+/* What a backend makes of a problem and a cut begins with this. It is immutable. */
+typedef struct conv_engine {
+    size_t filter_bytes; /* of the spectrum of one filter */
+    size_t worker_bytes; /* of scratch, for each window that is at work at once */
+} conv_engine;
+
 typedef struct stream_engine stream_engine;
 
 struct conv_backend {
-    /* Names of the rows of the device's table, for danaus_device_kernel(); NULL past the
-       last. */
-    const char *(*kernel)(const danaus_device *dev, int index);
-    /* Measures the constants of the cost model and adds them to the tuning table. */
-    danaus_status (*calibrate)(
-        danaus_device *dev, danaus_progress_fn progress, void *user);
+    /* Row number `index` of the device's table; NULL past the last. */
+    const conv_kernel *(*kernel)(const danaus_device *dev, int index);
+    /* Fewer rows than that are planned for by their number. */
+    int64_t few_rows;
+    /* The terms of the model for a kernel, with built-in seconds; returns their number. */
+    int (*terms)(
+        const danaus_device *dev, const conv_kernel *k,
+        conv_term terms[CONV_MOST_TERMS]);
+    /* What a row asks for with the cut of the frame; 0: that cannot be transformed. rows:
+       those that are convolved together if they are few, else 0. It must not depend on
+       the number of threads. */
+    int (*work)(
+        const danaus_device *dev, const conv_frame *f, int64_t rows, conv_work *work);
     danaus_status (*create)(
-        danaus_device *dev, const conv_problem *p, conv_engine **engine);
+        danaus_device *dev, const conv_problem *p, const conv_frame *f,
+        conv_engine **engine);
     void (*destroy)(conv_engine *engine);
-    void (*describe)(const conv_engine *engine, struct text *to);
-    size_t (*spectrum_bytes)(const conv_engine *engine); /* of all filters */
+    /* How a window of the cut is transformed: "8 x 8 x 16 in vectors". */
+    void (*describe)(const conv_engine *engine, conv_cut cut, struct text *to);
     danaus_status (*transform)(
         danaus_device *dev, const conv_engine *engine, const conv_filters *filters,
         void *spectrum);
     danaus_status (*run)(
-        danaus_device *dev, const conv_engine *engine, const conv_operands *o);
-    danaus_status (*gradient)(
-        danaus_device *dev, const conv_engine *engine, const conv_gradient_operands *o);
+        danaus_device *dev, const conv_engine *engine, const conv_job *job);
     danaus_status (*few_taps)(danaus_device *dev, const short_operands *o);
     danaus_status (*few_taps_gradient)(
         danaus_device *dev, const short_gradient_operands *o);

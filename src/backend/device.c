@@ -168,7 +168,8 @@ const char *danaus_device_kernel(const danaus_device *device, int index)
         if (index-- == 0)
             return k->name;
     const conv_backend *conv = device->backend->conv;
-    return conv ? conv->kernel(device, index) : NULL;
+    const conv_kernel *k = conv && conv->kernel ? conv->kernel(device, index) : NULL;
+    return k ? k->name : NULL;
 }
 
 danaus_status danaus_device_sync(danaus_device *device)
@@ -285,16 +286,6 @@ danaus_status danaus_library_locate(const char *library, const char *path)
     NEED(library);
     TRY(find_compiling(&b));
     return b->locate_library(library, path);
-}
-
-danaus_status danaus_device_calibrate(
-    danaus_device *device, danaus_progress_fn progress, void *user)
-{
-    NEED(device);
-    const conv_backend *conv = device->backend->conv;
-    if (!conv)
-        return dn_fail(DANAUS_ERR_UNSUPPORTED, "%s has no convolutions", device->name);
-    return conv->calibrate(device, progress, user);
 }
 
 danaus_status danaus_alloc(danaus_device *device, size_t bytes, void **memory)

@@ -56,16 +56,7 @@ int dn_tuning_find_conv(
 void dn_tuning_add_conv(
     tuning *table, const conv_problem *p, int64_t rows, conv_cut cut, double seconds);
 
-/* Constants of the model of convolutions (docs/conv.md), for a type of sums. */
-typedef enum tuning_constant {
-    TUNING_WINDOW, /* seconds of a window beyond its passes */
-    TUNING_BLOCK,  /* seconds of a block of a pass beyond its numbers */
-    TUNING_GAMMA,  /* operations a second in passes of radix `of` */
-    TUNING_TAIL,   /* ... in the last steps, inside vectors of `of` lanes */
-    TUNING_OMEGA,  /* bytes a second of cache number `of`; 4: of memory */
-    TUNING_CONSTANTS
-} tuning_constant;
-
+/* Constants of the model of convolutions, for a type of sums. */
 #define TUNING_LEAST 1e-18
 #define TUNING_MOST  1e18
 

@@ -218,13 +218,13 @@ enum { KIND, LENGTH, TAPS, TYPE, ROWS, CODE, POINTS, RADIX, TIME, CONV_FIELDS };
 
 static const char *const kind_names[] = { "causal", "circular", "bidirectional" };
 
-/* The device's own name for it, or NULL. */
-static const char *find_conv_kernel(const danaus_device *dev, span name)
+/* The device's own row of it, or NULL. */
+static const conv_kernel *find_conv_kernel(const danaus_device *dev, span name)
 {
     const conv_backend *conv = dev->backend->conv;
-    const char *here = NULL;
-    for (int i = 0; conv && (here = conv->kernel(dev, i)); i++)
-        if (dn_span_is(name, here))
+    const conv_kernel *here = NULL;
+    for (int i = 0; conv && conv->kernel && (here = conv->kernel(dev, i)); i++)
+        if (dn_span_is(name, here->name))
             break;
     return here;
 }
@@ -263,7 +263,7 @@ static void write_conv(const tuning_row *r, text *to)
     dn_text(
         to, "%s,%" PRId64 ",%" PRId64 ",%s,%" PRId64 ",", kind_names[w[1]], w[2], w[3],
         danaus_dtype_name((danaus_dtype)w[0]), w[4]);
-    dn_text(to, "%s,%" PRId64 ",%d,", r->cut.kernel, r->cut.n, r->cut.radix);
+    dn_text(to, "%s,%" PRId64 ",%d,", r->cut.kernel->name, r->cut.n, r->cut.radix);
     write_seconds(r->value, to);
 }
 

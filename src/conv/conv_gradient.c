@@ -1,14 +1,27 @@
-/* Gradients of convolutions: what is asked for, checked. */
+/* Gradients of convolutions: what is asked for, checked, and what products it is. With
+   p = gate_in u, c = k (*) p + skip p and y = gate_out c (docs/conv.md (7)):
+
+       dgate_out = dy c,       dp[t] = sum over lags s of k[s] (gate_out dy)[t + s],
+       du = gate_in dp,        dgate_in = u dp,
+       dk[s] = sum over rows and t of (gate_out dy)[t] p[t - s],     dskip = dk[0],
+
+   where dp takes the conjugate of the filter's spectrum. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 
 #include "base/status.h"
 
-static danaus_status check_members(
-    const danaus_conv_plan *plan, const void *gate_in, const void *gate_out,
-    const danaus_conv_gradients *g)
+/* What gradients are made of. */
+typedef struct operands {
+    int64_t batch;
+    const void *u, *gate_in, *gate_out, *dy; /* gates: or NULL */
+    const danaus_conv_gradients *to;
+} operands;
+
+static danaus_status check_members(const danaus_conv_plan *plan, const operands *o)
 {
-    if ((g->dgate_in && !gate_in) || (g->dgate_out && !gate_out))
+    const danaus_conv_gradients *g = o->to;
+    if ((g->dgate_in && !o->gate_in) || (g->dgate_out && !o->gate_out))
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "the gradient of a gate is asked for without the gate");
@@ -21,8 +34,7 @@ static danaus_status check_members(
 }
 
 /* None of the outputs overlaps an input or another output. */
-static danaus_status check_overlaps(
-    const danaus_conv_plan *plan, const conv_gradient_operands *o)
+static danaus_status check_overlaps(const danaus_conv_plan *plan, const operands *o)
 {
     size_t rows = dn_conv_array_bytes(plan, o->batch);
     size_t sums = plan->p.dtype == DANAUS_F64 ? sizeof(double) : sizeof(float);
@@ -33,14 +45,42 @@ static danaus_status check_overlaps(
                    { "gate_out", o->gate_out, rows },
                    { "dy", o->dy, rows } };
     piece out[] = {
-        { "du", o->to.du, rows },
-        { "dgate_in", o->to.dgate_in, rows },
-        { "dgate_out", o->to.dgate_out, rows },
-        { "dk", o->to.dk, taps },
-        { "dk_reverse", o->to.dk_reverse, taps },
-        { "dskip", o->to.dskip, filters },
+        { "du", o->to->du, rows },
+        { "dgate_in", o->to->dgate_in, rows },
+        { "dgate_out", o->to->dgate_out, rows },
+        { "dk", o->to->dk, taps },
+        { "dk_reverse", o->to->dk_reverse, taps },
+        { "dskip", o->to->dskip, filters },
     };
     return dn_conv_check_apart(6, out, 4, in);
+}
+
+static void add_sink(conv_product *p, void *data, const void *factor)
+{
+    if (data)
+        p->sink[p->sinks++] = (conv_sink){ data, factor };
+}
+
+/* The products and sums that make the gradients. */
+static conv_job job_of(const operands *o, const void *spectrum)
+{
+    const danaus_conv_gradients *to = o->to;
+    const conv_input p = { o->u, o->gate_in }, dc = { o->dy, o->gate_out };
+    conv_job job = {
+        .batch = o->batch,
+        .spectrum = spectrum,
+        .sums = to->dk || to->dk_reverse || to->dskip,
+        .filter = { p, dc, to->dk, to->dk_reverse, to->dskip },
+    };
+    conv_product c = { .x = p }, dp = { .x = dc, .adjoint = 1 };
+    add_sink(&c, to->dgate_out, o->dy);
+    add_sink(&dp, to->du, o->gate_in);
+    add_sink(&dp, to->dgate_in, o->u);
+    if (c.sinks)
+        job.product[job.products++] = c;
+    if (dp.sinks)
+        job.product[job.products++] = dp;
+    return job;
 }
 
 danaus_status danaus_conv_gradient(
@@ -53,16 +93,9 @@ danaus_status danaus_conv_gradient(
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "u, dy, gradients and a batch of at least 1 are needed");
-    TRY(check_members(plan, gate_in, gate_out, gradients));
-    conv_gradient_operands o = {
-        .batch = batch,
-        .spectrum = spectrum->data,
-        .u = u,
-        .gate_in = gate_in,
-        .gate_out = gate_out,
-        .dy = dy,
-        .to = *gradients,
-    };
+    const operands o = { batch, u, gate_in, gate_out, dy, gradients };
+    TRY(check_members(plan, &o));
     TRY(check_overlaps(plan, &o));
-    return plan->conv->gradient(device, plan->engine, &o);
+    conv_job job = job_of(&o, spectrum->data);
+    return plan->conv->run(device, plan->engine, &job);
 }

@@ -105,14 +105,17 @@ danaus_status danaus_conv_plan_create(
     p.dtype = p.dtype ? p.dtype : DANAUS_F32;
     complete_box(&p);
     TRY(check_problem(&p));
-    TRY(dn_conv_need(device));
+    TRY(dn_conv_need(device, create, "convolutions"));
     danaus_conv_plan *made = dn_calloc(1, sizeof *made);
     if (!made)
         return dn_fail_memory(sizeof *made, "a plan");
     made->conv = device->backend->conv;
     made->p = p;
     snprintf(made->device, sizeof made->device, "%s", device->name);
-    danaus_status status = made->conv->create(device, &p, &made->engine);
+    danaus_status status = dn_conv_choose(device, &p, &made->choice);
+    status = status
+                 ? status
+                 : made->conv->create(device, &p, &made->choice.frame, &made->engine);
     if (status != DANAUS_OK)
         danaus_conv_plan_destroy(made);
     else
@@ -133,7 +136,7 @@ size_t danaus_conv_plan_describe(const danaus_conv_plan *plan, char *to, size_t 
     if (t.size)
         *to = '\0';
     if (plan)
-        plan->conv->describe(plan->engine, &t);
+        dn_conv_describe(plan, &t);
     return t.length;
 }
 
@@ -145,11 +148,9 @@ danaus_status dn_conv_check_reserved(const uint32_t reserved[8])
     return DANAUS_OK;
 }
 
-danaus_status dn_conv_need(const danaus_device *device)
+danaus_status dn_conv_lacks(const danaus_device *device, const char *what)
 {
-    if (!device->backend->conv)
-        return dn_fail(DANAUS_ERR_UNSUPPORTED, "%s has no convolutions", device->name);
-    return DANAUS_OK;
+    return dn_fail(DANAUS_ERR_UNSUPPORTED, "%s has no %s", device->name, what);
 }
 
 danaus_status dn_conv_check(
@@ -216,13 +217,11 @@ danaus_status danaus_conv_execute(
                      { "gate_in", gate_in, bytes },
                      { "gate_out", gate_out, bytes } };
     TRY(dn_conv_check_apart(1, &to, 3, from));
-    conv_operands o = {
+    conv_job job = {
         .batch = batch,
         .spectrum = spectrum->data,
-        .u = u,
-        .gate_in = gate_in,
-        .gate_out = gate_out,
-        .y = y,
+        .products = 1,
+        .product = { { .x = { u, gate_in }, .sinks = 1, .sink = { { y, gate_out } } } },
     };
-    return plan->conv->run(device, plan->engine, &o);
+    return plan->conv->run(device, plan->engine, &job);
 }

@@ -3,15 +3,18 @@
 #ifndef DN_CONV_CONV_PLAN_H
 #define DN_CONV_CONV_PLAN_H
 
-#include "backend/backend.h"
-#include "backend/conv.h"
+#include "conv/choose.h"
 
 struct danaus_conv_plan {
     const conv_backend *conv;
     conv_engine *engine;
     conv_problem p;
+    conv_choice choice;
     char device[32];
 };
+
+/* The plan's cut, its terms by the model, and what the model likes next. */
+void dn_conv_describe(const danaus_conv_plan *plan, struct text *to);
 
 struct danaus_spectrum {
     const danaus_conv_plan *plan;
@@ -19,8 +22,12 @@ struct danaus_spectrum {
     void *data;
 };
 
-/* The device's backend has convolutions. */
-danaus_status dn_conv_need(const danaus_device *device);
+/* Whether the device's backend has a member of conv_backend, which is for `what`. */
+#define dn_conv_need(device, member, what)                                             \
+    ((device)->backend->conv && (device)->backend->conv->member                        \
+         ? DANAUS_OK                                                                   \
+         : dn_conv_lacks(device, what))
+danaus_status dn_conv_lacks(const danaus_device *device, const char *what);
 
 /* All words are zero. */
 danaus_status dn_conv_check_reserved(const uint32_t reserved[8]);

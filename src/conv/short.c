@@ -54,8 +54,7 @@ static danaus_status open_short(
         return dn_fail(DANAUS_ERR_ARGUMENT, "a device and a description are needed");
     *d = *desc;
     d->dtype = d->dtype ? d->dtype : DANAUS_F32;
-    TRY(check_short(d, batch));
-    return dn_conv_need(device);
+    return check_short(d, batch);
 }
 
 danaus_status danaus_short_conv(
@@ -64,6 +63,7 @@ danaus_status danaus_short_conv(
 {
     danaus_short_desc d;
     TRY(open_short(device, desc, batch, &d));
+    TRY(dn_conv_need(device, few_taps, "convolutions of few taps"));
     if (batch == 0)
         return DANAUS_OK;
     if (!k || !u || !y)
@@ -98,6 +98,7 @@ danaus_status danaus_short_conv_gradient(
 {
     danaus_short_desc d;
     TRY(open_short(device, desc, batch, &d));
+    TRY(dn_conv_need(device, few_taps_gradient, "gradients of few taps"));
     TRY(check_gradients(batch, k, u, dy, gradients));
     short_sizes size = sizes_of(&d, batch);
     piece in[] = { { "u", u, size.rows },

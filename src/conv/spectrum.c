@@ -36,8 +36,8 @@ danaus_status danaus_spectrum_create(
         return dn_fail_memory(sizeof *s, "a spectrum");
     s->plan = plan;
     s->device = device;
-    danaus_status status =
-        danaus_alloc(device, plan->conv->spectrum_bytes(plan->engine), &s->data);
+    danaus_status status = danaus_alloc(
+        device, (size_t)plan->p.filters * plan->engine->filter_bytes, &s->data);
     if (status == DANAUS_OK)
         status = danaus_spectrum_update(s, device, k, k_reverse, skip);
     if (status != DANAUS_OK)

@@ -54,7 +54,7 @@ danaus_status danaus_stream_create(
     d.filters = d.filters ? d.filters : d.channels;
     d.dtype = d.dtype ? d.dtype : DANAUS_F32;
     TRY(check_stream(&d));
-    TRY(dn_conv_need(device));
+    TRY(dn_conv_need(device, stream_create, "streams"));
     danaus_stream *s = dn_calloc(1, sizeof *s);
     if (!s)
         return dn_fail_memory(sizeof *s, "a stream");

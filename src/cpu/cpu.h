@@ -11,6 +11,7 @@
 #define DN_CPU_CPU_H
 
 #include "backend/backend.h"
+#include "base/numbers.h"
 #include "base/thread.h"
 
 #include <limits.h>
@@ -46,10 +47,6 @@ typedef struct cpu_shape {
     int copy_x; /* staged full tiles of x are copied by their first tile of rows */
     size_t x_bytes, y_bytes; /* of scratch */
 } cpu_shape;
-
-typedef struct range {
-    int64_t from, to;
-} range;
 
 #define ANY_IN_PLACE INT_MAX
 

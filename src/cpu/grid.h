@@ -8,12 +8,6 @@
 
 #include <stdatomic.h>
 
-#define MIN(a, b)           ((a) < (b) ? (a) : (b))
-#define MAX(a, b)           ((a) > (b) ? (a) : (b))
-#define CLAMP(x, low, high) MIN(MAX(x, low), high)
-#define CEIL_DIV(n, by)     (((n) + (by)-1) / (by))
-#define ROUND_UP(n, to)     (CEIL_DIV(n, to) * (to))
-
 /* Columns of scratch are a multiple of the longest vector of any type. */
 #define COLUMNS_UNIT 16
 
@@ -37,11 +31,6 @@ typedef struct grid {
 static inline const cpu_code *dn_code_of(const ks_step *step)
 {
     return step->kernel->code;
-}
-
-static inline size_t dn_aligned(int64_t bytes)
-{
-    return (size_t)ROUND_UP(bytes, DN_ALIGN);
 }
 
 /* How the step's kernel stages n columns from x to y; data is not looked at. The scratch

@@ -7,15 +7,10 @@
 #include "cpu/vec.h"
 #include "cpu/vec_parts.h"
 
-#define CAT_(a, b)          a##b
-#define CAT(a, b)           CAT_(a, b)
-#define MIN(a, b)           ((a) < (b) ? (a) : (b))
-#define MAX(a, b)           ((a) > (b) ? (a) : (b))
-#define CEIL_DIV(n, by)     (((n) + (by)-1) / (by))
-#define CLAMP(x, low, high) ((x) < (low) ? (low) : (x) > (high) ? (high) : (x))
-#define ROUND_UP(n, to)     (CEIL_DIV(n, to) * (to))
-#define ALWAYS_INLINE       inline __attribute__((always_inline))
-#define NEVER_INLINE        __attribute__((noinline))
+#define CAT_(a, b)    a##b
+#define CAT(a, b)     CAT_(a, b)
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NEVER_INLINE  __attribute__((noinline))
 
 /* Before a loop over a tile in registers: left as a loop by GCC it would index the
    tile, which then lives in memory. Clang unrolls them by itself. */

@@ -6,6 +6,7 @@
 #include "support/device.h"
 
 #include "backend/tuning.h"
+#include "conv/choose.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -102,7 +103,8 @@ static void every_cut_is_right(void **state)
             .effort = DANAUS_TABLE_ONLY,
         };
         desc.filter_length = rng_int(&r, 1, round % 2 ? desc.length : 40);
-        conv_cut cut = { desc.dtype == DANAUS_F64 ? "conv.fft.f64" : "conv.fft.f32",
+        int first = 0;
+        conv_cut cut = { dn_conv_next_kernel(device, desc.dtype, &first),
                          random_points(&r), rng_int(&r, 0, 1) ? 8 : 4 };
         danaus_conv_plan *plan = NULL;
         dn_tuning_add_conv(device->tuning, &desc, 0, cut, 1e-6);

@@ -35,13 +35,15 @@ static danaus_status describe(const danaus_device *dev, danaus_device_info *info
     return DANAUS_OK;
 }
 
-static const char *conv_kernel(const danaus_device *dev, int index)
+const conv_kernel tuning_conv_kernel = { .name = "conv.plain", .dtype = DANAUS_F32 };
+
+static const conv_kernel *conv_kernel_at(const danaus_device *dev, int index)
 {
     (void)dev;
-    return index == 0 ? "conv.plain" : NULL;
+    return index == 0 ? &tuning_conv_kernel : NULL;
 }
 
-static const conv_backend convolutions = { .kernel = conv_kernel };
+static const conv_backend convolutions = { .kernel = conv_kernel_at };
 static const backend fake = { .name = "cpu",
                               .describe = describe,
                               .conv = &convolutions };

@@ -7,6 +7,7 @@
 #include "backend/tuning.h"
 
 extern const kernel tuning_kernels[];
+extern const conv_kernel tuning_conv_kernel;
 extern const danaus_device tuning_device;
 
 /* The head of a table of products, and the place with which rows of the device begin. */

@@ -4,7 +4,7 @@
 
 #include "backend/tuning.h"
 #include "conv/conv_plan.h"
-#include "cpu/conv/model.h"
+#include "cpu/conv/loop.h"
 #include "support/device.h"
 #include "support/files.h"
 
@@ -26,7 +26,7 @@ static double expected_seconds(danaus_device *device, danaus_conv_desc desc)
 {
     danaus_conv_plan *plan = NULL;
     assert_ok(danaus_conv_plan_create(device, &desc, &plan));
-    double cost = plan->engine->cost;
+    double cost = plan->choice.cost;
     danaus_conv_plan_destroy(plan);
     return cost;
 }
@@ -59,47 +59,70 @@ static void costs_grow_with_rows_and_filters(void **state)
     }
 }
 
-static conv_engine engine_of(const cpu_device *d, danaus_dtype dtype, int64_t length)
+/* The device's first kernel of this type, and its model. */
+static const conv_kernel *kernel_of(const danaus_device *device, danaus_dtype dtype)
 {
-    conv_engine e = { .before = length - 1, .machine = dn_conv_machine(d) };
-    e.code = e.sums = d->conv;
-    while (e.code->dtype != dtype)
-        e.code = ++e.sums;
-    e.p.length = e.p.filter_length = length;
-    e.p.channels = e.p.filters = 1;
-    e.p.dtype = dtype;
-    e.model = dn_conv_model(d, e.sums);
-    return e;
+    int first = 0;
+    const conv_kernel *k = dn_conv_next_kernel(device, dtype, &first);
+    assert_non_null(k);
+    return k;
+}
+
+static conv_model model_of(const danaus_device *device, danaus_dtype dtype)
+{
+    return dn_conv_model(device, kernel_of(device, dtype));
+}
+
+/* What causal rows of this length and as many taps ask for. */
+static conv_work work_of(const danaus_device *device, int64_t length, conv_cut cut)
+{
+    conv_problem p = { .channels = 1,
+                       .filters = 1,
+                       .length = length,
+                       .filter_length = length,
+                       .dtype = cut.kernel->dtype };
+    conv_frame f = dn_conv_reach(&p);
+    conv_work work;
+    f = dn_conv_cut_rows(&f, cut);
+    assert_true(device->backend->conv->work(device, &f, 0, &work));
+    assert_true(work.idle == 1);
+    return work;
 }
 
 /* The operations of a transform are those of the published formula: 16 n N_i for each
-   factor, the first one by the share that is read and written; twice the windows have
-   twice of everything; a longer window of the same radices has more. */
+   factor, the first one by the share that is read and written; two windows have twice of
+   everything; a longer window of the same radices has more. */
 static void amounts_are_those_of_the_formula(void **state)
 {
     (void)state;
     danaus_device *device = open_device("cpu");
-    conv_engine e = engine_of((cpu_device *)device, DANAUS_F32, 4096);
-    conv_cut cut = { e.code->name, 4096, 8 };
-    double one[CONV_TERMS], two[CONV_TERMS], sum = 0, expected = 0;
+    const cpu_device *d = (const cpu_device *)device;
+    const conv_code *code = dn_conv_code(d, DANAUS_F32);
+    conv_model model = model_of(device, DANAUS_F32);
+    conv_cut cut = { &code->kernel, 4096, 8 };
+    conv_work one = work_of(device, 4096, cut), two;
+    double sum = 0, expected = 16.0 * 4096 * code->vector;
     conv_tables t;
-    assert_true(dn_conv_shape(&t, cut, e.sums, e.machine.l2, 0));
-    dn_conv_amounts(&e, &t, 1, one);
+    assert_true(dn_conv_shape(&t, cut, code, d->l2, 0));
     for (int l = 0; l < t.passes; l++)
         expected += 16.0 * 4096 * t.pass[l].radix * (l ? 1 : 0.5);
-    expected += 16.0 * 4096 * e.sums->vector;
-    for (int i = CONV_TAIL; i <= CONV_RADIX_8; i++)
-        sum += one[i];
+    for (int i = 0; i < model.count; i++)
+        if (model.term[i].constant == TUNING_GAMMA ||
+            model.term[i].constant == TUNING_TAIL)
+            sum += one.amount[i];
     assert_true(sum == expected);
-    e.p.length = 5000; /* fills more than a half */
-    dn_conv_amounts(&e, &t, 1, one);
-    dn_conv_amounts(&e, &t, 2, two);
-    for (int i = 0; i < CONV_TERMS; i++)
-        assert_true(two[i] == 2 * one[i] && one[i] >= 0);
+    conv_problem p = { .length = 8000, .filter_length = 100, .kind = DANAUS_CIRCULAR };
+    conv_frame f = dn_conv_reach(&p);
+    f = dn_conv_cut_rows(&f, cut);
+    assert_true(device->backend->conv->work(device, &f, 0, &one));
+    f.windows *= 2;
+    assert_true(device->backend->conv->work(device, &f, 0, &two));
+    for (int i = 0; i < model.count; i++)
+        assert_true(two.amount[i] == 2 * one.amount[i] && one.amount[i] >= 0);
     double last = 0;
     for (cut.n = 64; cut.n < (int64_t)1 << 26; cut.n *= 64) {
-        assert_true(dn_conv_shape(&t, cut, e.sums, e.machine.l2, 0));
-        double cost = dn_conv_cost(&e, &t, 1);
+        conv_work work = work_of(device, cut.n, cut);
+        double cost = dn_conv_cost(&model, &work);
         assert_true(cost > last);
         last = cost;
     }
@@ -109,14 +132,13 @@ static void amounts_are_those_of_the_formula(void **state)
 /* Puts all constants of the model into the table, as what is built in times `times`. */
 static void add_constants(danaus_device *device, danaus_dtype dtype, double times)
 {
-    cpu_device *d = (cpu_device *)device;
-    conv_engine e = engine_of(d, dtype, 1);
-    for (int i = 0; i < CONV_TERMS; i++) {
-        conv_constant c = dn_conv_constant((conv_term)i, e.sums->vector);
-        int rate = c.name != TUNING_WINDOW && c.name != TUNING_BLOCK;
-        double second = e.model.second[i] * times;
+    conv_model m = model_of(device, dtype);
+    for (int i = 0; i < m.count; i++) {
+        const conv_term *t = &m.term[i];
+        double second = t->second * times;
         dn_tuning_add_constant(
-            device->tuning, dtype, c.name, c.of, rate ? 1 / second : second);
+            device->tuning, dtype, t->constant, t->of,
+            dn_conv_is_rate(t) ? 1 / second : second);
     }
 }
 
@@ -124,16 +146,14 @@ static void constants_come_from_the_table(void **state)
 {
     (void)state;
     danaus_device *device = open_device("cpu");
-    cpu_device *d = (cpu_device *)device;
     danaus_conv_desc desc = { .channels = 1, .length = 3000 };
     double before = expected_seconds(device, desc);
-    conv_constant first = dn_conv_constant(CONV_RADIX_8, 0);
-    dn_tuning_add_constant(device->tuning, DANAUS_F32, first.name, first.of, 1);
-    assert_false(engine_of(d, DANAUS_F32, 1).model.measured); /* the others lack */
+    dn_tuning_add_constant(device->tuning, DANAUS_F32, TUNING_GAMMA, 8, 1);
+    assert_false(model_of(device, DANAUS_F32).measured); /* the others lack */
     assert_true(expected_seconds(device, desc) == before);
     add_constants(device, DANAUS_F32, 2);
-    assert_true(engine_of(d, DANAUS_F32, 1).model.measured);
-    assert_false(engine_of(d, DANAUS_F64, 1).model.measured);
+    assert_true(model_of(device, DANAUS_F32).measured);
+    assert_false(model_of(device, DANAUS_F64).measured);
     double after = expected_seconds(device, desc);
     assert_true(after > 1.999 * before && after < 2.001 * before);
     danaus_device_close(device);
@@ -146,13 +166,11 @@ static void absurd_constants_do_no_harm(void **state)
     for (int round = 0; round < rounds_of(100); round++) {
         rng r = { (uint64_t)round };
         danaus_device *device = open_device("cpu");
-        cpu_device *d = (cpu_device *)device;
-        for (int i = 0; i < CONV_TERMS; i++) {
-            conv_constant c = dn_conv_constant((conv_term)i, d->conv->vector);
+        conv_model m = model_of(device, DANAUS_F32);
+        for (int i = 0; i < m.count; i++)
             dn_tuning_add_constant(
-                device->tuning, DANAUS_F32, c.name, c.of,
+                device->tuning, DANAUS_F32, m.term[i].constant, m.term[i].of,
                 pow(10, (double)rng_int(&r, -18, 18)));
-        }
         danaus_conv_desc desc = { .channels = 1,
                                   .length = rng_int(&r, 1, 5000),
                                   .filter_length = rng_int(&r, 1, 5000) };
@@ -201,7 +219,7 @@ static void a_caller_may_give_up(void **state)
     assert_status(
         danaus_device_calibrate(device, watch_progress, &w), DANAUS_ERR_ARGUMENT);
     assert_int_equal(w.calls, 4);
-    assert_false(engine_of((cpu_device *)device, DANAUS_F32, 1).model.measured);
+    assert_false(model_of(device, DANAUS_F32).measured);
     assert_status(danaus_device_calibrate(NULL, NULL, NULL), DANAUS_ERR_ARGUMENT);
     danaus_device_close(device);
 }
@@ -210,13 +228,12 @@ static void expect_same_constants(const danaus_device *x, const danaus_device *y
 {
     static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64 };
     for (int t = 0; t < 2; t++) {
-        conv_engine a = engine_of((const cpu_device *)x, types[t], 1);
-        conv_engine b = engine_of((const cpu_device *)y, types[t], 1);
-        assert_true(a.model.measured && b.model.measured);
-        for (int i = 0; i < CONV_TERMS; i++) {
-            double s = a.model.second[i];
+        conv_model a = model_of(x, types[t]), b = model_of(y, types[t]);
+        assert_true(a.measured && b.measured);
+        for (int i = 0; i < a.count; i++) {
+            double s = a.term[i].second;
             assert_true(s > 0 && isfinite(s));
-            assert_true(fabs(s - b.model.second[i]) <= 1e-8 * s);
+            assert_true(fabs(s - b.term[i].second) <= 1e-8 * s);
         }
     }
 }
@@ -239,7 +256,7 @@ static void a_calibration_is_kept(void **state)
     other = open_device("cpu");
     assert_ok(danaus_device_set_threads(other, 7));
     assert_ok(danaus_device_load_tuning(other, path));
-    assert_false(engine_of((cpu_device *)other, DANAUS_F32, 1).model.measured);
+    assert_false(model_of(other, DANAUS_F32).measured);
     danaus_device_close(other);
     danaus_device_close(device);
 }

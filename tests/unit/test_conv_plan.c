@@ -3,10 +3,12 @@
 #include "support/test.h"
 
 #include "backend/tuning.h"
+#include "conv/choose.h"
 #include "cpu/cpu.h"
 #include "support/conv.h"
 #include "support/device.h"
 #include "support/files.h"
+#include "support/tuning.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -140,11 +142,15 @@ static void measurements_are_kept(void **state)
 static void tables_that_lie_do_no_harm(void **state)
 {
     danaus_device *device = ((fixture *)*state)->device;
-    static const conv_cut cuts[] = {
-        { "conv.fft.f32", 64, 8 }, /* too short: 2 n is below before + after */
-        { "conv.fft.f32", 65, 8 },        { "conv.fft.f32", 64 * 11, 8 },
-        { "conv.fft.f32", INT64_MAX, 8 }, { "conv.fft.f32", (int64_t)1 << 40, 8 },
-        { "conv.fft.f64", 4096, 8 },
+    int f32 = 0, f64 = 0;
+    const conv_kernel *k = dn_conv_next_kernel(device, DANAUS_F32, &f32);
+    const conv_cut cuts[] = {
+        { k, 64, 8 }, /* too short: 2 n is below before + after */
+        { k, 65, 8 },
+        { k, 64 * 11, 8 },
+        { k, INT64_MAX, 8 },
+        { k, (int64_t)1 << 40, 8 },
+        { dn_conv_next_kernel(device, DANAUS_F64, &f64), 4096, 8 },
     };
     danaus_conv_desc d = { .channels = 1, .length = 5000, .dtype = DANAUS_F32 };
     d.filter_length = 4500;
@@ -155,7 +161,7 @@ static void tables_that_lie_do_no_harm(void **state)
         refuse(device, d, DANAUS_ERR_UNSUPPORTED);
         d.effort = DANAUS_ESTIMATE;
     }
-    dn_tuning_add_conv(device->tuning, &d, 0, (conv_cut){ "conv.fft.f32", 8192, 4 }, 1);
+    dn_tuning_add_conv(device->tuning, &d, 0, (conv_cut){ k, 8192, 4 }, 1);
     expect_in_plan(device, &d, "4 x 4");
 }
 
@@ -284,6 +290,29 @@ static void gradients_are_checked(void **state)
         f->plan, f->device, f->spectrum, 1, f->u, NULL, NULL, f->other, &g[0]));
 }
 
+/* A backend may have a part of what convolutions are: what lacks is named. */
+static void what_a_backend_lacks_is_unsupported(void **state)
+{
+    fixture *f = *state;
+    danaus_device device = tuning_device; /* has names of kernels alone */
+    const danaus_status bad = DANAUS_ERR_UNSUPPORTED;
+    danaus_short_desc few = { .channels = 1, .length = 1, .taps = 1 };
+    danaus_short_gradients g = { .du = f->y };
+    danaus_stream_desc s = { .channels = 1, .filter_length = 1 };
+    danaus_stream *stream = NULL;
+    assert_string_equal(danaus_device_kernel(&device, 3), "conv.plain");
+    refuse(&device, good, bad);
+    assert_non_null(strstr(danaus_error_detail(), "has no convolutions"));
+    assert_status(danaus_short_conv(&device, &few, 1, f->k, NULL, f->u, f->y), bad);
+    assert_non_null(strstr(danaus_error_detail(), "few taps"));
+    assert_status(
+        danaus_short_conv_gradient(&device, &few, 1, f->k, f->u, f->other, &g), bad);
+    assert_status(danaus_stream_create(&device, &s, f->k, &stream), bad);
+    assert_non_null(strstr(danaus_error_detail(), "has no streams"));
+    assert_null(stream);
+    assert_status(danaus_device_calibrate(&device, NULL, NULL), bad);
+}
+
 static void a_plan_describes_itself(void **state)
 {
     fixture *f = *state;
@@ -304,9 +333,10 @@ static void describe_cut(
     danaus_conv_plan *plan = NULL;
     assert_ok(danaus_conv_plan_create(device, d, &plan));
     danaus_conv_plan_describe(plan, text, size);
-    char *end = strstr(text, " by strips");
+    char *end = strstr(text, " us a row");
     assert_non_null(end);
     *end = '\0';
+    *strrchr(text, ',') = '\0';
     danaus_conv_plan_destroy(plan);
 }
 
@@ -428,6 +458,7 @@ int main(void)
         cmocka_unit_test(filters_are_checked),
         cmocka_unit_test(operands_are_checked),
         cmocka_unit_test(gradients_are_checked),
+        cmocka_unit_test(what_a_backend_lacks_is_unsupported),
         cmocka_unit_test(a_plan_describes_itself),
         cmocka_unit_test(threads_do_not_change_plans),
         cmocka_unit_test(long_rows_take_little_memory),

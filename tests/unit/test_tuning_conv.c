@@ -28,7 +28,7 @@ static void a_cut_is_found_by_what_it_answers(void **state)
 {
     (void)state;
     tuning *table = table_of(HEAD);
-    conv_cut cut = { "conv.plain", 4608, 8 }, found = { 0 };
+    conv_cut cut = { &tuning_conv_kernel, 4608, 8 }, found = { 0 };
     double seconds = 0;
     dn_tuning_add_conv(table, &long_rows, 0, cut, 2e-6);
     dn_tuning_add_conv(table, &long_rows, 3, cut, 3e-6);
@@ -189,7 +189,7 @@ static void changed_tables_do_no_harm(void **state)
         danaus_status status = dn_tuning_read(
             table, &tuning_device, (const char *)changed.data, changed.size, &skipped);
         assert_true(status == DANAUS_OK || status == DANAUS_ERR_FORMAT);
-        conv_cut cut = { "", 1, 1 };
+        conv_cut cut = { NULL, 1, 1 };
         double seconds = 1, gamma;
         dn_tuning_find_conv(table, &long_rows, 0, &cut, &seconds);
         assert_true(cut.n > 0 && cut.radix > 0 && seconds > 0);

@@ -1,4 +1,4 @@
-/* Convolutions on the CPU: what the driver (run.c), the tables (tables.c)
+/* Convolutions on the CPU: what the driver (run.c, filter.c), the tables (tables.c)
    and the kernels (kernels.c, once for each instruction set) know of each other.
 
    A row is cut into windows of 2 n real numbers x. A window is the polynomial
@@ -15,12 +15,10 @@
 #define DN_CPU_CONV_H
 
 #include "cpu/cpu.h"
-#include "backend/conv.h"
+#include "conv/frame.h"
 #include "math/dft.h"
 
 #define CONV_MOST_RADIX 8
-/* Numbers of any type that fill lines of the caches. */
-#define CONV_LINE 32
 /* Complex constants of one block of a pass: c, ..., c^(R-1), and c w8 for radix 8. */
 #define CONV_CONSTANTS 8
 
@@ -57,14 +55,6 @@ typedef struct conv_source {
     int periodic; /* before 0 and from `length` on they repeat */
 } conv_source;
 
-/* Where results go, times those of `factor` if that is not NULL. */
-typedef struct conv_sink {
-    void *data;
-    const void *factor;
-} conv_sink;
-
-#define CONV_MOST_SINKS 2
-
 typedef enum conv_mode {
     CONV_FORWARD,   /* z becomes its spectrum */
     CONV_INVERSE,   /* and back, times n */
@@ -82,7 +72,7 @@ struct conv_window {
     int sinks;
     int64_t start;
     range out; /* local numbers that are stored */
-    int fold;  /* of circular rows: number n + j is added to number j (1) or taken
+    int fold;  /* of periodic rows: number n + j is added to number j (1) or taken
                   from it (-1), and not stored */
     conv_mode mode;
     const void *spectrum;
@@ -98,11 +88,9 @@ typedef struct conv_rows {
 /* One row a storage type. Kernels take a range of strips or of inner blocks; buffer:
    dn_conv_buffer bytes. */
 struct conv_code {
-    const char *name; /* "conv.fft.f32" */
-    danaus_dtype dtype;
+    conv_kernel kernel;
     int vector;  /* lanes */
     int inner;   /* lanes of a chunk (vec_scalar.h) */
-    int radix;   /* the largest that suits the registers */
     int direct;  /* the storage type is that of sums */
     size_t size; /* of an element of sums */
     void (*load)(const conv_window *w, range strips, void *buffer);
@@ -156,7 +144,7 @@ static inline size_t dn_conv_buffer(const conv_tables *t, const conv_code *code)
 /* n numbers in the radices that suit the instruction set. */
 static inline conv_cut dn_conv_cut(const conv_code *code, int64_t n)
 {
-    return (conv_cut){ code->name, n, code->radix };
+    return (conv_cut){ &code->kernel, n, code->kernel.radix };
 }
 
 /* Passes, blocks and strips of a cut, without constants; 0: it cannot be transformed.
@@ -179,72 +167,14 @@ static inline int dn_conv_left_out(const conv_tables *t, int pass, int64_t b)
     return t->left_out[pass] && t->left_out[pass][b];
 }
 
-/* What the model of costs counts in a window (model.h, docs/conv.md (9)). */
-typedef enum conv_term {
-    CONV_WINDOWS, /* 1 */
-    CONV_BLOCKS,  /* calls of a pass, there and back */
-    CONV_TAIL,    /* operations of the last steps, inside vectors */
-    CONV_RADIX_3, /* operations of passes of each radix */
-    CONV_RADIX_4,
-    CONV_RADIX_5,
-    CONV_RADIX_7,
-    CONV_RADIX_8,
-    CONV_CACHE_2, /* bytes that pass between here and the first cache */
-    CONV_CACHE_3,
-    CONV_MEMORY,
-    CONV_TERMS
-} conv_term;
-
-/* What the model knows of the device that a plan was made on. */
-typedef struct conv_machine {
-    const char *instructions;
-    int threads;
-    size_t l2, l3; /* bytes of the second and the last cache */
-} conv_machine;
-
-typedef struct conv_model {
-    int measured;              /* by calibration, with all threads at work */
-    double second[CONV_TERMS]; /* of one of each; built in: of one thread */
-} conv_model;
-
-/* A way to cut rows, and its seconds for one by the model. */
-typedef struct conv_candidate {
-    conv_cut cut;
-    int64_t windows;
-    double cost;
-} conv_candidate;
-
-#define CONV_CANDIDATES 8
-
-/* The best by the model, in order of cost. */
-typedef struct conv_candidates {
-    conv_candidate best[CONV_CANDIDATES];
-    int count;
-} conv_candidates;
-
-/* Who chose the cut of an engine. */
-typedef enum conv_judge { CONV_BY_MODEL, CONV_BY_TABLE, CONV_BY_MEASURE } conv_judge;
-
-/* What create makes: one way to cut rows into windows of 2 n numbers. */
-struct conv_engine {
+/* What create makes. */
+typedef struct cpu_engine {
+    conv_engine base;
     conv_problem p;
+    conv_frame frame;
     const conv_code *code, *sums; /* of the storage type, and of that of sums */
     conv_tables *tables;
-    int64_t before, after; /* neighbours p[t - before .. t + after] that y[t] meets */
-    int64_t windows;       /* of a row */
-    int64_t step;          /* numbers of y of one window */
-    int radix;             /* of the cut */
-    conv_judge judge;
-    double cost; /* the judge's seconds for one row */
-    conv_machine machine;
-    conv_model model;
-    conv_candidates candidates; /* that the model was asked for */
-};
-
-conv_machine dn_conv_machine(const cpu_device *dev);
-
-/* Chooses n, radices, windows and step. */
-danaus_status dn_conv_choose(cpu_device *dev, conv_engine *e);
+} cpu_engine;
 
 extern const conv_backend dn_cpu_conv;
 

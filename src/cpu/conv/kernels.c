@@ -7,8 +7,6 @@
 
 #define CAT_(a, b)    a##b
 #define CAT(a, b)     CAT_(a, b)
-#define MIN(a, b)     ((a) < (b) ? (a) : (b))
-#define MAX(a, b)     ((a) > (b) ? (a) : (b))
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
 #define V(name)    vf_##name
@@ -90,9 +88,9 @@
 
 #define ROW_F(name, dtype, direct, fetch, put)                                         \
     {                                                                                  \
-        name, dtype, VF, VF_INNER, FFT_RADIX, direct, sizeof(float), load_f, blocks_f, \
-            store_f, fetch, put, accumulate_f, taps_f, cross_f, fence_f, lags_f,       \
-            cross_lags_f                                                               \
+        { name, dtype, 4 * VF, FFT_RADIX, { 8, 4 } }, VF, VF_INNER, direct,            \
+            sizeof(float), load_f, blocks_f, store_f, fetch, put, accumulate_f,        \
+            taps_f, cross_f, fence_f, lags_f, cross_lags_f                             \
     }
 
 extern const conv_code CAT(dn_cpu_conv_, DANAUS_ISA)[];
@@ -101,8 +99,21 @@ const conv_code CAT(dn_cpu_conv_, DANAUS_ISA)[] = {
     ROW_F("conv.fft.f32", DANAUS_F32, 1, fetch_f32, put_f32),
     ROW_F("conv.fft.f16", DANAUS_F16, 0, fetch_f16, put_f16),
     ROW_F("conv.fft.bf16", DANAUS_BF16, 0, fetch_bf16, put_bf16),
-    { "conv.fft.f64", DANAUS_F64, VD, VD_INNER, FFT_RADIX, 1, sizeof(double), load_d,
-      blocks_d, store_d, fetch_f64, put_f64, accumulate_d, taps_d, cross_d, fence_d,
-      lags_d, cross_lags_d },
-    { .name = NULL },
+    { { "conv.fft.f64", DANAUS_F64, 4 * VD, FFT_RADIX, { 8, 4 } },
+      VD,
+      VD_INNER,
+      1,
+      sizeof(double),
+      load_d,
+      blocks_d,
+      store_d,
+      fetch_f64,
+      put_f64,
+      accumulate_d,
+      taps_d,
+      cross_d,
+      fence_d,
+      lags_d,
+      cross_lags_d },
+    { .kernel = { .name = NULL } },
 };

@@ -10,7 +10,7 @@
 /* A loop over windows. item() describes one of them; tables and z are set before. */
 typedef struct conv_loop {
     cpu_device *dev;
-    const conv_engine *e;
+    const cpu_engine *e;
     int64_t items, chunk;
     void (*item)(
         const struct conv_loop *loop, int64_t item, void *extra, conv_window *w);
@@ -31,42 +31,29 @@ int64_t dn_conv_slots(int64_t threads, const conv_tables *t, int64_t items);
    dn_conv_buffer() bytes. */
 void dn_conv_window(const conv_window *w, void *buffer);
 
-/* Bytes of the n complex numbers of a window or a spectrum. */
-int64_t dn_conv_bytes(const conv_engine *e);
-
-/* Bytes of scratch of a thread that takes windows, but for what items add. */
-int64_t dn_conv_slot_bytes(const conv_engine *e);
-
-/* What window `item` of windows x batch x channels makes. */
+/* Item number `item` of windows x batch x channels, in the order channel, row of the
+   batch, window: rows that share a filter follow each other. */
 typedef struct conv_place {
-    int64_t row, filter;
-    range y; /* along the row */
+    int64_t row, filter, window;
 } conv_place;
 
-conv_place dn_conv_place(const conv_engine *e, int64_t batch, int64_t item);
-
-/* Row number `row` of an array of the problem's type; NULL stays NULL. */
-const void *dn_conv_row(const conv_engine *e, const void *data, int64_t row);
+conv_place dn_conv_place(const cpu_engine *e, int64_t batch, int64_t item);
 
 /* The numbers `used` of a row as a source. */
 conv_source dn_conv_source(
-    const conv_engine *e, const void *data, const void *factor, int64_t row,
-    range used);
+    const cpu_engine *e, conv_input from, int64_t row, range used);
 
-/* Whether rows are circular and as long as n: then the second half of a product, which
-   is what goes beyond the row, is folded onto the first. */
-int dn_conv_folds(const conv_engine *e);
+/* The sums of job->filter. */
+danaus_status dn_conv_sum_filters(
+    cpu_device *dev, const cpu_engine *e, const conv_job *job);
 
-/* Numbers of a row that a window needs for y, of which each meets `before` earlier
-   ones. */
-range dn_conv_used(const conv_engine *e, range y, int64_t before);
+/* Fewer rows than that are planned for by their number: eight threads have two each. */
+#define DN_CPU_FEW_ROWS 16
 
-/* Local number of the first y of a window whose y[t] meets `before` earlier numbers:
-   that many or, where there is room, enough for windows to begin with a line. */
-int64_t dn_conv_lead(const conv_engine *e, int64_t before);
-
-danaus_status dn_cpu_conv_gradient(
-    danaus_device *dev, const conv_engine *e, const conv_gradient_operands *o);
+int dn_cpu_conv_terms(
+    const danaus_device *dev, const conv_kernel *k, conv_term terms[CONV_MOST_TERMS]);
+int dn_cpu_conv_work(
+    const danaus_device *dev, const conv_frame *f, int64_t rows, conv_work *work);
 danaus_status dn_cpu_conv_short(danaus_device *dev, const short_operands *o);
 danaus_status dn_cpu_conv_short_gradient(
     danaus_device *dev, const short_gradient_operands *o);

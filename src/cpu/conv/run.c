@@ -3,14 +3,11 @@
    same arithmetic wherever it falls: results do not depend on threads or batch. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
-#include "cpu/conv/model.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "cpu/grid.h"
-
-#include <string.h>
+#include "base/text.h"
 
 /* Complex numbers that a thread takes at a time, at most. */
 #define TASK_NUMBERS 65536
@@ -26,71 +23,44 @@
 const conv_code *dn_conv_code(const cpu_device *d, danaus_dtype dtype)
 {
     const conv_code *code = d->conv;
-    while (code->name && code->dtype != dtype)
+    while (code->kernel.name && code->kernel.dtype != dtype)
         code++;
-    return code->name ? code : NULL;
+    return code->kernel.name ? code : NULL;
 }
 
-/* Taps that matter: all k[s] that meet a number, or one residue each. */
-static void set_reach(conv_engine *e)
+static void destroy(conv_engine *engine)
 {
-    int64_t taps = MIN(e->p.filter_length, e->p.length);
-    e->before = taps - 1;
-    e->after = e->p.kind == DANAUS_BIDIRECTIONAL
-                   ? MIN(e->p.filter_length, e->p.length - 1)
-                   : 0;
+    dn_conv_tables_destroy(((cpu_engine *)engine)->tables);
+    dn_free(engine);
 }
 
-static void destroy(conv_engine *e)
-{
-    dn_conv_tables_destroy(e->tables);
-    dn_free(e);
-}
-
-conv_machine dn_conv_machine(const cpu_device *dev)
-{
-    return (conv_machine){ dev->isa, dev->threads, dev->l2, dev->l3 };
-}
-
-static danaus_status create(
-    danaus_device *dev, const conv_problem *p, conv_engine **engine)
-{
-    cpu_device *d = (cpu_device *)dev;
-    conv_engine *e = dn_calloc(1, sizeof *e);
-    if (!e)
-        return dn_fail_memory(sizeof *e, "a convolution");
-    e->p = *p;
-    e->code = dn_conv_code(d, p->dtype);
-    e->sums = dn_conv_code(d, dn_sum_type(p->dtype));
-    e->machine = dn_conv_machine(d);
-    set_reach(e);
-    danaus_status status = dn_conv_choose(d, e);
-    if (status == DANAUS_OK) {
-        *engine = e;
-        return DANAUS_OK;
-    }
-    destroy(e);
-    return status;
-}
-
-int64_t dn_conv_bytes(const conv_engine *e)
-{
-    return (int64_t)dn_aligned(2 * e->tables->n * (int64_t)e->sums->size);
-}
-
-static size_t spectrum_bytes(const conv_engine *e)
-{
-    return (size_t)(e->p.filters * dn_conv_bytes(e));
-}
-
-static size_t buffer_bytes(const conv_engine *e)
+static size_t buffer_bytes(const cpu_engine *e)
 {
     return dn_aligned((int64_t)dn_conv_buffer(e->tables, e->sums));
 }
 
-int64_t dn_conv_slot_bytes(const conv_engine *e)
+static danaus_status create(
+    danaus_device *dev, const conv_problem *p, const conv_frame *f,
+    conv_engine **engine)
 {
-    return dn_conv_bytes(e) + (int64_t)buffer_bytes(e);
+    cpu_device *d = (cpu_device *)dev;
+    cpu_engine *e = dn_calloc(1, sizeof *e);
+    if (!e)
+        return dn_fail_memory(sizeof *e, "a convolution");
+    e->p = *p;
+    e->frame = *f;
+    e->code = dn_conv_code(d, p->dtype);
+    e->sums = dn_conv_code(d, dn_sum_type(p->dtype));
+    e->tables = dn_conv_tables_create(f->cut, e->sums, d->l2, f->sparse ? p : NULL);
+    if (!e->tables) {
+        destroy(&e->base);
+        return dn_fail_memory(
+            (size_t)f->cut.n * e->sums->size, "the tables of a transform");
+    }
+    e->base.filter_bytes = dn_aligned(2 * f->cut.n * (int64_t)e->sums->size);
+    e->base.worker_bytes = e->base.filter_bytes + buffer_bytes(e);
+    *engine = &e->base;
+    return DANAUS_OK;
 }
 
 void dn_conv_window(const conv_window *w, void *buffer)
@@ -127,7 +97,7 @@ static void take_items(void *arg, int slot)
 {
     conv_loop *l = arg;
     char *z = l->scratch + (size_t)slot * l->slot_bytes;
-    char *buffer = z + dn_conv_bytes(l->e);
+    char *buffer = z + l->e->base.filter_bytes;
     for (int64_t from; (from = atomic_fetch_add(&l->next, l->chunk)) < l->items;)
         for (int64_t i = from; i < MIN(from + l->chunk, l->items); i++) {
             conv_window w = { .tables = l->e->tables, .z = z };
@@ -163,7 +133,7 @@ static void take_part(void *arg, int part)
 static danaus_status share_items(conv_loop *l)
 {
     int threads = l->dev->threads;
-    size_t z = (size_t)dn_conv_bytes(l->e), buffer = buffer_bytes(l->e);
+    size_t z = l->e->base.filter_bytes, buffer = buffer_bytes(l->e);
     void *scratch;
     TRY(dn_cpu_scratch(
         l->dev, z + l->extra_bytes + (size_t)threads * buffer, &scratch));
@@ -200,7 +170,7 @@ danaus_status dn_conv_loop(conv_loop *l)
     if (!slots)
         return share_items(l);
     l->chunk = CLAMP(l->items / (slots * 8), 1, CEIL_DIV(TASK_NUMBERS, n));
-    l->slot_bytes = (size_t)dn_conv_slot_bytes(l->e) + l->extra_bytes;
+    l->slot_bytes = l->e->base.worker_bytes + l->extra_bytes;
     void *scratch;
     TRY(dn_cpu_scratch(l->dev, l->slot_bytes * (size_t)slots, &scratch));
     l->scratch = scratch;
@@ -214,40 +184,6 @@ danaus_status dn_conv_loop(conv_loop *l)
 
 /* ---- filters ---- */
 
-static double number(danaus_dtype sums, const void *from, int64_t i)
-{
-    return sums == DANAUS_F64 ? ((const double *)from)[i] : ((const float *)from)[i];
-}
-
-static void add_number(danaus_dtype sums, void *to, int64_t i, double x)
-{
-    if (sums == DANAUS_F64)
-        ((double *)to)[i] += x;
-    else
-        ((float *)to)[i] = (float)(((float *)to)[i] + x);
-}
-
-/* A filter as a window of 2 n numbers: taps at their lag, mod Z^2n + 1, over n. */
-static void lay_filter(
-    const conv_engine *e, const conv_filters *f, int64_t filter, void *to)
-{
-    danaus_dtype sums = dn_sum_type(e->p.dtype);
-    int64_t taps = e->p.filter_length, n = e->tables->n;
-    double scale = 1.0 / (double)n;
-    int wraps = e->p.kind == DANAUS_CIRCULAR;
-    memset(to, 0, (size_t)(2 * n) * e->sums->size);
-    for (int64_t s = 0; s < taps && (wraps || s <= e->before); s++)
-        add_number(
-            sums, to, wraps ? s % e->p.length : s,
-            scale * number(sums, f->k, filter * taps + s));
-    for (int64_t s = 0; s < e->after; s++)
-        add_number(
-            sums, to, 2 * n - 1 - s,
-            -scale * number(sums, f->k_reverse, filter * taps + s));
-    if (f->skip)
-        add_number(sums, to, 0, scale * number(sums, f->skip, filter));
-}
-
 typedef struct filter_job {
     const conv_filters *filters;
     char *spectrum;
@@ -256,19 +192,21 @@ typedef struct filter_job {
 static void filter_item(const conv_loop *l, int64_t item, void *numbers, conv_window *w)
 {
     const filter_job *job = l->arg;
+    const conv_code *sums = l->e->sums;
     int64_t length = 2 * w->tables->n;
-    lay_filter(l->e, job->filters, item, numbers);
-    w->code = l->e->sums;
+    dn_conv_lay_filter(&l->e->frame, sums->kernel.dtype, job->filters, item, numbers);
+    w->code = sums;
     w->source =
         (conv_source){ .data = numbers, .length = length, .from = 0, .to = length };
     w->mode = CONV_FORWARD;
-    w->z = job->spectrum + item * dn_conv_bytes(l->e);
+    w->z = job->spectrum + (size_t)item * l->e->base.filter_bytes;
 }
 
 static danaus_status transform(
-    danaus_device *dev, const conv_engine *e, const conv_filters *filters,
+    danaus_device *dev, const conv_engine *engine, const conv_filters *filters,
     void *spectrum)
 {
+    const cpu_engine *e = (const cpu_engine *)engine;
     filter_job job = { filters, spectrum };
     conv_loop l = {
         .dev = (cpu_device *)dev,
@@ -276,117 +214,124 @@ static danaus_status transform(
         .items = e->p.filters,
         .item = filter_item,
         .arg = &job,
-        .extra_bytes = (size_t)dn_conv_bytes(e),
+        .extra_bytes = e->base.filter_bytes,
     };
     return dn_conv_loop(&l);
 }
 
 /* ---- products ---- */
 
-const void *dn_conv_row(const conv_engine *e, const void *data, int64_t row)
+static size_t row_offset(const cpu_engine *e, int64_t row)
 {
-    return data ? (const char *)data +
-                      (size_t)(row * e->p.length) * danaus_dtype_size(e->p.dtype)
-                : NULL;
+    return (size_t)(row * e->p.length) * danaus_dtype_size(e->p.dtype);
 }
 
-/* Items in the order channel, row of the batch, window: rows that share a filter follow
-   each other. */
-conv_place dn_conv_place(const conv_engine *e, int64_t batch, int64_t item)
+/* NULL stays NULL. */
+static const void *row_of(const cpu_engine *e, const void *data, int64_t row)
 {
-    int64_t number = item % e->windows, row = item / e->windows % batch;
-    int64_t channel = item / e->windows / batch, first = number * e->step;
+    return data ? (const char *)data + row_offset(e, row) : NULL;
+}
+
+conv_place dn_conv_place(const cpu_engine *e, int64_t batch, int64_t item)
+{
+    int64_t windows = e->frame.windows, channel = item / windows / batch;
     return (conv_place){
-        .row = row * e->p.channels + channel,
+        .row = item / windows % batch * e->p.channels + channel,
         .filter = channel / (e->p.channels / e->p.filters),
-        .y = { first, MIN(first + e->step, e->p.length) },
+        .window = item % windows,
     };
 }
 
 conv_source dn_conv_source(
-    const conv_engine *e, const void *data, const void *factor, int64_t row, range used)
+    const cpu_engine *e, conv_input from, int64_t row, range used)
 {
     return (conv_source){
-        .data = dn_conv_row(e, data, row),
-        .factor = dn_conv_row(e, factor, row),
+        .data = row_of(e, from.data, row),
+        .factor = row_of(e, from.factor, row),
         .length = e->p.length,
         .from = used.from,
         .to = used.to,
-        .periodic = e->p.kind == DANAUS_CIRCULAR,
+        .periodic = e->frame.periodic,
     };
 }
 
-int dn_conv_folds(const conv_engine *e)
-{
-    return e->p.kind == DANAUS_CIRCULAR && e->tables->n == e->p.length;
-}
-
-range dn_conv_used(const conv_engine *e, range y, int64_t before)
-{
-    int64_t after = e->before + e->after - before;
-    return dn_conv_folds(e) ? y : (range){ y.from - before, y.to + after };
-}
-
-int64_t dn_conv_lead(const conv_engine *e, int64_t before)
-{
-    if ((e->windows == 1 && e->p.kind != DANAUS_CIRCULAR) || dn_conv_folds(e))
-        return 0;
-    int64_t after = e->before + e->after - before;
-    return MIN(ROUND_UP(before, CONV_LINE), 2 * e->tables->n - after - e->step);
-}
+/* One of a job's products. */
+typedef struct product_job {
+    const conv_job *job;
+    const conv_product *product;
+} product_job;
 
 static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window *w)
 {
     (void)extra;
-    const conv_operands *o = l->arg;
-    const conv_engine *e = l->e;
-    conv_place at = dn_conv_place(e, o->batch, item);
-    int64_t lead = dn_conv_lead(e, e->before);
-    range used = dn_conv_used(e, at.y, e->before);
+    const product_job *j = l->arg;
+    const conv_product *p = j->product;
+    const cpu_engine *e = l->e;
+    conv_place at = dn_conv_place(e, j->job->batch, item);
+    conv_span s = dn_conv_span(&e->frame, at.window, p->adjoint);
     w->code = e->code;
-    w->source = dn_conv_source(e, o->u, o->gate_in, at.row, used);
-    w->sink[0].data = (void *)(uintptr_t)dn_conv_row(e, o->y, at.row);
-    w->sink[0].factor = dn_conv_row(e, o->gate_out, at.row);
-    w->sinks = 1;
-    w->start = at.y.from - lead;
-    w->out = (range){ lead, lead + at.y.to - at.y.from };
-    w->fold = dn_conv_folds(e);
-    w->mode = CONV_MULTIPLY;
-    w->spectrum = (const char *)o->spectrum + at.filter * dn_conv_bytes(e);
+    w->source = dn_conv_source(e, p->x, at.row, s.used);
+    w->sinks = p->sinks;
+    for (int i = 0; i < p->sinks; i++) {
+        w->sink[i].data = (char *)p->sink[i].data + row_offset(e, at.row);
+        w->sink[i].factor = row_of(e, p->sink[i].factor, at.row);
+    }
+    w->start = s.start;
+    w->out = (range){ s.y.from - s.start, s.y.to - s.start };
+    w->fold = p->adjoint ? -e->frame.fold : e->frame.fold;
+    w->mode = p->adjoint ? CONV_CORRELATE : CONV_MULTIPLY;
+    w->spectrum =
+        (const char *)j->job->spectrum + (size_t)at.filter * e->base.filter_bytes;
 }
 
 static danaus_status run(
-    danaus_device *dev, const conv_engine *e, const conv_operands *o)
+    danaus_device *dev, const conv_engine *engine, const conv_job *job)
 {
-    conv_loop l = {
-        .dev = (cpu_device *)dev,
-        .e = e,
-        .items = e->p.channels * o->batch * e->windows,
-        .item = row_item,
-        .arg = o,
-        .ahead = 1,
-    };
-    return dn_conv_loop(&l);
+    const cpu_engine *e = (const cpu_engine *)engine;
+    for (int i = 0; i < job->products; i++) {
+        product_job one = { job, &job->product[i] };
+        conv_loop l = {
+            .dev = (cpu_device *)dev,
+            .e = e,
+            .items = e->p.channels * job->batch * e->frame.windows,
+            .item = row_item,
+            .arg = &one,
+            .ahead = 1,
+        };
+        TRY(dn_conv_loop(&l));
+    }
+    return job->sums ? dn_conv_sum_filters((cpu_device *)dev, e, job) : DANAUS_OK;
 }
 
-static const char *kernel_name(const danaus_device *dev, int index)
+static const conv_kernel *kernel_at(const danaus_device *dev, int index)
 {
     const conv_code *code = ((const cpu_device *)dev)->conv;
-    while (code->name && index-- > 0)
+    while (code->kernel.name && index-- > 0)
         code++;
-    return code->name;
+    return code->kernel.name ? &code->kernel : NULL;
+}
+
+static void describe(const conv_engine *engine, conv_cut cut, text *to)
+{
+    const conv_code *sums = ((const cpu_engine *)engine)->sums;
+    conv_tables t;
+    if (!dn_conv_shape(&t, cut, sums, 0, 0))
+        return;
+    for (int l = 0; l < t.passes; l++)
+        dn_text(to, "%d x ", t.pass[l].radix);
+    dn_text(to, "%d in vectors", sums->vector);
 }
 
 const conv_backend dn_cpu_conv = {
-    .kernel = kernel_name,
-    .calibrate = dn_cpu_conv_calibrate,
+    .kernel = kernel_at,
+    .few_rows = DN_CPU_FEW_ROWS,
+    .terms = dn_cpu_conv_terms,
+    .work = dn_cpu_conv_work,
     .create = create,
     .destroy = destroy,
-    .describe = dn_conv_describe,
-    .spectrum_bytes = spectrum_bytes,
+    .describe = describe,
     .transform = transform,
     .run = run,
-    .gradient = dn_cpu_conv_gradient,
     .few_taps = dn_cpu_conv_short,
     .few_taps_gradient = dn_cpu_conv_short_gradient,
     .stream_create = dn_cpu_stream_create,

@@ -15,7 +15,6 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "cpu/grid.h"
 
 #include <string.h>
 

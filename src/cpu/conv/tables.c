@@ -5,7 +5,6 @@
 #include "cpu/conv/conv.h"
 
 #include "base/mem.h"
-#include "cpu/grid.h"
 
 /* Bytes of a block that stays in the first cache, with constants and a spectrum. */
 #define FIRST_CACHE 16384

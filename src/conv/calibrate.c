@@ -5,14 +5,13 @@
    minimise sum over i of (sum over j of a[i][j] u[j] / t[i] - 1)^2, one constant at a
    time, around what is built in: what the lengths do not tell stays there. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/conv/model.h"
+#include "conv/conv_plan.h"
 
+#include "backend/tuning.h"
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "cpu/conv/loop.h"
-#include "cpu/grid.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,15 +35,16 @@
 #define SWEEPS      1000
 
 typedef struct sample {
-    int64_t length, taps;
-    conv_cut cut;
-    double amounts[CONV_TERMS]; /* of a row */
-    double seconds;             /* of a row */
+    conv_problem p;
+    conv_frame frame;
+    conv_work work; /* of a row */
+    double seconds; /* of a row */
 } sample;
 
 typedef struct calibration {
-    cpu_device *dev;
-    const conv_code *code;
+    danaus_device *dev;
+    const conv_kernel *kernel;
+    int terms;
     sample samples[MOST_WINDOWS];
     int count;
 } calibration;
@@ -54,20 +54,27 @@ typedef struct calibration {
 /* Rows that are one window of which a half is zeros or, full, several windows. */
 static void add_sample(calibration *c, int64_t n, int radix, int full)
 {
-    conv_tables t;
-    sample s = { .length = full ? 7 * n : n, .taps = full ? n / 8 : n };
-    s.cut = (conv_cut){ c->code->name, n, radix };
-    s.seconds = INFINITY;
-    if (c->count < MOST_WINDOWS && dn_conv_shape(&t, s.cut, c->code, c->dev->l2, 0))
+    sample s = { .seconds = INFINITY };
+    s.p = (conv_problem){
+        .channels = 1,
+        .filters = 1,
+        .length = full ? 7 * n : n,
+        .filter_length = full ? n / 8 : n,
+        .dtype = c->kernel->dtype,
+    };
+    s.frame = dn_conv_reach(&s.p);
+    s.frame = dn_conv_cut_rows(&s.frame, (conv_cut){ c->kernel, n, radix });
+    if (c->count < MOST_WINDOWS &&
+        c->dev->backend->conv->work(c->dev, &s.frame, 0, &s.work))
         c->samples[c->count++] = s;
 }
 
 /* Six lengths an octave, that have all radices. */
-static void choose_samples(calibration *c)
+static void choose_samples(calibration *c, int64_t cache)
 {
     static const int eighths[] = { 8, 9, 10, 12, 14, 15 };
-    int64_t unit = 4 * c->code->vector;
-    double most = (double)c->dev->l3 / (14.0 * (double)c->code->size);
+    int64_t unit = c->kernel->unit;
+    double most = (double)cache / (14.0 * (double)danaus_dtype_size(c->kernel->dtype));
     for (int64_t octave = 1; octave * unit <= MIN((int64_t)most, MOST_POINTS);
          octave *= 2)
         for (int i = 0; i < 6; i++) {
@@ -81,37 +88,18 @@ static void choose_samples(calibration *c)
         }
 }
 
-static void describe_engine(const calibration *c, const sample *s, conv_engine *e)
+static danaus_status time_sample(const calibration *c, sample *s)
 {
-    *e = (conv_engine){ .code = c->code, .sums = c->code, .before = s->taps - 1 };
-    e->machine = dn_conv_machine(c->dev);
-    e->p = (conv_problem){
-        .channels = 1,
-        .filters = 1,
-        .length = s->length,
-        .filter_length = s->taps,
-        .dtype = c->code->dtype,
-    };
-}
-
-static danaus_status time_sample(calibration *c, sample *s)
-{
-    conv_engine e;
-    conv_trial trial = { 0 };
+    conv_trial trial;
     double seconds;
-    describe_engine(c, s, &e);
-    int64_t windows = dn_conv_windows(&e, s->cut.n);
-    TRY(dn_conv_use(c->dev, &e, s->cut, windows, 0));
-    dn_conv_amounts(&e, e.tables, windows, s->amounts);
-    danaus_status status =
-        dn_conv_trial_open(c->dev, &e, NUMBERS * (int64_t)c->dev->threads, &trial);
+    TRY(dn_conv_trial_open(c->dev, &s->p, &s->frame, NUMBERS, &trial));
     double begin = dn_seconds();
+    danaus_status status = DANAUS_OK;
     for (int i = 0; !status && (i < 2 || dn_seconds() - begin < SECONDS); i++) {
         status = dn_conv_trial_run(&trial, &seconds);
-        s->seconds = fmin(s->seconds, seconds);
+        s->seconds = status ? s->seconds : fmin(s->seconds, seconds);
     }
     dn_conv_trial_close(&trial);
-    dn_conv_tables_destroy(e.tables);
     return status;
 }
 
@@ -124,9 +112,9 @@ static double best_constant(
     double above = HOLD / built[j], below = HOLD / (built[j] * built[j]);
     for (int i = 0; i < c->count; i++) {
         const sample *s = &c->samples[i];
-        double rest = 1, own = s->amounts[j] / s->seconds;
-        for (int k = 0; k < CONV_TERMS; k++)
-            rest -= k == j ? 0 : s->amounts[k] / s->seconds * units[k];
+        double rest = 1, own = s->work.amount[j] / s->seconds;
+        for (int k = 0; k < c->terms; k++)
+            rest -= k == j ? 0 : s->work.amount[k] / s->seconds * units[k];
         above += own * rest;
         below += own * own;
     }
@@ -134,28 +122,31 @@ static double best_constant(
 }
 
 /* What is built in, times one factor that suits this machine. */
-static void scale(const calibration *c, double built[CONV_TERMS])
+static void scale(const calibration *c, double built[CONV_MOST_TERMS])
 {
     double logs = 0;
     for (int i = 0; i < c->count; i++) {
         double seconds = 0;
-        for (int j = 0; j < CONV_TERMS; j++)
-            seconds += c->samples[i].amounts[j] * built[j];
+        for (int j = 0; j < c->terms; j++)
+            seconds += c->samples[i].work.amount[j] * built[j];
         logs += log(c->samples[i].seconds / seconds);
     }
-    for (int j = 0; j < CONV_TERMS; j++)
+    for (int j = 0; j < c->terms; j++)
         built[j] *= exp(logs / c->count);
 }
 
-static void fit(const calibration *c, double units[CONV_TERMS])
+static void fit(const calibration *c, conv_model *model)
 {
-    double built[CONV_TERMS];
-    memcpy(built, units, sizeof built);
+    double built[CONV_MOST_TERMS], units[CONV_MOST_TERMS];
+    for (int j = 0; j < c->terms; j++)
+        built[j] = model->term[j].second;
     scale(c, built);
-    memcpy(units, built, sizeof built);
+    memcpy(units, built, sizeof units);
     for (int sweep = 0; sweep < SWEEPS; sweep++)
-        for (int j = 0; j < CONV_TERMS; j++)
+        for (int j = 0; j < c->terms; j++)
             units[j] = best_constant(c, units, built, j);
+    for (int j = 0; j < c->terms; j++)
+        model->term[j].second = units[j];
 }
 
 /* ---- the call ---- */
@@ -172,52 +163,56 @@ static danaus_status report(const listener *to, double done)
     return DANAUS_OK;
 }
 
-/* Type number `index` of the two. */
-static danaus_status calibrate_type(
-    cpu_device *dev, danaus_dtype sums, int index, const listener *to,
+#define TYPES 2
+
+/* Type number `index` of sums. */
+static danaus_status calibrate_kernel(
+    danaus_device *dev, const conv_kernel *k, int index, const listener *to,
     conv_model *model)
 {
+    danaus_device_info info;
+    TRY(danaus_device_describe(dev, &info));
     calibration *c = dn_calloc(1, sizeof *c);
     if (!c)
         return dn_fail_memory(sizeof *c, "times of windows");
+    *model = dn_conv_model(dev, k);
     c->dev = dev;
-    c->code = dn_conv_code(dev, sums);
-    choose_samples(c);
+    c->kernel = k;
+    c->terms = model->count;
+    choose_samples(c, info.cache);
     danaus_status status = DANAUS_OK;
     int all = ROUNDS * c->count;
     for (int i = 0; i < all && !status; i++) {
-        status = report(to, (index + (double)i / all) / 2);
+        status = report(to, (index + (double)i / all) / TYPES);
         status = status ? status : time_sample(c, &c->samples[i % c->count]);
     }
-    *model = dn_conv_model(dev, c->code);
-    if (!status)
-        fit(c, model->second);
+    if (!status && c->count)
+        fit(c, model);
     dn_free(c);
     return status;
 }
 
-static void keep(cpu_device *dev, danaus_dtype sums, const conv_model *m)
+danaus_status danaus_device_calibrate(
+    danaus_device *device, danaus_progress_fn progress, void *user)
 {
-    for (int i = 0; i < CONV_TERMS; i++) {
-        conv_constant c =
-            dn_conv_constant((conv_term)i, dn_conv_code(dev, sums)->vector);
-        double value = c.name == TUNING_WINDOW || c.name == TUNING_BLOCK
-                           ? m->second[i]
-                           : 1 / m->second[i];
-        dn_tuning_add_constant(dev->base.tuning, sums, c.name, c.of, value);
-    }
-}
-
-danaus_status dn_cpu_conv_calibrate(
-    danaus_device *dev, danaus_progress_fn progress, void *user)
-{
-    static const danaus_dtype sums[] = { DANAUS_F32, DANAUS_F64 };
-    cpu_device *d = (cpu_device *)dev;
-    conv_model models[2];
+    static const danaus_dtype sums[TYPES] = { DANAUS_F32, DANAUS_F64 };
+    if (!device)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a device is needed");
+    TRY(dn_conv_need(device, terms, "model of convolutions"));
+    conv_model models[TYPES] = { { 0 } };
     listener to = { progress, user };
-    for (int i = 0; i < 2; i++)
-        TRY(calibrate_type(d, sums[i], i, &to, &models[i]));
-    for (int i = 0; i < 2; i++)
-        keep(d, sums[i], &models[i]);
+    for (int i = 0; i < TYPES; i++) {
+        int first = 0;
+        const conv_kernel *k = dn_conv_next_kernel(device, sums[i], &first);
+        if (k)
+            TRY(calibrate_kernel(device, k, i, &to, &models[i]));
+    }
+    for (int i = 0; i < TYPES; i++)
+        for (int j = 0; j < models[i].count; j++) {
+            const conv_term *t = &models[i].term[j];
+            dn_tuning_add_constant(
+                device->tuning, sums[i], t->constant, t->of,
+                dn_conv_is_rate(t) ? 1 / t->second : t->second);
+        }
     return DANAUS_OK;
 }

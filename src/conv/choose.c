@@ -1,0 +1,227 @@
+/* How a row is cut into windows, and these into radices: by the tuning table, by the
+   model, or by measuring what the model likes. */
+// SPDX-License-Identifier: Apache-2.0
+#include "conv/choose.h"
+
+#include "backend/tuning.h"
+#include "base/clock.h"
+#include "base/status.h"
+
+#include <math.h>
+
+/* Candidates are measured each against the best one before it, with rows of so many
+   numbers together for every thread and for so many seconds. */
+#define MEASURED_NUMBERS 131072
+#define MEASURED_SECONDS 0.02
+/* A cut must gain more than that to take the place of one that the model prefers. */
+#define WORTHWHILE 0.98
+
+/* What is being chosen, and for what. */
+typedef struct search {
+    danaus_device *dev;
+    const conv_problem *p;
+    int64_t rows;     /* that are convolved together, if few */
+    conv_frame reach; /* no cut yet */
+    conv_choice *choice;
+} search;
+
+const conv_kernel *dn_conv_next_kernel(
+    const danaus_device *dev, danaus_dtype dtype, int *index)
+{
+    const conv_kernel *k;
+    while ((k = dev->backend->conv->kernel(dev, (*index)++)))
+        if (k->dtype == dtype)
+            return k;
+    return NULL;
+}
+
+/* The longest n that is looked at. */
+static int64_t longest(const search *s, int64_t unit)
+{
+    const conv_frame *f = &s->reach;
+    return ROUND_UP((f->length + f->before + f->after) / 2 + 1, unit) * 5 / 4 + unit;
+}
+
+/* Whether rows can be cut so, and what that asks for. */
+static int can_cut(const search *s, conv_cut cut, conv_frame *f, conv_work *work)
+{
+    if (cut.n % cut.kernel->unit || !dn_conv_windows(&s->reach, cut.n))
+        return 0;
+    *f = dn_conv_cut_rows(&s->reach, cut);
+    return s->dev->backend->conv->work(s->dev, f, s->rows, work);
+}
+
+static void use(const search *s, conv_cut cut, double cost)
+{
+    conv_choice *c = s->choice;
+    c->model = dn_conv_model(s->dev, cut.kernel);
+    c->frame = dn_conv_cut_rows(&s->reach, cut);
+    s->dev->backend->conv->work(s->dev, &c->frame, s->rows, &c->work);
+    c->cost = cost;
+}
+
+/* ---- the model ---- */
+
+static void keep(conv_candidates *list, conv_candidate c)
+{
+    conv_candidate *best = list->best;
+    if (list->count == CONV_CANDIDATES && best[CONV_CANDIDATES - 1].cost <= c.cost)
+        return;
+    int at = list->count < CONV_CANDIDATES ? list->count++ : CONV_CANDIDATES - 1;
+    for (; at > 0 && best[at - 1].cost > c.cost; at--)
+        best[at] = best[at - 1];
+    best[at] = c;
+}
+
+/* Offers n in all radices that the kernel has; those that make no difference once. */
+static void consider(const search *s, const conv_model *model, conv_cut cut)
+{
+    double last = 0;
+    for (int i = 0; i < 2 && cut.kernel->offered[i]; i++) {
+        conv_frame f;
+        conv_work work;
+        cut.radix = cut.kernel->offered[i];
+        if (!can_cut(s, cut, &f, &work))
+            continue;
+        double cost = dn_conv_cost(model, &work);
+        if (cost != last)
+            keep(&s->choice->candidates, (conv_candidate){ cut, cost });
+        last = cost;
+    }
+}
+
+static void find_candidates(const search *s)
+{
+    const conv_kernel *k;
+    for (int i = 0; (k = dn_conv_next_kernel(s->dev, s->p->dtype, &i));) {
+        conv_model model = dn_conv_model(s->dev, k);
+        int64_t unit = k->unit, end = longest(s, unit);
+        for (int64_t n = unit; n <= end; n += unit) {
+            /* Sizes far from the others are not looked at one by one. */
+            if (n > 64 * unit && n % (unit * 8))
+                n = ROUND_UP(n, unit * 8);
+            if (n > 4096 * unit && n % (unit * 512))
+                n = ROUND_UP(n, unit * 512);
+            consider(s, &model, (conv_cut){ k, n, 0 });
+        }
+    }
+}
+
+/* Sparse spectra say themselves how long the transform is. */
+static danaus_status use_sparse(const search *s)
+{
+    const conv_problem *p = s->p;
+    int64_t all = 1;
+    double share = 1;
+    int first = 0;
+    for (int i = 0; i < CONV_AXES; i++) {
+        all *= p->axes[i];
+        share *= (double)p->keep[i] / p->axes[i];
+    }
+    conv_cut cut = { dn_conv_next_kernel(s->dev, p->dtype, &first), MAX(4096, all), 0 };
+    if (!cut.kernel)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "%s has no convolutions of this type",
+            s->dev->name);
+    cut.radix = cut.kernel->radix;
+    while (dn_conv_windows(&s->reach, cut.n) != 1)
+        cut.n *= 2;
+    use(s, cut, 0);
+    s->choice->cost =
+        dn_conv_cost(&s->choice->model, &s->choice->work) * (0.4 + 0.6 * share);
+    return DANAUS_OK;
+}
+
+/* ---- measurements ---- */
+
+/* Times two cuts in turns; the least of each counts. */
+static danaus_status duel(
+    const conv_trial *a, const conv_trial *b, double *a_seconds, double *b_seconds)
+{
+    double begin = dn_seconds(), seconds;
+    *a_seconds = *b_seconds = INFINITY;
+    for (int i = 0; i < 3 || dn_seconds() - begin < MEASURED_SECONDS; i++) {
+        TRY(dn_conv_trial_run(a, &seconds));
+        *a_seconds = fmin(*a_seconds, seconds);
+        TRY(dn_conv_trial_run(b, &seconds));
+        *b_seconds = fmin(*b_seconds, seconds);
+    }
+    return DANAUS_OK;
+}
+
+/* Puts the cut in place of the best one if it is faster. */
+static danaus_status challenge(const search *s, conv_trial *best, conv_cut cut)
+{
+    conv_frame f = dn_conv_cut_rows(&s->reach, cut);
+    conv_trial other;
+    double seconds = 0;
+    TRY(dn_conv_trial_open(s->dev, s->p, &f, MEASURED_NUMBERS, &other));
+    danaus_status status = duel(best, &other, &s->choice->cost, &seconds);
+    if (!status && seconds < WORTHWHILE * s->choice->cost) {
+        conv_trial slower = *best;
+        *best = other;
+        other = slower;
+        use(s, cut, seconds);
+    }
+    dn_conv_trial_close(&other);
+    return status;
+}
+
+static danaus_status measure(const search *s)
+{
+    const conv_candidates *list = &s->choice->candidates;
+    conv_choice *c = s->choice;
+    conv_trial best;
+    use(s, list->best[0].cut, list->best[0].cost);
+    TRY(dn_conv_trial_open(s->dev, s->p, &c->frame, MEASURED_NUMBERS, &best));
+    danaus_status status = DANAUS_OK;
+    for (int i = list->count > 1; i < list->count && !status; i++)
+        status = challenge(s, &best, list->best[i].cut);
+    dn_conv_trial_close(&best);
+    c->judge = CONV_BY_MEASURE;
+    if (!status)
+        dn_tuning_add_conv(s->dev->tuning, s->p, s->rows, c->frame.cut, c->cost);
+    return status;
+}
+
+/* ---- the choice ---- */
+
+/* Whether the table has a cut that rows can be cut by. */
+static int find_in_table(const search *s, conv_cut *cut, double *seconds)
+{
+    conv_frame f;
+    conv_work work;
+    return !s->reach.sparse &&
+           dn_tuning_find_conv(s->dev->tuning, s->p, s->rows, cut, seconds) &&
+           cut->kernel->dtype == s->p->dtype &&
+           cut->n <= longest(s, cut->kernel->unit) && can_cut(s, *cut, &f, &work);
+}
+
+danaus_status dn_conv_choose(
+    danaus_device *dev, const conv_problem *p, conv_choice *choice)
+{
+    search s = { dev, p, dn_conv_few_rows(dev, p), dn_conv_reach(p), choice };
+    conv_cut cut;
+    double seconds;
+    if (find_in_table(&s, &cut, &seconds)) {
+        choice->judge = CONV_BY_TABLE;
+        use(&s, cut, seconds);
+        return DANAUS_OK;
+    }
+    if (p->effort == DANAUS_TABLE_ONLY)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "the tuning table has no row for this convolution");
+    choice->judge = CONV_BY_MODEL;
+    if (s.reach.sparse)
+        return use_sparse(&s);
+    find_candidates(&s);
+    const conv_candidate *best = &choice->candidates.best[0];
+    if (!choice->candidates.count)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "%s has no convolution of this type and length",
+            dev->name);
+    if (p->effort == DANAUS_MEASURE)
+        return measure(&s);
+    use(&s, best->cut, best->cost);
+    return DANAUS_OK;
+}

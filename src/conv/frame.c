@@ -1,0 +1,118 @@
+/* Kinds, windows, and filters by lag. */
+// SPDX-License-Identifier: Apache-2.0
+#include "conv/frame.h"
+
+#include <string.h>
+
+/* Taps that matter: all k[s] that meet a number, or one residue each. */
+conv_frame dn_conv_reach(const conv_problem *p)
+{
+    int64_t taps = p->filter_length, length = p->length;
+    return (conv_frame){
+        .length = length,
+        .taps = taps,
+        .before = MIN(taps, length) - 1,
+        .after = p->kind == DANAUS_BIDIRECTIONAL ? MIN(taps, length - 1) : 0,
+        .periodic = p->kind == DANAUS_CIRCULAR,
+        .sparse = p->keep[0] != 0,
+    };
+}
+
+int64_t dn_conv_windows(const conv_frame *f, int64_t n)
+{
+    int64_t more = f->periodic ? f->before + f->after : MAX(f->before, f->after);
+    if (2 * n >= f->length + more)
+        return 1;
+    int64_t most = 2 * n - f->before - f->after;
+    return most > 0 ? CEIL_DIV(f->length, most) : 0;
+}
+
+conv_frame dn_conv_cut_rows(const conv_frame *f, conv_cut cut)
+{
+    conv_frame made = *f;
+    made.cut = cut;
+    made.step = CEIL_DIV(f->length, dn_conv_windows(f, cut.n));
+    if (ROUND_UP(made.step, CONV_LINE) <= 2 * cut.n - f->before - f->after)
+        made.step = ROUND_UP(made.step, CONV_LINE);
+    made.windows = CEIL_DIV(f->length, made.step);
+    made.fold = f->periodic && cut.n == f->length;
+    return made;
+}
+
+/* Local number of the first y of a window whose y[t] meets `before` earlier numbers:
+   that many or, where there is room, enough for windows to begin with a line. */
+static int64_t lead(const conv_frame *f, int64_t before, int64_t after)
+{
+    if ((f->windows == 1 && !f->periodic) || f->fold)
+        return 0;
+    return MIN(ROUND_UP(before, CONV_LINE), 2 * f->cut.n - after - f->step);
+}
+
+conv_span dn_conv_span(const conv_frame *f, int64_t number, int adjoint)
+{
+    int64_t before = adjoint ? f->after : f->before, first = number * f->step;
+    int64_t after = adjoint ? f->before : f->after;
+    range y = { first, MIN(first + f->step, f->length) };
+    return (conv_span){
+        .start = first - lead(f, before, after),
+        .used = f->fold ? y : (range){ y.from - before, y.to + after },
+        .y = y,
+    };
+}
+
+/* ---- filters ---- */
+
+static double number(danaus_dtype sums, const void *from, int64_t i)
+{
+    return sums == DANAUS_F64 ? ((const double *)from)[i] : ((const float *)from)[i];
+}
+
+static void set_number(danaus_dtype sums, void *to, int64_t i, double x)
+{
+    if (to && sums == DANAUS_F64)
+        ((double *)to)[i] = x;
+    else if (to)
+        ((float *)to)[i] = (float)x;
+}
+
+static void add_number(danaus_dtype sums, void *to, int64_t i, double x)
+{
+    set_number(sums, to, i, number(sums, to, i) + x);
+}
+
+void dn_conv_lay_filter(
+    const conv_frame *f, danaus_dtype sums, const conv_filters *filters, int64_t filter,
+    void *window)
+{
+    int64_t n = f->cut.n, taps = f->periodic ? f->taps : MIN(f->taps, f->before + 1);
+    double scale = 1.0 / (double)n;
+    memset(window, 0, (size_t)(2 * n) * danaus_dtype_size(sums));
+    for (int64_t s = 0; s < taps; s++)
+        add_number(
+            sums, window, f->periodic ? s % f->length : s,
+            scale * number(sums, filters->k, filter * f->taps + s));
+    for (int64_t s = 0; s < f->after; s++)
+        add_number(
+            sums, window, 2 * n - 1 - s,
+            -scale * number(sums, filters->k_reverse, filter * f->taps + s));
+    if (filters->skip)
+        add_number(sums, window, 0, scale * number(sums, filters->skip, filter));
+}
+
+void dn_conv_take_filter(
+    const conv_frame *f, danaus_dtype sums, const void *window, int64_t filter,
+    const conv_filter_sums *to)
+{
+    int64_t n = f->cut.n;
+    double scale = 1.0 / (double)n;
+    for (int64_t s = 0; s < f->taps; s++) {
+        int64_t lag = f->periodic ? s % f->length : s;
+        double x = f->periodic || s <= f->before ? number(sums, window, lag) : 0;
+        if (f->fold) /* what is beyond the row has its sign changed */
+            x -= number(sums, window, n + lag);
+        double back = s < f->after ? -number(sums, window, 2 * n - 1 - s) : 0;
+        set_number(sums, to->dk, filter * f->taps + s, scale * x);
+        set_number(sums, to->dk_reverse, filter * f->taps + s, scale * back);
+    }
+    set_number(sums, to->dskip, filter, scale * number(sums, window, 0));
+}

@@ -1,0 +1,43 @@
+/* How rows are convolved, in numbers that every backend needs: what a kind of convolution
+   reaches, the windows that rows are cut into, and filters as windows (docs/conv.md). */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_CONV_FRAME_H
+#define DN_CONV_FRAME_H
+
+#include "backend/conv.h"
+
+/* Numbers of any type that fill lines of the caches. */
+#define CONV_LINE 32
+
+/* What the kind of a problem means; no cut yet. */
+conv_frame dn_conv_reach(const conv_problem *p);
+
+/* The windows that a row needs with n, of which each gives 2 n - before - after numbers
+   of y, or all where zeros need not be kept apart (6); 0: n is too short. */
+int64_t dn_conv_windows(const conv_frame *f, int64_t n);
+
+/* The frame with this cut, whose n is not too short. */
+conv_frame dn_conv_cut_rows(const conv_frame *f, conv_cut cut);
+
+/* Window `number` of a row: its local number j is number start + j of the row. It makes
+   y; of the row it sees `used`, other numbers count as zero, or, where rows are periodic,
+   repeat. */
+typedef struct conv_span {
+    int64_t start;
+    range used, y;
+} conv_span;
+
+conv_span dn_conv_span(const conv_frame *f, int64_t number, int adjoint);
+
+/* Filter number `filter`, over n, as a window: 2 n numbers mod Z^2n + 1, taps at their
+   lag. */
+void dn_conv_lay_filter(
+    const conv_frame *f, danaus_dtype sums, const conv_filters *filters, int64_t filter,
+    void *window);
+
+/* The way back: gradients of a filter from n times their sums by lag. */
+void dn_conv_take_filter(
+    const conv_frame *f, danaus_dtype sums, const void *window, int64_t filter,
+    const conv_filter_sums *to);
+
+#endif

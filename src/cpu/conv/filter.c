@@ -1,0 +1,131 @@
+/* Sums over rows for the gradients of filters,
+
+       dk[s] = sum over rows and t of dy[t] x[t - s],
+
+   as the product of the spectrum of dy and the conjugate of x's. Rows are summed in parts
+   that depend on the problem alone, so that threads change no bit: several parts where
+   filters are few, else one, which its thread takes back at once. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/conv/loop.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <string.h>
+
+/* Parts that sums over rows are made of, over all filters, and their bytes. */
+#define MOST_PARTS      16
+#define MOST_PART_BYTES ((int64_t)64 << 20)
+
+typedef struct filter_sums {
+    const cpu_engine *e;
+    const conv_job *job;
+    int64_t parts, items; /* of one filter */
+    char *sums;           /* spectra [filter][part], where there are several parts */
+    char *slots;          /* scratch of each thread: three spectra and a buffer */
+    size_t slot_bytes;
+    atomic_llong next;
+    int phase; /* 0: sums over rows, and all of a single part; 1: parts to filters */
+} filter_sums;
+
+static void forward_window(
+    const filter_sums *s, conv_source source, int64_t start, char *z, void *buffer)
+{
+    conv_window w = {
+        .tables = s->e->tables,
+        .code = s->e->code,
+        .source = source,
+        .start = start,
+        .mode = CONV_FORWARD,
+        .z = z,
+    };
+    dn_conv_window(&w, buffer);
+}
+
+/* Items of a part follow each other: rows and windows of one filter. */
+static void sum_part(
+    const filter_sums *s, int64_t filter, int64_t part, char *slot, char *sum)
+{
+    const cpu_engine *e = s->e;
+    const conv_filter_sums *f = &s->job->filter;
+    size_t z = e->base.filter_bytes;
+    memset(sum, 0, z);
+    for (int64_t i = s->items * part / s->parts; i < s->items * (part + 1) / s->parts;
+         i++) {
+        conv_place at = dn_conv_place(e, s->job->batch, filter * s->items + i);
+        conv_span w = dn_conv_span(&e->frame, at.window, 0);
+        conv_source x = dn_conv_source(e, f->x, at.row, w.used);
+        conv_source dy = dn_conv_source(e, f->dy, at.row, w.y);
+        forward_window(s, x, w.start, slot, slot + 3 * z);
+        forward_window(s, dy, w.start, slot + z, slot + 3 * z);
+        e->sums->accumulate(1, e->tables->n, slot + z, slot, sum);
+    }
+}
+
+/* sum[i] += part[i] */
+static void add_part(const cpu_engine *e, void *sum, const void *part)
+{
+    for (int64_t i = 0; i < 2 * e->tables->n; i++)
+        if (e->sums->size == sizeof(double))
+            ((double *)sum)[i] += ((const double *)part)[i];
+        else
+            ((float *)sum)[i] += ((const float *)part)[i];
+}
+
+/* sum: of the first part, which the others follow. */
+static void finish_filter(const filter_sums *s, int64_t filter, char *slot, char *sum)
+{
+    const cpu_engine *e = s->e;
+    size_t z = e->base.filter_bytes;
+    for (int64_t part = 1; part < s->parts; part++)
+        add_part(e, sum, sum + (size_t)part * z);
+    conv_window w = {
+        .tables = e->tables,
+        .code = e->sums,
+        .sink = { { .data = slot } },
+        .sinks = 1,
+        .out = { 0, 2 * e->tables->n },
+        .mode = CONV_INVERSE,
+        .z = sum,
+    };
+    dn_conv_window(&w, slot + 3 * z);
+    dn_conv_take_filter(
+        &e->frame, e->sums->kernel.dtype, slot, filter, &s->job->filter);
+}
+
+static void take_filters(void *arg, int number_of_slot)
+{
+    filter_sums *s = arg;
+    char *slot = s->slots + (size_t)number_of_slot * s->slot_bytes;
+    size_t z = s->e->base.filter_bytes;
+    int64_t parts = s->phase == 0 ? s->parts : 1;
+    for (int64_t i; (i = atomic_fetch_add(&s->next, 1)) < s->e->p.filters * parts;) {
+        size_t index = (size_t)(s->phase == 0 ? i : i * s->parts);
+        char *sum = s->parts > 1 ? s->sums + index * z : slot + 2 * z;
+        if (s->phase == 0)
+            sum_part(s, i / parts, i % parts, slot, sum);
+        if (s->phase == 1 || s->parts == 1)
+            finish_filter(s, i, slot, sum);
+    }
+}
+
+danaus_status dn_conv_sum_filters(
+    cpu_device *dev, const cpu_engine *e, const conv_job *job)
+{
+    int64_t z = (int64_t)e->base.filter_bytes, filters = e->p.filters;
+    filter_sums s = { .e = e, .job = job };
+    s.items = e->p.channels / filters * job->batch * e->frame.windows;
+    s.parts = CLAMP(MIN(MOST_PARTS, MOST_PART_BYTES / z) / filters, 1, s.items);
+    s.slot_bytes = 2 * (size_t)z + e->base.worker_bytes;
+    size_t sums = s.parts > 1 ? (size_t)(filters * s.parts * z) : 0;
+    int slots = (int)MIN(dev->threads, filters * s.parts);
+    void *scratch;
+    TRY(dn_cpu_scratch(dev, sums + (size_t)slots * s.slot_bytes, &scratch));
+    s.sums = scratch;
+    s.slots = s.sums + sums;
+    for (s.phase = 0; s.phase < (s.parts > 1 ? 2 : 1); s.phase++) {
+        atomic_init(&s.next, 0);
+        dn_cpu_parallel(dev, slots, take_filters, &s);
+    }
+    return DANAUS_OK;
+}
