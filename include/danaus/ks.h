@@ -127,7 +127,9 @@ danaus_ks_plan_describe(const danaus_ks_plan *plan, char *text, size_t size);
 
 /* Packs a chain for a plan with the same patterns. The chain's type may differ
    from the plan's when both are real or both are complex. A bias is added by
-   plans that are not adjoint. The chain is copied: it may change or go. */
+   plans that are not adjoint. The chain is copied: it may change or go. Without a chain
+   (NULL) weights are zero, there is no bias, and everything that
+   danaus_ks_weights_update_from() needs is made ready: memory, kernels. */
 DANAUS_API danaus_status danaus_ks_weights_create(
     const danaus_ks_plan *plan, danaus_device *device, const danaus_chain *chain,
     danaus_ks_weights **weights);
@@ -136,6 +138,23 @@ DANAUS_API danaus_status danaus_ks_weights_create(
    these weights may run meanwhile. */
 DANAUS_API danaus_status danaus_ks_weights_update(
     danaus_ks_weights *weights, danaus_device *device, const danaus_chain *chain);
+
+/* Packs again, from device memory: w[l] is factor l's array [a][b][c][d], aligned to an
+   element, all of the type `dtype`, which may differ from the plan's when both are real or
+   both are complex; bias has M elements of it. Numbers are rounded once, as those of a chain
+   are. Factors whose entry is NULL stay as they are, all of them if w is NULL; so does a
+   bias that is NULL. Factors that the plan has merged (danaus_ks_plan_describe() says
+   which) are given all or none: the error is DANAUS_ERR_ARGUMENT, and nothing changes.
+
+   On a GPU the work is enqueued on the device's stream. The call waits for nothing,
+   allocates nothing and copies nothing from the host, so it can be captured in a graph that
+   reads the same arrays again each time; but for weights made from a chain the first such
+   call makes ready what it needs, and is refused while a graph is captured. The arrays must
+   stay until the work is done. Products on the same stream come before or after; on other
+   streams none with these weights may run meanwhile. A CPU's work is done on return. */
+DANAUS_API danaus_status danaus_ks_weights_update_from(
+    danaus_ks_weights *weights, danaus_device *device, danaus_dtype dtype,
+    const void *const *w, const void *bias);
 DANAUS_API void danaus_ks_weights_destroy(danaus_ks_weights *weights);
 
 /* y = activation(W x + bias) for `batch` columns, batch >= 0. x and y are device memory,

@@ -124,6 +124,39 @@ typedef struct ks_gradient_operands {
     void *dbias;            /* or NULL */
 } ks_gradient_operands;
 
+/* Packing numbers of the device's memory there. What is enqueued goes to the device's stream,
+   waits for nothing and allocates nothing: it can be captured. */
+typedef struct pack_map pack_map;
+
+/* The product of two factors multiplied out, to[a][b][c][d] of the pattern that holds it, in
+   f64 or c128. */
+typedef struct ks_merge {
+    danaus_pattern left, right, product;
+    danaus_dtype left_type, right_type;
+    const void *w_left, *w_right;
+    void *to;
+} ks_merge;
+
+typedef struct pack_backend {
+    /* Which weights go where in the order of a step's kernel, for weights of the step's
+       problem, or of the factors whose adjoints the problem multiplies by. What packing
+       needs is compiled. */
+    danaus_status (*open)(
+        danaus_device *dev, const ks_step *step, int adjoint, pack_map **map);
+    void (*close)(danaus_device *dev, pack_map *map);
+    /* The same for the other two. */
+    danaus_status (*prepare)(danaus_device *dev, danaus_dtype type, int merges);
+    /* Enqueues packing w[a][b][c][d] of the step's factor and, if it has one, of its inner
+       one; numbers that come from one that is NULL stay as they are. */
+    danaus_status (*gather)(
+        danaus_device *dev, const pack_map *map, danaus_dtype type,
+        const void *const w[2], void *packed);
+    danaus_status (*convert)(
+        danaus_device *dev, danaus_dtype from_type, const void *from,
+        danaus_dtype to_type, void *to, int64_t count);
+    danaus_status (*merge)(danaus_device *dev, const ks_merge *m);
+} pack_backend;
+
 struct backend {
     const char *name;  /* "cpu" */
     int on_host;       /* its memory is the host's, its work done on return */
@@ -156,7 +189,8 @@ struct backend {
     danaus_status (*ks_gradient)(
         danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
         const ks_gradient_operands *o);
-    const conv_backend *conv;                                    /* NULL: none */
+    const conv_backend *conv; /* NULL: none */
+    const pack_backend *pack; /* NULL: memory is the host's */
     danaus_status (*energy)(danaus_device *dev, double *joules); /* NULL: not counted */
     /* danaus_kernels_export, _import, _list and _use, and danaus_library_locate. NULL:
        nothing is compiled at run time. */

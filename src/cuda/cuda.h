@@ -119,6 +119,7 @@ struct cuda_gpu {
     size_t module_count, module_capacity;
     cuda_entry *entries; /* open addressing; at most half of them taken */
     size_t entry_count, entry_capacity;
+    pack_map *maps; /* of weights, each as long as it has users */
 };
 
 /* A device is a queue on a GPU. */
@@ -270,6 +271,8 @@ danaus_status dn_cuda_time(
 
 /* danaus_device_energy() through NVIDIA's management library. */
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules);
+
+extern const pack_backend dn_cuda_pack;
 
 danaus_status dn_cuda_prepare(
     danaus_device *dev, const ks_step *steps, int count, int factors);

@@ -138,27 +138,6 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     return 4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1) + all;
 }
 
-/* The nearest number with 10 bits of mantissa, and what is left of it. */
-static float round_tf32(float v)
-{
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    if ((bits >> 23 & 0xff) != 0xff)
-        bits = (bits + 0x1000) & ~UINT32_C(0x1fff);
-    memcpy(&v, &bits, sizeof bits);
-    return v;
-}
-
-void dn_gpu_cut(float *w, float *rest, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        float high = round_tf32(w[i]);
-        if (rest)
-            rest[i] = round_tf32(w[i] - high);
-        w[i] = high;
-    }
-}
-
 /* A line of packed weights. */
 typedef union packed_line {
     float words[LINE_BYTES / 4];

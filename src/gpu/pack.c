@@ -76,14 +76,32 @@ void dn_gpu_gather(
     }
 }
 
-/* The nearest number with 22 bits: 11 and what is left of them. */
-static void keep_22_bits(char *number)
+float dn_gpu_round(float v, int dropped)
 {
-    uint32_t bits;
-    memcpy(&bits, number, sizeof bits);
+    uint32_t bits, unit = UINT32_C(1) << dropped;
+    memcpy(&bits, &v, sizeof bits);
     if ((bits >> 23 & 0xff) != 0xff)
-        bits = (bits + 2) & ~UINT32_C(3);
-    memcpy(number, &bits, sizeof bits);
+        bits = (bits + unit / 2) & ~(unit - 1);
+    memcpy(&v, &bits, sizeof bits);
+    return v;
+}
+
+void dn_gpu_cut(float *w, float *rest, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float high = dn_gpu_round(w[i], DN_DROP_TF32);
+        if (rest)
+            rest[i] = dn_gpu_round(w[i] - high, DN_DROP_TF32);
+        w[i] = high;
+    }
+}
+
+static void round_at(char *number, int dropped)
+{
+    float v;
+    memcpy(&v, number, sizeof v);
+    v = dn_gpu_round(v, dropped);
+    memcpy(number, &v, sizeof v);
 }
 
 void dn_gpu_operand(const gpu_operand *o, int64_t r0, int64_t k0, char *to)
@@ -101,9 +119,7 @@ void dn_gpu_operand(const gpu_operand *o, int64_t r0, int64_t k0, char *to)
                 char *at = to + t * 16 + v * 4 + e * element;
                 dn_gpu_gather(
                     o->w, o->from + r * s[1] + k * s[2], 0, 1, o->p->dtype, at);
-                if (o->split)
-                    keep_22_bits(at);
-                else if (element == 4)
-                    dn_gpu_cut((float *)at, NULL, 1);
+                if (o->split || element == 4)
+                    round_at(at, o->split ? DN_DROP_22 : DN_DROP_TF32);
             }
 }

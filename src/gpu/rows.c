@@ -144,6 +144,10 @@
 /* The rows of a library, by blocks and as a whole. */
 #define LIBRARY(name, type, DTYPE, ...)                                                \
     ROW("ks." #name "." type, DTYPE, name, 0, 64, 64, 1, __VA_ARGS__)
+/* Packing to a type. */
+#define GATHER(type, DTYPE) ROW("pack.gather." #type, DTYPE, pack_gather, 0, 1, 1, 1)
+#define MERGE(type, DTYPE)  ROW("pack.merge." #type, DTYPE, pack_merge, 0, 1, 1, 1)
+
 #define BLAS(type, DTYPE, TF32)                                                        \
     LIBRARY(blas, #type, DTYPE, TF32), LIBRARY(dense, #type, DTYPE, TF32)
 
@@ -230,6 +234,14 @@ const kernel dn_gpu_kernels[] = {
     TURNED("f64.64x64", DANAUS_F64, 0, SIMT(f64, DANAUS_F64, 64, 64, 1, 4, 4, 8)),
     TURNED("c64.64x64", DANAUS_C64, 0, SIMT(c64, DANAUS_C64, 64, 64, 1, 4, 4, 8)),
     TURNED("c128.32x64", DANAUS_C128, 0, SIMT(c128, DANAUS_C128, 32, 64, 1, 4, 2, 8)),
+    GATHER(f32, DANAUS_F32),
+    GATHER(f16, DANAUS_F16),
+    GATHER(bf16, DANAUS_BF16),
+    GATHER(f64, DANAUS_F64),
+    GATHER(c64, DANAUS_C64),
+    GATHER(c128, DANAUS_C128),
+    MERGE(f64, DANAUS_F64),
+    MERGE(c128, DANAUS_C128),
     BLAS(f32, DANAUS_F32, 0),
     LIBRARY(blas, "f32.columns", DANAUS_F32, 0, 1),
     BLAS(tf32, DANAUS_F32, 1),

@@ -29,6 +29,13 @@ void dn_gpu_gather(
     const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
     void *to);
 
+/* The nearest number that lacks so many bits of f32's mantissa: 13 leave a number of tf32,
+   2 two of them (22 bits with the leading one). */
+#define DN_DROP_TF32 13
+#define DN_DROP_22   2
+
+float dn_gpu_round(float v, int dropped);
+
 /* Numbers to tf32: w keeps the nearest ones, rest (may be NULL) gets those nearest to what
    is left. */
 void dn_gpu_cut(float *w, float *rest, int64_t count);
@@ -101,5 +108,8 @@ extern const gpu_family dn_gpu_turned;
    the whole factor with its zeros: 64, 64, 1, whether tf32, whether weights are packed
    column by column. */
 extern const gpu_family dn_gpu_blas, dn_gpu_dense;
+
+/* Packing, from the device's memory: gathering by a map, and multiplying factors out. */
+extern const gpu_family dn_gpu_pack_gather, dn_gpu_pack_merge;
 
 #endif

@@ -105,10 +105,10 @@ danaus_status danaus_chain_set_bias(danaus_chain *chain, const void *bias)
     return DANAUS_OK;
 }
 
-weights_view dn_chain_view(const danaus_chain *chain, int factor)
+chain_numbers dn_chain_numbers(const danaus_chain *chain)
 {
-    return dn_weights_view(
-        chain->weights[factor], chain->dtype, chain->patterns[factor]);
+    return (chain_numbers){ chain->patterns, chain->dtype,
+                            (const void *const *)chain->weights, chain->bias };
 }
 
 danaus_status danaus_chain_to_dense(const danaus_chain *chain, void *dense)
@@ -116,7 +116,8 @@ danaus_status danaus_chain_to_dense(const danaus_chain *chain, void *dense)
     if (!chain || !dense)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a chain and a place for W are needed");
     double *product;
-    TRY(dn_chain_product(chain, 0, chain->count, &product));
+    chain_numbers n = dn_chain_numbers(chain);
+    TRY(dn_chain_product(&n, 0, chain->count, &product));
     danaus_pattern p = dn_chain_product_pattern(chain->patterns, 0, chain->count);
     danaus_dtype wide = dn_is_complex(chain->dtype) ? DANAUS_C128 : DANAUS_F64;
     int64_t cols = dn_pattern_cols(p), rows = dn_pattern_rows(p);

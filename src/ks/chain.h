@@ -14,7 +14,15 @@ struct danaus_chain {
     void *bias; /* or NULL */
 };
 
-weights_view dn_chain_view(const danaus_chain *chain, int factor);
+/* Numbers of a chain, wherever they lie: w[a][b][c][d] of each factor, and a bias. */
+typedef struct chain_numbers {
+    const danaus_pattern *patterns;
+    danaus_dtype dtype;
+    const void *const *w;
+    const void *bias;
+} chain_numbers;
+
+chain_numbers dn_chain_numbers(const danaus_chain *chain);
 
 /* The pattern that holds the product of factors [from, to). */
 danaus_pattern dn_chain_product_pattern(
@@ -23,6 +31,6 @@ danaus_pattern dn_chain_product_pattern(
 /* Multiplies factors [from, to) out, in f64 or c128: *product is a new array
    w[a][b][c][d] of dn_chain_product_pattern(), to be freed by the caller. */
 danaus_status dn_chain_product(
-    const danaus_chain *chain, int from, int to, double **product);
+    const chain_numbers *n, int from, int to, double **product);
 
 #endif

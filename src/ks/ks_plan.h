@@ -4,6 +4,7 @@
 #define DN_KS_KS_PLAN_H
 
 #include "backend/backend.h"
+#include "ks/chain.h"
 
 /* Steps with the factors [from, to) of the chain that each multiplies by: their product,
    or, if its problem has an inner factor, one after the other. */
@@ -27,6 +28,7 @@ typedef struct packed_form {
     const ks_step *step;
     int from, to, adjoint;
     void *memory;
+    pack_map *map; /* NULL: not packed from the device's memory yet */
 } packed_form;
 
 struct danaus_ks_weights {
@@ -40,7 +42,15 @@ struct danaus_ks_weights {
     const void *forward[DANAUS_MAX_FACTORS], *back[DANAUS_MAX_FACTORS];
     void *bias; /* in the type of sums */
     int has_bias;
+    int ready;         /* for numbers in the device's memory */
+    void *products[2]; /* of merged factors, while one is made of another */
 };
+
+/* Packing numbers that lie in the memory of a device that is not the host. */
+danaus_status dn_ready_weights(danaus_ks_weights *w);
+danaus_status dn_gather_weights(
+    const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n);
+void dn_release_weights(danaus_ks_weights *w);
 
 /* Makes a device ready to run the plan. */
 danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device);

@@ -1,5 +1,6 @@
 /* Packing a chain for a plan: merged factors multiplied out, every step's
-   weights in its kernel's order, in device memory. */
+   weights in its kernel's order, in device memory. The numbers come from the host; what
+   comes from a device that has memory of its own goes through ks_gather.c. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks/ks_plan.h"
 
@@ -8,6 +9,17 @@
 #include "base/status.h"
 #include "ks/chain.h"
 #include "math/pattern.h"
+
+static danaus_status check_type(const danaus_ks_plan *plan, danaus_dtype dtype)
+{
+    if (!dn_dtype(dtype))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", (int)dtype);
+    if (dn_is_complex(plan->desc.dtype) != dn_is_complex(dtype))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "the plan's type is %s, the weights' %s",
+            danaus_dtype_name(plan->desc.dtype), danaus_dtype_name(dtype));
+    return DANAUS_OK;
+}
 
 static danaus_status check_chain(const danaus_ks_plan *plan, const danaus_chain *chain)
 {
@@ -20,17 +32,14 @@ static danaus_status check_chain(const danaus_ks_plan *plan, const danaus_chain 
             return dn_fail(
                 DANAUS_ERR_SHAPE,
                 "factor %d of the chain has another pattern than the plan", i);
-    if (dn_is_complex(plan->desc.dtype) != dn_is_complex(chain->dtype))
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "the plan's type is %s, the chain's %s",
-            danaus_dtype_name(plan->desc.dtype), danaus_dtype_name(chain->dtype));
-    return DANAUS_OK;
+    return check_type(plan, chain->dtype);
 }
 
 void danaus_ks_weights_destroy(danaus_ks_weights *weights)
 {
     if (!weights)
         return;
+    dn_release_weights(weights);
     for (int i = 0; i < weights->count; i++)
         weights->backend->free(weights->device, weights->form[i].memory);
     if (weights->bias)
@@ -59,7 +68,7 @@ static danaus_status add_forms(
 {
     for (int i = 0; i < count; i++) {
         const ks_step *step = &list->step[i];
-        packed_form form = { step, list->from[i], list->to[i], adjoint, NULL };
+        packed_form form = { step, list->from[i], list->to[i], adjoint, NULL, NULL };
         packed_form *f = find_form(w, &form);
         if (!f) {
             TRY(w->backend->alloc(
@@ -87,17 +96,22 @@ static danaus_status allocate(danaus_ks_weights *w)
 
 /* ---- packing ---- */
 
+static weights_view view_of(const chain_numbers *n, int factor)
+{
+    return dn_weights_view(n->w[factor], n->dtype, n->patterns[factor]);
+}
+
 /* The weights of one factor, or of [from, to) multiplied out. */
 static danaus_status pack_product(
-    danaus_device *device, const danaus_chain *chain, const packed_form *f)
+    danaus_device *device, const chain_numbers *n, const packed_form *f)
 {
     double *product = NULL;
-    weights_view view = dn_chain_view(chain, f->from);
+    weights_view view = view_of(n, f->from);
     if (f->to - f->from > 1) {
-        danaus_dtype wide = dn_is_complex(chain->dtype) ? DANAUS_C128 : DANAUS_F64;
-        TRY(dn_chain_product(chain, f->from, f->to, &product));
+        danaus_dtype wide = dn_is_complex(n->dtype) ? DANAUS_C128 : DANAUS_F64;
+        TRY(dn_chain_product(n, f->from, f->to, &product));
         view = dn_weights_view(
-            product, wide, dn_chain_product_pattern(chain->patterns, f->from, f->to));
+            product, wide, dn_chain_product_pattern(n->patterns, f->from, f->to));
     }
     if (f->adjoint)
         view = dn_weights_adjoint(view);
@@ -107,10 +121,10 @@ static danaus_status pack_product(
 }
 
 static danaus_status pack_pair(
-    danaus_device *device, const danaus_chain *chain, const packed_form *f)
+    danaus_device *device, const chain_numbers *n, const packed_form *f)
 {
-    weights_view first = dn_chain_view(chain, f->from + !f->adjoint);
-    weights_view last = dn_chain_view(chain, f->from + f->adjoint);
+    weights_view first = view_of(n, f->from + !f->adjoint);
+    weights_view last = view_of(n, f->from + f->adjoint);
     if (f->adjoint) {
         first = dn_weights_adjoint(first);
         last = dn_weights_adjoint(last);
@@ -119,29 +133,58 @@ static danaus_status pack_pair(
     return dn_pack(device, f->step, last, f->memory);
 }
 
-static danaus_status pack(
+/* How many of a form's factors are given. */
+static int given(const chain_numbers *n, const packed_form *f)
+{
+    int count = 0;
+    for (int i = f->from; i < f->to; i++)
+        count += n->w[i] != NULL;
+    return count;
+}
+
+static danaus_status pack_forms(
+    const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n)
+{
+    for (int i = 0; i < w->count; i++) {
+        const packed_form *f = &w->form[i];
+        if (given(n, f))
+            TRY((f->step->p.inner.a ? pack_pair : pack_product)(device, n, f));
+    }
+    if (n->bias)
+        TRY(dn_put_numbers(
+            device, n->dtype, n->bias, dn_sum_type(w->plan->desc.dtype), w->bias,
+            dn_pattern_rows(n->patterns[0])));
+    return DANAUS_OK;
+}
+
+static danaus_status pack_chain(
     danaus_ks_weights *w, danaus_device *device, const danaus_chain *chain)
 {
-    for (int i = 0; i < w->count; i++)
-        TRY((w->form[i].step->p.inner.a ? pack_pair : pack_product)(
-            device, chain, &w->form[i]));
-    w->has_bias = chain->bias != NULL;
-    if (chain->bias)
-        TRY(dn_put_numbers(
-            device, chain->dtype, chain->bias, dn_sum_type(w->plan->desc.dtype),
-            w->bias, danaus_chain_rows(chain)));
-    return DANAUS_OK;
+    chain_numbers n = dn_chain_numbers(chain);
+    w->has_bias = n.bias != NULL;
+    return pack_forms(w, device, &n);
+}
+
+/* Without a chain weights are zero, and ready for numbers in the device's memory. */
+static danaus_status begin(danaus_ks_weights *w)
+{
+    for (int i = 0; i < w->count; i++) {
+        const ks_step *step = w->form[i].step;
+        TRY(w->backend->clear(
+            w->device, w->form[i].memory, dn_packed_bytes(step->kernel, &step->p)));
+    }
+    return dn_ready_weights(w);
 }
 
 danaus_status danaus_ks_weights_create(
     const danaus_ks_plan *plan, danaus_device *device, const danaus_chain *chain,
     danaus_ks_weights **weights)
 {
-    if (!plan || !device || !chain || !weights)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "a plan, a device, a chain and a place are needed");
+    if (!plan || !device || !weights)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and a place are needed");
     TRY(dn_check_device(plan, device));
-    TRY(check_chain(plan, chain));
+    if (chain)
+        TRY(check_chain(plan, chain));
     danaus_ks_weights *w = dn_calloc(1, sizeof *w);
     if (!w)
         return dn_fail_memory(sizeof *w, "packed weights");
@@ -152,7 +195,7 @@ danaus_status danaus_ks_weights_create(
     if (status == DANAUS_OK)
         status = allocate(w);
     if (status == DANAUS_OK)
-        status = pack(w, device, chain);
+        status = chain ? pack_chain(w, device, chain) : begin(w);
     if (status == DANAUS_OK)
         *weights = w;
     else
@@ -167,5 +210,41 @@ danaus_status danaus_ks_weights_update(
         return dn_fail(DANAUS_ERR_ARGUMENT, "weights, a device and a chain are needed");
     TRY(dn_check_device(weights->plan, device));
     TRY(check_chain(weights->plan, chain));
-    return pack(weights, device, chain);
+    return pack_chain(weights, device, chain);
+}
+
+/* What is made of several factors cannot be made of some of them; but two factors at once
+   have a place each, where only a device's own packing writes nothing but one. */
+static danaus_status check_given(const danaus_ks_weights *w, const chain_numbers *n)
+{
+    for (int i = 0; i < w->count; i++) {
+        const packed_form *f = &w->form[i];
+        int count = given(n, f), apart = f->step->p.inner.a && w->backend->pack;
+        if (count && count < f->to - f->from && !apart)
+            return dn_fail(
+                DANAUS_ERR_ARGUMENT,
+                "factors %d to %d are merged by this plan: give all of them or none, "
+                "or "
+                "plan with fresh_weights or keep_factors",
+                f->from, f->to - 1);
+    }
+    return DANAUS_OK;
+}
+
+danaus_status danaus_ks_weights_update_from(
+    danaus_ks_weights *weights, danaus_device *device, danaus_dtype dtype,
+    const void *const *w, const void *bias)
+{
+    static const void *const none[DANAUS_MAX_FACTORS];
+    if (!weights || !device)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "weights and a device are needed");
+    TRY(dn_check_device(weights->plan, device));
+    TRY(check_type(weights->plan, dtype));
+    chain_numbers n = { weights->plan->patterns, dtype, w ? w : none, bias };
+    TRY(check_given(weights, &n));
+    TRY(dn_ready_weights(weights));
+    TRY(device->backend->pack ? dn_gather_weights(weights, device, &n)
+                              : pack_forms(weights, device, &n));
+    weights->has_bias |= bias != NULL;
+    return DANAUS_OK;
 }

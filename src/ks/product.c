@@ -40,12 +40,12 @@ static danaus_status allocate(danaus_pattern p, int parts, wide_factor *f)
     return f->w ? DANAUS_OK : dn_fail_memory(weights * sizeof *f->w, "a product");
 }
 
-static danaus_status widen(const danaus_chain *chain, int factor, wide_factor *f)
+static danaus_status widen(const chain_numbers *n, int factor, wide_factor *f)
 {
-    int complex = dn_is_complex(chain->dtype);
-    TRY(allocate(chain->patterns[factor], complex ? 2 : 1, f));
+    int complex = dn_is_complex(n->dtype);
+    TRY(allocate(n->patterns[factor], complex ? 2 : 1, f));
     dn_convert(
-        chain->dtype, chain->weights[factor], complex ? DANAUS_C128 : DANAUS_F64, f->w,
+        n->dtype, n->w[factor], complex ? DANAUS_C128 : DANAUS_F64, f->w,
         dn_pattern_weights(f->p));
     return DANAUS_OK;
 }
@@ -87,12 +87,12 @@ static void multiply(
 }
 
 danaus_status dn_chain_product(
-    const danaus_chain *chain, int from, int to, double **product)
+    const chain_numbers *n, int from, int to, double **product)
 {
     wide_factor left = { 0 }, right = { 0 }, out = { 0 };
-    danaus_status status = widen(chain, from, &left);
+    danaus_status status = widen(n, from, &left);
     for (int i = from + 1; status == DANAUS_OK && i < to; i++) {
-        status = widen(chain, i, &right);
+        status = widen(n, i, &right);
         if (status == DANAUS_OK)
             status = allocate(dn_pattern_product(left.p, right.p), left.parts, &out);
         if (status == DANAUS_OK) {

@@ -182,11 +182,14 @@ static void every_row_stays_in_registers(void **state)
     (void)state;
     for (const kernel *k = dn_gpu_kernels; k->name; k++)
         for (int form = 0; form < 4; form++) {
-            problem p = { .pattern = { 4, 64, 64, 8 },
+            problem p = { .operation = k->family->operation,
+                          .pattern = { 4, 64, 64, 8 },
                           .dtype = k->dtype,
                           .layout = (danaus_layout)(form % 2),
                           .math = (danaus_math)(form / 2),
                           .batch = 4096 };
+            if (p.operation == DN_PACK && form % 2) /* multiplies out */
+                p.inner = p.pattern;
             if (dn_fits(k, &p) && (!p.math || k->dtype == DANAUS_F32))
                 ask_for_row(k, &p, form + (int)(k - dn_gpu_kernels));
         }

@@ -193,8 +193,6 @@ static void weights_must_fit_their_plan(void **state)
         danaus_ks_weights_create(f.plan, NULL, f.c.chain, &weights),
         DANAUS_ERR_ARGUMENT);
     assert_status(
-        danaus_ks_weights_create(f.plan, device, NULL, &weights), DANAUS_ERR_ARGUMENT);
-    assert_status(
         danaus_ks_weights_create(f.plan, device, f.c.chain, NULL), DANAUS_ERR_ARGUMENT);
     assert_status(
         danaus_ks_weights_update(NULL, device, f.c.chain), DANAUS_ERR_ARGUMENT);

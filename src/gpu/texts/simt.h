@@ -31,7 +31,6 @@
 #        define EXP(s) expf(s)
 #    endif
 typedef long long int64;
-#    ifdef TYPE_f16
 FN float f16_load(unsigned short h)
 {
     float f;
@@ -44,7 +43,6 @@ FN unsigned short f16_store(float f)
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
     return h;
 }
-#    endif
 #endif
 
 /* ---- element types ---- */

@@ -1,0 +1,258 @@
+/* Packing weights that lie in the device's memory, by rows for that (gpu/ks_pack.c). Maps
+   are made once for each kernel and problem, and shared by all devices of a GPU. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cuda.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "gpu/pack_map.h"
+#include "math/pattern.h"
+
+struct pack_map {
+    pack_map *next;
+    int users;
+    ks_step step;
+    int adjoint;
+    gpu_pack_map facts; /* its entries are those below */
+    void *entries;      /* in the GPU's memory */
+};
+
+/* ---- rows ---- */
+
+static ks_step step_to(danaus_dtype type, int merges, int64_t count)
+{
+    danaus_pattern one = { 1, 1, 1, 1 };
+    ks_step step = {
+        .p = { .operation = DN_PACK, .pattern = one, .dtype = type, .batch = count }
+    };
+    if (merges)
+        step.p.inner = one;
+    step.kernel = dn_gpu_kernels;
+    while (!dn_fits(step.kernel, &step.p))
+        step.kernel++;
+    return step;
+}
+
+static danaus_status ready(cuda_device *d, danaus_dtype type, int merges)
+{
+    cu_function function;
+    ks_step step = step_to(type, merges, 1);
+    return dn_cuda_function(d, step.kernel, &step.p, 0, &function);
+}
+
+/* Makes `count` numbers of a type. */
+static danaus_status launch(
+    cuda_device *d, danaus_dtype type, int merges, int64_t count, void **arguments)
+{
+    cu_function function;
+    gpu_launch l;
+    gpu_call call = { .batch = count };
+    ks_step step = step_to(type, merges, count);
+    int pushed;
+    TRY(dn_cuda_enter(d, &pushed));
+    danaus_status status = dn_cuda_function(d, step.kernel, &step.p, 0, &function);
+    if (status == DANAUS_OK) {
+        dn_gpu_family(step.kernel)
+            ->launch(step.kernel, &step.p, &d->gpu.facts, &call, &l);
+        status = dn_cuda_launch(d, function, &l, arguments);
+    }
+    dn_cuda_leave(d, pushed);
+    return status;
+}
+
+/* Of a number, or of its parts, as texts know it. */
+static int part_type(danaus_dtype type)
+{
+    return (int)(type == DANAUS_C64    ? DANAUS_F32
+                 : type == DANAUS_C128 ? DANAUS_F64
+                                       : type);
+}
+
+static danaus_status gather(
+    danaus_device *dev, const pack_map *map, danaus_dtype type, const void *const w[2],
+    void *packed)
+{
+    const gpu_pack_map *f = &map->facts;
+    const void *outer = w[0], *inner = w[1], *entries = map->entries;
+    int64_t weights = f->weights[0], count = f->count;
+    int given = part_type(type), group = f->group_log2, step = (int)f->step,
+        dropped = f->dropped, conjugated = map->adjoint;
+    void *arguments[] = { &outer, &inner,   &weights,    &given, &entries, &group,
+                          &step,  &dropped, &conjugated, &count, &packed };
+    return launch((cuda_device *)dev, f->type, 0, count, arguments);
+}
+
+static danaus_status convert(
+    danaus_device *dev, danaus_dtype from_type, const void *from, danaus_dtype to_type,
+    void *to, int64_t count)
+{
+    const void *none = NULL;
+    int given = part_type(from_type), zero = 0;
+    void *arguments[] = { &from, &none, &count, &given, &none, &zero,
+                          &zero, &zero, &zero,  &count, &to };
+    return launch((cuda_device *)dev, to_type, 0, count, arguments);
+}
+
+static danaus_status merge(danaus_device *dev, const ks_merge *m)
+{
+    const void *w_left = m->w_left, *w_right = m->w_right;
+    danaus_pattern p = m->left, q = m->right, t = m->product;
+    int left = part_type(m->left_type), right = part_type(m->right_type);
+    void *to = m->to;
+    danaus_dtype wide = dn_is_complex(m->left_type) ? DANAUS_C128 : DANAUS_F64;
+    void *arguments[] = { &w_left, &left, &p.a, &p.b, &p.c, &p.d, &w_right, &right,
+                          &q.a,    &q.b,  &q.c, &q.d, &t.a, &t.d, &to };
+    return launch((cuda_device *)dev, wide, 1, dn_pattern_weights(t), arguments);
+}
+
+/* ---- maps ---- */
+
+static int is_same(const pack_map *m, const ks_step *step, int adjoint)
+{
+    const problem *p = &m->step.p, *q = &step->p;
+    return m->step.kernel == step->kernel && m->adjoint == adjoint &&
+           dn_pattern_equal(p->pattern, q->pattern) &&
+           dn_pattern_equal(p->inner, q->inner) && p->layout == q->layout &&
+           p->math == q->math && p->batch == q->batch;
+}
+
+/* NULL: there is none, for which there is one user more now. */
+static pack_map *find_map(cuda_gpu *g, const ks_step *step, int adjoint)
+{
+    pack_map *m = g->maps;
+    while (m && !is_same(m, step, adjoint))
+        m = m->next;
+    if (m)
+        m->users++;
+    return m;
+}
+
+static void free_map(cuda_gpu *g, pack_map *m)
+{
+    int pushed;
+    if (m->entries && dn_cuda_enter_gpu(g, &pushed) == DANAUS_OK) {
+        g->driver->MemFree((cu_pointer)m->entries);
+        dn_cuda_leave_gpu(g, pushed);
+    }
+    dn_free(m);
+}
+
+static danaus_status upload(cuda_device *d, pack_map *m)
+{
+    int capturing = 0, pushed;
+    cu_pointer memory;
+    size_t bytes = (size_t)(m->facts.count >> m->facts.group_log2) * sizeof(uint32_t);
+    TRY(dn_cuda_enter(d, &pushed));
+    cu_result result = d->driver->StreamIsCapturing(d->stream, &capturing);
+    if (!result && !capturing)
+        result = d->driver->MemAlloc(&memory, bytes ? bytes : 1);
+    dn_cuda_leave(d, pushed);
+    if (result)
+        return dn_cuda_status(d->driver, result, "MemAlloc");
+    if (capturing)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "these weights are not ready to be packed while a graph is captured: make "
+            "them without a chain, or update them once before");
+    m->entries = (void *)memory;
+    return d->gpu.base.backend->copy(&d->gpu.base, m->entries, m->facts.entry, bytes);
+}
+
+static danaus_status make_map(
+    cuda_device *d, const ks_step *step, int adjoint, pack_map **made)
+{
+    pack_map *m = dn_calloc(1, sizeof *m);
+    if (!m)
+        return dn_fail_memory(sizeof *m, "a map of weights");
+    m->users = 1;
+    m->step = *step;
+    m->adjoint = adjoint;
+    danaus_status status =
+        dn_gpu_map_packing(step->kernel, &step->p, adjoint, &m->facts);
+    if (status == DANAUS_OK)
+        status = upload(d, m);
+    dn_free(m->facts.entry);
+    m->facts.entry = NULL;
+    if (status == DANAUS_OK)
+        *made = m;
+    else
+        free_map(d->shared, m);
+    return status;
+}
+
+static danaus_status open_map(
+    danaus_device *dev, const ks_step *step, int adjoint, pack_map **map)
+{
+    cuda_device *d = (cuda_device *)dev;
+    cuda_gpu *g = d->shared;
+    pack_map *made = NULL;
+    dn_lock(g->lock);
+    pack_map *m = find_map(g, step, adjoint);
+    dn_unlock(g->lock);
+    if (!m) {
+        TRY(make_map(d, step, adjoint, &made));
+        dn_lock(g->lock);
+        m = find_map(g, step, adjoint); /* another thread may have been faster */
+        if (!m) {
+            made->next = g->maps;
+            m = g->maps = made;
+        }
+        dn_unlock(g->lock);
+        if (m != made)
+            free_map(g, made);
+    }
+    *map = m;
+    return DANAUS_OK;
+}
+
+static void close_map(danaus_device *dev, pack_map *m)
+{
+    cuda_gpu *g = ((cuda_device *)dev)->shared;
+    dn_lock(g->lock);
+    int is_last = --m->users == 0;
+    pack_map **at = &g->maps;
+    while (is_last && *at != m)
+        at = &(*at)->next;
+    if (is_last)
+        *at = m->next;
+    dn_unlock(g->lock);
+    if (is_last)
+        free_map(g, m);
+}
+
+/* What follows compiles what maps of a type need. */
+static danaus_status prepare(danaus_device *dev, danaus_dtype type, int merges)
+{
+    cuda_device *d = (cuda_device *)dev;
+    int pushed;
+    TRY(dn_cuda_enter(d, &pushed));
+    danaus_status status = ready(d, type, 0);
+    if (status == DANAUS_OK && merges)
+        status = ready(d, dn_is_complex(type) ? DANAUS_C128 : DANAUS_F64, 1);
+    dn_cuda_leave(d, pushed);
+    return status;
+}
+
+static danaus_status open_prepared(
+    danaus_device *dev, const ks_step *step, int adjoint, pack_map **map)
+{
+    pack_map *m;
+    TRY(open_map(dev, step, adjoint, &m));
+    danaus_status status = prepare(dev, m->facts.type, 0);
+    if (status == DANAUS_OK)
+        *map = m;
+    else
+        close_map(dev, m);
+    return status;
+}
+
+const pack_backend dn_cuda_pack = {
+    .open = open_prepared,
+    .close = close_map,
+    .prepare = prepare,
+    .gather = gather,
+    .convert = convert,
+    .merge = merge,
+};

@@ -1,0 +1,63 @@
+/* Rows that pack: gathering numbers into a row's order by a map (pack_map.h), and
+   multiplying factors out, where weights lie in the device's memory.
+
+   Their problem has the type of what is made and, as its batch, how many numbers that is;
+   its pattern is not looked at. Two factors, an inner one too, are multiplied out. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+#include "base/dtype.h"
+
+#define THREADS 256 /* of both texts */
+#define EACH    4   /* numbers of a thread of ks_pack.cu */
+/* Few processors need more than this to wait for memory: the rest of the time is that of
+   moving bytes, entries and numbers, there and back. */
+#define LAUNCH 3e-6
+
+static int gathers(const kernel *k, const problem *p)
+{
+    (void)k;
+    return !p->inner.a;
+}
+
+static int merges(const kernel *k, const problem *p)
+{
+    (void)k;
+    return p->inner.a != 0;
+}
+
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    double moved = 4 + 2 * (double)danaus_dtype_size(k->dtype);
+    return LAUNCH + moved * (double)p->batch / dn_gpu_facts(dev)->bandwidth;
+}
+
+static void defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    (void)p, (void)variant;
+    dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(k->dtype));
+}
+
+static void launch(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *l)
+{
+    (void)k, (void)f;
+    int64_t each = p->inner.a ? 1 : EACH;
+    *l = (gpu_launch){ .blocks = { dn_gpu_parts(call->batch, THREADS * each), 1, 1 },
+                       .threads = THREADS };
+}
+
+const gpu_family dn_gpu_pack_gather = {
+    .kernel = { .operation = DN_PACK, .fits = gathers, .cost = cost },
+    .text = "ks_pack.cu",
+    .defines = defines,
+    .launch = launch,
+};
+
+const gpu_family dn_gpu_pack_merge = {
+    .kernel = { .operation = DN_PACK, .fits = merges, .cost = cost },
+    .text = "ks_merge.cu",
+    .defines = defines,
+    .launch = launch,
+};

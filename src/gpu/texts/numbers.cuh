@@ -1,0 +1,47 @@
+/* Numbers of any type in memory, as those of the type that a text is compiled for. A type
+   is that of danaus_dtype, or of its parts if it is complex. */
+// SPDX-License-Identifier: Apache-2.0
+#include "simt.h"
+
+#define F32  1
+#define F16  2
+#define BF16 3
+
+/* The f32 that is rounded to X as v is: where that is shorter, its last bit is set if v
+   lies between two of them ("round to odd"). */
+FN float narrow(double v)
+{
+    float f = (float)v;
+#if defined TYPE_f16 || defined TYPE_bf16
+    unsigned u = BITS(f);
+    double size = f < 0 ? -(double)f : f, exact = v < 0 ? -v : v;
+    if (size != exact && v - v == 0)
+        f = UNBITS((size > exact ? u - 1 : u) | 1);
+#endif
+    return f;
+}
+
+FN real part_at(const void *from, int type, int64 n)
+{
+    if (type == F32)
+        return ((const float *)from)[n];
+    if (type == F16)
+        return f16_load(((const unsigned short *)from)[n]);
+    if (type == BF16)
+        return UNBITS((unsigned)((const unsigned short *)from)[n] << 16);
+#if defined TYPE_f64 || defined TYPE_c128
+    return ((const double *)from)[n];
+#else
+    return narrow(((const double *)from)[n]);
+#endif
+}
+
+FN S number_at(const void *from, int type, int64 n)
+{
+#if COMPLEX
+    S s = { part_at(from, type, 2 * n), part_at(from, type, 2 * n + 1) };
+    return s;
+#else
+    return part_at(from, type, n);
+#endif
+}

@@ -1,0 +1,284 @@
+/* Weights whose numbers come from the device's memory are those that come from a chain:
+   packed again at once, a factor at a time, or in part. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "backend/backend.h"
+#include "support/chains.h"
+#include "support/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A chain of numbers of one type, a plan for another, and x. */
+typedef struct scene {
+    danaus_device *device;
+    random_chain c;
+    danaus_ks_desc desc;
+    danaus_ks_plan *plan;
+    int64_t batch;
+    array x;
+    void *w[DANAUS_MAX_FACTORS],
+        *bias; /* the chain's numbers, in the device's memory */
+} scene;
+
+static int merges(const scene *s)
+{
+    char text[4096];
+    danaus_ks_plan_describe(s->plan, text, sizeof text);
+    return strstr(text, "merged") != NULL;
+}
+
+static scene scene_make(
+    danaus_device *device, rng *r, const danaus_pattern *p, int count,
+    danaus_dtype given, danaus_dtype wanted)
+{
+    scene s = { .device = device, .batch = rng_int(r, 1, 20) };
+    s.desc = (danaus_ks_desc){ .dtype = wanted,
+                               .layout = (danaus_layout)(rng_next(r) % 2),
+                               .adjoint = (int)(rng_next(r) % 2),
+                               .gradients = (int)(rng_next(r) % 2),
+                               .fresh_weights = rng_next(r) % 4 == 0,
+                               .keep_factors = (int)(rng_next(r) % 2),
+                               .batch = s.batch };
+    s.c = chain_random(r, p, count, given, (int)(rng_next(r) % 2));
+    s.x = array_random(r, wanted, inputs_of(&s.c, s.desc.adjoint) * s.batch);
+    for (int l = 0; l < count; l++)
+        s.w[l] = to_device(device, &s.c.w[l]);
+    s.bias = to_device(device, &s.c.bias);
+    assert_ok(danaus_ks_plan_create(device, p, count, &s.desc, &s.plan));
+    return s;
+}
+
+static scene scene_random(
+    danaus_device *device, rng *r, danaus_dtype given, danaus_dtype wanted)
+{
+    danaus_pattern p[4];
+    int count = (int)rng_int(r, 1, 4);
+    random_patterns(r, count, 40, p);
+    return scene_make(device, r, p, count, given, wanted);
+}
+
+static void scene_free(scene *s)
+{
+    for (int l = 0; l < s->c.count; l++)
+        from_device(s->device, &s->c.w[l], s->w[l]);
+    from_device(s->device, &s->c.bias, s->bias);
+    danaus_ks_plan_destroy(s->plan);
+    array_free(&s->x);
+    chain_free(&s->c);
+}
+
+static array run(const scene *s, const danaus_ks_weights *weights)
+{
+    array y = array_make(s->desc.dtype, outputs_of(&s->c, s->desc.adjoint) * s->batch);
+    void *x = to_device(s->device, &s->x), *to = to_device(s->device, &y);
+    assert_ok(danaus_ks_execute(s->plan, s->device, weights, s->batch, x, to));
+    from_device(s->device, &s->x, x);
+    from_device(s->device, &y, to);
+    return y;
+}
+
+/* dx and dw of the first factor, with x as dy where it has the size of y; else of zeros. */
+static gradients run_back(const scene *s, const danaus_ks_weights *weights)
+{
+    gradients g = gradients_make(&s->c, &s->desc, s->batch);
+    array dy = array_make(s->desc.dtype, outputs_of(&s->c, s->desc.adjoint) * s->batch);
+    for (int64_t i = 0; i < dy.count; i++)
+        element_put(
+            dy.dtype, dy.data, i, element_get(s->x.dtype, s->x.data, i % s->x.count));
+    void *x = to_device(s->device, &s->x), *on_dy = to_device(s->device, &dy);
+    void *dw[DANAUS_MAX_FACTORS];
+    for (int l = 0; l < g.count; l++)
+        dw[l] = to_device(s->device, &g.dw[l]);
+    danaus_ks_gradients wanted = { .dx = to_device(s->device, &g.dx), .dw = dw };
+    assert_ok(
+        danaus_ks_gradient(s->plan, s->device, weights, s->batch, x, on_dy, &wanted));
+    from_device(s->device, &s->x, x);
+    from_device(s->device, &dy, on_dy);
+    from_device(s->device, &g.dx, wanted.dx);
+    for (int l = 0; l < g.count; l++)
+        from_device(s->device, &g.dw[l], dw[l]);
+    array_free(&dy);
+    return g;
+}
+
+/* Do both give the same bits, forward and back? Devices multiply merged factors out in an
+   order of their own: then the product is compared with the oracle's. */
+static void expect_same(
+    const scene *s, const danaus_ks_weights *found, const danaus_ks_weights *expected,
+    const char *what)
+{
+    char text[1200];
+    array y = run(s, found), z = run(s, expected);
+    snprintf(text, sizeof text, "%s %s", what, name_of_case(&s->c, &s->desc, s->batch));
+    signal exact = multiply_exactly(&s->c, &s->desc, s->batch, &s->x);
+    expect_signal(&y, s->desc.layout, &exact, text);
+    if (!merges(s) && !array_same(&y, &z)) {
+        print_error("%s\n", text);
+        fail();
+    }
+    signal_free(&exact);
+    array_free(&y);
+    array_free(&z);
+    if (!s->desc.gradients)
+        return;
+    gradients g = run_back(s, found), h = run_back(s, expected);
+    assert_true(array_same(&g.dx, &h.dx));
+    for (int l = 0; l < g.count; l++)
+        assert_true(array_same(&g.dw[l], &h.dw[l]));
+    gradients_free(&g);
+    gradients_free(&h);
+}
+
+static void check_scene(const scene *s)
+{
+    danaus_ks_weights *expected = NULL, *weights = NULL;
+    danaus_chain *zeros = NULL;
+    const void *const *w = (const void *const *)s->w;
+    const void *one[DANAUS_MAX_FACTORS] = { 0 };
+    danaus_dtype type = s->c.dtype;
+    assert_ok(danaus_chain_create(s->c.p, s->c.count, s->desc.dtype, &zeros));
+    assert_ok(danaus_ks_weights_create(s->plan, s->device, s->c.chain, &expected));
+    for (int made_of_zeros = 0; made_of_zeros < 2; made_of_zeros++) {
+        assert_ok(danaus_ks_weights_create(
+            s->plan, s->device, made_of_zeros ? zeros : NULL, &weights));
+        assert_ok(danaus_ks_weights_update_from(
+            weights, s->device, type, w, made_of_zeros ? NULL : s->bias));
+        assert_ok(
+            danaus_ks_weights_update_from(weights, s->device, type, NULL, s->bias));
+        expect_same(s, weights, expected, "all at once:");
+        danaus_ks_weights_destroy(weights);
+    }
+    assert_ok(danaus_ks_weights_create(s->plan, s->device, NULL, &weights));
+    assert_ok(danaus_ks_weights_update_from(weights, s->device, type, one, s->bias));
+    for (int l = s->c.count - 1; l >= 0 && !merges(s); l--) {
+        one[l] = s->w[l];
+        assert_ok(danaus_ks_weights_update_from(weights, s->device, type, one, NULL));
+        one[l] = NULL;
+    }
+    if (!merges(s))
+        expect_same(s, weights, expected, "one by one:");
+    danaus_ks_weights_destroy(weights);
+    danaus_ks_weights_destroy(expected);
+    danaus_chain_destroy(zeros);
+}
+
+static void numbers_of_every_type_are_those_of_a_chain(void **state)
+{
+    for (int from = 0; from < TEST_DTYPES; from++)
+        for (int to = 0; to < TEST_DTYPES; to++)
+            for (int round = 0; round < rounds_of(30); round++) {
+                danaus_dtype given = test_dtypes[from], wanted = test_dtypes[to];
+                rng r = { (uint64_t)(round * 36 + from * 6 + to) };
+                if (precision_of(given).complex != precision_of(wanted).complex)
+                    continue;
+                scene s = scene_random(*state, &r, given, wanted);
+                check_scene(&s);
+                scene_free(&s);
+            }
+}
+
+/* Chains that planners like to merge; some are given in part. */
+static void merged_factors_are_given_together(void **state)
+{
+    static const char *const chains[] = {
+        "1,2,2,8 2,2,2,4 4,2,2,2 8,2,2,1",
+        "1,4,1,1 1,1,4,1",
+        "1,3,3,9 3,3,3,3 9,3,3,1",
+        "1,1,1,64 64,1,1,1 1,1,1,64",
+    };
+    int merged = 0;
+    for (size_t i = 0; i < sizeof chains / sizeof *chains; i++)
+        for (int t = 0; t < TEST_DTYPES; t++) {
+            rng r = { i };
+            danaus_pattern p[4];
+            int count = 0;
+            const void *part[4] = { 0 };
+            assert_ok(danaus_patterns_parse(chains[i], p, 4, &count));
+            scene s = scene_make(*state, &r, p, count, test_dtypes[t], test_dtypes[t]);
+            check_scene(&s);
+            danaus_ks_weights *weights = NULL;
+            assert_ok(danaus_ks_weights_create(s.plan, *state, s.c.chain, &weights));
+            array before = run(&s, weights);
+            part[0] = s.w[count - 1];
+            danaus_status status = danaus_ks_weights_update_from(
+                weights, *state, test_dtypes[t], part, NULL);
+            if (merges(&s) && count == 2) {
+                assert_status(status, DANAUS_ERR_ARGUMENT);
+                array after = run(&s, weights);
+                assert_true(array_same(&before, &after));
+                array_free(&after);
+                merged++;
+            }
+            array_free(&before);
+            danaus_ks_weights_destroy(weights);
+            scene_free(&s);
+        }
+    assert_true(merged > 0);
+}
+
+static void without_a_chain_weights_are_zero(void **state)
+{
+    rng r = { 5 };
+    danaus_pattern p[2] = { { 2, 30, 40, 5 }, { 10, 40, 20, 1 } };
+    for (int t = 0; t < TEST_DTYPES; t++) {
+        danaus_ks_weights *weights = NULL;
+        scene s = scene_make(*state, &r, p, 2, test_dtypes[t], test_dtypes[t]);
+        assert_ok(danaus_ks_weights_create(s.plan, *state, NULL, &weights));
+        array y = run(&s, weights);
+        for (int64_t i = 0; i < y.count; i++) {
+            value v = element_get(y.dtype, y.data, i);
+            assert_true(v.re == 0 && v.im == 0);
+        }
+        array_free(&y);
+        danaus_ks_weights_destroy(weights);
+        scene_free(&s);
+    }
+}
+
+static void wrong_numbers_are_refused(void **state)
+{
+    rng r = { 4 };
+    danaus_pattern p = { 2, 3, 4, 5 };
+    danaus_ks_weights *weights = NULL;
+    danaus_device *other = NULL;
+    scene s = scene_make(*state, &r, &p, 1, DANAUS_F32, DANAUS_F32);
+    const void *const *w = (const void *const *)s.w;
+    assert_ok(danaus_ks_weights_create(s.plan, *state, s.c.chain, &weights));
+    assert_status(
+        danaus_ks_weights_update_from(NULL, *state, DANAUS_F32, w, NULL),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_update_from(weights, NULL, DANAUS_F32, w, NULL),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_update_from(weights, *state, DANAUS_C64, w, NULL),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_update_from(weights, *state, (danaus_dtype)77, w, NULL),
+        DANAUS_ERR_ARGUMENT);
+    const char *name = ((danaus_device *)*state)->name;
+    assert_ok(
+        danaus_device_open(strcmp(name, "cpu:scalar") ? "cpu:scalar" : "cpu", &other));
+    assert_status(
+        danaus_ks_weights_update_from(weights, other, DANAUS_F32, w, NULL),
+        DANAUS_ERR_ARGUMENT);
+    danaus_device_close(other);
+    danaus_ks_weights_destroy(weights);
+    scene_free(&s);
+}
+
+int main(int argc, char **argv)
+{
+    danaus_device *device = device_from_arguments(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(numbers_of_every_type_are_those_of_a_chain, device),
+        cmocka_unit_test_prestate(merged_factors_are_given_together, device),
+        cmocka_unit_test_prestate(without_a_chain_weights_are_zero, device),
+        cmocka_unit_test_prestate(wrong_numbers_are_refused, device),
+    };
+    int failed = cmocka_run_group_tests_name("weights", tests, NULL, NULL);
+    danaus_device_close(device);
+    return failed;
+}
