@@ -19,8 +19,9 @@ endfunction()
 set_source_files_properties(src/cpu/activate.c PROPERTIES
     COMPILE_OPTIONS -fno-trapping-math)
 # What leads from tile to tile is scalar: in vectors its loads would wait for its stores.
+# Products and sums are fused where the vocabulary of vectors says so, nowhere else.
 set_source_files_properties(src/cpu/kernels.c PROPERTIES
-    COMPILE_OPTIONS -fno-tree-slp-vectorize)
+    COMPILE_OPTIONS "-fno-tree-slp-vectorize;-ffp-contract=off")
 set(DANAUS_KERNEL_FLAGS "-O3" CACHE STRING "Flags of the kernels")
 dn_add_isa(scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

@@ -138,11 +138,14 @@ static const turns *turns_of(danaus_dtype dtype)
 }
 
 /* Products and weight gradients, for each type of sums. */
-#define R        float
-#define V        vf
-#define VL       VF
-#define VN(name) vf_##name
-#define FN(name) name##_f
+#define R         float
+#define V         vf
+#define VL        VF
+#define VN(name)  vf_##name
+#define NV        vh
+#define NVL       VH
+#define NVN(name) vh_##name
+#define FN(name)  name##_f
 #include "cpu/panel.inc"
 #include "cpu/lanes.inc"
 #include "cpu/dw.inc"
@@ -150,13 +153,19 @@ static const turns *turns_of(danaus_dtype dtype)
 #undef V
 #undef VL
 #undef VN
+#undef NV
+#undef NVL
+#undef NVN
 #undef FN
 
-#define R        double
-#define V        vd
-#define VL       VD
-#define VN(name) vd_##name
-#define FN(name) name##_d
+#define R         double
+#define V         vd
+#define VL        VD
+#define VN(name)  vd_##name
+#define NV        vd
+#define NVL       VD
+#define NVN(name) vd_##name
+#define FN(name)  name##_d
 #include "cpu/panel.inc"
 #include "cpu/lanes.inc"
 #include "cpu/dw.inc"

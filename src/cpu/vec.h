@@ -17,4 +17,14 @@
 #    include "cpu/vec_scalar.h"
 #endif
 
+/* A vector of at most 8 floats: vf, where that is no longer. */
+#ifndef VH
+#    define VH VF
+typedef vf vh;
+static inline vh vh_set1(float x) { return vf_set1(x); }
+static inline vh vh_fma(vh a, vh b, vh c) { return vf_fma(a, b, c); }
+static inline vh vh_load(const float *p) { return vf_load(p); }
+static inline void vh_store(float *p, vh v) { vf_store(p, v); }
+#endif
+
 #endif

@@ -18,6 +18,14 @@ typedef __m512d vd;
 static inline __mmask16 vf_mask(int n) { return (__mmask16)((1u << n) - 1u); }
 static inline vf vf_set1(float x) { return _mm512_set1_ps(x); }
 static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+/* Half of a vector. */
+#define VH 8
+typedef __m256 vh;
+static inline vh vh_set1(float x) { return _mm256_set1_ps(x); }
+static inline vh vh_fma(vh a, vh b, vh c) { return _mm256_fmadd_ps(a, b, c); }
+static inline vh vh_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline void vh_store(float *p, vh v) { _mm256_storeu_ps(p, v); }
+
 static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void vf_store(float *p, vf v) { _mm512_storeu_ps(p, v); }

@@ -8,6 +8,7 @@
 #include "support/chains.h"
 #include "support/device.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -287,6 +288,71 @@ static void cuts_of_lanes_do_not_change_a_bit(void **state)
         }
 }
 
+/* y[r] = fma(w[r][c - 1], x[c - 1], ... fma(w[r][0], x[0], 0)) for one block. */
+static array fused(
+    const random_chain *c, danaus_layout layout, int64_t n, const array *x)
+{
+    danaus_pattern p = c->p[0];
+    array y = array_make(c->dtype, c->rows * n);
+    int last = layout == DANAUS_BATCH_LAST;
+    for (int64_t row = 0; row < c->rows; row++)
+        for (int64_t s = 0; s < n; s++) {
+            int64_t i = row / (p.b * p.d), r = row / p.d % p.b, j = row % p.d;
+            value sum = { 0 };
+            for (int64_t k = 0; k < p.c; k++) {
+                int64_t col = (i * p.c + k) * p.d + j;
+                double w =
+                    element_get(
+                        c->dtype, c->w[0].data, (i * p.b + r) * p.c * p.d + k * p.d + j)
+                        .re;
+                double xk =
+                    element_get(
+                        c->dtype, x->data, last ? col * n + s : s * c->cols + col)
+                        .re;
+                sum.re = c->dtype == DANAUS_F32
+                             ? fmaf((float)w, (float)xk, (float)sum.re)
+                             : fma(w, xk, sum.re);
+            }
+            element_put(c->dtype, y.data, last ? row * n + s : s * c->rows + row, sum);
+        }
+    return y;
+}
+
+/* Whatever compilers make of a product and a sum: narrow tiles and vectors, all columns
+   and a few. Plain C has no such operation. */
+static void products_are_sums_of_fused_multiply_adds(void **state)
+{
+    danaus_device *dev = *state;
+    if (!strcmp(((cpu_device *)dev)->isa, "scalar"))
+        skip();
+    for (const kernel *k = dev->kernels; k->name; k++)
+        for (int round = 0; round < rounds_of(400); round++) {
+            rng r = { (uint64_t)round };
+            int64_t n = rng_int(&r, 1, 26);
+            danaus_layout layout = round % 4 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+            danaus_pattern p = { rng_int(&r, 1, 2),
+                                 round % 2 ? 8 * rng_int(&r, 1, 5) : rng_int(&r, 1, 30),
+                                 rng_int(&r, 1, 40), rng_int(&r, 1, 5) };
+            if (k->dtype != DANAUS_F32 && k->dtype != DANAUS_F64)
+                continue;
+            const kernel *rows[] = { k, k };
+            random_chain c = chain_random(&r, &p, 1, k->dtype, 0);
+            array x = array_random(&r, k->dtype, c.cols * n);
+            run u = run_make(dev, &c, layout, rows);
+            array y = run_forward(dev, &u, &c, n, DANAUS_ACTIVATION_NONE, &x);
+            array exact = fused(&c, layout, n, &x);
+            if (!array_same(&y, &exact))
+                fail_msg(
+                    "%s, (%d,%d,%d,%d), %d columns, round %d", k->name, (int)p.a,
+                    (int)p.b, (int)p.c, (int)p.d, (int)n, round);
+            array_free(&exact);
+            array_free(&y);
+            array_free(&x);
+            run_free(dev, &u);
+            chain_free(&c);
+        }
+}
+
 /* Scratch is made for a slab's columns; the last slab has fewer. */
 static void scratch_for_many_columns_is_enough_for_fewer(void **state)
 {
@@ -317,6 +383,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(gradients_are_right_on_random_shapes, device),
         cmocka_unit_test_prestate(cuts_do_not_change_a_bit, device),
         cmocka_unit_test_prestate(cuts_of_lanes_do_not_change_a_bit, device),
+        cmocka_unit_test_prestate(products_are_sums_of_fused_multiply_adds, device),
         cmocka_unit_test_prestate(scratch_for_many_columns_is_enough_for_fewer, device),
     };
     int failed = cmocka_run_group_tests_name("steps", tests, NULL, NULL);
