@@ -119,6 +119,14 @@ DANAUS_API danaus_status danaus_conv_gradient(
     const danaus_spectrum *spectrum, int64_t batch, const void *u, const void *gate_in,
     const void *gate_out, const void *dy, const danaus_conv_gradients *gradients);
 
+/* Bytes of scratch that this device needs for rows of this batch (at least 1), with the
+   threads that it has now: `forward` to transform filters and execute, `gradient` for all
+   gradients; lent so much, or more, they work. Fewer gradients may need less. Either
+   place may be NULL. */
+DANAUS_API danaus_status danaus_conv_scratch_bytes(
+    const danaus_conv_plan *plan, danaus_device *device, int64_t batch, size_t *forward,
+    size_t *gradient);
+
 /* ---- few taps ---- */
 
 #define DANAUS_SHORT_MOST_TAPS 128

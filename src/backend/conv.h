@@ -173,6 +173,23 @@ typedef struct conv_engine {
     size_t worker_bytes; /* of scratch, for each window that is at work at once */
 } conv_engine;
 
+/* ---- streams ---- */
+
+#define STREAM_HEAD        64 /* taps that are summed directly */
+#define STREAM_MOST_LEVELS 5
+
+/* A filter cut by lag: `parts` parts of `block` taps, the first one at the lag `block`. */
+typedef struct stream_level {
+    int64_t block, parts;
+} stream_level;
+
+typedef struct stream_shape {
+    danaus_stream_desc desc; /* every field is set */
+    int levels;
+    stream_level level[STREAM_MOST_LEVELS];
+    int64_t ring; /* numbers of the past, and of sums to come, that have to be kept */
+} stream_shape;
+
 typedef struct stream_engine stream_engine;
 
 struct conv_backend {
@@ -200,18 +217,22 @@ struct conv_backend {
         void *spectrum);
     danaus_status (*run)(
         danaus_device *dev, const conv_engine *engine, const conv_job *job);
+    /* Bytes of scratch that a job of so many products, and sums, needs; transforming
+       filters, for NULL. */
+    size_t (*scratch_bytes)(
+        danaus_device *dev, const conv_engine *engine, const conv_job *job);
     danaus_status (*few_taps)(danaus_device *dev, const short_operands *o);
     danaus_status (*few_taps_gradient)(
         danaus_device *dev, const short_gradient_operands *o);
-    /* Every field of desc is set. */
     danaus_status (*stream_create)(
-        danaus_device *dev, const danaus_stream_desc *desc, const void *k,
+        danaus_device *dev, const stream_shape *shape, const void *k,
         stream_engine **stream);
     void (*stream_destroy)(stream_engine *stream);
     void (*stream_reset)(stream_engine *stream);
+    /* `count` numbers of every channel after `time` numbers, in steps (conv/schedule.h). */
     danaus_status (*stream_run)(
-        danaus_device *dev, stream_engine *stream, int64_t count, const void *u,
-        void *y);
+        danaus_device *dev, stream_engine *stream, int64_t time, int64_t count,
+        const void *u, void *y);
 };
 
 #endif

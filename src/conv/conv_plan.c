@@ -153,6 +153,23 @@ danaus_status dn_conv_lacks(const danaus_device *device, const char *what)
     return dn_fail(DANAUS_ERR_UNSUPPORTED, "%s has no %s", device->name, what);
 }
 
+/* The device has the plan's name, and rows of this batch have a size. */
+static danaus_status check_batch(
+    const danaus_conv_plan *plan, const danaus_device *device, int64_t batch)
+{
+    if (strcmp(plan->device, device->name))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "the plan was made for %s, this device is %s",
+            plan->device, device->name);
+    if (batch < 0)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, batch);
+    int64_t bytes;
+    if (dn_mul_overflows(plan->p.channels * plan->p.length, batch, &bytes) ||
+        dn_mul_overflows(bytes, 64, &bytes))
+        return dn_fail(DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large", batch);
+    return DANAUS_OK;
+}
+
 danaus_status dn_conv_check(
     const danaus_conv_plan *plan, const danaus_device *device,
     const danaus_spectrum *spectrum, int64_t batch)
@@ -160,18 +177,29 @@ danaus_status dn_conv_check(
     if (!plan || !device || !spectrum)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a plan, a device and a spectrum are needed");
-    if (strcmp(plan->device, device->name))
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "the plan was made for %s, this device is %s",
-            plan->device, device->name);
     if (spectrum->plan != plan)
         return dn_fail(DANAUS_ERR_ARGUMENT, "the spectrum was made for another plan");
-    if (batch < 0)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, batch);
-    int64_t bytes;
-    if (dn_mul_overflows(plan->p.channels * plan->p.length, batch, &bytes) ||
-        dn_mul_overflows(bytes, 64, &bytes))
-        return dn_fail(DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large", batch);
+    return check_batch(plan, device, batch);
+}
+
+danaus_status danaus_conv_scratch_bytes(
+    const danaus_conv_plan *plan, danaus_device *device, int64_t batch, size_t *forward,
+    size_t *gradient)
+{
+    if (!plan || !device || batch < 1)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "a plan, a device and a batch of at least 1 are needed");
+    TRY(check_batch(plan, device, batch));
+    const conv_job run = { .batch = batch, .products = 1 };
+    const conv_job back = { .batch = batch, .products = 2, .sums = 1 };
+    const conv_backend *conv = plan->conv;
+    size_t filters = conv->scratch_bytes(device, plan->engine, NULL);
+    size_t rows = conv->scratch_bytes(device, plan->engine, &run);
+    if (forward)
+        *forward = MAX(filters, rows);
+    if (gradient)
+        *gradient = conv->scratch_bytes(device, plan->engine, &back);
     return DANAUS_OK;
 }
 

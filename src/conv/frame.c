@@ -1,4 +1,4 @@
-/* Kinds, windows, and filters by lag. */
+/* Kinds, windows, filters by lag, and boxes of frequencies. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/frame.h"
 
@@ -115,4 +115,27 @@ void dn_conv_take_filter(
         set_number(sums, to->dk_reverse, filter * f->taps + s, scale * back);
     }
     set_number(sums, to->dskip, filter, scale * number(sums, window, 0));
+}
+
+/* ---- sparse spectra ---- */
+
+conv_box dn_conv_box(const conv_problem *p)
+{
+    conv_box made = { { 0 }, { 0 }, { 0 } };
+    for (int i = 0; i < CONV_AXES; i++) {
+        made.mask[i] = p->axes[i] - 1;
+        made.keep[i] = p->keep[i];
+        while (p->axes[i] >> made.shift[i] > 1)
+            made.shift[i]++;
+    }
+    return made;
+}
+
+/* f = f_1 + N_1 (f_2 + N_2 (f_3 + N_3 f_4 ...)) counts if every f_i is below keep_i. */
+int dn_conv_is_outside(const conv_box *b, int64_t frequency)
+{
+    int out = 0;
+    for (int i = 0; i < CONV_AXES; frequency >>= b->shift[i++])
+        out |= (frequency & b->mask[i]) >= b->keep[i];
+    return out;
 }

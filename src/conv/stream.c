@@ -1,6 +1,18 @@
-/* Streams: what is asked for, checked. */
+/* Streams: what is asked for, checked, and what is due when.
+
+   Taps below STREAM_HEAD are summed directly. Level l works in blocks of b = 64 4^l
+   numbers on the taps from b on, up to 4 b or, the last one, to the end, in parts of b
+   taps: when a block is complete, at time p, the window of the last 2 b numbers is
+   transformed, and
+
+       y[p + r] += sum over parts i of (K_i X(p - i b))[b + r],    r < b,              (10)
+
+   where X(q) is the window that ended at q. Part i of level l begins at lag (i + 1) b, so
+   only numbers before p are met: y of the next block is ready before it is asked for.
+   Products with windows of the past are made while the block fills. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
+#include "conv/schedule.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -10,12 +22,48 @@
 #include <stdio.h>
 #include <string.h>
 
+#define GROWTH     4
+#define MOST_BLOCK 16384
+
 struct danaus_stream {
     const conv_backend *conv;
     stream_engine *engine;
-    danaus_stream_desc desc;
+    stream_shape shape;
+    int64_t time; /* numbers seen */
     char device[32];
 };
+
+static stream_shape shape_of(const danaus_stream_desc *desc)
+{
+    stream_shape s = { .desc = *desc, .ring = 2 * STREAM_HEAD };
+    int64_t taps = desc->filter_length;
+    for (int64_t b = STREAM_HEAD; b < taps && s.levels < STREAM_MOST_LEVELS;
+         b *= GROWTH) {
+        int64_t end = b == MOST_BLOCK ? taps : MIN(taps, GROWTH * b);
+        s.level[s.levels++] = (stream_level){ b, CEIL_DIV(end - b, b) };
+        s.ring = 2 * b;
+    }
+    return s;
+}
+
+/* Parts 1 ... whose time has come when `filled` numbers of a block are there. */
+static int64_t parts_due(const stream_level *l, int64_t filled)
+{
+    return 1 + (l->parts - 1) * filled / l->block;
+}
+
+stream_step dn_stream_step(const stream_shape *s, int64_t time, int64_t there)
+{
+    stream_step step = { .n = MIN(there, STREAM_HEAD - time % STREAM_HEAD) };
+    for (int i = 0; i < s->levels; i++) {
+        const stream_level *l = &s->level[i];
+        int64_t filled = time % l->block, end = filled + step.n;
+        step.level[i].parts = (range){ parts_due(l, filled), parts_due(l, end) };
+        step.level[i].number = time / l->block + 1;
+        step.level[i].complete = end == l->block;
+    }
+    return step;
+}
 
 static danaus_status check_stream(const danaus_stream_desc *d)
 {
@@ -59,9 +107,9 @@ danaus_status danaus_stream_create(
     if (!s)
         return dn_fail_memory(sizeof *s, "a stream");
     s->conv = device->backend->conv;
-    s->desc = d;
+    s->shape = shape_of(&d);
     snprintf(s->device, sizeof s->device, "%s", device->name);
-    danaus_status status = s->conv->stream_create(device, &d, k, &s->engine);
+    danaus_status status = s->conv->stream_create(device, &s->shape, k, &s->engine);
     if (status != DANAUS_OK)
         dn_free(s);
     else
@@ -81,6 +129,7 @@ danaus_status danaus_stream_reset(danaus_stream *stream)
     if (!stream)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a stream is needed");
     stream->conv->stream_reset(stream->engine);
+    stream->time = 0;
     return DANAUS_OK;
 }
 
@@ -93,17 +142,19 @@ danaus_status danaus_stream_run(
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "the stream was made for %s, this device is %s",
             stream->device, device->name);
+    const danaus_stream_desc *d = &stream->shape.desc;
     int64_t bytes;
-    if (count < 0 || dn_mul_overflows(stream->desc.channels, count, &bytes) ||
+    if (count < 0 || dn_mul_overflows(d->channels, count, &bytes) ||
         dn_mul_overflows(bytes, 64, &bytes))
         return dn_fail(DANAUS_ERR_ARGUMENT, "a block of %" PRId64, count);
     if (count == 0)
         return DANAUS_OK;
     if (!u || !y)
         return dn_fail(DANAUS_ERR_ARGUMENT, "both u and y are needed");
-    size_t block =
-        (size_t)(stream->desc.channels * count) * danaus_dtype_size(stream->desc.dtype);
+    size_t block = (size_t)(d->channels * count) * danaus_dtype_size(d->dtype);
     piece to = { "y", y, block }, from = { "u", u, block };
     TRY(dn_conv_check_apart(1, &to, 1, &from));
-    return stream->conv->stream_run(device, stream->engine, count, u, y);
+    TRY(stream->conv->stream_run(device, stream->engine, stream->time, count, u, y));
+    stream->time += count;
+    return DANAUS_OK;
 }

@@ -236,6 +236,62 @@ static void threads_do_not_change_a_bit(void **state)
     }
 }
 
+/* All that a plan does, with so much less scratch than it says. */
+static void run_with(
+    danaus_device *device, const conv_case *c, const danaus_conv_plan *plan,
+    danaus_spectrum *spectrum, size_t less)
+{
+    danaus_status want = less ? DANAUS_ERR_MEMORY : DANAUS_OK;
+    array y = like(&c->u), du = like(&c->u), dk = like(&c->k);
+    danaus_conv_gradients g = { .du = du.data, .dk = dk.data };
+    size_t forward, gradient;
+    void *memory = NULL;
+    assert_ok(danaus_conv_scratch_bytes(plan, device, c->batch, &forward, &gradient));
+    assert_ok(danaus_alloc(device, forward + gradient, &memory));
+    assert_ok(danaus_device_set_scratch(device, memory, forward - less));
+    danaus_status s = danaus_spectrum_update(
+        spectrum, device, c->k.data, c->k_reverse.data, c->skip.data);
+    s = s ? s
+          : danaus_conv_execute(
+                plan, device, spectrum, c->batch, c->u.data, NULL, NULL, y.data);
+    assert_status(s, want);
+    assert_ok(danaus_device_set_scratch(device, memory, gradient - less));
+    s = danaus_conv_gradient(
+        plan, device, spectrum, c->batch, c->u.data, NULL, NULL, c->u.data, &g);
+    assert_status(s, want);
+    assert_int_equal(array_untouched(&y), less != 0);
+    assert_int_equal(array_untouched(&du), less != 0);
+    assert_int_equal(array_untouched(&dk), less != 0);
+    assert_ok(danaus_device_set_scratch(device, NULL, 0));
+    danaus_free(device, memory);
+    array_free(&y);
+    array_free(&du);
+    array_free(&dk);
+}
+
+/* So much is enough; with one byte less nothing is written. */
+static void scratch_is_what_a_plan_says(void **state)
+{
+    danaus_device *device = *state;
+    for (int round = 0; round < rounds_of(40); round++) {
+        rng r = { (uint64_t)round };
+        danaus_conv_desc desc = random_desc(&r, round % 3 ? 3000 : 80000);
+        conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 4), 0);
+        danaus_conv_plan *plan = NULL;
+        danaus_spectrum *spectrum = NULL;
+        assert_ok(danaus_device_set_threads(device, 1 + round % 4));
+        assert_ok(danaus_conv_plan_create(device, &c.desc, &plan));
+        assert_ok(danaus_spectrum_create(
+            plan, device, c.k.data, c.k_reverse.data, NULL, &spectrum));
+        run_with(device, &c, plan, spectrum, 0);
+        run_with(device, &c, plan, spectrum, 1);
+        danaus_spectrum_destroy(spectrum);
+        danaus_conv_plan_destroy(plan);
+        assert_ok(danaus_device_set_threads(device, 0));
+        conv_free(&c);
+    }
+}
+
 /* A case whose batch rows are copies of the first gives copies of its y. */
 static void a_row_does_not_know_its_batch(void **state)
 {
@@ -358,6 +414,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(gradients_move_across_the_dot_product, device),
         cmocka_unit_test_prestate(threads_do_not_change_a_bit, device),
+        cmocka_unit_test_prestate(scratch_is_what_a_plan_says, device),
         cmocka_unit_test_prestate(sixteen_threads_share_a_plan, device),
         cmocka_unit_test_prestate(a_row_does_not_know_its_batch, device),
         cmocka_unit_test_prestate(causal_means_causal, device),

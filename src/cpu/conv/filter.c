@@ -8,9 +8,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 
-#include "base/mem.h"
-#include "base/status.h"
-
 #include <string.h>
 
 /* Parts that sums over rows are made of, over all filters, and their bytes. */
@@ -109,23 +106,44 @@ static void take_filters(void *arg, int number_of_slot)
     }
 }
 
-danaus_status dn_conv_sum_filters(
-    cpu_device *dev, const cpu_engine *e, const conv_job *job)
+/* How the sums of a job are cut; no scratch yet. */
+static filter_sums sums_of(const cpu_engine *e, const conv_job *job)
 {
     int64_t z = (int64_t)e->base.filter_bytes, filters = e->p.filters;
     filter_sums s = { .e = e, .job = job };
     s.items = e->p.channels / filters * job->batch * e->frame.windows;
     s.parts = CLAMP(MIN(MOST_PARTS, MOST_PART_BYTES / z) / filters, 1, s.items);
     s.slot_bytes = 2 * (size_t)z + e->base.worker_bytes;
-    size_t sums = s.parts > 1 ? (size_t)(filters * s.parts * z) : 0;
-    int slots = (int)MIN(dev->threads, filters * s.parts);
-    void *scratch;
-    TRY(dn_cpu_scratch(dev, sums + (size_t)slots * s.slot_bytes, &scratch));
+    return s;
+}
+
+static int slots_of(const cpu_device *dev, const filter_sums *s)
+{
+    return (int)MIN(dev->threads, s->e->p.filters * s->parts);
+}
+
+/* Bytes of the parts of all filters. */
+static size_t part_bytes(const filter_sums *s)
+{
+    size_t all = (size_t)(s->e->p.filters * s->parts);
+    return s->parts > 1 ? all * s->e->base.filter_bytes : 0;
+}
+
+size_t dn_conv_sums_bytes(
+    const cpu_device *dev, const cpu_engine *e, const conv_job *job)
+{
+    filter_sums s = sums_of(e, job);
+    return part_bytes(&s) + (size_t)slots_of(dev, &s) * s.slot_bytes;
+}
+
+void dn_conv_sum_filters(
+    cpu_device *dev, const cpu_engine *e, const conv_job *job, void *scratch)
+{
+    filter_sums s = sums_of(e, job);
     s.sums = scratch;
-    s.slots = s.sums + sums;
+    s.slots = s.sums + part_bytes(&s);
     for (s.phase = 0; s.phase < (s.parts > 1 ? 2 : 1); s.phase++) {
         atomic_init(&s.next, 0);
-        dn_cpu_parallel(dev, slots, take_filters, &s);
+        dn_cpu_parallel(dev, slots_of(dev, &s), take_filters, &s);
     }
-    return DANAUS_OK;
 }

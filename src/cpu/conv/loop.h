@@ -21,9 +21,6 @@ typedef struct conv_loop {
     atomic_llong next;
 } conv_loop;
 
-/* Runs all items over the device's threads, or the threads over the parts of each. */
-danaus_status dn_conv_loop(conv_loop *loop);
-
 /* How many threads take windows of their own; 0: all share the parts of each. */
 int64_t dn_conv_slots(int64_t threads, const conv_tables *t, int64_t items);
 
@@ -43,9 +40,11 @@ conv_place dn_conv_place(const cpu_engine *e, int64_t batch, int64_t item);
 conv_source dn_conv_source(
     const cpu_engine *e, conv_input from, int64_t row, range used);
 
-/* The sums of job->filter. */
-danaus_status dn_conv_sum_filters(
-    cpu_device *dev, const cpu_engine *e, const conv_job *job);
+/* The sums of job->filter, in so much scratch. */
+void dn_conv_sum_filters(
+    cpu_device *dev, const cpu_engine *e, const conv_job *job, void *scratch);
+size_t dn_conv_sums_bytes(
+    const cpu_device *dev, const cpu_engine *e, const conv_job *job);
 
 /* Fewer rows than that are planned for by their number: eight threads have two each. */
 #define DN_CPU_FEW_ROWS 16
@@ -84,12 +83,13 @@ static inline const void *dn_short_row(const conv_code *code, conv_rows rows, in
 }
 
 danaus_status dn_cpu_stream_create(
-    danaus_device *dev, const danaus_stream_desc *desc, const void *k,
+    danaus_device *dev, const stream_shape *shape, const void *k,
     stream_engine **stream);
 void dn_cpu_stream_destroy(stream_engine *stream);
 void dn_cpu_stream_reset(stream_engine *stream);
 danaus_status dn_cpu_stream_run(
-    danaus_device *dev, stream_engine *stream, int64_t count, const void *u, void *y);
+    danaus_device *dev, stream_engine *stream, int64_t time, int64_t count,
+    const void *u, void *y);
 
 /* The row of the device's table for a storage type; NULL: none. */
 const conv_code *dn_conv_code(const cpu_device *d, danaus_dtype dtype);

@@ -130,20 +130,18 @@ static void take_part(void *arg, int part)
         s->w->code->store(s->w, r, buffer);
 }
 
-static danaus_status share_items(conv_loop *l)
+/* Scratch: z, extra, buffers of all threads. */
+static void share_items(const conv_loop *l)
 {
     int threads = l->dev->threads;
-    size_t z = l->e->base.filter_bytes, buffer = buffer_bytes(l->e);
-    void *scratch;
-    TRY(dn_cpu_scratch(
-        l->dev, z + l->extra_bytes + (size_t)threads * buffer, &scratch));
+    char *extra = l->scratch + l->e->base.filter_bytes;
     for (int64_t i = 0; i < l->items; i++) {
-        conv_window w = { .tables = l->e->tables, .z = scratch };
-        l->item(l, i, (char *)scratch + z, &w);
+        conv_window w = { .tables = l->e->tables, .z = l->scratch };
+        l->item(l, i, extra, &w);
         shared_window s = {
             .w = &w,
-            .buffers = (char *)scratch + z + l->extra_bytes,
-            .buffer_bytes = buffer,
+            .buffers = extra + l->extra_bytes,
+            .buffer_bytes = buffer_bytes(l->e),
             .parts = threads,
         };
         for (s.phase = 0; s.phase < 3; s.phase++)
@@ -151,7 +149,6 @@ static danaus_status share_items(conv_loop *l)
                 !(s.phase == 2 && w.mode == CONV_FORWARD))
                 dn_cpu_parallel(l->dev, threads, take_part, &s);
     }
-    return DANAUS_OK;
 }
 
 int64_t dn_conv_slots(int64_t threads, const conv_tables *t, int64_t items)
@@ -163,23 +160,32 @@ int64_t dn_conv_slots(int64_t threads, const conv_tables *t, int64_t items)
     return CLAMP(CEIL_DIV(items * t->n, THREAD_NUMBERS), 1, MIN(threads, items));
 }
 
-danaus_status dn_conv_loop(conv_loop *l)
+/* Scratch that a loop needs. */
+static size_t loop_bytes(const conv_loop *l)
+{
+    size_t slots = (size_t)dn_conv_slots(l->dev->threads, l->e->tables, l->items);
+    if (slots)
+        return slots * (l->e->base.worker_bytes + l->extra_bytes);
+    return l->e->base.filter_bytes + l->extra_bytes +
+           (size_t)l->dev->threads * buffer_bytes(l->e);
+}
+
+/* Runs all items over the device's threads, or the threads over the parts of each. */
+static void run_loop(conv_loop *l)
 {
     int64_t n = l->e->tables->n;
     int slots = (int)dn_conv_slots(l->dev->threads, l->e->tables, l->items);
-    if (!slots)
-        return share_items(l);
+    if (!slots) {
+        share_items(l);
+        return;
+    }
     l->chunk = CLAMP(l->items / (slots * 8), 1, CEIL_DIV(TASK_NUMBERS, n));
     l->slot_bytes = l->e->base.worker_bytes + l->extra_bytes;
-    void *scratch;
-    TRY(dn_cpu_scratch(l->dev, l->slot_bytes * (size_t)slots, &scratch));
-    l->scratch = scratch;
     atomic_init(&l->next, 0);
     if (l->items * n > LONG_NUMBERS)
         dn_cpu_parallel(l->dev, slots, take_items, l);
     else
         dn_cpu_parallel_short(l->dev, slots, take_items, l);
-    return DANAUS_OK;
 }
 
 /* ---- filters ---- */
@@ -202,21 +208,29 @@ static void filter_item(const conv_loop *l, int64_t item, void *numbers, conv_wi
     w->z = job->spectrum + (size_t)item * l->e->base.filter_bytes;
 }
 
-static danaus_status transform(
-    danaus_device *dev, const conv_engine *engine, const conv_filters *filters,
-    void *spectrum)
+static conv_loop filter_loop(danaus_device *dev, const cpu_engine *e)
 {
-    const cpu_engine *e = (const cpu_engine *)engine;
-    filter_job job = { filters, spectrum };
-    conv_loop l = {
+    return (conv_loop){
         .dev = (cpu_device *)dev,
         .e = e,
         .items = e->p.filters,
         .item = filter_item,
-        .arg = &job,
         .extra_bytes = e->base.filter_bytes,
     };
-    return dn_conv_loop(&l);
+}
+
+static danaus_status transform(
+    danaus_device *dev, const conv_engine *engine, const conv_filters *filters,
+    void *spectrum)
+{
+    filter_job job = { filters, spectrum };
+    conv_loop l = filter_loop(dev, (const cpu_engine *)engine);
+    void *scratch;
+    TRY(dn_cpu_scratch(l.dev, loop_bytes(&l), &scratch));
+    l.arg = &job;
+    l.scratch = scratch;
+    run_loop(&l);
+    return DANAUS_OK;
 }
 
 /* ---- products ---- */
@@ -284,23 +298,44 @@ static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window 
         (const char *)j->job->spectrum + (size_t)at.filter * e->base.filter_bytes;
 }
 
+static conv_loop row_loop(danaus_device *dev, const cpu_engine *e, const conv_job *job)
+{
+    return (conv_loop){
+        .dev = (cpu_device *)dev,
+        .e = e,
+        .items = e->p.channels * job->batch * e->frame.windows,
+        .item = row_item,
+        .ahead = 1,
+    };
+}
+
+static size_t scratch_bytes(
+    danaus_device *dev, const conv_engine *engine, const conv_job *job)
+{
+    const cpu_engine *e = (const cpu_engine *)engine;
+    conv_loop l = job ? row_loop(dev, e, job) : filter_loop(dev, e);
+    size_t rows = !job || job->products ? loop_bytes(&l) : 0;
+    size_t sums = job && job->sums ? dn_conv_sums_bytes(l.dev, e, job) : 0;
+    return MAX(rows, sums);
+}
+
 static danaus_status run(
     danaus_device *dev, const conv_engine *engine, const conv_job *job)
 {
     const cpu_engine *e = (const cpu_engine *)engine;
+    cpu_device *d = (cpu_device *)dev;
+    void *scratch;
+    TRY(dn_cpu_scratch(d, scratch_bytes(dev, engine, job), &scratch));
     for (int i = 0; i < job->products; i++) {
         product_job one = { job, &job->product[i] };
-        conv_loop l = {
-            .dev = (cpu_device *)dev,
-            .e = e,
-            .items = e->p.channels * job->batch * e->frame.windows,
-            .item = row_item,
-            .arg = &one,
-            .ahead = 1,
-        };
-        TRY(dn_conv_loop(&l));
+        conv_loop l = row_loop(dev, e, job);
+        l.arg = &one;
+        l.scratch = scratch;
+        run_loop(&l);
     }
-    return job->sums ? dn_conv_sum_filters((cpu_device *)dev, e, job) : DANAUS_OK;
+    if (job->sums)
+        dn_conv_sum_filters(d, e, job, scratch);
+    return DANAUS_OK;
 }
 
 static const conv_kernel *kernel_at(const danaus_device *dev, int index)
@@ -332,6 +367,7 @@ const conv_backend dn_cpu_conv = {
     .describe = describe,
     .transform = transform,
     .run = run,
+    .scratch_bytes = scratch_bytes,
     .few_taps = dn_cpu_conv_short,
     .few_taps_gradient = dn_cpu_conv_short_gradient,
     .stream_create = dn_cpu_stream_create,

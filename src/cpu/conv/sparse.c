@@ -1,7 +1,6 @@
 /* Sparse spectra: which values count, and which blocks of a transform hold none.
 
-   A frequency is f = f_1 + N_1 (f_2 + N_2 (f_3 + N_3 f_4 ...)); it counts if every f_i
-   is below keep_i. A block that passes of radix R_1, R_2 ... leave, with the digits p,
+   A block that passes of radix R_1, R_2 ... leave, with the digits p,
    holds the frequencies f = p_1 + R_1 p_2 + R_1 R_2 p_3 ... mod the number of blocks,
    so that blocks drop out early where the axes begin. */
 // SPDX-License-Identifier: Apache-2.0
@@ -10,31 +9,6 @@
 #include "base/mem.h"
 
 #include <string.h>
-
-typedef struct box {
-    int shift[CONV_AXES]; /* axes are powers of two */
-    int64_t mask[CONV_AXES], keep[CONV_AXES];
-} box;
-
-static box box_of(const conv_problem *p)
-{
-    box made = { { 0 }, { 0 }, { 0 } };
-    for (int i = 0; i < CONV_AXES; i++) {
-        made.mask[i] = p->axes[i] - 1;
-        made.keep[i] = p->keep[i];
-        while (p->axes[i] >> made.shift[i] > 1)
-            made.shift[i]++;
-    }
-    return made;
-}
-
-static unsigned char is_outside(const box *b, int64_t f)
-{
-    int out = 0;
-    for (int i = 0; i < CONV_AXES; f >>= b->shift[i++])
-        out |= (f & b->mask[i]) >= b->keep[i];
-    return (unsigned char)out;
-}
 
 /* What the frequencies of vector v after all passes are mod the number of vectors. */
 static int64_t vector_frequency(const conv_tables *t, int64_t v, int64_t vectors)
@@ -65,7 +39,7 @@ static int64_t lane_frequency(
     return f[g] + vectors * (p + 4 * r);
 }
 
-static void mark_values(conv_tables *t, const conv_code *code, const box *b)
+static void mark_values(conv_tables *t, const conv_code *code, const conv_box *b)
 {
     int64_t vectors = t->n / code->vector;
     unsigned char *to = t->outside;
@@ -75,7 +49,8 @@ static void mark_values(conv_tables *t, const conv_code *code, const box *b)
             f[q] = vector_frequency(t, v + q, vectors);
         for (int q = 0; q < 4; q++)
             for (int lane = 0; lane < code->vector; lane++)
-                *to++ = is_outside(b, lane_frequency(code, f, q, lane, vectors));
+                *to++ = (unsigned char)dn_conv_is_outside(
+                    b, lane_frequency(code, f, q, lane, vectors));
     }
 }
 
@@ -90,7 +65,7 @@ static void mark_blocks(conv_tables *t, int pass)
 
 int dn_conv_leave_out(conv_tables *t, const conv_code *code, const conv_problem *p)
 {
-    const box b = box_of(p);
+    const conv_box b = dn_conv_box(p);
     t->outside = dn_alloc((size_t)t->n);
     if (!t->outside)
         return 0;

@@ -1,79 +1,52 @@
-/* Causal convolutions of a signal that comes in blocks, without latency.
-
-   Taps below HEAD are summed directly. Level l works in blocks of b = HEAD 4^l numbers
-   on the taps from b on, up to 4 b or, the last one, to the end, in parts of b taps:
-   when a block is complete, at time p, the window of the last 2 b numbers is
-   transformed, and
-
-       y[p + r] += sum over parts i of (K_i X(p - i b))[b + r],    r < b,               (9)
-
-   where X(q) is the window that ended at q. Part i of level l begins at lag (i + 1) b, so
-   only numbers before p are met: y of the next block is ready before it is asked for.
-   Products with windows of the past are made while the block fills. */
+/* Streams on the CPU: transforms and products of what is due (conv/stream.c). */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "conv/schedule.h"
 
 #include <string.h>
 
-#define HEAD        64
-#define GROWTH      4
-#define MOST_BLOCK  16384
-#define MOST_LEVELS 5 /* 64 to 16384 */
 /* Sums of one number that are worth a thread. */
 #define SERIAL_WORK 8192
 
-typedef struct stream_level {
+typedef struct level_state {
     int64_t block, parts;
     conv_tables *tables;
     char *filters; /* spectra [filter][part] */
     char *windows; /* spectra [channel][part], the latest at block number % parts */
-    char *sums;    /* spectra [channel]: (9) for the block to come, but part 0 */
-} stream_level;
+    char *sums;    /* spectra [channel]: (10) for the block to come, but part 0 */
+} level_state;
 
 struct stream_engine {
-    danaus_stream_desc desc;
+    stream_shape shape;
     const conv_code *code;
-    int levels;
-    stream_level level[MOST_LEVELS];
-    int64_t time, ring; /* numbers seen; of the rings below */
-    char *head;         /* [filter][HEAD] taps */
-    char *past;         /* u [channel][ring] */
-    char *future;       /* sums that y will get, [channel][ring] */
+    level_state level[STREAM_MOST_LEVELS];
+    char *head;   /* [filter][STREAM_HEAD] taps */
+    char *past;   /* u [channel][ring] */
+    char *future; /* sums that y will get, [channel][ring] */
 };
 
-static size_t spectrum_size(const stream_engine *s, const stream_level *l)
+static size_t spectrum_size(const stream_engine *s, const level_state *l)
 {
     return (size_t)(2 * l->block) * s->code->size;
 }
 
 /* ---- making and forgetting ---- */
 
-static void set_levels(stream_engine *s)
-{
-    int64_t taps = s->desc.filter_length;
-    for (int64_t b = HEAD; b < taps && s->levels < MOST_LEVELS; b *= GROWTH) {
-        stream_level *l = &s->level[s->levels++];
-        int64_t end = b == MOST_BLOCK ? taps : MIN(taps, GROWTH * b);
-        l->block = b;
-        l->parts = CEIL_DIV(end - b, b);
-        s->ring = 2 * b;
-    }
-    s->ring = MAX(s->ring, 2 * HEAD);
-}
-
 static danaus_status allocate(stream_engine *s, size_t cache)
 {
-    int64_t channels = s->desc.channels, filters = s->desc.filters;
+    int64_t channels = s->shape.desc.channels, filters = s->shape.desc.filters;
     size_t size = s->code->size;
-    s->head = dn_calloc((size_t)(filters * HEAD), size);
-    s->past = dn_calloc((size_t)(channels * s->ring), size);
-    s->future = dn_calloc((size_t)(channels * s->ring), size);
+    s->head = dn_calloc((size_t)(filters * STREAM_HEAD), size);
+    s->past = dn_calloc((size_t)(channels * s->shape.ring), size);
+    s->future = dn_calloc((size_t)(channels * s->shape.ring), size);
     int ok = s->head && s->past && s->future;
-    for (int i = 0; ok && i < s->levels; i++) {
-        stream_level *l = &s->level[i];
+    for (int i = 0; ok && i < s->shape.levels; i++) {
+        level_state *l = &s->level[i];
+        l->block = s->shape.level[i].block;
+        l->parts = s->shape.level[i].parts;
         size_t z = spectrum_size(s, l);
         l->tables =
             dn_conv_tables_create(dn_conv_cut(s->code, l->block), s->code, cache, NULL);
@@ -84,11 +57,12 @@ static danaus_status allocate(stream_engine *s, size_t cache)
     }
     return ok ? DANAUS_OK
               : dn_fail_memory(
-                    (size_t)(channels * s->desc.filter_length) * size, "a stream");
+                    (size_t)(channels * s->shape.desc.filter_length) * size,
+                    "a stream");
 }
 
 static void transform_window(
-    const stream_engine *s, const stream_level *l, conv_source source, int64_t start,
+    const stream_engine *s, const level_state *l, conv_source source, int64_t start,
     char *z, void *buffer)
 {
     conv_window w = {
@@ -106,14 +80,15 @@ static void transform_window(
 static void transform_filters(
     stream_engine *s, const void *k, char *scaled, void *buffer)
 {
-    int64_t taps = s->desc.filter_length;
+    int64_t taps = s->shape.desc.filter_length;
     size_t size = s->code->size;
-    for (int64_t f = 0; f < s->desc.filters; f++) {
+    for (int64_t f = 0; f < s->shape.desc.filters; f++) {
         const char *row = (const char *)k + (size_t)(f * taps) * size;
         memcpy(
-            s->head + (size_t)(f * HEAD) * size, row, (size_t)MIN(taps, HEAD) * size);
-        for (int i = 0; i < s->levels; i++) {
-            stream_level *l = &s->level[i];
+            s->head + (size_t)(f * STREAM_HEAD) * size, row,
+            (size_t)MIN(taps, STREAM_HEAD) * size);
+        for (int i = 0; i < s->shape.levels; i++) {
+            level_state *l = &s->level[i];
             for (int64_t part = 0; part < l->parts; part++) {
                 int64_t from = (part + 1) * l->block, n = MIN(l->block, taps - from);
                 for (int64_t t = 0; t < n; t++)
@@ -137,22 +112,21 @@ static void transform_filters(
 static size_t slot_bytes(const stream_engine *s)
 {
     size_t most = 0;
-    for (int i = 0; i < s->levels; i++)
+    for (int i = 0; i < s->shape.levels; i++)
         most = MAX(most, dn_conv_buffer(s->level[i].tables, s->code));
-    return dn_aligned((int64_t)(most + (size_t)s->ring * s->code->size));
+    return dn_aligned((int64_t)(most + (size_t)s->shape.ring * s->code->size));
 }
 
 danaus_status dn_cpu_stream_create(
-    danaus_device *dev, const danaus_stream_desc *desc, const void *k,
+    danaus_device *dev, const stream_shape *shape, const void *k,
     stream_engine **stream)
 {
     cpu_device *d = (cpu_device *)dev;
     stream_engine *s = dn_calloc(1, sizeof *s);
     if (!s)
         return dn_fail_memory(sizeof *s, "a stream");
-    s->desc = *desc;
-    s->code = dn_conv_code(d, desc->dtype);
-    set_levels(s);
+    s->shape = *shape;
+    s->code = dn_conv_code(d, shape->desc.dtype);
     void *scratch;
     danaus_status status = allocate(s, d->l2);
     status = status ? status : dn_cpu_scratch(d, slot_bytes(s), &scratch);
@@ -160,7 +134,8 @@ danaus_status dn_cpu_stream_create(
         dn_cpu_stream_destroy(s);
         return status;
     }
-    transform_filters(s, k, scratch, (char *)scratch + (size_t)s->ring * s->code->size);
+    transform_filters(
+        s, k, scratch, (char *)scratch + (size_t)s->shape.ring * s->code->size);
     *stream = s;
     return DANAUS_OK;
 }
@@ -169,7 +144,7 @@ void dn_cpu_stream_destroy(stream_engine *s)
 {
     if (!s)
         return;
-    for (int i = 0; i < s->levels; i++) {
+    for (int i = 0; i < s->shape.levels; i++) {
         dn_conv_tables_destroy(s->level[i].tables);
         dn_free(s->level[i].filters);
         dn_free(s->level[i].windows);
@@ -183,15 +158,15 @@ void dn_cpu_stream_destroy(stream_engine *s)
 
 void dn_cpu_stream_reset(stream_engine *s)
 {
-    size_t row = (size_t)s->ring * s->code->size, channels = (size_t)s->desc.channels;
+    size_t row = (size_t)s->shape.ring * s->code->size,
+           channels = (size_t)s->shape.desc.channels;
     memset(s->past, 0, channels * row);
     memset(s->future, 0, channels * row);
-    for (int i = 0; i < s->levels; i++) {
-        stream_level *l = &s->level[i];
+    for (int i = 0; i < s->shape.levels; i++) {
+        level_state *l = &s->level[i];
         memset(l->windows, 0, channels * (size_t)l->parts * spectrum_size(s, l));
         memset(l->sums, 0, channels * spectrum_size(s, l));
     }
-    s->time = 0;
 }
 
 /* ---- running ---- */
@@ -207,7 +182,7 @@ typedef struct channel_run {
 /* Product of part i with the window that will be i blocks old when the block that
    fills now, number `number`, is complete. */
 static void add_part(
-    const channel_run *r, const stream_level *l, int64_t number, int64_t i)
+    const channel_run *r, const level_state *l, int64_t number, int64_t i)
 {
     const stream_engine *s = r->s;
     size_t z = spectrum_size(s, l);
@@ -218,21 +193,15 @@ static void add_part(
         l->sums + (size_t)r->channel * z);
 }
 
-/* Parts 1 ... whose time has come when `filled` numbers of a block are there. */
-static int64_t parts_due(const stream_level *l, int64_t filled)
-{
-    return 1 + (l->parts - 1) * filled / l->block;
-}
-
-/* The last block of a level is complete: (9). */
-static void end_block(const channel_run *r, const stream_level *l)
+/* The last block of a level is complete: (10). */
+static void end_block(const channel_run *r, const level_state *l)
 {
     const stream_engine *s = r->s;
     size_t size = s->code->size, z = spectrum_size(s, l);
     int64_t number = r->time / l->block, window = number % l->parts;
     char *sum = l->sums + (size_t)r->channel * z;
     conv_source source = { .data = r->past,
-                           .length = s->ring,
+                           .length = s->shape.ring,
                            .from = r->time - 2 * l->block,
                            .to = r->time,
                            .periodic = 1 };
@@ -253,24 +222,25 @@ static void end_block(const channel_run *r, const stream_level *l)
     dn_conv_window(&w, r->buffer);
     static const double one[1] = { 1 };
     static const float one_f[1] = { 1 };
-    char *future = r->future + (size_t)(r->time % s->ring) * size;
+    char *future = r->future + (size_t)(r->time % s->shape.ring) * size;
     s->code->taps(
         l->block, 1, size == sizeof(double) ? (const void *)one : one_f, r->block,
         future, 1, 0, future);
     memset(sum, 0, z);
 }
 
-/* n numbers that end no later than a block of HEAD. */
-static void few_numbers(channel_run *r, int64_t n, const char *u, char *y)
+static void take_step(channel_run *r, const stream_step *step, const char *u, char *y)
 {
     const stream_engine *s = r->s;
+    int64_t n = step->n;
     size_t size = s->code->size;
-    int64_t at = r->time % s->ring;
+    int64_t at = r->time % s->shape.ring;
     memcpy(r->past + (size_t)at * size, u, (size_t)n * size);
-    /* The head sees HEAD - 1 numbers before, which may lie at the ring's end. */
+    /* The head sees STREAM_HEAD - 1 numbers before, which may lie at the ring's end. */
     char *x = r->block;
-    int64_t before = HEAD - 1, wrapped = CLAMP(before - at, 0, before);
-    memcpy(x, r->past + (size_t)(s->ring - wrapped) * size, (size_t)wrapped * size);
+    int64_t before = STREAM_HEAD - 1, wrapped = CLAMP(before - at, 0, before);
+    memcpy(
+        x, r->past + (size_t)(s->shape.ring - wrapped) * size, (size_t)wrapped * size);
     memcpy(
         x + (size_t)wrapped * size, r->past + (size_t)(at - before + wrapped) * size,
         (size_t)(before - wrapped + n) * size);
@@ -278,24 +248,21 @@ static void few_numbers(channel_run *r, int64_t n, const char *u, char *y)
     memcpy(y, sums, (size_t)n * size);
     memset(sums, 0, (size_t)n * size);
     s->code->taps(
-        n, MIN(HEAD, s->desc.filter_length),
-        s->head + (size_t)(r->filter * HEAD) * size, x + (size_t)before * size, y, 1, 0,
-        y);
-    for (int i = 0; i < s->levels; i++) {
-        const stream_level *l = &s->level[i];
-        int64_t filled = r->time % l->block, number = r->time / l->block + 1;
-        for (int64_t p = parts_due(l, filled); p < parts_due(l, filled + n); p++)
-            add_part(r, l, number, p);
-    }
+        n, MIN(STREAM_HEAD, s->shape.desc.filter_length),
+        s->head + (size_t)(r->filter * STREAM_HEAD) * size, x + (size_t)before * size,
+        y, 1, 0, y);
+    for (int i = 0; i < s->shape.levels; i++)
+        for (int64_t p = step->level[i].parts.from; p < step->level[i].parts.to; p++)
+            add_part(r, &s->level[i], step->level[i].number, p);
     r->time += n;
-    for (int i = 0; i < s->levels; i++)
-        if (r->time % s->level[i].block == 0)
+    for (int i = 0; i < s->shape.levels; i++)
+        if (step->level[i].complete)
             end_block(r, &s->level[i]);
 }
 
 typedef struct stream_job {
     const stream_engine *s;
-    int64_t count;
+    int64_t time, count;
     const char *u;
     char *y, *scratch;
     size_t slot_bytes;
@@ -306,34 +273,36 @@ static void take_channels(void *arg, int slot)
 {
     stream_job *j = arg;
     const stream_engine *s = j->s;
-    size_t size = s->code->size, row = (size_t)s->ring * size;
+    size_t size = s->code->size, row = (size_t)s->shape.ring * size;
     char *block = j->scratch + (size_t)slot * j->slot_bytes;
-    for (int64_t c; (c = atomic_fetch_add(&j->next, 1)) < s->desc.channels;) {
+    for (int64_t c; (c = atomic_fetch_add(&j->next, 1)) < s->shape.desc.channels;) {
         channel_run r = {
             .s = s,
             .channel = c,
-            .filter = c / (s->desc.channels / s->desc.filters),
-            .time = s->time,
+            .filter = c / (s->shape.desc.channels / s->shape.desc.filters),
+            .time = j->time,
             .past = s->past + (size_t)c * row,
             .future = s->future + (size_t)c * row,
             .block = block,
             .buffer = block + row,
         };
-        for (int64_t done = 0, n; done < j->count; done += n) {
+        for (int64_t done = 0; done < j->count;) {
             size_t at = (size_t)(c * j->count + done) * size;
-            n = MIN(j->count - done, HEAD - r.time % HEAD);
-            few_numbers(&r, n, j->u + at, j->y + at);
+            stream_step step = dn_stream_step(&s->shape, r.time, j->count - done);
+            take_step(&r, &step, j->u + at, j->y + at);
+            done += step.n;
         }
     }
 }
 
 danaus_status dn_cpu_stream_run(
-    danaus_device *dev, stream_engine *s, int64_t count, const void *u, void *y)
+    danaus_device *dev, stream_engine *s, int64_t time, int64_t count, const void *u,
+    void *y)
 {
     cpu_device *d = (cpu_device *)dev;
-    stream_job j = { .s = s, .count = count, .u = u, .y = y };
-    int64_t worth = s->desc.channels * count / SERIAL_WORK;
-    int slots = (int)CLAMP(worth, 1, MIN(d->threads, s->desc.channels));
+    stream_job j = { .s = s, .time = time, .count = count, .u = u, .y = y };
+    int64_t worth = s->shape.desc.channels * count / SERIAL_WORK;
+    int slots = (int)CLAMP(worth, 1, MIN(d->threads, s->shape.desc.channels));
     j.slot_bytes = slot_bytes(s);
     void *scratch;
     TRY(dn_cpu_scratch(d, (size_t)slots * j.slot_bytes, &scratch));
@@ -343,6 +312,5 @@ danaus_status dn_cpu_stream_run(
         take_channels(&j, 0);
     else
         dn_cpu_parallel(d, slots, take_channels, &j);
-    s->time += count;
     return DANAUS_OK;
 }
