@@ -157,6 +157,9 @@ typedef struct pack_backend {
     danaus_status (*merge)(danaus_device *dev, const ks_merge *m);
 } pack_backend;
 
+/* Work for a device that may be asked of it again and again. */
+typedef danaus_status device_run(danaus_device *dev, void *arg);
+
 struct backend {
     const char *name;  /* "cpu" */
     int on_host;       /* its memory is the host's, its work done on return */
@@ -176,16 +179,17 @@ struct backend {
     danaus_status (*copy)(danaus_device *dev, void *to, const void *from, size_t bytes);
     danaus_status (*clear)(danaus_device *dev, void *memory, size_t bytes); /* zeros */
     /* Makes ready what running the steps needs, and what gradients of the first `factors`
-       of them do. NULL: nothing. */
+       of them do. Where it fails because rows do not compile there, *refused becomes 1, and
+       the device refuses these rows from then on: others may do. NULL: nothing. */
     danaus_status (*prepare)(
-        danaus_device *dev, const ks_step *steps, int count, int factors);
+        danaus_device *dev, const ks_step *steps, int count, int factors, int *refused);
+    int (*refuses)(const danaus_device *dev, const kernel *k); /* NULL: none */
     danaus_status (*ks_run)(
         danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
-    /* Median seconds of steps whose operands are not in caches. NULL: the time from call
-       to return. */
+    /* Median seconds of run(dev, arg) where caches hold nothing of its operands. NULL: the
+       time from call to return is taken. */
     danaus_status (*time)(
-        danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
-        double *seconds);
+        danaus_device *dev, device_run *run, void *arg, double *seconds);
     danaus_status (*ks_gradient)(
         danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
         const ks_gradient_operands *o);
@@ -210,6 +214,13 @@ struct danaus_device {
     const kernel *kernels; /* ends with a row whose name is NULL */
     tuning *tuning;        /* owned by device.c, unless the backend shares it */
 };
+
+/* Whether a device can run a row for a problem. */
+static inline int dn_is_usable(
+    const danaus_device *dev, const kernel *k, const problem *p)
+{
+    return dn_fits(k, p) && !(dev->backend->refuses && dev->backend->refuses(dev, k));
+}
 
 /* The step's kernel packs w into device memory. */
 danaus_status dn_pack(

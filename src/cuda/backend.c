@@ -252,6 +252,7 @@ const backend dn_backend_cuda = {
     .copy = cuda_copy,
     .clear = cuda_clear,
     .prepare = dn_cuda_prepare,
+    .refuses = dn_cuda_refuses,
     .ks_run = dn_cuda_ks_run,
     .time = dn_cuda_time,
     .ks_gradient = dn_cuda_ks_gradient,

@@ -24,22 +24,17 @@ typedef struct cuda_blas {
     void *workspace;
 } cuda_blas;
 
-/* A compiled text, loaded. */
-typedef struct cuda_module {
-    const char *name;
-    char *defines;
-    uint64_t hash; /* of both */
+/* A function of a compiled text, loaded. */
+typedef struct cuda_function {
+    hash128 hash; /* of its use */
     cu_module module;
-    cu_function function;
-} cuda_module;
+    cu_function function; /* NULL: an empty place */
+} cuda_function;
 
 /* The function that a row has for a problem. */
 typedef struct cuda_entry {
     const kernel *kernel; /* NULL: an empty place */
-    danaus_pattern pattern, inner;
-    danaus_layout layout;
-    danaus_math math;
-    int variant, activation;
+    int64_t word[9]; /* all of the problem that a use may hang on, and the variant */
     cu_function function;
 } cuda_entry;
 
@@ -93,15 +88,6 @@ typedef struct cuda_form {
     } launch[MOST_NODES];
 } cuda_form;
 
-/* A text that is compiled before it is loaded. */
-typedef struct cuda_ahead {
-    const char *name;
-    char defines[MOST_DEFINES];
-    hash128 key;
-    void *image; /* NULL: not compiled, or taken */
-    size_t bytes;
-} cuda_ahead;
-
 /* A GPU, for all devices on it: shared.c. */
 typedef struct cuda_gpu cuda_gpu;
 struct cuda_gpu {
@@ -115,11 +101,14 @@ struct cuda_gpu {
                           something is compiled */
     tuning *tuning;    /* has a lock of its own */
     cuda_blas blas;
-    cuda_module *modules;
-    size_t module_count, module_capacity;
-    cuda_entry *entries; /* open addressing; at most half of them taken */
+    cuda_function *functions; /* open addressing, here and below: at most half of the
+                                 places are taken */
+    size_t function_count, function_capacity;
+    cuda_entry *entries;
     size_t entry_count, entry_capacity;
     pack_map *maps; /* of weights, each as long as it has users */
+    const kernel **refused; /* rows that do not compile here */
+    size_t refused_count;
 };
 
 /* A device is a queue on a GPU. */
@@ -133,8 +122,6 @@ typedef struct cuda_device {
     void *scratch;
     size_t scratch_bytes;
     int scratch_lent;
-    cuda_ahead *ahead; /* while a plan is made ready */
-    size_t ahead_count, ahead_capacity;
     cuda_dw dw[RECENT_DW]; /* the latest ones; `dw_next` is the oldest */
     int dw_next;
     cuda_replay *replays; /* NULL until a call is worth a graph */
@@ -184,26 +171,26 @@ void dn_cuda_patch(
    dn_nvrtc_compile. */
 danaus_status dn_cuda_compile(
     const char *name, const char *defines, int arch, void **image, size_t *bytes,
-    char **log);
+    char **log, int *refused);
 
 /* The defines of ks_dw.cu, ks_dbias.cu, ks_reduce.cu, ks_reduce_lanes.cu and
    ks_turn_lanes.cu for the gradients of a factor. */
 void dn_cuda_gradient_defines(const char *name, const problem *p, text *to);
 
-int dn_cuda_is_loaded(cuda_device *d, const char *name, const char *defines);
+/* Gives a use its hashes. */
+void dn_cuda_hash_use(gpu_use *use, int arch);
+int dn_cuda_is_loaded(cuda_gpu *g, const gpu_use *use);
 
-/* The function `entry` of a text with these defines: from memory, the disk, or the
-   compiler. `name` is that of a text of ours. */
+/* The function of a use: from memory, from an image, the disk, or the compiler. *refused
+   becomes 1 where it does not compile, or is not for this GPU. */
+danaus_status dn_cuda_load_use(
+    cuda_device *d, const gpu_use *use, const void *image, size_t bytes, int *refused,
+    cu_function *function);
+
+/* The same of a text of ours. */
 danaus_status dn_cuda_load(
     cuda_device *d, const char *name, const char *defines, const char *entry,
     cu_function *function);
-
-/* Compiles what dn_cuda_prepare is to make ready and is nowhere yet, for dn_cuda_load to
-   take; what it did not take is forgotten afterwards. */
-void dn_cuda_compile_ahead(
-    cuda_device *d, const ks_step *steps, int count, int factors);
-int dn_cuda_take_ahead(cuda_device *d, hash128 key, void **image, size_t *bytes);
-void dn_cuda_forget_ahead(cuda_device *d);
 
 /* Of everything that decides what is compiled: danaus' version, target and options, the
    defines, the text `name`, and all texts that it may include. */
@@ -215,10 +202,15 @@ int dn_cuda_has_image(hash128 key);
 /* Of all texts of a list that others may include. */
 hash128 dn_cuda_hash_included(const gpu_text *texts);
 
+/* Whether the function of a row for a problem is there, and puts it there. */
 int dn_cuda_has_function(
     cuda_device *d, const kernel *k, const problem *p, int variant);
+danaus_status dn_cuda_add_function(
+    cuda_device *d, const kernel *k, const problem *p, int variant,
+    cu_function function);
 
-/* The function of a row for a problem. */
+/* The function of a row for a problem. What dn_cuda_prepare did not make ready, for operands
+   that lie as none of ours do, is compiled now, but not while a caller captures. */
 danaus_status dn_cuda_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function *function);
@@ -264,18 +256,20 @@ danaus_status dn_cuda_weight_products(
     cuda_device *d, const problem *p, int64_t batch, columns_of_slabs s, const void *x,
     const void *dy, void *to, int add);
 
-/* Median seconds of steps, the operands not in caches. */
+/* Median seconds of run(dev, arg), the operands not in caches. */
 danaus_status dn_cuda_time(
-    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
-    double *seconds);
+    danaus_device *dev, device_run *run, void *arg, double *seconds);
 
 /* danaus_device_energy() through NVIDIA's management library. */
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules);
 
 extern const pack_backend dn_cuda_pack;
 
+/* Compiles, on as many threads as there are, and loads all that the steps can run for
+   operands that are aligned as allocations are. */
 danaus_status dn_cuda_prepare(
-    danaus_device *dev, const ks_step *steps, int count, int factors);
+    danaus_device *dev, const ks_step *steps, int count, int factors, int *refused);
+int dn_cuda_refuses(const danaus_device *dev, const kernel *k);
 danaus_status dn_cuda_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
 danaus_status dn_cuda_ks_gradient(

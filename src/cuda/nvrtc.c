@@ -10,9 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_HEADERS 32
-#define MOST_ARCHS   64
-#define MOST_OPTION  64 /* bytes */
+#define COMPILATION_FAILED 6 /* NVRTC_ERROR_COMPILATION */
+#define MOST_HEADERS       32
+#define MOST_ARCHS         64
+#define MOST_OPTION        64 /* bytes */
 
 typedef struct nvrtc_program_ *nvrtc_program;
 
@@ -164,7 +165,7 @@ hash128 dn_nvrtc_hash(hash128 hash, int arch)
 }
 
 danaus_status dn_nvrtc_compile(
-    const char *source, int arch, void **image, size_t *bytes, char **log)
+    const char *source, int arch, void **image, size_t *bytes, char **log, int *refused)
 {
     const nvrtc *n = &opened;
     nvrtc_program program;
@@ -179,6 +180,8 @@ danaus_status dn_nvrtc_compile(
         given[++count] = "--ptxas-options=-v";
     TRY(create(n, source, &program));
     int failed = n->CompileProgram(program, count + 1, given);
+    if (failed == COMPILATION_FAILED && refused)
+        *refused = 1;
     char *said = failed || log ? read_log(n, program) : NULL;
     danaus_status status =
         failed ? refuse(failed, said) : read_image(n, program, exact, image, bytes);

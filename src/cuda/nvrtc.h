@@ -10,9 +10,11 @@
    which cuModuleLoadData takes and the caller frees with dn_free. When log is not NULL
    it gets what the compiler says of registers, stack and spills (to be freed, too).
    DANAUS_ERR_UNSUPPORTED when there is no compiler, or it does not know the
-   architecture nor any before it. */
+   architecture nor any before it. refused is set to 1 (unless NULL) when the compiler
+   finds fault with the source, which it may not with another. */
 danaus_status dn_nvrtc_compile(
-    const char *source, int arch, void **image, size_t *bytes, char **log);
+    const char *source, int arch, void **image, size_t *bytes, char **log,
+    int *refused);
 
 /* Adds the target and the options with which that is done where the compiler knows the
    architecture; nothing is asked of the compiler. */

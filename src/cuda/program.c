@@ -1,4 +1,6 @@
-/* From a row and a problem to a function on the device. */
+/* From a row and a problem to a function on the device. A use is what one function is made
+   of, and its hash is what it is known by: in the memory of the GPU, and on the disk. What
+   a call needs is found by row and problem, without its use. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 
@@ -12,8 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LEAST_ENTRIES 64
-#define LEAST_MODULES 16
+#define LEAST_PLACES  64
 #define STATIC_SHARED 48 << 10 /* bytes that need no permission */
 
 /* ---- compiling ---- */
@@ -61,7 +62,7 @@ hash128 dn_cuda_key(const char *name, const char *defines, int arch)
 
 danaus_status dn_cuda_compile(
     const char *name, const char *defines, int arch, void **image, size_t *bytes,
-    char **log)
+    char **log, int *refused)
 {
     const char *content = find_text(name);
     size_t size = strlen(defines) + strlen(content) + 1;
@@ -69,183 +70,213 @@ danaus_status dn_cuda_compile(
     if (!source)
         return dn_fail_memory(size, "a kernel's text");
     snprintf(source, size, "%s%s", defines, content);
-    danaus_status status = dn_nvrtc_compile(source, arch, image, bytes, log);
+    danaus_status status = dn_nvrtc_compile(source, arch, image, bytes, log, refused);
     dn_free(source);
     return status;
 }
 
-static danaus_status load_module(
-    cuda_device *d, const void *image, const char *entry, cuda_module *m)
+void dn_cuda_hash_use(gpu_use *use, int arch)
 {
-    CUDA_TRY(d->driver, ModuleLoadData(&m->module, image));
+    use->image = dn_cuda_key(use->text, use->defines, arch);
+    use->hash = dn_hash_text(use->image, use->entry);
+}
+
+/* ---- loading ---- */
+
+/* Errors of the driver that find fault with an image: damaged, for another kind of GPU, PTX
+   that it cannot compile or that is too new. */
+static int is_of_image(cu_result result)
+{
+    return result == 200 || result == 209 || result == 218 || result == 222;
+}
+
+static danaus_status load_module(
+    cuda_device *d, const void *image, const char *entry, int *refused,
+    cuda_function *f)
+{
     int fixed = 0, most = (int)d->gpu.facts.shared;
-    cu_result result = d->driver->ModuleGetFunction(&m->function, m->module, entry);
+    cu_function function = NULL;
+    cu_result result = d->driver->ModuleLoadData(&f->module, image);
+    *refused |= is_of_image(result);
+    if (result)
+        return dn_cuda_status(d->driver, result, "loading a kernel");
+    result = d->driver->ModuleGetFunction(&function, f->module, entry);
     if (!result)
         result =
-            d->driver->FuncGetAttribute(&fixed, CU_FUNCTION_STATIC_SHARED, m->function);
+            d->driver->FuncGetAttribute(&fixed, CU_FUNCTION_STATIC_SHARED, function);
     if (!result && most > (STATIC_SHARED) && fixed < most)
         result = d->driver->FuncSetAttribute(
-            m->function, CU_FUNCTION_DYNAMIC_SHARED, most - fixed);
+            function, CU_FUNCTION_DYNAMIC_SHARED, most - fixed);
     if (result) {
-        d->driver->ModuleUnload(m->module);
-        m->module = NULL;
+        d->driver->ModuleUnload(f->module);
         return dn_cuda_status(d->driver, result, "loading a kernel");
     }
+    f->function = function;
     return DANAUS_OK;
 }
 
 int dn_cuda_has_image(hash128 key) { return dn_shipped_has(key) || dn_cache_has(key); }
 
 /* An image from the disk that the driver refuses is compiled again. */
-static danaus_status make_module(cuda_device *d, const char *entry, cuda_module *m)
+static int load_kept(cuda_device *d, const gpu_use *use, cuda_function *f)
 {
     static int (*const places[])(
         hash128 key, void **image, size_t *bytes) = { dn_shipped_load, dn_cache_load };
     void *image;
     size_t bytes;
-    int arch = d->gpu.facts.arch;
-    hash128 key = dn_cuda_key(m->name, m->defines, arch);
-    for (int i = 0; i < 2; i++)
-        if (places[i](key, &image, &bytes)) {
-            danaus_status status = load_module(d, image, entry, m);
+    int refused = 0;
+    for (int i = 0; i < 2 && !f->function; i++)
+        if (places[i](use->image, &image, &bytes)) {
+            load_module(d, image, use->entry, &refused, f);
             dn_free(image);
-            if (status == DANAUS_OK)
-                return status;
         }
-    if (!dn_cuda_take_ahead(d, key, &image, &bytes))
-        TRY(dn_cuda_compile(m->name, m->defines, arch, &image, &bytes, NULL));
-    danaus_status status = load_module(d, image, entry, m);
-    if (status == DANAUS_OK)
-        dn_cache_store(key, arch, image, bytes);
-    dn_free(image);
-    return status;
+    return f->function != NULL;
 }
 
-static uint64_t mix(uint64_t hash, uint64_t value)
+static danaus_status load_new(
+    cuda_device *d, const gpu_use *use, const void *image, size_t bytes, int *refused,
+    cuda_function *f)
 {
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-    return hash ^ (hash >> 29);
-}
-
-static uint64_t hash_of(const char *name, const char *defines)
-{
-    uint64_t hash = 0;
-    for (const char *at = name; *at; at++)
-        hash = mix(hash, (unsigned char)*at);
-    for (const char *at = defines; *at; at++)
-        hash = mix(hash, (unsigned char)*at);
-    return hash;
-}
-
-static const cuda_module *find_module(
-    const cuda_gpu *g, uint64_t hash, const char *name, const char *defines)
-{
-    for (size_t i = 0; i < g->module_count; i++) {
-        const cuda_module *m = &g->modules[i];
-        if (m->hash == hash && !strcmp(m->name, name) && !strcmp(m->defines, defines))
-            return m;
-    }
-    return NULL;
-}
-
-/* The function of such a text, if it is there. */
-static int find_loaded(
-    cuda_gpu *g, uint64_t hash, const char *name, const char *defines,
-    cu_function *function)
-{
-    dn_lock(g->lock);
-    const cuda_module *known = find_module(g, hash, name, defines);
-    if (known)
-        *function = known->function;
-    dn_unlock(g->lock);
-    return known != NULL;
-}
-
-int dn_cuda_is_loaded(cuda_device *d, const char *name, const char *defines)
-{
-    cu_function function;
-    return find_loaded(d->shared, hash_of(name, defines), name, defines, &function);
-}
-
-static danaus_status reserve_module(cuda_gpu *g)
-{
-    if (g->module_count < g->module_capacity)
-        return DANAUS_OK;
-    size_t more = g->module_capacity ? 2 * g->module_capacity : LEAST_MODULES;
-    cuda_module *grown =
-        dn_grow(g->modules, g->module_count * sizeof *grown, more * sizeof *grown);
-    if (!grown)
-        return dn_fail_memory(more * sizeof *grown, "a list of kernels");
-    g->modules = grown;
-    g->module_capacity = more;
+    TRY(load_module(d, image, use->entry, refused, f));
+    dn_cache_store(use->image, d->gpu.facts.arch, image, bytes);
     return DANAUS_OK;
 }
 
-/* *m is in the list now, or else the one of another thread that was faster. */
-static danaus_status add_module(cuda_gpu *g, cuda_module *m, int *is_added)
+static danaus_status make_function(
+    cuda_device *d, const gpu_use *use, const void *image, size_t bytes, int *refused,
+    cuda_function *f)
 {
-    danaus_status status = DANAUS_OK;
-    dn_lock(g->lock);
-    const cuda_module *known = find_module(g, m->hash, m->name, m->defines);
-    if (known)
-        m->function = known->function;
-    else
-        status = reserve_module(g);
-    *is_added = !known && status == DANAUS_OK;
-    if (*is_added)
-        g->modules[g->module_count++] = *m;
-    dn_unlock(g->lock);
+    void *compiled;
+    if (image)
+        return load_new(d, use, image, bytes, refused, f);
+    if (load_kept(d, use, f))
+        return DANAUS_OK;
+    TRY(dn_cuda_compile(
+        use->text, use->defines, d->gpu.facts.arch, &compiled, &bytes, NULL, refused));
+    danaus_status status = load_new(d, use, compiled, bytes, refused, f);
+    dn_free(compiled);
     return status;
+}
+
+/* ---- functions that are loaded, by hash ---- */
+
+/* The function's place, or the empty one where it would be. */
+static cuda_function *find_place(
+    cuda_function *functions, size_t capacity, hash128 hash)
+{
+    size_t i = hash.part[1] & (capacity - 1);
+    while (functions[i].function && !dn_hash_equal(functions[i].hash, hash))
+        i = (i + 1) & (capacity - 1);
+    return &functions[i];
+}
+
+static cu_function find_loaded(cuda_gpu *g, hash128 hash)
+{
+    cu_function function = NULL;
+    dn_lock(g->lock);
+    if (g->function_capacity)
+        function = find_place(g->functions, g->function_capacity, hash)->function;
+    dn_unlock(g->lock);
+    return function;
+}
+
+int dn_cuda_is_loaded(cuda_gpu *g, const gpu_use *use)
+{
+    return find_loaded(g, use->hash) != NULL;
+}
+
+static danaus_status reserve_function(cuda_gpu *g)
+{
+    if (2 * (g->function_count + 1) <= g->function_capacity)
+        return DANAUS_OK;
+    size_t capacity = g->function_capacity ? 2 * g->function_capacity : LEAST_PLACES;
+    cuda_function *functions = dn_calloc(capacity, sizeof *functions);
+    if (!functions)
+        return dn_fail_memory(capacity * sizeof *functions, "a table of functions");
+    for (size_t i = 0; i < g->function_capacity; i++)
+        if (g->functions[i].function)
+            *find_place(functions, capacity, g->functions[i].hash) = g->functions[i];
+    dn_free(g->functions);
+    g->functions = functions;
+    g->function_capacity = capacity;
+    return DANAUS_OK;
+}
+
+/* *f is in the table now, or else becomes the one of another thread that was faster. */
+static danaus_status add_loaded(cuda_device *d, cuda_function *f)
+{
+    cuda_gpu *g = d->shared;
+    cu_module module = f->module;
+    dn_lock(g->lock);
+    danaus_status status = reserve_function(g);
+    if (status == DANAUS_OK) {
+        cuda_function *place = find_place(g->functions, g->function_capacity, f->hash);
+        if (!place->function) {
+            *place = *f;
+            g->function_count++;
+            module = NULL;
+        }
+        *f = *place;
+    }
+    dn_unlock(g->lock);
+    if (module)
+        d->driver->ModuleUnload(module);
+    return status;
+}
+
+danaus_status dn_cuda_load_use(
+    cuda_device *d, const gpu_use *use, const void *image, size_t bytes, int *refused,
+    cu_function *function)
+{
+    cuda_function f = { .hash = use->hash };
+    *function = find_loaded(d->shared, use->hash);
+    if (*function)
+        return DANAUS_OK;
+    TRY(make_function(d, use, image, bytes, refused, &f));
+    TRY(add_loaded(d, &f));
+    *function = f.function;
+    return DANAUS_OK;
 }
 
 danaus_status dn_cuda_load(
     cuda_device *d, const char *name, const char *defines, const char *entry,
     cu_function *function)
 {
-    uint64_t hash = hash_of(name, defines);
-    if (find_loaded(d->shared, hash, name, defines, function))
-        return DANAUS_OK;
-    int is_added = 0;
-    size_t size = strlen(defines) + 1;
-    cuda_module m = { .name = name, .defines = dn_alloc(size), .hash = hash };
-    if (!m.defines)
-        return dn_fail_memory(size, "a kernel's defines");
-    memcpy(m.defines, defines, size);
-    danaus_status status = make_module(d, entry, &m);
-    if (status == DANAUS_OK)
-        status = add_module(d->shared, &m, &is_added);
-    if (!is_added) {
-        if (m.module)
-            d->driver->ModuleUnload(m.module);
-        dn_free(m.defines);
-    }
-    if (status == DANAUS_OK)
-        *function = m.function;
-    return status;
+    gpu_use use = { .text = name, .entry = entry };
+    int refused = 0;
+    snprintf(use.defines, sizeof use.defines, "%s", defines);
+    dn_cuda_hash_use(&use, d->gpu.facts.arch);
+    return dn_cuda_load_use(d, &use, NULL, 0, &refused, function);
 }
 
-/* ---- finding ---- */
+/* ---- functions of rows, by problem ---- */
+
+static cuda_entry entry_of(const kernel *k, const problem *p, int variant)
+{
+    danaus_pattern q = p->pattern, l = p->inner;
+    int64_t form = p->dtype;
+    form = form << 8 | p->layout;
+    form = form << 8 | p->math;
+    form = form << 8 | p->activation;
+    form = form << 8 | variant;
+    return (cuda_entry){ .kernel = k,
+                         .word = { q.a, q.b, q.c, q.d, l.a, l.b, l.c, l.d, form } };
+}
 
 static int is_same(const cuda_entry *a, const cuda_entry *b)
 {
-    return a->kernel == b->kernel && dn_pattern_equal(a->pattern, b->pattern) &&
-           dn_pattern_equal(a->inner, b->inner) && a->layout == b->layout &&
-           a->math == b->math && a->variant == b->variant &&
-           a->activation == b->activation;
+    return a->kernel == b->kernel && !memcmp(a->word, b->word, sizeof a->word);
 }
 
 /* The entry's place, or the empty one where it would be. */
 static cuda_entry *find_entry(
     cuda_entry *entries, size_t capacity, const cuda_entry *wanted)
 {
-    danaus_pattern p = wanted->pattern;
-    uint64_t hash = mix(mix(0, (uint64_t)p.a), (uint64_t)p.b);
-    hash = mix(mix(hash, (uint64_t)p.c), (uint64_t)p.d);
-    hash = mix(mix(hash, (uint64_t)wanted->inner.a), (uint64_t)wanted->inner.b);
-    hash = mix(hash, (uintptr_t)wanted->kernel);
-    hash =
-        mix(hash, (uint64_t)wanted->layout << 24 | (uint64_t)wanted->math << 16 |
-                      (uint64_t)wanted->variant << 8 | (uint64_t)wanted->activation);
+    uint64_t hash = (uintptr_t)wanted->kernel;
+    for (size_t i = 0; i < sizeof wanted->word / sizeof *wanted->word; i++) {
+        hash = (hash ^ (uint64_t)wanted->word[i]) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
     size_t i = hash & (capacity - 1);
     while (entries[i].kernel && !is_same(&entries[i], wanted))
         i = (i + 1) & (capacity - 1);
@@ -256,7 +287,7 @@ static danaus_status reserve_entry(cuda_gpu *g)
 {
     if (2 * (g->entry_count + 1) <= g->entry_capacity)
         return DANAUS_OK;
-    size_t capacity = g->entry_capacity ? 2 * g->entry_capacity : LEAST_ENTRIES;
+    size_t capacity = g->entry_capacity ? 2 * g->entry_capacity : LEAST_PLACES;
     cuda_entry *entries = dn_calloc(capacity, sizeof *entries);
     if (!entries)
         return dn_fail_memory(capacity * sizeof *entries, "a table of kernels");
@@ -267,12 +298,6 @@ static danaus_status reserve_entry(cuda_gpu *g)
     g->entries = entries;
     g->entry_capacity = capacity;
     return DANAUS_OK;
-}
-
-static cuda_entry entry_of(const kernel *k, const problem *p, int variant)
-{
-    return (cuda_entry){ k,       p->pattern, p->inner,      p->layout,
-                         p->math, variant,    p->activation, NULL };
 }
 
 /* Whether there is the entry, which then gets its function. */
@@ -307,19 +332,41 @@ int dn_cuda_has_function(cuda_device *d, const kernel *k, const problem *p, int 
     return known_entry(d->shared, &e);
 }
 
+danaus_status dn_cuda_add_function(
+    cuda_device *d, const kernel *k, const problem *p, int variant,
+    cu_function function)
+{
+    cuda_entry e = entry_of(k, p, variant);
+    e.function = function;
+    return add_entry(d->shared, &e);
+}
+
+/* A module cannot be loaded while a graph is captured. */
+static danaus_status compile_now(
+    cuda_device *d, const kernel *k, const problem *p, int variant,
+    cu_function *function)
+{
+    gpu_use use;
+    int capturing = 0, refused = 0;
+    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
+    if (capturing)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "operands that are aligned like these need a kernel that is not compiled "
+            "yet, and cannot be while a graph is captured: run the call once before");
+    dn_gpu_use(k, p, variant, &use);
+    dn_cuda_hash_use(&use, d->gpu.facts.arch);
+    TRY(dn_cuda_load_use(d, &use, NULL, 0, &refused, function));
+    return dn_cuda_add_function(d, k, p, variant, *function);
+}
+
 danaus_status dn_cuda_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function *function)
 {
     cuda_entry e = entry_of(k, p, variant);
-    if (!known_entry(d->shared, &e)) {
-        const gpu_family *f = dn_gpu_family(k);
-        char defines[MOST_DEFINES];
-        text t = { defines, sizeof defines, 0 };
-        f->defines(k, p, variant, &t);
-        TRY(dn_cuda_load(d, f->text, defines, "ks", &e.function));
-        TRY(add_entry(d->shared, &e));
-    }
+    if (!known_entry(d->shared, &e))
+        return compile_now(d, k, p, variant, function);
     *function = e.function;
     return DANAUS_OK;
 }

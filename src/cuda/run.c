@@ -238,57 +238,6 @@ danaus_status dn_cuda_step(
     return dn_cuda_launch(d, function, &launch, arguments);
 }
 
-static danaus_status prepare(cuda_device *d, const ks_step *steps, int count)
-{
-    for (int i = 0; i < count; i++) {
-        const gpu_code *code = steps[i].kernel->code;
-        const gpu_family *f = dn_gpu_family(steps[i].kernel);
-        cu_function function;
-        if (code->inner) {
-            ks_step inner = dn_gpu_inner(steps[i].kernel, &steps[i].p);
-            TRY(prepare(d, &inner, 1));
-        }
-        if (code->first) {
-            ks_step first = dn_gpu_first(steps[i].kernel, &steps[i].p);
-            TRY(prepare(d, &first, 1));
-        }
-        if (f->products)
-            TRY(dn_cuda_open_blas(d));
-        for (int v = 0; v < f->variants || v == 0; v++)
-            TRY(dn_cuda_function(d, steps[i].kernel, &steps[i].p, v, &function));
-    }
-    return DANAUS_OK;
-}
-
-static danaus_status prepare_gradients(cuda_device *d, const ks_step *steps, int count)
-{
-    gradient_text texts[GRADIENT_TEXTS];
-    cu_function function;
-    for (int i = 0; i < count; i++) {
-        int needed = dn_cuda_gradient_texts(d, &steps[i].p, texts);
-        for (int n = 0; n < needed; n++)
-            TRY(dn_cuda_load(
-                d, texts[n].name, texts[n].defines, texts[n].entry, &function));
-    }
-    return DANAUS_OK;
-}
-
-danaus_status dn_cuda_prepare(
-    danaus_device *dev, const ks_step *steps, int count, int factors)
-{
-    cuda_device *d = (cuda_device *)dev;
-    int pushed;
-    dn_cuda_compile_ahead(d, steps, count, factors);
-    danaus_status status = dn_cuda_enter(d, &pushed);
-    if (status == DANAUS_OK) {
-        status = prepare(d, steps, count);
-        status = status ? status : prepare_gradients(d, steps, factors);
-        dn_cuda_leave(d, pushed);
-    }
-    dn_cuda_forget_ahead(d);
-    return status;
-}
-
 /* Two places in scratch take turns; what a step needs for itself follows them. */
 static danaus_status run(
     cuda_device *d, const ks_step *steps, int count, const ks_operands *o)

@@ -97,16 +97,16 @@ static void close_gpu(cuda_gpu *g)
     int pushed = 0;
     if (g->context && dn_cuda_enter_gpu(g, &pushed) == DANAUS_OK) {
         dn_cuda_close_blas(g);
-        for (size_t i = 0; i < g->module_count; i++)
-            g->driver->ModuleUnload(g->modules[i].module);
+        for (size_t i = 0; i < g->function_capacity; i++)
+            if (g->functions[i].function)
+                g->driver->ModuleUnload(g->functions[i].module);
         dn_cuda_leave_gpu(g, pushed);
     }
     if (g->context)
         g->driver->PrimaryRelease(g->handle);
-    for (size_t i = 0; i < g->module_count; i++)
-        dn_free(g->modules[i].defines);
-    dn_free(g->modules);
+    dn_free(g->functions);
     dn_free(g->entries);
+    dn_free(g->refused);
     dn_tuning_destroy(g->tuning);
     dn_lock_destroy(g->lock);
     dn_free(g);
@@ -114,9 +114,12 @@ static void close_gpu(cuda_gpu *g)
 
 static danaus_status fill_gpu(cuda_gpu *g)
 {
+    size_t memory;
     TRY(dn_lock_create(&g->lock));
     CUDA_TRY(g->driver, DeviceGet(&g->handle, g->ordinal));
     TRY(read_facts(g->driver, g->handle, &g->facts));
+    CUDA_TRY(g->driver, DeviceTotalMem(&memory, g->handle));
+    g->facts.memory = (int64_t)memory;
     CUDA_TRY(g->driver, PrimaryRetain(&g->context, g->handle));
     return DANAUS_OK;
 }

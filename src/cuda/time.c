@@ -1,4 +1,4 @@
-/* Seconds of steps by the device's own clock: between two events, after other data have
+/* Seconds of work by the device's own clock: between two events, after other data have
    been read through the second cache, as a layer of a large network finds it. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
@@ -14,9 +14,8 @@
 
 typedef struct stopwatch {
     cuda_device *d;
-    const ks_step *steps;
-    int count;
-    const ks_operands *o;
+    device_run *run;
+    void *arg;
     cu_event first, last;
     cu_pointer other; /* SLABS of numbers, and the one that they are added up in */
     int64_t slab;     /* numbers */
@@ -72,7 +71,7 @@ static danaus_status time_run(void *arg, double *seconds)
     float milliseconds = 0;
     TRY(read_other_data(w));
     CUDA_TRY(d->driver, EventRecord(w->first, d->stream));
-    TRY(dn_cuda_ks_run(&d->gpu.base, w->steps, w->count, w->o));
+    TRY(w->run(&d->gpu.base, w->arg));
     CUDA_TRY(d->driver, EventRecord(w->last, d->stream));
     CUDA_TRY(d->driver, StreamSynchronize(d->stream));
     CUDA_TRY(d->driver, EventElapsedTime(&milliseconds, w->first, w->last));
@@ -81,10 +80,9 @@ static danaus_status time_run(void *arg, double *seconds)
 }
 
 danaus_status dn_cuda_time(
-    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
-    double *seconds)
+    danaus_device *dev, device_run *run, void *arg, double *seconds)
 {
-    stopwatch w = { .d = (cuda_device *)dev, .steps = steps, .count = count, .o = o };
+    stopwatch w = { .d = (cuda_device *)dev, .run = run, .arg = arg };
     int pushed;
     TRY(dn_cuda_enter(w.d, &pushed));
     danaus_status status = open_stopwatch(&w);

@@ -18,6 +18,7 @@
 #define DN_GPU_GPU_H
 
 #include "backend/backend.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 /* What cost models and grids may know of a device. */
@@ -26,6 +27,7 @@ typedef struct gpu_facts {
     int units;        /* multiprocessors */
     int64_t shared;   /* bytes of shared memory that a block may have */
     int64_t l2;       /* bytes */
+    int64_t memory;   /* bytes */
     double bandwidth; /* of memory, bytes a second */
     double flops;     /* f32 multiply-adds by vector units, two operations each */
 } gpu_facts;
@@ -88,10 +90,21 @@ static inline int64_t dn_gpu_parts(int64_t size, int64_t part)
     return (size + part - 1) / part;
 }
 
+#define GPU_MOST_DEFINES 4096 /* bytes */
+
+/* One function that is compiled: an entry point of a text with its defines. */
+typedef struct gpu_use {
+    const char *text, *entry;
+    char defines[GPU_MOST_DEFINES];
+    hash128 image; /* of all that decides what is compiled, */
+    hash128 hash;  /* and of the entry point */
+} gpu_use;
+
 /* What kernel.family points to: how rows of a text are compiled and run. */
 typedef struct gpu_family {
     kernel_family kernel;
-    const char *text; /* a file of src/gpu/texts */
+    const char *text;  /* a file of src/gpu/texts */
+    const char *entry; /* its entry point; NULL: "ks" */
 
     /* Writes lines "#define NAME VALUE\n" for a problem. The batch of the problem is a
        hint here too: what is compiled must be right for any; but its activation is that
@@ -106,6 +119,9 @@ typedef struct gpu_family {
     /* The rest may be NULL or 0. */
     int variants; /* 0: one */
     int (*variant)(const kernel *k, const problem *p, const gpu_call *call);
+    /* Other rows that run for a problem, whether or not they are in the table: *part is
+       number n; 0: there are no more. */
+    int (*part)(const kernel *k, const problem *p, int n, ks_step *part);
     void (*maps)(
         const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS]);
     /* Of rows whose products a library makes. Their text runs afterwards, if there is a
@@ -133,6 +149,13 @@ static inline const gpu_family *dn_gpu_family(const kernel *k)
 }
 
 static inline const gpu_code *dn_gpu_code(const kernel *k) { return k->code; }
+
+/* What a row compiles for a problem, without the hashes, which are of a compiler too. */
+void dn_gpu_use(const kernel *k, const problem *p, int variant, gpu_use *use);
+
+/* Whether a row may run this variant for operands that are aligned as allocations are, of
+   any batch that `memory` bytes hold. */
+int dn_gpu_reaches(const kernel *k, const problem *p, int variant, int64_t memory);
 
 /* The grid of ks_turn.cu for a matrix of elements of so many bytes. */
 gpu_launch dn_gpu_turn_launch(int64_t rows, int64_t columns, size_t element);

@@ -115,6 +115,17 @@ static void launch_of(
         rows > cols ? rows : cols, call->batch, danaus_dtype_size(p->dtype));
 }
 
+static int part_of(const kernel *k, const problem *p, int n, ks_step *part)
+{
+    if (n == 0)
+        *part = dn_gpu_inner(k, p);
+    else if (n == 1 && dn_gpu_code(k)->first)
+        *part = dn_gpu_first(k, p);
+    else
+        return 0;
+    return 1;
+}
+
 const gpu_family dn_gpu_turned = {
     .kernel = { .fits = fits,
                 .cost = cost,
@@ -123,4 +134,5 @@ const gpu_family dn_gpu_turned = {
     .text = "ks_turn.cu",
     .defines = defines,
     .launch = launch_of,
+    .part = part_of,
 };

@@ -3,6 +3,7 @@
 #include "gpu/rows.h"
 
 #include "base/thread.h"
+#include "math/pattern.h"
 
 /* A row: its name, type, family, the least architecture that it runs on, its sizes. */
 #define ROW(NAME, DTYPE, FAMILY, ARCH, ...)                                            \
@@ -290,4 +291,35 @@ const kernel *dn_gpu_kernels_for(int arch, int library)
     while (k->name && !dn_gpu_runs_on(k, arch))
         k++;
     return k;
+}
+
+void dn_gpu_use(const kernel *k, const problem *p, int variant, gpu_use *use)
+{
+    const gpu_family *f = dn_gpu_family(k);
+    text t = { use->defines, sizeof use->defines, 0 };
+    use->text = f->text;
+    use->entry = f->entry ? f->entry : "ks";
+    *use->defines = '\0';
+    f->defines(k, p, variant, &t);
+}
+
+/* Rows whose x is made first turn nothing. Which variant it is hangs on whether a batch is
+   one column, how many there are, and whether they are a multiple of some power of two. */
+int dn_gpu_reaches(const kernel *k, const problem *p, int variant, int64_t memory)
+{
+    const gpu_family *f = dn_gpu_family(k);
+    danaus_pattern q = p->pattern;
+    int64_t column = (dn_pattern_rows(q) + dn_pattern_cols(q)) *
+                     (int64_t)danaus_dtype_size(p->dtype);
+    const int64_t batches[] = { p->batch, 1, 3, 64, memory / column };
+    if (!f->text || dn_gpu_code(k)->first)
+        return 0;
+    if (!f->variant)
+        return 1;
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        gpu_call call = { batches[i] > 1 ? batches[i] : 1, NULL, NULL };
+        if (f->variant(k, p, &call) == variant)
+            return 1;
+    }
+    return 0;
 }

@@ -25,6 +25,7 @@
 #define MOST_GROWTH 64.0
 /* Runs of factors longer than this are not considered for merging. */
 #define MOST_MERGED 16
+#define MOST_WHY    512 /* bytes of a sentence */
 
 static const char *const activation_names[] = {
     [DANAUS_RELU] = "ReLU",
@@ -204,7 +205,7 @@ static danaus_status try_rows(
     for (const kernel *k = dev->kernels; k->name; k++) {
         int fits = 0, same = 0;
         for (int i = 0; i < steps.count; i++) {
-            fits += dn_fits(k, &steps.step[i].p);
+            fits += dn_is_usable(dev, k, &steps.step[i].p);
             same += steps.step[i].kernel == k;
         }
         if (fits < steps.count || same == steps.count)
@@ -266,7 +267,9 @@ static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *
     return DANAUS_OK;
 }
 
-danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device)
+/* *refused: some of the rows do not compile there, and others may be chosen. */
+static danaus_status prepare(
+    const danaus_ks_plan *plan, danaus_device *device, int *refused)
 {
     const step_list *lists[] = { &plan->forward, &plan->back, &plan->run };
     int count = 0;
@@ -279,9 +282,43 @@ danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device)
         for (int i = 0; i < lists[l]->count; i++)
             all[count++] = lists[l]->step[i];
     danaus_status status = device->backend->prepare(
-        device, all, count, plan->desc.gradients ? plan->forward.count : 0);
+        device, all, count, plan->desc.gradients ? plan->forward.count : 0, refused);
     dn_free(all);
     return status;
+}
+
+danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device)
+{
+    int refused = 0;
+    return prepare(plan, device, &refused);
+}
+
+static danaus_status choose(danaus_ks_plan *plan, danaus_device *device)
+{
+    TRY(choose_steps(plan, device));
+    int chain = plan->count > 1 && device->backend->on_host;
+    if (chain && plan->desc.effort == DANAUS_MEASURE)
+        TRY(measure_chains(plan, device));
+    else if (chain && plan->desc.effort == DANAUS_ESTIMATE)
+        choose_alike(plan, device);
+    return plan->desc.gradients ? choose_gradient_steps(plan, device) : DANAUS_OK;
+}
+
+/* Until all that is chosen compiles; when nothing is left to choose the compiler says why. */
+static danaus_status choose_and_prepare(danaus_ks_plan *plan, danaus_device *device)
+{
+    char why[MOST_WHY] = "";
+    for (;;) {
+        int refused = 0;
+        danaus_status status = choose(plan, device);
+        if (status == DANAUS_ERR_UNSUPPORTED && *why)
+            return dn_fail(DANAUS_ERR_DEVICE, "%s", why);
+        TRY(status);
+        status = prepare(plan, device, &refused);
+        if (status == DANAUS_OK || !refused)
+            return status;
+        snprintf(why, sizeof why, "%s", danaus_error_detail());
+    }
 }
 
 danaus_status danaus_ks_plan_create(
@@ -303,16 +340,7 @@ danaus_status danaus_ks_plan_create(
     p->desc = d;
     p->count = count;
     memcpy(p->patterns, patterns, (size_t)count * sizeof *patterns);
-    danaus_status status = choose_steps(p, device);
-    int chain = status == DANAUS_OK && count > 1 && device->backend->on_host;
-    if (chain && d.effort == DANAUS_MEASURE)
-        status = measure_chains(p, device);
-    else if (chain && d.effort == DANAUS_ESTIMATE)
-        choose_alike(p, device);
-    if (status == DANAUS_OK && d.gradients)
-        status = choose_gradient_steps(p, device);
-    if (status == DANAUS_OK)
-        status = dn_prepare(p, device);
+    danaus_status status = choose_and_prepare(p, device);
     if (status != DANAUS_OK)
         danaus_ks_plan_destroy(p);
     else

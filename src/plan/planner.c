@@ -29,6 +29,7 @@
 typedef struct trial {
     danaus_device *dev;
     void *x, *y, *w;
+    const ks_step *steps;
     int count;
     void *packed[DANAUS_MAX_FACTORS];
 } trial;
@@ -135,7 +136,7 @@ static danaus_status open_trial(
         dn_mul_overflows(n, (int64_t)danaus_dtype_size(first->dtype), &n))
         return dn_fail(
             DANAUS_ERR_SHAPE, "a batch of %" PRId64 " overflows", first->batch);
-    *t = (trial){ .dev = dev, .count = count };
+    *t = (trial){ .dev = dev, .steps = steps, .count = count };
     danaus_status status = fill_trial(
         t, steps, most_weights(steps, count), cols * first->batch, rows * first->batch);
     if (status != DANAUS_OK)
@@ -143,29 +144,41 @@ static danaus_status open_trial(
     return status;
 }
 
-/* Steps to be timed by the clock of the host. */
-typedef struct timed_steps {
+/* ---- timing ---- */
+
+/* Work to be timed by the clock of the host. */
+typedef struct timed_run {
     danaus_device *dev;
-    const ks_step *steps;
-    int count;
-    const ks_operands *o;
-} timed_steps;
+    device_run *run;
+    void *arg;
+} timed_run;
 
 static danaus_status time_call(void *arg, double *seconds)
 {
-    const timed_steps *s = arg;
+    const timed_run *t = arg;
     double start = dn_seconds();
-    TRY(s->dev->backend->ks_run(s->dev, s->steps, s->count, s->o));
+    TRY(t->run(t->dev, t->arg));
     *seconds = dn_seconds() - start;
     return DANAUS_OK;
 }
 
-static danaus_status time_calls(
-    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o,
-    double *seconds)
+static danaus_status take_time(
+    danaus_device *dev, device_run *run, void *arg, double *seconds)
 {
-    timed_steps s = { dev, steps, count, o };
-    return dn_median_seconds(time_call, &s, CLOCK_MOST_RUNS, ENOUGH_SECONDS, seconds);
+    timed_run t = { dev, run, arg };
+    if (dev->backend->time)
+        return dev->backend->time(dev, run, arg, seconds);
+    return dn_median_seconds(time_call, &t, CLOCK_MOST_RUNS, ENOUGH_SECONDS, seconds);
+}
+
+static danaus_status run_trial(danaus_device *dev, void *arg)
+{
+    const trial *t = arg;
+    ks_operands o = { .batch = t->steps->p.batch,
+                      .x = t->x,
+                      .y = t->y,
+                      .packed = (const void *const *)t->packed };
+    return dev->backend->ks_run(dev, t->steps, t->count, &o);
 }
 
 danaus_status dn_measure(
@@ -173,13 +186,7 @@ danaus_status dn_measure(
 {
     trial t;
     TRY(open_trial(dev, steps, count, &t));
-    ks_operands o = { .batch = steps->p.batch,
-                      .x = t.x,
-                      .y = t.y,
-                      .packed = (const void *const *)t.packed };
-    danaus_status status = dev->backend->time
-                               ? dev->backend->time(dev, steps, count, &o, seconds)
-                               : time_calls(dev, steps, count, &o, seconds);
+    danaus_status status = take_time(dev, run_trial, &t, seconds);
     close_trial(&t);
     return status;
 }
@@ -193,7 +200,7 @@ static const kernel *estimate(
     const kernel *best = NULL;
     double least = INFINITY;
     for (const kernel *k = dev->kernels; k->name; k++) {
-        double t = dn_fits(k, p) ? dn_cost(dev, k, p) : INFINITY;
+        double t = dn_is_usable(dev, k, p) ? dn_cost(dev, k, p) : INFINITY;
         if (t < least) {
             least = t;
             best = k;
@@ -211,7 +218,7 @@ static const kernel *estimate_or_neighbour(
     const kernel *best = estimate(dev, p, &least), *near = NULL;
     if (best)
         near = dn_tuning_near(dev->tuning, p);
-    *seconds = near ? dn_cost(dev, near, p) : INFINITY;
+    *seconds = near && dn_is_usable(dev, near, p) ? dn_cost(dev, near, p) : INFINITY;
     if (*seconds <= DOUBTFUL * least)
         return near;
     *seconds = least;
@@ -227,11 +234,28 @@ static int candidates(
     problem plain = *p;
     plain.activation = 0;
     for (const kernel *k = dev->kernels; k->name && count < MOST_STEPS; k++) {
-        double t = dn_fits(k, p) ? dn_cost(dev, k, p) : NAN;
+        double t = dn_is_usable(dev, k, p) ? dn_cost(dev, k, p) : NAN;
         if (t <= HOPELESS * least || t == INFINITY)
             steps[count++] = (ks_step){ plain, k };
     }
     return count;
+}
+
+/* Those that do not compile here are left out; *count may become 0. */
+static danaus_status prepare_candidates(danaus_device *dev, ks_step *steps, int *count)
+{
+    danaus_status status = DANAUS_OK;
+    int refused = 1;
+    while (dev->backend->prepare && refused) {
+        refused = 0;
+        status = dev->backend->prepare(dev, steps, *count, 0, &refused);
+        int all = *count;
+        *count = 0;
+        for (int i = 0; i < all; i++)
+            if (!refused || !dev->backend->refuses(dev, steps[i].kernel))
+                steps[(*count)++] = steps[i];
+    }
+    return status;
 }
 
 /* Of two that are as fast the one of least estimate is taken: such rows need no table. */
@@ -242,8 +266,7 @@ static danaus_status measure(
     double least, guessed = INFINITY, t;
     const kernel *guess = estimate(dev, p, &least);
     int count = candidates(dev, p, least, steps);
-    if (dev->backend->prepare)
-        TRY(dev->backend->prepare(dev, steps, count, 0));
+    TRY(prepare_candidates(dev, steps, &count));
     *chosen = NULL;
     *seconds = INFINITY;
     for (int i = 0; i < count; i++) {
@@ -255,7 +278,7 @@ static danaus_status measure(
             *chosen = steps[i].kernel;
         }
     }
-    if (guessed <= WORTH_IT * *seconds) {
+    if (guessed < INFINITY && guessed <= WORTH_IT * *seconds) {
         *seconds = guessed;
         *chosen = guess;
     }
@@ -279,6 +302,8 @@ danaus_status dn_choose(
 {
     const kernel *best =
         dn_tuning_find(dev->tuning, p, effort != DANAUS_MEASURE, seconds);
+    if (best && !dn_is_usable(dev, best, p))
+        best = NULL;
     if (best && effort == DANAUS_ESTIMATE && pays_for_activation(dev, best, p))
         best = NULL;
     if (!best && effort == DANAUS_MEASURE)
@@ -303,7 +328,7 @@ static double estimate_steps(
         problem p = steps[i].p;
         const kernel *row = k ? k : steps[i].kernel;
         p.alike = k != NULL;
-        seconds += dn_fits(row, &p) ? dn_cost(dev, row, &p) : INFINITY;
+        seconds += dn_is_usable(dev, row, &p) ? dn_cost(dev, row, &p) : INFINITY;
     }
     return seconds;
 }

@@ -325,7 +325,8 @@ static void compile_together(const question *list, int count)
     ks_step steps[AT_ONCE];
     for (int i = 0; i < count; i++)
         steps[i] = list[i].step;
-    assert_ok(device->backend->prepare(device, steps, count, 0));
+    int refused = 0;
+    assert_ok(device->backend->prepare(device, steps, count, 0, &refused));
 }
 
 static void check_type(danaus_dtype dtype)

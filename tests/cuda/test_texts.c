@@ -72,7 +72,7 @@ static void compile(void *arg, int i)
     void *image = NULL;
     size_t bytes = 0;
     danaus_status status =
-        dn_cuda_compile(j->file, j->defines, j->arch, &image, &bytes, &j->log);
+        dn_cuda_compile(j->file, j->defines, j->arch, &image, &bytes, &j->log, NULL);
     dn_free(image);
     j->skipped = status == DANAUS_ERR_UNSUPPORTED; /* this NVRTC does not know it */
     if (status != DANAUS_OK && !j->skipped)
@@ -323,7 +323,7 @@ static void a_product_that_waits_is_found(void **state)
         void *image = NULL;
         size_t bytes;
         snprintf(source, sizeof source, product, change[i]);
-        danaus_status status = dn_nvrtc_compile(source, 90, &image, &bytes, &log);
+        danaus_status status = dn_nvrtc_compile(source, 90, &image, &bytes, &log, NULL);
         if (status == DANAUS_ERR_UNSUPPORTED)
             skip();
         assert_ok(status);
@@ -338,7 +338,7 @@ int main(void)
     void *image;
     size_t bytes;
     if (dn_cuda_compile(
-            "ks_reduce.cu", "#define TYPE_f32 1\n", 90, &image, &bytes, NULL)) {
+            "ks_reduce.cu", "#define TYPE_f32 1\n", 90, &image, &bytes, NULL, NULL)) {
         fprintf(stderr, "%s\n", danaus_error_detail());
         return 77;
     }

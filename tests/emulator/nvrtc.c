@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 EXPORT int emulator_compilations; /* since the start */
+EXPORT const char
+    *emulator_refused; /* sources with this in them do not compile; or NULL */
 EXPORT emulator_control emulator_nvrtc_control;
 
 static int fails(const char *function)
@@ -30,6 +32,7 @@ typedef struct program {
     char *image;
     size_t bytes;
     char log[4096];
+    int refused;
 } program;
 
 static int write_file(const program *p, const char *name, const char *text)
@@ -129,6 +132,7 @@ int nvrtcCreateProgram(
     for (int i = 0; i < headers; i++)
         failed |= write_file(p, header_name[i], header[i]);
     write_signature(p, source);
+    p->refused = emulator_refused && strstr(source, emulator_refused);
     __atomic_add_fetch(&emulator_nvrtc_control.handles, 1, __ATOMIC_SEQ_CST);
     *made = p;
     return failed;
@@ -150,6 +154,10 @@ int nvrtcCompileProgram(program *p, int count, const char *const *options)
 {
     BEGIN;
     __atomic_add_fetch(&emulator_compilations, 1, __ATOMIC_SEQ_CST);
+    if (p->refused) {
+        strcpy(p->log, "text.c(1): error: not this one\n");
+        return 6;
+    }
     if (count && !strstr(options[0], "_75"))
         return make_idle(p);
     char command[1024];

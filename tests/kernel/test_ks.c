@@ -162,7 +162,8 @@ static void prepare_rows(danaus_device *dev, const question_list *list)
         for (int i = 0; list->waiting[n].rows[i]; i++)
             steps[count++] = step_for(&list->waiting[n], list->waiting[n].rows[i]);
     }
-    assert_ok(dev->backend->prepare(dev, steps, count, 0));
+    int refused = 0;
+    assert_ok(dev->backend->prepare(dev, steps, count, 0, &refused));
     free(steps);
 }
 

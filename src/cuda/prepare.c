@@ -1,0 +1,235 @@
+/* Making ready what steps can run: all functions that they use are compiled at once, on as
+   many threads as there are, and loaded. Rows that do not compile here are refused. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/gradient.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread.h"
+
+#include <string.h>
+
+#define MOST_THREADS 16
+#define LEAST_WANTED 16
+
+/* A function that is to be there. */
+typedef struct wanted {
+    gpu_use use;
+    const kernel *row; /* the row of the table that needs it; NULL: gradients do */
+    ks_step step;      /* whose function it is: that row's, or that of a part of it */
+    int variant;
+    int is_new; /* it is to be compiled, and nothing before it in the list is the same */
+    void *image;
+    size_t bytes;
+} wanted;
+
+typedef struct wanted_list {
+    cuda_device *d;
+    wanted *all;
+    size_t count, capacity;
+} wanted_list;
+
+/* ---- gathering ---- */
+
+/* NULL: there is no memory. */
+static wanted *next_place(wanted_list *list)
+{
+    if (list->count == list->capacity) {
+        size_t more = list->capacity ? 2 * list->capacity : LEAST_WANTED;
+        size_t bytes = more * sizeof *list->all;
+        wanted *grown = dn_grow(list->all, list->count * sizeof *list->all, bytes);
+        if (!grown) {
+            dn_fail_memory(bytes, "a list of kernels");
+            return NULL;
+        }
+        list->all = grown;
+        list->capacity = more;
+    }
+    return memset(&list->all[list->count], 0, sizeof *list->all);
+}
+
+static int is_new(const wanted_list *list, const wanted *w)
+{
+    for (const wanted *other = list->all; other < w; other++)
+        if (dn_hash_equal(other->use.image, w->use.image))
+            return 0;
+    return !dn_cuda_is_loaded(list->d->shared, &w->use) &&
+           !dn_cuda_has_image(w->use.image);
+}
+
+static void add_last(wanted_list *list)
+{
+    wanted *w = &list->all[list->count];
+    dn_cuda_hash_use(&w->use, list->d->gpu.facts.arch);
+    w->is_new = is_new(list, w);
+    list->count++;
+}
+
+static danaus_status want_step(
+    wanted_list *list, const kernel *row, const ks_step *step)
+{
+    const gpu_family *f = dn_gpu_family(step->kernel);
+    int64_t memory = list->d->gpu.facts.memory;
+    ks_step part;
+    for (int v = 0; v < f->variants || v == 0; v++) {
+        if (!dn_gpu_reaches(step->kernel, &step->p, v, memory) ||
+            dn_cuda_has_function(list->d, step->kernel, &step->p, v))
+            continue;
+        wanted *w = next_place(list);
+        if (!w)
+            return DANAUS_ERR_MEMORY;
+        dn_gpu_use(step->kernel, &step->p, v, &w->use);
+        w->row = row;
+        w->step = *step;
+        w->variant = v;
+        add_last(list);
+    }
+    for (int n = 0; f->part && f->part(step->kernel, &step->p, n, &part); n++)
+        TRY(want_step(list, row, &part));
+    return DANAUS_OK;
+}
+
+static danaus_status want_gradients(wanted_list *list, const problem *p)
+{
+    gradient_text texts[GRADIENT_TEXTS];
+    int count = dn_cuda_gradient_texts(list->d, p, texts);
+    for (int i = 0; i < count; i++) {
+        wanted *w = next_place(list);
+        if (!w)
+            return DANAUS_ERR_MEMORY;
+        w->use.text = texts[i].name;
+        w->use.entry = texts[i].entry;
+        memcpy(w->use.defines, texts[i].defines, sizeof texts[i].defines);
+        add_last(list);
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status gather(
+    wanted_list *list, const ks_step *steps, int count, int factors)
+{
+    for (int i = 0; i < count; i++)
+        TRY(want_step(list, steps[i].kernel, &steps[i]));
+    for (int i = 0; i < factors; i++)
+        TRY(want_gradients(list, &steps[i].p));
+    return DANAUS_OK;
+}
+
+/* ---- compiling ---- */
+
+/* What fails here is compiled again, and reported, when it is loaded. */
+static void compile(void *arg, int i)
+{
+    const wanted_list *list = arg;
+    wanted *w = &list->all[i];
+    if (w->is_new)
+        dn_cuda_compile(
+            w->use.text, w->use.defines, list->d->gpu.facts.arch, &w->image, &w->bytes,
+            NULL, NULL);
+}
+
+static void compile_all(wanted_list *list)
+{
+    thread_pool *pool = NULL;
+    int texts = 0, threads = dn_thread_count();
+    for (size_t i = 0; i < list->count; i++)
+        texts += list->all[i].is_new;
+    threads = threads < MOST_THREADS ? threads : MOST_THREADS;
+    threads = threads < texts ? threads : texts;
+    if (threads > 1 && dn_pool_create(threads, &pool) == DANAUS_OK)
+        dn_pool_run(pool, (int)list->count, compile, list);
+    dn_pool_destroy(pool);
+}
+
+/* ---- loading ---- */
+
+int dn_cuda_refuses(const danaus_device *dev, const kernel *k)
+{
+    const cuda_gpu *g = ((const cuda_device *)dev)->shared;
+    int refused = 0;
+    dn_lock(g->lock);
+    for (size_t i = 0; i < g->refused_count; i++)
+        refused |= g->refused[i] == k;
+    dn_unlock(g->lock);
+    return refused;
+}
+
+static danaus_status refuse(cuda_gpu *g, const kernel *k)
+{
+    size_t bytes = g->refused_count * sizeof *g->refused;
+    dn_lock(g->lock);
+    const kernel **grown = dn_grow(g->refused, bytes, bytes + sizeof *grown);
+    if (grown) {
+        g->refused = grown;
+        g->refused[g->refused_count++] = k;
+    }
+    dn_unlock(g->lock);
+    return grown ? DANAUS_OK : dn_fail_memory(bytes, "a list of refused kernels");
+}
+
+static danaus_status load(cuda_device *d, const wanted *w, int *refused)
+{
+    cu_function function;
+    TRY(dn_cuda_load_use(d, &w->use, w->image, w->bytes, refused, &function));
+    if (!w->row)
+        return DANAUS_OK;
+    return dn_cuda_add_function(d, w->step.kernel, &w->step.p, w->variant, function);
+}
+
+/* Of all rows that are refused, not only of the first. */
+static danaus_status load_all(wanted_list *list, int *refused)
+{
+    cuda_device *d = list->d;
+    danaus_status failure = DANAUS_OK;
+    for (size_t i = 0; i < list->count; i++) {
+        const wanted *w = &list->all[i];
+        int is_refused = 0;
+        if (w->row && dn_cuda_refuses(&d->gpu.base, w->row))
+            continue;
+        danaus_status status = load(d, w, &is_refused);
+        if (status != DANAUS_OK && !(is_refused && w->row))
+            return status;
+        if (status != DANAUS_OK) {
+            failure = status;
+            *refused = 1;
+            if (refuse(d->shared, w->row) != DANAUS_OK)
+                return DANAUS_ERR_MEMORY;
+        }
+    }
+    return failure;
+}
+
+static danaus_status open_libraries(cuda_device *d, const ks_step *steps, int count)
+{
+    ks_step part;
+    for (int i = 0; i < count; i++) {
+        const gpu_family *f = dn_gpu_family(steps[i].kernel);
+        if (f->products)
+            TRY(dn_cuda_open_blas(d));
+        for (int n = 0; f->part && f->part(steps[i].kernel, &steps[i].p, n, &part); n++)
+            TRY(open_libraries(d, &part, 1));
+    }
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_prepare(
+    danaus_device *dev, const ks_step *steps, int count, int factors, int *refused)
+{
+    cuda_device *d = (cuda_device *)dev;
+    wanted_list list = { .d = d };
+    int pushed;
+    danaus_status status = gather(&list, steps, count, factors);
+    if (status == DANAUS_OK) {
+        compile_all(&list);
+        status = dn_cuda_enter(d, &pushed);
+    }
+    if (status == DANAUS_OK) {
+        status = open_libraries(d, steps, count);
+        status = status ? status : load_all(&list, refused);
+        dn_cuda_leave(d, pushed);
+    }
+    for (size_t i = 0; i < list.count; i++)
+        dn_free(list.all[i].image);
+    dn_free(list.all);
+    return status;
+}
