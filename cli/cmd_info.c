@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static const usage use = {
     .command = "danaus info",
@@ -28,14 +29,38 @@ static const usage use = {
 
 static json_t *json_device(const danaus_device *device, const danaus_device_info *info)
 {
-    json_t *kernels = json_array();
-    for (int i = 0; danaus_device_kernel(device, i); i++)
+    json_t *kernels = json_array(), *operations = json_array();
+    for (int i = 0; danaus_device_kernel(device, i); i++) {
         json_array_append_new(kernels, json_string(danaus_device_kernel(device, i)));
+        json_array_append_new(
+            operations, json_string(danaus_device_operation(device, i)));
+    }
     return json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:i, s:o}", "name", info->name, "description",
+        "{s:s, s:s, s:s, s:I, s:I, s:i, s:o, s:o}", "name", info->name, "description",
         info->description, "instructions", info->instructions, "memory",
         (json_int_t)info->memory, "cache", (json_int_t)info->cache, "threads",
-        info->threads, "kernels", kernels);
+        info->threads, "kernels", kernels, "operations", operations);
+}
+
+static int are_same(const danaus_device *device, int i, int j)
+{
+    return !strcmp(
+        danaus_device_operation(device, i), danaus_device_operation(device, j));
+}
+
+/* Operation by operation, in the order in which they first come. */
+static void print_kernels(const danaus_device *device, int count)
+{
+    for (int i = 0; i < count; i++) {
+        int seen = 0;
+        for (int j = 0; j < i; j++)
+            seen |= are_same(device, i, j);
+        if (!seen)
+            printf("    %s\n", danaus_device_operation(device, i));
+        for (int j = i; j < count && !seen; j++)
+            if (are_same(device, i, j))
+                printf("      %s\n", danaus_device_kernel(device, j));
+    }
 }
 
 static void print_device(const danaus_device *device, const danaus_device_info *info)
@@ -53,8 +78,7 @@ static void print_device(const danaus_device *device, const danaus_device_info *
     while (danaus_device_kernel(device, count))
         count++;
     printf("  %-12s%d\n", "kernels", count);
-    for (int i = 0; i < count; i++)
-        printf("    %s\n", danaus_device_kernel(device, i));
+    print_kernels(device, count);
 }
 
 /* Describes one device into the list, or on standard output when list is NULL. */

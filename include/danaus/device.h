@@ -46,6 +46,9 @@ danaus_device_describe(const danaus_device *device, danaus_device_info *info);
 /* The name of kernel number `index` on this device, or NULL past the last. */
 DANAUS_API const char *danaus_device_kernel(const danaus_device *device, int index);
 
+/* What it does: "product", "weight_gradient", "pack" or "convolution", or NULL. */
+DANAUS_API const char *danaus_device_operation(const danaus_device *device, int index);
+
 /* Waits until everything asked of the device is done; reports what failed. */
 DANAUS_API danaus_status danaus_device_sync(danaus_device *device);
 

@@ -160,16 +160,33 @@ danaus_status danaus_device_describe(
     return DANAUS_OK;
 }
 
-const char *danaus_device_kernel(const danaus_device *device, int index)
+/* The name of kernel number `index`, and of what it does; or NULL. */
+static const char *name_kernel(
+    const danaus_device *device, int index, const char **operation)
 {
     if (!device || index < 0)
         return NULL;
     for (const kernel *k = device->kernels; k->name; k++)
-        if (index-- == 0)
+        if (index-- == 0) {
+            *operation = dn_operation_names[k->family->operation];
             return k->name;
+        }
+    *operation = "convolution";
     const conv_backend *conv = device->backend->conv;
     const conv_kernel *k = conv && conv->kernel ? conv->kernel(device, index) : NULL;
     return k ? k->name : NULL;
+}
+
+const char *danaus_device_kernel(const danaus_device *device, int index)
+{
+    const char *operation;
+    return name_kernel(device, index, &operation);
+}
+
+const char *danaus_device_operation(const danaus_device *device, int index)
+{
+    const char *operation;
+    return name_kernel(device, index, &operation) ? operation : NULL;
 }
 
 danaus_status danaus_device_sync(danaus_device *device)

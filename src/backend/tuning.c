@@ -48,6 +48,10 @@ tuning_key dn_tuning_ks_key(const problem *p, int exponent)
 {
     danaus_pattern q = p->pattern, l = p->inner;
     int64_t math = p->dtype == DANAUS_F32 ? p->math : 0;
+    if (p->operation)
+        return (tuning_key){ TUNING_OTHER,
+                             { p->dtype, math, p->layout, q.a, q.b, q.c, q.d, exponent,
+                               p->operation } };
     return (tuning_key){ l.a ? TUNING_PAIR : TUNING_KS,
                          { p->dtype, math, p->layout, q.a, q.b, q.c, q.d, exponent, l.a,
                            l.b, l.c, l.d } };
@@ -56,14 +60,18 @@ tuning_key dn_tuning_ks_key(const problem *p, int exponent)
 problem dn_tuning_problem(const tuning_key *key)
 {
     const int64_t *w = key->word;
-    return (problem){
+    problem p = {
         .dtype = (danaus_dtype)w[0],
         .math = (danaus_math)w[1],
         .layout = (danaus_layout)w[2],
         .pattern = { w[3], w[4], w[5], w[6] },
         .batch = (int64_t)1 << w[7],
-        .inner = { w[8], w[9], w[10], w[11] },
     };
+    if (key->section == TUNING_OTHER)
+        p.operation = (dn_operation)w[8];
+    else
+        p.inner = (danaus_pattern){ w[8], w[9], w[10], w[11] };
+    return p;
 }
 
 tuning_key dn_tuning_conv_key(const conv_problem *p, int64_t rows)
@@ -201,7 +209,7 @@ static const tuning_row *find_near(const tuning *table, const problem *p)
     for (size_t i = 0; i < table->capacity; i++) {
         const tuning_row *r = &table->rows[i];
         problem q = dn_tuning_problem(&r->key);
-        if (!r->taken || r->key.section != key.section ||
+        if (!r->taken || r->key.section != key.section || q.operation != p->operation ||
             memcmp(r->key.word, key.word, 3 * sizeof *key.word) ||
             !dn_fits(r->kernel, p))
             continue;

@@ -97,7 +97,7 @@ static danaus_dtype find_dtype(span s)
     return dn_dtype_from_name(name);
 }
 
-/* ---- products with one factor, and with two at once ---- */
+/* ---- products with one factor, and with two at once; other operations ---- */
 
 /* Patterns come first, SIZES each. */
 enum { A, B, C, D, SIZES };
@@ -194,6 +194,16 @@ static danaus_status read_pair(const danaus_device *dev, const span *f, tuning_r
     return read_step(dev, f + 2 * SIZES, p, row);
 }
 
+static danaus_status read_other(
+    const danaus_device *dev, const span *f, tuning_row *row)
+{
+    problem p = { 0 };
+    int operation = find_word(f[0], dn_operation_names, DN_OPERATIONS);
+    TRY(read_patterns(f + 1, 1, &p.pattern));
+    p.operation = (dn_operation)(operation < 0 ? DN_OPERATIONS : operation);
+    return read_step(dev, f + 1 + SIZES, p, row);
+}
+
 static void write_sizes(danaus_pattern p, text *to)
 {
     dn_text(to, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",", p.a, p.b, p.c, p.d);
@@ -202,6 +212,8 @@ static void write_sizes(danaus_pattern p, text *to)
 static void write_ks(const tuning_row *r, text *to)
 {
     problem p = dn_tuning_problem(&r->key);
+    if (p.operation)
+        dn_text(to, "%s,", dn_operation_names[p.operation]);
     write_sizes(p.pattern, to);
     if (p.inner.a)
         write_sizes(p.inner, to);
@@ -309,6 +321,8 @@ const tuning_text dn_tuning_texts[TUNING_SECTIONS] = {
     [TUNING_KS] = { "a,b,c,d," STEP, SIZES + STEP_FIELDS, read_ks, write_ks },
     [TUNING_PAIR] = { "a,b,c,d,inner_a,inner_b,inner_c,inner_d," STEP,
                       2 * SIZES + STEP_FIELDS, read_pair, write_ks },
+    [TUNING_OTHER] = { "operation,a,b,c,d," STEP, 1 + SIZES + STEP_FIELDS, read_other,
+                       write_ks },
     [TUNING_CONV] = { "kind,length,taps,dtype,rows,kernel,points,radix,seconds",
                       CONV_FIELDS, read_conv, write_conv },
     [TUNING_MODEL] = { "dtype,constant,of,value", MODEL_FIELDS, read_model,

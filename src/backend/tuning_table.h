@@ -12,6 +12,7 @@
 typedef enum tuning_section {
     TUNING_KS,    /* a kernel for a product with one factor */
     TUNING_PAIR,  /* a kernel for a product with two factors at once */
+    TUNING_OTHER, /* a kernel for another operation with one factor */
     TUNING_CONV,  /* a cut for a convolution */
     TUNING_MODEL, /* a constant of the model of convolutions */
     TUNING_SECTIONS
@@ -22,6 +23,7 @@ typedef enum tuning_section {
 /* The question that a row answers, as integers in the order of sorted files:
        TUNING_KS     dtype, math, layout, a, b, c, d, exponent of the batch
        TUNING_PAIR   the same, then a, b, c, d of the inner factor
+       TUNING_OTHER  those of TUNING_KS, then the operation
        TUNING_CONV   dtype, kind, length, taps, rows
        TUNING_MODEL  dtype, constant, of
    and zeros. */
@@ -34,7 +36,7 @@ typedef struct tuning_row {
     tuning_key key;
     int taken;            /* 0: no row */
     int is_shipped;       /* came with the library: measurements do without */
-    const kernel *kernel; /* of TUNING_KS and TUNING_PAIR */
+    const kernel *kernel; /* of TUNING_KS, TUNING_PAIR and TUNING_OTHER */
     conv_cut cut;         /* of TUNING_CONV */
     double value;         /* seconds, or the constant */
 } tuning_row;
@@ -47,7 +49,7 @@ struct tuning {
     size_t count;
 };
 
-/* Of a problem with one factor or two, and the problem of such a key. */
+/* Of a problem of any operation, and the problem of such a key. */
 tuning_key dn_tuning_ks_key(const problem *p, int exponent);
 problem dn_tuning_problem(const tuning_key *key);
 tuning_key dn_tuning_conv_key(const conv_problem *p, int64_t rows);

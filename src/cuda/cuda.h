@@ -106,7 +106,7 @@ struct cuda_gpu {
     size_t function_count, function_capacity;
     cuda_entry *entries;
     size_t entry_count, entry_capacity;
-    pack_map *maps; /* of weights, each as long as it has users */
+    pack_map *maps;         /* of weights, each as long as it has users */
     const kernel **refused; /* rows that do not compile here */
     size_t refused_count;
 };

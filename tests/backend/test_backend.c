@@ -48,6 +48,10 @@ static void its_kernels_have_names_of_their_own(void **state)
         for (int i = 0; i < count; i++)
             assert_string_not_equal(
                 danaus_device_kernel(device, i), danaus_device_kernel(device, count));
+    assert_string_equal(danaus_device_operation(device, 0), "product");
+    assert_non_null(danaus_device_operation(device, count - 1));
+    assert_null(danaus_device_operation(device, count));
+    assert_null(danaus_device_operation(NULL, 0));
     assert_in_range(count, 1, 1000);
     assert_null(danaus_device_kernel(device, -1));
     assert_null(danaus_device_kernel(device, 1000000));

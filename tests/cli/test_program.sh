@@ -76,6 +76,7 @@ ok "info as JSON" danaus info --json
 keep
 said devices.0.threads "v >= 1" "info tells the threads"
 said devices.0.kernels "len(v) > 0" "info tells the kernels"
+said devices.0.operations "v[0] == 'product' and v[-1] == 'convolution'" "and what they do"
 ok "info of one instruction set" danaus info --device cpu:scalar --json
 keep
 said devices.0.instructions "v == 'scalar'" "cpu:scalar is scalar"

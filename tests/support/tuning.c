@@ -18,11 +18,13 @@ static int fits_wide(const kernel *k, const problem *p)
 }
 
 static const kernel_family all = { .fits = fits_all }, wide = { .fits = fits_wide };
+static const kernel_family gradients = { DN_WEIGHT_GRADIENT, .fits = fits_all };
 
 const kernel tuning_kernels[] = {
     { .name = "ks.plain", .dtype = DANAUS_F32, .family = &all },
     { .name = "ks.plain", .dtype = DANAUS_C64, .family = &all },
     { .name = "ks.wide", .dtype = DANAUS_F32, .family = &wide },
+    { .name = "ks.gradient", .dtype = DANAUS_F32, .family = &gradients },
     { 0 },
 };
 

@@ -1,5 +1,5 @@
-/* A device with three kernels for products and one for convolutions that compute
-   nothing, for tests of tuning tables. */
+/* A device with three kernels for products, one for weight gradients and one for
+   convolutions that compute nothing, for tests of tuning tables. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef TEST_SUPPORT_TUNING_H
 #define TEST_SUPPORT_TUNING_H

@@ -180,6 +180,44 @@ static void a_loaded_table_saves_the_same_text(void **state)
     dn_tuning_destroy(table);
 }
 
+/* A weight gradient of the same sizes as a product has a row of its own, and neighbours. */
+static void other_operations_have_rows_of_their_own(void **state)
+{
+    (void)state;
+    static const char text[] = HEAD HERE
+        "1,2,3,4,f32,last,64,ks.wide,2000000e-12\n"
+        "device,machine,instructions,threads,operation,a,b,c,d,dtype,layout,batch,"
+        "kernel,seconds\n" HERE
+        "weight_gradient,1,2,3,4,f32,last,64,ks.gradient,3000000e-12\n";
+    static const char others[] = HEAD
+        "device,machine,instructions,threads,operation,a,b,c,d,dtype,layout,batch,"
+        "kernel,seconds\n" HERE "weight_gradient,1,2,3,4,f32,last,64,ks.wide,1\n" HERE
+        "product,1,2,3,4,f32,last,64,ks.gradient,1\n" HERE
+        "pack,1,2,3,4,f32,last,64,ks.gradient,1\n" HERE
+        "addition,1,2,3,4,f32,last,64,ks.gradient,1\n";
+    const char *path = scratch_path("operations.csv");
+    tuning *table = table_of(text);
+    problem p = problem_at(64);
+    double seconds;
+    assert_ptr_equal(dn_tuning_find(table, &p, 1, &seconds), &tuning_kernels[2]);
+    p.operation = DN_WEIGHT_GRADIENT;
+    assert_ptr_equal(dn_tuning_find(table, &p, 1, &seconds), &tuning_kernels[3]);
+    assert_true(seconds > 2.9e-6 && seconds < 3.1e-6);
+    p.pattern.d = 5;
+    assert_ptr_equal(dn_tuning_near(table, &p), &tuning_kernels[3]);
+    p.operation = DN_PACK;
+    assert_null(dn_tuning_near(table, &p));
+    assert_ok(dn_tuning_save(table, &tuning_device, path));
+    bytes b = file_bytes(path);
+    assert_int_equal(b.size, strlen(text));
+    assert_memory_equal(b.data, text, b.size);
+    int64_t skipped;
+    assert_ok(dn_tuning_read(table, &tuning_device, others, strlen(others), &skipped));
+    assert_int_equal(skipped, 4);
+    bytes_free(&b);
+    dn_tuning_destroy(table);
+}
+
 static void an_extreme_time_is_kept(void **state)
 {
     (void)state;
@@ -428,6 +466,7 @@ int main(void)
         cmocka_unit_test(a_large_table_finds_what_a_list_finds),
         cmocka_unit_test(a_saved_table_is_this_text),
         cmocka_unit_test(a_loaded_table_saves_the_same_text),
+        cmocka_unit_test(other_operations_have_rows_of_their_own),
         cmocka_unit_test(an_extreme_time_is_kept),
         cmocka_unit_test(lines_end_in_any_way),
         cmocka_unit_test(the_fastest_row_of_a_file_replaces_what_was_there),
