@@ -51,18 +51,16 @@ static danaus_status read_facts(
     int value[COUNT];
     for (int i = 0; i < COUNT; i++)
         CUDA_TRY(driver, DeviceGetAttribute(&value[i], attributes[i], handle));
-    /* Two transfers a clock; cores of a multiprocessor by generation. */
-    int arch = 10 * value[MAJOR] + value[MINOR];
-    double cores = arch == 80 || arch < 80 ? 64 : 128;
+    /* Two transfers a clock. */
     *facts = (gpu_facts){
-        .arch = arch,
+        .arch = 10 * value[MAJOR] + value[MINOR],
         .units = value[UNITS],
         .shared = value[SHARED],
         .l2 = value[L2],
         .bandwidth = 2e3 * value[MEMORY_CLOCK] * value[BUS] / 8,
-        .flops = 2e3 * value[CLOCK] * cores * value[UNITS],
     };
-    if (arch < LEAST_ARCH)
+    dn_gpu_fill_rates(facts, 1e3 * value[CLOCK]);
+    if (facts->arch < LEAST_ARCH)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "this GPU has compute capability %d.%d, danaus needs 7.0 or later",

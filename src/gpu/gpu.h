@@ -25,12 +25,20 @@
 typedef struct gpu_facts {
     int arch;         /* ten times the compute capability: 75, 90 */
     int units;        /* multiprocessors */
+    double clock;     /* of theirs, Hz */
     int64_t shared;   /* bytes of shared memory that a block may have */
     int64_t l2;       /* bytes */
     int64_t memory;   /* bytes */
     double bandwidth; /* of memory, bytes a second */
     double flops;     /* f32 multiply-adds by vector units, two operations each */
+    /* Multiply-adds of a multiprocessor in a clock: by vector units in f32; by tensor cores
+       for 16 bits (8 of tf32 are 16 of these) by the instruction that all generations from
+       8.0 on have; and, of a library, by the best one for a type. */
+    int cores, mma, tensor_f16, tensor_bf16, tensor_tf32;
 } gpu_facts;
+
+/* Fills in clock, cores, rates and flops of a GPU whose arch and units are known. */
+void dn_gpu_fill_rates(gpu_facts *f, double clock);
 
 /* Every GPU device starts with this. */
 typedef struct gpu_device {

@@ -185,19 +185,23 @@ static void dense_products(
 /* ---- costs: fits to the times of cuBLAS 13 on an H200 ---- */
 
 /* Seconds are start + latency c + (move^p + multiply^p)^(1/p), with how fast the library
-   multiplies, over the vector units' f32, by how much it is slower than memory, batch-first
+   multiplies, operations a second, by how much it is slower than memory, batch-first
    and batch-last, and how much of moving and multiplying overlaps. */
 typedef struct rate {
     double start, flops, steps, overlap, latency, slow[2];
 } rate;
 
-static rate rate_of(const kernel *k)
+static rate rate_of(const gpu_facts *f, const kernel *k)
 {
-    if (danaus_dtype_size(k->dtype) == 2)
-        return (rate){ 5.2e-6, 16, 340, 12, 0.5e-9, { 1.2, 1.03 } };
+    double one = f->flops / f->cores; /* multiply-add in a clock */
+    if (k->dtype == DANAUS_F16)
+        return (rate){ 5.2e-6, f->tensor_f16 * one, 340, 12, 0.5e-9, { 1.2, 1.03 } };
+    if (k->dtype == DANAUS_BF16)
+        return (rate){ 5.2e-6, f->tensor_bf16 * one, 340, 12, 0.5e-9, { 1.2, 1.03 } };
     if (dn_gpu_code(k)->size[TF32])
-        return (rate){ 5.3e-6, 7.3, 173, 2.05, 6.7e-9, { 1.04, 1.08 } };
-    return (rate){ 10e-6, 0.79, 37, 2.1, 0, { 1.2, 1.2 } };
+        return (rate){ 5.3e-6,        0.9125 * f->tensor_tf32 * one, 173, 2.05, 6.7e-9,
+                       { 1.04, 1.08 } };
+    return (rate){ 10e-6, 0.79 * f->flops, 37, 2.1, 0, { 1.2, 1.2 } };
 }
 
 /* Without 16 bytes that lie together, aligned, half as much is moved at once, and tiles are
@@ -243,7 +247,7 @@ static double blas_cost(const danaus_device *dev, const kernel *k, const problem
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     danaus_pattern q = p->pattern;
-    rate r = rate_of(k);
+    rate r = rate_of(f, k);
     double weights = (double)blas_bytes(k, p), after = after_cost(f, p);
     double times = (double)(q.a < q.d ? q.a : q.d);
     if (k->dtype == DANAUS_F32 && !dn_gpu_code(k)->size[TF32] && p->batch <= 64)
@@ -253,7 +257,7 @@ static double blas_cost(const danaus_device *dev, const kernel *k, const problem
     double columns = (double)dn_gpu_parts(p->batch, 64) * 64;
     double work = dn_is_complex(p->dtype) ? 8 : 2;
     double multiply =
-        work * blocks * rows * ((double)q.c + r.steps) * columns / (r.flops * f->flops);
+        work * blocks * rows * ((double)q.c + r.steps) * columns / r.flops;
     double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
     double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line + weights;
     double move = r.slow[p->layout] * bytes / f->bandwidth;

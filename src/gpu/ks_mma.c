@@ -1,8 +1,5 @@
-/* Rows on the tensor cores of compute capability 8.0 and later: tiles, weights and sizes
-   of ks_mma.cu.
-
-   They have not run on a device of their own yet, only compiled for each: no estimate
-   chooses them, a measurement may. */
+/* Rows on the tensor cores of compute capability 8.0 and later: tiles, weights and costs
+   of ks_mma.cu. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/rows.h"
 
@@ -16,6 +13,7 @@
 #define SHARED      (99 << 10) /* bytes that a block has on every one of them */
 #define RESERVED    1024
 #define MANY_BYTES  (16 << 20)
+#define OVERLAP     8 /* of moving and making: the power of their mean */
 
 /* size: rows of a tile at most, columns of the batch, 1, resident blocks. */
 enum { ROWS, COLUMNS, LANES, RESIDENT };
@@ -76,12 +74,6 @@ static int fits(const kernel *k, const problem *p)
            q.c >= 8 && q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
 }
 
-static double cost(const danaus_device *dev, const kernel *k, const problem *p)
-{
-    (void)dev, (void)k, (void)p;
-    return INFINITY;
-}
-
 static gpu_tile tile_of(const kernel *k, const problem *p)
 {
     shape s = shape_of(k, p);
@@ -98,6 +90,34 @@ static size_t packed_bytes(const kernel *k, const problem *p)
 {
     gpu_tile t = tile_of(k, p);
     return dn_gpu_tile_bytes(&t, p);
+}
+
+/* That of ks_wgmma.cu, with what their generations have of tensor cores; they have not been
+   timed on a device of their own. A tile is bound by tensor cores or by the second cache,
+   behind which latency is not hidden; all of them together by memory. What is not aligned
+   comes in pieces of one element. */
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const gpu_facts *f = dn_gpu_facts(dev);
+    const int *n = size_of(k);
+    shape s = shape_of(k, p);
+    double tiles = (double)tiles_of(k, p, p->batch), steps = (double)s.steps;
+    double resident = fmin(n[RESIDENT], ceil(tiles / f->units));
+    double waves = ceil(tiles / (f->units * resident));
+    double each = (double)n[COLUMNS] * (double)s.tile_rows, y_bytes = 2 * each;
+    double products = each / 128 * (double)(s.steps * s.depth) / 16;
+    double fetched = steps * (double)(n[COLUMNS] * 128 + s.tile_rows * 128) + y_bytes;
+    double cache = fetched / (2.5 * f->bandwidth / f->units) * f->clock;
+    double latency = (200 + 108 * steps + y_bytes / 30) / resident;
+    double tile = resident * (fmax(dn_gpu_mma_clocks(f, products), cache) + latency);
+    if (p->layout == DANAUS_BATCH_LAST && p->batch % 8)
+        tile *= 5;
+    double line = 2 * (double)p->batch, w = (double)packed_bytes(k, p);
+    double lines = (double)(dn_pattern_rows(p->pattern) + dn_pattern_cols(p->pattern));
+    double move = 1.17 * (lines * line + w) / f->bandwidth;
+    double make = waves * tile / (0.87 * f->clock);
+    double all = pow(pow(move, OVERLAP) + pow(make, OVERLAP), 1 / (double)OVERLAP);
+    return dn_gpu_caution(f, k) * (4.4e-6 + all);
 }
 
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)

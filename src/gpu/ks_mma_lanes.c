@@ -134,7 +134,7 @@ static double operand_bytes(const kernel *k, const problem *p, double *x, double
     return (double)packed_bytes(k, p);
 }
 
-static double clock_of(const gpu_facts *f) { return 0.8 * f->flops / f->units / 256; }
+static double clock_of(const gpu_facts *f) { return 0.8 * f->clock; }
 
 /* Of f32, a fit to 52 times on an H200 (to 9 % in the mean): memory, the second cache, and
    what a multiprocessor does, three instructions of a tensor core, which take 6.6 clocks,
@@ -165,14 +165,11 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
 
 /* A fit to times on an H200 (to 9 % in the mean): memory, the second cache, which gives
    short pieces slowly, and what a multiprocessor does: steps, bound by tensor cores or by
-   shared memory, and then y. Elsewhere they have not run, and only a measurement chooses
-   them. */
+   shared memory, and then y. Elsewhere tensor cores may be slower. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = size_of(k);
-    if (dn_gpu_code(k)->arch != 90)
-        return INFINITY;
     if (n[PARTS] > 1)
         return split_cost(f, k, p);
     danaus_pattern q = p->pattern;
@@ -184,14 +181,14 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double cache = short_pieces * (x * (double)s.row_tiles + w * tiles_s + y) /
                    (2.7 * f->bandwidth);
     double tile = (double)(s.together * s.tile_r * s.tile_s); /* elements of y */
-    double tensor = tile / 40;
+    double tensor = tile * fmax(1 / 40.0, dn_gpu_mma_clocks(f, 1 / 128.0));
     int64_t operands = n[WARPS] * (s.tiles_r * 16 + n[TILES_S] * 8);
     double shared = 1.06 * (double)(s.stage_bytes / 128 + operands);
     double each = (double)s.steps * fmax(tensor, shared) + 274.0 / n[RESIDENT] +
                   0.04 * tile * (double)s.element;
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));
     double processor = rounds * n[RESIDENT] * each / clock_of(f);
-    return 3e-6 + beside(beside(memory, cache), processor);
+    return dn_gpu_caution(f, k) * (3e-6 + beside(beside(memory, cache), processor));
 }
 
 /* A unit of packing: all columns k of a tile of rows. */

@@ -132,14 +132,12 @@ static size_t packed_bytes(const kernel *k, const problem *p)
 
 /* A fit to times on an H200 (to 7 %, in tf32 to 13 %): a multiprocessor takes as long for
    each tile, one after the other, as x, y and the weights, which come from the second
-   cache, take to move. Tensor cores have nothing to say with blocks this small.
-   Elsewhere the rows have not run, and only a measurement chooses them. */
+   cache, take to move. Its tensor cores have nothing to say with blocks this small, those of
+   others may. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = size_of(k);
-    if (dn_gpu_code(k)->arch != 90)
-        return INFINITY;
     shape s = shape_of(k, p);
     double share = f->bandwidth / f->units, blocks = (double)p->pattern.a;
     double resident = (double)s.resident;
@@ -148,8 +146,10 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double weights = (double)packed_bytes(k, p) / blocks;
     double detour = resident > 1 ? 1.25 : 1.45;
     double tile = detour * moved / share + weights / (2.4 * share) + 0.4e-6 / resident;
+    double products = weights / FRAGMENT * n[COLUMNS] / 8;
+    tile = fmax(tile, dn_gpu_mma_clocks(f, products) / f->clock);
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * resident));
-    return 4.8e-6 + rounds * resident * tile;
+    return dn_gpu_caution(f, k) * (4.8e-6 + rounds * resident * tile);
 }
 
 /* ---- weights: the 16 bytes that a lane of a warp has of a fragment ---- */

@@ -86,10 +86,10 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
     double rounds = ceil((double)tiles_of(k, q, p->batch) / f->units);
-    double clock = f->flops / f->units / 256, lanes = n[BJ], c = (double)q.c;
+    double clock = f->clock, lanes = n[BJ], c = (double)q.c;
     double sums = (double)n[BR] * n[BS] * lanes;
     double threads = sums / (n[TR] * n[TS]);
-    double multiply = (lanes > 1 ? 2 : 1) * sums * c * work_of(p->dtype) / 128;
+    double multiply = (lanes > 1 ? 2 : 1) * sums * c * work_of(p->dtype) / f->cores;
     double elements = (n[BS] + n[BR]) * lanes * c + sums;
     double steps = ceil(c / n[BK]) + 2;
     double cycles = multiply + elements / 85 + 3.2 * threads * steps;

@@ -108,7 +108,8 @@ static double waste_of(const shape *s, const problem *p)
 
 /* Clocks of a warp's step: products and operands of w, and copies of x, which are many if
    rows of columns s are not aligned. */
-static double step_clocks(const shape *s, const kernel *k, const problem *p)
+static double step_clocks(
+    const gpu_facts *f, const shape *s, const kernel *k, const problem *p)
 {
     const int *n = size_of(k);
     int last = p->layout == DANAUS_BATCH_LAST && !is_one_column(p, p->batch);
@@ -120,7 +121,9 @@ static double step_clocks(const shape *s, const kernel *k, const problem *p)
     else if (s->together < p->pattern.d)
         piece = (double)(s->together * s->element);
     double copies = n[TILES_S] * 8 * units / piece / n[WARPS_R];
-    return units * (double)s->tiles_r * (n[TILES_S] * product + 68) + 3.7 * copies;
+    double tensor = n[TILES_S] * dn_gpu_mma_clocks(f, n[PARTS] > 1 ? 12 : 4);
+    double unit = fmax(n[TILES_S] * product + 68, tensor);
+    return units * (double)s->tiles_r * unit + 3.7 * copies;
 }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
@@ -137,8 +140,6 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
-    if (dn_gpu_code(k)->arch != 90)
-        return INFINITY;
     shape s = shape_of(k, p);
     double line = (double)p->batch * (double)s.element, w = (double)packed_bytes(k, p);
     double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
@@ -149,14 +150,14 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
         (w * passes + waste * (x * row_tiles + 13.7 * y)) / (1.4 * f->bandwidth);
     double each = (double)dn_gpu_parts(s.steps, n[WARPS_K]);
     double sums = (double)(s.tiles_r * s.together * n[TILES_S]);
-    double block =
-        (each * step_clocks(&s, k, p) + 116 * sums) * (n[WARPS_R] * n[WARPS_K] / 4.0) +
-        600;
+    double block = (each * step_clocks(f, &s, k, p) + 116 * sums) *
+                       (n[WARPS_R] * n[WARPS_K] / 4.0) +
+                   600;
     double rounds = ceil((double)tiles_of(&s, k, q, p->batch) / f->units);
-    double processor = rounds * block * f->units * 256 / f->flops;
+    double processor = rounds * block / f->clock;
     double waits = fmax(0, ceil(each / (double)(s.stages - 1)) - 1);
-    return 4e-6 + cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3)) +
-           0.7e-6 * waits;
+    double all = cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3));
+    return dn_gpu_caution(f, k) * (4e-6 + all + 0.7e-6 * waits);
 }
 
 /* A unit of packing: 16 rows of lanes that are together. */

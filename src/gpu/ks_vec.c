@@ -73,7 +73,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     const gpu_facts *f = dn_gpu_facts(dev);
     double weights = (double)packed_bytes(k, p),
            passes = (double)passes_of(k, p->batch);
-    double tiles = (double)tiles_of(k, p->pattern), clock = f->flops / f->units / 256;
+    double tiles = (double)tiles_of(k, p->pattern), clock = f->clock;
     double rounds = ceil(tiles * passes / f->units), each = weights / tiles;
     double work = dn_is_complex(p->dtype) ? 24 : 8;
     double terms = each / (double)danaus_dtype_size(p->dtype) * size_of(k)[NS];

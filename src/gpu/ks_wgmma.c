@@ -111,7 +111,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     const int *n = size_of(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
-    double clock = 0.87 * f->flops / f->units / 256;
+    double clock = 0.87 * f->clock;
     double tiles = (double)tiles_of(k, p, p->batch), steps = (double)s.steps;
     double places = floor(f->units / (double)n[CLUSTER]);
     double resident = fmin(n[RESIDENT], ceil(tiles / places));

@@ -132,7 +132,7 @@ static double split_cost(
     const gpu_facts *f, const kernel *k, const problem *p, const shape *s, double bytes)
 {
     int64_t d = p->pattern.d;
-    double clock = 0.87 * f->flops / f->units / 256;
+    double clock = 0.87 * f->clock;
     double lane = (double)(3 * s->units * s->tile_r) + (s->halves == 2 ? 175 : 136);
     double y = (double)(s->tile_s * s->tile_r * s->together * s->element);
     double y_rate = d == s->together ? 22 : d == 2 * s->together ? 18 : 12;
@@ -155,7 +155,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double bytes = lines * (double)p->batch * (double)s.element;
     if (n[PARTS] == 2)
         return split_cost(f, k, p, &s, bytes);
-    double clock = 0.87 * f->flops / f->units / 256;
+    double clock = 0.87 * f->clock;
     double x = (double)(s.tile_s * s.together) * STEP_BYTES, w = (double)s.w_bytes;
     double shared = (x * (in_lines ? 2 : 2.8) + w * (s.halves == 1 ? 3 : 2)) / 128;
     double cache = (x / n[CLUSTER] * (in_lines ? 1 : 4) + w) / 69;

@@ -57,6 +57,20 @@ typedef struct gpu_operand {
 /* From row r0 and column k0 on. */
 void dn_gpu_operand(const gpu_operand *o, int64_t r0, int64_t k0, char *to);
 
+/* Clocks of a multiprocessor for so many instructions mma of 16 rows, 8 columns and 32 bytes
+   of columns k, at the rate that they reach. */
+static inline double dn_gpu_mma_clocks(const gpu_facts *f, double count)
+{
+    return count * 2048 / (0.8 * f->mma);
+}
+
+/* By how much a row for tensor cores is dearer than its estimate: those that any GPU from 8.0
+   on runs have not been timed on 9.0, whose own rows have, and are not to take their place. */
+static inline double dn_gpu_caution(const gpu_facts *f, const kernel *k)
+{
+    return f->arch == 90 && dn_gpu_code(k)->arch != 90 ? 3 : 1;
+}
+
 /* Lines "#define NAME VALUE" of a text for tensor cores, and which of its types it has. */
 typedef struct gpu_define {
     const char *name;

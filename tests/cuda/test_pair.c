@@ -130,8 +130,8 @@ static gpu_device open_device(void)
                                 .units = 132,
                                 .shared = 227 << 10,
                                 .l2 = 50 << 20,
-                                .bandwidth = 4.917e12,
-                                .flops = 66.9e12 } };
+                                .bandwidth = 4.917e12 } };
+    dn_gpu_fill_rates(&d.facts, 1.98e9);
     assert_ok(dn_tuning_create(&d.base.tuning));
     expect_device(&d.base);
     return d;

@@ -1,0 +1,196 @@
+/* Estimates: on GPUs of every generation each row that runs has one, tensor cores make
+   what they are faster for, and an H200 chooses what was measured to be best there. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "backend/tuning.h"
+#include "gpu/gpu.h"
+#include "plan/planner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What makers say of a GPU. */
+typedef struct card {
+    int arch, units;
+    double clock, bandwidth; /* Hz, bytes a second */
+} card;
+
+static const card cards[] = {
+    { 70, 80, 1.53e9, 0.9e12 },    { 75, 40, 1.59e9, 0.32e12 },
+    { 80, 108, 1.41e9, 1.555e12 }, { 86, 82, 1.695e9, 0.936e12 },
+    { 89, 128, 2.52e9, 1.008e12 }, { 90, 132, 1.98e9, 4.917e12 },
+    { 100, 148, 1.85e9, 8e12 },    { 120, 170, 2.407e9, 1.792e12 },
+};
+
+#define CARDS ((int)(sizeof cards / sizeof *cards))
+
+static const backend place = { .name = "cuda" };
+
+/* A device without a tuning table, whose table of rows has a library's or not. */
+static gpu_device device_of(const card *c, int library)
+{
+    gpu_device d = {
+        .base = { .backend = &place },
+        .facts = { .arch = c->arch,
+                   .units = c->units,
+                   .shared = c->arch == 90 ? 227 << 10 : 99 << 10,
+                   .memory = (int64_t)24 << 30,
+                   .bandwidth = c->bandwidth },
+    };
+    dn_gpu_fill_rates(&d.facts, c->clock);
+    d.base.kernels = dn_gpu_kernels_for(c->arch, library);
+    assert_ok(dn_tuning_create(&d.base.tuning));
+    return d;
+}
+
+static const kernel *choice(gpu_device *d, const problem *p)
+{
+    const kernel *k = NULL;
+    double seconds = 0;
+    assert_ok(dn_choose(&d->base, p, DANAUS_ESTIMATE, &k, &seconds));
+    assert_true(seconds > 0 && seconds < 1);
+    return k;
+}
+
+static void every_row_that_runs_has_an_estimate(void **state)
+{
+    (void)state;
+    static const danaus_pattern patterns[] = {
+        { 1, 64, 64, 1 }, { 4, 96, 32, 8 }, { 1, 5, 3, 7 }, { 1, 32, 32, 32 }
+    };
+    for (int c = 0; c < CARDS; c++) {
+        gpu_device d = device_of(&cards[c], 1);
+        for (const kernel *k = d.base.kernels; k->name; k++)
+            for (int form = 0; form < 32; form++) {
+                problem p = { .operation = k->family->operation,
+                              .pattern = patterns[form / 8],
+                              .dtype = k->dtype,
+                              .layout = (danaus_layout)(form % 2),
+                              .math = (danaus_math)(form / 2 % 2),
+                              .batch = form / 4 % 2 ? 25088 : 1 };
+                if (form / 8 == 3)
+                    p.inner = (danaus_pattern){ 32, 32, 32, 1 };
+                double cost = dn_fits(k, &p) ? dn_cost(&d.base, k, &p) : 1e-6;
+                if (!(cost > 1e-7 && cost < 10))
+                    fail_msg("%s on %d: %g", k->name, cards[c].arch, cost);
+            }
+        dn_tuning_destroy(d.base.tuning);
+    }
+}
+
+/* A row for tensor cores of a generation names it. */
+static int uses_tensor_cores(const kernel *k) { return dn_gpu_code(k)->arch >= 80; }
+
+/* Without a library. Of 7.5 no row does, and on 9.0 all of them are its own. */
+static void tensor_cores_make_16_bits_from_8_0_on(void **state)
+{
+    (void)state;
+    static const danaus_pattern patterns[] = {
+        { 1, 1024, 1024, 1 }, { 4, 64, 64, 8 }, { 16, 64, 128, 1 }, { 1, 256, 256, 16 }
+    };
+    for (int c = 0; c < CARDS; c++) {
+        gpu_device d = device_of(&cards[c], 0);
+        for (int form = 0; form < 48; form++) {
+            problem p = { .pattern = patterns[form / 12],
+                          .dtype = form % 2 ? DANAUS_BF16 : DANAUS_F16,
+                          .layout = (danaus_layout)(form / 2 % 2),
+                          .batch = form / 4 % 3 == 0   ? 16
+                                   : form / 4 % 3 == 1 ? 256
+                                                       : 25088 };
+            const kernel *k = choice(&d, &p);
+            if (uses_tensor_cores(k) != (cards[c].arch >= 80) ||
+                (cards[c].arch == 90 && dn_gpu_code(k)->arch != 90))
+                fail_msg(
+                    "%d makes (%d,%d,%d,%d) of %d columns by %s", cards[c].arch,
+                    (int)p.pattern.a, (int)p.pattern.b, (int)p.pattern.c,
+                    (int)p.pattern.d, (int)p.batch, k->name);
+        }
+        dn_tuning_destroy(d.base.tuning);
+    }
+}
+
+/* Without a table: estimates that were fitted there. */
+static void an_h200_chooses_as_it_was_measured(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "1,1024,1024,1 f16 first 16 ks.split.f16.1x1.1x8",
+        "1,1024,1024,1 f16 first 196 ks.blas.f16",
+        "1,1024,1024,1 f16 last 16 ks.split.f16.1x2.1x8",
+        "1,1024,1024,1 f32 first 16 ks.split.f32.1x1.1x8",
+        "1,1024,1024,1 f32 first 196 ks.blas.f32.columns",
+        "1,1024,1024,1 f32 first 25088 ks.wgmma.f32.128x128.1",
+        "1,1024,1024,1 tf32 first 16 ks.split.tf32.1x1.1x8",
+        "1,1024,1024,1 tf32 first 196 ks.blas.tf32",
+        "1,1024,1024,1 tf32 first 25088 ks.wgmma.tf32.256x128.1",
+        "1,1024,1024,4 f16 first 196 ks.dense.f16",
+        "1,1024,1024,4 f16 first 25088 ks.wgmma_lanes.f16.1x1",
+        "1,1024,1024,4 f16 last 16 ks.split.f16.2x2.1x8",
+        "1,1024,1024,4 f32 first 16 ks.split.f32.1x2.1x8",
+        "1,1024,1024,4 f32 first 25088 ks.wgmma_lanes.f32.1x1",
+        "1,1024,1024,4 f32 last 16 ks.split.f32.2x2.1x8",
+        "1,1024,1024,4 f32 last 196 ks.wgmma.f32.64x64.1",
+        "1,1024,1024,4 tf32 first 16 ks.split.tf32.1x2.1x8",
+        "1,1024,1024,4 tf32 first 196 ks.turned.tf32.128x192.1",
+        "1,1024,1024,4 tf32 first 25088 ks.wgmma_lanes.tf32.1x1",
+        "1,1024,1024,4 tf32 last 16 ks.split.tf32.2x2.1x8",
+        "1,1024,1024,4 tf32 last 196 ks.wgmma.tf32.64x64.1",
+        "1,128,128,3 f16 first 16 ks.vec.f16.2x32",
+        "1,128,128,3 f16 last 196 ks.split.f16.2x2.2x4",
+        "1,128,128,3 f16 last 25088 ks.wgmma.f16.192x192.1",
+        "1,128,128,3 f32 first 196 ks.split.f32.2x2.2x4",
+        "1,128,128,3 f32 first 25088 ks.turned.f32.128x128.1",
+        "1,128,128,3 tf32 first 196 ks.split.tf32.2x2.2x4",
+        "1,128,128,3 tf32 first 25088 ks.dense.tf32",
+        "1,128,128,3 tf32 last 25088 ks.wgmma.tf32.128x192.1",
+        "1,128,128,64 f16 first 196 ks.mma_lanes.f16.3x4.1.4",
+        "1,128,128,64 f16 first 25088 ks.mma_lanes.f16.4x3.1.4",
+        "1,128,128,64 f16 last 196 ks.wgmma.f16.256x128.1",
+        "1,128,128,64 f32 first 196 ks.mma_held.f32.3x2.4.2",
+        "1,128,128,64 tf32 first 196 ks.mma_lanes.tf32.3x4.2.4",
+        "1,128,128,64 tf32 first 25088 ks.wgmma_lanes.tf32.1x2",
+        "1,192,48,64 f16 last 16 ks.wgmma.f16.64x64.1",
+        "1,192,48,64 f32 first 196 ks.mma_held.f32.3x2.4.1",
+        "1,192,48,64 f32 last 16 ks.blas.f32",
+        "1,192,48,64 tf32 first 25088 ks.mma_lanes.tf32.3x4.1.4",
+        "1,192,48,64 tf32 last 25088 ks.wgmma.tf32.256x128.2",
+        "1,48,48,64 f16 last 25088 ks.wgmma.f16.128x128.1",
+        "1,512,512,16 f16 first 196 ks.wgmma_lanes.f16.1x4",
+        "1,512,512,16 f16 first 25088 ks.wgmma_lanes.f16.1x2",
+        "1,512,512,16 f16 last 25088 ks.wgmma.f16.256x128.2",
+        "1,512,512,16 tf32 first 25088 ks.turned.tf32.256x128.2",
+        "1,64,256,16 f32 first 16 ks.vec.f32.4x32",
+        "2,64,64,64 tf32 first 25088 ks.mma_lanes.tf32.4x3.1.4",
+        "4,512,512,1 f32 first 16 ks.split.f32.2x1.1x8",
+        "4,512,512,1 tf32 first 16 ks.split.tf32.2x1.1x8",
+    };
+    gpu_device d = device_of(&cards[5], 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        long a, b, c, lanes, batch;
+        char type[8], layout[8], row[64];
+        assert_int_equal(
+            sscanf(
+                cases[i], "%ld,%ld,%ld,%ld %7s %7s %ld %63s", &a, &b, &c, &lanes, type,
+                layout, &batch, row),
+            8);
+        problem p = { .pattern = { a, b, c, lanes },
+                      .dtype = strcmp(type, "f16") ? DANAUS_F32 : DANAUS_F16,
+                      .math = strcmp(type, "tf32") ? DANAUS_MATH_F32 : DANAUS_MATH_TF32,
+                      .layout = strcmp(layout, "last") ? DANAUS_BATCH_FIRST
+                                                       : DANAUS_BATCH_LAST,
+                      .batch = batch };
+        assert_string_equal(choice(&d, &p)->name, row);
+    }
+    dn_tuning_destroy(d.base.tuning);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_that_runs_has_an_estimate),
+        cmocka_unit_test(tensor_cores_make_16_bits_from_8_0_on),
+        cmocka_unit_test(an_h200_chooses_as_it_was_measured),
+    };
+    return cmocka_run_group_tests_name("costs", tests, NULL, NULL);
+}
