@@ -6,6 +6,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/transpose.h"
 
+#include "base/numbers.h"
+
 #include <string.h>
 
 #define TILE 16 /* elements: two tiles of 16 x 16 c128 are 8 KiB */
@@ -17,16 +19,14 @@ typedef struct plane {
     int64_t from_col; /* bytes between columns of `from`; its rows are dense */
 } plane;
 
-static inline int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
-
 static inline __attribute__((always_inline)) void turn_plane(
     char *to, const char *from, const plane *p, size_t element)
 {
     int64_t size = (int64_t)element;
     for (int64_t i0 = 0; i0 < p->rows; i0 += TILE)
         for (int64_t j0 = 0; j0 < p->cols; j0 += TILE)
-            for (int64_t i = i0; i < least(i0 + TILE, p->rows); i++)
-                for (int64_t j = j0; j < least(j0 + TILE, p->cols); j++)
+            for (int64_t i = i0; i < MIN(i0 + TILE, p->rows); i++)
+                for (int64_t j = j0; j < MIN(j0 + TILE, p->cols); j++)
                     memcpy(
                         to + i * p->to_row + j * size,
                         from + i * size + j * p->from_col, element);

@@ -16,7 +16,7 @@
 #include "ks/patterns.h"
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "base/min.h"
+#include "base/numbers.h"
 #include "base/status.h"
 #include "math/lapack.h"
 #include "math/pattern.h"
@@ -123,13 +123,17 @@ typedef struct block {
     dn_matrix t, u, v;
 } block;
 
+struct block_job;
+typedef int block_body(
+    const struct block_job *job, block b, double *scratch, double *sum);
+
 typedef struct block_job {
     const ks_pair *pair;
     const ks_view *t; /* NULL: t_out is written */
     double *t_out, *x, *y;
     int complex;
     int64_t scratch; /* doubles for `body` */
-    int (*body)(const struct block_job *job, block b, double *scratch, double *sum);
+    block_body *body;
     dn_svd svd;
     int64_t blocks, chunk, chunks; /* of all; first one of this round; their number */
     double sums[CHUNKS];
@@ -251,6 +255,19 @@ static danaus_status run_job(ks_run *run, block_job *job, double work, double *s
     return status;
 }
 
+/* x and y are read or written, as the body likes. */
+static block_job job_of(
+    const ks_pair *pair, int complex, const ks_view *t, const double *x,
+    const double *y, block_body *body)
+{
+    return (block_job){ .pair = pair,
+                        .t = t,
+                        .x = (double *)x,
+                        .y = (double *)y,
+                        .complex = complex,
+                        .body = body };
+}
+
 danaus_status dn_run_progress(ks_run *run, double work)
 {
     run->done += work;
@@ -281,12 +298,7 @@ danaus_status dn_split(
     double *y, double *dropped)
 {
     int64_t m = pair->p1.b, n = pair->p2.c;
-    block_job job = { .pair = pair,
-                      .t = t,
-                      .x = x,
-                      .y = y,
-                      .complex = dn_view_complex(t),
-                      .body = split_block };
+    block_job job = job_of(pair, dn_view_complex(t), t, x, y, split_block);
     job.svd = (dn_svd){ .complex = job.complex,
                         .fast = how.fast,
                         .m = m,
@@ -342,11 +354,7 @@ static danaus_status orthonormalise(
     ks_run *run, const ks_pair *pair, int complex, double *x, double *y, int left)
 {
     int64_t m = pair->p1.b, n = pair->p2.c, r = pair->rank, side = left ? m : n, lq;
-    block_job job = { .pair = pair,
-                      .x = x,
-                      .y = y,
-                      .complex = complex,
-                      .body = left ? left_block : right_block };
+    block_job job = job_of(pair, complex, NULL, x, y, left ? left_block : right_block);
     TRY(dn_lq_plan(complex, r, side, side, &lq));
     job.scratch = (complex ? 2 : 1) * (r * (m + n) + r * MIN(side, r)) + lq;
     return run_job(run, &job, 0, NULL);
@@ -402,24 +410,14 @@ static int residual_block(const block_job *job, block b, double *scratch, double
 danaus_status dn_project_left(
     ks_run *run, const ks_pair *pair, const ks_view *t, const double *x, double *y)
 {
-    block_job job = { .pair = pair,
-                      .t = t,
-                      .x = (double *)x,
-                      .y = y,
-                      .complex = dn_view_complex(t),
-                      .body = project_left_block };
+    block_job job = job_of(pair, dn_view_complex(t), t, x, y, project_left_block);
     return run_job(run, &job, 0, NULL);
 }
 
 danaus_status dn_project_right(
     ks_run *run, const ks_pair *pair, const ks_view *t, const double *y, double *x)
 {
-    block_job job = { .pair = pair,
-                      .t = t,
-                      .x = x,
-                      .y = (double *)y,
-                      .complex = dn_view_complex(t),
-                      .body = project_right_block };
+    block_job job = job_of(pair, dn_view_complex(t), t, x, y, project_right_block);
     return run_job(run, &job, 0, NULL);
 }
 
@@ -427,12 +425,8 @@ danaus_status dn_fuse(
     ks_run *run, const ks_pair *pair, int complex, const double *x, const double *y,
     double *t)
 {
-    block_job job = { .pair = pair,
-                      .x = (double *)x,
-                      .y = (double *)y,
-                      .t_out = t,
-                      .complex = complex,
-                      .body = fuse_block };
+    block_job job = job_of(pair, complex, NULL, x, y, fuse_block);
+    job.t_out = t;
     return run_job(run, &job, 0, NULL);
 }
 
@@ -440,12 +434,7 @@ danaus_status dn_pair_residual(
     ks_run *run, const ks_pair *pair, const ks_view *t, const double *x,
     const double *y, double *energy)
 {
-    block_job job = { .pair = pair,
-                      .t = t,
-                      .x = (double *)x,
-                      .y = (double *)y,
-                      .complex = dn_view_complex(t),
-                      .body = residual_block };
+    block_job job = job_of(pair, dn_view_complex(t), t, x, y, residual_block);
     job.scratch = (job.complex ? 2 : 1) * pair->p2.c;
     return run_job(run, &job, 0, energy);
 }

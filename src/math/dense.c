@@ -20,90 +20,62 @@ typedef struct operations {
     void (*solve_lower)(int64_t m, int64_t n, dn_matrix x, dn_matrix lower);
 } operations;
 
-#define TARGET
-#define LANES    4
-#define COMPLEX  0
-#define FN(name) name##_real
-#include "math/dense.inc"
-#define COMPLEX  1
-#define FN(name) name##_complex
-#include "math/dense.inc"
-#undef TARGET
-#undef LANES
-
-#ifdef __x86_64__
-#    define TARGET   __attribute__((target("avx2,fma")))
-#    define LANES    8
-#    define COMPLEX  0
-#    define FN(name) name##_real_avx2
-#    include "math/dense.inc"
-#    define COMPLEX  1
-#    define FN(name) name##_complex_avx2
-#    include "math/dense.inc"
-
 int dn_has_avx2(void)
 {
+#ifdef __x86_64__
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-
-static const operations *operations_of(int complex)
-{
-    if (dn_has_avx2())
-        return complex ? &operations_complex_avx2 : &operations_real_avx2;
-    return complex ? &operations_complex : &operations_real;
-}
 #else
-int dn_has_avx2(void) { return 0; }
-
-static const operations *operations_of(int complex)
-{
-    return complex ? &operations_complex : &operations_real;
-}
+    return 0;
 #endif
+}
+
+#define TEXT  "math/dense.inc"
+#define TABLE operations
+#include "math/variants.inc"
 
 void dn_times(
     int complex, int64_t m, int64_t n, int64_t k, dn_matrix a, dn_matrix b, dn_matrix c)
 {
-    operations_of(complex)->times(m, n, k, a, b, c);
+    table_of(complex)->times(m, n, k, a, b, c);
 }
 
 void dn_adjoint_times(
     int complex, int64_t m, int64_t n, int64_t k, dn_matrix a, dn_matrix b, dn_matrix c)
 {
-    operations_of(complex)->adjoint_times(m, n, k, a, b, c);
+    table_of(complex)->adjoint_times(m, n, k, a, b, c);
 }
 
 void dn_times_adjoint(
     int complex, int64_t m, int64_t n, int64_t k, dn_matrix a, dn_matrix b, dn_matrix c)
 {
-    operations_of(complex)->times_adjoint(m, n, k, a, b, c);
+    table_of(complex)->times_adjoint(m, n, k, a, b, c);
 }
 
 void dn_gram(int complex, int64_t m, int64_t n, dn_matrix a, dn_matrix g)
 {
-    operations_of(complex)->gram(m, n, a, g);
+    table_of(complex)->gram(m, n, a, g);
 }
 
 double dn_residual(
     int complex, int64_t m, int64_t n, int64_t k, dn_matrix b, dn_matrix u, dn_matrix v,
     double *row)
 {
-    return operations_of(complex)->residual(m, n, k, b, u, v, row);
+    return table_of(complex)->residual(m, n, k, b, u, v, row);
 }
 
 double dn_energy(int complex, int64_t m, int64_t n, dn_matrix b)
 {
-    return operations_of(complex)->energy(m, n, b);
+    return table_of(complex)->energy(m, n, b);
 }
 
 void dn_adjoint(int complex, int64_t m, int64_t n, dn_matrix from, dn_matrix to)
 {
-    operations_of(complex)->adjoint(m, n, from, to);
+    table_of(complex)->adjoint(m, n, from, to);
 }
 
 void dn_solve_lower(int complex, int64_t m, int64_t n, dn_matrix x, dn_matrix lower)
 {
-    operations_of(complex)->solve_lower(m, n, x, lower);
+    table_of(complex)->solve_lower(m, n, x, lower);
 }
 
 void dn_copy(int complex, int64_t m, int64_t n, dn_matrix from, dn_matrix to)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "math/lapack.h"
 
-#include "base/min.h"
+#include "base/numbers.h"
 #include "base/status.h"
 
 #include <inttypes.h>

@@ -15,7 +15,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "math/svd.h"
 
-#include "base/min.h"
+#include "base/numbers.h"
 #include "base/status.h"
 #include "math/lapack.h"
 #include "math/tridiagonal.h"
@@ -54,39 +54,9 @@ typedef struct methods {
     int (*lanczos)(int64_t k, const double *g, double *vector, double *scratch);
 } methods;
 
-#define TARGET
-#define LANES    4
-#define COMPLEX  0
-#define FN(name) name##_real
-#include "math/svd.inc"
-#define COMPLEX  1
-#define FN(name) name##_complex
-#include "math/svd.inc"
-#undef TARGET
-#undef LANES
-
-#ifdef __x86_64__
-#    define TARGET   __attribute__((target("avx2,fma")))
-#    define LANES    8
-#    define COMPLEX  0
-#    define FN(name) name##_real_avx2
-#    include "math/svd.inc"
-#    define COMPLEX  1
-#    define FN(name) name##_complex_avx2
-#    include "math/svd.inc"
-
-static const methods *methods_of(const dn_svd *svd)
-{
-    if (dn_has_avx2())
-        return svd->complex ? &methods_complex_avx2 : &methods_real_avx2;
-    return svd->complex ? &methods_complex : &methods_real;
-}
-#else
-static const methods *methods_of(const dn_svd *svd)
-{
-    return svd->complex ? &methods_complex : &methods_real;
-}
-#endif
+#define TEXT  "math/svd.inc"
+#define TABLE methods
+#include "math/variants.inc"
 
 /* ---- the methods ---- */
 
@@ -97,9 +67,10 @@ static void fix_phases(const dn_svd *svd, dn_matrix u, dn_matrix v)
 {
     int64_t width = width_of(svd);
     for (int64_t t = 0; t < svd->rank; t++)
-        methods_of(svd)->fix_phase(
-            svd->m, svd->n, (dn_matrix){ u.at + t * width, u.ld },
-            v.at + t * v.ld * width);
+        table_of(svd->complex)
+            ->fix_phase(
+                svd->m, svd->n, (dn_matrix){ u.at + t * width, u.ld },
+                v.at + t * v.ld * width);
 }
 
 static int64_t lapack_scratch(const dn_svd *svd)
@@ -151,7 +122,7 @@ static int64_t gram_scratch(const dn_svd *svd)
 static int top_vector(
     const dn_svd *svd, int64_t k, double *gram, double *vector, double *scratch)
 {
-    int certain = methods_of(svd)->lanczos(k, gram, vector, scratch);
+    int certain = table_of(svd->complex)->lanczos(k, gram, vector, scratch);
     if (certain)
         return 0;
     return dn_heevr(svd->complex, k, gram, vector, scratch);
@@ -183,7 +154,7 @@ static int run_gram(
     }
     double kept = m <= n ? dn_energy(complex, 1, n, v) : dn_energy(complex, m, 1, u);
     *dropped = dn_residual(complex, m, n, 1, b, u, v, row);
-    methods_of(svd)->move_sigma(m, n, kept, from, svd->sigma, u, v.at);
+    table_of(svd->complex)->move_sigma(m, n, kept, from, svd->sigma, u, v.at);
     fix_phases(svd, u, v);
     return 0;
 }
@@ -255,7 +226,7 @@ static int run_krylov(
         dn_matrix from = { done ? image + (done - step) * n * w : start, n };
         dn_times_adjoint(complex, step, m, n, from, b, rows);
         for (int64_t t = done; t < done + step; t++)
-            methods_of(svd)->orthonormalise(m, t, basis, basis + t * m * w);
+            table_of(svd->complex)->orthonormalise(m, t, basis, basis + t * m * w);
         dn_times(complex, step, n, m, rows, b, (dn_matrix){ image + done * n * w, n });
     }
     dn_svd inner;
@@ -314,9 +285,9 @@ int dn_svd_run(
     case WHOLE: run_whole(svd, b, u, v, scratch); return 0;
     case PAIR:
         if (svd->m > svd->n)
-            methods_of(svd)->rank_one_of_columns(svd, b, u, v.at, dropped);
+            table_of(svd->complex)->rank_one_of_columns(svd, b, u, v.at, dropped);
         else
-            methods_of(svd)->rank_one_of_rows(svd, b, u, v.at, dropped);
+            table_of(svd->complex)->rank_one_of_rows(svd, b, u, v.at, dropped);
         return 0;
     case GRAM: return run_gram(svd, b, u, v, dropped, scratch);
     case LAPACK: return run_lapack(svd, b, u, v, dropped, scratch);
