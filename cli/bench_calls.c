@@ -27,7 +27,9 @@ static const usage use = {
         "For every problem of a suite, on a GPU: the time from planning to the end of\n"
         "the first product, on a device that is open, weights packed meanwhile, with "
         "an\n"
-        "empty cache folder and once more with what that has left in it; and the time\n"
+        "empty cache folder (where DANAUS_KERNELS names files of kernels, out of "
+        "those)\n"
+        "and once more with what that has left in it; and the time\n"
         "of the processor that a later call takes until it returns, the median of "
         "rounds\n"
         "of 50 calls with 16 columns. With --gradients calls give the gradients of x,\n"
@@ -59,8 +61,7 @@ typedef struct bench {
     const options *o;
     suite suite;
     danaus_device_info info;
-    danaus_device *device; /* stays open, and with it the GPU's context */
-    char folder[1024];     /* caches */
+    char folder[1024]; /* caches */
     FILE *csv;
     json_t *records;
 } bench;
@@ -275,6 +276,17 @@ static void print_summary(const json_t *records)
     }
 }
 
+/* A device that stayed open would keep loaded what first calls are to load. */
+static int describe_device(bench *b)
+{
+    danaus_device *device = NULL;
+    int status = open_device(&b->o->device, &device);
+    if (!status && danaus_device_describe(device, &b->info))
+        status = library_failure();
+    danaus_device_close(device);
+    return status;
+}
+
 static int prepare(bench *b)
 {
     const options *o = b->o;
@@ -282,11 +294,9 @@ static int prepare(bench *b)
     if (setenv("CUDA_CACHE_DISABLE", "1", 1))
         return failure("no memory");
     int status = suite_read(o->suite, &b->suite);
-    status = status ? status : open_device(&o->device, &b->device);
+    status = status ? status : describe_device(b);
     if (status)
         return status;
-    if (danaus_device_describe(b->device, &b->info))
-        return library_failure();
     if (b->info.threads)
         return usage_error("processors compile nothing: --device cuda:0 is needed");
     if (o->csv && !(b->csv = fopen(o->csv, "w")))
@@ -332,7 +342,6 @@ static void release(bench *b)
     if (b->folder[0])
         nftw(b->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     json_decref(b->records);
-    danaus_device_close(b->device);
     suite_free(&b->suite);
     if (b->csv)
         fclose(b->csv);
