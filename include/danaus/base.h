@@ -32,7 +32,8 @@ typedef enum danaus_status {
     DANAUS_ERR_MEMORY,      /* host or device memory ran out */
     DANAUS_ERR_IO,          /* the operating system refused a file */
     DANAUS_ERR_FORMAT,      /* a file is not what it claims to be */
-    DANAUS_ERR_DEVICE       /* a driver or device failed */
+    DANAUS_ERR_DEVICE,      /* a driver or device failed */
+    DANAUS_ERR_CANCELLED    /* the caller's own function asked to give up */
 } danaus_status;
 
 typedef enum danaus_dtype {
@@ -57,7 +58,7 @@ typedef enum danaus_effort {
 } danaus_effort;
 
 /* Called now and then with the share of work done, in [0, 1]; return nonzero
-   to give up (then the call fails with DANAUS_ERR_ARGUMENT). */
+   to give up (then the call fails with DANAUS_ERR_CANCELLED). */
 typedef int (*danaus_progress_fn)(void *user, double done);
 
 /* "MAJOR.MINOR.PATCH" of the library that runs. */

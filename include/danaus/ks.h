@@ -66,6 +66,8 @@ DANAUS_API danaus_pattern danaus_chain_pattern(const danaus_chain *chain, int fa
 /* The weights w[a][b][c][d] of a factor, to be read or filled; NULL for a
    factor that does not exist. The memory belongs to the chain. */
 DANAUS_API void *danaus_chain_weights(danaus_chain *chain, int factor);
+DANAUS_API const void *danaus_chain_weights_const(
+    const danaus_chain *chain, int factor);
 
 /* The bias: M elements of the chain's type, added to W x. NULL: none. */
 DANAUS_API const void *danaus_chain_bias(const danaus_chain *chain);

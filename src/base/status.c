@@ -36,8 +36,9 @@ const char *danaus_error_detail(void) { return detail; }
 
 const char *danaus_status_name(danaus_status status)
 {
-    static const char *const names[] = { "ok",     "argument", "shape",  "unsupported",
-                                         "memory", "io",       "format", "device" };
+    static const char *const names[] = { "ok",          "argument", "shape",
+                                         "unsupported", "memory",   "io",
+                                         "format",      "device",   "cancelled" };
     unsigned index = (unsigned)status;
     return index < sizeof names / sizeof *names ? names[index] : "unknown";
 }

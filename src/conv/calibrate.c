@@ -159,7 +159,7 @@ typedef struct listener {
 static danaus_status report(const listener *to, double done)
 {
     if (to->progress && to->progress(to->user, done))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "the caller gave up");
+        return dn_fail(DANAUS_ERR_CANCELLED, "the caller gave up");
     return DANAUS_OK;
 }
 

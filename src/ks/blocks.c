@@ -275,7 +275,7 @@ danaus_status dn_run_progress(ks_run *run, double work)
         return DANAUS_OK;
     double share = run->done < run->total ? run->done / run->total : 1;
     if (run->progress(run->user, share))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "the factorization was given up");
+        return dn_fail(DANAUS_ERR_CANCELLED, "the factorization was given up");
     return DANAUS_OK;
 }
 

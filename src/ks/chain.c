@@ -85,6 +85,11 @@ void *danaus_chain_weights(danaus_chain *chain, int factor)
     return has_factor(chain, factor) ? chain->weights[factor] : NULL;
 }
 
+const void *danaus_chain_weights_const(const danaus_chain *chain, int factor)
+{
+    return has_factor(chain, factor) ? chain->weights[factor] : NULL;
+}
+
 const void *danaus_chain_bias(const danaus_chain *chain)
 {
     return chain ? chain->bias : NULL;

@@ -177,7 +177,7 @@ danaus_status danaus_chain_save(const danaus_chain *chain, const char *path)
     for (int i = 0; i < count; i++) {
         danaus_pattern p = danaus_chain_pattern(chain, i);
         snprintf(names[i], sizeof names[i], FACTOR "%d", i);
-        const void *weights = danaus_chain_weights((danaus_chain *)chain, i);
+        const void *weights = danaus_chain_weights_const(chain, i);
         tensors[i] =
             (danaus_tensor){ names[i], weights, dtype, 4, { p.a, p.b, p.c, p.d } };
     }

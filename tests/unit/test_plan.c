@@ -151,6 +151,10 @@ static void a_chain_tells_what_it_is(void **state)
     assert_memory_equal(&p, &pair[1], sizeof p);
     assert_null(danaus_chain_weights(chain, 2));
     assert_null(danaus_chain_weights(chain, -1));
+    assert_null(danaus_chain_weights_const(chain, 2));
+    for (int l = 0; l < 2; l++)
+        assert_ptr_equal(
+            danaus_chain_weights_const(chain, l), danaus_chain_weights(chain, l));
     for (int l = 0; l < 2; l++)
         for (int i = 0; i < 192; i++)
             assert_true(((float *)danaus_chain_weights(chain, l))[i] == 0);

@@ -13,6 +13,9 @@ static void every_status_has_a_name(void **state)
     (void)state;
     assert_string_equal(danaus_status_name(DANAUS_OK), "ok");
     assert_string_equal(danaus_status_name(DANAUS_ERR_DEVICE), "device");
+    assert_string_equal(danaus_status_name(DANAUS_ERR_CANCELLED), "cancelled");
+    assert_string_equal(
+        danaus_status_name((danaus_status)(DANAUS_ERR_CANCELLED + 1)), "unknown");
     assert_string_equal(danaus_status_name((danaus_status)99), "unknown");
     assert_string_equal(danaus_status_name((danaus_status)-1), "unknown");
 }
