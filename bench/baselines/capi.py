@@ -14,7 +14,7 @@ class Description(ctypes.Structure):
     _fields_ = [
         (name, c_int)
         for name in "layout dtype math effort adjoint gradients fresh keep".split()
-    ] + [("batch", c_int64), ("activation", c_int), ("reserved", c_uint32 * 7)]
+    ] + [("batch", c_int64), ("activation", c_int), ("reserved", c_uint32 * 9)]
 
 
 class ConvDescription(ctypes.Structure):
@@ -40,14 +40,14 @@ class ShortDescription(ctypes.Structure):
     _fields_ = (
         [(name, c_int64) for name in "channels length taps".split()]
         + [(name, c_int) for name in "centred layout dtype".split()]
-        + [("reserved", c_uint32 * 8)]
+        + [("reserved", c_uint32 * 9)]
     )
 
 
 class ShortGradients(ctypes.Structure):
     """danaus_short_gradients."""
 
-    _fields_ = [(name, c_void_p) for name in "du dk dbias r0 r1".split()]
+    _fields_ = [(name, c_void_p) for name in "du dk dbias r0 r1 r2 r3 r4".split()]
 
 
 def address(array):

@@ -168,7 +168,8 @@ class Description(ctypes.Structure):
 class Result(ctypes.Structure):
     _fields_ = [(n, ctypes.c_double) for n in
                 ("error", "lower_bound", "upper_bound", "off_support", "dense_error",
-                 "seconds")] + [("parameters", ctypes.c_int64)]
+                 "seconds")] + [("parameters", ctypes.c_int64),
+                                ("reserved", ctypes.c_uint64 * 9)]
 
 
 F64 = 4

@@ -2,7 +2,11 @@
 
    Nothing in this library prints, exits or aborts. A function that can fail
    returns a status; on failure its outputs keep their values, and one sentence
-   about what went wrong waits in danaus_error_detail(). */
+   about what went wrong waits in danaus_error_detail().
+
+   Structures have reserved words, for fields to come (docs/abi.md). Set them to zero,
+   most simply with { 0 } or designators; others are refused. The library sets those of
+   structures that it fills. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DANAUS_BASE_H
 #define DANAUS_BASE_H

@@ -109,7 +109,7 @@ DANAUS_API danaus_status danaus_conv_execute(
 typedef struct danaus_conv_gradients {
     void *du, *dgate_in, *dgate_out; /* like u, of the plan's type */
     void *dk, *dk_reverse, *dskip;
-    void *reserved[2];
+    void *reserved[6];
 } danaus_conv_gradients;
 
 /* Deterministic like execute; batch >= 1. dgate_in and dgate_out need their gates, dk_reverse a
@@ -141,7 +141,7 @@ typedef struct danaus_short_desc {
     int centred;                    /* nonzero: y[t] sees u[t + (taps - 1) / 2] first */
     danaus_channels layout;
     danaus_dtype dtype; /* of u and y: f32 (0), f16, bf16 or f64 */
-    uint32_t reserved[8];
+    uint32_t reserved[9];
 } danaus_short_desc;
 
 /* y[t] = bias + sum over s < taps of k[s] u[t + shift - s] for each channel of each
@@ -158,7 +158,7 @@ DANAUS_API danaus_status danaus_short_conv(
 typedef struct danaus_short_gradients {
     void *du;         /* like u; the same bits for both layouts */
     void *dk, *dbias; /* like k and bias: sums over the batch and the length */
-    void *reserved[2];
+    void *reserved[5];
 } danaus_short_gradients;
 
 /* du[t] = sum over s < taps of k[s] dy[t - shift + s], dk[s] = sum over batch and t of
@@ -177,7 +177,7 @@ typedef struct danaus_stream_desc {
     int64_t channels, filter_length;
     int64_t filters;    /* as in danaus_conv_desc */
     danaus_dtype dtype; /* of u, y and the filters: f32 (0) or f64 */
-    uint32_t reserved[8];
+    uint32_t reserved[9];
 } danaus_stream_desc;
 
 /* A causal convolution that takes its signal in blocks of any size and gives each

@@ -20,6 +20,7 @@ typedef struct danaus_device_info {
     int64_t memory;        /* bytes; 0: unknown */
     int64_t cache;         /* bytes of the last cache; 0: unknown */
     int threads;           /* threads that one product may use; 0: a GPU */
+    uint32_t reserved[19]; /* zero */
 } danaus_device_info;
 
 /* Runs task(arg, i) for every i in [0, count), in any order and on any

@@ -95,6 +95,7 @@ typedef struct danaus_factorize_result {
     double dense_error; /* the unweighted error, also when inputs are given */
     double seconds;
     int64_t parameters;
+    uint64_t reserved[9]; /* zero */
 } danaus_factorize_result;
 
 /* Factorises dense[M][N], row-major, f32, f64, c64 or c128, into a new chain

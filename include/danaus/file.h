@@ -24,6 +24,7 @@ typedef struct danaus_tensor {
     danaus_dtype dtype;
     int ndim; /* 0 to DANAUS_MAX_DIMS; 0 is one element */
     int64_t shape[DANAUS_MAX_DIMS];
+    uint64_t reserved[5]; /* zero, also when it is written */
 } danaus_tensor;
 
 /* Opens a .npy (versions 1 to 3) or safetensors file, recognised by content.

@@ -32,6 +32,16 @@ danaus_status dn_fail_memory(size_t bytes, const char *what)
     return dn_fail(DANAUS_ERR_MEMORY, "no memory for %s (%zu bytes)", what, bytes);
 }
 
+danaus_status dn_check_reserved(const void *words, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (((const char *)words)[i])
+            return dn_fail(
+                DANAUS_ERR_ARGUMENT,
+                "reserved words must be zero: they are unset, or for a newer danaus");
+    return DANAUS_OK;
+}
+
 const char *danaus_error_detail(void) { return detail; }
 
 const char *danaus_status_name(danaus_status status)

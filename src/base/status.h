@@ -21,6 +21,9 @@ danaus_status dn_fail(danaus_status status, const char *format, ...)
    latest failure. */
 danaus_status dn_fail_in(danaus_status status, const char *where);
 
+/* Refuses reserved words of a caller that are not zero. */
+danaus_status dn_check_reserved(const void *words, size_t bytes);
+
 /* The sentence for memory that could not be had. */
 danaus_status dn_fail_memory(size_t bytes, const char *what);
 

@@ -28,9 +28,7 @@ static danaus_status check_members(const danaus_conv_plan *plan, const operands 
     if (g->dk_reverse && plan->p.kind != DANAUS_BIDIRECTIONAL)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "only bidirectional plans have reverse filters");
-    if (g->reserved[0] || g->reserved[1])
-        return dn_fail(DANAUS_ERR_ARGUMENT, "reserved members must be NULL");
-    return DANAUS_OK;
+    return dn_check_reserved(g->reserved, sizeof g->reserved);
 }
 
 /* None of the outputs overlaps an input or another output. */

@@ -89,7 +89,7 @@ static danaus_status check_problem(const conv_problem *p)
     if (p->batch < 0)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", p->batch);
-    return dn_conv_check_reserved(p->reserved);
+    return dn_check_reserved(p->reserved, sizeof p->reserved);
 }
 
 danaus_status danaus_conv_plan_create(
@@ -138,14 +138,6 @@ size_t danaus_conv_plan_describe(const danaus_conv_plan *plan, char *to, size_t 
     if (plan)
         dn_conv_describe(plan, &t);
     return t.length;
-}
-
-danaus_status dn_conv_check_reserved(const uint32_t reserved[8])
-{
-    for (int i = 0; i < 8; i++)
-        if (reserved[i])
-            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved words must be zero");
-    return DANAUS_OK;
 }
 
 danaus_status dn_conv_lacks(const danaus_device *device, const char *what)

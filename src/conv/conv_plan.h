@@ -29,9 +29,6 @@ struct danaus_spectrum {
          : dn_conv_lacks(device, what))
 danaus_status dn_conv_lacks(const danaus_device *device, const char *what);
 
-/* All words are zero. */
-danaus_status dn_conv_check_reserved(const uint32_t reserved[8]);
-
 /* The plan, the device and the spectrum belong together, and rows of this batch have
    a size. */
 danaus_status dn_conv_check(

@@ -27,7 +27,7 @@ static danaus_status check_short(const danaus_short_desc *d, int64_t batch)
         dn_mul_overflows(all, batch, &all) || dn_mul_overflows(all, 1024, &all) ||
         dn_mul_overflows(d->channels, 4096, &all))
         return dn_fail(DANAUS_ERR_SHAPE, "the rows have no size");
-    return dn_conv_check_reserved(d->reserved);
+    return dn_check_reserved(d->reserved, sizeof d->reserved);
 }
 
 /* Bytes of u or y, of all filters, of all biases. */
@@ -87,9 +87,7 @@ static danaus_status check_gradients(
             DANAUS_ERR_ARGUMENT, "dy, gradients and a batch of at least 1 are needed");
     if ((g->du && !k) || (g->dk && !u))
         return dn_fail(DANAUS_ERR_ARGUMENT, "du needs the filters, dk needs u");
-    if (g->reserved[0] || g->reserved[1])
-        return dn_fail(DANAUS_ERR_ARGUMENT, "reserved members must be NULL");
-    return DANAUS_OK;
+    return dn_check_reserved(g->reserved, sizeof g->reserved);
 }
 
 danaus_status danaus_short_conv_gradient(

@@ -87,7 +87,7 @@ static danaus_status check_stream(const danaus_stream_desc *d)
         return dn_fail(
             DANAUS_ERR_SHAPE, "%" PRId64 " channels of %" PRId64 " taps have no size",
             d->channels, d->filter_length);
-    return dn_conv_check_reserved(d->reserved);
+    return dn_check_reserved(d->reserved, sizeof d->reserved);
 }
 
 danaus_status danaus_stream_create(

@@ -38,6 +38,7 @@ danaus_status dn_check_tensor(const danaus_tensor *tensor)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "an array has 0 to %d dimensions, not %d",
             DANAUS_MAX_DIMS, tensor->ndim);
+    TRY(dn_check_reserved(tensor->reserved, sizeof tensor->reserved));
     for (int i = 0; i < tensor->ndim; i++)
         if (tensor->shape[i] < 0)
             return dn_fail(

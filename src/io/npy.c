@@ -89,7 +89,9 @@ danaus_status dn_npy_read(const unsigned char *data, size_t size, danaus_file *f
     npy_header h = { 0 };
     TRY(find_header(data, size, &header, &length));
     TRY(dn_npy_header_read(header, length, &h));
-    danaus_tensor t = { "", header + length, h.dtype, h.ndim, { 0 } };
+    danaus_tensor t = {
+        .name = "", .data = header + length, .dtype = h.dtype, .ndim = h.ndim
+    };
     size_t left = size - (size_t)(header + length - (const char *)data);
     memcpy(t.shape, h.shape, sizeof t.shape);
     int64_t bytes;

@@ -241,7 +241,10 @@ static danaus_status make_tables(
             continue;
         }
         danaus_tensor *t = &file->tensors[file->count++];
-        *t = (danaus_tensor){ e->name, data + e->begin, e->dtype, (int)e->ndim, { 0 } };
+        *t = (danaus_tensor){ .name = e->name,
+                              .data = data + e->begin,
+                              .dtype = e->dtype,
+                              .ndim = (int)e->ndim };
         memcpy(t->shape, e->shape, sizeof t->shape);
     }
     return align_tensors(file);

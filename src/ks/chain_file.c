@@ -178,12 +178,14 @@ danaus_status danaus_chain_save(const danaus_chain *chain, const char *path)
         danaus_pattern p = danaus_chain_pattern(chain, i);
         snprintf(names[i], sizeof names[i], FACTOR "%d", i);
         const void *weights = danaus_chain_weights_const(chain, i);
-        tensors[i] =
-            (danaus_tensor){ names[i], weights, dtype, 4, { p.a, p.b, p.c, p.d } };
+        tensors[i] = (danaus_tensor){
+            names[i], weights, dtype, 4, { p.a, p.b, p.c, p.d }, { 0 }
+        };
     }
     const void *bias = danaus_chain_bias(chain);
     if (bias)
-        tensors[count++] =
-            (danaus_tensor){ BIAS, bias, dtype, 1, { danaus_chain_rows(chain) } };
+        tensors[count++] = (danaus_tensor){
+            BIAS, bias, dtype, 1, { danaus_chain_rows(chain) }, { 0 }
+        };
     return danaus_file_write_safetensors(path, tensors, count, metadata, 1);
 }

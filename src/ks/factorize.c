@@ -46,9 +46,7 @@ typedef struct factorization {
 
 static danaus_status check_desc(const danaus_factorize_desc *desc)
 {
-    for (size_t i = 0; i < sizeof desc->reserved / sizeof *desc->reserved; i++)
-        if (desc->reserved[i])
-            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved fields must be zero");
+    TRY(dn_check_reserved(desc->reserved, sizeof desc->reserved));
     if (desc->order < DANAUS_ORDER_AUTO || desc->order > DANAUS_ORDER_BALANCED)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no order", (int)desc->order);
     if (desc->refine < 0 || desc->threads < 0)

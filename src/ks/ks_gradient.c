@@ -14,10 +14,7 @@ static danaus_status check(const danaus_ks_plan *plan, const danaus_ks_gradients
         return dn_fail(DANAUS_ERR_ARGUMENT, "the plan was made without desc.gradients");
     if (plan->desc.adjoint && g->dbias)
         return dn_fail(DANAUS_ERR_ARGUMENT, "an adjoint product has no bias");
-    for (size_t i = 0; i < sizeof g->reserved / sizeof *g->reserved; i++)
-        if (g->reserved[i])
-            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved members must be NULL");
-    return DANAUS_OK;
+    return dn_check_reserved(g->reserved, sizeof g->reserved);
 }
 
 /* Over an empty batch every sum is zero. */

@@ -64,9 +64,7 @@ static danaus_status check_desc(const danaus_ks_desc *d)
     if (d->batch < 0)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", d->batch);
-    for (size_t i = 0; i < sizeof d->reserved / sizeof *d->reserved; i++)
-        if (d->reserved[i])
-            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved words must be zero");
+    TRY(dn_check_reserved(d->reserved, sizeof d->reserved));
     return check_activation(d);
 }
 

@@ -275,9 +275,7 @@ danaus_status danaus_patterns_make(
     if (!desc || !patterns || !count)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a chain's description and a place for it are needed");
-    for (size_t i = 0; i < sizeof desc->reserved / sizeof *desc->reserved; i++)
-        if (desc->reserved[i])
-            return dn_fail(DANAUS_ERR_ARGUMENT, "reserved fields must be zero");
+    TRY(dn_check_reserved(desc->reserved, sizeof desc->reserved));
     if (desc->rows < 1 || desc->cols < 1)
         return dn_fail(
             DANAUS_ERR_SHAPE, "a chain for %" PRId64 " x %" PRId64 " is impossible",

@@ -241,7 +241,8 @@ static void more_factors_than_a_chain_has_are_refused(void **state)
     static const float one = 1;
     for (int i = 0; i <= DANAUS_MAX_FACTORS; i++) {
         snprintf(names[i], sizeof names[i], "factor.%d", i);
-        tensors[i] = (danaus_tensor){ names[i], &one, DANAUS_F32, 4, { 1, 1, 1, 1 } };
+        tensors[i] =
+            (danaus_tensor){ names[i], &one, DANAUS_F32, 4, { 1, 1, 1, 1 }, { 0 } };
     }
     danaus_chain *chain = NULL;
     const char *path = scratch_path("many.safetensors");

@@ -300,7 +300,7 @@ static void what_a_backend_lacks_is_unsupported(void **state)
     danaus_short_gradients g = { .du = f->y };
     danaus_stream_desc s = { .channels = 1, .filter_length = 1 };
     danaus_stream *stream = NULL;
-    assert_string_equal(danaus_device_kernel(&device, 3), "conv.plain");
+    assert_string_equal(danaus_device_kernel(&device, 4), "conv.plain");
     refuse(&device, good, bad);
     assert_non_null(strstr(danaus_error_detail(), "has no convolutions"));
     assert_status(danaus_short_conv(&device, &few, 1, f->k, NULL, f->u, f->y), bad);

@@ -312,13 +312,13 @@ static void written_files_are_those_of_numpy(void **state)
         danaus_tensor tensor;
         const char *header;
     } cases[] = {
-        { { "", six, DANAUS_F32, 2, { 2, 3 } },
+        { { "", six, DANAUS_F32, 2, { 2, 3 }, { 0 } },
           "\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
           "                                                          \n" },
-        { { "", six, DANAUS_F32, 1, { 6 } },
+        { { "", six, DANAUS_F32, 1, { 6 }, { 0 } },
           "\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }"
           "                                                            \n" },
-        { { "", six, DANAUS_C128, 0, { 0 } },
+        { { "", six, DANAUS_C128, 0, { 0 }, { 0 } },
           "\x93NUMPY\1\0v\0{'descr': '<c16', 'fortran_order': False, 'shape': (), }"
           "                                                             \n" },
     };
@@ -342,7 +342,9 @@ static void what_is_written_is_read_again(void **state)
     for (uint64_t round = 0; round < 100; round++) {
         rng r = { round };
         danaus_dtype dtype = (danaus_dtype)rng_int(&r, DANAUS_F32, DANAUS_C128);
-        danaus_tensor t = { "ignored", NULL, dtype, (int)rng_int(&r, 0, 8), { 0 } };
+        danaus_tensor t = {
+            "ignored", NULL, dtype, (int)rng_int(&r, 0, 8), { 0 }, { 0 }
+        };
         size_t size = danaus_dtype_size(dtype);
         for (int i = 0; i < t.ndim; i++)
             size *= (size_t)(t.shape[i] = rng_int(&r, round % 5 ? 1 : 0, 4));
@@ -375,7 +377,7 @@ static void what_cannot_be_an_array_is_not_written(void **state)
 {
     (void)state;
     const char *path = scratch_path("never.npy");
-    danaus_tensor t = { "", six, DANAUS_F32, 2, { 2, 3 } }, bad;
+    danaus_tensor t = { "", six, DANAUS_F32, 2, { 2, 3 }, { 0 } }, bad;
     assert_status(danaus_file_write_npy(NULL, &t), DANAUS_ERR_ARGUMENT);
     assert_status(danaus_file_write_npy(path, NULL), DANAUS_ERR_ARGUMENT);
     bad = t, bad.dtype = (danaus_dtype)77;

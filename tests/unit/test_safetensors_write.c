@@ -12,9 +12,9 @@
 static const float eight[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
 
 static const danaus_tensor three[] = {
-    { "half", eight, DANAUS_F16, 1, { 3 } },
-    { "z\"\n\xc3\xa9", eight, DANAUS_C128, 2, { 1, 1 } },
-    { "none", NULL, DANAUS_F32, 3, { 5, 0, 7 } },
+    { "half", eight, DANAUS_F16, 1, { 3 }, { 0 } },
+    { "z\"\n\xc3\xa9", eight, DANAUS_C128, 2, { 1, 1 }, { 0 } },
+    { "none", NULL, DANAUS_F32, 3, { 5, 0, 7 }, { 0 } },
 };
 
 static const char *const pairs_of_text[] = { "format", "danaus chain 1", "who", "" };
@@ -67,9 +67,8 @@ static void what_is_written_is_read_again(void **state)
             danaus_tensor *t = &tensors[i];
             danaus_dtype dtype = (danaus_dtype)rng_int(&r, DANAUS_F32, DANAUS_C128);
             snprintf(names[i], sizeof names[i], "t%d", i);
-            *t = (danaus_tensor){
-                names[i], eight, dtype, (int)rng_int(&r, 0, 8), { 0 }
-            };
+            *t = (danaus_tensor){ names[i], eight, dtype, (int)rng_int(&r, 0, 8),
+                                  { 0 },    { 0 } };
             for (int j = 0; j < t->ndim; j++)
                 t->shape[j] = j == 3 ? rng_int(&r, 0, 2) : 1;
         }
@@ -99,7 +98,7 @@ static void what_is_written_is_read_again(void **state)
 static void refuse_to_write(
     danaus_tensor first, const char *const *metadata, int pairs, const char *words)
 {
-    danaus_tensor tensors[] = { first, { "x", eight, DANAUS_F32, 1, { 8 } } };
+    danaus_tensor tensors[] = { first, { "x", eight, DANAUS_F32, 1, { 8 }, { 0 } } };
     danaus_status status = danaus_file_write_safetensors(
         scratch_path("never"), tensors, 2, metadata, pairs);
     if (status != DANAUS_ERR_ARGUMENT && status != DANAUS_ERR_SHAPE)
@@ -113,7 +112,7 @@ static void refuse_to_write(
 static void what_cannot_be_in_a_file_is_not_written(void **state)
 {
     (void)state;
-    const danaus_tensor good = { "y", eight, DANAUS_F32, 1, { 8 } };
+    const danaus_tensor good = { "y", eight, DANAUS_F32, 1, { 8 }, { 0 } };
     const char *path = scratch_path("never");
     danaus_tensor t = good;
     t.name = NULL;
@@ -130,6 +129,8 @@ static void what_cannot_be_in_a_file_is_not_written(void **state)
     refuse_to_write(t, NULL, 0, "overflows");
     t = good, t.data = NULL;
     refuse_to_write(t, NULL, 0, "NULL");
+    t = good, t.reserved[4] = 1;
+    refuse_to_write(t, NULL, 0, "reserved");
     t = good, t.dtype = (danaus_dtype)0;
     refuse_to_write(t, NULL, 0, "no element type");
     refuse_to_write(good, (const char *[]){ "a", "1", "a", "2" }, 2, "given twice");

@@ -39,6 +39,18 @@ static void a_failure_keeps_its_sentence(void **state)
     assert_string_equal(danaus_error_detail(), "no memory for a boat (12 bytes)");
 }
 
+static void reserved_words_are_zero(void **state)
+{
+    (void)state;
+    uint32_t words[3] = { 0 };
+    assert_ok(dn_check_reserved(words, sizeof words));
+    for (size_t bit = 0; bit < 8 * sizeof words; bit++) {
+        words[bit / 32] = 1u << bit % 32;
+        assert_status(dn_check_reserved(words, sizeof words), DANAUS_ERR_ARGUMENT);
+        words[bit / 32] = 0;
+    }
+}
+
 static void a_long_sentence_is_cut(void **state)
 {
     (void)state;
@@ -71,6 +83,7 @@ int main(void)
         cmocka_unit_test(every_status_has_a_name),
         cmocka_unit_test(the_version_is_that_of_the_header),
         cmocka_unit_test(a_failure_keeps_its_sentence),
+        cmocka_unit_test(reserved_words_are_zero),
         cmocka_unit_test(a_long_sentence_is_cut),
         cmocka_unit_test(threads_keep_their_own_sentences),
     };
