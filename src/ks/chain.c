@@ -1,6 +1,7 @@
 /* Chains: patterns and weights on the host. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks/chain.h"
+#include "ks/patterns.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -123,7 +124,7 @@ danaus_status danaus_chain_to_dense(const danaus_chain *chain, void *dense)
     double *product;
     chain_numbers n = dn_chain_numbers(chain);
     TRY(dn_chain_product(&n, 0, chain->count, &product));
-    danaus_pattern p = dn_chain_product_pattern(chain->patterns, 0, chain->count);
+    danaus_pattern p = dn_patterns_product(chain->patterns, chain->count);
     danaus_dtype wide = dn_is_complex(chain->dtype) ? DANAUS_C128 : DANAUS_F64;
     int64_t cols = dn_pattern_cols(p), rows = dn_pattern_rows(p);
     memset(dense, 0, (size_t)(rows * cols) * danaus_dtype_size(chain->dtype));

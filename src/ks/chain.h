@@ -24,12 +24,8 @@ typedef struct chain_numbers {
 
 chain_numbers dn_chain_numbers(const danaus_chain *chain);
 
-/* The pattern that holds the product of factors [from, to). */
-danaus_pattern dn_chain_product_pattern(
-    const danaus_pattern *patterns, int from, int to);
-
 /* Multiplies factors [from, to) out, in f64 or c128: *product is a new array
-   w[a][b][c][d] of dn_chain_product_pattern(), to be freed by the caller. */
+   w[a][b][c][d] of dn_patterns_product(), to be freed by the caller. */
 danaus_status dn_chain_product(
     const chain_numbers *n, int from, int to, double **product);
 

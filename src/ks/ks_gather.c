@@ -3,6 +3,7 @@
    multiplied out before, in f64 or c128, as the host does it. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks/ks_plan.h"
+#include "ks/patterns.h"
 
 #include "base/dtype.h"
 #include "base/status.h"
@@ -25,8 +26,8 @@ static danaus_status allocate_products(danaus_ks_weights *w)
     for (int i = 0; i < w->count; i++)
         for (int to = w->form[i].from + 2;
              is_merged(&w->form[i]) && to <= w->form[i].to; to++) {
-            int64_t size = dn_pattern_weights(
-                dn_chain_product_pattern(w->plan->patterns, w->form[i].from, to));
+            int64_t size = dn_pattern_weights(dn_patterns_product(
+                w->plan->patterns + w->form[i].from, to - w->form[i].from));
             most = size > most ? size : most;
         }
     for (int i = 0; most && i < 2; i++)

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "ks/chain.h"
+#include "ks/patterns.h"
 #include "math/pattern.h"
 #include "plan/planner.h"
 
@@ -75,7 +76,7 @@ static int may_merge(const danaus_ks_plan *plan, int from, int to)
         return 1;
     if (plan->desc.keep_factors || plan->desc.fresh_weights || to - from > MOST_MERGED)
         return 0;
-    danaus_pattern p = dn_chain_product_pattern(plan->patterns, from, to);
+    danaus_pattern p = dn_patterns_product(plan->patterns + from, to - from);
     double merged = (double)p.a * (double)p.b * (double)p.c * (double)p.d, parts = 0;
     for (int i = from; i < to; i++)
         parts += (double)dn_pattern_weights(plan->patterns[i]);
@@ -84,7 +85,7 @@ static int may_merge(const danaus_ks_plan *plan, int from, int to)
 
 static problem problem_of(const danaus_ks_plan *plan, int from, int to)
 {
-    danaus_pattern p = dn_chain_product_pattern(plan->patterns, from, to);
+    danaus_pattern p = dn_patterns_product(plan->patterns + from, to - from);
     return (problem){
         .pattern = plan->desc.adjoint ? dn_pattern_adjoint(p) : p,
         .dtype = plan->desc.dtype,

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "ks/chain.h"
+#include "ks/patterns.h"
 #include "math/pattern.h"
 
 static danaus_status check_type(const danaus_ks_plan *plan, danaus_dtype dtype)
@@ -111,7 +112,7 @@ static danaus_status pack_product(
         danaus_dtype wide = dn_is_complex(n->dtype) ? DANAUS_C128 : DANAUS_F64;
         TRY(dn_chain_product(n, f->from, f->to, &product));
         view = dn_weights_view(
-            product, wide, dn_chain_product_pattern(n->patterns, f->from, f->to));
+            product, wide, dn_patterns_product(n->patterns + f->from, f->to - f->from));
     }
     if (f->adjoint)
         view = dn_weights_adjoint(view);

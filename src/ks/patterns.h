@@ -15,7 +15,7 @@ int dn_pair_redundant(danaus_pattern p, danaus_pattern q);
 void dn_patterns_transpose(
     const danaus_pattern *patterns, int count, danaus_pattern *transposed);
 
-/* The pattern of K_1 .. K_count of a chainable chain. */
+/* The pattern that holds the product K_1 .. K_count. */
 danaus_pattern dn_patterns_product(const danaus_pattern *patterns, int count);
 
 /* Checks the chain and says whether it, or only its transpose, is chainable. */

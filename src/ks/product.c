@@ -14,15 +14,6 @@
 
 #include <string.h>
 
-danaus_pattern dn_chain_product_pattern(
-    const danaus_pattern *patterns, int from, int to)
-{
-    danaus_pattern p = patterns[from];
-    for (int i = from + 1; i < to; i++)
-        p = dn_pattern_product(p, patterns[i]);
-    return p;
-}
-
 /* A factor in f64 or c128 with its pattern. */
 typedef struct wide_factor {
     danaus_pattern p;
