@@ -40,6 +40,7 @@ typedef struct problem {
     int x_cached, y_cached; /* hints: x was, y will be used right before, after */
     int alike;              /* a hint: the same kernel makes what comes before, after */
     int activation;         /* a hint: the danaus_activation of results */
+    int fresh;              /* a hint: weights are packed before each run */
 } problem;
 
 /* Weights wherever they lie: entry (i, r, k, j) is element
@@ -194,6 +195,8 @@ struct backend {
         danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
         const ks_gradient_operands *o);
     const conv_backend *conv; /* NULL: none */
+    /* Rough seconds of packing weights that lie in the device's memory for a kernel. */
+    double (*packing)(const danaus_device *dev, const kernel *k, const problem *p);
     const pack_backend *pack; /* NULL: memory is the host's */
     danaus_status (*energy)(danaus_device *dev, double *joules); /* NULL: not counted */
     /* danaus_kernels_export, _import, _list and _use, and danaus_library_locate. NULL:

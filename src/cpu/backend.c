@@ -1,6 +1,7 @@
 /* The CPU as a device: opening, threads, memory, scratch. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/conv.h"
+#include "cpu/rows.h"
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -260,5 +261,6 @@ const backend dn_backend_cpu = {
     .clear = cpu_clear,
     .ks_run = dn_cpu_ks_run,
     .ks_gradient = dn_cpu_ks_gradient,
+    .packing = dn_cpu_packing,
     .conv = &dn_cpu_conv,
 };

@@ -109,4 +109,6 @@ int64_t dn_lane_rows(
 
 extern const kernel_family dn_cpu_panel, dn_cpu_lanes;
 
+double dn_cpu_packing(const danaus_device *dev, const kernel *k, const problem *p);
+
 #endif

@@ -256,6 +256,7 @@ const backend dn_backend_cuda = {
     .ks_run = dn_cuda_ks_run,
     .time = dn_cuda_time,
     .ks_gradient = dn_cuda_ks_gradient,
+    .packing = dn_cuda_packing,
     .pack = &dn_cuda_pack,
     .energy = dn_cuda_energy,
     .export_kernels = dn_bundle_export,

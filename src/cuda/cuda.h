@@ -264,6 +264,7 @@ danaus_status dn_cuda_time(
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules);
 
 extern const pack_backend dn_cuda_pack;
+double dn_cuda_packing(const danaus_device *dev, const kernel *k, const problem *p);
 
 /* Compiles, on as many threads as there are, and loads all that the steps can run for
    operands that are aligned as allocations are. */

@@ -107,6 +107,13 @@ static danaus_status merge(danaus_device *dev, const ks_merge *m)
     return launch((cuda_device *)dev, wide, 1, dn_pattern_weights(t), arguments);
 }
 
+/* A launch, which reads map and weights and writes what is packed. */
+double dn_cuda_packing(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const gpu_facts *f = &((const gpu_device *)dev)->facts;
+    return 3e-6 + 3 * (double)dn_packed_bytes(k, p) / f->bandwidth;
+}
+
 /* ---- maps ---- */
 
 static int is_same(const pack_map *m, const ks_step *step, int adjoint)

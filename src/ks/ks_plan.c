@@ -98,6 +98,7 @@ static problem problem_of(const danaus_ks_plan *plan, int from, int to)
         .activation = (plan->desc.adjoint ? to == plan->count : from == 0)
                           ? (int)plan->desc.activation
                           : 0,
+        .fresh = plan->desc.fresh_weights != 0,
     };
 }
 

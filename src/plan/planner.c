@@ -181,17 +181,30 @@ static danaus_status run_trial(danaus_device *dev, void *arg)
     return dev->backend->ks_run(dev, t->steps, t->count, &o);
 }
 
+/* What packing the weights adds to every run. */
+static double packing(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    return p->fresh ? dev->backend->packing(dev, k, p) : 0;
+}
+
 danaus_status dn_measure(
     danaus_device *dev, const ks_step *steps, int count, double *seconds)
 {
     trial t;
     TRY(open_trial(dev, steps, count, &t));
     danaus_status status = take_time(dev, run_trial, &t, seconds);
+    for (int i = 0; status == DANAUS_OK && i < count; i++)
+        *seconds += packing(dev, steps[i].kernel, &steps[i].p);
     close_trial(&t);
     return status;
 }
 
 /* ---- choosing ---- */
+
+static double estimate_one(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    return dn_cost(dev, k, p) + packing(dev, k, p);
+}
 
 /* The kernel of least estimate, or NULL. */
 static const kernel *estimate(
@@ -200,7 +213,7 @@ static const kernel *estimate(
     const kernel *best = NULL;
     double least = INFINITY;
     for (const kernel *k = dev->kernels; k->name; k++) {
-        double t = dn_is_usable(dev, k, p) ? dn_cost(dev, k, p) : INFINITY;
+        double t = dn_is_usable(dev, k, p) ? estimate_one(dev, k, p) : INFINITY;
         if (t < least) {
             least = t;
             best = k;
@@ -218,7 +231,8 @@ static const kernel *estimate_or_neighbour(
     const kernel *best = estimate(dev, p, &least), *near = NULL;
     if (best)
         near = dn_tuning_near(dev->tuning, p);
-    *seconds = near && dn_is_usable(dev, near, p) ? dn_cost(dev, near, p) : INFINITY;
+    *seconds =
+        near && dn_is_usable(dev, near, p) ? estimate_one(dev, near, p) : INFINITY;
     if (*seconds <= DOUBTFUL * least)
         return near;
     *seconds = least;
@@ -234,7 +248,7 @@ static int candidates(
     problem plain = *p;
     plain.activation = 0;
     for (const kernel *k = dev->kernels; k->name && count < MOST_STEPS; k++) {
-        double t = dn_is_usable(dev, k, p) ? dn_cost(dev, k, p) : NAN;
+        double t = dn_is_usable(dev, k, p) ? estimate_one(dev, k, p) : NAN;
         if (t <= HOPELESS * least || t == INFINITY)
             steps[count++] = (ks_step){ plain, k };
     }
@@ -282,7 +296,7 @@ static danaus_status measure(
         *seconds = guessed;
         *chosen = guess;
     }
-    if (*chosen)
+    if (*chosen && !p->fresh) /* the table is for products alone */
         dn_tuning_add(dev->tuning, p, *chosen, *seconds);
     return DANAUS_OK;
 }
@@ -296,6 +310,16 @@ static int pays_for_activation(
     return p->activation && dn_cost(dev, k, p) > dn_cost(dev, k, &plain);
 }
 
+/* Nor was packing: the row is kept unless its estimate with packing is doubtful. */
+static int pays_for_packing(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    double least;
+    if (!p->fresh)
+        return 0;
+    estimate(dev, p, &least);
+    return estimate_one(dev, k, p) > DOUBTFUL * least;
+}
+
 danaus_status dn_choose(
     danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
     double *seconds)
@@ -306,6 +330,10 @@ danaus_status dn_choose(
         best = NULL;
     if (best && effort == DANAUS_ESTIMATE && pays_for_activation(dev, best, p))
         best = NULL;
+    if (best && effort != DANAUS_TABLE_ONLY && pays_for_packing(dev, best, p))
+        best = NULL;
+    if (best)
+        *seconds += packing(dev, best, p);
     if (!best && effort == DANAUS_MEASURE)
         TRY(measure(dev, p, &best, seconds));
     else if (!best && effort == DANAUS_ESTIMATE)
@@ -328,7 +356,7 @@ static double estimate_steps(
         problem p = steps[i].p;
         const kernel *row = k ? k : steps[i].kernel;
         p.alike = k != NULL;
-        seconds += dn_is_usable(dev, row, &p) ? dn_cost(dev, row, &p) : INFINITY;
+        seconds += dn_is_usable(dev, row, &p) ? estimate_one(dev, row, &p) : INFINITY;
     }
     return seconds;
 }

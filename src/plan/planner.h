@@ -9,7 +9,8 @@
 /* The best kernel for p and its seconds. DANAUS_ERR_UNSUPPORTED when none fits,
    or with DANAUS_TABLE_ONLY when the table has none; for two factors at once *chosen is
    then NULL. Estimates give way to the kernel of a problem nearby in the table, unless it
-   is estimated to be much slower. */
+   is estimated to be much slower. Of a problem with fresh weights packing counts in all
+   seconds, by the backend's estimate, also in those of dn_measure. */
 danaus_status dn_choose(
     danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
     double *seconds);

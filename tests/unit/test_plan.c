@@ -7,6 +7,7 @@
 #include "backend/tuning.h"
 #include "base/mem.h"
 #include "ks/ks_plan.h"
+#include "ks/ks_plan.h"
 #include "support/chains.h"
 #include "support/device.h"
 
@@ -284,6 +285,45 @@ static void weights_are_packed_once(void **state)
     danaus_device_close(other);
 }
 
+/* Packing that takes a second a byte decides between kernels, and merges nothing. */
+static double slow_packing(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    (void)dev;
+    return (double)dn_packed_bytes(k, p);
+}
+
+static void fresh_weights_are_packed_in_few_bytes_and_not_merged(void **state)
+{
+    danaus_device *device = *state;
+    const backend *plain = device->backend;
+    /* Merged they are 1 weight instead of 8; lanes fill up vectors of 3 rows. */
+    static const char *const chains[] = { "1,1,4,1 1,4,1,1", "5,3,7,1" };
+    for (int n = 0; n < 2; n++)
+        for (int fresh = 0; fresh < 2; fresh++) {
+            danaus_pattern p[2];
+            int count = 0;
+            danaus_ks_plan *plan = NULL;
+            danaus_ks_desc desc = { .fresh_weights = fresh, .batch = 1 };
+            assert_ok(danaus_patterns_parse(chains[n], p, 2, &count));
+            counting = *plain;
+            counting.packing = slow_packing;
+            device->backend = &counting;
+            assert_ok(danaus_ks_plan_create(device, p, count, &desc, &plan));
+            device->backend = plain;
+            const ks_step *step = &plan->run.step[0];
+            size_t least = SIZE_MAX;
+            for (const kernel *k = device->kernels; k->name; k++)
+                if (dn_fits(k, &step->p) && dn_packed_bytes(k, &step->p) < least)
+                    least = dn_packed_bytes(k, &step->p);
+            assert_int_equal(plan->run.count, n == 0 && fresh ? 2 : 1);
+            if (fresh)
+                assert_int_equal(dn_packed_bytes(step->kernel, &step->p), least);
+            else if (n == 1)
+                assert_true(dn_packed_bytes(step->kernel, &step->p) > least);
+            danaus_ks_plan_destroy(plan);
+        }
+}
+
 static void wrong_runs_are_refused(void **state)
 {
     fixture f = fixture_make(*state, NULL), g = fixture_make(*state, NULL);
@@ -511,6 +551,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(weights_must_fit_their_plan, device),
         cmocka_unit_test_prestate(weights_are_packed_on_their_plans_device, device),
         cmocka_unit_test_prestate(weights_are_packed_once, device),
+        cmocka_unit_test_prestate(
+            fresh_weights_are_packed_in_few_bytes_and_not_merged, device),
         cmocka_unit_test_prestate(wrong_runs_are_refused, device),
         cmocka_unit_test_prestate(gradients_need_a_plan_made_for_them, device),
         cmocka_unit_test_prestate(hints_of_gradients_say_what_is_cached, device),

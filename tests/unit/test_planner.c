@@ -16,7 +16,7 @@ enum { PLAIN, QUICK, UNKNOWN, PAIR, KERNELS };
 
 /* What kernels are estimated to take, and take; runs are counted. */
 static double estimates[KERNELS], times[KERNELS], for_activation[KERNELS],
-    for_alike[KERNELS];
+    for_alike[KERNELS], for_packing[KERNELS];
 static int runs[KERNELS];
 static int prepared; /* steps, at the last call */
 
@@ -148,8 +148,15 @@ static danaus_status describe_stranger(
     return DANAUS_OK;
 }
 
+static double packing(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    (void)dev, (void)p;
+    return for_packing[number_of(k)];
+}
+
 static const backend place = {
     .name = "cuda",
+    .packing = packing,
     .describe = describe,
     .alloc = allocate,
     .free = release,
@@ -172,6 +179,7 @@ static int begin(void **state)
     memset(runs, 0, sizeof runs);
     memset(for_activation, 0, sizeof for_activation);
     memset(for_alike, 0, sizeof for_alike);
+    memset(for_packing, 0, sizeof for_packing);
     return dn_tuning_create(&device.tuning) != DANAUS_OK;
 }
 
@@ -289,6 +297,29 @@ static void a_row_that_pays_for_an_activation_is_estimated(void **state)
     expect(&base, DANAUS_ESTIMATE, QUICK, 1e-6);
     for_activation[PLAIN] = 5e-6;
     expect(&p, DANAUS_ESTIMATE, QUICK, 14e-6);
+}
+
+/* In estimates, in measurements, and for rows of the table, which holds products alone. */
+static void packing_counts_where_weights_are_fresh(void **state)
+{
+    (void)state;
+    problem p = base;
+    p.fresh = 1;
+    for_packing[PLAIN] = 6e-6;
+    for_packing[QUICK] = 2e-6;
+    expect(&base, DANAUS_ESTIMATE, PLAIN, 10e-6);
+    expect(&p, DANAUS_ESTIMATE, QUICK, 11e-6 + 2e-6);
+    expect(&p, DANAUS_MEASURE, QUICK, 11e-6 + 2e-6);
+    double seconds;
+    assert_null(dn_tuning_find(device.tuning, &base, 1, &seconds));
+    expect(&base, DANAUS_MEASURE, PLAIN, 10e-6);
+    expect(&p, DANAUS_TABLE_ONLY, PLAIN, 10e-6 + 6e-6);
+    expect(&p, DANAUS_ESTIMATE, QUICK, 11e-6 + 2e-6); /* 16 are not within 1.2 of 13 */
+    for_packing[PLAIN] = 5e-6;
+    expect(&p, DANAUS_ESTIMATE, PLAIN, 10e-6 + 5e-6);
+    ks_step steps[] = { { p, &kernels[PLAIN] }, { p, &kernels[PLAIN] } };
+    steps[0].p.batch = steps[1].p.batch = 8; /* which the table does not know */
+    assert_ptr_equal(dn_choose_alike(&device, steps, 2), &kernels[QUICK]);
 }
 
 /* ---- neighbours ---- */
@@ -475,6 +506,7 @@ int main(void)
         TEST(rows_as_fast_give_way_to_the_least_estimate),
         TEST(hopeless_rows_are_not_measured),
         TEST(pairs_are_measured_and_kept),
+        TEST(packing_counts_where_weights_are_fresh),
         TEST(a_row_that_pays_for_an_activation_is_estimated),
         TEST(one_kernel_makes_a_chain_if_so_it_is_estimated_faster),
         TEST(what_was_measured_nearby_is_taken),
