@@ -81,7 +81,8 @@ danaus_conv_plan_describe(const danaus_conv_plan *plan, char *text, size_t size)
 /* Transforms filters k[filters][filter_length] for a plan. k_reverse has the same
    shape and is NULL unless the plan is bidirectional; skip[filters] may be NULL.
    They are host memory of the type that sums have: f64 for f64, else f32. They
-   are copied: they may change or go. */
+   are copied: they may change or go. Without filters, all three NULL, they are zero until
+   they are updated. */
 DANAUS_API danaus_status danaus_spectrum_create(
     const danaus_conv_plan *plan, danaus_device *device, const void *k,
     const void *k_reverse, const void *skip, danaus_spectrum **spectrum);
@@ -90,6 +91,13 @@ DANAUS_API danaus_status danaus_spectrum_create(
    spectrum may run meanwhile. */
 DANAUS_API danaus_status danaus_spectrum_update(
     danaus_spectrum *spectrum, danaus_device *device, const void *k,
+    const void *k_reverse, const void *skip);
+
+/* The same from device memory, of any real type `dtype`; numbers are rounded to the type of
+   sums. A GPU's work is enqueued on the device's stream, waits for nothing and can be
+   captured; the arrays must stay until it is done. A CPU's work is done on return. */
+DANAUS_API danaus_status danaus_spectrum_update_from(
+    danaus_spectrum *spectrum, danaus_device *device, danaus_dtype dtype, const void *k,
     const void *k_reverse, const void *skip);
 DANAUS_API void danaus_spectrum_destroy(danaus_spectrum *spectrum); /* NULL is fine */
 

@@ -108,9 +108,11 @@ typedef struct conv_work {
 
 /* ---- what is run ---- */
 
-/* k[filters][filter_length], in the type of sums. */
+/* k[filters][filter_length], of any real type. */
 typedef struct conv_filters {
     const void *k, *k_reverse, *skip; /* k_reverse, skip: or NULL */
+    danaus_dtype dtype;
+    int on_device; /* they lie in the device's memory, else in the host's */
 } conv_filters;
 
 /* Rows, times those of `factor` if that is not NULL. */
@@ -212,6 +214,7 @@ struct conv_backend {
     void (*destroy)(conv_engine *engine);
     /* How a window of the cut is transformed: "8 x 8 x 16 in vectors". */
     void (*describe)(const conv_engine *engine, conv_cut cut, struct text *to);
+    /* Of filters on the device it is enqueued, waits for nothing and allocates nothing. */
     danaus_status (*transform)(
         danaus_device *dev, const conv_engine *engine, const conv_filters *filters,
         void *spectrum);

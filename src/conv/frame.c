@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/frame.h"
 
+#include "base/dtype.h"
+
 #include <string.h>
 
 /* Taps that matter: all k[s] that meet a number, or one residue each. */
@@ -80,6 +82,15 @@ static void add_number(danaus_dtype sums, void *to, int64_t i, double x)
     set_number(sums, to, i, number(sums, to, i) + x);
 }
 
+/* Rounded to the type of sums, whatever it was. */
+static double filter_number(
+    const conv_filters *filters, danaus_dtype sums, const void *from, int64_t i)
+{
+    double value[2];
+    dn_load(filters->dtype, from, i, value);
+    return sums == DANAUS_F64 ? value[0] : (float)value[0];
+}
+
 void dn_conv_lay_filter(
     const conv_frame *f, danaus_dtype sums, const conv_filters *filters, int64_t filter,
     void *window)
@@ -90,13 +101,16 @@ void dn_conv_lay_filter(
     for (int64_t s = 0; s < taps; s++)
         add_number(
             sums, window, f->periodic ? s % f->length : s,
-            scale * number(sums, filters->k, filter * f->taps + s));
+            scale * filter_number(filters, sums, filters->k, filter * f->taps + s));
     for (int64_t s = 0; s < f->after; s++)
         add_number(
             sums, window, 2 * n - 1 - s,
-            -scale * number(sums, filters->k_reverse, filter * f->taps + s));
+            -scale *
+                filter_number(filters, sums, filters->k_reverse, filter * f->taps + s));
     if (filters->skip)
-        add_number(sums, window, 0, scale * number(sums, filters->skip, filter));
+        add_number(
+            sums, window, 0,
+            scale * filter_number(filters, sums, filters->skip, filter));
 }
 
 void dn_conv_take_filter(

@@ -2,33 +2,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 
+#include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
 
 #include <string.h>
 
-static danaus_status check_filters(
-    const danaus_conv_plan *plan, const danaus_device *device, const void *k,
-    const void *k_reverse)
+static danaus_status check_device(
+    const danaus_conv_plan *plan, const danaus_device *device)
 {
-    if (!plan || !device || !k)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and filters are needed");
+    if (!plan || !device)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and a device are needed");
     if (strcmp(plan->device, device->name))
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "the plan was made for %s, this device is %s",
             plan->device, device->name);
-    if ((k_reverse != NULL) != (plan->p.kind == DANAUS_BIDIRECTIONAL))
+    return DANAUS_OK;
+}
+
+static danaus_status check_filters(
+    const danaus_conv_plan *plan, const conv_filters *filters)
+{
+    if (!filters->k)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "filters are needed");
+    if ((filters->k_reverse != NULL) != (plan->p.kind == DANAUS_BIDIRECTIONAL))
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "reverse filters are given with bidirectional plans and no others");
     return DANAUS_OK;
 }
 
+static danaus_status update(
+    danaus_spectrum *s, danaus_device *device, const conv_filters *filters)
+{
+    TRY(check_device(s->plan, device));
+    TRY(check_filters(s->plan, filters));
+    return s->plan->conv->transform(device, s->plan->engine, filters, s->data);
+}
+
+static conv_filters on_host(
+    const danaus_conv_plan *plan, const void *k, const void *k_reverse,
+    const void *skip)
+{
+    return (conv_filters){ k, k_reverse, skip, dn_sum_type(plan->p.dtype), 0 };
+}
+
+/* Without filters all numbers are zero, and so is what they are transformed to. */
+static danaus_status fill(
+    danaus_spectrum *s, danaus_device *device, const conv_filters *filters)
+{
+    size_t bytes = (size_t)s->plan->p.filters * s->plan->engine->filter_bytes;
+    TRY(danaus_alloc(device, bytes, &s->data));
+    return filters->k ? update(s, device, filters)
+                      : device->backend->clear(device, s->data, bytes);
+}
+
 danaus_status danaus_spectrum_create(
     const danaus_conv_plan *plan, danaus_device *device, const void *k,
     const void *k_reverse, const void *skip, danaus_spectrum **spectrum)
 {
-    TRY(check_filters(plan, device, k, k_reverse));
+    TRY(check_device(plan, device));
+    conv_filters filters = on_host(plan, k, k_reverse, skip);
+    if (k || k_reverse || skip)
+        TRY(check_filters(plan, &filters));
     if (!spectrum)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a place for the spectrum is needed");
     danaus_spectrum *s = dn_calloc(1, sizeof *s);
@@ -36,10 +72,7 @@ danaus_status danaus_spectrum_create(
         return dn_fail_memory(sizeof *s, "a spectrum");
     s->plan = plan;
     s->device = device;
-    danaus_status status = danaus_alloc(
-        device, (size_t)plan->p.filters * plan->engine->filter_bytes, &s->data);
-    if (status == DANAUS_OK)
-        status = danaus_spectrum_update(s, device, k, k_reverse, skip);
+    danaus_status status = fill(s, device, &filters);
     if (status != DANAUS_OK)
         danaus_spectrum_destroy(s);
     else
@@ -53,10 +86,20 @@ danaus_status danaus_spectrum_update(
 {
     if (!spectrum)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a spectrum is needed");
-    const danaus_conv_plan *plan = spectrum->plan;
-    TRY(check_filters(plan, device, k, k_reverse));
-    conv_filters filters = { k, k_reverse, skip };
-    return plan->conv->transform(device, plan->engine, &filters, spectrum->data);
+    conv_filters filters = on_host(spectrum->plan, k, k_reverse, skip);
+    return update(spectrum, device, &filters);
+}
+
+danaus_status danaus_spectrum_update_from(
+    danaus_spectrum *spectrum, danaus_device *device, danaus_dtype dtype, const void *k,
+    const void *k_reverse, const void *skip)
+{
+    if (!spectrum)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a spectrum is needed");
+    if (!dn_dtype(dtype) || dn_is_complex(dtype))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "filters are real numbers of a known type");
+    conv_filters filters = { k, k_reverse, skip, dtype, 1 };
+    return update(spectrum, device, &filters);
 }
 
 void danaus_spectrum_destroy(danaus_spectrum *spectrum)

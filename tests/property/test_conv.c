@@ -407,6 +407,61 @@ static void sixteen_threads_share_a_plan(void **state)
     conv_free(&c);
 }
 
+/* y of a spectrum that is made without filters, and then takes those of the device's
+   memory, if there are any. */
+static array run_from(
+    danaus_device *device, const conv_case *c, const array *k, const array *k_reverse,
+    const array *skip)
+{
+    danaus_conv_plan *plan = NULL;
+    danaus_spectrum *s = NULL;
+    array y = array_make(c->desc.dtype, conv_rows(c) * c->desc.length);
+    assert_ok(danaus_conv_plan_create(device, &c->desc, &plan));
+    assert_ok(danaus_spectrum_create(plan, device, NULL, NULL, NULL, &s));
+    if (k)
+        assert_ok(danaus_spectrum_update_from(
+            s, device, k->dtype, k->data, k_reverse->data, skip->data));
+    assert_ok(danaus_conv_execute(
+        plan, device, s, c->batch, c->u.data, c->gate_in.data, c->gate_out.data,
+        y.data));
+    danaus_spectrum_destroy(s);
+    danaus_conv_plan_destroy(plan);
+    return y;
+}
+
+/* Filters of another type, and as the type of sums holds them. */
+static array given_in(rng *r, danaus_dtype type, array *sums)
+{
+    array given = { 0 };
+    if (!sums->data)
+        return given;
+    given = array_random(r, type, sums->count);
+    assert_ok(danaus_convert(type, given.data, sums->dtype, sums->data, sums->count));
+    return given;
+}
+
+static void spectra_take_filters_of_every_type(void **state)
+{
+    for (int round = 0; round < rounds_of(200); round++) {
+        rng r = { (uint64_t)round };
+        danaus_conv_desc desc = random_desc(&r, 300);
+        conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 3), round % 8);
+        danaus_dtype type = types[rng_next(&r) % 4];
+        array k = given_in(&r, type, &c.k), skip = given_in(&r, type, &c.skip);
+        array k_reverse = given_in(&r, type, &c.k_reverse);
+        array expected = conv_run(*state, &c);
+        array y = run_from(*state, &c, &k, &k_reverse, &skip);
+        array zeros = run_from(*state, &c, NULL, NULL, NULL);
+        assert_true(array_same(&y, &expected));
+        for (int64_t i = 0; i < zeros.count; i++)
+            assert_true(element_get(zeros.dtype, zeros.data, i).re == 0);
+        array *all[] = { &k, &k_reverse, &skip, &y, &expected, &zeros };
+        for (int i = 0; i < 6; i++)
+            array_free(all[i]);
+        conv_free(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     danaus_device *device = device_from_arguments(argc, argv);
@@ -416,6 +471,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(threads_do_not_change_a_bit, device),
         cmocka_unit_test_prestate(scratch_is_what_a_plan_says, device),
         cmocka_unit_test_prestate(sixteen_threads_share_a_plan, device),
+        cmocka_unit_test_prestate(spectra_take_filters_of_every_type, device),
         cmocka_unit_test_prestate(a_row_does_not_know_its_batch, device),
         cmocka_unit_test_prestate(causal_means_causal, device),
     };

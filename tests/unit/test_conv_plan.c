@@ -170,7 +170,25 @@ static void filters_are_checked(void **state)
     fixture *f = *state;
     danaus_spectrum *s = NULL;
     assert_status(
-        danaus_spectrum_create(f->plan, f->device, NULL, NULL, NULL, &s),
+        danaus_spectrum_create(f->plan, f->device, NULL, NULL, f->k, &s),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_spectrum_update(f->spectrum, f->device, NULL, NULL, NULL),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_spectrum_update_from(
+            f->spectrum, f->device, DANAUS_F32, NULL, NULL, NULL),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_spectrum_update_from(
+            f->spectrum, f->device, DANAUS_C64, f->k, NULL, NULL),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_spectrum_update_from(
+            f->spectrum, f->device, (danaus_dtype)99, f->k, NULL, NULL),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_spectrum_update_from(NULL, f->device, DANAUS_F32, f->k, NULL, NULL),
         DANAUS_ERR_ARGUMENT);
     assert_status(
         danaus_spectrum_create(f->plan, f->device, f->k, f->k, NULL, &s),
@@ -188,6 +206,10 @@ static void filters_are_checked(void **state)
             DANAUS_ERR_ARGUMENT);
         assert_status(
             danaus_spectrum_update(f->spectrum, scalar, f->k, NULL, NULL),
+            DANAUS_ERR_ARGUMENT);
+        assert_status(
+            danaus_spectrum_update_from(
+                f->spectrum, scalar, DANAUS_F32, f->k, NULL, NULL),
             DANAUS_ERR_ARGUMENT);
     }
     danaus_device_close(scalar);
