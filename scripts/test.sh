@@ -106,6 +106,7 @@ find_nvrtc() {
 }
 
 part_release() {
+    need abigail-tools
     find_nvrtc
     check "release builds" build release && run_ctest release
 }
