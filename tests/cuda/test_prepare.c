@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "cuda/cuda.h"
 #include "emulator/emulator.h"
 #include "support/chains.h"
 #include "support/life.h"
@@ -16,6 +17,8 @@
 static const int *compilations;
 static const char **refused; /* by the compiler: sources with this in them */
 static emulator_control *driver;
+
+static const danaus_pattern pattern = { 2, 4, 5, 40 };
 
 /* A device of its own for each test: what it refuses ends with it. */
 static int begin(void **state)
@@ -44,12 +47,11 @@ static int begin_hopper(void **state)
 static void expect_row(
     danaus_device *device, const danaus_ks_desc *desc, const char *row, int is_so)
 {
-    static const danaus_pattern p = { 2, 4, 5, 40 };
     rng r = { 3 };
     danaus_ks_plan *plan = NULL;
     char words[256];
-    random_chain c = chain_random(&r, &p, 1, DANAUS_F32, 0);
-    assert_ok(danaus_ks_plan_create(device, &p, 1, desc, &plan));
+    random_chain c = chain_random(&r, &pattern, 1, DANAUS_F32, 0);
+    assert_ok(danaus_ks_plan_create(device, &pattern, 1, desc, &plan));
     danaus_ks_plan_describe(plan, words, sizeof words);
     assert_int_equal(strstr(words, row) != NULL, is_so);
     danaus_ks_plan_destroy(plan);
@@ -60,24 +62,41 @@ static void expect_row(
 static void a_row_that_does_not_compile_is_passed_over(void **state)
 {
     danaus_ks_desc desc = { .dtype = DANAUS_F32, .batch = 1 };
-    expect_row(*state, &desc, "ks.vec", 1);
+    expect_row(*state, &desc, "ks.simt", 1);
     end(state);
     begin(state);
-    *refused = "#define OUTS";
-    expect_row(*state, &desc, "ks.vec", 0);
+    *refused = "#define BR";
+    expect_row(*state, &desc, "ks.simt", 0);
     int before = *compilations;
-    expect_row(*state, &desc, "ks.vec", 0); /* it is not tried again */
+    expect_row(*state, &desc, "ks.simt", 0); /* it is not tried again */
     assert_int_equal(*compilations, before);
     end(state);
     begin(state);
-    expect_row(*state, &desc, "ks.vec", 1);
+    expect_row(*state, &desc, "ks.simt", 1);
 }
 
 static void a_measurement_passes_it_over_too(void **state)
 {
     danaus_ks_desc desc = { .dtype = DANAUS_F32, .batch = 1, .effort = DANAUS_MEASURE };
-    *refused = "#define OUTS";
-    expect_row(*state, &desc, "ks.vec", 0);
+    *refused = "#define BR";
+    expect_row(*state, &desc, "ks.simt", 0);
+}
+
+/* What an older compiler makes of instructions that it does not know, the driver refuses. */
+static void a_row_that_does_not_load_is_passed_over(void **state)
+{
+    danaus_ks_desc desc = { .dtype = DANAUS_F32, .batch = 1 };
+    *driver =
+        (emulator_control){ .function = "cuModuleLoadData", .number = 1, .error = 218 };
+    expect_row(*state, &desc, "ks.simt", 0);
+    end(state);
+    begin(state);
+    *driver =
+        (emulator_control){ .function = "cuModuleLoadData", .number = 1, .error = 2 };
+    danaus_ks_plan *plan = NULL;
+    assert_status(
+        danaus_ks_plan_create(*state, &pattern, 1, &desc, &plan), DANAUS_ERR_MEMORY);
+    expect_row(*state, &desc, "ks.simt", 1);
 }
 
 /* Of every row of the type. */
@@ -91,6 +110,29 @@ static void without_any_row_the_compiler_says_why(void **state)
         danaus_ks_plan_create(*state, &p, 1, &desc, &plan), DANAUS_ERR_DEVICE);
     assert_non_null(strstr(danaus_error_detail(), "error: not this one"));
     assert_null(plan);
+}
+
+/* Of a text with the same defines. */
+static void an_entry_point_is_part_of_a_use(void **state)
+{
+    cuda_device *d = *state;
+    gpu_use use = { .text = "ks_turn.cu", .entry = "ks" };
+    cu_function first, again, other;
+    int refused_here = 0, pushed;
+    strcpy(use.defines, "#define TYPE_f32 1\n");
+    assert_ok(dn_cuda_enter(d, &pushed));
+    dn_cuda_hash_use(&use, d->gpu.facts.arch);
+    hash128 image = use.image;
+    assert_ok(dn_cuda_load_use(d, &use, NULL, 0, &refused_here, &first));
+    assert_ok(dn_cuda_load_use(d, &use, NULL, 0, &refused_here, &again));
+    assert_ptr_equal(first, again);
+    use.entry = "nothing";
+    dn_cuda_hash_use(&use, d->gpu.facts.arch);
+    assert_true(dn_hash_equal(use.image, image));
+    assert_status(
+        dn_cuda_load_use(d, &use, NULL, 0, &refused_here, &other), DANAUS_ERR_DEVICE);
+    assert_int_equal(refused_here, 0);
+    dn_cuda_leave(d, pushed);
 }
 
 /* A plan with its weights, and memory for x and y. */
@@ -191,7 +233,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_row_that_does_not_compile_is_passed_over, begin),
         TEST(a_measurement_passes_it_over_too, begin),
+        TEST(a_row_that_does_not_load_is_passed_over, begin),
         TEST(without_any_row_the_compiler_says_why, begin),
+        TEST(an_entry_point_is_part_of_a_use, begin),
         TEST(aligned_operands_compile_nothing_while_running, begin),
         TEST(aligned_operands_compile_nothing_while_running, begin_hopper),
         TEST(other_operands_compile_once_and_never_in_a_capture, begin_hopper),

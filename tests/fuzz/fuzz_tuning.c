@@ -12,10 +12,12 @@ static int fits(const kernel *k, const problem *p)
 }
 
 static const kernel_family family = { .fits = fits };
+static const kernel_family gradients = { DN_WEIGHT_GRADIENT, .fits = fits };
 static const kernel kernels[] = {
     { .name = "panel", .dtype = DANAUS_F32, .family = &family },
     { .name = "panel", .dtype = DANAUS_C64, .family = &family },
     { .name = "lane", .dtype = DANAUS_F32, .family = &family },
+    { .name = "gradient", .dtype = DANAUS_F32, .family = &gradients },
     { 0 },
 };
 
@@ -86,7 +88,8 @@ static void check_rows(const tuning *table)
         expect(r->value > 0);
         switch (r->key.section) {
         case TUNING_KS:
-        case TUNING_PAIR: check_product(table, r); break;
+        case TUNING_PAIR:
+        case TUNING_OTHER: check_product(table, r); break;
         case TUNING_CONV: check_convolution(table, r); break;
         default: check_constant(table, r); break;
         }

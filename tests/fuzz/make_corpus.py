@@ -113,6 +113,11 @@ def texts():
              "seconds\n"
              "cpu,m,i,2,1,4,4,2,2,4,8,1,f32,first,64,panel,1e-6\n"
              "cpu,m,i,2,1,4,4,2,1,8,8,1,tf32,last,1,lane,2e-6\n")
+    others = (place + "operation,a,b,c,d,dtype,layout,batch,kernel,seconds\n"
+              "cpu,m,i,2,weight_gradient,1,4,2,2,f32,last,64,gradient,1e-6\n"
+              "cpu,m,i,2,weight_gradient,1,4,2,2,tf32,last,64,gradient,1e-6\n"
+              "cpu,m,i,2,product,1,4,2,2,f32,last,64,panel,1e-6\n"
+              "cpu,m,i,2,pack,1,4,2,2,f32,last,64,gradient,1e-6\n")
     models = (place + "dtype,constant,of,value\ncpu,m,i,2,f32,gamma,8,4e11\n"
               "cpu,m,i,2,f64,window,0,25e-9\ncpu,m,i,2,f64,unknown,0,1\n")
     for name, text in [
@@ -125,6 +130,7 @@ def texts():
             ("nan", head + row.replace("1.5e-6", "nan")), ("empty", ""),
             ("sections", head + rows + conv + models), ("models", first + models),
             ("pairs", head + rows + pairs + conv),
+            ("operations", head + rows + others + conv),
             ("no_neighbours", first + pairs.replace("2,4,8,1", "2,5,8,1")),
             ("conv_long", first + conv.replace("16384,900", "268435457,900")),
             ("conv_points", first + conv.replace(",64,8", ",9223372036854775807,8")),
