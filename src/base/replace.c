@@ -50,14 +50,19 @@ static danaus_status find_target(
 }
 
 /* Owner, group and permissions as they were, as far as the process may; a group that
-   is not the old one may do what everybody could. Nonzero: see errno. */
+   is not the old one may do what everybody could. A file system that gives all files
+   the same is not asked to. Nonzero: see errno. */
 static int keep_access(int fd, const struct stat *older)
 {
+    struct stat now;
     mode_t mode = older->st_mode & 0777;
-    if (fchown(fd, older->st_uid, older->st_gid) &&
+    if (fstat(fd, &now))
+        return -1;
+    int same = now.st_uid == older->st_uid && now.st_gid == older->st_gid;
+    if (!same && fchown(fd, older->st_uid, older->st_gid) &&
         fchown(fd, (uid_t)-1, older->st_gid))
         mode = (mode & 0707) | (mode & 07) << 3;
-    return fchmod(fd, mode);
+    return (now.st_mode & 0777) == mode ? 0 : fchmod(fd, mode);
 }
 
 /* A new file in the directory of target, open for writing; -1: see errno. */
