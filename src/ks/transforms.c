@@ -17,9 +17,9 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "math/dft.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 enum { LARGEST_PRIME = 61 };
@@ -33,22 +33,12 @@ static root times(root x, root y)
     return (root){ x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re };
 }
 
-/* exp(-2 pi i num / den). The angle is brought into [-pi/4, pi/4] by whole quarters
-   of the circle first, so that roots on the axes are exact. */
+/* exp(-2 pi i num / den) */
 static root unit_root(int64_t num, int64_t den)
 {
-    const double pi = 3.14159265358979323846;
-    num %= den;
-    int64_t part = 8 * num / den; /* eighth of the circle */
-    int64_t quarter = (part + 1) / 2;
-    double angle = 2 * pi * (double)(4 * num - quarter * den) / (double)(4 * den);
-    double c = cos(angle), s = sin(angle);
-    switch (quarter % 4) {
-    case 0: return (root){ c, -s };
-    case 1: return (root){ -s, -c };
-    case 2: return (root){ -c, s };
-    default: return (root){ s, c };
-    }
+    double z[2];
+    dn_unit(num, den, z);
+    return (root){ z[0], -z[1] };
 }
 
 /* ---- one chain being filled ---- */
