@@ -15,7 +15,7 @@ LAYERS = {
     "src/math": ["math/", "base/", "danaus/base.h", "danaus/ks.h"],
     "src/io": ["io/", "base/", "danaus/base.h", "danaus/file.h"],
     "src/backend": ["backend/", "base/", "danaus/"],
-    "src/cpu": ["cpu/", "conv/frame.h", "conv/schedule.h", "base/", "math/", "backend/", "danaus/"],
+    "src/cpu": ["cpu/", "conv/frame.h", "base/", "math/", "backend/", "danaus/"],
     "src/gpu": ["gpu/", "base/", "math/", "backend/", "danaus/"],
     "src/cuda": ["cuda/", "gpu/", "base/", "math/", "backend/", "danaus/"],
     "src/plan": ["plan/", "base/", "math/", "backend/", "danaus/"],

@@ -70,6 +70,7 @@ typedef struct conv_frame {
     int64_t length, taps; /* of a row, of a filter */
     int64_t before, after;
     int periodic; /* rows repeat, and filters are folded to the length of a row */
+    int reverse;  /* there are reverse filters, of negative lags */
     int sparse;   /* spectra are */
     conv_cut cut;
     int fold; /* the one window of a periodic row as long as n: what its second half has
@@ -232,7 +233,7 @@ struct conv_backend {
         stream_engine **stream);
     void (*stream_destroy)(stream_engine *stream);
     void (*stream_reset)(stream_engine *stream);
-    /* `count` numbers of every channel after `time` numbers, in steps (conv/schedule.h). */
+    /* `count` numbers of every channel after `time` numbers, in steps (conv/frame.h). */
     danaus_status (*stream_run)(
         danaus_device *dev, stream_engine *stream, int64_t time, int64_t count,
         const void *u, void *y);

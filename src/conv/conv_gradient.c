@@ -25,7 +25,7 @@ static danaus_status check_members(const danaus_conv_plan *plan, const operands 
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "the gradient of a gate is asked for without the gate");
-    if (g->dk_reverse && plan->p.kind != DANAUS_BIDIRECTIONAL)
+    if (g->dk_reverse && !plan->choice.frame.reverse)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "only bidirectional plans have reverse filters");
     return dn_check_reserved(g->reserved, sizeof g->reserved);

@@ -40,7 +40,7 @@ static danaus_status check_sizes(const conv_problem *p)
 static danaus_status check_box(const conv_problem *p)
 {
     int64_t all = 1;
-    if (p->keep[0] && p->kind == DANAUS_CIRCULAR)
+    if (p->keep[0] && dn_conv_reach(p).periodic)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "circular convolutions keep whole spectra");
     for (int i = 0; i < CONV_AXES && p->keep[0]; i++) {
@@ -76,11 +76,10 @@ static void complete_box(conv_problem *p)
 
 static danaus_status check_problem(const conv_problem *p)
 {
-    TRY(check_box(p));
-    TRY(check_sizes(p));
-    if (p->kind != DANAUS_CAUSAL && p->kind != DANAUS_CIRCULAR &&
-        p->kind != DANAUS_BIDIRECTIONAL)
+    if (!dn_conv_is_kind(p->kind))
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no kind of convolution", p->kind);
+    TRY(check_sizes(p));
+    TRY(check_box(p));
     if (!dn_dtype(p->dtype) || dn_is_complex(p->dtype))
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no real element type", p->dtype);
     if (p->effort != DANAUS_ESTIMATE && p->effort != DANAUS_MEASURE &&

@@ -6,6 +6,20 @@
 
 #include <string.h>
 
+/* What a kind is: whether rows repeat, whether it has reverse filters. */
+static const struct {
+    int periodic, reverse;
+} kinds[] = {
+    [DANAUS_CAUSAL] = { 0, 0 },
+    [DANAUS_CIRCULAR] = { 1, 0 },
+    [DANAUS_BIDIRECTIONAL] = { 0, 1 },
+};
+
+int dn_conv_is_kind(danaus_conv_kind kind)
+{
+    return (unsigned)kind < sizeof kinds / sizeof *kinds;
+}
+
 /* Taps that matter: all k[s] that meet a number, or one residue each. */
 conv_frame dn_conv_reach(const conv_problem *p)
 {
@@ -14,8 +28,9 @@ conv_frame dn_conv_reach(const conv_problem *p)
         .length = length,
         .taps = taps,
         .before = MIN(taps, length) - 1,
-        .after = p->kind == DANAUS_BIDIRECTIONAL ? MIN(taps, length - 1) : 0,
-        .periodic = p->kind == DANAUS_CIRCULAR,
+        .after = kinds[p->kind].reverse ? MIN(taps, length - 1) : 0,
+        .periodic = kinds[p->kind].periodic,
+        .reverse = kinds[p->kind].reverse,
         .sparse = p->keep[0] != 0,
     };
 }

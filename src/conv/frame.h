@@ -1,5 +1,6 @@
 /* How rows are convolved, in numbers that every backend needs: what a kind of convolution
-   reaches, the windows that rows are cut into, and filters as windows (docs/conv.md). */
+   reaches, the windows that rows are cut into, filters as windows, the frequencies that
+   sparse spectra keep, and what is due in streams (docs/conv.md). */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CONV_FRAME_H
 #define DN_CONV_FRAME_H
@@ -8,6 +9,8 @@
 
 /* Numbers of any type that fill lines of the caches. */
 #define CONV_LINE 32
+
+int dn_conv_is_kind(danaus_conv_kind kind);
 
 /* What the kind of a problem means; no cut yet. */
 conv_frame dn_conv_reach(const conv_problem *p);
@@ -49,5 +52,22 @@ typedef struct conv_box {
 
 conv_box dn_conv_box(const conv_problem *p);
 int dn_conv_is_outside(const conv_box *b, int64_t frequency);
+
+/* ---- streams (docs/conv.md (10)) ---- */
+
+/* The next n numbers, which end no later than a block of STREAM_HEAD; and for each level,
+   before they are taken, the parts whose products are due and the number of the block that
+   fills; afterwards, whether it is complete. */
+typedef struct stream_step {
+    int64_t n;
+    struct stream_due {
+        range parts;
+        int64_t number;
+        int complete;
+    } level[STREAM_MOST_LEVELS];
+} stream_step;
+
+/* After `time` numbers, when so many more are there. */
+stream_step dn_stream_step(const stream_shape *s, int64_t time, int64_t there);
 
 #endif

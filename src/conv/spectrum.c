@@ -25,7 +25,7 @@ static danaus_status check_filters(
 {
     if (!filters->k)
         return dn_fail(DANAUS_ERR_ARGUMENT, "filters are needed");
-    if ((filters->k_reverse != NULL) != (plan->p.kind == DANAUS_BIDIRECTIONAL))
+    if ((filters->k_reverse != NULL) != plan->choice.frame.reverse)
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "reverse filters are given with bidirectional plans and no others");

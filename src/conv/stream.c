@@ -12,7 +12,6 @@
    Products with windows of the past are made while the block fills. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
-#include "conv/schedule.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"

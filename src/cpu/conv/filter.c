@@ -25,20 +25,6 @@ typedef struct filter_sums {
     int phase; /* 0: sums over rows, and all of a single part; 1: parts to filters */
 } filter_sums;
 
-static void forward_window(
-    const filter_sums *s, conv_source source, int64_t start, char *z, void *buffer)
-{
-    conv_window w = {
-        .tables = s->e->tables,
-        .code = s->e->code,
-        .source = source,
-        .start = start,
-        .mode = CONV_FORWARD,
-        .z = z,
-    };
-    dn_conv_window(&w, buffer);
-}
-
 /* Items of a part follow each other: rows and windows of one filter. */
 static void sum_part(
     const filter_sums *s, int64_t filter, int64_t part, char *slot, char *sum)
@@ -53,8 +39,8 @@ static void sum_part(
         conv_span w = dn_conv_span(&e->frame, at.window, 0);
         conv_source x = dn_conv_source(e, f->x, at.row, w.used);
         conv_source dy = dn_conv_source(e, f->dy, at.row, w.y);
-        forward_window(s, x, w.start, slot, slot + 3 * z);
-        forward_window(s, dy, w.start, slot + z, slot + 3 * z);
+        dn_conv_forward(e->tables, e->code, x, w.start, slot, slot + 3 * z);
+        dn_conv_forward(e->tables, e->code, dy, w.start, slot + z, slot + 3 * z);
         e->sums->accumulate(1, e->tables->n, slot + z, slot, sum);
     }
 }

@@ -28,6 +28,11 @@ int64_t dn_conv_slots(int64_t threads, const conv_tables *t, int64_t items);
    dn_conv_buffer() bytes. */
 void dn_conv_window(const conv_window *w, void *buffer);
 
+/* The spectrum of a window that begins at number `start` of a source. */
+void dn_conv_forward(
+    const conv_tables *t, const conv_code *code, conv_source source, int64_t start,
+    void *z, void *buffer);
+
 /* Item number `item` of windows x batch x channels, in the order channel, row of the
    batch, window: rows that share a filter follow each other. */
 typedef struct conv_place {
@@ -56,31 +61,6 @@ int dn_cpu_conv_work(
 danaus_status dn_cpu_conv_short(danaus_device *dev, const short_operands *o);
 danaus_status dn_cpu_conv_short_gradient(
     danaus_device *dev, const short_gradient_operands *o);
-
-/* Fewer products than this are not worth a thread. */
-#define SHORT_SERIAL_WORK 200000
-
-/* Numbers [from, from + n) of a row in the type of sums, zeros outside of [0, length):
-   where they lie, or in scratch. */
-const char *dn_short_window(
-    const conv_code *code, const void *row, int64_t length, int64_t from, int64_t n,
-    char *scratch);
-
-/* Channels last: numbers of scratch from a row of memory to the next, no power of two. */
-#define SHORT_STRIDE(channels) ((channels) + 16)
-
-/* Rows of memory [from, from + count) of data[length][channels], channels h to h + n:
-   where they lie, or in scratch, in the type of sums, `stride` numbers apart; zeros
-   outside. */
-conv_rows dn_short_rows(
-    const conv_code *code, const danaus_short_desc *d, const char *data, int64_t from,
-    int64_t count, int64_t h, int64_t n, int64_t stride, char *scratch);
-
-/* Row t of these. */
-static inline const void *dn_short_row(const conv_code *code, conv_rows rows, int64_t t)
-{
-    return (const char *)rows.data + t * rows.stride * (int64_t)code->size;
-}
 
 danaus_status dn_cpu_stream_create(
     danaus_device *dev, const stream_shape *shape, const void *k,

@@ -74,6 +74,21 @@ void dn_conv_window(const conv_window *w, void *buffer)
         w->code->store(w, strips, buffer);
 }
 
+void dn_conv_forward(
+    const conv_tables *t, const conv_code *code, conv_source source, int64_t start,
+    void *z, void *buffer)
+{
+    conv_window w = {
+        .tables = t,
+        .code = code,
+        .source = source,
+        .start = start,
+        .mode = CONV_FORWARD,
+        .z = z,
+    };
+    dn_conv_window(&w, buffer);
+}
+
 /* Asks for the start of what comes next: short rows are too short for a processor to
    notice that it is being read in order. */
 static void fetch_ahead(const conv_loop *l, int64_t item)

@@ -1,7 +1,17 @@
-/* Convolutions with few taps: direct sums, on segments that pass through scratch in the
-   type of sums. Channels first, vectors run along the row; channels last, along the
-   channels of a row of memory, with the last `taps` rows kept. Gradients:
-   short_gradient.c. */
+/* Convolutions with few taps and their gradients: direct sums, on segments that pass
+   through scratch in the type of sums. With y[t] = bias + sum of k[s] u[t + shift - s]:
+
+       du[t] = sum over s of k[s] dy[t - shift + s],
+       dk[s] = sum over batch and t of dy[t] u[t + shift - s],    dbias = sum of dy.
+
+   Both are a job that takes rows x, u or dy, to rows y, y or du, by taps: du is a
+   convolution with the reversed taps and shift taps - 1 - shift. Channels first, vectors
+   run along the row; channels last, along the channels of a row of memory. x is read once,
+   with the taps - 1 neighbours that it needs, through scratch at the ends of rows and where
+   types are converted, and all that is made of it is made while it is in the first
+   cache. Gradients of taps are summed in tasks of one channel, or of some channels where
+   they lie last, and of a part of the batch's segments; parts depend on the problem alone
+   and are added in order, so threads change no bit. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 
@@ -11,178 +21,390 @@
 
 #include <string.h>
 
-/* Numbers of a row, or channels, of a segment. */
-#define SEGMENT 1024
-/* Rows of memory of a segment, channels last: few, or as many as are worth converting
-   the rows before them, too. */
-#define ROWS_DIRECT    8
-#define ROWS_CONVERTED 64
+/* Fewer products than this are not worth a thread. */
+#define SERIAL_WORK 200000
 /* Segments that a thread takes at once, at most: memory likes to be met in order. */
 #define LONGEST_RUN 16
+/* Tasks that sums are cut into, at least, where there are as many segments. */
+#define TASKS 32
+/* Channels at a time, at most. */
+#define CHANNELS 1024
+
+/* Numbers of a row at a time, channels first; channels last, rows of memory, few or as
+   many as are worth converting the rows before them, too, and channels. */
+typedef struct segment_sizes {
+    int64_t numbers, rows, channels, rows_converted, channels_converted;
+} segment_sizes;
+
+static const segment_sizes of_rows = { 1024, 8, CHANNELS, 64, CHANNELS };
+/* dy and u stay in the first cache. */
+static const segment_sizes of_gradients = { 256, 8, CHANNELS, 64, 256 };
 
 typedef struct short_job {
-    const short_operands *o;
+    const danaus_short_desc *d;
     const conv_code *code;
-    int64_t shift, segments, chunks; /* of a batch row, or of a channel */
-    int64_t rows;                    /* of memory of a segment, channels last */
-    int64_t run;                     /* segments that a thread takes at a time */
-    int past;                        /* y is larger than the caches */
-    char *scratch;
+    int64_t batch;
+    const void *x;
+    void *y;           /* or NULL */
+    const char *start; /* of the sums of each channel: or NULL */
+    int64_t shift;
+    const void *u;          /* for dk, else NULL */
+    int bias;               /* dbias is asked for */
+    int last;               /* channels last */
+    int past;               /* y is larger than the caches */
+    int64_t rows, segments; /* of a segment; of a row */
+    int64_t width, groups;  /* channels of a segment; of all channels */
+    int64_t stride;         /* of scratch, or of sums */
+    int64_t run;            /* segments that a thread takes at a time */
+    int64_t parts;          /* of the batch's segments */
+    int64_t sums_of_task;   /* numbers: taps, then the bias */
+    const char *taps;       /* [channels][taps]; channels last [taps][channels] */
+    char *zero, *ones;      /* a zero; for sums, CHANNELS ones */
+    char *sums, *slots;     /* [parts][groups][sums_of_task]; of threads */
     size_t slot_bytes;
-    const char *turned; /* k[taps][channels] */
-    const char *zeros;  /* a row of SEGMENT */
     atomic_llong next;
 } short_job;
 
-const char *dn_short_window(
-    const conv_code *code, const void *row, int64_t length, int64_t from, int64_t n,
-    char *scratch)
+/* A thread's scratch: x and u with their neighbours, y, where sums go; and its channels. */
+typedef struct task {
+    char *x, *u, *y, *sums;
+    int64_t group;
+} task;
+
+static char *numbers(const short_job *j, const void *from, int64_t count)
 {
-    int64_t size = (int64_t)code->size;
-    if (code->direct && from >= 0 && from + n <= length)
-        return (const char *)row + from * size;
+    return (char *)from + count * (int64_t)j->code->size;
+}
+
+/* ---- channels first ---- */
+
+/* Numbers [from, from + n) of a row in the type of sums, zeros outside of it: where they
+   lie, or in scratch. */
+static const char *row_window(
+    const short_job *j, const char *row, int64_t from, int64_t n, char *scratch)
+{
+    int64_t length = j->d->length;
+    if (j->code->direct && from >= 0 && from + n <= length)
+        return numbers(j, row, from);
     int64_t first = CLAMP(0, from, from + n), end = CLAMP(length, first, from + n);
-    memset(scratch, 0, (size_t)((first - from) * size));
+    size_t size = j->code->size;
+    memset(scratch, 0, (size_t)(first - from) * size);
     if (end > first)
-        code->fetch(row, NULL, first, end - first, scratch + (first - from) * size);
-    memset(scratch + (end - from) * size, 0, (size_t)((from + n - end) * size));
+        j->code->fetch(
+            row, NULL, first, end - first, numbers(j, scratch, first - from));
+    memset(numbers(j, scratch, end - from), 0, (size_t)(from + n - end) * size);
     return scratch;
 }
 
-/* Segment `number` of all channels of all batch rows. */
-static void first_segment(const short_job *j, int64_t number, char *scratch)
+/* Segment `number` of batch row `row`. */
+static void first_segment(
+    const short_job *j, const task *k, int64_t row, int64_t number)
 {
-    const danaus_short_desc *d = &j->o->desc;
-    int64_t from = number % j->segments * SEGMENT, row = number / j->segments;
-    int64_t n = MIN(SEGMENT, d->length - from), channel = row % d->channels;
-    size_t size = j->code->size, storage = danaus_dtype_size(d->dtype);
-    size_t at = (size_t)(row * d->length) * storage;
-    const char *u = (const char *)j->o->u + at, *bias = j->o->bias;
-    char *y = (char *)j->o->y + at;
-    const char *x = dn_short_window(
-        j->code, u, d->length, from + j->shift - (d->taps - 1), n + d->taps - 1,
-        scratch);
-    char *to = j->code->direct ? y + (size_t)from * size
-                               : scratch + (SEGMENT + DANAUS_SHORT_MOST_TAPS) * size;
+    const danaus_short_desc *d = j->d;
+    int64_t taps = d->taps, from = number * j->rows;
+    int64_t n = MIN(j->rows, d->length - from), before = taps - 1;
+    size_t at = (size_t)((row * d->channels + k->group) * d->length) *
+                danaus_dtype_size(d->dtype);
+    const char *x = row_window(
+        j, (const char *)j->x + at, from + j->shift - before, n + before, k->x);
+    x = numbers(j, x, before);
+    const char *dy = numbers(j, x, -j->shift);
+    if (j->u) {
+        const char *u =
+            row_window(j, (const char *)j->u + at, from - j->shift, n + before, k->u);
+        j->code->lags(n, taps, dy, numbers(j, u, before), k->sums);
+    }
+    if (j->bias)
+        j->code->lags(n, 1, dy, j->ones, numbers(j, k->sums, taps * j->code->vector));
+    if (!j->y)
+        return;
+    char *y = (char *)j->y + at, *to = j->code->direct ? numbers(j, y, from) : k->y;
     j->code->taps(
-        n, d->taps, (const char *)j->o->k + (size_t)(channel * d->taps) * size,
-        x + (size_t)(d->taps - 1) * size,
-        bias ? bias + (size_t)channel * size : j->zeros, 0, j->past, to);
+        n, taps, numbers(j, j->taps, k->group * taps), x,
+        j->start ? numbers(j, j->start, k->group) : j->zero, 0, j->past, to);
     if (!j->code->direct)
         j->code->put(to, NULL, from, n, y);
 }
 
-conv_rows dn_short_rows(
-    const conv_code *code, const danaus_short_desc *d, const char *data, int64_t from,
-    int64_t count, int64_t h, int64_t n, int64_t stride, char *scratch)
+/* ---- channels last ---- */
+
+/* Row t of these. */
+static const void *row_at(const short_job *j, conv_rows rows, int64_t t)
 {
-    size_t size = code->size;
-    if (code->direct && from >= 0 && from + count <= d->length)
-        return (conv_rows){ data + (size_t)(from * d->channels + h) * size,
-                            d->channels };
-    char *to = scratch;
-    for (int64_t t = from; t < from + count; t++, to += (size_t)stride * size)
+    return numbers(j, rows.data, t * rows.stride);
+}
+
+/* Rows of memory [from, from + count) of data[length][channels], channels h to h + n:
+   where they lie, or in scratch, in the type of sums; zeros outside. */
+static conv_rows rows_of(
+    const short_job *j, const char *data, int64_t from, int64_t count, int64_t h,
+    int64_t n, char *scratch)
+{
+    const danaus_short_desc *d = j->d;
+    if (j->code->direct && from >= 0 && from + count <= d->length)
+        return (conv_rows){ numbers(j, data, from * d->channels + h), d->channels };
+    conv_rows made = { scratch, j->stride };
+    for (int64_t i = 0; i < count; i++) {
+        int64_t t = from + i;
+        char *to = numbers(j, scratch, i * j->stride);
         if (t >= 0 && t < d->length)
-            code->fetch(data, NULL, t * d->channels + h, n, to);
+            j->code->fetch(data, NULL, t * d->channels + h, n, to);
         else
-            memset(to, 0, (size_t)n * size);
-    return (conv_rows){ scratch, stride };
+            memset(to, 0, (size_t)n * j->code->size);
+    }
+    return made;
 }
 
-/* Rows of memory of a batch row, some channels of each. */
-static void last_segment(const short_job *j, int64_t number, char *scratch)
+/* Sums for dk and dbias of `count` rows of x from row `from` on. */
+static void add_sums(
+    const short_job *j, const task *k, conv_rows dy, int64_t from, int64_t count,
+    const char *u, int64_t h, int64_t n)
 {
-    const danaus_short_desc *d = &j->o->desc;
+    int64_t taps = j->d->taps;
+    if (j->u) {
+        conv_rows x = rows_of(j, u, from - j->shift, count + taps - 1, h, n, k->u);
+        x.data = row_at(j, x, taps - 1);
+        j->code->cross_lags(n, count, taps, dy, x, k->sums, j->stride);
+    }
+    if (j->bias) { /* a sum over all rows is one of so many taps that are 1 */
+        conv_rows ones = { j->ones, 0 };
+        char *sums = numbers(j, k->sums, taps * j->stride);
+        dy.data = row_at(j, dy, count - 1);
+        j->code->cross(n, 1, count, ones, dy, sums, 0, sums, 0);
+    }
+}
+
+static void last_segment(const short_job *j, const task *k, int64_t row, int64_t number)
+{
+    const danaus_short_desc *d = j->d;
     const conv_code *code = j->code;
-    int64_t chunk = number % j->chunks, rest = number / j->chunks;
-    int64_t from = rest % j->segments * j->rows, count = MIN(j->rows, d->length - from);
-    int64_t h = chunk * SEGMENT, n = MIN(SEGMENT, d->channels - h);
-    int64_t stride = SHORT_STRIDE(SEGMENT), before = d->taps - 1;
-    size_t size = code->size;
-    size_t at = (size_t)(rest / j->segments * d->length * d->channels) *
-                danaus_dtype_size(d->dtype);
-    const char *bias = j->o->bias;
-    char *y = (char *)j->o->y + at;
-    conv_rows u = dn_short_rows(
-        code, d, (const char *)j->o->u + at, from + j->shift - before, count + before,
-        h, n, stride, scratch);
-    u.data = dn_short_row(code, u, before);
-    conv_rows k = { j->turned + (size_t)h * size, d->channels };
-    char *sums = scratch + (size_t)((j->rows + before) * stride) * size;
-    int64_t place = from * d->channels + h;
-    char *to = code->direct ? y + (size_t)place * size : sums;
+    int64_t from = number * j->rows, count = MIN(j->rows, d->length - from);
+    int64_t h = k->group * j->width, n = MIN(j->width, d->channels - h);
+    int64_t before = d->taps - 1, place = from * d->channels + h;
+    size_t at = (size_t)(row * d->length * d->channels) * danaus_dtype_size(d->dtype);
+    conv_rows x = rows_of(
+        j, (const char *)j->x + at, from + j->shift - before, count + before, h, n,
+        k->x);
+    conv_rows taps = { numbers(j, j->taps, h), d->channels };
+    conv_rows dy = { row_at(j, x, before - j->shift), x.stride };
+    add_sums(j, k, dy, from, count, (const char *)j->u + (j->u ? at : 0), h, n);
+    if (!j->y)
+        return;
+    x.data = row_at(j, x, before);
+    char *y = (char *)j->y + at, *to = code->direct ? numbers(j, y, place) : k->y;
     code->cross(
-        n, count, d->taps, k, u, bias ? bias + (size_t)h * size : NULL, j->past, to,
-        code->direct ? d->channels : stride);
+        n, count, d->taps, taps, x, j->start ? numbers(j, j->start, h) : NULL, j->past,
+        to, code->direct ? d->channels : j->stride);
     for (int64_t t = 0; t < count && !code->direct; t++)
-        code->put(
-            sums + (size_t)(t * stride) * size, NULL, place + t * d->channels, n, y);
+        code->put(numbers(j, to, t * j->stride), NULL, place + t * d->channels, n, y);
 }
 
-static int64_t segments_of(const short_job *j)
+/* ---- jobs ---- */
+
+/* Numbers of scratch for rows with their neighbours. */
+static int64_t window(const short_job *j)
 {
-    const danaus_short_desc *d = &j->o->desc;
-    int last = d->layout == DANAUS_CHANNELS_LAST;
-    return j->o->batch * j->segments * (last ? j->chunks : d->channels);
+    return j->last ? (j->rows + j->d->taps) * j->stride
+                   : j->rows + DANAUS_SHORT_MOST_TAPS;
 }
 
+static task task_of(const short_job *j, int slot)
+{
+    task k = { .x = j->slots + (size_t)slot * j->slot_bytes };
+    k.u = numbers(j, k.x, window(j));
+    k.y = numbers(j, k.u, window(j));
+    return k;
+}
+
+/* Runs of segments of all channels, in the order of memory. */
 static void take_runs(void *arg, int slot)
 {
     short_job *j = arg;
-    char *scratch = j->scratch + (size_t)slot * j->slot_bytes;
-    int last = j->o->desc.layout == DANAUS_CHANNELS_LAST;
-    int64_t all = segments_of(j);
+    task k = task_of(j, slot);
+    int64_t all = j->batch * j->segments * j->groups;
     for (int64_t i; (i = atomic_fetch_add(&j->next, 1) * j->run) < all;)
-        for (int64_t s = i; s < MIN(i + j->run, all); s++)
-            (last ? last_segment : first_segment)(j, s, scratch);
+        for (int64_t s = i; s < MIN(i + j->run, all); s++) {
+            int64_t row = s / (j->last ? j->groups : j->segments);
+            k.group = (j->last ? s : row) % j->groups;
+            if (j->last)
+                last_segment(j, &k, row / j->segments, row % j->segments);
+            else
+                first_segment(j, &k, row / j->groups, s % j->segments);
+        }
     j->code->fence();
 }
 
-static void turn_filters(const short_job *j, char *to)
+/* Parts of the segments of some channels, with their sums. */
+static void take_parts(void *arg, int slot)
 {
-    const danaus_short_desc *d = &j->o->desc;
+    short_job *j = arg;
+    task k = task_of(j, slot);
+    int64_t items = j->batch * j->segments;
+    for (int64_t i; (i = atomic_fetch_add(&j->next, 1)) < j->groups * j->parts;) {
+        int64_t part = i / j->groups;
+        k.group = i % j->groups;
+        k.sums = numbers(j, j->sums, i * j->sums_of_task);
+        memset(k.sums, 0, (size_t)j->sums_of_task * j->code->size);
+        for (int64_t s = items * part / j->parts; s < items * (part + 1) / j->parts;
+             s++)
+            (j->last ? last_segment
+                     : first_segment)(j, &k, s / j->segments, s % j->segments);
+    }
+    j->code->fence();
+}
+
+static short_job job_of(
+    const cpu_device *dev, const danaus_short_desc *d, int64_t batch,
+    const segment_sizes *sizes)
+{
+    short_job j = { .d = d, .batch = batch, .code = dn_conv_code(dev, d->dtype) };
+    int direct = j.code->direct;
+    j.last = d->layout == DANAUS_CHANNELS_LAST;
+    j.shift = d->centred ? (d->taps - 1) / 2 : 0;
+    j.rows = !j.last ? sizes->numbers : direct ? sizes->rows : sizes->rows_converted;
+    j.width =
+        j.last ? MIN(d->channels, direct ? sizes->channels : sizes->channels_converted)
+               : 1;
+    j.groups = CEIL_DIV(d->channels, j.width);
+    j.segments = CEIL_DIV(d->length, j.rows);
+    j.stride = j.last ? j.width + 16 : j.code->vector; /* no power of two */
+    return j;
+}
+
+/* Threads for so many tasks. */
+static int slots_of(const cpu_device *dev, const short_job *j, int64_t tasks)
+{
+    double work = (double)j->batch * (double)j->d->channels * (double)j->d->length *
+                  (double)j->d->taps;
+    return work < SERIAL_WORK ? 1 : (int)MIN(dev->threads, tasks);
+}
+
+/* Lays k out as the kernels take it, or back to front. */
+static void lay_taps(const short_job *j, const void *k, int reversed, char *to)
+{
+    int64_t taps = j->d->taps, channels = j->d->channels;
     size_t size = j->code->size;
-    const char *k = j->o->k;
-    for (int64_t h = 0; h < d->channels; h++)
-        for (int64_t s = 0; s < d->taps; s++)
+    for (int64_t h = 0; h < channels; h++)
+        for (int64_t s = 0; s < taps; s++)
             memcpy(
-                to + (size_t)(s * d->channels + h) * size,
-                k + (size_t)(h * d->taps + s) * size, size);
+                numbers(j, to, j->last ? s * channels + h : h * taps + s),
+                numbers(j, k, h * taps + (reversed ? taps - 1 - s : s)), size);
+}
+
+/* Divides scratch between taps, a zero and ones, sums and the slots of threads; lays k. */
+static danaus_status take_scratch(
+    short_job *j, cpu_device *dev, int slots, const void *k, int reversed)
+{
+    int64_t size = (int64_t)j->code->size, ones = j->sums_of_task ? CHANNELS : 0;
+    size_t taps = dn_aligned(j->d->channels * j->d->taps * size);
+    size_t ones_bytes = dn_aligned((1 + ones) * size);
+    size_t sums = dn_aligned(j->groups * j->parts * j->sums_of_task * size);
+    void *scratch;
+    j->slot_bytes = dn_aligned(3 * window(j) * size);
+    TRY(dn_cpu_scratch(
+        dev, taps + ones_bytes + sums + (size_t)slots * j->slot_bytes, &scratch));
+    j->zero = (char *)scratch + taps;
+    j->ones = numbers(j, j->zero, 1);
+    j->sums = j->zero + ones_bytes;
+    j->slots = j->sums + sums;
+    for (int64_t i = 0; i <= ones; i++)
+        if (j->code->size == sizeof(double))
+            ((double *)(void *)j->zero)[i] = i > 0;
+        else
+            ((float *)(void *)j->zero)[i] = i > 0;
+    j->taps = k;
+    if (j->y && (j->last || reversed)) {
+        lay_taps(j, k, reversed, scratch);
+        j->taps = scratch;
+    }
+    return DANAUS_OK;
+}
+
+static void run_job(
+    short_job *j, cpu_device *dev, int slots, void (*take)(void *arg, int slot))
+{
+    atomic_init(&j->next, 0);
+    if (slots == 1)
+        take(j, 0);
+    else
+        dn_cpu_parallel(dev, slots, take, j);
 }
 
 danaus_status dn_cpu_conv_short(danaus_device *dev, const short_operands *o)
 {
     cpu_device *d = (cpu_device *)dev;
-    int last = o->desc.layout == DANAUS_CHANNELS_LAST;
-    short_job j = { .o = o, .code = dn_conv_code(d, o->desc.dtype) };
-    j.shift = o->desc.centred ? (o->desc.taps - 1) / 2 : 0;
-    j.rows = j.code->direct ? ROWS_DIRECT : ROWS_CONVERTED;
-    j.segments = CEIL_DIV(o->desc.length, last ? j.rows : SEGMENT);
-    j.chunks = CEIL_DIV(o->desc.channels, SEGMENT);
-    int64_t rows = last ? 2 * j.rows + o->desc.taps : 3;
-    int64_t size = (int64_t)j.code->size;
-    double numbers = (double)(o->batch * o->desc.channels) * (double)o->desc.length;
-    j.past = numbers * (double)size > (double)d->l3;
-    j.slot_bytes = dn_aligned(rows * SHORT_STRIDE(SEGMENT) * size);
-    size_t turned = last ? dn_aligned(o->desc.channels * o->desc.taps * size) : 0;
-    size_t zeros = dn_aligned(SEGMENT * size);
-    int64_t all = segments_of(&j);
-    int slots = numbers * (double)o->desc.taps < SHORT_SERIAL_WORK
-                    ? 1
-                    : (int)MIN(d->threads, all);
+    short_job j = job_of(d, &o->desc, o->batch, &of_rows);
+    double rows = (double)(o->batch * o->desc.channels) * (double)o->desc.length;
+    int64_t all = o->batch * j.segments * j.groups;
+    int slots = slots_of(d, &j, all);
+    j.x = o->u;
+    j.y = o->y;
+    j.start = o->bias;
+    j.past = rows * (double)j.code->size > (double)d->l3;
     j.run = CLAMP(all / (8 * slots), 1, LONGEST_RUN);
-    void *scratch;
-    TRY(dn_cpu_scratch(d, turned + zeros + (size_t)slots * j.slot_bytes, &scratch));
-    j.turned = scratch;
-    j.zeros = j.turned + turned;
-    j.scratch = (char *)scratch + turned + zeros;
-    memset((char *)scratch + turned, 0, zeros);
-    if (last)
-        turn_filters(&j, scratch);
-    atomic_init(&j.next, 0);
-    if (slots == 1)
-        take_runs(&j, 0);
-    else
-        dn_cpu_parallel(d, slots, take_runs, &j);
+    TRY(take_scratch(&j, d, slots, o->k, 0));
+    run_job(&j, d, slots, take_runs);
+    return DANAUS_OK;
+}
+
+/* ---- sums of gradients ---- */
+
+/* Number `index` of the sums of all parts of a group, and `n` after it, added. */
+static void add_parts(
+    const short_job *j, int64_t group, int64_t index, int64_t n, void *to)
+{
+    int64_t stride = j->groups * j->sums_of_task, last = (j->parts - 1) * stride;
+    conv_rows ones = { j->ones, 0 };
+    conv_rows parts = { numbers(j, j->sums, last + group * j->sums_of_task + index),
+                        stride };
+    j->code->cross(n, 1, j->parts, ones, parts, NULL, 0, to, 0);
+}
+
+/* The lanes of a sum become one number. */
+static void add_lanes(const short_job *j, char *sum)
+{
+    for (int i = 1; i < j->code->vector; i++)
+        if (j->code->size == sizeof(double))
+            *(double *)(void *)sum += ((double *)(void *)sum)[i];
+        else
+            *(float *)(void *)sum += ((float *)(void *)sum)[i];
+}
+
+/* From the sums of all tasks to dk and dbias; total: scratch. */
+static void finish(const short_job *j, const danaus_short_gradients *to, char *total)
+{
+    int64_t taps = j->d->taps;
+    for (int64_t s = 0; s <= taps; s++) {
+        char *out = s < taps ? to->dk : to->dbias;
+        int64_t step = s < taps ? taps : 1, at = s < taps ? s : 0;
+        for (int64_t g = 0; out && g < j->groups; g++) {
+            int64_t n = MIN(j->width, j->d->channels - g * j->width);
+            add_parts(j, g, s * j->stride, j->last ? n : j->stride, total);
+            if (!j->last)
+                add_lanes(j, total);
+            for (int64_t i = 0; i < n; i++)
+                memcpy(
+                    numbers(j, out, (g * j->width + i) * step + at),
+                    numbers(j, total, i), j->code->size);
+        }
+    }
+}
+
+danaus_status dn_cpu_conv_short_gradient(
+    danaus_device *dev, const short_gradient_operands *o)
+{
+    cpu_device *d = (cpu_device *)dev;
+    short_job j = job_of(d, &o->desc, o->batch, &of_gradients);
+    j.x = o->dy;
+    j.y = o->to.du;
+    j.u = o->to.dk ? o->u : NULL;
+    j.bias = o->to.dbias != NULL;
+    j.shift = o->desc.taps - 1 - j.shift;
+    j.parts = CLAMP(CEIL_DIV(TASKS, j.groups), 1, o->batch * j.segments);
+    j.sums_of_task = (o->desc.taps + 1) * j.stride;
+    int slots = slots_of(d, &j, j.groups * j.parts);
+    TRY(take_scratch(&j, d, slots, o->k, 1));
+    run_job(&j, d, slots, take_parts);
+    finish(&j, &o->to, j.slots);
     return DANAUS_OK;
 }

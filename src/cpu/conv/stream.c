@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "conv/schedule.h"
 
 #include <string.h>
 
@@ -61,21 +60,6 @@ static danaus_status allocate(stream_engine *s, size_t cache)
                     "a stream");
 }
 
-static void transform_window(
-    const stream_engine *s, const level_state *l, conv_source source, int64_t start,
-    char *z, void *buffer)
-{
-    conv_window w = {
-        .tables = l->tables,
-        .code = s->code,
-        .source = source,
-        .start = start,
-        .mode = CONV_FORWARD,
-        .z = z,
-    };
-    dn_conv_window(&w, buffer);
-}
-
 /* Spectra of all parts, with the factor 1 / n; scaled: room for `block` taps. */
 static void transform_filters(
     stream_engine *s, const void *k, char *scaled, void *buffer)
@@ -99,8 +83,8 @@ static void transform_filters(
                         ((float *)scaled)[t] =
                             ((const float *)row)[from + t] / (float)l->block;
                 conv_source source = { .data = scaled, .length = n, .to = n };
-                transform_window(
-                    s, l, source, 0,
+                dn_conv_forward(
+                    l->tables, s->code, source, 0,
                     l->filters + (size_t)(f * l->parts + part) * spectrum_size(s, l),
                     buffer);
             }
@@ -205,8 +189,8 @@ static void end_block(const channel_run *r, const level_state *l)
                            .from = r->time - 2 * l->block,
                            .to = r->time,
                            .periodic = 1 };
-    transform_window(
-        s, l, source, r->time - 2 * l->block,
+    dn_conv_forward(
+        l->tables, s->code, source, r->time - 2 * l->block,
         l->windows + (size_t)(r->channel * l->parts + window) * z, r->buffer);
     add_part(r, l, number, 0);
     conv_window w = {
