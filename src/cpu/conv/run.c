@@ -53,9 +53,9 @@ static danaus_status create(
     e->sums = dn_conv_code(d, dn_sum_type(p->dtype));
     e->tables = dn_conv_tables_create(f->cut, e->sums, d->l2, f->sparse ? p : NULL);
     if (!e->tables) {
+        size_t bytes = (size_t)f->cut.n * e->sums->size;
         destroy(&e->base);
-        return dn_fail_memory(
-            (size_t)f->cut.n * e->sums->size, "the tables of a transform");
+        return dn_fail_memory(bytes, "the tables of a transform");
     }
     e->base.filter_bytes = dn_aligned(2 * f->cut.n * (int64_t)e->sums->size);
     e->base.worker_bytes = e->base.filter_bytes + buffer_bytes(e);
