@@ -16,7 +16,7 @@
    costs beyond itself. */
 #define LINE       64
 #define LATE_LINES 4.0
-/* Threads that plans of few rows assume at most; 1, 2, 4 and so many count alike. */
+/* Threads that plans of few rows assume at most. */
 #define MOST_ASSUMED (DN_CPU_FEW_ROWS / 2)
 
 enum { WINDOWS, BLOCKS, TAIL, RADIX_3, CACHE_2 = RADIX_3 + 5, CACHE_3, MEMORY, TERMS };
@@ -152,8 +152,8 @@ static void count(
         amount[i] *= (double)f->windows;
 }
 
-/* The geometric mean for 1, 2, 4 and 8 threads, since a plan must not know how many there
-   are. */
+/* A plan must not know how many threads there are: the twelfth root of the product for 2,
+   4 and 8 (docs/conv.md). */
 static double idle(const conv_tables *t, int64_t windows, int64_t rows)
 {
     int64_t items = windows * rows;
@@ -163,7 +163,7 @@ static double idle(const conv_tables *t, int64_t windows, int64_t rows)
         if (slots)
             product *= (double)(CEIL_DIV(items, slots) * threads) / (double)items;
     }
-    return sqrt(sqrt(product));
+    return pow(product, 1.0 / 12);
 }
 
 int dn_cpu_conv_work(
