@@ -10,6 +10,7 @@
 #include "gpu/pack_map.h"
 #include "support/chains.h"
 #include "support/device.h"
+#include "support/failing.h"
 #include "support/life.h"
 
 #include <dlfcn.h>
@@ -441,6 +442,28 @@ static void equal_layers_share_their_maps(void **state)
     scene_free(&s);
 }
 
+static danaus_status make_ready(void *arg)
+{
+    const scene *s = arg;
+    danaus_ks_weights *weights = NULL;
+    danaus_status status = danaus_ks_weights_create(s->plan, s->dev, NULL, &weights);
+    danaus_ks_weights_destroy(weights);
+    return status;
+}
+
+/* Once kernels are loaded: what is left are weights, maps, and what finds those out. */
+static void weights_without_memory_are_not_made(void **state)
+{
+    for (int n = 0; n < 2; n++) {
+        scene s = scene_make(*state, chains[n]);
+        assert_ok(make_ready(&s));
+        int before = control->allocations;
+        assert_in_range(expect_memory_errors(make_ready, &s), 4, 100);
+        assert_int_equal(control->allocations, before);
+        scene_free(&s);
+    }
+}
+
 int main(void)
 {
     danaus_device *device = NULL;
@@ -455,6 +478,7 @@ int main(void)
         cmocka_unit_test_prestate(graphs_pack_the_numbers_that_are_there, device),
         cmocka_unit_test_prestate(the_first_update_is_not_captured, device),
         cmocka_unit_test_prestate(equal_layers_share_their_maps, device),
+        cmocka_unit_test_prestate(weights_without_memory_are_not_made, device),
     };
     int failed = cmocka_run_group_tests_name("pack", tests, NULL, NULL);
     danaus_device_close(device);

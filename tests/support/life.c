@@ -76,6 +76,22 @@ danaus_status go_back(const story *s, const life *l)
         l->plan, l->device, l->weights, s->batch, l->memory, y, &g);
 }
 
+/* The chain's numbers again, from behind the results. */
+static danaus_status update(const story *s, const life *l, const random_chain *c)
+{
+    float *at = l->memory + vector_of(s) + results_of(s);
+    const void *w[2];
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = (size_t)c->w[i].count * sizeof *at;
+        danaus_status status = danaus_upload(l->device, at, c->w[i].data, bytes);
+        if (status != DANAUS_OK)
+            return status;
+        w[i] = at;
+        at += c->w[i].count;
+    }
+    return danaus_ks_weights_update_from(l->weights, l->device, DANAUS_F32, w, NULL);
+}
+
 danaus_status try_life(
     const story *s, const char *name, life *l, const random_chain *c, const float *x,
     float *results)
@@ -83,6 +99,7 @@ danaus_status try_life(
     danaus_ks_desc desc = { .gradients = 1, .keep_factors = 1, .math = s->math };
     danaus_device_info info;
     size_t bytes = (size_t)vector_of(s) * sizeof *x, all = (size_t)results_of(s) * 4;
+    size_t weights = (size_t)(c->w[0].count + c->w[1].count) * sizeof *x;
     void *memory = NULL;
     danaus_status status = open_device(s, name, &l->device);
     status = status ? status : danaus_device_describe(l->device, &info);
@@ -91,9 +108,10 @@ danaus_status try_life(
     status = status
                  ? status
                  : danaus_ks_weights_create(l->plan, l->device, c->chain, &l->weights);
-    status = status ? status : danaus_alloc(l->device, bytes + all, &memory);
+    status = status ? status : danaus_alloc(l->device, bytes + all + weights, &memory);
     l->memory = memory;
     status = status ? status : danaus_upload(l->device, l->memory, x, bytes);
+    status = status ? status : update(s, l, c);
     for (int i = 0; i < 2; i++) {
         status = status ? status : execute(s, l);
         status = status ? status : go_back(s, l);

@@ -38,8 +38,9 @@ int64_t results_of(const story *s); /* of all results */
 danaus_status execute(const story *s, const life *l);
 danaus_status go_back(const story *s, const life *l);
 
-/* Everything twice, so that calls are captured; the results come to the host. end_life()
-   ends what was begun, whatever the status. */
+/* Weights from a chain, and again from the device's memory; everything else twice, so that
+   calls are captured; the results come to the host. end_life() ends what was begun,
+   whatever the status. */
 danaus_status try_life(
     const story *s, const char *name, life *l, const random_chain *c, const float *x,
     float *results);
