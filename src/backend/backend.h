@@ -69,6 +69,8 @@ typedef struct kernel_family {
     /* Weights in the row's order; NULL: of operations without weights. */
     size_t (*packed_bytes)(const kernel *k, const problem *p);
     void (*pack)(const kernel *k, const problem *p, weights_view w, void *packed);
+    /* What is too dear to be found again at each call, for the step; NULL: nothing. */
+    int64_t (*settle)(const kernel *k, const problem *p);
 } kernel_family;
 
 struct kernel {
@@ -100,7 +102,13 @@ static inline size_t dn_packed_bytes(const kernel *k, const problem *p)
 typedef struct ks_step {
     problem p;
     const kernel *kernel;
+    int64_t settled; /* by the kernel's family when planning; 0: not, or nothing */
 } ks_step;
+
+static inline ks_step dn_step(const kernel *k, const problem *p)
+{
+    return (ks_step){ *p, k, k->family->settle ? k->family->settle(k, p) : 0 };
+}
 
 typedef struct ks_operands {
     int64_t batch; /* at least 1 */
@@ -114,15 +122,17 @@ typedef struct ks_operands {
 } ks_operands;
 
 /* Gradients: steps and packed run forward, adjoint steps multiply by K^H, in the
-   order of the forward steps. dw[s] belongs to step s; views say where entry
-   (i, r, k, j) goes. */
+   order of the forward steps. dw[s] and dw_steps[s] belong to step s; views say where
+   entry (i, r, k, j) goes. */
 typedef struct ks_gradient_operands {
     int64_t batch; /* at least 1 */
     const void *x, *dy;
-    const void *const *packed, *const *packed_adjoint;
-    void *dx;               /* or NULL */
+    const void *const *packed, *const *packed_adjoint; /* NULL: dw alone, of one step */
+    void *dx;                                          /* or NULL */
     const weights_view *dw; /* data may be NULL; type of sums */
-    void *dbias;            /* or NULL */
+    const ks_step
+        *dw_steps; /* that make these; NULL: the device has no rows for them */
+    void *dbias;   /* or NULL */
 } ks_gradient_operands;
 
 /* Packing numbers of the device's memory there. What is enqueued goes to the device's stream,
@@ -179,11 +189,10 @@ struct backend {
     void (*free)(danaus_device *dev, void *memory);
     danaus_status (*copy)(danaus_device *dev, void *to, const void *from, size_t bytes);
     danaus_status (*clear)(danaus_device *dev, void *memory, size_t bytes); /* zeros */
-    /* Makes ready what running the steps needs, and what gradients of the first `factors`
-       of them do. Where it fails because rows do not compile there, *refused becomes 1, and
+    /* Makes ready what running the steps needs. Where it fails because rows do not compile there, *refused becomes 1, and
        the device refuses these rows from then on: others may do. NULL: nothing. */
     danaus_status (*prepare)(
-        danaus_device *dev, const ks_step *steps, int count, int factors, int *refused);
+        danaus_device *dev, const ks_step *steps, int count, int *refused);
     int (*refuses)(const danaus_device *dev, const kernel *k); /* NULL: none */
     danaus_status (*ks_run)(
         danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);

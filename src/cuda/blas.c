@@ -287,7 +287,7 @@ typedef struct axis {
 } axis;
 
 static danaus_status make_weight_products(
-    cuda_device *d, const blas *b, const problem *p, int64_t batch, columns_of_slabs s,
+    cuda_device *d, const blas *b, const problem *p, int64_t batch, gpu_slabs s,
     const void *x, const void *dy, void *to, int add)
 {
     danaus_pattern q = p->pattern;
@@ -328,7 +328,7 @@ static danaus_status make_weight_products(
 }
 
 danaus_status dn_cuda_weight_products(
-    cuda_device *d, const problem *p, int64_t batch, columns_of_slabs s, const void *x,
+    cuda_device *d, const problem *p, int64_t batch, gpu_slabs s, const void *x,
     const void *dy, void *to, int add)
 {
     const blas *b;

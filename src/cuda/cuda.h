@@ -10,7 +10,6 @@
 #include "gpu/gpu.h"
 
 #define MOST_DEFINES 4096 /* bytes */
-#define RECENT_DW    32
 #define MOST_KEY     2048 /* bytes */
 #define MOST_NODES   16   /* launches of a form */
 
@@ -37,23 +36,6 @@ typedef struct cuda_entry {
     int64_t word[9]; /* all of the problem that a use may hang on, and the variant */
     cu_function function;
 } cuda_entry;
-
-/* How a weight gradient is made: by a tile, if that has resident blocks, else by cuBLAS, or
-   by neither. The lanes of x and dy may be turned into blocks before; or they are taken as of
-   one lane, of whose products those of different lanes are left out. */
-typedef struct dw_way {
-    gpu_dw tile;
-    int library, turned, dense;
-} dw_way;
-
-/* The way that a weight gradient has. */
-typedef struct cuda_dw {
-    danaus_pattern pattern; /* a = 0: none */
-    danaus_dtype dtype;
-    danaus_layout layout;
-    danaus_math math;
-    dw_way way;
-} cuda_dw;
 
 /* Everything that a call's work depends on, as bytes: steps, then operands and scratch. */
 typedef struct cuda_key {
@@ -122,8 +104,6 @@ typedef struct cuda_device {
     void *scratch;
     size_t scratch_bytes;
     int scratch_lent;
-    cuda_dw dw[RECENT_DW]; /* the latest ones; `dw_next` is the oldest */
-    int dw_next;
     cuda_replay *replays; /* NULL until a call is worth a graph */
     int64_t replayed;     /* calls */
     cu_stream capture;    /* NULL until it is needed */
@@ -173,10 +153,6 @@ danaus_status dn_cuda_compile(
     const char *name, const char *defines, int arch, void **image, size_t *bytes,
     char **log, int *refused);
 
-/* The defines of ks_dw.cu, ks_dbias.cu, ks_reduce.cu, ks_reduce_lanes.cu and
-   ks_turn_lanes.cu for the gradients of a factor. */
-void dn_cuda_gradient_defines(const char *name, const problem *p, text *to);
-
 /* Gives a use its hashes. */
 void dn_cuda_hash_use(gpu_use *use, int arch);
 int dn_cuda_is_loaded(cuda_gpu *g, const gpu_use *use);
@@ -185,11 +161,6 @@ int dn_cuda_is_loaded(cuda_gpu *g, const gpu_use *use);
    becomes 1 where it does not compile, or is not for this GPU. */
 danaus_status dn_cuda_load_use(
     cuda_device *d, const gpu_use *use, const void *image, size_t bytes, int *refused,
-    cu_function *function);
-
-/* The same of a text of ours. */
-danaus_status dn_cuda_load(
-    cuda_device *d, const char *name, const char *defines, const char *entry,
     cu_function *function);
 
 /* Of everything that decides what is compiled: danaus' version, target and options, the
@@ -223,9 +194,6 @@ danaus_status dn_cuda_map(
 danaus_status dn_cuda_launch(
     cuda_device *d, cu_function function, const gpu_launch *launch, void **arguments);
 
-/* Bytes of x and y (of x and dy) that are turned at once, unless columns are very long. */
-#define MOST_TURNED ((int64_t)512 << 20)
-
 /* One step: y = K x + bias. work: scratch of its own, of so many bytes. */
 size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch);
 danaus_status dn_cuda_step(
@@ -244,16 +212,11 @@ void dn_cuda_close_blas(cuda_gpu *g);
 danaus_status dn_cuda_products(
     cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call);
 
-/* Slabs of columns, one after the other. */
-typedef struct columns_of_slabs {
-    int64_t width, count;
-} columns_of_slabs;
-
 /* The weight gradients of a factor of a real type, batch-last or with d = 1, of slabs of
    the batch from where x and dy begin, to [slab][a][d][b][c] in the type of sums, or
    added to what is there. */
 danaus_status dn_cuda_weight_products(
-    cuda_device *d, const problem *p, int64_t batch, columns_of_slabs s, const void *x,
+    cuda_device *d, const problem *p, int64_t batch, gpu_slabs s, const void *x,
     const void *dy, void *to, int add);
 
 /* Median seconds of run(dev, arg), the operands not in caches. */
@@ -269,7 +232,7 @@ double dn_cuda_packing(const danaus_device *dev, const kernel *k, const problem 
 /* Compiles, on as many threads as there are, and loads all that the steps can run for
    operands that are aligned as allocations are. */
 danaus_status dn_cuda_prepare(
-    danaus_device *dev, const ks_step *steps, int count, int factors, int *refused);
+    danaus_device *dev, const ks_step *steps, int count, int *refused);
 int dn_cuda_refuses(const danaus_device *dev, const kernel *k);
 danaus_status dn_cuda_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);

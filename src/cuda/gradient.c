@@ -20,38 +20,30 @@ typedef struct gradient_run {
     const void *x[DANAUS_MAX_FACTORS];
     void *dy[2];
     void *parts, *work; /* work: of a step */
-    dw_plan dw[DANAUS_MAX_FACTORS];
+    gpu_dw_plan dw[DANAUS_MAX_FACTORS];
 } gradient_run;
 
 /* ---- bias ---- */
 
-static int64_t dbias_tiles(const problem *p)
+static gpu_slabs bias_slabs(const gradient_run *g)
 {
-    int64_t rows = dn_pattern_rows(p->pattern);
-    return p->layout == DANAUS_BATCH_LAST ? rows : dn_gpu_parts(rows, 128);
-}
-
-static columns_of_slabs dbias_slabs(const gradient_run *g)
-{
-    const problem *p = &g->steps[g->count - 1].p;
-    return dn_cuda_slabs(
-        g->d, g->o->batch, dbias_tiles(p), dn_pattern_rows(p->pattern));
+    return dn_gpu_bias_slabs(&g->d->gpu.facts, &g->steps[g->count - 1].p, g->o->batch);
 }
 
 static danaus_status bias_gradient(const gradient_run *g)
 {
     const problem *p = &g->steps[g->count - 1].p;
-    columns_of_slabs s = dbias_slabs(g);
-    cu_function function;
+    gpu_slabs s = bias_slabs(g);
+    gpu_launch launch = dn_gpu_bias_launch(p, s.count);
     int64_t batch = g->o->batch, rows = dn_pattern_rows(p->pattern);
     const void *dy = g->o->dy;
     void *parts = g->parts;
     void *arguments[] = { &dy, &parts, &batch, &s.width, &rows };
     danaus_pattern line = { 1, rows, 1, 1 };
     weights_view to = dn_weights_view(g->o->dbias, dn_sum_type(p->dtype), line);
-    TRY(dn_cuda_gradient_function(g->d, "ks_dbias.cu", "dbias", p, &function));
-    TRY(dn_cuda_launch_line(g->d, function, dbias_tiles(p) * s.count, 128, arguments));
-    return dn_cuda_reduce(g->d, p, g->parts, s.count, line, &to, 0);
+    gpu_sum sum = dn_gpu_sum(p->dtype, s.count, line, &to, 0);
+    TRY(dn_cuda_help(g->d, GPU_BIAS, p, &launch, arguments));
+    return dn_cuda_sum(g->d, p, g->parts, &sum);
 }
 
 /* ---- scratch ---- */
@@ -70,10 +62,16 @@ static size_t parts_bytes(const gradient_run *g)
             most = g->dw[i].numbers;
     if (g->o->dbias) {
         int64_t size =
-            dn_pattern_rows(g->steps[g->count - 1].p.pattern) * dbias_slabs(g).count;
+            dn_pattern_rows(g->steps[g->count - 1].p.pattern) * bias_slabs(g).count;
         most = size > most ? size : most;
     }
     return dn_cuda_aligned(most * cell);
+}
+
+/* The dy of a step as it is given; others lie in scratch. */
+static const void *dy_of(const gradient_run *g, int step)
+{
+    return step + 1 == g->count ? g->o->dy : NULL;
 }
 
 static size_t work_bytes(const gradient_run *g)
@@ -84,10 +82,12 @@ static size_t work_bytes(const gradient_run *g)
             i < g->highest ? dn_cuda_work_bytes(&g->steps[i], g->o->batch) : 0;
         size_t back =
             i >= g->lowest ? dn_cuda_work_bytes(&g->adjoint[i], g->o->batch) : 0;
-        size_t turned = wants_dw(g->o, i) ? g->dw[i].turned_bytes : 0;
+        const void *x = i ? NULL : g->o->x;
+        size_t moved =
+            wants_dw(g->o, i) ? dn_cuda_dw_work_bytes(&g->dw[i], x, dy_of(g, i)) : 0;
         most = there > most ? there : most;
         most = back > most ? back : most;
-        most = turned > most ? turned : most;
+        most = moved > most ? moved : most;
     }
     return most;
 }
@@ -133,7 +133,7 @@ static danaus_status run(gradient_run *g)
     void *scratch;
     for (int i = 0; i < g->count; i++)
         if (wants_dw(o, i))
-            g->dw[i] = dn_cuda_dw_plan(g->d, &g->steps[i].p, o->batch);
+            g->dw[i] = dn_gpu_dw_plan(&g->d->gpu.facts, &o->dw_steps[i], o->batch);
     TRY(dn_cuda_scratch(g->d, lay(g, NULL), &scratch));
     lay(g, scratch);
     for (int i = 0; i < g->highest; i++)
@@ -189,10 +189,14 @@ static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
     dn_key_add(&key, numbers, sizeof numbers);
     dn_key_add(&key, a->steps, count * sizeof *a->steps);
     dn_key_add(&key, a->adjoint, count * sizeof *a->adjoint);
+    if (o->dw_steps)
+        dn_key_add(&key, o->dw_steps, count * sizeof *o->dw_steps);
     dn_key_end_form(&key);
     dn_key_add(&key, operands, sizeof operands);
-    dn_key_add(&key, o->packed, count * sizeof *o->packed);
-    dn_key_add(&key, o->packed_adjoint, count * sizeof *o->packed_adjoint);
+    if (o->packed)
+        dn_key_add(&key, o->packed, count * sizeof *o->packed);
+    if (o->packed_adjoint)
+        dn_key_add(&key, o->packed_adjoint, count * sizeof *o->packed_adjoint);
     for (int i = 0; o->dw && i < a->count; i++) {
         const weights_view *v = &o->dw[i];
         dn_key_add(&key, &v->data, sizeof v->data);

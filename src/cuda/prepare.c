@@ -1,7 +1,7 @@
 /* Making ready what steps can run: all functions that they use are compiled at once, on as
    many threads as there are, and loaded. Rows that do not compile here are refused. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/gradient.h"
+#include "cuda/cuda.h"
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -15,7 +15,7 @@
 /* A function that is to be there. */
 typedef struct wanted {
     gpu_use use;
-    const kernel *row; /* the row of the table that needs it; NULL: gradients do */
+    const kernel *row; /* the row of the table that needs it */
     ks_step step;      /* whose function it is: that row's, or that of a part of it */
     int variant;
     int is_new; /* it is to be compiled, and nothing before it in the list is the same */
@@ -71,7 +71,7 @@ static danaus_status want_step(
     const gpu_family *f = dn_gpu_family(step->kernel);
     int64_t memory = list->d->gpu.facts.memory;
     ks_step part;
-    for (int v = 0; v < f->variants || v == 0; v++) {
+    for (int v = 0; f->text && (v < f->variants || v == 0); v++) {
         if (!dn_gpu_reaches(step->kernel, &step->p, v, memory) ||
             dn_cuda_has_function(list->d, step->kernel, &step->p, v))
             continue;
@@ -89,29 +89,10 @@ static danaus_status want_step(
     return DANAUS_OK;
 }
 
-static danaus_status want_gradients(wanted_list *list, const problem *p)
-{
-    gradient_text texts[GRADIENT_TEXTS];
-    int count = dn_cuda_gradient_texts(list->d, p, texts);
-    for (int i = 0; i < count; i++) {
-        wanted *w = next_place(list);
-        if (!w)
-            return DANAUS_ERR_MEMORY;
-        w->use.text = texts[i].name;
-        w->use.entry = texts[i].entry;
-        memcpy(w->use.defines, texts[i].defines, sizeof texts[i].defines);
-        add_last(list);
-    }
-    return DANAUS_OK;
-}
-
-static danaus_status gather(
-    wanted_list *list, const ks_step *steps, int count, int factors)
+static danaus_status gather(wanted_list *list, const ks_step *steps, int count)
 {
     for (int i = 0; i < count; i++)
         TRY(want_step(list, steps[i].kernel, &steps[i]));
-    for (int i = 0; i < factors; i++)
-        TRY(want_gradients(list, &steps[i].p));
     return DANAUS_OK;
 }
 
@@ -171,8 +152,6 @@ static danaus_status load(cuda_device *d, const wanted *w, int *refused)
 {
     cu_function function;
     TRY(dn_cuda_load_use(d, &w->use, w->image, w->bytes, refused, &function));
-    if (!w->row)
-        return DANAUS_OK;
     return dn_cuda_add_function(d, w->step.kernel, &w->step.p, w->variant, function);
 }
 
@@ -184,10 +163,10 @@ static danaus_status load_all(wanted_list *list, int *refused)
     for (size_t i = 0; i < list->count; i++) {
         const wanted *w = &list->all[i];
         int is_refused = 0;
-        if (w->row && dn_cuda_refuses(&d->gpu.base, w->row))
+        if (dn_cuda_refuses(&d->gpu.base, w->row))
             continue;
         danaus_status status = load(d, w, &is_refused);
-        if (status != DANAUS_OK && !(is_refused && w->row))
+        if (status != DANAUS_OK && !is_refused)
             return status;
         if (status != DANAUS_OK) {
             failure = status;
@@ -204,7 +183,7 @@ static danaus_status open_libraries(cuda_device *d, const ks_step *steps, int co
     ks_step part;
     for (int i = 0; i < count; i++) {
         const gpu_family *f = dn_gpu_family(steps[i].kernel);
-        if (f->products)
+        if (f->library)
             TRY(dn_cuda_open_blas(d));
         for (int n = 0; f->part && f->part(steps[i].kernel, &steps[i].p, n, &part); n++)
             TRY(open_libraries(d, &part, 1));
@@ -213,12 +192,12 @@ static danaus_status open_libraries(cuda_device *d, const ks_step *steps, int co
 }
 
 danaus_status dn_cuda_prepare(
-    danaus_device *dev, const ks_step *steps, int count, int factors, int *refused)
+    danaus_device *dev, const ks_step *steps, int count, int *refused)
 {
     cuda_device *d = (cuda_device *)dev;
     wanted_list list = { .d = d };
     int pushed;
-    danaus_status status = gather(&list, steps, count, factors);
+    danaus_status status = gather(&list, steps, count);
     if (status == DANAUS_OK) {
         compile_all(&list);
         status = dn_cuda_enter(d, &pushed);

@@ -238,17 +238,6 @@ danaus_status dn_cuda_load_use(
     return DANAUS_OK;
 }
 
-danaus_status dn_cuda_load(
-    cuda_device *d, const char *name, const char *defines, const char *entry,
-    cu_function *function)
-{
-    gpu_use use = { .text = name, .entry = entry };
-    int refused = 0;
-    snprintf(use.defines, sizeof use.defines, "%s", defines);
-    dn_cuda_hash_use(&use, d->gpu.facts.arch);
-    return dn_cuda_load_use(d, &use, NULL, 0, &refused, function);
-}
-
 /* ---- functions of rows, by problem ---- */
 
 static cuda_entry entry_of(const kernel *k, const problem *p, int variant)

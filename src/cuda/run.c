@@ -117,7 +117,7 @@ static size_t scratch_bytes(const ks_step *step, int64_t columns)
 static int64_t slab_of(const ks_step *step, int64_t batch)
 {
     int64_t line = scratch_rows(step) * (int64_t)danaus_dtype_size(step->p.dtype);
-    int64_t slab = MOST_TURNED / line / LEAST_SLAB * LEAST_SLAB;
+    int64_t slab = DW_MOST_TURNED / line / LEAST_SLAB * LEAST_SLAB;
     slab = slab > LEAST_SLAB ? slab : LEAST_SLAB;
     return slab < batch ? slab : batch;
 }

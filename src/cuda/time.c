@@ -26,13 +26,10 @@ typedef struct stopwatch {
 static danaus_status open_stopwatch(stopwatch *w)
 {
     cuda_device *d = w->d;
-    char defines[MOST_DEFINES];
-    text t = { defines, sizeof defines, 0 };
     problem p = { .dtype = DANAUS_F32 };
     w->slab = d->gpu.facts.l2 * TIMES_L2 / (SLABS * (int64_t)sizeof(float)) + 1;
     size_t bytes = (size_t)((SLABS + 1) * w->slab) * sizeof(float);
-    dn_cuda_gradient_defines("ks_reduce.cu", &p, &t);
-    TRY(dn_cuda_load(d, "ks_reduce.cu", defines, "reduce", &w->read));
+    TRY(dn_cuda_function(d, &dn_gpu_helpers[GPU_ADD], &p, 0, &w->read));
     CUDA_TRY(d->driver, MemAlloc(&w->other, bytes));
     CUDA_TRY(d->driver, MemsetAsync(w->other, 0, bytes, d->stream));
     CUDA_TRY(d->driver, EventCreate(&w->first, 0));

@@ -1,5 +1,5 @@
-/* Weight gradients on tensor cores: tiles of ks_dw_mma.cu, ks_dw_wgmma.cu,
-   ks_dw_matrix.cu and ks_dw_fours.cu, chosen by an estimate. */
+/* Rows of DN_WEIGHT_GRADIENT: which problems they fit, what they cost, and tiles of those
+   on tensor cores, chosen by an estimate. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/dw.h"
 
@@ -9,103 +9,97 @@
 
 #include <math.h>
 
-#define MOST_GROUPS    4
-#define SHARED         (99 << 10)
-#define SHARED_90      (227 << 10)
-#define MARGIN         128
-#define BOX_MARGIN     2048
-#define BOX_GROUPS     4    /* of 16 bytes */
-#define RESERVED       1024 /* bytes of shared memory that a block takes beside */
-#define REGISTERS      512  /* of a fourth of a multiprocessor, for a warp */
-#define MOST_STAGES    6
-#define PLACES         2 /* where one is made while the other is read */
-#define MOST_WARPS     16
-#define MOST_RESIDENT  6
-#define MOST_REGISTERS 248
-#define FLAT_REGISTERS 256 /* a few of them in memory */
 /* Columns s after which f32 sums leave the tensor cores. */
 #define MOST_RECENT 64
+#define MOST_TILES  ((int64_t)1 << 20) /* of a slab */
+/* Weights of a block from which on a library is worth its call, and lanes are turned. */
+#define LEAST_BLOCK 256
+/* Rows and columns of a block from which on tensor cores are worth their tiles. */
+#define LEAST_SIDE 8
+/* In 16 bits so many weights fill an H200 by cuBLAS' tiles; of one block, whose slabs are
+   one call. */
+#define MANY_WEIGHTS ((int64_t)1 << 19)
+#define MANY_OF_ONE  ((int64_t)1 << 15)
+/* Tiles of many lanes take up to a fifth less than is estimated. */
+#define CAUTION 1.1
+/* Where one of cuBLAS and our tiles is known to be faster, or vectors are, estimates of
+   others are so many times as long. */
+#define KNOWN_SLOWER 3
+#define TILES_FROM   80 /* compute capability, ten times */
+/* Seconds of its launches. */
+#define START 5e-6
+/* An H200, on which times of tiles and of cuBLAS were measured. */
+static const gpu_facts measured = {
+    .units = 132, .clock = 1.98e9, .bandwidth = 4.917e12, .cores = 128, .mma = 1280
+};
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static const gpu_dw_family *family_of(const kernel *k)
+{
+    return (const gpu_dw_family *)k->family;
+}
 
-/* What follows from the problem alone. */
-static gpu_dw lanes_of(const problem *p)
+static int form_of(const kernel *k) { return dn_gpu_code(k)->size[DW_FORM]; }
+
+static int64_t size_of(const problem *p)
+{
+    return (int64_t)danaus_dtype_size(p->dtype);
+}
+
+/* ---- problems ---- */
+
+/* Whether lanes lie between the columns k of a block, so that it is no matrix. */
+static int is_apart(const problem *p)
+{
+    return p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1;
+}
+
+/* Whether f32 keeps its precision. */
+static int is_exact(const problem *p)
+{
+    return p->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32;
+}
+
+problem dn_gpu_dw_made(const kernel *k, const problem *p)
+{
+    problem made = *p;
+    danaus_pattern q = p->pattern;
+    if (form_of(k) == DW_TURNED)
+        made.pattern = (danaus_pattern){ q.a * q.d, q.b, q.c, 1 };
+    if (form_of(k) == DW_DENSE)
+        made.pattern = (danaus_pattern){ q.a, q.b * q.d, q.c * q.d, 1 };
+    return made;
+}
+
+static int form_fits(const kernel *k, const problem *p, const problem *made)
 {
     danaus_pattern q = p->pattern;
-    gpu_dw t = { .element = (int64_t)danaus_dtype_size(p->dtype) };
-    t.split = p->dtype == DANAUS_F32 && p->math != DANAUS_MATH_TF32;
-    t.last = p->layout == DANAUS_BATCH_LAST;
-    t.vector = t.element == 2 && q.d % 8 == 0 && !t.last ? 8 : 4;
-    t.lanes = t.vector_rows = 1;
-    if (t.last)
-        return t;
-    while (t.lanes < t.vector && q.d % (2 * t.lanes) == 0)
-        t.lanes *= 2;
-    t.together = t.lanes;
-    t.vector_rows = t.vector / t.lanes;
-    return t;
-}
-
-/* Vectors of lanes that a tile may have side by side. */
-static int64_t most_groups(const gpu_dw *t, const problem *p)
-{
-    int64_t groups = 1;
-    if (t->last || t->lanes < t->vector || t->vector * t->element < 16)
+    if (form_of(k) == DW_AS_IT_LIES)
         return 1;
-    while (groups < MOST_GROUPS && p->pattern.d % (2 * groups * t->lanes) == 0)
-        groups *= 2;
-    return groups;
+    return is_apart(p) && q.b * q.c >= LEAST_BLOCK &&
+           (form_of(k) == DW_TURNED ||
+            dn_pattern_weights(made->pattern) <= DW_MOST_PARTS);
 }
 
-/* Columns of the batch and stages, by the room that a block has. */
-static int set_stages(gpu_dw *t, const gpu_facts *f)
+/* Whether matrices lie as cuBLAS takes them, and are as fast by it as by tiles: of numbers
+   rounded to 16 bits or tf32, in 16 bits batch-first where blocks fill its tiles and there
+   are many. Measured on an H200. */
+static int is_for_library(const problem *p)
 {
-    int64_t room = (f->arch == 90 ? SHARED_90 : SHARED) + RESERVED;
-    int64_t margin = t->boxes ? BOX_MARGIN : MARGIN;
-    int64_t pad = t->boxes && !t->flat ? 2 * t->together * t->element : 0;
-    room = room / t->resident - RESERVED - margin;
-    for (t->depth = 64; t->depth >= (t->last ? 32 : 16); t->depth /= 2) {
-        int64_t lines = t->tile_r + t->tile_k;
-        int64_t line_r = t->tile_r * t->together * t->element;
-        int64_t line_k = t->tile_k * t->together * t->element;
-        int64_t bytes = t->last
-                            ? lines * t->depth * t->element
-                            : t->depth * (dn_gpu_parts(line_r, 128) * 128 +
-                                          dn_gpu_parts(line_k, 128) * 128 + 2 * pad);
-        t->stages = least(room / bytes, MOST_STAGES);
-        t->shared = margin + t->stages * bytes;
-        int64_t pieces = t->last ? t->depth * t->element / 16
-                                 : (line_r > line_k ? line_r : line_k) / 16;
-        if (pieces <= t->threads && t->stages >= (t->depth > 16 ? 4 : 3))
-            return 1;
-    }
-    return 0;
+    danaus_pattern q = p->pattern;
+    int64_t small = q.b < q.c ? q.b : q.c, large = q.b < q.c ? q.c : q.b;
+    int narrow = small < 64 || (small == 64 && large > 64);
+    int many = dn_pattern_weights(q) >= (q.a > 1 ? MANY_WEIGHTS : MANY_OF_ONE);
+    many |= q.b % 8 || q.c % 8;
+    if (size_of(p) > 4 || small < LEAST_SIDE)
+        return 1;
+    if (is_exact(p) || is_apart(p))
+        return 0;
+    return p->layout == DANAUS_BATCH_LAST || size_of(p) > 2 || (many && !narrow);
 }
 
-/* Registers of a thread, roughly. */
-static int64_t registers_of(const gpu_dw *t)
-{
-    int64_t rows = t->vector_rows, places = t->last ? 2 : t->vector;
-    int64_t sums = (t->last ? 1 : t->vector) * t->tiles_r * t->tiles_k * rows * 4;
-    int64_t left = t->tiles_r * places * 4, right = t->tiles_k * places * 2;
-    if (t->flat && !t->split)
-        return sums + (t->tiles_r + 1) * places * t->step * t->element / 8 + 40;
-    if (!t->split)
-        return sums + left + places * 2 + (t->vector > 4 ? 64 : 56);
-    return 2 * sums + left + right + rows * (t->tiles_r * 8 + t->tiles_k * 4) + 48;
-}
+/* ---- tiles ---- */
 
-/* Blocks that a multiprocessor holds with so many registers a thread. */
-static int64_t most_resident(int64_t warps, int64_t registers)
-{
-    int64_t blocks = least(MOST_WARPS / warps, MOST_RESIDENT);
-    while (blocks && REGISTERS / dn_gpu_parts(warps * blocks, 4) / 8 * 8 < registers)
-        blocks--;
-    return blocks;
-}
-
-/* Whether all lanes of a tile's rows are lines of whole segments of 128 bytes. */
-static int is_flat(const gpu_dw *t, const problem *p)
+int dn_dw_is_flat(const gpu_dw *t, const problem *p)
 {
     danaus_pattern q = p->pattern;
     int64_t segment = 128 / t->element;
@@ -114,30 +108,17 @@ static int is_flat(const gpu_dw *t, const problem *p)
            t->tile_k * q.d % segment == 0;
 }
 
-/* Derives the rest from tiles of a warp and warps; 0: it does not fit. */
-static int complete(gpu_dw *t, const problem *p, const gpu_facts *f)
+void dn_dw_set_tile(gpu_dw *t, const problem *p, int64_t rows, int64_t columns)
 {
-    danaus_pattern q = p->pattern;
-    int64_t warps = t->groups * t->warps_r * t->warps_k;
-    t->together = t->lanes * t->groups;
-    t->threads = (int)(32 * warps);
-    t->tile_r = 16 * t->tiles_r * t->warps_r * t->vector_rows;
-    t->tile_k = 8 * t->tiles_k * t->warps_k * t->vector_rows;
-    t->row_tiles = dn_gpu_parts(q.b, t->tile_r);
-    t->column_tiles = dn_gpu_parts(q.c, t->tile_k);
-    t->flat = f->arch == 90 && is_flat(t, p);
-    t->boxes = t->flat || (f->arch == 90 && t->split && t->groups == BOX_GROUPS);
-    int64_t registers = registers_of(t);
-    if (warps < 2 || warps > MOST_WARPS ||
-        registers > (t->flat ? FLAT_REGISTERS : MOST_REGISTERS))
-        return 0;
-    t->resident = most_resident(warps, registers);
-    if (!t->resident)
-        return 0;
-    return set_stages(t, f);
+    t->tile_r = rows;
+    t->tile_k = columns;
+    t->row_tiles = dn_gpu_parts(p->pattern.b, rows);
+    t->column_tiles = dn_gpu_parts(p->pattern.c, columns);
 }
 
-double dn_gpu_dw_together(const double *seconds, int count)
+/* Seconds of work that is bound by these, of which what is nearly as slow as the slowest
+   adds to it. */
+static double together(const double *seconds, int count)
 {
     double sum = 0;
     for (int i = 0; i < count; i++)
@@ -145,10 +126,9 @@ double dn_gpu_dw_together(const double *seconds, int count)
     return cbrt(sum);
 }
 
-/* Of a column s of a lane on an H200: memory, the second cache, which gives short pieces
-   slowly, products at `rate` a second, and shared memory, from which `read` numbers are
-   read for each tile. */
-static double seconds_of(const gpu_dw *t, const problem *p, double rate, double read)
+/* Memory, the second cache, which gives short pieces slowly, products and shared memory,
+   from which numbers are read for each tile. */
+void dn_dw_estimate(gpu_dw *t, const problem *p, double rate, double read, double times)
 {
     danaus_pattern q = p->pattern;
     double e = (double)t->element, tiles = (double)(t->row_tiles * t->column_tiles);
@@ -161,243 +141,87 @@ static double seconds_of(const gpu_dw *t, const problem *p, double rate, double 
                                    : 5.6e12;
     double cache = apart * tiles * (r + k) * e / cache_rate;
     double tensor = tiles * r * k * 2 / rate, shared = tiles * read * e / 2.9e13;
-    double times[] = { memory, cache, tensor, shared };
+    double bounds[] = { memory, cache, tensor, shared };
     int few = t->threads * t->resident < 256 && !t->flat;
-    return dn_gpu_dw_together(times, 4) * (few ? 1.15 : 1) *
-           (t->threads < 96 ? 1.25 : 1);
+    t->seconds = together(bounds, 4) * (few ? 1.15 : 1) * (t->threads < 96 ? 1.25 : 1) *
+                 times * (double)(q.a * q.d);
 }
 
-static void keep_better(
-    gpu_dw *best, double *least_seconds, const gpu_dw *t, double seconds)
+void dn_dw_try(
+    gpu_dw *best, gpu_dw t, const problem *p,
+    int (*complete)(gpu_dw *t, const problem *p))
 {
-    if (seconds < *least_seconds) {
-        *least_seconds = seconds;
-        *best = *t;
-    }
+    if (complete(&t, p) && (!best->resident || t.seconds < best->seconds))
+        *best = t;
 }
 
-/* Products a second on an H200, of the instructions that a tile of ks_dw_mma.cu takes. */
-static double mma_rate(const gpu_dw *t)
+/* What follows from row and problem. */
+static gpu_dw begin_tile(const kernel *k, const problem *made)
 {
-    if (t->split && t->boxes)
-        return t->flat ? (t->groups > 1 ? 0.75e14 : 0.5e14) : 0.62e14;
-    if (t->split)
-        return t->lanes == 1 ? 0.85e14 : t->lanes == 2 ? 0.55e14 : 0.46e14;
-    return t->element > 2 ? 2.2e14 : t->step == 16 ? 4.4e14 : 3.3e14;
-}
-
-static void keep_mma(
-    gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p, const gpu_facts *f)
-{
-    if (!complete(&t, p, f))
-        return;
-    double read = (double)(t.tile_r * (t.warps_k + 1) + t.tile_k * (t.warps_r + 1));
-    double seconds = seconds_of(&t, p, mma_rate(&t), read);
-    if (t.vector == 8 && t.tiles_r * t.tiles_k > 4)
-        seconds *= 1.1; /* there are hardly registers left */
-    keep_better(best, least_seconds, &t, seconds);
-}
-
-/* Tiles of ks_dw_mma.cu. */
-static void search_mma(
-    gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p, const gpu_facts *f)
-{
-    int64_t most_step = t.last || t.element == 2 ? 16 : 8;
-    int64_t least_step = t.last ? 16 : 8;
-    t.text = "ks_dw_mma.cu";
-    for (t.groups = 1; t.groups <= most_groups(&t, p); t.groups *= 2)
-        for (t.warps_r = 1; t.warps_r <= 8; t.warps_r++)
-            for (t.warps_k = 1; t.warps_k <= 8; t.warps_k++)
-                for (t.tiles_r = 1; t.tiles_r <= 4; t.tiles_r++)
-                    for (t.tiles_k = 1; t.tiles_k <= 8; t.tiles_k++)
-                        for (t.step = most_step; t.step >= least_step; t.step /= 2)
-                            keep_mma(best, least_seconds, t, p, f);
-}
-
-/* Stages and places of ks_dw_wgmma.cu, of `depth` columns s; 0: they do not fit. */
-static int set_places(gpu_dw *t, int64_t depth)
-{
-    int64_t a = 64 * t->groups_a, b = t->columns * t->groups_b;
-    int64_t line_a = dn_gpu_parts(a * t->lanes * 4, 128) * 128 + 32;
-    int64_t line_b = dn_gpu_parts(b * t->lanes * 4, 128) * 128;
-    int64_t stage = t->last ? (a + b) * 128 : depth * (line_a + line_b);
-    int64_t places = BOX_MARGIN + PLACES * depth * 2 * t->lanes * b * 4;
-    int64_t room = (SHARED_90 + RESERVED) / t->resident - RESERVED - places;
-    t->depth = depth;
-    t->stages = least(room / stage, MOST_STAGES);
-    t->shared = places + t->stages * stage;
-    return t->stages > PLACES;
-}
-
-/* Sizes of a tile of ks_dw_wgmma.cu; 0: it does not fit. */
-static int complete_wgmma(gpu_dw *t, const problem *p)
-{
-    danaus_pattern q = p->pattern;
-    int64_t a = 64 * t->groups_a, b = t->columns * t->groups_b;
-    int64_t groups = t->groups_a * t->groups_b, sums = t->lanes * t->columns / 2;
-    if ((!t->last && t->columns * t->lanes % 32) || groups > 3 ||
-        sums > (groups == 3 ? 32 : 64) || (groups == 3 && t->lanes > 2))
-        return 0;
-    t->tile_r = t->swapped ? b : a;
-    t->tile_k = t->swapped ? a : b;
-    t->row_tiles = dn_gpu_parts(q.b, t->tile_r);
-    t->column_tiles = dn_gpu_parts(q.c, t->tile_k);
-    t->threads = (int)(128 * groups + 128);
-    t->resident = groups == 1 ? 2 : 1;
-    t->together = t->lanes;
-    t->flat = t->boxes = is_flat(t, p);
-    return set_places(t, 32) || (!t->last && set_places(t, 16));
-}
-
-/* Three lanes are loaded one by one, and stored in lines only if A is x. */
-static double by_threes(const gpu_dw *t)
-{
-    return t->lanes != 3 ? 1 : t->swapped ? 1.2 : 1.4;
-}
-
-static void keep_wgmma(gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
-{
-    if (!complete_wgmma(&t, p))
-        return;
-    int64_t b = t.columns * t.groups_b;
-    double read =
-        (double)(64 * t.groups_a * (t.groups_b + 1) + (4 + 3 * t.groups_a) * b);
-    double seconds = seconds_of(&t, p, 1.5e14, read);
-    keep_better(best, least_seconds, &t, seconds * by_threes(&t));
-}
-
-/* Tiles of ks_dw_wgmma.cu. */
-static void search_wgmma(
-    gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
-{
-    static const int64_t widths[] = { 16, 32, 48, 64, 96, 128 };
-    t.text = "ks_dw_wgmma.cu";
-    t.lanes = !t.last && p->pattern.d == 3 ? 3 : t.lanes;
-    for (t.swapped = 0; t.swapped < 2; t.swapped++)
-        for (t.groups_a = 1; t.groups_a <= 3; t.groups_a++)
-            for (t.groups_b = 1; t.groups_b <= 3; t.groups_b++)
-                for (int i = 0; i < 6; i++) {
-                    t.columns = widths[i];
-                    keep_wgmma(best, least_seconds, t, p);
-                }
-}
-
-/* Whether the copy engine can fetch matrices that tensor cores read as they lie. Many of
-   less than a line of both it fetches slowly: 128 of 48 x 48 take 304 us, by ks_dw_mma.cu
-   173. */
-static int has_matrices(const problem *p)
-{
-    danaus_pattern q = p->pattern;
-    return danaus_dtype_size(p->dtype) == 2 && p->layout == DANAUS_BATCH_FIRST &&
-           q.d == 1 && q.b % 8 == 0 && q.c % 8 == 0 &&
-           (q.b >= 64 || q.c >= 64 || q.a <= 24);
-}
-
-/* Sizes of a tile of ks_dw_matrix.cu; 0: it does not fit. */
-static int complete_matrix(gpu_dw *t, const problem *p)
-{
-    danaus_pattern q = p->pattern;
-    int64_t registers = dn_gpu_parts(t->columns / 2 + 48, 8) * 8, a = 64 * t->groups_a;
-    int64_t stage = (t->groups_a + dn_gpu_parts(t->columns, 64)) * t->depth * 128;
-    int64_t room = (SHARED_90 + RESERVED) / t->resident - RESERVED - BOX_MARGIN;
-    t->threads = (int)(128 * t->groups_a);
-    t->tile_r = t->swapped ? t->columns : a;
-    t->tile_k = t->swapped ? a : t->columns;
-    t->row_tiles = dn_gpu_parts(q.b, t->tile_r);
-    t->column_tiles = dn_gpu_parts(q.c, t->tile_k);
-    t->stages = least(room / stage, MOST_STAGES);
-    t->shared = BOX_MARGIN + t->stages * stage;
-    return t->stages >= 4 && t->threads * t->resident * registers <= 65536;
-}
-
-static void keep_matrix(gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
-{
-    if (!complete_matrix(&t, p))
-        return;
-    int64_t a = 64 * t.groups_a;
-    double read = (double)(2 * a + (t.groups_a + 1) * t.columns);
-    double seconds = seconds_of(&t, p, 6.5e14, 0.6 * read);
-    keep_better(best, least_seconds, &t, seconds);
-}
-
-/* Tiles of ks_dw_matrix.cu. */
-static void search_matrix(
-    gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
-{
-    static const int64_t widths[] = { 16, 32, 48, 64, 96, 128, 192, 256 };
-    t.text = "ks_dw_matrix.cu";
-    t.needs_boxes = t.boxes = t.together = 1;
-    t.depth = 64;
-    for (t.swapped = 0; t.swapped < 2; t.swapped++)
-        for (t.groups_a = 1; t.groups_a <= 4; t.groups_a++)
-            for (t.resident = 1; t.resident <= 2; t.resident++)
-                for (int i = 0; i < 8; i++) {
-                    t.columns = widths[i];
-                    keep_matrix(best, least_seconds, t, p);
-                }
-}
-
-/* Sizes of a tile of ks_dw_fours.cu; 0: it does not fit. */
-static int complete_fours(gpu_dw *t, const problem *p)
-{
-    danaus_pattern q = p->pattern;
-    int64_t a = 64 * t->groups_a, b = t->columns;
-    int64_t most = t->groups_a == 3 ? 48 : 64; /* sums that there are registers for */
-    int64_t place = 4 * dn_gpu_parts(b, 64) * t->depth * 128;
-    int64_t room = (SHARED_90 + RESERVED) / t->resident - RESERVED - BOX_MARGIN;
-    int64_t stage = (a + b) * t->depth * 8;
-    t->threads = (int)(128 * t->groups_a + 128);
-    t->tile_r = t->swapped ? b : a;
-    t->tile_k = t->swapped ? a : b;
-    t->row_tiles = dn_gpu_parts(q.b, t->tile_r);
-    t->column_tiles = dn_gpu_parts(q.c, t->tile_k);
-    t->flat = is_flat(t, p);
-    t->stages = least((room - PLACES * place) / stage, MOST_STAGES);
-    t->shared = BOX_MARGIN + PLACES * place + t->stages * stage;
-    return t->flat && b <= most && t->stages > PLACES;
-}
-
-static void keep_fours(gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
-{
-    if (!complete_fours(&t, p))
-        return;
-    int64_t a = 64 * t.groups_a;
-    double read = (double)(2 * a + (3 + t.groups_a) * t.columns);
-    double seconds = seconds_of(&t, p, 6e14, read);
-    seconds *= t.groups_a == 3 ? 0.88 : t.groups_a == 2 ? 1 : 1.1;
-    seconds *= t.swapped ? 1 : 1.06; /* sums are stored in whole lines */
-    keep_better(best, least_seconds, &t, seconds * (t.depth < 32 ? 1.15 : 1));
-}
-
-/* Tiles of ks_dw_fours.cu. */
-static void search_fours(
-    gpu_dw *best, double *least_seconds, gpu_dw t, const problem *p)
-{
-    t.text = "ks_dw_fours.cu";
-    t.needs_boxes = t.boxes = 1;
+    danaus_pattern q = made->pattern;
+    gpu_dw t = { .element = size_of(made), .vector = 4, .lanes = 1, .vector_rows = 1 };
+    t.fetches = dn_gpu_code(k)->size[DW_FETCHES];
+    t.split = is_exact(made);
+    t.last = made->layout == DANAUS_BATCH_LAST;
+    t.together = 1;
+    if (t.last)
+        return t;
+    t.vector = t.element == 2 && q.d % 8 == 0 ? 8 : 4;
+    while (t.lanes < t.vector && q.d % (2 * t.lanes) == 0)
+        t.lanes *= 2;
     t.together = t.lanes;
-    for (t.swapped = 0; t.swapped < 2; t.swapped++)
-        for (t.groups_a = 1; t.groups_a <= 3; t.groups_a++)
-            for (t.columns = 16; t.columns <= 64; t.columns += 16)
-                for (t.depth = 32; t.depth >= 16; t.depth /= 2) {
-                    t.resident = t.groups_a == 1 ? 2 : 1;
-                    keep_fours(best, least_seconds, t, p);
-                }
+    t.vector_rows = t.vector / t.lanes;
+    return t;
 }
 
-gpu_dw dn_gpu_dw_for(const gpu_facts *f, const problem *p)
+/* ---- what planning settles: a tile's first members, of five bits each ---- */
+
+enum { MEMBERS = 12, BITS = 5 };
+
+static const int units[MEMBERS] = { 1, 1, 1, 1, 1, 8, 1, 1, 1, 16, 8, 1 };
+
+static void list_members(gpu_dw *t, int64_t *member[MEMBERS])
 {
-    gpu_dw best = { 0 }, t = lanes_of(p);
-    double least_seconds = INFINITY;
-    search_mma(&best, &least_seconds, t, p, f);
-    if (f->arch == 90 && t.split)
-        search_wgmma(&best, &least_seconds, t, p);
-    if (f->arch == 90 && has_matrices(p))
-        search_matrix(&best, &least_seconds, t, p);
-    if (f->arch == 90 && t.element == 2 && t.lanes == 4 && p->pattern.d == 4)
-        search_fours(&best, &least_seconds, t, p);
-    best.seconds = least_seconds * (double)(p->pattern.a * p->pattern.d);
-    return best;
+    int64_t *all[MEMBERS] = { &t->groups,   &t->warps_r, &t->warps_k, &t->tiles_r,
+                              &t->tiles_k,  &t->step,    &t->swapped, &t->groups_a,
+                              &t->groups_b, &t->columns, &t->depth,   &t->resident };
+    for (int i = 0; i < MEMBERS; i++)
+        member[i] = all[i];
+}
+
+static int64_t settled(gpu_dw t)
+{
+    int64_t *member[MEMBERS], code = 0;
+    list_members(&t, member);
+    for (int i = 0; i < MEMBERS; i++)
+        code |= *member[i] / units[i] << (BITS * i);
+    return code;
+}
+
+gpu_dw dn_gpu_dw_tile(const ks_step *step)
+{
+    const kernel *k = step->kernel;
+    const gpu_dw_family *family = family_of(k);
+    problem made = dn_gpu_dw_made(k, &step->p);
+    gpu_dw t = begin_tile(k, &made), best = { 0 };
+    if (!family->search)
+        return best;
+    if (!step->settled) {
+        family->search(t, &made, &best);
+        return best;
+    }
+    int64_t *member[MEMBERS];
+    list_members(&t, member);
+    for (int i = 0; i < MEMBERS; i++)
+        *member[i] = (step->settled >> (BITS * i) & ((1 << BITS) - 1)) * units[i];
+    family->complete(&t, &made);
+    return t;
+}
+
+static int64_t settle(const kernel *k, const problem *p)
+{
+    ks_step step = { *p, k, 0 };
+    return settled(dn_gpu_dw_tile(&step));
 }
 
 int64_t dn_gpu_dw_tiles(const gpu_dw *t, const problem *p)
@@ -406,86 +230,159 @@ int64_t dn_gpu_dw_tiles(const gpu_dw *t, const problem *p)
     return q.a * (q.d / t->together) * t->row_tiles * t->column_tiles;
 }
 
-/* Of x or dy, whose blocks have `size` rows, of which a tile has `rows`. */
-static gpu_map map_of(
-    const gpu_dw *t, const problem *p, int64_t batch, int64_t size, int64_t rows)
+static int fits(const kernel *k, const problem *p)
+{
+    problem made = dn_gpu_dw_made(k, p);
+    danaus_pattern q = made.pattern;
+    if (p->inner.a || q.b < LEAST_SIDE || q.c < LEAST_SIDE || !form_fits(k, p, &made))
+        return 0;
+    ks_step step = { *p, k, 0 };
+    gpu_dw t = dn_gpu_dw_tile(&step);
+    return t.resident && dn_gpu_dw_tiles(&t, &made) <= MOST_TILES;
+}
+
+/* ---- estimates ---- */
+
+static int64_t column_bytes(const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int64_t segment = 128 / t->element, line = q.a * size * q.d;
-    if (t->needs_boxes && !t->flat)
-        return (gpu_map){
-            .rank = 3,
-            .size = { size, q.a, batch },
-            .stride = { 1, size, line },
-            .box = { (int)segment, 1, (int)t->depth },
-            .swizzle = 128,
-        };
-    if (t->flat)
-        return (gpu_map){
-            .rank = 3,
-            .size = { segment, batch, line / segment },
-            .stride = { 1, line, segment },
-            .box = { (int)segment, (int)t->depth, (int)(rows * q.d / segment) },
-            .swizzle = 128,
-        };
-    return (gpu_map){
-        .rank = 3,
-        .size = { q.d, q.a * size, batch },
-        .stride = { 1, q.d, q.a * size * q.d },
-        .box = { (int)t->together, (int)rows + 2, (int)t->depth },
-        .swizzle = (int)(t->together * t->element),
-    };
+    return (dn_pattern_rows(q) + dn_pattern_cols(q)) * size_of(p);
 }
 
-void dn_gpu_dw_maps(const gpu_dw *t, const problem *p, int64_t batch, gpu_map map[2])
+/* To turn the lanes of a column and to add to parts, on an H200. */
+static double turning_seconds(const problem *p)
 {
-    map[0] = map_of(t, p, batch, p->pattern.c, t->tile_k);
-    map[1] = map_of(t, p, batch, p->pattern.b, t->tile_r);
+    double weights = (double)dn_pattern_weights(p->pattern);
+    return (double)column_bytes(p) *
+           (2 / 3.9e12 + weights * DW_PART_SECONDS / (double)DW_MOST_TURNED);
 }
 
-gpu_launch dn_gpu_dw_launch(const gpu_dw *t, const problem *p, int64_t slabs)
+/* How often as long everything takes on a device: by that of which it has least. */
+static double slower(const gpu_facts *f, int by_tiles)
 {
-    return (gpu_launch){ .blocks = { dn_gpu_dw_tiles(t, p) * slabs, 1, 1 },
-                         .threads = t->threads,
-                         .shared = (int)t->shared };
+    double clocks = measured.units * measured.clock / (f->units * f->clock);
+    double rate =
+        by_tiles ? (double)measured.mma / f->mma : (double)measured.cores / f->cores;
+    return fmax(measured.bandwidth / f->bandwidth, clocks * rate);
 }
 
-void dn_gpu_dw_defines(const gpu_dw *t, const problem *p, text *to)
+/* All columns, of which few take as long as DW_LEAST_BATCH. */
+static double cost_of(
+    const danaus_device *dev, const kernel *k, const problem *p, double column,
+    int is_known_slower)
 {
-    danaus_pattern q = p->pattern;
+    int64_t batch = p->batch > DW_LEAST_BATCH ? p->batch : DW_LEAST_BATCH;
+    column *= is_known_slower ? KNOWN_SLOWER : 1;
+    column *= p->batch < DW_LEAST_BATCH ? KNOWN_SLOWER : 1;
+    if (form_of(k) == DW_TURNED)
+        column =
+            (column + turning_seconds(p)) * (family_of(k)->gpu.library ? CAUTION : 1);
+    return START + column * slower(dn_gpu_facts(dev), !family_of(k)->gpu.library) *
+                       (double)batch;
+}
+
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    ks_step step = { *p, k, 0 };
+    problem made = dn_gpu_dw_made(k, p);
+    return cost_of(dev, k, p, dn_gpu_dw_tile(&step).seconds, is_for_library(&made));
+}
+
+/* ---- by a library ---- */
+
+static int library_fits(const kernel *k, const problem *p)
+{
+    problem made = dn_gpu_dw_made(k, p);
+    danaus_pattern q = made.pattern;
+    return !p->inner.a && !is_apart(&made) && q.b * q.c >= LEAST_BLOCK &&
+           form_fits(k, p, &made);
+}
+
+static double library_cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    problem made = dn_gpu_dw_made(k, p);
+    int turned = form_of(k) == DW_TURNED;
+    double rate = size_of(p) == 2               ? 7e14
+                  : p->math == DANAUS_MATH_TF32 ? 3.6e14
+                                                : 4.5e13;
+    double memory = turned ? 3.4e12 : 4.2e12;
+    double products = 2 * (double)dn_pattern_weights(made.pattern);
+    double bounds[] = { (double)column_bytes(&made) / memory, products / rate };
+    return cost_of(
+        dev, k, p, together(bounds, 2),
+        dn_gpu_facts(dev)->arch >= TILES_FROM && !is_for_library(&made));
+}
+
+/* ---- what is compiled ---- */
+
+static void defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    (void)variant;
+    ks_step step = { *p, k, 0 };
+    gpu_dw t = dn_gpu_dw_tile(&step);
+    danaus_pattern q = dn_gpu_dw_made(k, p).pattern;
     const gpu_define lines[] = {
-        { "ELEMENT", t->element },
-        { "LAST", t->last },
+        { "ELEMENT", t.element },
+        { "LAST", t.last },
         { "BLOCKS", q.a },
         { "ROWS", q.b },
         { "COLS", q.c },
         { "LANES", q.d },
-        { "TOGETHER", t->together },
-        { "DEPTH", t->depth },
-        { "STAGES", t->stages },
-        { "RESIDENT", t->resident },
-        { "FLUSH", MOST_RECENT / t->depth },
-        { "BOXES", t->boxes },
-        { "FLAT", t->boxes && t->flat },
+        { "TOGETHER", t.together },
+        { "DEPTH", t.depth },
+        { "STAGES", t.stages },
+        { "RESIDENT", t.resident },
+        { "FLUSH", MOST_RECENT / t.depth },
+        { "BOXES", t.boxes },
+        { "FLAT", t.flat },
     };
     const gpu_define mma[] = {
-        { "SPLIT", t->split },     { "VECTOR", t->vector },   { "LANES_OF", t->lanes },
-        { "TILES_R", t->tiles_r }, { "TILES_K", t->tiles_k }, { "WARPS_R", t->warps_r },
-        { "WARPS_K", t->warps_k }, { "STEP", t->step },
+        { "SPLIT", t.split },     { "VECTOR", t.vector },   { "LANES_OF", t.lanes },
+        { "TILES_R", t.tiles_r }, { "TILES_K", t.tiles_k }, { "WARPS_R", t.warps_r },
+        { "WARPS_K", t.warps_k }, { "STEP", t.step },
     };
     const gpu_define wgmma[] = {
-        { "WGMMA", 1 },
-        { "GROUPS_A", t->groups_a },
-        { "GROUPS_B", t->groups_b },
-        { "COLUMNS", t->columns },
-        { "PLACES", PLACES },
-        { "SWAPPED", t->swapped },
+        { "GROUPS_A", t.groups_a }, { "GROUPS_B", t.groups_b },
+        { "COLUMNS", t.columns },   { "PLACES", DW_PLACES },
+        { "SWAPPED", t.swapped },
     };
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
-    if (t->columns)
+    if (t.columns)
         dn_gpu_define(DANAUS_F32, wgmma, sizeof wgmma / sizeof *wgmma, to);
     else
         dn_gpu_define(DANAUS_F32, mma, sizeof mma / sizeof *mma, to);
-    if (t->boxes)
+    if (t.columns || t.boxes)
         dn_text(to, "#define WGMMA 1\n");
 }
+
+/* ---- families ---- */
+
+#define TILES(NAME)                                                                    \
+    .gpu = { .kernel = { .operation = DN_WEIGHT_GRADIENT,                              \
+                         .fits = fits,                                                 \
+                         .cost = cost,                                                 \
+                         .settle = settle },                                           \
+             .text = NAME,                                                             \
+             .entry = "dw",                                                            \
+             .defines = defines,                                                       \
+             .part = dn_gpu_dw_part }
+
+const gpu_dw_family dn_gpu_dw_mma = { TILES("ks_dw_mma.cu"), .search = dn_dw_search_mma,
+                                      .complete = dn_dw_complete_mma };
+const gpu_dw_family dn_gpu_dw_wgmma = { TILES("ks_dw_wgmma.cu"),
+                                        .search = dn_dw_search_wgmma,
+                                        .complete = dn_dw_complete_wgmma };
+const gpu_dw_family dn_gpu_dw_matrix = { TILES("ks_dw_matrix.cu"),
+                                         .search = dn_dw_search_matrix,
+                                         .complete = dn_dw_complete_matrix };
+const gpu_dw_family dn_gpu_dw_fours = { TILES("ks_dw_fours.cu"),
+                                        .search = dn_dw_search_fours,
+                                        .complete = dn_dw_complete_fours };
+
+const gpu_dw_family dn_gpu_dw_blas = {
+    .gpu = { .kernel = { .operation = DN_WEIGHT_GRADIENT,
+                         .fits = library_fits,
+                         .cost = library_cost },
+             .library = 1,
+             .part = dn_gpu_dw_part },
+};

@@ -111,7 +111,7 @@ typedef struct gpu_use {
 /* What kernel.family points to: how rows of a text are compiled and run. */
 typedef struct gpu_family {
     kernel_family kernel;
-    const char *text;  /* a file of src/gpu/texts */
+    const char *text;  /* a file of src/gpu/texts; NULL: it compiles nothing */
     const char *entry; /* its entry point; NULL: "ks" */
 
     /* Writes lines "#define NAME VALUE\n" for a problem. The batch of the problem is a
@@ -125,6 +125,7 @@ typedef struct gpu_family {
         gpu_launch *launch);
 
     /* The rest may be NULL or 0. */
+    int library;  /* makes the products */
     int variants; /* 0: one */
     int (*variant)(const kernel *k, const problem *p, const gpu_call *call);
     /* Other rows that run for a problem, whether or not they are in the table: *part is
@@ -142,7 +143,8 @@ typedef struct gpu_family {
 typedef struct gpu_code {
     int arch; /* 90: runs on 9.0 alone; else the least that it runs on */
     int size
-        [8]; /* of a tile: rows, columns, lanes; the family knows the others' meaning */
+        [8]; /* of a tile: rows, columns, lanes; the family knows the others' meaning,
+                    and that of all if the operation is no product */
     /* Of rows whose x is first made in scratch. `first` makes it, from the x of the
        problem's inner factor, as [batch / line][N][line], the last columns filled up,
        and `inner` y, batch-first. Without `first` x is turned by their text, whose entry

@@ -16,7 +16,7 @@
 
 ks_step dn_gpu_first(const kernel *k, const problem *p)
 {
-    ks_step step = { *p, dn_gpu_code(k)->first };
+    ks_step step = dn_step(dn_gpu_code(k)->first, p);
     step.p.pattern = p->inner;
     step.p.inner = (danaus_pattern){ 0 };
     step.p.activation = 0;
@@ -26,7 +26,7 @@ ks_step dn_gpu_first(const kernel *k, const problem *p)
 ks_step dn_gpu_inner(const kernel *k, const problem *p)
 {
     const gpu_code *code = dn_gpu_code(k);
-    ks_step step = { *p, code->inner };
+    ks_step step = dn_step(code->inner, p);
     step.p.inner = (danaus_pattern){ 0 };
     step.p.layout = code->first ? DANAUS_BATCH_FIRST : DANAUS_BATCH_LAST;
     return step;

@@ -1,5 +1,6 @@
 /* The table of rows for GPUs. */
 // SPDX-License-Identifier: Apache-2.0
+#include "gpu/dw.h"
 #include "gpu/rows.h"
 
 #include "base/thread.h"
@@ -160,6 +161,22 @@
     PAIR(type, DTYPE, 90, 48, 4, 2), PAIR(type, DTYPE, 90, 48, 8, 1),                  \
         PAIR(type, DTYPE, 90, 32, 8, 1), PAIR(type, DTYPE, 90, 24, 8, 1)
 
+/* A way to make weight gradients (gpu/dw.h), with lanes as they lie, and the others; F:
+   whether the copy engine fetches. */
+#define DW_FORM(FAMILY, NAME, TYPE, DTYPE, ARCH, FORM, F)                              \
+    {                                                                                  \
+        "dw." NAME "." #TYPE, DTYPE, &dn_gpu_dw_##FAMILY.gpu.kernel, &(const gpu_code) \
+        {                                                                              \
+            .arch = ARCH, .size = { FORM, F }                                          \
+        }                                                                              \
+    }
+#define DW_AS_IT_IS(FAMILY, NAME, TYPE, DTYPE, ARCH, F)                                \
+    DW_FORM(FAMILY, NAME, TYPE, DTYPE, ARCH, DW_AS_IT_LIES, F)
+#define DW(FAMILY, NAME, TYPE, DTYPE, ARCH, F)                                         \
+    DW_AS_IT_IS(FAMILY, NAME, TYPE, DTYPE, ARCH, F),                                   \
+        DW_FORM(FAMILY, NAME ".turned", TYPE, DTYPE, ARCH, DW_TURNED, F),              \
+        DW_FORM(FAMILY, NAME ".dense", TYPE, DTYPE, ARCH, DW_DENSE, F)
+
 /* The first of two factors. */
 static const kernel first_f16 = WGMMA_TO(f16, DANAUS_F16, 256, 128, 2, 1, 1, 1, 1);
 static const kernel first_bf16 = WGMMA_TO(bf16, DANAUS_BF16, 256, 128, 2, 1, 1, 1, 1);
@@ -207,6 +224,14 @@ const kernel dn_gpu_kernels[] = {
         WGMMA(tf32, DANAUS_F32, 128, 192, 3, 1, 1, 1)),
     TURNED(
         "f32.128x128.1", DANAUS_F32, 90, WGMMA(f32, DANAUS_F32, 128, 128, 2, 1, 1, 2)),
+    DW(mma, "mma_boxes", f32, DANAUS_F32, 90, 1),
+    DW(mma, "mma_boxes", f16, DANAUS_F16, 90, 1),
+    DW(mma, "mma_boxes", bf16, DANAUS_BF16, 90, 1),
+    DW(wgmma, "wgmma", f32, DANAUS_F32, 90, 1),
+    DW(matrix, "matrix", f16, DANAUS_F16, 90, 1),
+    DW(matrix, "matrix", bf16, DANAUS_BF16, 90, 1),
+    DW_AS_IT_IS(fours, "fours", f16, DANAUS_F16, 90, 1),
+    DW_AS_IT_IS(fours, "fours", bf16, DANAUS_BF16, 90, 1),
     PAIR(f16, DANAUS_F16, 80, 16, 8, 1),
     PAIR(bf16, DANAUS_BF16, 80, 16, 8, 1),
     PAIR(tf32, DANAUS_F32, 80, 16, 8, 1),
@@ -219,6 +244,9 @@ const kernel dn_gpu_kernels[] = {
     MMA_LANES_80(f16, DANAUS_F16),
     MMA_LANES_80(bf16, DANAUS_BF16),
     MMA_LANES_80(tf32, DANAUS_F32),
+    DW(mma, "mma", f32, DANAUS_F32, 80, 0),
+    DW(mma, "mma", f16, DANAUS_F16, 80, 0),
+    DW(mma, "mma", bf16, DANAUS_BF16, 80, 0),
     SIMT_4(f32, DANAUS_F32),
     SIMT_4(f16, DANAUS_F16),
     SIMT_4(bf16, DANAUS_BF16),
@@ -243,6 +271,12 @@ const kernel dn_gpu_kernels[] = {
     GATHER(c128, DANAUS_C128),
     MERGE(f64, DANAUS_F64),
     MERGE(c128, DANAUS_C128),
+    DW_AS_IT_IS(simt, "simt", f32, DANAUS_F32, 0, 0),
+    DW_AS_IT_IS(simt, "simt", f16, DANAUS_F16, 0, 0),
+    DW_AS_IT_IS(simt, "simt", bf16, DANAUS_BF16, 0, 0),
+    DW_AS_IT_IS(simt, "simt", f64, DANAUS_F64, 0, 0),
+    DW_AS_IT_IS(simt, "simt", c64, DANAUS_C64, 0, 0),
+    DW_AS_IT_IS(simt, "simt", c128, DANAUS_C128, 0, 0),
     BLAS(f32, DANAUS_F32, 0),
     LIBRARY(blas, "f32.columns", DANAUS_F32, 0, 1),
     BLAS(tf32, DANAUS_F32, 1),
@@ -251,6 +285,10 @@ const kernel dn_gpu_kernels[] = {
     BLAS(f64, DANAUS_F64, 0),
     BLAS(c64, DANAUS_C64, 0),
     BLAS(c128, DANAUS_C128, 0),
+    DW(blas, "blas", f32, DANAUS_F32, 0, 0),
+    DW(blas, "blas", f16, DANAUS_F16, 0, 0),
+    DW(blas, "blas", bf16, DANAUS_BF16, 0, 0),
+    DW(blas, "blas", f64, DANAUS_F64, 0, 0),
     { 0 },
 };
 
@@ -278,8 +316,7 @@ static const kernel *without_library(void)
     dn_lock_process();
     if (!rows[0].name)
         for (int i = 0;
-             dn_gpu_kernels[i].name && !dn_gpu_family(&dn_gpu_kernels[i])->products;
-             i++)
+             dn_gpu_kernels[i].name && !dn_gpu_family(&dn_gpu_kernels[i])->library; i++)
             rows[i] = dn_gpu_kernels[i];
     dn_unlock_process();
     return rows;

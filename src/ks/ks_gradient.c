@@ -57,6 +57,7 @@ danaus_status danaus_ks_gradient(
         .packed_adjoint = weights->back,
         .dx = gradients->dx,
         .dw = dw,
+        .dw_steps = plan->weights.count ? plan->weights.step : NULL,
         .dbias = gradients->dbias,
     };
     return device->backend->ks_gradient(

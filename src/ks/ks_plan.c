@@ -160,7 +160,7 @@ static danaus_status choose_steps(danaus_ks_plan *plan, danaus_device *dev)
     for (int to = plan->count, i = 0; to > 0; to = best[to].from, i++) {
         /* K_1 is applied last, its adjoint first. */
         int at = plan->desc.adjoint ? runs - 1 - i : i;
-        plan->run.step[at] = (ks_step){ best[to].p, best[to].kernel };
+        plan->run.step[at] = dn_step(best[to].kernel, &best[to].p);
         plan->run.from[at] = best[to].from;
         plan->run.to[at] = to;
     }
@@ -267,22 +267,46 @@ static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *
     return DANAUS_OK;
 }
 
+/* A step for each factor's weight gradient, which the host has no rows for: those of
+   products make it there. */
+static danaus_status choose_weight_gradients(danaus_ks_plan *plan, danaus_device *dev)
+{
+    plan->weights.count = 0;
+    if (dev->backend->on_host)
+        return DANAUS_OK;
+    plan->weights = plan->forward;
+    for (int i = 0; i < plan->count; i++) {
+        const problem *forward = &plan->forward.step[i].p;
+        problem p = { .operation = DN_WEIGHT_GRADIENT,
+                      .pattern = forward->pattern,
+                      .dtype = forward->dtype,
+                      .layout = forward->layout,
+                      .math = forward->math,
+                      .batch = forward->batch };
+        const kernel *k;
+        double seconds;
+        TRY(dn_choose(dev, &p, plan->desc.effort, &k, &seconds));
+        plan->weights.step[i] = dn_step(k, &p);
+    }
+    return DANAUS_OK;
+}
+
 /* *refused: some of the rows do not compile there, and others may be chosen. */
 static danaus_status prepare(
     const danaus_ks_plan *plan, danaus_device *device, int *refused)
 {
-    const step_list *lists[] = { &plan->forward, &plan->back, &plan->run };
+    const step_list *lists[] = { &plan->forward, &plan->back, &plan->weights,
+                                 &plan->run };
     int count = 0;
     if (!device->backend->prepare)
         return DANAUS_OK;
-    ks_step *all = dn_alloc(3 * DANAUS_MAX_FACTORS * sizeof *all);
+    ks_step *all = dn_alloc(4 * DANAUS_MAX_FACTORS * sizeof *all);
     if (!all)
-        return dn_fail_memory(3 * DANAUS_MAX_FACTORS * sizeof *all, "a list of steps");
-    for (int l = 0; l < 3; l++)
+        return dn_fail_memory(4 * DANAUS_MAX_FACTORS * sizeof *all, "a list of steps");
+    for (int l = 0; l < 4; l++)
         for (int i = 0; i < lists[l]->count; i++)
             all[count++] = lists[l]->step[i];
-    danaus_status status = device->backend->prepare(
-        device, all, count, plan->desc.gradients ? plan->forward.count : 0, refused);
+    danaus_status status = device->backend->prepare(device, all, count, refused);
     dn_free(all);
     return status;
 }
@@ -301,7 +325,10 @@ static danaus_status choose(danaus_ks_plan *plan, danaus_device *device)
         TRY(measure_chains(plan, device));
     else if (chain && plan->desc.effort == DANAUS_ESTIMATE)
         choose_alike(plan, device);
-    return plan->desc.gradients ? choose_gradient_steps(plan, device) : DANAUS_OK;
+    if (!plan->desc.gradients)
+        return DANAUS_OK;
+    TRY(choose_gradient_steps(plan, device));
+    return choose_weight_gradients(plan, device);
 }
 
 /* Until all that is chosen compiles; when nothing is left to choose the compiler says why. */

@@ -21,6 +21,7 @@ struct danaus_ks_plan {
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     step_list run;           /* merged as the planner likes */
     step_list forward, back; /* for gradients: a step a factor, and its adjoint */
+    step_list weights; /* and its weight gradient, if the device has rows for these */
 };
 
 /* The weights of factors [from, to), or their adjoints, in the order of a step's kernel. */

@@ -83,10 +83,16 @@ static void fill_weights(void *w, danaus_dtype dtype, int64_t count)
     }
 }
 
-/* Packs made-up weights for a step. */
+/* Packs made-up weights for a step; of a weight gradient they are its results. */
 static danaus_status pack_trial(const trial *t, const ks_step *step, void **packed)
 {
     const problem *p = &step->p;
+    if (p->operation == DN_WEIGHT_GRADIENT)
+        return t->dev->backend->alloc(
+            t->dev,
+            (size_t)dn_pattern_weights(p->pattern) *
+                danaus_dtype_size(dn_sum_type(p->dtype)),
+            packed);
     weights_view w = dn_weights_view(t->w, p->dtype, p->pattern);
     weights_view inner = dn_weights_view(t->w, p->dtype, p->inner);
     w.inner = p->inner.a ? &inner : NULL;
@@ -108,7 +114,10 @@ static danaus_status fill_trial(
     TRY(b->alloc(t->dev, (size_t)rows * size, &t->y));
     for (int i = 0; i < t->count; i++)
         TRY(pack_trial(t, &steps[i], &t->packed[i]));
-    TRY(b->clear(t->dev, t->y, (size_t)rows * size));
+    if (steps->p.operation == DN_WEIGHT_GRADIENT) /* y is dy */
+        TRY(fill(t->dev, t->y, steps->p.dtype, rows));
+    else
+        TRY(b->clear(t->dev, t->y, (size_t)rows * size));
     return fill(t->dev, t->x, steps->p.dtype, cols);
 }
 
@@ -181,6 +190,17 @@ static danaus_status run_trial(danaus_device *dev, void *arg)
     return dev->backend->ks_run(dev, t->steps, t->count, &o);
 }
 
+static danaus_status run_gradient_trial(danaus_device *dev, void *arg)
+{
+    const trial *t = arg;
+    const problem *p = &t->steps->p;
+    weights_view dw = dn_weights_view(t->packed[0], dn_sum_type(p->dtype), p->pattern);
+    ks_gradient_operands o = {
+        .batch = p->batch, .x = t->x, .dy = t->y, .dw = &dw, .dw_steps = t->steps
+    };
+    return dev->backend->ks_gradient(dev, t->steps, t->steps, 1, &o);
+}
+
 /* What packing the weights adds to every run. */
 static double packing(const danaus_device *dev, const kernel *k, const problem *p)
 {
@@ -192,7 +212,9 @@ danaus_status dn_measure(
 {
     trial t;
     TRY(open_trial(dev, steps, count, &t));
-    danaus_status status = take_time(dev, run_trial, &t, seconds);
+    danaus_status status = take_time(
+        dev, steps->p.operation == DN_WEIGHT_GRADIENT ? run_gradient_trial : run_trial,
+        &t, seconds);
     for (int i = 0; status == DANAUS_OK && i < count; i++)
         *seconds += packing(dev, steps[i].kernel, &steps[i].p);
     close_trial(&t);
@@ -250,7 +272,7 @@ static int candidates(
     for (const kernel *k = dev->kernels; k->name && count < MOST_STEPS; k++) {
         double t = dn_is_usable(dev, k, p) ? estimate_one(dev, k, p) : NAN;
         if (t <= HOPELESS * least || t == INFINITY)
-            steps[count++] = (ks_step){ plain, k };
+            steps[count++] = dn_step(k, &plain);
     }
     return count;
 }
@@ -262,7 +284,7 @@ static danaus_status prepare_candidates(danaus_device *dev, ks_step *steps, int 
     int refused = 1;
     while (dev->backend->prepare && refused) {
         refused = 0;
-        status = dev->backend->prepare(dev, steps, *count, 0, &refused);
+        status = dev->backend->prepare(dev, steps, *count, &refused);
         int all = *count;
         *count = 0;
         for (int i = 0; i < all; i++)

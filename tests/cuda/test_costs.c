@@ -110,6 +110,31 @@ static void tensor_cores_make_16_bits_from_8_0_on(void **state)
     }
 }
 
+/* Lines of pattern, type, layout, batch and the row that an H200 chooses without a table. */
+static void expect_choices(
+    dn_operation operation, const char *const *cases, size_t count)
+{
+    gpu_device d = device_of(&cards[5], 1);
+    for (size_t i = 0; i < count; i++) {
+        long a, b, c, lanes, batch;
+        char type[8], layout[8], row[64];
+        assert_int_equal(
+            sscanf(
+                cases[i], "%ld,%ld,%ld,%ld %7s %7s %ld %63s", &a, &b, &c, &lanes, type,
+                layout, &batch, row),
+            8);
+        problem p = { .operation = operation,
+                      .pattern = { a, b, c, lanes },
+                      .dtype = strcmp(type, "f16") ? DANAUS_F32 : DANAUS_F16,
+                      .math = strcmp(type, "tf32") ? DANAUS_MATH_F32 : DANAUS_MATH_TF32,
+                      .layout = strcmp(layout, "last") ? DANAUS_BATCH_FIRST
+                                                       : DANAUS_BATCH_LAST,
+                      .batch = batch };
+        assert_string_equal(choice(&d, &p)->name, row);
+    }
+    dn_tuning_destroy(d.base.tuning);
+}
+
 /* Without a table: estimates that were fitted there. */
 static void an_h200_chooses_as_it_was_measured(void **state)
 {
@@ -165,24 +190,32 @@ static void an_h200_chooses_as_it_was_measured(void **state)
         "4,512,512,1 f32 first 16 ks.split.f32.2x1.1x8",
         "4,512,512,1 tf32 first 16 ks.split.tf32.2x1.1x8",
     };
-    gpu_device d = device_of(&cards[5], 1);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        long a, b, c, lanes, batch;
-        char type[8], layout[8], row[64];
-        assert_int_equal(
-            sscanf(
-                cases[i], "%ld,%ld,%ld,%ld %7s %7s %ld %63s", &a, &b, &c, &lanes, type,
-                layout, &batch, row),
-            8);
-        problem p = { .pattern = { a, b, c, lanes },
-                      .dtype = strcmp(type, "f16") ? DANAUS_F32 : DANAUS_F16,
-                      .math = strcmp(type, "tf32") ? DANAUS_MATH_F32 : DANAUS_MATH_TF32,
-                      .layout = strcmp(layout, "last") ? DANAUS_BATCH_FIRST
-                                                       : DANAUS_BATCH_LAST,
-                      .batch = batch };
-        assert_string_equal(choice(&d, &p)->name, row);
-    }
-    dn_tuning_destroy(d.base.tuning);
+    expect_choices(DN_PRODUCT, cases, sizeof cases / sizeof *cases);
+}
+
+static void an_h200_makes_weight_gradients_as_it_was_measured(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "1,512,512,16 f16 first 196 dw.blas.turned.f16",
+        "1,512,512,16 tf32 first 25088 dw.blas.turned.f32",
+        "12,96,96,16 f16 last 25088 dw.blas.f16",
+        "128,256,256,1 f32 last 25088 dw.wgmma.f32",
+        "128,48,48,4 tf32 first 196 dw.blas.dense.f32",
+        "16,48,48,16 f16 first 196 dw.mma_boxes.f16",
+        "24,512,512,1 tf32 last 196 dw.blas.f32",
+        "24,96,96,4 tf32 first 25088 dw.mma_boxes.f32",
+        "3,192,192,16 f32 first 25088 dw.mma_boxes.f32",
+        "3,384,96,1 f16 first 196 dw.matrix.f16",
+        "3,48,48,4 f32 last 196 dw.mma_boxes.f32",
+        "3,512,512,1 f16 first 25088 dw.blas.f16",
+        "32,48,48,1 f32 first 25088 dw.wgmma.f32",
+        "32,64,64,1 tf32 first 25088 dw.blas.f32",
+        "48,192,192,4 f16 first 196 dw.fours.f16",
+        "6,768,192,16 f32 first 25088 dw.wgmma.turned.f32",
+        "64,48,48,4 f16 first 25088 dw.blas.dense.f16",
+    };
+    expect_choices(DN_WEIGHT_GRADIENT, cases, sizeof cases / sizeof *cases);
 }
 
 int main(void)
@@ -191,6 +224,7 @@ int main(void)
         cmocka_unit_test(every_row_that_runs_has_an_estimate),
         cmocka_unit_test(tensor_cores_make_16_bits_from_8_0_on),
         cmocka_unit_test(an_h200_chooses_as_it_was_measured),
+        cmocka_unit_test(an_h200_makes_weight_gradients_as_it_was_measured),
     };
     return cmocka_run_group_tests_name("costs", tests, NULL, NULL);
 }

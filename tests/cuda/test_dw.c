@@ -1,7 +1,7 @@
 /* Weight gradients on tensor cores: the text, executed by threads of the processor
    (emulator/warps.h), against plain sums in f64: both layouts, every type, lanes of every
-   kind, sizes around the edges of tiles, ragged slabs, operands that are and are not
-   aligned. */
+   kind, sizes around the edges of tiles, ragged slabs, operands that are and, where no copy
+   engine fetches them, are not aligned. */
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/map.h"
 #include "emulator/run_text.h"
@@ -83,13 +83,14 @@ static const struct {
 
 static dw_case random_dw(rng *r, int number)
 {
-    dw_case c = { .aligned = number % 3 > 0,
+    dw_case c = { .aligned = number % 3 > 0 || kinds[number].arch == 90,
                   .add = number % 2,
                   .slab = number % 4 ? 64 : 192 };
     int64_t unit = c.aligned ? 8 : 1, d = kinds[number].d,
             most = d > 32  ? 20
                    : d > 8 ? 40
                            : 100;
+    c.p.operation = DN_WEIGHT_GRADIENT;
     c.p.dtype = kinds[number].dtype;
     c.p.math = kinds[number].math;
     c.p.layout = kinds[number].layout;
@@ -127,12 +128,35 @@ static const char launch_dw[] =
     "    });\n"
     "}\n";
 
+/* By the row of tiles that is estimated to be fastest on 9.0, or that of 8.0. */
+static ks_step step_for(const problem *p, int arch)
+{
+    gpu_device dev = { .facts = { .arch = 90, .units = 132, .bandwidth = 4.9e12 } };
+    ks_step best = { *p, NULL, 0 };
+    double least = INFINITY;
+    dn_gpu_fill_rates(&dev.facts, 1.98e9);
+    for (const kernel *k = dn_gpu_kernels; k->name; k++) {
+        if (dn_gpu_code(k)->arch != arch || !dn_fits(k, p) ||
+            dn_gpu_code(k)->size[DW_FORM] != DW_AS_IT_LIES)
+            continue;
+        double cost = dn_cost(&dev.base, k, p);
+        if (cost < least) {
+            least = cost;
+            best.kernel = k;
+        }
+    }
+    assert_non_null(best.kernel);
+    best.settled = best.kernel->family->settle(best.kernel, p);
+    return best;
+}
+
 static void fill_maps(
-    tensor_map maps[2], const gpu_dw *t, const problem *p, const void *x,
+    tensor_map maps[2], const gpu_dw_plan *plan, const problem *p, const void *x,
     const void *dy)
 {
+    const gpu_dw *t = &plan->tile;
     gpu_map views[2];
-    dn_gpu_dw_maps(t, p, p->batch, views);
+    dn_gpu_dw_maps(plan, p->batch, views);
     for (int i = 0; i < 2; i++) {
         maps[i] = (tensor_map){ .memory = i ? dy : x,
                                 .element = t->element,
@@ -146,29 +170,32 @@ static void fill_maps(
 static void run_dw(
     const dw_case *c, const void *x, const void *dy, float *part, int number)
 {
-    gpu_facts facts = { .arch = kinds[number].arch };
-    gpu_dw t = dn_gpu_dw_for(&facts, &c->p);
-    assert_true(t.resident > 0);
-    assert_int_equal(t.needs_boxes && !t.flat, number >= FIRST_MATRIX);
-    assert_true(t.flat || number < FIRST_FLAT || number >= FIRST_MATRIX);
-    if (t.needs_boxes && !c->aligned)
-        t = dn_gpu_dw_for(&(gpu_facts){ .arch = 80 }, &c->p);
-    t.boxes = t.boxes && c->aligned;
+    gpu_facts facts = { .arch = kinds[number].arch, .units = 132 };
+    ks_step step = step_for(&c->p, facts.arch);
+    gpu_dw_plan plan = dn_gpu_dw_plan(&facts, &step, c->p.batch);
+    const gpu_dw *t = &plan.tile;
+    const gpu_family *family = dn_gpu_family(step.kernel);
+    plan.slabs.width = c->slab;
+    assert_true(t->resident > 0);
+    assert_int_equal(t->boxes && t->columns && !t->flat, number >= FIRST_MATRIX);
+    assert_true(t->flat || number < FIRST_FLAT || number >= FIRST_MATRIX);
+    assert_true(!t->boxes || c->aligned);
     tensor_map maps[2];
-    fill_maps(maps, &t, &c->p, x, dy);
-    int64_t slabs = (c->p.batch + c->slab - 1) / c->slab;
+    if (t->boxes)
+        fill_maps(maps, &plan, &c->p, x, dy);
+    gpu_launch l = dn_gpu_dw_launch(&plan, c->p.batch);
     char defines[4096];
     text to = { defines, sizeof defines, 0 };
-    dn_text(&to, "#define TEXT \"%s\"\n", t.text);
-    dn_gpu_dw_defines(&t, &c->p, &to);
+    dn_text(&to, "#define TEXT \"%s\"\n", family->text);
+    family->defines(step.kernel, &c->p, 0, &to);
     void *library = load_program(launch_dw, defines, number);
     void *symbol = dlsym(library, "launch");
     dw_function *launch;
     assert_non_null(symbol);
     memcpy(&launch, &symbol, sizeof launch);
     launch(
-        (unsigned)(dn_gpu_dw_tiles(&t, &c->p) * slabs), (unsigned)t.threads,
-        (unsigned)t.shared, x, dy, part, c->p.batch, c->slab, c->add, maps);
+        (unsigned)l.blocks[0], (unsigned)l.threads, (unsigned)l.shared, x, dy, part,
+        c->p.batch, c->slab, c->add, maps);
     dlclose(library);
 }
 

@@ -313,7 +313,7 @@ static int ask(const kernel *k, question *list, int count)
             if (form / 4 && dn_fits(k, &p))
                 continue;
             p.math = (danaus_math)(form / 4);
-            list[count] = (question){ { p, k }, (uint64_t)count };
+            list[count] = (question){ { p, k, 0 }, (uint64_t)count };
             count++;
             break;
         }
@@ -326,7 +326,7 @@ static void compile_together(const question *list, int count)
     for (int i = 0; i < count; i++)
         steps[i] = list[i].step;
     int refused = 0;
-    assert_ok(device->backend->prepare(device, steps, count, 0, &refused));
+    assert_ok(device->backend->prepare(device, steps, count, &refused));
 }
 
 static void check_type(danaus_dtype dtype)

@@ -88,8 +88,10 @@ static void check(const kernel *k, int number)
 /* Of the rows for 9.0 those in f32 and tf32 of one block. */
 static int is_emulated(const kernel *k)
 {
-    return !strncmp(dn_gpu_family(k)->text, "ks_mma", 6) ||
-           !strcmp(dn_gpu_family(k)->text, "ks_split.cu") ||
+    const char *file = dn_gpu_family(k)->text;
+    if (k->family->operation != DN_PRODUCT)
+        return 0;
+    return !strncmp(file, "ks_mma", 6) || !strcmp(file, "ks_split.cu") ||
            !strcmp(k->name, "ks.wgmma_lanes.f32.1x1") ||
            !strcmp(k->name, "ks.wgmma_lanes.tf32.1x1");
 }

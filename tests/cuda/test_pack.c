@@ -118,7 +118,7 @@ static danaus_dtype random_type(rng *r, int complex)
 static void check_row(danaus_device *dev, const kernel *k, uint64_t round)
 {
     rng r = { round };
-    ks_step step = { problem_for(&r, k), k };
+    ks_step step = { problem_for(&r, k), k, 0 };
     const problem *p = &step.p;
     numbers n = { .dtype = random_type(&r, precision_of(k->dtype).complex),
                   .adjoint = (int)(rng_next(&r) % 2),

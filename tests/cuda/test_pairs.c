@@ -51,7 +51,7 @@ static void check(rng *r, danaus_device *dev, const kernel *k, problem p, int al
     array y = array_make(p.dtype, rows_of(p.pattern) * p.batch);
     weights_view inner = dn_weights_view(c.l.data, p.dtype, p.inner);
     weights_view outer = dn_weights_view(c.w.data, p.dtype, p.pattern);
-    ks_step step = { p, k };
+    ks_step step = { p, k, 0 };
     void *packed = NULL, *bias = bias_to_device(dev, &c.bias);
     outer.inner = &inner;
     assert_ok(danaus_alloc(dev, dn_packed_bytes(k, &p), &packed));

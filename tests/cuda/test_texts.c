@@ -11,7 +11,6 @@
 #include "base/thread.h"
 #include "cuda/cuda.h"
 #include "cuda/nvrtc.h"
-#include "gpu/dw.h"
 #include "support/device.h"
 
 #include <stdio.h>
@@ -137,44 +136,39 @@ static void ask(const char *name, const char *file, const char *defines, int arc
         (job){ .name = name, .file = file, .defines = strdup(defines), .arch = arch };
 }
 
-/* For the one whose turn it is, or for all; row: NULL, or what must run there. A text
-   that another row or problem has already asked for is passed over. */
-static void compile_for_some(
-    const kernel *row, const char *name, const char *file, const char *defines)
+/* For the one whose turn it is, or for all, of those that the row runs on. A text that
+   another row or problem has already asked for is passed over. */
+static void compile_for_some(const kernel *row, const char *file, const char *defines)
 {
     static int turn;
     const char *all = getenv("DANAUS_TEXTS");
     int everywhere = all && !strcmp(all, "all"), chosen = turn % ARCHS;
     if (is_known(file, defines) || turn++ % share_of_cases())
         return;
-    if (row && !dn_gpu_runs_on(row, archs[chosen]))
+    if (!dn_gpu_runs_on(row, archs[chosen]))
         chosen = 0; /* 9.0 runs every row */
     for (int i = 0; i < ARCHS; i++)
-        if ((i == chosen || everywhere) && (!row || dn_gpu_runs_on(row, archs[i])))
-            ask(name, file, defines, archs[i]);
+        if ((i == chosen || everywhere) && dn_gpu_runs_on(row, archs[i]))
+            ask(row->name, file, defines, archs[i]);
 }
 
-/* A row's text for a problem, and those of the rows inside it; variants take turns, and
+/* A row's text for a problem, and those of its parts; variants take turns, and
    activations. */
 static void ask_for_row(const kernel *k, const problem *asked, int turn)
 {
-    const gpu_code *code = k->code;
     const gpu_family *f = dn_gpu_family(k);
+    ks_step part;
     int variants = f->variants ? f->variants : 1;
     char defines[4096];
     text t = { defines, sizeof defines, 0 };
     problem activated = *asked, *p = &activated;
     p->activation = turn / variants % (DANAUS_GELU_TANH + 1);
-    f->defines(k, p, turn % variants, &t);
-    compile_for_some(k, k->name, f->text, defines);
-    if (code->inner) {
-        ks_step inner = dn_gpu_inner(k, p);
-        ask_for_row(inner.kernel, &inner.p, turn);
+    if (f->text) {
+        f->defines(k, p, turn % variants, &t);
+        compile_for_some(k, f->text, defines);
     }
-    if (code->first) {
-        ks_step first = dn_gpu_first(k, p);
-        ask_for_row(first.kernel, &first.p, turn);
-    }
+    for (int n = 0; f->part && f->part(k, p, n, &part); n++)
+        ask_for_row(part.kernel, &part.p, turn);
 }
 
 static void every_row_stays_in_registers(void **state)
@@ -248,52 +242,24 @@ static void pairs_stay_in_registers(void **state)
     compile_all();
 }
 
+/* Every row for weight gradients, and what else gradients run, for lanes of every kind, of
+   rows that are and are not lines of whole segments. */
 static void gradients_stay_in_registers(void **state)
-{
-    (void)state;
-    static const char *const texts[] = { "ks_dw.cu", "ks_dbias.cu", "ks_reduce.cu",
-                                         "ks_reduce_lanes.cu", "ks_turn_lanes.cu" };
-    static const danaus_pattern patterns[] = { { 2, 8, 8, 4 }, { 2, 64, 64, 1 } };
-    for (int type = DANAUS_F32; type <= DANAUS_C128; type++)
-        for (int form = 0; form < 4; form++)
-            for (int i = 0; i < (form / 2 ? 1 : 5); i++) {
-                problem p = { .pattern = patterns[form / 2],
-                              .dtype = (danaus_dtype)type,
-                              .layout = (danaus_layout)(form % 2),
-                              .batch = 4096 };
-                char defines[4096];
-                text t = { defines, sizeof defines, 0 };
-                dn_cuda_gradient_defines(texts[i], &p, &t);
-                compile_for_some(NULL, texts[i], texts[i], defines);
-            }
-    compile_all();
-}
-
-/* Lanes of every kind, and one of more tiles; batch-first on 9.0 in the last two forms. */
-static void weight_gradients_stay_in_registers(void **state)
 {
     (void)state;
     static const danaus_pattern patterns[] = {
         { 2, 64, 64, 1 }, { 2, 48, 48, 4 }, { 1, 128, 128, 16 }, { 1, 96, 32, 3 }
     };
-    static const danaus_dtype types[] = { DANAUS_F32,  DANAUS_F16, DANAUS_F32,
-                                          DANAUS_BF16, DANAUS_F32, DANAUS_F16 };
-    for (int form = 0, turn = 0; form < 6; form++)
-        for (int i = 0; i < 4; i++, turn++) {
-            problem p = { .pattern = patterns[i],
-                          .dtype = types[form],
-                          .layout = form ? DANAUS_BATCH_FIRST : DANAUS_BATCH_LAST,
-                          .math = (danaus_math)(form == 2),
+    for (const kernel *k = dn_gpu_kernels; k->name; k++)
+        for (int form = 0; form < 16; form++) {
+            problem p = { .operation = DN_WEIGHT_GRADIENT,
+                          .pattern = patterns[form / 4],
+                          .dtype = k->dtype,
+                          .layout = (danaus_layout)(form % 2),
+                          .math = (danaus_math)(form / 2 % 2),
                           .batch = 4096 };
-            int arch = archs[turn % 2 ? 0 : 2 + turn / 2 % 5];
-            gpu_facts facts = { .arch = form >= 4 ? 90 : arch };
-            char defines[4096];
-            text t = { defines, sizeof defines, 0 };
-            gpu_dw tile = dn_gpu_dw_for(&facts, &p);
-            assert_true(tile.resident > 0);
-            dn_gpu_dw_defines(&tile, &p, &t);
-            if (turn % share_of_cases() == 0)
-                ask("weight gradient", tile.text, defines, facts.arch);
+            if (dn_fits(k, &p) && (!p.math || k->dtype == DANAUS_F32))
+                ask_for_row(k, &p, form + (int)(k - dn_gpu_kernels));
         }
     compile_all();
 }
@@ -350,7 +316,6 @@ int main(void)
         cmocka_unit_test(lanes_stay_in_registers),
         cmocka_unit_test(pairs_stay_in_registers),
         cmocka_unit_test(gradients_stay_in_registers),
-        cmocka_unit_test(weight_gradients_stay_in_registers),
     };
     int failed = cmocka_run_group_tests_name("texts", tests, NULL, NULL);
     printf(

@@ -38,12 +38,12 @@ typedef struct question_list {
 
 static ks_step step_for(const question *q, const kernel *k)
 {
-    ks_step step = {
-        { .pattern = q->p, .dtype = q->dtype, .layout = q->layout, .batch = q->batch },
-        k
+    problem p = {
+        .pattern = q->p, .dtype = q->dtype, .layout = q->layout, .batch = q->batch
     };
     if (q->adjoint)
-        step.p.pattern = (danaus_pattern){ q->p.a, q->p.c, q->p.b, q->p.d };
+        p.pattern = (danaus_pattern){ q->p.a, q->p.c, q->p.b, q->p.d };
+    ks_step step = dn_step(k, &p);
     return step;
 }
 
@@ -163,7 +163,7 @@ static void prepare_rows(danaus_device *dev, const question_list *list)
             steps[count++] = step_for(&list->waiting[n], list->waiting[n].rows[i]);
     }
     int refused = 0;
-    assert_ok(dev->backend->prepare(dev, steps, count, 0, &refused));
+    assert_ok(dev->backend->prepare(dev, steps, count, &refused));
     free(steps);
 }
 

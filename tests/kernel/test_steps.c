@@ -40,9 +40,9 @@ static run run_make(
         danaus_pattern p = c->p[l], t = { p.a, p.c, p.b, p.d };
         weights_view view = dn_weights_view(c->w[l].data, c->dtype, p);
         problem q = { .pattern = p, .dtype = c->dtype, .layout = layout, .batch = 1 };
-        u.steps[s] = (ks_step){ q, rows[s] };
+        u.steps[s] = dn_step(rows[s], &q);
         q.pattern = t;
-        u.adjoint[s] = (ks_step){ q, rows[c->count + s] };
+        u.adjoint[s] = dn_step(rows[c->count + s], &q);
         u.packed[s] = pack(dev, &u.steps[s], view);
         u.packed_adjoint[s] = pack(dev, &u.adjoint[s], dn_weights_adjoint(view));
     }
@@ -144,6 +144,7 @@ static void check_gradient_rows(
         (const void *const *)u.packed_adjoint,
         dx.data,
         &view,
+        NULL,
         dbias.data,
     };
     assert_ok(dev->backend->ks_gradient(dev, u.steps, u.adjoint, 1, &o));
@@ -363,7 +364,8 @@ static void scratch_for_many_columns_is_enough_for_fewer(void **state)
             danaus_pattern p = { rng_int(&r, 1, 4), rng_int(&r, 1, 90),
                                  rng_int(&r, 1, 90), rng_int(&r, 1, 70) };
             danaus_layout layout = round % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
-            ks_step step = { { .pattern = p, .dtype = k->dtype, .layout = layout }, k };
+            problem q = { .pattern = p, .dtype = k->dtype, .layout = layout };
+            ks_step step = dn_step(k, &q);
             cpu_view view = { .dtype = k->dtype, .layout = layout };
             size_t most = 0;
             for (int64_t n = 1; n < 600; n++) {

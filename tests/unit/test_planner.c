@@ -55,8 +55,12 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
     memset(packed, 0, 8);
 }
 
-static const kernel_family one = { DN_PRODUCT, fits_one, cost, packed_bytes, pack };
-static const kernel_family two = { DN_PRODUCT, fits_two, cost, packed_bytes, pack };
+static const kernel_family one = {
+    .fits = fits_one, .cost = cost, .packed_bytes = packed_bytes, .pack = pack
+};
+static const kernel_family two = {
+    .fits = fits_two, .cost = cost, .packed_bytes = packed_bytes, .pack = pack
+};
 static const kernel kernels[KERNELS + 1] = {
     { "ks.plain", DANAUS_F32, &one, NULL },
     { "ks.quick", DANAUS_F32, &one, NULL },
@@ -95,9 +99,9 @@ static danaus_status clear(danaus_device *dev, void *memory, size_t size)
 }
 
 static danaus_status prepare(
-    danaus_device *dev, const ks_step *steps, int count, int factors, int *refused)
+    danaus_device *dev, const ks_step *steps, int count, int *refused)
 {
-    (void)dev, (void)steps, (void)factors, (void)refused;
+    (void)dev, (void)steps, (void)refused;
     prepared = count;
     return DANAUS_OK;
 }
@@ -317,7 +321,7 @@ static void packing_counts_where_weights_are_fresh(void **state)
     expect(&p, DANAUS_ESTIMATE, QUICK, 11e-6 + 2e-6); /* 16 are not within 1.2 of 13 */
     for_packing[PLAIN] = 5e-6;
     expect(&p, DANAUS_ESTIMATE, PLAIN, 10e-6 + 5e-6);
-    ks_step steps[] = { { p, &kernels[PLAIN] }, { p, &kernels[PLAIN] } };
+    ks_step steps[] = { { p, &kernels[PLAIN], 0 }, { p, &kernels[PLAIN], 0 } };
     steps[0].p.batch = steps[1].p.batch = 8; /* which the table does not know */
     assert_ptr_equal(dn_choose_alike(&device, steps, 2), &kernels[QUICK]);
 }
@@ -335,7 +339,7 @@ static problem with_sizes(danaus_pattern pattern, int64_t batch)
 static void one_kernel_makes_a_chain_if_so_it_is_estimated_faster(void **state)
 {
     (void)state;
-    ks_step steps[] = { { base, &kernels[PLAIN] }, { base, &kernels[PLAIN] } };
+    ks_step steps[] = { { base, &kernels[PLAIN], 0 }, { base, &kernels[PLAIN], 0 } };
     assert_null(dn_choose_alike(&device, steps, 2));
     for_alike[QUICK] = -2e-6;
     assert_ptr_equal(dn_choose_alike(&device, steps, 2), &kernels[QUICK]);

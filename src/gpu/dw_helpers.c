@@ -1,0 +1,216 @@
+/* What gradients run beside products: lanes that are turned, parts that are added up, and
+   parts of the gradient of a bias. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/dw.h"
+
+#include "base/dtype.h"
+#include "math/pattern.h"
+
+#define MOST_BLOCKS ((int64_t)1 << 30)
+/* The parts of a number are shared by threads that have more than so many, if threads are
+   few. */
+#define ENOUGH_SLABS   4
+#define MOST_WAYS      16
+#define ENOUGH_THREADS ((int64_t)1 << 17)
+#define VECTOR         16                 /* bytes */
+#define MOST_NARROW    ((int64_t)1 << 30) /* numbers that are counted in 32 bits */
+/* Of a tile of ks_reduce_lanes.cu: lanes, at most, and numbers. */
+#define REDUCED_LANES 32
+#define REDUCED_TILE  1024
+/* Of a tile of ks_turn_lanes.cu, at most; 16 bytes are a piece. */
+#define TURNED_LANES  64
+#define TURNED_PIECES (32 * (TURNED_LANES + 1))
+#define TILE_THREADS  256 /* of these two texts */
+
+gpu_launch dn_gpu_line(int64_t blocks, int threads)
+{
+    return (gpu_launch){ .blocks = { dn_dw_least(blocks, MOST_BLOCKS), 1, 1 },
+                         .threads = threads };
+}
+
+/* ---- lanes ---- */
+
+/* A tile of ks_turn_lanes.cu: its lanes, of which larger d should be a multiple, and units,
+   of 16 bytes of each lane. */
+static int64_t turned_lanes(int64_t d)
+{
+    int64_t lanes = TURNED_LANES;
+    while (lanes > 8 && d % lanes)
+        lanes -= 8;
+    return d < TURNED_LANES ? d : lanes;
+}
+
+static int64_t turned_units(int64_t d)
+{
+    return TURNED_PIECES / (turned_lanes(d) + 1) / 8 * 8;
+}
+
+gpu_launch dn_gpu_turn_lanes_launch(const problem *p, int64_t columns, int64_t size)
+{
+    danaus_pattern q = p->pattern;
+    int64_t units = dn_gpu_parts(
+        columns * q.a * size, VECTOR / (int64_t)danaus_dtype_size(p->dtype));
+    int64_t tiles =
+        dn_gpu_parts(units, turned_units(q.d)) * dn_gpu_parts(q.d, turned_lanes(q.d));
+    return dn_gpu_line(tiles, TILE_THREADS);
+}
+
+/* ---- sums of parts ---- */
+
+gpu_sum dn_gpu_sum(
+    danaus_dtype dtype, int64_t count, danaus_pattern q, const weights_view *to,
+    int dense)
+{
+    int64_t numbers = dn_pattern_weights(q);
+    int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(dtype));
+    gpu_sum sum = { .helper = GPU_ADD, .q = q, .to = *to, .count = count };
+    sum.dense = dense;
+    sum.per = sum.ways = 1;
+    if (!dense && numbers * cell % VECTOR == 0)
+        sum.per = (int)(VECTOR / cell);
+    int64_t threads = numbers / sum.per;
+    while (sum.ways < MOST_WAYS && count > sum.ways * ENOUGH_SLABS &&
+           threads < ENOUGH_THREADS) {
+        sum.ways *= 2;
+        threads *= 2;
+    }
+    sum.launch = dn_gpu_line(dn_gpu_parts(threads, 128), 128);
+    return sum;
+}
+
+/* Lanes of a tile of ks_reduce_lanes.cu. */
+static int64_t reduced_lanes(int64_t d)
+{
+    int64_t lanes = 1;
+    while (lanes < d && lanes < REDUCED_LANES)
+        lanes *= 2;
+    return lanes;
+}
+
+/* Whether parts of a step are [a][d][b][c], and not [a][b][c][d]. */
+static int has_lanes_first(const kernel *k, const problem *p)
+{
+    const gpu_dw_family *family = (const gpu_dw_family *)k->family;
+    int form = dn_gpu_code(k)->size[DW_FORM];
+    if (form == DW_TURNED || (family->gpu.library && form == DW_AS_IT_LIES))
+        return 1;
+    return family->search && p->layout == DANAUS_BATCH_LAST;
+}
+
+/* Whether those may be added up and turned in tiles. */
+static int adds_lanes(const kernel *k, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    return has_lanes_first(k, p) && q.d > 1 && q.b * q.c <= MOST_NARROW;
+}
+
+/* In tiles: of many numbers, or few slabs. */
+gpu_sum dn_gpu_dw_sum(const gpu_dw_plan *plan, const weights_view *to)
+{
+    danaus_pattern q = plan->p.pattern;
+    int64_t count = plan->slabs.count;
+    int is_large = dn_pattern_weights(q) >= ENOUGH_THREADS;
+    if (adds_lanes(plan->kernel, &plan->p) && (is_large || count <= ENOUGH_SLABS)) {
+        int64_t lanes = reduced_lanes(q.d);
+        int64_t tiles = q.a * dn_gpu_parts(q.d, lanes) *
+                        dn_gpu_parts(q.b * q.c, REDUCED_TILE / lanes);
+        return (gpu_sum){ .helper = GPU_ADD_LANES,
+                          .q = q,
+                          .to = *to,
+                          .count = count,
+                          .launch = dn_gpu_line(tiles, TILE_THREADS) };
+    }
+    weights_view view = *to;
+    if (has_lanes_first(plan->kernel, &plan->p)) {
+        q = (danaus_pattern){ q.a, q.d, q.b, q.c };
+        view.s[1] = to->s[3], view.s[2] = to->s[1], view.s[3] = to->s[2];
+    }
+    return dn_gpu_sum(plan->p.dtype, count, q, &view, plan->form == DW_DENSE);
+}
+
+/* ---- bias ---- */
+
+static int64_t bias_tiles(const problem *p)
+{
+    int64_t rows = dn_pattern_rows(p->pattern);
+    return p->layout == DANAUS_BATCH_LAST ? rows : dn_gpu_parts(rows, 128);
+}
+
+gpu_slabs dn_gpu_bias_slabs(const gpu_facts *f, const problem *p, int64_t batch)
+{
+    return dn_gpu_slabs(f, batch, bias_tiles(p), dn_pattern_rows(p->pattern));
+}
+
+gpu_launch dn_gpu_bias_launch(const problem *p, int64_t slabs)
+{
+    return dn_gpu_line(bias_tiles(p) * slabs, 128);
+}
+
+/* ---- texts ---- */
+
+static void turn_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    (void)k, (void)variant;
+    int64_t d = p->pattern.d;
+    dn_text(
+        to,
+        "#define TYPE_%s 1\n#define LANES %lld\n#define WIDE %d\n#define UNITS %d\n",
+        danaus_dtype_name(p->dtype), (long long)d, (int)turned_lanes(d),
+        (int)turned_units(d));
+}
+
+static void add_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    (void)k, (void)variant;
+    dn_text(
+        to, "#define TYPE_%s 1\n#define WIDE %d\n", danaus_dtype_name(p->dtype),
+        dn_pattern_weights(p->pattern) > MOST_NARROW);
+}
+
+static void add_lanes_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    (void)k, (void)variant;
+    dn_text(
+        to, "#define TYPE_%s 1\n#define WIDE %d\n", danaus_dtype_name(p->dtype),
+        (int)reduced_lanes(p->pattern.d));
+}
+
+static void bias_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    (void)k, (void)variant;
+    dn_text(
+        to, "#define TYPE_%s 1\n#define LAST %d\n", danaus_dtype_name(p->dtype),
+        p->layout == DANAUS_BATCH_LAST);
+}
+
+#define FAMILY(TEXT, ENTRY, DEFINES)                                                   \
+    &((const gpu_family){ .text = TEXT, .entry = ENTRY, .defines = DEFINES }).kernel
+
+static const gpu_code anywhere;
+
+const kernel dn_gpu_helpers[GPU_HELPERS] = {
+    { "turn_lanes", 0, FAMILY("ks_turn_lanes.cu", "turn", turn_defines), &anywhere },
+    { "add", 0, FAMILY("ks_reduce.cu", "reduce", add_defines), &anywhere },
+    { "add_lanes", 0, FAMILY("ks_reduce_lanes.cu", "reduce", add_lanes_defines),
+      &anywhere },
+    { "bias", 0, FAMILY("ks_dbias.cu", "dbias", bias_defines), &anywhere },
+    { "few_columns", 0, &dn_gpu_dw_simt.gpu.kernel, &anywhere },
+};
+
+/* Those that a row may run for a problem, whatever the batch and the operands. */
+int dn_gpu_dw_part(const kernel *k, const problem *p, int n, ks_step *part)
+{
+    const int runs[GPU_HELPERS] = {
+        [GPU_TURN_LANES] = dn_gpu_code(k)->size[DW_FORM] == DW_TURNED,
+        [GPU_ADD] = 1,
+        [GPU_ADD_LANES] = adds_lanes(k, p),
+        [GPU_BIAS] = 1,
+        [GPU_FEW_COLUMNS] = k->family != &dn_gpu_dw_simt.gpu.kernel,
+    };
+    for (int i = 0; i < GPU_HELPERS; i++)
+        if (runs[i] && n-- == 0) {
+            *part = (ks_step){ *p, &dn_gpu_helpers[i], 0 };
+            return 1;
+        }
+    return 0;
+}
