@@ -92,40 +92,57 @@ static void set_number(danaus_dtype sums, void *to, int64_t i, double x)
         ((float *)to)[i] = (float)x;
 }
 
-static void add_number(danaus_dtype sums, void *to, int64_t i, double x)
+/* to[step i] += scale from[i] for i < count, in a type of sums. */
+static void add_scaled(
+    danaus_dtype sums, double scale, const void *from, int64_t count, int step,
+    void *to)
 {
-    set_number(sums, to, i, number(sums, to, i) + x);
+    if (sums == DANAUS_F64)
+        for (int64_t i = 0; i < count; i++)
+            ((double *)to)[step * i] += scale * ((const double *)from)[i];
+    else
+        for (int64_t i = 0; i < count; i++)
+            ((float *)to)[step * i] =
+                (float)(((float *)to)[step * i] + scale * ((const float *)from)[i]);
 }
 
-/* Rounded to the type of sums, whatever it was. */
-static double filter_number(
-    const conv_filters *filters, danaus_dtype sums, const void *from, int64_t i)
+/* The same for numbers of the filters' type, rounded to that of sums first. at: where the
+   first one goes in the window. */
+static void add_taps(
+    const conv_filters *filters, danaus_dtype sums, double scale, const void *from,
+    int64_t first, int64_t count, int step, void *window, int64_t at)
 {
-    double value[2];
-    dn_load(filters->dtype, from, i, value);
-    return sums == DANAUS_F64 ? value[0] : (float)value[0];
+    double some[256];
+    size_t size = danaus_dtype_size(sums), own = danaus_dtype_size(filters->dtype);
+    for (int64_t i = 0, n; i < count; i += n) {
+        const char *x = (const char *)from + (size_t)(first + i) * own;
+        n = filters->dtype == sums ? count : MIN(256, count - i);
+        if (filters->dtype != sums)
+            dn_convert(filters->dtype, x, sums, some, n);
+        add_scaled(
+            sums, scale, filters->dtype == sums ? (const void *)x : some, n, step,
+            (char *)window + (at + step * i) * (int64_t)size);
+    }
 }
 
 void dn_conv_lay_filter(
     const conv_frame *f, danaus_dtype sums, const conv_filters *filters, int64_t filter,
     void *window)
 {
-    int64_t n = f->cut.n, taps = f->periodic ? f->taps : MIN(f->taps, f->before + 1);
+    int64_t n = f->cut.n, first = filter * f->taps;
+    int64_t taps = f->periodic ? f->taps : MIN(f->taps, f->before + 1);
     double scale = 1.0 / (double)n;
     memset(window, 0, (size_t)(2 * n) * danaus_dtype_size(sums));
-    for (int64_t s = 0; s < taps; s++)
-        add_number(
-            sums, window, f->periodic ? s % f->length : s,
-            scale * filter_number(filters, sums, filters->k, filter * f->taps + s));
-    for (int64_t s = 0; s < f->after; s++)
-        add_number(
-            sums, window, 2 * n - 1 - s,
-            -scale *
-                filter_number(filters, sums, filters->k_reverse, filter * f->taps + s));
+    for (int64_t s = 0; s < taps; s += f->length) /* once, unless rows are periodic */
+        add_taps(
+            filters, sums, scale, filters->k, first + s, MIN(taps - s, f->length), 1,
+            window, 0);
+    if (f->after)
+        add_taps(
+            filters, sums, -scale, filters->k_reverse, first, f->after, -1, window,
+            2 * n - 1);
     if (filters->skip)
-        add_number(
-            sums, window, 0,
-            scale * filter_number(filters, sums, filters->skip, filter));
+        add_taps(filters, sums, scale, filters->skip, filter, 1, 1, window, 0);
 }
 
 void dn_conv_take_filter(
