@@ -47,14 +47,17 @@ static conv_filters on_host(
     return (conv_filters){ k, k_reverse, skip, dn_sum_type(plan->p.dtype), 0 };
 }
 
-/* Without filters all numbers are zero, and so is what they are transformed to. */
+/* Without filters all numbers are zero, and so is what they are transformed to, when this
+   returns. */
 static danaus_status fill(
     danaus_spectrum *s, danaus_device *device, const conv_filters *filters)
 {
     size_t bytes = (size_t)s->plan->p.filters * s->plan->engine->filter_bytes;
     TRY(danaus_alloc(device, bytes, &s->data));
-    return filters->k ? update(s, device, filters)
-                      : device->backend->clear(device, s->data, bytes);
+    if (filters->k)
+        return update(s, device, filters);
+    TRY(device->backend->clear(device, s->data, bytes));
+    return device->backend->sync(device);
 }
 
 danaus_status danaus_spectrum_create(

@@ -44,14 +44,17 @@ static double digit_number(int64_t digit)
     return ldexp(1 + (double)(digit % 128) / 128, (int)(digit / 128) - 8);
 }
 
-static int64_t digit_of(double number)
+static double rest_number(int64_t digit) { return 1 + (double)digit * 0x1p-23; }
+
+/* The digit of a packed number, or of what rounding left of one; -1: it is none. */
+static int64_t digit_of(double number, int is_rest)
 {
     int exponent;
     double mantissa = 2 * frexp(number, &exponent) - 1;
-    return (exponent + 7) * 128 + (int64_t)(mantissa * 128);
+    double digit = is_rest ? number * 0x1p23 : (exponent + 7 + mantissa) * 128;
+    int good = digit >= 0 && digit < DIGITS && digit == floor(digit);
+    return good && (is_rest || number > 0) ? (int64_t)digit : -1;
 }
-
-static double rest_number(int64_t digit) { return 1 + (double)digit * 0x1p-23; }
 
 static weights_view view_of(const prober *b, const void *data, danaus_pattern p)
 {
@@ -101,30 +104,37 @@ static danaus_status unknown(const prober *b)
         b->k->name);
 }
 
-/* How a packed long number was rounded; *rest: it is what rounding left. */
-static int dropped_of(float number, int *rest)
+/* How a packed long number was rounded; *rest: it is what rounding left. -1: neither. */
+static int dropped_of(danaus_dtype type, double number, int *rest)
 {
     static const int drops[] = { DN_DROP_TF32, DN_DROP_22, 0 };
     float high = dn_gpu_round(LONG_NUMBER, DN_DROP_TF32);
-    *rest = number == dn_gpu_round(LONG_NUMBER - high, DN_DROP_TF32);
-    for (int i = 0; !*rest && i < 3; i++)
-        if (number == dn_gpu_round(LONG_NUMBER, drops[i]))
+    double as_it_is[2] = { (double)LONG_NUMBER, 0 }, stored[2];
+    dn_store(type, stored, 0, as_it_is);
+    dn_load(type, stored, 0, as_it_is);
+    *rest = 0;
+    if (type != DANAUS_F32)
+        return number == as_it_is[0] ? 0 : -1;
+    *rest = (float)number == dn_gpu_round(LONG_NUMBER - high, DN_DROP_TF32);
+    if (*rest)
+        return DN_DROP_TF32;
+    for (int i = 0; i < 3; i++)
+        if ((float)number == dn_gpu_round(LONG_NUMBER, drops[i]))
             return drops[i];
-    return DN_DROP_TF32;
+    return -1;
 }
 
 /* After long numbers were packed: entries of 0, of 1 or, for what rounding leaves, of 2. */
 static danaus_status find_rounding(const prober *b, gpu_pack_map *m)
 {
-    int dropped = 0, rest = 0, first = 1;
+    int rest, first = 1;
     for (int64_t n = 0; n < m->count; n++) {
         double value[2];
         dn_load(m->type, b->packed, n, value);
         if (value[0] == 0)
             continue;
-        if (m->type == DANAUS_F32)
-            dropped = dropped_of((float)value[0], &rest);
-        if (!first && dropped != m->dropped)
+        int dropped = dropped_of(m->type, value[0], &rest);
+        if (dropped < 0 || (!first && dropped != m->dropped))
             return unknown(b);
         first = 0;
         m->dropped = dropped;
@@ -142,8 +152,8 @@ static danaus_status find_digit(const prober *b, int shift, int rests, gpu_pack_
         if (!m->entry[n] || m->entry[n] % 2 == (unsigned)rests)
             continue;
         dn_load(m->type, b->packed, n, value);
-        int64_t digit = rests ? (int64_t)(value[0] * 0x1p23) : digit_of(value[0]);
-        if (digit < 0 || digit >= DIGITS)
+        int64_t digit = digit_of(value[0], rests);
+        if (digit < 0)
             return unknown(b);
         m->entry[n] += (uint32_t)digit << (shift + 1);
     }

@@ -166,7 +166,8 @@ static danaus_status pack_chain(
     return pack_forms(w, device, &n);
 }
 
-/* Without a chain weights are zero, and ready for numbers in the device's memory. */
+/* Without a chain weights are zero, when this returns: whatever stream comes next may pack
+   or read them. And they are ready for numbers in the device's memory. */
 static danaus_status begin(danaus_ks_weights *w)
 {
     for (int i = 0; i < w->count; i++) {
@@ -174,6 +175,7 @@ static danaus_status begin(danaus_ks_weights *w)
         TRY(w->backend->clear(
             w->device, w->form[i].memory, dn_packed_bytes(step->kernel, &step->p)));
     }
+    TRY(w->backend->sync(w->device));
     return dn_ready_weights(w);
 }
 
