@@ -9,9 +9,8 @@
 #include "gpu/dw.h"
 #include "gpu/gpu.h"
 
-#define MOST_DEFINES 4096 /* bytes */
-#define MOST_KEY     2048 /* bytes */
-#define MOST_NODES   16   /* launches of a form */
+#define MOST_KEY   2048 /* bytes */
+#define MOST_NODES 16   /* launches of a form */
 
 typedef struct nvmlDevice_st *nvml_device;
 typedef struct cublasContext *blas_handle;
@@ -23,19 +22,13 @@ typedef struct cuda_blas {
     void *workspace;
 } cuda_blas;
 
-/* A function of a compiled text, loaded. */
+/* A function of a compiled text, loaded. It is known by its use, and by each row and problem
+   that have it. */
 typedef struct cuda_function {
-    hash128 hash; /* of its use */
-    cu_module module;
+    hash128 hash;         /* of one of these */
+    cu_module module;     /* by its use; else NULL */
     cu_function function; /* NULL: an empty place */
 } cuda_function;
-
-/* The function that a row has for a problem. */
-typedef struct cuda_entry {
-    const kernel *kernel; /* NULL: an empty place */
-    int64_t word[9]; /* all of the problem that a use may hang on, and the variant */
-    cu_function function;
-} cuda_entry;
 
 /* Everything that a call's work depends on, as bytes: steps, then operands and scratch. */
 typedef struct cuda_key {
@@ -83,11 +76,8 @@ struct cuda_gpu {
                           something is compiled */
     tuning *tuning;    /* has a lock of its own */
     cuda_blas blas;
-    cuda_function *functions; /* open addressing, here and below: at most half of the
-                                 places are taken */
+    cuda_function *functions; /* open addressing; at most half of the places taken */
     size_t function_count, function_capacity;
-    cuda_entry *entries;
-    size_t entry_count, entry_capacity;
     pack_map *maps;         /* of weights, each as long as it has users */
     const kernel **refused; /* rows that do not compile here */
     size_t refused_count;

@@ -9,7 +9,6 @@
 #include "base/thread.h"
 #include "cuda/bundle.h"
 #include "cuda/nvrtc.h"
-#include "math/pattern.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -240,94 +239,27 @@ danaus_status dn_cuda_load_use(
 
 /* ---- functions of rows, by problem ---- */
 
-static cuda_entry entry_of(const kernel *k, const problem *p, int variant)
+/* All of a problem that a use may hang on. */
+static hash128 hash_of(const kernel *k, const problem *p, int variant)
 {
     danaus_pattern q = p->pattern, l = p->inner;
-    int64_t form = p->dtype;
-    form = form << 8 | p->layout;
-    form = form << 8 | p->math;
-    form = form << 8 | p->activation;
-    form = form << 8 | variant;
-    return (cuda_entry){ .kernel = k,
-                         .word = { q.a, q.b, q.c, q.d, l.a, l.b, l.c, l.d, form } };
-}
-
-static int is_same(const cuda_entry *a, const cuda_entry *b)
-{
-    return a->kernel == b->kernel && !memcmp(a->word, b->word, sizeof a->word);
-}
-
-/* The entry's place, or the empty one where it would be. */
-static cuda_entry *find_entry(
-    cuda_entry *entries, size_t capacity, const cuda_entry *wanted)
-{
-    uint64_t hash = (uintptr_t)wanted->kernel;
-    for (size_t i = 0; i < sizeof wanted->word / sizeof *wanted->word; i++) {
-        hash = (hash ^ (uint64_t)wanted->word[i]) * 0x9e3779b97f4a7c15u;
-        hash ^= hash >> 29;
-    }
-    size_t i = hash & (capacity - 1);
-    while (entries[i].kernel && !is_same(&entries[i], wanted))
-        i = (i + 1) & (capacity - 1);
-    return &entries[i];
-}
-
-static danaus_status reserve_entry(cuda_gpu *g)
-{
-    if (2 * (g->entry_count + 1) <= g->entry_capacity)
-        return DANAUS_OK;
-    size_t capacity = g->entry_capacity ? 2 * g->entry_capacity : LEAST_PLACES;
-    cuda_entry *entries = dn_calloc(capacity, sizeof *entries);
-    if (!entries)
-        return dn_fail_memory(capacity * sizeof *entries, "a table of kernels");
-    for (size_t i = 0; i < g->entry_capacity; i++)
-        if (g->entries[i].kernel)
-            *find_entry(entries, capacity, &g->entries[i]) = g->entries[i];
-    dn_free(g->entries);
-    g->entries = entries;
-    g->entry_capacity = capacity;
-    return DANAUS_OK;
-}
-
-/* Whether there is the entry, which then gets its function. */
-static int known_entry(cuda_gpu *g, cuda_entry *e)
-{
-    dn_lock(g->lock);
-    const cuda_entry *place =
-        g->entry_capacity ? find_entry(g->entries, g->entry_capacity, e) : NULL;
-    int known = place && place->kernel;
-    if (known)
-        e->function = place->function;
-    dn_unlock(g->lock);
-    return known;
-}
-
-static danaus_status add_entry(cuda_gpu *g, const cuda_entry *e)
-{
-    dn_lock(g->lock);
-    danaus_status status = reserve_entry(g);
-    if (status == DANAUS_OK) {
-        cuda_entry *place = find_entry(g->entries, g->entry_capacity, e);
-        g->entry_count += !place->kernel;
-        *place = *e;
-    }
-    dn_unlock(g->lock);
-    return status;
+    int64_t words[] = { (intptr_t)k, q.a,     q.b,           q.c,    q.d,
+                        l.a,         l.b,     l.c,           l.d,    p->dtype,
+                        p->layout,   p->math, p->activation, variant };
+    return dn_hash(DN_HASH_START, words, sizeof words);
 }
 
 int dn_cuda_has_function(cuda_device *d, const kernel *k, const problem *p, int variant)
 {
-    cuda_entry e = entry_of(k, p, variant);
-    return known_entry(d->shared, &e);
+    return find_loaded(d->shared, hash_of(k, p, variant)) != NULL;
 }
 
 danaus_status dn_cuda_add_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function function)
 {
-    cuda_entry e = entry_of(k, p, variant);
-    e.function = function;
-    return add_entry(d->shared, &e);
+    cuda_function f = { .hash = hash_of(k, p, variant), .function = function };
+    return add_loaded(d, &f);
 }
 
 /* A module cannot be loaded while a graph is captured. */
@@ -353,9 +285,6 @@ danaus_status dn_cuda_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function *function)
 {
-    cuda_entry e = entry_of(k, p, variant);
-    if (!known_entry(d->shared, &e))
-        return compile_now(d, k, p, variant, function);
-    *function = e.function;
-    return DANAUS_OK;
+    *function = find_loaded(d->shared, hash_of(k, p, variant));
+    return *function ? DANAUS_OK : compile_now(d, k, p, variant, function);
 }

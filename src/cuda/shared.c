@@ -96,14 +96,13 @@ static void close_gpu(cuda_gpu *g)
     if (g->context && dn_cuda_enter_gpu(g, &pushed) == DANAUS_OK) {
         dn_cuda_close_blas(g);
         for (size_t i = 0; i < g->function_capacity; i++)
-            if (g->functions[i].function)
+            if (g->functions[i].module)
                 g->driver->ModuleUnload(g->functions[i].module);
         dn_cuda_leave_gpu(g, pushed);
     }
     if (g->context)
         g->driver->PrimaryRelease(g->handle);
     dn_free(g->functions);
-    dn_free(g->entries);
     dn_free(g->refused);
     dn_tuning_destroy(g->tuning);
     dn_lock_destroy(g->lock);
