@@ -6,8 +6,8 @@
 #
 # TESTS is the folder of the test programs, build/release/tests. Under memcheck and
 # initcheck run those of products, chains, gradients and streams; under racecheck, which is
-# slow, some rows of every family, two factors at once, and gradients: all at the same time on cuda:0, each for at
-# most SECONDS_EACH (600), with one DANAUS_TEST_SHARE-th (10000) of their random cases. A
+# slow, some rows of every family, two factors at once, and gradients: all at the same time
+# on cuda:0, each for at most SECONDS_EACH (600), with one DANAUS_TEST_SHARE-th (10000) of their random cases. A
 # line of the record is one of them; `errors` are the tool's. WORDS (an extended regular
 # expression) chooses lines. Logs go to LOGS (a folder of its own in /tmp).
 #
@@ -52,10 +52,12 @@ one() {
 
 chosen=$(grep -E "${3:-.}" << 'END'
 memcheck kernel_ks
+memcheck kernel_dw
 memcheck property_algebra
 memcheck property_gradient
 memcheck cuda_stream
 initcheck kernel_ks
+initcheck kernel_dw
 initcheck property_algebra
 initcheck property_gradient
 initcheck cuda_stream
@@ -74,7 +76,10 @@ racecheck kernel_ks ks.turned
 racecheck kernel_ks ks.split
 racecheck kernel_ks ks.mma_held
 racecheck cuda_pairs ks.pair
-racecheck property_gradient ks.simt,ks.vec
+racecheck property_gradient ks.simt,ks.vec,dw.simt
+racecheck kernel_dw dw.mma
+racecheck kernel_dw dw.wgmma
+racecheck kernel_dw dw.matrix,dw.fours
 END
 )
 while read -r kind test rows; do

@@ -178,7 +178,8 @@ typedef struct danaus_ks_gradients {
     void *reserved[5];
 } danaus_ks_gradients;
 
-/* Needs a plan made with desc.gradients. Deterministic like execute. The derivative of
+/* Needs a plan made with desc.gradients. Deterministic like execute, wherever x and dy
+   lie; nothing is compiled. The derivative of
    an activation is the caller's: training keeps v = W x + bias of a plan without one,
    and passes activation'(v) times the gradient of its result as dy. */
 DANAUS_API danaus_status danaus_ks_gradient(
