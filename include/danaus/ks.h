@@ -179,9 +179,8 @@ typedef struct danaus_ks_gradients {
 } danaus_ks_gradients;
 
 /* Needs a plan made with desc.gradients. Deterministic like execute, wherever x and dy
-   lie; nothing is compiled. The derivative of
-   an activation is the caller's: training keeps v = W x + bias of a plan without one,
-   and passes activation'(v) times the gradient of its result as dy. */
+   lie. The derivative of an activation is the caller's: training keeps v = W x + bias of
+   a plan without one, and passes activation'(v) times the gradient of its result as dy. */
 DANAUS_API danaus_status danaus_ks_gradient(
     const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
     int64_t batch, const void *x, const void *dy, const danaus_ks_gradients *gradients);

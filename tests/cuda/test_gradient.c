@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static emulator_control *driver;
 static const int *compilations;
@@ -124,22 +125,33 @@ static void nothing_is_compiled_for_few_columns(void **state)
     for_cases(expect_no_compilation, 16);
 }
 
-/* As many launches, and with the emulated kernels the same bits. */
+/* What was launched, copies left out. */
+typedef struct work {
+    long launches, products;
+    unsigned long functions;
+} work;
+
+static work work_of(gradient_case *g, int64_t offset)
+{
+    work before = { driver->launches, driver->products, driver->functions };
+    make(g, offset);
+    return (work){ driver->launches - before.launches,
+                   driver->products - before.products,
+                   driver->functions - before.functions };
+}
+
+/* The same functions, and with the emulated kernels the same bits. */
 static void expect_the_same(gradient_case *g)
 {
     size_t bytes = (size_t)g->dw.count * danaus_dtype_size(g->dw.dtype);
     void *aligned = malloc(bytes);
-    long before = driver->launches, products = driver->products;
-    make(g, 0);
-    long launches = driver->launches - before;
-    products = driver->products - products;
+    work expected = work_of(g, 0);
     memcpy(aligned, g->dw.data, bytes);
     for (int64_t offset = 1; offset < 4; offset += 2) {
-        before = driver->launches;
-        long made = driver->products;
-        make(g, offset);
-        assert_int_equal(driver->launches - before, launches);
-        assert_int_equal(driver->products - made, products);
+        work found = work_of(g, offset);
+        assert_int_equal(found.launches, expected.launches);
+        assert_int_equal(found.products, expected.products);
+        assert_true(found.functions == expected.functions);
         assert_memory_equal(aligned, g->dw.data, bytes);
     }
     free(aligned);
@@ -149,6 +161,31 @@ static void where_operands_lie_changes_nothing(void **state)
 {
     (void)state;
     for_cases(expect_the_same, 200);
+}
+
+/* A measured plan leaves the row of its weight gradient in the table. */
+static void rows_are_measured_and_kept(void **state)
+{
+    (void)state;
+    danaus_pattern p = { 2, 16, 32, 1 };
+    danaus_ks_desc desc = { .gradients = 1, .batch = 100, .effort = DANAUS_MEASURE };
+    danaus_device *device = NULL;
+    danaus_ks_plan *plan = NULL;
+    char path[] = "/tmp/danaus-tuning-XXXXXX", content[8192] = "";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    assert_ok(danaus_device_open("cuda:0", &device));
+    assert_ok(danaus_ks_plan_create(device, &p, 1, &desc, &plan));
+    assert_ok(danaus_device_save_tuning(device, path));
+    danaus_ks_plan_destroy(plan);
+    danaus_device_close(device);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_true(fread(content, 1, sizeof content - 1, f) > 0);
+    fclose(f);
+    close(file);
+    unlink(path);
+    assert_non_null(strstr(content, "weight_gradient,2,16,32,1,f32,first,128,dw."));
 }
 
 int main(void)
@@ -164,6 +201,7 @@ int main(void)
         cmocka_unit_test(nothing_is_compiled_while_gradients_are_made),
         cmocka_unit_test(nothing_is_compiled_for_few_columns),
         cmocka_unit_test(where_operands_lie_changes_nothing),
+        cmocka_unit_test(rows_are_measured_and_kept),
     };
     int failed = cmocka_run_group_tests_name("gradient", tests, NULL, NULL);
     snprintf(command, sizeof command, "rm -r %s", folder);

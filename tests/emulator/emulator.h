@@ -23,10 +23,11 @@ typedef struct emulator_control {
     int contexts, modules, allocations, pushed, handles, events,
         graphs; /* and streams */
     long launches, copies, products;
-    int devices;   /* 0: one */
-    int capturing; /* what cuStreamIsCapturing says */
-    int calls;     /* of `function` since it was set */
-    void *stream;  /* of the latest launch */
+    unsigned long functions; /* that were launched, their addresses added up */
+    int devices;             /* 0: one */
+    int capturing;           /* what cuStreamIsCapturing says */
+    int calls;               /* of `function` since it was set */
+    void *stream;            /* of the latest launch */
 } emulator_control;
 
 EXPORT extern emulator_control emulator_control_block;

@@ -241,6 +241,7 @@ static void run_launch(const void *data)
     if (l->f->library)
         run_blocks(l);
     control->launches++;
+    control->functions += (unsigned long)l->f;
     emulator_memory(0);
 }
 
