@@ -8,10 +8,8 @@
 
 #include "base/dtype.h"
 
-#define THREADS 256 /* of both texts */
-#define EACH    4   /* numbers of a thread of ks_pack.cu */
-/* Few processors need more than this to wait for memory: the rest of the time is that of
-   moving bytes, entries and numbers, there and back. */
+#define THREADS 256 /* of both texts; each makes one number */
+/* Seconds; beside them entries and numbers are read, and numbers written. */
 #define LAUNCH 3e-6
 
 static int gathers(const kernel *k, const problem *p)
@@ -42,9 +40,8 @@ static void launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *l)
 {
-    (void)k, (void)f;
-    int64_t each = p->inner.a ? 1 : EACH;
-    *l = (gpu_launch){ .blocks = { dn_gpu_parts(call->batch, THREADS * each), 1, 1 },
+    (void)k, (void)p, (void)f;
+    *l = (gpu_launch){ .blocks = { dn_gpu_parts(call->batch, THREADS), 1, 1 },
                        .threads = THREADS };
 }
 
