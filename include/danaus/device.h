@@ -64,11 +64,28 @@ DANAUS_API danaus_status danaus_device_set_threads(danaus_device *device, int th
 DANAUS_API danaus_status
 danaus_device_set_parallel(danaus_device *device, danaus_parallel_fn fn, void *user);
 
-/* Lends scratch memory (64-byte aligned) for as long as the device lives or
-   until the next call; NULL returns to memory of the device's own. With lent
-   scratch that is too small a product fails with DANAUS_ERR_MEMORY. */
+/* Lends scratch memory for as long as the device lives or until the next call; NULL returns
+   to memory of the device's own. With lent scratch that is too small a product fails with
+   DANAUS_ERR_MEMORY before anything of it runs. */
+#define DANAUS_SCRATCH_ALIGN 256 /* bytes: of lent memory, and of an allocator's */
 DANAUS_API danaus_status
 danaus_device_set_scratch(danaus_device *device, void *memory, size_t bytes);
+
+/* Scratch from an allocator of the caller's, asked for by every call that needs some, and
+   given back before the call returns: as soon as its work is in the stream (NULL on a
+   CPU), where it may still run. So `alloc` and `free` are in the order of the stream, as
+   those of frameworks are. alloc returns DANAUS_OK, or with what the call is to fail. */
+typedef struct danaus_allocator {
+    void *user;
+    danaus_status (*alloc)(void *user, size_t bytes, void *stream, void **memory);
+    void (*free)(void *user, void *memory, void *stream);
+    void *reserved[5];
+} danaus_allocator;
+
+/* The allocator is copied. NULL returns to memory of the device's own, as lending scratch
+   ends the use of an allocator. With an allocator no scratch stays with the device. */
+DANAUS_API danaus_status
+danaus_device_set_allocator(danaus_device *device, const danaus_allocator *allocator);
 
 /* Reads or writes the table of what was measured: choices, and what calibration
    found. Rows for other devices or for kernels that do not exist here are skipped.
@@ -130,7 +147,7 @@ DANAUS_API danaus_status danaus_library_locate(const char *library, const char *
 DANAUS_API danaus_status
 danaus_device_calibrate(danaus_device *device, danaus_progress_fn progress, void *user);
 
-/* Device memory: on a CPU plain memory aligned to 64 bytes. */
+/* Device memory, aligned to 256 bytes: on a CPU plain memory. */
 DANAUS_API danaus_status
 danaus_alloc(danaus_device *device, size_t bytes, void **memory);
 DANAUS_API void danaus_free(danaus_device *device, void *memory);

@@ -185,6 +185,13 @@ DANAUS_API danaus_status danaus_ks_gradient(
     const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
     int64_t batch, const void *x, const void *dy, const danaus_ks_gradients *gradients);
 
+/* Bytes of scratch that execute and gradient of so many columns need on this device, with
+   the threads that it has now: lent so much, or more, they work. Gradients of which
+   some are NULL may need less; 0 for a plan without them. Either place may be NULL. */
+DANAUS_API danaus_status danaus_ks_scratch_bytes(
+    const danaus_ks_plan *plan, danaus_device *device, int64_t batch, size_t *forward,
+    size_t *gradient);
+
 /* Plan, pack, execute and release: one product with x and y on the host, of
    the chain's own type. */
 DANAUS_API danaus_status danaus_ks_apply(

@@ -185,6 +185,9 @@ struct backend {
     danaus_status (*set_parallel)(
         danaus_device *dev, danaus_parallel_fn fn, void *user);
     danaus_status (*set_scratch)(danaus_device *dev, void *memory, size_t bytes);
+    danaus_status (*set_allocator)(/* NULL: none */
+                                   danaus_device *dev,
+                                   const danaus_allocator *allocator);
     danaus_status (*alloc)(danaus_device *dev, size_t bytes, void **memory);
     void (*free)(danaus_device *dev, void *memory);
     danaus_status (*copy)(danaus_device *dev, void *to, const void *from, size_t bytes);
@@ -203,6 +206,12 @@ struct backend {
     danaus_status (*ks_gradient)(
         danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
         const ks_gradient_operands *o);
+    /* Bytes of scratch that ks_run needs, and ks_gradient when everything is asked for. */
+    size_t (*ks_scratch)(
+        danaus_device *dev, const ks_step *steps, int count, int64_t batch);
+    size_t (*gradient_scratch)(
+        danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
+        const ks_step *dw_steps, int count, int64_t batch);
     const conv_backend *conv; /* NULL: none */
     /* Rough seconds of packing weights that lie in the device's memory for a kernel. */
     double (*packing)(const danaus_device *dev, const kernel *k, const problem *p);

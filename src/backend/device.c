@@ -218,7 +218,22 @@ danaus_status danaus_device_set_scratch(
     danaus_device *device, void *memory, size_t bytes)
 {
     NEED(device);
+    if ((uintptr_t)memory % DANAUS_SCRATCH_ALIGN)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "scratch must be aligned to %d bytes",
+            DANAUS_SCRATCH_ALIGN);
     return device->backend->set_scratch(device, memory, bytes);
+}
+
+danaus_status danaus_device_set_allocator(
+    danaus_device *device, const danaus_allocator *allocator)
+{
+    NEED(device);
+    if (allocator && (!allocator->alloc || !allocator->free))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "an allocator needs both of its functions");
+    if (allocator)
+        TRY(dn_check_reserved(allocator->reserved, sizeof allocator->reserved));
+    return device->backend->set_allocator(device, allocator);
 }
 
 danaus_status danaus_device_load_tuning(danaus_device *device, const char *path)

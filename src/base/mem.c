@@ -19,14 +19,16 @@ long dn_alloc_fail_at(long n)
     return seen;
 }
 
-void *dn_alloc(size_t bytes)
+void *dn_alloc(size_t bytes) { return dn_alloc_aligned(bytes, DN_ALIGN); }
+
+void *dn_alloc_aligned(size_t bytes, size_t least)
 {
     long number = atomic_fetch_add(&allocations, 1) + 1;
     if (number == atomic_load(&failing))
         return NULL;
     if (bytes > PTRDIFF_MAX - HUGE_PAGE)
         return NULL;
-    size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : DN_ALIGN;
+    size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : least;
     size_t rounded = (bytes + align - 1) / align * align;
     void *memory = aligned_alloc(align, rounded ? rounded : align);
     if (memory && align == HUGE_PAGE)

@@ -85,14 +85,6 @@ static danaus_status cpu_open(const char *name, danaus_device **device)
     return DANAUS_OK;
 }
 
-static void cpu_close(danaus_device *dev)
-{
-    dn_pool_destroy(cpu(dev)->pool);
-    if (!cpu(dev)->scratch_lent)
-        dn_free(cpu(dev)->scratch);
-    dn_free(dev);
-}
-
 static danaus_status cpu_describe(const danaus_device *dev, danaus_device_info *info)
 {
     const cpu_device *d = (const cpu_device *)dev;
@@ -103,18 +95,6 @@ static danaus_status cpu_describe(const danaus_device *dev, danaus_device_info *
     i.memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     *info = i;
     return DANAUS_OK;
-}
-
-static danaus_status cpu_list(int index, danaus_device_info *info)
-{
-    if (index != 0)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "there is one CPU device, number 0");
-    danaus_device *dev;
-    TRY(cpu_open("cpu", &dev));
-    danaus_status status = cpu_describe(dev, info);
-    snprintf(info->name, sizeof info->name, "cpu");
-    cpu_close(dev);
-    return status;
 }
 
 static danaus_status cpu_sync(danaus_device *dev)
@@ -154,37 +134,156 @@ static danaus_status cpu_set_parallel(
     return DANAUS_OK;
 }
 
+static void drop_scratch(cpu_device *d)
+{
+    if (d->allocator.free && d->scratch)
+        d->allocator.free(d->allocator.user, d->scratch, NULL);
+    else if (!d->scratch_lent)
+        dn_free(d->scratch);
+    d->scratch = NULL;
+    d->scratch_bytes = 0;
+}
+
 static danaus_status cpu_set_scratch(danaus_device *dev, void *memory, size_t bytes)
 {
-    if ((uintptr_t)memory % DN_ALIGN)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "scratch must be aligned to %d bytes", DN_ALIGN);
     cpu_device *d = cpu(dev);
-    if (!d->scratch_lent)
-        dn_free(d->scratch);
+    drop_scratch(d);
+    d->allocator = (danaus_allocator){ 0 };
     d->scratch = memory;
     d->scratch_bytes = memory ? bytes : 0;
     d->scratch_lent = memory != NULL;
     return DANAUS_OK;
 }
 
+static danaus_status cpu_set_allocator(
+    danaus_device *dev, const danaus_allocator *allocator)
+{
+    cpu_set_scratch(dev, NULL, 0);
+    if (allocator)
+        cpu(dev)->allocator = *allocator;
+    return DANAUS_OK;
+}
+
+static danaus_status ask_allocator(cpu_device *d, size_t bytes)
+{
+    const danaus_allocator *a = &d->allocator;
+    void *memory = NULL;
+    danaus_status status = a->alloc(a->user, bytes, NULL, &memory);
+    if (status != DANAUS_OK)
+        return dn_fail(
+            status, "the allocator did not give %zu bytes of scratch", bytes);
+    d->scratch = memory;
+    d->scratch_bytes = bytes;
+    if (memory && (uintptr_t)memory % DANAUS_SCRATCH_ALIGN == 0)
+        return DANAUS_OK;
+    drop_scratch(d);
+    return dn_fail(
+        DANAUS_ERR_ARGUMENT, "scratch of an allocator must be aligned to %d bytes",
+        DANAUS_SCRATCH_ALIGN);
+}
+
+static danaus_status grow_scratch(cpu_device *d, size_t bytes)
+{
+    if (d->scratch_lent)
+        return dn_fail(
+            DANAUS_ERR_MEMORY,
+            "this product needs %zu bytes of scratch, the device was lent %zu", bytes,
+            d->scratch_bytes);
+    drop_scratch(d);
+    if (d->allocator.alloc)
+        return ask_allocator(d, bytes);
+    d->scratch = dn_alloc(bytes);
+    d->scratch_bytes = d->scratch ? bytes : 0;
+    return d->scratch ? DANAUS_OK : dn_fail_memory(bytes, "scratch");
+}
+
 danaus_status dn_cpu_scratch(cpu_device *d, size_t bytes, void **scratch)
 {
-    if (bytes > d->scratch_bytes) {
-        if (d->scratch_lent)
-            return dn_fail(
-                DANAUS_ERR_MEMORY,
-                "this product needs %zu bytes of scratch, the device was lent %zu",
-                bytes, d->scratch_bytes);
-        void *memory = dn_alloc(bytes);
-        if (!memory)
-            return dn_fail_memory(bytes, "scratch");
-        dn_free(d->scratch);
-        d->scratch = memory;
-        d->scratch_bytes = bytes;
+    if (d->asks) {
+        d->asked = bytes;
+        return DANAUS_ERR_MEMORY;
     }
+    if (bytes > d->scratch_bytes)
+        TRY(grow_scratch(d, bytes));
     *scratch = d->scratch;
     return DANAUS_OK;
+}
+
+danaus_status dn_cpu_end_call(cpu_device *d, danaus_status status)
+{
+    if (d->allocator.free)
+        drop_scratch(d);
+    return status;
+}
+
+/* ---- products, whose scratch an allocator gets back ---- */
+
+static danaus_status cpu_ks_run(
+    danaus_device *dev, const ks_step *steps, int count, const ks_operands *o)
+{
+    return dn_cpu_end_call(cpu(dev), dn_cpu_ks_run(dev, steps, count, o));
+}
+
+static danaus_status cpu_ks_gradient(
+    danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
+    const ks_gradient_operands *o)
+{
+    return dn_cpu_end_call(cpu(dev), dn_cpu_ks_gradient(dev, steps, adjoint, count, o));
+}
+
+/* A call asks once, before it does anything, and gets nothing. */
+static size_t cpu_ks_scratch(
+    danaus_device *dev, const ks_step *steps, int count, int64_t batch)
+{
+    const void *packed[DANAUS_MAX_FACTORS] = { 0 };
+    ks_operands o = { .batch = batch, .packed = packed };
+    cpu(dev)->asks = 1;
+    cpu(dev)->asked = 0;
+    dn_cpu_ks_run(dev, steps, count, &o);
+    cpu(dev)->asks = 0;
+    return cpu(dev)->asked;
+}
+
+static size_t cpu_gradient_scratch(
+    danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
+    const ks_step *dw_steps, int count, int64_t batch)
+{
+    (void)dw_steps;
+    const void *packed[DANAUS_MAX_FACTORS] = { 0 };
+    weights_view dw[DANAUS_MAX_FACTORS] = { 0 };
+    char some;
+    for (int i = 0; i < count; i++)
+        dw[i].data = &some;
+    ks_gradient_operands o = { .batch = batch,
+                               .packed = packed,
+                               .packed_adjoint = packed,
+                               .dx = &some,
+                               .dw = dw,
+                               .dbias = &some };
+    cpu(dev)->asks = 1;
+    cpu(dev)->asked = 0;
+    dn_cpu_ks_gradient(dev, steps, adjoint, count, &o);
+    cpu(dev)->asks = 0;
+    return cpu(dev)->asked;
+}
+
+static void cpu_close(danaus_device *dev)
+{
+    dn_pool_destroy(cpu(dev)->pool);
+    cpu_set_scratch(dev, NULL, 0);
+    dn_free(dev);
+}
+
+static danaus_status cpu_list(int index, danaus_device_info *info)
+{
+    if (index != 0)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "there is one CPU device, number 0");
+    danaus_device *dev;
+    TRY(cpu_open("cpu", &dev));
+    danaus_status status = cpu_describe(dev, info);
+    snprintf(info->name, sizeof info->name, "cpu");
+    cpu_close(dev);
+    return status;
 }
 
 /* Without a pool one thread does all: slower, never wrong. */
@@ -214,7 +313,7 @@ void dn_cpu_parallel_short(cpu_device *d, int count, parallel_task task, void *a
 static danaus_status cpu_alloc(danaus_device *dev, size_t bytes, void **memory)
 {
     (void)dev;
-    void *m = dn_alloc(bytes);
+    void *m = dn_alloc_aligned(bytes, DANAUS_SCRATCH_ALIGN);
     if (!m)
         return dn_fail_memory(bytes, "the caller");
     *memory = m;
@@ -255,12 +354,15 @@ const backend dn_backend_cpu = {
     .set_threads = cpu_set_threads,
     .set_parallel = cpu_set_parallel,
     .set_scratch = cpu_set_scratch,
+    .set_allocator = cpu_set_allocator,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .copy = cpu_copy,
     .clear = cpu_clear,
-    .ks_run = dn_cpu_ks_run,
-    .ks_gradient = dn_cpu_ks_gradient,
+    .ks_run = cpu_ks_run,
+    .ks_gradient = cpu_ks_gradient,
+    .ks_scratch = cpu_ks_scratch,
+    .gradient_scratch = cpu_gradient_scratch,
     .packing = dn_cpu_packing,
     .conv = &dn_cpu_conv,
 };

@@ -119,6 +119,9 @@ typedef struct cpu_device {
     void *scratch;
     size_t scratch_bytes;
     int scratch_lent;
+    danaus_allocator allocator; /* without functions: none */
+    int asks;                   /* how much scratch a call needs, and no more: */
+    size_t asked;
     size_t l2, l3; /* bytes of the second and last cache that a thread sees */
 } cpu_device;
 
@@ -166,5 +169,8 @@ void dn_cpu_parallel_short(cpu_device *dev, int count, parallel_task task, void 
 
 /* Scratch of at least `bytes`, kept until the device goes or needs more. */
 danaus_status dn_cpu_scratch(cpu_device *dev, size_t bytes, void **scratch);
+
+/* The end of a call that may have had scratch, with its status. */
+danaus_status dn_cpu_end_call(cpu_device *dev, danaus_status status);
 
 #endif

@@ -1,4 +1,4 @@
-/* NVIDIA GPUs as devices "cuda:0", "cuda:1", ...: opening, memory, streams, scratch.
+/* NVIDIA GPUs as devices "cuda:0", "cuda:1", ...: opening, copies.
 
    A device uses the primary context of its GPU, as PyTorch and the CUDA runtime do, so
    that memory and streams of theirs can be used here. Every call makes that context
@@ -65,16 +65,11 @@ static danaus_status cuda_open(const char *name, danaus_device **device)
 static void cuda_close(danaus_device *dev)
 {
     cuda_device *d = cuda(dev);
-    int pushed = 0;
-    if (dn_cuda_enter(d, &pushed) == DANAUS_OK) {
-        d->driver->StreamSynchronize(d->stream);
-        dn_cuda_forget_replays(d);
-        if (d->workspace)
-            d->driver->MemFree((cu_pointer)d->workspace);
-        if (!d->scratch_lent && d->scratch)
-            d->driver->MemFree((cu_pointer)d->scratch);
+    int pushed = 0, inside = dn_cuda_enter(d, &pushed) == DANAUS_OK;
+    dn_cuda_close_queue(d);
+    dn_cuda_forget_replays(d);
+    if (inside)
         dn_cuda_leave(d, pushed);
-    }
     dn_cuda_unshare(d);
     dn_free(d->replays);
     dn_free(d->forms);
@@ -94,15 +89,19 @@ static danaus_status cuda_sync(danaus_device *dev)
     cuda_device *d = cuda(dev);
     int pushed;
     TRY(dn_cuda_enter(d, &pushed));
-    cu_result result = d->driver->StreamSynchronize(d->stream);
+    danaus_status status = dn_cuda_wait(d);
     dn_cuda_leave(d, pushed);
-    return result ? dn_cuda_status(d->driver, result, "StreamSynchronize") : DANAUS_OK;
+    return status;
 }
 
 static danaus_status cuda_set_stream(danaus_device *dev, void *stream)
 {
-    cuda(dev)->stream = stream;
-    return DANAUS_OK;
+    cuda_device *d = cuda(dev);
+    int pushed;
+    TRY(dn_cuda_enter(d, &pushed));
+    danaus_status status = dn_cuda_set_stream(d, stream);
+    dn_cuda_leave(d, pushed);
+    return status;
 }
 
 static danaus_status cuda_set_threads(danaus_device *dev, int threads)
@@ -125,20 +124,12 @@ static danaus_status cuda_set_parallel(
 
 /* ---- memory ---- */
 
-static danaus_status allocate(cuda_device *d, size_t bytes, void **memory)
-{
-    cu_pointer m;
-    CUDA_TRY(d->driver, MemAlloc(&m, bytes ? bytes : 1));
-    *memory = (void *)m;
-    return DANAUS_OK;
-}
-
 static danaus_status cuda_alloc(danaus_device *dev, size_t bytes, void **memory)
 {
     cuda_device *d = cuda(dev);
     int pushed;
     TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = allocate(d, bytes, memory);
+    danaus_status status = dn_cuda_alloc(d->shared, bytes, memory);
     dn_cuda_leave(d, pushed);
     return status;
 }
@@ -149,7 +140,7 @@ static void cuda_free(danaus_device *dev, void *memory)
     int pushed;
     if (!memory || dn_cuda_enter(d, &pushed))
         return;
-    d->driver->MemFree((cu_pointer)memory);
+    dn_cuda_free(d->shared, memory);
     dn_cuda_leave(d, pushed);
 }
 
@@ -187,52 +178,25 @@ static danaus_status cuda_clear(danaus_device *dev, void *memory, size_t bytes)
     return result ? dn_cuda_status(d->driver, result, "MemsetAsync") : DANAUS_OK;
 }
 
+static danaus_status set_scratch(
+    cuda_device *d, void *memory, size_t bytes, const danaus_allocator *allocator)
+{
+    int pushed;
+    TRY(dn_cuda_enter(d, &pushed));
+    danaus_status status = dn_cuda_set_scratch(d, memory, bytes, allocator);
+    dn_cuda_leave(d, pushed);
+    return status;
+}
+
 static danaus_status cuda_set_scratch(danaus_device *dev, void *memory, size_t bytes)
 {
-    cuda_device *d = cuda(dev);
-    if ((uintptr_t)memory % 256)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "scratch must be aligned to 256 bytes");
-    if (!d->scratch_lent)
-        cuda_free(dev, d->scratch);
-    d->scratch = memory;
-    d->scratch_bytes = memory ? bytes : 0;
-    d->scratch_lent = memory != NULL;
-    return DANAUS_OK;
+    return set_scratch(cuda(dev), memory, bytes, NULL);
 }
 
-/* Freeing memory waits for what still uses it. */
-static danaus_status grow_scratch(cuda_device *d, size_t bytes)
+static danaus_status cuda_set_allocator(
+    danaus_device *dev, const danaus_allocator *allocator)
 {
-    int capturing = 0;
-    void *memory = NULL;
-    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
-    if (capturing)
-        return dn_fail(
-            DANAUS_ERR_MEMORY,
-            "this product needs %zu bytes of scratch, which cannot be had while a "
-            "graph "
-            "is captured: run it once before, or lend scratch",
-            bytes);
-    TRY(allocate(d, bytes, &memory));
-    if (d->scratch)
-        d->driver->MemFree((cu_pointer)d->scratch);
-    d->scratch = memory;
-    d->scratch_bytes = bytes;
-    return DANAUS_OK;
-}
-
-danaus_status dn_cuda_scratch(cuda_device *d, size_t bytes, void **scratch)
-{
-    if (bytes > d->scratch_bytes) {
-        if (d->scratch_lent)
-            return dn_fail(
-                DANAUS_ERR_MEMORY,
-                "this product needs %zu bytes of scratch, the device was lent %zu",
-                bytes, d->scratch_bytes);
-        TRY(grow_scratch(d, bytes));
-    }
-    *scratch = d->scratch;
-    return DANAUS_OK;
+    return set_scratch(cuda(dev), NULL, 0, allocator);
 }
 
 const backend dn_backend_cuda = {
@@ -247,6 +211,7 @@ const backend dn_backend_cuda = {
     .set_threads = cuda_set_threads,
     .set_parallel = cuda_set_parallel,
     .set_scratch = cuda_set_scratch,
+    .set_allocator = cuda_set_allocator,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .copy = cuda_copy,
@@ -256,6 +221,8 @@ const backend dn_backend_cuda = {
     .ks_run = dn_cuda_ks_run,
     .time = dn_cuda_time,
     .ks_gradient = dn_cuda_ks_gradient,
+    .ks_scratch = dn_cuda_ks_scratch,
+    .gradient_scratch = dn_cuda_gradient_scratch,
     .packing = dn_cuda_packing,
     .pack = &dn_cuda_pack,
     .energy = dn_cuda_energy,

@@ -1,6 +1,6 @@
 /* Products by cuBLAS, which is opened when the first device is. The devices of a GPU have one
-   handle, which one thread uses at a time, and a workspace each, so that calls neither
-   allocate nor wait. */
+   handle, which one thread uses at a time; the workspace is scratch of a call, so that calls
+   neither allocate nor wait. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 
@@ -105,9 +105,9 @@ static danaus_status get_blas(const blas **b)
 
 danaus_status dn_cuda_find_blas(void) { return dn_cuda_open_library(&dn_cuda_cublas); }
 
-/* ---- the handle, and the device's workspace ---- */
+/* ---- the handle ---- */
 
-static size_t workspace_bytes(const cuda_device *d)
+size_t dn_cuda_workspace_bytes(const cuda_device *d)
 {
     return d->gpu.facts.arch == 90 ? WORKSPACE_90 : WORKSPACE;
 }
@@ -116,14 +116,6 @@ static danaus_status make_handle(cuda_blas *own, const blas *b)
 {
     BLAS_TRY(b, Create(&own->handle));
     BLAS_TRY(b, SetMathMode(own->handle, MATH_SUMS_OF_32_BITS));
-    return DANAUS_OK;
-}
-
-static danaus_status make_workspace(cuda_device *d)
-{
-    cu_pointer memory;
-    CUDA_TRY(d->driver, MemAlloc(&memory, workspace_bytes(d)));
-    d->workspace = (void *)memory;
     return DANAUS_OK;
 }
 
@@ -140,7 +132,7 @@ static danaus_status open_locked(cuda_device *d, const blas *b)
 {
     int capturing = 0;
     cuda_blas *own = &d->shared->blas;
-    if (own->handle && d->workspace)
+    if (own->handle)
         return DANAUS_OK;
     CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
     if (capturing)
@@ -148,14 +140,12 @@ static danaus_status open_locked(cuda_device *d, const blas *b)
             DANAUS_ERR_MEMORY,
             "cuBLAS cannot be started while a graph is captured: run this product once "
             "before");
-    if (!own->handle) {
-        danaus_status status = make_handle(own, b);
-        if (status != DANAUS_OK) {
-            dn_cuda_close_blas(d->shared);
-            return status;
-        }
-    }
-    return d->workspace ? DANAUS_OK : make_workspace(d);
+    int mode = dn_cuda_set_capture_mode(d->driver, CAPTURE_RELAXED);
+    danaus_status status = make_handle(own, b);
+    if (status != DANAUS_OK)
+        dn_cuda_close_blas(d->shared);
+    dn_cuda_set_capture_mode(d->driver, mode);
+    return status;
 }
 
 danaus_status dn_cuda_open_blas(cuda_device *d)
@@ -177,7 +167,7 @@ static danaus_status ready(cuda_device *d, const blas *b)
         return DANAUS_OK;
     own->workspace = NULL;
     BLAS_TRY(b, SetStream(own->handle, d->stream));
-    BLAS_TRY(b, SetWorkspace(own->handle, d->workspace, workspace_bytes(d)));
+    BLAS_TRY(b, SetWorkspace(own->handle, d->workspace, dn_cuda_workspace_bytes(d)));
     own->stream = d->stream;
     own->workspace = d->workspace;
     return DANAUS_OK;

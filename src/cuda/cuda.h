@@ -11,6 +11,7 @@
 
 #define MOST_KEY   2048 /* bytes */
 #define MOST_NODES 16   /* launches of a form */
+#define STREAMS    4    /* whose scratch a device keeps */
 
 typedef struct nvmlDevice_st *nvml_device;
 typedef struct cublasContext *blas_handle;
@@ -21,6 +22,29 @@ typedef struct cuda_blas {
     cu_stream stream; /* what it was given last, and a workspace */
     void *workspace;
 } cuda_blas;
+
+/* A stream of the caller's that a device works on, and its scratch. */
+typedef struct cuda_stream {
+    cu_stream stream;
+    int64_t used;  /* 0: an empty place */
+    cu_event left; /* NULL until it is needed */
+    int is_left;   /* it comes after all that the device asked of the stream */
+    void *scratch;
+    size_t bytes;
+    int is_captured; /* graphs of the caller's may point at the scratch */
+} cuda_stream;
+
+/* Memory that is to be freed. */
+typedef struct cuda_memory_list {
+    void **memory;
+    size_t count, capacity;
+} cuda_memory_list;
+
+/* What a call needs beside its operands. */
+typedef struct cuda_need {
+    size_t scratch;
+    int library; /* a workspace of cuBLAS */
+} cuda_need;
 
 /* A function of a compiled text, loaded. It is known by its use, and by each row and problem
    that have it. */
@@ -41,7 +65,9 @@ typedef struct cuda_key {
 typedef struct cuda_replay {
     cuda_key key;
     uint64_t hash;
-    int calls; /* without the graph; 0: an empty place */
+    cuda_need need;
+    const void *scratch; /* that it had */
+    int calls;           /* without the graph; 0: an empty place */
     int64_t used;
     cu_graph_exec graph; /* NULL: none yet, or none to be had */
 } cuda_replay;
@@ -64,6 +90,7 @@ typedef struct cuda_form {
 } cuda_form;
 
 /* A GPU, for all devices on it: shared.c. */
+typedef struct cuda_device cuda_device;
 typedef struct cuda_gpu cuda_gpu;
 struct cuda_gpu {
     cuda_gpu *next;
@@ -72,6 +99,11 @@ struct cuda_gpu {
     cu_device handle;
     cu_context context; /* the primary one, shared with everybody */
     gpu_facts facts;
+    thread_lock *memory_lock;
+    cuda_device *queues;   /* all devices on it */
+    cu_stream asks, frees; /* where memory is had and given back; NULL: without pools */
+    cuda_memory_list waiting; /* until no stream is captured */
+    size_t allocations;       /* alive: so many find room in the list */
     thread_lock *lock; /* of what follows; held for lookups and insertions, not while
                           something is compiled */
     tuning *tuning;    /* has a lock of its own */
@@ -84,23 +116,28 @@ struct cuda_gpu {
 };
 
 /* A device is a queue on a GPU. */
-typedef struct cuda_device {
+struct cuda_device {
     gpu_device gpu;
     cuda_gpu *shared;
     const cuda_driver *driver;
-    cu_stream stream; /* the caller's, or NULL */
-    nvml_device nvml; /* NULL until it is asked for */
-    void *workspace;  /* of cuBLAS, NULL until it is needed */
-    void *scratch;
-    size_t scratch_bytes;
-    int scratch_lent;
-    cuda_replay *replays; /* NULL until a call is worth a graph */
-    int64_t replayed;     /* calls */
-    cu_stream capture;    /* NULL until it is needed */
+    cuda_device *next; /* on this GPU */
+    cuda_stream streams[STREAMS];
+    cuda_stream *now; /* of the caller's stream */
+    int64_t switches; /* from stream to stream */
+    cu_stream stream; /* where work goes: the caller's, or one that is captured */
+    void *scratch, *workspace; /* of the call that runs; cuBLAS' */
+    void *lent;                /* NULL: none */
+    size_t lent_bytes;
+    danaus_allocator allocator; /* without functions: none */
+    cuda_memory_list kept; /* until the device closes, for graphs of the caller's */
+    nvml_device nvml;      /* NULL until it is asked for */
+    cuda_replay *replays;  /* NULL until a call is worth a graph */
+    int64_t replayed;      /* calls */
+    cu_stream capture;     /* NULL until it is needed */
     cuda_form *forms;
     cuda_form *recorded, *patched; /* whose launches are captured, or given arguments */
     int launches;                  /* of it, so far; -1: others than it has */
-} cuda_device;
+};
 
 /* Makes the device's context current; leave restores the caller's. */
 danaus_status dn_cuda_enter(cuda_device *d, int *pushed);
@@ -115,20 +152,53 @@ danaus_status dn_cuda_describe(
 danaus_status dn_cuda_share(cuda_device *d, int ordinal);
 void dn_cuda_unshare(cuda_device *d);
 
-/* Scratch of at least `bytes`, kept until the device goes or needs more. */
-danaus_status dn_cuda_scratch(cuda_device *d, size_t bytes, void **scratch);
+/* Memory of the GPU, in its context, for any stream. Freed memory goes when all is done that
+   was asked, before, of any device on the GPU; nothing waits for that. */
+danaus_status dn_cuda_alloc(cuda_gpu *g, size_t bytes, void **memory);
+void dn_cuda_free(cuda_gpu *g, void *memory);
+
+danaus_status dn_cuda_open_memory(cuda_gpu *g);
+void dn_cuda_close_memory(cuda_gpu *g);
+
+/* A queue comes, goes (when its work is done, with its scratch), waits for its work, goes to
+   another stream. */
+void dn_cuda_open_queue(cuda_device *d);
+void dn_cuda_close_queue(cuda_device *d);
+danaus_status dn_cuda_wait(cuda_device *d);
+danaus_status dn_cuda_set_stream(cuda_device *d, cu_stream stream);
+
+/* Where scratch comes from: memory that is lent, or an allocator; NULL both: the device's
+   own memory. */
+danaus_status dn_cuda_set_scratch(
+    cuda_device *d, void *lent, size_t bytes, const danaus_allocator *allocator);
+
+/* d->scratch and d->workspace for a call, and their end. */
+danaus_status dn_cuda_take_scratch(cuda_device *d, cuda_need need, int capturing);
+void dn_cuda_give_scratch(cuda_device *d);
+size_t dn_cuda_scratch_bytes(const cuda_device *d, cuda_need need);
+
+/* Until it is given back, this thread may do what captures of others forbid. */
+int dn_cuda_set_capture_mode(const cuda_driver *driver, int mode);
+#define CAPTURE_RELAXED 2
 
 /* A key is begun, given what decides which launches there are, then operands. */
 void dn_key_begin(cuda_key *key, const cuda_device *d);
 void dn_key_add(cuda_key *key, const void *data, size_t bytes);
 void dn_key_end_form(cuda_key *key);
 
-/* Makes a call, run(d, arg), whose work depends on nothing but what the key has, as a
-   graph from the call number `often` with this key on, and before that as one of other
-   operands. Run enqueues work on the device's stream and does nothing else. */
-danaus_status dn_cuda_replay(
-    cuda_device *d, cuda_key *key, int often,
-    danaus_status (*run)(cuda_device *d, void *arg), void *arg);
+/* A call: what it needs; its work, which is enqueued on the device's stream and depends on
+   nothing but what the key has and the scratch; from which call with the same key on it
+   is made as a graph. */
+typedef struct cuda_call {
+    cuda_need (*need)(cuda_device *d, void *arg);
+    danaus_status (*run)(cuda_device *d, void *arg);
+    void *arg;
+    int often;
+} cuda_call;
+
+/* Makes a call, with scratch, as a graph if it comes again, or, before that, as one of other
+   operands. */
+danaus_status dn_cuda_replay(cuda_device *d, cuda_key *key, const cuda_call *call);
 void dn_cuda_forget_replays(cuda_device *d);
 
 /* A launch of the form that is recorded, which has been made; one of the form that is
@@ -184,17 +254,21 @@ danaus_status dn_cuda_map(
 danaus_status dn_cuda_launch(
     cuda_device *d, cu_function function, const gpu_launch *launch, void **arguments);
 
+int dn_cuda_needs_library(const ks_step *step);
+
 /* One step: y = K x + bias. work: scratch of its own, of so many bytes. */
 size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch);
 danaus_status dn_cuda_step(
     cuda_device *d, const ks_step *step, const void *packed, const void *bias,
     int activation, int64_t batch, const void *x, void *y, void *work);
 
+/* Bytes of a workspace. */
+size_t dn_cuda_workspace_bytes(const cuda_device *d);
+
 /* Can rows of cuBLAS be run? The sentence says what to install. */
 danaus_status dn_cuda_find_blas(void);
 
-/* The GPU's handle, in its context, and the device's workspace; opening them again does
-   nothing. */
+/* The GPU's handle, in its context; opening it again does nothing. */
 danaus_status dn_cuda_open_blas(cuda_device *d);
 void dn_cuda_close_blas(cuda_gpu *g);
 
@@ -226,6 +300,11 @@ danaus_status dn_cuda_prepare(
 int dn_cuda_refuses(const danaus_device *dev, const kernel *k);
 danaus_status dn_cuda_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
+size_t dn_cuda_ks_scratch(
+    danaus_device *dev, const ks_step *steps, int count, int64_t batch);
+size_t dn_cuda_gradient_scratch(
+    danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
+    const ks_step *dw_steps, int count, int64_t batch);
 danaus_status dn_cuda_ks_gradient(
     danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
     const ks_gradient_operands *o);

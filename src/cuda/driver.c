@@ -14,11 +14,20 @@ static const char *const names[] = {
 #include "cuda/driver.def"
 #include "cuda/driver_graph.def"
 #include "cuda/driver_90.def"
+#include "cuda/driver_pool.def"
 #undef X
 };
 
-#define SYMBOLS  ((int)(sizeof names / sizeof *names))
-#define OPTIONAL 13
+#define SYMBOLS ((int)(sizeof names / sizeof *names))
+
+enum {
+    OPTIONAL = 0
+#define X(name, symbol, arguments) +1
+#include "cuda/driver_graph.def"
+#include "cuda/driver_90.def"
+#include "cuda/driver_pool.def"
+#undef X
+};
 
 _Static_assert(sizeof(cuda_driver) == SYMBOLS * sizeof(void (*)(void)), "one a row");
 

@@ -32,6 +32,7 @@ enum {
     CU_MAJOR = 75,
     CU_MINOR = 76,
     CU_SHARED_PER_BLOCK_AT_MOST = 97,
+    CU_MEMORY_POOLS = 115,
 
     CU_FUNCTION_STATIC_SHARED = 1,
     CU_FUNCTION_DYNAMIC_SHARED = 8,
@@ -81,6 +82,7 @@ typedef struct cuda_driver {
 #include "cuda/driver.def"
 #include "cuda/driver_graph.def" /* may be NULL before CUDA 11.4 */
 #include "cuda/driver_90.def"    /* before CUDA 12 */
+#include "cuda/driver_pool.def"  /* before CUDA 11.2 */
 #undef X
 } cuda_driver;
 

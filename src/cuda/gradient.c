@@ -16,6 +16,7 @@ typedef struct gradient_run {
     const ks_step *steps, *adjoint;
     int count;
     const ks_gradient_operands *o;
+    int is_planned;      /* what follows is known */
     int lowest, highest; /* steps whose dy, and whose x, are needed */
     const void *x[DANAUS_MAX_FACTORS];
     void *dy[2];
@@ -127,15 +128,46 @@ static danaus_status step_of(
         g->d, step, packed, NULL, 0, g->o->batch, x, (void *)(uintptr_t)y, g->work);
 }
 
-static danaus_status run(gradient_run *g)
+/* What is to be made, and how. */
+static void plan_run(gradient_run *g)
 {
     const ks_gradient_operands *o = g->o;
-    void *scratch;
+    if (g->is_planned)
+        return;
+    g->is_planned = 1;
+    g->lowest = o->dx ? 0 : o->dbias ? g->count - 1 : g->count;
+    g->highest = -1;
     for (int i = 0; i < g->count; i++)
-        if (wants_dw(o, i))
+        if (wants_dw(o, i)) {
+            g->lowest = g->lowest < i ? g->lowest : i;
+            g->highest = i;
             g->dw[i] = dn_gpu_dw_plan(&g->d->gpu.facts, &o->dw_steps[i], o->batch);
-    TRY(dn_cuda_scratch(g->d, lay(g, NULL), &scratch));
-    lay(g, scratch);
+        }
+}
+
+static cuda_need need_of(cuda_device *d, void *arg)
+{
+    (void)d;
+    gradient_run *g = arg;
+    cuda_need need = { 0 };
+    plan_run(g);
+    if (g->lowest < g->count)
+        need.scratch = lay(g, NULL);
+    for (int i = 0; i < g->count; i++)
+        need.library |= (i < g->highest && dn_cuda_needs_library(&g->steps[i])) ||
+                        (i >= g->lowest && dn_cuda_needs_library(&g->adjoint[i])) ||
+                        (wants_dw(g->o, i) && g->dw[i].library);
+    return need;
+}
+
+static danaus_status run(cuda_device *d, void *arg)
+{
+    gradient_run *g = arg;
+    const ks_gradient_operands *o = g->o;
+    plan_run(g);
+    if (g->lowest == g->count)
+        return DANAUS_OK;
+    lay(g, d->scratch);
     for (int i = 0; i < g->highest; i++)
         TRY(step_of(g, &g->steps[i], o->packed[i], g->x[i], g->x[i + 1]));
     if (o->dbias)
@@ -152,43 +184,18 @@ static danaus_status run(gradient_run *g)
     return DANAUS_OK;
 }
 
-typedef struct run_arguments {
-    const ks_step *steps, *adjoint;
-    int count;
-    const ks_gradient_operands *o;
-} run_arguments;
-
-static danaus_status run_again(cuda_device *d, void *arg)
+static danaus_status run_or_replay(gradient_run *g)
 {
-    const run_arguments *a = arg;
-    gradient_run g;
-    g.d = d;
-    g.steps = a->steps;
-    g.adjoint = a->adjoint;
-    g.count = a->count;
-    g.o = a->o;
-    g.lowest = a->o->dx ? 0 : a->o->dbias ? a->count - 1 : a->count;
-    g.highest = -1;
-    for (int i = 0; i < a->count; i++)
-        if (wants_dw(a->o, i)) {
-            g.lowest = g.lowest < i ? g.lowest : i;
-            g.highest = i;
-        }
-    return g.lowest == a->count ? DANAUS_OK : run(&g);
-}
-
-static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
-{
-    const ks_gradient_operands *o = a->o;
+    const ks_gradient_operands *o = g->o;
     cuda_key key;
-    size_t count = (size_t)a->count;
+    size_t count = (size_t)g->count;
     const void *operands[] = { o->x, o->dy, o->dx, o->dbias };
-    int64_t numbers[] = { a->count, o->batch, o->dx != NULL, o->dw != NULL,
+    int64_t numbers[] = { g->count, o->batch, o->dx != NULL, o->dw != NULL,
                           o->dbias != NULL };
-    dn_key_begin(&key, d);
+    dn_key_begin(&key, g->d);
     dn_key_add(&key, numbers, sizeof numbers);
-    dn_key_add(&key, a->steps, count * sizeof *a->steps);
-    dn_key_add(&key, a->adjoint, count * sizeof *a->adjoint);
+    dn_key_add(&key, g->steps, count * sizeof *g->steps);
+    dn_key_add(&key, g->adjoint, count * sizeof *g->adjoint);
     if (o->dw_steps)
         dn_key_add(&key, o->dw_steps, count * sizeof *o->dw_steps);
     dn_key_end_form(&key);
@@ -197,24 +204,59 @@ static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
         dn_key_add(&key, o->packed, count * sizeof *o->packed);
     if (o->packed_adjoint)
         dn_key_add(&key, o->packed_adjoint, count * sizeof *o->packed_adjoint);
-    for (int i = 0; o->dw && i < a->count; i++) {
+    for (int i = 0; o->dw && i < g->count; i++) {
         const weights_view *v = &o->dw[i];
         dn_key_add(&key, &v->data, sizeof v->data);
         dn_key_add(&key, v->s, sizeof v->s);
         dn_key_add(&key, &v->conjugate, sizeof v->conjugate);
     }
-    return dn_cuda_replay(d, &key, 2, run_again, a);
+    cuda_call call = { need_of, run, g, 2 };
+    return dn_cuda_replay(g->d, &key, &call);
+}
+
+static void open_run(
+    gradient_run *g, danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
+    int count, const ks_gradient_operands *o)
+{
+    g->d = (cuda_device *)dev;
+    g->steps = steps;
+    g->adjoint = adjoint;
+    g->count = count;
+    g->o = o;
+    g->is_planned = 0;
+}
+
+/* Operands that are not aligned may need more. */
+size_t dn_cuda_gradient_scratch(
+    danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
+    const ks_step *dw_steps, int count, int64_t batch)
+{
+    weights_view dw[DANAUS_MAX_FACTORS] = { 0 };
+    char some[2];
+    const void *apart = (uintptr_t)some % 2 ? some : some + 1;
+    for (int i = 0; i < count; i++)
+        dw[i].data = some;
+    ks_gradient_operands o = { .batch = batch,
+                               .x = apart,
+                               .dy = apart,
+                               .dx = some,
+                               .dw = dw,
+                               .dw_steps = dw_steps,
+                               .dbias = some };
+    gradient_run g;
+    open_run(&g, dev, steps, adjoint, count, &o);
+    return dn_cuda_scratch_bytes(g.d, need_of(g.d, &g));
 }
 
 danaus_status dn_cuda_ks_gradient(
     danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
     const ks_gradient_operands *o)
 {
-    cuda_device *d = (cuda_device *)dev;
-    run_arguments a = { steps, adjoint, count, o };
+    gradient_run g;
     int pushed;
-    TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = run_or_replay(d, &a);
-    dn_cuda_leave(d, pushed);
+    open_run(&g, dev, steps, adjoint, count, o);
+    TRY(dn_cuda_enter(g.d, &pushed));
+    danaus_status status = run_or_replay(&g);
+    dn_cuda_leave(g.d, pushed);
     return status;
 }

@@ -140,7 +140,7 @@ static void free_map(cuda_gpu *g, pack_map *m)
 {
     int pushed;
     if (m->entries && dn_cuda_enter_gpu(g, &pushed) == DANAUS_OK) {
-        g->driver->MemFree((cu_pointer)m->entries);
+        dn_cuda_free(g, m->entries);
         dn_cuda_leave_gpu(g, pushed);
     }
     dn_free(m);
@@ -148,23 +148,17 @@ static void free_map(cuda_gpu *g, pack_map *m)
 
 static danaus_status upload(cuda_device *d, pack_map *m)
 {
-    int capturing = 0, pushed;
-    cu_pointer memory;
+    int capturing = 0;
     size_t bytes = (size_t)(m->facts.count >> m->facts.group_log2) * sizeof(uint32_t);
-    TRY(dn_cuda_enter(d, &pushed));
-    cu_result result = d->driver->StreamIsCapturing(d->stream, &capturing);
-    if (!result && !capturing)
-        result = d->driver->MemAlloc(&memory, bytes ? bytes : 1);
-    dn_cuda_leave(d, pushed);
-    if (result)
-        return dn_cuda_status(d->driver, result, "MemAlloc");
+    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
     if (capturing)
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "these weights are not ready to be packed while a graph is captured: make "
             "them without a chain, or update them once before");
-    m->entries = (void *)memory;
-    return d->gpu.base.backend->copy(&d->gpu.base, m->entries, m->facts.entry, bytes);
+    const backend *b = d->gpu.base.backend;
+    TRY(b->alloc(&d->gpu.base, bytes, &m->entries));
+    return b->copy(&d->gpu.base, m->entries, m->facts.entry, bytes);
 }
 
 static danaus_status make_map(

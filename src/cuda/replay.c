@@ -17,7 +17,6 @@
 #define FORMS        32
 #define OFTEN        8 /* calls of a form */
 #define NON_BLOCKING 1
-#define RELAXED      2 /* what other threads do meanwhile is their affair */
 
 /* ---- keys ---- */
 
@@ -64,12 +63,25 @@ static int same_key(const cuda_key *known, const cuda_key *key, size_t bytes)
 
 /* ---- places ---- */
 
-/* The place of a call, or else the one of its set that was used longest ago, empty. */
-static cuda_replay *find_replay(cuda_device *d, const cuda_key *key, uint64_t hash)
+/* A call with this key, whatever its scratch; NULL: none. */
+static const cuda_replay *find_key(
+    const cuda_replay *set, const cuda_key *key, uint64_t hash)
 {
-    cuda_replay *set = d->replays + hash % SETS * PLACES, *oldest = set;
-    for (cuda_replay *r = set; r < set + PLACES; r++) {
+    for (const cuda_replay *r = set; r < set + PLACES; r++)
         if (r->calls && r->hash == hash && same_key(&r->key, key, key->bytes))
+            return r;
+    return NULL;
+}
+
+/* The place of a call with this scratch, or else the one of its set that was used longest
+   ago, empty. */
+static cuda_replay *find_replay(
+    cuda_device *d, cuda_replay *set, const cuda_key *key, uint64_t hash)
+{
+    cuda_replay *oldest = set;
+    for (cuda_replay *r = set; r < set + PLACES; r++) {
+        if (r->calls && r->hash == hash && r->scratch == d->scratch &&
+            same_key(&r->key, key, key->bytes))
             return r;
         oldest = r->used < oldest->used ? r : oldest;
     }
@@ -78,6 +90,7 @@ static cuda_replay *find_replay(cuda_device *d, const cuda_key *key, uint64_t ha
     oldest->graph = NULL;
     oldest->calls = 0;
     oldest->hash = hash;
+    oldest->scratch = d->scratch;
     copy_key(&oldest->key, key, key->bytes);
     return oldest;
 }
@@ -134,7 +147,7 @@ static cu_graph_exec capture(cuda_device *d, enqueue run, void *arg, cu_graph *k
         d->capture = NULL;
         return NULL;
     }
-    if (d->driver->BeginCapture(d->capture, RELAXED))
+    if (d->driver->BeginCapture(d->capture, CAPTURE_RELAXED))
         return NULL;
     d->stream = d->capture;
     danaus_status status = run(d, arg);
@@ -238,27 +251,46 @@ static danaus_status run_form(
     return DANAUS_OK;
 }
 
-danaus_status dn_cuda_replay(
-    cuda_device *d, cuda_key *key, int often,
-    danaus_status (*run)(cuda_device *d, void *arg), void *arg)
+static danaus_status run_or_launch(
+    cuda_device *d, const cuda_key *key, uint64_t form, cuda_replay *r,
+    const cuda_call *call)
 {
-    int capturing = 0;
-    dn_key_add(key, &d->scratch, sizeof d->scratch);
-    if (!d->driver->GraphInstantiate || key->is_long)
-        return run(d, arg);
-    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
-    if (!d->replays)
-        d->replays = dn_calloc(SETS * PLACES, sizeof *d->replays);
-    if (capturing || !d->replays)
-        return run(d, arg);
-    uint64_t form = hash_of(0, key->data, key->form);
-    uint64_t hash = hash_of(form, key->data + key->form, key->bytes - key->form);
-    cuda_replay *r = find_replay(d, key, hash);
     r->used = ++d->replayed;
-    if (!r->graph && ++r->calls == often)
-        r->graph = capture(d, run, arg, NULL);
+    if (!r->graph && ++r->calls == call->often)
+        r->graph = capture(d, call->run, call->arg, NULL);
     if (!r->graph)
-        return run_form(d, key, form, run, arg);
+        return run_form(d, key, form, call->run, call->arg);
     CUDA_TRY(d->driver, GraphLaunch(r->graph, d->stream));
     return DANAUS_OK;
+}
+
+/* Scratch is there before a graph is launched, as much as the call needs, which is known
+   from earlier calls: to plan gradients takes longer than to launch them. */
+static danaus_status replay(cuda_device *d, const cuda_key *key, const cuda_call *call)
+{
+    uint64_t form = hash_of(0, key->data, key->form);
+    uint64_t hash = hash_of(form, key->data + key->form, key->bytes - key->form);
+    cuda_replay *set = d->replays + hash % SETS * PLACES;
+    const cuda_replay *known = find_key(set, key, hash);
+    cuda_need need = known ? known->need : call->need(d, call->arg);
+    TRY(dn_cuda_take_scratch(d, need, 0));
+    cuda_replay *r = find_replay(d, set, key, hash);
+    r->need = need;
+    danaus_status status = run_or_launch(d, key, form, r, call);
+    dn_cuda_give_scratch(d);
+    return status;
+}
+
+danaus_status dn_cuda_replay(cuda_device *d, cuda_key *key, const cuda_call *call)
+{
+    int capturing = 0;
+    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
+    if (!d->replays && d->driver->GraphInstantiate)
+        d->replays = dn_calloc(SETS * PLACES, sizeof *d->replays);
+    if (!capturing && !key->is_long && d->replays)
+        return replay(d, key, call);
+    TRY(dn_cuda_take_scratch(d, call->need(d, call->arg), capturing));
+    danaus_status status = call->run(d, call->arg);
+    dn_cuda_give_scratch(d);
+    return status;
 }

@@ -238,44 +238,65 @@ danaus_status dn_cuda_step(
     return dn_cuda_launch(d, function, &launch, arguments);
 }
 
-/* Two places in scratch take turns; what a step needs for itself follows them. */
-static danaus_status run(
-    cuda_device *d, const ks_step *steps, int count, const ks_operands *o)
+int dn_cuda_needs_library(const ks_step *step)
 {
-    size_t widest = 0, work = 0;
-    void *scratch = NULL;
-    for (int i = 0; i < count; i++) {
-        int64_t rows = dn_pattern_rows(steps[i].p.pattern);
-        size_t bytes = i + 1 < count ? vector_bytes(&steps[i], rows, o->batch) : 0;
-        size_t more = dn_cuda_work_bytes(&steps[i], o->batch);
-        widest = bytes > widest ? bytes : widest;
-        work = more > work ? more : work;
-    }
-    size_t between = count > 2 ? 2 * widest : widest;
-    if (between + work)
-        TRY(dn_cuda_scratch(d, between + work, &scratch));
-    const void *x = o->x;
-    for (int i = 0; i < count; i++) {
-        int last = i + 1 == count;
-        void *y = last ? o->y : (char *)scratch + (i % 2 ? widest : 0);
-        TRY(dn_cuda_step(
-            d, &steps[i], o->packed[i], last ? o->bias : NULL,
-            last ? (int)o->activation : 0, o->batch, x, y, (char *)scratch + between));
-        x = y;
-    }
-    return DANAUS_OK;
+    const gpu_family *f = dn_gpu_family(step->kernel);
+    ks_step part;
+    int needs = f->products != NULL;
+    for (int n = 0; f->part && f->part(step->kernel, &step->p, n, &part); n++)
+        needs |= dn_cuda_needs_library(&part);
+    return needs;
 }
 
+/* Two places in scratch take turns; what a step needs for itself follows them. */
 typedef struct run_arguments {
     const ks_step *steps;
     int count;
     const ks_operands *o;
+    size_t widest, between;
 } run_arguments;
 
-static danaus_status run_again(cuda_device *d, void *arg)
+static cuda_need lay(run_arguments *a, int64_t batch)
 {
-    const run_arguments *a = arg;
-    return run(d, a->steps, a->count, a->o);
+    a->widest = 0;
+    cuda_need need = { 0 };
+    for (int i = 0; i < a->count; i++) {
+        const ks_step *step = &a->steps[i];
+        int64_t rows = i + 1 < a->count ? dn_pattern_rows(step->p.pattern) : 0;
+        size_t bytes = vector_bytes(step, rows, batch);
+        size_t work = dn_cuda_work_bytes(step, batch);
+        a->widest = bytes > a->widest ? bytes : a->widest;
+        need.scratch = work > need.scratch ? work : need.scratch;
+        need.library |= dn_cuda_needs_library(step);
+    }
+    a->between = a->count > 2 ? 2 * a->widest : a->widest;
+    need.scratch += a->between;
+    return need;
+}
+
+static cuda_need need_of(cuda_device *d, void *arg)
+{
+    (void)d;
+    run_arguments *a = arg;
+    return lay(a, a->o->batch);
+}
+
+static danaus_status run(cuda_device *d, void *arg)
+{
+    run_arguments *a = arg;
+    const ks_operands *o = a->o;
+    lay(a, o->batch);
+    char *scratch = d->scratch;
+    const void *x = o->x;
+    for (int i = 0; i < a->count; i++) {
+        int last = i + 1 == a->count;
+        void *y = last ? o->y : scratch + (i % 2 ? a->widest : 0);
+        TRY(dn_cuda_step(
+            d, &a->steps[i], o->packed[i], last ? o->bias : NULL,
+            last ? (int)o->activation : 0, o->batch, x, y, scratch + a->between));
+        x = y;
+    }
+    return DANAUS_OK;
 }
 
 /* Calls from which on a graph is worth being made: several launches, or one. */
@@ -297,14 +318,22 @@ static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
     dn_key_end_form(&key);
     dn_key_add(&key, operands, sizeof operands);
     dn_key_add(&key, o->packed, (size_t)a->count * sizeof *o->packed);
-    return dn_cuda_replay(d, &key, often_enough(a->steps, a->count), run_again, a);
+    cuda_call call = { need_of, run, a, often_enough(a->steps, a->count) };
+    return dn_cuda_replay(d, &key, &call);
+}
+
+size_t dn_cuda_ks_scratch(
+    danaus_device *dev, const ks_step *steps, int count, int64_t batch)
+{
+    run_arguments a = { .steps = steps, .count = count };
+    return dn_cuda_scratch_bytes((cuda_device *)dev, lay(&a, batch));
 }
 
 danaus_status dn_cuda_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o)
 {
     cuda_device *d = (cuda_device *)dev;
-    run_arguments a = { steps, count, o };
+    run_arguments a = { .steps = steps, .count = count, .o = o };
     int pushed;
     TRY(dn_cuda_enter(d, &pushed));
     danaus_status status = run_or_replay(d, &a);

@@ -95,6 +95,7 @@ static void close_gpu(cuda_gpu *g)
     int pushed = 0;
     if (g->context && dn_cuda_enter_gpu(g, &pushed) == DANAUS_OK) {
         dn_cuda_close_blas(g);
+        dn_cuda_close_memory(g);
         for (size_t i = 0; i < g->function_capacity; i++)
             if (g->functions[i].module)
                 g->driver->ModuleUnload(g->functions[i].module);
@@ -106,6 +107,8 @@ static void close_gpu(cuda_gpu *g)
     dn_free(g->refused);
     dn_tuning_destroy(g->tuning);
     dn_lock_destroy(g->lock);
+    dn_lock_destroy(g->memory_lock);
+    dn_free(g->waiting.memory);
     dn_free(g);
 }
 
@@ -118,7 +121,11 @@ static danaus_status fill_gpu(cuda_gpu *g)
     CUDA_TRY(g->driver, DeviceTotalMem(&memory, g->handle));
     g->facts.memory = (int64_t)memory;
     CUDA_TRY(g->driver, PrimaryRetain(&g->context, g->handle));
-    return DANAUS_OK;
+    int pushed;
+    TRY(dn_cuda_enter_gpu(g, &pushed));
+    danaus_status status = dn_cuda_open_memory(g);
+    dn_cuda_leave_gpu(g, pushed);
+    return status;
 }
 
 static danaus_status open_gpu(const cuda_driver *driver, int ordinal, cuda_gpu **gpu)
@@ -202,7 +209,9 @@ danaus_status dn_cuda_share(cuda_device *d, int ordinal)
     d->gpu.facts = d->shared->facts;
     d->gpu.base.kernels = dn_gpu_kernels_for(d->gpu.facts.arch, has_blas);
     danaus_status status = share_tuning(d);
-    if (status != DANAUS_OK)
+    if (status == DANAUS_OK)
+        dn_cuda_open_queue(d);
+    else
         dn_cuda_unshare(d);
     return status;
 }

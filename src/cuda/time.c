@@ -17,8 +17,8 @@ typedef struct stopwatch {
     device_run *run;
     void *arg;
     cu_event first, last;
-    cu_pointer other; /* SLABS of numbers, and the one that they are added up in */
-    int64_t slab;     /* numbers */
+    void *other;  /* SLABS of numbers, and the one that they are added up in */
+    int64_t slab; /* numbers */
     cu_function read;
 } stopwatch;
 
@@ -30,8 +30,8 @@ static danaus_status open_stopwatch(stopwatch *w)
     w->slab = d->gpu.facts.l2 * TIMES_L2 / (SLABS * (int64_t)sizeof(float)) + 1;
     size_t bytes = (size_t)((SLABS + 1) * w->slab) * sizeof(float);
     TRY(dn_cuda_function(d, &dn_gpu_helpers[GPU_ADD], &p, 0, &w->read));
-    CUDA_TRY(d->driver, MemAlloc(&w->other, bytes));
-    CUDA_TRY(d->driver, MemsetAsync(w->other, 0, bytes, d->stream));
+    TRY(dn_cuda_alloc(d->shared, bytes, &w->other));
+    CUDA_TRY(d->driver, MemsetAsync((cu_pointer)w->other, 0, bytes, d->stream));
     CUDA_TRY(d->driver, EventCreate(&w->first, 0));
     CUDA_TRY(d->driver, EventCreate(&w->last, 0));
     return DANAUS_OK;
@@ -45,13 +45,13 @@ static void close_stopwatch(stopwatch *w)
     if (w->first)
         driver->EventDestroy(w->first);
     if (w->other)
-        driver->MemFree(w->other);
+        dn_cuda_free(w->d->shared, w->other);
 }
 
 static danaus_status read_other_data(stopwatch *w)
 {
     int64_t slabs = SLABS, one = 1, none = 0;
-    cu_pointer sum = w->other + (cu_pointer)(SLABS * w->slab) * sizeof(float);
+    float *sum = (float *)w->other + SLABS * w->slab;
     int per = 1, ways = 1, conjugated = 0, dense = 0;
     void *arguments[] = { &w->other,   &sum,  &slabs, &per, &ways,
                           &conjugated, &one,  &one,   &one, &w->slab,

@@ -407,20 +407,11 @@ danaus_status dn_check_device(const danaus_ks_plan *plan, const danaus_device *d
     return DANAUS_OK;
 }
 
-danaus_status dn_check_operands(
-    const danaus_ks_plan *plan, const danaus_device *device,
-    const danaus_ks_weights *weights, int64_t batch, const void *x, const void *y)
+/* The widest vector of the chain, padded, must have a size. */
+static danaus_status check_batch(const danaus_ks_plan *plan, int64_t batch)
 {
-    if (!plan || !device || !weights)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and weights are needed");
-    TRY(dn_check_device(plan, device));
-    if (weights->plan != plan)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "the weights were packed for another plan");
     if (batch < 0)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, batch);
-    if (batch && (!x || !y))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "both operands are needed");
-    /* The widest vector of the chain, padded, must have a size. */
     for (int i = 0; i < plan->count; i++) {
         int64_t rows = dn_pattern_rows(plan->patterns[i]);
         int64_t cols = dn_pattern_cols(plan->patterns[i]), n;
@@ -432,6 +423,20 @@ danaus_status dn_check_operands(
                 batch, i);
     }
     return DANAUS_OK;
+}
+
+danaus_status dn_check_operands(
+    const danaus_ks_plan *plan, const danaus_device *device,
+    const danaus_ks_weights *weights, int64_t batch, const void *x, const void *y)
+{
+    if (!plan || !device || !weights)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and weights are needed");
+    TRY(dn_check_device(plan, device));
+    if (weights->plan != plan)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "the weights were packed for another plan");
+    if (batch && (!x || !y))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "both operands are needed");
+    return check_batch(plan, batch);
 }
 
 danaus_status danaus_ks_execute(
@@ -450,4 +455,26 @@ danaus_status danaus_ks_execute(
         .activation = plan->desc.activation,
     };
     return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);
+}
+
+danaus_status danaus_ks_scratch_bytes(
+    const danaus_ks_plan *plan, danaus_device *device, int64_t batch, size_t *forward,
+    size_t *gradient)
+{
+    if (!plan || !device)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and a device are needed");
+    TRY(dn_check_device(plan, device));
+    TRY(check_batch(plan, batch));
+    const backend *b = device->backend;
+    const step_list *run = &plan->run, *there = &plan->forward, *back = &plan->back;
+    if (forward)
+        *forward = batch ? b->ks_scratch(device, run->step, run->count, batch) : 0;
+    if (gradient)
+        *gradient = batch && plan->desc.gradients
+                        ? b->gradient_scratch(
+                              device, there->step, back->step,
+                              plan->weights.count ? plan->weights.step : NULL,
+                              plan->count, batch)
+                        : 0;
+    return DANAUS_OK;
 }

@@ -210,7 +210,8 @@ static void what_goes_wrong_with_a_graph_is_launched(void **state)
         "cuGraphExecKernelNodeSetParams_v2",
     };
     for (size_t f = 0; f < sizeof functions / sizeof *functions; f++)
-        for (int n = 1, reached = 1; reached; n++) {
+        /* A device creates two streams when it opens. */
+        for (int n = f ? 1 : 3, reached = 1; reached; n++) {
             mover m;
             *control = (emulator_control){ .function = functions[f], .error = 719 };
             control->number = n;
@@ -222,8 +223,8 @@ static void what_goes_wrong_with_a_graph_is_launched(void **state)
         }
 }
 
-/* Scratch cannot grow while a graph is captured; lent scratch serves. */
-static void a_captured_product_has_its_scratch_before(void **state)
+/* Lent scratch that is too small does not grow, captured or not. */
+static void a_captured_product_has_scratch(void **state)
 {
     (void)state;
     rng r = { 1 };
@@ -239,7 +240,7 @@ static void a_captured_product_has_its_scratch_before(void **state)
     assert_ok(danaus_alloc(l.device, (size_t)vector_of(s) * 8, &memory));
     l.memory = memory;
     assert_ok(danaus_alloc(l.device, 4096, &lent));
-    assert_status(execute(s, &l), DANAUS_ERR_MEMORY);
+    assert_ok(execute(s, &l));
     assert_status(
         danaus_device_set_scratch(l.device, (char *)lent + 64, 512),
         DANAUS_ERR_ARGUMENT);
@@ -248,7 +249,7 @@ static void a_captured_product_has_its_scratch_before(void **state)
     assert_ok(danaus_device_set_scratch(l.device, lent, 4096));
     assert_ok(execute(s, &l));
     assert_ok(danaus_device_set_scratch(l.device, NULL, 0));
-    assert_status(execute(s, &l), DANAUS_ERR_MEMORY);
+    assert_ok(execute(s, &l));
     control->capturing = 0;
     assert_ok(execute(s, &l));
     control->capturing = 1;
@@ -273,7 +274,7 @@ int main(void)
         cmocka_unit_test(one_launch_becomes_a_graph_when_it_has_come_often),
         cmocka_unit_test(other_operands_are_given_to_the_same_graph),
         cmocka_unit_test(what_goes_wrong_with_a_graph_is_launched),
-        cmocka_unit_test(a_captured_product_has_its_scratch_before),
+        cmocka_unit_test(a_captured_product_has_scratch),
     };
     return cmocka_run_group_tests_name("replay", tests, NULL, NULL);
 }

@@ -48,13 +48,21 @@ static void reach_memory(int access)
     reach(access);
 }
 
-static int record(
+static void enqueue(
     void *stream, void (*run)(const void *), const void *data, size_t bytes)
 {
-    int (*ask)(void *, void (*)(const void *), const void *, size_t);
-    void *found = find("emulator_record");
+    void (*ask)(void *, void (*)(const void *), const void *, size_t);
+    void *found = find("emulator_enqueue");
     memcpy(&ask, &found, sizeof ask);
-    return ask(stream, run, data, bytes);
+    ask(stream, run, data, bytes);
+}
+
+static void touch(const void *memory, int writes)
+{
+    void (*ask)(const void *, int);
+    void *found = find("emulator_touch");
+    memcpy(&ask, &found, sizeof ask);
+    ask(memory, writes);
 }
 
 static void *place_now(void)
@@ -134,6 +142,7 @@ typedef struct products {
     int64_t m, n, k, lda, ldb, ldc, a_step, b_step, c_step, count;
     const char *a, *b;
     char *c;
+    void *workspace;
 } products;
 
 static void multiply(const products *p, const char *a, const char *b, char *c)
@@ -160,6 +169,10 @@ static void run_products(const void *data)
     int64_t size = (int64_t)danaus_dtype_size(p->type);
     int64_t cell = (int64_t)danaus_dtype_size(p->to);
     reach_memory(1);
+    touch(p->a, 0);
+    touch(p->b, 0);
+    touch(p->c, 1);
+    touch(p->workspace, 1);
     for (int64_t i = 0; i < p->count; i++)
         multiply(
             p, p->a + i * p->a_step * size, p->b + i * p->b_step * size,
@@ -186,12 +199,9 @@ int cublasGemmStridedBatchedEx_64(
         !h->workspace || h->place != place_now() || lda < (ta ? k : m) ||
         ldb < (tb ? n : k) || ldc < m)
         return 7;
-    products p = { type, to,  zero,   ta,     tb,     m,     n, k, lda,
-                   ldb,  ldc, a_step, b_step, c_step, count, a, b, c };
-    if (!record(h->stream, run_products, &p, sizeof p)) {
-        run_products(&p);
-        control()->stream = h->stream;
-    }
+    products p = { type, to,     zero,   ta,     tb,    m, n, k, lda,         ldb,
+                   ldc,  a_step, b_step, c_step, count, a, b, c, h->workspace };
+    enqueue(h->stream, run_products, &p, sizeof p);
     return 0;
 }
 

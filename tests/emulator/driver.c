@@ -28,13 +28,17 @@ int emulator_fails(const char *function)
     pthread_mutex_lock(&lock);
     int number = ++control->calls;
     pthread_mutex_unlock(&lock);
-    return number == control->number ? control->error : 0;
+    if (number != control->number)
+        return 0;
+    control->in_capture = emulated_captures() > 0;
+    return control->error;
 }
 
 /* ---- memory ---- */
 
 typedef struct piece {
     size_t from, to;
+    history h;
 } piece;
 
 static char *arena;
@@ -56,11 +60,24 @@ void emulator_memory(int access)
         pthread_mutex_unlock(&lock);
 }
 
-EXPORT int cuMemAlloc_v2(uintptr_t *memory, size_t bytes);
-int cuMemAlloc_v2(uintptr_t *memory, size_t bytes)
+/* The block that an address lies in; NULL: none, though it may be the arena's. */
+static piece *find_piece(uintptr_t address)
 {
-    BEGIN;
-    pthread_mutex_lock(&lock);
+    uintptr_t from = (uintptr_t)arena;
+    for (int i = 0; i < piece_count; i++)
+        if (address >= from + pieces[i].from && address < from + pieces[i].to)
+            return &pieces[i];
+    return NULL;
+}
+
+static int is_stray(uintptr_t address)
+{
+    uintptr_t from = (uintptr_t)arena;
+    return arena && address >= from && address < from + ARENA && !find_piece(address);
+}
+
+static int allocate(uintptr_t *memory, size_t bytes)
+{
     if (!arena) {
         arena = mmap(
             NULL, ARENA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -71,47 +88,141 @@ int cuMemAlloc_v2(uintptr_t *memory, size_t bytes)
     int at = 0;
     while (at < piece_count && pieces[at].from - from < need)
         from = pieces[at++].to;
-    int ok = arena && piece_count < MOST_BLOCKS && need <= ARENA - from;
-    if (ok) {
-        memmove(
-            &pieces[at + 1], &pieces[at], (size_t)(piece_count - at) * sizeof *pieces);
-        pieces[at] = (piece){ from, from + need };
-        piece_count++;
-        control->allocations++;
-        *memory = (uintptr_t)(arena + from);
-        open_arena(1);
-        memset(arena + from, 0xff, need);
-        open_arena(0);
-    }
+    if (!arena || piece_count == MOST_BLOCKS || need > ARENA - from)
+        return 2;
+    memmove(&pieces[at + 1], &pieces[at], (size_t)(piece_count - at) * sizeof *pieces);
+    pieces[at] = (piece){ .from = from, .to = from + need };
+    emulated_begin_life(&pieces[at].h);
+    piece_count++;
+    control->allocations++;
+    *memory = (uintptr_t)(arena + from);
+    open_arena(1);
+    memset(arena + from, 0xff, need);
+    open_arena(0);
+    return 0;
+}
+
+static int release(uintptr_t memory)
+{
+    piece *p = find_piece(memory);
+    if (!p || (uintptr_t)(arena + p->from) != memory)
+        return 1;
+    emulated_touch(&p->h, 1);
+    piece_count--;
+    memmove(p, p + 1, (size_t)(pieces + piece_count - p) * sizeof *p);
+    control->allocations--;
+    return 0;
+}
+
+/* Everything waits for the whole device, and may not be while something is captured. */
+EXPORT int cuMemAlloc_v2(uintptr_t *memory, size_t bytes);
+int cuMemAlloc_v2(uintptr_t *memory, size_t bytes)
+{
+    BEGIN;
+    if (emulated_is_forbidden())
+        return 900;
+    pthread_mutex_lock(&lock);
+    emulated_wait_for_all();
+    emulated_work_on(NULL);
+    int error = allocate(memory, bytes);
+    emulated_wait_for(NULL);
     pthread_mutex_unlock(&lock);
-    return ok ? 0 : 2;
+    return error;
 }
 
 EXPORT int cuMemFree_v2(uintptr_t memory);
 int cuMemFree_v2(uintptr_t memory)
 {
     BEGIN;
+    if (emulated_is_forbidden())
+        return 900;
     pthread_mutex_lock(&lock);
-    int at = 0;
-    while (at < piece_count && (uintptr_t)(arena + pieces[at].from) != memory)
-        at++;
-    int found = at < piece_count;
-    if (found) {
-        piece_count--;
-        memmove(
-            &pieces[at], &pieces[at + 1], (size_t)(piece_count - at) * sizeof *pieces);
-        control->allocations--;
-    }
+    emulated_wait_for_all();
+    emulated_work_on(NULL);
+    int error = release(memory);
     pthread_mutex_unlock(&lock);
-    return found ? 0 : 1;
+    return error;
+}
+
+EXPORT int cuMemAllocAsync(uintptr_t *memory, size_t bytes, void *stream);
+int cuMemAllocAsync(uintptr_t *memory, size_t bytes, void *stream)
+{
+    BEGIN;
+    if (emulated_is_captured(stream) || control->no_pools)
+        return 801;
+    pthread_mutex_lock(&lock);
+    emulated_work_on(stream);
+    int error = allocate(memory, bytes);
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+EXPORT int cuMemFreeAsync(uintptr_t memory, void *stream);
+int cuMemFreeAsync(uintptr_t memory, void *stream)
+{
+    BEGIN;
+    if (emulated_is_captured(stream) || control->no_pools)
+        return 801;
+    pthread_mutex_lock(&lock);
+    emulated_work_on(stream);
+    int error = release(memory);
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+/* The lock is held. */
+static void touch(uintptr_t address, int writes)
+{
+    piece *p = control->watching ? find_piece(address) : NULL;
+    if (p)
+        emulated_touch(&p->h, writes);
+    else if (control->watching && is_stray(address))
+        control->strays++;
+}
+
+void emulator_touch(const void *memory, int writes)
+{
+    touch((uintptr_t)memory, writes);
+}
+
+void *emulated_begin_watch(const int64 *addresses, int count)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        const piece *p = find_piece((uintptr_t)addresses[i]);
+        bytes += p ? p->to - p->from : 0;
+    }
+    char *copy = malloc(bytes + 1), *at = copy;
+    for (int i = 0; i < count; i++) {
+        const piece *p = find_piece((uintptr_t)addresses[i]);
+        if (p) {
+            memcpy(at, arena + p->from, p->to - p->from);
+            at += p->to - p->from;
+        }
+    }
+    return copy;
+}
+
+void emulated_end_watch(void *watch, const int64 *addresses, int count)
+{
+    const char *at = watch;
+    for (int i = 0; i < count; i++) {
+        const piece *p = find_piece((uintptr_t)addresses[i]);
+        int changed = p && memcmp(at, arena + p->from, p->to - p->from);
+        at += p ? p->to - p->from : 0;
+        touch((uintptr_t)addresses[i], changed);
+    }
+    free(watch);
 }
 
 EXPORT int cuMemcpyAsync(uintptr_t to, uintptr_t from, size_t bytes, void *stream);
 int cuMemcpyAsync(uintptr_t to, uintptr_t from, size_t bytes, void *stream)
 {
     BEGIN;
-    (void)stream;
     pthread_mutex_lock(&lock);
+    emulated_work_on(stream);
+    touch(to, 1);
+    touch(from, 0);
     open_arena(1);
     memmove((void *)to, (const void *)from, bytes);
     control->copies++;
@@ -125,8 +236,9 @@ EXPORT int cuMemsetD8Async(
 int cuMemsetD8Async(uintptr_t to, unsigned char value, size_t bytes, void *stream)
 {
     BEGIN;
-    (void)stream;
     pthread_mutex_lock(&lock);
+    emulated_work_on(stream);
+    touch(to, 1);
     open_arena(1);
     memset((void *)to, value, bytes);
     open_arena(0);
@@ -198,8 +310,9 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
     int arch = emulated_arch(), units = arch < 90 ? 2 : 132;
     int shared = arch < 90 ? 64 << 10 : 227 << 10;
     const int facts[][2] = {
-        { 75, arch / 10 }, { 76, arch % 10 }, { 16, units },   { 97, shared },
-        { 38, 256 << 10 }, { 13, 1500000 },   { 36, 5000000 }, { 37, 256 },
+        { 75, arch / 10 }, { 76, arch % 10 }, { 16, units },
+        { 97, shared },    { 38, 256 << 10 }, { 13, 1500000 },
+        { 36, 5000000 },   { 37, 256 },       { 115, !control->no_pools },
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
         if (facts[i][0] == attribute) {
@@ -276,6 +389,8 @@ EXPORT int cuStreamSynchronize(void *stream);
 int cuStreamSynchronize(void *stream)
 {
     BEGIN;
-    (void)stream;
+    if (emulated_is_captured(stream))
+        return 900;
+    emulated_wait_for(stream);
     return depth ? 0 : 201;
 }

@@ -18,6 +18,42 @@ static emulator_control *const control = &emulator_control_block;
 /* The context that is current in this thread, NULL: none. */
 void *emulated_context(void);
 
+/* ---- order.c ---- */
+
+#define EMULATED_STREAMS 64
+
+typedef struct clocks {
+    long at[EMULATED_STREAMS];
+} clocks;
+
+/* Of a block of memory. */
+typedef struct history {
+    int writer;
+    long written;
+    clocks read;
+} history;
+
+/* This thread does work of a stream from now on; the host waits for one, for all. */
+void emulated_work_on(const void *stream);
+void emulated_wait_for(const void *stream);
+void emulated_wait_for_all(void);
+
+/* The work that is done makes a block, or touches it. */
+void emulated_begin_life(history *h);
+void emulated_touch(history *h, int writes);
+
+/* ---- the others ---- */
+
+int emulated_is_captured(const void *stream);
+int emulated_captures(void); /* how many streams are captured */
+
+/* Nonzero: a capture forbids what this thread is about to do, and is spoilt by it. */
+int emulated_is_forbidden(void);
+
+/* A copy of the blocks that these addresses lie in, and how they were touched since. */
+void *emulated_begin_watch(const int64 *addresses, int count);
+void emulated_end_watch(void *watch, const int64 *addresses, int count);
+
 /* What a node of a graph that was made is to run, NULL: something else than `run`. */
 void *emulated_node(void *made, const void *node, void (*run)(const void *data));
 

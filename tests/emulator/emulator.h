@@ -24,20 +24,26 @@ typedef struct emulator_control {
         graphs; /* and streams */
     long launches, copies, products;
     unsigned long functions; /* that were launched, their addresses added up */
-    int devices;             /* 0: one */
-    int capturing;           /* what cuStreamIsCapturing says */
-    int calls;               /* of `function` since it was set */
-    void *stream;            /* of the latest launch */
+    int devices;    /* 0: one */
+    int capturing;  /* what cuStreamIsCapturing says */
+    int calls;      /* of `function` since it was set */
+    int in_capture; /* something was captured when it failed */
+    void *stream;   /* of the latest launch */
+    int no_pools;   /* memory is not had in the order of a stream */
+    int watching;   /* count the next two: where what lies in one block is not shared */
+    long races, strays;
+    long stalls; /* what waits for all streams */
 } emulator_control;
 
 EXPORT extern emulator_control emulator_control_block;
 
 /* For stand-ins of libraries on top of the driver, too: the error with which this function
-   is to fail, or 0; device memory for the time of a call, one at a time; work on a stream
-   that is captured, 0: on another, which is to be done now. */
+   is to fail, or 0; device memory for the time of a call, one at a time; work on a stream,
+   done now unless the stream is captured; memory that work which is being done touches. */
 EXPORT int emulator_fails(const char *function);
 EXPORT void emulator_memory(int access);
-EXPORT int emulator_record(
+EXPORT void emulator_enqueue(
     void *stream, void (*run)(const void *data), const void *data, size_t bytes);
+EXPORT void emulator_touch(const void *memory, int writes);
 
 #endif

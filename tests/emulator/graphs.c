@@ -1,10 +1,10 @@
-/* Graphs and events of the emulated driver: work that is done later, in its order. */
+/* Graphs of the emulated driver: work that is done later, in its order. */
 // SPDX-License-Identifier: Apache-2.0
 #include "driver.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct work {
     struct work *next;
@@ -17,9 +17,71 @@ typedef struct graph {
     size_t count;
 } graph;
 
-/* What this thread captures. A graph that is instantiated gives its work away. */
-static __thread void *captured;
-static __thread graph *capture;
+/* What is captured now. A graph that is instantiated gives its work away. */
+#define MOST_CAPTURES 8
+#define GLOBAL        0
+#define RELAXED       2
+
+static struct {
+    const void *stream; /* NULL: an empty place */
+    pthread_t thread;
+    int mode, is_spoilt;
+    graph *to;
+} captures[MOST_CAPTURES];
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread int mode; /* of this thread */
+
+/* The place of a stream, or -1. The lock is held. */
+static int place_of(const void *stream)
+{
+    for (int i = 0; i < MOST_CAPTURES; i++)
+        if (stream && captures[i].stream == stream)
+            return i;
+    return -1;
+}
+
+int emulated_is_captured(const void *stream)
+{
+    pthread_mutex_lock(&lock);
+    int place = place_of(stream);
+    pthread_mutex_unlock(&lock);
+    return place >= 0;
+}
+
+int emulated_captures(void)
+{
+    int count = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < MOST_CAPTURES; i++)
+        count += captures[i].stream != NULL;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+int emulated_is_forbidden(void)
+{
+    int forbidden = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < MOST_CAPTURES && mode != RELAXED; i++) {
+        int is_own = pthread_equal(captures[i].thread, pthread_self());
+        if (captures[i].stream && captures[i].mode != RELAXED &&
+            (is_own || (mode == GLOBAL && captures[i].mode == GLOBAL)))
+            forbidden = captures[i].is_spoilt = 1;
+    }
+    pthread_mutex_unlock(&lock);
+    return forbidden;
+}
+
+EXPORT int cuThreadExchangeStreamCaptureMode(int *other);
+int cuThreadExchangeStreamCaptureMode(int *other)
+{
+    BEGIN;
+    int before = mode;
+    mode = *other;
+    *other = before;
+    return 0;
+}
 
 static graph *make_graph(void)
 {
@@ -39,25 +101,37 @@ static void free_graph(graph *g)
     __atomic_sub_fetch(&control->graphs, 1, __ATOMIC_SEQ_CST);
 }
 
-int emulator_record(
-    void *stream, void (*run)(const void *data), const void *data, size_t bytes)
+static void record(
+    graph *to, void (*run)(const void *data), const void *data, size_t bytes)
 {
-    if (!stream || stream != captured)
-        return 0;
     work *w = calloc(1, sizeof *w + bytes);
     w->run = run;
     memcpy(w->data, data, bytes);
-    *capture->end = w;
-    capture->end = &w->next;
-    capture->count++;
-    return 1;
+    *to->end = w;
+    to->end = &w->next;
+    to->count++;
+}
+
+void emulator_enqueue(
+    void *stream, void (*run)(const void *data), const void *data, size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    int place = place_of(stream);
+    if (place >= 0)
+        record(captures[place].to, run, data, bytes);
+    pthread_mutex_unlock(&lock);
+    if (place >= 0)
+        return;
+    emulated_work_on(stream);
+    run(data);
+    control->stream = stream;
 }
 
 EXPORT int cuStreamIsCapturing(void *stream, int *capturing);
 int cuStreamIsCapturing(void *stream, int *capturing)
 {
     BEGIN;
-    *capturing = control->capturing || (stream && stream == captured);
+    *capturing = control->capturing || emulated_is_captured(stream);
     return 0;
 }
 
@@ -79,24 +153,39 @@ int cuStreamDestroy_v2(void *stream)
     return 0;
 }
 
-EXPORT int cuStreamBeginCapture_v2(void *stream, int mode);
-int cuStreamBeginCapture_v2(void *stream, int mode)
+EXPORT int cuStreamBeginCapture_v2(void *stream, int how);
+int cuStreamBeginCapture_v2(void *stream, int how)
 {
     BEGIN;
-    if (captured || !stream || mode < 0 || mode > 2)
-        return 1;
-    captured = stream;
-    capture = make_graph();
-    return 0;
+    pthread_mutex_lock(&lock);
+    int place = 0, ok = stream && how >= 0 && how <= 2 && place_of(stream) < 0;
+    while (place < MOST_CAPTURES && captures[place].stream)
+        place++;
+    ok &= place < MOST_CAPTURES;
+    if (ok) {
+        captures[place].stream = stream;
+        captures[place].thread = pthread_self();
+        captures[place].mode = how;
+        captures[place].is_spoilt = 0;
+        captures[place].to = make_graph();
+    }
+    pthread_mutex_unlock(&lock);
+    return !ok;
 }
 
 EXPORT int cuStreamEndCapture(void *stream, graph **made);
 int cuStreamEndCapture(void *stream, graph **made)
 {
-    graph *g = stream == captured ? capture : NULL;
     int error = emulator_fails(__func__);
-    captured = NULL;
     *made = NULL;
+    pthread_mutex_lock(&lock);
+    int place = place_of(stream);
+    graph *g = place >= 0 ? captures[place].to : NULL;
+    if (place >= 0) {
+        error = error ? error : captures[place].is_spoilt ? 901 : 0;
+        captures[place].stream = NULL;
+    }
+    pthread_mutex_unlock(&lock);
     if (error && g)
         free_graph(g);
     else
@@ -127,14 +216,18 @@ int cuStreamGetCaptureInfo_v2(
 {
     static __thread work *last;
     BEGIN;
-    *capturing = stream && stream == captured;
-    if (!*capturing)
+    pthread_mutex_lock(&lock);
+    int place = place_of(stream);
+    graph *g = place >= 0 ? captures[place].to : NULL;
+    pthread_mutex_unlock(&lock);
+    *capturing = g != NULL;
+    if (!g)
         return 0;
     last = NULL;
-    for (work *w = capture->first; w; w = w->next)
+    for (work *w = g->first; w; w = w->next)
         last = w;
     *id = 1;
-    *to = capture;
+    *to = g;
     *latest = &last;
     *count = last != NULL;
     return 0;
@@ -160,6 +253,7 @@ EXPORT int cuGraphLaunch(graph *made, void *stream);
 int cuGraphLaunch(graph *made, void *stream)
 {
     BEGIN;
+    emulated_work_on(stream);
     for (const work *w = made->first; w; w = w->next)
         w->run(w->data);
     control->stream = stream;
@@ -180,46 +274,4 @@ int cuGraphExecDestroy(graph *made)
     int error = emulator_fails(__func__);
     free_graph(made);
     return error;
-}
-
-/* ---- events ---- */
-
-EXPORT int cuEventCreate(struct timespec **event, unsigned flags);
-int cuEventCreate(struct timespec **event, unsigned flags)
-{
-    BEGIN;
-    *event = flags ? NULL : calloc(1, sizeof **event);
-    if (!*event)
-        return 1;
-    __atomic_add_fetch(&control->events, 1, __ATOMIC_SEQ_CST);
-    return 0;
-}
-
-EXPORT int cuEventDestroy_v2(struct timespec *event);
-int cuEventDestroy_v2(struct timespec *event)
-{
-    free(event); /* when this is to fail, too: what is lost is counted */
-    BEGIN;
-    __atomic_sub_fetch(&control->events, 1, __ATOMIC_SEQ_CST);
-    return 0;
-}
-
-EXPORT int cuEventRecord(struct timespec *event, void *stream);
-int cuEventRecord(struct timespec *event, void *stream)
-{
-    BEGIN;
-    (void)stream;
-    clock_gettime(CLOCK_MONOTONIC, event);
-    return emulated_context() ? 0 : 201;
-}
-
-EXPORT int cuEventElapsedTime(
-    float *milliseconds, const struct timespec *first, const struct timespec *last);
-int cuEventElapsedTime(
-    float *milliseconds, const struct timespec *first, const struct timespec *last)
-{
-    BEGIN;
-    *milliseconds = (float)(last->tv_sec - first->tv_sec) * 1e3f +
-                    (float)(last->tv_nsec - first->tv_nsec) * 1e-6f;
-    return 0;
 }

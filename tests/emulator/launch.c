@@ -238,8 +238,12 @@ static void run_launch(const void *data)
 {
     const launch *l = data;
     emulator_memory(1);
+    void *watch =
+        control->watching ? emulated_begin_watch(l->argument, MOST_ARGS) : NULL;
     if (l->f->library)
         run_blocks(l);
+    if (watch)
+        emulated_end_watch(watch, l->argument, MOST_ARGS);
     control->launches++;
     control->functions += (unsigned long)l->f;
     emulator_memory(0);
@@ -260,10 +264,7 @@ static int enqueue(
     if (!emulated_context() || f->context != emulated_context())
         return 400;
     launch l = launch_of(f, blocks, count, arguments);
-    if (!emulator_record(stream, run_launch, &l, sizeof l)) {
-        run_launch(&l);
-        control->stream = stream;
-    }
+    emulator_enqueue(stream, run_launch, &l, sizeof l);
     return 0;
 }
 

@@ -491,10 +491,10 @@ static void lent_scratch_is_used_or_too_small(void **state)
     rng r = { 4 };
     array x = array_random(&r, DANAUS_F32, 24 * 100);
     array y = array_make(DANAUS_F32, 24 * 100);
-    _Alignas(64) static char small[64], large[1 << 24];
+    _Alignas(256) static char small[64], large[1 << 24];
     assert_ok(danaus_device_set_threads(f.device, 1));
     assert_status(
-        danaus_device_set_scratch(f.device, small + 1, 63), DANAUS_ERR_ARGUMENT);
+        danaus_device_set_scratch(f.device, small + 64, 63), DANAUS_ERR_ARGUMENT);
     assert_ok(danaus_device_set_scratch(f.device, small, sizeof small));
     assert_status(
         danaus_ks_execute(f.plan, f.device, f.weights, 100, x.data, y.data),

@@ -1,0 +1,415 @@
+/* Memory of a GPU, streams, and their scratch.
+
+   Memory comes from the GPU's pool, and goes back to it, in the order of a stream, so that
+   neither waits for work of others; drivers without pools wait. What is freed is given
+   back on a stream of the GPU's own that waits there for events: one for each stream of each
+   device. While one of those streams is captured it has no events, and what is freed
+   waits in a list.
+
+   Scratch belongs to a stream: a device has a place for each of the latest few. Two
+   streams never share it, unless it is lent: then the later one waits for the former. What
+   was handed out while a graph of the caller's was captured is kept until the device
+   closes. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cuda.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#define NON_BLOCKING   1
+#define WITHOUT_TIMING 2
+#define LEAST_LIST     16
+
+int dn_cuda_set_capture_mode(const cuda_driver *driver, int mode)
+{
+    if (driver->ExchangeCaptureMode)
+        driver->ExchangeCaptureMode(&mode);
+    return mode;
+}
+
+/* Of the legacy stream this is an error while another one that it waits for is captured. */
+static int is_captured(const cuda_driver *driver, cu_stream stream)
+{
+    int captured = 0;
+    return driver->StreamIsCapturing(stream, &captured) || captured;
+}
+
+static danaus_status reserve(cuda_memory_list *list, size_t count)
+{
+    if (count <= list->capacity)
+        return DANAUS_OK;
+    size_t more = list->capacity ? 2 * list->capacity : LEAST_LIST;
+    void **grown =
+        dn_grow(list->memory, list->count * sizeof *grown, more * sizeof *grown);
+    if (!grown)
+        return dn_fail_memory(more * sizeof *grown, "a list of memory");
+    list->memory = grown;
+    list->capacity = more;
+    return DANAUS_OK;
+}
+
+/* ---- memory of a GPU; its lock is held ---- */
+
+/* `frees` waits for what the stream was asked until now. 0: nobody knows. */
+static int wait_for(cuda_gpu *g, cuda_stream *s, int is_now)
+{
+    const cuda_driver *driver = g->driver;
+    if (is_now || (!s->is_left && !s->stream)) {
+        if ((!s->left && driver->EventCreate(&s->left, WITHOUT_TIMING)) ||
+            driver->EventRecord(s->left, s->stream))
+            return 0;
+    } else if (!s->is_left)
+        return 1;
+    return !driver->StreamWaitEvent(g->frees, s->left, 0);
+}
+
+/* 0: what waits cannot be freed yet. */
+static int wait_for_all(cuda_gpu *g)
+{
+    int done = 1;
+    for (const cuda_device *d = g->queues; d; d = d->next)
+        if (is_captured(g->driver, d->now->stream))
+            return 0;
+    for (cuda_device *d = g->queues; g->frees && d; d = d->next)
+        for (cuda_stream *s = d->streams; s < d->streams + STREAMS; s++)
+            done &= !s->used || wait_for(g, s, s == d->now);
+    return done;
+}
+
+static void free_now(cuda_gpu *g, void *memory)
+{
+    if (g->frees)
+        g->driver->MemFreeAsync((cu_pointer)memory, g->frees);
+    else
+        g->driver->MemFree((cu_pointer)memory);
+    g->allocations--;
+}
+
+static void free_list(cuda_gpu *g, cuda_memory_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free_now(g, list->memory[i]);
+    list->count = 0;
+}
+
+static void free_waiting(cuda_gpu *g)
+{
+    if (g->waiting.count && wait_for_all(g))
+        free_list(g, &g->waiting);
+}
+
+/* There is room for all that was allocated. */
+static void free_later(cuda_gpu *g, void *memory)
+{
+    g->waiting.memory[g->waiting.count++] = memory;
+    free_waiting(g);
+}
+
+/* Memory in the order of a stream, or, on `asks`, for all. */
+static danaus_status get(cuda_gpu *g, size_t bytes, cu_stream stream, void **memory)
+{
+    cu_pointer m;
+    cu_result result = 0;
+    TRY(reserve(&g->waiting, g->allocations + 1));
+    if (!g->asks)
+        CUDA_TRY(g->driver, MemAlloc(&m, bytes));
+    else {
+        CUDA_TRY(g->driver, MemAllocAsync(&m, bytes, stream));
+        if (stream == g->asks)
+            result = g->driver->StreamSynchronize(stream);
+    }
+    g->allocations++;
+    if (result) {
+        free_now(g, (void *)m);
+        return dn_cuda_status(g->driver, result, "StreamSynchronize");
+    }
+    *memory = (void *)m;
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_alloc(cuda_gpu *g, size_t bytes, void **memory)
+{
+    int mode = dn_cuda_set_capture_mode(g->driver, CAPTURE_RELAXED);
+    dn_lock(g->memory_lock);
+    free_waiting(g);
+    danaus_status status = get(g, bytes ? bytes : 1, g->asks, memory);
+    dn_unlock(g->memory_lock);
+    dn_cuda_set_capture_mode(g->driver, mode);
+    return status;
+}
+
+void dn_cuda_free(cuda_gpu *g, void *memory)
+{
+    int mode = dn_cuda_set_capture_mode(g->driver, CAPTURE_RELAXED);
+    dn_lock(g->memory_lock);
+    free_later(g, memory);
+    dn_unlock(g->memory_lock);
+    dn_cuda_set_capture_mode(g->driver, mode);
+}
+
+danaus_status dn_cuda_open_memory(cuda_gpu *g)
+{
+    int pools = 0;
+    TRY(dn_lock_create(&g->memory_lock));
+    if (!g->driver->MemAllocAsync || !g->driver->MemFreeAsync)
+        return DANAUS_OK;
+    CUDA_TRY(g->driver, DeviceGetAttribute(&pools, CU_MEMORY_POOLS, g->handle));
+    if (!pools)
+        return DANAUS_OK;
+    CUDA_TRY(g->driver, StreamCreate(&g->asks, NON_BLOCKING));
+    CUDA_TRY(g->driver, StreamCreate(&g->frees, NON_BLOCKING));
+    return DANAUS_OK;
+}
+
+/* No device is left: its work was waited for. */
+void dn_cuda_close_memory(cuda_gpu *g)
+{
+    free_list(g, &g->waiting);
+    if (g->frees) {
+        g->driver->StreamSynchronize(g->frees);
+        g->driver->StreamDestroy(g->frees);
+    }
+    if (g->asks)
+        g->driver->StreamDestroy(g->asks);
+}
+
+/* ---- streams of a device ---- */
+
+void dn_cuda_open_queue(cuda_device *d)
+{
+    cuda_gpu *g = d->shared;
+    d->now = d->streams;
+    d->now->used = ++d->switches;
+    dn_lock(g->memory_lock);
+    d->next = g->queues;
+    g->queues = d;
+    dn_unlock(g->memory_lock);
+}
+
+danaus_status dn_cuda_wait(cuda_device *d)
+{
+    CUDA_TRY(d->driver, StreamSynchronize(d->stream));
+    for (const cuda_stream *s = d->streams; s < d->streams + STREAMS; s++)
+        if (s != d->now && s->is_left)
+            CUDA_TRY(d->driver, EventSynchronize(s->left));
+    return DANAUS_OK;
+}
+
+void dn_cuda_close_queue(cuda_device *d)
+{
+    cuda_gpu *g = d->shared;
+    int mode = dn_cuda_set_capture_mode(g->driver, CAPTURE_RELAXED);
+    if (!is_captured(g->driver, d->stream))
+        dn_cuda_wait(d);
+    dn_lock(g->memory_lock);
+    cuda_device **at = &g->queues;
+    while (*at != d)
+        at = &(*at)->next;
+    *at = d->next;
+    for (cuda_stream *s = d->streams; s < d->streams + STREAMS; s++) {
+        if (s->scratch)
+            free_now(g, s->scratch);
+        if (s->left)
+            g->driver->EventDestroy(s->left);
+    }
+    free_list(g, &d->kept);
+    free_waiting(g);
+    dn_unlock(g->memory_lock);
+    dn_cuda_set_capture_mode(g->driver, mode);
+    dn_free(d->kept.memory);
+}
+
+/* Takes the scratch of a stream away, which may be another one's afterwards. */
+static danaus_status end_scratch(cuda_device *d, cuda_stream *s)
+{
+    int is_known = s == d->now || s->is_left;
+    if (s->scratch && (s->is_captured || !is_known)) {
+        TRY(reserve(&d->kept, d->kept.count + 1));
+        d->kept.memory[d->kept.count++] = s->scratch;
+    } else if (s->scratch)
+        free_later(d->shared, s->scratch);
+    s->scratch = NULL;
+    s->bytes = 0;
+    s->is_captured = 0;
+    return DANAUS_OK;
+}
+
+/* A stream that is captured has no event for work of before. */
+static danaus_status leave(cuda_device *d, cuda_stream *s)
+{
+    s->is_left = 0;
+    if (is_captured(d->driver, s->stream))
+        return DANAUS_OK;
+    if (!s->left)
+        CUDA_TRY(d->driver, EventCreate(&s->left, WITHOUT_TIMING));
+    CUDA_TRY(d->driver, EventRecord(s->left, s->stream));
+    s->is_left = 1;
+    return DANAUS_OK;
+}
+
+/* Its place, or that of the stream that was used longest ago. */
+static cuda_stream *find_stream(cuda_device *d, cu_stream stream)
+{
+    cuda_stream *oldest = NULL;
+    for (cuda_stream *s = d->streams; s < d->streams + STREAMS; s++) {
+        if (s->used && s->stream == stream)
+            return s;
+        if (s != d->now && (!oldest || s->used < oldest->used))
+            oldest = s;
+    }
+    return oldest;
+}
+
+/* A handle that comes again may be that of another stream: it waits for what the former
+   one did with its scratch. */
+static danaus_status go_to(cuda_device *d, cu_stream stream)
+{
+    cuda_stream *from = d->now, *to = find_stream(d, stream);
+    int waits = !is_captured(d->driver, stream);
+    TRY(leave(d, from));
+    if (!to->used || to->stream != stream) {
+        TRY(end_scratch(d, to));
+        to->is_left = 0;
+    } else if (to->is_left && waits)
+        CUDA_TRY(d->driver, StreamWaitEvent(stream, to->left, 0));
+    if (d->lent && from->is_left && waits)
+        CUDA_TRY(d->driver, StreamWaitEvent(stream, from->left, 0));
+    to->stream = d->stream = stream;
+    to->used = ++d->switches;
+    d->now = to;
+    return DANAUS_OK;
+}
+
+danaus_status dn_cuda_set_stream(cuda_device *d, cu_stream stream)
+{
+    if (stream == d->stream)
+        return DANAUS_OK;
+    int mode = dn_cuda_set_capture_mode(d->driver, CAPTURE_RELAXED);
+    dn_lock(d->shared->memory_lock);
+    danaus_status status = go_to(d, stream);
+    dn_unlock(d->shared->memory_lock);
+    dn_cuda_set_capture_mode(d->driver, mode);
+    return status;
+}
+
+/* ---- scratch ---- */
+
+static danaus_status end_all_scratch(cuda_device *d)
+{
+    danaus_status status = DANAUS_OK;
+    dn_lock(d->shared->memory_lock);
+    for (cuda_stream *s = d->streams; s < d->streams + STREAMS; s++)
+        status = status ? status : end_scratch(d, s);
+    dn_unlock(d->shared->memory_lock);
+    return status;
+}
+
+danaus_status dn_cuda_set_scratch(
+    cuda_device *d, void *lent, size_t bytes, const danaus_allocator *allocator)
+{
+    int mode = dn_cuda_set_capture_mode(d->driver, CAPTURE_RELAXED);
+    danaus_status status = lent || allocator ? end_all_scratch(d) : DANAUS_OK;
+    dn_cuda_set_capture_mode(d->driver, mode);
+    TRY(status);
+    d->lent = lent;
+    d->lent_bytes = bytes;
+    d->allocator = allocator ? *allocator : (danaus_allocator){ 0 };
+    return DANAUS_OK;
+}
+
+/* In the order of the stream: what was asked before still has the old memory. */
+static danaus_status grow_locked(cuda_device *d, size_t bytes, int capturing)
+{
+    cuda_gpu *g = d->shared;
+    cuda_stream *s = d->now;
+    if (g->frees && s->scratch && !s->is_captured && !capturing) {
+        CUDA_TRY(g->driver, MemFreeAsync((cu_pointer)s->scratch, s->stream));
+        g->allocations--;
+        s->scratch = NULL;
+    }
+    TRY(end_scratch(d, s));
+    TRY(get(g, bytes, capturing ? g->asks : s->stream, &s->scratch));
+    s->bytes = bytes;
+    return DANAUS_OK;
+}
+
+static danaus_status grow(cuda_device *d, size_t bytes, int capturing)
+{
+    if (capturing && !d->driver->ExchangeCaptureMode)
+        return dn_fail(
+            DANAUS_ERR_MEMORY,
+            "this product needs %zu bytes of scratch, which this driver cannot give "
+            "while a graph is captured: run it once before, or lend scratch",
+            bytes);
+    int mode = dn_cuda_set_capture_mode(d->driver, CAPTURE_RELAXED);
+    dn_lock(d->shared->memory_lock);
+    danaus_status status = grow_locked(d, bytes, capturing);
+    dn_unlock(d->shared->memory_lock);
+    dn_cuda_set_capture_mode(d->driver, mode);
+    return status;
+}
+
+static danaus_status ask_allocator(cuda_device *d, size_t bytes, void **memory)
+{
+    const danaus_allocator *a = &d->allocator;
+    void *m = NULL;
+    danaus_status status = a->alloc(a->user, bytes, d->stream, &m);
+    if (status != DANAUS_OK)
+        return dn_fail(
+            status, "the allocator did not give %zu bytes of scratch", bytes);
+    *memory = m;
+    if ((uintptr_t)m % DANAUS_SCRATCH_ALIGN == 0 && m)
+        return DANAUS_OK;
+    a->free(a->user, m, d->stream);
+    return dn_fail(
+        DANAUS_ERR_ARGUMENT, "scratch of an allocator must be aligned to %d bytes",
+        DANAUS_SCRATCH_ALIGN);
+}
+
+static danaus_status find_scratch(
+    cuda_device *d, size_t bytes, int capturing, void **memory)
+{
+    if (d->allocator.alloc)
+        return ask_allocator(d, bytes, memory);
+    if (d->lent && bytes > d->lent_bytes)
+        return dn_fail(
+            DANAUS_ERR_MEMORY,
+            "this product needs %zu bytes of scratch, the device was lent %zu", bytes,
+            d->lent_bytes);
+    if (!d->lent && bytes > d->now->bytes)
+        TRY(grow(d, bytes, capturing));
+    d->now->is_captured |= capturing;
+    *memory = d->lent ? d->lent : d->now->scratch;
+    return DANAUS_OK;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + DANAUS_SCRATCH_ALIGN - 1) / DANAUS_SCRATCH_ALIGN *
+           DANAUS_SCRATCH_ALIGN;
+}
+
+size_t dn_cuda_scratch_bytes(const cuda_device *d, cuda_need need)
+{
+    return need.library ? aligned(need.scratch) + dn_cuda_workspace_bytes(d)
+                        : need.scratch;
+}
+
+danaus_status dn_cuda_take_scratch(cuda_device *d, cuda_need need, int capturing)
+{
+    size_t bytes = dn_cuda_scratch_bytes(d, need);
+    void *memory = NULL;
+    if (bytes)
+        TRY(find_scratch(d, bytes, capturing, &memory));
+    d->scratch = memory;
+    d->workspace = need.library ? (char *)memory + aligned(need.scratch) : NULL;
+    return DANAUS_OK;
+}
+
+void dn_cuda_give_scratch(cuda_device *d)
+{
+    const danaus_allocator *a = &d->allocator;
+    if (a->free && d->scratch)
+        a->free(a->user, d->scratch, d->stream);
+    d->scratch = d->workspace = NULL;
+}
