@@ -13,7 +13,7 @@ static inline size_t dn_aligned(int64_t size)
     return (size_t)((size + DN_ALIGN - 1) / DN_ALIGN * DN_ALIGN);
 }
 
-void *dn_alloc(size_t bytes);               /* NULL if there is none */
+void *dn_alloc(size_t bytes); /* NULL if there is none */
 void *dn_alloc_aligned(size_t bytes, size_t least);
 void *dn_calloc(size_t count, size_t size); /* zeroed; NULL on overflow too */
 void *dn_grow(void *memory, size_t old_bytes, size_t bytes); /* NULL: old one stays */

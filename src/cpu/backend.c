@@ -209,11 +209,10 @@ danaus_status dn_cpu_scratch(cpu_device *d, size_t bytes, void **scratch)
     return DANAUS_OK;
 }
 
-danaus_status dn_cpu_end_call(cpu_device *d, danaus_status status)
+void dn_cpu_give_scratch(cpu_device *d)
 {
     if (d->allocator.free)
         drop_scratch(d);
-    return status;
 }
 
 /* ---- products, whose scratch an allocator gets back ---- */
@@ -221,14 +220,18 @@ danaus_status dn_cpu_end_call(cpu_device *d, danaus_status status)
 static danaus_status cpu_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o)
 {
-    return dn_cpu_end_call(cpu(dev), dn_cpu_ks_run(dev, steps, count, o));
+    danaus_status status = dn_cpu_ks_run(dev, steps, count, o);
+    dn_cpu_give_scratch(cpu(dev));
+    return status;
 }
 
 static danaus_status cpu_ks_gradient(
     danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
     const ks_gradient_operands *o)
 {
-    return dn_cpu_end_call(cpu(dev), dn_cpu_ks_gradient(dev, steps, adjoint, count, o));
+    danaus_status status = dn_cpu_ks_gradient(dev, steps, adjoint, count, o);
+    dn_cpu_give_scratch(cpu(dev));
+    return status;
 }
 
 /* A call asks once, before it does anything, and gets nothing. */

@@ -170,7 +170,7 @@ void dn_cpu_parallel_short(cpu_device *dev, int count, parallel_task task, void 
 /* Scratch of at least `bytes`, kept until the device goes or needs more. */
 danaus_status dn_cpu_scratch(cpu_device *dev, size_t bytes, void **scratch);
 
-/* The end of a call that may have had scratch, with its status. */
-danaus_status dn_cpu_end_call(cpu_device *dev, danaus_status status);
+/* The end of a call that had scratch: an allocator gets it back. */
+void dn_cpu_give_scratch(cpu_device *dev);
 
 #endif

@@ -242,7 +242,7 @@ int dn_cuda_needs_library(const ks_step *step)
 {
     const gpu_family *f = dn_gpu_family(step->kernel);
     ks_step part;
-    int needs = f->products != NULL;
+    int needs = f->library;
     for (int n = 0; f->part && f->part(step->kernel, &step->p, n, &part); n++)
         needs |= dn_cuda_needs_library(&part);
     return needs;

@@ -9,8 +9,6 @@
 #include "support/chains.h"
 #include "support/device.h"
 
-#include <string.h>
-
 /* A chain with operands on the device; back: dx, dw of all factors and dbias. */
 typedef struct scene {
     danaus_device *device;
@@ -114,44 +112,16 @@ static void forget_results(const scene *s)
 
 typedef danaus_status call(const scene *s);
 
-/* An allocator that has one block, of which it is asked for at most `most`. */
-typedef struct one_block {
-    void *memory;
-    size_t most, asked;
-    int calls, taken;
-} one_block;
-
-static danaus_status take_block(void *user, size_t bytes, void *stream, void **memory)
-{
-    one_block *b = user;
-    assert_null(stream);
-    assert_int_equal(b->taken++, 0);
-    assert_true(bytes > 0 && bytes <= b->most);
-    b->calls++;
-    b->asked = bytes;
-    *memory = b->memory;
-    return DANAUS_OK;
-}
-
-static void give_block(void *user, void *memory, void *stream)
-{
-    one_block *b = user;
-    assert_null(stream);
-    assert_int_equal(b->taken--, 1);
-    assert_ptr_equal(memory, b->memory);
-}
-
 static void use_block(
     const scene *s, call *run, void *memory, size_t bytes, int is_exact)
 {
     one_block b = { .memory = memory, .most = bytes };
-    danaus_allocator allocator = { &b, take_block, give_block, { NULL } };
-    assert_ok(danaus_device_set_allocator(s->device, &allocator));
+    scratch_from(s->device, &b);
     assert_ok(run(s));
     assert_int_equal(b.taken, 0);
     assert_in_range(b.calls, 0, 1);
     assert_true(!is_exact || b.asked == bytes);
-    assert_ok(danaus_device_set_allocator(s->device, NULL));
+    scratch_from(s->device, NULL);
 }
 
 /* is_exact: nothing is left out of what may be asked for. */
@@ -206,13 +176,25 @@ static void as_much_as_it_says_is_enough(void **state)
     assert_ok(danaus_device_set_threads(device, 0));
 }
 
+static void never_called(void *user, void *memory, void *stream)
+{
+    fail_msg("%p %p %p", user, memory, stream);
+}
+
+static danaus_status never_asked(void *user, size_t bytes, void *stream, void **memory)
+{
+    fail_msg("%p %zu %p %p", user, bytes, stream, (void *)memory);
+    return DANAUS_OK;
+}
+
 static void what_is_asked_wrongly_is_refused(void **state)
 {
     danaus_device *device = *state;
     size_t forward = 7, back = 7;
     danaus_pattern p = { 1, 4, 4, 1 };
     danaus_ks_plan *plan;
-    danaus_allocator half = { NULL, take_block, NULL, { NULL } };
+    danaus_allocator half = { .free = never_called };
+    danaus_allocator strange = { NULL, never_asked, never_called, { &plan } };
     assert_ok(danaus_ks_plan_create(device, &p, 1, NULL, &plan));
     assert_status(
         danaus_ks_scratch_bytes(NULL, device, 1, &forward, &back), DANAUS_ERR_ARGUMENT);
@@ -228,6 +210,7 @@ static void what_is_asked_wrongly_is_refused(void **state)
     assert_ok(danaus_ks_scratch_bytes(plan, device, 1, &forward, &back));
     assert_int_equal(back, 0); /* it was planned without */
     assert_status(danaus_device_set_allocator(device, &half), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_device_set_allocator(device, &strange), DANAUS_ERR_ARGUMENT);
     assert_status(danaus_device_set_allocator(NULL, NULL), DANAUS_ERR_ARGUMENT);
     danaus_ks_plan_destroy(plan);
 }

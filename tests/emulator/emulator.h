@@ -24,13 +24,13 @@ typedef struct emulator_control {
         graphs; /* and streams */
     long launches, copies, products;
     unsigned long functions; /* that were launched, their addresses added up */
-    int devices;    /* 0: one */
-    int capturing;  /* what cuStreamIsCapturing says */
-    int calls;      /* of `function` since it was set */
-    int in_capture; /* something was captured when it failed */
-    void *stream;   /* of the latest launch */
-    int no_pools;   /* memory is not had in the order of a stream */
-    int watching;   /* count the next two: where what lies in one block is not shared */
+    int devices;             /* 0: one */
+    int capturing;           /* what cuStreamIsCapturing says */
+    int calls;               /* of `function` since it was set */
+    int in_capture;          /* something was captured when it failed */
+    void *stream;            /* of the latest launch */
+    int no_pools;            /* memory is not had in the order of a stream */
+    int watching; /* count the next two: where what lies in one block is not shared */
     long races, strays;
     long stalls; /* what waits for all streams */
 } emulator_control;

@@ -262,7 +262,15 @@ static void run_with(
     assert_int_equal(array_untouched(&y), less != 0);
     assert_int_equal(array_untouched(&du), less != 0);
     assert_int_equal(array_untouched(&dk), less != 0);
-    assert_ok(danaus_device_set_scratch(device, NULL, 0));
+    one_block b = { .memory = memory, .most = forward > gradient ? forward : gradient };
+    scratch_from(device, less ? NULL : &b);
+    assert_ok(danaus_spectrum_update(
+        spectrum, device, c->k.data, c->k_reverse.data, c->skip.data));
+    assert_ok(danaus_conv_gradient(
+        plan, device, spectrum, c->batch, c->u.data, NULL, NULL, c->u.data, &g));
+    assert_true(less || b.calls > 0);
+    assert_int_equal(b.taken, 0);
+    scratch_from(device, NULL);
     danaus_free(device, memory);
     array_free(&y);
     array_free(&du);

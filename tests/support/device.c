@@ -121,3 +121,29 @@ int rounds_of(int rounds)
     int share = rounds / share_of_cases();
     return share < 1 ? 1 : share;
 }
+
+static danaus_status take_block(void *user, size_t bytes, void *stream, void **memory)
+{
+    one_block *b = user;
+    assert_null(stream);
+    assert_int_equal(b->taken++, 0);
+    assert_true(bytes > 0 && bytes <= b->most);
+    b->calls++;
+    b->asked = bytes;
+    *memory = b->memory;
+    return DANAUS_OK;
+}
+
+static void give_block(void *user, void *memory, void *stream)
+{
+    one_block *b = user;
+    assert_null(stream);
+    assert_int_equal(b->taken--, 1);
+    assert_ptr_equal(memory, b->memory);
+}
+
+void scratch_from(danaus_device *device, one_block *block)
+{
+    danaus_allocator a = { block, take_block, give_block, { NULL } };
+    assert_ok(danaus_device_set_allocator(device, block ? &a : NULL));
+}

@@ -28,6 +28,17 @@ void from_device(danaus_device *device, const array *a, void *copy);
 void *bias_to_device(danaus_device *device, const array *a);
 void bias_from_device(danaus_device *device, const array *a, void *copy);
 
+/* An allocator that has one block, of which a call asks once for at most `most` bytes, on
+   the default stream, before it gives it back. */
+typedef struct one_block {
+    void *memory;
+    size_t most, asked;
+    int calls, taken;
+} one_block;
+
+/* From now on the device has its scratch from there; NULL: of its own. */
+void scratch_from(danaus_device *device, one_block *block);
+
 /* What is expected below is what this device gives; that of the arguments already is. */
 void expect_device(const danaus_device *device);
 

@@ -245,6 +245,7 @@ static danaus_status transform(
     l.arg = &job;
     l.scratch = scratch;
     run_loop(&l);
+    dn_cpu_give_scratch(l.dev);
     return DANAUS_OK;
 }
 
@@ -350,6 +351,7 @@ static danaus_status run(
     }
     if (job->sums)
         dn_conv_sum_filters(d, e, job, scratch);
+    dn_cpu_give_scratch(d);
     return DANAUS_OK;
 }
 

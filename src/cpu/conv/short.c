@@ -344,6 +344,7 @@ danaus_status dn_cpu_conv_short(danaus_device *dev, const short_operands *o)
     j.run = CLAMP(all / (8 * slots), 1, LONGEST_RUN);
     TRY(take_scratch(&j, d, slots, o->k, 0));
     run_job(&j, d, slots, take_runs);
+    dn_cpu_give_scratch(d);
     return DANAUS_OK;
 }
 
@@ -406,5 +407,6 @@ danaus_status dn_cpu_conv_short_gradient(
     TRY(take_scratch(&j, d, slots, o->k, 1));
     run_job(&j, d, slots, take_parts);
     finish(&j, &o->to, j.slots);
+    dn_cpu_give_scratch(d);
     return DANAUS_OK;
 }

@@ -120,6 +120,7 @@ danaus_status dn_cpu_stream_create(
     }
     transform_filters(
         s, k, scratch, (char *)scratch + (size_t)s->shape.ring * s->code->size);
+    dn_cpu_give_scratch(d);
     *stream = s;
     return DANAUS_OK;
 }
@@ -296,5 +297,6 @@ danaus_status dn_cpu_stream_run(
         take_channels(&j, 0);
     else
         dn_cpu_parallel(d, slots, take_channels, &j);
+    dn_cpu_give_scratch(d);
     return DANAUS_OK;
 }
