@@ -1,6 +1,32 @@
-/* A device: a place to compute, one in-order queue, scratch memory and a
-   tuning table. It is the only object that changes while products run, so each
-   thread that runs products opens its own; plans and weights are shared. */
+/* A device: a place to compute, a queue for work, scratch memory and a tuning table. It is
+   the only object that changes while products run, so each thread that runs products
+   opens its own; plans, packed weights and spectra are shared between threads, and between
+   devices of the same name. Any number of devices may be open on one GPU: they share its
+   context, compiled kernels and tuning table, and another one costs next to nothing.
+
+   What is done when: on a CPU a call returns when its work is done. On a GPU a product, a
+   gradient and an update from the device's memory return when their work is in the
+   device's stream; uploads, downloads and danaus_device_sync() wait. Work of one stream is
+   done in its order, that of different streams in any: who uses in one stream what
+   another one makes puts an event between them.
+
+   Streams: NULL is CUDA's default stream, which waits for other streams unless they were
+   created not to. A stream that a device was given exists until the device is given
+   another one or is closed. Each stream has scratch of its own, so that one device may go
+   from stream to stream; lent scratch is one for all, and there a stream waits for the
+   former one.
+
+   What may go when: memory of danaus_alloc(), weights and spectra as soon as no call that
+   uses them is still to be made: on a GPU they are kept until all is done that was
+   asked, before, of any device on it, and nothing waits for that. A device, when everything
+   that was made on it is gone: closing waits for its work.
+
+   Graphs that the caller captures hold pointers: to operands, weights and scratch. Weights
+   have to stay as long as the graph. Scratch that the device handed out while its stream
+   was captured is kept until the device closes (two graphs may have the same: launch
+   them in one stream, or in some order). Scratch that was lent, or came from an allocator,
+   is the caller's to keep, and to order with what else uses it. A process that was
+   forked from one with an open GPU cannot use that. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DANAUS_DEVICE_H
 #define DANAUS_DEVICE_H
@@ -53,7 +79,8 @@ DANAUS_API const char *danaus_device_operation(const danaus_device *device, int 
 /* Waits until everything asked of the device is done; reports what failed. */
 DANAUS_API danaus_status danaus_device_sync(danaus_device *device);
 
-/* GPU only: run on the caller's stream or queue from now on. */
+/* GPU only: run on the caller's stream from now on; NULL: the default one. Nothing waits, on
+   the host. */
 DANAUS_API danaus_status danaus_device_set_stream(danaus_device *device, void *stream);
 
 /* CPU only: threads >= 1 for each product, the caller's included; 0 means one

@@ -6,68 +6,15 @@
 #include "backend/backend.h"
 #include "backend/tuning.h"
 #include "support/chains.h"
+#include "support/caller.h"
 #include "support/device.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SHARERS 4
 #define BATCH   77
-
-/* The driver as a caller of danaus uses it. */
-typedef struct driver {
-    int (*stream_create)(void **stream, unsigned flags);
-    int (*stream_destroy)(void *stream);
-    int (*stream_synchronize)(void *stream);
-    int (*begin_capture)(void *stream, int mode);
-    int (*end_capture)(void *stream, void **graph);
-    int (*instantiate)(void **made, void *graph, unsigned long long flags);
-    int (*graph_launch)(void *made, void *stream);
-    int (*made_destroy)(void *made);
-    int (*graph_destroy)(void *graph);
-    int (*context_create)(void **context, unsigned flags, int device);
-    int (*context_destroy)(void *context);
-    int (*context_current)(void **context);
-    int (*context_set)(void *context);
-    int (*primary_retain)(void **context, int device);
-    int (*primary_release)(int device);
-} driver;
-
-static const char *const symbols[] = {
-    "cuStreamCreate",
-    "cuStreamDestroy_v2",
-    "cuStreamSynchronize",
-    "cuStreamBeginCapture_v2",
-    "cuStreamEndCapture",
-    "cuGraphInstantiateWithFlags",
-    "cuGraphLaunch",
-    "cuGraphExecDestroy",
-    "cuGraphDestroy",
-    "cuCtxCreate_v2",
-    "cuCtxDestroy_v2",
-    "cuCtxGetCurrent",
-    "cuCtxSetCurrent",
-    "cuDevicePrimaryCtxRetain",
-    "cuDevicePrimaryCtxRelease_v2",
-};
-
-#define SYMBOLS (sizeof symbols / sizeof *symbols)
-
-static driver d;
-
-/* 0: this driver does not have all. */
-static int open_driver(void)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *found[SYMBOLS];
-    _Static_assert(sizeof found == sizeof d, "a pointer a row");
-    for (size_t i = 0; library && i < SYMBOLS; i++)
-        if (!(found[i] = dlsym(library, symbols[i])))
-            return 0;
-    memcpy(&d, found, sizeof d);
-    return library != NULL;
-}
 
 /* A chain, and rows for its factors and their adjoints that the tuning table names; NULL:
    whichever the planner chooses. Those of later compute capabilities and of libraries are
