@@ -95,7 +95,9 @@ static danaus_status load_module(
 {
     int fixed = 0, most = (int)d->gpu.facts.shared;
     cu_function function = NULL;
+    int mode = dn_cuda_set_capture_mode(d->driver, CAPTURE_RELAXED);
     cu_result result = d->driver->ModuleLoadData(&f->module, image);
+    dn_cuda_set_capture_mode(d->driver, mode);
     *refused |= is_of_image(result);
     if (result)
         return dn_cuda_status(d->driver, result, "loading a kernel");

@@ -331,6 +331,11 @@ static void *free_meanwhile(void *arg)
         assert_ok(run(s, device, MOST * (1 + i) / 3, s->on_y[3]));
         danaus_free(device, memory);
     }
+    danaus_ks_plan *plan = NULL; /* whose kernel nobody has loaded */
+    danaus_pattern p = { 1, 6, 5, 7 };
+    danaus_ks_desc desc = { .dtype = DANAUS_F64 };
+    assert_ok(danaus_ks_plan_create(device, &p, 1, &desc, &plan));
+    danaus_ks_plan_destroy(plan);
     danaus_device_close(device);
     return NULL;
 }

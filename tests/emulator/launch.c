@@ -59,6 +59,8 @@ EXPORT int cuModuleLoadData(function **module, const void *image);
 int cuModuleLoadData(function **module, const void *image)
 {
     BEGIN;
+    if (emulated_is_forbidden())
+        return 900;
     Elf64_Ehdr head;
     memcpy(&head, image, sizeof head);
     if (memcmp(head.e_ident, ELFMAG, SELFMAG))
