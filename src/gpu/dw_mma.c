@@ -102,10 +102,13 @@ int dn_dw_complete_mma(gpu_dw *t, const problem *p)
     return 1;
 }
 
+/* Batch-last the text has numbers of 4 bytes alone. */
 void dn_dw_search_mma(gpu_dw t, const problem *p, gpu_dw *best)
 {
     int64_t most_step = t.last || t.element == 2 ? 16 : 8;
     int64_t least_step = t.last ? 16 : 8;
+    if (t.last && t.element < 4)
+        return;
     for (t.groups = 1; t.groups <= most_groups(&t, p); t.groups *= 2)
         for (t.warps_r = 1; t.warps_r <= 8; t.warps_r++)
             for (t.warps_k = 1; t.warps_k <= 8; t.warps_k++)

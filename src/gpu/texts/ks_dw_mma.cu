@@ -6,8 +6,8 @@
    of TOGETHER lanes, TILE_R rows r by TILE_K columns k, and a thread reads from shared
    memory vectors of VECTOR elements of one column s: LANES_OF of them are lanes, and each
    element belongs to an operand of its own. Two 16-bit elements of different columns s
-   become a word in registers. Batch-last (LAST), a vector is four columns s of one row, and
-   TOGETHER is 1.
+   become a word in registers. Batch-last (LAST, 4 bytes an element), a vector is four
+   columns s of one row, and TOGETHER is 1.
 
    Which columns s, and which rows, a thread's places in an operand mean is free if both
    operands agree; it is chosen so that threads meet different banks.
@@ -26,6 +26,10 @@
    part[slab][i][r][k][j], batch-last [slab][i][j][r][k]; if `add`, sums are added to what
    is there. Grid: tiles x slabs, slab by slab. */
 // SPDX-License-Identifier: Apache-2.0
+#if LAST && ELEMENT != 4
+  #error "batch-last, a vector of four elements is of 16 bytes"
+#endif
+
 #define VECTOR_BYTES (VECTOR * ELEMENT)
 #define WORDS        (VECTOR_BYTES / 4)
 #define VECTOR_ROWS  (LAST ? 1 : VECTOR / LANES_OF)
