@@ -148,7 +148,7 @@ static problem random_problem(rng *r, danaus_dtype dtype)
 
 static void every_row_is_right_on_random_shapes(void **state)
 {
-    int rounds = rounds_of(40);
+    int rounds = rounds_of(24);
     for (int t = 0; t < TEST_DTYPES; t++)
         for (int round = 0; round < rounds; round++) {
             rng r = { (uint64_t)round };
