@@ -367,9 +367,10 @@ danaus_status dn_bundle_export(
 {
     selection s = { 0 };
     danaus_status status = select_files(instructions, &s);
-    sort(&s);
-    if (status == DANAUS_OK)
+    if (status == DANAUS_OK) {
+        sort(&s);
         status = write_files(&s, path);
+    }
     if (status == DANAUS_OK)
         *count = (int64_t)s.count;
     release(&s);
