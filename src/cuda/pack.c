@@ -146,11 +146,21 @@ static void free_map(cuda_gpu *g, pack_map *m)
     dn_free(m);
 }
 
+/* The default stream is that of the context. */
+static danaus_status ask_capturing(cuda_device *d, int *capturing)
+{
+    int pushed;
+    TRY(dn_cuda_enter(d, &pushed));
+    cu_result result = d->driver->StreamIsCapturing(d->stream, capturing);
+    dn_cuda_leave(d, pushed);
+    return result ? dn_cuda_status(d->driver, result, "StreamIsCapturing") : DANAUS_OK;
+}
+
 static danaus_status upload(cuda_device *d, pack_map *m)
 {
     int capturing = 0;
     size_t bytes = (size_t)(m->facts.count >> m->facts.group_log2) * sizeof(uint32_t);
-    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
+    TRY(ask_capturing(d, &capturing));
     if (capturing)
         return dn_fail(
             DANAUS_ERR_ARGUMENT,

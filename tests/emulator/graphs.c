@@ -131,6 +131,8 @@ EXPORT int cuStreamIsCapturing(void *stream, int *capturing);
 int cuStreamIsCapturing(void *stream, int *capturing)
 {
     BEGIN;
+    if (!stream && !emulated_context())
+        return 201; /* whose default stream? */
     *capturing = control->capturing || emulated_is_captured(stream);
     return 0;
 }
