@@ -87,6 +87,20 @@ DANAUS_API danaus_status danaus_spectrum_create(
     const danaus_conv_plan *plan, danaus_device *device, const void *k,
     const void *k_reverse, const void *skip, danaus_spectrum **spectrum);
 
+/* How much memory the spectrum of a plan's filters takes. */
+DANAUS_API danaus_status
+danaus_spectrum_bytes(const danaus_conv_plan *plan, size_t *bytes);
+
+/* A spectrum in device memory of the caller's, at a multiple of 64 bytes (on a GPU of
+   256), which has to stay as long as the spectrum is used, and which destroying leaves
+   alone. What lies there counts: numbers that a spectrum of the same plan, or of one that
+   was made from the same description on such a device, wrote there, or copies of them. So
+   a spectrum can be handed about as plain memory. Other bytes give some numbers, and do no
+   harm. */
+DANAUS_API danaus_status danaus_spectrum_create_in(
+    const danaus_conv_plan *plan, danaus_device *device, void *memory, size_t bytes,
+    danaus_spectrum **spectrum);
+
 /* Transforms again, after the filters have changed. No convolution with this
    spectrum may run meanwhile. */
 DANAUS_API danaus_status danaus_spectrum_update(

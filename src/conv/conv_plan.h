@@ -20,6 +20,7 @@ struct danaus_spectrum {
     const danaus_conv_plan *plan;
     danaus_device *device; /* that the memory belongs to */
     void *data;
+    int owned; /* else the caller's */
 };
 
 /* Whether the device's backend has a member of conv_backend, which is for `what`. */

@@ -40,6 +40,11 @@ static danaus_status update(
     return s->plan->conv->transform(device, s->plan->engine, filters, s->data);
 }
 
+static size_t spectrum_bytes(const danaus_conv_plan *plan)
+{
+    return (size_t)plan->p.filters * plan->engine->filter_bytes;
+}
+
 static conv_filters on_host(
     const danaus_conv_plan *plan, const void *k, const void *k_reverse,
     const void *skip)
@@ -52,12 +57,29 @@ static conv_filters on_host(
 static danaus_status fill(
     danaus_spectrum *s, danaus_device *device, const conv_filters *filters)
 {
-    size_t bytes = (size_t)s->plan->p.filters * s->plan->engine->filter_bytes;
+    size_t bytes = spectrum_bytes(s->plan);
     TRY(danaus_alloc(device, bytes, &s->data));
+    s->owned = 1;
     if (filters->k)
         return update(s, device, filters);
     TRY(device->backend->clear(device, s->data, bytes));
     return device->backend->sync(device);
+}
+
+/* One without memory yet; to: where the caller will have it. */
+static danaus_status make(
+    const danaus_conv_plan *plan, danaus_device *device, danaus_spectrum **to,
+    danaus_spectrum **made)
+{
+    if (!to)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a place for the spectrum is needed");
+    danaus_spectrum *s = dn_calloc(1, sizeof *s);
+    if (!s)
+        return dn_fail_memory(sizeof *s, "a spectrum");
+    s->plan = plan;
+    s->device = device;
+    *made = s;
+    return DANAUS_OK;
 }
 
 danaus_status danaus_spectrum_create(
@@ -68,19 +90,42 @@ danaus_status danaus_spectrum_create(
     conv_filters filters = on_host(plan, k, k_reverse, skip);
     if (k || k_reverse || skip)
         TRY(check_filters(plan, &filters));
-    if (!spectrum)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a place for the spectrum is needed");
-    danaus_spectrum *s = dn_calloc(1, sizeof *s);
-    if (!s)
-        return dn_fail_memory(sizeof *s, "a spectrum");
-    s->plan = plan;
-    s->device = device;
+    danaus_spectrum *s = NULL;
+    TRY(make(plan, device, spectrum, &s));
     danaus_status status = fill(s, device, &filters);
     if (status != DANAUS_OK)
         danaus_spectrum_destroy(s);
     else
         *spectrum = s;
     return status;
+}
+
+danaus_status danaus_spectrum_bytes(const danaus_conv_plan *plan, size_t *bytes)
+{
+    if (!plan || !bytes)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and a place for bytes are needed");
+    *bytes = spectrum_bytes(plan);
+    return DANAUS_OK;
+}
+
+danaus_status danaus_spectrum_create_in(
+    const danaus_conv_plan *plan, danaus_device *device, void *memory, size_t bytes,
+    danaus_spectrum **spectrum)
+{
+    TRY(check_device(plan, device));
+    if (!memory || (uintptr_t)memory % DN_ALIGN)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a spectrum needs memory at a multiple of %d bytes",
+            DN_ALIGN);
+    if (bytes < spectrum_bytes(plan))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "%zu bytes for a spectrum that takes %zu", bytes,
+            spectrum_bytes(plan));
+    danaus_spectrum *s = NULL;
+    TRY(make(plan, device, spectrum, &s));
+    s->data = memory;
+    *spectrum = s;
+    return DANAUS_OK;
 }
 
 danaus_status danaus_spectrum_update(
@@ -109,6 +154,7 @@ void danaus_spectrum_destroy(danaus_spectrum *spectrum)
 {
     if (!spectrum)
         return;
-    danaus_free(spectrum->device, spectrum->data);
+    if (spectrum->owned)
+        danaus_free(spectrum->device, spectrum->data);
     dn_free(spectrum);
 }
