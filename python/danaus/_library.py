@@ -1,0 +1,168 @@
+"""The C library: loaded, told where its helpers lie, its statuses made exceptions.
+
+Importing this module loads ``libdanaus.so``, which lies beside it, and nothing of PyTorch.
+cffi calls release the interpreter lock while the library runs.
+"""
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import re
+import warnings
+from typing import Any, Callable, Iterator, Union
+
+from danaus._danaus_abi import ffi
+
+# What is called with the share of work done; True draws a bar.
+Progress = Union[bool, Callable[[float], object], None]
+
+FOLDER = pathlib.Path(__file__).parent
+
+# Its threads may outlive the interpreter: the library is never unloaded.
+lib = ffi.dlopen(str(FOLDER / "libdanaus.so"), ffi.RTLD_NOW | ffi.RTLD_NODELETE)
+
+_EXCEPTIONS = {
+    lib.DANAUS_ERR_ARGUMENT: ValueError,
+    lib.DANAUS_ERR_SHAPE: ValueError,
+    lib.DANAUS_ERR_UNSUPPORTED: NotImplementedError,
+    lib.DANAUS_ERR_MEMORY: MemoryError,
+    lib.DANAUS_ERR_IO: OSError,
+    lib.DANAUS_ERR_FORMAT: ValueError,
+    lib.DANAUS_ERR_DEVICE: RuntimeError,
+    lib.DANAUS_ERR_CANCELLED: RuntimeError,
+}
+
+
+def check(status: int) -> None:
+    """Raises what a status stands for, with the library's sentence."""
+    if status:
+        raise _EXCEPTIONS.get(status, RuntimeError)(text(lib.danaus_error_detail()))
+
+
+def text(pointer: Any) -> str:
+    """A string of the library's; "" for NULL."""
+    return ffi.string(pointer).decode(errors="replace") if pointer else ""
+
+
+def path_bytes(path: str | bytes | os.PathLike) -> bytes:
+    """A path as the library takes it."""
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError("a path cannot contain a null character")
+    return encoded
+
+
+def version() -> str:
+    """The version of the library that runs: "MAJOR.MINOR.PATCH"."""
+    return text(lib.danaus_version())
+
+
+def own(pointer: Any, destroy: Callable[[Any], None], *keep: object) -> Any:
+    """The pointer, destroyed once nothing refers to it; `keep` lives as long.
+
+    A process that was forked from the one that made it leaves it alone: the threads and
+    GPU contexts that it refers to are not there.
+    """
+
+    def release(handle, keep=keep, pid=os.getpid(), getpid=os.getpid):
+        if getpid() == pid:
+            destroy(handle)
+
+    return ffi.gc(pointer, release)
+
+
+# ---- progress ----
+
+
+class _Listener:
+    def __init__(self, function: Callable[[float], object]):
+        self.function = function
+        self.error: BaseException | None = None
+
+
+def _failed(kind, error, traceback) -> None:
+    ffi.from_handle(traceback.tb_frame.f_locals["user"]).error = error
+
+
+# Also without a listener it is called: Python looks for Ctrl-C when its code runs.
+@ffi.callback("int (void *, double)", error=1, onerror=_failed)
+def _report(user, done):
+    ffi.from_handle(user).function(done)
+    return 0
+
+
+@contextlib.contextmanager
+def _bar(description: str) -> Iterator[Callable[[float], object]]:
+    from tqdm.auto import tqdm
+
+    form = "{l_bar}{bar}| [{elapsed}<{remaining}]"
+    with tqdm(total=1.0, desc=description, bar_format=form) as bar:
+        yield lambda done: bar.update(done - bar.n)
+
+
+@contextlib.contextmanager
+def listening(progress: Progress, description: str) -> Iterator[tuple[Any, Any]]:
+    """A danaus_progress_fn and its `user`, which call `progress`.
+
+    What `progress` raises makes the library give up, and is raised here instead of the
+    library's "cancelled". True stands for a bar of tqdm.auto.
+    """
+    if progress is True:
+        with _bar(description) as function, listening(function, "") as pair:
+            yield pair
+        return
+    if progress not in (None, False) and not callable(progress):
+        raise TypeError("progress is True, False or a function of the share done")
+    listener = _Listener(progress or (lambda done: None))
+    user = ffi.new_handle(listener)
+    try:
+        yield _report, user
+    except RuntimeError:
+        if listener.error is None:
+            raise
+    if listener.error is not None:
+        raise listener.error
+
+
+# ---- what lies in other packages ----
+
+
+def _newest(folders: list[pathlib.Path], pattern: str) -> pathlib.Path | None:
+    """The folder with the library of the highest version."""
+    found = [file for folder in folders for file in folder.glob(pattern)]
+
+    def numbers(file: pathlib.Path) -> list[int]:
+        return [int(n) for n in re.findall(r"\d+", file.name)]
+
+    return max(found, key=numbers).parent if found else None
+
+
+def _locate_nvidia() -> None:
+    """Tells where the wheels that PyTorch requires keep NVRTC and cuBLAS."""
+    spec = importlib.util.find_spec("nvidia")
+    if spec is None:
+        return
+    places = [pathlib.Path(p) for p in spec.submodule_search_locations or []]
+    folders = [folder for place in places for folder in place.glob("*/lib")]
+    for name, pattern in ("nvrtc", "libnvrtc.so.*"), ("cublas", "libcublas.so.*"):
+        folder = _newest(folders, pattern)
+        if folder is not None:
+            lib.danaus_library_locate(name.encode(), path_bytes(folder))
+
+
+def _use_kernels() -> None:
+    """GPU kernels that came with the package, compiled before."""
+    folder = FOLDER / "kernels"
+    if not any(folder.glob("*.kernels")):
+        return
+    status = lib.danaus_kernels_use(path_bytes(folder))
+    if status and status != lib.DANAUS_ERR_UNSUPPORTED:
+        sentence = text(lib.danaus_error_detail())
+        warnings.warn(f"GPU kernels are compiled anew: {sentence}", stacklevel=2)
+
+
+_locate_nvidia()
+_use_kernels()

@@ -1,0 +1,73 @@
+"""What all tests share: seeded numbers, random chains, f64 oracles, devices."""
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import zlib
+
+import numpy as np
+import pytest
+
+import danaus
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run beside each other
+
+
+@pytest.fixture
+def rng(request) -> np.random.Generator:
+    """Random numbers that are the same on every run of the same test."""
+    return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))
+
+
+def _cuda() -> bool:
+    return any(info.name.startswith("cuda") for info in danaus.list_devices())
+
+
+@pytest.fixture(
+    params=[
+        "cpu",
+        pytest.param("cuda", marks=pytest.mark.skipif(not _cuda(), reason="no GPU")),
+    ]
+)
+def device(request) -> str:
+    """PyTorch's name of each kind of device that this machine has."""
+    return request.param
+
+
+def random_patterns(rng: np.random.Generator, factors: int = 2) -> list[tuple]:
+    """Composable patterns of small sizes; a product of them is about 50 x 50."""
+    patterns = [tuple(int(v) for v in rng.integers(1, 5, 4))]
+    while len(patterns) < factors:
+        a, _, c, d = patterns[-1]
+        rows = a * c * d  # of the next factor: a b d
+        a = int(rng.choice([n for n in range(1, rows + 1) if rows % n == 0]))
+        d = int(rng.choice([n for n in range(1, rows // a + 1) if rows // a % n == 0]))
+        patterns.append((a, rows // a // d, int(rng.integers(1, 5)), d))
+    return patterns
+
+
+def dense_factor(w: np.ndarray) -> np.ndarray:
+    """The matrix of one factor from w[a][b][c][d], in f64 or c128, by its definition."""
+    a, b, c, d = w.shape
+    wide = w.astype(np.result_type(w.dtype, np.float64))
+    matrix = np.zeros((a, b, d, a, c, d), wide.dtype)
+    for i in range(a):
+        for j in range(d):
+            matrix[i, :, j, i, :, j] = wide[i, :, :, j]
+    return matrix.reshape(a * b * d, a * c * d)
+
+
+def dense_chain(weights) -> np.ndarray:
+    """The product of all factors, in f64 or c128."""
+    product = dense_factor(weights[0])
+    for w in weights[1:]:
+        product = product @ dense_factor(w)
+    return product
+
+
+def random_array(rng: np.random.Generator, shape, dtype) -> np.ndarray:
+    """Normal numbers, complex ones of both parts."""
+    numbers = rng.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        numbers = numbers + 1j * rng.standard_normal(shape)
+    return numbers.astype(dtype)
