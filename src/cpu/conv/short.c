@@ -155,13 +155,15 @@ static conv_rows rows_of(
     return made;
 }
 
-/* Sums for dk and dbias of `count` rows of x from row `from` on. */
+/* Sums for dk and dbias of `count` rows of x from row `from` on, of a batch row that is
+   `at` bytes behind the first. */
 static void add_sums(
     const short_job *j, const task *k, conv_rows dy, int64_t from, int64_t count,
-    const char *u, int64_t h, int64_t n)
+    size_t at, int64_t h, int64_t n)
 {
     int64_t taps = j->d->taps;
     if (j->u) {
+        const char *u = (const char *)j->u + at;
         conv_rows x = rows_of(j, u, from - j->shift, count + taps - 1, h, n, k->u);
         x.data = row_at(j, x, taps - 1);
         j->code->cross_lags(n, count, taps, dy, x, k->sums, j->stride);
@@ -185,11 +187,11 @@ static void last_segment(const short_job *j, const task *k, int64_t row, int64_t
     conv_rows x = rows_of(
         j, (const char *)j->x + at, from + j->shift - before, count + before, h, n,
         k->x);
-    conv_rows taps = { numbers(j, j->taps, h), d->channels };
     conv_rows dy = { row_at(j, x, before - j->shift), x.stride };
-    add_sums(j, k, dy, from, count, (const char *)j->u + (j->u ? at : 0), h, n);
+    add_sums(j, k, dy, from, count, at, h, n);
     if (!j->y)
         return;
+    conv_rows taps = { numbers(j, j->taps, h), d->channels };
     x.data = row_at(j, x, before);
     char *y = (char *)j->y + at, *to = code->direct ? numbers(j, y, place) : k->y;
     code->cross(
