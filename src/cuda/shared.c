@@ -90,19 +90,24 @@ danaus_status dn_cuda_describe(
 
 static cuda_gpu *first_gpu; /* under the process's lock, as are counts of users */
 
+/* Where the context cannot be entered, what can be closed from outside still is. */
+static void close_context(cuda_gpu *g)
+{
+    int pushed = 0, inside = dn_cuda_enter_gpu(g, &pushed) == DANAUS_OK;
+    dn_cuda_close_blas(g);
+    dn_cuda_close_memory(g);
+    for (size_t i = 0; i < g->function_capacity; i++)
+        if (g->functions[i].module)
+            g->driver->ModuleUnload(g->functions[i].module);
+    if (inside)
+        dn_cuda_leave_gpu(g, pushed);
+    g->driver->PrimaryRelease(g->handle);
+}
+
 static void close_gpu(cuda_gpu *g)
 {
-    int pushed = 0;
-    if (g->context && dn_cuda_enter_gpu(g, &pushed) == DANAUS_OK) {
-        dn_cuda_close_blas(g);
-        dn_cuda_close_memory(g);
-        for (size_t i = 0; i < g->function_capacity; i++)
-            if (g->functions[i].module)
-                g->driver->ModuleUnload(g->functions[i].module);
-        dn_cuda_leave_gpu(g, pushed);
-    }
     if (g->context)
-        g->driver->PrimaryRelease(g->handle);
+        close_context(g);
     dn_free(g->functions);
     dn_free(g->refused);
     dn_tuning_destroy(g->tuning);

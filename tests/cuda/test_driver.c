@@ -86,6 +86,8 @@ static void fail_each_call(
             assert_true(reached && danaus_error_detail()[0]);
         if (!gives_back(function))
             expect_nothing_lost(control, function, n);
+        else if (strcmp(function, "cublasDestroy_v2") && control->handles)
+            fail_msg("call %d of %s fails and a handle is lost", n, function);
         if (!reached) {
             array_free(&found);
             return;
