@@ -2,7 +2,8 @@
 
     make_abi.py COMPILER INCLUDE OUT
 
-The compiler only preprocesses. Constants, which that removes, come from the headers' text.
+The compiler only preprocesses. Constants, which that removes, come from the headers'
+text.
 """
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
@@ -21,7 +22,8 @@ def preprocessed(compiler: str, include: pathlib.Path) -> str:
             (pathlib.Path(empty) / name).touch()
         command = [compiler, "-E", "-P", "-nostdinc", "-I", empty, "-I", str(include)]
         command += ["-D__attribute__(x)=", str(include / "danaus" / "danaus.h")]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return done.stdout
 
 
 def constants(include: pathlib.Path) -> str:

@@ -5,21 +5,23 @@ pictures; both are imported by name.
 """
 # SPDX-License-Identifier: Apache-2.0
 from danaus import patterns
+from danaus._arrays import convert
 from danaus._library import version
 from danaus.chain import Chain, apply
 from danaus.device import Device, DeviceInfo, default_device, list_devices
+from danaus.factorize import Factorization, factorize
 from danaus.patterns import Pattern
+from danaus.plan import Gradients, Plan, Weights
 
 __version__ = version()
 
+# One line for each module.
+# fmt: off
 __all__ = [
-    "Chain",
-    "Device",
-    "DeviceInfo",
-    "Pattern",
-    "apply",
-    "default_device",
-    "list_devices",
-    "patterns",
-    "version",
+    "version", "convert", "patterns", "Pattern",
+    "Chain", "apply",
+    "Device", "DeviceInfo", "default_device", "list_devices",
+    "Factorization", "factorize",
+    "Gradients", "Plan", "Weights",
 ]
+# fmt: on

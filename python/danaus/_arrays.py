@@ -1,7 +1,8 @@
 """Element types and arrays at the border to the C library.
 
-bf16 is NumPy's dtype ``bfloat16`` of the package ml_dtypes where that is installed. Without
-it arrays of bf16 have the dtype uint16, and their type has to be given as "bf16".
+bf16 is NumPy's dtype ``bfloat16`` of the package ml_dtypes where that is installed.
+Without it arrays of bf16 have the dtype uint16, and their type has to be given as
+"bf16".
 """
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from typing import Any, Union
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
-from danaus._library import ffi, lib
+from danaus._library import check, ffi, lib
 
 try:
     from ml_dtypes import bfloat16 as _bfloat16
@@ -70,6 +71,55 @@ def is_complex(code: int) -> bool:
     return code in (lib.DANAUS_C64, lib.DANAUS_C128)
 
 
+def product_code(code: int, operand: np.dtype | None = None) -> int:
+    """The type of products of a chain of type `code` with an operand.
+
+    It is their common type; without ml_dtypes, in which NumPy has no bf16, bf16 counts
+    as f32.
+    """
+    if code == lib.DANAUS_BF16 and _bfloat16 is np.uint16:
+        code = lib.DANAUS_F32
+    dtype = numpy_dtype(code)
+    return element_code(dtype if operand is None else np.result_type(dtype, operand))
+
+
+def convert(
+    array: ArrayLike, dtype: ElementType, source: ElementType | None = None
+) -> np.ndarray:
+    """A copy of the array with elements of another type, each number rounded once.
+
+    source : the array's type; needed for bf16 that lies in an array of uint16.
+    """
+    array = np.asarray(array)
+    code = element_code(array.dtype if source is None else source)
+    return converted(array, element_code(dtype), code)
+
+
+def converted(array: np.ndarray, code: int, source: int | None = None) -> np.ndarray:
+    """The array, contiguous and of this type: a copy where it is not.
+
+    source : its type; by default its dtype's, where uint16 is bf16 if that is `code`.
+    TypeError from complex to real, and for what is not numbers.
+    """
+    wanted = numpy_dtype(code)
+    if source is None and code == lib.DANAUS_BF16 and array.dtype == np.uint16:
+        source = code
+    if source is None and array.dtype.kind in "biu":
+        array = array.astype(np.float64)
+    source = element_code(array.dtype) if source is None else source
+    if is_complex(source) and not is_complex(code):
+        raise TypeError("complex numbers do not become real ones: take their .real")
+    array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    checked(array, source, "the array")
+    if source == code:
+        return array.view(wanted)
+    result = np.empty(array.shape, wanted)
+    check(
+        lib.danaus_convert(source, pointer(array), code, pointer(result), array.size)
+    )
+    return result
+
+
 def choose(name: str | None, table: dict, what: str) -> int:
     """The value of a name in a table of options."""
     try:
@@ -79,11 +129,18 @@ def choose(name: str | None, table: dict, what: str) -> int:
         raise ValueError(f"{what} is one of {names}, not {name!r}") from None
 
 
-def checked(array: Any, code: int, what: str, *, writable: bool = False) -> np.ndarray:
+def checked(
+    array: Any,
+    code: int,
+    what: str,
+    *,
+    shape: tuple[int, ...] | None = None,
+    writable: bool = False,
+) -> np.ndarray:
     """The array itself, if the library can work on it where it lies.
 
-    Raises TypeError for another type, ValueError for an array that is not C-contiguous,
-    aligned and in the machine's byte order: nothing is copied.
+    Raises TypeError for another type, ValueError for another shape, and for an array
+    that is not C-contiguous and aligned: nothing is copied.
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{what} is a NumPy array, not {type(array).__name__}")
@@ -97,9 +154,17 @@ def checked(array: Any, code: int, what: str, *, writable: bool = False) -> np.n
         raise ValueError(
             f"{what} is not contiguous: pass numpy.ascontiguousarray({what})"
         )
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{what} has shape {array.shape} where {shape} is needed")
     if writable and not flags.writeable:
         raise ValueError(f"{what} cannot be written to")
     return array
+
+
+def disjoint(out: np.ndarray, name: str, other: np.ndarray, other_name: str) -> None:
+    """Raises ValueError where two contiguous arrays share memory."""
+    if np.may_share_memory(out, other):
+        raise ValueError(f"{name} overlaps {other_name}")
 
 
 def pointer(array: np.ndarray | None) -> Any:

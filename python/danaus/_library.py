@@ -1,18 +1,20 @@
 """The C library: loaded, told where its helpers lie, its statuses made exceptions.
 
-Importing this module loads ``libdanaus.so``, which lies beside it, and nothing of PyTorch.
-cffi calls release the interpreter lock while the library runs.
+Importing this module loads ``libdanaus.so``, which lies beside it, and nothing of
+PyTorch. cffi calls release the interpreter lock while the library runs.
 """
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import pathlib
 import re
 import warnings
-from typing import Any, Callable, Iterator, Union
+from collections.abc import Iterator
+from typing import Any, Callable, Union
 
 from danaus._danaus_abi import ffi
 
@@ -66,12 +68,20 @@ def own(pointer: Any, destroy: Callable[[Any], None], *keep: object) -> Any:
     A process that was forked from the one that made it leaves it alone: the threads and
     GPU contexts that it refers to are not there.
     """
+    return ffi.gc(pointer, functools.partial(_release, destroy, os.getpid(), keep))
 
-    def release(handle, keep=keep, pid=os.getpid(), getpid=os.getpid):
-        if getpid() == pid:
-            destroy(handle)
 
-    return ffi.gc(pointer, release)
+def _release(destroy, pid, keep, handle, getpid=os.getpid) -> None:
+    if getpid() == pid:
+        destroy(handle)
+
+
+def handle_of(thing: object, ctype: str, what: str) -> Any:
+    """The pointer that an object of this package stands for; TypeError for others."""
+    handle = getattr(thing, "_handle", None)
+    if isinstance(handle, ffi.CData) and ffi.typeof(handle) is ffi.typeof(ctype):
+        return handle
+    raise TypeError(f"{what} is needed here, not {type(thing).__name__}")
 
 
 # ---- progress ----

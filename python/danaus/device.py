@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import Any, Iterator, NamedTuple, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,12 +97,14 @@ class Device:
     ) -> Iterator[tuple[Any, list[Any], list[Any]]]:
         """The library's device and where it finds these arrays: NULL for None.
 
-        On a CPU that is where they lie. On a GPU inputs are copied to its memory before,
-        and outputs back to the arrays after.
+        On a CPU that is where they lie. On a GPU inputs are copied to its memory
+        before, and outputs back to the arrays after.
         """
         with self.in_use() as handle:
             if self._on_host:
-                yield handle, [pointer(a) for a in inputs], [pointer(a) for a in outputs]
+                places = [[pointer(array) for array in inputs]]
+                places.append([pointer(array) for array in outputs])
+                yield handle, *places
                 return
             with contextlib.ExitStack() as stack:
                 places = [_memory(stack, handle, a) for a in (*inputs, *outputs)]

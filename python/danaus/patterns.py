@@ -1,16 +1,17 @@
 """Patterns of Kronecker-sparse factors, and chains of them to choose from.
 
 A factor of pattern (a, b, c, d) has the support I_a (x) 1_{b x c} (x) I_d: it is an
-(a b d) x (a c d) matrix with weights w[a][b][c][d]. Wherever patterns are asked for, they
-may be a string "a,b,c,d a,b,c,d", one pattern or a sequence of them; the leftmost factor,
-which is applied last, comes first.
+(a b d) x (a c d) matrix with weights w[a][b][c][d]. Wherever patterns are asked for,
+they may be a string "a,b,c,d a,b,c,d", one pattern or a sequence of them; the leftmost
+factor, which is applied last, comes first.
 
 Source: Gonon, Zheng, Carrivain, Le (arXiv 2405.15013), section 2.
 """
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence, Union
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Union
 
 from danaus._arrays import INT64, choose, whole
 from danaus._library import check, ffi, lib
@@ -122,7 +123,8 @@ def _sizes(values: Sequence[int] | None, count: int, what: str) -> Any:
         return ffi.NULL
     if len(values) != count:
         raise ValueError(f"{what} has {len(values)} sizes where {count} are needed")
-    return ffi.new("int64_t[]", [whole(v, f"a size of {what}", 0, INT64) for v in values])
+    sizes = [whole(v, f"a size of {what}", 0, INT64) for v in values]
+    return ffi.new("int64_t[]", sizes)
 
 
 def make(
@@ -140,8 +142,8 @@ def make(
 
     Parameters
     ----------
-    kind : "dense", "low-rank", "dyadic", "block-butterfly", "monarch", "kaleidoscope" or
-        "radices" (every chain that can be factorised: row_radices x col_radices).
+    kind : "dense", "low-rank", "dyadic", "block-butterfly", "monarch", "kaleidoscope"
+        or "radices" (every chain that can be factorised: row_radices x col_radices).
     order : number of factors of "monarch" (0: 2); for "radices" that of the lists.
     rank : block rank, or the rank of "low-rank"; 0: 1.
     row_radices, col_radices : `order` sizes each; None: as equal as can be.

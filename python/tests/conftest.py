@@ -47,7 +47,7 @@ def random_patterns(rng: np.random.Generator, factors: int = 2) -> list[tuple]:
 
 
 def dense_factor(w: np.ndarray) -> np.ndarray:
-    """The matrix of one factor from w[a][b][c][d], in f64 or c128, by its definition."""
+    """The matrix of a factor from w[a][b][c][d], in f64 or c128, by definition."""
     a, b, c, d = w.shape
     wide = w.astype(np.result_type(w.dtype, np.float64))
     matrix = np.zeros((a, b, d, a, c, d), wide.dtype)
@@ -71,3 +71,13 @@ def random_array(rng: np.random.Generator, shape, dtype) -> np.ndarray:
     if np.dtype(dtype).kind == "c":
         numbers = numbers + 1j * rng.standard_normal(shape)
     return numbers.astype(dtype)
+
+
+def random_chain(rng, factors: int, dtype: str, bias: bool = False) -> danaus.Chain:
+    """A chain of random patterns and weights, maybe with a random bias."""
+    kind = np.complex128 if dtype.startswith("c") else np.float64
+    patterns = random_patterns(rng, factors)
+    weights = [random_array(rng, p, kind) for p in patterns]
+    rows = patterns[0][0] * patterns[0][1] * patterns[0][3]
+    added = random_array(rng, rows, kind) if bias else None
+    return danaus.Chain.from_weights(weights, added, dtype)

@@ -1,0 +1,318 @@
+"""Repeated products: a plan knows shapes and kernels, packed weights know numbers.
+
+Arrays are used where they lie, of exactly the plan's type and contiguous: nothing is
+converted or copied, but for a device that is a GPU, to whose memory they go and from
+there.
+"""
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from danaus._arrays import (
+    INT64,
+    ElementType,
+    checked,
+    choose,
+    disjoint,
+    element_code,
+    numpy_dtype,
+    short_name,
+    sums_code,
+    whole,
+)
+from danaus._library import check, ffi, handle_of, lib, own, text
+from danaus.device import Device, chosen, default_device
+from danaus.patterns import Patterns, as_patterns, pattern_array
+
+LAYOUTS = {
+    "batch-first": lib.DANAUS_BATCH_FIRST,
+    "batch-last": lib.DANAUS_BATCH_LAST,
+}
+MATHS = {"f32": lib.DANAUS_MATH_F32, "tf32": lib.DANAUS_MATH_TF32}
+EFFORTS = {
+    "estimate": lib.DANAUS_ESTIMATE,
+    "measure": lib.DANAUS_MEASURE,
+    "table": lib.DANAUS_TABLE_ONLY,
+}
+ACTIVATIONS = {
+    None: lib.DANAUS_ACTIVATION_NONE,
+    "relu": lib.DANAUS_RELU,
+    "gelu": lib.DANAUS_GELU,
+    "silu": lib.DANAUS_SILU,
+    "gelu-tanh": lib.DANAUS_GELU_TANH,
+}
+
+
+class Gradients(NamedTuple):
+    """Gradients of a loss; None for what was not asked."""
+
+    dx: np.ndarray | None  # like x
+    dw: tuple[np.ndarray, ...] | None  # [a][b][c][d] a factor, in the type of sums
+    dbias: np.ndarray | None  # [M], in the type of sums
+
+
+class ScratchBytes(NamedTuple):
+    """Scratch memory that calls of one batch size need."""
+
+    forward: int
+    gradient: int
+
+
+def batched_shape(shape: tuple[int, ...], size: int, layout: int) -> tuple[int, ...]:
+    """A shape with its axis of numbers, the last one batch-first, of another size."""
+    if layout == lib.DANAUS_BATCH_LAST:
+        return (size, *shape[1:])
+    return (*shape[:-1], size)
+
+
+def batch_of(x: np.ndarray, size: int, layout: int, what: str) -> int:
+    """How many columns an operand has; ValueError where its rows are not `size`."""
+    axis = 0 if layout == lib.DANAUS_BATCH_LAST else -1
+    if not x.ndim or x.shape[axis] != size:
+        place = "first" if axis == 0 else "last"
+        raise ValueError(f"{what} has shape {x.shape}, its {place} axis not {size}")
+    return x.size // size
+
+
+class Plan:
+    """Kernels chosen for products y = activation(W x + bias) with W of these patterns.
+
+    A plan never changes: threads share it, each running it on a device of its own.
+
+    Parameters
+    ----------
+    patterns : the factors' patterns, the leftmost first.
+    dtype : of x, y and bias.
+    layout : "batch-first": x[..., N] and y[..., M]; "batch-last": x[N, ...], y[M, ...].
+    math : "f32", or "tf32": products of f32 by 10-bit numbers where a GPU gains from
+        it.
+    effort : how kernels are chosen: "estimate" (tuning table, else cost model),
+        "measure" (every kernel that may be best is timed) or "table"
+        (NotImplementedError without).
+    adjoint : y = W^H x, without a bias.
+    gradients : `gradient` will be called.
+    fresh_weights : weights change before each run, so that packing counts.
+    keep_factors : neighbouring factors are never multiplied out.
+    batch : choose for this batch; 0: a large one. Any may be run.
+    activation : None, "relu", "gelu", "silu" or "gelu-tanh"; not with gradients.
+    device : a Device or its name; None: the CPU, by a device of each thread's own.
+    """
+
+    def __init__(
+        self,
+        patterns: Patterns,
+        *,
+        dtype: ElementType = "f32",
+        layout: str = "batch-first",
+        math: str = "f32",
+        effort: str = "estimate",
+        adjoint: bool = False,
+        gradients: bool = False,
+        fresh_weights: bool = False,
+        keep_factors: bool = False,
+        batch: int = 0,
+        activation: str | None = None,
+        device: Device | str | None = None,
+    ):
+        self.patterns = as_patterns(patterns)
+        self._code = element_code(dtype)
+        self._layout = choose(layout, LAYOUTS, "layout")
+        self._adjoint = bool(adjoint)
+        self._named = None if device is None else chosen(device)
+        desc = ffi.new("danaus_ks_desc *")
+        desc.layout, desc.dtype = self._layout, self._code
+        desc.math = choose(math, MATHS, "math")
+        desc.effort = choose(effort, EFFORTS, "effort")
+        desc.activation = choose(activation, ACTIVATIONS, "activation")
+        desc.adjoint, desc.gradients = bool(adjoint), bool(gradients)
+        desc.fresh_weights, desc.keep_factors = bool(fresh_weights), bool(keep_factors)
+        desc.batch = whole(batch, "batch", 0, INT64)
+        array, count = pattern_array(self.patterns)
+        place = ffi.new("danaus_ks_plan **")
+        with self.device.in_use() as handle:
+            check(lib.danaus_ks_plan_create(handle, array, count, desc, place))
+            self._handle = own(place[0], lib.danaus_ks_plan_destroy, handle)
+
+    @property
+    def device(self) -> Device:
+        """The device it was made on, or this thread's default."""
+        return self._named or default_device()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(M, N) of the chain, also where the plan is adjoint."""
+        return self.patterns[0].rows, self.patterns[-1].cols
+
+    @property
+    def dtype(self) -> np.dtype:
+        """NumPy's type of x, y and bias."""
+        return numpy_dtype(self._code)
+
+    def describe(self) -> str:
+        """What will run, a line for each step."""
+        size = lib.danaus_ks_plan_describe(self._handle, ffi.NULL, 0) + 1
+        place = ffi.new("char[]", size)
+        lib.danaus_ks_plan_describe(self._handle, place, size)
+        return text(place)
+
+    def scratch_bytes(
+        self, batch: int, device: Device | str | None = None
+    ) -> ScratchBytes:
+        """Bytes of scratch that `execute` and `gradient` of so many columns need."""
+        number = whole(batch, "batch", 0, INT64)
+        sizes = ffi.new("size_t[2]")
+        with self._device(device).in_use() as handle:
+            places = sizes, sizes + 1
+            check(lib.danaus_ks_scratch_bytes(self._handle, handle, number, *places))
+        return ScratchBytes(*sizes)
+
+    def pack(self, chain: Any = None, device: Device | str | None = None) -> Weights:
+        """A chain of the same patterns, packed; without one, zeros to be updated."""
+        return Weights(self, chain, device)
+
+    def execute(
+        self,
+        weights: Weights,
+        x: np.ndarray,
+        out: np.ndarray | None = None,
+        device: Device | str | None = None,
+    ) -> np.ndarray:
+        """y = activation(W x + bias), written to `out` if it is given.
+
+        The same bits for any number of threads.
+        """
+        rows, cols = self.shape[::-1] if self._adjoint else self.shape
+        x = checked(x, self._code, "x")
+        batch = batch_of(x, cols, self._layout, "x")
+        shape = batched_shape(x.shape, rows, self._layout)
+        if out is None:
+            out = np.empty(shape, x.dtype)
+        else:
+            checked(out, self._code, "out", shape=shape, writable=True)
+            disjoint(out, "out", x, "x")
+        packed = handle_of(weights, "danaus_ks_weights *", "packed weights")
+        with self._device(device).operands([x], [out]) as (handle, inputs, outputs):
+            arguments = self._handle, handle, packed, batch, inputs[0], outputs[0]
+            check(lib.danaus_ks_execute(*arguments))
+        return out
+
+    def gradient(
+        self,
+        weights: Weights,
+        x: np.ndarray,
+        dy: np.ndarray,
+        *,
+        dx: bool = True,
+        dw: bool = True,
+        dbias: bool = False,
+        device: Device | str | None = None,
+    ) -> Gradients:
+        """Gradients of a loss that reached y as dy; dx, dw and dbias say which to make.
+
+        For complex types dx = W^H dy and dw = dy x^H, as in PyTorch.
+        """
+        rows, cols = self.shape[::-1] if self._adjoint else self.shape
+        x = checked(x, self._code, "x")
+        batch = batch_of(x, cols, self._layout, "x")
+        shape = batched_shape(x.shape, rows, self._layout)
+        dy = checked(dy, self._code, "dy", shape=shape)
+        sums = numpy_dtype(sums_code(self._code))
+        made = Gradients(
+            np.empty(x.shape, x.dtype) if dx else None,
+            tuple(np.empty(p, sums) for p in self.patterns) if dw else None,
+            np.empty(self.shape[0], sums) if dbias else None,
+        )
+        packed = handle_of(weights, "danaus_ks_weights *", "packed weights")
+        results = [made.dx, made.dbias, *(made.dw or ())]
+        with self._device(device).operands([x, dy], results) as (handle, given, places):
+            to = ffi.new("danaus_ks_gradients *")
+            to.dx, to.dbias = places[:2]
+            arrays = ffi.new("void *[]", places[2:])
+            to.dw = arrays if dw else ffi.NULL
+            arguments = self._handle, handle, packed, batch, *given, to
+            check(lib.danaus_ks_gradient(*arguments))
+        return made
+
+    def _device(self, device: Device | str | None) -> Device:
+        return self.device if device is None else chosen(device)
+
+    def __repr__(self) -> str:
+        patterns = " ".join(map(str, self.patterns))
+        return f"<danaus.Plan {patterns} {short_name(self._code)}>"
+
+    def __reduce__(self):
+        raise TypeError("a plan cannot be pickled or copied: make it again")
+
+
+class Weights:
+    """A chain packed for a plan, made by `Plan.pack`; threads share it for running."""
+
+    def __init__(self, plan: Plan, chain: Any, device: Device | str | None):
+        handle_of(plan, "danaus_ks_plan *", "a plan")
+        self.plan = plan
+        place = ffi.new("danaus_ks_weights **")
+        with plan._device(device).in_use() as handle:
+            arguments = plan._handle, handle, _chain_handle(chain), place
+            check(lib.danaus_ks_weights_create(*arguments))
+            keep = handle, plan._handle
+            self._handle = own(place[0], lib.danaus_ks_weights_destroy, *keep)
+
+    def __call__(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """y = activation(W x + bias): `Plan.execute` with these weights."""
+        return self.plan.execute(self, x, out)
+
+    def update(self, chain: Any, device: Device | str | None = None) -> None:
+        """Packs again, after a chain's weights or bias have changed.
+
+        No product with these weights may run meanwhile.
+        """
+        with self.plan._device(device).in_use() as handle:
+            packed = handle_of(chain, "danaus_chain *", "a chain")
+            check(lib.danaus_ks_weights_update(self._handle, handle, packed))
+
+    def update_from(
+        self,
+        weights: Sequence[np.ndarray | None] | None,
+        bias: np.ndarray | None = None,
+        *,
+        dtype: ElementType | None = None,
+        device: Device | str | None = None,
+    ) -> None:
+        """Packs again, from arrays w[a][b][c][d] of each factor.
+
+        What is None stays as it is; of factors that the plan has merged all are given
+        or none. All arrays have one type, `dtype`, by default that of the first; it may
+        differ from the plan's where both are real or both complex.
+        """
+        patterns = self.plan.patterns
+        rows = [None] * len(patterns) if weights is None else list(weights)
+        if len(rows) != len(patterns):
+            raise ValueError(f"{len(rows)} arrays for {len(patterns)} factors")
+        arrays = [array for array in (*rows, bias) if array is not None]
+        if dtype is None:
+            dtype = arrays[0].dtype if arrays else self.plan.dtype
+        code = element_code(dtype)
+        for index, (array, pattern) in enumerate(zip(rows, patterns)):
+            if array is not None:
+                checked(array, code, f"weights[{index}]", shape=tuple(pattern))
+        if bias is not None:
+            checked(bias, code, "bias", shape=self.plan.shape[:1])
+        device = self.plan._device(device)
+        with device.operands([*rows, bias], []) as (handle, places, _):
+            table = ffi.new("void *[]", places[:-1])
+            arguments = self._handle, handle, code, table, places[-1]
+            check(lib.danaus_ks_weights_update_from(*arguments))
+
+    def __repr__(self) -> str:
+        return f"<danaus.Weights for {self.plan!r}>"
+
+    def __reduce__(self):
+        raise TypeError("packed weights cannot be pickled or copied: pack again")
+
+
+def _chain_handle(chain: Any) -> Any:
+    return ffi.NULL if chain is None else handle_of(chain, "danaus_chain *", "a chain")
