@@ -4,22 +4,34 @@ docs/python.md is the guide. ``danaus.torch`` has layers for PyTorch, ``danaus.p
 pictures; both are imported by name.
 """
 # SPDX-License-Identifier: Apache-2.0
-from danaus import patterns
+from danaus import patterns, records
 from danaus._arrays import convert
 from danaus._library import version
 from danaus.chain import Chain, apply
+from danaus.conv import (
+    ConvGradients,
+    ConvPlan,
+    ShortGradients,
+    Spectrum,
+    convolve,
+    short_conv,
+    short_conv_gradient,
+)
 from danaus.device import Device, DeviceInfo, default_device, list_devices
 from danaus.factorize import Factorization, factorize
 from danaus.patterns import Pattern
 from danaus.plan import Gradients, Plan, Weights
+from danaus.stream import Stream
 
 __version__ = version()
 
 # One line for each module.
 # fmt: off
 __all__ = [
-    "version", "convert", "patterns", "Pattern",
+    "version", "convert", "patterns", "Pattern", "records",
     "Chain", "apply",
+    "ConvGradients", "ConvPlan", "Spectrum", "convolve",
+    "ShortGradients", "short_conv", "short_conv_gradient", "Stream",
     "Device", "DeviceInfo", "default_device", "list_devices",
     "Factorization", "factorize",
     "Gradients", "Plan", "Weights",

@@ -1,0 +1,487 @@
+"""Convolutions along the length of rows, one filter a channel or shared by some.
+
+    y = gate_out * (k (*) (gate_in * u) + skip * gate_in * u)
+
+u, y and the gates are arrays [..., channels, length]; * is the product number by
+number, and (*) one of
+
+    "causal"         sum over 0 <= s <= t of k[s] p[t - s]
+    "circular"       sum over s of k[s] p[(t - s) mod length]
+    "bidirectional"  causal, plus sum over s >= 0 of k_reverse[s] p[t + 1 + s].
+
+u, y and the gates are f32, f16, bf16 or f64 and are used where they lie: they are
+C-contiguous, of one type, and never copied. Filters, skip and bias, which are small,
+are converted to the type that sums have: f64 for f64, else f32. Where bf16 lies in
+arrays of uint16, ``dtype="bf16"`` says so.
+
+Source: Fu, Kumbong, Nguyen, Re, FlashFFTConv (arXiv 2311.05908); docs/conv.md.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from danaus._arrays import (
+    INT,
+    INT64,
+    ElementType,
+    checked,
+    choose,
+    converted,
+    disjoint,
+    element_code,
+    is_complex,
+    numpy_dtype,
+    pointer,
+    short_name,
+    sums_code,
+    whole,
+)
+from danaus._library import check, ffi, lib, own, text
+from danaus.device import Device, chosen
+from danaus.plan import EFFORTS, ScratchBytes
+
+_KINDS = {
+    "causal": lib.DANAUS_CAUSAL,
+    "circular": lib.DANAUS_CIRCULAR,
+    "bidirectional": lib.DANAUS_BIDIRECTIONAL,
+}
+
+
+class ConvGradients(NamedTuple):
+    """Gradients of a loss; None where they were not asked for or do not exist."""
+
+    du: np.ndarray | None = None
+    dgate_in: np.ndarray | None = None
+    dgate_out: np.ndarray | None = None
+    dk: np.ndarray | None = None
+    dk_reverse: np.ndarray | None = None
+    dskip: np.ndarray | None = None
+
+
+# ---- arguments ----
+
+
+def real_code(dtype: ElementType) -> int:
+    """The library's number of a real element type; TypeError for others."""
+    code = element_code(dtype)
+    if is_complex(code):
+        raise TypeError(f"convolutions are of real numbers, not {short_name(code)}")
+    return code
+
+
+def signal_code(u: Any, dtype: ElementType | None) -> int:
+    """The element type of a signal, after a check: as named, else the array's."""
+    if not isinstance(u, np.ndarray):
+        raise TypeError(f"u is a NumPy array, not {type(u).__name__}")
+    code = real_code(u.dtype if dtype is None else dtype)
+    checked(u, code, "u")
+    return code
+
+
+def filters_of(k: Any, code: int, shape: tuple[int, ...], what: str) -> np.ndarray:
+    """Filters in the type of sums, of this shape."""
+    array, sums = np.asarray(k), sums_code(code)
+    halves = code == lib.DANAUS_BF16 and array.dtype == np.uint16
+    array = converted(array, sums, code if halves else None)
+    return checked(array, sums, what, shape=shape)
+
+
+def like(array: Any, u: np.ndarray, code: int, what: str) -> np.ndarray | None:
+    """An array of the signal's type and shape, or None."""
+    return None if array is None else checked(array, code, what, shape=u.shape)
+
+
+def result_like(out: Any, u: np.ndarray, code: int, *inputs: Any) -> np.ndarray:
+    """A new array like u, or `out` if that can be written and overlaps no input."""
+    if out is None:
+        return np.empty_like(u)
+    checked(out, code, "out", shape=u.shape, writable=True)
+    for array in (u, *inputs):
+        if array is not None:
+            disjoint(out, "out", array, "an input")
+    return out
+
+
+def _four(values: Sequence[int] | None, what: str) -> list[int]:
+    if values is None:
+        return [0] * 4
+    numbers = [whole(value, f"an entry of {what}", 0, INT) for value in values]
+    if len(numbers) > 4:
+        raise ValueError(f"{what} has {len(numbers)} entries, at most 4 are possible")
+    return numbers + [0] * (4 - len(numbers))
+
+
+# ---- plans ----
+
+
+class ConvPlan:
+    """How rows of one shape are convolved; immutable, for any thread.
+
+    Parameters
+    ----------
+    channels, length : of u[..., channels, length].
+    filter_length : taps of k and k_reverse; 0: length.
+    filters : a divisor of channels, 0: channels; channel h has the filter
+        h // (channels // filters).
+    kind : "causal", "circular" or "bidirectional".
+    dtype : of u, y and the gates: f32, f16, bf16 or f64.
+    effort : "estimate", "measure" (tenths of a second) or "table".
+    batch : plan for so many times channels rows, 0: many; any number may be run.
+    axes, keep : up to four sizes of the array of frequencies that a filter has, powers
+        of two (0: 8), and how many of each count (0: all); danaus/conv.h, "Sparse
+        spectra". What remains of a causal filter is causal no more.
+    device : where to plan and run; None: each thread's own CPU device.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        length: int,
+        *,
+        filter_length: int = 0,
+        filters: int = 0,
+        kind: str = "causal",
+        dtype: ElementType = "f32",
+        effort: str = "estimate",
+        batch: int = 0,
+        axes: Sequence[int] | None = None,
+        keep: Sequence[int] | None = None,
+        device: Device | str | None = None,
+    ):
+        desc = ffi.new("danaus_conv_desc *")
+        desc.channels = self.channels = whole(channels, "channels", 1, INT64)
+        desc.length = self.length = whole(length, "length", 1, INT64)
+        desc.filter_length = whole(filter_length, "filter_length", 0, INT64)
+        desc.filters = whole(filters, "filters", 0, INT64)
+        desc.kind = choose(kind, _KINDS, "kind")
+        desc.dtype = self._code = real_code(dtype)
+        desc.effort = choose(effort, EFFORTS, "effort")
+        desc.batch = whole(batch, "batch", 0, INT64)
+        desc.axes, desc.keep = _four(axes, "axes"), _four(keep, "keep")
+        self.kind = kind
+        self.filters = desc.filters or self.channels
+        self.filter_length = desc.filter_length or self.length
+        self._device = None if device is None else chosen(device)
+        place = ffi.new("danaus_conv_plan **")
+        with chosen(self._device).in_use() as handle:
+            check(lib.danaus_conv_plan_create(handle, desc, place))
+            self._handle = own(place[0], lib.danaus_conv_plan_destroy, handle)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """NumPy's dtype of u, y and the gates."""
+        return numpy_dtype(self._code)
+
+    def describe(self) -> str:
+        """What will run, in one line, then why: the terms of the cost model."""
+        size = lib.danaus_conv_plan_describe(self._handle, ffi.NULL, 0) + 1
+        place = ffi.new("char[]", size)
+        lib.danaus_conv_plan_describe(self._handle, place, size)
+        return text(place)
+
+    def scratch_bytes(self, batch: int = 1) -> ScratchBytes:
+        """Bytes of scratch for `batch` times channels rows, with the threads of now."""
+        number = whole(batch, "batch", 1, INT64)
+        forward, gradient = ffi.new("size_t *"), ffi.new("size_t *")
+        with chosen(self._device).in_use() as handle:
+            check(
+                lib.danaus_conv_scratch_bytes(
+                    self._handle, handle, number, forward, gradient
+                )
+            )
+        return ScratchBytes(forward[0], gradient[0])
+
+    def spectrum(self, k: Any, *, k_reverse: Any = None, skip: Any = None) -> Spectrum:
+        """Filters, transformed for this plan: see `Spectrum`."""
+        return Spectrum(self, k, k_reverse=k_reverse, skip=skip)
+
+    def _batch(self, u: np.ndarray) -> int:
+        """Rows of u over channels, after u was found to fit."""
+        rows = (self.channels, self.length)
+        if checked(u, self._code, "u").shape[-2:] != rows:
+            raise ValueError(
+                f"u has the shape {u.shape}, where the plan needs "
+                f"[..., {self.channels}, {self.length}]"
+            )
+        return math.prod(u.shape[:-2])
+
+    def __reduce__(self):
+        raise TypeError("a plan cannot be pickled or copied: make it again")
+
+    def __repr__(self) -> str:
+        return (
+            f"<danaus.ConvPlan {self.kind}, {self.channels} channels of {self.length}, "
+            f"{self.filters} filters of {self.filter_length}, {short_name(self._code)}>"
+        )
+
+
+class Spectrum:
+    """Filters k[filters][filter_length], transformed for a plan.
+
+    Parameters
+    ----------
+    plan : the plan, which must fit.
+    k : filters; k_reverse : those of negative lags, for bidirectional plans only.
+    skip : a number a filter, or None.
+    """
+
+    def __init__(
+        self, plan: ConvPlan, k: Any, *, k_reverse: Any = None, skip: Any = None
+    ):
+        if not isinstance(plan, ConvPlan):
+            raise TypeError(f"plan is a ConvPlan, not {type(plan).__name__}")
+        self.plan = plan
+        self.update(k, k_reverse=k_reverse, skip=skip)
+
+    def update(self, k: Any, *, k_reverse: Any = None, skip: Any = None) -> None:
+        """Takes other filters from the next call on; calls that run keep the old."""
+        plan = self.plan
+        shape = (plan.filters, plan.filter_length)
+        k = filters_of(k, plan._code, shape, "k")
+        if (k_reverse is None) == (plan.kind == "bidirectional"):
+            word = "need" if k_reverse is None else "take no"
+            raise ValueError(f"{plan.kind} convolutions {word} k_reverse")
+        if k_reverse is not None:
+            k_reverse = filters_of(k_reverse, plan._code, shape, "k_reverse")
+        if skip is not None:
+            skip = filters_of(skip, plan._code, shape[:1], "skip")
+        place = ffi.new("danaus_spectrum **")
+        with chosen(plan._device).in_use() as handle:
+            check(
+                lib.danaus_spectrum_create(
+                    plan._handle,
+                    handle,
+                    pointer(k),
+                    pointer(k_reverse),
+                    pointer(skip),
+                    place,
+                )
+            )
+            destroy = lib.danaus_spectrum_destroy
+            self._handle = own(place[0], destroy, plan._handle, handle)
+        self._has_skip = skip is not None
+
+    def __call__(
+        self,
+        u: np.ndarray,
+        *,
+        gate_in: np.ndarray | None = None,
+        gate_out: np.ndarray | None = None,
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """y for u[..., channels, length]; the same bits for any number of threads.
+
+        out : where y goes, an array like u that overlaps no input.
+        """
+        plan, spectrum = self.plan, self._handle
+        batch = plan._batch(u)
+        gates = [like(gate_in, u, plan._code, "gate_in")]
+        gates.append(like(gate_out, u, plan._code, "gate_out"))
+        y = result_like(out, u, plan._code, *gates)
+        with chosen(plan._device).operands([u, *gates], [y]) as (handle, x, to):
+            check(
+                lib.danaus_conv_execute(plan._handle, handle, spectrum, batch, *x, *to)
+            )
+        return y
+
+    def __reduce__(self):
+        raise TypeError("a spectrum cannot be pickled or copied: make it again")
+
+    def _wanted(self, names: Iterable[str] | None, gates: Sequence[Any]) -> set[str]:
+        """Names of the gradients to make; ValueError for one that does not exist."""
+        possible = {"u", "k", "skip"}
+        possible |= {"k_reverse"} if self.plan.kind == "bidirectional" else set()
+        possible |= {n for n, g in zip(("gate_in", "gate_out"), gates) if g is not None}
+        if names is None:
+            return possible if self._has_skip else possible - {"skip"}
+        wanted = {names} if isinstance(names, str) else set(names)
+        if wanted - possible:
+            missing = ", ".join(sorted(map(str, wanted - possible)))
+            raise ValueError(f"there is no gradient of {missing} here")
+        return wanted
+
+    def gradient(
+        self,
+        u: np.ndarray,
+        dy: np.ndarray,
+        *,
+        gate_in: np.ndarray | None = None,
+        gate_out: np.ndarray | None = None,
+        wrt: Iterable[str] | None = None,
+    ) -> ConvGradients:
+        """Gradients of a loss that reached y as dy.
+
+        du and those of the gates are like u. dk, dk_reverse [filters][filter_length]
+        and dskip [filters] are sums over a filter's rows, in the type of sums.
+
+        wrt : names among "u", "gate_in", "gate_out", "k", "k_reverse", "skip"; None: of
+            all that was given.
+        """
+        plan, spectrum = self.plan, self._handle
+        batch = plan._batch(u)
+        inputs = [u, like(gate_in, u, plan._code, "gate_in")]
+        inputs.append(like(gate_out, u, plan._code, "gate_out"))
+        wanted = self._wanted(wrt, inputs[1:])
+        inputs.append(checked(dy, plan._code, "dy", shape=u.shape))
+        sums = numpy_dtype(sums_code(plan._code))
+        filters = np.empty((plan.filters, plan.filter_length), sums)
+        models = {"u": u, "gate_in": u, "gate_out": u, "k": filters}
+        models |= {"k_reverse": filters, "skip": np.empty(plan.filters, sums)}
+        made = [np.empty_like(m) if n in wanted else None for n, m in models.items()]
+        desc = ffi.new("danaus_conv_gradients *")
+        with chosen(plan._device).operands(inputs, made) as (handle, x, to):
+            desc.du, desc.dgate_in, desc.dgate_out = to[:3]
+            desc.dk, desc.dk_reverse, desc.dskip = to[3:]
+            check(
+                lib.danaus_conv_gradient(
+                    plan._handle, handle, spectrum, batch, *x, desc
+                )
+            )
+        return ConvGradients(*made)
+
+
+def convolve(
+    u: np.ndarray,
+    k: Any,
+    *,
+    kind: str = "causal",
+    k_reverse: Any = None,
+    skip: Any = None,
+    gate_in: np.ndarray | None = None,
+    gate_out: np.ndarray | None = None,
+    dtype: ElementType | None = None,
+    device: Device | str | None = None,
+) -> np.ndarray:
+    """Plan, transform and convolve in one call; a `ConvPlan` saves that the next time.
+
+    Parameters
+    ----------
+    u : [..., channels, length], or [length].
+    k : [filters][taps], or [taps] for one filter; k_reverse likewise.
+    skip : [filters], or a number for one filter.
+    dtype : u's element type, where its dtype does not tell it.
+    """
+    code = signal_code(u, dtype)
+    rows = u.reshape(1, -1) if u.ndim == 1 else u
+    taps = np.atleast_2d(np.asarray(k))
+    if rows.ndim < 2 or taps.ndim != 2 or not rows.size or not taps.size:
+        raise ValueError(
+            f"u has the shape {np.shape(u)} and k {np.shape(k)}: they are "
+            "[..., channels, length] and [filters][taps], and not empty"
+        )
+    plan = ConvPlan(
+        *rows.shape[-2:],
+        filter_length=taps.shape[1],
+        filters=taps.shape[0],
+        kind=kind,
+        dtype=short_name(code),
+        batch=math.prod(rows.shape[:-2]),
+        device=device,
+    )
+    back = None if k_reverse is None else np.atleast_2d(np.asarray(k_reverse))
+    jump = None if skip is None else np.atleast_1d(np.asarray(skip))
+    gates = {}
+    for name, gate in (("gate_in", gate_in), ("gate_out", gate_out)):
+        gate = like(gate, u, code, name)
+        gates[name] = None if gate is None else gate.reshape(rows.shape)
+    spectrum = plan.spectrum(taps, k_reverse=back, skip=jump)
+    return spectrum(rows, **gates).reshape(u.shape)
+
+
+# ---- few taps ----
+
+
+class ShortGradients(NamedTuple):
+    """Gradients of a loss; None where they were not asked for."""
+
+    du: np.ndarray | None = None
+    dk: np.ndarray | None = None
+    dbias: np.ndarray | None = None
+
+
+def _short(
+    u: Any, k: Any, centred: bool, channels_last: bool, dtype: ElementType | None
+) -> tuple[Any, int, int, np.ndarray]:
+    """The library's description, the batch, the element type and k."""
+    code = signal_code(u, dtype)
+    if u.ndim < 2:
+        raise ValueError(f"u has the shape {u.shape}, but needs channels and length")
+    channels, length = u.shape[:-3:-1] if channels_last else u.shape[-2:]
+    taps = np.asarray(k)
+    if taps.ndim != 2:
+        raise ValueError(f"k has the shape {taps.shape}, not [channels][taps]")
+    desc = ffi.new("danaus_short_desc *")
+    desc.channels, desc.length, desc.taps = channels, length, taps.shape[1]
+    desc.centred, desc.dtype = bool(centred), code
+    desc.layout = (
+        lib.DANAUS_CHANNELS_LAST if channels_last else lib.DANAUS_CHANNELS_FIRST
+    )
+    k = filters_of(taps, code, (channels, taps.shape[1]), "k")
+    return desc, math.prod(u.shape[:-2]), code, k
+
+
+def short_conv(
+    u: np.ndarray,
+    k: Any,
+    bias: Any = None,
+    *,
+    centred: bool = False,
+    channels_last: bool = False,
+    dtype: ElementType | None = None,
+    out: np.ndarray | None = None,
+    device: Device | str | None = None,
+) -> np.ndarray:
+    """y[t] = bias + sum over s < taps of k[s] u[t + shift - s], for each channel.
+
+    u is zero outside of its length; shift is 0, or (taps - 1) // 2 when `centred`.
+    Sums are made in the order of s: the same bits for both layouts and any threads.
+
+    Parameters
+    ----------
+    u : [..., channels, length], or [..., length, channels] if `channels_last`.
+    k : [channels][taps], 1 to 128 taps.
+    bias : [channels] or None.
+    """
+    desc, batch, code, k = _short(u, k, centred, channels_last, dtype)
+    if bias is not None:
+        bias = filters_of(bias, code, (desc.channels,), "bias")
+    y = result_like(out, u, code)
+    with chosen(device).operands([k, bias, u], [y]) as (handle, x, to):
+        check(lib.danaus_short_conv(handle, desc, batch, *x, *to))
+    return y
+
+
+def short_conv_gradient(
+    u: np.ndarray,
+    k: Any,
+    dy: np.ndarray,
+    *,
+    centred: bool = False,
+    channels_last: bool = False,
+    dtype: ElementType | None = None,
+    wrt: Iterable[str] = ("u", "k", "bias"),
+    device: Device | str | None = None,
+) -> ShortGradients:
+    """Gradients of a loss that reached `short_conv`'s y as dy.
+
+    du is like u; dk [channels][taps] and dbias [channels] are sums over the batch and
+    the length, in the type of sums. wrt names those to make.
+    """
+    desc, batch, code, k = _short(u, k, centred, channels_last, dtype)
+    checked(dy, code, "dy", shape=u.shape)
+    wanted = {wrt} if isinstance(wrt, str) else set(wrt)
+    if wanted - {"u", "k", "bias"}:
+        raise ValueError('wrt holds names among "u", "k" and "bias"')
+    models = {"u": u, "k": k, "bias": k[:, 0]}
+    made = [np.empty_like(m) if n in wanted else None for n, m in models.items()]
+    gradients = ffi.new("danaus_short_gradients *")
+    with chosen(device).operands([k, u, dy], made) as (handle, x, to):
+        gradients.du, gradients.dk, gradients.dbias = to
+        check(lib.danaus_short_conv_gradient(handle, desc, batch, *x, gradients))
+    return ShortGradients(*made)

@@ -1,0 +1,86 @@
+"""Causal convolutions of signals that come in blocks."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from danaus._arrays import INT64, ElementType, checked, pointer, whole
+from danaus._library import check, ffi, lib, own
+from danaus.conv import filters_of, real_code
+from danaus.device import Device, chosen
+
+
+class Stream:
+    """A causal convolution that gives each block's y at once, with no latency.
+
+    y[t] = sum over s of k[s] u[t - s], with the same bits however the signal is cut
+    into blocks. Threads may share a stream: its blocks are then worked on one by one.
+
+    Parameters
+    ----------
+    k : filters [filters][taps], or [taps] for one filter.
+    channels : a multiple of filters, None: as many; channel h has the filter
+        h // (channels // filters).
+    dtype : of u and y: f32 or f64; None: f64 if k is f64, else f32.
+    """
+
+    def __init__(
+        self,
+        k: Any,
+        *,
+        channels: int | None = None,
+        dtype: ElementType | None = None,
+        device: Device | str | None = None,
+    ):
+        taps = np.asarray(k)
+        if taps.ndim == 1:
+            taps = taps.reshape(1, -1)
+        if taps.ndim != 2 or not taps.size:
+            raise ValueError(
+                f"k has the shape {np.shape(k)}, not [taps] or [filters][taps]"
+            )
+        if dtype is None:
+            dtype = "f64" if taps.dtype == np.float64 else "f32"
+        desc = ffi.new("danaus_stream_desc *")
+        desc.filters, desc.filter_length = taps.shape
+        number = taps.shape[0] if channels is None else channels
+        desc.channels = self.channels = whole(number, "channels", 1, INT64)
+        desc.dtype = self._code = real_code(dtype)
+        k = filters_of(taps, self._code, taps.shape, "k")
+        self._device = None if device is None else chosen(device)
+        self._lock = threading.Lock()
+        place = ffi.new("danaus_stream **")
+        with chosen(self._device).in_use() as handle:
+            check(lib.danaus_stream_create(handle, desc, pointer(k), place))
+            self._handle = own(place[0], lib.danaus_stream_destroy, handle)
+
+    def run(self, u: np.ndarray) -> np.ndarray:
+        """The next numbers of every channel: y like u[channels][count], count >= 0.
+
+        A stream of one channel takes u[count] too.
+        """
+        checked(u, self._code, "u")
+        if u.shape[:-1] != (self.channels,) and (u.ndim, self.channels) != (1, 1):
+            raise ValueError(
+                f"u has the shape {u.shape}, where [{self.channels}][count] is needed"
+            )
+        y = np.empty_like(u)
+        with self._lock, chosen(self._device).in_use() as handle:
+            check(
+                lib.danaus_stream_run(
+                    self._handle, handle, u.shape[-1], pointer(u), pointer(y)
+                )
+            )
+        return y
+
+    def reset(self) -> None:
+        """Forgets the signal: what follows begins anew."""
+        with self._lock:
+            check(lib.danaus_stream_reset(self._handle))
+
+    def __reduce__(self):
+        raise TypeError("a stream cannot be pickled or copied: make it again")

@@ -1,0 +1,380 @@
+"""Long convolutions, few taps and streams against their definitions."""
+
+# SPDX-License-Identifier: Apache-2.0
+import gc
+import threading
+
+import numpy as np
+import pytest
+from conv_oracle import UNITS, Direct, random_case, stored, wide
+from hypothesis import given, settings, strategies
+
+from danaus import ConvPlan, Stream, convolve, short_conv, short_conv_gradient
+
+KINDS = ("causal", "circular", "bidirectional")
+DTYPES = ("f32", "f16", "bf16", "f64")
+
+
+def expect_close(found, should, what):
+    value, bound = should
+    off = np.abs(wide(found) - value) - bound
+    assert found.shape == value.shape, what
+    assert np.all(off <= 0), f"{what} is off by {off.max():.3g} more than its bound"
+
+
+def plan_of(case, **options) -> ConvPlan:
+    filters, taps = case.k.shape
+    return ConvPlan(
+        *case.u.shape[-2:],
+        filter_length=taps,
+        filters=filters,
+        kind=case.kind,
+        dtype=case.dtype,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_convolutions_and_gradients_are_their_definition(rng, kind, dtype):
+    for _ in range(15):
+        case = random_case(rng, kind, dtype)
+        direct = Direct(case)
+        spectrum = plan_of(case).spectrum(
+            case.k, k_reverse=case.k_reverse, skip=case.skip
+        )
+        gates = {"gate_in": case.gate_in, "gate_out": case.gate_out}
+        should = direct.results()
+        y = spectrum(case.u, **gates)
+        assert y.dtype == case.u.dtype
+        expect_close(y, should["y"], "y")
+        gradients = spectrum.gradient(case.u, case.dy, **gates)._asdict()
+        should |= direct.filter_gradients()
+        for name in ("gate_in", "gate_out", "k_reverse", "skip"):
+            given = getattr(case, name) is not None
+            assert (gradients["d" + name] is not None) == given, name
+        for name, array in gradients.items():
+            if array is not None:
+                expect_close(array, should[name], name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_call_gives_the_bits_of_a_plan(rng, kind, dtype):
+    case = random_case(rng, kind, dtype)
+    options = {"k_reverse": case.k_reverse, "skip": case.skip}
+    gates = {"gate_in": case.gate_in, "gate_out": case.gate_out}
+    batch = int(np.prod(case.u.shape[:-2]))
+    spectrum = plan_of(case, batch=batch).spectrum(case.k, **options)
+    y = convolve(case.u, case.k, kind=kind, dtype=dtype, **options, **gates)
+    assert np.array_equal(y.view(np.uint8), spectrum(case.u, **gates).view(np.uint8))
+
+
+def test_one_row_with_one_filter_needs_no_axes(rng):
+    u, k = rng.standard_normal(40), rng.standard_normal(7)
+    y = convolve(u, k, skip=0.5)
+    assert np.allclose(y, np.convolve(u, k)[:40] + 0.5 * u, atol=1e-12)
+
+
+def test_results_go_where_they_are_wanted(rng):
+    u, k = rng.standard_normal((2, 3, 30)), rng.standard_normal((3, 30))
+    spectrum = ConvPlan(3, 30, dtype="f64").spectrum(k)
+    out = np.empty_like(u)
+    assert spectrum(u, out=out) is out
+    assert np.array_equal(out, spectrum(u))
+    with pytest.raises(ValueError, match="out overlaps"):
+        spectrum(u, out=u)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="writ"):
+        spectrum(u, out=out)
+
+
+def test_other_filters_take_effect_and_gradients_can_be_chosen(rng):
+    u, k = rng.standard_normal((3, 30)), rng.standard_normal((2, 3, 30))
+    spectrum = ConvPlan(3, 30, dtype="f64").spectrum(k[0])
+    first = spectrum(u)
+    spectrum.update(k[1])
+    assert np.array_equal(spectrum(u), convolve(u, k[1]))
+    spectrum.update(k[0])
+    assert np.array_equal(spectrum(u), first)
+    some = spectrum.gradient(u, u, wrt=["k", "skip"])
+    assert some.du is None and some.dk.shape == (3, 30) and some.dskip.shape == (3,)
+    with pytest.raises(ValueError, match="no gradient of gate_in, k_reverse"):
+        spectrum.gradient(u, u, wrt=["gate_in", "k_reverse"])
+
+
+def sparse_oracle(k, k_reverse, u, axes, keep, n):
+    """The filter's values at (f + 1/4) / n, without those outside of the box."""
+    length, taps = u.shape[-1], k.shape[-1]
+    window = np.zeros(2 * n)
+    window[:taps] += k[:length]
+    if k_reverse is not None:  # negative lags: Z^2n = -1
+        window[2 * n - 1 - np.arange(taps)] -= k_reverse[:length]
+    turn = np.exp(0.5j * np.pi * np.arange(n) / n)
+    values = n * np.fft.ifft(turn * (window[:n] + 1j * window[n:]))
+    rest = np.arange(n)
+    for size, most in zip(axes, keep):
+        values[rest % size >= most] = 0
+        rest //= size
+    row = np.zeros(2 * n)
+    row[:length] = u
+    product = values * (n * np.fft.ifft(turn * (row[:n] + 1j * row[n:])))
+    return (np.fft.fft(product) / n / turn).real[:length]
+
+
+@pytest.mark.parametrize("kind", ["causal", "bidirectional"])
+def test_sparse_spectra_keep_a_box_of_the_frequencies(rng, kind):
+    n, length, taps = 4096, 300, 40
+    axes, keep = (4, 8, 2, 16), (2, 5, 2, 9)
+    u, k = rng.standard_normal((1, length)), rng.standard_normal((1, taps))
+    back = rng.standard_normal((1, taps)) if kind == "bidirectional" else None
+    plan = ConvPlan(
+        1, length, filter_length=taps, kind=kind, dtype="f64", axes=axes, keep=keep
+    )
+    y = plan.spectrum(k, k_reverse=back)(u)
+    filters = [k[0], None if back is None else back[0]]
+    should = sparse_oracle(*filters, u[0], axes, keep, n)
+    one = sum(np.abs(f).sum() for f in filters if f is not None)
+    # Both sides err as a whole filter's transforms do (docs/conv.md, "Errors").
+    bound = 2 * 3 * 5 * UNITS["f64"][0] * np.log2(n) * one * np.linalg.norm(u)
+    assert np.abs(y[0] - should).max() <= bound
+    whole = ConvPlan(1, length, filter_length=taps, kind=kind, dtype="f64")
+    assert np.abs(whole.spectrum(k, k_reverse=back)(u)[0] - should).max() > 0.1
+
+
+def test_plans_say_what_they_do():
+    plan = ConvPlan(6, 1000, filters=2, filter_length=64, dtype="f16", batch=3)
+    assert plan.describe().startswith("conv.fft.f16")
+    assert "6 channels of 1000, 2 filters of 64, f16" in repr(plan)
+    forward, gradient = plan.scratch_bytes(3)
+    assert 0 < forward <= gradient
+    longer = ConvPlan(6, 100000, dtype="f16")
+    assert longer.scratch_bytes(3).gradient > gradient
+    with pytest.raises(NotImplementedError):
+        ConvPlan(6, 1000, effort="table", device="cpu:scalar")
+
+
+def test_measured_plans_give_results(rng):
+    u, k = rng.standard_normal((4, 500)), rng.standard_normal((4, 500))
+    measured = ConvPlan(4, 500, dtype="f64", effort="measure").spectrum(k)
+    assert np.allclose(measured(u), convolve(u, k), atol=1e-11)
+
+
+def test_a_plan_outlives_the_thread_that_made_it(rng):
+    made, u = [], rng.standard_normal((2, 64))
+    k = rng.standard_normal((2, 64))
+
+    def make():
+        made.append(ConvPlan(2, 64, dtype="f64").spectrum(k))
+        made.append(Stream(k))
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    gc.collect()
+    assert np.array_equal(made[0](u), convolve(u, k))
+    assert np.allclose(made[1].run(u), convolve(u, k), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "sentence"),
+    [
+        ({"u": [1.0, 2.0]}, TypeError, "u is a NumPy array, not list"),
+        ({"u": np.zeros((3, 4), "i4")}, TypeError, "int32 is no element type"),
+        ({"u": np.zeros((3, 4), ">f8")}, TypeError, "u has dtype >f8"),
+        ({"u": np.zeros((4, 3)).T}, ValueError, "u is not contiguous"),
+        ({"u": np.zeros((0, 3, 4))}, ValueError, "not empty"),
+        ({"k": np.zeros((2, 4))}, ValueError, "filters"),
+        ({"k": np.zeros((1, 2, 3))}, ValueError, r"\[filters\]\[taps\]"),
+        ({"k": np.zeros((3, 4), "c8")}, TypeError, "complex numbers"),
+        ({"k_reverse": np.zeros((3, 4))}, ValueError, "take no k_reverse"),
+        ({"kind": "bidirectional"}, ValueError, "need k_reverse"),
+        ({"kind": "linear"}, ValueError, "kind is one of 'causal'"),
+        ({"skip": np.zeros(4)}, ValueError, r"skip has shape \(4,\)"),
+        ({"gate_in": np.zeros((3, 5))}, ValueError, "gate_in"),
+        ({"gate_out": np.zeros((3, 4), "f4")}, TypeError, "gate_out has dtype"),
+        ({"device": "gpu"}, ValueError, "gpu"),
+        ({"dtype": "c64"}, TypeError, "real numbers, not c64"),
+    ],
+)
+def test_bad_arguments_are_named(change, error, sentence):
+    arguments = {"u": np.zeros((3, 4)), "k": np.zeros((3, 4))} | change
+    with pytest.raises(error, match=sentence):
+        convolve(**arguments)
+
+
+SIZE = strategies.one_of(
+    strategies.integers(-3, 40),
+    strategies.sampled_from([2**31, 2**63 - 1, 2**63, 2**70, 1.5, None, "x"]),
+)
+SIZES = strategies.one_of(strategies.none(), strategies.lists(SIZE, max_size=5))
+WORD = strategies.sampled_from([*KINDS, *DTYPES, "measure", "c64", "", None, 3])
+
+
+@settings(deadline=None, max_examples=150)
+@given(SIZE, SIZE, SIZE, SIZE, WORD, WORD, WORD, SIZE, SIZES, SIZES)
+def test_no_argument_of_a_plan_crashes(
+    channels, length, taps, filters, kind, dtype, effort, batch, axes, keep
+):
+    options = {"kind": kind, "dtype": dtype, "effort": effort, "batch": batch}
+    try:
+        plan = ConvPlan(
+            channels,
+            length,
+            filter_length=taps,
+            filters=filters,
+            axes=axes,
+            keep=keep,
+            **options,
+        )
+        plan.scratch_bytes(batch)
+    except (ValueError, TypeError, NotImplementedError, MemoryError) as error:
+        assert str(error)
+
+
+ARRAY = strategies.builds(
+    lambda shape, dtype, order: np.zeros(shape, dtype, order),
+    strategies.lists(strategies.integers(0, 3), max_size=4),
+    strategies.sampled_from("f2 f4 f8 >f4 c8 i8 u2 ? O U1".split()),
+    strategies.sampled_from("CF"),
+)
+ANY = strategies.one_of(ARRAY, strategies.none(), strategies.just([1, [2]]), SIZE)
+
+
+@settings(deadline=None, max_examples=300)
+@given(ANY, ANY, ANY, ANY, ANY, strategies.booleans())
+def test_no_array_crashes(u, k, other, gate, dy, last):
+    plan = ConvPlan(2, 3, filter_length=3, dtype="f32")
+    spectrum = plan.spectrum(np.zeros((2, 3)))
+    calls = [
+        lambda: spectrum(u, gate_in=gate, out=dy),
+        lambda: spectrum.gradient(u, dy, gate_out=gate),
+        lambda: spectrum.update(k, skip=other),
+        lambda: convolve(u, k, k_reverse=other, gate_in=gate),
+        lambda: short_conv(u, k, other, channels_last=last, out=dy),
+        lambda: short_conv_gradient(u, k, dy, channels_last=last),
+        lambda: Stream(k, channels=2).run(u),
+    ]
+    for call in calls:
+        try:
+            call()
+        except (ValueError, TypeError, NotImplementedError, MemoryError) as error:
+            assert str(error)
+
+
+# ---- few taps ----
+
+
+def short_direct(u, k, bias, centred):
+    """y[t] = bias + sum over s of k[s] u[t + shift - s], and the sum of magnitudes."""
+    length, taps = u.shape[-1], k.shape[-1]
+    shift = (taps - 1) // 2 if centred else 0
+    t, s = np.ogrid[:length, :length]
+    lag = t + shift - s
+    inside = (lag >= 0) & (lag < taps)
+    g = np.where(inside, k[:, np.clip(lag, 0, taps - 1)], 0)
+    y = np.einsum("hts,...hs->...ht", g, u) + bias[:, None]
+    sizes = np.einsum("hts,...hs->...ht", np.abs(g), np.abs(u)) + np.abs(bias)[:, None]
+    return y, sizes, g, np.where(inside, lag, -1)
+
+
+def last(array, wanted):
+    return np.ascontiguousarray(np.swapaxes(array, -1, -2)) if wanted else array
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_few_taps_are_their_definition(rng, dtype, channels_last):
+    unit, storage, tiny = UNITS[dtype]
+    sums = "f64" if dtype == "f64" else "f32"
+    for _ in range(15):
+        channels, length, taps = (int(n) for n in rng.integers(1, (6, 50, 12)))
+        shape = (*rng.integers(1, 3, rng.integers(0, 3)), channels, length)
+        u, dy = (stored(rng.uniform(-1, 1, shape), dtype) for _ in range(2))
+        k = stored(rng.uniform(-1, 1, (channels, taps)), sums)
+        bias = stored(rng.uniform(-1, 1, channels), sums)
+        options = {"centred": bool(rng.integers(2)), "channels_last": channels_last}
+        options["dtype"] = dtype
+        numbers = [wide(x) for x in (u, k, bias)]
+        y, sizes, g, lag = short_direct(*numbers, options["centred"])
+        bound = 2 * (taps + 2) * unit * sizes + storage * np.abs(y) + tiny
+        found = short_conv(last(u, channels_last), k, bias, **options)
+        expect_close(last(found, channels_last), (y, bound), "y")
+        du, dk, dbias = short_conv_gradient(
+            last(u, channels_last), k, last(dy, channels_last), **options
+        )
+        should = np.einsum("hts,...ht->...hs", g, wide(dy))
+        sizes = np.einsum("hts,...ht->...hs", np.abs(g), np.abs(wide(dy)))
+        bound = 2 * (taps + 2) * unit * sizes
+        bound += storage * np.abs(should) + tiny
+        expect_close(last(du, channels_last), (should, bound), "du")
+        rows = [wide(x).reshape(-1, channels, length) for x in (dy, u)]
+        pairs = np.einsum("bht,bhs->hts", *rows)
+        should = np.stack([pairs[:, lag == s].sum(-1) for s in range(taps)], -1)
+        terms = 2 * (np.prod(shape) + 2) * unit
+        most = np.einsum("bht,bhs->hts", *map(np.abs, rows))
+        bound = terms * np.stack([most[:, lag == s].sum(-1) for s in range(taps)], -1)
+        expect_close(dk, (should, bound + tiny), "dk")
+        axes = tuple(i for i in range(len(shape)) if i != len(shape) - 2)
+        should = wide(dy).sum(axis=axes)
+        expect_close(dbias, (should, terms * np.abs(wide(dy)).sum(axis=axes)), "dbias")
+
+
+def test_few_taps_make_only_the_gradients_that_are_wanted(rng):
+    u, k = rng.standard_normal((3, 20)), rng.standard_normal((3, 4))
+    found = short_conv_gradient(u, k, u, wrt="bias")
+    assert found.du is None and found.dk is None
+    assert np.allclose(found.dbias, u.sum(axis=1))
+    with pytest.raises(ValueError, match='wrt holds names among "u"'):
+        short_conv_gradient(u, k, u, wrt=["taps"])
+    with pytest.raises(ValueError, match="129"):
+        short_conv(u, np.zeros((3, 129)))
+
+
+# ---- streams ----
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_streams_give_the_same_bits_in_any_blocks(rng, dtype):
+    channels, filters, taps, length = 4, 2, 900, 3000
+    k = stored(rng.uniform(-1, 1, (filters, taps)), dtype)
+    u = stored(rng.uniform(-1, 1, (channels, length)), dtype)
+    stream = Stream(k, channels=channels)
+    once = stream.run(u)
+    for _ in range(3):
+        stream.reset()
+        cuts = np.sort(rng.integers(0, length + 1, 40))
+        blocks = np.split(u, cuts, axis=1)
+        parts = [stream.run(np.ascontiguousarray(block)) for block in blocks]
+        assert np.array_equal(np.concatenate(parts, axis=1), once)
+    row_k = np.repeat(wide(k), channels // filters, axis=0)
+    should = np.stack([np.convolve(a, b)[:length] for a, b in zip(wide(u), row_k)])
+    t = 5 * UNITS[dtype][0] * 16
+    norm = np.sqrt(length)
+    bound = (3 * t * taps**0.5 + 2 * t * taps) * norm
+    expect_close(once, (should, np.full_like(should, bound)), "y")
+    assert np.abs(wide(once) - should).max() < 1e-6 * np.abs(should).max() * norm
+
+
+def test_a_stream_of_one_channel_takes_plain_rows(rng):
+    u, k = rng.standard_normal(100), rng.standard_normal(30)
+    stream = Stream(k)
+    parts = [stream.run(u[:64].copy()), stream.run(u[64:64]), stream.run(u[64:].copy())]
+    assert np.allclose(np.concatenate(parts), np.convolve(u, k)[:100], atol=1e-12)
+    with pytest.raises(ValueError, match=r"\[1\]\[count\]"):
+        stream.run(np.zeros((2, 5)))
+    with pytest.raises(TypeError, match="u has dtype float32"):
+        stream.run(np.zeros(5, "f4"))
+
+
+def test_a_stream_may_be_shared_by_threads(rng):
+    k = rng.standard_normal((1, 300))
+    stream, u = Stream(k), np.ones((1, 50))
+    threads = [threading.Thread(target=stream.run, args=(u,)) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    again = np.ones((1, 2050))
+    should = convolve(again, k)[:, 2000:]
+    assert np.allclose(stream.run(u), should, atol=1e-10)
