@@ -67,7 +67,27 @@ typedef enum danaus_order {
     DANAUS_ORDER_BALANCED
 } danaus_order;
 
-/* All-zero is the default of every field. */
+/* Sums over any number of sample inputs x (rows of X) and targets y (rows of Y) of a
+   layer: all that a fit needs to know of them. Numbers are f64, or c128 for complex
+   matrices; only the lower triangle of gram is read. Errors below 1e-8 cannot be told
+   from sums. */
+typedef struct danaus_calibration {
+    int64_t samples;
+    const void *gram;  /* [N][N]: X^T conj(X) */
+    const void *cross; /* [M][N]: Y^T conj(X); NULL: the targets are X W^T */
+    double energy;     /* ||Y||^2; not read without cross */
+    const void *input_sum, *target_sum; /* [N], [M]: sums of x and y, for a bias; the
+                                           second is not read without cross */
+    uint32_t reserved[8];
+} danaus_calibration;
+
+/* All-zero is the default of every field.
+
+   Without inputs and calibration the factors minimise ||W - K_1..K_L||. With one of them
+   they minimise ||Y - X (K_1..K_L)^T||^2 + lambda ||W - K_1..K_L||^2, where the targets Y
+   are X W^T unless they are given and lambda is `ridge` times the mean of the N columns'
+   ||x_k||^2: it decides in directions that the inputs do not have (docs/ks.md, section
+   6). With `bias` the chain gets the bias that serves best, mean(y) - K_1..K_L mean(x). */
 typedef struct danaus_factorize_desc {
     danaus_order order;
     int fast;           /* nonzero: iterative SVDs; there is no lower bound then */
@@ -76,25 +96,29 @@ typedef struct danaus_factorize_desc {
     int square_roots;   /* nonzero: split with square roots and never orthonormalise,
                            as older programs do: larger errors, no bounds */
     int threads;        /* 0: one for each processor */
-    const void *inputs; /* calibration X[samples][N] of dense's type, or NULL: minimise
-                           ||X W^T - X (K_1..K_L)^T|| instead of ||W - K_1..K_L||,
-                           from the unweighted factors on and never above their error */
+    const void *inputs; /* calibration X[samples][N] of dense's type, or NULL */
     int64_t samples;
     danaus_progress_fn progress; /* or NULL */
     void *user;
-    uint32_t reserved[8];
+    const void
+        *targets; /* Y[samples][M] of dense's type, with inputs, or NULL: X W^T */
+    const danaus_calibration *calibration; /* instead of inputs, or NULL */
+    double ridge;                          /* 0: 1e-6 */
+    int bias;                              /* nonzero: fit one, with calibration */
+    uint32_t reserved[9];
 } danaus_factorize_desc;
 
-/* Frobenius norms relative to ||W|| (weighted: to ||X W^T||). */
+/* Frobenius norms relative to ||W||; with inputs or calibration, to ||Y||. */
 typedef struct danaus_factorize_result {
-    double error;       /* ||W - K_1..K_L|| */
+    double error; /* ||W - K_1..K_L||; ||Y - X (K_1..K_L)^T|| of the chain as it is
+                           stored, with its bias */
     double lower_bound; /* no factors of these patterns do better; -1: unknown */
-    double upper_bound; /* what the split errors guarantee; with inputs the error of the
-                           unweighted factors; at least `error` */
+    double upper_bound; /* what the split errors guarantee; calibrated, the error that
+                           the passes began with, with its ridge; at least `error` */
     double off_support; /* part of W that no weights can reach; within error */
-    double dense_error; /* the unweighted error, also when inputs are given */
+    double dense_error; /* ||W - K_1..K_L|| / ||W||, also when calibrated */
     double seconds;
-    int64_t parameters;
+    int64_t parameters;   /* without the bias */
     uint64_t reserved[9]; /* zero */
 } danaus_factorize_result;
 

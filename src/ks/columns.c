@@ -7,6 +7,7 @@
 #include "ks/columns.h"
 
 #include "base/mem.h"
+#include "base/numbers.h"
 #include "base/status.h"
 #include "math/lapack.h"
 #include "math/pattern.h"
@@ -112,6 +113,29 @@ void dn_columns_adjoint_times(
         .p = p, .x = x, .y = y, .w = (double *)w, .unit = adjoint_unit
     };
     run_units(pool, &job, tiles_of(x));
+}
+
+void dn_factors_times(
+    thread_pool *pool, const ks_factors *f, int from, int end, const ks_columns *x,
+    ks_columns *y, ks_columns *u, ks_columns *v)
+{
+    for (int l = end - 1; l >= from; l--) {
+        ks_columns *to = l == from ? y : (end - 1 - l) % 2 ? v : u;
+        dn_columns_times(pool, f->p[l], f->w[l], x, to);
+        x = to;
+    }
+    if (from >= end)
+        dn_columns_copy(x, y);
+}
+
+int64_t dn_factors_widest(const ks_factors *f)
+{
+    int64_t wide = 1;
+    for (int l = 0; l < f->count; l++) {
+        int64_t rows = dn_pattern_rows(f->p[l]), cols = dn_pattern_cols(f->p[l]);
+        wide = MAX(wide, MAX(rows, cols));
+    }
+    return wide;
 }
 
 void dn_columns_gradient(

@@ -5,7 +5,7 @@
 #ifndef DN_KS_COLUMNS_H
 #define DN_KS_COLUMNS_H
 
-#include "ks/blocks.h"
+#include "ks/hierarchy.h"
 
 typedef struct ks_columns {
     int complex;
@@ -20,6 +20,14 @@ void dn_columns_times(
 void dn_columns_adjoint_times(
     thread_pool *pool, danaus_pattern p, const double *w, const ks_columns *x,
     ks_columns *y);
+
+/* y = K_from .. K_{end-1} x; u and v take turns on the way. */
+void dn_factors_times(
+    thread_pool *pool, const ks_factors *f, int from, int end, const ks_columns *x,
+    ks_columns *y, ks_columns *u, ks_columns *v);
+
+/* The most rows that x, y or a product between factors has. */
+int64_t dn_factors_widest(const ks_factors *f);
 
 /* g = the entries of y x^H on the support of p, in work order. */
 void dn_columns_gradient(

@@ -38,7 +38,9 @@ typedef struct factorization {
     ks_factors factors;
     double scale;       /* the run sees scale W */
     double energy, off; /* of scale W, and of its part off the support */
-    ks_weighted weighted;
+    ks_calibration calibration;
+    double before; /* squared error that calibration began with */
+    double *bias;  /* in f64 or c128, if one is fitted */
     danaus_factorize_result result;
 } factorization;
 
@@ -52,11 +54,12 @@ static danaus_status check_desc(const danaus_factorize_desc *desc)
     if (desc->refine < 0 || desc->threads < 0)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "numbers of sweeps and threads are not negative");
-    if (desc->inputs && desc->samples < 1)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "calibration needs at least one sample, not %" PRId64,
-            desc->samples);
     return DANAUS_OK;
+}
+
+static int calibrated(const factorization *f)
+{
+    return f->desc->inputs || f->desc->calibration;
 }
 
 static danaus_status check_matrix(const void *dense, danaus_dtype dtype)
@@ -85,10 +88,7 @@ static danaus_status prepare(
             DANAUS_ERR_UNSUPPORTED,
             "a matrix of %" PRId64 " x %" PRId64 " is too large for LAPACK",
             f->dense.rows, f->dense.cols);
-    if (f->desc->inputs && f->desc->samples > INT_MAX)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "%" PRId64 " samples are too many for LAPACK",
-            f->desc->samples);
+    TRY(dn_calibration_check(f->desc, f->dense.rows, f->dense.cols));
     f->count = count;
     if (f->transposed)
         dn_patterns_transpose(patterns, count, f->patterns);
@@ -99,33 +99,97 @@ static danaus_status prepare(
     f->order = f->desc->order;
     dn_order_splits(f->order, f->merged, f->merged_count, f->splits);
     double work = dn_order_work(f->merged, f->merged_count, f->splits);
-    f->run.total = work * (1 + f->desc->refine / 2.0 + (f->desc->inputs ? 4 : 0));
+    f->run.total = work * (1 + f->desc->refine / 2.0 + (calibrated(f) ? 4 : 0));
     return DANAUS_OK;
 }
 
 /* ---- the run ---- */
 
-static danaus_status run_hierarchy(factorization *f)
+/* Factors of a matrix [M][N] of the run's own type, as those of W. */
+static danaus_status start(factorization *f, const double *matrix, ks_factors *factors)
 {
-    danaus_pattern p = dn_patterns_product(f->merged, f->merged_count);
-    TRY(dn_survey(f->run.pool, &f->dense, "W", &f->scale, &f->energy));
-    f->off =
-        dn_off_support(&f->dense, f->transposed ? dn_pattern_adjoint(p) : p, f->scale);
-    f->view = dn_view_dense(
-        f->dense.data, f->dense.dtype, f->dense.cols, p, f->transposed, f->scale);
+    danaus_dtype dtype = f->calibration.complex ? DANAUS_C128 : DANAUS_F64;
+    ks_how how = { f->desc->fast, f->desc->square_roots };
+    ks_view view =
+        dn_view_dense(matrix, dtype, f->dense.cols, f->view.p, f->transposed, 1);
+    TRY(dn_hierarchy(
+        &f->run, &view, f->merged, f->merged_count, f->splits, how, factors, f->delta));
+    return f->transposed ? dn_factors_transpose(factors) : DANAUS_OK;
+}
+
+/* The better of two starts: with inputs made orthonormal in the blocks of the last
+   factor, and, unless that is the optimum, as they are. */
+static danaus_status start_calibrated(
+    factorization *f, const ks_whitened *w, int optimal)
+{
+    thread_pool *pool = f->run.pool;
+    ks_calibration *c = &f->calibration;
+    TRY(start(f, w->matrix, &f->factors));
+    dn_unwhiten(pool, w, &f->factors);
+    TRY(dn_weighted_error(pool, c, &f->factors, &f->before));
+    if (optimal)
+        return DANAUS_OK;
+    ks_factors plain = { 0 };
+    double error = 0;
+    danaus_status status = start(f, c->matrix, &plain);
+    if (status == DANAUS_OK)
+        status = dn_weighted_error(pool, c, &plain, &error);
+    if (status == DANAUS_OK && error < f->before) {
+        ks_factors swap = f->factors;
+        f->factors = plain;
+        plain = swap;
+        f->before = error;
+    }
+    dn_factors_free(&plain);
+    return status;
+}
+
+static danaus_status run_calibrated(factorization *f)
+{
+    ks_calibration *c = &f->calibration;
+    int end = f->merged_count - 1;
+    danaus_pattern last =
+        f->transposed ? dn_pattern_adjoint(f->merged[0]) : f->merged[end];
+    int optimal = f->merged_count <= 2 && last.a == 1 && last.d == 1;
+    ks_whitened w = { 0 };
+    danaus_status status = dn_whiten(f->run.pool, c, last, &w);
+    if (status == DANAUS_OK)
+        status = start_calibrated(f, &w, optimal);
+    dn_whitened_free(&w);
+    TRY(status);
+    if (!optimal)
+        TRY(dn_weighted_refine(
+            &f->run, c, !f->transposed, f->desc->refine, f->run.total - f->run.done,
+            &f->factors));
+    return f->transposed ? dn_factors_transpose(&f->factors) : DANAUS_OK;
+}
+
+static danaus_status run_plain(factorization *f)
+{
     ks_how how = { f->desc->fast, f->desc->square_roots };
     TRY(dn_hierarchy(
         &f->run, &f->view, f->merged, f->merged_count, f->splits, how, &f->factors,
         f->delta));
-    double work = f->run.total - f->run.done;
-    ks_dense inputs = { f->desc->inputs, f->dense.dtype, f->desc->samples,
-                        f->dense.cols };
-    if (inputs.data)
-        return dn_weighted_refine(
-            &f->run, &f->dense, f->scale, &inputs, f->transposed, f->desc->refine, work,
-            &f->factors, &f->weighted);
     return dn_refine(
-        &f->run, &f->view, f->desc->refine, KS_STEP_PAIR, work, &f->factors, NULL);
+        &f->run, &f->view, f->desc->refine, KS_STEP_PAIR, f->run.total - f->run.done,
+        &f->factors, NULL);
+}
+
+static danaus_status run_hierarchy(factorization *f)
+{
+    danaus_pattern p = dn_patterns_product(f->merged, f->merged_count);
+    TRY(dn_survey(f->run.pool, &f->dense, "W", &f->scale, &f->energy));
+    if (calibrated(f)) {
+        ks_calibration *c = &f->calibration;
+        TRY(dn_calibration_read(f->run.pool, f->desc, &f->dense, f->scale, c));
+        f->energy *= c->scale / f->scale * (c->scale / f->scale);
+        f->scale = c->scale;
+    }
+    f->off =
+        dn_off_support(&f->dense, f->transposed ? dn_pattern_adjoint(p) : p, f->scale);
+    f->view = dn_view_dense(
+        f->dense.data, f->dense.dtype, f->dense.cols, p, f->transposed, f->scale);
+    return calibrated(f) ? run_calibrated(f) : run_plain(f);
 }
 
 /* Work arrays hold what the chain will hold: its own precision. */
@@ -141,6 +205,24 @@ static void round_factors(factorization *f)
     }
 }
 
+static danaus_status measure_calibrated(factorization *f, double distance)
+{
+    const ks_calibration *c = &f->calibration;
+    danaus_factorize_result *r = &f->result;
+    double error, share = c->energy > 0 ? 1 / c->energy : 0;
+    if (f->transposed)
+        TRY(dn_factors_transpose(&f->factors));
+    TRY(dn_calibration_measure(f->run.pool, c, &f->factors, distance, &error));
+    if (f->desc->bias)
+        TRY(dn_calibration_bias(f->run.pool, c, &f->factors, f->bias));
+    if (f->transposed)
+        TRY(dn_factors_transpose(&f->factors));
+    r->error = sqrt(error * share);
+    r->upper_bound = fmax(sqrt(f->before * share), r->error);
+    r->lower_bound = -1;
+    return DANAUS_OK;
+}
+
 static danaus_status measure(factorization *f)
 {
     danaus_factorize_result *r = &f->result;
@@ -151,7 +233,7 @@ static danaus_status measure(factorization *f)
     int sweep = f->order != DANAUS_ORDER_BALANCED && !f->desc->square_roots;
     int wide = f->dense.dtype == DANAUS_F64 || f->dense.dtype == DANAUS_C128;
     double reached = bound * bound;
-    if (!sweep || !wide || f->desc->refine || f->desc->inputs)
+    if (!sweep || !wide || f->desc->refine || calibrated(f))
         TRY(dn_factors_residual(&f->run, &f->view, &f->factors, &reached));
     r->off_support = sqrt(f->off) / norm;
     r->dense_error = r->error = sqrt(reached + f->off) / norm;
@@ -160,13 +242,7 @@ static danaus_status measure(factorization *f)
     double upper = f->desc->square_roots ? 0 : hypot(bound, sqrt(f->off)) / norm;
     r->upper_bound = fmax(upper, r->error);
     r->lower_bound = fmin(r->lower_bound, r->error);
-    if (f->desc->inputs) {
-        double scale = f->weighted.energy > 0 ? 1 / f->weighted.energy : 0;
-        r->error = sqrt(f->weighted.after * scale);
-        r->upper_bound = sqrt(f->weighted.before * scale);
-        r->lower_bound = -1;
-    }
-    return DANAUS_OK;
+    return calibrated(f) ? measure_calibrated(f, reached + f->off) : DANAUS_OK;
 }
 
 /* ---- the chain ---- */
@@ -195,21 +271,39 @@ static void write_factor(const factorization *f, danaus_chain *chain, int l)
                 }
 }
 
+/* The bias in the type of W, in its own place. */
+static danaus_status write_bias(factorization *f, danaus_chain *chain)
+{
+    dn_convert(
+        f->calibration.complex ? DANAUS_C128 : DANAUS_F64, f->bias, f->dense.dtype,
+        f->bias, f->dense.rows);
+    return danaus_chain_set_bias(chain, f->bias);
+}
+
 static danaus_status write_chain(
-    const factorization *f, const danaus_pattern *patterns, danaus_chain **chain)
+    factorization *f, const danaus_pattern *patterns, danaus_chain **chain)
 {
     danaus_chain *made;
     TRY(danaus_chain_create(patterns, f->count, f->dense.dtype, &made));
     for (int l = 0; l < f->count; l++)
         write_factor(f, made, l);
-    *chain = made;
-    return DANAUS_OK;
+    danaus_status status = f->desc->bias ? write_bias(f, made) : DANAUS_OK;
+    if (status == DANAUS_OK)
+        *chain = made;
+    else
+        danaus_chain_destroy(made);
+    return status;
 }
 
 static danaus_status factorise(
     factorization *f, const danaus_pattern *patterns, danaus_chain **chain)
 {
     TRY(run_hierarchy(f));
+    if (f->desc->bias) {
+        f->bias = dn_calibration_numbers(&f->calibration, 1, f->dense.rows);
+        if (!f->bias)
+            return dn_fail(DANAUS_ERR_MEMORY, "no memory for the bias");
+    }
     TRY(dn_expand(&f->run, f->patterns, f->count, f->group, &f->factors));
     TRY(dn_factors_balance(&f->factors, BALANCING_PASSES));
     round_factors(f);
@@ -237,6 +331,8 @@ danaus_status danaus_factorize(
     TRY(dn_pool_create(threads, &f.run.pool));
     danaus_status status = factorise(&f, patterns, chain);
     dn_factors_free(&f.factors);
+    dn_calibration_free(&f.calibration);
+    dn_free(f.bias);
     dn_pool_destroy(f.run.pool);
     if (status != DANAUS_OK)
         return status;

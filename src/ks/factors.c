@@ -92,6 +92,22 @@ danaus_status dn_expand(
 
 /* ---- the true error ---- */
 
+/* That of a single factor, which need not be w: it may be fitted to something else. */
+static danaus_status single_residual(
+    const ks_view *w, const ks_factors *factors, double *energy)
+{
+    double *values = dn_work_alloc(factors->complex, w->p);
+    if (!values)
+        return dn_fail(DANAUS_ERR_MEMORY, "no memory to measure the error");
+    int64_t parts = dn_pattern_weights(w->p) * (factors->complex ? 2 : 1);
+    dn_view_read(w, values);
+    for (int64_t x = 0; x < parts; x++)
+        values[x] -= factors->w[0][x];
+    *energy = dn_energy(0, 1, parts, (dn_matrix){ values, 0 });
+    dn_free(values);
+    return DANAUS_OK;
+}
+
 danaus_status dn_factors_residual(
     ks_run *run, const ks_view *w, const ks_factors *factors, double *energy)
 {
@@ -118,9 +134,7 @@ danaus_status dn_factors_residual(
     }
     if (product != factors->w[last])
         dn_free(product);
-    if (last == 0)
-        *energy = 0;
-    return status;
+    return last == 0 ? single_residual(w, factors, energy) : status;
 }
 
 /* ---- balancing ---- */
@@ -190,4 +204,36 @@ danaus_status dn_factors_balance(ks_factors *f, int passes)
     dn_free(right);
     dn_free(exponent);
     return status;
+}
+
+/* ---- transposition ---- */
+
+danaus_status dn_factors_transpose(ks_factors *f)
+{
+    for (int l = 0; l < f->count; l++) {
+        danaus_pattern p = f->p[l];
+        double *w = dn_work_alloc(f->complex, p);
+        if (!w)
+            return dn_fail(DANAUS_ERR_MEMORY, "no memory for a factor");
+        int64_t width = f->complex ? 2 : 1, size = p.b * p.c * width;
+        for (int64_t block = 0; block < p.a * p.d; block++)
+            for (int64_t r = 0; r < p.b; r++)
+                for (int64_t k = 0; k < p.c; k++)
+                    memcpy(
+                        w + block * size + (k * p.b + r) * width,
+                        f->w[l] + block * size + (r * p.c + k) * width,
+                        (size_t)width * sizeof *w);
+        dn_free(f->w[l]);
+        f->w[l] = w;
+        f->p[l] = dn_pattern_adjoint(p);
+    }
+    for (int l = 0, m = f->count - 1; l < m; l++, m--) {
+        double *w = f->w[l];
+        danaus_pattern p = f->p[l];
+        f->w[l] = f->w[m];
+        f->p[l] = f->p[m];
+        f->w[m] = w;
+        f->p[m] = p;
+    }
+    return DANAUS_OK;
 }

@@ -54,4 +54,7 @@ danaus_status dn_expand(
    nearly equal norms: the product does not change by a bit. */
 danaus_status dn_factors_balance(ks_factors *factors, int passes);
 
+/* K_l <-> K_{L+1-l}^T: the factors of the transposed matrix. */
+danaus_status dn_factors_transpose(ks_factors *factors);
+
 #endif

@@ -1,5 +1,5 @@
-/* Factors that are good for given inputs: minimise ||(W - K_1 .. K_L) D||, where the
-   columns of D are sample inputs, or fewer columns with the same D D^H.
+/* Factors that are good for given inputs: minimise ||T - K_1 .. K_L D||, D a triangle
+   (calibration.h).
 
    One factor at a time. With A = K_1 .. K_{l-1} and Z = K_{l+1} .. K_L D the error is
    ||R - A P Z|| for a change P of K_l and the present residual R: linear least squares
@@ -10,12 +10,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ks/weighted.h"
 
-#include "ks/columns.h"
 #include "ks/patterns.h"
-#include "base/dtype.h"
 #include "base/mem.h"
+#include "base/numbers.h"
 #include "base/status.h"
-#include "math/lapack.h"
 #include "math/pattern.h"
 
 #include <string.h>
@@ -34,17 +32,11 @@ typedef struct calibration {
 
 /* ---- the parts of a least-squares problem ---- */
 
-/* to = K_from .. K_{end-1} x; u and v take turns on the way. */
+/* to = K_from .. K_{end-1} x */
 static void apply_factors(
     calibration *c, int from, int end, const ks_columns *x, ks_columns *to)
 {
-    for (int l = end - 1; l >= from; l--) {
-        ks_columns *y = l == from ? to : (end - 1 - l) % 2 ? &c->v : &c->u;
-        dn_columns_times(c->run->pool, c->f->p[l], c->f->w[l], x, y);
-        x = y;
-    }
-    if (from >= end)
-        dn_columns_copy(x, to);
+    dn_factors_times(c->run->pool, c->f, from, end, x, to, &c->v, &c->u);
 }
 
 /* to = (K_0 .. K_{end-1})^H x */
@@ -164,12 +156,11 @@ static danaus_status sweep(calibration *c, double work)
     return DANAUS_OK;
 }
 
-/* ---- memory and inputs ---- */
+/* ---- the call ---- */
 
 static void calibration_free(calibration *c)
 {
-    ks_columns *all[] = { &c->d, &c->target, &c->residual, &c->forward,
-                          &c->z, &c->image,  &c->u,        &c->v };
+    ks_columns *all[] = { &c->residual, &c->forward, &c->z, &c->image, &c->u, &c->v };
     for (size_t x = 0; x < sizeof all / sizeof *all; x++)
         dn_free(all[x]->at);
     dn_free(c->l);
@@ -178,68 +169,18 @@ static void calibration_free(calibration *c)
     dn_free(c->direction);
 }
 
-/* d = X^T, or for more samples than columns the factor L of X^T = L Q, for which
-   ||E X^T|| = ||E L|| whatever E is. */
-static danaus_status read_inputs(
-    thread_pool *pool, const ks_dense *inputs, ks_columns *d)
+static danaus_status allocate(calibration *c)
 {
-    double scale, energy;
-    int64_t work;
-    TRY(dn_lq_plan(
-        dn_is_complex(inputs->dtype), inputs->cols, inputs->rows, inputs->rows, &work));
-    TRY(dn_survey(pool, inputs, "X", &scale, &energy));
-    int complex = dn_is_complex(inputs->dtype);
-    int64_t n = inputs->cols, s = inputs->rows;
-    danaus_pattern all = { 1, n, s, 1 };
-    ks_view view = dn_view_dense(inputs->data, inputs->dtype, n, all, 1, scale);
-    *d = (ks_columns){ complex, n, s, dn_work_alloc(complex, all) };
-    if (!d->at)
-        return dn_fail(DANAUS_ERR_MEMORY, "no memory for the inputs");
-    dn_view_read(&view, d->at);
-    if (s <= n)
-        return DANAUS_OK;
-    ks_columns l = { complex, n, n,
-                     dn_work_alloc(complex, (danaus_pattern){ 1, n, n, 1 }) };
-    double *scratch = dn_alloc((size_t)work * sizeof *scratch);
-    danaus_status status = DANAUS_OK;
-    if (l.at && scratch)
-        dn_lq(complex, n, s, (dn_matrix){ d->at, s }, (dn_matrix){ l.at, n }, scratch);
-    else
-        status = dn_fail(DANAUS_ERR_MEMORY, "no memory for the inputs");
-    dn_free(scratch);
-    dn_free(d->at);
-    *d = l;
-    return status;
-}
-
-static danaus_status read_target(calibration *c, const ks_dense *w, double scale)
-{
-    danaus_pattern all = { 1, w->rows, w->cols, 1 };
-    ks_view view = dn_view_dense(w->data, w->dtype, w->cols, all, 0, scale);
-    double *values = dn_work_alloc(c->f->complex, all);
-    if (!values)
-        return dn_fail(DANAUS_ERR_MEMORY, "no memory for the matrix");
-    dn_view_read(&view, values);
-    dn_columns_times(c->run->pool, all, values, &c->d, &c->target);
-    dn_free(values);
-    return DANAUS_OK;
-}
-
-static danaus_status allocate(calibration *c, int64_t rows)
-{
-    int64_t wide = 1, largest = 1, lower = 1;
+    int64_t wide = dn_factors_widest(c->f), largest = 1, lower = 1;
     for (int l = 0; l < c->f->count; l++) {
         danaus_pattern p = c->f->p[l];
-        wide = dn_pattern_cols(p) > wide ? dn_pattern_cols(p) : wide;
-        wide = dn_pattern_rows(p) > wide ? dn_pattern_rows(p) : wide;
-        largest = dn_pattern_weights(p) > largest ? dn_pattern_weights(p) : largest;
-        lower = p.a * p.d * p.c * p.c > lower ? p.a * p.d * p.c * p.c : lower;
+        largest = MAX(largest, dn_pattern_weights(p));
+        lower = MAX(lower, p.a * p.d * p.c * p.c);
     }
-    ks_columns *all[] = { &c->target, &c->residual, &c->forward, &c->z,
-                          &c->image,  &c->u,        &c->v };
+    ks_columns *all[] = { &c->residual, &c->forward, &c->z, &c->image, &c->u, &c->v };
     int complex = c->f->complex, made = 1;
-    for (int x = 0; x < 7; x++) {
-        danaus_pattern size = { 1, x < 3 ? rows : wide, c->d.count, 1 };
+    for (int x = 0; x < 6; x++) {
+        danaus_pattern size = { 1, x < 2 ? c->target.rows : wide, c->d.count, 1 };
         *all[x] = (ks_columns){ complex, size.b, size.c, dn_work_alloc(complex, size) };
         made &= all[x]->at != NULL;
     }
@@ -252,67 +193,30 @@ static danaus_status allocate(calibration *c, int64_t rows)
     return made ? DANAUS_OK : dn_fail(DANAUS_ERR_MEMORY, "no memory for calibration");
 }
 
-/* K_l <-> K_{L+1-l}^T: the factors of the transposed matrix. */
-static danaus_status transpose_factors(ks_factors *f)
+static danaus_status make_passes(calibration *c, int most, double work, double floor)
 {
-    for (int l = 0; l < f->count; l++) {
-        danaus_pattern p = f->p[l];
-        double *w = dn_work_alloc(f->complex, p);
-        if (!w)
-            return dn_fail(DANAUS_ERR_MEMORY, "no memory for a factor");
-        int64_t width = f->complex ? 2 : 1, size = p.b * p.c * width;
-        for (int64_t block = 0; block < p.a * p.d; block++)
-            for (int64_t r = 0; r < p.b; r++)
-                for (int64_t k = 0; k < p.c; k++)
-                    memcpy(
-                        w + block * size + (k * p.b + r) * width,
-                        f->w[l] + block * size + (r * p.c + k) * width,
-                        (size_t)width * sizeof *w);
-        dn_free(f->w[l]);
-        f->w[l] = w;
-        f->p[l] = dn_pattern_adjoint(p);
-    }
-    for (int l = 0, m = f->count - 1; l < m; l++, m--) {
-        double *w = f->w[l];
-        danaus_pattern p = f->p[l];
-        f->w[l] = f->w[m];
-        f->p[l] = f->p[m];
-        f->w[m] = w;
-        f->p[m] = p;
-    }
-    return DANAUS_OK;
-}
-
-static danaus_status calibrate(
-    calibration *c, const ks_dense *w, double scale, int sweeps, double work,
-    ks_weighted *result)
-{
-    TRY(allocate(c, w->rows));
-    TRY(read_target(c, w, scale));
-    result->energy = dn_columns_energy(&c->target);
-    result->before = c->error = find_residual(c);
-    for (int n = 0; n < sweeps; n++) {
+    TRY(allocate(c));
+    c->error = find_residual(c);
+    for (int n = 0; n < most; n++) {
         double before = c->error;
-        TRY(sweep(c, work / sweeps));
-        if (!(c->error < before * (1 - 1e-6)))
+        TRY(sweep(c, work / most));
+        if (!(c->error + floor < (before + floor) * (1 - 1e-6)))
             break;
     }
-    result->after = c->error;
     return DANAUS_OK;
 }
 
 danaus_status dn_weighted_refine(
-    ks_run *run, const ks_dense *w, double scale, const ks_dense *inputs,
-    int transposed, int sweeps, double work, ks_factors *factors, ks_weighted *result)
+    ks_run *run, const ks_calibration *k, int chainable, int sweeps, double work,
+    ks_factors *factors)
 {
-    calibration c = { .run = run, .f = factors, .orthonormalise = !transposed };
-    if (transposed)
-        TRY(transpose_factors(factors));
-    danaus_status status = read_inputs(run->pool, inputs, &c.d);
-    if (status == DANAUS_OK)
-        status = calibrate(&c, w, scale, sweeps ? sweeps : SWEEPS, work, result);
+    int64_t m = k->w->rows, n = k->w->cols;
+    calibration c = { .run = run,
+                      .f = factors,
+                      .orthonormalise = chainable,
+                      .d = { k->complex, n, n, k->lower },
+                      .target = { k->complex, m, n, k->target } };
+    danaus_status status = make_passes(&c, sweeps ? sweeps : SWEEPS, work, k->floor);
     calibration_free(&c);
-    if (transposed && status == DANAUS_OK)
-        status = transpose_factors(factors);
     return status;
 }

@@ -1,22 +1,35 @@
-/* Calibration: factors that are good for given inputs. */
+/* Calibrated factors: where they start, and passes that improve them. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_KS_WEIGHTED_H
 #define DN_KS_WEIGHTED_H
 
-#include "ks/hierarchy.h"
-#include "ks/survey.h"
+#include "ks/calibration.h"
 
-typedef struct ks_weighted {
-    double energy; /* ||W D||^2 */
-    double before; /* squared error of the factors that came in */
-    double after;  /* and of those that go out; never larger */
-} ks_weighted;
+/* The solution of least squares with the columns of each block of the last factor K_L
+   made orthonormal for the inputs: matrix = (T L^-1) S, where S has lower[a][d][c][c] in
+   the columns of the blocks. Factors of it are factors of the solution once K_L is
+   multiplied by S^-1, and the nearest ones are the best for inputs that are correlated
+   within blocks only; with a single block, for all. */
+typedef struct ks_whitened {
+    danaus_pattern last;
+    double *matrix, *lower;
+} ks_whitened;
 
-/* Improves factors for ||(W - K_1 .. K_L) D||, D D^H = sum of x x^H over the rows of
-   inputs, conjugated as in X W^T. W and inputs are read through `transposed` when the
-   factors are those of W^T. Work: that of the whole call is `work`. */
+danaus_status dn_whiten(
+    thread_pool *pool, const ks_calibration *c, danaus_pattern last, ks_whitened *w);
+void dn_unwhiten(thread_pool *pool, const ks_whitened *w, ks_factors *factors);
+void dn_whitened_free(ks_whitened *w);
+
+/* *error = ||T - K_1 .. K_L L||^2 + floor */
+danaus_status dn_weighted_error(
+    thread_pool *pool, const ks_calibration *c, const ks_factors *factors,
+    double *error);
+
+/* Lowers that error, or leaves it, in at most `sweeps` passes (0: 4) over the factors of
+   W. chainable: the chain is so as it stands, not only transposed. Work: that of the whole
+   call is `work`. */
 danaus_status dn_weighted_refine(
-    ks_run *run, const ks_dense *w, double scale, const ks_dense *inputs,
-    int transposed, int sweeps, double work, ks_factors *factors, ks_weighted *result);
+    ks_run *run, const ks_calibration *c, int chainable, int sweeps, double work,
+    ks_factors *factors);
 
 #endif

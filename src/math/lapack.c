@@ -48,6 +48,24 @@ void dorgqr_(
 void zungqr_(
     const int *m, const int *n, const int *k, double *a, const int *lda,
     const double *tau, double *work, const int *lwork, int *info);
+void dgemm_(
+    const char *op_a, const char *op_b, const int *m, const int *n, const int *k,
+    const double *alpha, const double *a, const int *lda, const double *b,
+    const int *ldb, const double *beta, double *c, const int *ldc);
+void zgemm_(
+    const char *op_a, const char *op_b, const int *m, const int *n, const int *k,
+    const double *alpha, const double *a, const int *lda, const double *b,
+    const int *ldb, const double *beta, double *c, const int *ldc);
+void dpotrf_(const char *half, const int *n, double *a, const int *lda, int *info);
+void zpotrf_(const char *half, const int *n, double *a, const int *lda, int *info);
+void dtrsm_(
+    const char *side, const char *half, const char *op, const char *diagonal,
+    const int *m, const int *n, const double *alpha, const double *a, const int *lda,
+    double *b, const int *ldb);
+void ztrsm_(
+    const char *side, const char *half, const char *op, const char *diagonal,
+    const int *m, const int *n, const double *alpha, const double *a, const int *lda,
+    double *b, const int *ldb);
 
 /* OpenBLAS has these; with another BLAS they are NULL and nothing is done. */
 __attribute__((weak)) int openblas_get_num_threads(void);
@@ -197,4 +215,34 @@ void dn_lq(int complex, int64_t r, int64_t n, dn_matrix a, dn_matrix l, double *
         zungqr_(&rows, &small, &small, a.at, &ld, tau, scratch, &lwork, &info);
     else
         dorgqr_(&rows, &small, &small, a.at, &ld, tau, scratch, &lwork, &info);
+}
+
+/* BLAS sees c^T = op(b)^T op(a)^T, and op(b)^T is b^T or its adjoint. */
+void dn_gemm_run(const dn_gemm *g, dn_matrix a, dn_matrix b, dn_matrix c)
+{
+    int m = (int)g->n, n = (int)g->m, k = (int)g->k;
+    int lda = (int)b.ld, ldb = (int)a.ld, ldc = (int)c.ld;
+    double alpha[2] = { 1, 0 }, beta[2] = { g->beta, 0 };
+    (g->complex ? zgemm_ : dgemm_)(
+        g->adjoint_b ? "C" : "N", g->adjoint_a ? "C" : "N", &m, &n, &k, alpha, b.at,
+        &lda, a.at, &ldb, beta, c.at, &ldc);
+}
+
+/* A row-major g is conj(g) to LAPACK, whose U^H U = conj(g) has U^T = L. */
+int dn_cholesky(int complex, int64_t n, dn_matrix g)
+{
+    int size = (int)n, ld = (int)g.ld, info = 0;
+    (complex ? zpotrf_ : dpotrf_)("U", &size, g.at, &ld, &info);
+    return info;
+}
+
+/* y L = x is L^T y^T = x^T, and y L^H = x is conj(L) y^T = x^T. */
+void dn_triangle_solve(
+    int complex, int adjoint, int64_t m, int64_t n, dn_matrix x, dn_matrix lower)
+{
+    int rows = (int)n, cols = (int)m, ldx = (int)x.ld, ldl = (int)lower.ld;
+    double one[2] = { 1, 0 };
+    (complex ? ztrsm_ : dtrsm_)(
+        "L", "U", adjoint ? "C" : "N", "N", &rows, &cols, one, lower.at, &ldl, x.at,
+        &ldx);
 }

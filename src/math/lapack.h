@@ -38,6 +38,23 @@ int64_t dn_lq_scratch(int complex, int64_t r, int64_t n);
 void dn_lq(
     int complex, int64_t r, int64_t n, dn_matrix a, dn_matrix l, double *scratch);
 
+/* c[m][n] = beta c + op(a) op(b) with an inner size of k; op is the adjoint where it is
+   said. All sizes and leading dimensions fit in an int. */
+typedef struct dn_gemm {
+    int complex, adjoint_a, adjoint_b;
+    int64_t m, n, k;
+    double beta;
+} dn_gemm;
+void dn_gemm_run(const dn_gemm *g, dn_matrix a, dn_matrix b, dn_matrix c);
+
+/* The lower triangle of g[n][n] = g^H, of which only that is read, becomes L with
+   L L^H = g. Nonzero: g is not positive definite. */
+int dn_cholesky(int complex, int64_t n, dn_matrix g);
+
+/* x[m][n] becomes x L^-1 for the lower triangle L = lower[n][n], or x L^-H. */
+void dn_triangle_solve(
+    int complex, int adjoint, int64_t m, int64_t n, dn_matrix x, dn_matrix lower);
+
 /* Between these two calls LAPACK stays on the thread that calls it: threads of its
    own, working on many small blocks at once, would only be in each other's way. They
    nest and may be called from any thread. */

@@ -383,7 +383,7 @@ static void bad_requests_are_refused(void **state)
         { .order = (danaus_order)9 },
         { .refine = -1 },
         { .threads = -1 },
-        { .reserved = { 0, 1 } },
+        { .reserved = { 1 } },
         { .inputs = w, .samples = 0 },
     };
     for (size_t x = 0; x < sizeof descs / sizeof *descs; x++)

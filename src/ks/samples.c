@@ -1,0 +1,160 @@
+/* Samples in chunks of a fixed size, whose products are summed in order: bits do not
+   depend on threads. */
+// SPDX-License-Identifier: Apache-2.0
+#include "ks/calibration.h"
+
+#include "ks/wide.h"
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/numbers.h"
+#include "base/status.h"
+
+enum { CHUNK = 512 };
+
+static int64_t width(const ks_calibration *c) { return c->complex ? 2 : 1; }
+
+typedef struct chunk {
+    ks_columns x, y; /* N and M rows */
+} chunk;
+
+static danaus_status chunk_make(const ks_calibration *c, chunk *s)
+{
+    *s = (chunk){
+        { c->complex, c->w->cols, 0, dn_calibration_numbers(c, c->w->cols, CHUNK) },
+        { c->complex, c->w->rows, 0, dn_calibration_numbers(c, c->w->rows, CHUNK) }
+    };
+    if (!s->x.at || !s->y.at)
+        return dn_fail(DANAUS_ERR_MEMORY, "no memory for a chunk of samples");
+    return DANAUS_OK;
+}
+
+static void chunk_free(chunk *s)
+{
+    dn_free(s->x.at);
+    dn_free(s->y.at);
+}
+
+/* Columns = samples `from` and following of data[samples][rows], less the mean. */
+static void read_columns(
+    const ks_calibration *c, const void *data, double scale, const double *mean,
+    int64_t from, ks_columns *to)
+{
+    danaus_dtype dtype = c->w->dtype;
+    danaus_pattern all = { 1, to->rows, to->count, 1 };
+    const char *first = (const char *)data + from * to->rows * dn_size_of(dtype);
+    ks_view view = dn_view_dense(first, dtype, to->rows, all, 1, scale);
+    dn_view_read(&view, to->at);
+    double *at = to->at;
+    for (int64_t row = 0; row < to->rows; row++)
+        for (int64_t x = 0; x < to->count * width(c); x++)
+            *at++ -= mean[row * width(c) + x % width(c)];
+}
+
+/* Inputs and, if there are some, targets of the samples from `from` on. */
+static void read_chunk(const ks_calibration *c, int64_t from, chunk *s)
+{
+    const danaus_factorize_desc *desc = c->desc;
+    s->x.count = s->y.count = MIN(CHUNK, desc->samples - from);
+    read_columns(c, desc->inputs, c->x_scale, c->mean_x, from, &s->x);
+    if (c->fitted)
+        read_columns(c, desc->targets, c->x_scale * c->scale, c->mean_y, from, &s->y);
+}
+
+static void add_means(const ks_calibration *c, const ks_columns *x, double *mean)
+{
+    const double *at = x->at;
+    double share = 1 / (double)c->desc->samples;
+    for (int64_t row = 0; row < x->rows; row++)
+        for (int64_t s = 0; s < x->count * width(c); s++)
+            mean[row * width(c) + s % width(c)] += share * *at++;
+}
+
+/* The means stay zero until all have been summed. */
+static danaus_status find_means(ks_calibration *c, chunk *s)
+{
+    double *x = dn_calibration_numbers(c, 1, c->w->cols),
+           *y = dn_calibration_numbers(c, 1, c->w->rows);
+    if (x && y) {
+        dn_zero(c->complex, 1, c->w->cols, (dn_matrix){ x, 0 });
+        dn_zero(c->complex, 1, c->w->rows, (dn_matrix){ y, 0 });
+        for (int64_t from = 0; from < c->desc->samples; from += CHUNK) {
+            read_chunk(c, from, s);
+            add_means(c, &s->x, x);
+            if (c->fitted)
+                add_means(c, &s->y, y);
+        }
+        dn_copy(
+            c->complex, 1, c->w->cols, (dn_matrix){ x, 0 },
+            (dn_matrix){ c->mean_x, 0 });
+        dn_copy(
+            c->complex, 1, c->w->rows, (dn_matrix){ y, 0 },
+            (dn_matrix){ c->mean_y, 0 });
+    }
+    danaus_status status =
+        x && y ? DANAUS_OK : dn_fail(DANAUS_ERR_MEMORY, "no memory for the means");
+    dn_free(x);
+    dn_free(y);
+    return status;
+}
+
+/* to += y x^H */
+static void add_product(
+    thread_pool *pool, const ks_columns *y, const ks_columns *x, double *to)
+{
+    dn_gemm g = { .complex = x->complex,
+                  .adjoint_b = 1,
+                  .m = y->rows,
+                  .n = x->rows,
+                  .k = x->count,
+                  .beta = 1 };
+    dn_wide_times(
+        pool, &g, (dn_matrix){ y->at, y->count }, (dn_matrix){ x->at, x->count },
+        (dn_matrix){ to, x->rows });
+}
+
+danaus_status dn_samples_read(thread_pool *pool, ks_calibration *c)
+{
+    const danaus_factorize_desc *desc = c->desc;
+    ks_dense x = { desc->inputs, c->w->dtype, desc->samples, c->w->cols };
+    ks_dense y = { desc->targets, c->w->dtype, desc->samples, c->w->rows };
+    double y_scale, energy;
+    TRY(dn_survey(pool, &x, "X", &c->x_scale, &energy));
+    if (c->fitted) {
+        TRY(dn_survey(pool, &y, "Y", &y_scale, &c->energy));
+        c->scale = y_scale / c->x_scale;
+    }
+    chunk s;
+    danaus_status status = chunk_make(c, &s);
+    if (status == DANAUS_OK && desc->bias)
+        status = find_means(c, &s);
+    for (int64_t at = 0; at < desc->samples && status == DANAUS_OK; at += CHUNK) {
+        read_chunk(c, at, &s);
+        add_product(pool, &s.x, &s.x, c->lower);
+        if (c->fitted)
+            add_product(pool, &s.y, &s.x, c->target);
+    }
+    chunk_free(&s);
+    return status;
+}
+
+danaus_status dn_samples_measure(
+    thread_pool *pool, const ks_calibration *c, const ks_factors *f, double *error)
+{
+    chunk s;
+    ks_room r = { 0 };
+    danaus_status status = chunk_make(c, &s);
+    if (status == DANAUS_OK)
+        status = dn_room_make(c, f, CHUNK, &r);
+    double sum = 0;
+    for (int64_t at = 0; at < c->desc->samples && status == DANAUS_OK; at += CHUNK) {
+        read_chunk(c, at, &s);
+        if (!c->fitted)
+            dn_calibration_times(
+                pool, c, (dn_matrix){ s.x.at, s.x.count }, s.x.count, s.y.at);
+        sum += dn_calibration_residual(pool, f, &s.x, &s.y, &r);
+    }
+    dn_room_free(&r);
+    chunk_free(&s);
+    *error = sum;
+    return status;
+}
