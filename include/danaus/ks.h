@@ -159,6 +159,28 @@ DANAUS_API danaus_status danaus_ks_weights_update_from(
     const void *const *w, const void *bias);
 DANAUS_API void danaus_ks_weights_destroy(danaus_ks_weights *weights);
 
+/* Packed weights in memory of the caller's: of the device's, aligned to
+   DANAUS_SCRATCH_ALIGN, of danaus_ks_weights_bytes(). One object, which holds no numbers,
+   serves any number of such blocks, one after the other: it is bound to one in no time,
+   and packs into it, or runs with what an object for the same plan has packed there. Calls
+   that are in a stream already stay with the block that was bound when they were made.
+   The caller orders what packs into a block with what reads it, and keeps it until that is
+   done, and as long as graphs that were captured with it. */
+DANAUS_API danaus_status
+danaus_ks_weights_bytes(const danaus_ks_plan *plan, size_t *bytes);
+
+/* Weights that have no memory until they are bound, ready for
+   danaus_ks_weights_update_from(). What they need for that, maps and room for products of
+   merged factors, is theirs. */
+DANAUS_API danaus_status danaus_ks_weights_create_unbound(
+    const danaus_ks_plan *plan, danaus_device *device, danaus_ks_weights **weights);
+
+/* has_bias: whether a bias was packed into this memory; packing one says so too. Numbers
+   are as they lie there: before the first run they are all packed. Only for weights that
+   were created unbound; no other call with them may be going on. */
+DANAUS_API danaus_status
+danaus_ks_weights_bind(danaus_ks_weights *weights, void *memory, int has_bias);
+
 /* y = activation(W x + bias) for `batch` columns, batch >= 0. x and y are device memory,
    do not overlap and need no alignment beyond their element's. The first call
    for a batch size may grow the device's scratch; later ones allocate nothing.

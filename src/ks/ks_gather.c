@@ -23,13 +23,14 @@ static danaus_dtype wide_type(const danaus_ks_weights *w)
 static danaus_status allocate_products(danaus_ks_weights *w)
 {
     int64_t most = 0;
-    for (int i = 0; i < w->count; i++)
-        for (int to = w->form[i].from + 2;
-             is_merged(&w->form[i]) && to <= w->form[i].to; to++) {
-            int64_t size = dn_pattern_weights(dn_patterns_product(
-                w->plan->patterns + w->form[i].from, to - w->form[i].from));
+    for (int i = 0; i < w->plan->forms; i++) {
+        const packed_form *f = &w->plan->form[i];
+        for (int to = f->from + 2; is_merged(f) && to <= f->to; to++) {
+            int64_t size = dn_pattern_weights(
+                dn_patterns_product(w->plan->patterns + f->from, to - f->from));
             most = size > most ? size : most;
         }
+    }
     for (int i = 0; most && i < 2; i++)
         if (!w->products[i])
             TRY(w->backend->alloc(
@@ -46,10 +47,10 @@ danaus_status dn_ready_weights(danaus_ks_weights *w)
     TRY(allocate_products(w));
     TRY(pack->prepare(
         w->device, dn_sum_type(w->plan->desc.dtype), w->products[0] != NULL));
-    for (int i = 0; i < w->count; i++) {
-        packed_form *f = &w->form[i];
-        if (!f->map)
-            TRY(pack->open(w->device, f->step, f->adjoint, &f->map));
+    for (int i = 0; i < w->plan->forms; i++) {
+        const packed_form *f = &w->plan->form[i];
+        if (!w->map[i])
+            TRY(pack->open(w->device, f->step, f->adjoint, &w->map[i]));
     }
     w->ready = 1;
     return DANAUS_OK;
@@ -57,9 +58,9 @@ danaus_status dn_ready_weights(danaus_ks_weights *w)
 
 void dn_release_weights(danaus_ks_weights *w)
 {
-    for (int i = 0; i < w->count; i++)
-        if (w->form[i].map)
-            w->backend->pack->close(w->device, w->form[i].map);
+    for (int i = 0; i < w->plan->forms; i++)
+        if (w->map[i])
+            w->backend->pack->close(w->device, w->map[i]);
     for (int i = 0; i < 2; i++)
         if (w->products[i])
             w->backend->free(w->device, w->products[i]);
@@ -89,16 +90,18 @@ static danaus_status multiply_out(
 }
 
 static danaus_status gather_form(
-    const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n,
-    const packed_form *f)
+    const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n, int form)
 {
     const pack_backend *pack = device->backend->pack;
+    const packed_form *f = &w->plan->form[form];
+    const pack_map *map = w->map[form];
+    void *packed = w->memory + f->at;
     if (f->step->p.inner.a) {
         const void *two[2] = { n->w[f->from + f->adjoint],
                                n->w[f->from + !f->adjoint] };
         if (!two[0] && !two[1])
             return DANAUS_OK;
-        return pack->gather(device, f->map, n->dtype, two, f->memory);
+        return pack->gather(device, map, n->dtype, two, packed);
     }
     const void *one[2] = { n->w[f->from], NULL };
     if (!one[0])
@@ -106,17 +109,17 @@ static danaus_status gather_form(
     if (is_merged(f))
         TRY(multiply_out(w, device, n, f, &one[0]));
     return pack->gather(
-        device, f->map, is_merged(f) ? wide_type(w) : n->dtype, one, f->memory);
+        device, map, is_merged(f) ? wide_type(w) : n->dtype, one, packed);
 }
 
 danaus_status dn_gather_weights(
     const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n)
 {
-    for (int i = 0; i < w->count; i++)
-        TRY(gather_form(w, device, n, &w->form[i]));
+    for (int i = 0; i < w->plan->forms; i++)
+        TRY(gather_form(w, device, n, i));
     if (n->bias)
         TRY(device->backend->pack->convert(
-            device, n->dtype, n->bias, dn_sum_type(w->plan->desc.dtype), w->bias,
-            dn_pattern_rows(n->patterns[0])));
+            device, n->dtype, n->bias, dn_sum_type(w->plan->desc.dtype),
+            w->memory + w->plan->bias_at, dn_pattern_rows(n->patterns[0])));
     return DANAUS_OK;
 }

@@ -368,6 +368,8 @@ danaus_status danaus_ks_plan_create(
     p->count = count;
     memcpy(p->patterns, patterns, (size_t)count * sizeof *patterns);
     danaus_status status = choose_and_prepare(p, device);
+    if (status == DANAUS_OK)
+        status = dn_lay_out_weights(p);
     if (status != DANAUS_OK)
         danaus_ks_plan_destroy(p);
     else
@@ -436,6 +438,7 @@ danaus_status dn_check_operands(
         return dn_fail(DANAUS_ERR_ARGUMENT, "the weights were packed for another plan");
     if (batch && (!x || !y))
         return dn_fail(DANAUS_ERR_ARGUMENT, "both operands are needed");
+    TRY(dn_check_bound(weights));
     return check_batch(plan, batch);
 }
 
@@ -451,7 +454,9 @@ danaus_status danaus_ks_execute(
         .x = x,
         .y = y,
         .packed = weights->run,
-        .bias = weights->has_bias && !plan->desc.adjoint ? weights->bias : NULL,
+        .bias = weights->has_bias && !plan->desc.adjoint
+                    ? weights->memory + plan->bias_at
+                    : NULL,
         .activation = plan->desc.activation,
     };
     return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);

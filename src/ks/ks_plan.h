@@ -14,6 +14,15 @@ typedef struct step_list {
     int from[DANAUS_MAX_FACTORS], to[DANAUS_MAX_FACTORS];
 } step_list;
 
+/* The weights of factors [from, to), or their adjoints, in the order of a step's kernel. */
+typedef struct packed_form {
+    const ks_step *step;
+    int from, to, adjoint;
+    size_t at; /* byte where they begin in packed weights */
+} packed_form;
+
+#define DN_MOST_FORMS (3 * DANAUS_MAX_FACTORS)
+
 struct danaus_ks_plan {
     char device[32];
     danaus_ks_desc desc;
@@ -22,26 +31,28 @@ struct danaus_ks_plan {
     step_list run;           /* merged as the planner likes */
     step_list forward, back; /* for gradients: a step a factor, and its adjoint */
     step_list weights; /* and its weight gradient, if the device has rows for these */
+    /* Packed weights are one block: every form once, then the bias in the type of sums. */
+    int forms;
+    packed_form form[DN_MOST_FORMS];
+    /* The form that a step needs; not of the last forward step, which never runs. */
+    int run_form[DANAUS_MAX_FACTORS], forward_form[DANAUS_MAX_FACTORS],
+        back_form[DANAUS_MAX_FACTORS];
+    size_t bias_at, packed_bytes;
 };
 
-/* The weights of factors [from, to), or their adjoints, in the order of a step's kernel. */
-typedef struct packed_form {
-    const ks_step *step;
-    int from, to, adjoint;
-    void *memory;
-    pack_map *map; /* NULL: not packed from the device's memory yet */
-} packed_form;
+/* Decides where what is packed for a plan lies. */
+danaus_status dn_lay_out_weights(danaus_ks_plan *plan);
 
 struct danaus_ks_weights {
     const danaus_ks_plan *plan;
     const backend *backend;
-    danaus_device *device; /* whose memory holds the packed weights */
-    int count;
-    packed_form form[3 * DANAUS_MAX_FACTORS]; /* each once */
-    /* The form that a step needs; NULL for forward steps that are never run. */
+    danaus_device *device;        /* whose memory holds the packed weights */
+    pack_map *map[DN_MOST_FORMS]; /* NULL: not packed from the device's memory yet */
+    char *memory;                 /* packed; NULL: none is bound yet */
+    void *own;                    /* memory that was made for them, or NULL */
+    /* What a step needs, in that memory. */
     const void *run[DANAUS_MAX_FACTORS];
     const void *forward[DANAUS_MAX_FACTORS], *back[DANAUS_MAX_FACTORS];
-    void *bias; /* in the type of sums */
     int has_bias;
     int ready;         /* for numbers in the device's memory */
     void *products[2]; /* of merged factors, while one is made of another */
@@ -52,6 +63,9 @@ danaus_status dn_ready_weights(danaus_ks_weights *w);
 danaus_status dn_gather_weights(
     const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n);
 void dn_release_weights(danaus_ks_weights *w);
+
+/* Do these weights have memory? */
+danaus_status dn_check_bound(const danaus_ks_weights *weights);
 
 /* Makes a device ready to run the plan. */
 danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device);

@@ -41,58 +41,113 @@ void danaus_ks_weights_destroy(danaus_ks_weights *weights)
     if (!weights)
         return;
     dn_release_weights(weights);
-    for (int i = 0; i < weights->count; i++)
-        weights->backend->free(weights->device, weights->form[i].memory);
-    if (weights->bias)
-        weights->backend->free(weights->device, weights->bias);
+    if (weights->own)
+        weights->backend->free(weights->device, weights->own);
     dn_free(weights);
 }
 
-/* ---- forms ---- */
+/* ---- where what is packed lies ---- */
 
-/* Steps of one plan that have a kernel and factors in common differ in hints alone. */
-static packed_form *find_form(danaus_ks_weights *w, const packed_form *like)
+/* Steps of one plan that have a kernel and factors in common differ in hints alone.
+   plan->forms: there is none yet. */
+static int find_form(const danaus_ks_plan *plan, const packed_form *like)
 {
-    for (int i = 0; i < w->count; i++) {
-        packed_form *f = &w->form[i];
+    int i = 0;
+    for (; i < plan->forms; i++) {
+        const packed_form *f = &plan->form[i];
         if (f->step->kernel == like->step->kernel && f->from == like->from &&
             f->to == like->to && f->adjoint == like->adjoint)
-            return f;
+            break;
     }
-    return NULL;
+    return i;
 }
 
-/* Memory for the first `count` steps of a list, where there is none yet. */
+/* Puts so many bytes behind what is there; *at: where. */
+static danaus_status append(danaus_ks_plan *plan, size_t bytes, size_t *at)
+{
+    size_t end = plan->packed_bytes, padded = bytes + (DANAUS_SCRATCH_ALIGN - 1);
+    padded -= padded % DANAUS_SCRATCH_ALIGN;
+    if (padded < bytes || padded > SIZE_MAX - end)
+        return dn_fail_memory(SIZE_MAX, "packed weights");
+    *at = end;
+    plan->packed_bytes = end + padded;
+    return DANAUS_OK;
+}
+
+/* Forms of the first `count` steps of a list. */
 static danaus_status add_forms(
-    danaus_ks_weights *w, const step_list *list, int count, int adjoint,
-    const void **packed)
+    danaus_ks_plan *plan, const step_list *list, int count, int adjoint, int *forms)
 {
     for (int i = 0; i < count; i++) {
         const ks_step *step = &list->step[i];
-        packed_form form = { step, list->from[i], list->to[i], adjoint, NULL, NULL };
-        packed_form *f = find_form(w, &form);
-        if (!f) {
-            TRY(w->backend->alloc(
-                w->device, dn_packed_bytes(step->kernel, &step->p), &form.memory));
-            f = &w->form[w->count++];
-            *f = form;
+        packed_form form = { step, list->from[i], list->to[i], adjoint, 0 };
+        forms[i] = find_form(plan, &form);
+        if (forms[i] == plan->forms) {
+            TRY(append(plan, dn_packed_bytes(step->kernel, &step->p), &form.at));
+            plan->form[plan->forms++] = form;
         }
-        packed[i] = f->memory;
     }
     return DANAUS_OK;
 }
 
 /* Gradients run forward steps for the inputs of later ones: never the last. */
-static danaus_status allocate(danaus_ks_weights *w)
+danaus_status dn_lay_out_weights(danaus_ks_plan *plan)
 {
-    const danaus_ks_plan *plan = w->plan;
     int adjoint = plan->desc.adjoint != 0;
     size_t bias = (size_t)dn_pattern_rows(plan->patterns[0]) *
                   danaus_dtype_size(dn_sum_type(plan->desc.dtype));
-    TRY(add_forms(w, &plan->run, plan->run.count, adjoint, w->run));
-    TRY(add_forms(w, &plan->forward, plan->forward.count - 1, adjoint, w->forward));
-    TRY(add_forms(w, &plan->back, plan->back.count, !adjoint, w->back));
-    return w->backend->alloc(w->device, bias, &w->bias);
+    TRY(add_forms(plan, &plan->run, plan->run.count, adjoint, plan->run_form));
+    TRY(add_forms(
+        plan, &plan->forward, plan->forward.count - 1, adjoint, plan->forward_form));
+    TRY(add_forms(plan, &plan->back, plan->back.count, !adjoint, plan->back_form));
+    return append(plan, bias, &plan->bias_at);
+}
+
+static void bind(danaus_ks_weights *w, void *memory)
+{
+    const danaus_ks_plan *plan = w->plan;
+    w->memory = memory;
+    for (int i = 0; i < plan->run.count; i++)
+        w->run[i] = w->memory + plan->form[plan->run_form[i]].at;
+    for (int i = 0; i + 1 < plan->forward.count; i++)
+        w->forward[i] = w->memory + plan->form[plan->forward_form[i]].at;
+    for (int i = 0; i < plan->back.count; i++)
+        w->back[i] = w->memory + plan->form[plan->back_form[i]].at;
+}
+
+danaus_status danaus_ks_weights_bytes(const danaus_ks_plan *plan, size_t *bytes)
+{
+    if (!plan || !bytes)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and a place are needed");
+    *bytes = plan->packed_bytes;
+    return DANAUS_OK;
+}
+
+danaus_status danaus_ks_weights_bind(
+    danaus_ks_weights *weights, void *memory, int has_bias)
+{
+    if (!weights || !memory)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "weights and memory are needed");
+    if (weights->own)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "these weights have memory of their own: make them by "
+                                 "danaus_ks_weights_create_unbound()");
+    if ((uintptr_t)memory % DANAUS_SCRATCH_ALIGN)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "memory of packed weights is aligned to %d bytes",
+            DANAUS_SCRATCH_ALIGN);
+    bind(weights, memory);
+    weights->has_bias = has_bias != 0;
+    return DANAUS_OK;
+}
+
+danaus_status dn_check_bound(const danaus_ks_weights *weights)
+{
+    if (!weights->memory)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "these weights have no memory yet: danaus_ks_weights_bind() lends some");
+    return DANAUS_OK;
 }
 
 /* ---- packing ---- */
@@ -104,7 +159,7 @@ static weights_view view_of(const chain_numbers *n, int factor)
 
 /* The weights of one factor, or of [from, to) multiplied out. */
 static danaus_status pack_product(
-    danaus_device *device, const chain_numbers *n, const packed_form *f)
+    danaus_device *device, const chain_numbers *n, const packed_form *f, void *packed)
 {
     double *product = NULL;
     weights_view view = view_of(n, f->from);
@@ -116,13 +171,13 @@ static danaus_status pack_product(
     }
     if (f->adjoint)
         view = dn_weights_adjoint(view);
-    danaus_status status = dn_pack(device, f->step, view, f->memory);
+    danaus_status status = dn_pack(device, f->step, view, packed);
     dn_free(product);
     return status;
 }
 
 static danaus_status pack_pair(
-    danaus_device *device, const chain_numbers *n, const packed_form *f)
+    danaus_device *device, const chain_numbers *n, const packed_form *f, void *packed)
 {
     weights_view first = view_of(n, f->from + !f->adjoint);
     weights_view last = view_of(n, f->from + f->adjoint);
@@ -131,7 +186,7 @@ static danaus_status pack_pair(
         last = dn_weights_adjoint(last);
     }
     last.inner = &first;
-    return dn_pack(device, f->step, last, f->memory);
+    return dn_pack(device, f->step, last, packed);
 }
 
 /* How many of a form's factors are given. */
@@ -146,15 +201,16 @@ static int given(const chain_numbers *n, const packed_form *f)
 static danaus_status pack_forms(
     const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n)
 {
-    for (int i = 0; i < w->count; i++) {
-        const packed_form *f = &w->form[i];
+    for (int i = 0; i < w->plan->forms; i++) {
+        const packed_form *f = &w->plan->form[i];
         if (given(n, f))
-            TRY((f->step->p.inner.a ? pack_pair : pack_product)(device, n, f));
+            TRY((f->step->p.inner.a ? pack_pair : pack_product)(
+                device, n, f, w->memory + f->at));
     }
     if (n->bias)
         TRY(dn_put_numbers(
-            device, n->dtype, n->bias, dn_sum_type(w->plan->desc.dtype), w->bias,
-            dn_pattern_rows(n->patterns[0])));
+            device, n->dtype, n->bias, dn_sum_type(w->plan->desc.dtype),
+            w->memory + w->plan->bias_at, dn_pattern_rows(n->patterns[0])));
     return DANAUS_OK;
 }
 
@@ -170,24 +226,23 @@ static danaus_status pack_chain(
    or read them. And they are ready for numbers in the device's memory. */
 static danaus_status begin(danaus_ks_weights *w)
 {
-    for (int i = 0; i < w->count; i++) {
-        const ks_step *step = w->form[i].step;
-        TRY(w->backend->clear(
-            w->device, w->form[i].memory, dn_packed_bytes(step->kernel, &step->p)));
-    }
+    TRY(w->backend->clear(w->device, w->memory, w->plan->packed_bytes));
     TRY(w->backend->sync(w->device));
     return dn_ready_weights(w);
 }
 
-danaus_status danaus_ks_weights_create(
-    const danaus_ks_plan *plan, danaus_device *device, const danaus_chain *chain,
-    danaus_ks_weights **weights)
+static danaus_status fill(danaus_ks_weights *w, const danaus_chain *chain)
 {
-    if (!plan || !device || !weights)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and a place are needed");
+    TRY(w->backend->alloc(w->device, w->plan->packed_bytes, &w->own));
+    bind(w, w->own);
+    return chain ? pack_chain(w, w->device, chain) : begin(w);
+}
+
+/* Without memory. */
+static danaus_status create(
+    const danaus_ks_plan *plan, danaus_device *device, danaus_ks_weights **weights)
+{
     TRY(dn_check_device(plan, device));
-    if (chain)
-        TRY(check_chain(plan, chain));
     danaus_ks_weights *w = dn_calloc(1, sizeof *w);
     if (!w)
         return dn_fail_memory(sizeof *w, "packed weights");
@@ -196,9 +251,45 @@ danaus_status danaus_ks_weights_create(
     w->device = device;
     danaus_status status = dn_prepare(plan, device);
     if (status == DANAUS_OK)
-        status = allocate(w);
+        *weights = w;
+    else
+        danaus_ks_weights_destroy(w);
+    return status;
+}
+
+static danaus_status check_places(
+    const danaus_ks_plan *plan, const danaus_device *device,
+    danaus_ks_weights **weights)
+{
+    if (!plan || !device || !weights)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and a place are needed");
+    return DANAUS_OK;
+}
+
+danaus_status danaus_ks_weights_create(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_chain *chain,
+    danaus_ks_weights **weights)
+{
+    danaus_ks_weights *w = NULL;
+    TRY(check_places(plan, device, weights));
+    if (chain)
+        TRY(check_chain(plan, chain));
+    TRY(create(plan, device, &w));
+    danaus_status status = fill(w, chain);
     if (status == DANAUS_OK)
-        status = chain ? pack_chain(w, device, chain) : begin(w);
+        *weights = w;
+    else
+        danaus_ks_weights_destroy(w);
+    return status;
+}
+
+danaus_status danaus_ks_weights_create_unbound(
+    const danaus_ks_plan *plan, danaus_device *device, danaus_ks_weights **weights)
+{
+    danaus_ks_weights *w = NULL;
+    TRY(check_places(plan, device, weights));
+    TRY(create(plan, device, &w));
+    danaus_status status = dn_ready_weights(w);
     if (status == DANAUS_OK)
         *weights = w;
     else
@@ -212,6 +303,7 @@ danaus_status danaus_ks_weights_update(
     if (!weights || !device || !chain)
         return dn_fail(DANAUS_ERR_ARGUMENT, "weights, a device and a chain are needed");
     TRY(dn_check_device(weights->plan, device));
+    TRY(dn_check_bound(weights));
     TRY(check_chain(weights->plan, chain));
     return pack_chain(weights, device, chain);
 }
@@ -220,8 +312,8 @@ danaus_status danaus_ks_weights_update(
    have a place each, where only a device's own packing writes nothing but one. */
 static danaus_status check_given(const danaus_ks_weights *w, const chain_numbers *n)
 {
-    for (int i = 0; i < w->count; i++) {
-        const packed_form *f = &w->form[i];
+    for (int i = 0; i < w->plan->forms; i++) {
+        const packed_form *f = &w->plan->form[i];
         int count = given(n, f), apart = f->step->p.inner.a && w->backend->pack;
         if (count && count < f->to - f->from && !apart)
             return dn_fail(
@@ -242,6 +334,7 @@ danaus_status danaus_ks_weights_update_from(
     if (!weights || !device)
         return dn_fail(DANAUS_ERR_ARGUMENT, "weights and a device are needed");
     TRY(dn_check_device(weights->plan, device));
+    TRY(dn_check_bound(weights));
     TRY(check_type(weights->plan, dtype));
     chain_numbers n = { weights->plan->patterns, dtype, w ? w : none, bias };
     TRY(check_given(weights, &n));

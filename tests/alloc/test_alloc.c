@@ -149,6 +149,17 @@ static danaus_status create_plan(scene *s)
     return status;
 }
 
+static danaus_status create_unbound(scene *s)
+{
+    danaus_ks_weights *weights = NULL;
+    begin(s);
+    danaus_status status =
+        end(s, danaus_ks_weights_create_unbound(s->plan, s->device, &weights));
+    assert_int_equal(weights == NULL, status != DANAUS_OK);
+    danaus_ks_weights_destroy(weights);
+    return status;
+}
+
 static danaus_status create_weights(scene *s)
 {
     danaus_ks_weights *weights = NULL;
@@ -292,6 +303,7 @@ static void plans_and_weights_survive(void **state)
     fail_each_allocation(s, create_plan);
     s->desc = kept;
     fail_each_allocation(s, create_weights);
+    fail_each_allocation(s, create_unbound);
 }
 
 static void products_survive(void **state)

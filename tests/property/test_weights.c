@@ -8,6 +8,7 @@
 #include "support/device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A chain of numbers of one type, a plan for another, and x. */
@@ -237,6 +238,140 @@ static void without_a_chain_weights_are_zero(void **state)
     }
 }
 
+/* ---- memory of the caller's ---- */
+
+#define GUARD 512 /* bytes before and behind, a multiple of the alignment */
+
+/* Memory for a scene's packed weights, between guard bytes; everything is 0xa5. */
+typedef struct lent {
+    size_t bytes; /* of all */
+    unsigned char *filling;
+    char *memory;
+    void *packed;
+} lent;
+
+static lent lend(const scene *s)
+{
+    lent l = { 0 };
+    assert_ok(danaus_ks_weights_bytes(s->plan, &l.bytes));
+    l.bytes += 2 * GUARD;
+    assert_non_null(l.filling = malloc(l.bytes));
+    memset(l.filling, 0xa5, l.bytes);
+    void *memory = NULL;
+    assert_ok(danaus_alloc(s->device, l.bytes, &memory));
+    assert_ok(danaus_upload(s->device, memory, l.filling, l.bytes));
+    l.memory = memory;
+    l.packed = l.memory + GUARD;
+    return l;
+}
+
+static void return_lent(const scene *s, lent *l)
+{
+    assert_ok(danaus_device_sync(s->device));
+    assert_ok(danaus_download(s->device, l->filling, l->memory, l->bytes));
+    for (size_t i = 0; i < GUARD; i++)
+        assert_true(l->filling[i] == 0xa5 && l->filling[l->bytes - 1 - i] == 0xa5);
+    danaus_free(s->device, l->memory);
+    free(l->filling);
+}
+
+/* A second chain for the plan of the first. */
+static scene scene_beside(const scene *s, rng *r)
+{
+    scene t = *s;
+    t.c = chain_random(r, s->c.p, s->c.count, s->c.dtype, s->c.bias.count > 0);
+    for (int l = 0; l < t.c.count; l++)
+        t.w[l] = to_device(t.device, &t.c.w[l]);
+    t.bias = to_device(t.device, &t.c.bias);
+    return t;
+}
+
+static void check_two_memories(const scene *s, const scene *t)
+{
+    const scene *scenes[2] = { s, t };
+    danaus_ks_weights *light = NULL, *second = NULL, *expected[2] = { NULL };
+    lent memory[2] = { lend(s), lend(t) };
+    assert_ok(danaus_ks_weights_create_unbound(s->plan, s->device, &light));
+    assert_ok(danaus_ks_weights_create_unbound(s->plan, s->device, &second));
+    for (int i = 0; i < 2; i++) {
+        const void *const *w = (const void *const *)scenes[i]->w;
+        assert_ok(danaus_ks_weights_create(
+            s->plan, s->device, scenes[i]->c.chain, &expected[i]));
+        assert_ok(danaus_ks_weights_bind(light, memory[i].packed, 0));
+        assert_ok(danaus_ks_weights_update_from(
+            light, s->device, s->c.dtype, w, scenes[i]->bias));
+    }
+    for (int i = 0; i < 2; i++) {
+        int has_bias = scenes[i]->bias != NULL;
+        assert_ok(danaus_ks_weights_bind(light, memory[i].packed, has_bias));
+        expect_same(scenes[i], light, expected[i], "bound again:");
+        assert_ok(danaus_ks_weights_bind(second, memory[i].packed, has_bias));
+        expect_same(scenes[i], second, expected[i], "by another object:");
+        assert_ok(danaus_ks_weights_update(light, s->device, scenes[!i]->c.chain));
+    }
+    assert_ok(danaus_ks_weights_bind(light, memory[0].packed, t->bias != NULL));
+    expect_same(t, light, expected[1], "packed again from the host:");
+    for (int i = 0; i < 2; i++)
+        danaus_ks_weights_destroy(expected[i]);
+    danaus_ks_weights_destroy(light);
+    danaus_ks_weights_destroy(second);
+    return_lent(s, &memory[0]);
+    return_lent(t, &memory[1]);
+}
+
+static void one_object_serves_any_number_of_memories(void **state)
+{
+    for (int round = 0; round < rounds_of(60); round++) {
+        rng r = { (uint64_t)round };
+        danaus_dtype given = test_dtypes[round % 4],
+                     wanted = test_dtypes[round / 4 % 4];
+        if (round % 5 == 4)
+            given = wanted = test_dtypes[4 + round % 2];
+        scene s = scene_random(*state, &r, given, wanted), t = scene_beside(&s, &r);
+        check_two_memories(&s, &t);
+        for (int l = 0; l < t.c.count; l++)
+            from_device(t.device, &t.c.w[l], t.w[l]);
+        from_device(t.device, &t.c.bias, t.bias);
+        chain_free(&t.c);
+        scene_free(&s);
+    }
+}
+
+static void weights_without_memory_are_refused(void **state)
+{
+    rng r = { 9 };
+    danaus_pattern p = { 2, 3, 4, 5 };
+    scene s = scene_make(*state, &r, &p, 1, DANAUS_F32, DANAUS_F32);
+    danaus_ks_weights *light = NULL, *own = NULL;
+    const void *const *w = (const void *const *)s.w;
+    lent memory = lend(&s);
+    size_t bytes;
+    assert_status(danaus_ks_weights_bytes(NULL, &bytes), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_ks_weights_bytes(s.plan, NULL), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_create_unbound(s.plan, *state, NULL), DANAUS_ERR_ARGUMENT);
+    assert_ok(danaus_ks_weights_create_unbound(s.plan, *state, &light));
+    assert_ok(danaus_ks_weights_create(s.plan, *state, NULL, &own));
+    assert_status(
+        danaus_ks_execute(s.plan, *state, light, 1, s.w[0], memory.packed),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_update(light, *state, s.c.chain), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_update_from(light, *state, DANAUS_F32, w, NULL),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_ks_weights_bind(light, NULL, 0), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_ks_weights_bind(NULL, memory.packed, 0), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_ks_weights_bind(own, memory.packed, 0), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_weights_bind(light, (char *)memory.packed + 128, 0),
+        DANAUS_ERR_ARGUMENT);
+    danaus_ks_weights_destroy(light);
+    danaus_ks_weights_destroy(own);
+    return_lent(&s, &memory);
+    scene_free(&s);
+}
+
 static void wrong_numbers_are_refused(void **state)
 {
     rng r = { 4 };
@@ -276,6 +411,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(numbers_of_every_type_are_those_of_a_chain, device),
         cmocka_unit_test_prestate(merged_factors_are_given_together, device),
         cmocka_unit_test_prestate(without_a_chain_weights_are_zero, device),
+        cmocka_unit_test_prestate(one_object_serves_any_number_of_memories, device),
+        cmocka_unit_test_prestate(weights_without_memory_are_refused, device),
         cmocka_unit_test_prestate(wrong_numbers_are_refused, device),
     };
     int failed = cmocka_run_group_tests_name("weights", tests, NULL, NULL);
