@@ -4,7 +4,7 @@ docs/python.md is the guide. ``danaus.torch`` has layers for PyTorch, ``danaus.p
 pictures; both are imported by name.
 """
 # SPDX-License-Identifier: Apache-2.0
-from danaus import patterns, records
+from danaus import patterns, records, transforms
 from danaus._arrays import convert
 from danaus._library import version
 from danaus.chain import Chain, apply
@@ -28,7 +28,7 @@ __version__ = version()
 # One line for each module.
 # fmt: off
 __all__ = [
-    "version", "convert", "patterns", "Pattern", "records",
+    "version", "convert", "patterns", "Pattern", "records", "transforms",
     "Chain", "apply",
     "ConvGradients", "ConvPlan", "Spectrum", "convolve",
     "ShortGradients", "short_conv", "short_conv_gradient", "Stream",
