@@ -18,7 +18,7 @@ from danaus.conv import (
     short_conv_gradient,
 )
 from danaus.device import Device, DeviceInfo, default_device, list_devices
-from danaus.factorize import Factorization, factorize
+from danaus.factorize import Calibration, Factorization, factorize
 from danaus.patterns import Pattern
 from danaus.plan import Gradients, Plan, Weights
 from danaus.stream import Stream
@@ -33,7 +33,7 @@ __all__ = [
     "ConvGradients", "ConvPlan", "Spectrum", "convolve",
     "ShortGradients", "short_conv", "short_conv_gradient", "Stream",
     "Device", "DeviceInfo", "default_device", "list_devices",
-    "Factorization", "factorize",
+    "Calibration", "Factorization", "factorize",
     "Gradients", "Plan", "Weights",
 ]
 # fmt: on
