@@ -150,7 +150,7 @@ danaus_status dn_cuda_dw(
         dy_room += dn_cuda_aligned((int64_t)dn_gpu_dw_moved(plan, 0));
     for (int64_t first = 0, n; first < plan->batch; first += n) {
         const void *some_x, *some_dy;
-        n = dn_dw_least(plan->batch - first, plan->at_once);
+        n = MIN(plan->batch - first, plan->at_once);
         TRY(find(&r, x, q.c, first, n, work, &some_x));
         TRY(find(&r, dy, q.b, first, n, dy_room, &some_dy));
         TRY((plan->library ? make_by_library : make_by_text)(

@@ -16,7 +16,7 @@
 #define LEAST_BLOCK 256
 /* Rows and columns of a block from which on tensor cores are worth their tiles. */
 #define LEAST_SIDE 8
-/* In 16 bits so many weights fill an H200 by cuBLAS' tiles; of one block, whose slabs are
+/* In 16 bits so many weights fill a GPU by cuBLAS' tiles; of one block, whose slabs are
    one call. */
 #define MANY_WEIGHTS ((int64_t)1 << 19)
 #define MANY_OF_ONE  ((int64_t)1 << 15)
@@ -28,10 +28,6 @@
 #define TILES_FROM   80 /* compute capability, ten times */
 /* Seconds of its launches. */
 #define START 5e-6
-/* An H200, on which times of tiles and of cuBLAS were measured. */
-static const gpu_facts measured = {
-    .units = 132, .clock = 1.98e9, .bandwidth = 4.917e12, .cores = 128, .mma = 1280
-};
 
 static const gpu_dw_family *family_of(const kernel *k)
 {
@@ -82,11 +78,11 @@ static int form_fits(const kernel *k, const problem *p, const problem *made)
 
 /* Whether matrices lie as cuBLAS takes them, and are as fast by it as by tiles: of numbers
    rounded to 16 bits or tf32, in 16 bits batch-first where blocks fill its tiles and there
-   are many. Measured on an H200. */
+   are many. Measured. */
 static int is_for_library(const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int64_t small = q.b < q.c ? q.b : q.c, large = q.b < q.c ? q.c : q.b;
+    int64_t small = MIN(q.b, q.c), large = MAX(q.b, q.c);
     int narrow = small < 64 || (small == 64 && large > 64);
     int many = dn_pattern_weights(q) >= (q.a > 1 ? MANY_WEIGHTS : MANY_OF_ONE);
     many |= q.b % 8 || q.c % 8;
@@ -249,7 +245,7 @@ static int64_t column_bytes(const problem *p)
     return (dn_pattern_rows(q) + dn_pattern_cols(q)) * size_of(p);
 }
 
-/* To turn the lanes of a column and to add to parts, on an H200. */
+/* To turn the lanes of a column and to add to parts,. */
 static double turning_seconds(const problem *p)
 {
     double weights = (double)dn_pattern_weights(p->pattern);
@@ -260,10 +256,10 @@ static double turning_seconds(const problem *p)
 /* How often as long everything takes on a device: by that of which it has least. */
 static double slower(const gpu_facts *f, int by_tiles)
 {
-    double clocks = measured.units * measured.clock / (f->units * f->clock);
-    double rate =
-        by_tiles ? (double)measured.mma / f->mma : (double)measured.cores / f->cores;
-    return fmax(measured.bandwidth / f->bandwidth, clocks * rate);
+    const gpu_facts *m = &dn_gpu_measured;
+    double clocks = m->units * m->clock / (f->units * f->clock);
+    double rate = by_tiles ? (double)m->mma / f->mma : (double)m->cores / f->cores;
+    return fmax(m->bandwidth / f->bandwidth, clocks * rate);
 }
 
 /* All columns, of which few take as long as DW_LEAST_BATCH. */
@@ -271,7 +267,7 @@ static double cost_of(
     const danaus_device *dev, const kernel *k, const problem *p, double column,
     int is_known_slower)
 {
-    int64_t batch = p->batch > DW_LEAST_BATCH ? p->batch : DW_LEAST_BATCH;
+    int64_t batch = MAX(p->batch, DW_LEAST_BATCH);
     column *= is_known_slower ? KNOWN_SLOWER : 1;
     column *= p->batch < DW_LEAST_BATCH ? KNOWN_SLOWER : 1;
     if (form_of(k) == DW_TURNED)

@@ -34,7 +34,7 @@ typedef struct gpu_dw {
     int64_t fetches, boxes, flat; /* boxes of x and dy are flat, or boxes */
     int64_t shared;               /* bytes */
     int threads, split, last;
-    double seconds; /* of a column of the batch on an H200, an estimate */
+    double seconds; /* of a column, an estimate for dn_gpu_measured */
 } gpu_dw;
 
 /* Of a text for tensor cores; a row of other families has no tiles. */
@@ -56,7 +56,7 @@ extern const gpu_dw_family dn_gpu_dw_mma, dn_gpu_dw_wgmma, dn_gpu_dw_matrix,
 #define DW_MOST_PARTS ((int64_t)64 << 20)
 /* Bytes of x and dy that are turned at once, unless columns are very long. */
 #define DW_MOST_TURNED ((int64_t)512 << 20)
-/* To write and read a number of a part on an H200. */
+/* To write and read a number of a part, on dn_gpu_measured. */
 #define DW_PART_SECONDS 2.1e-12
 
 problem dn_gpu_dw_made(const kernel *k, const problem *p);
@@ -73,15 +73,10 @@ int64_t dn_gpu_dw_vector_tiles(const problem *p);
 
 /* ---- for families of tiles ---- */
 
-#define DW_MARGIN      128        /* bytes before stages, */
-#define DW_BOX_MARGIN  2048       /* and before boxes */
-#define DW_RESERVED    1024       /* that a block takes beside */
-#define DW_SHARED      (99 << 10) /* bytes of a multiprocessor: anywhere, and on 9.0 */
-#define DW_SHARED_90   (227 << 10)
+#define DW_MARGIN      128  /* bytes before stages, */
+#define DW_BOX_MARGIN  2048 /* and before boxes */
 #define DW_MOST_STAGES 6
 #define DW_PLACES      2 /* where one is made while the other is read */
-
-static inline int64_t dn_dw_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Whether all lanes of a tile's rows are lines of whole segments of 128 bytes. */
 int dn_dw_is_flat(const gpu_dw *t, const problem *p);
@@ -181,8 +176,5 @@ gpu_sum dn_gpu_dw_sum(const gpu_dw_plan *plan, const weights_view *to);
 /* The gradient of a bias, of the last step's problem. */
 gpu_slabs dn_gpu_bias_slabs(const gpu_facts *f, const problem *p, int64_t batch);
 gpu_launch dn_gpu_bias_launch(const problem *p, int64_t slabs);
-
-/* Blocks of threads in one row, which take what there is in turn. */
-gpu_launch dn_gpu_line(int64_t blocks, int threads);
 
 #endif

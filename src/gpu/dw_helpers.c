@@ -4,9 +4,9 @@
 #include "gpu/dw.h"
 
 #include "base/dtype.h"
+#include "gpu/rows.h"
 #include "math/pattern.h"
 
-#define MOST_BLOCKS ((int64_t)1 << 30)
 /* The parts of a number are shared by threads that have more than so many, if threads are
    few. */
 #define ENOUGH_SLABS   4
@@ -21,12 +21,6 @@
 #define TURNED_LANES  64
 #define TURNED_PIECES (32 * (TURNED_LANES + 1))
 #define TILE_THREADS  256 /* of these two texts */
-
-gpu_launch dn_gpu_line(int64_t blocks, int threads)
-{
-    return (gpu_launch){ .blocks = { dn_dw_least(blocks, MOST_BLOCKS), 1, 1 },
-                         .threads = threads };
-}
 
 /* ---- lanes ---- */
 
@@ -150,37 +144,23 @@ gpu_launch dn_gpu_bias_launch(const problem *p, int64_t slabs)
 
 static void turn_defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    (void)k, (void)variant;
     int64_t d = p->pattern.d;
+    dn_gpu_define_type(k, p, variant, to);
     dn_text(
-        to,
-        "#define TYPE_%s 1\n#define LANES %lld\n#define WIDE %d\n#define UNITS %d\n",
-        danaus_dtype_name(p->dtype), (long long)d, (int)turned_lanes(d),
-        (int)turned_units(d));
+        to, "#define LANES %lld\n#define WIDE %d\n#define UNITS %d\n", (long long)d,
+        (int)turned_lanes(d), (int)turned_units(d));
 }
 
 static void add_defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    (void)k, (void)variant;
-    dn_text(
-        to, "#define TYPE_%s 1\n#define WIDE %d\n", danaus_dtype_name(p->dtype),
-        dn_pattern_weights(p->pattern) > MOST_NARROW);
+    dn_gpu_define_type(k, p, variant, to);
+    dn_text(to, "#define WIDE %d\n", dn_pattern_weights(p->pattern) > MOST_NARROW);
 }
 
 static void add_lanes_defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    (void)k, (void)variant;
-    dn_text(
-        to, "#define TYPE_%s 1\n#define WIDE %d\n", danaus_dtype_name(p->dtype),
-        (int)reduced_lanes(p->pattern.d));
-}
-
-static void bias_defines(const kernel *k, const problem *p, int variant, text *to)
-{
-    (void)k, (void)variant;
-    dn_text(
-        to, "#define TYPE_%s 1\n#define LAST %d\n", danaus_dtype_name(p->dtype),
-        p->layout == DANAUS_BATCH_LAST);
+    dn_gpu_define_type(k, p, variant, to);
+    dn_text(to, "#define WIDE %d\n", (int)reduced_lanes(p->pattern.d));
 }
 
 #define FAMILY(TEXT, ENTRY, DEFINES)                                                   \
@@ -193,7 +173,7 @@ const kernel dn_gpu_helpers[GPU_HELPERS] = {
     { "add", 0, FAMILY("ks_reduce.cu", "reduce", add_defines), &anywhere },
     { "add_lanes", 0, FAMILY("ks_reduce_lanes.cu", "reduce", add_lanes_defines),
       &anywhere },
-    { "bias", 0, FAMILY("ks_dbias.cu", "dbias", bias_defines), &anywhere },
+    { "bias", 0, FAMILY("ks_dbias.cu", "dbias", dn_gpu_define_layout), &anywhere },
     { "few_columns", 0, &dn_gpu_dw_simt.gpu.kernel, &anywhere },
 };
 

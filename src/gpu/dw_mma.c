@@ -24,10 +24,9 @@ static int64_t most_groups(const gpu_dw *t, const problem *p)
 /* Columns of the batch and stages, by the room that a block has. */
 static int set_stages(gpu_dw *t)
 {
-    int64_t room = (t->fetches ? DW_SHARED_90 : DW_SHARED) + DW_RESERVED;
     int64_t margin = t->boxes ? DW_BOX_MARGIN : DW_MARGIN;
     int64_t pad = t->boxes && !t->flat ? 2 * t->together * t->element : 0;
-    room = room / t->resident - DW_RESERVED - margin;
+    int64_t room = dn_gpu_room(t->fetches ? 90 : 80, t->resident) - margin;
     for (t->depth = 64; t->depth >= (t->last ? 32 : 16); t->depth /= 2) {
         int64_t lines = t->tile_r + t->tile_k;
         int64_t line_r = t->tile_r * t->together * t->element;
@@ -36,10 +35,10 @@ static int set_stages(gpu_dw *t)
                             ? lines * t->depth * t->element
                             : t->depth * (dn_gpu_parts(line_r, 128) * 128 +
                                           dn_gpu_parts(line_k, 128) * 128 + 2 * pad);
-        t->stages = dn_dw_least(room / bytes, DW_MOST_STAGES);
+        t->stages = MIN(room / bytes, DW_MOST_STAGES);
         t->shared = margin + t->stages * bytes;
-        int64_t pieces = t->last ? t->depth * t->element / 16
-                                 : (line_r > line_k ? line_r : line_k) / 16;
+        int64_t pieces =
+            t->last ? t->depth * t->element / 16 : MAX(line_r, line_k) / 16;
         if (pieces <= t->threads && t->stages >= (t->depth > 16 ? 4 : 3))
             return 1;
     }
@@ -62,13 +61,13 @@ static int64_t registers_of(const gpu_dw *t)
 /* Blocks that a multiprocessor holds with so many registers a thread. */
 static int64_t most_resident(int64_t warps, int64_t registers)
 {
-    int64_t blocks = dn_dw_least(MOST_WARPS / warps, MOST_RESIDENT);
+    int64_t blocks = MIN(MOST_WARPS / warps, MOST_RESIDENT);
     while (blocks && REGISTERS / dn_gpu_parts(warps * blocks, 4) / 8 * 8 < registers)
         blocks--;
     return blocks;
 }
 
-/* Products a second on an H200, of the instructions that a tile takes. */
+/* Products a second, of the instructions that a tile takes. */
 static double rate_of(const gpu_dw *t)
 {
     if (t->split && t->boxes)

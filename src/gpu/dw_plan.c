@@ -27,8 +27,8 @@ gpu_slabs dn_gpu_slabs(
     const gpu_facts *f, int64_t batch, int64_t tiles, int64_t numbers)
 {
     int64_t wanted = dn_gpu_parts(8 * (int64_t)f->units, tiles);
-    int64_t most = dn_dw_least(MOST_SLABS, DW_MOST_PARTS / numbers);
-    wanted = dn_dw_least(wanted, most);
+    int64_t most = MIN(MOST_SLABS, DW_MOST_PARTS / numbers);
+    wanted = MIN(wanted, most);
     int64_t width = dn_gpu_parts(batch, wanted > 0 ? wanted : 1);
     width = dn_gpu_parts(width, LEAST_SLAB) * LEAST_SLAB;
     return (gpu_slabs){ width, dn_gpu_parts(batch, width) };
@@ -43,7 +43,7 @@ static gpu_slabs library_slabs(const gpu_facts *f, const problem *p, int64_t bat
     if (quick && tiles * 16 >= f->units)
         return (gpu_slabs){ batch, 1 };
     gpu_slabs s = dn_gpu_slabs(f, batch, 4 * tiles, dn_pattern_weights(q));
-    return (gpu_slabs){ dn_dw_least(s.width, batch), s.count };
+    return (gpu_slabs){ MIN(s.width, batch), s.count };
 }
 
 /* Slabs that give every multiprocessor as much to do; more parts than that cost more than
@@ -54,7 +54,7 @@ static gpu_slabs tile_slabs(
 {
     double weights = (double)dn_pattern_weights(p->pattern);
     int64_t tiles = dn_gpu_dw_tiles(t, p), units = f->units;
-    int64_t most = dn_dw_least(dn_gpu_parts(batch, LEAST_SLAB), MOST_SLABS);
+    int64_t most = MIN(dn_gpu_parts(batch, LEAST_SLAB), MOST_SLABS);
     gpu_slabs best = { batch, 1 };
     double least = 0;
     for (int64_t n = 1; n <= most; n++) {
@@ -81,12 +81,12 @@ static int64_t columns_at_once(const gpu_dw_plan *plan)
     int64_t column = (dn_pattern_rows(q) + dn_pattern_cols(q)) * cell_of(&plan->p);
     int64_t most = plan->form == DW_TURNED ? DW_MOST_TURNED / column : INT64_MAX;
     if (plan->tile.boxes)
-        most = dn_dw_least(most, MOST_COLUMNS);
+        most = MIN(most, MOST_COLUMNS);
     if (most == INT64_MAX)
         return plan->batch;
     int64_t times = dn_gpu_parts(plan->batch, most > LEAST_SLAB ? most : LEAST_SLAB);
     int64_t n = dn_gpu_parts(dn_gpu_parts(plan->batch, times), LEAST_SLAB) * LEAST_SLAB;
-    return dn_dw_least(n, plan->batch);
+    return MIN(n, plan->batch);
 }
 
 gpu_dw_plan dn_gpu_dw_plan(const gpu_facts *f, const ks_step *step, int64_t batch)
@@ -133,11 +133,9 @@ gpu_launch dn_gpu_dw_launch(const gpu_dw_plan *plan, int64_t columns)
 {
     const gpu_dw *t = &plan->tile;
     int64_t slabs = dn_gpu_parts(columns, plan->slabs.width);
-    if (t->resident)
-        return (
-            gpu_launch){ .blocks = { dn_gpu_dw_tiles(t, &plan->made) * slabs, 1, 1 },
-                         .threads = t->threads,
-                         .shared = (int)t->shared };
+    int64_t tiles = t->resident ? dn_gpu_dw_tiles(t, &plan->made) * slabs : 0;
+    if (tiles)
+        return dn_gpu_stay(tiles, tiles, t->threads, t->shared);
     gpu_vectors v = dn_gpu_dw_vectors(&plan->made);
     return dn_gpu_line(
         dn_gpu_dw_vector_tiles(&plan->made) * slabs,

@@ -65,18 +65,12 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    (void)k, (void)variant;
     gpu_vectors t = dn_gpu_dw_vectors(p);
     const gpu_define lines[] = {
-        { "LAST", p->layout == DANAUS_BATCH_LAST },
-        { "BR", t.br },
-        { "BC", t.bc },
-        { "BJ", t.bj },
-        { "TR", t.tr },
-        { "TC", t.tc },
-        { "BS", t.bs },
+        { "BR", t.br }, { "BC", t.bc }, { "BJ", t.bj },
+        { "TR", t.tr }, { "TC", t.tc }, { "BS", t.bs },
     };
-    dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
+    dn_gpu_define_layout(k, p, variant, to);
     dn_gpu_define(DANAUS_F32, lines, sizeof lines / sizeof *lines, to);
 }
 

@@ -4,7 +4,6 @@
 #include "gpu/dw.h"
 
 #define PLACES DW_PLACES
-#define ROOM   (DW_SHARED_90 + DW_RESERVED)
 
 /* ---- ks_dw_wgmma.cu ---- */
 
@@ -16,9 +15,9 @@ static int set_places(gpu_dw *t, int64_t depth)
     int64_t line_b = dn_gpu_parts(b * t->lanes * 4, 128) * 128;
     int64_t stage = t->last ? (a + b) * 128 : depth * (line_a + line_b);
     int64_t places = DW_BOX_MARGIN + PLACES * depth * 2 * t->lanes * b * 4;
-    int64_t room = ROOM / t->resident - DW_RESERVED - places;
+    int64_t room = dn_gpu_room(90, t->resident) - places;
     t->depth = depth;
-    t->stages = dn_dw_least(room / stage, DW_MOST_STAGES);
+    t->stages = MIN(room / stage, DW_MOST_STAGES);
     t->shared = places + t->stages * stage;
     return t->stages > PLACES;
 }
@@ -81,10 +80,10 @@ int dn_dw_complete_matrix(gpu_dw *t, const problem *p)
     t->boxes = t->together = 1;
     int64_t registers = dn_gpu_parts(t->columns / 2 + 48, 8) * 8, a = 64 * t->groups_a;
     int64_t stage = (t->groups_a + dn_gpu_parts(t->columns, 64)) * t->depth * 128;
-    int64_t room = ROOM / t->resident - DW_RESERVED - DW_BOX_MARGIN;
+    int64_t room = dn_gpu_room(90, t->resident) - DW_BOX_MARGIN;
     t->threads = (int)(128 * t->groups_a);
     dn_dw_set_tile(t, p, t->swapped ? t->columns : a, t->swapped ? a : t->columns);
-    t->stages = dn_dw_least(room / stage, DW_MOST_STAGES);
+    t->stages = MIN(room / stage, DW_MOST_STAGES);
     t->shared = DW_BOX_MARGIN + t->stages * stage;
     dn_dw_estimate(
         t, p, 6.5e14, 0.6 * (double)(2 * a + (t->groups_a + 1) * t->columns), 1);
@@ -118,14 +117,14 @@ int dn_dw_complete_fours(gpu_dw *t, const problem *p)
     int64_t a = 64 * t->groups_a, b = t->columns;
     int64_t most = t->groups_a == 3 ? 48 : 64; /* sums that there are registers for */
     int64_t place = 4 * dn_gpu_parts(b, 64) * t->depth * 128;
-    int64_t room = ROOM / t->resident - DW_RESERVED - DW_BOX_MARGIN;
+    int64_t room = dn_gpu_room(90, t->resident) - DW_BOX_MARGIN;
     int64_t stage = (a + b) * t->depth * 8;
     t->threads = (int)(128 * t->groups_a + 128);
     dn_dw_set_tile(t, p, t->swapped ? b : a, t->swapped ? a : b);
     t->boxes = 1;
     t->together = t->lanes;
     t->flat = dn_dw_is_flat(t, p);
-    t->stages = dn_dw_least((room - PLACES * place) / stage, DW_MOST_STAGES);
+    t->stages = MIN((room - PLACES * place) / stage, DW_MOST_STAGES);
     t->shared = DW_BOX_MARGIN + PLACES * place + t->stages * stage;
     dn_dw_estimate(
         t, p, 6e14, (double)(2 * a + (3 + t->groups_a) * b), times_of_fours(t));

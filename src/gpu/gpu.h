@@ -19,6 +19,7 @@
 
 #include "backend/backend.h"
 #include "base/hash.h"
+#include "base/numbers.h"
 #include "base/text.h"
 
 /* What cost models and grids may know of a device. */
@@ -39,6 +40,13 @@ typedef struct gpu_facts {
 
 /* Fills in clock, cores, rates and flops of a GPU whose arch and units are known. */
 void dn_gpu_fill_rates(gpu_facts *f, double clock);
+
+/* The GPU that cost models were fitted to, as far as they need to know it. */
+extern const gpu_facts dn_gpu_measured;
+
+/* Bytes of shared memory that each of so many resident blocks may have: of rows for 9.0
+   (arch 90), or of those that run on all later than 8.0. */
+int64_t dn_gpu_room(int arch, int64_t resident);
 
 /* Every GPU device starts with this. */
 typedef struct gpu_device {
@@ -96,6 +104,27 @@ typedef struct gpu_call {
 static inline int64_t dn_gpu_parts(int64_t size, int64_t part)
 {
     return (size + part - 1) / part;
+}
+
+/* The next multiple of a unit. */
+static inline int64_t dn_gpu_up_to(int64_t size, int64_t unit)
+{
+    return dn_gpu_parts(size, unit) * unit;
+}
+
+/* Blocks of threads in a row that take what there is in turn: of tiles, as many as there
+   may be, or those that stay in `places`, with so many bytes of shared memory. */
+static inline gpu_launch dn_gpu_line(int64_t tiles, int threads)
+{
+    return (gpu_launch){ .blocks = { MIN(tiles, 1 << 30), 1, 1 }, .threads = threads };
+}
+
+static inline gpu_launch dn_gpu_stay(
+    int64_t tiles, int64_t places, int threads, int64_t shared)
+{
+    gpu_launch l = dn_gpu_line(MIN(tiles, places), threads);
+    l.shared = (int)shared;
+    return l;
 }
 
 #define GPU_MOST_DEFINES 4096 /* bytes */
@@ -159,6 +188,8 @@ static inline const gpu_family *dn_gpu_family(const kernel *k)
 }
 
 static inline const gpu_code *dn_gpu_code(const kernel *k) { return k->code; }
+
+static inline const int *dn_gpu_size(const kernel *k) { return dn_gpu_code(k)->size; }
 
 /* What a row compiles for a problem, without the hashes, which are of a compiler too. */
 void dn_gpu_use(const kernel *k, const problem *p, int variant, gpu_use *use);

@@ -10,9 +10,6 @@
 #include "base/dtype.h"
 #include "math/pattern.h"
 
-#include <math.h>
-#include <string.h>
-
 #define THREADS    256
 #define EACH       4 /* elements of a thread of ks_after.cu */
 #define MOST_TIMES 64
@@ -26,28 +23,14 @@
 
 enum { TF32 = 3, COLUMNS };
 
-static int is_for(const kernel *k, const problem *p)
-{
-    return !p->inner.a && (!dn_gpu_code(k)->size[TF32] || p->math == DANAUS_MATH_TF32);
-}
-
-static void defines(const kernel *k, const problem *p, int variant, text *to)
-{
-    (void)k, (void)variant;
-    dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
-    dn_text(to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
-}
-
 static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
     (void)k;
+    int64_t numbers = dn_pattern_rows(p->pattern) * call->batch;
     int64_t most = (int64_t)f->units * 2048 / THREADS * 8;
-    int64_t blocks =
-        dn_gpu_parts(dn_pattern_rows(p->pattern) * call->batch, THREADS * EACH);
-    *launch = (gpu_launch){ .blocks = { blocks < most ? blocks : most, 1, 1 },
-                            .threads = THREADS };
+    *launch = dn_gpu_stay(dn_gpu_parts(numbers, THREADS * EACH), most, THREADS, 0);
 }
 
 /* ---- block by block ---- */
@@ -56,9 +39,10 @@ static void launch_of(
 static int blas_fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int64_t times = q.a < q.d ? q.a : q.d, count = q.a < q.d ? q.d : q.a;
-    return is_for(k, p) && (q.d == 1 || p->layout == DANAUS_BATCH_LAST) &&
-           times <= MOST_TIMES && count <= MOST_COUNT;
+    int64_t times = MIN(q.a, q.d), count = MAX(q.a, q.d);
+    return dn_gpu_is_for(k, p, dn_gpu_size(k)[TF32]) &&
+           (q.d == 1 || p->layout == DANAUS_BATCH_LAST) && times <= MOST_TIMES &&
+           count <= MOST_COUNT;
 }
 
 static size_t blas_bytes(const kernel *k, const problem *p)
@@ -72,7 +56,7 @@ static void pack_line(const gpu_packing *g, int64_t n, char *to)
 {
     danaus_pattern q = g->p->pattern;
     const int64_t *s = g->w.s;
-    int columns = dn_gpu_code(g->kernel)->size[COLUMNS], line = columns ? 1 : 2;
+    int columns = dn_gpu_size(g->kernel)[COLUMNS], line = columns ? 1 : 2;
     int64_t count = columns ? q.c : q.b, length = columns ? q.b : q.c;
     int64_t i = n / count / q.d, j = n / count % q.d;
     dn_gpu_gather(
@@ -83,7 +67,7 @@ static void pack_line(const gpu_packing *g, int64_t n, char *to)
 static void blas_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
-    int columns = dn_gpu_code(k)->size[COLUMNS];
+    int columns = dn_gpu_size(k)[COLUMNS];
     int64_t length = columns ? q.b : q.c, lines = q.a * q.d * (columns ? q.c : q.b);
     int64_t size = (int64_t)danaus_dtype_size(p->dtype);
     gpu_packing g = { k, p, w, NULL, length * size, pack_line };
@@ -111,7 +95,7 @@ static void blas_products(
     const kernel *k, const problem *p, const gpu_call *call, gpu_products *to)
 {
     danaus_pattern q = p->pattern;
-    int columns = dn_gpu_code(k)->size[COLUMNS];
+    int columns = dn_gpu_size(k)[COLUMNS];
     *to = (gpu_products){
         .rows = q.b,
         .depth = q.c,
@@ -120,7 +104,7 @@ static void blas_products(
         .w = { columns ? q.b : q.c, { q.d * q.b * q.c, q.b * q.c } },
         .y = lines_of(p, call->batch, q.b),
         .w_turned = columns,
-        .tf32 = dn_gpu_code(k)->size[TF32],
+        .tf32 = dn_gpu_size(k)[TF32],
     };
     if (q.a < q.d) {
         exchange(to->count);
@@ -146,7 +130,8 @@ static int dense_fits(const kernel *k, const problem *p)
     double bytes = (double)dn_pattern_rows(q) * (double)dn_pattern_cols(q) *
                    (double)danaus_dtype_size(p->dtype);
     double growth = (double)q.a * (double)q.d;
-    return is_for(k, p) && growth > 1 && growth <= MOST_GROWTH && bytes <= MOST_BYTES;
+    return dn_gpu_is_for(k, p, dn_gpu_size(k)[TF32]) && growth > 1 &&
+           growth <= MOST_GROWTH && bytes <= MOST_BYTES;
 }
 
 static size_t dense_bytes(const kernel *k, const problem *p)
@@ -182,7 +167,7 @@ static void dense_products(
     blas_products(k, &whole, call, to);
 }
 
-/* ---- costs: fits to the times of cuBLAS 13 on an H200 ---- */
+/* ---- costs: fits to the times of cuBLAS 13 ---- */
 
 /* Seconds are start + latency c + (move^p + multiply^p)^(1/p), with how fast the library
    multiplies, operations a second, by how much it is slower than memory, batch-first
@@ -198,7 +183,7 @@ static rate rate_of(const gpu_facts *f, const kernel *k)
         return (rate){ 5.2e-6, f->tensor_f16 * one, 340, 12, 0.5e-9, { 1.2, 1.03 } };
     if (k->dtype == DANAUS_BF16)
         return (rate){ 5.2e-6, f->tensor_bf16 * one, 340, 12, 0.5e-9, { 1.2, 1.03 } };
-    if (dn_gpu_code(k)->size[TF32])
+    if (dn_gpu_size(k)[TF32])
         return (rate){ 5.3e-6,        0.9125 * f->tensor_tf32 * one, 173, 2.05, 6.7e-9,
                        { 1.04, 1.08 } };
     return (rate){ 10e-6, 0.79 * f->flops, 37, 2.1, 0, { 1.2, 1.2 } };
@@ -222,7 +207,7 @@ static double few_columns_cost(
     const gpu_facts *f, const kernel *k, const problem *p, double weights)
 {
     danaus_pattern q = p->pattern;
-    int columns = dn_gpu_code(k)->size[COLUMNS];
+    int columns = dn_gpu_size(k)[COLUMNS];
     if (p->batch == 1 && !columns)
         return 4.6e-6 + weights / (0.76 * f->bandwidth);
     if (p->batch <= FEW && p->layout == DANAUS_BATCH_FIRST && !columns)
@@ -249,8 +234,8 @@ static double blas_cost(const danaus_device *dev, const kernel *k, const problem
     danaus_pattern q = p->pattern;
     rate r = rate_of(f, k);
     double weights = (double)blas_bytes(k, p), after = after_cost(f, p);
-    double times = (double)(q.a < q.d ? q.a : q.d);
-    if (k->dtype == DANAUS_F32 && !dn_gpu_code(k)->size[TF32] && p->batch <= 64)
+    double times = (double)MIN(q.a, q.d);
+    if (k->dtype == DANAUS_F32 && !dn_gpu_size(k)[TF32] && p->batch <= 64)
         return times * few_columns_cost(f, k, p, weights / times) + after;
     double blocks = (double)q.a * (double)q.d;
     double rows = (double)dn_gpu_parts(q.b, 64) * 64;
@@ -265,10 +250,10 @@ static double blas_cost(const danaus_device *dev, const kernel *k, const problem
         move *= 2;
         multiply *= danaus_dtype_size(k->dtype) == 2 ? 4.5 : 2.5;
     }
-    double all = pow(pow(move, r.overlap) + pow(multiply, r.overlap), 1 / r.overlap);
+    double all = dn_gpu_beside(r.overlap, move, multiply);
     double depth = q.a * q.d == 1 ? fmin((double)q.c, MOST_WAIT) : (double)q.c;
     double start = r.start + (times - 1) * 3.4e-6 + times * r.latency * depth;
-    double columns_first = dn_gpu_code(k)->size[COLUMNS] ? 0.94 : 1;
+    double columns_first = dn_gpu_size(k)[COLUMNS] ? 0.94 : 1;
     return 1.03 * columns_first * (start + all) + after;
 }
 
@@ -285,7 +270,7 @@ const gpu_family dn_gpu_blas = {
                 .pack = blas_pack },
     .text = "ks_after.cu",
     .library = 1,
-    .defines = defines,
+    .defines = dn_gpu_define_layout,
     .launch = launch_of,
     .products = blas_products,
 };
@@ -297,7 +282,7 @@ const gpu_family dn_gpu_dense = {
                 .pack = dense_pack },
     .text = "ks_after.cu",
     .library = 1,
-    .defines = defines,
+    .defines = dn_gpu_define_layout,
     .launch = launch_of,
     .products = dense_products,
 };

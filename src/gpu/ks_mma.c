@@ -5,31 +5,20 @@
 
 #include "math/pattern.h"
 
-#include <math.h>
-
 #define LINE        64 /* columns k of a row in shared memory, 128 bytes */
 #define MOST_STAGES 4
-#define MARGIN      1024       /* to begin at a multiple of it */
-#define SHARED      (99 << 10) /* bytes that a block has on every one of them */
-#define RESERVED    1024
+#define MARGIN      1024 /* to begin at a multiple of it */
 #define MANY_BYTES  (16 << 20)
 #define OVERLAP     8 /* of moving and making: the power of their mean */
 
 /* size: rows of a tile at most, columns of the batch, 1, resident blocks. */
 enum { ROWS, COLUMNS, LANES, RESIDENT };
 
-static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
-
 typedef struct shape {
     int64_t tile_rows, row_tiles, steps, depth; /* of rows r and columns k */
     int64_t out_rows;                           /* of y that leave at a time */
     int64_t stages, shared;
 } shape;
-
-static int64_t up_to(int64_t size, int64_t unit)
-{
-    return dn_gpu_parts(size, unit) * unit;
-}
 
 /* As many as divide the tile, are a multiple of 16, and at most 64. */
 static int64_t out_rows_of(int64_t tile_rows)
@@ -42,21 +31,21 @@ static int64_t out_rows_of(int64_t tile_rows)
 
 static shape shape_of(const kernel *k, const problem *p)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = { .row_tiles = dn_gpu_parts(q.b, n[ROWS]) };
-    s.tile_rows = up_to(dn_gpu_parts(q.b, s.row_tiles), 16);
+    s.tile_rows = dn_gpu_up_to(dn_gpu_parts(q.b, s.row_tiles), 16);
     s.row_tiles = dn_gpu_parts(q.b, s.tile_rows);
     s.steps = dn_gpu_parts(q.c, LINE);
-    s.depth = s.steps > 1 ? LINE : up_to(q.c, 16);
+    s.depth = s.steps > 1 ? LINE : dn_gpu_up_to(q.c, 16);
     s.out_rows = out_rows_of(s.tile_rows);
     int last = p->layout == DANAUS_BATCH_LAST;
     int64_t groups = n[COLUMNS] / 64;
     int64_t x_bytes = groups * (last ? s.depth : 64) * 128;
     int64_t out = last ? s.out_rows * (64 * 2 + 16) : 64 * (s.out_rows * 2 + 16);
     int64_t stage = x_bytes + s.tile_rows * 128, fixed = MARGIN + groups * out;
-    int64_t room = (SHARED + RESERVED) / n[RESIDENT] - RESERVED - fixed;
-    s.stages = room / stage < MOST_STAGES ? room / stage : MOST_STAGES;
+    int64_t room = dn_gpu_room(80, n[RESIDENT]) - fixed;
+    s.stages = MIN(room / stage, MOST_STAGES);
     s.shared = fixed + s.stages * stage;
     return s;
 }
@@ -64,7 +53,7 @@ static shape shape_of(const kernel *k, const problem *p)
 static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 {
     return p->pattern.a * p->pattern.d * shape_of(k, p).row_tiles *
-           dn_gpu_parts(batch, size_of(k)[COLUMNS]);
+           dn_gpu_parts(batch, dn_gpu_size(k)[COLUMNS]);
 }
 
 static int fits(const kernel *k, const problem *p)
@@ -99,7 +88,7 @@ static size_t packed_bytes(const kernel *k, const problem *p)
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
     double tiles = (double)tiles_of(k, p, p->batch), steps = (double)s.steps;
     double resident = fmin(n[RESIDENT], ceil(tiles / f->units));
@@ -116,8 +105,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double lines = (double)(dn_pattern_rows(p->pattern) + dn_pattern_cols(p->pattern));
     double move = 1.17 * (lines * line + w) / f->bandwidth;
     double make = waves * tile / (0.87 * f->clock);
-    double all = pow(pow(move, OVERLAP) + pow(make, OVERLAP), 1 / (double)OVERLAP);
-    return dn_gpu_caution(f, k) * (4.4e-6 + all);
+    return dn_gpu_caution(f, k) * (4.4e-6 + dn_gpu_beside(OVERLAP, move, make));
 }
 
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
@@ -129,7 +117,7 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)variant;
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     int last = p->layout == DANAUS_BATCH_LAST;
@@ -155,14 +143,10 @@ static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
-    const int *n = size_of(k);
-    int64_t tiles = tiles_of(k, p, call->batch);
-    int64_t places = (int64_t)f->units * n[RESIDENT];
-    *launch = (gpu_launch){
-        .blocks = { tiles < places ? tiles : places, 1, 1 },
-        .threads = n[COLUMNS] * 2,
-        .shared = (int)shape_of(k, p).shared,
-    };
+    const int *n = dn_gpu_size(k);
+    *launch = dn_gpu_stay(
+        tiles_of(k, p, call->batch), (int64_t)f->units * n[RESIDENT], n[COLUMNS] * 2,
+        shape_of(k, p).shared);
 }
 
 const gpu_family dn_gpu_mma = {

@@ -6,14 +6,9 @@
 #include "base/dtype.h"
 #include "math/pattern.h"
 
-#include <math.h>
-
 #define LANES_BYTES  32 /* that are loaded and stored together, if there are so many */
 #define MOST_STAGES  4
 #define MARGIN       128
-#define SHARED       (99 << 10) /* bytes that a block has on every one of them */
-#define SHARED_90    (227 << 10)
-#define RESERVED     1024
 #define UNIT_BYTES   32 /* columns k of one instruction */
 #define MANY_BYTES   (16 << 20)
 #define FAR_BYTES    (256 << 10)
@@ -23,8 +18,6 @@
    warps, resident blocks, parts that numbers are cut into, units of columns k in a step,
    whether all weights of a tile are held in shared memory. */
 enum { TILES_R, TILES_S, WARPS_R, WARPS, RESIDENT, PARTS, UNITS, HELD };
-
-static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
 typedef struct shape {
     int64_t element, together, tiles_r, warps_s, tile_r, tile_s, row_tiles, steps;
@@ -44,11 +37,10 @@ static int64_t lanes_together(int64_t d, int64_t element)
 /* The most blocks i that divide all of them and whose weights stay in the second cache. */
 static int64_t shared_blocks(int64_t a, int64_t bytes)
 {
-    int64_t blocks = MANY_BYTES / bytes;
-    blocks = blocks < a ? blocks : a;
+    int64_t blocks = MIN(MANY_BYTES / bytes, a);
     while (blocks > 1 && a % blocks)
         blocks--;
-    return blocks > 1 ? blocks : 1;
+    return MAX(blocks, 1);
 }
 
 static void set_rows(shape *s, const problem *p, int64_t row_tiles, int64_t warps_r)
@@ -61,22 +53,20 @@ static void set_rows(shape *s, const problem *p, int64_t row_tiles, int64_t warp
 
 static void set_memory(shape *s, const kernel *k)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     int64_t w = s->units * s->w_bytes, held = n[HELD] ? s->steps * w : 0;
     s->stage_bytes =
         s->units * s->tile_s * s->together * UNIT_BYTES + (n[HELD] ? 0 : w);
     int64_t out = s->teams * s->tile_s * n[WARPS_R] * 16 * s->together * s->element;
-    int64_t all = dn_gpu_code(k)->arch == 90 ? SHARED_90 : SHARED;
-    int64_t room = (all + RESERVED) / n[RESIDENT] - RESERVED - MARGIN - out - held;
-    int64_t stages = room / (s->teams * s->stage_bytes);
-    s->stages = stages < MOST_STAGES ? stages : MOST_STAGES;
+    int64_t room = dn_gpu_room(dn_gpu_code(k)->arch, n[RESIDENT]) - MARGIN - out - held;
+    s->stages = MIN(room / (s->teams * s->stage_bytes), MOST_STAGES);
     s->shared = MARGIN + out + held + s->stages * s->teams * s->stage_bytes;
 }
 
 /* Where all weights of a tile must find room, tiles have as many rows as allow it. */
 static shape shape_of(const kernel *k, const problem *p)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = { .element = (int64_t)danaus_dtype_size(p->dtype) };
     s.together = lanes_together(q.d, s.element);
@@ -108,14 +98,10 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
-    return !p->inner.a && (!tf32 || p->math == DANAUS_MATH_TF32) &&
+    return dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) &&
            p->layout == DANAUS_BATCH_FIRST && q.d > 1 && q.b >= 8 && q.c >= 8 &&
            shape_of(k, p).stages >= 2;
 }
-
-/* The larger of two times that overlap but in part. */
-static double beside(double a, double b) { return pow(pow(a, 4) + pow(b, 4), 0.25); }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
 {
@@ -136,12 +122,12 @@ static double operand_bytes(const kernel *k, const problem *p, double *x, double
 
 static double clock_of(const gpu_facts *f) { return 0.8 * f->clock; }
 
-/* Of f32, a fit to 52 times on an H200 (to 9 % in the mean): memory, the second cache, and
+/* Of f32, a fit to 52 times (to 9 % in the mean): memory, the second cache, and
    what a multiprocessor does, three instructions of a tensor core, which take 6.6 clocks,
    and all others beside them. Columns s that are far apart take longer; why is unknown. */
 static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     double x, y, w = operand_bytes(k, p, &x, &y);
@@ -163,13 +149,13 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
     return 4e-6 + cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3));
 }
 
-/* A fit to times on an H200 (to 9 % in the mean): memory, the second cache, which gives
+/* A fit to times (to 9 % in the mean): memory, the second cache, which gives
    short pieces slowly, and what a multiprocessor does: steps, bound by tensor cores or by
    shared memory, and then y. Elsewhere tensor cores may be slower. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     if (n[PARTS] > 1)
         return split_cost(f, k, p);
     danaus_pattern q = p->pattern;
@@ -188,7 +174,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
                   0.04 * tile * (double)s.element;
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));
     double processor = rounds * n[RESIDENT] * each / clock_of(f);
-    return dn_gpu_caution(f, k) * (3e-6 + beside(beside(memory, cache), processor));
+    return dn_gpu_caution(f, k) *
+           (3e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor));
 }
 
 /* A unit of packing: all columns k of a tile of rows. */
@@ -200,7 +187,7 @@ static void pack_tile(const gpu_packing *g, int64_t n, char *to)
     int64_t columns = UNIT_BYTES / s->element;
     gpu_operand operand = { .p = g->p,
                             .w = w,
-                            .split = size_of(g->kernel)[PARTS] > 1,
+                            .split = dn_gpu_size(g->kernel)[PARTS] > 1,
                             .thread = columns / 8,
                             .half = columns / 2 };
     int64_t block = n / s->row_tiles * s->together, r0 = n % s->row_tiles * s->tile_r;
@@ -222,7 +209,7 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)variant;
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     const gpu_define lines[] = {
@@ -254,15 +241,11 @@ static void launch_of(
     gpu_launch *launch)
 {
     shape s = shape_of(k, p);
-    const int *n = size_of(k);
-    int64_t tiles = tiles_of(k, p, call->batch);
+    const int *n = dn_gpu_size(k);
     int64_t places = (int64_t)f->units * n[RESIDENT];
-    tiles = n[HELD] ? places : tiles;
-    *launch = (gpu_launch){
-        .blocks = { tiles < places ? tiles : places, 1, 1 },
-        .threads = (int)(s.together / 4 * n[WARPS_R] * s.warps_s * s.teams * 32),
-        .shared = (int)s.shared,
-    };
+    *launch = dn_gpu_stay(
+        n[HELD] ? places : tiles_of(k, p, call->batch), places,
+        (int)(s.together / 4 * n[WARPS_R] * s.warps_s * s.teams * 32), s.shared);
 }
 
 const gpu_family dn_gpu_mma_lanes = {

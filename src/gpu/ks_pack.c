@@ -30,31 +30,24 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     return LAUNCH + moved * (double)p->batch / dn_gpu_facts(dev)->bandwidth;
 }
 
-static void defines(const kernel *k, const problem *p, int variant, text *to)
-{
-    (void)p, (void)variant;
-    dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(k->dtype));
-}
-
 static void launch(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *l)
 {
     (void)k, (void)p, (void)f;
-    *l = (gpu_launch){ .blocks = { dn_gpu_parts(call->batch, THREADS), 1, 1 },
-                       .threads = THREADS };
+    *l = dn_gpu_line(dn_gpu_parts(call->batch, THREADS), THREADS);
 }
 
 const gpu_family dn_gpu_pack_gather = {
     .kernel = { .operation = DN_PACK, .fits = gathers, .cost = cost },
     .text = "ks_pack.cu",
-    .defines = defines,
+    .defines = dn_gpu_define_type,
     .launch = launch,
 };
 
 const gpu_family dn_gpu_pack_merge = {
     .kernel = { .operation = DN_PACK, .fits = merges, .cost = cost },
     .text = "ks_merge.cu",
-    .defines = defines,
+    .defines = dn_gpu_define_type,
     .launch = launch,
 };

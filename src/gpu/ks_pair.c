@@ -8,12 +8,8 @@
 
 #include "math/pattern.h"
 
-#include <math.h>
 #include <string.h>
 
-#define SHARED_80   (99 << 10) /* bytes of a multiprocessor that a block may have */
-#define SHARED_90   (227 << 10)
-#define RESERVED    1024  /* of each block */
 #define REGISTERS   65536 /* of a multiprocessor */
 #define MOST_OWN    255   /* of a thread */
 #define ADDRESSES   31    /* of them for anything but sums, weights and x */
@@ -25,8 +21,6 @@
 
 /* size: of which only the number of columns is of a kind that others have. */
 enum { ROWS, COLUMNS, LANES, WARPS, RESIDENT };
-
-static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
 /* Of the inner factor l and the outer factor w; units and steps as in the text. */
 typedef struct shape {
@@ -41,17 +35,15 @@ typedef struct shape {
     int64_t l_bytes, w_bytes; /* packed */
 } shape;
 
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* With `blocks` resident. Words have two numbers or one. Units of one take fewer registers,
    which is faster where these are short alone; weights of two steps are there at a time. */
 static shape shape_with(const kernel *k, const problem *p, int64_t blocks)
 {
-    int64_t columns = size_of(k)[COLUMNS],
+    int64_t columns = dn_gpu_size(k)[COLUMNS],
             element = (int64_t)danaus_dtype_size(p->dtype);
     danaus_pattern l = p->inner, w = p->pattern;
     shape s = { .l = l, .w = w, .element = element, .l_blocks = l.a / w.a };
-    int small = element == WORD_BYTES && size_of(k)[WARPS] * blocks > LEAST_WARPS;
+    int small = element == WORD_BYTES && dn_gpu_size(k)[WARPS] * blocks > LEAST_WARPS;
     s.resident = blocks;
     s.step = STEP_BYTES / element;
     s.l_tiles = l.b % 32 || w.d % 32 ? 1 : 2;
@@ -64,7 +56,7 @@ static shape shape_with(const kernel *k, const problem *p, int64_t blocks)
     s.steps = s.unit_j * (w.c / s.step);
     for (s.row_pitch = 16; s.row_pitch < w.b;)
         s.row_pitch *= 2;
-    s.pair_bytes = columns * 2 * element * most(w.c, s.row_pitch) + 32;
+    s.pair_bytes = columns * 2 * element * MAX(w.c, s.row_pitch) + 32;
     s.shared = w.d / 2 * s.pair_bytes;
     s.l_bytes = w.a * s.l_units * s.l_steps * s.l_tiles * 2 * FRAGMENT;
     s.w_bytes = w.a * s.units * s.steps * s.tiles * 2 * FRAGMENT;
@@ -85,26 +77,25 @@ static int sizes_fit(const problem *p)
 /* Registers of a thread that sums, weights of two steps and x of a unit take. */
 static int64_t live(const shape *s, int64_t columns)
 {
-    int64_t tiles = most(s->l_tiles, s->tiles), eights = columns / 8;
+    int64_t tiles = MAX(s->l_tiles, s->tiles), eights = columns / 8;
     int64_t slots = s->l.b % (s->unit_k * s->w.d) ? s->unit_k : 1;
-    int64_t sums = 4 * eights * most(s->unit_k * s->l_tiles, s->unit_j * s->tiles);
+    int64_t sums = 4 * eights * MAX(s->unit_k * s->l_tiles, s->unit_j * s->tiles);
     return sums + 16 * tiles + slots * s->l_steps / s->unit_k * 4 * eights;
 }
 
 static int may_reside(const kernel *k, const shape *s)
 {
-    const int *n = size_of(k);
-    int64_t room = dn_gpu_code(k)->arch == 90 ? SHARED_90 : SHARED_80;
+    const int *n = dn_gpu_size(k);
     int64_t warps = n[WARPS] * s->resident, own = REGISTERS / (32 * warps);
     return warps >= LEAST_WARPS &&
-           s->shared <= (room + RESERVED) / s->resident - RESERVED &&
-           live(s, n[COLUMNS]) + ADDRESSES <= (own < MOST_OWN ? own : MOST_OWN);
+           s->shared <= dn_gpu_room(dn_gpu_code(k)->arch, s->resident) &&
+           live(s, n[COLUMNS]) + ADDRESSES <= MIN(own, MOST_OWN);
 }
 
 /* With as many blocks resident as may be, at most those that the row would have; 0: none. */
 static shape shape_of(const kernel *k, const problem *p)
 {
-    int64_t blocks = size_of(k)[RESIDENT];
+    int64_t blocks = dn_gpu_size(k)[RESIDENT];
     shape s = shape_with(k, p, blocks);
     while (blocks && !may_reside(k, &s))
         s = shape_with(k, p, --blocks);
@@ -121,7 +112,7 @@ static int fits(const kernel *k, const problem *p)
 
 static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 {
-    return p->pattern.a * dn_gpu_parts(batch, size_of(k)[COLUMNS]);
+    return p->pattern.a * dn_gpu_parts(batch, dn_gpu_size(k)[COLUMNS]);
 }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
@@ -130,14 +121,14 @@ static size_t packed_bytes(const kernel *k, const problem *p)
     return (size_t)(s.l_bytes + s.w_bytes);
 }
 
-/* A fit to times on an H200 (to 7 %, in tf32 to 13 %): a multiprocessor takes as long for
+/* A fit to times (to 7 %, in tf32 to 13 %): a multiprocessor takes as long for
    each tile, one after the other, as x, y and the weights, which come from the second
    cache, take to move. Its tensor cores have nothing to say with blocks this small, those of
    others may. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
     double share = f->bandwidth / f->units, blocks = (double)p->pattern.a;
     double resident = (double)s.resident;
@@ -264,7 +255,7 @@ static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
     const gpu_define lines[] = {
         { "ELEMENT", s.element },
@@ -293,15 +284,10 @@ static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
-    int64_t tiles = tiles_of(k, p, call->batch);
-    int64_t places = (int64_t)f->units * s.resident;
-    *launch = (gpu_launch){
-        .blocks = { tiles < places ? tiles : places, 1, 1 },
-        .threads = n[WARPS] * 32,
-        .shared = (int)s.shared,
-    };
+    *launch = dn_gpu_stay(
+        tiles_of(k, p, call->batch), f->units * s.resident, n[WARPS] * 32, s.shared);
 }
 
 const gpu_family dn_gpu_pair = {

@@ -5,28 +5,23 @@
 #include "base/dtype.h"
 #include "math/pattern.h"
 
-#include <math.h>
 #include <string.h>
 
-/* Blocks in a grid, at most: they take the tiles in turn. */
-#define MOST_BLOCKS ((int64_t)1 << 30)
 /* Bytes that memory moves at once. */
 #define SECTOR 32.0
 
 enum { BR, BS, BJ, TR, TS, BK };
 
-static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
-
 /* Batch-last, neighbouring threads take neighbouring columns: lanes apart gain nothing. */
 static int fits(const kernel *k, const problem *p)
 {
-    int lanes = size_of(k)[BJ];
+    int lanes = dn_gpu_size(k)[BJ];
     return !p->inner.a && (lanes == 1 || p->layout == DANAUS_BATCH_FIRST);
 }
 
 static int64_t tiles_of(const kernel *k, danaus_pattern p, int64_t batch)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     return p.a * dn_gpu_parts(p.b, n[BR]) * dn_gpu_parts(p.d, n[BJ]) *
            dn_gpu_parts(batch, n[BS]);
 }
@@ -49,13 +44,13 @@ static double waste_of(danaus_dtype dtype, int64_t run)
 /* Elements of a batch-first vector that a tile finds next to each other. */
 static int64_t run_of(const kernel *k, int64_t size, int64_t d)
 {
-    int64_t lanes = size_of(k)[BJ];
+    int64_t lanes = dn_gpu_size(k)[BJ];
     return d <= lanes ? size * d : lanes;
 }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     int64_t cells =
         q.a * dn_gpu_parts(q.b, n[BR]) * dn_gpu_parts(q.d, n[BJ]) * q.c * n[BR] * n[BJ];
@@ -66,7 +61,7 @@ static size_t packed_bytes(const kernel *k, const problem *p)
    memory's; what is moved for nothing comes from the second cache. */
 static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
     double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
@@ -78,12 +73,12 @@ static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p
     return (2.6 * (x + y + w) + 0.16 * waste) / f->bandwidth;
 }
 
-/* A fit to times on an H200: multiplying, moving elements between the memories of a
+/* A fit to times: multiplying, moving elements between the memories of a
    multiprocessor, a latency each step, and moving x, y and w. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     double rounds = ceil((double)tiles_of(k, q, p->batch) / f->units);
     double clock = f->clock, lanes = n[BJ], c = (double)q.c;
@@ -99,7 +94,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 /* A unit: [k][lane][row] of a tile of lanes and one of rows, zeros past the last ones. */
 static void pack_unit(const gpu_packing *g, int64_t unit, char *to)
 {
-    const int *n = size_of(g->kernel);
+    const int *n = dn_gpu_size(g->kernel);
     const weights_view *w = &g->w;
     danaus_pattern q = g->p->pattern;
     danaus_dtype type = dn_sum_type(g->p->dtype);
@@ -119,7 +114,7 @@ static void pack_unit(const gpu_packing *g, int64_t unit, char *to)
 /* [i][lane tile][row tile], one unit each. */
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     int64_t units = q.a * dn_gpu_parts(q.b, n[BR]) * dn_gpu_parts(q.d, n[BJ]);
     gpu_packing g = { k, p, w, NULL, (int64_t)packed_bytes(k, p) / units, pack_unit };
@@ -130,10 +125,9 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     static const char *const names[] = { "BR", "BS", "BJ", "TR", "TS", "BK" };
     dn_text(to, "#define INDEX %s\n", variant ? "int64" : "int");
-    dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
-    dn_text(to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
+    dn_gpu_define_layout(k, p, variant, to);
     for (int i = 0; i <= BK; i++)
-        dn_text(to, "#define %s %d\n", names[i], size_of(k)[i]);
+        dn_text(to, "#define %s %d\n", names[i], dn_gpu_size(k)[i]);
 }
 
 static void launch_of(
@@ -141,18 +135,15 @@ static void launch_of(
     gpu_launch *launch)
 {
     (void)f;
-    const int *n = size_of(k);
-    int64_t tiles = tiles_of(k, p->pattern, call->batch);
-    *launch = (gpu_launch){
-        .blocks = { tiles < MOST_BLOCKS ? tiles : MOST_BLOCKS, 1, 1 },
-        .threads = n[BR] / n[TR] * (n[BS] / n[TS]) * n[BJ],
-    };
+    const int *n = dn_gpu_size(k);
+    *launch = dn_gpu_line(
+        tiles_of(k, p->pattern, call->batch), n[BR] / n[TR] * (n[BS] / n[TS]) * n[BJ]);
 }
 
 /* 1: offsets within a step of k need 64 bits. */
 static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     double batch = (double)call->batch, d = (double)q.d;
     double largest = p->layout == DANAUS_BATCH_LAST

@@ -6,20 +6,13 @@
 #include "base/dtype.h"
 #include "math/pattern.h"
 
-#include <math.h>
-
 #define MOST_STAGES  8
-#define SHARED       (99 << 10) /* bytes that a block has on every one of them */
-#define SHARED_90    (227 << 10)
-#define RESERVED     1024
 #define LEAST_STAGES 3
 #define MOST_SUMS    16 /* tiles of 16 x 8 of a warp, if they are of several lanes */
 
 /* size: tiles of 16 rows of a warp, of 8 columns, warps beside each other in rows, warps
    that share columns k, resident blocks, parts that numbers are cut into. */
 enum { TILES_R, TILES_S, WARPS_R, WARPS_K, RESIDENT, PARTS };
-
-static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
 typedef struct shape {
     int64_t element, together, units, tiles_r, tile_r, tile_k, steps, operands;
@@ -29,25 +22,24 @@ typedef struct shape {
 /* Sums take the place of stages. */
 static void set_memory(shape *s, const kernel *k, danaus_layout layout)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     int64_t columns = 8 * n[TILES_S];
     int64_t tiles = n[WARPS_R] * s->tiles_r * s->together;
     int64_t sums = n[WARPS_K] * tiles * n[TILES_S] * DN_OPERAND;
     int64_t x_rows = layout == DANAUS_BATCH_LAST ? s->tile_k + 4 : s->tile_k;
     int64_t x = x_rows * s->together * columns * s->element;
     int64_t stage = n[WARPS_K] * (s->units * tiles * DN_OPERAND + x);
-    int64_t all = dn_gpu_code(k)->arch == 90 ? SHARED_90 : SHARED;
-    int64_t room = (all + RESERVED) / n[RESIDENT] - RESERVED;
-    s->stages = room / stage < MOST_STAGES ? room / stage : MOST_STAGES;
-    s->shared = s->stages * stage > sums ? s->stages * stage : sums;
+    int64_t room = dn_gpu_room(dn_gpu_code(k)->arch, n[RESIDENT]);
+    s->stages = MIN(room / stage, MOST_STAGES);
+    s->shared = MAX(s->stages * stage, sums);
 }
 
 static void set_lanes(shape *s, const kernel *k, const problem *p, int64_t lanes)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     s->together = lanes;
     s->units = lanes == 1 ? 2 : 1;
-    s->tiles_r = n[TILES_R] > lanes ? n[TILES_R] / lanes : 1;
+    s->tiles_r = MAX(n[TILES_R] / lanes, 1);
     s->tile_r = 16 * s->tiles_r * n[WARPS_R];
     s->tile_k = s->units * 32 / s->element;
     s->steps = dn_gpu_parts(p->pattern.c, s->tile_k);
@@ -67,7 +59,7 @@ static shape shape_of(const kernel *k, const problem *p)
         set_lanes(&s, k, p, lanes);
         lanes /= 2;
     } while (lanes && (s.stages < LEAST_STAGES ||
-                       s.together * s.tiles_r * size_of(k)[TILES_S] > MOST_SUMS));
+                       s.together * s.tiles_r * dn_gpu_size(k)[TILES_S] > MOST_SUMS));
     return s;
 }
 
@@ -75,7 +67,7 @@ static int64_t tiles_of(
     const shape *s, const kernel *k, danaus_pattern q, int64_t batch)
 {
     return q.a * (q.d / s->together) * dn_gpu_parts(q.b, s->tile_r) *
-           dn_gpu_parts(batch, 8 * size_of(k)[TILES_S]);
+           dn_gpu_parts(batch, 8 * dn_gpu_size(k)[TILES_S]);
 }
 
 /* One column of one lane is the same in both layouts, and weights are too. */
@@ -88,12 +80,13 @@ static int is_one_column(const problem *p, int64_t batch)
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
-    if (p->inner.a || (tf32 && p->math != DANAUS_MATH_TF32) || q.b < 8 || q.c < 8)
+    if (!dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) || q.b < 8 || q.c < 8)
         return 0;
     shape s = shape_of(k, p);
     int last = p->layout == DANAUS_BATCH_LAST;
-    int64_t beside = last ? size_of(k)[TILES_S] : s.together == q.d ? 2 : s.together;
+    int64_t beside = last                ? dn_gpu_size(k)[TILES_S]
+                     : s.together == q.d ? 2
+                                         : s.together;
     return s.stages >= 2 && beside * s.element >= 4;
 }
 
@@ -111,7 +104,7 @@ static double waste_of(const shape *s, const problem *p)
 static double step_clocks(
     const gpu_facts *f, const shape *s, const kernel *k, const problem *p)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     int last = p->layout == DANAUS_BATCH_LAST && !is_one_column(p, p->batch);
     double product = n[PARTS] > 1 ? 10.3 : 2.3,
            units = (double)(s->units * s->together);
@@ -133,12 +126,12 @@ static size_t packed_bytes(const kernel *k, const problem *p)
     return (size_t)(q.a * q.d * s.operands * s.steps * s.units * DN_OPERAND);
 }
 
-/* A fit to 11,000 times on an H200 (to 8 % in the mean): memory, the second cache, and what a
+/* A fit to 11,000 times (to 8 % in the mean): memory, the second cache, and what a
    multiprocessor does; steps that are not on their way from the beginning wait. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     double line = (double)p->batch * (double)s.element, w = (double)packed_bytes(k, p);
@@ -171,7 +164,7 @@ static void pack_rows(const gpu_packing *g, int64_t n, char *to)
             j = block % groups * s->together;
     gpu_operand o = { .p = g->p,
                       .w = &g->w,
-                      .split = size_of(g->kernel)[PARTS] > 1,
+                      .split = dn_gpu_size(g->kernel)[PARTS] > 1,
                       .thread = s->units * slots,
                       .half = slots / 2 };
     for (int64_t k0 = 0; k0 < s->steps * s->tile_k; k0 += s->tile_k)
@@ -201,7 +194,7 @@ static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 /* Sizes are arguments, so that a text serves all patterns whose lanes are as far apart. */
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
     int last = p->layout == DANAUS_BATCH_LAST && !(variant && p->pattern.d == 1);
     const gpu_define lines[] = {
@@ -227,13 +220,10 @@ static void launch_of(
     gpu_launch *launch)
 {
     (void)f;
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
-    *launch = (gpu_launch){
-        .blocks = { tiles_of(&s, k, p->pattern, call->batch), 1, 1 },
-        .threads = n[WARPS_R] * n[WARPS_K] * 32,
-        .shared = (int)s.shared,
-    };
+    int64_t tiles = tiles_of(&s, k, p->pattern, call->batch);
+    *launch = dn_gpu_stay(tiles, tiles, n[WARPS_R] * n[WARPS_K] * 32, s.shared);
 }
 
 const gpu_family dn_gpu_split = {

@@ -7,12 +7,11 @@
 
 #include "math/pattern.h"
 
-#define THREADS     256
-#define TILE_BYTES  256    /* of a row of a square of ks_turn.cu */
-#define LAUNCH      3.2e-6 /* seconds */
-#define MOST_BLOCKS (1 << 30)
-#define TURNING     0.8 /* of the rate that memory has on paper */
-#define ALIGNMENT   256 /* of packed weights */
+#define THREADS    256
+#define TILE_BYTES 256    /* of a row of a square of ks_turn.cu */
+#define LAUNCH     3.2e-6 /* seconds */
+#define TURNING    0.8    /* of the rate that memory has on paper */
+#define ALIGNMENT  256    /* of packed weights */
 
 ks_step dn_gpu_first(const kernel *k, const problem *p)
 {
@@ -69,7 +68,7 @@ size_t dn_gpu_inner_at(const kernel *k, const problem *p)
 {
     if (!dn_gpu_code(k)->first)
         return 0;
-    return (bytes_of(dn_gpu_first(k, p)) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return (size_t)dn_gpu_up_to((int64_t)bytes_of(dn_gpu_first(k, p)), ALIGNMENT);
 }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
@@ -89,19 +88,10 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
     pack_step(dn_gpu_inner(k, p), w, (char *)packed + dn_gpu_inner_at(k, p));
 }
 
-static void defines(const kernel *k, const problem *p, int variant, text *to)
-{
-    (void)k, (void)variant;
-    dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
-}
-
 gpu_launch dn_gpu_turn_launch(int64_t rows, int64_t columns, size_t element)
 {
     int64_t tile = TILE_BYTES / (int64_t)element;
-    int64_t squares = dn_gpu_parts(rows, tile) * dn_gpu_parts(columns, tile);
-    return (
-        gpu_launch){ .blocks = { squares < MOST_BLOCKS ? squares : MOST_BLOCKS, 1, 1 },
-                     .threads = THREADS };
+    return dn_gpu_line(dn_gpu_parts(rows, tile) * dn_gpu_parts(columns, tile), THREADS);
 }
 
 static void launch_of(
@@ -111,8 +101,8 @@ static void launch_of(
     (void)k, (void)f;
     danaus_pattern q = p->pattern;
     int64_t rows = dn_pattern_rows(q), cols = dn_pattern_cols(q);
-    *launch = dn_gpu_turn_launch(
-        rows > cols ? rows : cols, call->batch, danaus_dtype_size(p->dtype));
+    *launch =
+        dn_gpu_turn_launch(MAX(rows, cols), call->batch, danaus_dtype_size(p->dtype));
 }
 
 static int part_of(const kernel *k, const problem *p, int n, ks_step *part)
@@ -132,7 +122,7 @@ const gpu_family dn_gpu_turned = {
                 .packed_bytes = packed_bytes,
                 .pack = pack },
     .text = "ks_turn.cu",
-    .defines = defines,
+    .defines = dn_gpu_define_type,
     .launch = launch_of,
     .part = part_of,
 };

@@ -5,37 +5,33 @@
 #include "base/dtype.h"
 #include "math/pattern.h"
 
-#include <math.h>
 #include <string.h>
 
-#define MOST_BLOCKS ((int64_t)1 << 30)
-#define WARP        32
-#define ROUND       1.6e-6 /* seconds from tile to tile */
+#define WARP  32
+#define ROUND 1.6e-6 /* seconds from tile to tile */
 
 enum { OUTS, NS, WARPS = 3, BYTES };
-
-static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
 /* Columns k whose weights a thread loads at once. */
 static int64_t group_of(const kernel *k)
 {
-    return size_of(k)[BYTES] / (int64_t)danaus_dtype_size(k->dtype);
+    return dn_gpu_size(k)[BYTES] / (int64_t)danaus_dtype_size(k->dtype);
 }
 
 static int64_t tiles_of(const kernel *k, danaus_pattern p)
 {
-    return p.a * dn_gpu_parts(p.b * p.d, size_of(k)[OUTS]);
+    return p.a * dn_gpu_parts(p.b * p.d, dn_gpu_size(k)[OUTS]);
 }
 
 /* Columns k of a step of a warp. */
 static int64_t step_of(const kernel *k)
 {
-    return group_of(k) * (WARP / size_of(k)[OUTS]);
+    return group_of(k) * (WARP / dn_gpu_size(k)[OUTS]);
 }
 
 static int64_t passes_of(const kernel *k, int64_t batch)
 {
-    return dn_gpu_parts(batch, size_of(k)[NS]);
+    return dn_gpu_parts(batch, dn_gpu_size(k)[NS]);
 }
 
 static int fits(const kernel *k, const problem *p)
@@ -48,7 +44,7 @@ static int fits(const kernel *k, const problem *p)
 static double apart(const kernel *k, const problem *p)
 {
     int is_apart =
-        size_of(k)[NS] > 1 && p->layout == DANAUS_BATCH_LAST && p->pattern.d > 1;
+        dn_gpu_size(k)[NS] > 1 && p->layout == DANAUS_BATCH_LAST && p->pattern.d > 1;
     return !is_apart ? 1 : danaus_dtype_size(p->dtype) > 2 ? 2.4 : 1.6;
 }
 
@@ -56,18 +52,18 @@ static double apart(const kernel *k, const problem *p)
 static double alone(const kernel *k, const problem *p)
 {
     double wait = danaus_dtype_size(p->dtype) > 2 ? 30e-9 : 17e-9;
-    return size_of(k)[NS] < 8 ? 0 : wait * (double)p->pattern.c;
+    return dn_gpu_size(k)[NS] < 8 ? 0 : wait * (double)p->pattern.c;
 }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
 {
     return (size_t)(tiles_of(k, p->pattern) * dn_gpu_parts(p->pattern.c, step_of(k))) *
-           WARP * (size_t)size_of(k)[BYTES];
+           WARP * (size_t)dn_gpu_size(k)[BYTES];
 }
 
 /* A multiprocessor streams 45 GB/s of weights at best, all of them 0.84 of memory's rate,
    and makes so many multiply-adds with their loads and conversions; sums meet at the end
-   of a tile. Fitted to times on an H200. */
+   of a tile. Fitted to times. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
@@ -76,9 +72,9 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double tiles = (double)tiles_of(k, p->pattern), clock = f->clock;
     double rounds = ceil(tiles * passes / f->units), each = weights / tiles;
     double work = dn_is_complex(p->dtype) ? 24 : 8;
-    double terms = each / (double)danaus_dtype_size(p->dtype) * size_of(k)[NS];
+    double terms = each / (double)danaus_dtype_size(p->dtype) * dn_gpu_size(k)[NS];
     double tile = fmax(each / 45e9, terms * work * apart(k, p) / 100 / clock) + ROUND;
-    double meet = 0.17e-6 * (WARP / size_of(k)[OUTS] - 1);
+    double meet = 0.17e-6 * (WARP / dn_gpu_size(k)[OUTS] - 1);
     double all = fmax(rounds * tile - ROUND, alone(k, p));
     return 4.9e-6 + meet + fmax(weights / (0.84 * f->bandwidth), all);
 }
@@ -89,11 +85,11 @@ static void pack_tile(const gpu_packing *g, int64_t n, char *to)
     const kernel *k = g->kernel;
     const weights_view *w = &g->w;
     danaus_pattern q = g->p->pattern;
-    int64_t group = group_of(k), outs = size_of(k)[OUTS], outputs = q.b * q.d;
+    int64_t group = group_of(k), outs = dn_gpu_size(k)[OUTS], outputs = q.b * q.d;
     int64_t groups = dn_gpu_parts(q.c, step_of(k)) * (WARP / outs);
     int64_t tiles = dn_gpu_parts(outputs, outs), first = n % tiles * outs;
     for (int64_t c = 0; c < groups * group; c += group)
-        for (int64_t o = first; o < first + outs; o++, to += size_of(k)[BYTES])
+        for (int64_t o = first; o < first + outs; o++, to += dn_gpu_size(k)[BYTES])
             if (o < outputs && c < q.c)
                 dn_gpu_gather(
                     w,
@@ -106,19 +102,18 @@ static void pack_tile(const gpu_packing *g, int64_t n, char *to)
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
-    int64_t units = q.a * dn_gpu_parts(q.b * q.d, size_of(k)[OUTS]);
+    int64_t units = q.a * dn_gpu_parts(q.b * q.d, dn_gpu_size(k)[OUTS]);
     gpu_packing g = { k, p, w, NULL, (int64_t)packed_bytes(k, p) / units, pack_tile };
     dn_gpu_pack(&g, units, packed);
 }
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    (void)variant;
-    dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
-    dn_text(to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
+    dn_gpu_define_layout(k, p, variant, to);
     dn_text(
         to, "#define OUTS %d\n#define NS %d\n#define KV %d\n#define WARPS %d\n",
-        size_of(k)[OUTS], size_of(k)[NS], (int)group_of(k), size_of(k)[WARPS]);
+        dn_gpu_size(k)[OUTS], dn_gpu_size(k)[NS], (int)group_of(k),
+        dn_gpu_size(k)[WARPS]);
 }
 
 static void launch_of(
@@ -126,11 +121,9 @@ static void launch_of(
     gpu_launch *launch)
 {
     (void)f;
-    int64_t blocks = tiles_of(k, p->pattern) * passes_of(k, call->batch);
-    *launch = (gpu_launch){
-        .blocks = { blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1, 1 },
-        .threads = WARP * size_of(k)[WARPS],
-    };
+    *launch = dn_gpu_line(
+        tiles_of(k, p->pattern) * passes_of(k, call->batch),
+        WARP * dn_gpu_size(k)[WARPS]);
 }
 
 const gpu_family dn_gpu_vec = {

@@ -6,7 +6,6 @@
 #include "base/dtype.h"
 #include "math/pattern.h"
 
-#include <math.h>
 #include <string.h>
 
 #define LINE_BYTES  128 /* of rows in shared memory */
@@ -16,8 +15,6 @@
 #define OUTS        2
 #define MOST_STAGES 8
 #define FLAGS_BYTES 1280 /* flags, and to begin at a multiple of 1,024 */
-#define RESERVED    1024 /* of shared memory, for each block */
-#define SHARED      (227 << 10)
 #define MANY_BYTES  (16 << 20)
 #define OVERLAP     8 /* of moving and making: the power of their mean */
 
@@ -25,8 +22,6 @@
    of a cluster, resident blocks, parts that numbers are cut into, whether y is what
    another factor takes. */
 enum { ROWS, COLUMNS, LANES, GROUPS, CLUSTER, RESIDENT, PARTS, MIDDLE };
-
-static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
 typedef struct shape {
     int element, line, parts;
@@ -36,35 +31,31 @@ typedef struct shape {
 
 static int x_last(const problem *p) { return p->layout == DANAUS_BATCH_LAST; }
 
-static int64_t up_to(int64_t size, int64_t unit)
-{
-    return dn_gpu_parts(size, unit) * unit;
-}
-
 static shape shape_of(const kernel *k, const problem *p)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = { .element = (int)danaus_dtype_size(p->dtype), .parts = n[PARTS] };
     s.line = LINE_BYTES / s.element;
     s.row_tiles = dn_gpu_parts(q.b, n[ROWS]);
-    s.tile_rows = up_to(dn_gpu_parts(q.b, s.row_tiles), s.row_tiles > 1 ? s.line : 16);
+    s.tile_rows =
+        dn_gpu_up_to(dn_gpu_parts(q.b, s.row_tiles), s.row_tiles > 1 ? s.line : 16);
     s.row_tiles = dn_gpu_parts(q.b, s.tile_rows);
     s.steps = dn_gpu_parts(q.c, s.line);
-    s.depth = s.steps > 1 ? s.line : up_to(q.c, UNIT_BYTES / s.element);
+    s.depth = s.steps > 1 ? s.line : dn_gpu_up_to(q.c, UNIT_BYTES / s.element);
     int64_t x_bytes = n[COLUMNS] * (x_last(p) ? s.depth * s.element : LINE_BYTES);
     s.w_bytes = s.parts * s.tile_rows * LINE_BYTES;
     s.stage_bytes = x_bytes + s.w_bytes;
     int64_t fixed = FLAGS_BYTES + n[GROUPS] * OUTS * PIECE_BYTES;
-    int64_t room = (SHARED + RESERVED) / n[RESIDENT] - RESERVED - fixed;
-    s.stages = room / s.stage_bytes < MOST_STAGES ? room / s.stage_bytes : MOST_STAGES;
+    int64_t room = dn_gpu_room(90, n[RESIDENT]) - fixed;
+    s.stages = MIN(room / s.stage_bytes, MOST_STAGES);
     s.shared = fixed + s.stages * s.stage_bytes;
     return s;
 }
 
 static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     return p->pattern.a * p->pattern.d * shape_of(k, p).row_tiles *
            dn_gpu_parts(batch, (int64_t)n[COLUMNS] * n[CLUSTER]);
 }
@@ -74,10 +65,9 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
-    return !p->inner.a && (!tf32 || p->math == DANAUS_MATH_TF32) &&
-           (q.d == 1 || (x_last(p) && !size_of(k)[MIDDLE])) && q.b >= 8 && q.c >= 8 &&
-           q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
+    return dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) &&
+           (q.d == 1 || (x_last(p) && !dn_gpu_size(k)[MIDDLE])) && q.b >= 8 &&
+           q.c >= 8 && q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
 }
 
 /* Of columns k of 32 bits, batch-last, the even ones come first: threads that read x then
@@ -101,14 +91,14 @@ static size_t packed_bytes(const kernel *k, const problem *p)
     return dn_gpu_tile_bytes(&t, p);
 }
 
-/* A fit to 2,000 times on an H200, to 7 %. A tile is bound by tensor cores or by the second
+/* A fit to 2,000 times, to 7 %. A tile is bound by tensor cores or by the second
    cache, behind which latency is not hidden; all of them together by memory. Where
    each multiprocessor has one tile its weights come from memory, a stage after the other.
    Clusters start later. Threads that fetch what is not aligned take three times as long. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     double clock = 0.87 * f->clock;
@@ -134,8 +124,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double move = 1.17 * bytes / f->bandwidth, make = waves * tile / clock + 0.3e-6;
     if (tiles <= places)
         make = fmax(make, 1.15e-6 * (steps + 1) / (double)s.stages + 0.3e-6);
-    double all = pow(pow(move, OVERLAP) + pow(make, OVERLAP), 1 / (double)OVERLAP);
-    return 4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1) + all;
+    return 4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1) + dn_gpu_beside(OVERLAP, move, make);
 }
 
 /* A line of packed weights. */
@@ -233,14 +222,14 @@ static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 {
     danaus_pattern q = p->pattern;
     uint64_t x_row = (uint64_t)(x_last(p) ? call->batch : q.c);
-    uint64_t y_row = (uint64_t)(x_last(p) ? call->batch : size_of(k)[MIDDLE] ? 0 : q.b);
+    uint64_t y_row = (uint64_t)(x_last(p) ? call->batch : dn_gpu_size(k)[MIDDLE] ? 0 : q.b);
     uint64_t places = (uint64_t)(uintptr_t)call->x | (uint64_t)(uintptr_t)call->y;
     return ((x_row | y_row) * danaus_dtype_size(p->dtype) | places) % CHUNK_BYTES != 0;
 }
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     int64_t w_bytes = q.a * q.b * q.c * q.d * s.element;
@@ -273,17 +262,14 @@ static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
-    const int *n = size_of(k);
-    int64_t tiles = tiles_of(k, p, call->batch);
+    const int *n = dn_gpu_size(k);
     int64_t clusters = (int64_t)f->units * n[RESIDENT] / n[CLUSTER];
     int trade = n[GROUPS] == 2 && n[RESIDENT] == 1;
     int many = trade || (n[GROUPS] == 1 && variant_of(k, p, call));
-    *launch = (gpu_launch){
-        .blocks = { (tiles < clusters ? tiles : clusters) * n[CLUSTER], 1, 1 },
-        .threads = n[GROUPS] * 128 + (many ? 128 : 32),
-        .shared = (int)shape_of(k, p).shared,
-        .cluster = n[CLUSTER] > 1 ? n[CLUSTER] : 0,
-    };
+    *launch = dn_gpu_stay(
+        tiles_of(k, p, call->batch) * n[CLUSTER], clusters * n[CLUSTER],
+        n[GROUPS] * 128 + (many ? 128 : 32), shape_of(k, p).shared);
+    launch->cluster = n[CLUSTER] > 1 ? n[CLUSTER] : 0;
 }
 
 /* Of y that another factor takes: lines of columns s. */
@@ -327,8 +313,9 @@ static void maps_of(
     shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
     if (aligned)
-        map[GPU_MAP_X] = map_of(p, call->batch, q.c, (int)s.depth, size_of(k)[COLUMNS]);
-    if (size_of(k)[MIDDLE])
+        map[GPU_MAP_X] =
+            map_of(p, call->batch, q.c, (int)s.depth, dn_gpu_size(k)[COLUMNS]);
+    if (dn_gpu_size(k)[MIDDLE])
         map[GPU_MAP_Y] = middle_map_of(q, call->batch, s.line);
     else if (aligned)
         map[GPU_MAP_Y] = map_of(p, call->batch, q.b, s.line, 64);

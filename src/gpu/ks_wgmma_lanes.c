@@ -6,7 +6,6 @@
 #include "base/dtype.h"
 #include "math/pattern.h"
 
-#include <math.h>
 #include <string.h>
 
 #define UNIT_BYTES 16
@@ -20,14 +19,11 @@
 #define OUTS        2  /* parts of y on their way */
 #define MOST_STAGES 8
 #define FLAGS_BYTES 1280 /* flags, and to begin at a multiple of 1,024 */
-#define SHARED      (227 << 10)
 #define MANY_BYTES  (16 << 20)
 
 /* size: rows of a tile at most, columns of the batch, lanes, blocks of a cluster, whether x
    is what another factor made, parts that numbers are cut into. */
 enum { ROWS, COLUMNS, LANES, CLUSTER, MIDDLE, PARTS };
-
-static const int *size_of(const kernel *k) { return dn_gpu_code(k)->size; }
 
 typedef struct shape {
     int64_t element, together, halves, per_load, tile_s, tile_r, row_tiles, steps;
@@ -47,23 +43,18 @@ static int64_t lanes_together(int64_t d, int64_t element, int64_t most)
 /* Whether 16 bytes are one column k or row r. */
 static int is_wide(const shape *s) { return s->together * s->element >= UNIT_BYTES; }
 
-static int64_t up_to(int64_t size, int64_t unit)
-{
-    return dn_gpu_parts(size, unit) * unit;
-}
-
 static void cut_rows(shape *s, int64_t rows, int64_t most, int64_t cluster)
 {
-    s->row_tiles = up_to(dn_gpu_parts(rows, most), cluster);
-    s->tile_r = up_to(dn_gpu_parts(rows, s->row_tiles), 16);
-    s->tile_r = s->tile_r < most ? s->tile_r : most;
+    s->row_tiles = dn_gpu_up_to(dn_gpu_parts(rows, most), cluster);
+    s->tile_r = dn_gpu_up_to(dn_gpu_parts(rows, s->row_tiles), 16);
+    s->tile_r = MIN(s->tile_r, most);
 }
 
 /* Of what another factor made, tiles of 16 bits have fewer rows if a tenth of them were
    empty. */
 static shape shape_of(const kernel *k, const problem *p)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = { .element = (int64_t)danaus_dtype_size(p->dtype) };
     s.together = lanes_together(q.d, s.element, n[LANES]);
@@ -78,7 +69,7 @@ static shape shape_of(const kernel *k, const problem *p)
                                                       : MOST_ROWS;
     cut_rows(&s, q.b, most, n[CLUSTER]);
     if (n[MIDDLE] && s.element == 2 &&
-        10 * s.row_tiles * s.tile_r > 11 * up_to(q.b, FEWER_ROWS))
+        10 * s.row_tiles * s.tile_r > 11 * dn_gpu_up_to(q.b, FEWER_ROWS))
         cut_rows(&s, q.b, FEWER_ROWS, n[CLUSTER]);
     s.units = n[PARTS] == 2 && s.halves == 1 ? 2 : 1;
     s.steps = dn_gpu_parts(q.c * s.element, s.units * STEP_BYTES);
@@ -86,8 +77,7 @@ static shape shape_of(const kernel *k, const problem *p)
     s.w_bytes = s.together * s.lane_bytes;
     int64_t stage = s.tile_s * s.together * s.units * STEP_BYTES + s.w_bytes;
     int64_t fixed = FLAGS_BYTES + OUTS * s.tile_s * 8 * s.together * s.element;
-    int64_t room = (SHARED - fixed) / stage;
-    s.stages = room < MOST_STAGES ? room : MOST_STAGES;
+    s.stages = MIN((dn_gpu_room(90, 1) - fixed) / stage, MOST_STAGES);
     s.shared = fixed + s.stages * stage;
     return s;
 }
@@ -95,7 +85,7 @@ static shape shape_of(const kernel *k, const problem *p)
 static int64_t clusters_of(const kernel *k, const problem *p, int64_t batch)
 {
     shape s = shape_of(k, p);
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     return p->pattern.a * (p->pattern.d / s.together) * (s.row_tiles / n[CLUSTER]) *
            dn_gpu_parts(batch, s.tile_s);
 }
@@ -103,21 +93,17 @@ static int64_t clusters_of(const kernel *k, const problem *p, int64_t batch)
 /* Of clusters of more than two some processors of a group are left over. */
 static int clusters_at_once(const gpu_facts *f, const kernel *k)
 {
-    int cluster = size_of(k)[CLUSTER];
+    int cluster = dn_gpu_size(k)[CLUSTER];
     return (cluster > 2 ? f->units * 10 / 11 : f->units) / cluster;
 }
 
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int tf32 = k->dtype == DANAUS_F32 && size_of(k)[PARTS] == 1;
-    return !p->inner.a && (!tf32 || p->math == DANAUS_MATH_TF32) &&
+    return dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) &&
            p->layout == DANAUS_BATCH_FIRST && q.d > 1 && q.b >= 8 && q.c >= 8 &&
            shape_of(k, p).stages >= 2;
 }
-
-/* The larger of two times that overlap but in part. */
-static double beside(double a, double b) { return pow(pow(a, 4) + pow(b, 4), 0.25); }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
 {
@@ -126,7 +112,7 @@ static size_t packed_bytes(const kernel *k, const problem *p)
     return (size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.w_bytes);
 }
 
-/* Of f32, a fit to 30 times on an H200, to 5 %: three products of tensor cores and what is
+/* Of f32, a fit to 30 times, to 5 %: three products of tensor cores and what is
    beside them for each lane of a step, of both groups, and then y, or memory. */
 static double split_cost(
     const gpu_facts *f, const kernel *k, const problem *p, const shape *s, double bytes)
@@ -138,16 +124,16 @@ static double split_cost(
     double y_rate = d == s->together ? 22 : d == 2 * s->together ? 18 : 12;
     double tile = (double)(s->steps * s->per_load) * lane + y / y_rate;
     double waves = ceil((double)clusters_of(k, p, p->batch) / clusters_at_once(f, k));
-    return 8e-6 + beside(waves * tile / clock, 1.2 * bytes / f->bandwidth);
+    return 8e-6 + dn_gpu_beside(4, waves * tile / clock, 1.2 * bytes / f->bandwidth);
 }
 
-/* A fit to times on an H200, to 7 %. A step is bound by what goes in and out of shared
+/* A fit to times, to 7 %. A step is bound by what goes in and out of shared
    memory, x and w twice and w once more for a second group with the same lanes, or by the
    second cache; y follows. Pieces of 32 bytes are slow. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     int all = q.d == s.together, in_lines = all || n[MIDDLE];
@@ -159,12 +145,13 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double x = (double)(s.tile_s * s.together) * STEP_BYTES, w = (double)s.w_bytes;
     double shared = (x * (in_lines ? 2 : 2.8) + w * (s.halves == 1 ? 3 : 2)) / 128;
     double cache = (x / n[CLUSTER] * (in_lines ? 1 : 4) + w) / 69;
-    double step = beside(s.element == 4 ? 1.2 * shared : shared, cache);
+    double step = dn_gpu_beside(4, s.element == 4 ? 1.2 * shared : shared, cache);
     double y = (double)(s.tile_s * s.tile_r * s.together * s.element);
     double tile = (double)s.steps * step + y / (all ? 30 : 14);
     double waves = ceil((double)clusters_of(k, p, p->batch) / clusters_at_once(f, k));
     double pieces = in_lines ? 1 : s.element == 2 ? 1.8 : n[CLUSTER] > 1 ? 1.15 : 1;
-    return 4e-6 + pieces * beside(waves * tile / clock, 1.2 * bytes / f->bandwidth);
+    return 4e-6 +
+           pieces * dn_gpu_beside(4, waves * tile / clock, 1.2 * bytes / f->bandwidth);
 }
 
 /* Places 0 to 7 are rows r or columns k of two pieces in turn. */
@@ -217,7 +204,7 @@ static void pack_step(const gpu_packing *g, int64_t number, char *to)
     int64_t from = block / d * w->s[0] + block % d * w->s[3];
     for (int64_t n = 0; n < s->together * s->units; n++, to += s->lane_bytes / s->units)
         pack_operand(
-            s, g->p, size_of(g->kernel), w, from + n / s->units * w->s[3],
+            s, g->p, dn_gpu_size(g->kernel), w, from + n / s->units * w->s[3],
             tile * s->tile_r,
             (step * s->units + n % s->units) * (STEP_BYTES / s->element), to);
 }
@@ -235,7 +222,7 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
 static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 {
     danaus_pattern q = p->pattern;
-    int64_t x_row = size_of(k)[MIDDLE] ? 0 : q.c * q.d;
+    int64_t x_row = dn_gpu_size(k)[MIDDLE] ? 0 : q.c * q.d;
     uint64_t rows = (uint64_t)(x_row | q.b * q.d) * danaus_dtype_size(p->dtype);
     uint64_t places = (uint64_t)(uintptr_t)call->x | (uint64_t)(uintptr_t)call->y;
     return (rows | places) % UNIT_BYTES != 0;
@@ -243,7 +230,7 @@ static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    const int *n = size_of(k);
+    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     int64_t w_block = q.b * q.c * q.d * s.element;
@@ -275,14 +262,11 @@ static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
-    int cluster = size_of(k)[CLUSTER];
-    int64_t tiles = clusters_of(k, p, call->batch), most = clusters_at_once(f, k);
-    *launch = (gpu_launch){
-        .blocks = { (tiles < most ? tiles : most) * cluster, 1, 1 },
-        .threads = 128 * (GROUPS + 1),
-        .shared = (int)shape_of(k, p).shared,
-        .cluster = cluster > 1 ? cluster : 0,
-    };
+    int cluster = dn_gpu_size(k)[CLUSTER];
+    *launch = dn_gpu_stay(
+        clusters_of(k, p, call->batch) * cluster, clusters_at_once(f, k) * cluster,
+        128 * (GROUPS + 1), shape_of(k, p).shared);
+    launch->cluster = cluster > 1 ? cluster : 0;
 }
 
 /* Of x or y with so many columns k or rows r in a block. */
@@ -290,7 +274,8 @@ static gpu_map map_of(
     const kernel *k, const shape *s, danaus_pattern q, int64_t batch, int64_t rows,
     int box_columns)
 {
-    int wide = s->halves == 2 || (s->element == 4 && is_wide(s) && !size_of(k)[MIDDLE]);
+    int wide =
+        s->halves == 2 || (s->element == 4 && is_wide(s) && !dn_gpu_size(k)[MIDDLE]);
     if (q.d == s->together)
         return (gpu_map){
             .rank = 3,
@@ -318,7 +303,7 @@ static gpu_map middle_map_of(
         .size = { line, q.c, q.d, q.a * dn_gpu_parts(batch, line) },
         .stride = { 1, q.d * line, line, q.c * q.d * line },
         .box = { (int)line, STEP_BYTES / (int)s->element,
-                 (int)s->together / size_of(k)[CLUSTER], 1 },
+                 (int)s->together / dn_gpu_size(k)[CLUSTER], 1 },
         .swizzle = DN_MIDDLE_BYTES,
     };
 }
@@ -329,7 +314,7 @@ static void maps_of(
     int aligned = !variant_of(k, p, call);
     shape s = shape_of(k, p);
     danaus_pattern q = p->pattern;
-    if (size_of(k)[MIDDLE])
+    if (dn_gpu_size(k)[MIDDLE])
         map[GPU_MAP_X] = middle_map_of(k, &s, q, call->batch);
     else if (aligned)
         map[GPU_MAP_X] = map_of(k, &s, q, call->batch, q.c, (int)s.tile_s);

@@ -36,8 +36,7 @@ void dn_gpu_pack(const gpu_packing *g, int64_t units, void *packed)
     int64_t worth = units * g->bytes / LEAST_SHARE;
     thread_pool *pool = NULL;
     packing q = { g, units, each, packed };
-    threads = threads < MOST_THREADS ? threads : MOST_THREADS;
-    threads = threads < worth ? threads : worth;
+    threads = MIN(MIN(threads, MOST_THREADS), worth);
     if (threads > 1 && dn_pool_create((int)threads, &pool) != DANAUS_OK)
         pool = NULL; /* then this thread does all */
     dn_pool_run(pool, (int)tasks, pack_task, &q);

@@ -302,6 +302,18 @@ void dn_gpu_define(danaus_dtype dtype, const gpu_define *lines, size_t count, te
         dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
 }
 
+void dn_gpu_define_type(const kernel *k, const problem *p, int variant, text *to)
+{
+    (void)k, (void)variant;
+    dn_text(to, "#define TYPE_%s 1\n", danaus_dtype_name(p->dtype));
+}
+
+void dn_gpu_define_layout(const kernel *k, const problem *p, int variant, text *to)
+{
+    dn_gpu_define_type(k, p, variant, to);
+    dn_text(to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
+}
+
 int dn_gpu_runs_on(const kernel *k, int arch)
 {
     int least = dn_gpu_code(k)->arch;
@@ -354,7 +366,7 @@ int dn_gpu_reaches(const kernel *k, const problem *p, int variant, int64_t memor
     if (!f->variant)
         return 1;
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
-        gpu_call call = { batches[i] > 1 ? batches[i] : 1, NULL, NULL };
+        gpu_call call = { MAX(batches[i], 1), NULL, NULL };
         if (f->variant(k, p, &call) == variant)
             return 1;
     }

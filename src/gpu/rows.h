@@ -5,6 +5,8 @@
 
 #include "gpu/gpu.h"
 
+#include <math.h>
+
 static inline const gpu_facts *dn_gpu_facts(const danaus_device *dev)
 {
     return &((const gpu_device *)dev)->facts;
@@ -57,6 +59,20 @@ typedef struct gpu_operand {
 /* From row r0 and column k0 on. */
 void dn_gpu_operand(const gpu_operand *o, int64_t r0, int64_t k0, char *to);
 
+/* Whether a row whose numbers are cut into so many parts may make a product with one factor:
+   f32 in one part is tf32, which must be allowed. */
+static inline int dn_gpu_is_for(const kernel *k, const problem *p, int parts)
+{
+    int tf32 = k->dtype == DANAUS_F32 && parts == 1;
+    return !p->inner.a && (!tf32 || p->math == DANAUS_MATH_TF32);
+}
+
+/* Two times that overlap but in part: the larger the power, the more. */
+static inline double dn_gpu_beside(double power, double a, double b)
+{
+    return pow(pow(a, power) + pow(b, power), 1 / power);
+}
+
 /* Clocks of a multiprocessor for so many instructions mma of 16 rows, 8 columns and 32 bytes
    of columns k, at the rate that they reach. */
 static inline double dn_gpu_mma_clocks(const gpu_facts *f, double count)
@@ -78,6 +94,10 @@ typedef struct gpu_define {
 } gpu_define;
 
 void dn_gpu_define(danaus_dtype dtype, const gpu_define *lines, size_t count, text *to);
+
+/* gpu_family.defines of portable texts: their type, and the layout. */
+void dn_gpu_define_type(const kernel *k, const problem *p, int variant, text *to);
+void dn_gpu_define_layout(const kernel *k, const problem *p, int variant, text *to);
 
 /* Weights as tensor cores read them (ks_tile.cuh): [i][j][row tile][step][part][row], each
    row 128 bytes of columns k in chunks of 16 that are exchanged; zeros outside the
