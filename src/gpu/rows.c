@@ -6,10 +6,24 @@
 #include "base/thread.h"
 #include "math/pattern.h"
 
+/* Types, as names of rows have them. */
+#define TYPE_f32  DANAUS_F32
+#define TYPE_tf32 DANAUS_F32
+#define TYPE_f16  DANAUS_F16
+#define TYPE_bf16 DANAUS_BF16
+#define TYPE_f64  DANAUS_F64
+#define TYPE_c64  DANAUS_C64
+#define TYPE_c128 DANAUS_C128
+
+/* Rows of several types. */
+#define FOR_16(ROWS)  ROWS(f16), ROWS(bf16)
+#define FOR_32(ROWS)  ROWS(f32), FOR_16(ROWS)
+#define FOR_ALL(ROWS) FOR_32(ROWS), ROWS(f64), ROWS(c64), ROWS(c128)
+
 /* A row: its name, type, family, the least architecture that it runs on, its sizes. */
-#define ROW(NAME, DTYPE, FAMILY, ARCH, ...)                                            \
+#define ROW(NAME, type, FAMILY, ARCH, ...)                                             \
     {                                                                                  \
-        NAME, DTYPE, &dn_gpu_##FAMILY.kernel, &(const gpu_code)                        \
+        NAME, TYPE_##type, &dn_gpu_##FAMILY.kernel, &(const gpu_code)                  \
         {                                                                              \
             .arch = ARCH, .size = { __VA_ARGS__ }                                      \
         }                                                                              \
@@ -17,278 +31,233 @@
 
 /* A portable row: a tile of BR rows, BS columns and BJ lanes, a thread TR x TS of it,
    BK steps of k at once. */
-#define SIMT(type, DTYPE, BR, BS, BJ, TR, TS, BK)                                      \
-    ROW("ks.simt." #type "." #BR "x" #BS "x" #BJ, DTYPE, simt, 0, BR, BS, BJ, TR, TS,  \
-        BK)
+#define SIMT(type, BR, BS, BJ, TR, TS, BK)                                             \
+    ROW("ks.simt." #type "." #BR "x" #BS "x" #BJ, type, simt, 0, BR, BS, BJ, TR, TS, BK)
 
 /* A portable row for few columns: a block makes OUTS outputs for NS of them, k split
    over so many warps, whose threads load B bytes of weights at once. */
-#define VEC(type, DTYPE, NS, OUTS, WARPS, B)                                           \
-    ROW("ks.vec." #type "." #NS "x" #OUTS, DTYPE, vec, 0, OUTS, NS, 1, WARPS, B)
-#define VEC_4(type, DTYPE)                                                             \
-    VEC(type, DTYPE, 1, 32, 16, 16), VEC(type, DTYPE, 1, 8, 16, 16),                   \
-        VEC(type, DTYPE, 2, 32, 16, 16), VEC(type, DTYPE, 4, 32, 16, 8),               \
-        VEC(type, DTYPE, 4, 8, 16, 8), VEC(type, DTYPE, 8, 32, 8, 8)
-#define VEC_8(type, DTYPE)                                                             \
-    VEC(type, DTYPE, 1, 32, 16, 16), VEC(type, DTYPE, 1, 8, 16, 16),                   \
-        VEC(type, DTYPE, 4, 32, 8, 16)
+#define VEC(type, NS, OUTS, WARPS, B)                                                  \
+    ROW("ks.vec." #type "." #NS "x" #OUTS, type, vec, 0, OUTS, NS, 1, WARPS, B)
+#define VEC_4(type)                                                                    \
+    VEC(type, 1, 32, 16, 16), VEC(type, 1, 8, 16, 16), VEC(type, 2, 32, 16, 16),       \
+        VEC(type, 4, 32, 16, 8), VEC(type, 4, 8, 16, 8), VEC(type, 8, 32, 8, 8)
+#define VEC_8(type)                                                                    \
+    VEC(type, 1, 32, 16, 16), VEC(type, 1, 8, 16, 16), VEC(type, 4, 32, 8, 16)
 
 /* Sums of 4 bytes. */
-#define SIMT_4(type, DTYPE)                                                            \
-    SIMT(type, DTYPE, 128, 128, 1, 8, 8, 8), SIMT(type, DTYPE, 64, 64, 1, 8, 4, 16),   \
-        SIMT(type, DTYPE, 32, 128, 1, 8, 4, 16),                                       \
-        SIMT(type, DTYPE, 16, 256, 1, 8, 4, 8), SIMT(type, DTYPE, 8, 512, 1, 8, 4, 4), \
-        SIMT(type, DTYPE, 4, 512, 1, 4, 4, 4), SIMT(type, DTYPE, 128, 8, 1, 4, 4, 8),  \
-        SIMT(type, DTYPE, 64, 128, 2, 8, 8, 8), SIMT(type, DTYPE, 64, 64, 4, 8, 8, 8), \
-        SIMT(type, DTYPE, 8, 128, 4, 8, 4, 4), SIMT(type, DTYPE, 32, 64, 8, 8, 8, 4),  \
-        SIMT(type, DTYPE, 8, 64, 8, 8, 4, 4), SIMT(type, DTYPE, 4, 64, 16, 4, 4, 4),   \
-        SIMT(type, DTYPE, 32, 32, 16, 8, 8, 4), SIMT(type, DTYPE, 32, 4, 8, 4, 4, 8)
+#define SIMT_4(type)                                                                   \
+    SIMT(type, 128, 128, 1, 8, 8, 8), SIMT(type, 64, 64, 1, 8, 4, 16),                 \
+        SIMT(type, 32, 128, 1, 8, 4, 16), SIMT(type, 16, 256, 1, 8, 4, 8),             \
+        SIMT(type, 8, 512, 1, 8, 4, 4), SIMT(type, 4, 512, 1, 4, 4, 4),                \
+        SIMT(type, 128, 8, 1, 4, 4, 8), SIMT(type, 64, 128, 2, 8, 8, 8),               \
+        SIMT(type, 64, 64, 4, 8, 8, 8), SIMT(type, 8, 128, 4, 8, 4, 4),                \
+        SIMT(type, 32, 64, 8, 8, 8, 4), SIMT(type, 8, 64, 8, 8, 4, 4),                 \
+        SIMT(type, 4, 64, 16, 4, 4, 4), SIMT(type, 32, 32, 16, 8, 8, 4),               \
+        SIMT(type, 32, 4, 8, 4, 4, 8)
 
 /* Of 8 bytes, and of 16. */
-#define SIMT_8(type, DTYPE)                                                            \
-    SIMT(type, DTYPE, 64, 64, 1, 4, 4, 8), SIMT(type, DTYPE, 16, 128, 1, 4, 4, 8),     \
-        SIMT(type, DTYPE, 4, 256, 1, 4, 2, 4), SIMT(type, DTYPE, 64, 4, 1, 4, 2, 8),   \
-        SIMT(type, DTYPE, 32, 32, 4, 4, 4, 4), SIMT(type, DTYPE, 4, 64, 4, 4, 2, 4)
-#define SIMT_16(type, DTYPE)                                                           \
-    SIMT(type, DTYPE, 32, 64, 1, 4, 2, 8), SIMT(type, DTYPE, 4, 128, 1, 2, 2, 4),      \
-        SIMT(type, DTYPE, 32, 4, 1, 2, 1, 8), SIMT(type, DTYPE, 16, 32, 4, 4, 2, 4)
+#define SIMT_8(type)                                                                   \
+    SIMT(type, 64, 64, 1, 4, 4, 8), SIMT(type, 16, 128, 1, 4, 4, 8),                   \
+        SIMT(type, 4, 256, 1, 4, 2, 4), SIMT(type, 64, 4, 1, 4, 2, 8),                 \
+        SIMT(type, 32, 32, 4, 4, 4, 4), SIMT(type, 4, 64, 4, 4, 2, 4)
+#define SIMT_16(type)                                                                  \
+    SIMT(type, 32, 64, 1, 4, 2, 8), SIMT(type, 4, 128, 1, 2, 2, 4),                    \
+        SIMT(type, 32, 4, 1, 2, 1, 8), SIMT(type, 16, 32, 4, 4, 2, 4)
 
 /* A row for compute capability 9.0: at most R rows and C columns in a tile, whose
    columns G groups share; K blocks in a cluster, B resident; numbers in P parts. */
-#define WGMMA(type, DTYPE, R, C, G, K, B, P) WGMMA_TO(type, DTYPE, R, C, G, K, B, P, 0)
+#define WGMMA(type, R, C, G, K, B, P) WGMMA_TO(type, R, C, G, K, B, P, 0)
 /* T: y is what another factor takes. */
-#define WGMMA_TO(type, DTYPE, R, C, G, K, B, P, T)                                     \
-    ROW("ks.wgmma." #type "." #R "x" #C "." #K, DTYPE, wgmma, 90, R, C, 1, G, K, B, P, \
-        T)
+#define WGMMA_TO(type, R, C, G, K, B, P, T)                                            \
+    ROW("ks.wgmma." #type "." #R "x" #C "." #K, type, wgmma, 90, R, C, 1, G, K, B, P, T)
 
-#define WGMMA_16(type, DTYPE)                                                          \
-    WGMMA(type, DTYPE, 256, 128, 2, 1, 1, 1),                                          \
-        WGMMA(type, DTYPE, 256, 128, 2, 2, 1, 1),                                      \
-        WGMMA(type, DTYPE, 192, 192, 3, 1, 1, 1),                                      \
-        WGMMA(type, DTYPE, 128, 128, 2, 1, 2, 1),                                      \
-        WGMMA(type, DTYPE, 64, 64, 1, 1, 3, 1)
+#define WGMMA_16(type)                                                                 \
+    WGMMA(type, 256, 128, 2, 1, 1, 1), WGMMA(type, 256, 128, 2, 2, 1, 1),              \
+        WGMMA(type, 192, 192, 3, 1, 1, 1), WGMMA(type, 128, 128, 2, 1, 2, 1),          \
+        WGMMA(type, 64, 64, 1, 1, 3, 1)
 
 /* Batch-first with d > 1, R rows, C columns and L lanes in a tile; clusters of N tiles of
    the same columns; T: x is what another factor made; numbers in P parts. */
-#define WGMMA_LANES(type, DTYPE, R, C, L, N, T, P)                                     \
-    ROW("ks.wgmma_lanes." #type ".1x" #N, DTYPE, wgmma_lanes, 90, R, C, L, N, T, P)
-#define WGMMA_LANES_ALL(type, DTYPE, R, L, P)                                          \
-    WGMMA_LANES(type, DTYPE, R, 64, L, 1, 0, P),                                       \
-        WGMMA_LANES(type, DTYPE, R, 64, L, 2, 0, P),                                   \
-        WGMMA_LANES(type, DTYPE, R, 64, L, 4, 0, P)
+#define WGMMA_LANES(type, R, C, L, N, T, P)                                            \
+    ROW("ks.wgmma_lanes." #type ".1x" #N, type, wgmma_lanes, 90, R, C, L, N, T, P)
+#define WGMMA_LANES_ALL(type, R, L, P)                                                 \
+    WGMMA_LANES(type, R, 64, L, 1, 0, P), WGMMA_LANES(type, R, 64, L, 2, 0, P),        \
+        WGMMA_LANES(type, R, 64, L, 4, 0, P)
 
 /* A row from compute capability 8.0 on: at most R rows and C columns in a tile, B blocks
    resident. */
-#define MMA(type, DTYPE, R, C, B)                                                      \
-    ROW("ks.mma." #type "." #R "x" #C, DTYPE, mma, 80, R, C, 1, B)
+#define MMA(type, R, C, B) ROW("ks.mma." #type "." #R "x" #C, type, mma, 80, R, C, 1, B)
 
-#define MMA_16(type, DTYPE)                                                            \
-    MMA(type, DTYPE, 128, 128, 1), MMA(type, DTYPE, 64, 128, 1),                       \
-        MMA(type, DTYPE, 64, 64, 2)
+#define MMA_16(type) MMA(type, 128, 128, 1), MMA(type, 64, 128, 1), MMA(type, 64, 64, 2)
 
 /* The same for batch-first with d > 1, a warp making 16 R rows by 8 S columns of 4 lanes,
    M warps beside each other in rows, W in all, B blocks resident; from compute capability
    ARCH on. */
-#define MMA_LANES(type, DTYPE, ARCH, R, S, M, W, B, P)                                 \
-    ROW("ks.mma_lanes." #type "." #R "x" #S "." #M "." #W, DTYPE, mma_lanes, ARCH, R,  \
+#define MMA_LANES(type, ARCH, R, S, M, W, B, P)                                        \
+    ROW("ks.mma_lanes." #type "." #R "x" #S "." #M "." #W, type, mma_lanes, ARCH, R,   \
         S, M, W, B, P, 1)
 
 /* The same in f32 with the weights of a tile held in shared memory, U units of columns k
    in a step. */
 #define MMA_HELD(R, S, W, B, U)                                                        \
-    ROW("ks.mma_held.f32." #R "x" #S "." #W "." #U, DANAUS_F32, mma_lanes, 90, R, S,   \
-        1, W, B, 2, U, 1)
+    ROW("ks.mma_held.f32." #R "x" #S "." #W "." #U, f32, mma_lanes, 90, R, S, 1, W, B, \
+        2, U, 1)
 
 /* Where a processor has 227 KiB of shared memory, and anywhere. */
-#define MMA_LANES_90(type, DTYPE)                                                      \
-    MMA_LANES(type, DTYPE, 90, 3, 4, 1, 4, 2, 1),                                      \
-        MMA_LANES(type, DTYPE, 90, 3, 4, 2, 4, 2, 1),                                  \
-        MMA_LANES(type, DTYPE, 90, 4, 3, 1, 4, 2, 1)
-#define MMA_LANES_80(type, DTYPE) MMA_LANES(type, DTYPE, 80, 4, 2, 1, 4, 1, 1)
+#define MMA_LANES_90(type)                                                             \
+    MMA_LANES(type, 90, 3, 4, 1, 4, 2, 1), MMA_LANES(type, 90, 3, 4, 2, 4, 2, 1),      \
+        MMA_LANES(type, 90, 4, 3, 1, 4, 2, 1)
+#define MMA_LANES_80(type) MMA_LANES(type, 80, 4, 2, 1, 4, 1, 1)
 
 /* A row for few columns from compute capability ARCH on, of a warp 16 R rows and 8 S
    columns; M warps beside each other in rows, columns k split over K ways; B blocks
    resident, numbers in P parts. */
-#define SPLIT(type, DTYPE, ARCH, R, S, M, K, B, P)                                     \
-    ROW("ks.split." #type "." #R "x" #S "." #M "x" #K, DTYPE, split, ARCH, R, S, M, K, \
+#define SPLIT(type, ARCH, R, S, M, K, B, P)                                            \
+    ROW("ks.split." #type "." #R "x" #S "." #M "x" #K, type, split, ARCH, R, S, M, K,  \
         B, P)
-#define SPLIT_90(type, DTYPE, P)                                                       \
-    SPLIT(type, DTYPE, 90, 1, 1, 1, 8, 2, P),                                          \
-        SPLIT(type, DTYPE, 90, 2, 1, 1, 8, 2, P),                                      \
-        SPLIT(type, DTYPE, 90, 1, 2, 1, 8, 3, P),                                      \
-        SPLIT(type, DTYPE, 90, 2, 2, 1, 8, 2, P),                                      \
-        SPLIT(type, DTYPE, 90, 2, 2, 2, 4, 2, P)
+#define SPLIT_90(type, P)                                                              \
+    SPLIT(type, 90, 1, 1, 1, 8, 2, P), SPLIT(type, 90, 2, 1, 1, 8, 2, P),              \
+        SPLIT(type, 90, 1, 2, 1, 8, 3, P), SPLIT(type, 90, 2, 2, 1, 8, 2, P),          \
+        SPLIT(type, 90, 2, 2, 2, 4, 2, P)
 
 /* Batch-first by a row whose x and y are batch-last, or whose x FIRST makes: AT from compute
    capability AT / 10 on. */
-#define TURNED_TO(NAME, DTYPE, AT, FIRST, ...)                                         \
+#define TURNED_TO(NAME, type, AT, FIRST, ...)                                          \
     {                                                                                  \
-        NAME, DTYPE, &dn_gpu_turned.kernel, &(const gpu_code)                          \
+        NAME, TYPE_##type, &dn_gpu_turned.kernel, &(const gpu_code)                    \
         {                                                                              \
             .arch = AT, .size = { 64, 64, 1 }, .first = FIRST,                         \
             .inner = &(const kernel)__VA_ARGS__                                        \
         }                                                                              \
     }
-#define TURNED(NAME, DTYPE, AT, ...)                                                   \
-    TURNED_TO("ks.turned." NAME, DTYPE, AT, NULL, __VA_ARGS__)
+#define TURNED(NAME, type, AT, ...)                                                    \
+    TURNED_TO("ks.turned." NAME, type, AT, NULL, __VA_ARGS__)
 /* Two factors, in two launches. */
-#define PAIR_LANES(type, DTYPE, R, L)                                                  \
+#define PAIR_LANES(type, R, L)                                                         \
     TURNED_TO(                                                                         \
-        "ks.pair." #type ".lanes", DTYPE, 90, &first_##type,                           \
-        WGMMA_LANES(type, DTYPE, R, 64, L, 1, 1, 1))
-#define TURNED_16(type, DTYPE)                                                         \
-    TURNED(#type ".256x128.2", DTYPE, 90, WGMMA(type, DTYPE, 256, 128, 2, 2, 1, 1)),   \
-        TURNED(                                                                        \
-            #type ".192x192.1", DTYPE, 90, WGMMA(type, DTYPE, 192, 192, 3, 1, 1, 1)),  \
-        TURNED(                                                                        \
-            #type ".128x128.1", DTYPE, 90, WGMMA(type, DTYPE, 128, 128, 2, 1, 2, 1))
+        "ks.pair." #type ".lanes", type, 90, &first_##type,                            \
+        WGMMA_LANES(type, R, 64, L, 1, 1, 1))
+#define TURNED_16(type)                                                                \
+    TURNED(#type ".256x128.2", type, 90, WGMMA(type, 256, 128, 2, 2, 1, 1)),           \
+        TURNED(#type ".192x192.1", type, 90, WGMMA(type, 192, 192, 3, 1, 1, 1)),       \
+        TURNED(#type ".128x128.1", type, 90, WGMMA(type, 128, 128, 2, 1, 2, 1))
 
 /* The rows of a library, by blocks and as a whole. */
-#define LIBRARY(name, type, DTYPE, ...)                                                \
-    ROW("ks." #name "." type, DTYPE, name, 0, 64, 64, 1, __VA_ARGS__)
+#define LIBRARY(name, NAME, type, ...)                                                 \
+    ROW("ks." #name "." NAME, type, name, 0, 64, 64, 1, __VA_ARGS__)
 /* Packing to a type. */
-#define GATHER(type, DTYPE) ROW("pack.gather." #type, DTYPE, pack_gather, 0, 1, 1, 1)
-#define MERGE(type, DTYPE)  ROW("pack.merge." #type, DTYPE, pack_merge, 0, 1, 1, 1)
+#define GATHER(type) ROW("pack.gather." #type, type, pack_gather, 0, 1, 1, 1)
+#define MERGE(type)  ROW("pack.merge." #type, type, pack_merge, 0, 1, 1, 1)
 
-#define BLAS(type, DTYPE, TF32)                                                        \
-    LIBRARY(blas, #type, DTYPE, TF32), LIBRARY(dense, #type, DTYPE, TF32)
+#define BLAS(type, TF32)                                                               \
+    LIBRARY(blas, #type, type, TF32), LIBRARY(dense, #type, type, TF32)
 
 /* Two factors at once, C columns in a tile, W warps, at most B blocks resident; for compute
    capability 9.0, or from 8.0 on. */
-#define PAIR(type, DTYPE, ARCH, C, W, B)                                               \
-    ROW("ks.pair." #type "." #C "." #W, DTYPE, pair, ARCH, 1, C, 1, W, B)
-#define PAIR_90(type, DTYPE)                                                           \
-    PAIR(type, DTYPE, 90, 48, 4, 2), PAIR(type, DTYPE, 90, 48, 8, 1),                  \
-        PAIR(type, DTYPE, 90, 32, 8, 1), PAIR(type, DTYPE, 90, 24, 8, 1)
+#define PAIR(type, ARCH, C, W, B)                                                      \
+    ROW("ks.pair." #type "." #C "." #W, type, pair, ARCH, 1, C, 1, W, B)
+#define PAIR_90(type)                                                                  \
+    PAIR(type, 90, 48, 4, 2), PAIR(type, 90, 48, 8, 1), PAIR(type, 90, 32, 8, 1),      \
+        PAIR(type, 90, 24, 8, 1)
 
 /* A way to make weight gradients (gpu/dw.h), with lanes as they lie, and the others; F:
    whether the copy engine fetches. */
-#define DW_FORM(FAMILY, NAME, TYPE, DTYPE, ARCH, FORM, F)                              \
-    {                                                                                  \
-        "dw." NAME "." #TYPE, DTYPE, &dn_gpu_dw_##FAMILY.gpu.kernel, &(const gpu_code) \
-        {                                                                              \
-            .arch = ARCH, .size = { FORM, F }                                          \
-        }                                                                              \
-    }
-#define DW_AS_IT_IS(FAMILY, NAME, TYPE, DTYPE, ARCH, F)                                \
-    DW_FORM(FAMILY, NAME, TYPE, DTYPE, ARCH, DW_AS_IT_LIES, F)
-#define DW(FAMILY, NAME, TYPE, DTYPE, ARCH, F)                                         \
-    DW_AS_IT_IS(FAMILY, NAME, TYPE, DTYPE, ARCH, F),                                   \
-        DW_FORM(FAMILY, NAME ".turned", TYPE, DTYPE, ARCH, DW_TURNED, F),              \
-        DW_FORM(FAMILY, NAME ".dense", TYPE, DTYPE, ARCH, DW_DENSE, F)
+#define DW_FORM(FAMILY, NAME, type, ARCH, FORM, F)                                     \
+    ROW("dw." NAME "." #type, type, dw_##FAMILY.gpu, ARCH, FORM, F)
+#define DW_AS_IT_IS(FAMILY, NAME, type, ARCH, F)                                       \
+    DW_FORM(FAMILY, NAME, type, ARCH, DW_AS_IT_LIES, F)
+#define DW(FAMILY, NAME, type, ARCH, F)                                                \
+    DW_AS_IT_IS(FAMILY, NAME, type, ARCH, F),                                          \
+        DW_FORM(FAMILY, NAME ".turned", type, ARCH, DW_TURNED, F),                     \
+        DW_FORM(FAMILY, NAME ".dense", type, ARCH, DW_DENSE, F)
+
+#define DW_MMA_90(type) DW(mma, "mma_boxes", type, 90, 1)
+#define DW_MMA_80(type) DW(mma, "mma", type, 80, 0)
+#define DW_MATRIX(type) DW(matrix, "matrix", type, 90, 1)
+#define DW_FOURS(type)  DW_AS_IT_IS(fours, "fours", type, 90, 1)
+#define DW_SIMT(type)   DW_AS_IT_IS(simt, "simt", type, 0, 0)
+#define DW_BLAS(type)   DW(blas, "blas", type, 0, 0)
 
 /* The first of two factors. */
-static const kernel first_f16 = WGMMA_TO(f16, DANAUS_F16, 256, 128, 2, 1, 1, 1, 1);
-static const kernel first_bf16 = WGMMA_TO(bf16, DANAUS_BF16, 256, 128, 2, 1, 1, 1, 1);
-static const kernel first_tf32 = WGMMA_TO(tf32, DANAUS_F32, 256, 128, 2, 1, 1, 1, 1);
+static const kernel first_f16 = WGMMA_TO(f16, 256, 128, 2, 1, 1, 1, 1);
+static const kernel first_bf16 = WGMMA_TO(bf16, 256, 128, 2, 1, 1, 1, 1);
+static const kernel first_tf32 = WGMMA_TO(tf32, 256, 128, 2, 1, 1, 1, 1);
 
 const kernel dn_gpu_kernels[] = {
-    PAIR_90(f16, DANAUS_F16),
-    PAIR_LANES(f16, DANAUS_F16, 48, 16),
-    PAIR_LANES(bf16, DANAUS_BF16, 48, 16),
-    PAIR_LANES(tf32, DANAUS_F32, 96, 8),
-    PAIR_90(bf16, DANAUS_BF16),
-    PAIR(tf32, DANAUS_F32, 90, 48, 4, 2),
-    PAIR(tf32, DANAUS_F32, 90, 32, 8, 1),
-    PAIR(tf32, DANAUS_F32, 90, 24, 8, 2),
-    WGMMA_16(f16, DANAUS_F16),
-    WGMMA_16(bf16, DANAUS_BF16),
-    WGMMA(tf32, DANAUS_F32, 256, 128, 2, 1, 1, 1),
-    WGMMA(tf32, DANAUS_F32, 256, 128, 2, 2, 1, 1),
-    WGMMA(tf32, DANAUS_F32, 128, 192, 3, 1, 1, 1),
-    WGMMA(tf32, DANAUS_F32, 64, 64, 1, 1, 2, 1),
-    WGMMA(f32, DANAUS_F32, 128, 128, 2, 1, 1, 2),
-    WGMMA(f32, DANAUS_F32, 64, 64, 1, 1, 2, 2),
-    WGMMA_LANES_ALL(f16, DANAUS_F16, 40, 16, 1),
-    WGMMA_LANES_ALL(bf16, DANAUS_BF16, 40, 16, 1),
-    WGMMA_LANES_ALL(tf32, DANAUS_F32, 96, 8, 1),
-    WGMMA_LANES(f32, DANAUS_F32, 64, 64, 8, 1, 0, 2),
-    MMA_LANES_90(f16, DANAUS_F16),
-    MMA_LANES_90(bf16, DANAUS_BF16),
-    MMA_LANES_90(tf32, DANAUS_F32),
-    MMA_LANES(f32, DANAUS_F32, 90, 3, 2, 1, 4, 2, 2),
-    MMA_LANES(f32, DANAUS_F32, 90, 4, 2, 1, 4, 2, 2),
+    PAIR_90(f16),
+    PAIR_LANES(f16, 48, 16),
+    PAIR_LANES(bf16, 48, 16),
+    PAIR_LANES(tf32, 96, 8),
+    PAIR_90(bf16),
+    PAIR(tf32, 90, 48, 4, 2),
+    PAIR(tf32, 90, 32, 8, 1),
+    PAIR(tf32, 90, 24, 8, 2),
+    FOR_16(WGMMA_16),
+    WGMMA(tf32, 256, 128, 2, 1, 1, 1),
+    WGMMA(tf32, 256, 128, 2, 2, 1, 1),
+    WGMMA(tf32, 128, 192, 3, 1, 1, 1),
+    WGMMA(tf32, 64, 64, 1, 1, 2, 1),
+    WGMMA(f32, 128, 128, 2, 1, 1, 2),
+    WGMMA(f32, 64, 64, 1, 1, 2, 2),
+    WGMMA_LANES_ALL(f16, 40, 16, 1),
+    WGMMA_LANES_ALL(bf16, 40, 16, 1),
+    WGMMA_LANES_ALL(tf32, 96, 8, 1),
+    WGMMA_LANES(f32, 64, 64, 8, 1, 0, 2),
+    FOR_16(MMA_LANES_90),
+    MMA_LANES_90(tf32),
+    MMA_LANES(f32, 90, 3, 2, 1, 4, 2, 2),
+    MMA_LANES(f32, 90, 4, 2, 1, 4, 2, 2),
     MMA_HELD(3, 2, 4, 2, 1),
     MMA_HELD(3, 2, 4, 2, 2),
-    SPLIT_90(f16, DANAUS_F16, 1),
-    SPLIT_90(bf16, DANAUS_BF16, 1),
-    SPLIT_90(tf32, DANAUS_F32, 1),
-    SPLIT_90(f32, DANAUS_F32, 2),
-    TURNED_16(f16, DANAUS_F16),
-    TURNED_16(bf16, DANAUS_BF16),
-    TURNED(
-        "tf32.256x128.2", DANAUS_F32, 90,
-        WGMMA(tf32, DANAUS_F32, 256, 128, 2, 2, 1, 1)),
-    TURNED(
-        "tf32.128x192.1", DANAUS_F32, 90,
-        WGMMA(tf32, DANAUS_F32, 128, 192, 3, 1, 1, 1)),
-    TURNED(
-        "f32.128x128.1", DANAUS_F32, 90, WGMMA(f32, DANAUS_F32, 128, 128, 2, 1, 1, 2)),
-    DW(mma, "mma_boxes", f32, DANAUS_F32, 90, 1),
-    DW(mma, "mma_boxes", f16, DANAUS_F16, 90, 1),
-    DW(mma, "mma_boxes", bf16, DANAUS_BF16, 90, 1),
-    DW(wgmma, "wgmma", f32, DANAUS_F32, 90, 1),
-    DW(matrix, "matrix", f16, DANAUS_F16, 90, 1),
-    DW(matrix, "matrix", bf16, DANAUS_BF16, 90, 1),
-    DW_AS_IT_IS(fours, "fours", f16, DANAUS_F16, 90, 1),
-    DW_AS_IT_IS(fours, "fours", bf16, DANAUS_BF16, 90, 1),
-    PAIR(f16, DANAUS_F16, 80, 16, 8, 1),
-    PAIR(bf16, DANAUS_BF16, 80, 16, 8, 1),
-    PAIR(tf32, DANAUS_F32, 80, 16, 8, 1),
-    MMA_16(f16, DANAUS_F16),
-    MMA_16(bf16, DANAUS_BF16),
-    SPLIT(f16, DANAUS_F16, 80, 1, 2, 1, 4, 1, 1),
-    SPLIT(bf16, DANAUS_BF16, 80, 1, 2, 1, 4, 1, 1),
-    SPLIT(tf32, DANAUS_F32, 80, 1, 2, 1, 4, 1, 1),
-    SPLIT(f32, DANAUS_F32, 80, 1, 2, 1, 4, 1, 2),
-    MMA_LANES_80(f16, DANAUS_F16),
-    MMA_LANES_80(bf16, DANAUS_BF16),
-    MMA_LANES_80(tf32, DANAUS_F32),
-    DW(mma, "mma", f32, DANAUS_F32, 80, 0),
-    DW(mma, "mma", f16, DANAUS_F16, 80, 0),
-    DW(mma, "mma", bf16, DANAUS_BF16, 80, 0),
-    SIMT_4(f32, DANAUS_F32),
-    SIMT_4(f16, DANAUS_F16),
-    SIMT_4(bf16, DANAUS_BF16),
-    SIMT_8(f64, DANAUS_F64),
-    SIMT_8(c64, DANAUS_C64),
-    SIMT_16(c128, DANAUS_C128),
-    VEC_4(f32, DANAUS_F32),
-    VEC_4(f16, DANAUS_F16),
-    VEC_4(bf16, DANAUS_BF16),
-    VEC_8(f64, DANAUS_F64),
-    VEC_8(c64, DANAUS_C64),
-    VEC_8(c128, DANAUS_C128),
-    TURNED("f32.128x128", DANAUS_F32, 0, SIMT(f32, DANAUS_F32, 128, 128, 1, 8, 8, 8)),
-    TURNED("f64.64x64", DANAUS_F64, 0, SIMT(f64, DANAUS_F64, 64, 64, 1, 4, 4, 8)),
-    TURNED("c64.64x64", DANAUS_C64, 0, SIMT(c64, DANAUS_C64, 64, 64, 1, 4, 4, 8)),
-    TURNED("c128.32x64", DANAUS_C128, 0, SIMT(c128, DANAUS_C128, 32, 64, 1, 4, 2, 8)),
-    GATHER(f32, DANAUS_F32),
-    GATHER(f16, DANAUS_F16),
-    GATHER(bf16, DANAUS_BF16),
-    GATHER(f64, DANAUS_F64),
-    GATHER(c64, DANAUS_C64),
-    GATHER(c128, DANAUS_C128),
-    MERGE(f64, DANAUS_F64),
-    MERGE(c128, DANAUS_C128),
-    DW_AS_IT_IS(simt, "simt", f32, DANAUS_F32, 0, 0),
-    DW_AS_IT_IS(simt, "simt", f16, DANAUS_F16, 0, 0),
-    DW_AS_IT_IS(simt, "simt", bf16, DANAUS_BF16, 0, 0),
-    DW_AS_IT_IS(simt, "simt", f64, DANAUS_F64, 0, 0),
-    DW_AS_IT_IS(simt, "simt", c64, DANAUS_C64, 0, 0),
-    DW_AS_IT_IS(simt, "simt", c128, DANAUS_C128, 0, 0),
-    BLAS(f32, DANAUS_F32, 0),
-    LIBRARY(blas, "f32.columns", DANAUS_F32, 0, 1),
-    BLAS(tf32, DANAUS_F32, 1),
-    BLAS(f16, DANAUS_F16, 0),
-    BLAS(bf16, DANAUS_BF16, 0),
-    BLAS(f64, DANAUS_F64, 0),
-    BLAS(c64, DANAUS_C64, 0),
-    BLAS(c128, DANAUS_C128, 0),
-    DW(blas, "blas", f32, DANAUS_F32, 0, 0),
-    DW(blas, "blas", f16, DANAUS_F16, 0, 0),
-    DW(blas, "blas", bf16, DANAUS_BF16, 0, 0),
-    DW(blas, "blas", f64, DANAUS_F64, 0, 0),
+    SPLIT_90(f16, 1),
+    SPLIT_90(bf16, 1),
+    SPLIT_90(tf32, 1),
+    SPLIT_90(f32, 2),
+    FOR_16(TURNED_16),
+    TURNED("tf32.256x128.2", tf32, 90, WGMMA(tf32, 256, 128, 2, 2, 1, 1)),
+    TURNED("tf32.128x192.1", tf32, 90, WGMMA(tf32, 128, 192, 3, 1, 1, 1)),
+    TURNED("f32.128x128.1", f32, 90, WGMMA(f32, 128, 128, 2, 1, 1, 2)),
+    FOR_32(DW_MMA_90),
+    DW(wgmma, "wgmma", f32, 90, 1),
+    FOR_16(DW_MATRIX),
+    FOR_16(DW_FOURS),
+    PAIR(f16, 80, 16, 8, 1),
+    PAIR(bf16, 80, 16, 8, 1),
+    PAIR(tf32, 80, 16, 8, 1),
+    FOR_16(MMA_16),
+    SPLIT(f16, 80, 1, 2, 1, 4, 1, 1),
+    SPLIT(bf16, 80, 1, 2, 1, 4, 1, 1),
+    SPLIT(tf32, 80, 1, 2, 1, 4, 1, 1),
+    SPLIT(f32, 80, 1, 2, 1, 4, 1, 2),
+    FOR_16(MMA_LANES_80),
+    MMA_LANES_80(tf32),
+    FOR_32(DW_MMA_80),
+    FOR_32(SIMT_4),
+    SIMT_8(f64),
+    SIMT_8(c64),
+    SIMT_16(c128),
+    FOR_32(VEC_4),
+    VEC_8(f64),
+    VEC_8(c64),
+    VEC_8(c128),
+    TURNED("f32.128x128", f32, 0, SIMT(f32, 128, 128, 1, 8, 8, 8)),
+    TURNED("f64.64x64", f64, 0, SIMT(f64, 64, 64, 1, 4, 4, 8)),
+    TURNED("c64.64x64", c64, 0, SIMT(c64, 64, 64, 1, 4, 4, 8)),
+    TURNED("c128.32x64", c128, 0, SIMT(c128, 32, 64, 1, 4, 2, 8)),
+    FOR_ALL(GATHER),
+    MERGE(f64),
+    MERGE(c128),
+    FOR_ALL(DW_SIMT),
+    BLAS(f32, 0),
+    LIBRARY(blas, "f32.columns", f32, 0, 1),
+    BLAS(tf32, 1),
+    BLAS(f16, 0),
+    BLAS(bf16, 0),
+    BLAS(f64, 0),
+    BLAS(c64, 0),
+    BLAS(c128, 0),
+    FOR_32(DW_BLAS),
+    DW_BLAS(f64),
     { 0 },
 };
 
