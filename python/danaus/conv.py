@@ -108,7 +108,8 @@ def result_like(out: Any, u: np.ndarray, code: int, *inputs: Any) -> np.ndarray:
     return out
 
 
-def _four(values: Sequence[int] | None, what: str) -> list[int]:
+def four(values: Sequence[int] | None, what: str) -> list[int]:
+    """Up to four numbers as four: zeros behind them."""
     if values is None:
         return [0] * 4
     numbers = [whole(value, f"an entry of {what}", 0, INT) for value in values]
@@ -163,7 +164,7 @@ class ConvPlan:
         desc.dtype = self._code = real_code(dtype)
         desc.effort = choose(effort, EFFORTS, "effort")
         desc.batch = whole(batch, "batch", 0, INT64)
-        desc.axes, desc.keep = _four(axes, "axes"), _four(keep, "keep")
+        desc.axes, desc.keep = four(axes, "axes"), four(keep, "keep")
         self.kind = kind
         self.filters = desc.filters or self.channels
         self.filter_length = desc.filter_length or self.length
@@ -478,7 +479,7 @@ def short_conv_gradient(
     wanted = {wrt} if isinstance(wrt, str) else set(wrt)
     if wanted - {"u", "k", "bias"}:
         raise ValueError('wrt holds names among "u", "k" and "bias"')
-    models = {"u": u, "k": k, "bias": k[:, 0]}
+    models = {"u": u, "k": k, "bias": np.empty(desc.channels, k.dtype)}
     made = [np.empty_like(m) if n in wanted else None for n, m in models.items()]
     gradients = ffi.new("danaus_short_gradients *")
     with chosen(device).operands([k, u, dy], made) as (handle, x, to):

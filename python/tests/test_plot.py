@@ -1,0 +1,120 @@
+"""Pictures show what they say, without a display and without global state."""
+
+# SPDX-License-Identifier: Apache-2.0
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import danaus
+from conftest import dense_chain, dense_factor, random_array, random_patterns
+
+matplotlib = pytest.importorskip("matplotlib")
+from danaus import plot  # noqa: E402
+
+
+def images(figure):
+    return [ax.images[0].get_array() for ax in figure.axes]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])
+def test_a_chain_is_drawn_as_its_factors_and_their_product(rng, dtype):
+    weights = [random_array(rng, p, dtype) for p in random_patterns(rng, 3)]
+    chain = danaus.Chain.from_weights(weights)
+    figure = plot.chain(chain)
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles == ["$K_{1}$", "$K_{2}$", "$K_{3}$", "$W$"]
+    for w, picture in zip(weights, images(figure)):
+        support = dense_factor(np.ones(w.shape)) != 0
+        assert np.array_equal(picture[..., 3] > 0, support)
+        assert picture.shape[:2] == support.shape
+        if w.dtype.kind == "f":
+            matrix, most = dense_factor(w), np.quantile(np.abs(w), 0.99)
+            red, blue = picture[..., 0], picture[..., 2]
+            assert np.all(red[matrix > most / 2] > blue[matrix > most / 2])
+            assert np.all(red[matrix < -most / 2] < blue[matrix < -most / 2])
+    assert images(figure)[-1].shape[:2] == dense_chain(weights).shape
+    assert len(plot.chain(chain, product=False).axes) == 3
+
+
+def test_large_matrices_show_the_largest_number_of_each_pixel(rng):
+    matrix = rng.standard_normal((600, 130)) * (rng.random((600, 130)) < 0.1)
+    picture = plot._matrix_picture(matrix)
+    assert picture.shape == (256, 130)
+    rows = np.arange(600) * 256 // 600
+    for row in range(256):
+        block = matrix[rows == row]
+        largest = np.abs(block).argmax(axis=0)
+        assert np.array_equal(picture[row], block[largest, np.arange(130)])
+
+
+def test_pictures_go_where_they_are_wanted(tmp_path):
+    chain = danaus.Chain.create("1,2,2,2 2,2,2,1", "bf16")
+    own = matplotlib.figure.Figure()
+    assert plot.chain(chain, figure=own) is own
+    own.savefig(tmp_path / "chain.png")
+    assert (tmp_path / "chain.png").stat().st_size > 1000
+    ax = matplotlib.figure.Figure().add_subplot()
+    assert plot.spectrum([1.0, 2.0], ax=ax) is ax
+
+
+def test_no_global_state_of_matplotlib_changes():
+    code = """if True:
+        import sys, numpy, matplotlib
+        before = matplotlib.rcParams.copy()
+        import danaus.plot
+        danaus.plot.chain(danaus.Chain.create("1,2,2,1"))
+        danaus.plot.spectrum(numpy.ones(4))
+        danaus.plot.error_against_parameters(numpy.eye(4))
+        assert repr(matplotlib.rcParams.copy()) == repr(before)
+        assert "matplotlib.pyplot" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_spectrum_is_the_transform_of_the_filter(rng):
+    k = rng.standard_normal((2, 100))
+    ax = plot.spectrum(k, labels=["one", "two"])
+    for line, taps in zip(ax.lines, k):
+        x, y = line.get_data()
+        phases = np.exp(-2j * np.pi * np.outer(x, np.arange(100)))
+        assert np.allclose(10 ** (y / 20), np.abs(phases @ taps), atol=1e-9)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["one", "two"]
+
+
+def test_what_a_sparse_spectrum_leaves_out_is_grey(rng):
+    ax = plot.spectrum(rng.standard_normal(300), axes=(4, 8), keep=(1, 2))
+    grey, kept = (np.isfinite(line.get_ydata()) for line in ax.lines)
+    assert grey.all() and kept.sum() / kept.size == 1 / 4 * 2 / 8
+    assert ax.get_title() == "6.2% of the spectrum kept"
+
+
+def test_errors_are_those_of_the_factorization(rng):
+    matrix = rng.standard_normal((12, 18))
+    ax = plot.error_against_parameters(matrix, ranks=[1, 2])
+    lines = {line.get_label(): line for line in ax.lines if line.get_marker() == "o"}
+    for kind in ("low-rank", "monarch"):
+        share, error = lines[kind].get_data()
+        for rank, x, y in zip((1, 2), share, error):
+            patterns = danaus.patterns.make(kind, 12, 18, rank=rank)
+            one = danaus.factorize(matrix, patterns)
+            assert (x, y) == (one.parameters / matrix.size, one.error)
+    tried = {"mine": ["1,12,2,1 1,2,18,1"]}
+    assert plot.error_against_parameters(matrix, tried).lines[0].get_label() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: plot.spectrum(np.zeros((2, 2, 2))), "finite numbers"),
+        (lambda: plot.spectrum([np.nan]), "finite numbers"),
+        (lambda: plot.spectrum([1.0], keep=[1] * 5), "at most 4"),
+        (lambda: plot.error_against_parameters(np.zeros(3)), "1 dimensions"),
+        (lambda: plot.error_against_parameters(np.eye(6), ["dyadic"]), "dyadic|power"),
+        (lambda: plot.error_against_parameters(np.eye(4), ranks=[]), "no rank"),
+    ],
+)
+def test_bad_arguments_are_named(call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call()
