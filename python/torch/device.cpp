@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 
 namespace danaus_torch
@@ -163,6 +165,18 @@ Scope::Scope(Place place) : guard_(place), context_(context_of(place))
         check(danaus_device_set_threads(context_->device, static_cast<int>(threads)));
         context_->threads = threads;
     }
+}
+
+void Scope::keep(char kind, size_t most)
+{
+    auto &cache = context_->cache;
+    auto is_old = [kind](const auto &entry) {
+        return entry.first[0] == kind && entry.second;
+    };
+    if (static_cast<size_t>(std::count_if(cache.begin(), cache.end(), is_old)) < most)
+        return;
+    for (auto i = cache.begin(); i != cache.end();)
+        i = is_old(*i) ? cache.erase(i) : std::next(i);
 }
 
 } // namespace danaus_torch

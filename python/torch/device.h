@@ -63,6 +63,10 @@ class Scope
         return static_cast<T &>(*slot);
     }
 
+    /* Forgets what is cached of a kind once there are so many, but for what is being
+       made. */
+    void keep(char kind, size_t most);
+
   private:
     Guard guard_;
     Context *context_;

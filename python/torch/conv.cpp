@@ -1,0 +1,391 @@
+/* Operators of convolutions (danaus/conv.h).
+
+   Every operator is a function of its tensors: filters are transformed into memory of
+   PyTorch's at each call. What is kept between calls are plans, the latest ones. */
+// SPDX-License-Identifier: Apache-2.0
+#include "device.h"
+
+#include <cstring>
+
+namespace danaus_torch
+{
+
+namespace
+{
+
+constexpr size_t most_plans = 64; /* of a thread: lengths may be as many as calls */
+constexpr int64_t many_rows = 16; /* are planned alike, fewer by their number */
+
+danaus_conv_kind kind_of(const std::string &name)
+{
+    static const char *const names[] = { "causal", "circular", "bidirectional" };
+    for (int i = 0; i < 3; i++)
+        if (name == names[i])
+            return static_cast<danaus_conv_kind>(i);
+    fail(name + " is no kind of convolution: causal, circular or bidirectional");
+}
+
+/* A real type that danaus has. */
+danaus_dtype type_of(const Tensor &u)
+{
+    danaus_dtype type = danaus_type(u.dtype());
+    if (!type || type == DANAUS_C64 || type == DANAUS_C128)
+        fail("convolutions have the types float32, float16, bfloat16 and float64");
+    return type;
+}
+
+danaus_dtype sum_type(danaus_dtype type)
+{
+    return type == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
+}
+
+void expect_dim(const Tensor &t, const char *name, int64_t dim)
+{
+    if (t.dim() != dim)
+        fail(std::string(name) + " needs " + std::to_string(dim) + " dimensions");
+}
+
+/* Makes an operand that is there row-major, or fails: it needs this type and shape, and
+   the place of u. */
+void expect(
+    Tensor &t, const char *name, danaus_dtype type, const std::vector<int64_t> &shape,
+    Place place)
+{
+    if (!t)
+        return;
+    if (danaus_type(t.dtype()) != type)
+        fail(std::string(name) + " needs the type " + danaus_dtype_name(type));
+    if (t.shape() != shape)
+        fail(std::string(name) + " has a shape that does not fit");
+    if (!(t.place() == place))
+        fail(std::string(name) + " lies on another device than u");
+    t = std::move(t).contiguous();
+}
+
+void *data(const Tensor &t) { return t ? t.data() : nullptr; }
+
+/* ---- long convolutions ---- */
+
+struct Plan : Cached {
+    danaus_conv_plan *plan = nullptr;
+    size_t bytes = 0; /* of a spectrum */
+
+    ~Plan() override { danaus_conv_plan_destroy(plan); }
+};
+
+Plan &plan_of(Scope &scope, const danaus_conv_desc &desc)
+{
+    std::string key = "c";
+    key.append(reinterpret_cast<const char *>(&desc), sizeof desc);
+    return scope.cached<Plan>(key, [&] {
+        scope.keep('c', most_plans);
+        std::unique_ptr<Plan> made(new Plan);
+        check(danaus_conv_plan_create(scope.device(), &desc, &made->plan));
+        check(danaus_spectrum_bytes(made->plan, &made->bytes));
+        return made;
+    });
+}
+
+/* A spectrum in the memory of a tensor. */
+class Spectrum
+{
+  public:
+    Spectrum(Scope &scope, const Plan &p, Tensor memory) : memory_(std::move(memory))
+    {
+        check(danaus_spectrum_create_in(
+            p.plan, scope.device(), memory_.data(),
+            static_cast<size_t>(memory_.numel()), &spectrum_));
+    }
+    Spectrum(const Spectrum &) = delete;
+    Spectrum &operator=(const Spectrum &) = delete;
+    ~Spectrum() { danaus_spectrum_destroy(spectrum_); }
+
+    danaus_spectrum *get() const { return spectrum_; }
+    Tensor take_memory() { return std::move(memory_); }
+
+  private:
+    Tensor memory_;
+    danaus_spectrum *spectrum_ = nullptr;
+};
+
+Tensor spectrum_memory(const Plan &p, Place place)
+{
+    return Tensor::empty(
+        { static_cast<int64_t>(p.bytes) }, shim.aoti_torch_dtype_uint8(), place);
+}
+
+enum { U, K, K_REVERSE, SKIP, GATE_IN, GATE_OUT, OPERANDS };
+
+struct Operands {
+    Tensor t[OPERANDS];
+    std::string kind;
+    danaus_conv_desc desc = {};
+
+    /* Of a call that begins with u and may end with filters. */
+    void describe(int64_t filters, int64_t taps)
+    {
+        expect_dim(t[U], "u", 3);
+        desc.channels = t[U].sizes()[1];
+        desc.length = t[U].sizes()[2];
+        desc.filters = filters;
+        desc.filter_length = taps;
+        desc.kind = kind_of(kind);
+        desc.dtype = type_of(t[U]);
+        std::vector<int64_t> shape = t[U].shape();
+        Place place = t[U].place();
+        expect(t[U], "u", desc.dtype, shape, place);
+        expect(t[GATE_IN], "gate_in", desc.dtype, shape, place);
+        expect(t[GATE_OUT], "gate_out", desc.dtype, shape, place);
+        if (filters < 1 || taps < 1)
+            fail("at least one filter and one tap are needed");
+    }
+
+    void describe_with_filters()
+    {
+        expect_dim(t[K], "k", 2);
+        std::vector<int64_t> shape = t[K].shape();
+        describe(shape[0], shape[1]);
+        danaus_dtype sums = sum_type(desc.dtype);
+        Place place = t[U].place();
+        expect(t[K], "k", sums, shape, place);
+        expect(t[K_REVERSE], "k_reverse", sums, shape, place);
+        expect(t[SKIP], "skip", sums, { shape[0] }, place);
+    }
+
+    int64_t batch() const { return t[U].sizes()[0]; }
+    void plan_for_batch()
+    {
+        desc.batch = desc.channels < many_rows && batch() < many_rows ? batch() : 0;
+    }
+    void *at(int i) const { return data(t[i]); }
+    Tensor like(int i) const
+    {
+        return Tensor::empty(t[i].shape(), t[i].dtype(), t[i].place());
+    }
+
+    void transform(Scope &scope, const Spectrum &to) const
+    {
+        check(danaus_spectrum_update_from(
+            to.get(), scope.device(), sum_type(desc.dtype), at(K), at(K_REVERSE),
+            at(SKIP)));
+    }
+};
+
+Operands take_operands(Arguments &arguments)
+{
+    Operands o;
+    o.t[U] = arguments.tensor();
+    o.t[K] = arguments.tensor();
+    for (int i = K_REVERSE; i < OPERANDS; i++)
+        o.t[i] = arguments.optional_tensor();
+    o.kind = arguments.string();
+    return o;
+}
+
+Tensor convolve(Scope &scope, const Plan &p, const Operands &o, const Spectrum &s)
+{
+    Tensor y = o.like(U);
+    check(danaus_conv_execute(
+        p.plan, scope.device(), s.get(), o.batch(), o.at(U), o.at(GATE_IN),
+        o.at(GATE_OUT), y.data()));
+    return y;
+}
+
+/* long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind) */
+void long_conv(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Operands o = take_operands(arguments);
+    o.describe_with_filters();
+    o.plan_for_batch();
+    Scope scope(o.t[U].place());
+    Plan &p = plan_of(scope, o.desc);
+    Spectrum s(scope, p, spectrum_memory(p, o.t[U].place()));
+    o.transform(scope, s);
+    push(stack, convolve(scope, p, o, s));
+}
+
+/* Gradients of the operands that are wanted, a bit for each; a null batch has zeros. */
+void differentiate(
+    Scope &scope, const Operands &o, const Tensor &dy, int64_t wanted,
+    const Tensor (&to)[OPERANDS])
+{
+    if (o.batch() == 0) {
+        for (int i = 0; i < OPERANDS; i++)
+            if (wanted >> i & 1 && to[i].numel())
+                std::memset(
+                    to[i].data(), 0,
+                    static_cast<size_t>(to[i].numel()) *
+                        danaus_dtype_size(danaus_type(to[i].dtype())));
+        return;
+    }
+    auto at = [&](int i) { return wanted >> i & 1 ? to[i].data() : nullptr; };
+    danaus_conv_gradients g = { at(U), at(GATE_IN),   at(GATE_OUT),
+                                at(K), at(K_REVERSE), at(SKIP),
+                                {} };
+    Plan &p = plan_of(scope, o.desc);
+    Spectrum s(scope, p, spectrum_memory(p, o.t[U].place()));
+    if (g.du || g.dgate_in || g.dgate_out) /* those of filters need no spectrum */
+        o.transform(scope, s);
+    check(danaus_conv_gradient(
+        p.plan, scope.device(), s.get(), o.batch(), o.at(U), o.at(GATE_IN),
+        o.at(GATE_OUT), dy.data(), &g));
+}
+
+/* long_conv_backward(dy, ..., wanted) */
+void long_conv_backward(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Tensor dy = arguments.tensor();
+    Operands o = take_operands(arguments);
+    int64_t wanted = arguments.integer();
+    o.describe_with_filters();
+    o.plan_for_batch();
+    expect(dy, "dy", o.desc.dtype, o.t[U].shape(), o.t[U].place());
+    Tensor to[OPERANDS];
+    for (int i = 0; i < OPERANDS; i++) {
+        if (wanted >> i & 1 && !o.t[i])
+            fail("a gradient of an operand that is not there");
+        to[i] = wanted >> i & 1 ? o.like(i)
+                                : Tensor::empty({ 0 }, o.t[U].dtype(), o.t[U].place());
+    }
+    Scope scope(o.t[U].place());
+    differentiate(scope, o, dy, wanted, to);
+    for (int i = 0; i < OPERANDS; i++)
+        push(&stack[i], std::move(to[i]));
+}
+
+/* long_conv_pack(like, k, k_reverse, skip, kind, batch): for signals like that. */
+void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Operands o;
+    o.t[U] = arguments.tensor();
+    o.t[K] = arguments.tensor();
+    o.t[K_REVERSE] = arguments.optional_tensor();
+    o.t[SKIP] = arguments.optional_tensor();
+    o.kind = arguments.string();
+    o.desc.batch = arguments.integer();
+    o.describe_with_filters();
+    Scope scope(o.t[U].place());
+    Plan &p = plan_of(scope, o.desc);
+    Spectrum s(scope, p, spectrum_memory(p, o.t[U].place()));
+    o.transform(scope, s);
+    push(stack, s.take_memory());
+}
+
+/* long_conv_apply(u, spectrum, gate_in, gate_out, filters, taps, kind, batch) */
+void long_conv_apply(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Operands o;
+    o.t[U] = arguments.tensor();
+    Tensor memory = arguments.tensor();
+    o.t[GATE_IN] = arguments.optional_tensor();
+    o.t[GATE_OUT] = arguments.optional_tensor();
+    int64_t filters = arguments.integer(), taps = arguments.integer();
+    o.kind = arguments.string();
+    o.desc.batch = arguments.integer();
+    o.describe(filters, taps);
+    if (memory.dtype() != shim.aoti_torch_dtype_uint8() || !memory.is_contiguous() ||
+        !(memory.place() == o.t[U].place()))
+        fail("a spectrum is what long_conv_pack() returned, on the device of u");
+    Scope scope(o.t[U].place());
+    Plan &p = plan_of(scope, o.desc);
+    Spectrum s(scope, p, std::move(memory));
+    push(stack, convolve(scope, p, o, s));
+}
+
+/* ---- few taps ---- */
+
+danaus_short_desc describe_short(Tensor &u, Tensor &k, bool channels_last, bool centred)
+{
+    expect_dim(u, "u", 3);
+    expect_dim(k, "k", 2);
+    danaus_short_desc desc = {};
+    desc.channels = u.sizes()[channels_last ? 2 : 1];
+    desc.length = u.sizes()[channels_last ? 1 : 2];
+    desc.taps = k.sizes()[1];
+    desc.centred = centred;
+    desc.layout = channels_last ? DANAUS_CHANNELS_LAST : DANAUS_CHANNELS_FIRST;
+    desc.dtype = type_of(u);
+    expect(u, "u", desc.dtype, u.shape(), u.place());
+    expect(k, "k", sum_type(desc.dtype), { desc.channels, desc.taps }, u.place());
+    return desc;
+}
+
+/* short_conv(u, k, bias, channels_last, centred) */
+void short_conv(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Tensor u = arguments.tensor(), k = arguments.tensor();
+    Tensor bias = arguments.optional_tensor();
+    bool channels_last = arguments.boolean(), centred = arguments.boolean();
+    danaus_short_desc desc = describe_short(u, k, channels_last, centred);
+    expect(bias, "bias", sum_type(desc.dtype), { desc.channels }, u.place());
+    Scope scope(u.place());
+    Tensor y = Tensor::empty(u.shape(), u.dtype(), u.place());
+    check(danaus_short_conv(
+        scope.device(), &desc, u.sizes()[0], k.data(), data(bias), u.data(), y.data()));
+    push(stack, std::move(y));
+}
+
+/* short_conv_backward(dy, u, k, channels_last, centred, wanted): du, dk, dbias. */
+void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Tensor dy = arguments.tensor(), u = arguments.tensor(), k = arguments.tensor();
+    bool channels_last = arguments.boolean(), centred = arguments.boolean();
+    int64_t wanted = arguments.integer();
+    danaus_short_desc desc = describe_short(u, k, channels_last, centred);
+    expect(dy, "dy", desc.dtype, u.shape(), u.place());
+    const std::vector<int64_t> shapes[] = { u.shape(), k.shape(), { desc.channels } };
+    const int32_t types[] = { u.dtype(), k.dtype(), k.dtype() };
+    Tensor to[3];
+    for (int i = 0; i < 3; i++)
+        to[i] = wanted >> i & 1 ? Tensor::empty(shapes[i], types[i], u.place())
+                                : Tensor::empty({ 0 }, u.dtype(), u.place());
+    auto at = [&](int i) { return wanted >> i & 1 ? to[i].data() : nullptr; };
+    danaus_short_gradients g = { at(0), at(1), at(2), {} };
+    Scope scope(u.place());
+    if (u.sizes()[0] > 0)
+        check(danaus_short_conv_gradient(
+            scope.device(), &desc, u.sizes()[0], k.data(), u.data(), dy.data(), &g));
+    else
+        for (int i = 1; i < 3; i++)
+            if (wanted >> i & 1)
+                std::memset(
+                    to[i].data(), 0,
+                    static_cast<size_t>(to[i].numel()) *
+                        danaus_dtype_size(sum_type(desc.dtype)));
+    for (int i = 0; i < 3; i++)
+        push(&stack[i], std::move(to[i]));
+}
+
+} // namespace
+
+#define LONG_OPERANDS                                                                  \
+    "Tensor u, Tensor k, Tensor? k_reverse, Tensor? skip, Tensor? gate_in, "           \
+    "Tensor? gate_out, str kind"
+
+const Operator conv_operators[] = {
+    { "long_conv(" LONG_OPERANDS ") -> Tensor", "long_conv", long_conv },
+    { "long_conv_backward(Tensor dy, " LONG_OPERANDS ", int wanted) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      "long_conv_backward", long_conv_backward },
+    { "long_conv_pack(Tensor like, Tensor k, Tensor? k_reverse, Tensor? skip, "
+      "str kind, int batch) -> Tensor",
+      "long_conv_pack", long_conv_pack },
+    { "long_conv_apply(Tensor u, Tensor spectrum, Tensor? gate_in, Tensor? gate_out, "
+      "int filters, int taps, str kind, int batch) -> Tensor",
+      "long_conv_apply", long_conv_apply },
+    { "short_conv(Tensor u, Tensor k, Tensor? bias, bool channels_last, bool centred) "
+      "-> Tensor",
+      "short_conv", short_conv },
+    { "short_conv_backward(Tensor dy, Tensor u, Tensor k, bool channels_last, "
+      "bool centred, int wanted) -> (Tensor, Tensor, Tensor)",
+      "short_conv_backward", short_conv_backward },
+    { nullptr, nullptr, nullptr },
+};
+
+} // namespace danaus_torch
