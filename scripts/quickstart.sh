@@ -3,15 +3,17 @@
 # builds danaus, factorises a Fourier transform and applies it to real speech, puts the
 # speech into a street by convolution, then compresses a dense matrix.
 #
+#     sh scripts/quickstart.sh --python        the same from Python: pip install, a tour
 #     sh scripts/quickstart.sh [--weights FILE [--tensor NAME]] [--params FRACTION]
 #
 # FILE is .npy or safetensors. Everything is left in build/quickstart.
 # SPDX-License-Identifier: Apache-2.0
 set -eu
 cd "$(dirname "$0")/.."
-weights='' tensor='' params=0.2
+weights='' tensor='' params=0.2 from_python=''
 while [ $# -gt 0 ]; do
     case $1 in
+        --python) from_python=yes; shift; continue ;;
         --weights) weights=$(realpath "$2") ;;
         --tensor) tensor=$2 ;;
         --params) params=$2 ;;
@@ -27,6 +29,7 @@ mkdir -p $out
 packages="build-essential cmake ninja-build pkg-config libjansson-dev libopenblas-dev
     libsndfile1-dev libsamplerate0-dev libfftw3-dev alsa-utils jconvolver-config-files
     python3-numpy python3-matplotlib"
+[ -z "$from_python" ] || packages="$packages python3-venv"
 missing=
 for package in $packages; do
     dpkg-query -W -f '${db:Status-Abbrev}\n' "$package" 2> /dev/null | grep -q '^ii' ||
@@ -39,6 +42,18 @@ if [ -n "$missing" ]; then
     $sudo apt-get update -qq
     DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends \
         $missing > $out/install.log 2>&1 || { tail -n 20 $out/install.log; exit 1; }
+fi
+
+sounds=/usr/share/sounds/alsa
+echoes=/usr/share/jconvolver/config-files/demo-reverbs
+if [ -n "$from_python" ]; then
+    say "Installing danaus in the virtual environment build/python-quickstart"
+    venv=build/python-quickstart
+    [ -x $venv/bin/python ] || python3 -m venv $venv
+    $venv/bin/python -m pip install --disable-pip-version-check ".[progress]"
+    $venv/bin/python examples/python/tour.py --speech $sounds/Front_Center.wav \
+        --echo $echoes/street2-L.wav --out $out ${weights:+--matrix "$weights"}
+    exit 0
 fi
 
 say "Building"
@@ -61,7 +76,6 @@ $python spectrum $out
 echo "picture: $out/spectrogram.png"
 
 say "Speech in a street: convolution with recorded impulse responses"
-echoes=/usr/share/jconvolver/config-files/demo-reverbs
 $python speech $out
 $danaus conv $out/speech.wav $echoes/street2-L.wav $echoes/street2-R.wav \
     -o $out/street.wav --mode full --normalize --repeat 101 --json > $out/street.json

