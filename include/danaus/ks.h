@@ -159,8 +159,8 @@ DANAUS_API danaus_status danaus_ks_weights_update_from(
     const void *const *w, const void *bias);
 DANAUS_API void danaus_ks_weights_destroy(danaus_ks_weights *weights);
 
-/* Packed weights in memory of the caller's: of the device's, aligned to
-   DANAUS_SCRATCH_ALIGN, of danaus_ks_weights_bytes(). One object, which holds no numbers,
+/* Packed weights in memory of the caller's: of the device's, of danaus_ks_weights_bytes(),
+   aligned to 64 bytes on a CPU and to DANAUS_SCRATCH_ALIGN on a GPU. One object, which holds no numbers,
    serves any number of such blocks, one after the other: it is bound to one in no time,
    and packs into it, or runs with what an object for the same plan has packed there. Calls
    that are in a stream already stay with the block that was bound when they were made.

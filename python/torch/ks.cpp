@@ -3,7 +3,11 @@
    Every operator is a function of its tensors: it packs into, and computes in, memory of
    PyTorch's. What is kept between calls is one plan for each question (patterns, type,
    layout, ..., and the batch rounded up to a power of two), with a weights object that is
-   bound to the memory of each call. */
+   bound to the memory of each call.
+
+   ks_linear plans with fresh weights, since it packs at each call; ks_pack and ks_apply,
+   for weights that stay, let the planner merge factors. Their `batch` is what is planned
+   for, so that both have the same plan; any batch may be run. */
 // SPDX-License-Identifier: Apache-2.0
 #include "device.h"
 
@@ -13,10 +17,24 @@ namespace danaus_torch
 namespace
 {
 
-/* What a plan is made for; the batch is a hint, and any batch may be run. */
+/* ---- questions and plans ---- */
+
+/* What a plan is made for. */
 struct Question {
-    std::vector<int64_t> patterns; /* a, b, c, d of each factor */
+    std::vector<danaus_pattern> patterns;
     danaus_ks_desc desc;
+
+    int64_t rows() const
+    {
+        const danaus_pattern &p = patterns.front();
+        return p.a * p.b * p.d;
+    }
+    int64_t cols() const
+    {
+        const danaus_pattern &p = patterns.back();
+        return p.a * p.c * p.d;
+    }
+    bool batch_last() const { return desc.layout == DANAUS_BATCH_LAST; }
 };
 
 danaus_activation activation_of(const std::string &name)
@@ -28,34 +46,30 @@ danaus_activation activation_of(const std::string &name)
     fail(name + " is no activation: none, relu, gelu, silu or gelu_tanh");
 }
 
-/* Takes the arguments that all operators end with. */
-Question take_question(Arguments &arguments, bool has_activation)
+/* Takes the arguments "int[] patterns, str activation, bool batch_last, bool tf32". What
+   they say is checked here, once for all that follows. */
+Question take_question(Arguments &arguments)
 {
     Question q = {};
-    q.patterns = arguments.integers();
-    std::string activation = has_activation ? arguments.string() : "none";
+    std::vector<int64_t> sizes = arguments.integers();
+    std::string activation = arguments.string();
     q.desc.layout = arguments.boolean() ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
     q.desc.math = arguments.boolean() ? DANAUS_MATH_TF32 : DANAUS_MATH_F32;
     q.desc.activation = activation_of(activation);
-    if (q.patterns.size() % 4)
+    if (sizes.size() % 4)
         fail("patterns are four numbers a factor: a, b, c, d");
+    for (size_t i = 0; i < sizes.size(); i += 4)
+        q.patterns.push_back({ sizes[i], sizes[i + 1], sizes[i + 2], sizes[i + 3] });
+    check(
+        danaus_patterns_check(q.patterns.data(), static_cast<int>(q.patterns.size())));
     return q;
 }
 
-/* The type that danaus knows a tensor's as. */
-danaus_dtype type_of(const Tensor &tensor)
-{
-    danaus_dtype type = danaus_type(tensor.dtype());
-    if (!type)
-        fail("danaus has the types float32, float16, bfloat16, float64, complex64 and "
-             "complex128");
-    return type;
-}
-
+/* 0, a large batch, stays 0. */
 int64_t power_above(int64_t batch)
 {
-    int64_t power = 1;
-    while (power < batch && power < INT64_C(1) << 40)
+    int64_t power = batch > 0;
+    while (power > 0 && power < batch && power < INT64_C(1) << 40)
         power *= 2;
     return power;
 }
@@ -65,6 +79,18 @@ struct Plan : Cached {
     danaus_ks_weights *weights = nullptr; /* bound to the memory of each call */
     size_t bytes = 0;                     /* packed */
 
+    Plan(danaus_device *device, const Question &q)
+    {
+        check(danaus_ks_plan_create(
+            device, q.patterns.data(), static_cast<int>(q.patterns.size()), &q.desc,
+            &plan));
+        danaus_status status = danaus_ks_weights_bytes(plan, &bytes);
+        if (status == DANAUS_OK)
+            status = danaus_ks_weights_create_unbound(plan, device, &weights);
+        if (status != DANAUS_OK)
+            danaus_ks_plan_destroy(plan);
+        check(status);
+    }
     ~Plan() override
     {
         danaus_ks_weights_destroy(weights);
@@ -72,51 +98,330 @@ struct Plan : Cached {
     }
 };
 
-std::unique_ptr<Cached> make_plan(danaus_device *device, const Question &q)
-{
-    std::vector<danaus_pattern> patterns;
-    for (size_t i = 0; i + 4 <= q.patterns.size(); i += 4)
-        patterns.push_back(
-            { q.patterns[i], q.patterns[i + 1], q.patterns[i + 2], q.patterns[i + 3] });
-    std::unique_ptr<Plan> made(new Plan);
-    check(danaus_ks_plan_create(
-        device, patterns.data(), static_cast<int>(patterns.size()), &q.desc,
-        &made->plan));
-    return made;
-}
-
 Plan &plan_of(Scope &scope, const Question &q)
 {
     std::string key = "k";
     key.append(reinterpret_cast<const char *>(&q.desc), sizeof q.desc);
     key.append(
         reinterpret_cast<const char *>(q.patterns.data()),
-        q.patterns.size() * sizeof(int64_t));
-    return scope.cached<Plan>(key, [&] { return make_plan(scope.device(), q); });
+        q.patterns.size() * sizeof q.patterns[0]);
+    return scope.cached<Plan>(
+        key, [&] { return std::unique_ptr<Cached>(new Plan(scope.device(), q)); });
 }
 
-/* ks_describe(like, batch, ...): what runs for tensors like this one. */
+/* ---- operands ---- */
+
+danaus_dtype type_of(int32_t torch_dtype)
+{
+    danaus_dtype type = danaus_type(torch_dtype);
+    if (!type)
+        fail("danaus has the types float32, float16, bfloat16, float64, complex64 and "
+             "complex128");
+    return type;
+}
+
+/* How many columns a tensor holds whose first or last dimension is `size`. */
+int64_t batch_of(const Tensor &x, const Question &q, int64_t size, const char *what)
+{
+    int64_t dim = x.dim();
+    int64_t found = dim == 0 ? 0 : x.sizes()[q.batch_last() ? 0 : dim - 1];
+    if (dim == 0 || found != size)
+        fail(
+            std::string(what) + " has " + std::to_string(found) + " features, not " +
+            std::to_string(size));
+    return x.numel() / size;
+}
+
+/* The shape of x with another number of features. */
+std::vector<int64_t> shape_like(const Tensor &x, const Question &q, int64_t size)
+{
+    std::vector<int64_t> shape = x.shape();
+    (q.batch_last() ? shape.front() : shape.back()) = size;
+    return shape;
+}
+
+/* Weights and bias as danaus takes them, with what keeps them. */
+struct Numbers {
+    std::vector<Tensor> weights;
+    Tensor bias;
+    std::vector<const void *> pointers;
+    danaus_dtype type;
+
+    Numbers(std::vector<Tensor> w, Tensor b, const Question &q, Place place)
+        : bias(std::move(b))
+    {
+        if (w.size() != q.patterns.size())
+            fail(
+                std::to_string(w.size()) + " weights for " +
+                std::to_string(q.patterns.size()) + " patterns");
+        type = type_of(w[0].dtype());
+        for (size_t l = 0; l < w.size(); l++) {
+            const danaus_pattern &p = q.patterns[l];
+            take(w[l], p.a * p.b * p.c * p.d, place);
+            weights.push_back(std::move(w[l]).contiguous());
+            pointers.push_back(weights[l].data());
+        }
+        if (bias) {
+            take(bias, q.rows(), place);
+            bias = std::move(bias).contiguous();
+        }
+    }
+
+  private:
+    void take(const Tensor &t, int64_t numel, Place place) const
+    {
+        if (t.numel() != numel)
+            fail(
+                "weights or bias of " + std::to_string(t.numel()) + " numbers, not " +
+                std::to_string(numel));
+        if (type_of(t.dtype()) != type)
+            fail("weights and bias are of different types");
+        if (!(t.place() == place))
+            fail("weights and bias are not all on the same device as the input");
+    }
+};
+
+void bind(const Plan &plan, const Tensor &packed, bool has_bias)
+{
+    check(danaus_ks_weights_bind(plan.weights, packed.data(), has_bias));
+}
+
+/* Packs into memory that is a function of its arguments alone. */
+void pack(const Scope &scope, const Plan &plan, const Tensor &to, const Numbers &n)
+{
+    bind(plan, to, static_cast<bool>(n.bias));
+    check(danaus_ks_weights_update_from(
+        plan.weights, scope.device(), n.type, n.pointers.data(),
+        n.bias ? n.bias.data() : nullptr));
+}
+
+Tensor memory_for(const Plan &plan, Place place)
+{
+    return Tensor::empty(
+        { static_cast<int64_t>(plan.bytes) }, shim.aoti_torch_dtype_uint8(), place);
+}
+
+/* y = activation(W x + bias) with what the plan's weights are bound to. */
+Tensor execute(const Scope &scope, const Plan &plan, const Question &q, Tensor x)
+{
+    int64_t batch = batch_of(x, q, q.cols(), "the input");
+    x = std::move(x).contiguous();
+    Tensor y = Tensor::empty(shape_like(x, q, q.rows()), x.dtype(), x.place());
+    check(danaus_ks_execute(
+        plan.plan, scope.device(), plan.weights, batch, x.data(), y.data()));
+    return y;
+}
+
+/* ---- the functional operator and its gradient ---- */
+
+void linear(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Tensor x = arguments.tensor();
+    std::vector<Tensor> weights = arguments.tensors();
+    Tensor bias = arguments.optional_tensor();
+    Question q = take_question(arguments);
+    q.desc.dtype = type_of(x.dtype());
+    q.desc.fresh_weights = 1;
+    q.desc.batch = power_above(batch_of(x, q, q.cols(), "the input"));
+    Scope scope(x.place());
+    Numbers numbers(std::move(weights), std::move(bias), q, x.place());
+    Plan &plan = plan_of(scope, q);
+    Tensor packed = memory_for(plan, x.place());
+    pack(scope, plan, packed, numbers);
+    push(stack, execute(scope, plan, q, std::move(x)));
+}
+
+/* What is not wanted is a tensor without elements. */
+void linear_backward(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Tensor dy = arguments.tensor(), x = arguments.tensor();
+    std::vector<Tensor> weights = arguments.tensors();
+    Question q = take_question(arguments);
+    bool want_x = arguments.boolean(), want_w = arguments.boolean(),
+         want_b = arguments.boolean();
+    Place place = x.place();
+    int64_t batch = batch_of(x, q, q.cols(), "the input");
+    q.desc.dtype = type_of(x.dtype());
+    q.desc.fresh_weights = q.desc.gradients = 1;
+    q.desc.batch = power_above(batch);
+    if (batch_of(dy, q, q.rows(), "the gradient") != batch || dy.dtype() != x.dtype() ||
+        !(dy.place() == place))
+        fail("the gradient's batch, type or device is not the input's");
+    Scope scope(place);
+    Numbers numbers(std::move(weights), Tensor(), q, place);
+    Plan &plan = plan_of(scope, q);
+    Tensor packed = memory_for(plan, place);
+    pack(scope, plan, packed, numbers);
+    x = std::move(x).contiguous();
+    dy = std::move(dy).contiguous();
+
+    danaus_dtype sums = q.desc.dtype == DANAUS_F16 || q.desc.dtype == DANAUS_BF16
+                            ? DANAUS_F32
+                            : q.desc.dtype;
+    const std::vector<int64_t> nothing = { 0 };
+    Tensor dx = Tensor::empty(want_x ? x.shape() : nothing, x.dtype(), place);
+    Tensor dbias = Tensor::empty({ want_b ? q.rows() : 0 }, torch_type(sums), place);
+    std::vector<Tensor> dw;
+    std::vector<void *> pointers;
+    for (const Tensor &w : numbers.weights) {
+        dw.push_back(
+            Tensor::empty(want_w ? w.shape() : nothing, torch_type(sums), place));
+        pointers.push_back(dw.back().data());
+    }
+    danaus_ks_gradients gradients = {};
+    gradients.dx = want_x ? dx.data() : nullptr;
+    gradients.dw = want_w ? pointers.data() : nullptr;
+    gradients.dbias = want_b ? dbias.data() : nullptr;
+    check(danaus_ks_gradient(
+        plan.plan, scope.device(), plan.weights, batch, x.data(), dy.data(),
+        &gradients));
+    push(stack, std::move(dx));
+    push(stack + 1, std::move(dw));
+    push(stack + 2, std::move(dbias));
+}
+
+/* ---- its two halves ---- */
+
+/* With a weights object of its own: that of the plan has one room for products of merged
+   factors, which another stream may be using. */
+void pack_alone(
+    const Scope &scope, const Plan &plan, const Tensor &to, const Numbers &n)
+{
+    danaus_ks_weights *weights = nullptr;
+    check(danaus_ks_weights_create_unbound(plan.plan, scope.device(), &weights));
+    danaus_status status = danaus_ks_weights_bind(weights, to.data(), 0);
+    if (status == DANAUS_OK)
+        status = danaus_ks_weights_update_from(
+            weights, scope.device(), n.type, n.pointers.data(),
+            n.bias ? n.bias.data() : nullptr);
+    danaus_ks_weights_destroy(weights);
+    check(status);
+}
+
+void check_packed(const Plan &plan, const Tensor &packed, Place place)
+{
+    if (packed.dtype() != shim.aoti_torch_dtype_uint8() || packed.dim() != 1 ||
+        !packed.is_contiguous() || !(packed.place() == place) ||
+        packed.numel() != static_cast<int64_t>(plan.bytes))
+        fail(
+            "packed weights are " + std::to_string(plan.bytes) +
+            " bytes here, not what was given: they were packed for other arguments or "
+            "another machine");
+}
+
+/* Tensors that map files may lie where PyTorch's allocators never begin one. */
+Tensor aligned(Tensor packed)
+{
+    uintptr_t align = packed.place().cuda ? DANAUS_SCRATCH_ALIGN : 64;
+    if (reinterpret_cast<uintptr_t>(packed.data()) % align == 0)
+        return packed;
+    Tensor copy = Tensor::empty(packed.shape(), packed.dtype(), packed.place());
+    check(shim.aoti_torch_copy_(copy.get(), packed.get(), 0), "copy packed weights");
+    return copy;
+}
+
+void pack_new(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    std::vector<Tensor> weights = arguments.tensors();
+    Tensor bias = arguments.optional_tensor();
+    int32_t dtype = static_cast<int32_t>(arguments.integer());
+    int64_t batch = arguments.integer();
+    Question q = take_question(arguments);
+    if (weights.empty())
+        fail("there are no weights");
+    Place place = weights[0].place();
+    q.desc.dtype = type_of(dtype);
+    q.desc.batch = power_above(batch);
+    Scope scope(place);
+    Numbers numbers(std::move(weights), std::move(bias), q, place);
+    Plan &plan = plan_of(scope, q);
+    Tensor packed = memory_for(plan, place);
+    /* Between what is packed there are gaps. */
+    check(shim.aoti_torch_zero_(packed.get()), "clear a tensor");
+    pack_alone(scope, plan, packed, numbers);
+    push(stack, std::move(packed));
+}
+
+void pack_into(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Tensor packed = arguments.tensor();
+    std::vector<Tensor> weights = arguments.tensors();
+    Tensor bias = arguments.optional_tensor();
+    int32_t dtype = static_cast<int32_t>(arguments.integer());
+    int64_t batch = arguments.integer();
+    Question q = take_question(arguments);
+    Place place = packed.place();
+    q.desc.dtype = type_of(dtype);
+    q.desc.batch = power_above(batch);
+    Scope scope(place);
+    Numbers numbers(std::move(weights), std::move(bias), q, place);
+    Plan &plan = plan_of(scope, q);
+    check_packed(plan, packed, place);
+    pack_alone(scope, plan, packed, numbers);
+}
+
+void apply(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Tensor x = arguments.tensor(), packed = arguments.tensor();
+    bool has_bias = arguments.boolean();
+    int64_t batch = arguments.integer();
+    Question q = take_question(arguments);
+    q.desc.dtype = type_of(x.dtype());
+    q.desc.batch = power_above(batch);
+    Scope scope(x.place());
+    Plan &plan = plan_of(scope, q);
+    check_packed(plan, packed, x.place());
+    packed = aligned(std::move(packed));
+    bind(plan, packed, has_bias);
+    push(stack, execute(scope, plan, q, std::move(x)));
+}
+
+/* What runs for tensors like this one. */
 void describe(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
     Tensor like = arguments.tensor();
     int64_t batch = arguments.integer();
-    Question q = take_question(arguments, true);
-    q.desc.dtype = type_of(like);
+    Question q = take_question(arguments);
+    q.desc.dtype = type_of(like.dtype());
     q.desc.batch = power_above(batch);
     Scope scope(like.place());
     const danaus_ks_plan *plan = plan_of(scope, q).plan;
-    std::string text(danaus_ks_plan_describe(plan, nullptr, 0), '\0');
-    danaus_ks_plan_describe(plan, &text[0], text.size() + 1);
+    std::string text(danaus_ks_plan_describe(plan, nullptr, 0) + 1, '\0');
+    danaus_ks_plan_describe(plan, &text[0], text.size());
+    text.pop_back();
     push(stack, text);
 }
 
 } // namespace
 
-#define KS_QUESTION "int[] patterns, str activation, bool batch_last, bool tf32"
+#define QUESTION "int[] patterns, str activation, bool batch_last, bool tf32"
+#define NUMBERS  "Tensor[] weights, Tensor? bias, ScalarType dtype, int batch, "
 
+#define LINEAR                                                                         \
+    "ks_linear(Tensor x, Tensor[] weights, Tensor? bias, " QUESTION ") -> Tensor"
+#define BACKWARD                                                                       \
+    "ks_linear_backward(Tensor dy, Tensor x, Tensor[] weights, " QUESTION              \
+    ", bool want_x, bool want_weights, bool want_bias) -> (Tensor, Tensor[], Tensor)"
+
+/* Names that begin with _ are for what is below gradients (_ops.py). */
 const Operator ks_operators[] = {
-    { "ks_describe(Tensor like, int batch, " KS_QUESTION ") -> str", "ks_describe",
+    { LINEAR, "ks_linear", linear },
+    { "_" LINEAR, "_ks_linear", linear },
+    { BACKWARD, "ks_linear_backward", linear_backward },
+    { "_" BACKWARD, "_ks_linear_backward", linear_backward },
+    { "ks_pack(" NUMBERS QUESTION ") -> Tensor", "ks_pack", pack_new },
+    { "ks_pack_into(Tensor(a!) packed, " NUMBERS QUESTION ") -> ()", "ks_pack_into",
+      pack_into },
+    { "ks_apply(Tensor x, Tensor packed, bool has_bias, int batch, " QUESTION
+      ") -> Tensor",
+      "ks_apply", apply },
+    { "ks_describe(Tensor like, int batch, " QUESTION ") -> str", "ks_describe",
       describe },
     { nullptr, nullptr, nullptr },
 };

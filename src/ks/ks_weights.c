@@ -132,10 +132,11 @@ danaus_status danaus_ks_weights_bind(
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "these weights have memory of their own: make them by "
                                  "danaus_ks_weights_create_unbound()");
-    if ((uintptr_t)memory % DANAUS_SCRATCH_ALIGN)
+    int align = weights->backend->on_host ? DN_ALIGN : DANAUS_SCRATCH_ALIGN;
+    if ((uintptr_t)memory % (unsigned)align)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "memory of packed weights is aligned to %d bytes",
-            DANAUS_SCRATCH_ALIGN);
+            align);
     bind(weights, memory);
     weights->has_bias = has_bias != 0;
     return DANAUS_OK;

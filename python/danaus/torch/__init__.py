@@ -1,0 +1,17 @@
+"""Layers and functions for PyTorch (2.10 and later), on CPUs and CUDA GPUs.
+
+docs/python.md, section PyTorch, is the guide.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from danaus.torch import functional
+from danaus.torch.fuse import FusedLinear, fuse_qkv
+from danaus.torch.linear import KSLinear, MonarchLinear, freeze
+
+# One line for each module.
+# fmt: off
+__all__ = [
+    "functional",
+    "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
+]
+# fmt: on

@@ -1,0 +1,228 @@
+"""The operators of namespace ``danaus``: loaded, traced without data, differentiated.
+
+``_operators.so`` registers them (python/torch/*.cpp) with the PyTorch of this process.
+Here they get what PyTorch wants from Python: shapes for tracing and gradients. Every
+operator that has gradients exists twice: ``danaus::ks_linear`` is the public one, and
+``danaus::_ks_linear`` the same without gradients, for what is below them.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import ctypes
+import re
+
+import torch
+
+import danaus._library
+
+_OLDEST = (2, 10)
+
+
+def _load() -> None:
+    """Registers the operators, or raises ImportError with the reason."""
+    version = tuple(int(n) for n in re.findall(r"\d+", torch.__version__)[:2])
+    if version < _OLDEST:
+        raise ImportError(
+            f"danaus.torch needs PyTorch 2.10 or later; this is {torch.__version__}"
+        )
+    path = danaus._library.FOLDER / "torch" / "_operators.so"
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(f"danaus has no operators for PyTorch: {error}") from error
+    library.danaus_torch_register.restype = ctypes.c_char_p
+    problem = library.danaus_torch_register()
+    if problem:
+        raise ImportError(f"danaus.torch: {problem.decode()}")
+
+
+_load()
+ops = torch.ops.danaus
+
+Gradients = tuple  # of x, of each weight, of the bias; None where not wanted
+
+
+def sum_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The type in which sums over a batch come: f32 for f16 and bf16."""
+    return torch.float32 if dtype.itemsize == 2 else dtype
+
+
+# ---- shapes ----
+
+
+def _product_shape(x, patterns: list[int], batch_last: bool) -> list[int]:
+    rows = patterns[0] * patterns[1] * patterns[3]
+    cols = patterns[-4] * patterns[-2] * patterns[-1]
+    torch._check(x.dim() > 0, lambda: "the input has no features")
+    features = x.shape[0 if batch_last else -1]
+    torch._check(
+        features == cols, lambda: f"the input has {features} features, not {cols}"
+    )
+    return [rows, *x.shape[1:]] if batch_last else [*x.shape[:-1], rows]
+
+
+def _fake_linear(x, weights, bias, patterns, activation, batch_last, tf32):
+    return x.new_empty(_product_shape(x, patterns, batch_last))
+
+
+def _fake_backward(
+    dy, x, weights, patterns, activation, batch_last, tf32, want_x, want_w, want_b
+):
+    sums = sum_dtype(x.dtype)
+    rows = patterns[0] * patterns[1] * patterns[3]
+    return (
+        x.new_empty(x.shape if want_x else [0]),
+        [x.new_empty(w.shape if want_w else [0], dtype=sums) for w in weights],
+        x.new_empty([rows if want_b else 0], dtype=sums),
+    )
+
+
+for _name in "ks_linear", "_ks_linear":
+    torch.library.register_fake(f"danaus::{_name}")(_fake_linear)
+for _name in "ks_linear_backward", "_ks_linear_backward":
+    torch.library.register_fake(f"danaus::{_name}")(_fake_backward)
+
+
+@torch.library.register_fake("danaus::ks_apply")
+def _(x, packed, has_bias, batch, patterns, activation, batch_last, tf32):
+    return x.new_empty(_product_shape(x, patterns, batch_last))
+
+
+@torch.library.register_fake("danaus::ks_pack")
+def _(weights, bias, dtype, batch, patterns, activation, batch_last, tf32):
+    size = torch.library.get_ctx().new_dynamic_size()
+    return weights[0].new_empty([size], dtype=torch.uint8)
+
+
+@torch.library.register_fake("danaus::ks_pack_into")
+def _(packed, weights, bias, dtype, batch, patterns, activation, batch_last, tf32):
+    return None
+
+
+# ---- gradients ----
+
+
+def _of_type(gradient, like):
+    return gradient if gradient.dtype == like.dtype else gradient.to(like.dtype)
+
+
+def _gradients(dy, x, weights, bias_dtype, question, wanted) -> Gradients:
+    """Gradients that can be differentiated again where PyTorch asks for that."""
+    differentiable = torch.is_grad_enabled() or torch.compiler.is_compiling()
+    backward = ops.ks_linear_backward if differentiable else ops._ks_linear_backward
+    want_x, want_w, want_b = wanted
+    dx, dw, db = backward(dy, x, weights, *question, want_x, any(want_w), want_b)
+    return (
+        dx if want_x else None,
+        [_of_type(g, w) if want else None for g, w, want in zip(dw, weights, want_w)],
+        (db if db.dtype == bias_dtype else db.to(bias_dtype)) if want_b else None,
+    )
+
+
+def _through(activation: str, dy, v):
+    """dy times the activation's derivative at v."""
+    if activation == "relu":
+        return torch.ops.aten.threshold_backward(dy, v, 0)
+    if activation == "silu":
+        share = torch.sigmoid(v)
+        return dy * share * (1 + v * (1 - share))
+    form = "tanh" if activation == "gelu_tanh" else "none"
+    return torch.ops.aten.gelu_backward(dy, v, approximate=form)
+
+
+def _save_linear(ctx, inputs, output) -> None:
+    x, weights, bias, patterns, ctx.activation, batch_last, tf32 = inputs
+    ctx.question = patterns, "none", batch_last, tf32
+    ctx.has_bias = bias is not None
+    ctx.save_for_backward(x, *weights, *([bias] if ctx.has_bias else []))
+
+
+def _linear_backward(ctx, dy):
+    x, *weights = ctx.saved_tensors
+    bias = weights.pop() if ctx.has_bias else None
+    if ctx.activation != "none":
+        v = ops.ks_linear(x, weights, bias, *ctx.question)
+        dy = _through(ctx.activation, dy, v)
+    want_x, want_w, want_b = ctx.needs_input_grad[:3]
+    dtype = bias.dtype if ctx.has_bias else None
+    wanted = want_x, want_w, ctx.has_bias and want_b
+    dx, dw, db = _gradients(dy, x, weights, dtype, ctx.question, wanted)
+    return dx, dw, db, None, None, None, None
+
+
+torch.library.register_autograd(
+    "danaus::ks_linear", _linear_backward, setup_context=_save_linear
+)
+
+
+def _save_backward(ctx, inputs, output) -> None:
+    dy, x, weights, *ctx.question = inputs[:7]
+    ctx.wanted = inputs[7:]
+    ctx.save_for_backward(dy, x, *weights)
+    ctx.set_materialize_grads(False)
+
+
+def _sum(total, term):
+    return term if total is None else total + term
+
+
+def _linear_backward_backward(ctx, gx, gw, gb):
+    """The gradient is dF for F(dy, x, w) = Re <dy, K_1 ... K_L x>: linear in each.
+
+    So the gradients of <gx, dF/dx> + sum over l of <gw_l, dF/dw_l> are those of F with
+    gx in place of x, plus those of F with gw_l in place of w_l, for each l.
+    """
+    dy, x, *weights = ctx.saved_tensors
+    question = ctx.question
+    to_dy = to_x = None
+    to_w = [None] * len(weights)
+    want_x, want_w, want_b = ctx.wanted
+    places = [None] if want_x and gx is not None else []
+    places += [n for n, g in enumerate(gw) if want_w and g is not None]
+    for place in places:
+        x_here, mixed = x, list(weights)
+        if place is None:
+            x_here = gx
+        else:
+            mixed[place] = _of_type(gw[place], weights[place])
+        to_dy = _sum(to_dy, ops.ks_linear(x_here, mixed, None, *question))
+        dx, dw, _ = ops.ks_linear_backward(
+            dy, x_here, mixed, *question, place is not None, True, False
+        )
+        if place is not None:
+            to_x = _sum(to_x, dx)
+        for n, w in enumerate(weights):
+            if n != place:
+                to_w[n] = _sum(to_w[n], _of_type(dw[n], w))
+    if want_b and gb is not None:
+        shape = [-1] + [1] * (dy.dim() - 1) if question[2] else [-1]
+        to_dy = _sum(to_dy, _of_type(gb.reshape(shape).expand_as(dy), dy))
+    return to_dy, to_x, to_w, *[None] * 7
+
+
+torch.library.register_autograd(
+    "danaus::ks_linear_backward",
+    _linear_backward_backward,
+    setup_context=_save_backward,
+)
+
+
+class Linear(torch.autograd.Function):
+    """W x + bias with gradients, eagerly: costs less than those of the operator."""
+
+    @staticmethod
+    def forward(ctx, x, bias, question, *weights):
+        ctx.question = question
+        ctx.bias_dtype = None if bias is None else bias.dtype
+        ctx.save_for_backward(x, *weights)
+        return ops._ks_linear(x, weights, bias, *question)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, *weights = ctx.saved_tensors
+        want_x, want_b, _, *want_w = ctx.needs_input_grad
+        dx, dw, db = _gradients(
+            dy, x, weights, ctx.bias_dtype, ctx.question, (want_x, want_w, want_b)
+        )
+        return dx, db, None, *dw

@@ -1,0 +1,179 @@
+"""Functions of tensors: products with Kronecker-sparse chains."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from danaus.torch._ops import Linear, ops
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda v: v,
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "gelu_tanh": functools.partial(F.gelu, approximate="tanh"),
+}
+_NARROW = torch.float32, torch.float16, torch.bfloat16  # what autocast casts
+_DTYPES = *_NARROW, torch.float64, torch.complex64, torch.complex128
+
+
+def activation_name(activation: str | None) -> str:
+    """The name that operators know; ValueError for others."""
+    name = "none" if activation is None else activation
+    if name not in _ACTIVATIONS:
+        names = ", ".join(_ACTIVATIONS)
+        raise ValueError(f"{activation!r} is no activation: {names}")
+    return name
+
+
+def is_batch_last(layout: str) -> bool:
+    """Of "batch_first" and "batch_last"; ValueError for others."""
+    if layout not in ("batch_first", "batch_last"):
+        raise ValueError(f"{layout!r} is no layout: batch_first or batch_last")
+    return layout == "batch_last"
+
+
+def allows_tf32(tf32: bool | None, x: Tensor) -> bool:
+    """Whether f32 products may be made in tf32; None: as PyTorch's products are."""
+    if not x.is_cuda or x.dtype != torch.float32:
+        return False
+    if tf32 is not None:
+        return tf32
+    return torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+def autocast(x: Tensor) -> Tensor:
+    """x in the type that autocast has for products, where it is in use."""
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind) and x.dtype in _NARROW:
+        return x.to(torch.get_autocast_dtype(kind))
+    return x
+
+
+def check_input(x: Tensor, like: Tensor, features: int, batch_last: bool) -> None:
+    """Raises unless x can be multiplied by weights `like` of so many columns."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"the input is a tensor, not {type(x).__name__}")
+    if x.dim() == 0:
+        raise ValueError("the input has no dimension of features")
+    found = x.shape[0 if batch_last else -1]
+    if found != features:
+        raise ValueError(f"the input has {found} features, not {features}")
+    if x.dtype not in _DTYPES:
+        names = ", ".join(str(dtype) for dtype in _DTYPES)
+        raise ValueError(f"the input is {x.dtype}: danaus has {names}")
+    if x.is_complex() != like.is_complex():
+        raise ValueError(f"the input is {x.dtype}, the weights are {like.dtype}")
+    if x.device != like.device:
+        raise ValueError(f"the input is on {x.device}, the weights on {like.device}")
+    if x.device.type not in ("cpu", "cuda", "meta"):
+        raise NotImplementedError(f"danaus has CPUs and CUDA, not {x.device.type}")
+    if x.layout != torch.strided:
+        raise ValueError(f"the input is {x.layout}: danaus has dense tensors only")
+
+
+def _check_numbers(weights: Sequence[Tensor], bias: Tensor | None) -> None:
+    if not weights:
+        raise ValueError("a product needs at least one factor's weights")
+    tensors = [*weights] if bias is None else [*weights, bias]
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"weights are tensors, not {type(tensor).__name__}")
+        if tensor.dtype != weights[0].dtype or tensor.dtype not in _DTYPES:
+            raise ValueError(f"weights and bias are {weights[0].dtype}, {tensor.dtype}")
+        if tensor.device != weights[0].device:
+            raise ValueError("weights and bias are on different devices")
+    for n, w in enumerate(weights):
+        if w.dim() != 4 or not w.numel():
+            shape = tuple(w.shape)
+            raise ValueError(f"weights[{n}] has the shape {shape}, not [a, b, c, d]")
+    for n, (left, right) in enumerate(zip(weights, weights[1:])):
+        cols = left.shape[0] * left.shape[2] * left.shape[3]
+        rows = right.shape[0] * right.shape[1] * right.shape[3]
+        if cols != rows:
+            raise ValueError(
+                f"factor {n} has {cols} columns, factor {n + 1} {rows} rows"
+            )
+    rows = weights[0].shape[0] * weights[0].shape[1] * weights[0].shape[3]
+    if bias is not None and bias.shape != (rows,):
+        raise ValueError(f"the bias has the shape {tuple(bias.shape)}, not [{rows}]")
+
+
+def product(
+    x: Tensor,
+    weights: list[Tensor],
+    bias: Tensor | None,
+    patterns: list[int],
+    activation: str,
+    batch_last: bool,
+    tf32: bool,
+) -> Tensor:
+    """activation(W x + bias) of operands that were checked, with gradients.
+
+    Where there are gradients the activation is PyTorch's own, since its derivative is
+    made of what it is applied to.
+    """
+    compiling = torch.compiler.is_compiling()
+    trains = torch.is_grad_enabled() and (
+        x.requires_grad
+        or any(w.requires_grad for w in weights)
+        or (bias is not None and bias.requires_grad)
+    )
+    if not trains:
+        linear = ops.ks_linear if compiling else ops._ks_linear
+        return linear(x, weights, bias, patterns, activation, batch_last, tf32)
+    question = patterns, "none", batch_last, tf32
+    if compiling:
+        v = ops.ks_linear(x, weights, bias, *question)
+    else:
+        v = Linear.apply(x, bias, question, *weights)
+    return _ACTIVATIONS[activation](v)
+
+
+def ks_linear(
+    x: Tensor,
+    weights: Sequence[Tensor],
+    bias: Tensor | None = None,
+    *,
+    activation: str | None = None,
+    layout: str = "batch_first",
+    tf32: bool | None = None,
+) -> Tensor:
+    """y = activation(W x + bias) with W = K_1 ... K_L, differentiable twice.
+
+    Parameters
+    ----------
+    x : [..., N] for "batch_first", [N, ...] for "batch_last"; f32, f16, bf16, f64, c64
+        or c128. One that is not contiguous is copied.
+    weights : w[l] of shape [a, b, c, d], the leftmost factor first; all of one type,
+        which may differ from x's. Numbers are rounded to that once; autocast casts x.
+    bias : [M] of the weights' type.
+    activation : None, "relu", "gelu", "silu" or "gelu_tanh".
+    tf32 : f32 products on a GPU may be made in tf32; None: as PyTorch's own are.
+
+    Returns
+    -------
+    y : [..., M] or [M, ...] of x's type.
+
+    Raises
+    ------
+    TypeError, ValueError : operands that do not fit together.
+    NotImplementedError : devices other than CPUs and CUDA.
+    """
+    weights = list(weights)
+    last = is_batch_last(layout)
+    _check_numbers(weights, bias)
+    patterns = [size for w in weights for size in w.shape]
+    features = patterns[-4] * patterns[-2] * patterns[-1]
+    check_input(x, weights[0], features, last)
+    name = activation_name(activation)
+    if name != "none" and x.is_complex():
+        raise ValueError("activations are for real numbers")
+    x = autocast(x)
+    return product(x, weights, bias, patterns, name, last, allows_tf32(tf32, x))
