@@ -6,6 +6,7 @@ pictures; both are imported by name.
 # SPDX-License-Identifier: Apache-2.0
 from danaus import patterns, records, transforms
 from danaus._arrays import convert
+from danaus._chain_files import load_chains
 from danaus._library import version
 from danaus.chain import Chain, apply
 from danaus.conv import (
@@ -19,6 +20,7 @@ from danaus.conv import (
 )
 from danaus.device import Device, DeviceInfo, default_device, list_devices
 from danaus.factorize import Calibration, Factorization, factorize
+from danaus.many import factorize_many
 from danaus.patterns import Pattern
 from danaus.plan import Gradients, Plan, Weights
 from danaus.stream import Stream
@@ -33,7 +35,7 @@ __all__ = [
     "ConvGradients", "ConvPlan", "Spectrum", "convolve",
     "ShortGradients", "short_conv", "short_conv_gradient", "Stream",
     "Device", "DeviceInfo", "default_device", "list_devices",
-    "Calibration", "Factorization", "factorize",
+    "Calibration", "Factorization", "factorize", "factorize_many", "load_chains",
     "Gradients", "Plan", "Weights",
 ]
 # fmt: on

@@ -37,7 +37,7 @@ KEY = (
 # Columns that hold text even where every field of a file looks like a number.
 _TEXT = frozenset(
     "version commit device instructions operation problem dtype math layout kernel "
-    "bound best kind extras plan torch".split()
+    "bound best kind extras plan torch name status patterns message".split()
 )
 
 Record = dict[str, "int | float | str | None"]
