@@ -78,6 +78,8 @@ def product_code(code: int, operand: np.dtype | None = None) -> int:
     as f32.
     """
     if code == lib.DANAUS_BF16 and _bfloat16 is np.uint16:
+        if operand == np.uint16:
+            raise TypeError("uint16 may be bf16 here: use danaus.convert(x, 'f32')")
         code = lib.DANAUS_F32
     dtype = numpy_dtype(code)
     return element_code(dtype if operand is None else np.result_type(dtype, operand))

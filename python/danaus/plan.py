@@ -292,9 +292,9 @@ class Weights:
         rows = [None] * len(patterns) if weights is None else list(weights)
         if len(rows) != len(patterns):
             raise ValueError(f"{len(rows)} arrays for {len(patterns)} factors")
-        arrays = [array for array in (*rows, bias) if array is not None]
         if dtype is None:
-            dtype = arrays[0].dtype if arrays else self.plan.dtype
+            arrays = (a for a in (*rows, bias) if isinstance(a, np.ndarray))
+            dtype = next(arrays, np.empty(0, self.plan.dtype)).dtype
         code = element_code(dtype)
         for index, (array, pattern) in enumerate(zip(rows, patterns)):
             if array is not None:
