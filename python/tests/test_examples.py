@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy.io import wavfile
 
+import danaus
+
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
 
 
@@ -33,3 +35,55 @@ def test_the_tour_runs(files):
     assert (files / "out" / "street.wav").exists()
     losses = [float(s.split()[-1]) for s in result.stdout.split("\n") if "loss" in s]
     assert losses[-1] < losses[0]
+
+
+def run_example(name, *arguments):
+    command = [sys.executable, EXAMPLES / name, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_pictures_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    printed = run_example("pictures.py", tmp_path)
+    assert printed.startswith("drawn: errors.png, filters.png, fourier.png")
+    for path in tmp_path.glob("*.png"):
+        assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_a_checkpoint_is_factorised(rng, tmp_path):
+    pytest.importorskip("tqdm")
+    numpy_files = pytest.importorskip("safetensors.numpy")
+    model, chains = tmp_path / "model.safetensors", tmp_path / "chains.safetensors"
+    shapes = {"fc1.weight": (96, 64), "fc2.weight": (64, 96), "fc2.bias": (64,)}
+    shapes |= {"embedding.weight": (300, 64), "head.weight": (10, 64)}
+    arrays = {n: rng.standard_normal(s).astype("f4") for n, s in shapes.items()}
+    numpy_files.save_file(arrays, model)
+    printed = run_example("checkpoint.py", model, chains, "--share", "0.4")
+    assert printed.count("done ") == 2 and printed.count("passed over") == 3
+    made, read = danaus.load_chains(chains), numpy_files.load_file(chains)
+    assert set(made) == {"fc1.weight", "fc2.weight"}
+    for name, chain in made.items():
+        assert chain.shape == arrays[name].shape
+        assert chain.parameters <= 0.4 * arrays[name].size
+        for number, w in enumerate(chain.weights):
+            assert np.array_equal(read[f"{name}.factor.{number}"], w)
+    again = run_example("checkpoint.py", model, chains, "--share", "0.4")
+    assert again.count("kept") == 2
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda p: p.stem)
+def test_notebooks_run_and_are_kept_without_outputs(path):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    pytest.importorskip("matplotlib")
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell in cells:
+        assert cell.outputs == [] and cell.execution_count is None
+    client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3")
+    client.execute()  # raises what a cell raises
+    shown = [output for cell in cells for output in cell.outputs]
+    assert sum("image/png" in output.get("data", {}) for output in shown) >= 3
