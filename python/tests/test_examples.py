@@ -87,3 +87,10 @@ def test_notebooks_run_and_are_kept_without_outputs(path):
     client.execute()  # raises what a cell raises
     shown = [output for cell in cells for output in cell.outputs]
     assert sum("image/png" in output.get("data", {}) for output in shown) >= 3
+
+
+def test_a_long_convolution_learns_to_copy():
+    pytest.importorskip("torch")
+    printed = run_example("long_conv.py")
+    assert "as a whole and token by token: equal" in printed
+    assert float(printed.split("\n")[-2].split("%")[0]) > 99

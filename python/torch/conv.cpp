@@ -5,8 +5,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device.h"
 
-#include <cstring>
-
 namespace danaus_torch
 {
 
@@ -212,11 +210,8 @@ void differentiate(
 {
     if (o.batch() == 0) {
         for (int i = 0; i < OPERANDS; i++)
-            if (wanted >> i & 1 && to[i].numel())
-                std::memset(
-                    to[i].data(), 0,
-                    static_cast<size_t>(to[i].numel()) *
-                        danaus_dtype_size(danaus_type(to[i].dtype())));
+            if (wanted >> i & 1)
+                check(shim.aoti_torch_zero_(to[i].get()), "zero a tensor");
         return;
     }
     auto at = [&](int i) { return wanted >> i & 1 ? to[i].data() : nullptr; };
@@ -352,12 +347,8 @@ void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
         check(danaus_short_conv_gradient(
             scope.device(), &desc, u.sizes()[0], k.data(), u.data(), dy.data(), &g));
     else
-        for (int i = 1; i < 3; i++)
-            if (wanted >> i & 1)
-                std::memset(
-                    to[i].data(), 0,
-                    static_cast<size_t>(to[i].numel()) *
-                        danaus_dtype_size(sum_type(desc.dtype)));
+        for (const Tensor &gradient : to)
+            check(shim.aoti_torch_zero_(gradient.get()), "zero a tensor");
     for (int i = 0; i < 3; i++)
         push(&stack[i], std::move(to[i]));
 }
@@ -367,24 +358,33 @@ void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
 #define LONG_OPERANDS                                                                  \
     "Tensor u, Tensor k, Tensor? k_reverse, Tensor? skip, Tensor? gate_in, "           \
     "Tensor? gate_out, str kind"
+#define LONG "long_conv(" LONG_OPERANDS ") -> Tensor"
+#define LONG_BACKWARD                                                                  \
+    "long_conv_backward(Tensor dy, " LONG_OPERANDS ", int wanted) -> "                 \
+    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+#define SHORT                                                                          \
+    "short_conv(Tensor u, Tensor k, Tensor? bias, bool channels_last, bool centred) "  \
+    "-> Tensor"
+#define SHORT_BACKWARD                                                                 \
+    "short_conv_backward(Tensor dy, Tensor u, Tensor k, bool channels_last, "          \
+    "bool centred, int wanted) -> (Tensor, Tensor, Tensor)"
 
+/* Those with a _ have no gradients. */
 const Operator conv_operators[] = {
-    { "long_conv(" LONG_OPERANDS ") -> Tensor", "long_conv", long_conv },
-    { "long_conv_backward(Tensor dy, " LONG_OPERANDS ", int wanted) -> "
-      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-      "long_conv_backward", long_conv_backward },
+    { LONG, "long_conv", long_conv },
+    { "_" LONG, "_long_conv", long_conv },
+    { LONG_BACKWARD, "long_conv_backward", long_conv_backward },
+    { "_" LONG_BACKWARD, "_long_conv_backward", long_conv_backward },
     { "long_conv_pack(Tensor like, Tensor k, Tensor? k_reverse, Tensor? skip, "
       "str kind, int batch) -> Tensor",
       "long_conv_pack", long_conv_pack },
     { "long_conv_apply(Tensor u, Tensor spectrum, Tensor? gate_in, Tensor? gate_out, "
       "int filters, int taps, str kind, int batch) -> Tensor",
       "long_conv_apply", long_conv_apply },
-    { "short_conv(Tensor u, Tensor k, Tensor? bias, bool channels_last, bool centred) "
-      "-> Tensor",
-      "short_conv", short_conv },
-    { "short_conv_backward(Tensor dy, Tensor u, Tensor k, bool channels_last, "
-      "bool centred, int wanted) -> (Tensor, Tensor, Tensor)",
-      "short_conv_backward", short_conv_backward },
+    { SHORT, "short_conv", short_conv },
+    { "_" SHORT, "_short_conv", short_conv },
+    { SHORT_BACKWARD, "short_conv_backward", short_conv_backward },
+    { "_" SHORT_BACKWARD, "_short_conv_backward", short_conv_backward },
     { nullptr, nullptr, nullptr },
 };
 

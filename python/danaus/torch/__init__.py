@@ -5,6 +5,7 @@ docs/python.md, section PyTorch, is the guide.
 
 # SPDX-License-Identifier: Apache-2.0
 from danaus.torch import functional
+from danaus.torch.conv import GatedLongConv, LongConv, ShortConv
 from danaus.torch.fuse import FusedLinear, fuse_qkv
 from danaus.torch.linear import KSLinear, MonarchLinear, freeze
 
@@ -13,5 +14,6 @@ from danaus.torch.linear import KSLinear, MonarchLinear, freeze
 __all__ = [
     "functional",
     "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
+    "GatedLongConv", "LongConv", "ShortConv",
 ]
 # fmt: on

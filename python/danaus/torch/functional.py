@@ -1,4 +1,4 @@
-"""Functions of tensors: products with Kronecker-sparse chains."""
+"""Functions of tensors: products with Kronecker-sparse chains, convolutions."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -10,9 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from danaus.torch._conv_functions import long_conv, short_conv
 from danaus.torch._ops import Linear, ops
 
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+__all__ = ["ks_linear", "long_conv", "short_conv"]
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": lambda v: v,
     "relu": F.relu,
     "gelu": F.gelu,
@@ -26,8 +29,8 @@ _DTYPES = *_NARROW, torch.float64, torch.complex64, torch.complex128
 def activation_name(activation: str | None) -> str:
     """The name that operators know; ValueError for others."""
     name = "none" if activation is None else activation
-    if name not in _ACTIVATIONS:
-        names = ", ".join(_ACTIVATIONS)
+    if name not in ACTIVATIONS:
+        names = ", ".join(ACTIVATIONS)
         raise ValueError(f"{activation!r} is no activation: {names}")
     return name
 
@@ -133,7 +136,7 @@ def product(
         v = ops.ks_linear(x, weights, bias, *question)
     else:
         v = Linear.apply(x, bias, question, *weights)
-    return _ACTIVATIONS[activation](v)
+    return ACTIVATIONS[activation](v)
 
 
 def ks_linear(

@@ -1,0 +1,200 @@
+"""Convolutions as functions of tensors, and what their arguments have to be."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from danaus.torch._conv_ops import (
+    _conv1d_short_conv,
+    _fft_long_conv,
+    has_kernels,
+    run_long_conv,
+    run_short_conv,
+)
+from danaus.torch._ops import sum_dtype
+
+KINDS = ("causal", "circular", "bidirectional")
+LAYOUTS = ("channels_first", "channels_last")
+MOST_TAPS = 128  # of short convolutions
+MOST_LENGTH = 1 << 28  # of signals and filters
+FEW_ROWS = 16  # so many, or more, are planned for alike
+_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+# ---- what arguments have to be ----
+
+
+def fail(sentence: str) -> NoReturn:
+    """The error of an argument that is wrong."""
+    raise ValueError("danaus: " + sentence)
+
+
+def check_tensor(name: str, x, shape: tuple, device: torch.device) -> None:
+    """x is a real tensor on that device of that shape; None stands for any size."""
+    if not isinstance(x, Tensor):
+        fail(f"{name} is no tensor but {type(x).__name__}")
+    if x.dtype not in _TYPES:
+        fail(
+            f"{name} has numbers of type {x.dtype}; float32, float64, float16 and "
+            "bfloat16 are possible"
+        )
+    if x.layout != torch.strided:
+        fail(f"{name} has the layout {x.layout}; it has to be a dense tensor")
+    if x.device != device:
+        fail(f"{name} lies on {x.device}, u on {device}")
+    if x.dim() != len(shape) or any(
+        want is not None and size != want for size, want in zip(x.shape, shape)
+    ):
+        wanted = ", ".join("any" if s is None else str(s) for s in shape)
+        fail(f"{name} has the shape {list(x.shape)}; [{wanted}] is needed")
+
+
+def check_signal(u) -> None:
+    """u has three dimensions, of which only the first may be empty."""
+    if not isinstance(u, Tensor):
+        fail(f"u is no tensor but {type(u).__name__}")
+    check_tensor("u", u, (None, None, None), u.device)
+    if u.shape[1] < 1 or u.shape[2] < 1:
+        fail(f"u has the shape {list(u.shape)}; only the batch may be empty")
+
+
+def rows_of(u, gate_in, gate_out) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """A signal and its gates, checked, of one type, row-major."""
+    check_signal(u)
+    dtype = u.dtype
+    for name, gate in (("gate_in", gate_in), ("gate_out", gate_out)):
+        if gate is not None:
+            check_tensor(name, gate, tuple(u.shape), u.device)
+            dtype = torch.promote_types(dtype, gate.dtype)
+    return _as(u, dtype), _as(gate_in, dtype), _as(gate_out, dtype)
+
+
+def filters_of(
+    u: Tensor, k, k_reverse, skip, kind
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """k, k_reverse and skip for a signal, checked, in the type that its sums have."""
+    if kind not in KINDS:
+        fail(f"{kind!r} is no kind of convolution; there are {', '.join(KINDS)}")
+    check_tensor("k", k, (None, None), u.device)
+    filters, taps = k.shape
+    if filters < 1 or taps < 1 or u.shape[1] % filters:
+        fail(
+            f"k has the shape {list(k.shape)}: the number of filters has to divide "
+            f"the {u.shape[1]} channels, and a filter needs a tap"
+        )
+    longest = taps if torch.compiler.is_compiling() else max(taps, u.shape[2])
+    if longest > MOST_LENGTH:
+        fail(f"a length of {longest}; {MOST_LENGTH} is the longest")
+    if (k_reverse is not None) != (kind == "bidirectional"):
+        fail("k_reverse is given with bidirectional convolutions and no others")
+    if k_reverse is not None:
+        check_tensor("k_reverse", k_reverse, (filters, taps), u.device)
+    if skip is not None:
+        check_tensor("skip", skip, (filters,), u.device)
+    sums = sum_dtype(u.dtype)
+    return _as(k, sums), _as(k_reverse, sums), _as(skip, sums)
+
+
+def _as(x: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    return None if x is None else x.to(dtype).contiguous()
+
+
+def planned_batch(u: Tensor) -> int:
+    """What filters are transformed for: any batch, 0, or, where rows are few, this."""
+    batch, channels, _ = u.shape
+    return batch if channels * batch < FEW_ROWS else 0
+
+
+# ---- functions ----
+
+
+def long_conv(
+    u: Tensor,
+    k: Tensor,
+    k_reverse: Tensor | None = None,
+    skip: Tensor | None = None,
+    gate_in: Tensor | None = None,
+    gate_out: Tensor | None = None,
+    kind: str = "causal",
+) -> Tensor:
+    """``gate_out * (k (*) p + skip * p)`` with ``p = gate_in * u``.
+
+    `*` is the product number by number and `(*)` a convolution along the length, with
+    p zero outside of it: "causal", ``sum_s k[s] p[t - s]``; "circular", the same with
+    ``t - s`` mod the length; "bidirectional", the causal one plus
+    ``sum_s k_reverse[s] p[t + 1 + s]``. Differentiable in all tensors.
+
+    Parameters
+    ----------
+    u, gate_in, gate_out : Tensor [batch, channels, length]
+        float32, float64, float16 or bfloat16; several types are brought to the one that
+        torch.promote_types says.
+    k, k_reverse : Tensor [filters, taps]
+        Any number of taps. Channel h has the filter ``h // (channels // filters)``.
+        Sums, and what is computed from k, are float64 if u is, else float32.
+    skip : Tensor [filters]
+
+    Returns
+    -------
+    Tensor [batch, channels, length], of u's type.
+
+    Raises
+    ------
+    ValueError
+        Shapes, types or devices that do not fit.
+    """
+    u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
+    k, k_reverse, skip = filters_of(u, k, k_reverse, skip, kind)
+    if not has_kernels(u.device):
+        return _fft_long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind)
+    return run_long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind)
+
+
+def short_conv(
+    u: Tensor,
+    k: Tensor,
+    bias: Tensor | None = None,
+    layout: str = "channels_first",
+    centred: bool = False,
+) -> Tensor:
+    """``y[t] = bias + sum_s k[s] u[t + shift - s]`` for each channel.
+
+    u is zero outside of its length; shift is 0 or, centred, ``(taps - 1) // 2``. That
+    is the convolution of mathematics: torch.nn.Conv1d has its taps the other way round.
+    Differentiable in all tensors.
+
+    Parameters
+    ----------
+    u : Tensor [batch, channels, length], or [batch, length, channels] with the layout
+        "channels_last"; float32, float64, float16 or bfloat16
+    k : Tensor [channels, taps]
+        1 to 128 taps; used as float64 if u is that, else as float32, as sums are.
+    bias : Tensor [channels]
+
+    Returns
+    -------
+    Tensor, like u.
+
+    Raises
+    ------
+    ValueError
+        Shapes, types or devices that do not fit.
+    """
+    if layout not in LAYOUTS:
+        fail(f"{layout!r} is no layout; there are {' and '.join(LAYOUTS)}")
+    check_signal(u)
+    channels = u.shape[1 if layout == "channels_first" else 2]
+    check_tensor("k", k, (channels, None), u.device)
+    if not 1 <= k.shape[1] <= MOST_TAPS:
+        fail(f"k has {k.shape[1]} taps; 1 to {MOST_TAPS} are possible")
+    if bias is not None:
+        check_tensor("bias", bias, (channels,), u.device)
+    k, bias = (_as(x, sum_dtype(u.dtype)) for x in (k, bias))
+    last = layout == "channels_last"
+    if not has_kernels(u.device):
+        return _conv1d_short_conv(u, k, bias, last, bool(centred))
+    return run_short_conv(u.contiguous(), k, bias, last, bool(centred))

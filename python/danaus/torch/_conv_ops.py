@@ -1,0 +1,316 @@
+"""What PyTorch has to know of the operators for convolutions: shapes of results without
+numbers, derivatives, and the same results from PyTorch's own functions where the
+operators have no kernels."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from danaus.torch._ops import ops
+
+LONG_INPUTS = 6  # u, k, k_reverse, skip, gate_in, gate_out
+_warned = False
+
+
+# ---- shapes ----
+
+
+def _like(x: Tensor) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _gradients_like(inputs: tuple, wanted: int) -> tuple[Tensor, ...]:
+    return tuple(
+        _like(x) if wanted >> i & 1 else inputs[0].new_empty(0)
+        for i, x in enumerate(inputs)
+    )
+
+
+def _fake_long(u, k, k_reverse, skip, gate_in, gate_out, kind):
+    return _like(u)
+
+
+def _fake_long_backward(dy, u, k, k_reverse, skip, gate_in, gate_out, kind, wanted):
+    return _gradients_like((u, k, k_reverse, skip, gate_in, gate_out), wanted)
+
+
+def _fake_short(u, k, bias, channels_last, centred):
+    return _like(u)
+
+
+def _fake_short_backward(dy, u, k, channels_last, centred, wanted):
+    return _gradients_like((u, k, k[:, 0]), wanted)
+
+
+for _name, _fake in (
+    ("long_conv", _fake_long),
+    ("long_conv_backward", _fake_long_backward),
+    ("short_conv", _fake_short),
+    ("short_conv_backward", _fake_short_backward),
+):
+    torch.library.register_fake(f"danaus::{_name}")(_fake)
+    torch.library.register_fake(f"danaus::_{_name}")(_fake)
+
+
+@torch.library.register_fake("danaus::long_conv_pack")
+def _(like, k, k_reverse, skip, kind, batch):
+    size = torch.library.get_ctx().new_dynamic_size()
+    return like.new_empty(size, dtype=torch.uint8)
+
+
+@torch.library.register_fake("danaus::long_conv_apply")
+def _(u, spectrum, gate_in, gate_out, filters, taps, kind, batch):
+    return _like(u)
+
+
+# ---- derivatives ----
+
+
+def _wanted(needed: tuple[bool, ...]) -> int:
+    """One bit for each input that needs a gradient."""
+    return sum(1 << i for i, need in enumerate(needed) if need)
+
+
+def _chosen(gradients: tuple[Tensor, ...], needed: tuple[bool, ...]) -> list:
+    return [g if need else None for g, need in zip(gradients, needed)]
+
+
+def _save_long(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:LONG_INPUTS])
+    ctx.kind = inputs[LONG_INPUTS]
+
+
+def _long_backward(ctx, dy):
+    needed = ctx.needs_input_grad[:LONG_INPUTS]
+    backward = _of_mode("long_conv_backward")
+    gradients = backward(dy.contiguous(), *ctx.saved_tensors, ctx.kind, _wanted(needed))
+    return (*_chosen(gradients, needed), None)
+
+
+def _save_short(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:2])
+    ctx.options = inputs[3:]
+
+
+def _short_backward(ctx, dy):
+    needed = ctx.needs_input_grad[:3]
+    backward = _of_mode("short_conv_backward")
+    gradients = backward(
+        dy.contiguous(), *ctx.saved_tensors, *ctx.options, _wanted(needed)
+    )
+    return (*_chosen(gradients, needed), None, None)
+
+
+def _of_mode(name: str):
+    """The operator with gradients where one may be asked for, else the faster one."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return getattr(ops, name)
+    return getattr(ops, "_" + name)
+
+
+torch.library.register_autograd(
+    "danaus::long_conv", _long_backward, setup_context=_save_long
+)
+torch.library.register_autograd(
+    "danaus::short_conv", _short_backward, setup_context=_save_short
+)
+
+
+class _LongConv(torch.autograd.Function):
+    """danaus::long_conv without a compiler, at less cost than the operator's way."""
+
+    @staticmethod
+    def forward(*inputs):
+        return ops._long_conv(*inputs)
+
+    setup_context = staticmethod(_save_long)
+    backward = staticmethod(_long_backward)
+
+
+class _ShortConv(torch.autograd.Function):
+    @staticmethod
+    def forward(*inputs):
+        return ops._short_conv(*inputs)
+
+    setup_context = staticmethod(_save_short)
+    backward = staticmethod(_short_backward)
+
+
+def _run(name: str, function, inputs: tuple) -> Tensor:
+    if torch.compiler.is_compiling():
+        return getattr(ops, name)(*inputs)
+    if torch.is_grad_enabled() and any(
+        isinstance(x, Tensor) and x.requires_grad for x in inputs
+    ):
+        return function.apply(*inputs)
+    return getattr(ops, "_" + name)(*inputs)
+
+
+def run_long_conv(*inputs) -> Tensor:
+    """danaus::long_conv in the way that costs least."""
+    return _run("long_conv", _LongConv, inputs)
+
+
+def run_short_conv(*inputs) -> Tensor:
+    """danaus::short_conv in the way that costs least."""
+    return _run("short_conv", _ShortConv, inputs)
+
+
+# ---- second derivatives, which few need: autograd's, of PyTorch's own functions ----
+
+
+def _differentiate_again(function, dy, inputs, outer, wanted: int) -> list:
+    """Gradients of <outer, gradients of function> by dy and the inputs."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # Aliases: dy may itself be made from the inputs, which does not count here.
+        every = [
+            x if x is None else x.view_as(x).requires_grad_() for x in (dy, *inputs)
+        ]
+        dy, *inputs = every
+        by = [x for i, x in enumerate(inputs) if wanted >> i & 1]
+        outer = [g for i, g in enumerate(outer) if wanted >> i & 1]
+        first = torch.autograd.grad(function(*inputs), by, dy, create_graph=True)
+        there = [x for x in every if x is not None]
+        found = iter(
+            torch.autograd.grad(
+                first, there, outer, create_graph=again, allow_unused=True
+            )
+        )
+    return [None if x is None else next(found) for x in every]
+
+
+def _save_long_backward(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[: 1 + LONG_INPUTS])
+    ctx.kind, ctx.wanted = inputs[1 + LONG_INPUTS :]
+
+
+def _long_backward_backward(ctx, *outer):
+    def function(*inputs):
+        return _fft_long_conv(*inputs, ctx.kind)
+
+    dy, *inputs = ctx.saved_tensors
+    found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
+    return (*found, None, None)
+
+
+def _save_short_backward(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:3])
+    *ctx.options, ctx.wanted = inputs[3:]
+
+
+def _short_backward_backward(ctx, *outer):
+    dy, u, k = ctx.saved_tensors
+
+    def function(u, k, bias):
+        return _conv1d_short_conv(u, k, bias, *ctx.options)
+
+    inputs = (u, k, k.new_zeros(k.shape[0]))  # whatever the bias is
+    found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
+    return (*found[:3], None, None, None)
+
+
+torch.library.register_autograd(
+    "danaus::long_conv_backward",
+    _long_backward_backward,
+    setup_context=_save_long_backward,
+)
+torch.library.register_autograd(
+    "danaus::short_conv_backward",
+    _short_backward_backward,
+    setup_context=_save_short_backward,
+)
+
+
+# ---- without kernels ----
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether the operators run there; warns once, in a process, where they do not."""
+    global _warned
+    if device.type in ("cpu", "meta"):
+        return True
+    if not _warned and not torch.compiler.is_compiling():
+        _warned = True
+        warnings.warn(
+            f"danaus has no kernels for convolutions on {device.type} devices yet: "
+            "torch.fft and torch.nn.functional.conv1d make them, with the same results",
+            stacklevel=3,
+        )
+    return False
+
+
+def _smooth(least: int) -> int:
+    """The least product of powers of 2, 3, 5 and 7 that is at least that."""
+    while True:
+        rest = least
+        for p in (2, 3, 5, 7):
+            while rest % p == 0:
+                rest //= p
+        if rest == 1:
+            return least
+        least += 1
+
+
+def _taps_by_lag(k: Tensor, k_reverse: Tensor | None, length: int, kind: str) -> Tensor:
+    """Filters as one period in which nothing wraps that should not: [filters, n], taps
+    at their lag mod n."""
+    if kind == "circular":
+        whole = torch.nn.functional.pad(k, (0, -k.shape[1] % length))
+        return whole.unflatten(1, (-1, length)).sum(1)
+    k = k[:, :length]
+    n = _smooth(length + k.shape[1])
+    by_lag = torch.nn.functional.pad(k, (0, n - k.shape[1]))
+    if k_reverse is None:
+        return by_lag
+    back = k_reverse[:, :length].flip(1)
+    return by_lag + torch.nn.functional.pad(back, (n - back.shape[1], 0))
+
+
+def _fft_long_conv(
+    u: Tensor,
+    k: Tensor,
+    k_reverse: Tensor | None,
+    skip: Tensor | None,
+    gate_in: Tensor | None,
+    gate_out: Tensor | None,
+    kind: str,
+) -> Tensor:
+    """danaus::long_conv through torch.fft, with sums in the type of k: for devices
+    without kernels, and a second opinion for tests. Autograd differentiates it."""
+    (filters, _), (channels, length) = k.shape, u.shape[1:]
+    taps = _taps_by_lag(k, k_reverse, length, kind)
+    n = taps.shape[1]
+    p = u.to(k.dtype)
+    if gate_in is not None:
+        p = p * gate_in
+    rows = p.unflatten(1, (filters, channels // filters))
+    z = torch.fft.rfft(rows, n) * torch.fft.rfft(taps, n)[:, None]
+    y = torch.fft.irfft(z, n)[..., :length]
+    if skip is not None:
+        y = y + skip[:, None, None] * rows
+    y = y.flatten(1, 2)
+    if gate_out is not None:
+        y = y * gate_out
+    return y.to(u.dtype)
+
+
+def _conv1d_short_conv(
+    u: Tensor, k: Tensor, bias: Tensor | None, channels_last: bool, centred: bool
+) -> Tensor:
+    """danaus::short_conv through conv1d, with sums in the type of k."""
+    channels, taps = k.shape
+    shift = (taps - 1) // 2 if centred else 0
+    rows = u.to(k.dtype)
+    if channels_last:
+        rows = rows.transpose(1, 2)
+    rows = torch.nn.functional.pad(rows, (taps - 1 - shift, shift))
+    with torch.autocast(u.device.type, enabled=False):
+        y = torch.nn.functional.conv1d(rows, k.flip(1)[:, None], bias, groups=channels)
+    if channels_last:
+        y = y.transpose(1, 2)
+    return y.to(u.dtype).contiguous()

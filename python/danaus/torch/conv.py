@@ -1,0 +1,384 @@
+"""Convolutions along the length of a signal, for PyTorch: long ones, with filters that
+may be as long as the signal, and those of few taps.
+
+On a CPU they are danaus' own kernels (docs/conv.md), on other devices PyTorch's
+functions with the same results, until there are kernels; that is said once. Source of
+the long ones, with their gates: Fu, Kumbong, Nguyen, Re, FlashFFTConv, ICLR 2024
+(arXiv 2311.05908).
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from danaus.torch._conv_functions import (
+    KINDS,
+    LAYOUTS,
+    MOST_TAPS,
+    check_tensor,
+    fail,
+    filters_of,
+    long_conv,
+    planned_batch,
+    rows_of,
+    short_conv,
+)
+from danaus.torch._ops import ops
+from danaus.torch.functional import ACTIVATIONS, activation_name
+
+__all__ = ["GatedLongConv", "LongConv", "ShortConv", "long_conv", "short_conv"]
+
+
+class _Prepared:
+    """What filters were transformed to, as long as the tensors that they are made of do
+    not change. It is neither copied nor stored with its module."""
+
+    def __init__(self):
+        self.forget()
+
+    def __deepcopy__(self, memo):
+        return _Prepared()
+
+    def __reduce__(self):
+        return _Prepared, ()
+
+    def forget(self) -> None:
+        self._known = None, (), None  # one tuple: threads see all of it or nothing
+
+    def get(self, sources: list[Tensor], question: tuple, make):
+        """The answer to a question, such as the length; make() gives it if there is
+        none yet."""
+        asked, made_of, answer = self._known
+        if (
+            asked != question
+            or len(made_of) != len(sources)
+            or any(
+                x.data_ptr() != old.data_ptr() or x._version != version
+                for x, (old, version) in zip(sources, made_of)
+            )
+        ):
+            # detach() keeps the memory, so that no other tensor gets the same address
+            made_of = [(x.detach(), x._version) for x in sources]
+            answer = make()
+            self._known = question, made_of, answer
+        return answer
+
+
+def _are_plain(tensors) -> bool:
+    """Tensors of a CPU with numbers and versions, none fake or made by inference."""
+    return all(
+        type(x) in (Tensor, torch.nn.Parameter)
+        and x.device.type == "cpu"
+        and not x.is_inference()
+        for x in tensors
+    )
+
+
+class LongConv(torch.nn.Module):
+    """A long convolution of every channel with a filter of its own, or a shared one.
+
+    Parameters
+    ----------
+    channels : int
+    length : int
+        How long filters are, unless `taps` says otherwise. Signals may have any length.
+    kind : "causal", "circular" or "bidirectional"
+    filters : int
+        A divisor of channels; channel h has filter ``h // (channels // filters)``.
+        Default: one for each channel.
+    taps : int
+    skip : bool
+        Whether ``skip * u`` is added, with a learned number for each filter.
+    filter : Tensor or Module
+        Filters k[filters, taps] to learn instead of random ones (bidirectional: a pair
+        with k_reverse), or a module that makes them: ``filter(length)`` returns k, or
+        the pair, for signals of that length.
+
+    Attributes
+    ----------
+    weight, weight_reverse : Parameter [filters, taps]
+        k and k_reverse; None where a module makes them. They begin as normal numbers
+        with which y[length - 1], or y[length / 2] of a bidirectional convolution, has
+        the variance of u: of 1 / taps, but for taps that meet nothing there.
+    skip : Parameter [filters]
+        Begins as normal numbers of variance 1, as in S4 and Hyena.
+    filter : Module or None
+
+    Without gradients on a CPU, the transformed filter is kept until a tensor that it is
+    made of changes (by its `_version`, which writing through ``.data`` does not move)
+    or the module runs with gradients.
+    With a filter module this holds in evaluation mode; what the module returns may then
+    depend on the length, its parameters and its buffers, and on nothing else.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        length: int,
+        kind: str = "causal",
+        *,
+        filters: int | None = None,
+        taps: int | None = None,
+        skip: bool = True,
+        filter=None,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        filters = channels if filters is None else filters
+        taps = length if taps is None else taps
+        if kind not in KINDS:
+            fail(f"{kind!r} is no kind of convolution; there are {', '.join(KINDS)}")
+        if min(channels, length, filters, taps) < 1 or channels % filters:
+            fail(
+                f"{filters} filters of {taps} taps for {channels} channels of length "
+                f"{length}: all are at least 1, and filters divides channels"
+            )
+        self.channels, self.length, self.kind = channels, length, kind
+        self.filters, self.taps = filters, taps
+        self._prepared = _Prepared()
+        self.filter = filter if isinstance(filter, torch.nn.Module) else None
+        self.weight = self.weight_reverse = None
+        made = {"device": device, "dtype": dtype}
+        self.skip = torch.nn.Parameter(torch.empty(filters, **made)) if skip else None
+        if self.filter is None:
+            shape = (filters, taps)
+            self.weight = torch.nn.Parameter(torch.empty(shape, **made))
+            if kind == "bidirectional":
+                self.weight_reverse = torch.nn.Parameter(torch.empty(shape, **made))
+        self.reset_parameters()
+        if filter is not None and self.filter is None:
+            self._take(filter)
+
+    def reset_parameters(self) -> None:
+        """Random numbers, as the class says; a filter module is left alone."""
+        met = {
+            "causal": min(self.taps, self.length),
+            "circular": self.taps,
+            "bidirectional": min(2 * self.taps, self.length),
+        }[self.kind]
+        for weight in (self.weight, self.weight_reverse):
+            if weight is not None:
+                torch.nn.init.normal_(weight, std=met**-0.5)
+        if self.skip is not None:
+            torch.nn.init.normal_(self.skip)
+
+    def _take(self, filter) -> None:
+        given = [filter] if isinstance(filter, Tensor) else list(filter)
+        own = [w for w in (self.weight, self.weight_reverse) if w is not None]
+        if len(given) != len(own):
+            fail(
+                f"{len(given)} filters given; a {self.kind} convolution has {len(own)}"
+            )
+        for w, x in zip(own, given):
+            check_tensor("a filter", x, (self.filters, self.taps), x.device)
+            with torch.no_grad():
+                w.copy_(x)
+
+    def filters_for(self, length: int) -> tuple[Tensor, Tensor | None]:
+        """k and k_reverse for signals of that length."""
+        if self.filter is None:
+            return self.weight, self.weight_reverse
+        made = self.filter(length)
+        return (made, None) if isinstance(made, Tensor) else tuple(made)
+
+    def forward(
+        self, u: Tensor, gate_in: Tensor | None = None, gate_out: Tensor | None = None
+    ) -> Tensor:
+        """u, gates and the result are [batch, channels, length]."""
+        u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
+        if u.shape[1] != self.channels:
+            fail(f"u has {u.shape[1]} channels; {self.channels} are needed")
+        if not torch.compiler.is_compiling():
+            sources = self._sources([u, gate_in, gate_out])
+            if sources and _are_plain([u, *sources]):
+                return self._infer(sources, u, gate_in, gate_out)
+        k, k_reverse = self.filters_for(u.shape[2])
+        return long_conv(u, k, k_reverse, self.skip, gate_in, gate_out, self.kind)
+
+    def _sources(self, rows: list) -> list[Tensor]:
+        """What the transformed filter is made of; empty where it cannot be kept."""
+        if self.filter is not None and self.training:
+            return []
+        made_of = [self.weight, self.weight_reverse, self.skip]
+        if self.filter is not None:
+            made_of += [*self.filter.parameters(), *self.filter.buffers()]
+        made_of = [x for x in made_of if x is not None]
+        if torch.is_grad_enabled() and any(
+            x is not None and x.requires_grad for x in (*rows, *made_of)
+        ):
+            self._prepared.forget()  # what comes next may leave no trace of changes
+            return []
+        return made_of
+
+    def _infer(self, sources, u, gate_in, gate_out) -> Tensor:
+        batch = planned_batch(u)
+
+        def transform():
+            k, k_reverse = self.filters_for(u.shape[2])
+            filters = filters_of(u, k, k_reverse, self.skip, self.kind)
+            return ops.long_conv_pack(u, *filters, self.kind, batch), k.shape
+
+        spectrum, (filters, taps) = self._prepared.get(
+            sources, (u.shape[2], u.dtype, batch), transform
+        )
+        return ops.long_conv_apply(
+            u, spectrum, gate_in, gate_out, filters, taps, self.kind, batch
+        )
+
+    def stream(self, batch: int = 1):
+        """A stepper that convolves a signal block by block, as it comes (LongStream).
+        It has the filters of now."""
+        from danaus.torch._conv_stream import LongStream
+
+        return LongStream(self, batch)
+
+    def extra_repr(self) -> str:
+        shared = "" if self.filters == self.channels else f", filters={self.filters}"
+        taps = "" if self.taps == self.length else f", taps={self.taps}"
+        return f"{self.channels}, {self.length}, {self.kind!r}{shared}{taps}"
+
+
+class ShortConv(torch.nn.Module):
+    """A convolution of few taps, each channel with its own: `short_conv`, and then an
+    activation.
+
+    Parameters
+    ----------
+    channels, taps : int
+    layout : "channels_first" ([batch, channels, length]) or "channels_last"
+    bias : bool
+    activation : None, "relu", "gelu", "silu" or "gelu_tanh"
+    centred : bool
+        Whether y[t] sees as many numbers after t as before, rather than none.
+
+    Attributes
+    ----------
+    weight : Parameter [channels, taps], weight[h, s] being that of u[t - s]
+    bias : Parameter [channels] or None
+        Both begin uniform in +-1 / sqrt(taps), as those of torch.nn.Conv1d.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        taps: int,
+        layout: str = "channels_first",
+        bias: bool = True,
+        activation: str | None = None,
+        *,
+        centred: bool = False,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        if channels < 1 or not 1 <= taps <= MOST_TAPS:
+            fail(f"{channels} channels of {taps} taps; 1 to {MOST_TAPS} are possible")
+        if layout not in LAYOUTS:
+            fail(f"{layout!r} is no layout; there are {' and '.join(LAYOUTS)}")
+        self.channels, self.taps, self.layout = channels, taps, layout
+        self.activation, self.centred = activation_name(activation), centred
+        made = {"device": device, "dtype": dtype}
+        self.weight = torch.nn.Parameter(torch.empty(channels, taps, **made))
+        self.bias = torch.nn.Parameter(torch.empty(channels, **made)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for x in (self.weight, self.bias):
+            if x is not None:
+                torch.nn.init.uniform_(x, -(self.taps**-0.5), self.taps**-0.5)
+
+    def forward(self, u: Tensor) -> Tensor:
+        return self.activate(
+            short_conv(u, self.weight, self.bias, self.layout, self.centred)
+        )
+
+    def activate(self, y: Tensor) -> Tensor:
+        """The activation alone."""
+        return ACTIVATIONS[self.activation](y)
+
+    def stream(self, batch: int = 1):
+        """A stepper that convolves a signal block by block, as it comes (ShortStream).
+        It has the taps of now."""
+        from danaus.torch._conv_stream import ShortStream
+
+        return ShortStream(self, batch)
+
+    def extra_repr(self) -> str:
+        rest = "" if self.activation == "none" else f", activation={self.activation!r}"
+        rest += ", centred=True" if self.centred else ""
+        bias = self.bias is not None
+        return f"{self.channels}, {self.taps}, {self.layout!r}, bias={bias}{rest}"
+
+
+class GatedLongConv(torch.nn.Module):
+    """The Hyena operator of order 2, a layer that mixes a sequence as attention does:
+
+        [q k v] = short(in_proj(x)),
+        y = out_proj(q * (h (*) p + skip * p)),    p = k * v,
+
+    with a causal short convolution of all three projections and a causal long one with
+    the filters h. x and y are [batch, length, width], and causal: y[t] depends on x up
+    to t.
+
+    Source: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv 2302.10866), section 3 and
+    algorithm 3 with N = 2; its x^2, x^1 and v are q, k and v here, and rows 0 to
+    width - 1 of in_proj make q, the next k, the last v, as in the authors' code
+    (HyenaOperator of HazyResearch/safari, order=2) and in H3.
+
+    Parameters
+    ----------
+    width, length : int
+        length: of the long filters; see LongConv.
+    taps : int
+        Of the short convolution.
+    bias : bool
+        Of both projections.
+    filters, skip, filter
+        Of the long convolution, as for LongConv.
+
+    Attributes
+    ----------
+    in_proj, out_proj : Linear; short : ShortConv; long : LongConv
+    """
+
+    def __init__(
+        self,
+        width: int,
+        length: int,
+        *,
+        taps: int = 3,
+        bias: bool = True,
+        filters: int | None = None,
+        skip: bool = True,
+        filter=None,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        made = {"device": device, "dtype": dtype}
+        self.width = width
+        self.in_proj = torch.nn.Linear(width, 3 * width, bias=bias, **made)
+        self.short = ShortConv(3 * width, taps, "channels_last", **made)
+        self.long = LongConv(
+            width, length, filters=filters, skip=skip, filter=filter, **made
+        )
+        self.out_proj = torch.nn.Linear(width, width, bias=bias, **made)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.split(self.short(self.in_proj(x)))
+        y = self.long(v, gate_in=k, gate_out=q)
+        return self.out_proj(y.transpose(1, 2))
+
+    def split(self, projected: Tensor) -> tuple[Tensor, ...]:
+        """[batch, length, 3 width] to three of [batch, width, length], in one copy."""
+        parts = projected.unflatten(-1, (3, self.width))
+        return parts.permute(2, 0, 3, 1).contiguous().unbind(0)
+
+    def stream(self, batch: int = 1):
+        """A stepper for sequences that come block by block: see GatedStream."""
+        from danaus.torch._conv_stream import GatedStream
+
+        return GatedStream(self, batch)

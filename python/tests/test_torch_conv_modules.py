@@ -1,0 +1,385 @@
+"""Modules of convolutions: states, inference, streams, what PyTorch does to them."""
+
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E402
+from __future__ import annotations
+
+import concurrent.futures
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from conv_cases import (
+    KINDS,
+    direct,
+    direct_short,
+    expect_close,
+    numbers,
+    whole_f32,  # noqa: F401  for every test
+)
+
+from danaus.torch import GatedLongConv, LongConv, ShortConv
+
+pytestmark = pytest.mark.filterwarnings("ignore:danaus has no kernels for convolutions")
+
+
+class Decaying(torch.nn.Module):
+    """An implicit filter: a few numbers make as many taps as are asked for."""
+
+    def __init__(self, filters: int, ways: int = 1):
+        super().__init__()
+        self.rate = torch.nn.Parameter(torch.rand(ways, filters, 1))
+        self.register_buffer("scale", torch.ones(ways, filters, 1))
+        self.calls = 0
+
+    def forward(self, length: int):
+        self.calls += 1
+        k = self.scale * torch.exp(-self.rate * torch.arange(length))
+        return k[0] if len(k) == 1 else (k[0], k[1])
+
+
+def signal(*shape, dtype=torch.float32, device="cpu") -> torch.Tensor:
+    numbers = torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+    return numbers.to(device, dtype)
+
+
+# ---- results ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_conv_is_the_function_of_its_parameters(device, kind):
+    conv = LongConv(6, 40, kind, filters=3, taps=25, device=device)
+    u, gate = signal(2, 6, 37, device=device), signal(2, 6, 37, device=device)
+    exact = direct(u, conv.weight, conv.weight_reverse, conv.skip, gate, None, kind)
+    expect_close(conv(u, gate_in=gate), exact)
+    with torch.no_grad():
+        expect_close(conv(u, gate_in=gate), exact)
+    names = {name: tuple(x.shape) for name, x in conv.state_dict().items()}
+    assert names.pop("weight_reverse", None) == (
+        (3, 25) if kind == "bidirectional" else None
+    )
+    assert names == {"weight": (3, 25), "skip": (3,)}
+
+
+@pytest.mark.parametrize("layout", ("channels_first", "channels_last"))
+def test_short_conv_is_the_function_of_its_parameters(device, layout):
+    conv = ShortConv(5, 4, layout, activation="silu", device=device)
+    u = signal(2, 5, 20, device=device)
+    u = u if layout == "channels_first" else u.mT.contiguous()
+    y = torch.from_numpy(direct_short(u, conv.weight, conv.bias, layout, False))
+    expect_close(conv(u), numbers(torch.nn.functional.silu(y)))
+    assert set(conv.state_dict()) == {"weight", "bias"}
+    with torch.no_grad():
+        as_conv1d = torch.nn.Conv1d(5, 5, 4, groups=5, padding=3, device=device)
+        as_conv1d.weight.copy_(conv.weight.flip(1)[:, None])
+        as_conv1d.bias.copy_(conv.bias)
+        first = u if layout == "channels_first" else u.mT
+        z = torch.nn.functional.silu(as_conv1d(first)[..., :20])
+        expect_close(conv(u), numbers(z if layout == "channels_first" else z.mT))
+
+
+def test_gated_long_conv_is_the_operator_of_the_paper(device):
+    """HyenaOperator of the authors' code for order 2, word by word in plain PyTorch."""
+    layer = GatedLongConv(8, 50, taps=3, device=device)
+    x = signal(2, 50, 8, device=device)
+    projected = layer.in_proj(x).mT
+    weight = layer.short.weight.flip(1)[:, None]
+    projected = torch.nn.functional.conv1d(
+        projected, weight, layer.short.bias, padding=2, groups=24
+    )[..., :50]
+    x0, x1, v = projected.split(8, dim=1)
+    v = v * x1
+    z = torch.fft.irfft(
+        torch.fft.rfft(v, 100) * torch.fft.rfft(layer.long.weight, 100), 100
+    )[..., :50]
+    y = (z + v * layer.long.skip[:, None]) * x0
+    expect_close(layer(x), numbers(layer.out_proj(y.mT)))
+    later = x.clone()
+    later[:, 30:] += 1
+    assert torch.allclose(layer(later)[:, :30], layer(x)[:, :30], atol=1e-6)
+
+
+def test_initial_filters_keep_the_variance():
+    torch.manual_seed(1)
+    for kind, at in (("causal", -1), ("circular", 0), ("bidirectional", 512)):
+        y = LongConv(4096, 1024, kind, skip=False)(torch.randn(1, 4096, 1024))
+        assert 0.9 < y[0, :, at].var() < 1.1
+
+
+def test_filters_may_be_given():
+    k, back = torch.randn(2, 9), torch.randn(2, 9)
+    conv = LongConv(4, 9, filters=2, filter=k)
+    assert torch.equal(conv.weight, k) and conv.weight is not k
+    conv = LongConv(4, 9, "bidirectional", filters=2, filter=(k, back))
+    assert torch.equal(conv.weight_reverse, back)
+    with pytest.raises(ValueError, match="1 filters given"):
+        LongConv(4, 9, "bidirectional", filters=2, filter=k)
+    with pytest.raises(ValueError, match="the shape .2, 9.; .4, 9. is needed"):
+        LongConv(4, 9, filter=k)
+
+
+@pytest.mark.parametrize("kind", ("causal", "bidirectional"))
+def test_filter_modules_are_trained(kind):
+    made = Decaying(2, 2 if kind == "bidirectional" else 1)
+    conv = LongConv(4, 30, kind, filters=2, filter=made)
+    for length in (30, 12):
+        u = signal(2, 4, length)
+        k = made(length)
+        k, back = (k, None) if kind == "causal" else k
+        expect_close(conv(u), direct(u, k, back, conv.skip, None, None, kind))
+    conv(u).square().sum().backward()
+    assert made.rate.grad.abs().min() > 0
+    assert set(conv.state_dict()) == {"skip", "filter.rate", "filter.scale"}
+
+
+# ---- inference ----
+
+
+@torch.no_grad()
+def test_the_transformed_filter_is_kept_until_something_changes(monkeypatch):
+    calls = []
+    packed = torch.ops.danaus.long_conv_pack
+    monkeypatch.setattr(
+        torch.ops.danaus, "long_conv_pack", lambda *a: calls.append(1) or packed(*a)
+    )
+    conv, u = LongConv(16, 20), signal(2, 16, 20)
+
+    def expect(count: int, x=u):
+        exact = direct(x, conv.weight, None, conv.skip, None, None, "causal")
+        expect_close(conv(x), exact)
+        assert len(calls) == count
+
+    expect(1)
+    expect(1)
+    expect(1, signal(5, 16, 20))  # another batch, the same plan
+    conv.weight.mul_(2)
+    expect(2)
+    conv.skip.zero_()
+    expect(3)
+    conv.load_state_dict(LongConv(16, 20).state_dict())
+    expect(4)
+    expect(5, signal(2, 16, 13))
+    expect(6, signal(2, 16, 13, dtype=torch.float64))
+    conv.weight = torch.nn.Parameter(torch.randn(16, 20))
+    expect(7)
+    conv.weight.data = torch.randn(16, 20)
+    expect(8)
+    with torch.enable_grad():
+        expect(8)
+        conv.weight.data.mul_(2)  # which leaves no trace
+    expect(9)
+    conv.requires_grad_(False)
+    with torch.enable_grad():
+        expect(9)
+
+
+@torch.no_grad()
+def test_filter_modules_are_asked_once_in_evaluation():
+    conv = LongConv(16, 20, filters=2, filter=Decaying(2))
+    u = signal(2, 16, 20)
+    y = conv(u)
+    assert torch.equal(conv(u), y) and conv.filter.calls == 2
+    conv.eval()
+    assert torch.equal(conv(u), y) and torch.equal(conv(u), y)
+    assert conv.filter.calls == 3
+    conv.filter.scale.mul_(2)
+    assert not torch.equal(conv(u), y) and conv.filter.calls == 4
+
+
+def test_few_rows_are_planned_by_their_number():
+    conv = LongConv(2, 3000)
+    for batch in (1, 2, 3, 7, 8, 9):
+        u = signal(batch, 2, 3000)
+        exact = direct(u, conv.weight, None, conv.skip, None, None, "causal")
+        with torch.no_grad():
+            expect_close(conv(u), exact)
+        expect_close(conv(u), exact)
+
+
+def test_modules_are_copied_pickled_and_moved():
+    layer, x = GatedLongConv(8, 30, filters=4), signal(2, 30, 8)
+    with torch.no_grad():
+        y = layer(x)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        with torch.no_grad():
+            assert torch.equal(other(x), y)
+            other.long.weight.zero_()
+            assert not torch.equal(other(x), y) and torch.equal(layer(x), y)
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    fresh = GatedLongConv(8, 30, filters=4)
+    fresh.load_state_dict(torch.load(file, weights_only=True))
+    with torch.no_grad():
+        assert torch.equal(fresh(x), y)
+        expect_close(layer.double()(x.double()), numbers(y), torch.float32)
+        expect_close(layer.to(torch.bfloat16)(x.bfloat16()), numbers(y))
+    with torch.device("meta"):
+        assert GatedLongConv(8, 30)(torch.empty(2, 30, 8)).shape == (2, 30, 8)
+
+
+def test_threads_share_a_module():
+    conv = LongConv(16, 100)
+    inputs = [signal(2, 16, length) for length in (100, 64, 100, 31) * 6]
+    expected = [conv(u) for u in inputs]
+
+    @torch.no_grad()
+    def run(u):
+        return conv(u)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for y, exact in zip(pool.map(run, inputs), expected):
+            assert torch.equal(y, exact)
+
+
+def test_inference_mode(device):
+    conv, u = LongConv(4, 20, device=device), signal(2, 4, 20, device=device)
+    y = conv(u)
+    with torch.inference_mode():
+        assert torch.equal(conv(u), y) and torch.equal(conv(u + 0), y)
+        made_here = LongConv(4, 20, device=device)
+        y = made_here(u)
+        made_here.weight.mul_(2)
+        assert not torch.equal(made_here(u), y)
+
+
+# ---- autocast, compile, export ----
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
+def test_autocast(device, dtype):
+    layer, x = GatedLongConv(16, 64, device=device), signal(2, 64, 16, device=device)
+    with torch.autocast(device, dtype):
+        y = layer(x)
+    assert y.dtype == dtype and layer.long.weight.dtype == torch.float32
+    exact = layer(x)
+    assert (y - exact).norm() < 0.03 * exact.norm()
+    y.float().square().mean().backward()
+    for x in layer.parameters():
+        assert x.grad.dtype == torch.float32 and x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("module", ("gated", "filter", "short"))
+def test_compile_without_graph_breaks(module):
+    layer, x = {
+        "gated": lambda: (GatedLongConv(8, 32), signal(2, 32, 8)),
+        "filter": lambda: (
+            LongConv(8, 32, "bidirectional", filter=Decaying(8, 2)),
+            signal(2, 8, 32),
+        ),
+        "short": lambda: (ShortConv(8, 3, activation="gelu"), signal(2, 8, 32)),
+    }[module]()
+    fast = torch.compile(layer, fullgraph=True)
+    found, expected = [], []
+    for run, to in ((fast, found), (layer, expected)):
+        layer.zero_grad()
+        y = run(x)
+        y.square().mean().backward()
+        to += [y, *(p.grad for p in layer.parameters())]
+    for a, b in zip(found, expected):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-6)
+    with torch.no_grad():
+        assert torch.allclose(fast(x), expected[0], rtol=1e-4, atol=1e-6)
+
+
+def test_export_with_any_batch_and_length():
+    layer, x = GatedLongConv(8, 32).eval(), signal(2, 32, 8)
+    batch, length = torch.export.Dim("batch", min=2), torch.export.Dim("length", min=4)
+    program = torch.export.export(layer, (x,), dynamic_shapes=({0: batch, 1: length},))
+    for shape in ((2, 32), (5, 21), (3, 50)):
+        x = signal(*shape, 8)
+        assert torch.allclose(program.module()(x), layer(x), rtol=1e-4, atol=1e-6)
+
+
+# ---- streams ----
+
+
+def blocks(rng, length: int) -> list[int]:
+    """Sizes that add up to the length, empty ones among them."""
+    cuts = np.sort(rng.integers(0, length + 1, int(rng.integers(1, 12))))
+    return np.diff([0, *cuts, length]).tolist()
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16))
+def test_streams_give_the_whole(dtype, rng):
+    for length, taps in ((1, 1), (70, 130), (700, 300)):
+        sums = torch.float64 if dtype == torch.float64 else torch.float32
+        conv = LongConv(6, length, filters=3, taps=taps, dtype=sums)
+        u = signal(2, 6, length, dtype=dtype)
+        stream = conv.stream(batch=2)
+        for gated in (False, True):
+            pieces = [
+                stream(block, *((block, block) if gated else ()))
+                for block in u.split(blocks(rng, length), 2)
+            ]
+            gates = (u, u) if gated else (None, None)
+            exact = direct(u, conv.weight, None, conv.skip, *gates, "causal")
+            expect_close(torch.cat(pieces, 2), exact, dtype)
+            assert pieces[0].dtype == dtype
+            stream.reset()
+
+
+@pytest.mark.parametrize("layout", ("channels_first", "channels_last"))
+def test_short_streams_give_the_whole(layout, rng):
+    time = 2 if layout == "channels_first" else 1
+    for taps in (1, 4, 40):
+        conv = ShortConv(5, taps, layout, activation="gelu")
+        u = signal(3, 5, 60) if time == 2 else signal(3, 60, 5)
+        stream = conv.stream(batch=3)
+        for _ in range(2):
+            pieces = [stream(a) for a in u.split(blocks(rng, 60), time)]
+            assert torch.allclose(torch.cat(pieces, time), conv(u), atol=1e-6)
+            stream.reset()
+
+
+def test_gated_streams_give_the_whole(rng):
+    layer, x = GatedLongConv(12, 90, filter=Decaying(12)), signal(2, 90, 12)
+    stream = layer.stream(batch=2)
+    for _ in range(2):
+        pieces = [stream(b) for b in x.split(blocks(rng, 90), 1)]
+        assert torch.allclose(torch.cat(pieces, 1), layer(x), atol=1e-5)
+        stream.reset()
+
+
+def test_streams_keep_the_filters_of_their_beginning():
+    conv, u = LongConv(2, 10), signal(1, 2, 10)
+    y, stream = conv(u), conv.stream()
+    with torch.no_grad():
+        conv.weight.zero_()
+        conv.skip.zero_()
+    assert torch.allclose(stream(u), y, atol=1e-6)
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize(
+    "make, sentence",
+    (
+        (lambda: LongConv(4, 8, "casual"), "no kind"),
+        (lambda: LongConv(4, 8, filters=3), "filters divides channels"),
+        (lambda: LongConv(0, 8), "at least 1"),
+        (lambda: LongConv(4, 0), "at least 1"),
+        (lambda: ShortConv(4, 129), "1 to 128"),
+        (lambda: ShortConv(4, 3, "last"), "no layout"),
+        (lambda: ShortConv(4, 3, activation="tanh"), "no activation"),
+        (lambda: LongConv(4, 8)(torch.zeros(2, 5, 8)), "5 channels; 4 are needed"),
+        (lambda: LongConv(4, 8, filters=1)(torch.zeros(2, 5, 8)), "4 are needed"),
+        (lambda: LongConv(4, 8)(torch.zeros(4, 8)), "u has the shape"),
+        (lambda: LongConv(4, 8, "circular").stream(), "streams are causal"),
+        (lambda: ShortConv(4, 3, centred=True).stream(), "streams are causal"),
+        (lambda: LongConv(4, 8).stream(0), "a batch of 0"),
+        (lambda: LongConv(4, 8).stream()(torch.zeros(2, 4, 1)), "u has the shape"),
+        (lambda: GatedLongConv(4, 8).stream()(torch.zeros(1, 1, 3)), "the shape"),
+        (lambda: LongConv(4, 8, filter=Decaying(3))(torch.zeros(1, 4, 8)), "divide"),
+    ),
+)
+def test_what_is_refused(make, sentence):
+    for context in (torch.no_grad(), torch.enable_grad()):
+        with context, pytest.raises(ValueError, match=sentence):
+            make()
