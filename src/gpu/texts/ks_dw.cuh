@@ -7,12 +7,6 @@
 #include "ks_dw_parts.cuh"
 #include "pieces.cuh"
 
-#if ELEMENT == 4
-typedef float element;
-#else
-typedef u16 element;
-#endif
-
 #define PER (16 / ELEMENT) /* elements of a piece */
 
 /* Elements that lie together in memory, of a piece. */

@@ -37,8 +37,6 @@
 
 #include "words.cuh"
 
-typedef u16 element;
-
 /* ---- operands ---- */
 
 /* Where a chunk of B has its place among those of its lane. */

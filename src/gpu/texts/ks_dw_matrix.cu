@@ -27,9 +27,7 @@
 /* The products of a stage are made while the one before is still read. */
 #define AHEAD (STAGES - 2)
 
-#include "ptx.cuh"
-
-typedef u16 element;
+#include "words.cuh"
 
 typedef struct tile {
     int i, a, b;

@@ -110,17 +110,6 @@ INLINE place place_of_warp()
     return { warp % GROUPS, warp / GROUPS / WARPS_K, warp / GROUPS % WARPS_K };
 }
 
-INLINE void load_vector(u32 v[WORDS], u32 from)
-{
-    if constexpr (VECTOR_BYTES == 16) {
-        uint4 all = load_shared128(from);
-        v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
-    } else {
-        uint2 all = load_shared64(from);
-        v[0] = all.x, v[1] = all.y;
-    }
-}
-
 /* In flat boxes lines of 128 bytes that are read together must differ in how their pieces
    are exchanged: a thread's first column s of eight; its second one is so many further. */
 #define FLAT_LINE(q) (GROUPS == 1 ? (q) * 2 : GROUPS == 2 ? (q) % 2 + (q) / 2 * 4 : (q))
@@ -153,15 +142,15 @@ template <int tile> struct reader {
     MEMBER void read(u32 v[WORDS], u32 stage, int t, int column, int u)
     {
         if (LAST)
-            load_vector(
+            load_words<VECTOR_BYTES>(
                 v, stage + even[column / 16 % 2] + column / 32 * 128 + t * 8 * at::pitch);
         else if (FLAT)
-            load_vector(
+            load_words<VECTOR_BYTES>(
                 v, (stage + even[t % 2] ^ u % 2 * FLAT_NEXT * 16) +
                        (column + u / 2 * 8 + u % 2 * FLAT_NEXT) * 128 +
                        t / 2 * (GROUPS * VECTOR_BYTES / 8) * SEGMENT_BYTES);
         else
-            load_vector(
+            load_words<VECTOR_BYTES>(
                 v, stage + even[t % 2] + t / 2 * (16 * GROUPS * VECTOR_BYTES) +
                        (column + u * 4) * at::pitch);
     }
@@ -228,9 +217,9 @@ INLINE void split(u32 high[], u32 low[], const u32 v[], int count)
 {
 #pragma unroll
     for (int e = 0; e < count; e++) {
-        float f = __uint_as_float(v[e]);
-        high[e] = near_tf32(f);
-        low[e] = __float_as_uint(f - __uint_as_float(high[e]));
+        u32 whole = v[e]; /* `high` may be `v` */
+        high[e] = near_tf32(__uint_as_float(whole));
+        low[e] = rest_of(whole, high[e]);
     }
 }
 

@@ -2,7 +2,7 @@
    weight gradients on tensor cores have in common. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "ptx.cuh"
+#include "words.cuh"
 
 typedef struct span {
     i64 first, end;
@@ -23,9 +23,7 @@ INLINE void store_sum(float *to, float v, int add) { *to = add ? *to + v : v; }
 /* Four sums that follow each other, and what is there added to them. */
 INLINE void store_four_sums(float *to, const float *v)
 {
-    store128(
-        to, { __float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
-              __float_as_uint(v[3]) });
+    store128(to, words_of(v[0], v[1], v[2], v[3]));
 }
 
 INLINE void add_four_sums(float *v, const float *from)

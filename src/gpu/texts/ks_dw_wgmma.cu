@@ -57,8 +57,7 @@ INLINE void split(uint4 v, u32 high, u32 low)
 #pragma unroll
     for (int e = 0; e < 4; e++) {
         near[e] = near_tf32(__uint_as_float(word[e]));
-        rest[e] = __float_as_uint(
-            __uint_as_float(word[e]) - __uint_as_float(near[e]));
+        rest[e] = rest_of(word[e], near[e]);
     }
     store_shared128(high, { near[0], near[1], near[2], near[3] });
     store_shared128(low, { rest[0], rest[1], rest[2], rest[3] });
@@ -130,20 +129,6 @@ INLINE void make_b(u32 to, u32 stage, int first)
 
 typedef u32 operand_a[TOGETHER][4];
 
-/* Lanes of an element of A that lie together. */
-INLINE void load_run(float *v, u32 from)
-{
-    if constexpr (TOGETHER == 4) {
-        uint4 four = load_shared128(from);
-        v[0] = __uint_as_float(four.x), v[1] = __uint_as_float(four.y);
-        v[2] = __uint_as_float(four.z), v[3] = __uint_as_float(four.w);
-    } else if constexpr (TOGETHER == 2) {
-        uint2 two = load_shared64(from);
-        v[0] = __uint_as_float(two.x), v[1] = __uint_as_float(two.y);
-    } else
-        v[0] = __uint_as_float(load_shared32(from));
-}
-
 /* Where a thread's first columns s of its two rows of A are in a stage. */
 typedef u32 rows_of_a[2][RUNS];
 
@@ -176,15 +161,15 @@ INLINE void load_a(operand_a high, operand_a low, const rows_of_a from, u32 stag
 {
 #pragma unroll
     for (int e = 0; e < 4; e++) {
-        float v[TOGETHER];
+        u32 v[TOGETHER];
 #pragma unroll
         for (int run = 0; run < RUNS; run++)
-            load_run(v + run, next_column(from[e % 2][run] + stage, k, e / 2));
+            load_words<4 * TOGETHER / RUNS>(
+                v + run, next_column(from[e % 2][run] + stage, k, e / 2));
 #pragma unroll
         for (int lane = 0; lane < TOGETHER; lane++) {
-            high[lane][e] = near_tf32(v[lane]);
-            low[lane][e] =
-                __float_as_uint(v[lane] - __uint_as_float(high[lane][e]));
+            high[lane][e] = near_tf32(__uint_as_float(v[lane]));
+            low[lane][e] = rest_of(v[lane], high[lane][e]);
         }
     }
 }
@@ -364,7 +349,7 @@ INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    dw(const float *x, const float *dy, float *part, i64 batch, i64 slab, int add MAPS)
+    dw(const element *x, const element *dy, float *part, i64 batch, i64 slab, int add MAPS)
 {
     extern __shared__ u8 memory[];
     u32 flags = (shared_address(memory) + 1023) & ~1023u;

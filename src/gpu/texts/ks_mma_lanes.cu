@@ -166,9 +166,7 @@ INLINE u32 out_at(int column, int piece)
 INLINE void put_four(u32 to, float v0, float v1, float v2, float v3)
 {
 #if ELEMENT == 4
-    store_shared128(
-        to, { __float_as_uint(v0), __float_as_uint(v1), __float_as_uint(v2),
-              __float_as_uint(v3) });
+    store_shared128(to, words_of(v0, v1, v2, v3));
 #else
     store_shared64(to, pack_pair(v0, v1), pack_pair(v2, v3));
 #endif

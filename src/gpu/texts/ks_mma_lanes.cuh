@@ -3,12 +3,6 @@
 #pragma once
 #include "pieces.cuh"
 
-#if ELEMENT == 4
-typedef float element;
-#else
-typedef u16 element;
-#endif
-
 #define PER       (16 / ELEMENT) /* elements of a piece */
 #define TILE_K    (STEP_BYTES / ELEMENT)
 #define GROUPS    (TOGETHER / 4)

@@ -11,8 +11,7 @@ INLINE void load_right(u32 v[4], u32 x, place p, int tile, int half)
     x += tile * 8 * X_PITCH;
 #if ELEMENT == 4
     int k = half * 4 + thread % 4;
-    uint4 four = load_shared128(x + piece_at(s, k * GROUPS + p.group));
-    v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
+    load_words<16>(v, x + piece_at(s, k * GROUPS + p.group));
 #else
     int k = half * 8 + thread % 4 * 2;
     uint2 first, next;
@@ -35,21 +34,10 @@ INLINE u32 left_at(place p, int lane, int tile)
     return rows * 512 + threadIdx.x % 32 * 16;
 }
 
-INLINE void load_left(u32 v[4], u32 from)
-{
-    uint4 a = load_shared128(from);
-    v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
-}
-
 #if SPLIT
 /* Rows that are multiplied beside each other, so that neighbouring products are
    independent. */
 #define BESIDE (TILES_R % 2 ? TILES_R : 2)
-
-INLINE float rest_of(u32 v, u32 high)
-{
-    return __uint_as_float(v) - __uint_as_float(high);
-}
 
 /* part (+)= the sum of high * high and the two mixed products, of a unit of a lane's
    columns k. */
@@ -64,17 +52,17 @@ INLINE void product_of_unit(
         for (int half = 0; half < 2; half++) {
             u32 v = right[t][half][lane];
             high[t][half] = near_tf32(__uint_as_float(v));
-            low[t][half] = __float_as_uint(rest_of(v, high[t][half]));
+            low[t][half] = rest_of(v, high[t][half]);
         }
 #pragma unroll
     for (int r0 = 0; r0 < TILES_R; r0 += BESIDE) {
         u32 a[BESIDE][4], rest[BESIDE][4];
 #pragma unroll
         for (int r = 0; r < BESIDE; r++) {
-            load_left(a[r], w + left_at(p, lane, r0 + r));
+            load_words<16>(a[r], w + left_at(p, lane, r0 + r));
 #pragma unroll
             for (int v = 0; v < 4; v++)
-                rest[r][v] = __float_as_uint(rest_of(a[r][v], a[r][v] & ~0x1fffu));
+                rest[r][v] = rest_of(a[r][v], a[r][v] & ~0x1fffu);
         }
 #pragma unroll
         for (int pass = 0; pass < 3; pass++)
@@ -147,7 +135,7 @@ INLINE void product(sums sum, u32 x, u32 w, place p)
 #pragma unroll
         for (int r = 0; r < TILES_R; r++) {
             u32 a[4];
-            load_left(a, w + left_at(p, lane, r));
+            load_words<16>(a, w + left_at(p, lane, r));
 #pragma unroll
             for (int t = 0; t < TILES_S; t++)
                 multiply(sum[lane][r][t], a, right[t][0][lane], right[t][1][lane]);

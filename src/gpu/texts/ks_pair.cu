@@ -67,12 +67,6 @@
    the planes themselves lie 16 words apart. */
 #define Y_TURN ((LANES % 64 == 0 ? 4 : LANES % 32 == 0 ? 8 : 16) * WORD / 2)
 
-#if ELEMENT == 4
-typedef u32 element;
-#else
-typedef u16 element;
-#endif
-
 /* Of a tile: its block, and its first column s. */
 typedef struct corner {
     int i;

@@ -26,12 +26,6 @@
 #include "activate.cuh"
 #include "pieces.cuh"
 
-#if ELEMENT == 4
-typedef float element;
-#else
-typedef u16 element;
-#endif
-
 #define WARPS     (WARPS_R * WARPS_K)
 #define THREADS   (32 * WARPS)
 #define SLOTS     (8 / ELEMENT)
@@ -201,19 +195,6 @@ INLINE void load_x(u32 to, const element *x, const source &from, int k0, int c, 
    thread. */
 typedef float sums[TILES_R][TOGETHER][TILES_S][4];
 
-template <int bytes> INLINE void load_words(u32 *v, u32 from)
-{
-    if (bytes == 4) {
-        v[0] = load_shared32(from);
-    } else if (bytes == 8) {
-        uint2 two = load_shared64(from);
-        v[0] = two.x, v[1] = two.y;
-    } else {
-        uint4 four = load_shared128(from);
-        v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
-    }
-}
-
 /* The right operand of a unit: lane l, tile t of columns. */
 INLINE void right_of(u32 b[2], const u32 x[RUNS][RUN / 4], int unit, int l, int t)
 {
@@ -235,11 +216,6 @@ INLINE void right_of(u32 b[2], const u32 x[RUNS][RUN / 4], int unit, int l, int 
 }
 
 #if SPLIT
-INLINE float rest_of(u32 v, u32 high)
-{
-    return __uint_as_float(v) - __uint_as_float(high);
-}
-
 /* sum += high * high and the two mixed products, which leave the tensor cores at once,
    since those do not round to nearest. */
 INLINE void multiply(float sum[TILES_S][4], const u32 *a, const u32 b[TILES_S][2])
@@ -248,13 +224,13 @@ INLINE void multiply(float sum[TILES_S][4], const u32 *a, const u32 b[TILES_S][2
     u32 rest[4], high[TILES_S][2], low[TILES_S][2];
 #pragma unroll
     for (int v = 0; v < 4; v++)
-        rest[v] = __float_as_uint(rest_of(a[v], a[v] & ~0x1fffu));
+        rest[v] = rest_of(a[v], a[v] & ~0x1fffu);
 #pragma unroll
     for (int t = 0; t < TILES_S; t++)
 #pragma unroll
         for (int v = 0; v < 2; v++) {
             high[t][v] = near_tf32(__uint_as_float(b[t][v]));
-            low[t][v] = __float_as_uint(rest_of(b[t][v], high[t][v]));
+            low[t][v] = rest_of(b[t][v], high[t][v]);
         }
 #pragma unroll
     for (int t = 0; t < TILES_S; t++)
@@ -329,15 +305,14 @@ INLINE void put_sums(u32 to, sums sum, place p)
         const float *v = sum[0][0][n];
         store_shared128(
             sums_at(to, p.way, p.row * own + n) + p.thread * 16,
-            { __float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
-              __float_as_uint(v[3]) });
+            words_of(v[0], v[1], v[2], v[3]));
     }
 }
 
 INLINE void store_element(element *to, float v)
 {
 #if ELEMENT == 4
-    *to = v;
+    *to = __float_as_uint(v);
 #else
     *to = (u16)pack_pair(v, v);
 #endif

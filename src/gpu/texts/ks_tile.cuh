@@ -25,12 +25,6 @@
 #define PIECE     (64 * 128)
 #define PIECES    ((TILE_N + LINE - 1) / LINE)
 
-#if ELEMENT == 4
-typedef u32 element;
-#else
-typedef u16 element;
-#endif
-
 typedef struct tile {
     int i, j, r0, s0;
 } tile;

@@ -5,12 +5,6 @@
 #include "pieces.cuh"
 #include "ring.cuh"
 
-#if ELEMENT == 4
-typedef u32 element;
-#else
-typedef u16 element;
-#endif
-
 #define LANE_BYTES  (TOGETHER * ELEMENT)
 #define HALVES      (LANE_BYTES == 32 ? 2 : 1)
 #define NARROW      (LANE_BYTES == 8) /* 16 bytes are two columns k */

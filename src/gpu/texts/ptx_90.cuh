@@ -75,34 +75,41 @@ INLINE u64 wgmma_pieces(u32 address)
 #define VALUES_96(d)  VALUES_64(d), VALUES_32(d + 64)
 #define VALUES_128(d) VALUES_64(d), VALUES_64(d + 64)
 
+/* A product of so many columns: their number, that of a thread's sums, and names of up to
+   seven operands that follow these. */
+#define FOR_WIDTH(columns, PRODUCT)                                                 \
+    if constexpr (columns == 256)                                                     \
+        PRODUCT(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134");    \
+    else if constexpr (columns == 192)                                                \
+        PRODUCT(192, 96, "%96", "%97", "%98", "%99", "%100", "%101", "%102");         \
+    else if constexpr (columns == 128)                                                \
+        PRODUCT(128, 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70");            \
+    else if constexpr (columns == 96)                                                 \
+        PRODUCT(96, 48, "%48", "%49", "%50", "%51", "%52", "%53", "%54");             \
+    else if constexpr (columns == 64)                                                 \
+        PRODUCT(64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38");             \
+    else if constexpr (columns == 48)                                                 \
+        PRODUCT(48, 24, "%24", "%25", "%26", "%27", "%28", "%29", "%30");             \
+    else if constexpr (columns == 40)                                                 \
+        PRODUCT(40, 20, "%20", "%21", "%22", "%23", "%24", "%25", "%26");             \
+    else if constexpr (columns == 32)                                                 \
+        PRODUCT(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22");             \
+    else                                                                              \
+        PRODUCT(16, 8, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+
 /* d = A B + (add ? d : 0): A 64 x 16, k by k if turned, B 16 x N, column by column, k by k if
    b_turned. Registers count as in mma16: 4 for each 8 columns of d. */
 template <int columns, int turned, int b_turned = 0>
 INLINE void wgmma(float *d, u64 a, u64 b, int add)
 {
-#define ISSUE(n, count, a_name, b_name, p_name, t_name, u_name)                   \
+#define ISSUE(n, count, a_name, b_name, p_name, t_name, u_name, ...)              \
       asm volatile("{.reg .pred p;\n setp.ne.b32 p, " p_name ", 0;\n"               \
                    "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." TYPE_NAME      \
                    "." TYPE_NAME " {" NAMES_##count "}, " a_name ", " b_name        \
                    ", p, 1, 1, " t_name ", " u_name ";}"                            \
                    : VALUES_##count(d)                                              \
                    : "l"(a), "l"(b), "r"(add), "n"(turned), "n"(b_turned))
-    if constexpr (columns == 256)
-        ISSUE(256, 128, "%128", "%129", "%130", "%131", "%132");
-    else if constexpr (columns == 192)
-        ISSUE(192, 96, "%96", "%97", "%98", "%99", "%100");
-    else if constexpr (columns == 128)
-        ISSUE(128, 64, "%64", "%65", "%66", "%67", "%68");
-    else if constexpr (columns == 96)
-        ISSUE(96, 48, "%48", "%49", "%50", "%51", "%52");
-    else if constexpr (columns == 64)
-        ISSUE(64, 32, "%32", "%33", "%34", "%35", "%36");
-    else if constexpr (columns == 48)
-        ISSUE(48, 24, "%24", "%25", "%26", "%27", "%28");
-    else if constexpr (columns == 32)
-        ISSUE(32, 16, "%16", "%17", "%18", "%19", "%20");
-    else
-        ISSUE(16, 8, "%8", "%9", "%10", "%11", "%12");
+    FOR_WIDTH(columns, ISSUE);
 }
 
 /* The same with A held in registers, numbers of 16 bits, or, if ELEMENT is 4, of tf32 and
@@ -126,24 +133,7 @@ INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
                    : VALUES_##count(d)                                              \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),    \
                      "n"(turned))
-    if constexpr (columns == 256)
-        ISSUE_HELD(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134");
-    else if constexpr (columns == 192)
-        ISSUE_HELD(192, 96, "%96", "%97", "%98", "%99", "%100", "%101", "%102");
-    else if constexpr (columns == 128)
-        ISSUE_HELD(128, 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70");
-    else if constexpr (columns == 96)
-        ISSUE_HELD(96, 48, "%48", "%49", "%50", "%51", "%52", "%53", "%54");
-    else if constexpr (columns == 64)
-        ISSUE_HELD(64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38");
-    else if constexpr (columns == 48)
-        ISSUE_HELD(48, 24, "%24", "%25", "%26", "%27", "%28", "%29", "%30");
-    else if constexpr (columns == 40)
-        ISSUE_HELD(40, 20, "%20", "%21", "%22", "%23", "%24", "%25", "%26");
-    else if constexpr (columns == 32)
-        ISSUE_HELD(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22");
-    else
-        ISSUE_HELD(16, 8, "%8", "%9", "%10", "%11", "%12", "%13", "%14");
+    FOR_WIDTH(columns, ISSUE_HELD);
 }
 
 /* The widest product of at most `columns` columns, a multiple of 16. */
