@@ -3,12 +3,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 
+#include "base/status.h"
+
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define HUGE_PAGE ((size_t)2 << 20)
+#define HUGE_PAGE      ((size_t)2 << 20)
+#define LEAST_CAPACITY 16
 
 static atomic_long allocations, failing;
 
@@ -44,14 +47,23 @@ void *dn_calloc(size_t count, size_t size)
     return memory ? memset(memory, 0, count * size) : NULL;
 }
 
-void *dn_grow(void *memory, size_t old_bytes, size_t bytes)
+danaus_status dn_reserve(
+    void *array, size_t count, size_t *capacity, size_t size, const char *what)
 {
-    void *grown = dn_alloc(bytes);
-    if (grown && memory)
-        memcpy(grown, memory, old_bytes < bytes ? old_bytes : bytes);
-    if (grown)
-        dn_free(memory);
-    return grown;
+    void *old;
+    if (count < *capacity)
+        return DANAUS_OK;
+    size_t more = *capacity ? 2 * *capacity : LEAST_CAPACITY;
+    void *grown = dn_alloc(more * size);
+    if (!grown)
+        return dn_fail_memory(more * size, what);
+    memcpy(&old, array, sizeof old);
+    if (count)
+        memcpy(grown, old, count * size);
+    dn_free(old);
+    memcpy(array, &grown, sizeof grown);
+    *capacity = more;
+    return DANAUS_OK;
 }
 
 char *dn_copy_text(const char *text)

@@ -16,9 +16,13 @@ static inline size_t dn_aligned(int64_t size)
 void *dn_alloc(size_t bytes); /* NULL if there is none */
 void *dn_alloc_aligned(size_t bytes, size_t least);
 void *dn_calloc(size_t count, size_t size); /* zeroed; NULL on overflow too */
-void *dn_grow(void *memory, size_t old_bytes, size_t bytes); /* NULL: old one stays */
 char *dn_copy_text(const char *text);
 void dn_free(void *memory);
+
+/* Makes room for one element more in a growing array of `count` elements of `size` bytes,
+   whose pointer is at `array`. A failure speaks of `what`, and the array stays. */
+danaus_status dn_reserve(
+    void *array, size_t count, size_t *capacity, size_t size, const char *what);
 
 /* *product = a * b; nonzero if that does not fit in a non-negative int64. */
 int dn_mul_overflows(int64_t a, int64_t b, int64_t *product);

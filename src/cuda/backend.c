@@ -86,22 +86,12 @@ static danaus_status cuda_describe(const danaus_device *dev, danaus_device_info 
 
 static danaus_status cuda_sync(danaus_device *dev)
 {
-    cuda_device *d = cuda(dev);
-    int pushed;
-    TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = dn_cuda_wait(d);
-    dn_cuda_leave(d, pushed);
-    return status;
+    RETURN_INSIDE(cuda(dev), dn_cuda_wait(cuda(dev)));
 }
 
 static danaus_status cuda_set_stream(danaus_device *dev, void *stream)
 {
-    cuda_device *d = cuda(dev);
-    int pushed;
-    TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = dn_cuda_set_stream(d, stream);
-    dn_cuda_leave(d, pushed);
-    return status;
+    RETURN_INSIDE(cuda(dev), dn_cuda_set_stream(cuda(dev), stream));
 }
 
 static danaus_status cuda_set_threads(danaus_device *dev, int threads)
@@ -126,12 +116,7 @@ static danaus_status cuda_set_parallel(
 
 static danaus_status cuda_alloc(danaus_device *dev, size_t bytes, void **memory)
 {
-    cuda_device *d = cuda(dev);
-    int pushed;
-    TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = dn_cuda_alloc(d->shared, bytes, memory);
-    dn_cuda_leave(d, pushed);
-    return status;
+    RETURN_INSIDE(cuda(dev), dn_cuda_alloc(cuda(dev)->shared, bytes, memory));
 }
 
 static void cuda_free(danaus_device *dev, void *memory)
@@ -156,47 +141,33 @@ static danaus_status copy(cuda_device *d, void *to, const void *from, size_t byt
 static danaus_status cuda_copy(
     danaus_device *dev, void *to, const void *from, size_t bytes)
 {
-    cuda_device *d = cuda(dev);
-    int pushed;
     if (!bytes)
         return DANAUS_OK;
-    TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = copy(d, to, from, bytes);
-    dn_cuda_leave(d, pushed);
-    return status;
+    RETURN_INSIDE(cuda(dev), copy(cuda(dev), to, from, bytes));
+}
+
+static danaus_status clear(cuda_device *d, void *memory, size_t bytes)
+{
+    CUDA_TRY(d->driver, MemsetAsync((cu_pointer)memory, 0, bytes, d->stream));
+    return DANAUS_OK;
 }
 
 static danaus_status cuda_clear(danaus_device *dev, void *memory, size_t bytes)
 {
-    cuda_device *d = cuda(dev);
-    int pushed;
     if (!bytes)
         return DANAUS_OK;
-    TRY(dn_cuda_enter(d, &pushed));
-    cu_result result = d->driver->MemsetAsync((cu_pointer)memory, 0, bytes, d->stream);
-    dn_cuda_leave(d, pushed);
-    return result ? dn_cuda_status(d->driver, result, "MemsetAsync") : DANAUS_OK;
-}
-
-static danaus_status set_scratch(
-    cuda_device *d, void *memory, size_t bytes, const danaus_allocator *allocator)
-{
-    int pushed;
-    TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = dn_cuda_set_scratch(d, memory, bytes, allocator);
-    dn_cuda_leave(d, pushed);
-    return status;
+    RETURN_INSIDE(cuda(dev), clear(cuda(dev), memory, bytes));
 }
 
 static danaus_status cuda_set_scratch(danaus_device *dev, void *memory, size_t bytes)
 {
-    return set_scratch(cuda(dev), memory, bytes, NULL);
+    RETURN_INSIDE(cuda(dev), dn_cuda_set_scratch(cuda(dev), memory, bytes, NULL));
 }
 
 static danaus_status cuda_set_allocator(
     danaus_device *dev, const danaus_allocator *allocator)
 {
-    return set_scratch(cuda(dev), NULL, 0, allocator);
+    RETURN_INSIDE(cuda(dev), dn_cuda_set_scratch(cuda(dev), NULL, 0, allocator));
 }
 
 const backend dn_backend_cuda = {

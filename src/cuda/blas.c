@@ -12,19 +12,8 @@
 
 #include <string.h>
 
-typedef struct blas {
-#define X(name, symbol, arguments) int(*name) arguments;
-#include "cuda/blas.def"
-#undef X
-} blas;
-
-static const char *const names[] = {
-#define X(name, symbol, arguments) symbol,
-#include "cuda/blas.def"
-#undef X
-};
-
-#define SYMBOLS ((int)(sizeof names / sizeof *names))
+#define FUNCTIONS "cuda/blas.def"
+#include "cuda/library.inc"
 
 /* Sizes of 64 bits came with 12. */
 static const char *const files[] = {
@@ -81,10 +70,6 @@ static danaus_status blas_status(int error, const char *call)
             return blas_status(blas_error_, #call);                                    \
     } while (0)
 
-_Static_assert(sizeof(blas) == SYMBOLS * sizeof(void (*)(void)), "one a row");
-
-static blas opened;
-
 cuda_library dn_cuda_cublas = {
     .files = files,
     .symbols = names,
@@ -96,7 +81,7 @@ cuda_library dn_cuda_cublas = {
     .variable = "DANAUS_CUBLAS",
 };
 
-static danaus_status get_blas(const blas **b)
+static danaus_status get_blas(const functions **b)
 {
     TRY(dn_cuda_open_library(&dn_cuda_cublas));
     *b = &opened;
@@ -112,7 +97,7 @@ size_t dn_cuda_workspace_bytes(const cuda_device *d)
     return d->gpu.facts.arch == 90 ? WORKSPACE_90 : WORKSPACE;
 }
 
-static danaus_status make_handle(cuda_blas *own, const blas *b)
+static danaus_status make_handle(cuda_blas *own, const functions *b)
 {
     BLAS_TRY(b, Create(&own->handle));
     BLAS_TRY(b, SetMathMode(own->handle, MATH_SUMS_OF_32_BITS));
@@ -121,14 +106,14 @@ static danaus_status make_handle(cuda_blas *own, const blas *b)
 
 void dn_cuda_close_blas(cuda_gpu *g)
 {
-    const blas *b;
+    const functions *b;
     if (g->blas.handle && get_blas(&b) == DANAUS_OK)
         b->Destroy(g->blas.handle);
     g->blas = (cuda_blas){ 0 };
 }
 
 /* The lock is held. */
-static danaus_status open_locked(cuda_device *d, const blas *b)
+static danaus_status open_locked(cuda_device *d, const functions *b)
 {
     int capturing = 0;
     cuda_blas *own = &d->shared->blas;
@@ -150,7 +135,7 @@ static danaus_status open_locked(cuda_device *d, const blas *b)
 
 danaus_status dn_cuda_open_blas(cuda_device *d)
 {
-    const blas *b;
+    const functions *b;
     TRY(get_blas(&b));
     dn_lock(d->shared->lock);
     danaus_status status = open_locked(d, b);
@@ -159,7 +144,7 @@ danaus_status dn_cuda_open_blas(cuda_device *d)
 }
 
 /* The handle on the stream of the device. Setting the stream takes the workspace away. */
-static danaus_status ready(cuda_device *d, const blas *b)
+static danaus_status ready(cuda_device *d, const functions *b)
 {
     cuda_blas *own = &d->shared->blas;
     TRY(open_locked(d, b));
@@ -217,7 +202,7 @@ static gemm gemm_of(
 }
 
 static danaus_status multiply(
-    const cuda_device *d, const blas *b, const gpu_products *q, numbers t,
+    const cuda_device *d, const functions *b, const gpu_products *q, numbers t,
     const gemm *g)
 {
     if (q->count[0] == 1)
@@ -239,7 +224,7 @@ static danaus_status multiply(
 }
 
 static danaus_status make_products(
-    cuda_device *d, const blas *b, const ks_step *step, const void *packed,
+    cuda_device *d, const functions *b, const ks_step *step, const void *packed,
     const gpu_call *call)
 {
     const kernel *k = step->kernel;
@@ -262,7 +247,7 @@ static danaus_status make_products(
 danaus_status dn_cuda_products(
     cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call)
 {
-    const blas *b;
+    const functions *b;
     TRY(get_blas(&b));
     dn_lock(d->shared->lock);
     danaus_status status = make_products(d, b, step, packed, call);
@@ -277,7 +262,7 @@ typedef struct axis {
 } axis;
 
 static danaus_status make_weight_products(
-    cuda_device *d, const blas *b, const problem *p, int64_t batch, gpu_slabs s,
+    cuda_device *d, const functions *b, const problem *p, int64_t batch, gpu_slabs s,
     const void *x, const void *dy, void *to, int add)
 {
     danaus_pattern q = p->pattern;
@@ -321,7 +306,7 @@ danaus_status dn_cuda_weight_products(
     cuda_device *d, const problem *p, int64_t batch, gpu_slabs s, const void *x,
     const void *dy, void *to, int add)
 {
-    const blas *b;
+    const functions *b;
     TRY(get_blas(&b));
     dn_lock(d->shared->lock);
     danaus_status status = make_weight_products(d, b, p, batch, s, x, dy, to, add);

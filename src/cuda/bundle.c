@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_FILES 64
-
 #define INSTRUCTIONS (sizeof((danaus_kernels_info *)NULL)->instructions)
 
 typedef struct bundle_head {
@@ -251,19 +249,6 @@ static void release(selection *s)
     dn_free(s->files);
 }
 
-static danaus_status reserve(selection *s)
-{
-    if (s->count < s->capacity)
-        return DANAUS_OK;
-    size_t more = s->capacity ? 2 * s->capacity : LEAST_FILES;
-    chosen *grown = dn_grow(s->files, s->count * sizeof *grown, more * sizeof *grown);
-    if (!grown)
-        return dn_fail_memory(more * sizeof *grown, "a list of files");
-    s->files = grown;
-    s->capacity = more;
-    return DANAUS_OK;
-}
-
 /* Whole, of this version, and for those instructions. */
 static int is_wanted(const map *m, const char *instructions, cache_entry *e)
 {
@@ -283,7 +268,8 @@ static danaus_status add_file(
     if (!dn_cache_is_ours(name) ||
         snprintf(path, sizeof path, "%s/%s", folder, name) >= PATH_MAX)
         return DANAUS_OK;
-    TRY(reserve(s));
+    TRY(dn_reserve(
+        &s->files, s->count, &s->capacity, sizeof *s->files, "a list of files"));
     if (dn_map_open(path, &c.file)) /* it has gone meanwhile */
         return DANAUS_OK;
     if (is_wanted(&c.file, instructions, &c.entry))

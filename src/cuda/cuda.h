@@ -112,7 +112,7 @@ struct cuda_gpu {
     size_t function_count, function_capacity;
     pack_map *maps;         /* of weights, each as long as it has users */
     const kernel **refused; /* rows that do not compile here */
-    size_t refused_count;
+    size_t refused_count, refused_capacity;
 };
 
 /* A device is a queue on a GPU. */
@@ -144,6 +144,16 @@ danaus_status dn_cuda_enter(cuda_device *d, int *pushed);
 void dn_cuda_leave(cuda_device *d, int pushed);
 danaus_status dn_cuda_enter_gpu(const cuda_gpu *g, int *pushed);
 void dn_cuda_leave_gpu(const cuda_gpu *g, int pushed);
+
+/* Returns the status of a call that is made in the device's context. */
+#define RETURN_INSIDE(d, call)                                                         \
+    do {                                                                               \
+        int pushed_;                                                                   \
+        TRY(dn_cuda_enter(d, &pushed_));                                               \
+        danaus_status status_ = (call);                                                \
+        dn_cuda_leave(d, pushed_);                                                     \
+        return status_;                                                                \
+    } while (0)
 
 danaus_status dn_cuda_describe(
     const cuda_driver *driver, cu_device handle, int ordinal, danaus_device_info *info);

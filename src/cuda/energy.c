@@ -10,19 +10,8 @@
 
 #define NOT_SUPPORTED 3 /* NVML_ERROR_NOT_SUPPORTED */
 
-typedef struct nvml {
-#define X(name, symbol, arguments) int(*name) arguments;
-#include "cuda/nvml.def"
-#undef X
-} nvml;
-
-static const char *const names[] = {
-#define X(name, symbol, arguments) symbol,
-#include "cuda/nvml.def"
-#undef X
-};
-
-#define SYMBOLS ((int)(sizeof names / sizeof *names))
+#define FUNCTIONS "cuda/nvml.def"
+#include "cuda/library.inc"
 
 static const char *const files[] = { "libnvidia-ml.so.1", "libnvidia-ml.so", NULL };
 
@@ -36,10 +25,6 @@ static danaus_status nvml_status(int error, const char *call)
     return error ? dn_fail(DANAUS_ERR_DEVICE, "NVML %s: error %d", call, error)
                  : DANAUS_OK;
 }
-
-_Static_assert(sizeof(nvml) == SYMBOLS * sizeof(void (*)(void)), "one a row");
-
-static nvml opened;
 
 static danaus_status start(void) { return nvml_status(opened.Init(), "Init"); }
 

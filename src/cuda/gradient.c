@@ -253,10 +253,6 @@ danaus_status dn_cuda_ks_gradient(
     const ks_gradient_operands *o)
 {
     gradient_run g;
-    int pushed;
     open_run(&g, dev, steps, adjoint, count, o);
-    TRY(dn_cuda_enter(g.d, &pushed));
-    danaus_status status = run_or_replay(&g);
-    dn_cuda_leave(g.d, pushed);
-    return status;
+    RETURN_INSIDE(g.d, run_or_replay(&g));
 }

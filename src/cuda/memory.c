@@ -18,7 +18,6 @@
 
 #define NON_BLOCKING   1
 #define WITHOUT_TIMING 2
-#define LEAST_LIST     16
 
 int dn_cuda_set_capture_mode(const cuda_driver *driver, int mode)
 {
@@ -36,16 +35,9 @@ static int is_captured(const cuda_driver *driver, cu_stream stream)
 
 static danaus_status reserve(cuda_memory_list *list, size_t count)
 {
-    if (count <= list->capacity)
-        return DANAUS_OK;
-    size_t more = list->capacity ? 2 * list->capacity : LEAST_LIST;
-    void **grown =
-        dn_grow(list->memory, list->count * sizeof *grown, more * sizeof *grown);
-    if (!grown)
-        return dn_fail_memory(more * sizeof *grown, "a list of memory");
-    list->memory = grown;
-    list->capacity = more;
-    return DANAUS_OK;
+    return dn_reserve(
+        &list->memory, count, &list->capacity, sizeof *list->memory,
+        "a list of memory");
 }
 
 /* ---- memory of a GPU; its lock is held ---- */
@@ -110,7 +102,7 @@ static danaus_status get(cuda_gpu *g, size_t bytes, cu_stream stream, void **mem
 {
     cu_pointer m;
     cu_result result = 0;
-    TRY(reserve(&g->waiting, g->allocations + 1));
+    TRY(reserve(&g->waiting, g->allocations));
     if (!g->asks)
         CUDA_TRY(g->driver, MemAlloc(&m, bytes));
     else {
@@ -224,7 +216,7 @@ static danaus_status end_scratch(cuda_device *d, cuda_stream *s)
 {
     int is_known = s == d->now || s->is_left;
     if (s->scratch && (s->is_captured || !is_known)) {
-        TRY(reserve(&d->kept, d->kept.count + 1));
+        TRY(reserve(&d->kept, d->kept.count));
         d->kept.memory[d->kept.count++] = s->scratch;
     } else if (s->scratch)
         free_later(d->shared, s->scratch);

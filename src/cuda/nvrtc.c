@@ -17,19 +17,8 @@
 
 typedef struct nvrtc_program_ *nvrtc_program;
 
-typedef struct nvrtc {
-#define X(name, symbol, arguments) int(*name) arguments;
-#include "cuda/nvrtc.def"
-#undef X
-} nvrtc;
-
-static const char *const names[] = {
-#define X(name, symbol, arguments) symbol,
-#include "cuda/nvrtc.def"
-#undef X
-};
-
-#define SYMBOLS ((int)(sizeof names / sizeof *names))
+#define FUNCTIONS "cuda/nvrtc.def"
+#include "cuda/library.inc"
 
 /* Beside the target. */
 static const char *const options[] = { "--std=c++17",
@@ -48,10 +37,6 @@ static const char *const files[] = {
     NULL,
 };
 
-_Static_assert(sizeof(nvrtc) == SYMBOLS * sizeof(void (*)(void)), "one a row");
-
-static nvrtc opened;
-
 cuda_library dn_cuda_nvrtc = {
     .files = files,
     .symbols = names,
@@ -65,7 +50,7 @@ cuda_library dn_cuda_nvrtc = {
 
 /* The newest architecture that the compiler knows and the device can run; *exact: it is
    the device's own, so that machine code can be made. */
-static danaus_status find_target(const nvrtc *n, int arch, int *target, int *exact)
+static danaus_status find_target(const functions *n, int arch, int *target, int *exact)
 {
     int count = 0, archs[MOST_ARCHS], best = 0;
     if (n->GetNumSupportedArchs(&count) || count > MOST_ARCHS ||
@@ -84,7 +69,8 @@ static danaus_status find_target(const nvrtc *n, int arch, int *target, int *exa
     return DANAUS_OK;
 }
 
-static danaus_status create(const nvrtc *n, const char *source, nvrtc_program *program)
+static danaus_status create(
+    const functions *n, const char *source, nvrtc_program *program)
 {
     const char *header[MOST_HEADERS], *name[MOST_HEADERS];
     int headers = 0;
@@ -104,7 +90,7 @@ static danaus_status create(const nvrtc *n, const char *source, nvrtc_program *p
     return DANAUS_OK;
 }
 
-static char *read_log(const nvrtc *n, nvrtc_program program)
+static char *read_log(const functions *n, nvrtc_program program)
 {
     size_t size = 0;
     if (n->GetProgramLogSize(program, &size))
@@ -129,7 +115,7 @@ static danaus_status refuse(int error, const char *log)
 }
 
 static danaus_status read_image(
-    const nvrtc *n, nvrtc_program program, int exact, void **image, size_t *bytes)
+    const functions *n, nvrtc_program program, int exact, void **image, size_t *bytes)
 {
     size_t size = 0;
     int failed =
@@ -167,7 +153,7 @@ hash128 dn_nvrtc_hash(hash128 hash, int arch)
 danaus_status dn_nvrtc_compile(
     const char *source, int arch, void **image, size_t *bytes, char **log, int *refused)
 {
-    const nvrtc *n = &opened;
+    const functions *n = &opened;
     nvrtc_program program;
     int target = 0, exact = 0, count = OPTIONS;
     char architecture[MOST_OPTION];

@@ -38,7 +38,11 @@ static ks_step step_to(danaus_dtype type, int merges, int64_t count)
 static danaus_status ready(cuda_device *d, danaus_dtype type, int merges)
 {
     cu_function function;
-    ks_step step = step_to(type, merges, 1);
+    ks_step step = step_to(type, 0, 1);
+    TRY(dn_cuda_function(d, step.kernel, &step.p, 0, &function));
+    if (!merges)
+        return DANAUS_OK;
+    step = step_to(dn_is_complex(type) ? DANAUS_C128 : DANAUS_F64, 1, 1);
     return dn_cuda_function(d, step.kernel, &step.p, 0, &function);
 }
 
@@ -50,16 +54,9 @@ static danaus_status launch(
     gpu_launch l;
     gpu_call call = { .batch = count };
     ks_step step = step_to(type, merges, count);
-    int pushed;
-    TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = dn_cuda_function(d, step.kernel, &step.p, 0, &function);
-    if (status == DANAUS_OK) {
-        dn_gpu_family(step.kernel)
-            ->launch(step.kernel, &step.p, &d->gpu.facts, &call, &l);
-        status = dn_cuda_launch(d, function, &l, arguments);
-    }
-    dn_cuda_leave(d, pushed);
-    return status;
+    TRY(dn_cuda_function(d, step.kernel, &step.p, 0, &function));
+    dn_gpu_family(step.kernel)->launch(step.kernel, &step.p, &d->gpu.facts, &call, &l);
+    return dn_cuda_launch(d, function, &l, arguments);
 }
 
 /* Of a number, or of its parts, as texts know it. */
@@ -81,7 +78,8 @@ static danaus_status gather(
         dropped = f->dropped, conjugated = map->adjoint;
     void *arguments[] = { &outer, &inner,   &weights,    &given, &entries, &group,
                           &step,  &dropped, &conjugated, &count, &packed };
-    return launch((cuda_device *)dev, f->type, 0, count, arguments);
+    cuda_device *d = (cuda_device *)dev;
+    RETURN_INSIDE(d, launch(d, f->type, 0, count, arguments));
 }
 
 static danaus_status convert(
@@ -92,7 +90,8 @@ static danaus_status convert(
     int given = part_type(from_type), zero = 0;
     void *arguments[] = { &from, &none, &count, &given, &none, &zero,
                           &zero, &zero, &zero,  &count, &to };
-    return launch((cuda_device *)dev, to_type, 0, count, arguments);
+    cuda_device *d = (cuda_device *)dev;
+    RETURN_INSIDE(d, launch(d, to_type, 0, count, arguments));
 }
 
 static danaus_status merge(danaus_device *dev, const ks_merge *m)
@@ -104,7 +103,8 @@ static danaus_status merge(danaus_device *dev, const ks_merge *m)
     danaus_dtype wide = dn_is_complex(m->left_type) ? DANAUS_C128 : DANAUS_F64;
     void *arguments[] = { &w_left, &left, &p.a, &p.b, &p.c, &p.d, &w_right, &right,
                           &q.a,    &q.b,  &q.c, &q.d, &t.a, &t.d, &to };
-    return launch((cuda_device *)dev, wide, 1, dn_pattern_weights(t), arguments);
+    cuda_device *d = (cuda_device *)dev;
+    RETURN_INSIDE(d, launch(d, wide, 1, dn_pattern_weights(t), arguments));
 }
 
 /* A launch, which reads map and weights and writes what is packed. */
@@ -237,13 +237,7 @@ static void close_map(danaus_device *dev, pack_map *m)
 static danaus_status prepare(danaus_device *dev, danaus_dtype type, int merges)
 {
     cuda_device *d = (cuda_device *)dev;
-    int pushed;
-    TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = ready(d, type, 0);
-    if (status == DANAUS_OK && merges)
-        status = ready(d, dn_is_complex(type) ? DANAUS_C128 : DANAUS_F64, 1);
-    dn_cuda_leave(d, pushed);
-    return status;
+    RETURN_INSIDE(d, ready(d, type, merges));
 }
 
 static danaus_status open_prepared(

@@ -7,10 +7,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 
-#include <string.h>
-
 #define MOST_THREADS 16
-#define LEAST_WANTED 16
 
 /* A function that is to be there. */
 typedef struct wanted {
@@ -31,23 +28,6 @@ typedef struct wanted_list {
 
 /* ---- gathering ---- */
 
-/* NULL: there is no memory. */
-static wanted *next_place(wanted_list *list)
-{
-    if (list->count == list->capacity) {
-        size_t more = list->capacity ? 2 * list->capacity : LEAST_WANTED;
-        size_t bytes = more * sizeof *list->all;
-        wanted *grown = dn_grow(list->all, list->count * sizeof *list->all, bytes);
-        if (!grown) {
-            dn_fail_memory(bytes, "a list of kernels");
-            return NULL;
-        }
-        list->all = grown;
-        list->capacity = more;
-    }
-    return memset(&list->all[list->count], 0, sizeof *list->all);
-}
-
 static int is_new(const wanted_list *list, const wanted *w)
 {
     for (const wanted *other = list->all; other < w; other++)
@@ -57,12 +37,19 @@ static int is_new(const wanted_list *list, const wanted *w)
            !dn_cuda_has_image(w->use.image);
 }
 
-static void add_last(wanted_list *list)
+static danaus_status add(
+    wanted_list *list, const kernel *row, const ks_step *step, int variant)
 {
+    TRY(dn_reserve(
+        &list->all, list->count, &list->capacity, sizeof *list->all,
+        "a list of kernels"));
     wanted *w = &list->all[list->count];
+    *w = (wanted){ .row = row, .step = *step, .variant = variant };
+    dn_gpu_use(step->kernel, &step->p, variant, &w->use);
     dn_cuda_hash_use(&w->use, list->d->gpu.facts.arch);
     w->is_new = is_new(list, w);
     list->count++;
+    return DANAUS_OK;
 }
 
 static danaus_status want_step(
@@ -71,19 +58,10 @@ static danaus_status want_step(
     const gpu_family *f = dn_gpu_family(step->kernel);
     int64_t memory = list->d->gpu.facts.memory;
     ks_step part;
-    for (int v = 0; f->text && (v < f->variants || v == 0); v++) {
-        if (!dn_gpu_reaches(step->kernel, &step->p, v, memory) ||
-            dn_cuda_has_function(list->d, step->kernel, &step->p, v))
-            continue;
-        wanted *w = next_place(list);
-        if (!w)
-            return DANAUS_ERR_MEMORY;
-        dn_gpu_use(step->kernel, &step->p, v, &w->use);
-        w->row = row;
-        w->step = *step;
-        w->variant = v;
-        add_last(list);
-    }
+    for (int v = 0; f->text && (v < f->variants || v == 0); v++)
+        if (dn_gpu_reaches(step->kernel, &step->p, v, memory) &&
+            !dn_cuda_has_function(list->d, step->kernel, &step->p, v))
+            TRY(add(list, row, step, v));
     for (int n = 0; f->part && f->part(step->kernel, &step->p, n, &part); n++)
         TRY(want_step(list, row, &part));
     return DANAUS_OK;
@@ -137,15 +115,14 @@ int dn_cuda_refuses(const danaus_device *dev, const kernel *k)
 
 static danaus_status refuse(cuda_gpu *g, const kernel *k)
 {
-    size_t bytes = g->refused_count * sizeof *g->refused;
     dn_lock(g->lock);
-    const kernel **grown = dn_grow(g->refused, bytes, bytes + sizeof *grown);
-    if (grown) {
-        g->refused = grown;
+    danaus_status status = dn_reserve(
+        &g->refused, g->refused_count, &g->refused_capacity, sizeof *g->refused,
+        "a list of refused kernels");
+    if (status == DANAUS_OK)
         g->refused[g->refused_count++] = k;
-    }
     dn_unlock(g->lock);
-    return grown ? DANAUS_OK : dn_fail_memory(bytes, "a list of refused kernels");
+    return status;
 }
 
 static danaus_status load(cuda_device *d, const wanted *w, int *refused)

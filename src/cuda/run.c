@@ -334,9 +334,5 @@ danaus_status dn_cuda_ks_run(
 {
     cuda_device *d = (cuda_device *)dev;
     run_arguments a = { .steps = steps, .count = count, .o = o };
-    int pushed;
-    TRY(dn_cuda_enter(d, &pushed));
-    danaus_status status = run_or_replay(d, &a);
-    dn_cuda_leave(d, pushed);
-    return status;
+    RETURN_INSIDE(d, run_or_replay(d, &a));
 }

@@ -14,34 +14,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LEAST_BUNDLES 8
-#define SUFFIX        ".kernels"
+#define SUFFIX ".kernels"
 
 /* Under the lock of the process. */
 static struct {
     bundle *list;
-    int count, capacity;
+    size_t count, capacity;
     int is_read; /* DANAUS_KERNELS */
 } shipped;
 
-static danaus_status reserve(void)
-{
-    if (shipped.count < shipped.capacity)
-        return DANAUS_OK;
-    int more = shipped.capacity ? 2 * shipped.capacity : LEAST_BUNDLES;
-    size_t bytes = (size_t)more * sizeof(bundle);
-    bundle *grown =
-        dn_grow(shipped.list, (size_t)shipped.count * sizeof(bundle), bytes);
-    if (!grown)
-        return dn_fail_memory(bytes, "a list of files of kernels");
-    shipped.list = grown;
-    shipped.capacity = more;
-    return DANAUS_OK;
-}
-
 static int is_known(const bundle *b)
 {
-    for (int i = 0; i < shipped.count; i++)
+    for (size_t i = 0; i < shipped.count; i++)
         if (dn_hash_equal(shipped.list[i].index, b->index))
             return 1;
     return 0;
@@ -50,7 +34,9 @@ static int is_known(const bundle *b)
 static danaus_status use_file(const char *path)
 {
     bundle b;
-    TRY(reserve());
+    TRY(dn_reserve(
+        &shipped.list, shipped.count, &shipped.capacity, sizeof b,
+        "a list of files of kernels"));
     TRY(dn_bundle_open(path, &b));
     if (is_known(&b))
         dn_map_close(&b.file);
@@ -124,7 +110,7 @@ static int find(hash128 key, cache_entry *e)
     int found = 0;
     dn_lock_process();
     read_environment();
-    for (int i = 0; i < shipped.count && !found; i++)
+    for (size_t i = 0; i < shipped.count && !found; i++)
         found = dn_bundle_find(&shipped.list[i], key, e);
     dn_unlock_process();
     return found;

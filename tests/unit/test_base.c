@@ -38,12 +38,18 @@ static void impossible_sizes_give_null(void **state)
 static void growing_keeps_the_contents(void **state)
 {
     (void)state;
-    char *words = dn_grow(NULL, 0, 4);
-    memcpy(words, "abc", 4);
-    words = dn_grow(words, 4, 4000);
+    char *words = NULL;
+    size_t room = 0, count = 0;
+    for (; count < 3 || count < room; count++) { /* up to where it is full */
+        assert_ok(dn_reserve(&words, count, &room, 1, "words"));
+        words[count] = count < 3 ? "abc"[count] : '\0';
+    }
+    assert_ok(dn_reserve(&words, count, &room, 1, "words"));
+    assert_in_range(room, count + 1, 4 * count);
     assert_string_equal(words, "abc");
     dn_alloc_fail_at(1);
-    assert_null(dn_grow(words, 4000, 8000));
+    assert_status(dn_reserve(&words, room, &room, 1, "words"), DANAUS_ERR_MEMORY);
+    assert_non_null(strstr(danaus_error_detail(), "words"));
     assert_string_equal(words, "abc");
     char *copy = dn_copy_text(words);
     assert_string_equal(copy, "abc");
