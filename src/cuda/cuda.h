@@ -250,8 +250,9 @@ danaus_status dn_cuda_add_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function function);
 
-/* The function of a row for a problem. What dn_cuda_prepare did not make ready, for operands
-   that lie as none of ours do, is compiled now, but not while a caller captures. */
+/* The function of a row for a problem. What dn_cuda_prepare left in a file is loaded now; what
+   it did not make ready, for operands that lie as none of ours do, is compiled now, but not
+   while a caller captures. */
 danaus_status dn_cuda_function(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function *function);
@@ -303,8 +304,9 @@ danaus_status dn_cuda_energy(danaus_device *dev, double *joules);
 extern const pack_backend dn_cuda_pack;
 double dn_cuda_packing(const danaus_device *dev, const kernel *k, const problem *p);
 
-/* Compiles, on as many threads as there are, and loads all that the steps can run for
-   operands that are aligned as allocations are. */
+/* Compiles, on as many threads as there are, all that the steps can run for operands that
+   are aligned as allocations are, and loads it: what lies in a file, and is not for the
+   batch that is hinted at, is loaded when it is met. */
 danaus_status dn_cuda_prepare(
     danaus_device *dev, const ks_step *steps, int count, int *refused);
 int dn_cuda_refuses(const danaus_device *dev, const kernel *k);

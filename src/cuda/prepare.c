@@ -1,5 +1,6 @@
 /* Making ready what steps can run: all functions that they use are compiled at once, on as
-   many threads as there are, and loaded. Rows that do not compile here are refused. */
+   many threads as there are, and loaded, or left in a file until they are met. Rows that do
+   not compile here are refused. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda.h"
 
@@ -125,9 +126,19 @@ static danaus_status refuse(cuda_gpu *g, const kernel *k)
     return status;
 }
 
+/* Do calls of the batch that is hinted at run it? */
+static int is_expected(const wanted *w)
+{
+    const gpu_family *f = dn_gpu_family(w->step.kernel);
+    gpu_call call = { w->step.p.batch, NULL, NULL };
+    return !f->variant || f->variant(w->step.kernel, &w->step.p, &call) == w->variant;
+}
+
 static danaus_status load(cuda_device *d, const wanted *w, int *refused)
 {
     cu_function function;
+    if (!w->image && !is_expected(w) && dn_cuda_has_image(w->use.image))
+        return DANAUS_OK;
     TRY(dn_cuda_load_use(d, &w->use, w->image, w->bytes, refused, &function));
     return dn_cuda_add_function(d, w->step.kernel, &w->step.p, w->variant, function);
 }

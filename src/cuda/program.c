@@ -264,21 +264,21 @@ danaus_status dn_cuda_add_function(
     return add_loaded(d, &f);
 }
 
-/* A module cannot be loaded while a graph is captured. */
-static danaus_status compile_now(
+/* What is not compiled is not, either, while a graph is captured. */
+static danaus_status load_now(
     cuda_device *d, const kernel *k, const problem *p, int variant,
     cu_function *function)
 {
     gpu_use use;
     int capturing = 0, refused = 0;
+    dn_gpu_use(k, p, variant, &use);
+    dn_cuda_hash_use(&use, d->gpu.facts.arch);
     CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
-    if (capturing)
+    if (capturing && !dn_cuda_has_image(use.image))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "operands that are aligned like these need a kernel that is not compiled "
             "yet, and cannot be while a graph is captured: run the call once before");
-    dn_gpu_use(k, p, variant, &use);
-    dn_cuda_hash_use(&use, d->gpu.facts.arch);
     TRY(dn_cuda_load_use(d, &use, NULL, 0, &refused, function));
     return dn_cuda_add_function(d, k, p, variant, *function);
 }
@@ -288,5 +288,5 @@ danaus_status dn_cuda_function(
     cu_function *function)
 {
     *function = find_loaded(d->shared, hash_of(k, p, variant));
-    return *function ? DANAUS_OK : compile_now(d, k, p, variant, function);
+    return *function ? DANAUS_OK : load_now(d, k, p, variant, function);
 }

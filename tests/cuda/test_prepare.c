@@ -6,6 +6,7 @@
 
 #include "cuda/cuda.h"
 #include "emulator/emulator.h"
+#include "support/cache.h"
 #include "support/chains.h"
 #include "support/life.h"
 
@@ -220,6 +221,37 @@ static void other_operands_compile_once_and_never_in_a_capture(void **state)
     close_layer(device, &l);
 }
 
+/* Batch-last, columns that do not begin at 16 bytes have another text. */
+static void what_others_run_is_loaded_when_it_is_met(void **state)
+{
+    danaus_ks_desc desc = { .dtype = DANAUS_F16,
+                            .layout = DANAUS_BATCH_LAST,
+                            .batch = 25088 };
+    const danaus_pattern p = { 1, 1024, 1024, 1 };
+    assert_int_equal(cache_setup(state), 0);
+    begin_hopper(state);
+    layer l = open_layer(*state, p, &desc);
+    int both = driver->modules, compiled = *compilations;
+    close_layer(*state, &l);
+    danaus_device_close(*state);
+    assert_int_equal(driver->modules, 0);
+
+    begin(state);
+    l = open_layer(*state, p, &desc);
+    assert_int_equal(driver->modules, both - 1);
+    assert_ok(run(*state, &l, 64, 0));
+    assert_int_equal(driver->modules, both - 1);
+    driver->capturing = 1;
+    assert_ok(run(*state, &l, 127, 0));
+    assert_int_equal(driver->modules, both);
+    assert_ok(run(*state, &l, 63, 0));
+    assert_int_equal(driver->modules, both);
+    assert_int_equal(*compilations, compiled);
+    close_layer(*state, &l);
+    assert_int_equal(cache_teardown(state), 0);
+    setenv("DANAUS_CACHE", "", 1);
+}
+
 int main(void)
 {
     void *compiler = dlopen("libnvrtc.so.13", RTLD_NOW);
@@ -239,6 +271,7 @@ int main(void)
         TEST(aligned_operands_compile_nothing_while_running, begin),
         TEST(aligned_operands_compile_nothing_while_running, begin_hopper),
         TEST(other_operands_compile_once_and_never_in_a_capture, begin_hopper),
+        TEST(what_others_run_is_loaded_when_it_is_met, NULL),
     };
     return cmocka_run_group_tests_name("prepare", tests, NULL, NULL);
 }
