@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks every #include of the repository against the table of layers.
+"""Checks every #include and import of the repository against the tables of layers.
 
 Prints each line that breaks it; the exit status is 1 if there is one.
 """
@@ -24,22 +24,32 @@ LAYERS = {
     "cli": ["cli/", "bench/", "danaus/"],
     "bench": ["bench/", "danaus/"],
     "examples": ["danaus/"],
+    "python/torch": ["danaus/", "shim.", "device.h"],
 }
 
 # header of the system or of another project: the only places that may know it
 OUTSIDE = {
-    r"pthread\.h|threads\.h|sched\.h": ["src/base/", "bench/", "tests/"],
+    r"pthread\.h|threads\.h|sched\.h": ["src/base/", "bench/", "tests/", "python/torch/"],
     r"sys/mman\.h": ["src/base/", "bench/", "tests/"],
     r"jansson\.h": ["src/io/", "cli/", "bench/", "tests/"],
     r"lapacke?\.h|cblas\.h": ["src/math/", "bench/", "tests/"],
     r"immintrin\.h|arm_neon\.h|cpuid\.h": ["src/cpu/", "bench/", "tests/"],
-    r"dlfcn\.h": ["src/cuda/", "bench/", "tests/"],
+    r"dlfcn\.h": ["src/cuda/", "bench/", "tests/", "python/torch/"],
     r"sndfile\.h|samplerate\.h": ["cli/sound.c"],
     r"fftw3\.h": ["bench/", "tests/"],
     r"omp\.h": [],
     r"complex\.h": ["bench/", "tests/"],
 }
 
+# module: the only places of python/danaus that may import it
+MODULES = {
+    r"torch|safetensors|danaus\.torch": ["python/danaus/torch/"],
+    r"matplotlib": ["python/danaus/plot.py"],
+    r"lazylinop": ["python/danaus/lazylinop.py"],
+    r"danaus\._danaus_abi|cffi": ["python/danaus/_library.py"],
+}
+
+IMPORT = re.compile(r"^\s*(?:from|import)\s+([\w.]+)")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 
@@ -60,15 +70,27 @@ def complaints(path, layer, allowed):
                 yield f"{path}:{number}: <{name}> is known only to {places}"
 
 
+def import_complaints(path):
+    """The lines of one Python module that import what they may not."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = IMPORT.match(line)
+        for pattern, places in MODULES.items():
+            if match and re.match(rf"({pattern})(\.|$)", match.group(1)):
+                if not str(path).startswith(tuple(places)):
+                    yield f"{path}:{number}: {match.group(1)} is known only to {places}"
+
+
 def main():
     found = []
     for layer, allowed in LAYERS.items():
         for path in sorted(pathlib.Path(layer).rglob("*")):
-            if path.suffix in (".c", ".h", ".inc", ".def"):
+            if path.suffix in (".c", ".cpp", ".h", ".inc", ".def"):
                 found += complaints(path, layer, allowed)
     for folder in pathlib.Path("src").iterdir():
         if folder.is_dir() and f"src/{folder.name}" not in LAYERS:
             found.append(f"{folder}: no layer of that name")
+    for path in sorted(pathlib.Path("python/danaus").rglob("*.py")):
+        found += import_complaints(path)
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 
