@@ -32,7 +32,8 @@ from danaus._library import version
 from danaus.factorize import factorize
 from danaus.patterns import Pattern, Patterns, as_patterns, fit
 
-#: Matrices by name: a mapping, pairs, or a .safetensors, .npz or .npy file.
+#: Matrices by name: a mapping, pairs, a .safetensors, .npz or .npy file, or a folder of
+#: .safetensors files.
 Matrices = Union[
     Mapping[str, ArrayLike], Iterable["tuple[str, ArrayLike]"], str, os.PathLike
 ]
@@ -76,23 +77,33 @@ class _InMemory:
         return self.array.astype(numpy_dtype(code), copy=False), short_name(code)
 
 
+def _in_files(path: Path) -> list[_InFile]:
+    """The arrays of a file, or of a checkpoint's parts in a folder."""
+    parts = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    if not parts:
+        raise ValueError(f"there is no .safetensors file in {path}")
+    found = []
+    for part in parts:
+        tensors = Tensors(part)
+        found += [_InFile(str(part), key, tensors[key].shape) for key in tensors]
+    return found
+
+
 def _sources(
     matrices: Matrices,
 ) -> tuple[Iterator[tuple[str, Callable[[], Any]]], int | None]:
     """Names and what gets each matrix, and how many there are if that is known."""
     if isinstance(matrices, (str, os.PathLike)):
-        path = os.path.abspath(os.fspath(matrices))
-        if path.endswith(".npz"):
+        path = Path(matrices).absolute()
+        if path.suffix == ".npz":
             matrices = np.load(path, allow_pickle=False)
-        elif path.endswith((".npy", ".safetensors")):
-            tensors = Tensors(path)
-            files = [_InFile(path, key, tensors[key].shape) for key in tensors]
-            stem = Path(path).stem
-            return ((f.key or stem, lambda f=f: f) for f in files), len(files)
+        elif path.is_dir() or path.suffix in (".npy", ".safetensors"):
+            files = _in_files(path)
+            return ((f.key or path.stem, lambda f=f: f) for f in files), len(files)
         else:
             raise ValueError(
-                f"{path} is no .safetensors, .npz or .npy file; pickled checkpoints "
-                "are not read, as they can run any program: convert them"
+                f"{path} is no .safetensors, .npz or .npy file and no folder; pickled "
+                "checkpoints are not read, as they can run any program: convert them"
             )
     count = len(matrices) if hasattr(matrices, "__len__") else None
     if isinstance(matrices, Mapping):
@@ -301,9 +312,9 @@ def factorize_many(
 
     Parameters
     ----------
-    matrices : {name: matrix}, pairs of those, or a .safetensors, .npz or .npy file.
-        Workers read safetensors and .npy for themselves. f16 and bf16 are factorised in
-        f32. What is not a matrix is passed over.
+    matrices : {name: matrix}, pairs of those, a .safetensors, .npz or .npy file, or a
+        folder of .safetensors files. Workers read safetensors and .npy for themselves.
+        f16 and bf16 are factorised in f32. What is not a matrix is passed over.
     out : a folder, which gets a chain file for each matrix, or one file *.safetensors,
         with tensors NAME.factor.0, ...; `load_chains` reads both.
     rule : patterns for all; a share (float) or number (int) of parameters; or a

@@ -142,6 +142,30 @@ def test_sparse_spectra_keep_a_box_of_the_frequencies(rng, kind):
     assert np.abs(whole.spectrum(k, k_reverse=back)(u)[0] - should).max() > 0.1
 
 
+@pytest.mark.parametrize("kind", ["causal", "bidirectional"])
+def test_gradients_of_sparse_spectra_move_across_the_dot_product(rng, kind):
+    """<dy, k (*) u> is <du, u>, and <dk, k> + <dk_reverse, k_reverse>."""
+    u, dy = rng.standard_normal((2, 3, 2, 500))
+    k, back = rng.standard_normal((2, 2, 60))
+    options = {"filter_length": 60, "axes": (4, 8), "keep": (3, 2)}
+    plan = ConvPlan(2, 500, kind=kind, dtype="f64", **options)
+    both = {"k_reverse": back} if kind == "bidirectional" else {}
+    spectrum = plan.spectrum(k, **both)
+    gradients = spectrum.gradient(u, dy)
+    found = np.vdot(dy, spectrum(u))
+    other = np.vdot(gradients.dk, k)
+    if both:
+        other += np.vdot(gradients.dk_reverse, back)
+    # Both sides err as three transforms do, in each of six rows (docs/conv.md).
+    sizes = np.abs(k).sum(axis=1).max() + np.abs(back).sum(axis=1).max()
+    bound = (
+        6 * 30 * UNITS["f64"][0] * 12 * sizes * np.linalg.norm(u) * np.linalg.norm(dy)
+    )
+    assert abs(found - np.vdot(gradients.du, u)) <= bound
+    assert abs(found - other) <= bound
+    assert abs(found) > 1e6 * bound
+
+
 def test_plans_say_what_they_do():
     plan = ConvPlan(6, 1000, filters=2, filter_length=64, dtype="f16", batch=3)
     assert plan.describe().startswith("conv.fft.f16")

@@ -219,6 +219,18 @@ def test_files_of_matrices_are_read_by_the_workers(rng, tmp_path, kind):
     expect_chains(load_chains(tmp_path / "chains"), matrices)
 
 
+def test_a_checkpoint_in_parts_is_read(rng, tmp_path):
+    matrices = checkpoint(rng)
+    for part, name in enumerate(matrices):
+        path = tmp_path / f"model-{part}.safetensors"
+        write_tensors(path, {name: (matrices[name], "f32")}, {})
+    factorize_many(tmp_path, tmp_path / "chains", PATTERNS)
+    expect_chains(load_chains(tmp_path / "chains"), matrices)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="no .safetensors file in"):
+        factorize_many(tmp_path / "empty", tmp_path / "chains", PATTERNS)
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_half_precision_is_factorised_in_f32(rng, tmp_path, dtype):
     matrix = danaus.convert(rng.standard_normal((12, 15)), dtype)
