@@ -2,7 +2,8 @@
 
 Every function draws on a figure or axes of the caller's, or on a new figure that is
 not registered with pyplot: nothing is shown, nothing global changes, and no display
-is needed. Save with ``figure.savefig(...)``; notebooks show the returned figure.
+is needed. Save with ``figure.savefig(...)``; notebooks show the returned figure after
+``%matplotlib inline``.
 """
 # SPDX-License-Identifier: Apache-2.0
 
