@@ -39,6 +39,8 @@ def _load() -> None:
 
 _load()
 ops = torch.ops.danaus
+# Calling an overload itself is faster than finding it at each call.
+_LINEAR, _BACKWARD = ops._ks_linear.default, ops._ks_linear_backward.default
 
 Gradients = tuple  # of x, of each weight, of the bias; None where not wanted
 
@@ -110,7 +112,7 @@ def _of_type(gradient, like):
 def _gradients(dy, x, weights, bias_dtype, question, wanted) -> Gradients:
     """Gradients that can be differentiated again where PyTorch asks for that."""
     differentiable = torch.is_grad_enabled() or torch.compiler.is_compiling()
-    backward = ops.ks_linear_backward if differentiable else ops._ks_linear_backward
+    backward = ops.ks_linear_backward if differentiable else _BACKWARD
     want_x, want_w, want_b = wanted
     dx, dw, db = backward(dy, x, weights, *question, want_x, any(want_w), want_b)
     return (
@@ -216,7 +218,7 @@ class Linear(torch.autograd.Function):
         ctx.question = question
         ctx.bias_dtype = None if bias is None else bias.dtype
         ctx.save_for_backward(x, *weights)
-        return ops._ks_linear(x, weights, bias, *question)
+        return _LINEAR(x, weights, bias, *question)
 
     @staticmethod
     def backward(ctx, dy):

@@ -53,7 +53,7 @@ def allows_tf32(tf32: bool | None, x: Tensor) -> bool:
 
 def autocast(x: Tensor) -> Tensor:
     """x in the type that autocast has for products, where it is in use."""
-    kind = x.device.type
+    kind = "cuda" if x.is_cuda else "cpu"
     if torch.is_autocast_enabled(kind) and x.dtype in _NARROW:
         return x.to(torch.get_autocast_dtype(kind))
     return x
@@ -108,6 +108,13 @@ def _check_numbers(weights: Sequence[Tensor], bias: Tensor | None) -> None:
         raise ValueError(f"the bias has the shape {tuple(bias.shape)}, not [{rows}]")
 
 
+def requires_grad(x: Tensor, weights: list[Tensor], bias: Tensor | None) -> bool:
+    """Whether any of them does."""
+    if x.requires_grad or (bias is not None and bias.requires_grad):
+        return True
+    return any(w.requires_grad for w in weights)
+
+
 def product(
     x: Tensor,
     weights: list[Tensor],
@@ -123,12 +130,7 @@ def product(
     made of what it is applied to.
     """
     compiling = torch.compiler.is_compiling()
-    trains = torch.is_grad_enabled() and (
-        x.requires_grad
-        or any(w.requires_grad for w in weights)
-        or (bias is not None and bias.requires_grad)
-    )
-    if not trains:
+    if not (torch.is_grad_enabled() and requires_grad(x, weights, bias)):
         linear = ops.ks_linear if compiling else ops._ks_linear
         return linear(x, weights, bias, patterns, activation, batch_last, tf32)
     question = patterns, "none", batch_last, tf32

@@ -14,15 +14,19 @@ from danaus import patterns as named
 from danaus.chain import Chain
 from danaus.factorize import factorize
 from danaus.patterns import Patterns
-from danaus.torch._ops import ops
+from danaus.torch._ops import Linear, ops
 from danaus.torch.functional import (
+    ACTIVATIONS,
     activation_name,
     allows_tf32,
     autocast,
     check_input,
     is_batch_last,
     product,
+    requires_grad,
 )
+
+APPLY = ops.ks_apply.default
 
 _NAMES = {
     torch.float32: "f32",
@@ -169,59 +173,59 @@ class KSLinear(nn.Module):
         """Applies the layer to x[..., N] or, "batch_last", x[N, ...]."""
         if torch.compiler.is_compiling() or type(x) is not Tensor:
             return self._product(x)
-        if torch.is_grad_enabled() and (
-            x.requires_grad or any(p.requires_grad for p in self._numbers())
-        ):
-            # What comes next may change weights in ways that leave no trace.
-            self._packed.epoch += 1
-            return self._product(x)
-        if torch.is_autocast_enabled(x.device.type):
+        if torch.is_autocast_enabled("cuda" if x.is_cuda else "cpu"):
             x = autocast(x)
+        tf32 = x.is_cuda and allows_tf32(self.tf32, x)
+        # Found faster than by nn.Module's attributes.
+        weights = list(self._modules["weights"]._parameters.values())
+        bias = self._parameters["bias"]
         try:
-            return self._infer(x)
+            if torch.is_grad_enabled() and requires_grad(x, weights, bias):
+                # What comes next may change weights in ways that leave no trace.
+                self._packed.epoch += 1
+                question = self._sizes, "none", self._batch_last, tf32
+                v = Linear.apply(x, bias, question, *weights)
+                return v if self.activation == "none" else self._activate(v)
+            return self._infer(x, weights, bias, tf32)
         except RuntimeError:
             self._check(x)
             raise
-
-    def _numbers(self) -> list[Tensor]:
-        """Weights and bias, found faster than by nn.Module's attributes."""
-        numbers = list(self._modules["weights"]._parameters.values())
-        bias = self._parameters["bias"]
-        return numbers if bias is None else [*numbers, bias]
 
     def _check(self, x: Tensor) -> None:
         check_input(x, self.weights[0], self.in_features, self._batch_last)
         if self.activation != "none" and x.is_complex():
             raise ValueError("activations are for real numbers")
 
-    def _apply_packed(
-        self, x: Tensor, packed: Tensor, batch: int, tf32: bool
-    ) -> Tensor:
-        question = self._sizes, self.activation, self._batch_last, tf32
-        return ops.ks_apply(x, packed, self._has_bias, batch, *question)
+    def _activate(self, v: Tensor) -> Tensor:
+        return ACTIVATIONS[self.activation](v)
 
     def _product(self, x: Tensor) -> Tensor:
         """The layer without anything that is kept, but for what freeze() has packed."""
         self._check(x)
         x = autocast(x)
         tf32 = allows_tf32(self.tf32, x)
-        if self._runs_frozen(x):
-            return self._apply_packed(x, self.packed, self._frozen.batch, tf32)
         question = self._sizes, self.activation, self._batch_last, tf32
+        if self._runs_frozen(x):
+            return APPLY(x, self.packed, self._has_bias, self._frozen.batch, *question)
         return product(x, list(self.weights), self.bias, *question)
 
-    def _infer(self, x: Tensor) -> Tensor:
+    def _infer(
+        self, x: Tensor, weights: list[Tensor], bias: Tensor | None, tf32: bool
+    ) -> Tensor:
         """The layer with packed weights, which are those of now."""
-        tf32 = x.is_cuda and allows_tf32(self.tf32, x)
-        if self._runs_frozen(x):
-            packed = self._buffers["packed"]
-            return self._apply_packed(x, packed, self._frozen.batch, tf32)
+        kept, last, act = self._packed, self._batch_last, self.activation
+        if self._frozen is not None and self._runs_frozen(x):
+            packed, batch = self._buffers["packed"], self._frozen.batch
+            return APPLY(
+                x, packed, bias is not None, batch, self._sizes, act, last, tf32
+            )
         size = (x.numel() // self.in_features - 1).bit_length()
-        kept = self._packed
         state = [kept.epoch]
         try:
-            for p in self._numbers():
-                state += p._version, p.data_ptr()
+            for w in weights:
+                state += w._version, w.data_ptr()
+            if bias is not None:
+                state += bias._version, bias.data_ptr()
         except RuntimeError:  # tensors of inference mode have no version
             return self._product(x)
         held = kept.plans.get((x.dtype, x.device, size, tf32))
@@ -229,7 +233,9 @@ class KSLinear(nn.Module):
             if x.is_meta or x.is_cuda and torch.cuda.is_current_stream_capturing():
                 return self._product(x)
             held = self._pack(x, size, state, tf32)
-        return self._apply_packed(x, held[0], 1 << size, tf32)
+        return APPLY(
+            x, held[0], bias is not None, 1 << size, self._sizes, act, last, tf32
+        )
 
     # ---- packed weights ----
 
@@ -307,15 +313,6 @@ class KSLinear(nn.Module):
         rows = x.numel() // self.in_features
         question = self._sizes, self.activation, self._batch_last
         return ops.ks_describe(x, rows, *question, allows_tf32(self.tf32, x))
-
-    def _apply(self, fn, recurse: bool = True) -> KSLinear:
-        """Moved or converted: what is packed is made anew."""
-        super()._apply(fn, recurse)
-        self._packed = _Packed()
-        if self._frozen is not None and not self.weights[0].is_meta:
-            dtype, batch = self._frozen
-            self.freeze(batch, None if dtype == dtype else dtype)
-        return self
 
     # ---- chains and dense matrices ----
 

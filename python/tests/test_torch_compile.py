@@ -1,0 +1,191 @@
+"""What PyTorch does around KSLinear: tracing, exporting, autocast, checkpoints."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import copy
+import shutil
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from danaus.torch import KSLinear, functional  # noqa: E402
+
+CHAIN = "2,6,5,2 4,5,3,1"  # 24 x 12
+BACK = "1,12,6,1 1,6,24,1"  # 12 x 24
+
+
+def network(device, **options):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.LayerNorm(12, device=device),
+        KSLinear(12, 24, CHAIN, activation="gelu", device=device),
+        KSLinear(24, 12, BACK, device=device, **options),
+    )
+
+
+def gradients(model, x):
+    model.zero_grad()
+    y = model(x)
+    y.float().square().sum().backward()
+    return [y.detach(), *(p.grad.clone() for p in model.parameters())]
+
+
+def compiled(model, backend="aot_eager", **options):
+    torch._dynamo.reset()
+    return torch.compile(model, backend=backend, fullgraph=True, **options)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_compiled_networks(device, dynamic):
+    model = network(device)
+    fast = compiled(model, dynamic=dynamic)
+    for batch in (3,), (5, 2), (64,):
+        x = torch.randn(*batch, 12, device=device)
+        with torch.no_grad():
+            torch.testing.assert_close(fast(x), model(x))
+        expected = gradients(model, x)
+        model.zero_grad()
+        for found, wanted in zip(gradients(fast, x), expected):
+            torch.testing.assert_close(found, wanted)
+
+
+def test_compiled_networks_see_new_weights(device):
+    model, x = network(device), torch.randn(3, 12, device=device)
+    fast = compiled(model)
+    with torch.no_grad():
+        fast(x)
+        model[1].weights[0].add_(1)
+        torch.testing.assert_close(fast(x), model(x))
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="the inductor needs a compiler")
+def test_compiled_by_the_inductor(device):
+    model, x = network(device), torch.randn(5, 12, device=device)
+    fast = compiled(model, "inductor")
+    for found, wanted in zip(gradients(fast, x), gradients(model, x)):
+        torch.testing.assert_close(found, wanted)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x))
+
+
+def test_the_function_compiles(device):
+    layer, x = network(device)[1], torch.randn(5, 12, device=device)
+
+    def function(x, bias, *weights):
+        return functional.ks_linear(x, weights, bias, activation="silu").sum()
+
+    operands = x, layer.bias, *layer.weights
+    torch.testing.assert_close(compiled(function)(*operands), function(*operands))
+
+
+def test_frozen_networks_pack_nothing_when_they_run(device):
+    model, x = network(device), torch.randn(5, 12, device=device)
+    with torch.no_grad():
+        y = model(x)
+    for layer in model[1:]:
+        layer.freeze(batch=5)
+    graphs = []
+
+    def keep(graph, inputs):
+        graphs.append(str(graph.code))
+        return graph
+
+    torch._dynamo.reset()
+    fast = torch.compile(model, backend=keep, fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), y)
+    assert "ks_apply" in graphs[0]
+    assert "ks_linear" not in graphs[0] and "ks_pack" not in graphs[0]
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["weights", "packed"])
+@pytest.mark.parametrize("strict", [False, True], ids=["non-strict", "strict"])
+def test_exported_programs(device, tmp_path, frozen, strict):
+    model, x = network(device), torch.randn(5, 12, device=device)
+    with torch.no_grad():
+        y = model(x)
+    if frozen:
+        for layer in model[1:]:
+            layer.freeze(batch=5)
+    batch = torch.export.Dim("batch", min=2, max=100)
+    program = torch.export.export(
+        model, (x,), dynamic_shapes=[{0: batch}], strict=strict
+    )
+    torch.export.save(program, tmp_path / "model.pt2")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(x), y)
+        torch.testing.assert_close(loaded(x[:3]), y[:3])
+
+
+@pytest.mark.parametrize("how", ["eager", "compiled"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_autocast_casts_as_for_nn_linear(device, dtype, how):
+    layer, linear = network(device)[1], torch.nn.Linear(12, 24, device=device)
+    run = compiled(layer) if how == "compiled" else layer
+    x = torch.randn(5, 12, device=device, requires_grad=True)
+    with torch.autocast(device, dtype):
+        assert run(x).dtype == linear(x).dtype == dtype
+        run(x).float().sum().backward()
+        assert functional.ks_linear(x, list(layer.weights)).dtype == dtype
+        with torch.no_grad():
+            assert run(x).dtype == dtype
+            error = {torch.float16: 1e-2, torch.bfloat16: 5e-2}[dtype]
+            exact = copy.deepcopy(layer).double()
+        with torch.autocast(device, enabled=False):
+            assert run(x).dtype == torch.float32
+            torch.testing.assert_close(
+                exact(x.double()).float(), run(x), atol=error, rtol=error
+            )
+        # f64 is left alone, as by PyTorch's own products.
+        assert exact(x.double()).dtype == torch.float64
+    assert x.grad.dtype == layer.weights[0].grad.dtype == torch.float32
+
+
+def test_activation_checkpoints(device):
+    model, x = network(device), torch.randn(5, 12, device=device)
+
+    from torch.utils.checkpoint import checkpoint
+
+    def run(x):
+        return checkpoint(model, x, use_reentrant=False)
+
+    expected = gradients(model, x)
+    model.zero_grad()
+    run(x).square().sum().backward()
+    for p, wanted in zip(model.parameters(), expected[1:]):
+        assert torch.equal(p.grad, wanted)
+
+
+def test_deterministic_mode(device):
+    model, x = network(device), torch.randn(50, 12, device=device)
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        first = gradients(model, x)
+        for _ in range(3):
+            for a, b in zip(first, gradients(model, x)):
+                assert torch.equal(a, b)
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def test_training_lowers_the_loss(device):
+    torch.manual_seed(1)
+    model = network(device)
+    x = torch.randn(64, 12, device=device)
+    target = torch.roll(x, 1, dims=1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-2)
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), target)
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.5 * losses[0]
+    with torch.no_grad():  # packed anew after the last step
+        loss = torch.nn.functional.mse_loss(model(x), target)
+    assert float(loss) < losses[-1] * 1.2

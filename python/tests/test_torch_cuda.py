@@ -1,0 +1,170 @@
+"""What only a GPU has: streams, graphs, other GPUs, tf32."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from danaus.torch import KSLinear, functional  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+CHAIN = "1,32,32,32 32,32,32,1"
+
+
+def layer_of(**options) -> KSLinear:
+    torch.manual_seed(0)
+    return KSLinear(1024, 1024, CHAIN, device="cuda", **options)
+
+
+def test_many_streams():
+    layer = layer_of()
+    inputs = [torch.randn(64 << n, 1024, device="cuda") for n in range(4)]
+    expected = []
+    for x in inputs:
+        y = layer(x)
+        expected.append((y.detach(), *torch.autograd.grad(y.sum(), [*layer.weights])))
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in inputs]
+    for _ in range(10):
+        found = []
+        for x, stream in zip(inputs, streams):
+            with torch.cuda.stream(stream):
+                y = layer(x)
+                grads = torch.autograd.grad(y.sum(), [*layer.weights])
+                with torch.no_grad():
+                    found.append((layer(x), y.detach(), *grads))
+        torch.cuda.synchronize()
+        for (packed, *rest), wanted in zip(found, expected):
+            torch.testing.assert_close(packed, wanted[0])
+            for a, b in zip(rest, wanted):
+                assert torch.equal(a, b)
+
+
+def test_a_graph_without_gradients():
+    layer, x = layer_of(activation="gelu"), torch.randn(256, 1024, device="cuda")
+    with torch.no_grad():
+        for _ in range(3):
+            layer(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = layer(x)
+        for seed in range(3):
+            torch.manual_seed(seed)
+            x.normal_()
+            graph.replay()
+            torch.testing.assert_close(y, layer(x))
+        layer.weights[0].mul_(2)
+        layer(x)  # packs, in the memory that the graph reads
+        graph.replay()
+        torch.testing.assert_close(y, layer(x))
+
+
+def test_a_graph_of_a_training_step():
+    layer, x = layer_of(), torch.randn(256, 1024, device="cuda")
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
+    other = copy.deepcopy(layer)
+    other_optimizer = torch.optim.SGD(other.parameters(), lr=1e-3)
+
+    def step(model, optimizer):
+        optimizer.zero_grad(set_to_none=False)
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step(layer, optimizer)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(layer, optimizer)
+    for _ in range(4):
+        graph.replay()
+    for _ in range(7):
+        step(other, other_optimizer)
+    for a, b in zip(layer.parameters(), other.parameters()):
+        torch.testing.assert_close(a, b)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), other(x))
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "default"])
+def test_compiled_with_graphs(mode):
+    layer, x = layer_of(activation="gelu"), torch.randn(64, 1024, device="cuda")
+    torch._dynamo.reset()
+    fast = torch.compile(layer, mode=mode, fullgraph=True)
+    for _ in range(4):
+        with torch.no_grad():
+            torch.testing.assert_close(fast(x), layer(x), atol=1e-5, rtol=1e-4)
+        fast(x).sum().backward()
+
+
+def test_tf32_follows_pytorch():
+    layer, x = layer_of(), torch.randn(256, 1024, device="cuda")
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    wide = copy.deepcopy(layer).double()
+    try:
+        errors = {}
+        for precision in "ieee", "tf32":
+            matmul.fp32_precision = precision
+            with torch.no_grad():
+                errors[precision] = float((layer(x) - wide(x.double())).abs().max())
+                forced = copy.deepcopy(layer)
+                forced.tf32 = False
+                exact = float((forced(x) - wide(x.double())).abs().max())
+            assert exact < 1e-5
+    finally:
+        matmul.fp32_precision = before
+    assert errors["ieee"] < 1e-5 < 1e-4 < errors["tf32"]
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+def test_every_gpu_in_turn():
+    layer = layer_of()
+    x = torch.randn(64, 1024, device="cuda:0")
+    expected = layer(x)
+    expected.sum().backward()
+    for index in 1, 0, 1:
+        place = f"cuda:{index}"
+        moved = copy.deepcopy(layer).to(place)
+        moved.zero_grad()
+        y = moved(x.to(place))  # while cuda:0 is the current device
+        y.sum().backward()
+        torch.testing.assert_close(y.to("cuda:0"), expected)
+        torch.testing.assert_close(
+            moved.weights[0].grad.to("cuda:0"), layer.weights[0].grad
+        )
+    with pytest.raises(ValueError, match="cuda:1"):
+        layer(x.to("cuda:1"))
+
+
+def test_memory_of_a_training_step():
+    """Figure 6: at most that of a dense layer and 5 %."""
+
+    def peak(layer):
+        x = torch.randn(4096, 1024, device="cuda", requires_grad=True)
+        for _ in range(3):
+            torch.cuda.reset_peak_memory_stats()
+            layer(x).sum().backward()
+            torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated()
+
+    dense = peak(torch.nn.Linear(1024, 1024, device="cuda"))
+    assert peak(layer_of()) <= 1.05 * dense
+
+
+def test_the_function_on_a_gpu_takes_numbers_of_other_types():
+    layer = layer_of()
+    for dtype in torch.float16, torch.bfloat16, torch.float64:
+        x = torch.randn(32, 1024, device="cuda", dtype=dtype)
+        y = functional.ks_linear(x, list(layer.weights), layer.bias)
+        wanted = torch.nn.functional.linear(
+            x.double(), layer.to_dense().double(), layer.bias.double()
+        )
+        torch.testing.assert_close(y.double(), wanted, atol=3e-2, rtol=3e-2)
