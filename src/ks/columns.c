@@ -12,9 +12,15 @@
 #include "math/lapack.h"
 #include "math/pattern.h"
 
+#include <limits.h>
 #include <string.h>
 
-enum { TILE = 128, CHUNKS = 64 };
+enum {
+    TILE = 128, /* columns */
+    ROWS = 64,
+    CHUNKS = 64,
+    LARGE = 8 /* sides of blocks for which BLAS is called */
+};
 
 typedef struct columns_job {
     danaus_pattern p;
@@ -59,40 +65,65 @@ static void run_units(thread_pool *pool, columns_job *job, int64_t tiles)
     job->tiles = tiles;
     job->units = job->p.a * job->p.d * tiles;
     job->chunks = job->units < CHUNKS ? (int)job->units : CHUNKS;
+    dn_lapack_alone();
     dn_pool_run(pool, job->chunks, do_units, job);
+    dn_lapack_as_before();
 }
 
 static int64_t tiles_of(const ks_columns *x) { return (x->count + TILE - 1) / TILE; }
 
+/* c = a b with the adjoints that g says: BLAS where blocks are large enough for it. */
+static void multiply(const dn_gemm *g, dn_matrix a, dn_matrix b, dn_matrix c)
+{
+    if (MIN(g->m, MIN(g->n, g->k)) >= LARGE && MAX(a.ld, MAX(b.ld, c.ld)) <= INT_MAX)
+        dn_gemm_run(g, a, b, c);
+    else if (g->adjoint_a)
+        dn_adjoint_times(g->complex, g->m, g->n, g->k, a, b, c);
+    else if (g->adjoint_b)
+        dn_times_adjoint(g->complex, g->m, g->n, g->k, a, b, c);
+    else
+        dn_times(g->complex, g->m, g->n, g->k, a, b, c);
+}
+
 static void times_unit(const columns_job *job, int64_t block, int64_t tile)
 {
     danaus_pattern p = job->p;
-    dn_times(
-        job->x->complex, p.b, tile_columns(job, tile), p.c, block_of(job, block),
-        rows_of_block(job->x, p, block, p.c, tile * TILE),
+    dn_gemm g = { .complex = job->x->complex,
+                  .m = p.b,
+                  .n = tile_columns(job, tile),
+                  .k = p.c };
+    multiply(
+        &g, block_of(job, block), rows_of_block(job->x, p, block, p.c, tile * TILE),
         rows_of_block(job->y, p, block, p.b, tile * TILE));
 }
 
 static void adjoint_unit(const columns_job *job, int64_t block, int64_t tile)
 {
     danaus_pattern p = job->p;
-    dn_adjoint_times(
-        job->x->complex, p.c, tile_columns(job, tile), p.b, block_of(job, block),
-        rows_of_block(job->x, p, block, p.b, tile * TILE),
+    dn_gemm g = { .complex = job->x->complex,
+                  .adjoint_a = 1,
+                  .m = p.c,
+                  .n = tile_columns(job, tile),
+                  .k = p.b };
+    multiply(
+        &g, block_of(job, block), rows_of_block(job->x, p, block, p.b, tile * TILE),
         rows_of_block(job->y, p, block, p.c, tile * TILE));
 }
 
-/* "Tile" is a row of the block here: sums over columns are not cut. */
-static void gradient_unit(const columns_job *job, int64_t block, int64_t row)
+/* A tile is ROWS rows of the block here: sums over columns are not cut. */
+static void gradient_unit(const columns_job *job, int64_t block, int64_t tile)
 {
     danaus_pattern p = job->p;
-    int64_t width = job->x->complex ? 2 : 1;
+    int64_t width = job->x->complex ? 2 : 1, row = tile * ROWS;
+    dn_gemm shape = { .complex = job->x->complex,
+                      .adjoint_b = 1,
+                      .m = MIN(ROWS, p.b - row),
+                      .n = p.c,
+                      .k = job->x->count };
     dn_matrix y = rows_of_block(job->y, p, block, p.b, 0), g = block_of(job, block);
     y.at += row * y.ld * width;
     g.at += row * g.ld * width;
-    dn_times_adjoint(
-        job->x->complex, 1, p.c, job->x->count, y,
-        rows_of_block(job->x, p, block, p.c, 0), g);
+    multiply(&shape, y, rows_of_block(job->x, p, block, p.c, 0), g);
 }
 
 void dn_columns_times(
@@ -143,7 +174,7 @@ void dn_columns_gradient(
     double *g)
 {
     columns_job job = { .p = p, .x = x, .y = y, .w = g, .unit = gradient_unit };
-    run_units(pool, &job, p.b);
+    run_units(pool, &job, CEIL_DIV(p.b, ROWS));
 }
 
 /* ---- orthonormal rows ---- */
