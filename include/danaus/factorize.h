@@ -58,6 +58,11 @@ DANAUS_API danaus_status danaus_patterns_fit(
 DANAUS_API danaus_status
 danaus_patterns_check_chainable(const danaus_pattern *patterns, int count);
 
+/* Degrees of freedom of the products of a chain that can be factorised into: its weights
+   less r^2 for each of the blocks of rank r of every split (docs/ks.md, section 2). */
+DANAUS_API danaus_status
+danaus_patterns_freedom(const danaus_pattern *patterns, int count, int64_t *numbers);
+
 /* ---- factorization ---- */
 
 typedef enum danaus_order {
@@ -73,13 +78,21 @@ typedef enum danaus_order {
    from sums. */
 typedef struct danaus_calibration {
     int64_t samples;
-    const void *gram;  /* [N][N]: X^T conj(X) */
-    const void *cross; /* [M][N]: Y^T conj(X); NULL: the targets are X W^T */
-    double energy;     /* ||Y||^2; not read without cross */
-    const void *input_sum, *target_sum; /* [N], [M]: sums of x and y, for a bias; the
-                                           second is not read without cross */
+    void *gram;    /* [N][N]: X^T conj(X) */
+    void *cross;   /* [M][N]: Y^T conj(X); NULL: the targets are X W^T */
+    double energy; /* ||Y||^2; not read without cross */
+    void *input_sum,
+        *target_sum; /* [N], [M]: sums of x and y, for a bias; the second is
+                                     not read without cross */
     uint32_t reserved[8];
 } danaus_calibration;
+
+/* Adds samples: inputs[samples][N] and targets[samples][M], which may be NULL where
+   sums->cross is, of type `dtype`: f32, f64, c64 or c128. The caller's arrays begin with
+   zeros; sums that are NULL are not made. */
+DANAUS_API danaus_status danaus_calibration_add(
+    danaus_calibration *sums, danaus_dtype dtype, int64_t rows, int64_t cols,
+    int64_t samples, const void *inputs, const void *targets);
 
 /* All-zero is the default of every field.
 
@@ -130,6 +143,66 @@ DANAUS_API danaus_status danaus_factorize(
     const void *dense, danaus_dtype dtype, const danaus_pattern *patterns, int count,
     const danaus_factorize_desc *desc, danaus_chain **chain,
     danaus_factorize_result *result);
+
+/* ---- the best of many chains ---- */
+
+typedef enum danaus_candidates { /* bits */
+                                 DANAUS_TRY_DENSE = 1,
+                                 DANAUS_TRY_LOW_RANK = 2,
+                                 DANAUS_TRY_COLUMN_GROUPS =
+                                     4, /* (1, M, p r, 1) (p, r, N/p, 1): a low-rank matrix for
+                                     each of p groups of inputs */
+                                 DANAUS_TRY_ROW_GROUPS =
+                                     8, /* (1, M/q, r, q) (1, r q, N, 1): of outputs */
+                                 DANAUS_TRY_MONARCH =
+                                     16, /* (1, M/q, p r, q) (p, q r, N/p, 1): of both */
+                                 DANAUS_TRY_FITTED =
+                                     32 /* the chain of danaus_patterns_fit() */
+} danaus_candidates;
+
+/* All-zero is the default of every field but `parameters`. */
+typedef struct danaus_compress_desc {
+    int64_t parameters;  /* at most so many numbers, the bias not counted */
+    int reduced;         /* nonzero: count degrees of freedom, and reduce the chain */
+    uint32_t candidates; /* danaus_candidates to try; 0: all */
+    const danaus_factorize_desc *fit; /* inputs, targets, ...; NULL: ||W - K_1..K_L|| */
+    uint32_t reserved[8];
+} danaus_compress_desc;
+
+#define DANAUS_CANDIDATE_FACTORS 8
+
+/* What became of a candidate. */
+typedef struct danaus_candidate {
+    danaus_candidates kind;
+    int count; /* of patterns */
+    danaus_pattern patterns[DANAUS_CANDIDATE_FACTORS];
+    int64_t parameters; /* as they are counted for the budget */
+    double error;       /* as in danaus_factorize_result */
+    double seconds;
+    int passes; /* over its factors; the best get more */
+    int taken;  /* nonzero for the one that was returned */
+    uint64_t reserved[5];
+} danaus_candidate;
+
+/* Fits candidates of a matrix dense[rows][cols] (as danaus_factorize() does) within a
+   budget of parameters and returns the chain of the smallest error. Each gets one pass
+   over its factors, the best few those of desc->fit->refine. result, report and *count
+   (of candidates, of which at most `capacity` are written) may be NULL; result->seconds is
+   that of the whole call. DANAUS_ERR_ARGUMENT where no candidate fits in the budget. */
+DANAUS_API danaus_status danaus_compress(
+    const void *dense, danaus_dtype dtype, int64_t rows, int64_t cols,
+    const danaus_compress_desc *desc, danaus_chain **chain,
+    danaus_factorize_result *result, danaus_candidate *report, int capacity,
+    int *count);
+
+/* Writes the same product with as few numbers as it has degrees of freedom: in every
+   block of rank r of a split between K_l and K_{l+1}, the r rows of K_{l+1} become
+   (I c) but for the order of columns, which suits the numbers best, and K_l takes the
+   rest. A low-rank chain u v of rank r becomes u' (I c) P: what is left to store are
+   r (M + N - r) numbers and which columns are those of I. For chains that can be
+   factorised only transposed, left and right are exchanged. Products change by rounding;
+   f32, f64, c64 and c128. Not parallel. */
+DANAUS_API danaus_status danaus_chain_reduce(danaus_chain *chain);
 
 /* ---- known transforms as exact chains ---- */
 

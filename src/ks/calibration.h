@@ -69,6 +69,11 @@ double dn_calibration_residual(
 
 /* lower = X^T conj(X), target = Y^T conj(X), and means, energy and scales. */
 danaus_status dn_samples_read(thread_pool *pool, ks_calibration *c);
+
+/* danaus_calibration_add() */
+danaus_status dn_calibration_sum(
+    thread_pool *pool, danaus_calibration *sums, danaus_dtype dtype, int64_t rows,
+    int64_t cols, int64_t samples, const void *inputs, const void *targets);
 danaus_status dn_samples_measure(
     thread_pool *pool, const ks_calibration *c, const ks_factors *f, double *error);
 

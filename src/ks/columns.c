@@ -88,10 +88,9 @@ static void multiply(const dn_gemm *g, dn_matrix a, dn_matrix b, dn_matrix c)
 static void times_unit(const columns_job *job, int64_t block, int64_t tile)
 {
     danaus_pattern p = job->p;
-    dn_gemm g = { .complex = job->x->complex,
-                  .m = p.b,
-                  .n = tile_columns(job, tile),
-                  .k = p.c };
+    dn_gemm g = {
+        .complex = job->x->complex, .m = p.b, .n = tile_columns(job, tile), .k = p.c
+    };
     multiply(
         &g, block_of(job, block), rows_of_block(job->x, p, block, p.c, tile * TILE),
         rows_of_block(job->y, p, block, p.b, tile * TILE));

@@ -252,23 +252,11 @@ static danaus_status measure(factorization *f)
    W back to its own scale. */
 static void write_factor(const factorization *f, danaus_chain *chain, int l)
 {
-    int from = f->transposed ? f->count - 1 - l : l;
-    danaus_pattern p = f->factors.p[from];
-    int complex = f->factors.complex, total = -ilogb(f->scale);
+    int from = f->transposed ? f->count - 1 - l : l, total = -ilogb(f->scale);
     int exponent = total / f->count + (l < total % f->count) - (l < -total % f->count);
-    const double *w = f->factors.w[from];
-    void *to = danaus_chain_weights(chain, l);
-    for (int64_t i = 0; i < p.a; i++)
-        for (int64_t j = 0; j < p.d; j++)
-            for (int64_t r = 0; r < p.b; r++)
-                for (int64_t k = 0; k < p.c; k++) {
-                    int64_t at = f->transposed ? ((i * p.c + k) * p.b + r) * p.d + j
-                                               : ((i * p.b + r) * p.c + k) * p.d + j;
-                    double value[2] = { ldexp(*w++, exponent), 0 };
-                    if (complex)
-                        value[1] = ldexp(*w++, exponent);
-                    dn_store(f->dense.dtype, to, at, value);
-                }
+    dn_factor_write(
+        f->factors.p[from], f->transposed, f->factors.complex, f->factors.w[from],
+        exponent, f->dense.dtype, danaus_chain_weights(chain, l));
 }
 
 /* The bias in the type of W, in its own place. */

@@ -3,6 +3,7 @@
 #include "ks/hierarchy.h"
 
 #include "ks/patterns.h"
+#include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "math/pattern.h"
@@ -236,4 +237,23 @@ danaus_status dn_factors_transpose(ks_factors *f)
         f->p[m] = p;
     }
     return DANAUS_OK;
+}
+
+/* ---- the public order ---- */
+
+void dn_factor_write(
+    danaus_pattern p, int transposed, int complex, const double *w, int exponent,
+    danaus_dtype dtype, void *to)
+{
+    for (int64_t i = 0; i < p.a; i++)
+        for (int64_t j = 0; j < p.d; j++)
+            for (int64_t r = 0; r < p.b; r++)
+                for (int64_t k = 0; k < p.c; k++) {
+                    int64_t at = transposed ? ((i * p.c + k) * p.b + r) * p.d + j
+                                            : ((i * p.b + r) * p.c + k) * p.d + j;
+                    double value[2] = { ldexp(*w++, exponent), 0 };
+                    if (complex)
+                        value[1] = ldexp(*w++, exponent);
+                    dn_store(dtype, to, at, value);
+                }
 }

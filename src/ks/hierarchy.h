@@ -57,4 +57,9 @@ danaus_status dn_factors_balance(ks_factors *factors, int passes);
 /* K_l <-> K_{L+1-l}^T: the factors of the transposed matrix. */
 danaus_status dn_factors_transpose(ks_factors *factors);
 
+/* to[a][b][c][d] = 2^exponent times a factor in work order, or its transpose. */
+void dn_factor_write(
+    danaus_pattern p, int transposed, int complex, const double *w, int exponent,
+    danaus_dtype dtype, void *to);
+
 #endif

@@ -28,6 +28,9 @@ danaus_status dn_patterns_lattice(
     int order, const int64_t *q, const int64_t *p, const int64_t *ranks, int64_t rank,
     danaus_pattern *patterns);
 
+/* The numbers that danaus_chain_reduce() leaves free; 0 for no chain to factorise. */
+int64_t dn_patterns_freedom(const danaus_pattern *patterns, int count);
+
 /* Copies a chain into the caller's array, if it fits. */
 danaus_status dn_patterns_deliver(
     const danaus_pattern *made, int made_count, danaus_pattern *patterns, int capacity,

@@ -9,6 +9,9 @@
 #include "base/numbers.h"
 #include "base/status.h"
 
+#include <inttypes.h>
+#include <limits.h>
+
 enum { CHUNK = 512 };
 
 static int64_t width(const ks_calibration *c) { return c->complex ? 2 : 1; }
@@ -156,5 +159,111 @@ danaus_status dn_samples_measure(
     dn_room_free(&r);
     chunk_free(&s);
     *error = sum;
+    return status;
+}
+
+/* ---- sums for the caller ---- */
+
+static danaus_status check_add(
+    const danaus_calibration *sums, danaus_dtype dtype, int64_t rows, int64_t cols,
+    int64_t samples, const void *inputs, const void *targets)
+{
+    if (!sums || !sums->gram || !inputs)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a Gram matrix and inputs are needed");
+    if (dtype != DANAUS_F32 && dtype != DANAUS_F64 && dtype != DANAUS_C64 &&
+        dtype != DANAUS_C128)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "samples of type %s cannot be summed",
+            danaus_dtype_name(dtype));
+    if (rows < 1 || cols < 1 || rows > INT_MAX || cols > INT_MAX || samples < 0)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "%" PRId64 " samples of %" PRId64 " inputs and %" PRId64
+            " outputs cannot be summed",
+            samples, cols, rows);
+    if (sums->cross && !targets)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "cross needs targets");
+    return dn_check_reserved(sums->reserved, sizeof sums->reserved);
+}
+
+static void add_rows(const ks_columns *x, double *sum)
+{
+    int64_t w = x->complex ? 2 : 1;
+    const double *at = x->at;
+    for (int64_t row = 0; sum && row < x->rows; row++)
+        for (int64_t s = 0; s < x->count * w; s++)
+            sum[row * w + s % w] += *at++;
+}
+
+static danaus_status add_samples(
+    thread_pool *pool, const ks_calibration *c, danaus_calibration *sums)
+{
+    chunk s;
+    danaus_status status = chunk_make(c, &s);
+    for (int64_t at = 0; at < c->desc->samples && status == DANAUS_OK; at += CHUNK) {
+        read_chunk(c, at, &s);
+        add_product(pool, &s.x, &s.x, sums->gram);
+        add_rows(&s.x, sums->input_sum);
+        if (!c->fitted)
+            continue;
+        add_product(pool, &s.y, &s.x, sums->cross);
+        add_rows(&s.y, sums->target_sum);
+        sums->energy += dn_columns_energy(&s.y);
+    }
+    chunk_free(&s);
+    if (status == DANAUS_OK)
+        sums->samples += c->desc->samples;
+    return status;
+}
+
+static danaus_status survey_samples(thread_pool *pool, const ks_calibration *c)
+{
+    ks_dense x = { c->desc->inputs, c->w->dtype, c->desc->samples, c->w->cols };
+    ks_dense y = { c->desc->targets, c->w->dtype, c->desc->samples, c->w->rows };
+    double scale, energy;
+    TRY(dn_survey(pool, &x, "X", &scale, &energy));
+    return c->fitted ? dn_survey(pool, &y, "Y", &scale, &energy) : DANAUS_OK;
+}
+
+danaus_status dn_calibration_sum(
+    thread_pool *pool, danaus_calibration *sums, danaus_dtype dtype, int64_t rows,
+    int64_t cols, int64_t samples, const void *inputs, const void *targets)
+{
+    ks_dense w = { NULL, dtype, rows, cols };
+    danaus_factorize_desc desc = { .inputs = inputs,
+                                   .targets = targets,
+                                   .samples = samples };
+    ks_calibration c = { .desc = &desc,
+                         .w = &w,
+                         .complex = dn_is_complex(dtype),
+                         .fitted = sums->cross != NULL,
+                         .scale = 1,
+                         .x_scale = 1 };
+    c.mean_x = dn_calibration_numbers(&c, 1, cols);
+    c.mean_y = dn_calibration_numbers(&c, 1, rows);
+    danaus_status status = DANAUS_OK;
+    if (c.mean_x && c.mean_y) {
+        dn_zero(c.complex, 1, cols, (dn_matrix){ c.mean_x, 0 });
+        dn_zero(c.complex, 1, rows, (dn_matrix){ c.mean_y, 0 });
+        status = survey_samples(pool, &c);
+    } else {
+        status = dn_fail(DANAUS_ERR_MEMORY, "no memory to add samples");
+    }
+    if (status == DANAUS_OK)
+        status = add_samples(pool, &c, sums);
+    dn_calibration_free(&c);
+    return status;
+}
+
+danaus_status danaus_calibration_add(
+    danaus_calibration *sums, danaus_dtype dtype, int64_t rows, int64_t cols,
+    int64_t samples, const void *inputs, const void *targets)
+{
+    TRY(check_add(sums, dtype, rows, cols, samples, inputs, targets));
+    thread_pool *pool;
+    TRY(dn_pool_create(dn_thread_count(), &pool));
+    danaus_status status =
+        dn_calibration_sum(pool, sums, dtype, rows, cols, samples, inputs, targets);
+    dn_pool_destroy(pool);
     return status;
 }

@@ -48,6 +48,12 @@ void dorgqr_(
 void zungqr_(
     const int *m, const int *n, const int *k, double *a, const int *lda,
     const double *tau, double *work, const int *lwork, int *info);
+void dgeqp3_(
+    const int *m, const int *n, double *a, const int *lda, int *pivots, double *tau,
+    double *work, const int *lwork, int *info);
+void zgeqp3_(
+    const int *m, const int *n, double *a, const int *lda, int *pivots, double *tau,
+    double *work, const int *lwork, double *rwork, int *info);
 void dgemm_(
     const char *op_a, const char *op_b, const int *m, const int *n, const int *k,
     const double *alpha, const double *a, const int *lda, const double *b,
@@ -245,4 +251,46 @@ void dn_triangle_solve(
     (complex ? ztrsm_ : dtrsm_)(
         "L", "U", adjoint ? "C" : "N", "N", &rows, &cols, one, lower.at, &ldl, x.at,
         &ldx);
+}
+
+int64_t dn_pivots_scratch(int complex, int64_t k, int64_t n)
+{
+    int64_t lwork = 2 * n + BLOCK * (n + 1);
+    return (complex ? 2 : 1) * (k + lwork + k * n) + 2 * n + n;
+}
+
+/* a P = Q (R_1 R_2), and a_2 = Q R_2 = a_1 R_1^-1 R_2. */
+void dn_pivots(
+    int complex, int64_t k, int64_t n, double *at, int64_t *pivots, int64_t *rank,
+    double *scratch)
+{
+    int64_t w = complex ? 2 : 1, lwork = 2 * n + BLOCK * (n + 1);
+    double *tau = dn_take(&scratch, k * w), *work = dn_take(&scratch, lwork * w);
+    double *columns = dn_take(&scratch, k * n * w), *rwork = dn_take(&scratch, 2 * n);
+    int *order = (int *)scratch, rows = (int)k, cols = (int)n, size = (int)lwork, info;
+    memset(order, 0, (size_t)n * sizeof *order);
+    memcpy(columns, at, (size_t)(k * n * w) * sizeof *at);
+    if (complex)
+        zgeqp3_(&rows, &cols, columns, &rows, order, tau, work, &size, rwork, &info);
+    else
+        dgeqp3_(&rows, &cols, columns, &rows, order, tau, work, &size, &info);
+    double first = hypot(columns[0], complex ? columns[1] : 0);
+    for (*rank = 0; *rank < k; ++*rank) {
+        const double *r = columns + (*rank * k + *rank) * w;
+        if (!(hypot(r[0], complex ? r[1] : 0) > 1e-14 * first))
+            break;
+    }
+    int used = (int)*rank, rest = (int)(n - k);
+    double one[2] = { 1, 0 };
+    if (used > 0 && rest > 0)
+        (complex ? ztrsm_ : dtrsm_)(
+            "L", "U", "N", "N", &used, &rest, one, columns, &rows, columns + k * k * w,
+            &rows);
+    for (int64_t t = 0; t < n; t++) {
+        if (t < k)
+            pivots[t] = order[t] - 1;
+        memcpy(
+            at + (order[t] - 1) * k * w, columns + t * k * w,
+            (size_t)(k * w) * sizeof *at);
+    }
 }

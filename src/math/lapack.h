@@ -55,6 +55,15 @@ int dn_cholesky(int complex, int64_t n, dn_matrix g);
 void dn_triangle_solve(
     int complex, int adjoint, int64_t m, int64_t n, dn_matrix x, dn_matrix lower);
 
+/* at[n][k] holds the columns of a matrix k x n. Writes to pivots the k columns that a QR
+   factorization with column pivoting takes first, and to `at` the others' coefficients:
+   a[:, j] = sum over t < *rank of a[:, pivots[t]] at[j][t], for j that is no pivot.
+   `rank` is the numerical one. scratch: as planned, in doubles. */
+int64_t dn_pivots_scratch(int complex, int64_t k, int64_t n);
+void dn_pivots(
+    int complex, int64_t k, int64_t n, double *at, int64_t *pivots, int64_t *rank,
+    double *scratch);
+
 /* Between these two calls LAPACK stays on the thread that calls it: threads of its
    own, working on many small blocks at once, would only be in each other's way. They
    nest and may be called from any thread. */
