@@ -273,6 +273,25 @@ def test_third_derivatives():
     assert torch.allclose(cube(long_conv), cube(through_fft), rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_torch_func(rng):
+    case = random_long(rng, 2, 4, 9, 2, 7, "bidirectional", torch.float64)
+    u, k, *rest = case
+    k.requires_grad_()
+    long_conv(u, k, *rest).sin().sum().backward()
+
+    def loss(k):
+        return long_conv(u, k, *rest).sin().sum()
+
+    assert torch.allclose(torch.func.grad(loss)(k.detach()), k.grad)
+    per_sample = torch.func.vmap(torch.func.grad(loss))(
+        torch.stack([k, 2 * k]).detach()
+    )
+    assert torch.allclose(per_sample[0], k.grad)
+    with pytest.raises(RuntimeError, match="jvp"):
+        torch.func.jvp(loss, (k.detach(),), (k.detach(),))
+
+
 # ---- what PyTorch asks of operators ----
 
 

@@ -79,85 +79,49 @@ def _chosen(gradients: tuple[Tensor, ...], needed: tuple[bool, ...]) -> list:
     return [g if need else None for g, need in zip(gradients, needed)]
 
 
-def _save_long(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:LONG_INPUTS])
-    ctx.kind = inputs[LONG_INPUTS]
+class _Long(torch.autograd.Function):
+    """danaus::long_conv without a compiler: it costs less than the operator's way, and
+    torch.func knows it."""
 
-
-def _long_backward(ctx, dy):
-    needed = ctx.needs_input_grad[:LONG_INPUTS]
-    backward = _of_mode("long_conv_backward")
-    gradients = backward(dy.contiguous(), *ctx.saved_tensors, ctx.kind, _wanted(needed))
-    return (*_chosen(gradients, needed), None)
-
-
-def _save_short(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:2])
-    ctx.options = inputs[3:]
-
-
-def _short_backward(ctx, dy):
-    needed = ctx.needs_input_grad[:3]
-    backward = _of_mode("short_conv_backward")
-    gradients = backward(
-        dy.contiguous(), *ctx.saved_tensors, *ctx.options, _wanted(needed)
-    )
-    return (*_chosen(gradients, needed), None, None)
-
-
-def _of_mode(name: str):
-    """The operator with gradients where one may be asked for, else the faster one."""
-    if torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return getattr(ops, name)
-    return getattr(ops, "_" + name)
-
-
-torch.library.register_autograd(
-    "danaus::long_conv", _long_backward, setup_context=_save_long
-)
-torch.library.register_autograd(
-    "danaus::short_conv", _short_backward, setup_context=_save_short
-)
-
-
-class _LongConv(torch.autograd.Function):
-    """danaus::long_conv without a compiler, at less cost than the operator's way."""
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(*inputs):
         return ops._long_conv(*inputs)
 
-    setup_context = staticmethod(_save_long)
-    backward = staticmethod(_long_backward)
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:LONG_INPUTS])
+        ctx.kind = inputs[LONG_INPUTS]
+
+    @staticmethod
+    def backward(ctx, dy):
+        needed = ctx.needs_input_grad[:LONG_INPUTS]
+        inputs = (dy.contiguous(), *ctx.saved_tensors, ctx.kind, _wanted(needed))
+        gradients = _run("long_conv_backward", _LongBackward, inputs)
+        return (*_chosen(gradients, needed), None)
 
 
-class _ShortConv(torch.autograd.Function):
+class _Short(torch.autograd.Function):
+    """The same for danaus::short_conv."""
+
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(*inputs):
         return ops._short_conv(*inputs)
 
-    setup_context = staticmethod(_save_short)
-    backward = staticmethod(_short_backward)
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:2])
+        ctx.options = inputs[3:]
 
-
-def _run(name: str, function, inputs: tuple) -> Tensor:
-    if torch.compiler.is_compiling():
-        return getattr(ops, name)(*inputs)
-    if torch.is_grad_enabled() and any(
-        isinstance(x, Tensor) and x.requires_grad for x in inputs
-    ):
-        return function.apply(*inputs)
-    return getattr(ops, "_" + name)(*inputs)
-
-
-def run_long_conv(*inputs) -> Tensor:
-    """danaus::long_conv in the way that costs least."""
-    return _run("long_conv", _LongConv, inputs)
-
-
-def run_short_conv(*inputs) -> Tensor:
-    """danaus::short_conv in the way that costs least."""
-    return _run("short_conv", _ShortConv, inputs)
+    @staticmethod
+    def backward(ctx, dy):
+        needed = ctx.needs_input_grad[:3]
+        inputs = (dy.contiguous(), *ctx.saved_tensors, *ctx.options, _wanted(needed))
+        gradients = _run("short_conv_backward", _ShortBackward, inputs)
+        return (*_chosen(gradients, needed), None, None)
 
 
 # ---- second derivatives, which few need: autograd's, of PyTorch's own functions ----
@@ -184,46 +148,80 @@ def _differentiate_again(function, dy, inputs, outer, wanted: int) -> list:
     return [None if x is None else next(found) for x in every]
 
 
-def _save_long_backward(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[: 1 + LONG_INPUTS])
-    ctx.kind, ctx.wanted = inputs[1 + LONG_INPUTS :]
+class _LongBackward(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs):
+        return ops._long_conv_backward(*inputs)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[: 1 + LONG_INPUTS])
+        ctx.kind, ctx.wanted = inputs[1 + LONG_INPUTS :]
+
+    @staticmethod
+    def backward(ctx, *outer):
+        def function(*inputs):
+            return _fft_long_conv(*inputs, ctx.kind)
+
+        dy, *inputs = ctx.saved_tensors
+        found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
+        return (*found, None, None)
 
 
-def _long_backward_backward(ctx, *outer):
-    def function(*inputs):
-        return _fft_long_conv(*inputs, ctx.kind)
+class _ShortBackward(torch.autograd.Function):
+    generate_vmap_rule = True
 
-    dy, *inputs = ctx.saved_tensors
-    found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
-    return (*found, None, None)
+    @staticmethod
+    def forward(*inputs):
+        return ops._short_conv_backward(*inputs)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:3])
+        *ctx.options, ctx.wanted = inputs[3:]
+
+    @staticmethod
+    def backward(ctx, *outer):
+        dy, u, k = ctx.saved_tensors
+
+        def function(u, k, bias):
+            return _conv1d_short_conv(u, k, bias, *ctx.options)
+
+        inputs = (u, k, k.new_zeros(k.shape[0]))  # whatever the bias is
+        found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
+        return (*found[:3], None, None, None)
 
 
-def _save_short_backward(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:3])
-    *ctx.options, ctx.wanted = inputs[3:]
+for _name, _function in (
+    ("long_conv", _Long),
+    ("short_conv", _Short),
+    ("long_conv_backward", _LongBackward),
+    ("short_conv_backward", _ShortBackward),
+):
+    torch.library.register_autograd(
+        f"danaus::{_name}", _function.backward, setup_context=_function.setup_context
+    )
 
 
-def _short_backward_backward(ctx, *outer):
-    dy, u, k = ctx.saved_tensors
-
-    def function(u, k, bias):
-        return _conv1d_short_conv(u, k, bias, *ctx.options)
-
-    inputs = (u, k, k.new_zeros(k.shape[0]))  # whatever the bias is
-    found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
-    return (*found[:3], None, None, None)
+def _run(name: str, function, inputs: tuple):
+    """An operator in the way that suits who asks."""
+    if torch.compiler.is_compiling():
+        return getattr(ops, name)(*inputs)
+    if torch.is_grad_enabled():
+        return function.apply(*inputs)
+    return getattr(ops, "_" + name)(*inputs)
 
 
-torch.library.register_autograd(
-    "danaus::long_conv_backward",
-    _long_backward_backward,
-    setup_context=_save_long_backward,
-)
-torch.library.register_autograd(
-    "danaus::short_conv_backward",
-    _short_backward_backward,
-    setup_context=_save_short_backward,
-)
+def run_long_conv(*inputs) -> Tensor:
+    """danaus::long_conv."""
+    return _run("long_conv", _Long, inputs)
+
+
+def run_short_conv(*inputs) -> Tensor:
+    """danaus::short_conv."""
+    return _run("short_conv", _Short, inputs)
 
 
 # ---- without kernels ----

@@ -148,6 +148,7 @@ class LongConv(torch.nn.Module):
             self.weight = torch.nn.Parameter(torch.empty(shape, **made))
             if kind == "bidirectional":
                 self.weight_reverse = torch.nn.Parameter(torch.empty(shape, **made))
+        self.register_load_state_dict_post_hook(_forget)
         self.reset_parameters()
         if filter is not None and self.filter is None:
             self._take(filter)
@@ -239,6 +240,10 @@ class LongConv(torch.nn.Module):
         shared = "" if self.filters == self.channels else f", filters={self.filters}"
         taps = "" if self.taps == self.length else f", taps={self.taps}"
         return f"{self.channels}, {self.length}, {self.kind!r}{shared}{taps}"
+
+
+def _forget(module: LongConv, keys) -> None:
+    module._prepared.forget()  # some ways to shard parameters move no version
 
 
 class ShortConv(torch.nn.Module):
