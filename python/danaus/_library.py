@@ -152,7 +152,10 @@ def _newest(folders: list[pathlib.Path], pattern: str) -> pathlib.Path | None:
 
 def _locate_nvidia() -> None:
     """Tells where the wheels that PyTorch requires keep NVRTC and cuBLAS."""
-    spec = importlib.util.find_spec("nvidia")
+    try:
+        spec = importlib.util.find_spec("nvidia")
+    except ValueError:  # a module of that name that nobody can find
+        spec = None
     if spec is None:
         return
     places = [pathlib.Path(p) for p in spec.submodule_search_locations or []]

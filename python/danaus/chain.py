@@ -254,7 +254,7 @@ def apply(
     Parameters
     ----------
     x : [..., N] for "batch-first", [N, ...] for "batch-last"; contiguous.
-    device : a Device or its name; None: this thread's default.
+    device : a Device, or the name of this thread's own one; None: "cpu".
 
     Returns
     -------

@@ -168,7 +168,7 @@ class ConvPlan:
         self.kind = kind
         self.filters = desc.filters or self.channels
         self.filter_length = desc.filter_length or self.length
-        self._device = None if device is None else chosen(device)
+        self._device = device
         place = ffi.new("danaus_conv_plan **")
         with chosen(self._device).in_use() as handle:
             check(lib.danaus_conv_plan_create(handle, desc, place))

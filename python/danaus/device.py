@@ -208,18 +208,19 @@ def list_devices() -> list[DeviceInfo]:
 _default = threading.local()
 
 
-def default_device() -> Device:
-    """This thread's own device "cpu"; every thread has another one."""
-    device = getattr(_default, "device", None)
+def default_device(name: str = "cpu") -> Device:
+    """This thread's own device of that name; every thread has another one.
+
+    It is opened at the first call and closed when the thread ends.
+    """
+    device = _default.__dict__.get(str(name))
     if device is None or device._pid != os.getpid():
-        device = _default.device = Device("cpu")
+        device = _default.__dict__[str(name)] = Device(name)
     return device
 
 
 def chosen(device: Device | str | None) -> Device:
-    """A device by itself, by its name, or by None: this thread's default."""
-    if device is None:
-        return default_device()
+    """A device itself, or this thread's own one of that name; None: "cpu"."""
     if isinstance(device, Device):
         return device
-    return Device(device)
+    return default_device("cpu" if device is None else device)

@@ -25,7 +25,7 @@ from danaus._arrays import (
     whole,
 )
 from danaus._library import check, ffi, handle_of, lib, own, text
-from danaus.device import Device, chosen, default_device
+from danaus.device import Device, chosen
 from danaus.patterns import Patterns, as_patterns, pattern_array
 
 LAYOUTS = {
@@ -99,7 +99,7 @@ class Plan:
     keep_factors : neighbouring factors are never multiplied out.
     batch : choose for this batch; 0: a large one. Any may be run.
     activation : None, "relu", "gelu", "silu" or "gelu-tanh"; not with gradients.
-    device : a Device or its name; None: the CPU, by a device of each thread's own.
+    device : a Device, or the name of each thread's own one; None: "cpu".
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Plan:
         self._code = element_code(dtype)
         self._layout = choose(layout, LAYOUTS, "layout")
         self._adjoint = bool(adjoint)
-        self._named = None if device is None else chosen(device)
+        self._place = device
         desc = ffi.new("danaus_ks_desc *")
         desc.layout, desc.dtype = self._layout, self._code
         desc.math = choose(math, MATHS, "math")
@@ -139,8 +139,8 @@ class Plan:
 
     @property
     def device(self) -> Device:
-        """The device it was made on, or this thread's default."""
-        return self._named or default_device()
+        """The Device that was given, or this thread's own one of that name."""
+        return chosen(self._place)
 
     @property
     def shape(self) -> tuple[int, int]:

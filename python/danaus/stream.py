@@ -51,7 +51,7 @@ class Stream:
         desc.channels = self.channels = whole(number, "channels", 1, INT64)
         desc.dtype = self._code = real_code(dtype)
         k = filters_of(taps, self._code, taps.shape, "k")
-        self._device = None if device is None else chosen(device)
+        self._device = device
         self._lock = threading.Lock()
         place = ffi.new("danaus_stream **")
         with chosen(self._device).in_use() as handle:

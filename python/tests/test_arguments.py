@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import danaus
 from conftest import random_chain
 
-REFUSED = (TypeError, ValueError, NotImplementedError, MemoryError, OSError)
+REFUSED = (TypeError, ValueError, NotImplementedError, MemoryError, OSError, IndexError)
 EXAMPLES = max(10, 40 // int(os.environ.get("DANAUS_TEST_SHARE", "1")))
 
 PATTERNS = "1,4,2,3 3,2,4,1"  # 12 x 12

@@ -45,11 +45,15 @@ def test_threads_of_a_product_do_not_change_it(rng):
 
 
 def test_each_thread_has_a_default_device():
-    others = []
+    mine, others = danaus.default_device(), []
     thread = threading.Thread(target=lambda: others.append(danaus.default_device()))
     thread.start()
     thread.join()
-    assert danaus.default_device() is danaus.default_device() is not others[0]
+    assert danaus.default_device() is danaus.default_device("cpu") is mine
+    assert others[0] is not mine
+    assert danaus.Plan("1,2,2,1").device is mine
+    assert danaus.Plan("1,2,2,1", device=others[0]).device is others[0]
+    assert danaus.default_device("cpu:scalar").describe().instructions == "scalar"
 
 
 def test_tuning_is_read_and_written(tmp_path):
