@@ -1,5 +1,6 @@
 /* danaus factorize: a dense matrix, or a layer's weights, to a chain file. */
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/candidates.h"
 #include "cli/commands.h"
 #include "cli/open.h"
 #include "cli/progress.h"
@@ -27,7 +28,11 @@ static const usage use = {
         "N\n\n"
         "With --calibrate the error that counts is that of the products with the "
         "sample\n"
-        "inputs X (samples x N): what compressing a trained layer needs.\n",
+        "inputs X (samples x N): what compressing a trained layer needs. With "
+        "--targets\n"
+        "they shall be Y (samples x M) instead of X W^T. --params with --candidates "
+        "fits\n"
+        "low-rank, grouped and other chains, lists them, and takes the best.\n",
     .least = 1,
     .most = 1,
     .operands = "one file with a matrix",
@@ -36,25 +41,30 @@ static const usage use = {
 static const char *const chain_words =
     "dense|low-rank|dyadic|block-butterfly|monarch|kaleidoscope";
 
+enum { CANDIDATES = 64 };
+
 typedef struct options {
-    const char *tensor, *bias, *pattern, *calibrate, *output;
+    const char *tensor, *bias, *pattern, *calibrate, *targets, *output;
     int chain, order, fast, json; /* chain: -1 when not given */
+    int fit_bias, candidates, reduced;
     int64_t rank, factors, refine, threads;
-    double fraction;
+    double fraction, ridge;
     danaus_dtype dtype;
 } options;
 
 typedef struct job {
     const options *o;
     const char *path;
-    danaus_file *file, *samples_file;
-    danaus_tensor w, samples;
-    void *w_owned, *samples_owned; /* converted copies */
+    danaus_file *file, *samples_file, *targets_file;
+    danaus_tensor w, samples, targets;
+    void *w_owned, *samples_owned, *targets_owned; /* converted copies */
     danaus_dtype dtype;
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     int count;
     danaus_chain *chain;
     danaus_factorize_result result;
+    danaus_candidate candidates[CANDIDATES];
+    int candidate_count;
 } job;
 
 static int check_options(const options *o)
@@ -64,6 +74,14 @@ static int check_options(const options *o)
         return usage_error(
             "one of --pattern, --chain and --params is needed, and %s given",
             ways ? "more were" : "none was");
+    if ((o->candidates || o->reduced) && (o->fraction <= 0 || !o->candidates))
+        return usage_error(
+            o->candidates ? "--candidates goes with --params"
+                          : "--reduced goes with --candidates");
+    if (!o->calibrate && (o->targets || o->fit_bias || o->ridge > 0))
+        return usage_error("--targets, --fit-bias and --ridge go with --calibrate");
+    if (o->bias && o->fit_bias)
+        return usage_error("--bias keeps a bias and --fit-bias finds one: give one");
     if ((o->rank || o->factors) && o->chain < 0)
         return usage_error("--rank and --factors go with --chain");
     if (o->refine > INT_MAX || o->threads > INT_MAX || o->factors > DANAUS_MAX_FACTORS)
@@ -107,6 +125,12 @@ static int check_size(const job *j)
     return STATUS_OK;
 }
 
+/* The budget of --params; checked when it was asked for. */
+static int64_t budget(const job *j)
+{
+    return (int64_t)(j->o->fraction * (double)j->w.shape[0] * (double)j->w.shape[1]);
+}
+
 static int choose_patterns(job *j)
 {
     const options *o = j->o;
@@ -126,34 +150,66 @@ static int choose_patterns(job *j)
         status =
             danaus_patterns_make(&desc, j->patterns, DANAUS_MAX_FACTORS, &j->count);
     } else {
-        double parameters = o->fraction * (double)rows * (double)cols;
-        if (parameters > 9e18)
+        if (o->fraction * (double)rows * (double)cols > 9e18)
             return usage_error("--params %g asks for too many parameters", o->fraction);
+        if (o->candidates)
+            return STATUS_OK;
         status = danaus_patterns_fit(
-            rows, cols, (int64_t)parameters, j->patterns, DANAUS_MAX_FACTORS,
-            &j->count);
+            rows, cols, budget(j), j->patterns, DANAUS_MAX_FACTORS, &j->count);
     }
     return status ? library_failure() : check_size(j);
 }
 
-static int open_samples(job *j)
+/* A file of samples x `width` numbers. */
+static int open_rows(
+    const job *j, const char *path, const char *name, int64_t width, danaus_file **file,
+    danaus_tensor *rows)
 {
-    if (!j->o->calibrate)
-        return STATUS_OK;
-    int status = open_tensor(j->o->calibrate, NULL, &j->samples_file, &j->samples);
+    int status = open_tensor(path, NULL, file, rows);
     if (status)
         return status;
-    if (j->samples.ndim != 2 || j->samples.shape[1] != j->w.shape[1]) {
+    if (rows->ndim != 2 || rows->shape[1] != width) {
         char shape[200];
-        format_shape(&j->samples, shape, sizeof shape);
+        format_shape(rows, shape, sizeof shape);
         return failure(
-            "the calibration inputs are %s, but samples x N with N = %" PRId64
-            " are needed",
-            shape, j->w.shape[1]);
+            "the calibration %s are %s, but samples x %" PRId64 " are needed", name,
+            shape, width);
     }
-    if (is_complex(j->samples.dtype) && !is_complex(j->dtype))
-        return failure("the calibration inputs are complex and W is not");
+    if (is_complex(rows->dtype) && !is_complex(j->dtype))
+        return failure("the calibration %s are complex and W is not", name);
     return STATUS_OK;
+}
+
+static int open_samples(job *j)
+{
+    const options *o = j->o;
+    if (!o->calibrate)
+        return STATUS_OK;
+    int status = open_rows(
+        j, o->calibrate, "inputs", j->w.shape[1], &j->samples_file, &j->samples);
+    if (status || !o->targets)
+        return status;
+    status = open_rows(
+        j, o->targets, "targets", j->w.shape[0], &j->targets_file, &j->targets);
+    if (!status && j->targets.shape[0] != j->samples.shape[0])
+        return failure(
+            "%" PRId64 " inputs have %" PRId64 " targets", j->samples.shape[0],
+            j->targets.shape[0]);
+    return status;
+}
+
+static danaus_status choose_candidate(
+    job *j, const void *w, const danaus_factorize_desc *fit)
+{
+    danaus_compress_desc desc = { .parameters = budget(j),
+                                  .reduced = j->o->reduced,
+                                  .fit = fit };
+    danaus_status status = danaus_compress(
+        w, j->dtype, j->w.shape[0], j->w.shape[1], &desc, &j->chain, &j->result,
+        j->candidates, CANDIDATES, &j->candidate_count);
+    if (status == DANAUS_OK)
+        j->count = chain_patterns(j->chain, j->patterns);
+    return status;
 }
 
 static int factorize(job *j)
@@ -162,6 +218,8 @@ static int factorize(job *j)
     danaus_factorize_desc desc = { .order = (danaus_order)o->order, .fast = o->fast };
     desc.refine = (int)o->refine;
     desc.threads = (int)o->threads;
+    desc.ridge = o->ridge;
+    desc.bias = o->fit_bias;
     const void *w = tensor_as(&j->w, j->dtype, &j->w_owned);
     if (!w)
         return failure("no memory to convert W");
@@ -171,13 +229,20 @@ static int factorize(job *j)
         if (!desc.inputs)
             return failure("no memory to convert the calibration inputs");
     }
+    if (o->targets) {
+        desc.targets = tensor_as(&j->targets, j->dtype, &j->targets_owned);
+        if (!desc.targets)
+            return failure("no memory to convert the calibration targets");
+    }
     progress bar = { 0 };
     if (!o->json && progress_wanted()) {
         desc.progress = progress_show;
         desc.user = &bar;
     }
-    danaus_status status = danaus_factorize(
-        w, j->dtype, j->patterns, j->count, &desc, &j->chain, &j->result);
+    danaus_status status = o->candidates ? choose_candidate(j, w, &desc)
+                                         : danaus_factorize(
+                                               w, j->dtype, j->patterns, j->count,
+                                               &desc, &j->chain, &j->result);
     progress_clear(&bar);
     return status ? library_failure() : STATUS_OK;
 }
@@ -222,6 +287,9 @@ static void print_json(const job *j)
         r->dense_error, "seconds", r->seconds);
     if (j->o->output)
         json_object_set_new(o, "output", json_string(j->o->output));
+    if (j->o->candidates)
+        json_object_set_new(
+            o, "candidates", candidates_json(j->candidates, j->candidate_count));
     report_json(o);
 }
 
@@ -231,6 +299,8 @@ static void print_text(const job *j)
     char patterns[400];
     double elements = (double)j->w.shape[0] * (double)j->w.shape[1];
     format_patterns(j->patterns, j->count, patterns, sizeof patterns);
+    if (j->o->candidates)
+        candidates_print(j->candidates, j->candidate_count);
     printf(
         "matrix      %" PRId64 " x %" PRId64 ", %s\n", j->w.shape[0], j->w.shape[1],
         danaus_dtype_name(j->dtype));
@@ -295,6 +365,18 @@ int cmd_factorize(int argc, char **argv)
           "spend at most this share of M N parameters" },
         { "calibrate", 0, ARG_TEXT, &o.calibrate, "X.npy",
           "sample inputs, samples x N" },
+        { "targets", 0, ARG_TEXT, &o.targets, "Y.npy",
+          "with --calibrate: what shall come out, samples x M" },
+        { "ridge", 0, ARG_REAL, &o.ridge, "SHARE",
+          "with --calibrate: how much W counts where inputs\nsay little (default "
+          "1e-6)" },
+        { "fit-bias", 0, ARG_FLAG, &o.fit_bias, NULL,
+          "with --calibrate: find the bias that serves best" },
+        { "candidates", 0, ARG_FLAG, &o.candidates, NULL,
+          "with --params: fit many chains, take the best" },
+        { "reduced", 0, ARG_FLAG, &o.reduced, NULL,
+          "with --candidates: count degrees of freedom, and\nreduce the chain to "
+          "them" },
         { "refine", 0, ARG_COUNT, &o.refine, "SWEEPS",
           "sweeps over neighbouring factors afterwards" },
         { "order", 0, ARG_WORD, &o.order, "auto|left|right|balanced",
@@ -318,7 +400,9 @@ int cmd_factorize(int argc, char **argv)
     danaus_chain_destroy(j.chain);
     free(j.w_owned);
     free(j.samples_owned);
+    free(j.targets_owned);
     danaus_file_close(j.file);
     danaus_file_close(j.samples_file);
+    danaus_file_close(j.targets_file);
     return status;
 }

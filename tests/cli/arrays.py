@@ -56,7 +56,8 @@ def make(folder):
     save("exact32", exact.astype(np.float32))
     save("fortran", np.asfortranarray(exact))
     save("half", exact.astype(np.float16))
-    save("near", exact + 0.01 * rng.standard_normal(exact.shape))
+    near = exact + 0.01 * rng.standard_normal(exact.shape)
+    save("near", near)
     save("dft", np.fft.fft(np.eye(64)).astype(np.complex64))
     bits = [int(f"{i:06b}"[::-1], 2) for i in range(64)]
     save("dft_turned", np.fft.fft(np.eye(64))[:, bits])
@@ -69,7 +70,9 @@ def make(folder):
     save("x_complex", rng.standard_normal((5, 48)) * (1 + 2j))
     save("x_narrow", rng.standard_normal((7, 47)))
     save("x_cube", np.zeros((2, 2, 48)))
-    save("samples", rng.standard_normal((200, 48)) * np.linspace(0.1, 3, 48))
+    samples = rng.standard_normal((200, 48)) * np.linspace(0.1, 3, 48)
+    save("samples", samples)
+    save("targets", samples @ (2 * exact.T) + 5)
     bad = exact.copy()
     bad[3, 7] = np.nan
     save("bad", bad)

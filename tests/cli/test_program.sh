@@ -140,6 +140,24 @@ ok "a share of the parameters" danaus factorize rectangle.npy --params 0.5 --jso
 keep
 said fraction "v <= 0.5" "is kept"
 ok "calibration" danaus factorize near.npy --params 0.4 --calibrate samples.npy --json
+ok "targets with an offset" danaus factorize near.npy --pattern "$two" --calibrate samples.npy \
+    --targets targets.npy --fit-bias -o fitted.safetensors --json
+keep
+said error "v < 1e-5" "are met"
+said dense_error "0.9 < v < 1.1" "by another matrix"
+ok "without a bias" danaus factorize near.npy --pattern "$two" --calibrate samples.npy \
+    --targets targets.npy --ridge 1e-3 --json
+keep
+said error "0.01 < v < 1" "they are not"
+ok "candidates" danaus factorize near.npy --params 0.3 --candidates --calibrate samples.npy \
+    --targets targets.npy --fit-bias --json -o best.safetensors
+keep
+said candidates "len(v) > 4 and sum(k['taken'] for k in v) == 1" "are listed"
+said "" "min(k['error'] for k in v['candidates']) == v['error']" "the best is taken"
+said fraction "v <= 0.3" "within the budget"
+ok "candidates for people" danaus factorize near.npy --params 0.3 --candidates --reduced
+grep -q "^. low-rank" out || fail "the table names low rank"
+grep -q "^\* " out || fail "the table marks the best"
 ok "complex" danaus factorize dft_turned.npy --dtype c64 --chain dyadic -o dft.safetensors
 ok "a layer" danaus factorize layer.safetensors --tensor layer.weight --bias layer.bias \
     --pattern "$two" -o layer_chain.safetensors
@@ -148,6 +166,17 @@ ok "a bf16 layer" danaus factorize layer.safetensors --tensor layer.half --patte
 refuses 2 "one of --pattern" "no chain" danaus factorize exact.npy
 refuses 2 "one of --pattern" "two chains" danaus factorize exact.npy --params 1 --chain dyadic
 refuses 2 "go with --chain" "rank without chain" danaus factorize exact.npy --params 1 --rank 2
+refuses 2 "go with --calibrate" "targets alone" danaus factorize near.npy --params 1 \
+    --targets targets.npy
+refuses 2 "goes with --params" "candidates alone" danaus factorize near.npy --pattern "$two" --candidates
+refuses 2 "goes with --candidates" "reduced alone" danaus factorize near.npy --params 1 --reduced
+refuses 2 "give one" "two biases" danaus factorize near.npy --params 1 --calibrate samples.npy \
+    --fit-bias --bias x
+refuses 1 "samples x 48" "targets of another width" danaus factorize near.npy --params 1 \
+    --calibrate samples.npy --targets rectangle.npy
+refuses 1 "200 inputs have 48 targets" "too few targets" danaus factorize near.npy --params 1 \
+    --calibrate samples.npy --targets exact.npy
+refuses 1 "no candidate" "too small a budget" danaus factorize near.npy --params 0.001 --candidates
 refuses 2 "not a pattern" "a malformed pattern" danaus factorize exact.npy --pattern "1,2,x"
 refuses 2 "cannot be factorised in" "half types" danaus factorize exact.npy --params 1 --dtype f16
 refuses 1 "columns" "not composable" danaus factorize exact.npy --pattern "1,8,6,6 6,6,8,2"
@@ -166,7 +195,7 @@ refuses 1 "4 tensors" "which tensor" danaus factorize layer.safetensors --params
 refuses 1 "" "no such tensor" danaus factorize layer.safetensors --tensor w --params 1
 refuses 1 "7 elements" "a short bias" danaus factorize layer.safetensors \
     --tensor layer.weight --bias layer.short --params 1
-refuses 1 "samples x N" "narrow samples" danaus factorize exact.npy --params 1 \
+refuses 1 "samples x 48" "narrow samples" danaus factorize exact.npy --params 1 \
     --calibrate x_narrow.npy
 refuses 1 "imaginary" "complex to real" danaus factorize dft.npy --params 1 --dtype f32
 cp c.safetensors before
