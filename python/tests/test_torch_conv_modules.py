@@ -24,6 +24,7 @@ from conv_cases import (
 )
 
 from danaus.torch import GatedLongConv, LongConv, ShortConv
+from danaus.torch.functional import long_conv
 
 pytestmark = pytest.mark.filterwarnings("ignore:danaus has no kernels for convolutions")
 
@@ -189,6 +190,19 @@ def test_filter_modules_are_asked_once_in_evaluation():
     assert conv.filter.calls == 3
     conv.filter.scale.mul_(2)
     assert not torch.equal(conv(u), y) and conv.filter.calls == 4
+
+
+def test_sparse_spectra_of_modules():
+    conv = LongConv(16, 50, filters=2, keep=(4, 4))
+    u = signal(3, 16, 50)
+    y = conv(u)
+    k, skip = conv.weight, conv.skip
+    exact = long_conv(*(x.double() for x in (u, k)), skip=skip.double(), keep=(4, 4))
+    expect_close(y, numbers(exact))
+    with torch.no_grad():
+        assert torch.equal(conv(u), y)
+    with pytest.raises(ValueError, match="streams are causal"):
+        conv.stream()
 
 
 def test_few_rows_are_planned_by_their_number():

@@ -117,6 +117,7 @@ enum { U, K, K_REVERSE, SKIP, GATE_IN, GATE_OUT, OPERANDS };
 struct Operands {
     Tensor t[OPERANDS];
     std::string kind;
+    std::vector<int64_t> sparse; /* none, or four axes and how many of each to keep */
     danaus_conv_desc desc = {};
 
     /* Of a call that begins with u and may end with filters. */
@@ -136,6 +137,18 @@ struct Operands {
         expect(t[GATE_OUT], "gate_out", desc.dtype, shape, place);
         if (filters < 1 || taps < 1)
             fail("at least one filter and one tap are needed");
+        describe_sparse();
+    }
+
+    void describe_sparse()
+    {
+        if (sparse.size() != 0 && sparse.size() != 8)
+            fail("sparse spectra are four axes and four numbers to keep");
+        for (size_t i = 0; i < sparse.size(); i++) {
+            if (sparse[i] < 1 || sparse[i] > DANAUS_CONV_MOST_LENGTH)
+                fail("sparse spectra have no such axis");
+            (i < 4 ? desc.axes : desc.keep)[i % 4] = static_cast<int32_t>(sparse[i]);
+        }
     }
 
     void describe_with_filters()
@@ -177,6 +190,7 @@ Operands take_operands(Arguments &arguments)
     for (int i = K_REVERSE; i < OPERANDS; i++)
         o.t[i] = arguments.optional_tensor();
     o.kind = arguments.string();
+    o.sparse = arguments.integers();
     return o;
 }
 
@@ -189,7 +203,7 @@ Tensor convolve(Scope &scope, const Plan &p, const Operands &o, const Spectrum &
     return y;
 }
 
-/* long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind) */
+/* long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse) */
 void long_conv(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
@@ -250,7 +264,7 @@ void long_conv_backward(StableValue *stack, uint64_t, uint64_t)
         push(&stack[i], std::move(to[i]));
 }
 
-/* long_conv_pack(like, k, k_reverse, skip, kind, batch): for signals like that. */
+/* long_conv_pack(like, k, k_reverse, skip, kind, sparse, batch): for signals like that. */
 void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
@@ -260,6 +274,7 @@ void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
     o.t[K_REVERSE] = arguments.optional_tensor();
     o.t[SKIP] = arguments.optional_tensor();
     o.kind = arguments.string();
+    o.sparse = arguments.integers();
     o.desc.batch = arguments.integer();
     o.describe_with_filters();
     Scope scope(o.t[U].place());
@@ -269,7 +284,8 @@ void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
     push(stack, s.take_memory());
 }
 
-/* long_conv_apply(u, spectrum, gate_in, gate_out, filters, taps, kind, batch) */
+/* long_conv_apply(u, spectrum, gate_in, gate_out, filters, taps, kind, sparse,
+   batch) */
 void long_conv_apply(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
@@ -280,6 +296,7 @@ void long_conv_apply(StableValue *stack, uint64_t, uint64_t)
     o.t[GATE_OUT] = arguments.optional_tensor();
     int64_t filters = arguments.integer(), taps = arguments.integer();
     o.kind = arguments.string();
+    o.sparse = arguments.integers();
     o.desc.batch = arguments.integer();
     o.describe(filters, taps);
     if (memory.dtype() != shim.aoti_torch_dtype_uint8() || !memory.is_contiguous() ||
@@ -357,7 +374,7 @@ void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
 
 #define LONG_OPERANDS                                                                  \
     "Tensor u, Tensor k, Tensor? k_reverse, Tensor? skip, Tensor? gate_in, "           \
-    "Tensor? gate_out, str kind"
+    "Tensor? gate_out, str kind, int[] sparse"
 #define LONG "long_conv(" LONG_OPERANDS ") -> Tensor"
 #define LONG_BACKWARD                                                                  \
     "long_conv_backward(Tensor dy, " LONG_OPERANDS ", int wanted) -> "                 \
@@ -376,10 +393,10 @@ const Operator conv_operators[] = {
     { LONG_BACKWARD, "long_conv_backward", long_conv_backward },
     { "_" LONG_BACKWARD, "_long_conv_backward", long_conv_backward },
     { "long_conv_pack(Tensor like, Tensor k, Tensor? k_reverse, Tensor? skip, "
-      "str kind, int batch) -> Tensor",
+      "str kind, int[] sparse, int batch) -> Tensor",
       "long_conv_pack", long_conv_pack },
     { "long_conv_apply(Tensor u, Tensor spectrum, Tensor? gate_in, Tensor? gate_out, "
-      "int filters, int taps, str kind, int batch) -> Tensor",
+      "int filters, int taps, str kind, int[] sparse, int batch) -> Tensor",
       "long_conv_apply", long_conv_apply },
     { SHORT, "short_conv", short_conv },
     { "_" SHORT, "_short_conv", short_conv },

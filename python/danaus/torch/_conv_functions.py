@@ -3,14 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NoReturn
 
 import torch
 from torch import Tensor
 
+from danaus.conv import four
+from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv
 from danaus.torch._conv_ops import (
-    _conv1d_short_conv,
-    _fft_long_conv,
     has_kernels,
     run_long_conv,
     run_short_conv,
@@ -99,6 +101,24 @@ def filters_of(
     return _as(k, sums), _as(k_reverse, sums), _as(skip, sums)
 
 
+def sparse_of(axes, keep, kind: str) -> list[int]:
+    """What the operators know of sparse spectra: nothing, or four axes and how many of
+    each to keep."""
+    axes, keep = four(axes, "axes"), four(keep, "keep")
+    if not any(keep):
+        return []
+    if kind == "circular":
+        fail("circular convolutions keep whole spectra")
+    axes = [axis or 8 for axis in axes]
+    keep = [kept or axis for kept, axis in zip(keep, axes)]
+    for axis, kept in zip(axes, keep):
+        if axis & (axis - 1) or kept > axis:
+            fail(f"{kept} of an axis of {axis}: powers of two, and no more than these")
+    if math.prod(axes) > MOST_LENGTH:
+        fail(f"axes of {math.prod(axes)} frequencies; {MOST_LENGTH} is the most")
+    return axes + keep
+
+
 def _as(x: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return None if x is None else x.to(dtype).contiguous()
 
@@ -120,6 +140,8 @@ def long_conv(
     gate_in: Tensor | None = None,
     gate_out: Tensor | None = None,
     kind: str = "causal",
+    axes: Sequence[int] | None = None,
+    keep: Sequence[int] | None = None,
 ) -> Tensor:
     """``gate_out * (k (*) p + skip * p)`` with ``p = gate_in * u``.
 
@@ -137,6 +159,10 @@ def long_conv(
         Any number of taps. Channel h has the filter ``h // (channels // filters)``.
         Sums, and what is computed from k, are float64 if u is, else float32.
     skip : Tensor [filters]
+    axes, keep : up to four numbers
+        Sparse spectra (docs/conv.md): up to four sizes of the array of frequencies that
+        a filter has, powers of two (default: 8), and how many of each count. What
+        remains of a causal filter, and of a skip, is causal no more.
 
     Returns
     -------
@@ -149,9 +175,9 @@ def long_conv(
     """
     u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
     k, k_reverse, skip = filters_of(u, k, k_reverse, skip, kind)
-    if not has_kernels(u.device):
-        return _fft_long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind)
-    return run_long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind)
+    run = run_long_conv if has_kernels(u.device) else _fft_long_conv
+    sparse = sparse_of(axes, keep, kind)
+    return run(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse)
 
 
 def short_conv(

@@ -1,6 +1,5 @@
 """What PyTorch has to know of the operators for convolutions: shapes of results without
-numbers, derivatives, and the same results from PyTorch's own functions where the
-operators have no kernels."""
+numbers, derivatives, and where they have kernels."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -10,6 +9,7 @@ import warnings
 import torch
 from torch import Tensor
 
+from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv
 from danaus.torch._ops import ops
 
 LONG_INPUTS = 6  # u, k, k_reverse, skip, gate_in, gate_out
@@ -30,11 +30,13 @@ def _gradients_like(inputs: tuple, wanted: int) -> tuple[Tensor, ...]:
     )
 
 
-def _fake_long(u, k, k_reverse, skip, gate_in, gate_out, kind):
+def _fake_long(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse):
     return _like(u)
 
 
-def _fake_long_backward(dy, u, k, k_reverse, skip, gate_in, gate_out, kind, wanted):
+def _fake_long_backward(
+    dy, u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, wanted
+):
     return _gradients_like((u, k, k_reverse, skip, gate_in, gate_out), wanted)
 
 
@@ -57,13 +59,13 @@ for _name, _fake in (
 
 
 @torch.library.register_fake("danaus::long_conv_pack")
-def _(like, k, k_reverse, skip, kind, batch):
+def _(like, k, k_reverse, skip, kind, sparse, batch):
     size = torch.library.get_ctx().new_dynamic_size()
     return like.new_empty(size, dtype=torch.uint8)
 
 
 @torch.library.register_fake("danaus::long_conv_apply")
-def _(u, spectrum, gate_in, gate_out, filters, taps, kind, batch):
+def _(u, spectrum, gate_in, gate_out, filters, taps, kind, sparse, batch):
     return _like(u)
 
 
@@ -92,14 +94,14 @@ class _Long(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(*inputs[:LONG_INPUTS])
-        ctx.kind = inputs[LONG_INPUTS]
+        ctx.options = inputs[LONG_INPUTS:]
 
     @staticmethod
     def backward(ctx, dy):
         needed = ctx.needs_input_grad[:LONG_INPUTS]
-        inputs = (dy.contiguous(), *ctx.saved_tensors, ctx.kind, _wanted(needed))
+        inputs = (dy.contiguous(), *ctx.saved_tensors, *ctx.options, _wanted(needed))
         gradients = _run("long_conv_backward", _LongBackward, inputs)
-        return (*_chosen(gradients, needed), None)
+        return (*_chosen(gradients, needed), None, None)
 
 
 class _Short(torch.autograd.Function):
@@ -158,16 +160,16 @@ class _LongBackward(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.save_for_backward(*inputs[: 1 + LONG_INPUTS])
-        ctx.kind, ctx.wanted = inputs[1 + LONG_INPUTS :]
+        *ctx.options, ctx.wanted = inputs[1 + LONG_INPUTS :]
 
     @staticmethod
     def backward(ctx, *outer):
         def function(*inputs):
-            return _fft_long_conv(*inputs, ctx.kind)
+            return _fft_long_conv(*inputs, *ctx.options)
 
         dy, *inputs = ctx.saved_tensors
         found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
-        return (*found, None, None)
+        return (*found, None, None, None)
 
 
 class _ShortBackward(torch.autograd.Function):
@@ -224,7 +226,7 @@ def run_short_conv(*inputs) -> Tensor:
     return _run("short_conv", _Short, inputs)
 
 
-# ---- without kernels ----
+# ---- devices ----
 
 
 def has_kernels(device: torch.device) -> bool:
@@ -240,75 +242,3 @@ def has_kernels(device: torch.device) -> bool:
             stacklevel=3,
         )
     return False
-
-
-def _smooth(least: int) -> int:
-    """The least product of powers of 2, 3, 5 and 7 that is at least that."""
-    while True:
-        rest = least
-        for p in (2, 3, 5, 7):
-            while rest % p == 0:
-                rest //= p
-        if rest == 1:
-            return least
-        least += 1
-
-
-def _taps_by_lag(k: Tensor, k_reverse: Tensor | None, length: int, kind: str) -> Tensor:
-    """Filters as one period in which nothing wraps that should not: [filters, n], taps
-    at their lag mod n."""
-    if kind == "circular":
-        whole = torch.nn.functional.pad(k, (0, -k.shape[1] % length))
-        return whole.unflatten(1, (-1, length)).sum(1)
-    k = k[:, :length]
-    n = _smooth(length + k.shape[1])
-    by_lag = torch.nn.functional.pad(k, (0, n - k.shape[1]))
-    if k_reverse is None:
-        return by_lag
-    back = k_reverse[:, :length].flip(1)
-    return by_lag + torch.nn.functional.pad(back, (n - back.shape[1], 0))
-
-
-def _fft_long_conv(
-    u: Tensor,
-    k: Tensor,
-    k_reverse: Tensor | None,
-    skip: Tensor | None,
-    gate_in: Tensor | None,
-    gate_out: Tensor | None,
-    kind: str,
-) -> Tensor:
-    """danaus::long_conv through torch.fft, with sums in the type of k: for devices
-    without kernels, and a second opinion for tests. Autograd differentiates it."""
-    (filters, _), (channels, length) = k.shape, u.shape[1:]
-    taps = _taps_by_lag(k, k_reverse, length, kind)
-    n = taps.shape[1]
-    p = u.to(k.dtype)
-    if gate_in is not None:
-        p = p * gate_in
-    rows = p.unflatten(1, (filters, channels // filters))
-    z = torch.fft.rfft(rows, n) * torch.fft.rfft(taps, n)[:, None]
-    y = torch.fft.irfft(z, n)[..., :length]
-    if skip is not None:
-        y = y + skip[:, None, None] * rows
-    y = y.flatten(1, 2)
-    if gate_out is not None:
-        y = y * gate_out
-    return y.to(u.dtype)
-
-
-def _conv1d_short_conv(
-    u: Tensor, k: Tensor, bias: Tensor | None, channels_last: bool, centred: bool
-) -> Tensor:
-    """danaus::short_conv through conv1d, with sums in the type of k."""
-    channels, taps = k.shape
-    shift = (taps - 1) // 2 if centred else 0
-    rows = u.to(k.dtype)
-    if channels_last:
-        rows = rows.transpose(1, 2)
-    rows = torch.nn.functional.pad(rows, (taps - 1 - shift, shift))
-    with torch.autocast(u.device.type, enabled=False):
-        y = torch.nn.functional.conv1d(rows, k.flip(1)[:, None], bias, groups=channels)
-    if channels_last:
-        y = y.transpose(1, 2)
-    return y.to(u.dtype).contiguous()

@@ -32,6 +32,8 @@ class LongStream:
             fail(
                 f"a {conv.kind} convolution needs the whole signal: streams are causal"
             )
+        if conv.keep is not None:
+            fail("filters with sparse spectra look ahead: streams are causal")
         if batch < 1:
             fail(f"a batch of {batch}; at least one signal is needed")
         with torch.no_grad():

@@ -10,6 +10,8 @@ the long ones, with their gates: Fu, Kumbong, Nguyen, Re, FlashFFTConv, ICLR 202
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,7 @@ from danaus.torch._conv_functions import (
     planned_batch,
     rows_of,
     short_conv,
+    sparse_of,
 )
 from danaus.torch._ops import ops
 from danaus.torch.functional import ACTIVATIONS, activation_name
@@ -95,6 +98,8 @@ class LongConv(torch.nn.Module):
         Filters k[filters, taps] to learn instead of random ones (bidirectional: a pair
         with k_reverse), or a module that makes them: ``filter(length)`` returns k, or
         the pair, for signals of that length.
+    axes, keep : up to four numbers
+        Sparse spectra, as of `long_conv`.
 
     Attributes
     ----------
@@ -123,6 +128,8 @@ class LongConv(torch.nn.Module):
         taps: int | None = None,
         skip: bool = True,
         filter=None,
+        axes: Sequence[int] | None = None,
+        keep: Sequence[int] | None = None,
         device=None,
         dtype=None,
     ):
@@ -138,6 +145,8 @@ class LongConv(torch.nn.Module):
             )
         self.channels, self.length, self.kind = channels, length, kind
         self.filters, self.taps = filters, taps
+        self.axes, self.keep = axes, keep
+        self._sparse = sparse_of(axes, keep, kind)
         self._prepared = _Prepared()
         self.filter = filter if isinstance(filter, torch.nn.Module) else None
         self.weight = self.weight_reverse = None
@@ -197,7 +206,8 @@ class LongConv(torch.nn.Module):
             if sources and _are_plain([u, *sources]):
                 return self._infer(sources, u, gate_in, gate_out)
         k, k_reverse = self.filters_for(u.shape[2])
-        return long_conv(u, k, k_reverse, self.skip, gate_in, gate_out, self.kind)
+        options = self.kind, self.axes, self.keep
+        return long_conv(u, k, k_reverse, self.skip, gate_in, gate_out, *options)
 
     def _sources(self, rows: list) -> list[Tensor]:
         """What the transformed filter is made of; empty where it cannot be kept."""
@@ -215,18 +225,18 @@ class LongConv(torch.nn.Module):
         return made_of
 
     def _infer(self, sources, u, gate_in, gate_out) -> Tensor:
-        batch = planned_batch(u)
+        options = self.kind, self._sparse, planned_batch(u)
 
         def transform():
             k, k_reverse = self.filters_for(u.shape[2])
             filters = filters_of(u, k, k_reverse, self.skip, self.kind)
-            return ops.long_conv_pack(u, *filters, self.kind, batch), k.shape
+            return ops.long_conv_pack(u, *filters, *options), k.shape
 
         spectrum, (filters, taps) = self._prepared.get(
-            sources, (u.shape[2], u.dtype, batch), transform
+            sources, (u.shape[2], u.dtype, options[-1]), transform
         )
         return ops.long_conv_apply(
-            u, spectrum, gate_in, gate_out, filters, taps, self.kind, batch
+            u, spectrum, gate_in, gate_out, filters, taps, *options
         )
 
     def stream(self, batch: int = 1):

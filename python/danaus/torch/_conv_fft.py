@@ -1,0 +1,145 @@
+"""Convolutions by PyTorch's own functions: what runs on devices for which danaus has no
+kernels for them, second derivatives everywhere, and a second opinion for tests."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def _smooth(least: int) -> int:
+    """The least product of powers of 2, 3, 5 and 7 that is at least that."""
+    while True:
+        rest = least
+        for p in (2, 3, 5, 7):
+            while rest % p == 0:
+                rest //= p
+        if rest == 1:
+            return least
+        least += 1
+
+
+def _taps_by_lag(k: Tensor, k_reverse: Tensor | None, length: int, kind: str) -> Tensor:
+    """Filters as one period in which nothing wraps that should not: [filters, n], taps
+    at their lag mod n."""
+    if kind == "circular":
+        whole = torch.nn.functional.pad(k, (0, -k.shape[1] % length))
+        return whole.unflatten(1, (-1, length)).sum(1)
+    k = k[:, :length]
+    n = _smooth(length + k.shape[1])
+    by_lag = torch.nn.functional.pad(k, (0, n - k.shape[1]))
+    if k_reverse is None:
+        return by_lag
+    back = k_reverse[:, :length].flip(1)
+    return by_lag + torch.nn.functional.pad(back, (n - back.shape[1], 0))
+
+
+def _half(window: Tensor) -> Tensor:
+    """Values of rows of 2 n numbers, as polynomials mod Z^2n + 1, at Z = e^(2 pi i
+    (f + 1/4) / n), 0 <= f < n (docs/conv.md (2))."""
+    first, second = window.chunk(2, -1)
+    return torch.fft.ifft(
+        torch.complex(first, second) * _quarter(first), norm="forward"
+    )
+
+
+def _whole(values: Tensor) -> Tensor:
+    """The rows that have these values."""
+    z = torch.fft.fft(values, norm="forward") / _quarter(values.real)
+    return torch.cat([z.real, z.imag], -1)
+
+
+def _quarter(like: Tensor) -> Tensor:
+    """e^(2 pi i j / (4 n)) for 0 <= j < n."""
+    n = like.shape[-1]
+    angle = torch.arange(n, device=like.device, dtype=torch.float64) * (
+        torch.pi / 2 / n
+    )
+    return torch.polar(torch.ones_like(angle), angle).to(like.dtype.to_complex())
+
+
+def _kept(n: int, sparse: list[int], device) -> Tensor:
+    """Which of n frequencies a sparse spectrum keeps (danaus/conv.h)."""
+    f = torch.arange(n, device=device)
+    kept = torch.ones_like(f, dtype=torch.bool)
+    for axis, keep in zip(sparse[:4], sparse[4:]):
+        kept &= f % axis < keep
+        f = f // axis
+    return kept
+
+
+def _sparse_rows(rows: Tensor, k, k_reverse, skip, sparse: list[int]) -> Tensor:
+    """Rows [batch, filters, any, length] convolved with filters, and a skip as one more
+    tap, of which only these frequencies count."""
+    length, pad = rows.shape[-1], torch.nn.functional.pad
+    k = k[:, :length]
+    n = max(4096, math.prod(sparse[:4]))
+    while 2 * n < length + k.shape[1]:
+        n *= 2
+    window = pad(k, (0, 2 * n - k.shape[1]))
+    if skip is not None:
+        window = window + pad(skip[:, None], (0, 2 * n - 1))
+    if k_reverse is not None:
+        back = k_reverse[:, :length].flip(1)
+        window = window - pad(back, (2 * n - back.shape[1], 0))
+    spectrum = _half(window) * _kept(n, sparse, rows.device)
+    z = _half(pad(rows, (0, 2 * n - length))) * spectrum[:, None]
+    return _whole(z)[..., :length]
+
+
+def _dense_rows(rows: Tensor, k, k_reverse, skip, kind: str) -> Tensor:
+    """Rows [batch, filters, any, length] convolved with filters, and the skip."""
+    length = rows.shape[-1]
+    taps = _taps_by_lag(k, k_reverse, length, kind)
+    n = taps.shape[1]
+    z = torch.fft.rfft(rows, n) * torch.fft.rfft(taps, n)[:, None]
+    y = torch.fft.irfft(z, n)[..., :length]
+    return y if skip is None else y + skip[:, None, None] * rows
+
+
+def _fft_long_conv(
+    u: Tensor,
+    k: Tensor,
+    k_reverse: Tensor | None,
+    skip: Tensor | None,
+    gate_in: Tensor | None,
+    gate_out: Tensor | None,
+    kind: str,
+    sparse: Sequence[int] = (),
+) -> Tensor:
+    """danaus::long_conv through torch.fft, with sums in the type of k: for devices
+    without kernels, and a second opinion for tests. Autograd differentiates it."""
+    filters, channels = k.shape[0], u.shape[1]
+    p = u.to(k.dtype)
+    if gate_in is not None:
+        p = p * gate_in
+    rows = p.unflatten(1, (filters, channels // filters))
+    if sparse:
+        y = _sparse_rows(rows, k, k_reverse, skip, sparse)
+    else:
+        y = _dense_rows(rows, k, k_reverse, skip, kind)
+    y = y.flatten(1, 2)
+    if gate_out is not None:
+        y = y * gate_out
+    return y.to(u.dtype)
+
+
+def _conv1d_short_conv(
+    u: Tensor, k: Tensor, bias: Tensor | None, channels_last: bool, centred: bool
+) -> Tensor:
+    """danaus::short_conv through conv1d, with sums in the type of k."""
+    channels, taps = k.shape
+    shift = (taps - 1) // 2 if centred else 0
+    rows = u.to(k.dtype)
+    if channels_last:
+        rows = rows.transpose(1, 2)
+    rows = torch.nn.functional.pad(rows, (taps - 1 - shift, shift))
+    with torch.autocast(u.device.type, enabled=False):
+        y = torch.nn.functional.conv1d(rows, k.flip(1)[:, None], bias, groups=channels)
+    if channels_last:
+        y = y.transpose(1, 2)
+    return y.to(u.dtype).contiguous()
