@@ -9,6 +9,7 @@ from danaus._arrays import convert
 from danaus._chain_files import load_chains
 from danaus._library import version
 from danaus.chain import Chain, apply
+from danaus.compress import Candidate, Compression, compress
 from danaus.conv import (
     ConvGradients,
     ConvPlan,
@@ -35,6 +36,7 @@ __all__ = [
     "ConvGradients", "ConvPlan", "Spectrum", "convolve",
     "ShortGradients", "short_conv", "short_conv_gradient", "Stream",
     "Device", "DeviceInfo", "default_device", "list_devices",
+    "Candidate", "Compression", "compress",
     "Calibration", "Factorization", "factorize", "factorize_many", "load_chains",
     "Gradients", "Plan", "Weights",
 ]

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import Sequence
@@ -111,6 +112,15 @@ class Chain(LinearOperator):
         if bias is not None:
             bias = converted(bias, code, self._code)
         return Chain.from_weights(weights, bias, short_name(code))
+
+    def reduced(self) -> Chain:
+        """A copy of the same product with as few numbers as it has degrees of freedom.
+
+        Blocks of the right factors get an identity, which need not be stored.
+        """
+        chain = copy.copy(self)
+        check(lib.danaus_chain_reduce(chain._handle))
+        return chain
 
     # ---- what it holds ----
 

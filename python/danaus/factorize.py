@@ -69,14 +69,24 @@ class Calibration:
     @classmethod
     def of(cls, inputs: ArrayLike, targets: ArrayLike | None = None) -> Calibration:
         """The sums over X[samples][N] and Y[samples][M]."""
-        x = _wide(inputs, "inputs")
-        if targets is None:
-            return cls(len(x), x.T @ x.conj(), x.sum(0))
-        y = _wide(targets, "targets")
-        if len(y) != len(x):
+        x = matrix_of(inputs, "inputs")
+        y = None if targets is None else matrix_of(targets, "targets")
+        if y is not None and len(y) != len(x):
             raise ValueError(f"{len(x)} inputs have {len(y)} targets")
-        sums = x.T @ x.conj(), x.sum(0), y.T @ x.conj()
-        return cls(len(x), *sums, float(np.vdot(y, y).real), y.sum(0))
+        common = x.dtype if y is None else np.result_type(x, y)
+        x, y = (m if m is None else m.astype(common, copy=False) for m in (x, y))
+        code, wide = element_code(common), np.result_type(common, np.float64)
+        cols, rows = x.shape[1], 0 if y is None else y.shape[1]
+        made = [np.zeros(s, wide) for s in ((cols, cols), cols, (rows, cols), rows)]
+        sums = ffi.new("danaus_calibration *")
+        sums.gram, sums.input_sum = map(pointer, made[:2])
+        if y is not None:
+            sums.cross, sums.target_sum = map(pointer, made[2:])
+        shape = rows or cols, cols, len(x)
+        check(lib.danaus_calibration_add(sums, code, *shape, pointer(x), pointer(y)))
+        if y is None:
+            return cls(len(x), *made[:2])
+        return cls(len(x), *made[:3], sums.energy, made[3])
 
     def __add__(self, other: Calibration) -> Calibration:
         if not isinstance(other, Calibration):
@@ -91,19 +101,13 @@ class Calibration:
         return Calibration(*sums)
 
 
-def _matrix(array: ArrayLike, what: str) -> np.ndarray:
+def matrix_of(array: ArrayLike, what: str) -> np.ndarray:
     """A contiguous matrix in the machine's byte order; integers become f64."""
     array = np.asarray(array)
     if array.ndim != 2:
         raise ValueError(f"{what} has {array.ndim} dimensions instead of 2")
     dtype = np.float64 if array.dtype.kind in "biu" else array.dtype.newbyteorder("=")
     return np.ascontiguousarray(array, dtype)
-
-
-def _wide(array: ArrayLike, what: str) -> np.ndarray:
-    matrix = _matrix(array, what)
-    element_code(matrix.dtype)
-    return matrix.astype(np.result_type(matrix.dtype, np.float64), copy=False)
 
 
 def _sums(
@@ -134,7 +138,7 @@ def _sums(
 
 def _samples(array: ArrayLike, dense: np.ndarray, axis: int, what: str) -> np.ndarray:
     """Rows of the matrix's type, as many numbers as it has along that axis."""
-    rows = _matrix(array, what)
+    rows = matrix_of(array, what)
     if np.iscomplexobj(rows) and not np.iscomplexobj(dense):
         raise TypeError(f"{what} are complex, the matrix is real")
     if rows.shape[1] != dense.shape[axis]:
@@ -183,16 +187,54 @@ def factorize(
     progress : called with the share done, in [0, 1], or True for a bar of tqdm. What it
         raises gives up and is raised here.
     """
-    dense = _matrix(dense, "the matrix")
+    dense = matrix_of(dense, "the matrix")
     code = element_code(dense.dtype)
     array, count = pattern_array(patterns)
     _check_shape(dense.shape, array, count)
+    keep: list[Any] = []
+    desc = fit_desc(
+        dense,
+        keep,
+        order=order,
+        fast=fast,
+        refine=refine,
+        square_roots=square_roots,
+        threads=threads,
+        inputs=inputs,
+        targets=targets,
+        calibration=calibration,
+        ridge=ridge,
+        bias=bias,
+    )
+    place, result = ffi.new("danaus_chain **"), ffi.new("danaus_factorize_result *")
+    with listening(progress, "factorize") as (desc.progress, desc.user):
+        arguments = pointer(dense), code, array, count, desc, place, result
+        check(lib.danaus_factorize(*arguments))
+        chain = Chain._adopt(place)
+    return Factorization(chain, *facts_of(result))
+
+
+def fit_desc(
+    dense: np.ndarray,
+    keep: list,
+    *,
+    order: str,
+    fast: bool,
+    refine: int,
+    square_roots: bool,
+    threads: int,
+    inputs: ArrayLike | None,
+    targets: ArrayLike | None,
+    calibration: Calibration | None,
+    ridge: float,
+    bias: bool,
+) -> Any:
+    """The options of `factorize` for the library; `keep` gets their arrays."""
     desc = ffi.new("danaus_factorize_desc *")
     desc.order, desc.fast = choose(order, ORDERS, "order"), bool(fast)
     desc.refine, desc.square_roots = whole(refine, "refine", 0, INT), bool(square_roots)
     desc.threads = whole(threads, "threads", 0, INT)
     desc.ridge, desc.bias = float(ridge), bool(bias)
-    keep: list[Any] = []
     if inputs is not None:
         keep.append(_samples(inputs, dense, 1, "inputs"))
         desc.inputs, desc.samples = pointer(keep[-1]), len(keep[-1])
@@ -202,22 +244,16 @@ def factorize(
             raise ValueError(f"{desc.samples} inputs have {len(keep[-1])} targets")
         desc.targets = pointer(keep[-1])
     if calibration is not None:
+        code = element_code(dense.dtype)
         desc.calibration = _sums(calibration, dense.shape, code, keep)
-    place, result = ffi.new("danaus_chain **"), ffi.new("danaus_factorize_result *")
-    with listening(progress, "factorize") as (desc.progress, desc.user):
-        arguments = pointer(dense), code, array, count, desc, place, result
-        check(lib.danaus_factorize(*arguments))
-        chain = Chain._adopt(place)
-    return Factorization(
-        chain,
-        result.error,
-        result.lower_bound if result.lower_bound >= 0 else None,
-        result.upper_bound,
-        result.off_support,
-        result.dense_error,
-        result.seconds,
-        result.parameters,
-    )
+    return desc
+
+
+def facts_of(result: Any) -> tuple:
+    """A danaus_factorize_result as the fields of a Factorization after the chain."""
+    bound = result.lower_bound if result.lower_bound >= 0 else None
+    errors = result.error, bound, result.upper_bound, result.off_support
+    return *errors, result.dense_error, result.seconds, result.parameters
 
 
 def _check_shape(shape: tuple[int, int], array: object, count: int) -> None:

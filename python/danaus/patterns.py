@@ -168,17 +168,32 @@ def make(
     return _listed(array, count[0])
 
 
+def share_of(parameters: int | float, rows: int, cols: int) -> int:
+    """A number of parameters; a float is a share of rows * cols."""
+    if not isinstance(parameters, float):
+        return parameters
+    if not 0 < parameters <= 1:
+        raise ValueError(f"a share of parameters is in (0, 1], not {parameters}")
+    return int(parameters * rows * cols)
+
+
+def freedom(patterns: Patterns) -> int:
+    """Degrees of freedom of products of a chain that can be factorised into.
+
+    Its weights less r^2 for each block of rank r of every split (docs/ks.md, 2).
+    """
+    numbers = ffi.new("int64_t *")
+    check(lib.danaus_patterns_freedom(*pattern_array(patterns), numbers))
+    return numbers[0]
+
+
 def fit(rows: int, cols: int, parameters: int | float) -> tuple[Pattern, ...]:
     """The chain of at most `parameters` weights that is expected to approximate best.
 
     A float is a share of the rows * cols weights of the dense matrix.
     """
     rows, cols = whole(rows, "rows", 1, INT64), whole(cols, "cols", 1, INT64)
-    if isinstance(parameters, float):
-        if not 0 < parameters <= 1:
-            raise ValueError(f"a share of parameters is in (0, 1], not {parameters}")
-        parameters = int(parameters * rows * cols)
-    budget = whole(parameters, "parameters", 0, INT64)
+    budget = whole(share_of(parameters, rows, cols), "parameters", 0, INT64)
     most = lib.DANAUS_MAX_FACTORS
     array, count = ffi.new("danaus_pattern[]", most), ffi.new("int *")
     check(lib.danaus_patterns_fit(rows, cols, budget, array, most, count))

@@ -1,0 +1,99 @@
+"""The best chain of many for a matrix, a budget and what a layer sees."""
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from danaus._arrays import INT64, choose, element_code, pointer, whole
+from danaus._library import Progress, check, ffi, lib, listening
+from danaus.chain import Chain
+from danaus.factorize import Factorization, factorize, facts_of, fit_desc, matrix_of
+from danaus.patterns import Pattern, share_of
+
+CANDIDATES = {
+    "dense": lib.DANAUS_TRY_DENSE,
+    "low-rank": lib.DANAUS_TRY_LOW_RANK,
+    "column-groups": lib.DANAUS_TRY_COLUMN_GROUPS,
+    "row-groups": lib.DANAUS_TRY_ROW_GROUPS,
+    "monarch": lib.DANAUS_TRY_MONARCH,
+    "fitted": lib.DANAUS_TRY_FITTED,
+}
+_NAMES = {code: name for name, code in CANDIDATES.items()}
+_MOST = 64  # candidates that are reported
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What became of one."""
+
+    kind: str
+    patterns: tuple[Pattern, ...]
+    parameters: int  # as they are counted for the budget
+    error: float
+    seconds: float
+    passes: int  # over its factors; the best get more
+    taken: bool
+
+
+@dataclass(frozen=True)
+class Compression(Factorization):
+    """The chain of the smallest error, and all that were tried."""
+
+    candidates: tuple[Candidate, ...] = ()
+
+
+def _candidate(struct: Any) -> Candidate:
+    rows = struct.patterns[0 : struct.count]
+    patterns = tuple(Pattern(p.a, p.b, p.c, p.d) for p in rows)
+    facts = struct.parameters, struct.error, struct.seconds, struct.passes
+    return Candidate(_NAMES[struct.kind], patterns, *facts, bool(struct.taken))
+
+
+def compress(
+    dense: ArrayLike,
+    parameters: int | float,
+    *,
+    candidates: Iterable[str] = (),
+    reduced: bool = False,
+    progress: Progress = None,
+    **options: Any,
+) -> Compression:
+    """The chain of least error for dense[M][N] with at most so many parameters.
+
+    Every candidate gets one pass over its factors, the best few `refine` of them.
+
+    Parameters
+    ----------
+    parameters : a number, or as a float a share of M N; the bias is not counted.
+    candidates : of "dense", "low-rank", "column-groups" and "row-groups" (a low-rank
+        matrix for each group), "monarch" (groups of both) and "fitted"
+        (`danaus.patterns.fit`); none: all.
+    reduced : count degrees of freedom, and reduce the chain (`Chain.reduced`).
+    progress : as in `danaus.factorize`.
+    options : of `danaus.factorize`: inputs, targets, calibration, ridge, bias, ...
+    """
+    dense = matrix_of(dense, "the matrix")
+    keep: list[Any] = []
+    known = inspect.signature(factorize).parameters.values()
+    defaults = {p.name: p.default for p in known if p.kind is p.KEYWORD_ONLY}
+    del defaults["progress"]
+    fit = fit_desc(dense, keep, **{**defaults, **options})
+    desc = ffi.new("danaus_compress_desc *")
+    desc.parameters = whole(share_of(parameters, *dense.shape), "parameters", 0, INT64)
+    desc.reduced, desc.fit = bool(reduced), fit
+    for name in candidates:
+        desc.candidates |= choose(name, CANDIDATES, "a candidate")
+    place, result = ffi.new("danaus_chain **"), ffi.new("danaus_factorize_result *")
+    report, count = ffi.new("danaus_candidate[]", _MOST), ffi.new("int *")
+    with listening(progress, "compress") as (fit.progress, fit.user):
+        matrix = pointer(dense), element_code(dense.dtype), *dense.shape
+        results = place, result, report, _MOST, count
+        check(lib.danaus_compress(*matrix, desc, *results))
+        chain = Chain._adopt(place)
+    tried = tuple(_candidate(c) for c in report[0 : min(count[0], _MOST)])
+    return Compression(chain, *facts_of(result), tried)
