@@ -112,7 +112,8 @@ typedef struct danaus_ks_desc {
     int keep_factors;  /* nonzero: never merge neighbouring factors */
     int64_t batch;     /* tune for this batch, 0: large; any batch may be run */
     danaus_activation activation; /* of execute; real types, without gradients */
-    uint32_t reserved[9];
+    int bias; /* nonzero: expect weights with a bias; any may have one, or none */
+    uint32_t reserved[8];
 } danaus_ks_desc;
 
 /* desc may be NULL. A plan is immutable: share it between threads and between

@@ -41,6 +41,7 @@ typedef struct problem {
     int alike;              /* a hint: the same kernel makes what comes before, after */
     int activation;         /* a hint: the danaus_activation of results */
     int fresh;              /* a hint: weights are packed before each run */
+    int bias;               /* a hint: results have a bias */
 } problem;
 
 /* Weights wherever they lie: entry (i, r, k, j) is element
@@ -117,6 +118,8 @@ typedef struct ks_operands {
     /* Rows of the last step, in the type of sums, aligned as memory of the device is; or
        NULL. */
     const void *bias;
+    /* The same in the type of y, for steps that take it (`rounds_bias`); may be NULL. */
+    const void *rounded_bias;
     void *y;
     danaus_activation activation; /* of what the last step makes, after the bias */
 } ks_operands;
@@ -199,6 +202,8 @@ struct backend {
     int (*refuses)(const danaus_device *dev, const kernel *k); /* NULL: none */
     danaus_status (*ks_run)(
         danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
+    /* Whether a step that is the last takes a bias in the type of y. NULL: none does. */
+    int (*rounds_bias)(const danaus_device *dev, const ks_step *last);
     /* Median seconds of run(dev, arg) where caches hold nothing of its operands. NULL: the
        time from call to return is taken. */
     danaus_status (*time)(

@@ -45,9 +45,11 @@ danaus_status danaus_ks_apply(
 {
     if (!device || !chain || (batch && (!x || !y)))
         return dn_fail(DANAUS_ERR_ARGUMENT, "a device, a chain, x and y are needed");
-    danaus_ks_desc desc = {
-        .layout = layout, .dtype = chain->dtype, .batch = batch, .keep_factors = 1
-    };
+    danaus_ks_desc desc = { .layout = layout,
+                            .dtype = chain->dtype,
+                            .batch = batch,
+                            .keep_factors = 1,
+                            .bias = danaus_chain_bias(chain) != NULL };
     danaus_ks_plan *plan;
     TRY(danaus_ks_plan_create(device, chain->patterns, chain->count, &desc, &plan));
     danaus_status status = apply(device, chain, plan, batch, x, y);

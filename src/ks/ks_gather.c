@@ -47,6 +47,8 @@ danaus_status dn_ready_weights(danaus_ks_weights *w)
     TRY(allocate_products(w));
     TRY(pack->prepare(
         w->device, dn_sum_type(w->plan->desc.dtype), w->products[0] != NULL));
+    if (dn_rounds_bias(w->plan))
+        TRY(pack->prepare(w->device, w->plan->desc.dtype, 0));
     for (int i = 0; i < w->plan->forms; i++) {
         const packed_form *f = &w->plan->form[i];
         if (!w->map[i])
@@ -115,11 +117,18 @@ static danaus_status gather_form(
 danaus_status dn_gather_weights(
     const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n)
 {
-    for (int i = 0; i < w->plan->forms; i++)
+    const danaus_ks_plan *plan = w->plan;
+    const pack_backend *pack = device->backend->pack;
+    danaus_dtype type = plan->desc.dtype;
+    int64_t rows = dn_pattern_rows(n->patterns[0]);
+    for (int i = 0; i < plan->forms; i++)
         TRY(gather_form(w, device, n, i));
     if (n->bias)
-        TRY(device->backend->pack->convert(
-            device, n->dtype, n->bias, dn_sum_type(w->plan->desc.dtype),
-            w->memory + w->plan->bias_at, dn_pattern_rows(n->patterns[0])));
+        TRY(pack->convert(
+            device, n->dtype, n->bias, dn_sum_type(type), w->memory + plan->bias_at,
+            rows));
+    if (n->bias && dn_rounds_bias(plan))
+        TRY(pack->convert(
+            device, n->dtype, n->bias, type, w->memory + plan->rounded_bias_at, rows));
     return DANAUS_OK;
 }

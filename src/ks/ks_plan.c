@@ -99,6 +99,7 @@ static problem problem_of(const danaus_ks_plan *plan, int from, int to)
                           ? (int)plan->desc.activation
                           : 0,
         .fresh = plan->desc.fresh_weights != 0,
+        .bias = plan->desc.bias && !plan->desc.adjoint && from == 0,
     };
 }
 
@@ -369,7 +370,7 @@ danaus_status danaus_ks_plan_create(
     memcpy(p->patterns, patterns, (size_t)count * sizeof *patterns);
     danaus_status status = choose_and_prepare(p, device);
     if (status == DANAUS_OK)
-        status = dn_lay_out_weights(p);
+        status = dn_lay_out_weights(p, device);
     if (status != DANAUS_OK)
         danaus_ks_plan_destroy(p);
     else
@@ -449,14 +450,16 @@ danaus_status danaus_ks_execute(
     TRY(dn_check_operands(plan, device, weights, batch, x, y));
     if (batch == 0)
         return DANAUS_OK;
+    int has_bias = weights->has_bias && !plan->desc.adjoint;
     ks_operands o = {
         .batch = batch,
         .x = x,
         .y = y,
         .packed = weights->run,
-        .bias = weights->has_bias && !plan->desc.adjoint
-                    ? weights->memory + plan->bias_at
-                    : NULL,
+        .bias = has_bias ? weights->memory + plan->bias_at : NULL,
+        .rounded_bias = has_bias && plan->rounded_bias_at
+                            ? weights->memory + plan->rounded_bias_at
+                            : NULL,
         .activation = plan->desc.activation,
     };
     return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);

@@ -38,10 +38,17 @@ struct danaus_ks_plan {
     int run_form[DANAUS_MAX_FACTORS], forward_form[DANAUS_MAX_FACTORS],
         back_form[DANAUS_MAX_FACTORS];
     size_t bias_at, packed_bytes;
+    size_t rounded_bias_at; /* in the plan's type, maybe the same; 0: it is not there */
 };
 
 /* Decides where what is packed for a plan lies. */
-danaus_status dn_lay_out_weights(danaus_ks_plan *plan);
+danaus_status dn_lay_out_weights(danaus_ks_plan *plan, const danaus_device *device);
+
+/* Whether a bias is packed in the plan's type, too. */
+static inline int dn_rounds_bias(const danaus_ks_plan *plan)
+{
+    return plan->rounded_bias_at && plan->rounded_bias_at != plan->bias_at;
+}
 
 struct danaus_ks_weights {
     const danaus_ks_plan *plan;

@@ -91,16 +91,23 @@ static danaus_status add_forms(
 }
 
 /* Gradients run forward steps for the inputs of later ones: never the last. */
-danaus_status dn_lay_out_weights(danaus_ks_plan *plan)
+danaus_status dn_lay_out_weights(danaus_ks_plan *plan, const danaus_device *device)
 {
+    const backend *b = device->backend;
+    const ks_step *last = &plan->run.step[plan->run.count - 1];
+    danaus_dtype type = plan->desc.dtype, wide = dn_sum_type(type);
     int adjoint = plan->desc.adjoint != 0;
-    size_t bias = (size_t)dn_pattern_rows(plan->patterns[0]) *
-                  danaus_dtype_size(dn_sum_type(plan->desc.dtype));
+    size_t rows = (size_t)dn_pattern_rows(plan->patterns[0]);
     TRY(add_forms(plan, &plan->run, plan->run.count, adjoint, plan->run_form));
     TRY(add_forms(
         plan, &plan->forward, plan->forward.count - 1, adjoint, plan->forward_form));
     TRY(add_forms(plan, &plan->back, plan->back.count, !adjoint, plan->back_form));
-    return append(plan, bias, &plan->bias_at);
+    TRY(append(plan, rows * danaus_dtype_size(wide), &plan->bias_at));
+    if (type == wide)
+        plan->rounded_bias_at = plan->bias_at;
+    else if (!adjoint && b->rounds_bias && b->rounds_bias(device, last))
+        TRY(append(plan, rows * danaus_dtype_size(type), &plan->rounded_bias_at));
+    return DANAUS_OK;
 }
 
 static void bind(danaus_ks_weights *w, void *memory)
@@ -208,10 +215,16 @@ static danaus_status pack_forms(
             TRY((f->step->p.inner.a ? pack_pair : pack_product)(
                 device, n, f, w->memory + f->at));
     }
+    const danaus_ks_plan *plan = w->plan;
+    danaus_dtype type = plan->desc.dtype;
+    int64_t rows = dn_pattern_rows(n->patterns[0]);
     if (n->bias)
         TRY(dn_put_numbers(
-            device, n->dtype, n->bias, dn_sum_type(w->plan->desc.dtype),
-            w->memory + w->plan->bias_at, dn_pattern_rows(n->patterns[0])));
+            device, n->dtype, n->bias, dn_sum_type(type), w->memory + plan->bias_at,
+            rows));
+    if (n->bias && dn_rounds_bias(plan))
+        TRY(dn_put_numbers(
+            device, n->dtype, n->bias, type, w->memory + plan->rounded_bias_at, rows));
     return DANAUS_OK;
 }
 

@@ -261,14 +261,20 @@ static const kernel *estimate_or_neighbour(
     return best;
 }
 
-/* Rows worth a measurement, and all that never have an estimate; compiled together, and
-   measured without an activation. */
+/* A problem as it is measured, without bias and activation. */
+static problem bare(const problem *p)
+{
+    problem q = *p;
+    q.activation = q.bias = 0;
+    return q;
+}
+
+/* Rows worth a measurement, and all that never have an estimate; compiled together. */
 static int candidates(
     danaus_device *dev, const problem *p, double least, ks_step *steps)
 {
     int count = 0;
-    problem plain = *p;
-    plain.activation = 0;
+    problem plain = bare(p);
     for (const kernel *k = dev->kernels; k->name && count < MOST_STEPS; k++) {
         double t = dn_is_usable(dev, k, p) ? estimate_one(dev, k, p) : NAN;
         if (t <= HOPELESS * least || t == INFINITY)
@@ -294,42 +300,72 @@ static danaus_status prepare_candidates(danaus_device *dev, ks_step *steps, int 
     return status;
 }
 
-/* Of two that are as fast the one of least estimate is taken: such rows need no table. */
+/* What a kernel pays for bias and activation, which measured seconds are without. */
+static double ending(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    problem plain = bare(p);
+    return p->activation || p->bias ? dn_cost(dev, k, p) - dn_cost(dev, k, &plain) : 0;
+}
+
+/* The fastest of what was measured, or the guess if it is about as fast. */
+typedef struct winner {
+    const kernel *guess, *kernel;
+    double guessed, seconds;
+} winner;
+
+static void enter(winner *w, const kernel *k, double seconds)
+{
+    if (k == w->guess)
+        w->guessed = seconds;
+    if (seconds < w->seconds) {
+        w->seconds = seconds;
+        w->kernel = k;
+    }
+}
+
+static void settle(winner *w)
+{
+    if (w->guessed < INFINITY && w->guessed <= WORTH_IT * w->seconds) {
+        w->seconds = w->guessed;
+        w->kernel = w->guess;
+    }
+}
+
+/* Of two that are as fast the one of least estimate is taken: such rows need no table, which
+   is for products alone, without what comes before and after. */
 static danaus_status measure(
     danaus_device *dev, const problem *p, const kernel **chosen, double *seconds)
 {
     ks_step steps[MOST_STEPS];
-    double least, guessed = INFINITY, t;
-    const kernel *guess = estimate(dev, p, &least);
+    problem plain = bare(p);
+    double least, t;
+    winner best = { estimate(dev, p, &least), NULL, INFINITY, INFINITY };
+    winner product = { estimate(dev, &plain, &t), NULL, INFINITY, INFINITY };
     int count = candidates(dev, p, least, steps);
     TRY(prepare_candidates(dev, steps, &count));
-    *chosen = NULL;
-    *seconds = INFINITY;
     for (int i = 0; i < count; i++) {
         TRY(dn_measure(dev, &steps[i], 1, &t));
-        if (steps[i].kernel == guess)
-            guessed = t;
-        if (t < *seconds) {
-            *seconds = t;
-            *chosen = steps[i].kernel;
-        }
+        enter(&product, steps[i].kernel, t);
+        enter(&best, steps[i].kernel, t + ending(dev, steps[i].kernel, p));
     }
-    if (guessed < INFINITY && guessed <= WORTH_IT * *seconds) {
-        *seconds = guessed;
-        *chosen = guess;
-    }
-    if (*chosen && !p->fresh) /* the table is for products alone */
-        dn_tuning_add(dev->tuning, p, *chosen, *seconds);
+    settle(&best);
+    settle(&product);
+    *chosen = best.kernel;
+    *seconds = best.seconds;
+    if (product.kernel && !p->fresh)
+        dn_tuning_add(dev->tuning, p, product.kernel, product.seconds);
     return DANAUS_OK;
 }
 
-/* What was measured was measured without an activation, for which some kernels pay. */
-static int pays_for_activation(
-    const danaus_device *dev, const kernel *k, const problem *p)
+/* A row that pays is kept if it is not slower then than others are estimated to be. */
+static int pays_too_much(
+    const danaus_device *dev, const kernel *k, const problem *p, double seconds)
 {
-    problem plain = *p;
-    plain.activation = 0;
-    return p->activation && dn_cost(dev, k, p) > dn_cost(dev, k, &plain);
+    double least, more = ending(dev, k, p);
+    if (more <= 0)
+        return 0;
+    estimate(dev, p, &least);
+    return seconds + more > least;
 }
 
 /* Nor was packing: the row is kept unless its estimate with packing is doubtful. */
@@ -350,12 +386,12 @@ danaus_status dn_choose(
         dn_tuning_find(dev->tuning, p, effort != DANAUS_MEASURE, seconds);
     if (best && !dn_is_usable(dev, best, p))
         best = NULL;
-    if (best && effort == DANAUS_ESTIMATE && pays_for_activation(dev, best, p))
+    if (best && effort == DANAUS_ESTIMATE && pays_too_much(dev, best, p, *seconds))
         best = NULL;
     if (best && effort != DANAUS_TABLE_ONLY && pays_for_packing(dev, best, p))
         best = NULL;
     if (best)
-        *seconds += packing(dev, best, p);
+        *seconds += packing(dev, best, p) + ending(dev, best, p);
     if (!best && effort == DANAUS_MEASURE)
         TRY(measure(dev, p, &best, seconds));
     else if (!best && effort == DANAUS_ESTIMATE)

@@ -58,7 +58,12 @@ static void check(rng *r, danaus_device *dev, const kernel *k, problem p, int al
     assert_ok(dn_pack(dev, &step, outer, packed));
     const void *all[] = { packed };
     void *x = place(dev, &c.x, aligned), *to = place(dev, &y, aligned);
-    ks_operands o = { p.batch, x, all, bias, to, c.activation };
+    ks_operands o = { .batch = p.batch,
+                      .x = x,
+                      .packed = all,
+                      .bias = bias,
+                      .y = to,
+                      .activation = c.activation };
     assert_ok(dev->backend->ks_run(dev, &step, 1, &o));
     take(dev, &c.x, x, aligned);
     take(dev, &y, to, aligned);

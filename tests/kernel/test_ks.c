@@ -62,9 +62,12 @@ static void check_row(
     array y = array_make(q->dtype, expected->size * q->batch);
     const void *all[] = { packed };
     void *on[] = { to_device(dev, x), bias_to_device(dev, bias), to_device(dev, &y) };
-    ks_operands o = {
-        q->batch, on[0], all, q->bias ? on[1] : NULL, on[2], q->activation
-    };
+    ks_operands o = { .batch = q->batch,
+                      .x = on[0],
+                      .packed = all,
+                      .bias = q->bias ? on[1] : NULL,
+                      .y = on[2],
+                      .activation = q->activation };
     assert_ok(dev->backend->ks_run(dev, &step, 1, &o));
     from_device(dev, x, on[0]);
     bias_from_device(dev, bias, on[1]);

@@ -63,8 +63,11 @@ static array run_forward(
     danaus_activation activation, const array *x)
 {
     array y = array_make(c->dtype, c->rows * batch);
-    ks_operands o = { batch, x->data, (const void *const *)u->packed,
-                      NULL,  y.data,  activation };
+    ks_operands o = { .batch = batch,
+                      .x = x->data,
+                      .packed = (const void *const *)u->packed,
+                      .y = y.data,
+                      .activation = activation };
     assert_ok(dev->backend->ks_run(dev, u->steps, u->count, &o));
     array_expect_guards(&y);
     return y;
@@ -241,8 +244,11 @@ static void check_cuts(
         cpu->traits = &others;
         memset(line, 0xff, bytes);
         assert_ok(danaus_device_set_threads(dev, threads));
-        ks_operands o = { batch, x.data, (const void *const *)u.packed,
-                          NULL,  line,   activation };
+        ks_operands o = { .batch = batch,
+                          .x = x.data,
+                          .packed = (const void *const *)u.packed,
+                          .y = line,
+                          .activation = activation };
         assert_ok(dev->backend->ks_run(dev, u.steps, u.count, &o));
         assert_memory_equal(line, y.data, bytes);
     }
