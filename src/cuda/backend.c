@@ -76,6 +76,14 @@ static void cuda_close(danaus_device *dev)
     dn_free(d);
 }
 
+/* Products of a library end with one in the type of y. */
+static int cuda_rounds_bias(const danaus_device *dev, const ks_step *last)
+{
+    return cuda((danaus_device *)(uintptr_t)dev)->gpu.facts.epilogues &&
+           dn_gpu_family(last->kernel)->products &&
+           dn_gpu_library_ends(&last->p, 2, 1, last->p.activation);
+}
+
 static danaus_status cuda_describe(const danaus_device *dev, danaus_device_info *info)
 {
     const cuda_device *d = (const cuda_device *)dev;
@@ -190,6 +198,7 @@ const backend dn_backend_cuda = {
     .prepare = dn_cuda_prepare,
     .refuses = dn_cuda_refuses,
     .ks_run = dn_cuda_ks_run,
+    .rounds_bias = cuda_rounds_bias,
     .time = dn_cuda_time,
     .ks_gradient = dn_cuda_ks_gradient,
     .ks_scratch = dn_cuda_ks_scratch,

@@ -2,9 +2,10 @@
    handle, which one thread uses at a time; the workspace is scratch of a call, so that calls
    neither allocate nor wait. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/cuda.h"
+#include "cuda/blas.h"
 
 #include "base/dtype.h"
+#include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "cuda/library.h"
@@ -14,6 +15,13 @@
 
 #define FUNCTIONS "cuda/blas.def"
 #include "cuda/library.inc"
+
+enum {
+    LT = 0
+#define X(name, symbol, arguments) +1
+#include "cuda/blas_lt.def"
+#undef X
+};
 
 /* Sizes of 64 bits came with 12. */
 static const char *const files[] = {
@@ -28,10 +36,7 @@ static const char *const files[] = {
 
 /* Of cublas_api.h and library_types.h. */
 enum {
-    PLAIN = 0,
-    TRANSPOSED = 1,
-
-    R_32F = 0,
+    R_32F = BLAS_R_32F,
     R_64F = 1,
     R_16F = 2,
     C_32F = 4,
@@ -45,36 +50,45 @@ enum {
     MATH_SUMS_OF_32_BITS = 16, /* also where parts of a sum meet */
 
     ALLOC_FAILED = 3,
-    ARCH_MISMATCH = 8,
-    NOT_SUPPORTED = 15
+    ARCH_MISMATCH = 8
 };
 
 /* What NVIDIA recommends. */
 #define WORKSPACE_90 ((size_t)32 << 20)
 #define WORKSPACE    ((size_t)4 << 20)
 
-static danaus_status blas_status(int error, const char *call)
+danaus_status dn_blas_status(int error, const char *call)
 {
     danaus_status status = error == ALLOC_FAILED ? DANAUS_ERR_MEMORY
-                           : error == ARCH_MISMATCH || error == NOT_SUPPORTED
+                           : error == ARCH_MISMATCH || error == BLAS_NOT_SUPPORTED
                                ? DANAUS_ERR_UNSUPPORTED
                                : DANAUS_ERR_DEVICE;
     int length = (int)strcspn(call, "(");
     return dn_fail(status, "cuBLAS %.*s: error %d", length, call, error);
 }
 
-#define BLAS_TRY(b, call)                                                              \
-    do {                                                                               \
-        int blas_error_ = (b)->call;                                                   \
-        if (blas_error_)                                                               \
-            return blas_status(blas_error_, #call);                                    \
-    } while (0)
+/* The functions of cublasLt, if all of them are there. */
+static blas_lt lt;
+
+static danaus_status start(void)
+{
+    void (*found[LT])(void);
+    int there = 0;
+    memcpy(found, &opened.LtDescribe, sizeof found);
+    for (int i = 0; i < LT; i++)
+        there += found[i] != NULL;
+    if (there == LT)
+        memcpy(&lt, found, sizeof lt);
+    return DANAUS_OK;
+}
 
 cuda_library dn_cuda_cublas = {
     .files = files,
     .symbols = names,
     .count = SYMBOLS,
+    .optional = LT,
     .table = &opened,
+    .start = start,
     .advice = "install cuBLAS 12 or later, from the CUDA toolkit or with pip install "
               "nvidia-cublas, and name its folder in DANAUS_CUBLAS",
     .name = "cublas",
@@ -88,7 +102,13 @@ static danaus_status get_blas(const functions **b)
     return DANAUS_OK;
 }
 
-danaus_status dn_cuda_find_blas(void) { return dn_cuda_open_library(&dn_cuda_cublas); }
+danaus_status dn_cuda_find_blas(int *epilogues)
+{
+    const functions *b;
+    TRY(get_blas(&b));
+    *epilogues = lt.LtMultiply != NULL;
+    return DANAUS_OK;
+}
 
 /* ---- the handle ---- */
 
@@ -101,7 +121,7 @@ static danaus_status make_handle(cuda_blas *own, const functions *b)
 {
     BLAS_TRY(b, Create(&own->handle));
     BLAS_TRY(b, SetMathMode(own->handle, MATH_SUMS_OF_32_BITS));
-    return DANAUS_OK;
+    return lt.LtMultiply ? dn_blas_open_choices(own) : DANAUS_OK;
 }
 
 void dn_cuda_close_blas(cuda_gpu *g)
@@ -109,6 +129,7 @@ void dn_cuda_close_blas(cuda_gpu *g)
     const functions *b;
     if (g->blas.handle && get_blas(&b) == DANAUS_OK)
         b->Destroy(g->blas.handle);
+    dn_free(g->blas.choices);
     g->blas = (cuda_blas){ 0 };
 }
 
@@ -160,13 +181,7 @@ static danaus_status ready(cuda_device *d, const functions *b)
 
 /* ---- products ---- */
 
-/* cuBLAS' names for a type, of numbers and of sums, and one and zero of the latter. */
-typedef struct numbers {
-    int type, compute;
-    const void *one, *zero;
-} numbers;
-
-static numbers numbers_of(danaus_dtype dtype, int tf32)
+static blas_numbers numbers_of(danaus_dtype dtype, int tf32)
 {
     static const float one_32[2] = { 1, 0 }, zero_32[2] = { 0, 0 };
     static const double one_64[2] = { 1, 0 }, zero_64[2] = { 0, 0 };
@@ -175,68 +190,80 @@ static numbers numbers_of(danaus_dtype dtype, int tf32)
         [DANAUS_F64] = R_64F, [DANAUS_C64] = C_32F, [DANAUS_C128] = C_64F,
     };
     if (dtype == DANAUS_F64 || dtype == DANAUS_C128)
-        return (numbers){ types[dtype], COMPUTE_64F, one_64, zero_64 };
-    return (numbers){ types[dtype], tf32 ? COMPUTE_TF32 : COMPUTE_32F, one_32,
-                      zero_32 };
+        return (blas_numbers){ types[dtype], COMPUTE_64F, one_64, zero_64 };
+    return (blas_numbers){ types[dtype], tf32 ? COMPUTE_TF32 : COMPUTE_32F, one_32,
+                           zero_32 };
 }
-
-/* cuBLAS counts by columns: c (m x n) = a b. Batch-first that is y = w x, its columns s;
-   batch-last y^T = x^T w^T, its columns r. */
-typedef struct gemm {
-    int transpose_a, transpose_b;
-    int64_t m, n;
-    const char *a, *b;
-    char *c;
-    gpu_lines to_a, to_b, to_c;
-} gemm;
 
 static gemm gemm_of(
     const problem *p, const gpu_products *q, int64_t batch, const void *w,
     const void *x, void *y)
 {
-    int turned = q->w_turned ? TRANSPOSED : PLAIN;
-    int other = q->w_turned ? PLAIN : TRANSPOSED;
-    if (p->layout == DANAUS_BATCH_LAST)
-        return (gemm){ PLAIN, turned, batch, q->rows, x, w, y, q->x, q->w, q->y };
-    return (gemm){ other, PLAIN, q->rows, batch, w, x, y, q->w, q->x, q->y };
+    int turned = q->w_turned ? BLAS_TRANSPOSED : BLAS_PLAIN;
+    int other = q->w_turned ? BLAS_PLAIN : BLAS_TRANSPOSED;
+    gemm g = { .depth = q->depth,
+               .count = q->count[0],
+               .c = y,
+               .to_c = q->y,
+               .numbers = numbers_of(p->dtype, q->tf32) };
+    if (p->layout == DANAUS_BATCH_LAST) {
+        g.transpose_b = turned;
+        g.m = batch, g.n = q->rows;
+        g.a = x, g.to_a = q->x;
+        g.b = w, g.to_b = q->w;
+    } else {
+        g.transpose_a = other;
+        g.m = q->rows, g.n = batch;
+        g.a = w, g.to_a = q->w;
+        g.b = x, g.to_b = q->x;
+    }
+    return g;
 }
 
-static danaus_status multiply(
-    const cuda_device *d, const functions *b, const gpu_products *q, numbers t,
-    const gemm *g)
+static danaus_status multiply(const cuda_device *d, const functions *b, const gemm *g)
 {
-    if (q->count[0] == 1)
+    const blas_numbers *t = &g->numbers;
+    if (g->count == 1)
         BLAS_TRY(
-            b,
-            Gemm(
-                d->shared->blas.handle, g->transpose_a, g->transpose_b, g->m, g->n,
-                q->depth, t.one, g->a, t.type, g->to_a.line, g->b, t.type, g->to_b.line,
-                t.zero, g->c, t.type, g->to_c.line, t.compute, ALGORITHM_DEFAULT));
+            b, Gemm(
+                   d->shared->blas.handle, g->transpose_a, g->transpose_b, g->m, g->n,
+                   g->depth, t->one, g->a, t->type, g->to_a.line, g->b, t->type,
+                   g->to_b.line, t->zero, g->c, t->type, g->to_c.line, t->compute,
+                   ALGORITHM_DEFAULT));
     else
         BLAS_TRY(
             b, GemmBatched(
                    d->shared->blas.handle, g->transpose_a, g->transpose_b, g->m, g->n,
-                   q->depth, t.one, g->a, t.type, g->to_a.line, g->to_a.step[0], g->b,
-                   t.type, g->to_b.line, g->to_b.step[0], t.zero, g->c, t.type,
-                   g->to_c.line, g->to_c.step[0], q->count[0], t.compute,
+                   g->depth, t->one, g->a, t->type, g->to_a.line, g->to_a.step[0], g->b,
+                   t->type, g->to_b.line, g->to_b.step[0], t->zero, g->c, t->type,
+                   g->to_c.line, g->to_c.step[0], g->count, t->compute,
                    ALGORITHM_DEFAULT));
     return DANAUS_OK;
 }
 
+/* May what follows be a part of the products, which are one call? */
+static int may_end(
+    const problem *p, const gpu_products *q, int64_t batch, const cuda_ending *e)
+{
+    return lt.LtMultiply && e && (e->rounded_bias || !e->bias) &&
+           (e->bias || e->activation) && q->count[1] == 1 &&
+           dn_gpu_library_ends(p, batch, e->bias != NULL, e->activation);
+}
+
 static danaus_status make_products(
     cuda_device *d, const functions *b, const ks_step *step, const void *packed,
-    const gpu_call *call)
+    const gpu_call *call, const cuda_ending *ending, int *ended)
 {
-    const kernel *k = step->kernel;
+    const problem *p = &step->p;
     gpu_products q;
     TRY(ready(d, b));
-    dn_gpu_family(k)->products(k, &step->p, call, &q);
-    numbers t = numbers_of(step->p.dtype, q.tf32);
-    int64_t size = (int64_t)danaus_dtype_size(step->p.dtype);
-    gemm g =
-        gemm_of(&step->p, &q, call->batch, packed, call->x, (void *)(uintptr_t)call->y);
-    for (int64_t i = 0; i < q.count[1]; i++) {
-        TRY(multiply(d, b, &q, t, &g));
+    dn_gpu_family(step->kernel)->products(step->kernel, p, call, &q);
+    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    gemm g = gemm_of(p, &q, call->batch, packed, call->x, (void *)(uintptr_t)call->y);
+    if (may_end(p, &q, call->batch, ending))
+        TRY(dn_blas_multiply_and_end(d, &lt, &g, ending, ended));
+    for (int64_t i = 0; i < q.count[1] && !*ended; i++) {
+        TRY(multiply(d, b, &g));
         g.a += g.to_a.step[1] * size;
         g.b += g.to_b.step[1] * size;
         g.c += g.to_c.step[1] * size;
@@ -244,13 +271,44 @@ static danaus_status make_products(
     return DANAUS_OK;
 }
 
-danaus_status dn_cuda_products(
-    cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call)
+/* As many endings as a plan's hints let expect. Where there is nothing to end, or no
+   library for it, there is nothing to choose. */
+static danaus_status choose_ending(cuda_device *d, const ks_step *step)
+{
+    const problem *p = &step->p;
+    const void *somewhere = (const void *)(uintptr_t)DANAUS_SCRATCH_ALIGN;
+    gpu_call call = { .batch = p->batch };
+    cuda_ending ending = { .activation = p->activation };
+    gpu_products q;
+    dn_gpu_family(step->kernel)->products(step->kernel, p, &call, &q);
+    gemm g = gemm_of(p, &q, p->batch, NULL, NULL, NULL);
+    if (p->bias)
+        ending.bias = ending.rounded_bias = somewhere;
+    return may_end(p, &q, p->batch, &ending)
+               ? dn_blas_choose_ending(d, &lt, &g, &ending)
+               : DANAUS_OK;
+}
+
+danaus_status dn_cuda_open_products(cuda_device *d, const ks_step *step)
 {
     const functions *b;
     TRY(get_blas(&b));
     dn_lock(d->shared->lock);
-    danaus_status status = make_products(d, b, step, packed, call);
+    danaus_status status = open_locked(d, b);
+    if (status == DANAUS_OK)
+        status = choose_ending(d, step);
+    dn_unlock(d->shared->lock);
+    return status;
+}
+
+danaus_status dn_cuda_products(
+    cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call,
+    const cuda_ending *ending, int *ended)
+{
+    const functions *b;
+    TRY(get_blas(&b));
+    dn_lock(d->shared->lock);
+    danaus_status status = make_products(d, b, step, packed, call, ending, ended);
     dn_unlock(d->shared->lock);
     return status;
 }
@@ -283,15 +341,15 @@ static danaus_status make_weight_products(
         }
     int64_t size = (int64_t)danaus_dtype_size(p->dtype);
     int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
-    numbers t = numbers_of(p->dtype, p->math == DANAUS_MATH_TF32);
+    blas_numbers t = numbers_of(p->dtype, p->math == DANAUS_MATH_TF32);
     int sums = numbers_of(dn_sum_type(p->dtype), 0).type;
     TRY(ready(d, b));
     for (int64_t i = 0; i < axes[1].count * axes[2].count; i++) {
         int64_t u = i % axes[1].count, v = i / axes[1].count;
         BLAS_TRY(
             b, GemmBatched(
-                   d->shared->blas.handle, last ? TRANSPOSED : PLAIN,
-                   last ? PLAIN : TRANSPOSED, q.c, q.b, s.width, t.one,
+                   d->shared->blas.handle, last ? BLAS_TRANSPOSED : BLAS_PLAIN,
+                   last ? BLAS_PLAIN : BLAS_TRANSPOSED, q.c, q.b, s.width, t.one,
                    (const char *)x + (u * axes[1].x + v * axes[2].x) * size, t.type,
                    last ? q.d * batch : cols, axes[0].x,
                    (const char *)dy + (u * axes[1].dy + v * axes[2].dy) * size, t.type,

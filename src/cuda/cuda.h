@@ -15,9 +15,11 @@
 
 typedef struct nvmlDevice_st *nvml_device;
 typedef struct cublasContext *blas_handle;
+typedef struct blas_choice blas_choice;
 
 /* cuBLAS as a GPU has it, once a plan needs it. */
 typedef struct cuda_blas {
+    blas_choice *choices; /* of algorithms: epilogue.c */
     blas_handle handle;
     cu_stream stream; /* what it was given last, and a workspace */
     void *workspace;
@@ -267,25 +269,38 @@ danaus_status dn_cuda_launch(
 
 int dn_cuda_needs_library(const ks_step *step);
 
-/* One step: y = K x + bias. work: scratch of its own, of so many bytes. */
+/* What follows a product: activation(y + bias). The bias is there in the type of sums and,
+   for products of a library, in that of y. */
+typedef struct cuda_ending {
+    const void *bias, *rounded_bias; /* NULL: none; the other may be NULL alone */
+    int activation;
+} cuda_ending;
+
+/* One step: y = K x, ended unless `ending` is NULL. work: scratch of its own, of so many
+   bytes. */
 size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch);
 danaus_status dn_cuda_step(
-    cuda_device *d, const ks_step *step, const void *packed, const void *bias,
-    int activation, int64_t batch, const void *x, void *y, void *work);
+    cuda_device *d, const ks_step *step, const void *packed, const cuda_ending *ending,
+    int64_t batch, const void *x, void *y, void *work);
 
 /* Bytes of a workspace. */
 size_t dn_cuda_workspace_bytes(const cuda_device *d);
 
-/* Can rows of cuBLAS be run? The sentence says what to install. */
-danaus_status dn_cuda_find_blas(void);
+/* Can rows of cuBLAS be run? The sentence says what to install. *epilogues: its products
+   can end with what follows them. */
+danaus_status dn_cuda_find_blas(int *epilogues);
+
+/* Makes ready what a step of a row of cuBLAS needs. */
+danaus_status dn_cuda_open_products(cuda_device *d, const ks_step *step);
 
 /* The GPU's handle, in its context; opening it again does nothing. */
 danaus_status dn_cuda_open_blas(cuda_device *d);
 void dn_cuda_close_blas(cuda_gpu *g);
 
-/* The products of a step: y = K x. */
+/* The products of a step: y = K x. *ended becomes 1 if what follows was part of them. */
 danaus_status dn_cuda_products(
-    cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call);
+    cuda_device *d, const ks_step *step, const void *packed, const gpu_call *call,
+    const cuda_ending *ending, int *ended);
 
 /* The weight gradients of a factor of a real type, batch-last or with d = 1, of slabs of
    the batch from where x and dy begin, to [slab][a][d][b][c] in the type of sums, or

@@ -125,7 +125,7 @@ static danaus_status step_of(
     const void *y)
 {
     return dn_cuda_step(
-        g->d, step, packed, NULL, 0, g->o->batch, x, (void *)(uintptr_t)y, g->work);
+        g->d, step, packed, NULL, g->o->batch, x, (void *)(uintptr_t)y, g->work);
 }
 
 /* What is to be made, and how. */

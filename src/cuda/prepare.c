@@ -171,7 +171,9 @@ static danaus_status open_libraries(cuda_device *d, const ks_step *steps, int co
     ks_step part;
     for (int i = 0; i < count; i++) {
         const gpu_family *f = dn_gpu_family(steps[i].kernel);
-        if (f->library)
+        if (f->products)
+            TRY(dn_cuda_open_products(d, &steps[i]));
+        else if (f->library)
             TRY(dn_cuda_open_blas(d));
         for (int n = 0; f->part && f->part(steps[i].kernel, &steps[i].p, n, &part); n++)
             TRY(open_libraries(d, &part, 1));

@@ -148,8 +148,7 @@ typedef struct turned_run {
     const kernel *kernel;
     ks_step first, inner;
     const char *packed;
-    const void *bias;
-    int activation;
+    const cuda_ending *ending;
     cu_function turn;
     void *x, *y; /* in scratch; y only if it is turned */
 } turned_run;
@@ -162,19 +161,19 @@ static danaus_status turned_slab(
     const gpu_code *code = r->kernel->code;
     int64_t rows = dn_pattern_rows(p->pattern), cols = dn_pattern_cols(p->pattern);
     if (code->first)
-        TRY(dn_cuda_step(d, &r->first, r->packed, NULL, 0, n, x, r->x, NULL));
+        TRY(dn_cuda_step(d, &r->first, r->packed, NULL, n, x, r->x, NULL));
     else
         TRY(turn(d, r->turn, p->dtype, n, cols, x, r->x));
     TRY(dn_cuda_step(
-        d, &r->inner, r->packed + dn_gpu_inner_at(r->kernel, p), r->bias, r->activation,
-        n, r->x, code->first ? y : r->y, NULL));
+        d, &r->inner, r->packed + dn_gpu_inner_at(r->kernel, p), r->ending, n, r->x,
+        code->first ? y : r->y, NULL));
     return code->first ? DANAUS_OK : turn(d, r->turn, p->dtype, rows, n, r->y, y);
 }
 
 /* By another row, slab after slab of columns. */
 static danaus_status turned_step(
-    cuda_device *d, const ks_step *step, const void *packed, const void *bias,
-    int activation, const gpu_call *call, void *work)
+    cuda_device *d, const ks_step *step, const void *packed, const cuda_ending *ending,
+    const gpu_call *call, void *work)
 {
     const kernel *k = step->kernel;
     const gpu_code *code = k->code;
@@ -186,8 +185,7 @@ static danaus_status turned_step(
     turned_run r = { .kernel = k,
                      .inner = dn_gpu_inner(k, p),
                      .packed = packed,
-                     .bias = bias,
-                     .activation = activation,
+                     .ending = ending,
                      .x = work,
                      .y = (char *)work + scratch_bytes(step, slab) };
     if (code->first)
@@ -204,8 +202,8 @@ static danaus_status turned_step(
 }
 
 danaus_status dn_cuda_step(
-    cuda_device *d, const ks_step *step, const void *packed, const void *bias,
-    int activation, int64_t batch, const void *x, void *y, void *work)
+    cuda_device *d, const ks_step *step, const void *packed, const cuda_ending *ending,
+    int64_t batch, const void *x, void *y, void *work)
 {
     const kernel *k = step->kernel;
     const gpu_family *f = dn_gpu_family(k);
@@ -217,11 +215,13 @@ danaus_status dn_cuda_step(
     problem p = step->p;
     danaus_pattern q = p.pattern;
     int variant = f->variant ? f->variant(k, &p, &call) : 0;
+    const void *bias = ending ? ending->bias : NULL;
+    int activation = ending ? ending->activation : 0, ended = 0;
     if (dn_gpu_code(k)->inner)
-        return turned_step(d, step, packed, bias, activation, &call, work);
+        return turned_step(d, step, packed, ending, &call, work);
     if (f->products) {
-        TRY(dn_cuda_products(d, step, packed, &call));
-        if (!bias && !activation)
+        TRY(dn_cuda_products(d, step, packed, &call, ending, &ended));
+        if (ended || (!bias && !activation))
             return DANAUS_OK;
     }
     p.activation = activation;
@@ -288,12 +288,13 @@ static danaus_status run(cuda_device *d, void *arg)
     lay(a, o->batch);
     char *scratch = d->scratch;
     const void *x = o->x;
+    cuda_ending ending = { o->bias, o->rounded_bias, (int)o->activation };
     for (int i = 0; i < a->count; i++) {
         int last = i + 1 == a->count;
         void *y = last ? o->y : scratch + (i % 2 ? a->widest : 0);
         TRY(dn_cuda_step(
-            d, &a->steps[i], o->packed[i], last ? o->bias : NULL,
-            last ? (int)o->activation : 0, o->batch, x, y, scratch + a->between));
+            d, &a->steps[i], o->packed[i], last ? &ending : NULL, o->batch, x, y,
+            scratch + a->between));
         x = y;
     }
     return DANAUS_OK;
@@ -310,8 +311,9 @@ static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
 {
     const ks_operands *o = a->o;
     cuda_key key;
-    const void *operands[] = { o->x, o->bias, o->y };
-    int64_t numbers[] = { a->count, o->batch, o->activation, o->bias != NULL };
+    const void *operands[] = { o->x, o->bias, o->rounded_bias, o->y };
+    int64_t numbers[] = { a->count, o->batch, o->activation, o->bias != NULL,
+                          o->rounded_bias != NULL };
     dn_key_begin(&key, d);
     dn_key_add(&key, numbers, sizeof numbers);
     dn_key_add(&key, a->steps, (size_t)a->count * sizeof *a->steps);

@@ -208,10 +208,11 @@ danaus_status dn_cuda_share(cuda_device *d, int ordinal)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "this machine has %d CUDA devices, not %d", count,
             ordinal + 1);
-    int has_blas = dn_cuda_find_blas() == DANAUS_OK;
+    int epilogues = 0, has_blas = dn_cuda_find_blas(&epilogues) == DANAUS_OK;
     TRY(find_gpu(driver, ordinal, &d->shared));
     d->driver = driver;
     d->gpu.facts = d->shared->facts;
+    d->gpu.facts.epilogues = epilogues;
     d->gpu.base.kernels = dn_gpu_kernels_for(d->gpu.facts.arch, has_blas);
     danaus_status status = share_tuning(d);
     if (status == DANAUS_OK)

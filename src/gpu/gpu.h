@@ -36,6 +36,7 @@ typedef struct gpu_facts {
        for 16 bits (8 of tf32 are 16 of these) by the instruction that all generations from
        8.0 on have; and, of a library, by the best one for a type. */
     int cores, mma, tensor_f16, tensor_bf16, tensor_tf32;
+    int epilogues; /* a library ends products as dn_gpu_library_ends() says */
 } gpu_facts;
 
 /* Fills in clock, cores, rates and flops of a GPU whose arch and units are known. */
@@ -163,7 +164,8 @@ typedef struct gpu_family {
     void (*maps)(
         const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS]);
     /* Of rows whose products a library makes. Their text runs afterwards, if there is a
-       bias or an activation: it changes y, and is given neither x nor w. */
+       bias or an activation that was not part of them: it changes y, and is given neither
+       x nor w. */
     void (*products)(
         const kernel *k, const problem *p, const gpu_call *call, gpu_products *to);
 } gpu_family;
@@ -190,6 +192,10 @@ static inline const gpu_family *dn_gpu_family(const kernel *k)
 static inline const gpu_code *dn_gpu_code(const kernel *k) { return k->code; }
 
 static inline const int *dn_gpu_size(const kernel *k) { return dn_gpu_code(k)->size; }
+
+/* Whether a library may add a bias, and apply an activation, in the launch that makes the
+   products of a row, as one call, for so many columns. */
+int dn_gpu_library_ends(const problem *p, int64_t batch, int has_bias, int activation);
 
 /* What a row compiles for a problem, without the hashes, which are of a compiler too. */
 void dn_gpu_use(const kernel *k, const problem *p, int variant, gpu_use *use);

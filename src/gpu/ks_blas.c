@@ -11,7 +11,7 @@
 #include "math/pattern.h"
 
 #define THREADS    256
-#define EACH       4 /* elements of a thread of ks_after.cu */
+#define PIECE      16 /* bytes that a thread of ks_after.cu takes at once */
 #define MOST_TIMES 64
 #define MOST_COUNT 65535
 /* The whole factor may have so many times its weights, and so many bytes. */
@@ -23,14 +23,33 @@
 
 enum { TF32 = 3, COLUMNS };
 
+static void defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    dn_gpu_define_layout(k, p, variant, to);
+    dn_text(to, "#define ACTIVATION %d\n", p->activation);
+}
+
 static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
     (void)k;
-    int64_t numbers = dn_pattern_rows(p->pattern) * call->batch;
     int64_t most = (int64_t)f->units * 2048 / THREADS * 8;
-    *launch = dn_gpu_stay(dn_gpu_parts(numbers, THREADS * EACH), most, THREADS, 0);
+    int64_t bytes = dn_pattern_rows(p->pattern) * call->batch *
+                    (int64_t)danaus_dtype_size(p->dtype);
+    *launch = dn_gpu_stay(dn_gpu_parts(bytes, THREADS * PIECE), most, THREADS, 0);
+}
+
+/* cublasLt's epilogues: a bias along its columns, which are those of y batch-first; a GELU
+   that is the one by tanh. One column is a product with a vector, which has none. */
+int dn_gpu_library_ends(const problem *p, int64_t batch, int has_bias, int activation)
+{
+    int of_type =
+        p->dtype == DANAUS_F32 || p->dtype == DANAUS_F16 || p->dtype == DANAUS_BF16;
+    int of_name = activation == DANAUS_ACTIVATION_NONE || activation == DANAUS_RELU ||
+                  activation == DANAUS_GELU_TANH;
+    return of_type && of_name && batch > 1 &&
+           (!has_bias || p->layout == DANAUS_BATCH_FIRST);
 }
 
 /* ---- block by block ---- */
@@ -218,12 +237,16 @@ static double few_columns_cost(
     return 5e-6 + fmax(stream, (columns ? 40e-9 : 32e-9) * (double)q.c);
 }
 
-/* Of ks_after.cu, which reads and writes y. */
+/* Of ks_after.cu, which reads and writes y, unless the library's products end so. */
 static double after_cost(const gpu_facts *f, const problem *p)
 {
-    double bytes = (double)dn_pattern_rows(p->pattern) * (double)p->batch *
+    danaus_pattern q = p->pattern;
+    double bytes = (double)dn_pattern_rows(q) * (double)p->batch *
                    (double)danaus_dtype_size(p->dtype);
-    return p->activation ? 2.5e-6 + 2.4 * bytes / f->bandwidth : 0;
+    int ends = f->epilogues && (q.a == 1 || q.d == 1) &&
+               dn_gpu_library_ends(p, p->batch, p->bias, p->activation);
+    return (p->bias || p->activation) && !ends ? 2.5e-6 + 2.4 * bytes / f->bandwidth
+                                               : 0;
 }
 
 /* Rows are padded to tiles of 64, and a sum of c terms takes as long as c + steps do. 3 %
@@ -270,7 +293,7 @@ const gpu_family dn_gpu_blas = {
                 .pack = blas_pack },
     .text = "ks_after.cu",
     .library = 1,
-    .defines = dn_gpu_define_layout,
+    .defines = defines,
     .launch = launch_of,
     .products = blas_products,
 };
@@ -282,7 +305,7 @@ const gpu_family dn_gpu_dense = {
                 .pack = dense_pack },
     .text = "ks_after.cu",
     .library = 1,
-    .defines = dn_gpu_define_layout,
+    .defines = defines,
     .launch = launch_of,
     .products = dense_products,
 };

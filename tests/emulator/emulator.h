@@ -23,6 +23,8 @@ typedef struct emulator_control {
     int contexts, modules, allocations, pushed, handles, events,
         graphs; /* and streams */
     long launches, copies, products;
+    long choices, endings;   /* of cublasLt: algorithms asked for, products asked for */
+    int no_algorithms;       /* it knows none: it says so (1) or gives none (2) */
     unsigned long functions; /* that were launched, their addresses added up */
     int devices;             /* 0: one */
     int capturing;           /* what cuStreamIsCapturing says */
