@@ -99,6 +99,7 @@ class Plan:
     keep_factors : neighbouring factors are never multiplied out.
     batch : choose for this batch; 0: a large one. Any may be run.
     activation : None, "relu", "gelu", "silu" or "gelu-tanh"; not with gradients.
+    bias : expect weights with a bias; any may have one, or none.
     device : a Device, or the name of each thread's own one; None: "cpu".
     """
 
@@ -116,6 +117,7 @@ class Plan:
         keep_factors: bool = False,
         batch: int = 0,
         activation: str | None = None,
+        bias: bool = False,
         device: Device | str | None = None,
     ):
         self.patterns = as_patterns(patterns)
@@ -129,6 +131,7 @@ class Plan:
         desc.effort = choose(effort, EFFORTS, "effort")
         desc.activation = choose(activation, ACTIVATIONS, "activation")
         desc.adjoint, desc.gradients = bool(adjoint), bool(gradients)
+        desc.bias = bool(bias)
         desc.fresh_weights, desc.keep_factors = bool(fresh_weights), bool(keep_factors)
         desc.batch = whole(batch, "batch", 0, INT64)
         array, count = pattern_array(self.patterns)

@@ -56,6 +56,7 @@ Question take_question(Arguments &arguments)
     q.desc.layout = arguments.boolean() ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
     q.desc.math = arguments.boolean() ? DANAUS_MATH_TF32 : DANAUS_MATH_F32;
     q.desc.activation = activation_of(activation);
+    q.desc.bias = 1; /* as most layers have: what is packed must not hang on it */
     if (sizes.size() % 4)
         fail("patterns are four numbers a factor: a, b, c, d");
     for (size_t i = 0; i < sizes.size(); i += 4)
