@@ -16,6 +16,7 @@ static const char *kind_name(danaus_candidates kind)
     case DANAUS_TRY_ROW_GROUPS: return "row-groups";
     case DANAUS_TRY_MONARCH: return "monarch";
     case DANAUS_TRY_FITTED: return "expected";
+    case DANAUS_TRY_SUM: return "sum";
     }
     return "unknown";
 }

@@ -204,12 +204,15 @@ static danaus_status choose_candidate(
     danaus_compress_desc desc = { .parameters = budget(j),
                                   .reduced = j->o->reduced,
                                   .fit = fit };
+    danaus_chain *chains[2]; /* sums are not tried */
     danaus_status status = danaus_compress(
-        w, j->dtype, j->w.shape[0], j->w.shape[1], &desc, &j->chain, &j->result,
+        w, j->dtype, j->w.shape[0], j->w.shape[1], &desc, chains, &j->result,
         j->candidates, CANDIDATES, &j->candidate_count);
-    if (status == DANAUS_OK)
-        j->count = chain_patterns(j->chain, j->patterns);
-    return status;
+    if (status != DANAUS_OK)
+        return status;
+    j->chain = chains[0];
+    j->count = chain_patterns(j->chain, j->patterns);
+    return DANAUS_OK;
 }
 
 static int factorize(job *j)

@@ -157,14 +157,17 @@ typedef enum danaus_candidates { /* bits */
                                  DANAUS_TRY_MONARCH =
                                      16, /* (1, M/q, p r, q) (p, q r, N/p, 1): of both */
                                  DANAUS_TRY_FITTED =
-                                     32 /* the chain of danaus_patterns_fit() */
+                                     32, /* the chain of danaus_patterns_fit() */
+                                 DANAUS_TRY_SUM =
+                                     64 /* low rank and blocks on the diagonal, or low rank and
+                                     Monarch, as a sum of two chains */
 } danaus_candidates;
 
 /* All-zero is the default of every field but `parameters`. */
 typedef struct danaus_compress_desc {
     int64_t parameters;  /* at most so many numbers, the bias not counted */
-    int reduced;         /* nonzero: count degrees of freedom, and reduce the chain */
-    uint32_t candidates; /* danaus_candidates to try; 0: all */
+    int reduced;         /* nonzero: count degrees of freedom, and reduce the chains */
+    uint32_t candidates; /* danaus_candidates to try; 0: all but sums */
     const danaus_factorize_desc *fit; /* inputs, targets, ...; NULL: ||W - K_1..K_L|| */
     uint32_t reserved[8];
 } danaus_compress_desc;
@@ -174,24 +177,27 @@ typedef struct danaus_compress_desc {
 /* What became of a candidate. */
 typedef struct danaus_candidate {
     danaus_candidates kind;
-    int count; /* of patterns */
+    int count;  /* of patterns */
+    int first;  /* of these so many are the first chain's: `count` but for sums */
+    int passes; /* over its factors; the best get more */
     danaus_pattern patterns[DANAUS_CANDIDATE_FACTORS];
     int64_t parameters; /* as they are counted for the budget */
     double error;       /* as in danaus_factorize_result */
     double seconds;
-    int passes; /* over its factors; the best get more */
-    int taken;  /* nonzero for the one that was returned */
-    uint64_t reserved[5];
+    int taken; /* nonzero for the one that was returned */
+    uint32_t reserved[11];
 } danaus_candidate;
 
 /* Fits candidates of a matrix dense[rows][cols] (as danaus_factorize() does) within a
-   budget of parameters and returns the chain of the smallest error. Each gets one pass
-   over its factors, the best few those of desc->fit->refine. result, report and *count
-   (of candidates, of which at most `capacity` are written) may be NULL; result->seconds is
-   that of the whole call. DANAUS_ERR_ARGUMENT where no candidate fits in the budget. */
+   budget of parameters and returns the chain of the smallest error in chains[0], which has
+   the bias if one is fitted. chains[1] is the second chain where a sum is best, W is near
+   to both together, and NULL otherwise. Each candidate gets one pass over its factors, the
+   best few those of desc->fit->refine. result, report and *count (of candidates, of which
+   at most `capacity` are written) may be NULL; result->seconds is that of the whole call.
+   DANAUS_ERR_ARGUMENT where no candidate fits in the budget. */
 DANAUS_API danaus_status danaus_compress(
     const void *dense, danaus_dtype dtype, int64_t rows, int64_t cols,
-    const danaus_compress_desc *desc, danaus_chain **chain,
+    const danaus_compress_desc *desc, danaus_chain *chains[2],
     danaus_factorize_result *result, danaus_candidate *report, int capacity,
     int *count);
 

@@ -9,6 +9,7 @@
 
 #include "ks/calibration.h"
 #include "ks/patterns.h"
+#include "ks/sum.h"
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/mem.h"
@@ -32,7 +33,7 @@ typedef struct compression {
     void *owned[4]; /* arrays of sums that were made here */
     danaus_candidate candidate[MOST];
     int count, best, done, steps; /* fits that were made, and that may be */
-    danaus_chain *chain;          /* of the best */
+    danaus_chain *chain[2];       /* of the best; the second of sums only */
     danaus_factorize_result result;
 } compression;
 
@@ -48,42 +49,80 @@ static int64_t cost_of(const compression *c, const danaus_pattern *p, int count)
     return sum;
 }
 
-static void add(
-    compression *c, danaus_candidates kind, const danaus_pattern *p, int count)
+static int wanted(const compression *c, danaus_candidates kind)
 {
-    int64_t cost = cost_of(c, p, count);
-    uint32_t wanted = c->desc->candidates;
-    if ((wanted && !(wanted & kind)) || cost > c->desc->parameters ||
-        c->count == MOST || count > DANAUS_CANDIDATE_FACTORS)
+    uint32_t kinds = c->desc->candidates ? c->desc->candidates : DANAUS_TRY_SUM - 1;
+    return (kinds & kind) != 0;
+}
+
+/* A candidate of `first` patterns, and for sums those of the second chain. */
+static void add_sum(
+    compression *c, danaus_candidates kind, const danaus_pattern *p, int first,
+    int count)
+{
+    if (!wanted(c, kind) || c->count == MOST || count > DANAUS_CANDIDATE_FACTORS)
+        return;
+    int64_t cost = cost_of(c, p, first);
+    cost += first < count ? cost_of(c, p + first, count - first) : 0;
+    if (cost > c->desc->parameters)
         return;
     for (int n = 0; n < c->count; n++)
-        if (c->candidate[n].count == count &&
+        if (c->candidate[n].count == count && c->candidate[n].first == first &&
             !memcmp(c->candidate[n].patterns, p, (size_t)count * sizeof *p))
             return;
     danaus_candidate *to = &c->candidate[c->count++];
-    *to = (danaus_candidate){ .kind = kind, .count = count, .parameters = cost };
+    *to = (danaus_candidate){
+        .kind = kind, .count = count, .first = first, .parameters = cost
+    };
     memcpy(to->patterns, p, (size_t)count * sizeof *p);
 }
 
-/* (1, M/q, p r, q) (p, q r, N/p, 1) with the largest r; none if the pair would be
-   redundant. */
-static void add_groups(compression *c, danaus_candidates kind, int64_t p, int64_t q)
+static void add(
+    compression *c, danaus_candidates kind, const danaus_pattern *p, int count)
 {
-    int64_t m = c->w.rows, n = c->w.cols;
+    add_sum(c, kind, p, count, count);
+}
+
+/* (1, M/q, p r, q) (p, q r, N/p, 1) with the largest r that a budget allows; 0 if there is
+   none, or the pair would be redundant. */
+static int largest_groups(
+    const compression *c, int64_t p, int64_t q, int64_t budget, danaus_pattern made[2])
+{
+    int64_t m = c->w.rows, n = c->w.cols, low = 0, high = MIN(m / q, n / p);
     if (m % q || n % p)
-        return;
-    int64_t low = 0, high = MIN(m / q, n / p);
-    danaus_pattern made[2];
+        return 0;
     while (high - low > 1) {
         int64_t r = low + (high - low) / 2;
         made[0] = (danaus_pattern){ 1, m / q, p * r, q };
         made[1] = (danaus_pattern){ p, q * r, n / p, 1 };
-        *(cost_of(c, made, 2) <= c->desc->parameters ? &low : &high) = r;
+        *(cost_of(c, made, 2) <= budget ? &low : &high) = r;
     }
     made[0] = (danaus_pattern){ 1, m / q, p * low, q };
     made[1] = (danaus_pattern){ p, q * low, n / p, 1 };
-    if (low > 0)
+    return low > 0;
+}
+
+static void add_groups(compression *c, danaus_candidates kind, int64_t p, int64_t q)
+{
+    danaus_pattern made[2];
+    if (largest_groups(c, p, q, c->desc->parameters, made))
         add(c, kind, made, 2);
+}
+
+/* Low rank with what is left of the budget, and k blocks on the diagonal, or a Monarch
+   matrix of half the budget. */
+static void add_sums(compression *c, int64_t k)
+{
+    int64_t m = c->w.rows, n = c->w.cols, budget = c->desc->parameters;
+    danaus_pattern made[4], *second = made + 2;
+    if (m % k == 0 && n % k == 0) {
+        made[2] = (danaus_pattern){ k, m / k, n / k, 1 };
+        if (largest_groups(c, 1, 1, budget - cost_of(c, second, 1), made))
+            add_sum(c, DANAUS_TRY_SUM, made, 2, 3);
+    }
+    if (largest_groups(c, k, k, budget / 2, second) &&
+        largest_groups(c, 1, 1, budget - cost_of(c, second, 2), made))
+        add_sum(c, DANAUS_TRY_SUM, made, 2, 4);
 }
 
 static void add_all(compression *c)
@@ -107,6 +146,8 @@ static void add_all(compression *c)
             c->w.rows, c->w.cols, c->desc->parameters, fitted, DANAUS_MAX_FACTORS,
             &count) == DANAUS_OK)
         add(c, DANAUS_TRY_FITTED, fitted, count);
+    for (int64_t k = 4; k <= 16; k *= 2)
+        add_sums(c, k);
 }
 
 /* ---- sums ---- */
@@ -163,25 +204,40 @@ static int forward_progress(void *user, double done)
     return fit->progress(fit->user, (c->done + done) / c->steps);
 }
 
+static void forget(danaus_chain *chains[2])
+{
+    danaus_chain_destroy(chains[0]);
+    danaus_chain_destroy(chains[1]);
+}
+
 /* Fits candidate n, and keeps its chain if none was better. */
 static danaus_status try_candidate(compression *c, int n, int passes)
 {
     danaus_candidate *of = &c->candidate[n];
     danaus_factorize_desc fit = c->fit;
     danaus_factorize_result result;
-    danaus_chain *chain;
+    danaus_chain *chains[2] = { NULL, NULL };
     fit.refine = of->passes = passes;
-    TRY(danaus_factorize(
-        c->w.data, c->w.dtype, of->patterns, of->count, &fit, &chain, &result));
+    if (of->first == of->count) {
+        TRY(danaus_factorize(
+            c->w.data, c->w.dtype, of->patterns, of->count, &fit, &chains[0], &result));
+    } else {
+        fit.refine = 1;
+        fit.progress = NULL;
+        TRY(dn_sum_fit(
+            &c->w, of->patterns, of->first, of->count, passes + 1, &fit, chains,
+            &result));
+    }
     of->error = result.error;
     of->seconds += result.seconds;
     c->done++;
-    if (c->chain && n != c->best && !(of->error < c->candidate[c->best].error)) {
-        danaus_chain_destroy(chain);
+    if (c->chain[0] && n != c->best && !(of->error < c->candidate[c->best].error)) {
+        forget(chains);
         return DANAUS_OK;
     }
-    danaus_chain_destroy(c->chain);
-    c->chain = chain;
+    forget(c->chain);
+    c->chain[0] = chains[0];
+    c->chain[1] = chains[1];
     c->result = result;
     c->best = n;
     return DANAUS_OK;
@@ -218,21 +274,23 @@ static danaus_status choose(compression *c)
             TRY(try_candidate(c, n, passes));
     }
     c->candidate[c->best].taken = 1;
-    return c->desc->reduced ? danaus_chain_reduce(c->chain) : DANAUS_OK;
+    for (int n = 0; n < 2 && c->desc->reduced && c->chain[n]; n++)
+        TRY(danaus_chain_reduce(c->chain[n]));
+    return DANAUS_OK;
 }
 
 /* ---- the call ---- */
 
 static danaus_status check(
     const void *dense, danaus_dtype dtype, int64_t rows, int64_t cols,
-    const danaus_compress_desc *desc, danaus_chain **chain, danaus_candidate *report,
+    const danaus_compress_desc *desc, danaus_chain *chains[2], danaus_candidate *report,
     int capacity)
 {
     danaus_pattern all = { 1, rows, cols, 1 };
-    if (!dense || !desc || !chain)
+    if (!dense || !desc || !chains)
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
-            "a matrix, a budget and a place for the chain are needed");
+            "a matrix, a budget and places for two chains are needed");
     TRY(dn_check_reserved(desc->reserved, sizeof desc->reserved));
     TRY(danaus_patterns_check(&all, 1));
     if (rows > INT_MAX || cols > INT_MAX)
@@ -240,7 +298,7 @@ static danaus_status check(
             DANAUS_ERR_UNSUPPORTED,
             "a matrix of %" PRId64 " x %" PRId64 " is too large for LAPACK", rows,
             cols);
-    if (desc->candidates & ~(uint32_t)63)
+    if (desc->candidates & ~(uint32_t)(2 * DANAUS_TRY_SUM - 1))
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "%#x has bits that are no candidates",
             (unsigned)desc->candidates);
@@ -262,16 +320,16 @@ static void compression_free(compression *c)
 {
     for (int n = 0; n < 4; n++)
         dn_free(c->owned[n]);
-    danaus_chain_destroy(c->chain);
+    forget(c->chain);
 }
 
 danaus_status danaus_compress(
     const void *dense, danaus_dtype dtype, int64_t rows, int64_t cols,
-    const danaus_compress_desc *desc, danaus_chain **chain,
+    const danaus_compress_desc *desc, danaus_chain *chains[2],
     danaus_factorize_result *result, danaus_candidate *report, int capacity, int *count)
 {
     double start = dn_seconds();
-    TRY(check(dense, dtype, rows, cols, desc, chain, report, capacity));
+    TRY(check(dense, dtype, rows, cols, desc, chains, report, capacity));
     compression c = { .desc = desc, .w = { dense, dtype, rows, cols } };
     if (desc->fit)
         c.fit = *desc->fit;
@@ -283,8 +341,10 @@ danaus_status danaus_compress(
     if (status == DANAUS_OK)
         status = choose(&c);
     if (status == DANAUS_OK) {
-        *chain = c.chain;
-        c.chain = NULL;
+        for (int n = 0; n < 2; n++) {
+            chains[n] = c.chain[n];
+            c.chain[n] = NULL;
+        }
         c.result.seconds = dn_seconds() - start;
         if (result)
             *result = c.result;

@@ -246,6 +246,12 @@ static double error_of(const problem *q, danaus_chain *chain)
 {
     matrix k = chain_matrix(chain), kt = matrix_transposed(k);
     matrix made = matrix_times(q->x, kt);
+    if (danaus_chain_bias(chain)) {
+        matrix bias = matrix_unpack(q->dtype, danaus_chain_bias(chain), 1, q->y.cols);
+        for (int64_t at = 0; at < made.rows * made.cols; at++)
+            made.at[at] += bias.at[at % made.cols];
+        matrix_free(&bias);
+    }
     double error = relative_distance(made, q->y);
     matrix_free(&k);
     matrix_free(&kt);
@@ -254,23 +260,26 @@ static double error_of(const problem *q, danaus_chain *chain)
 }
 
 typedef struct outcome {
-    danaus_chain *chain;
+    danaus_chain *chain, *second;
     danaus_factorize_result result;
     danaus_candidate report[40];
     int count;
 } outcome;
 
-static void solve(const problem *q, danaus_compress_desc desc, outcome *o)
+static void solve(const problem *q, danaus_compress_desc desc, int bias, outcome *o)
 {
     void *w = matrix_pack(q->w, q->dtype), *x = matrix_pack(q->x, q->dtype);
     void *y = matrix_pack(q->y, q->dtype);
     danaus_factorize_desc fit = {
-        .inputs = x, .targets = y, .samples = q->x.rows, .threads = 1
+        .inputs = x, .targets = y, .samples = q->x.rows, .threads = 1, .bias = bias
     };
     desc.fit = &fit;
+    danaus_chain *chains[2];
     assert_ok(danaus_compress(
-        w, q->dtype, q->w.rows, q->w.cols, &desc, &o->chain, &o->result, o->report, 40,
+        w, q->dtype, q->w.rows, q->w.cols, &desc, chains, &o->result, o->report, 40,
         &o->count));
+    o->chain = chains[0];
+    o->second = chains[1];
     free(w);
     free(x);
     free(y);
@@ -287,7 +296,7 @@ static void the_best_candidate_is_taken_within_the_budget(void **state)
                 solve(
                     &q,
                     (danaus_compress_desc){ .parameters = budget, .reduced = reduced },
-                    &o);
+                    0, &o);
                 double least = INFINITY, taken = INFINITY;
                 int kinds = 0, marks = 0;
                 for (int n = 0; n < o.count; n++) {
@@ -316,10 +325,56 @@ static void groups_of_columns_are_found(void **state)
     for (uint64_t round = 0; round < 4; round++) {
         problem q = problem_make(round, 0);
         outcome o;
-        solve(&q, (danaus_compress_desc){ .parameters = 24 * 8 + 48 }, &o);
+        solve(&q, (danaus_compress_desc){ .parameters = 24 * 8 + 48 }, 0, &o);
         assert_true(o.result.error < 1e-3);
         assert_int_equal(danaus_chain_pattern(o.chain, 1).a, 4);
         danaus_chain_destroy(o.chain);
+        problem_free(&q);
+    }
+}
+
+/* The sum of a matrix of rank 2 and blocks on the diagonal needs two chains; neither part
+   alone comes near. */
+static void a_sum_is_found_and_never_worse_than_its_parts(void **state)
+{
+    (void)state;
+    for (uint64_t round = 0; round < 8; round++) {
+        rng r = { round };
+        int complex = (int)(round % 2);
+        danaus_pattern low[] = { { 1, 24, 2, 1 }, { 1, 2, 24, 1 } };
+        danaus_pattern blocks[] = { { 4, 6, 6, 1 } };
+        problem q = { .dtype = types[round % 4] };
+        matrix b = product_random(&r, blocks, 1, complex);
+        q.w = product_random(&r, low, 2, complex);
+        matrix_add(&q.w, 1, b);
+        q.x = matrix_gauss(&r, 200, 24, complex);
+        matrix wt = matrix_transposed(q.w);
+        q.y = matrix_times(q.x, wt);
+        for (int64_t at = 0; at < q.y.rows * q.y.cols; at++)
+            q.y.at[at] += 3;
+        outcome o;
+        danaus_compress_desc desc = { .parameters = 4 * 24 + 4 * 36,
+                                      .candidates =
+                                          DANAUS_TRY_SUM | DANAUS_TRY_LOW_RANK,
+                                      .reduced = round >= 4 };
+        solve(&q, desc, 1, &o);
+        assert_non_null(o.second);
+        assert_true(o.result.error < 0.03);
+        assert_true(danaus_chain_bias(o.chain) && !danaus_chain_bias(o.second));
+        matrix more = chain_matrix(o.second), mt = matrix_transposed(more);
+        matrix part = matrix_times(q.x, mt);
+        matrix_add(&q.y, -1, part);
+        double scale = matrix_norm(q.y);
+        double error = error_of(&q, o.chain) * scale;
+        matrix_add(&q.y, 1, part);
+        assert_true(fabs(error / matrix_norm(q.y) - o.result.error) < 1e-4);
+        for (int n = 0; n < o.count; n++)
+            assert_true(o.report[n].error >= o.result.error - 1e-12);
+        danaus_chain_destroy(o.chain);
+        danaus_chain_destroy(o.second);
+        matrix *all[] = { &b, &wt, &more, &mt, &part };
+        for (int n = 0; n < 5; n++)
+            matrix_free(all[n]);
         problem_free(&q);
     }
 }
@@ -328,12 +383,15 @@ static void a_kind_that_is_not_asked_for_is_not_tried(void **state)
 {
     (void)state;
     problem q = problem_make(0, 0.2);
-    for (uint32_t kind = DANAUS_TRY_LOW_RANK; kind <= DANAUS_TRY_FITTED; kind *= 2) {
+    for (uint32_t kind = DANAUS_TRY_LOW_RANK; kind <= DANAUS_TRY_SUM; kind *= 2) {
         outcome o;
-        solve(&q, (danaus_compress_desc){ .parameters = 300, .candidates = kind }, &o);
+        solve(
+            &q, (danaus_compress_desc){ .parameters = 300, .candidates = kind }, 0, &o);
         for (int n = 0; n < o.count; n++)
             assert_int_equal(o.report[n].kind, kind);
+        assert_true(!o.second == (kind != DANAUS_TRY_SUM));
         danaus_chain_destroy(o.chain);
+        danaus_chain_destroy(o.second);
     }
     problem_free(&q);
 }
@@ -346,14 +404,14 @@ static void matrices_are_compressed_without_samples(void **state)
         problem q = problem_make(round, 0);
         void *w = matrix_pack(q.w, q.dtype);
         danaus_compress_desc desc = { .parameters = 250 };
-        danaus_chain *chain;
+        danaus_chain *chains[2] = { NULL, NULL };
         danaus_factorize_result result;
         assert_ok(
-            danaus_compress(w, q.dtype, 24, 24, &desc, &chain, &result, NULL, 0, NULL));
-        matrix k = chain_matrix(chain);
+            danaus_compress(w, q.dtype, 24, 24, &desc, chains, &result, NULL, 0, NULL));
+        matrix k = chain_matrix(chains[0]);
         assert_true(fabs(relative_distance(k, q.w) - result.error) < 1e-4);
         assert_true(result.error < 1e-3);
-        danaus_chain_destroy(chain);
+        danaus_chain_destroy(chains[0]);
         matrix_free(&k);
         free(w);
         problem_free(&q);
@@ -383,18 +441,18 @@ static void progress_grows_and_can_give_up(void **state)
     watcher patient = { 0 };
     danaus_factorize_desc fit = { .progress = watch, .user = &patient };
     danaus_compress_desc desc = { .parameters = 300, .fit = &fit };
-    danaus_chain *chain = NULL;
-    assert_ok(danaus_compress(w, q.dtype, 24, 24, &desc, &chain, NULL, NULL, 0, NULL));
-    danaus_chain_destroy(chain);
+    danaus_chain *chains[2] = { NULL, NULL };
+    assert_ok(danaus_compress(w, q.dtype, 24, 24, &desc, chains, NULL, NULL, 0, NULL));
+    danaus_chain_destroy(chains[0]);
     assert_true(patient.last > 0.7 && patient.calls > 5);
-    chain = NULL;
+    chains[0] = NULL;
     for (int n = 1; n < patient.calls; n += 7) {
         watcher impatient = { .give_up_at = n };
         fit.user = &impatient;
         assert_status(
-            danaus_compress(w, q.dtype, 24, 24, &desc, &chain, NULL, NULL, 0, NULL),
+            danaus_compress(w, q.dtype, 24, 24, &desc, chains, NULL, NULL, 0, NULL),
             DANAUS_ERR_CANCELLED);
-        assert_null(chain);
+        assert_null(chains[0]);
     }
     free(w);
     problem_free(&q);
@@ -408,46 +466,46 @@ static void bad_requests_are_refused(void **state)
     danaus_factorize_desc minus = { .refine = -1 };
     danaus_compress_desc descs[] = {
         { .parameters = 3 },
-        { .parameters = 8, .candidates = 64 },
+        { .parameters = 8, .candidates = 128 },
         { .parameters = 8, .reserved = { 1 } },
         { .parameters = 8, .fit = &bias },
         { .parameters = 8, .fit = &wrong },
         { .parameters = 8, .fit = &minus },
     };
-    danaus_chain *chain = NULL;
+    danaus_chain *chains[2] = { NULL, NULL };
     int count = -7;
     const danaus_status bad = DANAUS_ERR_ARGUMENT;
     for (size_t n = 0; n < sizeof descs / sizeof *descs; n++)
         assert_status(
             danaus_compress(
-                w, DANAUS_F64, 4, 4, &descs[n], &chain, NULL, NULL, 0, &count),
+                w, DANAUS_F64, 4, 4, &descs[n], chains, NULL, NULL, 0, &count),
             bad);
     danaus_compress_desc good = { .parameters = 8 };
     danaus_candidate report;
     assert_status(
-        danaus_compress(NULL, DANAUS_F64, 4, 4, &good, &chain, NULL, NULL, 0, NULL),
+        danaus_compress(NULL, DANAUS_F64, 4, 4, &good, chains, NULL, NULL, 0, NULL),
         bad);
     assert_status(
-        danaus_compress(w, DANAUS_F64, 4, 4, NULL, &chain, NULL, NULL, 0, NULL), bad);
+        danaus_compress(w, DANAUS_F64, 4, 4, NULL, chains, NULL, NULL, 0, NULL), bad);
     assert_status(
         danaus_compress(w, DANAUS_F64, 4, 4, &good, NULL, NULL, NULL, 0, NULL), bad);
     assert_status(
-        danaus_compress(w, DANAUS_F64, 4, 4, &good, &chain, NULL, &report, -1, NULL),
+        danaus_compress(w, DANAUS_F64, 4, 4, &good, chains, NULL, &report, -1, NULL),
         bad);
     assert_status(
-        danaus_compress(w, DANAUS_F64, 0, 4, &good, &chain, NULL, NULL, 0, NULL),
+        danaus_compress(w, DANAUS_F64, 0, 4, &good, chains, NULL, NULL, 0, NULL),
         DANAUS_ERR_SHAPE);
     assert_status(
         danaus_compress(
-            w, DANAUS_F64, 4, INT64_C(1) << 31, &good, &chain, NULL, NULL, 0, NULL),
+            w, DANAUS_F64, 4, INT64_C(1) << 31, &good, chains, NULL, NULL, 0, NULL),
         DANAUS_ERR_UNSUPPORTED);
     assert_status(
-        danaus_compress(w, DANAUS_F16, 4, 4, &good, &chain, NULL, NULL, 0, NULL),
+        danaus_compress(w, DANAUS_F16, 4, 4, &good, chains, NULL, NULL, 0, NULL),
         DANAUS_ERR_UNSUPPORTED);
     w[7] = NAN;
     assert_status(
-        danaus_compress(w, DANAUS_F64, 4, 4, &good, &chain, NULL, NULL, 0, NULL), bad);
-    assert_null(chain);
+        danaus_compress(w, DANAUS_F64, 4, 4, &good, chains, NULL, NULL, 0, NULL), bad);
+    assert_null(chains[0]);
     assert_int_equal(count, -7);
 }
 
@@ -462,20 +520,22 @@ static void missing_memory_is_reported(void **state)
     };
     danaus_compress_desc desc = { .parameters = 200,
                                   .reduced = 1,
-                                  .candidates = DANAUS_TRY_COLUMN_GROUPS,
+                                  .candidates =
+                                      DANAUS_TRY_COLUMN_GROUPS | DANAUS_TRY_SUM,
                                   .fit = &fit };
     danaus_status status = DANAUS_ERR_MEMORY;
-    danaus_chain *chain = NULL;
+    danaus_chain *chains[2] = { NULL, NULL };
     for (long n = 1; status != DANAUS_OK; n++) {
-        assert_null(chain);
+        assert_null(chains[0]);
         dn_alloc_fail_at(n);
         status =
-            danaus_compress(w, q.dtype, 24, 24, &desc, &chain, NULL, NULL, 0, NULL);
+            danaus_compress(w, q.dtype, 24, 24, &desc, chains, NULL, NULL, 0, NULL);
         dn_alloc_fail_at(0);
         assert_true(status == DANAUS_OK || status == DANAUS_ERR_MEMORY);
         assert_true(n < 5000);
     }
-    danaus_chain_destroy(chain);
+    danaus_chain_destroy(chains[0]);
+    danaus_chain_destroy(chains[1]);
     free(w);
     free(x);
     free(y);
@@ -493,6 +553,7 @@ int main(void)
         cmocka_unit_test(bad_samples_are_refused),
         cmocka_unit_test(the_best_candidate_is_taken_within_the_budget),
         cmocka_unit_test(groups_of_columns_are_found),
+        cmocka_unit_test(a_sum_is_found_and_never_worse_than_its_parts),
         cmocka_unit_test(a_kind_that_is_not_asked_for_is_not_tried),
         cmocka_unit_test(matrices_are_compressed_without_samples),
         cmocka_unit_test(progress_grows_and_can_give_up),
