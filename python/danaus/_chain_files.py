@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import urllib.parse
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +76,7 @@ class ChainFolder:
         """What is there of a name; None where that is no valid chain."""
         return _source_of(self.target(name))
 
-    def finish(self, found: Mapping[str, Source], failed: set[str]) -> None:
+    def finish(self, found: dict[str, Source], failed: set[str]) -> None:
         """All chains are where they belong."""
 
 
@@ -106,7 +105,7 @@ class ChainFile:
     def known(self, name: str) -> Source | None:
         return self.parts.known(name) or self.old.get(name)
 
-    def finish(self, found: Mapping[str, Source], failed: set[str]) -> None:
+    def finish(self, found: dict[str, Source], failed: set[str]) -> None:
         """Puts chains that were made or kept into the file.
 
         Those of names that this call did not meet stay there.

@@ -10,7 +10,7 @@ import numpy as np
 
 from danaus._arrays import INT64, ElementType, checked, pointer, whole
 from danaus._library import check, ffi, lib, own
-from danaus.conv import filters_of, real_code
+from danaus.conv import filters_of, real_code, result_like
 from danaus.device import Device, chosen
 
 
@@ -58,17 +58,19 @@ class Stream:
             check(lib.danaus_stream_create(handle, desc, pointer(k), place))
             self._handle = own(place[0], lib.danaus_stream_destroy, handle)
 
-    def run(self, u: np.ndarray) -> np.ndarray:
+    def run(self, u: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """The next numbers of every channel: y like u[channels][count], count >= 0.
 
         A stream of one channel takes u[count] too.
+
+        out : where y goes, an array like u that does not overlap it.
         """
         checked(u, self._code, "u")
         if u.shape[:-1] != (self.channels,) and (u.ndim, self.channels) != (1, 1):
             raise ValueError(
                 f"u has the shape {u.shape}, where [{self.channels}][count] is needed"
             )
-        y = np.empty_like(u)
+        y = result_like(out, u, self._code)
         with self._lock, chosen(self._device).in_use() as handle:
             check(
                 lib.danaus_stream_run(

@@ -385,6 +385,11 @@ def test_a_stream_of_one_channel_takes_plain_rows(rng):
     stream = Stream(k)
     parts = [stream.run(u[:64].copy()), stream.run(u[64:64]), stream.run(u[64:].copy())]
     assert np.allclose(np.concatenate(parts), np.convolve(u, k)[:100], atol=1e-12)
+    stream.reset()
+    out = np.empty(100)
+    assert stream.run(u, out) is out and np.array_equal(out[:64], parts[0])
+    with pytest.raises(ValueError, match="out overlaps"):
+        stream.run(u, u)
     with pytest.raises(ValueError, match=r"\[1\]\[count\]"):
         stream.run(np.zeros((2, 5)))
     with pytest.raises(TypeError, match="u has dtype float32"):
