@@ -163,10 +163,10 @@ def ways(peer, k, length, batch, most):
                 yield lambda n=n, r=rows, t=threads: Way(peer, k, n, batch, r, t)
 
 
-def clock(function, *arguments):
-    start = time.perf_counter()
+def clock(function, *arguments, now=time.perf_counter):
+    start = now()
     function(*arguments)
-    return time.perf_counter() - start
+    return now() - start
 
 
 def fastest(peer, k, inputs, batch, options):
@@ -191,7 +191,7 @@ def fastest(peer, k, inputs, batch, options):
     return best and best[1]
 
 
-def in_turns(runs, least):
+def in_turns(runs, least, now=time.perf_counter):
     """Medians of calls until each has had `least` seconds, at least three calls of each."""
     times = {name: [] for name in runs}
     for run in runs.values():
@@ -200,7 +200,7 @@ def in_turns(runs, least):
         for name, run in runs.items():
             calls, spent = 0, 0.0
             while calls < 1 or spent < least / 10:
-                times[name].append(clock(run, turn + calls))
+                times[name].append(clock(run, turn + calls, now=now))
                 spent += times[name][-1]
                 calls += 1
         if turn >= 3 and all(sum(t) >= least for t in times.values()):

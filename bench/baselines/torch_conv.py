@@ -2,14 +2,16 @@
 """Times danaus.torch's causal long convolutions beside torch.fft in one process, on the
 same tensors, in turns.
 
-    PYTHONPATH=build/python/tree torch_conv.py OUT.csv [--threads N] [--seconds S] [PROBLEM ...]
+    PYTHONPATH=build/python/tree torch_conv.py OUT.csv [--threads N] [--seconds S] [--cpu-time]
+        [PROBLEM ...]
 
 A problem is "length,batch,channels"; every channel has a filter as long as the signal, in
 f32. Three forms: "forward", with filters transformed at each call; "cached", LongConv
 without gradients beside a product with a spectrum that was made before; "train", forward
 and all gradients by autograd. torch.fft pads rows to the faster of two lengths, the least
 power of two and the least product of 2, 3, 5 and 7. Before anything is timed the results
-are compared, those of gradients too; `error` is that of danaus against f64.
+are compared, those of gradients too; `error` is that of danaus against f64. --cpu-time
+counts the time that the processors work, for one thread on a machine with others at work.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -17,6 +19,7 @@ import csv
 import functools
 import os
 import statistics
+import time
 
 import torch
 
@@ -105,7 +108,7 @@ def measure(problem, form, options):
         del found
         runs = {"danaus": ours} | theirs
         times = in_turns({name: lambda _, run=run: run() for name, run in runs.items()},
-                         options.seconds)
+                         options.seconds, options.now)
     mine = sorted(times.pop("danaus"))
     best = min(times, key=lambda n: statistics.median(times[n]))
     seconds, other = statistics.median(mine), statistics.median(times[best])
@@ -122,6 +125,8 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--seconds", type=float, default=0.3, help="for each side and form")
+    parser.add_argument("--cpu-time", dest="now", action="store_const",
+                        const=time.process_time, default=time.perf_counter)
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("problems", nargs="*")
     options = parser.parse_intermixed_args()

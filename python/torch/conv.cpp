@@ -1,7 +1,9 @@
 /* Operators of convolutions (danaus/conv.h).
 
    Every operator is a function of its tensors: filters are transformed into memory of
-   PyTorch's at each call. What is kept between calls are plans, the latest ones. */
+   PyTorch's at each call. What a thread keeps between calls are plans, the latest ones,
+   and the memory for a spectrum, if it is small: fresh memory costs as much as the
+   transform. */
 // SPDX-License-Identifier: Apache-2.0
 #include "device.h"
 
@@ -13,6 +15,7 @@ namespace
 
 constexpr size_t most_plans = 64; /* of a thread: lengths may be as many as calls */
 constexpr int64_t many_rows = 16; /* are planned alike, fewer by their number */
+constexpr size_t most_kept = size_t(64) << 20; /* bytes of memory that a thread keeps */
 
 danaus_conv_kind kind_of(const std::string &name)
 {
@@ -84,32 +87,47 @@ Plan &plan_of(Scope &scope, const danaus_conv_desc &desc)
     });
 }
 
-/* A spectrum in the memory of a tensor. */
+/* A spectrum in the memory of a tensor, which the caller keeps. */
 class Spectrum
 {
   public:
-    Spectrum(Scope &scope, const Plan &p, Tensor memory) : memory_(std::move(memory))
+    Spectrum(Scope &scope, const Plan &p, const Tensor &memory)
     {
         check(danaus_spectrum_create_in(
-            p.plan, scope.device(), memory_.data(),
-            static_cast<size_t>(memory_.numel()), &spectrum_));
+            p.plan, scope.device(), memory.data(), static_cast<size_t>(memory.numel()),
+            &spectrum_));
     }
     Spectrum(const Spectrum &) = delete;
     Spectrum &operator=(const Spectrum &) = delete;
     ~Spectrum() { danaus_spectrum_destroy(spectrum_); }
 
     danaus_spectrum *get() const { return spectrum_; }
-    Tensor take_memory() { return std::move(memory_); }
 
   private:
-    Tensor memory_;
     danaus_spectrum *spectrum_ = nullptr;
 };
 
-Tensor spectrum_memory(const Plan &p, Place place)
+Tensor make_memory(const Plan &p, Place place)
 {
     return Tensor::empty(
         { static_cast<int64_t>(p.bytes) }, shim.aoti_torch_dtype_uint8(), place);
+}
+
+struct Memory : Cached {
+    Tensor tensor;
+};
+
+/* Memory for the spectrum of one call: the thread's, or, where that would be much, new
+   memory that the caller owns. */
+const Tensor &memory_of_call(Scope &scope, const Plan &p, Place place, Tensor &owned)
+{
+    if (p.bytes > most_kept)
+        return owned = make_memory(p, place);
+    Memory &kept =
+        scope.cached<Memory>("s", [] { return std::unique_ptr<Memory>(new Memory); });
+    if (!kept.tensor || static_cast<size_t>(kept.tensor.numel()) < p.bytes)
+        kept.tensor = make_memory(p, place);
+    return kept.tensor;
 }
 
 enum { U, K, K_REVERSE, SKIP, GATE_IN, GATE_OUT, OPERANDS };
@@ -212,7 +230,8 @@ void long_conv(StableValue *stack, uint64_t, uint64_t)
     o.plan_for_batch();
     Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
-    Spectrum s(scope, p, spectrum_memory(p, o.t[U].place()));
+    Tensor owned;
+    Spectrum s(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
     o.transform(scope, s);
     push(stack, convolve(scope, p, o, s));
 }
@@ -233,7 +252,8 @@ void differentiate(
                                 at(K), at(K_REVERSE), at(SKIP),
                                 {} };
     Plan &p = plan_of(scope, o.desc);
-    Spectrum s(scope, p, spectrum_memory(p, o.t[U].place()));
+    Tensor owned;
+    Spectrum s(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
     if (g.du || g.dgate_in || g.dgate_out) /* those of filters need no spectrum */
         o.transform(scope, s);
     check(danaus_conv_gradient(
@@ -279,9 +299,10 @@ void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
     o.describe_with_filters();
     Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
-    Spectrum s(scope, p, spectrum_memory(p, o.t[U].place()));
+    Tensor memory = make_memory(p, o.t[U].place());
+    Spectrum s(scope, p, memory);
     o.transform(scope, s);
-    push(stack, s.take_memory());
+    push(stack, std::move(memory));
 }
 
 /* long_conv_apply(u, spectrum, gate_in, gate_out, filters, taps, kind, sparse,
@@ -304,7 +325,7 @@ void long_conv_apply(StableValue *stack, uint64_t, uint64_t)
         fail("a spectrum is what long_conv_pack() returned, on the device of u");
     Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
-    Spectrum s(scope, p, std::move(memory));
+    Spectrum s(scope, p, memory);
     push(stack, convolve(scope, p, o, s));
 }
 

@@ -79,31 +79,54 @@ conv_span dn_conv_span(const conv_frame *f, int64_t number, int adjoint)
 
 /* ---- filters ---- */
 
-static double number(danaus_dtype sums, const void *from, int64_t i)
+static inline double number(danaus_dtype sums, const void *from, int64_t i)
 {
     return sums == DANAUS_F64 ? ((const double *)from)[i] : ((const float *)from)[i];
 }
 
-static void set_number(danaus_dtype sums, void *to, int64_t i, double x)
+static inline void set_number(danaus_dtype sums, void *to, int64_t i, double x)
 {
-    if (to && sums == DANAUS_F64)
+    if (sums == DANAUS_F64)
         ((double *)to)[i] = x;
-    else if (to)
+    else
         ((float *)to)[i] = (float)x;
 }
 
-/* to[step i] += scale from[i] for i < count, in a type of sums. */
+/* to[i] = scale from[step i] for i < met, then zeros, `count` numbers in all, in a type
+   of sums. Where this is called type and step are constants, so that compilers see plain
+   loops. */
+static inline void put_plain(
+    danaus_dtype sums, double scale, const void *from, int64_t met, int step,
+    int64_t count, void *to)
+{
+    for (int64_t i = 0; i < met; i++)
+        set_number(sums, to, i, scale * number(sums, from, step * i));
+    for (int64_t i = met; i < count; i++)
+        set_number(sums, to, i, 0);
+}
+
+/* to[step i] += scale from[i] for i < count, likewise. */
+static inline void add_plain(
+    danaus_dtype sums, double scale, const void *from, int64_t count, int step,
+    void *to)
+{
+    for (int64_t i = 0; i < count; i++)
+        set_number(
+            sums, to, step * i,
+            number(sums, to, step * i) + scale * number(sums, from, i));
+}
+
+/* The same, step being 1 or -1. */
 static void add_scaled(
     danaus_dtype sums, double scale, const void *from, int64_t count, int step,
     void *to)
 {
     if (sums == DANAUS_F64)
-        for (int64_t i = 0; i < count; i++)
-            ((double *)to)[step * i] += scale * ((const double *)from)[i];
+        add_plain(DANAUS_F64, scale, from, count, step, to);
+    else if (step == 1)
+        add_plain(DANAUS_F32, scale, from, count, 1, to);
     else
-        for (int64_t i = 0; i < count; i++)
-            ((float *)to)[step * i] =
-                (float)(((float *)to)[step * i] + scale * ((const float *)from)[i]);
+        add_plain(DANAUS_F32, scale, from, count, -1, to);
 }
 
 /* The same for numbers of the filters' type, rounded to that of sums first. at: where the
@@ -145,22 +168,47 @@ void dn_conv_lay_filter(
         add_taps(filters, sums, scale, filters->skip, filter, 1, 1, window, 0);
 }
 
+/* Taps of rows that are periodic: a tap has its lag mod the length, and what is beyond the
+   row of a window that folds has its sign changed. */
+static inline void take_folded(
+    const conv_frame *f, danaus_dtype sums, double scale, const void *window, void *to)
+{
+    for (int64_t s = 0; s < f->taps; s += f->length)
+        for (int64_t i = 0; i < MIN(f->taps - s, f->length); i++) {
+            double beyond = f->fold ? number(sums, window, f->cut.n + i) : 0;
+            set_number(sums, to, s + i, scale * (number(sums, window, i) - beyond));
+        }
+}
+
+static inline void take_filter(
+    const conv_frame *f, danaus_dtype sums, const void *window, int64_t filter,
+    const conv_filter_sums *to)
+{
+    int64_t n = f->cut.n, size = sums == DANAUS_F64 ? 8 : 4;
+    int64_t first = filter * f->taps * size;
+    double scale = 1.0 / (double)n;
+    if (to->dk && f->periodic)
+        take_folded(f, sums, scale, window, (char *)to->dk + first);
+    else if (to->dk)
+        put_plain(
+            sums, scale, window, MIN(f->taps, f->before + 1), 1, f->taps,
+            (char *)to->dk + first);
+    if (to->dk_reverse)
+        put_plain(
+            sums, -scale, (const char *)window + (2 * n - 1) * size,
+            MIN(f->taps, f->after), -1, f->taps, (char *)to->dk_reverse + first);
+    if (to->dskip)
+        set_number(sums, to->dskip, filter, scale * number(sums, window, 0));
+}
+
 void dn_conv_take_filter(
     const conv_frame *f, danaus_dtype sums, const void *window, int64_t filter,
     const conv_filter_sums *to)
 {
-    int64_t n = f->cut.n;
-    double scale = 1.0 / (double)n;
-    for (int64_t s = 0; s < f->taps; s++) {
-        int64_t lag = f->periodic ? s % f->length : s;
-        double x = f->periodic || s <= f->before ? number(sums, window, lag) : 0;
-        if (f->fold) /* what is beyond the row has its sign changed */
-            x -= number(sums, window, n + lag);
-        double back = s < f->after ? -number(sums, window, 2 * n - 1 - s) : 0;
-        set_number(sums, to->dk, filter * f->taps + s, scale * x);
-        set_number(sums, to->dk_reverse, filter * f->taps + s, scale * back);
-    }
-    set_number(sums, to->dskip, filter, scale * number(sums, window, 0));
+    if (sums == DANAUS_F64)
+        take_filter(f, DANAUS_F64, window, filter, to);
+    else
+        take_filter(f, DANAUS_F32, window, filter, to);
 }
 
 /* ---- sparse spectra ---- */
