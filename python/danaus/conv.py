@@ -100,7 +100,7 @@ def like(array: Any, u: np.ndarray, code: int, what: str) -> np.ndarray | None:
 def result_like(out: Any, u: np.ndarray, code: int, *inputs: Any) -> np.ndarray:
     """A new array like u, or `out` if that can be written and overlaps no input."""
     if out is None:
-        return np.empty_like(u)
+        return np.empty(u.shape, u.dtype)
     checked(out, code, "out", shape=u.shape, writable=True)
     for array in (u, *inputs):
         if array is not None:
@@ -331,10 +331,11 @@ class Spectrum:
         wanted = self._wanted(wrt, inputs[1:])
         inputs.append(checked(dy, plan._code, "dy", shape=u.shape))
         sums = numpy_dtype(sums_code(plan._code))
-        filters = np.empty((plan.filters, plan.filter_length), sums)
-        models = {"u": u, "gate_in": u, "gate_out": u, "k": filters}
-        models |= {"k_reverse": filters, "skip": np.empty(plan.filters, sums)}
-        made = [np.empty_like(m) if n in wanted else None for n, m in models.items()]
+        signal = u.shape, u.dtype
+        filters = (plan.filters, plan.filter_length), sums
+        kinds = {"u": signal, "gate_in": signal, "gate_out": signal, "k": filters}
+        kinds |= {"k_reverse": filters, "skip": (plan.filters, sums)}
+        made = [np.empty(*to) if name in wanted else None for name, to in kinds.items()]
         desc = ffi.new("danaus_conv_gradients *")
         with chosen(plan._device).operands(inputs, made) as (handle, x, to):
             desc.du, desc.dgate_in, desc.dgate_out = to[:3]
@@ -479,8 +480,9 @@ def short_conv_gradient(
     wanted = {wrt} if isinstance(wrt, str) else set(wrt)
     if wanted - {"u", "k", "bias"}:
         raise ValueError('wrt holds names among "u", "k" and "bias"')
-    models = {"u": u, "k": k, "bias": np.empty(desc.channels, k.dtype)}
-    made = [np.empty_like(m) if n in wanted else None for n, m in models.items()]
+    kinds = {"u": (u.shape, u.dtype), "k": (k.shape, k.dtype)}
+    kinds["bias"] = desc.channels, k.dtype
+    made = [np.empty(*to) if name in wanted else None for name, to in kinds.items()]
     gradients = ffi.new("danaus_short_gradients *")
     with chosen(device).operands([k, u, dy], made) as (handle, x, to):
         gradients.du, gradients.dk, gradients.dbias = to

@@ -89,6 +89,18 @@ def test_results_go_where_they_are_wanted(rng):
         spectrum(u, out=out)
 
 
+def test_signals_in_mapped_files_and_of_no_rows_are_signals(rng, tmp_path):
+    np.save(tmp_path / "u.npy", rng.standard_normal((2, 3, 30)))
+    mapped = np.load(tmp_path / "u.npy", mmap_mode="r")
+    spectrum = ConvPlan(3, 30, dtype="f64").spectrum(rng.standard_normal((3, 30)))
+    y, gradients = spectrum(mapped), spectrum.gradient(mapped, mapped)
+    assert type(y) is np.ndarray is type(gradients.du)
+    assert np.array_equal(y, spectrum(np.array(mapped)))
+    assert spectrum(mapped[:0]).shape == (0, 3, 30)
+    with pytest.raises(ValueError, match="batch of at least 1"):
+        spectrum.gradient(mapped[:0], mapped[:0])
+
+
 def test_other_filters_take_effect_and_gradients_can_be_chosen(rng):
     u, k = rng.standard_normal((3, 30)), rng.standard_normal((2, 3, 30))
     spectrum = ConvPlan(3, 30, dtype="f64").spectrum(k[0])
