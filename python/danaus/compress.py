@@ -22,6 +22,7 @@ CANDIDATES = {
     "row-groups": lib.DANAUS_TRY_ROW_GROUPS,
     "monarch": lib.DANAUS_TRY_MONARCH,
     "fitted": lib.DANAUS_TRY_FITTED,
+    "sum": lib.DANAUS_TRY_SUM,
 }
 _NAMES = {code: name for name, code in CANDIDATES.items()}
 _MOST = 64  # candidates that are reported
@@ -38,6 +39,7 @@ class Candidate:
     seconds: float
     passes: int  # over its factors; the best get more
     taken: bool
+    first: int  # of the patterns these are the first chain's: all but for sums
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,15 @@ class Compression(Factorization):
     """The chain of the smallest error, and all that were tried."""
 
     candidates: tuple[Candidate, ...] = ()
+    second: Chain | None = None  # where a sum is best: W is near chain + second
 
 
 def _candidate(struct: Any) -> Candidate:
     rows = struct.patterns[0 : struct.count]
     patterns = tuple(Pattern(p.a, p.b, p.c, p.d) for p in rows)
     facts = struct.parameters, struct.error, struct.seconds, struct.passes
-    return Candidate(_NAMES[struct.kind], patterns, *facts, bool(struct.taken))
+    kind, taken = _NAMES[struct.kind], bool(struct.taken)
+    return Candidate(kind, patterns, *facts, taken, struct.first)
 
 
 def compress(
@@ -71,8 +75,9 @@ def compress(
     ----------
     parameters : a number, or as a float a share of M N; the bias is not counted.
     candidates : of "dense", "low-rank", "column-groups" and "row-groups" (a low-rank
-        matrix for each group), "monarch" (groups of both) and "fitted"
-        (`danaus.patterns.fit`); none: all.
+        matrix for each group), "monarch" (groups of both), "fitted"
+        (`danaus.patterns.fit`), and "sum" (low rank and blocks or Monarch, as a sum of
+        two chains); none: all but sums.
     reduced : count degrees of freedom, and reduce the chain (`Chain.reduced`).
     progress : as in `danaus.factorize`.
     options : of `danaus.factorize`: inputs, targets, calibration, ridge, bias, ...
@@ -88,12 +93,13 @@ def compress(
     desc.reduced, desc.fit = bool(reduced), fit
     for name in candidates:
         desc.candidates |= choose(name, CANDIDATES, "a candidate")
-    place, result = ffi.new("danaus_chain **"), ffi.new("danaus_factorize_result *")
+    places, result = ffi.new("danaus_chain *[2]"), ffi.new("danaus_factorize_result *")
     report, count = ffi.new("danaus_candidate[]", _MOST), ffi.new("int *")
     with listening(progress, "compress") as (fit.progress, fit.user):
         matrix = pointer(dense), element_code(dense.dtype), *dense.shape
-        results = place, result, report, _MOST, count
+        results = places, result, report, _MOST, count
         check(lib.danaus_compress(*matrix, desc, *results))
-        chain = Chain._adopt(place)
+        chain = Chain._adopt(places)
+        second = Chain._adopt(places + 1) if places[1] else None
     tried = tuple(_candidate(c) for c in report[0 : min(count[0], _MOST)])
-    return Compression(chain, *facts_of(result), tried)
+    return Compression(chain, *facts_of(result), tried, second)

@@ -28,6 +28,22 @@ def test_low_rank_matrices_become_low_rank(rng):
     assert fewer.error < 1e-12 and danaus.patterns.freedom(fewer.chain.patterns) == 264
 
 
+def test_a_sum_of_two_chains_may_be_best(rng):
+    blocks = np.kron(np.eye(4), np.ones((8, 8))) * rng.standard_normal((32, 32))
+    dense = blocks + rng.standard_normal((32, 1)) @ rng.standard_normal((1, 32))
+    dense += 0.1 * rng.standard_normal(dense.shape)
+    found = danaus.compress(dense, 400, candidates=["sum", "low-rank"], refine=30)
+    taken = next(c for c in found.candidates if c.taken)
+    assert taken.kind == "sum" and 0 < taken.first < len(taken.patterns)
+    assert taken.patterns[: taken.first] == found.chain.patterns
+    assert taken.patterns[taken.first :] == found.second.patterns
+    both = found.chain.to_dense() + found.second.to_dense()
+    assert found.error == pytest.approx(relative(both, dense), rel=1e-6)
+    assert found.error < min(c.error for c in found.candidates if c.kind != "sum")
+    alone = danaus.compress(dense, 400, candidates=["low-rank"])
+    assert alone.second is None
+
+
 def test_a_reduced_chain_is_the_same_product(rng):
     weights = [rng.standard_normal(p) for p in ((1, 8, 4, 4), (4, 4, 8, 1))]
     chain = danaus.Chain.from_weights(weights)
