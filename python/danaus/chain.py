@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,26 @@ from danaus.patterns import Pattern, Patterns, pattern_array
 from danaus.plan import LAYOUTS, Plan, Weights, batch_of, batched_shape
 
 
+class _Views:
+    """Views of weights that live, and a mark that changes when one begins or ends."""
+
+    def __init__(self):
+        self.living: set[object] = set()
+        self.mark = object()
+
+    def begin(self) -> Callable[[Any], None]:
+        """What is to be called when the view ends."""
+        view = object()
+        self.living.add(view)
+        self.mark = view
+
+        def ended(memory: Any) -> None:
+            self.mark = object()  # before: who finds no view finds a new mark
+            self.living.discard(view)
+
+        return ended
+
+
 class Chain(LinearOperator):
     """An M x N matrix W = K_1 ... K_L as patterns and weights, and a bias or None.
 
@@ -48,6 +68,7 @@ class Chain(LinearOperator):
         self._handle = handle
         handle_of(self, "danaus_chain *", "Chain.create(), from_weights() or load()")
         self._products = threading.local()
+        self._views = _Views()
         shape = lib.danaus_chain_rows(handle), lib.danaus_chain_cols(handle)
         super().__init__(numpy_dtype(product_code(self._code)), shape)
 
@@ -151,10 +172,16 @@ class Chain(LinearOperator):
         return tuple(self._view(i, p) for i, p in enumerate(self.patterns))
 
     def _view(self, factor: int, pattern: Pattern) -> np.ndarray:
-        dtype = numpy_dtype(self._code)
-        start = lib.danaus_chain_weights(self._handle, factor)
+        """A view that keeps the chain's memory, and is known while it lives."""
+        ended = self._views.begin()
         # The view keeps the buffer, that the pointer, and that the chain.
-        start = own(start, lambda memory: None, self._handle)
+        start = lib.danaus_chain_weights(self._handle, factor)
+        return self._array(factor, pattern, own(start, ended, self._handle))
+
+    def _array(self, factor: int, pattern: Pattern, start: Any = None) -> np.ndarray:
+        """The weights of a factor where they lie."""
+        dtype = numpy_dtype(self._code)
+        start = start or lib.danaus_chain_weights(self._handle, factor)
         memory = ffi.buffer(start, pattern.parameters * dtype.itemsize)
         return np.frombuffer(memory, np.uint8).view(dtype).reshape(pattern)
 
@@ -207,13 +234,16 @@ class Chain(LinearOperator):
         by_columns = x.flags.f_contiguous
         layout = "batch-first" if by_columns else "batch-last"
         weights = self._packed(code, layout, adjoint, x.shape[1])
-        weights.update_from(self.weights, dtype=self.element_type)
         if by_columns:
             return weights(x.T).T
         return weights(np.ascontiguousarray(x))
 
     def _packed(self, code: int, layout: str, adjoint: bool, batch: int) -> Weights:
-        """Weights of this thread for such products, made at the first one."""
+        """Weights of this thread for such products, packed as they are now.
+
+        They are kept. Since weights change through views alone, they are packed again
+        only where a view lives, or was made since they were packed.
+        """
         kind, size = (code, layout, adjoint), batch.bit_length()
         held, device = self._products.__dict__.get(kind), default_device()
         if held is None or held[0] != size or held[1].plan.device is not device:
@@ -222,11 +252,15 @@ class Chain(LinearOperator):
                 dtype=short_name(code),
                 layout=layout,
                 adjoint=adjoint,
-                fresh_weights=True,
                 batch=batch,
                 device=device,
             )
-            held = self._products.__dict__[kind] = size, plan.pack()
+            held = size, plan.pack(), object()
+        mark = self._views.mark
+        if self._views.living or mark is not held[2]:
+            arrays = [self._array(i, p) for i, p in enumerate(self.patterns)]
+            held[1].update_from(arrays, dtype=self.element_type)
+            held = self._products.__dict__[kind] = size, held[1], mark
         return held[1]
 
     # ---- what Python asks for ----
