@@ -29,8 +29,9 @@ from danaus._arrays import (
 from danaus._chain_files import ChainFile, ChainFolder, Source, save_chain
 from danaus._files import Tensors
 from danaus._library import version
-from danaus.factorize import factorize
-from danaus.patterns import Pattern, Patterns, as_patterns, fit
+from danaus.compress import compress
+from danaus.factorize import Factorization, factorize
+from danaus.patterns import Pattern, Patterns, as_patterns, fit, share_of
 
 #: Matrices by name: a mapping, pairs, a .safetensors, .npz or .npy file, or a folder of
 #: .safetensors files.
@@ -118,7 +119,7 @@ def _sources(
 class _Task:
     name: str
     source: _InFile | _InMemory
-    patterns: tuple[Pattern, ...]
+    chosen: tuple[Pattern, ...] | int  # patterns, or a number of parameters to search
     dtype: str | None
     options: dict[str, Any]
     target: str  # the chain file to write
@@ -127,7 +128,7 @@ class _Task:
 
 def _fingerprint(matrix: np.ndarray, task: _Task) -> str:
     """Tells chains apart that were made of other matrices or in other ways."""
-    told = hashlib.sha256(repr((version(), task.patterns, task.dtype)).encode())
+    told = hashlib.sha256(repr((version(), task.chosen, task.dtype)).encode())
 
     def tell(name: str, value: Any) -> None:
         if is_dataclass(value):  # a Calibration
@@ -154,21 +155,30 @@ def _work(task: _Task) -> Source:
         matrix, kind = task.source.read()
         rows, cols = matrix.shape
         record |= {"rows": rows, "cols": cols, "dtype": kind}
-        record["patterns"] = " ".join(map(str, task.patterns))
         if kind in ("f16", "bf16"):
             matrix = convert(matrix, "f32", kind)
         fingerprint = _fingerprint(matrix, task)
         if task.known and task.known.fingerprint == fingerprint:
             return Source(fingerprint, task.known.record | {"status": "kept"})
-        found = factorize(matrix, task.patterns, **task.options)
+        found = _factorized(matrix, task)
         chain = found.chain if task.dtype is None else found.chain.astype(task.dtype)
-        done = {"status": "done", "share": found.parameters / matrix.size}
+        done = {"status": "done", "patterns": " ".join(map(str, chain.patterns))}
+        done["share"] = found.parameters / matrix.size
         done |= {measure: getattr(found, measure) for measure in _MEASURES}
         save_chain(chain, task.target, Source(fingerprint, record | done))
         record |= done
     except Exception as error:
         record["message"] = f"{type(error).__name__}: {error}"
     return Source(fingerprint, record)
+
+
+def _factorized(matrix: np.ndarray, task: _Task) -> Factorization:
+    if not isinstance(task.chosen, int):
+        return factorize(matrix, task.chosen, **task.options)
+    found = compress(matrix, task.chosen, **task.options)
+    if found.second is not None:
+        raise ValueError("a sum of two chains has no place in a chain file")
+    return found
 
 
 # ---- all of them ----
@@ -218,12 +228,14 @@ def _result(task: _Task, call: Callable[[], Any]) -> Any:
         return Source("", record)
 
 
-def _patterns(rule: Rule, name: str, shape: tuple[int, int]) -> Any:
-    """The chain that the rule says, or None."""
+def _chosen(rule: Rule, name: str, shape: tuple[int, int], search: bool) -> Any:
+    """Patterns or a number of parameters that the rule says, or None."""
     if callable(rule):
         rule = rule(name, shape)
-    if isinstance(rule, (float, int, np.number)):
-        return fit(*shape, rule if isinstance(rule, int) else float(rule))
+    if isinstance(rule, np.number):
+        rule = rule.item()
+    if isinstance(rule, (float, int)):
+        return share_of(rule, *shape) if search else fit(*shape, rule)
     return None if rule is None else as_patterns(rule)
 
 
@@ -237,6 +249,7 @@ class _Planner:
     options: dict[str, Any]
     output: ChainFolder | ChainFile
     overwrite: bool
+    search: bool
     seen: set[str] = field(default_factory=set)
 
     def plan(self, name: Any, source: Callable[[], Any]) -> _Task | Source:
@@ -253,18 +266,18 @@ class _Planner:
             return Source("", record)
 
     def _plan(self, name: str, source: _InFile | _InMemory) -> _Task | Source:
-        message, patterns = f"of shape {source.shape}", None
+        message, chosen = f"of shape {source.shape}", None
         if len(source.shape) == 2 and 0 not in source.shape:
             message = "by the rule"
-            patterns = _patterns(self.rule, name, source.shape)
-        if patterns is None:
+            chosen = _chosen(self.rule, name, source.shape, self.search)
+        if chosen is None:
             passed = {"name": name, "status": "passed over", "message": message}
             return Source("", passed)
         options = self.options | dict(self.each.get(name, {}))
-        _check_options(options)
+        _check_options(options, isinstance(chosen, int))
         known = None if self.overwrite else self.output.known(name)
         target = str(self.output.target(name))
-        return _Task(name, source, patterns, self.dtype, options, target, known)
+        return _Task(name, source, chosen, self.dtype, options, target, known)
 
 
 @contextmanager
@@ -300,6 +313,7 @@ def factorize_many(
     in_flight: int | None = None,
     dtype: ElementType | None = None,
     each: Mapping[str, Mapping[str, Any]] | None = None,
+    search: bool = False,
     overwrite: bool = False,
     progress: bool | Callable[[dict[str, Any]], object] | None = None,
     **options: Any,
@@ -319,6 +333,9 @@ def factorize_many(
         with tensors NAME.factor.0, ...; `load_chains` reads both.
     rule : patterns for all; a share (float) or number (int) of parameters; or a
         function of (name, shape) that returns one of these, or None to pass over.
+    search : of a share or number of parameters, take the best of many chains
+        (`danaus.compress`), not the one that is expected to be best
+        (`danaus.patterns.fit`); it takes several times as long.
     executor : anything with ``submit`` of concurrent.futures: a ProcessPoolExecutor,
         Dask's client. Each factorization then has one thread unless ``threads`` says
         otherwise. None: one after the other, here.
@@ -328,7 +345,7 @@ def factorize_many(
     overwrite : make all chains anew.
     progress : True for a bar of tqdm, or a function that is called with every record;
         what it raises ends the call.
-    options : of `danaus.factorize`, for all: order, fast, refine, threads, ...
+    options : of `danaus.factorize`, or `compress`, for all: order, fast, refine, ...
 
     Returns
     -------
@@ -338,7 +355,7 @@ def factorize_many(
         `danaus.factorize` found; message. Also written to report.csv in the folder, or
         beside the file, with the suffix .csv.
     """
-    _check_options(options)
+    _check_options(options, search)
     if executor is not None and not hasattr(executor, "submit"):
         raise TypeError("an executor has a method submit, as in concurrent.futures")
     workers = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
@@ -348,7 +365,7 @@ def factorize_many(
     sources, count = _sources(matrices)
     path = Path(out)
     output = (ChainFile if path.suffix == ".safetensors" else ChainFolder)(path)
-    planner = _Planner(rule, code, each or {}, options, output, overwrite)
+    planner = _Planner(rule, code, each or {}, options, output, overwrite, search)
     tasks = (planner.plan(name, source) for name, source in sources)
     found: dict[int, Source] = {}
     try:
@@ -364,8 +381,9 @@ def factorize_many(
     return report
 
 
-def _check_options(options: Iterable[str]) -> None:
+def _check_options(options: Iterable[str], search: bool) -> None:
     known = set(inspect.signature(factorize).parameters)
+    known |= {"candidates", "reduced"} if search else set()
     unknown = set(options) - (known - {"dense", "patterns", "progress"})
     if unknown:
         names = ", ".join(sorted(unknown))

@@ -271,6 +271,27 @@ def test_rules_choose_patterns(rng, tmp_path):
     assert found[0]["message"] == "LookupError: no rule for a"
 
 
+def test_the_best_of_many_chains_is_searched(rng, tmp_path):
+    low = rng.standard_normal((24, 2)) @ rng.standard_normal((2, 32))
+    matrices = {"low": low, "other": rng.standard_normal((24, 32))}
+    options = {"search": True, "candidates": ["low-rank", "monarch"]}
+    found = factorize_many(matrices, tmp_path / "chains", 0.4, **options)
+    for record, (name, matrix) in zip(found, matrices.items()):
+        should = danaus.compress(matrix, 0.4, candidates=options["candidates"])
+        assert record["patterns"] == " ".join(map(str, should.chain.patterns))
+        assert record["error"] == pytest.approx(should.error, rel=1e-6, abs=1e-12)
+        assert record["share"] <= 0.4
+        assert load_chains(tmp_path / "chains")[name].patterns == should.chain.patterns
+    assert found[0]["error"] < 1e-10
+    again = factorize_many(matrices, tmp_path / "chains", 0.4, **options)
+    assert statuses(again) == ["kept", "kept"]
+    again = factorize_many(matrices, tmp_path / "chains", 0.5, **options)
+    assert statuses(again) == ["done", "done"]
+    sums = {"search": True, "candidates": ["sum"]}
+    found = factorize_many(matrices, tmp_path / "chains", 0.5, **sums)
+    assert "sum of two chains has no place" in found[1]["message"]
+
+
 def test_some_matrices_have_options_of_their_own(rng, tmp_path):
     matrices = {name: rng.standard_normal((12, 15)) for name in "abc"}
     inputs = rng.standard_normal((40, 15)) * np.linspace(0.01, 10, 15)
@@ -317,6 +338,7 @@ def test_what_the_caller_raises_ends_the_call(rng, tmp_path):
         ({"executor": 3}, TypeError, "method submit"),
         ({"in_flight": 0}, ValueError, "in_flight"),
         ({"rank": 3}, TypeError, "no options of one factorization: rank"),
+        ({"reduced": True}, TypeError, "no options of one factorization: reduced"),
         ({"matrices": "model.bin"}, ValueError, "pickled checkpoints are not read"),
         ({"matrices": "missing.npz"}, FileNotFoundError, "missing"),
         ({"matrices": "missing.safetensors"}, OSError, "missing"),
