@@ -142,20 +142,20 @@ static inline vd vd_load_period(const double *p, int period)
                          : vd_load(p);
 }
 
-static inline vf vf_from_f16(const uint16_t *p)
+static inline vf f16_load(const uint16_t *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
 }
-static inline void vf_to_f16(uint16_t *p, vf v)
+static inline void f16_store(uint16_t *p, vf v)
 {
     _mm_storeu_si128((void *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
-static inline vf vf_from_bf16(const uint16_t *p)
+static inline vf bf16_load(const uint16_t *p)
 {
     __m256i w = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
 }
-static inline void vf_to_bf16(uint16_t *p, vf v)
+static inline void bf16_store(uint16_t *p, vf v)
 {
     __m256i u = _mm256_castps_si256(v), one = _mm256_set1_epi32(1);
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), one);

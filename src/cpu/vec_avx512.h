@@ -148,21 +148,21 @@ static inline vd vd_load_period(const double *p, int period)
                          : vd_load(p);
 }
 
-static inline vf vf_from_f16(const uint16_t *p)
+static inline vf f16_load(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
 }
-static inline void vf_to_f16(uint16_t *p, vf v)
+static inline void f16_store(uint16_t *p, vf v)
 {
     __m256i h = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     _mm256_storeu_si256((void *)p, h);
 }
-static inline vf vf_from_bf16(const uint16_t *p)
+static inline vf bf16_load(const uint16_t *p)
 {
     __m512i w = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
 }
-static inline void vf_to_bf16(uint16_t *p, vf v)
+static inline void bf16_store(uint16_t *p, vf v)
 {
     __m512i u = _mm512_castps_si512(v), one = _mm512_set1_epi32(1);
     __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), one);

@@ -111,19 +111,19 @@ static inline vd vd_load_period(const double *p, int period)
     return period == 0 ? vd_set1(0) : period == 1 ? vd_set1(*p) : vd_load(p);
 }
 
-static inline vf vf_from_f16(const uint16_t *p)
+static inline vf f16_load(const uint16_t *p)
 {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
-static inline void vf_to_f16(uint16_t *p, vf v)
+static inline void f16_store(uint16_t *p, vf v)
 {
     vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v)));
 }
-static inline vf vf_from_bf16(const uint16_t *p)
+static inline vf bf16_load(const uint16_t *p)
 {
     return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
 }
-static inline void vf_to_bf16(uint16_t *p, vf v)
+static inline void bf16_store(uint16_t *p, vf v)
 {
     uint32x4_t u = vreinterpretq_u32_f32(v);
     uint32x4_t odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));

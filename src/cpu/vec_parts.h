@@ -1,36 +1,30 @@
-/* The first n lanes of a vector of 16-bit elements: they pass through a whole one. */
+/* The first n lanes of a vector of 16-bit elements, which pass through a whole one; stores
+   that nothing takes past the caches. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CPU_VEC_PARTS_H
 #define DN_CPU_VEC_PARTS_H
 
 #include "cpu/vec.h"
 
-static inline vf f16_load_part(const uint16_t *p, int n)
-{
-    uint16_t t[VF] = { 0 };
-    memcpy(t, p, (size_t)n * sizeof *t);
-    return vf_from_f16(t);
-}
+#define PARTS(type)                                                                    \
+    static inline vf type##_load_part(const uint16_t *p, int n)                        \
+    {                                                                                  \
+        uint16_t t[VF] = { 0 };                                                        \
+        memcpy(t, p, (size_t)n * sizeof *t);                                           \
+        return type##_load(t);                                                         \
+    }                                                                                  \
+                                                                                       \
+    static inline void type##_store_part(uint16_t *p, vf v, int n)                     \
+    {                                                                                  \
+        uint16_t t[VF];                                                                \
+        type##_store(t, v);                                                            \
+        memcpy(p, t, (size_t)n * sizeof *t);                                           \
+    }                                                                                  \
+                                                                                       \
+    static inline void type##_stream(uint16_t *p, vf v) { type##_store(p, v); }
 
-static inline void f16_store_part(uint16_t *p, vf v, int n)
-{
-    uint16_t t[VF];
-    vf_to_f16(t, v);
-    memcpy(p, t, (size_t)n * sizeof *t);
-}
-
-static inline vf bf16_load_part(const uint16_t *p, int n)
-{
-    uint16_t t[VF] = { 0 };
-    memcpy(t, p, (size_t)n * sizeof *t);
-    return vf_from_bf16(t);
-}
-
-static inline void bf16_store_part(uint16_t *p, vf v, int n)
-{
-    uint16_t t[VF];
-    vf_to_bf16(t, v);
-    memcpy(p, t, (size_t)n * sizeof *t);
-}
+PARTS(f16)
+PARTS(bf16)
+#undef PARTS
 
 #endif

@@ -100,22 +100,22 @@ static inline vd vd_load_period(const double *p, int period)
     return period ? (vd){ p[0], p[1 % period] } : (vd){ 0, 0 };
 }
 
-static inline vf vf_from_f16(const uint16_t *p)
+static inline vf f16_load(const uint16_t *p)
 {
     return (vf){ dn_f16_to_f32(p[0]), dn_f16_to_f32(p[1]), dn_f16_to_f32(p[2]),
                  dn_f16_to_f32(p[3]) };
 }
-static inline vf vf_from_bf16(const uint16_t *p)
+static inline vf bf16_load(const uint16_t *p)
 {
     return (vf){ dn_bf16_to_f32(p[0]), dn_bf16_to_f32(p[1]), dn_bf16_to_f32(p[2]),
                  dn_bf16_to_f32(p[3]) };
 }
-static inline void vf_to_f16(uint16_t *p, vf v)
+static inline void f16_store(uint16_t *p, vf v)
 {
     for (int i = 0; i < VF; i++)
         p[i] = dn_f32_to_f16(v[i]);
 }
-static inline void vf_to_bf16(uint16_t *p, vf v)
+static inline void bf16_store(uint16_t *p, vf v)
 {
     for (int i = 0; i < VF; i++)
         p[i] = dn_f32_to_bf16(v[i]);
