@@ -248,6 +248,9 @@ static inline int dn_is_usable(
     return dn_fits(k, p) && !(dev->backend->refuses && dev->backend->refuses(dev, k));
 }
 
+/* What was made for the device of this name is for no other. */
+danaus_status dn_check_place(const danaus_device *device, const char *made_for);
+
 /* The step's kernel packs w into device memory. */
 danaus_status dn_pack(
     danaus_device *dev, const ks_step *step, weights_view w, void *packed);

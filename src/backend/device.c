@@ -30,6 +30,15 @@ weights_view dn_weights_adjoint(weights_view v)
     };
 }
 
+danaus_status dn_check_place(const danaus_device *device, const char *made_for)
+{
+    if (!strcmp(made_for, device->name))
+        return DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_ARGUMENT, "this was made for %s, and the device is %s", made_for,
+        device->name);
+}
+
 danaus_status dn_pack(
     danaus_device *dev, const ks_step *step, weights_view w, void *packed)
 {

@@ -148,10 +148,7 @@ danaus_status dn_conv_lacks(const danaus_device *device, const char *what)
 static danaus_status check_batch(
     const danaus_conv_plan *plan, const danaus_device *device, int64_t batch)
 {
-    if (strcmp(plan->device, device->name))
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "the plan was made for %s, this device is %s",
-            plan->device, device->name);
+    TRY(dn_check_place(device, plan->device));
     if (batch < 0)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, batch);
     int64_t bytes;

@@ -13,11 +13,7 @@ static danaus_status check_device(
 {
     if (!plan || !device)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and a device are needed");
-    if (strcmp(plan->device, device->name))
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "the plan was made for %s, this device is %s",
-            plan->device, device->name);
-    return DANAUS_OK;
+    return dn_check_place(device, plan->device);
 }
 
 static danaus_status check_filters(

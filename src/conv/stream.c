@@ -137,10 +137,7 @@ danaus_status danaus_stream_run(
 {
     if (!stream || !device)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a stream and a device are needed");
-    if (strcmp(stream->device, device->name))
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "the stream was made for %s, this device is %s",
-            stream->device, device->name);
+    TRY(dn_check_place(device, stream->device));
     const danaus_stream_desc *d = &stream->shape.desc;
     int64_t bytes;
     if (count < 0 || dn_mul_overflows(d->channels, count, &bytes) ||

@@ -248,7 +248,7 @@ static size_t lay_panels(gradient_run *g, char *memory)
     cpu_view panel = { .dtype = sums_of(g),
                        .layout = DANAUS_BATCH_LAST,
                        .ld = g->width };
-    int64_t cell = (int64_t)danaus_dtype_size(panel.dtype), widest = 0;
+    int64_t cell = dn_size_of(panel.dtype), widest = 0;
     for (int i = 0; i < g->count; i++) {
         widest = MAX(widest, MAX(rows_in(g, i), rows_out(g, i)));
         g->x[i] = panel;

@@ -61,7 +61,7 @@ static int64_t lane_columns(
     const cpu_device *d, const ks_step *step, int64_t n, int64_t most)
 {
     danaus_pattern p = step->p.pattern;
-    int64_t cell = (int64_t)danaus_dtype_size(step->p.dtype);
+    int64_t cell = dn_size_of(step->p.dtype);
     int64_t chunks = CEIL_DIV(n, most);
     int few = n > most && p.a * chunks < 4 * d->threads * PARTS_PER_THREAD;
     int tiles = few ? p.a == 1 : owns_blocks(p, cell, d->threads);
@@ -81,7 +81,7 @@ static cpu_shape lanes_shape(
     danaus_pattern p = step->p.pattern;
     const cpu_code *code = dn_code_of(step);
     int64_t pair = dn_is_complex(step->p.dtype) ? 2 : 1;
-    int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
+    int64_t cell = dn_size_of(dn_sum_type(step->p.dtype));
     lane_map m = dn_lane_map(p, code, pair == 2);
     m.gather = dn_gathers(d->traits, &m);
     int64_t block = p.b * p.c * p.d * cell * pair; /* of weights, bytes */
@@ -134,7 +134,7 @@ static int gather_x(
         return 1;
     if (tiles == 1 || x->tile_step)
         return 0;
-    int64_t cell = (int64_t)danaus_dtype_size(x->dtype), apart = p.d * x->ld * cell;
+    int64_t cell = dn_size_of(x->dtype), apart = p.d * x->ld * cell;
     int narrow = width * cell <= LINE && p.c * 2 * LINE > IN_PLACE;
     int64_t most = d->traits->in_place;
     if (narrow || apart % CACHE_WAY == 0 || most == 0)
@@ -166,11 +166,11 @@ static cpu_shape panel_shape(
     danaus_pattern p = step->p.pattern;
     const cpu_code *code = dn_code_of(step);
     int pair = dn_is_complex(step->p.dtype) ? 2 : 1;
-    int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(step->p.dtype));
+    int64_t cell = dn_size_of(dn_sum_type(step->p.dtype));
     int64_t width = code->tile_columns,
             tiles = dn_tile_count(p.b, code->tile_rows / pair);
     int turns = x->layout == DANAUS_BATCH_FIRST || y->layout == DANAUS_BATCH_FIRST;
-    int64_t line = LINE / (int64_t)danaus_dtype_size(step->p.dtype);
+    int64_t line = LINE / dn_size_of(step->p.dtype);
     /* A thread's first chunk is fetched by nobody: of few, it should be small. */
     int64_t most = turns || p.a * p.d >= 4 * d->threads ? MOST_TILES : 1;
     cpu_shape g = {
@@ -321,7 +321,7 @@ static int is_even(int64_t parts, int64_t threads)
 static int own_rows(const grid *g, int threads)
 {
     const cpu_view *y = &g->all.y;
-    int64_t row = g->all.p.d * y->ld * (int64_t)danaus_dtype_size(y->dtype);
+    int64_t row = g->all.p.d * y->ld * dn_size_of(y->dtype);
     int64_t own = CEIL_DIV(threads, g->blocks), tiles = g->all.tile.to;
     int shared = own > 1 && !g->code->lane_vectors && row < SHARED_RUN * own;
     return shared && g->all.p.b >= g->all.p.c && is_even(tiles, own) ? (int)own : 1;
@@ -368,7 +368,7 @@ static void choose_cuts(grid *g, int threads, double work)
         g->columns = column_cuts(g, threads, last, 8 * want);
     want = CEIL_DIV(want, g->columns);
     int lanes = g->code->lane_vectors > 0, first = g->all.shape.weights_first;
-    int64_t cell = (int64_t)danaus_dtype_size(g->all.y.dtype);
+    int64_t cell = dn_size_of(g->all.y.dtype);
     int own = lanes && !last && owns_blocks(g->all.p, cell, threads);
     g->whole_blocks = first || own;
     if (own && !first)
@@ -404,7 +404,7 @@ static int64_t long_runs(const cpu_device *d, const ks_step *step, int64_t n)
 {
     danaus_pattern p = step->p.pattern;
     int64_t width = dn_code_of(step)->tile_columns;
-    int64_t cell = (int64_t)danaus_dtype_size(step->p.dtype);
+    int64_t cell = dn_size_of(step->p.dtype);
     int64_t most = (int64_t)d->l2 / 2 / ((p.b + p.c) * cell * width);
     int64_t fair = n / (2 * PARTS_PER_THREAD * d->threads * width);
     return width * MAX(MOST_TILES, MIN(most, fair));

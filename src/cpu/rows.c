@@ -54,7 +54,7 @@ static cpu_traits traits_of(
     const danaus_device *dev, const cpu_code *code, const problem *p)
 {
     cpu_traits t = *((const cpu_device *)dev)->traits;
-    int64_t bytes = code->vector * (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
+    int64_t bytes = code->vector * dn_size_of(dn_sum_type(p->dtype));
     if (bytes < 64) {
         t.product = t.load = 0.5;
         t.turn = 3;
@@ -140,7 +140,7 @@ static int keeps_lines(const danaus_device *dev, const problem *p)
 {
     int64_t x = p->x_cached ? dn_pattern_cols(p->pattern) : 0;
     int64_t y = p->y_cached ? dn_pattern_rows(p->pattern) : 0;
-    int64_t bytes = (x > y ? x : y) * (int64_t)danaus_dtype_size(p->dtype);
+    int64_t bytes = (x > y ? x : y) * dn_size_of(p->dtype);
     return p->alike && p->dtype == dn_sum_type(p->dtype) &&
            bytes * LANE_COLUMNS_AT_A_TIME <= (int64_t)((const cpu_device *)dev)->l2;
 }
@@ -168,8 +168,8 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
     cpu_traits t = traits_of(dev, code, p);
     double passes = ceil(n / code->tile_columns), bytes = lane_bytes(code, p);
     double rate = bytes / (t.product * code->lane_vectors * code->tile_columns);
-    double rows = (double)dn_lane_rows(
-        cpu, q, code, &m, (int64_t)danaus_dtype_size(dn_sum_type(p->dtype)));
+    double rows =
+        (double)dn_lane_rows(cpu, q, code, &m, dn_size_of(dn_sum_type(p->dtype)));
     double far = rate * rate * fmax(0, log2(bytes * rows / FIRST_CACHE));
     double apart = d > per && !t.fetch_lines ? 1.175 : 1;
     double each = 0.8 * t.product * apart * (1 + 5.5e-5 * far);

@@ -70,8 +70,7 @@ static int64_t widest(const ks_step *steps, int count)
 /* Bytes of one column of it. */
 static int64_t column_bytes(const ks_step *steps, int count)
 {
-    return widest(steps, count) *
-           (int64_t)danaus_dtype_size(dn_sum_type(steps->p.dtype));
+    return widest(steps, count) * dn_size_of(dn_sum_type(steps->p.dtype));
 }
 
 /* Bytes of what lies between two steps, as between() has it or in tiles. */
@@ -81,7 +80,7 @@ static size_t panel_bytes(const ks_step *steps, int count, int64_t columns)
     return dn_aligned(
         MAX(rows * dn_line_step(columns, COLUMNS_UNIT),
             columns * dn_line_step(rows, COLUMNS_UNIT)) *
-        (int64_t)danaus_dtype_size(dn_sum_type(steps->p.dtype)));
+        dn_size_of(dn_sum_type(steps->p.dtype)));
 }
 
 static cpu_view columns_from(cpu_view v, int64_t s)

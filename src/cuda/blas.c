@@ -258,7 +258,7 @@ static danaus_status make_products(
     gpu_products q;
     TRY(ready(d, b));
     dn_gpu_family(step->kernel)->products(step->kernel, p, call, &q);
-    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    int64_t size = dn_size_of(p->dtype);
     gemm g = gemm_of(p, &q, call->batch, packed, call->x, (void *)(uintptr_t)call->y);
     if (may_end(p, &q, call->batch, ending))
         TRY(dn_blas_multiply_and_end(d, &lt, &g, ending, ended));
@@ -339,8 +339,8 @@ static danaus_status make_weight_products(
             axes[i] = axes[0];
             axes[0] = longest;
         }
-    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
-    int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
+    int64_t size = dn_size_of(p->dtype);
+    int64_t cell = dn_size_of(dn_sum_type(p->dtype));
     blas_numbers t = numbers_of(p->dtype, p->math == DANAUS_MATH_TF32);
     int sums = numbers_of(dn_sum_type(p->dtype), 0).type;
     TRY(ready(d, b));

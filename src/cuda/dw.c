@@ -46,7 +46,7 @@ static const void *column_at(
     const problem *p, const void *v, int64_t rows, int64_t column)
 {
     int64_t step = p->layout == DANAUS_BATCH_LAST ? 1 : rows;
-    return (const char *)v + column * step * (int64_t)danaus_dtype_size(p->dtype);
+    return (const char *)v + column * step * dn_size_of(p->dtype);
 }
 
 /* Sets the lanes of n columns apart, of blocks of `size` rows. */
@@ -88,7 +88,7 @@ size_t dn_cuda_dw_work_bytes(const gpu_dw_plan *plan, const void *x, const void 
     size_t bytes = 0;
     for (int i = 0; i < 2; i++)
         if (dn_gpu_dw_moves(plan, i ? dy : x))
-            bytes += dn_cuda_aligned((int64_t)dn_gpu_dw_moved(plan, i));
+            bytes += dn_gpu_aligned((int64_t)dn_gpu_dw_moved(plan, i));
     return bytes;
 }
 
@@ -109,7 +109,7 @@ static danaus_status make_by_library(
         TRY(dn_cuda_weight_products(r->d, p, n, whole, x, dy, to, add));
     if (!rest.width)
         return DANAUS_OK;
-    to += whole.count * weights * (int64_t)danaus_dtype_size(dn_sum_type(p->dtype));
+    to += whole.count * weights * dn_size_of(dn_sum_type(p->dtype));
     return dn_cuda_weight_products(
         r->d, p, n, rest, column_at(p, x, dn_pattern_cols(q), done),
         column_at(p, dy, dn_pattern_rows(q), done), to, add);
@@ -147,7 +147,7 @@ danaus_status dn_cuda_dw(
     danaus_pattern q = plan->p.pattern;
     char *dy_room = work;
     if (dn_gpu_dw_moves(plan, x))
-        dy_room += dn_cuda_aligned((int64_t)dn_gpu_dw_moved(plan, 0));
+        dy_room += dn_gpu_aligned((int64_t)dn_gpu_dw_moved(plan, 0));
     for (int64_t first = 0, n; first < plan->batch; first += n) {
         const void *some_x, *some_dy;
         n = MIN(plan->batch - first, plan->at_once);

@@ -56,17 +56,16 @@ static int wants_dw(const ks_gradient_operands *o, int step)
 
 static size_t parts_bytes(const gradient_run *g)
 {
-    int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(g->steps->p.dtype));
+    int64_t cell = dn_size_of(dn_sum_type(g->steps->p.dtype));
     int64_t most = 0;
     for (int i = 0; i < g->count; i++)
-        if (wants_dw(g->o, i) && g->dw[i].numbers > most)
-            most = g->dw[i].numbers;
+        if (wants_dw(g->o, i))
+            most = MAX(most, g->dw[i].numbers);
     if (g->o->dbias) {
-        int64_t size =
-            dn_pattern_rows(g->steps[g->count - 1].p.pattern) * bias_slabs(g).count;
-        most = size > most ? size : most;
+        int64_t rows = dn_pattern_rows(g->steps[g->count - 1].p.pattern);
+        most = MAX(most, rows * bias_slabs(g).count);
     }
-    return dn_cuda_aligned(most * cell);
+    return dn_gpu_aligned(most * cell);
 }
 
 /* The dy of a step as it is given; others lie in scratch. */
@@ -86,9 +85,7 @@ static size_t work_bytes(const gradient_run *g)
         const void *x = i ? NULL : g->o->x;
         size_t moved =
             wants_dw(g->o, i) ? dn_cuda_dw_work_bytes(&g->dw[i], x, dy_of(g, i)) : 0;
-        most = there > most ? there : most;
-        most = back > most ? back : most;
-        most = moved > most ? moved : most;
+        most = MAX(MAX(most, there), MAX(back, moved));
     }
     return most;
 }
@@ -96,20 +93,20 @@ static size_t work_bytes(const gradient_run *g)
 /* Lays operands one after another from `memory`; returns all their bytes. */
 static size_t lay(gradient_run *g, char *memory)
 {
-    int64_t cell = (int64_t)danaus_dtype_size(g->steps->p.dtype), widest = 0;
+    int64_t cell = dn_size_of(g->steps->p.dtype), widest = 0;
     size_t used = 0;
     g->x[0] = g->o->x;
     for (int i = 1; i < g->count; i++) {
         int64_t bytes = dn_pattern_cols(g->steps[i].p.pattern) * g->o->batch * cell;
-        widest = bytes > widest ? bytes : widest;
+        widest = MAX(widest, bytes);
         g->x[i] = memory ? memory + used : NULL;
         if (i <= g->highest)
-            used += dn_cuda_aligned(bytes);
+            used += dn_gpu_aligned(bytes);
     }
     for (int i = 0; i < 2; i++) {
         g->dy[i] = memory ? memory + used : NULL;
         if (i + g->lowest + 1 < g->count)
-            used += dn_cuda_aligned(widest);
+            used += dn_gpu_aligned(widest);
     }
     g->parts = memory ? memory + used : NULL;
     used += parts_bytes(g);
@@ -139,7 +136,7 @@ static void plan_run(gradient_run *g)
     g->highest = -1;
     for (int i = 0; i < g->count; i++)
         if (wants_dw(o, i)) {
-            g->lowest = g->lowest < i ? g->lowest : i;
+            g->lowest = MIN(g->lowest, i);
             g->highest = i;
             g->dw[i] = dn_gpu_dw_plan(&g->d->gpu.facts, &o->dw_steps[i], o->batch);
         }

@@ -24,10 +24,4 @@ danaus_status dn_cuda_help(
     cuda_device *d, gpu_helper which, const problem *p, const gpu_launch *launch,
     void **arguments);
 
-/* Operands in scratch begin at multiples of this. */
-static inline size_t dn_cuda_aligned(int64_t bytes)
-{
-    return (size_t)dn_gpu_parts(bytes, 256) * 256;
-}
-
 #endif

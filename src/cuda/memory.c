@@ -375,15 +375,10 @@ static danaus_status find_scratch(
     return DANAUS_OK;
 }
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + DANAUS_SCRATCH_ALIGN - 1) / DANAUS_SCRATCH_ALIGN *
-           DANAUS_SCRATCH_ALIGN;
-}
-
 size_t dn_cuda_scratch_bytes(const cuda_device *d, cuda_need need)
 {
-    return need.library ? aligned(need.scratch) + dn_cuda_workspace_bytes(d)
+    return need.library ? ROUND_UP(need.scratch, DANAUS_SCRATCH_ALIGN) +
+                              dn_cuda_workspace_bytes(d)
                         : need.scratch;
 }
 
@@ -394,7 +389,9 @@ danaus_status dn_cuda_take_scratch(cuda_device *d, cuda_need need, int capturing
     if (bytes)
         TRY(find_scratch(d, bytes, capturing, &memory));
     d->scratch = memory;
-    d->workspace = need.library ? (char *)memory + aligned(need.scratch) : NULL;
+    d->workspace = need.library
+                       ? (char *)memory + ROUND_UP(need.scratch, DANAUS_SCRATCH_ALIGN)
+                       : NULL;
     return DANAUS_OK;
 }
 

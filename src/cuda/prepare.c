@@ -94,8 +94,7 @@ static void compile_all(wanted_list *list)
     int texts = 0, threads = dn_thread_count();
     for (size_t i = 0; i < list->count; i++)
         texts += list->all[i].is_new;
-    threads = threads < MOST_THREADS ? threads : MOST_THREADS;
-    threads = threads < texts ? threads : texts;
+    threads = MIN(MIN(threads, MOST_THREADS), texts);
     if (threads > 1 && dn_pool_create(threads, &pool) == DANAUS_OK)
         dn_pool_run(pool, (int)list->count, compile, list);
     dn_pool_destroy(pool);

@@ -7,10 +7,6 @@
 #include "base/status.h"
 #include "math/pattern.h"
 
-/* Operands in scratch begin at multiples of this. */
-#define ALIGNMENT  256
-#define LEAST_SLAB 1024
-
 danaus_status dn_cuda_map(
     cuda_device *d, danaus_dtype dtype, const void *memory, const gpu_map *m,
     cu_tensor_map *map)
@@ -90,47 +86,12 @@ danaus_status dn_cuda_launch(
     return DANAUS_OK;
 }
 
-static size_t vector_bytes(const ks_step *step, int64_t size, int64_t batch)
-{
-    size_t bytes = (size_t)(size * batch) * danaus_dtype_size(step->p.dtype);
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-/* Rows of what lies in scratch: x, and y if it is turned back. */
-static int64_t scratch_rows(const ks_step *step)
-{
-    const gpu_code *code = step->kernel->code;
-    danaus_pattern p = step->p.pattern;
-    return dn_pattern_cols(p) + (code->first ? 0 : dn_pattern_rows(p));
-}
-
-/* What lies between two factors has whole lines. */
-static size_t scratch_bytes(const ks_step *step, int64_t columns)
-{
-    const gpu_code *code = step->kernel->code;
-    int64_t line = DN_MIDDLE_BYTES / (int64_t)danaus_dtype_size(step->p.dtype);
-    int64_t whole = code->first ? (columns + line - 1) / line * line : columns;
-    return vector_bytes(step, dn_pattern_cols(step->p.pattern), whole);
-}
-
-/* Columns whose x and y are there at once. */
-static int64_t slab_of(const ks_step *step, int64_t batch)
-{
-    int64_t line = scratch_rows(step) * (int64_t)danaus_dtype_size(step->p.dtype);
-    int64_t slab = DW_MOST_TURNED / line / LEAST_SLAB * LEAST_SLAB;
-    slab = slab > LEAST_SLAB ? slab : LEAST_SLAB;
-    return slab < batch ? slab : batch;
-}
-
 size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch)
 {
-    const gpu_code *code = step->kernel->code;
-    danaus_pattern p = step->p.pattern;
-    int64_t slab = slab_of(step, batch), rows = dn_pattern_rows(p);
-    if (!code->inner)
+    if (!dn_gpu_code(step->kernel)->inner)
         return 0;
-    return scratch_bytes(step, slab) +
-           (code->first ? 0 : vector_bytes(step, rows, slab));
+    gpu_turned_slabs s = dn_gpu_turned_plan(step->kernel, &step->p, batch);
+    return s.x + s.y;
 }
 
 /* to[column][row] = from[row][column] by ks_turn.cu. */
@@ -178,8 +139,9 @@ static danaus_status turned_step(
     const kernel *k = step->kernel;
     const gpu_code *code = k->code;
     const problem *p = &step->p;
-    int64_t slab = slab_of(step, call->batch), cols = dn_pattern_cols(p->pattern);
-    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    gpu_turned_slabs slabs = dn_gpu_turned_plan(k, p, call->batch);
+    int64_t cols = dn_pattern_cols(p->pattern);
+    int64_t size = dn_size_of(p->dtype);
     int64_t x_line = size * (code->first ? dn_pattern_cols(p->inner) : cols);
     int64_t y_line = size * dn_pattern_rows(p->pattern);
     turned_run r = { .kernel = k,
@@ -187,17 +149,17 @@ static danaus_status turned_step(
                      .packed = packed,
                      .ending = ending,
                      .x = work,
-                     .y = (char *)work + scratch_bytes(step, slab) };
+                     .y = (char *)work + slabs.x };
     if (code->first)
         r.first = dn_gpu_first(k, p);
     else
         TRY(dn_cuda_function(d, k, p, 0, &r.turn));
     const char *x = call->x;
     char *y = (char *)(uintptr_t)call->y;
-    for (int64_t s = 0; s < call->batch; s += slab) {
-        int64_t n = call->batch - s < slab ? call->batch - s : slab;
-        TRY(turned_slab(d, &r, p, n, x + s * x_line, y + s * y_line));
-    }
+    for (int64_t s = 0; s < call->batch; s += slabs.columns)
+        TRY(turned_slab(
+            d, &r, p, MIN(call->batch - s, slabs.columns), x + s * x_line,
+            y + s * y_line));
     return DANAUS_OK;
 }
 
@@ -263,10 +225,10 @@ static cuda_need lay(run_arguments *a, int64_t batch)
     for (int i = 0; i < a->count; i++) {
         const ks_step *step = &a->steps[i];
         int64_t rows = i + 1 < a->count ? dn_pattern_rows(step->p.pattern) : 0;
-        size_t bytes = vector_bytes(step, rows, batch);
+        size_t bytes = dn_gpu_aligned(rows * batch * dn_size_of(step->p.dtype));
         size_t work = dn_cuda_work_bytes(step, batch);
-        a->widest = bytes > a->widest ? bytes : a->widest;
-        need.scratch = work > need.scratch ? work : need.scratch;
+        a->widest = MAX(a->widest, bytes);
+        need.scratch = MAX(need.scratch, work);
         need.library |= dn_cuda_needs_library(step);
     }
     a->between = a->count > 2 ? 2 * a->widest : a->widest;

@@ -36,10 +36,7 @@ static const gpu_dw_family *family_of(const kernel *k)
 
 static int form_of(const kernel *k) { return dn_gpu_code(k)->size[DW_FORM]; }
 
-static int64_t size_of(const problem *p)
-{
-    return (int64_t)danaus_dtype_size(p->dtype);
-}
+static int64_t size_of(const problem *p) { return dn_size_of(p->dtype); }
 
 /* ---- problems ---- */
 
@@ -108,8 +105,8 @@ void dn_dw_set_tile(gpu_dw *t, const problem *p, int64_t rows, int64_t columns)
 {
     t->tile_r = rows;
     t->tile_k = columns;
-    t->row_tiles = dn_gpu_parts(p->pattern.b, rows);
-    t->column_tiles = dn_gpu_parts(p->pattern.c, columns);
+    t->row_tiles = CEIL_DIV(p->pattern.b, rows);
+    t->column_tiles = CEIL_DIV(p->pattern.c, columns);
 }
 
 /* Seconds of work that is bound by these, of which what is nearly as slow as the slowest
@@ -250,7 +247,7 @@ static double turning_seconds(const problem *p)
 {
     double weights = (double)dn_pattern_weights(p->pattern);
     return (double)column_bytes(p) *
-           (2 / 3.9e12 + weights * DW_PART_SECONDS / (double)DW_MOST_TURNED);
+           (2 / 3.9e12 + weights * DW_PART_SECONDS / (double)DN_GPU_MOST_TURNED);
 }
 
 /* How often as long everything takes on a device: by that of which it has least. */

@@ -54,8 +54,6 @@ extern const gpu_dw_family dn_gpu_dw_mma, dn_gpu_dw_wgmma, dn_gpu_dw_matrix,
 #define DW_LEAST_BATCH 64
 /* Parts of one factor's gradient, at most, unless there is one slab. */
 #define DW_MOST_PARTS ((int64_t)64 << 20)
-/* Bytes of x and dy that are turned at once, unless columns are very long. */
-#define DW_MOST_TURNED ((int64_t)512 << 20)
 /* To write and read a number of a part, on dn_gpu_measured. */
 #define DW_PART_SECONDS 2.1e-12
 

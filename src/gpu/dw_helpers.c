@@ -42,10 +42,9 @@ static int64_t turned_units(int64_t d)
 gpu_launch dn_gpu_turn_lanes_launch(const problem *p, int64_t columns, int64_t size)
 {
     danaus_pattern q = p->pattern;
-    int64_t units = dn_gpu_parts(
-        columns * q.a * size, VECTOR / (int64_t)danaus_dtype_size(p->dtype));
+    int64_t units = CEIL_DIV(columns * q.a * size, VECTOR / dn_size_of(p->dtype));
     int64_t tiles =
-        dn_gpu_parts(units, turned_units(q.d)) * dn_gpu_parts(q.d, turned_lanes(q.d));
+        CEIL_DIV(units, turned_units(q.d)) * CEIL_DIV(q.d, turned_lanes(q.d));
     return dn_gpu_line(tiles, TILE_THREADS);
 }
 
@@ -56,7 +55,7 @@ gpu_sum dn_gpu_sum(
     int dense)
 {
     int64_t numbers = dn_pattern_weights(q);
-    int64_t cell = (int64_t)danaus_dtype_size(dn_sum_type(dtype));
+    int64_t cell = dn_size_of(dn_sum_type(dtype));
     gpu_sum sum = { .helper = GPU_ADD, .q = q, .to = *to, .count = count };
     sum.dense = dense;
     sum.per = sum.ways = 1;
@@ -68,7 +67,7 @@ gpu_sum dn_gpu_sum(
         sum.ways *= 2;
         threads *= 2;
     }
-    sum.launch = dn_gpu_line(dn_gpu_parts(threads, 128), 128);
+    sum.launch = dn_gpu_line(CEIL_DIV(threads, 128), 128);
     return sum;
 }
 
@@ -106,8 +105,8 @@ gpu_sum dn_gpu_dw_sum(const gpu_dw_plan *plan, const weights_view *to)
     int is_large = dn_pattern_weights(q) >= ENOUGH_THREADS;
     if (adds_lanes(plan->kernel, &plan->p) && (is_large || count <= ENOUGH_SLABS)) {
         int64_t lanes = reduced_lanes(q.d);
-        int64_t tiles = q.a * dn_gpu_parts(q.d, lanes) *
-                        dn_gpu_parts(q.b * q.c, REDUCED_TILE / lanes);
+        int64_t tiles =
+            q.a * CEIL_DIV(q.d, lanes) * CEIL_DIV(q.b * q.c, REDUCED_TILE / lanes);
         return (gpu_sum){ .helper = GPU_ADD_LANES,
                           .q = q,
                           .to = *to,
@@ -127,7 +126,7 @@ gpu_sum dn_gpu_dw_sum(const gpu_dw_plan *plan, const weights_view *to)
 static int64_t bias_tiles(const problem *p)
 {
     int64_t rows = dn_pattern_rows(p->pattern);
-    return p->layout == DANAUS_BATCH_LAST ? rows : dn_gpu_parts(rows, 128);
+    return p->layout == DANAUS_BATCH_LAST ? rows : CEIL_DIV(rows, 128);
 }
 
 gpu_slabs dn_gpu_bias_slabs(const gpu_facts *f, const problem *p, int64_t batch)

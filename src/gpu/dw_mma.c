@@ -31,10 +31,9 @@ static int set_stages(gpu_dw *t)
         int64_t lines = t->tile_r + t->tile_k;
         int64_t line_r = t->tile_r * t->together * t->element;
         int64_t line_k = t->tile_k * t->together * t->element;
-        int64_t bytes = t->last
-                            ? lines * t->depth * t->element
-                            : t->depth * (dn_gpu_parts(line_r, 128) * 128 +
-                                          dn_gpu_parts(line_k, 128) * 128 + 2 * pad);
+        int64_t bytes = t->last ? lines * t->depth * t->element
+                                : t->depth * (CEIL_DIV(line_r, 128) * 128 +
+                                              CEIL_DIV(line_k, 128) * 128 + 2 * pad);
         t->stages = MIN(room / bytes, DW_MOST_STAGES);
         t->shared = margin + t->stages * bytes;
         int64_t pieces =
@@ -62,7 +61,7 @@ static int64_t registers_of(const gpu_dw *t)
 static int64_t most_resident(int64_t warps, int64_t registers)
 {
     int64_t blocks = MIN(MOST_WARPS / warps, MOST_RESIDENT);
-    while (blocks && REGISTERS / dn_gpu_parts(warps * blocks, 4) / 8 * 8 < registers)
+    while (blocks && REGISTERS / CEIL_DIV(warps * blocks, 4) / 8 * 8 < registers)
         blocks--;
     return blocks;
 }

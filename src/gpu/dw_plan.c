@@ -15,10 +15,7 @@
 /* Columns that the copy engine counts in 32 bits, of whole slabs. */
 #define MOST_COLUMNS ((int64_t)1 << 30)
 
-static int64_t cell_of(const problem *p)
-{
-    return (int64_t)danaus_dtype_size(p->dtype);
-}
+static int64_t cell_of(const problem *p) { return dn_size_of(p->dtype); }
 
 /* ---- slabs ---- */
 
@@ -26,19 +23,19 @@ static int64_t cell_of(const problem *p)
 gpu_slabs dn_gpu_slabs(
     const gpu_facts *f, int64_t batch, int64_t tiles, int64_t numbers)
 {
-    int64_t wanted = dn_gpu_parts(8 * (int64_t)f->units, tiles);
+    int64_t wanted = CEIL_DIV(8 * (int64_t)f->units, tiles);
     int64_t most = MIN(MOST_SLABS, DW_MOST_PARTS / numbers);
     wanted = MIN(wanted, most);
-    int64_t width = dn_gpu_parts(batch, wanted > 0 ? wanted : 1);
-    width = dn_gpu_parts(width, LEAST_SLAB) * LEAST_SLAB;
-    return (gpu_slabs){ width, dn_gpu_parts(batch, width) };
+    int64_t width = CEIL_DIV(batch, wanted > 0 ? wanted : 1);
+    width = CEIL_DIV(width, LEAST_SLAB) * LEAST_SLAB;
+    return (gpu_slabs){ width, CEIL_DIV(batch, width) };
 }
 
 /* Tensor cores are quick with few tiles and many columns; others need slabs to be busy. */
 static gpu_slabs library_slabs(const gpu_facts *f, const problem *p, int64_t batch)
 {
     danaus_pattern q = p->pattern;
-    int64_t tiles = q.a * q.d * dn_gpu_parts(q.b, 128) * dn_gpu_parts(q.c, 128);
+    int64_t tiles = q.a * q.d * CEIL_DIV(q.b, 128) * CEIL_DIV(q.c, 128);
     int quick = cell_of(p) == 2 || p->math == DANAUS_MATH_TF32;
     if (quick && tiles * 16 >= f->units)
         return (gpu_slabs){ batch, 1 };
@@ -54,12 +51,12 @@ static gpu_slabs tile_slabs(
 {
     double weights = (double)dn_pattern_weights(p->pattern);
     int64_t tiles = dn_gpu_dw_tiles(t, p), units = f->units;
-    int64_t most = MIN(dn_gpu_parts(batch, LEAST_SLAB), MOST_SLABS);
+    int64_t most = MIN(CEIL_DIV(batch, LEAST_SLAB), MOST_SLABS);
     gpu_slabs best = { batch, 1 };
     double least = 0;
     for (int64_t n = 1; n <= most; n++) {
-        int64_t width = dn_gpu_parts(dn_gpu_parts(batch, n), t->depth) * t->depth;
-        int64_t blocks = dn_gpu_parts(tiles * n, units);
+        int64_t width = CEIL_DIV(CEIL_DIV(batch, n), t->depth) * t->depth;
+        int64_t blocks = CEIL_DIV(tiles * n, units);
         double work = (double)(blocks * units * (width + FILLING)) / (double)tiles;
         double time = work * t->seconds * (blocks < t->resident ? 1.08 : 1) +
                       (double)n * weights * DW_PART_SECONDS;
@@ -67,7 +64,7 @@ static gpu_slabs tile_slabs(
             break;
         if (n == 1 || time < least) {
             least = time;
-            best = (gpu_slabs){ width, dn_gpu_parts(batch, width) };
+            best = (gpu_slabs){ width, CEIL_DIV(batch, width) };
         }
     }
     return best;
@@ -79,13 +76,13 @@ static int64_t columns_at_once(const gpu_dw_plan *plan)
 {
     danaus_pattern q = plan->p.pattern;
     int64_t column = (dn_pattern_rows(q) + dn_pattern_cols(q)) * cell_of(&plan->p);
-    int64_t most = plan->form == DW_TURNED ? DW_MOST_TURNED / column : INT64_MAX;
+    int64_t most = plan->form == DW_TURNED ? DN_GPU_MOST_TURNED / column : INT64_MAX;
     if (plan->tile.boxes)
         most = MIN(most, MOST_COLUMNS);
     if (most == INT64_MAX)
         return plan->batch;
-    int64_t times = dn_gpu_parts(plan->batch, most > LEAST_SLAB ? most : LEAST_SLAB);
-    int64_t n = dn_gpu_parts(dn_gpu_parts(plan->batch, times), LEAST_SLAB) * LEAST_SLAB;
+    int64_t times = CEIL_DIV(plan->batch, most > LEAST_SLAB ? most : LEAST_SLAB);
+    int64_t n = CEIL_DIV(CEIL_DIV(plan->batch, times), LEAST_SLAB) * LEAST_SLAB;
     return MIN(n, plan->batch);
 }
 
@@ -132,7 +129,7 @@ size_t dn_gpu_dw_moved(const gpu_dw_plan *plan, int dy)
 gpu_launch dn_gpu_dw_launch(const gpu_dw_plan *plan, int64_t columns)
 {
     const gpu_dw *t = &plan->tile;
-    int64_t slabs = dn_gpu_parts(columns, plan->slabs.width);
+    int64_t slabs = CEIL_DIV(columns, plan->slabs.width);
     int64_t tiles = t->resident ? dn_gpu_dw_tiles(t, &plan->made) * slabs : 0;
     if (tiles)
         return dn_gpu_stay(tiles, tiles, t->threads, t->shared);

@@ -34,8 +34,7 @@ int64_t dn_gpu_dw_vector_tiles(const problem *p)
 {
     gpu_vectors t = dn_gpu_dw_vectors(p);
     danaus_pattern q = p->pattern;
-    return q.a * dn_gpu_parts(q.b, t.br) * dn_gpu_parts(q.c, t.bc) *
-           dn_gpu_parts(q.d, t.bj);
+    return q.a * CEIL_DIV(q.b, t.br) * CEIL_DIV(q.c, t.bc) * CEIL_DIV(q.d, t.bj);
 }
 
 static int fits(const kernel *k, const problem *p)

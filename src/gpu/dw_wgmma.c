@@ -11,8 +11,8 @@
 static int set_places(gpu_dw *t, int64_t depth)
 {
     int64_t a = 64 * t->groups_a, b = t->columns * t->groups_b;
-    int64_t line_a = dn_gpu_parts(a * t->lanes * 4, 128) * 128 + 32;
-    int64_t line_b = dn_gpu_parts(b * t->lanes * 4, 128) * 128;
+    int64_t line_a = CEIL_DIV(a * t->lanes * 4, 128) * 128 + 32;
+    int64_t line_b = CEIL_DIV(b * t->lanes * 4, 128) * 128;
     int64_t stage = t->last ? (a + b) * 128 : depth * (line_a + line_b);
     int64_t places = DW_BOX_MARGIN + PLACES * depth * 2 * t->lanes * b * 4;
     int64_t room = dn_gpu_room(90, t->resident) - places;
@@ -78,8 +78,8 @@ int dn_dw_complete_matrix(gpu_dw *t, const problem *p)
 {
     t->depth = 64;
     t->boxes = t->together = 1;
-    int64_t registers = dn_gpu_parts(t->columns / 2 + 48, 8) * 8, a = 64 * t->groups_a;
-    int64_t stage = (t->groups_a + dn_gpu_parts(t->columns, 64)) * t->depth * 128;
+    int64_t registers = CEIL_DIV(t->columns / 2 + 48, 8) * 8, a = 64 * t->groups_a;
+    int64_t stage = (t->groups_a + CEIL_DIV(t->columns, 64)) * t->depth * 128;
     int64_t room = dn_gpu_room(90, t->resident) - DW_BOX_MARGIN;
     t->threads = (int)(128 * t->groups_a);
     dn_dw_set_tile(t, p, t->swapped ? t->columns : a, t->swapped ? a : t->columns);
@@ -116,7 +116,7 @@ int dn_dw_complete_fours(gpu_dw *t, const problem *p)
 {
     int64_t a = 64 * t->groups_a, b = t->columns;
     int64_t most = t->groups_a == 3 ? 48 : 64; /* sums that there are registers for */
-    int64_t place = 4 * dn_gpu_parts(b, 64) * t->depth * 128;
+    int64_t place = 4 * CEIL_DIV(b, 64) * t->depth * 128;
     int64_t room = dn_gpu_room(90, t->resident) - DW_BOX_MARGIN;
     int64_t stage = (a + b) * t->depth * 8;
     t->threads = (int)(128 * t->groups_a + 128);

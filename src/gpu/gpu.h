@@ -18,6 +18,7 @@
 #define DN_GPU_GPU_H
 
 #include "backend/backend.h"
+#include "base/dtype.h"
 #include "base/hash.h"
 #include "base/numbers.h"
 #include "base/text.h"
@@ -100,18 +101,6 @@ typedef struct gpu_call {
     int64_t batch;
     const void *x, *y; /* only to see how they are aligned */
 } gpu_call;
-
-/* How many parts of a size there are. */
-static inline int64_t dn_gpu_parts(int64_t size, int64_t part)
-{
-    return (size + part - 1) / part;
-}
-
-/* The next multiple of a unit. */
-static inline int64_t dn_gpu_up_to(int64_t size, int64_t unit)
-{
-    return dn_gpu_parts(size, unit) * unit;
-}
 
 /* Blocks of threads in a row that take what there is in turn: of tiles, as many as there
    may be, or those that stay in `places`, with so many bytes of shared memory. */
@@ -212,6 +201,26 @@ gpu_launch dn_gpu_turn_launch(int64_t rows, int64_t columns, size_t element);
 ks_step dn_gpu_first(const kernel *k, const problem *p);
 ks_step dn_gpu_inner(const kernel *k, const problem *p);
 size_t dn_gpu_inner_at(const kernel *k, const problem *p);
+
+/* How such a row goes through a batch: so many columns at a time, whose x, and then y if it
+   is turned back, lie in scratch; bytes. */
+typedef struct gpu_turned_slabs {
+    int64_t columns;
+    size_t x, y;
+} gpu_turned_slabs;
+
+gpu_turned_slabs dn_gpu_turned_plan(const kernel *k, const problem *p, int64_t batch);
+
+/* Where operands in scratch begin: multiples of so many bytes; the bytes up to the next. */
+#define DN_GPU_ALIGN 256
+
+static inline size_t dn_gpu_aligned(int64_t bytes)
+{
+    return (size_t)ROUND_UP(bytes, DN_GPU_ALIGN);
+}
+
+/* Bytes of what is turned in scratch at once, unless columns are very long. */
+#define DN_GPU_MOST_TURNED ((int64_t)512 << 20)
 
 /* Rows for compute capability 9.0 exactly, then those from 8.0 on, then the portable
    ones, then those of a library; ends with a NULL name. A device's table begins at the

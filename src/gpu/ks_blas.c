@@ -35,9 +35,8 @@ static void launch_of(
 {
     (void)k;
     int64_t most = (int64_t)f->units * 2048 / THREADS * 8;
-    int64_t bytes = dn_pattern_rows(p->pattern) * call->batch *
-                    (int64_t)danaus_dtype_size(p->dtype);
-    *launch = dn_gpu_stay(dn_gpu_parts(bytes, THREADS * PIECE), most, THREADS, 0);
+    int64_t bytes = dn_pattern_rows(p->pattern) * call->batch * dn_size_of(p->dtype);
+    *launch = dn_gpu_stay(CEIL_DIV(bytes, THREADS * PIECE), most, THREADS, 0);
 }
 
 /* cublasLt's epilogues: a bias along its columns, which are those of y batch-first; a GELU
@@ -88,7 +87,7 @@ static void blas_pack(const kernel *k, const problem *p, weights_view w, void *p
     danaus_pattern q = p->pattern;
     int columns = dn_gpu_size(k)[COLUMNS];
     int64_t length = columns ? q.b : q.c, lines = q.a * q.d * (columns ? q.c : q.b);
-    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    int64_t size = dn_size_of(p->dtype);
     gpu_packing g = { k, p, w, NULL, length * size, pack_line };
     dn_gpu_pack(&g, lines, packed);
 }
@@ -174,7 +173,7 @@ static void pack_whole_row(const gpu_packing *g, int64_t n, char *to)
 static void dense_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
-    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    int64_t size = dn_size_of(p->dtype);
     gpu_packing g = { k, p, w, NULL, dn_pattern_cols(q) * size, pack_whole_row };
     dn_gpu_pack(&g, dn_pattern_rows(q), packed);
 }
@@ -213,7 +212,7 @@ static rate rate_of(const gpu_facts *f, const kernel *k)
 static int is_aligned(const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    int64_t size = dn_size_of(p->dtype);
     int64_t rows =
         p->layout == DANAUS_BATCH_LAST && p->batch > 1 ? p->batch : q.b | q.c;
     return rows * size % 16 == 0;
@@ -261,8 +260,8 @@ static double blas_cost(const danaus_device *dev, const kernel *k, const problem
     if (k->dtype == DANAUS_F32 && !dn_gpu_size(k)[TF32] && p->batch <= 64)
         return times * few_columns_cost(f, k, p, weights / times) + after;
     double blocks = (double)q.a * (double)q.d;
-    double rows = (double)dn_gpu_parts(q.b, 64) * 64;
-    double columns = (double)dn_gpu_parts(p->batch, 64) * 64;
+    double rows = (double)CEIL_DIV(q.b, 64) * 64;
+    double columns = (double)CEIL_DIV(p->batch, 64) * 64;
     double work = dn_is_complex(p->dtype) ? 8 : 2;
     double multiply =
         work * blocks * rows * ((double)q.c + r.steps) * columns / r.flops;

@@ -33,11 +33,11 @@ static shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = { .row_tiles = dn_gpu_parts(q.b, n[ROWS]) };
-    s.tile_rows = dn_gpu_up_to(dn_gpu_parts(q.b, s.row_tiles), 16);
-    s.row_tiles = dn_gpu_parts(q.b, s.tile_rows);
-    s.steps = dn_gpu_parts(q.c, LINE);
-    s.depth = s.steps > 1 ? LINE : dn_gpu_up_to(q.c, 16);
+    shape s = { .row_tiles = CEIL_DIV(q.b, n[ROWS]) };
+    s.tile_rows = ROUND_UP(CEIL_DIV(q.b, s.row_tiles), 16);
+    s.row_tiles = CEIL_DIV(q.b, s.tile_rows);
+    s.steps = CEIL_DIV(q.c, LINE);
+    s.depth = s.steps > 1 ? LINE : ROUND_UP(q.c, 16);
     s.out_rows = out_rows_of(s.tile_rows);
     int last = p->layout == DANAUS_BATCH_LAST;
     int64_t groups = n[COLUMNS] / 64;
@@ -53,7 +53,7 @@ static shape shape_of(const kernel *k, const problem *p)
 static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 {
     return p->pattern.a * p->pattern.d * shape_of(k, p).row_tiles *
-           dn_gpu_parts(batch, dn_gpu_size(k)[COLUMNS]);
+           CEIL_DIV(batch, dn_gpu_size(k)[COLUMNS]);
 }
 
 static int fits(const kernel *k, const problem *p)

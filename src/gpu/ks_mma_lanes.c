@@ -45,9 +45,9 @@ static int64_t shared_blocks(int64_t a, int64_t bytes)
 
 static void set_rows(shape *s, const problem *p, int64_t row_tiles, int64_t warps_r)
 {
-    s->tiles_r = dn_gpu_parts(dn_gpu_parts(p->pattern.b, row_tiles), 16 * warps_r);
+    s->tiles_r = CEIL_DIV(CEIL_DIV(p->pattern.b, row_tiles), 16 * warps_r);
     s->tile_r = 16 * s->tiles_r * warps_r;
-    s->row_tiles = dn_gpu_parts(p->pattern.b, s->tile_r);
+    s->row_tiles = CEIL_DIV(p->pattern.b, s->tile_r);
     s->w_bytes = s->together * s->tile_r / 16 * DN_OPERAND;
 }
 
@@ -68,7 +68,7 @@ static shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = { .element = (int64_t)danaus_dtype_size(p->dtype) };
+    shape s = { .element = dn_size_of(p->dtype) };
     s.together = lanes_together(q.d, s.element);
     int64_t teams = s.together ? n[WARPS] / (s.together / 4) / n[WARPS_R] : 0;
     s.warps_s = n[HELD] && teams ? 1 : teams;
@@ -77,8 +77,8 @@ static shape shape_of(const kernel *k, const problem *p)
         return s;
     s.tile_s = 8 * n[TILES_S] * s.warps_s;
     s.units = n[UNITS];
-    s.steps = dn_gpu_parts(q.c * s.element, UNIT_BYTES * s.units);
-    int64_t row_tiles = dn_gpu_parts(q.b, 16 * n[TILES_R] * n[WARPS_R]);
+    s.steps = CEIL_DIV(q.c * s.element, UNIT_BYTES * s.units);
+    int64_t row_tiles = CEIL_DIV(q.b, 16 * n[TILES_R] * n[WARPS_R]);
     do {
         set_rows(&s, p, row_tiles++, n[WARPS_R]);
         set_memory(&s, k);
@@ -92,7 +92,7 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 {
     shape s = shape_of(k, p);
     return p->pattern.a * (p->pattern.d / s.together) * s.row_tiles *
-           dn_gpu_parts(batch, s.tile_s);
+           CEIL_DIV(batch, s.tile_s);
 }
 
 static int fits(const kernel *k, const problem *p)
@@ -134,7 +134,7 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
     double memory = 1.1 * (x + y + w) / f->bandwidth;
     double far = dn_pattern_cols(q) * s.element > FAR_BYTES ? 1.7 : 1;
     double short_pieces = s.together < q.d ? 1.7 : 1;
-    double tiles_s = (double)dn_gpu_parts(p->batch, s.tile_s * s.teams);
+    double tiles_s = (double)CEIL_DIV(p->batch, s.tile_s * s.teams);
     double passes = n[HELD] ? ceil((double)p->batch / MOST_COLUMNS) : tiles_s;
     double cache = far * (short_pieces * x * (double)s.row_tiles + w * passes + y) /
                    (1.43 * f->bandwidth);
@@ -163,7 +163,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double x, y, w = operand_bytes(k, p, &x, &y);
     double memory = 1.2 * (x + y + w) / f->bandwidth;
     double short_pieces = s.together < q.d && s.together * s.element < 128 ? 2.1 : 1;
-    double tiles_s = (double)dn_gpu_parts(p->batch, s.tile_s);
+    double tiles_s = (double)CEIL_DIV(p->batch, s.tile_s);
     double cache = short_pieces * (x * (double)s.row_tiles + w * tiles_s + y) /
                    (2.7 * f->bandwidth);
     double tile = (double)(s.together * s.tile_r * s.tile_s); /* elements of y */

@@ -35,7 +35,7 @@ static void launch(
     gpu_launch *l)
 {
     (void)k, (void)p, (void)f;
-    *l = dn_gpu_line(dn_gpu_parts(call->batch, THREADS), THREADS);
+    *l = dn_gpu_line(CEIL_DIV(call->batch, THREADS), THREADS);
 }
 
 const gpu_family dn_gpu_pack_gather = {

@@ -39,17 +39,16 @@ typedef struct shape {
    which is faster where these are short alone; weights of two steps are there at a time. */
 static shape shape_with(const kernel *k, const problem *p, int64_t blocks)
 {
-    int64_t columns = dn_gpu_size(k)[COLUMNS],
-            element = (int64_t)danaus_dtype_size(p->dtype);
+    int64_t columns = dn_gpu_size(k)[COLUMNS], element = dn_size_of(p->dtype);
     danaus_pattern l = p->inner, w = p->pattern;
     shape s = { .l = l, .w = w, .element = element, .l_blocks = l.a / w.a };
     int small = element == WORD_BYTES && dn_gpu_size(k)[WARPS] * blocks > LEAST_WARPS;
     s.resident = blocks;
     s.step = STEP_BYTES / element;
     s.l_tiles = l.b % 32 || w.d % 32 ? 1 : 2;
-    s.unit_k = small && dn_gpu_parts(l.c, s.step) % 2 == 0 ? 1 : 2;
+    s.unit_k = small && CEIL_DIV(l.c, s.step) % 2 == 0 ? 1 : 2;
     s.l_units = w.c / s.unit_k * (w.d / (16 * s.l_tiles));
-    s.l_steps = s.unit_k * dn_gpu_parts(l.c, s.step);
+    s.l_steps = s.unit_k * CEIL_DIV(l.c, s.step);
     s.tiles = w.b / 16;
     s.unit_j = small && w.c / s.step % 2 == 0 ? 1 : 2;
     s.units = w.d / s.unit_j;
@@ -68,7 +67,7 @@ static shape shape_with(const kernel *k, const problem *p, int64_t blocks)
 static int sizes_fit(const problem *p)
 {
     danaus_pattern l = p->inner, w = p->pattern;
-    int64_t row = w.c * (int64_t)danaus_dtype_size(p->dtype);
+    int64_t row = w.c * dn_size_of(p->dtype);
     return l.d == 1 && l.a % w.a == 0 && l.b % 16 == 0 && l.c % 8 == 0 && l.c <= 64 &&
            w.b % 16 == 0 && w.b <= MOST_ROWS &&
            (row == STEP_BYTES || row % (2 * STEP_BYTES) == 0) && w.d % 16 == 0;
@@ -112,7 +111,7 @@ static int fits(const kernel *k, const problem *p)
 
 static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 {
-    return p->pattern.a * dn_gpu_parts(batch, dn_gpu_size(k)[COLUMNS]);
+    return p->pattern.a * CEIL_DIV(batch, dn_gpu_size(k)[COLUMNS]);
 }
 
 static size_t packed_bytes(const kernel *k, const problem *p)

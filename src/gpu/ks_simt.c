@@ -22,8 +22,7 @@ static int fits(const kernel *k, const problem *p)
 static int64_t tiles_of(const kernel *k, danaus_pattern p, int64_t batch)
 {
     const int *n = dn_gpu_size(k);
-    return p.a * dn_gpu_parts(p.b, n[BR]) * dn_gpu_parts(p.d, n[BJ]) *
-           dn_gpu_parts(batch, n[BS]);
+    return p.a * CEIL_DIV(p.b, n[BR]) * CEIL_DIV(p.d, n[BJ]) * CEIL_DIV(batch, n[BS]);
 }
 
 /* Operations of a multiply-add by type, over f32's. */
@@ -53,7 +52,7 @@ static size_t packed_bytes(const kernel *k, const problem *p)
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     int64_t cells =
-        q.a * dn_gpu_parts(q.b, n[BR]) * dn_gpu_parts(q.d, n[BJ]) * q.c * n[BR] * n[BJ];
+        q.a * CEIL_DIV(q.b, n[BR]) * CEIL_DIV(q.d, n[BJ]) * q.c * n[BR] * n[BJ];
     return (size_t)cells * danaus_dtype_size(dn_sum_type(p->dtype));
 }
 
@@ -67,9 +66,9 @@ static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p
     double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
     double w = (double)packed_bytes(k, p), waste = 0;
     if (p->layout == DANAUS_BATCH_FIRST)
-        waste = x * waste_of(p->dtype, run_of(k, q.c, q.d)) *
-                    (double)dn_gpu_parts(q.b, n[BR]) +
-                y * waste_of(p->dtype, run_of(k, q.b, q.d));
+        waste =
+            x * waste_of(p->dtype, run_of(k, q.c, q.d)) * (double)CEIL_DIV(q.b, n[BR]) +
+            y * waste_of(p->dtype, run_of(k, q.b, q.d));
     return (2.6 * (x + y + w) + 0.16 * waste) / f->bandwidth;
 }
 
@@ -98,7 +97,7 @@ static void pack_unit(const gpu_packing *g, int64_t unit, char *to)
     const weights_view *w = &g->w;
     danaus_pattern q = g->p->pattern;
     danaus_dtype type = dn_sum_type(g->p->dtype);
-    int64_t row_tiles = dn_gpu_parts(q.b, n[BR]), lane_tiles = dn_gpu_parts(q.d, n[BJ]);
+    int64_t row_tiles = CEIL_DIV(q.b, n[BR]), lane_tiles = CEIL_DIV(q.d, n[BJ]);
     int64_t i = unit / row_tiles / lane_tiles, r = unit % row_tiles * n[BR];
     int64_t j0 = unit / row_tiles % lane_tiles * n[BJ];
     int64_t rows = q.b - r < n[BR] ? q.b - r : n[BR];
@@ -116,7 +115,7 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    int64_t units = q.a * dn_gpu_parts(q.b, n[BR]) * dn_gpu_parts(q.d, n[BJ]);
+    int64_t units = q.a * CEIL_DIV(q.b, n[BR]) * CEIL_DIV(q.d, n[BJ]);
     gpu_packing g = { k, p, w, NULL, (int64_t)packed_bytes(k, p) / units, pack_unit };
     dn_gpu_pack(&g, units, packed);
 }

@@ -42,7 +42,7 @@ static void set_lanes(shape *s, const kernel *k, const problem *p, int64_t lanes
     s->tiles_r = MAX(n[TILES_R] / lanes, 1);
     s->tile_r = 16 * s->tiles_r * n[WARPS_R];
     s->tile_k = s->units * 32 / s->element;
-    s->steps = dn_gpu_parts(p->pattern.c, s->tile_k);
+    s->steps = CEIL_DIV(p->pattern.c, s->tile_k);
     set_memory(s, k, p->layout);
 }
 
@@ -50,11 +50,11 @@ static void set_lanes(shape *s, const kernel *k, const problem *p, int64_t lanes
 static shape shape_of(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    shape s = { .element = (int64_t)danaus_dtype_size(p->dtype) };
+    shape s = { .element = dn_size_of(p->dtype) };
     int64_t lanes = p->layout == DANAUS_BATCH_LAST ? 1 : 16 / s.element;
     while (q.d % lanes)
         lanes /= 2;
-    s.operands = dn_gpu_parts(q.b, 16);
+    s.operands = CEIL_DIV(q.b, 16);
     do {
         set_lanes(&s, k, p, lanes);
         lanes /= 2;
@@ -66,8 +66,8 @@ static shape shape_of(const kernel *k, const problem *p)
 static int64_t tiles_of(
     const shape *s, const kernel *k, danaus_pattern q, int64_t batch)
 {
-    return q.a * (q.d / s->together) * dn_gpu_parts(q.b, s->tile_r) *
-           dn_gpu_parts(batch, 8 * dn_gpu_size(k)[TILES_S]);
+    return q.a * (q.d / s->together) * CEIL_DIV(q.b, s->tile_r) *
+           CEIL_DIV(batch, 8 * dn_gpu_size(k)[TILES_S]);
 }
 
 /* One column of one lane is the same in both layouts, and weights are too. */
@@ -136,12 +136,12 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     shape s = shape_of(k, p);
     double line = (double)p->batch * (double)s.element, w = (double)packed_bytes(k, p);
     double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
-    double row_tiles = (double)dn_gpu_parts(q.b, s.tile_r), waste = waste_of(&s, p);
-    double passes = (double)dn_gpu_parts(p->batch, 8 * n[TILES_S]);
+    double row_tiles = (double)CEIL_DIV(q.b, s.tile_r), waste = waste_of(&s, p);
+    double passes = (double)CEIL_DIV(p->batch, 8 * n[TILES_S]);
     double memory = (w + x + y) / (0.93 * f->bandwidth);
     double cache =
         (w * passes + waste * (x * row_tiles + 13.7 * y)) / (1.4 * f->bandwidth);
-    double each = (double)dn_gpu_parts(s.steps, n[WARPS_K]);
+    double each = (double)CEIL_DIV(s.steps, n[WARPS_K]);
     double sums = (double)(s.tiles_r * s.together * n[TILES_S]);
     double block = (each * step_clocks(f, &s, k, p) + 116 * sums) *
                        (n[WARPS_R] * n[WARPS_K] / 4.0) +

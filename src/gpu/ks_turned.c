@@ -11,7 +11,7 @@
 #define TILE_BYTES 256    /* of a row of a square of ks_turn.cu */
 #define LAUNCH     3.2e-6 /* seconds */
 #define TURNING    0.8    /* of the rate that memory has on paper */
-#define ALIGNMENT  256    /* of packed weights */
+#define LEAST_SLAB 1024
 
 ks_step dn_gpu_first(const kernel *k, const problem *p)
 {
@@ -68,7 +68,7 @@ size_t dn_gpu_inner_at(const kernel *k, const problem *p)
 {
     if (!dn_gpu_code(k)->first)
         return 0;
-    return (size_t)dn_gpu_up_to((int64_t)bytes_of(dn_gpu_first(k, p)), ALIGNMENT);
+    return dn_gpu_aligned((int64_t)bytes_of(dn_gpu_first(k, p)));
 }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
@@ -91,7 +91,20 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
 gpu_launch dn_gpu_turn_launch(int64_t rows, int64_t columns, size_t element)
 {
     int64_t tile = TILE_BYTES / (int64_t)element;
-    return dn_gpu_line(dn_gpu_parts(rows, tile) * dn_gpu_parts(columns, tile), THREADS);
+    return dn_gpu_line(CEIL_DIV(rows, tile) * CEIL_DIV(columns, tile), THREADS);
+}
+
+/* What another factor makes has whole lines, and y is not turned back then. */
+gpu_turned_slabs dn_gpu_turned_plan(const kernel *k, const problem *p, int64_t batch)
+{
+    int has_first = dn_gpu_code(k)->first != NULL;
+    int64_t size = dn_size_of(p->dtype), line = has_first ? DN_MIDDLE_BYTES / size : 1;
+    int64_t x = dn_pattern_cols(p->pattern) * size;
+    int64_t y = has_first ? 0 : dn_pattern_rows(p->pattern) * size;
+    int64_t most = DN_GPU_MOST_TURNED / (x + y) / LEAST_SLAB * LEAST_SLAB;
+    int64_t columns = MIN(MAX(most, LEAST_SLAB), batch);
+    return (gpu_turned_slabs){ columns, dn_gpu_aligned(ROUND_UP(columns, line) * x),
+                               dn_gpu_aligned(columns * y) };
 }
 
 static void launch_of(

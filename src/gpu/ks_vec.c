@@ -15,12 +15,12 @@ enum { OUTS, NS, WARPS = 3, BYTES };
 /* Columns k whose weights a thread loads at once. */
 static int64_t group_of(const kernel *k)
 {
-    return dn_gpu_size(k)[BYTES] / (int64_t)danaus_dtype_size(k->dtype);
+    return dn_gpu_size(k)[BYTES] / dn_size_of(k->dtype);
 }
 
 static int64_t tiles_of(const kernel *k, danaus_pattern p)
 {
-    return p.a * dn_gpu_parts(p.b * p.d, dn_gpu_size(k)[OUTS]);
+    return p.a * CEIL_DIV(p.b * p.d, dn_gpu_size(k)[OUTS]);
 }
 
 /* Columns k of a step of a warp. */
@@ -31,7 +31,7 @@ static int64_t step_of(const kernel *k)
 
 static int64_t passes_of(const kernel *k, int64_t batch)
 {
-    return dn_gpu_parts(batch, dn_gpu_size(k)[NS]);
+    return CEIL_DIV(batch, dn_gpu_size(k)[NS]);
 }
 
 static int fits(const kernel *k, const problem *p)
@@ -57,7 +57,7 @@ static double alone(const kernel *k, const problem *p)
 
 static size_t packed_bytes(const kernel *k, const problem *p)
 {
-    return (size_t)(tiles_of(k, p->pattern) * dn_gpu_parts(p->pattern.c, step_of(k))) *
+    return (size_t)(tiles_of(k, p->pattern) * CEIL_DIV(p->pattern.c, step_of(k))) *
            WARP * (size_t)dn_gpu_size(k)[BYTES];
 }
 
@@ -86,8 +86,8 @@ static void pack_tile(const gpu_packing *g, int64_t n, char *to)
     const weights_view *w = &g->w;
     danaus_pattern q = g->p->pattern;
     int64_t group = group_of(k), outs = dn_gpu_size(k)[OUTS], outputs = q.b * q.d;
-    int64_t groups = dn_gpu_parts(q.c, step_of(k)) * (WARP / outs);
-    int64_t tiles = dn_gpu_parts(outputs, outs), first = n % tiles * outs;
+    int64_t groups = CEIL_DIV(q.c, step_of(k)) * (WARP / outs);
+    int64_t tiles = CEIL_DIV(outputs, outs), first = n % tiles * outs;
     for (int64_t c = 0; c < groups * group; c += group)
         for (int64_t o = first; o < first + outs; o++, to += dn_gpu_size(k)[BYTES])
             if (o < outputs && c < q.c)
@@ -102,7 +102,7 @@ static void pack_tile(const gpu_packing *g, int64_t n, char *to)
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
-    int64_t units = q.a * dn_gpu_parts(q.b * q.d, dn_gpu_size(k)[OUTS]);
+    int64_t units = q.a * CEIL_DIV(q.b * q.d, dn_gpu_size(k)[OUTS]);
     gpu_packing g = { k, p, w, NULL, (int64_t)packed_bytes(k, p) / units, pack_tile };
     dn_gpu_pack(&g, units, packed);
 }

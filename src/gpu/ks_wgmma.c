@@ -37,12 +37,11 @@ static shape shape_of(const kernel *k, const problem *p)
     danaus_pattern q = p->pattern;
     shape s = { .element = (int)danaus_dtype_size(p->dtype), .parts = n[PARTS] };
     s.line = LINE_BYTES / s.element;
-    s.row_tiles = dn_gpu_parts(q.b, n[ROWS]);
-    s.tile_rows =
-        dn_gpu_up_to(dn_gpu_parts(q.b, s.row_tiles), s.row_tiles > 1 ? s.line : 16);
-    s.row_tiles = dn_gpu_parts(q.b, s.tile_rows);
-    s.steps = dn_gpu_parts(q.c, s.line);
-    s.depth = s.steps > 1 ? s.line : dn_gpu_up_to(q.c, UNIT_BYTES / s.element);
+    s.row_tiles = CEIL_DIV(q.b, n[ROWS]);
+    s.tile_rows = ROUND_UP(CEIL_DIV(q.b, s.row_tiles), s.row_tiles > 1 ? s.line : 16);
+    s.row_tiles = CEIL_DIV(q.b, s.tile_rows);
+    s.steps = CEIL_DIV(q.c, s.line);
+    s.depth = s.steps > 1 ? s.line : ROUND_UP(q.c, UNIT_BYTES / s.element);
     int64_t x_bytes = n[COLUMNS] * (x_last(p) ? s.depth * s.element : LINE_BYTES);
     s.w_bytes = s.parts * s.tile_rows * LINE_BYTES;
     s.stage_bytes = x_bytes + s.w_bytes;
@@ -57,7 +56,7 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 {
     const int *n = dn_gpu_size(k);
     return p->pattern.a * p->pattern.d * shape_of(k, p).row_tiles *
-           dn_gpu_parts(batch, (int64_t)n[COLUMNS] * n[CLUSTER]);
+           CEIL_DIV(batch, (int64_t)n[COLUMNS] * n[CLUSTER]);
 }
 
 /* Small blocks would be mostly padding. The batch is counted in 32 bits: with so many
@@ -277,7 +276,7 @@ static gpu_map middle_map_of(danaus_pattern q, int64_t batch, int line)
 {
     return (gpu_map){
         .rank = 4,
-        .size = { line, q.b, q.a, dn_gpu_parts(batch, line) },
+        .size = { line, q.b, q.a, CEIL_DIV(batch, line) },
         .stride = { 1, line, q.b * line, q.a * q.b * line },
         .box = { line, line, 1, 1 },
         .swizzle = DN_MIDDLE_BYTES,

@@ -45,8 +45,8 @@ static int is_wide(const shape *s) { return s->together * s->element >= UNIT_BYT
 
 static void cut_rows(shape *s, int64_t rows, int64_t most, int64_t cluster)
 {
-    s->row_tiles = dn_gpu_up_to(dn_gpu_parts(rows, most), cluster);
-    s->tile_r = dn_gpu_up_to(dn_gpu_parts(rows, s->row_tiles), 16);
+    s->row_tiles = ROUND_UP(CEIL_DIV(rows, most), cluster);
+    s->tile_r = ROUND_UP(CEIL_DIV(rows, s->row_tiles), 16);
     s->tile_r = MIN(s->tile_r, most);
 }
 
@@ -56,7 +56,7 @@ static shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
-    shape s = { .element = (int64_t)danaus_dtype_size(p->dtype) };
+    shape s = { .element = dn_size_of(p->dtype) };
     s.together = lanes_together(q.d, s.element, n[LANES]);
     if (!s.together)
         return s;
@@ -69,10 +69,10 @@ static shape shape_of(const kernel *k, const problem *p)
                                                       : MOST_ROWS;
     cut_rows(&s, q.b, most, n[CLUSTER]);
     if (n[MIDDLE] && s.element == 2 &&
-        10 * s.row_tiles * s.tile_r > 11 * dn_gpu_up_to(q.b, FEWER_ROWS))
+        10 * s.row_tiles * s.tile_r > 11 * ROUND_UP(q.b, FEWER_ROWS))
         cut_rows(&s, q.b, FEWER_ROWS, n[CLUSTER]);
     s.units = n[PARTS] == 2 && s.halves == 1 ? 2 : 1;
-    s.steps = dn_gpu_parts(q.c * s.element, s.units * STEP_BYTES);
+    s.steps = CEIL_DIV(q.c * s.element, s.units * STEP_BYTES);
     s.lane_bytes = s.units * n[PARTS] * s.tile_r * STEP_BYTES;
     s.w_bytes = s.together * s.lane_bytes;
     int64_t stage = s.tile_s * s.together * s.units * STEP_BYTES + s.w_bytes;
@@ -87,7 +87,7 @@ static int64_t clusters_of(const kernel *k, const problem *p, int64_t batch)
     shape s = shape_of(k, p);
     const int *n = dn_gpu_size(k);
     return p->pattern.a * (p->pattern.d / s.together) * (s.row_tiles / n[CLUSTER]) *
-           dn_gpu_parts(batch, s.tile_s);
+           CEIL_DIV(batch, s.tile_s);
 }
 
 /* Of clusters of more than two some processors of a group are left over. */
@@ -300,7 +300,7 @@ static gpu_map middle_map_of(
     int64_t line = DN_MIDDLE_BYTES / s->element;
     return (gpu_map){
         .rank = 4,
-        .size = { line, q.c, q.d, q.a * dn_gpu_parts(batch, line) },
+        .size = { line, q.c, q.d, q.a * CEIL_DIV(batch, line) },
         .stride = { 1, q.d * line, line, q.c * q.d * line },
         .box = { (int)line, STEP_BYTES / (int)s->element,
                  (int)s->together / dn_gpu_size(k)[CLUSTER], 1 },

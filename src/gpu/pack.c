@@ -31,8 +31,8 @@ static void pack_task(void *arg, int task)
 
 void dn_gpu_pack(const gpu_packing *g, int64_t units, void *packed)
 {
-    int64_t each = g->bytes < LEAST_TASK ? dn_gpu_parts(LEAST_TASK, g->bytes) : 1;
-    int64_t tasks = dn_gpu_parts(units, each), threads = dn_thread_count();
+    int64_t each = g->bytes < LEAST_TASK ? CEIL_DIV(LEAST_TASK, g->bytes) : 1;
+    int64_t tasks = CEIL_DIV(units, each), threads = dn_thread_count();
     int64_t worth = units * g->bytes / LEAST_SHARE;
     thread_pool *pool = NULL;
     packing q = { g, units, each, packed };
@@ -107,7 +107,7 @@ void dn_gpu_operand(const gpu_operand *o, int64_t r0, int64_t k0, char *to)
 {
     const int64_t *s = o->w->s;
     danaus_pattern q = o->p->pattern;
-    int64_t element = (int64_t)danaus_dtype_size(o->p->dtype), per = 4 / element;
+    int64_t element = dn_size_of(o->p->dtype), per = 4 / element;
     for (int64_t t = 0; t < 32; t++)
         for (int64_t v = 0; v < 4; v++)
             for (int64_t e = 0; e < per; e++) {

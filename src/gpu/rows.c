@@ -327,8 +327,7 @@ int dn_gpu_reaches(const kernel *k, const problem *p, int variant, int64_t memor
 {
     const gpu_family *f = dn_gpu_family(k);
     danaus_pattern q = p->pattern;
-    int64_t column = (dn_pattern_rows(q) + dn_pattern_cols(q)) *
-                     (int64_t)danaus_dtype_size(p->dtype);
+    int64_t column = (dn_pattern_rows(q) + dn_pattern_cols(q)) * dn_size_of(p->dtype);
     const int64_t batches[] = { p->batch, 1, 3, 64, memory / column };
     if (!f->text || dn_gpu_code(k)->first)
         return 0;

@@ -401,15 +401,6 @@ size_t danaus_ks_plan_describe(const danaus_ks_plan *plan, char *to, size_t size
     return t.length;
 }
 
-danaus_status dn_check_device(const danaus_ks_plan *plan, const danaus_device *device)
-{
-    if (strcmp(plan->device, device->name))
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "the plan was made for %s, this device is %s",
-            plan->device, device->name);
-    return DANAUS_OK;
-}
-
 /* The widest vector of the chain, padded, must have a size. */
 static danaus_status check_batch(const danaus_ks_plan *plan, int64_t batch)
 {
@@ -434,7 +425,7 @@ danaus_status dn_check_operands(
 {
     if (!plan || !device || !weights)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and weights are needed");
-    TRY(dn_check_device(plan, device));
+    TRY(dn_check_place(device, plan->device));
     if (weights->plan != plan)
         return dn_fail(DANAUS_ERR_ARGUMENT, "the weights were packed for another plan");
     if (batch && (!x || !y))
@@ -471,7 +462,7 @@ danaus_status danaus_ks_scratch_bytes(
 {
     if (!plan || !device)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and a device are needed");
-    TRY(dn_check_device(plan, device));
+    TRY(dn_check_place(device, plan->device));
     TRY(check_batch(plan, batch));
     const backend *b = device->backend;
     const step_list *run = &plan->run, *there = &plan->forward, *back = &plan->back;

@@ -77,9 +77,6 @@ danaus_status dn_check_bound(const danaus_ks_weights *weights);
 /* Makes a device ready to run the plan. */
 danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device);
 
-/* Was the plan made for this device? */
-danaus_status dn_check_device(const danaus_ks_plan *plan, const danaus_device *device);
-
 /* Checks what execute and gradient have in common. */
 danaus_status dn_check_operands(
     const danaus_ks_plan *plan, const danaus_device *device,

@@ -256,7 +256,7 @@ static danaus_status fill(danaus_ks_weights *w, const danaus_chain *chain)
 static danaus_status create(
     const danaus_ks_plan *plan, danaus_device *device, danaus_ks_weights **weights)
 {
-    TRY(dn_check_device(plan, device));
+    TRY(dn_check_place(device, plan->device));
     danaus_ks_weights *w = dn_calloc(1, sizeof *w);
     if (!w)
         return dn_fail_memory(sizeof *w, "packed weights");
@@ -316,7 +316,7 @@ danaus_status danaus_ks_weights_update(
 {
     if (!weights || !device || !chain)
         return dn_fail(DANAUS_ERR_ARGUMENT, "weights, a device and a chain are needed");
-    TRY(dn_check_device(weights->plan, device));
+    TRY(dn_check_place(device, weights->plan->device));
     TRY(dn_check_bound(weights));
     TRY(check_chain(weights->plan, chain));
     return pack_chain(weights, device, chain);
@@ -347,7 +347,7 @@ danaus_status danaus_ks_weights_update_from(
     static const void *const none[DANAUS_MAX_FACTORS];
     if (!weights || !device)
         return dn_fail(DANAUS_ERR_ARGUMENT, "weights and a device are needed");
-    TRY(dn_check_device(weights->plan, device));
+    TRY(dn_check_place(device, weights->plan->device));
     TRY(dn_check_bound(weights));
     TRY(check_type(weights->plan, dtype));
     chain_numbers n = { weights->plan->patterns, dtype, w ? w : none, bias };

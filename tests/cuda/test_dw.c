@@ -101,11 +101,11 @@ static dw_case random_dw(rng *r, int number)
         c.p.pattern.b = rng_int(r, 1, 30) * 8;
         c.p.pattern.c = rng_int(r, 1, 30) * 8;
     } else if (number >= FIRST_FLAT) {
-        int64_t rows = 1, row = (int64_t)danaus_dtype_size(c.p.dtype) * d;
+        int64_t rows = 1, row = dn_size_of(c.p.dtype) * d;
         while (rows * row % 128)
             rows++;
-        c.p.pattern.b = dn_gpu_parts(c.p.pattern.b, rows) * rows;
-        c.p.pattern.c = dn_gpu_parts(c.p.pattern.c, rows) * rows;
+        c.p.pattern.b = CEIL_DIV(c.p.pattern.b, rows) * rows;
+        c.p.pattern.c = CEIL_DIV(c.p.pattern.c, rows) * rows;
     }
     return c;
 }
