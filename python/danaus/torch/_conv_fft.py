@@ -118,14 +118,16 @@ def _fft_long_conv(
     if gate_in is not None:
         p = p * gate_in
     rows = p.unflatten(1, (filters, channels // filters))
-    if sparse:
+    if not rows.numel():  # transforms of nothing are refused by some libraries
+        y = rows * sum(t.sum() for t in (k, k_reverse, skip) if t is not None)
+    elif sparse:
         y = _sparse_rows(rows, k, k_reverse, skip, sparse)
     else:
         y = _dense_rows(rows, k, k_reverse, skip, kind)
     y = y.flatten(1, 2)
     if gate_out is not None:
         y = y * gate_out
-    return y.to(u.dtype)
+    return y.to(u.dtype).contiguous()
 
 
 def _conv1d_short_conv(

@@ -48,6 +48,11 @@ def allows_tf32(tf32: bool | None, x: Tensor) -> bool:
         return False
     if tf32 is not None:
         return tf32
+    return _pytorch_allows_tf32()
+
+
+@torch.compiler.assume_constant_result  # not every PyTorch can trace the question
+def _pytorch_allows_tf32() -> bool:
     return torch.backends.cuda.matmul.fp32_precision == "tf32"
 
 
