@@ -1,4 +1,5 @@
 """What all tests share: seeded numbers, random chains, f64 oracles, devices."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
@@ -32,6 +33,27 @@ def _cuda() -> bool:
 def device(request) -> str:
     """PyTorch's name of each kind of device that this machine has."""
     return request.param
+
+
+@pytest.fixture(
+    params=[
+        "cpu",
+        "fft",
+        pytest.param("cuda", marks=pytest.mark.skipif(not _cuda(), reason="no GPU")),
+    ]
+)
+def place(request, monkeypatch) -> str:
+    """Where PyTorch's convolutions run, a CPU as if it had no kernels among them."""
+    torch = pytest.importorskip("torch")
+    from danaus.torch import _conv_functions, conv
+
+    # cuDNN may take TF32 for the products of conv1d, which is coarser.
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    if request.param != "fft":
+        return request.param
+    for module in (_conv_functions, conv):
+        monkeypatch.setattr(module, "has_kernels", lambda device: False)
+    return "cpu"
 
 
 def random_patterns(rng: np.random.Generator, factors: int = 2) -> list[tuple]:

@@ -13,12 +13,6 @@ TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 ERRORS = dict(zip(TYPES, (4e-6, 1e-13, 2e-3, 1.6e-2)))  # of the largest result
 
 
-@pytest.fixture(autouse=True)
-def whole_f32(monkeypatch):
-    """cuDNN may take TF32 for the products of conv1d, which is coarser."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-
-
 def numbers(x) -> np.ndarray | None:
     """A tensor's in f64."""
     return None if x is None else x.detach().cpu().to(torch.float64).numpy()

@@ -8,6 +8,7 @@ import concurrent.futures
 import copy
 import io
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -20,13 +21,15 @@ from conv_cases import (
     direct_short,
     expect_close,
     numbers,
-    whole_f32,  # noqa: F401  for every test
 )
 
 from danaus.torch import GatedLongConv, LongConv, ShortConv
 from danaus.torch.functional import long_conv
 
 pytestmark = pytest.mark.filterwarnings("ignore:danaus has no kernels for convolutions")
+
+
+COMPILES = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
 
 
 class Decaying(torch.nn.Module):
@@ -53,9 +56,9 @@ def signal(*shape, dtype=torch.float32, device="cpu") -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_long_conv_is_the_function_of_its_parameters(device, kind):
-    conv = LongConv(6, 40, kind, filters=3, taps=25, device=device)
-    u, gate = signal(2, 6, 37, device=device), signal(2, 6, 37, device=device)
+def test_long_conv_is_the_function_of_its_parameters(place, kind):
+    conv = LongConv(6, 40, kind, filters=3, taps=25, device=place)
+    u, gate = signal(2, 6, 37, device=place), signal(2, 6, 37, device=place)
     exact = direct(u, conv.weight, conv.weight_reverse, conv.skip, gate, None, kind)
     expect_close(conv(u, gate_in=gate), exact)
     with torch.no_grad():
@@ -68,15 +71,15 @@ def test_long_conv_is_the_function_of_its_parameters(device, kind):
 
 
 @pytest.mark.parametrize("layout", ("channels_first", "channels_last"))
-def test_short_conv_is_the_function_of_its_parameters(device, layout):
-    conv = ShortConv(5, 4, layout, activation="silu", device=device)
-    u = signal(2, 5, 20, device=device)
+def test_short_conv_is_the_function_of_its_parameters(place, layout):
+    conv = ShortConv(5, 4, layout, activation="silu", device=place)
+    u = signal(2, 5, 20, device=place)
     u = u if layout == "channels_first" else u.mT.contiguous()
     y = torch.from_numpy(direct_short(u, conv.weight, conv.bias, layout, False))
     expect_close(conv(u), numbers(torch.nn.functional.silu(y)))
     assert set(conv.state_dict()) == {"weight", "bias"}
     with torch.no_grad():
-        as_conv1d = torch.nn.Conv1d(5, 5, 4, groups=5, padding=3, device=device)
+        as_conv1d = torch.nn.Conv1d(5, 5, 4, groups=5, padding=3, device=place)
         as_conv1d.weight.copy_(conv.weight.flip(1)[:, None])
         as_conv1d.bias.copy_(conv.bias)
         first = u if layout == "channels_first" else u.mT
@@ -84,10 +87,10 @@ def test_short_conv_is_the_function_of_its_parameters(device, layout):
         expect_close(conv(u), numbers(z if layout == "channels_first" else z.mT))
 
 
-def test_gated_long_conv_is_the_operator_of_the_paper(device):
+def test_gated_long_conv_is_the_operator_of_the_paper(place):
     """HyenaOperator of the authors' code for order 2, word by word in plain PyTorch."""
-    layer = GatedLongConv(8, 50, taps=3, device=device)
-    x = signal(2, 50, 8, device=device)
+    layer = GatedLongConv(8, 50, taps=3, device=place)
+    x = signal(2, 50, 8, device=place)
     projected = layer.in_proj(x).mT
     weight = layer.short.weight.flip(1)[:, None]
     projected = torch.nn.functional.conv1d(
@@ -251,12 +254,12 @@ def test_threads_share_a_module():
             assert torch.equal(y, exact)
 
 
-def test_inference_mode(device):
-    conv, u = LongConv(4, 20, device=device), signal(2, 4, 20, device=device)
+def test_inference_mode(place):
+    conv, u = LongConv(4, 20, device=place), signal(2, 4, 20, device=place)
     y = conv(u)
     with torch.inference_mode():
         assert torch.equal(conv(u), y) and torch.equal(conv(u + 0), y)
-        made_here = LongConv(4, 20, device=device)
+        made_here = LongConv(4, 20, device=place)
         y = made_here(u)
         made_here.weight.mul_(2)
         assert not torch.equal(made_here(u), y)
@@ -266,9 +269,9 @@ def test_inference_mode(device):
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
-def test_autocast(device, dtype):
-    layer, x = GatedLongConv(16, 64, device=device), signal(2, 64, 16, device=device)
-    with torch.autocast(device, dtype):
+def test_autocast(place, dtype):
+    layer, x = GatedLongConv(16, 64, device=place), signal(2, 64, 16, device=place)
+    with torch.autocast(place, dtype):
         y = layer(x)
     assert y.dtype == dtype and layer.long.weight.dtype == torch.float32
     exact = layer(x)
@@ -278,8 +281,16 @@ def test_autocast(device, dtype):
         assert x.grad.dtype == torch.float32 and x.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("module", ("gated", "filter", "short"))
-def test_compile_without_graph_breaks(module):
+@pytest.mark.parametrize(
+    "module, backend",
+    (
+        ("gated", "aot_eager"),
+        ("filter", "aot_eager"),
+        ("short", "aot_eager"),
+        pytest.param("gated", "inductor", marks=COMPILES),
+    ),
+)
+def test_compile_without_graph_breaks(module, backend):
     layer, x = {
         "gated": lambda: (GatedLongConv(8, 32), signal(2, 32, 8)),
         "filter": lambda: (
@@ -288,7 +299,7 @@ def test_compile_without_graph_breaks(module):
         ),
         "short": lambda: (ShortConv(8, 3, activation="gelu"), signal(2, 8, 32)),
     }[module]()
-    fast = torch.compile(layer, fullgraph=True)
+    fast = torch.compile(layer, fullgraph=True, backend=backend)
     found, expected = [], []
     for run, to in ((fast, found), (layer, expected)):
         layer.zero_grad()

@@ -28,6 +28,7 @@ from danaus.torch._conv_functions import (
     short_conv,
     sparse_of,
 )
+from danaus.torch._conv_ops import has_kernels
 from danaus.torch._ops import ops
 from danaus.torch.functional import ACTIVATIONS, activation_name
 
@@ -203,7 +204,7 @@ class LongConv(torch.nn.Module):
             fail(f"u has {u.shape[1]} channels; {self.channels} are needed")
         if not torch.compiler.is_compiling():
             sources = self._sources([u, gate_in, gate_out])
-            if sources and _are_plain([u, *sources]):
+            if sources and has_kernels(u.device) and _are_plain([u, *sources]):
                 return self._infer(sources, u, gate_in, gate_out)
         k, k_reverse = self.filters_for(u.shape[2])
         options = self.kind, self.axes, self.keep
