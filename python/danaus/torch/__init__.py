@@ -5,9 +5,12 @@ docs/python.md, section PyTorch, is the guide.
 
 # SPDX-License-Identifier: Apache-2.0
 from danaus.torch import functional
+from danaus.torch.composed import InterpolatedLinear, SumLinear
+from danaus.torch.compress import compress
 from danaus.torch.conv import GatedLongConv, LongConv, ShortConv
 from danaus.torch.fuse import FusedLinear, fuse_qkv
 from danaus.torch.linear import KSLinear, MonarchLinear, freeze
+from danaus.torch.replace import Report, replace_linear
 
 # One line for each module.
 # fmt: off
@@ -15,5 +18,6 @@ __all__ = [
     "functional",
     "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
     "GatedLongConv", "LongConv", "ShortConv",
+    "InterpolatedLinear", "SumLinear", "Report", "compress", "replace_linear",
 ]
 # fmt: on

@@ -1,0 +1,413 @@
+"""Ways to replace a linear layer, fitted to moments of its inputs and targets.
+
+For rows x of X and targets y of Y a candidate with the matrix K minimises the mean of
+||S^T (y - K x - bias)||^2 + lambda ||S^T (W - K)||^2, bias = mean(y) - K mean(x), where
+S S^T weighs the errors of the outputs. With A = mean x x^T + lambda 1 = L L^T and
+C = mean y x^T + lambda W, both centred, this is ||S^T (C A^-1 - K) L||^2 and a part
+that no K changes: the loss of a candidate. Low rank has a closed form, the truncated
+singular value decomposition of S^T C L^-T (reduced-rank regression: Izenman,
+J. Multivariate Anal. 5, 1975); others are fitted by `danaus.factorize`.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+import torch
+from torch import Tensor, nn
+
+from danaus import patterns as named
+from danaus.factorize import Calibration, factorize
+from danaus.patterns import Pattern
+from danaus.torch.composed import InterpolatedLinear, SumLinear
+from danaus.torch.linear import KSLinear
+
+KINDS = "interpolated", "low_rank", "monarch", "sum"
+
+
+class Moments:
+    """Sums over rows of X[rows][N] and Y[rows][M] in f64, added batch by batch."""
+
+    def __init__(self, rows: int, cols: int, device: torch.device):
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.float64, device=device)
+
+        self.count = 0
+        self.x, self.y = zeros(cols), zeros(rows)
+        self.xx, self.yx = zeros(cols, cols), zeros(rows, cols)
+        self.energy = 0.0  # sum of y^2
+
+    def add(self, x: Tensor, y: Tensor, xx: Tensor | None = None) -> None:
+        """Adds a batch; xx is x^T x where it is known already."""
+        x, y = x.double(), y.double()
+        self.count += len(x)
+        self.x += x.sum(0)
+        self.y += y.sum(0)
+        self.xx += x.T @ x if xx is None else xx
+        self.yx += y.T @ x
+        self.energy += float(y.square().sum())
+
+
+@dataclass
+class Problem:
+    """What a candidate minimises, from moments; everything is f64 and on the host."""
+
+    weight: np.ndarray  # W of the dense layer, [M][N]
+    mean_x: np.ndarray
+    mean_y: np.ndarray
+    gram: np.ndarray  # A
+    cross: np.ndarray  # C
+    energy: float  # mean ||y - mean(y)||^2
+    ridge: float  # lambda
+    side: np.ndarray | None  # S, lower triangular; None: the unit matrix
+    uncalibrated: bool = False  # nothing is known of inputs
+
+    def __post_init__(self) -> None:
+        self.root = np.linalg.cholesky(self.gram)
+        half = scipy.linalg.solve_triangular(self.root, self.cross.T, lower=True)
+        self.whitened = self._weigh(half.T)  # S^T C L^-T
+
+    @classmethod
+    def of(
+        cls,
+        moments: Moments,
+        weight: Tensor,
+        side: Tensor | None,
+        ridge: float,
+        bias: bool,
+    ) -> Problem:
+        """The problem of some moments; lambda is `ridge` times the mean of x^2.
+
+        Without a bias means count as zero.
+        """
+        n = moments.count
+        if n < 2:
+            raise ValueError(f"a layer saw {n} rows of calibration data; it needs more")
+        mean_x, mean_y = moments.x / n * bias, moments.y / n * bias
+        gram = moments.xx / n - mean_x.outer(mean_x)
+        cross = moments.yx / n - mean_y.outer(mean_x)
+        scale = ridge * max(float(gram.diagonal().mean()), 1e-30)
+        wide = weight.detach().double()
+        gram.diagonal().add_(scale)
+        cross += scale * wide
+        energy = moments.energy / n - float(mean_y.square().sum())
+        tensors = wide, mean_x, mean_y, gram, cross
+        arrays = [t.cpu().numpy() for t in tensors]
+        side_array = None if side is None else side.cpu().numpy()
+        return cls(*arrays, energy, scale, side_array)
+
+    @classmethod
+    def plain(cls, weight: Tensor, bias: Tensor | None) -> Problem:
+        """That of the matrix alone: inputs of mean 0, covariance 1; the bias stays."""
+        wide = weight.detach().double().cpu().numpy()
+        rows, cols = wide.shape
+        mean_y = np.zeros(rows)
+        if bias is not None:
+            mean_y = bias.detach().double().cpu().numpy()
+        energy = float(np.square(wide).sum())
+        eye = np.eye(cols)
+        return cls(wide, np.zeros(cols), mean_y, eye, wide, energy, 0.0, None, True)
+
+    def _weigh(self, matrix: np.ndarray) -> np.ndarray:
+        return matrix if self.side is None else self.side.T @ matrix
+
+    def loss(self, dense: np.ndarray) -> float:
+        """||S^T (C A^-1 - K) L||^2, a mean over rows."""
+        return float(np.square(self.whitened - self._weigh(dense @ self.root)).sum())
+
+    def error(self, dense: np.ndarray) -> float:
+        """||Y - X K^T - 1 bias^T|| / ||Y - mean(Y)||, unweighted, without the ridge.
+
+        Without a bias of the layer it is ||Y - X K^T|| / ||Y||.
+        """
+        gram = self.gram - self.ridge * np.eye(len(self.gram))
+        cross = self.cross - self.ridge * self.weight
+        square = self.energy + float(((dense @ gram - 2 * cross) * dense).sum())
+        return math.sqrt(max(square, 0.0) / max(self.energy, 1e-300))
+
+    def without(self, dense: np.ndarray) -> Problem:
+        """The problem of what is left when a term of a sum is given."""
+        cross = self.cross - dense @ self.gram
+        return replace(self, weight=self.weight - dense, cross=cross)
+
+    def bias(self, dense: np.ndarray) -> np.ndarray:
+        """mean(y) - K mean(x)."""
+        return self.mean_y - dense @ self.mean_x
+
+
+@dataclass
+class Candidate:
+    """A fitted layer; `chains` has a list of factors w[a][b][c][d] for each chain."""
+
+    kind: str
+    chains: list[list[np.ndarray]]
+    dense: np.ndarray
+    rows: list[int] | None = None  # of the basis, where the kind is "interpolated"
+    loss: float = math.inf
+
+    @property
+    def parameters(self) -> int:
+        """Weights, without the bias."""
+        return sum(w.size for chain in self.chains for w in chain)
+
+    @property
+    def patterns(self) -> str:
+        """Those of each chain; " + " is between chains."""
+        chains = (" ".join(str(Pattern(*w.shape)) for w in c) for c in self.chains)
+        return " + ".join(chains)
+
+    def module(self, bias: np.ndarray | None, like: Tensor) -> nn.Module:
+        """The layer, with weights of the type of `like` and on its device."""
+        if self.rows is None:
+            first = _layer(self.chains[0], bias, like)
+            if len(self.chains) == 1:
+                return first
+            return SumLinear(first, _layer(self.chains[1], None, like))
+        kept = rest = None
+        if bias is not None:
+            kept = bias[self.rows]
+            others = np.setdiff1d(np.arange(len(bias)), self.rows)
+            rest = bias[others] - self.chains[1][0][0, :, :, 0] @ kept
+        basis, others = (_layer(c, b, like) for c, b in zip(self.chains, (kept, rest)))
+        return InterpolatedLinear(basis, others, self.rows)
+
+
+def _layer(chain: list[np.ndarray], bias: np.ndarray | None, like: Tensor) -> KSLinear:
+    patterns = [Pattern(*w.shape) for w in chain]
+    layer = KSLinear(
+        patterns[-1].cols,
+        patterns[0].rows,
+        patterns,
+        bias=bias is not None,
+        device=like.device,
+        dtype=like.dtype,
+    )
+    with torch.no_grad():
+        for to, w in zip(layer.weights, chain):
+            to.copy_(torch.from_numpy(np.ascontiguousarray(w)))
+        if bias is not None:
+            layer.bias.copy_(torch.from_numpy(bias))
+    return layer
+
+
+# ---- parameters and ranks ----
+
+
+def interpolated_parameters(rows: int, cols: int, rank: int) -> int:
+    """Weights of an `InterpolatedLinear` of that rank."""
+    return rank * (rows + cols - rank)
+
+
+def interpolated_rank(rows: int, cols: int, parameters: int) -> int:
+    """The largest rank with so many weights: the smaller root of a quadratic."""
+    half = (rows + cols) / 2
+    rank = int(half - math.sqrt(max(half * half - parameters, 0.0)))
+    rank = min(max(rank - 1, 0), min(rows, cols))
+    while (
+        rank < min(rows, cols)
+        and interpolated_parameters(rows, cols, rank + 1) <= parameters
+    ):
+        rank += 1
+    return rank
+
+
+# ---- fits ----
+
+
+def _factor(matrix: np.ndarray) -> np.ndarray:
+    """A matrix as the one factor (1, b, c, 1)."""
+    return matrix[None, :, :, None]
+
+
+def _low_rank(problem: Problem, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """U[M][r], V[r][N] with the smallest loss of U V."""
+    white, rows = problem.whitened, len(problem.whitened)
+    size = min(white.shape)
+    square = white @ white.T if rows == size else white.T @ white
+    _, basis = scipy.linalg.eigh(square, subset_by_index=[size - rank, size - 1])
+    left, right = (basis, basis.T @ white) if rows == size else (white @ basis, basis.T)
+    if problem.side is not None:
+        left = scipy.linalg.solve_triangular(problem.side.T, left, lower=False)
+    right = scipy.linalg.solve_triangular(problem.root.T, right.T, lower=False).T
+    return left, right
+
+
+def fit_low_rank(problem: Problem, rank: int) -> Candidate:
+    """The best two factors (1, M, r, 1) (1, r, N, 1)."""
+    left, right = _low_rank(problem, rank)
+    return Candidate("low_rank", [[_factor(left), _factor(right)]], left @ right)
+
+
+def fit_interpolated(problem: Problem, rank: int) -> Candidate:
+    """The same matrix as `fit_low_rank`'s, by r of its rows.
+
+    They are those that QR with column pivoting of U^T takes first, so that the numbers
+    of T are small.
+    """
+    left, right = _low_rank(problem, rank)
+    q, upper, order = scipy.linalg.qr(left.T, mode="economic", pivoting=True)
+    rows = np.sort(order[:rank])
+    others = np.setdiff1d(np.arange(len(left)), rows)
+    basis = left[rows] @ right
+    rest = np.linalg.solve(left[rows].T, left[others].T).T
+    dense = np.empty_like(problem.weight)
+    dense[rows], dense[others] = basis, rest @ basis
+    chains = [[_factor(basis)], [_factor(rest)]]
+    return Candidate("interpolated", chains, dense, [int(r) for r in rows])
+
+
+def fit_dense(problem: Problem) -> Candidate:
+    """The matrix C A^-1, which has the least loss of all."""
+    dense = scipy.linalg.cho_solve((problem.root, True), problem.cross.T).T
+    return Candidate("dense", [[_factor(dense)]], dense)
+
+
+def fit_chain(
+    problem: Problem, patterns: Sequence[Pattern], kind: str = "chain", passes: int = 0
+) -> Candidate:
+    """A chain by `danaus.factorize`; outputs are weighted by the diagonal of S S^T.
+
+    Rows of a factor cannot be mixed without leaving its support, but scaled.
+    """
+    if problem.uncalibrated:
+        chain = factorize(problem.weight, patterns, refine=passes).chain
+        weights = [np.array(w) for w in chain.weights]
+        return Candidate(kind, [weights], np.asarray(chain.to_dense()))
+    scale = np.ones(len(problem.weight))
+    if problem.side is not None:
+        scale = np.sqrt(np.square(problem.side).sum(1))
+        scale = np.maximum(scale, 1e-6 * scale.max())
+    rows, cols = problem.weight.shape
+    # The sums are those of two rows, which have the right means, and contain the ridge.
+    sums = Calibration(
+        2,
+        2 * problem.gram,
+        np.zeros(cols),
+        2 * scale[:, None] * problem.cross,
+        2 * float(np.square(scale) @ _row_energies(problem)),
+        np.zeros(rows),
+    )
+    found = factorize(
+        scale[:, None] * problem.weight, patterns, calibration=sums, refine=passes
+    )
+    weights = [np.array(w, np.float64) for w in found.chain.weights]
+    a, b, _, d = weights[0].shape
+    weights[0] = weights[0] / scale.reshape(a, b, 1, d)
+    dense = np.asarray(found.chain.to_dense()) / scale[:, None]
+    return Candidate(kind, [weights], dense)
+
+
+def _row_energies(problem: Problem) -> np.ndarray:
+    """At least ||C A^-1 L||^2 of each row: what `danaus_calibration` calls energy."""
+    half = scipy.linalg.solve_triangular(problem.root, problem.cross.T, lower=True)
+    return np.square(half).sum(0) * (1 + 1e-9)
+
+
+def fit_sum(
+    problem: Problem, patterns: Sequence[Pattern], rank: int, rounds: int = 3
+) -> Candidate:
+    """A chain and a low-rank term, each fitted in turns to what the other leaves."""
+    best = low = None
+    for _ in range(rounds):
+        rest = problem if low is None else problem.without(low.dense)
+        chain = fit_chain(rest, patterns, passes=2)
+        low = fit_low_rank(problem.without(chain.dense), rank)
+        dense = chain.dense + low.dense
+        found = Candidate("sum", [low.chains[0], chain.chains[0]], dense)
+        found.loss = problem.loss(dense)
+        if best is None or found.loss < best.loss:
+            best = found
+    return best
+
+
+# ---- the choice ----
+
+
+def _monarchs(rows: int, cols: int, budget: int) -> list[tuple[Pattern, ...]]:
+    """Monarch patterns of 2, 4, 8, ... blocks, of the largest rank that is paid."""
+    found = []
+    blocks = 2
+    while rows % blocks == 0 and cols % blocks == 0 and blocks <= 32:
+        rank = budget // (blocks * (rows + cols))
+        if 0 < rank <= min(rows // blocks, cols // blocks):
+            found.append(
+                named.make(
+                    "monarch",
+                    rows,
+                    cols,
+                    order=2,
+                    rank=rank,
+                    row_radices=(rows // blocks, blocks),
+                    col_radices=(blocks, cols // blocks),
+                )
+            )
+        blocks *= 2
+    return found
+
+
+def _sums(rows: int, cols: int, budget: int) -> list[tuple[tuple[Pattern, ...], int]]:
+    """Block-diagonal terms, and the rank that is left for the other term."""
+    found = []
+    blocks = 4
+    while rows % blocks == 0 and cols % blocks == 0 and blocks <= 32:
+        term = Pattern(blocks, rows // blocks, cols // blocks, 1)
+        rank = (budget - term.parameters) // (rows + cols)
+        if rank > 0:
+            found.append(((term,), rank))
+        blocks *= 2
+    return found
+
+
+def least_parameters(rows: int, cols: int, kinds: Sequence[str]) -> int:
+    """The fewest weights that a candidate of these kinds has; rows cols: only dense."""
+    blocks = [q for q in (4, 8, 16, 32) if rows % q == 0 and cols % q == 0]
+    terms = [rows * cols // q + rows + cols for q in blocks]
+    least = {
+        "interpolated": rows + cols - 1,
+        "low_rank": rows + cols,
+        "monarch": rows * cols if rows % 2 or cols % 2 else 2 * (rows + cols),
+        "sum": min(terms, default=rows * cols),
+    }
+    return min(rows * cols, *(least[kind] for kind in kinds))
+
+
+def candidates(problem: Problem, budget: int, kinds: Sequence[str]) -> list[Candidate]:
+    """Fitted candidates of at most `budget` weights, with their losses."""
+    rows, cols = problem.weight.shape
+    if budget >= rows * cols:
+        found = [fit_dense(problem)]
+    else:
+        found = []
+        most = min(rows, cols) - 1
+        if "interpolated" in kinds:
+            rank = min(interpolated_rank(rows, cols, budget), most)
+            found += [fit_interpolated(problem, rank)] if rank > 0 else []
+        if "low_rank" in kinds:
+            rank = min(budget // (rows + cols), most)
+            found += [fit_low_rank(problem, rank)] if rank > 0 else []
+        if "monarch" in kinds:
+            shapes = _monarchs(rows, cols, budget)
+            found += [fit_chain(problem, shape, "monarch") for shape in shapes]
+        if "sum" in kinds:
+            sums = _sums(rows, cols, budget)
+            found += [fit_sum(problem, shape, rank) for shape, rank in sums]
+    for candidate in found:
+        candidate.loss = problem.loss(candidate.dense)
+    return found
+
+
+def best(problem: Problem, budget: int, kinds: Sequence[str]) -> Candidate:
+    """The candidate of least loss; ValueError where the budget pays for none."""
+    found = candidates(problem, budget, kinds)
+    if not found:
+        rows, cols = problem.weight.shape
+        raise ValueError(
+            f"{budget} weights are too few for a layer {rows} x {cols} of the kinds "
+            f"{', '.join(kinds)}"
+        )
+    return min(found, key=lambda candidate: candidate.loss)
