@@ -21,7 +21,14 @@ from danaus.torch.candidates import (
     least_parameters,
 )
 from danaus.torch.distill import distil
-from danaus.torch.replace import Layers, Report, as_budget, select, walk_through
+from danaus.torch.replace import (
+    RIDGE,
+    Layers,
+    Report,
+    as_budget,
+    select,
+    walk_through,
+)
 from danaus.torch.sensitivity import (
     Output,
     dense_spectra,
@@ -42,7 +49,7 @@ def compress(
     budgets: str = "sensitivity",
     weigh: bool = True,
     stream: bool = True,
-    ridge: float = 1e-4,
+    ridge: float = RIDGE,
     probes: int = 1,
     distill: int = 0,
     seed: int = 0,

@@ -26,6 +26,11 @@ from danaus.torch.candidates import Moments, Problem
 Output = Callable[[Any, Any], Tensor]
 
 
+def _f32(rows: Tensor) -> Tensor:
+    """In f32 at least: estimates need no more, sums over batches are f64."""
+    return rows if rows.dtype == torch.float64 else rows.float()
+
+
 def _directions(rows: Tensor, generator: torch.Generator) -> Tensor:
     """Random combinations of the rows' differences from their mean."""
     centred = rows - rows.mean(0)
@@ -42,8 +47,8 @@ def gradient_moments(
     counts: dict[str, int] = {}
 
     def add(name: str, batch: Any, g: Tensor) -> None:
-        rows = walk.rows(g, batch).double()
-        sums[name] = sums.get(name, 0) + rows.T @ rows
+        rows = _f32(walk.rows(g, batch))
+        sums[name] = sums.get(name, 0) + (rows.T @ rows).double()
         counts[name] = counts.get(name, 0) + len(rows)
 
     for batch in walk.batches:
@@ -116,8 +121,8 @@ def _input_moments(walk: Walk) -> dict[str, Moments]:
         seen = walk.watch(batch, leaders)
         for stage in walk.stages:
             x = torch.cat([walk.rows(t, batch) for t in seen.inputs[stage.names[0]]])
-            x = x.double()
-            xx, total = x.T @ x, x.sum(0)
+            x = _f32(x)
+            xx, total = (x.T @ x).double(), x.double().sum(0)
             for name in stage.names:
                 if name not in found:
                     found[name] = Moments(0, x.shape[-1], x.device)
