@@ -130,22 +130,20 @@ class Walk:
 
     # ---- running ----
 
-    def arguments(self, batch: Any) -> tuple[tuple, dict[str, Any]]:
-        """What the model is called with for a batch, on its device."""
-
-        def moved(value: Any) -> Any:
-            return value.to(self.device) if isinstance(value, Tensor) else value
-
+    def moved(self, batch: Any) -> Any:
+        """A batch on the model's device."""
         if isinstance(batch, Mapping):
-            return (), {key: moved(value) for key, value in batch.items()}
+            return {key: self.moved(value) for key, value in batch.items()}
         if isinstance(batch, (tuple, list)):
-            return tuple(moved(value) for value in batch), {}
-        return (moved(batch),), {}
+            return tuple(self.moved(value) for value in batch)
+        return batch.to(self.device) if isinstance(batch, Tensor) else batch
 
     def run(self, batch: Any) -> Any:
         """The model's output for a batch."""
-        args, keywords = self.arguments(batch)
-        return self.model(*args, **keywords)
+        batch = self.moved(batch)
+        if isinstance(batch, Mapping):
+            return self.model(**batch)
+        return self.model(*batch) if isinstance(batch, tuple) else self.model(batch)
 
     def mask(self, batch: Any) -> Tensor | None:
         """Which tokens are no padding, where the batch says so."""

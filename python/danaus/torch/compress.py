@@ -129,7 +129,7 @@ def compress(
 
 
 def _output(walk: Walk, output: Output, batch: Any) -> Tensor:
-    return output(walk.run(batch), batch).detach()
+    return output(walk.run(batch), walk.moved(batch)).detach()
 
 
 def _budgets(

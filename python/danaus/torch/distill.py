@@ -38,7 +38,7 @@ def distil(
         with torch.enable_grad():
             for _ in range(passes):
                 for batch, target in zip(walk.batches, targets):
-                    found = output(walk.run(batch), batch)
+                    found = output(walk.run(batch), walk.moved(batch))
                     error = (found.float() - target.float()).square().mean()
                     optimizer.zero_grad()
                     (error * scale * len(targets)).backward()

@@ -63,7 +63,7 @@ def gradient_moments(
                     return y
 
                 stack.callback(module.register_forward_hook(hook).remove)
-            found = output(walk.run(batch), batch)
+            found = output(walk.run(batch), walk.moved(batch))
             rows = found.reshape(-1, found.shape[-1])
             if found.dim() > 2:
                 rows = walk.rows(found, batch)
