@@ -166,7 +166,11 @@ DANAUS_API void danaus_ks_weights_destroy(danaus_ks_weights *weights);
    and packs into it, or runs with what an object for the same plan has packed there. Calls
    that are in a stream already stay with the block that was bound when they were made.
    The caller orders what packs into a block with what reads it, and keeps it until that is
-   done, and as long as graphs that were captured with it. */
+   done, and as long as graphs that were captured with it.
+
+   Plans without gradients that agree in device, patterns, type, layout, math, adjoint and
+   in what danaus_ks_plan_describe() says pack alike, whatever their batches: what one has
+   packed, objects of the other run with. */
 DANAUS_API danaus_status
 danaus_ks_weights_bytes(const danaus_ks_plan *plan, size_t *bytes);
 

@@ -338,6 +338,52 @@ static void one_object_serves_any_number_of_memories(void **state)
     }
 }
 
+/* Packs a scene's numbers for a plan of another batch. */
+static lent pack_for(scene *s, int64_t batch, char *text, size_t size)
+{
+    danaus_ks_plan *own = s->plan;
+    danaus_ks_weights *light = NULL;
+    danaus_ks_desc desc = s->desc;
+    desc.batch = batch;
+    assert_ok(danaus_ks_plan_create(s->device, s->c.p, s->c.count, &desc, &s->plan));
+    danaus_ks_plan_describe(s->plan, text, size);
+    lent l = lend(s);
+    assert_ok(danaus_ks_weights_create_unbound(s->plan, s->device, &light));
+    assert_ok(danaus_ks_weights_bind(light, l.packed, 0));
+    assert_ok(danaus_ks_weights_update_from(
+        light, s->device, s->c.dtype, (const void *const *)s->w, s->bias));
+    danaus_ks_weights_destroy(light);
+    assert_ok(danaus_download(s->device, l.filling, l.memory, l.bytes));
+    danaus_ks_plan_destroy(s->plan);
+    s->plan = own;
+    return l;
+}
+
+static void plans_that_are_described_alike_pack_alike(void **state)
+{
+    int alike = 0;
+    for (int round = 0; round < rounds_of(60); round++) {
+        rng r = { (uint64_t)round };
+        char text[2][4096];
+        danaus_dtype type = test_dtypes[round % TEST_DTYPES];
+        scene s = scene_random(*state, &r, type, type);
+        s.desc.gradients = 0;
+        int64_t few = rng_int(&r, 1, 30),
+                many = round % 2 ? rng_int(&r, 31, 5000) : few + 1;
+        lent a = pack_for(&s, few, text[0], sizeof text[0]);
+        lent b = pack_for(&s, many, text[1], sizeof text[1]);
+        if (!strcmp(text[0], text[1])) {
+            assert_int_equal(a.bytes, b.bytes);
+            assert_memory_equal(a.filling, b.filling, a.bytes);
+            alike++;
+        }
+        return_lent(&s, &a);
+        return_lent(&s, &b);
+        scene_free(&s);
+    }
+    assert_true(alike > 0);
+}
+
 static void weights_without_memory_are_refused(void **state)
 {
     rng r = { 9 };
@@ -413,6 +459,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(merged_factors_are_given_together, device),
         cmocka_unit_test_prestate(without_a_chain_weights_are_zero, device),
         cmocka_unit_test_prestate(one_object_serves_any_number_of_memories, device),
+        cmocka_unit_test_prestate(plans_that_are_described_alike_pack_alike, device),
         cmocka_unit_test_prestate(weights_without_memory_are_refused, device),
         cmocka_unit_test_prestate(wrong_numbers_are_refused, device),
     };
