@@ -189,3 +189,39 @@ def test_training_lowers_the_loss(device):
     with torch.no_grad():  # packed anew after the last step
         loss = torch.nn.functional.mse_loss(model(x), target)
     assert float(loss) < losses[-1] * 1.2
+
+
+@pytest.mark.parametrize("layout", ["batch_first", "batch_last"])
+def test_torch_func(device, layout):
+    from torch.func import functional_call, grad, jacrev, vmap
+
+    options = {"activation": "silu", "layout": layout, "device": device}
+    layer = KSLinear(12, 24, CHAIN, dtype=torch.float64, **options)
+    parameters = {name: p.detach() for name, p in layer.named_parameters()}
+    shape = (12, 3) if layout == "batch_last" else (3, 12)
+    samples = torch.randn(4, *shape, dtype=torch.float64, device=device)
+
+    def run(parameters, x):
+        return functional_call(layer, parameters, (x,))
+
+    def loss(parameters, x):
+        return run(parameters, x).square().sum()
+
+    gradients = vmap(grad(loss), (None, 0))(parameters, samples)
+    for n, x in enumerate(samples):
+        alone = torch.autograd.grad(
+            loss(dict(layer.named_parameters()), x), [*layer.parameters()]
+        )
+        for found, wanted in zip(gradients.values(), alone):
+            torch.testing.assert_close(found[n], wanted)
+    moved = vmap(run, (None, 1), 1)(parameters, samples.transpose(0, 1))
+    torch.testing.assert_close(moved[:, 2], layer(samples[2]))
+    two = {name: torch.stack([p, 2 * p]) for name, p in parameters.items()}
+    members = vmap(run, (0, None))(two, samples[0])
+    torch.testing.assert_close(members[0], layer(samples[0]))
+
+    def value(x):
+        return layer(x).sum()
+
+    again = torch.autograd.functional.hessian(value, samples[0])
+    torch.testing.assert_close(jacrev(jacrev(value))(samples[0]), again)

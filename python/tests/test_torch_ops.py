@@ -167,6 +167,14 @@ def test_only_wanted_gradients_are_made(rng, device, wanted):
         assert sum(g is not None for g in found) == len(chosen)
 
 
+def test_gradients_of_an_empty_batch_are_zero(rng, device):
+    case = Case(rng, torch.float32, device, (0,))
+    operands = case.differentiable()
+    functional.ks_linear(operands[0], operands[2:], operands[1]).sum().backward()
+    for tensor in operands:
+        assert torch.equal(tensor.grad, torch.zeros_like(tensor))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_weights_of_f32_have_gradients_of_f32_for_narrow_x(rng, device, dtype):
     case = Case(rng, dtype, device, (9,), given=torch.float32)

@@ -104,22 +104,146 @@ def _(packed, weights, bias, dtype, batch, patterns, activation, batch_last, tf3
 
 # ---- gradients ----
 
+# Compilers trace operators; elsewhere functions of autograd's cost less than gradients
+# of operators. torch.func wants those of another style, which cost 30 us more a call.
+# All have the formulas below.
+
+# Whether torch.func is at work. Where PyTorch does not say so, as if it were: slower.
+in_transform = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+
+
+def linear(x, weights, bias, question):
+    """W x + bias with gradients, without activation."""
+    if torch.compiler.is_compiling():
+        return ops.ks_linear(x, weights, bias, *question)
+    function = TransformedLinear if in_transform() else Linear
+    return function.apply(x, bias, question, *weights)
+
+
+def _backward(dy, x, weights, question, wanted):
+    """Gradients of x, weights and bias, that may be differentiated again."""
+    if torch.compiler.is_compiling():
+        return ops.ks_linear_backward(dy, x, weights, *question, *wanted)
+    if not torch.is_grad_enabled():
+        return _BACKWARD(dy, x, weights, *question, *wanted)
+    dx, db, *dw = LinearBackward.apply(dy, x, question, wanted, *weights)
+    return dx, dw, db
+
 
 def _of_type(gradient, like):
     return gradient if gradient.dtype == like.dtype else gradient.to(like.dtype)
 
 
 def _gradients(dy, x, weights, bias_dtype, question, wanted) -> Gradients:
-    """Gradients that can be differentiated again where PyTorch asks for that."""
-    differentiable = torch.is_grad_enabled() or torch.compiler.is_compiling()
-    backward = ops.ks_linear_backward if differentiable else _BACKWARD
+    """Gradients as autograd wants them: in the types of what they belong to."""
     want_x, want_w, want_b = wanted
-    dx, dw, db = backward(dy, x, weights, *question, want_x, any(want_w), want_b)
+    wanted = want_x, any(want_w), want_b
+    dx, dw, db = _backward(dy, x, weights, question, wanted)
     return (
         dx if want_x else None,
         [_of_type(g, w) if want else None for g, w, want in zip(dw, weights, want_w)],
         (db if db.dtype == bias_dtype else db.to(bias_dtype)) if want_b else None,
     )
+
+
+def _sum(total, term):
+    return term if total is None else total + term
+
+
+def _second_gradients(dy, x, weights, question, wanted, gx, gw, gb) -> Gradients:
+    """Gradients of dy, x and weights, of a loss that reached dx, dw and the bias's.
+
+    The gradient is dF for F(dy, x, w) = Re <dy, K_1 ... K_L x>: linear in each. So the
+    gradients of <gx, dF/dx> + sum over l of <gw_l, dF/dw_l> are those of F with gx in
+    place of x, plus those of F with gw_l in place of w_l, for each l.
+    """
+    to_dy = to_x = None
+    to_w = [None] * len(weights)
+    want_x, want_w, want_b = wanted
+    places = [None] if want_x and gx is not None else []
+    places += [n for n, g in enumerate(gw) if want_w and g is not None]
+    for place in places:
+        x_here, mixed = x, list(weights)
+        if place is None:
+            x_here = gx
+        else:
+            mixed[place] = _of_type(gw[place], weights[place])
+        to_dy = _sum(to_dy, linear(x_here, mixed, None, question))
+        all_but_bias = place is not None, True, False
+        dx, dw, _ = _backward(dy, x_here, mixed, question, all_but_bias)
+        if place is not None:
+            to_x = _sum(to_x, dx)
+        for n, w in enumerate(weights):
+            if n != place:
+                to_w[n] = _sum(to_w[n], _of_type(dw[n], w))
+    if want_b and gb is not None:
+        shape = [-1] + [1] * (dy.dim() - 1) if question[2] else [-1]
+        to_dy = _sum(to_dy, _of_type(gb.reshape(shape).expand_as(dy), dy))
+    return to_dy, to_x, to_w
+
+
+def _save(ctx, inputs, output=None) -> None:
+    x, bias, ctx.question, *weights = inputs
+    ctx.bias_dtype = None if bias is None else bias.dtype
+    ctx.save_for_backward(x, *weights)
+
+
+class Linear(torch.autograd.Function):
+    """W x + bias, of (x, bias, question, *weights)."""
+
+    @staticmethod
+    def forward(ctx, x, bias, question, *weights):
+        _save(ctx, (x, bias, question, *weights))
+        return _LINEAR(x, weights, bias, *question)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, *weights = ctx.saved_tensors
+        want_x, want_b, _, *want_w = ctx.needs_input_grad
+        dx, dw, db = _gradients(
+            dy, x, weights, ctx.bias_dtype, ctx.question, (want_x, want_w, want_b)
+        )
+        return dx, db, None, *dw
+
+
+class TransformedLinear(torch.autograd.Function):
+    """The same for torch.func."""
+
+    generate_vmap_rule = True
+    setup_context = staticmethod(_save)
+    backward = Linear.backward
+
+    @staticmethod
+    def forward(x, bias, question, *weights):
+        return _LINEAR(x, weights, bias, *question)
+
+
+class LinearBackward(torch.autograd.Function):
+    """Gradients of x, the bias and weights, of (dy, x, question, wanted, *weights)."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(dy, x, question, wanted, *weights):
+        dx, dw, db = _BACKWARD(dy, x, weights, *question, *wanted)
+        return dx, db, *dw
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        dy, x, ctx.question, ctx.wanted, *weights = inputs
+        ctx.save_for_backward(dy, x, *weights)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, gx, gb, *gw):
+        dy, x, *weights = ctx.saved_tensors
+        to_dy, to_x, to_w = _second_gradients(
+            dy, x, weights, ctx.question, ctx.wanted, gx, gw, gb
+        )
+        return to_dy, to_x, None, None, *to_w
+
+
+# ---- gradients of the operators ----
 
 
 def _through(activation: str, dy, v):
@@ -144,7 +268,7 @@ def _linear_backward(ctx, dy):
     x, *weights = ctx.saved_tensors
     bias = weights.pop() if ctx.has_bias else None
     if ctx.activation != "none":
-        v = ops.ks_linear(x, weights, bias, *ctx.question)
+        v = linear(x, weights, bias, ctx.question)
         dy = _through(ctx.activation, dy, v)
     want_x, want_w, want_b = ctx.needs_input_grad[:3]
     dtype = bias.dtype if ctx.has_bias else None
@@ -165,42 +289,10 @@ def _save_backward(ctx, inputs, output) -> None:
     ctx.set_materialize_grads(False)
 
 
-def _sum(total, term):
-    return term if total is None else total + term
-
-
 def _linear_backward_backward(ctx, gx, gw, gb):
-    """The gradient is dF for F(dy, x, w) = Re <dy, K_1 ... K_L x>: linear in each.
-
-    So the gradients of <gx, dF/dx> + sum over l of <gw_l, dF/dw_l> are those of F with
-    gx in place of x, plus those of F with gw_l in place of w_l, for each l.
-    """
     dy, x, *weights = ctx.saved_tensors
-    question = ctx.question
-    to_dy = to_x = None
-    to_w = [None] * len(weights)
-    want_x, want_w, want_b = ctx.wanted
-    places = [None] if want_x and gx is not None else []
-    places += [n for n, g in enumerate(gw) if want_w and g is not None]
-    for place in places:
-        x_here, mixed = x, list(weights)
-        if place is None:
-            x_here = gx
-        else:
-            mixed[place] = _of_type(gw[place], weights[place])
-        to_dy = _sum(to_dy, ops.ks_linear(x_here, mixed, None, *question))
-        dx, dw, _ = ops.ks_linear_backward(
-            dy, x_here, mixed, *question, place is not None, True, False
-        )
-        if place is not None:
-            to_x = _sum(to_x, dx)
-        for n, w in enumerate(weights):
-            if n != place:
-                to_w[n] = _sum(to_w[n], _of_type(dw[n], w))
-    if want_b and gb is not None:
-        shape = [-1] + [1] * (dy.dim() - 1) if question[2] else [-1]
-        to_dy = _sum(to_dy, _of_type(gb.reshape(shape).expand_as(dy), dy))
-    return to_dy, to_x, to_w, *[None] * 7
+    second = _second_gradients(dy, x, weights, ctx.question, ctx.wanted, gx, gw, gb)
+    return *second, *[None] * 7
 
 
 torch.library.register_autograd(
@@ -210,21 +302,50 @@ torch.library.register_autograd(
 )
 
 
-class Linear(torch.autograd.Function):
-    """W x + bias with gradients, eagerly: costs less than those of the operator."""
+# ---- torch.func.vmap: one call for each sample, or one for all that share weights ----
 
-    @staticmethod
-    def forward(ctx, x, bias, question, *weights):
-        ctx.question = question
-        ctx.bias_dtype = None if bias is None else bias.dtype
-        ctx.save_for_backward(x, *weights)
-        return _LINEAR(x, weights, bias, *question)
 
-    @staticmethod
-    def backward(ctx, dy):
-        x, *weights = ctx.saved_tensors
-        want_x, want_b, _, *want_w = ctx.needs_input_grad
-        dx, dw, db = _gradients(
-            dy, x, weights, ctx.bias_dtype, ctx.question, (want_x, want_w, want_b)
-        )
-        return dx, db, None, *dw
+def _sample(argument, dim, n: int):
+    if isinstance(argument, (list, tuple)):
+        return [_sample(a, d, n) for a, d in zip(argument, dim)]
+    return argument if dim is None else argument.select(dim, n)
+
+
+def _stack(results):
+    """Results of all samples as one, with a first dimension of samples."""
+    if isinstance(results[0], torch.Tensor):
+        return torch.stack(results)
+    return type(results[0])(_stack(parts) for parts in zip(*results))
+
+
+def _flat_dims(dims) -> list:
+    return [
+        d for dim in dims for d in (dim if isinstance(dim, (list, tuple)) else [dim])
+    ]
+
+
+def _vmap_of(operator, shares_weights: bool):
+    def rule(info, in_dims, *arguments):
+        batch_last = arguments[5]
+        if shares_weights and not any(d is not None for d in _flat_dims(in_dims[1:])):
+            # More rows of x; those of batch_last are behind its features.
+            place = 1 if batch_last else 0
+            x = arguments[0].movedim(in_dims[0], place)
+            return operator(x, *arguments[1:]), place
+        results = [
+            operator(*(_sample(a, d, n) for a, d in zip(arguments, in_dims)))
+            for n in range(info.batch_size)
+        ]
+        return _stack(results), 0 if shares_weights else (0, [0] * len(arguments[2]), 0)
+
+    return rule
+
+
+for _name in "ks_linear", "_ks_linear":
+    torch.library.register_vmap(
+        f"danaus::{_name}", _vmap_of(getattr(ops, _name), shares_weights=True)
+    )
+for _name in "ks_linear_backward", "_ks_linear_backward":
+    torch.library.register_vmap(
+        f"danaus::{_name}", _vmap_of(getattr(ops, _name), shares_weights=False)
+    )

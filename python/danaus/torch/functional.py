@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from danaus.torch._conv_functions import long_conv, short_conv
-from danaus.torch._ops import Linear, ops
+from danaus.torch._ops import linear, ops
 
 __all__ = ["ks_linear", "long_conv", "short_conv"]
 
@@ -134,16 +134,11 @@ def product(
     Where there are gradients the activation is PyTorch's own, since its derivative is
     made of what it is applied to.
     """
-    compiling = torch.compiler.is_compiling()
-    if not (torch.is_grad_enabled() and requires_grad(x, weights, bias)):
-        linear = ops.ks_linear if compiling else ops._ks_linear
-        return linear(x, weights, bias, patterns, activation, batch_last, tf32)
-    question = patterns, "none", batch_last, tf32
-    if compiling:
-        v = ops.ks_linear(x, weights, bias, *question)
-    else:
-        v = Linear.apply(x, bias, question, *weights)
-    return ACTIVATIONS[activation](v)
+    if torch.is_grad_enabled() and requires_grad(x, weights, bias):
+        v = linear(x, weights, bias, (patterns, "none", batch_last, tf32))
+        return ACTIVATIONS[activation](v)
+    function = ops.ks_linear if torch.compiler.is_compiling() else ops._ks_linear
+    return function(x, weights, bias, patterns, activation, batch_last, tf32)
 
 
 def ks_linear(

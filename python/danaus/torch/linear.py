@@ -14,7 +14,7 @@ from danaus import patterns as named
 from danaus.chain import Chain
 from danaus.factorize import factorize
 from danaus.patterns import Patterns
-from danaus.torch._ops import Linear, ops
+from danaus.torch._ops import Linear, in_transform, ops
 from danaus.torch.functional import (
     ACTIVATIONS,
     activation_name,
@@ -171,7 +171,7 @@ class KSLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Applies the layer to x[..., N] or, "batch_last", x[N, ...]."""
-        if torch.compiler.is_compiling() or type(x) is not Tensor:
+        if torch.compiler.is_compiling() or in_transform() or type(x) is not Tensor:
             return self._product(x)
         if torch.is_autocast_enabled("cuda" if x.is_cuda else "cpu"):
             x = autocast(x)
@@ -252,8 +252,7 @@ class KSLinear(nn.Module):
         elif held[1] != state:
             ops.ks_pack_into(held[0], *operands)
             held[1] = state
-        if x.is_cuda:
-            torch.cuda.current_stream(x.device).synchronize()
+        _wait(held[0])
         kept.plans[x.dtype, x.device, size, tf32] = held
         return held
 
@@ -287,6 +286,7 @@ class KSLinear(nn.Module):
             self.packed = ops.ks_pack(
                 list(self.weights), self.bias, found, batch, *question
             )
+        _wait(self.packed)
         self._frozen = _Frozen(found, batch, dtype)
         return self
 
@@ -413,6 +413,12 @@ def _fill(parameter: Tensor, bound: float) -> None:
         parameter = torch.view_as_real(parameter)
         bound /= math.sqrt(2)
     parameter.uniform_(-bound, bound)
+
+
+def _wait(packed: Tensor) -> None:
+    """Until it is packed: any stream may read it then."""
+    if packed.is_cuda:
+        torch.cuda.current_stream(packed.device).synchronize()
 
 
 def _wide(weight: Tensor) -> Tensor:
