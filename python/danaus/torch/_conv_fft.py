@@ -114,9 +114,6 @@ def _fft_long_conv(
     """danaus::long_conv through torch.fft, with sums in the type of k: for devices
     without kernels, and a second opinion for tests. Autograd differentiates it."""
     filters, channels = k.shape[0], u.shape[1]
-    if u.shape[0] == 0:  # which libraries of transforms may not know
-        others = (k, k_reverse, skip, gate_in, gate_out)
-        return u + 0 * sum(x.sum() for x in others if x is not None).to(u.dtype)
     p = u.to(k.dtype)
     if gate_in is not None:
         p = p * gate_in
