@@ -8,6 +8,7 @@ Without files, speech and echo are made of random numbers.
 import argparse
 import pathlib
 import time
+import warnings
 
 import numpy as np
 from scipy.io import wavfile
@@ -37,7 +38,9 @@ def sound(path, rng, shape):
     """A recording's first channel in f32, and its rate."""
     if path is None:
         return rng.standard_normal(shape).astype(np.float32), 48000
-    rate, samples = wavfile.read(path)
+    with warnings.catch_warnings():  # about parts of a file that are no sound
+        warnings.simplefilter("ignore", wavfile.WavFileWarning)
+        rate, samples = wavfile.read(path)
     samples = samples.reshape(len(samples), -1)[:, 0]
     scale = 32768 if samples.dtype == np.int16 else 1
     return np.ascontiguousarray(samples, np.float32) / np.float32(scale), rate
