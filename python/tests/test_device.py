@@ -1,11 +1,13 @@
 """Devices: facts, tuning tables, calibration, threads, forks."""
 # SPDX-License-Identifier: Apache-2.0
 import copy
+import gc
 import multiprocessing
 import os
 import pickle
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -148,3 +150,19 @@ def test_closing_and_opening_leaves_nothing_behind():
         danaus.Plan("1,64,64,4", device=device).pack()(np.zeros((500, 256), "f4"))
         del device
     assert threads_of_this_process() <= before
+
+
+def test_what_is_not_named_any_more_is_gone(rng):
+    gc.disable()  # no cycles: memory goes at once
+    try:
+        chain = danaus.Chain.from_weights([rng.standard_normal((1, 8, 8, 1))])
+        assert (chain @ np.ones(8)).shape == (chain.H @ np.ones(8)).shape
+        device = danaus.Device("cpu", threads=1)
+        plan = danaus.Plan(chain.patterns, device=device, dtype="f64")
+        weights = plan.pack(chain)
+        weights(np.ones((1, 8)))
+        names = [weakref.ref(thing) for thing in (chain, weights, plan, device)]
+        del chain, weights, plan, device
+        assert [name() for name in names] == [None] * 4
+    finally:
+        gc.enable()
