@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from danaus.torch.candidates import Moments
+from danaus.torch.candidates import Moments, sums_of
 
 
 class _Stop(Exception):
@@ -323,8 +323,7 @@ class Walk:
                 if name not in found:
                     found[name] = Moments(y.shape[-1], x.shape[-1], x.device)
                 if xx is None:
-                    wide = x.double()
-                    xx = wide.T @ wide
+                    xx = sums_of(x, x)
                 found[name].add(x, y, xx)
         return found
 

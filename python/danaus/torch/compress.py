@@ -45,7 +45,7 @@ def compress(
     *,
     output: Output | None = None,
     layers: Layers = None,
-    kinds: Sequence[str] = ("interpolated", "low_rank"),
+    kinds: Sequence[str] = ("interpolated",),
     budgets: str = "sensitivity",
     weigh: bool = True,
     stream: bool = True,

@@ -21,14 +21,9 @@ import torch
 from torch import Tensor
 
 from danaus.torch.calibrate import Walk, dense_weight
-from danaus.torch.candidates import Moments, Problem
+from danaus.torch.candidates import Moments, Problem, sums_of
 
 Output = Callable[[Any, Any], Tensor]
-
-
-def _f32(rows: Tensor) -> Tensor:
-    """In f32 at least: estimates need no more, sums over batches are f64."""
-    return rows if rows.dtype == torch.float64 else rows.float()
 
 
 def _directions(rows: Tensor, generator: torch.Generator) -> Tensor:
@@ -47,8 +42,8 @@ def gradient_moments(
     counts: dict[str, int] = {}
 
     def add(name: str, batch: Any, g: Tensor) -> None:
-        rows = _f32(walk.rows(g, batch))
-        sums[name] = sums.get(name, 0) + (rows.T @ rows).double()
+        rows = walk.rows(g, batch)
+        sums[name] = sums.get(name, 0) + sums_of(rows, rows)
         counts[name] = counts.get(name, 0) + len(rows)
 
     for batch in walk.batches:
@@ -121,8 +116,7 @@ def _input_moments(walk: Walk) -> dict[str, Moments]:
         seen = walk.watch(batch, leaders)
         for stage in walk.stages:
             x = torch.cat([walk.rows(t, batch) for t in seen.inputs[stage.names[0]]])
-            x = _f32(x)
-            xx, total = (x.T @ x).double(), x.double().sum(0)
+            xx, total = sums_of(x, x), x.sum(0, dtype=torch.float64)
             for name in stage.names:
                 if name not in found:
                     found[name] = Moments(0, x.shape[-1], x.device)
