@@ -335,7 +335,7 @@ def factorize_many(
         function of (name, shape) that returns one of these, or None to pass over.
     search : of a share or number of parameters, take the best of many chains
         (`danaus.compress`), not the one that is expected to be best
-        (`danaus.patterns.fit`); it takes several times as long.
+        (`danaus.patterns.fit`); it takes up to a hundred times as long.
     executor : anything with ``submit`` of concurrent.futures: a ProcessPoolExecutor,
         Dask's client. Each factorization then has one thread unless ``threads`` says
         otherwise. None: one after the other, here.
