@@ -58,6 +58,52 @@ def test_convolutions_and_gradients_are_their_definition(rng, kind, dtype):
                 expect_close(array, should[name], name)
 
 
+class Guarded:
+    """NumPy, but arrays of `empty` lie between bytes that nobody may write to."""
+
+    def __init__(self):
+        self.blocks = []
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def empty(self, shape, dtype):
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        self.blocks.append((np.full(size + 256, 0xA5, np.uint8), size))
+        return self.blocks[-1][0][128 : 128 + size].view(dtype).reshape(shape)
+
+    def expect_untouched(self):
+        assert self.blocks
+        for block, size in self.blocks:
+            assert np.all(block[:128] == 0xA5) and np.all(block[128 + size :] == 0xA5)
+        self.blocks.clear()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nothing_is_written_beside_the_results(rng, monkeypatch, dtype):
+    guarded = Guarded()
+    monkeypatch.setattr("danaus.conv.np", guarded)
+    monkeypatch.setattr("danaus.stream.np", guarded)
+    for kind in KINDS * 3:
+        case = random_case(rng, kind, dtype)
+        spectrum = plan_of(case).spectrum(
+            case.k, k_reverse=case.k_reverse, skip=case.skip
+        )
+        gates = {"gate_in": case.gate_in, "gate_out": case.gate_out}
+        spectrum(case.u, **gates)
+        guarded.expect_untouched()
+        spectrum.gradient(case.u, case.dy, **gates)
+        guarded.expect_untouched()
+        taps = np.ones((case.u.shape[-2], int(rng.integers(1, 9))))
+        short_conv(case.u, taps, taps[:, 0], dtype=dtype)
+        short_conv_gradient(case.u, taps, case.dy, dtype=dtype)
+        guarded.expect_untouched()
+        if dtype in ("f32", "f64"):
+            stream = Stream(case.k, dtype=dtype)
+            stream.run(np.ones((len(case.k), 200), case.u.dtype))
+            guarded.expect_untouched()
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_call_gives_the_bits_of_a_plan(rng, kind, dtype):
