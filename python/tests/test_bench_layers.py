@@ -1,0 +1,42 @@
+"""bench/torch_layers.py at small sizes: all records are there, results are right."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import csv
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+PROGRAM = pathlib.Path(__file__).parents[2] / "bench" / "torch_layers.py"
+
+
+def test_the_benchmark_of_layers_and_networks_runs(device: str, tmp_path):
+    out = tmp_path / "layers.csv"
+    subprocess.run(
+        [sys.executable, PROGRAM, out, "--tiny", "--device", device, "--rounds", "1"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+        capture_output=True,
+    )
+    with open(out, newline="") as file:
+        records = list(csv.DictReader(file))
+    layers = [r for r in records if r["kind"] == "layer"]
+    networks = [r for r in records if r["kind"] == "network"]
+    ways = 1 if device == "cpu" else 2
+    # Three layers in two types, forward and training.
+    assert len(layers) == 3 * 2 * 2 * ways
+    # Forward of three networks; two of them are trained, eager.
+    assert len(networks) == 3 * ways + 2
+    for r in records:
+        assert float(r["ratio"]) == float(r["danaus_ns"]) / float(r["dense_ns"]) > 0
+    for r in layers:
+        # Sums of at most 1,536 numbers; the dense matrix is rounded, too.
+        unit = 2**-11 if r["dtype"] == "f16" else 2**-24
+        assert 0 < float(r["error"]) < 8 * unit
+        assert r["plan"].startswith("step 0: (")
