@@ -159,6 +159,54 @@ static void a_bias_is_rounded_where_the_library_adds_it(void **state)
     chain_free(&chain);
 }
 
+/* Of every finite number of 16 bits: rounding, a sixth of a unit of f16 more, and less than
+   half of the smallest number of f16. */
+static void gelu_of_16_bits_is_almost_exact(void **state)
+{
+    (void)state;
+    static const struct {
+        danaus_dtype dtype;
+        const char *row;
+    } types[] = { { DANAUS_F16, "ks.blas.f16" },
+                  { DANAUS_BF16, "ks.blas.bf16" },
+                  { DANAUS_F16, "ks.simt.f16.64x64x1" } };
+    enum { NUMBERS = 1 << 16, ROWS = 16 };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        danaus_dtype dtype = types[i].dtype;
+        ending_case c = { .p = { ROWS, 1, 1, 1 },
+                          .row = types[i].row,
+                          .dtype = dtype,
+                          .activation = DANAUS_GELU };
+        rng r = { 1 };
+        random_chain chain = chain_random(&r, &c.p, 1, dtype, 0);
+        array x = array_make(dtype, NUMBERS);
+        for (int n = 0; n < NUMBERS; n++) {
+            uint16_t bits = (uint16_t)n;
+            memcpy((uint16_t *)x.data + n, &bits, sizeof bits);
+            if (!isfinite(element_get(dtype, x.data, n).re))
+                element_put(dtype, x.data, n, (value){ 0, 0 });
+        }
+        for (int n = 0; n < ROWS; n++)
+            element_put(
+                dtype, danaus_chain_weights(chain.chain, 0), n, (value){ 1, 0 });
+        danaus_ks_desc desc = desc_of(&c, NUMBERS / ROWS);
+        danaus_device *device = open_for(&c, NUMBERS / ROWS);
+        array y = multiply(device, &chain, &desc, NUMBERS / ROWS, &x);
+        precision q = precision_of(dtype);
+        for (int n = 0; n < NUMBERS; n++) {
+            double v = element_get(dtype, x.data, n).re;
+            double exact = v * erfc(-v * 0.70710678118654752) / 2;
+            double found = element_get(dtype, y.data, n).re;
+            if (!(fabs(found - exact) <= (q.unit + 9e-5) * fabs(exact) + 0x1.dp-25))
+                fail_msg("%s: gelu(%g) is %g, not %g", c.row, v, found, exact);
+        }
+        danaus_device_close(device);
+        array_free(&x);
+        array_free(&y);
+        chain_free(&chain);
+    }
+}
+
 /* ---- a plan that runs again and again ---- */
 
 typedef struct runner {
@@ -351,6 +399,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_ending_is_right_in_every_layout_and_type),
         cmocka_unit_test(a_bias_is_rounded_where_the_library_adds_it),
+        cmocka_unit_test(gelu_of_16_bits_is_almost_exact),
         cmocka_unit_test(algorithms_are_chosen_once_and_before_they_run),
         cmocka_unit_test(captured_products_end_as_others),
         cmocka_unit_test(operands_may_lie_anywhere),

@@ -25,6 +25,9 @@ void (*emulator_barrier)(void);
 #define ERF(s) _Generic((s), double : erf, default : erff)(s)
 #define EXP(s) _Generic((s), double : exp, default : expf)(s)
 
+#define FAST_EXP(s)      expf(s)
+#define FAST_RATIO(s, t) ((s) / (t))
+
 static inline unsigned BITS(float f)
 {
     unsigned u;

@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ptx.cuh"
+#define FN INLINE
+#include "normal.h"
 
 /* Exponential and quotient err by a few units in the last place, and take few
    instructions. */
@@ -10,9 +12,13 @@ INLINE float activate(float v)
 {
     if (ACTIVATION == 1)
         return v < 0 ? 0 : v;
+#if ELEMENT == 4
     if (ACTIVATION == 2)
         return 0.5f * v * (1 + erff(v * 0.70710678f));
-    float u = ACTIVATION == 3 ? v : 1.59576912f * (v + 0.044715f * v * v * v);
+#endif
+    float u = ACTIVATION == 2   ? normal_logit(v)
+              : ACTIVATION == 3 ? v
+                                : 1.59576912f * (v + 0.044715f * v * v * v);
     return __fdividef(v, 1 + __expf(-u));
 }
 

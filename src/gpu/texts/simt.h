@@ -30,6 +30,9 @@
 #        define ERF(s) erff(s)
 #        define EXP(s) expf(s)
 #    endif
+/* Within a few units in the last place of f32. */
+#    define FAST_EXP(s)       __expf(s)
+#    define FAST_RATIO(s, t) __fdividef(s, t)
 typedef long long int64;
 FN float f16_load(unsigned short h)
 {
@@ -136,6 +139,19 @@ FN X store(S s) { return s; }
 
 #if COMPLEX
 FN S activate(S s, int activation) { return s; }
+#elif defined TYPE_f16 || defined TYPE_bf16
+#    include "normal.h"
+FN S activate(S s, int activation)
+{
+    if (activation == 0)
+        return s;
+    if (activation == 1)
+        return s < 0 ? 0 : s;
+    S u = activation == 2   ? normal_logit(s)
+          : activation == 3 ? s
+                            : 1.59576912f * (s + 0.044715f * s * s * s);
+    return FAST_RATIO(s, 1 + FAST_EXP(-u));
+}
 #else
 FN S activate(S s, int activation)
 {

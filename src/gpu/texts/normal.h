@@ -1,0 +1,20 @@
+/* ln(Phi(v) / (1 - Phi(v))) for the distribution function Phi of the normal distribution, so
+   that v Phi(v) = v / (1 + exp(-that)): v times a polynomial of v^2 up to 5.5^2, which was
+   fitted to make the greatest error of v Phi(v) least. That is 8.2e-5 of it, a sixth of what
+   rounding to f16 adds; and where it is below all but the smallest numbers of f16, less than half
+   of the smallest. For results of 16 bits; erf takes twice as many instructions. FN: how
+   functions begin. */
+// SPDX-License-Identifier: Apache-2.0
+FN float normal_logit(float v)
+{
+    float t = v * v;
+    t = t < 30.25f ? t : 30.25f;
+    float p = 1.322967606e-9f;
+    p = p * t - 1.254291047e-7f;
+    p = p * t + 4.622412904e-6f;
+    p = p * t - 7.348137738e-5f;
+    p = p * t - 2.668429475e-4f;
+    p = p * t + 7.314048807e-2f;
+    p = p * t + 1.595435328f;
+    return v * p;
+}
