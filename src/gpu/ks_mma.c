@@ -105,7 +105,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double lines = (double)(dn_pattern_rows(p->pattern) + dn_pattern_cols(p->pattern));
     double move = 1.17 * (lines * line + w) / f->bandwidth;
     double make = waves * tile / (0.87 * f->clock);
-    return dn_gpu_caution(f, k) * (4.4e-6 + dn_gpu_beside(OVERLAP, move, make));
+    return dn_gpu_caution(f, k) * (4.4e-6 + dn_gpu_beside(OVERLAP, move, make)) +
+           dn_gpu_activating(f, p);
 }
 
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)

@@ -152,7 +152,7 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
 /* A fit to times (to 9 % in the mean): memory, the second cache, which gives
    short pieces slowly, and what a multiprocessor does: steps, bound by tensor cores or by
    shared memory, and then y. Elsewhere tensor cores may be slower. */
-static double cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double product_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
@@ -176,6 +176,11 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double processor = rounds * n[RESIDENT] * each / clock_of(f);
     return dn_gpu_caution(f, k) *
            (3e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor));
+}
+
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    return product_cost(dev, k, p) + dn_gpu_activating(dn_gpu_facts(dev), p);
 }
 
 /* A unit of packing: all columns k of a tile of rows. */

@@ -139,7 +139,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double products = weights / FRAGMENT * n[COLUMNS] / 8;
     tile = fmax(tile, dn_gpu_mma_clocks(f, products) / f->clock);
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * resident));
-    return dn_gpu_caution(f, k) * (4.8e-6 + rounds * resident * tile);
+    return dn_gpu_caution(f, k) * (4.8e-6 + rounds * resident * tile) +
+           dn_gpu_activating(f, p);
 }
 
 /* ---- weights: the 16 bytes that a lane of a warp has of a fragment ---- */

@@ -87,7 +87,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double elements = (n[BS] + n[BR]) * lanes * c + sums;
     double steps = ceil(c / n[BK]) + 2;
     double cycles = multiply + elements / 85 + 3.2 * threads * steps;
-    return 6e-6 + 0.45e-6 * steps + rounds * cycles / clock + move_seconds(f, k, p);
+    return 6e-6 + 0.45e-6 * steps + rounds * cycles / clock + move_seconds(f, k, p) +
+           dn_gpu_activating(f, p);
 }
 
 /* A unit: [k][lane][row] of a tile of lanes and one of rows, zeros past the last ones. */

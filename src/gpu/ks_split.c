@@ -150,7 +150,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double processor = rounds * block / f->clock;
     double waits = fmax(0, ceil(each / (double)(s.stages - 1)) - 1);
     double all = cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3));
-    return dn_gpu_caution(f, k) * (4e-6 + all + 0.7e-6 * waits);
+    return dn_gpu_caution(f, k) * (4e-6 + all + 0.7e-6 * waits) +
+           dn_gpu_activating(f, p);
 }
 
 /* A unit of packing: 16 rows of lanes that are together. */

@@ -76,7 +76,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double tile = fmax(each / 45e9, terms * work * apart(k, p) / 100 / clock) + ROUND;
     double meet = 0.17e-6 * (WARP / dn_gpu_size(k)[OUTS] - 1);
     double all = fmax(rounds * tile - ROUND, alone(k, p));
-    return 4.9e-6 + meet + fmax(weights / (0.84 * f->bandwidth), all);
+    return 4.9e-6 + meet + fmax(weights / (0.84 * f->bandwidth), all) +
+           dn_gpu_activating(f, p);
 }
 
 /* A unit: [step][group][output][column] of a tile of outputs, zeros past the last ones. */

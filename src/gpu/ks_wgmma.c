@@ -123,7 +123,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double move = 1.17 * bytes / f->bandwidth, make = waves * tile / clock + 0.3e-6;
     if (tiles <= places)
         make = fmax(make, 1.15e-6 * (steps + 1) / (double)s.stages + 0.3e-6);
-    return 4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1) + dn_gpu_beside(OVERLAP, move, make);
+    return 4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1) + dn_gpu_beside(OVERLAP, move, make) +
+           dn_gpu_activating(f, p);
 }
 
 /* A line of packed weights. */

@@ -130,7 +130,7 @@ static double split_cost(
 /* A fit to times, to 7 %. A step is bound by what goes in and out of shared
    memory, x and w twice and w once more for a second group with the same lanes, or by the
    second cache; y follows. Pieces of 32 bytes are slow. */
-static double cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double product_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
@@ -152,6 +152,11 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double pieces = in_lines ? 1 : s.element == 2 ? 1.8 : n[CLUSTER] > 1 ? 1.15 : 1;
     return 4e-6 +
            pieces * dn_gpu_beside(4, waves * tile / clock, 1.2 * bytes / f->bandwidth);
+}
+
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    return product_cost(dev, k, p) + dn_gpu_activating(dn_gpu_facts(dev), p);
 }
 
 /* Places 0 to 7 are rows r or columns k of two pieces in turn. */

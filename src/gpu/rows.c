@@ -340,3 +340,18 @@ int dn_gpu_reaches(const kernel *k, const problem *p, int variant, int64_t memor
     }
     return 0;
 }
+
+double dn_gpu_activating(const gpu_facts *f, const problem *p)
+{
+    static const double clocks[] = {
+        [DANAUS_RELU] = 0.03,
+        [DANAUS_GELU] = 0.33,
+        [DANAUS_SILU] = 0.13,
+        [DANAUS_GELU_TANH] = 0.15,
+    };
+    double each = clocks[p->activation];
+    double numbers = (double)dn_pattern_rows(p->pattern) * (double)p->batch;
+    if (p->activation == DANAUS_GELU && danaus_dtype_size(p->dtype) == 2)
+        each = 0.17;
+    return numbers * each * 128 / f->cores / (f->units * f->clock);
+}

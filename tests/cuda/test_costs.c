@@ -7,6 +7,7 @@
 #include "gpu/gpu.h"
 #include "plan/planner.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -193,6 +194,46 @@ static void an_h200_chooses_as_it_was_measured(void **state)
     expect_choices(DN_PRODUCT, cases, sizeof cases / sizeof *cases);
 }
 
+static double cost_of(gpu_device *d, const char *row, const problem *p)
+{
+    const kernel *k = d->base.kernels;
+    while (strcmp(k->name, row))
+        k++;
+    assert_true(dn_fits(k, p));
+    return dn_cost(&d->base, k, p);
+}
+
+/* The library's products end with a bias and a GELU by tanh for nothing; for the exact one,
+   and batch-last for a bias, it pays for another launch, and our own rows pay for each
+   number's instructions. */
+static void what_follows_a_product_has_its_cost(void **state)
+{
+    (void)state;
+    static const char *const rows[] = { "ks.blas.f16", "ks.wgmma.f16.192x192.1" };
+    gpu_device d = device_of(&cards[5], 1);
+    problem p = { .pattern = { 1, 1536, 384, 1 }, .dtype = DANAUS_F16, .batch = 25088 };
+    double bare[] = { cost_of(&d, rows[0], &p), cost_of(&d, rows[1], &p) };
+    for (int ends = 0; ends < 2; ends++) {
+        d.facts.epilogues = ends;
+        p.bias = 1;
+        p.activation = DANAUS_GELU_TANH;
+        double more = cost_of(&d, rows[0], &p) - bare[0];
+        assert_true(ends ? fabs(more) < 1e-12 : more > 30e-6 && more < 50e-6);
+        p.activation = DANAUS_GELU;
+        more = cost_of(&d, rows[0], &p) - bare[0];
+        assert_true(more > 30e-6 && more < 50e-6);
+        more = cost_of(&d, rows[1], &p) - bare[1];
+        assert_true(more > 20e-6 && more < 30e-6);
+        assert_string_equal(choice(&d, &p)->name, rows[1]);
+    }
+    p.activation = DANAUS_ACTIVATION_NONE;
+    p.layout = DANAUS_BATCH_LAST;
+    double biased = cost_of(&d, rows[0], &p);
+    p.bias = 0;
+    assert_true(biased > cost_of(&d, rows[0], &p) + 30e-6);
+    dn_tuning_destroy(d.base.tuning);
+}
+
 static void an_h200_makes_weight_gradients_as_it_was_measured(void **state)
 {
     (void)state;
@@ -225,6 +266,7 @@ int main(void)
         cmocka_unit_test(tensor_cores_make_16_bits_from_8_0_on),
         cmocka_unit_test(an_h200_chooses_as_it_was_measured),
         cmocka_unit_test(an_h200_makes_weight_gradients_as_it_was_measured),
+        cmocka_unit_test(what_follows_a_product_has_its_cost),
     };
     return cmocka_run_group_tests_name("costs", tests, NULL, NULL);
 }
