@@ -147,9 +147,6 @@ static void a_bias_is_rounded_where_the_library_adds_it(void **state)
     danaus_device *device = open_for(&c, 16);
     array y = multiply(device, &chain, &desc, 16, &x);
     signal expected = multiply_exactly(&chain, &desc, 16, &x);
-    for (int64_t i = 0; i < expected.size * 16; i++)
-        expected.e[i] +=
-            0x1p-11 * fabs(element_get(DANAUS_F32, chain.bias.data, i / 16).re);
     expect_signal(&y, desc.layout, &expected, "a bias of f32 in f16");
     assert_int_equal(control->endings, 1);
     danaus_device_close(device);
