@@ -16,7 +16,7 @@ LAYERS = {
     "src/io": ["io/", "base/", "danaus/base.h", "danaus/file.h"],
     "src/backend": ["backend/", "base/", "danaus/"],
     "src/cpu": ["cpu/", "conv/frame.h", "base/", "math/", "backend/", "danaus/"],
-    "src/gpu": ["gpu/", "base/", "math/", "backend/", "danaus/"],
+    "src/gpu": ["gpu/", "base/", "math/", "backend/", "danaus/", "normal.h"],  # of texts
     "src/cuda": ["cuda/", "gpu/", "base/", "math/", "backend/", "danaus/"],
     "src/plan": ["plan/", "base/", "math/", "backend/", "danaus/"],
     "src/ks": ["ks/", "base/", "math/", "io/", "backend/", "plan/", "danaus/"],
