@@ -31,7 +31,7 @@
 #        define EXP(s) expf(s)
 #    endif
 /* Within a few units in the last place of f32. */
-#    define FAST_EXP(s)       __expf(s)
+#    define FAST_EXP(s)      __expf(s)
 #    define FAST_RATIO(s, t) __fdividef(s, t)
 typedef long long int64;
 FN float f16_load(unsigned short h)
