@@ -46,8 +46,7 @@ danaus_activation activation_of(const std::string &name)
     fail(name + " is no activation: none, relu, gelu, silu or gelu_tanh");
 }
 
-/* Takes the arguments "int[] patterns, str activation, bool batch_last, bool tf32". What
-   they say is checked here, once for all that follows. */
+/* Takes the arguments "int[] patterns, str activation, bool batch_last, bool tf32". */
 Question take_question(Arguments &arguments)
 {
     Question q = {};
@@ -61,9 +60,15 @@ Question take_question(Arguments &arguments)
         fail("patterns are four numbers a factor: a, b, c, d");
     for (size_t i = 0; i < sizes.size(); i += 4)
         q.patterns.push_back({ sizes[i], sizes[i + 1], sizes[i + 2], sizes[i + 3] });
+    return q;
+}
+
+/* What the operators that ask for rows() and cols() before there is a plan want; plans
+   are made of patterns that fit alone. */
+void check_patterns(const Question &q)
+{
     check(
         danaus_patterns_check(q.patterns.data(), static_cast<int>(q.patterns.size())));
-    return q;
 }
 
 /* 0, a large batch, stays 0. */
@@ -222,6 +227,7 @@ void linear(StableValue *stack, uint64_t, uint64_t)
     std::vector<Tensor> weights = arguments.tensors();
     Tensor bias = arguments.optional_tensor();
     Question q = take_question(arguments);
+    check_patterns(q);
     q.desc.dtype = type_of(x.dtype());
     q.desc.fresh_weights = 1;
     q.desc.batch = power_above(batch_of(x, q, q.cols(), "the input"));
@@ -242,6 +248,7 @@ void linear_backward(StableValue *stack, uint64_t, uint64_t)
     Question q = take_question(arguments);
     bool want_x = arguments.boolean(), want_w = arguments.boolean(),
          want_b = arguments.boolean();
+    check_patterns(q);
     Place place = x.place();
     int64_t batch = batch_of(x, q, q.cols(), "the input");
     q.desc.dtype = type_of(x.dtype());
@@ -331,6 +338,7 @@ void pack_new(StableValue *stack, uint64_t, uint64_t)
     int32_t dtype = static_cast<int32_t>(arguments.integer());
     int64_t batch = arguments.integer();
     Question q = take_question(arguments);
+    check_patterns(q);
     if (weights.empty())
         fail("there are no weights");
     Place place = weights[0].place();
@@ -355,6 +363,7 @@ void pack_into(StableValue *stack, uint64_t, uint64_t)
     int32_t dtype = static_cast<int32_t>(arguments.integer());
     int64_t batch = arguments.integer();
     Question q = take_question(arguments);
+    check_patterns(q);
     Place place = packed.place();
     q.desc.dtype = type_of(dtype);
     q.desc.batch = power_above(batch);
@@ -374,9 +383,10 @@ void apply(StableValue *stack, uint64_t, uint64_t)
     Question q = take_question(arguments);
     q.desc.dtype = type_of(x.dtype());
     q.desc.batch = power_above(batch);
-    Scope scope(x.place());
+    Place place = x.place();
+    Scope scope(place);
     Plan &plan = plan_of(scope, q);
-    check_packed(plan, packed, x.place());
+    check_packed(plan, packed, place);
     packed = aligned(std::move(packed));
     bind(plan, packed, has_bias);
     push(stack, execute(scope, plan, q, std::move(x)));
