@@ -145,8 +145,8 @@ def test_every_gpu_in_turn():
 
 
 def test_memory_of_a_training_step():
-    """Of a network at most that of dense layers and 5 %: what backward works in, for one
-    layer at a time, is less than what weights and their gradients save."""
+    """At most that of a dense network and 5 %: what backward works in, for one layer at
+    a time, is less than what weights and their gradients save."""
 
     def peak(make):
         layers = [torch.nn.Sequential(make(), torch.nn.ReLU()) for _ in range(16)]
