@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from danaus.torch.linear import KSLinear
@@ -44,9 +45,9 @@ class InterpolatedLinear(nn.Module):
 
     With the rows in another order W is [B; T B]: B[r][N] has r rows of W, T[M-r][r]
     says how the others follow. Every matrix of rank r is one, with r (M + N - r)
-    weights instead of the r (M + N) of two factors, and as many fewer multiplications
-    (the interpolative decomposition of Cheng, Gimbutas, Martinsson, Rokhlin, SIAM J.
-    Sci. Comput. 26, 2005).
+    weights instead of the r (M + N) of two factors (the interpolative decomposition of
+    Cheng, Gimbutas, Martinsson, Rokhlin, SIAM J. Sci. Comput. 26, 2005). It runs as two
+    factors: outputs would have to be put in order otherwise, which takes longer.
 
     Parameters
     ----------
@@ -73,8 +74,15 @@ class InterpolatedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Applies the layer to x[..., N]."""
+        rest, bias = self.others.weights[0][0, :, :, 0], self.others.bias
+        eye = torch.eye(rest.shape[1], dtype=rest.dtype, device=rest.device)
+        left = torch.cat((eye, rest)).index_select(0, self.place)
+        if bias is not None:
+            bias = torch.cat((bias.new_zeros(len(eye)), bias))
+            bias = bias.index_select(0, self.place)
         kept = self.basis(x)
-        return torch.cat((kept, self.others(kept)), -1).index_select(-1, self.place)
+        left = left.to(kept.dtype)
+        return F.linear(kept, left, None if bias is None else bias.to(kept.dtype))
 
     def to_dense(self) -> Tensor:
         """W as a matrix [M, N], without bias."""
