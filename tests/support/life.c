@@ -96,7 +96,9 @@ danaus_status try_life(
     const story *s, const char *name, life *l, const random_chain *c, const float *x,
     float *results)
 {
-    danaus_ks_desc desc = { .gradients = 1, .keep_factors = 1, .math = s->math };
+    danaus_ks_desc desc = {
+        .gradients = 1, .keep_factors = 1, .math = s->math, .bias = 1
+    };
     danaus_device_info info;
     size_t bytes = (size_t)vector_of(s) * sizeof *x, all = (size_t)results_of(s) * 4;
     size_t weights = (size_t)(c->w[0].count + c->w[1].count) * sizeof *x;
