@@ -225,3 +225,12 @@ def test_torch_func(device, layout):
 
     again = torch.autograd.functional.hessian(value, samples[0])
     torch.testing.assert_close(jacrev(jacrev(value))(samples[0]), again)
+
+
+def test_what_pytorch_allows_is_traced():
+    asked = torch.compile(
+        lambda x: 2 * x if functional._pytorch_allows_tf32() else 3 * x,
+        backend="eager",
+        fullgraph=True,
+    )
+    assert torch.equal(asked(torch.ones(2)), torch.full((2,), 3.0))

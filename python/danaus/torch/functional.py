@@ -51,9 +51,13 @@ def allows_tf32(tf32: bool | None, x: Tensor) -> bool:
     return _pytorch_allows_tf32()
 
 
-@torch.compiler.assume_constant_result  # not every PyTorch can trace the question
 def _pytorch_allows_tf32() -> bool:
     return torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+# torch.compiler.assume_constant_result(), without importing the compiler: not every
+# PyTorch can trace the question.
+_pytorch_allows_tf32._dynamo_marked_constant = True
 
 
 def autocast(x: Tensor) -> Tensor:
