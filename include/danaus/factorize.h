@@ -191,9 +191,10 @@ typedef struct danaus_candidate {
 /* Fits candidates of a matrix dense[rows][cols] (as danaus_factorize() does) within a
    budget of parameters and returns the chain of the smallest error in chains[0], which has
    the bias if one is fitted. chains[1] is the second chain where a sum is best, W is near
-   to both together, and NULL otherwise. Each candidate gets one pass over its factors, the
-   best few those of desc->fit->refine. result, report and *count (of candidates, of which
-   at most `capacity` are written) may be NULL; result->seconds is that of the whole call.
+   to both together, and NULL otherwise; no error of a sum is said to be below 3e-6. Each
+   candidate gets one pass over its factors, the best few those of desc->fit->refine.
+   result, report and *count (of candidates, of which at most `capacity` are written) may
+   be NULL; result->seconds is that of the whole call.
    DANAUS_ERR_ARGUMENT where no candidate fits in the budget. */
 DANAUS_API danaus_status danaus_compress(
     const void *dense, danaus_dtype dtype, int64_t rows, int64_t cols,
