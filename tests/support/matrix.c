@@ -251,6 +251,24 @@ matrix chain_matrix(danaus_chain *chain)
     return product;
 }
 
+double chain_fit_error(danaus_chain *chain, matrix x, matrix y)
+{
+    matrix k = chain_matrix(chain), kt = matrix_transposed(k);
+    matrix made = matrix_times(x, kt);
+    if (danaus_chain_bias(chain)) {
+        matrix bias = matrix_unpack(
+            danaus_chain_dtype(chain), danaus_chain_bias(chain), 1, y.cols);
+        for (int64_t at = 0; at < made.rows * made.cols; at++)
+            made.at[at] += bias.at[at % made.cols];
+        matrix_free(&bias);
+    }
+    double error = relative_distance(made, y);
+    matrix_free(&k);
+    matrix_free(&kt);
+    matrix_free(&made);
+    return error;
+}
+
 int in_support(danaus_pattern p, int64_t row, int64_t col)
 {
     return row / (p.b * p.d) == col / (p.c * p.d) && row % p.d == col % p.d;

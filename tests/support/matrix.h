@@ -55,6 +55,9 @@ matrix product_random(rng *r, const danaus_pattern *p, int count, int complex);
 /* The product of a chain's factors. */
 matrix chain_matrix(danaus_chain *chain);
 
+/* ||Y - X K^T - bias|| / ||Y|| of inputs and targets, a row each. */
+double chain_fit_error(danaus_chain *chain, matrix x, matrix y);
+
 /* Is (row, col) in the support of p? */
 int in_support(danaus_pattern p, int64_t row, int64_t col);
 

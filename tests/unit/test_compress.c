@@ -242,23 +242,6 @@ static void problem_free(problem *q)
     matrix_free(&q->y);
 }
 
-static double error_of(const problem *q, danaus_chain *chain)
-{
-    matrix k = chain_matrix(chain), kt = matrix_transposed(k);
-    matrix made = matrix_times(q->x, kt);
-    if (danaus_chain_bias(chain)) {
-        matrix bias = matrix_unpack(q->dtype, danaus_chain_bias(chain), 1, q->y.cols);
-        for (int64_t at = 0; at < made.rows * made.cols; at++)
-            made.at[at] += bias.at[at % made.cols];
-        matrix_free(&bias);
-    }
-    double error = relative_distance(made, q->y);
-    matrix_free(&k);
-    matrix_free(&kt);
-    matrix_free(&made);
-    return error;
-}
-
 typedef struct outcome {
     danaus_chain *chain, *second;
     danaus_factorize_result result;
@@ -311,7 +294,8 @@ static void the_best_candidate_is_taken_within_the_budget(void **state)
                 assert_true(marks == 1 && taken <= least + 1e-9);
                 assert_true((kinds & 1) == (budget >= 576));
                 assert_true(kinds & DANAUS_TRY_LOW_RANK);
-                assert_true(fabs(error_of(&q, o.chain) - o.result.error) < 1e-4);
+                assert_true(
+                    fabs(chain_fit_error(o.chain, q.x, q.y) - o.result.error) < 1e-4);
                 assert_true(fabs(taken - o.result.error) < 1e-12);
                 danaus_chain_destroy(o.chain);
                 problem_free(&q);
@@ -365,7 +349,7 @@ static void a_sum_is_found_and_never_worse_than_its_parts(void **state)
         matrix part = matrix_times(q.x, mt);
         matrix_add(&q.y, -1, part);
         double scale = matrix_norm(q.y);
-        double error = error_of(&q, o.chain) * scale;
+        double error = chain_fit_error(o.chain, q.x, q.y) * scale;
         matrix_add(&q.y, 1, part);
         assert_true(fabs(error / matrix_norm(q.y) - o.result.error) < 1e-4);
         for (int n = 0; n < o.count; n++)

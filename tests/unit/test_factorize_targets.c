@@ -71,24 +71,6 @@ static void problem_free(problem *q)
     matrix_free(&q->y);
 }
 
-/* ||Y - X K^T - bias|| / ||Y|| */
-static double error_of(const problem *q, danaus_chain *chain)
-{
-    matrix k = chain_matrix(chain), kt = matrix_transposed(k);
-    matrix made = matrix_times(q->x, kt);
-    if (danaus_chain_bias(chain)) {
-        matrix bias = matrix_unpack(q->dtype, danaus_chain_bias(chain), 1, q->y.cols);
-        for (int64_t at = 0; at < made.rows * made.cols; at++)
-            made.at[at] += bias.at[at % made.cols];
-        matrix_free(&bias);
-    }
-    double error = relative_distance(made, q->y);
-    matrix_free(&k);
-    matrix_free(&kt);
-    matrix_free(&made);
-    return error;
-}
-
 /* ||W - K|| / ||W|| */
 static double distance_of(const problem *q, danaus_chain *chain)
 {
@@ -187,7 +169,7 @@ static void the_error_is_the_true_one_and_never_grows(void **state)
                                                .threads = 1 };
                 danaus_factorize_result result;
                 danaus_chain *chain = solve_with(&q, desc, NULL, &result);
-                double error = error_of(&q, chain);
+                double error = chain_fit_error(chain, q.x, q.y);
                 assert_true(fabs(error - result.error) < slack);
                 assert_true(error <= result.upper_bound + slack);
                 assert_true(error <= last + 1e-5);
@@ -212,7 +194,7 @@ static void sums_serve_as_well_as_samples(void **state)
             danaus_factorize_result samples, summed;
             danaus_chain *one = solve_with(&q, desc, NULL, &samples);
             danaus_chain *other = solve_with(&q, desc, &s, &summed);
-            assert_true(fabs(summed.error - error_of(&q, other)) < 1e-5);
+            assert_true(fabs(summed.error - chain_fit_error(other, q.x, q.y)) < 1e-5);
             assert_true(fabs(summed.dense_error - distance_of(&q, other)) < 1e-5);
             assert_true(fabs(samples.error - summed.error) < 1e-5);
             danaus_chain_destroy(one);
@@ -235,7 +217,7 @@ static void sums_over_inputs_alone_aim_at_the_matrix(void **state)
         danaus_factorize_desc desc = { .bias = (int)(round % 2), .threads = 1 };
         danaus_factorize_result result;
         danaus_chain *chain = solve_with(&q, desc, &s, &result);
-        assert_true(fabs(result.error - error_of(&q, chain)) < 1e-5);
+        assert_true(fabs(result.error - chain_fit_error(chain, q.x, q.y)) < 1e-5);
         danaus_chain_destroy(chain);
         matrix_free(&wt);
         sums_free(&s);
