@@ -16,6 +16,7 @@ typedef struct kernel kernel;
 typedef struct backend backend;
 typedef struct tuning tuning;
 typedef struct conv_backend conv_backend; /* backend/conv.h */
+typedef struct nn_backend nn_backend;     /* backend/nn.h */
 
 /* What rows of the table do. */
 typedef enum dn_operation {
@@ -136,6 +137,7 @@ typedef struct ks_gradient_operands {
     const ks_step
         *dw_steps; /* that make these; NULL: the device has no rows for them */
     void *dbias;   /* or NULL */
+    int rounded;   /* dw and dbias are of the problem's type, not of that of sums */
 } ks_gradient_operands;
 
 /* Packing numbers of the device's memory there. What is enqueued goes to the device's stream,
@@ -151,6 +153,17 @@ typedef struct ks_merge {
     void *to;
 } ks_merge;
 
+/* Numbers to be packed: w[a][b][c][d] of a step's factor and, if it has one, of its inner
+   one, in the order of a map; numbers that come from one that is NULL stay as they are. Or,
+   without a map, w[0][count] as numbers of `to_type`. */
+typedef struct pack_job {
+    const pack_map *map;
+    danaus_dtype from_type, to_type;
+    int64_t count;
+    const void *w[2];
+    void *to;
+} pack_job;
+
 typedef struct pack_backend {
     /* Which weights go where in the order of a step's kernel, for weights of the step's
        problem, or of the factors whose adjoints the problem multiplies by. What packing
@@ -160,14 +173,10 @@ typedef struct pack_backend {
     void (*close)(danaus_device *dev, pack_map *map);
     /* The same for the other two. */
     danaus_status (*prepare)(danaus_device *dev, danaus_dtype type, int merges);
-    /* Enqueues packing w[a][b][c][d] of the step's factor and, if it has one, of its inner
-       one; numbers that come from one that is NULL stay as they are. */
-    danaus_status (*gather)(
-        danaus_device *dev, const pack_map *map, danaus_dtype type,
-        const void *const w[2], void *packed);
-    danaus_status (*convert)(
-        danaus_device *dev, danaus_dtype from_type, const void *from,
-        danaus_dtype to_type, void *to, int64_t count);
+    /* Enqueues jobs of a plan of this type, in whose type, or that of its sums, all numbers
+       come. */
+    danaus_status (*pack)(
+        danaus_device *dev, danaus_dtype type, const pack_job *jobs, int count);
     danaus_status (*merge)(danaus_device *dev, const ks_merge *m);
 } pack_backend;
 
@@ -218,6 +227,7 @@ struct backend {
         danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
         const ks_step *dw_steps, int count, int64_t batch);
     const conv_backend *conv; /* NULL: none */
+    const nn_backend *nn;     /* NULL: none */
     /* Rough seconds of packing weights that lie in the device's memory for a kernel. */
     double (*packing)(const danaus_device *dev, const kernel *k, const problem *p);
     const pack_backend *pack; /* NULL: memory is the host's */

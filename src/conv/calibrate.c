@@ -199,6 +199,12 @@ danaus_status danaus_device_calibrate(
     if (!device)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a device is needed");
     TRY(dn_conv_need(device, terms, "model of convolutions"));
+    if (!device->backend->on_host)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "only processors are calibrated: what convolutions cost on %s follows from "
+            "what it is (danaus tune conv measures them there)",
+            device->name);
     conv_model models[TYPES] = { { 0 } };
     listener to = { progress, user };
     for (int i = 0; i < TYPES; i++) {

@@ -36,6 +36,16 @@ const conv_kernel *dn_conv_next_kernel(
     return NULL;
 }
 
+danaus_conv_accuracy dn_conv_accuracy(const danaus_device *dev, const conv_problem *p)
+{
+    danaus_conv_accuracy usual = dn_conv_usual_accuracy(p->dtype);
+    const conv_kernel *k;
+    for (int i = 0; (k = dn_conv_next_kernel(dev, p->dtype, &i));)
+        if (k->fast)
+            return p->accuracy ? p->accuracy : usual;
+    return usual;
+}
+
 /* The longest n that is looked at. */
 static int64_t longest(const search *s, int64_t unit)
 {
@@ -46,7 +56,8 @@ static int64_t longest(const search *s, int64_t unit)
 /* Whether rows can be cut so, and what that asks for. */
 static int can_cut(const search *s, conv_cut cut, conv_frame *f, conv_work *work)
 {
-    if (cut.n % cut.kernel->unit || !dn_conv_windows(&s->reach, cut.n))
+    if (cut.n % cut.kernel->unit || !dn_conv_windows(&s->reach, cut.n) ||
+        (cut.kernel->fast && s->p->accuracy != DANAUS_CONV_FAST))
         return 0;
     *f = dn_conv_cut_rows(&s->reach, cut);
     return s->dev->backend->conv->work(s->dev, f, s->rows, work);
@@ -170,7 +181,7 @@ static danaus_status use_sparse(const search *s)
 
 /* Times two cuts in turns; the least of each counts. */
 static danaus_status duel(
-    const conv_trial *a, const conv_trial *b, double *a_seconds, double *b_seconds)
+    conv_trial *a, conv_trial *b, double *a_seconds, double *b_seconds)
 {
     double begin = dn_seconds(), seconds;
     *a_seconds = *b_seconds = INFINITY;

@@ -1,5 +1,5 @@
 /* How the cut of a convolution is chosen, and the model of what it costs: docs/conv.md
-   (9). A window has so much of each term, and a term has a time. */
+   (8). A window has so much of each term, and a term has a time. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_CONV_CHOOSE_H
 #define DN_CONV_CHOOSE_H
@@ -59,6 +59,10 @@ danaus_status dn_conv_choose(
 const conv_kernel *dn_conv_next_kernel(
     const danaus_device *dev, danaus_dtype dtype, int *index);
 
+/* What is asked for; the usual one of the type where the device has no fast kernel, so that
+   it makes no difference. */
+danaus_conv_accuracy dn_conv_accuracy(const danaus_device *dev, const conv_problem *p);
+
 /* Rows that are convolved together if they are few for the device, else 0. */
 int64_t dn_conv_few_rows(const danaus_device *dev, const conv_problem *p);
 
@@ -71,13 +75,13 @@ typedef struct conv_trial {
     void *memory;
 } conv_trial;
 
-/* `numbers`: of all rows together for each thread, unless rows are few. On failure there
-   is nothing to close. */
+/* `numbers`: of all rows together for each thread, unless rows are few; on a GPU as many as
+   fill its cache. On failure there is nothing to close. */
 danaus_status dn_conv_trial_open(
     danaus_device *dev, const conv_problem *p, const conv_frame *f, int64_t numbers,
     conv_trial *trial);
-/* Seconds of a row. */
-danaus_status dn_conv_trial_run(const conv_trial *trial, double *seconds);
+/* Seconds of a row, by the device's clock if it has one. */
+danaus_status dn_conv_trial_run(conv_trial *trial, double *seconds);
 void dn_conv_trial_close(conv_trial *trial);
 
 #endif

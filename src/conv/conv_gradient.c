@@ -1,5 +1,5 @@
 /* Gradients of convolutions: what is asked for, checked, and what products it is. With
-   p = gate_in u, c = k (*) p + skip p and y = gate_out c (docs/conv.md (7)):
+   p = gate_in u, c = k (*) p + skip p and y = gate_out c (docs/conv.md (9)):
 
        dgate_out = dy c,       dp[t] = sum over lags s of k[s] (gate_out dy)[t + s],
        du = gate_in dp,        dgate_in = u dp,
@@ -13,7 +13,6 @@
 
 /* What gradients are made of. */
 typedef struct operands {
-    int64_t batch;
     const void *u, *gate_in, *gate_out, *dy; /* gates: or NULL */
     const danaus_conv_gradients *to;
 } operands;
@@ -25,16 +24,17 @@ static danaus_status check_members(const danaus_conv_plan *plan, const operands 
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "the gradient of a gate is asked for without the gate");
-    if (g->dk_reverse && !plan->choice.frame.reverse)
+    if (g->dk_reverse && !dn_conv_longest(plan)->choice.frame.reverse)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "only bidirectional plans have reverse filters");
     return dn_check_reserved(g->reserved, sizeof g->reserved);
 }
 
 /* None of the outputs overlaps an input or another output. */
-static danaus_status check_overlaps(const danaus_conv_plan *plan, const operands *o)
+static danaus_status check_overlaps(
+    const danaus_conv_plan *plan, const operands *o, const conv_extent *x)
 {
-    size_t rows = dn_conv_array_bytes(plan, o->batch);
+    size_t rows = dn_conv_array_bytes(plan, x);
     size_t sums = plan->p.dtype == DANAUS_F64 ? sizeof(double) : sizeof(float);
     size_t filters = (size_t)plan->p.filters * sums;
     size_t taps = filters * (size_t)plan->p.filter_length;
@@ -60,15 +60,13 @@ static void add_sink(conv_product *p, void *data, const void *factor)
 }
 
 /* The products and sums that make the gradients. */
-static conv_job job_of(const operands *o, const void *spectrum)
+static conv_job job_of(const operands *o)
 {
     const danaus_conv_gradients *to = o->to;
     const conv_input p = { o->u, o->gate_in }, dc = { o->dy, o->gate_out };
     conv_job job = {
-        .batch = o->batch,
-        .spectrum = spectrum,
         .sums = to->dk || to->dk_reverse || to->dskip,
-        .filter = { p, dc, to->dk, to->dk_reverse, to->dskip },
+        .filter = { p, dc, to->dk, to->dk_reverse, to->dskip, 0 },
     };
     conv_product c = { .x = p }, dp = { .x = dc, .adjoint = 1 };
     add_sink(&c, to->dgate_out, o->dy);
@@ -81,19 +79,40 @@ static conv_job job_of(const operands *o, const void *spectrum)
     return job;
 }
 
+static danaus_status gradient(
+    const danaus_conv_plan *plan, danaus_device *device,
+    const danaus_spectrum *spectrum, conv_extent *x, const operands *o)
+{
+    TRY(dn_conv_need_parts(plan, device, spectrum));
+    TRY(dn_conv_check_extent(plan, device, x));
+    if (!o->to || x->numbers < 1 || !o->u || !o->dy)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "u, dy, gradients and a batch of at least 1 number are needed");
+    TRY(check_members(plan, o));
+    TRY(check_overlaps(plan, o, x));
+    conv_job job = job_of(o);
+    return dn_conv_run(plan, device, spectrum, x, &job);
+}
+
 danaus_status danaus_conv_gradient(
     const danaus_conv_plan *plan, danaus_device *device,
     const danaus_spectrum *spectrum, int64_t batch, const void *u, const void *gate_in,
     const void *gate_out, const void *dy, const danaus_conv_gradients *gradients)
 {
-    TRY(dn_conv_check(plan, device, spectrum, batch));
-    if (!gradients || batch < 1 || !u || !dy)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT,
-            "u, dy, gradients and a batch of at least 1 are needed");
-    const operands o = { batch, u, gate_in, gate_out, dy, gradients };
-    TRY(check_members(plan, &o));
-    TRY(check_overlaps(plan, &o));
-    conv_job job = job_of(&o, spectrum->data);
-    return plan->conv->run(device, plan->engine, &job);
+    const operands o = { u, gate_in, gate_out, dy, gradients };
+    conv_extent x = { .batch = batch };
+    return gradient(plan, device, spectrum, &x, &o);
+}
+
+danaus_status danaus_conv_gradient_packed(
+    const danaus_conv_plan *plan, danaus_device *device,
+    const danaus_spectrum *spectrum, int64_t sequences, const int64_t *offsets,
+    const void *u, const void *gate_in, const void *gate_out, const void *dy,
+    const danaus_conv_gradients *gradients)
+{
+    const operands o = { u, gate_in, gate_out, dy, gradients };
+    conv_extent x = { .batch = sequences, .offsets = offsets };
+    TRY(dn_conv_need_offsets(offsets));
+    return gradient(plan, device, spectrum, &x, &o);
 }

@@ -85,9 +85,15 @@ static danaus_status check_problem(const conv_problem *p)
     if (p->effort != DANAUS_ESTIMATE && p->effort != DANAUS_MEASURE &&
         p->effort != DANAUS_TABLE_ONLY)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no effort", p->effort);
+    if ((unsigned)p->accuracy > DANAUS_CONV_FAST)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no accuracy", p->accuracy);
     if (p->batch < 0)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", p->batch);
+    if (p->packed && dn_conv_reach(p).periodic)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "circular convolutions take rows of one length, no packed sequences");
     return dn_check_reserved(p->reserved, sizeof p->reserved);
 }
 
@@ -104,17 +110,15 @@ danaus_status danaus_conv_plan_create(
     p.dtype = p.dtype ? p.dtype : DANAUS_F32;
     complete_box(&p);
     TRY(check_problem(&p));
-    TRY(dn_conv_need(device, create, "convolutions"));
+    TRY(dn_conv_need(device, create, "long convolutions"));
+    p.accuracy = dn_conv_accuracy(device, &p);
     danaus_conv_plan *made = dn_calloc(1, sizeof *made);
     if (!made)
         return dn_fail_memory(sizeof *made, "a plan");
     made->conv = device->backend->conv;
     made->p = p;
     snprintf(made->device, sizeof made->device, "%s", device->name);
-    danaus_status status = dn_conv_choose(device, &p, &made->choice);
-    status = status
-                 ? status
-                 : made->conv->create(device, &p, &made->choice.frame, &made->engine);
+    danaus_status status = dn_conv_make_classes(device, made);
     if (status != DANAUS_OK)
         danaus_conv_plan_destroy(made);
     else
@@ -124,8 +128,12 @@ danaus_status danaus_conv_plan_create(
 
 void danaus_conv_plan_destroy(danaus_conv_plan *plan)
 {
-    if (plan && plan->engine)
-        plan->conv->destroy(plan->engine);
+    if (!plan)
+        return;
+    for (int i = 0; i < plan->count; i++)
+        if (plan->classes[i].engine)
+            plan->conv->destroy(plan->classes[i].engine);
+    dn_free(plan->classes);
     dn_free(plan);
 }
 
@@ -144,50 +152,39 @@ danaus_status dn_conv_lacks(const danaus_device *device, const char *what)
     return dn_fail(DANAUS_ERR_UNSUPPORTED, "%s has no %s", device->name, what);
 }
 
-/* The device has the plan's name, and rows of this batch have a size. */
-static danaus_status check_batch(
-    const danaus_conv_plan *plan, const danaus_device *device, int64_t batch)
+danaus_status dn_conv_check_extent(
+    const danaus_conv_plan *plan, const danaus_device *device, conv_extent *x)
 {
+    const conv_problem *p = &plan->p;
+    int64_t columns = 0, bytes;
     TRY(dn_check_place(device, plan->device));
-    if (batch < 0)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, batch);
-    int64_t bytes;
-    if (dn_mul_overflows(plan->p.channels * plan->p.length, batch, &bytes) ||
-        dn_mul_overflows(bytes, 64, &bytes))
-        return dn_fail(DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large", batch);
+    if (x->batch < 0)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, x->batch);
+    if (!x->offsets != !p->packed)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "plans for packed sequences, and no others, take calls with offsets");
+    if (x->offsets)
+        TRY(dn_conv_check_offsets(p->length, x->batch, x->offsets, &columns));
+    else if (dn_mul_overflows(p->length, x->batch, &columns))
+        return dn_fail(
+            DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large", x->batch);
+    if (dn_mul_overflows(p->channels, columns, &x->numbers) ||
+        dn_mul_overflows(x->numbers, 64, &bytes))
+        return dn_fail(
+            DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large", x->batch);
     return DANAUS_OK;
 }
 
-danaus_status dn_conv_check(
+danaus_status dn_conv_need_parts(
     const danaus_conv_plan *plan, const danaus_device *device,
-    const danaus_spectrum *spectrum, int64_t batch)
+    const danaus_spectrum *spectrum)
 {
     if (!plan || !device || !spectrum)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a plan, a device and a spectrum are needed");
     if (spectrum->plan != plan)
         return dn_fail(DANAUS_ERR_ARGUMENT, "the spectrum was made for another plan");
-    return check_batch(plan, device, batch);
-}
-
-danaus_status danaus_conv_scratch_bytes(
-    const danaus_conv_plan *plan, danaus_device *device, int64_t batch, size_t *forward,
-    size_t *gradient)
-{
-    if (!plan || !device || batch < 1)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT,
-            "a plan, a device and a batch of at least 1 are needed");
-    TRY(check_batch(plan, device, batch));
-    const conv_job run = { .batch = batch, .products = 1 };
-    const conv_job back = { .batch = batch, .products = 2, .sums = 1 };
-    const conv_backend *conv = plan->conv;
-    size_t filters = conv->scratch_bytes(device, plan->engine, NULL);
-    size_t rows = conv->scratch_bytes(device, plan->engine, &run);
-    if (forward)
-        *forward = MAX(filters, rows);
-    if (gradient)
-        *gradient = conv->scratch_bytes(device, plan->engine, &back);
     return DANAUS_OK;
 }
 
@@ -211,10 +208,96 @@ danaus_status dn_conv_check_apart(
     return DANAUS_OK;
 }
 
-size_t dn_conv_array_bytes(const danaus_conv_plan *plan, int64_t batch)
+size_t dn_conv_array_bytes(const danaus_conv_plan *plan, const conv_extent *x)
 {
-    return (size_t)(batch * plan->p.channels * plan->p.length) *
-           danaus_dtype_size(plan->p.dtype);
+    return (size_t)x->numbers * danaus_dtype_size(plan->p.dtype);
+}
+
+/* ---- calls ---- */
+
+danaus_status dn_conv_run(
+    const danaus_conv_plan *plan, danaus_device *device,
+    const danaus_spectrum *spectrum, const conv_extent *x, const conv_job *job)
+{
+    conv_calls calls;
+    TRY(dn_conv_lay_calls(plan, spectrum, x, job, &calls));
+    danaus_status status = plan->conv->run(device, calls.count, calls.call);
+    dn_free(calls.pieces);
+    return status;
+}
+
+static danaus_status job_scratch(
+    const danaus_conv_plan *plan, danaus_device *device, const conv_extent *x,
+    const conv_job *job, size_t *bytes)
+{
+    conv_calls calls;
+    TRY(dn_conv_lay_calls(plan, NULL, x, job, &calls));
+    *bytes = plan->conv->scratch_bytes(device, calls.count, calls.call);
+    dn_free(calls.pieces);
+    return DANAUS_OK;
+}
+
+static danaus_status scratch_bytes(
+    const danaus_conv_plan *plan, danaus_device *device, conv_extent *x,
+    size_t *forward, size_t *gradient)
+{
+    const conv_job run = { .products = 1 }, back = { .products = 2, .sums = 1 };
+    conv_call filters[CONV_MOST_CLASSES];
+    size_t rows, all;
+    if (!plan || !device)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and a device are needed");
+    TRY(dn_conv_check_extent(plan, device, x));
+    if (x->batch < 1)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of at least 1 is needed");
+    TRY(job_scratch(plan, device, x, &run, &rows));
+    TRY(job_scratch(plan, device, x, &back, &all));
+    int count = dn_conv_lay_filters(plan, NULL, NULL, filters);
+    if (forward)
+        *forward = MAX(rows, plan->conv->scratch_bytes(device, count, filters));
+    if (gradient)
+        *gradient = all;
+    return DANAUS_OK;
+}
+
+danaus_status danaus_conv_scratch_bytes(
+    const danaus_conv_plan *plan, danaus_device *device, int64_t batch, size_t *forward,
+    size_t *gradient)
+{
+    conv_extent x = { .batch = batch };
+    return scratch_bytes(plan, device, &x, forward, gradient);
+}
+
+danaus_status danaus_conv_scratch_bytes_packed(
+    const danaus_conv_plan *plan, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, size_t *forward, size_t *gradient)
+{
+    conv_extent x = { .batch = sequences, .offsets = offsets };
+    TRY(dn_conv_need_offsets(offsets));
+    return scratch_bytes(plan, device, &x, forward, gradient);
+}
+
+static danaus_status execute(
+    const danaus_conv_plan *plan, danaus_device *device,
+    const danaus_spectrum *spectrum, conv_extent *x, const void *u, const void *gate_in,
+    const void *gate_out, void *y)
+{
+    TRY(dn_conv_need_parts(plan, device, spectrum));
+    TRY(dn_conv_check_extent(plan, device, x));
+    if (x->numbers == 0)
+        return DANAUS_OK;
+    if (!u || !y)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "both u and y are needed");
+    size_t bytes = dn_conv_array_bytes(plan, x);
+    piece to = { "y", y, bytes };
+    piece from[] = { { "u", u, bytes },
+                     { "gate_in", gate_in, bytes },
+                     { "gate_out", gate_out, bytes } };
+    TRY(dn_conv_check_apart(1, &to, 3, from));
+    conv_job job = {
+        .products = 1,
+        .product = { { .x = { u, gate_in }, .sinks = 1, .sink = { { y, gate_out } } } },
+    };
+    return dn_conv_run(plan, device, spectrum, x, &job);
 }
 
 danaus_status danaus_conv_execute(
@@ -222,22 +305,16 @@ danaus_status danaus_conv_execute(
     const danaus_spectrum *spectrum, int64_t batch, const void *u, const void *gate_in,
     const void *gate_out, void *y)
 {
-    TRY(dn_conv_check(plan, device, spectrum, batch));
-    if (batch == 0)
-        return DANAUS_OK;
-    if (!u || !y)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "both u and y are needed");
-    size_t bytes = dn_conv_array_bytes(plan, batch);
-    piece to = { "y", y, bytes };
-    piece from[] = { { "u", u, bytes },
-                     { "gate_in", gate_in, bytes },
-                     { "gate_out", gate_out, bytes } };
-    TRY(dn_conv_check_apart(1, &to, 3, from));
-    conv_job job = {
-        .batch = batch,
-        .spectrum = spectrum->data,
-        .products = 1,
-        .product = { { .x = { u, gate_in }, .sinks = 1, .sink = { { y, gate_out } } } },
-    };
-    return plan->conv->run(device, plan->engine, &job);
+    conv_extent x = { .batch = batch };
+    return execute(plan, device, spectrum, &x, u, gate_in, gate_out, y);
+}
+
+danaus_status danaus_conv_execute_packed(
+    const danaus_conv_plan *plan, danaus_device *device,
+    const danaus_spectrum *spectrum, int64_t sequences, const int64_t *offsets,
+    const void *u, const void *gate_in, const void *gate_out, void *y)
+{
+    conv_extent x = { .batch = sequences, .offsets = offsets };
+    TRY(dn_conv_need_offsets(offsets));
+    return execute(plan, device, spectrum, &x, u, gate_in, gate_out, y);
 }

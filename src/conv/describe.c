@@ -10,13 +10,14 @@
 #define MIB   1048576.0
 #define SHOWN 3 /* candidates beside the one that is used */
 
-static void write_cut(const danaus_conv_plan *plan, conv_cut cut, text *to)
+static void write_cut(
+    const danaus_conv_plan *plan, const conv_class *c, conv_cut cut, text *to)
 {
-    int64_t windows = dn_conv_cut_rows(&plan->choice.frame, cut).windows;
+    int64_t windows = dn_conv_cut_rows(&c->choice.frame, cut).windows;
     dn_text(
         to, "%" PRId64 " window%s of %" PRId64 " complex numbers = ", windows,
         windows > 1 ? "s" : "", cut.n);
-    plan->conv->describe(plan->engine, cut, to);
+    plan->conv->describe(c->engine, cut, to);
 }
 
 static void write_term(const conv_term *t, double amount, text *to)
@@ -31,10 +32,11 @@ static void write_term(const conv_term *t, double amount, text *to)
     dn_text(to, "  %10.3f us\n", 1e6 * amount * t->second);
 }
 
-static void write_candidates(const danaus_conv_plan *plan, text *to)
+static void write_candidates(
+    const danaus_conv_plan *plan, const conv_class *own, text *to)
 {
-    const conv_candidates *list = &plan->choice.candidates;
-    conv_cut used = plan->choice.frame.cut;
+    const conv_candidates *list = &own->choice.candidates;
+    conv_cut used = own->choice.frame.cut;
     int shown = 0;
     for (int i = 0; i < list->count && shown < SHOWN; i++) {
         const conv_candidate *c = &list->best[i];
@@ -43,7 +45,7 @@ static void write_candidates(const danaus_conv_plan *plan, text *to)
             continue;
         dn_text(to, shown++ ? "       " : "others:");
         dn_text(to, " %.3g us with ", 1e6 * c->cost);
-        write_cut(plan, c->cut, to);
+        write_cut(plan, own, c->cut, to);
         dn_text(to, "\n");
     }
 }
@@ -55,24 +57,40 @@ static void write_kept(const conv_problem *p, text *to)
     dn_text(to, " kept)");
 }
 
+/* What sequences that are shorter run. */
+static void write_classes(const danaus_conv_plan *plan, text *to)
+{
+    for (int i = plan->count - 2; i >= 0; i--) {
+        const conv_class *c = &plan->classes[i];
+        dn_text(to, "sequences of at most %" PRId64 " numbers: ", c->p.length);
+        write_cut(plan, c, c->choice.frame.cut, to);
+        dn_text(to, "\n");
+    }
+}
+
 void dn_conv_describe(const danaus_conv_plan *plan, text *to)
 {
     static const char *const judges[] = { "by the model", "by the tuning table",
                                           "as measured" };
-    const conv_choice *c = &plan->choice;
-    const conv_engine *e = plan->engine;
+    const conv_class *own = dn_conv_longest(plan);
+    const conv_choice *c = &own->choice;
+    const conv_engine *e = own->engine;
     int built_in = !c->model.measured;
     dn_text(to, "%s: ", c->frame.cut.kernel->name);
-    write_cut(plan, c->frame.cut, to);
+    write_cut(plan, own, c->frame.cut, to);
     if (c->frame.sparse)
         write_kept(&plan->p, to);
     dn_text(
         to, ", %.3g us a row%s %s\n", 1e6 * c->cost,
-        c->judge == CONV_BY_MODEL && built_in ? " on one thread" : "",
+        c->judge == CONV_BY_MODEL && built_in && e->worker_bytes ? " on one thread"
+                                                                 : "",
         judges[c->judge]);
-    dn_text(
-        to, "memory: %.3g MiB a filter, %.3g MiB of scratch for each window at work\n",
-        (double)e->filter_bytes / MIB, (double)e->worker_bytes / MIB);
+    dn_text(to, "memory: %.3g MiB a filter", (double)e->filter_bytes / MIB);
+    if (e->worker_bytes)
+        dn_text(
+            to, ", %.3g MiB of scratch for each window at work",
+            (double)e->worker_bytes / MIB);
+    dn_text(to, "\n");
     dn_text(
         to, "model with constants %s%s:\n",
         built_in ? "built in for " : "measured by calibration",
@@ -80,5 +98,6 @@ void dn_conv_describe(const danaus_conv_plan *plan, text *to)
     for (int i = 0; i < c->model.count; i++)
         if (c->work.amount[i] > 0)
             write_term(&c->model.term[i], c->work.amount[i], to);
-    write_candidates(plan, to);
+    write_candidates(plan, own, to);
+    write_classes(plan, to);
 }

@@ -65,11 +65,11 @@ static int64_t lead(const conv_frame *f, int64_t before, int64_t after)
     return MIN(ROUND_UP(before, CONV_LINE), 2 * f->cut.n - after - f->step);
 }
 
-conv_span dn_conv_span(const conv_frame *f, int64_t number, int adjoint)
+conv_span dn_conv_span(const conv_frame *f, int64_t length, int64_t number, int adjoint)
 {
     int64_t before = adjoint ? f->after : f->before, first = number * f->step;
     int64_t after = adjoint ? f->before : f->after;
-    range y = { first, MIN(first + f->step, f->length) };
+    range y = { first, MIN(first + f->step, length) };
     return (conv_span){
         .start = first - lead(f, before, after),
         .used = f->fold ? y : (range){ y.from - before, y.to + after },
@@ -92,16 +92,22 @@ static inline void set_number(danaus_dtype sums, void *to, int64_t i, double x)
         ((float *)to)[i] = (float)x;
 }
 
+/* to[i] = x, or is added. */
+static inline void put(danaus_dtype sums, int is_more, double x, void *to, int64_t i)
+{
+    set_number(sums, to, i, is_more ? number(sums, to, i) + x : x);
+}
+
 /* to[i] = scale from[step i] for i < met, then zeros, `count` numbers in all, in a type
-   of sums. Where this is called type and step are constants, so that compilers see plain
-   loops. */
+   of sums; or they are added. Where this is called type and step are constants, so that
+   compilers see plain loops. */
 static inline void put_plain(
-    danaus_dtype sums, double scale, const void *from, int64_t met, int step,
-    int64_t count, void *to)
+    danaus_dtype sums, int is_more, double scale, const void *from, int64_t met,
+    int step, int64_t count, void *to)
 {
     for (int64_t i = 0; i < met; i++)
-        set_number(sums, to, i, scale * number(sums, from, step * i));
-    for (int64_t i = met; i < count; i++)
+        put(sums, is_more, scale * number(sums, from, step * i), to, i);
+    for (int64_t i = met; i < count && !is_more; i++)
         set_number(sums, to, i, 0);
 }
 
@@ -171,12 +177,14 @@ void dn_conv_lay_filter(
 /* Taps of rows that are periodic: a tap has its lag mod the length, and what is beyond the
    row of a window that folds has its sign changed. */
 static inline void take_folded(
-    const conv_frame *f, danaus_dtype sums, double scale, const void *window, void *to)
+    const conv_frame *f, danaus_dtype sums, int is_more, double scale,
+    const void *window, void *to)
 {
     for (int64_t s = 0; s < f->taps; s += f->length)
         for (int64_t i = 0; i < MIN(f->taps - s, f->length); i++) {
             double beyond = f->fold ? number(sums, window, f->cut.n + i) : 0;
-            set_number(sums, to, s + i, scale * (number(sums, window, i) - beyond));
+            double sum = scale * (number(sums, window, i) - beyond);
+            put(sums, is_more, sum, to, s + i);
         }
 }
 
@@ -186,19 +194,20 @@ static inline void take_filter(
 {
     int64_t n = f->cut.n, size = sums == DANAUS_F64 ? 8 : 4;
     int64_t first = filter * f->taps * size;
+    int more = to->is_more;
     double scale = 1.0 / (double)n;
     if (to->dk && f->periodic)
-        take_folded(f, sums, scale, window, (char *)to->dk + first);
+        take_folded(f, sums, more, scale, window, (char *)to->dk + first);
     else if (to->dk)
         put_plain(
-            sums, scale, window, MIN(f->taps, f->before + 1), 1, f->taps,
+            sums, more, scale, window, MIN(f->taps, f->before + 1), 1, f->taps,
             (char *)to->dk + first);
     if (to->dk_reverse)
         put_plain(
-            sums, -scale, (const char *)window + (2 * n - 1) * size,
+            sums, more, -scale, (const char *)window + (2 * n - 1) * size,
             MIN(f->taps, f->after), -1, f->taps, (char *)to->dk_reverse + first);
     if (to->dskip)
-        set_number(sums, to->dskip, filter, scale * number(sums, window, 0));
+        put(sums, more, scale * number(sums, window, 0), to->dskip, filter);
 }
 
 void dn_conv_take_filter(

@@ -22,7 +22,13 @@ int64_t dn_conv_windows(const conv_frame *f, int64_t n);
 /* The frame with this cut, whose n is not too short. */
 conv_frame dn_conv_cut_rows(const conv_frame *f, conv_cut cut);
 
-/* Window `number` of a row: its local number j is number start + j of the row. It makes
+/* Windows of a channel. */
+static inline int64_t dn_conv_windows_of(const conv_frame *f, const conv_job *job)
+{
+    return job->pieces ? job->count : job->batch * f->windows;
+}
+
+/* Window `number` of a row of so many numbers: its local number j is number start + j of the row. It makes
    y; of the row it sees `used`, other numbers count as zero, or, where rows are periodic,
    repeat. */
 typedef struct conv_span {
@@ -30,7 +36,8 @@ typedef struct conv_span {
     range used, y;
 } conv_span;
 
-conv_span dn_conv_span(const conv_frame *f, int64_t number, int adjoint);
+conv_span dn_conv_span(
+    const conv_frame *f, int64_t length, int64_t number, int adjoint);
 
 /* Filter number `filter`, over n, as a window: 2 n numbers mod Z^2n + 1, taps at their
    lag. */
@@ -53,7 +60,7 @@ typedef struct conv_box {
 conv_box dn_conv_box(const conv_problem *p);
 int dn_conv_is_outside(const conv_box *b, int64_t frequency);
 
-/* ---- streams (docs/conv.md (10)) ---- */
+/* ---- streams (docs/conv.md (11)) ---- */
 
 /* The next n numbers, which end no later than a block of STREAM_HEAD; and for each level,
    before they are taken, the parts whose products are due and the number of the block that

@@ -21,7 +21,7 @@ static danaus_status check_filters(
 {
     if (!filters->k)
         return dn_fail(DANAUS_ERR_ARGUMENT, "filters are needed");
-    if ((filters->k_reverse != NULL) != plan->choice.frame.reverse)
+    if ((filters->k_reverse != NULL) != dn_conv_longest(plan)->choice.frame.reverse)
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "reverse filters are given with bidirectional plans and no others");
@@ -33,12 +33,9 @@ static danaus_status update(
 {
     TRY(check_device(s->plan, device));
     TRY(check_filters(s->plan, filters));
-    return s->plan->conv->transform(device, s->plan->engine, filters, s->data);
-}
-
-static size_t spectrum_bytes(const danaus_conv_plan *plan)
-{
-    return (size_t)plan->p.filters * plan->engine->filter_bytes;
+    conv_call calls[CONV_MOST_CLASSES];
+    int count = dn_conv_lay_filters(s->plan, filters, s->data, calls);
+    return s->plan->conv->run(device, count, calls);
 }
 
 static conv_filters on_host(
@@ -53,7 +50,7 @@ static conv_filters on_host(
 static danaus_status fill(
     danaus_spectrum *s, danaus_device *device, const conv_filters *filters)
 {
-    size_t bytes = spectrum_bytes(s->plan);
+    size_t bytes = s->plan->spectrum_bytes;
     TRY(danaus_alloc(device, bytes, &s->data));
     s->owned = 1;
     if (filters->k)
@@ -100,7 +97,7 @@ danaus_status danaus_spectrum_bytes(const danaus_conv_plan *plan, size_t *bytes)
 {
     if (!plan || !bytes)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and a place for bytes are needed");
-    *bytes = spectrum_bytes(plan);
+    *bytes = plan->spectrum_bytes;
     return DANAUS_OK;
 }
 
@@ -113,10 +110,10 @@ danaus_status danaus_spectrum_create_in(
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a spectrum needs memory at a multiple of %d bytes",
             DN_ALIGN);
-    if (bytes < spectrum_bytes(plan))
+    if (bytes < plan->spectrum_bytes)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "%zu bytes for a spectrum that takes %zu", bytes,
-            spectrum_bytes(plan));
+            plan->spectrum_bytes);
     danaus_spectrum *s = NULL;
     TRY(make(plan, device, spectrum, &s));
     s->data = memory;

@@ -5,7 +5,7 @@
    taps: when a block is complete, at time p, the window of the last 2 b numbers is
    transformed, and
 
-       y[p + r] += sum over parts i of (K_i X(p - i b))[b + r],    r < b,              (10)
+       y[p + r] += sum over parts i of (K_i X(p - i b))[b + r],    r < b,              (11)
 
    where X(q) is the window that ended at q. Part i of level l begins at lag (i + 1) b, so
    only numbers before p are met: y of the next block is ready before it is asked for.

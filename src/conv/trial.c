@@ -6,6 +6,8 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 
+#define GPU_SHARE 4 /* bytes of a GPU's cache for each number of a trial: it is full */
+
 /* Sets batch, channels and filters to those of so many rows: a batch as large as the
    problem's, and where channels have filters of their own, several of these. */
 static danaus_status choose_rows(
@@ -13,9 +15,9 @@ static danaus_status choose_rows(
 {
     danaus_device_info info;
     TRY(danaus_device_describe(dev, &info));
-    int64_t threads = info.threads ? info.threads : dev->backend->conv->few_rows;
+    int64_t all = info.threads ? numbers * info.threads : info.cache / GPU_SHARE;
     int64_t few = dn_conv_few_rows(dev, p), shared = p->filters < p->channels;
-    int64_t many = MAX(2 * threads, CEIL_DIV(numbers * threads, p->length));
+    int64_t many = MAX(1 + 2 * info.threads, CEIL_DIV(all, p->length));
     int64_t batch = few ? p->batch : p->batch ? MIN(p->batch, many) : many;
     p->channels = few ? p->channels : MIN(p->channels, CEIL_DIV(many, batch));
     p->filters = shared ? 1 : p->channels;
@@ -57,12 +59,24 @@ danaus_status dn_conv_trial_open(
     return status;
 }
 
-danaus_status dn_conv_trial_run(const conv_trial *t, double *seconds)
+static danaus_status run(danaus_device *dev, void *arg)
 {
+    const conv_trial *t = arg;
+    const conv_call call = { .engine = t->engine, .job = &t->job };
+    return dev->backend->conv->run(dev, 1, &call);
+}
+
+danaus_status dn_conv_trial_run(conv_trial *t, double *seconds)
+{
+    const backend *b = t->dev->backend;
     double start = dn_seconds();
-    TRY(t->dev->backend->conv->run(t->dev, t->engine, &t->job));
-    TRY(t->dev->backend->sync(t->dev));
-    *seconds = (dn_seconds() - start) / (double)t->rows;
+    if (b->time) {
+        TRY(b->time(t->dev, run, t, seconds));
+    } else {
+        TRY(run(t->dev, t));
+        *seconds = dn_seconds() - start;
+    }
+    *seconds /= (double)t->rows;
     return DANAUS_OK;
 }
 

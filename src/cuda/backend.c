@@ -203,6 +203,7 @@ const backend dn_backend_cuda = {
     .ks_gradient = dn_cuda_ks_gradient,
     .ks_scratch = dn_cuda_ks_scratch,
     .gradient_scratch = dn_cuda_gradient_scratch,
+    .conv = &dn_cuda_conv,
     .packing = dn_cuda_packing,
     .pack = &dn_cuda_pack,
     .energy = dn_cuda_energy,

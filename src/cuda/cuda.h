@@ -94,6 +94,7 @@ typedef struct cuda_form {
 /* A GPU, for all devices on it: shared.c. */
 typedef struct cuda_device cuda_device;
 typedef struct cuda_gpu cuda_gpu;
+typedef struct cuda_constants cuda_constants;
 struct cuda_gpu {
     cuda_gpu *next;
     int ordinal, users;
@@ -112,8 +113,9 @@ struct cuda_gpu {
     cuda_blas blas;
     cuda_function *functions; /* open addressing; at most half of the places taken */
     size_t function_count, function_capacity;
-    pack_map *maps;         /* of weights, each as long as it has users */
-    const kernel **refused; /* rows that do not compile here */
+    pack_map *maps;            /* of weights, each as long as it has users */
+    cuda_constants *constants; /* of transforms */
+    const kernel **refused;    /* rows that do not compile here */
     size_t refused_count, refused_capacity;
 };
 
@@ -135,7 +137,9 @@ struct cuda_device {
     nvml_device nvml;      /* NULL until it is asked for */
     cuda_replay *replays;  /* NULL until a call is worth a graph */
     int64_t replayed;      /* calls */
-    cu_stream capture;     /* NULL until it is needed */
+    cu_stream capture;     /* NULL until it is needed, */
+    cu_stream branch;      /* and the second branch of what is captured, */
+    cu_event parting;      /* with where branches part and meet */
     cuda_form *forms;
     cuda_form *recorded, *patched; /* whose launches are captured, or given arguments */
     int launches;                  /* of it, so far; -1: others than it has */
@@ -213,6 +217,14 @@ typedef struct cuda_call {
 danaus_status dn_cuda_replay(cuda_device *d, cuda_key *key, const cuda_call *call);
 void dn_cuda_forget_replays(cuda_device *d);
 
+/* Two branches of what is captured. From where dn_cuda_part() says that they part, work may
+   go to the second one: dn_cuda_turn() goes there, dn_cuda_meet() comes back and waits for
+   it. Where nothing is captured they do not part: launches that follow each other cost
+   less than events. */
+danaus_status dn_cuda_part(cuda_device *d, int *parted);
+void dn_cuda_turn(cuda_device *d);
+danaus_status dn_cuda_meet(cuda_device *d);
+
 /* A launch of the form that is recorded, which has been made; one of the form that is
    patched, instead of being made. */
 void dn_cuda_record(cuda_device *d, cu_function function, const gpu_launch *launch);
@@ -234,6 +246,11 @@ int dn_cuda_is_loaded(cuda_gpu *g, const gpu_use *use);
 danaus_status dn_cuda_load_use(
     cuda_device *d, const gpu_use *use, const void *image, size_t bytes, int *refused,
     cu_function *function);
+
+/* The functions of several uses, which get their hashes; what is new is compiled on as many
+   threads as there are. */
+danaus_status dn_cuda_load_uses(
+    cuda_device *d, gpu_use *uses, int count, cu_function *functions);
 
 /* Of everything that decides what is compiled: danaus' version, target and options, the
    defines, the text `name`, and all texts that it may include. */
@@ -316,6 +333,8 @@ danaus_status dn_cuda_time(
 /* danaus_device_energy() through NVIDIA's management library. */
 danaus_status dn_cuda_energy(danaus_device *dev, double *joules);
 
+extern const conv_backend dn_cuda_conv;
+void dn_cuda_free_constants(cuda_gpu *g);
 extern const pack_backend dn_cuda_pack;
 double dn_cuda_packing(const danaus_device *dev, const kernel *k, const problem *p);
 

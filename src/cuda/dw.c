@@ -1,11 +1,13 @@
 /* Making the weight gradient of a factor as planned: parts dw[slab] of sums over the
-   columns of a slab, and their sum in the order of slabs. */
+   columns of a slab. And sums of parts, in the order of slabs, of all factors at once. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/gradient.h"
 
 #include "base/dtype.h"
 #include "base/status.h"
 #include "math/pattern.h"
+
+#include <string.h>
 
 typedef struct dw_run {
     cuda_device *d;
@@ -24,20 +26,67 @@ danaus_status dn_cuda_help(
     return dn_cuda_launch(d, function, launch, arguments);
 }
 
-danaus_status dn_cuda_sum(
-    cuda_device *d, const problem *p, const void *parts, const gpu_sum *sum)
+/* The table of ks_reduce.cu. */
+typedef struct sum_table {
+    int64_t count;
+    struct {
+        const void *part, *to;
+        int64_t slabs, q[4], s[4];
+        int first, blocks, wide_log2, per, ways, conjugated, dense,
+            narrow; /* 1: parts, 2: sums */
+    } job[MOST_SUMS];
+} sum_table;
+
+_Static_assert(sizeof(sum_table) == GPU_TABLE_BYTES, "a table that kernels are given");
+
+static int is_rounded(const cuda_sums *s, const gpu_sum *sum)
 {
-    gpu_sum s = *sum;
-    const void *to = s.to.data;
-    void *in_tiles[] = { &parts, &to,        &s.count,   &s.q.a,     &s.q.b,    &s.q.c,
-                         &s.q.d, &s.to.s[0], &s.to.s[1], &s.to.s[2], &s.to.s[3] };
-    void *in_lines[] = {
-        &parts,          &to,        &s.count,   &s.per,     &s.ways,
-        &s.to.conjugate, &s.q.a,     &s.q.b,     &s.q.c,     &s.q.d,
-        &s.to.s[0],      &s.to.s[1], &s.to.s[2], &s.to.s[3], &s.dense
-    };
-    return dn_cuda_help(
-        d, s.helper, p, &s.launch, s.helper == GPU_ADD ? in_lines : in_tiles);
+    return sum->to.dtype != dn_sum_type(s->largest.dtype);
+}
+
+danaus_status dn_cuda_make_sums(cuda_device *d, cuda_sums *s)
+{
+    sum_table t = { .count = s->count };
+    void *arguments[] = { &t };
+    int blocks = 0;
+    if (!s->count)
+        return DANAUS_OK;
+    for (int n = 0; n < s->count; n++) {
+        const gpu_sum *sum = &s->sum[n];
+        danaus_pattern q = sum->q;
+        const int64_t sizes[] = { q.a, q.b, q.c, q.d };
+        t.job[n].part = s->parts[n];
+        t.job[n].to = sum->to.data;
+        t.job[n].slabs = sum->count;
+        memcpy(t.job[n].q, sizes, sizeof sizes);
+        memcpy(t.job[n].s, sum->to.s, sizeof sizes);
+        t.job[n].first = blocks;
+        t.job[n].blocks = sum->blocks;
+        t.job[n].wide_log2 = sum->wide_log2;
+        t.job[n].per = sum->per;
+        t.job[n].ways = sum->ways;
+        t.job[n].conjugated = sum->to.conjugate;
+        t.job[n].dense = sum->dense;
+        t.job[n].narrow = sum->narrow | is_rounded(s, sum) << 1;
+        blocks += sum->blocks;
+    }
+    s->count = 0;
+    gpu_launch launch = dn_gpu_line(blocks, GPU_SUM_THREADS);
+    return dn_cuda_help(d, GPU_ADD, &s->largest, &launch, arguments);
+}
+
+danaus_status dn_cuda_add_sum(
+    cuda_device *d, cuda_sums *s, const problem *p, const void *parts,
+    const gpu_sum *sum)
+{
+    if (s->count == MOST_SUMS)
+        TRY(dn_cuda_make_sums(d, s));
+    int64_t weights = dn_pattern_weights(p->pattern);
+    if (!s->count || weights > dn_pattern_weights(s->largest.pattern))
+        s->largest = *p;
+    s->parts[s->count] = parts;
+    s->sum[s->count++] = *sum;
+    return DANAUS_OK;
 }
 
 /* ---- operands ---- */
@@ -141,7 +190,7 @@ static danaus_status make_by_text(
 
 danaus_status dn_cuda_dw(
     cuda_device *d, const gpu_dw_plan *plan, const void *x, const void *dy, void *parts,
-    void *work, const weights_view *to)
+    void *work)
 {
     dw_run r = { d, plan, parts };
     danaus_pattern q = plan->p.pattern;
@@ -156,6 +205,5 @@ danaus_status dn_cuda_dw(
         TRY((plan->library ? make_by_library : make_by_text)(
             &r, some_x, some_dy, n, first > 0));
     }
-    gpu_sum sum = dn_gpu_dw_sum(plan, to);
-    return dn_cuda_sum(d, &plan->p, parts, &sum);
+    return DANAUS_OK;
 }

@@ -3,13 +3,31 @@
 
    x_0 = x, x_1 = K x_0, ... lie in scratch in the type of x. Sums over the batch are
    made in slabs of columns, as many as fill the GPU, and the slabs added up in their
-   order: the same bits on every run. */
+   order: the same bits on every run. The slabs of all factors, and of the bias, wait to be
+   added up by one launch, as long as they are no more than a second cache holds.
+
+   Of small operands, whose launches take longer than their work, a graph has two branches:
+   x_1, ... and the gradients of the last step, and what comes back from there. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/gradient.h"
 
 #include "base/dtype.h"
 #include "base/status.h"
 #include "math/pattern.h"
+
+#include <string.h>
+
+/* Of parts that wait, at most. */
+#define MOST_WAITING ((size_t)16 << 20)
+
+/* Bytes of the widest vector up to which there are branches. */
+#define MOST_BRANCHED ((int64_t)4 << 20)
+
+/* Where the parts of a gradient lie, and whether those that lie there are added up before. */
+typedef struct part_place {
+    size_t at;
+    int is_reused;
+} part_place;
 
 typedef struct gradient_run {
     cuda_device *d;
@@ -20,8 +38,14 @@ typedef struct gradient_run {
     int lowest, highest; /* steps whose dy, and whose x, are needed */
     const void *x[DANAUS_MAX_FACTORS];
     void *dy[2];
-    void *parts, *work; /* work: of a step */
+    char *parts;
+    void *work;      /* of a step, */
+    void *work_back; /* and of one in the second branch, if operands are small */
+    int is_small, has_branches;
     gpu_dw_plan dw[DANAUS_MAX_FACTORS];
+    part_place place[DANAUS_MAX_FACTORS], bias_place;
+    size_t parts_bytes;
+    cuda_sums sums;
 } gradient_run;
 
 /* ---- bias ---- */
@@ -31,20 +55,52 @@ static gpu_slabs bias_slabs(const gradient_run *g)
     return dn_gpu_bias_slabs(&g->d->gpu.facts, &g->steps[g->count - 1].p, g->o->batch);
 }
 
-static danaus_status bias_gradient(const gradient_run *g)
+/* Room for the parts of one gradient. */
+static danaus_status enter(gradient_run *g, const part_place *place)
+{
+    return place->is_reused ? dn_cuda_make_sums(g->d, &g->sums) : DANAUS_OK;
+}
+
+static danaus_status bias_gradient(gradient_run *g)
 {
     const problem *p = &g->steps[g->count - 1].p;
-    gpu_slabs s = bias_slabs(g);
-    gpu_launch launch = dn_gpu_bias_launch(p, s.count);
     int64_t batch = g->o->batch, rows = dn_pattern_rows(p->pattern);
     const void *dy = g->o->dy;
-    void *parts = g->parts;
+    void *parts = g->parts + g->bias_place.at;
+    weights_view to = dn_weights_view(
+        g->o->dbias, g->o->rounded ? p->dtype : dn_sum_type(p->dtype),
+        (danaus_pattern){ 1, rows, 1, 1 });
+    gpu_sum sum = dn_gpu_bias_sum(&g->d->gpu.facts, p, batch, &to);
+    if (dn_gpu_bias_is_sum(p, batch))
+        return dn_cuda_add_sum(g->d, &g->sums, p, dy, &sum);
+    gpu_slabs s = bias_slabs(g);
+    gpu_launch launch = dn_gpu_bias_launch(p, s.count);
     void *arguments[] = { &dy, &parts, &batch, &s.width, &rows };
-    danaus_pattern line = { 1, rows, 1, 1 };
-    weights_view to = dn_weights_view(g->o->dbias, dn_sum_type(p->dtype), line);
-    gpu_sum sum = dn_gpu_sum(p->dtype, s.count, line, &to, 0);
+    TRY(enter(g, &g->bias_place));
     TRY(dn_cuda_help(g->d, GPU_BIAS, p, &launch, arguments));
-    return dn_cuda_sum(g->d, p, g->parts, &sum);
+    return dn_cuda_add_sum(g->d, &g->sums, p, parts, &sum);
+}
+
+/* ---- weights ---- */
+
+static int is_direct(const gradient_run *g, int step)
+{
+    return dn_gpu_dw_is_direct(&g->dw[step], &g->o->dw[step]);
+}
+
+static danaus_status weight_gradient(
+    gradient_run *g, int step, const void *dy, void *work)
+{
+    const gpu_dw_plan *plan = &g->dw[step];
+    const weights_view *to = &g->o->dw[step];
+    if (is_direct(g, step))
+        return dn_cuda_dw(
+            g->d, plan, g->x[step], dy, (void *)(uintptr_t)to->data, work);
+    void *parts = g->parts + g->place[step].at;
+    gpu_sum sum = dn_gpu_dw_sum(plan, to);
+    TRY(enter(g, &g->place[step]));
+    TRY(dn_cuda_dw(g->d, plan, g->x[step], dy, parts, work));
+    return dn_cuda_add_sum(g->d, &g->sums, &plan->p, parts, &sum);
 }
 
 /* ---- scratch ---- */
@@ -54,18 +110,32 @@ static int wants_dw(const ks_gradient_operands *o, int step)
     return o->dw && o->dw[step].data;
 }
 
-static size_t parts_bytes(const gradient_run *g)
+/* Behind what waits, or in its place. */
+static part_place place_parts(gradient_run *g, size_t *waiting, int64_t numbers)
 {
-    int64_t cell = dn_size_of(dn_sum_type(g->steps->p.dtype));
-    int64_t most = 0;
-    for (int i = 0; i < g->count; i++)
-        if (wants_dw(g->o, i))
-            most = MAX(most, g->dw[i].numbers);
-    if (g->o->dbias) {
-        int64_t rows = dn_pattern_rows(g->steps[g->count - 1].p.pattern);
-        most = MAX(most, rows * bias_slabs(g).count);
-    }
-    return dn_gpu_aligned(most * cell);
+    size_t bytes = dn_gpu_aligned(numbers * dn_size_of(dn_sum_type(g->steps->p.dtype)));
+    part_place place = { *waiting, *waiting && *waiting + bytes > MOST_WAITING };
+    if (place.is_reused)
+        place.at = 0;
+    *waiting = place.at + bytes;
+    g->parts_bytes = MAX(g->parts_bytes, *waiting);
+    return place;
+}
+
+/* In the order in which they are made. */
+static void place_all_parts(gradient_run *g)
+{
+    const problem *last = &g->steps[g->count - 1].p;
+    size_t waiting = 0;
+    g->parts_bytes = 0;
+    g->bias_place = (part_place){ 0 };
+    memset(g->place, 0, sizeof g->place);
+    if (g->o->dbias && !dn_gpu_bias_is_sum(last, g->o->batch))
+        g->bias_place = place_parts(
+            g, &waiting, dn_pattern_rows(last->pattern) * bias_slabs(g).count);
+    for (int i = g->count - 1; i >= 0; i--)
+        if (wants_dw(g->o, i) && !is_direct(g, i))
+            g->place[i] = place_parts(g, &waiting, g->dw[i].numbers);
 }
 
 /* The dy of a step as it is given; others lie in scratch. */
@@ -109,20 +179,54 @@ static size_t lay(gradient_run *g, char *memory)
             used += dn_gpu_aligned(widest);
     }
     g->parts = memory ? memory + used : NULL;
-    used += parts_bytes(g);
+    used += g->parts_bytes;
+    size_t work = work_bytes(g);
     g->work = memory ? memory + used : NULL;
-    return used + work_bytes(g);
+    g->work_back = memory && g->is_small ? memory + used + work : g->work;
+    return used + (g->is_small ? 2 : 1) * work;
 }
 
 /* ---- runs ---- */
 
 /* A step forward, and one back. */
-static danaus_status step_of(
-    const gradient_run *g, const ks_step *step, const void *packed, const void *x,
-    const void *y)
+static danaus_status step_there(const gradient_run *g, int i)
 {
     return dn_cuda_step(
-        g->d, step, packed, NULL, g->o->batch, x, (void *)(uintptr_t)y, g->work);
+        g->d, &g->steps[i], g->o->packed[i], NULL, g->o->batch, g->x[i],
+        (void *)(uintptr_t)g->x[i + 1], g->work);
+}
+
+static danaus_status step_back(const gradient_run *g, int i, const void *dy, void *back)
+{
+    return dn_cuda_step(
+        g->d, &g->adjoint[i], g->o->packed_adjoint[i], NULL, g->o->batch, dy, back,
+        g->work_back);
+}
+
+static int is_small(const gradient_run *g)
+{
+    int64_t widest = 0;
+    for (int i = 0; i < g->count; i++) {
+        danaus_pattern q = g->steps[i].p.pattern;
+        widest = MAX(widest, MAX(dn_pattern_rows(q), dn_pattern_cols(q)));
+    }
+    return widest * g->o->batch * dn_size_of(g->steps->p.dtype) <= MOST_BRANCHED;
+}
+
+/* The library has one workspace, and sums that have to be made between are of both. */
+static int may_branch(const gradient_run *g)
+{
+    int last = g->count - 1, there = 0, back = 0, reused = g->bias_place.is_reused;
+    for (int i = 0; i <= last; i++) {
+        int dw = wants_dw(g->o, i), library = dw && g->dw[i].library;
+        there |= i < g->highest && dn_cuda_needs_library(&g->steps[i]);
+        there |= i == last && library;
+        back |= i >= g->lowest && dn_cuda_needs_library(&g->adjoint[i]);
+        back |= i < last && library;
+        reused |= dw && g->place[i].is_reused;
+    }
+    return g->is_small && g->count < MOST_SUMS && g->lowest < last && !reused &&
+           !(there && back);
 }
 
 /* What is to be made, and how. */
@@ -140,6 +244,9 @@ static void plan_run(gradient_run *g)
             g->highest = i;
             g->dw[i] = dn_gpu_dw_plan(&g->d->gpu.facts, &o->dw_steps[i], o->batch);
         }
+    place_all_parts(g);
+    g->is_small = is_small(g);
+    g->has_branches = may_branch(g);
 }
 
 static cuda_need need_of(cuda_device *d, void *arg)
@@ -157,28 +264,56 @@ static cuda_need need_of(cuda_device *d, void *arg)
     return need;
 }
 
+/* What comes back from step i on, whose dy is given. */
+static danaus_status run_back(gradient_run *g, int i, const void *dy)
+{
+    const ks_gradient_operands *o = g->o;
+    for (; i >= g->lowest; i--) {
+        if (wants_dw(o, i) && i + 1 < g->count)
+            TRY(weight_gradient(g, i, dy, g->work_back));
+        void *back = i > 0 ? g->dy[(g->count - 1 - i) % 2] : o->dx;
+        if (i > g->lowest || (i == 0 && o->dx))
+            TRY(step_back(g, i, dy, back));
+        dy = back;
+    }
+    return DANAUS_OK;
+}
+
+/* In the second branch, x_1 is not needed if there are two steps. */
+static danaus_status run_all(gradient_run *g, int *parted)
+{
+    const ks_gradient_operands *o = g->o;
+    int last = g->count - 1;
+    if (g->has_branches && last == 1)
+        TRY(dn_cuda_part(g->d, parted));
+    for (int i = 0; i < g->highest; i++)
+        TRY(step_there(g, i));
+    if (g->has_branches && last > 1)
+        TRY(dn_cuda_part(g->d, parted));
+    if (o->dbias)
+        TRY(bias_gradient(g));
+    if (wants_dw(o, last))
+        TRY(weight_gradient(g, last, o->dy, g->work));
+    if (*parted)
+        dn_cuda_turn(g->d);
+    return run_back(g, last, o->dy);
+}
+
 static danaus_status run(cuda_device *d, void *arg)
 {
     gradient_run *g = arg;
-    const ks_gradient_operands *o = g->o;
+    int parted = 0;
+    cu_stream stream = d->stream;
     plan_run(g);
     if (g->lowest == g->count)
         return DANAUS_OK;
     lay(g, d->scratch);
-    for (int i = 0; i < g->highest; i++)
-        TRY(step_of(g, &g->steps[i], o->packed[i], g->x[i], g->x[i + 1]));
-    if (o->dbias)
-        TRY(bias_gradient(g));
-    const void *dy = o->dy;
-    for (int i = g->count - 1; i >= g->lowest; i--) {
-        if (wants_dw(o, i))
-            TRY(dn_cuda_dw(g->d, &g->dw[i], g->x[i], dy, g->parts, g->work, &o->dw[i]));
-        void *back = i > 0 ? g->dy[(g->count - 1 - i) % 2] : o->dx;
-        if (i > g->lowest || (i == 0 && o->dx))
-            TRY(step_of(g, &g->adjoint[i], o->packed_adjoint[i], dy, back));
-        dy = back;
-    }
-    return DANAUS_OK;
+    g->sums.count = 0;
+    danaus_status status = run_all(g, &parted);
+    if (parted && d->stream != stream)
+        TRY(dn_cuda_meet(d));
+    TRY(status);
+    return dn_cuda_make_sums(d, &g->sums);
 }
 
 static danaus_status run_or_replay(gradient_run *g)
@@ -187,8 +322,8 @@ static danaus_status run_or_replay(gradient_run *g)
     cuda_key key;
     size_t count = (size_t)g->count;
     const void *operands[] = { o->x, o->dy, o->dx, o->dbias };
-    int64_t numbers[] = { g->count, o->batch, o->dx != NULL, o->dw != NULL,
-                          o->dbias != NULL };
+    int64_t numbers[] = { g->count,      o->batch,         o->dx != NULL,
+                          o->dw != NULL, o->dbias != NULL, o->rounded };
     dn_key_begin(&key, g->d);
     dn_key_add(&key, numbers, sizeof numbers);
     dn_key_add(&key, g->steps, count * sizeof *g->steps);

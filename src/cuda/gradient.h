@@ -10,14 +10,29 @@
 /* Scratch that it takes beside parts, for operands that are put there. */
 size_t dn_cuda_dw_work_bytes(const gpu_dw_plan *plan, const void *x, const void *dy);
 
-/* Makes the gradient, with room for its parts and for those operands. */
+/* Makes parts of the gradient, with room for those operands. */
 danaus_status dn_cuda_dw(
     cuda_device *d, const gpu_dw_plan *plan, const void *x, const void *dy, void *parts,
-    void *work, const weights_view *to);
+    void *work);
 
-/* Adds parts up; p: the problem that they are of. */
-danaus_status dn_cuda_sum(
-    cuda_device *d, const problem *p, const void *parts, const gpu_sum *sum);
+/* Sums that wait to be made together, of one type; empty when it is all zeros. */
+#define MOST_SUMS 17
+
+typedef struct cuda_sums {
+    int count;
+    problem largest; /* that one of them is of */
+    const void *parts[MOST_SUMS];
+    gpu_sum sum[MOST_SUMS];
+} cuda_sums;
+
+/* Adds a sum of parts, of a problem; those that are there are made first if there is no
+   room. */
+danaus_status dn_cuda_add_sum(
+    cuda_device *d, cuda_sums *s, const problem *p, const void *parts,
+    const gpu_sum *sum);
+
+/* Makes all that are there. */
+danaus_status dn_cuda_make_sums(cuda_device *d, cuda_sums *s);
 
 /* Launches a row that is in no table. */
 danaus_status dn_cuda_help(

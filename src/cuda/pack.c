@@ -10,6 +10,8 @@
 #include "gpu/pack_map.h"
 #include "math/pattern.h"
 
+#include <string.h>
+
 struct pack_map {
     pack_map *next;
     int users;
@@ -46,17 +48,16 @@ static danaus_status ready(cuda_device *d, danaus_dtype type, int merges)
     return dn_cuda_function(d, step.kernel, &step.p, 0, &function);
 }
 
-/* Makes `count` numbers of a type. */
-static danaus_status launch(
-    cuda_device *d, danaus_dtype type, int merges, int64_t count, void **arguments)
+/* The function of a row, and the launch that makes `count` numbers. */
+static danaus_status find(
+    cuda_device *d, danaus_dtype type, int merges, int64_t count, cu_function *function,
+    gpu_launch *l)
 {
-    cu_function function;
-    gpu_launch l;
     gpu_call call = { .batch = count };
     ks_step step = step_to(type, merges, count);
-    TRY(dn_cuda_function(d, step.kernel, &step.p, 0, &function));
-    dn_gpu_family(step.kernel)->launch(step.kernel, &step.p, &d->gpu.facts, &call, &l);
-    return dn_cuda_launch(d, function, &l, arguments);
+    TRY(dn_cuda_function(d, step.kernel, &step.p, 0, function));
+    dn_gpu_family(step.kernel)->launch(step.kernel, &step.p, &d->gpu.facts, &call, l);
+    return DANAUS_OK;
 }
 
 /* Of a number, or of its parts, as texts know it. */
@@ -67,31 +68,80 @@ static int part_type(danaus_dtype type)
                                        : type);
 }
 
-static danaus_status gather(
-    danaus_device *dev, const pack_map *map, danaus_dtype type, const void *const w[2],
-    void *packed)
+/* The table of ks_pack.cu. */
+#define MOST_JOBS 25
+
+typedef union table {
+    char bytes[GPU_TABLE_BYTES];
+    struct {
+        int64_t count;
+        struct {
+            const void *from, *inner, *map;
+            void *to;
+            int64_t weights, count;
+            int first, type, group_log2, step, dropped, conjugated, wide, unused;
+        } job[MOST_JOBS];
+    } of;
+} table;
+
+static void add_job(table *t, danaus_dtype type, const pack_job *j, int first)
 {
-    const gpu_pack_map *f = &map->facts;
-    const void *outer = w[0], *inner = w[1], *entries = map->entries;
-    int64_t weights = f->weights[0], count = f->count;
-    int given = part_type(type), group = f->group_log2, step = (int)f->step,
-        dropped = f->dropped, conjugated = map->adjoint;
-    void *arguments[] = { &outer, &inner,   &weights,    &given, &entries, &group,
-                          &step,  &dropped, &conjugated, &count, &packed };
-    cuda_device *d = (cuda_device *)dev;
-    RETURN_INSIDE(d, launch(d, f->type, 0, count, arguments));
+    static const gpu_pack_map as_it_lies;
+    const gpu_pack_map *f = j->map ? &j->map->facts : &as_it_lies;
+    danaus_dtype made = j->map ? f->type : j->to_type;
+    int64_t n = t->of.count++;
+    t->of.job[n].from = j->w[0];
+    t->of.job[n].inner = j->w[1];
+    t->of.job[n].map = j->map ? j->map->entries : NULL;
+    t->of.job[n].to = j->to;
+    t->of.job[n].count = j->map ? f->count : j->count;
+    t->of.job[n].weights = j->map ? f->weights[0] : j->count;
+    t->of.job[n].first = first;
+    t->of.job[n].type = part_type(j->from_type);
+    t->of.job[n].group_log2 = f->group_log2;
+    t->of.job[n].step = (int)f->step;
+    t->of.job[n].dropped = f->dropped;
+    t->of.job[n].conjugated = j->map && j->map->adjoint;
+    t->of.job[n].wide = made != type;
 }
 
-static danaus_status convert(
-    danaus_device *dev, danaus_dtype from_type, const void *from, danaus_dtype to_type,
-    void *to, int64_t count)
+/* As many jobs in a launch as a table has room for. */
+static danaus_status pack_all(
+    cuda_device *d, danaus_dtype type, const pack_job *jobs, int count)
 {
-    const void *none = NULL;
-    int given = part_type(from_type), zero = 0;
-    void *arguments[] = { &from, &none, &count, &given, &none, &zero,
-                          &zero, &zero, &zero,  &count, &to };
+    cu_function function;
+    for (int done = 0; done < count;) {
+        table t;
+        void *arguments[] = { &t };
+        gpu_launch all = { 0 }, l;
+        memset(&t, 0, sizeof t);
+        for (; done < count && t.of.count < MOST_JOBS; done++) {
+            const pack_job *j = &jobs[done];
+            int64_t numbers = j->map ? j->map->facts.count : j->count;
+            TRY(find(d, type, 0, numbers, &function, &l));
+            add_job(&t, type, j, (int)all.blocks[0]);
+            l.blocks[0] += all.blocks[0];
+            all = l;
+        }
+        TRY(dn_cuda_launch(d, function, &all, arguments));
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status pack(
+    danaus_device *dev, danaus_dtype type, const pack_job *jobs, int count)
+{
     cuda_device *d = (cuda_device *)dev;
-    RETURN_INSIDE(d, launch(d, to_type, 0, count, arguments));
+    RETURN_INSIDE(d, pack_all(d, type, jobs, count));
+}
+
+static danaus_status multiply(
+    cuda_device *d, danaus_dtype wide, int64_t count, void **arguments)
+{
+    cu_function function;
+    gpu_launch l;
+    TRY(find(d, wide, 1, count, &function, &l));
+    return dn_cuda_launch(d, function, &l, arguments);
 }
 
 static danaus_status merge(danaus_device *dev, const ks_merge *m)
@@ -104,7 +154,7 @@ static danaus_status merge(danaus_device *dev, const ks_merge *m)
     void *arguments[] = { &w_left, &left, &p.a, &p.b, &p.c, &p.d, &w_right, &right,
                           &q.a,    &q.b,  &q.c, &q.d, &t.a, &t.d, &to };
     cuda_device *d = (cuda_device *)dev;
-    RETURN_INSIDE(d, launch(d, wide, 1, dn_pattern_weights(t), arguments));
+    RETURN_INSIDE(d, multiply(d, wide, dn_pattern_weights(t), arguments));
 }
 
 /* A launch, which reads map and weights and writes what is packed. */
@@ -245,7 +295,7 @@ static danaus_status open_prepared(
 {
     pack_map *m;
     TRY(open_map(dev, step, adjoint, &m));
-    danaus_status status = prepare(dev, m->facts.type, 0);
+    danaus_status status = prepare(dev, step->p.dtype, 0);
     if (status == DANAUS_OK)
         *map = m;
     else
@@ -257,7 +307,6 @@ const pack_backend dn_cuda_pack = {
     .open = open_prepared,
     .close = close_map,
     .prepare = prepare,
-    .gather = gather,
-    .convert = convert,
+    .pack = pack,
     .merge = merge,
 };

@@ -180,6 +180,63 @@ static danaus_status open_libraries(cuda_device *d, const ks_step *steps, int co
     return DANAUS_OK;
 }
 
+/* ---- uses that no problem of products has ---- */
+
+typedef struct use_list {
+    cuda_device *d;
+    const gpu_use *uses;
+    struct use_image {
+        void *data;
+        size_t bytes;
+    } * images;
+} use_list;
+
+static void compile_use(void *arg, int i)
+{
+    const use_list *l = arg;
+    const gpu_use *use = &l->uses[i];
+    if (!dn_cuda_is_loaded(l->d->shared, use) && !dn_cuda_has_image(use->image))
+        dn_cuda_compile(
+            use->text, use->defines, l->d->gpu.facts.arch, &l->images[i].data,
+            &l->images[i].bytes, NULL, NULL);
+}
+
+static danaus_status load_uses(const use_list *l, int count, cu_function *functions)
+{
+    danaus_status status = DANAUS_OK;
+    int refused = 0;
+    for (int i = 0; i < count && !status; i++)
+        status = dn_cuda_load_use(
+            l->d, &l->uses[i], l->images[i].data, l->images[i].bytes, &refused,
+            &functions[i]);
+    return status;
+}
+
+danaus_status dn_cuda_load_uses(
+    cuda_device *d, gpu_use *uses, int count, cu_function *functions)
+{
+    use_list l = { d, uses, dn_calloc((size_t)count, sizeof *l.images) };
+    thread_pool *pool = NULL;
+    int pushed, threads = MIN(MIN(dn_thread_count(), MOST_THREADS), count);
+    if (!l.images)
+        return dn_fail_memory((size_t)count * sizeof *l.images, "a list of kernels");
+    for (int i = 0; i < count; i++)
+        dn_cuda_hash_use(&uses[i], d->gpu.facts.arch);
+    if (threads > 1)
+        dn_pool_create(threads, &pool);
+    dn_pool_run(pool, count, compile_use, &l);
+    dn_pool_destroy(pool);
+    danaus_status status = dn_cuda_enter(d, &pushed);
+    if (status == DANAUS_OK) {
+        status = load_uses(&l, count, functions);
+        dn_cuda_leave(d, pushed);
+    }
+    for (int i = 0; i < count; i++)
+        dn_free(l.images[i].data);
+    dn_free(l.images);
+    return status;
+}
+
 danaus_status dn_cuda_prepare(
     danaus_device *dev, const ks_step *steps, int count, int *refused)
 {

@@ -276,9 +276,9 @@ static danaus_status load_now(
     CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
     if (capturing && !dn_cuda_has_image(use.image))
         return dn_fail(
-            DANAUS_ERR_UNSUPPORTED,
-            "operands that are aligned like these need a kernel that is not compiled "
-            "yet, and cannot be while a graph is captured: run the call once before");
+            DANAUS_ERR_UNSUPPORTED, "this call needs a kernel that is not compiled "
+                                    "yet, and cannot be while a graph "
+                                    "is captured: run the call once before");
     TRY(dn_cuda_load_use(d, &use, NULL, 0, &refused, function));
     return dn_cuda_add_function(d, k, p, variant, *function);
 }

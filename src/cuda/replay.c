@@ -12,11 +12,12 @@
 
 #include <string.h>
 
-#define SETS         64 /* of places, by what the key's hash leaves */
-#define PLACES       8  /* of a set */
-#define FORMS        32
-#define OFTEN        8 /* calls of a form */
-#define NON_BLOCKING 1
+#define SETS           64 /* of places, by what the key's hash leaves */
+#define PLACES         8  /* of a set */
+#define FORMS          32
+#define OFTEN          8 /* calls of a form */
+#define NON_BLOCKING   1
+#define WITHOUT_TIMING 2
 
 /* ---- keys ---- */
 
@@ -130,6 +131,10 @@ void dn_cuda_forget_replays(cuda_device *d)
         forget_form(d, &d->forms[i]);
     if (d->capture)
         d->driver->StreamDestroy(d->capture);
+    if (d->branch)
+        d->driver->StreamDestroy(d->branch);
+    if (d->parting)
+        d->driver->EventDestroy(d->parting);
 }
 
 /* ---- capturing ---- */
@@ -160,6 +165,50 @@ static cu_graph_exec capture(cuda_device *d, enqueue run, void *arg, cu_graph *k
     else if (graph)
         d->driver->GraphDestroy(graph);
     return made;
+}
+
+/* ---- branches ---- */
+
+/* 0: it cannot be had, and there is one branch. */
+static int open_branch(cuda_device *d)
+{
+    int mode = dn_cuda_set_capture_mode(d->driver, CAPTURE_RELAXED);
+    if (!d->parting && d->driver->EventCreate(&d->parting, WITHOUT_TIMING))
+        d->parting = NULL;
+    if (!d->branch && d->driver->StreamCreate(&d->branch, NON_BLOCKING))
+        d->branch = NULL;
+    dn_cuda_set_capture_mode(d->driver, mode);
+    return d->parting && d->branch;
+}
+
+danaus_status dn_cuda_part(cuda_device *d, int *parted)
+{
+    int capturing = 0;
+    *parted = 0;
+    if (d->patched)
+        return DANAUS_OK;
+    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
+    if (!capturing || !open_branch(d))
+        return DANAUS_OK;
+    CUDA_TRY(d->driver, EventRecord(d->parting, d->stream));
+    CUDA_TRY(d->driver, StreamWaitEvent(d->branch, d->parting, 0));
+    *parted = 1;
+    return DANAUS_OK;
+}
+
+void dn_cuda_turn(cuda_device *d)
+{
+    cu_stream stream = d->stream;
+    d->stream = d->branch;
+    d->branch = stream;
+}
+
+danaus_status dn_cuda_meet(cuda_device *d)
+{
+    dn_cuda_turn(d);
+    CUDA_TRY(d->driver, EventRecord(d->parting, d->branch));
+    CUDA_TRY(d->driver, StreamWaitEvent(d->stream, d->parting, 0));
+    return DANAUS_OK;
 }
 
 /* ---- forms ---- */

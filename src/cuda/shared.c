@@ -95,6 +95,7 @@ static void close_context(cuda_gpu *g)
 {
     int pushed = 0, inside = dn_cuda_enter_gpu(g, &pushed) == DANAUS_OK;
     dn_cuda_close_blas(g);
+    dn_cuda_free_constants(g);
     dn_cuda_close_memory(g);
     for (size_t i = 0; i < g->function_capacity; i++)
         if (g->functions[i].module)

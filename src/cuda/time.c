@@ -1,7 +1,7 @@
 /* Seconds of work by the device's own clock: between two events, after other data have
    been read through the second cache, as a layer of a large network finds it. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/cuda.h"
+#include "cuda/gradient.h"
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -10,7 +10,6 @@
 #define ENOUGH_SECONDS 0.02
 #define TIMES_L2       2  /* bytes that are read between runs */
 #define SLABS          64 /* of which one is written */
-#define THREADS        128
 
 typedef struct stopwatch {
     cuda_device *d;
@@ -19,17 +18,14 @@ typedef struct stopwatch {
     cu_event first, last;
     void *other;  /* SLABS of numbers, and the one that they are added up in */
     int64_t slab; /* numbers */
-    cu_function read;
 } stopwatch;
 
 /* Numbers of f32 are added up: they are read, and little is left to be written. */
 static danaus_status open_stopwatch(stopwatch *w)
 {
     cuda_device *d = w->d;
-    problem p = { .dtype = DANAUS_F32 };
     w->slab = d->gpu.facts.l2 * TIMES_L2 / (SLABS * (int64_t)sizeof(float)) + 1;
     size_t bytes = (size_t)((SLABS + 1) * w->slab) * sizeof(float);
-    TRY(dn_cuda_function(d, &dn_gpu_helpers[GPU_ADD], &p, 0, &w->read));
     TRY(dn_cuda_alloc(d->shared, bytes, &w->other));
     CUDA_TRY(d->driver, MemsetAsync((cu_pointer)w->other, 0, bytes, d->stream));
     CUDA_TRY(d->driver, EventCreate(&w->first, 0));
@@ -50,15 +46,14 @@ static void close_stopwatch(stopwatch *w)
 
 static danaus_status read_other_data(stopwatch *w)
 {
-    int64_t slabs = SLABS, one = 1, none = 0;
-    float *sum = (float *)w->other + SLABS * w->slab;
-    int per = 1, ways = 1, conjugated = 0, dense = 0;
-    void *arguments[] = { &w->other,   &sum,  &slabs, &per, &ways,
-                          &conjugated, &one,  &one,   &one, &w->slab,
-                          &none,       &none, &none,  &one, &dense };
-    gpu_launch l = { .blocks = { (w->slab + THREADS - 1) / THREADS, 1, 1 },
-                     .threads = THREADS };
-    return dn_cuda_launch(w->d, w->read, &l, arguments);
+    cuda_sums sums = { .count = 0 };
+    problem p = { .dtype = DANAUS_F32 };
+    danaus_pattern line = { 1, 1, 1, w->slab };
+    weights_view to =
+        dn_weights_view((const float *)w->other + SLABS * w->slab, DANAUS_F32, line);
+    gpu_sum sum = dn_gpu_sum(DANAUS_F32, SLABS, line, &to);
+    TRY(dn_cuda_add_sum(w->d, &sums, &p, w->other, &sum));
+    return dn_cuda_make_sums(w->d, &sums);
 }
 
 static danaus_status time_run(void *arg, double *seconds)

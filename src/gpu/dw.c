@@ -247,7 +247,7 @@ static double turning_seconds(const problem *p)
 {
     double weights = (double)dn_pattern_weights(p->pattern);
     return (double)column_bytes(p) *
-           (2 / 3.9e12 + weights * DW_PART_SECONDS / (double)DN_GPU_MOST_TURNED);
+           (2 / 3.9e12 + weights * DW_PART_SECONDS / (double)dn_gpu_most_turned);
 }
 
 /* How often as long everything takes on a device: by that of which it has least. */

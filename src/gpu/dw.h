@@ -3,7 +3,7 @@
        dw[i][r][k][j] = sum over s of dy[s, i, r, j] conj(x[s, i, k, j]).
 
    A row makes parts, sums over slabs of columns s, by its text or a library, and
-   ks_reduce.cu or ks_reduce_lanes.cu adds them up in the order of slabs. Slabs follow from
+   ks_reduce.cu adds those of several gradients up in the order of slabs. Slabs follow from
    the problem and the number of columns alone: the same call gives the same bits
    wherever its operands are. */
 // SPDX-License-Identifier: Apache-2.0
@@ -104,12 +104,10 @@ SEARCH(fours);
 /* ---- running ---- */
 
 /* What else is compiled for gradients, by rows that are in no table: they set lanes apart,
-   add up parts, or those whose lanes come first, and make parts of a bias' gradient, of
-   the columns s of dy alone. */
+   add up parts, and make parts of a bias' gradient, of the columns s of dy alone. */
 typedef enum gpu_helper {
     GPU_TURN_LANES,
     GPU_ADD,
-    GPU_ADD_LANES,
     GPU_BIAS,
     GPU_FEW_COLUMNS, /* dn_gpu_dw_simt, as a part of other rows */
     GPU_HELPERS
@@ -156,22 +154,29 @@ gpu_launch dn_gpu_turn_lanes_launch(const problem *p, int64_t columns, int64_t s
 /* Views of x and of dy for the copy engine. */
 void dn_gpu_dw_maps(const gpu_dw_plan *plan, int64_t columns, gpu_map map[2]);
 
-/* Parts that are added up into numbers wherever they lie. */
+/* Parts that are added up into numbers wherever they lie: a job of ks_reduce.cu, which says
+   what the second line is. */
 typedef struct gpu_sum {
-    gpu_helper helper;
     danaus_pattern q;
     weights_view to;
     int64_t count;
-    int per, ways, dense; /* as ks_reduce.cu says */
-    gpu_launch launch;
+    int wide_log2, per, ways, dense, narrow, blocks;
 } gpu_sum;
 
+#define GPU_SUM_THREADS 256
+
 gpu_sum dn_gpu_sum(
-    danaus_dtype dtype, int64_t count, danaus_pattern q, const weights_view *to,
-    int dense);
+    danaus_dtype dtype, int64_t count, danaus_pattern q, const weights_view *to);
 gpu_sum dn_gpu_dw_sum(const gpu_dw_plan *plan, const weights_view *to);
 
-/* The gradient of a bias, of the last step's problem. */
+/* Whether a single part is the gradient itself, made where it goes. */
+int dn_gpu_dw_is_direct(const gpu_dw_plan *plan, const weights_view *to);
+
+/* The gradient of a bias, of the last step's problem. Of few columns batch-first dy itself
+   is the parts. */
+int dn_gpu_bias_is_sum(const problem *p, int64_t batch);
+gpu_sum dn_gpu_bias_sum(
+    const gpu_facts *f, const problem *p, int64_t batch, const weights_view *to);
 gpu_slabs dn_gpu_bias_slabs(const gpu_facts *f, const problem *p, int64_t batch);
 gpu_launch dn_gpu_bias_launch(const problem *p, int64_t slabs);
 

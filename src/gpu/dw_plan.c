@@ -76,7 +76,7 @@ static int64_t columns_at_once(const gpu_dw_plan *plan)
 {
     danaus_pattern q = plan->p.pattern;
     int64_t column = (dn_pattern_rows(q) + dn_pattern_cols(q)) * cell_of(&plan->p);
-    int64_t most = plan->form == DW_TURNED ? DN_GPU_MOST_TURNED / column : INT64_MAX;
+    int64_t most = plan->form == DW_TURNED ? dn_gpu_most_turned / column : INT64_MAX;
     if (plan->tile.boxes)
         most = MIN(most, MOST_COLUMNS);
     if (most == INT64_MAX)

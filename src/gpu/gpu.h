@@ -119,6 +119,9 @@ static inline gpu_launch dn_gpu_stay(
 
 #define GPU_MOST_DEFINES 4096 /* bytes */
 
+/* Of a table that a kernel has as its argument (texts/simt.h). */
+#define GPU_TABLE_BYTES 2048
+
 /* One function that is compiled: an entry point of a text with its defines. */
 typedef struct gpu_use {
     const char *text, *entry;
@@ -219,8 +222,9 @@ static inline size_t dn_gpu_aligned(int64_t bytes)
     return (size_t)ROUND_UP(bytes, DN_GPU_ALIGN);
 }
 
-/* Bytes of what is turned in scratch at once, unless columns are very long. */
-#define DN_GPU_MOST_TURNED ((int64_t)512 << 20)
+/* Bytes of what is turned in scratch at once, unless columns are very long. Tests set less
+   before they plan. */
+extern int64_t dn_gpu_most_turned;
 
 /* Rows for compute capability 9.0 exactly, then those from 8.0 on, then the portable
    ones, then those of a library; ends with a NULL name. A device's table begins at the

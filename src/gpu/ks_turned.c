@@ -13,6 +13,8 @@
 #define TURNING    0.8    /* of the rate that memory has on paper */
 #define LEAST_SLAB 1024
 
+int64_t dn_gpu_most_turned = (int64_t)512 << 20;
+
 ks_step dn_gpu_first(const kernel *k, const problem *p)
 {
     ks_step step = dn_step(dn_gpu_code(k)->first, p);
@@ -101,7 +103,7 @@ gpu_turned_slabs dn_gpu_turned_plan(const kernel *k, const problem *p, int64_t b
     int64_t size = dn_size_of(p->dtype), line = has_first ? DN_MIDDLE_BYTES / size : 1;
     int64_t x = dn_pattern_cols(p->pattern) * size;
     int64_t y = has_first ? 0 : dn_pattern_rows(p->pattern) * size;
-    int64_t most = DN_GPU_MOST_TURNED / (x + y) / LEAST_SLAB * LEAST_SLAB;
+    int64_t most = dn_gpu_most_turned / (x + y) / LEAST_SLAB * LEAST_SLAB;
     int64_t columns = MIN(MAX(most, LEAST_SLAB), batch);
     return (gpu_turned_slabs){ columns, dn_gpu_aligned(ROUND_UP(columns, line) * x),
                                dn_gpu_aligned(columns * y) };

@@ -23,6 +23,9 @@
 
 enum { BALANCING_PASSES = 4 };
 
+/* By so much of ||W|| may rounding bring a bound past the error that it bounds. */
+#define ROUNDING 1e-10
+
 typedef struct factorization {
     const danaus_factorize_desc *desc;
     ks_dense dense;
@@ -238,10 +241,12 @@ static danaus_status measure(factorization *f)
     r->off_support = sqrt(f->off) / norm;
     r->dense_error = r->error = sqrt(reached + f->off) / norm;
     int exact = !f->desc->fast && !f->desc->square_roots;
-    r->lower_bound = exact ? hypot(largest, sqrt(f->off)) / norm : -1;
+    double lower = exact ? hypot(largest, sqrt(f->off)) / norm : -1;
     double upper = f->desc->square_roots ? 0 : hypot(bound, sqrt(f->off)) / norm;
-    r->upper_bound = fmax(upper, r->error);
-    r->lower_bound = fmin(r->lower_bound, r->error);
+    /* What is further past the error stays, and shows. Chains of f32 are rounded more. */
+    double slack = exact && wide ? ROUNDING : INFINITY;
+    r->lower_bound = lower <= r->error + ROUNDING ? fmin(lower, r->error) : lower;
+    r->upper_bound = r->error <= upper + slack ? fmax(upper, r->error) : upper;
     return calibrated(f) ? measure_calibrated(f, reached + f->off) : DANAUS_OK;
 }
 

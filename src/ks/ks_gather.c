@@ -45,10 +45,7 @@ danaus_status dn_ready_weights(danaus_ks_weights *w)
     if (w->ready || !pack)
         return DANAUS_OK;
     TRY(allocate_products(w));
-    TRY(pack->prepare(
-        w->device, dn_sum_type(w->plan->desc.dtype), w->products[0] != NULL));
-    if (dn_rounds_bias(w->plan))
-        TRY(pack->prepare(w->device, w->plan->desc.dtype, 0));
+    TRY(pack->prepare(w->device, w->plan->desc.dtype, w->products[0] != NULL));
     for (int i = 0; i < w->plan->forms; i++) {
         const packed_form *f = &w->plan->form[i];
         if (!w->map[i])
@@ -91,44 +88,64 @@ static danaus_status multiply_out(
     return DANAUS_OK;
 }
 
-static danaus_status gather_form(
-    const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n, int form)
+/* Jobs that are done together. */
+typedef struct job_list {
+    int count;
+    pack_job job[DN_MOST_FORMS + 2];
+} job_list;
+
+/* A merged form is packed at once: the room that its product lies in is for one. */
+static danaus_status pack_merged(
+    const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n,
+    const packed_form *f, pack_job job)
 {
-    const pack_backend *pack = device->backend->pack;
+    job.from_type = wide_type(w);
+    TRY(multiply_out(w, device, n, f, &job.w[0]));
+    return device->backend->pack->pack(device, w->plan->desc.dtype, &job, 1);
+}
+
+static danaus_status add_form(
+    const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n, int form,
+    job_list *jobs)
+{
     const packed_form *f = &w->plan->form[form];
-    const pack_map *map = w->map[form];
-    void *packed = w->memory + f->at;
-    if (f->step->p.inner.a) {
-        const void *two[2] = { n->w[f->from + f->adjoint],
-                               n->w[f->from + !f->adjoint] };
-        if (!two[0] && !two[1])
-            return DANAUS_OK;
-        return pack->gather(device, map, n->dtype, two, packed);
-    }
-    const void *one[2] = { n->w[f->from], NULL };
-    if (!one[0])
+    int two = f->step->p.inner.a != 0;
+    pack_job job = { .map = w->map[form],
+                     .from_type = n->dtype,
+                     .w = { n->w[two ? f->from + f->adjoint : f->from],
+                            two ? n->w[f->from + !f->adjoint] : NULL },
+                     .to = w->memory + f->at };
+    if (!job.w[0] && !job.w[1])
         return DANAUS_OK;
     if (is_merged(f))
-        TRY(multiply_out(w, device, n, f, &one[0]));
-    return pack->gather(
-        device, map, is_merged(f) ? wide_type(w) : n->dtype, one, packed);
+        return pack_merged(w, device, n, f, job);
+    jobs->job[jobs->count++] = job;
+    return DANAUS_OK;
+}
+
+static void add_bias(
+    const danaus_ks_weights *w, const chain_numbers *n, danaus_dtype type, size_t at,
+    job_list *jobs)
+{
+    jobs->job[jobs->count++] = (pack_job){ .from_type = n->dtype,
+                                           .to_type = type,
+                                           .count = dn_pattern_rows(n->patterns[0]),
+                                           .w = { n->bias },
+                                           .to = w->memory + at };
 }
 
 danaus_status dn_gather_weights(
     const danaus_ks_weights *w, danaus_device *device, const chain_numbers *n)
 {
     const danaus_ks_plan *plan = w->plan;
-    const pack_backend *pack = device->backend->pack;
     danaus_dtype type = plan->desc.dtype;
-    int64_t rows = dn_pattern_rows(n->patterns[0]);
+    job_list jobs;
+    jobs.count = 0;
     for (int i = 0; i < plan->forms; i++)
-        TRY(gather_form(w, device, n, i));
+        TRY(add_form(w, device, n, i, &jobs));
     if (n->bias)
-        TRY(pack->convert(
-            device, n->dtype, n->bias, dn_sum_type(type), w->memory + plan->bias_at,
-            rows));
+        add_bias(w, n, dn_sum_type(type), plan->bias_at, &jobs);
     if (n->bias && dn_rounds_bias(plan))
-        TRY(pack->convert(
-            device, n->dtype, n->bias, type, w->memory + plan->rounded_bias_at, rows));
-    return DANAUS_OK;
+        add_bias(w, n, type, plan->rounded_bias_at, &jobs);
+    return device->backend->pack->pack(device, type, jobs.job, jobs.count);
 }

@@ -17,11 +17,17 @@ static danaus_status check(const danaus_ks_plan *plan, const danaus_ks_gradients
     return dn_check_reserved(g->reserved, sizeof g->reserved);
 }
 
+/* Of dw and dbias. */
+static danaus_dtype type_of(const danaus_ks_plan *plan, const danaus_ks_gradients *g)
+{
+    return g->rounded ? plan->desc.dtype : dn_sum_type(plan->desc.dtype);
+}
+
 /* Over an empty batch every sum is zero. */
 static danaus_status clear(
     danaus_device *device, const danaus_ks_plan *plan, const danaus_ks_gradients *g)
 {
-    size_t size = danaus_dtype_size(dn_sum_type(plan->desc.dtype));
+    size_t size = danaus_dtype_size(type_of(plan, g));
     for (int i = 0; g->dw && i < plan->count; i++)
         if (g->dw[i])
             TRY(device->backend->clear(
@@ -45,8 +51,7 @@ danaus_status danaus_ks_gradient(
     for (int i = 0; gradients->dw && i < plan->count; i++) {
         int factor = plan->forward.from[i];
         weights_view view = dn_weights_view(
-            gradients->dw[factor], dn_sum_type(plan->desc.dtype),
-            plan->patterns[factor]);
+            gradients->dw[factor], type_of(plan, gradients), plan->patterns[factor]);
         dw[i] = plan->desc.adjoint ? dn_weights_adjoint(view) : view;
     }
     ks_gradient_operands o = {
@@ -59,6 +64,7 @@ danaus_status danaus_ks_gradient(
         .dw = dw,
         .dw_steps = plan->weights.count ? plan->weights.step : NULL,
         .dbias = gradients->dbias,
+        .rounded = type_of(plan, gradients) != dn_sum_type(plan->desc.dtype),
     };
     return device->backend->ks_gradient(
         device, plan->forward.step, plan->back.step, plan->count, &o);

@@ -76,7 +76,7 @@ static danaus_status run_back(const scene *s)
     char *to = s->on_back;
     size_t size = danaus_dtype_size(DANAUS_C128);
     void *dw[4];
-    danaus_ks_gradients g = { .dx = to, .dw = dw };
+    danaus_ks_gradients g = { .dx = to, .dw = dw, .rounded = 1 };
     to += (size_t)((s->c.cols + s->c.rows) * s->batch) * size;
     for (int l = 0; l < s->c.count; l++) {
         dw[l] = to;

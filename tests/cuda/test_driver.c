@@ -6,131 +6,63 @@
 #include "backend/backend.h"
 #include "gpu/gpu.h"
 #include "plan/planner.h"
+#include "support/calls.h"
 #include "support/life.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_CALLS 200
-#define FAILURE    719 /* what a kernel that goes wrong gives */
-
 static emulator_control *control;
 
-static const char *const functions[] = {
-#define X(name, symbol, arguments) symbol,
-#include "cuda/driver.def"
-#include "cuda/driver_graph.def"
-#include "cuda/driver_90.def"
-#include "cuda/driver_pool.def"
-#include "cuda/blas.def"
-#undef X
-};
+/* The life of a chain with an input. */
+typedef struct chain_life {
+    const story *s;
+    random_chain c;
+    array x;
+} chain_life;
 
-#define FUNCTIONS (sizeof functions / sizeof *functions)
-
-/* Those whose failure the caller cannot mend: what they should give back stays. */
-static int gives_back(const char *function)
+static chain_life begin_life(const story *s)
 {
-    static const char *const names[] = {
-        "cuCtxGetCurrent",  "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
-        "cuMemFree_v2",     "cuModuleUnload",      "cuDevicePrimaryCtxRelease_v2",
-        "cublasDestroy_v2", "cuEventDestroy_v2",   "cuStreamDestroy_v2",
-        "cuGraphDestroy",   "cuGraphExecDestroy",  "cuMemFreeAsync",
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(function, names[i]))
-            return 1;
-    return 0;
+    rng r = { 1 };
+    chain_life l = { .s = s, .c = chain_random(&r, s->patterns, 2, DANAUS_F32, 1) };
+    l.x = array_random(&r, DANAUS_F32, vector_of(s));
+    return l;
 }
 
-/* Those whose failure is mended: an image from the cache that cannot be used is compiled
-   again, what cannot be captured or be given other operands is launched, as is what fails
-   while it is captured, and what is freed waits for a later time. */
-static int is_mended(const char *function)
+static void free_life(chain_life *l)
 {
-    return strstr(function, "CaptureInfo") || strstr(function, "GetNodes") ||
-           strstr(function, "SetParams") || !strncmp(function, "cuModule", 8) ||
-           !strncmp(function, "cuFunc", 6) || strstr(function, "Capture_v2") ||
-           strstr(function, "EndCapture") || !strcmp(function, "cuStreamCreate") ||
-           strstr(function, "Instantiate") ||
-           !strcmp(function, "cuStreamIsCapturing") ||
-           !strcmp(function, "cuThreadExchangeStreamCaptureMode") ||
-           !strcmp(function, "cuEventCreate") || !strcmp(function, "cuEventRecord") ||
-           !strcmp(function, "cuStreamWaitEvent");
+    array_free(&l->x);
+    chain_free(&l->c);
 }
 
-static danaus_status live(
-    const story *s, const random_chain *c, const float *x, float *results)
+static danaus_status live(const void *arg, void *results)
 {
+    const chain_life *c = arg;
     life l = { 0 };
-    danaus_status status = try_life(s, "cuda:0", &l, c, x, results);
+    danaus_status status = try_life(c->s, "cuda:0", &l, &c->c, c->x.data, results);
     end_life(&l);
     return status;
 }
 
-static void fail_each_call(
-    const story *s, const char *function, const random_chain *c, const float *x,
-    const array *expected)
+static void fail_all_calls_of(const story *s)
 {
-    array found = array_make(DANAUS_F32, results_of(s));
-    for (int n = 1; n < MOST_CALLS; n++) {
-        *control = (emulator_control){ .function = function, .error = FAILURE };
-        control->number = n;
-        danaus_status status = live(s, c, x, found.data);
-        int reached = control->calls >= n;
-        control->function = NULL;
-        if (status == DANAUS_OK)
-            assert_true(array_same(&found, expected));
-        else
-            assert_true(reached && danaus_error_detail()[0]);
-        if (!gives_back(function))
-            expect_nothing_lost(control, function, n);
-        else if (strcmp(function, "cublasDestroy_v2") && control->handles)
-            fail_msg("call %d of %s fails and a handle is lost", n, function);
-        if (!reached) {
-            array_free(&found);
-            return;
-        }
-        if (status == DANAUS_OK && !gives_back(function) && !is_mended(function) &&
-            !control->in_capture)
-            fail_msg("call %d of %s fails, and nobody hears of it", n, function);
-    }
-    fail_msg("%s is called more than %d times", function, MOST_CALLS);
-}
-
-static void fail_all_calls(const story *s)
-{
-    rng r = { 1 };
-    random_chain c = chain_random(&r, s->patterns, 2, DANAUS_F32, 1);
-    array x = array_random(&r, DANAUS_F32, vector_of(s));
-    array expected = array_make(DANAUS_F32, results_of(s));
-    *control = (emulator_control){ 0 };
-    assert_ok(live(s, &c, x.data, expected.data));
-    for (size_t i = 0; i < FUNCTIONS; i++) {
-        /* The one is not called again once it worked; the other is called to wait for
-           what no longer matters, too. */
-        if (!strcmp(functions[i], "cuInit") ||
-            !strcmp(functions[i], "cuStreamSynchronize"))
-            continue;
-        fail_each_call(s, functions[i], &c, x.data, &expected);
-    }
-    array_free(&x);
-    array_free(&expected);
-    chain_free(&c);
+    chain_life l = begin_life(s);
+    fail_all_calls(control, live, &l, results_of(s));
+    free_life(&l);
 }
 
 static void any_call_of_the_driver_may_fail(void **state)
 {
     (void)state;
-    fail_all_calls(&plain);
+    fail_all_calls_of(&plain);
 }
 
 static void any_call_of_a_library_may_fail(void **state)
 {
     (void)state;
-    fail_all_calls(&by_library);
-    fail_all_calls(&turned);
+    fail_all_calls_of(&by_library);
+    fail_all_calls_of(&turned);
 }
 
 /* The emulated device pretends to have what those kernels need, which do nothing. */
@@ -139,22 +71,18 @@ static void any_call_for_new_devices_may_fail(void **state)
     (void)state;
     static const char *const new_ones[] = { "cuLaunchKernelEx",
                                             "cuTensorMapEncodeTiled" };
-    rng r = { 1 };
-    const story *s = &hopper;
-    random_chain c = chain_random(&r, s->patterns, 2, DANAUS_F32, 1);
-    array x = array_random(&r, DANAUS_F32, vector_of(s));
-    array expected = array_make(DANAUS_F32, results_of(s));
+    chain_life l = begin_life(&hopper);
+    array expected = array_make(DANAUS_F32, results_of(&hopper));
     assert_int_equal(setenv("EMULATED_ARCH", "90", 1), 0);
     for (int i = 0; i < 2; i++) {
         *control = (emulator_control){ .function = new_ones[i] };
-        assert_ok(live(s, &c, x.data, expected.data));
+        assert_ok(live(&l, expected.data));
         assert_in_range(control->calls, 1, MOST_CALLS);
-        fail_each_call(s, new_ones[i], &c, x.data, &expected);
+        fail_each_call(control, new_ones[i], live, &l, &expected);
     }
     assert_int_equal(unsetenv("EMULATED_ARCH"), 0);
-    array_free(&x);
     array_free(&expected);
-    chain_free(&c);
+    free_life(&l);
 }
 
 /* Before anything else: the driver is there, but does not start. */
@@ -208,22 +136,24 @@ static danaus_status measure(danaus_device **device, double *seconds)
 static void any_call_of_a_measurement_may_fail(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < FUNCTIONS; i++)
-        for (int n = 1, reached = strcmp(functions[i], "cuInit") != 0; reached; n++) {
+    for (size_t i = 0; i < driver_function_count; i++)
+        for (int n = 1, reached = strcmp(driver_functions[i], "cuInit") != 0; reached;
+             n++) {
             danaus_device *device = NULL;
             double seconds = -1;
-            *control = (emulator_control){ .function = functions[i], .error = FAILURE };
+            *control =
+                (emulator_control){ .function = driver_functions[i], .error = FAILURE };
             control->number = n;
             danaus_status status = measure(&device, &seconds);
             reached = control->calls >= n;
             control->function = NULL;
             danaus_device_close(device);
-            if (!gives_back(functions[i]))
-                expect_nothing_lost(control, functions[i], n);
+            if (!gives_back(driver_functions[i]))
+                expect_nothing_lost(control, driver_functions[i], n);
             assert_true((seconds >= 0) == (status == DANAUS_OK));
             assert_true(
-                !reached || status != DANAUS_OK || gives_back(functions[i]) ||
-                is_mended(functions[i]) || control->in_capture);
+                !reached || status != DANAUS_OK || gives_back(driver_functions[i]) ||
+                is_mended(driver_functions[i]) || control->in_capture);
         }
 }
 

@@ -92,14 +92,14 @@ static void *pack_on_device(
     size_t bytes = dn_packed_bytes(step->kernel, &step->p);
     void *packed = NULL, *found = dn_alloc(bytes);
     const pack_backend *pack = dev->backend->pack;
-    const void *both[] = { n->on[0], n->on[1] };
-    const void *first[] = { n->on[0], NULL }, *second[] = { NULL, n->on[1] };
     assert_non_null(found);
     assert_ok(danaus_alloc(dev, bytes, &packed));
     assert_ok(pack->open(dev, step, n->adjoint, &map));
-    assert_ok(pack->gather(dev, map, n->dtype, apart ? first : both, packed));
-    if (apart)
-        assert_ok(pack->gather(dev, map, n->dtype, second, packed));
+    pack_job jobs[] = { { map, n->dtype, 0, 0, { n->on[0], NULL }, packed },
+                        { map, n->dtype, 0, 0, { NULL, n->on[1] }, packed } };
+    if (!apart)
+        jobs[0].w[1] = n->on[1];
+    assert_ok(pack->pack(dev, step->p.dtype, jobs, 1 + apart));
     assert_ok(danaus_download(dev, found, packed, bytes));
     pack->close(dev, map);
     danaus_free(dev, packed);
@@ -253,8 +253,8 @@ static void numbers_are_rounded_as_on_the_host(void **state)
             assert_false(precision_of(test_dtypes[from]).complex);
             dn_convert(a.dtype, a.data, b.dtype, b.data, a.count);
             void *on_a = to_device(dev, &a), *on_c = to_device(dev, &c);
-            assert_ok(dev->backend->pack->convert(
-                dev, a.dtype, on_a, c.dtype, on_c, a.count));
+            pack_job job = { NULL, a.dtype, c.dtype, a.count, { on_a }, on_c };
+            assert_ok(dev->backend->pack->pack(dev, c.dtype, &job, 1));
             from_device(dev, &c, on_c);
             from_device(dev, &a, on_a);
             assert_true(array_same(&b, &c));

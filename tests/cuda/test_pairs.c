@@ -79,7 +79,7 @@ static void rows_of_pairs_are_right(void **state)
 {
     static const int64_t batches[] = { 1, 24, 47, 65, 130, 300 };
     danaus_device *dev = *state;
-    int number = 0;
+    int number = 0, all = 0;
     for (const kernel *k = dev->kernels; k->name; k++, number++)
         for (int i = 0, checked = 0; i < PAIRS && checked < 2; i++) {
             const danaus_pattern *pair = pairs[(i + number) % PAIRS];
@@ -93,7 +93,10 @@ static void rows_of_pairs_are_right(void **state)
             if (!dn_fits(k, &p))
                 continue;
             check(&r, dev, k, p, ++checked % 2);
+            all++;
         }
+    if (!all) /* no row of this device does */
+        skip();
 }
 
 int main(int argc, char **argv)

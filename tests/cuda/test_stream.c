@@ -199,7 +199,7 @@ static void on_a_stream(danaus_device *device, const setting *how, int captured)
 static void on_streams(danaus_device *device, int captured)
 {
     void *context;
-    if (!d.stream_create)
+    if (!d.context_set)
         skip();
     assert_int_equal(d.primary_retain(&context, 0), 0);
     assert_int_equal(d.context_set(context), 0);

@@ -9,8 +9,9 @@
 
 #include "base/mem.h"
 #include "base/thread.h"
-#include "cuda/cuda.h"
+#include "cuda/conv.h"
 #include "cuda/nvrtc.h"
+#include "gpu/conv_short.h"
 #include "support/device.h"
 
 #include <stdio.h>
@@ -24,10 +25,13 @@ static const int archs[] = { 90, 75, 80, 86, 89, 100, 120 };
 
 /* Bytes of stack that a text may use: portable ones leave the compiler 128 registers a
    thread, a few too little for some tiles; where sums take 192 of 255, a few counters do
-   not find room; in f32, of 256 columns k batch-last one counter does not. */
+   not find room; in f32, of 256 columns k batch-last one counter does not, nor do some of
+   sums of convolutions by 512 threads. */
 static int stack_allowed(const char *file)
 {
-    if (!strcmp(file, "ks_mma.cu"))
+    if (!strcmp(file, "conv_sums.cu"))
+        return 16;
+    if (!strcmp(file, "ks_mma.cu") || !strncmp(file, "conv_", 5))
         return 0;
     if (!strcmp(file, "ks_wgmma.cu"))
         return 8;
@@ -91,8 +95,8 @@ static int is_wrong(const job *j)
     }
     int spilled = number_before(j->log, " bytes spill stores");
     int stack = number_before(j->log, " bytes stack frame");
-    if (stack <= stack_allowed(j->file) && spilled <= stack_allowed(j->file) &&
-        !is_serialized(j->log))
+    int allowed = stack_allowed(j->file);
+    if (stack <= allowed && spilled <= allowed && !is_serialized(j->log))
         return 0;
     print_error(
         "%s for sm_%d: %.*s\nwith %s\n", j->name, j->arch, MOST_LOG, j->log,
@@ -264,6 +268,92 @@ static void gradients_stay_in_registers(void **state)
     compile_all();
 }
 
+/* Convolutions of few taps, parts of their gradients, and du beside these: of every number of
+   taps that is known when a text is compiled, and of more; of few channels. */
+static void short_convolutions_stay_in_registers(void **state)
+{
+    (void)state;
+    static const danaus_dtype types[] = { DANAUS_F16, DANAUS_BF16, DANAUS_F32,
+                                          DANAUS_F64 };
+    const gpu_facts facts = { .units = 132 };
+    const void *some = &dn_gpu_texts;
+    for (int form = 0; form < 4 * 10 * 2 * 3 * 2; form++) {
+        int64_t taps = form / 4 % 10 + 1, shift = form / 240 ? (taps - 1) / 2 : 0;
+        danaus_short_desc d = { .channels = form / 8 % 4 + 1,
+                                .length = 1000,
+                                .taps = taps,
+                                .layout = (danaus_channels)(form / 40 % 2),
+                                .dtype = types[form % 4] };
+        char defines[4096];
+        text t = { defines, sizeof defines, 0 };
+        const void *du = form / 80 % 3 == 2 ? some : NULL;
+        gpu_short s = form / 80 % 3
+                          ? dn_gpu_short_sums(&d, 4, shift, some, some, du)
+                          : dn_gpu_short(&facts, &d, 4, taps - 1 - shift, some, some);
+        const gpu_family *f = dn_gpu_family(s.kernel);
+        f->defines(s.kernel, &s.p, s.variant, &t);
+        compile_for_some(s.kernel, f->text, defines);
+    }
+    compile_all();
+}
+
+/* All that convolutions with windows of n points run, on a GPU with so much shared memory
+   for a block. */
+static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_t n)
+{
+    static gpu_use uses[CONV_FUNCTIONS + 1];
+    gpu_facts facts = { .arch = arch, .shared = shared };
+    gpu_conv_shape s;
+    danaus_dtype sums = dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
+    assert_true(dn_gpu_conv_shape(&facts, sums, n, &s));
+    for (int half = 0; half < 2; half++) {
+        gpu_conv_mma m;
+        int fast =
+            arch >= 80 && dtype != DANAUS_F64 && dn_gpu_conv_mma(&facts, n, half, &m);
+        int all = dn_cuda_conv_uses(&s, NULL, dtype, half, uses);
+        if (fast)
+            dn_gpu_conv_mma_use(&m, dtype, &uses[all++]);
+        for (int i = 0; i < all; i++)
+            if (!is_known(uses[i].text, uses[i].defines))
+                ask("a convolution", uses[i].text, uses[i].defines, arch);
+    }
+}
+
+/* Long convolutions: windows of one pass and of many, of every radix, as a block of threads
+   has room for and beyond. Types and architectures take turns. */
+static void long_convolutions_stay_in_registers(void **state)
+{
+    (void)state;
+    static const int64_t points[] = { 16,    64,    256,   1024,  4096,    7168,   8192,
+                                      12000, 16384, 35840, 65536, 1 << 20, 3 << 20 };
+    static const danaus_dtype types[] = { DANAUS_F16, DANAUS_F32, DANAUS_BF16,
+                                          DANAUS_F64 };
+    static const int targets[][2] = { { 90, 227 << 10 },
+                                      { 80, 163 << 10 },
+                                      { 75, 64 << 10 } };
+    const char *all = getenv("DANAUS_TEXTS");
+    int everywhere = all && !strcmp(all, "all"), turn = 0;
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++)
+        for (int t = 0; t < 4 * 3; t++)
+            if (everywhere || turn++ % (7 * share_of_cases()) == 0)
+                ask_for_windows(
+                    targets[t % 3][0], targets[t % 3][1],
+                    types[(i + (size_t)t / 3) % 4], points[i]);
+    compile_all();
+}
+
+static void streams_stay_in_registers(void **state)
+{
+    (void)state;
+    static const int targets[] = { 75, 80, 90 };
+    for (int t = 0; t < 3; t++) {
+        ask("a stream", "conv_stream.cu", "#define TYPE_f32 1\n", targets[t]);
+        ask("a stream", "conv_stream.cu", "#define TYPE_f64 1\n", targets[t]);
+        ask("a stream", "conv_stream_put.cu", "#define TYPE_f32 1\n", targets[t]);
+    }
+    compile_all();
+}
+
 /* A sum is changed while products are added to it. */
 static void a_product_that_waits_is_found(void **state)
 {
@@ -299,7 +389,8 @@ static void a_product_that_waits_is_found(void **state)
     }
 }
 
-int main(void)
+/* The argument, if there is one, chooses tests by their names, with * in them. */
+int main(int argc, char **argv)
 {
     void *image;
     size_t bytes;
@@ -316,7 +407,11 @@ int main(void)
         cmocka_unit_test(lanes_stay_in_registers),
         cmocka_unit_test(pairs_stay_in_registers),
         cmocka_unit_test(gradients_stay_in_registers),
+        cmocka_unit_test(short_convolutions_stay_in_registers),
+        cmocka_unit_test(long_convolutions_stay_in_registers),
+        cmocka_unit_test(streams_stay_in_registers),
     };
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     int failed = cmocka_run_group_tests_name("texts", tests, NULL, NULL);
     printf(
         "%d compiled, %d for architectures that this NVRTC lacks\n", compiled, skipped);

@@ -279,6 +279,15 @@ int cuDeviceGet(int *device, int ordinal)
     return ordinal < (control->devices ? control->devices : 1) ? 0 : 101;
 }
 
+/* NVIDIA's NVRTC looks for tables here, and does without. */
+EXPORT int cuGetExportTable(const void **table, const void *id);
+int cuGetExportTable(const void **table, const void *id)
+{
+    (void)id;
+    *table = NULL;
+    return 500;
+}
+
 EXPORT int cuDeviceGetName(char *name, int size, int device);
 int cuDeviceGetName(char *name, int size, int device)
 {
@@ -296,23 +305,46 @@ int cuDeviceGetPCIBusId(char *id, int size, int device)
     return 0;
 }
 
-int emulated_arch(void)
+/* What plans hang on. */
+typedef struct gpu {
+    const char *name; /* of EMULATED_GPU */
+    int arch, units, shared, l2;
+    int clock, memory_clock, bus; /* kHz, kHz, bits */
+    size_t memory;                /* of which there is no more than the arena */
+} gpu;
+
+static const gpu gpus[] = {
+    { "h100", 90, 132, 227 << 10, 50 << 20, 1980000, 2619000, 5120, (size_t)80 << 30 },
+    { "h200", 90, 132, 227 << 10, 60 << 20, 1980000, 3201000, 6144, (size_t)140 << 30 },
+};
+
+/* That of EMULATED_GPU, or else a small one of EMULATED_ARCH. */
+static gpu emulated_gpu(void)
 {
-    const char *arch = getenv("EMULATED_ARCH");
-    return arch ? atoi(arch) : 75;
+    const char *name = getenv("EMULATED_GPU"), *given = getenv("EMULATED_ARCH");
+    int arch = given ? atoi(given) : 75, large = arch >= 90;
+    for (size_t i = 0; name && i < sizeof gpus / sizeof *gpus; i++)
+        if (!strcmp(gpus[i].name, name))
+            return gpus[i];
+    return (gpu){ "",        arch,    large ? 132 : 2, large ? 227 << 10 : 64 << 10,
+                  256 << 10, 1500000, 5000000,         256,
+                  ARENA };
 }
+
+int emulated_arch(void) { return emulated_gpu().arch; }
+
+int emulated_shared(void) { return emulated_gpu().shared; }
 
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device);
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     BEGIN;
     (void)device;
-    int arch = emulated_arch(), units = arch < 90 ? 2 : 132;
-    int shared = arch < 90 ? 64 << 10 : 227 << 10;
+    gpu g = emulated_gpu();
     const int facts[][2] = {
-        { 75, arch / 10 }, { 76, arch % 10 }, { 16, units },
-        { 97, shared },    { 38, 256 << 10 }, { 13, 1500000 },
-        { 36, 5000000 },   { 37, 256 },       { 115, !control->no_pools },
+        { 75, g.arch / 10 },    { 76, g.arch % 10 }, { 16, g.units },
+        { 97, g.shared },       { 38, g.l2 },        { 13, g.clock },
+        { 36, g.memory_clock }, { 37, g.bus },       { 115, !control->no_pools },
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
         if (facts[i][0] == attribute) {
@@ -327,7 +359,7 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device)
 {
     BEGIN;
     (void)device;
-    *bytes = ARENA;
+    *bytes = emulated_gpu().memory;
     return 0;
 }
 

@@ -45,6 +45,10 @@ void emulated_touch(history *h, int writes);
 /* ---- the others ---- */
 
 int emulated_is_captured(const void *stream);
+
+/* A stream waits for one that is captured: it becomes a branch of that, or, if it is the one
+   that the capture began with, the other need not be waited for any more. */
+void emulated_join(const void *stream, const void *other);
 int emulated_captures(void); /* how many streams are captured */
 
 /* Nonzero: a capture forbids what this thread is about to do, and is spoilt by it. */
@@ -57,8 +61,12 @@ void emulated_end_watch(void *watch, const int64 *addresses, int count);
 /* What a node of a graph that was made is to run, NULL: something else than `run`. */
 void *emulated_node(void *made, const void *node, void (*run)(const void *data));
 
-/* The compute capability that devices pretend to have, ten times: EMULATED_ARCH of the
-   environment. Of others than 7.5 kernels do nothing. */
+/* The compute capability that devices pretend to have, ten times: that of EMULATED_GPU of
+   the environment, which driver.c has a table of, or EMULATED_ARCH. Of others than 7.5
+   kernels do nothing. */
 int emulated_arch(void);
+
+/* Bytes of shared memory that a block may have. */
+int emulated_shared(void);
 
 #endif

@@ -1,4 +1,6 @@
-/* Graphs of the emulated driver: work that is done later, in its order. */
+/* Graphs of the emulated driver: work that is done later. What a branch of a capture does
+   comes before all that the stream did since they parted, so that a branch which should have
+   waited is found out. */
 // SPDX-License-Identifier: Apache-2.0
 #include "driver.h"
 
@@ -13,7 +15,7 @@ typedef struct work {
 } work;
 
 typedef struct graph {
-    work *first, **end;
+    work *first, **end, *latest;
     size_t count;
 } graph;
 
@@ -22,8 +24,13 @@ typedef struct graph {
 #define GLOBAL        0
 #define RELAXED       2
 
+#define MOST_BRANCHES 4
+
 static struct {
     const void *stream; /* NULL: an empty place */
+    const void *branch[MOST_BRANCHES];
+    int is_open[MOST_BRANCHES]; /* not waited for since it did something */
+    work **end[MOST_BRANCHES];  /* where it goes on */
     pthread_t thread;
     int mode, is_spoilt;
     graph *to;
@@ -32,13 +39,39 @@ static struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread int mode; /* of this thread */
 
+/* The branch of a capture that a stream is, or -1. The lock is held. */
+static int branch_of(int place, const void *stream)
+{
+    for (int i = 0; i < MOST_BRANCHES; i++)
+        if (stream && captures[place].stream && captures[place].branch[i] == stream)
+            return i;
+    return -1;
+}
+
 /* The place of a stream, or -1. The lock is held. */
 static int place_of(const void *stream)
 {
     for (int i = 0; i < MOST_CAPTURES; i++)
-        if (stream && captures[i].stream == stream)
+        if (stream && (captures[i].stream == stream || branch_of(i, stream) >= 0))
             return i;
     return -1;
+}
+
+void emulated_join(const void *stream, const void *other)
+{
+    pthread_mutex_lock(&lock);
+    int place = place_of(other), branch = place < 0 ? -1 : branch_of(place, other);
+    if (place >= 0 && stream == captures[place].stream && branch >= 0)
+        captures[place].is_open[branch] = 0;
+    for (int i = 0; place >= 0 && place_of(stream) < 0 && i < MOST_BRANCHES; i++)
+        if (!captures[place].branch[i])
+            captures[place].branch[i] = stream;
+    branch = place < 0 ? -1 : branch_of(place, stream);
+    if (branch >= 0) {
+        captures[place].is_open[branch] = 1;
+        captures[place].end[branch] = captures[place].to->end;
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 int emulated_is_captured(const void *stream)
@@ -102,13 +135,18 @@ static void free_graph(graph *g)
 }
 
 static void record(
-    graph *to, void (*run)(const void *data), const void *data, size_t bytes)
+    graph *to, work ***end, void (*run)(const void *data), const void *data,
+    size_t bytes)
 {
     work *w = calloc(1, sizeof *w + bytes);
     w->run = run;
     memcpy(w->data, data, bytes);
-    *to->end = w;
-    to->end = &w->next;
+    w->next = **end;
+    **end = w;
+    if (to->end == *end)
+        to->end = &w->next;
+    *end = &w->next;
+    to->latest = w;
     to->count++;
 }
 
@@ -117,8 +155,14 @@ void emulator_enqueue(
 {
     pthread_mutex_lock(&lock);
     int place = place_of(stream);
-    if (place >= 0)
-        record(captures[place].to, run, data, bytes);
+    if (place >= 0) {
+        int branch = branch_of(place, stream);
+        graph *to = captures[place].to;
+        record(
+            to, branch < 0 ? &to->end : &captures[place].end[branch], run, data, bytes);
+        if (branch >= 0)
+            captures[place].is_open[branch] = 1;
+    }
     pthread_mutex_unlock(&lock);
     if (place >= 0)
         return;
@@ -170,6 +214,8 @@ int cuStreamBeginCapture_v2(void *stream, int how)
         captures[place].mode = how;
         captures[place].is_spoilt = 0;
         captures[place].to = make_graph();
+        memset(captures[place].branch, 0, sizeof captures[place].branch);
+        memset(captures[place].is_open, 0, sizeof captures[place].is_open);
     }
     pthread_mutex_unlock(&lock);
     return !ok;
@@ -183,6 +229,9 @@ int cuStreamEndCapture(void *stream, graph **made)
     pthread_mutex_lock(&lock);
     int place = place_of(stream);
     graph *g = place >= 0 ? captures[place].to : NULL;
+    for (int i = 0; place >= 0 && i < MOST_BRANCHES; i++)
+        if (captures[place].is_open[i] || captures[place].branch[i] == stream)
+            captures[place].is_spoilt = 1;
     if (place >= 0) {
         error = error ? error : captures[place].is_spoilt ? 901 : 0;
         captures[place].stream = NULL;
@@ -216,7 +265,6 @@ int cuStreamGetCaptureInfo_v2(
     void *stream, int *capturing, uint64_t *id, graph **to, work ***latest,
     size_t *count)
 {
-    static __thread work *last;
     BEGIN;
     pthread_mutex_lock(&lock);
     int place = place_of(stream);
@@ -225,13 +273,10 @@ int cuStreamGetCaptureInfo_v2(
     *capturing = g != NULL;
     if (!g)
         return 0;
-    last = NULL;
-    for (work *w = g->first; w; w = w->next)
-        last = w;
     *id = 1;
     *to = g;
-    *latest = &last;
-    *count = last != NULL;
+    *latest = &g->latest;
+    *count = g->latest != NULL;
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "driver.h"
 
 #include "cuda/driver.h"
+#include "gpu/gpu.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -18,7 +19,7 @@
 
 #define MOST_THREADS 1024
 #define STACK        ((size_t)64 << 10)
-#define MOST_ARGS    16
+#define MOST_ARGS    28
 #define MOST_BOX     256 /* elements of a tensor map's box, along each dimension */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -31,7 +32,8 @@ typedef struct function {
     void *library;
     void (*call)(
         int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,
-        int64, int64, int64, int64, int64);
+        int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,
+        int64, int64, int64, int64, int64, int64);
     const char *signature;
     int *thread;
     int64 *block, *blocks;
@@ -171,7 +173,8 @@ static void run_threads(void)
     for (;;) {
         launched->call(
             a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11],
-            a[12], a[13], a[14], a[15]);
+            a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20], a[21], a[22],
+            a[23], a[24], a[25], a[26], a[27]);
         threads[running].is_done = 1;
         wait_at_barrier();
     }
@@ -220,7 +223,8 @@ static void run_block(const function *f, int count)
 typedef struct launch {
     function *f;
     unsigned blocks, threads;
-    int64 argument[MOST_ARGS];
+    int has_table; /* in the place of arguments */
+    int64 argument[MOST_ARGS], table[GPU_TABLE_BYTES / 8];
 } launch;
 
 static void run_blocks(const launch *l)
@@ -230,6 +234,8 @@ static void run_blocks(const launch *l)
             NULL, STACK * MOST_THREADS, PROT_READ | PROT_WRITE,
             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     memcpy(argument, l->argument, sizeof argument);
+    if (l->has_table)
+        argument[0] = (int64)(intptr_t)l->table;
     launched = l->f;
     *l->f->blocks = l->blocks;
     for (*l->f->block = 0; *l->f->block < l->blocks; ++*l->f->block)
@@ -240,12 +246,13 @@ static void run_launch(const void *data)
 {
     const launch *l = data;
     emulator_memory(1);
-    void *watch =
-        control->watching ? emulated_begin_watch(l->argument, MOST_ARGS) : NULL;
+    const int64 *words = l->has_table ? l->table : l->argument;
+    int count = l->has_table ? GPU_TABLE_BYTES / 8 : MOST_ARGS;
+    void *watch = control->watching ? emulated_begin_watch(words, count) : NULL;
     if (l->f->library)
         run_blocks(l);
     if (watch)
-        emulated_end_watch(watch, l->argument, MOST_ARGS);
+        emulated_end_watch(watch, words, count);
     control->launches++;
     control->functions += (unsigned long)l->f;
     emulator_memory(0);
@@ -254,7 +261,10 @@ static void run_launch(const void *data)
 static launch launch_of(function *f, unsigned blocks, unsigned count, void **arguments)
 {
     launch l = { .f = f, .blocks = blocks, .threads = count };
-    for (int i = 0; f->library && f->signature[i]; i++)
+    l.has_table = f->library && f->signature[0] == 't';
+    if (l.has_table)
+        memcpy(l.table, arguments[0], sizeof l.table);
+    for (int i = 0; f->library && !l.has_table && f->signature[i]; i++)
         l.argument[i] =
             f->signature[i] == 'i' ? *(int *)arguments[i] : *(int64 *)arguments[i];
     return l;
@@ -278,11 +288,10 @@ int cuLaunchKernel(
     unsigned bz, unsigned shared, void *stream, void **arguments, void **extra)
 {
     BEGIN;
-    (void)shared;
     (void)extra;
     int is_line = gy == 1 && gz == 1;
-    if (!gx || !gy || !gz || (f->library && !is_line) || bx > MOST_THREADS || by != 1 ||
-        bz != 1)
+    if (shared > (unsigned)emulated_shared() || !gx || !gy || !gz ||
+        (f->library && !is_line) || bx > MOST_THREADS || by != 1 || bz != 1)
         return 1;
     return enqueue(f, gx, bx, stream, arguments);
 }

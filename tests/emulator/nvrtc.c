@@ -64,7 +64,8 @@ static char *read_file(const program *p, const char *name, size_t *bytes)
     return data;
 }
 
-/* How wide each argument of the kernel is, for the launch: 'i' for an int. */
+/* How wide each argument of the kernel is, for the launch: 'i' for an int, 't' for a table,
+   which is alone. */
 static void write_signature(const program *p, const char *source)
 {
     const char *at = strstr(source, "\nKERNEL");
@@ -72,7 +73,9 @@ static void write_signature(const program *p, const char *source)
     size_t count = 0;
     for (at = at ? strchr(at, '(') : NULL; at && *at != ')'; at = strpbrk(at, ",)")) {
         at += strspn(at + 1, " \n") + 1;
-        signature[count++] = strncmp(at, "int ", 4) ? 'l' : 'i';
+        signature[count++] = !strncmp(at, "int ", 4)     ? 'i'
+                             : !strncmp(at, "TABLE(", 6) ? 't'
+                                                         : 'l';
     }
     char text[128];
     snprintf(

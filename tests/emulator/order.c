@@ -83,7 +83,8 @@ void emulated_touch(history *h, int writes)
 typedef struct event {
     struct timespec time;
     clocks at;
-    int is_captured; /* part of a graph: nobody outside may wait for it */
+    int is_captured; /* part of a graph: nobody outside may wait for it, but joins it */
+    const void *stream;
 } event;
 
 EXPORT int cuEventCreate(event **made, unsigned flags);
@@ -112,6 +113,7 @@ int cuEventRecord(event *e, void *stream)
     BEGIN;
     clock_gettime(CLOCK_MONOTONIC, &e->time);
     e->is_captured = emulated_is_captured(stream);
+    e->stream = stream;
     emulated_work_on(stream);
     pthread_mutex_lock(&lock);
     e->at = now[running];
@@ -133,6 +135,8 @@ EXPORT int cuStreamWaitEvent(void *stream, event *e, unsigned flags);
 int cuStreamWaitEvent(void *stream, event *e, unsigned flags)
 {
     BEGIN;
+    if (e->is_captured)
+        emulated_join(stream, e->stream);
     if (flags || e->is_captured != emulated_is_captured(stream))
         return 905; /* a graph would wait for what is outside, or be waited for */
     emulated_work_on(stream);

@@ -1,5 +1,5 @@
 /* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_split.cu,
-   ks_pair.cu, ks_dw_mma.cu, ks_dw_wgmma.cu, ks_dw_matrix.cu and ks_wgmma_lanes.cu (in f32,
+   ks_pair.cu, conv_mma.cu, ks_dw_mma.cu, ks_dw_wgmma.cu, ks_dw_matrix.cu and ks_wgmma_lanes.cu (in f32,
    of one block, its operands not aligned) use, in C++ for a processor: a block is as many
    threads as it has on a GPU, and the lanes of a warp wait for each other wherever an
    instruction exchanges registers. Copies are made at once, so that what is missing of
@@ -47,6 +47,15 @@ struct index {
 static thread_local struct index threadIdx;
 static struct index blockIdx, gridDim;
 
+struct float2 {
+    float x, y;
+};
+struct float4 {
+    float x, y, z, w;
+};
+
+INLINE float2 make_float2(float x, float y) { return { x, y }; }
+INLINE float4 make_float4(float x, float y, float z, float w) { return { x, y, z, w }; }
 INLINE uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return { x, y, z, w }; }
 
 /* ---- threads that wait ---- */
@@ -60,7 +69,7 @@ struct four_warps {
     std::barrier<> wait{ 128 };
 };
 
-static warp warps[16];
+static warp warps[32];
 static four_warps fours[4];
 static std::unique_ptr<std::barrier<>> block, group[16];
 static std::mutex groups;
@@ -79,6 +88,25 @@ INLINE std::barrier<> &barrier_of(int number, int count)
 INLINE void barrier(int number, int count)
 {
     barrier_of(number, count).arrive_and_wait();
+}
+
+/* What the lane has whose number differs in these bits. */
+INLINE u32 __shfl_xor_sync(u32, u32 v, int bits)
+{
+    int lane = threadIdx.x % 32;
+    warp &w = warps[threadIdx.x / 32];
+    w.a[lane][0] = v;
+    w.wait.arrive_and_wait();
+    v = w.a[lane ^ bits][0];
+    w.wait.arrive_and_wait();
+    return v;
+}
+
+/* The larger lower and the larger upper half. */
+INLINE u32 __vmaxu2(u32 a, u32 b)
+{
+    u32 lo = (a & 0xffff) > (b & 0xffff) ? a : b, hi = a >> 16 > b >> 16 ? a : b;
+    return (lo & 0xffff) | (hi & 0xffff0000);
 }
 
 INLINE void barrier_arrive(int number, int count)
@@ -125,6 +153,12 @@ INLINE u32 low_halves(u32 lo, u32 hi) { return pair_of((u16)lo, (u16)hi); }
 INLINE u32 high_halves(u32 lo, u32 hi)
 {
     return pair_of((u16)(lo >> 16), (u16)(hi >> 16));
+}
+INLINE u32 multiply_pairs(u32 a, u32 b)
+{
+    return pack_pair(
+        value_of(half_of(a, 0)) * value_of(half_of(b, 0)),
+        value_of(half_of(a, 1)) * value_of(half_of(b, 1)));
 }
 INLINE float low_of(u32 pair) { return value_of(half_of(pair, 0)); }
 INLINE float high_of(u32 pair) { return value_of(half_of(pair, 1)); }

@@ -10,8 +10,11 @@ int emulator_thread;
 int64 emulator_block, emulator_blocks;
 void (*emulator_barrier)(void);
 
-#define KERNEL   void
-#define LOCAL    static __attribute__((aligned(16)))
+#define KERNEL void
+#define LOCAL  static __attribute__((aligned(16)))
+#define SHARED(type, name)                                                             \
+    static __attribute__((aligned(16))) unsigned char shared_bytes[227 << 10];         \
+    type *name = (type *)shared_bytes
 #define FN       static inline
 #define RESTRICT restrict
 #define UNROLL
@@ -21,9 +24,12 @@ void (*emulator_barrier)(void);
 #define BLOCK      emulator_block
 #define BLOCKS     emulator_blocks
 #define ALIGNED(n) __attribute__((aligned(n)))
+#define TABLE(T)   const T *
+#define WHOLE(t)   (t)
 /* By the type of s: f64 or f32. */
-#define ERF(s) _Generic((s), double : erf, default : erff)(s)
-#define EXP(s) _Generic((s), double : exp, default : expf)(s)
+#define ERF(s)       _Generic((s), double : erf, default : erff)(s)
+#define FMA(a, b, c) ((a) * (b) + (c))
+#define EXP(s)       _Generic((s), double : exp, default : expf)(s)
 
 #define FAST_EXP(s)      expf(s)
 #define FAST_RATIO(s, t) ((s) / (t))

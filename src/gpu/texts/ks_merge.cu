@@ -26,10 +26,10 @@ KERNEL ks(
         int64 middle = (i1 * c1 + k) * d1 + j1;
         if (middle / d2 / b2 == i2 && middle % d2 == j2)
             sum = multiply_add(
-                number_at(left, left_type, (line + k) * d1 + j1),
+                number_at(left, left_type, (line + k) * d1 + j1, 0),
                 number_at(
                     right, right_type,
-                    ((i2 * b2 + middle / d2 % b2) * c2 + k2) * d2 + j2),
+                    ((i2 * b2 + middle / d2 % b2) * c2 + k2) * d2 + j2, 0),
                 sum);
     }
     to[n] = sum;

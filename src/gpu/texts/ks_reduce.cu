@@ -1,14 +1,40 @@
-/* to[i s0 + r s1 + k s2 + j s3] = sum over slabs of part[slab][i][r][k][j], conjugated if
-   asked. If dense, parts are [slab][i][r][j][k][j'], and those of equal lanes are taken.
+/* Parts that are added up, several jobs at once:
 
-   A thread adds up `per` neighbouring numbers, 1 or the V of 16 bytes if that divides their
-   count, of a share of the slabs: `ways` threads, a power of two, have neighbouring slabs
-   each, and one of them adds up their sums, all in order. */
+       to[i s0 + r s1 + k s2 + j s3] = sum over slabs of part[slab][i][r][k][j],
+
+   conjugated if asked. If dense, parts are [slab][i][r][j][k][j'], and those of equal lanes
+   are taken. Parts are numbers of S, or of X if `narrow` is odd; sums too, or, if it is 2 or
+   3, rounded to X.
+
+   In lines, a thread adds up `per` neighbouring numbers, 1 or the V of 16 bytes if that
+   divides their count, of a share of the slabs: `ways` threads, a power of two, have
+   neighbouring slabs each, and one of them adds up their sums, all in order.
+
+   In tiles, of `wide` lanes j, a power of two, by 1,024 / wide places (r, k), parts are
+   [slab][i][j][r][k]: they go through shared memory, so that neighbouring threads read
+   neighbouring places and write neighbouring lanes.
+
+   A job's `blocks` blocks of threads, which take tiles or lines in turn, begin at `first`.
+   The table is that of cuda/dw.c. */
 // SPDX-License-Identifier: Apache-2.0
-#define THREADS 128
+#define THREADS 256
 #include "simt.h"
 
-#define AT_ONCE 8 /* loads that wait for memory together */
+#define AT_ONCE    8    /* loads that wait for memory together */
+#define NUMBERS    1024 /* of a tile, 2^10 */
+#define MOST_LANES 32
+
+typedef struct job {
+    const void *part;
+    void *to;
+    int64 slabs, a, b, c, d, s0, s1, s2, s3;
+    int first, blocks, wide_log2, per, ways, conjugated, dense, narrow;
+} job;
+
+typedef struct jobs {
+    int64 count;
+    job of[17];
+} jobs;
 
 /* Numbers of a part, and somewhat more: WIDE says that there are more than 2^30. */
 #if WIDE
@@ -26,71 +52,139 @@ FN SV zeros(void)
     return v;
 }
 
-FN SV part_at(const S *RESTRICT part, int per)
+FN SV part_at(const void *RESTRICT part, int64 n, int per, int narrow)
 {
     SV v = zeros();
-    if (per == V)
-        return *(const SV *)part;
-    v.v[0] = *part;
+    if (per == V && V > 1)
+        return *(const SV *)((const S *)part + n);
+    v.v[0] = narrow & 1 ? load(((const X *)part)[n]) : ((const S *)part)[n];
     return v;
 }
 
-FN SV sum_of(const S *RESTRICT part, int slabs, int64 stride, int per)
+FN SV sum_of(const job *j, int64 n, int slabs, int64 stride)
 {
     SV sum = zeros();
+    int per = j->per, narrow = j->narrow;
     for (int slab = 0; slab < slabs; slab += AT_ONCE) {
         SV some[AT_ONCE];
         UNROLL
         for (int u = 0; u < AT_ONCE; u++)
-            some[u] = slab + u < slabs ? part_at(part + u * stride, per) : zeros();
+            some[u] = slab + u < slabs ? part_at(j->part, n + u * stride, per, narrow)
+                                       : zeros();
         UNROLL
         for (int u = 0; u < AT_ONCE; u++)
             UNROLL
             for (int e = 0; e < V; e++)
                 sum.v[e] = plus(sum.v[e], some[u].v[e]);
-        part += AT_ONCE * stride;
+        n += AT_ONCE * stride;
     }
     return sum;
 }
 
-KERNEL reduce(
-    const S *RESTRICT part, S *RESTRICT to, int64 slabs, int per, int ways,
-    int conjugated, int64 a, int64 b, int64 c, int64 d, int64 s0, int64 s1, int64 s2,
-    int64 s3, int dense)
+FN void put(const job *t, int64 n, S sum)
+{
+    if (t->narrow & 2)
+        ((X *)t->to)[n] = store(sum);
+    else
+        ((S *)t->to)[n] = sum;
+}
+
+FN void put_line(const job *t, INDEX e, INDEX size, SV sum)
+{
+    INDEX B = (INDEX)t->b, C = (INDEX)t->c, D = (INDEX)t->d;
+    INDEX line = e / D, j = e - line * D;
+    INDEX row = line / C, k = line - row * C, i = row / B, r = row - i * B;
+    if (e >= size)
+        return;
+    UNROLL
+    for (int n = 0; n < V; n++) {
+        if (n < t->per)
+            put(t, j * t->s3 + k * t->s2 + r * t->s1 + i * t->s0,
+                t->conjugated ? conjugate(sum.v[n]) : sum.v[n]);
+        j++;
+        if (j == D)
+            j = 0, k++;
+        if (k == C)
+            k = 0, r++;
+        if (r == B)
+            r = 0, i++;
+    }
+}
+
+FN void add_lines(const job *t, int64 number)
 {
     LOCAL SV sums[THREADS];
-    INDEX B = (INDEX)b, C = (INDEX)c, D = (INDEX)d, size = (INDEX)(a * b * c * d);
-    int width = THREADS / ways, way = THREAD / width;
-    int share = (int)slabs / ways, more = way - (ways - (int)slabs % ways);
+    INDEX C = (INDEX)t->c, D = (INDEX)t->d, size = (INDEX)(t->a * t->b * t->c * t->d);
+    int width = THREADS / t->ways, way = THREAD / width;
+    int share = (int)t->slabs / t->ways;
+    int more = way - (t->ways - (int)t->slabs % t->ways);
     int64 first = way * share + (more > 0 ? more : 0);
-    int64 stride = dense ? size * d : size;
-    INDEX step = (INDEX)width * per;
-    for (INDEX block = (INDEX)BLOCK * step; block < size; block += (INDEX)BLOCKS * step) {
-        INDEX e = block + THREAD % width * per, line = e / D, j = e - line * D;
-        INDEX row = line / C, k = line - row * C, i = row / B, r = row - i * B;
-        int64 from = dense ? ((int64)row * D + j) * C * D + k * D + j : e;
+    int64 stride = t->dense ? size * t->d : size;
+    INDEX step = (INDEX)width * t->per;
+    for (INDEX block = (INDEX)number * step; block < size; block += t->blocks * step) {
+        INDEX e = block + THREAD % width * t->per, line = e / D, j = e - line * D;
+        INDEX row = line / C, k = line - row * C;
+        int64 from = t->dense ? ((int64)row * D + j) * C * D + k * D + j : e;
         from += first * stride;
-        sums[THREAD] =
-            e < size ? sum_of(part + from, share + (more >= 0), stride, per) : zeros();
+        sums[THREAD] = e < size ? sum_of(t, from, share + (more >= 0), stride) : zeros();
         BARRIER();
         SV sum = sums[THREAD];
-        for (int w = 1; w < ways && way == 0; w++)
+        for (int w = 1; w < t->ways && way == 0; w++)
             UNROLL
             for (int n = 0; n < V; n++)
                 sum.v[n] = plus(sum.v[n], sums[w * width + THREAD].v[n]);
+        if (way == 0)
+            put_line(t, e, size, sum);
+        BARRIER();
+    }
+}
+
+FN S sum_of_slabs(const S *RESTRICT part, int64 slabs, int64 stride)
+{
+    S sum = zero();
+    for (int64 slab = 0; slab < slabs; slab++)
+        sum = plus(sum, part[slab * stride]);
+    return sum;
+}
+
+FN void add_tiles(const job *t, int64 number)
+{
+    LOCAL S tile[NUMBERS + MOST_LANES];
+    int wide = 1 << t->wide_log2, tall = NUMBERS >> t->wide_log2, pitch = tall + 1;
+    int64 d = t->d, size = t->b * t->c, across = (d + wide - 1) >> t->wide_log2;
+    int64 down = (size + tall - 1) / tall;
+    for (int64 n = number; n < t->a * across * down; n += t->blocks) {
+        int64 i = n / down / across, lane = n / down % across * wide, at = n % down * tall;
+        const S *from = (const S *)t->part + (i * d + lane) * size + at;
         UNROLL
-        for (int n = 0; n < V; n++) {
-            if (way == 0 && e < size && n < per)
-                to[j * s3 + k * s2 + r * s1 + i * s0] =
-                    conjugated ? conjugate(sum.v[n]) : sum.v[n];
-            j++;
-            if (j == D)
-                j = 0, k++;
-            if (k == C)
-                k = 0, r++;
-            if (r == B)
-                r = 0, i++;
+        for (int u = 0; u < NUMBERS; u += THREADS) {
+            int e = (u + THREAD) & (tall - 1), j = (u + THREAD) >> (10 - t->wide_log2);
+            if (lane + j < d && at + e < size)
+                tile[j * pitch + e] =
+                    sum_of_slabs(from + j * size + e, t->slabs, t->a * d * size);
+        }
+        BARRIER();
+        UNROLL
+        for (int u = 0; u < NUMBERS; u += THREADS) {
+            int j = (u + THREAD) & (wide - 1), e = (u + THREAD) >> t->wide_log2;
+            unsigned place = (unsigned)(at + e), r = place / (unsigned)t->c;
+            if (lane + j < d && at + e < size)
+                put(t,
+                    i * t->s0 + r * t->s1 + (place - r * t->c) * t->s2 +
+                        (lane + j) * t->s3,
+                    tile[j * pitch + e]);
         }
         BARRIER();
     }
+}
+
+KERNEL reduce(TABLE(jobs) t)
+{
+    const job *j = WHOLE(t)->of;
+    for (int i = 1; i < WHOLE(t)->count && BLOCK >= j[1].first; i++)
+        j++;
+    if (j->wide_log2 < 0)
+        add_lines(j, BLOCK - j->first);
+    else
+        add_tiles(j, BLOCK - j->first);
 }

@@ -7,21 +7,22 @@
 #define F16  2
 #define BF16 3
 
-/* The f32 that is rounded to X as v is: where that is shorter, its last bit is set if v
-   lies between two of them ("round to odd"). */
-FN float narrow(double v)
+/* The f32 that is nearest; if it is to be rounded further, to X, where that is shorter, the
+   one of which the same comes then as of v: its last bit is set if v lies between two of them
+   ("round to odd"). */
+FN float narrow(double v, int further)
 {
     float f = (float)v;
 #if defined TYPE_f16 || defined TYPE_bf16
     unsigned u = BITS(f);
     double size = f < 0 ? -(double)f : f, exact = v < 0 ? -v : v;
-    if (size != exact && v - v == 0)
+    if (further && size != exact && v - v == 0)
         f = UNBITS((size > exact ? u - 1 : u) | 1);
 #endif
     return f;
 }
 
-FN real part_at(const void *from, int type, int64 n)
+FN real part_at(const void *from, int type, int64 n, int further)
 {
     if (type == F32)
         return ((const float *)from)[n];
@@ -32,16 +33,17 @@ FN real part_at(const void *from, int type, int64 n)
 #if defined TYPE_f64 || defined TYPE_c128
     return ((const double *)from)[n];
 #else
-    return narrow(((const double *)from)[n]);
+    return narrow(((const double *)from)[n], further);
 #endif
 }
 
-FN S number_at(const void *from, int type, int64 n)
+/* further: it is to be rounded to X. */
+FN S number_at(const void *from, int type, int64 n, int further)
 {
 #if COMPLEX
-    S s = { part_at(from, type, 2 * n), part_at(from, type, 2 * n + 1) };
+    S s = { part_at(from, type, 2 * n, 0), part_at(from, type, 2 * n + 1, 0) };
     return s;
 #else
-    return part_at(from, type, n);
+    return part_at(from, type, n, further);
 #endif
 }

@@ -32,6 +32,14 @@ INLINE u32 pack_pair(float lo, float hi)
 INLINE u32 low_halves(u32 lo, u32 hi) { return __byte_perm(lo, hi, 0x5410); }
 INLINE u32 high_halves(u32 lo, u32 hi) { return __byte_perm(lo, hi, 0x7632); }
 
+/* Products of two pairs of f16. */
+INLINE u32 multiply_pairs(u32 a, u32 b)
+{
+    u32 product;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+
 /* The nearest number with the 10 bits of mantissa that tensor cores read. */
 INLINE u32 round_tf32(float x)
 {

@@ -2,7 +2,10 @@
    their arithmetic. A text is C; the platform says what its words mean.
 
    X is the type of x and y, S the type of sums. V sums are 16 bytes.
-   TYPE_f32, TYPE_f16, ... says which. */
+   TYPE_f32, TYPE_f16, ... says which.
+
+   A kernel that does several jobs at once has a table of them as its only argument,
+   KERNEL ks(TABLE(jobs) t), which WHOLE(t) points to. */
 // SPDX-License-Identifier: Apache-2.0
 
 #if defined __CUDACC_RTC__ || defined __CUDACC__
@@ -10,8 +13,12 @@
 #    ifndef RESIDENT
 #        define RESIDENT (512 / THREADS)
 #    endif
-#    define KERNEL     extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-#    define LOCAL      __shared__ __align__(16)
+#    define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+#    define LOCAL  __shared__ __align__(16)
+/* All the memory that a launch gives a block, as an array. */
+#    define SHARED(type, name)                                                         \
+        extern __shared__ __align__(16) unsigned char shared_bytes[];                  \
+        type *name = (type *)shared_bytes
 #    define FN         static __device__ __forceinline__
 #    define RESTRICT   __restrict__
 #    define UNROLL     _Pragma("unroll")
@@ -21,14 +28,18 @@
 #    define BLOCK      ((int64)blockIdx.x)
 #    define BLOCKS     ((int64)gridDim.x)
 #    define ALIGNED(n) __align__(n)
+#    define TABLE(T)   const __grid_constant__ T
+#    define WHOLE(t)   (&(t))
 #    define BITS(f)    __float_as_uint(f)
 #    define UNBITS(u)  __uint_as_float(u)
 #    ifdef TYPE_f64
-#        define ERF(s) erf(s)
-#        define EXP(s) exp(s)
+#        define FMA(a, b, c) fma(a, b, c)
+#        define ERF(s)       erf(s)
+#        define EXP(s)       exp(s)
 #    else
-#        define ERF(s) erff(s)
-#        define EXP(s) expf(s)
+#        define FMA(a, b, c) fmaf(a, b, c)
+#        define ERF(s)       erff(s)
+#        define EXP(s)       expf(s)
 #    endif
 /* Within a few units in the last place of f32. */
 #    define FAST_EXP(s)      __expf(s)

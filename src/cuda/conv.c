@@ -1,0 +1,493 @@
+/* Convolutions on CUDA: engines, filters and products. Windows whose points find room in
+   the shared memory of a block of threads take one launch. Of longer ones the columns of a
+   matrix are transformed, then its rows with the product, then the columns back; so many
+   windows at once that they stay in the second cache. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/conv.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "cuda/conv_short.h"
+
+#define UNIT 16 /* a window has a multiple of so many points */
+
+enum { PERIODIC = 1, FOLD = 2, ADJOINT = 4 }; /* as in texts/conv_rows.cuh */
+
+/* ---- the table ---- */
+
+static const conv_kernel kernels[] = {
+    { "conv.points.f16", DANAUS_F16, UNIT, 16, { 16, 0 }, 0 },
+    { "conv.points.bf16", DANAUS_BF16, UNIT, 16, { 16, 0 }, 0 },
+    { "conv.points.f32", DANAUS_F32, UNIT, 16, { 16, 0 }, 0 },
+    { "conv.points.f64", DANAUS_F64, UNIT, 16, { 16, 0 }, 0 },
+    { "conv.mma.f16", DANAUS_F16, 256, 16, { 16, 0 }, 1 },
+    { "conv.mma.bf16", DANAUS_BF16, 256, 16, { 16, 0 }, 1 },
+    { "conv.mma.f32", DANAUS_F32, 256, 16, { 16, 0 }, 1 },
+};
+
+static const conv_kernel *kernel_at(const danaus_device *dev, int index)
+{
+    (void)dev;
+    return index < (int)(sizeof kernels / sizeof *kernels) ? &kernels[index] : NULL;
+}
+
+/* ---- functions ---- */
+
+#define TRANSFORM "conv_transform.cu"
+#define ROWS      GPU_CONV_ROWS
+#define POINTS    GPU_CONV_POINTS
+#define SPECTRUM  GPU_CONV_SPECTRUM
+
+/* Of windows of one level, of two. */
+static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_FUNCTIONS] = {
+    {
+        [CONV_LAY] = { .text = "conv_lay.cu" },
+        [CONV_TAKE] = { .text = "conv_take.cu" },
+        [CONV_ADD] = { .text = "conv_add.cu" },
+        [CONV_MASK] = { .text = "conv_mask.cu" },
+        [CONV_PIECES] = { .text = "conv_pieces.cu" },
+        [CONV_SPECTRUM] = { .text = "conv_spectrum.cu" },
+        [CONV_PRODUCT] = { TRANSFORM, 0, 1, ROWS, ROWS, 1, 1 },
+        [CONV_FILTER] = { TRANSFORM, 0, 0, ROWS, SPECTRUM, 1, 0 },
+        [CONV_SUMS] = { "conv_sums.cu", 0, 1, ROWS, SPECTRUM, 1, 0 },
+        [CONV_BACK] = { TRANSFORM, 0, 0, SPECTRUM, ROWS, 0, 1 },
+    },
+    {
+        [CONV_LAY] = { .text = "conv_lay.cu" },
+        [CONV_TAKE] = { .text = "conv_take.cu" },
+        [CONV_ADD] = { .text = "conv_add.cu" },
+        [CONV_MASK] = { .text = "conv_mask.cu", .level = 1 },
+        [CONV_PIECES] = { .text = "conv_pieces.cu" },
+        [CONV_SPECTRUM] = { .text = "conv_spectrum.cu", .level = 1 },
+        [CONV_SPLIT] = { TRANSFORM, 0, 1, ROWS, POINTS, 1, 0 },
+        [CONV_PRODUCT] = { TRANSFORM, 1, 0, POINTS, POINTS, 1, 1 },
+        [CONV_JOIN] = { TRANSFORM, 0, 1, POINTS, ROWS, 0, 1 },
+        [CONV_FILTER_SPLIT] = { TRANSFORM, 0, 0, ROWS, POINTS, 1, 0 },
+        [CONV_FILTER] = { TRANSFORM, 1, 0, POINTS, SPECTRUM, 1, 0 },
+        [CONV_SUMS] = { "conv_sums.cu", 1, 0, POINTS, SPECTRUM, 1, 0 },
+        [CONV_BACK] = { TRANSFORM, 1, 0, SPECTRUM, POINTS, 0, 1 },
+        [CONV_FILTER_JOIN] = { TRANSFORM, 0, 0, POINTS, ROWS, 0, 1 },
+    },
+};
+
+int dn_cuda_conv_uses(
+    const gpu_conv_shape *s, const gpu_conv_mma *m, danaus_dtype dtype, int half,
+    gpu_use uses[CONV_FUNCTIONS])
+{
+    const gpu_conv_use *c = functions[s->levels - 1];
+    int count = 0;
+    for (int i = 0; i < CONV_FUNCTIONS; i++)
+        if (i == CONV_PRODUCT && m && m->root)
+            dn_gpu_conv_mma_use(m, dtype, &uses[count++]);
+        else if (c[i].text)
+            dn_gpu_conv_use(s, &c[i], dtype, half, &uses[count++]);
+    return count;
+}
+
+static danaus_status load_functions(cuda_device *d, cuda_conv *e)
+{
+    const gpu_conv_use *c = functions[e->shape.levels - 1];
+    gpu_use *uses = dn_alloc(CONV_FUNCTIONS * sizeof *uses);
+    cu_function found[CONV_FUNCTIONS];
+    if (!uses)
+        return dn_fail_memory(CONV_FUNCTIONS * sizeof *uses, "the texts of kernels");
+    int half = dn_gpu_conv_half(&e->frame);
+    int count = dn_cuda_conv_uses(&e->shape, &e->mma, e->p.dtype, half, uses);
+    danaus_status status = dn_cuda_load_uses(d, uses, count, found);
+    for (int i = CONV_FUNCTIONS - 1; i >= 0 && !status; i--)
+        e->function[i] = c[i].text ? found[--count] : NULL;
+    dn_free(uses);
+    return status;
+}
+
+/* ---- engines ---- */
+
+static void destroy(conv_engine *engine) { dn_free(engine); }
+
+static danaus_status create(
+    danaus_device *dev, const conv_problem *p, const conv_frame *f,
+    conv_engine **engine)
+{
+    cuda_device *d = (cuda_device *)dev;
+    danaus_dtype sums = dn_sum_type(p->dtype);
+    cuda_conv *e = dn_calloc(1, sizeof *e);
+    if (!e)
+        return dn_fail_memory(sizeof *e, "a convolution");
+    e->p = *p;
+    e->frame = *f;
+    e->gpu = d->shared;
+    dn_gpu_conv_shape(&d->gpu.facts, sums, f->cut.n, &e->shape);
+    e->base.filter_bytes = (size_t)dn_cuda_conv_window(e);
+    if (f->cut.kernel->fast) {
+        dn_gpu_conv_mma(&d->gpu.facts, f->cut.n, dn_gpu_conv_half(f), &e->mma);
+        e->base.filter_bytes = (size_t)dn_gpu_conv_mma_spectrum(&e->mma);
+    }
+    danaus_status status = load_functions(d, e);
+    status = status ? status : dn_cuda_conv_constants(d, &e->shape, &e->constants);
+    status = status ? status : dn_cuda_conv_matrices(d, &e->mma, &e->matrices);
+    if (status)
+        destroy(&e->base);
+    else
+        *engine = &e->base;
+    return status;
+}
+
+static void describe(const conv_engine *engine, conv_cut cut, text *to)
+{
+    const cuda_conv *e = (const cuda_conv *)engine;
+    gpu_conv_shape s;
+    if (cut.kernel->fast)
+        dn_text(to, "%d x 16 x 16 by matrices", (int)(cut.n / 256));
+    if (cut.kernel->fast ||
+        !dn_gpu_conv_shape(&e->gpu->facts, e->shape.sums, cut.n, &s))
+        return;
+    for (int l = 0; l < s.passes; l++) {
+        int begins = s.levels > 1 && l == s.level[1].first;
+        dn_text(to, "%s%d", !l ? "" : begins ? ", then " : " x ", s.pass[l].radix);
+    }
+}
+
+/* ---- launches ---- */
+
+cuda_rows dn_cuda_conv_rows(const cuda_conv *e, const conv_job *job, int adjoint)
+{
+    const conv_frame *f = &e->frame;
+    int is_packed = job->pieces != NULL;
+    return (cuda_rows){
+        .length = is_packed ? job->columns : f->length,
+        .batch = is_packed ? 1 : job->batch,
+        .channels = e->p.channels,
+        .windows = is_packed ? job->count : f->windows,
+        .step = f->step,
+        .lead = -dn_conv_span(f, f->length, 0, adjoint).start,
+        .before = adjoint ? f->after : f->before,
+        .after = adjoint ? f->before : f->after,
+        .pieces = job->pieces,
+        .flags = (f->periodic ? PERIODIC : 0) | (f->fold ? FOLD : 0) |
+                 (adjoint ? ADJOINT : 0),
+    };
+}
+
+cuda_rows dn_cuda_conv_filter_rows(const cuda_conv *e)
+{
+    int64_t length = 2 * e->shape.n;
+    return (cuda_rows){
+        .length = length,
+        .batch = 1,
+        .channels = e->p.filters,
+        .windows = 1,
+        .step = length,
+    };
+}
+
+danaus_status dn_cuda_conv_transform(
+    cuda_device *d, const cuda_conv *e, cuda_conv_function which,
+    const cuda_transform *t)
+{
+    cuda_transform o = *t;
+    cuda_rows *r = &o.rows;
+    const void *constants = e->constants;
+    int level = functions[e->shape.levels - 1][which].level;
+    gpu_launch launch =
+        dn_gpu_conv_launch(&e->shape, level, o.items * e->shape.level[level].tiles);
+    if (which == CONV_PRODUCT && e->mma.root) {
+        launch = dn_gpu_conv_mma_launch(&d->gpu.facts, &e->mma, o.items);
+        constants = e->matrices;
+    }
+    void *arguments[] = {
+        &o.x,       &o.x_factor, &o.y[0],      &o.y_factor[0], &o.y[1],  &o.y_factor[1],
+        &o.points,  &o.spectrum, &constants,   &o.first,       &o.items, &o.share,
+        &r->length, &r->batch,   &r->channels, &r->windows,    &r->step, &r->lead,
+        &r->before, &r->after,   &r->pieces,   &r->flags,
+    };
+    return dn_cuda_launch(d, e->function[which], &launch, arguments);
+}
+
+danaus_status dn_cuda_conv_each(
+    cuda_device *d, const cuda_conv *e, cuda_conv_function which, int64_t count,
+    void **arguments)
+{
+    gpu_launch launch = dn_gpu_conv_each(count);
+    return dn_cuda_launch(d, e->function[which], &launch, arguments);
+}
+
+danaus_status dn_cuda_conv_mask(
+    cuda_device *d, const cuda_conv *e, int64_t filters, void *spectrum)
+{
+    conv_box b = dn_conv_box(&e->p);
+    int shift[CONV_AXES], keep[CONV_AXES];
+    int64_t count = filters * e->shape.n;
+    if (!e->frame.sparse)
+        return DANAUS_OK;
+    for (int i = 0; i < CONV_AXES; i++) {
+        shift[i] = b.shift[i];
+        keep[i] = (int)b.keep[i];
+    }
+    void *arguments[] = { &spectrum, &count,   &shift[0], &shift[1], &shift[2],
+                          &shift[3], &keep[0], &keep[1],  &keep[2],  &keep[3] };
+    return dn_cuda_conv_each(d, e, CONV_MASK, count, arguments);
+}
+
+int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t items)
+{
+    return CLAMP(e->gpu->facts.l2 / 2 / dn_cuda_conv_window(e), 1, items);
+}
+
+/* ---- filters ---- */
+
+/* Filters as windows, and their points, so many at once; the filters of the host. */
+typedef struct filter_scratch {
+    int64_t group;
+    size_t windows, points, spectra, k, skip;
+} filter_scratch;
+
+static filter_scratch lay_filters(const cuda_conv *e)
+{
+    int64_t size = dn_size_of(e->shape.sums), filters = e->p.filters;
+    filter_scratch s = { .group = dn_cuda_conv_group(e, filters) };
+    s.windows = dn_gpu_aligned(s.group * 2 * e->shape.n * size);
+    s.points = e->shape.levels > 1 ? s.windows : 0;
+    s.spectra = e->mma.root ? s.windows : 0;
+    s.k = dn_gpu_aligned(filters * e->frame.taps * size);
+    s.skip = dn_gpu_aligned(filters * size);
+    return s;
+}
+
+static size_t filter_bytes(const cuda_conv *e)
+{
+    filter_scratch s = lay_filters(e);
+    return s.windows + s.points + s.spectra + 2 * s.k + s.skip;
+}
+
+static const void *put(
+    cuda_device *d, const void *from, size_t bytes, char *to, danaus_status *status)
+{
+    const backend *b = d->gpu.base.backend;
+    if (from && !*status)
+        *status = b->copy(&d->gpu.base, to, from, bytes);
+    return from ? to : NULL;
+}
+
+/* Filters of the host, of the type of sums, on the device. */
+static danaus_status bring_filters(
+    cuda_device *d, const cuda_conv *e, const filter_scratch *s, conv_filters *f)
+{
+    size_t size = (size_t)dn_size_of(e->shape.sums), filters = (size_t)e->p.filters;
+    size_t taps = filters * (size_t)e->frame.taps * size;
+    char *at = (char *)d->scratch + s->windows + s->points + s->spectra;
+    danaus_status status = DANAUS_OK;
+    f->k = put(d, f->k, taps, at, &status);
+    f->k_reverse = put(d, f->k_reverse, taps, at + s->k, &status);
+    f->skip = put(d, f->skip, filters * size, at + 2 * s->k, &status);
+    return status;
+}
+
+/* A pointer to filter number `first`. */
+static const void *from_filter(const void *k, int64_t first, int64_t taps, int64_t size)
+{
+    return k ? (const char *)k + first * taps * size : NULL;
+}
+
+static danaus_status lay_windows(
+    cuda_device *d, const cuda_conv *e, const conv_filters *f, int64_t first,
+    int64_t filters)
+{
+    const conv_frame *r = &e->frame;
+    int64_t taps = r->taps, length = r->length, n = e->shape.n;
+    int64_t size = dn_size_of(f->dtype), positive = MIN(taps, r->before + 1);
+    int64_t negative = r->after;
+    const void *k = from_filter(f->k, first, taps, size);
+    const void *k_reverse = from_filter(f->k_reverse, first, taps, size);
+    const void *skip = from_filter(f->skip, first, 1, size);
+    void *windows = d->scratch;
+    int type = (int)f->dtype, is_periodic = r->periodic;
+    void *arguments[] = { &k, &k_reverse, &skip,   &type,     &windows,  &filters,
+                          &n, &taps,      &length, &positive, &negative, &is_periodic };
+    return dn_cuda_conv_each(d, e, CONV_LAY, 2 * n * filters, arguments);
+}
+
+static danaus_status transform_windows(
+    cuda_device *d, const cuda_conv *e, const filter_scratch *s, int64_t filters,
+    void *spectrum)
+{
+    char *points = (char *)d->scratch + s->windows;
+    const void *made = e->mma.root ? points + s->points : spectrum;
+    cuda_transform t = { .rows = dn_cuda_conv_filter_rows(e),
+                         .x = d->scratch,
+                         .points = points,
+                         .spectrum = (void *)(uintptr_t)made,
+                         .items = filters,
+                         .share = 1 };
+    if (e->shape.levels > 1)
+        TRY(dn_cuda_conv_transform(d, e, CONV_FILTER_SPLIT, &t));
+    TRY(dn_cuda_conv_transform(d, e, CONV_FILTER, &t));
+    TRY(dn_cuda_conv_mask(d, e, filters, t.spectrum));
+    if (!e->mma.root)
+        return DANAUS_OK;
+    void *arguments[] = { &made, &spectrum };
+    gpu_launch launch = dn_gpu_line(filters, 256);
+    return dn_cuda_launch(d, e->function[CONV_SPECTRUM], &launch, arguments);
+}
+
+static danaus_status transform_filters(
+    cuda_device *d, const cuda_conv *e, const conv_filters *filters, char *spectrum)
+{
+    conv_filters f = *filters;
+    filter_scratch s = lay_filters(e);
+    if (!f.on_device)
+        TRY(bring_filters(d, e, &s, &f));
+    for (int64_t first = 0; first < e->p.filters; first += s.group) {
+        int64_t count = MIN(s.group, e->p.filters - first);
+        TRY(lay_windows(d, e, &f, first, count));
+        TRY(transform_windows(
+            d, e, &s, count, spectrum + (size_t)first * e->base.filter_bytes));
+    }
+    return DANAUS_OK;
+}
+
+/* ---- calls ---- */
+
+/* One product of all rows, in groups of windows if these have two levels. */
+static danaus_status run_product(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, const conv_product *p)
+{
+    int64_t items = e->p.channels * dn_conv_windows_of(&e->frame, job), group = items;
+    cuda_transform t = { .rows = dn_cuda_conv_rows(e, job, p->adjoint),
+                         .x = p->x.data,
+                         .x_factor = p->x.factor,
+                         .points = d->scratch,
+                         .spectrum = (void *)(uintptr_t)job->spectrum,
+                         .share = e->p.channels / e->p.filters };
+    for (int i = 0; i < p->sinks; i++) {
+        t.y[i] = p->sink[i].data;
+        t.y_factor[i] = p->sink[i].factor;
+    }
+    if (e->shape.levels > 1)
+        group = dn_cuda_conv_group(e, items);
+    for (t.first = 0; t.first < items; t.first += group) {
+        t.items = MIN(group, items - t.first);
+        if (e->shape.levels > 1)
+            TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, &t));
+        TRY(dn_cuda_conv_transform(d, e, CONV_PRODUCT, &t));
+        if (e->shape.levels > 1)
+            TRY(dn_cuda_conv_transform(d, e, CONV_JOIN, &t));
+    }
+    return DANAUS_OK;
+}
+
+static size_t product_bytes(const cuda_conv *e, const conv_job *job)
+{
+    int64_t items = e->p.channels * dn_conv_windows_of(&e->frame, job);
+    if (e->shape.levels == 1 || !job->products)
+        return 0;
+    return (size_t)(dn_cuda_conv_group(e, items) * dn_cuda_conv_window(e));
+}
+
+static size_t call_bytes(const conv_call *c)
+{
+    const cuda_conv *e = (const cuda_conv *)c->engine;
+    if (!c->job)
+        return filter_bytes(e);
+    size_t sums = c->job->sums ? dn_cuda_conv_sums_bytes(e, c->job) : 0;
+    return MAX(product_bytes(e, c->job), sums);
+}
+
+/* Pieces of all calls lie behind the scratch of each. */
+typedef struct calls_scratch {
+    size_t calls, pieces;
+} calls_scratch;
+
+static calls_scratch lay_calls(int count, const conv_call *calls)
+{
+    calls_scratch s = { 0 };
+    for (int i = 0; i < count; i++) {
+        const conv_job *job = calls[i].job;
+        s.calls = MAX(s.calls, call_bytes(&calls[i]));
+        s.pieces += job && job->pieces ? (size_t)job->count * sizeof(conv_piece) : 0;
+    }
+    if (s.pieces)
+        s.calls = dn_gpu_aligned((int64_t)s.calls);
+    return s;
+}
+
+static danaus_status enqueue_job(
+    cuda_device *d, const cuda_conv *e, const conv_job *job)
+{
+    for (int i = 0; i < job->products; i++)
+        TRY(run_product(d, e, job, &job->product[i]));
+    return job->sums ? dn_cuda_conv_sums(d, e, job, d->scratch) : DANAUS_OK;
+}
+
+/* pieces: where those of the host come to. */
+static danaus_status enqueue(
+    cuda_device *d, int count, const conv_call *calls, const calls_scratch *s)
+{
+    conv_piece *pieces = (conv_piece *)((char *)d->scratch + s->calls);
+    if (s->pieces)
+        TRY(dn_cuda_conv_put_pieces(
+            d, (const cuda_conv *)calls->engine, calls->job->pieces,
+            (int64_t)(s->pieces / sizeof(conv_piece)), pieces));
+    for (int i = 0; i < count; i++) {
+        const cuda_conv *e = (const cuda_conv *)calls[i].engine;
+        if (!calls[i].job) {
+            TRY(transform_filters(d, e, calls[i].filters, calls[i].spectrum));
+            continue;
+        }
+        conv_job job = *calls[i].job;
+        if (job.pieces) {
+            job.pieces = pieces;
+            pieces += job.count;
+        }
+        TRY(enqueue_job(d, e, &job));
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status run_inside(cuda_device *d, int count, const conv_call *calls)
+{
+    int capturing = 0;
+    calls_scratch s = lay_calls(count, calls);
+    cuda_need need = { .scratch = s.calls + s.pieces };
+    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
+    if (capturing && !calls->job && !calls->filters->on_device)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "filters of the host cannot be transformed while a graph is captured: take "
+            "them from the device's memory (danaus_spectrum_update_from)");
+    TRY(dn_cuda_take_scratch(d, need, capturing));
+    danaus_status status = enqueue(d, count, calls, &s);
+    dn_cuda_give_scratch(d);
+    return status;
+}
+
+static danaus_status run(danaus_device *dev, int count, const conv_call *calls)
+{
+    cuda_device *d = (cuda_device *)dev;
+    RETURN_INSIDE(d, run_inside(d, count, calls));
+}
+
+static size_t scratch_bytes(danaus_device *dev, int count, const conv_call *calls)
+{
+    calls_scratch s = lay_calls(count, calls);
+    cuda_need need = { .scratch = s.calls + s.pieces };
+    return dn_cuda_scratch_bytes((cuda_device *)dev, need);
+}
+
+const conv_backend dn_cuda_conv = {
+    .kernel = kernel_at,
+    .terms = dn_gpu_conv_terms,
+    .work = dn_gpu_conv_work,
+    .prepare = dn_cuda_conv_prepare,
+    .create = create,
+    .destroy = destroy,
+    .describe = describe,
+    .run = run,
+    .scratch_bytes = scratch_bytes,
+    .few_taps = dn_cuda_few_taps,
+    .few_taps_gradient = dn_cuda_few_taps_gradient,
+    .stream_create = dn_cuda_stream_create,
+    .stream_destroy = dn_cuda_stream_destroy,
+    .stream_reset = dn_cuda_stream_reset,
+    .stream_run = dn_cuda_stream_run,
+};

@@ -1,0 +1,121 @@
+/* Convolutions on CUDA: what engine, products and sums know of each other. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_CUDA_CONV_H
+#define DN_CUDA_CONV_H
+
+#include "conv/frame.h"
+#include "cuda/cuda.h"
+#include "gpu/conv.h"
+#include "gpu/conv_mma.h"
+
+/* What is compiled for a plan. Of a window of one level there are no splits and joins. */
+typedef enum cuda_conv_function {
+    CONV_LAY,
+    CONV_TAKE,
+    CONV_ADD,
+    CONV_MASK,
+    CONV_PIECES,
+    CONV_SPECTRUM, /* spectra to those of conv_mma.cu */
+    CONV_SPLIT,    /* rows to points */
+    CONV_PRODUCT,
+    CONV_JOIN, /* points to rows */
+    CONV_FILTER_SPLIT,
+    CONV_FILTER, /* to the spectrum */
+    CONV_SUMS,
+    CONV_BACK, /* from it */
+    CONV_FILTER_JOIN,
+    CONV_FUNCTIONS
+} cuda_conv_function;
+
+typedef struct cuda_conv {
+    conv_engine base;
+    conv_problem p;
+    conv_frame frame;
+    gpu_conv_shape shape;
+    cuda_gpu *gpu;
+    gpu_conv_mma mma;                 /* root 0: products are not by tensor cores */
+    const void *constants, *matrices; /* in its memory, which keeps them; of mma */
+    cu_function function[CONV_FUNCTIONS];
+} cuda_conv;
+
+/* Operands of a transform (texts/conv_transform.cu). */
+typedef struct cuda_rows {
+    int64_t length, batch, channels, windows, step, lead, before, after;
+    const void *pieces; /* or NULL */
+    int flags;
+} cuda_rows;
+
+typedef struct cuda_transform {
+    cuda_rows rows;
+    const void *x, *x_factor;
+    void *y[CONV_MOST_SINKS];
+    const void *y_factor[CONV_MOST_SINKS];
+    void *points, *spectrum;
+    int64_t first, items; /* windows */
+    int64_t share;        /* channels of a filter */
+} cuda_transform;
+
+/* What is compiled for a plan of rows of this type; half: the second halves of windows are
+   zeros, or folded. m: products by tensor cores, or NULL. Returns how many. */
+int dn_cuda_conv_uses(
+    const gpu_conv_shape *s, const gpu_conv_mma *m, danaus_dtype dtype, int half,
+    gpu_use uses[CONV_FUNCTIONS]);
+
+/* The constants of windows, which are made where they are not there yet. */
+danaus_status dn_cuda_conv_constants(
+    cuda_device *d, const gpu_conv_shape *s, const void **constants);
+
+/* The matrices of products by tensor cores, if there are any, likewise. */
+danaus_status dn_cuda_conv_matrices(
+    cuda_device *d, const gpu_conv_mma *m, const void **matrices);
+
+/* Rows of signals, or pieces, which lie on the device; and filters as windows. */
+cuda_rows dn_cuda_conv_rows(const cuda_conv *e, const conv_job *job, int adjoint);
+cuda_rows dn_cuda_conv_filter_rows(const cuda_conv *e);
+
+danaus_status dn_cuda_conv_transform(
+    cuda_device *d, const cuda_conv *e, cuda_conv_function which,
+    const cuda_transform *t);
+
+/* A launch with a thread for each of `count` numbers. */
+danaus_status dn_cuda_conv_each(
+    cuda_device *d, const cuda_conv *e, cuda_conv_function which, int64_t count,
+    void **arguments);
+
+/* What sparse spectra, or sums of such, leave out becomes zero. */
+danaus_status dn_cuda_conv_mask(
+    cuda_device *d, const cuda_conv *e, int64_t filters, void *spectrum);
+
+/* How many windows lie as points in scratch at once: what stays in the second cache. */
+int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t items);
+
+static inline int64_t dn_cuda_conv_window(const cuda_conv *e) /* bytes of its points */
+{
+    return e->shape.n * dn_gpu_point(&e->shape);
+}
+
+/* A member of a conv_backend (backend/conv.h). */
+danaus_status dn_cuda_conv_prepare(
+    danaus_device *dev, int count, const conv_frame *const *frames);
+
+/* Enqueues that pieces of the host come to the device. These may go at once. */
+danaus_status dn_cuda_conv_put_pieces(
+    cuda_device *d, const cuda_conv *e, const conv_piece *pieces, int64_t count,
+    void *to);
+
+/* The sums of a job, in scratch; how much of that they need. */
+size_t dn_cuda_conv_sums_bytes(const cuda_conv *e, const conv_job *job);
+danaus_status dn_cuda_conv_sums(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, char *scratch);
+
+/* Streams: conv_stream.c. */
+danaus_status dn_cuda_stream_create(
+    danaus_device *dev, const stream_shape *shape, const void *k,
+    stream_engine **stream);
+void dn_cuda_stream_destroy(stream_engine *stream);
+void dn_cuda_stream_reset(stream_engine *stream);
+danaus_status dn_cuda_stream_run(
+    danaus_device *dev, stream_engine *stream, int64_t time, int64_t count,
+    const void *u, void *y);
+
+#endif

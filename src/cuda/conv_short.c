@@ -1,0 +1,196 @@
+/* Convolutions of few taps and their gradients: one launch makes y; one makes parts of dk
+   and dbias, which another one adds up, and du beside them where it can, or else one does
+   that before. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/conv_short.h"
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "cuda/gradient.h"
+#include "gpu/conv_short.h"
+#include "math/pattern.h"
+
+#define OFTEN 32 /* calls of one launch after which a graph is worth being made */
+
+/* ---- launches ---- */
+
+/* y, or du: what the taps, or the taps reversed, make of x. */
+typedef struct short_pass {
+    const danaus_short_desc *desc;
+    int64_t batch, shift;
+    int reversed;
+    const void *k, *bias, *x;
+    void *y;
+} short_pass;
+
+static danaus_status launch_pass(cuda_device *d, const short_pass *c)
+{
+    int64_t channels = c->desc->channels, length = c->desc->length, batch = c->batch;
+    int64_t rows = batch * channels;
+    int taps = (int)c->desc->taps, reversed = c->reversed, shift = (int)c->shift;
+    const void *k = c->k, *bias = c->bias, *x = c->x;
+    void *y = c->y;
+    cu_function function;
+    gpu_short s = dn_gpu_short(&d->gpu.facts, c->desc, batch, shift, x, y);
+    void *first[] = { &x,      &k,    &bias, &y,        &channels,
+                      &length, &rows, &taps, &reversed, &s.ahead };
+    void *last[] = { &x,     &k,    &bias,     &y,     &channels,     &length,
+                     &batch, &taps, &reversed, &shift, &s.lanes_log2, &s.steps };
+    TRY(dn_cuda_function(d, s.kernel, &s.p, s.variant, &function));
+    return dn_cuda_launch(
+        d, function, &s.launch, c->desc->layout == DANAUS_CHANNELS_LAST ? last : first);
+}
+
+static int64_t shift_of(const danaus_short_desc *d)
+{
+    return d->centred ? (d->taps - 1) / 2 : 0;
+}
+
+/* ---- y ---- */
+
+static cuda_need need_of_conv(cuda_device *d, void *arg)
+{
+    (void)d, (void)arg;
+    return (cuda_need){ 0 };
+}
+
+static danaus_status run_conv(cuda_device *d, void *arg)
+{
+    const short_operands *o = arg;
+    short_pass c = { &o->desc, o->batch, shift_of(&o->desc), 0, o->k, o->bias,
+                     o->u,     o->y };
+    return launch_pass(d, &c);
+}
+
+/* Keys of these calls begin unlike those of others. */
+static void begin_key(
+    cuda_key *key, const cuda_device *d,
+    danaus_status (*run)(cuda_device *d, void *arg), const danaus_short_desc *desc,
+    int64_t batch)
+{
+    dn_key_begin(key, d);
+    dn_key_add(key, &run, sizeof run);
+    dn_key_add(key, desc, sizeof *desc);
+    dn_key_add(key, &batch, sizeof batch);
+}
+
+static danaus_status conv_or_replay(cuda_device *d, short_operands *o)
+{
+    cuda_key key;
+    const void *operands[] = { o->k, o->bias, o->u, o->y };
+    cuda_call call = { need_of_conv, run_conv, o, OFTEN };
+    begin_key(&key, d, run_conv, &o->desc, o->batch);
+    dn_key_end_form(&key);
+    dn_key_add(&key, operands, sizeof operands);
+    return dn_cuda_replay(d, &key, &call);
+}
+
+danaus_status dn_cuda_few_taps(danaus_device *dev, const short_operands *operands)
+{
+    cuda_device *d = (cuda_device *)dev;
+    short_operands o = *operands;
+    RETURN_INSIDE(d, conv_or_replay(d, &o));
+}
+
+/* ---- gradients ---- */
+
+static gpu_short plan_sums(const short_gradient_operands *o)
+{
+    return dn_gpu_short_sums(
+        &o->desc, o->batch, shift_of(&o->desc), o->dy, o->to.dk ? o->u : NULL,
+        o->to.du);
+}
+
+/* Bytes of parts: those of dk, then those of dbias. */
+static size_t dk_bytes(const short_gradient_operands *o, int64_t parts)
+{
+    int64_t size = dn_size_of(dn_sum_type(o->desc.dtype));
+    return o->to.dk ? dn_gpu_aligned(parts * o->desc.channels * o->desc.taps * size)
+                    : 0;
+}
+
+static cuda_need need_of_gradient(cuda_device *d, void *arg)
+{
+    (void)d;
+    const short_gradient_operands *o = arg;
+    cuda_need need = { 0 };
+    if (o->to.dk || o->to.dbias) {
+        int64_t parts = plan_sums(o).parts;
+        int64_t size = dn_size_of(dn_sum_type(o->desc.dtype));
+        need.scratch = dk_bytes(o, parts);
+        if (o->to.dbias)
+            need.scratch += dn_gpu_aligned(parts * o->desc.channels * size);
+    }
+    return need;
+}
+
+/* to[channels][taps] from its parts. */
+static danaus_status add_parts(
+    cuda_device *d, cuda_sums *sums, const danaus_short_desc *desc, int64_t taps,
+    int64_t parts, const void *from, void *to)
+{
+    problem p = { .dtype = desc->dtype, .pattern = { 1, desc->channels, taps, 1 } };
+    weights_view view = dn_weights_view(to, dn_sum_type(desc->dtype), p.pattern);
+    gpu_sum sum = dn_gpu_sum(desc->dtype, parts, p.pattern, &view);
+    return dn_cuda_add_sum(d, sums, &p, from, &sum);
+}
+
+static danaus_status make_sums(
+    cuda_device *d, const short_gradient_operands *o, const gpu_short *plan)
+{
+    const danaus_short_desc *desc = &o->desc;
+    gpu_short s = *plan;
+    int64_t channels = desc->channels, length = desc->length, batch = o->batch;
+    int taps = (int)desc->taps, shift = (int)shift_of(desc);
+    const void *dy = o->dy, *u = o->to.dk ? o->u : NULL, *k = o->k;
+    void *du = o->to.du, *dk = o->to.dk ? d->scratch : NULL;
+    void *dbias = o->to.dbias ? (char *)d->scratch + dk_bytes(o, s.parts) : NULL;
+    cu_function function;
+    void *first[] = { &dy,     &u,     &k,       &du,   &dk,      &dbias,   &channels,
+                      &length, &batch, &s.parts, &taps, &s.ahead, &s.groups };
+    void *last[] = {
+        &dy,     &u,     &k,       &du,   &dk,    &dbias,    &channels,
+        &length, &batch, &s.parts, &taps, &shift, &s.groups, &s.lanes_log2
+    };
+    TRY(dn_cuda_function(d, s.kernel, &s.p, s.variant, &function));
+    TRY(dn_cuda_launch(
+        d, function, &s.launch, desc->layout == DANAUS_CHANNELS_LAST ? last : first));
+    cuda_sums sums = { .count = 0 };
+    if (dk)
+        TRY(add_parts(d, &sums, desc, desc->taps, s.parts, dk, o->to.dk));
+    if (dbias)
+        TRY(add_parts(d, &sums, desc, 1, s.parts, dbias, o->to.dbias));
+    return dn_cuda_make_sums(d, &sums);
+}
+
+static danaus_status run_gradient(cuda_device *d, void *arg)
+{
+    const short_gradient_operands *o = arg;
+    int64_t shift = o->desc.taps - 1 - shift_of(&o->desc);
+    short_pass back = { &o->desc, o->batch, shift, 1, o->k, NULL, o->dy, o->to.du };
+    gpu_short sums = plan_sums(o);
+    if (o->to.du && !sums.makes_du)
+        TRY(launch_pass(d, &back));
+    return o->to.dk || o->to.dbias ? make_sums(d, o, &sums) : DANAUS_OK;
+}
+
+static danaus_status gradient_or_replay(cuda_device *d, short_gradient_operands *o)
+{
+    cuda_key key;
+    int wanted[] = { o->to.du != NULL, o->to.dk != NULL, o->to.dbias != NULL };
+    const void *operands[] = { o->k, o->u, o->dy, o->to.du, o->to.dk, o->to.dbias };
+    cuda_call call = { need_of_gradient, run_gradient, o, 2 };
+    begin_key(&key, d, run_gradient, &o->desc, o->batch);
+    dn_key_add(&key, wanted, sizeof wanted);
+    dn_key_end_form(&key);
+    dn_key_add(&key, operands, sizeof operands);
+    return dn_cuda_replay(d, &key, &call);
+}
+
+danaus_status dn_cuda_few_taps_gradient(
+    danaus_device *dev, const short_gradient_operands *operands)
+{
+    cuda_device *d = (cuda_device *)dev;
+    short_gradient_operands o = *operands;
+    RETURN_INSIDE(d, gradient_or_replay(d, &o));
+}

@@ -1,0 +1,162 @@
+/* Gradients of filters on CUDA: sums of spectra over the windows of a filter, in parts that
+   depend on the problem and the GPU's memory alone, and the way back. Groups of filters follow each other, so
+   that scratch does not grow with the filters; of windows of two levels also pieces of the
+   windows of one filter. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/conv.h"
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+/* Filters and parts of their windows that are summed at once, at least where there are so
+   many: enough for a GPU. */
+#define PARTS 512
+/* Sums, and points, at once take this part of the device's memory: of 80 GB 160 MB. */
+#define MEMORY_SHARE 512
+/* Blocks of threads for a multiprocessor: some more than have room. */
+#define PLACES 4
+
+/* How the sums of a job are cut, and where what lies in scratch begins. */
+typedef struct sums_plan {
+    int64_t each; /* windows of a filter */
+    int64_t group, parts, piece, blocks;
+    size_t points, kept, sums, added, windows; /* bytes */
+} sums_plan;
+
+static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
+{
+    int two = e->shape.levels > 1;
+    int64_t filters = e->p.filters, window = dn_cuda_conv_window(e);
+    int64_t windows = e->gpu->facts.memory / MEMORY_SHARE / window;
+    const gpu_conv_level *l = &e->shape.level[two];
+    sums_plan s = { .each =
+                        e->p.channels / filters * dn_conv_windows_of(&e->frame, job) };
+    s.parts = two ? 1 : CLAMP(PARTS / filters, 1, s.each);
+    s.parts = CLAMP(windows, 1, s.parts);
+    s.piece = two ? CLAMP(windows, 1, s.each) : s.each;
+    s.group = windows / MAX(s.parts, two ? s.each : 1);
+    s.group = CLAMP(s.group, 1, filters);
+    s.blocks = MIN(s.group * s.parts * l->tiles, PLACES * e->gpu->facts.units);
+    s.points = two ? dn_gpu_aligned(s.group * s.piece * window) : 0;
+    s.kept = dn_gpu_aligned(s.blocks * l->points * dn_gpu_point(&e->shape));
+    s.sums = dn_gpu_aligned(s.group * s.parts * window);
+    s.added = s.parts > 1 ? dn_gpu_aligned(s.group * window) : 0;
+    s.windows = dn_gpu_aligned(s.group * window);
+    return s;
+}
+
+/* The points of windows, no longer needed when the sums are made, and what comes after. */
+static size_t after_sums(const sums_plan *s) { return MAX(2 * s->points, s->windows); }
+
+size_t dn_cuda_conv_sums_bytes(const cuda_conv *e, const conv_job *job)
+{
+    sums_plan s = plan_sums(e, job);
+    return after_sums(&s) + s.kept + s.sums + s.added;
+}
+
+/* Windows [from, to) of `filters` filters as points. */
+static danaus_status split(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    int64_t first, int64_t filters, range part, char *scratch)
+{
+    const conv_filter_sums *f = &job->filter;
+    cuda_transform t = { .rows = dn_cuda_conv_rows(e, job, 0),
+                         .x = f->x.data,
+                         .x_factor = f->x.factor,
+                         .points = scratch,
+                         .share = 1,
+                         .first = first * s->each + part.from,
+                         .items = (filters - 1) * s->each + part.to - part.from };
+    TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, &t));
+    t.x = f->dy.data;
+    t.x_factor = f->dy.factor;
+    t.points = scratch + s->points;
+    t.rows.before = t.rows.after = 0;
+    return dn_cuda_conv_transform(d, e, CONV_SPLIT, &t);
+}
+
+static danaus_status add_windows(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    int64_t first, int64_t filters, range part, char *scratch)
+{
+    const conv_filter_sums *f = &job->filter;
+    cuda_rows r = dn_cuda_conv_rows(e, job, 0);
+    int two = e->shape.levels > 1;
+    const void *x = f->x.data, *x_factor = f->x.factor;
+    const void *dy = f->dy.data, *dy_factor = f->dy.factor;
+    void *points = scratch, *dy_points = scratch + s->points;
+    void *kept = scratch + after_sums(s), *sums = (char *)kept + s->kept;
+    const void *constants = e->constants;
+    int64_t parts = s->parts, each = s->each;
+    gpu_launch launch = dn_gpu_conv_launch(&e->shape, two, 1);
+    launch.blocks[0] = s->blocks;
+    launch.threads = e->shape.level[two].team;
+    launch.shared /= e->shape.level[two].members;
+    void *arguments[] = { &x,         &x_factor, &dy,         &dy_factor, &points,
+                          &dy_points, &kept,     &sums,       &constants, &first,
+                          &filters,   &parts,    &each,       &part.from, &part.to,
+                          &r.length,  &r.batch,  &r.channels, &r.windows, &r.step,
+                          &r.lead,    &r.before, &r.after,    &r.pieces,  &r.flags };
+    return dn_cuda_launch(d, e->function[CONV_SUMS], &launch, arguments);
+}
+
+/* Sums to windows, and these to gradients. */
+static danaus_status take(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, int64_t first,
+    int64_t filters, void *sums, void *windows)
+{
+    const conv_frame *r = &e->frame;
+    int64_t size = dn_size_of(e->shape.sums), taps = r->taps, length = r->length;
+    int64_t n = e->shape.n, positive = MIN(taps, r->before + 1), negative = r->after;
+    int is_periodic = r->periodic, is_folded = r->fold;
+    const conv_filter_sums *f = &job->filter;
+    int is_more = f->is_more;
+    char *dk = f->dk, *dk_reverse = f->dk_reverse, *dskip = f->dskip;
+    dk = dk ? dk + first * taps * size : NULL;
+    dk_reverse = dk_reverse ? dk_reverse + first * taps * size : NULL;
+    dskip = dskip ? dskip + first * size : NULL;
+    cuda_transform t = { .rows = dn_cuda_conv_filter_rows(e),
+                         .y = { windows },
+                         .points = sums,
+                         .spectrum = sums,
+                         .items = filters,
+                         .share = 1 };
+    TRY(dn_cuda_conv_mask(d, e, filters, sums));
+    TRY(dn_cuda_conv_transform(d, e, CONV_BACK, &t));
+    if (e->shape.levels > 1)
+        TRY(dn_cuda_conv_transform(d, e, CONV_FILTER_JOIN, &t));
+    void *arguments[] = { &windows,     &dk,        &dk_reverse, &dskip,    &filters,
+                          &n,           &taps,      &length,     &positive, &negative,
+                          &is_periodic, &is_folded, &is_more };
+    return dn_cuda_conv_each(d, e, CONV_TAKE, filters * taps, arguments);
+}
+
+static danaus_status sum_group(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    int64_t first, int64_t filters, char *scratch)
+{
+    void *sums = scratch + after_sums(s) + s->kept, *added = (char *)sums + s->sums;
+    int64_t parts = s->parts, count = 2 * e->shape.n;
+    for (int64_t from = 0; from < s->each; from += s->piece) {
+        range part = { from, MIN(from + s->piece, s->each) };
+        if (e->shape.levels > 1)
+            TRY(split(d, e, job, s, first, filters, part, scratch));
+        TRY(add_windows(d, e, job, s, first, filters, part, scratch));
+    }
+    if (parts > 1) {
+        void *arguments[] = { &sums, &added, &filters, &parts, &count };
+        TRY(dn_cuda_conv_each(d, e, CONV_ADD, filters * count, arguments));
+        sums = added;
+    }
+    return take(d, e, job, first, filters, sums, scratch);
+}
+
+danaus_status dn_cuda_conv_sums(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, char *scratch)
+{
+    sums_plan s = plan_sums(e, job);
+    for (int64_t first = 0; first < e->p.filters; first += s.group)
+        TRY(sum_group(
+            d, e, job, &s, first, MIN(s.group, e->p.filters - first), scratch));
+    return DANAUS_OK;
+}

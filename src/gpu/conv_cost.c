@@ -1,0 +1,72 @@
+/* What windows ask of a GPU (docs/conv.md (8)), in roofs of the device: operations of vector
+   units, numbers through shared memory, bytes of memory. Built in from facts. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/conv.h"
+
+#include "gpu/conv_mma.h"
+#include "gpu/rows.h"
+
+enum { OPERATIONS, SHARED, MEMORY, TERMS };
+
+/* What of a roof is reached where the three are in turn. */
+#define REACHED 0.6
+
+int dn_gpu_conv_terms(
+    const danaus_device *dev, const conv_kernel *k, conv_term to[CONV_MOST_TERMS])
+{
+    const gpu_facts *f = dn_gpu_facts(dev);
+    double units = f->units * f->clock * REACHED;
+    int wide = dn_sum_type(k->dtype) == DANAUS_F64;
+    to[OPERATIONS] = (conv_term){ "operations", TUNING_GAMMA, 2,
+                                  (wide ? 2 : 1) / (f->cores * units) };
+    to[SHARED] = (conv_term){ "shared memory", TUNING_OMEGA, 2, 1 / (128 * units) };
+    to[MEMORY] = (conv_term){ "memory", TUNING_OMEGA, 4, 1 / (f->bandwidth * REACHED) };
+    return TERMS;
+}
+
+/* Multiply-adds for a point in a pass of this radix and back: three and four in each layer
+   of radix 2; an odd radix R has (R - 1)^2 / R for sums and some more. */
+static double operations_of(int radix)
+{
+    int layers = 0;
+    for (int r = radix; r > 1; r /= 2)
+        layers++;
+    return radix % 2 ? 2.0 * (radix - 1) * (radix - 1) / radix + 10 : 7 * layers;
+}
+
+/* Of windows by tensor cores, whose first factor is a matrix product: instructions of all
+   kinds, as operations. */
+static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work)
+{
+    gpu_conv_mma m;
+    if (!dn_gpu_conv_mma(facts, f->cut.n, dn_gpu_conv_half(f), &m))
+        return 0;
+    double n = (double)(f->cut.n * f->windows);
+    *work = (conv_work){ .idle = 1 };
+    work->amount[OPERATIONS] = n * (40 + m.root / 2.0);
+    work->amount[SHARED] = 24 * n;
+    work->amount[MEMORY] = 2.0 * (double)(f->length * dn_size_of(f->cut.kernel->dtype));
+    return 1;
+}
+
+int dn_gpu_conv_work(
+    const danaus_device *dev, const conv_frame *f, int64_t rows, conv_work *work)
+{
+    gpu_conv_shape s;
+    danaus_dtype dtype = f->cut.kernel->dtype;
+    (void)rows;
+    if (!dn_gpu_conv_shape(dn_gpu_facts(dev), dn_sum_type(dtype), f->cut.n, &s))
+        return 0;
+    if (f->cut.kernel->fast) /* whose filters are transformed like others */
+        return mma_work(dn_gpu_facts(dev), f, work);
+    double n = (double)(s.n * f->windows), point = (double)dn_gpu_point(&s);
+    double columns = (double)s.level[0].columns;
+    *work = (conv_work){ .idle = 1 };
+    for (int i = 0; i < s.passes; i++)
+        work->amount[OPERATIONS] += n * operations_of(s.pass[i].radix);
+    work->amount[SHARED] = 4 * n * point * (s.passes - s.levels);
+    work->amount[MEMORY] = 2.0 * (double)(f->length * dn_size_of(dtype));
+    if (s.levels > 1)
+        work->amount[MEMORY] += 4 * n * point * MAX(1, 16 / columns);
+    return 1;
+}

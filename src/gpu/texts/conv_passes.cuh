@@ -1,0 +1,188 @@
+/* Passes of a transform, through shared memory, over a tile of a window.
+
+   A member of a block, TEAM threads, has N points of a window of POINTS = N x TILES: all of
+   it; or COLUMNS columns of the matrix [N / COLUMNS][POINTS x COLUMNS / N] whose columns
+   the first passes transform; or, with COLUMNS = N, one of the rows that these leave, whose
+   blocks are its own.
+
+   A pass of radix R finds `blocks` blocks in the N points; `constants` is where those of a
+   window have theirs. The first pass takes points from where the window is, and the last
+   one brings them there. */
+// SPDX-License-Identifier: Apache-2.0
+
+#include "conv_points.cuh"
+#include "conv_rows.cuh"
+
+#define ROOM        (N + N / 16 + 1)                  /* of N points */
+#define EACH(radix) ((N / (radix) + TEAM - 1) / TEAM) /* columns for a thread */
+
+/* What a thread works on. */
+typedef struct work {
+    C *z; /* N points in shared memory */
+    const rows *r;
+    window w;
+    const X *x, *x_factor; /* LOAD 0 */
+    X *y[2];               /* STORE 0: or NULL */
+    const X *y_factor[2];
+    C *points; /* LOAD or STORE 1: of the window */
+    const C *constants;
+    int tile, thread, is_idle;
+} work;
+
+/* Powers of two apart, points do not meet in a bank. */
+FN int place_of(unsigned i) { return i + i / 16; }
+
+/* Columns of a pass are the points first + q m. */
+typedef struct column {
+    int block, first, m, is_there;
+} column;
+
+FN column column_of(const work *k, int n, int radix, int blocks)
+{
+    column c;
+    unsigned number = k->thread + n * TEAM, m = N / (radix * blocks);
+    c.m = m;
+    c.block = number / m;
+    c.first = number / m * (radix * m) + number % m;
+    c.is_there = number < N / radix;
+    return c;
+}
+
+/* Where point q of a column is: known from the first one's place when this is compiled, if
+   columns are of powers of two. */
+FN int place_in_column(const column *c, int radix, int q)
+{
+    int m = c->m, size = radix * m;
+    int is_even = m % 16 == 0 || (16 % m == 0 && (size % 16 == 0 || 16 % size == 0));
+    return is_even ? place_of(c->first) + place_of(q * m) : place_of(c->first + q * m);
+}
+
+/* Points of a column in their window: its first one, and the steps between them. */
+FN int first_in_window(const work *k, const column *c)
+{
+    unsigned i = c->first;
+    if (COLUMNS == N)
+        return k->tile * N + i;
+    return i / COLUMNS * (TILES * COLUMNS) + k->tile * COLUMNS + i % COLUMNS;
+}
+
+#define STEP(c) ((c)->m * (COLUMNS == N ? 1 : TILES))
+
+/* Constants 0, 1, ... of a pass' blocks lie in pairs, [pair][block]. */
+typedef struct ALIGNED(4 * sizeof(S)) {
+    C first, second;
+} C2;
+
+FN void load_constants(
+    const work *k, const column *c, int radix, int blocks, int64 constants, C *to)
+{
+    int all = blocks * (COLUMNS == N ? TILES : 1), pairs = KEPT(radix) / 2;
+    int block = (COLUMNS == N ? k->tile * blocks : 0) + c->block;
+    const C2 *from = (const C2 *)(k->constants + constants) + block;
+    UNROLL for (int i = 0; i < MOST_RADIX / 4; i++)
+    {
+        if (i < pairs) {
+            C2 z = from[i * all];
+            to[2 * i] = z.first;
+            to[2 * i + 1] = z.second;
+        }
+    }
+    turn_constants(to, radix);
+}
+
+FN void take(const work *k, const column *c, int radix, int is_first, C *v)
+{
+    int at = is_first ? first_in_window(k, c) : 0;
+    if (is_first && LOAD == 0 && !k->is_idle)
+        fetch_points(k->r, &k->w, k->x, k->x_factor, at, STEP(c), radix, v);
+    UNROLL for (int q = 0; q < MOST_RADIX; q++)
+    {
+        if (q >= radix)
+            continue;
+        if (is_first && k->is_idle)
+            v[q] = point(0, 0);
+        else if (is_first && LOAD == 1)
+            v[q] = k->points[at + q * STEP(c)];
+        else if (!is_first)
+            v[q] = k->z[place_in_column(c, radix, q)];
+    }
+}
+
+FN void give(const work *k, const column *c, int radix, int is_last, const C *v)
+{
+    int at = is_last ? first_in_window(k, c) : 0;
+    if (is_last && k->is_idle)
+        return;
+    UNROLL for (int q = 0; q < MOST_RADIX; q++)
+    {
+        if (q >= radix)
+            continue;
+        if (is_last && STORE == 1)
+            k->points[at + q * STEP(c)] = v[q];
+        else if (!is_last)
+            k->z[place_in_column(c, radix, q)] = v[q];
+    }
+    if (is_last && STORE == 0) {
+        UNROLL for (int s = 0; s < 2; s++)
+        {
+            if (k->y[s])
+                put_points(k->r, &k->w, v, at, STEP(c), radix, k->y[s], k->y_factor[s]);
+        }
+    }
+}
+
+/* Children in their order, as blocks, and back. */
+FN void order(C *v, int radix, int back)
+{
+    C ordered[MOST_RADIX];
+    UNROLL for (int p = 0; p < MOST_RADIX; p++)
+    {
+        if (p < radix)
+            ordered[back ? child(radix, p) : p] = v[back ? p : child(radix, p)];
+    }
+    UNROLL for (int p = 0; p < MOST_RADIX; p++)
+    {
+        if (p < radix)
+            v[p] = ordered[p];
+    }
+}
+
+/* A pass, or the way back. */
+FN void pass(
+    const work *k, int radix, int blocks, int64 constants, int is_first, int is_last,
+    int back)
+{
+    ROLL for (int n = 0; n < EACH(radix); n++)
+    {
+        column c = column_of(k, n, radix, blocks);
+        C v[MOST_RADIX], with[MOST_RADIX / 2];
+        if (!c.is_there)
+            continue;
+        load_constants(k, &c, radix, blocks, constants, with);
+        take(k, &c, radix, is_first, v);
+        if (back) {
+            order(v, radix, 1);
+            interpolate(v, with, radix);
+        } else {
+            evaluate(v, with, radix);
+            order(v, radix, 0);
+        }
+        give(k, &c, radix, is_last, v);
+    }
+    if (!is_last)
+        BARRIER();
+}
+
+/* Passes are FIRST, MIDDLE(...), in the other order MIDDLE_BACK(...), and, if there are
+   several, LAST: each radix, blocks, constants. */
+#define FORWARD_PASS(radix, blocks, constants)                                         \
+    pass(k, radix, blocks, constants, 0, 0, 0);
+#define INVERSE_PASS(radix, blocks, constants)                                         \
+    pass(k, radix, blocks, constants, 0, 0, 1);
+
+/* Where child p of a block of the last pass is in the spectrum, [POINTS / N][p][block], so
+   that neighbouring threads meet neighbouring numbers. */
+FN int in_spectrum(const work *k, const column *c, int radix, int p)
+{
+    return k->tile * N + p * (N / radix) + c->block;
+}

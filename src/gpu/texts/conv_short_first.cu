@@ -1,0 +1,179 @@
+/* Convolutions of few taps, channels first, for u and y [rows][length] of which row r has
+   channel h = r mod channels:
+
+       y[r][t] = bias[h] + sum over s < taps of k[h][s] u[r][t + shift - s],
+
+   with zeros for u outside of its row; reversed: the last tap comes first. The sum is made
+   in the order of s.
+
+   A block of threads makes a tile of PIECES THREADS pieces of y (conv_short.cuh) that lie
+   together, a thread PIECES of them that are THREADS apart: it reads all with their windows,
+   whose other pieces are those of its neighbours, and writes each at once. Where a row ends
+   inside of a piece the sums are made again with the taps of the next one. Tiles that are
+   not aligned, or end the arrays, are made number by number. */
+// SPDX-License-Identifier: Apache-2.0
+#define RESIDENT (sizeof(S) == 8 ? 3 : TAPS && TAPS < 6 ? 5 : 4)
+#include "conv_short.cuh"
+
+#define TILE (PIECES * THREADS)
+
+typedef struct signal {
+    const X *u;
+    const S *k, *bias;
+    int64 channels, length, count;
+    int taps, step, ahead;
+} signal;
+
+/* A piece: its number, and where it lies in a row of which channel. */
+typedef struct place {
+    int64 p, h;
+    position at;
+} place;
+
+/* How far from piece p the window of a group of slots begins, in pieces. */
+FN int window_of(const signal *q, int group)
+{
+    return q->ahead - group * (SLOTS / PER) - BACK;
+}
+
+/* sum += the slots of a group: k points to the tap of slot 0. */
+FN void add_slots(const S *k, int step, int from, int to, const S *x, S *sum)
+{
+    UNROLL
+    for (int s = 0; s < SLOTS; s++)
+        if (s >= from && s < to) {
+            S tap = k[s * step];
+            UNROLL
+            for (int e = 0; e < PER; e++)
+                sum[e] = multiply_add(tap, x[BACK * PER + e - s], sum[e]);
+        }
+}
+
+/* `window` is that of the first group, if there is one group. */
+FN void make_sums(const signal *q, const piece *window, place w, S *sum)
+{
+    const S *k = q->k + w.h * q->taps - PAD * q->step;
+    S start = q->bias ? q->bias[w.h] : zero(), x[WINDOW];
+    UNROLL
+    for (int e = 0; e < PER; e++)
+        sum[e] = start;
+#if TAPS
+    widen(window, BACK + 1, w.at, window_of(q, 0) * PER, x);
+    add_slots(k, q->step, PAD, SLOTS, x, sum);
+#else
+    ROLL
+    for (int group = 0; group * SLOTS < PAD + q->taps; group++, k += SLOTS * q->step) {
+        piece there[BACK + 1];
+        int64 first = w.p + window_of(q, group);
+        if (is_whole(q->u, first, BACK + 1, q->count))
+            read_pieces(q->u, first, BACK + 1, there);
+        else
+            read_some(q->u, first, BACK + 1, q->count, there);
+        widen(there, BACK + 1, w.at, window_of(q, group) * PER, x);
+        add_slots(
+            k, q->step, group ? 0 : PAD, PAD + q->taps - group * SLOTS, x, sum);
+    }
+#endif
+}
+
+FN piece make_piece(const signal *q, const piece *window, place w)
+{
+    S sum[PER];
+    piece y;
+    make_sums(q, window, w, sum);
+    UNROLL
+    for (int e = 0; e < PER; e++)
+        y.v[e] = store(sum[e]);
+    ROLL
+    while (w.at.left < PER) {
+        w.at.since = -w.at.left;
+        w.at.left += at_most(q->length, FAR);
+        w.h = w.h + 1 < q->channels ? w.h + 1 : 0;
+        make_sums(q, window, w, sum);
+        UNROLL
+        for (int e = 0; e < PER; e++)
+            y.v[e] = e >= -w.at.since ? store(sum[e]) : y.v[e];
+    }
+    return y;
+}
+
+/* The piece `number` pieces behind one. */
+FN place place_of(const signal *q, place first, int number)
+{
+    place w = first;
+    w.p += number;
+    w.at.since += number * PER;
+    w.at.left -= number * PER;
+    if (w.at.left <= 0) { /* other rows follow in the tile */
+        int length = at_most(q->length, FAR), rows = -w.at.left / length;
+        w.at.since = -w.at.left - rows * length;
+        w.at.left = length - w.at.since;
+        w.h += rows + 1;
+        w.h = w.h < q->channels ? w.h : w.h % q->channels;
+    }
+    return w;
+}
+
+FN void make_tile(const signal *q, X *RESTRICT y, const piece window[][BACK + 1], place w)
+{
+    UNROLL
+    for (int i = 0; i < PIECES; i++) {
+        place own = place_of(q, w, i * THREADS + THREAD);
+        *(piece *)(y + own.p * PER) = make_piece(q, window[i], own);
+    }
+}
+
+FN void make_some(const signal *q, X *RESTRICT y, place w)
+{
+    ROLL
+    for (int i = THREAD; i < TILE && (w.p + i) * PER < q->count; i += THREADS) {
+        place own = place_of(q, w, i);
+        piece window[BACK + 1];
+        if (TAPS)
+            read_some(q->u, own.p + window_of(q, 0), BACK + 1, q->count, window);
+        piece made = make_piece(q, window, own);
+        UNROLL
+        for (int e = 0; e < PER; e++)
+            if (own.p * PER + e < q->count)
+                y[own.p * PER + e] = made.v[e];
+    }
+}
+
+KERNEL conv(
+    const X *RESTRICT u, const S *RESTRICT k, const S *RESTRICT bias, X *RESTRICT y,
+    int64 channels, int64 length, int64 rows, int taps, int reversed, int ahead)
+{
+    LOCAL place of_tile;
+    signal q;
+    q.u = u;
+    q.k = k + (reversed ? taps - 1 : 0);
+    q.bias = bias;
+    q.channels = channels;
+    q.length = length;
+    q.count = rows * length;
+    q.taps = taps;
+    q.step = reversed ? -1 : 1;
+    q.ahead = ahead;
+    for (int64 n = BLOCK * TILE; n * PER < q.count; n += BLOCKS * TILE) {
+        piece window[PIECES][BACK + 1];
+        int whole = is_whole(u, n + window_of(&q, 0), TILE + BACK, q.count) &&
+                    is_whole(y, n, TILE, q.count);
+        UNROLL
+        for (int i = 0; i < PIECES && TAPS; i++)
+            if (whole)
+                read_pieces(
+                    u, n + i * THREADS + THREAD + window_of(&q, 0), BACK + 1, window[i]);
+        if (THREAD == 0) { /* divisions, while numbers are on their way */
+            int64 row = n * PER / length;
+            of_tile.p = n;
+            of_tile.h = row % channels;
+            of_tile.at = position_of(n * PER - row * length, length);
+        }
+        BARRIER();
+        if (whole)
+            make_tile(&q, y, window, of_tile);
+        else
+            make_some(&q, y, of_tile);
+        BARRIER();
+    }
+}

@@ -1,0 +1,19 @@
+/* Numbers of a stream into its ring (conv_stream.cu): number i of the `count` from `from` on
+   of each channel of u[channels][whole] is that of time `time` + i. */
+// SPDX-License-Identifier: Apache-2.0
+#define THREADS 256
+#include "simt.h"
+
+#include "conv_stream.cuh"
+
+KERNEL conv(
+    const S *u, S *ring, int64 channels, int64 whole, int64 from, int64 count,
+    int64 time, int64 columns)
+{
+    int64 n = BLOCK * THREADS + THREAD, channel = n / count, i = n % count;
+    if (channel >= channels)
+        return;
+    int64 at = (time + i) % (columns * SEGMENT);
+    ring[(channel * SEGMENT + at % SEGMENT) * columns + at / SEGMENT] =
+        u[channel * whole + from + i];
+}

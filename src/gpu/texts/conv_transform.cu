@@ -1,0 +1,123 @@
+/* Convolutions of windows, and parts of them.
+
+       LOAD    0: rows of numbers   1: points   2: the spectrum
+       FORWARD and INVERSE: transforms; both: with the product with the spectrum between
+       STORE   0: rows of numbers   1: points   2: the spectrum */
+// SPDX-License-Identifier: Apache-2.0
+#define THREADS (TEAM * MEMBERS)
+#include "simt.h"
+
+#include "conv_passes.cuh"
+
+FN void multiply(const work *k, const column *c, int radix, const C *spectrum, C *v)
+{
+    UNROLL for (int p = 0; p < MOST_RADIX; p++)
+    {
+        if (p >= radix || k->is_idle)
+            continue;
+        C *z = &v[child(radix, p)], s = spectrum[in_spectrum(k, c, radix, p)];
+        *z = k->r->flags & ADJOINT ? times_conjugate(*z, s) : times(*z, s);
+    }
+}
+
+FN void exchange(const work *k, const column *c, int radix, C *spectrum, C *v)
+{
+    UNROLL for (int p = 0; p < MOST_RADIX; p++)
+    {
+        if (p >= radix || k->is_idle)
+            continue;
+        C *z = &v[child(radix, p)], *s = &spectrum[in_spectrum(k, c, radix, p)];
+        if (LOAD == 2)
+            *z = *s;
+        else
+            *s = *z;
+    }
+}
+
+/* The last pass forward, whose children have one point each, what is done with the
+   spectrum, and the first pass back. */
+FN void turn(
+    const work *k, C *spectrum, int radix, int blocks, int64 constants, int is_only)
+{
+    ROLL for (int n = 0; n < EACH(radix); n++)
+    {
+        column c = column_of(k, n, radix, blocks);
+        C v[MOST_RADIX], with[MOST_RADIX / 2];
+        if (!c.is_there)
+            continue;
+        load_constants(k, &c, radix, blocks, constants, with);
+        if (FORWARD) {
+            take(k, &c, radix, is_only, v);
+            evaluate(v, with, radix);
+        }
+        if (FORWARD && INVERSE)
+            multiply(k, &c, radix, spectrum, v);
+        else
+            exchange(k, &c, radix, spectrum, v);
+        if (INVERSE) {
+            interpolate(v, with, radix);
+            give(k, &c, radix, is_only, v);
+        }
+    }
+    if (INVERSE && !is_only)
+        BARRIER();
+}
+
+#define TURNS (LOAD == 2 || STORE == 2 || (FORWARD && INVERSE))
+
+FN void transform(const work *k, C *spectrum)
+{
+#ifdef LAST
+    if (FORWARD) {
+        pass(k, FIRST, 1, 0, 0);
+        MIDDLE(FORWARD_PASS)
+    }
+    if (TURNS)
+        turn(k, spectrum, LAST, 0);
+    else if (FORWARD)
+        pass(k, LAST, 0, 1, 0);
+    else
+        pass(k, LAST, 1, 0, 1);
+    if (INVERSE) {
+        MIDDLE_BACK(INVERSE_PASS)
+        pass(k, FIRST, 0, 1, 1);
+    }
+#else
+    if (TURNS)
+        turn(k, spectrum, FIRST, 1);
+    else if (FORWARD)
+        pass(k, FIRST, 1, 1, 0);
+    else
+        pass(k, FIRST, 1, 1, 1);
+#endif
+}
+
+/* Windows first, ..., first + items - 1 of all. */
+KERNEL conv(
+    const X *x, const X *x_factor, X *y, const X *y_factor, X *y2, const X *y2_factor,
+    C *points, C *spectrum, const C *constants, int64 first, int64 items, int64 share,
+    int64 length, int64 batch, int64 channels, int64 windows, int64 step, int64 lead,
+    int64 before, int64 after, const piece *pieces, int flags)
+{
+    SHARED(C, all);
+    rows r = { length, batch,  channels, windows, step,
+               lead,   before, after,    pieces,  flags };
+    int64 number = BLOCK * MEMBERS + THREAD / TEAM, item = number / TILES;
+    int is_idle = item >= items;
+    work k;
+    k.z = all + THREAD / TEAM * ROOM;
+    k.r = &r;
+    k.w = window_of(&r, first + (is_idle ? 0 : item));
+    k.x = x;
+    k.x_factor = x_factor;
+    k.y[0] = y;
+    k.y[1] = y2;
+    k.y_factor[0] = y_factor;
+    k.y_factor[1] = y2_factor;
+    k.points = points + item * POINTS;
+    k.constants = constants;
+    k.tile = (int)(number % TILES);
+    k.thread = THREAD % TEAM;
+    k.is_idle = is_idle;
+    transform(&k, spectrum + divide(k.w.channel, share) * POINTS);
+}

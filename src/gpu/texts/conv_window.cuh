@@ -1,0 +1,110 @@
+/* Windows of rows of numbers.
+
+   A window has 2 POINTS numbers; number j is number start + j of its row. Numbers `there`
+   count, others are zero; where rows are periodic, numbers before and after the row repeat
+   it. Numbers `made` are stored. HALF: those from POINTS on are zero, and are not made, or
+   are added to those before (FOLD), or taken from them (and ADJOINT).
+
+   Rows are [batch][channels][length] with `windows` each or, where there are pieces, parts
+   of `channels` rows of `length` numbers, of which each has the same `windows` pieces. */
+// SPDX-License-Identifier: Apache-2.0
+
+#define PERIODIC 1 /* bits of `flags` */
+#define FOLD     2
+#define ADJOINT  4
+
+#include "conv_pieces.cuh"
+
+typedef struct rows {
+    int64 length, batch, channels;
+    int64 windows, step, lead, before, after;
+    const piece *pieces; /* or NULL */
+    int flags;
+} rows;
+
+/* Numbers of a window: from, ..., from + count - 1. */
+typedef struct range {
+    int from, count;
+} range;
+
+typedef struct window {
+    int number, batch, channel; /* of its row, of the batch, of its rows */
+    int64 base;                 /* its number 0 in the arrays */
+    range there, made, row;
+} window;
+
+/* Numbers [from, to) of a row, in a window that begins at `start`. */
+FN range range_of(int64 from, int64 to, int64 start)
+{
+    range r;
+    r.from = (int)(from - start);
+    r.count = to > from ? (int)(to - from) : 0;
+    return r;
+}
+
+FN int is_in(range r, int j) { return (unsigned)(j - r.from) < (unsigned)r.count; }
+
+/* a / b, quickly where both are short. */
+FN int64 divide(int64 a, int64 b)
+{
+    return (a | b) >> 32 ? a / b : (int64)((unsigned)a / (unsigned)b);
+}
+
+/* A window from its number in its row, its row of the batch and its channel. */
+FN window place_window(const rows *r, int number, int batch, int channel)
+{
+    window w;
+    piece p = { 0, r->length, number };
+    if (r->pieces)
+        p = r->pieces[number];
+    int64 from = p.number * r->step, to = from + r->step, start = from - r->lead;
+    w.number = number;
+    w.batch = batch;
+    w.channel = channel;
+    w.base = (batch * r->channels + channel) * r->length + p.offset + start;
+    to = to < p.length ? to : p.length;
+    w.row = range_of(0, p.length, start);
+    w.made = range_of(from, to, start);
+    from -= r->flags & FOLD ? 0 : r->before;
+    to += r->flags & FOLD ? 0 : r->after;
+    if (!(r->flags & PERIODIC)) {
+        from = from > 0 ? from : 0;
+        to = to < p.length ? to : p.length;
+    }
+    w.there = range_of(from, to, start);
+    return w;
+}
+
+/* Window `item`: those of a row follow each other, then come the rows of a channel. */
+FN window window_of(const rows *r, int64 item)
+{
+    int64 row = divide(item, r->windows), channel = divide(row, r->batch);
+    return place_window(
+        r, (int)(item - row * r->windows), (int)(row - channel * r->batch),
+        (int)channel);
+}
+
+/* The next one: most often of the next row of the batch. */
+FN void go_on(const rows *r, window *w)
+{
+    int number = w->number + 1;
+    if (r->windows == 1 && w->batch + 1 < (int)r->batch) {
+        w->batch++;
+        w->base += r->channels * r->length;
+    } else if (number < (int)r->windows) {
+        *w = place_window(r, number, w->batch, w->channel);
+    } else {
+        int is_new = w->batch + 1 == (int)r->batch;
+        *w = place_window(r, 0, is_new ? 0 : w->batch + 1, w->channel + is_new);
+    }
+}
+
+/* Where number j of a window is, from its number 0. */
+FN int place_in_row(const rows *r, const window *w, int j)
+{
+    if (!HALF && r->flags & PERIODIC) {
+        j += j < w->row.from ? w->row.count : 0;
+        j -= j - w->row.from >= w->row.count ? w->row.count : 0;
+    }
+    return j;
+}

@@ -1,0 +1,330 @@
+/* Convolutions by tensor cores: the text, executed by threads of the processor
+   (emulator/warps.h), against plain sums in f64: types, first factors of every kind, half and
+   whole windows, circles, the way back, factors, rows that are not aligned, sequences that
+   are packed. */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/dtype.h"
+#include "conv/frame.h"
+#include "emulator/run_text.h"
+#include "gpu/conv_mma.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#define PI 3.14159265358979323846
+
+typedef void conv_function(
+    unsigned blocks, unsigned threads, unsigned bytes, const void *x,
+    const void *x_factor, void *y, const void *y_factor, const void *spectrum,
+    const void *tables, int64_t items, const int64_t *rows, const void *pieces,
+    int flags);
+
+static const char launch_conv[] =
+    "#include \"defines.h\"\n"
+    "#include \"conv_mma.cu\"\n"
+    "extern \"C\" void launch(unsigned blocks, unsigned threads, unsigned bytes,\n"
+    "    const void *x, const void *x_factor, void *y, const void *y_factor,\n"
+    "    const void *spectrum, const void *tables, i64 items, const i64 *r,\n"
+    "    const void *pieces, int flags)\n"
+    "{\n"
+    "    run_blocks(blocks, threads, bytes, [=] {\n"
+    "        conv((const X *)x, (const X *)x_factor, (X *)y, (const X *)y_factor,\n"
+    "             nullptr, nullptr, nullptr, (const char *)spectrum,\n"
+    "             (const uint4 *)tables, 0, items, 1, r[0], r[1], r[2], r[3], r[4],\n"
+    "             r[5], r[6], r[7], (const piece *)pieces, flags);\n"
+    "    });\n"
+    "}\n";
+
+typedef struct conv_case {
+    danaus_dtype dtype;
+    int root, taps, adjoint, factors;
+    danaus_conv_kind kind;
+    int64_t length;
+    float size; /* of numbers */
+    int less; /* rows are packed, the second one is shorter by so many numbers; or 0 */
+} conv_case;
+
+static const conv_case cases[] = {
+    { DANAUS_F16, 1, 256, 0, 0, DANAUS_CAUSAL, 256, 1, 0 },
+    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 509, 1e-4F, 0 },
+    { DANAUS_F16, 3, 768, 1, 0, DANAUS_CAUSAL, 767, 1, 0 },
+    { DANAUS_BF16, 4, 1024, 0, 1, DANAUS_CAUSAL, 1001, 1e30F, 0 },
+    { DANAUS_F32, 5, 1280, 1, 1, DANAUS_CAUSAL, 1280, 1e-30F, 0 },
+    { DANAUS_F16, 2, 512, 0, 0, DANAUS_CIRCULAR, 512, 1, 0 },
+    { DANAUS_F16, 2, 512, 1, 1, DANAUS_CIRCULAR, 512, 300, 0 },
+    { DANAUS_F16, 2, 600, 0, 0, DANAUS_BIDIRECTIONAL, 512, 1, 0 },
+    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CAUSAL, 1300, 1, 0 },
+    { DANAUS_BF16, 1, 40, 1, 0, DANAUS_CIRCULAR, 1301, 1, 0 },
+    { DANAUS_F32, 2, 30, 0, 1, DANAUS_BIDIRECTIONAL, 2000, 1, 0 },
+    { DANAUS_F16, 9, 2304, 0, 0, DANAUS_CAUSAL, 2304, 1, 0 },
+    { DANAUS_F16, 16, 64, 0, 0, DANAUS_CAUSAL, 4096, 1, 0 },
+    { DANAUS_F16, 2, 400, 0, 0, DANAUS_CAUSAL, 512, 1, 112 },
+    { DANAUS_F16, 2, 512, 1, 1, DANAUS_BIDIRECTIONAL, 511, 1, 300 },
+    { DANAUS_BF16, 1, 30, 0, 0, DANAUS_CAUSAL, 1300, 1, 1001 },
+    { DANAUS_F32, 3, 768, 0, 1, DANAUS_CAUSAL, 760, 1, 759 },
+};
+
+#define BATCH    2
+#define CHANNELS 2
+
+static double at(const array *a, int64_t i)
+{
+    return element_get(a->dtype, a->data, i).re;
+}
+
+/* Where a row [BATCH][CHANNELS] begins in the arrays, and its length; packed, it lies in
+   [CHANNELS][columns]. */
+typedef struct packed_row {
+    int64_t first, length;
+} packed_row;
+
+static packed_row row_of(const conv_case *c, int64_t row)
+{
+    int64_t b = row / CHANNELS, h = row % CHANNELS, columns = 2 * c->length - c->less;
+    if (!c->less)
+        return (packed_row){ row * c->length, c->length };
+    return (packed_row){ h * columns + b * c->length,
+                         b ? c->length - c->less : c->length };
+}
+
+/* Rounded to the type. */
+static void put(danaus_dtype dtype, void *to, int64_t i, double v)
+{
+    float f = (float)v;
+    char *at = (char *)to + i * dn_size_of(dtype);
+    dn_convert(DANAUS_F32, &f, dtype, at, 1);
+}
+
+/* The window of a filter whose taps by lag are k[0], ... and, before 0, k_reverse. */
+static conv_frame frame_of(const conv_case *c)
+{
+    conv_problem p = { .channels = CHANNELS,
+                       .length = c->length,
+                       .filter_length = c->taps,
+                       .filters = CHANNELS,
+                       .kind = c->kind,
+                       .dtype = c->dtype };
+    conv_frame f = dn_conv_reach(&p);
+    return dn_conv_cut_rows(&f, (conv_cut){ .n = 256 * c->root });
+}
+
+/* Spectra as the text reads them, of values e^(2 pi i (f + 1/4) / n). */
+static void *make_spectra(const gpu_conv_mma *m, const double *windows)
+{
+    int64_t n = 256 * m->root, bytes = dn_gpu_conv_mma_spectrum(m);
+    char *made = dn_calloc((size_t)(CHANNELS * bytes), 1);
+    double *z = dn_alloc((size_t)(2 * n) * sizeof *z);
+    assert_non_null(made);
+    for (int h = 0; h < CHANNELS; h++) {
+        double most = 0;
+        uint16_t *pairs = (void *)(made + h * bytes);
+        for (int64_t f = 0; f < n; f++) {
+            z[2 * f] = z[2 * f + 1] = 0;
+            for (int64_t j = 0; j < 2 * n; j++) {
+                double angle =
+                    2 * PI * (double)((4 * f + 1) * j % (4 * n)) / (4.0 * (double)n);
+                z[2 * f] += windows[h * 2 * n + j] * cos(angle);
+                z[2 * f + 1] += windows[h * 2 * n + j] * sin(angle);
+            }
+            most = fmax(most, fmax(fabs(z[2 * f]), fabs(z[2 * f + 1])));
+        }
+        float scale = (float)exp2(floor(log2(most)));
+        for (int64_t f = 0; f < n; f++) {
+            int64_t p0 = f % m->root, p1 = f / m->root % 16, p2 = f / m->root / 16;
+            int64_t lane = p1 % 8 * 4 + p2 % 8 / 2;
+            int64_t number = p2 / 8 * 4 + p1 / 8 * 2 + p2 % 2;
+            int64_t place = ((p0 * 2 + number / 4) * 32 + lane) * 4 + number % 4;
+            for (int part = 0; part < 2; part++)
+                put(DANAUS_F16, pairs, 2 * place + part,
+                    z[2 * f + part] / (double)scale);
+        }
+        memcpy(pairs + 2 * n, &scale, sizeof scale);
+    }
+    dn_free(z);
+    return made;
+}
+
+static void run_conv(
+    const conv_case *c, const conv_frame *f, const gpu_conv_mma *m, const array *x,
+    const array *x_factor, const array *y, const array *y_factor, const void *spectra,
+    int number)
+{
+    gpu_use use;
+    dn_gpu_conv_mma_use(m, c->dtype, &use);
+    void *tables = dn_alloc((size_t)dn_gpu_conv_mma_bytes(m));
+    void *library = load_program(launch_conv, use.defines, number), *symbol;
+    conv_function *launch;
+    symbol = dlsym(library, "launch");
+    assert_non_null(symbol);
+    memcpy(&launch, &symbol, sizeof launch);
+    dn_gpu_conv_mma_tables(m, tables);
+    conv_piece pieces[16];
+    int64_t count = BATCH * f->windows;
+    if (c->less) {
+        count = 0;
+        for (int b = 0; b < BATCH; b++) {
+            packed_row p = row_of(c, b * CHANNELS);
+            for (int64_t w = 0; w * f->step < p.length; w++)
+                pieces[count++] = (conv_piece){ p.first, p.length, w };
+        }
+    }
+    int64_t items = CHANNELS * count;
+    gpu_facts facts = { .units = 1 };
+    gpu_launch l = dn_gpu_conv_mma_launch(&facts, m, items);
+    int64_t rows[] = { c->less ? 2 * f->length - c->less : f->length,
+                       c->less ? 1 : BATCH,
+                       CHANNELS,
+                       c->less ? count : f->windows,
+                       f->step,
+                       -dn_conv_span(f, f->length, 0, c->adjoint).start,
+                       c->adjoint ? f->after : f->before,
+                       c->adjoint ? f->before : f->after };
+    int flags = (f->periodic ? 1 : 0) | (f->fold ? 2 : 0) | (c->adjoint ? 4 : 0);
+    launch(
+        (unsigned)l.blocks[0], (unsigned)l.threads, (unsigned)l.shared, x->data,
+        c->factors ? x_factor->data : NULL, y->data, c->factors ? y_factor->data : NULL,
+        spectra, tables, items, rows, c->less ? pieces : NULL, flags);
+    dlclose(library);
+    dn_free(tables);
+}
+
+/* y[t] of a row p, by lags of the window: l from 0 up, and 2n - l below. */
+static double convolved(
+    const conv_case *c, const conv_frame *f, const double *window, const double *p,
+    int64_t length, int64_t t)
+{
+    double sum = 0;
+    int64_t n2 = 2 * f->cut.n;
+    for (int64_t lag = -f->after; lag <= f->before; lag++) {
+        double k = lag < 0 ? -window[n2 + lag] : window[lag];
+        int64_t s = c->adjoint ? t + lag : t - lag;
+        if (f->periodic)
+            s = (s % f->length + f->length) % f->length;
+        if (s >= 0 && s < length)
+            sum += k * p[s];
+    }
+    return sum;
+}
+
+/* Products, sums of matrices and of rows, matrices and spectra are rounded to 11 bits, some
+   fourteen times, and results to their type: each changes a vector by 2^-11 of its norm at
+   most; the spectrum's largest number is at most |k|_1. */
+static void check_row(
+    const conv_case *c, const conv_frame *f, const double *window, const array *x,
+    const array *x_factor, const array *y, const array *y_factor, int64_t row)
+{
+    double *p = dn_alloc((size_t)c->length * sizeof *p), norm = 0, taps = 0, most = 0;
+    double difference = 0, whole = 0;
+    packed_row own = row_of(c, row);
+    for (int64_t t = 0; t < own.length; t++) {
+        int64_t i = own.first + t;
+        p[t] = at(x, i) * (c->factors ? at(x_factor, i) : 1);
+        norm += p[t] * p[t];
+        most = fmax(most, c->factors ? fabs(at(y_factor, i)) : 1);
+    }
+    for (int64_t j = 0; j < 2 * f->cut.n; j++)
+        taps += fabs(window[j]);
+    for (int64_t t = 0; t < own.length; t++) {
+        int64_t i = own.first + t;
+        double exact = convolved(c, f, window, p, own.length, t) *
+                       (c->factors ? at(y_factor, i) : 1);
+        difference += pow(at(y, i) - exact, 2);
+        whole += exact * exact;
+    }
+    double u = c->dtype == DANAUS_BF16 ? 0x1p-8 : 0x1p-11;
+    double bound =
+        14 * 0x1p-11 * sqrt(norm * (double)f->windows) * taps * most + u * sqrt(whole);
+    if (!(sqrt(difference) <= bound) ||
+        !(sqrt(difference) <= 2e-3 * sqrt(whole) + u * sqrt(whole)))
+        fail_msg(
+            "%s, %d x 256, kind %d, length %" PRId64
+            ", adjoint %d: |error| %.3g of %.3g, "
+            "bound %.3g",
+            danaus_dtype_name(c->dtype), c->root, c->kind, c->length, c->adjoint,
+            sqrt(difference), sqrt(whole), bound);
+    dn_free(p);
+}
+
+static void fill(rng *r, const array *a, double size)
+{
+    for (int64_t i = 0; i < a->count; i++)
+        put(a->dtype, a->data, i, size * rng_sign(r));
+}
+
+static void try_case(const conv_case *c, int number)
+{
+    rng r = { (uint64_t)number };
+    gpu_facts facts = { .arch = 80, .shared = (number % 2 ? 99 : 227) << 10 };
+    conv_frame f = frame_of(c);
+    gpu_conv_mma m;
+    assert_true(dn_gpu_conv_mma(&facts, f.cut.n, dn_gpu_conv_half(&f), &m));
+    int64_t count = CHANNELS * (BATCH * c->length - c->less), n2 = 2 * f.cut.n;
+    array x = array_make(c->dtype, count), y = array_make(c->dtype, count);
+    array x_factor = array_make(c->dtype, count),
+          y_factor = array_make(c->dtype, count);
+    double *windows = dn_calloc((size_t)(CHANNELS * n2), sizeof *windows);
+    fill(&r, &x, (double)c->size);
+    fill(&r, &x_factor, 2);
+    fill(&r, &y_factor, 2);
+    for (int h = 0; h < CHANNELS; h++) {
+        for (int64_t l = 0; l <= f.before && l < (f.periodic ? c->length : c->taps);
+             l++)
+            windows[h * n2 + l] = rng_sign(&r) / sqrt((double)c->taps);
+        for (int64_t l = 1; l <= f.after; l++)
+            windows[h * n2 + n2 - l] = rng_sign(&r) / sqrt((double)c->taps);
+    }
+    void *spectra = make_spectra(&m, windows);
+    run_conv(c, &f, &m, &x, &x_factor, &y, &y_factor, spectra, number);
+    array_expect_guards(&y);
+    for (int64_t row = 0; row < BATCH * CHANNELS; row++)
+        check_row(
+            c, &f, windows + row % CHANNELS * n2, &x, &x_factor, &y, &y_factor, row);
+    dn_free(spectra);
+    dn_free(windows);
+    array_free(&x);
+    array_free(&y);
+    array_free(&x_factor);
+    array_free(&y_factor);
+}
+
+static void every_case_is_right(void **state)
+{
+    (void)state;
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i += warp_share())
+        try_case(&cases[i], i);
+}
+
+/* Windows by tensor cores have filters that other kernels transform, so their lengths are
+   such that these can. */
+static void every_window_has_filters(void **state)
+{
+    (void)state;
+    static const conv_kernel fast = { .name = "fast", .dtype = DANAUS_F16, .fast = 1 };
+    gpu_device dev = { .facts = { .arch = 90, .units = 132, .shared = 227 << 10 } };
+    int possible = 0;
+    for (int64_t n = 256; n <= 1 << 15; n += 256) {
+        conv_problem p = {
+            .channels = 1, .length = n, .filter_length = n, .filters = 1
+        };
+        conv_frame reach = dn_conv_reach(&p);
+        conv_frame f = dn_conv_cut_rows(&reach, (conv_cut){ &fast, n, 16 });
+        conv_work work;
+        gpu_conv_shape s;
+        int can = dn_gpu_conv_work(&dev.base, &f, 0, &work);
+        assert_true(!can || dn_gpu_conv_shape(&dev.facts, DANAUS_F32, n, &s));
+        possible += can;
+    }
+    assert_int_equal(possible, 36); /* 7 is the largest prime of so many up to 64 */
+}
+
+int main(void)
+{
+    if (!has_compiler())
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            every_case_is_right, make_folder, remove_folder),
+        cmocka_unit_test(every_window_has_filters),
+    };
+    return cmocka_run_group_tests_name("conv_mma", tests, NULL, NULL);
+}

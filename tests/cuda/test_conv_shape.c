@@ -1,0 +1,148 @@
+/* How windows of convolutions are transformed on GPUs: of every length, in what a block of
+   threads has, each pass once; constants where no other's are. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "gpu/conv.h"
+#include "support/device.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define MOST_THREADS 1024
+
+/* Compute capability, and bytes of shared memory that a block may have. */
+static const int gpus[][2] = { { 70, 96 << 10 }, { 75, 64 << 10 },  { 80, 163 << 10 },
+                               { 86, 99 << 10 }, { 90, 227 << 10 }, { 120, 99 << 10 } };
+
+#define GPUS ((int)(sizeof gpus / sizeof *gpus))
+
+static gpu_facts facts_of(int i)
+{
+    return (gpu_facts){ .arch = gpus[i][0], .shared = gpus[i][1] };
+}
+
+static int has_small_factors(int64_t n)
+{
+    static const int factors[] = { 2, 3, 5, 7 };
+    for (int i = 0; i < 4; i++)
+        while (n % factors[i] == 0)
+            n /= factors[i];
+    return n == 1;
+}
+
+static void check_passes(const gpu_conv_shape *s)
+{
+    int64_t blocks = 1, constants = 0;
+    assert_in_range(s->passes, 1, GPU_CONV_MOST_PASSES);
+    for (int i = 0; i < s->passes; i++) {
+        const gpu_conv_pass *p = &s->pass[i];
+        assert_true(p->radix > 1 && p->blocks == blocks);
+        assert_true(p->constants >= constants && p->constants + blocks <= s->constants);
+        constants = p->constants + 1; /* in their order, and there is one */
+        blocks *= p->radix;
+    }
+    assert_true(blocks == s->n);
+}
+
+static void check_levels(const gpu_facts *f, const gpu_conv_shape *s)
+{
+    int next = 0;
+    assert_in_range(s->levels, 1, GPU_CONV_MOST_LEVELS);
+    for (int i = 0; i < s->levels; i++) {
+        const gpu_conv_level *l = &s->level[i];
+        int64_t made = 1;
+        assert_true(l->first == next && l->end > l->first);
+        for (int p = l->first; p < l->end; p++)
+            made *= s->pass[p].radix;
+        next = l->end;
+        assert_true(l->tiles * l->points == s->n && l->points % made == 0);
+        assert_true(l->points == made || l->points == made * l->columns);
+        assert_true(s->levels == 1 || l->tiles > 1);
+        gpu_launch launch = dn_gpu_conv_launch(s, i, 5 * l->tiles);
+        assert_in_range(launch.threads, 1, MOST_THREADS);
+        assert_true(launch.threads == l->team * l->members);
+        assert_true(launch.blocks[0] * l->members >= 5 * l->tiles);
+        assert_true(launch.shared >= l->points * dn_gpu_point(s) * l->members);
+        assert_true(launch.shared <= f->shared);
+    }
+    assert_int_equal(next, s->passes);
+}
+
+static void check_length(int64_t n)
+{
+    for (int i = 0; i < 2 * GPUS; i++) {
+        gpu_facts f = facts_of(i / 2);
+        gpu_conv_shape s;
+        int made = dn_gpu_conv_shape(&f, i % 2 ? DANAUS_F64 : DANAUS_F32, n, &s);
+        if (made && !has_small_factors(n))
+            fail_msg("%lld has no such radices", (long long)n);
+        if (!made)
+            continue;
+        check_passes(&s);
+        check_levels(&f, &s);
+    }
+}
+
+static void every_shape_is_whole(void **state)
+{
+    (void)state;
+    for (int64_t n = 16; n <= 1 << 16; n += 16)
+        check_length(n);
+    for (int64_t n = 1 << 16; n < 1 << 26; n += n / 64 / 512 * 512)
+        check_length(n);
+}
+
+/* Powers of two, as long as both sides of a matrix fit, and what is 3, 5, 7 and 9 times
+   as long as one of an eighth. */
+static void lengths_that_matter_have_a_shape(void **state)
+{
+    (void)state;
+    static const int times[] = { 1, 3, 5, 7, 9 };
+    for (int i = 0; i < 2 * GPUS; i++) {
+        gpu_facts f = facts_of(i / 2);
+        danaus_dtype sums = i % 2 ? DANAUS_F64 : DANAUS_F32;
+        int64_t side = 16;
+        gpu_conv_shape s;
+        while (dn_gpu_conv_shape(&f, sums, 2 * side, &s) && s.levels == 1)
+            side *= 2;
+        for (int64_t n = 16; n <= side * side; n *= 2)
+            for (int t = 0; t < 5; t++)
+                if ((t == 0 || n <= side * side / 8) &&
+                    !dn_gpu_conv_shape(&f, sums, n * times[t], &s))
+                    fail_msg(
+                        "sm_%d: no shape of %lld", f.arch, (long long)n * times[t]);
+    }
+}
+
+/* Powers of roots of i. */
+static void constants_lie_on_the_circle(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = { 16, 48, 256, 1120, 4096, 40960, 65536 };
+    for (int i = 0; i < 7; i++) {
+        gpu_facts f = facts_of(1);
+        gpu_conv_shape s;
+        assert_true(dn_gpu_conv_shape(&f, DANAUS_F64, lengths[i], &s));
+        double *z = calloc((size_t)s.constants, 2 * sizeof *z);
+        assert_non_null(z);
+        dn_gpu_conv_constants(&s, z);
+        for (int64_t c = 0; c < s.constants; c++) {
+            double angle = atan2(z[2 * c + 1], z[2 * c]) / 1.57079632679489661923;
+            double times = angle * (double)s.n; /* a quarter turn over n */
+            assert_true(fabs(hypot(z[2 * c], z[2 * c + 1]) - 1) < 1e-15);
+            assert_true(fabs(times - nearbyint(times)) < 1e-9 * (double)s.n);
+        }
+        free(z);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_shape_is_whole),
+        cmocka_unit_test(lengths_that_matter_have_a_shape),
+        cmocka_unit_test(constants_lie_on_the_circle),
+    };
+    return cmocka_run_group_tests_name("shapes of windows", tests, NULL, NULL);
+}
