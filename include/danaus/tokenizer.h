@@ -1,0 +1,55 @@
+/* Tokens: text to the ids that a model takes, and back.
+
+   A tokenizer is read from a model's files and makes the same ids as the package
+   `tokenizers` does from them: WordPiece, after BERT's rules for accents, case, Chinese
+   characters and punctuation. docs/models.md has the rules. Text is UTF-8. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DANAUS_TOKENIZER_H
+#define DANAUS_TOKENIZER_H
+
+#include "danaus/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct danaus_tokenizer danaus_tokenizer;
+
+/* Reads tokenizer.json, or vocab.txt with the tokenizer_config.json beside it: path is one of
+   those two files, or a directory, where tokenizer.json is preferred. A file that asks for
+   what danaus lacks is DANAUS_ERR_UNSUPPORTED. A tokenizer is immutable: share it between
+   threads. */
+DANAUS_API danaus_status
+danaus_tokenizer_load(const char *path, danaus_tokenizer **tokenizer);
+DANAUS_API void danaus_tokenizer_destroy(
+    danaus_tokenizer *tokenizer); /* NULL is fine */
+
+/* One more than the largest id. */
+DANAUS_API int32_t danaus_tokenizer_vocabulary(const danaus_tokenizer *tokenizer);
+
+/* The id of a token such as "[MASK]", "word" or "##ing"; DANAUS_ERR_ARGUMENT if there is
+   none. */
+DANAUS_API danaus_status
+danaus_tokenizer_id(const danaus_tokenizer *tokenizer, const char *token, int32_t *id);
+
+/* Writes the ids of `bytes` bytes of text, with those around it that the model expects
+   ([CLS] and [SEP]), at most `most` of them, counting these (0: no limit). What is too long
+   loses its end, or its beginning where the files say so. *count is the number of ids also
+   when the call fails with DANAUS_ERR_SHAPE because that is more than `capacity`. Text that
+   is not UTF-8 is DANAUS_ERR_FORMAT, and the sentence says at which byte. */
+DANAUS_API danaus_status danaus_tokenizer_encode(
+    const danaus_tokenizer *tokenizer, const char *text, size_t bytes, int64_t most,
+    int32_t *ids, size_t capacity, size_t *count);
+
+/* Writes the text of ids and a zero behind it; *bytes is its length without that, also when
+   the call fails with DANAUS_ERR_SHAPE because it is not less than `capacity`. Special tokens
+   are left out if skip_special is not 0. */
+DANAUS_API danaus_status danaus_tokenizer_decode(
+    const danaus_tokenizer *tokenizer, const int32_t *ids, size_t count,
+    int skip_special, char *text, size_t capacity, size_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

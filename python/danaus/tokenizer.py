@@ -1,0 +1,94 @@
+"""Text to the ids that a model takes, and back: WordPiece, as ``tokenizers`` makes it.
+
+docs/models.md has the rules.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from danaus._arrays import INT, pointer, whole
+from danaus._library import check, ffi, lib, own, path_bytes
+
+
+class Tokenizer:
+    """The tokenizer of a model's folder, of a tokenizer.json or of a vocab.txt.
+
+    It may be used by several threads at a time.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        place = ffi.new("danaus_tokenizer **")
+        check(lib.danaus_tokenizer_load(path_bytes(path), place))
+        self._handle = own(place[0], lib.danaus_tokenizer_destroy)
+
+    def __len__(self) -> int:
+        """One more than the largest id."""
+        return lib.danaus_tokenizer_vocabulary(self._handle)
+
+    def __repr__(self) -> str:
+        return f"<danaus.Tokenizer of {len(self)} ids>"
+
+    def id(self, token: str) -> int:
+        """The id of a token such as "[MASK]"; KeyError if there is none."""
+        place = ffi.new("int32_t *")
+        if "\0" in token or lib.danaus_tokenizer_id(
+            self._handle, token.encode(), place
+        ):
+            raise KeyError(token)
+        return place[0]
+
+    def encode(self, text: str | bytes, most: int | None = None) -> np.ndarray:
+        """The ids of a text, int32, with those around it that the model expects.
+
+        most : how many ids at most, counting these; None: any number.
+        """
+        data = text.encode() if isinstance(text, str) else bytes(text)
+        limit = 0 if most is None else whole(most, "most", 1, INT)
+        count = ffi.new("size_t *")
+        ids = np.empty(len(data) + 16, np.int32)
+        while True:  # few templates have more ids than that around a text
+            status = lib.danaus_tokenizer_encode(
+                self._handle, data, len(data), limit, pointer(ids), ids.size, count
+            )
+            if status != lib.DANAUS_ERR_SHAPE:
+                check(status)
+                return ids[: count[0]].copy()
+            ids = np.empty(count[0], np.int32)
+
+    def encode_batch(
+        self, texts: Iterable[str | bytes], most: int | None = None
+    ) -> list[np.ndarray]:
+        """`encode` of each text."""
+        return [self.encode(text, most) for text in texts]
+
+    def decode(self, ids: ArrayLike, skip_special: bool = True) -> str:
+        """The text of ids, without special tokens if these are to be skipped."""
+        given = np.asarray(ids)
+        if given.size and given.dtype.kind not in "iu":
+            raise TypeError(f"ids are integers, not {given.dtype}")
+        if given.size and (given.min() < 0 or given.max() >= len(self)):
+            raise ValueError(f"ids are from 0 to {len(self) - 1}")
+        numbers = np.ascontiguousarray(given.reshape(-1), np.int32)
+        count = ffi.new("size_t *")
+        room = 16 * numbers.size + 1
+        while True:
+            text = ffi.new("char[]", room)
+            status = lib.danaus_tokenizer_decode(
+                self._handle,
+                pointer(numbers),
+                numbers.size,
+                bool(skip_special),
+                text,
+                room,
+                count,
+            )
+            if status != lib.DANAUS_ERR_SHAPE:
+                check(status)
+                return ffi.buffer(text, count[0])[:].decode()
+            room = count[0] + 1
