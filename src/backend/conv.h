@@ -6,27 +6,24 @@
    gradients (conv_job); which numbers sparse spectra keep; what a stream does when.
    A backend gives kernels, and says what a cut asks of its device:
 
-   member       the CPU                                a GPU whose kernels fuse whole rows
-   kernel       one for each storage type              one for each of a row in a block, in
-                                                       a cluster, in passes over memory, for
-                                                       each type
-   terms        passes by radix, blocks, the bytes     operations of tensor cores by radix,
-                of each cache                          launches, the bytes of L2 and memory;
-                                                       built in: facts of the device
+   member       the CPU                                a GPU
+   kernel       one for each storage type              one for each storage type
+   terms        passes by radix, blocks, the bytes     operations, bytes through shared
+                of each cache                          memory, bytes of memory; built in:
+                                                       facts of the device
    work         counts these; threads share windows    counts these; 0 where n is too long
-                of few rows                            for the row's memory
+                of few rows                            for two levels
    create       tables of constants                    constants on the device, functions to
                                                        launch, all compiled
-   transform    a window of a filter a thread          one launch; filters are laid into the
-                                                       window where they are read
-   run          each product and each sum over         one launch for a job, or one for each
-                windows and threads                    product: x times its factor is read
-                                                       once, the results times theirs written
-                                                       once; du and dk may share dy
-   scratch      a window and a buffer a thread; of     spectra between passes; nothing where
-                gradients three                        a block keeps its row
+   run          a window of a filter a thread;         launches for filters, laid out,
+                each product and each sum over         transformed; for each product one, or
+                windows and threads                    three of two levels: x times its factor
+                                                       is read once, the results times theirs
+                                                       written once; sums in parts
+   scratch      a window and a buffer a thread; of     points between levels, sums; nothing
+                gradients three                        for products of one level
    few_taps     direct sums, in segments               direct sums, in tiles
-   stream_*     a thread takes channels                NULL: unsupported
+   stream_*     a thread takes channels                direct sums, a segment of taps a thread
 
    Members may be NULL: what needs them is unsupported on that device. */
 // SPDX-License-Identifier: Apache-2.0
@@ -45,6 +42,13 @@ typedef danaus_conv_desc conv_problem;
 
 #define CONV_AXES 4
 
+/* Of plans that ask for none. */
+static inline danaus_conv_accuracy dn_conv_usual_accuracy(danaus_dtype dtype)
+{
+    return dtype == DANAUS_F16 || dtype == DANAUS_BF16 ? DANAUS_CONV_FAST
+                                                       : DANAUS_CONV_ACCURATE;
+}
+
 /* ---- cuts ---- */
 
 /* One of a device's kernels for windows. */
@@ -54,6 +58,7 @@ typedef struct conv_kernel {
     int unit;       /* a window's n is a multiple of it */
     int radix;      /* the largest that suits it, where nothing is chosen */
     int offered[2]; /* largest radices to choose from; 0: no other */
+    int fast;       /* products of 16 bits: for plans that take them */
 } conv_kernel;
 
 /* One way to cut rows: into windows of 2 n numbers, transformed by radices of at most
@@ -78,7 +83,7 @@ typedef struct conv_frame {
     int64_t windows, step; /* step: numbers of y of a window */
 } conv_frame;
 
-/* ---- the model of costs (docs/conv.md (9)) ---- */
+/* ---- the model of costs (docs/conv.md (8)) ---- */
 
 #define CONV_MOST_TERMS 16
 
@@ -143,11 +148,21 @@ typedef struct conv_product {
 typedef struct conv_filter_sums {
     conv_input x, dy;
     void *dk, *dk_reverse, *dskip;
+    int is_more; /* to be added to what is there */
 } conv_filter_sums;
 
-/* Products and then sums, in any order or together. */
+/* Window `number` of a sequence, that is of columns offset, ..., offset + length - 1 of
+   every channel. */
+typedef struct conv_piece {
+    int64_t offset, length, number;
+} conv_piece;
+
+/* Products and then sums, in any order or together: of rows [batch][channels][length] or,
+   where there are pieces, of these windows of arrays [channels][columns]. */
 typedef struct conv_job {
     int64_t batch; /* at least 1 */
+    const conv_piece *pieces;
+    int64_t count, columns; /* of pieces, at least 1 */
     const void *spectrum;
     int products;
     conv_product product[2];
@@ -173,8 +188,17 @@ typedef struct short_gradient_operands {
 /* What a backend makes of a problem and a cut begins with this. It is immutable. */
 typedef struct conv_engine {
     size_t filter_bytes; /* of the spectrum of one filter */
-    size_t worker_bytes; /* of scratch, for each window that is at work at once */
+    size_t
+        worker_bytes; /* of scratch, for each window that a thread works on; GPUs: 0 */
 } conv_engine;
+
+/* A job or, where there is none, filters to be transformed. */
+typedef struct conv_call {
+    const conv_engine *engine;
+    const conv_job *job;
+    const conv_filters *filters;
+    void *spectrum; /* of the filters */
+} conv_call;
 
 /* ---- streams ---- */
 
@@ -209,22 +233,22 @@ struct conv_backend {
        the number of threads. */
     int (*work)(
         const danaus_device *dev, const conv_frame *f, int64_t rows, conv_work *work);
+    /* Before several engines are created for one plan: makes together what takes long in
+       that. NULL: nothing does. */
+    danaus_status (*prepare)(
+        danaus_device *dev, int count, const conv_frame *const *frames);
     danaus_status (*create)(
         danaus_device *dev, const conv_problem *p, const conv_frame *f,
         conv_engine **engine);
     void (*destroy)(conv_engine *engine);
     /* How a window of the cut is transformed: "8 x 8 x 16 in vectors". */
     void (*describe)(const conv_engine *engine, conv_cut cut, struct text *to);
-    /* Of filters on the device it is enqueued, waits for nothing and allocates nothing. */
-    danaus_status (*transform)(
-        danaus_device *dev, const conv_engine *engine, const conv_filters *filters,
-        void *spectrum);
-    danaus_status (*run)(
-        danaus_device *dev, const conv_engine *engine, const conv_job *job);
-    /* Bytes of scratch that a job of so many products, and sums, needs; transforming
-       filters, for NULL. */
-    size_t (*scratch_bytes)(
-        danaus_device *dev, const conv_engine *engine, const conv_job *job);
+    /* Calls one after the other; without scratch for all of them, none. Jobs and filters
+       on the device are enqueued, wait for nothing and allocate nothing. Pieces of the
+       jobs follow each other in memory, and may go when this returns. */
+    danaus_status (*run)(danaus_device *dev, int count, const conv_call *calls);
+    /* Bytes of scratch that these need; pointers of jobs but `pieces` do not count. */
+    size_t (*scratch_bytes)(danaus_device *dev, int count, const conv_call *calls);
     danaus_status (*few_taps)(danaus_device *dev, const short_operands *o);
     danaus_status (*few_taps_gradient)(
         danaus_device *dev, const short_gradient_operands *o);

@@ -79,7 +79,9 @@ tuning_key dn_tuning_conv_key(const conv_problem *p, int64_t rows)
     int64_t taps = p->filter_length < p->length ? p->filter_length : p->length;
     return (tuning_key){ TUNING_CONV,
                          { p->dtype, p->kind, p->length, taps,
-                           rows > 0 ? (int64_t)1 << dn_tuning_exponent(rows) : 0 } };
+                           rows > 0 ? (int64_t)1 << dn_tuning_exponent(rows) : 0,
+                           p->accuracy &&
+                               p->accuracy != dn_conv_usual_accuracy(p->dtype) } };
 }
 
 tuning_key dn_tuning_model_key(danaus_dtype sums, tuning_constant name, int64_t of)

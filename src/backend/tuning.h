@@ -17,13 +17,16 @@ danaus_status dn_tuning_open(const danaus_device *dev, tuning **table);
 
 /* Adds the rows for this device of the tables that came with the library (bench/tuning,
    embedded by the build), unless DANAUS_TUNING is set and empty in the environment. They give
-   way to any others, and files do not get them. */
+   way to any others, and files do not get them. Then those of the file that DANAUS_TUNING
+   names, if any. */
 danaus_status dn_tuning_add_shipped(tuning *table, const danaus_device *dev);
 
 /* Adds the rows of a file that are for this device and its kernels; *skipped
    counts the others. On failure the table is as it was. */
 danaus_status dn_tuning_load(
     tuning *table, const danaus_device *dev, const char *path, int64_t *skipped);
+
+/* Replaces a table; rows of other places that it has stay. */
 danaus_status dn_tuning_save(
     const tuning *table, const danaus_device *dev, const char *path);
 
@@ -48,8 +51,8 @@ const kernel *dn_tuning_near(const tuning *table, const problem *p);
 void dn_tuning_add(tuning *table, const problem *p, const kernel *k, double seconds);
 
 /* The same for convolutions. rows: those that are convolved together, to the nearest
-   power of two; 0: many, or any number. Of p count kind, length, taps
-   and type. The cut is what a file says: it may be of no use. 0: not found. */
+   power of two; 0: many, or any number. Of p count kind, length, taps,
+   type and accuracy. The cut is what a file says: it may be of no use. 0: not found. */
 int dn_tuning_find_conv(
     const tuning *table, const conv_problem *p, int64_t rows, conv_cut *cut,
     double *seconds);

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FIRST_LINE "# danaus tuning 1"
 #define PLACE      "device,machine,instructions,threads,"
@@ -205,6 +206,19 @@ danaus_status dn_tuning_read(
     return read_text(table, dev, content, size, 0, skipped);
 }
 
+danaus_status dn_tuning_load(
+    tuning *table, const danaus_device *dev, const char *path, int64_t *skipped)
+{
+    map m;
+    TRY(dn_map_open(path, &m));
+    danaus_status status =
+        dn_tuning_read(table, dev, (const char *)m.data, m.size, skipped);
+    dn_map_close(&m);
+    return status == DANAUS_OK ? status : dn_fail_in(status, path);
+}
+
+/* ---- what a device begins with ---- */
+
 danaus_status dn_tuning_add_shipped(tuning *table, const danaus_device *dev)
 {
     const char *wish = getenv("DANAUS_TUNING");
@@ -213,7 +227,10 @@ danaus_status dn_tuning_add_shipped(tuning *table, const danaus_device *dev)
         return DANAUS_OK;
     for (const tuning_shipped *t = dn_tuning_tables; t->name; t++)
         TRY(read_text(table, dev, t->content, strlen(t->content), 1, &skipped));
-    return DANAUS_OK;
+    if (!wish)
+        return DANAUS_OK;
+    danaus_status status = dn_tuning_load(table, dev, wish, &skipped);
+    return status == DANAUS_OK ? status : dn_fail_in(status, "DANAUS_TUNING");
 }
 
 danaus_status dn_tuning_open(const danaus_device *dev, tuning **table)
@@ -226,17 +243,6 @@ danaus_status dn_tuning_open(const danaus_device *dev, tuning **table)
     else
         dn_tuning_destroy(made);
     return status;
-}
-
-danaus_status dn_tuning_load(
-    tuning *table, const danaus_device *dev, const char *path, int64_t *skipped)
-{
-    map m;
-    TRY(dn_map_open(path, &m));
-    danaus_status status =
-        dn_tuning_read(table, dev, (const char *)m.data, m.size, skipped);
-    dn_map_close(&m);
-    return status == DANAUS_OK ? status : dn_fail_in(status, path);
 }
 
 /* ---- writing ---- */
@@ -274,44 +280,104 @@ static void write_table(
     }
 }
 
-static danaus_status write_rows(
-    const place *here, const tuning_row *const *rows, size_t count, const char *path)
+/* Rows of a table that are another place's, each behind the columns of its section. */
+static void write_others(text *t, const reader *r, const char *at, const char *end)
+{
+    span columns = { NULL, 0 };
+    const tuning_text *section = NULL;
+    for (next_line(&at, end); at < end;) {
+        span line = next_line(&at, end), f[PLACE_FIELDS + TUNING_FIELDS];
+        const tuning_text *other = find_section(line);
+        int64_t threads;
+        if (other)
+            columns = line, section = other;
+        if (other || line.length == 0 || line.text[0] == '#' ||
+            !split(line, f, PLACE_FIELDS + section->fields) ||
+            !dn_span_integer(f[THREADS], &threads) || is_here(r, f, threads))
+            continue;
+        if (columns.text)
+            dn_text(t, "%.*s\n", (int)columns.length, columns.text);
+        columns.text = NULL;
+        dn_text(t, "%.*s\n", (int)line.length, line.text);
+    }
+}
+
+/* The rows of this device, then those of others in the file that is replaced. */
+typedef struct writer {
+    reader others;
+    const char *at, *end; /* that file */
+    const tuning_row **rows;
+    size_t count;
+} writer;
+
+static void write_all(text *t, const writer *w)
+{
+    write_table(t, &w->others.here, w->rows, w->count);
+    write_others(t, &w->others, w->at, w->end);
+}
+
+static danaus_status write_file(const writer *w, const char *path)
 {
     text measured = { NULL, 0, 0 };
-    write_table(&measured, here, rows, count);
+    write_all(&measured, w);
     text t = { dn_alloc(measured.length + 1), measured.length + 1, 0 };
     if (!t.to)
         return dn_fail_memory(t.size, "the text of a tuning table");
-    write_table(&t, here, rows, count);
+    write_all(&t, w);
     file_part part = { t.to, t.length };
     danaus_status status = dn_replace_file(path, &part, 1);
     dn_free(t.to);
     return status;
 }
 
-static danaus_status save_rows(const tuning *table, const place *here, const char *path)
+static danaus_status save_rows(const tuning *table, writer *w, const char *path)
 {
-    const tuning_row **rows = dn_calloc(table->count + 1, sizeof *rows);
-    if (!rows)
+    w->rows = dn_calloc(table->count + 1, sizeof *w->rows);
+    if (!w->rows)
         return dn_fail_memory(
-            table->count * sizeof *rows, "the rows of a tuning table");
-    size_t count = 0;
+            table->count * sizeof *w->rows, "the rows of a tuning table");
     for (size_t i = 0; i < table->capacity; i++)
         if (table->rows[i].taken && !table->rows[i].is_shipped)
-            rows[count++] = &table->rows[i];
-    qsort(rows, count, sizeof *rows, by_key);
-    danaus_status status = write_rows(here, rows, count, path);
-    dn_free(rows);
+            w->rows[w->count++] = &table->rows[i];
+    qsort(w->rows, w->count, sizeof *w->rows, by_key);
+    danaus_status status = write_file(w, path);
+    dn_free(w->rows);
     return status;
+}
+
+/* Maps a table that is to be replaced; nothing where there is none, or an empty file. */
+static danaus_status open_older(const danaus_device *dev, const char *path, map *older)
+{
+    int64_t skipped;
+    tuning unused = { 0 };
+    *older = (map){ NULL, 0 };
+    if (access(path, F_OK))
+        return DANAUS_OK;
+    TRY(dn_map_open(path, older));
+    danaus_status status = DANAUS_OK;
+    if (older->size)
+        status = dn_tuning_read(
+            &unused, dev, (const char *)older->data, older->size, &skipped);
+    dn_free(unused.rows);
+    if (status == DANAUS_OK)
+        return status;
+    dn_map_close(older);
+    return dn_fail_in(status, path);
 }
 
 danaus_status dn_tuning_save(
     const tuning *table, const danaus_device *dev, const char *path)
 {
-    place here;
-    TRY(place_of(dev, &here));
+    map older;
+    writer w = { .others = { .dev = dev }, .at = "" };
+    TRY(place_of(dev, &w.others.here));
+    TRY(open_older(dev, path, &older));
+    if (older.size)
+        w.at = (const char *)older.data;
+    w.end = w.at + older.size;
     dn_lock(table->lock);
-    danaus_status status = save_rows(table, &here, path);
+    danaus_status status = save_rows(table, &w, path);
     dn_unlock(table->lock);
+    dn_map_close(&older);
     return status;
 }

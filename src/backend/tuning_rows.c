@@ -246,9 +246,26 @@ static int read_length(span s, int64_t *length)
     return read_size(s, length) && *length <= DANAUS_CONV_MOST_LENGTH;
 }
 
+/* What follows the type where the accuracy is not the usual one of the type. */
+static const char *const accuracy_ends[] = { "", ".accurate", ".fast" };
+
+static danaus_dtype find_conv_type(span s, danaus_conv_accuracy *accuracy)
+{
+    for (int a = DANAUS_CONV_ACCURATE; a <= DANAUS_CONV_FAST; a++) {
+        size_t end = strlen(accuracy_ends[a]);
+        if (s.length > end && !memcmp(s.text + s.length - end, accuracy_ends[a], end)) {
+            *accuracy = (danaus_conv_accuracy)a;
+            s.length -= end;
+            break;
+        }
+    }
+    return find_dtype(s);
+}
+
 static danaus_status read_conv(const danaus_device *dev, const span *f, tuning_row *row)
 {
-    conv_problem p = { .dtype = find_dtype(f[TYPE]) };
+    conv_problem p = { 0 };
+    p.dtype = find_conv_type(f[TYPE], &p.accuracy);
     int kind = find_word(f[KIND], kind_names, 3);
     int64_t rows, radix;
     if (kind < 0)
@@ -271,10 +288,14 @@ static danaus_status read_conv(const danaus_device *dev, const span *f, tuning_r
 
 static void write_conv(const tuning_row *r, text *to)
 {
-    const int64_t *w = r->key.word; /* dtype, kind, length, taps, rows */
+    const int64_t *w = r->key.word; /* dtype, kind, length, taps, rows, accuracy */
+    danaus_dtype type = (danaus_dtype)w[0];
+    int usual = (int)dn_conv_usual_accuracy(type);
     dn_text(
-        to, "%s,%" PRId64 ",%" PRId64 ",%s,%" PRId64 ",", kind_names[w[1]], w[2], w[3],
-        danaus_dtype_name((danaus_dtype)w[0]), w[4]);
+        to, "%s,%" PRId64 ",%" PRId64 ",%s%s,%" PRId64 ",", kind_names[w[1]], w[2],
+        w[3], danaus_dtype_name(type),
+        accuracy_ends[w[5] ? DANAUS_CONV_ACCURATE + DANAUS_CONV_FAST - usual : 0],
+        w[4]);
     dn_text(to, "%s,%" PRId64 ",%d,", r->cut.kernel->name, r->cut.n, r->cut.radix);
     write_seconds(r->value, to);
 }

@@ -24,7 +24,7 @@ typedef enum tuning_section {
        TUNING_KS     dtype, math, layout, a, b, c, d, exponent of the batch
        TUNING_PAIR   the same, then a, b, c, d of the inner factor
        TUNING_OTHER  those of TUNING_KS, then the operation
-       TUNING_CONV   dtype, kind, length, taps, rows
+       TUNING_CONV   dtype, kind, length, taps, rows, 1 where the accuracy is not the usual
        TUNING_MODEL  dtype, constant, of
    and zeros. */
 typedef struct tuning_key {

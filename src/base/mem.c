@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
 
+#include "base/numbers.h"
 #include "base/status.h"
 
 #include <stdatomic.h>
@@ -47,23 +48,33 @@ void *dn_calloc(size_t count, size_t size)
     return memory ? memset(memory, 0, count * size) : NULL;
 }
 
-danaus_status dn_reserve(
-    void *array, size_t count, size_t *capacity, size_t size, const char *what)
+danaus_status dn_reserve_many(
+    void *array, size_t count, size_t more, size_t *capacity, size_t size,
+    const char *what)
 {
     void *old;
-    if (count < *capacity)
+    if (more <= *capacity - count)
         return DANAUS_OK;
-    size_t more = *capacity ? 2 * *capacity : LEAST_CAPACITY;
-    void *grown = dn_alloc(more * size);
+    size_t room = *capacity ? 2 * *capacity : LEAST_CAPACITY;
+    if (more > PTRDIFF_MAX / size - count)
+        return dn_fail_memory(PTRDIFF_MAX, what);
+    room = MAX(room, count + more);
+    void *grown = dn_alloc(room * size);
     if (!grown)
-        return dn_fail_memory(more * size, what);
+        return dn_fail_memory(room * size, what);
     memcpy(&old, array, sizeof old);
     if (count)
         memcpy(grown, old, count * size);
     dn_free(old);
     memcpy(array, &grown, sizeof grown);
-    *capacity = more;
+    *capacity = room;
     return DANAUS_OK;
+}
+
+danaus_status dn_reserve(
+    void *array, size_t count, size_t *capacity, size_t size, const char *what)
+{
+    return dn_reserve_many(array, count, 1, capacity, size, what);
 }
 
 char *dn_copy_text(const char *text)

@@ -24,6 +24,11 @@ void dn_free(void *memory);
 danaus_status dn_reserve(
     void *array, size_t count, size_t *capacity, size_t size, const char *what);
 
+/* Makes room for `more` elements more, at least twice as many as there was room for. */
+danaus_status dn_reserve_many(
+    void *array, size_t count, size_t more, size_t *capacity, size_t size,
+    const char *what);
+
 /* *product = a * b; nonzero if that does not fit in a non-negative int64. */
 int dn_mul_overflows(int64_t a, int64_t b, int64_t *product);
 

@@ -8,6 +8,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/numbers.h"
+#include "base/quota.h"
 #include "base/status.h"
 
 #include <pthread.h>
@@ -42,7 +44,7 @@ struct thread_pool {
     int followed;       /* such loops that came soon after another */
 };
 
-int dn_thread_count(void)
+static int processors(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
@@ -50,6 +52,13 @@ int dn_thread_count(void)
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
 }
+
+int dn_thread_count_below(const char *root)
+{
+    return MIN(processors(), dn_processor_quota(root));
+}
+
+int dn_thread_count(void) { return dn_thread_count_below(""); }
 
 static void pause_briefly(void)
 {

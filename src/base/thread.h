@@ -10,8 +10,11 @@ typedef struct thread_pool thread_pool;
 /* One task of a loop: do number i. */
 typedef void (*parallel_task)(void *arg, int i);
 
-/* Processors that this process may use, at least 1. */
+/* Processors that this process may use, at least 1: those that it may run on, or fewer, if
+   its control groups grant it less time. The second reads their files below a folder
+   (quota.h). */
 int dn_thread_count(void);
+int dn_thread_count_below(const char *root);
 
 /* A pool that runs loops on `threads` threads, the caller's included. */
 danaus_status dn_pool_create(int threads, thread_pool **pool);

@@ -1,8 +1,10 @@
 /* The CPU as a device: opening, threads, memory, scratch. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/conv.h"
+#include "cpu/nn/nn.h"
 #include "cpu/rows.h"
 
+#include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
 
@@ -77,6 +79,7 @@ static danaus_status cpu_open(const char *name, danaus_device **device)
     d->isa = isa->name;
     d->conv = isa->conv;
     d->activations = isa->activations;
+    d->nn = isa->nn;
     d->traits = dn_cpu_traits();
     d->threads = dn_thread_count();
     d->l2 = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE, (size_t)512 << 10);
@@ -252,6 +255,7 @@ static size_t cpu_gradient_scratch(
     const ks_step *dw_steps, int count, int64_t batch)
 {
     (void)dw_steps;
+    danaus_dtype type = steps->p.dtype;
     const void *packed[DANAUS_MAX_FACTORS] = { 0 };
     weights_view dw[DANAUS_MAX_FACTORS] = { 0 };
     char some;
@@ -262,7 +266,8 @@ static size_t cpu_gradient_scratch(
                                .packed_adjoint = packed,
                                .dx = &some,
                                .dw = dw,
-                               .dbias = &some };
+                               .dbias = &some,
+                               .rounded = dn_sum_type(type) != type };
     cpu(dev)->asks = 1;
     cpu(dev)->asked = 0;
     dn_cpu_ks_gradient(dev, steps, adjoint, count, &o);
@@ -368,4 +373,5 @@ const backend dn_backend_cpu = {
     .gradient_scratch = cpu_gradient_scratch,
     .packing = dn_cpu_packing,
     .conv = &dn_cpu_conv,
+    .nn = &dn_cpu_nn,
 };

@@ -111,6 +111,7 @@ typedef struct cpu_device {
     const char *isa; /* "avx512" */
     const struct conv_code *conv;
     const cpu_activate (*activations)[2]; /* for sums in f32, in f64 */
+    const struct nn_code *nn;
     const cpu_traits *traits;
     int threads;
     thread_pool *pool;           /* NULL until it is needed */
@@ -131,6 +132,7 @@ typedef struct cpu_isa {
     const kernel *kernels;
     const struct conv_code *conv;
     const cpu_activate (*activations)[2];
+    const struct nn_code *nn;
     int (*present)(void);
 } cpu_isa;
 

@@ -264,10 +264,58 @@ static size_t lay_panels(gradient_run *g, char *memory)
     return used;
 }
 
+/* ---- sums that are rounded ---- */
+
+/* Sums of gradients that have another type: where they are made, in scratch. */
+typedef struct rounded_sums {
+    const ks_gradient_operands *o; /* what was asked */
+    ks_gradient_operands made;
+    weights_view dw[DANAUS_MAX_FACTORS];
+} rounded_sums;
+
+/* Lays sums one after another from `memory`; returns all their bytes. */
+static size_t lay_sums(const gradient_run *g, rounded_sums *r, char *memory)
+{
+    size_t used = 0, cell = danaus_dtype_size(sums_of(g));
+    r->made = *r->o;
+    if (!r->o->rounded)
+        return 0;
+    for (int i = 0; r->o->dw && i < g->count; i++) {
+        r->dw[i] = r->o->dw[i];
+        if (r->dw[i].data) {
+            r->dw[i].data = memory ? memory + used : r->dw[i].data;
+            used +=
+                dn_aligned(dn_pattern_weights(g->steps[i].p.pattern) * (int64_t)cell);
+        }
+    }
+    r->made.dw = r->o->dw ? r->dw : NULL;
+    if (r->o->dbias) {
+        r->made.dbias = memory ? memory + used : r->o->dbias;
+        used += dn_aligned(rows_out(g, g->count - 1) * (int64_t)cell);
+    }
+    return used;
+}
+
+static void round_sums(const gradient_run *g, const rounded_sums *r)
+{
+    danaus_dtype type = g->steps->p.dtype;
+    if (!r->o->rounded)
+        return;
+    for (int i = 0; r->o->dw && i < g->count; i++)
+        if (r->dw[i].data)
+            dn_convert(
+                sums_of(g), r->dw[i].data, type, (void *)(uintptr_t)r->o->dw[i].data,
+                dn_pattern_weights(g->steps[i].p.pattern));
+    if (r->o->dbias)
+        dn_convert(
+            sums_of(g), r->made.dbias, type, r->o->dbias, rows_out(g, g->count - 1));
+}
+
 danaus_status dn_cpu_ks_gradient(
     danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
     const ks_gradient_operands *o)
 {
+    rounded_sums rounded = { .o = o };
     gradient_run g = {
         .dev = (cpu_device *)dev,
         .steps = steps,
@@ -287,13 +335,16 @@ danaus_status dn_cpu_ks_gradient(
         g.lowest = MIN(g.lowest, count - 1);
     if (g.lowest == count)
         return DANAUS_OK;
-    size_t panels = lay_panels(&g, NULL);
+    size_t panels = lay_panels(&g, NULL), sums = lay_sums(&g, &rounded, NULL);
     size_t stage = stage_bytes(&g) * (size_t)g.dev->threads;
     void *scratch;
-    TRY(dn_cpu_scratch(g.dev, panels + stage, &scratch));
+    TRY(dn_cpu_scratch(g.dev, panels + sums + stage, &scratch));
     lay_panels(&g, scratch);
-    g.stage = (char *)scratch + panels;
+    lay_sums(&g, &rounded, (char *)scratch + panels);
+    g.o = &rounded.made;
+    g.stage = (char *)scratch + panels + sums;
     for (int64_t s = 0; s < o->batch; s += SLAB)
         run_slab(&g, s, MIN(SLAB, o->batch - s));
+    round_sums(&g, &rounded);
     return DANAUS_OK;
 }

@@ -1,6 +1,7 @@
 /* Which instruction sets this build holds and this processor has. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/conv.h"
+#include "cpu/nn/nn.h"
 
 #include <string.h>
 
@@ -9,11 +10,13 @@ static int always(void) { return 1; }
 extern const kernel dn_cpu_kernels_scalar[];
 extern const conv_code dn_cpu_conv_scalar[];
 extern const cpu_activate dn_cpu_activations_scalar[][2];
+extern const struct nn_code dn_cpu_nn_scalar;
 
 #if defined __x86_64__
 extern const kernel dn_cpu_kernels_avx2[], dn_cpu_kernels_avx512[];
 extern const conv_code dn_cpu_conv_avx2[], dn_cpu_conv_avx512[];
 extern const cpu_activate dn_cpu_activations_avx2[][2], dn_cpu_activations_avx512[][2];
+extern const struct nn_code dn_cpu_nn_avx2, dn_cpu_nn_avx512;
 
 /* These also ask whether the operating system saves the registers. Every processor
    with AVX2 has F16C, for which clang 14 cannot ask. */
@@ -32,6 +35,7 @@ static int has_avx512(void)
 extern const kernel dn_cpu_kernels_neon[];
 extern const conv_code dn_cpu_conv_neon[];
 extern const cpu_activate dn_cpu_activations_neon[][2];
+extern const struct nn_code dn_cpu_nn_neon;
 #endif
 
 /* Measured on an Ice Lake, which loads little more than one vector of 64 bytes a cycle,
@@ -105,7 +109,7 @@ const cpu_traits *dn_cpu_traits(void) { return &plain; }
 #define ISA(name, present)                                                             \
     {                                                                                  \
 #        name, dn_cpu_kernels_##name, dn_cpu_conv_##name, dn_cpu_activations_##name,   \
-            present                                                                    \
+            &dn_cpu_nn_##name, present                                                 \
     }
 
 const cpu_isa dn_cpu_isas[] = {

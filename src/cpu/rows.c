@@ -72,7 +72,7 @@ static double tile_cycles(int64_t rows, double vectors, double tiles, cpu_traits
 
 /* The constants of both models are fitted: of the patterns of bench/suites/cpu.csv with
    batches of 4 to 196, the cheaper row is the faster one or within 1.3 % in the mean on
-   Ice Lake, 0.6 % on Zen 4. */
+   one processor and 0.6 % on another. */
 static double panel_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const cpu_code *code = code_of(k);
@@ -222,7 +222,7 @@ static void gather(
     }
 }
 
-/* Elements are packed one by one, on one thread: a Xeon with AVX-512 took 0.4 to 0.5 ns for
+/* Elements are packed one by one, on one thread: with AVX-512 0.4 to 0.5 ns for
    those of f32, 2 to 4 for others, and 3 to 8 where vectors hold rows. */
 double dn_cpu_packing(const danaus_device *dev, const kernel *k, const problem *p)
 {

@@ -9,7 +9,7 @@
 #include "math/pattern.h"
 
 /* Tiles of columns in a slab, at most: 10 was best of 1 to 20 for batch-last Monarch
-   chains of 1024 and 4096 on Ice Lake (bench/suites/chains.csv). */
+   chains of 1024 and 4096 (bench/suites/chains.csv). */
 #define MOST_SLAB_TILES 10
 /* Slabs for each thread, so that none waits long for the last one. */
 #define SLABS_PER_THREAD 6

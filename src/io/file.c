@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/replace.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -133,6 +134,30 @@ danaus_status danaus_file_tensor(
     return DANAUS_OK;
 }
 
+int dn_file_integers(
+    const danaus_file *file, const char *name, int64_t count, int64_t *to)
+{
+    for (int i = 0; i < file->foreign_count; i++) {
+        const foreign_tensor *f = &file->foreign[i];
+        if (strcmp(f->name, name) || strcmp(f->type, "I64") || f->bytes != count * 8)
+            continue;
+        memcpy(to, f->data, (size_t)f->bytes);
+        return 0;
+    }
+    for (int i = 0; i < file->count; i++) {
+        const danaus_tensor *t = &file->tensors[i];
+        if (strcmp(t->name, name) || t->dtype != DANAUS_F32 || t->ndim != 1 ||
+            t->shape[0] != count)
+            continue;
+        for (int64_t n = 0; n < count; n++) {
+            float number = ((const float *)t->data)[n];
+            to[n] = number >= 0 && number < 0x1p24f ? (int64_t)number : -1;
+        }
+        return 0;
+    }
+    return 1;
+}
+
 static danaus_status fail_foreign(const foreign_tensor *f)
 {
     if (f->ndim > DANAUS_MAX_DIMS)
@@ -173,4 +198,13 @@ const char *danaus_file_metadata(const danaus_file *file, const char *key)
         return NULL;
     return json_string_value(
         json_object_get(json_object_get(file->header, "__metadata__"), key));
+}
+
+danaus_status danaus_file_write(const char *path, const void *data, size_t bytes)
+{
+    if (!path || (!data && bytes))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "the path, or what is to be written, is NULL");
+    file_part part = { data, bytes };
+    return dn_replace_file(path, &part, 1);
 }

@@ -14,6 +14,8 @@ typedef struct foreign_tensor {
     const char *name;
     const char *type;
     int64_t ndim;
+    const void *data; /* at any address */
+    int64_t bytes;
 } foreign_tensor;
 
 /* Everything that is not NULL is owned, except that names lead into `header`. */
@@ -40,6 +42,11 @@ danaus_status dn_safetensors_read(
 /* The name of tensor `index`, those that cannot be read included; NULL past the
    last one. */
 const char *dn_file_name(const danaus_file *file, int index);
+
+/* Reads `count` integers of a tensor of 64-bit integers (of type I64), or of integers as
+   numbers of type f32. Nonzero: there is no such tensor. */
+int dn_file_integers(
+    const danaus_file *file, const char *name, int64_t count, int64_t *to);
 
 /* Bytes of an array; nonzero when its sizes, leaving zeros out, do not fit in an
    int64. */

@@ -237,7 +237,8 @@ static danaus_status make_tables(
         const entry *e = &entries[i];
         if (!e->dtype) {
             file->foreign[file->foreign_count++] =
-                (foreign_tensor){ e->name, e->type, e->ndim };
+                (foreign_tensor){ e->name, e->type, e->ndim, data + e->begin,
+                                  e->end - e->begin };
             continue;
         }
         danaus_tensor *t = &file->tensors[file->count++];

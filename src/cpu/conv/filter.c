@@ -35,10 +35,10 @@ static void sum_part(
     memset(sum, 0, z);
     for (int64_t i = s->items * part / s->parts; i < s->items * (part + 1) / s->parts;
          i++) {
-        conv_place at = dn_conv_place(e, s->job->batch, filter * s->items + i);
-        conv_span w = dn_conv_span(&e->frame, at.window, 0);
-        conv_source x = dn_conv_source(e, f->x, at.row, w.used);
-        conv_source dy = dn_conv_source(e, f->dy, at.row, w.y);
+        conv_place at = dn_conv_place(e, s->job, filter * s->items + i);
+        conv_span w = dn_conv_span(&e->frame, at.length, at.window, 0);
+        conv_source x = dn_conv_source(e, f->x, &at, w.used);
+        conv_source dy = dn_conv_source(e, f->dy, &at, w.y);
         dn_conv_forward(e->tables, e->code, x, w.start, slot, slot + 3 * z);
         dn_conv_forward(e->tables, e->code, dy, w.start, slot + z, slot + 3 * z);
         e->sums->accumulate(1, e->tables->n, slot + z, slot, sum);
@@ -97,7 +97,7 @@ static filter_sums sums_of(const cpu_engine *e, const conv_job *job)
 {
     int64_t z = (int64_t)e->base.filter_bytes, filters = e->p.filters;
     filter_sums s = { .e = e, .job = job };
-    s.items = e->p.channels / filters * job->batch * e->frame.windows;
+    s.items = e->p.channels / filters * dn_conv_windows_of(&e->frame, job);
     s.parts = CLAMP(MIN(MOST_PARTS, MOST_PART_BYTES / z) / filters, 1, s.items);
     s.slot_bytes = 2 * (size_t)z + e->base.worker_bytes;
     return s;

@@ -20,7 +20,7 @@
 /* Of a storage type, with sums of R, and whether the two are the same. */
 #define ROW(name, dtype, stored, R, sum, VL, INNER, direct)                            \
     {                                                                                  \
-        { name, dtype, 4 * VL, FFT_RADIX, { 8, 4 } }, VL, INNER, direct, sizeof(R),    \
+        { name, dtype, 4 * VL, FFT_RADIX, { 8, 4 }, 0 }, VL, INNER, direct, sizeof(R), \
             load_##sum, blocks_##sum, store_##sum, fetch_##stored, put_##stored,       \
             accumulate_##sum, taps_##sum, cross_##sum, fence_##sum, lags_##sum,        \
             cross_lags_##sum                                                           \

@@ -33,17 +33,18 @@ void dn_conv_forward(
     const conv_tables *t, const conv_code *code, conv_source source, int64_t start,
     void *z, void *buffer);
 
-/* Item number `item` of windows x batch x channels, in the order channel, row of the
-   batch, window: rows that share a filter follow each other. */
+/* Item number `item` of a job's windows: those of a channel, row after row or piece after
+   piece, and then the next channel, so that rows that share a filter follow each other. */
 typedef struct conv_place {
-    int64_t row, filter, window;
+    int64_t first, length; /* of its row, numbers of the arrays */
+    int64_t filter, window;
 } conv_place;
 
-conv_place dn_conv_place(const cpu_engine *e, int64_t batch, int64_t item);
+conv_place dn_conv_place(const cpu_engine *e, const conv_job *job, int64_t item);
 
 /* The numbers `used` of a row as a source. */
 conv_source dn_conv_source(
-    const cpu_engine *e, conv_input from, int64_t row, range used);
+    const cpu_engine *e, conv_input from, const conv_place *at, range used);
 
 /* The sums of job->filter, in so much scratch. */
 void dn_conv_sum_filters(

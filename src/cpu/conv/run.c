@@ -234,51 +234,53 @@ static conv_loop filter_loop(danaus_device *dev, const cpu_engine *e)
     };
 }
 
-static danaus_status transform(
-    danaus_device *dev, const conv_engine *engine, const conv_filters *filters,
-    void *spectrum)
+static void transform(danaus_device *dev, const conv_call *c, void *scratch)
 {
-    filter_job job = { filters, spectrum };
-    conv_loop l = filter_loop(dev, (const cpu_engine *)engine);
-    void *scratch;
-    TRY(dn_cpu_scratch(l.dev, loop_bytes(&l), &scratch));
+    filter_job job = { c->filters, c->spectrum };
+    conv_loop l = filter_loop(dev, (const cpu_engine *)c->engine);
     l.arg = &job;
     l.scratch = scratch;
     run_loop(&l);
-    dn_cpu_give_scratch(l.dev);
-    return DANAUS_OK;
 }
 
 /* ---- products ---- */
 
-static size_t row_offset(const cpu_engine *e, int64_t row)
+static size_t row_offset(const cpu_engine *e, const conv_place *at)
 {
-    return (size_t)(row * e->p.length) * danaus_dtype_size(e->p.dtype);
+    return (size_t)at->first * danaus_dtype_size(e->p.dtype);
 }
 
 /* NULL stays NULL. */
-static const void *row_of(const cpu_engine *e, const void *data, int64_t row)
+static const void *row_of(const cpu_engine *e, const void *data, const conv_place *at)
 {
-    return data ? (const char *)data + row_offset(e, row) : NULL;
+    return data ? (const char *)data + row_offset(e, at) : NULL;
 }
 
-conv_place dn_conv_place(const cpu_engine *e, int64_t batch, int64_t item)
+conv_place dn_conv_place(const cpu_engine *e, const conv_job *job, int64_t item)
 {
-    int64_t windows = e->frame.windows, channel = item / windows / batch;
-    return (conv_place){
-        .row = item / windows % batch * e->p.channels + channel,
-        .filter = channel / (e->p.channels / e->p.filters),
-        .window = item % windows,
-    };
+    int64_t each = dn_conv_windows_of(&e->frame, job), windows = e->frame.windows;
+    int64_t channel = item / each, window = item % each;
+    conv_place at = { .filter = channel / (e->p.channels / e->p.filters) };
+    if (job->pieces) {
+        const conv_piece *piece = &job->pieces[window];
+        at.first = channel * job->columns + piece->offset;
+        at.length = piece->length;
+        at.window = piece->number;
+    } else {
+        at.first = (window / windows * e->p.channels + channel) * e->p.length;
+        at.length = e->p.length;
+        at.window = window % windows;
+    }
+    return at;
 }
 
 conv_source dn_conv_source(
-    const cpu_engine *e, conv_input from, int64_t row, range used)
+    const cpu_engine *e, conv_input from, const conv_place *at, range used)
 {
     return (conv_source){
-        .data = row_of(e, from.data, row),
-        .factor = row_of(e, from.factor, row),
-        .length = e->p.length,
+        .data = row_of(e, from.data, at),
+        .factor = row_of(e, from.factor, at),
+        .length = at->length,
         .from = used.from,
         .to = used.to,
         .periodic = e->frame.periodic,
@@ -297,14 +299,14 @@ static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window 
     const product_job *j = l->arg;
     const conv_product *p = j->product;
     const cpu_engine *e = l->e;
-    conv_place at = dn_conv_place(e, j->job->batch, item);
-    conv_span s = dn_conv_span(&e->frame, at.window, p->adjoint);
+    conv_place at = dn_conv_place(e, j->job, item);
+    conv_span s = dn_conv_span(&e->frame, at.length, at.window, p->adjoint);
     w->code = e->code;
-    w->source = dn_conv_source(e, p->x, at.row, s.used);
+    w->source = dn_conv_source(e, p->x, &at, s.used);
     w->sinks = p->sinks;
     for (int i = 0; i < p->sinks; i++) {
-        w->sink[i].data = (char *)p->sink[i].data + row_offset(e, at.row);
-        w->sink[i].factor = row_of(e, p->sink[i].factor, at.row);
+        w->sink[i].data = (char *)p->sink[i].data + row_offset(e, &at);
+        w->sink[i].factor = row_of(e, p->sink[i].factor, &at);
     }
     w->start = s.start;
     w->out = (range){ s.y.from - s.start, s.y.to - s.start };
@@ -319,29 +321,15 @@ static conv_loop row_loop(danaus_device *dev, const cpu_engine *e, const conv_jo
     return (conv_loop){
         .dev = (cpu_device *)dev,
         .e = e,
-        .items = e->p.channels * job->batch * e->frame.windows,
+        .items = e->p.channels * dn_conv_windows_of(&e->frame, job),
         .item = row_item,
         .ahead = 1,
     };
 }
 
-static size_t scratch_bytes(
-    danaus_device *dev, const conv_engine *engine, const conv_job *job)
+static void run_job(
+    danaus_device *dev, const cpu_engine *e, const conv_job *job, void *scratch)
 {
-    const cpu_engine *e = (const cpu_engine *)engine;
-    conv_loop l = job ? row_loop(dev, e, job) : filter_loop(dev, e);
-    size_t rows = !job || job->products ? loop_bytes(&l) : 0;
-    size_t sums = job && job->sums ? dn_conv_sums_bytes(l.dev, e, job) : 0;
-    return MAX(rows, sums);
-}
-
-static danaus_status run(
-    danaus_device *dev, const conv_engine *engine, const conv_job *job)
-{
-    const cpu_engine *e = (const cpu_engine *)engine;
-    cpu_device *d = (cpu_device *)dev;
-    void *scratch;
-    TRY(dn_cpu_scratch(d, scratch_bytes(dev, engine, job), &scratch));
     for (int i = 0; i < job->products; i++) {
         product_job one = { job, &job->product[i] };
         conv_loop l = row_loop(dev, e, job);
@@ -350,7 +338,37 @@ static danaus_status run(
         run_loop(&l);
     }
     if (job->sums)
-        dn_conv_sum_filters(d, e, job, scratch);
+        dn_conv_sum_filters((cpu_device *)dev, e, job, scratch);
+}
+
+static size_t call_bytes(danaus_device *dev, const conv_call *c)
+{
+    const cpu_engine *e = (const cpu_engine *)c->engine;
+    const conv_job *job = c->job;
+    conv_loop l = job ? row_loop(dev, e, job) : filter_loop(dev, e);
+    size_t rows = !job || job->products ? loop_bytes(&l) : 0;
+    size_t sums = job && job->sums ? dn_conv_sums_bytes(l.dev, e, job) : 0;
+    return MAX(rows, sums);
+}
+
+static size_t scratch_bytes(danaus_device *dev, int count, const conv_call *calls)
+{
+    size_t most = 0;
+    for (int i = 0; i < count; i++)
+        most = MAX(most, call_bytes(dev, &calls[i]));
+    return most;
+}
+
+static danaus_status run(danaus_device *dev, int count, const conv_call *calls)
+{
+    cpu_device *d = (cpu_device *)dev;
+    void *scratch;
+    TRY(dn_cpu_scratch(d, scratch_bytes(dev, count, calls), &scratch));
+    for (int i = 0; i < count; i++)
+        if (calls[i].job)
+            run_job(dev, (const cpu_engine *)calls[i].engine, calls[i].job, scratch);
+        else
+            transform(dev, &calls[i], scratch);
     dn_cpu_give_scratch(d);
     return DANAUS_OK;
 }
@@ -382,7 +400,6 @@ const conv_backend dn_cpu_conv = {
     .create = create,
     .destroy = destroy,
     .describe = describe,
-    .transform = transform,
     .run = run,
     .scratch_bytes = scratch_bytes,
     .few_taps = dn_cpu_conv_short,

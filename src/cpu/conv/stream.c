@@ -15,7 +15,7 @@ typedef struct level_state {
     conv_tables *tables;
     char *filters; /* spectra [filter][part] */
     char *windows; /* spectra [channel][part], the latest at block number % parts */
-    char *sums;    /* spectra [channel]: (10) for the block to come, but part 0 */
+    char *sums;    /* spectra [channel]: (11) for the block to come, but part 0 */
 } level_state;
 
 struct stream_engine {
@@ -178,7 +178,7 @@ static void add_part(
         l->sums + (size_t)r->channel * z);
 }
 
-/* The last block of a level is complete: (10). */
+/* The last block of a level is complete: (11). */
 static void end_block(const channel_run *r, const level_state *l)
 {
     const stream_engine *s = r->s;

@@ -1,4 +1,4 @@
-/* What windows ask of a CPU (docs/conv.md (9)), after FlashFFTConv's equation (2): 16 n R
+/* What windows ask of a CPU (docs/conv.md (8)), after FlashFFTConv's equation (2): 16 n R
    operations in a pass of radix R over the rate of that radix, and 4 n numbers over the
    bandwidth of where they lie. */
 // SPDX-License-Identifier: Apache-2.0

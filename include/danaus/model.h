@@ -1,0 +1,103 @@
+/* Models that run from a folder: sentence encoders of BERT's shape, dense or with linear
+   layers that are chains.
+
+   A folder holds config.json and model.safetensors as Hugging Face's transformers write
+   them, and, if it is of sentence-transformers, modules.json, which says how a sentence's
+   tokens become one vector (docs/models.md). Weights that are used as they lie stay in the
+   mapped file, which nobody may change meanwhile. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DANAUS_MODEL_H
+#define DANAUS_MODEL_H
+
+#include "danaus/base.h"
+#include "danaus/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct danaus_model danaus_model;
+
+/* Loads the model in a folder for a device; destroy it before the device. Everything that is
+   wrong with the weights, missing, of another shape, or there without a place, is named in
+   one sentence, as far as that has room. */
+DANAUS_API danaus_status
+danaus_model_load(danaus_device *device, const char *path, danaus_model **model);
+DANAUS_API void danaus_model_destroy(danaus_model *model); /* NULL is fine */
+
+typedef struct danaus_model_info {
+    char architecture[32];     /* "bert" */
+    int64_t layers, width;     /* blocks; numbers of a token between them */
+    int64_t heads, vocabulary; /* of attention; ids are less than that */
+    int64_t max_length;        /* tokens of a text, at most */
+    int64_t embedding;         /* numbers of an embedding */
+    int64_t parameters;        /* numbers that make the model */
+    int64_t linear_parameters; /* of these, weights of linear layers, without biases */
+    int64_t dense_parameters;  /* what these would be if all were dense */
+    int64_t memory;            /* bytes beside the mapped file: packed weights */
+    uint64_t reserved[8];
+} danaus_model_info;
+
+DANAUS_API danaus_status
+danaus_model_describe(const danaus_model *model, danaus_model_info *info);
+
+/* A linear layer of a model. */
+typedef struct danaus_model_layer {
+    const char *name; /* "encoder.layer.0.output.dense"; the model's */
+    int64_t rows, cols, parameters;
+    int64_t factors; /* 1: dense, or one pattern */
+    double error; /* ||Y - W X - bias|| / ||Y - mean(Y)|| for what compress() fitted it
+                        to; else 0 */
+    uint64_t reserved[7];
+} danaus_model_layer;
+
+/* Linear layer number `index`, in the order in which they run. DANAUS_ERR_ARGUMENT past the
+   last one. */
+DANAUS_API danaus_status
+danaus_model_layer_at(const danaus_model *model, int index, danaus_model_layer *layer);
+
+/* Embeddings [sequences][embedding] of sequences of tokens: ids[offsets[i]] to
+   ids[offsets[i + 1] - 1] are sequence i, special tokens included, at least one and at most
+   max_length. All three arrays are host memory; offsets[sequences + 1] ascends from 0. A
+   sequence's embedding does not depend on the others but for rounding. The device and
+   the model belong to one thread at a time. */
+DANAUS_API danaus_status danaus_model_embed(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, float *embeddings);
+
+/* All-zero is the default of every field but share. */
+typedef struct danaus_model_compression {
+    double share;       /* of the weights of the layers that are replaced: (0, 1] */
+    const char *layers; /* extended regular expression of POSIX: layers whose name it
+                           matches somewhere; NULL: all */
+    double ridge;  /* pull towards the dense weights, as a share of the inputs' mean
+                           square; 0: 0.05 */
+    uint64_t seed; /* of random directions at the output */
+    danaus_progress_fn progress; /* or NULL */
+    void *user;
+    uint64_t reserved[8];
+} danaus_model_compression;
+
+/* Replaces dense linear layers by such of lower rank, kept as some of their rows and how the
+   others follow from these, so that `share` of their weights remain (biases do not
+   count), by what the model does with these sequences (as in danaus_model_embed()). One
+   layer after the other is fitted: inputs come from the model as it has been compressed so
+   far, targets from the dense one, corrected by what its residual stream lacks by then.
+   Errors, and what each rank of each layer is worth, are weighed by their effect on the
+   embedding, as gradients of random directions tell it (docs/models.md). The method is
+   that of danaus.torch.compress. CPU only. On failure the model is as it was. */
+DANAUS_API danaus_status danaus_model_compress(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, const danaus_model_compression *how);
+
+/* Writes model.safetensors, in f32 where layers were replaced, and copies of config.json and
+   of other files of JSON and text that the model's folder has, into a folder, which is made if
+   it is not there. Each file appears complete or not at all. A folder that has such a file of
+   another model, which this one lacks, is refused, as is the folder that the model came from. */
+DANAUS_API danaus_status danaus_model_save(const danaus_model *model, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

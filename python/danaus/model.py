@@ -1,0 +1,170 @@
+"""Models that the C library runs from a folder: sentence encoders."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from danaus._arrays import pointer
+from danaus._library import (
+    Progress,
+    check,
+    ffi,
+    lib,
+    listening,
+    own,
+    path_bytes,
+    text,
+)
+from danaus.device import Device, chosen
+from danaus.tokenizer import Tokenizer
+
+
+class ModelInfo(NamedTuple):
+    """What a model is; danaus/model.h has the units."""
+
+    architecture: str
+    layers: int
+    width: int
+    heads: int
+    vocabulary: int
+    max_length: int
+    embedding: int
+    parameters: int
+    linear_parameters: int
+    dense_parameters: int
+    memory: int
+
+
+class ModelLayer(NamedTuple):
+    """A linear layer of a model."""
+
+    name: str
+    rows: int
+    cols: int
+    parameters: int
+    factors: int
+    error: float  # of what it was fitted to by `compress`; else 0
+
+
+def _packed(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets, and all ids one after the other."""
+    lists = [np.asarray(ids) for ids in sequences]
+    for number, ids in enumerate(lists):
+        if ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu"):
+            raise TypeError(f"sequence {number} is no list of integers")
+    offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+    wide = np.concatenate([np.zeros(0, np.int64), *lists])
+    ids = wide.astype(np.int32)
+    if not np.array_equal(ids, wide):
+        raise ValueError("a token id does not fit in 32 bits")
+    return offsets, ids
+
+
+class Model:
+    """A sentence encoder, loaded from its folder for a device.
+
+    Parameters
+    ----------
+    path : the folder, with config.json and model.safetensors (docs/models.md).
+    device : where it runs; None: the CPU.
+    """
+
+    def __init__(
+        self, path: str | bytes | os.PathLike, device: Device | str | None = None
+    ):
+        self.device, self._path = chosen(device), path
+        place = ffi.new("danaus_model **")
+        with self.device.in_use() as handle:
+            check(lib.danaus_model_load(handle, path_bytes(path), place))
+        self._handle = own(place[0], lib.danaus_model_destroy, self.device._handle)
+
+    def describe(self) -> ModelInfo:
+        """Sizes, parameters and memory."""
+        info = ffi.new("danaus_model_info *")
+        check(lib.danaus_model_describe(self._handle, info))
+        numbers = (getattr(info, name) for name in ModelInfo._fields[1:])
+        return ModelInfo(text(info.architecture), *numbers)
+
+    def layers(self) -> list[ModelLayer]:
+        """The linear layers, in the order in which they run."""
+        found, layer = [], ffi.new("danaus_model_layer *")
+        while lib.danaus_model_layer_at(self._handle, len(found), layer) == 0:
+            numbers = (getattr(layer, name) for name in ModelLayer._fields[1:])
+            found.append(ModelLayer(text(layer.name), *numbers))
+        return found
+
+    def embed_tokens(self, sequences: Sequence[Sequence[int]]) -> np.ndarray:
+        """Embeddings [len(sequences)][embedding], f32, of lists of token ids.
+
+        Special tokens are part of the lists. Sequences may have any lengths up to
+        `describe().max_length`: nothing is padded.
+        """
+        offsets, ids = _packed(sequences)
+        found = np.empty((len(offsets) - 1, self.describe().embedding), np.float32)
+        tokens = (len(found), pointer(offsets), pointer(ids))
+        with self.device.in_use() as handle:
+            to = pointer(found)
+            check(lib.danaus_model_embed(self._handle, handle, *tokens, to))
+        return found
+
+    def embed(self, texts: Iterable[str]) -> np.ndarray:
+        """Embeddings [number of texts][embedding], f32, of texts.
+
+        The tokenizer of the model's folder makes their tokens; what has more than
+        `describe().max_length` of them loses its end.
+        """
+        most = self.describe().max_length
+        return self.embed_tokens(self.tokenizer.encode_batch(texts, most))
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """That of the model's folder."""
+        return Tokenizer(self._path)
+
+    def compress(
+        self,
+        sequences: Sequence[Sequence[int]],
+        params: float = 0.3,
+        *,
+        layers: str | None = None,
+        ridge: float = 0.05,
+        seed: int = 0,
+        progress: Progress = None,
+    ) -> None:
+        """Replaces dense linear layers, in place; a share of their weights stay.
+
+        Parameters
+        ----------
+        sequences : token ids, what the model is to be good at; see `embed_tokens`.
+        params : the share of the weights of the replaced layers, in (0, 1].
+        layers : extended regular expression that names of layers match; None: all.
+        ridge : pull towards the dense weights, relative to the inputs' mean square.
+        seed : of random directions at the output.
+        progress : called with the share done; True draws a bar.
+        """
+        offsets, ids = _packed(sequences)
+        tokens = (len(offsets) - 1, pointer(offsets))
+        how = ffi.new("danaus_model_compression *")
+        pattern = ffi.NULL if layers is None else ffi.new("char[]", layers.encode())
+        how.share, how.layers, how.ridge, how.seed = params, pattern, ridge, seed
+        with listening(progress, "compress") as (how.progress, how.user):
+            with self.device.in_use() as handle:
+                tokens += pointer(ids), how
+                check(lib.danaus_model_compress(self._handle, handle, *tokens))
+
+    def save(self, path: str | bytes | os.PathLike) -> None:
+        """Writes the model as it is now into a folder, which is made if need be."""
+        check(lib.danaus_model_save(self._handle, path_bytes(path)))
+
+    def __repr__(self) -> str:
+        info = self.describe()
+        return (
+            f"<danaus.Model {info.architecture}: {info.layers} layers of {info.width}, "
+            f"{info.parameters} parameters, on {self.device.describe().name}>"
+        )

@@ -1,0 +1,99 @@
+/* What models need of a device beside products and convolutions. Rows are
+   [rows][width] in f32, one for each token; all arrays are device memory. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_BACKEND_NN_H
+#define DN_BACKEND_NN_H
+
+#include "backend/backend.h"
+
+/* y = scale (x - mean) / sqrt(variance + epsilon) + shift for each row of x + more,
+   where mean and (biased) variance are the row's. y may be x. */
+typedef struct nn_norm {
+    int64_t rows, width;
+    const float *x, *more; /* more: or NULL */
+    const float *scale, *shift;
+    float epsilon;
+    float *y;
+} nn_norm;
+
+/* y = word[id] + position[p] + type for each row: number p of its sequence. */
+typedef struct nn_lookup {
+    int64_t rows, width;
+    const int32_t *ids, *positions;
+    const float *word, *position, *type;
+    float *y;
+} nn_lookup;
+
+/* Rows `offsets[i]` to `offsets[i + 1] - 1` are sequence i; offsets is host memory. */
+typedef struct nn_sequences {
+    int64_t count;
+    const int64_t *offsets;
+} nn_sequences;
+
+/* For each sequence and each of `heads` slices of a row
+
+       y[t] = sum over s of softmax over s of (q[t] . k[s] / sqrt(width / heads)) v[s]. */
+typedef struct nn_attention {
+    nn_sequences sequences;
+    int64_t width, heads;
+    const float *q, *k, *v;
+    float *y;
+} nn_attention;
+
+/* The mean of each sequence's rows, or its first row; then, if asked, of length 1. */
+typedef struct nn_pool {
+    nn_sequences sequences;
+    int64_t width;
+    int first, normalize;
+    const float *x;
+    float *y; /* [count][width] */
+} nn_pool;
+
+/* y = activation(x) for `count` numbers. y may be x. */
+typedef struct nn_activation {
+    int64_t count;
+    danaus_activation activation;
+    const float *x;
+    float *y;
+} nn_activation;
+
+/* ---- gradients of a loss, from those that reached y as dy ---- */
+
+/* dx of a normalisation of x (which has the rest of the sum in it). dx may be dy. */
+typedef struct nn_norm_gradient {
+    int64_t rows, width;
+    const float *x, *dy, *scale;
+    float epsilon;
+    float *dx;
+} nn_norm_gradient;
+
+typedef struct nn_attention_gradient {
+    nn_attention of; /* y is not used */
+    const float *dy;
+    float *dq, *dk, *dv;
+} nn_attention_gradient;
+
+/* dx = activation'(x) dy for `count` numbers. dx may be dy. */
+typedef struct nn_activation_gradient {
+    int64_t count;
+    danaus_activation activation;
+    const float *x, *dy;
+    float *dx;
+} nn_activation_gradient;
+
+/* Sequences have at least one row. Work is enqueued on the device's stream. Gradients may be
+   NULL: then the device has none. */
+struct nn_backend {
+    danaus_status (*lookup)(danaus_device *dev, const nn_lookup *o);
+    danaus_status (*norm)(danaus_device *dev, const nn_norm *o);
+    danaus_status (*attention)(danaus_device *dev, const nn_attention *o);
+    danaus_status (*pool)(danaus_device *dev, const nn_pool *o);
+    danaus_status (*activate)(danaus_device *dev, const nn_activation *o);
+    danaus_status (*norm_gradient)(danaus_device *dev, const nn_norm_gradient *o);
+    danaus_status (*attention_gradient)(
+        danaus_device *dev, const nn_attention_gradient *o);
+    danaus_status (*activation_gradient)(
+        danaus_device *dev, const nn_activation_gradient *o);
+};
+
+#endif

@@ -1,0 +1,150 @@
+/* Limits of control groups (cgroups), of both versions:
+
+   version   the group's line in /proc/self/cgroup   its limit, in us of time / us of a period
+   2         0::GROUP                                cpu.max, "150000 100000" or "max 100000"
+   1         N:cpu,cpuacct:GROUP                     cpu.cfs_quota_us (-1: none) and
+                                                     cpu.cfs_period_us
+
+   /proc/self/mountinfo says where the folders of groups are mounted, and which group is
+   seen there. All groups above one's own limit it, too. */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/quota.h"
+
+#include "base/numbers.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LINE 4096
+
+/* A line without its end; what is longer than a line is left out. 0 at the end. */
+static int read_line(FILE *file, char line[LINE])
+{
+    if (!fgets(line, LINE, file))
+        return 0;
+    size_t length = strcspn(line, "\n");
+    if (!line[length])
+        for (int c = 0; c != '\n' && c != EOF;)
+            c = getc(file);
+    line[length] = 0;
+    return 1;
+}
+
+/* The path of the text and what is behind it; 0 if that is too long. */
+static int join(char path[LINE], const char *text, const char *more)
+{
+    int length = snprintf(path, LINE, "%s%s", text, more);
+    return length > 0 && length < LINE;
+}
+
+static FILE *open_in(const char *folder, const char *name)
+{
+    char path[LINE];
+    return join(path, folder, name) ? fopen(path, "r") : NULL;
+}
+
+/* Is the word one of the list, which has commas between them? */
+static int has_word(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+    while (list) {
+        if (strcspn(list, ",") == length && !memcmp(list, word, length))
+            return 1;
+        list = strchr(list, ',');
+        list = list ? list + 1 : NULL;
+    }
+    return 0;
+}
+
+/* This process's group in the folders of a version; 0 if there is none. */
+static int find_group(const char *root, int version, char group[LINE])
+{
+    char line[LINE];
+    int found = 0;
+    FILE *file = open_in(root, "/proc/self/cgroup");
+    while (file && !found && read_line(file, line)) {
+        char *controllers = strchr(line, ':');
+        char *at = controllers ? strchr(++controllers, ':') : NULL;
+        if (!at)
+            continue;
+        *at = 0;
+        found = version == 2 ? !*controllers : has_word(controllers, "cpu");
+        if (found)
+            found = join(group, at + 1, "");
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* The numbers that a file begins with; 0 if there are fewer than `count`. */
+static int read_numbers(const char *folder, const char *name, int count, long long *to)
+{
+    FILE *file = open_in(folder, name);
+    int read = 0;
+    while (file && read < count && fscanf(file, "%lld", &to[read]) == 1)
+        read++;
+    if (file)
+        fclose(file);
+    return read == count;
+}
+
+static int limit_in(const char *folder, int version)
+{
+    long long time[2]; /* granted, of a period */
+    int there = version == 2
+                    ? read_numbers(folder, "/cpu.max", 2, time)
+                    : read_numbers(folder, "/cpu.cfs_quota_us", 1, &time[0]) &&
+                          read_numbers(folder, "/cpu.cfs_period_us", 1, &time[1]);
+    if (!there || time[0] <= 0 || time[1] <= 0)
+        return INT_MAX;
+    return (int)CLAMP(time[0] / time[1], 1, INT_MAX);
+}
+
+/* The least limit of a group and of those above it, of which the highest is `mounted`. */
+static int limit_up(const char *mounted, const char *group, int version)
+{
+    char folder[LINE];
+    if (!join(folder, mounted, group))
+        return INT_MAX;
+    int least = limit_in(folder, version);
+    for (char *end; (end = strrchr(folder + strlen(mounted), '/'));) {
+        *end = 0;
+        least = MIN(least, limit_in(folder, version));
+    }
+    return least;
+}
+
+/* A line of mountinfo:  id parent device GROUP FOLDER options ... - TYPE source OPTIONS.
+   The folder shows GROUP and what is below it; a group that is elsewhere is not seen, but
+   GROUP's own limits are. */
+static int limit_of_mount(const char *root, const char *line)
+{
+    char shown[LINE], folder[LINE], type[LINE], options[LINE], group[LINE],
+        mounted[LINE];
+    const char *kind = strstr(line, " - ");
+    if (!kind || sscanf(line, "%*s %*s %*s %4095s %4095s", shown, folder) != 2 ||
+        sscanf(kind, " - %4095s %*s %4095s", type, options) != 2)
+        return INT_MAX;
+    int version = !strcmp(type, "cgroup2") ? 2 : 1;
+    if (version == 1 && (strcmp(type, "cgroup") || !has_word(options, "cpu")))
+        return INT_MAX;
+    if (!find_group(root, version, group) || !join(mounted, root, folder))
+        return INT_MAX;
+    size_t above = strcmp(shown, "/") ? strlen(shown) : 0;
+    int is_below = !strncmp(group, shown, above) && group[above] == '/';
+    return limit_up(mounted, is_below ? group + above : "", version);
+}
+
+int dn_processor_quota(const char *root)
+{
+    char line[LINE];
+    int least = INT_MAX;
+    FILE *mounts = open_in(root, "/proc/self/mountinfo");
+    while (mounts && read_line(mounts, line))
+        least = MIN(least, limit_of_mount(root, line));
+    if (mounts)
+        fclose(mounts);
+    return least;
+}

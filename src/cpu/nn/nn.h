@@ -1,0 +1,45 @@
+/* What the driver of models' operations (run.c) and their kernels (kernels.c, compiled
+   once for each instruction set) know of each other. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_CPU_NN_NN_H
+#define DN_CPU_NN_NN_H
+
+#include "backend/nn.h"
+#include "base/numbers.h"
+
+/* Keys are padded to a multiple of this, in scratch. */
+#define NN_KEYS_UNIT 16
+/* Rows of queries that are worked on together. */
+#define NN_QUERIES 12
+
+/* Numbers of scratch for a head of a sequence. */
+static inline int64_t dn_nn_attention_scratch(int64_t length, int64_t head)
+{
+    return ROUND_UP(length, NN_KEYS_UNIT) * (head + NN_QUERIES) + NN_QUERIES * head;
+}
+
+/* The same for its gradients: keys, values and three matrices of a number for each pair of
+   rows. */
+static inline int64_t dn_nn_gradient_scratch(int64_t length, int64_t head)
+{
+    return ROUND_UP(length, NN_KEYS_UNIT) * (2 * head + 3 * length);
+}
+
+extern const nn_backend dn_cpu_nn;
+
+struct nn_code {
+    void (*norm)(const nn_norm *o, range rows);
+    void (*lookup)(const nn_lookup *o, range rows);
+    /* One head of the rows from `first` on. */
+    void (*attention)(
+        const nn_attention *o, int64_t first, int64_t length, int64_t head,
+        float *scratch);
+    void (*pool)(const nn_pool *o, int64_t sequence);
+    void (*norm_gradient)(const nn_norm_gradient *o, range rows);
+    void (*attention_gradient)(
+        const nn_attention_gradient *o, int64_t first, int64_t length, int64_t head,
+        float *scratch);
+    void (*activation_gradient)(const nn_activation_gradient *o, range numbers);
+};
+
+#endif

@@ -1,0 +1,201 @@
+/* Models' operations on the CPU: rows, heads and sequences for threads. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/nn/nn.h"
+#include "cpu/cpu.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <string.h>
+
+/* Numbers that a task makes, so that it takes some microseconds. */
+#define TASK_NUMBERS 16384
+
+typedef struct rows_run {
+    const struct nn_code *code;
+    const void *o;
+    int64_t rows, step; /* of a task */
+} rows_run;
+
+static rows_run cut_rows(
+    const danaus_device *dev, const void *o, int64_t rows, int64_t width)
+{
+    return (rows_run){ ((const cpu_device *)dev)->nn, o, rows,
+                       MAX(TASK_NUMBERS / width, 1) };
+}
+
+static range rows_of(const rows_run *run, int task)
+{
+    int64_t from = task * run->step;
+    return (range){ from, MIN(from + run->step, run->rows) };
+}
+
+static void norm_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->norm(run->o, rows_of(run, i));
+}
+
+static void lookup_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->lookup(run->o, rows_of(run, i));
+}
+
+static void pool_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    range sequences = rows_of(run, i);
+    for (int64_t s = sequences.from; s < sequences.to; s++)
+        run->code->pool(run->o, s);
+}
+
+static void norm_gradient_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->norm_gradient(run->o, rows_of(run, i));
+}
+
+static void activation_gradient_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->activation_gradient(run->o, rows_of(run, i));
+}
+
+static void run_rows(danaus_device *dev, rows_run *run, parallel_task task)
+{
+    dn_cpu_parallel_short(
+        (cpu_device *)dev, (int)CEIL_DIV(run->rows, run->step), task, run);
+}
+
+static danaus_status cpu_norm(danaus_device *dev, const nn_norm *o)
+{
+    rows_run run = cut_rows(dev, o, o->rows, o->width);
+    run_rows(dev, &run, norm_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_lookup(danaus_device *dev, const nn_lookup *o)
+{
+    rows_run run = cut_rows(dev, o, o->rows, o->width);
+    run_rows(dev, &run, lookup_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_pool(danaus_device *dev, const nn_pool *o)
+{
+    rows_run run = cut_rows(dev, o, o->sequences.count, o->width);
+    run_rows(dev, &run, pool_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_norm_gradient(danaus_device *dev, const nn_norm_gradient *o)
+{
+    rows_run run = cut_rows(dev, o, o->rows, o->width);
+    run_rows(dev, &run, norm_gradient_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_activation_gradient(
+    danaus_device *dev, const nn_activation_gradient *o)
+{
+    rows_run run = cut_rows(dev, o, o->count, 1);
+    run_rows(dev, &run, activation_gradient_task);
+    return DANAUS_OK;
+}
+
+typedef struct activation_run {
+    rows_run rows;
+    cpu_activate activate; /* NULL: as it is */
+} activation_run;
+
+static void activation_task(void *arg, int i)
+{
+    const activation_run *run = arg;
+    const nn_activation *o = run->rows.o;
+    range n = rows_of(&run->rows, i);
+    memmove(o->y + n.from, o->x + n.from, (size_t)(n.to - n.from) * sizeof *o->y);
+    if (run->activate)
+        run->activate(o->y + n.from, n.to - n.from);
+}
+
+static danaus_status cpu_activation(danaus_device *dev, const nn_activation *o)
+{
+    activation_run run = { cut_rows(dev, o, o->count, 1),
+                           ((cpu_device *)dev)->activations[o->activation][0] };
+    dn_cpu_parallel_short(
+        (cpu_device *)dev, (int)CEIL_DIV(run.rows.rows, run.rows.step), activation_task,
+        &run);
+    return DANAUS_OK;
+}
+
+/* ---- attention: a task is a sequence, or a head of one if they are few ---- */
+
+typedef struct attention_run {
+    const struct nn_code *code;
+    const nn_attention *o;
+    const nn_attention_gradient *gradient; /* NULL: forward */
+    float *scratch;
+    int64_t slot; /* numbers of scratch for a worker */
+    int workers;  /* tasks */
+    int64_t
+        pieces; /* heads of sequences, of which worker i takes i, i + workers, ... */
+} attention_run;
+
+static void attention_task(void *arg, int worker)
+{
+    const attention_run *run = arg;
+    const nn_attention *o = run->o;
+    float *scratch = run->scratch + worker * run->slot;
+    for (int64_t piece = worker; piece < run->pieces; piece += run->workers) {
+        const int64_t *at = o->sequences.offsets + piece / o->heads;
+        int64_t length = at[1] - at[0], head = piece % o->heads;
+        if (run->gradient)
+            run->code->attention_gradient(run->gradient, at[0], length, head, scratch);
+        else
+            run->code->attention(o, at[0], length, head, scratch);
+    }
+}
+
+static danaus_status run_attention(
+    danaus_device *dev, const nn_attention *o, const nn_attention_gradient *gradient)
+{
+    cpu_device *d = (cpu_device *)dev;
+    int64_t longest = 0, head = o->width / o->heads;
+    for (int64_t i = 0; i < o->sequences.count; i++)
+        longest = MAX(longest, o->sequences.offsets[i + 1] - o->sequences.offsets[i]);
+    attention_run run = { .code = d->nn, .o = o, .gradient = gradient };
+    run.slot = gradient ? dn_nn_gradient_scratch(longest, head)
+                        : dn_nn_attention_scratch(longest, head);
+    run.workers = d->threads;
+    run.pieces = o->sequences.count * o->heads;
+    void *scratch;
+    TRY(dn_cpu_scratch(
+        d, (size_t)run.workers * (size_t)run.slot * sizeof(float), &scratch));
+    run.scratch = scratch;
+    dn_cpu_parallel_short(d, run.workers, attention_task, &run);
+    dn_cpu_give_scratch(d);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_attention(danaus_device *dev, const nn_attention *o)
+{
+    return run_attention(dev, o, NULL);
+}
+
+static danaus_status cpu_attention_gradient(
+    danaus_device *dev, const nn_attention_gradient *o)
+{
+    return run_attention(dev, &o->of, o);
+}
+
+const nn_backend dn_cpu_nn = {
+    .lookup = cpu_lookup,
+    .norm = cpu_norm,
+    .attention = cpu_attention,
+    .pool = cpu_pool,
+    .activate = cpu_activation,
+    .norm_gradient = cpu_norm_gradient,
+    .attention_gradient = cpu_attention_gradient,
+    .activation_gradient = cpu_activation_gradient,
+};

@@ -1,0 +1,27 @@
+/* JSON: parsing, and the fields of an object. A field that is not what it should be is
+   DANAUS_ERR_FORMAT; one that is left out or null keeps the value that is there. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_IO_JSON_H
+#define DN_IO_JSON_H
+
+#include "base/text.h"
+#include "danaus/base.h"
+
+#include <jansson.h>
+
+danaus_status dn_json_parse(span string, json_t **json);
+
+danaus_status dn_json_flag(const json_t *object, const char *field, int *value);
+danaus_status dn_json_integer(const json_t *object, const char *field, int64_t *value);
+danaus_status dn_json_number(const json_t *object, const char *field, double *value);
+danaus_status dn_json_text(const json_t *object, const char *field, span *value);
+
+/* An array, NULL if it is left out. */
+danaus_status dn_json_array(const json_t *object, const char *field, json_t **array);
+
+static inline span dn_json_span(const json_t *string)
+{
+    return (span){ json_string_value(string), json_string_length(string) };
+}
+
+#endif

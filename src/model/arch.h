@@ -1,0 +1,47 @@
+/* What an architecture is to the calls of danaus/model.h: a row of archs.def. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MODEL_ARCH_H
+#define DN_MODEL_ARCH_H
+
+#include "danaus/model.h"
+#include "model/config.h"
+#include "model/linear.h"
+#include "model/pooling.h"
+
+typedef struct arch {
+    const char *name;
+    /* Fills a model that has its device and file. On failure what is there is freed by
+       `close`. */
+    danaus_status (*open)(danaus_model *model, const json_t *config);
+    void (*close)(danaus_model *model);
+    /* Sequences that are checked; into host memory. */
+    danaus_status (*embed)(
+        danaus_model *model, danaus_device *device, int64_t sequences,
+        const int64_t *offsets, const int32_t *ids, float *embeddings);
+    /* Replaces linear layers of a model on the host; on failure none. */
+    danaus_status (*compress)(
+        danaus_model *model, danaus_device *device, int64_t sequences,
+        const int64_t *offsets, const int32_t *ids,
+        const danaus_model_compression *how);
+} arch;
+
+struct danaus_model {
+    const arch *arch;
+    char device_name[32];
+    char *path; /* of its folder */
+    danaus_file *file;
+    const char *prefix; /* of names in the file */
+    blocks memory;
+    danaus_model_info info;
+    int64_t others; /* numbers read that are no weights of linear layers */
+    pooling pooling;
+    linear *linear; /* all linear layers, as they follow each other */
+    int linears;
+    void *own; /* of the architecture */
+};
+
+#define X(name) extern const arch dn_arch_##name;
+#include "model/archs.def"
+#undef X
+
+#endif

@@ -1,0 +1,312 @@
+/* Linear layers of an encoder replaced by such of lower rank: danaus_model_compress().
+
+   1. The dense model runs on all texts, and random directions at the embeddings go back
+      through it: E g g^T for the gradients g at each layer's outputs, and the moments of each
+      layer's inputs.
+   2. These say what each rank of each layer is worth: budgets.
+   3. Block after block, both the dense model's rows and those of the model as it has been
+      compressed so far go through; each stage of layers is fitted to moments of both. */
+// SPDX-License-Identifier: Apache-2.0
+#include "model/bert_work.h"
+
+#include "base/mem.h"
+#include "base/numbers.h"
+#include "base/status.h"
+#include "math/lapack.h"
+
+#include <string.h>
+
+#define USUAL_RIDGE 0.05
+
+/* ---- 2: budgets ---- */
+
+static double ridge_of(const work *w)
+{
+    return w->how->ridge > 0 ? w->how->ridge : USUAL_RIDGE;
+}
+
+/* What each rank of a layer is worth, by the dense layer's own inputs and outputs. */
+static danaus_status find_gains(work *w, int number, double *gains)
+{
+    const linear *layer = &w->model->linear[number];
+    const target *t = &w->target[number];
+    int i = number % BLOCK_LINEARS;
+    const stage_sums *s =
+        &w->sums[number / BLOCK_LINEARS * STAGES + (int)dn_stage_of(i)];
+    moments m;
+    fit_problem p;
+    TRY(dn_moments_make(layer->rows, layer->cols, &m));
+    m.count = w->texts.tokens;
+    memcpy(m.x, s->x, (size_t)m.cols * sizeof *m.x);
+    memcpy(m.xx, s->xx, (size_t)(m.cols * m.cols) * sizeof *m.xx);
+    dn_moments_map(t->wide, &m);
+    danaus_status status = dn_problem_make(&m, t->wide, t->side, ridge_of(w), &p);
+    dn_moments_free(&m);
+    TRY(status);
+    status = dn_problem_gains(&p, gains);
+    dn_problem_free(&p);
+    return status;
+}
+
+/* Ranks 1, 2, ..., and, last, all weights. */
+static danaus_status list_choices(work *w, int number, choices *c)
+{
+    const linear *layer = &w->model->linear[number];
+    int64_t k = MIN(layer->rows, layer->cols);
+    c->losses = dn_calloc((size_t)k, sizeof *c->losses);
+    c->costs = dn_calloc((size_t)k, sizeof *c->costs);
+    if (!c->losses || !c->costs)
+        return dn_fail_memory((size_t)k * sizeof *c->costs, "choices of a layer");
+    c->count = k;
+    TRY(find_gains(w, number, c->losses));
+    double rest = 0;
+    for (int64_t rank = k; rank > 0; rank--) {
+        double gain = c->losses[rank - 1];
+        c->losses[rank - 1] = rest;
+        c->costs[rank - 1] = dn_fit_parameters(layer->rows, layer->cols, rank);
+        rest += gain;
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status share_out(work *w, choices *c)
+{
+    int64_t total = 0;
+    for (int i = 0; i < w->layers; i++)
+        if (w->target[i].chosen) {
+            TRY(list_choices(w, i, &c[i]));
+            total += w->model->linear[i].rows * w->model->linear[i].cols;
+        }
+    TRY(dn_share_out((int64_t)(w->how->share * (double)total), w->layers, c));
+    for (int i = 0; i < w->layers; i++)
+        if (c[i].count)
+            w->target[i].rank = (c[i].chosen + 1) % c[i].count;
+    return DANAUS_OK;
+}
+
+static danaus_status find_budgets(work *w)
+{
+    choices *c = dn_calloc((size_t)w->layers, sizeof *c);
+    danaus_status status = c ? share_out(w, c) : dn_fail_memory(sizeof *c, "choices");
+    for (int i = 0; c && i < w->layers; i++) {
+        dn_free(c[i].losses);
+        dn_free(c[i].costs);
+    }
+    dn_free(c);
+    return status;
+}
+
+/* ---- 3: fits ---- */
+
+static bert_layers layers_here(const work *w, int64_t block_number)
+{
+    bert_layers found = { 0 };
+    for (int i = 0; i < BLOCK_LINEARS; i++) {
+        int64_t number = block_number * BLOCK_LINEARS + i;
+        const linear *made = &w->target[number].made;
+        found.of[i] = made->plan ? made : &w->model->linear[number];
+    }
+    return found;
+}
+
+/* Rows of a batch at a block, in one of the states. */
+static float *state_of(const work *w, int which, int64_t batch)
+{
+    return w->states[which] + w->texts.offsets[batch * TEXTS_BATCH] * w->m->width;
+}
+
+static danaus_status start_states(work *w)
+{
+    TRY(dn_bert_lookup(
+        w->m, w->device, w->texts.tokens, w->texts.ids, w->texts.positions,
+        w->states[0]));
+    memcpy(
+        w->states[1], w->states[0],
+        (size_t)(w->texts.tokens * w->m->width) * sizeof(float));
+    return DANAUS_OK;
+}
+
+/* Both passes of a batch up to a stage: what dense layers make, what layers here read. */
+static danaus_status run_both(
+    work *w, int64_t block_number, bert_stage stage, int64_t batch, int64_t *offsets)
+{
+    const block *b = &w->m->blocks[block_number];
+    bert_layers dense = dn_work_dense(w, block_number),
+                here = layers_here(w, block_number);
+    dn_work_batch(w, batch, offsets, &w->dense);
+    w->here.sequences = w->dense.sequences;
+    w->here.tokens = w->dense.tokens;
+    size_t bytes = (size_t)(w->dense.tokens * w->m->width) * sizeof(float);
+    memcpy(w->dense.h, state_of(w, 0, batch), bytes);
+    memcpy(w->here.h, state_of(w, 1, batch), bytes);
+    TRY(dn_pass_run(w->m, w->device, b, &dense, stage, 1, &w->dense));
+    return dn_pass_run(w->m, w->device, b, &here, stage, 0, &w->here);
+}
+
+/* The rows that a layer should make, in `of[layer]` of the gradients, which are free by now:
+   for parts of a residual sum what completes it. */
+static const float *targets_of(work *w, int layer)
+{
+    const float *wanted = dn_pass_output(&w->dense, layer);
+    if (layer != OUTPUT && layer != DOWN)
+        return wanted;
+    const float *rest = layer == OUTPUT ? w->here.h : w->here.h1;
+    float *to = w->gradients.of[layer];
+    for (int64_t i = 0; i < w->here.tokens * w->m->width; i++)
+        to[i] = wanted[i] - rest[i];
+    return to;
+}
+
+static outer *cross_of(work *w, int layer)
+{
+    return layer == UP ? &w->cross[1] : layer == DOWN ? &w->cross[0] : &w->square[0];
+}
+
+/* Adds a batch to the moments of the chosen layers of a stage; x^T x is the first's. */
+static danaus_status add_moments(
+    work *w, int64_t block_number, bert_stage stage, moments *of)
+{
+    const float *x = dn_pass_input(&w->here, stage);
+    moments *first = NULL;
+    for (int i = 0; i < BLOCK_LINEARS; i++) {
+        if (dn_stage_of(i) != stage ||
+            !w->target[block_number * BLOCK_LINEARS + i].chosen)
+            continue;
+        const float *y = targets_of(w, i);
+        outer *o = cross_of(w, i);
+        TRY(dn_outer_add(o, w->here.tokens, x, y, of[i].yx, of[i].y));
+        for (int64_t n = 0; n < w->here.tokens * of[i].rows; n++)
+            of[i].energy += (double)y[n] * y[n];
+        of[i].count += w->here.tokens;
+        if (!first)
+            TRY(dn_outer_add(
+                &w->square[stage == STAGE_DOWN], w->here.tokens, x, x, of[i].xx,
+                of[i].x));
+        first = first ? first : &of[i];
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status fit_layer(work *w, int64_t number, int layer, const moments *m)
+{
+    target *t = &w->target[number];
+    fit_problem p;
+    fit f;
+    TRY(dn_problem_make(m, t->wide, t->side, ridge_of(w), &p));
+    danaus_status status = dn_problem_fit(&p, t->rank, &f);
+    dn_problem_free(&p);
+    TRY(status);
+    status = dn_linear_fitted(
+        &t->made, w->device, w->model->linear[number].name, &f,
+        layer == UP ? w->m->activation : DANAUS_ACTIVATION_NONE, CHUNK_TOKENS);
+    dn_fit_free(&f);
+    return status;
+}
+
+static danaus_status fit_stage(
+    work *w, int64_t block_number, bert_stage stage, moments *of)
+{
+    int64_t offsets[TEXTS_BATCH + 1];
+    int first = -1;
+    for (int i = 0; i < BLOCK_LINEARS; i++) {
+        const linear *layer = &w->model->linear[block_number * BLOCK_LINEARS + i];
+        if (dn_stage_of(i) != stage ||
+            !w->target[block_number * BLOCK_LINEARS + i].chosen)
+            continue;
+        TRY(dn_moments_make(layer->rows, layer->cols, &of[i]));
+        first = first < 0 ? i : first;
+    }
+    if (first < 0)
+        return DANAUS_OK;
+    for (int64_t b = 0; b < dn_texts_batches(&w->texts); b++) {
+        TRY(run_both(w, block_number, stage, b, offsets));
+        TRY(add_moments(w, block_number, stage, of));
+    }
+    for (int i = first; i < BLOCK_LINEARS; i++) {
+        if (!of[i].x)
+            continue;
+        if (i != first) {
+            memcpy(of[i].x, of[first].x, (size_t)of[i].cols * sizeof *of[i].x);
+            memcpy(
+                of[i].xx, of[first].xx,
+                (size_t)(of[i].cols * of[i].cols) * sizeof *of[i].xx);
+        }
+        TRY(fit_layer(w, block_number * BLOCK_LINEARS + i, i, &of[i]));
+    }
+    return DANAUS_OK;
+}
+
+/* Both states go on to the next block. */
+static danaus_status advance(work *w, int64_t block_number)
+{
+    int64_t offsets[TEXTS_BATCH + 1];
+    bert_layers here = layers_here(w, block_number);
+    for (int64_t b = 0; b < dn_texts_batches(&w->texts); b++) {
+        TRY(run_both(w, block_number, STAGE_DOWN, b, offsets));
+        TRY(dn_pass_run(
+            w->m, w->device, &w->m->blocks[block_number], &here, STAGE_DOWN, 1,
+            &w->here));
+        size_t bytes = (size_t)(w->here.tokens * w->m->width) * sizeof(float);
+        memcpy(state_of(w, 0, b), w->dense.h2, bytes);
+        memcpy(state_of(w, 1, b), w->here.h2, bytes);
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status fit_all(work *w)
+{
+    TRY(start_states(w));
+    for (int64_t b = 0; b < w->m->layers; b++) {
+        for (int s = 0; s < STAGES; s++) {
+            moments of[BLOCK_LINEARS] = { 0 };
+            danaus_status status = fit_stage(w, b, (bert_stage)s, of);
+            for (int i = 0; i < BLOCK_LINEARS; i++)
+                dn_moments_free(&of[i]);
+            TRY(status);
+            double done =
+                (double)(b * STAGES + s + 1) / (double)(w->m->layers * STAGES);
+            TRY(dn_work_report(w, SENSE_PART + (1 - SENSE_PART) * done));
+        }
+        if (b + 1 < w->m->layers)
+            TRY(advance(w, b));
+    }
+    return DANAUS_OK;
+}
+
+static void install(work *w)
+{
+    for (int i = 0; i < w->layers; i++) {
+        if (!w->target[i].made.plan)
+            continue;
+        dn_linear_close(&w->model->linear[i]);
+        w->model->linear[i] = w->target[i].made;
+        w->target[i].made = (linear){ 0 };
+    }
+}
+
+danaus_status dn_bert_compress(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, const danaus_model_compression *how)
+{
+    work w = { .model = model,
+               .m = model->own,
+               .device = device,
+               .how = how,
+               .layers = model->linears,
+               .random = how->seed };
+    danaus_status status = dn_texts_make(sequences, offsets, ids, &w.texts);
+    if (status == DANAUS_OK)
+        status = dn_work_open(&w);
+    if (status == DANAUS_OK)
+        status = dn_work_sense(&w);
+    dn_lapack_alone();
+    if (status == DANAUS_OK)
+        status = find_budgets(&w);
+    if (status == DANAUS_OK)
+        status = fit_all(&w);
+    dn_lapack_as_before();
+    if (status == DANAUS_OK)
+        install(&w);
+    dn_work_close(&w);
+    return status;
+}

@@ -1,0 +1,148 @@
+/* Names and shapes to numbers, complaints, and memory that a model allocates. */
+// SPDX-License-Identifier: Apache-2.0
+#include "model/bind.h"
+
+#include "backend/backend.h"
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/file.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+danaus_status dn_blocks_add(blocks *m, int64_t bytes, void **block)
+{
+    void *memory;
+    TRY(dn_reserve(
+        &m->block, m->count, &m->capacity, sizeof *m->block, "a list of memory"));
+    TRY(danaus_alloc(m->device, (size_t)bytes, &memory));
+    m->block[m->count++] = memory;
+    m->bytes += bytes;
+    *block = memory;
+    return DANAUS_OK;
+}
+
+void dn_blocks_free(blocks *m)
+{
+    while (m->count)
+        danaus_free(m->device, m->block[--m->count]);
+    dn_free(m->block);
+}
+
+danaus_status dn_binder_open(binder *b, danaus_file *file, blocks *copies)
+{
+    *b = (binder){
+        .device = copies->device, .file = file, .copies = copies, .prefix = ""
+    };
+    b->taken = dn_calloc((size_t)danaus_file_count(file) + 1, 1);
+    return b->taken ? DANAUS_OK : dn_fail_memory(1, "a table of tensors");
+}
+
+void dn_binder_close(binder *b) { dn_free(b->taken); }
+
+void dn_binder_complain(binder *b, const char *format, ...)
+{
+    size_t used = strlen(b->text);
+    va_list arguments;
+    va_start(arguments, format);
+    if (b->problems++)
+        used += (size_t)snprintf(b->text + used, sizeof b->text - used, "; ");
+    if (used < sizeof b->text)
+        vsnprintf(b->text + used, sizeof b->text - used, format, arguments);
+    va_end(arguments);
+}
+
+int dn_binder_find(binder *b, const char *name, danaus_tensor *tensor)
+{
+    size_t length = strlen(b->prefix);
+    for (int i = 0; i < danaus_file_count(b->file); i++) {
+        danaus_file_tensor(b->file, i, tensor);
+        if (strncmp(tensor->name, b->prefix, length) ||
+            strcmp(tensor->name + length, name))
+            continue;
+        b->taken[i] = 1;
+        return !dn_is_complex(tensor->dtype);
+    }
+    return 0;
+}
+
+int dn_binder_integers(binder *b, const char *name, int64_t count, int64_t *to)
+{
+    char path[256];
+    danaus_tensor t;
+    snprintf(path, sizeof path, "%s%s", b->prefix, name);
+    dn_binder_find(b, name, &t); /* it has its place, if it is one of f32 */
+    return dn_file_integers(b->file, path, count, to);
+}
+
+static void describe_shape(int ndim, const int64_t *shape, char *to, size_t size)
+{
+    text t = { to, size, 0 };
+    dn_text(&t, "[");
+    for (int i = 0; i < ndim; i++)
+        dn_text(&t, "%s%" PRId64, i ? ", " : "", shape[i]);
+    dn_text(&t, "]");
+}
+
+static int has_shape(const danaus_tensor *t, int ndim, const int64_t *shape)
+{
+    return t->ndim == ndim && !memcmp(t->shape, shape, (size_t)ndim * sizeof *shape);
+}
+
+danaus_status dn_bind(
+    binder *b, const char *name, int ndim, const int64_t *shape, const float **numbers)
+{
+    danaus_tensor t;
+    char found[160], wanted[160];
+    *numbers = NULL;
+    if (!dn_binder_find(b, name, &t)) {
+        dn_binder_complain(b, "%s is missing", name);
+        return DANAUS_OK;
+    }
+    if (!has_shape(&t, ndim, shape)) {
+        describe_shape(t.ndim, t.shape, found, sizeof found);
+        describe_shape(ndim, shape, wanted, sizeof wanted);
+        dn_binder_complain(b, "%s is %s, not %s", name, found, wanted);
+        return DANAUS_OK;
+    }
+    int64_t count = 1;
+    for (int i = 0; i < ndim; i++)
+        count *= shape[i];
+    b->parameters += count;
+    if (t.dtype == DANAUS_F32 && b->device->backend->on_host) {
+        *numbers = t.data;
+        return DANAUS_OK;
+    }
+    void *copy;
+    TRY(dn_blocks_add(b->copies, count * (int64_t)sizeof(float), &copy));
+    *numbers = copy;
+    return dn_put_numbers(b->device, t.dtype, t.data, DANAUS_F32, copy, count);
+}
+
+static int begins_with_one(const char *name, const char *const *others)
+{
+    for (; *others; others++)
+        if (!strncmp(name, *others, strlen(*others)))
+            return 1;
+    return 0;
+}
+
+danaus_status dn_binder_settle(binder *b, const char *const *others)
+{
+    size_t length = strlen(b->prefix);
+    for (int i = 0; i < danaus_file_count(b->file); i++) {
+        danaus_tensor t;
+        danaus_file_tensor(b->file, i, &t);
+        int inside = !strncmp(t.name, b->prefix, length);
+        if (!b->taken[i] && inside && !begins_with_one(t.name + length, others))
+            dn_binder_complain(b, "%s has no place", t.name);
+    }
+    if (b->problems > 1)
+        return dn_fail(
+            DANAUS_ERR_FORMAT, "%d tensors do not fit: %s", b->problems, b->text);
+    return b->problems ? dn_fail(DANAUS_ERR_FORMAT, "%s", b->text) : DANAUS_OK;
+}

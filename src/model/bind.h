@@ -1,0 +1,57 @@
+/* Names and shapes to the numbers of a weights file. What is wrong is collected, and told
+   when all has been asked for. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MODEL_BIND_H
+#define DN_MODEL_BIND_H
+
+#include "danaus/device.h"
+#include "danaus/file.h"
+
+#define BINDER_PROBLEMS 600
+
+/* Device memory that a model allocates, and frees together. */
+typedef struct blocks {
+    danaus_device *device;
+    void **block;
+    size_t count, capacity;
+    int64_t bytes; /* of all */
+} blocks;
+
+danaus_status dn_blocks_add(blocks *m, int64_t bytes, void **block);
+void dn_blocks_free(blocks *m);
+
+typedef struct binder {
+    danaus_device *device;
+    danaus_file *file;
+    blocks *copies;     /* of what does not lie in the file as it is needed */
+    const char *prefix; /* of all names in the file */
+    char *taken;        /* for each tensor: whether it has a place */
+    int problems;
+    char text[BINDER_PROBLEMS];
+    int64_t parameters; /* numbers that were bound, but for weights of linear layers */
+} binder;
+
+/* The file and the copies stay the caller's. */
+danaus_status dn_binder_open(binder *b, danaus_file *file, blocks *copies);
+void dn_binder_close(binder *b);
+
+/* Adds a sentence to what is wrong. */
+void dn_binder_complain(binder *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The tensor of this name, of a real type; 0: there is none. */
+int dn_binder_find(binder *b, const char *name, danaus_tensor *tensor);
+
+/* Numbers of a tensor of so many dimensions of these sizes, as f32 in device memory: as it
+   lies where that is the host's, else a copy. NULL: a complaint was made. */
+danaus_status dn_bind(
+    binder *b, const char *name, int ndim, const int64_t *shape, const float **numbers);
+
+/* Integers of a tensor (dn_file_integers()). Nonzero: it is not there. */
+int dn_binder_integers(binder *b, const char *name, int64_t count, int64_t *to);
+
+/* Whether everything was found, and, but for names that begin with one of these (a list that
+   ends with NULL), everything in the file has a place. */
+danaus_status dn_binder_settle(binder *b, const char *const *others);
+
+#endif

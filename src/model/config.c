@@ -1,0 +1,51 @@
+/* Files of JSON in a model's folder. */
+// SPDX-License-Identifier: Apache-2.0
+#include "model/config.h"
+
+#include "base/map.h"
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+danaus_status dn_config_path(
+    const char *folder, const char *name, char *path, size_t size)
+{
+    int length = snprintf(path, size, "%s/%s", folder, name);
+    if (length < 0 || (size_t)length >= size)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "the name of folder %.60s... is too long", folder);
+    return DANAUS_OK;
+}
+
+danaus_status dn_config_load(
+    const char *folder, const char *name, int optional, json_t **config)
+{
+    char path[PATH_MAX];
+    TRY(dn_config_path(folder, name, path, sizeof path));
+    if (optional && access(path, F_OK)) {
+        *config = NULL;
+        return DANAUS_OK;
+    }
+    map m;
+    TRY(dn_map_open(path, &m));
+    danaus_status status =
+        dn_json_parse((span){ (const char *)m.data, m.size }, config);
+    dn_map_close(&m);
+    return status == DANAUS_OK ? status : dn_fail_in(status, path);
+}
+
+danaus_status dn_config_size(
+    const json_t *config, const char *field, int64_t most, int64_t *value)
+{
+    TRY(dn_json_integer(config, field, value));
+    if (!*value && !json_object_get(config, field))
+        return dn_fail(DANAUS_ERR_FORMAT, "\"%s\" is missing", field);
+    if (*value < 1 || *value > most)
+        return dn_fail(
+            DANAUS_ERR_FORMAT, "\"%s\" is %" PRId64 " and has to be from 1 to %" PRId64,
+            field, *value, most);
+    return DANAUS_OK;
+}

@@ -1,0 +1,28 @@
+/* Layers of low rank that are kept as r of their rows, the basis, and the combinations that
+   the others are (fit.h), in files: docs/models.md has the tensors. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MODEL_INTERPOLATED_H
+#define DN_MODEL_INTERPOLATED_H
+
+#include "model/bind.h"
+#include "model/fit.h"
+
+/* The rank of such a layer; 0: the file has none of this name. */
+int64_t dn_interpolated_rank(binder *b, const char *name);
+
+/* Reads a layer of that rank. What does not fit is a complaint, and leaves *good 0 and nothing
+   to free. */
+danaus_status dn_interpolated_read(
+    binder *b, const char *name, int64_t rows, int64_t cols, int64_t rank, fit *f,
+    int *good);
+
+/* What is written beside the basis: the other rows [M - r][r] in terms of the basis, their bias
+   less what these make of the basis', the bias of the basis [r], and where each row
+   stands when the basis comes first [M]. */
+typedef struct interpolated_rest {
+    double *rows, *bias, *kept_bias, *place;
+} interpolated_rest;
+
+void dn_interpolated_rest(const fit *f, const interpolated_rest *to);
+
+#endif

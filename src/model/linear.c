@@ -1,0 +1,240 @@
+/* Linear layers from tensors of a file, and from what was fitted. */
+// SPDX-License-Identifier: Apache-2.0
+#include "model/linear.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "math/pattern.h"
+#include "model/interpolated.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Bytes of a tensor's name. */
+#define MOST_NAME 256
+
+/* The tensors of a layer, in the file. */
+typedef struct layer_view {
+    int count;
+    danaus_pattern patterns[DANAUS_MAX_FACTORS];
+    danaus_tensor weights[DANAUS_MAX_FACTORS];
+    danaus_tensor bias;
+} layer_view;
+
+static int view_dense(binder *b, const char *name, layer_view *v)
+{
+    char path[MOST_NAME];
+    danaus_tensor *t = v->weights;
+    snprintf(path, sizeof path, "%s.weight", name);
+    if (!dn_binder_find(b, path, t))
+        return 0;
+    if (t->ndim != 2)
+        dn_binder_complain(b, "%s has %d dimensions, not 2", path, t->ndim);
+    else
+        v->patterns[v->count++] = (danaus_pattern){ 1, t->shape[0], t->shape[1], 1 };
+    return 1;
+}
+
+static void view_chain(binder *b, const char *name, layer_view *v)
+{
+    char path[MOST_NAME];
+    for (; v->count < DANAUS_MAX_FACTORS; v->count++) {
+        danaus_tensor *t = &v->weights[v->count];
+        snprintf(path, sizeof path, "%s.weights.%d", name, v->count);
+        if (!dn_binder_find(b, path, t))
+            break;
+        if (t->ndim != 4) {
+            dn_binder_complain(b, "%s has %d dimensions, not 4", path, t->ndim);
+            v->count = 0;
+            return;
+        }
+        v->patterns[v->count] =
+            (danaus_pattern){ t->shape[0], t->shape[1], t->shape[2], t->shape[3] };
+    }
+    if (!v->count)
+        dn_binder_complain(b, "%s.weight is missing", name);
+}
+
+static int is_whole(
+    binder *b, const char *name, int64_t rows, int64_t cols, const layer_view *v)
+{
+    if (danaus_patterns_check(v->patterns, v->count)) {
+        dn_binder_complain(b, "%s: %s", name, danaus_error_detail());
+        return 0;
+    }
+    int64_t found[] = { dn_pattern_rows(v->patterns[0]),
+                        dn_pattern_cols(v->patterns[v->count - 1]) };
+    if (found[0] == rows && found[1] == cols)
+        return 1;
+    dn_binder_complain(
+        b, "%s is %" PRId64 " x %" PRId64 ", not %" PRId64 " x %" PRId64, name,
+        found[0], found[1], rows, cols);
+    return 0;
+}
+
+static int view_bias(binder *b, const char *name, int64_t rows, layer_view *v)
+{
+    char path[MOST_NAME];
+    snprintf(path, sizeof path, "%s.bias", name);
+    if (dn_binder_find(b, path, &v->bias) && v->bias.ndim == 1 &&
+        v->bias.shape[0] == rows)
+        return 1;
+    dn_binder_complain(b, "%s[%" PRId64 "] is missing", path, rows);
+    return 0;
+}
+
+static int64_t numbers_of(danaus_pattern p) { return p.a * p.b * p.c * p.d; }
+
+static danaus_status fill_chain(const layer_view *v, int64_t rows, danaus_chain *chain)
+{
+    for (int i = 0; i < v->count; i++)
+        dn_convert(
+            v->weights[i].dtype, v->weights[i].data, DANAUS_F32,
+            danaus_chain_weights(chain, i), numbers_of(v->patterns[i]));
+    float *bias = dn_calloc((size_t)rows, sizeof *bias);
+    if (!bias)
+        return dn_fail_memory((size_t)rows * sizeof *bias, "a bias");
+    dn_convert(v->bias.dtype, v->bias.data, DANAUS_F32, bias, rows);
+    danaus_status status = danaus_chain_set_bias(chain, bias);
+    dn_free(bias);
+    return status;
+}
+
+/* Plans and packs a chain for so many tokens. */
+static danaus_status prepare(
+    linear *layer, danaus_device *device, const danaus_chain *chain,
+    danaus_activation activation, int adjoint, int64_t tokens)
+{
+    danaus_pattern p[DANAUS_MAX_FACTORS];
+    int count = danaus_chain_count(chain);
+    for (int i = 0; i < count; i++)
+        p[i] = danaus_chain_pattern(chain, i);
+    layer->factors = count;
+    layer->rows = danaus_chain_rows(chain);
+    layer->cols = danaus_chain_cols(chain);
+    danaus_ks_desc desc = {
+        .batch = tokens, .activation = activation, .bias = !adjoint, .adjoint = adjoint
+    };
+    size_t bytes;
+    TRY(danaus_ks_plan_create(device, p, count, &desc, &layer->plan));
+    TRY(danaus_ks_weights_bytes(layer->plan, &bytes));
+    layer->packed = (int64_t)bytes;
+    return danaus_ks_weights_create(layer->plan, device, chain, &layer->weights);
+}
+
+danaus_status dn_linear_open(
+    linear *layer, binder *b, const char *name, int64_t rows, int64_t cols,
+    danaus_activation activation, int64_t tokens)
+{
+    layer_view v = { 0 };
+    *layer = (linear){ .rows = rows, .cols = cols };
+    int64_t rank = dn_interpolated_rank(b, name);
+    if (rank) {
+        fit f;
+        int good;
+        TRY(dn_interpolated_read(b, name, rows, cols, rank, &f, &good));
+        danaus_status made = DANAUS_OK;
+        if (good) {
+            made = dn_linear_fitted(layer, b->device, name, &f, activation, tokens);
+            b->parameters += rows;
+            dn_fit_free(&f);
+        }
+        return made;
+    }
+    if (!view_dense(b, name, &v))
+        view_chain(b, name, &v);
+    int has_bias = view_bias(b, name, rows, &v);
+    if (!has_bias || !v.count || !is_whole(b, name, rows, cols, &v))
+        return DANAUS_OK;
+    layer->name = dn_copy_text(name);
+    if (!layer->name)
+        return dn_fail_memory(1, "a name");
+    for (int i = 0; i < v.count; i++)
+        layer->parameters += numbers_of(v.patterns[i]);
+    b->parameters += rows;
+    danaus_chain *chain;
+    TRY(danaus_chain_create(v.patterns, v.count, DANAUS_F32, &chain));
+    danaus_status status = fill_chain(&v, rows, chain);
+    if (status == DANAUS_OK)
+        status = prepare(layer, b->device, chain, activation, 0, tokens);
+    danaus_chain_destroy(chain);
+    return status;
+}
+
+danaus_status dn_linear_dense(
+    linear *layer, danaus_device *device, const danaus_tensor *weight,
+    const danaus_tensor *bias, int adjoint, int64_t tokens)
+{
+    layer_view v = { .count = 1, .weights = { *weight }, .bias = *bias };
+    v.patterns[0] = (danaus_pattern){ 1, weight->shape[0], weight->shape[1], 1 };
+    danaus_chain *chain;
+    *layer = (linear){ 0 };
+    TRY(danaus_chain_create(v.patterns, 1, DANAUS_F32, &chain));
+    danaus_status status = fill_chain(&v, weight->shape[0], chain);
+    if (status == DANAUS_OK)
+        status = prepare(layer, device, chain, DANAUS_ACTIVATION_NONE, adjoint, tokens);
+    danaus_chain_destroy(chain);
+    if (status != DANAUS_OK)
+        dn_linear_close(layer);
+    return status;
+}
+
+static danaus_status fit_chain(const fit *f, danaus_chain **chain)
+{
+    const danaus_pattern p[] = { { 1, f->rows, f->rank, 1 },
+                                 { 1, f->rank, f->cols, 1 } };
+    int first = f->dense; /* the basis alone is the layer */
+    TRY(danaus_chain_create(p + first, 2 - first, DANAUS_F32, chain));
+    if (!first)
+        dn_convert(
+            DANAUS_F64, f->left, DANAUS_F32, danaus_chain_weights(*chain, 0),
+            f->rows * f->rank);
+    dn_convert(
+        DANAUS_F64, f->basis, DANAUS_F32, danaus_chain_weights(*chain, 1 - first),
+        f->rank * f->cols);
+    float *bias = dn_calloc((size_t)f->rows, sizeof *bias);
+    danaus_status status = DANAUS_ERR_MEMORY;
+    if (bias) {
+        dn_convert(DANAUS_F64, f->bias, DANAUS_F32, bias, f->rows);
+        status = danaus_chain_set_bias(*chain, bias);
+    }
+    dn_free(bias);
+    if (status != DANAUS_OK)
+        danaus_chain_destroy(*chain);
+    return status == DANAUS_ERR_MEMORY ? dn_fail_memory(1, "a bias") : status;
+}
+
+danaus_status dn_linear_fitted(
+    linear *layer, danaus_device *device, const char *name, fit *f,
+    danaus_activation activation, int64_t tokens)
+{
+    danaus_chain *chain;
+    *layer = (linear){ .name = dn_copy_text(name) };
+    if (!layer->name)
+        return dn_fail_memory(1, "a name");
+    danaus_status status = fit_chain(f, &chain);
+    if (status == DANAUS_OK) {
+        status = prepare(layer, device, chain, activation, 0, tokens);
+        danaus_chain_destroy(chain);
+    }
+    if (status != DANAUS_OK) {
+        dn_linear_close(layer);
+        return status;
+    }
+    layer->parameters = dn_fit_parameters(f->rows, f->cols, f->rank);
+    if (f->dense)
+        layer->parameters = f->rows * f->cols;
+    layer->fitted = *f;
+    *f = (fit){ 0 };
+    return DANAUS_OK;
+}
+
+void dn_linear_close(linear *layer)
+{
+    dn_free(layer->name);
+    dn_fit_free(&layer->fitted);
+    danaus_ks_weights_destroy(layer->weights);
+    danaus_ks_plan_destroy(layer->plan);
+    *layer = (linear){ 0 };
+}

@@ -1,0 +1,46 @@
+/* A linear layer of a model: y = activation(W x + bias) for rows of tokens, W a dense
+   matrix or a chain. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MODEL_LINEAR_H
+#define DN_MODEL_LINEAR_H
+
+#include "danaus/ks.h"
+#include "model/bind.h"
+#include "model/fit.h"
+
+typedef struct linear {
+    char *name;
+    int64_t rows, cols, parameters;
+    int64_t factors;
+    int64_t packed; /* bytes */
+    danaus_ks_plan *plan;
+    danaus_ks_weights *weights;
+    fit fitted; /* what it was made of; basis NULL: it is the file's */
+} linear;
+
+/* Reads NAME.weight[rows][cols] or the chain NAME.weights.0, NAME.weights.1, ... whose shapes
+   are patterns, and NAME.bias[rows]. What does not fit is a complaint, and leaves the layer
+   without a plan. `tokens`: rows of x that it is planned for. */
+danaus_status dn_linear_open(
+    linear *layer, binder *b, const char *name, int64_t rows, int64_t cols,
+    danaus_activation activation, int64_t tokens);
+
+/* The dense layer of two tensors of a file, without its activation; adjoint: W^T x. */
+danaus_status dn_linear_dense(
+    linear *layer, danaus_device *device, const danaus_tensor *weight,
+    const danaus_tensor *bias, int adjoint, int64_t tokens);
+
+/* A layer of what was fitted, which becomes the layer's own. */
+danaus_status dn_linear_fitted(
+    linear *layer, danaus_device *device, const char *name, fit *f,
+    danaus_activation activation, int64_t tokens);
+void dn_linear_close(linear *layer);
+
+static inline danaus_status dn_linear_run(
+    const linear *layer, danaus_device *device, int64_t tokens, const float *x,
+    float *y)
+{
+    return danaus_ks_execute(layer->plan, device, layer->weights, tokens, x, y);
+}
+
+#endif

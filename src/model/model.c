@@ -1,0 +1,218 @@
+/* The calls of danaus/model.h: what is the same for all architectures. */
+// SPDX-License-Identifier: Apache-2.0
+#include "model/arch.h"
+
+#include "backend/nn.h"
+#include "base/mem.h"
+#include "base/numbers.h"
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+static const arch *const archs[] = {
+#define X(name) &dn_arch_##name,
+#include "model/archs.def"
+#undef X
+};
+
+static danaus_status find_arch(const json_t *config, const arch **found)
+{
+    span type = { 0 };
+    TRY(dn_json_text(config, "model_type", &type));
+    for (size_t i = 0; type.text && i < sizeof archs / sizeof *archs; i++)
+        if (dn_span_is(type, archs[i]->name)) {
+            *found = archs[i];
+            return DANAUS_OK;
+        }
+    return dn_fail(
+        DANAUS_ERR_UNSUPPORTED,
+        "config.json: model_type \"%.*s\" is not one that danaus runs",
+        (int)MIN(type.length, 40), type.text ? type.text : "");
+}
+
+static void fill_info(danaus_model *model)
+{
+    danaus_model_info *info = &model->info;
+    snprintf(info->architecture, sizeof info->architecture, "%s", model->arch->name);
+    info->memory = model->memory.bytes;
+    info->linear_parameters = info->dense_parameters = 0;
+    for (int i = 0; i < model->linears; i++) {
+        const linear *layer = &model->linear[i];
+        info->memory += layer->packed;
+        info->linear_parameters += layer->parameters;
+        info->dense_parameters += layer->rows * layer->cols;
+    }
+    info->parameters = model->others + info->linear_parameters;
+    if (model->pooling.most)
+        info->max_length = MIN(info->max_length, model->pooling.most);
+}
+
+static danaus_status open_model(
+    danaus_model *model, const char *path, const json_t *config)
+{
+    char file[PATH_MAX];
+    TRY(find_arch(config, &model->arch));
+    TRY(dn_pooling_read(path, &model->pooling));
+    TRY(dn_config_path(path, "model.safetensors", file, sizeof file));
+    TRY(danaus_file_open(file, &model->file));
+    danaus_status status = model->arch->open(model, config);
+    if (status != DANAUS_OK)
+        return dn_fail_in(status, file);
+    fill_info(model);
+    return DANAUS_OK;
+}
+
+danaus_status danaus_model_load(
+    danaus_device *device, const char *path, danaus_model **model)
+{
+    json_t *config;
+    if (!device || !path || !model)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a device, a folder and a place for the "
+                                 "model are needed");
+    if (!device->backend->nn)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "models do not run on device %s", device->name);
+    danaus_model *made = dn_calloc(1, sizeof *made);
+    if (!made)
+        return dn_fail_memory(sizeof *made, "a model");
+    made->memory.device = device;
+    made->path = dn_copy_text(path);
+    snprintf(made->device_name, sizeof made->device_name, "%s", device->name);
+    danaus_status status =
+        made->path ? DANAUS_OK : dn_fail_memory(strlen(path), "the name of a folder");
+    if (status == DANAUS_OK)
+        status = dn_config_load(path, "config.json", 0, &config);
+    if (status == DANAUS_OK) {
+        status = open_model(made, path, config);
+        json_decref(config);
+    }
+    if (status != DANAUS_OK) {
+        danaus_model_destroy(made);
+        return status;
+    }
+    *model = made;
+    return DANAUS_OK;
+}
+
+void danaus_model_destroy(danaus_model *model)
+{
+    if (!model)
+        return;
+    for (int i = 0; model->linear && i < model->linears; i++)
+        dn_linear_close(&model->linear[i]);
+    dn_free(model->linear);
+    if (model->arch)
+        model->arch->close(model);
+    dn_blocks_free(&model->memory);
+    danaus_file_close(model->file);
+    dn_free(model->path);
+    dn_free(model);
+}
+
+danaus_status danaus_model_describe(const danaus_model *model, danaus_model_info *info)
+{
+    if (!model || !info)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a model and a place for what it is are "
+                                 "needed");
+    *info = model->info;
+    return DANAUS_OK;
+}
+
+danaus_status danaus_model_layer_at(
+    const danaus_model *model, int index, danaus_model_layer *layer)
+{
+    if (!model || !layer)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a model and a place for a layer are needed");
+    if (index < 0 || index >= model->linears)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "the model has %d linear layers and no number %d",
+            model->linears, index);
+    const linear *found = &model->linear[index];
+    *layer = (danaus_model_layer){ .name = found->name,
+                                   .rows = found->rows,
+                                   .cols = found->cols,
+                                   .parameters = found->parameters,
+                                   .factors = found->factors,
+                                   .error = found->fitted.error };
+    return DANAUS_OK;
+}
+
+static danaus_status check_sequence(
+    const danaus_model *model, int64_t number, int64_t length, const int32_t *ids)
+{
+    if (length < 1 || length > model->info.max_length)
+        return dn_fail(
+            DANAUS_ERR_SHAPE,
+            "sequence %" PRId64 " has %" PRId64 " tokens; 1 to %" PRId64
+            " are possible",
+            number, length, model->info.max_length);
+    for (int64_t t = 0; t < length; t++)
+        if (ids[t] < 0 || ids[t] >= model->info.vocabulary)
+            return dn_fail(
+                DANAUS_ERR_ARGUMENT,
+                "token %" PRId64 " of sequence %" PRId64 " is %d; the vocabulary "
+                "has %" PRId64,
+                t, number, ids[t], model->info.vocabulary);
+    return DANAUS_OK;
+}
+
+/* Offsets and ids are good, and the model is for such a device. */
+static danaus_status check_sequences(
+    const danaus_model *model, const danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids)
+{
+    if (!model || !device || sequences < 0 || !offsets || (sequences && !ids))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a model, a device, offsets and ids are needed");
+    TRY(dn_check_place(device, model->device_name));
+    if (offsets[0])
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "offsets begin with %" PRId64 ", not 0", offsets[0]);
+    for (int64_t i = 0; i < sequences; i++) {
+        int64_t length;
+        if (__builtin_sub_overflow(offsets[i + 1], offsets[i], &length))
+            return dn_fail(DANAUS_ERR_SHAPE, "offset %" PRId64 " is too large", i + 1);
+        TRY(check_sequence(model, i, length, ids + offsets[i]));
+    }
+    return DANAUS_OK;
+}
+
+danaus_status danaus_model_embed(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, float *embeddings)
+{
+    TRY(check_sequences(model, device, sequences, offsets, ids));
+    if (sequences && !embeddings)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a place for embeddings is needed");
+    return model->arch->embed(model, device, sequences, offsets, ids, embeddings);
+}
+
+danaus_status danaus_model_compress(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, const danaus_model_compression *how)
+{
+    TRY(check_sequences(model, device, sequences, offsets, ids));
+    if (!how || !(how->share > 0 && how->share <= 1) || !(how->ridge >= 0) ||
+        how->ridge > 1e6)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a share of the weights above 0 and at most 1, and a "
+                                 "ridge of at least 0 are needed");
+    TRY(dn_check_reserved(how->reserved, sizeof how->reserved));
+    if (!device->backend->on_host || !model->arch->compress)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "models are compressed on a CPU, not on %s",
+            device->name);
+    if (sequences < 2)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "%" PRId64 " sequences are too few to compress a model with", sequences);
+    TRY(model->arch->compress(model, device, sequences, offsets, ids, how));
+    fill_info(model);
+    return DANAUS_OK;
+}

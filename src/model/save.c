@@ -1,0 +1,227 @@
+/* danaus_model_save(): a model's folder with the layers that it has now. */
+// SPDX-License-Identifier: Apache-2.0
+#include "model/arch.h"
+
+#include "base/dtype.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/replace.h"
+#include "base/status.h"
+#include "model/interpolated.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Tensors of an interpolated layer. */
+#define LAYER_TENSORS 5
+#define MOST_NAME     256
+
+/* Tensors to be written, with what had to be made for them. */
+typedef struct writing {
+    const danaus_model *model;
+    danaus_tensor *tensors;
+    int count;
+    void **owned; /* two for each tensor: name, numbers */
+} writing;
+
+static danaus_status add(
+    writing *w, const char *layer, const char *part, int ndim, const int64_t *shape,
+    const double *numbers)
+{
+    char name[MOST_NAME];
+    danaus_tensor *t = &w->tensors[w->count];
+    void **owned = w->owned + 2 * w->count;
+    int64_t count = 1;
+    *t = (danaus_tensor){ .dtype = DANAUS_F32, .ndim = ndim };
+    for (int i = 0; i < ndim; i++)
+        count *= t->shape[i] = shape[i];
+    snprintf(name, sizeof name, "%s%s.%s", w->model->prefix, layer, part);
+    owned[0] = dn_copy_text(name);
+    owned[1] = dn_calloc((size_t)count, sizeof(float));
+    if (!owned[0] || !owned[1])
+        return dn_fail_memory((size_t)count * sizeof(float), "a layer to write");
+    dn_convert(DANAUS_F64, numbers, DANAUS_F32, owned[1], count);
+    t->name = owned[0];
+    t->data = owned[1];
+    w->count++;
+    return DANAUS_OK;
+}
+
+static danaus_status add_dense(writing *w, const linear *layer)
+{
+    const fit *f = &layer->fitted;
+    TRY(add(
+        w, layer->name, "weight", 2, (const int64_t[]){ f->rows, f->cols }, f->basis));
+    return add(w, layer->name, "bias", 1, &f->rows, f->bias);
+}
+
+static danaus_status add_interpolated(writing *w, const linear *layer)
+{
+    const fit *f = &layer->fitted;
+    int64_t r = f->rank, others = f->rows - r;
+    double *at = dn_calloc((size_t)(f->rows * (r + 3)), sizeof *at);
+    if (!at)
+        return dn_fail_memory((size_t)(f->rows * r) * sizeof *at, "a layer to write");
+    const interpolated_rest parts = { at + 3 * f->rows, at, at + f->rows,
+                                      at + 2 * f->rows };
+    dn_interpolated_rest(f, &parts);
+    danaus_status status =
+        add(w, layer->name, "basis.weights.0", 4, (const int64_t[]){ 1, r, f->cols, 1 },
+            f->basis);
+    if (status == DANAUS_OK)
+        status = add(w, layer->name, "basis.bias", 1, &r, parts.kept_bias);
+    if (status == DANAUS_OK)
+        status =
+            add(w, layer->name, "others.weights.0", 4,
+                (const int64_t[]){ 1, others, r, 1 }, parts.rows);
+    if (status == DANAUS_OK)
+        status = add(w, layer->name, "others.bias", 1, &others, parts.bias);
+    if (status == DANAUS_OK)
+        status = add(w, layer->name, "place", 1, &f->rows, parts.place);
+    dn_free(at);
+    return status;
+}
+
+/* Whether a tensor of the file belongs to a layer that was fitted. */
+static int is_replaced(const danaus_model *model, const char *name)
+{
+    size_t prefix = strlen(model->prefix);
+    if (strncmp(name, model->prefix, prefix))
+        return 0;
+    for (int i = 0; i < model->linears; i++) {
+        const linear *layer = &model->linear[i];
+        size_t length = strlen(layer->name);
+        if (layer->fitted.basis && !strncmp(name + prefix, layer->name, length) &&
+            name[prefix + length] == '.')
+            return 1;
+    }
+    return 0;
+}
+
+static danaus_status list_tensors(writing *w)
+{
+    const danaus_model *model = w->model;
+    for (int i = 0; i < danaus_file_count(model->file); i++) {
+        danaus_tensor t;
+        TRY(danaus_file_tensor(model->file, i, &t));
+        if (!is_replaced(model, t.name))
+            w->tensors[w->count++] = t;
+    }
+    for (int i = 0; i < model->linears; i++) {
+        const linear *layer = &model->linear[i];
+        if (layer->fitted.basis)
+            TRY(layer->fitted.dense ? add_dense(w, layer) : add_interpolated(w, layer));
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status write_weights(const danaus_model *model, const char *path)
+{
+    size_t most =
+        (size_t)danaus_file_count(model->file) + (size_t)model->linears * LAYER_TENSORS;
+    writing w = { .model = model };
+    w.tensors = dn_calloc(most, sizeof *w.tensors);
+    w.owned = dn_calloc(2 * most, sizeof *w.owned);
+    danaus_status status =
+        w.tensors && w.owned
+            ? list_tensors(&w)
+            : dn_fail_memory(most * sizeof *w.tensors, "a table of tensors");
+    if (status == DANAUS_OK)
+        status = danaus_file_write_safetensors(path, w.tensors, w.count, NULL, 0);
+    for (size_t i = 0; w.owned && i < 2 * most; i++)
+        dn_free(w.owned[i]);
+    dn_free(w.owned);
+    dn_free(w.tensors);
+    return status;
+}
+
+/* ---- the other files ---- */
+
+/* All that a folder may have beside its weights; the configuration comes last. */
+static const char *const names[] = { "modules.json",
+                                     "sentence_bert_config.json",
+                                     "config_sentence_transformers.json",
+                                     "tokenizer.json",
+                                     "tokenizer_config.json",
+                                     "special_tokens_map.json",
+                                     "vocab.txt",
+                                     "config.json" };
+enum { NAMES = sizeof names / sizeof *names };
+
+/* A file of another model that this one lacks would count as its own. */
+static danaus_status check_older(const danaus_model *model, const char *path)
+{
+    char here[PATH_MAX], there[PATH_MAX];
+    for (int i = 0; i < NAMES; i++) {
+        TRY(dn_config_path(model->path, names[i], here, sizeof here));
+        TRY(dn_config_path(path, names[i], there, sizeof there));
+        if (access(here, F_OK) && !access(there, F_OK))
+            return dn_fail(
+                DANAUS_ERR_ARGUMENT,
+                "%.200s has a %s, which this model has not: it is another one's folder",
+                path, names[i]);
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status copy_file(const char *from, const char *to, const char *name)
+{
+    char source[PATH_MAX], target[PATH_MAX];
+    map m;
+    TRY(dn_config_path(from, name, source, sizeof source));
+    TRY(dn_config_path(to, name, target, sizeof target));
+    if (access(source, F_OK))
+        return DANAUS_OK;
+    TRY(dn_map_open(source, &m));
+    danaus_status status = dn_replace_file(target, &(file_part){ m.data, m.size }, 1);
+    dn_map_close(&m);
+    return status;
+}
+
+static danaus_status make_folder(const char *path)
+{
+    if (!mkdir(path, 0777) || errno == EEXIST)
+        return DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_IO, "the folder %.200s cannot be made: %s", path, strerror(errno));
+}
+
+static danaus_status copy_pooling(const danaus_model *model, const char *path)
+{
+    char folder[PATH_MAX], name[PATH_MAX];
+    if (!*model->pooling.folder)
+        return DANAUS_OK;
+    if (strchr(model->pooling.folder, '/') || !strcmp(model->pooling.folder, ".."))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "modules.json names the folder %.80s, which is not one of the model's",
+            model->pooling.folder);
+    TRY(dn_config_path(path, model->pooling.folder, folder, sizeof folder));
+    TRY(make_folder(folder));
+    TRY(dn_config_path(model->pooling.folder, "config.json", name, sizeof name));
+    return copy_file(model->path, path, name);
+}
+
+danaus_status danaus_model_save(const danaus_model *model, const char *path)
+{
+    char weights[PATH_MAX];
+    if (!model || !path)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a model and a folder are needed");
+    struct stat here, there;
+    if (!stat(model->path, &here) && !stat(path, &there) &&
+        here.st_ino == there.st_ino && here.st_dev == there.st_dev)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "%.200s is the folder that the model came from", path);
+    TRY(make_folder(path));
+    TRY(check_older(model, path));
+    TRY(dn_config_path(path, "model.safetensors", weights, sizeof weights));
+    TRY(write_weights(model, weights));
+    TRY(copy_pooling(model, path));
+    for (int i = 0; i < NAMES; i++)
+        TRY(copy_file(model->path, path, names[i]));
+    return DANAUS_OK;
+}

@@ -1,0 +1,155 @@
+/* The n-th allocation fails while a model is loaded, embeds, is compressed or saved, for
+   every n: the call says MEMORY, or does without, and the model is as it was. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "base/mem.h"
+#include "support/bert.h"
+#include "support/files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_ALLOCATIONS 20000
+#define SEQUENCES        12
+
+/* A small model, loaded, and what it embeds. */
+typedef struct scene {
+    danaus_device *device;
+    danaus_model *model;
+    small_bert m;
+    int64_t offsets[SEQUENCES + 1];
+    int32_t ids[SEQUENCES * 3];
+    float before[SEQUENCES * 80];
+    char folder[160];
+} scene;
+
+static danaus_status embed(scene *s, float *y)
+{
+    return danaus_model_embed(s->model, s->device, SEQUENCES, s->offsets, s->ids, y);
+}
+
+static void open_scene(scene *s)
+{
+    rng r = { 12 };
+    memset(s, 0, sizeof *s);
+    do {
+        bert_free(&s->m);
+        s->m = bert_random_dense(&r);
+    } while (s->m.width < 6 || s->m.layers > 1 || s->m.positions < 3);
+    for (int i = 0; i < SEQUENCES; i++) {
+        s->offsets[i + 1] = s->offsets[i] + 1 + i % 3;
+        for (int64_t t = s->offsets[i]; t < s->offsets[i + 1]; t++)
+            s->ids[t] = (int32_t)rng_int(&r, 0, s->m.vocabulary - 1);
+    }
+    assert_ok(danaus_device_open("cpu", &s->device));
+    assert_ok(danaus_device_set_threads(s->device, 1));
+    s->model = bert_load(&s->m, s->device);
+    assert_ok(embed(s, s->before));
+    snprintf(s->folder, sizeof s->folder, "%s", scratch_path("saved"));
+}
+
+static void close_scene(scene *s)
+{
+    danaus_model_destroy(s->model);
+    danaus_device_close(s->device);
+    bert_free(&s->m);
+}
+
+static void expect_same_model(scene *s)
+{
+    float now[SEQUENCES * 80];
+    assert_ok(embed(s, now));
+    assert_memory_equal(now, s->before, (size_t)(SEQUENCES * s->m.width) * sizeof *now);
+}
+
+/* Tries a call until it gets through without reaching the n-th allocation. */
+static void fail_each(scene *s, danaus_status (*try)(scene *s))
+{
+    for (long n = 1;; n++) {
+        dn_alloc_fail_at(n);
+        danaus_status status = try(s);
+        long made = dn_alloc_fail_at(0);
+        assert_in_range(n, 1, MOST_ALLOCATIONS);
+        if (status == DANAUS_OK && made < n) {
+            assert_in_range(n, 3, MOST_ALLOCATIONS);
+            return;
+        }
+        if (status == DANAUS_OK)
+            continue; /* it did without */
+        assert_int_equal(status, DANAUS_ERR_MEMORY);
+        assert_non_null(strstr(danaus_error_detail(), "memory"));
+        expect_same_model(s);
+    }
+}
+
+static danaus_status load_once(scene *s)
+{
+    danaus_model *model = NULL;
+    danaus_status status = danaus_model_load(s->device, scratch_directory(), &model);
+    assert_int_equal(model == NULL, status != DANAUS_OK);
+    danaus_model_destroy(model);
+    return status;
+}
+
+static danaus_status embed_once(scene *s)
+{
+    float y[SEQUENCES * 80];
+    return embed(s, y);
+}
+
+static danaus_status compress_once(scene *s)
+{
+    const danaus_model_compression how = { .share = 0.5 };
+    danaus_status status =
+        danaus_model_compress(s->model, s->device, SEQUENCES, s->offsets, s->ids, &how);
+    if (status != DANAUS_OK)
+        return status;
+    /* It got through: another one for the next round. */
+    dn_alloc_fail_at(0);
+    danaus_model_destroy(s->model);
+    assert_ok(danaus_model_load(s->device, scratch_directory(), &s->model));
+    return status;
+}
+
+static void models_live_without_memory(void **state)
+{
+    (void)state;
+    scene s;
+    open_scene(&s);
+    fail_each(&s, load_once);
+    fail_each(&s, embed_once);
+    fail_each(&s, compress_once);
+    close_scene(&s);
+}
+
+static danaus_status save_once(scene *s)
+{
+    return danaus_model_save(s->model, s->folder);
+}
+
+static void models_are_saved_without_memory(void **state)
+{
+    (void)state;
+    scene s;
+    open_scene(&s);
+    const danaus_model_compression how = { .share = 0.5 };
+    assert_ok(
+        danaus_model_compress(s.model, s.device, SEQUENCES, s.offsets, s.ids, &how));
+    assert_ok(embed(&s, s.before));
+    fail_each(&s, save_once);
+    danaus_model *saved;
+    assert_ok(danaus_model_load(s.device, s.folder, &saved));
+    danaus_model_destroy(saved);
+    close_scene(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_live_without_memory),
+        cmocka_unit_test(models_are_saved_without_memory),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, bert_teardown);
+}

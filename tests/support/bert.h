@@ -1,0 +1,51 @@
+/* Small random encoders of BERT's shape: as a folder that danaus loads, and as plain loops of
+   f64 that share no code with the library.
+
+   The bound of an embedding's error is measured on the loops: every operation's results are
+   changed by random parts of what its rounding in f32 may cost, and what comes out moves by
+   `moved` at most in some runs; errors are allowed to be BERT_BOUND times that. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef TEST_SUPPORT_BERT_H
+#define TEST_SUPPORT_BERT_H
+
+#include "danaus/danaus.h"
+#include "support/rng.h"
+
+#define BERT_BOUND       8
+#define BERT_MOST_ARRAYS 160
+
+typedef struct small_bert {
+    int64_t width, heads, inner, layers, vocabulary, positions;
+    danaus_activation activation;
+    int first, normalize, modules; /* modules: modules.json is there */
+    const char *prefix;            /* of names in the file */
+    int dense;                     /* all linear layers are */
+    int count;
+    danaus_tensor tensor[BERT_MOST_ARRAYS];
+    char name[BERT_MOST_ARRAYS][96];
+} small_bert;
+
+small_bert bert_random(rng *r);
+small_bert bert_random_dense(rng *r);
+void bert_free(small_bert *m);
+
+/* Writes config.json, model.safetensors and, if it has them, modules.json and
+   pool/config.json into the folder of files.h. */
+void bert_write(const small_bert *m);
+
+/* The same, and loaded. */
+danaus_model *bert_load(const small_bert *m, danaus_device *device);
+
+/* For cmocka: removes what models leave, and the folder. */
+int bert_teardown(void **state);
+void bert_remove_saved(void); /* the folder "saved" alone */
+
+/* Removes the tensor of this name, without the prefix. */
+void bert_drop(small_bert *m, const char *name);
+
+/* The embedding of one sequence, and how much it moves. */
+void bert_embed(
+    const small_bert *m, const int32_t *ids, int64_t length, double *embedding,
+    double *moved);
+
+#endif
