@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares two runs of `danaus bench --csv`.
+"""Compares two runs of `danaus-bench --csv`.
 
     compare.py OLD.csv NEW.csv
 

@@ -157,7 +157,7 @@ def plot(rows: list[dict], path: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", default="/usr/share/doc")
-    parser.add_argument("--sentences", type=int, default=2000)
+    parser.add_argument("--sentences", type=int, default=6000)
     parser.add_argument("--held", type=int, default=500)
     parser.add_argument("--shares", type=float, nargs="+", default=[0.3, 0.5, 0.7])
     tried = ["low rank", "danaus"]

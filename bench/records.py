@@ -1,4 +1,4 @@
-"""Records of `danaus bench ks --csv` and of baselines/torch_ks.py, for the programs that
+"""Records of `danaus-bench ks --csv` and of baselines/torch_ks.py, for the programs that
 draw them and sum them up."""
 # SPDX-License-Identifier: Apache-2.0
 import csv

@@ -3,7 +3,7 @@
 
     tables.py RECORDS.csv...
 
-Records of `danaus bench ks --baselines --csv` or of baselines/torch_ks.py. The tables
+Records of `danaus-bench ks --baselines --csv` or of baselines/torch_ks.py. The tables
 are those of arXiv 2405.15013 for whatever machine the records come from: how often
 danaus wins and by how much (its Table 2), against each method (5), by sparsity (6), and
 least-squares fits of log(speed) to log(density) and log(h) against bmm (9) and the best

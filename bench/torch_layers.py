@@ -20,9 +20,10 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
-import csv
 import dataclasses
+import pathlib
 import statistics
+import sys
 import time
 
 import torch
@@ -32,6 +33,9 @@ from torch_networks import NETWORKS, STYLES, Shape, network, read_suite, sizes_o
 import danaus
 from danaus.torch import KSLinear
 from danaus.torch.functional import ACTIVATIONS
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "baselines"))
+import origin  # noqa: E402
 
 FIELDS = (
     "version device torch kind name problem dtype layout rows phase way rounds "
@@ -325,7 +329,7 @@ class Options:
         self.records.append(record)
         new = len(self.records) == 1
         with open(self.out, "w" if new else "a", newline="") as file:
-            table = csv.DictWriter(file, FIELDS)
+            table = origin.Table(file, FIELDS)
             if new:
                 table.writeheader()
             table.writerow(record)

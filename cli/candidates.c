@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/candidates.h"
 
-#include "cli/report.h"
+#include "common/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,10 +42,10 @@ json_t *candidates_json(const danaus_candidate *candidates, int count)
         const danaus_candidate *c = &candidates[n];
         json_array_append_new(
             list, json_pack(
-                      "{s:s, s:o, s:I, s:f, s:i, s:f, s:b}", "kind", kind_name(c->kind),
+                      "{s:s, s:o, s:I, s:o, s:i, s:f, s:b}", "kind", kind_name(c->kind),
                       "patterns", json_patterns(c->patterns, c->count), "parameters",
-                      (json_int_t)c->parameters, "error", c->error, "passes", c->passes,
-                      "seconds", c->seconds, "taken", c->taken));
+                      (json_int_t)c->parameters, "error", json_number(c->error),
+                      "passes", c->passes, "seconds", c->seconds, "taken", c->taken));
     }
     return list;
 }

@@ -1,30 +1,27 @@
 /* danaus apply: y = W x + bias for a matrix of inputs, file to file. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
-#include "cli/open.h"
-#include "cli/measure.h"
-#include "cli/report.h"
+#include "common/open.h"
+#include "common/report.h"
+#include "common/standard.h"
+#include "common/timing.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static const usage use = {
     .command = "danaus apply",
     .synopsis = "CHAIN.safetensors X.npy -o Y.npy [OPTION]...",
-    .about = "Multiplies inputs by the M x N matrix of a chain and adds its bias, if "
-             "any. X is\n"
-             "batch x N (layout first, the default) or N x batch (layout last), and Y "
-             "has the\n"
-             "same layout with M in place of N. A vector of N elements gives one of M. "
-             "With\n"
-             "--adjoint the matrix is transposed (and conjugated), M and N change "
-             "places, and\n"
-             "the bias is left out.\n\n"
-             "The product is made in the type of X unless --dtype says otherwise; Y "
-             "has that\n"
-             "type. A complex chain or X makes it complex.\n",
+    .about =
+        "Multiplies inputs by the M x N matrix of a chain and adds its bias, if any.\n"
+        "X is batch x N (layout first, the default) or N x batch (layout last), and\n"
+        "Y has the same layout with M in place of N. A vector of N elements gives\n"
+        "one of M. With --adjoint the matrix is transposed (and conjugated), M and N\n"
+        "change places, and the bias is left out.\n\n"
+        "The product is made in the type of X unless --dtype says otherwise; Y has\n"
+        "that type. A complex chain or X makes it complex. A file - is standard\n"
+        "input or output.\n",
     .least = 2,
     .most = 2,
     .operands = "a chain file and a file of inputs",
@@ -32,8 +29,9 @@ static const usage use = {
 
 typedef struct options {
     device_options device;
+    plan_options plan;
     const char *output, *tensor;
-    int layout, adjoint, effort, activation, json;
+    int layout, adjoint, activation, json;
     danaus_dtype dtype;
     int64_t repeat;
 } options;
@@ -48,16 +46,10 @@ typedef struct apply {
     danaus_dtype dtype;
     int64_t batch, inputs, outputs;
     int vector; /* X has one dimension */
-    double seconds;
+    output output;
+    timing time;
     void *x, *y; /* device memory */
 } apply;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static danaus_dtype complex_of(danaus_dtype dtype)
 {
@@ -169,12 +161,19 @@ static int load_inputs(apply *a, const danaus_tensor *x)
     return status;
 }
 
-/* Plans, packs and multiplies; the time is the median of the repetitions. */
+static danaus_status run_product(void *self)
+{
+    apply *a = self;
+    return danaus_ks_execute(a->plan, a->device, a->weights, a->batch, a->x, a->y);
+}
+
+/* Plans, packs and multiplies. */
 static int multiply(apply *a)
 {
     danaus_ks_desc desc = { .layout = (danaus_layout)a->o->layout };
     desc.dtype = a->dtype;
-    desc.effort = (danaus_effort)a->o->effort;
+    desc.effort = (danaus_effort)a->o->plan.effort;
+    desc.math = math_of(a->o->plan.accuracy);
     desc.adjoint = a->o->adjoint;
     desc.activation = (danaus_activation)a->o->activation;
     desc.batch = a->batch;
@@ -184,21 +183,7 @@ static int multiply(apply *a)
         danaus_ks_weights_create(a->plan, a->device, a->chain, &a->weights))
         return library_failure();
     int64_t repeat = a->o->repeat > 1 ? a->o->repeat : 1;
-    double *seconds = calloc((size_t)repeat, sizeof *seconds);
-    if (!seconds)
-        return failure("no memory for %" PRId64 " repetitions", repeat);
-    danaus_status status = DANAUS_OK;
-    for (int64_t i = 0; i < repeat && !status; i++) {
-        double start = now();
-        status =
-            danaus_ks_execute(a->plan, a->device, a->weights, a->batch, a->x, a->y);
-        status = status ? status : danaus_device_sync(a->device);
-        seconds[i] = now() - start;
-    }
-    sort_numbers(seconds, (size_t)repeat);
-    a->seconds = seconds[repeat / 2];
-    free(seconds);
-    return status ? library_failure() : STATUS_OK;
+    return measure_calls(a->device, repeat, run_product, a, &a->time);
 }
 
 static int save_outputs(apply *a)
@@ -213,44 +198,44 @@ static int save_outputs(apply *a)
     y.shape[0] = a->vector || last ? a->outputs : a->batch;
     y.shape[1] = last ? a->batch : a->outputs;
     int failed = danaus_download(a->device, host, a->y, bytes) ||
-                 danaus_file_write_npy(a->o->output, &y);
+                 danaus_file_write_npy(a->output.path, &y);
     free(host);
     return failed ? library_failure() : STATUS_OK;
 }
 
-static void report(const apply *a)
+static int report(const apply *a)
 {
     char plan[2048];
-    danaus_ks_plan_describe(a->plan, plan, sizeof plan);
+    format_plan(a->plan, plan, sizeof plan);
     if (a->o->json)
-        report_json(json_pack(
-            "{s:I, s:I, s:I, s:s, s:s, s:b, s:f, s:s, s:s}", "batch",
+        return report_json(json_pack(
+            "{s:I, s:I, s:I, s:s, s:s, s:b, s:f, s:s, s:o}", "batch",
             (json_int_t)a->batch, "inputs", (json_int_t)a->inputs, "outputs",
             (json_int_t)a->outputs, "dtype", danaus_dtype_name(a->dtype), "layout",
             a->o->layout ? "last" : "first", "adjoint", a->o->adjoint, "seconds",
-            a->seconds, "plan", plan, "output", a->o->output));
-    else
+            a->time.median, "plan", plan, "output", json_text(a->o->output)));
+    if (!output_is_standard(&a->output))
         printf(
             "%s: %" PRId64 " x (%" PRId64 " -> %" PRId64 "), %s, batch %s, %.3g s\n",
             a->o->output, a->batch, a->inputs, a->outputs, danaus_dtype_name(a->dtype),
-            a->o->layout ? "last" : "first", a->seconds);
+            a->o->layout ? "last" : "first", a->time.median);
+    return STATUS_OK;
 }
 
 static int run(apply *a, const char *chain_path, const char *input_path)
 {
     danaus_tensor x;
-    if (danaus_chain_load(chain_path, &a->chain))
-        return library_failure();
-    int status = open_tensor(input_path, a->o->tensor, &a->file, &x);
+    int status = output_open(&a->output, a->o->output);
+    if (!status && danaus_chain_load(chain_path, &a->chain))
+        status = library_failure();
+    status = status ? status : open_tensor(input_path, a->o->tensor, &a->file, &x);
     status = status ? status : check_shape(a, &x);
     status = status ? status : choose_dtype(a, x.dtype);
     status = status ? status : open_device(&a->o->device, &a->device);
     status = status ? status : load_inputs(a, &x);
     status = status ? status : multiply(a);
     status = status ? status : save_outputs(a);
-    if (status == STATUS_OK)
-        report(a);
-    return status;
+    return status ? status : report(a);
 }
 
 static void release(apply *a)
@@ -271,7 +256,7 @@ int cmd_apply(int argc, char **argv)
     options o = { .repeat = 1 };
     int operands;
     const arg table[] = {
-        { "output", 'o', ARG_TEXT, &o.output, "FILE", "the .npy file to write" },
+        { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the .npy file to write" },
         { "layout", 0, ARG_WORD, &o.layout, "first|last",
           "where X and Y have the batch (default first)" },
         { "adjoint", 0, ARG_FLAG, &o.adjoint, NULL,
@@ -285,8 +270,8 @@ int cmd_apply(int argc, char **argv)
         { "tensor", 0, ARG_TEXT, &o.tensor, "NAME",
           "the tensor to take when X is a safetensors file\nwith several" },
         DEVICE_ARGS(o.device),
-        { "effort", 0, ARG_WORD, &o.effort, "estimate|measure",
-          "how to choose kernels (default estimate)" },
+        EFFORT_ARG(o.plan),
+        ACCURACY_ARG(o.plan),
         { "repeat", 0, ARG_COUNT, &o.repeat, "N",
           "multiply N times and report the median time" },
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
@@ -295,10 +280,8 @@ int cmd_apply(int argc, char **argv)
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
-    if (!o.output)
-        return usage_error("-o FILE is needed (try --help)");
     apply a = { .o = &o };
     status = run(&a, argv[1], argv[2]);
     release(&a);
-    return status;
+    return output_close(&a.output, status);
 }

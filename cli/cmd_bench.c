@@ -1,350 +1,355 @@
-/* danaus bench ks: measures the problems of a suite and prints a record for each. */
+/* danaus bench: how fast products and convolutions of the user's shapes are here. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/bench_calls.h"
-#include "cli/bench_conv.h"
-#include "cli/bench_stream.h"
 #include "cli/commands.h"
-#include "cli/energy.h"
-#include "cli/gpu_limits.h"
-#include "cli/open.h"
-#include "cli/records.h"
-#include "cli/report.h"
-#include "cli/suite.h"
+#include "common/noise.h"
+#include "common/open.h"
+#include "common/progress.h"
+#include "common/report.h"
+#include "common/suite.h"
+#include "common/timing.h"
 
-#include <errno.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_DENSE_BYTES   4e9 /* of the dense matrix that is compared with */
+#define MOST_DENSE_SECONDS 5.0 /* of one product by it, at our speed */
+
 static const usage use = {
     .command = "danaus bench",
-    .synopsis = "ks|conv|stream|calls --suite bench/suites/NAME.csv [OPTION]...",
+    .synopsis = "[ks|conv] --suite FILE [OPTION]...",
     .about =
-        "Convolutions: see danaus bench conv --help; those of signals that come "
-        "in\nblocks: danaus bench stream --help; what calls cost the host of a GPU:\n"
-        "danaus bench calls --help.\n\n"
-        "Measures y = W x for every problem, layout and batch size of a suite and "
-        "prints\n"
-        "a record for each: medians of at least 9 samples and 0.2 s of calls after a\n"
-        "warm-up, with inputs that rotate through more memory than the last cache\n"
-        "(unless --hot).\n\n"
-        "The limit is max(operations / peak, bytes / copy rate), with the peak of\n"
-        "multiply-adds and the copy rate measured in the same rounds on as many "
-        "threads; x,\n"
-        "y and weights count once. Weights stay in the caches between calls, so small\n"
-        "batches may beat the limit in bytes. On a GPU the peak is that of a dense "
-        "product\n"
-        "of 4096 x 4096 by danaus in the same type.\n\n"
-        "With --baselines other methods make the same product in the same rounds: "
-        "dense\n"
-        "(one GEMM with the product of the chain), bmm (permute, batched GEMM, "
-        "permute\n"
-        "back), einsum (direct loops), csr and bsr. Their results are compared with "
-        "ours;\n"
-        "a difference that rounding does not explain is a failure.\n",
-    .least = 1,
+        "Measures the products (ks, which may be left out) or convolutions (conv) of\n"
+        "a suite: medians of at least 0.2 s of calls after a warm-up, with the same\n"
+        "x and y in each call. A line of the file, or of standard input for -, is a\n"
+        "problem:\n\n"
+        "  echo '\"1,192,48,2 2,48,192,1\",4096' | danaus bench --suite -\n"
+        "  echo 'causal,16384,16384,8,64,plain' | danaus bench conv --suite -\n\n"
+        "that is the patterns of a chain and the batch, or the kind (causal,\n"
+        "circular, bidirectional), length, taps, batch and channels of a\n"
+        "convolution, which is plain, gated or sparse. Products are compared with\n"
+        "the dense matrix of their size, unless that takes too long.\n",
+    .least = 0,
     .most = 1,
-    .operands = "\"ks\"",
+    .operands = "\"ks\" or \"conv\"",
+    .words = "ks|conv",
 };
 
 typedef struct options {
     device_options device;
-    const char *suite, *methods, *csv;
+    plan_options plan;
+    const char *suite, *csv;
     danaus_dtype dtype;
-    int layout; /* 0: both, else 1 + danaus_layout */
-    int effort, math, baselines, energy, hot, json;
+    int layout, json; /* layout: 0 both, else 1 + danaus_layout */
     counts batch;
 } options;
 
 typedef struct bench {
     const options *o;
-    suite suite;
     danaus_device *device;
-    team *team;
-    machine *machine;
-    run_facts run;
-    FILE *csv;
     json_t *records;
-    int left_out; /* problems that are too large for the memory */
+    progress bar;
 } bench;
 
-/* ---- one record ---- */
-
-static int check_ours(bench_case *c, findings *f)
+/* Noise in the device's memory. */
+static int make_operand(
+    danaus_device *device, double count, danaus_dtype dtype, void **to)
 {
-    f->error = bench_case_error(c, &f->seconds);
-    if (c->failed)
+    if (count > 1e15)
+        return failure("no memory for %.3g numbers", count);
+    return noise_on_device(device, (int64_t)count, dtype, 0, to) ? library_failure()
+                                                                 : STATUS_OK;
+}
+
+/* ---- records ---- */
+
+static void add_times(json_t *record, const timing *t, double bytes)
+{
+    json_t *times = json_pack(
+        "{s:f, s:f, s:f, s:I, s:f}", "seconds", t->median, "p10_seconds", t->p10,
+        "p90_seconds", t->p90, "calls", (json_int_t)t->calls, "bytes_per_second",
+        bytes / t->median);
+    json_object_update(record, times);
+    json_decref(times);
+}
+
+/* Takes a record; people see the words. */
+static int take(bench *b, json_t *record, const char *words)
+{
+    json_array_append_new(b->records, record);
+    progress_clear(&b->bar);
+    if (!b->o->json)
+        printf("%s\n", words);
+    fflush(stdout);
+    return b->o->csv ? report_csv(b->records, b->o->csv) : STATUS_OK;
+}
+
+/* ---- products ---- */
+
+typedef struct product {
+    danaus_device *device;
+    danaus_ks_plan *plan;
+    danaus_ks_weights *weights;
+    int64_t batch;
+    const void *x;
+    void *y;
+    double weight_count, flops;
+} product;
+
+static danaus_status run_product(void *self)
+{
+    product *p = self;
+    return danaus_ks_execute(p->plan, p->device, p->weights, p->batch, p->x, p->y);
+}
+
+static int make_product(
+    product *p, const danaus_pattern *patterns, int count, const danaus_ks_desc *desc)
+{
+    danaus_chain *chain;
+    if (danaus_chain_create(patterns, count, desc->dtype, &chain))
         return library_failure();
-    if (!(f->error <= bench_case_bound(c)))
-        return failure(
-            "the product is wrong: relative error %.3g, and rounding explains %.3g",
-            f->error, bench_case_bound(c));
-    return STATUS_OK;
-}
-
-static int check_rivals(bench_case *c, const rivals *r, findings *f)
-{
-    f->permutations = NAN;
-    for (int i = 0; i < r->count; i++) {
-        const char *name = rival_name(r->list[i]);
-        double share = rival_permutations(r->list[i], c);
-        f->difference[i] = rival_difference(r->list[i], c, &f->rivals[i].known);
-        f->permutations = isnan(share) ? f->permutations : share;
-        if (!(f->difference[i] <= 2 * bench_case_bound(c)))
-            return failure(
-                "%s differs from ours by %.3g, and rounding explains %.3g", name,
-                f->difference[i], 2 * bench_case_bound(c));
+    danaus_status status = DANAUS_OK;
+    for (int f = 0; f < count && !status; f++) {
+        danaus_pattern q = patterns[f];
+        int64_t numbers = q.a * q.b * q.c * q.d;
+        p->weight_count += (double)numbers;
+        status = noise_fill(danaus_chain_weights(chain, f), numbers, desc->dtype, 1, 0);
     }
-    return STATUS_OK;
+    p->batch = desc->batch;
+    p->flops = (is_complex(desc->dtype) ? 8 : 2) * p->weight_count * (double)p->batch;
+    if (status || danaus_ks_plan_create(p->device, patterns, count, desc, &p->plan) ||
+        danaus_ks_weights_create(p->plan, p->device, chain, &p->weights))
+        status = DANAUS_ERR_ARGUMENT;
+    danaus_chain_destroy(chain);
+    return status ? library_failure() : STATUS_OK;
 }
 
-static void run_peak_f32(void *m, const void *x, void *y)
+static void free_product(product *p)
 {
-    (void)x, (void)y;
-    machine_run_f32(m);
+    danaus_ks_weights_destroy(p->weights);
+    danaus_ks_plan_destroy(p->plan);
 }
 
-static void run_peak_f64(void *m, const void *x, void *y)
+/* Seconds of the dense product; NAN where it would take too long. */
+static int time_dense(
+    const product *ours, const timing *our_time, int64_t rows, int64_t cols,
+    const danaus_ks_desc *desc, double *seconds)
 {
-    (void)x, (void)y;
-    machine_run_f64(m);
-}
-
-static void run_copy(void *m, const void *x, void *y)
-{
-    (void)x, (void)y;
-    machine_run_copy(m);
-}
-
-static int is_wide(const bench_case *c)
-{
-    return c->dtype == DANAUS_F64 || c->dtype == DANAUS_C128;
-}
-
-/* Times ours, its factors one by one, the baselines and, on processors, the limits in
-   the same rounds. */
-static int time_all(
-    bench *b, bench_case *c, one_by_one *factors, const rivals *r, findings *f)
-{
-    int wide = is_wide(c), count = 1;
-    runner list[MAX_RIVALS + 4] = {
-        { .name = "danaus",
-          .run = bench_case_run,
-          .finish = bench_case_finish,
-          .self = c,
-          .known = f->seconds },
-    };
-    if (c->count > 1)
-        list[count++] = (runner){ .name = "factors",
-                                  .run = one_by_one_run,
-                                  .finish = one_by_one_finish,
-                                  .self = factors };
-    const runner *others = &list[count], *limit = others + r->count;
-    for (int i = 0; i < r->count; i++)
-        list[count++] = (runner){ .name = rival_name(r->list[i]),
-                                  .run = rival_run,
-                                  .self = r->list[i],
-                                  .known = f->rivals[i].known };
-    if (b->machine) {
-        list[count++] = (runner){ .name = "peak",
-                                  .run = wide ? run_peak_f64 : run_peak_f32,
-                                  .self = b->machine };
-        list[count++] = (runner){ .name = "copy", .run = run_copy, .self = b->machine };
-    }
-    if (!measure(list, count, &c->inputs))
-        return failure("no memory for times");
-    if (c->failed || (c->count > 1 && factors->failed))
-        return library_failure();
-    f->ours = list[0];
-    if (c->count > 1)
-        f->factors = list[1];
-    memcpy(f->rivals, others, (size_t)r->count * sizeof *others);
-    machine_limits work = b->machine ? machine_work(b->machine) : b->run.limits;
-    f->peak = (wide ? work.f64 : work.f32) / (b->machine ? limit[0].median : 1);
-    f->copy = work.copy / (b->machine ? limit[1].median : 1);
-    return STATUS_OK;
-}
-
-static int measure_case(bench *b, bench_case *c, rivals *r, json_t **record)
-{
-    findings f = { .joules = NAN };
-    one_by_one factors = { .of = c };
-    int status = check_ours(c, &f);
-    if (status)
-        return status;
-    if (b->o->baselines)
-        rivals_create(
-            c, b->team, b->run.device.instructions,
-            is_wide(c) ? b->run.limits.f64 : b->run.limits.f32,
-            rivals_set(b->o->methods), r);
-    status = check_rivals(c, r, &f);
-    if (!status && c->count > 1)
-        status = one_by_one_create(c, &factors);
-    status = status ? status : time_all(b, c, &factors, r, &f);
-    if (c->count > 1)
-        one_by_one_destroy(&factors);
-    if (!status && b->o->energy)
-        status = energy_of(b->device, &f.ours, &c->inputs, &f.joules);
-    if (!status && c->failed)
-        status = library_failure();
-    if (!status)
-        *record = record_make(&b->run, c, r, &f);
+    product dense = *ours;
+    danaus_pattern whole = { 1, rows, cols, 1 };
+    timing t = { .median = NAN };
+    double entries = (double)rows * (double)cols, share = entries / ours->weight_count;
+    *seconds = NAN;
+    if (entries * (double)danaus_dtype_size(desc->dtype) > MOST_DENSE_BYTES ||
+        share * our_time->median > MOST_DENSE_SECONDS)
+        return STATUS_OK;
+    dense.plan = NULL;
+    dense.weights = NULL;
+    dense.weight_count = 0;
+    int status = make_product(&dense, &whole, 1, desc);
+    status = status ? status : measure_calls(dense.device, 0, run_product, &dense, &t);
+    free_product(&dense);
+    *seconds = t.median;
     return status;
 }
 
-/* Inputs, outputs and as much again for baselines are at most half of the memory. */
-static int fits(const bench *b, const suite_problem *p, int64_t batch)
+static int report_product(
+    bench *b, const suite_problem *p, const danaus_ks_desc *desc, const product *ours,
+    const timing *t, double bytes, double dense)
 {
-    danaus_pattern left = p->patterns[0], right = p->patterns[p->count - 1];
-    danaus_dtype dtype = b->o->dtype ? b->o->dtype : DANAUS_F32;
-    double elements =
-        (double)(left.a * left.b * left.d) + (double)(right.a * right.c * right.d);
-    double bytes = elements * (double)batch * (double)danaus_dtype_size(dtype);
-    return !b->run.device.memory || 4 * bytes <= (double)b->run.device.memory;
+    char problem[4096], plan[2048], words[400];
+    format_patterns(p->patterns, p->count, problem, sizeof problem);
+    format_plan(ours->plan, plan, sizeof plan);
+    const char *layout = desc->layout ? "last" : "first";
+    json_t *record = json_pack(
+        "{s:s, s:s, s:s, s:I}", "problem", problem, "dtype",
+        danaus_dtype_name(desc->dtype), "layout", layout, "batch",
+        (json_int_t)desc->batch);
+    add_times(record, t, bytes);
+    json_t *more = json_pack(
+        "{s:f, s:o, s:o, s:s}", "flops_per_second", ours->flops / t->median,
+        "dense_seconds", json_number(dense), "speedup", json_number(dense / t->median),
+        "plan", plan);
+    json_object_update(record, more);
+    json_decref(more);
+    int length = snprintf(
+        words, sizeof words, "%-28.60s %-5s %6" PRId64 "  %9.3g s  %8.1f GFLOP/s",
+        problem, layout, desc->batch, t->median, ours->flops / t->median / 1e9);
+    if (!isnan(dense))
+        snprintf(
+            words + length, sizeof words - (size_t)length,
+            "  dense %9.3g s, %.2f times as long", dense, dense / t->median);
+    return take(b, record, words);
 }
 
-static int run_case(
+static int bench_product(
     bench *b, const suite_problem *p, danaus_layout layout, int64_t batch)
 {
-    bench_case c = { .device = b->device, .count = p->count, .layout = layout };
-    memcpy(c.patterns, p->patterns, sizeof c.patterns);
-    c.dtype = b->o->dtype ? b->o->dtype : DANAUS_F32;
-    c.effort = (danaus_effort)b->o->effort;
-    c.math = (danaus_math)b->o->math;
-    c.batch = batch;
-    c.cache = b->o->hot ? 0 : b->run.device.cache;
-    rivals r = { 0 };
-    json_t *record = NULL;
-    int status = bench_case_create(&c);
-    status = status ? status : measure_case(b, &c, &r, &record);
-    rivals_destroy(&r);
-    bench_case_destroy(&c);
-    if (status)
-        return status;
-    if (b->csv)
-        record_write_csv(record, json_array_size(b->records) == 0, b->csv);
-    if (!b->o->json)
-        record_print(record);
-    json_array_append_new(b->records, record);
-    return STATUS_OK;
+    danaus_ks_desc desc = { .layout = layout, .batch = batch };
+    desc.dtype = b->o->dtype ? b->o->dtype : DANAUS_F32;
+    desc.effort = (danaus_effort)b->o->plan.effort;
+    desc.math = math_of(b->o->plan.accuracy);
+    danaus_pattern left = p->patterns[0], right = p->patterns[p->count - 1];
+    int64_t rows = left.a * left.b * left.d, cols = right.a * right.c * right.d;
+    double n = (double)batch, dense = NAN;
+    product ours = { .device = b->device };
+    timing t;
+    void *x = NULL, *y = NULL;
+    int status = make_operand(b->device, n * (double)cols, desc.dtype, &x);
+    status =
+        status ? status : make_operand(b->device, n * (double)rows, desc.dtype, &y);
+    ours.x = x;
+    ours.y = y;
+    status = status ? status : make_product(&ours, p->patterns, p->count, &desc);
+    status = status ? status : measure_calls(b->device, 0, run_product, &ours, &t);
+    status = status ? status : time_dense(&ours, &t, rows, cols, &desc, &dense);
+    double numbers = n * (double)(rows + cols) + ours.weight_count;
+    if (!status)
+        status = report_product(
+            b, p, &desc, &ours, &t, numbers * (double)danaus_dtype_size(desc.dtype),
+            dense);
+    free_product(&ours);
+    danaus_free(b->device, x);
+    danaus_free(b->device, y);
+    return status;
+}
+
+static int bench_products(bench *b, const suite_problem *p)
+{
+    counts batches = b->o->batch;
+    int status = STATUS_OK;
+    if (!batches.count)
+        batches = (counts){ 1, { p->batch ? p->batch : 25088 } };
+    for (int n = 0; n < batches.count; n++)
+        for (int layout = 0; layout < 2 && !status; layout++)
+            if (!b->o->layout || b->o->layout == 1 + layout)
+                status = bench_product(b, p, (danaus_layout)layout, batches.value[n]);
+    return status;
+}
+
+/* ---- convolutions ---- */
+
+typedef struct convolution {
+    danaus_device *device;
+    danaus_conv_plan *plan;
+    danaus_spectrum *spectrum;
+    int64_t batch;
+    void *u, *y, *gates[2];
+} convolution;
+
+static danaus_status run_convolution(void *self)
+{
+    convolution *c = self;
+    return danaus_conv_execute(
+        c->plan, c->device, c->spectrum, c->batch, c->u, c->gates[0], c->gates[1],
+        c->y);
+}
+
+/* Filters of noise, in the type of sums; backwards the same ones. */
+static int make_filters(convolution *c, const danaus_conv_desc *desc, int gated)
+{
+    danaus_dtype sums = desc->dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
+    int64_t taps;
+    void *k = NULL;
+    if (!__builtin_mul_overflow(desc->channels, desc->filter_length, &taps) &&
+        taps < INT64_C(1) << 40)
+        k = malloc((size_t)taps * danaus_dtype_size(sums));
+    if (!k)
+        return failure("no memory for filters");
+    const void *back = desc->kind == DANAUS_BIDIRECTIONAL ? k : NULL;
+    int failed = noise_fill(k, taps, sums, 1, 0) ||
+                 danaus_conv_plan_create(c->device, desc, &c->plan) ||
+                 danaus_spectrum_create(
+                     c->plan, c->device, k, back, gated ? k : NULL, &c->spectrum);
+    free(k);
+    return failed ? library_failure() : STATUS_OK;
+}
+
+static int report_convolution(
+    bench *b, const conv_problem *p, const convolution *c, danaus_dtype dtype,
+    const timing *t, double bytes)
+{
+    char plan[1024], words[200];
+    danaus_conv_plan_describe(c->plan, plan, sizeof plan);
+    plan[strcspn(plan, "\n")] = '\0';
+    json_t *record = json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:s, s:s}", "kind", conv_kind_names[p->kind],
+        "length", (json_int_t)p->length, "taps", (json_int_t)p->taps, "batch",
+        (json_int_t)p->batch, "channels", (json_int_t)p->channels, "extras",
+        conv_extras_name(p), "dtype", danaus_dtype_name(dtype));
+    add_times(record, t, bytes);
+    json_object_set_new(record, "plan", json_string(plan));
+    snprintf(
+        words, sizeof words,
+        "%-13s %-6s %9" PRId64 " %9" PRId64 " %4" PRId64 " x %-5" PRId64
+        "  %9.3g s  %7.1f GB/s",
+        conv_kind_names[p->kind], conv_extras_name(p), p->length, p->taps, p->batch,
+        p->channels, t->median, bytes / t->median / 1e9);
+    return take(b, record, words);
+}
+
+static int bench_convolution(bench *b, const conv_problem *p)
+{
+    danaus_dtype dtype = b->o->dtype ? b->o->dtype : DANAUS_F32;
+    danaus_conv_desc desc =
+        conv_problem_desc(p, dtype, (danaus_effort)b->o->plan.effort);
+    desc.accuracy = (danaus_conv_accuracy)b->o->plan.accuracy;
+    convolution c = { .device = b->device, .batch = p->batch };
+    double numbers = (double)p->batch * (double)p->channels * (double)p->length;
+    void **memory[] = { &c.u, &c.y, &c.gates[0], &c.gates[1] };
+    int arrays = p->gated ? 4 : 2, status = make_filters(&c, &desc, p->gated);
+    for (int i = 0; i < arrays && !status; i++)
+        status = make_operand(b->device, numbers, dtype, memory[i]);
+    timing t;
+    status = status ? status : measure_calls(b->device, 0, run_convolution, &c, &t);
+    if (!status)
+        status = report_convolution(
+            b, p, &c, dtype, &t, arrays * numbers * (double)danaus_dtype_size(dtype));
+    danaus_spectrum_destroy(c.spectrum);
+    danaus_conv_plan_destroy(c.plan);
+    for (int i = 0; i < 4; i++)
+        danaus_free(b->device, *memory[i]);
+    return status;
 }
 
 /* ---- all of them ---- */
 
-static int run_problem(bench *b, const suite_problem *p)
+static int bench_all(bench *b, int conv)
 {
-    counts batches = b->o->batch;
-    if (!batches.count)
-        batches = (counts){ 1, { p->batch ? p->batch : 25088 } };
-    int status = STATUS_OK;
-    for (int i = 0; i < batches.count; i++) {
-        if (!fits(b, p, batches.value[i])) {
-            b->left_out++;
-            continue;
-        }
-        for (int layout = 0; layout < 2 && !status; layout++)
-            if (!b->o->layout || b->o->layout == 1 + layout)
-                status = run_case(b, p, (danaus_layout)layout, batches.value[i]);
+    suite products = { 0 };
+    conv_suite convs = { 0 };
+    int status = conv ? conv_suite_read(b->o->suite, &convs)
+                      : suite_read(b->o->suite, &products);
+    int count = conv ? convs.count : products.count;
+    status = status ? status : open_device(&b->o->device, &b->device);
+    for (int i = 0; i < count && !status; i++) {
+        progress_count(&b->bar, i, count);
+        status = conv ? bench_convolution(b, &convs.problems[i])
+                      : bench_products(b, &products.problems[i]);
     }
+    progress_clear(&b->bar);
+    suite_free(&products);
+    conv_suite_free(&convs);
     return status;
 }
 
-static int measure_limits(bench *b)
+static int run(bench *b, int conv)
 {
-    const options *o = b->o;
-    const danaus_device_info *info = &b->run.device;
-    if (info->threads == 0 && o->baselines)
-        return usage_error("--baselines run on processors: leave --device out");
-    double joules;
-    if (o->energy && danaus_device_energy(b->device, &joules))
+    danaus_device_info info;
+    output csv = { 0 };
+    if (b->o->csv && !strcmp(b->o->csv, "-"))
+        return usage_error("--csv names a file; --json is for standard output");
+    int status = b->o->csv ? output_open(&csv, b->o->csv) : STATUS_OK;
+    status = status ? status : bench_all(b, conv);
+    if (status || !b->o->json)
+        return status;
+    if (danaus_device_describe(b->device, &info))
         return library_failure();
-    if (info->threads == 0)
-        return gpu_limits(
-            b->device, o->dtype ? o->dtype : DANAUS_F32, (danaus_math)o->math,
-            &b->run.limits);
-    b->team = team_create(info->threads);
-    if (b->team)
-        b->machine = machine_create(b->team, info->instructions, info->cache);
-    if (!b->machine)
-        return failure("no memory to measure the machine");
-    b->run.limits = *machine_best(b->machine);
-    return STATUS_OK;
-}
-
-static int prepare(bench *b)
-{
-    const options *o = b->o;
-    int status = suite_read(o->suite, &b->suite);
-    status = status ? status : open_device(&o->device, &b->device);
-    if (status)
-        return status;
-    if (o->csv && !(b->csv = fopen(o->csv, "w")))
-        return failure("cannot write %s: %s", o->csv, strerror(errno));
-    if (danaus_device_describe(b->device, &b->run.device))
-        return library_failure();
-    status = measure_limits(b);
-    if (status)
-        return status;
-    rivals_describe(b->run.blas, sizeof b->run.blas);
-    b->records = json_array();
-    return STATUS_OK;
-}
-
-static json_t *json_machine(const run_facts *run)
-{
-    return json_pack(
-        "{s:s, s:s, s:i, s:I, s:f, s:f, s:f, s:s}", "device", run->device.description,
-        "instructions", run->device.instructions, "threads", run->device.threads,
-        "cache", (json_int_t)run->device.cache, "f32_gflops", run->limits.f32 / 1e9,
-        "f64_gflops", run->limits.f64 / 1e9, "copy_gbs", run->limits.copy / 1e9, "blas",
-        run->blas);
-}
-
-static void print_machine(const run_facts *run, int baselines)
-{
-    printf(
-        "%s, %s, %d threads: %.1f GFLOP/s f32, %.1f f64, copies %.1f GB/s\n",
-        run->device.description, run->device.instructions, run->device.threads,
-        run->limits.f32 / 1e9, run->limits.f64 / 1e9, run->limits.copy / 1e9);
-    if (baselines)
-        printf("BLAS: %s\n", run->blas);
-}
-
-static int run(bench *b)
-{
-    int status = prepare(b);
-    if (status)
-        return status;
-    if (!b->o->json)
-        print_machine(&b->run, b->o->baselines);
-    for (int i = 0; i < b->suite.count && !status; i++)
-        status = run_problem(b, &b->suite.problems[i]);
-    if (!status && b->csv && (fflush(b->csv) || ferror(b->csv)))
-        status = failure("cannot write %s: %s", b->o->csv, strerror(errno));
-    if (status)
-        return status;
-    json_t *summary = records_summarise(b->records);
-    if (!b->o->json) {
-        summary_print(summary);
-        if (b->left_out)
-            printf("left out, too large for this memory: %d\n", b->left_out);
-        json_decref(summary);
-    } else
-        report_json(json_pack(
-            "{s:o, s:O, s:o, s:i}", "machine", json_machine(&b->run), "records",
-            b->records, "summary", summary, "left_out", b->left_out));
-    return STATUS_OK;
-}
-
-static void release(bench *b)
-{
-    json_decref(b->records);
-    machine_destroy(b->machine);
-    team_destroy(b->team);
-    danaus_device_close(b->device);
-    suite_free(&b->suite);
-    if (b->csv)
-        fclose(b->csv);
+    return report_json(json_pack(
+        "{s:s, s:s, s:i, s:O}", "device", info.description, "instructions",
+        info.instructions, "threads", info.threads, "records", b->records));
 }
 
 int cmd_bench(int argc, char **argv)
@@ -352,53 +357,35 @@ int cmd_bench(int argc, char **argv)
     options o = { 0 };
     int operands;
     const arg table[] = {
-        { "suite", 0, ARG_TEXT, &o.suite, "FILE",
-          "the problems: lines \"a,b,c,d a,b,c,d ...\",batch" },
+        { "suite", 0, ARG_INPUT, &o.suite, "FILE", "the problems" },
         DEVICE_ARGS(o.device),
         { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
           "f32 (default), f64, c64, c128, f16 or bf16" },
         { "layout", 0, ARG_WORD, &o.layout, "both|first|last",
-          "where x and y have the batch (default both)" },
+          "products: where x and y have the batch (default\nboth)" },
         { "batch", 0, ARG_COUNTS, &o.batch, "N,N,...",
-          "batch sizes, in place of the suite's" },
-        { "effort", 0, ARG_WORD, &o.effort, "estimate|measure",
-          "how to choose kernels (default estimate)" },
-        { "math", 0, ARG_WORD, &o.math, "f32|tf32",
-          "how f32 products may be made (default f32)" },
-        { "baselines", 0, ARG_FLAG, &o.baselines, NULL, "measure other methods too" },
-        { "methods", 0, ARG_TEXT, &o.methods, "NAME,...",
-          "of the baselines these only" },
-        { "energy", 0, ARG_FLAG, &o.energy, NULL,
-          "measure joules, on GPUs that count them: three\nseconds more a record" },
-        { "hot", 0, ARG_FLAG, &o.hot, NULL,
-          "use one input only: it stays in the caches" },
-        { "csv", 0, ARG_TEXT, &o.csv, "FILE", "write the records to a file as well" },
-        { "json", 0, ARG_FLAG, &o.json, NULL,
-          "print machine, records and summary as JSON" },
+          "products: batch sizes, in place of the suite's" },
+        EFFORT_ARG(o.plan),
+        ACCURACY_ARG(o.plan),
+        { "csv", 0, ARG_OUTPUT, &o.csv, "FILE",
+          "write the records to a file as well, after each one" },
+        { "json", 0, ARG_FLAG, &o.json, NULL, "print the records as JSON" },
         { 0 },
     };
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--baselines"))
-            rivals_restart(argv - 1); /* argv[-1] is the program */
-    if (argc > 1 && !strcmp(argv[1], "conv"))
-        return bench_conv(argc - 1, argv + 1);
-    if (argc > 1 && !strcmp(argv[1], "stream"))
-        return bench_stream(argc - 1, argv + 1);
-    if (argc > 1 && !strcmp(argv[1], "calls"))
-        return bench_calls(argc - 1, argv + 1);
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
-    if (strcmp(argv[1], "ks"))
-        return usage_error(
-            "there is no benchmark \"%s\", only ks, conv, stream and calls", argv[1]);
+    const char *what = operands ? argv[1] : "ks";
+    int conv = !strcmp(what, "conv");
+    if (!conv && strcmp(what, "ks"))
+        return usage_error("there is no \"%s\" to measure, only ks and conv", what);
+    if (conv && args_refuse("layout,batch", "is for products"))
+        return STATUS_USAGE;
     if (!o.suite)
         return usage_error("--suite FILE is needed (try --help)");
-    if (o.methods && (!o.baselines || !rivals_set(o.methods)))
-        return usage_error(
-            "--methods takes names of --baselines: dense, bmm, einsum, csr, bsr");
-    bench b = { .o = &o };
-    status = run(&b);
-    release(&b);
+    bench b = { .o = &o, .records = json_array() };
+    status = run(&b, conv);
+    danaus_device_close(b.device);
+    json_decref(b.records);
     return status;
 }

@@ -1,10 +1,11 @@
 /* danaus conv: a signal convolved with filters, file to file. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
-#include "cli/measure.h"
-#include "cli/open.h"
-#include "cli/report.h"
+#include "common/open.h"
+#include "common/report.h"
 #include "cli/sound.h"
+#include "common/standard.h"
+#include "common/timing.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,21 +18,20 @@ static const usage use = {
     .synopsis = "SIGNAL FILTER [FILTER]... -o OUT [OPTION]...",
     .about =
         "Convolves every row of a signal with its filter. Files are sound (.wav and\n"
-        "whatever libsndfile reads; channels are rows) or .npy arrays.\n\n"
-        "Sound: the channels of all filter files together are the filters. One filter\n"
-        "serves every channel of the signal; a signal of one channel goes through "
-        "every\n"
-        "filter, so that two files of impulse responses make stereo of mono; else "
-        "there\n"
-        "are as many filters as channels. Rates must agree unless --resample is "
-        "given.\n\n"
-        ".npy: the signal is [..., length], the filter (one file) [..., taps], where "
-        "the\n"
-        "leading sizes of the filter are the last leading ones of the signal, or "
+        "whatever libsndfile reads; channels are rows) or .npy arrays; - is standard\n"
+        "input or output, where sound is written as .wav.\n\n"
+        "Sound: the channels of all filter files together are the filters. One\n"
+        "filter serves every channel of the signal; a signal of one channel goes\n"
+        "through every filter, so that two files of impulse responses make stereo of\n"
+        "mono; else there are as many filters as channels. Rates must agree unless\n"
+        "--resample is given.\n\n"
+        ".npy: the signal is [..., length], the filter (one file) [..., taps], where\n"
+        "the leading sizes of the filter are the last leading ones of the signal, or\n"
         "none.\n\n"
-        "With a filter of M taps and N numbers in a row, --mode chooses what is kept:\n"
-        "full, all N + M - 1 numbers; causal, the first N; same, the middle N; valid,\n"
-        "the N - M + 1 that see the whole filter; circular, N numbers that wrap.\n",
+        "With a filter of M taps and N numbers in a row, --mode chooses what is\n"
+        "kept: full, all N + M - 1 numbers; causal, the first N; same, the middle N;\n"
+        "valid, the N - M + 1 that see the whole filter; circular, N numbers that\n"
+        "wrap.\n",
     .least = 2,
     .most = 64,
     .operands = "a signal and one or more filters",
@@ -41,6 +41,7 @@ enum { MODE_CAUSAL, MODE_CIRCULAR, MODE_FULL, MODE_SAME, MODE_VALID };
 
 typedef struct options {
     device_options device;
+    plan_options plan;
     const char *output;
     int mode, normalize, resample, format, json;
     double skip;
@@ -63,7 +64,9 @@ typedef struct convolve {
     danaus_device *device;
     danaus_conv_plan *plan;
     danaus_spectrum *spectrum;
-    double seconds;
+    output output;
+    void *u, *y; /* device memory */
+    timing time;
     int64_t clipped;
 } convolve;
 
@@ -107,11 +110,7 @@ static int read_sound(const char *path, rows *r)
     sound s;
     int status = sound_read(path, &s);
     if (!status)
-        *r = (rows){ .dtype = DANAUS_F32,
-                     .count = s.channels,
-                     .length = s.length,
-                     .data = s.data,
-                     .rate = s.rate };
+        *r = (rows){ DANAUS_F32, s.channels, s.length, s.data, s.rate, { 0 } };
     return status;
 }
 
@@ -225,23 +224,34 @@ static int match_shapes(convolve *c)
 
 /* ---- convolving ---- */
 
-/* Filters in the type of sums, and the signal with room for `length` numbers. */
-static int convert_operands(convolve *c, int64_t length, void **u, void **k)
+/* The signal in the device's memory, with room for `length` numbers. */
+static int put_signal(convolve *c, int64_t length)
 {
-    danaus_dtype dtype = c->signal.dtype;
-    danaus_dtype sums = dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
-    int64_t taps = c->filters.count * c->filters.length;
-    size_t row = (size_t)length * danaus_dtype_size(dtype);
-    size_t own = (size_t)c->signal.length * danaus_dtype_size(dtype);
-    if (danaus_alloc(c->device, (size_t)c->signal.count * row, u) ||
-        danaus_alloc(c->device, (size_t)taps * danaus_dtype_size(sums), k) ||
-        danaus_convert(c->filters.dtype, c->filters.data, sums, *k, taps))
-        return library_failure();
-    memset(*u, 0, (size_t)c->signal.count * row);
+    size_t size = danaus_dtype_size(c->signal.dtype);
+    size_t row = (size_t)length * size, own = (size_t)c->signal.length * size;
+    size_t bytes = (size_t)c->signal.count * row;
+    char *padded = calloc(bytes, 1);
+    if (!padded)
+        return failure("no memory for the signal");
     for (int64_t i = 0; i < c->signal.count; i++)
-        memcpy(
-            (char *)*u + (size_t)i * row, (char *)c->signal.data + (size_t)i * own,
-            own);
+        memcpy(padded + (size_t)i * row, (char *)c->signal.data + (size_t)i * own, own);
+    int failed = danaus_alloc(c->device, bytes, &c->u) ||
+                 danaus_upload(c->device, c->u, padded, bytes);
+    free(padded);
+    return failed ? library_failure() : STATUS_OK;
+}
+
+/* Filters in the type of sums. */
+static int convert_filters(const convolve *c, void **k)
+{
+    int wide = c->signal.dtype == DANAUS_F64;
+    int64_t taps = c->filters.count * c->filters.length;
+    *k = malloc((size_t)taps * (wide ? sizeof(double) : sizeof(float)));
+    if (!*k)
+        return failure("no memory for the filters");
+    danaus_dtype sums = wide ? DANAUS_F64 : DANAUS_F32;
+    if (danaus_convert(c->filters.dtype, c->filters.data, sums, *k, taps))
+        return library_failure();
     return STATUS_OK;
 }
 
@@ -255,6 +265,8 @@ static int make_plan(convolve *c, int64_t length, const void *k)
         .kind = c->o->mode == MODE_CIRCULAR ? DANAUS_CIRCULAR : DANAUS_CAUSAL,
         .dtype = c->signal.dtype,
         .batch = c->batch,
+        .effort = (danaus_effort)c->o->plan.effort,
+        .accuracy = (danaus_conv_accuracy)c->o->plan.accuracy,
     };
     int wide = c->signal.dtype == DANAUS_F64;
     void *skip = malloc((size_t)c->filters.count * sizeof(double));
@@ -272,38 +284,29 @@ static int make_plan(convolve *c, int64_t length, const void *k)
     return failed ? library_failure() : STATUS_OK;
 }
 
-static int run_plan(convolve *c, const void *u, void *y)
+static danaus_status run_plan(void *self)
 {
-    int64_t repeat = c->o->repeat > 1 ? c->o->repeat : 1;
-    double *seconds = calloc((size_t)repeat, sizeof *seconds);
-    if (!seconds)
-        return failure("no memory for %" PRId64 " repetitions", repeat);
-    danaus_status status = DANAUS_OK;
-    for (int64_t i = 0; i < repeat && !status; i++) {
-        double start = seconds_now();
-        status = danaus_conv_execute(
-            c->plan, c->device, c->spectrum, c->batch, u, NULL, NULL, y);
-        seconds[i] = seconds_now() - start;
-    }
-    sort_numbers(seconds, (size_t)repeat);
-    c->seconds = seconds[repeat / 2];
-    free(seconds);
-    return status ? library_failure() : STATUS_OK;
+    convolve *c = self;
+    return danaus_conv_execute(
+        c->plan, c->device, c->spectrum, c->batch, c->u, NULL, NULL, c->y);
 }
 
 /* The numbers [from, from + c->out.length) of every row of y. */
-static int keep(convolve *c, const void *y, int64_t length, int64_t from)
+static int keep(convolve *c, int64_t length, int64_t from)
 {
     size_t size = danaus_dtype_size(c->signal.dtype),
-           row = (size_t)c->out.length * size;
+           row = (size_t)c->out.length * size, all = (size_t)length * size;
+    char *whole = malloc((size_t)c->out.count * all);
     c->out.data = malloc((size_t)c->out.count * row);
-    if (!c->out.data)
-        return failure("no memory for the result");
-    for (int64_t i = 0; i < c->out.count; i++)
+    int status = whole && c->out.data ? STATUS_OK : failure("no memory for the result");
+    if (!status && danaus_download(c->device, whole, c->y, (size_t)c->out.count * all))
+        status = library_failure();
+    for (int64_t i = 0; i < c->out.count && !status; i++)
         memcpy(
             (char *)c->out.data + (size_t)i * row,
-            (const char *)y + (size_t)(i * length + from) * size, row);
-    return STATUS_OK;
+            whole + (size_t)i * all + (size_t)from * size, row);
+    free(whole);
+    return status;
 }
 
 static int convolve_rows(convolve *c)
@@ -325,18 +328,20 @@ static int convolve_rows(convolve *c)
     c->out = c->signal;
     c->out.data = NULL;
     c->out.length = kept;
-    void *u = NULL, *k = NULL, *y = NULL;
+    void *k = NULL;
     size_t bytes = (size_t)(c->signal.count * length);
-    int status = convert_operands(c, length, &u, &k);
+    int64_t repeat = c->o->repeat > 1 ? c->o->repeat : 1;
+    int status = put_signal(c, length);
+    status = status ? status : convert_filters(c, &k);
     if (!status &&
-        danaus_alloc(c->device, bytes * danaus_dtype_size(c->signal.dtype), &y))
+        danaus_alloc(c->device, bytes * danaus_dtype_size(c->signal.dtype), &c->y))
         status = library_failure();
     status = status ? status : make_plan(c, length, k);
-    status = status ? status : run_plan(c, u, y);
-    status = status ? status : keep(c, y, length, from);
-    danaus_free(c->device, u);
-    danaus_free(c->device, k);
-    danaus_free(c->device, y);
+    status = status ? status : measure_calls(c->device, repeat, run_plan, c, &c->time);
+    status = status ? status : keep(c, length, from);
+    danaus_free(c->device, c->u);
+    danaus_free(c->device, c->y);
+    free(k);
     return status;
 }
 
@@ -365,56 +370,78 @@ static int ends_with(const char *text, const char *end)
     return n >= m && !strcmp(text + n - m, end);
 }
 
+/* Names that can be written, and suit the signal once that is known. */
+static int check_name(const options *o)
+{
+    if (ends_with(o->output, ".npy"))
+        return args_refuse("format", "is for files of sound, not .npy");
+    return sound_check_name(o->output, (sound_format)o->format);
+}
+
+static int check_sort(const convolve *c)
+{
+    int npy = ends_with(c->o->output, ".npy");
+    if (c->signal.rate)
+        return STATUS_OK;
+    if (!npy && !output_is_standard(&c->output))
+        return failure("arrays are written to .npy files, not to %s", c->o->output);
+    return args_refuse("resample,format", "is for sound");
+}
+
 static int write_rows(convolve *c)
 {
     rows *r = &c->out;
-    if (ends_with(c->o->output, ".npy")) {
-        danaus_tensor t = r->shape;
-        if (r->rate) {
-            t.ndim = 2;
-            t.shape[0] = r->count;
-        }
-        t.name = "";
-        t.dtype = r->dtype;
-        t.shape[t.ndim - 1] = r->length;
-        t.data = r->data;
-        return danaus_file_write_npy(c->o->output, &t) ? library_failure() : STATUS_OK;
+    if (r->rate && !ends_with(c->o->output, ".npy")) {
+        sound s = { r->count, r->length, r->rate, r->data };
+        return sound_write(
+            c->output.path, c->o->output, &s, (sound_format)c->o->format, &c->clipped);
     }
-    if (!r->rate)
-        return failure("arrays are written to .npy files, not to %s", c->o->output);
-    sound s = { r->count, r->length, r->rate, r->data };
-    return sound_write(c->o->output, &s, (sound_format)c->o->format, &c->clipped);
+    danaus_tensor t = r->shape;
+    if (r->rate) {
+        t.ndim = 2;
+        t.shape[0] = r->count;
+    }
+    t.name = "";
+    t.dtype = r->dtype;
+    t.shape[t.ndim - 1] = r->length;
+    t.data = r->data;
+    return danaus_file_write_npy(c->output.path, &t) ? library_failure() : STATUS_OK;
 }
 
-static void report(const convolve *c)
+static int report(const convolve *c)
 {
     const rows *r = &c->out;
     char plan[1024];
     danaus_conv_plan_describe(c->plan, plan, sizeof plan);
     plan[strcspn(plan, "\n")] = '\0';
     if (c->o->json)
-        report_json(json_pack(
-            "{s:I, s:I, s:I, s:I, s:i, s:s, s:f, s:s, s:I, s:s}", "rows",
+        return report_json(json_pack(
+            "{s:I, s:I, s:I, s:I, s:i, s:s, s:f, s:s, s:I, s:o}", "rows",
             (json_int_t)r->count, "length", (json_int_t)c->signal.length, "taps",
             (json_int_t)c->filters.length, "kept", (json_int_t)r->length, "rate",
-            r->rate, "dtype", danaus_dtype_name(r->dtype), "seconds", c->seconds,
-            "plan", plan, "clipped", (json_int_t)c->clipped, "output", c->o->output));
-    else
+            r->rate, "dtype", danaus_dtype_name(r->dtype), "seconds", c->time.median,
+            "plan", plan, "clipped", (json_int_t)c->clipped, "output",
+            json_text(c->o->output)));
+    if (c->clipped)
+        warning(
+            "%" PRId64
+            " numbers were beyond full scale and are clipped: --normalize or "
+            "--format float keeps them",
+            c->clipped);
+    if (!output_is_standard(&c->output))
         printf(
             "%s: %" PRId64 " rows of %" PRId64 " by %" PRId64 " taps, %s, %.3g s\n",
             c->o->output, r->count, c->signal.length, c->filters.length,
-            danaus_dtype_name(r->dtype), c->seconds);
-    if (c->clipped && !c->o->json)
-        printf(
-            "%" PRId64
-            " numbers were beyond full scale and are clipped: --normalize or "
-            "--format float keeps them\n",
-            c->clipped);
+            danaus_dtype_name(r->dtype), c->time.median);
+    return STATUS_OK;
 }
 
 static int run(convolve *c, char **paths, int count)
 {
-    int status = read_rows(paths[0], &c->signal);
+    int status = output_open(&c->output, c->o->output);
+    status = status ? status : check_name(c->o);
+    status = status ? status : read_rows(paths[0], &c->signal);
+    status = status ? status : check_sort(c);
     status = status ? status : read_filters(c, paths + 1, count - 1);
     if (!status)
         status = c->signal.rate ? match_channels(c) : match_shapes(c);
@@ -423,9 +450,7 @@ static int run(convolve *c, char **paths, int count)
     if (!status && c->o->normalize)
         status = normalize(&c->out);
     status = status ? status : write_rows(c);
-    if (!status)
-        report(c);
-    return status;
+    return status ? status : report(c);
 }
 
 int cmd_conv(int argc, char **argv)
@@ -433,8 +458,9 @@ int cmd_conv(int argc, char **argv)
     options o = { .repeat = 1 };
     int operands;
     const arg table[] = {
-        { "output", 'o', ARG_TEXT, &o.output, "FILE",
-          "the .wav or .npy file to write" },
+        { "output", 'o', ARG_OUTPUT, &o.output, "FILE",
+          "what to write, as its name ends: .npy, .wav, .flac,\n"
+          ".aiff, .w64, .rf64, .au or .caf" },
         { "mode", 0, ARG_WORD, &o.mode, "causal|circular|full|same|valid",
           "what is kept (default causal)" },
         { "skip", 0, ARG_ANY, &o.skip, "X", "add X times the signal itself" },
@@ -443,7 +469,9 @@ int cmd_conv(int argc, char **argv)
         { "resample", 0, ARG_FLAG, &o.resample, NULL,
           "bring filters to the rate of the signal" },
         { "format", 0, ARG_WORD, &o.format, "pcm16|pcm24|float",
-          "how a .wav file stores numbers (default pcm16)" },
+          "how sound is stored (default pcm16)" },
+        EFFORT_ARG(o.plan),
+        ACCURACY_ARG(o.plan),
         DEVICE_ARGS(o.device),
         { "repeat", 0, ARG_COUNT, &o.repeat, "N",
           "convolve N times and report the median time" },
@@ -453,8 +481,6 @@ int cmd_conv(int argc, char **argv)
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
-    if (!o.output)
-        return usage_error("-o FILE is needed (try --help)");
     convolve c = { .o = &o };
     status = run(&c, argv + 1, operands);
     danaus_spectrum_destroy(c.spectrum);
@@ -463,5 +489,5 @@ int cmd_conv(int argc, char **argv)
     free(c.signal.data);
     free(c.filters.data);
     free(c.out.data);
-    return status;
+    return output_close(&c.output, status);
 }

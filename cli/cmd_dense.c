@@ -1,8 +1,9 @@
 /* danaus dense: a chain file to the dense matrix K_1 ... K_L. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/args.h"
+#include "common/args.h"
 #include "cli/commands.h"
-#include "cli/report.h"
+#include "common/report.h"
+#include "common/standard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,50 +14,38 @@ static const usage use = {
     .synopsis = "CHAIN.safetensors -o W.npy",
     .about =
         "Multiplies the factors of a chain and writes the dense M x N matrix, of the\n"
-        "chain's element type. The bias is no part of it.\n",
+        "chain's element type. The bias is no part of it. A file - is standard input\n"
+        "or output.\n",
     .least = 1,
     .most = 1,
     .operands = "one chain file",
 };
 
 static int write_dense(
-    const danaus_chain *chain, void *data, const char *output, int as_json)
+    const danaus_chain *chain, void *data, const output *o, int as_json)
 {
     danaus_tensor w = { .name = "", .data = data, .ndim = 2 };
     w.dtype = danaus_chain_dtype(chain);
     w.shape[0] = danaus_chain_rows(chain);
     w.shape[1] = danaus_chain_cols(chain);
-    if (danaus_chain_to_dense(chain, data) || danaus_file_write_npy(output, &w))
+    if (danaus_chain_to_dense(chain, data) || danaus_file_write_npy(o->path, &w))
         return library_failure();
     if (as_json)
-        report_json(json_pack(
-            "{s:I, s:I, s:s, s:s}", "rows", (json_int_t)w.shape[0], "cols",
+        return report_json(json_pack(
+            "{s:I, s:I, s:s, s:o}", "rows", (json_int_t)w.shape[0], "cols",
             (json_int_t)w.shape[1], "dtype", danaus_dtype_name(w.dtype), "output",
-            output));
-    else
+            json_text(o->name)));
+    if (!output_is_standard(o))
         printf(
-            "%s: %" PRId64 " x %" PRId64 ", %s\n", output, w.shape[0], w.shape[1],
+            "%s: %" PRId64 " x %" PRId64 ", %s\n", o->name, w.shape[0], w.shape[1],
             danaus_dtype_name(w.dtype));
     return STATUS_OK;
 }
 
-int cmd_dense(int argc, char **argv)
+static int run(const char *path, const output *o, int as_json)
 {
-    const char *output = NULL;
-    int as_json = 0, operands;
-    const arg table[] = {
-        { "output", 'o', ARG_TEXT, &output, "FILE", "the .npy file to write" },
-        { "json", 0, ARG_FLAG, &as_json, NULL, "print the facts as JSON" },
-        { 0 },
-    };
-    int status = args_parse(&use, table, argc, argv, &operands);
-    if (status != ARGS_GO_ON)
-        return status;
-    if (!output)
-        return usage_error("-o FILE is needed (try --help)");
-
     danaus_chain *chain;
-    if (danaus_chain_load(argv[1], &chain))
+    if (danaus_chain_load(path, &chain))
         return library_failure();
     int64_t rows = danaus_chain_rows(chain), cols = danaus_chain_cols(chain), elements;
     size_t bytes;
@@ -65,11 +54,29 @@ int cmd_dense(int argc, char **argv)
         !__builtin_mul_overflow(
             (size_t)elements, danaus_dtype_size(danaus_chain_dtype(chain)), &bytes))
         data = malloc(bytes);
-    status = data ? write_dense(chain, data, output, as_json)
-                  : failure(
-                        "no memory for a dense matrix of %" PRId64 " x %" PRId64, rows,
-                        cols);
+    int status = data ? write_dense(chain, data, o, as_json)
+                      : failure(
+                            "no memory for a dense matrix of %" PRId64 " x %" PRId64,
+                            rows, cols);
     free(data);
     danaus_chain_destroy(chain);
     return status;
+}
+
+int cmd_dense(int argc, char **argv)
+{
+    const char *name = NULL;
+    int as_json = 0, operands;
+    const arg table[] = {
+        { "output", 'o', ARG_OUTPUT, &name, "FILE", "the .npy file to write" },
+        { "json", 0, ARG_FLAG, &as_json, NULL, "print the facts as JSON" },
+        { 0 },
+    };
+    int status = args_parse(&use, table, argc, argv, &operands);
+    if (status != ARGS_GO_ON)
+        return status;
+    output o = { 0 };
+    status = output_open(&o, name);
+    status = status ? status : run(argv[1], &o, as_json);
+    return output_close(&o, status);
 }

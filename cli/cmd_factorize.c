@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/candidates.h"
 #include "cli/commands.h"
-#include "cli/open.h"
-#include "cli/progress.h"
-#include "cli/report.h"
+#include "common/open.h"
+#include "common/progress.h"
+#include "common/report.h"
+#include "common/standard.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -16,35 +17,31 @@ static const usage use = {
     .synopsis = "W.npy|FILE.safetensors (--pattern LIST | --chain KIND |\n"
                 "       --params FRACTION) [-o CHAIN.safetensors] [OPTION]...",
     .about =
-        "Finds a chain of Kronecker-sparse factors W = K_1 ... K_L near a dense M x N "
-        "matrix\n"
-        "and prints its relative error with the bounds that are certain. W is f32, "
-        "f64,\n"
-        "c64 or c128; f16 and bf16 are worked on in f32. Say what the factors look "
-        "like:\n\n"
+        "Finds a chain of Kronecker-sparse factors W = K_1 ... K_L near a dense M x\n"
+        "N matrix and prints its relative error with the bounds that are certain. W\n"
+        "is f32, f64, c64 or c128; f16 and bf16 are worked on in f32. Say what the\n"
+        "factors look like:\n\n"
         "  --pattern \"1,192,48,2 2,48,192,1\"   factor (a,b,c,d) by factor\n"
         "  --chain monarch --rank 4            a named family of the matrix's size\n"
         "  --params 0.1                        the best chain expected with 10% of M "
         "N\n\n"
-        "With --calibrate the error that counts is that of the products with the "
-        "sample\n"
-        "inputs X (samples x N): what compressing a trained layer needs. With "
-        "--targets\n"
-        "they shall be Y (samples x M) instead of X W^T. --params with --candidates "
-        "fits\n"
-        "low-rank, grouped and other chains, lists them, and takes the best.\n",
+        "With --inputs the error that counts is that of the products with the sample\n"
+        "inputs X (samples x N): what compressing a trained layer needs. With\n"
+        "--targets they shall be Y (samples x M) instead of X W^T. --params with\n"
+        "--candidates fits low-rank, grouped and other chains, lists them, and takes\n"
+        "the best.\n",
     .least = 1,
     .most = 1,
     .operands = "one file with a matrix",
 };
 
-static const char *const chain_words =
-    "dense|low-rank|dyadic|block-butterfly|monarch|kaleidoscope";
+/* In the order of danaus_chain_kind, which has more: not all can be factorised into. */
+static const char *const chain_words = "dense|low-rank|dyadic|block-butterfly|monarch";
 
 enum { CANDIDATES = 64 };
 
 typedef struct options {
-    const char *tensor, *bias, *pattern, *calibrate, *targets, *output;
+    const char *tensor, *bias, *pattern, *inputs, *targets, *output;
     int chain, order, fast, json; /* chain: -1 when not given */
     int fit_bias, candidates, reduced;
     int64_t rank, factors, refine, threads;
@@ -56,8 +53,9 @@ typedef struct job {
     const options *o;
     const char *path;
     danaus_file *file, *samples_file, *targets_file;
-    danaus_tensor w, samples, targets;
+    danaus_tensor w, bias, samples, targets;
     void *w_owned, *samples_owned, *targets_owned; /* converted copies */
+    output output;
     danaus_dtype dtype;
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     int count;
@@ -78,12 +76,18 @@ static int check_options(const options *o)
         return usage_error(
             o->candidates ? "--candidates goes with --params"
                           : "--reduced goes with --candidates");
-    if (!o->calibrate && (o->targets || o->fit_bias || o->ridge > 0))
-        return usage_error("--targets, --fit-bias and --ridge go with --calibrate");
+    if (!o->inputs && (o->targets || o->fit_bias || o->ridge > 0))
+        return usage_error("--targets, --fit-bias and --ridge go with --inputs");
     if (o->bias && o->fit_bias)
         return usage_error("--bias keeps a bias and --fit-bias finds one: give one");
-    if ((o->rank || o->factors) && o->chain < 0)
-        return usage_error("--rank and --factors go with --chain");
+    int has_rank = o->chain == DANAUS_CHAIN_LOW_RANK ||
+                   o->chain == DANAUS_CHAIN_MONARCH ||
+                   o->chain == DANAUS_CHAIN_BLOCK_BUTTERFLY;
+    if (o->rank && !has_rank)
+        return usage_error(
+            "--rank goes with --chain low-rank, block-butterfly or monarch");
+    if (o->factors && o->chain != DANAUS_CHAIN_MONARCH)
+        return usage_error("--factors goes with --chain monarch");
     if (o->refine > INT_MAX || o->threads > INT_MAX || o->factors > DANAUS_MAX_FACTORS)
         return usage_error("--refine, --threads or --factors is out of range");
     if (o->dtype == DANAUS_F16 || o->dtype == DANAUS_BF16)
@@ -112,9 +116,26 @@ static int open_matrix(job *j)
     return STATUS_OK;
 }
 
-/* The chain must be of the matrix's size. */
+/* The bias of the layer, a tensor of M elements in the same file. */
+static int open_bias(job *j)
+{
+    if (!j->o->bias)
+        return STATUS_OK;
+    if (danaus_file_find(j->file, j->o->bias, &j->bias))
+        return library_failure();
+    if (tensor_elements(&j->bias) != j->w.shape[0])
+        return failure(
+            "the bias has %" PRId64 " elements and W has %" PRId64 " rows",
+            tensor_elements(&j->bias), j->w.shape[0]);
+    if (is_complex(j->bias.dtype) && !is_complex(j->dtype))
+        return failure("the bias is complex and W is not");
+    return STATUS_OK;
+}
+
+/* The chain must be of the matrix's size, and should be smaller. */
 static int check_size(const job *j)
 {
+    double numbers = 0, entries = (double)j->w.shape[0] * (double)j->w.shape[1];
     danaus_pattern left = j->patterns[0], right = j->patterns[j->count - 1];
     int64_t rows = left.a * left.b * left.d, cols = right.a * right.c * right.d;
     if (rows != j->w.shape[0] || cols != j->w.shape[1])
@@ -122,6 +143,14 @@ static int check_size(const job *j)
             "W is %" PRId64 " x %" PRId64 ", but the patterns make %" PRId64
             " x %" PRId64,
             j->w.shape[0], j->w.shape[1], rows, cols);
+    for (int f = 0; f < j->count; f++) {
+        danaus_pattern p = j->patterns[f];
+        numbers += (double)p.a * (double)p.b * (double)p.c * (double)p.d;
+    }
+    if (numbers > entries)
+        warning(
+            "the chain has %.0f parameters, more than the %.0f of the matrix", numbers,
+            entries);
     return STATUS_OK;
 }
 
@@ -172,21 +201,21 @@ static int open_rows(
         char shape[200];
         format_shape(rows, shape, sizeof shape);
         return failure(
-            "the calibration %s are %s, but samples x %" PRId64 " are needed", name,
-            shape, width);
+            "the sample %s are %s, but samples x %" PRId64 " are needed", name, shape,
+            width);
     }
     if (is_complex(rows->dtype) && !is_complex(j->dtype))
-        return failure("the calibration %s are complex and W is not", name);
+        return failure("the sample %s are complex and W is not", name);
     return STATUS_OK;
 }
 
 static int open_samples(job *j)
 {
     const options *o = j->o;
-    if (!o->calibrate)
+    if (!o->inputs)
         return STATUS_OK;
-    int status = open_rows(
-        j, o->calibrate, "inputs", j->w.shape[1], &j->samples_file, &j->samples);
+    int status =
+        open_rows(j, o->inputs, "inputs", j->w.shape[1], &j->samples_file, &j->samples);
     if (status || !o->targets)
         return status;
     status = open_rows(
@@ -226,16 +255,16 @@ static int factorize(job *j)
     const void *w = tensor_as(&j->w, j->dtype, &j->w_owned);
     if (!w)
         return failure("no memory to convert W");
-    if (o->calibrate) {
+    if (o->inputs) {
         desc.samples = j->samples.shape[0];
         desc.inputs = tensor_as(&j->samples, j->dtype, &j->samples_owned);
         if (!desc.inputs)
-            return failure("no memory to convert the calibration inputs");
+            return failure("no memory to convert the sample inputs");
     }
     if (o->targets) {
         desc.targets = tensor_as(&j->targets, j->dtype, &j->targets_owned);
         if (!desc.targets)
-            return failure("no memory to convert the calibration targets");
+            return failure("no memory to convert the sample targets");
     }
     progress bar = { 0 };
     if (!o->json && progress_wanted()) {
@@ -250,50 +279,38 @@ static int factorize(job *j)
     return status ? library_failure() : STATUS_OK;
 }
 
-/* The bias of the layer, a tensor of M elements in the same file. */
 static int add_bias(job *j)
 {
-    danaus_tensor bias;
-    if (!j->o->bias)
-        return STATUS_OK;
-    if (danaus_file_find(j->file, j->o->bias, &bias))
-        return library_failure();
-    if (tensor_elements(&bias) != j->w.shape[0])
-        return failure(
-            "the bias has %" PRId64 " elements and W has %" PRId64 " rows",
-            tensor_elements(&bias), j->w.shape[0]);
-    if (is_complex(bias.dtype) && !is_complex(j->dtype))
-        return failure("the bias is complex and W is not");
     void *owned = NULL;
-    const void *data = tensor_as(&bias, j->dtype, &owned);
+    const void *data = j->o->bias ? tensor_as(&j->bias, j->dtype, &owned) : NULL;
     int status = STATUS_OK;
-    if (!data)
+    if (j->o->bias && !data)
         status = failure("no memory for the bias");
-    else if (danaus_chain_set_bias(j->chain, data))
+    else if (data && danaus_chain_set_bias(j->chain, data))
         status = library_failure();
     free(owned);
     return status;
 }
 
-static void print_json(const job *j)
+static int print_json(const job *j)
 {
     const danaus_factorize_result *r = &j->result;
     double elements = (double)j->w.shape[0] * (double)j->w.shape[1];
     json_t *o = json_pack(
-        "{s:I, s:I, s:s, s:o, s:I, s:f, s:f, s:o, s:o, s:f, s:f, s:f}", "rows",
+        "{s:I, s:I, s:s, s:o, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:f}", "rows",
         (json_int_t)j->w.shape[0], "cols", (json_int_t)j->w.shape[1], "dtype",
         danaus_dtype_name(j->dtype), "patterns", json_patterns(j->patterns, j->count),
         "parameters", (json_int_t)r->parameters, "fraction",
-        (double)r->parameters / elements, "error", r->error, "lower_bound",
+        (double)r->parameters / elements, "error", json_number(r->error), "lower_bound",
         r->lower_bound < 0 ? json_null() : json_number(r->lower_bound), "upper_bound",
-        json_number(r->upper_bound), "off_support", r->off_support, "dense_error",
-        r->dense_error, "seconds", r->seconds);
+        json_number(r->upper_bound), "off_support", json_number(r->off_support),
+        "dense_error", json_number(r->dense_error), "seconds", r->seconds);
     if (j->o->output)
-        json_object_set_new(o, "output", json_string(j->o->output));
+        json_object_set_new(o, "output", json_text(j->o->output));
     if (j->o->candidates)
         json_object_set_new(
             o, "candidates", candidates_json(j->candidates, j->candidate_count));
-    report_json(o);
+    return report_json(o);
 }
 
 static void print_text(const job *j)
@@ -312,8 +329,8 @@ static void print_text(const job *j)
     printf(
         "parameters  %" PRId64 ", %.3g%% of the matrix\n", r->parameters,
         100 * (double)r->parameters / elements);
-    printf("error       %.3e%s\n", r->error, j->o->calibrate ? " on the samples" : "");
-    if (j->o->calibrate)
+    printf("error       %.3e%s\n", r->error, j->o->inputs ? " on the samples" : "");
+    if (j->o->inputs)
         printf("unweighted  %.3e\n", r->dense_error);
     if (r->lower_bound >= 0)
         printf(
@@ -330,20 +347,20 @@ static void print_text(const job *j)
 
 static int run(job *j)
 {
-    int status = open_matrix(j);
+    int status = j->o->output ? output_open(&j->output, j->o->output) : STATUS_OK;
+    status = status ? status : open_matrix(j);
+    status = status ? status : open_bias(j);
     status = status ? status : choose_patterns(j);
     status = status ? status : open_samples(j);
     status = status ? status : factorize(j);
     status = status ? status : add_bias(j);
-    if (!status && j->o->output && danaus_chain_save(j->chain, j->o->output))
+    if (!status && j->o->output && danaus_chain_save(j->chain, j->output.path))
         status = library_failure();
-    if (status)
-        return status;
-    if (j->o->json)
-        print_json(j);
-    else
+    if (!status && j->o->json)
+        status = print_json(j);
+    else if (!status && !output_is_standard(&j->output))
         print_text(j);
-    return STATUS_OK;
+    return output_close(&j->output, status);
 }
 
 int cmd_factorize(int argc, char **argv)
@@ -351,7 +368,7 @@ int cmd_factorize(int argc, char **argv)
     options o = { .chain = -1 };
     int operands;
     const arg table[] = {
-        { "output", 'o', ARG_TEXT, &o.output, "FILE",
+        { "output", 'o', ARG_OUTPUT, &o.output, "FILE",
           "the chain file to write; without it only the\nfacts are printed" },
         { "tensor", 0, ARG_TEXT, &o.tensor, "NAME",
           "the matrix in a file with several tensors" },
@@ -361,20 +378,19 @@ int cmd_factorize(int argc, char **argv)
           "patterns a,b,c,d ..., K_1 first" },
         { "chain", 0, ARG_WORD, &o.chain, chain_words, "a named family" },
         { "rank", 0, ARG_COUNT, &o.rank, "R",
-          "rank of blocks, with --chain (default 1)" },
+          "rank of the blocks of such a chain (default 1)" },
         { "factors", 0, ARG_COUNT, &o.factors, "P",
           "number of factors of a Monarch chain (default 2)" },
         { "params", 0, ARG_REAL, &o.fraction, "FRACTION",
           "spend at most this share of M N parameters" },
-        { "calibrate", 0, ARG_TEXT, &o.calibrate, "X.npy",
-          "sample inputs, samples x N" },
-        { "targets", 0, ARG_TEXT, &o.targets, "Y.npy",
-          "with --calibrate: what shall come out, samples x M" },
+        { "inputs", 0, ARG_INPUT, &o.inputs, "X.npy", "sample inputs, samples x N" },
+        { "targets", 0, ARG_INPUT, &o.targets, "Y.npy",
+          "with --inputs: what shall come out, samples x M" },
         { "ridge", 0, ARG_REAL, &o.ridge, "SHARE",
-          "with --calibrate: how much W counts where inputs\nsay little (default "
+          "with --inputs: how much W counts where inputs\nsay little (default "
           "1e-6)" },
         { "fit-bias", 0, ARG_FLAG, &o.fit_bias, NULL,
-          "with --calibrate: find the bias that serves best" },
+          "with --inputs: find the bias that serves best" },
         { "candidates", 0, ARG_FLAG, &o.candidates, NULL,
           "with --params: fit many chains, take the best" },
         { "reduced", 0, ARG_FLAG, &o.reduced, NULL,

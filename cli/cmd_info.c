@@ -1,9 +1,9 @@
 /* danaus info: what this machine offers. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/args.h"
+#include "common/args.h"
 #include "cli/commands.h"
-#include "cli/open.h"
-#include "cli/report.h"
+#include "common/open.h"
+#include "common/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,15 +13,12 @@ static const usage use = {
     .command = "danaus info",
     .synopsis = "[--device NAME] [--conv N [OPTION]...] [--json]",
     .about =
-        "Prints the devices of this machine (or the one named) with their instruction\n"
-        "sets, caches and threads, and the kernels that products can use on each.\n"
-        "With --conv N it says how a causal convolution of rows of N numbers would "
-        "run:\n"
-        "windows, radices, passes, and the seconds that a row is expected to take; the "
-        "terms\n"
-        "of the cost model, its constants measured by danaus calibrate (with --tuning) "
-        "or\n"
-        "built in; and what else could be done.\n",
+        "Prints the devices of this machine (or the one named) with their\n"
+        "instruction sets, caches and threads, and the kernels that products can use\n"
+        "on each. With --conv N it says how a causal convolution of rows of N\n"
+        "numbers would run: windows, radices, passes, and the seconds that a row is\n"
+        "expected to take; the terms of the cost model, its constants measured by\n"
+        "danaus calibrate (with --tuning) or built in; and what else could be done.\n",
     .least = 0,
     .most = 0,
     .operands = "nothing",
@@ -121,7 +118,7 @@ static int show_all(const char *name, json_t *list)
 
 typedef struct conv_question {
     int64_t length, taps, rows;
-    int effort;
+    plan_options plan;
 } conv_question;
 
 /* How a convolution would run on one device. */
@@ -134,7 +131,8 @@ static int explain_conv(
         .channels = 1, .length = q->length, .filter_length = q->taps, .batch = q->rows
     };
     char text[4096];
-    desc.effort = (danaus_effort)q->effort;
+    desc.effort = (danaus_effort)q->plan.effort;
+    desc.accuracy = (danaus_conv_accuracy)q->plan.accuracy;
     int status = open_device(where, &device);
     if (status)
         return status;
@@ -143,7 +141,7 @@ static int explain_conv(
     else {
         danaus_conv_plan_describe(plan, text, sizeof text);
         if (as_json)
-            report_json(json_pack(
+            status = report_json(json_pack(
                 "{s:I, s:I, s:s}", "length", (json_int_t)q->length, "taps",
                 (json_int_t)(q->taps ? q->taps : q->length), "plan", text));
         else
@@ -166,9 +164,8 @@ int cmd_info(int argc, char **argv)
         { "taps", 0, ARG_COUNT, &q.taps, "M",
           "... with filters of M taps (default N)" },
         { "rows", 0, ARG_COUNT, &q.rows, "R", "... of R rows together (default many)" },
-        { "effort", 0, ARG_WORD, &q.effort, "estimate|measure|table",
-          "... chosen by table or model (default), table\nor measurement, or table "
-          "alone" },
+        EFFORT_ARG(q.plan),
+        ACCURACY_ARG(q.plan),
         { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },
         { 0 },
     };
@@ -177,13 +174,16 @@ int cmd_info(int argc, char **argv)
         return status;
     if (q.length != NONE)
         return explain_conv(&where, &q, as_json);
+    status =
+        args_refuse("threads,tuning,taps,rows,effort,accuracy", "goes with --conv");
+    if (status)
+        return status;
     if (!as_json)
         return show_all(where.name, NULL);
     json_t *list = json_array();
     status = show_all(where.name, list);
     if (status == STATUS_OK)
-        report_json(
-            json_pack("{s:s, s:O}", "version", danaus_version(), "devices", list));
+        status = report_json(json_pack("{s:O}", "devices", list));
     json_decref(list);
     return status;
 }

@@ -1,9 +1,9 @@
 /* danaus kernels: compiled GPU kernels, from the cache to a file and back, and what a file
    holds. */
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/args.h"
+#include "common/args.h"
 #include "cli/commands.h"
-#include "cli/report.h"
+#include "common/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,19 +12,18 @@
 static const usage use = {
     .command = "danaus kernels",
     .synopsis = "export|import|list FILE [--instructions NAME] [--json]",
-    .about = "Kernels for GPUs are compiled for the problem when a plan is made, and "
-             "kept in a\n"
-             "cache folder. Export writes those that are there to one file, for "
-             "machines that\n"
-             "have no compiler: the file, or a folder of files *.kernels, is named in\n"
-             "DANAUS_KERNELS, or import copies its kernels into the cache folder. List "
-             "says what\n"
-             "a file holds. A file of another version of danaus does no harm and no "
-             "good. Take\n"
-             "files only from where you would take programs.\n",
+    .about =
+        "Kernels for GPUs are compiled for the problem when a plan is made, and kept\n"
+        "in a cache folder. Export writes those that are there to one file, for\n"
+        "machines that have no compiler: the file, or a folder of files *.kernels,\n"
+        "is named in DANAUS_KERNELS, or import copies its kernels into the cache\n"
+        "folder. List says what a file holds. A file of another version of danaus\n"
+        "does no harm and no good. Take files only from where you would take\n"
+        "programs.\n",
     .least = 2,
     .most = 2,
     .operands = "export, import or list, and a file",
+    .words = "export|import|list",
 };
 
 /* Of one version and architecture after the other. */
@@ -37,8 +36,8 @@ static int list(const char *path, json_t *kinds)
         if (kinds)
             json_array_append_new(
                 kinds, json_pack(
-                           "{s:s, s:s, s:I, s:I}", "version", info.version,
-                           "instructions", info.instructions, "count",
+                           "{s:o, s:o, s:I, s:I}", "version", json_text(info.version),
+                           "instructions", json_text(info.instructions), "count",
                            (json_int_t)info.count, "bytes", (json_int_t)info.bytes));
         else
             printf(
@@ -52,9 +51,8 @@ static int cmd_list(const char *path, int as_json)
     json_t *kinds = as_json ? json_array() : NULL;
     int status = list(path, kinds);
     if (kinds && status == STATUS_OK)
-        report_json(json_pack(
-            "{s:s, s:O, s:s}", "file", path, "kernels", kinds, "version",
-            danaus_version()));
+        status = report_json(
+            json_pack("{s:o, s:O}", "file", json_text(path), "kernels", kinds));
     json_decref(kinds);
     return status;
 }
@@ -73,21 +71,22 @@ int cmd_kernels(int argc, char **argv)
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
+    int import = !strcmp(argv[1], "import"), export = !strcmp(argv[1], "export");
+    if (!export && args_refuse("instructions", "goes with export"))
+        return STATUS_USAGE;
     if (!strcmp(argv[1], "list"))
         return cmd_list(argv[2], as_json);
-    int import = !strcmp(argv[1], "import");
-    if (!import && strcmp(argv[1], "export"))
+    if (!import && !export)
         return usage_error("\"%s\" is none of export, import and list", argv[1]);
     if (import ? danaus_kernels_import(argv[2], &count)
                : danaus_kernels_export(instructions, argv[2], &count))
         return library_failure();
     if (as_json)
-        report_json(json_pack(
-            "{s:s, s:I, s:s}", "file", argv[2], import ? "imported" : "exported",
-            (json_int_t)count, "version", danaus_version()));
-    else
-        printf(
-            "%s: %" PRId64 " kernels %s\n", argv[2], count,
-            import ? "imported" : "exported");
+        return report_json(json_pack(
+            "{s:o, s:I}", "file", json_text(argv[2]), import ? "imported" : "exported",
+            (json_int_t)count));
+    printf(
+        "%s: %" PRId64 " kernels %s\n", argv[2], count,
+        import ? "imported" : "exported");
     return STATUS_OK;
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sound.h"
 
-#include "cli/args.h"
+#include "common/args.h"
 #include "cli/chunks.h"
 
 #ifdef CLI_SOUND
@@ -15,6 +15,8 @@
 #    include <stdio.h>
 #    include <stdlib.h>
 #    include <string.h>
+#    include <strings.h>
+#    include <unistd.h>
 
 /* Frames that are read or written at a time. */
 #    define FRAMES 4096
@@ -152,12 +154,46 @@ static int write_frames(SNDFILE *file, const sound *s)
     return ok;
 }
 
-int sound_write(const char *path, const sound *s, sound_format format, int64_t *clipped)
+static const struct {
+    const char *end;
+    int format;
+} kinds[] = {
+    { ".wav", SF_FORMAT_WAV },   { ".flac", SF_FORMAT_FLAC },
+    { ".aiff", SF_FORMAT_AIFF }, { ".aif", SF_FORMAT_AIFF },
+    { ".w64", SF_FORMAT_W64 },   { ".rf64", SF_FORMAT_RF64 },
+    { ".au", SF_FORMAT_AU },     { ".caf", SF_FORMAT_CAF },
+    { "-", SF_FORMAT_WAV },
+};
+
+/* What a file of this name holds; format 0: its end says nothing. */
+static SF_INFO info_of(const char *name, sound_format format, const sound *s)
 {
     static const int subtypes[] = { SF_FORMAT_PCM_16, SF_FORMAT_PCM_24,
                                     SF_FORMAT_FLOAT };
     SF_INFO info = { .samplerate = s->rate, .channels = (int)s->channels };
-    info.format = SF_FORMAT_WAV | subtypes[format];
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t n = strlen(name), end = strlen(kinds[i].end);
+        if (n >= end && !strcasecmp(name + n - end, kinds[i].end))
+            info.format = kinds[i].format | subtypes[format];
+    }
+    return info;
+}
+
+int sound_check_name(const char *name, sound_format format)
+{
+    const sound any = { .channels = 1, .rate = 48000 };
+    SF_INFO info = info_of(name, format, &any);
+    if (!info.format)
+        return usage_error(
+            "%s must end in .npy, .wav, .flac, .aiff, .w64, .rf64, .au or .caf", name);
+    if (!sf_format_check(&info))
+        return usage_error("%s cannot have this --format", name);
+    return STATUS_OK;
+}
+
+static int count_lost(
+    const char *name, const sound *s, sound_format format, int64_t *clipped)
+{
     int64_t count = format == SOUND_FLOAT ? 0 : s->length * s->channels, nan = 0;
     *clipped = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -168,24 +204,53 @@ int sound_write(const char *path, const sound *s, sound_format format, int64_t *
         return failure(
             "cannot write %s: %" PRId64 " of its numbers are NaN, which --format float "
             "keeps",
-            path, nan);
-    size_t size = strlen(path) + 8;
-    char *part = malloc(size);
-    if (!part)
-        return failure("no memory to write %s", path);
-    snprintf(part, size, "%s.part", path);
-    SNDFILE *file = sf_open(part, SFM_WRITE, &info);
-    int status = file ? STATUS_OK : failure("%s: %s", path, sf_strerror(NULL));
-    if (file) {
+            name, nan);
+    return STATUS_OK;
+}
+
+/* What a file is to hold, from a file without a name to `path` in one step. */
+static int deliver(const char *path, int fd)
+{
+    off_t size = lseek(fd, 0, SEEK_END), done = 0;
+    char *bytes = malloc((size_t)size + 1);
+    while (bytes && done < size) {
+        ssize_t got = pread(fd, bytes + done, (size_t)(size - done), done);
+        if (got <= 0)
+            break;
+        done += got;
+    }
+    int status = STATUS_OK;
+    if (!bytes || done < size)
+        status = failure("cannot write %s: %s", path, strerror(errno));
+    else if (danaus_file_write(path, bytes, (size_t)size))
+        status = library_failure();
+    free(bytes);
+    return status;
+}
+
+int sound_write(
+    const char *path, const char *name, const sound *s, sound_format format,
+    int64_t *clipped)
+{
+    SF_INFO info = info_of(name, format, s);
+    int status = count_lost(name, s, format, clipped);
+    if (status)
+        return status;
+    FILE *made = tmpfile();
+    SNDFILE *file = made ? sf_open_fd(fileno(made), SFM_WRITE, &info, SF_FALSE) : NULL;
+    if (!file) {
+        status = failure(
+            "cannot write %s: %s", name, made ? sf_strerror(NULL) : strerror(errno));
+    } else {
         sf_command(file, SFC_SET_CLIPPING, NULL, SF_TRUE);
         int ok = write_frames(file, s);
-        ok = sf_close(file) == 0 && ok && rename(part, path) == 0;
-        if (!ok) {
-            status = failure("cannot write %s: %s", path, strerror(errno));
-            remove(part);
-        }
+        if (sf_close(file) || !ok)
+            status = failure("cannot write %s: %s", name, strerror(errno));
+        else
+            status = deliver(path, fileno(made));
     }
-    free(part);
+    if (made)
+        fclose(made);
     return status;
 }
 
@@ -213,9 +278,16 @@ int sound_resample(sound *s, int rate)
     (void)s, (void)rate;
     return missing();
 }
-int sound_write(const char *path, const sound *s, sound_format format, int64_t *clipped)
+int sound_check_name(const char *name, sound_format format)
 {
-    (void)path, (void)s, (void)format, (void)clipped;
+    (void)format;
+    return usage_error("the name %s ends in no .npy", name);
+}
+int sound_write(
+    const char *path, const char *name, const sound *s, sound_format format,
+    int64_t *clipped)
+{
+    (void)path, (void)name, (void)s, (void)format, (void)clipped;
     return missing();
 }
 void sound_free(sound *s) { (void)s; }

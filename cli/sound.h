@@ -13,14 +13,20 @@ typedef struct sound {
 
 typedef enum sound_format { SOUND_PCM16, SOUND_PCM24, SOUND_FLOAT } sound_format;
 
-/* These return an exit status. Reading accepts every format of libsndfile and
-   refuses what is empty or shorter than it says. Writing makes a .wav file, complete
-   or not at all; numbers beyond full scale are clipped in PCM, and counted, and NaN
-   is refused there. */
+/* These return an exit status. Reading accepts every format of libsndfile and refuses what is
+   empty or shorter than it says. */
 int sound_read(const char *path, sound *s);
 int sound_resample(sound *s, int rate);
-int sound_write(
-    const char *path, const sound *s, sound_format format, int64_t *clipped);
 void sound_free(sound *s);
+
+/* Fails unless files of this name can be written in the format: the end of the name says
+   what file it is; "-" is a .wav file. */
+int sound_check_name(const char *name, sound_format format);
+
+/* Writes a file of that name's kind to `path`, complete or not at all; numbers beyond full
+   scale are clipped in PCM, and counted, and NaN is refused there. */
+int sound_write(
+    const char *path, const char *name, const sound *s, sound_format format,
+    int64_t *clipped);
 
 #endif

@@ -4,7 +4,7 @@ on the same inputs, in turns of danaus and one of them.
 
     conv_peers.py LIBRARY OUT.csv [--suite FILE] [--threads N] [--seconds S] [PROBLEM ...]
 
-A problem is "length,taps,batch,channels"; of a suite of "danaus bench conv" the plain
+A problem is "length,taps,batch,channels"; of a suite of "danaus-bench conv" the plain
 causal ones are taken. Peers are those that can be imported: scipy.fft (pocketfft), ducc0
 (its successor), torch (MKL in PyPI's builds). Each pads the rows, makes r2c, product and
 c2r in f32 with filters transformed before, at the fastest of several ways: the padded
@@ -25,6 +25,7 @@ import numpy as np
 import scipy.fft
 
 import capi
+import origin
 
 ROTATED = 128 << 20  # bytes of inputs, more than twice a last cache
 PEERS = ("scipy", "ducc0", "torch")
@@ -283,7 +284,7 @@ def main():
             print(f"{name} is not installed")
     worst = []
     with open(options.out, "w", newline="") as file:
-        out = csv.DictWriter(file, FIELDS)
+        out = origin.Table(file, FIELDS)
         out.writeheader()
         for text in options.problems + (suite(options.suite) if options.suite else []):
             problem = tuple(map(int, text.split(",")))

@@ -20,6 +20,9 @@ import time
 import numpy as np
 
 import capi
+import origin
+
+FIELDS = "n chain variant reference_s danaus_s ratio reference_error danaus_error".split()
 
 
 # ---- patterns (a, b, c, d) and chains of them --------------------------------------
@@ -162,7 +165,9 @@ class Description(ctypes.Structure):
                 ("square_roots", ctypes.c_int), ("threads", ctypes.c_int),
                 ("inputs", ctypes.c_void_p), ("samples", ctypes.c_int64),
                 ("progress", ctypes.c_void_p), ("user", ctypes.c_void_p),
-                ("reserved", ctypes.c_uint32 * 8)]
+                ("targets", ctypes.c_void_p), ("calibration", ctypes.c_void_p),
+                ("ridge", ctypes.c_double), ("bias", ctypes.c_int),
+                ("reserved", ctypes.c_uint32 * 9)]
 
 
 class Result(ctypes.Structure):
@@ -209,11 +214,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--csv")
     args = parser.parse_args()
+    print(*FIELDS, sep=",")
     lib = ctypes.CDLL(args.library)
     lib.danaus_error_detail.restype = ctypes.c_char_p
     lib.danaus_chain_destroy.restype = None
-    rows = ["n,chain,variant,reference_s,danaus_s,ratio,reference_error,danaus_error"]
-    print(rows[0])
+    rows = []
     for n in map(int, args.sizes.split(",")):
         w = np.random.default_rng(0).standard_normal((n, n))
         for name, chain, order, splits in cases(n):
@@ -228,12 +233,15 @@ def main():
                     ours.append(seconds)
                 their_error = reference_error(w, chain, factors)
                 a, b = statistics.median(theirs), statistics.median(ours)
-                rows.append(f"{n},{name.replace(',', '')},{variant},{a:.4f},{b:.4f},"
-                            f"{a / b:.2f},{their_error:.6f},{error:.6f}")
-                print(rows[-1], flush=True)
+                numbers = (f"{a:.4f}", f"{b:.4f}", f"{a / b:.2f}", f"{their_error:.6f}",
+                           f"{error:.6f}")
+                rows.append(dict(zip(FIELDS, (n, name.replace(",", ""), variant, *numbers))))
+                print(*rows[-1].values(), sep=",", flush=True)
     if args.csv:
-        with open(args.csv, "w") as out:
-            out.write("\n".join(rows) + "\n")
+        with open(args.csv, "w", newline="") as file:
+            out = origin.Table(file, FIELDS)
+            out.writeheader()
+            out.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ the rate of copies on all threads of the same run.
 # SPDX-License-Identifier: Apache-2.0
 import argparse
 import concurrent.futures
-import csv
 import ctypes
 import os
 import statistics
@@ -21,6 +20,7 @@ import time
 import numpy as np
 
 import capi
+import origin
 
 try:
     import torch
@@ -121,7 +121,7 @@ def main():
     library = capi.Library(options.library, "cpu", options.threads)
     with open(options.out, "w", newline="") as file, \
             concurrent.futures.ThreadPoolExecutor(options.threads) as pool:
-        out = csv.DictWriter(file, FIELDS)
+        out = origin.Table(file, FIELDS)
         out.writeheader()
         for problem in options.problems or PROBLEMS:
             record = measure(library, problem, options, pool)

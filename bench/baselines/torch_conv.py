@@ -15,7 +15,6 @@ counts the time that the processors work, for one thread on a machine with other
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
-import csv
 import functools
 import os
 import statistics
@@ -24,6 +23,7 @@ import time
 import torch
 
 import danaus
+import origin
 from conv_peers import in_turns, smooth
 from danaus.torch import LongConv
 from danaus.torch.functional import long_conv
@@ -133,7 +133,7 @@ def main():
     torch.set_num_threads(options.threads)
     ratios = {form: [] for form in options.forms.split(",")}
     with open(options.out, "w", newline="") as file:
-        out = csv.DictWriter(file, FIELDS)
+        out = origin.Table(file, FIELDS)
         out.writeheader()
         for text in options.problems or PROBLEMS:
             length, batch, channels = map(int, text.split(","))

@@ -39,6 +39,7 @@ import warnings
 import torch
 
 import capi
+import origin
 import torch_ways as ways
 from torch_case import METHODS, Case, GradientCase
 from torch_place import (
@@ -290,6 +291,7 @@ def text_of(value):
 def known_rows(o):
     if not (o.append and os.path.exists(o.out)):
         return set()
+    origin.refuse_others(o.out)
     with open(o.out, newline="") as file:
         return {tuple(row[key] for key in KEY) for row in csv.DictReader(file)}
 
@@ -352,7 +354,7 @@ def main():
     ahead = Ahead(o, place, jobs)
     try:
         with open(o.out, "a" if done else "w", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS)
+            writer = origin.Table(file, FIELDS)
             if not done:
                 writer.writeheader()
                 file.flush()

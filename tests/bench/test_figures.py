@@ -12,10 +12,11 @@ try:
     import matplotlib  # noqa: F401
     import numpy  # noqa: F401
 except ImportError:
+    print("NumPy is not installed")
     sys.exit(77)
 
 BENCH = pathlib.Path("bench").resolve()
-FIELDS = ("device problem dtype layout batch median_ns ratio bmm_ns dense_ns einsum_ns "
+FIELDS = ("device commit problem dtype layout batch median_ns ratio bmm_ns dense_ns einsum_ns "
           "bmm_permutations joules bmm_joules").split()
 
 
@@ -75,14 +76,28 @@ def check_tables(path):
     assert first[:5] == ["f16", "first", "27", "1.20", "1.50"], first
 
 
-def check_medians(folder):
-    paths = [folder / f"run{n}.csv" for n in range(3)]
+def write_runs(paths, last=None):
+    """Three runs of one commit, the last one with other fields."""
     for path, times in zip(paths, (("3", "10"), ("1", "30"), ("2", ""))):
         with open(path, "w", newline="") as file:
             out = csv.DictWriter(file, FIELDS)
             out.writeheader()
+            place = {"device": "a machine", "commit": "0123456789"}
+            if path == paths[-1]:
+                place |= last or {}
             for problem, time in zip(("1,2,2,1", "1,3,3,1"), times):
-                out.writerow({"problem": problem, "batch": 7, "median_ns": time})
+                out.writerow(place | {"problem": problem, "batch": 7, "median_ns": time})
+
+
+def check_medians(folder):
+    paths = [folder / f"run{n}.csv" for n in range(3)]
+    for last in ({"commit": "1123456789"}, {"device": "another"}, {"commit": ""}):
+        write_runs(paths, last)
+        assert run("median.py", "median_ns", *paths, status=1) == ""
+    for commit in ("0123456789-dirty", "", "unknown"):
+        write_runs(paths[:1], {"commit": commit})
+        assert run("median.py", "median_ns", paths[0], status=1) == ""
+    write_runs(paths)
     lines = run("median.py", "median_ns", *paths).splitlines()
     found = {row["problem"]: row["median_ns"] for row in csv.DictReader(lines)}
     assert found == {"1,2,2,1": "2", "1,3,3,1": "10"}, found

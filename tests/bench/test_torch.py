@@ -25,8 +25,25 @@ def measure(out, *more, problems=PROBLEMS):
         return list(csv.DictReader(file))
 
 
+def check_append(out, rows):
+    """Rows that are there are kept; those of another commit are not added to."""
+    text = out.read_text()
+    assert len(measure(out, "--append")) == len(rows) and out.read_text() == text
+    origins = {(row["commit"], row["machine"]) for row in rows}
+    assert len(origins) == 1 and all(next(iter(origins))), origins
+    other = text.replace(rows[0]["commit"], "0123456789")
+    out.write_text(other)
+    try:
+        measure(out, "--append")
+    except subprocess.CalledProcessError:
+        assert out.read_text() == other
+    else:
+        raise AssertionError("records of two commits in one file")
+
+
 def main():
     if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
+        print("PyTorch is not installed for this Python")
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "records.csv"
@@ -48,8 +65,7 @@ def main():
                 assert float(row["error"]) < 20 * unit, row
                 assert float(row["difference"]) < 20 * unit, row
                 assert float(row["bmm_ns"]) > 0 and float(row["einsum_ns"]) > 0, row
-        text = out.read_text()
-        assert len(measure(out, "--append")) == len(rows) and out.read_text() == text
+        check_append(out, rows)
 
 
 if __name__ == "__main__":

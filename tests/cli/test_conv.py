@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""danaus conv and danaus bench conv from the outside: every mode against
+"""danaus conv and danaus-bench conv from the outside: every mode against
 numpy.convolve and scipy.signal, sound files made here byte by byte, and what is refused."""
 # SPDX-License-Identifier: Apache-2.0
 import json
@@ -19,6 +19,8 @@ except ImportError:
     fftconvolve = None
 
 PROGRAM = os.environ["DANAUS_PROGRAM"]
+BENCH = os.environ["DANAUS_BENCH"]
+FORMATS = pathlib.Path("docs/formats.md").read_text()
 SHARE = int(os.environ.get("DANAUS_TEST_SHARE", 1))
 failed = []
 
@@ -29,12 +31,16 @@ def check(words, condition, detail=""):
         failed.append(words)
 
 
+def run_program(program, *args):
+    return subprocess.run([program, *map(str, args)], capture_output=True, text=True)
+
+
 def danaus(*args):
-    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True)
+    return run_program(PROGRAM, *args)
 
 
-def refused(words, pattern, *args):
-    run = danaus(*args)
+def refused(words, pattern, *args, program=PROGRAM):
+    run = run_program(program, *args)
     good = run.returncode in (1, 2) and pattern in run.stderr and not run.stdout
     check(words, good and run.stderr.count("\n") == 1, (run.returncode, run.stderr))
 
@@ -120,6 +126,8 @@ def sounds(folder, r):
     check("two filters make stereo of mono", run.returncode == 0 and rate == 48000
           and y.shape == e.shape and np.abs(y - e).max() < 1e-4, run.stderr)
     facts = json.loads(run.stdout)
+    row = next(x for x in FORMATS.splitlines() if x.startswith("| `conv` |"))
+    check("and the documents know them", all(f"`{x}`" in row for x in list(facts)[3:]), row)
     check("facts as JSON", facts["rows"] == 2 and facts["taps"] == 500
           and facts["kept"] == 3499 and facts["rate"] == 48000, run.stdout)
     danaus("conv", folder / "u.wav", folder / "left.wav", "-o", folder / "z.wav",
@@ -152,6 +160,63 @@ def not_finite(folder, r):
     check("NaN in floats", run.returncode == 0 and np.isnan(y[20]), run.stderr)
 
 
+def kinds_of_files(folder, r):
+    """The file is what its name says, appears in one step, and touches no other."""
+    magic = {"wav": b"RIFF", "flac": b"fLaC", "aiff": b"FORM", "w64": b"riff", "au": b".snd",
+             "caf": b"caff", "npy": b"\x93NUMPY", "FLAC": b"fLaC"}
+    u, k = folder / "u.wav", folder / "left.wav"
+    for end, first in magic.items():
+        (folder / f"kind.{end}.part").write_text("precious")
+        run = danaus("conv", u, k, "-o", folder / f"kind.{end}")
+        there = (folder / f"kind.{end}").read_bytes()
+        check(f"a name that ends in .{end}", run.returncode == 0 and there.startswith(first)
+              and (folder / f"kind.{end}.part").read_text() == "precious", run.stderr)
+        if end not in ("npy", "wav"):
+            run = danaus("conv", folder / f"kind.{end}", k, "-o", folder / "again.wav")
+            check(f"and .{end} is read", run.returncode == 0, run.stderr)
+    (folder / "song.ogg").write_text("precious")
+    for name, words in (("song.ogg", "must end in"), ("song", "must end in")):
+        refused(f"sound in {name}", words, "conv", u, k, "-o", folder / name)
+    check("what was there stays", (folder / "song.ogg").read_text() == "precious")
+    refused("floats in .flac", "--format", "conv", u, k, "-o", folder / "x.flac", "--format",
+            "float")
+    refused("a format of an array", "not .npy", "conv", u, k, "-o", folder / "x.npy", "--format",
+            "pcm24")
+    os.mkdir(folder / "shut.wav")
+    refused("a folder in place of sound", "regular file", "conv", u, k, "-o", folder / "shut.wav")
+    left = [p for p in os.listdir(folder) if p.startswith(".danaus")]
+    check("nothing is left behind", not left, left)
+
+
+def streams(folder, r):
+    """Sound and arrays through standard input and output."""
+    u, k = folder / "u.wav", folder / "left.wav"
+    danaus("conv", u, k, "-o", folder / "direct.wav")
+    run = subprocess.run([PROGRAM, "conv", "-", str(k), "-o", "-"], input=u.read_bytes(),
+                         capture_output=True)
+    check("sound from a pipe to a pipe", run.returncode == 0 and not run.stderr
+          and run.stdout == (folder / "direct.wav").read_bytes(), run.stderr)
+    np.save(folder / "row.npy", r.standard_normal((2, 50)))
+    run = subprocess.run([PROGRAM, "conv", str(folder / "row.npy"), "-", "-o", "-"],
+                         input=(folder / "row.npy").read_bytes(), capture_output=True)
+    check("an array to a pipe", run.stdout.startswith(b"\x93NUMPY"), run.stderr)
+
+
+def choices(folder, r):
+    """conv takes the options of apply for how plans are made."""
+    np.save(folder / "row.npy", r.standard_normal((2, 50)))
+    for option in ("--effort", "measure"), ("--effort", "estimate"), ("--accuracy", "fast"):
+        run = danaus("conv", folder / "row.npy", folder / "row.npy", "-o", folder / "y.npy",
+                     *option, "--json")
+        check(f"conv {' '.join(option)}", run.returncode == 0
+              and ("as measured" in json.loads(run.stdout)["plan"]) == (option[1] == "measure"),
+              run.stdout + run.stderr)
+    refused("no table", "no row", "conv", folder / "row.npy", folder / "row.npy", "-o",
+            folder / "y.npy", "--effort", "table")
+    refused("resampled arrays", "for sound", "conv", folder / "row.npy", folder / "row.npy",
+            "-o", folder / "y.npy", "--resample")
+
+
 def refusals(folder, r):
     u = folder / "u.wav"
     refused("rates that differ", "--resample", "conv", u, folder / "slow.wav", "-o", "x.wav")
@@ -177,6 +242,9 @@ def refusals(folder, r):
     refused("a filter too long to be valid", "whole", "conv", folder / "left.wav", u,
             "-o", "x.wav", "--mode", "valid")
     refused("no output", "-o FILE", "conv", u, u)
+    for command in (("conv", u, u, "-o", "x.wav"), ("bench", "conv", "--suite", u),
+                    ("tune", "conv", "--suite", u, "-o", "t"), ("info", "--conv", 64)):
+        refused("an accuracy that is not there", "accuracy", *command, "--accuracy", "exact")
     refused("a file that is not there", "nothing.wav", "conv", folder / "nothing.wav", u,
             "-o", "x.wav")
 
@@ -208,7 +276,7 @@ def planning(folder, r):
     refused("a suite of products", "line 1", "tune", "conv", "--suite",
             folder / "products.csv", "-o", folder / "t.csv")
     refused("something else", "only ks and conv", "tune", "fft", "--suite", suite, "-o", "t")
-    run = danaus("bench", "conv", "--suite", suite, "--effort", "measure", "--hot", "--json")
+    run = run_program(BENCH, "conv", "--suite", suite, "--effort", "measure", "--hot", "--json")
     check("the model is measured beside", run.returncode == 0
           and all(x["model_ratio"] > 0 for x in json.loads(run.stdout)["records"]), run.stderr)
     if SHARE == 1:
@@ -345,41 +413,47 @@ def bench(folder):
     suite.write_text("# a comment\nkind,length,taps,batch,channels,extras\n"
                      "causal,60,60,2,3,plain\nbidirectional,200,100,1,2,gated\n"
                      "circular,64,64,1,1,plain\n")
-    run = danaus("bench", "conv", "--suite", suite, "--baselines", "--hot", "--json",
+    run = run_program(BENCH, "conv", "--suite", suite, "--baselines", "--hot", "--json",
                  "--csv", folder / "out.csv", "--threads", "1")
     check("a suite is measured", run.returncode == 0, run.stderr)
     records = json.loads(run.stdout)["records"]
     check("a record for each problem", len(records) == 3
           and all(one["seconds"] > 0 and one["error"] < 1e-6 for one in records))
     lines = (folder / "out.csv").read_text().splitlines()
-    check("and as CSV", len(lines) == 4 and lines[0].startswith("kind,length,taps"))
+    check("and as CSV", len(lines) == 4 and "kind,length,taps" in lines[0])
+    run = run_program(BENCH, "conv", "--suite", suite, "--hot", "--json", "--accuracy", "fast")
+    check("and fast, as accurate on a CPU", run.returncode == 0
+          and all(one["error"] < 1e-6 for one in json.loads(run.stdout)["records"]), run.stderr)
     suite.write_text("causal,9000,9000,2,2,sparse\n")
-    run = danaus("bench", "conv", "--suite", suite, "--hot", "--json")
+    run = run_program(BENCH, "conv", "--suite", suite, "--hot", "--json")
     check("a sparse spectrum beside the full one", run.returncode == 0
           and json.loads(run.stdout)["records"][0]["plain_ratio"] > 0, run.stderr)
     suite.write_text("circular,9000,9000,2,2,sparse\n")
-    refused("a circular sparse spectrum", "whole spectra", "bench", "conv", "--suite", suite,
-            "--json")
+    refused("a circular sparse spectrum", "whole spectra", "conv", "--suite", suite, "--json",
+            program=BENCH)
     suite.write_text("causal,0,1,1,1,plain\n")
-    refused("a problem without a length", "line 1", "bench", "conv", "--suite", suite)
+    refused("a problem without a length", "line 1", "conv", "--suite", suite, program=BENCH)
 
 
 def bench_stream():
-    run = danaus("bench", "stream", "--taps", 20000, "--seconds", 1, "--json")
+    run = run_program(BENCH, "stream", "--taps", 20000, "--seconds", 1, "--json")
     check("a stream is measured", run.returncode == 0, run.stderr)
     facts = json.loads(run.stdout)
     check("block by block", facts["blocks"] == 750 and facts["share"] > 0
           and 0 < facts["median"] <= facts["p999"] <= facts["longest"], facts)
     for words, option in (("no blocks", "--block"), ("no time", "--seconds")):
-        refused(words, "no signal", "bench", "stream", option, 0)
-    refused("a stream without channels", "channels", "bench", "stream", "--channels", 0)
-    refused("taps without end", "memory", "bench", "stream", "--taps", 2**62)
+        refused(words, "no signal", "stream", option, 0, program=BENCH)
+    refused("a stream without channels", "channels", "stream", "--channels", 0, program=BENCH)
+    refused("taps without end", "memory", "stream", "--taps", 2**62, program=BENCH)
 
 
 def info():
     run = danaus("info", "--conv", 5000, "--taps", 300, "--json")
     check("a convolution is explained", run.returncode == 0
           and "window" in json.loads(run.stdout)["plan"], run.stderr)
+    for accuracy in ("by_type", "accurate", "fast"):
+        run = danaus("info", "--conv", 5000, "--accuracy", accuracy)
+        check("an accuracy is taken", run.returncode == 0, run.stderr)
     run = danaus("info", "--conv", 5000, "--effort", "measure")
     refused("rows of nothing", "length", "info", "--conv", 0)
     check("and measured", run.returncode == 0 and "as measured" in run.stdout, run.stderr)
@@ -389,7 +463,7 @@ with tempfile.TemporaryDirectory() as name:
     random = np.random.default_rng(1)
     place = pathlib.Path(name)
     os.chdir(place)
-    for test in (arrays, scipy_agrees, sounds, not_finite, refusals, planning, cut,
+    for test in (arrays, scipy_agrees, sounds, not_finite, kinds_of_files, streams, choices, refusals, planning, cut,
                  unknown_sizes, fuzzed, words):
         test(place, random)
     bench(place)

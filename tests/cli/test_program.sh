@@ -4,7 +4,7 @@
 set -u
 program=${DANAUS_PROGRAM:?the path of the program}
 corpus=$PWD/tests/fuzz/corpus
-here=$PWD/tests/cli manual=$PWD/docs/danaus.1 compare=$PWD/bench/compare.py
+here=$PWD/tests/cli manual=$PWD/docs/danaus.1 formats=$PWD/docs/formats.md
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
@@ -41,29 +41,51 @@ refuses() {
 # said KEYS CONDITION WORDS: about the JSON that the last command printed.
 said() { words=$3; ok "$words" sh -c '/usr/bin/python3 "$0"/arrays.py json "$1" "$2" < "$3"' "$here" "$1" "$2" last; }
 keep() { cp out last; }
+# documented: every member of that JSON is in the command's row of docs/formats.md.
+documented() {
+    ok "$1" /usr/bin/python3 - "$formats" last << 'END'
+import json, re, sys
+rows = re.findall(r"^\| `(\w+)[^|]*\|(.*)\|$", open(sys.argv[1]).read(), re.M)
+facts = json.load(open(sys.argv[2]))
+known = {"schema", "version", "command"}
+for command, members in rows:
+    if command == facts["command"]:
+        known.update(re.findall(r"`(\w+)`", members))
+one = [x[0] for x in facts.values() if isinstance(x, list) and x and isinstance(x[0], dict)]
+for members in [facts] + ([] if facts["command"] == "bench" else one):
+    assert known.issuperset(members), set(members) - known
+END
+}
 
 # ---- commands and options ----
 
 ok "help of the program" danaus --help
 grep -q factorize out || fail "help lists the commands"
 ok "version" danaus --version
-for command in info factorize apply dense conv bench tune calibrate kernels \
-    "bench ks" "bench conv" "bench stream" "bench calls"; do
+for command in info factorize apply dense conv embed compress model bench tune calibrate kernels completion; do
     ok "help of $command" danaus $command --help
-    grep -q "^Usage: danaus ${command% ks}" out || fail "help of $command begins with its usage"
+    grep -q "^Usage: danaus $command" out || fail "help of $command begins with its usage"
     grep '.\{89\}' out && fail "help of $command fits 88 columns"
     for option in $(grep -o -e '^  ....--[a-z]*' out | grep -o -e '--.*'); do
         sed 's/\\-/-/g' "$manual" | grep -q -e "$option" || fail "the manual has $option"
     done
 done
-danaus factorize --help | grep -q '|kaleidoscope$' || fail "help names every family"
+danaus factorize --help | grep -q '|monarch$' || fail "help names the families"
+danaus factorize --help > long && danaus help factorize | cmp - long || fail "help COMMAND is --help"
+refuses 2 'no command "fly"' "help of no command" danaus help fly
+refuses 2 "help takes one" "help of two commands" danaus help info apply
 refuses 2 "a command is needed" "no command" danaus
 refuses 2 'no command "fly"' "an unknown command" danaus fly
-refuses 2 "no option" "an unknown option" danaus info --wings
+refuses 2 "no option --wings (" "an unknown option" danaus info --wings=3
 refuses 2 "no option -z" "an unknown letter" danaus info -z
+refuses 2 "^danaus info: --json takes no value$" "a value too many" danaus info --json=yes
+refuses 2 "^danaus info: --help takes no value$" "a value for help" danaus info --help=me
+refuses 2 "^danaus info: --t may be --threads or --tuning: write" "an unclear option" danaus info --t 3
+ok "the beginning of an option" danaus info --js
 refuses 2 "needs a value" "an option without its value" danaus dense c.safetensors -o
 refuses 2 "were given" "too many operands" danaus info here
 refuses 2 "first|last" "a word that is none" danaus apply a b -o c --layout middle
+refuses 2 "first|last" "the beginning of a word" danaus apply a b -o c --layout fir
 refuses 2 "f32, f64" "a type that is none" danaus apply a b -o c --dtype f8
 refuses 2 "integer of at least 0" "a negative count" danaus apply a b -o c --threads -3
 refuses 2 "number above 0" "a fraction of zero" danaus factorize exact.npy --params 0
@@ -74,6 +96,7 @@ refuses 1 "cannot write" "a full device" sh -c '"$0" info > /dev/full' "$program
 ok "info" danaus info
 ok "info as JSON" danaus info --json
 keep
+documented "info is documented"
 said devices.0.threads "v >= 1" "info tells the threads"
 said devices.0.kernels "len(v) > 0" "info tells the kernels"
 said devices.0.operations "v[0] == 'product' and v[-1] == 'convolution'" "and what they do"
@@ -82,17 +105,25 @@ keep
 said devices.0.instructions "v == 'scalar'" "cpu:scalar is scalar"
 refuses 1 "" "a device that is none" danaus info --device quantum
 
+for option in "threads 3" "tuning /dev/null" "taps 3" "rows 3" "effort table" "accuracy fast"; do
+    refuses 2 "goes with --conv" "${option% *} alone" danaus info --$option
+done
+said schema "v == 1" "JSON has the number of its schema"
+said "" "list(v)[:3] == ['schema', 'version', 'command'] and v['command'] == 'info'" "and says whose it is"
+
 # ---- kernels ----
 
 export DANAUS_CACHE="$folder/cache"
 refuses 2 "none of export, import and list" "a third way" danaus kernels send bundle
 refuses 1 "holds no kernels" "an empty cache" danaus kernels export bundle --instructions sm_90
 refuses 1 "no file of compiled kernels" "another file" danaus kernels import x.npy
+refuses 2 "goes with export" "instructions of a list" danaus kernels list x.npy --instructions sm_90
 refuses 1 "no file of compiled kernels" "a list of another" danaus kernels list x.npy
 ok "a list" danaus kernels list "$corpus/bundle/three" --json
 keep
 said kernels.0 "v == {'version': '0.1.0', 'instructions': 'sm_90', 'count': 3, 'bytes': 6}" \
     "what is in a file of kernels"
+documented "a list of kernels is documented"
 ok "a list in words" danaus kernels list "$corpus/bundle/three"
 
 # ---- factorize and dense ----
@@ -105,6 +136,8 @@ said upper_bound "v < 1e-11" "its bound says so"
 said parameters "v == 576" "its parameters are counted"
 said patterns "v == [[1, 8, 6, 6], [6, 6, 8, 1]]" "its patterns are told"
 ok "dense" danaus dense c.safetensors -o back.npy --json
+keep
+documented "dense is documented"
 ok "dense gives the matrix back" close back.npy exact 1e-12 float64
 ok "text for people" danaus factorize exact.npy --pattern "$two"
 grep -q "^error" out || fail "the text tells the error"
@@ -130,7 +163,8 @@ ok "fast" danaus factorize near.npy --pattern "$two" --fast --json
 keep
 said lower_bound "v is None" "fast has no lower bound"
 ok "refine" danaus factorize near.npy --pattern "$two" --refine 3 --json
-for chain in dense low-rank monarch; do
+ok "chain dense" danaus factorize rectangle.npy --chain dense --json
+for chain in low-rank monarch; do
     ok "chain $chain" danaus factorize rectangle.npy --chain $chain --rank 2 --json
 done
 ok "order 3 Monarch" danaus factorize exact.npy --chain monarch --factors 3 --json
@@ -139,19 +173,20 @@ said patterns "len(v) == 3" "has three factors"
 ok "a share of the parameters" danaus factorize rectangle.npy --params 0.5 --json
 keep
 said fraction "v <= 0.5" "is kept"
-ok "calibration" danaus factorize near.npy --params 0.4 --calibrate samples.npy --json
-ok "targets with an offset" danaus factorize near.npy --pattern "$two" --calibrate samples.npy \
+ok "calibration" danaus factorize near.npy --params 0.4 --inputs samples.npy --json
+ok "targets with an offset" danaus factorize near.npy --pattern "$two" --inputs samples.npy \
     --targets targets.npy --fit-bias -o fitted.safetensors --json
 keep
 said error "v < 1e-5" "are met"
 said dense_error "0.9 < v < 1.1" "by another matrix"
-ok "without a bias" danaus factorize near.npy --pattern "$two" --calibrate samples.npy \
+ok "without a bias" danaus factorize near.npy --pattern "$two" --inputs samples.npy \
     --targets targets.npy --ridge 1e-3 --json
 keep
 said error "0.01 < v < 1" "they are not"
-ok "candidates" danaus factorize near.npy --params 0.3 --candidates --calibrate samples.npy \
+ok "candidates" danaus factorize near.npy --params 0.3 --candidates --inputs samples.npy \
     --targets targets.npy --fit-bias --json -o best.safetensors
 keep
+documented "factorize is documented"
 said candidates "len(v) > 4 and sum(k['taken'] for k in v) == 1" "are listed"
 said "" "min(k['error'] for k in v['candidates']) == v['error']" "the best is taken"
 said fraction "v <= 0.3" "within the budget"
@@ -165,17 +200,19 @@ ok "a bf16 layer" danaus factorize layer.safetensors --tensor layer.half --patte
 
 refuses 2 "one of --pattern" "no chain" danaus factorize exact.npy
 refuses 2 "one of --pattern" "two chains" danaus factorize exact.npy --params 1 --chain dyadic
-refuses 2 "go with --chain" "rank without chain" danaus factorize exact.npy --params 1 --rank 2
-refuses 2 "go with --calibrate" "targets alone" danaus factorize near.npy --params 1 \
+refuses 2 "goes with --chain" "rank without chain" danaus factorize exact.npy --params 1 --rank 2
+refuses 2 "goes with --chain" "rank of a dense chain" danaus factorize exact.npy --chain dense --rank 2
+refuses 2 "goes with --chain monarch" "factors of others" danaus factorize exact.npy --chain low-rank --factors 2
+refuses 2 "go with --inputs" "targets alone" danaus factorize near.npy --params 1 \
     --targets targets.npy
 refuses 2 "goes with --params" "candidates alone" danaus factorize near.npy --pattern "$two" --candidates
 refuses 2 "goes with --candidates" "reduced alone" danaus factorize near.npy --params 1 --reduced
-refuses 2 "give one" "two biases" danaus factorize near.npy --params 1 --calibrate samples.npy \
+refuses 2 "give one" "two biases" danaus factorize near.npy --params 1 --inputs samples.npy \
     --fit-bias --bias x
 refuses 1 "samples x 48" "targets of another width" danaus factorize near.npy --params 1 \
-    --calibrate samples.npy --targets rectangle.npy
+    --inputs samples.npy --targets rectangle.npy
 refuses 1 "200 inputs have 48 targets" "too few targets" danaus factorize near.npy --params 1 \
-    --calibrate samples.npy --targets exact.npy
+    --inputs samples.npy --targets exact.npy
 refuses 1 "no candidate" "too small a budget" danaus factorize near.npy --params 0.001 --candidates
 refuses 2 "not a pattern" "a malformed pattern" danaus factorize exact.npy --pattern "1,2,x"
 refuses 2 "cannot be factorised in" "half types" danaus factorize exact.npy --params 1 --dtype f16
@@ -183,7 +220,7 @@ refuses 1 "columns" "not composable" danaus factorize exact.npy --pattern "1,8,6
 refuses 1 "" "not chainable" danaus factorize exact.npy --pattern "1,8,4,6 6,4,8,1"
 refuses 1 "24 x 36, but the patterns make 48 x 48" "another size" danaus factorize rectangle.npy --pattern "$two"
 refuses 1 "" "dyadic of a size that is none" danaus factorize exact.npy --chain dyadic
-refuses 1 "" "products only" danaus factorize dft.npy --chain kaleidoscope
+refuses 2 "block-butterfly|monarch, not" "products only" danaus factorize dft.npy --chain kaleidoscope
 refuses 1 "nan\|NaN" "a NaN" danaus factorize bad.npy --pattern "$two"
 refuses 1 "48, but a matrix" "a vector" danaus factorize x_one.npy --params 1
 refuses 1 "cannot open" "no file" danaus factorize nothing.npy --params 1
@@ -196,7 +233,7 @@ refuses 1 "" "no such tensor" danaus factorize layer.safetensors --tensor w --pa
 refuses 1 "7 elements" "a short bias" danaus factorize layer.safetensors \
     --tensor layer.weight --bias layer.short --params 1
 refuses 1 "samples x 48" "narrow samples" danaus factorize exact.npy --params 1 \
-    --calibrate x_narrow.npy
+    --inputs x_narrow.npy
 refuses 1 "imaginary" "complex to real" danaus factorize dft.npy --params 1 --dtype f32
 cp c.safetensors before
 refuses 1 "" "a folder that is none" danaus dense c.safetensors -o nowhere/back.npy
@@ -209,6 +246,7 @@ refuses 2 "-o FILE" "dense without output" danaus dense c.safetensors
 
 ok "apply, batch first" danaus apply c.safetensors x.npy -o y.npy --json
 keep
+documented "apply is documented"
 said batch "v == 5" "the batch is told"
 ok "y = x W'" close y.npy "x @ exact.T" 1e-12 float64
 ok "apply, batch last" danaus apply c.safetensors x_last.npy -o y.npy --layout last
@@ -248,6 +286,13 @@ ok "one thread, scalar" danaus apply c.safetensors x.npy -o y.npy --device cpu:s
     --threads 1 --repeat 3
 ok "gives the same" close y.npy "x @ exact.T" 1e-12
 ok "measured" danaus apply c.safetensors x.npy -o y.npy --effort measure
+refuses 1 "table" "a table that has no row" danaus apply c.safetensors x.npy -o y.npy --effort table
+ok "fast" danaus apply c.safetensors x.npy -o y.npy --dtype f32 --accuracy fast
+ok "is no less accurate here" close y.npy "x @ exact.T" 1e-6 float32
+for command in apply conv bench info; do
+    danaus $command --help | grep -A 2 -e '--effort' -e '--accuracy' > choices.$command
+    cmp -s choices.apply choices.$command || fail "$command is chosen for as apply is"
+done
 
 refuses 1 "7 x 47" "narrow inputs" danaus apply c.safetensors x_narrow.npy -o y.npy
 refuses 1 "it fits --layout first" "the other layout" danaus apply c.safetensors x.npy \
@@ -260,52 +305,181 @@ refuses 1 "" "no device" danaus apply c.safetensors x.npy -o y.npy --device gpu
 refuses 1 "" "no table" danaus apply c.safetensors x.npy -o y.npy --tuning nothing.csv
 refuses 2 "-o FILE" "apply without output" danaus apply c.safetensors x.npy
 
+# ---- standard input and output ----
+
+pipe() { sh -c "$1" sh "$program"; }
+ok "a chain of programs" pipe 'cat exact.npy |
+    "$1" factorize - --pattern "1,8,6,6 6,6,8,1" -o - | "$1" dense - -o - > back.npy'
+ok "passes arrays on" close back.npy exact 1e-12 float64
+ok "inputs from a pipe" pipe 'cat x.npy | "$1" apply c.safetensors - -o - > y.npy'
+ok "are multiplied" close y.npy "x @ exact.T" 1e-12 float64
+ok "and from a file" pipe '"$1" apply c.safetensors - -o y.npy --json < x.npy'
+keep
+said output "v == 'y.npy'" "is told as JSON"
+ok "samples from a pipe" pipe 'cat samples.npy |
+    "$1" factorize near.npy --params 0.4 --inputs - --json'
+mkdir left
+TMPDIR=$folder/left; export TMPDIR
+sh -c '"$0" dense c.safetensors -o - | head -c 3 > out' "$program"
+ok "a reader that goes away leaves nothing behind" rmdir left
+unset TMPDIR
+refuses 2 "only one file may be -" "standard input twice" danaus apply - - -o y.npy
+refuses 2 "cannot both have standard output" "facts and numbers" danaus apply c.safetensors \
+    x.npy -o - --json
+refuses 1 "/dev/stdin" "nothing from a pipe" pipe ': | "$1" dense - -o y.npy'
+refuses 1 "cannot write to standard output" "a full device for numbers" sh -c \
+    '"$0" dense c.safetensors -o - > /dev/full' "$program"
+
+# ---- before work that takes long ----
+
+touch locked.safetensors && chmod a-w locked.safetensors
+[ "$(id -u)" -eq 0 ] ||
+    refuses 1 "cannot write" "an output that is locked" danaus factorize near.npy --params 0.5 \
+        -o locked.safetensors
+# Ten minutes of work: it is not begun.
+/usr/bin/python3 -c 'import numpy as np
+np.save("large.npy", np.lib.stride_tricks.as_strided(np.ones(1, "f4"), (9000, 9000), (0, 0)))'
+refuses 1 "cannot write nowhere" "an output nowhere" timeout 20 "$program" factorize large.npy \
+    --params 0.4 --refine 99 -o nowhere/c.safetensors
+refuses 1 "not a regular file" "an output that is a folder" timeout 20 "$program" factorize \
+    large.npy --params 0.4 --refine 99 -o .
+refuses 1 'no tensor "b"' "a bias that is not there" timeout 20 "$program" factorize large.npy \
+    --params 0.4 --refine 99 --bias b
+rm large.npy
+danaus factorize rectangle.npy --pattern "1,24,30,1 1,30,36,1" > out 2> err
+if grep -q "warning: the chain has 1800 parameters, more than the 864" err; then
+    pass "a chain that is larger than its matrix is warned of"
+else fail "a chain that is larger than its matrix is warned of" "$(cat err)"; fi
+
+# ---- names that are no UTF-8 ----
+
+name=$(printf 'y\377\303\244.npy')
+ok "any name" danaus apply c.safetensors x.npy -o "$name" --json
+keep
+said output "v == 'y\\ufffd\\xe4.npy'" "is told in JSON"
+ok "and is the file's" test -s "$name"
+
 # ---- bench and tune ----
 
 printf '# small\nproblem,batch\n"2,8,8,3",\n"1,8,6,6 6,6,8,1",16\n' > small.csv
-ok "bench" danaus bench ks --suite small.csv --batch 16 --layout last --hot --baselines \
-    --csv records.csv --json
+printf 'causal,64,64,2,2,plain\nbidirectional,100,30,2,2,gated\ncausal,512,512,1,2,sparse\n' \
+    > convs.csv
+echo precious > records.csv
+refuses 1 "no problem" "an empty suite" danaus bench --suite /dev/null --csv records.csv
+ok "leaves records" grep -q precious records.csv
+ok "bench" danaus bench --suite small.csv --batch 16 --layout last --csv records.csv --json
 keep
 said records "len(v) == 2" "a record for each problem"
-said records.0 "v['error'] < 1e-6 and v['median_ns'] > 0 and v['ratio'] > 0" "with its times"
-said records.1.factors_ns "v > 0" "factors one by one"
-said machine "v['f32_gflops'] > 0 and v['copy_gbs'] > 0" "and the machine's limits"
-ok "some baselines" danaus bench ks --suite small.csv --batch 3 --layout first --baselines \
-    --methods csr,einsum --json
-keep
-said records.0.best "v in ('csr', 'einsum')" "which alone are measured"
+said records.0 "0 < v['p10_seconds'] <= v['seconds'] <= v['p90_seconds']" "with its times"
+said records.0 "abs(v['flops_per_second'] * v['seconds'] / (2 * 2 * 8 * 8 * 3 * 16) - 1) < 1e-6" \
+    "and its speed"
+said records.1 "v['dense_seconds'] > 0 and v['speedup'] > 0" "beside the dense product"
+documented "bench is documented"
 ok "records as CSV" test "$(wc -l < records.csv)" -eq 3
-ok "a run is like itself" /usr/bin/python3 "$compare" records.csv records.csv
-sed 's/"ks",\(.*\),"last",16,\("[^"]*"\),\([0-9]*\),[0-9.e+]*,/"ks",\1,"last",16,\2,\3,1e12,/' \
-    records.csv > slow.csv
-/usr/bin/python3 "$compare" records.csv slow.csv > out
-status=$?
-if [ $status -eq 1 ] && grep -q "2 slower" out; then pass "a slower run is found out"
-else fail "a slower run is found out" "status $status" "$(cat out)"; fi
-ok "complex bench for people" danaus bench ks --suite small.csv --batch 3 --dtype c64 \
-    --layout first --baselines
-ok "half types" danaus bench ks --suite small.csv --batch 3 --dtype bf16 --layout first
+ok "bench for people" pipe 'head -n 3 small.csv | "$1" bench ks --suite - --batch 3,5 --dtype c64'
+ok "in both layouts" test "$(grep -c "GFLOP/s" out)" -eq 4
+ok "half types" danaus bench --suite small.csv --batch 3 --dtype bf16 --layout first --accuracy fast
+ok "bench of convolutions" danaus bench conv --suite convs.csv --json
+keep
+said records "[r['extras'] for r in v] == ['plain', 'gated', 'sparse']" "of every sort"
+said records.1 "v['seconds'] > 0 and v['bytes_per_second'] * v['seconds'] > 6399" "is measured"
+ok "for people" danaus bench conv --suite convs.csv --dtype f64 --threads 1
+ok "three lines" test "$(wc -l < out)" -eq 3
+refuses 1 "no real element type" "types that convolutions lack" danaus bench conv --suite convs.csv --dtype c64 --json
+
 ok "tune" danaus tune --suite small.csv --batch 16 --layout first -o table.csv
+if command -v script > /dev/null; then
+    script -qec "'$program' tune --suite small.csv --batch 2 -o bar.csv > out" log > /dev/null
+    if grep -q "50%" log; then pass "a terminal sees how far a suite is"
+    else fail "a terminal sees how far a suite is" "$(cat log)"; fi
+fi
 ok "tune in no time" danaus tune --suite small.csv --batch 16 --seconds 1e-9 -o short.csv
 ok "writes a table" grep -q "^# danaus tuning 1" short.csv
 ok "a table is read" danaus apply c.safetensors x.npy -o y.npy --tuning table.csv --dtype f32
+rows() { grep -c '^cpu,' table.csv; }
+before=$(rows)
+sed -n 's/^cpu,[^,]*,\(.*\)/cpu,Another,\1/p' table.csv >> table.csv
+head -n 2 convs.csv > two.csv
+ok "tune what the table lacks" danaus tune conv --suite two.csv -o table.csv --json
+keep
+documented "tune is documented"
+said plans "len(v) == 2 and all('as measured' in p['plan'] for p in v)" "tells the plans"
+ok "other rows stay" test "$(rows)" -eq $((2 * before + 2))
+ok "of other machines, too" test "$(grep -c '^cpu,Another,' table.csv)" -eq "$before"
+printf '"1,4,4,1",8\n"1,4,4,1 1,4,4,1 1,4,4,1 1,4,4,1",9000000000000000\n' > huge.csv
+danaus tune --suite huge.csv --layout last -o saved.csv > out 2> err
+ok "what was measured before a failure is saved" grep -q ',1,4,4,1,f32,last,8,' saved.csv
+echo "Dear table," > letter.csv
+refuses 1 "letter.csv: line 1" "a letter is no table" danaus tune --suite small.csv -o letter.csv
+ok "and stays" grep -q Dear letter.csv
+ok "a table to standard output" pipe '"$1" tune --suite small.csv --batch 2 -o - > piped.csv'
+ok "is one" grep -q "^# danaus tuning 1" piped.csv
+DANAUS_TUNING=nowhere.csv
+export DANAUS_TUNING
+refuses 1 "DANAUS_TUNING.*nowhere.csv" "a table of the environment that is not there" \
+    danaus apply c.safetensors x.npy -o y.npy
+DANAUS_TUNING=table.csv
+ok "one that is" danaus info --conv 64 --rows 4 --effort table
+keep
+ok "is used" grep -q "by the tuning table" last
+unset DANAUS_TUNING
 
-refuses 2 "only ks" "an unknown benchmark" danaus bench fft --suite small.csv
+refuses 2 "only ks and conv" "an unknown benchmark" danaus bench fft --suite small.csv
 refuses 2 "suite FILE" "no suite" danaus bench ks
-refuses 2 "names of" "an unknown baseline" danaus bench ks --suite small.csv --baselines --methods gem
-refuses 2 "names of" "no baselines" danaus bench ks --suite small.csv --methods csr
+refuses 2 "for products" "a layout of convolutions" danaus bench conv --suite convs.csv --layout last
+refuses 2 "for products" "a batch of convolutions" danaus tune conv --suite convs.csv -o t.csv --batch 3
 refuses 2 "integers of at least 1" "a batch of zero" danaus bench ks --suite small.csv --batch 0
 refuses 1 "cannot open" "no such suite" danaus bench ks --suite nothing.csv
+refuses 1 "nowhere" "records nowhere" danaus bench ks --suite small.csv --csv nowhere/r.csv
 printf '"2,8,8,3",4\n2,8,8,3\n' > wrong.csv
 refuses 1 "line 2" "a line without quotes" danaus bench ks --suite wrong.csv
 printf '"2,8,8",4\n' > wrong.csv
 refuses 1 "line 1" "a line without a pattern" danaus tune --suite wrong.csv -o t.csv
 printf '"2,8,8,3",four\n' > wrong.csv
 refuses 1 "four" "a batch in words" danaus bench ks --suite wrong.csv
+refuses 1 "line 2" "convolutions that are products" danaus bench conv --suite small.csv
+printf 'causal,64,64,2,2,plainly\n' > wrong.csv
+refuses 1 "line 1" "a word that goes on" danaus bench conv --suite wrong.csv
 : > wrong.csv
 refuses 1 "no problem" "an empty suite" danaus bench ks --suite wrong.csv
 refuses 1 "" "a table nowhere" danaus tune --suite small.csv --batch 2 --json \
     -o nowhere/t.csv
+
+# ---- completion ----
+
+ok "completion for zsh" danaus completion zsh
+grep -q "'--layout\[where X and Y have the batch (default first)\]:word:(first last)'" out ||
+    fail "zsh is told the words of an option"
+if command -v zsh > /dev/null; then ok "zsh reads it" zsh -n out; fi
+ok "completion for bash" danaus completion bash
+cp out completion.bash
+cat > complete.sh <<'END'
+. ./completion.bash
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_danaus
+echo "${COMPREPLY[*]}"
+END
+# completes LINE WORDS: the last word of the line can become these.
+completes() {
+    if [ "$(bash complete.sh $1 "${3-}")" = "$2" ]; then pass "completion of \"$1\""
+    else fail "completion of \"$1\"" "$(bash complete.sh $1 "${3-}")"; fi
+}
+completes "danaus" "apply" ap
+completes "danaus help" "dense" de
+completes "danaus apply" "--layout" --lay
+completes "danaus apply --layout" "first last"
+completes "danaus apply --dtype" "f32 f16 f64" f
+completes "danaus bench" "conv" c
+completes "danaus apply -o" ""
+refuses 2 "only bash and zsh" "another shell" danaus completion fish
+
+# ---- what the program is made of ----
+
+if command -v objdump > /dev/null; then
+    objdump -p "$program" | sed -n 's/ *NEEDED *//p' > needed
+    [ -s needed ] && ! grep -v -E '^lib(danaus|jansson|m|sndfile|samplerate|c|asan|ubsan|gcov)\.so|^ld-' \
+        needed > out && pass "it links no baseline" || fail "it links no baseline" "$(cat needed)"
+fi
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

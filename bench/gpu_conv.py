@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Times long convolutions on a GPU beside torch.fft and the memory's floor, in one process.
+
+    gpu_conv.py OUT.csv [--seconds S] [--kinds causal,circular] [--dtypes f16,bf16,f32]
+        [--forms forward,gated,backward] [--lengths N,N,...] [--rows N]
+        [--accuracy accurate|fast] [--tiny]
+
+Problems have 64 x 768 rows, or as many as --rows says, or as lie in 2 GiB; times are
+those of 64 x 768 rows. Filters are transformed before ("forward", "gated") or, with
+"backward", at each call, as autograd does. The floor is every array of the size of u,
+once, at the rate of copying in the same run; torch.fft has its spectrum ready, in f32,
+padded to a power of two unless the convolution is circular. The error is that of y of 4
+filters against f64, and of gradients against torch.fft's, relative in L2. --tiny runs all
+of it at small sizes, with --device cpu without a GPU, to see that it works.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import argparse
+import pathlib
+import statistics
+import sys
+import time
+
+import torch
+from torch import Tensor
+
+import danaus
+from danaus.torch import LongConv
+from danaus.torch.functional import long_conv
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "baselines"))
+import origin  # noqa: E402
+
+BATCH, CHANNELS = 64, 768
+MOST_BYTES = 1 << 31  # of u in f32
+TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
+KINDS, FORMS = ("circular", "causal"), ("forward", "gated", "backward")
+FIELDS = (
+    "version torch device kind dtype form length batch channels seconds floor "
+    "over_floor torch_seconds ratio error accuracy"
+).split()
+
+
+# ---- time ----
+
+
+SHORT = 4e-3  # seconds: shorter calls follow each other
+MOST_CALLS = 64
+
+
+def once(device: str, run, calls: int = 1) -> float:
+    """Seconds of so many calls, by a GPU's own clock."""
+    if device == "cpu":
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        return time.perf_counter() - start
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    for _ in range(calls):
+        run()
+    last.record()
+    last.synchronize()
+    return first.elapsed_time(last) * 1e-3
+
+
+def timed(device: str, run, rounds: int = 7) -> float:
+    """Median seconds of a call, after two that do not count."""
+    calls = 1
+    once(device, run, 2)
+    while once(device, run, calls) < SHORT and calls < MOST_CALLS:
+        calls *= 2
+    return statistics.median(once(device, run, calls) for _ in range(rounds)) / calls
+
+
+def copy_rate(device: str, numbers: int) -> float:
+    """Bytes read and written a second."""
+    a = torch.empty(numbers, dtype=torch.float32, device=device)
+    b = torch.empty_like(a)
+    return 2 * a.nbytes / timed(device, lambda: b.copy_(a))
+
+
+# ---- convolutions ----
+
+
+def padded(kind: str, length: int) -> int:
+    return length if kind == "circular" else 1 << (2 * length - 1).bit_length()
+
+
+def by_fft(u: Tensor, spectrum: Tensor, n: int) -> Tensor:
+    y = torch.fft.irfft(torch.fft.rfft(u.float(), n) * spectrum, n)
+    return y[..., : u.shape[-1]].to(u.dtype)
+
+
+def relative_error(y: Tensor, exact: Tensor) -> float:
+    return float((y.double() - exact.double()).norm() / exact.double().norm())
+
+
+class Problem:
+    """A convolution with an input, gates and filters."""
+
+    def __init__(self, o, kind: str, dtype: str, length: int):
+        device, rows, self.accuracy = o.device, o.rows, o.accuracy
+        torch.manual_seed(length)
+        most = max(1, MOST_BYTES // (length * 4))
+        count = min(rows, BATCH * CHANNELS, most)
+        self.channels = max(1, min(CHANNELS, count // BATCH))
+        self.batch = max(1, min(BATCH, count // self.channels))
+        self.device, self.kind, self.length = device, kind, length
+        self.n = padded(kind, length)
+        shape = (self.batch, self.channels, length)
+        self.u = torch.randn(shape, device=device).to(TYPES[dtype])
+        self.k = torch.randn(self.channels, length, device=device) / length**0.5
+        self.scale = BATCH * CHANNELS / (self.batch * self.channels)
+
+    def error(self, gates: tuple, y: Tensor) -> float:
+        """Of the first rows, against f64."""
+        u, k, *gates = (
+            x if x is None else x[..., :4, :].double() for x in (self.u, self.k, *gates)
+        )
+        p = u[:1] if gates[0] is None else u[:1] * gates[0][:1]
+        z = torch.fft.rfft(p, self.n) * torch.fft.rfft(k, self.n)
+        exact = torch.fft.irfft(z, self.n)[..., : self.length]
+        exact = exact if gates[1] is None else exact * gates[1][:1]
+        return relative_error(y[:1, :4], exact)
+
+    @torch.no_grad()
+    def forward(self, gated: bool) -> tuple:
+        """Our call, PyTorch's, how many arrays they meet, our error."""
+        conv = LongConv(
+            self.channels,
+            self.length,
+            self.kind,
+            skip=False,
+            filter=self.k,
+            accuracy=self.accuracy,
+        ).to(self.device)
+        gates = (self.u.roll(1), self.u.roll(2)) if gated else (None, None)
+        spectrum = torch.fft.rfft(self.k, self.n)
+
+        @torch.no_grad()
+        def ours() -> Tensor:
+            return conv(self.u, *gates)
+
+        @torch.no_grad()
+        def theirs() -> Tensor:
+            y = by_fft(self.u * gates[0] if gated else self.u, spectrum, self.n)
+            return y * gates[1] if gated else y
+
+        return ours, theirs, 4 if gated else 2, self.error(gates, ours())
+
+    def backward(self) -> tuple:
+        u, k = self.u.requires_grad_(), self.k.requires_grad_()
+        y = long_conv(u, k, kind=self.kind, accuracy=self.accuracy)
+        z = by_fft(u, torch.fft.rfft(k, self.n), self.n)
+        dy = torch.randn_like(y)
+
+        def ours() -> tuple:
+            return torch.autograd.grad(y, (u, k), dy, retain_graph=True)
+
+        def theirs() -> tuple:
+            return torch.autograd.grad(z, (u, k), dy, retain_graph=True)
+
+        error = max(relative_error(a, b) for a, b in zip(ours(), theirs()))
+        return ours, theirs, 3, error
+
+    def measure(self, form: str, rate: float) -> dict:
+        made = self.backward() if form == "backward" else self.forward(form == "gated")
+        ours, theirs, arrays, error = made
+        seconds = timed(self.device, ours) * self.scale
+        other = timed(self.device, theirs, 3) * self.scale
+        floor = arrays * self.u.nbytes * self.scale / rate
+        return {
+            "batch": self.batch,
+            "channels": self.channels,
+            "seconds": f"{seconds:.4g}",
+            "floor": f"{floor:.4g}",
+            "over_floor": f"{seconds / floor:.2f}",
+            "torch_seconds": f"{other:.4g}",
+            "ratio": f"{other / seconds:.2f}",
+            "error": f"{error:.2g}",
+            "accuracy": self.accuracy or "by_type",
+        }
+
+
+# ---- the program ----
+
+
+def questions(o):
+    for length in map(int, o.lengths.split(",")):
+        for kind in o.kinds.split(","):
+            for dtype in o.dtypes.split(","):
+                for form in o.forms.split(","):
+                    yield length, kind, dtype, form
+
+
+def run(o, out) -> None:
+    begin, rate = time.time(), copy_rate(o.device, 1 << (20 if o.tiny else 28))
+    name = "cpu" if o.device == "cpu" else torch.cuda.get_device_name()
+    print(f"copies at {rate / 1e12:.2f} TB/s")
+    for length, kind, dtype, form in questions(o):
+        if time.time() - begin > o.seconds:
+            return
+        asked = {"kind": kind, "dtype": dtype, "form": form, "length": length}
+        asked |= {"version": danaus.__version__, "torch": torch.__version__}
+        found = Problem(o, kind, dtype, length).measure(form, rate)
+        out.writerow(asked | {"device": name.replace(" ", "_")} | found)
+        print(
+            f"{length:8} {kind:9} {dtype:5} {form:9} "
+            f"{1e3 * float(found['seconds']):9.3f} ms  {found['over_floor']:>6} floors  "
+            f"torch x{found['ratio']:>6}  error {found['error']}",
+            flush=True,
+        )
+
+
+def options() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("out")
+    p.add_argument("--seconds", type=float, default=500)
+    p.add_argument("--kinds", default=",".join(KINDS))
+    p.add_argument("--dtypes", default="f16,f32")
+    p.add_argument("--forms", default="forward")
+    p.add_argument("--lengths", default=",".join(str(1 << i) for i in range(8, 23)))
+    p.add_argument("--rows", type=int, default=BATCH * CHANNELS)
+    p.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    p.add_argument("--accuracy", choices=("accurate", "fast"))
+    p.add_argument("--tiny", action="store_true")
+    o = p.parse_args()
+    if o.tiny:
+        o.lengths, o.rows = "60,256", 128
+        o.dtypes, o.forms = ",".join(TYPES), ",".join(FORMS)
+    return o
+
+
+def main() -> None:
+    o = options()
+    with open(o.out, "w", newline="", buffering=1) as file:
+        out = origin.Table(file, FIELDS)
+        out.writeheader()
+        run(o, out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+/* Lines of text as the tokens of a model. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/token_lines.h"
+
+#include "common/args.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *read_all(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = NULL, *more;
+    size_t room = 0, got = 1;
+    *size = 0;
+    for (; f && got; *size += got) {
+        room = room ? 2 * room : 1 << 16;
+        if (!(more = realloc(text, room + 1)))
+            break;
+        text = more;
+        got = fread(text + *size, 1, room - *size, f);
+    }
+    int failed = !f || got || ferror(f);
+    if (failed) {
+        failure("cannot read %s: %s", path, strerror(errno ? errno : ENOMEM));
+        free(text);
+        text = NULL;
+    }
+    if (f)
+        fclose(f);
+    return text;
+}
+
+/* Cuts t->text at its newlines; what follows the last one is a line if it is not empty. */
+static int cut_lines(token_lines *t, size_t size)
+{
+    size_t lines = 1;
+    for (size_t i = 0; i < size; i++)
+        lines += t->text[i] == '\n';
+    t->line = calloc(lines, sizeof *t->line);
+    t->offsets = calloc(lines + 1, sizeof *t->offsets);
+    if (!t->line || !t->offsets)
+        return failure("no memory for %zu lines", lines);
+    t->text[size] = '\0';
+    for (size_t at = 0, end; at < size; at = end + 1) {
+        char *next = memchr(t->text + at, '\n', size - at);
+        end = next ? (size_t)(next - t->text) : size;
+        t->text[end] = '\0';
+        if (end > at && t->text[end - 1] == '\r')
+            t->text[end - 1] = '\0';
+        t->line[t->count++] = t->text + at;
+    }
+    return STATUS_OK;
+}
+
+/* Ids of a line behind those of the lines before. */
+static int encode_line(
+    token_lines *t, const danaus_tokenizer *tokenizer, int64_t most, int64_t number,
+    size_t *room)
+{
+    const char *line = t->line[number];
+    size_t used = (size_t)t->offsets[number], count = 0;
+    danaus_status status = DANAUS_ERR_SHAPE;
+    for (int tries = 0; tries < 2 && status == DANAUS_ERR_SHAPE; tries++) {
+        if (*room - used < count || !t->ids) {
+            *room = 2 * (used + count) + 4096;
+            int32_t *more = realloc(t->ids, *room * sizeof *more);
+            if (!more)
+                return failure("no memory for %zu tokens", *room);
+            t->ids = more;
+        }
+        status = danaus_tokenizer_encode(
+            tokenizer, line, strlen(line), most, t->ids + used, *room - used, &count);
+    }
+    if (status)
+        return failure("line %" PRId64 ": %s", number + 1, danaus_error_detail());
+    t->offsets[number + 1] = (int64_t)(used + count);
+    return STATUS_OK;
+}
+
+static int encode_lines(token_lines *t, const char *model, int64_t most)
+{
+    danaus_tokenizer *tokenizer;
+    if (danaus_tokenizer_load(model, &tokenizer))
+        return library_failure();
+    int status = STATUS_OK;
+    size_t room = 0;
+    for (int64_t i = 0; i < t->count && !status; i++)
+        status = encode_line(t, tokenizer, most, i, &room);
+    danaus_tokenizer_destroy(tokenizer);
+    return status;
+}
+
+static int lay(token_lines *t, size_t size, const char *model, int64_t most)
+{
+    int status = cut_lines(t, size);
+    status = status ? status : encode_lines(t, model, most);
+    if (status)
+        token_lines_free(t);
+    return status;
+}
+
+int token_lines_read(const char *path, const char *model, int64_t most, token_lines *t)
+{
+    size_t size;
+    *t = (token_lines){ .text = read_all(path, &size) };
+    return t->text ? lay(t, size, model, most) : STATUS_FAILURE;
+}
+
+int token_lines_of(const char *text, const char *model, int64_t most, token_lines *t)
+{
+    size_t size = strcspn(text, "\n");
+    *t = (token_lines){ .text = strndup(text, size) };
+    return t->text ? lay(t, size, model, most) : failure("no memory for a text");
+}
+
+void token_lines_free(token_lines *t)
+{
+    free(t->text);
+    free(t->line);
+    free(t->offsets);
+    free(t->ids);
+    *t = (token_lines){ 0 };
+}
+
+float *token_lines_embed(
+    const token_lines *t, danaus_model *model, danaus_device *device)
+{
+    danaus_model_info info;
+    danaus_model_describe(model, &info);
+    size_t numbers = (size_t)(t->count * info.embedding);
+    float *y = calloc(numbers + 1, sizeof *y);
+    if (!y) {
+        failure("no memory for %" PRId64 " embeddings", t->count);
+    } else if (danaus_model_embed(model, device, t->count, t->offsets, t->ids, y)) {
+        library_failure();
+        free(y);
+        y = NULL;
+    }
+    return y;
+}

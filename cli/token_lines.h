@@ -1,0 +1,27 @@
+/* Lines of text as the tokens of a model. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CLI_TOKEN_LINES_H
+#define CLI_TOKEN_LINES_H
+
+#include "danaus/danaus.h"
+
+typedef struct token_lines {
+    int64_t count;
+    char *text, **line; /* [count], each ended by a zero */
+    int64_t *offsets;   /* [count + 1] */
+    int32_t *ids;       /* [offsets[count]] */
+} token_lines;
+
+/* Reads a file of lines, and the tokens that the tokenizer in a model's folder makes of each,
+   at most `most`; what is longer loses its end. Returns an exit status. */
+int token_lines_read(const char *path, const char *model, int64_t most, token_lines *t);
+
+/* The same of one line that is given. */
+int token_lines_of(const char *text, const char *model, int64_t most, token_lines *t);
+void token_lines_free(token_lines *t);
+
+/* Embeddings [count][embedding] of the lines, to be freed; NULL: a sentence was printed. */
+float *token_lines_embed(
+    const token_lines *t, danaus_model *model, danaus_device *device);
+
+#endif

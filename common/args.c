@@ -1,0 +1,309 @@
+/* Options of a command, from one table. */
+// SPDX-License-Identifier: Apache-2.0
+#include "common/args.h"
+
+#include "common/standard.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ARGS    32
+#define HELP_COLUMN 28
+
+void (*args_look)(const usage *use, const arg *table);
+
+static const char *running = "danaus"; /* the command whose options were parsed */
+static const arg *rows;                /* its table */
+static int given[MAX_ARGS];            /* by row */
+
+void args_begin(const char *program) { running = program; }
+
+const char *args_command(void)
+{
+    const char *space = strchr(running, ' ');
+    return space ? space + 1 : running;
+}
+
+/* ---- sentences ---- */
+
+static void print_sentence(const char *kind, const char *format, va_list rest)
+{
+    fprintf(stderr, "%s: %s", running, kind);
+    vfprintf(stderr, format, rest);
+    fputc('\n', stderr);
+}
+
+int usage_error(const char *format, ...)
+{
+    va_list rest;
+    va_start(rest, format);
+    print_sentence("", format, rest);
+    va_end(rest);
+    return STATUS_USAGE;
+}
+
+int failure(const char *format, ...)
+{
+    va_list rest;
+    va_start(rest, format);
+    print_sentence("", format, rest);
+    va_end(rest);
+    return STATUS_FAILURE;
+}
+
+void warning(const char *format, ...)
+{
+    va_list rest;
+    va_start(rest, format);
+    print_sentence("warning: ", format, rest);
+    va_end(rest);
+}
+
+int library_failure(void) { return failure("%s", danaus_error_detail()); }
+
+/* ---- help ---- */
+
+static void print_row(
+    char letter, const char *name, const char *takes, const char *help)
+{
+    char dash[5] = "    ";
+    if (letter)
+        snprintf(dash, sizeof dash, "-%c, ", letter);
+    int width =
+        printf("  %s--%s%s%s", dash, name, takes ? " " : "", takes ? takes : "");
+    if (width < HELP_COLUMN)
+        printf("%*s", HELP_COLUMN - width, "");
+    else
+        printf("\n%*s", HELP_COLUMN, "");
+    for (const char *c = help; *c; c++) {
+        putchar(*c);
+        if (*c == '\n')
+            printf("%*s", HELP_COLUMN, "");
+    }
+    putchar('\n');
+}
+
+static void print_help(const usage *use, const arg *table)
+{
+    printf("Usage: %s %s\n\n%s\nOptions:\n", use->command, use->synopsis, use->about);
+    for (const arg *a = table; a->name; a++)
+        print_row(a->letter, a->name, a->takes, a->help);
+    print_row('h', "help", NULL, "print this and exit");
+}
+
+/* ---- values ---- */
+
+static int parse_integer(const char *text, int64_t least, int64_t *value, char **end)
+{
+    if (*text < '0' || *text > '9')
+        return 0;
+    errno = 0;
+    *value = strtoll(text, end, 10);
+    return !errno && *value >= least;
+}
+
+static int parse_counts(const char *text, counts *list)
+{
+    counts found = { 0 };
+    for (;;) {
+        char *end;
+        if (found.count == (int)(sizeof found.value / sizeof *found.value) ||
+            !parse_integer(text, 1, &found.value[found.count++], &end))
+            return 0;
+        if (*end == '\0')
+            break;
+        if (*end != ',')
+            return 0;
+        text = end + 1;
+    }
+    *list = found;
+    return 1;
+}
+
+static int parse_dtype(const char *text, danaus_dtype *dtype)
+{
+    for (int i = 1; danaus_dtype_size((danaus_dtype)i); i++)
+        if (!strcmp(text, danaus_dtype_name((danaus_dtype)i))) {
+            *dtype = (danaus_dtype)i;
+            return 1;
+        }
+    return 0;
+}
+
+/* Finds `text` in "one|two|three". */
+static int parse_word(const char *text, const char *words, int *which)
+{
+    size_t length = strlen(text);
+    for (int i = 0;; i++) {
+        size_t word = strcspn(words, "|");
+        if (word == length && !strncmp(words, text, word)) {
+            *which = i;
+            return 1;
+        }
+        if (!words[word])
+            return 0;
+        words += word + 1;
+    }
+}
+
+static int parse_real(const char *text, double least, double *value)
+{
+    char *end;
+    errno = 0;
+    double x = strtod(text, &end);
+    if (errno || end == text || *end || !(x > least) || x > 1e300)
+        return 0;
+    *value = x;
+    return 1;
+}
+
+static int store(const arg *a, const char *text)
+{
+    char *end;
+    int64_t count;
+    const char *expected = a->takes;
+    int ok = 1;
+    switch (a->kind) {
+    case ARG_FLAG: *(int *)a->value = 1; break;
+    case ARG_INPUT:
+        if (standard_input(&text) != STATUS_OK)
+            return STATUS_USAGE;
+        *(const char **)a->value = text;
+        break;
+    case ARG_TEXT:
+    case ARG_OUTPUT: *(const char **)a->value = text; break;
+    case ARG_COUNT:
+        expected = "an integer of at least 0";
+        ok = parse_integer(text, 0, &count, &end) && !*end;
+        if (ok)
+            *(int64_t *)a->value = count;
+        break;
+    case ARG_COUNTS:
+        expected = "integers of at least 1 with commas between them, at most 16";
+        ok = parse_counts(text, a->value);
+        break;
+    case ARG_REAL:
+        expected = "a number above 0";
+        ok = parse_real(text, 0, a->value);
+        break;
+    case ARG_ANY:
+        expected = "a number";
+        ok = parse_real(text, -1e300, a->value);
+        break;
+    case ARG_DTYPE:
+        expected = "f32, f64, c64, c128, f16 or bf16";
+        ok = parse_dtype(text, a->value);
+        break;
+    case ARG_WORD: ok = parse_word(text, a->takes, a->value); break;
+    }
+    if (!ok)
+        return usage_error("--%s takes %s, not \"%s\"", a->name, expected, text);
+    return ARGS_GO_ON;
+}
+
+/* ---- the loop ---- */
+
+/* Values that getopt_long() returns: FIRST + row for a row of the table. */
+enum { HELP = 'h', FIRST = 256 };
+
+/* How many options begin with `name`; the first two are told. */
+static int find_prefix(const char *name, size_t length, const char *found[2])
+{
+    int count = 0;
+    for (const arg *a = rows; a->name; a++)
+        if (!strncmp(a->name, name, length) && count++ < 2)
+            found[count - 1] = a->name;
+    if (!strncmp("help", name, length) && count++ < 2)
+        found[count - 1] = "help";
+    return count;
+}
+
+static int wrong_option(int option, const char *word)
+{
+    if (option == ':')
+        return usage_error("%s needs a value", word);
+    if (optopt && optopt < FIRST && optopt != HELP)
+        return usage_error("there is no option -%c (try --help)", optopt);
+    const char *found[2];
+    int length = (int)strcspn(word, "=");
+    if (optopt)
+        return usage_error("%.*s takes no value", length, word);
+    if (find_prefix(word + 2, (size_t)length - 2, found) > 1)
+        return usage_error(
+            "%.*s may be --%s or --%s: write more of it", length, word, found[0],
+            found[1]);
+    return usage_error("there is no option %.*s (try --help)", length, word);
+}
+
+int args_refuse(const char *names, const char *why)
+{
+    for (int i = 0; rows[i].name; i++) {
+        const char *at = given[i] ? strstr(names, rows[i].name) : NULL;
+        for (; at; at = strstr(at + 1, rows[i].name)) {
+            char end = at[strlen(rows[i].name)];
+            if ((at == names || at[-1] == ',') && (end == ',' || !end))
+                return usage_error("--%s %s", rows[i].name, why);
+        }
+    }
+    return STATUS_OK;
+}
+
+int args_parse(const usage *use, const arg *table, int argc, char **argv, int *operands)
+{
+    struct option longs[MAX_ARGS + 2] = { { 0 } };
+    char shorts[2 * MAX_ARGS + 4] = ":h";
+    int n = 0;
+    if (args_look) {
+        args_look(use, table);
+        return STATUS_OK;
+    }
+    running = use->command;
+    rows = table;
+    memset(given, 0, sizeof given);
+    for (; table[n].name && n < MAX_ARGS; n++) {
+        int takes = table[n].kind != ARG_FLAG;
+        longs[n] = (struct option){ table[n].name, takes, NULL, FIRST + n };
+        if (table[n].letter) {
+            size_t at = strlen(shorts);
+            shorts[at] = table[n].letter;
+            shorts[at + 1] = takes ? ':' : '\0';
+        }
+    }
+    longs[n] = (struct option){ "help", no_argument, NULL, HELP };
+
+    opterr = 0;
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
+        if (option == HELP) {
+            print_help(use, table);
+            return STATUS_OK;
+        }
+        if (option == '?' || option == ':')
+            return wrong_option(option, argv[optind - 1]);
+        int row = option - FIRST;
+        for (int i = 0; option < FIRST && i < n; i++)
+            if (table[i].letter == option)
+                row = i;
+        int status = store(&table[row], optarg);
+        given[row] = 1;
+        if (status != ARGS_GO_ON)
+            return status;
+    }
+    *operands = argc - optind;
+    if (*operands < use->least || *operands > use->most)
+        return usage_error(
+            "it takes %s as %s, and %d were given (try --help)", use->operands,
+            use->most == 1 ? "operand" : "operands", *operands);
+    memmove(argv + 1, argv + optind, (size_t)*operands * sizeof *argv);
+    for (int i = 1; i <= *operands && !use->words; i++) {
+        const char *path = argv[i];
+        if (standard_input(&path) != STATUS_OK)
+            return STATUS_USAGE;
+        argv[i] = (char *)(uintptr_t)path;
+    }
+    return ARGS_GO_ON;
+}

@@ -1,0 +1,77 @@
+/* Options of a command, from one table: the table is what getopt_long() reads, what --help
+   prints and what shells complete. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef COMMON_ARGS_H
+#define COMMON_ARGS_H
+
+#include "danaus/danaus.h"
+
+/* Exit statuses of the program. */
+enum { STATUS_OK = 0, STATUS_FAILURE = 1, STATUS_USAGE = 2 };
+
+/* args_parse() returns it when the command should go on. */
+enum { ARGS_GO_ON = -1 };
+
+typedef enum arg_kind {             /* what the value of an option is stored in */
+                        ARG_FLAG,   /* int, set to 1 */
+                        ARG_TEXT,   /* const char * */
+                        ARG_INPUT,  /* const char *: a file that is read; "-" is
+                                       standard input */
+                        ARG_OUTPUT, /* const char *: a file that is written */
+                        ARG_COUNT,  /* int64_t, at least 0 */
+                        ARG_COUNTS, /* counts, "N,N,..." of integers of at least 1 */
+                        ARG_REAL,   /* double, above 0 */
+                        ARG_ANY,    /* double, finite */
+                        ARG_DTYPE,  /* danaus_dtype */
+                        ARG_WORD /* int: which of the words in `takes`, "first|last" */
+} arg_kind;
+
+typedef struct counts {
+    int count;
+    int64_t value[16];
+} counts;
+
+typedef struct arg {  /* a table of these ends with a row whose name is NULL */
+    const char *name; /* without its two hyphens */
+    char letter;      /* short form, or 0 */
+    arg_kind kind;
+    void *value;
+    const char *takes; /* how help calls the value */
+    const char *help;
+} arg;
+
+typedef struct usage {
+    const char *command;  /* "danaus apply" */
+    const char *synopsis; /* what follows the command */
+    const char *about;    /* paragraphs for --help */
+    int least, most;      /* operands */
+    const char *operands; /* "a chain file and X", for the error sentence */
+    const char *words;    /* what the first operand may be, "ks|conv"; NULL: a file */
+} usage;
+
+/* Reads options into the table's values and moves the operands to argv[1 .. *operands];
+   those that are files may be "-". Returns ARGS_GO_ON, or the status to exit with: help was
+   printed, or one sentence about wrong usage. */
+int args_parse(
+    const usage *use, const arg *table, int argc, char **argv, int *operands);
+
+/* Refuses the options of a list, "taps,rows", that were given: "--taps WHY". Returns an exit
+   status. */
+int args_refuse(const char *names, const char *why);
+
+/* Set while tables are looked at: args_parse() hands its table over and returns STATUS_OK. */
+extern void (*args_look)(const usage *use, const arg *table);
+
+/* Names the program, until a command's options are parsed. */
+void args_begin(const char *program);
+
+/* The command that runs, "apply". */
+const char *args_command(void);
+
+/* Prints "danaus COMMAND: sentence" to standard error and returns the status. */
+int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int library_failure(void); /* with the library's own sentence */
+void warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif
