@@ -1,5 +1,6 @@
 # Cross-compilation to 64-bit Arm with Debian's compiler and its arm64 packages
 # (dpkg --add-architecture arm64); tests run under qemu-user.
+# SPDX-License-Identifier: Apache-2.0
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

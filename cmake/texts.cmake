@@ -1,6 +1,7 @@
 # cmake -DOUT=FILE -DHEADER=H -DTABLE=NAME -DROW=TYPE -P texts.cmake -- TEXT...: writes the
 # table NAME that the header H declares, a row of TYPE for each text: its name, and its
 # content as an array of bytes.
+# SPDX-License-Identifier: Apache-2.0
 set(arrays "")
 set(rows "")
 set(number 0)
