@@ -10,21 +10,16 @@ from danaus._chain_files import load_chains
 from danaus._library import version
 from danaus.chain import Chain, apply
 from danaus.compress import Candidate, Compression, compress
-from danaus.conv import (
-    ConvGradients,
-    ConvPlan,
-    ShortGradients,
-    Spectrum,
-    convolve,
-    short_conv,
-    short_conv_gradient,
-)
+from danaus.conv import ConvGradients, ConvPlan, Spectrum, convolve
 from danaus.device import Device, DeviceInfo, default_device, list_devices
 from danaus.factorize import Calibration, Factorization, factorize
 from danaus.many import factorize_many
+from danaus.model import Model, ModelInfo, ModelLayer
 from danaus.patterns import Pattern
 from danaus.plan import Gradients, Plan, Weights
+from danaus.short import ShortGradients, short_conv, short_conv_gradient
 from danaus.stream import Stream
+from danaus.tokenizer import Tokenizer
 
 __version__ = version()
 
@@ -39,5 +34,7 @@ __all__ = [
     "Candidate", "Compression", "compress",
     "Calibration", "Factorization", "factorize", "factorize_many", "load_chains",
     "Gradients", "Plan", "Weights",
+    "Model", "ModelInfo", "ModelLayer",
+    "Tokenizer",
 ]
 # fmt: on

@@ -159,7 +159,7 @@ class Chain(LinearOperator):
 
     @property
     def element_type(self) -> str:
-        """The weights' type by its short name: "f32", "bf16", ..."""
+        """The short name of the weights' type ("f32", "bf16", ...)."""
         return short_name(self._code)
 
     @property

@@ -51,6 +51,11 @@ _KINDS = {
     "circular": lib.DANAUS_CIRCULAR,
     "bidirectional": lib.DANAUS_BIDIRECTIONAL,
 }
+_ACCURACIES = {
+    "by_type": lib.DANAUS_CONV_BY_TYPE,
+    "accurate": lib.DANAUS_CONV_ACCURATE,
+    "fast": lib.DANAUS_CONV_FAST,
+}
 
 
 class ConvGradients(NamedTuple):
@@ -118,6 +123,30 @@ def four(values: Sequence[int] | None, what: str) -> list[int]:
     return numbers + [0] * (4 - len(numbers))
 
 
+def offsets_of(offsets: Any) -> tuple[int, Any]:
+    """How many packed sequences there are, and the library's numbers of where each
+    begins and the last one ends."""
+    array = np.asarray(offsets)
+    if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"offsets have the shape {array.shape} and the type {array.dtype}: "
+            "they are whole numbers [sequences + 1]"
+        )
+    array = np.ascontiguousarray(array, np.int64)
+    return array.size - 1, ffi.from_buffer("int64_t[]", array)
+
+
+def longest_of(offsets: Any) -> int:
+    """The most numbers of a packed sequence, at least 1."""
+    count, starts = offsets_of(offsets)
+    return max([1, *(starts[i + 1] - starts[i] for i in range(count))])
+
+
+def _call(name: str, offsets: Any) -> Any:
+    """A function of the library, or that for packed sequences."""
+    return getattr(lib, name if offsets is None else name + "_packed")
+
+
 # ---- plans ----
 
 
@@ -134,9 +163,13 @@ class ConvPlan:
     dtype : of u, y and the gates: f32, f16, bf16 or f64.
     effort : "estimate", "measure" (tenths of a second) or "table".
     batch : plan for so many times channels rows, 0: many; any number may be run.
+    accuracy : "fast" lets GPUs multiply in 16 bits, "accurate" does not; None, or
+        "by_type", is fast for f16 and bf16 (danaus/conv.h).
     axes, keep : up to four sizes of the array of frequencies that a filter has, powers
         of two (0: 8), and how many of each count (0: all); danaus/conv.h, "Sparse
         spectra". What remains of a causal filter is causal no more.
+    packed : for packed sequences of up to `length` numbers each, which calls with
+        offsets take, and no others; causal or bidirectional.
     device : where to plan and run; None: each thread's own CPU device.
     """
 
@@ -151,8 +184,10 @@ class ConvPlan:
         dtype: ElementType = "f32",
         effort: str = "estimate",
         batch: int = 0,
+        accuracy: str | None = None,
         axes: Sequence[int] | None = None,
         keep: Sequence[int] | None = None,
+        packed: bool = False,
         device: Device | str | None = None,
     ):
         desc = ffi.new("danaus_conv_desc *")
@@ -164,7 +199,10 @@ class ConvPlan:
         desc.dtype = self._code = real_code(dtype)
         desc.effort = choose(effort, EFFORTS, "effort")
         desc.batch = whole(batch, "batch", 0, INT64)
+        word = "by_type" if accuracy is None else accuracy
+        desc.accuracy = choose(word, _ACCURACIES, "accuracy")
         desc.axes, desc.keep = four(axes, "axes"), four(keep, "keep")
+        desc.packed = self.packed = bool(packed)
         self.kind = kind
         self.filters = desc.filters or self.channels
         self.filter_length = desc.filter_length or self.length
@@ -186,21 +224,34 @@ class ConvPlan:
         lib.danaus_conv_plan_describe(self._handle, place, size)
         return text(place)
 
-    def scratch_bytes(self, batch: int = 1) -> ScratchBytes:
-        """Bytes of scratch for `batch` times channels rows, with the threads of now."""
+    def scratch_bytes(self, batch: int = 1, *, offsets: Any = None) -> ScratchBytes:
+        """Bytes of scratch for `batch` times channels rows, or for packed sequences,
+        with the threads of now."""
         number = whole(batch, "batch", 1, INT64)
+        rows = [number] if offsets is None else offsets_of(offsets)
         forward, gradient = ffi.new("size_t *"), ffi.new("size_t *")
+        call = _call("danaus_conv_scratch_bytes", offsets)
         with chosen(self._device).in_use() as handle:
-            check(
-                lib.danaus_conv_scratch_bytes(
-                    self._handle, handle, number, forward, gradient
-                )
-            )
+            check(call(self._handle, handle, *rows, forward, gradient))
         return ScratchBytes(forward[0], gradient[0])
 
     def spectrum(self, k: Any, *, k_reverse: Any = None, skip: Any = None) -> Spectrum:
         """Filters, transformed for this plan: see `Spectrum`."""
         return Spectrum(self, k, k_reverse=k_reverse, skip=skip)
+
+    def _rows(self, u: np.ndarray, offsets: Any) -> list[Any]:
+        """What tells the library of the rows of u, after u was found to fit: the batch,
+        or packed sequences."""
+        if offsets is None:
+            return [self._batch(u)]
+        count, starts = offsets_of(offsets)
+        columns = starts[count]
+        if checked(u, self._code, "u").shape != (self.channels, columns):
+            raise ValueError(
+                f"u has the shape {u.shape}, where the plan and the offsets need "
+                f"[{self.channels}, {columns}]"
+            )
+        return [count, starts]
 
     def _batch(self, u: np.ndarray) -> int:
         """Rows of u over channels, after u was found to fit."""
@@ -275,20 +326,23 @@ class Spectrum:
         gate_in: np.ndarray | None = None,
         gate_out: np.ndarray | None = None,
         out: np.ndarray | None = None,
+        offsets: Any = None,
     ) -> np.ndarray:
         """y for u[..., channels, length]; the same bits for any number of threads.
 
         out : where y goes, an array like u that overlaps no input.
+        offsets : of a packed plan, [sequences + 1]: u is [channels, columns], and
+            sequence i is columns offsets[i] to offsets[i + 1] - 1; they begin with 0
+            and end with columns.
         """
         plan, spectrum = self.plan, self._handle
-        batch = plan._batch(u)
+        rows = plan._rows(u, offsets)
         gates = [like(gate_in, u, plan._code, "gate_in")]
         gates.append(like(gate_out, u, plan._code, "gate_out"))
         y = result_like(out, u, plan._code, *gates)
         with chosen(plan._device).operands([u, *gates], [y]) as (handle, x, to):
-            check(
-                lib.danaus_conv_execute(plan._handle, handle, spectrum, batch, *x, *to)
-            )
+            call = _call("danaus_conv_execute", offsets)
+            check(call(plan._handle, handle, spectrum, *rows, *x, *to))
         return y
 
     def __reduce__(self):
@@ -315,6 +369,7 @@ class Spectrum:
         gate_in: np.ndarray | None = None,
         gate_out: np.ndarray | None = None,
         wrt: Iterable[str] | None = None,
+        offsets: Any = None,
     ) -> ConvGradients:
         """Gradients of a loss that reached y as dy.
 
@@ -325,7 +380,7 @@ class Spectrum:
             all that was given.
         """
         plan, spectrum = self.plan, self._handle
-        batch = plan._batch(u)
+        rows = plan._rows(u, offsets)
         inputs = [u, like(gate_in, u, plan._code, "gate_in")]
         inputs.append(like(gate_out, u, plan._code, "gate_out"))
         wanted = self._wanted(wrt, inputs[1:])
@@ -340,11 +395,8 @@ class Spectrum:
         with chosen(plan._device).operands(inputs, made) as (handle, x, to):
             desc.du, desc.dgate_in, desc.dgate_out = to[:3]
             desc.dk, desc.dk_reverse, desc.dskip = to[3:]
-            check(
-                lib.danaus_conv_gradient(
-                    plan._handle, handle, spectrum, batch, *x, desc
-                )
-            )
+            call = _call("danaus_conv_gradient", offsets)
+            check(call(plan._handle, handle, spectrum, *rows, *x, desc))
         return ConvGradients(*made)
 
 
@@ -357,6 +409,7 @@ def convolve(
     skip: Any = None,
     gate_in: np.ndarray | None = None,
     gate_out: np.ndarray | None = None,
+    offsets: Any = None,
     dtype: ElementType | None = None,
     device: Device | str | None = None,
 ) -> np.ndarray:
@@ -367,6 +420,7 @@ def convolve(
     u : [..., channels, length], or [length].
     k : [filters][taps], or [taps] for one filter; k_reverse likewise.
     skip : [filters], or a number for one filter.
+    offsets : of packed sequences in u [channels, columns], as of `Spectrum`.
     dtype : u's element type, where its dtype does not tell it.
     """
     code = signal_code(u, dtype)
@@ -378,12 +432,14 @@ def convolve(
             "[..., channels, length] and [filters][taps], and not empty"
         )
     plan = ConvPlan(
-        *rows.shape[-2:],
+        rows.shape[-2],
+        rows.shape[-1] if offsets is None else longest_of(offsets),
         filter_length=taps.shape[1],
         filters=taps.shape[0],
         kind=kind,
         dtype=short_name(code),
         batch=math.prod(rows.shape[:-2]),
+        packed=offsets is not None,
         device=device,
     )
     back = None if k_reverse is None else np.atleast_2d(np.asarray(k_reverse))
@@ -393,98 +449,4 @@ def convolve(
         gate = like(gate, u, code, name)
         gates[name] = None if gate is None else gate.reshape(rows.shape)
     spectrum = plan.spectrum(taps, k_reverse=back, skip=jump)
-    return spectrum(rows, **gates).reshape(u.shape)
-
-
-# ---- few taps ----
-
-
-class ShortGradients(NamedTuple):
-    """Gradients of a loss; None where they were not asked for."""
-
-    du: np.ndarray | None = None
-    dk: np.ndarray | None = None
-    dbias: np.ndarray | None = None
-
-
-def _short(
-    u: Any, k: Any, centred: bool, channels_last: bool, dtype: ElementType | None
-) -> tuple[Any, int, int, np.ndarray]:
-    """The library's description, the batch, the element type and k."""
-    code = signal_code(u, dtype)
-    if u.ndim < 2:
-        raise ValueError(f"u has the shape {u.shape}, but needs channels and length")
-    channels, length = u.shape[:-3:-1] if channels_last else u.shape[-2:]
-    taps = np.asarray(k)
-    if taps.ndim != 2:
-        raise ValueError(f"k has the shape {taps.shape}, not [channels][taps]")
-    desc = ffi.new("danaus_short_desc *")
-    desc.channels, desc.length, desc.taps = channels, length, taps.shape[1]
-    desc.centred, desc.dtype = bool(centred), code
-    desc.layout = (
-        lib.DANAUS_CHANNELS_LAST if channels_last else lib.DANAUS_CHANNELS_FIRST
-    )
-    k = filters_of(taps, code, (channels, taps.shape[1]), "k")
-    return desc, math.prod(u.shape[:-2]), code, k
-
-
-def short_conv(
-    u: np.ndarray,
-    k: Any,
-    bias: Any = None,
-    *,
-    centred: bool = False,
-    channels_last: bool = False,
-    dtype: ElementType | None = None,
-    out: np.ndarray | None = None,
-    device: Device | str | None = None,
-) -> np.ndarray:
-    """y[t] = bias + sum over s < taps of k[s] u[t + shift - s], for each channel.
-
-    u is zero outside of its length; shift is 0, or (taps - 1) // 2 when `centred`.
-    Sums are made in the order of s: the same bits for both layouts and any threads.
-
-    Parameters
-    ----------
-    u : [..., channels, length], or [..., length, channels] if `channels_last`.
-    k : [channels][taps], 1 to 128 taps.
-    bias : [channels] or None.
-    """
-    desc, batch, code, k = _short(u, k, centred, channels_last, dtype)
-    if bias is not None:
-        bias = filters_of(bias, code, (desc.channels,), "bias")
-    y = result_like(out, u, code)
-    with chosen(device).operands([k, bias, u], [y]) as (handle, x, to):
-        check(lib.danaus_short_conv(handle, desc, batch, *x, *to))
-    return y
-
-
-def short_conv_gradient(
-    u: np.ndarray,
-    k: Any,
-    dy: np.ndarray,
-    *,
-    centred: bool = False,
-    channels_last: bool = False,
-    dtype: ElementType | None = None,
-    wrt: Iterable[str] = ("u", "k", "bias"),
-    device: Device | str | None = None,
-) -> ShortGradients:
-    """Gradients of a loss that reached `short_conv`'s y as dy.
-
-    du is like u; dk [channels][taps] and dbias [channels] are sums over the batch and
-    the length, in the type of sums. wrt names those to make.
-    """
-    desc, batch, code, k = _short(u, k, centred, channels_last, dtype)
-    checked(dy, code, "dy", shape=u.shape)
-    wanted = {wrt} if isinstance(wrt, str) else set(wrt)
-    if wanted - {"u", "k", "bias"}:
-        raise ValueError('wrt holds names among "u", "k" and "bias"')
-    kinds = {"u": (u.shape, u.dtype), "k": (k.shape, k.dtype)}
-    kinds["bias"] = desc.channels, k.dtype
-    made = [np.empty(*to) if name in wanted else None for name, to in kinds.items()]
-    gradients = ffi.new("danaus_short_gradients *")
-    with chosen(device).operands([k, u, dy], made) as (handle, x, to):
-        gradients.du, gradients.dk, gradients.dbias = to
-        check(lib.danaus_short_conv_gradient(handle, desc, batch, *x, gradients))
-    return ShortGradients(*made)
+    return spectrum(rows, **gates, offsets=offsets).reshape(u.shape)

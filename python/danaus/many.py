@@ -329,7 +329,7 @@ def factorize_many(
     matrices : {name: matrix}, pairs of those, a .safetensors, .npz or .npy file, or a
         folder of .safetensors files. Workers read safetensors and .npy for themselves.
         f16 and bf16 are factorised in f32. What is not a matrix is passed over.
-    out : a folder, which gets a chain file for each matrix, or one file *.safetensors,
+    out : a folder, which gets a chain file for each matrix, or one .safetensors file,
         with tensors NAME.factor.0, ...; `load_chains` reads both.
     rule : patterns for all; a share (float) or number (int) of parameters; or a
         function of (name, shape) that returns one of these, or None to pass over.

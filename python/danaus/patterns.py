@@ -27,17 +27,17 @@ class Pattern(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows of the factor: a b d."""
+        """Rows of the factor, a b d."""
         return self.a * self.b * self.d
 
     @property
     def cols(self) -> int:
-        """Columns of the factor: a c d."""
+        """Columns of the factor, a c d."""
         return self.a * self.c * self.d
 
     @property
     def parameters(self) -> int:
-        """Weights of the factor: a b c d."""
+        """Weights of the factor, a b c d."""
         return self.a * self.b * self.c * self.d
 
     @property
@@ -188,7 +188,7 @@ def freedom(patterns: Patterns) -> int:
 
 
 def fit(rows: int, cols: int, parameters: int | float) -> tuple[Pattern, ...]:
-    """The chain of at most `parameters` weights that is expected to approximate best.
+    """The chain of at most ``parameters`` weights that is expected to approximate best.
 
     A float is a share of the rows * cols weights of the dense matrix.
     """

@@ -1,4 +1,4 @@
-"""Benchmark records: the CSV files of ``danaus bench`` (docs/formats.md).
+"""Benchmark records: the CSV files of ``danaus-bench`` (docs/formats.md).
 
 A record is a dict: numbers are int or float, empty fields are None, the rest is text.
 """
@@ -36,8 +36,8 @@ KEY = (
 
 # Columns that hold text even where every field of a file looks like a number.
 _TEXT = frozenset(
-    "version commit device instructions operation problem dtype math layout kernel "
-    "bound best kind extras plan torch name status patterns message".split()
+    "version commit machine device instructions operation problem dtype math layout "
+    "kernel bound best kind extras plan torch name status patterns message".split()
 )
 
 Record = dict[str, "int | float | str | None"]

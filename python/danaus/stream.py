@@ -26,6 +26,7 @@ class Stream:
     channels : a multiple of filters, None: as many; channel h has the filter
         h // (channels // filters).
     dtype : of u and y: f32 or f64; None: f64 if k is f64, else f32.
+    device : a Device or its name; on a GPU blocks are copied there and back.
     """
 
     def __init__(
@@ -71,10 +72,11 @@ class Stream:
                 f"u has the shape {u.shape}, where [{self.channels}][count] is needed"
             )
         y = result_like(out, u, self._code)
-        with self._lock, chosen(self._device).in_use() as handle:
+        with self._lock, chosen(self._device).operands([u], [y]) as places:
+            handle, (source,), (target,) = places
             check(
                 lib.danaus_stream_run(
-                    self._handle, handle, u.shape[-1], pointer(u), pointer(y)
+                    self._handle, handle, u.shape[-1], source, target
                 )
             )
         return y

@@ -11,6 +11,7 @@ import danaus
 from conftest import dense_chain, dense_factor, random_array, random_patterns
 
 matplotlib = pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib.figure")
 from danaus import plot  # noqa: E402
 
 

@@ -226,6 +226,23 @@ def test_compress_keeps_the_budget_and_undo_gives_back_every_bit(before, share, 
     assert torch.equal(answer(model, data), wanted)
 
 
+def test_a_layer_that_the_output_does_not_need_gets_no_more_than_it_must():
+    """As the pooler of a sentence encoder, which is called for nothing."""
+    model, data = tiny(), text()
+    model.unused = nn.Linear(WIDTH, WIDTH)
+    forward = model.forward
+
+    def forward_and_waste(*args, **keywords):
+        found = forward(*args, **keywords)
+        model.unused(found["hidden"])
+        return found
+
+    model.forward = forward_and_waste
+    report = compress(model, data, 0.5, output=pooled)
+    (unused,) = [layer for layer in report.layers if layer.name == "unused"]
+    assert unused.parameters == interpolated_parameters(WIDTH, WIDTH, 1)
+
+
 def test_everything_kept_is_the_same_network():
     model, data = tiny(dtype=torch.float64), text()
     wanted = answer(model, data)
@@ -357,10 +374,10 @@ def test_rules_of_every_form():
         return {"q": 0.5, "k": made, "o": "1,24,2,1 1,2,24,1"}.get(name[-1])
 
     for given in (rule, {"*.q": 0.5, "*.k": made, "*.o": "1,24,2,1 1,2,24,1"}):
-        for calibrate in (None, data):
+        for given_data in (None, data):
             model = tiny()
             bias = model.blocks[0].q.bias.clone()
-            report = replace_linear(model, given, calibrate)
+            report = replace_linear(model, given, given_data)
             assert len(report.layers) == 9 and len(report.left) == 9
             assert isinstance(model.blocks[0].v, nn.Linear)
             q, k, o = (getattr(model.blocks[1], n) for n in "qko")
@@ -368,7 +385,7 @@ def test_rules_of_every_form():
             dense = torch.from_numpy(made.to_dense()).float()
             assert torch.allclose(k.to_dense(), dense, atol=1e-6)
             assert [tuple(w.shape) for w in o.weights] == [(1, 24, 2, 1), (1, 2, 24, 1)]
-            assert (calibrate is not None) or torch.equal(bias, model.blocks[0].q.bias)
+            assert (given_data is not None) or torch.equal(bias, model.blocks[0].q.bias)
             report.undo()
             assert sum(isinstance(m, nn.Linear) for m in model.modules()) == 18
     with pytest.raises(ValueError):
@@ -377,10 +394,10 @@ def test_rules_of_every_form():
 
 def test_calibration_is_better_for_the_data_than_without():
     data, errors = text(8), []
-    for calibrate in (None, data):
+    for given_data in (None, data):
         model = tiny()
         wanted = answer(model, data)
-        replace_linear(model, 0.4, calibrate, kinds=("low_rank",))
+        replace_linear(model, 0.4, given_data, kinds=("low_rank",))
         errors.append(float((answer(model, data) - wanted).norm()))
     assert errors[1] < errors[0]
 

@@ -46,6 +46,8 @@ BAD = (
     ({"keep": (-1,)}, "keep"),
     ({"keep": (1,), "axes": (1 << 20, 1 << 20)}, "axes of"),
     ({"keep": (1,), "kind": "circular"}, "circular convolutions keep whole spectra"),
+    ({"accuracy": "exact"}, "'exact' is no accuracy; there are 'accurate', 'fast'"),
+    ({"accuracy": True}, "True is no accuracy"),
     ({"gate_in": torch.zeros(2, 4, 7)}, "gate_in has the shape"),
     ({"gate_out": torch.zeros(1, 4, 8)}, "gate_out has the shape"),
 )
@@ -115,12 +117,15 @@ def test_no_argument_crashes_the_functions(long, kind, short, layout, centred):
     st.sampled_from(
         ([], [8] * 8, [8] * 4 + [4] * 4, [3] * 8, [1], [-1] * 8, [9**15] * 8)
     ),
+    st.sampled_from(("by_type", "accurate", "fast", "")),
 )
-def test_no_argument_crashes_the_operators(tensors, kind, batch, number, sparse):
+def test_no_argument_crashes_the_operators(
+    tensors, kind, batch, number, sparse, accuracy
+):
     dy, u, k, *rest = tensors
     some = torch.ops.danaus
     for call in (
-        lambda: some.long_conv(u, k, *rest, kind, sparse),
+        lambda: some.long_conv(u, k, *rest, kind, sparse, None, accuracy),
         lambda: some.long_conv_backward(dy, u, k, *rest, kind, sparse, number),
         lambda: some.long_conv_pack(u, k, *rest[:2], kind, sparse, batch),
         lambda: some.long_conv_apply(u, k, *rest[2:], number, batch, kind, sparse, 0),

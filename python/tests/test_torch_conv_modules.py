@@ -145,13 +145,13 @@ def test_filter_modules_are_trained(kind):
 
 
 @torch.no_grad()
-def test_the_transformed_filter_is_kept_until_something_changes(monkeypatch):
+def test_the_transformed_filter_is_kept_until_something_changes(device, monkeypatch):
     calls = []
     packed = torch.ops.danaus.long_conv_pack
     monkeypatch.setattr(
         torch.ops.danaus, "long_conv_pack", lambda *a: calls.append(1) or packed(*a)
     )
-    conv, u = LongConv(16, 20), signal(2, 16, 20)
+    conv, u = LongConv(16, 20, device=device), signal(2, 16, 20, device=device)
 
     def expect(count: int, x=u):
         exact = direct(x, conv.weight, None, conv.skip, None, None, "causal")
@@ -160,18 +160,18 @@ def test_the_transformed_filter_is_kept_until_something_changes(monkeypatch):
 
     expect(1)
     expect(1)
-    expect(1, signal(5, 16, 20))  # another batch, the same plan
+    expect(1, signal(5, 16, 20, device=device))  # another batch, the same plan
     conv.weight.mul_(2)
     expect(2)
     conv.skip.zero_()
     expect(3)
     conv.load_state_dict(LongConv(16, 20).state_dict())
     expect(4)
-    expect(5, signal(2, 16, 13))
-    expect(6, signal(2, 16, 13, dtype=torch.float64))
-    conv.weight = torch.nn.Parameter(torch.randn(16, 20))
+    expect(5, signal(2, 16, 13, device=device))
+    expect(6, signal(2, 16, 13, dtype=torch.float64, device=device))
+    conv.weight = torch.nn.Parameter(torch.randn(16, 20, device=device))
     expect(7)
-    conv.weight.data = torch.randn(16, 20)
+    conv.weight.data = torch.randn(16, 20, device=device)
     expect(8)
     with torch.enable_grad():
         expect(8)

@@ -9,7 +9,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from danaus.torch import KSLinear, functional  # noqa: E402
+from danaus.torch import (  # noqa: E402
+    GatedLongConv,
+    KSLinear,
+    LongConv,
+    ShortConv,
+    functional,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 CHAIN = "1,32,32,32 32,32,32,1"
@@ -99,8 +105,10 @@ def test_compiled_with_graphs(mode):
     torch._dynamo.reset()
     fast = torch.compile(layer, mode=mode, fullgraph=True)
     for _ in range(4):
+        torch.compiler.cudagraph_mark_step_begin()  # what the last one made may go
         with torch.no_grad():
             torch.testing.assert_close(fast(x), layer(x), atol=1e-5, rtol=1e-4)
+        torch.compiler.cudagraph_mark_step_begin()
         fast(x).sum().backward()
 
 
@@ -172,3 +180,132 @@ def test_the_function_on_a_gpu_takes_numbers_of_other_types():
             x.double(), layer.to_dense().double(), layer.bias.double()
         )
         torch.testing.assert_close(y.double(), wanted, atol=3e-2, rtol=3e-2)
+
+
+CONVS = ("first", "last", "long", "circular", "longer", "gated")
+
+
+def conv_of(which: str) -> tuple:
+    """A convolution with an input, and its output and gradients: of few taps in both
+    layouts, of windows within a block of threads and beyond, and the Hyena operator."""
+    torch.manual_seed(0)
+    conv, shape = {
+        "first": lambda: (ShortConv(24, 4, "channels_first"), (3, 24, 777)),
+        "last": lambda: (ShortConv(24, 4, "channels_last"), (3, 777, 24)),
+        "long": lambda: (LongConv(24, 777), (3, 24, 777)),
+        "circular": lambda: (LongConv(24, 777, "circular", filters=8), (3, 24, 777)),
+        "longer": lambda: (LongConv(4, 50000, "bidirectional"), (2, 4, 50000)),
+        "gated": lambda: (GatedLongConv(24, 777), (3, 777, 24)),
+    }[which]()
+    conv = conv.cuda()
+    dtype = torch.float32 if which == "gated" else torch.float16
+    u = torch.randn(shape, device="cuda", dtype=dtype, requires_grad=True)
+    return conv, u, results_of(conv, u)
+
+
+def results_of(conv, u) -> tuple:
+    y = conv(u)
+    grads = torch.autograd.grad(y.float().square().sum(), [u, *conv.parameters()])
+    return (y.detach(), *grads)
+
+
+def expect_same(found, expected) -> None:
+    """Bit for bit, but for products of cuBLAS, which may choose differently."""
+    for a, b in zip(found, expected):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5 * float(b.abs().max()))
+
+
+@pytest.mark.parametrize("which", CONVS)
+def test_convolutions_on_streams(which):
+    conv, u, expected = conv_of(which)
+    torch.cuda.synchronize()
+    found = []
+    for _ in range(4):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            found += [results_of(conv, u) for _ in range(3)]
+    torch.cuda.synchronize()
+    for results in found:
+        expect_same(results, expected)
+        if which != "gated":
+            assert all(torch.equal(a, b) for a, b in zip(results, expected))
+
+
+@pytest.mark.parametrize("which", CONVS)
+def test_convolutions_in_a_graph(which):
+    """Forward and backward, of inputs and filters that change."""
+    conv, u, _ = conv_of(which)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        results_of(conv, u)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = results_of(conv, u)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            u.normal_()
+            for parameter in conv.parameters():
+                parameter.mul_(0.5)
+        graph.replay()
+        expect_same(found, results_of(conv, u))
+
+
+@torch.no_grad()
+def test_graphs_transform_filters_that_changed():
+    """Whether or not the module kept what it transformed before."""
+    conv, u, _ = conv_of("longer")
+    conv(u)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = conv(u)
+    for _ in range(2):
+        conv.weight.mul_(-2)
+        graph.replay()
+        expect_same([y], [conv(u)])
+
+
+def test_kept_filters_are_those_of_any_stream():
+    conv, u, _ = conv_of("longer")
+    with torch.no_grad():
+        expect_kept_filters(conv, u)
+
+
+def expect_kept_filters(conv, u):
+    packed, calls = torch.ops.danaus.long_conv_pack, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            torch.ops.danaus, "long_conv_pack", lambda *a: calls.append(1) or packed(*a)
+        )
+        for round in range(1, 4):
+            conv.weight.mul_(2)
+            torch.cuda.synchronize()
+            found = []
+            for _ in range(3):
+                with torch.cuda.stream(torch.cuda.Stream()):
+                    found.append(conv(u))
+            torch.cuda.synchronize()
+            assert len(calls) == round
+            assert all(torch.equal(y, found[0]) for y in found)
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "default"])
+def test_compiled_convolutions_with_graphs(mode):
+    conv, x, _ = conv_of("gated")
+    torch._dynamo.reset()
+    fast = torch.compile(conv, mode=mode, fullgraph=True)
+    for _ in range(4):
+        torch.compiler.cudagraph_mark_step_begin()  # what the last one made may go
+        with torch.no_grad():
+            expect_same([fast(x)], [conv(x)])
+        torch.compiler.cudagraph_mark_step_begin()
+        fast(x).sum().backward()
+
+
+def test_no_call_of_pytorchs_transforms(monkeypatch):
+    """Neither forward nor first derivatives."""
+    conv, u, expected = conv_of("long")
+    for name in ("fft", "ifft", "rfft", "irfft"):
+        monkeypatch.setattr(torch.fft, name, None)
+    expect_same(results_of(conv, u), expected)

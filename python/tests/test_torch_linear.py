@@ -321,7 +321,7 @@ def test_calibration_lowers_the_error_on_its_inputs():
     linear = torch.nn.Linear(16, 16)
     x = torch.randn(300, 16) @ torch.diag(torch.logspace(0, -2, 16))
     plain = KSLinear.from_linear(linear, params=0.5)
-    fitted = KSLinear.from_linear(linear, params=0.5, calibrate=x.reshape(3, 100, 16))
+    fitted = KSLinear.from_linear(linear, params=0.5, inputs=x.reshape(3, 100, 16))
     y = linear(x)
     assert (fitted(x) - y).norm() < 0.9 * (plain(x) - y).norm()
 

@@ -120,6 +120,36 @@ def test_gradients_of_first_and_second_order(rng, device, dtype, last):
         assert torch.autograd.gradgradcheck(function, operands, fast_mode=True)
 
 
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+def test_a_training_step_packs_once(rng, device, dtype, monkeypatch):
+    case = Case(rng, dtype, device, (7,))
+    dy = torch.ones_like(ops.ks_linear(case.x, case.weights, case.bias, *case.question))
+    dx, dw, db = ops.ks_linear_backward(
+        dy, case.x, case.weights, *case.question, True, True, True
+    )
+    monkeypatch.setattr(_ops, "_BACKWARD", None)  # which packs again
+    monkeypatch.setattr(_ops, "_LINEAR", None)
+    x, bias, *weights = case.differentiable()
+    y = _ops.Linear.apply(x, bias, case.question, *weights)
+    case.close(y)
+    y.backward(dy, retain_graph=True)
+    for found, expected in zip([x, bias, *weights], [dx, db, *dw]):
+        assert torch.equal(found.grad, expected.to(found.dtype))
+    with torch.no_grad():
+        weights[0].mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward(dy)
+
+
+def test_what_was_packed_for_other_arguments_is_refused(rng, device):
+    case = Case(rng, torch.float32, device, (7,))
+    y, packed = ops._ks_linear_train(case.x, case.weights, case.bias, *case.question)
+    with pytest.raises(RuntimeError, match="packed for other arguments"):
+        ops._ks_linear_return(
+            y, case.x, packed[1:].clone(), *case.question, True, True, True, False
+        )
+
+
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_gradients_through_activations(rng, device, name):
     case = Case(rng, torch.float64, device, (3,))

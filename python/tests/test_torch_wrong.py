@@ -108,6 +108,8 @@ def test_the_operators(x, w, bias, p, activation, last, many):
         lambda: ops.ks_linear(x, w, bias, *q),
         lambda: ops._ks_linear(x, w, bias, *q),
         lambda: ops.ks_linear_backward(x, x, w, *q, True, True, True),
+        lambda: ops._ks_linear_train(x, w, bias, *q),
+        lambda: ops._ks_linear_return(x, x, x, *q, True, True, True, many),
         lambda: ops.ks_pack(w, bias, x.dtype, 3, *q),
         lambda: ops.ks_pack_into(x, w, bias, torch.float32, 3, *q),
         lambda: ops.ks_apply(x, x, True, 3, *q),

@@ -2,8 +2,8 @@
 
    Every operator is a function of its tensors: filters are transformed into memory of
    PyTorch's at each call. What a thread keeps between calls are plans, the latest ones,
-   and the memory for a spectrum, if it is small: fresh memory costs as much as the
-   transform. */
+   and on a CPU the memory for a spectrum, if it is small: fresh memory costs as much as
+   the transform. On a GPU it belongs to a call, as streams and graphs need it. */
 // SPDX-License-Identifier: Apache-2.0
 #include "device.h"
 
@@ -17,16 +17,16 @@ constexpr size_t most_plans = 64; /* of a thread: lengths may be as many as call
 constexpr int64_t many_rows = 16; /* are planned alike, fewer by their number */
 constexpr size_t most_kept = size_t(64) << 20; /* bytes of memory that a thread keeps */
 
-danaus_conv_kind kind_of(const std::string &name)
+/* Sets an enumeration by its name, of these. */
+template <class T>
+void set(T &to, const std::string &name, const std::vector<std::string> &names)
 {
-    static const char *const names[] = { "causal", "circular", "bidirectional" };
-    for (int i = 0; i < 3; i++)
-        if (name == names[i])
-            return static_cast<danaus_conv_kind>(i);
-    fail(name + " is no kind of convolution: causal, circular or bidirectional");
+    auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end())
+        fail(name + " is none of " + names[0] + ", " + names[1] + " and " + names[2]);
+    to = static_cast<T>(found - names.begin());
 }
 
-/* A real type that danaus has. */
 danaus_dtype type_of(const Tensor &u)
 {
     danaus_dtype type = danaus_type(u.dtype());
@@ -117,11 +117,11 @@ struct Memory : Cached {
     Tensor tensor;
 };
 
-/* Memory for the spectrum of one call: the thread's, or, where that would be much, new
-   memory that the caller owns. */
+/* Memory for the spectrum of one call: the thread's, or, on a GPU and where that would be
+   much, new memory that the caller owns. */
 const Tensor &memory_of_call(Scope &scope, const Plan &p, Place place, Tensor &owned)
 {
-    if (p.bytes > most_kept)
+    if (place.cuda || p.bytes > most_kept)
         return owned = make_memory(p, place);
     Memory &kept =
         scope.cached<Memory>("s", [] { return std::unique_ptr<Memory>(new Memory); });
@@ -134,7 +134,8 @@ enum { U, K, K_REVERSE, SKIP, GATE_IN, GATE_OUT, OPERANDS };
 
 struct Operands {
     Tensor t[OPERANDS];
-    std::string kind;
+    Tensor offsets; /* of packed sequences, on the CPU; or none */
+    std::string kind, accuracy;
     std::vector<int64_t> sparse; /* none, or four axes and how many of each to keep */
     danaus_conv_desc desc = {};
 
@@ -146,7 +147,8 @@ struct Operands {
         desc.length = t[U].sizes()[2];
         desc.filters = filters;
         desc.filter_length = taps;
-        desc.kind = kind_of(kind);
+        set(desc.kind, kind, { "causal", "circular", "bidirectional" });
+        set(desc.accuracy, accuracy, { "by_type", "accurate", "fast" });
         desc.dtype = type_of(t[U]);
         std::vector<int64_t> shape = t[U].shape();
         Place place = t[U].place();
@@ -156,7 +158,46 @@ struct Operands {
         if (filters < 1 || taps < 1)
             fail("at least one filter and one tap are needed");
         describe_sparse();
+        if (offsets)
+            describe_packed();
     }
+
+    /* Of packed sequences; 0: of none. Plans are for few lengths, any gives the same. */
+    void plan_for_longest(int64_t longest)
+    {
+        if (longest < 0 || longest > DANAUS_CONV_MOST_LENGTH)
+            fail("sequences of " + std::to_string(longest) + " numbers");
+        if (longest == 0)
+            return;
+        desc.packed = 1;
+        for (desc.length = 128; desc.length < longest;)
+            desc.length +=
+                desc.length & (desc.length - 1) ? desc.length / 3 : desc.length / 2;
+    }
+
+    void describe_packed()
+    {
+        if (offsets.dim() != 1 || offsets.numel() < 1 ||
+            offsets.dtype() != shim.aoti_torch_dtype_int64() || offsets.place().cuda)
+            fail("offsets are a tensor of int64 with one dimension, on the CPU");
+        offsets = std::move(offsets).contiguous();
+        const int64_t *at = starts();
+        int64_t longest = 1;
+        for (int64_t i = 0; i < sequences(); i++)
+            if (at[i] >= 0 && at[i + 1] > at[i])
+                longest = std::max(longest, at[i + 1] - at[i]);
+        if (t[U].sizes()[0] != 1 || at[sequences()] != t[U].sizes()[2])
+            fail(
+                "offsets end with " + std::to_string(at[sequences()]) +
+                ": u needs a batch of 1 and that length");
+        plan_for_longest(longest);
+    }
+
+    const int64_t *starts() const
+    {
+        return static_cast<const int64_t *>(offsets.data());
+    }
+    int64_t sequences() const { return offsets.numel() - 1; }
 
     void describe_sparse()
     {
@@ -182,9 +223,12 @@ struct Operands {
     }
 
     int64_t batch() const { return t[U].sizes()[0]; }
+    /* As planned_batch() in _conv_functions.py: what runs with spectra that are kept has
+       the same plan, so that it is there when that is captured. */
     void plan_for_batch()
     {
-        desc.batch = desc.channels < many_rows && batch() < many_rows ? batch() : 0;
+        bool few = !offsets && desc.channels * batch() < many_rows;
+        desc.batch = few ? batch() : 0;
     }
     void *at(int i) const { return data(t[i]); }
     Tensor like(int i) const
@@ -215,17 +259,24 @@ Operands take_operands(Arguments &arguments)
 Tensor convolve(Scope &scope, const Plan &p, const Operands &o, const Spectrum &s)
 {
     Tensor y = o.like(U);
-    check(danaus_conv_execute(
-        p.plan, scope.device(), s.get(), o.batch(), o.at(U), o.at(GATE_IN),
-        o.at(GATE_OUT), y.data()));
+    if (o.offsets)
+        check(danaus_conv_execute_packed(
+            p.plan, scope.device(), s.get(), o.sequences(), o.starts(), o.at(U),
+            o.at(GATE_IN), o.at(GATE_OUT), y.data()));
+    else
+        check(danaus_conv_execute(
+            p.plan, scope.device(), s.get(), o.batch(), o.at(U), o.at(GATE_IN),
+            o.at(GATE_OUT), y.data()));
     return y;
 }
 
-/* long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse) */
+/* long_conv(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, offsets, accuracy) */
 void long_conv(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
+    o.offsets = arguments.optional_tensor();
+    o.accuracy = arguments.string();
     o.describe_with_filters();
     o.plan_for_batch();
     Scope scope(o.t[U].place());
@@ -256,18 +307,25 @@ void differentiate(
     Spectrum s(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
     if (g.du || g.dgate_in || g.dgate_out) /* those of filters need no spectrum */
         o.transform(scope, s);
-    check(danaus_conv_gradient(
-        p.plan, scope.device(), s.get(), o.batch(), o.at(U), o.at(GATE_IN),
-        o.at(GATE_OUT), dy.data(), &g));
+    if (o.offsets)
+        check(danaus_conv_gradient_packed(
+            p.plan, scope.device(), s.get(), o.sequences(), o.starts(), o.at(U),
+            o.at(GATE_IN), o.at(GATE_OUT), dy.data(), &g));
+    else
+        check(danaus_conv_gradient(
+            p.plan, scope.device(), s.get(), o.batch(), o.at(U), o.at(GATE_IN),
+            o.at(GATE_OUT), dy.data(), &g));
 }
 
-/* long_conv_backward(dy, ..., wanted) */
+/* long_conv_backward(dy, ..., wanted, offsets, accuracy) */
 void long_conv_backward(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
     Tensor dy = arguments.tensor();
     Operands o = take_operands(arguments);
     int64_t wanted = arguments.integer();
+    o.offsets = arguments.optional_tensor();
+    o.accuracy = arguments.string();
     o.describe_with_filters();
     o.plan_for_batch();
     expect(dy, "dy", o.desc.dtype, o.t[U].shape(), o.t[U].place());
@@ -284,7 +342,7 @@ void long_conv_backward(StableValue *stack, uint64_t, uint64_t)
         push(&stack[i], std::move(to[i]));
 }
 
-/* long_conv_pack(like, k, k_reverse, skip, kind, sparse, batch): for signals like that. */
+/* long_conv_pack(like, k, k_reverse, skip, kind, sparse, batch, longest, accuracy) */
 void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
@@ -296,7 +354,10 @@ void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
     o.kind = arguments.string();
     o.sparse = arguments.integers();
     o.desc.batch = arguments.integer();
+    int64_t longest = arguments.integer();
+    o.accuracy = arguments.string();
     o.describe_with_filters();
+    o.plan_for_longest(longest);
     Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
     Tensor memory = make_memory(p, o.t[U].place());
@@ -305,8 +366,7 @@ void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
     push(stack, std::move(memory));
 }
 
-/* long_conv_apply(u, spectrum, gate_in, gate_out, filters, taps, kind, sparse,
-   batch) */
+/* long_conv_apply(u, spectrum, gate_in, gate_out, filters, taps, ..., accuracy) */
 void long_conv_apply(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
@@ -319,7 +379,13 @@ void long_conv_apply(StableValue *stack, uint64_t, uint64_t)
     o.kind = arguments.string();
     o.sparse = arguments.integers();
     o.desc.batch = arguments.integer();
+    int64_t longest = arguments.integer();
+    o.offsets = arguments.optional_tensor();
+    o.accuracy = arguments.string();
     o.describe(filters, taps);
+    if (!o.offsets != !longest)
+        fail("offsets come with the length that the spectrum was made for");
+    o.plan_for_longest(longest);
     if (memory.dtype() != shim.aoti_torch_dtype_uint8() || !memory.is_contiguous() ||
         !(memory.place() == o.t[U].place()))
         fail("a spectrum is what long_conv_pack() returned, on the device of u");
@@ -396,10 +462,11 @@ void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
 #define LONG_OPERANDS                                                                  \
     "Tensor u, Tensor k, Tensor? k_reverse, Tensor? skip, Tensor? gate_in, "           \
     "Tensor? gate_out, str kind, int[] sparse"
-#define LONG "long_conv(" LONG_OPERANDS ") -> Tensor"
+#define LAST "Tensor? offsets=None, str accuracy=\"by_type\""
+#define LONG "long_conv(" LONG_OPERANDS ", " LAST ") -> Tensor"
 #define LONG_BACKWARD                                                                  \
-    "long_conv_backward(Tensor dy, " LONG_OPERANDS ", int wanted) -> "                 \
-    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+    "long_conv_backward(Tensor dy, " LONG_OPERANDS ", int wanted, " LAST ") -> ("      \
+    "Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 #define SHORT                                                                          \
     "short_conv(Tensor u, Tensor k, Tensor? bias, bool channels_last, bool centred) "  \
     "-> Tensor"
@@ -414,10 +481,12 @@ const Operator conv_operators[] = {
     { LONG_BACKWARD, "long_conv_backward", long_conv_backward },
     { "_" LONG_BACKWARD, "_long_conv_backward", long_conv_backward },
     { "long_conv_pack(Tensor like, Tensor k, Tensor? k_reverse, Tensor? skip, "
-      "str kind, int[] sparse, int batch) -> Tensor",
+      "str kind, int[] sparse, int batch, int longest=0, "
+      "str accuracy=\"by_type\") -> Tensor",
       "long_conv_pack", long_conv_pack },
     { "long_conv_apply(Tensor u, Tensor spectrum, Tensor? gate_in, Tensor? gate_out, "
-      "int filters, int taps, str kind, int[] sparse, int batch) -> Tensor",
+      "int filters, int taps, str kind, int[] sparse, int batch, int longest=0, " LAST
+      ") -> Tensor",
       "long_conv_apply", long_conv_apply },
     { SHORT, "short_conv", short_conv },
     { "_" SHORT, "_short_conv", short_conv },

@@ -13,6 +13,7 @@
 
 #include "shim.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <unordered_map>

@@ -7,7 +7,9 @@
 
    ks_linear plans with fresh weights, since it packs at each call; ks_pack and ks_apply,
    for weights that stay, let the planner merge factors. Their `batch` is what is planned
-   for, so that both have the same plan; any batch may be run. */
+   for, so that both have the same plan; any batch may be run. A training step packs once:
+   _ks_linear_train returns what it packed, for the product and for gradients, and
+   _ks_linear_return, whose plan is the same, takes it. */
 // SPDX-License-Identifier: Apache-2.0
 #include "device.h"
 
@@ -220,74 +222,106 @@ Tensor execute(const Scope &scope, const Plan &plan, const Question &q, Tensor x
 
 /* ---- the functional operator and its gradient ---- */
 
-void linear(StableValue *stack, uint64_t, uint64_t)
+/* What is asked of a product of x whose weights are packed for it. */
+Question take_fresh(Arguments &arguments, const Tensor &x, bool gradients)
+{
+    Question q = take_question(arguments);
+    check_patterns(q);
+    q.desc.dtype = type_of(x.dtype());
+    q.desc.fresh_weights = 1;
+    q.desc.gradients = gradients;
+    q.desc.batch = power_above(batch_of(x, q, q.cols(), "the input"));
+    return q;
+}
+
+/* Leaves y on the stack and, for training, what was packed, for gradients too. */
+void multiply(StableValue *stack, bool trains)
 {
     Arguments arguments(stack);
     Tensor x = arguments.tensor();
     std::vector<Tensor> weights = arguments.tensors();
     Tensor bias = arguments.optional_tensor();
-    Question q = take_question(arguments);
-    check_patterns(q);
-    q.desc.dtype = type_of(x.dtype());
-    q.desc.fresh_weights = 1;
-    q.desc.batch = power_above(batch_of(x, q, q.cols(), "the input"));
+    Question q = take_fresh(arguments, x, trains);
     Scope scope(x.place());
     Numbers numbers(std::move(weights), std::move(bias), q, x.place());
     Plan &plan = plan_of(scope, q);
     Tensor packed = memory_for(plan, x.place());
     pack(scope, plan, packed, numbers);
     push(stack, execute(scope, plan, q, std::move(x)));
+    if (trains)
+        push(stack + 1, std::move(packed));
 }
 
-/* What is not wanted is a tensor without elements. */
-void linear_backward(StableValue *stack, uint64_t, uint64_t)
+void linear(StableValue *stack, uint64_t, uint64_t) { multiply(stack, false); }
+
+void linear_train(StableValue *stack, uint64_t, uint64_t) { multiply(stack, true); }
+
+/* Which gradients are made; what is not wanted is a tensor without elements. Those of
+   weights and bias are of the type of sums, or rounded to x's. */
+struct Wanted {
+    bool x, weights, bias, rounded = false;
+
+    explicit Wanted(Arguments &a)
+        : x(a.boolean()), weights(a.boolean()), bias(a.boolean())
+    {
+    }
+};
+
+using Shape = std::vector<int64_t>;
+
+/* Leaves dx, dw (shaped like these weights, or [a][b][c][d]) and dbias on the stack, made
+   with what the plan's weights are bound to. */
+void go_back(
+    StableValue *stack, const Scope &scope, const Plan &plan, const Question &q,
+    Wanted want, const Numbers *numbers, Tensor dy, Tensor x)
 {
-    Arguments arguments(stack);
-    Tensor dy = arguments.tensor(), x = arguments.tensor();
-    std::vector<Tensor> weights = arguments.tensors();
-    Question q = take_question(arguments);
-    bool want_x = arguments.boolean(), want_w = arguments.boolean(),
-         want_b = arguments.boolean();
-    check_patterns(q);
     Place place = x.place();
     int64_t batch = batch_of(x, q, q.cols(), "the input");
-    q.desc.dtype = type_of(x.dtype());
-    q.desc.fresh_weights = q.desc.gradients = 1;
-    q.desc.batch = power_above(batch);
     if (batch_of(dy, q, q.rows(), "the gradient") != batch || dy.dtype() != x.dtype() ||
         !(dy.place() == place))
         fail("the gradient's batch, type or device is not the input's");
-    Scope scope(place);
-    Numbers numbers(std::move(weights), Tensor(), q, place);
-    Plan &plan = plan_of(scope, q);
-    Tensor packed = memory_for(plan, place);
-    pack(scope, plan, packed, numbers);
     x = std::move(x).contiguous();
     dy = std::move(dy).contiguous();
-
-    danaus_dtype sums = q.desc.dtype == DANAUS_F16 || q.desc.dtype == DANAUS_BF16
-                            ? DANAUS_F32
-                            : q.desc.dtype;
-    const std::vector<int64_t> nothing = { 0 };
-    Tensor dx = Tensor::empty(want_x ? x.shape() : nothing, x.dtype(), place);
-    Tensor dbias = Tensor::empty({ want_b ? q.rows() : 0 }, torch_type(sums), place);
+    bool narrow = q.desc.dtype == DANAUS_F16 || q.desc.dtype == DANAUS_BF16;
+    int32_t type = torch_type(narrow && !want.rounded ? DANAUS_F32 : q.desc.dtype);
+    const Shape nothing = { 0 };
+    Tensor dx = Tensor::empty(want.x ? x.shape() : nothing, x.dtype(), place);
+    Tensor dbias = Tensor::empty({ want.bias ? q.rows() : 0 }, type, place);
     std::vector<Tensor> dw;
     std::vector<void *> pointers;
-    for (const Tensor &w : numbers.weights) {
-        dw.push_back(
-            Tensor::empty(want_w ? w.shape() : nothing, torch_type(sums), place));
+    for (size_t l = 0; l < q.patterns.size(); l++) {
+        const danaus_pattern &p = q.patterns[l];
+        Shape shape =
+            numbers ? numbers->weights[l].shape() : Shape{ p.a, p.b, p.c, p.d };
+        dw.push_back(Tensor::empty(want.weights ? shape : nothing, type, place));
         pointers.push_back(dw.back().data());
     }
     danaus_ks_gradients gradients = {};
-    gradients.dx = want_x ? dx.data() : nullptr;
-    gradients.dw = want_w ? pointers.data() : nullptr;
-    gradients.dbias = want_b ? dbias.data() : nullptr;
+    gradients.dx = want.x ? dx.data() : nullptr;
+    gradients.dw = want.weights ? pointers.data() : nullptr;
+    gradients.dbias = want.bias ? dbias.data() : nullptr;
+    gradients.rounded = want.rounded;
     check(danaus_ks_gradient(
         plan.plan, scope.device(), plan.weights, batch, x.data(), dy.data(),
         &gradients));
     push(stack, std::move(dx));
     push(stack + 1, std::move(dw));
     push(stack + 2, std::move(dbias));
+}
+
+void linear_backward(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Tensor dy = arguments.tensor(), x = arguments.tensor();
+    std::vector<Tensor> weights = arguments.tensors();
+    Question q = take_fresh(arguments, x, true);
+    Wanted want(arguments);
+    Scope scope(x.place());
+    Numbers numbers(std::move(weights), Tensor(), q, x.place());
+    Plan &plan = plan_of(scope, q);
+    Tensor packed = memory_for(plan, x.place());
+    pack(scope, plan, packed, numbers);
+    go_back(stack, scope, plan, q, want, &numbers, std::move(dy), std::move(x));
 }
 
 /* ---- its two halves ---- */
@@ -317,6 +351,21 @@ void check_packed(const Plan &plan, const Tensor &packed, Place place)
             "packed weights are " + std::to_string(plan.bytes) +
             " bytes here, not what was given: they were packed for other arguments or "
             "another machine");
+}
+
+/* With what _ks_linear_train packed for these arguments. */
+void linear_return(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Tensor dy = arguments.tensor(), x = arguments.tensor(), packed = arguments.tensor();
+    Question q = take_fresh(arguments, x, true);
+    Wanted want(arguments);
+    want.rounded = arguments.boolean();
+    Scope scope(x.place());
+    Plan &plan = plan_of(scope, q);
+    check_packed(plan, packed, x.place());
+    bind(plan, packed, false);
+    go_back(stack, scope, plan, q, want, nullptr, std::move(dy), std::move(x));
 }
 
 /* Tensors that map files may lie where PyTorch's allocators never begin one. */
@@ -416,9 +465,17 @@ void describe(StableValue *stack, uint64_t, uint64_t)
 
 #define LINEAR                                                                         \
     "ks_linear(Tensor x, Tensor[] weights, Tensor? bias, " QUESTION ") -> Tensor"
+#define WANTED    ", bool want_x, bool want_weights, bool want_bias"
+#define GRADIENTS " -> (Tensor, Tensor[], Tensor)"
 #define BACKWARD                                                                       \
-    "ks_linear_backward(Tensor dy, Tensor x, Tensor[] weights, " QUESTION              \
-    ", bool want_x, bool want_weights, bool want_bias) -> (Tensor, Tensor[], Tensor)"
+    "ks_linear_backward(Tensor dy, Tensor x, Tensor[] weights, " QUESTION WANTED       \
+    ")" GRADIENTS
+#define TRAIN                                                                          \
+    "_ks_linear_train(Tensor x, Tensor[] weights, Tensor? bias, " QUESTION             \
+    ") -> (Tensor, Tensor)"
+#define RETURN                                                                         \
+    "_ks_linear_return(Tensor dy, Tensor x, Tensor packed, " QUESTION WANTED           \
+    ", bool rounded)" GRADIENTS
 
 /* Names that begin with _ are for what is below gradients (_ops.py). */
 const Operator ks_operators[] = {
@@ -426,6 +483,8 @@ const Operator ks_operators[] = {
     { "_" LINEAR, "_ks_linear", linear },
     { BACKWARD, "ks_linear_backward", linear_backward },
     { "_" BACKWARD, "_ks_linear_backward", linear_backward },
+    { TRAIN, "_ks_linear_train", linear_train },
+    { RETURN, "_ks_linear_return", linear_return },
     { "ks_pack(" NUMBERS QUESTION ") -> Tensor", "ks_pack", pack_new },
     { "ks_pack_into(Tensor(a!) packed, " NUMBERS QUESTION ") -> ()", "ks_pack_into",
       pack_into },

@@ -1,9 +1,10 @@
-"""Convolutions by PyTorch's own functions: what runs on devices for which danaus has no
-kernels for them, second derivatives everywhere, and a second opinion for tests."""
+"""Convolutions by PyTorch's own functions: second derivatives everywhere, devices that
+are neither CPUs nor NVIDIA GPUs, and a second opinion for tests."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -110,9 +111,21 @@ def _fft_long_conv(
     gate_out: Tensor | None,
     kind: str,
     sparse: Sequence[int] = (),
+    offsets: Tensor | None = None,
 ) -> Tensor:
     """danaus::long_conv through torch.fft, with sums in the type of k: for devices
     without kernels, and a second opinion for tests. Autograd differentiates it."""
+    if offsets is not None:
+        lengths = offsets.diff().tolist()
+        rows = [
+            () if x is None else x.split(lengths, 2)
+            for x in (u, gate_in, gate_out)
+        ]
+        parts = [
+            _fft_long_conv(p, k, k_reverse, skip, *gates, kind, sparse)
+            for p, *gates in itertools.zip_longest(*rows)
+        ]
+        return torch.cat(parts, 2)
     filters, channels = k.shape[0], u.shape[1]
     p = u.to(k.dtype)
     if gate_in is not None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -21,6 +22,7 @@ from danaus.torch._ops import sum_dtype
 
 KINDS = ("causal", "circular", "bidirectional")
 LAYOUTS = ("channels_first", "channels_last")
+ACCURACIES = (None, "accurate", "fast")
 MOST_TAPS = 128  # of short convolutions
 MOST_LENGTH = 1 << 28  # of signals and filters
 FEW_ROWS = 16  # so many, or more, are planned for alike
@@ -119,14 +121,55 @@ def sparse_of(axes, keep, kind: str) -> list[int]:
     return axes + keep
 
 
+def check_packed(offsets: Tensor | None, kind: str, sparse: list[int]) -> None:
+    """Whether sequences can be packed for such a convolution."""
+    if offsets is not None and (sparse or kind == "circular"):
+        fail("packed sequences are causal or bidirectional, with whole spectra")
+
+
+def accuracy_of(accuracy: str | None) -> str:
+    """What the operators call it."""
+    if accuracy not in ACCURACIES:
+        fail(f"{accuracy!r} is no accuracy; there are 'accurate', 'fast' and None")
+    return accuracy or "by_type"
+
+
 def _as(x: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return None if x is None else x.to(dtype).contiguous()
 
 
-def planned_batch(u: Tensor) -> int:
+def planned_batch(u: Tensor, offsets: Tensor | None = None) -> int:
     """What filters are transformed for: any batch, 0, or, where rows are few, this."""
     batch, channels, _ = u.shape
-    return batch if channels * batch < FEW_ROWS else 0
+    return batch if channels * batch < FEW_ROWS and offsets is None else 0
+
+
+def offsets_of(offsets, u: Tensor, dim: int = 2) -> Tensor | None:
+    """Where packed sequences begin along a dimension of u, and where the last one ends:
+    checked, in the memory of the host."""
+    if offsets is None:
+        return None
+    if not isinstance(offsets, Tensor):
+        try:
+            offsets = torch.tensor([operator.index(i) for i in offsets])
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            fail(f"offsets are whole numbers or a tensor of such, not {offsets!r}")
+    if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64):
+        fail(
+            f"offsets have the shape {list(offsets.shape)} and the type "
+            f"{offsets.dtype}; they need one dimension of int32 or int64"
+        )
+    offsets = offsets.to("cpu", torch.int64).contiguous()
+    if u.shape[0] != 1 or len(offsets) < 2:
+        fail("packed sequences are a batch of 1, and at least one")
+    if not torch.compiler.is_compiling() and not offsets.is_meta:
+        lengths = offsets.diff()
+        if offsets[0] != 0 or offsets[-1] != u.shape[dim] or (lengths < 0).any():
+            fail(
+                f"offsets are {offsets.tolist()}; they ascend from 0 to the "
+                f"{u.shape[dim]} numbers of u"
+            )
+    return offsets
 
 
 # ---- functions ----
@@ -142,6 +185,8 @@ def long_conv(
     kind: str = "causal",
     axes: Sequence[int] | None = None,
     keep: Sequence[int] | None = None,
+    offsets: Tensor | Sequence[int] | None = None,
+    accuracy: str | None = None,
 ) -> Tensor:
     """``gate_out * (k (*) p + skip * p)`` with ``p = gate_in * u``.
 
@@ -163,6 +208,16 @@ def long_conv(
         Sparse spectra (docs/conv.md): up to four sizes of the array of frequencies that
         a filter has, powers of two (default: 8), and how many of each count. What
         remains of a causal filter, and of a skip, is causal no more.
+    offsets : Tensor [sequences + 1] of int32 or int64, or whole numbers
+        u and the gates are packed sequences [1, channels, columns], without padding:
+        sequence i is columns ``offsets[i]`` to ``offsets[i + 1] - 1`` and is convolved
+        as if it were alone. offsets begin with 0 and end with columns, as cu_seqlens
+        do. They are read on the host: a tensor on a GPU is waited for. Causal and
+        bidirectional, with whole spectra.
+    accuracy : None, "accurate" or "fast"
+        "fast" lets GPUs multiply in 16 bits by tensor cores (docs/conv.md (7)), with
+        errors of some 7e-4 of the norm of y, 2e-3 in bfloat16; "accurate" does not.
+        None: fast for float16 and bfloat16 alone. Elsewhere all are accurate.
 
     Returns
     -------
@@ -175,9 +230,14 @@ def long_conv(
     """
     u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
     k, k_reverse, skip = filters_of(u, k, k_reverse, skip, kind)
-    run = run_long_conv if has_kernels(u.device) else _fft_long_conv
     sparse = sparse_of(axes, keep, kind)
-    return run(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse)
+    offsets = offsets_of(offsets, u)
+    check_packed(offsets, kind, sparse)
+    operands = u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, offsets
+    accuracy = accuracy_of(accuracy)
+    if not has_kernels(u.device):
+        return _fft_long_conv(*operands)
+    return run_long_conv(*operands, accuracy)
 
 
 def short_conv(
@@ -186,6 +246,7 @@ def short_conv(
     bias: Tensor | None = None,
     layout: str = "channels_first",
     centred: bool = False,
+    offsets: Tensor | Sequence[int] | None = None,
 ) -> Tensor:
     """``y[t] = bias + sum_s k[s] u[t + shift - s]`` for each channel.
 
@@ -200,6 +261,8 @@ def short_conv(
     k : Tensor [channels, taps]
         1 to 128 taps; used as float64 if u is that, else as float32, as sums are.
     bias : Tensor [channels]
+    offsets : Tensor or whole numbers, as of `long_conv`
+        u is packed sequences, a batch of 1, and y[t] sees those of its own alone.
 
     Returns
     -------
@@ -221,6 +284,47 @@ def short_conv(
         check_tensor("bias", bias, (channels,), u.device)
     k, bias = (_as(x, sum_dtype(u.dtype)) for x in (k, bias))
     last = layout == "channels_last"
-    if not has_kernels(u.device):
-        return _conv1d_short_conv(u, k, bias, last, bool(centred))
-    return run_short_conv(u.contiguous(), k, bias, last, bool(centred))
+    offsets = offsets_of(offsets, u, 1 if last else 2)
+    run = run_short_conv if has_kernels(u.device) else _conv1d_short_conv
+    y = run(u.contiguous(), k, bias, last, bool(centred))
+    if offsets is None or k.shape[1] == 1:
+        return y
+    after = (k.shape[1] - 1) // 2 if centred else 0
+    rows = (u, y) if last else (u.mT, y.mT)
+    _part_short(
+        *rows,
+        lambda x: run(x, k, bias, True, bool(centred)),
+        after,
+        k.shape[1] - 1,
+        offsets,
+    )
+    return y
+
+
+def _part_short(u: Tensor, y: Tensor, run, after: int, reach: int, offsets) -> None:
+    """Makes those y [1, columns, channels] again whose taps reached other sequences:
+    the last `after`, and the first ones, of each, from windows with zeros for the
+    others.
+
+    Where a sequence is shorter, places belong to another one: what that has there is
+    written again, and counts once in gradients."""
+    before, columns = reach - after, offsets[-1]
+    first, end, step = offsets[:-1, None], offsets[1:, None], torch.arange(reach)
+    head, tail = first + step, end - reach + step
+    seen = torch.cat([head, tail]).clamp(min=0).minimum(columns - 1).to(u.device)
+    inside = torch.cat([head < end, tail >= first]).to(u.device)
+    made = run(u[0, seen].where(inside[..., None], 0)).tensor_split(2)
+    value = torch.cat([made[0][:, :before], made[1][:, before:]], 1)
+    new = torch.cat([head < end, tail >= first + before], 1)
+    new = torch.cat([new[:, :before], new[:, reach + before :]], 1)
+    head = head.where(head < columns, 0)[:, :before]
+    tail = tail.where(tail >= 0, columns - 1)[:, before:]
+    place = torch.cat([head, tail], 1)
+    own = torch.searchsorted(offsets, place, right=True) - 1
+    at = torch.cat(
+        [head - offsets[own][:, :before], reach + tail - offsets[own + 1][:, before:]],
+        1,
+    )
+    value = value[own.to(u.device), at.to(u.device)]
+    value = value.where(new.to(u.device)[..., None], value.detach()).flatten(0, 1)
+    y[0].index_copy_(0, place.flatten().to(u.device), value)

@@ -30,12 +30,16 @@ def _gradients_like(inputs: tuple, wanted: int) -> tuple[Tensor, ...]:
     )
 
 
-def _fake_long(u, k, k_reverse, skip, gate_in, gate_out, kind, sparse):
+def _fake_long(
+    u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, offsets=None,
+    accuracy="by_type",
+):
     return _like(u)
 
 
 def _fake_long_backward(
-    dy, u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, wanted
+    dy, u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, wanted, offsets=None,
+    accuracy="by_type",
 ):
     return _gradients_like((u, k, k_reverse, skip, gate_in, gate_out), wanted)
 
@@ -59,13 +63,18 @@ for _name, _fake in (
 
 
 @torch.library.register_fake("danaus::long_conv_pack")
-def _(like, k, k_reverse, skip, kind, sparse, batch):
+def _(
+    like, k, k_reverse, skip, kind, sparse, batch, longest=0, accuracy="by_type"
+):
     size = torch.library.get_ctx().new_dynamic_size()
     return like.new_empty(size, dtype=torch.uint8)
 
 
 @torch.library.register_fake("danaus::long_conv_apply")
-def _(u, spectrum, gate_in, gate_out, filters, taps, kind, sparse, batch):
+def _(
+    u, spectrum, gate_in, gate_out, filters, taps, kind, sparse, batch, longest=0,
+    offsets=None, accuracy="by_type",
+):
     return _like(u)
 
 
@@ -93,15 +102,17 @@ class _Long(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[:LONG_INPUTS])
-        ctx.options = inputs[LONG_INPUTS:]
+        *tensors, ctx.kind, ctx.sparse, offsets, ctx.accuracy = inputs
+        ctx.save_for_backward(*tensors, offsets)
 
     @staticmethod
     def backward(ctx, dy):
         needed = ctx.needs_input_grad[:LONG_INPUTS]
-        inputs = (dy.contiguous(), *ctx.saved_tensors, *ctx.options, _wanted(needed))
+        *tensors, offsets = ctx.saved_tensors
+        options = ctx.kind, ctx.sparse, _wanted(needed), offsets, ctx.accuracy
+        inputs = (dy.contiguous(), *tensors, *options)
         gradients = _run("long_conv_backward", _LongBackward, inputs)
-        return (*_chosen(gradients, needed), None, None)
+        return (*_chosen(gradients, needed), None, None, None, None)
 
 
 class _Short(torch.autograd.Function):
@@ -159,17 +170,18 @@ class _LongBackward(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[: 1 + LONG_INPUTS])
-        *ctx.options, ctx.wanted = inputs[1 + LONG_INPUTS :]
+        *tensors, ctx.kind, ctx.sparse, ctx.wanted, offsets, _ = inputs
+        ctx.save_for_backward(*tensors, offsets)
 
     @staticmethod
     def backward(ctx, *outer):
-        def function(*inputs):
-            return _fft_long_conv(*inputs, *ctx.options)
+        dy, *inputs, offsets = ctx.saved_tensors
 
-        dy, *inputs = ctx.saved_tensors
+        def function(*inputs):
+            return _fft_long_conv(*inputs, ctx.kind, ctx.sparse, offsets)
+
         found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
-        return (*found, None, None, None)
+        return (*found, None, None, None, None, None)
 
 
 class _ShortBackward(torch.autograd.Function):
@@ -232,12 +244,12 @@ def run_short_conv(*inputs) -> Tensor:
 def has_kernels(device: torch.device) -> bool:
     """Whether the operators run there; warns once, in a process, where they do not."""
     global _warned
-    if device.type in ("cpu", "meta"):
+    if device.type in ("cpu", "cuda", "meta"):
         return True
     if not _warned and not torch.compiler.is_compiling():
         _warned = True
         warnings.warn(
-            f"danaus has no kernels for convolutions on {device.type} devices yet: "
+            f"danaus has no kernels for convolutions on {device.type} devices: "
             "torch.fft and torch.nn.functional.conv1d make them, with the same results",
             stacklevel=3,
         )

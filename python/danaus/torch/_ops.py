@@ -41,6 +41,7 @@ _load()
 ops = torch.ops.danaus
 # Calling an overload itself is faster than finding it at each call.
 _LINEAR, _BACKWARD = ops._ks_linear.default, ops._ks_linear_backward.default
+_TRAIN, _RETURN = ops._ks_linear_train.default, ops._ks_linear_return.default
 
 Gradients = tuple  # of x, of each weight, of the bias; None where not wanted
 
@@ -86,6 +87,24 @@ for _name in "ks_linear_backward", "_ks_linear_backward":
     torch.library.register_fake(f"danaus::{_name}")(_fake_backward)
 
 
+# What is packed has a size that only the plan knows, and one of none here.
+@torch.library.register_fake("danaus::_ks_linear_train")
+def _(x, weights, bias, patterns, activation, batch_last, tf32):
+    y = _fake_linear(x, weights, bias, patterns, activation, batch_last, tf32)
+    return y, x.new_empty([0], dtype=torch.uint8)
+
+
+@torch.library.register_fake("danaus::_ks_linear_return")
+def _(dy, x, packed, patterns, activation, batch_last, tf32, *wanted_rounded):
+    *wanted, rounded = wanted_rounded
+    shapes = [patterns[n : n + 4] for n in range(0, len(patterns), 4)]
+    question = patterns, activation, batch_last, tf32
+    weights = [x.new_empty(shape) for shape in shapes]
+    dx, dw, db = _fake_backward(dy, x, weights, *question, *wanted)
+    dtype = x.dtype if rounded else sum_dtype(x.dtype)
+    return dx, [w.to(dtype) for w in dw], db.to(dtype)
+
+
 @torch.library.register_fake("danaus::ks_apply")
 def _(x, packed, has_bias, batch, patterns, activation, batch_last, tf32):
     return x.new_empty(_product_shape(x, patterns, batch_last))
@@ -120,29 +139,32 @@ def linear(x, weights, bias, question):
     return function.apply(x, bias, question, *weights)
 
 
-def _backward(dy, x, weights, question, wanted):
+def _backward(dy, x, weights, question, wanted, packed=None):
     """Gradients of x, weights and bias, that may be differentiated again."""
     if torch.compiler.is_compiling():
         return ops.ks_linear_backward(dy, x, weights, *question, *wanted)
     if not torch.is_grad_enabled():
+        if packed is not None:
+            rounded = weights[0].dtype == x.dtype
+            return _RETURN(dy, x, packed, *question, *wanted, rounded)
         return _BACKWARD(dy, x, weights, *question, *wanted)
     dx, db, *dw = LinearBackward.apply(dy, x, question, wanted, *weights)
     return dx, dw, db
 
 
 def _of_type(gradient, like):
-    return gradient if gradient.dtype == like.dtype else gradient.to(like.dtype)
+    return gradient if gradient.dtype is like.dtype else gradient.to(like.dtype)
 
 
-def _gradients(dy, x, weights, bias_dtype, question, wanted) -> Gradients:
+def _gradients(dy, x, weights, bias_dtype, question, wanted, packed=None) -> Gradients:
     """Gradients as autograd wants them: in the types of what they belong to."""
     want_x, want_w, want_b = wanted
-    wanted = want_x, any(want_w), want_b
-    dx, dw, db = _backward(dy, x, weights, question, wanted)
+    wanted = want_x, True in want_w, want_b
+    dx, dw, db = _backward(dy, x, weights, question, wanted, packed)
     return (
         dx if want_x else None,
         [_of_type(g, w) if want else None for g, w, want in zip(dw, weights, want_w)],
-        (db if db.dtype == bias_dtype else db.to(bias_dtype)) if want_b else None,
+        (db if db.dtype is bias_dtype else db.to(bias_dtype)) if want_b else None,
     )
 
 
@@ -182,40 +204,42 @@ def _second_gradients(dy, x, weights, question, wanted, gx, gw, gb) -> Gradients
     return to_dy, to_x, to_w
 
 
-def _save(ctx, inputs, output=None) -> None:
-    x, bias, ctx.question, *weights = inputs
-    ctx.bias_dtype = None if bias is None else bias.dtype
-    ctx.save_for_backward(x, *weights)
-
-
 class Linear(torch.autograd.Function):
-    """W x + bias, of (x, bias, question, *weights)."""
+    """W x + bias, of (x, bias, question, *weights); weights are packed once."""
 
     @staticmethod
     def forward(ctx, x, bias, question, *weights):
-        _save(ctx, (x, bias, question, *weights))
-        return _LINEAR(x, weights, bias, *question)
+        y, packed = _TRAIN(x, weights, bias, *question)
+        ctx.question = question
+        ctx.save_for_backward(packed, x, *weights)
+        return y
 
     @staticmethod
     def backward(ctx, dy):
-        x, *weights = ctx.saved_tensors
+        packed, x, *weights = ctx.saved_tensors
         want_x, want_b, _, *want_w = ctx.needs_input_grad
+        wanted = want_x, want_w, want_b
+        # The bias has the type of the weights.
         dx, dw, db = _gradients(
-            dy, x, weights, ctx.bias_dtype, ctx.question, (want_x, want_w, want_b)
+            dy, x, weights, weights[0].dtype, ctx.question, wanted, packed
         )
         return dx, db, None, *dw
 
 
 class TransformedLinear(torch.autograd.Function):
-    """The same for torch.func."""
+    """The same for torch.func, packing for each of both."""
 
     generate_vmap_rule = True
-    setup_context = staticmethod(_save)
     backward = Linear.backward
 
     @staticmethod
     def forward(x, bias, question, *weights):
         return _LINEAR(x, weights, bias, *question)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, _, ctx.question, *weights = inputs
+        ctx.save_for_backward(None, x, *weights)
 
 
 class LinearBackward(torch.autograd.Function):

@@ -1,10 +1,9 @@
 """Convolutions along the length of a signal, for PyTorch: long ones, with filters that
 may be as long as the signal, and those of few taps.
 
-On a CPU they are danaus' own kernels (docs/conv.md), on other devices PyTorch's
-functions with the same results, until there are kernels; that is said once. Source of
-the long ones, with their gates: Fu, Kumbong, Nguyen, Re, FlashFFTConv, ICLR 2024
-(arXiv 2311.05908).
+On CPUs and NVIDIA GPUs they are danaus' own kernels (docs/conv.md); on other devices
+PyTorch's functions give the same results, which is said once. Source of the long ones,
+with their gates: Fu, Kumbong, Nguyen, Re, FlashFFTConv, ICLR 2024 (arXiv 2311.05908).
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -19,10 +18,13 @@ from danaus.torch._conv_functions import (
     KINDS,
     LAYOUTS,
     MOST_TAPS,
+    accuracy_of,
+    check_packed,
     check_tensor,
     fail,
     filters_of,
     long_conv,
+    offsets_of,
     planned_batch,
     rows_of,
     short_conv,
@@ -71,13 +73,18 @@ class _Prepared:
 
 
 def _are_plain(tensors) -> bool:
-    """Tensors of a CPU with numbers and versions, none fake or made by inference."""
+    """Tensors with numbers and versions, none fake or made by inference."""
     return all(
         type(x) in (Tensor, torch.nn.Parameter)
-        and x.device.type == "cpu"
+        and x.device.type in ("cpu", "cuda")
         and not x.is_inference()
         for x in tensors
     )
+
+
+def _keeps_nothing(u: Tensor) -> bool:
+    """Graphs transform filters whenever they run: these may change meanwhile."""
+    return u.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 class LongConv(torch.nn.Module):
@@ -101,6 +108,8 @@ class LongConv(torch.nn.Module):
         the pair, for signals of that length.
     axes, keep : up to four numbers
         Sparse spectra, as of `long_conv`.
+    accuracy : None, "accurate" or "fast"
+        Of 16 bits on GPUs, as of `long_conv`.
 
     Attributes
     ----------
@@ -112,9 +121,9 @@ class LongConv(torch.nn.Module):
         Begins as normal numbers of variance 1, as in S4 and Hyena.
     filter : Module or None
 
-    Without gradients on a CPU, the transformed filter is kept until a tensor that it is
-    made of changes (by its `_version`, which writing through ``.data`` does not move)
-    or the module runs with gradients.
+    Without gradients, the transformed filter is kept until a tensor that it is made of
+    changes (by its `_version`, which writing through ``.data`` does not move) or the
+    module runs with gradients. CUDA graphs transform it whenever they run.
     With a filter module this holds in evaluation mode; what the module returns may then
     depend on the length, its parameters and its buffers, and on nothing else.
     """
@@ -131,6 +140,7 @@ class LongConv(torch.nn.Module):
         filter=None,
         axes: Sequence[int] | None = None,
         keep: Sequence[int] | None = None,
+        accuracy: str | None = None,
         device=None,
         dtype=None,
     ):
@@ -147,6 +157,8 @@ class LongConv(torch.nn.Module):
         self.channels, self.length, self.kind = channels, length, kind
         self.filters, self.taps = filters, taps
         self.axes, self.keep = axes, keep
+        self.accuracy = accuracy
+        accuracy_of(accuracy)
         self._sparse = sparse_of(axes, keep, kind)
         self._prepared = _Prepared()
         self.filter = filter if isinstance(filter, torch.nn.Module) else None
@@ -196,18 +208,28 @@ class LongConv(torch.nn.Module):
         return (made, None) if isinstance(made, Tensor) else tuple(made)
 
     def forward(
-        self, u: Tensor, gate_in: Tensor | None = None, gate_out: Tensor | None = None
+        self,
+        u: Tensor,
+        gate_in: Tensor | None = None,
+        gate_out: Tensor | None = None,
+        offsets: Tensor | Sequence[int] | None = None,
     ) -> Tensor:
-        """u, gates and the result are [batch, channels, length]."""
+        """u, gates and the result are [batch, channels, length] or, with offsets,
+        packed sequences [1, channels, columns], as of `long_conv`. A filter module is
+        then asked for filters for the longest of these."""
         u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
+        offsets = offsets_of(offsets, u)
+        check_packed(offsets, self.kind, self._sparse)
         if u.shape[1] != self.channels:
             fail(f"u has {u.shape[1]} channels; {self.channels} are needed")
         if not torch.compiler.is_compiling():
             sources = self._sources([u, gate_in, gate_out])
-            if sources and has_kernels(u.device) and _are_plain([u, *sources]):
-                return self._infer(sources, u, gate_in, gate_out)
-        k, k_reverse = self.filters_for(u.shape[2])
-        options = self.kind, self.axes, self.keep
+            plain = sources and has_kernels(u.device) and _are_plain([u, *sources])
+            if plain and not _keeps_nothing(u):
+                return self._infer(sources, u, gate_in, gate_out, offsets)
+        length = u.shape[2] if self.filter is None else _longest(u, offsets)
+        k, k_reverse = self.filters_for(length)
+        options = self.kind, self.axes, self.keep, offsets, self.accuracy
         return long_conv(u, k, k_reverse, self.skip, gate_in, gate_out, *options)
 
     def _sources(self, rows: list) -> list[Tensor]:
@@ -225,19 +247,29 @@ class LongConv(torch.nn.Module):
             return []
         return made_of
 
-    def _infer(self, sources, u, gate_in, gate_out) -> Tensor:
-        options = self.kind, self._sparse, planned_batch(u)
+    def _infer(self, sources, u, gate_in, gate_out, offsets) -> Tensor:
+        length = _longest(u, offsets)
+        if offsets is not None and self.filter is None:  # the same for similar ones
+            length = 1 << (length - 1).bit_length()
+        options = self.kind, self._sparse, planned_batch(u, offsets)
+        options += (0 if offsets is None else length,)
+        accuracy = accuracy_of(self.accuracy)
 
         def transform():
-            k, k_reverse = self.filters_for(u.shape[2])
+            k, k_reverse = self.filters_for(length)
             filters = filters_of(u, k, k_reverse, self.skip, self.kind)
-            return ops.long_conv_pack(u, *filters, *options), k.shape
+            spectrum = ops.long_conv_pack(u, *filters, *options, accuracy)
+            if u.is_cuda:  # any stream may read it then
+                torch.cuda.current_stream(u.device).synchronize()
+            return spectrum, k.shape
 
         spectrum, (filters, taps) = self._prepared.get(
-            sources, (u.shape[2], u.dtype, options[-1]), transform
+            sources, (length, u.dtype, u.device, accuracy, *options[-2:]), transform
         )
+        if u.is_cuda:  # it may be forgotten while this stream reads it
+            spectrum.record_stream(torch.cuda.current_stream(u.device))
         return ops.long_conv_apply(
-            u, spectrum, gate_in, gate_out, filters, taps, *options
+            u, spectrum, gate_in, gate_out, filters, taps, *options, offsets, accuracy
         )
 
     def stream(self, batch: int = 1):
@@ -250,7 +282,13 @@ class LongConv(torch.nn.Module):
     def extra_repr(self) -> str:
         shared = "" if self.filters == self.channels else f", filters={self.filters}"
         taps = "" if self.taps == self.length else f", taps={self.taps}"
-        return f"{self.channels}, {self.length}, {self.kind!r}{shared}{taps}"
+        rest = "" if self.accuracy is None else f", accuracy={self.accuracy!r}"
+        return f"{self.channels}, {self.length}, {self.kind!r}{shared}{taps}{rest}"
+
+
+def _longest(u: Tensor, offsets: Tensor | None) -> int:
+    """The length of u, or of the longest of packed sequences."""
+    return u.shape[2] if offsets is None else max(1, int(offsets.diff().max()))
 
 
 def _forget(module: LongConv, keys) -> None:
@@ -306,10 +344,11 @@ class ShortConv(torch.nn.Module):
             if x is not None:
                 torch.nn.init.uniform_(x, -(self.taps**-0.5), self.taps**-0.5)
 
-    def forward(self, u: Tensor) -> Tensor:
-        return self.activate(
-            short_conv(u, self.weight, self.bias, self.layout, self.centred)
-        )
+    def forward(
+        self, u: Tensor, offsets: Tensor | Sequence[int] | None = None
+    ) -> Tensor:
+        options = self.layout, self.centred, offsets
+        return self.activate(short_conv(u, self.weight, self.bias, *options))
 
     def activate(self, y: Tensor) -> Tensor:
         """The activation alone."""
@@ -352,7 +391,7 @@ class GatedLongConv(torch.nn.Module):
         Of the short convolution.
     bias : bool
         Of both projections.
-    filters, skip, filter
+    filters, skip, filter, accuracy
         Of the long convolution, as for LongConv.
 
     Attributes
@@ -370,6 +409,7 @@ class GatedLongConv(torch.nn.Module):
         filters: int | None = None,
         skip: bool = True,
         filter=None,
+        accuracy: str | None = None,
         device=None,
         dtype=None,
     ):
@@ -378,14 +418,18 @@ class GatedLongConv(torch.nn.Module):
         self.width = width
         self.in_proj = torch.nn.Linear(width, 3 * width, bias=bias, **made)
         self.short = ShortConv(3 * width, taps, "channels_last", **made)
-        self.long = LongConv(
-            width, length, filters=filters, skip=skip, filter=filter, **made
-        )
+        own = {"filters": filters, "skip": skip, "filter": filter}
+        self.long = LongConv(width, length, accuracy=accuracy, **own, **made)
         self.out_proj = torch.nn.Linear(width, width, bias=bias, **made)
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.split(self.short(self.in_proj(x)))
-        y = self.long(v, gate_in=k, gate_out=q)
+    def forward(
+        self, x: Tensor, offsets: Tensor | Sequence[int] | None = None
+    ) -> Tensor:
+        """x and the result are [batch, length, width] or, with offsets, packed
+        sequences [1, columns, width], as of `long_conv`."""
+        offsets = offsets_of(offsets, x, dim=1)
+        q, k, v = self.split(self.short(self.in_proj(x), offsets))
+        y = self.long(v, gate_in=k, gate_out=q, offsets=offsets)
         return self.out_proj(y.transpose(1, 2))
 
     def split(self, projected: Tensor) -> tuple[Tensor, ...]:

@@ -63,8 +63,10 @@ _pytorch_allows_tf32._dynamo_marked_constant = True
 def autocast(x: Tensor) -> Tensor:
     """x in the type that autocast has for products, where it is in use."""
     kind = "cuda" if x.is_cuda else "cpu"
-    if torch.is_autocast_enabled(kind) and x.dtype in _NARROW:
-        return x.to(torch.get_autocast_dtype(kind))
+    if torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
+        if x.dtype is not dtype and x.dtype in _NARROW:
+            return x.to(dtype)
     return x
 
 

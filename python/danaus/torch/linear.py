@@ -173,8 +173,7 @@ class KSLinear(nn.Module):
         """Applies the layer to x[..., N] or, "batch_last", x[N, ...]."""
         if torch.compiler.is_compiling() or in_transform() or type(x) is not Tensor:
             return self._product(x)
-        if torch.is_autocast_enabled("cuda" if x.is_cuda else "cpu"):
-            x = autocast(x)
+        x = autocast(x)
         tf32 = x.is_cuda and allows_tf32(self.tf32, x)
         # Found faster than by nn.Module's attributes.
         weights = list(self._modules["weights"]._parameters.values())
@@ -324,7 +323,7 @@ class KSLinear(nn.Module):
         *,
         patterns: Patterns | None = None,
         params: int | float | None = None,
-        calibrate: Tensor | None = None,
+        inputs: Tensor | None = None,
         **options: Any,
     ) -> KSLinear:
         """A layer near a torch.nn.Linear, with its bias, on its device, of its type.
@@ -334,7 +333,7 @@ class KSLinear(nn.Module):
         chain : its weights are taken; else the layer's matrix is factorised.
         patterns : of the factors; params : so many weights, or such a share of all, in
             the chain that is expected to approximate best.
-        calibrate : inputs X[..., N]: ||X W^T - X (K_1..K_L)^T|| is minimised.
+        inputs : samples X[..., N]: ||X W^T - X (K_1..K_L)^T|| is minimised.
         options : activation, layout, tf32.
         """
         if not isinstance(linear, nn.Linear):
@@ -346,10 +345,10 @@ class KSLinear(nn.Module):
             if params is not None:
                 patterns = named.fit(rows, cols, params)
             dense = _array(_wide(linear.weight))
-            inputs = None
-            if calibrate is not None:
-                inputs = _array(calibrate.reshape(-1, cols)).astype(dense.dtype)
-            chain = factorize(dense, patterns, inputs=inputs).chain
+            samples = None
+            if inputs is not None:
+                samples = _array(inputs.reshape(-1, cols)).astype(dense.dtype)
+            chain = factorize(dense, patterns, inputs=samples).chain
         layer = cls(
             cols,
             rows,

@@ -249,7 +249,7 @@ def _fit(decision: Any, name: str, problem: Problem, kinds: Sequence[str]) -> Ca
 def replace_linear(
     model: nn.Module,
     rule: Rule,
-    calibrate: Iterable[Any] | None = None,
+    data: Iterable[Any] | None = None,
     *,
     layers: Layers = None,
     kinds: Sequence[str] = ("monarch", "low_rank"),
@@ -265,7 +265,7 @@ def replace_linear(
         (or a number of them), or None: it stays. Either this itself, a function of the
         layer's name and the layer that returns it, or a mapping of name patterns
         ("*.mlp.*") to it, of which the first that fits counts.
-    calibrate : batches (a data loader). Layers are then fitted one after the other to
+    data : batches (a data loader). Layers are then fitted one after the other to
         give, for what the layers replaced so far hand them, what the dense model has
         there. Without it the factors are those nearest to the matrix.
     layers : name patterns, or a function of name and layer: which layers; None: all.
@@ -278,7 +278,7 @@ def replace_linear(
         left[name] = "the rule says so"
     names = [name for name in names if decisions[name] is not None]
     report, start = Report(model, left=left), time.perf_counter()
-    batches = [] if calibrate is None else load_batches(calibrate)
+    batches = [] if data is None else load_batches(data)
     with evaluating(model), torch.no_grad():
         walk = Walk(model, names, batches)
 

@@ -94,7 +94,10 @@ def sides(moments: dict[str, Tensor], share: float = 1e-3) -> dict[str, Tensor]:
 def dense_spectra(
     walk: Walk, weighed: dict[str, Tensor], ridge: float
 ) -> dict[str, np.ndarray]:
-    """By layer, what the loss falls by for each further rank, largest first."""
+    """By layer, what the loss falls by for each further rank, largest first.
+
+    Nothing is gained by a layer that the output does not depend on.
+    """
     found = {}
     for name, moments in _input_moments(walk).items():
         linear = walk.originals[name]
@@ -104,7 +107,8 @@ def dense_spectra(
         problem = Problem.of(moments, weight, weighed.get(name), ridge, has_bias)
         white = problem.whitened
         square = white @ white.T if len(white) < white.shape[1] else white.T @ white
-        found[name] = np.maximum(scipy.linalg.eigvalsh(square)[::-1], 0.0)
+        gains = np.maximum(scipy.linalg.eigvalsh(square)[::-1], 0.0)
+        found[name] = gains if name in weighed else np.zeros_like(gains)
     return found
 
 

@@ -1,0 +1,60 @@
+"""bench/gpu_conv.py and packed_conv.py at small sizes: all records are there, results
+are right."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import csv
+import itertools
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+BENCH = pathlib.Path(__file__).parents[2] / "bench"
+# The stored result is rounded, and PyTorch's gradients are.
+UNITS = {"f16": 2**-11, "bf16": 2**-8, "f32": 2**-20}
+
+
+def records_of(program: str, device: str, out: pathlib.Path) -> list[dict]:
+    subprocess.run(
+        [sys.executable, BENCH / program, out, "--tiny", "--device", device],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+        capture_output=True,
+    )
+    with open(out, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_benchmark_of_convolutions_runs(device: str, tmp_path):
+    records = records_of("gpu_conv.py", device, tmp_path / "conv.csv")
+    asked = [(r["length"], r["kind"], r["dtype"], r["form"]) for r in records]
+    assert asked == list(
+        itertools.product(
+            ("60", "256"),
+            ("circular", "causal"),
+            ("f16", "bf16", "f32"),
+            ("forward", "gated", "backward"),
+        )
+    )
+    for r in records:
+        assert min(float(r["seconds"]), float(r["floor"]), float(r["ratio"])) > 0
+        assert 0 < float(r["error"]) < 3 * UNITS[r["dtype"]]
+
+
+def test_the_benchmark_of_packed_sequences_runs(device: str, tmp_path):
+    records = records_of("packed_conv.py", device, tmp_path / "packed.csv")
+    asked = [(r["sequences"], r["dtype"], r["form"]) for r in records]
+    assert asked == list(
+        itertools.product(
+            ("1", "7"), ("f16", "f32"), ("forward", "gated", "backward")
+        )
+    )
+    for r in records:
+        assert min(float(r["seconds"]), float(r["equal_seconds"])) > 0
+        assert 0 < float(r["error"]) < 3 * UNITS[r["dtype"]]
