@@ -14,12 +14,15 @@ made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 
 LC_ALL=C sort -c "$list"
-nm -D --defined-only "$1" | awk '{ print $3 }' | LC_ALL=C sort > "$made/exported"
+version=$(sed -n 's/^#define DANAUS_VERSION_M[AI][JN]OR \([0-9]*\).*/\1/p' include/danaus/base.h |
+    paste -sd .)
+nm -D --defined-only "$1" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort > "$made/exported"
+sed "s/$/@@DANAUS_$version/" "$list" > "$made/listed"
 cat include/danaus/*.h | tr '\n' ' ' | grep -o 'DANAUS_API [^;]*(' |
     grep -o 'danaus_[a-z0-9_]*(' | tr -d '(' | LC_ALL=C sort -u > "$made/declared"
 
 status=0
-diff -u "$list" "$made/exported" || status=1
+diff -u "$made/listed" "$made/exported" || status=1
 diff -u "$list" "$made/declared" || status=1
 for structure in $(cat include/danaus/*.h | grep -o '^typedef struct danaus_[a-z_]* {' |
     cut -d ' ' -f 3); do

@@ -26,8 +26,8 @@ say() { printf '\n== %s\n' "$*"; }
 out=build/quickstart
 mkdir -p $out
 
-packages="build-essential cmake ninja-build pkg-config libjansson-dev libopenblas-dev
-    libsndfile1-dev libsamplerate0-dev libfftw3-dev alsa-utils jconvolver-config-files
+packages="build-essential cmake ninja-build pkg-config libjansson-dev libutf8proc-dev
+    libopenblas-dev libsndfile1-dev libsamplerate0-dev libfftw3-dev alsa-utils jconvolver-config-files
     python3-numpy python3-matplotlib"
 [ -z "$from_python" ] || packages="$packages python3-venv"
 missing=
@@ -80,7 +80,7 @@ $python speech $out
 $danaus conv $out/speech.wav $echoes/street2-L.wav $echoes/street2-R.wav \
     -o $out/street.wav --mode full --normalize --repeat 101 --json > $out/street.json
 $python street $out
-$danaus bench conv --suite $out/street.csv --baselines | tail -n 1
+$danaus-bench conv --suite $out/street.csv --baselines | tail -n 1
 echo "sound: $out/street.wav, picture: $out/street.png"
 
 if [ -z "$weights" ]; then

@@ -56,11 +56,21 @@ memcheck kernel_dw
 memcheck property_algebra
 memcheck property_gradient
 memcheck cuda_stream
+memcheck kernel_short
+memcheck kernel_short_gradient
+memcheck kernel_conv
+memcheck property_conv
+memcheck property_conv_error
+memcheck cuda_conv
 initcheck kernel_ks
 initcheck kernel_dw
 initcheck property_algebra
 initcheck property_gradient
 initcheck cuda_stream
+initcheck kernel_short_gradient
+initcheck kernel_conv
+initcheck property_conv
+initcheck property_conv_error
 racecheck kernel_ks ks.simt.f32.128x128
 racecheck kernel_ks ks.simt.bf16.32x128
 racecheck kernel_ks ks.simt.c128
@@ -80,6 +90,10 @@ racecheck property_gradient ks.simt,ks.vec,dw.simt
 racecheck kernel_dw dw.mma
 racecheck kernel_dw dw.wgmma
 racecheck kernel_dw dw.matrix,dw.fours
+racecheck kernel_short
+racecheck kernel_short_gradient
+racecheck kernel_conv
+racecheck property_conv_error
 END
 )
 while read -r kind test rows; do

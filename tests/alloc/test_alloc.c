@@ -199,7 +199,7 @@ static danaus_status gradient(scene *s)
         make_untouched(&s->g.dw[l]);
         dw[l] = s->g.dw[l].data;
     }
-    danaus_ks_gradients wanted = { s->g.dx.data, dw, s->g.dbias.data, { 0 } };
+    danaus_ks_gradients wanted = { s->g.dx.data, dw, s->g.dbias.data, 0, { 0 } };
     begin(s);
     danaus_status status = end(
         s, danaus_ks_gradient(

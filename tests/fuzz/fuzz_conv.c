@@ -1,6 +1,7 @@
 /* Any bytes as a description of a convolution, of few taps or of a stream: made, and
-   run where it is small, or refused with a sentence. The first byte says which. Lengths
-   between MOST and the longest that the library takes are cut to MOST, for speed. */
+   run where it is small, packed sequences with any offsets, or refused with a sentence.
+   The first byte says which. Lengths between MOST and the longest that the library takes
+   are cut to MOST, for speed. */
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/fuzz.h"
 
@@ -10,6 +11,7 @@
 
 #define MOST        65536  /* of a length */
 #define MOST_ALL    20000  /* numbers of all rows, or of all filters */
+#define SEQUENCES   3      /* that are packed */
 #define MOST_SPARSE 320000 /* frequencies of all rows, where spectra are sparse */
 
 static danaus_device *device;
@@ -47,27 +49,74 @@ static danaus_dtype sums_of(danaus_dtype dtype)
     return dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
 }
 
-static void convolve(const danaus_conv_plan *plan, const danaus_conv_desc *d)
+/* What is convolved: one row of the length, or packed sequences, if offsets are right. */
+typedef struct operands {
+    const danaus_conv_plan *plan;
+    const danaus_spectrum *spectrum;
+    int64_t offsets[SEQUENCES + 1];
+    const void *u;
+    void *y;
+    danaus_conv_gradients to;
+} operands;
+
+static int ascend(const int64_t *offsets, int64_t most)
+{
+    int right = offsets[0] == 0;
+    for (int i = 0; i < SEQUENCES && right; i++)
+        right = offsets[i + 1] >= offsets[i] && offsets[i + 1] - offsets[i] <= most;
+    return right;
+}
+
+static void run_row(const operands *o)
+{
+    const void *u = o->u;
+    expect(
+        danaus_conv_execute(o->plan, device, o->spectrum, 1, u, u, NULL, o->y) ==
+        DANAUS_OK);
+    expect(
+        danaus_conv_gradient(
+            o->plan, device, o->spectrum, 1, u, NULL, NULL, u, &o->to) == DANAUS_OK);
+}
+
+static void run_packed(const operands *o, int is_right)
+{
+    const void *u = o->u;
+    int runs = danaus_conv_execute_packed(
+                   o->plan, device, o->spectrum, SEQUENCES, o->offsets, u, u, NULL,
+                   o->y) == DANAUS_OK;
+    int goes_back = danaus_conv_gradient_packed(
+                        o->plan, device, o->spectrum, SEQUENCES, o->offsets, u, NULL,
+                        NULL, u, &o->to) == DANAUS_OK;
+    expect(runs == is_right);
+    expect(goes_back == (is_right && o->offsets[SEQUENCES] > 0));
+    expect(is_right || *danaus_error_detail());
+}
+
+static void convolve(
+    const danaus_conv_plan *plan, const danaus_conv_desc *d, const int64_t *offsets)
 {
     int64_t filters = d->filters ? d->filters : d->channels;
     int64_t taps = d->filter_length ? d->filter_length : d->length;
     danaus_dtype dtype = d->dtype ? d->dtype : DANAUS_F32, sums = sums_of(dtype);
+    int is_right = d->packed && ascend(offsets, d->length);
+    int64_t columns = is_right ? offsets[SEQUENCES] : d->length;
     if (!small(d->channels, d->length) || !small(filters, taps) ||
-        d->channels > MOST_SPARSE / frequencies(d))
+        d->channels > MOST_SPARSE / frequencies(d) || columns > 3 * d->length)
         return;
     int both_ways = d->kind == DANAUS_BIDIRECTIONAL;
-    int64_t rows = d->channels * d->length;
+    int64_t rows = d->channels * columns;
     void *k = zeros(filters * taps, sums), *u = zeros(rows, dtype);
     void *y = zeros(rows, dtype), *dk = zeros(filters * taps, sums);
-    danaus_conv_gradients g = { .du = y, .dk = dk };
     danaus_spectrum *spectrum = NULL;
     expect(
         danaus_spectrum_create(
             plan, device, k, both_ways ? k : NULL, NULL, &spectrum) == DANAUS_OK);
-    expect(danaus_conv_execute(plan, device, spectrum, 1, u, u, NULL, y) == DANAUS_OK);
-    expect(
-        danaus_conv_gradient(plan, device, spectrum, 1, u, NULL, NULL, u, &g) ==
-        DANAUS_OK);
+    operands o = { plan, spectrum, { 0 }, u, y, { .du = y, .dk = dk } };
+    memcpy(o.offsets, offsets, sizeof o.offsets);
+    if (d->packed)
+        run_packed(&o, is_right);
+    else
+        run_row(&o);
     danaus_spectrum_destroy(spectrum);
     free(k);
     free(u);
@@ -75,7 +124,7 @@ static void convolve(const danaus_conv_plan *plan, const danaus_conv_desc *d)
     free(dk);
 }
 
-static void plan(danaus_conv_desc d)
+static void plan(danaus_conv_desc d, const int64_t *offsets)
 {
     danaus_conv_plan *made = NULL;
     d.length = shorter(d.length);
@@ -91,7 +140,7 @@ static void plan(danaus_conv_desc d)
     }
     expect(d.channels > 0 && d.length > 0 && d.filter_length >= 0 && d.filters >= 0);
     expect(danaus_conv_plan_describe(made, NULL, 0) > 0);
-    convolve(made, &d);
+    convolve(made, &d, offsets);
     danaus_conv_plan_destroy(made);
 }
 
@@ -153,9 +202,22 @@ static void stream(danaus_stream_desc d)
 #define TAKE(what)                                                                     \
     memcpy(&(what), data + 1, size - 1 < sizeof(what) ? size - 1 : sizeof(what))
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* The bytes behind a description are offsets. */
+static void describe_conv(const uint8_t *data, size_t size)
 {
     danaus_conv_desc conv = { 0 };
+    int64_t offsets[SEQUENCES + 1] = { 0 };
+    size_t before = 1 + sizeof conv;
+    TAKE(conv);
+    if (size > before)
+        memcpy(
+            offsets, data + before,
+            size - before < sizeof offsets ? size - before : sizeof offsets);
+    plan(conv, offsets);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
     danaus_short_desc few = { 0 };
     danaus_stream_desc streamed = { 0 };
     if (size < 1)
@@ -165,8 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         expect(danaus_device_set_threads(device, 1) == DANAUS_OK);
     }
     if (data[0] % 4 < 2) {
-        TAKE(conv);
-        plan(conv);
+        describe_conv(data, size);
     } else if (data[0] % 4 == 2) {
         TAKE(few);
         few_taps(few);

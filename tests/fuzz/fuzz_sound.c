@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/fuzz.h"
 
-#include "cli/args.h"
 #include "cli/chunks.h"
 #include "cli/sound.h"
+#include "common/args.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,6 +21,9 @@ int failure(const char *format, ...)
     va_end(list);
     return STATUS_FAILURE;
 }
+
+int usage_error(const char *format, ...) { return failure("%s", format); }
+int library_failure(void) { return failure("%s", danaus_error_detail()); }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -61,6 +61,10 @@ static void check_convolution(const tuning *table, const tuning_row *r)
                        .kind = (danaus_conv_kind)w[1],
                        .length = w[2],
                        .filter_length = w[3] };
+    danaus_conv_accuracy usual = dn_conv_usual_accuracy(p.dtype);
+    if (w[5])
+        p.accuracy =
+            usual == DANAUS_CONV_FAST ? DANAUS_CONV_ACCURATE : DANAUS_CONV_FAST;
     conv_cut cut = { 0 };
     double seconds = 0;
     expect(p.length > 0 && p.length <= DANAUS_CONV_MOST_LENGTH);

@@ -272,13 +272,72 @@ def bundles():
         put("bundle", name, data)
 
 
+def suites():
+    put("suite", "one", b'problem,batch\n"1,2,3,4 1,3,2,4",8\n# no more\n')
+    put("suite", "without_batch", b'"4,8,8,2"\n"1,2,2,1 1,2,2,1",\n')
+    put("suite", "wrong", b'"1,2,2,1 1,3,2,1",8\n')
+    put("suite", "convolutions", b"kind,length\ncausal,100,20,2,3,gated\n"
+        b"circular,64,64,1,1,plain\nbidirectional,9,3,1,1,sparse\n")
+    put("suite", "no_batch", b'"1,2,2,1",0\n')
+
+
+def tokenizers():
+    """A file, a zero and text; or a configuration, a vocabulary and text."""
+    def token(number, content, **flags):
+        kinds = "single_word", "lstrip", "rstrip", "normalized", "special"
+        return {"id": number, "content": content} | {k: k in flags for k in kinds}
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b", "##bc", "!", "\u4e2d",
+             "caf\u00e9"]
+    file = {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [token(2, "[CLS]", special=1), token(4, "[MASK]", lstrip=1, special=1),
+                         token(12, "<x>", normalized=1, single_word=1),
+                         token(13, "<x><y>", rstrip=1)],
+        "normalizer": {"type": "BertNormalizer", "clean_text": True,
+                       "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+                       {"Sequence": {"id": "A", "type_id": 0}},
+                       {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+            "special_tokens": {name: {"id": name, "ids": [number], "tokens": [name]}
+                               for name, number in [("[CLS]", 2), ("[SEP]", 3)]}},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                  "max_input_chars_per_word": 100,
+                  "vocab": {word: i for i, word in enumerate(words)}}}
+    config = {"do_lower_case": False, "mask_token": {"content": "[MASK]", "lstrip": True},
+              "truncation_side": "left",
+              "added_tokens_decoder": {"5": {"content": "a", "special": False}}}
+
+    def put_text(name, text, file=file):
+        put("tokenizer", name, json.dumps(file).encode() + b"\0" + text)
+
+    put_text("words", b"a abc ax! [MASK]b")
+    put_text("letters", "CAFE\u0301 \u4e2d\u6587\u200b \u302e\U0001d165 \u0130\ufffd".encode())
+    put_text("added", b"a <X>b <x> <x><y>  \t[MASK]")
+    put_text("not_utf8", b"a \xed\xa0\x80")
+    put_text("left", b"a b a b a b", dict(file, truncation={"direction": "Left"}))
+    put_text("no_template", b"a", dict(file, post_processor=None))
+    put_text("other", b"a", dict(file, normalizer={"type": "NFC"}))
+    put_text("bpe", b"a", dict(file, model={"type": "BPE", "vocab": {}, "merges": []}))
+    put_text("twice", b"a", dict(file, added_tokens=[token(12, "x"), token(13, "x")]))
+    lines = "\n".join(words).encode()
+    put("tokenizer", "lines", json.dumps(config).encode() + b"\0" + lines + b"\0a abc [MASK]")
+    put("tokenizer", "lines_again", b"{}\0" + lines + b"\r\na \na\n\0a ab")
+
+
 def main():
     arrays()
+    suites()
     sounds()
     descriptions()
     chains()
     texts()
     bundles()
+    tokenizers()
     for name, (header, size) in HEADERS.items():
         put("npy", "safetensors_" + name, safetensors(header, bytes(size)))
         put("safetensors", name, bytes([size]) + json.dumps(header).encode())

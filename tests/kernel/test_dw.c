@@ -182,6 +182,7 @@ int main(int argc, char **argv)
 {
     danaus_device *device = device_from_arguments(argc, argv);
     if (device->backend->on_host) { /* rows of products make weight gradients there */
+        print_message("%s has no rows for weight gradients\n", device->name);
         danaus_device_close(device);
         return 77;
     }

@@ -149,6 +149,7 @@ static void check_gradient_rows(
         &view,
         NULL,
         dbias.data,
+        0,
     };
     assert_ok(dev->backend->ks_gradient(dev, u.steps, u.adjoint, 1, &o));
     signal xs = signal_read(&x, desc.layout, c.cols, batch);

@@ -1,14 +1,17 @@
 /* Algebra of convolutions: y is linear in each of u, the gates and the filters, so for
    any v in place of one of them <y(v), dy> = <v, gradient>, a line that needs no
-   reference values for gradients. Threads, batches and hosts change no bit. */
+   reference values for gradients. Threads, batches, hosts and calls change no bit. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
 #include "support/conv.h"
 #include "support/device.h"
 
+#include "backend/backend.h"
+
 #include <math.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64, DANAUS_F16, DANAUS_BF16 };
@@ -40,51 +43,9 @@ static void make_sparse(rng *r, danaus_conv_desc *desc)
     }
 }
 
-typedef struct conv_outcome {
-    array y, du, dgate_in, dgate_out, dk, dk_reverse, dskip;
-} conv_outcome;
-
-static void outcome_free(conv_outcome *o)
-{
-    array *all[] = { &o->y,  &o->du,         &o->dgate_in, &o->dgate_out,
-                     &o->dk, &o->dk_reverse, &o->dskip };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        array_free(all[i]);
-}
-
 static array like(const array *a)
 {
     return a->data ? array_make(a->dtype, a->count) : (array){ 0 };
-}
-
-static conv_outcome compute(danaus_device *device, const conv_case *c, const array *dy)
-{
-    danaus_conv_plan *plan = NULL;
-    danaus_spectrum *spectrum = NULL;
-    conv_outcome o = { like(&c->u),        like(&c->u), like(&c->gate_in),
-                       like(&c->gate_out), like(&c->k), like(&c->k_reverse),
-                       like(&c->skip) };
-    danaus_conv_gradients g = {
-        o.du.data,         o.dgate_in.data, o.dgate_out.data, o.dk.data,
-        o.dk_reverse.data, o.dskip.data,    { NULL, NULL },
-    };
-    assert_ok(danaus_conv_plan_create(device, &c->desc, &plan));
-    assert_ok(danaus_spectrum_create(
-        plan, device, c->k.data, c->k_reverse.data, c->skip.data, &spectrum));
-    assert_ok(danaus_conv_execute(
-        plan, device, spectrum, c->batch, c->u.data, c->gate_in.data, c->gate_out.data,
-        o.y.data));
-    assert_ok(danaus_conv_gradient(
-        plan, device, spectrum, c->batch, c->u.data, c->gate_in.data, c->gate_out.data,
-        dy->data, &g));
-    danaus_spectrum_destroy(spectrum);
-    danaus_conv_plan_destroy(plan);
-    array *all[] = { &o.y,  &o.du,         &o.dgate_in, &o.dgate_out,
-                     &o.dk, &o.dk_reverse, &o.dskip };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i]->data)
-            array_expect_guards(all[i]);
-    return o;
 }
 
 static double dot(const array *a, const double *b)
@@ -156,13 +117,12 @@ static void gradients_move_across_the_dot_product(void **state)
             make_sparse(&r, &desc);
         conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 4), (int)rng_int(&r, 0, 7));
         array dy = array_random(&r, desc.dtype, c.u.count);
-        conv_outcome o = compute(*state, &c, &dy);
-        expect_gradient(*state, &c, &c.u, &o.du, &dy, &r);
-        expect_gradient(*state, &c, &c.gate_in, &o.dgate_in, &dy, &r);
-        expect_gradient(*state, &c, &c.gate_out, &o.dgate_out, &dy, &r);
+        conv_outcome o = conv_compute(*state, &c, &dy);
+        expect_gradient(*state, &c, &c.u, &o.of[CONV_DU], &dy, &r);
+        expect_gradient(*state, &c, &c.gate_in, &o.of[CONV_DGATE_IN], &dy, &r);
+        expect_gradient(*state, &c, &c.gate_out, &o.of[CONV_DGATE_OUT], &dy, &r);
         /* The filters are together what y is linear in: one at a time, others zero. */
         array *filters[] = { &c.k, &c.k_reverse, &c.skip };
-        array *gradients[] = { &o.dk, &o.dk_reverse, &o.dskip };
         for (int i = 0; i < 3; i++) {
             array kept[3] = { c.k, c.k_reverse, c.skip }, zero[3];
             for (int j = 0; j < 3; j++) {
@@ -174,27 +134,16 @@ static void gradients_move_across_the_dot_product(void **state)
                 if (j != i)
                     *filters[j] = zero[j];
             }
-            expect_gradient(*state, &c, filters[i], gradients[i], &dy, &r);
+            expect_gradient(*state, &c, filters[i], &o.of[CONV_DK + i], &dy, &r);
             for (int j = 0; j < 3; j++) {
                 *filters[j] = kept[j];
                 array_free(&zero[j]);
             }
         }
-        outcome_free(&o);
+        conv_outcome_free(&o);
         array_free(&dy);
         conv_free(&c);
     }
-}
-
-static void expect_same(const conv_outcome *a, const conv_outcome *b)
-{
-    assert_true(array_same(&a->y, &b->y));
-    assert_true(array_same(&a->du, &b->du));
-    assert_true(array_same(&a->dgate_in, &b->dgate_in));
-    assert_true(array_same(&a->dgate_out, &b->dgate_out));
-    assert_true(array_same(&a->dk, &b->dk));
-    assert_true(array_same(&a->dk_reverse, &b->dk_reverse));
-    assert_true(array_same(&a->dskip, &b->dskip));
 }
 
 static void backwards(void *user, int count, void (*task)(void *arg, int i), void *arg)
@@ -207,6 +156,8 @@ static void backwards(void *user, int count, void (*task)(void *arg, int i), voi
 static void threads_do_not_change_a_bit(void **state)
 {
     danaus_device *device = *state;
+    if (!device->backend->on_host)
+        skip();
     for (int round = 0; round < rounds_of(24); round++) {
         rng r = { (uint64_t)round };
         danaus_conv_desc desc = random_desc(&r, round % 3 ? 3000 : 80000);
@@ -216,86 +167,135 @@ static void threads_do_not_change_a_bit(void **state)
             &r, &desc, round % 2 ? 1 : rng_int(&r, 1, 4), (int)rng_int(&r, 0, 7));
         array dy = array_random(&r, desc.dtype, c.u.count);
         assert_ok(danaus_device_set_threads(device, 1));
-        conv_outcome one = compute(device, &c, &dy);
+        conv_outcome one = conv_compute(device, &c, &dy);
         for (int threads = 2; threads < 8; threads += 5) {
             assert_ok(danaus_device_set_threads(device, threads));
-            conv_outcome more = compute(device, &c, &dy);
-            expect_same(&one, &more);
-            outcome_free(&more);
+            conv_outcome more = conv_compute(device, &c, &dy);
+            assert_true(conv_outcome_same(&one, &more));
+            conv_outcome_free(&more);
         }
         int calls = 0;
         assert_ok(danaus_device_set_parallel(device, backwards, &calls));
-        conv_outcome hosted = compute(device, &c, &dy);
-        expect_same(&one, &hosted);
+        conv_outcome hosted = conv_compute(device, &c, &dy);
+        assert_true(conv_outcome_same(&one, &hosted));
         assert_ok(danaus_device_set_parallel(device, NULL, NULL));
         assert_ok(danaus_device_set_threads(device, 0));
-        outcome_free(&hosted);
-        outcome_free(&one);
+        conv_outcome_free(&hosted);
+        conv_outcome_free(&one);
         array_free(&dy);
         conv_free(&c);
     }
 }
 
-/* All that a plan does, with so much less scratch than it says. */
-static void run_with(
-    danaus_device *device, const conv_case *c, const danaus_conv_plan *plan,
-    danaus_spectrum *spectrum, size_t less)
+/* The same call gives the same bits, and spectra of the same filters. */
+static void nothing_changes_from_call_to_call(void **state)
+{
+    for (int round = 0; round < rounds_of(24); round++) {
+        rng r = { (uint64_t)round };
+        danaus_conv_desc desc = random_desc(&r, round % 3 ? 3000 : 40000);
+        conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 4), (int)rng_int(&r, 0, 7));
+        array dy = array_random(&r, desc.dtype, c.u.count);
+        conv_outcome one = conv_compute(*state, &c, &dy);
+        for (int i = 0; i < 2; i++) {
+            conv_outcome again = conv_compute(*state, &c, &dy);
+            assert_true(conv_outcome_same(&one, &again));
+            conv_outcome_free(&again);
+        }
+        conv_outcome_free(&one);
+        array_free(&dy);
+        conv_free(&c);
+    }
+}
+
+/* ---- scratch ---- */
+
+static danaus_status update(const conv_scene *s)
+{
+    const conv_case *c = s->c;
+    return danaus_spectrum_update(
+        s->spectrum, s->device, c->k.data, c->k_reverse.data, c->skip.data);
+}
+
+/* Memory full of NaN. */
+static void *poisoned(danaus_device *device, size_t bytes)
+{
+    void *memory = NULL, *nothing = malloc(bytes + 1);
+    assert_non_null(nothing);
+    memset(nothing, 0xff, bytes);
+    assert_ok(danaus_alloc(device, bytes + 1, &memory));
+    assert_ok(danaus_upload(device, memory, nothing, bytes));
+    free(nothing);
+    return memory;
+}
+
+static void expect_results(const conv_scene *s, const conv_outcome *expected)
+{
+    conv_outcome o = conv_scene_results(s);
+    assert_true(conv_outcome_same(&o, expected));
+    conv_outcome_free(&o);
+}
+
+static void expect_untouched(const conv_scene *s)
+{
+    conv_outcome o = conv_scene_results(s);
+    for (int i = 0; i < CONV_RESULTS; i++)
+        assert_true(!o.of[i].data || array_untouched(&o.of[i]));
+    conv_outcome_free(&o);
+}
+
+/* All that a plan does, with so much less scratch than it says, which is full of NaN. */
+static void run_with(conv_scene *s, const conv_outcome *expected, size_t less)
 {
     danaus_status want = less ? DANAUS_ERR_MEMORY : DANAUS_OK;
-    array y = like(&c->u), du = like(&c->u), dk = like(&c->k);
-    danaus_conv_gradients g = { .du = du.data, .dk = dk.data };
     size_t forward, gradient;
-    void *memory = NULL;
-    assert_ok(danaus_conv_scratch_bytes(plan, device, c->batch, &forward, &gradient));
-    assert_ok(danaus_alloc(device, forward + gradient, &memory));
-    assert_ok(danaus_device_set_scratch(device, memory, forward - less));
-    danaus_status s = danaus_spectrum_update(
-        spectrum, device, c->k.data, c->k_reverse.data, c->skip.data);
-    s = s ? s
-          : danaus_conv_execute(
-                plan, device, spectrum, c->batch, c->u.data, NULL, NULL, y.data);
-    assert_status(s, want);
-    assert_ok(danaus_device_set_scratch(device, memory, gradient - less));
-    s = danaus_conv_gradient(
-        plan, device, spectrum, c->batch, c->u.data, NULL, NULL, c->u.data, &g);
-    assert_status(s, want);
-    assert_int_equal(array_untouched(&y), less != 0);
-    assert_int_equal(array_untouched(&du), less != 0);
-    assert_int_equal(array_untouched(&dk), less != 0);
+    conv_scene_forget(s);
+    assert_ok(danaus_conv_scratch_bytes(
+        s->plan, s->device, s->c->batch, &forward, &gradient));
+    void *memory = poisoned(s->device, forward + gradient);
+    assert_ok(danaus_device_set_scratch(s->device, memory, forward - less));
+    danaus_status status = update(s);
+    status = status ? status : conv_scene_run(s, s->device);
+    assert_status(status, want);
+    assert_ok(danaus_device_set_scratch(s->device, memory, gradient - less));
+    assert_status(conv_scene_go_back(s, s->device), want);
+    if (less)
+        expect_untouched(s);
+    else
+        expect_results(s, expected);
+    conv_scene_forget(s);
     one_block b = { .memory = memory, .most = forward > gradient ? forward : gradient };
-    scratch_from(device, less ? NULL : &b);
-    assert_ok(danaus_spectrum_update(
-        spectrum, device, c->k.data, c->k_reverse.data, c->skip.data));
-    assert_ok(danaus_conv_gradient(
-        plan, device, spectrum, c->batch, c->u.data, NULL, NULL, c->u.data, &g));
+    scratch_from(s->device, less ? NULL : &b);
+    assert_ok(update(s));
+    assert_ok(conv_scene_run(s, s->device));
+    assert_ok(conv_scene_go_back(s, s->device));
+    expect_results(s, expected);
     assert_true(less || b.calls > 0);
     assert_int_equal(b.taken, 0);
-    scratch_from(device, NULL);
-    danaus_free(device, memory);
-    array_free(&y);
-    array_free(&du);
-    array_free(&dk);
+    scratch_from(s->device, NULL);
+    danaus_free(s->device, memory);
 }
 
 /* So much is enough; with one byte less nothing is written. */
 static void scratch_is_what_a_plan_says(void **state)
 {
     danaus_device *device = *state;
+    int on_host = device->backend->on_host;
     for (int round = 0; round < rounds_of(40); round++) {
         rng r = { (uint64_t)round };
         danaus_conv_desc desc = random_desc(&r, round % 3 ? 3000 : 80000);
-        conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 4), 0);
-        danaus_conv_plan *plan = NULL;
-        danaus_spectrum *spectrum = NULL;
-        assert_ok(danaus_device_set_threads(device, 1 + round % 4));
-        assert_ok(danaus_conv_plan_create(device, &c.desc, &plan));
-        assert_ok(danaus_spectrum_create(
-            plan, device, c.k.data, c.k_reverse.data, NULL, &spectrum));
-        run_with(device, &c, plan, spectrum, 0);
-        run_with(device, &c, plan, spectrum, 1);
-        danaus_spectrum_destroy(spectrum);
-        danaus_conv_plan_destroy(plan);
-        assert_ok(danaus_device_set_threads(device, 0));
+        conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 4), (int)rng_int(&r, 0, 7));
+        if (on_host)
+            assert_ok(danaus_device_set_threads(device, 1 + round % 4));
+        conv_scene s = conv_scene_make(device, &c, &c.u);
+        assert_ok(conv_scene_run(&s, device));
+        assert_ok(conv_scene_go_back(&s, device));
+        conv_outcome expected = conv_scene_results(&s);
+        run_with(&s, &expected, 0);
+        run_with(&s, &expected, 1);
+        conv_outcome_free(&expected);
+        conv_scene_end(&s);
+        if (on_host)
+            assert_ok(danaus_device_set_threads(device, 0));
         conv_free(&c);
     }
 }
@@ -348,41 +348,18 @@ static void causal_means_causal(void **state)
 
 #define SHARERS 16
 
-typedef struct shared {
-    const conv_case *c;
-    const danaus_conv_plan *plan;
-    const danaus_spectrum *spectrum;
-    const array *expected, *du, *dk;
-    const char *name;
-} shared;
-
-static int share_once(const shared *s, danaus_device *device)
-{
-    const conv_case *c = s->c;
-    array y = like(&c->u), du = like(&c->u), dk = like(&c->k);
-    danaus_conv_gradients g = { .du = du.data, .dk = dk.data };
-    int wrong =
-        danaus_conv_execute(
-            s->plan, device, s->spectrum, c->batch, c->u.data, NULL, NULL, y.data) ||
-        danaus_conv_gradient(
-            s->plan, device, s->spectrum, c->batch, c->u.data, NULL, NULL, c->u.data,
-            &g) ||
-        !array_same(&y, s->expected) || !array_same(&du, s->du) ||
-        !array_same(&dk, s->dk);
-    array_free(&y);
-    array_free(&du);
-    array_free(&dk);
-    return wrong;
-}
-
 static void *share(void *arg)
 {
-    const shared *s = arg;
+    const conv_scene *s = arg;
     danaus_device *device = NULL;
-    int wrong =
-        danaus_device_open(s->name, &device) || danaus_device_set_threads(device, 2);
+    danaus_device_info info;
+    int wrong = danaus_device_describe(s->device, &info) ||
+                danaus_device_open(info.name, &device);
+    if (!wrong && device->backend->on_host)
+        wrong = danaus_device_set_threads(device, 2) != DANAUS_OK;
     for (int i = 0; i < 3 && !wrong; i++)
-        wrong = share_once(s, device);
+        wrong = conv_scene_run(s, device) || conv_scene_go_back(s, device) ||
+                danaus_device_sync(device);
     danaus_device_close(device);
     return wrong ? arg : NULL;
 }
@@ -390,30 +367,33 @@ static void *share(void *arg)
 static void sixteen_threads_share_a_plan(void **state)
 {
     danaus_device *device = *state;
-    danaus_device_info info;
-    danaus_conv_plan *plan = NULL;
-    danaus_spectrum *spectrum = NULL;
     rng r = { 3 };
     danaus_conv_desc desc = { .channels = 3, .length = 20000 };
-    conv_case c = conv_random(&r, &desc, 2, 0);
-    conv_outcome one = compute(device, &c, &c.u);
-    assert_ok(danaus_device_describe(device, &info));
-    assert_ok(danaus_conv_plan_create(device, &c.desc, &plan));
-    assert_ok(danaus_spectrum_create(plan, device, c.k.data, NULL, NULL, &spectrum));
-    shared s = { &c, plan, spectrum, &one.y, &one.du, &one.dk, info.name };
+    conv_case c = conv_random(&r, &desc, 2, 7);
+    conv_scene s = conv_scene_make(device, &c, &c.u), own[SHARERS];
+    assert_ok(conv_scene_run(&s, device));
+    assert_ok(conv_scene_go_back(&s, device));
+    conv_outcome one = conv_scene_results(&s);
     pthread_t threads[SHARERS];
     for (int i = 0; i < SHARERS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, share, &s), 0);
+        own[i] = conv_scene_like(&s);
+    for (int i = 0; i < SHARERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, share, &own[i]), 0);
     for (int i = 0; i < SHARERS; i++) {
         void *wrong;
         pthread_join(threads[i], &wrong);
         assert_null(wrong);
+        conv_outcome o = conv_scene_results(&own[i]);
+        assert_true(conv_outcome_same(&o, &one));
+        conv_outcome_free(&o);
+        conv_scene_end(&own[i]);
     }
-    danaus_spectrum_destroy(spectrum);
-    danaus_conv_plan_destroy(plan);
-    outcome_free(&one);
+    conv_scene_end(&s);
+    conv_outcome_free(&one);
     conv_free(&c);
 }
+
+/* ---- filters of the device ---- */
 
 /* y of a spectrum that is made without filters, and then takes those of the device's
    memory, if there are any. */
@@ -421,20 +401,22 @@ static array run_from(
     danaus_device *device, const conv_case *c, const array *k, const array *k_reverse,
     const array *skip)
 {
-    danaus_conv_plan *plan = NULL;
-    danaus_spectrum *s = NULL;
-    array y = array_make(c->desc.dtype, conv_rows(c) * c->desc.length);
-    assert_ok(danaus_conv_plan_create(device, &c->desc, &plan));
-    assert_ok(danaus_spectrum_create(plan, device, NULL, NULL, NULL, &s));
+    conv_scene s = conv_scene_make(device, c, NULL);
+    danaus_spectrum_destroy(s.spectrum);
+    assert_ok(danaus_spectrum_create(s.plan, device, NULL, NULL, NULL, &s.spectrum));
+    const array *filters[] = { k, k_reverse, skip };
+    void *on[3];
+    for (int i = 0; k && i < 3; i++)
+        on[i] = to_device(device, filters[i]);
     if (k)
         assert_ok(danaus_spectrum_update_from(
-            s, device, k->dtype, k->data, k_reverse->data, skip->data));
-    assert_ok(danaus_conv_execute(
-        plan, device, s, c->batch, c->u.data, c->gate_in.data, c->gate_out.data,
-        y.data));
-    danaus_spectrum_destroy(s);
-    danaus_conv_plan_destroy(plan);
-    return y;
+            s.spectrum, device, k->dtype, on[0], on[1], on[2]));
+    assert_ok(conv_scene_run(&s, device));
+    conv_outcome o = conv_scene_results(&s);
+    for (int i = 0; k && i < 3; i++)
+        from_device(device, filters[i], on[i]);
+    conv_scene_end(&s);
+    return o.of[CONV_Y];
 }
 
 /* Filters of another type, and as the type of sums holds them. */
@@ -477,6 +459,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(gradients_move_across_the_dot_product, device),
         cmocka_unit_test_prestate(threads_do_not_change_a_bit, device),
+        cmocka_unit_test_prestate(nothing_changes_from_call_to_call, device),
         cmocka_unit_test_prestate(scratch_is_what_a_plan_says, device),
         cmocka_unit_test_prestate(sixteen_threads_share_a_plan, device),
         cmocka_unit_test_prestate(spectra_take_filters_of_every_type, device),

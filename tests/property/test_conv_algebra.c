@@ -214,21 +214,18 @@ static void sums_give_sums(void **state)
     }
 }
 
-/* The gradient du of dy. */
+/* The gradient du of dy, alone. */
 static array gradient_of(danaus_device *device, const conv_case *c, const array *dy)
 {
-    danaus_conv_plan *plan = NULL;
-    danaus_spectrum *spectrum = NULL;
-    array du = array_make(c->desc.dtype, c->u.count);
-    danaus_conv_gradients g = { .du = du.data };
-    assert_ok(danaus_conv_plan_create(device, &c->desc, &plan));
-    assert_ok(danaus_spectrum_create(
-        plan, device, c->k.data, c->k_reverse.data, c->skip.data, &spectrum));
+    conv_scene s = conv_scene_make(device, c, dy);
+    danaus_conv_gradients g = { .du = s.to[CONV_DU] };
     assert_ok(danaus_conv_gradient(
-        plan, device, spectrum, c->batch, c->u.data, NULL, NULL, dy->data, &g));
-    danaus_spectrum_destroy(spectrum);
-    danaus_conv_plan_destroy(plan);
-    array_expect_guards(&du);
+        s.plan, device, s.spectrum, c->batch, s.u, s.gate_in, s.gate_out, s.on_dy, &g));
+    conv_outcome o = conv_scene_results(&s);
+    array du = o.of[CONV_DU];
+    o.of[CONV_DU] = (array){ 0 };
+    conv_outcome_free(&o);
+    conv_scene_end(&s);
     return du;
 }
 
@@ -398,29 +395,13 @@ static void earlier_windows_keep_their_bits(void **state)
 
 /* ---- differences ---- */
 
-/* <y, dy>, and the gradients when they are asked for. */
-static double loss(
-    danaus_device *device, const conv_case *c, const array *dy,
-    danaus_conv_gradients *g)
+/* <y, dy>. */
+static double loss(danaus_device *device, const conv_case *c, const array *dy)
 {
-    danaus_conv_plan *plan = NULL;
-    danaus_spectrum *spectrum = NULL;
-    array y = array_make(c->desc.dtype, c->u.count);
-    assert_ok(danaus_conv_plan_create(device, &c->desc, &plan));
-    assert_ok(danaus_spectrum_create(
-        plan, device, c->k.data, c->k_reverse.data, c->skip.data, &spectrum));
-    assert_ok(danaus_conv_execute(
-        plan, device, spectrum, c->batch, c->u.data, c->gate_in.data, c->gate_out.data,
-        y.data));
-    if (g)
-        assert_ok(danaus_conv_gradient(
-            plan, device, spectrum, c->batch, c->u.data, c->gate_in.data,
-            c->gate_out.data, dy->data, g));
+    array y = conv_run(device, c);
     double sum = 0;
     for (int64_t i = 0; i < y.count; i++)
         sum += get(&y, i) * get(dy, i);
-    danaus_spectrum_destroy(spectrum);
-    danaus_conv_plan_destroy(plan);
     array_free(&y);
     return sum;
 }
@@ -436,7 +417,7 @@ static void expect_difference(
         double x = get(member, at), two[2];
         for (int side = 0; side < 2; side++) {
             put(member, at, x + 2 * side - 1);
-            two[side] = loss(device, c, dy, NULL);
+            two[side] = loss(device, c, dy);
         }
         put(member, at, x);
         double is = get(gradient, at), should = (two[1] - two[0]) / 2;
@@ -468,17 +449,11 @@ static void gradients_are_differences(void **state)
         array *members[] = {
             &c.u, &c.gate_in, &c.gate_out, &c.k, &c.k_reverse, &c.skip
         };
-        array dy = array_random(&r, DANAUS_F64, c.u.count), g[6] = { { 0 } };
+        array dy = array_random(&r, DANAUS_F64, c.u.count);
+        conv_outcome o = conv_compute(*state, &c, &dy);
         for (int m = 0; m < 6; m++)
-            if (members[m]->data)
-                g[m] = array_make(DANAUS_F64, members[m]->count);
-        danaus_conv_gradients to = { g[0].data, g[1].data, g[2].data,     g[3].data,
-                                     g[4].data, g[5].data, { NULL, NULL } };
-        loss(*state, &c, &dy, &to);
-        for (int m = 0; m < 6; m++) {
-            expect_difference(*state, &c, members[m], &g[m], &dy, &r);
-            array_free(&g[m]);
-        }
+            expect_difference(*state, &c, members[m], &o.of[CONV_DU + m], &dy, &r);
+        conv_outcome_free(&o);
         array_free(&dy);
         conv_free(&c);
     }

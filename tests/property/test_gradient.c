@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "base/dtype.h"
 #include "support/chains.h"
 #include "support/device.h"
 
@@ -158,6 +159,52 @@ static void what_is_not_asked_for_is_not_made(void **state)
     }
 }
 
+static void expect_rounded(const array *sums, const array *found)
+{
+    array expected = array_make(found->dtype, found->count);
+    dn_convert(sums->dtype, sums->data, found->dtype, expected.data, found->count);
+    assert_true(array_same(&expected, found));
+    array_free(&expected);
+}
+
+static void use_type(array *a, danaus_dtype dtype)
+{
+    int64_t count = a->count;
+    array_free(a);
+    *a = array_make(dtype, count);
+}
+
+static void rounded_gradients_are_sums_rounded_once(void **state)
+{
+    for (int round = 0; round < rounds_of(60) + 4; round++) {
+        rng r = { (uint64_t)round };
+        danaus_ks_desc desc;
+        random_chain c = random_case(&r, test_dtypes[round % TEST_DTYPES], &desc);
+        int64_t batch = round % 4 ? rng_int(&r, 0, 50) : rng_int(&r, 300, 900);
+        array x = array_random(&r, c.dtype, inputs_of(&c, desc.adjoint) * batch);
+        array dy = array_random(&r, c.dtype, outputs_of(&c, desc.adjoint) * batch);
+        gradients sums = gradients_make(&c, &desc, batch);
+        gradients rounded = gradients_make(&c, &desc, batch);
+        rounded.rounded = 1;
+        for (int l = 0; l < c.count; l++)
+            use_type(&rounded.dw[l], c.dtype);
+        if (!desc.adjoint)
+            use_type(&rounded.dbias, c.dtype);
+        gradients_run(*state, &c, &desc, batch, &x, &dy, &sums);
+        gradients_run(*state, &c, &desc, batch, &x, &dy, &rounded);
+        assert_true(array_same(&sums.dx, &rounded.dx));
+        for (int l = 0; l < c.count; l++)
+            expect_rounded(&sums.dw[l], &rounded.dw[l]);
+        if (!desc.adjoint)
+            expect_rounded(&sums.dbias, &rounded.dbias);
+        gradients_free(&sums);
+        gradients_free(&rounded);
+        array_free(&x);
+        array_free(&dy);
+        chain_free(&c);
+    }
+}
+
 /* The whole dw array may be missing, too. */
 static void dx_alone_needs_no_dw(void **state)
 {
@@ -196,6 +243,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(gradients_of_larger_blocks_match_the_oracle, device),
         cmocka_unit_test_prestate(gradients_are_slopes, device),
         cmocka_unit_test_prestate(what_is_not_asked_for_is_not_made, device),
+        cmocka_unit_test_prestate(rounded_gradients_are_sums_rounded_once, device),
         cmocka_unit_test_prestate(dx_alone_needs_no_dw, device),
     };
     int failed = cmocka_run_group_tests_name("gradient", tests, NULL, NULL);

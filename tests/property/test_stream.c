@@ -5,6 +5,8 @@
 #include "support/conv.h"
 #include "support/device.h"
 
+#include "backend/backend.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +30,10 @@ static array stream_all(
                 (char *)in.data + (size_t)(h * n) * size,
                 (char *)c->u.data + (size_t)(h * length + done) * size,
                 (size_t)n * size);
-        assert_ok(danaus_stream_run(stream, device, n, in.data, out.data));
+        void *u = to_device(device, &in), *to = to_device(device, &out);
+        assert_ok(danaus_stream_run(stream, device, n, u, to));
+        from_device(device, &in, u);
+        from_device(device, &out, to);
         array_expect_guards(&out);
         for (int64_t h = 0; h < channels; h++)
             memcpy(
@@ -128,12 +133,14 @@ static void blocks_and_threads_do_not_change_a_bit(void **state)
         static const int64_t blocks[] = { 64, 977, -100, 100000 };
         for (int i = 0; i < 4; i++) {
             assert_ok(danaus_stream_reset(stream));
-            assert_ok(danaus_device_set_threads(device, 1 + i));
+            if (device->backend->on_host)
+                assert_ok(danaus_device_set_threads(device, 1 + i));
             array other = stream_all(device, &c, stream, &r, blocks[i]);
             assert_true(array_same(&one, &other));
             array_free(&other);
         }
-        assert_ok(danaus_device_set_threads(device, 0));
+        if (device->backend->on_host)
+            assert_ok(danaus_device_set_threads(device, 0));
         array_free(&one);
         danaus_stream_destroy(stream);
         conv_free(&c);

@@ -22,6 +22,8 @@ typedef struct driver {
     int (*context_destroy)(void *context);
     int (*context_current)(void **context);
     int (*context_set)(void *context);
+    int (*context_push)(void *context);
+    int (*context_pop)(void **context);
     int (*primary_retain)(void **context, int device);
     int (*primary_release)(int device);
 } driver;
@@ -40,6 +42,8 @@ static const char *const symbols[] = {
     "cuCtxDestroy_v2",
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
 };
@@ -48,16 +52,16 @@ static const char *const symbols[] = {
 
 static driver d;
 
-/* 0: this driver does not have all. */
+/* Functions that this driver lacks are NULL. 0: it does not have all. */
 static int open_driver(void)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *found[SYMBOLS];
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *found[SYMBOLS] = { NULL };
+    size_t count = 0;
     _Static_assert(sizeof found == sizeof d, "a pointer a row");
     for (size_t i = 0; library && i < SYMBOLS; i++)
-        if (!(found[i] = dlsym(library, symbols[i])))
-            return 0;
+        count += (found[i] = dlsym(library, symbols[i])) != NULL;
     memcpy(&d, found, sizeof d);
-    return library != NULL;
+    return count == SYMBOLS;
 }
 
 #endif

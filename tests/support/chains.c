@@ -224,7 +224,8 @@ void gradients_run(
         dw[l] = to_device(device, &g->dw[l]);
     danaus_ks_gradients wanted = { .dx = to_device(device, &g->dx),
                                    .dw = dw,
-                                   .dbias = to_device(device, &g->dbias) };
+                                   .dbias = to_device(device, &g->dbias),
+                                   .rounded = g->rounded };
     assert_ok(danaus_ks_plan_create(device, c->p, c->count, desc, &plan));
     assert_ok(danaus_ks_weights_create(plan, device, c->chain, &weights));
     assert_ok(danaus_ks_gradient(plan, device, weights, batch, on[0], on[1], &wanted));

@@ -56,6 +56,7 @@ void check_product(
 typedef struct gradients {
     int count;
     array dx, dw[DANAUS_MAX_FACTORS], dbias;
+    int rounded; /* dw and dbias are of the plan's type */
 } gradients;
 
 gradients gradients_make(

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/conv.h"
 
+#include "support/device.h"
 #include "support/test.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 int64_t conv_rows(const conv_case *c) { return c->batch * c->desc.channels; }
 
@@ -17,6 +19,7 @@ conv_case conv_random(rng *r, const danaus_conv_desc *desc, int64_t batch, int e
     d->filter_length = d->filter_length ? d->filter_length : d->length;
     d->filters = d->filters ? d->filters : d->channels;
     d->dtype = d->dtype ? d->dtype : DANAUS_F32;
+    d->accuracy = d->accuracy ? d->accuracy : DANAUS_CONV_ACCURATE;
     int64_t numbers = batch * d->channels * d->length;
     danaus_dtype sums = sum_type(d->dtype);
     c.u = array_random(r, d->dtype, numbers);
@@ -131,25 +134,155 @@ void conv_need(danaus_device *device)
     danaus_conv_plan *plan = NULL;
     danaus_status status = danaus_conv_plan_create(device, &desc, &plan);
     danaus_conv_plan_destroy(plan);
-    if (status == DANAUS_ERR_UNSUPPORTED)
+    if (status == DANAUS_ERR_UNSUPPORTED) {
+        print_message("%s\n", danaus_error_detail());
         exit(77);
+    }
+}
+
+void conv_outcome_free(conv_outcome *o)
+{
+    for (int i = 0; i < CONV_RESULTS; i++)
+        array_free(&o->of[i]);
+}
+
+int conv_outcome_same(const conv_outcome *a, const conv_outcome *b)
+{
+    int same = 1;
+    for (int i = 0; i < CONV_RESULTS; i++)
+        same &= array_same(&a->of[i], &b->of[i]);
+    return same;
+}
+
+static array like(const array *a)
+{
+    return a->data ? array_make(a->dtype, a->count) : (array){ 0 };
+}
+
+static conv_outcome outcome_make(const conv_case *c, int gradients)
+{
+    const array *all[CONV_RESULTS] = { &c->u, &c->u,         &c->gate_in, &c->gate_out,
+                                       &c->k, &c->k_reverse, &c->skip };
+    conv_outcome o = { { { 0 } } };
+    for (int i = 0; i < (gradients ? CONV_RESULTS : 1); i++)
+        o.of[i] = like(all[i]);
+    return o;
+}
+
+static void make_results(conv_scene *s)
+{
+    s->made = outcome_make(s->c, s->dy != NULL);
+    for (int i = 0; i < CONV_RESULTS; i++)
+        s->to[i] = to_device(s->device, &s->made.of[i]);
+}
+
+static void end_results(conv_scene *s)
+{
+    for (int i = 0; i < CONV_RESULTS; i++)
+        from_device(s->device, &s->made.of[i], s->to[i]);
+    conv_outcome_free(&s->made);
+}
+
+conv_scene conv_scene_make(danaus_device *device, const conv_case *c, const array *dy)
+{
+    conv_scene s = { .device = device, .c = c, .dy = dy };
+    assert_ok(danaus_conv_plan_create(device, &c->desc, &s.plan));
+    assert_ok(danaus_spectrum_create(
+        s.plan, device, c->k.data, c->k_reverse.data, c->skip.data, &s.spectrum));
+    s.u = to_device(device, &c->u);
+    s.gate_in = to_device(device, &c->gate_in);
+    s.gate_out = to_device(device, &c->gate_out);
+    s.on_dy = dy ? to_device(device, dy) : NULL;
+    make_results(&s);
+    return s;
+}
+
+conv_scene conv_scene_like(const conv_scene *s)
+{
+    conv_scene other = *s;
+    other.is_like = 1;
+    make_results(&other);
+    return other;
+}
+
+danaus_status conv_scene_run(const conv_scene *s, danaus_device *device)
+{
+    return danaus_conv_execute(
+        s->plan, device, s->spectrum, s->c->batch, s->u, s->gate_in, s->gate_out,
+        s->to[CONV_Y]);
+}
+
+danaus_status conv_scene_go_back(const conv_scene *s, danaus_device *device)
+{
+    danaus_conv_gradients g = {
+        s->to[CONV_DU], s->to[CONV_DGATE_IN],   s->to[CONV_DGATE_OUT],
+        s->to[CONV_DK], s->to[CONV_DK_REVERSE], s->to[CONV_DSKIP],
+        { NULL },
+    };
+    return danaus_conv_gradient(
+        s->plan, device, s->spectrum, s->c->batch, s->u, s->gate_in, s->gate_out,
+        s->on_dy, &g);
+}
+
+void conv_scene_forget(conv_scene *s)
+{
+    end_results(s);
+    make_results(s);
+}
+
+conv_outcome conv_scene_results(const conv_scene *s)
+{
+    conv_outcome o = { { { 0 } } };
+    assert_ok(danaus_device_sync(s->device));
+    for (int i = 0; i < CONV_RESULTS; i++) {
+        const array *made = &s->made.of[i];
+        copy_from_device(s->device, made, s->to[i]);
+        if (!made->data)
+            continue;
+        array_expect_guards(made);
+        o.of[i] = like(made);
+        memcpy(
+            o.of[i].data, made->data,
+            (size_t)made->count * danaus_dtype_size(made->dtype));
+    }
+    return o;
+}
+
+void conv_scene_end(conv_scene *s)
+{
+    const conv_case *c = s->c;
+    end_results(s);
+    if (s->is_like)
+        return;
+    from_device(s->device, &c->u, s->u);
+    from_device(s->device, &c->gate_in, s->gate_in);
+    from_device(s->device, &c->gate_out, s->gate_out);
+    if (s->dy)
+        from_device(s->device, s->dy, s->on_dy);
+    danaus_spectrum_destroy(s->spectrum);
+    danaus_conv_plan_destroy(s->plan);
+}
+
+/* y alone without dy. */
+static conv_outcome run_once(danaus_device *device, const conv_case *c, const array *dy)
+{
+    conv_scene s = conv_scene_make(device, c, dy);
+    assert_ok(conv_scene_run(&s, device));
+    if (dy)
+        assert_ok(conv_scene_go_back(&s, device));
+    conv_outcome o = conv_scene_results(&s);
+    conv_scene_end(&s);
+    return o;
 }
 
 array conv_run(danaus_device *device, const conv_case *c)
 {
-    danaus_conv_plan *plan = NULL;
-    danaus_spectrum *spectrum = NULL;
-    array y = array_make(c->desc.dtype, conv_rows(c) * c->desc.length);
-    assert_ok(danaus_conv_plan_create(device, &c->desc, &plan));
-    assert_ok(danaus_spectrum_create(
-        plan, device, c->k.data, c->k_reverse.data, c->skip.data, &spectrum));
-    assert_ok(danaus_conv_execute(
-        plan, device, spectrum, c->batch, c->u.data, c->gate_in.data, c->gate_out.data,
-        y.data));
-    danaus_spectrum_destroy(spectrum);
-    danaus_conv_plan_destroy(plan);
-    array_expect_guards(&y);
-    return y;
+    return run_once(device, c, NULL).of[CONV_Y];
+}
+
+conv_outcome conv_compute(danaus_device *device, const conv_case *c, const array *dy)
+{
+    return run_once(device, c, dy);
 }
 
 void conv_expect(const conv_case *c, const array *y, const conv_result *expected)

@@ -24,7 +24,8 @@ typedef struct conv_case {
     array k, k_reverse, skip;   /* in the type of sums; the last two as gates */
 } conv_case;
 
-/* Everything random but the description and the batch; extras: bit 0 gate_in, bit 1
+/* Everything random but the description, which is accurate unless it says otherwise, and the
+   batch; extras: bit 0 gate_in, bit 1
    gate_out, bit 2 skip. */
 conv_case conv_random(rng *r, const danaus_conv_desc *desc, int64_t batch, int extras);
 void conv_free(conv_case *c);
@@ -44,8 +45,58 @@ void conv_result_free(conv_result *r);
 /* Ends the program with status 77 when the device has no convolutions. */
 void conv_need(danaus_device *device);
 
+/* Results, NaN before and between guards; data NULL where the case has no such operand. */
+typedef enum conv_name {
+    CONV_Y,
+    CONV_DU,
+    CONV_DGATE_IN,
+    CONV_DGATE_OUT,
+    CONV_DK,
+    CONV_DK_REVERSE,
+    CONV_DSKIP,
+    CONV_RESULTS
+} conv_name;
+
+typedef struct conv_outcome {
+    array of[CONV_RESULTS];
+} conv_outcome;
+
+void conv_outcome_free(conv_outcome *o);
+int conv_outcome_same(const conv_outcome *a, const conv_outcome *b); /* bit for bit */
+
+/* A case where a device can run it: a plan, a spectrum, and operands and results in the
+   device's memory; of dy NULL without gradients. Calls return what the library does. */
+typedef struct conv_scene {
+    danaus_device *device;
+    const conv_case *c;
+    const array *dy;
+    danaus_conv_plan *plan;
+    danaus_spectrum *spectrum;
+    conv_outcome made;
+    int is_like; /* only the results are its own */
+    void *u, *gate_in, *gate_out, *on_dy, *to[CONV_RESULTS];
+} conv_scene;
+
+conv_scene conv_scene_make(danaus_device *device, const conv_case *c, const array *dy);
+
+/* Another one of the same plan, spectrum and operands, with results of its own, which ends
+   before that one. */
+conv_scene conv_scene_like(const conv_scene *s);
+danaus_status conv_scene_run(const conv_scene *s, danaus_device *device);
+danaus_status conv_scene_go_back(const conv_scene *s, danaus_device *device);
+
+/* Results are NaN again. */
+void conv_scene_forget(conv_scene *s);
+
+/* What lies in the device's memory now; guards are looked at. */
+conv_outcome conv_scene_results(const conv_scene *s);
+void conv_scene_end(conv_scene *s);
+
 /* Plans, transforms and executes; fails the test when that fails. */
 array conv_run(danaus_device *device, const conv_case *c);
+
+/* y, and all gradients of a loss that reached it as dy. */
+conv_outcome conv_compute(danaus_device *device, const conv_case *c, const array *dy);
 
 /* Fails the test, naming the case, unless y is within e. */
 void conv_expect(const conv_case *c, const array *y, const conv_result *expected);

@@ -77,13 +77,20 @@ static void *put(danaus_device *device, const array *a, size_t lead)
     return copy + lead + offset_of(a);
 }
 
+void copy_from_device(danaus_device *device, const array *a, const void *copy)
+{
+    if (device->backend->on_host || !a->data)
+        return;
+    const char *block = (const char *)copy - offset_of(a);
+    assert_ok(danaus_download(device, a->block, block, array_block_bytes(a)));
+}
+
 static void take(danaus_device *device, const array *a, void *copy, size_t lead)
 {
     if (device->backend->on_host || !a->data)
         return;
-    char *block = (char *)copy - offset_of(a);
-    assert_ok(danaus_download(device, a->block, block, array_block_bytes(a)));
-    danaus_free(device, block - lead);
+    copy_from_device(device, a, copy);
+    danaus_free(device, (char *)copy - offset_of(a) - lead);
 }
 
 void *to_device(danaus_device *device, const array *a) { return put(device, a, 0); }

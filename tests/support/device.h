@@ -24,6 +24,9 @@ void *to_device(danaus_device *device, const array *a);
 /* Brings what the device wrote back, guards included, and frees the copy. */
 void from_device(danaus_device *device, const array *a, void *copy);
 
+/* Brings it back and leaves the copy there. */
+void copy_from_device(danaus_device *device, const array *a, const void *copy);
+
 /* The same of a bias, which backends get aligned as memory of the device is. */
 void *bias_to_device(danaus_device *device, const array *a);
 void bias_from_device(danaus_device *device, const array *a, void *copy);

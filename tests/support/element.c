@@ -8,10 +8,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define GUARD   64
-#define MARK    0xa5 /* guard bytes */
-#define NOTHING 0xff /* elements that nobody wrote: NaN in every type */
+#define MARK    0xfffe /* in pairs of guard bytes: NaN in every type */
+#define NOTHING 0xff   /* elements that nobody wrote: another one */
 
 precision precision_of(danaus_dtype dtype)
 {
@@ -121,17 +123,54 @@ static size_t bytes_of(const array *a)
     return (size_t)a->count * danaus_dtype_size(a->dtype);
 }
 
+static void mark(unsigned char *from, const unsigned char *end)
+{
+    for (; from < end; from += 2)
+        memcpy(from, &(uint16_t){ MARK }, 2);
+}
+
 /* One element past a multiple of the guard: aligned for the element, no more. */
+static void place_in_block(array *a, size_t bytes)
+{
+    size_t start = GUARD + danaus_dtype_size(a->dtype);
+    a->block = aligned_alloc(GUARD, (start + bytes + GUARD) / GUARD * GUARD + GUARD);
+    assert_non_null(a->block);
+    a->data = a->block + start;
+    a->after = GUARD;
+}
+
+/* Between two pages that may not be touched, at one of them. */
+static void place_in_pages(array *a, size_t bytes, int at_the_end)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t inside = (bytes + page) / page * page; /* at least a byte more */
+    a->page_bytes = inside + 2 * page;
+    a->pages = mmap(
+        NULL, a->page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+        0);
+    assert_true(a->pages != MAP_FAILED);
+    unsigned char *first = (unsigned char *)a->pages + page;
+    assert_int_equal(mprotect(first, inside, PROT_READ | PROT_WRITE), 0);
+    size_t rest = inside - bytes, guard = rest < GUARD ? rest : GUARD;
+    a->data = first + (at_the_end ? rest : 0);
+    a->block = (unsigned char *)a->data - (at_the_end ? guard : 0);
+    a->after = at_the_end ? 0 : guard;
+}
+
 array array_make(danaus_dtype dtype, int64_t count)
 {
-    array a = { dtype, count, NULL, NULL };
-    size_t bytes = bytes_of(&a), start = GUARD + danaus_dtype_size(dtype);
-    a.block = aligned_alloc(GUARD, (start + bytes + GUARD) / GUARD * GUARD + GUARD);
-    assert_non_null(a.block);
-    a.data = a.block + start;
-    memset(a.block, MARK, start);
+    static _Atomic unsigned made;
+    array a = { .dtype = dtype, .count = count };
+    size_t bytes = bytes_of(&a);
+    unsigned place = made++ % 4;
+    if (place % 2)
+        place_in_pages(&a, bytes, place == 1);
+    else
+        place_in_block(&a, bytes);
+    unsigned char *end = (unsigned char *)a.data + bytes;
+    mark(a.block, a.data);
     memset(a.data, NOTHING, bytes);
-    memset((char *)a.data + bytes, MARK, GUARD);
+    mark(end, end + a.after);
     return a;
 }
 
@@ -145,24 +184,25 @@ array array_random(rng *r, danaus_dtype dtype, int64_t count)
 
 void array_free(array *a)
 {
-    free(a->block);
+    if (a->pages)
+        munmap(a->pages, a->page_bytes);
+    else
+        free(a->block);
     *a = (array){ 0 };
 }
 
 size_t array_block_bytes(const array *a)
 {
-    return (size_t)((unsigned char *)a->data - a->block) + bytes_of(a) + GUARD;
+    return (size_t)((unsigned char *)a->data - a->block) + bytes_of(a) + a->after;
 }
 
-static int all_bytes(const void *at, size_t bytes, unsigned char expected)
+int array_untouched(const array *a)
 {
-    for (size_t i = 0; i < bytes; i++)
-        if (((const unsigned char *)at)[i] != expected)
+    for (size_t i = 0; i < bytes_of(a); i++)
+        if (((const unsigned char *)a->data)[i] != NOTHING)
             return 0;
     return 1;
 }
-
-int array_untouched(const array *a) { return all_bytes(a->data, bytes_of(a), NOTHING); }
 
 int array_same(const array *a, const array *b)
 {
@@ -170,11 +210,19 @@ int array_same(const array *a, const array *b)
     return bytes == bytes_of(b) && (!bytes || !memcmp(a->data, b->data, bytes));
 }
 
+static int is_marked(const unsigned char *from, const unsigned char *end)
+{
+    for (; from < end; from += 2)
+        if (memcmp(from, &(uint16_t){ MARK }, 2) != 0)
+            return 0;
+    return 1;
+}
+
 void array_expect_guards(const array *a)
 {
-    size_t before = (size_t)((unsigned char *)a->data - a->block);
-    if (!all_bytes(a->block, before, MARK))
+    const unsigned char *end = (const unsigned char *)a->data + bytes_of(a);
+    if (!is_marked(a->block, a->data))
         fail_msg("the bytes before an array were written");
-    if (!all_bytes((char *)a->data + bytes_of(a), GUARD, MARK))
+    if (!is_marked(end, end + a->after))
         fail_msg("the bytes after an array were written");
 }

@@ -32,12 +32,17 @@ void element_put(danaus_dtype dtype, void *to, int64_t index, value v);
 /* Representable in the type, parts in [-1, 1]. */
 value element_random(rng *r, danaus_dtype dtype);
 
-/* `count` elements aligned to no more than one, all of them NaN at first. */
+/* `count` elements, all of them NaN at first. Every other array is aligned to no more
+   than one element and lies between guards; the rest ends, or begins, at a page that may
+   not be touched, so that even reading past it is seen. */
 typedef struct array {
     danaus_dtype dtype;
     int64_t count;
     void *data;
     unsigned char *block;
+    size_t after; /* bytes of the guard behind the elements */
+    void *pages;  /* NULL: the block is of malloc */
+    size_t page_bytes;
 } array;
 
 array array_make(danaus_dtype dtype, int64_t count);

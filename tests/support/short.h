@@ -17,7 +17,21 @@ typedef struct short_case {
 /* Of any type and layout; the rounds take turns with many channels, long rows and many
    taps. */
 short_case short_random(rng *r, int round);
+/* Every small size, in both layouts, centred and not; types take turns. */
+#define SHORT_SMALL (17 * 9 * 6 * 2 * 2 * 2)
+short_case short_small(rng *r, int number);
 void short_free(short_case *c);
+
+/* An array where the device can reach it: aligned as allocations are, or to one element
+   alone. */
+typedef struct short_operand {
+    const array *a;
+    void *at;
+    int aligned;
+} short_operand;
+
+short_operand short_put(danaus_device *device, const array *a, int aligned);
+void short_take(danaus_device *device, const short_operand *o);
 
 /* Where u[b][h][t] lies in memory. */
 int64_t short_place(const short_case *c, int64_t b, int64_t h, int64_t t);

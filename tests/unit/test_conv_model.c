@@ -26,7 +26,7 @@ static double expected_seconds(danaus_device *device, danaus_conv_desc desc)
 {
     danaus_conv_plan *plan = NULL;
     assert_ok(danaus_conv_plan_create(device, &desc, &plan));
-    double cost = plan->choice.cost;
+    double cost = dn_conv_longest(plan)->choice.cost;
     danaus_conv_plan_destroy(plan);
     return cost;
 }
@@ -261,6 +261,33 @@ static void a_calibration_is_kept(void **state)
     danaus_device_close(device);
 }
 
+/* Where a device has no fast kernel of a type, as a CPU or as GPUs in f64, one measurement
+   serves all, and they run the same. */
+static void accuracy_is_no_choice_without_fast_kernels(void **state)
+{
+    (void)state;
+    danaus_device *device = open_device("cpu");
+    static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64, DANAUS_F16,
+                                          DANAUS_BF16 };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (int a = DANAUS_CONV_BY_TYPE; a <= DANAUS_CONV_FAST; a++) {
+            danaus_conv_desc d = { .channels = 2, .length = 300, .dtype = types[i] };
+            conv_problem p = d;
+            char text[1000];
+            p.accuracy = (danaus_conv_accuracy)a;
+            assert_int_equal(
+                dn_conv_accuracy(device, &p), dn_conv_usual_accuracy(types[i]));
+            d.effort = a ? DANAUS_TABLE_ONLY : DANAUS_MEASURE;
+            d.accuracy = (danaus_conv_accuracy)a;
+            danaus_conv_plan *plan = NULL;
+            assert_ok(danaus_conv_plan_create(device, &d, &plan));
+            danaus_conv_plan_describe(plan, text, sizeof text);
+            assert_null(strstr(text, "mma"));
+            danaus_conv_plan_destroy(plan);
+        }
+    danaus_device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +298,7 @@ int main(void)
         cmocka_unit_test(few_rows_never_cost_less),
         cmocka_unit_test(a_caller_may_give_up),
         cmocka_unit_test(a_calibration_is_kept),
+        cmocka_unit_test(accuracy_is_no_choice_without_fast_kernels),
     };
     return cmocka_run_group_tests_name(
         "model of convolutions", tests, scratch_setup, scratch_teardown);

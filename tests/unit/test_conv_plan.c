@@ -58,6 +58,8 @@ static void descriptions_are_checked(void **state)
     danaus_conv_desc d;
     d = good, d.channels = 0, refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.length = -1, refuse(device, d, DANAUS_ERR_ARGUMENT);
+    d = good, d.accuracy = (danaus_conv_accuracy)3;
+    refuse(device, d, DANAUS_ERR_ARGUMENT);
     d = good, d.length = DANAUS_CONV_MOST_LENGTH + 1,
     refuse(device, d, DANAUS_ERR_SHAPE);
     d = good, d.filter_length = INT64_MAX, refuse(device, d, DANAUS_ERR_SHAPE);
@@ -324,7 +326,7 @@ static void what_a_backend_lacks_is_unsupported(void **state)
     danaus_stream *stream = NULL;
     assert_string_equal(danaus_device_kernel(&device, 4), "conv.plain");
     refuse(&device, good, bad);
-    assert_non_null(strstr(danaus_error_detail(), "has no convolutions"));
+    assert_non_null(strstr(danaus_error_detail(), "has no long convolutions"));
     assert_status(danaus_short_conv(&device, &few, 1, f->k, NULL, f->u, f->y), bad);
     assert_non_null(strstr(danaus_error_detail(), "few taps"));
     assert_status(

@@ -473,6 +473,28 @@ static void memory_may_be_missing_at_any_time(void **state)
     }
 }
 
+static void any_bytes_are_written_in_one_step(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("bytes");
+    file_write(path, "what was there", 14);
+    assert_status(danaus_file_write(path, NULL, 1), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_file_write(NULL, "x", 1), DANAUS_ERR_ARGUMENT);
+    assert_status(danaus_file_write(scratch_path("."), "x", 1), DANAUS_ERR_IO);
+    bytes b = file_bytes(path);
+    assert_int_equal(b.size, 14);
+    bytes_free(&b);
+    assert_ok(danaus_file_write(path, "new\0bytes", 9));
+    b = file_bytes(path);
+    assert_int_equal(b.size, 9);
+    assert_memory_equal(b.data, "new\0bytes", 9);
+    bytes_free(&b);
+    assert_ok(danaus_file_write(path, NULL, 0));
+    b = file_bytes(path);
+    assert_int_equal(b.size, 0);
+    bytes_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,6 +512,7 @@ int main(void)
         cmocka_unit_test(every_cut_is_refused),
         cmocka_unit_test(changed_files_do_no_harm),
         cmocka_unit_test(memory_may_be_missing_at_any_time),
+        cmocka_unit_test(any_bytes_are_written_in_one_step),
     };
     return cmocka_run_group_tests_name("npy", tests, scratch_setup, scratch_teardown);
 }

@@ -218,6 +218,76 @@ static void other_operations_have_rows_of_their_own(void **state)
     dn_tuning_destroy(table);
 }
 
+/* Measurements of other machines, threads and instruction sets stay where they are, with
+   the columns that they are read by; those of this device are what its table says. */
+static void a_table_that_is_replaced_keeps_the_rows_of_others(void **state)
+{
+    (void)state;
+    static const char conv[] =
+        "device,machine,instructions,threads,kind,length,taps,dtype,rows,kernel,points,"
+        "radix,seconds\n";
+    static const char theirs[] =
+        "cpu,Other,fast,3,1,2,3,4,f32,last,64,ks.what,5\n"
+        "cpu,Maker   Model  7,avx9,9,1,2,3,4,f32,last,64,ks.plain,5\n";
+    static const char theirs_conv[] =
+        "cpu,Other,fast,3,causal,64,64,f32,0,conv.fft.f32,32,8,1e-6\n";
+    char text[2048], expected[2048];
+    const char *path = scratch_path("shared.csv");
+    snprintf(
+        text, sizeof text,
+        "%s%s" HERE "1,2,3,4,f32,last,64,ks.plain,7\n# remark\n\n%s%s", HEAD, theirs,
+        conv, theirs_conv);
+    file_write(path, text, strlen(text));
+    tuning *table = table_of(HEAD);
+    problem p = problem_at(256);
+    dn_tuning_add(table, &p, &tuning_kernels[0], 2e-6);
+    assert_ok(dn_tuning_save(table, &tuning_device, path));
+    snprintf(
+        expected, sizeof expected,
+        "%s" HERE "1,2,3,4,f32,last,256,%s,2000000e-12\n%s%s%s%s", HEAD,
+        tuning_kernels[0].name, strchr(HEAD, '\n') + 1, theirs, conv, theirs_conv);
+    for (int again = 0; again < 2; again++) {
+        bytes b = file_bytes(path);
+        assert_int_equal(b.size, strlen(expected));
+        assert_memory_equal(b.data, expected, b.size);
+        bytes_free(&b);
+        assert_ok(dn_tuning_save(table, &tuning_device, path));
+    }
+    dn_tuning_destroy(table);
+}
+
+static void a_file_that_is_no_table_is_not_replaced(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("letter.txt");
+    tuning *table = table_of(HEAD);
+    file_write(path, "Dear", 4);
+    assert_status(dn_tuning_save(table, &tuning_device, path), DANAUS_ERR_FORMAT);
+    bytes b = file_bytes(path);
+    assert_int_equal(b.size, 4);
+    bytes_free(&b);
+    file_write(path, "", 0);
+    assert_ok(dn_tuning_save(table, &tuning_device, path));
+    dn_tuning_destroy(table);
+}
+
+/* DANAUS_TUNING names a table that every device begins with. */
+static void a_device_begins_with_the_table_of_the_environment(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("wish.csv");
+    tuning *table = NULL;
+    file_write(path, whole, strlen(whole));
+    assert_int_equal(setenv("DANAUS_TUNING", path, 1), 0);
+    assert_ok(dn_tuning_open(&tuning_device, &table));
+    assert_true(seconds_at(table, 64) > 1.9e-6);
+    dn_tuning_destroy(table);
+    assert_int_equal(setenv("DANAUS_TUNING", scratch_path("nowhere"), 1), 0);
+    assert_status(dn_tuning_open(&tuning_device, &table), DANAUS_ERR_IO);
+    assert_non_null(strstr(danaus_error_detail(), "DANAUS_TUNING"));
+    assert_int_equal(unsetenv("DANAUS_TUNING"), 0);
+}
+
 static void an_extreme_time_is_kept(void **state)
 {
     (void)state;
@@ -467,6 +537,9 @@ int main(void)
         cmocka_unit_test(a_saved_table_is_this_text),
         cmocka_unit_test(a_loaded_table_saves_the_same_text),
         cmocka_unit_test(other_operations_have_rows_of_their_own),
+        cmocka_unit_test(a_table_that_is_replaced_keeps_the_rows_of_others),
+        cmocka_unit_test(a_file_that_is_no_table_is_not_replaced),
+        cmocka_unit_test(a_device_begins_with_the_table_of_the_environment),
         cmocka_unit_test(an_extreme_time_is_kept),
         cmocka_unit_test(lines_end_in_any_way),
         cmocka_unit_test(the_fastest_row_of_a_file_replaces_what_was_there),

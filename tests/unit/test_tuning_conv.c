@@ -49,12 +49,35 @@ static void a_cut_is_found_by_what_it_answers(void **state)
     assert_true(conv_seconds(table, p, 0) < 0);
     p = long_rows, p.dtype = DANAUS_F64;
     assert_true(conv_seconds(table, p, 0) < 0);
+    p = long_rows, p.accuracy = DANAUS_CONV_ACCURATE; /* as f32 is anyway */
+    assert_true(conv_seconds(table, p, 0) == 2e-6);
+    p.accuracy = DANAUS_CONV_FAST;
+    assert_true(conv_seconds(table, p, 0) < 0);
     p = long_rows, p.filter_length = 20000; /* taps beyond the row do not count */
     dn_tuning_add_conv(table, &p, 0, cut, 5e-6);
     p.filter_length = 16384;
     assert_true(conv_seconds(table, p, 0) == 5e-6);
     dn_tuning_add_conv(table, &p, 0, cut, 0.0 / 0.0);
     assert_true(conv_seconds(table, p, 0) == 5e-6);
+    dn_tuning_destroy(table);
+}
+
+/* Neither takes the place of the other. */
+static void accurate_and_fast_rows_are_two(void **state)
+{
+    (void)state;
+    tuning *table = table_of(HEAD);
+    conv_cut cut = { &tuning_conv_kernel, 4608, 8 };
+    conv_problem p = long_rows;
+    p.dtype = DANAUS_F16, p.accuracy = DANAUS_CONV_FAST;
+    dn_tuning_add_conv(table, &p, 0, cut, 2e-6);
+    p.accuracy = DANAUS_CONV_ACCURATE;
+    dn_tuning_add_conv(table, &p, 0, cut, 3e-6);
+    assert_true(conv_seconds(table, p, 0) == 3e-6);
+    p.accuracy = DANAUS_CONV_FAST;
+    assert_true(conv_seconds(table, p, 0) == 2e-6);
+    p.accuracy = DANAUS_CONV_BY_TYPE;
+    assert_true(conv_seconds(table, p, 0) == 2e-6);
     dn_tuning_destroy(table);
 }
 
@@ -79,7 +102,10 @@ static const char sections[] =
     FIRST PLACE "a,b,c,d,dtype,layout,batch,kernel,seconds\n" HERE
                 "1,2,3,4,f32,last,64,ks.wide,2000000e-12\n" CONV HERE
                 "causal,16384,900,f32,0,conv.plain,4608,8,2000000e-12\n" HERE
+                "causal,16384,900,f32.fast,0,conv.plain,64,8,1000000e-12\n" HERE
                 "causal,16384,900,f32,4,conv.plain,64,4,3000000e-12\n" HERE
+                "bidirectional,7,7,f16,0,conv.plain,32,8,1000e-12\n" HERE
+                "bidirectional,7,7,f16.accurate,0,conv.plain,32,8,2000e-12\n" HERE
                 "bidirectional,7,7,f64,0,conv.plain,32,8,1000e-12\n" MODEL HERE
                 "f32,window,0,125000000e-15\n" HERE "f32,gamma,8,300000000e3\n" HERE
                 "f64,omega,4,512345678e2\n";
@@ -120,7 +146,8 @@ static void convolutions_of_no_use_here_are_counted(void **state)
     static const char content[] =
         FIRST CONV "cpu,Another,avx9,2,causal,16384,900,f32,0,conv.plain,64,8,1\n" HERE
                    "causal,16384,900,f32,0,conv.other,64,8,1\n" HERE
-                   "causal,16384,900,f8,0,conv.plain,64,8,1\n" MODEL
+                   "causal,16384,900,f8,0,conv.plain,64,8,1\n" HERE
+                   "causal,16384,900,f32.exact,0,conv.plain,64,8,1\n" MODEL
                    "cpu,Maker   Model  7,avx8,2,f32,gamma,8,1\n"
                    "cpu,Maker   Model  7,avx9,3,f32,gamma,8,1\n" HERE
                    "f32,delta,8,1\n" HERE "float128,gamma,8,1\n";
@@ -128,7 +155,7 @@ static void convolutions_of_no_use_here_are_counted(void **state)
     int64_t skipped = 0;
     assert_ok(
         dn_tuning_read(table, &tuning_device, content, strlen(content), &skipped));
-    assert_int_equal(skipped, 7);
+    assert_int_equal(skipped, 8);
     assert_true(conv_seconds(table, long_rows, 0) < 0);
     assert_true(dn_tuning_constant(table, DANAUS_F32, TUNING_GAMMA, 8) == 0);
     dn_tuning_destroy(table);
@@ -205,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cut_is_found_by_what_it_answers),
+        cmocka_unit_test(accurate_and_fast_rows_are_two),
         cmocka_unit_test(constants_have_a_range),
         cmocka_unit_test(all_sections_are_kept),
         cmocka_unit_test(sections_may_come_again),
