@@ -36,6 +36,15 @@ typedef enum danaus_conv_kind {
     DANAUS_BIDIRECTIONAL
 } danaus_conv_kind;
 
+/* How exact a convolution is: accurate ones err as transforms in the type of sums do; fast
+   ones, of GPUs, multiply in 16 bits and sum in f32, and err by some 5e-4 of the row's norm
+   (docs/conv.md). Where a device has no fast way, and in f64, all are accurate. */
+typedef enum danaus_conv_accuracy {
+    DANAUS_CONV_BY_TYPE = 0, /* fast for f16 and bf16, else accurate */
+    DANAUS_CONV_ACCURATE,
+    DANAUS_CONV_FAST
+} danaus_conv_accuracy;
+
 typedef struct danaus_conv_plan danaus_conv_plan;
 typedef struct danaus_spectrum danaus_spectrum;
 
@@ -52,6 +61,8 @@ typedef struct danaus_conv_desc {
     int64_t batch;        /* plan for this batch, 0: large; any batch may be run */
     int32_t axes[4];      /* N_1 .. N_4 of sparse spectra, below; 0: 8 */
     int32_t keep[4];      /* how many of each; 0: all */
+    int packed; /* nonzero: for sequences of any length up to `length`, below */
+    danaus_conv_accuracy accuracy;
     uint32_t reserved[8];
 } danaus_conv_desc;
 
@@ -102,7 +113,8 @@ DANAUS_API danaus_status danaus_spectrum_create_in(
     danaus_spectrum **spectrum);
 
 /* Transforms again, after the filters have changed. No convolution with this
-   spectrum may run meanwhile. */
+   spectrum may run meanwhile. On a GPU it waits, and is unsupported while a graph is
+   captured. */
 DANAUS_API danaus_status danaus_spectrum_update(
     danaus_spectrum *spectrum, danaus_device *device, const void *k,
     const void *k_reverse, const void *skip);
@@ -149,6 +161,37 @@ DANAUS_API danaus_status danaus_conv_scratch_bytes(
     const danaus_conv_plan *plan, danaus_device *device, int64_t batch, size_t *forward,
     size_t *gradient);
 
+/* ---- packed sequences ---- */
+
+/* Sequences of different lengths in one call, without padding: u, y and the gates are
+   arrays [channels][columns], and sequence i is columns offsets[i] to offsets[i + 1] - 1 of
+   every channel. offsets[sequences + 1] is host memory and may go when a call returns; it
+   ascends from 0 to `columns`, by at most the plan's length each time. Empty sequences are
+   allowed. Every sequence is convolved as if it were alone: taps that are beyond it meet
+   nothing, and its y has the same bits whatever else is in the call.
+
+   The plan has `packed` set, and takes no other calls; it is causal or bidirectional. Its
+   spectrum holds those of transforms for several lengths, together at most about five times
+   that of `length` alone; a sequence takes the shortest that is long enough, so that
+   its time is that of its own length. A call allocates 24 bytes of host memory for each
+   sequence (or each window, where long sequences meet filters of few taps). */
+DANAUS_API danaus_status danaus_conv_execute_packed(
+    const danaus_conv_plan *plan, danaus_device *device,
+    const danaus_spectrum *spectrum, int64_t sequences, const int64_t *offsets,
+    const void *u, const void *gate_in, const void *gate_out, void *y);
+
+/* dk, dk_reverse and dskip are sums over all sequences, in an order that depends on offsets
+   alone; there is at least one column. */
+DANAUS_API danaus_status danaus_conv_gradient_packed(
+    const danaus_conv_plan *plan, danaus_device *device,
+    const danaus_spectrum *spectrum, int64_t sequences, const int64_t *offsets,
+    const void *u, const void *gate_in, const void *gate_out, const void *dy,
+    const danaus_conv_gradients *gradients);
+
+DANAUS_API danaus_status danaus_conv_scratch_bytes_packed(
+    const danaus_conv_plan *plan, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, size_t *forward, size_t *gradient);
+
 /* ---- few taps ---- */
 
 #define DANAUS_SHORT_MOST_TAPS 128
@@ -170,7 +213,9 @@ typedef struct danaus_short_desc {
    batch row, where u is zero outside of its length and shift is 0 or, centred,
    (taps - 1) / 2. k[channels][taps] and bias[channels] (or NULL) are in the type of
    sums; all are device memory, y overlaps none of the others. Sums are made in the
-   order of s: the same bits for both layouts and any number of threads. */
+   order of s: the same bits for both layouts and any number of threads. On a GPU the work is
+   enqueued on the device's stream; the first call with such sizes compiles, and can be
+   captured only once it has been made before. */
 DANAUS_API danaus_status danaus_short_conv(
     danaus_device *device, const danaus_short_desc *desc, int64_t batch, const void *k,
     const void *bias, const void *u, void *y);
@@ -186,7 +231,7 @@ typedef struct danaus_short_gradients {
 /* du[t] = sum over s < taps of k[s] dy[t - shift + s], dk[s] = sum over batch and t of
    dy[t] u[t + shift - s], dbias = sum over batch and t of dy[t]. batch >= 1; k may be
    NULL without du, u without dk. Deterministic: the same bits for any number of
-   threads. The rest is as in danaus_short_conv(). */
+   threads. On a GPU dk and dbias take scratch. The rest is as in danaus_short_conv(). */
 DANAUS_API danaus_status danaus_short_conv_gradient(
     danaus_device *device, const danaus_short_desc *desc, int64_t batch, const void *k,
     const void *u, const void *dy, const danaus_short_gradients *gradients);
@@ -203,10 +248,10 @@ typedef struct danaus_stream_desc {
 } danaus_stream_desc;
 
 /* A causal convolution that takes its signal in blocks of any size and gives each
-   block's y at once, with no latency: the filter is cut into parts that grow with
-   their lag, and large parts are worked on a little at every call (docs/conv.md).
-   k[filters][filter_length] is host memory and is copied. The stream belongs to
-   one thread at a time. */
+   block's y at once, with no latency: on a CPU the filter is cut into parts that grow with
+   their lag, and large parts are worked on a little at every call; a GPU sums all taps
+   directly (docs/conv.md). k[filters][filter_length] is host memory and is copied. The
+   stream belongs to one thread at a time; on a GPU its work is in the device's stream. */
 DANAUS_API danaus_status danaus_stream_create(
     danaus_device *device, const danaus_stream_desc *desc, const void *k,
     danaus_stream **stream);

@@ -9,5 +9,7 @@
 #include "danaus/factorize.h"
 #include "danaus/conv.h"
 #include "danaus/file.h"
+#include "danaus/model.h"
+#include "danaus/tokenizer.h"
 
 #endif

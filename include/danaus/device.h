@@ -83,8 +83,10 @@ DANAUS_API danaus_status danaus_device_sync(danaus_device *device);
    the host. */
 DANAUS_API danaus_status danaus_device_set_stream(danaus_device *device, void *stream);
 
-/* CPU only: threads >= 1 for each product, the caller's included; 0 means one
-   for each processor that the process may use. Results do not depend on it. */
+/* CPU only: threads >= 1 for each product, the caller's included; 0, as at first, means one
+   for each processor that the process may use: those it may run on (sched_getaffinity), or
+   the whole ones of its control groups' limits (cpu.max, cpu.cfs_quota_us) if they are
+   fewer. Results do not depend on it. */
 DANAUS_API danaus_status danaus_device_set_threads(danaus_device *device, int threads);
 
 /* CPU only: run parts through the host's own pool; NULL goes back to ours. */
@@ -117,7 +119,8 @@ danaus_device_set_allocator(danaus_device *device, const danaus_allocator *alloc
 /* Reads or writes the table of what was measured: choices, and what calibration
    found. Rows for other devices or for kernels that do not exist here are skipped.
    A device opens with the rows that the library has for it (docs/formats.md); they are
-   not written, and give way to rows read and to measurements. */
+   not written, and give way to rows read and to measurements. Rows of other devices that
+   a table of that name has stay in it; a file that is no table is not replaced. */
 DANAUS_API danaus_status
 danaus_device_load_tuning(danaus_device *device, const char *path);
 DANAUS_API danaus_status

@@ -56,6 +56,10 @@ DANAUS_API danaus_status danaus_file_write_safetensors(
     const char *path, const danaus_tensor *tensors, int count,
     const char *const *metadata, int pairs);
 
+/* Writes any bytes in the same manner, flushed to the disk. */
+DANAUS_API danaus_status
+danaus_file_write(const char *path, const void *data, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -195,14 +195,16 @@ DANAUS_API danaus_status danaus_ks_execute(
     int64_t batch, const void *x, void *y);
 
 /* Gradients of a loss that reached y as dy: members that are NULL are skipped.
-   dw and dbias have the type that sums have: f32 for f32, f16 and bf16, else
-   the plan's own. They are overwritten, not added to. For complex types
+   dw and dbias have the type that sums have, f32 for f32, f16 and bf16, else
+   the plan's own; or, if `rounded`, always the plan's: sums are then rounded once, as
+   networks want them whose weights are of 16 bits. They are overwritten, not added to. For complex types
    dx = W^H dy and dw = dy x^H, as in PyTorch. */
 typedef struct danaus_ks_gradients {
     void *dx;        /* like x, of the plan's type */
     void *const *dw; /* one array [a][b][c][d] a factor; entries may be NULL */
     void *dbias;     /* M elements; must be NULL for an adjoint plan */
-    void *reserved[5];
+    int rounded;
+    void *reserved[4];
 } danaus_ks_gradients;
 
 /* Needs a plan made with desc.gradients. Deterministic like execute, wherever x and dy
