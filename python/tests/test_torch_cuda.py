@@ -108,6 +108,7 @@ def test_compiled_with_graphs(mode):
         torch.compiler.cudagraph_mark_step_begin()  # what the last one made may go
         with torch.no_grad():
             torch.testing.assert_close(fast(x), layer(x), atol=1e-5, rtol=1e-4)
+        layer.zero_grad()  # which lie where the next ones will
         torch.compiler.cudagraph_mark_step_begin()
         fast(x).sum().backward()
 
@@ -252,18 +253,18 @@ def test_convolutions_in_a_graph(which):
         expect_same(found, results_of(conv, u))
 
 
-@torch.no_grad()
 def test_graphs_transform_filters_that_changed():
     """Whether or not the module kept what it transformed before."""
     conv, u, _ = conv_of("longer")
-    conv(u)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        y = conv(u)
-    for _ in range(2):
-        conv.weight.mul_(-2)
-        graph.replay()
-        expect_same([y], [conv(u)])
+    with torch.no_grad():
+        conv(u)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = conv(u)
+        for _ in range(2):
+            conv.weight.mul_(-2)
+            graph.replay()
+            expect_same([y], [conv(u)])
 
 
 def test_kept_filters_are_those_of_any_stream():
@@ -299,6 +300,7 @@ def test_compiled_convolutions_with_graphs(mode):
         torch.compiler.cudagraph_mark_step_begin()  # what the last one made may go
         with torch.no_grad():
             expect_same([fast(x)], [conv(x)])
+        conv.zero_grad()  # which lie where the next ones will
         torch.compiler.cudagraph_mark_step_begin()
         fast(x).sum().backward()
 
