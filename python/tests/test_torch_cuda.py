@@ -108,7 +108,7 @@ def test_compiled_with_graphs(mode):
         torch.compiler.cudagraph_mark_step_begin()  # what the last one made may go
         with torch.no_grad():
             torch.testing.assert_close(fast(x), layer(x), atol=1e-5, rtol=1e-4)
-        layer.zero_grad()  # which lie where the next ones will
+        layer.zero_grad()  # gradients lie where the next ones will
         torch.compiler.cudagraph_mark_step_begin()
         fast(x).sum().backward()
 
@@ -300,7 +300,8 @@ def test_compiled_convolutions_with_graphs(mode):
         torch.compiler.cudagraph_mark_step_begin()  # what the last one made may go
         with torch.no_grad():
             expect_same([fast(x)], [conv(x)])
-        conv.zero_grad()  # which lie where the next ones will
+        conv.zero_grad()  # gradients lie where the next ones will
+        x.grad = None
         torch.compiler.cudagraph_mark_step_begin()
         fast(x).sum().backward()
 
