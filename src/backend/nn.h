@@ -57,6 +57,24 @@ typedef struct nn_activation {
     float *y;
 } nn_activation;
 
+/* y = sin(factor scale x) for each number of each row. y may be x. */
+typedef struct nn_sine {
+    int64_t rows, width;
+    const float *x, *scale; /* scale[width] */
+    float factor;
+    float *y;
+} nn_sine;
+
+/* Rows turned into channels, y[width][stride], and, where there is a decay, under a window:
+       y[i][r] = x[r][i] (exp(-|decay[i]| times[r]) + shift),  times >= 0. */
+typedef struct nn_turn {
+    int64_t rows, width, stride;
+    const float *x;
+    const float *decay, *times; /* [width], [rows]; or NULL */
+    float shift;
+    float *y;
+} nn_turn;
+
 /* ---- gradients of a loss, from those that reached y as dy ---- */
 
 /* dx of a normalisation of x (which has the rest of the sum in it). dx may be dy. */
@@ -89,6 +107,8 @@ struct nn_backend {
     danaus_status (*attention)(danaus_device *dev, const nn_attention *o);
     danaus_status (*pool)(danaus_device *dev, const nn_pool *o);
     danaus_status (*activate)(danaus_device *dev, const nn_activation *o);
+    danaus_status (*sine)(danaus_device *dev, const nn_sine *o);
+    danaus_status (*turn)(danaus_device *dev, const nn_turn *o);
     danaus_status (*norm_gradient)(danaus_device *dev, const nn_norm_gradient *o);
     danaus_status (*attention_gradient)(
         danaus_device *dev, const nn_attention_gradient *o);

@@ -106,12 +106,13 @@ static danaus_status open_block(const bert *m, binder *b, int64_t number, block 
     };
     char path[96];
     for (int i = 0; i < BLOCK_LINEARS; i++) {
-        danaus_activation activation = i == UP ? m->activation : DANAUS_ACTIVATION_NONE;
+        linear_shape of = { .rows = shape[i].rows,
+                            .cols = shape[i].cols,
+                            .activation = i == UP ? m->activation : 0,
+                            .tokens = CHUNK_TOKENS };
         snprintf(
             path, sizeof path, "encoder.layer.%" PRId64 ".%s", number, shape[i].name);
-        TRY(dn_linear_open(
-            &to->linear[i], b, path, shape[i].rows, shape[i].cols, activation,
-            CHUNK_TOKENS));
+        TRY(dn_linear_open(&to->linear[i], b, path, &of));
     }
     snprintf(path, sizeof path, "encoder.layer.%" PRId64 ".attention.output", number);
     TRY(bind_norm(b, path, m->width, &to->attention));

@@ -29,10 +29,13 @@ static int view_dense(binder *b, const char *name, layer_view *v)
     snprintf(path, sizeof path, "%s.weight", name);
     if (!dn_binder_find(b, path, t))
         return 0;
-    if (t->ndim != 2)
-        dn_binder_complain(b, "%s has %d dimensions, not 2", path, t->ndim);
-    else
+    if (t->ndim == 2)
         v->patterns[v->count++] = (danaus_pattern){ 1, t->shape[0], t->shape[1], 1 };
+    else if (t->ndim == 3)
+        v->patterns[v->count++] =
+            (danaus_pattern){ t->shape[0], t->shape[1], t->shape[2], 1 };
+    else
+        dn_binder_complain(b, "%s has %d dimensions, not 2 or 3", path, t->ndim);
     return 1;
 }
 
@@ -92,6 +95,8 @@ static danaus_status fill_chain(const layer_view *v, int64_t rows, danaus_chain 
         dn_convert(
             v->weights[i].dtype, v->weights[i].data, DANAUS_F32,
             danaus_chain_weights(chain, i), numbers_of(v->patterns[i]));
+    if (!v->bias.data)
+        return DANAUS_OK;
     float *bias = dn_calloc((size_t)rows, sizeof *bias);
     if (!bias)
         return dn_fail_memory((size_t)rows * sizeof *bias, "a bias");
@@ -113,9 +118,10 @@ static danaus_status prepare(
     layer->factors = count;
     layer->rows = danaus_chain_rows(chain);
     layer->cols = danaus_chain_cols(chain);
-    danaus_ks_desc desc = {
-        .batch = tokens, .activation = activation, .bias = !adjoint, .adjoint = adjoint
-    };
+    danaus_ks_desc desc = { .batch = tokens,
+                            .activation = activation,
+                            .bias = !adjoint && danaus_chain_bias(chain),
+                            .adjoint = adjoint };
     size_t bytes;
     TRY(danaus_ks_plan_create(device, p, count, &desc, &layer->plan));
     TRY(danaus_ks_weights_bytes(layer->plan, &bytes));
@@ -123,41 +129,45 @@ static danaus_status prepare(
     return danaus_ks_weights_create(layer->plan, device, chain, &layer->weights);
 }
 
+static danaus_status open_interpolated(
+    linear *layer, binder *b, const char *name, const linear_shape *shape, int64_t rank)
+{
+    fit f;
+    int good;
+    TRY(dn_interpolated_read(b, name, shape->rows, shape->cols, rank, &f, &good));
+    if (!good)
+        return DANAUS_OK;
+    danaus_status status =
+        dn_linear_fitted(layer, b->device, name, &f, shape->activation, shape->tokens);
+    b->parameters += shape->rows;
+    dn_fit_free(&f);
+    return status;
+}
+
 danaus_status dn_linear_open(
-    linear *layer, binder *b, const char *name, int64_t rows, int64_t cols,
-    danaus_activation activation, int64_t tokens)
+    linear *layer, binder *b, const char *name, const linear_shape *shape)
 {
     layer_view v = { 0 };
-    *layer = (linear){ .rows = rows, .cols = cols };
-    int64_t rank = dn_interpolated_rank(b, name);
-    if (rank) {
-        fit f;
-        int good;
-        TRY(dn_interpolated_read(b, name, rows, cols, rank, &f, &good));
-        danaus_status made = DANAUS_OK;
-        if (good) {
-            made = dn_linear_fitted(layer, b->device, name, &f, activation, tokens);
-            b->parameters += rows;
-            dn_fit_free(&f);
-        }
-        return made;
-    }
+    int64_t rows = shape->rows, rank = dn_interpolated_rank(b, name);
+    *layer = (linear){ .rows = rows, .cols = shape->cols };
+    if (rank)
+        return open_interpolated(layer, b, name, shape, rank);
     if (!view_dense(b, name, &v))
         view_chain(b, name, &v);
-    int has_bias = view_bias(b, name, rows, &v);
-    if (!has_bias || !v.count || !is_whole(b, name, rows, cols, &v))
+    int has_bias = shape->no_bias || view_bias(b, name, rows, &v);
+    if (!has_bias || !v.count || !is_whole(b, name, rows, shape->cols, &v))
         return DANAUS_OK;
     layer->name = dn_copy_text(name);
     if (!layer->name)
         return dn_fail_memory(1, "a name");
     for (int i = 0; i < v.count; i++)
         layer->parameters += numbers_of(v.patterns[i]);
-    b->parameters += rows;
+    b->parameters += v.bias.data ? rows : 0;
     danaus_chain *chain;
     TRY(danaus_chain_create(v.patterns, v.count, DANAUS_F32, &chain));
     danaus_status status = fill_chain(&v, rows, chain);
     if (status == DANAUS_OK)
-        status = prepare(layer, b->device, chain, activation, 0, tokens);
+        status = prepare(layer, b->device, chain, shape->activation, 0, shape->tokens);
     danaus_chain_destroy(chain);
     return status;
 }

@@ -18,12 +18,18 @@ typedef struct linear {
     fit fitted; /* what it was made of; basis NULL: it is the file's */
 } linear;
 
-/* Reads NAME.weight[rows][cols] or the chain NAME.weights.0, NAME.weights.1, ... whose shapes
-   are patterns, and NAME.bias[rows]. What does not fit is a complaint, and leaves the layer
-   without a plan. `tokens`: rows of x that it is planned for. */
+typedef struct linear_shape {
+    int64_t rows, cols;
+    danaus_activation activation;
+    int64_t tokens; /* rows of x that it is planned for */
+    int no_bias;
+} linear_shape;
+
+/* Reads NAME.weight[rows][cols], or [g][rows / g][cols / g] of a block-diagonal matrix, or the
+   chain NAME.weights.0, NAME.weights.1, ... whose shapes are patterns, and NAME.bias[rows].
+   What does not fit is a complaint, and leaves the layer without a plan. */
 danaus_status dn_linear_open(
-    linear *layer, binder *b, const char *name, int64_t rows, int64_t cols,
-    danaus_activation activation, int64_t tokens);
+    linear *layer, binder *b, const char *name, const linear_shape *shape);
 
 /* The dense layer of two tensors of a file, without its activation; adjoint: W^T x. */
 danaus_status dn_linear_dense(

@@ -140,12 +140,9 @@ static void what_does_not_fit_is_named_at_once(void **state)
     (void)state;
     rng r = { 3 };
     small_bert m = bert_random(&r);
-    bert_drop(&m, "embeddings.LayerNorm.bias");
-    bert_drop(&m, "encoder.layer.0.output.dense.bias");
-    snprintf(m.name[m.count], sizeof *m.name, "%sencoder.layer.77.more", m.prefix);
-    m.tensor[m.count++] = (danaus_tensor){ .data = calloc(1, sizeof(float)),
-                                           .dtype = DANAUS_F32,
-                                           .ndim = 0 };
+    named_drop(&m.arrays, "embeddings.LayerNorm.bias");
+    named_drop(&m.arrays, "encoder.layer.0.output.dense.bias");
+    named_add(&m.arrays, 0, NULL, "encoder.layer.77.more");
     bert_write(&m);
     expect_refusal(DANAUS_ERR_FORMAT, "3 tensors do not fit");
     expect_refusal(DANAUS_ERR_FORMAT, "embeddings.LayerNorm.bias is missing");

@@ -105,11 +105,12 @@ static void blocks_go_back(void **state)
             danaus_tensor weight, bias;
             char name[160];
             snprintf(
-                name, sizeof name, "%s%s.weight", s->m.prefix,
+                name, sizeof name, "%s%s.weight", s->m.arrays.prefix,
                 s->model->linear[i].name);
             assert_ok(danaus_file_find(s->model->file, name, &weight));
             snprintf(
-                name, sizeof name, "%s%s.bias", s->m.prefix, s->model->linear[i].name);
+                name, sizeof name, "%s%s.bias", s->m.arrays.prefix,
+                s->model->linear[i].name);
             assert_ok(danaus_file_find(s->model->file, name, &bias));
             assert_ok(dn_linear_dense(&dense[i], device, &weight, &bias, 0, 5));
             assert_ok(dn_linear_dense(&adjoint[i], device, &weight, &bias, 1, 5));

@@ -11,45 +11,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define UNIT 0x1p-24
-
 /* ---- making ---- */
-
-static float *add(small_bert *m, int ndim, const int64_t *shape, const char *name)
-{
-    assert_true(m->count < BERT_MOST_ARRAYS);
-    danaus_tensor *t = &m->tensor[m->count];
-    int64_t numbers = 1;
-    snprintf(m->name[m->count++], sizeof *m->name, "%s%s", m->prefix, name);
-    t->dtype = DANAUS_F32;
-    t->ndim = ndim;
-    for (int i = 0; i < ndim; i++)
-        numbers *= t->shape[i] = shape[i];
-    float *data = calloc((size_t)numbers, sizeof *data);
-    assert_non_null(data);
-    t->data = data;
-    return data;
-}
-
-static void add_random(
-    rng *r, small_bert *m, int ndim, const int64_t *shape, double middle, double size,
-    const char *name)
-{
-    float *data = add(m, ndim, shape, name);
-    int64_t numbers = 1;
-    for (int i = 0; i < ndim; i++)
-        numbers *= shape[i];
-    for (int64_t i = 0; i < numbers; i++)
-        data[i] = (float)(middle + size * rng_sign(r));
-}
 
 static void add_norm(rng *r, small_bert *m, const char *place)
 {
     char name[128];
     snprintf(name, sizeof name, "%s.LayerNorm.weight", place);
-    add_random(r, m, 1, &m->width, 1, 0.5, name);
+    named_add_random(r, &m->arrays, 1, &m->width, 1, 0.5, name);
     snprintf(name, sizeof name, "%s.LayerNorm.bias", place);
-    add_random(r, m, 1, &m->width, 0, 0.5, name);
+    named_add_random(r, &m->arrays, 1, &m->width, 0, 0.5, name);
 }
 
 static int64_t divisor(rng *r, int64_t n)
@@ -68,18 +38,21 @@ static void add_linear(
     double size = 1.5 / sqrt((double)cols);
     snprintf(name, sizeof name, "%s.weight", place);
     if (rng_int(r, 0, 1) || m->dense) {
-        add_random(r, m, 2, (const int64_t[]){ rows, cols }, 0, size, name);
+        named_add_random(
+            r, &m->arrays, 2, (const int64_t[]){ rows, cols }, 0, size, name);
     } else {
         int64_t p = divisor(r, cols), q = rng_int(r, 1, 5);
         while (rows % p)
             p = divisor(r, p);
         snprintf(name, sizeof name, "%s.weights.0", place);
-        add_random(r, m, 4, (const int64_t[]){ 1, rows / p, q, p }, 0, 1, name);
+        named_add_random(
+            r, &m->arrays, 4, (const int64_t[]){ 1, rows / p, q, p }, 0, 1, name);
         snprintf(name, sizeof name, "%s.weights.1", place);
-        add_random(r, m, 4, (const int64_t[]){ p, q, cols / p, 1 }, 0, size, name);
+        named_add_random(
+            r, &m->arrays, 4, (const int64_t[]){ p, q, cols / p, 1 }, 0, size, name);
     }
     snprintf(name, sizeof name, "%s.bias", place);
-    add_random(r, m, 1, &rows, 0, 0.5, name);
+    named_add_random(r, &m->arrays, 1, &rows, 0, 0.5, name);
 }
 
 static void add_block(rng *r, small_bert *m, int64_t number)
@@ -114,7 +87,7 @@ static small_bert make(rng *r, int dense)
     m.modules = (int)rng_int(r, 0, 1);
     m.first = m.modules && rng_int(r, 0, 1);
     m.normalize = !m.modules || rng_int(r, 0, 1);
-    m.prefix = rng_int(r, 0, 1) ? "bert." : "";
+    m.arrays.prefix = rng_int(r, 0, 1) ? "bert." : "";
     int64_t types = rng_int(r, 1, 2);
     const struct {
         const char *name;
@@ -123,15 +96,15 @@ static small_bert make(rng *r, int dense)
                    { "embeddings.position_embeddings.weight", m.positions },
                    { "embeddings.token_type_embeddings.weight", types } };
     for (int i = 0; i < 3; i++)
-        add_random(
-            r, &m, 2, (const int64_t[]){ tables[i].rows, m.width }, 0, 1,
+        named_add_random(
+            r, &m.arrays, 2, (const int64_t[]){ tables[i].rows, m.width }, 0, 1,
             tables[i].name);
     add_norm(r, &m, "embeddings");
     for (int64_t i = 0; i < m.layers; i++)
         add_block(r, &m, i);
     if (rng_int(r, 0, 1))
-        add_random(
-            r, &m, 2, (const int64_t[]){ m.width, m.width }, 0, 1,
+        named_add_random(
+            r, &m.arrays, 2, (const int64_t[]){ m.width, m.width }, 0, 1,
             "pooler.dense.weight");
     return m;
 }
@@ -139,30 +112,7 @@ static small_bert make(rng *r, int dense)
 small_bert bert_random(rng *r) { return make(r, 0); }
 small_bert bert_random_dense(rng *r) { return make(r, 1); }
 
-void bert_free(small_bert *m)
-{
-    for (int i = 0; i < m->count; i++)
-        free((void *)(uintptr_t)m->tensor[i].data);
-}
-
-static int index_of(const small_bert *m, const char *name)
-{
-    size_t length = strlen(m->prefix);
-    for (int i = 0; i < m->count; i++)
-        if (!strcmp(m->name[i] + length, name))
-            return i;
-    return -1;
-}
-
-void bert_drop(small_bert *m, const char *name)
-{
-    int i = index_of(m, name), last = m->count - 1;
-    assert_in_range(i, 0, last);
-    free((void *)(uintptr_t)m->tensor[i].data);
-    m->tensor[i] = m->tensor[last];
-    memmove(m->name[i], m->name[last], sizeof m->name[i]);
-    m->count--;
-}
+void bert_free(small_bert *m) { named_free(&m->arrays); }
 
 static void write_text(const char *name, const char *text)
 {
@@ -188,7 +138,7 @@ void bert_write(const small_bert *m)
         ", \"max_position_embeddings\": %" PRId64 ", \"type_vocab_size\": %" PRId64
         ", \"layer_norm_eps\": 1e-12, \"hidden_act\": \"%s\"}",
         m->width, m->heads, m->inner, m->layers, m->vocabulary, m->positions,
-        m->tensor[index_of(m, "embeddings.token_type_embeddings.weight")].shape[0],
+        named_find(&m->arrays, "embeddings.token_type_embeddings.weight")->shape[0],
         activation_name(m->activation));
     write_text("config.json", config);
     remove(scratch_path("modules.json"));
@@ -205,13 +155,7 @@ void bert_write(const small_bert *m)
             "pool/config.json", m->first ? "{\"pooling_mode_cls_token\": true}"
                                          : "{\"pooling_mode_mean_tokens\": true}");
     }
-    danaus_tensor tensors[BERT_MOST_ARRAYS];
-    for (int i = 0; i < m->count; i++) {
-        tensors[i] = m->tensor[i];
-        tensors[i].name = m->name[i];
-    }
-    assert_ok(danaus_file_write_safetensors(
-        scratch_path("model.safetensors"), tensors, m->count, NULL, 0));
+    named_write(&m->arrays, scratch_path("model.safetensors"));
 }
 
 danaus_model *bert_load(const small_bert *m, danaus_device *device)
@@ -242,22 +186,6 @@ int bert_teardown(void **state)
 
 /* ---- plain loops; `noise` is NULL or gives what rounding may add ---- */
 
-static double rounded(double y, double size, double terms, rng *noise)
-{
-    return noise ? y + UNIT * sqrt(terms) * size * rng_sign(noise) : y;
-}
-
-static const danaus_tensor *tensor_of(const small_bert *m, const char *name)
-{
-    int i = index_of(m, name);
-    return i < 0 ? NULL : &m->tensor[i];
-}
-
-static double at(const danaus_tensor *t, int64_t i)
-{
-    return ((const float *)t->data)[i];
-}
-
 /* y[rows] += K x for one factor w[a][b][c][d]; sizes are sums of magnitudes. */
 static void apply_factor(
     const danaus_tensor *t, const int64_t p[4], const double *x, double *y, rng *noise)
@@ -267,13 +195,13 @@ static void apply_factor(
             for (int64_t j = 0; j < p[3]; j++) {
                 double sum = 0, size = 0;
                 for (int64_t k = 0; k < p[2]; k++) {
-                    double v = at(t, ((i * p[1] + r) * p[2] + k) * p[3] + j) *
+                    double v = named_at(t, ((i * p[1] + r) * p[2] + k) * p[3] + j) *
                                x[(i * p[2] + k) * p[3] + j];
                     sum += v;
                     size += fabs(v);
                 }
                 y[(i * p[1] + r) * p[3] + j] =
-                    rounded(sum, size, (double)p[2] + 1, noise);
+                    noisy(sum, size, (double)p[2] + 1, noise);
             }
 }
 
@@ -284,24 +212,24 @@ static void apply_linear(
     char name[96];
     double between[512];
     snprintf(name, sizeof name, "%s.weight", place);
-    const danaus_tensor *dense = tensor_of(m, name);
+    const danaus_tensor *dense = named_find(&m->arrays, name);
     if (dense) {
         int64_t p[4] = { 1, dense->shape[0], dense->shape[1], 1 };
         apply_factor(dense, p, x, y, noise);
     } else {
         snprintf(name, sizeof name, "%s.weights.1", place);
-        const danaus_tensor *right = tensor_of(m, name);
+        const danaus_tensor *right = named_find(&m->arrays, name);
         snprintf(name, sizeof name, "%s.weights.0", place);
-        const danaus_tensor *left = tensor_of(m, name);
+        const danaus_tensor *left = named_find(&m->arrays, name);
         assert_true(right->shape[0] * right->shape[1] <= 512);
         apply_factor(right, right->shape, x, between, noise);
         apply_factor(left, left->shape, between, y, noise);
     }
     snprintf(name, sizeof name, "%s.bias", place);
-    const danaus_tensor *bias = tensor_of(m, name);
+    const danaus_tensor *bias = named_find(&m->arrays, name);
     for (int64_t i = 0; i < rows; i++) {
-        y[i] += at(bias, i);
-        y[i] = rounded(y[i], fabs(y[i]), 1, noise);
+        y[i] += named_at(bias, i);
+        y[i] = noisy(y[i], fabs(y[i]), 1, noise);
     }
 }
 
@@ -309,23 +237,24 @@ static void apply_norm(const small_bert *m, const char *place, double *x, rng *n
 {
     char name[96];
     snprintf(name, sizeof name, "%s.LayerNorm.weight", place);
-    const danaus_tensor *scale = tensor_of(m, name);
+    const danaus_tensor *scale = named_find(&m->arrays, name);
     snprintf(name, sizeof name, "%s.LayerNorm.bias", place);
-    const danaus_tensor *shift = tensor_of(m, name);
+    const danaus_tensor *shift = named_find(&m->arrays, name);
     int64_t n = m->width;
     double mean = 0, square = 0, size = 0;
     for (int64_t i = 0; i < n; i++) {
-        x[i] = rounded(x[i], fabs(x[i]), 1, noise);
+        x[i] = noisy(x[i], fabs(x[i]), 1, noise);
         mean += x[i] / (double)n;
         size += fabs(x[i]) / (double)n;
     }
-    mean = rounded(mean, size, (double)n, noise);
+    mean = noisy(mean, size, (double)n, noise);
     for (int64_t i = 0; i < n; i++)
         square += (x[i] - mean) * (x[i] - mean) / (double)n;
-    square = rounded(square, square, (double)n, noise);
+    square = noisy(square, square, (double)n, noise);
     for (int64_t i = 0; i < n; i++) {
-        double y = (x[i] - mean) / sqrt(square + 1e-12) * at(scale, i) + at(shift, i);
-        x[i] = rounded(y, fabs(y) + fabs(at(shift, i)), 6, noise);
+        double y = (x[i] - mean) / sqrt(square + 1e-12) * named_at(scale, i) +
+                   named_at(shift, i);
+        x[i] = noisy(y, fabs(y) + fabs(named_at(shift, i)), 6, noise);
     }
 }
 
@@ -359,11 +288,11 @@ static void attend(const small_bert *m, const rows *s, int64_t head, rng *noise)
                 p[o] += v;
                 size += fabs(v);
             }
-            p[o] = rounded(p[o], size, (double)d + 2, noise);
+            p[o] = noisy(p[o], size, (double)d + 2, noise);
             most = fmax(most, p[o]);
         }
         for (int64_t o = 0; o < s->length; o++) {
-            p[o] = exp(rounded(p[o] - most, fabs(p[o]) + 1, 1, noise));
+            p[o] = exp(noisy(p[o] - most, fabs(p[o]) + 1, 1, noise));
             total += p[o];
         }
         for (int64_t i = from; i < from + d; i++) {
@@ -372,7 +301,7 @@ static void attend(const small_bert *m, const rows *s, int64_t head, rng *noise)
                 y += p[o] / total * s->v[o * n + i];
                 size += p[o] / total * fabs(s->v[o * n + i]);
             }
-            s->mixed[t * n + i] = rounded(y, size, 2 * (double)s->length + 2, noise);
+            s->mixed[t * n + i] = noisy(y, size, 2 * (double)s->length + 2, noise);
         }
     }
     free(p);
@@ -412,7 +341,7 @@ static void run_block(const small_bert *m, int64_t number, const rows *s, rng *n
         apply_linear(m, place, m->inner, h, inner, noise);
         for (int64_t i = 0; i < m->inner; i++) {
             double v = activate(m->activation, inner[i]);
-            inner[i] = rounded(v, fabs(inner[i]), 4, noise);
+            inner[i] = noisy(v, fabs(inner[i]), 4, noise);
         }
         snprintf(place, sizeof place, "encoder.layer.%d.output.dense", (int)number);
         apply_linear(m, place, n, inner, y, noise);
@@ -434,13 +363,13 @@ static void pool(const small_bert *m, const rows *s, double *y, rng *noise)
             y[i] += s->h[t * n + i] / (double)count;
             size += fabs(s->h[t * n + i]) / (double)count;
         }
-        y[i] = rounded(y[i], size, (double)count, noise);
+        y[i] = noisy(y[i], size, (double)count, noise);
         square += y[i] * y[i];
     }
     double length = fmax(sqrt(square), 1e-12);
     for (int64_t i = 0; i < n; i++)
         if (m->normalize)
-            y[i] = rounded(y[i] / length, fabs(y[i] / length), (double)n, noise);
+            y[i] = noisy(y[i] / length, fabs(y[i] / length), (double)n, noise);
 }
 
 static void embed(
@@ -455,14 +384,17 @@ static void embed(
                memory + 2 * length * n,
                memory + 3 * length * n,
                memory + 4 * length * n };
-    const danaus_tensor *word = tensor_of(m, "embeddings.word_embeddings.weight");
-    const danaus_tensor *place = tensor_of(m, "embeddings.position_embeddings.weight");
-    const danaus_tensor *type = tensor_of(m, "embeddings.token_type_embeddings.weight");
+    const danaus_tensor *word =
+        named_find(&m->arrays, "embeddings.word_embeddings.weight");
+    const danaus_tensor *place =
+        named_find(&m->arrays, "embeddings.position_embeddings.weight");
+    const danaus_tensor *type =
+        named_find(&m->arrays, "embeddings.token_type_embeddings.weight");
     for (int64_t t = 0; t < length; t++) {
         for (int64_t i = 0; i < n; i++) {
-            double w = at(word, ids[t] * n + i), p = at(place, t * n + i);
+            double w = named_at(word, ids[t] * n + i), p = named_at(place, t * n + i);
             s.h[t * n + i] =
-                rounded(w + p + at(type, i), fabs(w) + fabs(p) + 1, 2, noise);
+                noisy(w + p + named_at(type, i), fabs(w) + fabs(p) + 1, 2, noise);
         }
         apply_norm(m, "embeddings", s.h + t * n, noise);
     }

@@ -9,20 +9,16 @@
 #define TEST_SUPPORT_BERT_H
 
 #include "danaus/danaus.h"
-#include "support/rng.h"
+#include "support/named.h"
 
-#define BERT_BOUND       8
-#define BERT_MOST_ARRAYS 160
+#define BERT_BOUND 8
 
 typedef struct small_bert {
     int64_t width, heads, inner, layers, vocabulary, positions;
     danaus_activation activation;
     int first, normalize, modules; /* modules: modules.json is there */
-    const char *prefix;            /* of names in the file */
     int dense;                     /* all linear layers are */
-    int count;
-    danaus_tensor tensor[BERT_MOST_ARRAYS];
-    char name[BERT_MOST_ARRAYS][96];
+    named_arrays arrays;
 } small_bert;
 
 small_bert bert_random(rng *r);
@@ -39,9 +35,6 @@ danaus_model *bert_load(const small_bert *m, danaus_device *device);
 /* For cmocka: removes what models leave, and the folder. */
 int bert_teardown(void **state);
 void bert_remove_saved(void); /* the folder "saved" alone */
-
-/* Removes the tensor of this name, without the prefix. */
-void bert_drop(small_bert *m, const char *name);
 
 /* The embedding of one sequence, and how much it moves. */
 void bert_embed(

@@ -11,6 +11,7 @@
 #define CAT_(a, b)    a##b
 #define CAT(a, b)     CAT_(a, b)
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+
 /* ---- sums over a row ---- */
 
 static float sum(const float *x, int64_t n)
@@ -99,6 +100,8 @@ static void pool(const nn_pool *o, int64_t sequence)
     for (int64_t i = 0; i < n; i++)
         y[i] *= factor;
 }
+
+#include "cpu/nn/mix.inc"
 
 /* ---- attention ---- */
 
@@ -337,6 +340,8 @@ const struct nn_code CAT(dn_cpu_nn_, DANAUS_ISA) = { norm,
                                                      lookup,
                                                      attention,
                                                      pool,
+                                                     sine,
+                                                     turn_rows,
                                                      norm_gradient,
                                                      attention_gradient,
                                                      activation_gradient };

@@ -9,6 +9,8 @@
 
 /* Keys are padded to a multiple of this, in scratch. */
 #define NN_KEYS_UNIT 16
+/* Rows that are turned together: channels of tasks begin at vectors. */
+#define NN_TURN_ROWS 16
 /* Rows of queries that are worked on together. */
 #define NN_QUERIES 12
 
@@ -35,6 +37,8 @@ struct nn_code {
         const nn_attention *o, int64_t first, int64_t length, int64_t head,
         float *scratch);
     void (*pool)(const nn_pool *o, int64_t sequence);
+    void (*sine)(const nn_sine *o, range rows);
+    void (*turn)(const nn_turn *o, range rows);
     void (*norm_gradient)(const nn_norm_gradient *o, range rows);
     void (*attention_gradient)(
         const nn_attention_gradient *o, int64_t first, int64_t length, int64_t head,

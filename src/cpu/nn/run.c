@@ -50,6 +50,18 @@ static void pool_task(void *arg, int i)
         run->code->pool(run->o, s);
 }
 
+static void sine_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->sine(run->o, rows_of(run, i));
+}
+
+static void turn_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->turn(run->o, rows_of(run, i));
+}
+
 static void norm_gradient_task(void *arg, int i)
 {
     const rows_run *run = arg;
@@ -86,6 +98,21 @@ static danaus_status cpu_pool(danaus_device *dev, const nn_pool *o)
 {
     rows_run run = cut_rows(dev, o, o->sequences.count, o->width);
     run_rows(dev, &run, pool_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_sine(danaus_device *dev, const nn_sine *o)
+{
+    rows_run run = cut_rows(dev, o, o->rows, o->width);
+    run_rows(dev, &run, sine_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_turn(danaus_device *dev, const nn_turn *o)
+{
+    rows_run run = cut_rows(dev, o, o->rows, o->width);
+    run.step = ROUND_UP(run.step, NN_TURN_ROWS);
+    run_rows(dev, &run, turn_task);
     return DANAUS_OK;
 }
 
@@ -195,6 +222,8 @@ const nn_backend dn_cpu_nn = {
     .attention = cpu_attention,
     .pool = cpu_pool,
     .activate = cpu_activation,
+    .sine = cpu_sine,
+    .turn = cpu_turn,
     .norm_gradient = cpu_norm_gradient,
     .attention_gradient = cpu_attention_gradient,
     .activation_gradient = cpu_activation_gradient,
