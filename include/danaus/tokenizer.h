@@ -2,7 +2,8 @@
 
    A tokenizer is read from a model's files and makes the same ids as the package
    `tokenizers` does from them: WordPiece, after BERT's rules for accents, case, Chinese
-   characters and punctuation. docs/models.md has the rules. Text is UTF-8. */
+   characters and punctuation; or, for models of DNA, a token for each character.
+   docs/models.md has the rules. Text is UTF-8. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DANAUS_TOKENIZER_H
 #define DANAUS_TOKENIZER_H
@@ -16,7 +17,8 @@ extern "C" {
 typedef struct danaus_tokenizer danaus_tokenizer;
 
 /* Reads tokenizer.json, or vocab.txt with the tokenizer_config.json beside it: path is one of
-   those two files, or a directory, where tokenizer.json is preferred. A file that asks for
+   those two files, or a directory, where tokenizer.json is preferred, and where, without
+   either, a tokenizer_config.json may say that characters are tokens. A file that asks for
    what danaus lacks is DANAUS_ERR_UNSUPPORTED. A tokenizer is immutable: share it between
    threads. */
 DANAUS_API danaus_status
@@ -31,6 +33,10 @@ DANAUS_API int32_t danaus_tokenizer_vocabulary(const danaus_tokenizer *tokenizer
    none. */
 DANAUS_API danaus_status
 danaus_tokenizer_id(const danaus_tokenizer *tokenizer, const char *token, int32_t *id);
+
+/* How many ids danaus_tokenizer_encode() puts before and behind those of a text. */
+DANAUS_API danaus_status danaus_tokenizer_around(
+    const danaus_tokenizer *tokenizer, size_t *before, size_t *after);
 
 /* Writes the ids of `bytes` bytes of text, with those around it that the model expects
    ([CLS] and [SEP]), at most `most` of them, counting these (0: no limit). What is too long

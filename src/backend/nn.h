@@ -14,9 +14,11 @@ typedef struct nn_norm {
     const float *scale, *shift;
     float epsilon;
     float *y;
+    float *sum; /* gets x + more, and may be x, not y; or NULL */
 } nn_norm;
 
-/* y = word[id] + position[p] + type for each row: number p of its sequence. */
+/* y = word[id] + position[p] + type for each row: number p of its sequence. Positions with
+   their table, and the type, may be NULL. */
 typedef struct nn_lookup {
     int64_t rows, width;
     const int32_t *ids, *positions;
@@ -66,14 +68,55 @@ typedef struct nn_sine {
 } nn_sine;
 
 /* Rows turned into channels, y[width][stride], and, where there is a decay, under a window:
-       y[i][r] = x[r][i] (exp(-|decay[i]| times[r]) + shift),  times >= 0. */
+       y[i][r] = x[r][i] (exp(-|decay[i]| times[r]) + shift),  times >= 0.
+   With rows and channels exchanged it turns them back. */
 typedef struct nn_turn {
     int64_t rows, width, stride;
+    int64_t pitch; /* from a row of x to the next; 0: width */
     const float *x;
     const float *decay, *times; /* [width], [rows]; or NULL */
     float shift;
     float *y;
 } nn_turn;
+
+/* A causal convolution of few taps along each sequence, turned into channels:
+
+       y[i][r] = shift[i] + sum over s < taps of k[s][i] x[r - s][i]
+
+   for `rows` rows from row `first` of the sequences on, where x is zero before its sequence
+   begins. x and y begin with that row; before it x has what the taps meet. */
+typedef struct nn_short {
+    nn_sequences sequences;
+    int64_t first, rows, width, taps, stride;
+    const float *x;
+    const float *k, *shift; /* [taps][width], [width] */
+    float *y;               /* [width][stride] */
+} nn_short;
+
+/* y = a b for `count` numbers. y may be a or b. */
+typedef struct nn_multiply {
+    int64_t count;
+    const float *a, *b;
+    float *y;
+} nn_multiply;
+
+/* Of channels [heads][size][length] all products within a head, and their sums with others:
+       outer     y[h][i][j] = a[h][i] b[h][j]
+       contract  y[h][j] = sum over i of a[h][i] b[h][i][j]. */
+typedef struct nn_heads {
+    int64_t heads, size, length;
+    const float *a, *b;
+    float *y;
+} nn_heads;
+
+/* y[r] = log of softmax over the row of x[r][target], or 0 where the target is negative. x is
+   lost. */
+typedef struct nn_likelihood {
+    int64_t rows, width;
+    float *x;
+    const int32_t *targets;
+    float *y;
+} nn_likelihood;
 
 /* ---- gradients of a loss, from those that reached y as dy ---- */
 
@@ -109,6 +152,11 @@ struct nn_backend {
     danaus_status (*activate)(danaus_device *dev, const nn_activation *o);
     danaus_status (*sine)(danaus_device *dev, const nn_sine *o);
     danaus_status (*turn)(danaus_device *dev, const nn_turn *o);
+    danaus_status (*few_taps)(danaus_device *dev, const nn_short *o);
+    danaus_status (*multiply)(danaus_device *dev, const nn_multiply *o);
+    danaus_status (*outer)(danaus_device *dev, const nn_heads *o);
+    danaus_status (*contract)(danaus_device *dev, const nn_heads *o);
+    danaus_status (*likelihood)(danaus_device *dev, const nn_likelihood *o);
     danaus_status (*norm_gradient)(danaus_device *dev, const nn_norm_gradient *o);
     danaus_status (*attention_gradient)(
         danaus_device *dev, const nn_attention_gradient *o);

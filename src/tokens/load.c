@@ -89,20 +89,33 @@ static danaus_status load_file(const char *path, danaus_tokenizer **tokenizer)
     return is_json ? load_json(path, tokenizer) : load_words_beside(path, tokenizer);
 }
 
+static danaus_status load_characters(const char *path, danaus_tokenizer **tokenizer)
+{
+    map m;
+    TRY(dn_map_open(path, &m));
+    danaus_status status = dn_tokenizer_read_characters(map_span(&m), tokenizer);
+    dn_map_close(&m);
+    return status == DANAUS_OK ? status : dn_fail_in(status, path);
+}
+
 static danaus_status load_folder(const char *path, danaus_tokenizer **tokenizer)
 {
     char *json = path_in(path, strlen(path), TOKENIZER);
     char *words = path_in(path, strlen(path), WORDS);
+    char *config = path_in(path, strlen(path), CONFIG);
     danaus_status status;
-    if (!json || !words)
+    if (!json || !words || !config)
         status = dn_fail_memory(strlen(path), "a path");
-    else if (!exists(json) && !exists(words))
+    else if (exists(json) || exists(words))
+        status = load_file(exists(json) ? json : words, tokenizer);
+    else if (exists(config))
+        status = load_characters(config, tokenizer);
+    else
         status = dn_fail(
             DANAUS_ERR_IO, "there is neither " TOKENIZER " nor " WORDS " in %s", path);
-    else
-        status = load_file(exists(json) ? json : words, tokenizer);
     dn_free(json);
     dn_free(words);
+    dn_free(config);
     return status;
 }
 

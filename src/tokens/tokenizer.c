@@ -36,6 +36,17 @@ danaus_status danaus_tokenizer_id(
     return DANAUS_OK;
 }
 
+danaus_status danaus_tokenizer_around(
+    const danaus_tokenizer *tokenizer, size_t *before, size_t *after)
+{
+    if (!tokenizer || !before || !after)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a tokenizer and places for two numbers are needed");
+    *before = tokenizer->before;
+    *after = tokenizer->after;
+    return DANAUS_OK;
+}
+
 /* ---- encoding ---- */
 
 static danaus_status put_normalized(encoding *e, span part)
@@ -43,6 +54,8 @@ static danaus_status put_normalized(encoding *e, span part)
     const danaus_tokenizer *t = e->tokenizer;
     if (e->count >= e->most)
         return DANAUS_OK;
+    if (t->characters)
+        return dn_put_characters(e, part);
     e->normal.length = 0;
     TRY(dn_normalize(&t->normalizer, part, &e->normal));
     return dn_match(e, &t->normalized, growing_span(&e->normal), dn_put_words);

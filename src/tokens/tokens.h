@@ -4,6 +4,8 @@
    2. What lies between is normalized (normalize.c), and added tokens that are `normalized`
       are found in that.
    3. What lies between is cut into words, and words into pieces (wordpiece.c).
+      A tokenizer of characters has none of these two steps, and every character is a token
+      (characters.c).
    4. What is too long is cut off, and the template's ids are put around. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_TOKENS_TOKENS_H
@@ -48,6 +50,7 @@ typedef struct decoded {
 
 struct danaus_tokenizer {
     vocabulary words;
+    int characters;       /* nonzero: they are the words */
     int32_t unknown;      /* id */
     int64_t longest_word; /* in code points; a longer one is unknown */
     growing prefix;       /* of pieces within a word: "##" */
@@ -99,13 +102,16 @@ void dn_matcher_free(matcher *m);
 typedef danaus_status between_fn(encoding *e, span part);
 danaus_status dn_match(encoding *e, const matcher *m, span string, between_fn *between);
 
-/* Puts the ids of normalized text. */
+/* Puts the ids of normalized text, or of text whose characters are tokens. */
 danaus_status dn_put_words(encoding *e, span string);
+danaus_status dn_put_characters(encoding *e, span string);
 
-/* The files: bytes of tokenizer.json, or of vocab.txt and tokenizer_config.json. */
+/* The files: bytes of tokenizer.json, or of vocab.txt and tokenizer_config.json, or of
+   tokenizer_config.json alone, where characters are tokens. */
 danaus_status dn_tokenizer_read(span json, danaus_tokenizer **tokenizer);
 danaus_status dn_tokenizer_read_words(
     span words, span config, danaus_tokenizer **tokenizer);
+danaus_status dn_tokenizer_read_characters(span config, danaus_tokenizer **tokenizer);
 
 /* Steps of making one from files (build.c); the normalizer, the prefixes and all words come
    first, then tokens, the template, and the end. Spans are copied. */

@@ -1,6 +1,6 @@
 /* Any bytes as a tokenizer.json, a zero byte and text, or as a tokenizer_config.json, a zero
-   byte, a vocabulary, a zero byte and text: ids are tokens, limits hold, and ids become
-   text. */
+   byte, a vocabulary (if it is empty, characters are tokens), a zero byte and text: ids are
+   tokens, limits hold, and ids become text. */
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/fuzz.h"
 
@@ -74,7 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     danaus_status status;
     if (rest.length && memchr(rest.text, 0, rest.length)) {
         words = next_part(&rest);
-        status = dn_tokenizer_read_words(words, file, &t);
+        status = words.length ? dn_tokenizer_read_words(words, file, &t)
+                              : dn_tokenizer_read_characters(file, &t);
     } else {
         status = dn_tokenizer_read(file, &t);
     }

@@ -326,6 +326,8 @@ def tokenizers():
     put_text("twice", b"a", dict(file, added_tokens=[token(12, "x"), token(13, "x")]))
     lines = "\n".join(words).encode()
     put("tokenizer", "lines", json.dumps(config).encode() + b"\0" + lines + b"\0a abc [MASK]")
+    bases = {"tokenizer_class": "HyenaDNATokenizer", "characters": ["A", "\u4e2d"]}
+    put("tokenizer", "characters", json.dumps(bases).encode() + b"\0\0aCx[MASK]")
     put("tokenizer", "lines_again", b"{}\0" + lines + b"\r\na \na\n\0a ab")
 
 

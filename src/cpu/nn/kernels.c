@@ -56,9 +56,10 @@ static void norm(const nn_norm *o, range rows)
         float *restrict y = o->y + r * n;
         if (o->more) {
             const float *more = o->more + r * n;
+            float *sums = o->sum ? o->sum + r * n : y;
             for (int64_t i = 0; i < n; i++)
-                y[i] = x[i] + more[i];
-            x = y;
+                sums[i] = x[i] + more[i];
+            x = sums;
         }
         float mean = sum(x, n) / (float)n;
         float factor = 1 / sqrtf(sum_of_squares(x, mean, n) / (float)n + o->epsilon);
@@ -72,10 +73,14 @@ static void lookup(const nn_lookup *o, range rows)
     int64_t n = o->width;
     for (int64_t r = rows.from; r < rows.to; r++) {
         const float *word = o->word + o->ids[r] * n;
-        const float *position = o->position + o->positions[r] * n;
         float *restrict y = o->y + r * n;
         for (int64_t i = 0; i < n; i++)
-            y[i] = word[i] + o->type[i] + position[i];
+            y[i] = word[i];
+        for (int64_t i = 0; o->type && i < n; i++)
+            y[i] += o->type[i];
+        const float *position = o->position ? o->position + o->positions[r] * n : NULL;
+        for (int64_t i = 0; position && i < n; i++)
+            y[i] += position[i];
     }
 }
 
@@ -180,6 +185,16 @@ static float exponentials(float *x, int64_t n)
     for (int64_t i = 0; i < n; i++)
         x[i] = exp_minus_f(most - x[i]);
     return sum(x, n);
+}
+
+static void likelihood(const nn_likelihood *o, range rows)
+{
+    for (int64_t r = rows.from; r < rows.to; r++) {
+        float *x = o->x + r * o->width;
+        int32_t target = o->targets[r];
+        float less = target < 0 ? 0 : x[target] - largest(x, o->width);
+        o->y[r] = target < 0 ? 0 : less - logf(exponentials(x, o->width));
+    }
 }
 
 static void attention(
@@ -342,6 +357,11 @@ const struct nn_code CAT(dn_cpu_nn_, DANAUS_ISA) = { norm,
                                                      pool,
                                                      sine,
                                                      turn_rows,
+                                                     few_taps,
+                                                     multiply_numbers,
+                                                     outer,
+                                                     contract,
+                                                     likelihood,
                                                      norm_gradient,
                                                      attention_gradient,
                                                      activation_gradient };

@@ -39,6 +39,11 @@ struct nn_code {
     void (*pool)(const nn_pool *o, int64_t sequence);
     void (*sine)(const nn_sine *o, range rows);
     void (*turn)(const nn_turn *o, range rows);
+    void (*few_taps)(const nn_short *o, range rows);
+    void (*multiply)(const nn_multiply *o, range numbers);
+    void (*outer)(const nn_heads *o, range channels);
+    void (*contract)(const nn_heads *o, range channels);
+    void (*likelihood)(const nn_likelihood *o, range rows);
     void (*norm_gradient)(const nn_norm_gradient *o, range rows);
     void (*attention_gradient)(
         const nn_attention_gradient *o, int64_t first, int64_t length, int64_t head,

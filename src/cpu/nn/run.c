@@ -62,6 +62,36 @@ static void turn_task(void *arg, int i)
     run->code->turn(run->o, rows_of(run, i));
 }
 
+static void few_taps_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->few_taps(run->o, rows_of(run, i));
+}
+
+static void outer_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->outer(run->o, rows_of(run, i));
+}
+
+static void contract_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->contract(run->o, rows_of(run, i));
+}
+
+static void likelihood_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->likelihood(run->o, rows_of(run, i));
+}
+
+static void multiply_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->multiply(run->o, rows_of(run, i));
+}
+
 static void norm_gradient_task(void *arg, int i)
 {
     const rows_run *run = arg;
@@ -113,6 +143,42 @@ static danaus_status cpu_turn(danaus_device *dev, const nn_turn *o)
     rows_run run = cut_rows(dev, o, o->rows, o->width);
     run.step = ROUND_UP(run.step, NN_TURN_ROWS);
     run_rows(dev, &run, turn_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_few_taps(danaus_device *dev, const nn_short *o)
+{
+    rows_run run = cut_rows(dev, o, o->rows, o->width);
+    run.step = ROUND_UP(run.step, NN_TURN_ROWS);
+    run_rows(dev, &run, few_taps_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_multiply(danaus_device *dev, const nn_multiply *o)
+{
+    rows_run run = cut_rows(dev, o, o->count, 1);
+    run_rows(dev, &run, multiply_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_outer(danaus_device *dev, const nn_heads *o)
+{
+    rows_run run = cut_rows(dev, o, o->heads * o->size * o->size, o->length);
+    run_rows(dev, &run, outer_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_contract(danaus_device *dev, const nn_heads *o)
+{
+    rows_run run = cut_rows(dev, o, o->heads * o->size, o->length * o->size);
+    run_rows(dev, &run, contract_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_likelihood(danaus_device *dev, const nn_likelihood *o)
+{
+    rows_run run = cut_rows(dev, o, o->rows, o->width);
+    run_rows(dev, &run, likelihood_task);
     return DANAUS_OK;
 }
 
@@ -224,6 +290,11 @@ const nn_backend dn_cpu_nn = {
     .activate = cpu_activation,
     .sine = cpu_sine,
     .turn = cpu_turn,
+    .few_taps = cpu_few_taps,
+    .multiply = cpu_multiply,
+    .outer = cpu_outer,
+    .contract = cpu_contract,
+    .likelihood = cpu_likelihood,
     .norm_gradient = cpu_norm_gradient,
     .attention_gradient = cpu_attention_gradient,
     .activation_gradient = cpu_activation_gradient,
