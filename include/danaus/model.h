@@ -35,7 +35,8 @@ typedef struct danaus_model_info {
     int64_t linear_parameters; /* of these, weights of linear layers, without biases */
     int64_t dense_parameters;  /* what these would be if all were dense */
     int64_t memory;            /* bytes beside the mapped file: packed weights */
-    uint64_t reserved[8];
+    int64_t fills;             /* nonzero: danaus_model_fill() works */
+    uint64_t reserved[7];
 } danaus_model_info;
 
 DANAUS_API danaus_status
@@ -64,6 +65,14 @@ danaus_model_layer_at(const danaus_model *model, int index, danaus_model_layer *
 DANAUS_API danaus_status danaus_model_embed(
     danaus_model *model, danaus_device *device, int64_t sequences,
     const int64_t *offsets, const int32_t *ids, float *embeddings);
+
+/* Scores [count][vocabulary] of all words at `count` places of a sequence of `length` tokens,
+   by the model's head for masked words (logits: their softmax is the probability of each
+   word there). places[count] are in [0, length). All arrays are host memory. A model without
+   such a head is DANAUS_ERR_UNSUPPORTED. */
+DANAUS_API danaus_status danaus_model_fill(
+    danaus_model *model, danaus_device *device, int64_t length, const int32_t *ids,
+    int64_t count, const int64_t *places, float *scores);
 
 /* All-zero is the default of every field but share. */
 typedef struct danaus_model_compression {

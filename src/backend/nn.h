@@ -118,6 +118,14 @@ typedef struct nn_likelihood {
     float *y;
 } nn_likelihood;
 
+/* y[r][v] = x[r] . table[v] + bias[v]: few rows against a long table, which is read once
+   where it lies. */
+typedef struct nn_score {
+    int64_t rows, width, words;
+    const float *x, *table, *bias; /* bias: or NULL */
+    float *y;                      /* [rows][words] */
+} nn_score;
+
 /* ---- gradients of a loss, from those that reached y as dy ---- */
 
 /* dx of a normalisation of x (which has the rest of the sum in it). dx may be dy. */
@@ -157,6 +165,7 @@ struct nn_backend {
     danaus_status (*outer)(danaus_device *dev, const nn_heads *o);
     danaus_status (*contract)(danaus_device *dev, const nn_heads *o);
     danaus_status (*likelihood)(danaus_device *dev, const nn_likelihood *o);
+    danaus_status (*score)(danaus_device *dev, const nn_score *o);
     danaus_status (*norm_gradient)(danaus_device *dev, const nn_norm_gradient *o);
     danaus_status (*attention_gradient)(
         danaus_device *dev, const nn_attention_gradient *o);

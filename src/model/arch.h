@@ -5,19 +5,31 @@
 
 #include "danaus/model.h"
 #include "model/config.h"
+#include "model/encode.h"
+#include "model/head.h"
 #include "model/linear.h"
 #include "model/pooling.h"
 
+/* An architecture whose blocks take rows of tokens to rows of tokens. */
+typedef struct encoder {
+    int64_t tokens; /* that go through together, unless one sequence has more */
+    /* Bytes that such a chunk needs, whatever lengths its sequences have. */
+    int64_t (*bytes)(const danaus_model *model, int64_t tokens, int64_t sequences);
+    /* Rows h [tokens][width] of a chunk, somewhere in `memory`. */
+    danaus_status (*run)(
+        danaus_model *model, danaus_device *device, const chunk *c, void *memory,
+        float **h);
+} encoder;
+
 typedef struct arch {
     const char *name;
+    /* Whether config.json, whose model_type is this, describes one. */
+    int (*recognizes)(const json_t *config, span type);
     /* Fills a model that has its device and file. On failure what is there is freed by
        `close`. */
     danaus_status (*open)(danaus_model *model, const json_t *config);
     void (*close)(danaus_model *model);
-    /* Sequences that are checked; into host memory. */
-    danaus_status (*embed)(
-        danaus_model *model, danaus_device *device, int64_t sequences,
-        const int64_t *offsets, const int32_t *ids, float *embeddings);
+    const encoder *encoder; /* NULL: it embeds nothing */
     /* Replaces linear layers of a model on the host; on failure none. */
     danaus_status (*compress)(
         danaus_model *model, danaus_device *device, int64_t sequences,
@@ -35,6 +47,9 @@ struct danaus_model {
     danaus_model_info info;
     int64_t others; /* numbers read that are no weights of linear layers */
     pooling pooling;
+    linear
+        pooler; /* what a pooled row goes through, then tanh; without a plan: nothing */
+    head head;
     linear *linear; /* all linear layers, as they follow each other */
     int linears;
     void *own; /* of the architecture */

@@ -117,8 +117,8 @@ static float *state_of(const work *w, int which, int64_t batch)
 
 static danaus_status start_states(work *w)
 {
-    TRY(dn_bert_lookup(
-        w->m, w->device, w->texts.tokens, w->texts.ids, w->texts.positions,
+    TRY(dn_words_run(
+        &w->m->words, w->device, w->texts.tokens, w->texts.ids, w->texts.positions,
         w->states[0]));
     memcpy(
         w->states[1], w->states[0],

@@ -134,8 +134,9 @@ static danaus_status sense_batch(work *w, int64_t batch)
     int64_t offsets[TEXTS_BATCH + 1], step = w->texts.most * m->width;
     dn_work_batch(w, batch, offsets, p);
     size_t bytes = (size_t)(p->tokens * m->width) * sizeof *p->h;
-    TRY(dn_bert_lookup(
-        m, w->device, p->tokens, ids_of(w, batch), positions_of(w, batch), w->inputs));
+    TRY(dn_words_run(
+        &m->words, w->device, p->tokens, ids_of(w, batch), positions_of(w, batch),
+        w->inputs));
     for (int64_t b = 0; b < m->layers; b++) {
         TRY(run_dense_block(w, b, w->inputs + b * step, p));
         TRY(add_inputs(w, b, p));

@@ -67,14 +67,6 @@ static void add(int64_t count, const float *x, float *to)
         to[i] += x[i];
 }
 
-static danaus_status normalize(
-    const bert *m, danaus_device *device, int64_t tokens, const float *x, affine norm,
-    float *y)
-{
-    memcpy(y, x, (size_t)(tokens * m->width) * sizeof *y);
-    return dn_bert_norm(m, device, tokens, NULL, norm, y);
-}
-
 static nn_attention attention_of(const bert *m, const bert_pass *p)
 {
     return (
@@ -114,14 +106,14 @@ danaus_status dn_pass_run(
         add(n * m->width, p->h, p->s1);
     }
     if (last >= 4)
-        TRY(normalize(m, device, n, p->s1, b->attention, p->h1));
+        TRY(dn_affine_run(&b->attention, device, n, m->width, p->s1, NULL, p->h1));
     if (last >= 5)
         TRY(run_up(m, device, layers, p));
     if (last < 7)
         return DANAUS_OK;
     TRY(dn_linear_run(layers->of[DOWN], device, n, p->inner, p->s2));
     add(n * m->width, p->h1, p->s2);
-    return normalize(m, device, n, p->s2, b->output, p->h2);
+    return dn_affine_run(&b->output, device, n, m->width, p->s2, NULL, p->h2);
 }
 
 static danaus_status norm_back(
@@ -130,7 +122,7 @@ static danaus_status norm_back(
 {
     return device->backend->nn->norm_gradient(
         device,
-        &(nn_norm_gradient){ tokens, m->width, x, dy, norm.scale, m->epsilon, dy });
+        &(nn_norm_gradient){ tokens, m->width, x, dy, norm.scale, norm.epsilon, dy });
 }
 
 danaus_status dn_pass_go_back(

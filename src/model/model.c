@@ -23,7 +23,7 @@ static danaus_status find_arch(const json_t *config, const arch **found)
     span type = { 0 };
     TRY(dn_json_text(config, "model_type", &type));
     for (size_t i = 0; type.text && i < sizeof archs / sizeof *archs; i++)
-        if (dn_span_is(type, archs[i]->name)) {
+        if (archs[i]->recognizes(config, type)) {
             *found = archs[i];
             return DANAUS_OK;
         }
@@ -36,8 +36,10 @@ static danaus_status find_arch(const json_t *config, const arch **found)
 static void fill_info(danaus_model *model)
 {
     danaus_model_info *info = &model->info;
+    info->fills = model->head.words > 0;
     snprintf(info->architecture, sizeof info->architecture, "%s", model->arch->name);
-    info->memory = model->memory.bytes;
+    info->memory =
+        model->memory.bytes + model->pooler.packed + model->head.dense.packed;
     info->linear_parameters = info->dense_parameters = 0;
     for (int i = 0; i < model->linears; i++) {
         const linear *layer = &model->linear[i];
@@ -105,6 +107,8 @@ void danaus_model_destroy(danaus_model *model)
     for (int i = 0; model->linear && i < model->linears; i++)
         dn_linear_close(&model->linear[i]);
     dn_free(model->linear);
+    dn_linear_close(&model->pooler);
+    dn_head_close(&model->head);
     if (model->arch)
         model->arch->close(model);
     dn_blocks_free(&model->memory);
@@ -190,7 +194,36 @@ danaus_status danaus_model_embed(
     TRY(check_sequences(model, device, sequences, offsets, ids));
     if (sequences && !embeddings)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a place for embeddings is needed");
-    return model->arch->embed(model, device, sequences, offsets, ids, embeddings);
+    return dn_encode_embed(model, device, sequences, offsets, ids, embeddings);
+}
+
+static danaus_status check_places(int64_t length, int64_t count, const int64_t *places)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (places[i] < 0 || places[i] >= length)
+            return dn_fail(
+                DANAUS_ERR_ARGUMENT,
+                "place %" PRId64 " is token %" PRId64 " of a sequence of %" PRId64, i,
+                places[i], length);
+    return DANAUS_OK;
+}
+
+danaus_status danaus_model_fill(
+    danaus_model *model, danaus_device *device, int64_t length, const int32_t *ids,
+    int64_t count, const int64_t *places, float *scores)
+{
+    const int64_t offsets[] = { 0, length };
+    TRY(check_sequences(model, device, 1, offsets, ids));
+    if (count < 0 || (count && (!places || !scores)))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "at least 0 places and memory for their scores are "
+                                 "needed");
+    TRY(check_places(length, count, places));
+    if (!model->head.words)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "the model has no head for masked words "
+                                    "(cls.predictions.*)");
+    return dn_encode_fill(model, device, length, ids, count, places, scores);
 }
 
 danaus_status danaus_model_compress(

@@ -46,6 +46,16 @@ static float largest(const float *x, int64_t n)
     return most;
 }
 
+static float dot(const float *x, const float *y, int64_t n)
+{
+    vf total = vf_set1(0);
+    int64_t i = 0;
+    for (; i + VF <= n; i += VF)
+        total = vf_fma(vf_load(x + i), vf_load(y + i), total);
+    int rest = (int)(n - i);
+    return vf_sum(vf_fma(vf_load_part(x + i, rest), vf_load_part(y + i, rest), total));
+}
+
 /* ---- rows ---- */
 
 static void norm(const nn_norm *o, range rows)
@@ -104,6 +114,15 @@ static void pool(const nn_pool *o, int64_t sequence)
     }
     for (int64_t i = 0; i < n; i++)
         y[i] *= factor;
+}
+
+static void score(const nn_score *o, range words)
+{
+    for (int64_t v = words.from; v < words.to; v++)
+        for (int64_t r = 0; r < o->rows; r++)
+            o->y[r * o->words + v] =
+                dot(o->x + r * o->width, o->table + v * o->width, o->width) +
+                (o->bias ? o->bias[v] : 0);
 }
 
 #include "cpu/nn/mix.inc"
@@ -362,6 +381,7 @@ const struct nn_code CAT(dn_cpu_nn_, DANAUS_ISA) = { norm,
                                                      outer,
                                                      contract,
                                                      likelihood,
+                                                     score,
                                                      norm_gradient,
                                                      attention_gradient,
                                                      activation_gradient };

@@ -44,6 +44,7 @@ struct nn_code {
     void (*outer)(const nn_heads *o, range channels);
     void (*contract)(const nn_heads *o, range channels);
     void (*likelihood)(const nn_likelihood *o, range rows);
+    void (*score)(const nn_score *o, range words);
     void (*norm_gradient)(const nn_norm_gradient *o, range rows);
     void (*attention_gradient)(
         const nn_attention_gradient *o, int64_t first, int64_t length, int64_t head,

@@ -92,6 +92,12 @@ static void multiply_task(void *arg, int i)
     run->code->multiply(run->o, rows_of(run, i));
 }
 
+static void score_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->score(run->o, rows_of(run, i));
+}
+
 static void norm_gradient_task(void *arg, int i)
 {
     const rows_run *run = arg;
@@ -179,6 +185,13 @@ static danaus_status cpu_likelihood(danaus_device *dev, const nn_likelihood *o)
 {
     rows_run run = cut_rows(dev, o, o->rows, o->width);
     run_rows(dev, &run, likelihood_task);
+    return DANAUS_OK;
+}
+
+static danaus_status cpu_score(danaus_device *dev, const nn_score *o)
+{
+    rows_run run = cut_rows(dev, o, o->words, o->width);
+    run_rows(dev, &run, score_task);
     return DANAUS_OK;
 }
 
@@ -295,6 +308,7 @@ const nn_backend dn_cpu_nn = {
     .outer = cpu_outer,
     .contract = cpu_contract,
     .likelihood = cpu_likelihood,
+    .score = cpu_score,
     .norm_gradient = cpu_norm_gradient,
     .attention_gradient = cpu_attention_gradient,
     .activation_gradient = cpu_activation_gradient,

@@ -1,0 +1,33 @@
+/* Normalisations of rows. */
+// SPDX-License-Identifier: Apache-2.0
+#include "model/affine.h"
+
+#include "base/status.h"
+
+#include <stdio.h>
+
+danaus_status dn_affine_bind(
+    affine *norm, binder *b, const char *name, int64_t width, double epsilon)
+{
+    char path[256];
+    norm->epsilon = (float)epsilon;
+    snprintf(path, sizeof path, "%s.weight", name);
+    TRY(dn_bind(b, path, 1, &width, &norm->scale));
+    snprintf(path, sizeof path, "%s.bias", name);
+    return dn_bind(b, path, 1, &width, &norm->shift);
+}
+
+danaus_status dn_affine_run(
+    const affine *norm, danaus_device *device, int64_t rows, int64_t width,
+    const float *x, const float *more, float *y)
+{
+    return device->backend->nn->norm(
+        device, &(nn_norm){ .rows = rows,
+                            .width = width,
+                            .x = x,
+                            .more = more,
+                            .scale = norm->scale,
+                            .shift = norm->shift,
+                            .epsilon = norm->epsilon,
+                            .y = y });
+}

@@ -1,0 +1,23 @@
+/* Normalisations of rows, each number then scaled and shifted. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MODEL_AFFINE_H
+#define DN_MODEL_AFFINE_H
+
+#include "backend/nn.h"
+#include "model/bind.h"
+
+typedef struct affine {
+    const float *scale, *shift; /* [width] */
+    float epsilon;
+} affine;
+
+/* Reads NAME.weight and NAME.bias. */
+danaus_status dn_affine_bind(
+    affine *norm, binder *b, const char *name, int64_t width, double epsilon);
+
+/* y becomes norm(x + more); more: or NULL; y may be x. */
+danaus_status dn_affine_run(
+    const affine *norm, danaus_device *device, int64_t rows, int64_t width,
+    const float *x, const float *more, float *y);
+
+#endif

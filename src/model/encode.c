@@ -1,0 +1,208 @@
+/* Sequences through an encoder, chunk after chunk. */
+// SPDX-License-Identifier: Apache-2.0
+#include "model/encode.h"
+
+#include "base/mem.h"
+#include "base/numbers.h"
+#include "base/status.h"
+#include "model/arch.h"
+
+#include <math.h>
+#include <string.h>
+
+void *dn_cut(uintptr_t *at, int64_t bytes)
+{
+    void *part = (void *)*at;
+    *at += dn_aligned(bytes);
+    return part;
+}
+
+/* Memory for the largest chunk, and what is copied from and to the host. */
+typedef struct encoding {
+    danaus_model *model;
+    danaus_device *device;
+    const encoder *encoder;
+    int64_t tokens, sequences; /* at most */
+    void *memory;              /* of the device, all of it */
+    void *own;                 /* of the encoder */
+    int32_t *ids, *positions;
+    float *pooled, *dense;
+    int64_t *host_offsets;
+    int32_t *host_positions;
+} encoding;
+
+/* Sequences from `first` on that make a chunk of at most `tokens`, or one. */
+static int64_t chunk_of(
+    const int64_t *offsets, int64_t sequences, int64_t first, int64_t tokens)
+{
+    int64_t n = 1;
+    while (first + n < sequences && offsets[first + n + 1] - offsets[first] <= tokens)
+        n++;
+    return n;
+}
+
+static void measure(encoding *e, int64_t sequences, const int64_t *offsets)
+{
+    e->tokens = e->sequences = 1;
+    for (int64_t first = 0, n; first < sequences; first += n) {
+        n = chunk_of(offsets, sequences, first, e->encoder->tokens);
+        e->tokens = MAX(e->tokens, offsets[first + n] - offsets[first]);
+        e->sequences = MAX(e->sequences, n);
+    }
+}
+
+static uintptr_t lay(encoding *e, uintptr_t at)
+{
+    int64_t row = e->model->info.width * (int64_t)sizeof(float);
+    e->ids = dn_cut(&at, e->tokens * (int64_t)sizeof(int32_t));
+    e->positions = dn_cut(&at, e->tokens * (int64_t)sizeof(int32_t));
+    e->pooled = dn_cut(&at, e->sequences * row);
+    e->dense = dn_cut(&at, e->sequences * row);
+    e->own = (void *)at;
+    return at;
+}
+
+static danaus_status open_encoding(encoding *e)
+{
+    int64_t own = e->encoder->bytes(e->model, e->tokens, e->sequences);
+    TRY(danaus_alloc(e->device, lay(e, 0) + (size_t)own, &e->memory));
+    lay(e, (uintptr_t)e->memory);
+    e->host_offsets = dn_calloc((size_t)e->sequences + 1, sizeof *e->host_offsets);
+    e->host_positions = dn_calloc((size_t)e->tokens, sizeof *e->host_positions);
+    return e->host_offsets && e->host_positions
+               ? DANAUS_OK
+               : dn_fail_memory((size_t)e->tokens * sizeof(int32_t), "positions");
+}
+
+static void close_encoding(encoding *e)
+{
+    dn_free(e->host_offsets);
+    dn_free(e->host_positions);
+    danaus_free(e->device, e->memory);
+}
+
+static void number_tokens(const encoding *e, const int64_t *offsets, int64_t sequences)
+{
+    for (int64_t i = 0; i <= sequences; i++)
+        e->host_offsets[i] = offsets[i] - offsets[0];
+    for (int64_t i = 0; i < sequences; i++)
+        for (int64_t t = e->host_offsets[i]; t < e->host_offsets[i + 1]; t++)
+            e->host_positions[t] = (int32_t)(t - e->host_offsets[i]);
+}
+
+/* The rows h of `n` sequences. */
+static danaus_status run_chunk(
+    const encoding *e, const int64_t *offsets, int64_t n, const int32_t *ids, float **h)
+{
+    number_tokens(e, offsets, n);
+    int64_t tokens = e->host_offsets[n];
+    size_t bytes = (size_t)tokens * sizeof(int32_t);
+    TRY(danaus_upload(e->device, e->ids, ids + offsets[0], bytes));
+    TRY(danaus_upload(e->device, e->positions, e->host_positions, bytes));
+    const chunk c = { { n, e->host_offsets }, tokens, e->ids, e->positions };
+    return e->encoder->run(e->model, e->device, &c, e->own, h);
+}
+
+/* ---- embeddings ---- */
+
+/* One vector a sequence, in host memory. */
+static danaus_status pool(const encoding *e, int64_t n, const float *h, float *to)
+{
+    const danaus_model *model = e->model;
+    int64_t width = model->info.width;
+    float *y = e->pooled;
+    TRY(e->device->backend->nn->pool(
+        e->device, &(nn_pool){ { n, e->host_offsets },
+                               width,
+                               model->pooling.first,
+                               model->pooling.normalize,
+                               h,
+                               y }));
+    if (model->pooler.plan) {
+        TRY(dn_linear_run(&model->pooler, e->device, n, y, e->dense));
+        y = e->dense;
+    }
+    TRY(danaus_download(e->device, to, y, (size_t)(n * width) * sizeof *to));
+    for (int64_t i = 0; model->pooler.plan && i < n * width; i++)
+        to[i] = tanhf(to[i]);
+    return DANAUS_OK;
+}
+
+static danaus_status embed_chunks(
+    const encoding *e, int64_t sequences, const int64_t *offsets, const int32_t *ids,
+    float *embeddings)
+{
+    float *h;
+    for (int64_t first = 0, n; first < sequences; first += n) {
+        n = chunk_of(offsets, sequences, first, e->encoder->tokens);
+        TRY(run_chunk(e, offsets + first, n, ids, &h));
+        TRY(pool(e, n, h, embeddings + first * e->model->info.width));
+    }
+    return DANAUS_OK;
+}
+
+danaus_status dn_encode_embed(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, float *embeddings)
+{
+    encoding e = { .model = model, .device = device, .encoder = model->arch->encoder };
+    measure(&e, sequences, offsets);
+    danaus_status status = open_encoding(&e);
+    if (status == DANAUS_OK)
+        status = embed_chunks(&e, sequences, offsets, ids, embeddings);
+    close_encoding(&e);
+    return status;
+}
+
+int64_t dn_encode_bytes(const danaus_model *model, int64_t sequences, int64_t length)
+{
+    encoding e = { .model = (danaus_model *)(uintptr_t)model,
+                   .encoder = model->arch->encoder };
+    e.sequences = CLAMP(e.encoder->tokens / length, 1, sequences);
+    e.tokens = e.sequences * length;
+    return (int64_t)lay(&e, 0) + e.encoder->bytes(model, e.tokens, e.sequences);
+}
+
+/* ---- scores of words ---- */
+
+static danaus_status score_rows(
+    const encoding *e, const float *h, int64_t count, const int64_t *places,
+    float *scores)
+{
+    const head *of = &e->model->head;
+    size_t row = (size_t)e->model->info.width * sizeof(float);
+    void *memory;
+    TRY(danaus_alloc(e->device, dn_head_bytes(of), &memory));
+    danaus_status status = DANAUS_OK;
+    for (int64_t at = 0, n; at < count && status == DANAUS_OK; at += n) {
+        n = MIN(count - at, HEAD_ROWS);
+        for (int64_t i = 0; i < n && status == DANAUS_OK; i++)
+            status = e->device->backend->copy(
+                e->device, (char *)memory + (size_t)i * row,
+                (const char *)h + (size_t)places[at + i] * row, row);
+        if (status == DANAUS_OK)
+            status = dn_head_run(of, e->device, n, memory, scores + at * of->words);
+    }
+    danaus_free(e->device, memory);
+    return status;
+}
+
+danaus_status dn_encode_fill(
+    danaus_model *model, danaus_device *device, int64_t length, const int32_t *ids,
+    int64_t count, const int64_t *places, float *scores)
+{
+    encoding e = { .model = model,
+                   .device = device,
+                   .encoder = model->arch->encoder,
+                   .tokens = length,
+                   .sequences = 1 };
+    const int64_t offsets[] = { 0, length };
+    float *h;
+    danaus_status status = open_encoding(&e);
+    if (status == DANAUS_OK)
+        status = run_chunk(&e, offsets, 1, ids, &h);
+    if (status == DANAUS_OK)
+        status = score_rows(&e, h, count, places, scores);
+    close_encoding(&e);
+    return status;
+}

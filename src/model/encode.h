@@ -1,0 +1,31 @@
+/* Sequences through an encoder, chunk after chunk, and what is made of the rows that come
+   out: embeddings, scores of words. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MODEL_ENCODE_H
+#define DN_MODEL_ENCODE_H
+
+#include "backend/nn.h"
+#include "danaus/model.h"
+
+/* Sequences that go through an encoder together. */
+typedef struct chunk {
+    nn_sequences sequences;
+    int64_t tokens;
+    const int32_t *ids, *positions; /* [tokens], device memory */
+} chunk;
+
+/* Cuts so many bytes off; from NULL on it counts them. */
+void *dn_cut(uintptr_t *at, int64_t bytes);
+
+/* As danaus_model_embed() and danaus_model_fill(), of sequences that are checked. */
+danaus_status dn_encode_embed(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, float *embeddings);
+danaus_status dn_encode_fill(
+    danaus_model *model, danaus_device *device, int64_t length, const int32_t *ids,
+    int64_t count, const int64_t *places, float *scores);
+
+/* Bytes that embedding such sequences takes at once. */
+int64_t dn_encode_bytes(const danaus_model *model, int64_t sequences, int64_t length);
+
+#endif

@@ -1,0 +1,35 @@
+/* The head of masked language models: a score for each word of the vocabulary,
+
+       scores = W norm(activation(D h + d)) + bias,
+
+   where W is a table of its own or the embeddings of words. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MODEL_HEAD_H
+#define DN_MODEL_HEAD_H
+
+#include "model/linear.h"
+#include "model/words.h"
+
+/* Rows that are worked on together. */
+#define HEAD_ROWS 32
+
+typedef struct head {
+    int64_t words, width; /* words 0: there is none */
+    linear dense;
+    affine norm;
+    const float *table, *bias; /* [words][width], [words] */
+} head;
+
+/* Reads cls.predictions.*, where a file has it. */
+danaus_status dn_head_open(
+    head *h, binder *b, const words *w, danaus_activation activation, double epsilon);
+void dn_head_close(head *h);
+
+/* Device memory that a run needs, whose beginning is x[HEAD_ROWS][width]. */
+size_t dn_head_bytes(const head *h);
+
+/* Scores [rows][words] in host memory, of at most HEAD_ROWS rows in `memory`. */
+danaus_status dn_head_run(
+    const head *h, danaus_device *device, int64_t rows, void *memory, float *scores);
+
+#endif

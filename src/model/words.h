@@ -1,0 +1,39 @@
+/* What encoders of BERT's family begin with: the sum of a word's, a position's and a type's row,
+   normalised. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MODEL_WORDS_H
+#define DN_MODEL_WORDS_H
+
+#include "model/affine.h"
+#include "model/config.h"
+
+#define MOST_WIDTH  ((int64_t)1 << 20)
+#define MOST_TOKENS ((int64_t)1 << 24)
+#define MOST_LAYERS 1000
+
+typedef struct words {
+    int64_t width, vocabulary, positions, types;
+    const float *word, *position, *type;
+    affine norm;
+} words;
+
+/* Fields of config.json that encoders have in common. */
+typedef struct encoder_config {
+    int64_t layers, width, inner, vocabulary, positions, types;
+    double epsilon;
+    danaus_activation activation;
+} encoder_config;
+
+danaus_status dn_encoder_config(const json_t *config, encoder_config *c);
+
+/* Finds what stands before all names of an encoder, such as "bert." where heads are in the same
+   file. `heads` is what stands before those. */
+void dn_words_prefix(binder *b, const char **heads);
+
+/* Reads embeddings.*. */
+danaus_status dn_words_bind(words *w, binder *b, const encoder_config *c);
+danaus_status dn_words_run(
+    const words *w, danaus_device *device, int64_t tokens, const int32_t *ids,
+    const int32_t *positions, float *h);
+
+#endif
