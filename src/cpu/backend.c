@@ -242,7 +242,12 @@ static size_t cpu_ks_scratch(
     danaus_device *dev, const ks_step *steps, int count, int64_t batch)
 {
     const void *packed[DANAUS_MAX_FACTORS] = { 0 };
-    ks_operands o = { .batch = batch, .packed = packed };
+    char some;
+    ks_operands o = { .batch = batch,
+                      .x = &some,
+                      .y = &some,
+                      .packed = packed,
+                      .activation = (danaus_activation)steps[count - 1].p.activation };
     cpu(dev)->asks = 1;
     cpu(dev)->asked = 0;
     dn_cpu_ks_run(dev, steps, count, &o);

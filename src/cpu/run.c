@@ -130,10 +130,10 @@ static void step_views(
     const chain_run *c, int number, int64_t s, char *panels, cpu_view *x, cpu_view *y)
 {
     const ks_step *step = &c->steps[number];
-    size_t odd = panels ? c->panel_bytes : 0;
-    *x = number ? between(step - 1, panels + (number % 2 ? 0 : odd), c->slab)
+    char *other = panels ? panels + c->panel_bytes : NULL;
+    *x = number ? between(step - 1, number % 2 ? panels : other, c->slab)
                 : columns_from(c->x, s);
-    *y = number + 1 < c->count ? between(step, panels + (number % 2 ? odd : 0), c->slab)
+    *y = number + 1 < c->count ? between(step, number % 2 ? other : panels, c->slab)
                                : columns_from(c->y, s);
     if (c->tiled && number && has_panels(step - 1))
         cut_tiles(step - 1, NULL, x);

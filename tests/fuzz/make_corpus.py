@@ -191,9 +191,9 @@ def sounds():
 def descriptions():
     """Fields in the order of danaus_conv_desc, _short_desc and _stream_desc."""
     def conv(*fields, kind=0, dtype=0, effort=0, batch=0, axes=(0, 0, 0, 0),
-             keep=(0, 0, 0, 0), reserved=0):
-        return b"\0" + struct.pack("<4q3i4xq8iI", *fields, kind, dtype, effort, batch,
-                                   *axes, *keep, reserved)
+             keep=(0, 0, 0, 0), packed=0, accuracy=0, reserved=0):
+        return b"\0" + struct.pack("<4q3i4xq10iI", *fields, kind, dtype, effort, batch,
+                                   *axes, *keep, packed, accuracy, reserved)
     put("conv", "plain", conv(3, 50, 0, 0))
     put("conv", "circular", conv(2, 31, 40, 1, kind=1, dtype=2))
     put("conv", "both_ways", conv(4, 100, 7, 2, kind=2, dtype=4))
@@ -208,6 +208,8 @@ def descriptions():
     put("conv", "many_filters", conv(1 << 40, 5, 1, 1 << 40))
     put("conv", "negative", conv(-1, -1, -1, -1))
     put("conv", "reserved", conv(1, 5, 0, 0, reserved=1))
+    put("conv", "packed", conv(2, 30, 0, 0, packed=1) + bytes(28) + struct.pack("<4q", 0, 7, 7, 30))
+    put("conv", "fast", conv(2, 64, 0, 0, accuracy=1))
     put("conv", "odd_words", conv(1, 5, 0, 0, kind=3, dtype=9, effort=2, batch=-1))
     put("conv", "short", b"\2" + struct.pack("<3q3i", 3, 40, 4, 1, 1, 0))
     put("conv", "short_all", b"\2" + struct.pack("<3q3i", 1 << 40, 1 << 20, 128, 0, 0, 2))
@@ -331,8 +333,42 @@ def tokenizers():
     put("tokenizer", "lines_again", b"{}\0" + lines + b"\r\na \na\n\0a ab")
 
 
+def plans():
+    """Bytes in the order in which fuzz_plan.c reads them."""
+    def plan(*patterns, device=0, threads=1, place=0, layout=0, dtype=1, adjoint=0,
+             gradients=0, fresh=0, keep=0, activation=0, expects_bias=0, weights=0, bias=0,
+             batch=7, wrong=()):
+        head = bytes([device, threads, place, 1, layout, dtype, adjoint, gradients, fresh,
+                      keep, activation, expects_bias, 1, batch])
+        head += bytes([255, *wrong]) if wrong else b"\0"
+        head += bytes([weights, bias, 1, batch, len(patterns) - 1])
+        return head + b"\0" + b"".join(bytes(p) for p in patterns)
+
+    square, long = [(1, 8, 8, 4), (4, 8, 8, 1)], [(1, 40, 24, 2), (2, 24, 3, 1)]
+    for device in range(4):
+        put("plan", f"device_{device}", plan(*square, device=device, gradients=1))
+    for dtype in range(1, 7):
+        put("plan", f"type_{dtype}", plan(*long, dtype=dtype, weights=dtype - 1, device=1,
+            layout=dtype % 2, gradients=1, bias=1, place=dtype))
+    for activation in range(1, 5):
+        put("plan", f"activation_{activation}", plan(*long, activation=activation, bias=1,
+            expects_bias=1, device=2, batch=65, dtype=activation % 4))
+    put("plan", "adjoint", plan(*long, adjoint=1, device=1, threads=2, batch=200))
+    put("plan", "fresh", plan(*square, *square, fresh=1, dtype=3, device=1, batch=40))
+    put("plan", "keep", plan(*square, keep=1, layout=1, device=2, batch=33))
+    put("plan", "other_weights", plan(*square, weights=3, gradients=1))
+    put("plan", "complex_weights", plan(*square, weights=4))
+    put("plan", "activation_and_gradients", plan(*square, activation=1, gradients=1))
+    put("plan", "apart", plan((1, 2, 3, 4), (1, 2, 3, 4)))
+    put("plan", "no_size", plan((0, 1, 1, 1)))
+    put("plan", "huge", plan((255,) * 36))
+    for i, wrong in enumerate([(0, 3), (1,), (2,), (3,)]):
+        put("plan", f"wrong_{i}", plan(*square, wrong=wrong))
+
+
 def main():
     arrays()
+    plans()
     suites()
     sounds()
     descriptions()

@@ -46,6 +46,9 @@ typedef struct array {
 } array;
 
 array array_make(danaus_dtype dtype, int64_t count);
+
+/* From now on arrays lie in the four ways in turn, beginning with this one (modulo 4). */
+void array_places_from(unsigned place);
 array array_random(rng *r, danaus_dtype dtype, int64_t count);
 void array_free(array *a);
 size_t array_block_bytes(const array *a); /* from `block` to behind the last guard */
