@@ -10,6 +10,7 @@ from danaus.torch.compress import compress
 from danaus.torch.conv import GatedLongConv, LongConv, ShortConv
 from danaus.torch.fuse import FusedLinear, fuse_qkv
 from danaus.torch.linear import KSLinear, MonarchLinear, freeze
+from danaus.torch.monarch import CausalMonarchConv
 from danaus.torch.replace import Report, replace_linear
 
 # One line for each module.
@@ -17,7 +18,7 @@ from danaus.torch.replace import Report, replace_linear
 __all__ = [
     "functional",
     "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
-    "GatedLongConv", "LongConv", "ShortConv",
+    "CausalMonarchConv", "GatedLongConv", "LongConv", "ShortConv",
     "InterpolatedLinear", "SumLinear", "Report", "compress", "replace_linear",
 ]
 # fmt: on
