@@ -26,7 +26,7 @@ danaus_model_load(danaus_device *device, const char *path, danaus_model **model)
 DANAUS_API void danaus_model_destroy(danaus_model *model); /* NULL is fine */
 
 typedef struct danaus_model_info {
-    char architecture[32];     /* "bert" */
+    char architecture[32];     /* "bert", "m2-bert" */
     int64_t layers, width;     /* blocks; numbers of a token between them */
     int64_t heads, vocabulary; /* of attention; ids are less than that */
     int64_t max_length;        /* tokens of a text, at most */
@@ -41,6 +41,23 @@ typedef struct danaus_model_info {
 
 DANAUS_API danaus_status
 danaus_model_describe(const danaus_model *model, danaus_model_info *info);
+
+/* What embedding costs. Operations are products and sums of numbers. */
+typedef struct danaus_model_cost {
+    int64_t memory; /* bytes that a call allocates, and frees */
+    int64_t kept;   /* bytes that the first such call allocates for later ones */
+    double linear;  /* operations of linear layers */
+    double mixing;  /* of attention or long convolutions, by their fast transforms */
+    double filters; /* of making filters of long convolutions, once for what is kept,
+                        else for a chunk of sequences */
+    uint64_t reserved[8];
+} danaus_model_cost;
+
+/* What danaus_model_embed() of so many sequences of `length` tokens will cost, before anything
+   is allocated. */
+DANAUS_API danaus_status danaus_model_estimate(
+    danaus_model *model, danaus_device *device, int64_t sequences, int64_t length,
+    danaus_model_cost *cost);
 
 /* A linear layer of a model. */
 typedef struct danaus_model_layer {

@@ -72,8 +72,8 @@ typedef struct nn_sine {
    With rows and channels exchanged it turns them back. */
 typedef struct nn_turn {
     int64_t rows, width, stride;
-    int64_t pitch; /* from a row of x to the next; 0: width */
-    const float *x;
+    int64_t pitch;              /* from a row of x to the next; 0: width */
+    const float *x, *more;      /* more: like x and added to it, or NULL */
     const float *decay, *times; /* [width], [rows]; or NULL */
     float shift;
     float *y;
@@ -92,6 +92,20 @@ typedef struct nn_short {
     const float *k, *shift; /* [taps][width], [width] */
     float *y;               /* [width][stride] */
 } nn_short;
+
+/* Zeros in columns [from, stride) of channels y[channels][stride]. */
+typedef struct nn_pad {
+    int64_t channels, from, stride;
+    float *y;
+} nn_pad;
+
+/* y[r][i] = activation(x[r][i]) x[r][width + i] for rows x[rows][2 width]. */
+typedef struct nn_gate {
+    int64_t rows, width;
+    danaus_activation activation;
+    const float *x;
+    float *y;
+} nn_gate;
 
 /* y = a b for `count` numbers. y may be a or b. */
 typedef struct nn_multiply {
@@ -165,6 +179,8 @@ struct nn_backend {
     danaus_status (*outer)(danaus_device *dev, const nn_heads *o);
     danaus_status (*contract)(danaus_device *dev, const nn_heads *o);
     danaus_status (*likelihood)(danaus_device *dev, const nn_likelihood *o);
+    danaus_status (*pad)(danaus_device *dev, const nn_pad *o);
+    danaus_status (*gate)(danaus_device *dev, const nn_gate *o);
     danaus_status (*score)(danaus_device *dev, const nn_score *o);
     danaus_status (*norm_gradient)(danaus_device *dev, const nn_norm_gradient *o);
     danaus_status (*attention_gradient)(

@@ -13,12 +13,18 @@
 /* An architecture whose blocks take rows of tokens to rows of tokens. */
 typedef struct encoder {
     int64_t tokens; /* that go through together, unless one sequence has more */
-    /* Bytes that such a chunk needs, whatever lengths its sequences have. */
-    int64_t (*bytes)(const danaus_model *model, int64_t tokens, int64_t sequences);
+    /* Bytes of device memory that such a chunk needs, whose longest sequence has so many
+       tokens. */
+    int64_t (*bytes)(const danaus_model *model, int64_t tokens, int64_t longest);
     /* Rows h [tokens][width] of a chunk, somewhere in `memory`. */
     danaus_status (*run)(
         danaus_model *model, danaus_device *device, const chunk *c, void *memory,
         float **h);
+    /* What a sequence of this length costs beside linear layers, and what beside `bytes` it
+       takes, added. */
+    danaus_status (*cost)(
+        danaus_model *model, danaus_device *device, int64_t length,
+        danaus_model_cost *cost);
 } encoder;
 
 typedef struct arch {
@@ -46,9 +52,9 @@ struct danaus_model {
     blocks memory;
     danaus_model_info info;
     int64_t others; /* numbers read that are no weights of linear layers */
+    int64_t packed; /* bytes of what is packed beside linear layers */
     pooling pooling;
-    linear
-        pooler; /* what a pooled row goes through, then tanh; without a plan: nothing */
+    linear pooler; /* of a pooled row, then tanh; without a plan: nothing */
     head head;
     linear *linear; /* all linear layers, as they follow each other */
     int linears;

@@ -158,10 +158,10 @@ static uintptr_t lay(const bert *m, int64_t tokens, uintptr_t at, activations *a
     return at;
 }
 
-static int64_t bert_bytes(const danaus_model *model, int64_t tokens, int64_t sequences)
+static int64_t bert_bytes(const danaus_model *model, int64_t tokens, int64_t longest)
 {
     activations a;
-    (void)sequences;
+    (void)longest;
     return (int64_t)lay(model->own, tokens, 0, &a);
 }
 
@@ -197,7 +197,17 @@ static danaus_status bert_run(
     return DANAUS_OK;
 }
 
-static const encoder bert_encoder = { CHUNK_TOKENS, bert_bytes, bert_run };
+/* Scores and sums of values. */
+static danaus_status bert_cost(
+    danaus_model *model, danaus_device *device, int64_t length, danaus_model_cost *cost)
+{
+    const bert *m = model->own;
+    (void)device;
+    cost->mixing = 4 * (double)(m->layers * m->width) * (double)length * (double)length;
+    return DANAUS_OK;
+}
+
+static const encoder bert_encoder = { CHUNK_TOKENS, bert_bytes, bert_run, bert_cost };
 
 const arch dn_arch_bert = {
     .name = "bert",

@@ -22,17 +22,16 @@ typedef struct encoding {
     danaus_model *model;
     danaus_device *device;
     const encoder *encoder;
-    int64_t tokens, sequences; /* at most */
-    void *memory;              /* of the device, all of it */
-    void *own;                 /* of the encoder */
+    int64_t tokens, sequences, longest; /* at most */
+    void *memory;                       /* of the device, all of it */
+    void *own;                          /* of the encoder */
     int32_t *ids, *positions;
     float *pooled, *dense;
     int64_t *host_offsets;
     int32_t *host_positions;
 } encoding;
 
-/* Sequences from `first` on that make a chunk of at most `tokens`, or one. */
-static int64_t chunk_of(
+int64_t dn_chunk_of(
     const int64_t *offsets, int64_t sequences, int64_t first, int64_t tokens)
 {
     int64_t n = 1;
@@ -41,11 +40,21 @@ static int64_t chunk_of(
     return n;
 }
 
+int64_t dn_longest(const nn_sequences *sequences)
+{
+    int64_t longest = 0;
+    for (int64_t i = 0; i < sequences->count; i++)
+        longest = MAX(longest, sequences->offsets[i + 1] - sequences->offsets[i]);
+    return longest;
+}
+
 static void measure(encoding *e, int64_t sequences, const int64_t *offsets)
 {
+    const nn_sequences all = { sequences, offsets };
     e->tokens = e->sequences = 1;
+    e->longest = MAX(dn_longest(&all), 1);
     for (int64_t first = 0, n; first < sequences; first += n) {
-        n = chunk_of(offsets, sequences, first, e->encoder->tokens);
+        n = dn_chunk_of(offsets, sequences, first, e->encoder->tokens);
         e->tokens = MAX(e->tokens, offsets[first + n] - offsets[first]);
         e->sequences = MAX(e->sequences, n);
     }
@@ -64,7 +73,7 @@ static uintptr_t lay(encoding *e, uintptr_t at)
 
 static danaus_status open_encoding(encoding *e)
 {
-    int64_t own = e->encoder->bytes(e->model, e->tokens, e->sequences);
+    int64_t own = e->encoder->bytes(e->model, e->tokens, e->longest);
     TRY(danaus_alloc(e->device, lay(e, 0) + (size_t)own, &e->memory));
     lay(e, (uintptr_t)e->memory);
     e->host_offsets = dn_calloc((size_t)e->sequences + 1, sizeof *e->host_offsets);
@@ -134,7 +143,7 @@ static danaus_status embed_chunks(
 {
     float *h;
     for (int64_t first = 0, n; first < sequences; first += n) {
-        n = chunk_of(offsets, sequences, first, e->encoder->tokens);
+        n = dn_chunk_of(offsets, sequences, first, e->encoder->tokens);
         TRY(run_chunk(e, offsets + first, n, ids, &h));
         TRY(pool(e, n, h, embeddings + first * e->model->info.width));
     }
@@ -154,13 +163,22 @@ danaus_status dn_encode_embed(
     return status;
 }
 
-int64_t dn_encode_bytes(const danaus_model *model, int64_t sequences, int64_t length)
+danaus_status dn_encode_cost(
+    danaus_model *model, danaus_device *device, int64_t sequences, int64_t length,
+    danaus_model_cost *cost)
 {
-    encoding e = { .model = (danaus_model *)(uintptr_t)model,
-                   .encoder = model->arch->encoder };
+    encoding e = { .model = model, .encoder = model->arch->encoder };
+    danaus_model_cost one = { 0 };
     e.sequences = CLAMP(e.encoder->tokens / length, 1, sequences);
     e.tokens = e.sequences * length;
-    return (int64_t)lay(&e, 0) + e.encoder->bytes(model, e.tokens, e.sequences);
+    one.memory = (int64_t)lay(&e, 0) + e.encoder->bytes(model, e.tokens, length);
+    for (int i = 0; i < model->linears; i++)
+        one.linear += 2 * (double)model->linear[i].parameters * (double)length;
+    TRY(e.encoder->cost(model, device, length, &one));
+    one.linear *= (double)sequences;
+    one.mixing *= (double)sequences;
+    *cost = one;
+    return DANAUS_OK;
 }
 
 /* ---- scores of words ---- */
@@ -195,7 +213,8 @@ danaus_status dn_encode_fill(
                    .device = device,
                    .encoder = model->arch->encoder,
                    .tokens = length,
-                   .sequences = 1 };
+                   .sequences = 1,
+                   .longest = length };
     const int64_t offsets[] = { 0, length };
     float *h;
     danaus_status status = open_encoding(&e);

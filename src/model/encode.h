@@ -17,6 +17,13 @@ typedef struct chunk {
 /* Cuts so many bytes off; from NULL on it counts them. */
 void *dn_cut(uintptr_t *at, int64_t bytes);
 
+/* Sequences from `first` on that have no more than so many tokens together; at least one. */
+int64_t dn_chunk_of(
+    const int64_t *offsets, int64_t sequences, int64_t first, int64_t tokens);
+
+/* Tokens of the longest one. */
+int64_t dn_longest(const nn_sequences *sequences);
+
 /* As danaus_model_embed() and danaus_model_fill(), of sequences that are checked. */
 danaus_status dn_encode_embed(
     danaus_model *model, danaus_device *device, int64_t sequences,
@@ -25,7 +32,9 @@ danaus_status dn_encode_fill(
     danaus_model *model, danaus_device *device, int64_t length, const int32_t *ids,
     int64_t count, const int64_t *places, float *scores);
 
-/* Bytes that embedding such sequences takes at once. */
-int64_t dn_encode_bytes(const danaus_model *model, int64_t sequences, int64_t length);
+/* As danaus_model_estimate(). */
+danaus_status dn_encode_cost(
+    danaus_model *model, danaus_device *device, int64_t sequences, int64_t length,
+    danaus_model_cost *cost);
 
 #endif

@@ -38,8 +38,8 @@ static void fill_info(danaus_model *model)
     danaus_model_info *info = &model->info;
     info->fills = model->head.words > 0;
     snprintf(info->architecture, sizeof info->architecture, "%s", model->arch->name);
-    info->memory =
-        model->memory.bytes + model->pooler.packed + model->head.dense.packed;
+    info->memory = model->memory.bytes + model->packed + model->pooler.packed +
+                   model->head.dense.packed;
     info->linear_parameters = info->dense_parameters = 0;
     for (int i = 0; i < model->linears; i++) {
         const linear *layer = &model->linear[i];
@@ -195,6 +195,22 @@ danaus_status danaus_model_embed(
     if (sequences && !embeddings)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a place for embeddings is needed");
     return dn_encode_embed(model, device, sequences, offsets, ids, embeddings);
+}
+
+danaus_status danaus_model_estimate(
+    danaus_model *model, danaus_device *device, int64_t sequences, int64_t length,
+    danaus_model_cost *cost)
+{
+    if (!model || !device || !cost || sequences < 1 || length < 1)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a model, a device, numbers of sequences and tokens "
+                                 "and a place for what they cost are needed");
+    TRY(dn_check_place(device, model->device_name));
+    if (length > model->info.max_length)
+        return dn_fail(
+            DANAUS_ERR_SHAPE, "%" PRId64 " tokens; at most %" PRId64 " are possible",
+            length, model->info.max_length);
+    return dn_encode_cost(model, device, sequences, length, cost);
 }
 
 static danaus_status check_places(int64_t length, int64_t count, const int64_t *places)

@@ -82,7 +82,7 @@ danaus_status dn_pooling_read(const char *folder, pooling *p)
 {
     json_t *modules;
     TRY(dn_config_load(folder, "modules.json", 1, &modules));
-    pooling found = { .normalize = !modules };
+    pooling found = { .given = modules != NULL, .normalize = !modules };
     danaus_status status = DANAUS_OK;
     if (modules && !json_is_array(modules))
         status = dn_fail(DANAUS_ERR_FORMAT, "modules.json is no list");

@@ -7,6 +7,7 @@
 
 /* How tokens become one vector. */
 typedef struct pooling {
+    int given;        /* by modules.json */
     int first;        /* the first token, else the mean of all */
     int normalize;    /* to length 1 */
     char folder[256]; /* of its configuration, in the model's; or "" */

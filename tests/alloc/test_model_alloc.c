@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "support/bert.h"
 #include "support/files.h"
+#include "support/m2_bert.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,15 @@ static danaus_status embed(scene *s, float *y)
     return danaus_model_embed(s->model, s->device, SEQUENCES, s->offsets, s->ids, y);
 }
 
+static void number_tokens(scene *s, rng *r, int64_t vocabulary)
+{
+    for (int i = 0; i < SEQUENCES; i++) {
+        s->offsets[i + 1] = s->offsets[i] + 1 + i % 3;
+        for (int64_t t = s->offsets[i]; t < s->offsets[i + 1]; t++)
+            s->ids[t] = (int32_t)rng_int(r, 0, vocabulary - 1);
+    }
+}
+
 static void open_scene(scene *s)
 {
     rng r = { 12 };
@@ -38,11 +48,7 @@ static void open_scene(scene *s)
         bert_free(&s->m);
         s->m = bert_random_dense(&r);
     } while (s->m.width < 6 || s->m.layers > 1 || s->m.positions < 3);
-    for (int i = 0; i < SEQUENCES; i++) {
-        s->offsets[i + 1] = s->offsets[i] + 1 + i % 3;
-        for (int64_t t = s->offsets[i]; t < s->offsets[i + 1]; t++)
-            s->ids[t] = (int32_t)rng_int(&r, 0, s->m.vocabulary - 1);
-    }
+    number_tokens(s, &r, s->m.vocabulary);
     assert_ok(danaus_device_open("cpu", &s->device));
     assert_ok(danaus_device_set_threads(s->device, 1));
     s->model = bert_load(&s->m, s->device);
@@ -145,10 +151,43 @@ static void models_are_saved_without_memory(void **state)
     close_scene(&s);
 }
 
+/* Spectra are made by the first call for a length: a new model for each. */
+static danaus_status load_embed_and_fill(scene *s)
+{
+    danaus_model *model = NULL;
+    float y[SEQUENCES * 80];
+    const int64_t place = 1;
+    danaus_status status = danaus_model_load(s->device, scratch_directory(), &model);
+    if (status == DANAUS_OK)
+        status = danaus_model_embed(model, s->device, SEQUENCES, s->offsets, s->ids, y);
+    if (status == DANAUS_OK)
+        status = danaus_model_fill(model, s->device, 3, s->ids + 3, 1, &place, y);
+    danaus_model_destroy(model);
+    return status;
+}
+
+static void models_with_filters_live_without_memory(void **state)
+{
+    (void)state;
+    scene s;
+    memset(&s, 0, sizeof s);
+    small_m2 m = m2_of_vectors(1);
+    s.m.width = m.width;
+    number_tokens(&s, &(rng){ 3 }, m.vocabulary);
+    assert_ok(danaus_device_open("cpu", &s.device));
+    assert_ok(danaus_device_set_threads(s.device, 1));
+    s.model = m2_load(&m, s.device);
+    assert_ok(embed(&s, s.before));
+    fail_each(&s, load_embed_and_fill);
+    close_scene(&s);
+    m2_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_live_without_memory),
+        cmocka_unit_test(models_with_filters_live_without_memory),
         cmocka_unit_test(models_are_saved_without_memory),
     };
     return cmocka_run_group_tests(tests, scratch_setup, bert_teardown);

@@ -6,6 +6,7 @@
 #include "support/bert.h"
 #include "support/device.h"
 #include "support/files.h"
+#include "support/head.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -126,6 +127,52 @@ static void threads_do_not_change_embeddings(void **state)
     bert_free(&m);
 }
 
+/* Scores at the first token are the head's of its row, which is the embedding where pooling
+   takes the first one as it is. */
+static void words_are_scored(void **state)
+{
+    (void)state;
+    for (int round = 0, checked = 0; checked < rounds_of(12); round++) {
+        rng r = { (uint64_t)round };
+        double row[512], wanted[64], other[64], moved, moves = 0;
+        small_bert m = bert_random(&r);
+        if (m.first && !m.normalize) {
+            const char *prefix = m.arrays.prefix;
+            m.arrays.prefix = NULL;
+            head_add_random(&r, &m.arrays, m.width, m.vocabulary);
+            m.arrays.prefix = prefix;
+            danaus_model *model = bert_load(&m, device);
+            texts t = random_texts(&r, &m, 1);
+            const danaus_tensor *word =
+                named_find(&m.arrays, "embeddings.word_embeddings.weight");
+            const int64_t place = 0;
+            float found[64];
+            bert_embed(&m, t.ids, t.offsets[1], row, &moved);
+            head_scores(&m.arrays, word, m.activation, row, wanted, NULL);
+            for (uint64_t run = 0; run < 4; run++) {
+                rng noise = { run };
+                double near[512];
+                for (int64_t i = 0; i < m.width; i++)
+                    near[i] = row[i] + moved * rng_sign(&noise);
+                head_scores(&m.arrays, word, m.activation, near, other, &noise);
+                for (int64_t v = 0; v < m.vocabulary; v++)
+                    moves = fmax(moves, fabs(other[v] - wanted[v]));
+            }
+            assert_ok(danaus_model_fill(
+                model, device, t.offsets[1], t.ids, 1, &place, found));
+            for (int64_t v = 0; v < m.vocabulary; v++)
+                if (!(fabs(found[v] - wanted[v]) <= BERT_BOUND * moves + 1e-30))
+                    fail_msg(
+                        "width %d, word %d: %.9g, not %.9g; %g is allowed",
+                        (int)m.width, (int)v, found[v], wanted[v], BERT_BOUND * moves);
+            free_texts(&t);
+            danaus_model_destroy(model);
+            checked++;
+        }
+        bert_free(&m);
+    }
+}
+
 static void expect_refusal(danaus_status status, const char *words)
 {
     danaus_model *model = NULL;
@@ -213,6 +260,9 @@ static void tokens_are_checked(void **state)
         assert_true(y[i] == 0);
     offsets[0] = 0;
     assert_ok(danaus_model_embed(model, device, 0, offsets, NULL, NULL));
+    const int64_t place = 0;
+    assert_status(
+        danaus_model_fill(model, device, 1, ids, 1, &place, y), DANAUS_ERR_UNSUPPORTED);
     danaus_model_destroy(model);
     bert_free(&m);
 }
@@ -223,6 +273,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(embeddings_are_those_of_plain_loops),
         cmocka_unit_test(many_sequences_are_as_one),
         cmocka_unit_test(threads_do_not_change_embeddings),
+        cmocka_unit_test(words_are_scored),
         cmocka_unit_test(what_does_not_fit_is_named_at_once),
         cmocka_unit_test(configurations_are_checked),
         cmocka_unit_test(tokens_are_checked),

@@ -46,17 +46,17 @@ static void add_frequencies(
         }
 }
 
-static void encode(const small_filter *f, float *z)
+void filter_encode(const small_filter *f, double *z)
 {
     int64_t bands = (f->features - 1) / 2, n = f->features;
     for (int64_t s = 0; s < f->length; s++) {
-        z[s * n] = f->length > 1 ? (float)((double)s / (double)(f->length - 1)) : 0;
+        z[s * n] = f->length > 1 ? (double)s / (double)(f->length - 1) : 0;
         for (int64_t b = 0; b < bands; b++) {
             double last = (double)(bands - 1), step = bands > 1 ? (double)b / last : 0;
             double band = 1e-4 + step * (last - 1e-4);
             double angle = band * 2 * acos(-1) * (double)s / (double)f->length;
-            z[s * n + 1 + b] = (float)cos(angle);
-            z[s * n + 1 + bands + b] = (float)-sin(angle);
+            z[s * n + 1 + b] = cos(angle);
+            z[s * n + 1 + bands + b] = -sin(angle);
         }
     }
 }
@@ -90,8 +90,9 @@ void filter_add_random(
     named_add_random(r, to, 1, &f->channels, 0, 1, path);
     if (!bare) {
         named_path(path, "%s.pos_emb.z", name);
-        encode(
-            f, named_add(to, 3, (const int64_t[]){ 1, f->length, f->features }, path));
+        filter_encode(
+            f,
+            named_add_f64(to, 3, (const int64_t[]){ 1, f->length, f->features }, path));
         add_window(to, name, f);
     }
     add_frequencies(r, to, name, f, reverse);

@@ -20,6 +20,9 @@ void filter_add_random(
     rng *r, named_arrays *to, const char *name, const small_filter *f, int reverse,
     int bare);
 
+/* z[length][features] as it is made. */
+void filter_encode(const small_filter *f, double *z);
+
 /* k[channels][length]. */
 void filter_values(
     const named_arrays *arrays, const char *name, const small_filter *f, int reverse,

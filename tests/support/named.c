@@ -23,19 +23,32 @@ static const char *prefix_of(const named_arrays *arrays)
     return arrays->prefix ? arrays->prefix : "";
 }
 
-float *named_add(named_arrays *arrays, int ndim, const int64_t *shape, const char *name)
+static void *add(
+    named_arrays *arrays, danaus_dtype dtype, int ndim, const int64_t *shape,
+    const char *name)
 {
     assert_true(arrays->count < NAMED_MOST);
     danaus_tensor *t = &arrays->tensor[arrays->count];
     int64_t numbers = 1;
     named_path(arrays->name[arrays->count++], "%s%s", prefix_of(arrays), name);
-    *t = (danaus_tensor){ .dtype = DANAUS_F32, .ndim = ndim };
+    *t = (danaus_tensor){ .dtype = dtype, .ndim = ndim };
     for (int i = 0; i < ndim; i++)
         numbers *= t->shape[i] = shape[i];
-    float *data = calloc((size_t)numbers, sizeof *data);
+    void *data = calloc((size_t)numbers, danaus_dtype_size(dtype));
     assert_non_null(data);
     t->data = data;
     return data;
+}
+
+float *named_add(named_arrays *arrays, int ndim, const int64_t *shape, const char *name)
+{
+    return add(arrays, DANAUS_F32, ndim, shape, name);
+}
+
+double *named_add_f64(
+    named_arrays *arrays, int ndim, const int64_t *shape, const char *name)
+{
+    return add(arrays, DANAUS_F64, ndim, shape, name);
 }
 
 void named_add_random(
@@ -67,7 +80,8 @@ const danaus_tensor *named_find(const named_arrays *arrays, const char *name)
 
 double named_at(const danaus_tensor *array, int64_t i)
 {
-    return ((const float *)array->data)[i];
+    return array->dtype == DANAUS_F64 ? ((const double *)array->data)[i]
+                                      : ((const float *)array->data)[i];
 }
 
 void named_drop(named_arrays *arrays, const char *name)

@@ -1,4 +1,4 @@
-/* Arrays of f32 by their names, as a file of weights has them, and what rounding in f32 does to
+/* Arrays by their names, as a file of weights has them, and what rounding in f32 does to
    plain loops of f64 that read them. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef TEST_SUPPORT_NAMED_H
@@ -21,8 +21,10 @@ typedef struct named_arrays {
 void named_path(char path[NAMED_LENGTH], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A new array of zeros. */
+/* A new array of zeros, of f32 or of f64. */
 float *named_add(
+    named_arrays *arrays, int ndim, const int64_t *shape, const char *name);
+double *named_add_f64(
     named_arrays *arrays, int ndim, const int64_t *shape, const char *name);
 
 /* One of random numbers from middle - size to middle + size. */

@@ -44,6 +44,8 @@ struct nn_code {
     void (*outer)(const nn_heads *o, range channels);
     void (*contract)(const nn_heads *o, range channels);
     void (*likelihood)(const nn_likelihood *o, range rows);
+    /* The first half, activated, lies in y already. */
+    void (*gate)(const nn_gate *o, range rows);
     void (*score)(const nn_score *o, range words);
     void (*norm_gradient)(const nn_norm_gradient *o, range rows);
     void (*attention_gradient)(

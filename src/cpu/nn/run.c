@@ -98,6 +98,17 @@ static void score_task(void *arg, int i)
     run->code->score(run->o, rows_of(run, i));
 }
 
+static void pad_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    const nn_pad *o = run->o;
+    range channels = rows_of(run, i);
+    for (int64_t c = channels.from; c < channels.to; c++)
+        memset(
+            o->y + c * o->stride + o->from, 0,
+            (size_t)(o->stride - o->from) * sizeof *o->y);
+}
+
 static void norm_gradient_task(void *arg, int i)
 {
     const rows_run *run = arg;
@@ -188,6 +199,13 @@ static danaus_status cpu_likelihood(danaus_device *dev, const nn_likelihood *o)
     return DANAUS_OK;
 }
 
+static danaus_status cpu_pad(danaus_device *dev, const nn_pad *o)
+{
+    rows_run run = cut_rows(dev, o, o->channels, MAX(o->stride - o->from, 1));
+    run_rows(dev, &run, pad_task);
+    return DANAUS_OK;
+}
+
 static danaus_status cpu_score(danaus_device *dev, const nn_score *o)
 {
     rows_run run = cut_rows(dev, o, o->words, o->width);
@@ -231,6 +249,30 @@ static danaus_status cpu_activation(danaus_device *dev, const nn_activation *o)
                            ((cpu_device *)dev)->activations[o->activation][0] };
     dn_cpu_parallel_short(
         (cpu_device *)dev, (int)CEIL_DIV(run.rows.rows, run.rows.step), activation_task,
+        &run);
+    return DANAUS_OK;
+}
+
+static void gate_task(void *arg, int i)
+{
+    const activation_run *run = arg;
+    const nn_gate *o = run->rows.o;
+    range rows = rows_of(&run->rows, i);
+    size_t bytes = (size_t)o->width * sizeof *o->y;
+    for (int64_t r = rows.from; r < rows.to; r++) {
+        memcpy(o->y + r * o->width, o->x + 2 * r * o->width, bytes);
+        if (run->activate)
+            run->activate(o->y + r * o->width, o->width);
+    }
+    run->rows.code->gate(o, rows);
+}
+
+static danaus_status cpu_gate(danaus_device *dev, const nn_gate *o)
+{
+    activation_run run = { cut_rows(dev, o, o->rows, o->width),
+                           ((cpu_device *)dev)->activations[o->activation][0] };
+    dn_cpu_parallel_short(
+        (cpu_device *)dev, (int)CEIL_DIV(run.rows.rows, run.rows.step), gate_task,
         &run);
     return DANAUS_OK;
 }
@@ -308,6 +350,8 @@ const nn_backend dn_cpu_nn = {
     .outer = cpu_outer,
     .contract = cpu_contract,
     .likelihood = cpu_likelihood,
+    .pad = cpu_pad,
+    .gate = cpu_gate,
     .score = cpu_score,
     .norm_gradient = cpu_norm_gradient,
     .attention_gradient = cpu_attention_gradient,

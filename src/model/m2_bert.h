@@ -1,0 +1,88 @@
+/* What a Monarch Mixer BERT is, for the files that load and run it: Fu et al., Monarch Mixer,
+   NeurIPS 2023 (arXiv 2310.12109), as its authors' checkpoints are. With h the rows of a
+   sequence, * a product number by number and (*) a convolution along the sequence,
+
+       u = h, or norm(h)
+       x1, x2, v = few_taps(W_in u)
+       h = norm(a + mlp(a)),  a = W_out (x2 * (k (*) (x1 * v)) + k' (*) u)
+       mlp(a) = W_2 (gelu(q1) * q2),  q1, q2 = W_1 a. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DN_MODEL_M2_BERT_H
+#define DN_MODEL_M2_BERT_H
+
+#include "danaus/conv.h"
+#include "model/arch.h"
+#include "model/few_taps.h"
+#include "model/hyena_filter.h"
+
+/* Filters are transformed for signals of 32, 48, 64, 96, 128, ... numbers. */
+#define M2_LENGTHS 40
+/* Bytes of spectra that stay, once made; those of lengths that do not fit are made anew for
+   each chunk and block. */
+#define M2_KEPT ((int64_t)192 << 20)
+
+#define M2_TAPS 3
+/* Rows that go through linear layers together: whole sequences, unless one has more. */
+#define M2_ROWS 1024
+
+enum { M2_IN, M2_OUT, M2_UP, M2_DOWN, M2_LINEARS };
+enum { M2_GATED, M2_RESIDUAL, M2_FILTERS };
+
+typedef struct m2_block {
+    linear *linear; /* M2_LINEARS */
+    affine input;   /* of u; scale NULL: there is none */
+    affine output;
+    few_taps taps;
+    hyena_filter filter[M2_FILTERS];
+} m2_block;
+
+/* Long convolutions of signals of one length. */
+typedef struct m2_length {
+    int64_t length;
+    danaus_conv_plan *plan;
+    danaus_spectrum **kept;              /* [layers][M2_FILTERS], or NULL */
+    danaus_spectrum *shared[M2_FILTERS]; /* of a block, while a chunk runs */
+    int used;                            /* by the chunk */
+} m2_length;
+
+typedef struct m2_bert {
+    int64_t layers, width, inner, taken; /* taken: most tokens of a sequence */
+    danaus_activation activation;
+    int gated, residual, bidirectional;
+    words words;
+    m2_block *blocks;
+    m2_length lengths[M2_LENGTHS];
+    int64_t kept; /* bytes */
+} m2_bert;
+
+/* Convolutions for sequences of so many tokens. */
+m2_length *dn_m2_length(m2_bert *m, int64_t tokens);
+
+/* The length of dn_m2_length(), and a plan for it. */
+int64_t dn_m2_padded(const m2_bert *m, int64_t tokens);
+danaus_status dn_m2_plan(
+    const m2_bert *m, danaus_device *device, int64_t length, danaus_conv_plan **plan);
+
+/* Bytes of the spectra of a plan for one block, and of those that would stay where `kept`
+   bytes do already. */
+int64_t dn_m2_spectra_bytes(const m2_bert *m, const danaus_conv_plan *plan);
+int64_t dn_m2_keeps(const m2_bert *m, const danaus_conv_plan *plan, int64_t kept);
+
+/* Plans and spectra for the sequences of a chunk, and what of them does not stay. k is room for
+   two filters [width][padded] of the longest. */
+danaus_status dn_m2_open_lengths(
+    m2_bert *m, danaus_device *device, const nn_sequences *sequences, float *k);
+void dn_m2_close_lengths(m2_bert *m);
+void dn_m2_forget(m2_bert *m); /* all of them */
+
+/* Makes the spectra of a block that do not stay. */
+danaus_status dn_m2_make_spectra(
+    m2_bert *m, danaus_device *device, int64_t block, float *k);
+
+/* A spectrum of a block. */
+const danaus_spectrum *dn_m2_spectrum(
+    const m2_length *length, int64_t block, int filter);
+
+extern const encoder dn_m2_encoder;
+
+#endif
