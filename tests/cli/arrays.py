@@ -76,6 +76,8 @@ def make(folder):
     bad = exact.copy()
     bad[3, 7] = np.nan
     save("bad", bad)
+    save("x_24", rng.standard_normal((5, 24)))
+    save("x_36", rng.standard_normal((5, 36)))
     save("integers", np.arange(12).reshape(3, 4))
     save("zeros", np.zeros((48, 48)))
     (folder / "text.npy").write_text("no array")

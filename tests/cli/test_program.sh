@@ -253,6 +253,11 @@ ok "apply, batch last" danaus apply c.safetensors x_last.npy -o y.npy --layout l
 ok "y = W x" close y.npy "exact @ x_last" 1e-12
 ok "adjoint" danaus apply c.safetensors x.npy -o y.npy --adjoint
 ok "y = x W" close y.npy "x @ exact" 1e-12
+ok "a wide chain" danaus factorize rectangle.npy --pattern "1,24,36,1" -o wide.safetensors
+ok "its product" danaus apply wide.safetensors x_36.npy -o y.npy
+ok "has rows of W" close y.npy "x_36 @ rectangle.T" 1e-12
+ok "its adjoint" danaus apply wide.safetensors x_24.npy -o y.npy --adjoint
+ok "has columns of W" close y.npy "x_24 @ rectangle" 1e-12
 ok "a vector" danaus apply c.safetensors x_one.npy -o y.npy
 ok "gives a vector" close y.npy "exact @ x_one" 1e-12
 ok "an empty batch" danaus apply c.safetensors x_none.npy -o y.npy
