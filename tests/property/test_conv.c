@@ -1,11 +1,12 @@
-/* Algebra of convolutions: y is linear in each of u, the gates and the filters, so for
-   any v in place of one of them <y(v), dy> = <v, gradient>, a line that needs no
-   reference values for gradients. Threads, batches, hosts and calls change no bit. */
+/* Gradients of convolutions: number by number those of support/exact.h; and of sparse spectra,
+   by algebra: y is linear in each of u, the gates and the filters, so for any v in place of one
+   of them <y(v), dy> = <v, gradient>, a line that needs no reference values. Threads, batches,
+   hosts and calls change no bit. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
-#include "support/conv.h"
 #include "support/device.h"
+#include "support/exact.h"
 
 #include "backend/backend.h"
 
@@ -48,37 +49,32 @@ static array like(const array *a)
     return a->data ? array_make(a->dtype, a->count) : (array){ 0 };
 }
 
-static double dot(const array *a, const double *b)
+static double dot(const array *a, const array *b)
 {
     double sum = 0;
     for (int64_t i = 0; i < a->count; i++)
-        sum += element_get(a->dtype, a->data, i).re * b[i];
+        sum +=
+            element_get(a->dtype, a->data, i).re * element_get(b->dtype, b->data, i).re;
     return sum;
 }
 
-/* <y(v), dy>, with v in place of one member of the case: from the oracle or, of sparse
-   spectra, whose products test_conv of tests/kernel compares, from the device. */
+/* <y(v), dy>, with v in place of one member of the case, from the device: products of
+   sparse spectra are what test_conv of tests/kernel compares. */
 static double should_be(
     danaus_device *device, conv_case *c, array *member, const array *v, const array *dy)
 {
     array kept = *member;
     *member = *v;
-    conv_result y = conv_direct(c);
-    if (c->desc.keep[0]) {
-        array ran = conv_run(device, c);
-        for (int64_t i = 0; i < y.count; i++)
-            y.y[i] = element_get(ran.dtype, ran.data, i).re;
-        array_free(&ran);
-    }
+    array y = conv_run(device, c);
     *member = kept;
-    double sum = dot(dy, y.y);
-    conv_result_free(&y);
+    double sum = dot(dy, &y);
+    array_free(&y);
     return sum;
 }
 
 /* Norms of all rows at once bound those of each: the error of a number is at most
    15 u log2 n |k|_1 |p| |dy| with every factor at most 1 in size (conv.h), and v has
-   no number above 1 either. Of sparse spectra n is at most 2^16, and both sides err. */
+   no number above 1 either. n is at most 2^16, and both sides err. */
 static void expect_gradient(
     danaus_device *device, conv_case *c, array *member, const array *gradient,
     const array *dy, rng *r)
@@ -95,10 +91,8 @@ static void expect_gradient(
     }
     double should = should_be(device, c, member, &v, dy);
     double rest = (double)c->desc.filter_length * 2 + 1;
-    int sparse = c->desc.keep[0] != 0;
-    double n = 4 * (length + (double)c->desc.filter_length) + (sparse ? 65536 : 1024);
-    double each = (sparse ? 30 : 15) * f.sum_unit * log2(n) * fmin(rest, 2 * length) *
-                  sqrt(length);
+    double n = 4 * (length + (double)c->desc.filter_length) + 65536;
+    double each = 30 * f.sum_unit * log2(n) * fmin(rest, 2 * length) * sqrt(length);
     double bound = each * (double)c->u.count + rounding + 1e-6 * f.sum_unit;
     if (!(fabs(is - should) <= bound))
         fail_msg(
@@ -108,13 +102,29 @@ static void expect_gradient(
     array_free(&v);
 }
 
-static void gradients_move_across_the_dot_product(void **state)
+static void gradients_are_those_of_sums(void **state)
 {
     for (int round = 0; round < rounds_of(300); round++) {
         rng r = { (uint64_t)round };
+        danaus_conv_desc desc = random_desc(&r, round % 8 ? 60 : 2000);
+        conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 4), (int)rng_int(&r, 0, 7));
+        array dy = array_random(&r, desc.dtype, c.u.count);
+        conv_outcome o = conv_compute(*state, &c, &dy);
+        conv_exact exact = conv_exactly(&c, &dy);
+        conv_exact_expect(&c, &o, &exact);
+        conv_exact_free(&exact);
+        conv_outcome_free(&o);
+        array_free(&dy);
+        conv_free(&c);
+    }
+}
+
+static void gradients_of_sparse_spectra_move_across_the_dot_product(void **state)
+{
+    for (int round = 0; round < rounds_of(75); round++) {
+        rng r = { (uint64_t)round };
         danaus_conv_desc desc = random_desc(&r, round % 8 ? 60 : 600);
-        if (round % 4 == 0)
-            make_sparse(&r, &desc);
+        make_sparse(&r, &desc);
         conv_case c = conv_random(&r, &desc, rng_int(&r, 1, 4), (int)rng_int(&r, 0, 7));
         array dy = array_random(&r, desc.dtype, c.u.count);
         conv_outcome o = conv_compute(*state, &c, &dy);
@@ -457,7 +467,9 @@ int main(int argc, char **argv)
     danaus_device *device = device_from_arguments(argc, argv);
     conv_need(device);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(gradients_move_across_the_dot_product, device),
+        cmocka_unit_test_prestate(gradients_are_those_of_sums, device),
+        cmocka_unit_test_prestate(
+            gradients_of_sparse_spectra_move_across_the_dot_product, device),
         cmocka_unit_test_prestate(threads_do_not_change_a_bit, device),
         cmocka_unit_test_prestate(nothing_changes_from_call_to_call, device),
         cmocka_unit_test_prestate(scratch_is_what_a_plan_says, device),
