@@ -9,60 +9,129 @@
 
 static const usage use = {
     .command = "danaus model",
-    .synopsis = "MODEL",
-    .about = "Prints what a model is: its architecture, sizes, parameters, linear "
-             "layers and the\n"
-             "memory that it takes beside its file.\n",
+    .synopsis = "MODEL [OPTION]...",
+    .about =
+        "Prints what a model is: its architecture, sizes, parameters, linear "
+        "layers with\n"
+        "their patterns, the memory that it takes beside its file, and what a text "
+        "costs:\n"
+        "operations by part, and memory.\n",
     .least = 1,
     .most = 1,
     .operands = "the folder of a model",
 };
 
-static int print(const danaus_model *model, const danaus_model_info *info)
+typedef struct facts {
+    const danaus_model *model;
+    danaus_model_info info;
+    int64_t length; /* tokens of a text */
+    danaus_model_cost cost;
+} facts;
+
+static void print_layer(const danaus_model_layer *layer)
 {
+    printf(
+        "  %-40s %5" PRId64 " x %-5" PRId64 " %10" PRId64, layer->name, layer->rows,
+        layer->cols, layer->parameters);
+    for (int64_t i = 0; i < layer->factors; i++) {
+        const danaus_pattern *p = &layer->patterns[i];
+        printf(
+            "%s(%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ")", i ? " " : "  ",
+            p->a, p->b, p->c, p->d);
+    }
+    printf("\n");
+}
+
+static int print(const facts *f)
+{
+    const danaus_model_info *info = &f->info;
     danaus_model_layer layer;
     printf(
-        "%s: %" PRId64 " layers of %" PRId64 ", %" PRId64 " heads, vocabulary %" PRId64
-        ", at most %" PRId64 " tokens\n",
-        info->architecture, info->layers, info->width, info->heads, info->vocabulary,
-        info->max_length);
+        "%s: %" PRId64 " layers of %" PRId64, info->architecture, info->layers,
+        info->width);
+    if (info->heads)
+        printf(", %" PRId64 " heads", info->heads);
+    printf(
+        ", vocabulary %" PRId64 ", at most %" PRId64 " tokens%s\n", info->vocabulary,
+        info->max_length, info->fills ? ", fills masks" : "");
     printf(
         "%" PRId64 " parameters; linear layers have %" PRId64 " weights, %" PRId64
         " if dense; %.1f MB beside the file\n",
         info->parameters, info->linear_parameters, info->dense_parameters,
         (double)info->memory / 1e6);
-    for (int i = 0; !danaus_model_layer_at(model, i, &layer); i++)
-        printf(
-            "  %-40s %5" PRId64 " x %-5" PRId64 " %10" PRId64 "\n", layer.name,
-            layer.rows, layer.cols, layer.parameters);
+    printf(
+        "a text of %" PRId64 " tokens: %.4g GFLOP of linear layers, %.4g of mixing, "
+        "%.4g of filters; %.1f MB while it runs, %.1f MB that stay\n",
+        f->length, f->cost.linear / 1e9, f->cost.mixing / 1e9, f->cost.filters / 1e9,
+        (double)f->cost.memory / 1e6, (double)f->cost.kept / 1e6);
+    for (int i = 0; !danaus_model_layer_at(f->model, i, &layer); i++)
+        print_layer(&layer);
     return STATUS_OK;
 }
 
-static int print_json(const danaus_model *model, const danaus_model_info *info)
+static json_t *patterns_of(const danaus_model_layer *layer)
 {
+    json_t *patterns = json_array();
+    for (int64_t i = 0; i < layer->factors; i++) {
+        const danaus_pattern *p = &layer->patterns[i];
+        json_array_append_new(
+            patterns, json_pack(
+                          "[I, I, I, I]", (json_int_t)p->a, (json_int_t)p->b,
+                          (json_int_t)p->c, (json_int_t)p->d));
+    }
+    return patterns;
+}
+
+static json_t *cost_of(const facts *f)
+{
+    return json_pack(
+        "{s:I, s:o, s:o, s:o, s:I, s:I}", "tokens", (json_int_t)f->length, "linear",
+        json_number(f->cost.linear), "mixing", json_number(f->cost.mixing), "filters",
+        json_number(f->cost.filters), "memory", (json_int_t)f->cost.memory, "kept",
+        (json_int_t)f->cost.kept);
+}
+
+static int print_json(const facts *f)
+{
+    const danaus_model_info *info = &f->info;
     json_t *layers = json_array();
     danaus_model_layer layer;
-    for (int i = 0; !danaus_model_layer_at(model, i, &layer); i++)
+    for (int i = 0; !danaus_model_layer_at(f->model, i, &layer); i++)
         json_array_append_new(
-            layers, json_pack(
-                        "{s:s, s:I, s:I, s:I}", "name", layer.name, "rows",
-                        (json_int_t)layer.rows, "cols", (json_int_t)layer.cols,
-                        "parameters", (json_int_t)layer.parameters));
+            layers,
+            json_pack(
+                "{s:s, s:I, s:I, s:I, s:o}", "name", layer.name, "rows",
+                (json_int_t)layer.rows, "cols", (json_int_t)layer.cols, "parameters",
+                (json_int_t)layer.parameters, "patterns", patterns_of(&layer)));
     return report_json(json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "architecture",
-        info->architecture, "blocks", (json_int_t)info->layers, "width",
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:o, s:o}",
+        "architecture", info->architecture, "blocks", (json_int_t)info->layers, "width",
         (json_int_t)info->width, "heads", (json_int_t)info->heads, "vocabulary",
         (json_int_t)info->vocabulary, "max_length", (json_int_t)info->max_length,
-        "parameters", (json_int_t)info->parameters, "linear_parameters",
-        (json_int_t)info->linear_parameters, "dense_parameters",
-        (json_int_t)info->dense_parameters, "memory", (json_int_t)info->memory,
-        "layers", layers));
+        "fills", info->fills != 0, "parameters", (json_int_t)info->parameters,
+        "linear_parameters", (json_int_t)info->linear_parameters, "dense_parameters",
+        (json_int_t)info->dense_parameters, "memory", (json_int_t)info->memory, "text",
+        cost_of(f), "layers", layers));
+}
+
+static int describe(
+    danaus_model *model, danaus_device *device, int64_t length, int json)
+{
+    facts f = { .model = model };
+    danaus_model_describe(model, &f.info);
+    f.length = length ? length : f.info.max_length;
+    if (danaus_model_estimate(model, device, 1, f.length, &f.cost))
+        return library_failure();
+    return json ? print_json(&f) : print(&f);
 }
 
 int cmd_model(int argc, char **argv)
 {
     int as_json = 0, operands;
+    int64_t length = 0;
     const arg table[] = {
+        { "length", 0, ARG_COUNT, &length, "N",
+          "tokens of a text; default: as many as there can be" },
         { "json", 0, ARG_FLAG, &as_json, NULL, "print the facts as JSON" },
         { 0 },
     };
@@ -71,14 +140,12 @@ int cmd_model(int argc, char **argv)
         return status;
     danaus_device *device;
     danaus_model *model;
-    danaus_model_info info;
     if (danaus_device_open("cpu", &device))
         return library_failure();
     if (danaus_model_load(device, argv[1], &model)) {
         status = library_failure();
     } else {
-        danaus_model_describe(model, &info);
-        status = as_json ? print_json(model, &info) : print(model, &info);
+        status = describe(model, device, length, as_json);
         danaus_model_destroy(model);
     }
     danaus_device_close(device);

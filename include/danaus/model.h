@@ -11,6 +11,7 @@
 
 #include "danaus/base.h"
 #include "danaus/device.h"
+#include "danaus/ks.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -66,7 +67,8 @@ typedef struct danaus_model_layer {
     int64_t factors; /* 1: dense, or one pattern */
     double error; /* ||Y - W X - bias|| / ||Y - mean(Y)|| for what compress() fitted it
                         to; else 0 */
-    uint64_t reserved[7];
+    const danaus_pattern *patterns; /* [factors]; the model's */
+    uint64_t reserved[6];
 } danaus_model_layer;
 
 /* Linear layer number `index`, in the order in which they run. DANAUS_ERR_ARGUMENT past the

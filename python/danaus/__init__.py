@@ -14,7 +14,7 @@ from danaus.conv import ConvGradients, ConvPlan, Spectrum, convolve
 from danaus.device import Device, DeviceInfo, default_device, list_devices
 from danaus.factorize import Calibration, Factorization, factorize
 from danaus.many import factorize_many
-from danaus.model import Model, ModelInfo, ModelLayer
+from danaus.model import Filling, Model, ModelCost, ModelInfo, ModelLayer
 from danaus.patterns import Pattern
 from danaus.plan import Gradients, Plan, Weights
 from danaus.short import ShortGradients, short_conv, short_conv_gradient
@@ -34,7 +34,7 @@ __all__ = [
     "Candidate", "Compression", "compress",
     "Calibration", "Factorization", "factorize", "factorize_many", "load_chains",
     "Gradients", "Plan", "Weights",
-    "Model", "ModelInfo", "ModelLayer",
+    "Filling", "Model", "ModelCost", "ModelInfo", "ModelLayer",
     "Tokenizer",
 ]
 # fmt: on

@@ -22,6 +22,7 @@ from danaus._library import (
     text,
 )
 from danaus.device import Device, chosen
+from danaus.patterns import Pattern
 from danaus.tokenizer import Tokenizer
 
 
@@ -39,6 +40,25 @@ class ModelInfo(NamedTuple):
     linear_parameters: int
     dense_parameters: int
     memory: int
+    fills: int  # nonzero: `Model.fill` works
+
+
+class ModelCost(NamedTuple):
+    """What embedding costs: bytes, and operations by part; danaus/model.h."""
+
+    memory: int
+    kept: int
+    linear: float
+    mixing: float
+    filters: float
+
+
+class Filling(NamedTuple):
+    """A word for a mask."""
+
+    word: str
+    id: int
+    probability: float
 
 
 class ModelLayer(NamedTuple):
@@ -50,6 +70,7 @@ class ModelLayer(NamedTuple):
     parameters: int
     factors: int
     error: float  # of what it was fitted to by `compress`; else 0
+    patterns: tuple[Pattern, ...]
 
 
 def _packed(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -95,8 +116,10 @@ class Model:
         """The linear layers, in the order in which they run."""
         found, layer = [], ffi.new("danaus_model_layer *")
         while lib.danaus_model_layer_at(self._handle, len(found), layer) == 0:
-            numbers = (getattr(layer, name) for name in ModelLayer._fields[1:])
-            found.append(ModelLayer(text(layer.name), *numbers))
+            numbers = (getattr(layer, name) for name in ModelLayer._fields[1:-1])
+            rows = (layer.patterns[i] for i in range(layer.factors))
+            patterns = tuple(Pattern(p.a, p.b, p.c, p.d) for p in rows)
+            found.append(ModelLayer(text(layer.name), *numbers, patterns))
         return found
 
     def embed_tokens(self, sequences: Sequence[Sequence[int]]) -> np.ndarray:
@@ -121,6 +144,50 @@ class Model:
         """
         most = self.describe().max_length
         return self.embed_tokens(self.tokenizer.encode_batch(texts, most))
+
+    def estimate(self, sequences: int = 1, length: int | None = None) -> ModelCost:
+        """What embedding so many sequences will cost, before anything is allocated.
+
+        `length` is that of each; None: as many tokens as the model takes.
+        """
+        cost = ffi.new("danaus_model_cost *")
+        length = self.describe().max_length if length is None else length
+        with self.device.in_use() as handle:
+            place = sequences, length, cost
+            check(lib.danaus_model_estimate(self._handle, handle, *place))
+        return ModelCost(*(getattr(cost, name) for name in ModelCost._fields))
+
+    def fill_tokens(self, ids: Sequence[int], places: Sequence[int]) -> np.ndarray:
+        """Scores [len(places)][vocabulary], f32, of all words at places of a sequence.
+
+        They are logits: their softmax is the probability of each word there.
+        """
+        offsets, packed = _packed([ids])
+        at = np.asarray(places, np.int64)
+        found = np.empty((len(at), self.describe().vocabulary), np.float32)
+        arguments = int(offsets[1]), pointer(packed), len(at), pointer(at)
+        with self.device.in_use() as handle:
+            to = pointer(found)
+            check(lib.danaus_model_fill(self._handle, handle, *arguments, to))
+        return found
+
+    def fill(self, text: str, top: int = 5) -> list[list[Filling]]:
+        """The likeliest words for each [MASK] of a text, with their probabilities."""
+        mask = self.tokenizer.id("[MASK]")
+        ids = self.tokenizer.encode(text, self.describe().max_length)
+        places = np.flatnonzero(np.asarray(ids) == mask)
+        found = []
+        for scores in self.fill_tokens(ids, places).astype(np.float64):
+            weights = np.exp(scores - scores.max())
+            weights /= weights.sum()
+            best = np.argsort(-weights, kind="stable")[:top]
+            found.append([self._word(int(i), float(weights[i])) for i in best])
+        return found
+
+    def _word(self, token: int, probability: float) -> Filling:
+        named = token < len(self.tokenizer)
+        word = self.tokenizer.decode([token], False) if named else str(token)
+        return Filling(word, token, probability)
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:

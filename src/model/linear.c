@@ -111,8 +111,11 @@ static danaus_status prepare(
     linear *layer, danaus_device *device, const danaus_chain *chain,
     danaus_activation activation, int adjoint, int64_t tokens)
 {
-    danaus_pattern p[DANAUS_MAX_FACTORS];
     int count = danaus_chain_count(chain);
+    danaus_pattern *p = dn_calloc((size_t)count, sizeof *p);
+    layer->patterns = p;
+    if (!p)
+        return dn_fail_memory((size_t)count * sizeof *p, "patterns");
     for (int i = 0; i < count; i++)
         p[i] = danaus_chain_pattern(chain, i);
     layer->factors = count;
@@ -243,6 +246,7 @@ danaus_status dn_linear_fitted(
 void dn_linear_close(linear *layer)
 {
     dn_free(layer->name);
+    dn_free(layer->patterns);
     dn_fit_free(&layer->fitted);
     danaus_ks_weights_destroy(layer->weights);
     danaus_ks_plan_destroy(layer->plan);

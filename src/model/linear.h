@@ -12,7 +12,8 @@ typedef struct linear {
     char *name;
     int64_t rows, cols, parameters;
     int64_t factors;
-    int64_t packed; /* bytes */
+    danaus_pattern *patterns; /* [factors] */
+    int64_t packed;           /* bytes */
     danaus_ks_plan *plan;
     danaus_ks_weights *weights;
     fit fitted; /* what it was made of; basis NULL: it is the file's */

@@ -143,7 +143,8 @@ danaus_status danaus_model_layer_at(
                                    .cols = found->cols,
                                    .parameters = found->parameters,
                                    .factors = found->factors,
-                                   .error = found->fitted.error };
+                                   .error = found->fitted.error,
+                                   .patterns = found->patterns };
     return DANAUS_OK;
 }
 

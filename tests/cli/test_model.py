@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""danaus model, embed and compress from the outside, on a small random encoder with a
-vocabulary of its own; embeddings against NumPy."""
+"""danaus model, embed, fill and compress from the outside, on a small random encoder with a
+vocabulary of its own; embeddings and words against NumPy, and Monarch Mixer BERT against
+numbers of its authors' code."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -71,25 +72,31 @@ def weights(rng):
         linear(f"{block}.intermediate.dense", INNER, WIDTH)
         linear(f"{block}.output.dense", WIDTH, INNER)
         norm(f"{block}.output")
+    place = "cls.predictions"
+    linear(f"{place}.transform.dense", WIDTH, WIDTH)
+    norm(f"{place}.transform")
+    put(f"{place}.decoder.bias", len(WORDS))
     return found
 
 
-def write_model(folder, w):
+CONFIG = {
+    "model_type": "bert", "hidden_size": WIDTH, "num_attention_heads": HEADS,
+    "intermediate_size": INNER, "num_hidden_layers": LAYERS, "hidden_act": "relu",
+    "vocab_size": len(WORDS), "max_position_embeddings": POSITIONS,
+}
+
+
+def write_model(folder, w, config=CONFIG, words=WORDS):
     folder.mkdir()
-    config = {
-        "model_type": "bert", "hidden_size": WIDTH, "num_attention_heads": HEADS,
-        "intermediate_size": INNER, "num_hidden_layers": LAYERS, "hidden_act": "relu",
-        "vocab_size": len(WORDS), "max_position_embeddings": POSITIONS,
-    }
     (folder / "config.json").write_text(json.dumps(config))
-    (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS))
+    (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
     (folder / "tokenizer_config.json").write_text(
         '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}'
     )
     header, at = {}, 0
     for name, x in w.items():
         header[name] = {
-            "dtype": "F32", "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]
+            "dtype": f"F{8 * x.itemsize}", "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]
         }
         at += x.nbytes
     text = json.dumps(header).encode()
@@ -97,15 +104,19 @@ def write_model(folder, w):
     (folder / "model.safetensors").write_bytes(data)
 
 
-def embedding(w, line):
-    """Of a line of known letters between spaces, in f64."""
+def normalized(x):
+    x = x - x.mean(1, keepdims=True)
+    return x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-12)
+
+
+def rows(w, line):
+    """Of a line of known words between spaces, in f64."""
     w = {name: x.astype("f8") for name, x in w.items()}
     ids = [WORDS.index(t) for t in ["[CLS]", *line.split(), "[SEP]"]]
 
     def norm(x, place):
-        x = x - x.mean(1, keepdims=True)
-        x = x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-12)
-        return x * w[f"{place}.LayerNorm.weight"] + w[f"{place}.LayerNorm.bias"]
+        scale, shift = w[f"{place}.LayerNorm.weight"], w[f"{place}.LayerNorm.bias"]
+        return normalized(x) * scale + shift
 
     def linear(x, place):
         return x @ w[f"{place}.weight"].T + w[f"{place}.bias"]
@@ -126,8 +137,91 @@ def embedding(w, line):
         h = norm(h + linear(np.hstack(mixed), f"{out}.dense"), out)
         up = np.maximum(linear(h, f"{block}.intermediate.dense"), 0)
         h = norm(h + linear(up, f"{block}.output.dense"), f"{block}.output")
-    mean = h.mean(0)
+    return h
+
+
+def embedding(w, line):
+    mean = rows(w, line).mean(0)
     return mean / np.linalg.norm(mean)
+
+
+def probabilities(w, row):
+    """Of all words, by the head."""
+    w = {name.removeprefix("cls.predictions."): x.astype("f8") for name, x in w.items()}
+    x = np.maximum(w["transform.dense.weight"] @ row + w["transform.dense.bias"], 0)
+    x = normalized(x[None])[0] * w["transform.LayerNorm.weight"]
+    x = x + w["transform.LayerNorm.bias"]
+    p = np.exp(w["embeddings.word_embeddings.weight"] @ x + w["decoder.bias"])
+    return p / p.sum()
+
+
+# ---- the authors' numbers of Monarch Mixer BERT ----
+
+POOLED = [0.8560331275, -0.9590317227, 0.2027474808, -0.8759776490, -0.5356855543,
+          -0.2835743404, -0.7755713404, 0.7775421150]  # fmt: skip
+M2_CONFIG = {
+    "model_type": "m2_bert", "hidden_size": 8, "intermediate_size": 16,
+    "num_hidden_layers": 2, "vocab_size": 16, "max_position_embeddings": 12,
+    "long_conv_l_max": 12, "hyena_filter_order": 4, "hyena_emb_dim": 5,
+}
+# [CLS] is 3 and [SEP] 0: a line with them is 3, 10, 1, 8, 15, 6, ..., as the numbers need.
+M2_WORDS = ["[SEP]", "b", "c", "[CLS]", "e", "[UNK]", "g", "[PAD]", "i", "j", "k", "l",
+            "[MASK]", "n", "o", "p"]  # fmt: skip
+M2_LINE = "k b i p g n e l c j"
+
+
+def m2_weights():
+    found = {}
+
+    def put(name, *shape, middle=0.0):
+        s = sum(map(ord, name)) % 97
+        n = np.arange(np.prod(shape, dtype=int))
+        found[name] = (middle + 0.8 * np.sin(0.37 * n + 0.11 * (s + 1))).reshape(shape)
+
+    def pair(place, *shape, middle=0.0):
+        put(f"{place}.weight", *shape, middle=middle)
+        put(f"{place}.bias", shape[0])
+
+    put("bert.embeddings.word_embeddings.weight", 16, 8)
+    put("bert.embeddings.position_embeddings.weight", 12, 8)
+    put("bert.embeddings.token_type_embeddings.weight", 2, 8)
+    pair("bert.embeddings.LayerNorm", 8, middle=1)
+    s = np.arange(12)[:, None]
+    angle = np.array([1e-4, 1]) * 2 * np.pi * s / 12
+    z = np.hstack([s / 11, np.cos(angle), -np.sin(angle)])[None]
+    for place in "bert.encoder.layer.0", "bert.encoder.layer.1":
+        for filter in "attention.filter_fn", "attention.filter_fn2":
+            put(f"{place}.{filter}.bias", 8)
+            found[f"{place}.{filter}.pos_emb.z"] = z
+            for way in "implicit_filter", "implicit_filter_rev":
+                pair(f"{place}.{filter}.{way}.0", 4, 5)
+                pair(f"{place}.{filter}.{way}.2", 4, 4)
+                pair(f"{place}.{filter}.{way}.4", 4, 4)
+                put(f"{place}.{filter}.{way}.6.weight", 8, 4)
+            found[f"{place}.{filter}.implicit_filter.3.freq"] = np.full((1, 4), 1.5)
+        pair(f"{place}.attention.in_linear", 24, 8)
+        pair(f"{place}.attention.out_linear", 8, 8)
+        pair(f"{place}.attention.short_filter", 24, 1, 3)
+        put(f"{place}.mlp.gated_layers.weight", 4, 8, 2)
+        put(f"{place}.mlp.wo.weight", 4, 2, 4)
+        put(f"{place}.mlp.wo.bias", 8)
+        pair(f"{place}.mlp.layernorm", 8, middle=1)
+    pair("bert.pooler.dense", 8, 8)
+    return found
+
+
+def check_m2(folder):
+    model, line, e = folder / "m2", folder / "line", folder / "m2.npy"
+    write_model(model, m2_weights(), M2_CONFIG, M2_WORDS)
+    line.write_text(M2_LINE + "\n")
+    info = facts("model", model)
+    check("its architecture", info["architecture"] == "m2-bert", info)
+    up = info["layers"][2]
+    check("its patterns", up["patterns"] == [[4, 8, 2, 1]], up)
+    check("what a text costs", info["text"]["linear"] == 12 * 2 * 2 * 352, info["text"])
+    facts("embed", model, "--text", line, "-o", e)
+    check("its numbers", np.abs(np.load(e)[0] - POOLED).max() < 1e-5, np.load(e))
+    refuses("no head", 1, "head", "fill", model, "k [MASK]")
 
 
 # ---- the commands ----
@@ -163,6 +257,19 @@ def main(folder):
     third = said["nearest"][2]
     check("the third", abs(third["cosine"] - np.sort(cosines)[-3]) < 1e-5, third)
 
+    filled = facts("fill", model, "a b [MASK] d [MASK]", "--top", 3)
+    h = rows(w, "a b [MASK] d [MASK]")
+    for mask, place in zip(filled["masks"], [3, 5], strict=True):
+        p = probabilities(w, h[place])
+        best = np.argsort(-p)[:3]
+        named = [WORDS[i] for i in best]
+        check("the words", [x["word"] for x in mask["words"]] == named, mask)
+        error = np.abs([x["probability"] for x in mask["words"]] - p[best]).max()
+        check("their probabilities", error < 1e-5 and mask["token"] == place, error)
+    said = danaus("fill", model, "a [MASK]").stdout.splitlines()
+    check("words are printed", len(said) == 5 and said[0].count("%") == 1, said)
+    check_m2(folder)
+
     made = facts("compress", model, "--text", text, "--params", 0.6, "-o", new)
     check("the budget is kept", 0.5 * dense < made["parameters"] <= 0.6 * dense, made)
     check("all layers are listed", len(made["layers"]) == 6 * LAYERS)
@@ -173,6 +280,9 @@ def main(folder):
     again = facts("model", new)
     check("weights of the new", again["linear_parameters"] == made["parameters"], again)
 
+    refuses("no mask", 1, "no [MASK]", "fill", model, "a b")
+    refuses("no words", 2, "", "fill", model)
+    refuses("too long a text", 1, "12", "model", model, "--length", 13)
     refuses("no text", 2, "--text FILE", "embed", model, "-o", e)
     refuses("no output", 2, "-o FILE", "embed", model, "--text", text)
     refuses("no model", 1, "config.json", "embed", folder, "--text", text, "-o", e)
