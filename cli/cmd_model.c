@@ -51,18 +51,29 @@ static int print(const facts *f)
         info->width);
     if (info->heads)
         printf(", %" PRId64 " heads", info->heads);
-    printf(
-        ", vocabulary %" PRId64 ", at most %" PRId64 " tokens%s\n", info->vocabulary,
-        info->max_length, info->fills ? ", fills masks" : "");
+    if (info->image_size)
+        printf(
+            ", images of %" PRId64 " x %" PRId64 " x %" PRId64 ", %" PRId64
+            " classes\n",
+            info->image_channels, info->image_size, info->image_size, info->classes);
+    else
+        printf(
+            ", vocabulary %" PRId64 ", at most %" PRId64 " tokens%s\n",
+            info->vocabulary, info->max_length, info->fills ? ", fills masks" : "");
     printf(
         "%" PRId64 " parameters; linear layers have %" PRId64 " weights, %" PRId64
         " if dense; %.1f MB beside the file\n",
         info->parameters, info->linear_parameters, info->dense_parameters,
         (double)info->memory / 1e6);
+    if (info->image_size)
+        printf("an image: ");
+    else
+        printf("a text of %" PRId64 " tokens: ", f->length);
     printf(
-        "a text of %" PRId64 " tokens: %.4g GFLOP of linear layers, %.4g of mixing, "
-        "%.4g of filters; %.1f MB while it runs, %.1f MB that stay\n",
-        f->length, f->cost.linear / 1e9, f->cost.mixing / 1e9, f->cost.filters / 1e9,
+        "%.4g GFLOP of linear layers, %.4g of mixing, %.4g of filters; %.1f MB while "
+        "it "
+        "runs, %.1f MB that stay\n",
+        f->cost.linear / 1e9, f->cost.mixing / 1e9, f->cost.filters / 1e9,
         (double)f->cost.memory / 1e6, (double)f->cost.kept / 1e6);
     for (int i = 0; !danaus_model_layer_at(f->model, i, &layer); i++)
         print_layer(&layer);
@@ -104,13 +115,16 @@ static int print_json(const facts *f)
                 (json_int_t)layer.rows, "cols", (json_int_t)layer.cols, "parameters",
                 (json_int_t)layer.parameters, "patterns", patterns_of(&layer)));
     return report_json(json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:o, s:o}",
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, "
+        "s:o}",
         "architecture", info->architecture, "blocks", (json_int_t)info->layers, "width",
         (json_int_t)info->width, "heads", (json_int_t)info->heads, "vocabulary",
         (json_int_t)info->vocabulary, "max_length", (json_int_t)info->max_length,
         "fills", info->fills != 0, "parameters", (json_int_t)info->parameters,
         "linear_parameters", (json_int_t)info->linear_parameters, "dense_parameters",
-        (json_int_t)info->dense_parameters, "memory", (json_int_t)info->memory, "text",
+        (json_int_t)info->dense_parameters, "memory", (json_int_t)info->memory,
+        "image_channels", (json_int_t)info->image_channels, "image_size",
+        (json_int_t)info->image_size, "classes", (json_int_t)info->classes, "text",
         cost_of(f), "layers", layers));
 }
 

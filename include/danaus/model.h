@@ -27,7 +27,7 @@ danaus_model_load(danaus_device *device, const char *path, danaus_model **model)
 DANAUS_API void danaus_model_destroy(danaus_model *model); /* NULL is fine */
 
 typedef struct danaus_model_info {
-    char architecture[32];     /* "bert", "m2-bert" */
+    char architecture[32];     /* "bert", "m2-bert", "vit" */
     int64_t layers, width;     /* blocks; numbers of a token between them */
     int64_t heads, vocabulary; /* of attention; ids are less than that */
     int64_t max_length;        /* tokens of a text, at most */
@@ -37,7 +37,10 @@ typedef struct danaus_model_info {
     int64_t dense_parameters;  /* what these would be if all were dense */
     int64_t memory;            /* bytes beside the mapped file: packed weights */
     int64_t fills;             /* nonzero: danaus_model_fill() works */
-    uint64_t reserved[7];
+    int64_t image_channels; /* of images that it takes, which have image_size pixels */
+    int64_t image_size;     /* along each side; 0: it takes tokens */
+    int64_t classes;        /* 0: danaus_model_classify() does not work */
+    uint64_t reserved[4];
 } danaus_model_info;
 
 DANAUS_API danaus_status
@@ -55,7 +58,7 @@ typedef struct danaus_model_cost {
 } danaus_model_cost;
 
 /* What danaus_model_embed() of so many sequences of `length` tokens will cost, before anything
-   is allocated. */
+   is allocated; or danaus_model_classify() of so many images, whatever `length` is. */
 DANAUS_API danaus_status danaus_model_estimate(
     danaus_model *model, danaus_device *device, int64_t sequences, int64_t length,
     danaus_model_cost *cost);
@@ -92,6 +95,19 @@ DANAUS_API danaus_status danaus_model_embed(
 DANAUS_API danaus_status danaus_model_fill(
     danaus_model *model, danaus_device *device, int64_t length, const int32_t *ids,
     int64_t count, const int64_t *places, float *scores);
+
+/* Embeddings [images][embedding] of images pixels[images][image_channels][image_size]
+   [image_size], as the model's preprocessing leaves them: numbers around 0. Both arrays are
+   host memory. Models that take tokens are DANAUS_ERR_UNSUPPORTED. */
+DANAUS_API danaus_status danaus_model_embed_images(
+    danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
+    float *embeddings);
+
+/* Scores [images][classes] of all classes for such images (logits: their softmax is the
+   probability of each). */
+DANAUS_API danaus_status danaus_model_classify(
+    danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
+    float *scores);
 
 /* All-zero is the default of every field but share. */
 typedef struct danaus_model_compression {

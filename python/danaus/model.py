@@ -1,4 +1,4 @@
-"""Models that the C library runs from a folder: sentence encoders."""
+"""Models that the C library runs from a folder: of sentences, of images."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -41,6 +41,9 @@ class ModelInfo(NamedTuple):
     dense_parameters: int
     memory: int
     fills: int  # nonzero: `Model.fill` works
+    image_channels: int
+    image_size: int
+    classes: int
 
 
 class ModelCost(NamedTuple):
@@ -88,7 +91,8 @@ def _packed(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]
 
 
 class Model:
-    """A sentence encoder, loaded from its folder for a device.
+    """A model, loaded from its folder for a device: sentence encoders embed texts,
+    vision transformers embed and classify images.
 
     Parameters
     ----------
@@ -188,6 +192,34 @@ class Model:
         named = token < len(self.tokenizer)
         word = self.tokenizer.decode([token], False) if named else str(token)
         return Filling(word, token, probability)
+
+
+    def embed_images(self, pixels: np.ndarray) -> np.ndarray:
+        """Embeddings [images][embedding], f32, of images [images][image_channels]
+        [image_size][image_size], as the model's preprocessing leaves them.
+        """
+        return self._look(pixels, lib.danaus_model_embed_images, "embedding")
+
+    def classify(self, pixels: np.ndarray) -> np.ndarray:
+        """Scores [images][classes], f32, of such images; softmax: probabilities."""
+        return self._look(pixels, lib.danaus_model_classify, "classes")
+
+    def _look(self, pixels: np.ndarray, call, width: str) -> np.ndarray:
+        info, pixels = self.describe(), np.asarray(pixels)
+        shape = (info.image_channels, info.image_size, info.image_size)
+        if not info.image_size:
+            raise ValueError(f"{info.architecture} takes tokens, not images")
+        if pixels.ndim != 4 or pixels.shape[1:] != shape or pixels.dtype.kind != "f":
+            raise ValueError(
+                f"pixels are {pixels.dtype} {list(pixels.shape)}; real numbers "
+                f"[images, {shape[0]}, {shape[1]}, {shape[2]}] are needed"
+            )
+        pixels = np.ascontiguousarray(pixels, np.float32)
+        found = np.empty((len(pixels), getattr(info, width)), np.float32)
+        with self.device.in_use() as handle:
+            images = len(pixels), pointer(pixels), pointer(found)
+            check(call(self._handle, handle, *images))
+        return found
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:

@@ -17,9 +17,9 @@ danaus_status dn_affine_bind(
     return dn_bind(b, path, 1, &width, &norm->shift);
 }
 
-danaus_status dn_affine_run(
+static danaus_status run(
     const affine *norm, danaus_device *device, int64_t rows, int64_t width,
-    const float *x, const float *more, float *y)
+    const float *x, const float *more, float *y, float *sum)
 {
     return device->backend->nn->norm(
         device, &(nn_norm){ .rows = rows,
@@ -29,5 +29,20 @@ danaus_status dn_affine_run(
                             .scale = norm->scale,
                             .shift = norm->shift,
                             .epsilon = norm->epsilon,
-                            .y = y });
+                            .y = y,
+                            .sum = sum });
+}
+
+danaus_status dn_affine_run(
+    const affine *norm, danaus_device *device, int64_t rows, int64_t width,
+    const float *x, const float *more, float *y)
+{
+    return run(norm, device, rows, width, x, more, y, NULL);
+}
+
+danaus_status dn_affine_add(
+    const affine *norm, danaus_device *device, int64_t rows, int64_t width, float *x,
+    const float *more, float *y)
+{
+    return run(norm, device, rows, width, x, more, y, more ? x : NULL);
 }

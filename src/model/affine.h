@@ -20,4 +20,9 @@ danaus_status dn_affine_run(
     const affine *norm, danaus_device *device, int64_t rows, int64_t width,
     const float *x, const float *more, float *y);
 
+/* x becomes x + more, y its norm; more: or NULL; y is not x. */
+danaus_status dn_affine_add(
+    const affine *norm, danaus_device *device, int64_t rows, int64_t width, float *x,
+    const float *more, float *y);
+
 #endif

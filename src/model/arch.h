@@ -27,6 +27,15 @@ typedef struct encoder {
         danaus_model_cost *cost);
 } encoder;
 
+/* An architecture that takes images on the host. */
+typedef struct viewer {
+    /* Their embeddings [images][width], or scores of classes. */
+    danaus_status (*look)(
+        danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
+        int classify, float *to);
+    void (*cost)(const danaus_model *model, int64_t images, danaus_model_cost *cost);
+} viewer;
+
 typedef struct arch {
     const char *name;
     /* Whether config.json, whose model_type is this, describes one. */
@@ -36,6 +45,7 @@ typedef struct arch {
     danaus_status (*open)(danaus_model *model, const json_t *config);
     void (*close)(danaus_model *model);
     const encoder *encoder; /* NULL: it embeds nothing */
+    const viewer *viewer;   /* NULL: it sees no images */
     /* Replaces linear layers of a model on the host; on failure none. */
     danaus_status (*compress)(
         danaus_model *model, danaus_device *device, int64_t sequences,

@@ -34,8 +34,12 @@ static int view_dense(binder *b, const char *name, layer_view *v)
     else if (t->ndim == 3)
         v->patterns[v->count++] =
             (danaus_pattern){ t->shape[0], t->shape[1], t->shape[2], 1 };
+    else if (t->ndim == 4) /* of a convolution whose pieces do not overlap */
+        v->patterns[v->count++] =
+            (danaus_pattern){ 1, t->shape[0], t->shape[1] * t->shape[2] * t->shape[3],
+                              1 };
     else
-        dn_binder_complain(b, "%s has %d dimensions, not 2 or 3", path, t->ndim);
+        dn_binder_complain(b, "%s has %d dimensions, not 2 to 4", path, t->ndim);
     return 1;
 }
 

@@ -26,8 +26,8 @@ typedef struct linear_shape {
     int no_bias;
 } linear_shape;
 
-/* Reads NAME.weight[rows][cols], or [g][rows / g][cols / g] of a block-diagonal matrix, or the
-   chain NAME.weights.0, NAME.weights.1, ... whose shapes are patterns, and NAME.bias[rows].
+/* Reads NAME.weight[rows][cols], which may be cut further as those of convolutions are, or
+   [g][rows / g][cols / g] of a block-diagonal matrix, or the chain NAME.weights.0, NAME.weights.1, ... whose shapes are patterns, and NAME.bias[rows].
    What does not fit is a complaint, and leaves the layer without a plan. */
 danaus_status dn_linear_open(
     linear *layer, binder *b, const char *name, const linear_shape *shape);

@@ -176,6 +176,10 @@ static danaus_status check_sequences(
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a model, a device, offsets and ids are needed");
     TRY(dn_check_place(device, model->device_name));
+    if (!model->arch->encoder)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "a model of kind \"%s\" takes no tokens",
+            model->arch->name);
     if (offsets[0])
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "offsets begin with %" PRId64 ", not 0", offsets[0]);
@@ -202,11 +206,17 @@ danaus_status danaus_model_estimate(
     danaus_model *model, danaus_device *device, int64_t sequences, int64_t length,
     danaus_model_cost *cost)
 {
-    if (!model || !device || !cost || sequences < 1 || length < 1)
+    const viewer *eye = model ? model->arch->viewer : NULL;
+    if (!model || !device || !cost || sequences < 1 || (length < 1 && !eye))
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a model, a device, numbers of sequences and tokens "
                                  "and a place for what they cost are needed");
     TRY(dn_check_place(device, model->device_name));
+    if (eye) {
+        *cost = (danaus_model_cost){ 0 };
+        eye->cost(model, sequences, cost);
+        return DANAUS_OK;
+    }
     if (length > model->info.max_length)
         return dn_fail(
             DANAUS_ERR_SHAPE, "%" PRId64 " tokens; at most %" PRId64 " are possible",
@@ -241,6 +251,37 @@ danaus_status danaus_model_fill(
             DANAUS_ERR_UNSUPPORTED, "the model has no head for masked words "
                                     "(cls.predictions.*)");
     return dn_encode_fill(model, device, length, ids, count, places, scores);
+}
+
+static danaus_status look(
+    danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
+    int classify, float *to)
+{
+    if (!model || !device || images < 0 || (images && (!pixels || !to)))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a model, a device, images and a place for what is "
+                                 "found are needed");
+    TRY(dn_check_place(device, model->device_name));
+    const viewer *eye = model->arch->viewer;
+    if (!eye || (classify && !model->info.classes))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "the model %s",
+            eye ? "has no classifier" : "takes no images");
+    return images ? eye->look(model, device, images, pixels, classify, to) : DANAUS_OK;
+}
+
+danaus_status danaus_model_embed_images(
+    danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
+    float *embeddings)
+{
+    return look(model, device, images, pixels, 0, embeddings);
+}
+
+danaus_status danaus_model_classify(
+    danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
+    float *scores)
+{
+    return look(model, device, images, pixels, 1, scores);
 }
 
 danaus_status danaus_model_compress(

@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static danaus_status read_activation(
-    const json_t *config, danaus_activation *activation)
+danaus_status dn_config_activation(const json_t *config, danaus_activation *activation)
 {
     static const struct {
         const char *name;
@@ -42,7 +41,7 @@ danaus_status dn_encoder_config(const json_t *config, encoder_config *c)
     TRY(dn_config_size(config, "max_position_embeddings", MOST_TOKENS, &c->positions));
     TRY(dn_config_size(config, "type_vocab_size", MOST_TOKENS, &c->types));
     TRY(dn_json_number(config, "layer_norm_eps", &c->epsilon));
-    return read_activation(config, &c->activation);
+    return dn_config_activation(config, &c->activation);
 }
 
 void dn_words_prefix(binder *b, const char **heads)

@@ -26,6 +26,9 @@ typedef struct encoder_config {
 
 danaus_status dn_encoder_config(const json_t *config, encoder_config *c);
 
+/* hidden_act, or GELU. */
+danaus_status dn_config_activation(const json_t *config, danaus_activation *activation);
+
 /* Finds what stands before all names of an encoder, such as "bert." where heads are in the same
    file. `heads` is what stands before those. */
 void dn_words_prefix(binder *b, const char **heads);

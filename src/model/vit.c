@@ -1,0 +1,425 @@
+/* Vision transformers: Dosovitskiy et al., An image is worth 16x16 words, ICLR 2021 (arXiv
+   2010.11929), as ViTModel and ViTForImageClassification of Hugging Face's transformers run
+   them. Rows of an image are a class token and then its patches, line by line:
+
+       h = (class token, W_p patches + bias) + positions
+       each block:  h = h + W_o attention(W_q n, W_k n, W_v n),  n = norm(h)
+                    h = h + W_2 gelu(W_1 n),                     n = norm(h)
+       then n = norm(h), of which the first row is the embedding. */
+// SPDX-License-Identifier: Apache-2.0
+#include "model/arch.h"
+
+#include "base/mem.h"
+#include "base/numbers.h"
+#include "base/status.h"
+#include "model/words.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Tokens that go through the model together, unless one image has more. */
+#define CHUNK_TOKENS 1024
+
+enum { QUERY, KEY, VALUE, OUTPUT, UP, DOWN, BLOCK_LINEARS };
+
+typedef struct vit_block {
+    linear *linear; /* BLOCK_LINEARS */
+    affine before, after;
+} vit_block;
+
+typedef struct vit {
+    int64_t layers, width, heads, inner;
+    int64_t channels, size, patch, across; /* patches along a side of `size` pixels */
+    danaus_activation activation;
+    linear patches, classes;       /* classes: without a plan if there are none */
+    const float *token, *position; /* [width], [tokens][width] */
+    vit_block *blocks;
+    affine last;
+} vit;
+
+static int64_t tokens_of(const vit *m) { return 1 + m->across * m->across; }
+static int64_t patch_numbers(const vit *m) { return m->channels * m->patch * m->patch; }
+
+/* ---- loading ---- */
+
+static danaus_status read_config(vit *m, const json_t *config, double *epsilon)
+{
+    int bias = 1;
+    m->size = 224;
+    m->patch = 16;
+    m->channels = 3;
+    TRY(dn_config_size(config, "hidden_size", MOST_WIDTH, &m->width));
+    TRY(dn_config_size(config, "intermediate_size", MOST_WIDTH, &m->inner));
+    TRY(dn_config_size(config, "num_hidden_layers", MOST_LAYERS, &m->layers));
+    TRY(dn_config_size(config, "num_attention_heads", m->width, &m->heads));
+    TRY(dn_config_size(config, "image_size", MOST_WIDTH, &m->size));
+    TRY(dn_config_size(config, "patch_size", m->size, &m->patch));
+    TRY(dn_config_size(config, "num_channels", MOST_WIDTH, &m->channels));
+    TRY(dn_json_number(config, "layer_norm_eps", epsilon));
+    TRY(dn_json_flag(config, "qkv_bias", &bias));
+    TRY(dn_config_activation(config, &m->activation));
+    m->across = m->size / m->patch;
+    if (m->width % m->heads)
+        return dn_fail(
+            DANAUS_ERR_FORMAT,
+            "hidden_size %" PRId64 " is no multiple of num_attention_heads %" PRId64,
+            m->width, m->heads);
+    if (!bias)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "qkv_bias false: q, k and v without a bias");
+    if (m->across * m->across >= MOST_TOKENS || patch_numbers(m) > MOST_WIDTH)
+        return dn_fail(
+            DANAUS_ERR_FORMAT,
+            "%" PRId64 " x %" PRId64 " patches of %" PRId64 " numbers are too many",
+            m->across, m->across, patch_numbers(m));
+    return DANAUS_OK;
+}
+
+static danaus_status open_block(
+    const vit *m, binder *b, int64_t number, double epsilon, vit_block *to)
+{
+    const struct {
+        const char *name;
+        int64_t rows, cols;
+    } shape[BLOCK_LINEARS] = {
+        [QUERY] = { "attention.attention.query", m->width, m->width },
+        [KEY] = { "attention.attention.key", m->width, m->width },
+        [VALUE] = { "attention.attention.value", m->width, m->width },
+        [OUTPUT] = { "attention.output.dense", m->width, m->width },
+        [UP] = { "intermediate.dense", m->inner, m->width },
+        [DOWN] = { "output.dense", m->width, m->inner },
+    };
+    char layer[64], path[128];
+    snprintf(layer, sizeof layer, "encoder.layer.%" PRId64, number);
+    for (int i = 0; i < BLOCK_LINEARS; i++) {
+        linear_shape of = { .rows = shape[i].rows,
+                            .cols = shape[i].cols,
+                            .activation = i == UP ? m->activation : 0,
+                            .tokens = CHUNK_TOKENS };
+        snprintf(path, sizeof path, "%s.%s", layer, shape[i].name);
+        TRY(dn_linear_open(&to->linear[i], b, path, &of));
+    }
+    snprintf(path, sizeof path, "%s.layernorm_before", layer);
+    TRY(dn_affine_bind(&to->before, b, path, m->width, epsilon));
+    snprintf(path, sizeof path, "%s.layernorm_after", layer);
+    return dn_affine_bind(&to->after, b, path, m->width, epsilon);
+}
+
+/* The convolution of patches is a matrix [width][channels patch patch]. */
+static danaus_status open_patches(vit *m, binder *b)
+{
+    static const char name[] = "embeddings.patch_embeddings.projection";
+    linear_shape shape = { .rows = m->width,
+                           .cols = patch_numbers(m),
+                           .tokens = CHUNK_TOKENS };
+    danaus_tensor t;
+    if (dn_binder_find(b, "embeddings.patch_embeddings.projection.weight", &t) &&
+        (t.ndim != 4 || t.shape[1] != m->channels || t.shape[2] != m->patch))
+        dn_binder_complain(
+            b, "%s.weight is not [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
+            name, m->width, m->channels, m->patch, m->patch);
+    return dn_linear_open(&m->patches, b, name, &shape);
+}
+
+static danaus_status open_classes(vit *m, binder *b, int64_t *classes)
+{
+    danaus_tensor bias;
+    if (!dn_binder_find(b, "classifier.bias", &bias) || bias.ndim != 1)
+        return DANAUS_OK;
+    *classes = bias.shape[0];
+    linear_shape shape = { .rows = *classes, .cols = m->width, .tokens = 1 };
+    return dn_linear_open(&m->classes, b, "classifier", &shape);
+}
+
+static danaus_status bind_all(danaus_model *model, vit *m, binder *b, double epsilon)
+{
+    static const char *const others[] = { "pooler.", "embeddings.mask_token", NULL };
+    const int64_t place[] = { 1, tokens_of(m), m->width }, token[] = { 1, 1, m->width };
+    danaus_tensor t;
+    TRY(open_classes(m, b, &model->info.classes));
+    b->prefix = "vit.";
+    if (!dn_binder_find(b, "embeddings.cls_token", &t))
+        b->prefix = "";
+    model->prefix = b->prefix;
+    TRY(dn_bind(b, "embeddings.cls_token", 3, token, &m->token));
+    TRY(dn_bind(b, "embeddings.position_embeddings", 3, place, &m->position));
+    TRY(open_patches(m, b));
+    for (int64_t i = 0; i < m->layers; i++) {
+        m->blocks[i].linear = model->linear + i * BLOCK_LINEARS;
+        TRY(open_block(m, b, i, epsilon, &m->blocks[i]));
+    }
+    TRY(dn_affine_bind(&m->last, b, "layernorm", m->width, epsilon));
+    b->parameters += m->patches.parameters + m->classes.parameters;
+    return dn_binder_settle(b, others);
+}
+
+static danaus_status vit_bind(danaus_model *model, vit *m, double epsilon)
+{
+    binder b;
+    TRY(dn_binder_open(&b, model->file, &model->memory));
+    danaus_status status = bind_all(model, m, &b, epsilon);
+    model->others = b.parameters;
+    dn_binder_close(&b);
+    return status;
+}
+
+static int vit_recognizes(const json_t *config, span type)
+{
+    (void)config;
+    return dn_span_is(type, "vit");
+}
+
+static danaus_status vit_open(danaus_model *model, const json_t *config)
+{
+    double epsilon = 1e-12;
+    vit *m = dn_calloc(1, sizeof *m);
+    model->own = m;
+    if (!m)
+        return dn_fail_memory(sizeof *m, "a model");
+    TRY(read_config(m, config, &epsilon));
+    model->linears = (int)m->layers * BLOCK_LINEARS;
+    model->linear = dn_calloc((size_t)model->linears, sizeof *model->linear);
+    m->blocks = dn_calloc((size_t)m->layers, sizeof *m->blocks);
+    if (!model->linear || !m->blocks)
+        return dn_fail_memory(
+            (size_t)model->linears * sizeof *model->linear, "a table of layers");
+    TRY(vit_bind(model, m, epsilon));
+    danaus_model_info *info = &model->info;
+    info->layers = m->layers;
+    info->width = info->embedding = m->width;
+    info->heads = m->heads;
+    info->image_channels = m->channels;
+    info->image_size = m->size;
+    model->packed = m->patches.packed + m->classes.packed;
+    return DANAUS_OK;
+}
+
+static void vit_close(danaus_model *model)
+{
+    vit *m = model->own;
+    if (m) {
+        dn_linear_close(&m->patches);
+        dn_linear_close(&m->classes);
+        dn_free(m->blocks);
+    }
+    dn_free(m);
+}
+
+/* ---- running ---- */
+
+/* Memory for `images` images that go through together. */
+typedef struct looking {
+    const vit *m;
+    danaus_device *device;
+    int64_t images;
+    void *memory;
+    int32_t *ids, *positions; /* [tokens] */
+    float *squares;           /* [patches][channels patch patch] */
+    float *rows;              /* the class token, then a row for each patch */
+    float *h, *n, *q, *k, *v, *mixed, *inner;
+    float *first, *scores; /* [images][width], [images][classes] */
+    float *host_squares;
+    int32_t *host_ids; /* and positions behind them */
+    int64_t *offsets;
+} looking;
+
+static int64_t together(const vit *m, int64_t images)
+{
+    return CLAMP(CHUNK_TOKENS / tokens_of(m), 1, images);
+}
+
+static uintptr_t lay(looking *l, uintptr_t at)
+{
+    const vit *m = l->m;
+    int64_t number = sizeof(float), tokens = l->images * tokens_of(m);
+    int64_t row = tokens * m->width * number;
+    float **const arrays[] = { &l->h, &l->n, &l->q, &l->k, &l->v, &l->mixed };
+    l->ids = dn_cut(&at, tokens * (int64_t)sizeof(int32_t));
+    l->positions = dn_cut(&at, tokens * (int64_t)sizeof(int32_t));
+    l->squares = dn_cut(&at, tokens * patch_numbers(m) * number);
+    l->rows = dn_cut(&at, row + m->width * number);
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        *arrays[i] = dn_cut(&at, row);
+    l->inner = dn_cut(&at, tokens * m->inner * number);
+    l->first = dn_cut(&at, l->images * m->width * number);
+    l->scores = dn_cut(&at, l->images * m->classes.rows * number);
+    return at;
+}
+
+/* Row t of an image is the class token, which is number 0 of `rows`, or a patch. */
+static void number_rows(looking *l)
+{
+    int64_t tokens = tokens_of(l->m), patches = tokens - 1;
+    int32_t *positions = l->host_ids + l->images * tokens;
+    for (int64_t i = 0; i < l->images; i++) {
+        l->offsets[i + 1] = (i + 1) * tokens;
+        for (int64_t t = 0; t < tokens; t++) {
+            l->host_ids[i * tokens + t] = (int32_t)(t ? i * patches + t : 0);
+            positions[i * tokens + t] = (int32_t)t;
+        }
+    }
+}
+
+static danaus_status open_looking(looking *l)
+{
+    const vit *m = l->m;
+    size_t tokens = (size_t)(l->images * tokens_of(m));
+    size_t squares = tokens * (size_t)patch_numbers(m);
+    TRY(danaus_alloc(l->device, lay(l, 0), &l->memory));
+    lay(l, (uintptr_t)l->memory);
+    l->host_squares = dn_calloc(squares, sizeof *l->host_squares);
+    l->host_ids = dn_calloc(2 * tokens, sizeof *l->host_ids);
+    l->offsets = dn_calloc((size_t)l->images + 1, sizeof *l->offsets);
+    if (!l->host_squares || !l->host_ids || !l->offsets)
+        return dn_fail_memory(squares * sizeof *l->host_squares, "patches");
+    number_rows(l);
+    size_t bytes = tokens * sizeof *l->ids;
+    TRY(danaus_upload(l->device, l->ids, l->host_ids, bytes));
+    TRY(danaus_upload(l->device, l->positions, l->host_ids + tokens, bytes));
+    return l->device->backend->copy(
+        l->device, l->rows, m->token, (size_t)m->width * sizeof *l->rows);
+}
+
+static void close_looking(looking *l)
+{
+    dn_free(l->host_squares);
+    dn_free(l->host_ids);
+    dn_free(l->offsets);
+    danaus_free(l->device, l->memory);
+}
+
+/* The patches of an image [channels][size][size], each [channels][patch][patch]. What is
+   left at its right and lower sides is not seen. */
+static void cut_patches(const vit *m, const float *pixels, float *to)
+{
+    size_t line = (size_t)m->patch * sizeof *to;
+    for (int64_t i = 0; i < m->across; i++)
+        for (int64_t j = 0; j < m->across; j++)
+            for (int64_t c = 0; c < m->channels; c++)
+                for (int64_t y = 0; y < m->patch; y++, to += m->patch)
+                    memcpy(
+                        to,
+                        pixels + (c * m->size + i * m->patch + y) * m->size +
+                            j * m->patch,
+                        line);
+}
+
+static danaus_status embed_patches(
+    const looking *l, int64_t images, const float *pixels)
+{
+    const vit *m = l->m;
+    int64_t patches = images * (tokens_of(m) - 1), numbers = patch_numbers(m);
+    for (int64_t i = 0; i < images; i++)
+        cut_patches(
+            m, pixels + i * m->channels * m->size * m->size,
+            l->host_squares + i * (tokens_of(m) - 1) * numbers);
+    TRY(danaus_upload(
+        l->device, l->squares, l->host_squares,
+        (size_t)(patches * numbers) * sizeof(float)));
+    TRY(dn_linear_run(&m->patches, l->device, patches, l->squares, l->rows + m->width));
+    return l->device->backend->nn->lookup(
+        l->device, &(nn_lookup){ .rows = images * tokens_of(m),
+                                 .width = m->width,
+                                 .ids = l->ids,
+                                 .positions = l->positions,
+                                 .word = l->rows,
+                                 .position = m->position,
+                                 .y = l->h });
+}
+
+/* From h + more, where `more` is what the block before has to add, or NULL, to h and what
+   is to be added to it, in q. */
+static danaus_status run_block(
+    const looking *l, const vit_block *b, int64_t images, const float *more)
+{
+    const vit *m = l->m;
+    const linear *w = b->linear;
+    danaus_device *device = l->device;
+    int64_t tokens = images * tokens_of(m), width = m->width;
+    TRY(dn_affine_add(&b->before, device, tokens, width, l->h, more, l->n));
+    TRY(dn_linear_run(&w[QUERY], device, tokens, l->n, l->q));
+    TRY(dn_linear_run(&w[KEY], device, tokens, l->n, l->k));
+    TRY(dn_linear_run(&w[VALUE], device, tokens, l->n, l->v));
+    TRY(device->backend->nn->attention(
+        device,
+        &(nn_attention){
+            { images, l->offsets }, width, m->heads, l->q, l->k, l->v, l->mixed }));
+    TRY(dn_linear_run(&w[OUTPUT], device, tokens, l->mixed, l->q));
+    TRY(dn_affine_add(&b->after, device, tokens, width, l->h, l->q, l->n));
+    TRY(dn_linear_run(&w[UP], device, tokens, l->n, l->inner));
+    return dn_linear_run(&w[DOWN], device, tokens, l->inner, l->q);
+}
+
+/* Class tokens after the last normalisation, in `first`. */
+static danaus_status look(const looking *l, int64_t images, const float *pixels)
+{
+    const vit *m = l->m;
+    TRY(embed_patches(l, images, pixels));
+    for (int64_t i = 0; i < m->layers; i++)
+        TRY(run_block(l, &m->blocks[i], images, i ? l->q : NULL));
+    TRY(dn_affine_add(
+        &m->last, l->device, images * tokens_of(m), m->width, l->h, l->q, l->n));
+    return l->device->backend->nn->pool(
+        l->device, &(nn_pool){ .sequences = { images, l->offsets },
+                               .width = m->width,
+                               .first = 1,
+                               .x = l->n,
+                               .y = l->first });
+}
+
+static danaus_status look_at_all(
+    looking *l, int64_t images, const float *pixels, int classify, float *to)
+{
+    const vit *m = l->m;
+    int64_t numbers = m->channels * m->size * m->size;
+    int64_t width = classify ? m->classes.rows : m->width;
+    const float *found = classify ? l->scores : l->first;
+    for (int64_t at = 0, n; at < images; at += n) {
+        n = MIN(images - at, l->images);
+        TRY(look(l, n, pixels + at * numbers));
+        if (classify)
+            TRY(dn_linear_run(&m->classes, l->device, n, l->first, l->scores));
+        TRY(danaus_download(
+            l->device, to + at * width, found, (size_t)(n * width) * sizeof *to));
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status vit_look(
+    danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
+    int classify, float *to)
+{
+    const vit *m = model->own;
+    looking l = { .m = m, .device = device };
+    l.images = together(m, images);
+    danaus_status status = open_looking(&l);
+    if (status == DANAUS_OK)
+        status = look_at_all(&l, images, pixels, classify, to);
+    close_looking(&l);
+    return status;
+}
+
+static void vit_cost(const danaus_model *model, int64_t images, danaus_model_cost *cost)
+{
+    const vit *m = model->own;
+    double tokens = (double)tokens_of(m) * (double)images;
+    looking l = { .m = m, .images = together(m, images) };
+    cost->memory = (int64_t)lay(&l, 0);
+    cost->linear =
+        2 *
+        (double)(m->patches.parameters * images * (tokens_of(m) - 1) + m->classes.parameters * images);
+    for (int i = 0; i < model->linears; i++)
+        cost->linear += 2 * (double)model->linear[i].parameters * tokens;
+    cost->mixing = 4 * (double)(m->layers * m->width) * (double)tokens_of(m) * tokens;
+}
+
+static const viewer vit_viewer = { vit_look, vit_cost };
+
+const arch dn_arch_vit = {
+    .name = "vit",
+    .recognizes = vit_recognizes,
+    .open = vit_open,
+    .close = vit_close,
+    .viewer = &vit_viewer,
+};
