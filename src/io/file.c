@@ -103,6 +103,9 @@ void danaus_file_close(danaus_file *file)
 {
     if (!file)
         return;
+    for (int i = 0; i < file->part_count; i++)
+        danaus_file_close(file->parts[i]);
+    dn_free(file->parts);
     json_decref(file->header);
     dn_free(file->owned);
     dn_free(file->foreign);

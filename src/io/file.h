@@ -24,12 +24,18 @@ struct danaus_file {
     int count, foreign_count;
     danaus_tensor *tensors; /* in the order of their data */
     foreign_tensor *foreign;
+    danaus_file **parts; /* that it was joined of */
+    int part_count;
     void *owned;    /* data that the file has in another order or alignment */
     json_t *header; /* safetensors */
 };
 
 /* Reads a file from memory, which must stay as long as the file is open. */
 danaus_status dn_file_read(const void *data, size_t size, danaus_file **file);
+
+/* Many files as one, with the tensors of each in turn. The array and the files in it become
+   its own when it succeeds. A name that two files have is DANAUS_ERR_FORMAT. */
+danaus_status dn_file_join(danaus_file **parts, int count, danaus_file **file);
 
 /* The two formats: fill an empty file. danaus_file_close() releases what they
    made, also when they fail. */

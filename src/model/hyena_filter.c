@@ -66,7 +66,12 @@ static danaus_status bind_buffer(
 {
     danaus_tensor t;
     int64_t parameters = b->parameters;
-    if (!dn_binder_find(b, path, &t))
+    int is_there = dn_binder_find(b, path, &t);
+    *numbers = NULL;
+    /* Nothing as large as a configuration says, unless the weights say so, too. */
+    if (!is_there && b->problems)
+        return DANAUS_OK;
+    if (!is_there)
         return fill_buffer(b, shape, make, rows, cols, numbers);
     TRY(dn_bind(b, path, 3, (const int64_t[]){ 1, rows, cols }, numbers));
     b->parameters = parameters;
@@ -141,12 +146,11 @@ danaus_status dn_hyena_filter_open(
     *f = (hyena_filter){ .shape = *shape };
     snprintf(path, sizeof path, "%s.bias", name);
     TRY(dn_bind(b, path, 1, &shape->channels, &f->skip));
-    TRY(bind_encoding(f, b, name));
-    TRY(bind_window(f, b, name));
     TRY(bind_frequency(f, b, name));
     for (int way = 0; way <= shape->reverse; way++)
         TRY(open_network(f, b, name, way));
-    return DANAUS_OK;
+    TRY(bind_encoding(f, b, name));
+    return bind_window(f, b, name);
 }
 
 void dn_hyena_filter_close(hyena_filter *f)

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
+#include "model/shards.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -58,8 +59,7 @@ static danaus_status open_model(
     char file[PATH_MAX];
     TRY(find_arch(config, &model->arch));
     TRY(dn_pooling_read(path, &model->pooling));
-    TRY(dn_config_path(path, "model.safetensors", file, sizeof file));
-    TRY(danaus_file_open(file, &model->file));
+    TRY(dn_shards_open(path, &model->file, file, sizeof file));
     danaus_status status = model->arch->open(model, config);
     if (status != DANAUS_OK)
         return dn_fail_in(status, file);

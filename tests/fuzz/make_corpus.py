@@ -366,7 +366,34 @@ def plans():
         put("plan", f"wrong_{i}", plan(*square, wrong=wrong))
 
 
+def models():
+    """Configurations (BERT, Monarch Mixer BERT), and indices of weights."""
+    sizes = dict(hidden_size=8, intermediate_size=16, num_hidden_layers=2, vocab_size=16,
+                 max_position_embeddings=12, type_vocab_size=2)
+    m2 = sizes | dict(model_type="m2_bert", long_conv_l_max=12, hyena_filter_order=4)
+    bert = sizes | dict(model_type="bert", num_attention_heads=2, hidden_act="relu")
+    for name, kind, config in [
+        ("bert", 0, bert),
+        ("m2", 1, m2),
+        ("m2_one_way", 1, m2 | dict(bidirectional=False)),
+        ("m2_longer", 1, m2 | dict(long_conv_l_max=1 << 24)),
+        ("m2_wide", 1, m2 | dict(hidden_size=1 << 20, num_hidden_layers=1000)),
+        ("m2_no_gate", 1, m2 | dict(use_glu_mlp=False, pool_all=True)),
+        ("bert_heads", 0, bert | dict(num_attention_heads=3)),
+        ("other", 0, dict(model_type="llama")),
+    ]:
+        put("model", name, bytes([kind]) + json.dumps(config).encode())
+    for name, index in [
+        ("index", {"weight_map": {"a": "part.safetensors"}}),
+        ("index_outside", {"weight_map": {"a": "../part.safetensors"}}),
+        ("index_missing", {"weight_map": {"a": "other", "b": "part.safetensors"}}),
+        ("index_list", {"weight_map": ["a"]}),
+    ]:
+        put("model", name, bytes([3]) + json.dumps(index).encode())
+
+
 def main():
+    models()
     arrays()
     plans()
     suites()

@@ -127,11 +127,10 @@ static const char *activation_name(danaus_activation a)
                               : "gelu_new";
 }
 
-void bert_write(const small_bert *m)
+void bert_config(const small_bert *m, char *config, size_t size)
 {
-    char config[800];
     snprintf(
-        config, sizeof config,
+        config, size,
         "{\"model_type\": \"bert\", \"hidden_size\": %" PRId64
         ", \"num_attention_heads\": %" PRId64 ", \"intermediate_size\": %" PRId64
         ", \"num_hidden_layers\": %" PRId64 ", \"vocab_size\": %" PRId64
@@ -140,6 +139,12 @@ void bert_write(const small_bert *m)
         m->width, m->heads, m->inner, m->layers, m->vocabulary, m->positions,
         named_find(&m->arrays, "embeddings.token_type_embeddings.weight")->shape[0],
         activation_name(m->activation));
+}
+
+void bert_write(const small_bert *m)
+{
+    char config[800];
+    bert_config(m, config, sizeof config);
     write_text("config.json", config);
     remove(scratch_path("modules.json"));
     if (m->modules) {

@@ -11,6 +11,8 @@
 #include "danaus/danaus.h"
 #include "support/named.h"
 
+#include <stddef.h>
+
 #define BERT_BOUND 8
 
 typedef struct small_bert {
@@ -24,6 +26,8 @@ typedef struct small_bert {
 small_bert bert_random(rng *r);
 small_bert bert_random_dense(rng *r);
 void bert_free(small_bert *m);
+
+void bert_config(const small_bert *m, char *config, size_t size);
 
 /* Writes config.json, model.safetensors and, if it has them, modules.json and
    pool/config.json into the folder of files.h. */

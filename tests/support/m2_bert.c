@@ -233,11 +233,10 @@ small_m2 m2_long(rng *r, int64_t length)
 
 void m2_free(small_m2 *m) { named_free(&m->arrays); }
 
-void m2_write(const small_m2 *m)
+void m2_config(const small_m2 *m, char *config, size_t size)
 {
-    char config[1000];
     snprintf(
-        config, sizeof config,
+        config, size,
         "{\"model_type\": \"%s\", \"hidden_size\": %" PRId64
         ", \"intermediate_size\": %" PRId64 ", \"num_hidden_layers\": %" PRId64
         ", \"vocab_size\": %" PRId64 ", \"max_position_embeddings\": %" PRId64
@@ -245,6 +244,12 @@ void m2_write(const small_m2 *m)
         m->layers > 1 ? "bert" : "m2_bert", m->width, m->inner, m->layers,
         m->vocabulary, m->length, m->length, m->gated ? "true" : "false",
         m->all ? "true" : "false");
+}
+
+void m2_write(const small_m2 *m)
+{
+    char config[1000];
+    m2_config(m, config, sizeof config);
     file_write(scratch_path("config.json"), config, strlen(config));
     named_write(&m->arrays, scratch_path("model.safetensors"));
 }

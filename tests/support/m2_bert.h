@@ -6,6 +6,8 @@
 
 #include "support/filter.h"
 
+#include <stddef.h>
+
 #define M2_MOST_WIDTH 64
 
 typedef struct small_m2 {
@@ -24,6 +26,8 @@ small_m2 m2_long(rng *r, int64_t length);
 /* The model of the test vectors: two blocks of width 8, numbers that are sines. */
 small_m2 m2_of_vectors(int normed);
 void m2_free(small_m2 *m);
+
+void m2_config(const small_m2 *m, char *config, size_t size);
 
 /* Writes config.json and model.safetensors into the folder of files.h, and loads them. */
 void m2_write(const small_m2 *m);
