@@ -299,7 +299,8 @@ int args_parse(const usage *use, const arg *table, int argc, char **argv, int *o
             "it takes %s as %s, and %d were given (try --help)", use->operands,
             use->most == 1 ? "operand" : "operands", *operands);
     memmove(argv + 1, argv + optind, (size_t)*operands * sizeof *argv);
-    for (int i = 1; i <= *operands && !use->words; i++) {
+    int files = use->words ? 0 : use->texts ? use->texts : *operands;
+    for (int i = 1; i <= files && i <= *operands; i++) {
         const char *path = argv[i];
         if (standard_input(&path) != STATUS_OK)
             return STATUS_USAGE;

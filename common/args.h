@@ -46,6 +46,7 @@ typedef struct usage {
     const char *about;    /* paragraphs for --help */
     int least, most;      /* operands */
     const char *operands; /* "a chain file and X", for the error sentence */
+    int texts;            /* operands behind so many are text, not files; 0: none is */
     const char *words;    /* what the first operand may be, "ks|conv"; NULL: a file */
 } usage;
 

@@ -1,5 +1,5 @@
 /* Models that run from a folder: sentence encoders of BERT's shape, dense or with linear
-   layers that are chains.
+   layers that are chains, and causal models of long convolutions, Hyena and HyenaDNA.
 
    A folder holds config.json and model.safetensors as Hugging Face's transformers write
    them, and, if it is of sentence-transformers, modules.json, which says how a sentence's
@@ -27,9 +27,9 @@ danaus_model_load(danaus_device *device, const char *path, danaus_model **model)
 DANAUS_API void danaus_model_destroy(danaus_model *model); /* NULL is fine */
 
 typedef struct danaus_model_info {
-    char architecture[32];     /* "bert", "m2-bert", "vit" */
+    char architecture[32];     /* "bert", "m2-bert", "vit", "hyena" */
     int64_t layers, width;     /* blocks; numbers of a token between them */
-    int64_t heads, vocabulary; /* of attention; ids are less than that */
+    int64_t heads, vocabulary; /* of attention or filters; ids are less than that */
     int64_t max_length;        /* tokens of a text, at most */
     int64_t embedding;         /* numbers of an embedding */
     int64_t parameters;        /* numbers that make the model */
@@ -108,6 +108,37 @@ DANAUS_API danaus_status danaus_model_embed_images(
 DANAUS_API danaus_status danaus_model_classify(
     danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
     float *scores);
+
+/* How likely a causal model finds tokens: for sequences as in danaus_model_embed(), of which
+   scores[t] is the natural logarithm of the probability of ids[t] after the tokens before it in
+   its sequence, and 0 for the first one of a sequence. Memory grows with the longest sequence
+   (docs/models.md). `progress` may be NULL; if it asks to give up, scores are lost. Models that
+   are not causal are DANAUS_ERR_UNSUPPORTED. */
+DANAUS_API danaus_status danaus_model_score(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, danaus_progress_fn progress, void *user,
+    float *scores);
+
+/* How the next token is chosen. All-zero is the default of every field. */
+typedef struct danaus_sampling {
+    int64_t max_tokens; /* 0: as many as max_length leaves beside the prompt */
+    uint64_t seed;      /* the same one, the same tokens */
+    float temperature;  /* logits are divided by it; 0: always the likeliest token */
+    float top_p;        /* the fewest likeliest tokens of this share of the probability,
+                           of those that top_k leaves; 0: all */
+    int32_t top_k;      /* so many likeliest tokens; 0: all */
+    uint32_t reserved[9];
+} danaus_sampling;
+
+/* Called for each new token; return nonzero to stop. */
+typedef int (*danaus_token_fn)(void *user, int32_t token);
+
+/* Tokens that follow a prompt of n >= 1, n <= max_length, one after the other. The prompt and
+   each token go through the model once: their long convolutions are streams. Every call begins
+   anew. Models that are not causal are DANAUS_ERR_UNSUPPORTED. */
+DANAUS_API danaus_status danaus_model_generate(
+    danaus_model *model, danaus_device *device, const int32_t *prompt, int64_t n,
+    const danaus_sampling *sampling, danaus_token_fn on_token, void *user);
 
 /* All-zero is the default of every field but share. */
 typedef struct danaus_model_compression {

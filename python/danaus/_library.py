@@ -84,11 +84,11 @@ def handle_of(thing: object, ctype: str, what: str) -> Any:
     raise TypeError(f"{what} is needed here, not {type(thing).__name__}")
 
 
-# ---- progress ----
+# ---- functions that the library calls ----
 
 
 class _Listener:
-    def __init__(self, function: Callable[[float], object]):
+    def __init__(self, function: Callable[[Any], object]):
         self.function = function
         self.error: BaseException | None = None
 
@@ -133,6 +133,24 @@ def listening(progress: Progress, description: str) -> Iterator[tuple[Any, Any]]
     except RuntimeError:
         if listener.error is None:
             raise
+    if listener.error is not None:
+        raise listener.error
+
+
+@ffi.callback("int (void *, int32_t)", error=1, onerror=_failed)
+def _take(user, token):
+    return bool(ffi.from_handle(user).function(token))
+
+
+@contextlib.contextmanager
+def reading(function: Callable[[int], object]) -> Iterator[tuple[Any, Any]]:
+    """A danaus_token_fn and its `user`, which call `function`; what is true stops.
+
+    What `function` raises stops, too, and is raised here.
+    """
+    listener = _Listener(function)
+    user = ffi.new_handle(listener)
+    yield _take, user
     if listener.error is not None:
         raise listener.error
 

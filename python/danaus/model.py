@@ -1,11 +1,11 @@
-"""Models that the C library runs from a folder: of sentences, of images."""
+"""Models that the C library runs from a folder: of sentences, images, DNA."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from danaus._library import (
     listening,
     own,
     path_bytes,
+    reading,
     text,
 )
 from danaus.device import Device, chosen
@@ -92,7 +93,7 @@ def _packed(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]
 
 class Model:
     """A model, loaded from its folder for a device: sentence encoders embed texts,
-    vision transformers embed and classify images.
+    vision transformers embed and classify images, causal models say what follows.
 
     Parameters
     ----------
@@ -193,7 +194,6 @@ class Model:
         word = self.tokenizer.decode([token], False) if named else str(token)
         return Filling(word, token, probability)
 
-
     def embed_images(self, pixels: np.ndarray) -> np.ndarray:
         """Embeddings [images][embedding], f32, of images [images][image_channels]
         [image_size][image_size], as the model's preprocessing leaves them.
@@ -220,6 +220,119 @@ class Model:
             images = len(pixels), pointer(pixels), pointer(found)
             check(call(self._handle, handle, *images))
         return found
+
+    def score_tokens(
+        self, sequences: Sequence[Sequence[int]], *, progress: Progress = None
+    ) -> list[np.ndarray]:
+        """Logarithms of the probabilities that a causal model gives to tokens.
+
+        Number t of a sequence's array, f32, is that of its token t after those before it;
+        the first one is 0. Sequences may have any lengths up to `describe().max_length`.
+
+        progress : called with the share done; True draws a bar.
+        """
+        offsets, ids = _packed(sequences)
+        found = np.empty(len(ids), np.float32)
+        tokens = (len(offsets) - 1, pointer(offsets), pointer(ids))
+        with listening(progress, "score") as tell:
+            with self.device.in_use() as handle:
+                to = pointer(found)
+                check(lib.danaus_model_score(self._handle, handle, *tokens, *tell, to))
+        return np.split(found, offsets[1:-1]) if len(offsets) > 1 else []
+
+    def score(
+        self,
+        texts: Iterable[str],
+        *,
+        window: int | None = None,
+        context: int | None = None,
+        progress: Progress = None,
+    ) -> list[np.ndarray]:
+        """`score_tokens` of texts, for a model of DNA of strings of bases.
+
+        What is longer than a window is scored window by window, as ``danaus score`` does it:
+        each begins with known tokens. Nothing is put around a text.
+
+        Parameters
+        ----------
+        texts : what the tokenizer of the model's folder makes tokens of.
+        window : tokens that the model sees at once; None: as many as it takes.
+        context : known tokens that a further window begins with; None: half of it.
+        progress : called with the share done; True draws a bar.
+        """
+        window = self.describe().max_length if window is None else window
+        context = window // 2 if context is None else context
+        if not 0 < context < window:
+            raise ValueError(f"context is {context}, of windows of {window} tokens")
+        whole = [self.tokenizer.encode(text, around=False) for text in texts]
+        step, parts = window - context, []
+        for number, ids in enumerate(whole):
+            last = max(len(ids) - context, 1) if len(ids) else 0
+            parts += [(number, at) for at in range(0, last, step)]
+        cut = [whole[number][at : at + window] for number, at in parts]
+        found = [np.zeros(len(ids), np.float32) for ids in whole]
+        for (number, at), scores in zip(parts, self.score_tokens(cut, progress=progress)):
+            known = context if at else 0
+            found[number][at + known : at + window] = scores[known:]
+        return found
+
+    def generate_tokens(
+        self,
+        prompt: Sequence[int],
+        tokens: int | None = None,
+        *,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 0.0,
+        seed: int = 0,
+        on_token: Callable[[int], object] | None = None,
+    ) -> np.ndarray:
+        """The tokens, int32, that a causal model writes behind a prompt.
+
+        Parameters
+        ----------
+        prompt : token ids, at least one.
+        tokens : how many at most; None: as many as the model takes.
+        temperature : logits are divided by it; 0: always the likeliest token.
+        top_k : one of so many likeliest tokens; 0: of all.
+        top_p : one of the fewest likeliest that have this share of the probability of what
+            top_k leaves; 0: of all.
+        seed : the same one, the same tokens.
+        on_token : called with each token; true stops.
+        """
+        _, ids = _packed([prompt])
+        how = ffi.new("danaus_sampling *")
+        how.max_tokens, how.seed, how.top_k = tokens or 0, seed, top_k
+        how.temperature, how.top_p = temperature, top_p
+        found: list[int] = []
+
+        def take(token: int) -> object:
+            found.append(token)
+            return on_token is not None and on_token(token)
+
+        given = (pointer(ids), len(ids), how)
+        with reading(take) as (function, user):
+            with self.device.in_use() as handle:
+                given += function, user
+                check(lib.danaus_model_generate(self._handle, handle, *given))
+        return np.array(found, np.int32)
+
+    def generate(self, prompt: str, tokens: int | None = None, **sampling) -> str:
+        """The text that a causal model writes behind a prompt; see `generate_tokens`.
+
+        It ends, too, with the token that the tokenizer puts behind a text.
+        """
+        around = self.tokenizer.encode("")
+        before = len(self.tokenizer.encode("", around=False))
+        end = int(around[before]) if len(around) > before else -1
+        ids = self.tokenizer.encode(prompt, around=False)
+        stop = {"on_token": lambda token: token == end} | sampling
+        new = self.generate_tokens(ids, tokens, **stop)
+        if len(new) and new[-1] == end:
+            new = new[:-1]
+        both = self.tokenizer.decode([*ids, *new], skip_special=False)
+        known = self.tokenizer.decode(ids, skip_special=False)
+        return both.removeprefix(known)
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:

@@ -1,4 +1,5 @@
-"""Text to the ids that a model takes, and back: WordPiece, as ``tokenizers`` makes it.
+"""Text to the ids that a model takes, and back: WordPiece, as ``tokenizers`` makes it, or
+characters, as HyenaDNA has them.
 
 docs/models.md has the rules.
 """
@@ -43,10 +44,13 @@ class Tokenizer:
             raise KeyError(token)
         return place[0]
 
-    def encode(self, text: str | bytes, most: int | None = None) -> np.ndarray:
+    def encode(
+        self, text: str | bytes, most: int | None = None, *, around: bool = True
+    ) -> np.ndarray:
         """The ids of a text, int32, with those around it that the model expects.
 
         most : how many ids at most, counting these; None: any number.
+        around : False leaves those behind the text out, as for text that goes on.
         """
         data = text.encode() if isinstance(text, str) else bytes(text)
         limit = 0 if most is None else whole(most, "most", 1, INT)
@@ -58,8 +62,15 @@ class Tokenizer:
             )
             if status != lib.DANAUS_ERR_SHAPE:
                 check(status)
-                return ids[: count[0]].copy()
+                behind = 0 if around else self._around()[1]
+                return ids[: count[0] - behind].copy()
             ids = np.empty(count[0], np.int32)
+
+    def _around(self) -> tuple[int, int]:
+        """How many ids `encode` puts before a text and behind it."""
+        before, after = ffi.new("size_t *"), ffi.new("size_t *")
+        check(lib.danaus_tokenizer_around(self._handle, before, after))
+        return before[0], after[0]
 
     def encode_batch(
         self, texts: Iterable[str | bytes], most: int | None = None

@@ -46,7 +46,11 @@ typedef struct arch {
     void (*close)(danaus_model *model);
     const encoder *encoder; /* NULL: it embeds nothing */
     const viewer *viewer;   /* NULL: it sees no images */
-    /* Replaces linear layers of a model on the host; on failure none. */
+    /* Of a prompt and a sampling that are checked. NULL: it is not causal. */
+    danaus_status (*generate)(
+        danaus_model *model, danaus_device *device, const int32_t *prompt, int64_t n,
+        const danaus_sampling *sampling, danaus_token_fn on_token, void *user);
+    /* Replaces linear layers of a model on the host; on failure none. NULL: it cannot. */
     danaus_status (*compress)(
         danaus_model *model, danaus_device *device, int64_t sequences,
         const int64_t *offsets, const int32_t *ids,
@@ -66,6 +70,7 @@ struct danaus_model {
     pooling pooling;
     linear pooler; /* of a pooled row, then tanh; without a plan: nothing */
     head head;
+    linear next;    /* logits of what follows a row; without a plan: not causal */
     linear *linear; /* all linear layers, as they follow each other */
     int linears;
     void *own; /* of the architecture */

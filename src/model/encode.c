@@ -225,3 +225,97 @@ danaus_status dn_encode_fill(
     close_encoding(&e);
     return status;
 }
+
+/* ---- likelihoods ---- */
+
+/* Logits that are in memory together, unless one row has more. */
+#define MOST_LOGITS ((int64_t)1 << 21)
+#define MOST_ROWS   ((int64_t)512)
+
+/* In one block of device memory. */
+typedef struct likelihoods {
+    int64_t rows; /* that are worked on together */
+    int32_t *targets;
+    float *logits, *y; /* [rows][vocabulary], [tokens] */
+} likelihoods;
+
+static uintptr_t lay_likelihoods(const encoding *e, uintptr_t at, likelihoods *l)
+{
+    int64_t width = e->model->next.rows;
+    l->rows = CLAMP(MOST_LOGITS / width, 1, MOST_ROWS);
+    l->targets = dn_cut(&at, e->tokens * (int64_t)sizeof *l->targets);
+    l->logits = dn_cut(&at, l->rows * width * (int64_t)sizeof *l->logits);
+    l->y = dn_cut(&at, e->tokens * (int64_t)sizeof *l->y);
+    return at;
+}
+
+/* The target of a row is the token that follows it; the last one of a sequence has none. */
+static danaus_status put_targets(
+    const encoding *e, int64_t n, const int32_t *ids, const likelihoods *l)
+{
+    int64_t tokens = e->host_offsets[n];
+    int32_t *targets = e->host_positions; /* which are used up */
+    for (int64_t t = 0; t + 1 < tokens; t++)
+        targets[t] = ids[t + 1];
+    for (int64_t i = 1; i <= n; i++)
+        targets[e->host_offsets[i] - 1] = -1;
+    return danaus_upload(
+        e->device, l->targets, targets, (size_t)tokens * sizeof *targets);
+}
+
+/* Of a chunk's rows h. */
+static danaus_status find_likely(
+    const encoding *e, int64_t tokens, const float *h, const likelihoods *l,
+    float *scores)
+{
+    const linear *next = &e->model->next;
+    for (int64_t at = 0, n; at < tokens; at += n) {
+        n = MIN(l->rows, tokens - at);
+        TRY(dn_linear_run(next, e->device, n, h + at * next->cols, l->logits));
+        TRY(e->device->backend->nn->likelihood(
+            e->device,
+            &(nn_likelihood){ n, next->rows, l->logits, l->targets + at, l->y + at }));
+    }
+    scores[0] = 0;
+    return danaus_download(
+        e->device, scores + 1, l->y, (size_t)(tokens - 1) * sizeof *scores);
+}
+
+static danaus_status score_chunks(
+    const encoding *e, int64_t sequences, const int64_t *offsets, const int32_t *ids,
+    const likelihoods *l, danaus_progress_fn progress, void *user, float *scores)
+{
+    float *h;
+    for (int64_t first = 0, n; first < sequences; first += n) {
+        int64_t from = offsets[first];
+        n = dn_chunk_of(offsets, sequences, first, e->encoder->tokens);
+        TRY(run_chunk(e, offsets + first, n, ids, &h));
+        TRY(put_targets(e, n, ids + from, l));
+        TRY(find_likely(e, e->host_offsets[n], h, l, scores + from));
+        double done = (double)offsets[first + n] / (double)offsets[sequences];
+        if (progress && progress(user, done))
+            return dn_fail(DANAUS_ERR_CANCELLED, "the caller gave up");
+    }
+    return DANAUS_OK;
+}
+
+danaus_status dn_encode_score(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, danaus_progress_fn progress, void *user,
+    float *scores)
+{
+    encoding e = { .model = model, .device = device, .encoder = model->arch->encoder };
+    likelihoods l;
+    void *memory = NULL;
+    measure(&e, sequences, offsets);
+    danaus_status status = open_encoding(&e);
+    if (status == DANAUS_OK)
+        status = danaus_alloc(device, lay_likelihoods(&e, 0, &l), &memory);
+    if (status == DANAUS_OK) {
+        lay_likelihoods(&e, (uintptr_t)memory, &l);
+        status = score_chunks(&e, sequences, offsets, ids, &l, progress, user, scores);
+    }
+    danaus_free(device, memory);
+    close_encoding(&e);
+    return status;
+}

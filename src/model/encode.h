@@ -1,5 +1,5 @@
 /* Sequences through an encoder, chunk after chunk, and what is made of the rows that come
-   out: embeddings, scores of words. */
+   out: embeddings, scores of words, probabilities of what follows. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_ENCODE_H
 #define DN_MODEL_ENCODE_H
@@ -24,13 +24,18 @@ int64_t dn_chunk_of(
 /* Tokens of the longest one. */
 int64_t dn_longest(const nn_sequences *sequences);
 
-/* As danaus_model_embed() and danaus_model_fill(), of sequences that are checked. */
+/* As danaus_model_embed(), danaus_model_fill() and danaus_model_score(), of sequences that are
+   checked. */
 danaus_status dn_encode_embed(
     danaus_model *model, danaus_device *device, int64_t sequences,
     const int64_t *offsets, const int32_t *ids, float *embeddings);
 danaus_status dn_encode_fill(
     danaus_model *model, danaus_device *device, int64_t length, const int32_t *ids,
     int64_t count, const int64_t *places, float *scores);
+danaus_status dn_encode_score(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, danaus_progress_fn progress, void *user,
+    float *scores);
 
 /* As danaus_model_estimate(). */
 danaus_status dn_encode_cost(

@@ -40,7 +40,7 @@ static void fill_info(danaus_model *model)
     info->fills = model->head.words > 0;
     snprintf(info->architecture, sizeof info->architecture, "%s", model->arch->name);
     info->memory = model->memory.bytes + model->packed + model->pooler.packed +
-                   model->head.dense.packed;
+                   model->head.dense.packed + model->next.packed;
     info->linear_parameters = info->dense_parameters = 0;
     for (int i = 0; i < model->linears; i++) {
         const linear *layer = &model->linear[i];
@@ -109,6 +109,7 @@ void danaus_model_destroy(danaus_model *model)
     dn_free(model->linear);
     dn_linear_close(&model->pooler);
     dn_head_close(&model->head);
+    dn_linear_close(&model->next);
     if (model->arch)
         model->arch->close(model);
     dn_blocks_free(&model->memory);
@@ -284,6 +285,49 @@ danaus_status danaus_model_classify(
     return look(model, device, images, pixels, 1, scores);
 }
 
+danaus_status danaus_model_score(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, danaus_progress_fn progress, void *user,
+    float *scores)
+{
+    TRY(check_sequences(model, device, sequences, offsets, ids));
+    if (sequences && !scores)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a place for scores is needed");
+    if (!model->next.plan)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "models of architecture %s do not say what follows tokens",
+            model->arch->name);
+    return dn_encode_score(
+        model, device, sequences, offsets, ids, progress, user, scores);
+}
+
+static danaus_status check_sampling(const danaus_sampling *how)
+{
+    if (!how || how->max_tokens < 0 || how->top_k < 0 || !(how->temperature >= 0) ||
+        how->temperature > 1e6f || !(how->top_p >= 0 && how->top_p <= 1))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a temperature, a number of tokens and top_k of at "
+                                 "least 0, and top_p from 0 to 1 are needed");
+    return dn_check_reserved(how->reserved, sizeof how->reserved);
+}
+
+danaus_status danaus_model_generate(
+    danaus_model *model, danaus_device *device, const int32_t *prompt, int64_t n,
+    const danaus_sampling *sampling, danaus_token_fn on_token, void *user)
+{
+    const int64_t offsets[] = { 0, n };
+    TRY(check_sequences(model, device, 1, offsets, prompt));
+    TRY(check_sampling(sampling));
+    if (!on_token)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a function for tokens is needed");
+    if (!model->arch->generate)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "models of architecture %s generate no tokens",
+            model->arch->name);
+    return model->arch->generate(model, device, prompt, n, sampling, on_token, user);
+}
+
 danaus_status danaus_model_compress(
     danaus_model *model, danaus_device *device, int64_t sequences,
     const int64_t *offsets, const int32_t *ids, const danaus_model_compression *how)
@@ -295,7 +339,11 @@ danaus_status danaus_model_compress(
             DANAUS_ERR_ARGUMENT, "a share of the weights above 0 and at most 1, and a "
                                  "ridge of at least 0 are needed");
     TRY(dn_check_reserved(how->reserved, sizeof how->reserved));
-    if (!device->backend->on_host || !model->arch->compress)
+    if (!model->arch->compress)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "models of architecture %s are not compressed",
+            model->arch->name);
+    if (!device->backend->on_host)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "models are compressed on a CPU, not on %s",
             device->name);

@@ -283,6 +283,16 @@ def suites():
     put("suite", "no_batch", b'"1,2,2,1",0\n')
 
 
+def records():
+    for name, text in [
+            ("two", b">one first\nACGT\nacgtn\n>two\r\nNN\r\n\r\nTT"),
+            ("empty", b""), ("no_record", b"\n \n"), ("no_letters", b">a\n>b\n\n>"),
+            ("before", b"ACGT\n>a\nA\n"), ("letter", b">a\nACXT\n"), ("zero", b">a\nA\0\n"),
+            ("comments", b";old\n>a\n;more\nAC GT\tA\n"), ("inside", b">a\nAC>GT\n"),
+            ("long_name", b">" + b"n" * 400 + b"\nA\n"), ("high", b">\xff\xfe\nA\xff")]:
+        put("fasta", name, b"\x02" + text)
+
+
 def tokenizers():
     """A file, a zero and text; or a configuration, a vocabulary and text."""
     def token(number, content, **flags):
@@ -403,6 +413,7 @@ def main():
     texts()
     bundles()
     tokenizers()
+    records()
     for name, (header, size) in HEADERS.items():
         put("npy", "safetensors_" + name, safetensors(header, bytes(size)))
         put("safetensors", name, bytes([size]) + json.dumps(header).encode())

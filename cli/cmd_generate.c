@@ -1,0 +1,232 @@
+/* danaus generate: text that a causal model writes behind a prompt. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.h"
+#include "common/open.h"
+#include "common/report.h"
+#include "common/timing.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const usage use = {
+    .command = "danaus generate",
+    .synopsis = "MODEL PROMPT [OPTION]...",
+    .about =
+        "Prints what a causal model, such as HyenaDNA, writes behind a prompt, token "
+        "after\n"
+        "token. It ends after --tokens, where the model can take no more, or with the "
+        "token\n"
+        "that its tokenizer puts behind a text ([SEP]). The same seed gives the same "
+        "text.\n",
+    .least = 2,
+    .most = 2,
+    .operands = "the folder of a model and a prompt",
+    .texts = 1,
+};
+
+/* Tokens before a new one that are decoded with it: spaces depend on the neighbour. */
+#define NEIGHBOURS 8
+
+typedef struct options {
+    device_options device;
+    int64_t tokens, top_k, seed;
+    double temperature, top_p;
+    int json;
+} options;
+
+/* Text that grows. */
+typedef struct grown {
+    char *text;
+    size_t length, room;
+} grown;
+
+typedef struct writing {
+    const options *o;
+    danaus_device *device;
+    danaus_model *model;
+    danaus_tokenizer *tokenizer;
+    int32_t *ids; /* of the prompt, then those to come */
+    int64_t prompt, count;
+    int32_t end; /* the token that ends a text; -1: none does */
+    grown written;
+    int failed;
+    double start, first; /* when it began, and when the first token came */
+} writing;
+
+/* ---- text ---- */
+
+/* The text of some tokens, to be freed; NULL: a sentence was printed. */
+static char *text_of(const writing *w, int64_t from, int64_t to)
+{
+    size_t bytes = 0, room = 256;
+    danaus_status status = DANAUS_ERR_SHAPE;
+    char *text = NULL;
+    for (int tries = 0; tries < 2 && status == DANAUS_ERR_SHAPE; tries++) {
+        char *more = realloc(text, room);
+        if (!more)
+            break;
+        text = more;
+        status = danaus_tokenizer_decode(
+            w->tokenizer, w->ids + from, (size_t)(to - from), 0, text, room, &bytes);
+        room = bytes + 1;
+    }
+    if (status == DANAUS_OK)
+        return text;
+    library_failure();
+    free(text);
+    return NULL;
+}
+
+static int append(grown *g, const char *text)
+{
+    size_t more = strlen(text);
+    if (g->length + more >= g->room) {
+        g->room = 2 * (g->length + more) + 256;
+        char *grown_text = realloc(g->text, g->room);
+        if (!grown_text)
+            return failure("no memory for %zu bytes of text", g->room);
+        g->text = grown_text;
+    }
+    memcpy(g->text + g->length, text, more + 1);
+    g->length += more;
+    return STATUS_OK;
+}
+
+/* What the last token adds to the text of those before. */
+static int write_last(writing *w)
+{
+    int64_t from = w->count > NEIGHBOURS ? w->count - NEIGHBOURS - 1 : 0;
+    char *before = text_of(w, from, w->count - 1);
+    char *all = before ? text_of(w, from, w->count) : NULL;
+    int status = STATUS_FAILURE;
+    if (all) {
+        size_t known = strlen(before);
+        const char *new = strncmp(all, before, known) ? all : all + known;
+        status = append(&w->written, new);
+        if (!status && !w->o->json) {
+            fputs(new, stdout);
+            fflush(stdout);
+        }
+    }
+    free(before);
+    free(all);
+    return status;
+}
+
+static int take_token(void *user, int32_t token)
+{
+    writing *w = user;
+    if (w->count == w->prompt)
+        w->first = seconds_now();
+    if (token == w->end)
+        return 1;
+    w->ids[w->count++] = token;
+    w->failed = write_last(w);
+    return w->failed;
+}
+
+/* ---- the prompt ---- */
+
+static int encode(
+    const writing *w, const char *text, int32_t *ids, size_t room, size_t *n)
+{
+    return danaus_tokenizer_encode(w->tokenizer, text, strlen(text), 0, ids, room, n)
+               ? library_failure()
+               : STATUS_OK;
+}
+
+/* Ids of the prompt, without those that stand behind a text, of which the first ends one. */
+static int read_prompt(writing *w, const char *prompt, int64_t most)
+{
+    size_t before, after, n;
+    danaus_tokenizer_around(w->tokenizer, &before, &after);
+    size_t room = 4 * strlen(prompt) + before + after + 1;
+    w->ids = calloc(room + (size_t)most, sizeof *w->ids);
+    if (!w->ids)
+        return failure("no memory for %" PRId64 " tokens", most);
+    if (encode(w, "", w->ids, room, &n))
+        return STATUS_FAILURE;
+    w->end = after ? w->ids[before] : -1;
+    if (encode(w, prompt, w->ids, room, &n))
+        return STATUS_FAILURE;
+    w->prompt = w->count = (int64_t)(n - after);
+    return w->prompt ? STATUS_OK : failure("the prompt has no token");
+}
+
+/* ---- the command ---- */
+
+static int report(const writing *w)
+{
+    double end = seconds_now();
+    if (!w->o->json) {
+        printf("\n");
+        return STATUS_OK;
+    }
+    json_t *tokens = json_array();
+    for (int64_t i = w->prompt; i < w->count; i++)
+        json_array_append_new(tokens, json_integer(w->ids[i]));
+    return report_json(json_pack(
+        "{s:I, s:o, s:o, s:o, s:o}", "prompt_tokens", (json_int_t)w->prompt, "tokens",
+        tokens, "text", json_text(w->written.text ? w->written.text : ""),
+        "prompt_seconds", json_number(w->first - w->start), "seconds",
+        json_number(end - w->start)));
+}
+
+static int run(writing *w, const char *path, const char *prompt)
+{
+    danaus_model_info info;
+    int status = open_device(&w->o->device, &w->device);
+    if (status)
+        return status;
+    if (danaus_model_load(w->device, path, &w->model) ||
+        danaus_tokenizer_load(path, &w->tokenizer))
+        return library_failure();
+    danaus_model_describe(w->model, &info);
+    status = read_prompt(w, prompt, info.max_length);
+    if (status)
+        return status;
+    const danaus_sampling how = { .max_tokens = w->o->tokens,
+                                  .seed = (uint64_t)w->o->seed,
+                                  .temperature = (float)w->o->temperature,
+                                  .top_p = (float)w->o->top_p,
+                                  .top_k = (int32_t)w->o->top_k };
+    w->start = w->first = seconds_now();
+    if (danaus_model_generate(
+            w->model, w->device, w->ids, w->prompt, &how, take_token, w))
+        return library_failure();
+    return w->failed ? w->failed : report(w);
+}
+
+int cmd_generate(int argc, char **argv)
+{
+    options o = { .tokens = 100 };
+    int operands;
+    const arg table[] = {
+        { "tokens", 'n', ARG_COUNT, &o.tokens, "N",
+          "how many at most; default 100; 0: as many as the\nmodel takes" },
+        { "temperature", 't', ARG_ANY, &o.temperature, "T",
+          "logits are divided by it; default 0: always the\nlikeliest token" },
+        { "top-k", 'k', ARG_COUNT, &o.top_k, "K", "only the K likeliest tokens" },
+        { "top-p", 'p', ARG_REAL, &o.top_p, "P",
+          "only the fewest likeliest tokens that have this\nshare of the probability" },
+        { "seed", 0, ARG_COUNT, &o.seed, "N", "of what is drawn; default 0" },
+        DEVICE_ARGS(o.device),
+        { "json", 0, ARG_FLAG, &o.json, NULL, "print text and tokens as JSON" },
+        { 0 },
+    };
+    int status = args_parse(&use, table, argc, argv, &operands);
+    if (status != ARGS_GO_ON)
+        return status;
+    if (o.top_k > INT32_MAX)
+        return usage_error("--top-k may be %d at most", INT32_MAX);
+    writing w = { .o = &o };
+    status = run(&w, argv[1], argv[2]);
+    free(w.ids);
+    free(w.written.text);
+    danaus_tokenizer_destroy(w.tokenizer);
+    danaus_model_destroy(w.model);
+    danaus_device_close(w.device);
+    return status;
+}

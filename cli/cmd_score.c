@@ -1,0 +1,325 @@
+/* danaus score: how likely a model of DNA finds the records of a FASTA file. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.h"
+#include "cli/fasta.h"
+#include "common/open.h"
+#include "common/progress.h"
+#include "common/report.h"
+#include "common/timing.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const usage use = {
+    .command = "danaus score",
+    .synopsis = "MODEL FASTA [OPTION]...",
+    .about =
+        "Prints for each record of a FASTA file how likely a causal model, such as "
+        "HyenaDNA,\n"
+        "finds it: the sum of the natural logarithms of the probabilities of its "
+        "bases, each\n"
+        "after those before it, and their mean. The first base has none. Records that "
+        "are\n"
+        "longer than a window are scored window by window; each begins with bases that "
+        "have\n"
+        "been scored. Small letters are their capitals. FASTA - is standard input.\n",
+    .least = 2,
+    .most = 2,
+    .operands = "the folder of a model and a FASTA file",
+};
+
+/* Tokens that go to the library together, unless a window has more. */
+#define BATCH_TOKENS 16384
+
+typedef struct options {
+    device_options device;
+    int64_t window, context;
+    int ambiguous, json;
+} options;
+
+typedef struct record {
+    char *name;
+    int64_t bases, scored;
+    double sum;
+} record;
+
+/* Windows that wait to be scored. */
+typedef struct batch {
+    int64_t count, tokens, room; /* room: of tokens, and of windows */
+    int32_t *ids;
+    float *scores;
+    int64_t *offsets; /* [count + 1] */
+    int64_t *record;  /* [count] */
+    int64_t *known;   /* [count]: tokens at the beginning that have been scored */
+} batch;
+
+typedef struct scoring {
+    const options *o;
+    danaus_device *device;
+    danaus_model *model;
+    int64_t window, context;
+    int32_t tokens[256];
+    fasta fasta;
+    int64_t bytes; /* of the file */
+    batch batch;
+    record *records;
+    size_t count, capacity, printed;
+    progress bar;
+    double seconds;
+} scoring;
+
+/* ---- letters ---- */
+
+/* Capitals and small letters that have a token; those of the nucleic acid code that stand for
+   several bases are N if that is asked for. */
+static int read_letters(scoring *s, const char *path)
+{
+    danaus_tokenizer *tokenizer;
+    int32_t any = -1;
+    if (danaus_tokenizer_load(path, &tokenizer))
+        return library_failure();
+    for (int c = 0; c < 256; c++)
+        s->tokens[c] = -1;
+    danaus_tokenizer_id(tokenizer, "N", &any);
+    for (int c = 'A'; c <= 'Z'; c++) {
+        const char letter[] = { (char)c, '\0' };
+        int32_t id = s->o->ambiguous && strchr("RYSWKMBDHV", c) ? any : -1;
+        danaus_tokenizer_id(tokenizer, letter, &id);
+        s->tokens[c] = s->tokens[tolower(c)] = id;
+    }
+    danaus_tokenizer_destroy(tokenizer);
+    return STATUS_OK;
+}
+
+/* ---- results ---- */
+
+static json_t *mean_of(const record *r)
+{
+    return r->scored ? json_number(r->sum / (double)r->scored) : json_null();
+}
+
+/* Those that are complete, once; nothing while results are collected. */
+static void print_records(scoring *s, size_t end)
+{
+    if (s->o->json)
+        return;
+    progress_clear(&s->bar);
+    for (; s->printed < end; s->printed++) {
+        const record *r = &s->records[s->printed];
+        if (!s->printed)
+            printf(
+                "%-40s %12s %16s %10s\n", "record", "bases", "log-likelihood", "mean");
+        printf("%-40s %12" PRId64 " %16.3f ", r->name, r->bases, r->sum);
+        if (r->scored)
+            printf("%10.6f\n", r->sum / (double)r->scored);
+        else
+            printf("%10s\n", "-");
+    }
+}
+
+static int report(scoring *s)
+{
+    int64_t bases = 0;
+    json_t *records = json_array();
+    for (size_t i = 0; i < s->count; i++) {
+        const record *r = &s->records[i];
+        bases += r->bases;
+        json_array_append_new(
+            records, json_pack(
+                         "{s:o, s:I, s:I, s:o, s:o}", "name", json_text(r->name),
+                         "bases", (json_int_t)r->bases, "scored", (json_int_t)r->scored,
+                         "log_likelihood", json_number(r->sum), "mean", mean_of(r)));
+    }
+    if (s->o->json)
+        return report_json(json_pack(
+            "{s:I, s:I, s:I, s:o, s:o}", "bases", (json_int_t)bases, "window",
+            (json_int_t)s->window, "context", (json_int_t)s->context, "seconds",
+            json_number(s->seconds), "records", records));
+    json_decref(records);
+    printf("%zu records, %" PRId64 " bases, %.2f s\n", s->count, bases, s->seconds);
+    return STATUS_OK;
+}
+
+/* ---- windows ---- */
+
+static int make_batch(scoring *s)
+{
+    batch *b = &s->batch;
+    b->room = s->window > BATCH_TOKENS ? s->window : BATCH_TOKENS;
+    size_t room = (size_t)b->room;
+    b->ids = calloc(room, sizeof *b->ids);
+    b->scores = calloc(room, sizeof *b->scores);
+    b->offsets = calloc(room + 1, sizeof *b->offsets);
+    b->record = calloc(room, sizeof *b->record);
+    b->known = calloc(room, sizeof *b->known);
+    if (b->ids && b->scores && b->offsets && b->record && b->known)
+        return STATUS_OK;
+    return failure("no memory for windows of %" PRId64 " tokens", s->window);
+}
+
+static void free_batch(batch *b)
+{
+    free(b->ids);
+    free(b->scores);
+    free(b->offsets);
+    free(b->record);
+    free(b->known);
+}
+
+/* Scores the windows that wait, and adds what is new in each to its record. */
+static int score_batch(scoring *s)
+{
+    batch *b = &s->batch;
+    if (danaus_model_score(
+            s->model, s->device, b->count, b->offsets, b->ids, NULL, NULL, b->scores))
+        return library_failure();
+    for (int64_t i = 0; i < b->count; i++) {
+        record *r = &s->records[b->record[i]];
+        for (int64_t t = b->offsets[i] + b->known[i]; t < b->offsets[i + 1]; t++) {
+            r->sum += b->scores[t];
+            r->scored++;
+        }
+    }
+    b->count = b->tokens = 0;
+    if (s->bytes > 0 && progress_wanted())
+        progress_show(&s->bar, (double)ftell(s->fasta.file) / (double)s->bytes);
+    return STATUS_OK;
+}
+
+static void add_window(batch *b, int64_t number, int64_t known, int64_t length)
+{
+    b->record[b->count] = number;
+    b->known[b->count++] = known;
+    b->tokens += length;
+    b->offsets[b->count] = b->tokens;
+}
+
+/* The record's windows, each of which begins with `context` tokens of the one before. */
+static int read_windows(scoring *s)
+{
+    batch *b = &s->batch;
+    int64_t number = (int64_t)s->count - 1, known = 0, got, length = s->window;
+    while (length == s->window) {
+        const int32_t *tail = b->ids + b->tokens - known;
+        if (b->room - b->tokens < s->window) {
+            if (score_batch(s))
+                return STATUS_FAILURE;
+            print_records(s, (size_t)number);
+        }
+        int32_t *ids = b->ids + b->tokens;
+        memmove(ids, tail, (size_t)known * sizeof *ids);
+        got = fasta_read(&s->fasta, ids + known, s->window - known);
+        if (got <= 0)
+            return got ? STATUS_FAILURE : STATUS_OK;
+        s->records[number].bases += got;
+        length = known + got;
+        add_window(b, number, known ? known : 1, length);
+        known = s->context;
+    }
+    return STATUS_OK;
+}
+
+static int add_record(scoring *s)
+{
+    if (s->count == s->capacity) {
+        s->capacity = 2 * s->capacity + 64;
+        record *more = realloc(s->records, s->capacity * sizeof *more);
+        if (!more)
+            return failure("no memory for %zu records", s->capacity);
+        s->records = more;
+    }
+    s->records[s->count] = (record){ .name = strdup(s->fasta.name) };
+    if (!s->records[s->count].name)
+        return failure("no memory for a name");
+    s->count++;
+    return STATUS_OK;
+}
+
+static int score_records(scoring *s)
+{
+    int more;
+    while ((more = fasta_next(&s->fasta)) > 0)
+        if (add_record(s) || read_windows(s))
+            return STATUS_FAILURE;
+    if (more < 0 || score_batch(s))
+        return STATUS_FAILURE;
+    if (!s->count)
+        return failure("%s has no record", s->fasta.path);
+    print_records(s, s->count);
+    return STATUS_OK;
+}
+
+/* ---- the command ---- */
+
+static int choose_window(scoring *s)
+{
+    danaus_model_info info;
+    danaus_model_describe(s->model, &info);
+    s->window = s->o->window ? s->o->window : info.max_length;
+    s->context = s->o->context ? s->o->context : s->window / 2;
+    if (s->window < 2 || s->window > info.max_length)
+        return failure(
+            "a window may have 2 to %" PRId64 " tokens, not %" PRId64, info.max_length,
+            s->window);
+    if (s->context >= s->window)
+        return failure(
+            "windows of %" PRId64 " tokens cannot begin with %" PRId64 " known ones",
+            s->window, s->context);
+    return STATUS_OK;
+}
+
+static int run(scoring *s, const char *model, const char *path)
+{
+    struct stat file;
+    int status = open_device(&s->o->device, &s->device);
+    if (status)
+        return status;
+    if (danaus_model_load(s->device, model, &s->model))
+        return library_failure();
+    status = choose_window(s);
+    status = status ? status : read_letters(s, model);
+    status = status ? status : fasta_open(&s->fasta, path, s->tokens);
+    status = status ? status : make_batch(s);
+    if (status)
+        return status;
+    s->bytes = fstat(fileno(s->fasta.file), &file) ? 0 : file.st_size;
+    double start = seconds_now();
+    status = score_records(s);
+    progress_clear(&s->bar);
+    s->seconds = seconds_now() - start;
+    return status ? status : report(s);
+}
+
+int cmd_score(int argc, char **argv)
+{
+    options o = { 0 };
+    int operands;
+    const arg table[] = {
+        { "window", 'w', ARG_COUNT, &o.window, "N",
+          "tokens that the model sees at once; default: as\nmany as it takes" },
+        { "context", 'c', ARG_COUNT, &o.context, "N",
+          "known tokens that a further window begins with;\ndefault: half of it" },
+        { "ambiguous", 0, ARG_FLAG, &o.ambiguous, NULL,
+          "take R Y S W K M B D H V, which stand for several\nbases, as N" },
+        DEVICE_ARGS(o.device),
+        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { 0 },
+    };
+    int status = args_parse(&use, table, argc, argv, &operands);
+    if (status != ARGS_GO_ON)
+        return status;
+    scoring s = { .o = &o };
+    status = run(&s, argv[1], argv[2]);
+    fasta_close(&s.fasta);
+    free_batch(&s.batch);
+    for (size_t i = 0; i < s.count; i++)
+        free(s.records[i].name);
+    free(s.records);
+    danaus_model_destroy(s.model);
+    danaus_device_close(s.device);
+    return status;
+}

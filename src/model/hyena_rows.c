@@ -1,0 +1,78 @@
+/* Rows of a model of Hyena's kind through what is before and behind its long convolutions. */
+// SPDX-License-Identifier: Apache-2.0
+#include "model/hyena.h"
+
+#include "base/status.h"
+
+void dn_hyena_rows_lay(const hyena *m, int64_t rows, uintptr_t *at, hyena_rows *r)
+{
+    const int64_t size = (int64_t)sizeof(float), before = m->taps - 1;
+    r->u = dn_cut(at, rows * m->width * size);
+    r->more = dn_cut(at, rows * m->width * size);
+    r->p = dn_cut(at, (before + rows) * dn_hyena_planes(m) * size);
+    r->inner = dn_cut(at, rows * m->inner * size);
+    r->past = dn_cut(at, m->layers * before * dn_hyena_planes(m) * size);
+}
+
+/* r += more, and y = norm(r). */
+static danaus_status norm_of_sum(
+    const hyena *m, danaus_device *device, const affine *norm, int64_t rows, float *r,
+    const float *more, float *y)
+{
+    return device->backend->nn->norm(
+        device, &(nn_norm){ .rows = rows,
+                            .width = m->width,
+                            .x = r,
+                            .more = more,
+                            .scale = norm->scale,
+                            .shift = norm->shift,
+                            .epsilon = norm->epsilon,
+                            .y = y,
+                            .sum = r });
+}
+
+danaus_status dn_hyena_front(
+    const hyena *m, danaus_device *device, int64_t number, const hyena_place *at,
+    const hyena_rows *rows, float *r, float *planes)
+{
+    const hyena_block *b = &m->blocks[number];
+    const backend *on = device->backend;
+    int64_t width = dn_hyena_planes(m), before = (m->taps - 1) * width;
+    size_t kept = (size_t)before * sizeof(float);
+    float *past = rows->past + number * before, *p = rows->p + before;
+    TRY(norm_of_sum(
+        m, device, &b->before, at->rows, r, number ? rows->more : NULL, rows->u));
+    TRY(on->copy(device, rows->p, past, kept));
+    TRY(dn_linear_run(&b->linear[INTO], device, at->rows, rows->u, p));
+    TRY(dn_few_taps_run(
+        &b->short_filter, device, &at->sequences, at->first, at->rows, p, planes,
+        at->stride));
+    return on->copy(device, past, rows->p + at->rows * width, kept);
+}
+
+danaus_status dn_hyena_back(
+    const hyena *m, danaus_device *device, int64_t number, const hyena_place *at,
+    const hyena_rows *rows, const float *mixed, float *r)
+{
+    const hyena_block *b = &m->blocks[number];
+    TRY(device->backend->nn->turn(
+        device, &(nn_turn){ .rows = m->width,
+                            .width = at->rows,
+                            .stride = m->width,
+                            .pitch = at->stride,
+                            .x = mixed,
+                            .y = rows->u }));
+    TRY(dn_linear_run(&b->linear[OUT], device, at->rows, rows->u, rows->more));
+    if (!m->inner)
+        return DANAUS_OK;
+    TRY(norm_of_sum(m, device, &b->middle, at->rows, r, rows->more, rows->u));
+    TRY(dn_linear_run(&b->linear[UP], device, at->rows, rows->u, rows->inner));
+    return dn_linear_run(&b->linear[DOWN], device, at->rows, rows->inner, rows->more);
+}
+
+danaus_status dn_hyena_last(
+    const hyena *m, danaus_device *device, int64_t count, const hyena_rows *rows,
+    float *r)
+{
+    return dn_affine_run(&m->last, device, count, m->width, r, rows->more, r);
+}
