@@ -62,18 +62,48 @@ def version() -> str:
     return text(lib.danaus_version())
 
 
+class _Life:
+    """An object of the library, and those that it needs: it goes before them."""
+
+    def __init__(self, destroy: Callable[[Any], None], needs: list[_Life]):
+        self.destroy, self.needs, self.users = destroy, needs, 0
+        self.handle: Any = None  # once nothing refers to it
+        self.key = 0
+        for life in needs:
+            life.users += 1
+
+    def end(self) -> None:
+        if self.handle is None or self.users:
+            return
+        self.destroy(self.handle)
+        for life in self.needs:
+            life.users -= 1
+            life.end()
+
+
+_lives: dict[int, _Life] = {}  # by the identity of owned pointers
+
+
 def own(pointer: Any, destroy: Callable[[Any], None], *keep: object) -> Any:
     """The pointer, destroyed once nothing refers to it; `keep` lives as long.
 
+    What is owned among `keep` is destroyed later, also where both are garbage at once.
     A process that was forked from the one that made it leaves it alone: the threads and
     GPU contexts that it refers to are not there.
     """
-    return ffi.gc(pointer, functools.partial(_release, destroy, os.getpid(), keep))
+    needs = [_lives[id(thing)] for thing in keep if id(thing) in _lives]
+    life = _Life(destroy, needs)
+    owned = ffi.gc(pointer, functools.partial(_release, life, os.getpid(), keep))
+    life.key = id(owned)
+    _lives[life.key] = life
+    return owned
 
 
-def _release(destroy, pid, keep, handle, getpid=os.getpid) -> None:
+def _release(life, pid, keep, handle, getpid=os.getpid, lives=_lives) -> None:
+    del lives[life.key]
     if getpid() == pid:
-        destroy(handle)
+        life.handle = handle
+        life.end()
 
 
 def handle_of(thing: object, ctype: str, what: str) -> Any:

@@ -1,5 +1,6 @@
 """The library behind the package: its version, statuses, helpers, element types."""
 # SPDX-License-Identifier: Apache-2.0
+import gc
 import os
 import pathlib
 import re
@@ -150,3 +151,19 @@ def test_conversion_rounds_once_and_keeps_signs():
     assert np.signbit(half[4])
     with pytest.raises(TypeError, match="real"):
         danaus.convert(np.ones(2, complex), "f32")
+
+
+@pytest.mark.parametrize("user_first", [False, True])
+def test_what_is_needed_goes_last_when_all_is_garbage_at_once(user_first):
+    gone: list[str] = []
+    things = [_library.ffi.new("int *") for _ in range(3)]
+    device = _library.own(things[0], lambda handle: gone.append("device"))
+    plan = _library.own(things[1], lambda handle: gone.append("plan"), device)
+    cycle = [plan, device] if user_first else [device, plan]
+    weights = _library.own(
+        things[2], lambda handle: gone.append("weights"), plan, device, cycle
+    )
+    cycle += [weights, cycle]
+    del device, plan, weights, cycle
+    gc.collect()
+    assert gone == ["weights", "plan", "device"]

@@ -46,3 +46,9 @@ void dn_map_close(map *m)
     m->data = NULL;
     m->size = 0;
 }
+
+void dn_map_forget(const map *m)
+{
+    if (m->data)
+        madvise((void *)(uintptr_t)m->data, m->size, MADV_DONTNEED);
+}

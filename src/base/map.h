@@ -13,4 +13,7 @@ typedef struct map {
 danaus_status dn_map_open(const char *path, map *m);
 void dn_map_close(map *m);
 
+/* Lets the pages that were read go: they are read again when they are used. */
+void dn_map_forget(const map *m);
+
 #endif

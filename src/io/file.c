@@ -114,6 +114,13 @@ void danaus_file_close(danaus_file *file)
     dn_free(file);
 }
 
+void dn_file_forget(const danaus_file *file)
+{
+    for (int i = 0; i < file->part_count; i++)
+        dn_file_forget(file->parts[i]);
+    dn_map_forget(&file->map);
+}
+
 int danaus_file_count(const danaus_file *file) { return file ? file->count : 0; }
 
 const char *dn_file_name(const danaus_file *file, int index)

@@ -37,6 +37,9 @@ danaus_status dn_file_read(const void *data, size_t size, danaus_file **file);
    its own when it succeeds. A name that two files have is DANAUS_ERR_FORMAT. */
 danaus_status dn_file_join(danaus_file **parts, int count, danaus_file **file);
 
+/* Pages that were read need not stay in memory: they are read again when they are used. */
+void dn_file_forget(const danaus_file *file);
+
 /* The two formats: fill an empty file. danaus_file_close() releases what they
    made, also when they fail. */
 int dn_is_npy(const unsigned char *data, size_t size);

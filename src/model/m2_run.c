@@ -41,12 +41,12 @@ static uintptr_t lay(
     a->normed = dn_cut(&at, more * row);
     a->wide = dn_cut(&at, more * 3 * row);
     a->gates = dn_cut(&at, 4 * channels);
+    a->k = a->gates; /* filters are made before signals are there */
     a->y = dn_cut(&at, channels);
     a->mixed = dn_cut(&at, rows * row);
     a->out = dn_cut(&at, rows * row);
     a->up = dn_cut(&at, rows * m->inner * number * (m->gated ? 2 : 1));
     a->inner = m->gated ? dn_cut(&at, rows * m->inner * number) : a->up;
-    a->k = dn_cut(&at, 2 * channels);
     return at;
 }
 

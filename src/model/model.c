@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
+#include "io/file.h"
 #include "model/shards.h"
 
 #include <inttypes.h>
@@ -64,6 +65,7 @@ static danaus_status open_model(
     if (status != DANAUS_OK)
         return dn_fail_in(status, file);
     fill_info(model);
+    dn_file_forget(model->file); /* what was packed is not read again */
     return DANAUS_OK;
 }
 

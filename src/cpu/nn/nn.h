@@ -9,8 +9,10 @@
 
 /* Keys are padded to a multiple of this, in scratch. */
 #define NN_KEYS_UNIT 16
-/* Rows that are turned together: channels of tasks begin at vectors. */
-#define NN_TURN_ROWS 16
+/* Rows and channels that are turned together: runs of a channel are long enough to be worth
+   the page that they lie in. */
+#define NN_TURN_ROWS     64
+#define NN_TURN_CHANNELS 16
 /* Rows of queries that are worked on together. */
 #define NN_QUERIES 12
 
