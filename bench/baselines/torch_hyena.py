@@ -1,5 +1,4 @@
-"""HyenaDNA in PyTorch, by the formulas of docs/models.md, with random weights of the true
-shape; and its folder, for danaus.
+"""HyenaDNA in PyTorch with random weights of the true shape, and its folder for danaus.
 
 The convolutions are products of real transforms, as PyTorch's users write them. Their
 filters and the transforms of these are made once, which flatters PyTorch: its published

@@ -3,6 +3,7 @@
 Importing this module loads ``libdanaus.so``, which lies beside it, and nothing of
 PyTorch. cffi calls release the interpreter lock while the library runs.
 """
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 

@@ -226,8 +226,9 @@ class Model:
     ) -> list[np.ndarray]:
         """Logarithms of the probabilities that a causal model gives to tokens.
 
-        Number t of a sequence's array, f32, is that of its token t after those before it;
-        the first one is 0. Sequences may have any lengths up to `describe().max_length`.
+        Number t of a sequence's array, f32, is that of its token t after those before
+        it; the first one is 0. Sequences may have any lengths up to
+        `describe().max_length`.
 
         progress : called with the share done; True draws a bar.
         """
@@ -250,8 +251,8 @@ class Model:
     ) -> list[np.ndarray]:
         """`score_tokens` of texts, for a model of DNA of strings of bases.
 
-        What is longer than a window is scored window by window, as ``danaus score`` does it:
-        each begins with known tokens. Nothing is put around a text.
+        What is longer than a window is scored window by window, as ``danaus score``
+        does it: each begins with known tokens. Nothing is put around a text.
 
         Parameters
         ----------
@@ -271,7 +272,9 @@ class Model:
             parts += [(number, at) for at in range(0, last, step)]
         cut = [whole[number][at : at + window] for number, at in parts]
         found = [np.zeros(len(ids), np.float32) for ids in whole]
-        for (number, at), scores in zip(parts, self.score_tokens(cut, progress=progress)):
+        for (number, at), scores in zip(
+            parts, self.score_tokens(cut, progress=progress)
+        ):
             known = context if at else 0
             found[number][at + known : at + window] = scores[known:]
         return found
@@ -295,8 +298,8 @@ class Model:
         tokens : how many at most; None: as many as the model takes.
         temperature : logits are divided by it; 0: always the likeliest token.
         top_k : one of so many likeliest tokens; 0: of all.
-        top_p : one of the fewest likeliest that have this share of the probability of what
-            top_k leaves; 0: of all.
+        top_p : one of the fewest likeliest that have this share of the probability of
+            what top_k leaves; 0: of all.
         seed : the same one, the same tokens.
         on_token : called with each token; true stops.
         """

@@ -1,5 +1,6 @@
-"""Text to the ids that a model takes, and back: WordPiece, as ``tokenizers`` makes it, or
-characters, as HyenaDNA has them.
+"""Text to the ids that a model takes, and back.
+
+WordPiece, as ``tokenizers`` makes it, or characters, as HyenaDNA has them.
 
 docs/models.md has the rules.
 """
