@@ -65,6 +65,7 @@ typedef struct scoring {
     int32_t tokens[256];
     fasta fasta;
     int64_t bytes; /* of the file */
+    double done;   /* share of them that has been scored */
     batch batch;
     record *records;
     size_t count, capacity, printed;
@@ -170,12 +171,21 @@ static void free_batch(batch *b)
     free(b->known);
 }
 
+/* The part of the file that the windows which wait come from is done so far. */
+static int show(void *user, double done)
+{
+    scoring *s = user;
+    double to = s->bytes > 0 ? (double)ftell(s->fasta.file) / (double)s->bytes : 0;
+    return progress_show(&s->bar, s->done + done * (to - s->done));
+}
+
 /* Scores the windows that wait, and adds what is new in each to its record. */
 static int score_batch(scoring *s)
 {
     batch *b = &s->batch;
+    danaus_progress_fn tell = progress_wanted() ? show : NULL;
     if (danaus_model_score(
-            s->model, s->device, b->count, b->offsets, b->ids, NULL, NULL, b->scores))
+            s->model, s->device, b->count, b->offsets, b->ids, tell, s, b->scores))
         return library_failure();
     for (int64_t i = 0; i < b->count; i++) {
         record *r = &s->records[b->record[i]];
@@ -185,8 +195,8 @@ static int score_batch(scoring *s)
         }
     }
     b->count = b->tokens = 0;
-    if (s->bytes > 0 && progress_wanted())
-        progress_show(&s->bar, (double)ftell(s->fasta.file) / (double)s->bytes);
+    if (s->bytes > 0)
+        s->done = (double)ftell(s->fasta.file) / (double)s->bytes;
     return STATUS_OK;
 }
 

@@ -29,6 +29,7 @@ typedef struct encoding {
     float *pooled, *dense;
     int64_t *host_offsets;
     int32_t *host_positions;
+    chunk_listener listener;
 } encoding;
 
 int64_t dn_chunk_of(
@@ -99,6 +100,14 @@ static void number_tokens(const encoding *e, const int64_t *offsets, int64_t seq
             e->host_positions[t] = (int32_t)(t - e->host_offsets[i]);
 }
 
+danaus_status dn_chunk_report(const chunk *c, double done)
+{
+    const chunk_listener *l = &c->listener;
+    if (l->tell && l->tell(l->user, l->from + l->share * done))
+        return dn_fail(DANAUS_ERR_CANCELLED, "the caller gave up");
+    return DANAUS_OK;
+}
+
 /* The rows h of `n` sequences. */
 static danaus_status run_chunk(
     const encoding *e, const int64_t *offsets, int64_t n, const int32_t *ids, float **h)
@@ -108,7 +117,9 @@ static danaus_status run_chunk(
     size_t bytes = (size_t)tokens * sizeof(int32_t);
     TRY(danaus_upload(e->device, e->ids, ids + offsets[0], bytes));
     TRY(danaus_upload(e->device, e->positions, e->host_positions, bytes));
-    const chunk c = { { n, e->host_offsets }, tokens, e->ids, e->positions };
+    const chunk c = {
+        { n, e->host_offsets }, tokens, e->ids, e->positions, e->listener
+    };
     return e->encoder->run(e->model, e->device, &c, e->own, h);
 }
 
@@ -282,19 +293,20 @@ static danaus_status find_likely(
 }
 
 static danaus_status score_chunks(
-    const encoding *e, int64_t sequences, const int64_t *offsets, const int32_t *ids,
-    const likelihoods *l, danaus_progress_fn progress, void *user, float *scores)
+    encoding *e, int64_t sequences, const int64_t *offsets, const int32_t *ids,
+    const likelihoods *l, float *scores)
 {
+    double all = (double)offsets[sequences];
     float *h;
     for (int64_t first = 0, n; first < sequences; first += n) {
         int64_t from = offsets[first];
         n = dn_chunk_of(offsets, sequences, first, e->encoder->tokens);
+        e->listener.from = (double)from / all;
+        e->listener.share = (double)(offsets[first + n] - from) / all;
         TRY(run_chunk(e, offsets + first, n, ids, &h));
         TRY(put_targets(e, n, ids + from, l));
         TRY(find_likely(e, e->host_offsets[n], h, l, scores + from));
-        double done = (double)offsets[first + n] / (double)offsets[sequences];
-        if (progress && progress(user, done))
-            return dn_fail(DANAUS_ERR_CANCELLED, "the caller gave up");
+        TRY(dn_chunk_report(&(chunk){ .listener = e->listener }, 1));
     }
     return DANAUS_OK;
 }
@@ -304,7 +316,10 @@ danaus_status dn_encode_score(
     const int64_t *offsets, const int32_t *ids, danaus_progress_fn progress, void *user,
     float *scores)
 {
-    encoding e = { .model = model, .device = device, .encoder = model->arch->encoder };
+    encoding e = { .model = model,
+                   .device = device,
+                   .encoder = model->arch->encoder,
+                   .listener = { .tell = progress, .user = user } };
     likelihoods l;
     void *memory = NULL;
     measure(&e, sequences, offsets);
@@ -313,7 +328,7 @@ danaus_status dn_encode_score(
         status = danaus_alloc(device, lay_likelihoods(&e, 0, &l), &memory);
     if (status == DANAUS_OK) {
         lay_likelihoods(&e, (uintptr_t)memory, &l);
-        status = score_chunks(&e, sequences, offsets, ids, &l, progress, user, scores);
+        status = score_chunks(&e, sequences, offsets, ids, &l, scores);
     }
     danaus_free(device, memory);
     close_encoding(&e);

@@ -7,12 +7,23 @@
 #include "backend/nn.h"
 #include "danaus/model.h"
 
+/* Who is told of the work that is done, and for which part of it. */
+typedef struct chunk_listener {
+    danaus_progress_fn tell; /* or NULL */
+    void *user;
+    double from, share;
+} chunk_listener;
+
 /* Sequences that go through an encoder together. */
 typedef struct chunk {
     nn_sequences sequences;
     int64_t tokens;
     const int32_t *ids, *positions; /* [tokens], device memory */
+    chunk_listener listener;
 } chunk;
+
+/* Tells that so much of a chunk is done, from 0 to 1; DANAUS_ERR_CANCELLED: enough. */
+danaus_status dn_chunk_report(const chunk *c, double done);
 
 /* Cuts so many bytes off; from NULL on it counts them. */
 void *dn_cut(uintptr_t *at, int64_t bytes);

@@ -319,6 +319,7 @@ static danaus_status hyena_run(
             at.rows = MIN(HYENA_ROWS, c->tokens - at.first);
             TRY(run_rows(m, device, i, c, &at, &a, mixed));
         }
+        TRY(dn_chunk_report(c, (double)i / (double)(m->layers + 1)));
     }
     return DANAUS_OK;
 }
