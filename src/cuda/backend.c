@@ -206,6 +206,7 @@ const backend dn_backend_cuda = {
     .conv = &dn_cuda_conv,
     .packing = dn_cuda_packing,
     .pack = &dn_cuda_pack,
+    .nn = &dn_cuda_nn,
     .energy = dn_cuda_energy,
     .export_kernels = dn_bundle_export,
     .import_kernels = dn_bundle_import,

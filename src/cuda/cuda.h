@@ -336,6 +336,7 @@ danaus_status dn_cuda_energy(danaus_device *dev, double *joules);
 extern const conv_backend dn_cuda_conv;
 void dn_cuda_free_constants(cuda_gpu *g);
 extern const pack_backend dn_cuda_pack;
+extern const nn_backend dn_cuda_nn;
 double dn_cuda_packing(const danaus_device *dev, const kernel *k, const problem *p);
 
 /* Compiles, on as many threads as there are, all that the steps can run for operands that

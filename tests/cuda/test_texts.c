@@ -12,6 +12,7 @@
 #include "cuda/conv.h"
 #include "cuda/nvrtc.h"
 #include "gpu/conv_short.h"
+#include "gpu/nn.h"
 #include "support/device.h"
 
 #include <stdio.h>
@@ -297,6 +298,23 @@ static void short_convolutions_stay_in_registers(void **state)
     compile_all();
 }
 
+/* Models' operations: attention with heads of every number of columns of a block. */
+static void operations_of_models_stay_in_registers(void **state)
+{
+    (void)state;
+    for (int64_t head = 16; head <= GPU_MOST_HEAD; head += 16)
+        for (int row = 0; row < GPU_NN_ROWS; row++) {
+            const kernel *k = &dn_gpu_nn[row];
+            problem p = dn_gpu_attention(head);
+            const gpu_family *f = dn_gpu_family(k);
+            char defines[4096];
+            text t = { defines, sizeof defines, 0 };
+            f->defines(k, &p, 0, &t);
+            compile_for_some(k, f->text, defines);
+        }
+    compile_all();
+}
+
 /* All that convolutions with windows of n points run, on a GPU with so much shared memory
    for a block. */
 static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_t n)
@@ -408,6 +426,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(pairs_stay_in_registers),
         cmocka_unit_test(gradients_stay_in_registers),
         cmocka_unit_test(short_convolutions_stay_in_registers),
+        cmocka_unit_test(operations_of_models_stay_in_registers),
         cmocka_unit_test(long_convolutions_stay_in_registers),
         cmocka_unit_test(streams_stay_in_registers),
     };

@@ -30,6 +30,9 @@ void (*emulator_barrier)(void);
 #define ERF(s)       _Generic((s), double : erf, default : erff)(s)
 #define FMA(a, b, c) ((a) * (b) + (c))
 #define EXP(s)       _Generic((s), double : exp, default : expf)(s)
+#define SQRT(s)      _Generic((s), double : sqrt, default : sqrtf)(s)
+#define SIN(s)       _Generic((s), double : sin, default : sinf)(s)
+#define LOG(s)       _Generic((s), double : log, default : logf)(s)
 
 #define FAST_EXP(s)      expf(s)
 #define FAST_RATIO(s, t) ((s) / (t))

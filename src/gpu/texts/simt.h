@@ -36,10 +36,16 @@
 #        define FMA(a, b, c) fma(a, b, c)
 #        define ERF(s)       erf(s)
 #        define EXP(s)       exp(s)
+#        define SQRT(s)      sqrt(s)
+#        define SIN(s)       sin(s)
+#        define LOG(s)       log(s)
 #    else
 #        define FMA(a, b, c) fmaf(a, b, c)
 #        define ERF(s)       erff(s)
 #        define EXP(s)       expf(s)
+#        define SQRT(s)      sqrtf(s)
+#        define SIN(s)       sinf(s)
+#        define LOG(s)       logf(s)
 #    endif
 /* Within a few units in the last place of f32. */
 #    define FAST_EXP(s)      __expf(s)

@@ -1,0 +1,193 @@
+/* Models' operations on a GPU: each is a launch, or one for each so many sequences. */
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/nn.h"
+#include "cuda/cuda.h"
+#include "gpu/nn.h"
+
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* The table of nn_job.cuh. */
+#define MOST_SEQUENCES 239
+
+typedef struct nn_job {
+    const float *in[4];
+    float *out[2];
+    const int32_t *ids[2];
+    int64_t size[5];
+    float number[2];
+    int choice[2];
+    int64_t sequences, offset[MOST_SEQUENCES + 1];
+} nn_job;
+
+_Static_assert(sizeof(nn_job) <= GPU_TABLE_BYTES, "a table that kernels are given");
+
+static danaus_status launch(
+    cuda_device *d, gpu_nn_row row, const problem *p, const nn_job *job,
+    const gpu_launch *l)
+{
+    char table[GPU_TABLE_BYTES] = { 0 };
+    void *arguments[] = { table };
+    cu_function function;
+    memcpy(table, job, sizeof *job);
+    TRY(dn_cuda_function(d, &dn_gpu_nn[row], p, 0, &function));
+    return dn_cuda_launch(d, function, l, arguments);
+}
+
+/* A row of texts that are compiled once for all. */
+static danaus_status run(
+    cuda_device *d, gpu_nn_row row, gpu_launch l, const nn_job *job)
+{
+    const problem p = { .dtype = DANAUS_F32 };
+    return l.blocks[0] ? launch(d, row, &p, job, &l) : DANAUS_OK;
+}
+
+/* ---- sequences, as many at a time as a table has room for ---- */
+
+static int64_t take_sequences(nn_job *job, const nn_sequences *s, int64_t first)
+{
+    job->sequences = MIN(s->count - first, MOST_SEQUENCES);
+    memcpy(
+        job->offset, s->offsets + first,
+        (size_t)(job->sequences + 1) * sizeof *job->offset);
+    return job->sequences;
+}
+
+static danaus_status run_attention(cuda_device *d, const nn_attention *o)
+{
+    int64_t head = o->width / o->heads;
+    const problem p = dn_gpu_attention(head);
+    nn_job job = { .in = { o->q, o->k, o->v },
+                   .out = { o->y },
+                   .size = { 0, o->width, o->heads },
+                   .number = { 1 / sqrtf((float)head) } };
+    int64_t most = dn_gpu_most_head(&d->gpu.facts);
+    if (head > most)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "a head of attention has %" PRId64 " numbers; %" PRId64
+            " are possible on this GPU",
+            head, most);
+    for (int64_t at = 0; at < o->sequences.count; at += job.sequences) {
+        int64_t tiles = 0, count = take_sequences(&job, &o->sequences, at);
+        for (int64_t i = 0; i < count; i++)
+            tiles += CEIL_DIV(job.offset[i + 1] - job.offset[i], GPU_QUERIES);
+        gpu_launch l = dn_gpu_attention_launch(head, tiles * o->heads);
+        TRY(launch(d, GPU_NN_ATTENTION, &p, &job, &l));
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status run_pool(cuda_device *d, const nn_pool *o)
+{
+    nn_job job = { .in = { o->x },
+                   .size = { 0, o->width },
+                   .choice = { o->first, o->normalize } };
+    for (int64_t at = 0; at < o->sequences.count; at += job.sequences) {
+        job.out[0] = o->y + at * o->width;
+        take_sequences(&job, &o->sequences, at);
+        TRY(run(d, GPU_NN_POOL, dn_gpu_nn_launch(job.sequences), &job));
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status run_few_taps(cuda_device *d, const nn_short *o)
+{
+    nn_job job = { .in = { o->x, o->k, o->shift },
+                   .out = { o->y },
+                   .size = { o->rows, o->width, o->stride, o->taps, o->first } };
+    int64_t end = o->first + o->rows;
+    for (int64_t at = 0; at < o->sequences.count; at += job.sequences) {
+        int64_t count = take_sequences(&job, &o->sequences, at);
+        int64_t rows = MIN(job.offset[count], end) - MAX(job.offset[0], o->first);
+        if (rows > 0)
+            TRY(run(d, GPU_NN_FEW_TAPS, dn_gpu_nn_launch(rows), &job));
+    }
+    return DANAUS_OK;
+}
+
+/* ---- the table ---- */
+
+/* NAME(device, operands): a launch, with the job that is given. */
+#define OPERATION(NAME, OPERANDS, ROW, LAUNCH, ...)                                    \
+    static danaus_status NAME(danaus_device *dev, const OPERANDS *o)                   \
+    {                                                                                  \
+        cuda_device *d = (cuda_device *)dev;                                           \
+        nn_job job = { __VA_ARGS__ };                                                  \
+        RETURN_INSIDE(d, run(d, ROW, LAUNCH, &job));                                   \
+    }
+
+#define SEVERAL(NAME, OPERANDS, RUN)                                                   \
+    static danaus_status NAME(danaus_device *dev, const OPERANDS *o)                   \
+    {                                                                                  \
+        cuda_device *d = (cuda_device *)dev;                                           \
+        RETURN_INSIDE(d, RUN(d, o));                                                   \
+    }
+
+SEVERAL(attention, nn_attention, run_attention)
+SEVERAL(pool, nn_pool, run_pool)
+SEVERAL(few_taps, nn_short, run_few_taps)
+OPERATION(
+    lookup, nn_lookup, GPU_NN_LOOKUP, dn_gpu_nn_launch(o->rows),
+    .in = { o->word, o->position, o->type }, .out = { o->y },
+    .ids = { o->ids, o->positions }, .size = { o->rows, o->width })
+OPERATION(
+    norm, nn_norm, GPU_NN_NORM, dn_gpu_nn_launch(o->rows),
+    .in = { o->x, o->more, o->scale, o->shift }, .out = { o->y, o->sum },
+    .size = { o->rows, o->width }, .number = { o->epsilon })
+OPERATION(
+    activate, nn_activation, GPU_NN_APPLY, dn_gpu_nn_numbers(o->count), .in = { o->x },
+    .out = { o->y }, .size = { o->count }, .choice = { (int)o->activation })
+OPERATION(
+    sine, nn_sine, GPU_NN_SINE, dn_gpu_nn_numbers(o->rows * o->width),
+    .in = { o->x, o->scale }, .out = { o->y }, .size = { o->rows, o->width },
+    .number = { o->factor })
+OPERATION(
+    turn, nn_turn, GPU_NN_TURN, dn_gpu_nn_tiles(o->rows, o->width),
+    .in = { o->x, o->more, o->decay, o->times }, .out = { o->y },
+    .size = { o->rows, o->width, o->stride, o->pitch ? o->pitch : o->width },
+    .number = { o->shift })
+OPERATION(
+    multiply, nn_multiply, GPU_NN_MULTIPLY, dn_gpu_nn_numbers(o->count),
+    .in = { o->a, o->b }, .out = { o->y }, .size = { o->count })
+OPERATION(
+    outer, nn_heads, GPU_NN_OUTER, dn_gpu_nn_launch(o->heads * o->size * o->size),
+    .in = { o->a, o->b }, .out = { o->y }, .size = { o->heads, o->size, o->length })
+OPERATION(
+    contract, nn_heads, GPU_NN_CONTRACT, dn_gpu_nn_launch(o->heads * o->size),
+    .in = { o->a, o->b }, .out = { o->y }, .size = { o->heads, o->size, o->length })
+OPERATION(
+    likelihood, nn_likelihood, GPU_NN_LIKELIHOOD, dn_gpu_nn_launch(o->rows),
+    .in = { o->x }, .out = { o->y }, .ids = { o->targets },
+    .size = { o->rows, o->width })
+OPERATION(
+    pad, nn_pad, GPU_NN_PAD, dn_gpu_nn_launch(o->channels), .out = { o->y },
+    .size = { o->channels, o->from, o->stride })
+OPERATION(
+    gate, nn_gate, GPU_NN_GATE, dn_gpu_nn_launch(o->rows), .in = { o->x },
+    .out = { o->y }, .size = { o->rows, o->width }, .choice = { (int)o->activation })
+OPERATION(
+    score, nn_score, GPU_NN_SCORE, dn_gpu_nn_launch(o->words),
+    .in = { o->x, o->table, o->bias }, .out = { o->y },
+    .size = { o->rows, o->width, o->words })
+
+const nn_backend dn_cuda_nn = {
+    .lookup = lookup,
+    .norm = norm,
+    .attention = attention,
+    .pool = pool,
+    .activate = activate,
+    .sine = sine,
+    .turn = turn,
+    .few_taps = few_taps,
+    .multiply = multiply,
+    .outer = outer,
+    .contract = contract,
+    .likelihood = likelihood,
+    .pad = pad,
+    .gate = gate,
+    .score = score,
+};

@@ -1,0 +1,91 @@
+/* Models' operations on GPUs: the rows of nn.cu and nn_attention.cu. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/nn.h"
+
+#include "gpu/rows.h"
+
+#define THREADS    128 /* of all texts */
+#define COLUMNS    16  /* of nn_attention.cu */
+#define KEYS       32
+#define OWN_SHARED 1024 /* bytes of its arrays of a fixed size, at most */
+#define SIDE       32   /* of tiles of nn_mix.cu */
+
+#define HEAD(p) ((p)->pattern.a)
+
+static void attention_defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    const gpu_define lines[] = { { "HEAD", HEAD(p) } };
+    dn_gpu_define_type(k, p, variant, to);
+    dn_gpu_define(DANAUS_F32, lines, 1, to);
+}
+
+#define ROW(NAME, TEXT, ENTRY, DEFINES)                                                \
+    {                                                                                  \
+        NAME, 0,                                                                       \
+            &((const gpu_family){ .text = TEXT, .entry = ENTRY, .defines = DEFINES })  \
+                 .kernel,                                                              \
+            &(const gpu_code)                                                          \
+        {                                                                              \
+            0                                                                          \
+        }                                                                              \
+    }
+
+#define PLAIN(TEXT, ENTRY) ROW("nn." ENTRY, TEXT, ENTRY, dn_gpu_define_type)
+
+const kernel dn_gpu_nn[GPU_NN_ROWS] = {
+    [GPU_NN_NORM] = PLAIN("nn.cu", "normalize"),
+    [GPU_NN_LOOKUP] = PLAIN("nn.cu", "lookup"),
+    [GPU_NN_POOL] = PLAIN("nn.cu", "pool"),
+    [GPU_NN_APPLY] = PLAIN("nn.cu", "apply"),
+    [GPU_NN_LIKELIHOOD] = PLAIN("nn.cu", "likelihood"),
+    [GPU_NN_SCORE] = PLAIN("nn.cu", "score"),
+    [GPU_NN_SINE] = PLAIN("nn_mix.cu", "sine"),
+    [GPU_NN_TURN] = PLAIN("nn_mix.cu", "turn"),
+    [GPU_NN_FEW_TAPS] = PLAIN("nn_mix.cu", "few_taps"),
+    [GPU_NN_PAD] = PLAIN("nn_mix.cu", "pad"),
+    [GPU_NN_GATE] = PLAIN("nn_mix.cu", "gate"),
+    [GPU_NN_MULTIPLY] = PLAIN("nn_mix.cu", "multiply"),
+    [GPU_NN_OUTER] = PLAIN("nn_mix.cu", "outer"),
+    [GPU_NN_CONTRACT] = PLAIN("nn_mix.cu", "contract"),
+    [GPU_NN_ATTENTION] =
+        ROW("nn.attention", "nn_attention.cu", "attention", attention_defines),
+};
+
+problem dn_gpu_attention(int64_t head)
+{
+    return (problem){ .dtype = DANAUS_F32,
+                      .pattern = { ROUND_UP(head, COLUMNS), 1, 1, 1 } };
+}
+
+static int64_t shared_of(int64_t head)
+{
+    int64_t line = ROUND_UP(head, COLUMNS) + 4;
+    return ((GPU_QUERIES + KEYS) * line + GPU_QUERIES * KEYS) * (int64_t)sizeof(float);
+}
+
+int64_t dn_gpu_most_head(const gpu_facts *f)
+{
+    int64_t head = GPU_MOST_HEAD;
+    while (shared_of(head) + OWN_SHARED > f->shared)
+        head -= COLUMNS;
+    return head;
+}
+
+gpu_launch dn_gpu_attention_launch(int64_t head, int64_t blocks)
+{
+    gpu_launch l = dn_gpu_line(blocks, THREADS);
+    l.shared = (int)shared_of(head);
+    return l;
+}
+
+gpu_launch dn_gpu_nn_launch(int64_t rows) { return dn_gpu_line(rows, THREADS); }
+
+gpu_launch dn_gpu_nn_numbers(int64_t count)
+{
+    return dn_gpu_line(CEIL_DIV(count, THREADS), THREADS);
+}
+
+gpu_launch dn_gpu_nn_tiles(int64_t rows, int64_t width)
+{
+    return dn_gpu_line(CEIL_DIV(rows, SIDE) * CEIL_DIV(width, SIDE), THREADS);
+}
