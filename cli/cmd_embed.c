@@ -29,7 +29,7 @@ static const usage use = {
 typedef struct options {
     device_options device;
     const char *text, *output, *query;
-    int64_t nearest;
+    int64_t nearest, pad;
     int json;
 } options;
 
@@ -39,6 +39,7 @@ typedef struct embedding {
     danaus_device *device;
     danaus_model *model;
     danaus_model_info info;
+    int64_t most; /* tokens of a line */
     token_lines lines;
     float *y;
     double seconds;
@@ -71,6 +72,11 @@ static int nearer(const void *a, const void *b)
     return x->line < y->line ? -1 : 1;
 }
 
+static int pad(const embedding *e, token_lines *t)
+{
+    return e->o->pad ? token_lines_pad(t, e->path, e->most) : STATUS_OK;
+}
+
 static neighbour *find_neighbours(const embedding *e)
 {
     token_lines query;
@@ -80,7 +86,8 @@ static neighbour *find_neighbours(const embedding *e)
         failure("no memory for %" PRId64 " cosines", e->lines.count);
         return NULL;
     }
-    if (token_lines_of(e->o->query, e->path, e->info.max_length, &query)) {
+    if (token_lines_of(e->o->query, e->path, e->most, &query) || pad(e, &query)) {
+        token_lines_free(&query);
         free(found);
         return NULL;
     }
@@ -160,7 +167,14 @@ static int run(embedding *e)
     if (danaus_model_load(e->device, e->path, &e->model))
         return library_failure();
     danaus_model_describe(e->model, &e->info);
-    status = token_lines_read(e->o->text, e->path, e->info.max_length, &e->lines);
+    e->most = e->info.max_length;
+    if (e->o->pad > e->most)
+        return failure(
+            "%" PRId64 " tokens; the model takes %" PRId64 " at most", e->o->pad,
+            e->most);
+    e->most = e->o->pad ? e->o->pad : e->most;
+    status = token_lines_read(e->o->text, e->path, e->most, &e->lines);
+    status = status ? status : pad(e, &e->lines);
     if (status)
         return status;
     double start = seconds_now();
@@ -178,6 +192,7 @@ int cmd_embed(int argc, char **argv)
         { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the .npy file to write" },
         { "query", 'q', ARG_TEXT, &o.query, "TEXT", "list the lines nearest to this" },
         { "nearest", 'n', ARG_COUNT, &o.nearest, "N", "how many; default 3" },
+        { "pad", 0, ARG_COUNT, &o.pad, "N", "fill texts up with [PAD] to N tokens" },
         DEVICE_ARGS(o.device),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },

@@ -117,6 +117,38 @@ int token_lines_of(const char *text, const char *model, int64_t most, token_line
     return t->text ? lay(t, size, model, most) : failure("no memory for a text");
 }
 
+static int find_padding(const char *model, int32_t *id)
+{
+    danaus_tokenizer *tokenizer;
+    if (danaus_tokenizer_load(model, &tokenizer))
+        return library_failure();
+    int failed = danaus_tokenizer_id(tokenizer, "[PAD]", id) != DANAUS_OK;
+    danaus_tokenizer_destroy(tokenizer);
+    return failed ? library_failure() : STATUS_OK;
+}
+
+int token_lines_pad(token_lines *t, const char *model, int64_t length)
+{
+    int32_t padding, *ids;
+    int status = find_padding(model, &padding);
+    if (status)
+        return status;
+    ids = calloc((size_t)t->count + 1, (size_t)length * sizeof *ids);
+    if (!ids)
+        return failure("no memory for %" PRId64 " lines of tokens", t->count);
+    for (int64_t i = 0; i < t->count; i++) {
+        int64_t tokens = t->offsets[i + 1] - t->offsets[i];
+        tokens = tokens < length ? tokens : length;
+        for (int64_t n = 0; n < length; n++)
+            ids[i * length + n] = n < tokens ? t->ids[t->offsets[i] + n] : padding;
+    }
+    for (int64_t i = 0; i <= t->count; i++)
+        t->offsets[i] = i * length;
+    free(t->ids);
+    t->ids = ids;
+    return STATUS_OK;
+}
+
 void token_lines_free(token_lines *t)
 {
     free(t->text);

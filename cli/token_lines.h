@@ -18,6 +18,9 @@ int token_lines_read(const char *path, const char *model, int64_t most, token_li
 
 /* The same of one line that is given. */
 int token_lines_of(const char *text, const char *model, int64_t most, token_lines *t);
+
+/* Fills every line up with the tokenizer's [PAD] until it has `length` tokens. */
+int token_lines_pad(token_lines *t, const char *model, int64_t length);
 void token_lines_free(token_lines *t);
 
 /* Embeddings [count][embedding] of the lines, to be freed; NULL: a sentence was printed. */

@@ -141,14 +141,23 @@ class Model:
             check(lib.danaus_model_embed(self._handle, handle, *tokens, to))
         return found
 
-    def embed(self, texts: Iterable[str]) -> np.ndarray:
+    def embed(self, texts: Iterable[str], pad: int | None = None) -> np.ndarray:
         """Embeddings [number of texts][embedding], f32, of texts.
 
         The tokenizer of the model's folder makes their tokens; what has more than
-        `describe().max_length` of them loses its end.
+        `describe().max_length` of them, or than `pad`, loses its end. With `pad` each
+        text is filled up with ``[PAD]`` to so many tokens.
         """
-        most = self.describe().max_length
-        return self.embed_tokens(self.tokenizer.encode_batch(texts, most))
+        most = self.describe().max_length if pad is None else pad
+        sequences = self.tokenizer.encode_batch(texts, most)
+        if pad is not None:
+            padding = self.tokenizer.id("[PAD]")
+            rooms = ((0, pad - len(ids)) for ids in sequences)
+            sequences = [
+                np.pad(ids, room, constant_values=padding)
+                for ids, room in zip(sequences, rooms)
+            ]
+        return self.embed_tokens(sequences)
 
     def estimate(self, sequences: int = 1, length: int | None = None) -> ModelCost:
         """What embedding so many sequences will cost, before anything is allocated.

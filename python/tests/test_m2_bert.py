@@ -18,7 +18,7 @@ safetensors = pytest.importorskip("safetensors.torch")
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "baselines"))
-from m2_bert import Shape, random_model, tensors  # noqa: E402
+from torch_m2_bert import Shape, random_model, tensors  # noqa: E402
 
 SMALL = dict(width=48, inner=96, layers=2, vocabulary=61, length=150, order=24)
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -94,6 +94,9 @@ def test_words_are_those_of_pytorch(tmp_path, rng):
         named = [words[w.id] if w.id < 60 else str(w.id) for w in mask]
         assert [w.word for w in mask] == named
     assert encoder.fill("w3") == []
+    padded = [*encoder.tokenizer.encode("w3 w7"), *[0] * 96]
+    same = encoder.embed_tokens([padded])
+    np.testing.assert_array_equal(encoder.embed(["w3 w7"], pad=100), same)
     with pytest.raises(ValueError, match="place 0"):
         encoder.fill_tokens(ids, [len(ids)])
 

@@ -222,6 +222,17 @@ def check_m2(folder):
     facts("embed", model, "--text", line, "-o", e)
     check("its numbers", np.abs(np.load(e)[0] - POOLED).max() < 1e-5, np.load(e))
     refuses("no head", 1, "head", "fill", model, "k [MASK]")
+    (folder / "pads").write_text("k b i" + " [PAD]" * 7 + "\n")
+    (folder / "short").write_text("k b i\n")
+    facts("embed", model, "--text", folder / "short", "-o", e, "--pad", 11)
+    padded = np.load(e)[0]
+    # Padding comes behind [SEP]; before it, it is another text.
+    facts("embed", model, "--text", folder / "pads", "-o", e)
+    check("padding is behind the text", np.abs(padded - np.load(e)[0]).max() > 1e-3)
+    facts("embed", model, "--text", folder / "short", "-o", e)
+    check("padding counts", np.abs(padded - np.load(e)[0]).max() > 1e-3)
+    refuses("too much padding", 1, "at most", "embed", model, "--text", line, "-o", e,
+            "--pad", 13)
 
 
 # ---- the commands ----
