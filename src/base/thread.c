@@ -58,7 +58,15 @@ int dn_thread_count_below(const char *root)
     return MIN(processors(), dn_processor_quota(root));
 }
 
-int dn_thread_count(void) { return dn_thread_count_below(""); }
+/* What the files say is read once; which processors are allowed is a call of the system. */
+int dn_thread_count(void)
+{
+    static atomic_int quota;
+    int most = atomic_load(&quota);
+    if (!most)
+        atomic_store(&quota, most = dn_processor_quota(""));
+    return MIN(processors(), most);
+}
 
 static void pause_briefly(void)
 {

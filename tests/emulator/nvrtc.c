@@ -1,11 +1,13 @@
 /* A stand-in for NVRTC: compiles portable texts with the C compiler of this machine into
    shared libraries, which the stand-in for the driver (driver.c) runs, and all others into
-   images that do nothing there. Every function can be told to fail, once or (number 0)
-   always. */
+   images that do nothing there. What was compiled once stays in a folder of the build, by a
+   hash of all that made it, since tests compile the same texts again and again. Every function
+   can be told to fail, once or (number 0) always. */
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator.h"
 
 #include <elf.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,18 +29,36 @@ static int fails(const char *function)
 
 #define BEGIN FAIL_OR_GO_ON(fails)
 
+#define COMPILE                                                                        \
+    EMULATOR_CC " -std=gnu17 -O1 -ffp-contract=off -w -fPIC -shared "                  \
+                "-include signature.h -include " EMULATOR_WORDS                        \
+                " text.c -o text.so -lm"
+
+#define MOST_FILES 64
+#define MOST_PATH  512
+
 typedef struct program {
-    char folder[64];
+    char *name[MOST_FILES], *text[MOST_FILES]; /* what is compiled, "text.c" first */
+    int count;
     char *image;
     size_t bytes;
     char log[4096];
     int refused;
 } program;
 
-static int write_file(const program *p, const char *name, const char *text)
+static int add_file(program *p, const char *name, const char *text)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", p->folder, name);
+    if (p->count == MOST_FILES)
+        return 1;
+    p->name[p->count] = strdup(name);
+    p->text[p->count++] = strdup(text);
+    return !p->name[p->count - 1] || !p->text[p->count - 1];
+}
+
+static int write_file(const char *folder, const char *name, const char *text)
+{
+    char path[MOST_PATH];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "w");
     if (!f)
         return 1;
@@ -46,10 +66,8 @@ static int write_file(const program *p, const char *name, const char *text)
     return fclose(f);
 }
 
-static char *read_file(const program *p, const char *name, size_t *bytes)
+static char *read_file(const char *path, size_t *bytes)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", p->folder, name);
     FILE *f = fopen(path, "rb");
     char *data = NULL;
     if (f && !fseek(f, 0, SEEK_END)) {
@@ -66,7 +84,7 @@ static char *read_file(const program *p, const char *name, size_t *bytes)
 
 /* How wide each argument of the kernel is, for the launch: 'i' for an int, 't' for a table,
    which is alone. */
-static void write_signature(const program *p, const char *source)
+static int add_signature(program *p, const char *source)
 {
     const char *at = strstr(source, "\nKERNEL");
     char signature[64] = "";
@@ -80,7 +98,7 @@ static void write_signature(const program *p, const char *source)
     char text[128];
     snprintf(
         text, sizeof text, "const char emulator_signature[] = \"%s\";\n", signature);
-    write_file(p, "signature.h", text);
+    return add_file(p, "signature.h", text);
 }
 
 EXPORT int nvrtcGetNumSupportedArchs(int *count);
@@ -100,15 +118,20 @@ int nvrtcGetSupportedArchs(int *archs)
     return 0;
 }
 
+static void free_program(program *p)
+{
+    for (int i = 0; i < p->count; i++) {
+        free(p->name[i]);
+        free(p->text[i]);
+    }
+    free(p->image);
+    free(p);
+}
+
 EXPORT int nvrtcDestroyProgram(program **p);
 int nvrtcDestroyProgram(program **p)
 {
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", (*p)->folder);
-    if (system(command))
-        fprintf(stderr, "cannot remove %s\n", (*p)->folder);
-    free((*p)->image);
-    free(*p);
+    free_program(*p);
     BEGIN;
     __atomic_sub_fetch(&emulator_nvrtc_control.handles, 1, __ATOMIC_SEQ_CST);
     return 0;
@@ -126,19 +149,17 @@ int nvrtcCreateProgram(
     program *p = calloc(1, sizeof *p);
     if (!p)
         return 1;
-    strcpy(p->folder, "/tmp/danaus-emulator-XXXXXX");
-    if (!mkdtemp(p->folder)) {
-        free(p);
+    int failed = add_file(p, "text.c", source) || add_signature(p, source);
+    for (int i = 0; i < headers; i++)
+        failed = failed || add_file(p, header_name[i], header[i]);
+    if (failed) {
+        free_program(p);
         return 1;
     }
-    int failed = write_file(p, "text.c", source);
-    for (int i = 0; i < headers; i++)
-        failed |= write_file(p, header_name[i], header[i]);
-    write_signature(p, source);
     p->refused = emulator_refused && strstr(source, emulator_refused);
     __atomic_add_fetch(&emulator_nvrtc_control.handles, 1, __ATOMIC_SEQ_CST);
     *made = p;
-    return failed;
+    return 0;
 }
 
 /* An image for another machine. */
@@ -152,6 +173,53 @@ static int make_idle(program *p)
     return p->image ? 0 : 1;
 }
 
+/* FNV-1a. */
+static uint64_t hash_of(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash * 0x100000001b3u;
+}
+
+/* Where the program's library is kept. */
+static void name_library(const program *p, char path[MOST_PATH])
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    size_t bytes;
+    char *words = read_file(EMULATOR_WORDS, &bytes);
+    hash = hash_of(hash_of(hash, words ? words : ""), COMPILE);
+    free(words);
+    for (int i = 0; i < p->count; i++)
+        hash = hash_of(hash_of(hash, p->name[i]), p->text[i]);
+    snprintf(path, MOST_PATH, "%s/%016llx.so", EMULATOR_KEPT, (unsigned long long)hash);
+}
+
+/* In a folder that goes when it is done. */
+static int compile(program *p, const char *library)
+{
+    char folder[] = "/tmp/danaus-emulator-XXXXXX", command[4 * MOST_PATH];
+    char log[MOST_PATH];
+    int failed = !mkdtemp(folder);
+    for (int i = 0; i < p->count; i++)
+        failed = failed || write_file(folder, p->name[i], p->text[i]);
+    /* Others may be at it, too: the library appears as a whole. */
+    snprintf(
+        command, sizeof command,
+        "cd %s && " COMPILE " >log 2>&1 && mkdir -p " EMULATOR_KEPT
+        " && cp text.so %s.%d && mv %s.%d %s",
+        folder, library, getpid(), library, getpid(), library);
+    failed = failed || system(command);
+    snprintf(log, sizeof log, "%s/log", folder);
+    size_t bytes = 0;
+    char *text = read_file(log, &bytes);
+    snprintf(p->log, sizeof p->log, "%s", text ? text : "");
+    free(text);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    if (system(command))
+        fprintf(stderr, "cannot remove %s\n", folder);
+    return failed;
+}
+
 EXPORT int nvrtcCompileProgram(program *p, int count, const char *const *options);
 int nvrtcCompileProgram(program *p, int count, const char *const *options)
 {
@@ -163,21 +231,12 @@ int nvrtcCompileProgram(program *p, int count, const char *const *options)
     }
     if (count && !strstr(options[0], "_75"))
         return make_idle(p);
-    char command[1024];
-    snprintf(
-        command, sizeof command,
-        "cd %s && " EMULATOR_CC " -std=gnu17 -O1 -ffp-contract=off -w -fPIC -shared "
-        "-include signature.h -include " EMULATOR_WORDS
-        " text.c -o text.so -lm >log 2>&1",
-        p->folder);
-    int failed = system(command);
-    size_t bytes = 0;
-    char *log = read_file(p, "log", &bytes);
-    snprintf(p->log, sizeof p->log, "%s", log ? log : "");
-    free(log);
-    if (!failed)
-        p->image = read_file(p, "text.so", &p->bytes);
-    return failed || !p->image ? 6 : 0;
+    char library[MOST_PATH];
+    name_library(p, library);
+    p->image = read_file(library, &p->bytes);
+    if (!p->image && !compile(p, library))
+        p->image = read_file(library, &p->bytes);
+    return p->image ? 0 : 6;
 }
 
 EXPORT int nvrtcGetCUBINSize(const program *p, size_t *bytes);
