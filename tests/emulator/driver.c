@@ -83,6 +83,8 @@ static int allocate(uintptr_t *memory, size_t bytes)
             NULL, ARENA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (arena == MAP_FAILED)
             arena = NULL;
+        else /* what calls open and shut are then few pages */
+            madvise(arena, ARENA, MADV_HUGEPAGE);
     }
     size_t need = bytes > ARENA ? ARENA + 1 : (bytes + 511) / 256 * 256, from = 0;
     int at = 0;
