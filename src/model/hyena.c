@@ -128,17 +128,20 @@ static danaus_status open_linears(
 {
     const struct {
         const char *part, *name;
-        linear_shape shape;
+        int64_t rows, cols;
     } layers[] = {
-        [INTO] = { n.mixer, "in_proj", { dn_hyena_planes(m), m->width } },
-        [OUT] = { n.mixer, "out_proj", { m->width, m->width } },
-        [UP] = { n.mlp, "fc1", { m->inner, m->width, DANAUS_GELU_TANH } },
-        [DOWN] = { n.mlp, "fc2", { m->width, m->inner } },
+        [INTO] = { n.mixer, "in_proj", dn_hyena_planes(m), m->width },
+        [OUT] = { n.mixer, "out_proj", m->width, m->width },
+        [UP] = { n.mlp, "fc1", m->inner, m->width },
+        [DOWN] = { n.mlp, "fc2", m->width, m->inner },
     };
     char path[MOST_NAME];
     for (int i = 0; i <= (m->inner ? DOWN : OUT); i++) {
-        linear_shape shape = layers[i].shape;
-        shape.tokens = HYENA_ROWS;
+        const linear_shape shape = { .rows = layers[i].rows,
+                                     .cols = layers[i].cols,
+                                     .activation = i == UP ? DANAUS_GELU_TANH
+                                                           : DANAUS_ACTIVATION_NONE,
+                                     .tokens = HYENA_ROWS };
         snprintf(path, sizeof path, "%s.%s.%s", place, layers[i].part, layers[i].name);
         TRY(dn_linear_open(&to->linear[i], b, path, &shape));
     }
