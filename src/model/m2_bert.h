@@ -23,7 +23,7 @@
 
 #define M2_TAPS 3
 /* Rows that go through linear layers together: whole sequences, unless one has more. */
-#define M2_ROWS 1024
+#define M2_ROWS 256
 
 enum { M2_IN, M2_OUT, M2_UP, M2_DOWN, M2_LINEARS };
 enum { M2_GATED, M2_RESIDUAL, M2_FILTERS };
