@@ -25,6 +25,7 @@ typedef struct encoder {
     danaus_status (*cost)(
         danaus_model *model, danaus_device *device, int64_t length,
         danaus_model_cost *cost);
+    int64_t gpu_tokens; /* that go through together on a GPU; 0: as many as elsewhere */
 } encoder;
 
 /* An architecture that takes images on the host. */
@@ -33,7 +34,9 @@ typedef struct viewer {
     danaus_status (*look)(
         danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
         int classify, float *to);
-    void (*cost)(const danaus_model *model, int64_t images, danaus_model_cost *cost);
+    void (*cost)(
+        const danaus_model *model, const danaus_device *device, int64_t images,
+        danaus_model_cost *cost);
 } viewer;
 
 typedef struct arch {

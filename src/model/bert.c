@@ -59,7 +59,8 @@ static danaus_status open_block(
         linear_shape of = { .rows = shape[i].rows,
                             .cols = shape[i].cols,
                             .activation = i == UP ? m->activation : 0,
-                            .tokens = CHUNK_TOKENS };
+                            .tokens = b->device->backend->on_host ? CHUNK_TOKENS
+                                                                  : GPU_TOKENS };
         snprintf(
             path, sizeof path, "encoder.layer.%" PRId64 ".%s", number, shape[i].name);
         TRY(dn_linear_open(&to->linear[i], b, path, &of));
@@ -207,7 +208,11 @@ static danaus_status bert_cost(
     return DANAUS_OK;
 }
 
-static const encoder bert_encoder = { CHUNK_TOKENS, bert_bytes, bert_run, bert_cost };
+static const encoder bert_encoder = { .tokens = CHUNK_TOKENS,
+                                      .bytes = bert_bytes,
+                                      .run = bert_run,
+                                      .cost = bert_cost,
+                                      .gpu_tokens = GPU_TOKENS };
 
 const arch dn_arch_bert = {
     .name = "bert",

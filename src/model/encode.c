@@ -49,13 +49,19 @@ int64_t dn_longest(const nn_sequences *sequences)
     return longest;
 }
 
+static int64_t chunk_tokens(const encoding *e)
+{
+    const encoder *of = e->encoder;
+    return of->gpu_tokens && !e->device->backend->on_host ? of->gpu_tokens : of->tokens;
+}
+
 static void measure(encoding *e, int64_t sequences, const int64_t *offsets)
 {
     const nn_sequences all = { sequences, offsets };
     e->tokens = e->sequences = 1;
     e->longest = MAX(dn_longest(&all), 1);
     for (int64_t first = 0, n; first < sequences; first += n) {
-        n = dn_chunk_of(offsets, sequences, first, e->encoder->tokens);
+        n = dn_chunk_of(offsets, sequences, first, chunk_tokens(e));
         e->tokens = MAX(e->tokens, offsets[first + n] - offsets[first]);
         e->sequences = MAX(e->sequences, n);
     }
@@ -154,7 +160,7 @@ static danaus_status embed_chunks(
 {
     float *h;
     for (int64_t first = 0, n; first < sequences; first += n) {
-        n = dn_chunk_of(offsets, sequences, first, e->encoder->tokens);
+        n = dn_chunk_of(offsets, sequences, first, chunk_tokens(e));
         TRY(run_chunk(e, offsets + first, n, ids, &h));
         TRY(pool(e, n, h, embeddings + first * e->model->info.width));
     }
@@ -178,9 +184,9 @@ danaus_status dn_encode_cost(
     danaus_model *model, danaus_device *device, int64_t sequences, int64_t length,
     danaus_model_cost *cost)
 {
-    encoding e = { .model = model, .encoder = model->arch->encoder };
+    encoding e = { .model = model, .device = device, .encoder = model->arch->encoder };
     danaus_model_cost one = { 0 };
-    e.sequences = CLAMP(e.encoder->tokens / length, 1, sequences);
+    e.sequences = CLAMP(chunk_tokens(&e) / length, 1, sequences);
     e.tokens = e.sequences * length;
     one.memory = (int64_t)lay(&e, 0) + e.encoder->bytes(model, e.tokens, length);
     for (int i = 0; i < model->linears; i++)
@@ -300,7 +306,7 @@ static danaus_status score_chunks(
     float *h;
     for (int64_t first = 0, n; first < sequences; first += n) {
         int64_t from = offsets[first];
-        n = dn_chunk_of(offsets, sequences, first, e->encoder->tokens);
+        n = dn_chunk_of(offsets, sequences, first, chunk_tokens(e));
         e->listener.from = (double)from / all;
         e->listener.share = (double)(offsets[first + n] - from) / all;
         TRY(run_chunk(e, offsets + first, n, ids, &h));

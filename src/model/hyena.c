@@ -336,8 +336,9 @@ static danaus_status hyena_cost(
 /* Tokens that go through together: their activations stay in the last cache. */
 #define CHUNK_TOKENS 1024
 
-static const encoder hyena_encoder = { CHUNK_TOKENS, hyena_bytes, hyena_run,
-                                       hyena_cost };
+static const encoder hyena_encoder = {
+    .tokens = CHUNK_TOKENS, .bytes = hyena_bytes, .run = hyena_run, .cost = hyena_cost
+};
 
 const arch dn_arch_hyena = {
     .name = "hyena",

@@ -248,4 +248,6 @@ static danaus_status m2_cost(
     return DANAUS_OK;
 }
 
-const encoder dn_m2_encoder = { CHUNK_TOKENS, m2_bytes, m2_run, m2_cost };
+const encoder dn_m2_encoder = {
+    .tokens = CHUNK_TOKENS, .bytes = m2_bytes, .run = m2_run, .cost = m2_cost
+};

@@ -217,7 +217,7 @@ danaus_status danaus_model_estimate(
     TRY(dn_check_place(device, model->device_name));
     if (eye) {
         *cost = (danaus_model_cost){ 0 };
-        eye->cost(model, sequences, cost);
+        eye->cost(model, device, sequences, cost);
         return DANAUS_OK;
     }
     if (length > model->info.max_length)

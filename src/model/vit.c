@@ -19,7 +19,10 @@
 #include <string.h>
 
 /* Tokens that go through the model together, unless one image has more. */
-#define CHUNK_TOKENS 1024
+static int64_t chunk_tokens(const danaus_device *device)
+{
+    return device->backend->on_host ? 1024 : 16384;
+}
 
 enum { QUERY, KEY, VALUE, OUTPUT, UP, DOWN, BLOCK_LINEARS };
 
@@ -96,7 +99,7 @@ static danaus_status open_block(
         linear_shape of = { .rows = shape[i].rows,
                             .cols = shape[i].cols,
                             .activation = i == UP ? m->activation : 0,
-                            .tokens = CHUNK_TOKENS };
+                            .tokens = chunk_tokens(b->device) };
         snprintf(path, sizeof path, "%s.%s", layer, shape[i].name);
         TRY(dn_linear_open(&to->linear[i], b, path, &of));
     }
@@ -112,7 +115,7 @@ static danaus_status open_patches(vit *m, binder *b)
     static const char name[] = "embeddings.patch_embeddings.projection";
     linear_shape shape = { .rows = m->width,
                            .cols = patch_numbers(m),
-                           .tokens = CHUNK_TOKENS };
+                           .tokens = chunk_tokens(b->device) };
     danaus_tensor t;
     if (dn_binder_find(b, "embeddings.patch_embeddings.projection.weight", &t) &&
         (t.ndim != 4 || t.shape[1] != m->channels || t.shape[2] != m->patch))
@@ -224,9 +227,9 @@ typedef struct looking {
     int64_t *offsets;
 } looking;
 
-static int64_t together(const vit *m, int64_t images)
+static int64_t together(const vit *m, const danaus_device *device, int64_t images)
 {
-    return CLAMP(CHUNK_TOKENS / tokens_of(m), 1, images);
+    return CLAMP(chunk_tokens(device) / tokens_of(m), 1, images);
 }
 
 static uintptr_t lay(looking *l, uintptr_t at)
@@ -392,7 +395,7 @@ static danaus_status vit_look(
 {
     const vit *m = model->own;
     looking l = { .m = m, .device = device };
-    l.images = together(m, images);
+    l.images = together(m, device, images);
     danaus_status status = open_looking(&l);
     if (status == DANAUS_OK)
         status = look_at_all(&l, images, pixels, classify, to);
@@ -400,11 +403,13 @@ static danaus_status vit_look(
     return status;
 }
 
-static void vit_cost(const danaus_model *model, int64_t images, danaus_model_cost *cost)
+static void vit_cost(
+    const danaus_model *model, const danaus_device *device, int64_t images,
+    danaus_model_cost *cost)
 {
     const vit *m = model->own;
     double tokens = (double)tokens_of(m) * (double)images;
-    looking l = { .m = m, .images = together(m, images) };
+    looking l = { .m = m, .images = together(m, device, images) };
     cost->memory = (int64_t)lay(&l, 0);
     cost->linear =
         2 *
