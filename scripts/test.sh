@@ -12,13 +12,15 @@
 #     asan       address and undefined-behaviour sanitizers: every test in small but those of bench
 #     tsan       thread sanitizer: what threads do, compilation ahead and packing included
 #     options    the library without CUDA; programs with a static one, without sound and BLAS
-#     fuzz       every fuzzer for FUZZ_SECONDS (45) from FUZZ_SEED (1), two at a time
+#     fuzz       every fuzzer for FUZZ_SECONDS (30) from FUZZ_SEED (1), two at a time
 #     arm64      64-bit Arm under an emulator: units and kernels in small,
 #                less two tests of factorization that take minutes there
 #     packages   Debian packages of what is committed: from git and from an archive the same
 #                bits, lintian, C programs against them
 #     coverage   the share of lines of src that the tests run: at least 95 %
 #
+# What is compiled is kept by ccache: a second run compiles what changed, and the wheel takes
+# the kernels of the part release.
 # DANAUS_TEST_SHARE=N makes one N-th of the rounds of random tests everywhere.
 # What was skipped is said at the end, with the reason. Last line: "N passed, N failed"; the
 # exit status is 0 when nothing failed.
@@ -153,7 +155,8 @@ part_python() {
     need python3-venv
     venv=build/python-venv
     check "the wheel works without a compiler" \
-        env DANAUS_KERNEL_BUNDLE=none sh scripts/wheel.sh || return
+        env DANAUS_KERNEL_BUNDLE=none CMAKE_ARGS=-DDANAUS_WERROR=ON \
+        sh scripts/wheel.sh || return
     [ -x $venv/bin/python ] || python3 -m venv $venv
     $venv/bin/python -m pip uninstall -q -y danaus
     check "PyTorch can be installed" $venv/bin/python -m pip install \
@@ -223,7 +226,7 @@ fuzz_result() {
 
 part_fuzz() {
     need clang
-    seconds=${FUZZ_SECONDS:-45}
+    seconds=${FUZZ_SECONDS:-30}
     check "fuzzers build" build fuzz --target fuzzers || return
     names=$(cd tests/fuzz && ls fuzz_*.c | sed 's/fuzz_\(.*\)\.c/\1/')
     set -- $names
@@ -248,7 +251,7 @@ part_arm64() {
 }
 
 part_packages() {
-    need git ccache debhelper dpkg-dev lintian libblas-dev
+    need git debhelper dpkg-dev lintian libblas-dev
     check "packages can be built and used" sh scripts/packages.sh
 }
 
@@ -276,9 +279,10 @@ mkdir -p build
 : > build/skipped
 configured=
 share=${DANAUS_TEST_SHARE:-1}
-need build-essential cmake ninja-build pkg-config libcmocka-dev libjansson-dev \
+need build-essential ccache cmake ninja-build pkg-config libcmocka-dev libjansson-dev \
     libutf8proc-dev libopenblas-dev liblapack-dev libsndfile1-dev libsamplerate0-dev libfftw3-dev \
     python3 python3-numpy python3-scipy python3-matplotlib
+export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
 parts=${*:-style release docs python clang asan tsan options fuzz arm64 packages coverage}
 for part in $parts; do
     say "$(sed -n "s/^# *\($part  .*\)/\1/p" "$0")"

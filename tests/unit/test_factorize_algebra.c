@@ -5,6 +5,7 @@
 
 #include "ks/patterns.h"
 #include "math/pattern.h"
+#include "support/device.h"
 #include "support/factors.h"
 
 #include <complex.h>
@@ -170,7 +171,7 @@ static void chainable_pairs_are_those_whose_supports_multiply(void **state)
 static void products_are_associative_and_keep_ranks(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < 400; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(400); round++) {
         rng r = { round };
         danaus_pattern p[5], back[5], again[5];
         int n = (int)rng_int(&r, 2, 5);
@@ -222,7 +223,7 @@ static void products_are_associative_and_keep_ranks(void **state)
 static void blocks_of_a_split_are_disjoint_and_cover_the_support(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < 60; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(60); round++) {
         rng r = { round };
         danaus_pattern p[2];
         random_chainable(&r, 2, 3, 2, 1, p);
@@ -243,7 +244,7 @@ static void blocks_of_a_split_are_disjoint_and_cover_the_support(void **state)
 static void fusing_gives_the_weights_of_the_product(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < 100; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(100); round++) {
         rng r = { round };
         danaus_pattern p[2];
         int complex = (int)(round % 2);
@@ -277,7 +278,7 @@ static void degrees_of_freedom_are_weights_less_gauges(void **state)
     (void)state;
     const char *chains[] = { "1,2,2,4 2,2,2,2 4,2,2,1", "1,3,2,4 2,2,2,2 4,2,3,1",
                              "1,4,6,6 3,4,4,3 6,6,4,1" };
-    for (int x = 0; x < 3; x++) {
+    for (int x = 0; x < rounds_of(3); x++) {
         danaus_pattern p[3];
         int count;
         assert_ok(danaus_patterns_parse(chains[x], p, 3, &count));
@@ -388,7 +389,7 @@ static void gaussian_matrices_err_as_the_null_model_says(void **state)
 {
     (void)state;
     int64_t sizes[][2] = { { 16, 16 }, { 32, 32 }, { 8, 64 } };
-    for (int x = 0; x < 3; x++) {
+    for (int x = 0; x < rounds_of(3); x++) {
         int64_t m = sizes[x][0], n = sizes[x][1], size = m * n;
         danaus_pattern p[] = { { 1, m, m, n }, { m, n, n, 1 } };
         ks_pair pair = dn_pair(p[0], p[1]);
