@@ -103,10 +103,11 @@ static danaus_status open_linears(
         const char *name;
         linear_shape shape;
     } all[M2_LINEARS] = {
-        [M2_IN] = { "attention.in_linear", { 3 * m->width, m->width } },
-        [M2_OUT] = { "attention.out_linear", { m->width, m->width } },
-        [M2_UP] = { "mlp.gated_layers", { m->inner, m->width, .no_bias = 1 } },
-        [M2_DOWN] = { "mlp.wo", { m->width, m->inner } },
+        [M2_IN] = { "attention.in_linear", { .rows = 3 * m->width, .cols = m->width } },
+        [M2_OUT] = { "attention.out_linear", { .rows = m->width, .cols = m->width } },
+        [M2_UP] = { "mlp.gated_layers",
+                    { .rows = m->inner, .cols = m->width, .no_bias = 1 } },
+        [M2_DOWN] = { "mlp.wo", { .rows = m->width, .cols = m->inner } },
     };
     char path[MOST_NAME];
     for (int i = 0; i < M2_LINEARS; i++) {

@@ -81,7 +81,7 @@ static void plain_loops_are_the_authors(void **state)
         m2_pool(&m, h, v->length, pooled, NULL);
         expect_eight("row 0", h, v->row, 5.1e-11);
         expect_eight("scores", scores, v->scores, 5.1e-11);
-        if (v->pooled[0])
+        if (v->pooled[0] != 0)
             expect_eight("pooled", pooled, v->pooled, 5.1e-11);
         m2_free(&m);
     }
@@ -105,7 +105,7 @@ static void expect_vector(danaus_model *model, const vector *v)
     expect_eight("scores", found, v->scores, 1e-5);
     assert_ok(danaus_model_embed(model, device, 1, offsets, ids, y));
     widen(y, found);
-    if (v->pooled[0])
+    if (v->pooled[0] != 0)
         expect_eight("pooled", found, v->pooled, 1e-5);
 }
 
