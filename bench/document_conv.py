@@ -98,13 +98,30 @@ def gpu_conv():
     rows = [("length", "circular, ms", "time / floor", "torch.fft / danaus", "causal, ms",
              "time / floor", "torch.fft / danaus")]
     found = records("h100_conv")
-    for length in ("256", "1024", "4096", "16384", "65536", "1048576"):
+    for length in ("256", "1024", "4096", "16384", "32768", "65536", "262144", "1048576", "4194304"):
         line = []
         for kind in ("circular", "causal"):
             r, = [r for r in found if (r["length"], r["kind"]) == (length, kind)]
             line += [f"{float(r['seconds']) * 1e3:.3g}", f"{float(r['over_floor']):.1f}",
                      f"{float(r['ratio']):.1f}"]
         rows.append((f"{int(length):,}", *line))
+    return rows
+
+
+def gpu_conv_more():
+    """Gates, gradients, and f32 in accurate plans: time / floor and torch.fft / danaus."""
+    rows = [("length", "kind", *(f"{form}: {what}" for form in ("gated", "backward", "f32")
+                                 for what in ("time / floor", "torch.fft / danaus")))]
+    found = records("h100_conv_gradient") + [
+        r | {"form": "f32"} for r in records("h100_conv_accurate")]
+    for length in ("1024", "4096", "16384", "32768", "65536", "1048576", "4194304"):
+        for kind in ("circular", "causal"):
+            line = []
+            for form in ("gated", "backward", "f32"):
+                r, = [r for r in found if (r["length"], r["kind"], r["form"])
+                      == (length, kind, form)]
+                line += [f"{float(r['over_floor']):.1f}", f"{float(r['ratio']):.1f}"]
+            rows.append((f"{int(length):,}", kind, *line))
     return rows
 
 
@@ -116,4 +133,5 @@ def conv_model():
 
 
 TABLES = {f.__name__: f for f in (
-    conv, conv_all, conv_best, forms, few_taps, torch_conv, gpu_conv, conv_model)}
+    conv, conv_all, conv_best, forms, few_taps, torch_conv, gpu_conv, gpu_conv_more,
+    conv_model)}

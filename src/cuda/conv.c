@@ -1,7 +1,8 @@
 /* Convolutions on CUDA: engines, filters and products. Windows whose points find room in
    the shared memory of a block of threads take one launch. Of longer ones the columns of a
    matrix are transformed, then its rows with the product, then the columns back; so many
-   windows at once that they stay in the second cache. */
+   windows at once that they stay in the second cache, or are just too many for it where
+   launches are short. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/conv.h"
 
@@ -71,32 +72,52 @@ static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_FUNCTIONS] = {
     },
 };
 
-int dn_cuda_conv_uses(
-    const gpu_conv_shape *s, const gpu_conv_mma *m, danaus_dtype dtype, int half,
-    gpu_use uses[CONV_FUNCTIONS])
+/* What a function of a plan is compiled from; 0: there is none. */
+static int use_of(
+    const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
+    danaus_dtype dtype, int half, int which, gpu_use *use)
 {
-    const gpu_conv_use *c = functions[s->levels - 1];
+    const gpu_conv_use *c = &functions[s->levels - 1][which];
+    int part = which - CONV_FAST;
+    if (part >= 0) {
+        if (fast[part].root)
+            dn_gpu_conv_mma_use(&fast[part], (gpu_conv_mma_part)part, dtype, use);
+        return fast[part].root > 0;
+    }
+    if (!c->text || (which == CONV_SPECTRUM && !fast->root) ||
+        (fast->root && (which == CONV_PRODUCT || which == CONV_JOIN)))
+        return 0;
+    dn_gpu_conv_use(s, c, dtype, half, use);
+    if (which == CONV_SPECTRUM)
+        dn_gpu_conv_mma_define_rows(fast, use);
+    return 1;
+}
+
+int dn_cuda_conv_uses(
+    const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
+    danaus_dtype dtype, int half, gpu_use uses[CONV_FUNCTIONS])
+{
     int count = 0;
     for (int i = 0; i < CONV_FUNCTIONS; i++)
-        if (i == CONV_PRODUCT && m && m->root)
-            dn_gpu_conv_mma_use(m, dtype, &uses[count++]);
-        else if (c[i].text)
-            dn_gpu_conv_use(s, &c[i], dtype, half, &uses[count++]);
+        count += use_of(s, fast, dtype, half, i, &uses[count]);
     return count;
 }
 
 static danaus_status load_functions(cuda_device *d, cuda_conv *e)
 {
-    const gpu_conv_use *c = functions[e->shape.levels - 1];
     gpu_use *uses = dn_alloc(CONV_FUNCTIONS * sizeof *uses);
     cu_function found[CONV_FUNCTIONS];
+    int is_there[CONV_FUNCTIONS], count = 0;
     if (!uses)
         return dn_fail_memory(CONV_FUNCTIONS * sizeof *uses, "the texts of kernels");
     int half = dn_gpu_conv_half(&e->frame);
-    int count = dn_cuda_conv_uses(&e->shape, &e->mma, e->p.dtype, half, uses);
+    for (int i = 0; i < CONV_FUNCTIONS; i++) {
+        is_there[i] = use_of(&e->shape, e->fast, e->p.dtype, half, i, &uses[count]);
+        count += is_there[i];
+    }
     danaus_status status = dn_cuda_load_uses(d, uses, count, found);
     for (int i = CONV_FUNCTIONS - 1; i >= 0 && !status; i--)
-        e->function[i] = c[i].text ? found[--count] : NULL;
+        e->function[i] = is_there[i] ? found[--count] : NULL;
     dn_free(uses);
     return status;
 }
@@ -110,22 +131,23 @@ static danaus_status create(
     conv_engine **engine)
 {
     cuda_device *d = (cuda_device *)dev;
-    danaus_dtype sums = dn_sum_type(p->dtype);
     cuda_conv *e = dn_calloc(1, sizeof *e);
     if (!e)
         return dn_fail_memory(sizeof *e, "a convolution");
     e->p = *p;
     e->frame = *f;
     e->gpu = d->shared;
-    dn_gpu_conv_shape(&d->gpu.facts, sums, f->cut.n, &e->shape);
+    dn_gpu_conv_shape_of(&d->gpu.facts, f, &e->shape);
     e->base.filter_bytes = (size_t)dn_cuda_conv_window(e);
     if (f->cut.kernel->fast) {
-        dn_gpu_conv_mma(&d->gpu.facts, f->cut.n, dn_gpu_conv_half(f), &e->mma);
-        e->base.filter_bytes = (size_t)dn_gpu_conv_mma_spectrum(&e->mma);
+        dn_gpu_conv_mma_of(&d->gpu.facts, f, e->fast);
+        e->base.filter_bytes = (size_t)dn_gpu_conv_mma_spectrum(e->fast);
     }
     danaus_status status = load_functions(d, e);
     status = status ? status : dn_cuda_conv_constants(d, &e->shape, &e->constants);
-    status = status ? status : dn_cuda_conv_matrices(d, &e->mma, &e->matrices);
+    for (int i = 0; i < GPU_CONV_MMA_PARTS; i++)
+        status =
+            status ? status : dn_cuda_conv_matrices(d, &e->fast[i], &e->matrices[i]);
     if (status)
         destroy(&e->base);
     else
@@ -137,8 +159,13 @@ static void describe(const conv_engine *engine, conv_cut cut, text *to)
 {
     const cuda_conv *e = (const cuda_conv *)engine;
     gpu_conv_shape s;
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS] = { { 0 } };
     if (cut.kernel->fast)
-        dn_text(to, "%d x 16 x 16 by matrices", (int)(cut.n / 256));
+        dn_gpu_conv_mma(&e->gpu->facts, cut.n, 1, 0, m);
+    if (m[GPU_CONV_SPLIT].root)
+        dn_text(to, "%d x 16, then ", m[GPU_CONV_SPLIT].root);
+    if (m->root)
+        dn_text(to, "%d x 16 x 16 by matrices", m->root);
     if (cut.kernel->fast ||
         !dn_gpu_conv_shape(&e->gpu->facts, e->shape.sums, cut.n, &s))
         return;
@@ -164,8 +191,8 @@ cuda_rows dn_cuda_conv_rows(const cuda_conv *e, const conv_job *job, int adjoint
         .before = adjoint ? f->after : f->before,
         .after = adjoint ? f->before : f->after,
         .pieces = job->pieces,
-        .flags = (f->periodic ? PERIODIC : 0) | (f->fold ? FOLD : 0) |
-                 (adjoint ? ADJOINT : 0),
+        .flags = (f->periodic ? PERIODIC : 0) | (adjoint ? ADJOINT : 0) |
+                 (f->fold && !dn_gpu_conv_circle(f) ? FOLD : 0),
     };
 }
 
@@ -188,12 +215,13 @@ danaus_status dn_cuda_conv_transform(
     cuda_transform o = *t;
     cuda_rows *r = &o.rows;
     const void *constants = e->constants;
-    int level = functions[e->shape.levels - 1][which].level;
+    int level = functions[e->shape.levels - 1][which].level,
+        part = (int)which - CONV_FAST;
     gpu_launch launch =
         dn_gpu_conv_launch(&e->shape, level, o.items * e->shape.level[level].tiles);
-    if (which == CONV_PRODUCT && e->mma.root) {
-        launch = dn_gpu_conv_mma_launch(&d->gpu.facts, &e->mma, o.items);
-        constants = e->matrices;
+    if (part >= 0) {
+        launch = dn_gpu_conv_mma_launch(&d->gpu.facts, &e->fast[part], o.items);
+        constants = e->matrices[part];
     }
     void *arguments[] = {
         &o.x,       &o.x_factor, &o.y[0],      &o.y_factor[0], &o.y[1],  &o.y_factor[1],
@@ -229,9 +257,16 @@ danaus_status dn_cuda_conv_mask(
     return dn_cuda_conv_each(d, e, CONV_MASK, count, arguments);
 }
 
-int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t items)
+int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items)
 {
-    return CLAMP(e->gpu->facts.l2 / 2 / dn_cuda_conv_window(e), 1, items);
+    int64_t room = e->fast->root ? 2 * e->gpu->facts.l2 : e->gpu->facts.l2 / 2;
+    return CLAMP(room / bytes, 1, items);
+}
+
+int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job)
+{
+    int64_t windows = dn_conv_windows_of(&e->frame, job);
+    return e->fast->pair ? CEIL_DIV(windows, 2) : windows;
 }
 
 /* ---- filters ---- */
@@ -245,10 +280,11 @@ typedef struct filter_scratch {
 static filter_scratch lay_filters(const cuda_conv *e)
 {
     int64_t size = dn_size_of(e->shape.sums), filters = e->p.filters;
-    filter_scratch s = { .group = dn_cuda_conv_group(e, filters) };
+    filter_scratch s = { .group =
+                             dn_cuda_conv_group(e, dn_cuda_conv_window(e), filters) };
     s.windows = dn_gpu_aligned(s.group * 2 * e->shape.n * size);
     s.points = e->shape.levels > 1 ? s.windows : 0;
-    s.spectra = e->mma.root ? s.windows : 0;
+    s.spectra = e->fast->root ? s.windows : 0;
     s.k = dn_gpu_aligned(filters * e->frame.taps * size);
     s.skip = dn_gpu_aligned(filters * size);
     return s;
@@ -312,7 +348,7 @@ static danaus_status transform_windows(
     void *spectrum)
 {
     char *points = (char *)d->scratch + s->windows;
-    const void *made = e->mma.root ? points + s->points : spectrum;
+    const void *made = e->fast->root ? points + s->points : spectrum;
     cuda_transform t = { .rows = dn_cuda_conv_filter_rows(e),
                          .x = d->scratch,
                          .points = points,
@@ -323,10 +359,13 @@ static danaus_status transform_windows(
         TRY(dn_cuda_conv_transform(d, e, CONV_FILTER_SPLIT, &t));
     TRY(dn_cuda_conv_transform(d, e, CONV_FILTER, &t));
     TRY(dn_cuda_conv_mask(d, e, filters, t.spectrum));
-    if (!e->mma.root)
+    if (!e->fast->root)
         return DANAUS_OK;
-    void *arguments[] = { &made, &spectrum };
-    gpu_launch launch = dn_gpu_line(filters, 256);
+    int is_first = 1;
+    void *arguments[] = { &made, &spectrum, &is_first };
+    gpu_launch launch = dn_gpu_line(filters * e->fast->rows, 256);
+    TRY(dn_cuda_launch(d, e->function[CONV_SPECTRUM], &launch, arguments));
+    is_first = 0;
     return dn_cuda_launch(d, e->function[CONV_SPECTRUM], &launch, arguments);
 }
 
@@ -348,11 +387,57 @@ static danaus_status transform_filters(
 
 /* ---- calls ---- */
 
-/* One product of all rows, in groups of windows if these have two levels. */
+/* Bytes of the points of windows, and how many of these at once, so that they stay in the
+   second cache; 0 of windows of one level. */
+typedef struct product_group {
+    int64_t items, group;
+    size_t points, peaks;
+} product_group;
+
+static product_group group_product(const cuda_conv *e, const conv_job *job)
+{
+    int64_t items = e->p.channels * dn_cuda_conv_each_channel(e, job);
+    int64_t bytes = dn_cuda_conv_window(e);
+    product_group g = { items, items, 0, 0 };
+    if (e->fast->root)
+        bytes = dn_gpu_conv_mma_points(e->fast);
+    if (e->fast->root ? e->fast->rows == 1 : e->shape.levels == 1)
+        return g;
+    g.group = dn_cuda_conv_group(e, bytes, items);
+    g.points = (size_t)(g.group * bytes);
+    g.peaks = e->fast->root ? (size_t)g.group * GPU_CONV_PEAKS_BYTES : 0;
+    return g;
+}
+
+/* The columns of a matrix, its rows and the columns back, by tensor cores. */
+static danaus_status run_fast(
+    cuda_device *d, const cuda_conv *e, const cuda_transform *t)
+{
+    char *peaks = (char *)t->points + t->items * dn_gpu_conv_mma_points(e->fast);
+    size_t bytes = (size_t)t->items * GPU_CONV_PEAKS_BYTES;
+    if (e->fast->rows == 1)
+        return dn_cuda_conv_transform(d, e, CONV_FAST + GPU_CONV_PRODUCT, t);
+    CUDA_TRY(d->driver, MemsetAsync((cu_pointer)peaks, 0, bytes, d->stream));
+    TRY(dn_cuda_conv_transform(d, e, CONV_FAST + GPU_CONV_PEAKS, t));
+    TRY(dn_cuda_conv_transform(d, e, CONV_FAST + GPU_CONV_SPLIT, t));
+    TRY(dn_cuda_conv_transform(d, e, CONV_FAST + GPU_CONV_PRODUCT, t));
+    return dn_cuda_conv_transform(d, e, CONV_FAST + GPU_CONV_JOIN, t);
+}
+
+static danaus_status run_accurate(
+    cuda_device *d, const cuda_conv *e, const cuda_transform *t)
+{
+    if (e->shape.levels > 1)
+        TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, t));
+    TRY(dn_cuda_conv_transform(d, e, CONV_PRODUCT, t));
+    return e->shape.levels > 1 ? dn_cuda_conv_transform(d, e, CONV_JOIN, t) : DANAUS_OK;
+}
+
+/* One product of all rows. */
 static danaus_status run_product(
     cuda_device *d, const cuda_conv *e, const conv_job *job, const conv_product *p)
 {
-    int64_t items = e->p.channels * dn_conv_windows_of(&e->frame, job), group = items;
+    product_group g = group_product(e, job);
     cuda_transform t = { .rows = dn_cuda_conv_rows(e, job, p->adjoint),
                          .x = p->x.data,
                          .x_factor = p->x.factor,
@@ -363,25 +448,17 @@ static danaus_status run_product(
         t.y[i] = p->sink[i].data;
         t.y_factor[i] = p->sink[i].factor;
     }
-    if (e->shape.levels > 1)
-        group = dn_cuda_conv_group(e, items);
-    for (t.first = 0; t.first < items; t.first += group) {
-        t.items = MIN(group, items - t.first);
-        if (e->shape.levels > 1)
-            TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, &t));
-        TRY(dn_cuda_conv_transform(d, e, CONV_PRODUCT, &t));
-        if (e->shape.levels > 1)
-            TRY(dn_cuda_conv_transform(d, e, CONV_JOIN, &t));
+    for (t.first = 0; t.first < g.items; t.first += g.group) {
+        t.items = MIN(g.group, g.items - t.first);
+        TRY(e->fast->root ? run_fast(d, e, &t) : run_accurate(d, e, &t));
     }
     return DANAUS_OK;
 }
 
 static size_t product_bytes(const cuda_conv *e, const conv_job *job)
 {
-    int64_t items = e->p.channels * dn_conv_windows_of(&e->frame, job);
-    if (e->shape.levels == 1 || !job->products)
-        return 0;
-    return (size_t)(dn_cuda_conv_group(e, items) * dn_cuda_conv_window(e));
+    product_group g = group_product(e, job);
+    return job->products ? g.points + g.peaks : 0;
 }
 
 static size_t call_bytes(const conv_call *c)

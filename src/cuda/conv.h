@@ -24,7 +24,8 @@ typedef enum cuda_conv_function {
     CONV_SUMS,
     CONV_BACK, /* from it */
     CONV_FILTER_JOIN,
-    CONV_FUNCTIONS
+    CONV_FAST, /* parts by tensor cores */
+    CONV_FUNCTIONS = CONV_FAST + GPU_CONV_MMA_PARTS
 } cuda_conv_function;
 
 typedef struct cuda_conv {
@@ -33,8 +34,10 @@ typedef struct cuda_conv {
     conv_frame frame;
     gpu_conv_shape shape;
     cuda_gpu *gpu;
-    gpu_conv_mma mma;                 /* root 0: products are not by tensor cores */
-    const void *constants, *matrices; /* in its memory, which keeps them; of mma */
+    gpu_conv_mma
+        fast[GPU_CONV_MMA_PARTS]; /* root 0: products are not by tensor cores */
+    const void *constants;        /* in its memory, which keeps them */
+    const void *matrices[GPU_CONV_MMA_PARTS]; /* likewise, of `fast` */
     cu_function function[CONV_FUNCTIONS];
 } cuda_conv;
 
@@ -56,10 +59,11 @@ typedef struct cuda_transform {
 } cuda_transform;
 
 /* What is compiled for a plan of rows of this type; half: the second halves of windows are
-   zeros, or folded. m: products by tensor cores, or NULL. Returns how many. */
+   zeros, or folded. fast: products by tensor cores, of root 0 if there are none. Returns how
+   many. */
 int dn_cuda_conv_uses(
-    const gpu_conv_shape *s, const gpu_conv_mma *m, danaus_dtype dtype, int half,
-    gpu_use uses[CONV_FUNCTIONS]);
+    const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
+    danaus_dtype dtype, int half, gpu_use uses[CONV_FUNCTIONS]);
 
 /* The constants of windows, which are made where they are not there yet. */
 danaus_status dn_cuda_conv_constants(
@@ -86,8 +90,12 @@ danaus_status dn_cuda_conv_each(
 danaus_status dn_cuda_conv_mask(
     cuda_device *d, const cuda_conv *e, int64_t filters, void *spectrum);
 
-/* How many windows lie as points in scratch at once: what stays in the second cache. */
-int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t items);
+/* How many windows of so many bytes lie as points in scratch at once: what stays in the
+   second cache. */
+int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items);
+
+/* Windows of a channel: of circles rows are multiplied in pairs by tensor cores. */
+int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job);
 
 static inline int64_t dn_cuda_conv_window(const cuda_conv *e) /* bytes of its points */
 {

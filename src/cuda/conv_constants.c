@@ -18,8 +18,8 @@ struct cuda_constants {
 /* Windows that are transformed in the same passes have the same constants. */
 static int are_alike(const gpu_conv_shape *a, const gpu_conv_shape *b)
 {
-    int same = a->sums == b->sums && a->n == b->n && a->constants == b->constants &&
-               a->passes == b->passes;
+    int same = a->sums == b->sums && a->n == b->n && a->circle == b->circle &&
+               a->constants == b->constants && a->passes == b->passes;
     for (int i = 0; same && i < a->passes; i++)
         same = a->pass[i].radix == b->pass[i].radix &&
                a->pass[i].constants == b->pass[i].constants;
@@ -35,7 +35,7 @@ typedef struct wanted {
 static int is_it(const cuda_constants *c, const wanted *w)
 {
     if (w->mma)
-        return c->mma.root == w->mma->root && c->mma.half == w->mma->half;
+        return c->mma.root && dn_gpu_conv_mma_same(&c->mma, w->mma);
     return !c->mma.root && are_alike(&c->shape, w->shape);
 }
 

@@ -13,14 +13,13 @@ static int gather(
     int all = 0;
     for (int i = 0; i < count; i++) {
         const conv_kernel *k = frames[i]->cut.kernel;
-        int64_t n = frames[i]->cut.n;
-        int half = dn_gpu_conv_half(frames[i]);
         gpu_conv_shape s;
-        gpu_conv_mma m = { 0 };
-        dn_gpu_conv_shape(facts, dn_sum_type(k->dtype), n, &s);
+        gpu_conv_mma fast[GPU_CONV_MMA_PARTS] = { { 0 } };
+        dn_gpu_conv_shape_of(facts, frames[i], &s);
         if (k->fast)
-            dn_gpu_conv_mma(facts, n, half, &m);
-        all += dn_cuda_conv_uses(&s, &m, k->dtype, half, uses + all);
+            dn_gpu_conv_mma_of(facts, frames[i], fast);
+        all += dn_cuda_conv_uses(
+            &s, fast, k->dtype, dn_gpu_conv_half(frames[i]), uses + all);
     }
     return all;
 }

@@ -13,8 +13,8 @@
 #define PARTS 512
 /* Sums, and points, at once take this part of the device's memory: of 80 GB 160 MB. */
 #define MEMORY_SHARE 512
-/* Blocks of threads for a multiprocessor: some more than have room. */
-#define PLACES 4
+/* Threads of a multiprocessor: some more than have room. */
+#define PLACES 1024
 
 /* How the sums of a job are cut, and where what lies in scratch begins. */
 typedef struct sums_plan {
@@ -29,14 +29,17 @@ static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
     int64_t filters = e->p.filters, window = dn_cuda_conv_window(e);
     int64_t windows = e->gpu->facts.memory / MEMORY_SHARE / window;
     const gpu_conv_level *l = &e->shape.level[two];
+    int64_t places = MAX(1, PLACES / l->team) * e->gpu->facts.units;
     sums_plan s = { .each =
-                        e->p.channels / filters * dn_conv_windows_of(&e->frame, job) };
+                        e->p.channels / filters * dn_cuda_conv_each_channel(e, job) };
     s.parts = two ? 1 : CLAMP(PARTS / filters, 1, s.each);
     s.parts = CLAMP(windows, 1, s.parts);
     s.piece = two ? CLAMP(windows, 1, s.each) : s.each;
     s.group = windows / MAX(s.parts, two ? s.each : 1);
     s.group = CLAMP(s.group, 1, filters);
-    s.blocks = MIN(s.group * s.parts * l->tiles, PLACES * e->gpu->facts.units);
+    if (two) /* few rows of long windows are at work otherwise */
+        s.parts = CLAMP(places / (s.group * l->tiles), 1, s.piece);
+    s.blocks = MIN(s.group * s.parts * l->tiles, places);
     s.points = two ? dn_gpu_aligned(s.group * s.piece * window) : 0;
     s.kept = dn_gpu_aligned(s.blocks * l->points * dn_gpu_point(&e->shape));
     s.sums = dn_gpu_aligned(s.group * s.parts * window);
@@ -108,7 +111,7 @@ static danaus_status take(
     const conv_frame *r = &e->frame;
     int64_t size = dn_size_of(e->shape.sums), taps = r->taps, length = r->length;
     int64_t n = e->shape.n, positive = MIN(taps, r->before + 1), negative = r->after;
-    int is_periodic = r->periodic, is_folded = r->fold;
+    int is_periodic = r->periodic, is_folded = r->fold && !e->shape.circle;
     const conv_filter_sums *f = &job->filter;
     int is_more = f->is_more;
     char *dk = f->dk, *dk_reverse = f->dk_reverse, *dskip = f->dskip;

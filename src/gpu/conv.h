@@ -27,6 +27,8 @@ typedef struct gpu_conv_level {
 /* A window of n points: one level, or the columns of a matrix and then its rows. */
 typedef struct gpu_conv_shape {
     danaus_dtype sums;
+    int circle; /* points are those mod Z^n - 1, else Z^n - i */
+    int pair;   /* sums are made of pairs of rows (texts/conv_window.cuh) */
     int64_t n, constants;
     int passes, levels;
     gpu_conv_pass pass[GPU_CONV_MOST_PASSES];
@@ -36,6 +38,10 @@ typedef struct gpu_conv_shape {
 /* 0: a window of n points cannot be transformed so. */
 int dn_gpu_conv_shape(
     const gpu_facts *f, danaus_dtype sums, int64_t n, gpu_conv_shape *shape);
+
+/* The same of a frame. */
+int dn_gpu_conv_shape_of(
+    const gpu_facts *f, const conv_frame *frame, gpu_conv_shape *shape);
 
 /* The constants of all passes, complex numbers of the type of sums. */
 void dn_gpu_conv_constants(const gpu_conv_shape *shape, void *to);
@@ -65,6 +71,13 @@ typedef struct gpu_conv_use {
 void dn_gpu_conv_use(
     const gpu_conv_shape *shape, const gpu_conv_use *c, danaus_dtype dtype, int half,
     gpu_use *use);
+
+/* Has a row one window as long as it, a circle? Spectra that are sparse have other
+   frequencies. */
+static inline int dn_gpu_conv_circle(const conv_frame *f)
+{
+    return f->fold && !f->sparse;
+}
 
 /* The launch of so many tiles. */
 gpu_launch dn_gpu_conv_launch(const gpu_conv_shape *shape, int level, int64_t tiles);

@@ -34,18 +34,27 @@ static double operations_of(int radix)
     return radix % 2 ? 2.0 * (radix - 1) * (radix - 1) / radix + 10 : 7 * layers;
 }
 
+/* Bytes of a row that pass through memory: u, of which windows overlap, and y. */
+static double row_bytes(const conv_frame *f)
+{
+    int64_t read = f->windows > 1 ? 2 * f->cut.n * f->windows : f->length;
+    return (double)(read + f->length) * (double)dn_size_of(f->cut.kernel->dtype);
+}
+
 /* Of windows by tensor cores, whose first factor is a matrix product: instructions of all
    kinds, as operations. */
 static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work)
 {
-    gpu_conv_mma m;
-    if (!dn_gpu_conv_mma(facts, f->cut.n, dn_gpu_conv_half(f), &m))
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS], *columns = &m[GPU_CONV_SPLIT];
+    if (!dn_gpu_conv_mma_of(facts, f, m))
         return 0;
-    double n = (double)(f->cut.n * f->windows);
+    double n = (double)(f->cut.n * f->windows) / (m->pair ? 2 : 1);
     *work = (conv_work){ .idle = 1 };
-    work->amount[OPERATIONS] = n * (40 + m.root / 2.0);
-    work->amount[SHARED] = 24 * n;
-    work->amount[MEMORY] = 2.0 * (double)(f->length * dn_size_of(f->cut.kernel->dtype));
+    work->amount[OPERATIONS] = n * (40 + (m->root + columns->root) / 2.0);
+    work->amount[SHARED] = (columns->root ? 40 : 24) * n;
+    work->amount[MEMORY] = row_bytes(f);
+    if (columns->root)
+        work->amount[MEMORY] += 16 * n;
     return 1;
 }
 
@@ -65,8 +74,8 @@ int dn_gpu_conv_work(
     for (int i = 0; i < s.passes; i++)
         work->amount[OPERATIONS] += n * operations_of(s.pass[i].radix);
     work->amount[SHARED] = 4 * n * point * (s.passes - s.levels);
-    work->amount[MEMORY] = 2.0 * (double)(f->length * dn_size_of(dtype));
-    if (s.levels > 1)
-        work->amount[MEMORY] += 4 * n * point * MAX(1, 16 / columns);
+    work->amount[MEMORY] = row_bytes(f);
+    if (s.levels > 1) /* half of what lies between them is found in the second cache */
+        work->amount[MEMORY] += 2 * n * point * MAX(1, 16 / columns);
     return 1;
 }

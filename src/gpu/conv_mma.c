@@ -13,19 +13,42 @@
 #define PITCH      528 /* bytes of 256 points in shared memory */
 #define LEFT       128 /* words of a left operand of 16 x 16 numbers */
 
-/* Warps of a multiprocessor for which there are registers, where rows are half windows of few
-   row tiles, and else: the former for 9.0 and later, as code for 8.0 spills there. */
-#define MANY_WARPS 24
-#define FEW_WARPS  16
+/* Warps of a multiprocessor for which there are registers: where rows have few row tiles, for
+   9.0 and later, as code for 8.0 spills there; else; and of columns, or where nothing is
+   multiplied. */
+#define MANY_WARPS    24
+#define FEW_WARPS     16
+#define MOST_RESIDENT 32
 
 static int64_t tiles(int64_t n) { return CEIL_DIV(n, 16); }
 
-static int in_rows(const gpu_conv_mma *m) { return m->root * (m->half ? 1 : 2); }
+/* Rows of a matrix are whole. */
+static int is_half(const gpu_conv_mma *m)
+{
+    return m->half && !m->pair && (m->rows == 1 || m->tiled);
+}
 
-/* Numbers of rows, points, and a place for each warp. */
+static int in_rows(const gpu_conv_mma *m) { return m->root * (is_half(m) ? 1 : 2); }
+
+/* Words of the matrices of the first index, in one direction. */
+static int64_t first_words(const gpu_conv_mma *m)
+{
+    return tiles(2 * m->root) * tiles(in_rows(m)) * LEFT;
+}
+
+/* Bytes of tables that are looked at: columns have turns of their own. */
+static int64_t near_bytes(const gpu_conv_mma *m)
+{
+    return m->tiled ? 4 * (2 * first_words(m) + m->root * 4 * LEFT)
+                    : dn_gpu_conv_mma_bytes(m);
+}
+
+/* Rows of D, which are filled up to tiles if they are products, and a place for each warp
+   and each row of a pair. */
 static int64_t window_bytes(const gpu_conv_mma *m)
 {
-    return in_rows(m) * 512 + 16 * tiles(2 * m->root) * PITCH + MOST_WARPS * 4;
+    int64_t rows = m->root == 1 ? 2 : 16 * tiles(2 * m->root);
+    return rows * PITCH + MOST_WARPS * 8;
 }
 
 /* ---- shapes ---- */
@@ -41,12 +64,15 @@ static int warps_for(int root)
 
 static int resident_warps(const gpu_facts *f, const gpu_conv_mma *m)
 {
-    return f->arch >= 90 && m->half && m->root <= 16 ? MANY_WARPS : FEW_WARPS;
+    int many = m->root <= 16 && (is_half(m) || m->root >= 8);
+    if (m->tiled && m->root <= 16)
+        return MOST_RESIDENT;
+    return f->arch >= 90 && many ? MANY_WARPS : FEW_WARPS;
 }
 
 static int64_t block_bytes(const gpu_conv_mma *m)
 {
-    return m->members * window_bytes(m) + (m->near ? dn_gpu_conv_mma_bytes(m) : 0);
+    return m->members * window_bytes(m) + (m->near ? near_bytes(m) : 0);
 }
 
 /* Blocks of so many warps at most, with tables in shared memory if there is room. */
@@ -58,17 +84,71 @@ static int find_block(const gpu_facts *f, gpu_conv_mma *m, int warps)
     return block_bytes(m) <= f->shared;
 }
 
-int dn_gpu_conv_mma(const gpu_facts *f, int64_t n, int half, gpu_conv_mma *m)
+static int find_blocks(const gpu_facts *f, gpu_conv_mma *m)
 {
-    if (n % 256 || n / 256 > MOST_ROOT || f->arch < 80)
-        return 0;
-    *m = (gpu_conv_mma){ .root = (int)(n / 256), .half = half, .near = 1 };
+    m->near = 1;
     m->warps = warps_for(m->root);
     m->resident = resident_warps(f, m);
+    if (m->resident == MOST_RESIDENT) /* in blocks that need not wait for each other */
+        return find_block(f, m, MOST_WARPS);
     if (find_block(f, m, m->resident) && 2 * m->members * m->warps > m->resident)
         return 1;
     m->near = 0;
     return find_block(f, m, MOST_WARPS);
+}
+
+int dn_gpu_conv_mma_matrix(
+    const gpu_facts *f, int r, int root, int half, int pair,
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS])
+{
+    gpu_conv_mma *rows = &m[GPU_CONV_PRODUCT], *columns = &m[GPU_CONV_SPLIT];
+    memset(m, 0, GPU_CONV_MMA_PARTS * sizeof *m);
+    if (f->arch < 80)
+        return 0;
+    *rows = (gpu_conv_mma){ .root = root,
+                            .half = half,
+                            .pair = pair,
+                            .rows = r ? 16 * r : 1,
+                            .columns = 256 * root };
+    if (!find_blocks(f, rows))
+        return 0;
+    if (!r)
+        return 1;
+    m[GPU_CONV_PEAKS] = *columns = *rows;
+    m[GPU_CONV_PEAKS].near = 0;
+    m[GPU_CONV_PEAKS].members = 1;
+    m[GPU_CONV_PEAKS].resident = MOST_RESIDENT;
+    columns->root = r;
+    columns->tiled = 1;
+    int made = find_blocks(f, columns);
+    m[GPU_CONV_JOIN] = *columns;
+    return made;
+}
+
+/* The matrix whose sides are nearest to what a block has best, of columns rather than rows. */
+int dn_gpu_conv_mma(
+    const gpu_facts *f, int64_t n, int half, int pair,
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS])
+{
+    int64_t tall = n / 4096, best = 0, least = 0;
+    if (n % 256 == 0 && n / 256 <= MOST_ROOT)
+        return dn_gpu_conv_mma_matrix(f, 0, (int)(n / 256), half, pair, m);
+    for (int64_t r = 1; n % 4096 == 0 && r <= MOST_ROOT; r++) {
+        int64_t cost = MAX(16, tall / r) + MAX(16, r);
+        if (tall % r || tall / r > MOST_ROOT || (best && cost >= least))
+            continue;
+        best = r;
+        least = cost;
+    }
+    return best &&
+           dn_gpu_conv_mma_matrix(f, (int)best, (int)(tall / best), half, pair, m);
+}
+
+int dn_gpu_conv_mma_of(
+    const gpu_facts *f, const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
+{
+    return dn_gpu_conv_mma(
+        f, frame->cut.n, dn_gpu_conv_half(frame), dn_gpu_conv_circle(frame), m);
 }
 
 /* ---- tables ---- */
@@ -76,8 +156,7 @@ int dn_gpu_conv_mma(const gpu_facts *f, int64_t n, int half, gpu_conv_mma *m)
 /* Number (row, column) of a matrix: e^(2 pi i num / den) times a factor. */
 typedef struct matrix {
     const gpu_conv_mma *m;
-    int p0;   /* of an inner matrix */
-    int kind; /* of the way back: real part, with the imaginary one added or taken away */
+    int p0; /* of an inner matrix */
     void (*number)(const struct matrix *x, int row, int column, double z[2]);
 } matrix;
 
@@ -88,17 +167,21 @@ static void unit(int64_t num, int64_t den, double factor, double z[2])
     z[1] *= factor;
 }
 
-/* c^q w^(p q) with c^R = i. */
+/* Windows are mod Z^n - i or, of pairs, Z^n - 1. */
+static int phase_of(const gpu_conv_mma *m) { return !m->pair; }
+
+/* c^q w^(p q) with c^R = i, or 1. */
 static void first_number(const matrix *x, int p, int q, double z[2])
 {
     int64_t root = x->m->root;
-    unit(q * (1 + 4 * (int64_t)p), 4 * root, 1 / sqrt((double)root), z);
+    unit(q * (phase_of(x->m) + 4 * (int64_t)p), 4 * root, 1 / sqrt((double)root), z);
 }
 
-/* The same of a block c^16 = e^(2 pi i (1 + 4 p0) / (4 R)). */
+/* The same of a block c^16 = e^(2 pi i (1 + 4 p0) / (4 R)); of pairs without the 1. */
 static void inner_number(const matrix *x, int p, int q, double z[2])
 {
-    int64_t root = x->m->root, phase = 1 + 4 * ((int64_t)x->p0 + root * p);
+    int64_t root = x->m->root;
+    int64_t phase = phase_of(x->m) + 4 * ((int64_t)x->p0 + root * p);
     unit(q * phase, 64 * root, 0.25, z);
 }
 
@@ -114,8 +197,7 @@ static void last_number(const matrix *x, int p, int q, double z[2])
     unit(p * q, 16, 0.25, z);
 }
 
-/* Real matrices of real and imaginary rows apart: D from x, and x, or the parts of it that are
-   made, from D. */
+/* Real matrices of real and imaginary rows apart: D from x, and x from D. */
 static double forward_number(const matrix *x, int row, int column)
 {
     int root = x->m->root, p = row % root, q = column % root;
@@ -134,9 +216,7 @@ static double back_number(const matrix *x, int row, int column)
     both.m = &whole;
     if (row >= in_rows(x->m) || column >= 2 * whole.root)
         return 0;
-    double re = forward_number(&both, column, row);
-    double im = x->kind ? forward_number(&both, column, row + whole.root) : 0;
-    return x->kind == 2 ? re - im : re + im;
+    return forward_number(&both, column, row);
 }
 
 static uint32_t pair_of(double lo, double hi)
@@ -186,17 +266,23 @@ static float *put_turns(const gpu_conv_mma *m, int p0, float *to)
             for (int i = 0; i < 2; i++) {
                 int64_t p1 = lane / 4 + two % 2 * 8, j = two / 2 * 8 + lane % 4 * 2 + i;
                 double z[2];
-                unit(j * (1 + 4 * (p0 + m->root * p1)), 1024 * (int64_t)m->root, 1, z);
+                unit(
+                    j * (phase_of(m) + 4 * (p0 + m->root * p1)),
+                    1024 * (int64_t)m->root, 1, z);
                 *to++ = (float)z[0];
                 *to++ = (float)z[1];
             }
     return to;
 }
 
+int dn_gpu_conv_mma_same(const gpu_conv_mma *a, const gpu_conv_mma *b)
+{
+    return a->root == b->root && a->pair == b->pair && in_rows(a) == in_rows(b);
+}
+
 int64_t dn_gpu_conv_mma_bytes(const gpu_conv_mma *m)
 {
-    int64_t first = tiles(2 * m->root) * tiles(in_rows(m)) * LEFT;
-    return 4 * (4 * first + m->root * (4 * LEFT + 512) + 2 * LEFT);
+    return 4 * (2 * first_words(m) + m->root * (4 * LEFT + 512) + 2 * LEFT);
 }
 
 void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to)
@@ -206,9 +292,8 @@ void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to)
     int in = (int)tiles(in_rows(m)), both = (int)tiles(2 * m->root);
     for (int i = 0; i < both * in; i++)
         at = put_real(&x, forward_number, i / in * 16, i % in * 16, at);
-    for (x.kind = 0; x.kind < 3; x.kind++)
-        for (int i = 0; i < both * in; i++)
-            at = put_real(&x, back_number, i / both * 16, i % both * 16, at);
+    for (int i = 0; i < both * in; i++)
+        at = put_real(&x, back_number, i / both * 16, i % both * 16, at);
     for (int back = 0; back < 2; back++) {
         x.number = back ? inner_back_number : inner_number;
         for (x.p0 = 0; x.p0 < m->root; x.p0++)
@@ -230,24 +315,46 @@ static int resident(const gpu_conv_mma *m)
     return (int)CLAMP(room, 1, m->resident / (m->warps * m->members));
 }
 
-void dn_gpu_conv_mma_use(const gpu_conv_mma *m, danaus_dtype dtype, gpu_use *use)
+void dn_gpu_conv_mma_use(
+    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, gpu_use *use)
 {
     text to = { use->defines, sizeof use->defines, 0 };
+    int from_points =
+        m->rows > 1 && (part == GPU_CONV_PRODUCT || part == GPU_CONV_JOIN);
+    int to_points = m->rows > 1 && (part == GPU_CONV_PRODUCT || part == GPU_CONV_SPLIT);
+    int forward = part == GPU_CONV_PRODUCT || part == GPU_CONV_SPLIT;
+    int inverse = part == GPU_CONV_PRODUCT || part == GPU_CONV_JOIN;
     use->text = "conv_mma.cu";
     use->entry = "conv";
     use->defines[0] = '\0';
-    dn_text(&to, "#define TYPE_%s 1\n", danaus_dtype_name(dtype));
+    dn_text(
+        &to, "#define TYPE_%s 1\n",
+        danaus_dtype_name(from_points && to_points ? DANAUS_F16 : dtype));
     dn_text(
         &to,
-        "#define ROOT %d\n#define HALF %d\n#define WARPS %d\n#define MEMBERS %d\n"
-        "#define RESIDENT %d\n#define NEAR %d\n",
-        m->root, m->half, m->warps, m->members, resident(m), m->near);
+        "#define ROOT %d\n#define HALF %d\n#define PAIR %d\n#define WARPS %d\n"
+        "#define MEMBERS %d\n#define RESIDENT %d\n#define NEAR %d\n",
+        m->root, m->half && !m->pair && !(from_points && to_points), m->pair, m->warps,
+        m->members, resident(m), m->near);
+    dn_text(
+        &to,
+        "#define ROWS %d\n#define COLUMNS %d\n#define LOAD %d\n#define STORE %d\n"
+        "#define FORWARD %d\n#define INVERSE %d\n",
+        m->rows, m->columns, from_points, to_points, forward, inverse);
+}
+
+void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use)
+{
+    size_t length = strlen(use->defines);
+    text to = { use->defines + length, sizeof use->defines - length, 0 };
+    dn_text(&to, "#define ROWS %d\n", m->rows);
 }
 
 gpu_launch dn_gpu_conv_mma_launch(
     const gpu_facts *f, const gpu_conv_mma *m, int64_t items)
 {
+    int64_t tasks = items * (m->tiled ? m->columns / 16 : m->rows);
     return dn_gpu_stay(
-        CEIL_DIV(items, m->members), (int64_t)f->units * resident(m),
+        CEIL_DIV(tasks, m->members), (int64_t)f->units * resident(m),
         32 * m->warps * m->members, block_bytes(m));
 }

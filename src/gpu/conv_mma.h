@@ -5,28 +5,66 @@
 
 #include "gpu/conv.h"
 
-/* A window of 256 root points; half: of its numbers the second half are zeros. */
+/* How windows are multiplied: those of `rows` = 1 row at once, in one launch; of longer ones
+   tiles of 16 columns, and then the rows, which these leave. */
 typedef struct gpu_conv_mma {
-    int root, half;
-    int warps, members; /* of a window; windows of a block */
+    int root;           /* 256 root points are multiplied together */
+    int half, pair;     /* of the numbers of signals (texts/conv_window.cuh) */
+    int rows, columns;  /* a window as a matrix of points */
+    int tiled;          /* columns of it, else rows */
+    int warps, members; /* for so many; of them in a block */
     int near;           /* tables lie in shared memory */
     int resident;       /* warps of a multiprocessor for which there are registers */
 } gpu_conv_mma;
 
-/* 0: none. */
-int dn_gpu_conv_mma(const gpu_facts *f, int64_t n, int half, gpu_conv_mma *m);
+/* What launches do (texts/conv_mma.cu). */
+typedef enum gpu_conv_mma_part {
+    GPU_CONV_PRODUCT, /* of windows, or of rows of a matrix */
+    GPU_CONV_PEAKS,
+    GPU_CONV_SPLIT, /* its columns */
+    GPU_CONV_JOIN,
+    GPU_CONV_MMA_PARTS
+} gpu_conv_mma_part;
+
+/* Windows of n points, for each part; that of a product alone has others of root 0. Returns
+   0 if there is no such thing. */
+int dn_gpu_conv_mma(
+    const gpu_facts *f, int64_t n, int half, int pair,
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
+int dn_gpu_conv_mma_of(
+    const gpu_facts *f, const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
+
+/* The same for a matrix of 16 r x 256 root points; r = 0: one row. */
+int dn_gpu_conv_mma_matrix(
+    const gpu_facts *f, int r, int root, int half, int pair,
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
+
+/* Have they the same tables? */
+int dn_gpu_conv_mma_same(const gpu_conv_mma *a, const gpu_conv_mma *b);
 
 /* Bytes of the tables of matrices, and these. */
 int64_t dn_gpu_conv_mma_bytes(const gpu_conv_mma *m);
 void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to);
 
-/* Bytes of the spectrum of a filter. */
+/* Bytes of the spectrum of a filter: of every row its numbers and a scale. */
 static inline int64_t dn_gpu_conv_mma_spectrum(const gpu_conv_mma *m)
 {
-    return m->root * 256 * 4 + 16;
+    return m->rows * ((int64_t)m->columns * 4 + 16);
 }
 
-void dn_gpu_conv_mma_use(const gpu_conv_mma *m, danaus_dtype dtype, gpu_use *use);
+/* Bytes of the points of a window, and of what is behind those of all windows. */
+static inline int64_t dn_gpu_conv_mma_points(const gpu_conv_mma *m)
+{
+    return (int64_t)m->rows * m->columns * 4;
+}
+#define GPU_CONV_PEAKS_BYTES 8 /* of a window */
+
+void dn_gpu_conv_mma_use(
+    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, gpu_use *use);
+/* What texts/conv_spectrum.cu has to know. */
+void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use);
+
+/* Of so many windows. */
 gpu_launch dn_gpu_conv_mma_launch(
     const gpu_facts *f, const gpu_conv_mma *m, int64_t items);
 

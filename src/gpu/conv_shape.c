@@ -160,6 +160,16 @@ int dn_gpu_conv_shape(
     return 1;
 }
 
+int dn_gpu_conv_shape_of(
+    const gpu_facts *f, const conv_frame *frame, gpu_conv_shape *shape)
+{
+    danaus_dtype sums = dn_sum_type(frame->cut.kernel->dtype);
+    int made = dn_gpu_conv_shape(f, sums, frame->cut.n, shape);
+    shape->circle = dn_gpu_conv_circle(frame);
+    shape->pair = shape->circle && frame->cut.kernel->fast;
+    return made;
+}
+
 /* ---- constants ---- */
 
 /* Constant number i of a block of radix R with c^R = e^(2 pi i phase / (4 blocks)): a power
@@ -181,7 +191,7 @@ static void put_constant(
    p; its digits are those of the passes before, the first one slowest. */
 static int64_t phase_of(const gpu_conv_shape *s, int pass, int64_t block)
 {
-    int64_t phase = 1, left = s->pass[pass].blocks;
+    int64_t phase = !s->circle, left = s->pass[pass].blocks;
     for (int i = 0; i < pass; i++) {
         left /= s->pass[i].radix;
         phase += 4 * s->pass[i].blocks * (block / left);
@@ -257,7 +267,8 @@ void dn_gpu_conv_use(
         { "TEAM", l->team },
         { "MEMBERS", l->members },
         { "RESIDENT", MAX(1, threads_of(s, resident) / (l->team * l->members)) },
-        { "HALF", in_halves },
+        { "HALF", in_halves && !s->pair },
+        { "PAIR", c->is_signal && s->pair },
         { "LOAD", c->load },
         { "STORE", c->store },
         { "FORWARD", c->forward },

@@ -319,18 +319,18 @@ static void operations_of_models_stay_in_registers(void **state)
    for a block. */
 static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_t n)
 {
-    static gpu_use uses[CONV_FUNCTIONS + 1];
+    static gpu_use uses[CONV_FUNCTIONS];
     gpu_facts facts = { .arch = arch, .shared = shared };
     gpu_conv_shape s;
     danaus_dtype sums = dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
     assert_true(dn_gpu_conv_shape(&facts, sums, n, &s));
-    for (int half = 0; half < 2; half++) {
-        gpu_conv_mma m;
-        int fast =
-            arch >= 80 && dtype != DANAUS_F64 && dn_gpu_conv_mma(&facts, n, half, &m);
-        int all = dn_cuda_conv_uses(&s, NULL, dtype, half, uses);
-        if (fast)
-            dn_gpu_conv_mma_use(&m, dtype, &uses[all++]);
+    for (int form = 0; form < 5; form++) { /* by vector units, then by tensor cores */
+        gpu_conv_mma fast[GPU_CONV_MMA_PARTS] = { { 0 } };
+        int half = form % 2, pair = form == 4;
+        if (form > 1 && (arch < 80 || dtype == DANAUS_F64 ||
+                         !dn_gpu_conv_mma(&facts, n, half, pair, fast)))
+            continue;
+        int all = dn_cuda_conv_uses(&s, fast, dtype, half, uses);
         for (int i = 0; i < all; i++)
             if (!is_known(uses[i].text, uses[i].defines))
                 ask("a convolution", uses[i].text, uses[i].defines, arch);

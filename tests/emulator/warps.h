@@ -177,7 +177,8 @@ INLINE u32 __float_as_uint(float f)
     return bits;
 }
 
-#define __expf expf /* which names something else here */
+#define __expf    expf /* which names something else here */
+#define __sincosf sincosf
 INLINE float __fdividef(float x, float y) { return x / y; }
 
 /* Ties away from zero. */
@@ -247,6 +248,12 @@ INLINE void store128(void *to, uint4 v)
     if ((uintptr_t)to % 16)
         abort();
     memcpy(to, &v, 16);
+}
+
+INLINE void keep_largest(u32 *to, u32 v)
+{
+    std::lock_guard<std::mutex> hold(groups);
+    *to = *to > v ? *to : v;
 }
 
 INLINE void store_shared64(u32 to, u32 v0, u32 v1)

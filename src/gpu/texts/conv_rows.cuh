@@ -7,7 +7,7 @@
 /* Are numbers j + q step, q < count, all in a range that no row's end cuts? */
 FN int are_inside(const rows *r, range in, int j, int step, int count)
 {
-    int wraps = !HALF && r->flags & PERIODIC;
+    int wraps = !HALF && !PAIR && r->flags & PERIODIC;
     return !wraps && is_in(in, j) && is_in(in, j + (count - 1) * step);
 }
 
@@ -80,19 +80,22 @@ FN void put_numbers(
     }
 }
 
-/* Points j + q step. */
+/* Points j + q step. Where a pair has one row, it is read twice. */
 FN void fetch_points(
     const rows *r, const window *w, const X *x, const X *factor, int j, int step,
     int count, C *v)
 {
     S re[MOST_RADIX], im[MOST_RADIX];
     fetch_numbers(r, w, x, factor, j, step, count, re);
-    if (!HALF)
+    if (PAIR)
+        fetch_numbers(
+            r, w, x + w->other, factor ? factor + w->other : 0, j, step, count, im);
+    else if (!HALF)
         fetch_numbers(r, w, x, factor, POINTS + j, step, count, im);
     UNROLL for (int q = 0; q < MOST_RADIX; q++)
     {
         if (q < count)
-            v[q] = point(re[q], HALF ? 0 : im[q]);
+            v[q] = point(re[q], HALF || (PAIR && !w->other) ? 0 : im[q]);
     }
 }
 

@@ -2,48 +2,76 @@
    pairs of f16, in the order of the registers that meet them, scaled so that the largest part
    is 1 to 2, and then that scale, in f32, times POINTS, by which transforms there are less.
 
-   Number f of a spectrum is that of the frequency f = p0 + ROOT (p1 + 16 p2). A block of
-   threads has a filter. */
+   Number f of a spectrum is that of the frequency f = p + ROWS (p0 + ROOT (p1 + 16 p2)), and
+   each row p has numbers, the scale and, beside it, a place for the largest part of as many
+   numbers in the order of conv_transform.cu. A block of threads has these, of a filter:
+   first their largest part is found, then they are moved. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"
 
+#define ROW_BYTES ((int64)(POINTS / ROWS) * 4 + 16)
+
 #include "conv_frequency.cuh"
 #include "conv_points.cuh"
 
-/* Where it goes: block p0, words of four numbers, lane, number. */
+/* Where it goes in its row: block p0, words of four numbers, lane, number. */
 FN int place_of(int f)
 {
-    int root = POINTS / 256, p0 = f % root, p1 = f / root % 16, p2 = f / root / 16;
+    int root = POINTS / ROWS / 256, p0 = f % root, p1 = f / root % 16, p2 = f / root / 16;
     int lane = p1 % 8 * 4 + p2 % 8 / 2, number = p2 / 8 * 4 + p1 / 8 * 2 + p2 % 2;
     return ((p0 * 2 + number / 4) * 32 + lane) * 4 + number % 4;
 }
 
 FN S magnitude(S s) { return s < 0 ? -s : s; }
 
-KERNEL conv(const C *from, unsigned char *to)
+/* The place of row `row`. */
+FN S *scale_of(unsigned char *rows, int row)
 {
-    LOCAL S most[THREADS];
-    const C *own = from + BLOCK * POINTS;
-    unsigned short *pairs = (unsigned short *)(to + BLOCK * (POINTS * 4 + 16));
-    S peak = 0;
-    for (int i = THREAD; i < POINTS; i += THREADS) {
-        S re = magnitude(own[i].re), im = magnitude(own[i].im);
-        peak = re > peak ? re : peak;
-        peak = im > peak ? im : peak;
-    }
+    return (S *)(rows + (row + 1) * ROW_BYTES - 16);
+}
+
+/* The largest of what threads have. */
+FN S meet(S *most, S peak)
+{
     most[THREAD] = peak;
     BARRIER();
     for (int i = 0; i < THREADS; i++)
         peak = most[i] > peak ? most[i] : peak;
+    return peak;
+}
+
+KERNEL conv(const C *from, unsigned char *to, int is_first)
+{
+    LOCAL S most[THREADS];
+    int piece = (int)(BLOCK % ROWS), each = POINTS / ROWS;
+    const C *own = from + BLOCK / ROWS * POINTS;
+    unsigned char *rows = to + BLOCK / ROWS * ROWS * ROW_BYTES;
+    S peak = 0;
+    for (int i = piece * each + THREAD; is_first && i < (piece + 1) * each; i += THREADS) {
+        S re = magnitude(own[i].re), im = magnitude(own[i].im);
+        peak = re > peak ? re : peak;
+        peak = im > peak ? im : peak;
+    }
+    for (int row = THREAD; !is_first && row < ROWS; row += THREADS) {
+        S other = scale_of(rows, row)[1];
+        peak = other > peak ? other : peak;
+    }
+    peak = meet(most, peak);
+    if (is_first) {
+        if (THREAD == 0)
+            scale_of(rows, piece)[1] = peak;
+        return;
+    }
     unsigned exponent = BITS(peak) >> 23 & 255;
     exponent = exponent < 1 ? 1 : exponent > 253 ? 253 : exponent;
     S scale = UNBITS((254 - exponent) << 23);
-    for (int i = THREAD; i < POINTS; i += THREADS) {
-        int place = 2 * place_of(frequency_of(i));
+    for (int i = piece * each + THREAD; i < (piece + 1) * each; i += THREADS) {
+        int f = frequency_of(i), place = 2 * place_of(f / ROWS);
+        unsigned short *pairs = (unsigned short *)(rows + f % ROWS * ROW_BYTES);
         pairs[place] = f16_store(own[i].re * scale);
         pairs[place + 1] = f16_store(own[i].im * scale);
     }
     if (THREAD == 0)
-        *(S *)(pairs + 2 * POINTS) = UNBITS(exponent << 23) * POINTS;
+        *scale_of(rows, piece) = UNBITS(exponent << 23) * POINTS;
 }

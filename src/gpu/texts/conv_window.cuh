@@ -3,7 +3,8 @@
    A window has 2 POINTS numbers; number j is number start + j of its row. Numbers `there`
    count, others are zero; where rows are periodic, numbers before and after the row repeat
    it. Numbers `made` are stored. HALF: those from POINTS on are zero, and are not made, or
-   are added to those before (FOLD), or taken from them (and ADJOINT).
+   are added to those before (FOLD), or taken from them (and ADJOINT). PAIR: a window has
+   POINTS numbers of a row of the batch, and as many of the next one if that is there.
 
    Rows are [batch][channels][length] with `windows` each or, where there are pieces, parts
    of `channels` rows of `length` numbers, of which each has the same `windows` pieces. */
@@ -12,6 +13,10 @@
 #define PERIODIC 1 /* bits of `flags` */
 #define FOLD     2
 #define ADJOINT  4
+
+#ifndef PAIR
+#define PAIR 0
+#endif
 
 #include "conv_pieces.cuh"
 
@@ -30,6 +35,7 @@ typedef struct range {
 typedef struct window {
     int number, batch, channel; /* of its row, of the batch, of its rows */
     int64 base;                 /* its number 0 in the arrays */
+    int64 other;                /* PAIR: from there to the next row, or 0 */
     range there, made, row;
 } window;
 
@@ -50,6 +56,14 @@ FN int64 divide(int64 a, int64 b)
     return (a | b) >> 32 ? a / b : (int64)((unsigned)a / (unsigned)b);
 }
 
+/* Rows of the batch, or pairs of them. */
+FN int rows_of(const rows *r) { return (int)(PAIR ? (r->batch + 1) / 2 : r->batch); }
+
+FN int64 other_of(const rows *r, int batch)
+{
+    return PAIR && 2 * batch + 1 < r->batch ? r->channels * r->length : 0;
+}
+
 /* A window from its number in its row, its row of the batch and its channel. */
 FN window place_window(const rows *r, int number, int batch, int channel)
 {
@@ -61,7 +75,9 @@ FN window place_window(const rows *r, int number, int batch, int channel)
     w.number = number;
     w.batch = batch;
     w.channel = channel;
-    w.base = (batch * r->channels + channel) * r->length + p.offset + start;
+    w.base = ((PAIR ? 2 : 1) * batch * r->channels + channel) * r->length;
+    w.base += p.offset + start;
+    w.other = other_of(r, batch);
     to = to < p.length ? to : p.length;
     w.row = range_of(0, p.length, start);
     w.made = range_of(from, to, start);
@@ -78,9 +94,9 @@ FN window place_window(const rows *r, int number, int batch, int channel)
 /* Window `item`: those of a row follow each other, then come the rows of a channel. */
 FN window window_of(const rows *r, int64 item)
 {
-    int64 row = divide(item, r->windows), channel = divide(row, r->batch);
+    int64 row = divide(item, r->windows), channel = divide(row, rows_of(r));
     return place_window(
-        r, (int)(item - row * r->windows), (int)(row - channel * r->batch),
+        r, (int)(item - row * r->windows), (int)(row - channel * rows_of(r)),
         (int)channel);
 }
 
@@ -88,13 +104,14 @@ FN window window_of(const rows *r, int64 item)
 FN void go_on(const rows *r, window *w)
 {
     int number = w->number + 1;
-    if (r->windows == 1 && w->batch + 1 < (int)r->batch) {
+    if (r->windows == 1 && w->batch + 1 < rows_of(r)) {
         w->batch++;
-        w->base += r->channels * r->length;
+        w->base += (PAIR ? 2 : 1) * r->channels * r->length;
+        w->other = other_of(r, w->batch);
     } else if (number < (int)r->windows) {
         *w = place_window(r, number, w->batch, w->channel);
     } else {
-        int is_new = w->batch + 1 == (int)r->batch;
+        int is_new = w->batch + 1 == rows_of(r);
         *w = place_window(r, 0, is_new ? 0 : w->batch + 1, w->channel + is_new);
     }
 }
@@ -102,7 +119,7 @@ FN void go_on(const rows *r, window *w)
 /* Where number j of a window is, from its number 0. */
 FN int place_in_row(const rows *r, const window *w, int j)
 {
-    if (!HALF && r->flags & PERIODIC) {
+    if (!HALF && !PAIR && r->flags & PERIODIC) {
         j += j < w->row.from ? w->row.count : 0;
         j -= j - w->row.from >= w->row.count ? w->row.count : 0;
     }

@@ -143,6 +143,12 @@ INLINE uint4 load_once_if(const void *from, int wanted)
     return v;
 }
 
+/* *to = max(*to, v), whoever else does so. */
+INLINE void keep_largest(u32 *to, u32 v)
+{
+    asm volatile("red.global.max.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
+
 INLINE void store_shared64(u32 to, float v0, float v1)
 {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(v0), "f"(v1)

@@ -1,0 +1,352 @@
+/* Products of conv_mma.cu: over the first index, through shared memory, and where results go;
+   and over the other two, in the registers of a warp. */
+// SPDX-License-Identifier: Apache-2.0
+/* ---- the first index ---- */
+
+/* Rows g and g + 8 of 8 columns as pairs, into D. */
+INLINE void put_pairs(const work *k, int r, int q, int half, u32 upper, u32 lower)
+{
+    int g = k->lane / 4, t = k->lane % 4;
+    store_shared32(place_in_d(k, r + g, q, half) + t * 4, upper);
+    store_shared32(place_in_d(k, r + g + 8, q, half) + t * 4, lower);
+}
+
+/* Row tile `mt` of a matrix, of `count` column tiles, times 16 columns. */
+INLINE void product(
+    const work *k, int matrix, int mt, int count, const u32 (*b)[4],
+    float d[2][4])
+{
+    UNROLL for (int kt = 0; kt < TILES(BOTH); kt++)
+    {
+        if (kt >= count)
+            continue;
+        uint4 a4 = table(k, matrix + (mt * count + kt) * 32);
+        const u32 a[] = { a4.x, a4.y, a4.z, a4.w };
+        mma16(d[0], a, b[kt][0], b[kt][1]);
+        mma16(d[1], a, b[kt][2], b[kt][3]);
+    }
+}
+
+/* In place: a warp has all rows of 16 columns. */
+INLINE void first_forward(const work *k)
+{
+    ROLL for (int q = k->warp; q < 16; q += WARPS)
+    {
+        u32 b[TILES(BOTH)][4];
+        UNROLL for (int kt = 0; kt < TILES(IN); kt++)
+        {
+            int row = kt * 16 + k->lane % 16;
+            row = row < IN ? row : 0;
+            load_matrices_turned(b[kt], place_in_d(k, row, q, k->lane / 16));
+        }
+        FEW for (int mt = 0; mt < TILES(BOTH); mt++)
+        {
+            float d[2][4] = {};
+            product(k, FIRST_AT, mt, TILES(IN), b, d);
+            UNROLL for (int n = 0; n < 2; n++)
+            {
+                u32 upper = pack_pair(d[n][0], d[n][1]);
+                u32 lower = pack_pair(d[n][2], d[n][3]);
+                put_pairs(k, mt * 16, q, n, upper, lower);
+            }
+        }
+    }
+}
+
+/* Where results go. */
+typedef struct sinks {
+    X *y[2];
+    const X *factor[2];
+    int is_plain; /* aligned to four, and all numbers are made */
+    scales scale;
+} sinks;
+
+INLINE int is_plain_sink(const work *k, const X *y, const X *factor)
+{
+    return is_all(k, k->w.made) && is_aligned(k, y, 4 * sizeof(X)) &&
+           (!factor || is_aligned(k, factor, 4 * sizeof(X)));
+}
+
+INLINE void put_number(
+    const X *factor, X *y, range made, int64 base, int j, float v)
+{
+    if (is_in(made, j))
+        y[base + j] = store(factor ? v * load(factor[base + j]) : v);
+}
+
+INLINE void put_plain(X *to, const X *factor, const float v[4])
+{
+    float of[4];
+    UNROLL for (int n = 0; n < 4; n++) of[n] = factor ? v[n] * load(factor[n]) : v[n];
+    if (sizeof(X) == 2) {
+        uint2 words = { stored_pair(of[0], of[1]), stored_pair(of[2], of[3]) };
+        *(uint2 *)to = words;
+    } else {
+        float4 words = make_float4(of[0], of[1], of[2], of[3]);
+        *(float4 *)to = words;
+    }
+}
+
+/* Four numbers of the results. */
+INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
+{
+    int j = number_in_window(k, a);
+    int64 base = base_of(k, a.part);
+    UNROLL for (int i = 0; i < 4; i++) v[i] *= a.part ? s->scale.of[1] : s->scale.of[0];
+    UNROLL for (int n = 0; n < 2; n++)
+    {
+        X *y = s->y[n];
+        const X *factor = s->factor[n];
+        if (!y || !is_row(k, a.part))
+            continue;
+        if (s->is_plain) {
+            put_plain(y + base + j, factor ? factor + base + j : 0, v);
+            continue;
+        }
+        UNROLL for (int i = 0; i < 4; i++)
+            put_number(factor, y, k->w.made, base, j + i, v[i]);
+    }
+}
+
+/* Lanes have two pairs of 16 columns, 8 apart; what four that follow each other need of the
+   lane beside: even ones take the first pair, odd ones the second. */
+INLINE u32 from_beside(const work *k, u32 first, u32 second)
+{
+    return __shfl_xor_sync(~0u, k->lane % 2 ? first : second, 1);
+}
+
+/* Where these are. */
+INLINE spot beside(const work *k, spot a)
+{
+    a.j = k->lane % 2 * 8 + k->lane % 4 / 2 * 4;
+    return a;
+}
+
+/* 16 columns of a row of results, of the two that lanes have after a product; or none. */
+INLINE void put_points(
+    const work *k, spot a, const float v[2][4], int row, int wanted)
+{
+    u32 first = pack_pair(v[0][2 * row], v[0][2 * row + 1]);
+    u32 second = pack_pair(v[1][2 * row], v[1][2 * row + 1]);
+    u32 other = from_beside(k, first, second);
+    uint2 words = { k->lane % 2 ? other : first, k->lane % 2 ? second : other };
+    if (wanted)
+        *(uint2 *)point_of(k, beside(k, a)) = words;
+}
+
+INLINE void put_numbers(
+    const work *k, const sinks *s, spot a, const float v[2][4], int row, int wanted)
+{
+    float to[4];
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        float first = v[0][2 * row + i], second = v[1][2 * row + i];
+        float other = __uint_as_float(
+            from_beside(k, __float_as_uint(first), __float_as_uint(second)));
+        to[i] = k->lane % 2 ? other : first;
+        to[2 + i] = k->lane % 2 ? second : other;
+    }
+    if (wanted)
+        put_four(k, s, beside(k, a), to);
+}
+
+INLINE void put_row_of(
+    const work *k, const sinks *s, spot a, const float v[2][4], int row, int wanted)
+{
+    if (STORE)
+        put_points(k, a, v, row, wanted);
+    else
+        put_numbers(k, s, a, v, row, wanted);
+}
+
+INLINE void first_back(const work *k, const sinks *s)
+{
+    ROLL for (int q = k->warp; q < 16; q += WARPS)
+    {
+        u32 b[TILES(BOTH)][4];
+        UNROLL for (int kt = 0; kt < TILES(BOTH); kt++)
+        {
+            int row = kt * 16 + k->lane % 16;
+            row = row < BOTH ? row : 0;
+            load_matrices_turned(b[kt], place_in_d(k, row, q, k->lane / 16));
+        }
+        FEW for (int mt = 0; mt < TILES(IN); mt++)
+        {
+            float d[2][4] = {};
+            product(k, BACK_AT, mt, TILES(BOTH), b, d);
+            UNROLL for (int half = 0; half < 2; half++)
+            {
+                int row = mt * 16 + half * 8 + k->lane / 4;
+                int part = (ROOT % 16 ? row : mt * 16) >= ROOT;
+                spot a = spot_of(part, row - part * ROOT, q, 0);
+                put_row_of(k, s, a, d, half, ROOT % 16 == 0 || row < IN);
+            }
+        }
+    }
+}
+
+/* ---- the other two ---- */
+
+typedef struct complex_tile {
+    float re[2][4], im[2][4]; /* 16 x 16 numbers, as results of two products */
+} complex_tile;
+
+/* The left operand that such a tile is. */
+typedef struct complex_left {
+    u32 re[4], im[4], minus[4]; /* minus: of im */
+} complex_left;
+
+INLINE void negate(const u32 v[4], u32 to[4])
+{
+    UNROLL for (int i = 0; i < 4; i++) to[i] = v[i] ^ 0x80008000u;
+}
+
+INLINE complex_left left_of(const complex_tile *e)
+{
+    complex_left a;
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        a.re[i] = pack_pair(e->re[i / 2][i % 2 * 2], e->re[i / 2][i % 2 * 2 + 1]);
+        a.im[i] = pack_pair(e->im[i / 2][i % 2 * 2], e->im[i / 2][i % 2 * 2 + 1]);
+    }
+    negate(a.im, a.minus);
+    return a;
+}
+
+INLINE complex_left load_left(const work *k, int at)
+{
+    complex_left a;
+    uint4 re = table(k, at), im = table(k, at + 32);
+    a.re[0] = re.x, a.re[1] = re.y, a.re[2] = re.z, a.re[3] = re.w;
+    a.im[0] = im.x, a.im[1] = im.y, a.im[2] = im.z, a.im[3] = im.w;
+    negate(a.im, a.minus);
+    return a;
+}
+
+/* a b of 16 x 16 matrices; is_real: of b; wants_re alone. */
+INLINE complex_tile multiply_some(
+    const complex_left *a, const u32 re[4], const u32 im[4], int is_real, int wants_re)
+{
+    complex_tile d = {};
+    UNROLL for (int n = 0; n < 2; n++)
+    {
+        mma16(d.re[n], a->re, re[2 * n], re[2 * n + 1]);
+        if (!is_real)
+            mma16(d.re[n], a->minus, im[2 * n], im[2 * n + 1]);
+        if (!is_real && !wants_re)
+            mma16(d.im[n], a->re, im[2 * n], im[2 * n + 1]);
+        if (!wants_re)
+            mma16(d.im[n], a->im, re[2 * n], re[2 * n + 1]);
+    }
+    return d;
+}
+
+INLINE complex_tile multiply(const complex_left *a, const u32 re[4], const u32 im[4])
+{
+    return multiply_some(a, re, im, 0, 0);
+}
+
+/* Times eight numbers, or their conjugates. */
+INLINE void turn(complex_tile *e, const float4 turns[4], int conjugate)
+{
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        float4 two = turns[i / 2];
+        float re = i % 2 ? two.z : two.x, im = i % 2 ? two.w : two.y;
+        im = conjugate ? -im : im;
+        float a = e->re[i / 4][i % 4], b = e->im[i / 4][i % 4];
+        e->re[i / 4][i % 4] = a * re - b * im;
+        e->im[i / 4][i % 4] = a * im + b * re;
+    }
+}
+
+INLINE void times_spectrum(complex_tile *e, const uint4 *spectrum, int lane, int conjugate)
+{
+    uint4 two[] = { spectrum[lane], spectrum[32 + lane] };
+    float4 turns[4];
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        const u32 v[] = { two[i].x, two[i].y, two[i].z, two[i].w };
+        UNROLL for (int h = 0; h < 2; h++)
+            turns[2 * i + h] = make_float4(
+                low_of(v[2 * h]), high_of(v[2 * h]), low_of(v[2 * h + 1]),
+                high_of(v[2 * h + 1]));
+    }
+    turn(e, turns, conjugate);
+}
+
+/* A tile of real, or of imaginary parts, into D. */
+INLINE void put_tile(const work *k, int r, const float v[2][4])
+{
+    int g = k->lane / 4, t = k->lane % 4;
+    UNROLL for (int n = 0; n < 2; n++)
+    {
+        store_shared32(place_in_d(k, r, g, n) + t * 4, pack_pair(v[n][0], v[n][1]));
+        store_shared32(place_in_d(k, r, g + 8, n) + t * 4, pack_pair(v[n][2], v[n][3]));
+    }
+}
+
+/* A tile of results, if there is no first index. */
+INLINE void put_results(const work *k, const sinks *s, int part, const float v[2][4])
+{
+    UNROLL for (int half = 0; half < 2; half++)
+        put_row_of(k, s, spot_of(part, 0, k->lane / 4 + half * 8, 0), v, half, 1);
+}
+
+/* 256 points of D as a right operand. */
+INLINE void load_right(const work *k, int p0, u32 re[4], u32 im[4])
+{
+    int row = k->lane % 16, half = k->lane / 16;
+    load_matrices_turned(re, place_in_d(k, p0, row, half));
+    if (LOADED > 1)
+        load_matrices_turned(im, place_in_d(k, ROOT + p0, row, half));
+    UNROLL for (int i = 0; LOADED == 1 && i < 4; i++) im[i] = 0;
+}
+
+/* The last product of all, to D or to where results go. */
+INLINE void inner_back(
+    const work *k, const sinks *s, int p0, const u32 re[4], const u32 im[4])
+{
+    complex_left a = load_left(k, INNER_BACK_AT + p0 * 64);
+    complex_tile e = multiply_some(&a, re, im, 0, ROOT == 1 && PARTS == 1);
+    if (ROOT == 1) {
+        put_results(k, s, 0, e.re);
+        if (PARTS > 1)
+            put_results(k, s, 1, e.im);
+        return;
+    }
+    put_tile(k, p0, e.re);
+    put_tile(k, ROOT + p0, e.im);
+}
+
+/* 256 points of D through registers, and back to where they were. */
+INLINE void inner_tile(const work *k, const sinks *s, int p0, const uint4 *spectrum)
+{
+    u32 re[4], im[4];
+    float4 turns[4];
+    load_right(k, p0, re, im);
+    complex_left a = load_left(k, INNER_AT + p0 * 64);
+    complex_tile e = multiply_some(&a, re, im, LOADED == 1, 0);
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        uint4 two = table(k, TURNS_AT + (p0 * 4 + i) * 32);
+        turns[i] = make_float4(
+            __uint_as_float(two.x), __uint_as_float(two.y), __uint_as_float(two.z),
+            __uint_as_float(two.w));
+    }
+    turn(&e, turns, 0);
+    a = left_of(&e);
+    complex_left last = load_left(k, LAST_AT); /* of two right operands */
+    e = multiply(&a, last.re, last.im);
+    times_spectrum(&e, spectrum + p0 * 64, k->lane, k->r.flags & ADJOINT);
+    a = left_of(&e);
+    e = multiply(&a, last.re, last.minus);
+    turn(&e, turns, 1);
+    a = left_of(&e);
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        re[i] = turn_matrix(a.re[i]);
+        im[i] = turn_matrix(a.im[i]);
+    }
+    inner_back(k, s, p0, re, im);
+}

@@ -1,0 +1,382 @@
+/* Rows of conv_mma.cu on their way to shared memory: numbers, scaled and as f16, or points. A
+   thread has chunks of 8 of them. */
+// SPDX-License-Identifier: Apache-2.0
+/* ---- numbers of rows ---- */
+
+/* Number j of 16, of 16 q, of q0 < ROOT, of real or imaginary parts. */
+typedef struct spot {
+    int part, q0, q, j;
+} spot;
+
+INLINE spot spot_of(int part, int q0, int q, int j)
+{
+    spot a = { part, q0, q, j };
+    return a;
+}
+
+#define EACH ((LOADED + WARPS - 1) / WARPS) /* chunks of 8 numbers, for a thread */
+
+/* Chunk number i of a thread, and is there one? */
+INLINE int row_of_chunk(const work *k, int i) { return k->warp + i * WARPS; }
+INLINE int is_chunk(const work *k, int i)
+{
+    return LOADED % WARPS == 0 || row_of_chunk(k, i) < LOADED;
+}
+
+INLINE spot chunk_of(const work *k, int i)
+{
+    int row = row_of_chunk(k, i), part = (ROOT % WARPS ? row : i * WARPS) >= ROOT;
+    return spot_of(part, row - part * ROOT, k->lane / 2, k->lane % 2 * 8);
+}
+
+INLINE void put_chunk(const work *k, int i, uint4 words)
+{
+    if (is_chunk(k, i))
+        store_shared128(
+            place_in_d(k, row_of_chunk(k, i), k->lane / 2, k->lane % 2), words);
+}
+
+/* As number of the window; where that begins; is there such a row? */
+INLINE int number_in_window(const work *k, spot a)
+{
+    int row = ROWS > 1 ? k->task * (TILED ? 16 : COLUMNS) : 0;
+    int at = row + (a.q0 * 16 + a.q) * (TILED ? COLUMNS : 16) + a.j;
+    return PAIR ? at : at + a.part * WINDOW;
+}
+
+INLINE int64 base_of(const work *k, int part)
+{
+    return k->w.base + (PAIR && part ? k->w.other : 0);
+}
+
+INLINE int is_row(const work *k, int part) { return !PAIR || !part || k->w.other; }
+
+/* Are all numbers of the window in a range? */
+INLINE int is_all(const work *k, range in)
+{
+    return is_in(in, 0) && is_in(in, (PAIR ? 1 : PARTS) * WINDOW - 1);
+}
+
+/* Are chunks of the rows aligned to so many bytes? */
+INLINE int is_aligned(const work *k, const X *x, int bytes)
+{
+    return ((u64)(x + k->w.base) | (u64)(k->w.other * sizeof(X))) % bytes == 0;
+}
+
+/* Of exponents of f32: scales of f16 are numbers of f16. */
+#if defined TYPE_f16
+#define LEAST (127 - 15)
+#else
+#define LEAST 1
+#endif
+
+/* The power of two by which a row is brought to numbers of at most 1 to 2, from the bits of
+   its largest magnitude as f32; *back: 1 over it. What is not finite stays so; of a pair, it
+   is 0 for the other row, and then not a number. */
+INLINE float scale_of(u32 most, float *back)
+{
+    u32 exponent = most >> 23;
+    int is_finite = exponent < 255;
+    exponent = exponent < LEAST ? LEAST : exponent > 253 ? 253 : exponent;
+    *back = is_finite ? __uint_as_float(exponent << 23) : PAIR ? __uint_as_float(most | 1) : 1;
+    return is_finite ? __uint_as_float((254 - exponent) << 23) : PAIR ? 0 : 1;
+}
+
+/* Of real parts and imaginary ones, which are those of the same row unless there is a pair. */
+typedef struct scales {
+    float of[2];
+} scales;
+
+INLINE scales scales_of(const u32 peak[2], scales *back)
+{
+    scales s;
+    s.of[0] = s.of[1] = scale_of(peak[0], &back->of[0]);
+    back->of[1] = back->of[0];
+    if (PAIR)
+        s.of[1] = scale_of(peak[1], &back->of[1]);
+    return s;
+}
+
+INLINE u32 magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
+INLINE u32 larger(u32 a, u32 b) { return a > b ? a : b; }
+
+INLINE u32 largest_of_warp(u32 peak)
+{
+    UNROLL for (int lanes = 16; lanes; lanes /= 2)
+        peak = larger(peak, __shfl_xor_sync(~0u, peak, lanes));
+    return peak;
+}
+
+/* The largest that a member's threads have, in all of them; most: a place for each of its
+   warps. Nobody reads D any more. */
+INLINE void meet(const work *k, u32 peak[2], u32 most)
+{
+    UNROLL for (int part = 0; part < 1 + PAIR; part++)
+    {
+        peak[part] = largest_of_warp(peak[part]);
+        if (k->lane == 0)
+            store_shared32(most + 4 * (k->warp + part * WARPS), peak[part]);
+    }
+    meet_all(k);
+    UNROLL for (int part = 0; part < 1 + PAIR; part++)
+    {
+        UNROLL for (int w = 0; w < WARPS; w++)
+            peak[part] = larger(peak[part], load_shared32(most + 4 * (w + part * WARPS)));
+    }
+}
+
+/* The scales of a window: of what its threads have seen or, of a matrix, of all of it. */
+INLINE scales find_scales(const work *k, u32 peak[2], u32 most, scales *back)
+{
+    if (ROWS > 1) {
+        meet_all(k);
+        peak[0] = k->peaks[0];
+        peak[1] = k->peaks[1];
+    } else {
+        meet(k, peak, most);
+    }
+    return scales_of(peak, back);
+}
+
+/* A number of x, times that of the factor. */
+INLINE float number_of(const work *k, const X *x, const X *factor, spot a)
+{
+    int j = number_in_window(k, a), is_there = is_in(k->w.there, j) && is_row(k, a.part);
+    int64 at = base_of(k, a.part);
+    at += place_in_row(&k->r, &k->w, is_there ? j : k->w.there.from);
+    return !is_there ? 0 : factor ? load(x[at]) * load(factor[at]) : load(x[at]);
+}
+
+/* Eight numbers that are there and aligned. */
+INLINE void load_eight(const X *from, float v[8])
+{
+    const uint4 *words = (const uint4 *)from;
+    UNROLL for (int i = 0; i < (int)sizeof(X) / 2; i++)
+    {
+        uint4 four = words[i];
+        u32 word[] = { four.x, four.y, four.z, four.w };
+        UNROLL for (int n = 0; n < 4; n++)
+        {
+            if (sizeof(X) == 4) {
+                v[i * 4 + n] = __uint_as_float(word[n]);
+            } else {
+                v[n * 2] = load((X)word[n]);
+                v[n * 2 + 1] = load((X)(word[n] >> 16));
+            }
+        }
+    }
+}
+
+/* A chunk of x, times that of the factor. */
+INLINE void numbers_of(
+    const work *k, const X *x, const X *factor, spot a, int is_wide, float v[8])
+{
+    int j = number_in_window(k, a);
+    int64 at = base_of(k, a.part) + j;
+    if (is_wide && is_in(k->w.there, j) && is_in(k->w.there, j + 7) && is_row(k, a.part)) {
+        float by[8];
+        load_eight(x + at, v);
+        if (factor)
+            load_eight(factor + at, by);
+        UNROLL for (int n = 0; n < 8; n++) v[n] *= factor ? by[n] : 1;
+        return;
+    }
+    UNROLL for (int n = 0; n < 8; n++)
+        v[n] = number_of(k, x, factor, spot_of(a.part, a.q0, a.q, a.j + n));
+}
+
+/* Rows wrap around. */
+INLINE int wraps(const work *k) { return !HALF && !PAIR && k->r.flags & PERIODIC; }
+
+/* Are products with the factor read chunk by chunk? */
+INLINE int is_wide(const work *k, const X *x, const X *factor)
+{
+    return !wraps(k) && is_aligned(k, x, 16) && (!factor || is_aligned(k, factor, 16));
+}
+
+INLINE void find_peak(
+    const work *k, const X *x, const X *factor, int wide, u32 peak[2])
+{
+    float v[8];
+    ROLL for (int i = 0; i < EACH && is_chunk(k, i); i++)
+    {
+        u32 most = 0;
+        spot a = chunk_of(k, i);
+        numbers_of(k, x, factor, a, wide, v);
+        UNROLL for (int n = 0; n < 8; n++) most = larger(most, magnitude(v[n]));
+        peak[0] = PAIR && a.part ? peak[0] : larger(peak[0], most);
+        peak[1] = PAIR && a.part ? larger(peak[1], most) : peak[1];
+    }
+}
+
+INLINE u32 scaled(float v0, float v1, float scale)
+{
+    return PAIR && scale == 0 ? 0 : pack_pair(v0 * scale, v1 * scale);
+}
+
+/* Brings rows to shared memory as f16, scaled; *back: what undoes the scale. */
+INLINE void load_row(
+    const work *k, const X *x, const X *factor, u32 most, scales *back)
+{
+    u32 peak[2] = {};
+    int wide = is_wide(k, x, factor);
+    float v[8];
+    if (ROWS == 1)
+        find_peak(k, x, factor, wide, peak);
+    scales s = find_scales(k, peak, most, back);
+    ROLL for (int i = 0; i < EACH && is_chunk(k, i); i++)
+    {
+        spot a = chunk_of(k, i);
+        float scale = a.part ? s.of[1] : s.of[0];
+        numbers_of(k, x, factor, a, wide, v);
+        uint4 to = make_uint4(
+            scaled(v[0], v[1], scale), scaled(v[2], v[3], scale),
+            scaled(v[4], v[5], scale), scaled(v[6], v[7], scale));
+        put_chunk(k, i, to);
+    }
+}
+
+#if defined TYPE_f32
+#define IS_WIDE 1
+#else
+#define IS_WIDE 0
+#endif
+
+/* Is a row one of 16 bits whose chunks lie together, aligned? */
+INLINE int is_plain(const work *k, const X *x, const X *factor)
+{
+    return !IS_WIDE && !factor && !wraps(k) && is_aligned(k, x, 16);
+}
+
+/* A chunk of such a row, all of which is there, or not. */
+INLINE uint4 read_chunk(const work *k, const X *x, spot a)
+{
+    int j = number_in_window(k, a), is_there = is_row(k, a.part);
+    int is_whole = is_in(k->w.there, j) && is_in(k->w.there, j + 7) && is_there;
+    const X *from = x + base_of(k, a.part) + j;
+    u32 words[4] = {};
+    if (is_whole)
+        return load_once_if(from, 1);
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        if (is_in(k->w.there, j + i) && is_there)
+            words[i / 2] |= (u32)from[i] << i % 2 * 16;
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+/* The bits of magnitudes of pairs, of which the largest of each half is kept. */
+INLINE u32 largest_of(uint4 words, u32 most)
+{
+    const u32 sign = 0x7fff7fff;
+    most = __vmaxu2(__vmaxu2(most, words.x & sign), words.y & sign);
+    return __vmaxu2(__vmaxu2(most, words.z & sign), words.w & sign);
+}
+
+/* f16 of a pair of numbers, scaled. */
+INLINE u32 scaled_pair(u32 pair, float scale)
+{
+#if defined TYPE_f16
+    return PAIR && scale == 0 ? 0 : multiply_pairs(pair, pack_pair(scale, scale));
+#else
+    return scaled(load((X)pair), load((X)(pair >> 16)), scale);
+#endif
+}
+
+INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
+{
+    int whole = is_all(k, k->w.there);
+    UNROLL for (int i = 0; i < EACH; i++)
+    {
+        spot a = chunk_of(k, i);
+        if (whole)
+            words[i] = load_once_if(
+                x + base_of(k, a.part) + number_in_window(k, a),
+                is_chunk(k, i) && is_row(k, a.part));
+        else
+            words[i] = is_chunk(k, i) ? read_chunk(k, x, a) : make_uint4(0, 0, 0, 0);
+    }
+}
+
+INLINE void peak_of_words(const work *k, const uint4 words[EACH], u32 peak[2])
+{
+    u32 pairs[2] = {};
+    UNROLL for (int i = 0; i < EACH; i++)
+    {
+        int part = PAIR && chunk_of(k, i).part;
+        u32 most = largest_of(words[i], part ? pairs[1] : pairs[0]);
+        pairs[0] = part ? pairs[0] : most;
+        pairs[1] = part ? most : pairs[1];
+    }
+    UNROLL for (int part = 0; part < 1 + PAIR; part++)
+        peak[part] = larger(
+            magnitude(load((X)pairs[part])), magnitude(load((X)(pairs[part] >> 16))));
+}
+
+/* The same of such a row, whose chunks have been read. */
+INLINE void put_row(const work *k, const uint4 words[EACH], u32 most, scales *back)
+{
+    u32 peak[2] = {};
+    if (ROWS == 1)
+        peak_of_words(k, words, peak);
+    scales s = find_scales(k, peak, most, back);
+    UNROLL for (int i = 0; i < EACH; i++)
+    {
+        float scale = chunk_of(k, i).part ? s.of[1] : s.of[0];
+        uint4 to = words[i];
+        to = make_uint4(
+            scaled_pair(to.x, scale), scaled_pair(to.y, scale), scaled_pair(to.z, scale),
+            scaled_pair(to.w, scale));
+        put_chunk(k, i, to);
+    }
+}
+
+INLINE void load_rows(
+    const work *k, const X *x, const X *factor, u32 most, scales *back)
+{
+    uint4 words[EACH];
+    int plain = is_plain(k, x, factor);
+    if (plain)
+        read_row(k, x, words);
+    if (plain)
+        put_row(k, words, most, back);
+    else
+        load_row(k, x, factor, most, back);
+}
+
+/* The largest magnitudes of a part of a window, together with those of others. */
+INLINE void add_peaks(const work *k, const X *x, const X *factor)
+{
+    uint4 words[EACH];
+    u32 peak[2] = {};
+    if (is_plain(k, x, factor)) {
+        read_row(k, x, words);
+        peak_of_words(k, words, peak);
+    } else {
+        find_peak(k, x, factor, is_wide(k, x, factor), peak);
+    }
+    UNROLL for (int part = 0; part < 1 + PAIR; part++)
+    {
+        u32 most = largest_of_warp(peak[part]);
+        if (k->lane == 0)
+            keep_largest(&k->peaks[part], most);
+    }
+}
+
+/* ---- points ---- */
+
+INLINE u16 *point_of(const work *k, spot a)
+{
+    int row = TILED ? a.q0 + ROOT * a.q : k->task;
+    int at = TILED ? k->task * 16 + a.j : a.q0 * 256 + a.q * 16 + a.j;
+    return (u16 *)k->points + (row * 2 + a.part) * COLUMNS + at;
+}
+
+INLINE void load_points(const work *k)
+{
+    uint4 words[EACH];
+    UNROLL for (int i = 0; i < EACH; i++)
+        words[i] = load_once_if(point_of(k, chunk_of(k, i)), is_chunk(k, i));
+    meet_all(k); /* nobody reads D any more */
+    UNROLL for (int i = 0; i < EACH; i++) put_chunk(k, i, words[i]);
+}
