@@ -318,8 +318,9 @@ static void put_filter(conv_exact *x, const work *w, int64_t f, int64_t rows)
     for (int64_t s = 0; s < w->taps; s++) {
         int64_t i = f * w->taps + s, lag = is_circular(w) ? s % w->length : s;
         put(x, CONV_DK, i, lag < w->length ? w->r[lag - w->first] : 0, error);
-        put(x, CONV_DK_REVERSE, i, s + 1 < w->length ? w->r[-1 - s - w->first] : 0,
-            error);
+        if (x->v[CONV_DK_REVERSE])
+            put(x, CONV_DK_REVERSE, i, s + 1 < w->length ? w->r[-1 - s - w->first] : 0,
+                error);
     }
     put(x, CONV_DSKIP, f, w->r[-w->first], error);
 }
