@@ -298,11 +298,11 @@ static void short_convolutions_stay_in_registers(void **state)
     compile_all();
 }
 
-/* Models' operations: attention with heads of every number of columns of a block. */
+/* Models' operations: attention with heads from a column of a block's threads to the most. */
 static void operations_of_models_stay_in_registers(void **state)
 {
     (void)state;
-    for (int64_t head = 16; head <= GPU_MOST_HEAD; head += 16)
+    for (int64_t head = 16; head <= GPU_MOST_HEAD; head *= 2)
         for (int row = 0; row < GPU_NN_ROWS; row++) {
             const kernel *k = &dn_gpu_nn[row];
             problem p = dn_gpu_attention(head);
