@@ -27,11 +27,14 @@ static const int archs[] = { 90, 75, 80, 86, 89, 100, 120 };
 /* Bytes of stack that a text may use: portable ones leave the compiler 128 registers a
    thread, a few too little for some tiles; where sums take 192 of 255, a few counters do
    not find room; in f32, of 256 columns k batch-last one counter does not, nor do some of
-   sums of convolutions by 512 threads. */
+   sums of convolutions by 512 threads, and of whole windows by tensor cores that are not in
+   f16. */
 static int stack_allowed(const char *file)
 {
     if (!strcmp(file, "conv_sums.cu"))
         return 16;
+    if (!strcmp(file, "conv_mma.cu"))
+        return 40;
     if (!strcmp(file, "ks_mma.cu") || !strncmp(file, "conv_", 5))
         return 0;
     if (!strcmp(file, "ks_wgmma.cu"))
