@@ -3,12 +3,17 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
+import pathlib
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import danaus
+from danaus import records
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -138,3 +143,13 @@ def test_wrong_input(folder, tmp_path):
         model.embed_tokens([["word"]])
     with pytest.raises(ValueError, match="257 tokens"):
         model.embed_tokens([[1] * 257])
+
+
+def test_the_benchmark_runs(tmp_path):
+    bench = pathlib.Path(__file__).parents[2] / "bench" / "encoder.py"
+    command = [sys.executable, bench, tmp_path / "out.csv", "--tiny"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    rows = records.read(tmp_path / "out.csv")
+    assert [r["name"] for r in rows] == ["danaus", "PyTorch"]
+    assert float(rows[0]["error"]) < 1e-6
