@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-import statistics
 import sys
 import tempfile
-import time
 
 import numpy as np
 import torch
 from transformers import AutoModel, BertConfig, BertModel
+
+from turns import time_all
 
 import danaus
 
@@ -62,17 +62,6 @@ def encode(model, batches, device: str) -> torch.Tensor:
         mean = (h * weight).sum(1) / weight.sum(1)
         parts.append(torch.nn.functional.normalize(mean, dim=-1).cpu())
     return torch.cat(parts)
-
-
-def time_all(runs: dict, rounds: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(rounds + 1):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            run()
-            if turn:
-                times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(t) for name, t in times.items()}
 
 
 def device_name(device: str) -> str:

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-import statistics
 import sys
 import tempfile
-import time
 
 import numpy as np
 import torch
 from safetensors.numpy import load_file, save_file
 from transformers import ViTConfig, ViTForImageClassification
+
+from turns import time_all
 
 import danaus
 
@@ -55,17 +55,6 @@ def with_chains(dense: pathlib.Path, folder: pathlib.Path) -> None:
             found[f"{name}s.{i}"] = numbers
     save_file(found, folder / "model.safetensors")
     (folder / "config.json").write_text((dense / "config.json").read_text())
-
-
-def time_all(runs: dict, rounds: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(rounds + 1):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            run()
-            if turn:
-                times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(t) for name, t in times.items()}
 
 
 def main() -> None:
