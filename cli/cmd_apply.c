@@ -61,36 +61,13 @@ static danaus_dtype complex_of(danaus_dtype dtype)
 /* Replaces a real chain by the same chain in complex numbers. */
 static int make_chain_complex(apply *a)
 {
-    danaus_pattern patterns[DANAUS_MAX_FACTORS];
-    danaus_dtype from = danaus_chain_dtype(a->chain), to = complex_of(from);
-    int count = chain_patterns(a->chain, patterns);
     danaus_chain *chain;
-    if (danaus_chain_create(patterns, count, to, &chain))
+    danaus_dtype to = complex_of(danaus_chain_dtype(a->chain));
+    if (danaus_chain_convert(a->chain, to, &chain))
         return library_failure();
-    danaus_status status = DANAUS_OK;
-    for (int f = 0; f < count && !status; f++) {
-        danaus_pattern p = patterns[f];
-        status = danaus_convert(
-            from, danaus_chain_weights(a->chain, f), to, danaus_chain_weights(chain, f),
-            p.a * p.b * p.c * p.d);
-    }
-    const void *bias = danaus_chain_bias(a->chain);
-    int64_t rows = danaus_chain_rows(a->chain);
-    if (!status && bias) {
-        void *wide = malloc((size_t)rows * danaus_dtype_size(to));
-        if (wide) {
-            status = danaus_convert(from, bias, to, wide, rows);
-            status = status ? status : danaus_chain_set_bias(chain, wide);
-        }
-        free(wide);
-        if (!wide) {
-            danaus_chain_destroy(chain);
-            return failure("no memory for the bias");
-        }
-    }
     danaus_chain_destroy(a->chain);
     a->chain = chain;
-    return status ? library_failure() : STATUS_OK;
+    return STATUS_OK;
 }
 
 static int choose_dtype(apply *a, danaus_dtype x)

@@ -20,6 +20,7 @@ LAYERS = {
     "src/cuda": ["cuda/", "gpu/", "conv/frame.h", "base/", "math/", "backend/", "danaus/"],
     "src/plan": ["plan/", "base/", "math/", "backend/", "danaus/"],
     "src/ks": ["ks/", "base/", "math/", "io/", "backend/", "plan/", "danaus/"],
+    "src/algebra": ["algebra/", "ks/chain.h", "base/", "math/", "danaus/"],
     "src/conv": ["conv/", "base/", "math/", "io/", "backend/", "plan/", "danaus/"],
     "src/tokens": ["tokens/", "base/", "io/", "danaus/"],
     "src/model": ["model/", "base/", "math/", "io/", "backend/", "danaus/"],

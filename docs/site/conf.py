@@ -52,6 +52,7 @@ CHANGELOG
 
 docs/notation
 docs/ks
+docs/algebra
 docs/conv
 docs/kernels
 docs/notes/README

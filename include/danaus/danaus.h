@@ -7,6 +7,7 @@
 #include "danaus/device.h"
 #include "danaus/ks.h"
 #include "danaus/factorize.h"
+#include "danaus/algebra.h"
 #include "danaus/conv.h"
 #include "danaus/file.h"
 #include "danaus/model.h"

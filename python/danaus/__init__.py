@@ -8,7 +8,8 @@ from danaus import patterns, records, transforms
 from danaus._arrays import convert
 from danaus._chain_files import load_chains
 from danaus._library import version
-from danaus.chain import Chain, apply
+from danaus.algebra import add, block_diag, hstack, kron, vstack
+from danaus.chain import Chain, Condition, apply
 from danaus.compress import Candidate, Compression, compress
 from danaus.conv import ConvGradients, ConvPlan, Spectrum, convolve
 from danaus.device import Device, DeviceInfo, default_device, list_devices
@@ -27,7 +28,8 @@ __version__ = version()
 # fmt: off
 __all__ = [
     "version", "convert", "patterns", "Pattern", "records", "transforms",
-    "Chain", "apply",
+    "Chain", "Condition", "apply",
+    "add", "block_diag", "hstack", "kron", "vstack",
     "ConvGradients", "ConvPlan", "Spectrum", "convolve",
     "ShortGradients", "short_conv", "short_conv_gradient", "Stream",
     "Device", "DeviceInfo", "default_device", "list_devices",

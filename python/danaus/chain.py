@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,7 @@ from danaus._arrays import (
     pointer,
     product_code,
     short_name,
+    whole,
 )
 from danaus._library import check, ffi, handle_of, lib, own, path_bytes
 from danaus.device import Device, chosen, default_device
@@ -48,6 +50,24 @@ class _Views:
             self.living.discard(view)
 
         return ended
+
+
+class Condition(NamedTuple):
+    """Condition numbers ||B||_1 ||B^-1||_1 of a chain of square blocks."""
+
+    bound: float  # that of W is at most this, the product of its factors'
+    largest: float  # of a block,
+    factor: int  # of this factor,
+    block: tuple[int, int]  # (i, j), i < a and j < d
+
+
+@contextlib.contextmanager
+def _linear_algebra() -> Iterator[None]:
+    """What the library refuses is raised as NumPy's linear algebra does."""
+    try:
+        yield
+    except ValueError as error:
+        raise np.linalg.LinAlgError(str(error)) from None
 
 
 class Chain(LinearOperator):
@@ -116,6 +136,14 @@ class Chain(LinearOperator):
         return chain
 
     @classmethod
+    def from_dense(cls, w: ArrayLike, dtype: ElementType | None = None) -> Chain:
+        """A matrix w[M][N] as a chain of one factor, (1, M, N, 1)."""
+        w = np.asarray(w)
+        if w.ndim != 2:
+            raise ValueError(f"w has {w.ndim} dimensions and is no matrix")
+        return cls.from_weights([w[None, :, :, None]], dtype=dtype)
+
+    @classmethod
     def load(cls, path: str | os.PathLike) -> Chain:
         """Reads a chain file: safetensors with factor.0, factor.1, ... and bias."""
         place = ffi.new("danaus_chain **")
@@ -126,13 +154,18 @@ class Chain(LinearOperator):
         """Writes a chain file, in one step: a failure leaves an older one as it was."""
         check(lib.danaus_chain_save(self._handle, path_bytes(path)))
 
+    def _made(self, call: Callable[..., int], *arguments: Any) -> Chain:
+        """The chain that a call of the library makes of this one."""
+        place = ffi.new("danaus_chain **")
+        check(call(self._handle, *arguments, place))
+        return Chain._adopt(place)
+
     def astype(self, dtype: ElementType) -> Chain:
         """A copy of another type, numbers rounded once; not from complex to real."""
-        code, bias = element_code(dtype), self.bias
-        weights = [converted(w, code, self._code) for w in self.weights]
-        if bias is not None:
-            bias = converted(bias, code, self._code)
-        return Chain.from_weights(weights, bias, short_name(code))
+        code = element_code(dtype)
+        if is_complex(self._code) and not is_complex(code):
+            raise TypeError("complex numbers do not become real ones: take their .real")
+        return self._made(lib.danaus_chain_convert, code)
 
     def reduced(self) -> Chain:
         """A copy of the same product with as few numbers as it has degrees of freedom.
@@ -262,6 +295,121 @@ class Chain(LinearOperator):
             held[1].update_from(arrays, dtype=self.element_type)
             held = self._products.__dict__[kind] = size, held[1], mark
         return held[1]
+
+    # ---- algebra: chains of chains ----
+
+    @staticmethod
+    def _combined(how: int, chains: Sequence[Chain]) -> Chain:
+        """One chain of many, in their common type."""
+        codes = {chain._code for chain in chains}
+        if len(codes) > 1:
+            types = [numpy_dtype(product_code(code)) for code in codes]
+            dtype = short_name(element_code(np.result_type(*types)))
+            chains = [chain.astype(dtype) for chain in chains]
+        place = ffi.new("danaus_chain **")
+        handles = ffi.new("danaus_chain *[]", [chain._handle for chain in chains])
+        check(lib.danaus_chain_combine(how, handles, len(chains), place))
+        return Chain._adopt(place)
+
+    def dot(self, x: Any) -> Any:
+        """W x of an array; the chain of the product where x is a chain or a number.
+
+        Chains are copied: what becomes of their weights later is not seen.
+        """
+        if isinstance(x, Chain):
+            return Chain._combined(lib.DANAUS_PRODUCT, (self, x))
+        return self._times(x) if np.isscalar(x) else super().dot(x)
+
+    def __rmul__(self, x: Any) -> Any:
+        return self._times(x) if np.isscalar(x) else super().__rmul__(x)
+
+    def __neg__(self) -> Chain:
+        return self._times(-1)
+
+    def __add__(self, other: Any) -> Any:
+        """One chain where the patterns agree (`danaus.add`), else SciPy's sum."""
+        if isinstance(other, Chain):
+            try:
+                return Chain._combined(lib.DANAUS_SUM, (self, other))
+            except ValueError:
+                pass  # two chains that are no single one
+        return super().__add__(other)
+
+    def _times(self, number: Any) -> Chain:
+        code = product_code(self._code)
+        dtype = np.result_type(numpy_dtype(code), number)
+        return self.astype(dtype).scaled(np.full(self.shape[0], number))
+
+    def transposed(self, conjugate: bool = False) -> Chain:
+        """The chain of W^T, or of W^H; `.T` and `.H` multiply without one."""
+        return self._made(lib.danaus_chain_transpose, bool(conjugate))
+
+    def scaled(
+        self, rows: ArrayLike | None = None, cols: ArrayLike | None = None
+    ) -> Chain:
+        """diag(rows) W diag(cols), with as many numbers as before."""
+        sides = []
+        for side, size, what in zip((rows, cols), self.shape, ("rows", "cols")):
+            if side is not None:
+                side = converted(np.asarray(side), self._code)
+                checked(side, self._code, what, shape=(size,))
+            sides.append(side)
+        return self._made(lib.danaus_chain_scale, *map(pointer, sides))
+
+    def fused(self, start: int = 0, stop: int | None = None) -> Chain:
+        """The same W with factors start .. stop - 1 multiplied out into one.
+
+        ValueError where their product is not Kronecker-sparse.
+        """
+        count = len(self.patterns)
+        start = whole(start, "start", 0, count)
+        stop = count if stop is None else whole(stop, "stop", 0, count)
+        return self._made(lib.danaus_chain_fuse, start, stop)
+
+    # ---- inverses, of chains of square blocks (b = c) ----
+
+    def inv(self) -> Chain:
+        """The chain of W^-1, made block by block in double precision.
+
+        LinAlgError where a block is singular, naming it, or not square.
+        """
+        with _linear_algebra():
+            place = ffi.new("danaus_chain **")
+            check(lib.danaus_chain_invert(self._handle, 0, place, ffi.NULL))
+            return Chain._adopt(place)
+
+    def solve(self, b: ArrayLike) -> np.ndarray:
+        """x with W x = b, for b[N] or columns b[N][K], without the inverse.
+
+        The elimination is made in double precision; x is of the common type.
+        """
+        b, rows = np.asarray(b), self.shape[0]
+        if b.ndim not in (1, 2) or len(b) != rows:
+            raise ValueError(f"b has shape {b.shape} where [{rows}, ...] is needed")
+        code = product_code(self._code, b.dtype)
+        x = np.array(converted(b, code))
+        chain = self if code == self._code else self.astype(short_name(code))
+        batch, place = b.size // rows, pointer(x)
+        arguments = 0, LAYOUTS["batch-last"], batch, place, place, ffi.NULL
+        with _linear_algebra():
+            check(lib.danaus_chain_solve(chain._handle, *arguments))
+        return x
+
+    def slogdet(self) -> tuple[float | complex, float]:
+        """Sign (or phase) and logarithm of the modulus of det W, as NumPy has them."""
+        modulus, phase = ffi.new("double *"), ffi.new("double [2]")
+        with _linear_algebra():
+            check(lib.danaus_chain_determinant(self._handle, 0, modulus, phase))
+        real = not is_complex(self._code)
+        return phase[0] if real else complex(phase[0], phase[1]), modulus[0]
+
+    def condition(self) -> Condition:
+        """How far W is from singular, by estimates of LAPACK."""
+        c = ffi.new("danaus_condition *")
+        with _linear_algebra():
+            nothing = 0, 0, 0, ffi.NULL, ffi.NULL
+            check(lib.danaus_chain_solve(self._handle, *nothing, c))
+        return Condition(c.bound, c.largest, c.factor, (c.i, c.j))
 
     # ---- what Python asks for ----
 

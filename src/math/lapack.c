@@ -73,6 +73,29 @@ void ztrsm_(
     const int *m, const int *n, const double *alpha, const double *a, const int *lda,
     double *b, const int *ldb);
 
+void dgetrf_(
+    const int *m, const int *n, double *a, const int *lda, int *pivots, int *info);
+void zgetrf_(
+    const int *m, const int *n, double *a, const int *lda, int *pivots, int *info);
+void dgetri_(
+    const int *n, double *a, const int *lda, const int *pivots, double *work,
+    const int *lwork, int *info);
+void zgetri_(
+    const int *n, double *a, const int *lda, const int *pivots, double *work,
+    const int *lwork, int *info);
+void dgetrs_(
+    const char *op, const int *n, const int *count, const double *a, const int *lda,
+    const int *pivots, double *b, const int *ldb, int *info);
+void zgetrs_(
+    const char *op, const int *n, const int *count, const double *a, const int *lda,
+    const int *pivots, double *b, const int *ldb, int *info);
+void dgecon_(
+    const char *which, const int *n, const double *a, const int *lda,
+    const double *norm, double *reciprocal, double *work, int *iwork, int *info);
+void zgecon_(
+    const char *which, const int *n, const double *a, const int *lda,
+    const double *norm, double *reciprocal, double *work, double *rwork, int *info);
+
 /* OpenBLAS has these; with another BLAS they are NULL and nothing is done. */
 __attribute__((weak)) int openblas_get_num_threads(void);
 __attribute__((weak)) void openblas_set_num_threads(int threads);
@@ -293,4 +316,40 @@ void dn_pivots(
             at + (order[t] - 1) * k * w, columns + t * k * w,
             (size_t)(k * w) * sizeof *at);
     }
+}
+
+int dn_lu(int complex, int64_t n, double *a, int *pivots)
+{
+    int size = (int)n, info = 0;
+    (complex ? zgetrf_ : dgetrf_)(&size, &size, a, &size, pivots, &info);
+    return info;
+}
+
+void dn_lu_invert(int complex, int64_t n, double *a, const int *pivots, double *work)
+{
+    int size = (int)n, lwork = size * DN_LU_WORK, info = 0;
+    (complex ? zgetri_ : dgetri_)(&size, a, &size, pivots, work, &lwork, &info);
+}
+
+/* LAPACK's matrix is a^T. */
+void dn_lu_solve(
+    int complex, int64_t n, const double *a, const int *pivots, int64_t count,
+    double *rows)
+{
+    int size = (int)n, columns = (int)count, info = 0;
+    (complex ? zgetrs_
+             : dgetrs_)("T", &size, &columns, a, &size, pivots, rows, &size, &info);
+}
+
+/* Its norm by rows is that of a by columns. */
+double dn_lu_inverse_norm(
+    int complex, int64_t n, const double *a, double norm, double *work)
+{
+    int size = (int)n, info = 0;
+    double reciprocal = 0, *rest = work + 4 * n;
+    if (complex)
+        zgecon_("I", &size, a, &size, &norm, &reciprocal, work, rest, &info);
+    else
+        dgecon_("I", &size, a, &size, &norm, &reciprocal, work, (int *)rest, &info);
+    return 1 / (reciprocal * norm);
 }

@@ -64,6 +64,23 @@ void dn_pivots(
     int complex, int64_t k, int64_t n, double *at, int64_t *pivots, int64_t *rank,
     double *scratch);
 
+/* L U of a[n][n] in place, with its pivots; nonzero: pivot number so many, from 1, is zero.
+   n * DN_LU_WORK fits in an int. */
+#define DN_LU_WORK 64
+int dn_lu(int complex, int64_t n, double *a, int *pivots);
+
+/* What dn_lu() made becomes the inverse; `work` holds n * DN_LU_WORK elements. */
+void dn_lu_invert(int complex, int64_t n, double *a, const int *pivots, double *work);
+
+/* Every row x of rows[count][n] becomes the solution of a z = x. */
+void dn_lu_solve(
+    int complex, int64_t n, const double *a, const int *pivots, int64_t count,
+    double *rows);
+
+/* An estimate of ||a^-1||_1 from below, given ||a||_1; `work` holds 6 n doubles. */
+double dn_lu_inverse_norm(
+    int complex, int64_t n, const double *a, double norm, double *work);
+
 /* Between these two calls LAPACK stays on the thread that calls it: threads of its
    own, working on many small blocks at once, would only be in each other's way. They
    nest and may be called from any thread. */

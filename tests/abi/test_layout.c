@@ -69,6 +69,7 @@ static void what_the_library_fills_has_zeros_there(void **state)
     danaus_device *device;
     danaus_device_info info;
     danaus_factorize_result result;
+    danaus_condition condition;
     danaus_chain *chain;
     danaus_file *file;
     danaus_tensor tensor;
@@ -97,6 +98,15 @@ static void what_the_library_fills_has_zeros_there(void **state)
     assert_ok(danaus_file_find(file, "factor.1", &tensor));
     EXPECT_ZEROS(tensor);
     danaus_file_close(file);
+
+    danaus_pattern one = { 1, 1, 1, 1 };
+    assert_ok(danaus_chain_create(&one, 1, DANAUS_F64, &chain));
+    *(double *)danaus_chain_weights(chain, 0) = 2;
+    memset(&condition, 'x', sizeof condition);
+    assert_ok(
+        danaus_chain_solve(chain, 1, DANAUS_BATCH_LAST, 1, dense, dense, &condition));
+    EXPECT_ZEROS(condition);
+    danaus_chain_destroy(chain);
 }
 
 int main(void)

@@ -62,7 +62,7 @@ END
 ok "help of the program" danaus --help
 grep -q factorize out || fail "help lists the commands"
 ok "version" danaus --version
-for command in info factorize apply dense conv embed compress model bench tune calibrate kernels completion; do
+for command in info factorize apply dense combine invert conv embed compress model bench tune calibrate kernels completion; do
     ok "help of $command" danaus $command --help
     grep -q "^Usage: danaus $command" out || fail "help of $command begins with its usage"
     grep '.\{89\}' out && fail "help of $command fits 88 columns"
@@ -241,6 +241,70 @@ refuses 1 "" "output in place of a folder" danaus factorize exact.npy --pattern 
 ok "other files stay" cmp before c.safetensors
 refuses 1 "" "no chain in a file" danaus dense layer.safetensors -o y.npy
 refuses 2 "-o FILE" "dense without output" danaus dense c.safetensors
+
+# ---- combine and invert ----
+
+danaus factorize exact.npy --pattern "$two" -o sum_a.safetensors > /dev/null
+ok "a sum" danaus combine sum c.safetensors sum_a.safetensors -o s.safetensors --json
+keep
+documented "combine is documented"
+said patterns "v == [[1, 8, 12, 6], [6, 12, 8, 1]]" "adds block ranks"
+said parameters "v == 2 * 576" "and costs both"
+danaus dense s.safetensors -o back.npy > /dev/null
+ok "and is one" close back.npy "2 * exact" 1e-12
+for how in hstack vstack diagonal; do
+    ok "$how" danaus combine $how c.safetensors c.safetensors -o s.safetensors
+    danaus dense s.safetensors -o $how.npy > /dev/null
+done
+ok "hstack is one" close hstack.npy "np.hstack([exact, exact])" 1e-12
+ok "vstack is one" close vstack.npy "np.vstack([exact, exact])" 1e-12
+ok "diagonal is one" close diagonal.npy "np.kron(np.eye(2), exact)" 1e-12
+ok "a product with a matrix" sh -c '"$0" combine product c.safetensors exact.npy -o - > s.safetensors' "$program"
+danaus dense s.safetensors -o back.npy > /dev/null
+ok "is one" close back.npy "exact @ exact" 1e-12
+ok "a Kronecker product" sh -c '"$0" combine kronecker - rectangle.npy -o s.safetensors < c.safetensors' "$program"
+danaus dense s.safetensors -o back.npy > /dev/null
+ok "of a matrix" close back.npy "np.kron(exact, rectangle)" 1e-12
+ok "in another type" danaus combine sum exact.npy exact32.npy --dtype c64 -o s.safetensors --json
+keep
+said dtype "v == 'c64'" "which all get"
+refuses 2 "none of product|sum" "another word" danaus combine minus c.safetensors -o s.safetensors
+refuses 2 "were given" "a word alone" danaus combine sum -o s.safetensors
+refuses 1 "chain 1 is f32 and chain 0 is f64" "two types" danaus combine sum exact.npy exact32.npy -o s.safetensors
+refuses 1 "chain 1 is 24 x 36" "two sizes" danaus combine sum exact.npy rectangle.npy -o s.safetensors
+refuses 1 "needs as many" "two lengths" danaus combine sum exact.npy c.safetensors -o s.safetensors
+refuses 1 "no matrix, but 2 x 2 x 48" "an array" danaus combine sum x_cube.npy -o s.safetensors
+refuses 1 "" "a broken file" danaus combine sum cut.npy -o s.safetensors
+danaus combine sum layer_chain.safetensors -o s.safetensors > /dev/null 2> err
+grep -q "bias of layer_chain.safetensors is left out" err || fail "the bias is spoken of"
+
+danaus factorize near.npy --pattern "1,8,8,6 8,6,6,1" -o q.safetensors > /dev/null
+danaus dense q.safetensors -o square.npy > /dev/null
+ok "invert" danaus invert q.safetensors -o i.safetensors --json
+keep
+documented "invert is documented"
+said "" "v['condition'] >= v['worst_condition'] >= 1" "tells conditions"
+said phase "abs(v[0]) == 1 and v[1] == 0" "and the sign of the determinant"
+danaus dense i.safetensors -o back.npy > /dev/null
+ok "the inverse is one" close back.npy "np.linalg.inv(square)" 1e-8
+ok "solve" danaus invert q.safetensors --solve x.npy -o solved.npy
+ok "rows" close solved.npy "np.linalg.solve(square, x.T).T" 1e-8 float64
+ok "solve for columns" danaus invert q.safetensors --solve x_last.npy --layout last -o solved.npy
+ok "columns" close solved.npy "np.linalg.solve(square, x_last)" 1e-8
+ok "solve for one" danaus invert q.safetensors --solve x_one.npy -o solved.npy
+ok "a vector" close solved.npy "np.linalg.solve(square, x_one)" 1e-8
+ok "facts alone" danaus invert q.safetensors
+grep -q "^determinant" out || fail "they tell the determinant"
+ok "invert in a pipe" sh -c '"$0" invert - -o - < q.safetensors > i2.safetensors && cmp i.safetensors i2.safetensors' "$program"
+refuses 1 "block (0, 0) of factor 0 is singular" "a singular matrix" sh -c \
+    '"$0" combine sum zeros.npy -o z.safetensors > /dev/null; "$0" invert z.safetensors' "$program"
+refuses 1 "not finite" "a NaN" sh -c \
+    '"$0" combine sum bad.npy -o z.safetensors > /dev/null; "$0" invert z.safetensors' "$program"
+refuses 1 "blocks of 24 x 36 have no inverse" "a rectangle" sh -c \
+    '"$0" combine sum rectangle.npy -o z.safetensors > /dev/null; "$0" invert z.safetensors' "$program"
+refuses 1 "needs batch x 48" "rows too short" danaus invert q.safetensors --solve x_narrow.npy
+refuses 1 "needs 48 x batch" "no columns" danaus invert q.safetensors --solve x.npy --layout last
+refuses 1 "B is complex" "complex right-hand sides" danaus invert q.safetensors --solve x_complex.npy
 
 # ---- apply ----
 

@@ -1,0 +1,176 @@
+/* danaus combine: chain files to one: products, sums, stacks, Kronecker products. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.h"
+#include "common/open.h"
+#include "common/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In the order of danaus_combination. */
+#define HOW "product|sum|hstack|vstack|diagonal|kronecker"
+
+enum { MOST_FILES = 256 };
+
+static const usage use = {
+    .command = "danaus combine",
+    .synopsis = HOW " FILE [FILE]...\n       -o OUT.safetensors [OPTION]...",
+    .about =
+        "Makes one chain of several, without multiplying factors out. A file is a\n"
+        "chain, or one matrix (.npy, or safetensors with one tensor), which counts\n"
+        "as a chain of one factor. Kronecker products take their files from left to\n"
+        "right, hstack puts them side by side, vstack one above the other and\n"
+        "diagonal as blocks on the diagonal. Sums, stacks and diagonals are one\n"
+        "chain where the files have as many factors, and patterns with the same b,\n"
+        "c and d. Biases are left out. A file - is standard input or output.\n",
+    .least = 2,
+    .most = 1 + MOST_FILES,
+    .operands = HOW " and one file or more",
+    .words = HOW,
+};
+
+typedef struct options {
+    const char *output;
+    danaus_dtype dtype;
+    int json;
+} options;
+
+typedef struct job {
+    const options *o;
+    const char *how;
+    int count;
+    danaus_chain *chains[MOST_FILES], *made;
+    output output;
+} job;
+
+/* Which of the words that HOW lists; -1: none. */
+static int find_word(const char *word)
+{
+    const char *at = HOW;
+    size_t length = strlen(word);
+    for (int number = 0;; number++) {
+        size_t size = strcspn(at, "|");
+        if (size == length && !memcmp(at, word, size))
+            return number;
+        at += size;
+        if (!*at++)
+            return -1;
+    }
+}
+
+/* A matrix as a chain of one factor (1, M, N, 1). */
+static int chain_of_matrix(
+    const char *path, const danaus_tensor *w, danaus_chain **chain)
+{
+    if (w->ndim != 2) {
+        char shape[200];
+        format_shape(w, shape, sizeof shape);
+        return failure("%s is no chain and no matrix, but %s", path, shape);
+    }
+    danaus_pattern p = { 1, w->shape[0], w->shape[1], 1 };
+    if (danaus_chain_create(&p, 1, w->dtype, chain))
+        return library_failure();
+    memcpy(
+        danaus_chain_weights(*chain, 0), w->data,
+        (size_t)tensor_elements(w) * danaus_dtype_size(w->dtype));
+    return STATUS_OK;
+}
+
+static int load(const char *path, danaus_chain **chain)
+{
+    danaus_file *file;
+    danaus_tensor w;
+    if (danaus_file_open(path, &file))
+        return library_failure();
+    int is_chain = danaus_file_find(file, "factor.0", &w) == DANAUS_OK;
+    danaus_file_close(file);
+    if (is_chain)
+        return danaus_chain_load(path, chain) ? library_failure() : STATUS_OK;
+    int status = open_tensor(path, NULL, &file, &w);
+    status = status ? status : chain_of_matrix(path, &w, chain);
+    danaus_file_close(file);
+    return status;
+}
+
+static int load_all(job *j, char **paths)
+{
+    for (int n = 0; n < j->count; n++) {
+        danaus_chain *converted;
+        const char *path = paths[n];
+        int status = standard_input(&path);
+        status = status ? status : load(path, &j->chains[n]);
+        if (status)
+            return status;
+        if (danaus_chain_bias(j->chains[n]))
+            warning("the bias of %s is left out", paths[n]);
+        if (!j->o->dtype)
+            continue;
+        if (danaus_chain_convert(j->chains[n], j->o->dtype, &converted))
+            return library_failure();
+        danaus_chain_destroy(j->chains[n]);
+        j->chains[n] = converted;
+    }
+    return STATUS_OK;
+}
+
+static int report(const job *j)
+{
+    danaus_pattern patterns[DANAUS_MAX_FACTORS];
+    char text[400];
+    int64_t rows = danaus_chain_rows(j->made), cols = danaus_chain_cols(j->made);
+    int64_t parameters = danaus_chain_parameters(j->made);
+    const char *dtype = danaus_dtype_name(danaus_chain_dtype(j->made));
+    int count = chain_patterns(j->made, patterns);
+    if (j->o->json)
+        return report_json(json_pack(
+            "{s:s, s:I, s:I, s:s, s:o, s:I, s:o}", "how", j->how, "rows",
+            (json_int_t)rows, "cols", (json_int_t)cols, "dtype", dtype, "patterns",
+            json_patterns(patterns, count), "parameters", (json_int_t)parameters,
+            "output", json_text(j->output.name)));
+    format_patterns(patterns, count, text, sizeof text);
+    if (!output_is_standard(&j->output))
+        printf(
+            "%s: %" PRId64 " x %" PRId64 ", %s, %" PRId64 " parameters: %s\n",
+            j->output.name, rows, cols, dtype, parameters, text);
+    return STATUS_OK;
+}
+
+static int run(job *j, char **paths)
+{
+    int status = output_open(&j->output, j->o->output);
+    status = status ? status : load_all(j, paths);
+    if (!status && (danaus_chain_combine(
+                        (danaus_combination)find_word(j->how),
+                        (const danaus_chain *const *)j->chains, j->count, &j->made) ||
+                    danaus_chain_save(j->made, j->output.path)))
+        status = library_failure();
+    status = status ? status : report(j);
+    return output_close(&j->output, status);
+}
+
+int cmd_combine(int argc, char **argv)
+{
+    options o = { 0 };
+    int operands;
+    const arg table[] = {
+        { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the chain file to write" },
+        { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
+          "convert all files to f32, f64, c64, c128, f16 or\n"
+          "bf16; without it they are of one type" },
+        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { 0 },
+    };
+    int status = args_parse(&use, table, argc, argv, &operands);
+    if (status != ARGS_GO_ON)
+        return status;
+    if (find_word(argv[1]) < 0)
+        return usage_error("\"%s\" is none of " HOW, argv[1]);
+    job j = { .o = &o, .how = argv[1], .count = operands - 1 };
+    status = run(&j, argv + 2);
+    for (int n = 0; n < j.count; n++)
+        danaus_chain_destroy(j.chains[n]);
+    danaus_chain_destroy(j.made);
+    return status;
+}

@@ -1,0 +1,121 @@
+"""Chains of chains, inverses, determinants: against NumPy's dense matrices."""
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+from scipy.linalg import block_diag
+from scipy.sparse.linalg import LinearOperator
+
+import danaus
+from conftest import dense_chain, random_array
+
+SQUARE = ((1, 3, 3, 4), (2, 2, 2, 3), (3, 4, 4, 1))
+
+
+def random_of(rng, shapes, dtype=np.float64):
+    return danaus.Chain.from_weights([random_array(rng, s, dtype) for s in shapes])
+
+
+def expect_matrix(chain, matrix, dtype=np.float64):
+    assert isinstance(chain, danaus.Chain)
+    assert chain.dtype == dtype
+    tolerance = 100 * np.finfo(dtype).eps
+    found = dense_chain(chain.weights)
+    assert found.shape == matrix.shape
+    assert np.abs(found - matrix).max() <= tolerance * np.abs(matrix).max()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+def test_combinations_are_those_of_matrices(rng, dtype):
+    a, b = (random_of(rng, ((1, 3, 4, 6), (4, 6, 2, 1)), dtype) for _ in "ab")
+    x, y = dense_chain(a.weights), dense_chain(b.weights)
+    expect_matrix(a + b, x + y, dtype)
+    expect_matrix(a - b, x - y, dtype)
+    expect_matrix(danaus.add(a, b, a), x + y + x, dtype)
+    expect_matrix(danaus.hstack([a, b]), np.hstack([x, y]), dtype)
+    expect_matrix(danaus.vstack([a, b]), np.vstack([x, y]), dtype)
+    expect_matrix(danaus.block_diag(a, b), block_diag(x, y), dtype)
+    expect_matrix(danaus.kron(a, b), np.kron(x, y), dtype)
+    expect_matrix(a @ b.transposed(), x @ y.T, dtype)
+    expect_matrix(a.transposed(conjugate=True) @ b, x.conj().T @ y, dtype)
+    assert (a + b).parameters == a.parameters + b.parameters
+
+
+def test_numbers_and_matrices_are_operands(rng):
+    a = random_of(rng, ((1, 3, 4, 6), (4, 6, 2, 1)), np.float32)
+    x = dense_chain(a.weights)
+    expect_matrix(2 * a, 2 * x, np.float32)
+    expect_matrix(a * np.float32(0.5), x / 2, np.float32)
+    expect_matrix(-a, -x, np.float32)
+    expect_matrix(2j * a, 2j * x, np.complex64)
+    one = np.eye(3, dtype=np.float32)
+    expect_matrix(danaus.kron(a, one), np.kron(x, one), np.float32)
+    expect_matrix(danaus.kron(np.eye(2), a), np.kron(np.eye(2), x))
+    assert danaus.Chain.from_dense(x).patterns == ((1, 18, 8, 1),)
+    with pytest.raises(ValueError, match="no matrix"):
+        danaus.Chain.from_dense(x[0])
+
+
+def test_diagonals_and_fusing_keep_the_matrix(rng):
+    a = random_of(rng, ((1, 3, 4, 6), (4, 6, 2, 1)))
+    x, rows, cols = dense_chain(a.weights), rng.standard_normal(18), np.arange(8)
+    expect_matrix(a.scaled(rows, cols), rows[:, None] * x * cols)
+    expect_matrix(a.scaled(cols=cols), x * cols)
+    a.bias = rows
+    fused = a.fused()
+    expect_matrix(fused, x)
+    assert fused.patterns == ((1, 18, 8, 1),)
+    np.testing.assert_array_equal(fused.bias, rows)
+    assert a.fused(1, 2).patterns == a.patterns
+    with pytest.raises(ValueError, match="not Kronecker-sparse"):
+        random_of(rng, ((2, 2, 2, 3), (3, 4, 2, 1))).fused()
+    with pytest.raises(ValueError, match="shape"):
+        a.scaled(rows=cols)
+
+
+def test_chains_that_are_no_single_one_stay_two(rng):
+    a = random_of(rng, ((1, 12, 2, 1), (1, 2, 12, 1)))
+    b = random_of(rng, ((3, 4, 4, 1),))
+    x = rng.standard_normal((12, 5))
+    both = a + b
+    assert isinstance(both, LinearOperator) and not isinstance(both, danaus.Chain)
+    np.testing.assert_allclose(both @ x, a @ x + b @ x, rtol=1e-13)
+    with pytest.raises(ValueError, match="chain 1 has 1 factors and chain 0 has 2"):
+        danaus.add(a, b)
+    with pytest.raises(ValueError, match="nothing"):
+        danaus.add()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+def test_inverses_and_solutions(rng, dtype):
+    a = random_of(rng, SQUARE, dtype)
+    x = dense_chain(a.weights).astype(np.result_type(dtype, np.float64))
+    condition = a.condition()
+    allowed = 200 * np.finfo(dtype).eps * condition.bound
+    assert condition.bound * 1.001 >= np.linalg.cond(x, 1)
+    assert condition.bound >= condition.largest >= 1
+    inverse = a.inv()
+    assert inverse.patterns == SQUARE[::-1]
+    assert np.abs(dense_chain(inverse.weights) @ x - np.eye(12)).max() <= allowed
+    for shape in [(12,), (12, 1), (12, 7), (12, 0)]:
+        b = random_array(rng, shape, np.dtype(dtype))
+        found = a.solve(b)
+        assert found.dtype == dtype and found.shape == shape
+        assert np.allclose(x @ found, b, rtol=0, atol=allowed)
+    b = random_array(rng, (12,), np.complex128)
+    assert a.solve(b).dtype == np.complex128
+    sign, logarithm = a.slogdet()
+    wanted = np.linalg.slogdet(x)
+    np.testing.assert_allclose([sign, logarithm], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_what_has_no_inverse_is_named(rng):
+    a = random_of(rng, SQUARE)
+    a.weights[1][1, :, :, 2] = 1
+    for call in [a.inv, lambda: a.solve(np.ones(12))]:
+        with pytest.raises(np.linalg.LinAlgError, match=r"block \(1, 2\) of factor 1"):
+            call()
+    assert a.slogdet() == (0, -np.inf)
+    with pytest.raises(np.linalg.LinAlgError, match="no inverse"):
+        random_of(rng, ((1, 3, 4, 6),)).inv()
+    with pytest.raises(ValueError, match="shape"):
+        a.solve(np.ones(11))
