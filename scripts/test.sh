@@ -9,7 +9,8 @@
 #     docs       the site of documents, headers and the Python package, without a warning
 #     python     the Python package: its wheel, without a compiler; pytest with PyTorch
 #     clang      clang, warnings as errors: the quick tests
-#     asan       address and undefined-behaviour sanitizers: every test in small but those of bench
+#     asan       address and undefined-behaviour sanitizers: every test in small but those of bench;
+#                the share of lines of src that they run: at least 95 %
 #     tsan       thread sanitizer: what threads do, compilation ahead and packing included
 #     options    the library without CUDA; programs with a static one, without sound and BLAS
 #     fuzz       every fuzzer for FUZZ_SECONDS (30) from FUZZ_SEED (1), two at a time
@@ -17,7 +18,6 @@
 #                less three tests that take minutes there
 #     packages   Debian packages of what is committed: from git and from an archive the same
 #                bits, lintian, C programs against them
-#     coverage   the share of lines of src that the tests run: at least 95 %
 #
 # What is compiled is kept by ccache: a second run compiles what changed, and the wheel takes
 # the kernels of the part release.
@@ -171,10 +171,24 @@ part_clang() {
     check "clang builds without a warning" build clang && run_ctest clang -L 'unit|fuzz'
 }
 
+covered() {
+    gcovr --root . --exclude-directories CMakeFiles/3 --filter 'src/' \
+        --gcov-ignore-parse-errors --fail-under-line 95 --sort-uncovered \
+        --output build/asan/report.txt build/asan 2> build/asan/gcovr.log
+    result=$?
+    tail -n 2 build/asan/report.txt
+    [ $result -eq 0 ] || sed -n 1,60p build/asan/report.txt
+    return $result
+}
+
 part_asan() {
+    need gcovr
     export DANAUS_TEST_SHARE=$((share * 10))
-    check "asan builds" build asan && run_ctest asan -LE 'install|abi|bench'
+    check "asan builds" build asan || return
+    find build/asan -name '*.gcda' -delete
+    run_ctest asan -LE 'install|abi|bench'
     export DANAUS_TEST_SHARE=$share
+    check "the tests run 95 % of the lines of src" covered
 }
 
 part_tsan() {
@@ -255,26 +269,6 @@ part_packages() {
     check "packages can be built and used" sh scripts/packages.sh
 }
 
-covered() {
-    gcovr --root . --exclude-directories CMakeFiles/3 --filter 'src/' \
-        --gcov-ignore-parse-errors --fail-under-line 95 --sort-uncovered \
-        --output build/coverage/report.txt build/coverage 2> build/coverage/gcovr.log
-    result=$?
-    tail -n 2 build/coverage/report.txt
-    [ $result -eq 0 ] || sed -n 1,60p build/coverage/report.txt
-    return $result
-}
-
-part_coverage() {
-    need gcovr
-    export DANAUS_TEST_SHARE=$((share * 10))
-    check "coverage builds" build coverage || return
-    find build/coverage -name '*.gcda' -delete
-    run_ctest coverage -LE 'install|abi|bench'
-    export DANAUS_TEST_SHARE=$share
-    check "the tests run 95 % of the lines of src" covered
-}
-
 mkdir -p build
 : > build/skipped
 configured=
@@ -283,7 +277,7 @@ need build-essential ccache cmake ninja-build pkg-config libcmocka-dev libjansso
     libutf8proc-dev libopenblas-dev liblapack-dev libsndfile1-dev libsamplerate0-dev libfftw3-dev \
     python3 python3-numpy python3-scipy python3-matplotlib
 export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
-parts=${*:-style release docs python clang asan tsan options fuzz arm64 packages coverage}
+parts=${*:-style release docs python clang asan tsan options fuzz arm64 packages}
 for part in $parts; do
     say "$(sed -n "s/^# *\($part  .*\)/\1/p" "$0")"
     "part_$part"
