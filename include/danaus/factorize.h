@@ -211,6 +211,41 @@ DANAUS_API danaus_status danaus_compress(
    f32, f64, c64 and c128. Not parallel. */
 DANAUS_API danaus_status danaus_chain_reduce(danaus_chain *chain);
 
+/* ---- permutations in which a matrix has structure ---- */
+
+/* All-zero is the default of every field. */
+typedef struct danaus_permute_desc {
+    int keep_rows, keep_cols; /* nonzero: they stay where they are */
+    const int64_t *row_classes,
+        *col_classes; /* M and N numbers, or NULL: only rows (columns) of the same number
+                         trade places, such as those of a head of attention */
+    int rounds;       /* of the search, at most; 0: 100 */
+    int threads;      /* 0: one for each processor */
+    uint32_t reserved[8];
+} danaus_permute_desc;
+
+/* Searches permutations of rows and columns of dense[M][N], f32, f64, c64 or c128, in which
+   it is near to a chain of two factors (1, b1, c1, q) (p, b2, c2, 1), such as Monarch: the
+   matrix to factorise then is
+
+       permuted[i][j] = dense[row_permutation[i]][col_permutation[j]],
+
+   and y = dense x is y[row_permutation[i]] = (K_1 K_2 x')[i] with x'[j] =
+   x[col_permutation[j]]. M and N numbers are written. errors[0] is the relative Frobenius
+   distance of the matrix from such chains as it is, errors[1] permuted; NULL: not wanted.
+
+   Rows and columns in turns trade places between the chain's q groups of rows and p of
+   columns, by what each leaves beside the subspaces of a group (docs/ks.md, section 6;
+   k-subspaces: Bradley, Mangasarian, k-Plane Clustering, J. Global Optimization 16, 2000).
+   errors[1] <= errors[0]; a shuffled Monarch matrix is usually found, but the search may
+   end elsewhere. The same arguments give the same permutations, whatever the threads.
+   To weigh rows and columns by what a layer sees, scale the matrix first.
+   DANAUS_ERR_UNSUPPORTED for other chains, and for sizes as in danaus_factorize(). */
+DANAUS_API danaus_status danaus_find_permutations(
+    const void *dense, danaus_dtype dtype, const danaus_pattern *patterns, int count,
+    const danaus_permute_desc *desc, int64_t *row_permutation, int64_t *col_permutation,
+    double errors[2]);
+
 /* ---- known transforms as exact chains ---- */
 
 typedef enum danaus_transform {

@@ -17,6 +17,7 @@ from danaus.factorize import Calibration, Factorization, factorize
 from danaus.many import factorize_many
 from danaus.model import Filling, Model, ModelCost, ModelInfo, ModelLayer
 from danaus.patterns import Pattern
+from danaus.permute import Permutations, find_permutations
 from danaus.plan import Gradients, Plan, Weights
 from danaus.short import ShortGradients, short_conv, short_conv_gradient
 from danaus.stream import Stream
@@ -35,6 +36,7 @@ __all__ = [
     "Device", "DeviceInfo", "default_device", "list_devices",
     "Candidate", "Compression", "compress",
     "Calibration", "Factorization", "factorize", "factorize_many", "load_chains",
+    "Permutations", "find_permutations",
     "Gradients", "Plan", "Weights",
     "Filling", "Model", "ModelCost", "ModelInfo", "ModelLayer",
     "Tokenizer",

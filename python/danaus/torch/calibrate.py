@@ -279,7 +279,7 @@ class Walk:
         names = [name for name in called if name in self.originals]
         norms = [n for n in called if n in norms and self.calls[n] == 1]
         places = [called.index(n) for n in norms]
-        batch = _few(batch)
+        batch = few_rows(batch)
         plain = self.watch(batch, [*norms, *names])
         generator = torch.Generator().manual_seed(0)
         for name in dict.fromkeys(names):
@@ -348,7 +348,7 @@ def _stream(plain: Taps, moved: Taps, norms: list[str], noise: Tensor) -> str | 
     return None
 
 
-def _few(batch: Any, rows: int = 2) -> Any:
+def few_rows(batch: Any, rows: int = 2) -> Any:
     """The first rows of a batch, where all its tensors have as many."""
     if isinstance(batch, Mapping):
         values = list(batch.values())

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Optional
 
 import numpy as np
 import scipy.linalg
@@ -24,10 +25,17 @@ from torch import Tensor, nn
 from danaus import patterns as named
 from danaus.factorize import Calibration, factorize
 from danaus.patterns import Pattern
+from danaus.permute import find_permutations
 from danaus.torch.composed import InterpolatedLinear, SumLinear
 from danaus.torch.linear import KSLinear
 
 KINDS = "interpolated", "low_rank", "monarch", "sum"
+
+# Classes in which rows and columns may be permuted; None: they stay.
+Free = tuple[Optional[np.ndarray], Optional[np.ndarray]]
+STAY: Free = (None, None)
+
+ROUNDS = 20  # of a search for permutations: later ones gain little on trained layers
 
 
 def sums_of(rows: Tensor, others: Tensor) -> Tensor:
@@ -149,6 +157,39 @@ class Problem:
         """mean(y) - K mean(x)."""
         return self.mean_y - dense @ self.mean_x
 
+    def permuted(self, rows: np.ndarray | None, cols: np.ndarray | None) -> Problem:
+        """The problem with outputs and inputs in another order; None: as they are."""
+        if rows is None and cols is None:
+            return self
+        rows = np.arange(len(self.mean_y)) if rows is None else rows
+        cols = np.arange(len(self.mean_x)) if cols is None else cols
+        side = self.side
+        if side is not None:  # of the permuted S S^T
+            side = np.linalg.qr(side[rows].T, mode="r").T
+        return replace(
+            self,
+            weight=self.weight[np.ix_(rows, cols)],
+            mean_x=self.mean_x[cols],
+            mean_y=self.mean_y[rows],
+            gram=self.gram[np.ix_(cols, cols)],
+            cross=self.cross[np.ix_(rows, cols)],
+            side=side,
+        )
+
+    def row_weights(self) -> np.ndarray:
+        """How much an output's error counts: roots of the diagonal of S S^T.
+
+        None is below a millionth of the largest.
+        """
+        if self.side is None:
+            return np.ones(len(self.weight))
+        scale = np.sqrt(np.square(self.side).sum(1))
+        return np.maximum(scale, 1e-6 * scale.max())
+
+    def solution(self) -> np.ndarray:
+        """The matrix C A^-1, which has the least loss of all."""
+        return scipy.linalg.cho_solve((self.root, True), self.cross.T).T
+
 
 @dataclass
 class Candidate:
@@ -159,6 +200,8 @@ class Candidate:
     dense: np.ndarray
     rows: list[int] | None = None  # of the basis, where the kind is "interpolated"
     loss: float = math.inf
+    # Which of the problem's outputs and inputs the rows and columns are; None: all its.
+    order: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
 
     @property
     def parameters(self) -> int:
@@ -170,6 +213,35 @@ class Candidate:
         """Those of each chain; " + " is between chains."""
         chains = (" ".join(str(Pattern(*w.shape)) for w in c) for c in self.chains)
         return " + ".join(chains)
+
+    def groups(self, side: int) -> np.ndarray:
+        """Numbers of rows (side 0) or columns (1): equal ones may change places."""
+        found = np.zeros(self.dense.shape[side], np.int64)
+        for chain in self.chains if self.rows is None else []:
+            a, b, c, d = chain[-side].shape
+            middle = c if side else b
+            place = np.arange(a * d).reshape(a, 1, d).repeat(middle, 1).ravel()
+            found = found * (a * d) + place
+        return found
+
+    def moved(self, side: int, order: np.ndarray) -> Candidate:
+        """The same with rows (side 0) or columns (1) in another order of groups."""
+        dense = self.dense.take(order, axis=side)
+        if self.rows is not None and side == 0:
+            return self._rows_moved(order, dense)
+        # The outputs of the basis are no columns of the dense matrix.
+        count = 1 if self.rows is not None else len(self.chains)
+        chains = [list(chain) for chain in self.chains]
+        for chain in chains[:count]:
+            chain[-side] = _moved(chain[-side], side, order)
+        return replace(self, chains=chains, dense=dense)
+
+    def _rows_moved(self, order: np.ndarray, dense: np.ndarray) -> Candidate:
+        place = order.argsort()  # of each row there was
+        others = np.setdiff1d(np.arange(len(order)), self.rows)
+        rest = self.chains[1][0][:, place[others].argsort()]
+        chains = [self.chains[0], [rest]]
+        return replace(self, chains=chains, dense=dense, rows=place[self.rows].tolist())
 
     def module(self, bias: np.ndarray | None, like: Tensor) -> nn.Module:
         """The layer, with weights of the type of `like` and on its device."""
@@ -185,6 +257,14 @@ class Candidate:
             rest = bias[others] - self.chains[1][0][0, :, :, 0] @ kept
         basis, others = (_layer(c, b, like) for c, b in zip(self.chains, (kept, rest)))
         return InterpolatedLinear(basis, others, self.rows)
+
+
+def _moved(weights: np.ndarray, side: int, order: np.ndarray) -> np.ndarray:
+    """A factor w[a][b][c][d] with its rows or columns in another order."""
+    axes = (0, 2, 3, 1) if side else (0, 1, 3, 2)
+    turned = weights.transpose(axes)
+    rows = turned.reshape(len(order), -1)[order]
+    return rows.reshape(turned.shape).transpose(np.argsort(axes))
 
 
 def _layer(chain: list[np.ndarray], bias: np.ndarray | None, like: Tensor) -> KSLinear:
@@ -272,8 +352,8 @@ def fit_interpolated(problem: Problem, rank: int) -> Candidate:
 
 
 def fit_dense(problem: Problem) -> Candidate:
-    """The matrix C A^-1, which has the least loss of all."""
-    dense = scipy.linalg.cho_solve((problem.root, True), problem.cross.T).T
+    """The matrix of the least loss of all."""
+    dense = problem.solution()
     return Candidate("dense", [[_factor(dense)]], dense)
 
 
@@ -288,10 +368,7 @@ def fit_chain(
         chain = factorize(problem.weight, patterns, refine=passes).chain
         weights = [np.array(w) for w in chain.weights]
         return Candidate(kind, [weights], np.asarray(chain.to_dense()))
-    scale = np.ones(len(problem.weight))
-    if problem.side is not None:
-        scale = np.sqrt(np.square(problem.side).sum(1))
-        scale = np.maximum(scale, 1e-6 * scale.max())
+    scale = problem.row_weights()
     rows, cols = problem.weight.shape
     # The sums are those of two rows, which have the right means, and contain the ridge.
     sums = Calibration(
@@ -310,6 +387,36 @@ def fit_chain(
     weights[0] = weights[0] / scale.reshape(a, b, 1, d)
     dense = np.asarray(found.chain.to_dense()) / scale[:, None]
     return Candidate(kind, [weights], dense)
+
+
+def fit_permuted(
+    problem: Problem, patterns: Sequence[Pattern], kind: str, free: Free
+) -> list[Candidate]:
+    """A chain for the order as it is and, where it may be changed, for a better one.
+
+    It is searched for the solution without structure, weighed by the diagonals of S S^T
+    and A.
+    """
+    found = [fit_chain(problem, patterns, kind)]
+    if all(classes is None for classes in free):
+        return found
+    weighed = problem.row_weights()[:, None] * problem.solution()
+    better = find_permutations(
+        weighed * np.sqrt(problem.gram.diagonal()),
+        patterns,
+        rows=free[0] is not None,
+        cols=free[1] is not None,
+        row_classes=free[0],
+        col_classes=free[1],
+        rounds=ROUNDS,
+    )
+    if better.after < better.before:
+        moved = problem.permuted(better.rows, better.cols)
+        candidate = fit_chain(moved, patterns, kind)
+        candidate.order = better.rows, better.cols
+        candidate.loss = moved.loss(candidate.dense)
+        found.append(candidate)
+    return found
 
 
 def _row_energies(problem: Problem) -> np.ndarray:
@@ -386,7 +493,9 @@ def least_parameters(rows: int, cols: int, kinds: Sequence[str]) -> int:
     return min(rows * cols, *(least[kind] for kind in kinds))
 
 
-def candidates(problem: Problem, budget: int, kinds: Sequence[str]) -> list[Candidate]:
+def candidates(
+    problem: Problem, budget: int, kinds: Sequence[str], free: Free = STAY
+) -> list[Candidate]:
     """Fitted candidates of at most `budget` weights, with their losses."""
     rows, cols = problem.weight.shape
     if budget >= rows * cols:
@@ -402,18 +511,22 @@ def candidates(problem: Problem, budget: int, kinds: Sequence[str]) -> list[Cand
             found += [fit_low_rank(problem, rank)] if rank > 0 else []
         if "monarch" in kinds:
             shapes = _monarchs(rows, cols, budget)
-            found += [fit_chain(problem, shape, "monarch") for shape in shapes]
+            for shape in shapes:
+                found += fit_permuted(problem, shape, "monarch", free)
         if "sum" in kinds:
             sums = _sums(rows, cols, budget)
             found += [fit_sum(problem, shape, rank) for shape, rank in sums]
     for candidate in found:
-        candidate.loss = problem.loss(candidate.dense)
+        if candidate.loss == math.inf:
+            candidate.loss = problem.loss(candidate.dense)
     return found
 
 
-def best(problem: Problem, budget: int, kinds: Sequence[str]) -> Candidate:
+def best(
+    problem: Problem, budget: int, kinds: Sequence[str], free: Free = STAY
+) -> Candidate:
     """The candidate of least loss; ValueError where the budget pays for none."""
-    found = candidates(problem, budget, kinds)
+    found = candidates(problem, budget, kinds, free)
     if not found:
         rows, cols = problem.weight.shape
         raise ValueError(

@@ -21,6 +21,7 @@ from danaus.torch.candidates import (
     least_parameters,
 )
 from danaus.torch.distill import distil
+from danaus.torch.exchange import Arrangement, find_exchanges
 from danaus.torch.replace import (
     RIDGE,
     Layers,
@@ -49,6 +50,7 @@ def compress(
     budgets: str = "sensitivity",
     weigh: bool = True,
     stream: bool = True,
+    permute: bool = True,
     ridge: float = RIDGE,
     probes: int = 1,
     distill: int = 0,
@@ -81,6 +83,9 @@ def compress(
     budgets : "sensitivity", or "uniform": the same share for every layer.
     weigh : whether errors of a layer's outputs are weighed by their effect.
     stream : whether targets correct the residual stream.
+    permute : whether channels that neighbouring layers share, such as hidden units of
+        an MLP, may change places where Monarch matrices then fit better; the model's
+        output does not depend on their order.
     ridge : lambda as a share of the inputs' mean square: it holds the dense weights
         where the data say little.
     probes : random directions at the output for each batch, from which effects are
@@ -116,12 +121,15 @@ def compress(
             sizes = _budgets(walk, weighed, total, kinds, ridge)
         targets = [_output(walk, output, b) for b in batches] if distill else []
 
+        grouped = permute and "monarch" in kinds
+        places = Arrangement(walk, find_exchanges(walk) if grouped else ())
+
         def fit(name: str, problem: Problem) -> Candidate:
-            return best(problem, sizes[name], kinds)
+            return best(problem, sizes[name], kinds, places.free(name))
 
         given = weighed if weigh else None
         options = {"stream": stream, "ridge": ridge, "progress": progress}
-        walk_through(report, walk, fit, given, **options)
+        walk_through(report, walk, fit, given, places, **options)
         if distill:
             distil(walk, output, targets, distill)
     report.seconds = time.perf_counter() - start

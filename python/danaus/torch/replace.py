@@ -24,6 +24,7 @@ from danaus.torch.calibrate import (
     load_batches,
 )
 from danaus.torch.candidates import Candidate, Problem, best, fit_chain
+from danaus.torch.exchange import Arrangement
 
 # Held-out sentences agree best with this share where calibration is scarce.
 RIDGE = 0.05
@@ -55,6 +56,8 @@ class Report:
     layers: list[Replaced] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)  # layers that stay, and why
     seconds: float = 0.0
+    # Of permuted layers: output i is number orders[name][i] of the dense one.
+    orders: dict[str, list[int]] = field(default_factory=dict)
     _before: dict[str, nn.Module] = field(default_factory=dict, repr=False)
 
     @property
@@ -83,9 +86,10 @@ class Report:
         lines = [head]
         for layer in self.layers:
             share = layer.parameters / layer.dense_parameters
+            permuted = ", outputs permuted" if layer.name in self.orders else ""
             lines.append(
                 f"{layer.name:{width}}  {layer.kind:12} {layer.parameters:10d} "
-                f"{share:5.2f}  {layer.error:.3f}  {layer.patterns}"
+                f"{share:5.2f}  {layer.error:.3f}  {layer.patterns}{permuted}"
             )
         lines += [f"{name}: left, {why}" for name, why in self.left.items()]
         share = self.parameters / max(self.dense_parameters, 1)
@@ -152,12 +156,12 @@ def install(
     name: str,
     candidate: Candidate,
     problem: Problem,
+    bias: np.ndarray | None,
     began: float,
 ) -> None:
     """Puts a fitted candidate into the model and its row into the report."""
     old = walk.originals[name]
-    fitted = None if old.bias is None else problem.bias(candidate.dense)
-    module = candidate.module(fitted, old.weight).train(old.training)
+    module = candidate.module(bias, old.weight).train(old.training)
     walk.put(name, module)
     rows, cols = problem.weight.shape
     error = problem.error(candidate.dense)
@@ -184,12 +188,14 @@ def walk_through(
     walk: Walk,
     fit: Callable[[str, Problem], Candidate],
     sides: Mapping[str, torch.Tensor] | None = None,
+    places: Arrangement | None = None,
     *,
     stream: bool = True,
     ridge: float = RIDGE,
     progress: Callable[[float], None] | None = None,
 ) -> None:
     """Fits and replaces layer after layer; puts all back where that fails."""
+    places = places or Arrangement(walk)
     report.left.update(dict.fromkeys(walk.uncalled, "the model does not call it"))
     count = sum(len(stage.names) for stage in walk.stages)
     try:
@@ -198,20 +204,22 @@ def walk_through(
             for name in stage.names:
                 began = time.perf_counter()
                 linear = walk.originals[name]
-                weight = dense_weight(linear)
                 if not walk.batches:
-                    problem = Problem.plain(weight, linear.bias)
+                    problem = Problem.plain(dense_weight(linear), linear.bias)
                 else:
                     side = (sides or {}).get(name)
-                    has_bias = linear.bias is not None
-                    given = moments.pop(name), weight, side, ridge, has_bias
-                    problem = Problem.of(*given)
-                install(report, walk, name, fit(name, problem), problem, began)
+                    problem = places.problem(name, moments.pop(name), side, ridge)
+                candidate = fit(name, problem)
+                problem = problem.permuted(*candidate.order)
+                bias = None if linear.bias is None else problem.bias(candidate.dense)
+                install(report, walk, name, candidate, problem, bias, began)
+                places.settle(name, candidate, bias)
                 if progress is not None:
                     progress(len(report.layers) / count)
     except BaseException:
         report.undo()
         raise
+    report.orders = places.orders()
 
 
 # ---- replacing by a rule ----
