@@ -30,6 +30,7 @@ static const usage use = {
 
 typedef struct options {
     device_options device;
+    danaus_dtype dtype;
     const char *output;
     int64_t top;
     int json;
@@ -195,7 +196,8 @@ static int run(classification *c, const char *model, const char *images)
     danaus_tensor x;
     int status = c->o->output ? output_open(&c->output, c->o->output) : STATUS_OK;
     status = status ? status : open_device(&c->o->device, &c->device);
-    if (!status && danaus_model_load(c->device, model, &c->model))
+    const danaus_model_desc how = { .dtype = c->o->dtype };
+    if (!status && danaus_model_load_as(c->device, model, &how, &c->model))
         status = library_failure();
     if (status)
         return status;
@@ -215,6 +217,7 @@ int cmd_classify(int argc, char **argv)
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the .npy file to write" },
         { "top", 'n', ARG_COUNT, &o.top, "N", "classes of each image; default 5" },
+        TYPE_ARG(o.dtype),
         DEVICE_ARGS(o.device),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },

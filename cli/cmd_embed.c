@@ -28,6 +28,7 @@ static const usage use = {
 
 typedef struct options {
     device_options device;
+    danaus_dtype dtype;
     const char *text, *output, *query;
     int64_t nearest, pad;
     int json;
@@ -164,7 +165,8 @@ static int run(embedding *e)
     int status = open_device(&e->o->device, &e->device);
     if (status)
         return status;
-    if (danaus_model_load(e->device, e->path, &e->model))
+    const danaus_model_desc how = { .dtype = e->o->dtype };
+    if (danaus_model_load_as(e->device, e->path, &how, &e->model))
         return library_failure();
     danaus_model_describe(e->model, &e->info);
     e->most = e->info.max_length;
@@ -193,6 +195,7 @@ int cmd_embed(int argc, char **argv)
         { "query", 'q', ARG_TEXT, &o.query, "TEXT", "list the lines nearest to this" },
         { "nearest", 'n', ARG_COUNT, &o.nearest, "N", "how many; default 3" },
         { "pad", 0, ARG_COUNT, &o.pad, "N", "fill texts up with [PAD] to N tokens" },
+        TYPE_ARG(o.dtype),
         DEVICE_ARGS(o.device),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },

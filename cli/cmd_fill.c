@@ -26,6 +26,7 @@ static const usage use = {
 
 typedef struct options {
     device_options device;
+    danaus_dtype dtype;
     int64_t top;
     int json;
 } options;
@@ -173,7 +174,8 @@ static int run(filling *f, const char *text)
     int status = open_device(&f->o->device, &f->device);
     if (status)
         return status;
-    if (danaus_model_load(f->device, f->path, &f->model))
+    const danaus_model_desc how = { .dtype = f->o->dtype };
+    if (danaus_model_load_as(f->device, f->path, &how, &f->model))
         return library_failure();
     danaus_model_describe(f->model, &f->info);
     f->top = f->o->top < f->info.vocabulary ? f->o->top : f->info.vocabulary;
@@ -194,6 +196,7 @@ int cmd_fill(int argc, char **argv)
     int operands;
     const arg table[] = {
         { "top", 'n', ARG_COUNT, &o.top, "N", "how many words; default 5" },
+        TYPE_ARG(o.dtype),
         DEVICE_ARGS(o.device),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the words as JSON" },
         { 0 },

@@ -1,7 +1,7 @@
 /* danaus model: what the model in a folder is. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
-#include "common/args.h"
+#include "common/open.h"
 #include "common/report.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ static const usage use = {
         "layers with\n"
         "their patterns, the memory that it takes beside its file, and what a text "
         "costs:\n"
-        "operations by part, and memory.\n",
+        "operations by part, and memory. Weights are not read.\n",
     .least = 1,
     .most = 1,
     .operands = "the folder of a model",
@@ -62,9 +62,9 @@ static int print(const facts *f)
             info->vocabulary, info->max_length, info->fills ? ", fills masks" : "");
     printf(
         "%" PRId64 " parameters; linear layers have %" PRId64 " weights, %" PRId64
-        " if dense; %.1f MB beside the file\n",
+        " if dense; in %s %.1f MB beside the file\n",
         info->parameters, info->linear_parameters, info->dense_parameters,
-        (double)info->memory / 1e6);
+        danaus_dtype_name(info->dtype), (double)info->memory / 1e6);
     if (info->image_size)
         printf("an image: ");
     else
@@ -115,13 +115,14 @@ static int print_json(const facts *f)
                 (json_int_t)layer.rows, "cols", (json_int_t)layer.cols, "parameters",
                 (json_int_t)layer.parameters, "patterns", patterns_of(&layer)));
     return report_json(json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, "
-        "s:o}",
-        "architecture", info->architecture, "blocks", (json_int_t)info->layers, "width",
-        (json_int_t)info->width, "heads", (json_int_t)info->heads, "vocabulary",
-        (json_int_t)info->vocabulary, "max_length", (json_int_t)info->max_length,
-        "fills", info->fills != 0, "parameters", (json_int_t)info->parameters,
-        "linear_parameters", (json_int_t)info->linear_parameters, "dense_parameters",
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+        "s:o, s:o}",
+        "architecture", info->architecture, "dtype", danaus_dtype_name(info->dtype),
+        "blocks", (json_int_t)info->layers, "width", (json_int_t)info->width, "heads",
+        (json_int_t)info->heads, "vocabulary", (json_int_t)info->vocabulary,
+        "max_length", (json_int_t)info->max_length, "fills", info->fills != 0,
+        "parameters", (json_int_t)info->parameters, "linear_parameters",
+        (json_int_t)info->linear_parameters, "dense_parameters",
         (json_int_t)info->dense_parameters, "memory", (json_int_t)info->memory,
         "image_channels", (json_int_t)info->image_channels, "image_size",
         (json_int_t)info->image_size, "classes", (json_int_t)info->classes, "text",
@@ -139,29 +140,44 @@ static int describe(
     return json ? print_json(&f) : print(&f);
 }
 
-int cmd_model(int argc, char **argv)
+typedef struct options {
+    device_options device;
+    danaus_dtype dtype;
+    int64_t length;
+    int json;
+} options;
+
+/* Of an outline: no weights are read, and no memory is taken for them. */
+static int run(const options *o, const char *path)
 {
-    int as_json = 0, operands;
-    int64_t length = 0;
-    const arg table[] = {
-        { "length", 0, ARG_COUNT, &length, "N",
-          "tokens of a text; default: as many as there can be" },
-        { "json", 0, ARG_FLAG, &as_json, NULL, "print the facts as JSON" },
-        { 0 },
-    };
-    int status = args_parse(&use, table, argc, argv, &operands);
-    if (status != ARGS_GO_ON)
-        return status;
+    const danaus_model_desc how = { .dtype = o->dtype, .outline = 1 };
     danaus_device *device;
     danaus_model *model;
-    if (danaus_device_open("cpu", &device))
-        return library_failure();
-    if (danaus_model_load(device, argv[1], &model)) {
+    int status = open_device(&o->device, &device);
+    if (status)
+        return status;
+    if (danaus_model_load_as(device, path, &how, &model)) {
         status = library_failure();
     } else {
-        status = describe(model, device, length, as_json);
+        status = describe(model, device, o->length, o->json);
         danaus_model_destroy(model);
     }
     danaus_device_close(device);
     return status;
+}
+
+int cmd_model(int argc, char **argv)
+{
+    options o = { 0 };
+    int operands;
+    const arg table[] = {
+        { "length", 0, ARG_COUNT, &o.length, "N",
+          "tokens of a text; default: as many as there can be" },
+        TYPE_ARG(o.dtype),
+        DEVICE_ARGS(o.device),
+        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { 0 },
+    };
+    int status = args_parse(&use, table, argc, argv, &operands);
+    return status == ARGS_GO_ON ? run(&o, argv[1]) : status;
 }

@@ -52,6 +52,14 @@ typedef struct plan_options {
 /* How products have such an accuracy: those of f16 and bf16 lose nothing in either. */
 danaus_math math_of(int accuracy);
 
+/* Of models: danaus_dtype. */
+#define TYPE_ARG(to)                                                                   \
+    {                                                                                  \
+        "type", 0, ARG_DTYPE, &(to), "TYPE",                                           \
+            "of weights and of what lies between layers: f32\n"                        \
+            "(default), or, on GPUs, f16 or bf16"                                      \
+    }
+
 /* Opens the device that the options ask for. Returns an exit status. */
 int open_device(const device_options *options, danaus_device **device);
 

@@ -15,36 +15,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import pickle
 import re
 import shutil
 import sys
 from pathlib import Path
 
 import torch
+from checkpoints import read
 from safetensors.torch import save_file
 
 TOKENIZER = ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 WORDS = "bert.embeddings.word_embeddings.weight"
+PLACES = [("state", "model"), ("state_dict",), ("model",)]
 DROPPED = re.compile(r"\.flashfft\.|\.position_ids$")
 FREQUENCY = re.compile(r"(.*)\.implicit_filter(?:_rev)?\.\d+\.freq$")
-
-
-def read(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a checkpoint, by the names that they have in it."""
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        reason = str(error).splitlines()[0]
-        sys.exit(f"{path} holds more than weights, or none: {reason}")
-    for keys in [("state", "model"), ("state_dict",), ("model",)]:
-        inner = found
-        for key in keys:
-            inner = inner.get(key) if isinstance(inner, dict) else None
-        if isinstance(inner, dict):
-            found = inner
-            break
-    return {k: v for k, v in found.items() if isinstance(v, torch.Tensor)}
 
 
 def plain_name(name: str) -> str:
@@ -125,7 +109,7 @@ def main() -> None:
     options = parser.parse_args()
     found = {}
     for path in options.checkpoints:
-        found |= read(path)
+        found |= read(path, PLACES)
     kept = weights(found)
     config = configuration(kept)
     options.folder.mkdir(parents=True, exist_ok=True)

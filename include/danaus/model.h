@@ -24,6 +24,27 @@ typedef struct danaus_model danaus_model;
    one sentence, as far as that has room. */
 DANAUS_API danaus_status
 danaus_model_load(danaus_device *device, const char *path, danaus_model **model);
+
+/* How a model is loaded. All-zero is the default of every field. */
+typedef struct danaus_model_desc {
+    danaus_dtype
+        dtype;   /* of rows of tokens, of the tables that they come from, and of linear
+                           layers and long convolutions: f32 (0), or, on GPUs, f16 or bf16,
+                           with sums in f32. Normalisations' scales, filters and what is
+                           pooled are f32. */
+    int outline; /* nonzero: only config.json, modules.json and the headers of the weights
+                    are read, and no memory is taken for weights: the model can be described
+                    and estimated, and does not run */
+    uint64_t reserved[8];
+} danaus_model_desc;
+
+/* danaus_model_load() is this with desc NULL. A model that would take more memory than the
+   device can give is DANAUS_ERR_MEMORY before any of it is taken, and so are calls that would;
+   16 bits on a CPU, or of an architecture that has none (docs/models.md), are
+   DANAUS_ERR_UNSUPPORTED. */
+DANAUS_API danaus_status danaus_model_load_as(
+    danaus_device *device, const char *path, const danaus_model_desc *desc,
+    danaus_model **model);
 DANAUS_API void danaus_model_destroy(danaus_model *model); /* NULL is fine */
 
 typedef struct danaus_model_info {
@@ -35,12 +56,13 @@ typedef struct danaus_model_info {
     int64_t parameters;        /* numbers that make the model */
     int64_t linear_parameters; /* of these, weights of linear layers, without biases */
     int64_t dense_parameters;  /* what these would be if all were dense */
-    int64_t memory;            /* bytes beside the mapped file: packed weights */
-    int64_t fills;             /* nonzero: danaus_model_fill() works */
+    int64_t memory;         /* bytes beside the mapped file: packed weights, copies */
+    int64_t fills;          /* nonzero: danaus_model_fill() works */
     int64_t image_channels; /* of images that it takes, which have image_size pixels */
     int64_t image_size;     /* along each side; 0: it takes tokens */
     int64_t classes;        /* 0: danaus_model_classify() does not work */
-    uint64_t reserved[4];
+    danaus_dtype dtype;     /* of its rows */
+    uint32_t reserved[9];
 } danaus_model_info;
 
 DANAUS_API danaus_status

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from danaus._arrays import pointer
+from danaus._arrays import ElementType, element_code, pointer
 from danaus._library import (
     Progress,
     check,
@@ -99,15 +99,28 @@ class Model:
     ----------
     path : the folder, with config.json and model.safetensors (docs/models.md).
     device : where it runs; None: the CPU.
+    dtype : of weights and of what lies between layers: f32 (None), or, on GPUs, f16
+        or bf16.
+    outline : only config.json and the headers of the weights are read: it can be
+        described and estimated, and does not run.
     """
 
     def __init__(
-        self, path: str | bytes | os.PathLike, device: Device | str | None = None
+        self,
+        path: str | bytes | os.PathLike,
+        device: Device | str | None = None,
+        dtype: ElementType | None = None,
+        *,
+        outline: bool = False,
     ):
         self.device, self._path = chosen(device), path
         place = ffi.new("danaus_model **")
+        how = ffi.new("danaus_model_desc *")
+        how.dtype = 0 if dtype is None else element_code(dtype)
+        how.outline = bool(outline)
         with self.device.in_use() as handle:
-            check(lib.danaus_model_load(handle, path_bytes(path), place))
+            given = handle, path_bytes(path), how, place
+            check(lib.danaus_model_load_as(*given))
         self._handle = own(place[0], lib.danaus_model_destroy, self.device._handle)
 
     def describe(self) -> ModelInfo:

@@ -153,3 +153,17 @@ def test_the_benchmark_runs(tmp_path):
     rows = records.read(tmp_path / "out.csv")
     assert [r["name"] for r in rows] == ["danaus", "PyTorch"]
     assert float(rows[0]["error"]) < 1e-6
+
+
+def test_outlines_are_described(folder):
+    model, outline = danaus.Model(folder), danaus.Model(folder, outline=True)
+    assert outline.describe() == model.describe()
+    assert outline.layers() == model.layers()
+    assert outline.estimate(3, 200) == model.estimate(3, 200)
+    with pytest.raises(ValueError, match="an outline"):
+        outline.embed(["text"])
+
+
+def test_sixteen_bits_are_for_gpus(folder):
+    with pytest.raises(NotImplementedError, match="f32 on cpu"):
+        danaus.Model(folder, dtype="f16")

@@ -191,6 +191,7 @@ struct backend {
     danaus_status (*open)(const char *name, danaus_device **device);
     void (*close)(danaus_device *dev);
     danaus_status (*describe)(const danaus_device *dev, danaus_device_info *info);
+    int64_t (*room)(const danaus_device *dev); /* bytes that it can have at most */
     danaus_status (*sync)(danaus_device *dev);
     danaus_status (*set_stream)(danaus_device *dev, void *stream);
     danaus_status (*set_threads)(danaus_device *dev, int threads);

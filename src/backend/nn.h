@@ -1,5 +1,7 @@
 /* What models need of a device beside products and convolutions. Rows are
-   [rows][width] in f32, one for each token; all arrays are device memory. */
+   [rows][width], one for each token; all arrays are device memory. Where an operation has a
+   dtype, that is the type of what is `void` in it, f32 (0), f16 or bf16, which is rounded
+   once; all else is f32, and so are sums. A CPU has f32 alone. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BACKEND_NN_H
 #define DN_BACKEND_NN_H
@@ -10,11 +12,12 @@
    where mean and (biased) variance are the row's. y may be x. */
 typedef struct nn_norm {
     int64_t rows, width;
-    const float *x, *more; /* more: or NULL */
+    const void *x, *more; /* more: or NULL */
     const float *scale, *shift;
     float epsilon;
-    float *y;
-    float *sum; /* gets x + more, and may be x, not y; or NULL */
+    void *y;
+    void *sum; /* gets x + more, and may be x, not y; or NULL */
+    danaus_dtype dtype;
 } nn_norm;
 
 /* y = word[id] + position[p] + type for each row: number p of its sequence. Positions with
@@ -22,8 +25,9 @@ typedef struct nn_norm {
 typedef struct nn_lookup {
     int64_t rows, width;
     const int32_t *ids, *positions;
-    const float *word, *position, *type;
-    float *y;
+    const void *word, *position, *type;
+    void *y;
+    danaus_dtype dtype;
 } nn_lookup;
 
 /* Rows `offsets[i]` to `offsets[i + 1] - 1` are sequence i; offsets is host memory. */
@@ -38,8 +42,9 @@ typedef struct nn_sequences {
 typedef struct nn_attention {
     nn_sequences sequences;
     int64_t width, heads;
-    const float *q, *k, *v;
-    float *y;
+    const void *q, *k, *v;
+    void *y;
+    danaus_dtype dtype;
 } nn_attention;
 
 /* The mean of each sequence's rows, or its first row; then, if asked, of length 1. */
@@ -47,9 +52,19 @@ typedef struct nn_pool {
     nn_sequences sequences;
     int64_t width;
     int first, normalize;
-    const float *x;
+    const void *x;
     float *y; /* [count][width] */
+    danaus_dtype dtype;
 } nn_pool;
+
+/* Patches of images x[images][channels][size][size], line by line: each is a row
+   [channels][patch][patch] of y. What is left at the right and lower sides is not seen. */
+typedef struct nn_patches {
+    int64_t images, channels, size, patch;
+    const float *x;
+    void *y;
+    danaus_dtype dtype;
+} nn_patches;
 
 /* y = activation(x) for `count` numbers. y may be x. */
 typedef struct nn_activation {
@@ -73,10 +88,11 @@ typedef struct nn_sine {
 typedef struct nn_turn {
     int64_t rows, width, stride;
     int64_t pitch;              /* from a row of x to the next; 0: width */
-    const float *x, *more;      /* more: like x and added to it, or NULL */
+    const void *x, *more;       /* more: like x and added to it, or NULL */
     const float *decay, *times; /* [width], [rows]; or NULL */
     float shift;
-    float *y;
+    void *y;
+    danaus_dtype dtype;
 } nn_turn;
 
 /* A causal convolution of few taps along each sequence, turned into channels:
@@ -88,23 +104,26 @@ typedef struct nn_turn {
 typedef struct nn_short {
     nn_sequences sequences;
     int64_t first, rows, width, taps, stride;
-    const float *x;
+    const void *x;
     const float *k, *shift; /* [taps][width], [width] */
-    float *y;               /* [width][stride] */
+    void *y;                /* [width][stride] */
+    danaus_dtype dtype;
 } nn_short;
 
 /* Zeros in columns [from, stride) of channels y[channels][stride]. */
 typedef struct nn_pad {
     int64_t channels, from, stride;
-    float *y;
+    void *y;
+    danaus_dtype dtype;
 } nn_pad;
 
 /* y[r][i] = activation(x[r][i]) x[r][width + i] for rows x[rows][2 width]. */
 typedef struct nn_gate {
     int64_t rows, width;
     danaus_activation activation;
-    const float *x;
-    float *y;
+    const void *x;
+    void *y;
+    danaus_dtype dtype;
 } nn_gate;
 
 /* y = a b for `count` numbers. y may be a or b. */
@@ -136,8 +155,10 @@ typedef struct nn_likelihood {
    where it lies. */
 typedef struct nn_score {
     int64_t rows, width, words;
-    const float *x, *table, *bias; /* bias: or NULL */
-    float *y;                      /* [rows][words] */
+    const void *x, *table;
+    const float *bias; /* or NULL */
+    float *y;          /* [rows][words] */
+    danaus_dtype dtype;
 } nn_score;
 
 /* ---- gradients of a loss, from those that reached y as dy ---- */
@@ -182,6 +203,7 @@ struct nn_backend {
     danaus_status (*pad)(danaus_device *dev, const nn_pad *o);
     danaus_status (*gate)(danaus_device *dev, const nn_gate *o);
     danaus_status (*score)(danaus_device *dev, const nn_score *o);
+    danaus_status (*patches)(danaus_device *dev, const nn_patches *o);
     danaus_status (*norm_gradient)(danaus_device *dev, const nn_norm_gradient *o);
     danaus_status (*attention_gradient)(
         danaus_device *dev, const nn_attention_gradient *o);

@@ -5,6 +5,9 @@
    1         N:cpu,cpuacct:GROUP                     cpu.cfs_quota_us (-1: none) and
                                                      cpu.cfs_period_us
 
+   and in bytes of memory memory.max ("max": none) or, of N:memory:GROUP,
+   memory.limit_in_bytes.
+
    /proc/self/mountinfo says where the folders of groups are mounted, and which group is
    seen there. All groups above one's own limit it, too. */
 // SPDX-License-Identifier: Apache-2.0
@@ -17,6 +20,12 @@
 #include <string.h>
 
 #define LINE 4096
+
+/* What a group may have at most of something; INT64_MAX: all there is. */
+typedef struct resource {
+    const char *controller; /* of version 1 */
+    int64_t (*limit)(const char *folder, int version);
+} resource;
 
 /* A line without its end; what is longer than a line is left out. 0 at the end. */
 static int read_line(FILE *file, char line[LINE])
@@ -58,7 +67,8 @@ static int has_word(const char *list, const char *word)
 }
 
 /* This process's group in the folders of a version; 0 if there is none. */
-static int find_group(const char *root, int version, char group[LINE])
+static int find_group(
+    const char *root, const resource *of, int version, char group[LINE])
 {
     char line[LINE];
     int found = 0;
@@ -69,7 +79,7 @@ static int find_group(const char *root, int version, char group[LINE])
         if (!at)
             continue;
         *at = 0;
-        found = version == 2 ? !*controllers : has_word(controllers, "cpu");
+        found = version == 2 ? !*controllers : has_word(controllers, of->controller);
         if (found)
             found = join(group, at + 1, "");
     }
@@ -90,7 +100,7 @@ static int read_numbers(const char *folder, const char *name, int count, long lo
     return read == count;
 }
 
-static int limit_in(const char *folder, int version)
+static int64_t processors_in(const char *folder, int version)
 {
     long long time[2]; /* granted, of a period */
     int there = version == 2
@@ -98,20 +108,31 @@ static int limit_in(const char *folder, int version)
                     : read_numbers(folder, "/cpu.cfs_quota_us", 1, &time[0]) &&
                           read_numbers(folder, "/cpu.cfs_period_us", 1, &time[1]);
     if (!there || time[0] <= 0 || time[1] <= 0)
-        return INT_MAX;
-    return (int)CLAMP(time[0] / time[1], 1, INT_MAX);
+        return INT64_MAX;
+    return MAX(time[0] / time[1], 1);
 }
 
+static int64_t bytes_in(const char *folder, int version)
+{
+    long long bytes;
+    const char *name = version == 2 ? "/memory.max" : "/memory.limit_in_bytes";
+    return read_numbers(folder, name, 1, &bytes) && bytes > 0 ? bytes : INT64_MAX;
+}
+
+static const resource processors = { "cpu", processors_in },
+                      memory = { "memory", bytes_in };
+
 /* The least limit of a group and of those above it, of which the highest is `mounted`. */
-static int limit_up(const char *mounted, const char *group, int version)
+static int64_t limit_up(
+    const resource *of, const char *mounted, const char *group, int version)
 {
     char folder[LINE];
     if (!join(folder, mounted, group))
-        return INT_MAX;
-    int least = limit_in(folder, version);
+        return INT64_MAX;
+    int64_t least = of->limit(folder, version);
     for (char *end; (end = strrchr(folder + strlen(mounted), '/'));) {
         *end = 0;
-        least = MIN(least, limit_in(folder, version));
+        least = MIN(least, of->limit(folder, version));
     }
     return least;
 }
@@ -119,32 +140,53 @@ static int limit_up(const char *mounted, const char *group, int version)
 /* A line of mountinfo:  id parent device GROUP FOLDER options ... - TYPE source OPTIONS.
    The folder shows GROUP and what is below it; a group that is elsewhere is not seen, but
    GROUP's own limits are. */
-static int limit_of_mount(const char *root, const char *line)
+static int64_t limit_of_mount(const char *root, const resource *of, const char *line)
 {
     char shown[LINE], folder[LINE], type[LINE], options[LINE], group[LINE],
         mounted[LINE];
     const char *kind = strstr(line, " - ");
     if (!kind || sscanf(line, "%*s %*s %*s %4095s %4095s", shown, folder) != 2 ||
         sscanf(kind, " - %4095s %*s %4095s", type, options) != 2)
-        return INT_MAX;
+        return INT64_MAX;
     int version = !strcmp(type, "cgroup2") ? 2 : 1;
-    if (version == 1 && (strcmp(type, "cgroup") || !has_word(options, "cpu")))
-        return INT_MAX;
-    if (!find_group(root, version, group) || !join(mounted, root, folder))
-        return INT_MAX;
+    if (version == 1 && (strcmp(type, "cgroup") || !has_word(options, of->controller)))
+        return INT64_MAX;
+    if (!find_group(root, of, version, group) || !join(mounted, root, folder))
+        return INT64_MAX;
     size_t above = strcmp(shown, "/") ? strlen(shown) : 0;
     int is_below = !strncmp(group, shown, above) && group[above] == '/';
-    return limit_up(mounted, is_below ? group + above : "", version);
+    return limit_up(of, mounted, is_below ? group + above : "", version);
+}
+
+static int64_t least_limit(const char *root, const resource *of)
+{
+    char line[LINE];
+    int64_t least = INT64_MAX;
+    FILE *mounts = open_in(root, "/proc/self/mountinfo");
+    while (mounts && read_line(mounts, line))
+        least = MIN(least, limit_of_mount(root, of, line));
+    if (mounts)
+        fclose(mounts);
+    return least;
 }
 
 int dn_processor_quota(const char *root)
 {
+    return (int)MIN(least_limit(root, &processors), INT_MAX);
+}
+
+int64_t dn_memory_room(const char *root)
+{
     char line[LINE];
-    int least = INT_MAX;
-    FILE *mounts = open_in(root, "/proc/self/mountinfo");
-    while (mounts && read_line(mounts, line))
-        least = MIN(least, limit_of_mount(root, line));
-    if (mounts)
-        fclose(mounts);
+    long long kilobytes = 0;
+    FILE *file = open_in(root, "/proc/meminfo");
+    while (file && !kilobytes && read_line(file, line))
+        if (sscanf(line, "MemAvailable: %lld", &kilobytes) != 1)
+            kilobytes = 0;
+    if (file)
+        fclose(file);
+    int64_t least = least_limit(root, &memory);
+    if (kilobytes > 0 && kilobytes < INT64_MAX / 1024)
+        least = MIN(least, kilobytes * 1024);
     return least;
 }

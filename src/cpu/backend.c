@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/quota.h"
 #include "base/status.h"
 
 #include <stdio.h>
@@ -98,6 +99,12 @@ static danaus_status cpu_describe(const danaus_device *dev, danaus_device_info *
     i.memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     *info = i;
     return DANAUS_OK;
+}
+
+static int64_t cpu_room(const danaus_device *dev)
+{
+    (void)dev;
+    return dn_memory_room("");
 }
 
 static danaus_status cpu_sync(danaus_device *dev)
@@ -362,6 +369,7 @@ const backend dn_backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,
+    .room = cpu_room,
     .sync = cpu_sync,
     .set_stream = cpu_set_stream,
     .set_threads = cpu_set_threads,

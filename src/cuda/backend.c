@@ -90,6 +90,11 @@ static danaus_status cuda_describe(const danaus_device *dev, danaus_device_info 
     return dn_cuda_describe(d->driver, d->shared->handle, d->shared->ordinal, info);
 }
 
+static int64_t cuda_room(const danaus_device *dev)
+{
+    return ((const cuda_device *)dev)->gpu.facts.memory;
+}
+
 /* ---- streams ---- */
 
 static danaus_status cuda_sync(danaus_device *dev)
@@ -185,6 +190,7 @@ const backend dn_backend_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
+    .room = cuda_room,
     .sync = cuda_sync,
     .set_stream = cuda_set_stream,
     .set_threads = cuda_set_threads,

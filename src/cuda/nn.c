@@ -14,8 +14,8 @@
 #define MOST_SEQUENCES 239
 
 typedef struct nn_job {
-    const float *in[4];
-    float *out[2];
+    const void *in[4];
+    void *out[2];
     const int32_t *ids[2];
     int64_t size[5];
     float number[2];
@@ -37,11 +37,13 @@ static danaus_status launch(
     return dn_cuda_launch(d, function, l, arguments);
 }
 
-/* A row of texts that are compiled once for all. */
+static danaus_dtype type_of(danaus_dtype dtype) { return dtype ? dtype : DANAUS_F32; }
+
+/* A row of texts that are compiled once for each type of rows. */
 static danaus_status run(
-    cuda_device *d, gpu_nn_row row, gpu_launch l, const nn_job *job)
+    cuda_device *d, gpu_nn_row row, danaus_dtype dtype, gpu_launch l, const nn_job *job)
 {
-    const problem p = { .dtype = DANAUS_F32 };
+    const problem p = { .dtype = type_of(dtype) };
     return l.blocks[0] ? launch(d, row, &p, job, &l) : DANAUS_OK;
 }
 
@@ -59,7 +61,7 @@ static int64_t take_sequences(nn_job *job, const nn_sequences *s, int64_t first)
 static danaus_status run_attention(cuda_device *d, const nn_attention *o)
 {
     int64_t head = o->width / o->heads;
-    const problem p = dn_gpu_attention(head);
+    const problem p = dn_gpu_attention(head, type_of(o->dtype));
     nn_job job = { .in = { o->q, o->k, o->v },
                    .out = { o->y },
                    .size = { 0, o->width, o->heads },
@@ -89,7 +91,7 @@ static danaus_status run_pool(cuda_device *d, const nn_pool *o)
     for (int64_t at = 0; at < o->sequences.count; at += job.sequences) {
         job.out[0] = o->y + at * o->width;
         take_sequences(&job, &o->sequences, at);
-        TRY(run(d, GPU_NN_POOL, dn_gpu_nn_launch(job.sequences), &job));
+        TRY(run(d, GPU_NN_POOL, o->dtype, dn_gpu_nn_launch(job.sequences), &job));
     }
     return DANAUS_OK;
 }
@@ -104,20 +106,21 @@ static danaus_status run_few_taps(cuda_device *d, const nn_short *o)
         int64_t count = take_sequences(&job, &o->sequences, at);
         int64_t rows = MIN(job.offset[count], end) - MAX(job.offset[0], o->first);
         if (rows > 0)
-            TRY(run(d, GPU_NN_FEW_TAPS, dn_gpu_nn_launch(rows), &job));
+            TRY(run(
+                d, GPU_NN_FEW_TAPS, o->dtype, dn_gpu_nn_tiles(rows, o->width), &job));
     }
     return DANAUS_OK;
 }
 
 /* ---- the table ---- */
 
-/* NAME(device, operands): a launch, with the job that is given. */
-#define OPERATION(NAME, OPERANDS, ROW, LAUNCH, ...)                                    \
+/* NAME(device, operands): a launch for rows of a type, with the job that is given. */
+#define OPERATION(NAME, OPERANDS, ROW, DTYPE, LAUNCH, ...)                             \
     static danaus_status NAME(danaus_device *dev, const OPERANDS *o)                   \
     {                                                                                  \
         cuda_device *d = (cuda_device *)dev;                                           \
         nn_job job = { __VA_ARGS__ };                                                  \
-        RETURN_INSIDE(d, run(d, ROW, LAUNCH, &job));                                   \
+        RETURN_INSIDE(d, run(d, ROW, DTYPE, LAUNCH, &job));                            \
     }
 
 #define SEVERAL(NAME, OPERANDS, RUN)                                                   \
@@ -127,52 +130,67 @@ static danaus_status run_few_taps(cuda_device *d, const nn_short *o)
         RETURN_INSIDE(d, RUN(d, o));                                                   \
     }
 
+/* Of all patches. */
+static int64_t numbers_of(const nn_patches *o)
+{
+    int64_t across = o->size / o->patch, side = across * o->patch;
+    return o->images * o->channels * side * side;
+}
+
 SEVERAL(attention, nn_attention, run_attention)
 SEVERAL(pool, nn_pool, run_pool)
 SEVERAL(few_taps, nn_short, run_few_taps)
 OPERATION(
-    lookup, nn_lookup, GPU_NN_LOOKUP, dn_gpu_nn_launch(o->rows),
+    lookup, nn_lookup, GPU_NN_LOOKUP, o->dtype, dn_gpu_nn_launch(o->rows),
     .in = { o->word, o->position, o->type }, .out = { o->y },
     .ids = { o->ids, o->positions }, .size = { o->rows, o->width })
 OPERATION(
-    norm, nn_norm, GPU_NN_NORM, dn_gpu_nn_launch(o->rows),
+    norm, nn_norm, GPU_NN_NORM, o->dtype, dn_gpu_nn_launch(o->rows),
     .in = { o->x, o->more, o->scale, o->shift }, .out = { o->y, o->sum },
     .size = { o->rows, o->width }, .number = { o->epsilon })
 OPERATION(
-    activate, nn_activation, GPU_NN_APPLY, dn_gpu_nn_numbers(o->count), .in = { o->x },
-    .out = { o->y }, .size = { o->count }, .choice = { (int)o->activation })
+    activate, nn_activation, GPU_NN_APPLY, DANAUS_F32, dn_gpu_nn_numbers(o->count),
+    .in = { o->x }, .out = { o->y }, .size = { o->count },
+    .choice = { (int)o->activation })
 OPERATION(
-    sine, nn_sine, GPU_NN_SINE, dn_gpu_nn_numbers(o->rows * o->width),
+    sine, nn_sine, GPU_NN_SINE, DANAUS_F32, dn_gpu_nn_numbers(o->rows * o->width),
     .in = { o->x, o->scale }, .out = { o->y }, .size = { o->rows, o->width },
     .number = { o->factor })
 OPERATION(
-    turn, nn_turn, GPU_NN_TURN, dn_gpu_nn_tiles(o->rows, o->width),
+    turn, nn_turn, GPU_NN_TURN, o->dtype, dn_gpu_nn_tiles(o->rows, o->width),
     .in = { o->x, o->more, o->decay, o->times }, .out = { o->y },
     .size = { o->rows, o->width, o->stride, o->pitch ? o->pitch : o->width },
     .number = { o->shift })
 OPERATION(
-    multiply, nn_multiply, GPU_NN_MULTIPLY, dn_gpu_nn_numbers(o->count),
+    multiply, nn_multiply, GPU_NN_MULTIPLY, DANAUS_F32, dn_gpu_nn_numbers(o->count),
     .in = { o->a, o->b }, .out = { o->y }, .size = { o->count })
 OPERATION(
-    outer, nn_heads, GPU_NN_OUTER, dn_gpu_nn_launch(o->heads * o->size * o->size),
-    .in = { o->a, o->b }, .out = { o->y }, .size = { o->heads, o->size, o->length })
+    outer, nn_heads, GPU_NN_OUTER, DANAUS_F32,
+    dn_gpu_nn_launch(o->heads * o->size * o->size), .in = { o->a, o->b },
+    .out = { o->y }, .size = { o->heads, o->size, o->length })
 OPERATION(
-    contract, nn_heads, GPU_NN_CONTRACT, dn_gpu_nn_launch(o->heads * o->size),
-    .in = { o->a, o->b }, .out = { o->y }, .size = { o->heads, o->size, o->length })
+    contract, nn_heads, GPU_NN_CONTRACT, DANAUS_F32,
+    dn_gpu_nn_launch(o->heads * o->size), .in = { o->a, o->b }, .out = { o->y },
+    .size = { o->heads, o->size, o->length })
 OPERATION(
-    likelihood, nn_likelihood, GPU_NN_LIKELIHOOD, dn_gpu_nn_launch(o->rows),
+    likelihood, nn_likelihood, GPU_NN_LIKELIHOOD, DANAUS_F32, dn_gpu_nn_launch(o->rows),
     .in = { o->x }, .out = { o->y }, .ids = { o->targets },
     .size = { o->rows, o->width })
 OPERATION(
-    pad, nn_pad, GPU_NN_PAD, dn_gpu_nn_launch(o->channels), .out = { o->y },
+    pad, nn_pad, GPU_NN_PAD, o->dtype, dn_gpu_nn_launch(o->channels), .out = { o->y },
     .size = { o->channels, o->from, o->stride })
 OPERATION(
-    gate, nn_gate, GPU_NN_GATE, dn_gpu_nn_launch(o->rows), .in = { o->x },
+    gate, nn_gate, GPU_NN_GATE, o->dtype, dn_gpu_nn_launch(o->rows), .in = { o->x },
     .out = { o->y }, .size = { o->rows, o->width }, .choice = { (int)o->activation })
 OPERATION(
-    score, nn_score, GPU_NN_SCORE, dn_gpu_nn_launch(o->words),
+    score, nn_score, GPU_NN_SCORE, o->dtype, dn_gpu_nn_launch(o->words),
     .in = { o->x, o->table, o->bias }, .out = { o->y },
     .size = { o->rows, o->width, o->words })
+
+OPERATION(
+    patches, nn_patches, GPU_NN_PATCHES, o->dtype, dn_gpu_nn_numbers(numbers_of(o)),
+    .in = { o->x }, .out = { o->y },
+    .size = { numbers_of(o), o->channels, o->size, o->patch })
 
 const nn_backend dn_cuda_nn = {
     .lookup = lookup,
@@ -190,4 +208,5 @@ const nn_backend dn_cuda_nn = {
     .pad = pad,
     .gate = gate,
     .score = score,
+    .patches = patches,
 };

@@ -39,6 +39,7 @@ const kernel dn_gpu_nn[GPU_NN_ROWS] = {
     [GPU_NN_APPLY] = PLAIN("nn.cu", "apply"),
     [GPU_NN_LIKELIHOOD] = PLAIN("nn.cu", "likelihood"),
     [GPU_NN_SCORE] = PLAIN("nn.cu", "score"),
+    [GPU_NN_PATCHES] = PLAIN("nn.cu", "patches"),
     [GPU_NN_SINE] = PLAIN("nn_mix.cu", "sine"),
     [GPU_NN_TURN] = PLAIN("nn_mix.cu", "turn"),
     [GPU_NN_FEW_TAPS] = PLAIN("nn_mix.cu", "few_taps"),
@@ -51,10 +52,9 @@ const kernel dn_gpu_nn[GPU_NN_ROWS] = {
         ROW("nn.attention", "nn_attention.cu", "attention", attention_defines),
 };
 
-problem dn_gpu_attention(int64_t head)
+problem dn_gpu_attention(int64_t head, danaus_dtype dtype)
 {
-    return (problem){ .dtype = DANAUS_F32,
-                      .pattern = { ROUND_UP(head, COLUMNS), 1, 1, 1 } };
+    return (problem){ .dtype = dtype, .pattern = { ROUND_UP(head, COLUMNS), 1, 1, 1 } };
 }
 
 static int64_t shared_of(int64_t head)

@@ -22,6 +22,7 @@ typedef enum gpu_nn_row {
     GPU_NN_APPLY,
     GPU_NN_LIKELIHOOD,
     GPU_NN_SCORE,
+    GPU_NN_PATCHES,
     GPU_NN_SINE,
     GPU_NN_TURN,
     GPU_NN_FEW_TAPS,
@@ -37,7 +38,7 @@ typedef enum gpu_nn_row {
 extern const kernel dn_gpu_nn[GPU_NN_ROWS];
 
 /* What attention is compiled for heads of so many numbers by, and a launch of `blocks`. */
-problem dn_gpu_attention(int64_t head);
+problem dn_gpu_attention(int64_t head, danaus_dtype dtype);
 gpu_launch dn_gpu_attention_launch(int64_t head, int64_t blocks);
 
 /* Launches of the others, for so many rows, numbers, or a matrix that is turned. */

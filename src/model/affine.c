@@ -11,6 +11,7 @@ danaus_status dn_affine_bind(
 {
     char path[256];
     norm->epsilon = (float)epsilon;
+    norm->dtype = b->dtype;
     snprintf(path, sizeof path, "%s.weight", name);
     TRY(dn_bind(b, path, 1, &width, &norm->scale));
     snprintf(path, sizeof path, "%s.bias", name);
@@ -19,7 +20,7 @@ danaus_status dn_affine_bind(
 
 static danaus_status run(
     const affine *norm, danaus_device *device, int64_t rows, int64_t width,
-    const float *x, const float *more, float *y, float *sum)
+    const void *x, const void *more, void *y, void *sum)
 {
     return device->backend->nn->norm(
         device, &(nn_norm){ .rows = rows,
@@ -30,19 +31,20 @@ static danaus_status run(
                             .shift = norm->shift,
                             .epsilon = norm->epsilon,
                             .y = y,
-                            .sum = sum });
+                            .sum = sum,
+                            .dtype = norm->dtype });
 }
 
 danaus_status dn_affine_run(
     const affine *norm, danaus_device *device, int64_t rows, int64_t width,
-    const float *x, const float *more, float *y)
+    const void *x, const void *more, void *y)
 {
     return run(norm, device, rows, width, x, more, y, NULL);
 }
 
 danaus_status dn_affine_add(
-    const affine *norm, danaus_device *device, int64_t rows, int64_t width, float *x,
-    const float *more, float *y)
+    const affine *norm, danaus_device *device, int64_t rows, int64_t width, void *x,
+    const void *more, void *y)
 {
     return run(norm, device, rows, width, x, more, y, more ? x : NULL);
 }

@@ -9,6 +9,7 @@
 typedef struct affine {
     const float *scale, *shift; /* [width] */
     float epsilon;
+    danaus_dtype dtype; /* of rows */
 } affine;
 
 /* Reads NAME.weight and NAME.bias. */
@@ -18,11 +19,11 @@ danaus_status dn_affine_bind(
 /* y becomes norm(x + more); more: or NULL; y may be x. */
 danaus_status dn_affine_run(
     const affine *norm, danaus_device *device, int64_t rows, int64_t width,
-    const float *x, const float *more, float *y);
+    const void *x, const void *more, void *y);
 
 /* x becomes x + more, y its norm; more: or NULL; y is not x. */
 danaus_status dn_affine_add(
-    const affine *norm, danaus_device *device, int64_t rows, int64_t width, float *x,
-    const float *more, float *y);
+    const affine *norm, danaus_device *device, int64_t rows, int64_t width, void *x,
+    const void *more, void *y);
 
 #endif

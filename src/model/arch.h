@@ -19,7 +19,7 @@ typedef struct encoder {
     /* Rows h [tokens][width] of a chunk, somewhere in `memory`. */
     danaus_status (*run)(
         danaus_model *model, danaus_device *device, const chunk *c, void *memory,
-        float **h);
+        void **h);
     /* What a sequence of this length costs beside linear layers, and what beside `bytes` it
        takes, added. */
     danaus_status (*cost)(
@@ -35,12 +35,13 @@ typedef struct viewer {
         danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
         int classify, float *to);
     void (*cost)(
-        const danaus_model *model, const danaus_device *device, int64_t images,
+        const danaus_model *model, danaus_device *device, int64_t images,
         danaus_model_cost *cost);
 } viewer;
 
 typedef struct arch {
     const char *name;
+    int half; /* nonzero: rows may be f16 or bf16 */
     /* Whether config.json, whose model_type is this, describes one. */
     int (*recognizes)(const json_t *config, span type);
     /* Fills a model that has its device and file. On failure what is there is freed by
@@ -63,7 +64,8 @@ typedef struct arch {
 struct danaus_model {
     const arch *arch;
     char device_name[32];
-    char *path; /* of its folder */
+    char *path;         /* of its folder */
+    danaus_dtype dtype; /* of rows of tokens */
     danaus_file *file;
     const char *prefix; /* of names in the file */
     blocks memory;
@@ -78,6 +80,10 @@ struct danaus_model {
     int linears;
     void *own; /* of the architecture */
 };
+
+/* The device can give so many bytes, for what is named: "the weights". */
+danaus_status dn_need_memory(
+    const danaus_device *device, int64_t bytes, const char *what);
 
 #define X(name) extern const arch dn_arch_##name;
 #include "model/archs.def"

@@ -43,33 +43,15 @@ static danaus_status read_config(bert *m, const json_t *config, encoder_config *
 static danaus_status open_block(
     const bert *m, binder *b, int64_t number, double epsilon, block *to)
 {
-    const struct {
-        const char *name;
-        int64_t rows, cols;
-    } shape[BLOCK_LINEARS] = {
-        [QUERY] = { "attention.self.query", m->width, m->width },
-        [KEY] = { "attention.self.key", m->width, m->width },
-        [VALUE] = { "attention.self.value", m->width, m->width },
-        [OUTPUT] = { "attention.output.dense", m->width, m->width },
-        [UP] = { "intermediate.dense", m->inner, m->width },
-        [DOWN] = { "output.dense", m->width, m->inner },
-    };
-    char path[96];
-    for (int i = 0; i < BLOCK_LINEARS; i++) {
-        linear_shape of = { .rows = shape[i].rows,
-                            .cols = shape[i].cols,
-                            .activation = i == UP ? m->activation : 0,
-                            .tokens = b->device->backend->on_host ? CHUNK_TOKENS
-                                                                  : GPU_TOKENS };
-        snprintf(
-            path, sizeof path, "encoder.layer.%" PRId64 ".%s", number, shape[i].name);
-        TRY(dn_linear_open(&to->linear[i], b, path, &of));
-    }
-    snprintf(
-        path, sizeof path, "encoder.layer.%" PRId64 ".attention.output.LayerNorm",
-        number);
+    const block_shape shape = { m->width, m->inner, m->activation,
+                                b->device->backend->on_host ? CHUNK_TOKENS
+                                                            : GPU_TOKENS };
+    char place[40], path[96];
+    snprintf(place, sizeof place, "encoder.layer.%" PRId64, number);
+    TRY(dn_block_open(to->linear, b, place, "self", &shape));
+    snprintf(path, sizeof path, "%s.attention.output.LayerNorm", place);
     TRY(dn_affine_bind(&to->attention, b, path, m->width, epsilon));
-    snprintf(path, sizeof path, "encoder.layer.%" PRId64 ".output.LayerNorm", number);
+    snprintf(path, sizeof path, "%s.output.LayerNorm", place);
     return dn_affine_bind(&to->output, b, path, m->width, epsilon);
 }
 
@@ -95,7 +77,7 @@ static danaus_status bind_all(
 static danaus_status bert_bind(danaus_model *model, bert *m, const encoder_config *c)
 {
     binder b;
-    TRY(dn_binder_open(&b, model->file, &model->memory));
+    TRY(dn_binder_open(&b, model->file, &model->memory, model->dtype));
     danaus_status status = bind_all(model, m, &b, c);
     model->others = b.parameters;
     dn_binder_close(&b);
@@ -144,18 +126,18 @@ static void bert_close(danaus_model *model)
 
 /* Activations of a chunk, in one block of device memory. */
 typedef struct activations {
-    float *h, *q, *k, *v, *mixed, *inner;
+    void *h, *q, *k, *v, *mixed, *inner;
 } activations;
 
 static uintptr_t lay(const bert *m, int64_t tokens, uintptr_t at, activations *a)
 {
-    int64_t row = tokens * m->width * (int64_t)sizeof(float);
+    int64_t number = dn_size_of(m->words.norm.dtype), row = tokens * m->width * number;
     a->h = dn_cut(&at, row);
     a->q = dn_cut(&at, row);
     a->k = dn_cut(&at, row);
     a->v = dn_cut(&at, row);
     a->mixed = dn_cut(&at, row);
-    a->inner = dn_cut(&at, tokens * m->inner * (int64_t)sizeof(float));
+    a->inner = dn_cut(&at, tokens * m->inner * number);
     return at;
 }
 
@@ -176,8 +158,14 @@ static danaus_status run_block(
     TRY(dn_linear_run(&w[KEY], device, tokens, a->h, a->k));
     TRY(dn_linear_run(&w[VALUE], device, tokens, a->h, a->v));
     TRY(device->backend->nn->attention(
-        device,
-        &(nn_attention){ c->sequences, width, m->heads, a->q, a->k, a->v, a->mixed }));
+        device, &(nn_attention){ .sequences = c->sequences,
+                                 .width = width,
+                                 .heads = m->heads,
+                                 .q = a->q,
+                                 .k = a->k,
+                                 .v = a->v,
+                                 .y = a->mixed,
+                                 .dtype = m->words.norm.dtype }));
     TRY(dn_linear_run(&w[OUTPUT], device, tokens, a->mixed, a->q));
     TRY(dn_affine_run(&b->attention, device, tokens, width, a->h, a->q, a->h));
     TRY(dn_linear_run(&w[UP], device, tokens, a->h, a->inner));
@@ -186,7 +174,7 @@ static danaus_status run_block(
 }
 
 static danaus_status bert_run(
-    danaus_model *model, danaus_device *device, const chunk *c, void *memory, float **h)
+    danaus_model *model, danaus_device *device, const chunk *c, void *memory, void **h)
 {
     const bert *m = model->own;
     activations a;
@@ -216,6 +204,7 @@ static const encoder bert_encoder = { .tokens = CHUNK_TOKENS,
 
 const arch dn_arch_bert = {
     .name = "bert",
+    .half = 1,
     .recognizes = bert_recognizes,
     .open = bert_open,
     .close = bert_close,

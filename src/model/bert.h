@@ -5,13 +5,12 @@
 
 #include "backend/nn.h"
 #include "model/arch.h"
+#include "model/block.h"
 
 /* Tokens that go through the model together, unless one sequence has more: their
    activations stay in the last cache. */
 #define CHUNK_TOKENS 1024
 #define GPU_TOKENS   16384 /* so many on a GPU */
-
-enum { QUERY, KEY, VALUE, OUTPUT, UP, DOWN, BLOCK_LINEARS };
 
 typedef struct block {
     linear *linear; /* BLOCK_LINEARS */

@@ -198,7 +198,8 @@ static danaus_status fit_layer(work *w, int64_t number, int layer, const moments
     TRY(status);
     status = dn_linear_fitted(
         &t->made, w->device, w->model->linear[number].name, &f,
-        layer == UP ? w->m->activation : DANAUS_ACTIVATION_NONE, CHUNK_TOKENS);
+        &(linear_shape){ .activation = layer == UP ? w->m->activation : 0,
+                         .tokens = CHUNK_TOKENS });
     dn_fit_free(&f);
     return status;
 }

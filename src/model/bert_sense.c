@@ -86,9 +86,12 @@ static danaus_status start_gradients(work *w, const bert_pass *p)
 {
     int64_t count = p->sequences.count, n = w->m->width;
     float *z = w->gradients.mixed, *v = w->gradients.h; /* free until blocks go back */
-    nn_pool pooled = {
-        p->sequences, n, w->model->pooling.first, w->model->pooling.normalize, p->h2, z
-    };
+    nn_pool pooled = { .sequences = p->sequences,
+                       .width = n,
+                       .first = w->model->pooling.first,
+                       .normalize = w->model->pooling.normalize,
+                       .x = p->h2,
+                       .y = z };
     TRY(w->device->backend->nn->pool(w->device, &pooled));
     make_directions(w, count, z, v);
     for (int64_t s = 0; s < count; s++)

@@ -69,8 +69,13 @@ static void add(int64_t count, const float *x, float *to)
 
 static nn_attention attention_of(const bert *m, const bert_pass *p)
 {
-    return (
-        nn_attention){ p->sequences, m->width, m->heads, p->q, p->k, p->v, p->mixed };
+    return (nn_attention){ .sequences = p->sequences,
+                           .width = m->width,
+                           .heads = m->heads,
+                           .q = p->q,
+                           .k = p->k,
+                           .v = p->v,
+                           .y = p->mixed };
 }
 
 static danaus_status run_up(

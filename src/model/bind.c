@@ -16,11 +16,13 @@
 
 danaus_status dn_blocks_add(blocks *m, int64_t bytes, void **block)
 {
-    void *memory;
-    TRY(dn_reserve(
-        &m->block, m->count, &m->capacity, sizeof *m->block, "a list of memory"));
-    TRY(danaus_alloc(m->device, (size_t)bytes, &memory));
-    m->block[m->count++] = memory;
+    void *memory = NULL;
+    if (!m->outline) {
+        TRY(dn_reserve(
+            &m->block, m->count, &m->capacity, sizeof *m->block, "a list of memory"));
+        TRY(danaus_alloc(m->device, (size_t)bytes, &memory));
+        m->block[m->count++] = memory;
+    }
     m->bytes += bytes;
     *block = memory;
     return DANAUS_OK;
@@ -33,11 +35,14 @@ void dn_blocks_free(blocks *m)
     dn_free(m->block);
 }
 
-danaus_status dn_binder_open(binder *b, danaus_file *file, blocks *copies)
+danaus_status dn_binder_open(
+    binder *b, danaus_file *file, blocks *copies, danaus_dtype dtype)
 {
-    *b = (binder){
-        .device = copies->device, .file = file, .copies = copies, .prefix = ""
-    };
+    *b = (binder){ .device = copies->device,
+                   .dtype = dtype,
+                   .file = file,
+                   .copies = copies,
+                   .prefix = "" };
     b->taken = dn_calloc((size_t)danaus_file_count(file) + 1, 1);
     return b->taken ? DANAUS_OK : dn_fail_memory(1, "a table of tensors");
 }
@@ -93,8 +98,9 @@ static int has_shape(const danaus_tensor *t, int ndim, const int64_t *shape)
     return t->ndim == ndim && !memcmp(t->shape, shape, (size_t)ndim * sizeof *shape);
 }
 
-danaus_status dn_bind(
-    binder *b, const char *name, int ndim, const int64_t *shape, const float **numbers)
+static danaus_status bind(
+    binder *b, const char *name, int ndim, const int64_t *shape, danaus_dtype dtype,
+    const void **numbers)
 {
     danaus_tensor t;
     char found[160], wanted[160];
@@ -113,14 +119,30 @@ danaus_status dn_bind(
     for (int i = 0; i < ndim; i++)
         count *= shape[i];
     b->parameters += count;
-    if (t.dtype == DANAUS_F32 && b->device->backend->on_host) {
-        *numbers = t.data;
+    *numbers = t.data;
+    if (t.dtype == dtype && b->device->backend->on_host)
         return DANAUS_OK;
-    }
     void *copy;
-    TRY(dn_blocks_add(b->copies, count * (int64_t)sizeof(float), &copy));
+    TRY(dn_blocks_add(b->copies, count * dn_size_of(dtype), &copy));
+    if (b->copies->outline)
+        return DANAUS_OK;
     *numbers = copy;
-    return dn_put_numbers(b->device, t.dtype, t.data, DANAUS_F32, copy, count);
+    return dn_put_numbers(b->device, t.dtype, t.data, dtype, copy, count);
+}
+
+danaus_status dn_bind(
+    binder *b, const char *name, int ndim, const int64_t *shape, const float **numbers)
+{
+    const void *found = NULL;
+    danaus_status status = bind(b, name, ndim, shape, DANAUS_F32, &found);
+    *numbers = found;
+    return status;
+}
+
+danaus_status dn_bind_rows(
+    binder *b, const char *name, int ndim, const int64_t *shape, const void **numbers)
+{
+    return bind(b, name, ndim, shape, b->dtype, numbers);
 }
 
 static int begins_with_one(const char *name, const char *const *others)

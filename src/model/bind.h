@@ -9,19 +9,23 @@
 
 #define BINDER_PROBLEMS 600
 
-/* Device memory that a model allocates, and frees together. */
+/* Device memory that a model allocates, and frees together; of an outline it is counted and
+   not allocated. */
 typedef struct blocks {
     danaus_device *device;
     void **block;
     size_t count, capacity;
     int64_t bytes; /* of all */
+    int outline;
 } blocks;
 
+/* *block is NULL in an outline. */
 danaus_status dn_blocks_add(blocks *m, int64_t bytes, void **block);
 void dn_blocks_free(blocks *m);
 
 typedef struct binder {
     danaus_device *device;
+    danaus_dtype dtype; /* of rows of tokens */
     danaus_file *file;
     blocks *copies;     /* of what does not lie in the file as it is needed */
     const char *prefix; /* of all names in the file */
@@ -32,7 +36,8 @@ typedef struct binder {
 } binder;
 
 /* The file and the copies stay the caller's. */
-danaus_status dn_binder_open(binder *b, danaus_file *file, blocks *copies);
+danaus_status dn_binder_open(
+    binder *b, danaus_file *file, blocks *copies, danaus_dtype dtype);
 void dn_binder_close(binder *b);
 
 /* Adds a sentence to what is wrong. */
@@ -43,9 +48,14 @@ void dn_binder_complain(binder *b, const char *format, ...)
 int dn_binder_find(binder *b, const char *name, danaus_tensor *tensor);
 
 /* Numbers of a tensor of so many dimensions of these sizes, as f32 in device memory: as it
-   lies where that is the host's, else a copy. NULL: a complaint was made. */
+   lies where that is the host's, else a copy. NULL: a complaint was made. In an outline they
+   are those of the file, which are not read. */
 danaus_status dn_bind(
     binder *b, const char *name, int ndim, const int64_t *shape, const float **numbers);
+
+/* The same in the type of rows. */
+danaus_status dn_bind_rows(
+    binder *b, const char *name, int ndim, const int64_t *shape, const void **numbers);
 
 /* Integers of a tensor (dn_file_integers()). Nonzero: it is not there. */
 int dn_binder_integers(binder *b, const char *name, int64_t count, int64_t *to);

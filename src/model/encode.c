@@ -80,8 +80,10 @@ static uintptr_t lay(encoding *e, uintptr_t at)
 
 static danaus_status open_encoding(encoding *e)
 {
-    int64_t own = e->encoder->bytes(e->model, e->tokens, e->longest);
-    TRY(danaus_alloc(e->device, lay(e, 0) + (size_t)own, &e->memory));
+    int64_t bytes = (int64_t)lay(e, 0);
+    bytes += e->encoder->bytes(e->model, e->tokens, e->longest);
+    TRY(dn_need_memory(e->device, bytes, "the activations"));
+    TRY(danaus_alloc(e->device, (size_t)bytes, &e->memory));
     lay(e, (uintptr_t)e->memory);
     e->host_offsets = dn_calloc((size_t)e->sequences + 1, sizeof *e->host_offsets);
     e->host_positions = dn_calloc((size_t)e->tokens, sizeof *e->host_positions);
@@ -116,7 +118,7 @@ danaus_status dn_chunk_report(const chunk *c, double done)
 
 /* The rows h of `n` sequences. */
 static danaus_status run_chunk(
-    const encoding *e, const int64_t *offsets, int64_t n, const int32_t *ids, float **h)
+    const encoding *e, const int64_t *offsets, int64_t n, const int32_t *ids, void **h)
 {
     number_tokens(e, offsets, n);
     int64_t tokens = e->host_offsets[n];
@@ -132,18 +134,19 @@ static danaus_status run_chunk(
 /* ---- embeddings ---- */
 
 /* One vector a sequence, in host memory. */
-static danaus_status pool(const encoding *e, int64_t n, const float *h, float *to)
+static danaus_status pool(const encoding *e, int64_t n, const void *h, float *to)
 {
     const danaus_model *model = e->model;
     int64_t width = model->info.width;
     float *y = e->pooled;
     TRY(e->device->backend->nn->pool(
-        e->device, &(nn_pool){ { n, e->host_offsets },
-                               width,
-                               model->pooling.first,
-                               model->pooling.normalize,
-                               h,
-                               y }));
+        e->device, &(nn_pool){ .sequences = { n, e->host_offsets },
+                               .width = width,
+                               .first = model->pooling.first,
+                               .normalize = model->pooling.normalize,
+                               .x = h,
+                               .y = y,
+                               .dtype = model->dtype }));
     if (model->pooler.plan) {
         TRY(dn_linear_run(&model->pooler, e->device, n, y, e->dense));
         y = e->dense;
@@ -158,7 +161,7 @@ static danaus_status embed_chunks(
     const encoding *e, int64_t sequences, const int64_t *offsets, const int32_t *ids,
     float *embeddings)
 {
-    float *h;
+    void *h;
     for (int64_t first = 0, n; first < sequences; first += n) {
         n = dn_chunk_of(offsets, sequences, first, chunk_tokens(e));
         TRY(run_chunk(e, offsets + first, n, ids, &h));
@@ -201,11 +204,12 @@ danaus_status dn_encode_cost(
 /* ---- scores of words ---- */
 
 static danaus_status score_rows(
-    const encoding *e, const float *h, int64_t count, const int64_t *places,
+    const encoding *e, const void *h, int64_t count, const int64_t *places,
     float *scores)
 {
     const head *of = &e->model->head;
-    size_t row = (size_t)e->model->info.width * sizeof(float);
+    int64_t width = e->model->info.width;
+    danaus_dtype dtype = e->model->dtype;
     void *memory;
     TRY(danaus_alloc(e->device, dn_head_bytes(of), &memory));
     danaus_status status = DANAUS_OK;
@@ -213,8 +217,9 @@ static danaus_status score_rows(
         n = MIN(count - at, HEAD_ROWS);
         for (int64_t i = 0; i < n && status == DANAUS_OK; i++)
             status = e->device->backend->copy(
-                e->device, (char *)memory + (size_t)i * row,
-                (const char *)h + (size_t)places[at + i] * row, row);
+                e->device, dn_at(memory, dtype, i * width),
+                dn_at(h, dtype, places[at + i] * width),
+                (size_t)(width * dn_size_of(dtype)));
         if (status == DANAUS_OK)
             status = dn_head_run(of, e->device, n, memory, scores + at * of->words);
     }
@@ -233,7 +238,7 @@ danaus_status dn_encode_fill(
                    .sequences = 1,
                    .longest = length };
     const int64_t offsets[] = { 0, length };
-    float *h;
+    void *h;
     danaus_status status = open_encoding(&e);
     if (status == DANAUS_OK)
         status = run_chunk(&e, offsets, 1, ids, &h);
@@ -282,13 +287,14 @@ static danaus_status put_targets(
 
 /* Of a chunk's rows h. */
 static danaus_status find_likely(
-    const encoding *e, int64_t tokens, const float *h, const likelihoods *l,
+    const encoding *e, int64_t tokens, const void *h, const likelihoods *l,
     float *scores)
 {
     const linear *next = &e->model->next;
     for (int64_t at = 0, n; at < tokens; at += n) {
         n = MIN(l->rows, tokens - at);
-        TRY(dn_linear_run(next, e->device, n, h + at * next->cols, l->logits));
+        const void *x = dn_at(h, DANAUS_F32, at * next->cols);
+        TRY(dn_linear_run(next, e->device, n, x, l->logits));
         TRY(e->device->backend->nn->likelihood(
             e->device,
             &(nn_likelihood){ n, next->rows, l->logits, l->targets + at, l->y + at }));
@@ -303,7 +309,7 @@ static danaus_status score_chunks(
     const likelihoods *l, float *scores)
 {
     double all = (double)offsets[sequences];
-    float *h;
+    void *h;
     for (int64_t first = 0, n; first < sequences; first += n) {
         int64_t from = offsets[first];
         n = dn_chunk_of(offsets, sequences, first, chunk_tokens(e));

@@ -5,6 +5,7 @@
 #define DN_MODEL_ENCODE_H
 
 #include "backend/nn.h"
+#include "base/dtype.h"
 #include "danaus/model.h"
 
 /* Who is told of the work that is done, and for which part of it. */
@@ -27,6 +28,12 @@ danaus_status dn_chunk_report(const chunk *c, double done);
 
 /* Cuts so many bytes off; from NULL on it counts them. */
 void *dn_cut(uintptr_t *at, int64_t bytes);
+
+/* Number `place` of an array. */
+static inline void *dn_at(const void *numbers, danaus_dtype dtype, int64_t place)
+{
+    return (char *)(uintptr_t)numbers + place * dn_size_of(dtype);
+}
 
 /* Sequences from `first` on that have no more than so many tokens together; at least one. */
 int64_t dn_chunk_of(

@@ -14,6 +14,8 @@ static danaus_status turn_taps(few_taps *f, binder *b, const danaus_tensor *weig
     int64_t count = f->width * f->taps;
     void *memory;
     TRY(dn_blocks_add(b->copies, count * (int64_t)sizeof(float), &memory));
+    if (b->copies->outline)
+        return DANAUS_OK;
     float *given = dn_alloc(2 * (size_t)count * sizeof *given);
     if (!given)
         return dn_fail_memory((size_t)count * sizeof *given, "taps");
@@ -35,7 +37,7 @@ danaus_status dn_few_taps_bind(
     char path[256];
     const float *found;
     danaus_tensor t;
-    *f = (few_taps){ .width = width, .taps = taps };
+    *f = (few_taps){ .width = width, .taps = taps, .dtype = b->dtype };
     snprintf(path, sizeof path, "%s.bias", name);
     TRY(dn_bind(b, path, 1, &width, &f->shift));
     snprintf(path, sizeof path, "%s.weight", name);
@@ -48,7 +50,7 @@ danaus_status dn_few_taps_bind(
 
 danaus_status dn_few_taps_run(
     const few_taps *f, danaus_device *device, const nn_sequences *sequences,
-    int64_t first, int64_t rows, const float *x, float *y, int64_t stride)
+    int64_t first, int64_t rows, const void *x, void *y, int64_t stride)
 {
     return device->backend->nn->few_taps(
         device, &(nn_short){ .sequences = *sequences,
@@ -60,5 +62,6 @@ danaus_status dn_few_taps_run(
                              .x = x,
                              .k = f->k,
                              .shift = f->shift,
-                             .y = y });
+                             .y = y,
+                             .dtype = f->dtype });
 }

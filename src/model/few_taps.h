@@ -11,6 +11,7 @@ typedef struct few_taps {
     int64_t width, taps;
     const float *k;     /* [taps][width], k[0] meets the newest row */
     const float *shift; /* [width] */
+    danaus_dtype dtype; /* of rows */
 } few_taps;
 
 /* Reads NAME.weight [width][1][taps] and NAME.bias. */
@@ -21,6 +22,6 @@ danaus_status dn_few_taps_bind(
    before x lie taps - 1 rows more, as far as their sequence has them. */
 danaus_status dn_few_taps_run(
     const few_taps *f, danaus_device *device, const nn_sequences *sequences,
-    int64_t first, int64_t rows, const float *x, float *y, int64_t stride);
+    int64_t first, int64_t rows, const void *x, void *y, int64_t stride);
 
 #endif

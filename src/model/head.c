@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/head.h"
 
+#include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "model/encode.h"
 
 /* BERT keeps the bias once or twice, under one of two names. */
 static danaus_status bind_bias(head *h, binder *b)
@@ -31,28 +33,43 @@ danaus_status dn_head_open(
     linear_shape shape = { .rows = w->width,
                            .cols = w->width,
                            .activation = activation,
-                           .tokens = HEAD_ROWS };
+                           .tokens = HEAD_ROWS,
+                           .dtype = b->dtype };
     TRY(dn_linear_open(&h->dense, b, dense, &shape));
     b->parameters += h->dense.parameters;
     TRY(dn_affine_bind(
         &h->norm, b, "cls.predictions.transform.LayerNorm", w->width, epsilon));
     if (dn_binder_find(b, table, &t))
-        TRY(dn_bind(b, table, 2, (const int64_t[]){ h->words, h->width }, &h->table));
+        TRY(dn_bind_rows(
+            b, table, 2, (const int64_t[]){ h->words, h->width }, &h->table));
     return bind_bias(h, b);
 }
 
 void dn_head_close(head *h) { dn_linear_close(&h->dense); }
 
+/* x, what comes between, and scores. */
+static uintptr_t lay(const head *h, uintptr_t at, void **x, void **dense, float **y)
+{
+    int64_t rows = HEAD_ROWS * h->width * dn_size_of(h->norm.dtype);
+    *x = dn_cut(&at, rows);
+    *dense = dn_cut(&at, rows);
+    *y = dn_cut(&at, HEAD_ROWS * h->words * (int64_t)sizeof **y);
+    return at;
+}
+
 size_t dn_head_bytes(const head *h)
 {
-    return (size_t)HEAD_ROWS * (size_t)(2 * h->width + h->words) * sizeof(float);
+    void *x, *dense;
+    float *y;
+    return lay(h, 0, &x, &dense, &y);
 }
 
 danaus_status dn_head_run(
     const head *h, danaus_device *device, int64_t rows, void *memory, float *scores)
 {
-    float *x = memory, *dense = x + HEAD_ROWS * h->width;
-    float *y = dense + HEAD_ROWS * h->width;
+    void *x, *dense;
+    float *y;
+    lay(h, (uintptr_t)memory, &x, &dense, &y);
     TRY(dn_linear_run(&h->dense, device, rows, x, dense));
     TRY(dn_affine_run(&h->norm, device, rows, h->width, dense, NULL, dense));
     TRY(device->backend->nn->score(
@@ -62,7 +79,8 @@ danaus_status dn_head_run(
                              .x = dense,
                              .table = h->table,
                              .bias = h->bias,
-                             .y = y }));
+                             .y = y,
+                             .dtype = h->norm.dtype }));
     return danaus_download(
         device, scores, y, (size_t)(rows * h->words) * sizeof *scores);
 }

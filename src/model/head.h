@@ -17,7 +17,8 @@ typedef struct head {
     int64_t words, width; /* words 0: there is none */
     linear dense;
     affine norm;
-    const float *table, *bias; /* [words][width], [words] */
+    const void *table; /* [words][width], in the type of rows */
+    const float *bias; /* [words] */
 } head;
 
 /* Reads cls.predictions.*, where a file has it. */
@@ -25,7 +26,7 @@ danaus_status dn_head_open(
     head *h, binder *b, const words *w, danaus_activation activation, double epsilon);
 void dn_head_close(head *h);
 
-/* Device memory that a run needs, whose beginning is x[HEAD_ROWS][width]. */
+/* Bytes of device memory that a run needs, whose beginning is x[HEAD_ROWS][width], rows. */
 size_t dn_head_bytes(const head *h);
 
 /* Scores [rows][words] in host memory, of at most HEAD_ROWS rows in `memory`. */

@@ -209,7 +209,7 @@ static danaus_status hyena_bind(danaus_model *model, hyena *m)
     static const char *const prefixes[] = { "hyena.", "model.", "" };
     binder b;
     danaus_tensor t;
-    TRY(dn_binder_open(&b, model->file, &model->memory));
+    TRY(dn_binder_open(&b, model->file, &model->memory, model->dtype));
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         b.prefix = prefixes[i];
         if (dn_binder_find(&b, "backbone.embeddings.word_embeddings.weight", &t))
@@ -306,7 +306,7 @@ static danaus_status run_rows(
 }
 
 static danaus_status hyena_run(
-    danaus_model *model, danaus_device *device, const chunk *c, void *memory, float **h)
+    danaus_model *model, danaus_device *device, const chunk *c, void *memory, void **h)
 {
     hyena *m = model->own;
     activations a;

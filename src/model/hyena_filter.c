@@ -46,6 +46,8 @@ static danaus_status fill_buffer(
 {
     void *memory;
     TRY(dn_blocks_add(b->copies, rows * cols * (int64_t)sizeof(float), &memory));
+    if (b->copies->outline)
+        return DANAUS_OK;
     double *made = dn_alloc((size_t)(rows * cols) * sizeof *made);
     if (!made)
         return dn_fail_memory((size_t)(rows * cols) * sizeof *made, "a filter");

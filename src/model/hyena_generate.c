@@ -89,6 +89,7 @@ danaus_status dn_hyena_text_open(
     int64_t channels = dn_hyena_planes(m) + 2 * stream_channels(m);
     *t = (hyena_text){ .m = m, .device = device, .length = length };
     t->most = CLAMP(STEP_NUMBERS / channels, 1, MIN(length, HYENA_ROWS));
+    TRY(dn_need_memory(device, (int64_t)lay(t, 0), "a text"));
     TRY(danaus_alloc(device, lay(t, 0), &t->memory));
     lay(t, (uintptr_t)t->memory);
     return make_all_streams(t);

@@ -14,7 +14,7 @@
 /* Bytes of a tensor's name. */
 #define MOST_NAME 256
 
-/* A tensor [1][rows][cols][1] as f64; 0: a complaint was made. */
+/* A tensor [1][rows][cols][1] as f64, unless `to` is NULL; 0: a complaint was made. */
 static int read_matrix(
     binder *b, const char *name, int64_t rows, int64_t cols, double *to)
 {
@@ -26,7 +26,8 @@ static int read_matrix(
             b, "%s[1, %" PRId64 ", %" PRId64 ", 1] is missing", name, rows, cols);
         return 0;
     }
-    dn_convert(t.dtype, t.data, DANAUS_F64, to, rows * cols);
+    if (to)
+        dn_convert(t.dtype, t.data, DANAUS_F64, to, rows * cols);
     return 1;
 }
 
@@ -37,7 +38,8 @@ static int read_vector(binder *b, const char *name, int64_t count, double *to)
         dn_binder_complain(b, "%s[%" PRId64 "] is missing", name, count);
         return 0;
     }
-    dn_convert(t.dtype, t.data, DANAUS_F64, to, count);
+    if (to)
+        dn_convert(t.dtype, t.data, DANAUS_F64, to, count);
     return 1;
 }
 
@@ -105,6 +107,11 @@ static int read_parts(binder *b, const char *name, const fit_parts *parts, fit *
         good &= read_vector(b, path, vectors[i].rows, vectors[i].to);
     }
     snprintf(path, sizeof path, "%s.place", name);
+    if (!parts->place) { /* it is not read */
+        danaus_tensor t;
+        dn_binder_find(b, path, &t);
+        return good;
+    }
     return good & read_places(b, path, f->rows, f->rank, parts->place, f->kept);
 }
 
@@ -123,6 +130,11 @@ danaus_status dn_interpolated_read(
     *good = 0;
     if (rank < 1 || rank >= rows) {
         dn_binder_complain(b, "%s has a basis of %" PRId64 " rows", name, rank);
+        return DANAUS_OK;
+    }
+    if (b->copies->outline) {
+        fit sizes = { .rows = rows, .cols = cols, .rank = rank };
+        *good = read_parts(b, name, &(fit_parts){ 0 }, &sizes);
         return DANAUS_OK;
     }
     TRY(dn_fit_make(rows, cols, rank, f));

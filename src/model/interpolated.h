@@ -11,7 +11,7 @@
 int64_t dn_interpolated_rank(binder *b, const char *name);
 
 /* Reads a layer of that rank. What does not fit is a complaint, and leaves *good 0 and nothing
-   to free. */
+   to free. In an outline shapes are checked, and *f is left alone. */
 danaus_status dn_interpolated_read(
     binder *b, const char *name, int64_t rows, int64_t cols, int64_t rank, fit *f,
     int *good);

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Bytes of a tensor's name. */
 #define MOST_NAME 256
@@ -110,43 +111,84 @@ static danaus_status fill_chain(const layer_view *v, int64_t rows, danaus_chain 
     return status;
 }
 
-/* Plans and packs a chain for so many tokens. */
-static danaus_status prepare(
-    linear *layer, danaus_device *device, const danaus_chain *chain,
-    danaus_activation activation, int adjoint, int64_t tokens)
+/* Plans a layer; what is packed comes later. */
+static danaus_status plan(
+    linear *layer, danaus_device *device, const danaus_pattern *patterns, int count,
+    const danaus_ks_desc *desc)
 {
-    int count = danaus_chain_count(chain);
-    danaus_pattern *p = dn_calloc((size_t)count, sizeof *p);
-    layer->patterns = p;
-    if (!p)
-        return dn_fail_memory((size_t)count * sizeof *p, "patterns");
-    for (int i = 0; i < count; i++)
-        p[i] = danaus_chain_pattern(chain, i);
+    size_t bytes = (size_t)count * sizeof *patterns;
+    layer->patterns = dn_alloc(bytes);
+    if (!layer->patterns)
+        return dn_fail_memory(bytes, "patterns");
+    memcpy(layer->patterns, patterns, bytes);
     layer->factors = count;
-    layer->rows = danaus_chain_rows(chain);
-    layer->cols = danaus_chain_cols(chain);
-    danaus_ks_desc desc = { .batch = tokens,
-                            .activation = activation,
-                            .bias = !adjoint && danaus_chain_bias(chain),
-                            .adjoint = adjoint };
-    size_t bytes;
-    TRY(danaus_ks_plan_create(device, p, count, &desc, &layer->plan));
+    layer->rows = dn_pattern_rows(patterns[0]);
+    layer->cols = dn_pattern_cols(patterns[count - 1]);
+    TRY(danaus_ks_plan_create(device, patterns, count, desc, &layer->plan));
     TRY(danaus_ks_weights_bytes(layer->plan, &bytes));
     layer->packed = (int64_t)bytes;
-    return danaus_ks_weights_create(layer->plan, device, chain, &layer->weights);
+    return DANAUS_OK;
+}
+
+static danaus_ks_desc desc_of(const linear_shape *shape, int bias)
+{
+    return (danaus_ks_desc){ .batch = shape->tokens,
+                             .activation = shape->activation,
+                             .dtype = shape->dtype,
+                             .bias = bias };
+}
+
+/* Packs what the layer's tensors hold. */
+static danaus_status pack(
+    linear *layer, danaus_device *device, const layer_view *v, int64_t rows)
+{
+    danaus_chain *chain;
+    TRY(danaus_chain_create(v->patterns, v->count, DANAUS_F32, &chain));
+    danaus_status status = fill_chain(v, rows, chain);
+    if (status == DANAUS_OK)
+        status = danaus_ks_weights_create(layer->plan, device, chain, &layer->weights);
+    danaus_chain_destroy(chain);
+    return status;
+}
+
+static danaus_status name_layer(linear *layer, const char *name)
+{
+    layer->name = dn_copy_text(name);
+    return layer->name ? DANAUS_OK : dn_fail_memory(strlen(name), "a name");
+}
+
+/* The factors of a layer of such a rank. */
+static void fitted_patterns(
+    int64_t rows, int64_t cols, int64_t rank, danaus_pattern p[2])
+{
+    p[0] = (danaus_pattern){ 1, rows, rank, 1 };
+    p[1] = (danaus_pattern){ 1, rank, cols, 1 };
+}
+
+static danaus_status outline_interpolated(
+    linear *layer, danaus_device *device, const char *name, const linear_shape *shape,
+    int64_t rank)
+{
+    danaus_pattern p[2];
+    danaus_ks_desc desc = desc_of(shape, 1);
+    fitted_patterns(shape->rows, shape->cols, rank, p);
+    layer->parameters = dn_fit_parameters(shape->rows, shape->cols, rank);
+    TRY(name_layer(layer, name));
+    return plan(layer, device, p, 2, &desc);
 }
 
 static danaus_status open_interpolated(
     linear *layer, binder *b, const char *name, const linear_shape *shape, int64_t rank)
 {
-    fit f;
+    fit f = { 0 };
     int good;
     TRY(dn_interpolated_read(b, name, shape->rows, shape->cols, rank, &f, &good));
     if (!good)
         return DANAUS_OK;
-    danaus_status status =
-        dn_linear_fitted(layer, b->device, name, &f, shape->activation, shape->tokens);
     b->parameters += shape->rows;
+    if (b->copies->outline)
+        return outline_interpolated(layer, b->device, name, shape, rank);
+    danaus_status status = dn_linear_fitted(layer, b->device, name, &f, shape);
     dn_fit_free(&f);
     return status;
 }
@@ -164,19 +206,13 @@ danaus_status dn_linear_open(
     int has_bias = shape->no_bias || view_bias(b, name, rows, &v);
     if (!has_bias || !v.count || !is_whole(b, name, rows, shape->cols, &v))
         return DANAUS_OK;
-    layer->name = dn_copy_text(name);
-    if (!layer->name)
-        return dn_fail_memory(1, "a name");
     for (int i = 0; i < v.count; i++)
         layer->parameters += numbers_of(v.patterns[i]);
     b->parameters += v.bias.data ? rows : 0;
-    danaus_chain *chain;
-    TRY(danaus_chain_create(v.patterns, v.count, DANAUS_F32, &chain));
-    danaus_status status = fill_chain(&v, rows, chain);
-    if (status == DANAUS_OK)
-        status = prepare(layer, b->device, chain, shape->activation, 0, shape->tokens);
-    danaus_chain_destroy(chain);
-    return status;
+    danaus_ks_desc desc = desc_of(shape, v.bias.data != NULL);
+    TRY(name_layer(layer, name));
+    TRY(plan(layer, b->device, v.patterns, v.count, &desc));
+    return b->copies->outline ? DANAUS_OK : pack(layer, b->device, &v, rows);
 }
 
 danaus_status dn_linear_dense(
@@ -185,13 +221,13 @@ danaus_status dn_linear_dense(
 {
     layer_view v = { .count = 1, .weights = { *weight }, .bias = *bias };
     v.patterns[0] = (danaus_pattern){ 1, weight->shape[0], weight->shape[1], 1 };
-    danaus_chain *chain;
+    const danaus_ks_desc desc = { .batch = tokens,
+                                  .bias = !adjoint,
+                                  .adjoint = adjoint };
     *layer = (linear){ 0 };
-    TRY(danaus_chain_create(v.patterns, 1, DANAUS_F32, &chain));
-    danaus_status status = fill_chain(&v, weight->shape[0], chain);
+    danaus_status status = plan(layer, device, v.patterns, 1, &desc);
     if (status == DANAUS_OK)
-        status = prepare(layer, device, chain, DANAUS_ACTIVATION_NONE, adjoint, tokens);
-    danaus_chain_destroy(chain);
+        status = pack(layer, device, &v, weight->shape[0]);
     if (status != DANAUS_OK)
         dn_linear_close(layer);
     return status;
@@ -199,9 +235,9 @@ danaus_status dn_linear_dense(
 
 static danaus_status fit_chain(const fit *f, danaus_chain **chain)
 {
-    const danaus_pattern p[] = { { 1, f->rows, f->rank, 1 },
-                                 { 1, f->rank, f->cols, 1 } };
+    danaus_pattern p[2];
     int first = f->dense; /* the basis alone is the layer */
+    fitted_patterns(f->rows, f->cols, f->rank, p);
     TRY(danaus_chain_create(p + first, 2 - first, DANAUS_F32, chain));
     if (!first)
         dn_convert(
@@ -217,24 +253,31 @@ static danaus_status fit_chain(const fit *f, danaus_chain **chain)
         status = danaus_chain_set_bias(*chain, bias);
     }
     dn_free(bias);
-    if (status != DANAUS_OK)
+    if (status != DANAUS_OK) {
         danaus_chain_destroy(*chain);
+        *chain = NULL;
+    }
     return status == DANAUS_ERR_MEMORY ? dn_fail_memory(1, "a bias") : status;
 }
 
 danaus_status dn_linear_fitted(
     linear *layer, danaus_device *device, const char *name, fit *f,
-    danaus_activation activation, int64_t tokens)
+    const linear_shape *shape)
 {
-    danaus_chain *chain;
-    *layer = (linear){ .name = dn_copy_text(name) };
-    if (!layer->name)
-        return dn_fail_memory(1, "a name");
-    danaus_status status = fit_chain(f, &chain);
-    if (status == DANAUS_OK) {
-        status = prepare(layer, device, chain, activation, 0, tokens);
-        danaus_chain_destroy(chain);
-    }
+    danaus_chain *chain = NULL;
+    danaus_pattern p[2];
+    danaus_ks_desc desc = desc_of(shape, 1);
+    int first = f->dense;
+    fitted_patterns(f->rows, f->cols, f->rank, p);
+    *layer = (linear){ 0 };
+    danaus_status status = name_layer(layer, name);
+    if (status == DANAUS_OK)
+        status = fit_chain(f, &chain);
+    if (status == DANAUS_OK)
+        status = plan(layer, device, p + first, 2 - first, &desc);
+    if (status == DANAUS_OK)
+        status = danaus_ks_weights_create(layer->plan, device, chain, &layer->weights);
+    danaus_chain_destroy(chain);
     if (status != DANAUS_OK) {
         dn_linear_close(layer);
         return status;

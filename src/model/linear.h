@@ -24,11 +24,13 @@ typedef struct linear_shape {
     danaus_activation activation;
     int64_t tokens; /* rows of x that it is planned for */
     int no_bias;
+    danaus_dtype dtype; /* of x, y and the packed weights; 0: f32 */
 } linear_shape;
 
 /* Reads NAME.weight[rows][cols], which may be cut further as those of convolutions are, or
    [g][rows / g][cols / g] of a block-diagonal matrix, or the chain NAME.weights.0, NAME.weights.1, ... whose shapes are patterns, and NAME.bias[rows].
-   What does not fit is a complaint, and leaves the layer without a plan. */
+   What does not fit is a complaint, and leaves the layer without a plan. In an outline it has
+   a plan and no weights. */
 danaus_status dn_linear_open(
     linear *layer, binder *b, const char *name, const linear_shape *shape);
 
@@ -40,12 +42,11 @@ danaus_status dn_linear_dense(
 /* A layer of what was fitted, which becomes the layer's own. */
 danaus_status dn_linear_fitted(
     linear *layer, danaus_device *device, const char *name, fit *f,
-    danaus_activation activation, int64_t tokens);
+    const linear_shape *shape);
 void dn_linear_close(linear *layer);
 
 static inline danaus_status dn_linear_run(
-    const linear *layer, danaus_device *device, int64_t tokens, const float *x,
-    float *y)
+    const linear *layer, danaus_device *device, int64_t tokens, const void *x, void *y)
 {
     return danaus_ks_execute(layer->plan, device, layer->weights, tokens, x, y);
 }

@@ -112,7 +112,8 @@ static danaus_status open_linears(
     char path[MOST_NAME];
     for (int i = 0; i < M2_LINEARS; i++) {
         linear_shape shape = all[i].shape;
-        shape.tokens = M2_ROWS;
+        shape.tokens = m->packed ? M2_GPU_TOKENS : M2_ROWS;
+        shape.dtype = m->dtype;
         if (i == M2_UP && m->gated)
             shape.rows *= 2;
         else if (i == M2_UP)
@@ -190,7 +191,7 @@ static danaus_status m2_bind(
     danaus_model *model, m2_bert *m, const json_t *config, m2_sizes *s)
 {
     binder b;
-    TRY(dn_binder_open(&b, model->file, &model->memory));
+    TRY(dn_binder_open(&b, model->file, &model->memory, model->dtype));
     danaus_status status = bind_all(model, m, &b, config, s);
     model->others = b.parameters;
     dn_binder_close(&b);
@@ -216,6 +217,14 @@ static int m2_recognizes(const json_t *config, span type)
            (dn_span_is(type, "bert") && json_object_get(config, "long_conv_l_max"));
 }
 
+static danaus_status choose_kept(m2_bert *m, const danaus_device *device)
+{
+    danaus_device_info info;
+    TRY(danaus_device_describe(device, &info));
+    m->most_kept = m->packed ? info.memory / M2_KEPT_GPU : M2_KEPT;
+    return DANAUS_OK;
+}
+
 static danaus_status m2_open(danaus_model *model, const json_t *config)
 {
     m2_sizes sizes = { 0 };
@@ -229,6 +238,9 @@ static danaus_status m2_open(danaus_model *model, const json_t *config)
     m->layers = c.layers;
     m->inner = c.inner;
     m->activation = c.activation;
+    m->dtype = model->dtype;
+    m->packed = !model->memory.device->backend->on_host;
+    TRY(choose_kept(m, model->memory.device));
     model->info.width = model->info.embedding = m->width = c.width;
     model->linears = (int)m->layers * M2_LINEARS;
     model->linear = dn_calloc((size_t)model->linears, sizeof *model->linear);
@@ -256,6 +268,7 @@ static void m2_close(danaus_model *model)
 
 const arch dn_arch_m2_bert = {
     .name = "m2-bert",
+    .half = 1,
     .recognizes = m2_recognizes,
     .open = m2_open,
     .close = m2_close,

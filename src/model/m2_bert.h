@@ -17,13 +17,16 @@
 
 /* Filters are transformed for signals of 32, 48, 64, 96, 128, ... numbers. */
 #define M2_LENGTHS 40
-/* Bytes of spectra that stay, once made; those of lengths that do not fit are made anew for
-   each chunk and block. */
-#define M2_KEPT ((int64_t)192 << 20)
+/* Bytes of spectra that stay on a CPU, once made; those of lengths that do not fit are made anew
+   for each chunk and block. On a GPU it is this part of its memory. */
+#define M2_KEPT     ((int64_t)192 << 20)
+#define M2_KEPT_GPU 8
 
 #define M2_TAPS 3
-/* Rows that go through linear layers together: whole sequences, unless one has more. */
+/* Rows that go through linear layers together on a CPU: whole sequences, unless one has more. */
 #define M2_ROWS 256
+/* On a GPU all of a chunk do, and sequences are packed for long convolutions. */
+#define M2_GPU_TOKENS 16384
 
 enum { M2_IN, M2_OUT, M2_UP, M2_DOWN, M2_LINEARS };
 enum { M2_GATED, M2_RESIDUAL, M2_FILTERS };
@@ -49,6 +52,9 @@ typedef struct m2_bert {
     int64_t layers, width, inner, taken; /* taken: most tokens of a sequence */
     danaus_activation activation;
     int gated, residual, bidirectional;
+    int packed;         /* a chunk's sequences are convolved together */
+    danaus_dtype dtype; /* of rows and channels */
+    int64_t most_kept;  /* bytes */
     words words;
     m2_block *blocks;
     m2_length lengths[M2_LENGTHS];

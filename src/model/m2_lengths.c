@@ -85,7 +85,7 @@ int64_t dn_m2_spectra_bytes(const m2_bert *m, const danaus_conv_plan *plan)
 int64_t dn_m2_keeps(const m2_bert *m, const danaus_conv_plan *plan, int64_t kept)
 {
     int64_t bytes = m->layers * dn_m2_spectra_bytes(m, plan);
-    return kept + bytes <= M2_KEPT ? bytes : 0;
+    return kept + bytes <= m->most_kept ? bytes : 0;
 }
 
 /* ---- lengths ---- */
@@ -93,11 +93,14 @@ int64_t dn_m2_keeps(const m2_bert *m, const danaus_conv_plan *plan, int64_t kept
 danaus_status dn_m2_plan(
     const m2_bert *m, danaus_device *device, int64_t length, danaus_conv_plan **plan)
 {
-    const danaus_conv_desc desc = { .channels = m->width,
-                                    .length = length,
-                                    .kind = m->bidirectional ? DANAUS_BIDIRECTIONAL
-                                                             : DANAUS_CAUSAL,
-                                    .batch = 1 };
+    const danaus_conv_desc desc = {
+        .channels = m->width,
+        .length = length,
+        .kind = m->bidirectional ? DANAUS_BIDIRECTIONAL : DANAUS_CAUSAL,
+        .dtype = m->dtype,
+        .batch = m->packed ? CEIL_DIV(M2_GPU_TOKENS, length) : 1,
+        .packed = m->packed
+    };
     return danaus_conv_plan_create(device, &desc, plan);
 }
 

@@ -13,12 +13,13 @@
 #define CHUNK_TOKENS 8192
 
 typedef struct activations {
-    float *h;             /* [tokens][width] */
-    float *normed, *wide; /* [M2_ROWS + M2_TAPS][width], [M2_ROWS + M2_TAPS][3 width] */
-    float *gates, *y;     /* x1, x2, v, u of a sequence; y: [width][padded] each */
-    float *mixed, *out;   /* [M2_ROWS][width] */
-    float *up, *inner;    /* [M2_ROWS][inner], the first twice that where it is gated */
-    float *k;             /* two filters [width][padded] */
+    void *h;             /* [tokens][width] */
+    void *normed, *wide; /* [rows + M2_TAPS][width], [rows + M2_TAPS][3 width] */
+    void *gates,
+        *y; /* x1, x2, v, u of what is mixed together; y: [width][columns] each */
+    void *mixed, *out; /* [rows][width] */
+    void *up, *inner;  /* [rows][inner], the first twice that where it is gated */
+    float *k;          /* two filters [width][padded] */
 } activations;
 
 /* A chunk that runs. */
@@ -34,13 +35,15 @@ typedef struct running {
 static uintptr_t lay(
     const m2_bert *m, int64_t tokens, int64_t longest, uintptr_t at, activations *a)
 {
-    int64_t number = (int64_t)sizeof(float), row = m->width * number;
-    int64_t rows = MIN(tokens, M2_ROWS), more = rows + M2_TAPS;
-    int64_t channels = row * dn_m2_padded(m, longest);
+    int64_t number = dn_size_of(m->dtype), row = m->width * number;
+    int64_t rows = m->packed ? tokens : MIN(tokens, M2_ROWS), more = rows + M2_TAPS;
+    int64_t padded = dn_m2_padded(m, longest);
+    int64_t channels = row * (m->packed ? tokens : padded);
+    int64_t filters = 2 * m->width * padded * (int64_t)sizeof(float);
     a->h = dn_cut(&at, tokens * row);
     a->normed = dn_cut(&at, more * row);
     a->wide = dn_cut(&at, more * 3 * row);
-    a->gates = dn_cut(&at, 4 * channels);
+    a->gates = dn_cut(&at, MAX(4 * channels, filters));
     a->k = a->gates; /* filters are made before signals are there */
     a->y = dn_cut(&at, channels);
     a->mixed = dn_cut(&at, rows * row);
@@ -56,15 +59,19 @@ static int64_t m2_bytes(const danaus_model *model, int64_t tokens, int64_t longe
     return (int64_t)lay(model->own, tokens, longest, 0, &a);
 }
 
-/* ---- mixing along a sequence ---- */
+static void *at(const running *r, const void *array, int64_t number)
+{
+    return dn_at(array, r->m->dtype, number);
+}
+
+/* ---- mixing along sequences ---- */
 
 /* W_in u of rows [from, to) of the chunk, and u. */
-static danaus_status project(
-    const running *r, int64_t from, int64_t to, const float **u)
+static danaus_status project(const running *r, int64_t from, int64_t to, const void **u)
 {
     const m2_block *b = r->block;
     int64_t width = r->m->width;
-    *u = r->a.h + from * width;
+    *u = at(r, r->a.h, from * width);
     if (b->input.scale) {
         TRY(dn_affine_run(
             &b->input, r->device, to - from, width, *u, NULL, r->a.normed));
@@ -73,56 +80,80 @@ static danaus_status project(
     return dn_linear_run(&b->linear[M2_IN], r->device, to - from, *u, r->a.wide);
 }
 
-/* Rows `first` to first + rows - 1 of a sequence into channels of this stride. */
+/* Rows `first` to first + rows - 1 of sequences into channels of this stride. */
 static danaus_status enter(
-    const running *r, int64_t first, int64_t rows, const float *u, const float *wide,
-    int64_t stride)
+    const running *r, const nn_sequences *sequences, int64_t first, int64_t rows,
+    const void *u, const void *wide, int64_t stride)
 {
-    const int64_t offsets[] = { 0, first + rows };
-    const nn_sequences alone = { 1, offsets };
+    const m2_bert *m = r->m;
     TRY(dn_few_taps_run(
-        &r->block->taps, r->device, &alone, first, rows, wide, r->a.gates + first,
-        stride));
-    if (!r->m->residual)
+        &r->block->taps, r->device, sequences, first, rows, wide,
+        at(r, r->a.gates, first), stride));
+    if (!m->residual)
         return DANAUS_OK;
     return r->device->backend->nn->turn(
         r->device, &(nn_turn){ .rows = rows,
-                               .width = r->m->width,
+                               .width = m->width,
                                .stride = stride,
                                .x = u,
-                               .y = r->a.gates + 3 * r->m->width * stride + first });
+                               .y = at(r, r->a.gates, 3 * m->width * stride + first),
+                               .dtype = m->dtype });
 }
 
-/* y = x2 (k (*) (x1 v)), and k' (*) u where x1 was. */
-static danaus_status convolve(const running *r, const m2_length *length, int64_t tokens)
+/* One of the block's convolutions, of a row or of all sequences of the chunk. */
+static danaus_status run_filter(
+    const running *r, const m2_length *length, int filter, const void *u,
+    const void *gate_in, const void *gate_out, void *y)
 {
-    int64_t width = r->m->width, n = length->length, size = width * n;
-    float *x1 = r->a.gates, *x2 = x1 + size, *v = x2 + size;
-    if (tokens < n)
-        TRY(r->device->backend->nn->pad(
-            r->device, &(nn_pad){ 4 * width, tokens, n, r->a.gates }));
-    TRY(danaus_conv_execute(
-        length->plan, r->device, dn_m2_spectrum(length, r->number, M2_GATED), 1, v, x1,
-        x2, r->a.y));
+    const nn_sequences *s = &r->c->sequences;
+    const danaus_spectrum *k = dn_m2_spectrum(length, r->number, filter);
+    if (r->m->packed)
+        return danaus_conv_execute_packed(
+            length->plan, r->device, k, s->count, s->offsets, u, gate_in, gate_out, y);
+    return danaus_conv_execute(length->plan, r->device, k, 1, u, gate_in, gate_out, y);
+}
+
+/* y = x2 (k (*) (x1 v)), and k' (*) u where x1 was, of channels of n numbers. */
+static danaus_status convolve(const running *r, const m2_length *length, int64_t n)
+{
+    int64_t size = r->m->width * n;
+    void *x1 = r->a.gates, *x2 = at(r, x1, size), *v = at(r, x2, size);
+    TRY(run_filter(r, length, M2_GATED, v, x1, x2, r->a.y));
     if (!r->m->residual)
         return DANAUS_OK;
-    return danaus_conv_execute(
-        length->plan, r->device, dn_m2_spectrum(length, r->number, M2_RESIDUAL), 1,
-        v + size, NULL, NULL, x1);
+    return run_filter(r, length, M2_RESIDUAL, at(r, v, size), NULL, NULL, x1);
+}
+
+/* The same of a row, behind which come zeros. */
+static danaus_status convolve_row(
+    const running *r, const m2_length *length, int64_t tokens)
+{
+    const m2_bert *m = r->m;
+    if (tokens < length->length)
+        TRY(r->device->backend->nn->pad(
+            r->device, &(nn_pad){ .channels = 4 * m->width,
+                                  .from = tokens,
+                                  .stride = length->length,
+                                  .y = r->a.gates,
+                                  .dtype = m->dtype }));
+    return convolve(r, length, length->length);
 }
 
 /* Rows of what was convolved, turned back. */
 static danaus_status leave(
-    const running *r, int64_t first, int64_t rows, int64_t stride, float *mixed)
+    const running *r, int64_t first, int64_t rows, int64_t stride, void *mixed)
 {
+    const m2_bert *m = r->m;
+    const void *more = m->residual ? at(r, r->a.gates, first) : NULL;
     return r->device->backend->nn->turn(
-        r->device, &(nn_turn){ .rows = r->m->width,
+        r->device, &(nn_turn){ .rows = m->width,
                                .width = rows,
-                               .stride = r->m->width,
+                               .stride = m->width,
                                .pitch = stride,
-                               .x = r->a.y + first,
-                               .more = r->m->residual ? r->a.gates + first : NULL,
-                               .y = mixed });
+                               .x = at(r, r->a.y, first),
+                               .more = more,
+                               .y = mixed,
+                               .dtype = m->dtype });
 }
 
 /* ---- a block ---- */
@@ -133,13 +164,17 @@ static danaus_status finish(const running *r, int64_t from, int64_t to)
     const m2_bert *m = r->m;
     const m2_block *b = r->block;
     int64_t rows = to - from;
-    float *h = r->a.h + from * m->width;
+    void *h = at(r, r->a.h, from * m->width);
     TRY(dn_linear_run(&b->linear[M2_OUT], r->device, rows, r->a.mixed, r->a.out));
     TRY(dn_linear_run(&b->linear[M2_UP], r->device, rows, r->a.out, r->a.up));
     if (m->gated)
         TRY(r->device->backend->nn->gate(
-            r->device,
-            &(nn_gate){ rows, m->inner, m->activation, r->a.up, r->a.inner }));
+            r->device, &(nn_gate){ .rows = rows,
+                                   .width = m->inner,
+                                   .activation = m->activation,
+                                   .x = r->a.up,
+                                   .y = r->a.inner,
+                                   .dtype = m->dtype }));
     TRY(dn_linear_run(&b->linear[M2_DOWN], r->device, rows, r->a.inner, r->a.mixed));
     return dn_affine_run(
         &b->output, r->device, rows, m->width, r->a.mixed, r->a.out, h);
@@ -150,15 +185,19 @@ static danaus_status run_short(const running *r, int64_t from, int64_t to)
 {
     const int64_t *offsets = r->c->sequences.offsets;
     int64_t first = offsets[from], width = r->m->width;
-    const float *u;
+    const void *u;
     TRY(project(r, first, offsets[to], &u));
     for (int64_t i = from; i < to; i++) {
-        int64_t tokens = offsets[i + 1] - offsets[i], at = offsets[i] - first;
+        int64_t tokens = offsets[i + 1] - offsets[i],
+                row = (offsets[i] - first) * width;
+        const int64_t whole[] = { 0, tokens };
+        const nn_sequences alone = { 1, whole };
         const m2_length *length = dn_m2_length(r->m, tokens);
         TRY(enter(
-            r, 0, tokens, u + at * width, r->a.wide + at * 3 * width, length->length));
-        TRY(convolve(r, length, tokens));
-        TRY(leave(r, 0, tokens, length->length, r->a.mixed + at * width));
+            r, &alone, 0, tokens, at(r, u, row), at(r, r->a.wide, 3 * row),
+            length->length));
+        TRY(convolve_row(r, length, tokens));
+        TRY(leave(r, 0, tokens, length->length, at(r, r->a.mixed, row)));
     }
     return finish(r, first, offsets[to]);
 }
@@ -171,13 +210,15 @@ static danaus_status run_long(const running *r, int64_t number)
     const m2_length *length = dn_m2_length(r->m, tokens);
     for (int64_t t = 0; t < tokens; t += M2_ROWS) {
         int64_t end = MIN(t + M2_ROWS, tokens), before = t ? M2_TAPS - 1 : 0;
-        const float *u;
+        const int64_t known[] = { 0, end };
+        const nn_sequences alone = { 1, known };
+        const void *u;
         TRY(project(r, from + t - before, from + end, &u));
         TRY(enter(
-            r, t, end - t, u + before * width, r->a.wide + before * 3 * width,
-            length->length));
+            r, &alone, t, end - t, at(r, u, before * width),
+            at(r, r->a.wide, 3 * before * width), length->length));
     }
-    TRY(convolve(r, length, tokens));
+    TRY(convolve_row(r, length, tokens));
     for (int64_t t = 0; t < tokens; t += M2_ROWS) {
         int64_t end = MIN(t + M2_ROWS, tokens);
         TRY(leave(r, t, end - t, length->length, r->a.mixed));
@@ -186,9 +227,24 @@ static danaus_status run_long(const running *r, int64_t number)
     return DANAUS_OK;
 }
 
+/* All sequences of the chunk. */
+static danaus_status run_packed(const running *r)
+{
+    const nn_sequences *s = &r->c->sequences;
+    int64_t tokens = r->c->tokens;
+    const void *u;
+    TRY(project(r, 0, tokens, &u));
+    TRY(enter(r, s, 0, tokens, u, r->a.wide, tokens));
+    TRY(convolve(r, dn_m2_length(r->m, dn_longest(s)), tokens));
+    TRY(leave(r, 0, tokens, tokens, r->a.mixed));
+    return finish(r, 0, tokens);
+}
+
 static danaus_status run_block(const running *r)
 {
     const nn_sequences *s = &r->c->sequences;
+    if (r->m->packed)
+        return run_packed(r);
     for (int64_t i = 0, n; i < s->count; i += n) {
         n = dn_chunk_of(s->offsets, s->count, i, M2_ROWS);
         if (s->offsets[i + n] - s->offsets[i] <= M2_ROWS)
@@ -204,7 +260,10 @@ static danaus_status run_block(const running *r)
 static danaus_status run_blocks(running *r)
 {
     const chunk *c = r->c;
-    TRY(dn_m2_open_lengths(r->m, r->device, &c->sequences, r->a.k));
+    const int64_t whole[] = { 0, dn_longest(&c->sequences) };
+    const nn_sequences longest = { 1, whole };
+    TRY(dn_m2_open_lengths(
+        r->m, r->device, r->m->packed ? &longest : &c->sequences, r->a.k));
     TRY(dn_words_run(&r->m->words, r->device, c->tokens, c->ids, c->positions, r->a.h));
     for (r->number = 0; r->number < r->m->layers; r->number++) {
         r->block = &r->m->blocks[r->number];
@@ -215,7 +274,7 @@ static danaus_status run_blocks(running *r)
 }
 
 static danaus_status m2_run(
-    danaus_model *model, danaus_device *device, const chunk *c, void *memory, float **h)
+    danaus_model *model, danaus_device *device, const chunk *c, void *memory, void **h)
 {
     running r = { .m = model->own, .device = device, .c = c };
     int64_t longest = dn_longest(&c->sequences);
@@ -248,6 +307,8 @@ static danaus_status m2_cost(
     return DANAUS_OK;
 }
 
-const encoder dn_m2_encoder = {
-    .tokens = CHUNK_TOKENS, .bytes = m2_bytes, .run = m2_run, .cost = m2_cost
-};
+const encoder dn_m2_encoder = { .tokens = CHUNK_TOKENS,
+                                .bytes = m2_bytes,
+                                .run = m2_run,
+                                .cost = m2_cost,
+                                .gpu_tokens = M2_GPU_TOKENS };

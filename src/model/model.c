@@ -39,6 +39,7 @@ static void fill_info(danaus_model *model)
 {
     danaus_model_info *info = &model->info;
     info->fills = model->head.words > 0;
+    info->dtype = model->dtype;
     snprintf(info->architecture, sizeof info->architecture, "%s", model->arch->name);
     info->memory = model->memory.bytes + model->packed + model->pooler.packed +
                    model->head.dense.packed + model->next.packed;
@@ -54,11 +55,43 @@ static void fill_info(danaus_model *model)
         info->max_length = MIN(info->max_length, model->pooling.most);
 }
 
+/* So few bytes are not worth looking how many there are. */
+#define FEW_BYTES ((int64_t)64 << 20)
+
+danaus_status dn_need_memory(
+    const danaus_device *device, int64_t bytes, const char *what)
+{
+    int64_t room = bytes > FEW_BYTES ? device->backend->room(device) : bytes;
+    if (bytes <= room)
+        return DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_MEMORY, "%s would take %.1f GB; %s can give %.1f GB", what,
+        (double)bytes / 1e9, device->name, (double)room / 1e9);
+}
+
+static danaus_status check_type(const danaus_model *model)
+{
+    if (model->dtype == DANAUS_F32)
+        return DANAUS_OK;
+    if (model->dtype != DANAUS_F16 && model->dtype != DANAUS_BF16)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED, "models run in f32, f16 and bf16, not in %s",
+            danaus_dtype_name(model->dtype));
+    if (model->memory.device->backend->on_host || !model->arch->half)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "models of architecture %s run in f32 on %s, not "
+            "in %s",
+            model->arch->name, model->device_name, danaus_dtype_name(model->dtype));
+    return DANAUS_OK;
+}
+
 static danaus_status open_model(
     danaus_model *model, const char *path, const json_t *config)
 {
     char file[PATH_MAX];
     TRY(find_arch(config, &model->arch));
+    TRY(check_type(model));
     TRY(dn_pooling_read(path, &model->pooling));
     TRY(dn_shards_open(path, &model->file, file, sizeof file));
     danaus_status status = model->arch->open(model, config);
@@ -69,10 +102,44 @@ static danaus_status open_model(
     return DANAUS_OK;
 }
 
-danaus_status danaus_model_load(
-    danaus_device *device, const char *path, danaus_model **model)
+static danaus_status fill_model(danaus_model *model, const char *path)
 {
     json_t *config;
+    model->path = dn_copy_text(path);
+    if (!model->path)
+        return dn_fail_memory(strlen(path), "the name of a folder");
+    TRY(dn_config_load(path, "config.json", 0, &config));
+    danaus_status status = open_model(model, path, config);
+    json_decref(config);
+    return status;
+}
+
+/* A model, or its outline. */
+static danaus_status make_model(
+    danaus_device *device, const char *path, danaus_dtype dtype, int outline,
+    danaus_model **model)
+{
+    danaus_model *made = dn_calloc(1, sizeof *made);
+    if (!made)
+        return dn_fail_memory(sizeof *made, "a model");
+    made->memory.device = device;
+    made->memory.outline = outline;
+    made->dtype = dtype;
+    snprintf(made->device_name, sizeof made->device_name, "%s", device->name);
+    danaus_status status = fill_model(made, path);
+    if (status == DANAUS_OK)
+        *model = made;
+    else
+        danaus_model_destroy(made);
+    return status;
+}
+
+danaus_status danaus_model_load_as(
+    danaus_device *device, const char *path, const danaus_model_desc *desc,
+    danaus_model **model)
+{
+    danaus_model_desc how = { 0 };
+    danaus_model *outline;
     if (!device || !path || !model)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a device, a folder and a place for the "
@@ -80,26 +147,24 @@ danaus_status danaus_model_load(
     if (!device->backend->nn)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "models do not run on device %s", device->name);
-    danaus_model *made = dn_calloc(1, sizeof *made);
-    if (!made)
-        return dn_fail_memory(sizeof *made, "a model");
-    made->memory.device = device;
-    made->path = dn_copy_text(path);
-    snprintf(made->device_name, sizeof made->device_name, "%s", device->name);
-    danaus_status status =
-        made->path ? DANAUS_OK : dn_fail_memory(strlen(path), "the name of a folder");
-    if (status == DANAUS_OK)
-        status = dn_config_load(path, "config.json", 0, &config);
-    if (status == DANAUS_OK) {
-        status = open_model(made, path, config);
-        json_decref(config);
+    if (desc)
+        how = *desc;
+    TRY(dn_check_reserved(how.reserved, sizeof how.reserved));
+    danaus_dtype dtype = how.dtype ? how.dtype : DANAUS_F32;
+    TRY(make_model(device, path, dtype, 1, &outline));
+    if (how.outline) {
+        *model = outline;
+        return DANAUS_OK;
     }
-    if (status != DANAUS_OK) {
-        danaus_model_destroy(made);
-        return status;
-    }
-    *model = made;
-    return DANAUS_OK;
+    danaus_status status = dn_need_memory(device, outline->info.memory, "the weights");
+    danaus_model_destroy(outline);
+    return status == DANAUS_OK ? make_model(device, path, dtype, 0, model) : status;
+}
+
+danaus_status danaus_model_load(
+    danaus_device *device, const char *path, danaus_model **model)
+{
+    return danaus_model_load_as(device, path, NULL, model);
 }
 
 void danaus_model_destroy(danaus_model *model)
@@ -151,6 +216,16 @@ danaus_status danaus_model_layer_at(
     return DANAUS_OK;
 }
 
+/* It can run, on such a device. */
+static danaus_status check_model(const danaus_model *model, const danaus_device *device)
+{
+    TRY(dn_check_place(device, model->device_name));
+    return model->memory.outline
+               ? dn_fail(
+                     DANAUS_ERR_ARGUMENT, "the model is an outline, without weights")
+               : DANAUS_OK;
+}
+
 static danaus_status check_sequence(
     const danaus_model *model, int64_t number, int64_t length, const int32_t *ids)
 {
@@ -178,7 +253,7 @@ static danaus_status check_sequences(
     if (!model || !device || sequences < 0 || !offsets || (sequences && !ids))
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a model, a device, offsets and ids are needed");
-    TRY(dn_check_place(device, model->device_name));
+    TRY(check_model(model, device));
     if (!model->arch->encoder)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "a model of kind \"%s\" takes no tokens",
@@ -264,7 +339,7 @@ static danaus_status look(
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a model, a device, images and a place for what is "
                                  "found are needed");
-    TRY(dn_check_place(device, model->device_name));
+    TRY(check_model(model, device));
     const viewer *eye = model->arch->viewer;
     if (!eye || (classify && !model->info.classes))
         return dn_fail(

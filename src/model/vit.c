@@ -12,19 +12,17 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
+#include "model/block.h"
 #include "model/words.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Tokens that go through the model together, unless one image has more. */
 static int64_t chunk_tokens(const danaus_device *device)
 {
     return device->backend->on_host ? 1024 : 16384;
 }
-
-enum { QUERY, KEY, VALUE, OUTPUT, UP, DOWN, BLOCK_LINEARS };
 
 typedef struct vit_block {
     linear *linear; /* BLOCK_LINEARS */
@@ -35,14 +33,16 @@ typedef struct vit {
     int64_t layers, width, heads, inner;
     int64_t channels, size, patch, across; /* patches along a side of `size` pixels */
     danaus_activation activation;
-    linear patches, classes;       /* classes: without a plan if there are none */
-    const float *token, *position; /* [width], [tokens][width] */
+    danaus_dtype dtype;           /* of rows */
+    linear patches, classes;      /* classes: without a plan if there are none */
+    const void *token, *position; /* [width], [tokens][width], in the type of rows */
     vit_block *blocks;
     affine last;
 } vit;
 
 static int64_t tokens_of(const vit *m) { return 1 + m->across * m->across; }
 static int64_t patch_numbers(const vit *m) { return m->channels * m->patch * m->patch; }
+static int64_t image_numbers(const vit *m) { return m->channels * m->size * m->size; }
 
 /* ---- loading ---- */
 
@@ -82,30 +82,14 @@ static danaus_status read_config(vit *m, const json_t *config, double *epsilon)
 static danaus_status open_block(
     const vit *m, binder *b, int64_t number, double epsilon, vit_block *to)
 {
-    const struct {
-        const char *name;
-        int64_t rows, cols;
-    } shape[BLOCK_LINEARS] = {
-        [QUERY] = { "attention.attention.query", m->width, m->width },
-        [KEY] = { "attention.attention.key", m->width, m->width },
-        [VALUE] = { "attention.attention.value", m->width, m->width },
-        [OUTPUT] = { "attention.output.dense", m->width, m->width },
-        [UP] = { "intermediate.dense", m->inner, m->width },
-        [DOWN] = { "output.dense", m->width, m->inner },
-    };
-    char layer[64], path[128];
-    snprintf(layer, sizeof layer, "encoder.layer.%" PRId64, number);
-    for (int i = 0; i < BLOCK_LINEARS; i++) {
-        linear_shape of = { .rows = shape[i].rows,
-                            .cols = shape[i].cols,
-                            .activation = i == UP ? m->activation : 0,
-                            .tokens = chunk_tokens(b->device) };
-        snprintf(path, sizeof path, "%s.%s", layer, shape[i].name);
-        TRY(dn_linear_open(&to->linear[i], b, path, &of));
-    }
-    snprintf(path, sizeof path, "%s.layernorm_before", layer);
+    const block_shape shape = { m->width, m->inner, m->activation,
+                                chunk_tokens(b->device) };
+    char place[40], path[96];
+    snprintf(place, sizeof place, "encoder.layer.%" PRId64, number);
+    TRY(dn_block_open(to->linear, b, place, "attention", &shape));
+    snprintf(path, sizeof path, "%s.layernorm_before", place);
     TRY(dn_affine_bind(&to->before, b, path, m->width, epsilon));
-    snprintf(path, sizeof path, "%s.layernorm_after", layer);
+    snprintf(path, sizeof path, "%s.layernorm_after", place);
     return dn_affine_bind(&to->after, b, path, m->width, epsilon);
 }
 
@@ -115,7 +99,8 @@ static danaus_status open_patches(vit *m, binder *b)
     static const char name[] = "embeddings.patch_embeddings.projection";
     linear_shape shape = { .rows = m->width,
                            .cols = patch_numbers(m),
-                           .tokens = chunk_tokens(b->device) };
+                           .tokens = chunk_tokens(b->device),
+                           .dtype = b->dtype };
     danaus_tensor t;
     if (dn_binder_find(b, "embeddings.patch_embeddings.projection.weight", &t) &&
         (t.ndim != 4 || t.shape[1] != m->channels || t.shape[2] != m->patch))
@@ -145,8 +130,8 @@ static danaus_status bind_all(danaus_model *model, vit *m, binder *b, double eps
     if (!dn_binder_find(b, "embeddings.cls_token", &t))
         b->prefix = "";
     model->prefix = b->prefix;
-    TRY(dn_bind(b, "embeddings.cls_token", 3, token, &m->token));
-    TRY(dn_bind(b, "embeddings.position_embeddings", 3, place, &m->position));
+    TRY(dn_bind_rows(b, "embeddings.cls_token", 3, token, &m->token));
+    TRY(dn_bind_rows(b, "embeddings.position_embeddings", 3, place, &m->position));
     TRY(open_patches(m, b));
     for (int64_t i = 0; i < m->layers; i++) {
         m->blocks[i].linear = model->linear + i * BLOCK_LINEARS;
@@ -160,7 +145,7 @@ static danaus_status bind_all(danaus_model *model, vit *m, binder *b, double eps
 static danaus_status vit_bind(danaus_model *model, vit *m, double epsilon)
 {
     binder b;
-    TRY(dn_binder_open(&b, model->file, &model->memory));
+    TRY(dn_binder_open(&b, model->file, &model->memory, model->dtype));
     danaus_status status = bind_all(model, m, &b, epsilon);
     model->others = b.parameters;
     dn_binder_close(&b);
@@ -180,6 +165,7 @@ static danaus_status vit_open(danaus_model *model, const json_t *config)
     model->own = m;
     if (!m)
         return dn_fail_memory(sizeof *m, "a model");
+    m->dtype = model->dtype;
     TRY(read_config(m, config, &epsilon));
     model->linears = (int)m->layers * BLOCK_LINEARS;
     model->linear = dn_calloc((size_t)model->linears, sizeof *model->linear);
@@ -218,12 +204,12 @@ typedef struct looking {
     int64_t images;
     void *memory;
     int32_t *ids, *positions; /* [tokens] */
-    float *squares;           /* [patches][channels patch patch] */
-    float *rows;              /* the class token, then a row for each patch */
-    float *h, *n, *q, *k, *v, *mixed, *inner;
+    float *pixels; /* of the images, on a GPU; else they lie where they are */
+    void *squares; /* [patches][channels patch patch] */
+    void *rows;    /* the class token, then a row for each patch */
+    void *h, *n, *q, *k, *v, *mixed, *inner;
     float *first, *scores; /* [images][width], [images][classes] */
-    float *host_squares;
-    int32_t *host_ids; /* and positions behind them */
+    int32_t *host_ids;     /* and positions behind them */
     int64_t *offsets;
 } looking;
 
@@ -235,18 +221,20 @@ static int64_t together(const vit *m, const danaus_device *device, int64_t image
 static uintptr_t lay(looking *l, uintptr_t at)
 {
     const vit *m = l->m;
-    int64_t number = sizeof(float), tokens = l->images * tokens_of(m);
-    int64_t row = tokens * m->width * number;
-    float **const arrays[] = { &l->h, &l->n, &l->q, &l->k, &l->v, &l->mixed };
+    int64_t number = dn_size_of(m->dtype), tokens = l->images * tokens_of(m);
+    int64_t row = tokens * m->width * number, single = (int64_t)sizeof(float);
+    int64_t pixels = l->device->backend->on_host ? 0 : l->images * image_numbers(m);
+    void **const arrays[] = { &l->h, &l->n, &l->q, &l->k, &l->v, &l->mixed };
     l->ids = dn_cut(&at, tokens * (int64_t)sizeof(int32_t));
     l->positions = dn_cut(&at, tokens * (int64_t)sizeof(int32_t));
+    l->pixels = dn_cut(&at, pixels * single);
     l->squares = dn_cut(&at, tokens * patch_numbers(m) * number);
     l->rows = dn_cut(&at, row + m->width * number);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         *arrays[i] = dn_cut(&at, row);
     l->inner = dn_cut(&at, tokens * m->inner * number);
-    l->first = dn_cut(&at, l->images * m->width * number);
-    l->scores = dn_cut(&at, l->images * m->classes.rows * number);
+    l->first = dn_cut(&at, l->images * m->width * single);
+    l->scores = dn_cut(&at, l->images * m->classes.rows * single);
     return at;
 }
 
@@ -268,73 +256,65 @@ static danaus_status open_looking(looking *l)
 {
     const vit *m = l->m;
     size_t tokens = (size_t)(l->images * tokens_of(m));
-    size_t squares = tokens * (size_t)patch_numbers(m);
+    TRY(dn_need_memory(l->device, (int64_t)lay(l, 0), "the activations"));
     TRY(danaus_alloc(l->device, lay(l, 0), &l->memory));
     lay(l, (uintptr_t)l->memory);
-    l->host_squares = dn_calloc(squares, sizeof *l->host_squares);
     l->host_ids = dn_calloc(2 * tokens, sizeof *l->host_ids);
     l->offsets = dn_calloc((size_t)l->images + 1, sizeof *l->offsets);
-    if (!l->host_squares || !l->host_ids || !l->offsets)
-        return dn_fail_memory(squares * sizeof *l->host_squares, "patches");
+    if (!l->host_ids || !l->offsets)
+        return dn_fail_memory(tokens * sizeof *l->host_ids, "positions");
     number_rows(l);
     size_t bytes = tokens * sizeof *l->ids;
     TRY(danaus_upload(l->device, l->ids, l->host_ids, bytes));
     TRY(danaus_upload(l->device, l->positions, l->host_ids + tokens, bytes));
     return l->device->backend->copy(
-        l->device, l->rows, m->token, (size_t)m->width * sizeof *l->rows);
+        l->device, l->rows, m->token, (size_t)(m->width * dn_size_of(m->dtype)));
 }
 
 static void close_looking(looking *l)
 {
-    dn_free(l->host_squares);
     dn_free(l->host_ids);
     dn_free(l->offsets);
     danaus_free(l->device, l->memory);
-}
-
-/* The patches of an image [channels][size][size], each [channels][patch][patch]. What is
-   left at its right and lower sides is not seen. */
-static void cut_patches(const vit *m, const float *pixels, float *to)
-{
-    size_t line = (size_t)m->patch * sizeof *to;
-    for (int64_t i = 0; i < m->across; i++)
-        for (int64_t j = 0; j < m->across; j++)
-            for (int64_t c = 0; c < m->channels; c++)
-                for (int64_t y = 0; y < m->patch; y++, to += m->patch)
-                    memcpy(
-                        to,
-                        pixels + (c * m->size + i * m->patch + y) * m->size +
-                            j * m->patch,
-                        line);
 }
 
 static danaus_status embed_patches(
     const looking *l, int64_t images, const float *pixels)
 {
     const vit *m = l->m;
-    int64_t patches = images * (tokens_of(m) - 1), numbers = patch_numbers(m);
-    for (int64_t i = 0; i < images; i++)
-        cut_patches(
-            m, pixels + i * m->channels * m->size * m->size,
-            l->host_squares + i * (tokens_of(m) - 1) * numbers);
-    TRY(danaus_upload(
-        l->device, l->squares, l->host_squares,
-        (size_t)(patches * numbers) * sizeof(float)));
-    TRY(dn_linear_run(&m->patches, l->device, patches, l->squares, l->rows + m->width));
-    return l->device->backend->nn->lookup(
+    const nn_backend *nn = l->device->backend->nn;
+    int64_t patches = images * (tokens_of(m) - 1);
+    if (!l->device->backend->on_host) {
+        size_t bytes = (size_t)(images * image_numbers(m)) * sizeof *pixels;
+        TRY(danaus_upload(l->device, l->pixels, pixels, bytes));
+        pixels = l->pixels;
+    }
+    TRY(nn->patches(
+        l->device, &(nn_patches){ .images = images,
+                                  .channels = m->channels,
+                                  .size = m->size,
+                                  .patch = m->patch,
+                                  .x = pixels,
+                                  .y = l->squares,
+                                  .dtype = m->dtype }));
+    TRY(dn_linear_run(
+        &m->patches, l->device, patches, l->squares,
+        dn_at(l->rows, m->dtype, m->width)));
+    return nn->lookup(
         l->device, &(nn_lookup){ .rows = images * tokens_of(m),
                                  .width = m->width,
                                  .ids = l->ids,
                                  .positions = l->positions,
                                  .word = l->rows,
                                  .position = m->position,
-                                 .y = l->h });
+                                 .y = l->h,
+                                 .dtype = m->dtype });
 }
 
 /* From h + more, where `more` is what the block before has to add, or NULL, to h and what
    is to be added to it, in q. */
 static danaus_status run_block(
-    const looking *l, const vit_block *b, int64_t images, const float *more)
+    const looking *l, const vit_block *b, int64_t images, const void *more)
 {
     const vit *m = l->m;
     const linear *w = b->linear;
@@ -345,9 +325,14 @@ static danaus_status run_block(
     TRY(dn_linear_run(&w[KEY], device, tokens, l->n, l->k));
     TRY(dn_linear_run(&w[VALUE], device, tokens, l->n, l->v));
     TRY(device->backend->nn->attention(
-        device,
-        &(nn_attention){
-            { images, l->offsets }, width, m->heads, l->q, l->k, l->v, l->mixed }));
+        device, &(nn_attention){ .sequences = { images, l->offsets },
+                                 .width = width,
+                                 .heads = m->heads,
+                                 .q = l->q,
+                                 .k = l->k,
+                                 .v = l->v,
+                                 .y = l->mixed,
+                                 .dtype = m->dtype }));
     TRY(dn_linear_run(&w[OUTPUT], device, tokens, l->mixed, l->q));
     TRY(dn_affine_add(&b->after, device, tokens, width, l->h, l->q, l->n));
     TRY(dn_linear_run(&w[UP], device, tokens, l->n, l->inner));
@@ -368,14 +353,15 @@ static danaus_status look(const looking *l, int64_t images, const float *pixels)
                                .width = m->width,
                                .first = 1,
                                .x = l->n,
-                               .y = l->first });
+                               .y = l->first,
+                               .dtype = m->dtype });
 }
 
 static danaus_status look_at_all(
     looking *l, int64_t images, const float *pixels, int classify, float *to)
 {
     const vit *m = l->m;
-    int64_t numbers = m->channels * m->size * m->size;
+    int64_t numbers = image_numbers(m);
     int64_t width = classify ? m->classes.rows : m->width;
     const float *found = classify ? l->scores : l->first;
     for (int64_t at = 0, n; at < images; at += n) {
@@ -404,12 +390,12 @@ static danaus_status vit_look(
 }
 
 static void vit_cost(
-    const danaus_model *model, const danaus_device *device, int64_t images,
+    const danaus_model *model, danaus_device *device, int64_t images,
     danaus_model_cost *cost)
 {
     const vit *m = model->own;
     double tokens = (double)tokens_of(m) * (double)images;
-    looking l = { .m = m, .images = together(m, device, images) };
+    looking l = { .m = m, .device = device, .images = together(m, device, images) };
     cost->memory = (int64_t)lay(&l, 0);
     cost->linear =
         2 *
@@ -423,6 +409,7 @@ static const viewer vit_viewer = { vit_look, vit_cost };
 
 const arch dn_arch_vit = {
     .name = "vit",
+    .half = 1,
     .recognizes = vit_recognizes,
     .open = vit_open,
     .close = vit_close,

@@ -63,11 +63,11 @@ void dn_words_prefix(binder *b, const char **heads)
 }
 
 static danaus_status bind_table(
-    binder *b, const char *name, int64_t rows, int64_t width, const float **numbers)
+    binder *b, const char *name, int64_t rows, int64_t width, const void **numbers)
 {
     char path[160];
     snprintf(path, sizeof path, "embeddings.%s_embeddings.weight", name);
-    return dn_bind(b, path, 2, (const int64_t[]){ rows, width }, numbers);
+    return dn_bind_rows(b, path, 2, (const int64_t[]){ rows, width }, numbers);
 }
 
 danaus_status dn_words_bind(words *w, binder *b, const encoder_config *c)
@@ -90,10 +90,17 @@ danaus_status dn_words_bind(words *w, binder *b, const encoder_config *c)
 
 danaus_status dn_words_run(
     const words *w, danaus_device *device, int64_t tokens, const int32_t *ids,
-    const int32_t *positions, float *h)
+    const int32_t *positions, void *h)
 {
     TRY(device->backend->nn->lookup(
-        device, &(nn_lookup){ tokens, w->width, ids, positions, w->word, w->position,
-                              w->type, h }));
+        device, &(nn_lookup){ .rows = tokens,
+                              .width = w->width,
+                              .ids = ids,
+                              .positions = positions,
+                              .word = w->word,
+                              .position = w->position,
+                              .type = w->type,
+                              .y = h,
+                              .dtype = w->norm.dtype }));
     return dn_affine_run(&w->norm, device, tokens, w->width, h, NULL, h);
 }

@@ -13,7 +13,7 @@
 
 typedef struct words {
     int64_t width, vocabulary, positions, types;
-    const float *word, *position, *type;
+    const void *word, *position, *type; /* in the type of rows */
     affine norm;
 } words;
 
@@ -37,6 +37,6 @@ void dn_words_prefix(binder *b, const char **heads);
 danaus_status dn_words_bind(words *w, binder *b, const encoder_config *c);
 danaus_status dn_words_run(
     const words *w, danaus_device *device, int64_t tokens, const int32_t *ids,
-    const int32_t *positions, float *h);
+    const int32_t *positions, void *h);
 
 #endif

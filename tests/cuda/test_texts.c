@@ -301,20 +301,29 @@ static void short_convolutions_stay_in_registers(void **state)
     compile_all();
 }
 
-/* Models' operations: attention with heads from a column of a block's threads to the most. */
+static void compile_operation(gpu_nn_row row, int64_t head, danaus_dtype dtype)
+{
+    const kernel *k = &dn_gpu_nn[row];
+    problem p = dn_gpu_attention(head, dtype);
+    const gpu_family *f = dn_gpu_family(k);
+    char defines[4096];
+    text t = { defines, sizeof defines, 0 };
+    f->defines(k, &p, 0, &t);
+    compile_for_some(k, f->text, defines);
+}
+
+/* Models' operations of rows of every type: attention with heads from a column of a block's
+   threads to the most. */
 static void operations_of_models_stay_in_registers(void **state)
 {
     (void)state;
-    for (int64_t head = 16; head <= GPU_MOST_HEAD; head *= 2)
-        for (int row = 0; row < GPU_NN_ROWS; row++) {
-            const kernel *k = &dn_gpu_nn[row];
-            problem p = dn_gpu_attention(head);
-            const gpu_family *f = dn_gpu_family(k);
-            char defines[4096];
-            text t = { defines, sizeof defines, 0 };
-            f->defines(k, &p, 0, &t);
-            compile_for_some(k, f->text, defines);
-        }
+    static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F16, DANAUS_BF16 };
+    for (int i = 0; i < 3; i++) {
+        for (int row = 0; row < GPU_NN_ATTENTION; row++)
+            compile_operation((gpu_nn_row)row, 16, types[i]);
+        for (int64_t head = i ? 64 : 16; head <= GPU_MOST_HEAD; head *= i ? 8 : 2)
+            compile_operation(GPU_NN_ATTENTION, head, types[i]);
+    }
     compile_all();
 }
 

@@ -204,13 +204,12 @@ static void attention_goes_back(void **state)
         int64_t size = offsets[count] * width;
         numbers x = make_random(&r, 3 * size), dy = make_random(&r, size);
         numbers dx = make(3 * size);
-        nn_attention_gradient o = { { { count, offsets },
-                                      width,
-                                      heads,
-                                      x.at,
-                                      x.at + size,
-                                      x.at + 2 * size,
-                                      NULL },
+        nn_attention_gradient o = { { .sequences = { count, offsets },
+                                      .width = width,
+                                      .heads = heads,
+                                      .q = x.at,
+                                      .k = x.at + size,
+                                      .v = x.at + 2 * size },
                                     dy.at,
                                     dx.at,
                                     dx.at + size,

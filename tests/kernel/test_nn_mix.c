@@ -54,16 +54,16 @@ static void few_taps_meet_their_sequence(void **state)
         int64_t cut = rng_int(&r, 0, rows - 1);
         for (int part = 0; part < 2; part++) {
             int64_t first = part ? cut : 0;
-            nn_short o = { { count, offsets },
-                           first,
-                           part ? rows - cut : cut,
-                           width,
-                           taps,
-                           stride,
-                           x + first * width,
-                           k,
-                           shift,
-                           y + first };
+            nn_short o = { .sequences = { count, offsets },
+                           .first = first,
+                           .rows = part ? rows - cut : cut,
+                           .width = width,
+                           .taps = taps,
+                           .stride = stride,
+                           .x = x + first * width,
+                           .k = k,
+                           .shift = shift,
+                           .y = y + first };
             assert_ok(device->backend->nn->few_taps(device, &o));
         }
         for (int64_t i = 0; i < width; i++)

@@ -7,6 +7,7 @@
 #include "support/device.h"
 #include "support/files.h"
 #include "support/hyena.h"
+#include "support/scenes.h"
 
 #include "model/hyena.h"
 
@@ -64,29 +65,6 @@ static void expect_close(
 
 /* ---- sequences ---- */
 
-typedef struct texts {
-    int64_t count, *offsets;
-    int32_t *ids;
-} texts;
-
-static texts texts_of(rng *r, const small_hyena *m, int64_t count, int64_t most)
-{
-    texts t = { .count = count };
-    t.offsets = calloc((size_t)count + 1, sizeof *t.offsets);
-    for (int64_t i = 0; i < count; i++)
-        t.offsets[i + 1] = t.offsets[i] + rng_int(r, 1, most);
-    t.ids = calloc((size_t)t.offsets[count], sizeof *t.ids);
-    for (int64_t i = 0; i < t.offsets[count]; i++)
-        t.ids[i] = (int32_t)rng_int(r, 0, m->vocabulary - 1);
-    return t;
-}
-
-static void free_texts(texts *t)
-{
-    free(t->offsets);
-    free(t->ids);
-}
-
 static float *score_all(danaus_model *model, const texts *t)
 {
     int64_t tokens = t->offsets[t->count];
@@ -129,9 +107,9 @@ static void likelihoods_are_those_of_plain_loops(void **state)
         int64_t length = rng_int(&r, 1, 120);
         small_hyena m = hyena_random(&r, length);
         danaus_model *model = hyena_load(&m, device);
-        texts t = texts_of(&r, &m, rng_int(&r, 1, 5), length);
+        texts t = texts_random(&r, rng_int(&r, 1, 5), length, m.vocabulary);
         expect_texts(model, &m, &t);
-        free_texts(&t);
+        texts_free(&t);
         danaus_model_destroy(model);
         hyena_free(&m);
     }
@@ -150,9 +128,10 @@ static void any_way_to_convolve_gives_the_same(void **state)
         own->convs.group_numbers = rng_int(&r, 1, 20) * 1024;
         own->convs.most_spectra = round % 2 ? 0 : (size_t)1 << 30;
         for (int call = 0; call < 2; call++) {
-            texts t = texts_of(&r, &m, rng_int(&r, 1, 3), call ? 300 : 20);
+            texts t =
+                texts_random(&r, rng_int(&r, 1, 3), call ? 300 : 20, m.vocabulary);
             expect_texts(model, &m, &t);
-            free_texts(&t);
+            texts_free(&t);
         }
         danaus_model_destroy(model);
         hyena_free(&m);
@@ -173,12 +152,8 @@ static void long_sequences_have_plans_of_their_own(void **state)
         hyena *own = model->own;
         own->convs.group_numbers = 1 << 14;
         own->convs.most_spectra = kept ? (size_t)1 << 30 : 0;
-        texts t = texts_of(&r, &m, 2, 1);
-        t.ids = realloc(t.ids, (4200 + 4097) * sizeof *t.ids);
-        t.offsets[1] = 4200;
-        t.offsets[2] = 4200 + 4097;
-        for (int64_t i = 0; i < t.offsets[2]; i++)
-            t.ids[i] = (int32_t)rng_int(&r, 0, m.vocabulary - 1);
+        texts t = texts_random(&r, 2, 1, m.vocabulary);
+        texts_fill(&r, &t, (const int64_t[]){ 4200, 4097 }, m.vocabulary);
         float *scores = score_all(model, &t);
         for (int64_t i = 0; i < 2; i++) {
             int64_t from = t.offsets[i], length = t.offsets[i + 1] - from;
@@ -188,7 +163,7 @@ static void long_sequences_have_plans_of_their_own(void **state)
             free(p.h);
         }
         free(scores);
-        free_texts(&t);
+        texts_free(&t);
         danaus_model_destroy(model);
         hyena_free(&m);
     }
@@ -250,11 +225,8 @@ static void what_is_later_changes_nothing_earlier(void **state)
         int64_t length = rng_int(&r, 2, 100);
         small_hyena m = hyena_random(&r, length);
         danaus_model *model = hyena_load(&m, device);
-        texts t = texts_of(&r, &m, 1, 1);
-        t.ids = realloc(t.ids, (size_t)length * sizeof *t.ids);
-        t.offsets[1] = length;
-        for (int64_t i = 0; i < length; i++)
-            t.ids[i] = (int32_t)rng_int(&r, 0, m.vocabulary - 1);
+        texts t = texts_random(&r, 1, 1, m.vocabulary);
+        texts_fill(&r, &t, &length, m.vocabulary);
         plain p = plain_of(&m, t.ids, length, 4);
         float *before = score_all(model, &t);
         int64_t changed = rng_int(&r, 1, length - 1);
@@ -266,7 +238,20 @@ static void what_is_later_changes_nothing_earlier(void **state)
         free(before);
         free(after);
         free(p.h);
-        free_texts(&t);
+        texts_free(&t);
+        danaus_model_destroy(model);
+        hyena_free(&m);
+    }
+}
+
+static void outlines_say_what_models_do(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 8; round++) {
+        rng r = { (uint64_t)round };
+        small_hyena m = hyena_random(&r, rng_int(&r, 1, 120));
+        danaus_model *model = hyena_load(&m, device);
+        expect_outline(model, device);
         danaus_model_destroy(model);
         hyena_free(&m);
     }
@@ -280,7 +265,7 @@ static void threads_do_not_change_likelihoods(void **state)
     rng r = { 11 };
     small_hyena m = hyena_random(&r, 700);
     danaus_model *model = hyena_load(&m, device);
-    texts t = texts_of(&r, &m, 9, 700);
+    texts t = texts_random(&r, 9, 700, m.vocabulary);
     float *one = NULL;
     for (int threads = 1; threads <= 3; threads++) {
         assert_ok(danaus_device_set_threads(device, threads));
@@ -292,7 +277,7 @@ static void threads_do_not_change_likelihoods(void **state)
     }
     assert_ok(danaus_device_set_threads(device, 0));
     free(one);
-    free_texts(&t);
+    texts_free(&t);
     danaus_model_destroy(model);
     hyena_free(&m);
 }
@@ -409,15 +394,6 @@ static void the_seed_decides(void **state)
 
 /* ---- what is refused ---- */
 
-static void expect_refusal(danaus_status status, const char *said)
-{
-    danaus_model *model = NULL;
-    assert_status(danaus_model_load(device, scratch_directory(), &model), status);
-    assert_null(model);
-    if (!strstr(danaus_error_detail(), said))
-        fail_msg("\"%s\" does not say \"%s\"", danaus_error_detail(), said);
-}
-
 static void what_does_not_fit_is_named_at_once(void **state)
 {
     (void)state;
@@ -427,11 +403,13 @@ static void what_does_not_fit_is_named_at_once(void **state)
     named_drop(&m.arrays, "backbone.layers.0.mixer.in_proj.bias");
     named_add(&m.arrays, 0, NULL, "backbone.layers.9.more");
     hyena_write(&m);
-    expect_refusal(DANAUS_ERR_FORMAT, "4 tensors do not fit");
-    expect_refusal(DANAUS_ERR_FORMAT, "backbone.ln_f.bias is missing");
-    expect_refusal(DANAUS_ERR_FORMAT, "layers.1.mixer.filter_fn.bias is missing");
-    expect_refusal(DANAUS_ERR_FORMAT, "layers.0.mixer.in_proj.bias[24] is missing");
-    expect_refusal(DANAUS_ERR_FORMAT, "backbone.layers.9.more has no place");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "4 tensors do not fit");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "backbone.ln_f.bias is missing");
+    expect_refusal(
+        device, DANAUS_ERR_FORMAT, "layers.1.mixer.filter_fn.bias is missing");
+    expect_refusal(
+        device, DANAUS_ERR_FORMAT, "layers.0.mixer.in_proj.bias[24] is missing");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "backbone.layers.9.more has no place");
     hyena_free(&m);
     m = hyena_known(2);
     named_drop(&m.arrays, "backbone.layers.0.mixer.short_filter.weight");
@@ -440,7 +418,7 @@ static void what_does_not_fit_is_named_at_once(void **state)
         "backbone.layers.0.mixer.short_filter.weight");
     hyena_write(&m);
     expect_refusal(
-        DANAUS_ERR_FORMAT, "short_filter.weight is [24, 1, 4], not [24, 1, 3]");
+        device, DANAUS_ERR_FORMAT, "short_filter.weight is [24, 1, 4], not [24, 1, 3]");
     hyena_free(&m);
 }
 
@@ -490,7 +468,7 @@ static void configurations_are_checked(void **state)
     bytes_append(&good, "", 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         change_config(&good, cases[i].old, cases[i].new);
-        expect_refusal(cases[i].status, cases[i].said);
+        expect_refusal(device, cases[i].status, cases[i].said);
     }
     bytes_free(&good);
     hyena_free(&m);
@@ -587,6 +565,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_way_to_convolve_gives_the_same),
         cmocka_unit_test(long_sequences_have_plans_of_their_own),
         cmocka_unit_test(what_is_later_changes_nothing_earlier),
+        cmocka_unit_test(outlines_say_what_models_do),
         cmocka_unit_test(threads_do_not_change_likelihoods),
         cmocka_unit_test(steps_give_the_logits_of_the_whole),
         cmocka_unit_test(cold_tokens_are_the_likeliest),

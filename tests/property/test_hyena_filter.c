@@ -52,7 +52,7 @@ static opened open_filter(
                           .shift = (float)f->shift };
     named_write(arrays, scratch_path("filter.safetensors"));
     assert_ok(danaus_file_open(scratch_path("filter.safetensors"), &o.file));
-    assert_ok(dn_binder_open(&b, o.file, &o.memory));
+    assert_ok(dn_binder_open(&b, o.file, &o.memory, DANAUS_F32));
     assert_ok(dn_hyena_filter_open(&o.filter, &b, "f", &shape));
     assert_ok(dn_binder_settle(&b, (const char *const[]){ NULL }));
     dn_binder_close(&b);

@@ -6,6 +6,9 @@
 #include "support/device.h"
 #include "support/files.h"
 #include "support/m2_bert.h"
+#include "support/scenes.h"
+
+#include "backend/backend.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -123,38 +126,6 @@ static void models_are_the_authors(void **state)
 
 /* ---- random models ---- */
 
-typedef struct texts {
-    int64_t count, *offsets;
-    int32_t *ids;
-} texts;
-
-static texts random_texts(rng *r, const small_m2 *m, int64_t most)
-{
-    texts t = { .count = rng_int(r, 1, most) };
-    t.offsets = calloc((size_t)t.count + 1, sizeof *t.offsets);
-    for (int64_t i = 0; i < t.count; i++)
-        t.offsets[i + 1] = t.offsets[i] + rng_int(r, 1, m->length);
-    t.ids = calloc((size_t)t.offsets[t.count], sizeof *t.ids);
-    for (int64_t i = 0; i < t.offsets[t.count]; i++)
-        t.ids[i] = (int32_t)rng_int(r, 0, m->vocabulary - 1);
-    return t;
-}
-
-static void free_texts(texts *t)
-{
-    free(t->offsets);
-    free(t->ids);
-}
-
-static float *embed_all(danaus_model *model, const texts *t, int64_t width)
-{
-    float *found = calloc((size_t)(t->count * width) + 1, sizeof *found);
-    found[t->count * width] = 17;
-    assert_ok(danaus_model_embed(model, device, t->count, t->offsets, t->ids, found));
-    assert_true(found[t->count * width] == 17);
-    return found;
-}
-
 /* What plain loops make of a sequence: embeds it, or scores the words of a row. */
 static void run_plain(
     const small_m2 *m, const int32_t *ids, int64_t length, int64_t place, double *y,
@@ -199,8 +170,8 @@ static void rows_are_those_of_plain_loops(void **state)
         rng r = { (uint64_t)round };
         small_m2 m = m2_random(&r);
         danaus_model *model = m2_load(&m, device);
-        texts t = random_texts(&r, &m, 4);
-        float *found = embed_all(model, &t, m.width);
+        texts t = texts_random(&r, rng_int(&r, 1, 4), m.length, m.vocabulary);
+        float *found = texts_embed(model, device, &t, m.width);
         for (int64_t i = 0; i < t.count; i++)
             expect_plain(
                 &m, t.ids + t.offsets[i], t.offsets[i + 1] - t.offsets[i], -1,
@@ -213,7 +184,7 @@ static void rows_are_those_of_plain_loops(void **state)
             expect_plain(&m, t.ids, t.offsets[1], place, scores);
         }
         free(found);
-        free_texts(&t);
+        texts_free(&t);
         danaus_model_destroy(model);
         m2_free(&m);
     }
@@ -231,7 +202,7 @@ static void long_sequences_are_as_short_ones(void **state)
     for (int i = 0; i < 3300; i++)
         ids[i] = (int32_t)rng_int(&r, 0, m.vocabulary - 1);
     texts t = { 4, offsets, ids };
-    float *found = embed_all(model, &t, m.width);
+    float *found = texts_embed(model, device, &t, m.width);
     for (int64_t i = 0; i < t.count; i++)
         expect_plain(
             &m, ids + offsets[i], offsets[i + 1] - offsets[i], -1, found + i * m.width);
@@ -244,38 +215,65 @@ static void long_sequences_are_as_short_ones(void **state)
 static void threads_do_not_change_embeddings(void **state)
 {
     (void)state;
-    if (danaus_device_set_threads(device, 1))
-        skip(); /* a GPU's are not counted */
     rng r = { 11 };
     small_m2 m = m2_random(&r);
     danaus_model *model = m2_load(&m, device);
-    texts t = random_texts(&r, &m, 30);
-    float *one = NULL;
-    for (int threads = 1; threads <= 3; threads++) {
-        assert_ok(danaus_device_set_threads(device, threads));
-        float *found = embed_all(model, &t, m.width);
-        one = one ? one : found;
-        assert_memory_equal(found, one, (size_t)(t.count * m.width) * sizeof *found);
-        if (found != one)
-            free(found);
-    }
-    assert_ok(danaus_device_set_threads(device, 0));
-    free(one);
-    free_texts(&t);
+    texts t = texts_random(&r, 30, m.length, m.vocabulary);
+    expect_threads_to_agree(model, device, &t, m.width);
+    texts_free(&t);
     danaus_model_destroy(model);
     m2_free(&m);
 }
 
-/* ---- what is refused ---- */
-
-static void expect_refusal(danaus_status status, const char *words)
+static void outlines_say_what_models_do(void **state)
 {
-    danaus_model *model = NULL;
-    assert_status(danaus_model_load(device, scratch_directory(), &model), status);
-    assert_null(model);
-    if (!strstr(danaus_error_detail(), words))
-        fail_msg("\"%s\" does not say \"%s\"", danaus_error_detail(), words);
+    (void)state;
+    for (int round = 0; round < 8; round++) {
+        rng r = { (uint64_t)round };
+        small_m2 m = m2_random(&r);
+        danaus_model *model = m2_load(&m, device);
+        expect_outline(model, device);
+        danaus_model_destroy(model);
+        m2_free(&m);
+    }
 }
+
+/* Rows and channels of f16 and bf16. */
+static void rows_may_have_sixteen_bits(void **state)
+{
+    (void)state;
+    static const struct {
+        danaus_dtype dtype;
+        double unit;
+    } types[] = { { DANAUS_F16, 0x1p-11 }, { DANAUS_BF16, 0x1p-8 } };
+    if (device->backend->on_host) {
+        print_message("16 bits are for GPUs\n");
+        skip();
+    }
+    for (int round = 0; round < rounds_of(20); round++) {
+        rng r = { 900 + (uint64_t)round };
+        const danaus_model_desc how = { .dtype = types[round % 2].dtype };
+        danaus_model *model;
+        small_m2 m = m2_random(&r);
+        m2_write(&m);
+        assert_ok(danaus_model_load_as(device, scratch_directory(), &how, &model));
+        texts t = texts_random(&r, 3, m.length, m.vocabulary);
+        float *found = texts_embed(model, device, &t, m.width);
+        named_stored = types[round % 2].unit;
+        for (int64_t i = 0; i < t.count; i++)
+            expect_plain(
+                &m, t.ids + t.offsets[i], t.offsets[i + 1] - t.offsets[i], -1,
+                found + i * m.width);
+        named_stored = 0;
+        expect_outline(model, device);
+        free(found);
+        texts_free(&t);
+        danaus_model_destroy(model);
+        m2_free(&m);
+    }
+}
+
+/* ---- what is refused ---- */
 
 static void what_does_not_fit_is_named_at_once(void **state)
 {
@@ -289,12 +287,12 @@ static void what_does_not_fit_is_named_at_once(void **state)
         "encoder.layer.1.attention.short_filter.weight");
     named_add(&m.arrays, 0, NULL, "encoder.layer.0.attention.filter_fn3.bias");
     m2_write(&m);
-    expect_refusal(DANAUS_ERR_FORMAT, "4 tensors do not fit");
-    expect_refusal(DANAUS_ERR_FORMAT, "filter_fn2.pos_emb.z is missing");
-    expect_refusal(DANAUS_ERR_FORMAT, "mlp.wo.bias[8] is missing");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "4 tensors do not fit");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "filter_fn2.pos_emb.z is missing");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "mlp.wo.bias[8] is missing");
     expect_refusal(
-        DANAUS_ERR_FORMAT, "short_filter.weight is [24, 1, 4], not [24, 1, 3]");
-    expect_refusal(DANAUS_ERR_FORMAT, "filter_fn3.bias has no place");
+        device, DANAUS_ERR_FORMAT, "short_filter.weight is [24, 1, 4], not [24, 1, 3]");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "filter_fn3.bias has no place");
     m2_free(&m);
 }
 
@@ -309,8 +307,8 @@ static void configurations_have_to_be_the_weights(void **state)
     small_m2 m = m2_of_vectors(0);
     m2_write(&m);
     file_write(scratch_path("config.json"), config, strlen(config));
-    expect_refusal(DANAUS_ERR_FORMAT, "says that bidirectional is false");
-    expect_refusal(DANAUS_ERR_FORMAT, "says that residual_long_conv is false");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "says that bidirectional is false");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "says that residual_long_conv is false");
     m2_free(&m);
 }
 
@@ -365,6 +363,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_are_those_of_plain_loops),
         cmocka_unit_test(long_sequences_are_as_short_ones),
         cmocka_unit_test(threads_do_not_change_embeddings),
+        cmocka_unit_test(outlines_say_what_models_do),
+        cmocka_unit_test(rows_may_have_sixteen_bits),
         cmocka_unit_test(what_does_not_fit_is_named_at_once),
         cmocka_unit_test(configurations_have_to_be_the_weights),
         cmocka_unit_test(tokens_and_places_are_checked),

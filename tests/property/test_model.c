@@ -7,46 +7,19 @@
 #include "support/device.h"
 #include "support/files.h"
 #include "support/head.h"
+#include "support/scenes.h"
 
+#include "backend/backend.h"
+#include "base/text.h"
+
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static danaus_device *device;
-
-/* Random sequences of a model. */
-typedef struct texts {
-    int64_t count, *offsets;
-    int32_t *ids;
-} texts;
-
-static texts random_texts(rng *r, const small_bert *m, int64_t most)
-{
-    texts t = { .count = rng_int(r, 1, most) };
-    t.offsets = calloc((size_t)t.count + 1, sizeof *t.offsets);
-    for (int64_t i = 0; i < t.count; i++)
-        t.offsets[i + 1] = t.offsets[i] + rng_int(r, 1, m->positions);
-    t.ids = calloc((size_t)t.offsets[t.count], sizeof *t.ids);
-    for (int64_t i = 0; i < t.offsets[t.count]; i++)
-        t.ids[i] = (int32_t)rng_int(r, 0, m->vocabulary - 1);
-    return t;
-}
-
-static void free_texts(texts *t)
-{
-    free(t->offsets);
-    free(t->ids);
-}
-
-static float *embed_all(danaus_model *model, const texts *t, int64_t width)
-{
-    float *found = calloc((size_t)(t->count * width) + 1, sizeof *found);
-    found[t->count * width] = 17;
-    assert_ok(danaus_model_embed(model, device, t->count, t->offsets, t->ids, found));
-    assert_true(found[t->count * width] == 17);
-    return found;
-}
 
 static void expect_embeddings(const small_bert *m, const texts *t, const float *found)
 {
@@ -73,11 +46,11 @@ static void embeddings_are_those_of_plain_loops(void **state)
         rng r = { (uint64_t)round };
         small_bert m = bert_random(&r);
         danaus_model *model = bert_load(&m, device);
-        texts t = random_texts(&r, &m, 6);
-        float *found = embed_all(model, &t, m.width);
+        texts t = texts_random(&r, rng_int(&r, 1, 6), m.positions, m.vocabulary);
+        float *found = texts_embed(model, device, &t, m.width);
         expect_embeddings(&m, &t, found);
         free(found);
-        free_texts(&t);
+        texts_free(&t);
         danaus_model_destroy(model);
         bert_free(&m);
     }
@@ -91,15 +64,15 @@ static void many_sequences_are_as_one(void **state)
     rng r = { 5 };
     small_bert m = bert_random(&r);
     danaus_model *model = bert_load(&m, device);
-    texts t = random_texts(&r, &m, 6);
+    texts t = texts_random(&r, rng_int(&r, 1, 6), m.positions, m.vocabulary);
     while (t.offsets[t.count] < 3000) {
-        free_texts(&t);
-        t = random_texts(&r, &m, 200);
+        texts_free(&t);
+        t = texts_random(&r, rng_int(&r, 1, 200), m.positions, m.vocabulary);
     }
-    float *found = embed_all(model, &t, m.width);
+    float *found = texts_embed(model, device, &t, m.width);
     expect_embeddings(&m, &t, found);
     free(found);
-    free_texts(&t);
+    texts_free(&t);
     danaus_model_destroy(model);
     bert_free(&m);
 }
@@ -107,25 +80,179 @@ static void many_sequences_are_as_one(void **state)
 static void threads_do_not_change_embeddings(void **state)
 {
     (void)state;
-    if (danaus_device_set_threads(device, 1))
-        skip(); /* a GPU's are not counted */
     rng r = { 11 };
     small_bert m = bert_random(&r);
     danaus_model *model = bert_load(&m, device);
-    texts t = random_texts(&r, &m, 30);
-    float *one = NULL;
-    for (int threads = 1; threads <= 3; threads++) {
-        assert_ok(danaus_device_set_threads(device, threads));
-        float *found = embed_all(model, &t, m.width);
-        one = one ? one : found;
-        assert_memory_equal(found, one, (size_t)(t.count * m.width) * sizeof *found);
-        if (found != one)
-            free(found);
-    }
-    assert_ok(danaus_device_set_threads(device, 0));
-    free(one);
-    free_texts(&t);
+    texts t = texts_random(&r, 30, m.positions, m.vocabulary);
+    expect_threads_to_agree(model, device, &t, m.width);
+    texts_free(&t);
     danaus_model_destroy(model);
+    bert_free(&m);
+}
+
+static void outlines_say_what_models_do(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 12; round++) {
+        rng r = { (uint64_t)round };
+        small_bert m = bert_random(&r);
+        danaus_model *model = bert_load(&m, device);
+        expect_outline(model, device);
+        danaus_model_destroy(model);
+        bert_free(&m);
+    }
+}
+
+/* Rows of f16 and bf16: stored numbers are rounded to these, sums are not. */
+static void rows_may_have_sixteen_bits(void **state)
+{
+    (void)state;
+    static const struct {
+        danaus_dtype dtype;
+        double unit;
+    } types[] = { { DANAUS_F16, 0x1p-11 }, { DANAUS_BF16, 0x1p-8 } };
+    for (int round = 0; round < rounds_of(30); round++) {
+        rng r = { 900 + (uint64_t)round };
+        const danaus_model_desc how = { .dtype = types[round % 2].dtype };
+        danaus_model *model = NULL;
+        small_bert m = bert_random(&r);
+        bert_write(&m);
+        danaus_status status =
+            danaus_model_load_as(device, scratch_directory(), &how, &model);
+        if (device->backend->on_host) {
+            assert_int_equal(status, DANAUS_ERR_UNSUPPORTED);
+            assert_non_null(strstr(danaus_error_detail(), "run in f32 on cpu"));
+        } else {
+            assert_int_equal(status, DANAUS_OK);
+            texts t = texts_random(&r, 3, m.positions, m.vocabulary);
+            float *found = texts_embed(model, device, &t, m.width);
+            named_stored = types[round % 2].unit;
+            expect_embeddings(&m, &t, found);
+            named_stored = 0;
+            expect_outline(model, device);
+            free(found);
+            texts_free(&t);
+            danaus_model_destroy(model);
+        }
+        bert_free(&m);
+    }
+}
+
+static void write_config(const char *config)
+{
+    file_write(scratch_path("config.json"), config, strlen(config));
+}
+
+/* ---- more than there is ---- */
+
+/* Zeros that take no room on the disk: [rows][cols], or [rows] where cols is 0. */
+typedef struct hole {
+    const char *name;
+    int64_t rows, cols;
+} hole;
+
+static void write_holes(const hole *all, size_t count)
+{
+    char header[8192];
+    int64_t at = 0;
+    text t = { header, sizeof header, 0 };
+    dn_text(&t, "{");
+    for (size_t i = 0; i < count; i++) {
+        int64_t size = 2 * all[i].rows * (all[i].cols ? all[i].cols : 1);
+        dn_text(
+            &t, "%s\"%s\": {\"dtype\": \"F16\", \"shape\": [%" PRId64, i ? ", " : "",
+            all[i].name, all[i].rows);
+        if (all[i].cols)
+            dn_text(&t, ", %" PRId64, all[i].cols);
+        dn_text(&t, "], \"data_offsets\": [%" PRId64 ", %" PRId64 "]}", at, at + size);
+        at += size;
+    }
+    dn_text(&t, "}");
+    uint64_t length = t.length;
+    assert_true(length < sizeof header);
+    FILE *file = fopen(scratch_path("model.safetensors"), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(&length, sizeof length, 1, file), 1);
+    assert_int_equal(fwrite(header, 1, length, file), length);
+    assert_int_equal(fflush(file), 0);
+    if (ftruncate(fileno(file), (off_t)(8 + (int64_t)length + at))) {
+        fclose(file);
+        print_message("files with holes are not to be had here\n");
+        skip();
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+enum { HUGE_WIDTH = 1024, HUGE_VOCABULARY = 1 << 27 };
+
+/* Half a terabyte of words, in a file of a few bytes. */
+static void write_huge_model(void)
+{
+    enum { W = HUGE_WIDTH };
+    static const hole all[] = {
+        { "embeddings.word_embeddings.weight", HUGE_VOCABULARY, W },
+        { "embeddings.position_embeddings.weight", 1, W },
+        { "embeddings.token_type_embeddings.weight", 1, W },
+        { "embeddings.LayerNorm.weight", W, 0 },
+        { "embeddings.LayerNorm.bias", W, 0 },
+        { "encoder.layer.0.attention.self.query.weight", W, W },
+        { "encoder.layer.0.attention.self.query.bias", W, 0 },
+        { "encoder.layer.0.attention.self.key.weight", W, W },
+        { "encoder.layer.0.attention.self.key.bias", W, 0 },
+        { "encoder.layer.0.attention.self.value.weight", W, W },
+        { "encoder.layer.0.attention.self.value.bias", W, 0 },
+        { "encoder.layer.0.attention.output.dense.weight", W, W },
+        { "encoder.layer.0.attention.output.dense.bias", W, 0 },
+        { "encoder.layer.0.attention.output.LayerNorm.weight", W, 0 },
+        { "encoder.layer.0.attention.output.LayerNorm.bias", W, 0 },
+        { "encoder.layer.0.intermediate.dense.weight", W, W },
+        { "encoder.layer.0.intermediate.dense.bias", W, 0 },
+        { "encoder.layer.0.output.dense.weight", W, W },
+        { "encoder.layer.0.output.dense.bias", W, 0 },
+        { "encoder.layer.0.output.LayerNorm.weight", W, 0 },
+        { "encoder.layer.0.output.LayerNorm.bias", W, 0 },
+    };
+    write_config("{\"model_type\": \"bert\", \"hidden_size\": 1024, "
+                 "\"num_attention_heads\": 4, \"intermediate_size\": 1024, "
+                 "\"num_hidden_layers\": 1, \"vocab_size\": 134217728, "
+                 "\"max_position_embeddings\": 1, \"type_vocab_size\": 1}");
+    remove(scratch_path("modules.json"));
+    write_holes(all, sizeof all / sizeof *all);
+}
+
+static void memory_is_stated_before_it_is_taken(void **state)
+{
+    (void)state;
+    const danaus_model_desc how = { .outline = 1 };
+    danaus_model *outline;
+    danaus_model_info info;
+    write_huge_model();
+    assert_ok(danaus_model_load_as(device, scratch_directory(), &how, &outline));
+    assert_ok(danaus_model_describe(outline, &info));
+    int64_t words = (int64_t)HUGE_VOCABULARY * HUGE_WIDTH * (int64_t)sizeof(float);
+    assert_in_range(info.memory, words, words + ((int64_t)1 << 26));
+    danaus_model_destroy(outline);
+    expect_refusal(device, DANAUS_ERR_MEMORY, "the weights would take 549.8 GB");
+    remove(scratch_path("model.safetensors"));
+}
+
+static void other_types_are_refused(void **state)
+{
+    (void)state;
+    rng r = { 4 };
+    danaus_model *model = NULL;
+    small_bert m = bert_random(&r);
+    danaus_model_desc how = { .dtype = DANAUS_F64 };
+    bert_write(&m);
+    assert_status(
+        danaus_model_load_as(device, scratch_directory(), &how, &model),
+        DANAUS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(danaus_error_detail(), "f64"));
+    how = (danaus_model_desc){ .reserved = { 1 } };
+    assert_status(
+        danaus_model_load_as(device, scratch_directory(), &how, &model),
+        DANAUS_ERR_ARGUMENT);
+    assert_null(model);
     bert_free(&m);
 }
 
@@ -144,7 +271,7 @@ static void words_are_scored(void **state)
             head_add_random(&r, &m.arrays, m.width, m.vocabulary);
             m.arrays.prefix = prefix;
             danaus_model *model = bert_load(&m, device);
-            texts t = random_texts(&r, &m, 1);
+            texts t = texts_random(&r, 1, m.positions, m.vocabulary);
             const danaus_tensor *word =
                 named_find(&m.arrays, "embeddings.word_embeddings.weight");
             const int64_t place = 0;
@@ -167,21 +294,12 @@ static void words_are_scored(void **state)
                     fail_msg(
                         "width %d, word %d: %.9g, not %.9g; %g is allowed",
                         (int)m.width, (int)v, found[v], wanted[v], BERT_BOUND * moves);
-            free_texts(&t);
+            texts_free(&t);
             danaus_model_destroy(model);
             checked++;
         }
         bert_free(&m);
     }
-}
-
-static void expect_refusal(danaus_status status, const char *words)
-{
-    danaus_model *model = NULL;
-    assert_status(danaus_model_load(device, scratch_directory(), &model), status);
-    assert_null(model);
-    if (!strstr(danaus_error_detail(), words))
-        fail_msg("\"%s\" does not say \"%s\"", danaus_error_detail(), words);
 }
 
 static void what_does_not_fit_is_named_at_once(void **state)
@@ -193,16 +311,11 @@ static void what_does_not_fit_is_named_at_once(void **state)
     named_drop(&m.arrays, "encoder.layer.0.output.dense.bias");
     named_add(&m.arrays, 0, NULL, "encoder.layer.77.more");
     bert_write(&m);
-    expect_refusal(DANAUS_ERR_FORMAT, "3 tensors do not fit");
-    expect_refusal(DANAUS_ERR_FORMAT, "embeddings.LayerNorm.bias is missing");
-    expect_refusal(DANAUS_ERR_FORMAT, "encoder.layer.0.output.dense.bias[");
-    expect_refusal(DANAUS_ERR_FORMAT, "encoder.layer.77.more has no place");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "3 tensors do not fit");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "embeddings.LayerNorm.bias is missing");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "encoder.layer.0.output.dense.bias[");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "encoder.layer.77.more has no place");
     bert_free(&m);
-}
-
-static void write_config(const char *text)
-{
-    file_write(scratch_path("config.json"), text, strlen(text));
 }
 
 static void configurations_are_checked(void **state)
@@ -213,22 +326,23 @@ static void configurations_are_checked(void **state)
     bert_write(&m);
     bytes good = file_bytes(scratch_path("config.json"));
     write_config("{");
-    expect_refusal(DANAUS_ERR_FORMAT, "config.json: no proper JSON");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "config.json: no proper JSON");
     write_config("[]");
-    expect_refusal(DANAUS_ERR_UNSUPPORTED, "model_type");
+    expect_refusal(device, DANAUS_ERR_UNSUPPORTED, "model_type");
     write_config("{\"model_type\": \"llama\"}");
-    expect_refusal(DANAUS_ERR_UNSUPPORTED, "\"llama\"");
+    expect_refusal(device, DANAUS_ERR_UNSUPPORTED, "\"llama\"");
     write_config("{\"model_type\": \"bert\"}");
-    expect_refusal(DANAUS_ERR_FORMAT, "\"hidden_size\" is missing");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "\"hidden_size\" is missing");
     write_config("{\"model_type\": \"bert\", \"hidden_size\": 1.5}");
-    expect_refusal(DANAUS_ERR_FORMAT, "\"hidden_size\" is not an integer");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "\"hidden_size\" is not an integer");
     write_config("{\"model_type\": \"bert\", \"hidden_size\": -3}");
-    expect_refusal(DANAUS_ERR_FORMAT, "\"hidden_size\" is not an integer, 0 or more");
+    expect_refusal(
+        device, DANAUS_ERR_FORMAT, "\"hidden_size\" is not an integer, 0 or more");
     file_write(scratch_path("config.json"), good.data, good.size);
     remove(scratch_path("model.safetensors"));
-    expect_refusal(DANAUS_ERR_IO, "model.safetensors");
+    expect_refusal(device, DANAUS_ERR_IO, "model.safetensors");
     remove(scratch_path("config.json"));
-    expect_refusal(DANAUS_ERR_IO, "config.json");
+    expect_refusal(device, DANAUS_ERR_IO, "config.json");
     bytes_free(&good);
     bert_free(&m);
 }
@@ -275,6 +389,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(embeddings_are_those_of_plain_loops),
         cmocka_unit_test(many_sequences_are_as_one),
         cmocka_unit_test(threads_do_not_change_embeddings),
+        cmocka_unit_test(outlines_say_what_models_do),
+        cmocka_unit_test(rows_may_have_sixteen_bits),
+        cmocka_unit_test(memory_is_stated_before_it_is_taken),
+        cmocka_unit_test(other_types_are_refused),
         cmocka_unit_test(words_are_scored),
         cmocka_unit_test(what_does_not_fit_is_named_at_once),
         cmocka_unit_test(configurations_are_checked),

@@ -133,6 +133,8 @@ void filter_values(
     const named_arrays *arrays, const char *name, const small_filter *f, int reverse,
     double *k, rng *noise)
 {
+    const double stored = named_stored;
+    named_stored = 0; /* filters are of f32 */
     char path[NAMED_LENGTH];
     double x[FILTER_MOST_ORDER], y[FILTER_MOST_ORDER];
     assert_true(f->order <= FILTER_MOST_ORDER && f->features <= FILTER_MOST_ORDER);
@@ -159,4 +161,5 @@ void filter_values(
             k[h * f->length + s] = noisy(v, fabs(v) * 20, 4, noise);
         }
     }
+    named_stored = stored;
 }

@@ -39,8 +39,13 @@ void named_drop(named_arrays *arrays, const char *name); /* has to be there */
 void named_write(const named_arrays *arrays, const char *path);
 void named_free(named_arrays *arrays);
 
+/* Half a unit in the last place of the type that results and weights are stored in, relatively,
+   where that is not f32. */
+extern double named_stored;
+
 /* y, moved by a random part of what rounding in f32 does to a sum of so many terms whose
-   magnitudes add up to `size`. noise: or NULL, which moves nothing. */
+   magnitudes add up to `size`, and of what rounding it, and the weights in it, to the type
+   in which they are stored does. noise: or NULL, which moves nothing. */
 double noisy(double y, double size, double terms, rng *noise);
 
 #endif

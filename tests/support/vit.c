@@ -42,7 +42,21 @@ static void add_layer(rng *r, named_arrays *to, int number)
     add_pair(r, to, name, 1, &width);
 }
 
-static void write_weights(rng *r)
+/* Every number by a random part of `unit`, relatively. */
+static void move(named_arrays *arrays, rng *noise, double unit)
+{
+    for (int i = 0; noise && i < arrays->count; i++) {
+        const danaus_tensor *t = &arrays->tensor[i];
+        float *numbers = (float *)(uintptr_t)t->data;
+        int64_t count = 1;
+        for (int d = 0; d < t->ndim; d++)
+            count *= t->shape[d];
+        for (int64_t n = 0; n < count; n++)
+            numbers[n] *= (float)(1 + unit * rng_sign(noise));
+    }
+}
+
+static void write_weights(rng *r, rng *noise, double unit)
 {
     static named_arrays arrays;
     const int64_t width = VIT_WIDTH, token[] = { 1, 1, VIT_WIDTH },
@@ -57,19 +71,27 @@ static void write_weights(rng *r)
         add_layer(r, &arrays, i);
     add_pair(r, &arrays, "layernorm", 1, &width);
     add_pair(r, &arrays, "classifier", 2, classes);
+    move(&arrays, noise, unit);
     named_write(&arrays, scratch_path("model.safetensors"));
     named_free(&arrays);
 }
 
-danaus_model *vit_load(rng *r, danaus_device *device)
+danaus_model *vit_load_near(
+    rng *r, danaus_device *device, danaus_dtype dtype, rng *noise, double unit)
 {
     static const char config[] =
         "{\"model_type\": \"vit\", \"hidden_size\": 12, \"num_attention_heads\": 3, "
         "\"intermediate_size\": 20, \"num_hidden_layers\": 2, \"image_size\": 7, "
         "\"patch_size\": 3, \"num_channels\": 2}";
+    const danaus_model_desc how = { .dtype = dtype };
     danaus_model *model = NULL;
     file_write(scratch_path("config.json"), config, strlen(config));
-    write_weights(r);
-    assert_ok(danaus_model_load(device, scratch_directory(), &model));
+    write_weights(r, noise, unit);
+    assert_ok(danaus_model_load_as(device, scratch_directory(), &how, &model));
     return model;
+}
+
+danaus_model *vit_load(rng *r, danaus_device *device)
+{
+    return vit_load_near(r, device, 0, NULL, 0);
 }

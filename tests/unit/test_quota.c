@@ -126,6 +126,28 @@ static void version_1_has_files_of_its_own(void **state)
     assert_int_equal(dn_processor_quota(root), 2);
 }
 
+static void memory_is_what_is_left_or_granted(void **state)
+{
+    (void)state;
+    assert_true(dn_memory_room("/there/is/nothing") == INT64_MAX);
+    put("proc/self/mountinfo", V2);
+    put("proc/self/cgroup", "0::/user.slice/session\n");
+    put("proc/meminfo", "MemTotal:  9000 kB\nMemFree: 20 kB\nMemAvailable:  4000 kB\n");
+    assert_int_equal(dn_memory_room(root), 4096000);
+    put("sys/fs/cgroup/user.slice/session/memory.max", "max\n");
+    assert_int_equal(dn_memory_room(root), 4096000);
+    put("sys/fs/cgroup/user.slice/memory.max", "1000000\n");
+    assert_int_equal(dn_memory_room(root), 1000000);
+    put("proc/self/mountinfo",
+        "42 25 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+    put("proc/self/cgroup", "4:memory:/batch\n");
+    put("sys/fs/cgroup/memory/batch/memory.limit_in_bytes", "70000\n");
+    assert_int_equal(dn_memory_room(root), 70000);
+    put("proc/meminfo", "MemAvailable: many\n");
+    put("sys/fs/cgroup/memory/batch/memory.limit_in_bytes", "-1\n");
+    assert_true(dn_memory_room(root) == INT64_MAX);
+}
+
 static void odd_files_limit_nothing(void **state)
 {
     static const char *const limits[] = {
@@ -205,6 +227,7 @@ int main(void)
         IN_ROOT(less_than_a_processor_is_one),
         IN_ROOT(containers_see_their_group_at_the_top),
         IN_ROOT(version_1_has_files_of_its_own),
+        IN_ROOT(memory_is_what_is_left_or_granted),
         IN_ROOT(odd_files_limit_nothing),
         IN_ROOT(long_lines_are_passed_over),
         IN_ROOT(threads_are_the_least_of_both),

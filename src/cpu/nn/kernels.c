@@ -62,11 +62,11 @@ static void norm(const nn_norm *o, range rows)
 {
     int64_t n = o->width;
     for (int64_t r = rows.from; r < rows.to; r++) {
-        const float *x = o->x + r * n;
-        float *restrict y = o->y + r * n;
+        const float *x = (const float *)o->x + r * n;
+        float *restrict y = (float *)o->y + r * n;
         if (o->more) {
-            const float *more = o->more + r * n;
-            float *sums = o->sum ? o->sum + r * n : y;
+            const float *more = (const float *)o->more + r * n;
+            float *sums = o->sum ? (float *)o->sum + r * n : y;
             for (int64_t i = 0; i < n; i++)
                 sums[i] = x[i] + more[i];
             x = sums;
@@ -81,14 +81,15 @@ static void norm(const nn_norm *o, range rows)
 static void lookup(const nn_lookup *o, range rows)
 {
     int64_t n = o->width;
+    const float *words = o->word, *places = o->position, *type = o->type;
     for (int64_t r = rows.from; r < rows.to; r++) {
-        const float *word = o->word + o->ids[r] * n;
-        float *restrict y = o->y + r * n;
+        const float *word = words + o->ids[r] * n;
+        float *restrict y = (float *)o->y + r * n;
         for (int64_t i = 0; i < n; i++)
             y[i] = word[i];
-        for (int64_t i = 0; o->type && i < n; i++)
-            y[i] += o->type[i];
-        const float *position = o->position ? o->position + o->positions[r] * n : NULL;
+        for (int64_t i = 0; type && i < n; i++)
+            y[i] += type[i];
+        const float *position = places ? places + o->positions[r] * n : NULL;
         for (int64_t i = 0; position && i < n; i++)
             y[i] += position[i];
     }
@@ -102,7 +103,7 @@ static void pool(const nn_pool *o, int64_t sequence)
     for (int64_t i = 0; i < n; i++)
         y[i] = 0;
     for (int64_t r = 0; r < rows; r++) {
-        const float *x = o->x + (first + r) * n;
+        const float *x = (const float *)o->x + (first + r) * n;
         for (int64_t i = 0; i < n; i++)
             y[i] += x[i];
     }
@@ -118,11 +119,28 @@ static void pool(const nn_pool *o, int64_t sequence)
 
 static void score(const nn_score *o, range words)
 {
+    const float *x = o->x, *table = o->table;
+    int64_t n = o->width;
     for (int64_t v = words.from; v < words.to; v++)
         for (int64_t r = 0; r < o->rows; r++)
             o->y[r * o->words + v] =
-                dot(o->x + r * o->width, o->table + v * o->width, o->width) +
-                (o->bias ? o->bias[v] : 0);
+                dot(x + r * n, table + v * n, n) + (o->bias ? o->bias[v] : 0);
+}
+
+/* Rows of patches, of which an image has a square number. */
+static void patches(const nn_patches *o, range rows)
+{
+    int64_t across = o->size / o->patch, n = o->patch;
+    for (int64_t r = rows.from; r < rows.to; r++) {
+        int64_t image = r / (across * across), place = r % (across * across);
+        const float *corner = o->x + image * o->channels * o->size * o->size +
+                              (place / across * o->size + place % across) * n;
+        float *y = (float *)o->y + r * o->channels * n * n;
+        for (int64_t c = 0; c < o->channels; c++)
+            for (int64_t line = 0; line < n; line++, y += n)
+                memcpy(
+                    y, corner + (c * o->size + line) * o->size, (size_t)n * sizeof *y);
+    }
 }
 
 #include "cpu/nn/mix.inc"
@@ -223,22 +241,23 @@ static void attention(
     int64_t padded = ROUND_UP(length, NN_KEYS_UNIT);
     float *keys = scratch; /* [d][padded], of which those beyond the length are any */
     float *scores = keys + d * padded, *queries = scores + NN_QUERIES * padded;
+    const float *q = (const float *)o->q + at, *k = (const float *)o->k + at;
     float scale = 1 / sqrtf((float)d);
     for (int64_t t = 0; t < length; t++)
         for (int64_t i = 0; i < d; i++)
-            keys[i * padded + t] = o->k[at + t * n + i];
+            keys[i * padded + t] = k[t * n + i];
     matrices qk = { length, d, queries, keys, scores, d, padded, padded };
-    matrices pv = { d, length, scores, o->v + at, NULL, padded, n, n };
+    matrices pv = { d, length, scores, (const float *)o->v + at, NULL, padded, n, n };
     for (int64_t t = 0; t < length; t += NN_QUERIES) {
         int64_t rows = MIN(length - t, NN_QUERIES);
         for (int64_t r = 0; r < rows; r++)
             for (int64_t i = 0; i < d; i++)
-                queries[r * d + i] = o->q[at + (t + r) * n + i] * scale;
+                queries[r * d + i] = q[(t + r) * n + i] * scale;
         multiply(&qk, rows);
         float sums[NN_QUERIES];
         for (int64_t r = 0; r < rows; r++)
             sums[r] = exponentials(scores + r * padded, length);
-        pv.c = o->y + at + t * n;
+        pv.c = (float *)o->y + at + t * n;
         multiply(&pv, rows);
         for (int64_t r = 0; r < rows; r++)
             for (int64_t i = 0; i < d; i++)
@@ -340,9 +359,10 @@ static void attention_gradient(
     float *keys = scratch, *values = keys + d * padded, *p = values + d * padded;
     float *dp = p + length * padded, *turned = dp + length * padded;
     float scale = 1 / sqrtf((float)d);
-    turn(length, d, of->k + at, n, keys, padded);
-    turn(length, d, of->v + at, n, values, padded);
-    matrices qk = { length, d, of->q + at, keys, p, n, padded, padded };
+    const float *q = (const float *)of->q + at, *k = (const float *)of->k + at;
+    turn(length, d, k, n, keys, padded);
+    turn(length, d, (const float *)of->v + at, n, values, padded);
+    matrices qk = { length, d, q, keys, p, n, padded, padded };
     multiply(&qk, length);
     matrices yv = { length, d, o->dy + at, values, dp, n, padded, padded };
     multiply(&yv, length);
@@ -361,18 +381,19 @@ static void attention_gradient(
     turn(length, length, p, padded, turned, padded);
     matrices dv = { d, length, turned, o->dy + at, o->dv + at, padded, n, n };
     multiply(&dv, length);
-    matrices dq = { d, length, dp, of->k + at, o->dq + at, padded, n, n };
+    matrices dq = { d, length, dp, k, o->dq + at, padded, n, n };
     multiply(&dq, length);
     turn(length, length, dp, padded, turned, padded);
-    matrices dk = { d, length, turned, of->q + at, o->dk + at, padded, n, n };
+    matrices dk = { d, length, turned, q, o->dk + at, padded, n, n };
     multiply(&dk, length);
 }
 
 extern const struct nn_code CAT(dn_cpu_nn_, DANAUS_ISA);
 
 const struct nn_code CAT(dn_cpu_nn_, DANAUS_ISA) = {
-    norm,  lookup,        attention,          pool,
-    sine,  turn_rows,     few_taps,           multiply_numbers,
-    outer, contract,      likelihood,         gate,
-    score, norm_gradient, attention_gradient, activation_gradient
+    norm,   lookup,        attention,          pool,
+    sine,   turn_rows,     few_taps,           multiply_numbers,
+    outer,  contract,      likelihood,         gate,
+    score,  norm_gradient, attention_gradient, activation_gradient,
+    patches
 };

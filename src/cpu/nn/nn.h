@@ -54,6 +54,7 @@ struct nn_code {
         const nn_attention_gradient *o, int64_t first, int64_t length, int64_t head,
         float *scratch);
     void (*activation_gradient)(const nn_activation_gradient *o, range numbers);
+    void (*patches)(const nn_patches *o, range rows);
 };
 
 #endif

@@ -98,6 +98,12 @@ static void score_task(void *arg, int i)
     run->code->score(run->o, rows_of(run, i));
 }
 
+static void patches_task(void *arg, int i)
+{
+    const rows_run *run = arg;
+    run->code->patches(run->o, rows_of(run, i));
+}
+
 static void pad_task(void *arg, int i)
 {
     const rows_run *run = arg;
@@ -105,8 +111,8 @@ static void pad_task(void *arg, int i)
     range channels = rows_of(run, i);
     for (int64_t c = channels.from; c < channels.to; c++)
         memset(
-            o->y + c * o->stride + o->from, 0,
-            (size_t)(o->stride - o->from) * sizeof *o->y);
+            (float *)o->y + c * o->stride + o->from, 0,
+            (size_t)(o->stride - o->from) * sizeof(float));
 }
 
 static void norm_gradient_task(void *arg, int i)
@@ -213,6 +219,15 @@ static danaus_status cpu_score(danaus_device *dev, const nn_score *o)
     return DANAUS_OK;
 }
 
+static danaus_status cpu_patches(danaus_device *dev, const nn_patches *o)
+{
+    int64_t across = o->size / o->patch;
+    rows_run run = cut_rows(
+        dev, o, o->images * across * across, o->channels * o->patch * o->patch);
+    run_rows(dev, &run, patches_task);
+    return DANAUS_OK;
+}
+
 static danaus_status cpu_norm_gradient(danaus_device *dev, const nn_norm_gradient *o)
 {
     rows_run run = cut_rows(dev, o, o->rows, o->width);
@@ -258,11 +273,13 @@ static void gate_task(void *arg, int i)
     const activation_run *run = arg;
     const nn_gate *o = run->rows.o;
     range rows = rows_of(&run->rows, i);
-    size_t bytes = (size_t)o->width * sizeof *o->y;
+    int64_t n = o->width;
+    const float *x = o->x;
+    float *y = o->y;
     for (int64_t r = rows.from; r < rows.to; r++) {
-        memcpy(o->y + r * o->width, o->x + 2 * r * o->width, bytes);
+        memcpy(y + r * n, x + 2 * r * n, (size_t)n * sizeof *y);
         if (run->activate)
-            run->activate(o->y + r * o->width, o->width);
+            run->activate(y + r * n, n);
     }
     run->rows.code->gate(o, rows);
 }
@@ -353,6 +370,7 @@ const nn_backend dn_cpu_nn = {
     .pad = cpu_pad,
     .gate = cpu_gate,
     .score = cpu_score,
+    .patches = cpu_patches,
     .norm_gradient = cpu_norm_gradient,
     .attention_gradient = cpu_attention_gradient,
     .activation_gradient = cpu_activation_gradient,

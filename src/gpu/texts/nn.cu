@@ -38,33 +38,40 @@ FN S most_of_block(S own, S *parts)
     return most;
 }
 
+/* x[i] + more[i]; more may be NULL. */
+FN S sum_at(const X *x, const X *more, int64 i)
+{
+    return more ? load(x[i]) + load(more[i]) : load(x[i]);
+}
+
 KERNEL normalize(TABLE(job) t)
 {
     LOCAL S parts[THREADS];
     const job *j = WHOLE(t);
-    const S *scale = j->in[2], *shift = j->in[3];
+    const X *in = (const X *)j->in[0], *added = (const X *)j->in[1];
+    const S *scale = (const S *)j->in[2], *shift = (const S *)j->in[3];
+    X *out = (X *)j->out[0], *sums = (X *)j->out[1];
     int64 rows = j->size[0], width = j->size[1];
     ROLL for (int64 r = BLOCK; r < rows; r += BLOCKS)
     {
-        const S *x = j->in[0] + r * width;
-        const S *more = j->in[1] ? j->in[1] + r * width : 0;
-        S *y = j->out[0] + r * width, *sum = j->out[1] ? j->out[1] + r * width : 0;
+        const X *x = in + r * width, *more = added ? added + r * width : 0;
+        X *y = out + r * width, *sum = sums ? sums + r * width : 0;
         S total = 0, square = 0;
         ROLL for (int64 i = THREAD; i < width; i += THREADS) total +=
-            more ? x[i] + more[i] : x[i];
+            sum_at(x, more, i);
         S mean = sum_of_block(total, parts) / width;
         ROLL for (int64 i = THREAD; i < width; i += THREADS)
         {
-            S v = (more ? x[i] + more[i] : x[i]) - mean;
+            S v = sum_at(x, more, i) - mean;
             square += v * v;
         }
         S size = 1 / SQRT(sum_of_block(square, parts) / width + j->number[0]);
         ROLL for (int64 i = THREAD; i < width; i += THREADS)
         {
-            S v = more ? x[i] + more[i] : x[i];
+            S v = sum_at(x, more, i);
             if (sum)
-                sum[i] = v;
-            y[i] = (v - mean) * size * scale[i] + shift[i];
+                sum[i] = store(v);
+            y[i] = store((v - mean) * size * scale[i] + shift[i]);
         }
     }
 }
@@ -72,15 +79,17 @@ KERNEL normalize(TABLE(job) t)
 KERNEL lookup(TABLE(job) t)
 {
     const job *j = WHOLE(t);
-    const S *word = j->in[0], *position = j->in[1], *type = j->in[2];
+    const X *word = (const X *)j->in[0], *position = (const X *)j->in[1];
+    const X *type = (const X *)j->in[2];
+    X *y = (X *)j->out[0];
     int64 rows = j->size[0], width = j->size[1];
     ROLL for (int64 r = BLOCK; r < rows; r += BLOCKS)
         ROLL for (int64 i = THREAD; i < width; i += THREADS)
     {
-        S v = word[j->ids[0][r] * width + i];
+        S v = load(word[j->ids[0][r] * width + i]);
         if (position)
-            v += position[j->ids[1][r] * width + i];
-        j->out[0][r * width + i] = type ? v + type[i] : v;
+            v += load(position[j->ids[1][r] * width + i]);
+        y[r * width + i] = store(type ? v + load(type[i]) : v);
     }
 }
 
@@ -92,13 +101,13 @@ KERNEL pool(TABLE(job) t)
     int first = j->choice[0], normalize = j->choice[1];
     ROLL for (int64 s = BLOCK; s < j->sequences; s += BLOCKS)
     {
-        const S *x = j->in[0] + j->offset[s] * width;
+        const X *x = (const X *)j->in[0] + j->offset[s] * width;
         int64 rows = first ? 1 : j->offset[s + 1] - j->offset[s];
-        S *y = j->out[0] + s * width, square = 0;
+        S *y = (S *)j->out[0] + s * width, square = 0;
         ROLL for (int64 i = THREAD; i < width; i += THREADS)
         {
             S sum = 0;
-            ROLL for (int64 r = 0; r < rows; r++) sum += x[r * width + i];
+            ROLL for (int64 r = 0; r < rows; r++) sum += load(x[r * width + i]);
             y[i] = sum / rows;
             square += y[i] * y[i];
         }
@@ -114,10 +123,11 @@ KERNEL likelihood(TABLE(job) t)
 {
     LOCAL S parts[THREADS];
     const job *j = WHOLE(t);
+    S *y = (S *)j->out[0];
     int64 width = j->size[1];
     ROLL for (int64 r = BLOCK; r < j->size[0]; r += BLOCKS)
     {
-        const S *x = j->in[0] + r * width;
+        const S *x = (const S *)j->in[0] + r * width;
         S most = x[0], sum = 0;
         ROLL for (int64 i = THREAD; i < width; i += THREADS) most =
             x[i] > most ? x[i] : most;
@@ -126,7 +136,7 @@ KERNEL likelihood(TABLE(job) t)
         sum = sum_of_block(sum, parts);
         int target = j->ids[0][r];
         if (THREAD == 0)
-            j->out[0][r] = target < 0 ? 0 : x[target] - most - LOG(sum);
+            y[r] = target < 0 ? 0 : x[target] - most - LOG(sum);
     }
 }
 
@@ -135,19 +145,21 @@ KERNEL score(TABLE(job) t)
 {
     LOCAL S parts[THREADS];
     const job *j = WHOLE(t);
-    const S *bias = j->in[2];
+    const X *x = (const X *)j->in[0], *words_of = (const X *)j->in[1];
+    const S *bias = (const S *)j->in[2];
+    S *y = (S *)j->out[0];
     int64 rows = j->size[0], width = j->size[1], words = j->size[2];
     ROLL for (int64 v = BLOCK; v < words; v += BLOCKS)
     {
-        const S *table = j->in[1] + v * width;
+        const X *word = words_of + v * width;
         ROLL for (int64 r = 0; r < rows; r++)
         {
             S sum = 0;
             ROLL for (int64 i = THREAD; i < width; i += THREADS) sum =
-                multiply_add(j->in[0][r * width + i], table[i], sum);
+                multiply_add(load(x[r * width + i]), load(word[i]), sum);
             sum = sum_of_block(sum, parts);
             if (THREAD == 0)
-                j->out[0][r * words + v] = bias ? sum + bias[v] : sum;
+                y[r * words + v] = bias ? sum + bias[v] : sum;
         }
     }
 }
@@ -155,6 +167,26 @@ KERNEL score(TABLE(job) t)
 KERNEL apply(TABLE(job) t)
 {
     const job *j = WHOLE(t);
+    const S *x = (const S *)j->in[0];
+    S *y = (S *)j->out[0];
     ROLL for (int64 i = BLOCK * THREADS + THREAD; i < j->size[0]; i += BLOCKS * THREADS)
-        j->out[0][i] = activate(j->in[0][i], j->choice[0]);
+        y[i] = activate(x[i], j->choice[0]);
+}
+
+/* Numbers of patches [channels][patch][patch], `across` of which lie along a side. */
+KERNEL patches(TABLE(job) t)
+{
+    const job *j = WHOLE(t);
+    const S *x = (const S *)j->in[0];
+    X *y = (X *)j->out[0];
+    int64 channels = j->size[1], size = j->size[2], patch = j->size[3];
+    int64 across = size / patch, numbers = channels * patch * patch;
+    ROLL for (int64 i = BLOCK * THREADS + THREAD; i < j->size[0]; i += BLOCKS * THREADS)
+    {
+        int64 row = i / numbers, at = i % numbers, place = row % (across * across);
+        int64 channel = row / (across * across) * channels + at / (patch * patch);
+        int64 line = place / across * patch + at / patch % patch;
+        int64 column = place % across * patch + at % patch;
+        y[i] = store(x[(channel * size + line) * size + column]);
+    }
 }

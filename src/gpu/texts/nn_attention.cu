@@ -30,14 +30,14 @@ typedef struct ALIGNED(16) {
 
 /* `rows` rows of a head to lines of HEAD, all that is beyond them zero. */
 FN void read_tile(
-    const S *RESTRICT x, int64 first, int64 rows, int64 width, int head, S *to)
+    const X *RESTRICT x, int64 first, int64 rows, int64 width, int head, S *to)
 {
     ROLL for (int i = THREAD; i < KEYS * HEAD; i += THREADS)
     {
         int r = i / HEAD, c = i % HEAD;
         S v = 0;
         if (first + r < rows && c < head)
-            v = x[(first + r) * width + c];
+            v = load(x[(first + r) * width + c]);
         to[r * LINE + c] = v;
     }
 }
@@ -82,6 +82,8 @@ KERNEL attention(TABLE(job) t)
     S *q = shared, *k = q + QUERIES * LINE, *p = k + KEYS * LINE; /* k, and then v */
     LOCAL S some[QUERIES][4], scaled[QUERIES];
     const job *j = WHOLE(t);
+    const X *queries = (const X *)j->in[0], *keys_of = (const X *)j->in[1];
+    const X *values = (const X *)j->in[2];
     int64 width = j->size[1];
     int heads = (int)j->size[2], head = (int)(width / heads);
     int64 tile = BLOCK / heads, s = 0, length = j->offset[1] - j->offset[0];
@@ -96,15 +98,15 @@ KERNEL attention(TABLE(job) t)
     int rows = THREAD / COLUMNS * ROWS, column = THREAD % COLUMNS;
     S own[ROWS][OWN] = { { 0 } };
     query of = { NONE, 0 };
-    read_tile(j->in[0] + from, first, length, width, head, q);
+    read_tile(queries + from, first, length, width, head, q);
     ROLL for (int64 at = 0; at < length; at += KEYS)
     {
         int keys = length - at < KEYS ? (int)(length - at) : KEYS;
-        read_tile(j->in[1] + from, at, length, width, head, k);
+        read_tile(keys_of + from, at, length, width, head, k);
         BARRIER();
         score(q, k, rows, column, keys, j->number[0], p);
         BARRIER();
-        read_tile(j->in[2] + from, at, length, width, head, k);
+        read_tile(values + from, at, length, width, head, k);
         S *mine = p + row * KEYS + quarter * (KEYS / 4), most = NONE, sum = 0;
         UNROLL
         for (int i = 0; i < KEYS / 4; i++)
@@ -149,10 +151,10 @@ KERNEL attention(TABLE(job) t)
     for (int r = 0; r < ROWS; r++) {
         const S *parts = some[rows + r];
         S sum = (parts[0] + parts[1]) + (parts[2] + parts[3]);
-        S *y = j->out[0] + from + (first + rows + r) * width;
+        X *y = (X *)j->out[0] + from + (first + rows + r) * width;
         UNROLL
         for (int c = 0; c < OWN; c++)
             if (first + rows + r < length && column + c * COLUMNS < head)
-                y[column + c * COLUMNS] = own[r][c] / sum;
+                y[column + c * COLUMNS] = store(own[r][c] / sum);
     }
 }

@@ -1,10 +1,11 @@
-/* The table of texts for models' operations: src/cuda/nn.c fills it. */
+/* The table of texts for models' operations: src/cuda/nn.c fills it. What in[] and out[] point
+   to is X or S, as backend/nn.h says. */
 // SPDX-License-Identifier: Apache-2.0
 #define MOST_SEQUENCES 239
 
 typedef struct job {
-    const S *in[4];
-    S *out[2];
+    const void *in[4];
+    void *out[2];
     const int *ids[2];
     int64 size[5];
     S number[2];

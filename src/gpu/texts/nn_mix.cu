@@ -12,10 +12,11 @@
 KERNEL sine(TABLE(job) t)
 {
     const job *j = WHOLE(t);
-    const S *scale = j->in[1];
+    const S *x = (const S *)j->in[0], *scale = (const S *)j->in[1];
+    S *y = (S *)j->out[0];
     int64 count = j->size[0] * j->size[1];
     ROLL for (int64 i = BLOCK * THREADS + THREAD; i < count; i += BLOCKS * THREADS)
-        j->out[0][i] = SIN(j->number[0] * scale[i % j->size[1]] * j->in[0][i]);
+        y[i] = SIN(j->number[0] * scale[i % j->size[1]] * x[i]);
 }
 
 /* Block by block of SIDE x SIDE numbers of x, through a tile. */
@@ -23,7 +24,9 @@ KERNEL turn(TABLE(job) t)
 {
     LOCAL S tile[SIDE][SIDE + 1];
     const job *j = WHOLE(t);
-    const S *x = j->in[0], *more = j->in[1], *decay = j->in[2], *times = j->in[3];
+    const X *x = (const X *)j->in[0], *more = (const X *)j->in[1];
+    const S *decay = (const S *)j->in[2], *times = (const S *)j->in[3];
+    X *y = (X *)j->out[0];
     int64 rows = j->size[0], width = j->size[1], stride = j->size[2],
           pitch = j->size[3];
     int64 across = (width + SIDE - 1) / SIDE;
@@ -35,7 +38,7 @@ KERNEL turn(TABLE(job) t)
         for (int n = down; n < SIDE; n += DOWN)
             if (r + n < rows && i + at < width) {
                 int64 from = (r + n) * pitch + i + at;
-                tile[n][at] = more ? x[from] + more[from] : x[from];
+                tile[n][at] = more ? load(x[from]) + load(more[from]) : load(x[from]);
             }
         BARRIER();
         UNROLL
@@ -46,77 +49,112 @@ KERNEL turn(TABLE(job) t)
                     S rate = decay[i + n] < 0 ? -decay[i + n] : decay[i + n];
                     v *= EXP(-rate * times[r + at]) + j->number[0];
                 }
-                j->out[0][(i + n) * stride + r + at] = v;
+                y[(i + n) * stride + r + at] = store(v);
             }
         BARRIER();
     }
 }
 
+/* The sequence of the table that row r lies in. */
+FN int64 sequence_of(const job *j, int64 r)
+{
+    int64 low = 0, high = j->sequences; /* it is in [low, high) */
+    ROLL while (high - low > 1)
+    {
+        int64 middle = (low + high) / 2;
+        if (j->offset[middle] <= r)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Rows from size[0] on that lie in the table's sequences; x and y begin with row size[4] of
-   all sequences. */
+   all sequences. Sums of SIDE x SIDE numbers go through a tile. */
 KERNEL few_taps(TABLE(job) t)
 {
+    LOCAL S tile[SIDE][SIDE + 1];
     const job *j = WHOLE(t);
-    const S *x = j->in[0], *k = j->in[1], *shift = j->in[2];
+    const X *x = (const X *)j->in[0];
+    const S *k = (const S *)j->in[1], *shift = (const S *)j->in[2];
+    X *y = (X *)j->out[0];
     int64 width = j->size[1], stride = j->size[2], taps = j->size[3],
-          first = j->size[4];
+          first = j->size[4], last = first + j->size[0];
     int64 begin = j->offset[0] > first ? j->offset[0] : first;
-    int64 rows = j->offset[j->sequences] - begin;
-    rows = rows > first + j->size[0] - begin ? first + j->size[0] - begin : rows;
-    ROLL for (int64 r = begin + BLOCK; r < begin + rows; r += BLOCKS)
+    int64 end = j->offset[j->sequences] < last ? j->offset[j->sequences] : last;
+    int64 across = (width + SIDE - 1) / SIDE, down = (end - begin + SIDE - 1) / SIDE;
+    int column = THREAD % SIDE, line = THREAD / SIDE;
+    ROLL for (int64 b = BLOCK; b < across * down; b += BLOCKS)
     {
-        int64 s = 0;
-        ROLL while (j->offset[s + 1] <= r) s++;
-        int64 reach = r - j->offset[s] + 1 < taps ? r - j->offset[s] + 1 : taps;
-        ROLL for (int64 i = THREAD; i < width; i += THREADS)
+        int64 from = begin + b / across * SIDE, i = b % across * SIDE;
+        int64 s = sequence_of(j, from + line < end ? from + line : end - 1);
+        ROLL for (int n = line; n < SIDE; n += DOWN)
         {
-            S sum = shift[i];
-            ROLL for (int64 n = 0; n < reach; n++) sum =
-                multiply_add(k[n * width + i], x[(r - first - n) * width + i], sum);
-            j->out[0][i * stride + r - first] = sum;
+            int64 r = from + n;
+            if (r >= end || i + column >= width)
+                break;
+            ROLL while (j->offset[s + 1] <= r) s++;
+            int64 reach = r - j->offset[s] + 1 < taps ? r - j->offset[s] + 1 : taps;
+            S sum = shift[i + column];
+            ROLL for (int64 m = 0; m < reach; m++) sum = multiply_add(
+                k[m * width + i + column],
+                load(x[(r - first - m) * width + i + column]), sum);
+            tile[n][column] = sum;
         }
+        BARRIER();
+        UNROLL
+        for (int n = line; n < SIDE; n += DOWN)
+            if (from + column < end && i + n < width)
+                y[(i + n) * stride + from + column - first] = store(tile[column][n]);
+        BARRIER();
     }
 }
 
 KERNEL pad(TABLE(job) t)
 {
     const job *j = WHOLE(t);
+    X *y = (X *)j->out[0];
     int64 from = j->size[1], stride = j->size[2];
     ROLL for (int64 c = BLOCK; c < j->size[0]; c += BLOCKS)
         ROLL for (int64 i = from + THREAD; i < stride; i += THREADS)
-            j->out[0][c * stride + i] = 0;
+            y[c * stride + i] = store(0);
 }
 
 KERNEL gate(TABLE(job) t)
 {
     const job *j = WHOLE(t);
+    X *y = (X *)j->out[0];
     int64 width = j->size[1];
     ROLL for (int64 r = BLOCK; r < j->size[0]; r += BLOCKS)
     {
-        const S *x = j->in[0] + 2 * r * width;
-        ROLL for (int64 i = THREAD; i < width; i += THREADS) j->out[0][r * width + i] =
-            activate(x[i], j->choice[0]) * x[width + i];
+        const X *x = (const X *)j->in[0] + 2 * r * width;
+        ROLL for (int64 i = THREAD; i < width; i += THREADS) y[r * width + i] =
+            store(activate(load(x[i]), j->choice[0]) * load(x[width + i]));
     }
 }
 
 KERNEL multiply(TABLE(job) t)
 {
     const job *j = WHOLE(t);
+    const S *a = (const S *)j->in[0], *b = (const S *)j->in[1];
+    S *y = (S *)j->out[0];
     ROLL for (int64 i = BLOCK * THREADS + THREAD; i < j->size[0]; i += BLOCKS * THREADS)
-        j->out[0][i] = j->in[0][i] * j->in[1][i];
+        y[i] = a[i] * b[i];
 }
 
 /* y[h][i][k] = a[h][i] b[h][k] of channels; a block makes one. */
 KERNEL outer(TABLE(job) t)
 {
     const job *j = WHOLE(t);
+    S *y = (S *)j->out[0];
     int64 size = j->size[1], length = j->size[2];
     ROLL for (int64 c = BLOCK; c < j->size[0] * size * size; c += BLOCKS)
     {
-        const S *a = j->in[0] + c / size * length;
-        const S *b = j->in[1] + (c / (size * size) * size + c % size) * length;
+        const S *a = (const S *)j->in[0] + c / size * length;
+        const S *b = (const S *)j->in[1] + (c / (size * size) * size + c % size) * length;
         ROLL for (int64 i = THREAD; i < length; i += THREADS)
-            j->out[0][c * length + i] = a[i] * b[i];
+            y[c * length + i] = a[i] * b[i];
     }
 }
 
@@ -124,17 +162,18 @@ KERNEL outer(TABLE(job) t)
 KERNEL contract(TABLE(job) t)
 {
     const job *j = WHOLE(t);
+    S *y = (S *)j->out[0];
     int64 size = j->size[1], length = j->size[2];
     ROLL for (int64 c = BLOCK; c < j->size[0] * size; c += BLOCKS)
     {
-        const S *a = j->in[0] + c / size * size * length;
-        const S *b = j->in[1] + (c / size * size * size + c % size) * length;
+        const S *a = (const S *)j->in[0] + c / size * size * length;
+        const S *b = (const S *)j->in[1] + (c / size * size * size + c % size) * length;
         ROLL for (int64 i = THREAD; i < length; i += THREADS)
         {
             S sum = 0;
             ROLL for (int64 n = 0; n < size; n++) sum =
                 multiply_add(a[n * length + i], b[n * size * length + i], sum);
-            j->out[0][c * length + i] = sum;
+            y[c * length + i] = sum;
         }
     }
 }
