@@ -29,7 +29,7 @@ LAYERS = {
     "bench": ["bench/", "danaus/"],
     "bench/program": ["bench/", "common/", "danaus/"],
     "examples": ["danaus/"],
-    "python/torch": ["danaus/", "shim.", "device.h"],
+    "python/torch": ["danaus/", "shim.", "device.h", "conv.h"],
 }
 
 # header of the system or of another project: the only places that may know it

@@ -236,6 +236,90 @@ DANAUS_API danaus_status danaus_short_conv_gradient(
     danaus_device *device, const danaus_short_desc *desc, int64_t batch, const void *k,
     const void *u, const void *dy, const danaus_short_gradients *gradients);
 
+/* ---- the Hyena operator ---- */
+
+/* Short convolutions of all projections, gates and long convolutions in one call. The rows of
+   u[batch][order + 1][channels][length] are the groups x_0, ..., x_{order-1}, v of channels:
+
+       z = short (*) u + bias,   causal, few taps for each row of a member of the batch,
+       v_0 = v of z,   v_{o+1} = k_o (*) p_o + skip_o p_o,   p_o = x_{order-1-o} of z * v_o,
+       y = x_0 of z * v_{order-1},          y[batch][channels][length],
+
+   for o = 0, ..., order - 2, with causal long convolutions of `filters` filters each. So
+   order 2 is y = x_0 * (k (*) (x_1 * v) + skip * x_1 * v). z is stored, in the type of u,
+   or made where it is read.
+
+   Source: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv 2302.10866), section 3 and
+   algorithm 3; the order of groups is that of the authors' code (HyenaOperator of
+   HazyResearch/safari). */
+#define DANAUS_HYENA_MOST_ORDER 8
+
+typedef struct danaus_hyena_plan danaus_hyena_plan;
+
+/* All-zero is the default of every field but channels, length and taps. */
+typedef struct danaus_hyena_desc {
+    int64_t channels, length; /* of y; at least 1 */
+    int64_t order;            /* 2 to DANAUS_HYENA_MOST_ORDER; 0: 2 */
+    int64_t taps;             /* of short filters, 1 to DANAUS_SHORT_MOST_TAPS */
+    int64_t filter_length;    /* of long ones; 0: length */
+    int64_t filters;          /* as in danaus_conv_desc, and the rest, too */
+    danaus_dtype dtype;
+    danaus_effort effort;
+    int64_t batch;
+    danaus_conv_accuracy accuracy;
+    uint32_t reserved[9];
+} danaus_hyena_desc;
+
+/* Immutable, as plans of convolutions are. Destroy it after its spectra, before the device. */
+DANAUS_API danaus_status danaus_hyena_plan_create(
+    danaus_device *device, const danaus_hyena_desc *desc, danaus_hyena_plan **plan);
+DANAUS_API void danaus_hyena_plan_destroy(danaus_hyena_plan *plan); /* NULL is fine */
+
+/* The plan of all long convolutions, which belongs to this one: spectra of k_0, ... are made
+   for it, each of k[filters][filter_length] and skip[filters]. */
+DANAUS_API const danaus_conv_plan *danaus_hyena_plan_conv(
+    const danaus_hyena_plan *plan);
+
+/* What the operator is made of. All but spectra is device memory, which a call reads. */
+typedef struct danaus_hyena_operands {
+    const void *u;
+    const void *taps; /* [order + 1][channels][taps] and */
+    const void *bias; /* [order + 1][channels], or NULL: in the type of sums */
+    const danaus_spectrum *const *spectra; /* [order - 1]: of k_0, ... */
+    void *reserved[4];
+} danaus_hyena_operands;
+
+/* Bytes of the workspace that calls are lent for so many members of a batch, at least 1: to
+   execute, and for all gradients. It may be 0. Either place may be NULL. */
+DANAUS_API danaus_status danaus_hyena_workspace_bytes(
+    const danaus_hyena_plan *plan, int64_t batch, size_t *forward, size_t *gradient);
+
+/* y for a batch >= 0. The workspace is device memory at a multiple of 64 bytes that overlaps
+   nothing else; y overlaps none of the operands. Everything else is as for
+   danaus_conv_execute() and danaus_short_conv(), the same bits for any number of threads
+   and any batch included. */
+DANAUS_API danaus_status danaus_hyena_execute(
+    const danaus_hyena_plan *plan, danaus_device *device, int64_t batch,
+    const danaus_hyena_operands *operands, void *workspace, void *y);
+
+/* Gradients of a loss that reached y as dy[batch][channels][length]: members that are NULL
+   are skipped. They are overwritten, not added to, and overlap neither the inputs nor each
+   other. All but du are sums, in the type of sums. */
+typedef struct danaus_hyena_gradients {
+    void *du;            /* like u */
+    void *dtaps, *dbias; /* like taps and bias */
+    void *dk;            /* [order - 1][filters][filter_length] */
+    void *dskip;         /* [order - 1][filters] */
+    void *reserved[5];
+} danaus_hyena_gradients;
+
+/* Deterministic like execute; batch >= 1. What the operator is made of is made again, so that
+   nothing is kept between the calls. */
+DANAUS_API danaus_status danaus_hyena_gradient(
+    const danaus_hyena_plan *plan, danaus_device *device, int64_t batch,
+    const danaus_hyena_operands *operands, const void *dy, void *workspace,
+    const danaus_hyena_gradients *gradients);
+
 /* ---- streams ---- */
 
 typedef struct danaus_stream danaus_stream;

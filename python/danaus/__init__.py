@@ -14,6 +14,7 @@ from danaus.compress import Candidate, Compression, compress
 from danaus.conv import ConvGradients, ConvPlan, Spectrum, convolve
 from danaus.device import Device, DeviceInfo, default_device, list_devices
 from danaus.factorize import Calibration, Factorization, factorize
+from danaus.hyena import Hyena, HyenaGradients, HyenaPlan
 from danaus.many import factorize_many
 from danaus.model import Filling, Model, ModelCost, ModelInfo, ModelLayer
 from danaus.patterns import Pattern
@@ -33,6 +34,7 @@ __all__ = [
     "add", "block_diag", "hstack", "kron", "vstack",
     "ConvGradients", "ConvPlan", "Spectrum", "convolve",
     "ShortGradients", "short_conv", "short_conv_gradient", "Stream",
+    "Hyena", "HyenaGradients", "HyenaPlan",
     "Device", "DeviceInfo", "default_device", "list_devices",
     "Candidate", "Compression", "compress",
     "Calibration", "Factorization", "factorize", "factorize_many", "load_chains",

@@ -28,6 +28,7 @@ def objects():
     fitting = danaus.Chain.create(PATTERNS)
     plan = danaus.Plan(PATTERNS, gradients=True)
     conv = danaus.ConvPlan(3, SIZE)
+    hyena = danaus.HyenaPlan(1, SIZE)
     other = danaus.Plan(PATTERNS, dtype="f64", layout="batch-last", adjoint=True)
     return {
         "Chain": fitting,
@@ -36,6 +37,8 @@ def objects():
         "Device": danaus.Device("cpu", threads=1),
         "ConvPlan": conv,
         "Spectrum": conv.spectrum(np.zeros((3, SIZE))),
+        "HyenaPlan": hyena,
+        "Hyena": hyena.operator(np.ones((3, 3)), np.ones((1, SIZE))),
         "Stream": danaus.Stream(np.ones(5)),
         "Pattern": danaus.Pattern(1, 4, 2, 3),
         "Calibration": danaus.Calibration.of(np.eye(SIZE)),

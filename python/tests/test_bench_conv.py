@@ -1,5 +1,5 @@
-"""bench/gpu_conv.py and packed_conv.py at small sizes: all records are there, results
-are right."""
+"""bench/gpu_conv.py, packed_conv.py, hyena_layer.py and reduced_conv.py at small sizes:
+all records are there, results are right."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -51,10 +51,36 @@ def test_the_benchmark_of_packed_sequences_runs(device: str, tmp_path):
     records = records_of("packed_conv.py", device, tmp_path / "packed.csv")
     asked = [(r["sequences"], r["dtype"], r["form"]) for r in records]
     assert asked == list(
-        itertools.product(
-            ("1", "7"), ("f16", "f32"), ("forward", "gated", "backward")
-        )
+        itertools.product(("1", "7"), ("f16", "f32"), ("forward", "gated", "backward"))
     )
     for r in records:
         assert min(float(r["seconds"]), float(r["equal_seconds"])) > 0
         assert 0 < float(r["error"]) < 3 * UNITS[r["dtype"]]
+
+
+def test_the_benchmark_of_hyena_layers_runs(device: str, tmp_path):
+    records = records_of("hyena_layer.py", device, tmp_path / "layer.csv")
+    asked = [
+        (r["length"], r["dtype"], r["order"], r["part"], r["phase"]) for r in records
+    ]
+    dtypes = ("f32",) if device == "cpu" else ("f16", "f32")
+    assert asked == list(
+        itertools.product(
+            ("40", "64"),
+            dtypes,
+            ("2", "3"),
+            ("layer", "operator"),
+            ("forward", "training"),
+        )
+    )
+    for r in records:
+        assert min(float(r["seconds"]), float(r["torch_seconds"])) > 0
+        assert 0 < float(r["error"]) < 8 * UNITS[r["dtype"]]
+
+
+def test_the_benchmark_of_reduced_convolutions_runs(device: str, tmp_path):
+    records = records_of("reduced_conv.py", device, tmp_path / "reduced.csv")
+    assert len(records) == 2 * 2 * 5
+    for r in records:
+        assert min(float(r["seconds"]), float(r["whole_seconds"])) > 0
+        assert (float(r["kept"]) == 1) == (r["form"] == "whole")

@@ -5,7 +5,7 @@
    and on a CPU the memory for a spectrum, if it is small: fresh memory costs as much as
    the transform. On a GPU it belongs to a call, as streams and graphs need it. */
 // SPDX-License-Identifier: Apache-2.0
-#include "device.h"
+#include "conv.h"
 
 namespace danaus_torch
 {
@@ -13,57 +13,7 @@ namespace danaus_torch
 namespace
 {
 
-constexpr size_t most_plans = 64; /* of a thread: lengths may be as many as calls */
-constexpr int64_t many_rows = 16; /* are planned alike, fewer by their number */
 constexpr size_t most_kept = size_t(64) << 20; /* bytes of memory that a thread keeps */
-
-/* Sets an enumeration by its name, of these. */
-template <class T>
-void set(T &to, const std::string &name, const std::vector<std::string> &names)
-{
-    auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end())
-        fail(name + " is none of " + names[0] + ", " + names[1] + " and " + names[2]);
-    to = static_cast<T>(found - names.begin());
-}
-
-danaus_dtype type_of(const Tensor &u)
-{
-    danaus_dtype type = danaus_type(u.dtype());
-    if (!type || type == DANAUS_C64 || type == DANAUS_C128)
-        fail("convolutions have the types float32, float16, bfloat16 and float64");
-    return type;
-}
-
-danaus_dtype sum_type(danaus_dtype type)
-{
-    return type == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
-}
-
-void expect_dim(const Tensor &t, const char *name, int64_t dim)
-{
-    if (t.dim() != dim)
-        fail(std::string(name) + " needs " + std::to_string(dim) + " dimensions");
-}
-
-/* Makes an operand that is there row-major, or fails: it needs this type and shape, and
-   the place of u. */
-void expect(
-    Tensor &t, const char *name, danaus_dtype type, const std::vector<int64_t> &shape,
-    Place place)
-{
-    if (!t)
-        return;
-    if (danaus_type(t.dtype()) != type)
-        fail(std::string(name) + " needs the type " + danaus_dtype_name(type));
-    if (t.shape() != shape)
-        fail(std::string(name) + " has a shape that does not fit");
-    if (!(t.place() == place))
-        fail(std::string(name) + " lies on another device than u");
-    t = std::move(t).contiguous();
-}
-
-void *data(const Tensor &t) { return t ? t.data() : nullptr; }
 
 /* ---- long convolutions ---- */
 
@@ -87,25 +37,10 @@ Plan &plan_of(Scope &scope, const danaus_conv_desc &desc)
     });
 }
 
-/* A spectrum in the memory of a tensor, which the caller keeps. */
-class Spectrum
+Spectrum spectrum_in(Scope &scope, const Plan &p, const Tensor &memory)
 {
-  public:
-    Spectrum(Scope &scope, const Plan &p, const Tensor &memory)
-    {
-        check(danaus_spectrum_create_in(
-            p.plan, scope.device(), memory.data(), static_cast<size_t>(memory.numel()),
-            &spectrum_));
-    }
-    Spectrum(const Spectrum &) = delete;
-    Spectrum &operator=(const Spectrum &) = delete;
-    ~Spectrum() { danaus_spectrum_destroy(spectrum_); }
-
-    danaus_spectrum *get() const { return spectrum_; }
-
-  private:
-    danaus_spectrum *spectrum_ = nullptr;
-};
+    return Spectrum(scope, p.plan, memory.data(), static_cast<size_t>(memory.numel()));
+}
 
 Tensor make_memory(const Plan &p, Place place)
 {
@@ -282,7 +217,7 @@ void long_conv(StableValue *stack, uint64_t, uint64_t)
     Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
     Tensor owned;
-    Spectrum s(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
+    Spectrum s = spectrum_in(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
     o.transform(scope, s);
     push(stack, convolve(scope, p, o, s));
 }
@@ -304,7 +239,7 @@ void differentiate(
                                 {} };
     Plan &p = plan_of(scope, o.desc);
     Tensor owned;
-    Spectrum s(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
+    Spectrum s = spectrum_in(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
     if (g.du || g.dgate_in || g.dgate_out) /* those of filters need no spectrum */
         o.transform(scope, s);
     if (o.offsets)
@@ -361,7 +296,7 @@ void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
     Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
     Tensor memory = make_memory(p, o.t[U].place());
-    Spectrum s(scope, p, memory);
+    Spectrum s = spectrum_in(scope, p, memory);
     o.transform(scope, s);
     push(stack, std::move(memory));
 }
@@ -391,7 +326,7 @@ void long_conv_apply(StableValue *stack, uint64_t, uint64_t)
         fail("a spectrum is what long_conv_pack() returned, on the device of u");
     Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
-    Spectrum s(scope, p, memory);
+    Spectrum s = spectrum_in(scope, p, memory);
     push(stack, convolve(scope, p, o, s));
 }
 

@@ -10,7 +10,7 @@ namespace danaus_torch
 namespace
 {
 
-const Operator *const tables[] = { ks_operators, conv_operators };
+const Operator *const tables[] = { ks_operators, conv_operators, hyena_operators };
 
 /* Libraries live as long as the process: freeing one takes its operators away. */
 void register_all()

@@ -149,7 +149,7 @@ struct Operator {
     const char *name;
     BoxedKernel *kernel; /* for tensors on the CPU and on CUDA devices */
 };
-extern const Operator ks_operators[], conv_operators[];
+extern const Operator ks_operators[], conv_operators[], hyena_operators[];
 
 } // namespace danaus_torch
 

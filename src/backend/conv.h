@@ -69,6 +69,13 @@ typedef struct conv_cut {
     int radix;
 } conv_cut;
 
+/* The box of frequencies that a sparse spectrum keeps (danaus/conv.h); axes are powers of
+   two. */
+typedef struct conv_box {
+    int shift[CONV_AXES]; /* log2 of the axes */
+    int64_t mask[CONV_AXES], keep[CONV_AXES];
+} conv_box;
+
 /* What a convolution is in numbers: y[t] meets p[t - before] to p[t + after]; and the
    windows that a row is cut into (src/conv/frame.h). */
 typedef struct conv_frame {
@@ -76,11 +83,14 @@ typedef struct conv_frame {
     int64_t before, after;
     int periodic; /* rows repeat, and filters are folded to the length of a row */
     int reverse;  /* there are reverse filters, of negative lags */
-    int sparse;   /* spectra are */
+    int sparse;   /* spectra are, and keep: */
+    conv_box box;
     conv_cut cut;
     int fold; /* the one window of a periodic row as long as n: what its second half has
                  goes beyond the row and comes back onto the first */
     int64_t windows, step; /* step: numbers of y of a window */
+    int64_t groups;        /* of channels, in grouped arrays; of others: 1 */
+    int64_t few;           /* taps that products are to take (conv_few); 0: none */
 } conv_frame;
 
 /* ---- the model of costs (docs/conv.md (8)) ---- */
@@ -121,18 +131,33 @@ typedef struct conv_filters {
     int on_device; /* they lie in the device's memory, else in the host's */
 } conv_filters;
 
+/* Rows [batch][channels][length] or, of an array that is grouped, those of one group of
+   [batch][groups][channels][length] (conv_frame), to which a pointer points. Bits: */
+enum { CONV_GROUPED_DATA = 1, CONV_GROUPED_FACTOR = 2 };
+
 /* Rows, times those of `factor` if that is not NULL. */
 typedef struct conv_input {
     const void *data, *factor;
+    int grouped;
 } conv_input;
 
 /* Where results go, times those of `factor` if that is not NULL. */
 typedef struct conv_sink {
     void *data;
     const void *factor;
+    int grouped;
 } conv_sink;
 
 #define CONV_MOST_SINKS 2
+
+/* Operands of a product that are made of others where they are read: rows of groups go through
+   filters of few taps, causal. k[groups][channels][taps], bias likewise or NULL, in the type
+   of sums; the groups of x.data, of x.factor and of the factor of the only sink, or -1 for
+   those that are taken as they are. */
+typedef struct conv_few {
+    const void *k, *bias;
+    int group[3];
+} conv_few;
 
 /* For all rows  sink = k (*) x; adjoint: with the conjugate of the spectrum, which is the
    filter reversed, so that `before` and `after` change places. */
@@ -141,6 +166,7 @@ typedef struct conv_product {
     conv_input x;
     int sinks; /* 1 or 2 */
     conv_sink sink[CONV_MOST_SINKS];
+    const conv_few *few; /* of engines that take it; or NULL */
 } conv_product;
 
 /* dk[s] = sum over the rows of a filter and t of dy[t] x[t - s], dk_reverse[s] that for
@@ -241,6 +267,8 @@ struct conv_backend {
         danaus_device *dev, const conv_problem *p, const conv_frame *f,
         conv_engine **engine);
     void (*destroy)(conv_engine *engine);
+    /* Whether products take few taps of the frame's number. NULL: they do not. */
+    int (*takes_few)(const conv_engine *engine);
     /* How a window of the cut is transformed: "8 x 8 x 16 in vectors". */
     void (*describe)(const conv_engine *engine, conv_cut cut, struct text *to);
     /* Calls one after the other; without scratch for all of them, none. Jobs and filters

@@ -152,28 +152,33 @@ static void find_candidates(const search *s)
     }
 }
 
-/* Sparse spectra say themselves how long the transform is. */
+/* Sparse spectra say themselves how long the transform is: one of the best kernel. */
 static danaus_status use_sparse(const search *s)
 {
-    const conv_problem *p = s->p;
+    conv_cut cut = { .n = 4096 };
+    const conv_candidates *found = &s->choice->candidates;
     int64_t all = 1;
-    double share = 1;
-    int first = 0;
-    for (int i = 0; i < CONV_AXES; i++) {
-        all *= p->axes[i];
-        share *= (double)p->keep[i] / p->axes[i];
-    }
-    conv_cut cut = { dn_conv_next_kernel(s->dev, p->dtype, &first), MAX(4096, all), 0 };
-    if (!cut.kernel)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "%s has no convolutions of this type",
-            s->dev->name);
-    cut.radix = cut.kernel->radix;
+    for (int i = 0; i < CONV_AXES; i++)
+        all *= s->p->axes[i];
+    cut.n = MAX(cut.n, all);
     while (dn_conv_windows(&s->reach, cut.n) != 1)
         cut.n *= 2;
-    use(s, cut, 0);
-    s->choice->cost =
-        dn_conv_cost(&s->choice->model, &s->choice->work) * (0.4 + 0.6 * share);
+    for (int i = 0; (cut.kernel = dn_conv_next_kernel(s->dev, s->p->dtype, &i));) {
+        conv_frame f;
+        conv_work work;
+        conv_model model = dn_conv_model(s->dev, cut.kernel);
+        cut.radix = cut.kernel->radix;
+        if (can_cut(s, cut, &f, &work))
+            keep(
+                &s->choice->candidates,
+                (conv_candidate){ cut, dn_conv_cost(&model, &work) });
+    }
+    if (!found->count)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "%s has no convolutions with sparse spectra of this type and length",
+            s->dev->name);
+    use(s, found->best[0].cut, found->best[0].cost);
     return DANAUS_OK;
 }
 

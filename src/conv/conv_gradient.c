@@ -56,14 +56,15 @@ static danaus_status check_overlaps(
 static void add_sink(conv_product *p, void *data, const void *factor)
 {
     if (data)
-        p->sink[p->sinks++] = (conv_sink){ data, factor };
+        p->sink[p->sinks++] = (conv_sink){ .data = data, .factor = factor };
 }
 
 /* The products and sums that make the gradients. */
 static conv_job job_of(const operands *o)
 {
     const danaus_conv_gradients *to = o->to;
-    const conv_input p = { o->u, o->gate_in }, dc = { o->dy, o->gate_out };
+    const conv_input p = { .data = o->u, .factor = o->gate_in };
+    const conv_input dc = { .data = o->dy, .factor = o->gate_out };
     conv_job job = {
         .sums = to->dk || to->dk_reverse || to->dskip,
         .filter = { p, dc, to->dk, to->dk_reverse, to->dskip, 0 },

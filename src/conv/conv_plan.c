@@ -97,8 +97,9 @@ static danaus_status check_problem(const conv_problem *p)
     return dn_check_reserved(p->reserved, sizeof p->reserved);
 }
 
-danaus_status danaus_conv_plan_create(
-    danaus_device *device, const danaus_conv_desc *desc, danaus_conv_plan **plan)
+danaus_status dn_conv_plan_make(
+    danaus_device *device, const danaus_conv_desc *desc, int64_t groups, int64_t few,
+    danaus_conv_plan **plan)
 {
     if (!device || !desc || !plan)
         return dn_fail(
@@ -117,6 +118,8 @@ danaus_status danaus_conv_plan_create(
         return dn_fail_memory(sizeof *made, "a plan");
     made->conv = device->backend->conv;
     made->p = p;
+    made->groups = groups;
+    made->few = few;
     snprintf(made->device, sizeof made->device, "%s", device->name);
     danaus_status status = dn_conv_make_classes(device, made);
     if (status != DANAUS_OK)
@@ -124,6 +127,12 @@ danaus_status danaus_conv_plan_create(
     else
         *plan = made;
     return status;
+}
+
+danaus_status danaus_conv_plan_create(
+    danaus_device *device, const danaus_conv_desc *desc, danaus_conv_plan **plan)
+{
+    return dn_conv_plan_make(device, desc, 1, 0, plan);
 }
 
 void danaus_conv_plan_destroy(danaus_conv_plan *plan)
@@ -295,7 +304,9 @@ static danaus_status execute(
     TRY(dn_conv_check_apart(1, &to, 3, from));
     conv_job job = {
         .products = 1,
-        .product = { { .x = { u, gate_in }, .sinks = 1, .sink = { { y, gate_out } } } },
+        .product = { { .x = { .data = u, .factor = gate_in },
+                       .sinks = 1,
+                       .sink = { { .data = y, .factor = gate_out } } } },
     };
     return dn_conv_run(plan, device, spectrum, x, &job);
 }

@@ -26,8 +26,14 @@ struct danaus_conv_plan {
     conv_class *classes;
     int count;
     size_t spectrum_bytes;
+    int64_t groups, few; /* conv_frame */
     char device[32];
 };
+
+/* A plan for arrays of which some are grouped, and products that may take few taps. */
+danaus_status dn_conv_plan_make(
+    danaus_device *device, const danaus_conv_desc *desc, int64_t groups, int64_t few,
+    danaus_conv_plan **plan);
 
 /* Makes the classes of a plan that has none; on failure what is made is the plan's. */
 danaus_status dn_conv_make_classes(danaus_device *device, danaus_conv_plan *plan);

@@ -32,6 +32,8 @@ conv_frame dn_conv_reach(const conv_problem *p)
         .periodic = kinds[p->kind].periodic,
         .reverse = kinds[p->kind].reverse,
         .sparse = p->keep[0] != 0,
+        .box = p->keep[0] ? dn_conv_box(p) : (conv_box){ { 0 }, { 0 }, { 0 } },
+        .groups = 1,
     };
 }
 

@@ -50,13 +50,7 @@ void dn_conv_take_filter(
     const conv_frame *f, danaus_dtype sums, const void *window, int64_t filter,
     const conv_filter_sums *to);
 
-/* The box of frequencies that a sparse spectrum keeps (danaus/conv.h); axes are powers of
-   two. */
-typedef struct conv_box {
-    int shift[CONV_AXES];
-    int64_t mask[CONV_AXES], keep[CONV_AXES];
-} conv_box;
-
+/* The box of frequencies that a sparse problem keeps. */
 conv_box dn_conv_box(const conv_problem *p);
 int dn_conv_is_outside(const conv_box *b, int64_t frequency);
 

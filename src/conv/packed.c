@@ -80,8 +80,11 @@ danaus_status dn_conv_make_classes(danaus_device *device, danaus_conv_plan *plan
 {
     const conv_frame *frames[CONV_MOST_CLASSES];
     TRY(choose(device, plan));
-    for (int i = 0; i < plan->count; i++)
+    for (int i = 0; i < plan->count; i++) {
+        plan->classes[i].choice.frame.groups = plan->groups;
+        plan->classes[i].choice.frame.few = plan->few;
         frames[i] = &plan->classes[i].choice.frame;
+    }
     if (plan->count > 1 && plan->conv->prepare)
         TRY(plan->conv->prepare(device, plan->count, frames));
     for (int i = 0; i < plan->count; i++) {

@@ -13,7 +13,7 @@
 
 #define UNIT 16 /* a window has a multiple of so many points */
 
-enum { PERIODIC = 1, FOLD = 2, ADJOINT = 4 }; /* as in texts/conv_rows.cuh */
+enum { PERIODIC = 1, FOLD = 2, ADJOINT = 4 }; /* as in texts/conv_window.cuh */
 
 /* ---- the table ---- */
 
@@ -72,18 +72,36 @@ static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_FUNCTIONS] = {
     },
 };
 
+/* Part number p of a product by tensor cores, and whether its rows go through few taps. */
+static int part_of(int which, int *few)
+{
+    *few = which >= CONV_FEW;
+    return which - (*few ? CONV_FEW : CONV_FAST);
+}
+
+/* Of longer windows the product itself is of points. */
+static int use_of_part(
+    const gpu_conv_mma fast[GPU_CONV_MMA_PARTS], danaus_dtype dtype, int which,
+    gpu_use *use)
+{
+    int few, part = part_of(which, &few);
+    const gpu_conv_mma *m = &fast[part];
+    int is_there = m->root > 0;
+    if (few)
+        is_there &= m->few && (part != GPU_CONV_PRODUCT || m->rows == 1);
+    if (is_there)
+        dn_gpu_conv_mma_use(m, (gpu_conv_mma_part)part, dtype, few ? m->few : 0, use);
+    return is_there;
+}
+
 /* What a function of a plan is compiled from; 0: there is none. */
 static int use_of(
     const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
     danaus_dtype dtype, int half, int which, gpu_use *use)
 {
     const gpu_conv_use *c = &functions[s->levels - 1][which];
-    int part = which - CONV_FAST;
-    if (part >= 0) {
-        if (fast[part].root)
-            dn_gpu_conv_mma_use(&fast[part], (gpu_conv_mma_part)part, dtype, use);
-        return fast[part].root > 0;
-    }
+    if (which >= CONV_FAST)
+        return use_of_part(fast, dtype, which, use);
     if (!c->text || (which == CONV_SPECTRUM && !fast->root) ||
         (fast->root && (which == CONV_PRODUCT || which == CONV_JOIN)))
         return 0;
@@ -155,6 +173,12 @@ static danaus_status create(
     return status;
 }
 
+static int takes_few(const conv_engine *engine)
+{
+    const cuda_conv *e = (const cuda_conv *)engine;
+    return e->fast->root && e->fast->few;
+}
+
 static void describe(const conv_engine *engine, conv_cut cut, text *to)
 {
     const cuda_conv *e = (const cuda_conv *)engine;
@@ -215,19 +239,24 @@ danaus_status dn_cuda_conv_transform(
     cuda_transform o = *t;
     cuda_rows *r = &o.rows;
     const void *constants = e->constants;
-    int level = functions[e->shape.levels - 1][which].level,
-        part = (int)which - CONV_FAST;
+    conv_few few = { NULL, NULL, { -1, -1, -1 } };
+    if (o.few)
+        few = *o.few;
+    int level = functions[e->shape.levels - 1][which].level;
+    int groups = (few.group[0] + 1) | (few.group[1] + 1) << 4 | (few.group[2] + 1) << 8;
     gpu_launch launch =
         dn_gpu_conv_launch(&e->shape, level, o.items * e->shape.level[level].tiles);
-    if (part >= 0) {
-        launch = dn_gpu_conv_mma_launch(&d->gpu.facts, &e->fast[part], o.items);
+    if (which >= CONV_FAST) {
+        int is_few, part = part_of((int)which, &is_few);
+        launch = dn_gpu_conv_mma_launch(&d->gpu.facts, &e->fast[part], is_few, o.items);
         constants = e->matrices[part];
     }
     void *arguments[] = {
-        &o.x,       &o.x_factor, &o.y[0],      &o.y_factor[0], &o.y[1],  &o.y_factor[1],
-        &o.points,  &o.spectrum, &constants,   &o.first,       &o.items, &o.share,
-        &r->length, &r->batch,   &r->channels, &r->windows,    &r->step, &r->lead,
-        &r->before, &r->after,   &r->pieces,   &r->flags,
+        &o.x,           &o.x_factor, &o.y[0],     &o.y_factor[0], &o.y[1],
+        &o.y_factor[1], &o.points,   &o.spectrum, &constants,     &o.first,
+        &o.items,       &o.share,    &r->length,  &r->batch,      &r->channels,
+        &r->windows,    &r->step,    &r->lead,    &r->before,     &r->after,
+        &r->pieces,     &r->flags,   &few.k,      &few.bias,      &groups,
     };
     return dn_cuda_launch(d, e->function[which], &launch, arguments);
 }
@@ -243,7 +272,7 @@ danaus_status dn_cuda_conv_each(
 danaus_status dn_cuda_conv_mask(
     cuda_device *d, const cuda_conv *e, int64_t filters, void *spectrum)
 {
-    conv_box b = dn_conv_box(&e->p);
+    const conv_box b = e->frame.box;
     int shift[CONV_AXES], keep[CONV_AXES];
     int64_t count = filters * e->shape.n;
     if (!e->frame.sparse)
@@ -415,13 +444,14 @@ static danaus_status run_fast(
 {
     char *peaks = (char *)t->points + t->items * dn_gpu_conv_mma_points(e->fast);
     size_t bytes = (size_t)t->items * GPU_CONV_PEAKS_BYTES;
+    int of_rows = t->few ? CONV_FEW : CONV_FAST;
     if (e->fast->rows == 1)
-        return dn_cuda_conv_transform(d, e, CONV_FAST + GPU_CONV_PRODUCT, t);
+        return dn_cuda_conv_transform(d, e, of_rows + GPU_CONV_PRODUCT, t);
     CUDA_TRY(d->driver, MemsetAsync((cu_pointer)peaks, 0, bytes, d->stream));
-    TRY(dn_cuda_conv_transform(d, e, CONV_FAST + GPU_CONV_PEAKS, t));
-    TRY(dn_cuda_conv_transform(d, e, CONV_FAST + GPU_CONV_SPLIT, t));
+    TRY(dn_cuda_conv_transform(d, e, of_rows + GPU_CONV_PEAKS, t));
+    TRY(dn_cuda_conv_transform(d, e, of_rows + GPU_CONV_SPLIT, t));
     TRY(dn_cuda_conv_transform(d, e, CONV_FAST + GPU_CONV_PRODUCT, t));
-    return dn_cuda_conv_transform(d, e, CONV_FAST + GPU_CONV_JOIN, t);
+    return dn_cuda_conv_transform(d, e, of_rows + GPU_CONV_JOIN, t);
 }
 
 static danaus_status run_accurate(
@@ -443,10 +473,13 @@ static danaus_status run_product(
                          .x_factor = p->x.factor,
                          .points = d->scratch,
                          .spectrum = (void *)(uintptr_t)job->spectrum,
+                         .few = p->few,
                          .share = e->p.channels / e->p.filters };
+    t.rows.flags |= p->x.grouped << GROUPED_X;
     for (int i = 0; i < p->sinks; i++) {
         t.y[i] = p->sink[i].data;
         t.y_factor[i] = p->sink[i].factor;
+        t.rows.flags |= p->sink[i].grouped << (GROUPED_Y + 2 * i);
     }
     for (t.first = 0; t.first < g.items; t.first += g.group) {
         t.items = MIN(g.group, g.items - t.first);
@@ -558,6 +591,7 @@ const conv_backend dn_cuda_conv = {
     .prepare = dn_cuda_conv_prepare,
     .create = create,
     .destroy = destroy,
+    .takes_few = takes_few,
     .describe = describe,
     .run = run,
     .scratch_bytes = scratch_bytes,

@@ -25,7 +25,9 @@ typedef enum cuda_conv_function {
     CONV_BACK, /* from it */
     CONV_FILTER_JOIN,
     CONV_FAST, /* parts by tensor cores */
-    CONV_FUNCTIONS = CONV_FAST + GPU_CONV_MMA_PARTS
+    CONV_FEW =
+        CONV_FAST + GPU_CONV_MMA_PARTS, /* those whose rows go through few taps */
+    CONV_FUNCTIONS = CONV_FEW + GPU_CONV_MMA_PARTS
 } cuda_conv_function;
 
 typedef struct cuda_conv {
@@ -41,6 +43,10 @@ typedef struct cuda_conv {
     cu_function function[CONV_FUNCTIONS];
 } cuda_conv;
 
+/* Shifts of what is grouped (backend/conv.h) to the flags of rows: of x, of y or dy
+   (texts/conv_window.cuh). */
+enum { GROUPED_X = 3, GROUPED_Y = 5 };
+
 /* Operands of a transform (texts/conv_transform.cu). */
 typedef struct cuda_rows {
     int64_t length, batch, channels, windows, step, lead, before, after;
@@ -54,6 +60,7 @@ typedef struct cuda_transform {
     void *y[CONV_MOST_SINKS];
     const void *y_factor[CONV_MOST_SINKS];
     void *points, *spectrum;
+    const conv_few *few;  /* or NULL */
     int64_t first, items; /* windows */
     int64_t share;        /* channels of a filter */
 } cuda_transform;

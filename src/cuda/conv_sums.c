@@ -70,11 +70,14 @@ static danaus_status split(
                          .share = 1,
                          .first = first * s->each + part.from,
                          .items = (filters - 1) * s->each + part.to - part.from };
+    int flags = t.rows.flags;
+    t.rows.flags |= f->x.grouped << GROUPED_X;
     TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, &t));
     t.x = f->dy.data;
     t.x_factor = f->dy.factor;
     t.points = scratch + s->points;
     t.rows.before = t.rows.after = 0;
+    t.rows.flags = flags | f->dy.grouped << GROUPED_X;
     return dn_cuda_conv_transform(d, e, CONV_SPLIT, &t);
 }
 
@@ -95,6 +98,7 @@ static danaus_status add_windows(
     launch.blocks[0] = s->blocks;
     launch.threads = e->shape.level[two].team;
     launch.shared /= e->shape.level[two].members;
+    r.flags |= f->x.grouped << GROUPED_X | f->dy.grouped << GROUPED_Y;
     void *arguments[] = { &x,         &x_factor, &dy,         &dy_factor, &points,
                           &dy_points, &kept,     &sums,       &constants, &first,
                           &filters,   &parts,    &each,       &part.from, &part.to,

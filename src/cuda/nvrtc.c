@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define COMPILATION_FAILED 6 /* NVRTC_ERROR_COMPILATION */
-#define MOST_HEADERS       32
+#define MOST_HEADERS       64
 #define MOST_ARCHS         64
 #define MOST_OPTION        64 /* bytes */
 

@@ -29,6 +29,7 @@ typedef struct gpu_conv_shape {
     danaus_dtype sums;
     int circle; /* points are those mod Z^n - 1, else Z^n - i */
     int pair;   /* sums are made of pairs of rows (texts/conv_window.cuh) */
+    int groups; /* of arrays that are grouped */
     int64_t n, constants;
     int passes, levels;
     gpu_conv_pass pass[GPU_CONV_MOST_PASSES];

@@ -41,20 +41,33 @@ static double row_bytes(const conv_frame *f)
     return (double)(read + f->length) * (double)dn_size_of(f->cut.kernel->dtype);
 }
 
+/* The share of `count` least parts of frequencies that a spectrum has. */
+static double share_of(const gpu_conv_mma *m, int count)
+{
+    return m->sparse ? dn_gpu_conv_mma_kept(&m->box, count) / (double)count : 1;
+}
+
 /* Of windows by tensor cores, whose first factor is a matrix product: instructions of all
-   kinds, as operations. */
+   kinds, as operations; half of those that do not belong to it, of a matrix, are those of its
+   columns. What sparse spectra leave out is none: rows of a matrix, and blocks. */
 static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work)
 {
     gpu_conv_mma m[GPU_CONV_MMA_PARTS], *columns = &m[GPU_CONV_SPLIT];
     if (!dn_gpu_conv_mma_of(facts, f, m))
         return 0;
     double n = (double)(f->cut.n * f->windows) / (m->pair ? 2 : 1);
+    double rows = share_of(m, m->rows), blocks = share_of(m, m->rows * m->root);
     *work = (conv_work){ .idle = 1 };
-    work->amount[OPERATIONS] = n * (40 + (m->root + columns->root) / 2.0);
-    work->amount[SHARED] = (columns->root ? 40 : 24) * n;
     work->amount[MEMORY] = row_bytes(f);
-    if (columns->root)
-        work->amount[MEMORY] += 16 * n;
+    if (!columns->root) {
+        work->amount[OPERATIONS] = n * (40 * blocks + m->root / 2.0);
+        work->amount[SHARED] = n * (12 + 12 * blocks);
+        return 1;
+    }
+    work->amount[OPERATIONS] = n * (20 * (blocks + share_of(m, columns->root)) +
+                                    rows * m->root / 2.0 + columns->root / 2.0);
+    work->amount[SHARED] = n * (24 * rows + 16);
+    work->amount[MEMORY] += 16 * n * rows;
     return 1;
 }
 

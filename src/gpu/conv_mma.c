@@ -109,6 +109,7 @@ int dn_gpu_conv_mma_matrix(
                             .half = half,
                             .pair = pair,
                             .rows = r ? 16 * r : 1,
+                            .kept = r ? 16 * r : 1,
                             .columns = 256 * root };
     if (!find_blocks(f, rows))
         return 0;
@@ -144,11 +145,45 @@ int dn_gpu_conv_mma(
            dn_gpu_conv_mma_matrix(f, (int)best, (int)(tall / best), half, pair, m);
 }
 
+static int bits_of(int n)
+{
+    int bits = 0;
+    while (n >> bits > 1)
+        bits++;
+    return bits;
+}
+
+int dn_gpu_conv_mma_kept(const conv_box *box, int count)
+{
+    int left = bits_of(count), kept = 1;
+    for (int i = 0; i < CONV_AXES; i++) {
+        int bits = MIN(box->shift[i], left);
+        kept *= (int)MIN(box->keep[i], (int64_t)1 << bits);
+        left -= bits;
+    }
+    return kept << left;
+}
+
+void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
+{
+    for (int i = 0; i < GPU_CONV_MMA_PARTS; i++) {
+        m[i].groups = (int)frame->groups;
+        m[i].few = frame->few <= GPU_CONV_MOST_FEW ? (int)frame->few : 0;
+        m[i].sparse = frame->sparse;
+        m[i].box = frame->box;
+        if (frame->sparse)
+            m[i].kept = dn_gpu_conv_mma_kept(&frame->box, m[i].rows);
+    }
+}
+
 int dn_gpu_conv_mma_of(
     const gpu_facts *f, const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
 {
-    return dn_gpu_conv_mma(
+    int made = dn_gpu_conv_mma(
         f, frame->cut.n, dn_gpu_conv_half(frame), dn_gpu_conv_circle(frame), m);
+    if (made)
+        dn_gpu_conv_mma_fit(frame, m);
+    return made;
 }
 
 /* ---- tables ---- */
@@ -308,15 +343,29 @@ void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to)
 
 /* ---- the text ---- */
 
-/* Blocks of a multiprocessor, by what 9.0 has. */
-static int resident(const gpu_conv_mma *m)
+/* Blocks of a multiprocessor, by what 9.0 has; few taps take more registers than there are for
+   as many as columns have. */
+static int resident(const gpu_conv_mma *m, int few)
 {
     int64_t room = (228 << 10) / (block_bytes(m) + 1024);
-    return (int)CLAMP(room, 1, m->resident / (m->warps * m->members));
+    int warps = few ? MIN(m->resident, MANY_WARPS) : m->resident;
+    return (int)CLAMP(room, 1, MAX(1, warps / (m->warps * m->members)));
+}
+
+/* What texts/conv_mma_sparse.cuh knows. */
+static void define_kept(const gpu_conv_mma *m, text *to)
+{
+    dn_text(
+        to, "#define ROW_BITS %d\n#define KEPT_ROWS %d\n", bits_of(m->rows), m->kept);
+    dn_text(to, "#define KEPT(X)");
+    for (int i = 0; i < CONV_AXES; i++)
+        dn_text(to, " X(%d, %d)", m->box.shift[i], (int)m->box.keep[i]);
+    dn_text(to, "\n");
 }
 
 void dn_gpu_conv_mma_use(
-    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, gpu_use *use)
+    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, int few,
+    gpu_use *use)
 {
     text to = { use->defines, sizeof use->defines, 0 };
     int from_points =
@@ -335,12 +384,18 @@ void dn_gpu_conv_mma_use(
         "#define ROOT %d\n#define HALF %d\n#define PAIR %d\n#define WARPS %d\n"
         "#define MEMBERS %d\n#define RESIDENT %d\n#define NEAR %d\n",
         m->root, m->half && !m->pair && !(from_points && to_points), m->pair, m->warps,
-        m->members, resident(m), m->near);
+        m->members, resident(m, few), m->near);
     dn_text(
         &to,
         "#define ROWS %d\n#define COLUMNS %d\n#define LOAD %d\n#define STORE %d\n"
         "#define FORWARD %d\n#define INVERSE %d\n",
         m->rows, m->columns, from_points, to_points, forward, inverse);
+    if (m->groups > 1 && !(from_points && to_points))
+        dn_text(&to, "#define GROUPS %d\n", m->groups);
+    if (few)
+        dn_text(&to, "#define TAPS %d\n", few);
+    if (m->sparse)
+        define_kept(m, &to);
 }
 
 void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use)
@@ -351,10 +406,10 @@ void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use)
 }
 
 gpu_launch dn_gpu_conv_mma_launch(
-    const gpu_facts *f, const gpu_conv_mma *m, int64_t items)
+    const gpu_facts *f, const gpu_conv_mma *m, int few, int64_t items)
 {
-    int64_t tasks = items * (m->tiled ? m->columns / 16 : m->rows);
+    int64_t tasks = items * (m->tiled ? m->columns / 16 : m->kept);
     return dn_gpu_stay(
-        CEIL_DIV(tasks, m->members), (int64_t)f->units * resident(m),
+        CEIL_DIV(tasks, m->members), (int64_t)f->units * resident(m, few),
         32 * m->warps * m->members, block_bytes(m));
 }

@@ -8,14 +8,22 @@
 /* How windows are multiplied: those of `rows` = 1 row at once, in one launch; of longer ones
    tiles of 16 columns, and then the rows, which these leave. */
 typedef struct gpu_conv_mma {
-    int root;           /* 256 root points are multiplied together */
-    int half, pair;     /* of the numbers of signals (texts/conv_window.cuh) */
-    int rows, columns;  /* a window as a matrix of points */
-    int tiled;          /* columns of it, else rows */
+    int root;          /* 256 root points are multiplied together */
+    int half, pair;    /* of the numbers of signals (texts/conv_window.cuh) */
+    int rows, columns; /* a window as a matrix of points */
+    int tiled;         /* columns of it, else rows */
+    int groups;        /* of arrays that are grouped */
+    int few;           /* taps that rows may go through; 0: none */
+    int sparse;        /* of a spectrum, whose box is: */
+    conv_box box;
+    int kept;           /* rows that have frequencies in it */
     int warps, members; /* for so many; of them in a block */
     int near;           /* tables lie in shared memory */
     int resident;       /* warps of a multiprocessor for which there are registers */
 } gpu_conv_mma;
+
+/* Few taps, at most: of a chunk of four numbers those of the chunk before are enough. */
+#define GPU_CONV_MOST_FEW 5
 
 /* What launches do (texts/conv_mma.cu). */
 typedef enum gpu_conv_mma_part {
@@ -39,6 +47,12 @@ int dn_gpu_conv_mma_matrix(
     const gpu_facts *f, int r, int root, int half, int pair,
     gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
 
+/* The groups and the spectrum of a frame, for windows as long as its. */
+void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
+
+/* Of `count` least parts of frequencies, a power of two: those that a box keeps some of. */
+int dn_gpu_conv_mma_kept(const conv_box *box, int count);
+
 /* Have they the same tables? */
 int dn_gpu_conv_mma_same(const gpu_conv_mma *a, const gpu_conv_mma *b);
 
@@ -55,17 +69,19 @@ static inline int64_t dn_gpu_conv_mma_spectrum(const gpu_conv_mma *m)
 /* Bytes of the points of a window, and of what is behind those of all windows. */
 static inline int64_t dn_gpu_conv_mma_points(const gpu_conv_mma *m)
 {
-    return (int64_t)m->rows * m->columns * 4;
+    return (int64_t)m->kept * m->columns * 4;
 }
 #define GPU_CONV_PEAKS_BYTES 8 /* of a window */
 
+/* few: as many taps are taken by rows, or 0. */
 void dn_gpu_conv_mma_use(
-    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, gpu_use *use);
+    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, int few,
+    gpu_use *use);
 /* What texts/conv_spectrum.cu has to know. */
 void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use);
 
-/* Of so many windows. */
+/* Of so many windows; few: as above. */
 gpu_launch dn_gpu_conv_mma_launch(
-    const gpu_facts *f, const gpu_conv_mma *m, int64_t items);
+    const gpu_facts *f, const gpu_conv_mma *m, int few, int64_t items);
 
 #endif

@@ -167,6 +167,7 @@ int dn_gpu_conv_shape_of(
     int made = dn_gpu_conv_shape(f, sums, frame->cut.n, shape);
     shape->circle = dn_gpu_conv_circle(frame);
     shape->pair = shape->circle && frame->cut.kernel->fast;
+    shape->groups = (int)frame->groups;
     return made;
 }
 
@@ -279,6 +280,8 @@ void dn_gpu_conv_use(
     use->defines[0] = '\0';
     dn_text(
         &to, "#define TYPE_%s 1\n", danaus_dtype_name(c->is_signal ? dtype : s->sums));
+    if (c->is_signal && s->groups > 1)
+        dn_text(&to, "#define GROUPS %d\n", s->groups);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         dn_text(&to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
     define_passes(s, l, &to);

@@ -3,7 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "conv/frame.h"
 #include "gpu/conv.h"
+#include "gpu/rows.h"
 #include "support/device.h"
 
 #include <math.h>
@@ -137,12 +139,82 @@ static void constants_lie_on_the_circle(void **state)
     }
 }
 
+/* Windows by tensor cores have filters that other kernels transform, so their lengths are
+   such that these can. */
+static void every_window_of_tensor_cores_has_filters(void **state)
+{
+    (void)state;
+    static const conv_kernel fast = { .name = "fast", .dtype = DANAUS_F16, .fast = 1 };
+    gpu_device dev = { .facts = { .arch = 90, .units = 132, .shared = 227 << 10 } };
+    int possible = 0;
+    for (int64_t n = 256; n <= 1 << 14; n += 256) {
+        conv_problem p = {
+            .channels = 1, .length = n, .filter_length = n, .filters = 1
+        };
+        conv_frame reach = dn_conv_reach(&p);
+        conv_frame f = dn_conv_cut_rows(&reach, (conv_cut){ &fast, n, 16 });
+        conv_work work;
+        gpu_conv_shape s;
+        int can = dn_gpu_conv_work(&dev.base, &f, 0, &work);
+        assert_true(!can || dn_gpu_conv_shape(&dev.facts, DANAUS_F32, n, &s));
+        possible += can;
+    }
+    assert_int_equal(possible, 36); /* 7 is the largest prime of so many up to 64 */
+}
+
+/* On an H100: a causal row of 2^21 numbers with all of a spectrum, or a box. */
+static double cost_of_sparse(const danaus_device *dev, const int32_t *keep)
+{
+    static const conv_kernel fast = { .name = "fast", .dtype = DANAUS_F16, .fast = 1 };
+    conv_problem p = {
+        .channels = 1, .length = 1 << 21, .filter_length = 1 << 21, .filters = 1
+    };
+    for (int i = 0; i < CONV_AXES && keep; i++) {
+        p.axes[i] = 8;
+        p.keep[i] = keep[i];
+    }
+    conv_frame reach = dn_conv_reach(&p);
+    conv_frame f = dn_conv_cut_rows(&reach, (conv_cut){ &fast, 1 << 21, 16 });
+    conv_term term[CONV_MOST_TERMS];
+    conv_work work;
+    double seconds = 0;
+    assert_true(dn_gpu_conv_work(dev, &f, 0, &work));
+    for (int i = dn_gpu_conv_terms(dev, &fast, term) - 1; i >= 0; i--)
+        seconds += work.amount[i] * term[i].second;
+    return seconds;
+}
+
+/* Whatever rows or blocks that are left out, the cost is less, and never less than that of the
+   first axes. */
+static void what_spectra_leave_out_costs_nothing_on_tensor_cores(void **state)
+{
+    (void)state;
+    static const int32_t keep[][CONV_AXES] = {
+        { 8, 8, 8, 8 }, { 8, 8, 4, 4 }, { 5, 6, 4, 3 }, { 4, 4, 4, 4 }, { 2, 3, 8, 8 }
+    };
+    gpu_device dev = { .facts = { .arch = 90,
+                                  .units = 132,
+                                  .shared = 227 << 10,
+                                  .l2 = 50 << 20,
+                                  .bandwidth = 3.3e12 } };
+    dn_gpu_fill_rates(&dev.facts, 1.98e9);
+    double whole = cost_of_sparse(&dev.base, NULL), last = INFINITY;
+    for (int i = 0; i < 5; i++) {
+        double cost = cost_of_sparse(&dev.base, keep[i]);
+        print_message("box %d: %.2f of the whole\n", i, cost / whole);
+        assert_true(cost < last && cost > 0.1 * whole && cost <= whole);
+        last = cost;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_is_whole),
         cmocka_unit_test(lengths_that_matter_have_a_shape),
         cmocka_unit_test(constants_lie_on_the_circle),
+        cmocka_unit_test(every_window_of_tensor_cores_has_filters),
+        cmocka_unit_test(what_spectra_leave_out_costs_nothing_on_tensor_cores),
     };
     return cmocka_run_group_tests_name("shapes of windows", tests, NULL, NULL);
 }

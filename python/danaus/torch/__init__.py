@@ -9,6 +9,7 @@ from danaus.torch.composed import InterpolatedLinear, SumLinear
 from danaus.torch.compress import compress
 from danaus.torch.conv import GatedLongConv, LongConv, ShortConv
 from danaus.torch.fuse import FusedLinear, fuse_qkv
+from danaus.torch.hyena import HyenaOperator
 from danaus.torch.linear import KSLinear, MonarchLinear, freeze
 from danaus.torch.monarch import CausalMonarchConv
 from danaus.torch.replace import Report, replace_linear
@@ -18,7 +19,7 @@ from danaus.torch.replace import Report, replace_linear
 __all__ = [
     "functional",
     "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
-    "CausalMonarchConv", "GatedLongConv", "LongConv", "ShortConv",
+    "CausalMonarchConv", "GatedLongConv", "HyenaOperator", "LongConv", "ShortConv",
     "InterpolatedLinear", "SumLinear", "Report", "compress", "replace_linear",
 ]
 # fmt: on

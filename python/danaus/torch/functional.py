@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from danaus.torch._conv_functions import long_conv, short_conv
+from danaus.torch._hyena_functions import hyena
 from danaus.torch._ops import linear, ops
 
-__all__ = ["ks_linear", "long_conv", "short_conv"]
+__all__ = ["hyena", "ks_linear", "long_conv", "short_conv"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": lambda v: v,

@@ -37,6 +37,7 @@ void dn_conv_forward(
    piece, and then the next channel, so that rows that share a filter follow each other. */
 typedef struct conv_place {
     int64_t first, length; /* of its row, numbers of the arrays */
+    int64_t beside;        /* numbers of other groups before it, in grouped arrays */
     int64_t filter, window;
 } conv_place;
 

@@ -245,15 +245,17 @@ static void transform(danaus_device *dev, const conv_call *c, void *scratch)
 
 /* ---- products ---- */
 
-static size_t row_offset(const cpu_engine *e, const conv_place *at)
+static size_t row_offset(const cpu_engine *e, const conv_place *at, int grouped)
 {
-    return (size_t)at->first * danaus_dtype_size(e->p.dtype);
+    int64_t first = at->first + (grouped ? at->beside : 0);
+    return (size_t)first * danaus_dtype_size(e->p.dtype);
 }
 
 /* NULL stays NULL. */
-static const void *row_of(const cpu_engine *e, const void *data, const conv_place *at)
+static const void *row_of(
+    const cpu_engine *e, const void *data, const conv_place *at, int grouped)
 {
-    return data ? (const char *)data + row_offset(e, at) : NULL;
+    return data ? (const char *)data + row_offset(e, at, grouped) : NULL;
 }
 
 conv_place dn_conv_place(const cpu_engine *e, const conv_job *job, int64_t item)
@@ -267,7 +269,9 @@ conv_place dn_conv_place(const cpu_engine *e, const conv_job *job, int64_t item)
         at.length = piece->length;
         at.window = piece->number;
     } else {
-        at.first = (window / windows * e->p.channels + channel) * e->p.length;
+        int64_t batch = window / windows, rows = e->p.channels;
+        at.first = (batch * rows + channel) * e->p.length;
+        at.beside = batch * (e->frame.groups - 1) * rows * e->p.length;
         at.length = e->p.length;
         at.window = window % windows;
     }
@@ -278,8 +282,8 @@ conv_source dn_conv_source(
     const cpu_engine *e, conv_input from, const conv_place *at, range used)
 {
     return (conv_source){
-        .data = row_of(e, from.data, at),
-        .factor = row_of(e, from.factor, at),
+        .data = row_of(e, from.data, at, from.grouped & CONV_GROUPED_DATA),
+        .factor = row_of(e, from.factor, at, from.grouped & CONV_GROUPED_FACTOR),
         .length = at->length,
         .from = used.from,
         .to = used.to,
@@ -305,8 +309,11 @@ static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window 
     w->source = dn_conv_source(e, p->x, &at, s.used);
     w->sinks = p->sinks;
     for (int i = 0; i < p->sinks; i++) {
-        w->sink[i].data = (char *)p->sink[i].data + row_offset(e, &at);
-        w->sink[i].factor = row_of(e, p->sink[i].factor, &at);
+        const conv_sink *to = &p->sink[i];
+        w->sink[i].data =
+            (char *)to->data + row_offset(e, &at, to->grouped & CONV_GROUPED_DATA);
+        w->sink[i].factor =
+            row_of(e, to->factor, &at, to->grouped & CONV_GROUPED_FACTOR);
     }
     w->start = s.start;
     w->out = (range){ s.y.from - s.start, s.y.to - s.start };

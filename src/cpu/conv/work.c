@@ -131,6 +131,16 @@ static void count_bytes(
     amount[MEMORY] = far * window;
 }
 
+/* The share of a transform whose time is that of a whole spectrum's: roughly, as blocks drop
+   out pass after pass. */
+static double counts(const conv_frame *f)
+{
+    double share = 1;
+    for (int i = 0; i < CONV_AXES && f->sparse; i++)
+        share *= (double)f->box.keep[i] / (double)(f->box.mask[i] + 1);
+    return f->sparse ? 0.4 + 0.6 * share : 1;
+}
+
 static void count(
     const cpu_device *d, const conv_frame *f, const conv_code *code,
     const conv_tables *t, double *amount)
@@ -149,7 +159,7 @@ static void count(
     }
     count_bytes(d, code, t, fill, amount);
     for (int i = 0; i < TERMS; i++)
-        amount[i] *= (double)f->windows;
+        amount[i] *= (double)f->windows * counts(f);
 }
 
 /* A plan must not know how many threads there are: the twelfth root of the product for 2,

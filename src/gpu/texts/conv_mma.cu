@@ -28,7 +28,15 @@
    Rows are scaled by a power of two so that they do not leave the range of f16, and the
    spectrum has a scale for each filter.
 
-   conv_mma_rows.cuh brings rows to shared memory, conv_mma_products.cuh multiplies.
+   Sparse spectra keep frequencies p + ROWS (p0 + ROOT (p1 + 16 p2)) of a box: KEPT(X) is X of
+   log2 of each of its axes and how many are kept of it. Rows p that have none are neither
+   made, stored nor read; nor are blocks p0 without any.
+
+   TAPS: numbers of x, of its factor and of that of y that are grouped may be those of rows that
+   go through as many taps where they are read (conv_mma_few.cuh); 0: none.
+
+   conv_mma_rows.cuh brings rows to shared memory, conv_mma_products.cuh multiplies,
+   conv_mma_sparse.cuh says what is kept.
 
    ROOT, WARPS for a window, MEMBERS windows of a block, HALF and PAIR (conv_window.cuh),
    TYPE_f16, _bf16, _f32: of rows. */
@@ -37,7 +45,7 @@
 #define POINTS  (ROOT * 256) /* that a member has at once */
 #define WINDOW  (ROWS * COLUMNS)
 #define TILED   (FORWARD != INVERSE)
-#define TASKS   (TILED ? COLUMNS / 16 : ROWS) /* of a window */
+#define TASKS   (TILED ? COLUMNS / 16 : FORWARD ? KEPT_ROWS : ROWS) /* of a window */
 #define PARTS   (HALF ? 1 : 2) /* of rows of x that count: real, imaginary */
 #define IN      (ROOT * PARTS)
 #define BOTH    (2 * ROOT)
@@ -80,14 +88,20 @@ INLINE X store(float v) { return (u16)pack_pair(v, 0); }
 INLINE u32 stored_pair(float v0, float v1) { return pack_pair(v0, v1); }
 #endif
 
+#include "conv_mma_sparse.cuh"
 #include "conv_window.cuh"
+
+#ifndef TAPS
+#define TAPS 0
+#endif
+#include "conv_mma_few.cuh"
 
 /* What a member of a block works on, in shared memory: rows of D, and of x before. */
 #define OWN_BYTES ((ROOT == 1 ? BOTH : 16 * TILES(BOTH)) * PITCH)
 
 /* What lies between launches, bytes: the points of each window, and of all windows, behind
    them, the largest magnitudes of rows, real and imaginary. */
-#define WINDOW_BYTES ((int64)WINDOW * 4)
+#define WINDOW_BYTES ((int64)KEPT_ROWS * COLUMNS * 4)
 
 /* Where tables of matrices and turns begin, as registers of lanes, in uint4. */
 #define FIRST_AT      0 /* [row tile][column tile] */
@@ -102,6 +116,7 @@ INLINE u32 stored_pair(float v0, float v1) { return pack_pair(v0, v1); }
 typedef struct work {
     rows r;
     window w;
+    few_row few[2];      /* of x, of its factor */
     const uint4 *tables; /* this lane's */
     u32 near;            /* NEAR: their copy in shared memory */
     u32 d;               /* the address of D */
@@ -159,6 +174,8 @@ INLINE void split_tile(const work *k, int p0)
 {
     u32 re[4], im[4];
     float4 turns[4];
+    if (is_left_out(p0))
+        return;
     load_right(k, p0, re, im);
     complex_left a = load_left(k, INNER_AT + p0 * 64);
     complex_tile e = multiply_some(&a, re, im, LOADED == 1, 0);
@@ -173,16 +190,19 @@ INLINE void split_tile(const work *k, int p0)
     UNROLL for (int half = 0; half < 2; half++)
     {
         spot at = spot_of(0, p0, k->lane / 4 + half * 8, 0);
-        put_points(k, at, e.re, half, 1);
+        int wanted = !is_left_out(p0 + ROOT * at.q);
+        put_points(k, at, e.re, half, wanted);
         at.part = 1;
-        put_points(k, at, e.im, half, 1);
+        put_points(k, at, e.im, half, wanted);
     }
 }
 
-/* And back. */
+/* And back. Blocks that are left out are zeros already. */
 INLINE void join_tile(const work *k, const sinks *s, int p0)
 {
     u32 re[4], im[4];
+    if (is_left_out(p0))
+        return;
     load_right(k, p0, re, im);
     UNROLL for (int i = 0; i < 4; i++)
     {
@@ -261,7 +281,8 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
     const X *x, const X *x_factor, X *y, const X *y_factor, X *y2, const X *y2_factor,
     char *points, const char *spectra, const uint4 *constants, int64 first, int64 items,
     int64 share, int64 length, int64 batch, int64 channels, int64 windows, int64 step,
-    int64 lead, int64 before, int64 after, const piece *pieces, int flags)
+    int64 lead, int64 before, int64 after, const piece *pieces, int flags, const float *few,
+    const float *few_bias, int few_groups)
 {
     extern __shared__ u8 memory[];
     work k;
@@ -287,25 +308,31 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
         scales back = {};
         k.points = points + t.window * WINDOW_BYTES;
         k.peaks = (u32 *)(points + items * WINDOW_BYTES) + t.window * 2;
+        const X *from = x + beside(&k.r, &k.w, GROUPED_X);
+        const X *gate = x_factor + beside(&k.r, &k.w, GROUPED_X_FACTOR);
+        UNROLL for (int i = 0; i < 2 && !LOAD; i++)
+            k.few[i] = few_of(&k.r, &k.w, few, few_bias, few_groups, i);
         if (!FORWARD && !INVERSE) {
-            add_peaks(&k, x, x_factor);
+            add_peaks(&k, from, gate);
             continue;
         }
         if (LOAD)
             load_points(&k);
         else
-            load_rows(&k, x, x_factor, most, &back);
+            load_rows(&k, from, gate, most, &back);
+        const int row = TILED ? 0 : kept_row(k.task);
         const char *spectrum =
-            spectra + ((int64)t.filter * ROWS + (TILED ? 0 : k.task)) * SPECTRUM_BYTES;
-        sinks to = { { y, y2 }, { y_factor, y2_factor } };
+            spectra + ((int64)t.filter * ROWS + row) * SPECTRUM_BYTES;
+        sinks to = sinks_of(&k, y, y_factor, y2, y2_factor);
         if (!STORE) {
             if (LOAD)
                 scales_of(k.peaks, &back);
             float scale = *(const float *)(spectrum + COLUMNS * 4);
             to.scale.of[0] = back.of[0] * scale;
             to.scale.of[1] = back.of[1] * scale;
-            to.is_plain = is_plain_sink(&k, y, y_factor) &&
-                          (!y2 || is_plain_sink(&k, y2, y2_factor));
+            to.few = few_of(&k.r, &k.w, few, few_bias, few_groups, 2);
+            to.is_plain = is_plain_sink(&k, to.y[0], to.factor[0]) &&
+                          (!y2 || is_plain_sink(&k, to.y[1], to.factor[1]));
         }
         meet_all(&k);
         if (FORWARD && ROOT > 1) {
@@ -314,7 +341,9 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
         }
         ROLL for (int p0 = k.warp; p0 < ROOT; p0 += WARPS)
         {
-            if (FORWARD && INVERSE)
+            if (FORWARD && INVERSE && is_left_out(row + ROWS * p0))
+                clear_block(&k, p0);
+            else if (FORWARD && INVERSE)
                 inner_tile(&k, &to, p0, (const uint4 *)spectrum);
             else if (FORWARD)
                 split_tile(&k, p0);

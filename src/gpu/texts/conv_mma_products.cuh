@@ -57,9 +57,21 @@ INLINE void first_forward(const work *k)
 typedef struct sinks {
     X *y[2];
     const X *factor[2];
+    few_row few;  /* of factor[0] */
     int is_plain; /* aligned to four, and all numbers are made */
     scales scale;
 } sinks;
+
+INLINE sinks sinks_of(
+    const work *k, X *y, const X *y_factor, X *y2, const X *y2_factor)
+{
+    sinks s = {};
+    s.y[0] = y + beside(&k->r, &k->w, GROUPED_Y(0));
+    s.y[1] = y2 + beside(&k->r, &k->w, GROUPED_Y(1));
+    s.factor[0] = y_factor + beside(&k->r, &k->w, GROUPED_Y_FACTOR(0));
+    s.factor[1] = y2_factor + beside(&k->r, &k->w, GROUPED_Y_FACTOR(1));
+    return s;
+}
 
 INLINE int is_plain_sink(const work *k, const X *y, const X *factor)
 {
@@ -68,16 +80,47 @@ INLINE int is_plain_sink(const work *k, const X *y, const X *factor)
 }
 
 INLINE void put_number(
-    const X *factor, X *y, range made, int64 base, int j, float v)
+    const window *w, const few_row *few, const X *factor, X *y, int64 base, int j, float v)
 {
-    if (is_in(made, j))
-        y[base + j] = store(factor ? v * load(factor[base + j]) : v);
+    if (is_in(w->made, j))
+        y[base + j] = store(factor ? v * read_number(w, few, factor + base + j, j) : v);
 }
 
-INLINE void put_plain(X *to, const X *factor, const float v[4])
+/* Four numbers, aligned. */
+INLINE void load_four(const X *from, float v[4])
 {
-    float of[4];
-    UNROLL for (int n = 0; n < 4; n++) of[n] = factor ? v[n] * load(factor[n]) : v[n];
+    if (sizeof(X) == 4) {
+        float4 words = *(const float4 *)from;
+        v[0] = words.x, v[1] = words.y, v[2] = words.z, v[3] = words.w;
+    } else {
+        uint2 words = *(const uint2 *)from;
+        v[0] = load((X)words.x), v[1] = load((X)(words.x >> 16));
+        v[2] = load((X)words.y), v[3] = load((X)(words.y >> 16));
+    }
+}
+
+/* The same of a factor's from j on, which go through few taps. */
+INLINE void read_four(const work *k, const few_row *f, const X *from, int j, float v[4])
+{
+    float before[4];
+    load_four(from, v);
+    if (!TAPS || !f->is_on)
+        return;
+    if (is_in(k->w.row, j - 4))
+        load_four(from - 4, before);
+    else
+        UNROLL for (int n = 0; n < 4; n++)
+            before[n] = is_in(k->w.row, j - 4 + n) ? load(from[n - 4]) : 0;
+    make_numbers(f, before, 4, v);
+}
+
+INLINE void put_plain(
+    const work *k, const few_row *few, X *to, const X *factor, int j, const float v[4])
+{
+    float of[4], by[4];
+    if (factor)
+        read_four(k, few, factor, j, by);
+    UNROLL for (int n = 0; n < 4; n++) of[n] = factor ? v[n] * by[n] : v[n];
     if (sizeof(X) == 2) {
         uint2 words = { stored_pair(of[0], of[1]), stored_pair(of[2], of[3]) };
         *(uint2 *)to = words;
@@ -99,12 +142,13 @@ INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
         const X *factor = s->factor[n];
         if (!y || !is_row(k, a.part))
             continue;
+        const few_row none = {}, *few = n ? &none : &s->few;
         if (s->is_plain) {
-            put_plain(y + base + j, factor ? factor + base + j : 0, v);
+            put_plain(k, few, y + base + j, factor ? factor + base + j : 0, j, v);
             continue;
         }
         UNROLL for (int i = 0; i < 4; i++)
-            put_number(factor, y, k->w.made, base, j + i, v[i]);
+            put_number(&k->w, few, factor, y, base, j + i, v[i]);
     }
 }
 
@@ -284,6 +328,14 @@ INLINE void put_tile(const work *k, int r, const float v[2][4])
         store_shared32(place_in_d(k, r, g, n) + t * 4, pack_pair(v[n][0], v[n][1]));
         store_shared32(place_in_d(k, r, g + 8, n) + t * 4, pack_pair(v[n][2], v[n][3]));
     }
+}
+
+/* A block without frequencies. */
+INLINE void clear_block(const work *k, int p0)
+{
+    complex_tile none = {};
+    put_tile(k, p0, none.re);
+    put_tile(k, ROOT + p0, none.im);
 }
 
 /* A tile of results, if there is no first index. */

@@ -144,7 +144,10 @@ INLINE float number_of(const work *k, const X *x, const X *factor, spot a)
     int j = number_in_window(k, a), is_there = is_in(k->w.there, j) && is_row(k, a.part);
     int64 at = base_of(k, a.part);
     at += place_in_row(&k->r, &k->w, is_there ? j : k->w.there.from);
-    return !is_there ? 0 : factor ? load(x[at]) * load(factor[at]) : load(x[at]);
+    if (!is_there)
+        return 0;
+    float v = read_number(&k->w, &k->few[0], x + at, j);
+    return factor ? v * read_number(&k->w, &k->few[1], factor + at, j) : v;
 }
 
 /* Eight numbers that are there and aligned. */
@@ -167,6 +170,21 @@ INLINE void load_eight(const X *from, float v[8])
     }
 }
 
+/* The same of numbers from j on that go through few taps. */
+INLINE void read_eight(const work *k, const few_row *f, const X *from, int j, float v[8])
+{
+    float before[8];
+    load_eight(from, v);
+    if (!TAPS || !f->is_on)
+        return;
+    if (is_in(k->w.row, j - 8))
+        load_eight(from - 8, before);
+    else
+        UNROLL for (int n = 0; n < 8; n++)
+            before[n] = is_in(k->w.row, j - 8 + n) ? load(from[n - 8]) : 0;
+    make_numbers(f, before, 8, v);
+}
+
 /* A chunk of x, times that of the factor. */
 INLINE void numbers_of(
     const work *k, const X *x, const X *factor, spot a, int is_wide, float v[8])
@@ -175,9 +193,9 @@ INLINE void numbers_of(
     int64 at = base_of(k, a.part) + j;
     if (is_wide && is_in(k->w.there, j) && is_in(k->w.there, j + 7) && is_row(k, a.part)) {
         float by[8];
-        load_eight(x + at, v);
+        read_eight(k, &k->few[0], x + at, j, v);
         if (factor)
-            load_eight(factor + at, by);
+            read_eight(k, &k->few[1], factor + at, j, by);
         UNROLL for (int n = 0; n < 8; n++) v[n] *= factor ? by[n] : 1;
         return;
     }
@@ -245,7 +263,8 @@ INLINE void load_row(
 /* Is a row one of 16 bits whose chunks lie together, aligned? */
 INLINE int is_plain(const work *k, const X *x, const X *factor)
 {
-    return !IS_WIDE && !factor && !wraps(k) && is_aligned(k, x, 16);
+    int is_made = TAPS && k->few[0].is_on;
+    return !IS_WIDE && !factor && !is_made && !wraps(k) && is_aligned(k, x, 16);
 }
 
 /* A chunk of such a row, all of which is there, or not. */
@@ -367,7 +386,7 @@ INLINE void add_peaks(const work *k, const X *x, const X *factor)
 
 INLINE u16 *point_of(const work *k, spot a)
 {
-    int row = TILED ? a.q0 + ROOT * a.q : k->task;
+    int row = TILED ? place_of_row(a.q0 + ROOT * a.q) : k->task;
     int at = TILED ? k->task * 16 + a.j : a.q0 * 256 + a.q * 16 + a.j;
     return (u16 *)k->points + (row * 2 + a.part) * COLUMNS + at;
 }
@@ -376,7 +395,11 @@ INLINE void load_points(const work *k)
 {
     uint4 words[EACH];
     UNROLL for (int i = 0; i < EACH; i++)
-        words[i] = load_once_if(point_of(k, chunk_of(k, i)), is_chunk(k, i));
+    {
+        spot a = chunk_of(k, i);
+        int is_kept = !TILED || !is_left_out(a.q0 + ROOT * a.q);
+        words[i] = load_once_if(point_of(k, a), is_chunk(k, i) && is_kept);
+    }
     meet_all(k); /* nobody reads D any more */
     UNROLL for (int i = 0; i < EACH; i++) put_chunk(k, i, words[i]);
 }

@@ -78,13 +78,13 @@ KERNEL conv(
         {
             int64 place = (filter * (to - from) + i - from) * POINTS;
             k.w = window_of(&r, (first + filter) * each + i);
-            k.x = x;
-            k.x_factor = x_factor;
+            k.x = x + beside(&r, &k.w, GROUPED_X);
+            k.x_factor = x_factor + beside(&r, &k.w, GROUPED_X_FACTOR);
             k.points = points + place;
             add_window(&k, kept + BLOCK * N, sums + group * POINTS, 0, 0);
             k.w.there = k.w.made;
-            k.x = dy;
-            k.x_factor = dy_factor;
+            k.x = dy + beside(&r, &k.w, GROUPED_Y(0));
+            k.x_factor = dy_factor + beside(&r, &k.w, GROUPED_Y_FACTOR(0));
             k.points = dy_points + place;
             add_window(
                 &k, kept + BLOCK * N, sums + group * POINTS, 1, i == begin && !from);

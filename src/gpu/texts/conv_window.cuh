@@ -7,15 +7,23 @@
    POINTS numbers of a row of the batch, and as many of the next one if that is there.
 
    Rows are [batch][channels][length] with `windows` each or, where there are pieces, parts
-   of `channels` rows of `length` numbers, of which each has the same `windows` pieces. */
+   of `channels` rows of `length` numbers, of which each has the same `windows` pieces.
+   GROUPS: arrays of which `flags` say so are [batch][GROUPS][channels][length]. */
 // SPDX-License-Identifier: Apache-2.0
 
 #define PERIODIC 1 /* bits of `flags` */
 #define FOLD     2
 #define ADJOINT  4
+#define GROUPED_X          8
+#define GROUPED_X_FACTOR   16
+#define GROUPED_Y(s)        (32 << 2 * (s)) /* or of dy (conv_sums.cu) */
+#define GROUPED_Y_FACTOR(s) (64 << 2 * (s))
 
 #ifndef PAIR
 #define PAIR 0
+#endif
+#ifndef GROUPS
+#define GROUPS 1
 #endif
 
 #include "conv_pieces.cuh"
@@ -36,6 +44,7 @@ typedef struct window {
     int number, batch, channel; /* of its row, of the batch, of its rows */
     int64 base;                 /* its number 0 in the arrays */
     int64 other;                /* PAIR: from there to the next row, or 0 */
+    int64 groups;               /* numbers of other groups before it */
     range there, made, row;
 } window;
 
@@ -78,6 +87,7 @@ FN window place_window(const rows *r, int number, int batch, int channel)
     w.base = ((PAIR ? 2 : 1) * batch * r->channels + channel) * r->length;
     w.base += p.offset + start;
     w.other = other_of(r, batch);
+    w.groups = (GROUPS - 1) * batch * r->channels * r->length;
     to = to < p.length ? to : p.length;
     w.row = range_of(0, p.length, start);
     w.made = range_of(from, to, start);
@@ -108,12 +118,19 @@ FN void go_on(const rows *r, window *w)
         w->batch++;
         w->base += (PAIR ? 2 : 1) * r->channels * r->length;
         w->other = other_of(r, w->batch);
+        w->groups += (GROUPS - 1) * r->channels * r->length;
     } else if (number < (int)r->windows) {
         *w = place_window(r, number, w->batch, w->channel);
     } else {
         int is_new = w->batch + 1 == rows_of(r);
         *w = place_window(r, 0, is_new ? 0 : w->batch + 1, w->channel + is_new);
     }
+}
+
+/* How much later the rows of a window begin in an array, if that is grouped. */
+FN int64 beside(const rows *r, const window *w, int flag)
+{
+    return GROUPS > 1 && r->flags & flag ? w->groups : 0;
 }
 
 /* Where number j of a window is, from its number 0. */

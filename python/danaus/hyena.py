@@ -1,0 +1,262 @@
+"""The Hyena operator: short convolutions, gates and long convolutions in one call.
+
+u[..., (order + 1) channels, length] has groups x_0, ..., x_{order-1}, v of channels,
+and z is a causal convolution of few taps of each of its rows. Then
+
+    v_0 = v,   v_{o+1} = k[o] (*) p + skip[o] p,   p = x_{order-1-o} * v_o,
+    y = x_0 * v_{order-1},        y[..., channels, length].
+
+Order 2 is y = x_0 * (k (*) (x_1 * v) + skip * x_1 * v). Types are as of `danaus.conv`.
+
+Source: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv 2302.10866).
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from danaus._arrays import (
+    INT64,
+    ElementType,
+    checked,
+    choose,
+    disjoint,
+    numpy_dtype,
+    pointer,
+    sums_code,
+    whole,
+)
+from danaus._library import check, ffi, lib, own
+from danaus.conv import _ACCURACIES, filters_of, real_code
+from danaus.device import Device, chosen
+from danaus.plan import EFFORTS
+
+
+class HyenaGradients(NamedTuple):
+    """Gradients of a loss; None where they were not asked for or do not exist."""
+
+    du: np.ndarray | None = None
+    dtaps: np.ndarray | None = None
+    dbias: np.ndarray | None = None
+    dk: np.ndarray | None = None
+    dskip: np.ndarray | None = None
+
+
+class HyenaPlan:
+    """How the operator runs for one shape; immutable, for any thread.
+
+    Parameters
+    ----------
+    channels, length : of y[..., channels, length].
+    taps : of the short filters, 1 to 128.
+    order : 2 to 8.
+    filter_length, filters, dtype, effort, batch, accuracy, device
+        Of the long convolutions, as of `ConvPlan`.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        length: int,
+        taps: int = 3,
+        order: int = 2,
+        *,
+        filter_length: int = 0,
+        filters: int = 0,
+        dtype: ElementType = "f32",
+        effort: str = "estimate",
+        batch: int = 0,
+        accuracy: str | None = None,
+        device: Device | str | None = None,
+    ):
+        desc = ffi.new("danaus_hyena_desc *")
+        desc.channels = self.channels = whole(channels, "channels", 1, INT64)
+        desc.length = self.length = whole(length, "length", 1, INT64)
+        desc.taps = self.taps = whole(taps, "taps", 1, INT64)
+        desc.order = self.order = whole(order, "order", 2, INT64)
+        desc.filter_length = whole(filter_length, "filter_length", 0, INT64)
+        desc.filters = whole(filters, "filters", 0, INT64)
+        desc.dtype = self._code = real_code(dtype)
+        desc.effort = choose(effort, EFFORTS, "effort")
+        desc.batch = whole(batch, "batch", 0, INT64)
+        word = "by_type" if accuracy is None else accuracy
+        desc.accuracy = choose(word, _ACCURACIES, "accuracy")
+        self.filters = desc.filters or self.channels
+        self.filter_length = desc.filter_length or self.length
+        self._device = device
+        place = ffi.new("danaus_hyena_plan **")
+        with chosen(self._device).in_use() as handle:
+            check(lib.danaus_hyena_plan_create(handle, desc, place))
+            self._handle = own(place[0], lib.danaus_hyena_plan_destroy, handle)
+
+    def workspace_bytes(self, batch: int = 1) -> tuple[int, int]:
+        """Bytes of memory that a call and its gradient take for so many members."""
+        forward, gradient = ffi.new("size_t *"), ffi.new("size_t *")
+        number = whole(batch, "batch", 1, INT64)
+        check(lib.danaus_hyena_workspace_bytes(self._handle, number, forward, gradient))
+        return forward[0], gradient[0]
+
+    def operator(
+        self, taps: Any, k: Any, *, bias: Any = None, skip: Any = None
+    ) -> Hyena:
+        """The operator with these filters: see `Hyena`."""
+        return Hyena(self, taps, k, bias=bias, skip=skip)
+
+    def __reduce__(self):
+        raise TypeError("a plan cannot be pickled or copied: make it again")
+
+    def __repr__(self) -> str:
+        return (
+            f"<danaus.HyenaPlan of order {self.order}, {self.channels} channels of "
+            f"{self.length}, {self.taps} taps, {self.filters} filters of "
+            f"{self.filter_length}>"
+        )
+
+
+@contextlib.contextmanager
+def _workspace(handle: Any, size: int) -> Iterator[Any]:
+    """Memory of the device for one call, which is done when it goes."""
+    place = ffi.new("void **")
+    check(lib.danaus_alloc(handle, max(size, 1), place))
+    try:
+        yield place[0]
+        check(lib.danaus_device_sync(handle))
+    finally:
+        lib.danaus_free(handle, place[0])
+
+
+class Hyena:
+    """The operator of a plan, with filters.
+
+    Parameters
+    ----------
+    taps : [(order + 1) channels][taps], taps[r, s] being that of u[r, t - s].
+    k : [order - 1][filters][filter_length], or [filters][filter_length] of order 2.
+    bias : [(order + 1) channels] or None, of the short convolutions.
+    skip : [order - 1][filters], [filters] of order 2, or None.
+    """
+
+    def __init__(
+        self,
+        plan: HyenaPlan,
+        taps: Any,
+        k: Any,
+        *,
+        bias: Any = None,
+        skip: Any = None,
+    ):
+        if not isinstance(plan, HyenaPlan):
+            raise TypeError(f"plan is a HyenaPlan, not {type(plan).__name__}")
+        self.plan = plan
+        rows, code = (plan.order + 1) * plan.channels, plan._code
+        self._taps = filters_of(taps, code, (rows, plan.taps), "taps")
+        self._bias = None if bias is None else filters_of(bias, code, (rows,), "bias")
+        shape = (plan.order - 1, plan.filters, plan.filter_length)
+        k = filters_of(_whole(k, 3), code, shape, "k")
+        if skip is not None:
+            skip = filters_of(_whole(skip, 2), code, shape[:2], "skip")
+        self._has_skip = skip is not None
+        conv = lib.danaus_hyena_plan_conv(plan._handle)
+        self._spectra = []
+        with chosen(plan._device).in_use() as handle:
+            for o in range(plan.order - 1):
+                place = ffi.new("danaus_spectrum **")
+                jump = ffi.NULL if skip is None else pointer(skip[o])
+                made = pointer(k[o]), ffi.NULL, jump
+                check(lib.danaus_spectrum_create(conv, handle, *made, place))
+                destroy = lib.danaus_spectrum_destroy
+                self._spectra.append(own(place[0], destroy, plan._handle, handle))
+        self._list = ffi.new("danaus_spectrum *[]", self._spectra)
+
+    def _batch(self, u: np.ndarray) -> int:
+        """Members of the batch in u, after u was found to fit."""
+        plan = self.plan
+        shape = ((plan.order + 1) * plan.channels, plan.length)
+        if checked(u, plan._code, "u").shape[-2:] != shape:
+            raise ValueError(
+                f"u has the shape {u.shape}, where the plan needs "
+                f"[..., {shape[0]}, {shape[1]}]"
+            )
+        return math.prod(u.shape[:-2])
+
+    def _operands(self, places: list[Any]) -> Any:
+        operands = ffi.new("danaus_hyena_operands *")
+        operands.u, operands.taps, operands.bias = places
+        operands.spectra = ffi.cast("danaus_spectrum **", self._list)
+        return operands
+
+    def __call__(self, u: np.ndarray, *, out: np.ndarray | None = None) -> np.ndarray:
+        """y[..., channels, length] for u[..., (order + 1) channels, length]; the same
+        bits for any number of threads.
+
+        out : where y goes, which does not overlap u.
+        """
+        plan, batch = self.plan, self._batch(u)
+        shape = (*u.shape[:-2], plan.channels, plan.length)
+        if out is None:
+            out = np.empty(shape, u.dtype)
+        checked(out, plan._code, "out", shape=shape, writable=True)
+        disjoint(out, "out", u, "u")
+        if not batch:
+            return out
+        size, _ = plan.workspace_bytes(batch)
+        inputs = [u, self._taps, self._bias]
+        with chosen(plan._device).operands(inputs, [out]) as (handle, x, to):
+            operands = self._operands(x)
+            with _workspace(handle, size) as memory:
+                call = plan._handle, handle, batch, operands, memory, *to
+                check(lib.danaus_hyena_execute(*call))
+        return out
+
+    def gradient(
+        self, u: np.ndarray, dy: np.ndarray, *, wrt: Iterable[str] | None = None
+    ) -> HyenaGradients:
+        """Gradients of a loss that reached y as dy: du like u, and sums over the batch,
+        like taps, bias, k[order - 1][filters][filter_length] and
+        skip[order - 1][filters], in the type of sums.
+
+        wrt : names among "u", "taps", "bias", "k", "skip"; None: of all that was given.
+        """
+        plan, batch = self.plan, self._batch(u)
+        checked(dy, plan._code, "dy", shape=(*u.shape[:-2], plan.channels, plan.length))
+        if not batch:
+            raise ValueError("gradients need a batch of at least 1")
+        sums = numpy_dtype(sums_code(plan._code))
+        convs = (plan.order - 1, plan.filters)
+        kinds = {"u": (u.shape, u.dtype), "taps": (self._taps.shape, sums)}
+        if self._bias is not None:
+            kinds["bias"] = self._bias.shape, sums
+        kinds |= {"k": ((*convs, plan.filter_length), sums), "skip": (convs, sums)}
+        wanted = set(kinds) - (set() if self._has_skip else {"skip"})
+        if wrt is not None:
+            wanted = {wrt} if isinstance(wrt, str) else set(wrt)
+        if wanted - set(kinds):
+            missing = ", ".join(sorted(map(str, wanted - set(kinds))))
+            raise ValueError(f"there is no gradient of {missing} here")
+        names = ("u", "taps", "bias", "k", "skip")
+        made = [np.empty(*kinds[name]) if name in wanted else None for name in names]
+        _, size = plan.workspace_bytes(batch)
+        inputs = [u, self._taps, self._bias, dy]
+        desc = ffi.new("danaus_hyena_gradients *")
+        with chosen(plan._device).operands(inputs, made) as (handle, x, to):
+            desc.du, desc.dtaps, desc.dbias, desc.dk, desc.dskip = to
+            operands = self._operands(x[:3])
+            with _workspace(handle, size) as memory:
+                call = plan._handle, handle, batch, operands, x[3], memory, desc
+                check(lib.danaus_hyena_gradient(*call))
+        return HyenaGradients(*made)
+
+    def __reduce__(self):
+        raise TypeError("an operator cannot be pickled or copied: make it again")
+
+
+def _whole(array: Any, ndim: int) -> np.ndarray:
+    """Filters of all convolutions, of which order 2 has one."""
+    array = np.asarray(array)
+    return array[None] if array.ndim == ndim - 1 else array

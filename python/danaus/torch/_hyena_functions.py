@@ -1,0 +1,106 @@
+"""The Hyena operator as a function of tensors, and what its arguments have to be."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from torch import Tensor
+
+from danaus.torch._conv_functions import (
+    MOST_TAPS,
+    accuracy_of,
+    check_signal,
+    check_tensor,
+    fail,
+)
+from danaus.torch._conv_ops import has_kernels
+from danaus.torch._hyena_ops import fft_hyena, run_hyena
+from danaus.torch._ops import sum_dtype
+
+MOST_ORDER = 8
+
+
+def _filters_of(u: Tensor, k, skip) -> tuple[Tensor, Tensor | None]:
+    """Long filters [order - 1, filters, taps] and skips for a signal, checked."""
+    if not isinstance(k, Tensor):
+        fail(f"k is no tensor but {type(k).__name__}")
+    k = k[None] if k.dim() == 2 else k
+    check_tensor("k", k, (None, None, None), u.device)
+    order, filters = k.shape[0] + 1, k.shape[1]
+    if not 2 <= order <= MOST_ORDER or u.shape[1] % (order + 1):
+        fail(
+            f"u has {u.shape[1]} rows, and k is for order {order}: rows are order + 1 "
+            f"groups of channels, and 2 to {MOST_ORDER} are possible"
+        )
+    channels = u.shape[1] // (order + 1)
+    if filters < 1 or k.shape[2] < 1 or channels % filters:
+        fail(
+            f"k has the shape {list(k.shape)}: the number of filters has to divide "
+            f"the {channels} channels, and a filter needs a tap"
+        )
+    if skip is not None:
+        if not isinstance(skip, Tensor):
+            fail(f"skip is no tensor but {type(skip).__name__}")
+        skip = skip[None] if skip.dim() == 1 else skip
+        check_tensor("skip", skip, (order - 1, filters), u.device)
+    return k, skip
+
+
+def operands_of(u, taps, bias, k, skip) -> list[Tensor | None]:
+    """All operands, checked, filters in the type that sums have."""
+    check_signal(u)
+    check_tensor("taps", taps, (u.shape[1], None), u.device)
+    if not 1 <= taps.shape[1] <= MOST_TAPS:
+        fail(f"{taps.shape[1]} taps; 1 to {MOST_TAPS} are possible")
+    if bias is not None:
+        check_tensor("bias", bias, (u.shape[1],), u.device)
+    k, skip = _filters_of(u, k, skip)
+    sums = sum_dtype(u.dtype)
+    own = [
+        None if x is None else x.to(sums).contiguous() for x in (taps, bias, k, skip)
+    ]
+    return [u.contiguous(), *own]
+
+
+def hyena(
+    u: Tensor,
+    taps: Tensor,
+    bias: Tensor | None,
+    k: Tensor,
+    skip: Tensor | None = None,
+    accuracy: str | None = None,
+) -> Tensor:
+    """The Hyena operator. With z a causal short convolution of every row of u, and its
+    rows as groups x_0, ..., x_{order-1}, v of channels,
+
+        v_0 = v,   v_{o+1} = k[o] (*) p + skip[o] * p,   p = x_{order-1-o} * v_o,
+
+    for o = 0, ..., order - 2, the result is ``x_0 * v_{order-1}``. Order 2 is
+    ``x_0 * (k (*) (x_1 * v) + skip * x_1 * v)``. Differentiable in all tensors.
+
+    Parameters
+    ----------
+    u : Tensor [batch, (order + 1) channels, length]
+        float32, float64, float16 or bfloat16
+    taps : Tensor [(order + 1) channels, short taps]
+        taps[r, s] is that of u[r, t - s], as of `short_conv`.
+    bias : Tensor [(order + 1) channels]
+    k : Tensor [order - 1, filters, long taps], or [filters, long taps] of order 2
+        Causal; channel h has the filter ``h // (channels // filters)``.
+    skip : Tensor [order - 1, filters], or [filters] of order 2
+    accuracy : None, "accurate" or "fast"
+        As of `long_conv`.
+
+    Returns
+    -------
+    Tensor [batch, channels, length], of u's type.
+
+    Raises
+    ------
+    ValueError
+        Shapes, types or devices that do not fit.
+    """
+    operands = operands_of(u, taps, bias, k, skip)
+    accuracy = accuracy_of(accuracy)
+    if not has_kernels(u.device):
+        return fft_hyena(*operands)
+    return run_hyena(*operands, accuracy)

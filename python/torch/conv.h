@@ -1,0 +1,84 @@
+/* What operators of convolutions have in common: checks of their operands, and spectra in
+   memory of PyTorch's. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DANAUS_TORCH_CONV_H
+#define DANAUS_TORCH_CONV_H
+
+#include "device.h"
+
+namespace danaus_torch
+{
+
+constexpr size_t most_plans = 64; /* of a thread: lengths may be as many as calls */
+constexpr int64_t many_rows = 16; /* are planned alike, fewer by their number */
+
+/* Sets an enumeration by its name, of these. */
+template <class T>
+void set(T &to, const std::string &name, const std::vector<std::string> &names)
+{
+    auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end())
+        fail(name + " is none of " + names[0] + ", " + names[1] + " and " + names[2]);
+    to = static_cast<T>(found - names.begin());
+}
+
+inline danaus_dtype type_of(const Tensor &u)
+{
+    danaus_dtype type = danaus_type(u.dtype());
+    if (!type || type == DANAUS_C64 || type == DANAUS_C128)
+        fail("convolutions have the types float32, float16, bfloat16 and float64");
+    return type;
+}
+
+inline danaus_dtype sum_type(danaus_dtype type)
+{
+    return type == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
+}
+
+inline void expect_dim(const Tensor &t, const char *name, int64_t dim)
+{
+    if (t.dim() != dim)
+        fail(std::string(name) + " needs " + std::to_string(dim) + " dimensions");
+}
+
+/* Makes an operand that is there row-major, or fails: it needs this type and shape, and
+   the place of u. */
+inline void expect(
+    Tensor &t, const char *name, danaus_dtype type, const std::vector<int64_t> &shape,
+    Place place)
+{
+    if (!t)
+        return;
+    if (danaus_type(t.dtype()) != type)
+        fail(std::string(name) + " needs the type " + danaus_dtype_name(type));
+    if (t.shape() != shape)
+        fail(std::string(name) + " has a shape that does not fit");
+    if (!(t.place() == place))
+        fail(std::string(name) + " lies on another device than u");
+    t = std::move(t).contiguous();
+}
+
+inline void *data(const Tensor &t) { return t ? t.data() : nullptr; }
+
+/* A spectrum in memory of a tensor's, which the caller keeps. */
+class Spectrum
+{
+  public:
+    Spectrum(Scope &scope, const danaus_conv_plan *plan, void *memory, size_t bytes)
+    {
+        check(
+            danaus_spectrum_create_in(plan, scope.device(), memory, bytes, &spectrum_));
+    }
+    Spectrum(const Spectrum &) = delete;
+    Spectrum &operator=(const Spectrum &) = delete;
+    ~Spectrum() { danaus_spectrum_destroy(spectrum_); }
+
+    danaus_spectrum *get() const { return spectrum_; }
+
+  private:
+    danaus_spectrum *spectrum_ = nullptr;
+};
+
+} // namespace danaus_torch
+
+#endif

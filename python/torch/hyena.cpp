@@ -1,0 +1,304 @@
+/* Operators of the Hyena operator (danaus/conv.h): every one is a function of its tensors, as
+   those of convolutions are. Spectra and the workspace of a call are memory of PyTorch's. */
+// SPDX-License-Identifier: Apache-2.0
+#include "conv.h"
+
+#include <deque>
+
+namespace danaus_torch
+{
+
+namespace
+{
+
+constexpr size_t spectrum_align = 256;
+
+struct Plan : Cached {
+    danaus_hyena_plan *plan = nullptr;
+    size_t bytes = 0; /* of a spectrum, with those between it and the next one */
+
+    ~Plan() override { danaus_hyena_plan_destroy(plan); }
+    const danaus_conv_plan *conv() const { return danaus_hyena_plan_conv(plan); }
+};
+
+Plan &plan_of(Scope &scope, const danaus_hyena_desc &desc)
+{
+    std::string key = "h";
+    key.append(reinterpret_cast<const char *>(&desc), sizeof desc);
+    return scope.cached<Plan>(key, [&] {
+        scope.keep('h', most_plans);
+        std::unique_ptr<Plan> made(new Plan);
+        check(danaus_hyena_plan_create(scope.device(), &desc, &made->plan));
+        check(danaus_spectrum_bytes(made->conv(), &made->bytes));
+        made->bytes =
+            (made->bytes + spectrum_align - 1) / spectrum_align * spectrum_align;
+        return made;
+    });
+}
+
+Tensor make_memory(size_t bytes, Place place)
+{
+    return Tensor::empty(
+        { static_cast<int64_t>(bytes) }, shim.aoti_torch_dtype_uint8(), place);
+}
+
+enum { U, TAPS, BIAS, K, SKIP, OPERANDS };
+
+struct Operands {
+    Tensor t[OPERANDS];
+    std::string accuracy;
+    danaus_hyena_desc desc = {};
+
+    /* Of a call with so many long filters for each of `order` - 1 convolutions. */
+    void describe(int64_t order, int64_t filters, int64_t filter_length)
+    {
+        expect_dim(t[U], "u", 3);
+        expect_dim(t[TAPS], "the short filters", 2);
+        int64_t rows = t[U].sizes()[1];
+        if (order < 2 || order > DANAUS_HYENA_MOST_ORDER || rows % (order + 1))
+            fail(
+                std::to_string(rows) + " rows are no groups for an operator of order " +
+                std::to_string(order));
+        if (filters < 1 || filter_length < 1)
+            fail("at least one filter and one tap are needed");
+        desc.channels = rows / (order + 1);
+        desc.length = t[U].sizes()[2];
+        desc.order = order;
+        desc.taps = t[TAPS].sizes()[1];
+        desc.filters = filters;
+        desc.filter_length = filter_length;
+        desc.dtype = type_of(t[U]);
+        desc.batch = desc.channels * batch() < many_rows ? batch() : 0;
+        set(desc.accuracy, accuracy, { "by_type", "accurate", "fast" });
+        Place place = t[U].place();
+        danaus_dtype sums = sum_type(desc.dtype);
+        expect(t[U], "u", desc.dtype, t[U].shape(), place);
+        expect(t[TAPS], "the short filters", sums, { rows, desc.taps }, place);
+        expect(t[BIAS], "bias", sums, { rows }, place);
+    }
+
+    void describe_with_filters()
+    {
+        expect_dim(t[K], "k", 3);
+        std::vector<int64_t> shape = t[K].shape();
+        describe(shape[0] + 1, shape[1], shape[2]);
+        danaus_dtype sums = sum_type(desc.dtype);
+        Place place = t[U].place();
+        expect(t[K], "k", sums, shape, place);
+        expect(t[SKIP], "skip", sums, { shape[0], shape[1] }, place);
+    }
+
+    int64_t batch() const { return t[U].sizes()[0]; }
+    int64_t convolutions() const { return desc.order - 1; }
+    void *at(int i) const { return data(t[i]); }
+    Tensor like(int i) const
+    {
+        return Tensor::empty(t[i].shape(), t[i].dtype(), t[i].place());
+    }
+    Tensor result() const
+    {
+        return Tensor::empty(
+            { batch(), desc.channels, desc.length }, t[U].dtype(), t[U].place());
+    }
+};
+
+/* The spectra of all convolutions, one behind the other in a tensor that the caller keeps. */
+class Spectra
+{
+  public:
+    Spectra(Scope &scope, const Plan &p, const Operands &o, const Tensor &memory)
+    {
+        for (int64_t i = 0; i < o.convolutions(); i++) {
+            made_.emplace_back(
+                scope, p.conv(), part(memory.data(), i, p.bytes), p.bytes);
+            pointers_.push_back(made_.back().get());
+        }
+    }
+
+    const danaus_spectrum *const *get() const { return pointers_.data(); }
+
+    void transform(Scope &scope, const Operands &o) const
+    {
+        danaus_dtype sums = sum_type(o.desc.dtype);
+        size_t filters = static_cast<size_t>(o.desc.filters) * danaus_dtype_size(sums);
+        size_t all = filters * static_cast<size_t>(o.desc.filter_length);
+        for (int64_t i = 0; i < o.convolutions(); i++)
+            check(danaus_spectrum_update_from(
+                made_[static_cast<size_t>(i)].get(), scope.device(), sums,
+                part(o.at(K), i, all), nullptr, part(o.at(SKIP), i, filters)));
+    }
+
+  private:
+    /* Part i of so many bytes each. */
+    static void *part(void *from, int64_t i, size_t bytes)
+    {
+        return from ? static_cast<char *>(from) + static_cast<size_t>(i) * bytes
+                    : nullptr;
+    }
+
+    std::deque<Spectrum> made_;
+    std::vector<const danaus_spectrum *> pointers_;
+};
+
+Tensor memory_of_spectra(const Plan &p, const Operands &o)
+{
+    return make_memory(p.bytes * static_cast<size_t>(o.convolutions()), o.t[U].place());
+}
+
+danaus_hyena_operands operands_of(const Operands &o, const Spectra &s)
+{
+    return { o.at(U), o.at(TAPS), o.at(BIAS), s.get(), {} };
+}
+
+Operands take_operands(Arguments &arguments)
+{
+    Operands o;
+    o.t[U] = arguments.tensor();
+    o.t[TAPS] = arguments.tensor();
+    o.t[BIAS] = arguments.optional_tensor();
+    o.t[K] = arguments.tensor();
+    o.t[SKIP] = arguments.optional_tensor();
+    return o;
+}
+
+Tensor run(Scope &scope, const Plan &p, const Operands &o, const Spectra &s)
+{
+    Tensor y = o.result();
+    if (o.batch() == 0)
+        return y;
+    size_t bytes = 0;
+    check(danaus_hyena_workspace_bytes(p.plan, o.batch(), &bytes, nullptr));
+    Tensor workspace = make_memory(bytes, o.t[U].place());
+    danaus_hyena_operands operands = operands_of(o, s);
+    check(danaus_hyena_execute(
+        p.plan, scope.device(), o.batch(), &operands, workspace.data(), y.data()));
+    return y;
+}
+
+/* hyena(u, taps, bias, k, skip, accuracy) */
+void hyena(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Operands o = take_operands(arguments);
+    o.accuracy = arguments.string();
+    o.describe_with_filters();
+    Scope scope(o.t[U].place());
+    Plan &p = plan_of(scope, o.desc);
+    Tensor memory = memory_of_spectra(p, o);
+    Spectra s(scope, p, o, memory);
+    s.transform(scope, o);
+    push(stack, run(scope, p, o, s));
+}
+
+/* Gradients of the operands that are wanted, a bit for each; a null batch has zeros. */
+void differentiate(
+    Scope &scope, const Operands &o, const Tensor &dy, int64_t wanted,
+    const Tensor (&to)[OPERANDS])
+{
+    if (o.batch() == 0) {
+        for (int i = 0; i < OPERANDS; i++)
+            if (wanted >> i & 1)
+                check(shim.aoti_torch_zero_(to[i].get()), "zero a tensor");
+        return;
+    }
+    auto at = [&](int i) { return wanted >> i & 1 ? to[i].data() : nullptr; };
+    danaus_hyena_gradients g = { at(U), at(TAPS), at(BIAS), at(K), at(SKIP), {} };
+    Plan &p = plan_of(scope, o.desc);
+    size_t bytes = 0;
+    check(danaus_hyena_workspace_bytes(p.plan, o.batch(), nullptr, &bytes));
+    Tensor workspace = make_memory(bytes, o.t[U].place());
+    Tensor memory = memory_of_spectra(p, o);
+    Spectra s(scope, p, o, memory);
+    s.transform(scope, o);
+    danaus_hyena_operands operands = operands_of(o, s);
+    check(danaus_hyena_gradient(
+        p.plan, scope.device(), o.batch(), &operands, dy.data(), workspace.data(), &g));
+}
+
+/* hyena_backward(dy, ..., wanted, accuracy) */
+void hyena_backward(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Tensor dy = arguments.tensor();
+    Operands o = take_operands(arguments);
+    int64_t wanted = arguments.integer();
+    o.accuracy = arguments.string();
+    o.describe_with_filters();
+    expect(
+        dy, "dy", o.desc.dtype, { o.batch(), o.desc.channels, o.desc.length },
+        o.t[U].place());
+    Tensor to[OPERANDS];
+    for (int i = 0; i < OPERANDS; i++) {
+        if (wanted >> i & 1 && !o.t[i])
+            fail("a gradient of an operand that is not there");
+        to[i] = wanted >> i & 1 ? o.like(i)
+                                : Tensor::empty({ 0 }, o.t[U].dtype(), o.t[U].place());
+    }
+    Scope scope(o.t[U].place());
+    differentiate(scope, o, dy, wanted, to);
+    for (int i = 0; i < OPERANDS; i++)
+        push(&stack[i], std::move(to[i]));
+}
+
+/* hyena_pack(u, taps, bias, k, skip, accuracy): the spectra that hyena_apply() takes. */
+void hyena_pack(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Operands o = take_operands(arguments);
+    o.accuracy = arguments.string();
+    o.describe_with_filters();
+    Scope scope(o.t[U].place());
+    Plan &p = plan_of(scope, o.desc);
+    Tensor memory = memory_of_spectra(p, o);
+    Spectra(scope, p, o, memory).transform(scope, o);
+    push(stack, std::move(memory));
+}
+
+/* hyena_apply(u, taps, bias, spectra, order, filters, filter_length, accuracy) */
+void hyena_apply(StableValue *stack, uint64_t, uint64_t)
+{
+    Arguments arguments(stack);
+    Operands o;
+    o.t[U] = arguments.tensor();
+    o.t[TAPS] = arguments.tensor();
+    o.t[BIAS] = arguments.optional_tensor();
+    Tensor memory = arguments.tensor();
+    int64_t order = arguments.integer(), filters = arguments.integer();
+    int64_t filter_length = arguments.integer();
+    o.accuracy = arguments.string();
+    o.describe(order, filters, filter_length);
+    Scope scope(o.t[U].place());
+    Plan &p = plan_of(scope, o.desc);
+    if (memory.dtype() != shim.aoti_torch_dtype_uint8() || !memory.is_contiguous() ||
+        !(memory.place() == o.t[U].place()) ||
+        static_cast<size_t>(memory.numel()) !=
+            p.bytes * static_cast<size_t>(o.convolutions()))
+        fail("spectra are what hyena_pack() returned, on the device of u");
+    Spectra s(scope, p, o, memory);
+    push(stack, run(scope, p, o, s));
+}
+
+} // namespace
+
+#define HYENA_OPERANDS "Tensor u, Tensor taps, Tensor? bias, Tensor k, Tensor? skip"
+#define HYENA_LAST     "str accuracy=\"by_type\""
+#define HYENA          "hyena(" HYENA_OPERANDS ", " HYENA_LAST ") -> Tensor"
+#define HYENA_BACKWARD                                                                 \
+    "hyena_backward(Tensor dy, " HYENA_OPERANDS ", int wanted, " HYENA_LAST ") -> ("   \
+    "Tensor, Tensor, Tensor, Tensor, Tensor)"
+
+/* Those with a _ have no gradients. */
+const Operator hyena_operators[] = {
+    { HYENA, "hyena", hyena },
+    { "_" HYENA, "_hyena", hyena },
+    { HYENA_BACKWARD, "hyena_backward", hyena_backward },
+    { "_" HYENA_BACKWARD, "_hyena_backward", hyena_backward },
+    { "hyena_pack(" HYENA_OPERANDS ", " HYENA_LAST ") -> Tensor", "hyena_pack",
+      hyena_pack },
+    { "hyena_apply(Tensor u, Tensor taps, Tensor? bias, Tensor spectra, int order, "
+      "int filters, int filter_length, " HYENA_LAST ") -> Tensor",
+      "hyena_apply", hyena_apply },
+    { nullptr, nullptr, nullptr },
+};
+
+} // namespace danaus_torch

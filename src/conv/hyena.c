@@ -1,0 +1,432 @@
+/* The Hyena operator: plans, workspaces, and what is run. With z of the short convolutions,
+   v_0, ..., v_{order-1}, and p_o = x_{order-1-o} v_o (danaus/conv.h), and dc_o the gradient
+   that reaches convolution o, dc_{order-2} = x_0 dy and else dv_{o+1}:
+
+       dx_0 = dy c_{order-2},    dv_o = x_{order-1-o} dp_o,    dx_{order-1-o} = v_o dp_o,
+
+   where c_o = v_{o+1}, and dp_o and the gradients of filters are those of a convolution
+   (docs/conv.md (9)). All of these are products and sums of src/conv, with z and dz as arrays
+   of groups; the gradients of u and of the short filters are those of few taps. */
+// SPDX-License-Identifier: Apache-2.0
+#include "conv/conv_plan.h"
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <inttypes.h>
+
+struct danaus_hyena_plan {
+    danaus_hyena_desc desc; /* every field is set */
+    danaus_conv_plan *conv;
+    danaus_short_desc few; /* of all rows of a member of the batch */
+};
+
+/* ---- plans ---- */
+
+static danaus_status check_desc(const danaus_hyena_desc *d)
+{
+    int64_t rows;
+    if (d->order < 2 || d->order > DANAUS_HYENA_MOST_ORDER)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "an order of %" PRId64 "; 2 to %d are possible",
+            d->order, DANAUS_HYENA_MOST_ORDER);
+    if (d->taps < 1 || d->taps > DANAUS_SHORT_MOST_TAPS)
+        return dn_fail(
+            DANAUS_ERR_SHAPE, "%" PRId64 " taps; 1 to %d are few", d->taps,
+            DANAUS_SHORT_MOST_TAPS);
+    if (d->channels > 0 && dn_mul_overflows(d->channels, 8192 * (d->order + 1), &rows))
+        return dn_fail(
+            DANAUS_ERR_SHAPE, "%" PRId64 " channels have no size", d->channels);
+    return dn_check_reserved(d->reserved, sizeof d->reserved);
+}
+
+static danaus_status make_conv(
+    danaus_device *device, const danaus_hyena_desc *d, danaus_conv_plan **conv)
+{
+    const danaus_conv_desc desc = { .channels = d->channels,
+                                    .length = d->length,
+                                    .filter_length = d->filter_length,
+                                    .filters = d->filters,
+                                    .kind = DANAUS_CAUSAL,
+                                    .dtype = d->dtype,
+                                    .effort = d->effort,
+                                    .batch = d->batch,
+                                    .accuracy = d->accuracy };
+    return dn_conv_plan_make(device, &desc, d->order + 1, d->taps, conv);
+}
+
+danaus_status danaus_hyena_plan_create(
+    danaus_device *device, const danaus_hyena_desc *desc, danaus_hyena_plan **plan)
+{
+    if (!device || !desc || !plan)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "a device, a description and a place for the plan are needed");
+    danaus_hyena_desc d = *desc;
+    d.order = d.order ? d.order : 2;
+    TRY(check_desc(&d));
+    TRY(dn_conv_need(device, few_taps, "convolutions of few taps"));
+    danaus_hyena_plan *made = dn_calloc(1, sizeof *made);
+    if (!made)
+        return dn_fail_memory(sizeof *made, "a plan");
+    danaus_status status = make_conv(device, &d, &made->conv);
+    if (status != DANAUS_OK) {
+        danaus_hyena_plan_destroy(made);
+        return status;
+    }
+    d.filter_length = made->conv->p.filter_length;
+    d.filters = made->conv->p.filters;
+    d.dtype = made->conv->p.dtype;
+    made->desc = d;
+    made->few = (danaus_short_desc){ .channels = (d.order + 1) * d.channels,
+                                     .length = d.length,
+                                     .taps = d.taps,
+                                     .layout = DANAUS_CHANNELS_FIRST,
+                                     .dtype = d.dtype };
+    *plan = made;
+    return DANAUS_OK;
+}
+
+void danaus_hyena_plan_destroy(danaus_hyena_plan *plan)
+{
+    if (plan)
+        danaus_conv_plan_destroy(plan->conv);
+    dn_free(plan);
+}
+
+const danaus_conv_plan *danaus_hyena_plan_conv(const danaus_hyena_plan *plan)
+{
+    return plan ? plan->conv : NULL;
+}
+
+/* Whether products make z of u where they read it. */
+static int makes_z(const danaus_hyena_plan *plan)
+{
+    const conv_backend *b = plan->conv->conv;
+    return b->takes_few && b->takes_few(dn_conv_longest(plan->conv)->engine);
+}
+
+/* ---- workspaces ---- */
+
+/* Bytes of an array like y, like u, and of what comes with the long filters and all rows. */
+typedef struct sizes {
+    size_t y, u, taps, bias, k, skip;
+} sizes;
+
+static danaus_status find_sizes(const danaus_hyena_plan *plan, int64_t batch, sizes *s)
+{
+    const danaus_hyena_desc *d = &plan->desc;
+    int64_t numbers, all;
+    if (batch < 0)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, batch);
+    if (dn_mul_overflows(d->channels * d->length, batch, &numbers) ||
+        dn_mul_overflows(numbers, 1024 * (d->order + 1), &all))
+        return dn_fail(DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large", batch);
+    size_t sums = (size_t)dn_size_of(dn_sum_type(d->dtype));
+    s->y = (size_t)numbers * danaus_dtype_size(d->dtype);
+    s->u = s->y * (size_t)(d->order + 1);
+    s->bias = (size_t)plan->few.channels * sums;
+    s->taps = s->bias * (size_t)d->taps;
+    s->skip = (size_t)((d->order - 1) * d->filters) * sums;
+    s->k = s->skip * (size_t)d->filter_length;
+    return DANAUS_OK;
+}
+
+/* Where z, dz, and arrays like y lie in a workspace: v_1, ..., v_{order-2}, and one for
+   gradients of these, which take turns with dv. Without z it is made of u where it is read. */
+typedef struct workspace {
+    char *z, *dz, *v[DANAUS_HYENA_MOST_ORDER], *dv;
+    size_t bytes;
+} workspace;
+
+static char *cut(workspace *w, char *memory, size_t bytes)
+{
+    char *at = memory ? memory + w->bytes : NULL;
+    w->bytes += dn_aligned((int64_t)bytes);
+    return at;
+}
+
+static workspace lay(
+    const danaus_hyena_plan *plan, const sizes *s, int backward, char *memory)
+{
+    workspace w = { 0 };
+    w.z = backward || !makes_z(plan) ? cut(&w, memory, s->u) : NULL;
+    w.dz = backward ? cut(&w, memory, s->u) : NULL;
+    for (int64_t o = 1; o < plan->desc.order - 1; o++)
+        w.v[o] = cut(&w, memory, s->y);
+    w.dv = backward && plan->desc.order > 2 ? cut(&w, memory, s->y) : NULL;
+    return w;
+}
+
+danaus_status danaus_hyena_workspace_bytes(
+    const danaus_hyena_plan *plan, int64_t batch, size_t *forward, size_t *gradient)
+{
+    sizes s;
+    if (!plan || batch < 1)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a plan and a batch of at least 1 are needed");
+    TRY(find_sizes(plan, batch, &s));
+    if (forward)
+        *forward = lay(plan, &s, 0, NULL).bytes;
+    if (gradient)
+        *gradient = lay(plan, &s, 1, NULL).bytes;
+    return DANAUS_OK;
+}
+
+/* ---- calls ---- */
+
+/* A call at work. */
+typedef struct operation {
+    const danaus_hyena_plan *plan;
+    danaus_device *device;
+    int64_t batch;
+    const danaus_hyena_operands *o;
+    sizes size;
+    workspace w;
+    const void *z; /* in the workspace, or u */
+} operation;
+
+/* Group `group` of an array like u. */
+static char *group_of(const operation *a, const void *data, int64_t group)
+{
+    const danaus_hyena_desc *d = &a->plan->desc;
+    size_t row = (size_t)d->length * danaus_dtype_size(d->dtype);
+    return (char *)(uintptr_t)data + (size_t)(group * d->channels) * row;
+}
+
+static danaus_status run(const operation *a, int64_t which, const conv_job *job)
+{
+    const danaus_conv_plan *conv = a->plan->conv;
+    conv_extent x = { .batch = a->batch };
+    const danaus_spectrum *spectrum = a->o->spectra[which];
+    return dn_conv_run(conv, a->device, spectrum, &x, job);
+}
+
+/* p_o: a gate of z, and v_o, of z or an array of its own. */
+static conv_input input_of(const operation *a, int64_t which)
+{
+    int64_t order = a->plan->desc.order;
+    const char *gate = group_of(a, a->z, order - 1 - which);
+    const int both = CONV_GROUPED_DATA | CONV_GROUPED_FACTOR;
+    if (which == 0)
+        return (conv_input){ group_of(a, a->z, order), gate, both };
+    return (conv_input){ a->w.v[which], gate, CONV_GROUPED_FACTOR };
+}
+
+static danaus_status make_z(const operation *a)
+{
+    const danaus_hyena_operands *o = a->o;
+    short_operands few = { a->plan->few, a->batch, o->taps, o->bias, o->u, a->w.z };
+    return a->device->backend->conv->few_taps(a->device, &few);
+}
+
+/* v_{o+1}; y of the last one if it is asked for. */
+static danaus_status convolve(const operation *a, int64_t which, void *y)
+{
+    int order = (int)a->plan->desc.order, is_last = which == order - 2;
+    conv_sink to = { a->w.v[which + 1], NULL, 0 };
+    if (is_last)
+        to = (conv_sink){ y, group_of(a, a->z, 0), CONV_GROUPED_FACTOR };
+    const int gate = order - 1 - (int)which;
+    const conv_few few = { a->o->taps,
+                           a->o->bias,
+                           { which ? -1 : order, gate, is_last ? 0 : -1 } };
+    const conv_job job = { .products = 1,
+                           .product = { { .x = input_of(a, which),
+                                          .sinks = 1,
+                                          .sink = { to },
+                                          .few = a->z == a->w.z ? NULL : &few } } };
+    return run(a, which, &job);
+}
+
+static danaus_status make_v(const operation *a)
+{
+    if (a->z == a->w.z)
+        TRY(make_z(a));
+    for (int64_t o = 0; o < a->plan->desc.order - 2; o++)
+        TRY(convolve(a, o, NULL));
+    return DANAUS_OK;
+}
+
+/* ---- gradients ---- */
+
+/* dv_o: that of z is a group of dz; others take turns, as one is read while the next one is
+   made. */
+static conv_sink gradient_of_v(const operation *a, int64_t which)
+{
+    if (which % 2 == 0)
+        return (conv_sink){ group_of(a, a->w.dz, a->plan->desc.order), NULL,
+                            CONV_GROUPED_DATA };
+    return (conv_sink){ a->w.dv, NULL, 0 };
+}
+
+/* dc_o. */
+static conv_input gradient_of_c(const operation *a, int64_t which, const void *dy)
+{
+    conv_sink dv = gradient_of_v(a, which + 1);
+    if (which == a->plan->desc.order - 2)
+        return (conv_input){ dy, group_of(a, a->z, 0), CONV_GROUPED_FACTOR };
+    return (conv_input){ dv.data, NULL, dv.grouped };
+}
+
+/* A sink times what a convolution was given. */
+static conv_sink times(conv_sink to, const void *factor, int grouped)
+{
+    to.factor = factor;
+    to.grouped |= grouped ? CONV_GROUPED_FACTOR : 0;
+    return to;
+}
+
+/* Of convolution o: dv_o and dx_{order-1-o}, of the last one also dx_0. */
+static void add_products(
+    const operation *a, int64_t which, const void *dy, conv_job *job)
+{
+    int64_t order = a->plan->desc.order;
+    conv_input p = input_of(a, which);
+    conv_sink dx = { group_of(a, a->w.dz, order - 1 - which), NULL, CONV_GROUPED_DATA };
+    if (which == order - 2)
+        job->product[job->products++] = (conv_product){
+            .x = p,
+            .sinks = 1,
+            .sink = { { group_of(a, a->w.dz, 0), dy, CONV_GROUPED_DATA } }
+        };
+    job->product[job->products++] =
+        (conv_product){ .adjoint = 1,
+                        .x = gradient_of_c(a, which, dy),
+                        .sinks = 2,
+                        .sink = { times(gradient_of_v(a, which), p.factor, 1),
+                                  times(dx, p.data, p.grouped & CONV_GROUPED_DATA) } };
+}
+
+/* Gradient number `which` of as many, of so many bytes together. */
+static void *part_of(const operation *a, void *data, size_t bytes, int64_t which)
+{
+    size_t each = bytes / (size_t)(a->plan->desc.order - 1);
+    return data ? (char *)data + (size_t)which * each : NULL;
+}
+
+static danaus_status differentiate(
+    const operation *a, int64_t which, const void *dy, const danaus_hyena_gradients *g)
+{
+    conv_job job = { .sums = g->dk || g->dskip };
+    int is_asked = g->du || g->dtaps || g->dbias;
+    if (is_asked || which > 0)
+        add_products(a, which, dy, &job);
+    if (job.sums)
+        job.filter = (conv_filter_sums){
+            .x = input_of(a, which),
+            .dy = gradient_of_c(a, which, dy),
+            .dk = part_of(a, g->dk, a->size.k, which),
+            .dskip = part_of(a, g->dskip, a->size.skip, which),
+        };
+    return job.products || job.sums ? run(a, which, &job) : DANAUS_OK;
+}
+
+static danaus_status go_back(
+    const operation *a, const void *dy, const danaus_hyena_gradients *g)
+{
+    short_gradient_operands few = { .desc = a->plan->few,
+                                    .batch = a->batch,
+                                    .k = a->o->taps,
+                                    .u = a->o->u,
+                                    .dy = a->w.dz,
+                                    .to = { g->du, g->dtaps, g->dbias, { NULL } } };
+    TRY(make_v(a));
+    for (int64_t o = a->plan->desc.order - 2; o >= 0; o--)
+        TRY(differentiate(a, o, dy, g));
+    if (!g->du && !g->dtaps && !g->dbias)
+        return DANAUS_OK;
+    return a->device->backend->conv->few_taps_gradient(a->device, &few);
+}
+
+/* ---- checks ---- */
+
+static danaus_status check_operands(
+    const danaus_hyena_plan *plan, const danaus_device *device,
+    const danaus_hyena_operands *o)
+{
+    if (!plan || !device || !o)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and operands are needed");
+    if (!o->u || !o->taps || !o->spectra)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "u, taps of short filters and spectra are needed");
+    for (int64_t i = 0; i < plan->desc.order - 1; i++)
+        TRY(dn_conv_need_parts(plan->conv, device, o->spectra[i]));
+    TRY(dn_check_place(device, plan->conv->device));
+    return dn_check_reserved(o->reserved, sizeof o->reserved);
+}
+
+static danaus_status check_workspace(const operation *a, const void *memory)
+{
+    if (a->w.bytes && (!memory || (uintptr_t)memory % DN_ALIGN))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "a workspace of %zu bytes at a multiple of %d is needed", a->w.bytes,
+            DN_ALIGN);
+    return DANAUS_OK;
+}
+
+/* No output has a byte in common with an operand, dy or another output. */
+static danaus_status check_apart(
+    const operation *a, const void *dy, int outputs, const piece *out)
+{
+    piece in[] = { { "u", a->o->u, a->size.u },
+                   { "taps", a->o->taps, a->size.taps },
+                   { "bias", a->o->bias, a->size.bias },
+                   { "dy", dy, a->size.y } };
+    return dn_conv_check_apart(outputs, out, 4, in);
+}
+
+/* What both calls begin with, but for workspaces. */
+static danaus_status open(
+    const danaus_hyena_plan *plan, danaus_device *device, int64_t batch,
+    const danaus_hyena_operands *o, int backward, void *memory, operation *a)
+{
+    TRY(check_operands(plan, device, o));
+    *a = (operation){ .plan = plan, .device = device, .batch = batch, .o = o };
+    TRY(find_sizes(plan, batch, &a->size));
+    if (batch == 0)
+        return DANAUS_OK;
+    a->w = lay(plan, &a->size, backward, memory);
+    a->z = a->w.z ? a->w.z : o->u;
+    return check_workspace(a, memory);
+}
+
+danaus_status danaus_hyena_execute(
+    const danaus_hyena_plan *plan, danaus_device *device, int64_t batch,
+    const danaus_hyena_operands *operands, void *memory, void *y)
+{
+    operation a;
+    TRY(open(plan, device, batch, operands, 0, memory, &a));
+    if (batch == 0)
+        return DANAUS_OK;
+    if (!y)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a place for y is needed");
+    piece out[] = { { "y", y, a.size.y }, { "the workspace", memory, a.w.bytes } };
+    TRY(check_apart(&a, NULL, 2, out));
+    TRY(make_v(&a));
+    return convolve(&a, plan->desc.order - 2, y);
+}
+
+danaus_status danaus_hyena_gradient(
+    const danaus_hyena_plan *plan, danaus_device *device, int64_t batch,
+    const danaus_hyena_operands *operands, const void *dy, void *memory,
+    const danaus_hyena_gradients *gradients)
+{
+    operation a;
+    const danaus_hyena_gradients *g = gradients;
+    TRY(open(plan, device, batch, operands, 1, memory, &a));
+    if (!dy || !g || batch < 1)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "dy, gradients and a batch of at least 1 are needed");
+    TRY(dn_check_reserved(g->reserved, sizeof g->reserved));
+    TRY(dn_conv_need(device, few_taps_gradient, "gradients of few taps"));
+    piece out[] = {
+        { "du", g->du, a.size.u },          { "dtaps", g->dtaps, a.size.taps },
+        { "dbias", g->dbias, a.size.bias }, { "dk", g->dk, a.size.k },
+        { "dskip", g->dskip, a.size.skip }, { "the workspace", memory, a.w.bytes }
+    };
+    TRY(check_apart(&a, dy, 6, out));
+    return go_back(&a, dy, g);
+}

@@ -1,0 +1,58 @@
+/* What sparse spectra keep of the rows of a matrix, and of their blocks (conv_mma.cu). All of
+   it is known when this is compiled but for the row.
+
+   A row p is log2(ROWS) bits of a frequency: ROW_BITS, KEPT_ROWS of them are kept. */
+// SPDX-License-Identifier: Apache-2.0
+#ifdef KEPT
+
+/* Is no frequency kept whose lowest bits are these, others being zero? */
+#define LEAVE_OUT(shift, keep)                                                         \
+    out |= (f & ((1 << (shift)) - 1)) >= (keep);                                       \
+    f >>= (shift);
+
+INLINE int is_left_out(int f)
+{
+    int out = 0;
+    KEPT(LEAVE_OUT)
+    return out;
+}
+
+/* Bits of an axis in a row, and how many are kept of these. */
+#define BITS_OF(shift)       ((shift) < left ? (shift) : left)
+#define KEPT_OF(shift, keep) ((keep) < 1 << BITS_OF(shift) ? (keep) : 1 << BITS_OF(shift))
+
+/* Row number i of those that are kept, and its number. */
+#define ADD_DIGIT(shift, keep)                                                         \
+    p |= i % KEPT_OF(shift, keep) << at;                                               \
+    i /= KEPT_OF(shift, keep);                                                         \
+    at += BITS_OF(shift);                                                              \
+    left -= BITS_OF(shift);
+
+INLINE int kept_row(int i)
+{
+    int p = 0, at = 0, left = ROW_BITS;
+    KEPT(ADD_DIGIT)
+    return p | i << at;
+}
+
+#define COUNT_DIGIT(shift, keep)                                                       \
+    i += (p & ((1 << BITS_OF(shift)) - 1)) * count;                                    \
+    count *= KEPT_OF(shift, keep);                                                     \
+    p >>= BITS_OF(shift);                                                              \
+    left -= BITS_OF(shift);
+
+INLINE int place_of_row(int p)
+{
+    int i = 0, count = 1, left = ROW_BITS;
+    KEPT(COUNT_DIGIT)
+    return i + p * count;
+}
+
+#else
+
+#define KEPT_ROWS ROWS
+INLINE int is_left_out(int f) { return 0; }
+INLINE int kept_row(int i) { return i; }
+INLINE int place_of_row(int p) { return p; }
+
+#endif

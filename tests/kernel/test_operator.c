@@ -1,0 +1,171 @@
+/* The Hyena operator and its gradients against the definition; batches and threads change no
+   bit; what is refused. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "support/conv.h"
+#include "support/device.h"
+#include "support/operator.h"
+
+#include <string.h>
+
+static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F64, DANAUS_F16, DANAUS_BF16 };
+
+static danaus_hyena_desc random_desc(rng *r, int round)
+{
+    int64_t filters = rng_int(r, 1, 3), group = rng_int(r, 1, 3);
+    danaus_hyena_desc d = {
+        .channels = filters * group,
+        .filters = filters,
+        .length = rng_int(r, 1, round % 8 ? 70 : 700),
+        .order = round % 3 ? 2 : rng_int(r, 2, 4),
+        .taps = rng_int(r, 1, round % 4 ? 4 : DANAUS_SHORT_MOST_TAPS),
+        .dtype = types[round % 4],
+        .accuracy = DANAUS_CONV_ACCURATE,
+    };
+    if (rng_next(r) % 3 == 0) /* as long as a transform */
+        d.length = (d.length + 63) / 64 * 64;
+    d.filter_length = rng_int(r, 1, rng_next(r) % 2 ? 2 * d.length : 20);
+    return d;
+}
+
+static void the_operator_and_its_gradients_are_those_of_sums(void **state)
+{
+    for (int round = 0; round < rounds_of(160); round++) {
+        rng r = { (uint64_t)round };
+        danaus_hyena_desc desc = random_desc(&r, round);
+        operator_case c = operator_random(&r, &desc, rng_int(&r, 1, 4));
+        operator_outcome o = operator_compute(*state, &c);
+        operator_expect(&c, &o);
+        operator_outcome_free(&o);
+        operator_free(&c);
+    }
+}
+
+/* A member of a batch has the bits of y and du that it has alone. */
+static void members_of_a_batch_do_not_see_each_other(void **state)
+{
+    for (int round = 0; round < rounds_of(24); round++) {
+        rng r = { (uint64_t)round };
+        danaus_hyena_desc desc = random_desc(&r, round);
+        operator_case all = operator_random(&r, &desc, 3), one = all;
+        operator_outcome both = operator_compute(*state, &all);
+        size_t y = (size_t)all.dy.count / 3 * danaus_dtype_size(all.dy.dtype);
+        size_t u = (size_t)all.u.count / 3 * danaus_dtype_size(all.u.dtype);
+        one.batch = 1;
+        one.u = array_make(all.u.dtype, all.u.count / 3);
+        one.dy = array_make(all.dy.dtype, all.dy.count / 3);
+        memcpy(one.u.data, (char *)all.u.data + 2 * u, u);
+        memcpy(one.dy.data, (char *)all.dy.data + 2 * y, y);
+        operator_outcome own = operator_compute(*state, &one);
+        const char *y_of_all = both.of[OPERATOR_Y].data;
+        const char *du_of_all = both.of[OPERATOR_DU].data;
+        assert_memory_equal(own.of[OPERATOR_Y].data, y_of_all + 2 * y, y);
+        assert_memory_equal(own.of[OPERATOR_DU].data, du_of_all + 2 * u, u);
+        operator_outcome_free(&own);
+        operator_outcome_free(&both);
+        array_free(&one.u);
+        array_free(&one.dy);
+        operator_free(&all);
+    }
+}
+
+static void wrong_descriptions_are_refused(void **state)
+{
+    static const danaus_hyena_desc wrong[] = {
+        { .channels = 0, .length = 8, .taps = 3 },
+        { .channels = 2, .length = 0, .taps = 3 },
+        { .channels = 2, .length = 8, .taps = 0 },
+        { .channels = 2, .length = 8, .taps = DANAUS_SHORT_MOST_TAPS + 1 },
+        { .channels = 2, .length = 8, .taps = 3, .order = 1 },
+        { .channels = 2, .length = 8, .taps = 3, .order = DANAUS_HYENA_MOST_ORDER + 1 },
+        { .channels = 3, .length = 8, .taps = 3, .filters = 2 },
+        { .channels = INT64_MAX / 2, .length = 8, .taps = 3 },
+        { .channels = 2, .length = 8, .taps = 3, .dtype = DANAUS_C64 },
+        { .channels = 2, .length = 8, .taps = 3, .reserved = { 1 } },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        danaus_hyena_plan *plan = NULL;
+        assert_true(danaus_hyena_plan_create(*state, &wrong[i], &plan) != DANAUS_OK);
+        assert_true(*danaus_error_detail() != '\0');
+        assert_null(plan);
+    }
+    danaus_hyena_plan_destroy(NULL);
+    assert_null(danaus_hyena_plan_conv(NULL));
+}
+
+/* A plan with one spectrum, and memory of the device's for everything. */
+static void wrong_operands_are_refused(void **state)
+{
+    danaus_device *device = *state;
+    danaus_hyena_desc desc = { .channels = 1, .length = 8, .taps = 1 };
+    danaus_hyena_plan *plan = NULL;
+    danaus_spectrum *spectrum = NULL;
+    void *memory = NULL;
+    size_t forward, back;
+    assert_ok(danaus_hyena_plan_create(device, &desc, &plan));
+    const danaus_conv_plan *conv = danaus_hyena_plan_conv(plan);
+    assert_ok(danaus_spectrum_create(conv, device, NULL, NULL, NULL, &spectrum));
+    assert_status(
+        danaus_hyena_workspace_bytes(plan, 0, &forward, &back), DANAUS_ERR_ARGUMENT);
+    assert_ok(danaus_hyena_workspace_bytes(plan, 1, NULL, &back));
+    assert_ok(danaus_hyena_workspace_bytes(plan, 1, &forward, NULL));
+    assert_ok(danaus_alloc(device, back + 4096, &memory));
+    char *at = (char *)memory + 2048;
+    const danaus_spectrum *spectra[] = { spectrum }, *none[] = { NULL };
+    danaus_hyena_operands o = { at, at + 512, NULL, spectra, { NULL } }, other = o;
+    danaus_hyena_gradients g = { .du = at + 1024 };
+    assert_ok(danaus_hyena_execute(plan, device, 0, &o, NULL, NULL));
+    assert_status(
+        danaus_hyena_execute(plan, device, -1, &o, at + 2048, memory),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_hyena_execute(plan, device, 1, &o, at + 2048, NULL),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(/* y is a part of u */
+                  danaus_hyena_execute(plan, device, 1, &o, at + 2048, at + 32),
+                  DANAUS_ERR_ARGUMENT);
+    assert_status(/* and of the workspace */
+                  danaus_hyena_gradient(plan, device, 1, &o, at + 2048, at + 2048, &g),
+                  DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_hyena_gradient(plan, device, 0, &o, memory, at + 2048, &g),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_hyena_gradient(plan, device, 1, &o, NULL, at + 2048, &g),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_hyena_gradient(plan, device, 1, &o, memory, NULL, &g),
+        DANAUS_ERR_ARGUMENT);
+    other.spectra = none;
+    assert_status(
+        danaus_hyena_execute(plan, device, 1, &other, at + 2048, memory),
+        DANAUS_ERR_ARGUMENT);
+    other.spectra = spectra;
+    other.taps = NULL;
+    assert_status(
+        danaus_hyena_execute(plan, device, 1, &other, at + 2048, memory),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_hyena_execute(NULL, device, 1, &o, at + 2048, memory),
+        DANAUS_ERR_ARGUMENT);
+    danaus_free(device, memory);
+    danaus_spectrum_destroy(spectrum);
+    danaus_hyena_plan_destroy(plan);
+}
+
+int main(int argc, char **argv)
+{
+    danaus_device *device = device_from_arguments(argc, argv);
+    conv_need(device);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(
+            the_operator_and_its_gradients_are_those_of_sums, device),
+        cmocka_unit_test_prestate(members_of_a_batch_do_not_see_each_other, device),
+        cmocka_unit_test_prestate(wrong_descriptions_are_refused, device),
+        cmocka_unit_test_prestate(wrong_operands_are_refused, device),
+    };
+    int failed = cmocka_run_group_tests_name("operator", tests, NULL, NULL);
+    danaus_device_close(device);
+    return failed;
+}
