@@ -1,6 +1,7 @@
 /* danaus apply: y = W x + bias for a matrix of inputs, file to file. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
+#include "cli/operators.h"
 #include "common/open.h"
 #include "common/report.h"
 #include "common/standard.h"
@@ -9,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const usage use = {
     .command = "danaus apply",
@@ -20,7 +22,8 @@ static const usage use = {
         "one of M. With --adjoint the matrix is transposed (and conjugated), M and N\n"
         "change places, and the bias is left out.\n\n"
         "The product is made in the type of X unless --dtype says otherwise; Y has\n"
-        "that type. A complex chain or X makes it complex. A file - is standard\n"
+        "that type. A complex chain or X makes it complex. A transform's file, whose\n"
+        "chains have orders, is multiplied by in its own type. A file - is standard\n"
         "input or output.\n",
     .least = 2,
     .most = 2,
@@ -38,7 +41,7 @@ typedef struct options {
 
 typedef struct apply {
     const options *o;
-    danaus_chain *chain; /* of the same realness as the product */
+    any_chain any; /* a chain of the same realness as the product, or an operator */
     danaus_file *file;
     danaus_device *device;
     danaus_ks_plan *plan;
@@ -48,7 +51,7 @@ typedef struct apply {
     int vector; /* X has one dimension */
     output output;
     timing time;
-    void *x, *y; /* device memory */
+    void *x, *y; /* memory of the device; of an operator, the host's */
 } apply;
 
 static danaus_dtype complex_of(danaus_dtype dtype)
@@ -62,32 +65,34 @@ static danaus_dtype complex_of(danaus_dtype dtype)
 static int make_chain_complex(apply *a)
 {
     danaus_chain *chain;
-    danaus_dtype to = complex_of(danaus_chain_dtype(a->chain));
-    if (danaus_chain_convert(a->chain, to, &chain))
+    danaus_dtype to = complex_of(danaus_chain_dtype(a->any.chain));
+    if (danaus_chain_convert(a->any.chain, to, &chain))
         return library_failure();
-    danaus_chain_destroy(a->chain);
-    a->chain = chain;
+    danaus_chain_destroy(a->any.chain);
+    a->any.chain = chain;
     return STATUS_OK;
 }
 
 static int choose_dtype(apply *a, danaus_dtype x)
 {
-    danaus_dtype chain = danaus_chain_dtype(a->chain);
+    danaus_dtype chain = any_chain_dtype(&a->any);
     int needs_complex = is_complex(x) || is_complex(chain);
     a->dtype = a->o->dtype ? a->o->dtype : needs_complex ? complex_of(x) : x;
+    if (a->any.made)
+        a->dtype = chain;
     if (needs_complex && !is_complex(a->dtype))
         return failure(
             "%s is complex (%s): a product in %s would lose its imaginary part",
             is_complex(x) ? "X" : "the chain",
             danaus_dtype_name(is_complex(x) ? x : chain), danaus_dtype_name(a->dtype));
-    if (is_complex(a->dtype) && !is_complex(chain))
+    if (!a->any.made && is_complex(a->dtype) && !is_complex(chain))
         return make_chain_complex(a);
     return STATUS_OK;
 }
 
 static int check_shape(apply *a, const danaus_tensor *x)
 {
-    int64_t rows = danaus_chain_rows(a->chain), cols = danaus_chain_cols(a->chain);
+    int64_t rows = any_chain_rows(&a->any), cols = any_chain_cols(&a->any);
     a->inputs = a->o->adjoint ? rows : cols;
     a->outputs = a->o->adjoint ? cols : rows;
     a->vector = x->ndim == 1;
@@ -117,6 +122,25 @@ static size_t bytes_of(const apply *a, int64_t size)
     return (size_t)(a->batch * size) * danaus_dtype_size(a->dtype);
 }
 
+/* Room for X and Y, and X in it. */
+static int place_inputs(apply *a, const void *data)
+{
+    size_t x = bytes_of(a, a->inputs), y = bytes_of(a, a->outputs);
+    if (a->any.made) {
+        a->x = malloc(x + 1);
+        a->y = malloc(y + 1);
+        if (!a->x || !a->y)
+            return failure("no memory for X and Y");
+        if (x)
+            memcpy(a->x, data, x);
+        return STATUS_OK;
+    }
+    int failed = danaus_alloc(a->device, x, &a->x) ||
+                 danaus_alloc(a->device, y, &a->y) ||
+                 danaus_upload(a->device, a->x, data, x);
+    return failed ? library_failure() : STATUS_OK;
+}
+
 static int load_inputs(apply *a, const danaus_tensor *x)
 {
     int64_t elements;
@@ -126,14 +150,8 @@ static int load_inputs(apply *a, const danaus_tensor *x)
         return failure("Y would have more elements than fit in memory");
     void *owned = NULL;
     const void *data = tensor_as(x, a->dtype, &owned);
-    int status = STATUS_OK;
-    if (!data && bytes_of(a, a->inputs))
-        status = failure("no memory to convert X");
-    else if (
-        danaus_alloc(a->device, bytes_of(a, a->inputs), &a->x) ||
-        danaus_alloc(a->device, bytes_of(a, a->outputs), &a->y) ||
-        danaus_upload(a->device, a->x, data, bytes_of(a, a->inputs)))
-        status = library_failure();
+    int status = !data && bytes_of(a, a->inputs) ? failure("no memory to convert X")
+                                                 : place_inputs(a, data);
     free(owned);
     return status;
 }
@@ -141,12 +159,19 @@ static int load_inputs(apply *a, const danaus_tensor *x)
 static danaus_status run_product(void *self)
 {
     apply *a = self;
+    if (a->any.made)
+        return danaus_operator_apply(
+            a->device, a->any.made, a->o->adjoint, (danaus_layout)a->o->layout,
+            a->batch, a->x, a->y);
     return danaus_ks_execute(a->plan, a->device, a->weights, a->batch, a->x, a->y);
 }
 
-/* Plans, packs and multiplies. */
+/* Plans, packs and multiplies; an operator does that for itself. */
 static int multiply(apply *a)
 {
+    int64_t repeat = a->o->repeat > 1 ? a->o->repeat : 1;
+    if (a->any.made)
+        return measure_calls(a->device, repeat, run_product, a, &a->time);
     danaus_ks_desc desc = { .layout = (danaus_layout)a->o->layout };
     desc.dtype = a->dtype;
     desc.effort = (danaus_effort)a->o->plan.effort;
@@ -155,26 +180,25 @@ static int multiply(apply *a)
     desc.activation = (danaus_activation)a->o->activation;
     desc.batch = a->batch;
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
-    int count = chain_patterns(a->chain, patterns);
+    int count = chain_patterns(a->any.chain, patterns);
     if (danaus_ks_plan_create(a->device, patterns, count, &desc, &a->plan) ||
-        danaus_ks_weights_create(a->plan, a->device, a->chain, &a->weights))
+        danaus_ks_weights_create(a->plan, a->device, a->any.chain, &a->weights))
         return library_failure();
-    int64_t repeat = a->o->repeat > 1 ? a->o->repeat : 1;
     return measure_calls(a->device, repeat, run_product, a, &a->time);
 }
 
 static int save_outputs(apply *a)
 {
     size_t bytes = bytes_of(a, a->outputs);
-    void *host = malloc(bytes + 1);
-    if (!host)
+    void *host = a->any.made ? NULL : malloc(bytes + 1);
+    if (!host && !a->any.made)
         return failure("no memory for Y");
-    danaus_tensor y = { .name = "", .data = host, .dtype = a->dtype };
+    danaus_tensor y = { .name = "", .data = host ? host : a->y, .dtype = a->dtype };
     int last = a->o->layout == DANAUS_BATCH_LAST;
     y.ndim = a->vector ? 1 : 2;
     y.shape[0] = a->vector || last ? a->outputs : a->batch;
     y.shape[1] = last ? a->batch : a->outputs;
-    int failed = danaus_download(a->device, host, a->y, bytes) ||
+    int failed = (host && danaus_download(a->device, host, a->y, bytes)) ||
                  danaus_file_write_npy(a->output.path, &y);
     free(host);
     return failed ? library_failure() : STATUS_OK;
@@ -182,8 +206,9 @@ static int save_outputs(apply *a)
 
 static int report(const apply *a)
 {
-    char plan[2048];
-    format_plan(a->plan, plan, sizeof plan);
+    char plan[2048] = "chains between orders";
+    if (a->plan)
+        format_plan(a->plan, plan, sizeof plan);
     if (a->o->json)
         return report_json(json_pack(
             "{s:I, s:I, s:I, s:s, s:s, s:b, s:f, s:s, s:o}", "batch",
@@ -203,8 +228,12 @@ static int run(apply *a, const char *chain_path, const char *input_path)
 {
     danaus_tensor x;
     int status = output_open(&a->output, a->o->output);
-    if (!status && danaus_chain_load(chain_path, &a->chain))
+    if (!status && any_chain_load(chain_path, &a->any))
         status = library_failure();
+    if (!status && a->any.made)
+        status = args_refuse(
+            "activation,dtype,effort,accuracy",
+            "goes with a plain chain, and this one has orders");
     status = status ? status : open_tensor(input_path, a->o->tensor, &a->file, &x);
     status = status ? status : check_shape(a, &x);
     status = status ? status : choose_dtype(a, x.dtype);
@@ -219,13 +248,16 @@ static void release(apply *a)
 {
     danaus_ks_weights_destroy(a->weights);
     danaus_ks_plan_destroy(a->plan);
-    if (a->device) {
+    if (a->any.made) {
+        free(a->x);
+        free(a->y);
+    } else if (a->device) {
         danaus_free(a->device, a->x);
         danaus_free(a->device, a->y);
     }
     danaus_device_close(a->device);
     danaus_file_close(a->file);
-    danaus_chain_destroy(a->chain);
+    any_chain_free(&a->any);
 }
 
 int cmd_apply(int argc, char **argv)

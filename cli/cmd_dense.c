@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/args.h"
 #include "cli/commands.h"
+#include "cli/operators.h"
 #include "common/report.h"
 #include "common/standard.h"
 
@@ -12,23 +13,23 @@
 static const usage use = {
     .command = "danaus dense",
     .synopsis = "CHAIN.safetensors -o W.npy",
-    .about =
-        "Multiplies the factors of a chain and writes the dense M x N matrix, of the\n"
-        "chain's element type. The bias is no part of it. A file - is standard input\n"
-        "or output.\n",
+    .about = "Multiplies the factors of a chain, with the orders that a transform's "
+             "file has,\n"
+             "and writes the dense M x N matrix, of the chain's element type. The bias "
+             "is no\n"
+             "part of it. A file - is standard input or output.\n",
     .least = 1,
     .most = 1,
     .operands = "one chain file",
 };
 
-static int write_dense(
-    const danaus_chain *chain, void *data, const output *o, int as_json)
+static int write_dense(const any_chain *chain, void *data, const output *o, int as_json)
 {
     danaus_tensor w = { .name = "", .data = data, .ndim = 2 };
-    w.dtype = danaus_chain_dtype(chain);
-    w.shape[0] = danaus_chain_rows(chain);
-    w.shape[1] = danaus_chain_cols(chain);
-    if (danaus_chain_to_dense(chain, data) || danaus_file_write_npy(o->path, &w))
+    w.dtype = any_chain_dtype(chain);
+    w.shape[0] = any_chain_rows(chain);
+    w.shape[1] = any_chain_cols(chain);
+    if (any_chain_to_dense(chain, data) || danaus_file_write_npy(o->path, &w))
         return library_failure();
     if (as_json)
         return report_json(json_pack(
@@ -44,22 +45,22 @@ static int write_dense(
 
 static int run(const char *path, const output *o, int as_json)
 {
-    danaus_chain *chain;
-    if (danaus_chain_load(path, &chain))
+    any_chain chain = { 0 };
+    if (any_chain_load(path, &chain))
         return library_failure();
-    int64_t rows = danaus_chain_rows(chain), cols = danaus_chain_cols(chain), elements;
+    int64_t rows = any_chain_rows(&chain), cols = any_chain_cols(&chain), elements;
     size_t bytes;
     void *data = NULL;
     if (!__builtin_mul_overflow(rows, cols, &elements) &&
         !__builtin_mul_overflow(
-            (size_t)elements, danaus_dtype_size(danaus_chain_dtype(chain)), &bytes))
+            (size_t)elements, danaus_dtype_size(any_chain_dtype(&chain)), &bytes))
         data = malloc(bytes);
-    int status = data ? write_dense(chain, data, o, as_json)
+    int status = data ? write_dense(&chain, data, o, as_json)
                       : failure(
                             "no memory for a dense matrix of %" PRId64 " x %" PRId64,
                             rows, cols);
     free(data);
-    danaus_chain_destroy(chain);
+    any_chain_free(&chain);
     return status;
 }
 

@@ -53,6 +53,7 @@ CHANGELOG
 docs/notation
 docs/ks
 docs/algebra
+docs/transforms
 docs/conv
 docs/kernels
 docs/notes/README

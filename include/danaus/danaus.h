@@ -8,6 +8,7 @@
 #include "danaus/ks.h"
 #include "danaus/factorize.h"
 #include "danaus/algebra.h"
+#include "danaus/transforms.h"
 #include "danaus/conv.h"
 #include "danaus/file.h"
 #include "danaus/model.h"

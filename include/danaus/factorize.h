@@ -1,5 +1,5 @@
 /* From a dense matrix to a chain of Kronecker-sparse factors, with its error
-   certified; patterns to choose from; known transforms as exact chains.
+   certified; patterns to choose from.
 
    Source: Zheng, Riccietti, Gribonval, Efficient Identification of Butterfly
    Sparse Matrix Factorizations (arXiv 2110.01230); Le et al., Butterfly
@@ -245,27 +245,6 @@ DANAUS_API danaus_status danaus_find_permutations(
     const void *dense, danaus_dtype dtype, const danaus_pattern *patterns, int count,
     const danaus_permute_desc *desc, int64_t *row_permutation, int64_t *col_permutation,
     double errors[2]);
-
-/* ---- known transforms as exact chains ---- */
-
-typedef enum danaus_transform {
-    DANAUS_DFT = 0,        /* exp(-2 pi i k n / N), unnormalised; complex types */
-    DANAUS_WALSH_HADAMARD, /* natural (Sylvester) order, unnormalised; N = 2^L */
-    DANAUS_DCT2,           /* cos(pi k (2n+1) / 2N) */
-    DANAUS_DST2,           /* sin(pi (k+1) (2n+1) / 2N) */
-    DANAUS_DCT4,           /* cos(pi (2k+1) (2n+1) / 4N) */
-    DANAUS_CIRCULANT,      /* v[(i - j) mod N], v of N elements */
-    DANAUS_TOEPLITZ        /* v[i - j + N - 1], v of 2N - 1 elements */
-} danaus_transform;
-
-/* Makes a chain with  transform x = (K_1..K_L) x[permutation]. permutation has N
-   entries (2 N for Toeplitz, whose chain acts on x padded with N zeros and gives
-   2 N outputs, the first N of which count). values: v of the circulant or Toeplitz
-   matrix, of the chain's type; else NULL. Lengths have prime factors up to 61, those
-   of Walsh-Hadamard transforms only 2; others are DANAUS_ERR_UNSUPPORTED. */
-DANAUS_API danaus_status danaus_chain_transform(
-    danaus_transform transform, int64_t n, danaus_dtype dtype, const void *values,
-    danaus_chain **chain, int64_t *permutation);
 
 #ifdef __cplusplus
 }

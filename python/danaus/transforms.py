@@ -1,13 +1,15 @@
-"""Known transforms as exact chains, with the permutation (and padding) they need.
+"""Known transforms as exact chains, with the orders of numbers that they need.
 
 A `Transform` is a SciPy LinearOperator: ``dct2(n) @ x``, ``.H``, ``.T``, SciPy's
-solvers. Lengths have prime factors up to 61, those of Walsh-Hadamard transforms only 2;
-others are refused with NotImplementedError.
+solvers. Lengths have prime factors up to 61 (of ``dct1`` n - 1, of ``dst1`` n + 1),
+those of `walsh_hadamard`, `noiselet` and `givens` only 2; others are refused with
+NotImplementedError. docs/transforms.md has definitions, scales and sizes.
 """
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -19,41 +21,93 @@ from danaus._arrays import (
     ElementType,
     converted,
     element_code,
+    numpy_dtype,
     pointer,
+    product_code,
     whole,
 )
-from danaus._library import check, ffi, lib
+from danaus._library import check, ffi, handle_of, lib, own, path_bytes
 from danaus.chain import Chain
 
 
 class Transform(LinearOperator):
-    """x -> (K_1 ... K_L) x[permutation], of which the first N numbers count.
+    """A matrix of chains with orders around them: S_0 (K_1 + I) S_1 .. (K_C + I) S_C.
+
+    An order picks numbers, ``v[order]``, and zeros where it is -1; numbers beyond the
+    columns of a chain pass by, behind its rows. The first order gives the outputs, the
+    last takes the inputs. Most transforms are one chain between two orders, wavelets
+    one chain for each level.
 
     Attributes
     ----------
-    chain : the factors K_1 ... K_L.
-    permutation : which number of x goes where. Where it is longer than x, those past
-        the end are zero.
+    chains : the chains, the leftmost first.
+    orders : one more array of places, the leftmost first.
     """
 
-    def __init__(self, name: str, n: int, chain: Chain, permutation: np.ndarray):
-        super().__init__(chain.dtype, (n, n))
-        self.name, self.chain, self.permutation = name, chain, permutation
+    def __init__(self, name: str, handle: Any):
+        self.name, self._handle = name, handle
+        handle_of(self, "danaus_operator *", "a transform of this module or load()")
+        count = lib.danaus_operator_count(handle)
+        self.chains = tuple(self._chain(i) for i in range(count))
+        self.orders = tuple(self._order(i) for i in range(count + 1))
+        code = lib.danaus_operator_dtype(handle)
+        shape = lib.danaus_operator_rows(handle), lib.danaus_operator_cols(handle)
+        super().__init__(numpy_dtype(product_code(code)), shape)
+
+    def _chain(self, index: int) -> Chain:
+        """A chain that belongs to the operator, which lives as long."""
+        start = lib.danaus_operator_chain(self._handle, index)
+        start = ffi.cast("danaus_chain *", start)
+        return Chain(own(start, lambda _: None, self._handle))
+
+    def _order(self, index: int) -> np.ndarray:
+        length = ffi.new("int64_t *")
+        start = lib.danaus_operator_order(self._handle, index, length)
+        memory = bytes(ffi.buffer(start, 8 * length[0]))
+        return np.frombuffer(memory, np.int64)
+
+    # ---- what it holds ----
+
+    @property
+    def chain(self) -> Chain:
+        """The only chain; ValueError where there are more."""
+        if len(self.chains) > 1:
+            raise ValueError(f"{self.name} has {len(self.chains)} chains: see .chains")
+        return self.chains[0]
+
+    @property
+    def permutation(self) -> np.ndarray:
+        """The last order: which number of x goes where; -1 for zeros."""
+        return self.orders[-1]
+
+    @property
+    def parameters(self) -> int:
+        """Weights of all chains."""
+        return lib.danaus_operator_parameters(self._handle)
+
+    def to_dense(self) -> np.ndarray:
+        """The matrix, in the chains' type."""
+        code = lib.danaus_operator_dtype(self._handle)
+        dense = np.empty(self.shape, numpy_dtype(code))
+        check(lib.danaus_operator_to_dense(self._handle, pointer(dense)))
+        return dense
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes a chain file that has the orders, in one step; `load` reads it."""
+        check(lib.danaus_operator_save(self._handle, path_bytes(path)))
+
+    # ---- products, as SciPy asks for them ----
 
     def _matmat(self, x: np.ndarray) -> np.ndarray:
-        n, padded = self.shape[0], self.chain.shape[1]
-        if padded > n:
-            x = np.concatenate([x, np.zeros((padded - n, x.shape[1]), x.dtype)])
-        return (self.chain @ x[self.permutation])[:n]
+        for chain, order in zip(self.chains[::-1], self.orders[:0:-1]):
+            x = _with_chain(chain, _picked(x, order))
+        return _picked(x, self.orders[0])
 
     def _rmatmat(self, y: np.ndarray) -> np.ndarray:
-        n, padded = self.shape[0], self.chain.shape[0]
-        if padded > n:
-            y = np.concatenate([y, np.zeros((padded - n, y.shape[1]), y.dtype)])
-        permuted = self.chain.H @ y
-        x = np.empty_like(permuted)
-        x[self.permutation] = permuted
-        return x[:n]
+        for chain, order, right in zip(self.chains, self.orders, self.orders[1:]):
+            rows, cols = chain.shape
+            y = _with_chain(chain.H, _put(y, order, rows + len(right) - cols))
+        return _put(y, self.orders[-1], self.shape[1])
 
     def _matvec(self, x: np.ndarray) -> np.ndarray:
         return self._matmat(x.reshape(-1, 1))[:, 0]
@@ -61,45 +115,286 @@ class Transform(LinearOperator):
     def _rmatvec(self, y: np.ndarray) -> np.ndarray:
         return self._rmatmat(y.reshape(-1, 1))[:, 0]
 
+    # ---- what Python asks for ----
+
+    def __getitem__(self, index: Any):
+        raise TypeError("a transform has no subscript; slice transform.to_dense()")
+
     def __repr__(self) -> str:
-        return f"<danaus.Transform {self.name} of {self.shape[0]}: {self.chain!r}>"
+        rows, cols = self.shape
+        chains = "; ".join(" ".join(map(str, c.patterns)) for c in self.chains)
+        return (
+            f"<danaus.Transform {self.name}, {rows} x {cols} {self.dtype}: {chains}; "
+            f"{self.parameters} parameters>"
+        )
+
+
+def _picked(x: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """x[order], and zeros where that is -1."""
+    picked = x[order]
+    picked[order < 0] = 0
+    return picked
+
+
+def _put(y: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
+    """The transpose of _picked(): what goes to a place that comes twice is added."""
+    x = np.zeros((size, y.shape[1]), y.dtype)
+    np.add.at(x, order[order >= 0], y[order >= 0])
+    return x
+
+
+def _with_chain(chain: LinearOperator, x: np.ndarray) -> np.ndarray:
+    """The chain's product, with numbers beyond its columns behind it."""
+    cols = chain.shape[1]
+    product = chain @ x[:cols]
+    return np.concatenate([product, x[cols:]]) if len(x) > cols else product
+
+
+# ---- making ----
+
+
+def _adopt(name: str, place: Any) -> Transform:
+    return Transform(name, own(place[0], lib.danaus_operator_destroy))
 
 
 def _make(
-    name: str, kind: int, n: Any, code: int, values: np.ndarray | None = None
+    kind: int,
+    n: Any,
+    code: int,
+    *,
+    name: str | None = None,
+    values: np.ndarray | None = None,
+    angles: np.ndarray | None = None,
+    **fields: int,
 ) -> Transform:
-    n = whole(n, "n", 1, INT)
-    length = 2 * n if kind == lib.DANAUS_TOEPLITZ else n
-    permutation = np.empty(length, np.int64)
-    place = ffi.new("danaus_chain **")
-    order = ffi.cast("int64_t *", pointer(permutation))
-    check(lib.danaus_chain_transform(kind, n, code, pointer(values), place, order))
-    return Transform(name, n, Chain._adopt(place), permutation)
+    desc = ffi.new("danaus_transform_desc *", dict(fields, kind=kind, dtype=code))
+    desc.n = whole(n, "n", 1, INT)
+    desc.values = pointer(values)
+    desc.angles = ffi.cast("double *", pointer(angles))
+    place = ffi.new("danaus_operator **")
+    check(lib.danaus_operator_transform(desc, place))
+    name = name or ffi.string(lib.danaus_transform_name(kind)).decode()
+    return _adopt(name, place)
 
 
-def dft(n: int, dtype: ElementType = "c64") -> Transform:
+def _flags(orthonormal: bool, inverse: bool) -> dict[str, int]:
+    return {"orthonormal": int(bool(orthonormal)), "inverse": int(bool(inverse))}
+
+
+def load(path: str | os.PathLike) -> Transform:
+    """Reads what `Transform.save` or ``danaus transform`` has written, or a chain."""
+    place = ffi.new("danaus_operator **")
+    check(lib.danaus_operator_load(path_bytes(path), place))
+    return _adopt(os.fspath(path) if isinstance(path, str) else str(path), place)
+
+
+# ---- Fourier, Hartley, cosine, sine ----
+
+
+def dft(
+    n: int,
+    dtype: ElementType = "c64",
+    *,
+    orthonormal: bool = False,
+    inverse: bool = False,
+) -> Transform:
     """The discrete Fourier transform: exp(-2 pi i k j / n), as ``scipy.fft.fft``."""
-    return _make("dft", lib.DANAUS_DFT, n, element_code(dtype))
+    flags = _flags(orthonormal, inverse)
+    return _make(lib.DANAUS_DFT, n, element_code(dtype), **flags)
 
 
-def walsh_hadamard(n: int, dtype: ElementType = "f32") -> Transform:
+def walsh_hadamard(
+    n: int,
+    dtype: ElementType = "f32",
+    *,
+    orthonormal: bool = False,
+    inverse: bool = False,
+) -> Transform:
     """The Walsh-Hadamard transform in natural order, as ``scipy.linalg.hadamard``."""
-    return _make("walsh-hadamard", lib.DANAUS_WALSH_HADAMARD, n, element_code(dtype))
+    flags = _flags(orthonormal, inverse)
+    return _make(lib.DANAUS_WALSH_HADAMARD, n, element_code(dtype), **flags)
 
 
-def dct2(n: int, dtype: ElementType = "f32") -> Transform:
+def hartley(
+    n: int,
+    dtype: ElementType = "f32",
+    *,
+    orthonormal: bool = False,
+    inverse: bool = False,
+) -> Transform:
+    """The Hartley transform: cos(2 pi k j / n) + sin(2 pi k j / n)."""
+    flags = _flags(orthonormal, inverse)
+    return _make(lib.DANAUS_HARTLEY, n, element_code(dtype), **flags)
+
+
+def dct1(
+    n: int,
+    dtype: ElementType = "f32",
+    *,
+    orthonormal: bool = False,
+    inverse: bool = False,
+) -> Transform:
+    """The DCT-I: cos(pi k j / (n - 1)), n >= 2; SciPy doubles all but the ends of x."""
+    flags = _flags(orthonormal, inverse)
+    return _make(lib.DANAUS_DCT1, n, element_code(dtype), **flags)
+
+
+def dct2(
+    n: int,
+    dtype: ElementType = "f32",
+    *,
+    orthonormal: bool = False,
+    inverse: bool = False,
+) -> Transform:
     """The DCT-II: cos(pi k (2 j + 1) / (2 n)), half of what ``scipy.fft.dct`` gives."""
-    return _make("dct-2", lib.DANAUS_DCT2, n, element_code(dtype))
+    flags = _flags(orthonormal, inverse)
+    return _make(lib.DANAUS_DCT2, n, element_code(dtype), **flags)
 
 
-def dst2(n: int, dtype: ElementType = "f32") -> Transform:
-    """The DST-II: sin(pi (k + 1) (2 j + 1) / (2 n)), half of ``scipy.fft.dst``."""
-    return _make("dst-2", lib.DANAUS_DST2, n, element_code(dtype))
+def dct3(
+    n: int,
+    dtype: ElementType = "f32",
+    *,
+    orthonormal: bool = False,
+    inverse: bool = False,
+) -> Transform:
+    """The DCT-III: cos(pi (2 k + 1) j / (2 n)), the transpose of `dct2`."""
+    flags = _flags(orthonormal, inverse)
+    return _make(lib.DANAUS_DCT3, n, element_code(dtype), **flags)
 
 
-def dct4(n: int, dtype: ElementType = "f32") -> Transform:
+def dct4(
+    n: int,
+    dtype: ElementType = "f32",
+    *,
+    orthonormal: bool = False,
+    inverse: bool = False,
+) -> Transform:
     """The DCT-IV: cos(pi (2 k + 1) (2 j + 1) / (4 n)), half of ``dct(type=4)``."""
-    return _make("dct-4", lib.DANAUS_DCT4, n, element_code(dtype))
+    flags = _flags(orthonormal, inverse)
+    return _make(lib.DANAUS_DCT4, n, element_code(dtype), **flags)
+
+
+def dst1(
+    n: int,
+    dtype: ElementType = "f32",
+    *,
+    orthonormal: bool = False,
+    inverse: bool = False,
+) -> Transform:
+    """The DST-I: sin(pi (k + 1) (j + 1) / (n + 1)), half of ``dst(type=1)``."""
+    flags = _flags(orthonormal, inverse)
+    return _make(lib.DANAUS_DST1, n, element_code(dtype), **flags)
+
+
+def dst2(
+    n: int,
+    dtype: ElementType = "f32",
+    *,
+    orthonormal: bool = False,
+    inverse: bool = False,
+) -> Transform:
+    """The DST-II: sin(pi (k + 1) (2 j + 1) / (2 n)), half of ``scipy.fft.dst``."""
+    flags = _flags(orthonormal, inverse)
+    return _make(lib.DANAUS_DST2, n, element_code(dtype), **flags)
+
+
+def dst3(
+    n: int,
+    dtype: ElementType = "f32",
+    *,
+    orthonormal: bool = False,
+    inverse: bool = False,
+) -> Transform:
+    """The DST-III: sin(pi (2 k + 1) (j + 1) / (2 n)), the transpose of `dst2`."""
+    flags = _flags(orthonormal, inverse)
+    return _make(lib.DANAUS_DST3, n, element_code(dtype), **flags)
+
+
+def dst4(
+    n: int,
+    dtype: ElementType = "f32",
+    *,
+    orthonormal: bool = False,
+    inverse: bool = False,
+) -> Transform:
+    """The DST-IV: sin(pi (2 k + 1) (2 j + 1) / (4 n)), half of ``dst(type=4)``."""
+    flags = _flags(orthonormal, inverse)
+    return _make(lib.DANAUS_DST4, n, element_code(dtype), **flags)
+
+
+# ---- butterflies ----
+
+
+def noiselet(n: int, dtype: ElementType = "c64", *, inverse: bool = False) -> Transform:
+    """The noiselet transform of Coifman, Geshwind and Meyer, unitary; n = 2^L."""
+    flags = _flags(False, inverse)
+    return _make(lib.DANAUS_NOISELET, n, element_code(dtype), **flags)
+
+
+def givens(
+    angles: ArrayLike, dtype: ElementType = "f32", *, inverse: bool = False
+) -> Transform:
+    """The orthogonal matrix of rotations on a butterfly, n = 2^L.
+
+    angles : [L][n/2], in radians; block (i, j) of factor l, whose pattern is
+        (2^l, 2, 2, 2^(L-1-l)), is [cos -sin; sin cos] of angles[l][i 2^(L-1-l) + j].
+    """
+    angles = np.ascontiguousarray(angles, np.float64)
+    if angles.ndim != 2 or angles.shape[1] != 2 ** (angles.shape[0] - 1):
+        shape = f"{angles.shape} instead of [L][2^(L-1)]"
+        raise ValueError(f"angles have the shape {shape}")
+    n, flags = 2 * angles.shape[1], _flags(False, inverse)
+    code = element_code(dtype)
+    return _make(lib.DANAUS_GIVENS, n, code, angles=angles, **flags)
+
+
+# ---- wavelets ----
+
+
+def _moments(wavelet: str) -> int:
+    """K of "dbK"."""
+    number = wavelet[2:] if isinstance(wavelet, str) and wavelet[:2] == "db" else ""
+    if wavelet == "haar":
+        return 1
+    if not number.isdecimal() or not 1 <= int(number) <= lib.DANAUS_MOST_MOMENTS:
+        names = f"'haar' and 'db1' to 'db{lib.DANAUS_MOST_MOMENTS}'"
+        raise ValueError(f"wavelets are {names}, not {wavelet!r}")
+    return int(number)
+
+
+def wavelet(
+    n: int,
+    wavelet: str = "haar",
+    levels: int | None = None,
+    dtype: ElementType = "f32",
+    *,
+    inverse: bool = False,
+) -> Transform:
+    """The periodic transform by Daubechies' wavelets, orthogonal.
+
+    wavelet : "haar", or "dbK" of K vanishing moments and 2 K taps.
+    levels : n is a multiple of 2^levels; None: as many as n allows.
+
+    A level takes n averages a and gives n/2 averages ``h @ a[(2 k + arange(2 K)) % n]``
+    and n/2 details, by g instead of h; the result is the averages of the last level,
+    then the details of the last to the first.
+    """
+    fields = _flags(False, inverse)
+    fields["moments"] = _moments(wavelet)
+    fields["levels"] = 0 if levels is None else whole(levels, "levels", 1, INT)
+    return _make(lib.DANAUS_WAVELET, n, element_code(dtype), name=wavelet, **fields)
+
+
+def wavelet_filter(wavelet: str) -> np.ndarray:
+    """Daubechies' filter h of "haar" or "dbK", [2 K] in f64, of minimal phase."""
+    moments = _moments(wavelet)
+    h = np.empty(2 * moments)
+    check(lib.danaus_wavelet_filter(moments, ffi.cast("double *", pointer(h))))
+    return h
+
+
+# ---- circulant and Toeplitz matrices ----
 
 
 def _values(values: ArrayLike, what: str) -> np.ndarray:
@@ -110,14 +405,18 @@ def _values(values: ArrayLike, what: str) -> np.ndarray:
     return array.astype(np.float64) if array.dtype.kind in "biu" else array
 
 
-def circulant(c: ArrayLike, dtype: ElementType | None = None) -> Transform:
+def circulant(
+    c: ArrayLike, dtype: ElementType | None = None, *, inverse: bool = False
+) -> Transform:
     """The circulant matrix of first column c, as ``scipy.linalg.circulant``.
 
     dtype : None: that of c.
+    inverse : its inverse, again a circulant; ValueError where it is singular.
     """
     c = _values(c, "c")
     code = element_code(c.dtype if dtype is None else dtype)
-    return _make("circulant", lib.DANAUS_CIRCULANT, c.size, code, converted(c, code))
+    values, flags = converted(c, code), _flags(False, inverse)
+    return _make(lib.DANAUS_CIRCULANT, c.size, code, values=values, **flags)
 
 
 def toeplitz(
@@ -135,4 +434,4 @@ def toeplitz(
         raise ValueError(f"c has {c.size} numbers and r {r.size}: they are as many")
     v = np.concatenate([r[:0:-1], c])
     code = element_code(v.dtype if dtype is None else dtype)
-    return _make("toeplitz", lib.DANAUS_TOEPLITZ, c.size, code, converted(v, code))
+    return _make(lib.DANAUS_TOEPLITZ, c.size, code, values=converted(v, code))

@@ -9,7 +9,20 @@ from hypothesis import given, settings, strategies
 from scipy.sparse.linalg import LinearOperator
 
 from conftest import dense_factor, random_array
-from danaus import transforms
+from danaus import Chain, transforms
+
+
+def half(matrix, *ends):
+    """Half of SciPy's matrix; but columns of these inputs count once there."""
+    matrix = matrix / 2
+    matrix[:, list(ends)] *= 2
+    return matrix
+
+
+def cas(fourier):
+    """Hartley's matrix of Fourier's."""
+    return fourier.real - fourier.imag
+
 
 # Makes the transform, and its matrix in f64 by SciPy, from a length and random numbers.
 CASES = {
@@ -32,6 +45,30 @@ CASES = {
     "dct4": (
         lambda n, dtype, v: transforms.dct4(n, dtype),
         lambda n, v: scipy.fft.dct(np.eye(n), type=4, axis=0) / 2,
+    ),
+    "hartley": (
+        lambda n, dtype, v: transforms.hartley(n, dtype),
+        lambda n, v: cas(scipy.fft.fft(np.eye(n), axis=0)),
+    ),
+    "dct1": (
+        lambda n, dtype, v: transforms.dct1(n, dtype),
+        lambda n, v: half(scipy.fft.dct(np.eye(n), type=1, axis=0), 0, n - 1),
+    ),
+    "dct3": (
+        lambda n, dtype, v: transforms.dct3(n, dtype),
+        lambda n, v: half(scipy.fft.dct(np.eye(n), type=3, axis=0), 0),
+    ),
+    "dst1": (
+        lambda n, dtype, v: transforms.dst1(n, dtype),
+        lambda n, v: scipy.fft.dst(np.eye(n), type=1, axis=0) / 2,
+    ),
+    "dst3": (
+        lambda n, dtype, v: transforms.dst3(n, dtype),
+        lambda n, v: half(scipy.fft.dst(np.eye(n), type=3, axis=0), n - 1),
+    ),
+    "dst4": (
+        lambda n, dtype, v: transforms.dst4(n, dtype),
+        lambda n, v: scipy.fft.dst(np.eye(n), type=4, axis=0) / 2,
     ),
     "circulant": (
         lambda n, dtype, v: transforms.circulant(v[:n]),
@@ -81,6 +118,8 @@ def names_and_types():
 def test_transforms_are_those_of_scipy(rng, name, dtype):
     make, reference = CASES[name]
     lengths = [1, 2, 8, 64] if name == "walsh_hadamard" else [1, 2, 6, 15, 61, 80]
+    if name in ("dct1", "dst1"):
+        lengths = [2, 3, 7, 16, 39] if name == "dct1" else [1, 2, 6, 15, 41]
     for n in lengths:
         v = random_array(rng, 2 * n, dtype)
         transform = make(n, dtype, v)
@@ -92,6 +131,117 @@ def test_transforms_are_those_of_scipy(rng, name, dtype):
         assert np.allclose(transform.T @ x, matrix.T @ x, atol=1e-3 * n)
         assert np.allclose(transform @ x[:, 0], (transform @ x)[:, 0], atol=1e-4 * n)
         assert isinstance(transform, LinearOperator)
+
+
+ORTHONORMAL = ["dct1", "dct2", "dct3", "dct4", "dst1", "dst2", "dst3", "dst4"]
+
+
+@pytest.mark.parametrize("name", ORTHONORMAL)
+def test_orthonormal_forms_are_those_of_scipy(name):
+    function, kind = getattr(scipy.fft, name[:3]), int(name[3])
+    n = {"dct1": 17, "dst1": 15}.get(name, 16)
+    transform = getattr(transforms, name)
+    matrix = function(np.eye(n), type=kind, axis=0, norm="ortho")
+    assert np.allclose(transform(n, "f8", orthonormal=True).to_dense(), matrix)
+    inverse = transform(n, "f8", orthonormal=True, inverse=True)
+    assert np.allclose(inverse.to_dense(), matrix.T)
+    product = transform(n, "f8", inverse=True) @ (transform(n, "f8") @ np.eye(n))
+    assert np.allclose(product, np.eye(n))
+
+
+def test_fourier_has_its_inverse(rng):
+    x = random_array(rng, 24, "c16")
+    assert np.allclose(transforms.dft(24, "c16", inverse=True) @ x, np.fft.ifft(x))
+    unitary = transforms.dft(24, "c16", orthonormal=True)
+    assert np.allclose(unitary @ x, np.fft.fft(x, norm="ortho"))
+    assert np.allclose(unitary.H @ (unitary @ x), x)
+
+
+def test_noiselets_are_unitary_and_flat():
+    matrix = transforms.noiselet(32, "c16").to_dense()
+    assert np.allclose(matrix.conj().T @ matrix, np.eye(32))
+    assert np.allclose(np.abs(matrix), 32**-0.5)
+    pair = np.array([[1 - 1j, 1 + 1j], [1 + 1j, 1 - 1j]]) / 2
+    assert np.allclose(transforms.noiselet(2, "c16").to_dense(), pair)
+
+
+def test_rotations_have_angles(rng):
+    angles = rng.uniform(-4, 4, (5, 16))
+    matrix = transforms.givens(angles, "f8").to_dense()
+    assert np.allclose(matrix @ matrix.T, np.eye(32))
+    inverse = transforms.givens(angles, "f8", inverse=True)
+    assert np.allclose(inverse @ matrix, np.eye(32))
+    turn = transforms.givens([[0.3]], "f8").to_dense()
+    assert np.allclose(turn, [[np.cos(0.3), -np.sin(0.3)], [np.sin(0.3), np.cos(0.3)]])
+
+
+def waves(x, h, levels):
+    """The levels by their definition."""
+    g, details = h[::-1] * (-1.0) ** np.arange(len(h)), []
+    for _ in range(levels):
+        windows = (2 * np.arange(len(x) // 2)[:, None] + np.arange(len(h))) % len(x)
+        details.insert(0, x[windows] @ g)
+        x = x[windows] @ h
+    return np.concatenate([x, *details])
+
+
+@pytest.mark.parametrize(("name", "n", "levels"), [
+    ("haar", 2, 1), ("haar", 40, 3), ("db2", 64, 2), ("db4", 48, 4), ("db10", 32, 5),
+])  # fmt: skip
+def test_wavelets_filter_level_by_level(rng, name, n, levels):
+    x, h = rng.standard_normal(n), transforms.wavelet_filter(name)
+    transform = transforms.wavelet(n, name, levels, "f8")
+    y = transform @ x
+    assert len(transform.chains) == levels
+    assert np.allclose(y, waves(x, h, levels))
+    inverse = transforms.wavelet(n, name, levels, "f8", inverse=True)
+    assert np.allclose(inverse @ y, x) and np.allclose(transform.H @ y, x)
+    assert np.allclose(transform.to_dense() @ inverse.to_dense(), np.eye(n))
+    assert np.isclose(np.linalg.norm(y), np.linalg.norm(x))
+
+
+def test_filters_are_the_published_ones():
+    # Daubechies, Ten lectures on wavelets, table 6.1, by pairs of digits as printed.
+    published = [0.230377813309, 0.714846570553, 0.630880767930, -0.027983769417]
+    assert np.allclose(transforms.wavelet_filter("db4")[:4], published, atol=1e-12)
+
+
+def test_inverses_of_circulants_are_circulants(rng):
+    c = random_array(rng, 30, "c16") + 9 * np.eye(30)[0]
+    matrix = scipy.linalg.circulant(c)
+    assert np.allclose(transforms.circulant(c, inverse=True) @ matrix, np.eye(30))
+    with pytest.raises(ValueError, match="no inverse"):
+        transforms.circulant(np.ones(8), inverse=True)
+
+
+MADE = {
+    "dct3": lambda: transforms.dct3(12),
+    "toeplitz": lambda: transforms.toeplitz(np.arange(1.0, 6)),
+    "wavelet": lambda: transforms.wavelet(16, "db2"),
+    "walsh": lambda: transforms.walsh_hadamard(8, "c16"),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_files_keep_the_orders(tmp_path, name):
+    made, path = MADE[name](), tmp_path / "transform.safetensors"
+    made.save(path)
+    loaded = transforms.load(path)
+    assert np.array_equal(made.to_dense(), loaded.to_dense())
+    assert all(map(np.array_equal, made.orders, loaded.orders))
+    if name == "walsh":
+        assert np.array_equal(Chain.load(path).to_dense(), made.to_dense())
+    else:
+        with pytest.raises(NotImplementedError, match="read as an operator"):
+            Chain.load(path)
+
+
+def test_chains_live_as_long_as_they_are_used():
+    chain, wave = transforms.dct2(16).chain, transforms.wavelet(16)
+    assert chain.weights[0].size and "16 x 16" in repr(wave)
+    assert wave.parameters == sum(c.parameters for c in wave.chains)
+    with pytest.raises(ValueError, match="has 4 chains"):
+        wave.chain  # noqa: B018
 
 
 def test_toeplitz_without_a_row_is_hermitian(rng):
@@ -119,6 +269,18 @@ def test_integers_and_lists_are_operands():
         (lambda: transforms.toeplitz([1.0, 2], [1.0]), ValueError, "as many"),
         (lambda: transforms.circulant([1j], "f32"), TypeError, "complex"),
         (lambda: transforms.dct4(8)[0], TypeError, "subscript"),
+        (lambda: transforms.dct1(1), ValueError, "at least two"),
+        (
+            lambda: transforms.wavelet(12, "db2", 3),
+            NotImplementedError,
+            "2\\^3 numbers",
+        ),
+        (lambda: transforms.wavelet(8, "sym4"), ValueError, "'db1' to 'db20'"),
+        (lambda: transforms.wavelet(8, "db21"), ValueError, "'db1' to 'db20'"),
+        (lambda: transforms.wavelet(8, levels=0), ValueError, "levels is from 1"),
+        (lambda: transforms.givens([[0.1, 0.2]]), ValueError, "instead of"),
+        (lambda: transforms.givens([[np.nan]]), ValueError, "angle 0 is nan"),
+        (lambda: transforms.load("nothing.safetensors"), OSError, "nothing"),
     ],
 )
 def test_what_has_no_chain_is_refused_with_a_sentence(call, error, sentence):
@@ -130,7 +292,7 @@ NUMBER = strategies.one_of(
     strategies.integers(-2, 300),
     strategies.sampled_from([2**31, 2**70, None, "8", 1.5]),
 )
-NAMES = ["dft", "walsh_hadamard", "dct2", "dst2", "dct4"]
+NAMES = ["dft", "walsh_hadamard", "hartley", "noiselet", "wavelet", *ORTHONORMAL]
 TYPES = ["f32", "f16", "bf16", "c64", "c128", "i8", None]
 
 
@@ -138,7 +300,7 @@ TYPES = ["f32", "f16", "bf16", "c64", "c128", "i8", None]
 @given(strategies.sampled_from(NAMES), NUMBER, strategies.sampled_from(TYPES))
 def test_no_argument_crashes(name, n, dtype):
     try:
-        transform = getattr(transforms, name)(n, dtype)
+        transform = getattr(transforms, name)(n, dtype=dtype)
         transform @ np.ones(n)
     except (ValueError, TypeError, NotImplementedError, MemoryError) as error:
         assert str(error)

@@ -2,7 +2,7 @@
    [a, b, c, d], all of one type, and perhaps bias of shape [M]; metadata
    "format": "danaus chain 1". The shapes are the patterns. */
 // SPDX-License-Identifier: Apache-2.0
-#include "danaus/ks.h"
+#include "ks/chain_file.h"
 
 #include "base/status.h"
 #include "io/file.h"
@@ -12,36 +12,30 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FORMAT_KEY  "format"
-#define FORMAT_KIND "danaus chain "
-#define FORMAT      FORMAT_KIND "1"
-#define FACTOR      "factor."
-#define BIAS        "bias"
+#define BIAS "bias"
 
 /* ---- loading ---- */
-
-/* What a chain file says, checked; data stay in the file. */
-typedef struct chain_view {
-    int count;
-    danaus_dtype dtype;
-    danaus_pattern patterns[DANAUS_MAX_FACTORS];
-    const void *weights[DANAUS_MAX_FACTORS];
-    const void *bias; /* or NULL */
-} chain_view;
 
 /* Other programs write other formats, or none, into the same place. */
 static danaus_status check_format(const danaus_file *file)
 {
-    const char *format = danaus_file_metadata(file, FORMAT_KEY);
-    if (format && !strncmp(format, FORMAT_KIND, strlen(FORMAT_KIND)) &&
-        strcmp(format, FORMAT))
+    const char *format = danaus_file_metadata(file, DN_CHAIN_FORMAT_KEY),
+               *kind = DN_CHAIN_FORMAT_KIND;
+    if (!format || strncmp(format, kind, strlen(kind)) ||
+        !strcmp(format, DN_CHAIN_FORMAT))
+        return DANAUS_OK;
+    if (!strcmp(format, DN_OPERATOR_FORMAT))
         return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "the file is \"%.40s\"; this library reads \"%s\"",
-            format, FORMAT);
-    return DANAUS_OK;
+            DANAUS_ERR_UNSUPPORTED,
+            "the file is \"%s\": its factors stand between orders, which a chain would "
+            "lose; it is read as an operator",
+            format);
+    return dn_fail(
+        DANAUS_ERR_UNSUPPORTED, "the file is \"%.40s\"; this library reads \"%s\"",
+        format, DN_CHAIN_FORMAT);
 }
 
-static int has_tensor(const danaus_file *file, const char *name)
+int dn_has_tensor(const danaus_file *file, const char *name)
 {
     const char *other;
     for (int i = 0; (other = dn_file_name(file, i)); i++)
@@ -77,9 +71,9 @@ static danaus_status check_all_read(const danaus_file *file, int count)
     int numbered = 0;
     const char *name;
     for (int i = 0; (name = dn_file_name(file, i)); i++) {
-        if (strncmp(name, FACTOR, strlen(FACTOR)))
+        if (strncmp(name, DN_FACTOR, strlen(DN_FACTOR)))
             continue;
-        const char *number = name + strlen(FACTOR);
+        const char *number = name + strlen(DN_FACTOR);
         size_t digits = strspn(number, "0123456789");
         numbered += digits > 0 && number[digits] == '\0';
     }
@@ -87,7 +81,7 @@ static danaus_status check_all_read(const danaus_file *file, int count)
         return DANAUS_OK;
     return dn_fail(
         DANAUS_ERR_FORMAT,
-        FACTOR "%d is missing, though the file has %d numbered factors", count,
+        DN_FACTOR "%d is missing, though the file has %d numbered factors", count,
         numbered);
 }
 
@@ -95,7 +89,7 @@ static danaus_status view_bias(const danaus_file *file, chain_view *view)
 {
     danaus_tensor t;
     int64_t rows = dn_pattern_rows(view->patterns[0]);
-    if (!has_tensor(file, BIAS))
+    if (!dn_has_tensor(file, BIAS))
         return DANAUS_OK;
     TRY(danaus_file_find(file, BIAS, &t));
     if (t.dtype != view->dtype)
@@ -110,35 +104,47 @@ static danaus_status view_bias(const danaus_file *file, chain_view *view)
     return DANAUS_OK;
 }
 
-static danaus_status view_chain(const danaus_file *file, chain_view *view)
+danaus_status dn_view_factors(const danaus_file *file, chain_view *view)
 {
-    TRY(check_format(file));
-    char name[32] = FACTOR "0";
-    if (!has_tensor(file, name))
+    char name[32] = DN_FACTOR "0";
+    if (!dn_has_tensor(file, name))
         return dn_fail(
-            DANAUS_ERR_FORMAT, "this is no chain: there is no tensor " FACTOR "0");
+            DANAUS_ERR_FORMAT, "this is no chain: there is no tensor " DN_FACTOR "0");
     do {
         if (view->count == DANAUS_MAX_FACTORS)
             return dn_fail(
                 DANAUS_ERR_FORMAT, "the chain has more than %d factors",
                 DANAUS_MAX_FACTORS);
         TRY(view_factor(file, name, view));
-        snprintf(name, sizeof name, FACTOR "%d", view->count);
-    } while (has_tensor(file, name));
-    TRY(check_all_read(file, view->count));
+        snprintf(name, sizeof name, DN_FACTOR "%d", view->count);
+    } while (dn_has_tensor(file, name));
+    return check_all_read(file, view->count);
+}
+
+static danaus_status view_chain(const danaus_file *file, chain_view *view)
+{
+    TRY(check_format(file));
+    TRY(dn_view_factors(file, view));
     TRY(danaus_patterns_check(view->patterns, view->count));
     return view_bias(file, view);
+}
+
+danaus_status dn_chain_of_view(
+    const chain_view *view, int from, int to, danaus_chain **chain)
+{
+    TRY(danaus_chain_create(view->patterns + from, to - from, view->dtype, chain));
+    size_t element = danaus_dtype_size(view->dtype);
+    for (int i = from; i < to; i++) {
+        size_t bytes = (size_t)dn_pattern_weights(view->patterns[i]) * element;
+        memcpy(danaus_chain_weights(*chain, i - from), view->weights[i], bytes);
+    }
+    return DANAUS_OK;
 }
 
 static danaus_status make_chain(const chain_view *view, danaus_chain **chain)
 {
     danaus_chain *made;
-    TRY(danaus_chain_create(view->patterns, view->count, view->dtype, &made));
-    size_t element = danaus_dtype_size(view->dtype);
-    for (int i = 0; i < view->count; i++) {
-        size_t bytes = (size_t)dn_pattern_weights(view->patterns[i]) * element;
-        memcpy(danaus_chain_weights(made, i), view->weights[i], bytes);
-    }
+    TRY(dn_chain_of_view(view, 0, view->count, &made));
     danaus_status status =
         view->bias ? danaus_chain_set_bias(made, view->bias) : DANAUS_OK;
     if (status != DANAUS_OK)
@@ -165,27 +171,34 @@ danaus_status danaus_chain_load(const char *path, danaus_chain **chain)
 
 /* ---- saving ---- */
 
+danaus_tensor dn_factor_tensor(
+    const danaus_chain *chain, int factor, int number, char *name)
+{
+    danaus_pattern p = danaus_chain_pattern(chain, factor);
+    snprintf(name, 32, DN_FACTOR "%d", number);
+    return (danaus_tensor){ .name = name,
+                            .data = danaus_chain_weights_const(chain, factor),
+                            .dtype = danaus_chain_dtype(chain),
+                            .ndim = 4,
+                            .shape = { p.a, p.b, p.c, p.d } };
+}
+
 danaus_status danaus_chain_save(const danaus_chain *chain, const char *path)
 {
     if (!chain || !path)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a chain and a path are needed");
-    static const char *const metadata[] = { FORMAT_KEY, FORMAT };
+    static const char *const metadata[] = { DN_CHAIN_FORMAT_KEY, DN_CHAIN_FORMAT };
     danaus_tensor tensors[DANAUS_MAX_FACTORS + 1];
     char names[DANAUS_MAX_FACTORS][32];
-    danaus_dtype dtype = danaus_chain_dtype(chain);
     int count = danaus_chain_count(chain);
-    for (int i = 0; i < count; i++) {
-        danaus_pattern p = danaus_chain_pattern(chain, i);
-        snprintf(names[i], sizeof names[i], FACTOR "%d", i);
-        const void *weights = danaus_chain_weights_const(chain, i);
-        tensors[i] = (danaus_tensor){
-            names[i], weights, dtype, 4, { p.a, p.b, p.c, p.d }, { 0 }
-        };
-    }
+    for (int i = 0; i < count; i++)
+        tensors[i] = dn_factor_tensor(chain, i, i, names[i]);
     const void *bias = danaus_chain_bias(chain);
     if (bias)
-        tensors[count++] = (danaus_tensor){
-            BIAS, bias, dtype, 1, { danaus_chain_rows(chain) }, { 0 }
-        };
+        tensors[count++] = (danaus_tensor){ .name = BIAS,
+                                            .data = bias,
+                                            .dtype = danaus_chain_dtype(chain),
+                                            .ndim = 1,
+                                            .shape = { danaus_chain_rows(chain) } };
     return danaus_file_write_safetensors(path, tensors, count, metadata, 1);
 }

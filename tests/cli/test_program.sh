@@ -62,7 +62,7 @@ END
 ok "help of the program" danaus --help
 grep -q factorize out || fail "help lists the commands"
 ok "version" danaus --version
-for command in info factorize apply dense combine invert conv embed compress model bench tune calibrate kernels completion; do
+for command in info factorize apply dense combine invert transform conv embed compress model bench tune calibrate kernels completion; do
     ok "help of $command" danaus $command --help
     grep -q "^Usage: danaus $command" out || fail "help of $command begins with its usage"
     grep '.\{89\}' out && fail "help of $command fits 88 columns"
@@ -374,6 +374,56 @@ refuses 1 "" "no device" danaus apply c.safetensors x.npy -o y.npy --device gpu
 refuses 1 "" "no table" danaus apply c.safetensors x.npy -o y.npy --tuning nothing.csv
 refuses 2 "-o FILE" "apply without output" danaus apply c.safetensors x.npy
 
+# ---- transforms ----
+
+ok "a transform" danaus transform dct2 48 -o t.safetensors --dtype f64 --json
+keep
+documented "transform is documented"
+said parameters "v == 1440" "its parameters are counted"
+ok "is applied in its order" danaus apply t.safetensors x.npy -o y.npy --json
+keep
+documented "products in orders are documented"
+ok "gives the transform" close y.npy "x @ dct2_48.T" 1e-14 float64
+ok "and backwards, batch last" danaus apply t.safetensors x_last.npy -o y.npy --layout last --adjoint
+ok "gives its transpose" close y.npy "dct2_48.T @ x_last" 1e-14 float64
+ok "a vector" danaus apply t.safetensors x_one.npy -o y.npy --device cpu:scalar --repeat 3
+ok "is transformed" close y.npy "dct2_48 @ x_one" 1e-14 float64
+ok "no vectors" danaus apply t.safetensors x_none.npy -o y.npy
+ok "dense in order" danaus dense t.safetensors -o back.npy
+ok "is the matrix" close back.npy dct2_48 1e-14 float64
+ok "an inverse" danaus transform dct2 48 -o i.safetensors --dtype f64 --inverse
+ok "comes back" sh -c '"$0" apply t.safetensors x.npy -o - | "$0" apply i.safetensors - -o y.npy' "$program"
+ok "to what it was" close y.npy x 1e-13 float64
+ok "wavelets" danaus transform haar 48 --levels 1 --dtype f64 -o w.safetensors
+ok "in levels" danaus apply w.safetensors x.npy -o y.npy
+ok "are averages and details" close y.npy \
+    "np.hstack([x[:, ::2] + x[:, 1::2], x[:, ::2] - x[:, 1::2]]) / 2**0.5" 1e-14 float64
+ok "a circulant" danaus transform circulant 48 --values x_one.npy --dtype f64 -o t.safetensors
+ok "is a plain chain" danaus dense t.safetensors -o back.npy
+ok "of its values" close back.npy "x_one[(np.arange(48)[:, None] - np.arange(48)) % 48]" 1e-13
+ok "rotations" danaus transform givens 4 --angles angles.npy -o t.safetensors --orthonormal
+ok "a transform in words" danaus transform dft 60 -o t.safetensors
+refuses 1 "complex" "complex inputs of a real transform" danaus apply i.safetensors xc48.npy -o y.npy
+refuses 2 "this one has orders" "an activation" danaus apply i.safetensors x.npy -o y.npy --activation relu
+refuses 1 "5 x 48" "the wrong size" danaus apply w.safetensors x.npy -o y.npy --layout last
+refuses 2 'no transform "dct9"' "no such transform" danaus transform dct9 8 -o t.safetensors
+refuses 2 'no transform "db"' "no such wavelet" danaus transform db 8 -o t.safetensors
+refuses 2 'no transform "wavelet"' "a wavelet without its name" danaus transform wavelet 8 -o t.safetensors
+refuses 2 "N is an integer" "no length" danaus transform dft 8x -o t.safetensors
+refuses 1 "no length" "a length that is too great" danaus transform dft 99999999999 -o t.safetensors
+refuses 1 "prime factor above 61" "a prime" danaus transform dft 67 -o t.safetensors
+refuses 1 "power of two" "no power" danaus transform noiselet 12 -o t.safetensors
+refuses 1 "moments" "too many moments" danaus transform db21 64 -o t.safetensors
+refuses 2 "3 were given" "two lengths" danaus transform dft 8 8 -o t.safetensors
+refuses 2 "from --values" "no values" danaus transform toeplitz 8 -o t.safetensors
+refuses 2 "not with dft" "values of none" danaus transform dft 8 --values x.npy -o t.safetensors
+refuses 2 "from --angles" "no angles" danaus transform givens 8 -o t.safetensors
+refuses 2 "with wavelets" "levels of none" danaus transform dft 8 --levels 2 -o t.safetensors
+refuses 1 "48 numbers, where 8" "too many values" danaus transform circulant 8 --values x_one.npy -o t.safetensors
+refuses 1 "48 numbers, where 12" "angles for another length" danaus transform givens 8 --angles x_one.npy -o t.safetensors
+refuses 1 "is complex" "complex values" danaus transform circulant 320 --values xc.npy -o t.safetensors
+refuses 2 "-o FILE" "transform without output" danaus transform dft 8
+
 # ---- standard input and output ----
 
 pipe() { sh -c "$1" sh "$program"; }
@@ -539,6 +589,7 @@ completes "danaus apply" "--layout" --lay
 completes "danaus apply --layout" "first last"
 completes "danaus apply --dtype" "f32 f16 f64" f
 completes "danaus bench" "conv" c
+completes "danaus transform" "dct1 dct2 dct3 dct4" dct
 completes "danaus apply -o" ""
 refuses 2 "only bash and zsh" "another shell" danaus completion fish
 

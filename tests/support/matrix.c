@@ -63,6 +63,16 @@ matrix matrix_transposed(matrix a)
     return b;
 }
 
+matrix matrix_kronecker(matrix a, matrix b)
+{
+    matrix c = matrix_make(a.rows * b.rows, a.cols * b.cols);
+    for (int64_t x = 0; x < c.rows; x++)
+        for (int64_t y = 0; y < c.cols; y++)
+            c.at[x * c.cols + y] = a.at[x / b.rows * a.cols + y / b.cols] *
+                                   b.at[x % b.rows * b.cols + y % b.cols];
+    return c;
+}
+
 void matrix_add(matrix *a, number s, matrix b)
 {
     for (int64_t x = 0; x < a->rows * a->cols; x++)

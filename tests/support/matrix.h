@@ -28,7 +28,8 @@ void matrix_free(matrix *a);
 double rng_gauss(rng *r);
 matrix matrix_gauss(rng *r, int64_t rows, int64_t cols, int complex);
 matrix matrix_times(matrix a, matrix b);
-matrix matrix_transposed(matrix a);             /* without conjugation */
+matrix matrix_transposed(matrix a); /* without conjugation */
+matrix matrix_kronecker(matrix a, matrix b);
 void matrix_add(matrix *a, number s, matrix b); /* a += s b */
 double matrix_norm(matrix a);
 double matrix_distance(matrix a, matrix b);

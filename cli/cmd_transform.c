@@ -1,0 +1,236 @@
+/* danaus transform: a known transform as an exact chain, with its orders, to a file. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.h"
+#include "common/open.h"
+#include "common/report.h"
+#include "common/standard.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const usage use = {
+    .command = "danaus transform",
+    .synopsis = "NAME N -o CHAIN.safetensors [OPTION]...",
+    .about =
+        "Writes an N x N transform as a chain of Kronecker-sparse factors that is "
+        "exact\n"
+        "but for rounding. Most take their numbers in an order of their own: it is in\n"
+        "the file, and danaus apply and danaus dense heed it. NAME is one of\n\n"
+        "  dft walsh-hadamard hartley dct1 .. dct4 dst1 .. dst4\n"
+        "  noiselet                     complex, N a power of two\n"
+        "  givens --angles A.npy        rotations on a butterfly, N a power of two\n"
+        "  haar, db1 .. db20            Daubechies' wavelets, periodic; see --levels\n"
+        "  circulant --values V.npy     first column v[N]\n"
+        "  toeplitz --values V.npy      v[2N-1]: the first row backwards, its corner,\n"
+        "                               and the rest of the first column\n\n"
+        "Other lengths than powers of two have prime factors up to 61.\n",
+    .least = 2,
+    .most = 2,
+    .operands = "the name of a transform and its length",
+    .words = "dft|walsh-hadamard|hartley|dct1|dct2|dct3|dct4|dst1|dst2|dst3|dst4|"
+             "noiselet|givens|haar|db2|db3|db4|circulant|toeplitz",
+};
+
+typedef struct options {
+    const char *output, *values, *angles;
+    int orthonormal, inverse, json;
+    int64_t levels;
+    danaus_dtype dtype;
+} options;
+
+typedef struct job {
+    const options *o;
+    const char *name;
+    danaus_transform_desc desc;
+    danaus_file *file;
+    void *owned; /* a converted copy */
+    danaus_operator *made;
+    output output;
+} job;
+
+/* ---- which transform ---- */
+
+/* "haar", "db4": wavelets by their moments; others by the library's names. */
+static int choose_kind(job *j)
+{
+    char *end;
+    if (!strcmp(j->name, "haar") || !strncmp(j->name, "db", 2)) {
+        long moments = *j->name == 'h' ? 1 : strtol(j->name + 2, &end, 10);
+        if (*j->name == 'd' && (end == j->name + 2 || *end || moments < 1))
+            return usage_error("there is no transform \"%.40s\" (try --help)", j->name);
+        j->desc.kind = DANAUS_WAVELET;
+        j->desc.moments = moments < INT_MAX ? (int)moments : INT_MAX;
+        return STATUS_OK;
+    }
+    for (int k = 0; danaus_transform_name((danaus_transform)k); k++)
+        if (k != DANAUS_WAVELET &&
+            !strcmp(j->name, danaus_transform_name((danaus_transform)k))) {
+            j->desc.kind = (danaus_transform)k;
+            return STATUS_OK;
+        }
+    return usage_error("there is no transform \"%.40s\" (try --help)", j->name);
+}
+
+static int choose_length(job *j, const char *text)
+{
+    char *end;
+    long long n = *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : 0;
+    if (n < 1 || *end)
+        return usage_error("N is an integer of at least 1, not \"%.40s\"", text);
+    j->desc.n = n;
+    return STATUS_OK;
+}
+
+static int check_options(const job *j)
+{
+    const options *o = j->o;
+    int values = j->desc.kind == DANAUS_CIRCULANT || j->desc.kind == DANAUS_TOEPLITZ;
+    int wavelet = j->desc.kind == DANAUS_WAVELET,
+        givens = j->desc.kind == DANAUS_GIVENS;
+    if (values != (o->values != NULL))
+        return usage_error(
+            values ? "%s takes its numbers from --values V.npy"
+                   : "--values goes with circulant and toeplitz, not with %s",
+            j->name);
+    if (givens != (o->angles != NULL))
+        return usage_error(
+            givens ? "%s takes its rotations from --angles A.npy"
+                   : "--angles goes with givens, not with %s",
+            j->name);
+    if (!wavelet && o->levels)
+        return usage_error("--levels goes with wavelets, not with %s", j->name);
+    if (o->levels > INT_MAX)
+        return usage_error("--levels is out of range");
+    return STATUS_OK;
+}
+
+/* ---- numbers from files ---- */
+
+/* A file's array in a type, of so many elements. */
+static int read_numbers(
+    job *j, const char *path, danaus_dtype dtype, int64_t elements, const void **data)
+{
+    danaus_tensor t;
+    int status = open_tensor(path, NULL, &j->file, &t);
+    if (status)
+        return status;
+    if (is_complex(t.dtype) && !is_complex(dtype))
+        return failure("%s is complex, and %s is not", path, danaus_dtype_name(dtype));
+    if (tensor_elements(&t) != elements)
+        return failure(
+            "%s has %" PRId64 " numbers, where %" PRId64 " are needed", path,
+            tensor_elements(&t), elements);
+    *data = tensor_as(&t, dtype, &j->owned);
+    return *data || !elements ? STATUS_OK : failure("no memory for %s", path);
+}
+
+static int64_t angles_of(int64_t n)
+{
+    int64_t levels = 0;
+    while (n >> (levels + 1))
+        levels++;
+    return levels * (n / 2);
+}
+
+static int load_numbers(job *j)
+{
+    const void *data = NULL;
+    int64_t n = j->desc.n;
+    int status = STATUS_OK;
+    if (n > INT32_MAX) /* the library says so */
+        return STATUS_OK;
+    if (j->o->values) {
+        int64_t count = j->desc.kind == DANAUS_TOEPLITZ ? 2 * n - 1 : n;
+        status = read_numbers(j, j->o->values, j->desc.dtype, count, &data);
+        j->desc.values = data;
+    } else if (j->o->angles) {
+        status = read_numbers(j, j->o->angles, DANAUS_F64, angles_of(n), &data);
+        j->desc.angles = data;
+    }
+    return status;
+}
+
+/* ---- making ---- */
+
+static int make_transform(job *j)
+{
+    int complex = j->desc.kind == DANAUS_DFT || j->desc.kind == DANAUS_NOISELET;
+    j->desc.dtype = j->o->dtype ? j->o->dtype : complex ? DANAUS_C64 : DANAUS_F32;
+    j->desc.orthonormal = j->o->orthonormal;
+    j->desc.inverse = j->o->inverse;
+    j->desc.levels = (int)j->o->levels;
+    int status = load_numbers(j);
+    if (!status && danaus_operator_transform(&j->desc, &j->made))
+        status = library_failure();
+    return status;
+}
+
+/* ---- reports ---- */
+
+static int report(const job *j)
+{
+    int64_t rows = danaus_operator_rows(j->made), cols = danaus_operator_cols(j->made),
+            parameters = danaus_operator_parameters(j->made);
+    int chains = danaus_operator_count(j->made);
+    const char *dtype = danaus_dtype_name(danaus_operator_dtype(j->made));
+    if (j->o->json)
+        return report_json(json_pack(
+            "{s:s, s:I, s:I, s:s, s:i, s:I, s:o}", "transform", j->name, "rows",
+            (json_int_t)rows, "cols", (json_int_t)cols, "dtype", dtype, "chains",
+            chains, "parameters", (json_int_t)parameters, "output",
+            json_text(j->o->output)));
+    if (!output_is_standard(&j->output))
+        printf(
+            "%s: %s, %" PRId64 " x %" PRId64 ", %s, %d chain%s, %" PRId64
+            " parameters, %.3g%% of dense\n",
+            j->o->output, j->name, rows, cols, dtype, chains, chains == 1 ? "" : "s",
+            parameters, 100 * (double)parameters / ((double)rows * (double)cols));
+    return STATUS_OK;
+}
+
+static int run(job *j, const char *length)
+{
+    int status = choose_kind(j);
+    status = status ? status : choose_length(j, length);
+    status = status ? status : check_options(j);
+    status = status ? status : output_open(&j->output, j->o->output);
+    status = status ? status : make_transform(j);
+    if (!status && danaus_operator_save(j->made, j->output.path))
+        status = library_failure();
+    status = status ? status : report(j);
+    return output_close(&j->output, status);
+}
+
+int cmd_transform(int argc, char **argv)
+{
+    options o = { 0 };
+    int operands;
+    const arg table[] = {
+        { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the chain file to write" },
+        { "orthonormal", 0, ARG_FLAG, &o.orthonormal, NULL,
+          "scaled so that it is orthogonal; wavelets, noiselets\nand givens are" },
+        { "inverse", 0, ARG_FLAG, &o.inverse, NULL, "the inverse of it" },
+        { "levels", 0, ARG_COUNT, &o.levels, "L",
+          "of wavelets: N is a multiple of 2^L (default as many\nas N allows)" },
+        { "values", 0, ARG_INPUT, &o.values, "V.npy",
+          "numbers of a circulant or Toeplitz matrix" },
+        { "angles", 0, ARG_INPUT, &o.angles, "A.npy",
+          "log2(N) x N/2 angles of rotations, in radians" },
+        { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
+          "of the factors (default f32, or c64 of dft and\nnoiselet)" },
+        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { 0 },
+    };
+    int status = args_parse(&use, table, argc, argv, &operands);
+    if (status != ARGS_GO_ON)
+        return status;
+    job j = { .o = &o, .name = argv[1] };
+    status = run(&j, argv[2]);
+    danaus_operator_destroy(j.made);
+    danaus_file_close(j.file);
+    free(j.owned);
+    return status;
+}

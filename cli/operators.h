@@ -1,0 +1,22 @@
+/* Chain files of either format: plain chains, and operators, whose chains have orders. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CLI_OPERATORS_H
+#define CLI_OPERATORS_H
+
+#include "danaus/danaus.h"
+
+/* One of the two is there. */
+typedef struct any_chain {
+    danaus_chain *chain;
+    danaus_operator *made;
+} any_chain;
+
+danaus_status any_chain_load(const char *path, any_chain *any);
+void any_chain_free(any_chain *any);
+
+int64_t any_chain_rows(const any_chain *any);
+int64_t any_chain_cols(const any_chain *any);
+danaus_dtype any_chain_dtype(const any_chain *any);
+danaus_status any_chain_to_dense(const any_chain *any, void *dense);
+
+#endif

@@ -1,0 +1,147 @@
+/* Known transforms as exact chains, with the orders of numbers that they need.
+
+   An operator is a matrix A, M x N, that is chains with orders around them:
+
+       A = S_0 (K_1 + I) S_1 (K_2 + I) ... (K_C + I) S_C
+
+   where K_i is a chain and + I says that numbers beyond its columns pass by, behind its
+   rows. An order picks numbers: (S v)[p] = v[order[p]], and 0 where order[p] is -1. It
+   may be a permutation, select, repeat and pad. S_0 gives the M outputs in their order and
+   S_C takes the N inputs. A chain alone is the operator whose orders change nothing; most
+   transforms are one chain between two orders, wavelets one chain for each level.
+
+   docs/transforms.md has the definitions, lengths and numbers of parameters. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef DANAUS_TRANSFORMS_H
+#define DANAUS_TRANSFORMS_H
+
+#include "danaus/base.h"
+#include "danaus/ks.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- operators ---- */
+
+typedef struct danaus_operator danaus_operator;
+
+/* Makes an operator of `count` chains of one type, without biases, the leftmost first, and
+   count + 1 orders of lengths[0 .. count]; lengths[0] is M. Order i has the numbers that
+   chain i takes and those that pass by, so that lengths[i + 1] is at least the columns of
+   chain i; its entries are -1 or places among what comes out of chain i + 1, the last
+   order's among the N = cols inputs. orders may be NULL, and so may entries: they change
+   nothing then, and their lengths are not read. Orders are copied. The chains belong to the
+   operator on success, and stay the caller's on failure. */
+DANAUS_API danaus_status danaus_operator_create(
+    danaus_chain *const *chains, int count, const int64_t *const *orders,
+    const int64_t *lengths, int64_t cols, danaus_operator **made);
+DANAUS_API void danaus_operator_destroy(danaus_operator *made); /* NULL is fine */
+
+DANAUS_API int64_t danaus_operator_rows(const danaus_operator *made); /* M */
+DANAUS_API int64_t danaus_operator_cols(const danaus_operator *made); /* N */
+DANAUS_API int danaus_operator_count(const danaus_operator *made);    /* chains */
+DANAUS_API danaus_dtype danaus_operator_dtype(const danaus_operator *made);
+/* The weights of all chains. */
+DANAUS_API int64_t danaus_operator_parameters(const danaus_operator *made);
+
+/* Chain 0 .. count - 1 and order 0 .. count, which belong to the operator; NULL for one
+   that does not exist. *length may be NULL. */
+DANAUS_API const danaus_chain *danaus_operator_chain(
+    const danaus_operator *made, int chain);
+DANAUS_API const int64_t *danaus_operator_order(
+    const danaus_operator *made, int order, int64_t *length);
+
+/* y = A x, or A^H y with `adjoint`, for x and y on the host, of the operator's type, laid out
+   as by danaus_ks_apply(): everything is made for this call and released after it. Chains run
+   on the device, orders on the host. */
+DANAUS_API danaus_status danaus_operator_apply(
+    danaus_device *device, const danaus_operator *made, int adjoint,
+    danaus_layout layout, int64_t batch, const void *x, void *y);
+
+/* Writes A to dense[M][N], elements of the operator's type, in sums of f64. */
+DANAUS_API danaus_status
+danaus_operator_to_dense(const danaus_operator *made, void *dense);
+
+/* A file of an operator is a chain file of format 2 (docs/formats.md), with an order beside
+   the factors: danaus_chain_load() refuses it, so that no order is forgotten. An operator
+   that is a chain alone is written, and read, as a plain chain file; one with a bias is
+   refused. Saving replaces the file in one step. */
+DANAUS_API danaus_status danaus_operator_load(const char *path, danaus_operator **made);
+DANAUS_API danaus_status
+danaus_operator_save(const danaus_operator *made, const char *path);
+
+/* ---- transforms ---- */
+
+/* Entry [k][n], 0 <= k, n < N. */
+typedef enum danaus_transform {
+    DANAUS_DFT = 0,        /* exp(-2 pi i k n / N); complex types */
+    DANAUS_WALSH_HADAMARD, /* natural (Sylvester) order; N = 2^L */
+    DANAUS_HARTLEY,        /* cos(2 pi k n / N) + sin(2 pi k n / N) */
+    DANAUS_DCT1,           /* cos(pi k n / (N-1)); N >= 2 */
+    DANAUS_DCT2,           /* cos(pi k (2n+1) / 2N) */
+    DANAUS_DCT3,           /* cos(pi (2k+1) n / 2N) */
+    DANAUS_DCT4,           /* cos(pi (2k+1) (2n+1) / 4N) */
+    DANAUS_DST1,           /* sin(pi (k+1) (n+1) / (N+1)) */
+    DANAUS_DST2,           /* sin(pi (k+1) (2n+1) / 2N) */
+    DANAUS_DST3,           /* sin(pi (2k+1) (n+1) / 2N) */
+    DANAUS_DST4,           /* sin(pi (2k+1) (2n+1) / 4N) */
+    DANAUS_NOISELET, /* 2^-L product over bits b of 1 - i (-1)^(k_b + n_(L-1-b)); N = 2^L,
+                        complex types; unitary */
+    DANAUS_GIVENS,   /* a butterfly of rotations by `angles`; N = 2^L, orthogonal */
+    DANAUS_WAVELET,   /* Daubechies' of `moments`, periodic, `levels`; orthogonal */
+    DANAUS_CIRCULANT, /* v[(k - n) mod N], v of N `values` */
+    DANAUS_TOEPLITZ   /* v[k - n + N - 1], v of 2N - 1 `values` */
+} danaus_transform;
+
+/* Daubechies' wavelets have at most so many vanishing moments here. */
+#define DANAUS_MOST_MOMENTS 20
+
+/* All-zero is the default of every field but `kind` and `n`. */
+typedef struct danaus_transform_desc {
+    danaus_transform kind;
+    danaus_dtype dtype; /* of the factors; 0: f64, or c128 where it is complex */
+    int64_t n;          /* N */
+    /* Nonzero: with rows, and columns of DCT-I, DCT-III and DST-III, scaled so that the
+       matrix is orthogonal (unitary): of DFT, Walsh-Hadamard, Hartley, DCT and DST.
+       Noiselets, rotations and wavelets always are; circulants and Toeplitz matrices are
+       never. */
+    int orthonormal;
+    /* Nonzero: the inverse of the matrix. Of orthonormal ones it is again of the family: of
+       DCT-II the DCT-III and the other way round, of DST-II the DST-III, and of
+       Walsh-Hadamard, Hartley, DCT-I, DCT-IV, DST-I and DST-IV themselves. That of a
+       circulant is one; a singular one is refused. Toeplitz matrices have no such
+       inverse: danaus_toeplitz_solve(). */
+    int inverse;
+    const void *values; /* of circulant and Toeplitz matrices, of the type dtype */
+    const double
+        *angles; /* of rotations, in radians: L N / 2 of them; the block (i, j) of
+                             factor l, 0 <= i < 2^l, 0 <= j < 2^(L-1-l), is
+                             [cos -sin; sin cos] of angles[l N/2 + i 2^(L-1-l) + j] */
+    int moments; /* of wavelets: K of dbK, which has 2K taps; 0: 1, Haar's */
+    int levels;  /* of wavelets: N is a multiple of 2^levels; 0: as many as N allows */
+    uint32_t reserved[8];
+} danaus_transform_desc;
+
+/* Makes a transform. Fourier's, Hartley's, cosine, sine, circulant and Toeplitz
+   transforms have lengths whose prime factors are at most 61 (of DCT-I N - 1, of DST-I
+   N + 1), others are DANAUS_ERR_UNSUPPORTED.
+
+   Wavelets: one level of n numbers makes n/2 averages a[k] = sum_m h[m] x[(2k+m) mod n] and
+   n/2 details d[k] = sum_m g[m] x[(2k+m) mod n], g[m] = (-1)^m h[2K-1-m], where h is
+   Daubechies' filter of minimal phase and norm 1. The next level takes the averages. The
+   result is a of the last level, then d of the last to the first. */
+DANAUS_API danaus_status
+danaus_operator_transform(const danaus_transform_desc *desc, danaus_operator **made);
+
+/* "dct2": how the program and Python call it; NULL for none. */
+DANAUS_API const char *danaus_transform_name(danaus_transform kind);
+
+/* Daubechies' h[0 .. 2 moments), to within a few units of the last place of f64. */
+DANAUS_API danaus_status danaus_wavelet_filter(int moments, double *h);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
