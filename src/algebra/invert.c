@@ -10,7 +10,6 @@
 #include "math/pattern.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- inverses ---- */
 
@@ -30,9 +29,8 @@ static void invert_block(const square_job *job, const square_block *b, square_fa
     dn_square_condition(b, norm, f);
     for (int64_t r = 0; r < n; r++)
         for (int64_t k = 0; k < n; k++, a += parts)
-            memcpy(
-                to + dn_square_at(job, b->number, r, k) * parts, a,
-                (size_t)parts * sizeof *a);
+            dn_square_copy(
+                job->complex, a, to + dn_square_at(job, b->number, r, k) * parts);
 }
 
 static danaus_status invert_factor(

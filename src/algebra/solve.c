@@ -11,7 +11,6 @@
 #include "math/lapack.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 enum { SLAB = 128 }; /* columns that are solved for at once */
 
@@ -30,12 +29,11 @@ static void move(
     const unknowns *u = job->arg;
     danaus_pattern p = job->p;
     int64_t parts = job->complex ? 2 : 1;
-    size_t bytes = (size_t)parts * sizeof *rows;
     for (int64_t s = 0; s < count; s++)
         for (int64_t r = 0; r < p.b; r++, rows += parts) {
             int64_t row = (block / p.d * p.b + r) * p.d + block % p.d;
             double *z = u->z + (row * u->row + (from + s) * u->column) * parts;
-            memcpy(back ? z : rows, back ? rows : z, bytes);
+            dn_square_copy(job->complex, back ? rows : z, back ? z : rows);
         }
 }
 

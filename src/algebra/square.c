@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <string.h>
 
 double dn_square_norm(int complex, int64_t n, const double *a)
 {
@@ -47,12 +46,11 @@ void dn_square_condition(const square_block *b, double inverse_norm, square_fact
 
 static void load_block(const square_job *job, int64_t block, double *a)
 {
-    size_t parts = job->complex ? 2 : 1;
+    int64_t parts = job->complex ? 2 : 1;
     for (int64_t r = 0; r < job->p.b; r++)
         for (int64_t k = 0; k < job->p.b; k++, a += parts)
-            memcpy(
-                a, job->w + dn_square_at(job, block, r, k) * (int64_t)parts,
-                parts * sizeof *a);
+            dn_square_copy(
+                job->complex, job->w + dn_square_at(job, block, r, k) * parts, a);
 }
 
 /* Doubles for one run's block, its pivots and the body. */

@@ -67,6 +67,14 @@ static inline int64_t dn_square_at(
     return ((block / p.d * p.b + r) * p.b + k) * p.d + block % p.d;
 }
 
+/* One number, of one or two doubles. */
+static inline void dn_square_copy(int complex, const double *from, double *to)
+{
+    to[0] = from[0];
+    if (complex)
+        to[1] = from[1];
+}
+
 /* ||B^-1||_1 of a block, for the facts. */
 void dn_square_condition(const square_block *b, double inverse_norm, square_facts *f);
 
