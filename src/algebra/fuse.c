@@ -16,9 +16,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define PATTERN       "(%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ")"
-#define ENTRIES_OF(p) (p).a, (p).b, (p).c, (p).d
-
 static int is_diagonal(danaus_pattern p) { return p.b == 1 && p.c == 1; }
 
 /* How many of `all` blocks of q are reached from (i, j) of p. seen[] has the number of the

@@ -26,9 +26,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define PATTERN       "(%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ")"
-#define ENTRIES_OF(p) (p).a, (p).b, (p).c, (p).d
-
 typedef enum join { BLOCKS, COLUMNS, ROWS } join;
 
 typedef struct joined {
@@ -73,9 +70,7 @@ static danaus_status check_sizes(const joined *j)
         if (other->count != first->count)
             return dn_fail(
                 DANAUS_ERR_SHAPE,
-                "chain %d has %d factors and chain 0 has %d: one chain needs as many "
-                "in "
-                "all",
+                "chain %d has %d factors and chain 0 has %d: one chain needs as many",
                 s, other->count, first->count);
     }
     return DANAUS_OK;

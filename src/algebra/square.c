@@ -98,9 +98,9 @@ static danaus_status check(const danaus_chain *chain)
         if (p.b != p.c)
             return dn_fail(
                 DANAUS_ERR_SHAPE,
-                "factor %d is (%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-                "): its blocks of %" PRId64 " x %" PRId64 " have no inverse",
-                l, p.a, p.b, p.c, p.d, p.b, p.c);
+                "factor %d is " PATTERN ": its blocks of %" PRId64 " x %" PRId64
+                " have no inverse",
+                l, ENTRIES_OF(p), p.b, p.c);
         if (p.b > INT_MAX / DN_LU_WORK)
             return dn_fail(
                 DANAUS_ERR_UNSUPPORTED, "factor %d is too large for LAPACK", l);

@@ -15,9 +15,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define PATTERN       "(%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ")"
-#define ENTRIES_OF(p) (p).a, (p).b, (p).c, (p).d
-
 /* ---- chainability ---- */
 
 int64_t dn_pair_rank(danaus_pattern p, danaus_pattern q) { return p.a * p.c / q.a; }

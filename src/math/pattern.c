@@ -50,17 +50,15 @@ static danaus_status check_one(danaus_pattern p, int number)
     if (p.a < 1 || p.b < 1 || p.c < 1 || p.d < 1)
         return dn_fail(
             DANAUS_ERR_SHAPE,
-            "factor %d has pattern (%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-            "); every entry must be at least 1",
-            number, p.a, p.b, p.c, p.d);
+            "factor %d has pattern " PATTERN "; every entry must be at least 1", number,
+            ENTRIES_OF(p));
     int64_t n;
     if (dn_mul_overflows(p.a, p.b, &n) || dn_mul_overflows(n, p.c, &n) ||
         dn_mul_overflows(n, p.d, &n) || dn_mul_overflows(n, 16, &n))
         return dn_fail(
             DANAUS_ERR_SHAPE,
-            "factor %d has pattern (%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-            "), whose number of weights overflows",
-            number, p.a, p.b, p.c, p.d);
+            "factor %d has pattern " PATTERN ", whose number of weights overflows",
+            number, ENTRIES_OF(p));
     return DANAUS_OK;
 }
 

@@ -5,6 +5,12 @@
 
 #include "danaus/ks.h"
 
+#include <inttypes.h>
+
+/* How sentences write a pattern: with printf's formats. */
+#define PATTERN       "(%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ")"
+#define ENTRIES_OF(p) (p).a, (p).b, (p).c, (p).d
+
 /* For patterns that danaus_patterns_check() has accepted. */
 int64_t dn_pattern_rows(danaus_pattern p);           /* a b d */
 int64_t dn_pattern_cols(danaus_pattern p);           /* a c d */
