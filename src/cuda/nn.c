@@ -85,15 +85,17 @@ static danaus_status run_attention(cuda_device *d, const nn_attention *o)
 
 static danaus_status run_pool(cuda_device *d, const nn_pool *o)
 {
-    nn_job job = { .in = { o->x },
-                   .size = { 0, o->width },
-                   .choice = { o->first, o->normalize } };
+    nn_job job = { .in = { o->x }, .size = { 0, o->width }, .choice = { o->first } };
     for (int64_t at = 0; at < o->sequences.count; at += job.sequences) {
         job.out[0] = o->y + at * o->width;
         take_sequences(&job, &o->sequences, at);
-        TRY(run(d, GPU_NN_POOL, o->dtype, dn_gpu_nn_launch(job.sequences), &job));
+        gpu_launch l = dn_gpu_nn_tiles(job.sequences * GPU_SIDE, o->width);
+        TRY(run(d, GPU_NN_POOL, o->dtype, l, &job));
     }
-    return DANAUS_OK;
+    if (!o->normalize)
+        return DANAUS_OK;
+    const nn_job rows = { .out = { o->y }, .size = { o->sequences.count, o->width } };
+    return run(d, GPU_NN_UNIT, o->dtype, dn_gpu_nn_launch(o->sequences.count), &rows);
 }
 
 static danaus_status run_few_taps(cuda_device *d, const nn_short *o)

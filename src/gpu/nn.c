@@ -8,7 +8,6 @@
 #define COLUMNS    16  /* of nn_attention.cu */
 #define KEYS       32
 #define OWN_SHARED 1024 /* bytes of its arrays of a fixed size, at most */
-#define SIDE       32   /* of tiles of nn_mix.cu */
 
 #define HEAD(p) ((p)->pattern.a)
 
@@ -36,6 +35,7 @@ const kernel dn_gpu_nn[GPU_NN_ROWS] = {
     [GPU_NN_NORM] = PLAIN("nn.cu", "normalize"),
     [GPU_NN_LOOKUP] = PLAIN("nn.cu", "lookup"),
     [GPU_NN_POOL] = PLAIN("nn.cu", "pool"),
+    [GPU_NN_UNIT] = PLAIN("nn.cu", "unit"),
     [GPU_NN_APPLY] = PLAIN("nn.cu", "apply"),
     [GPU_NN_LIKELIHOOD] = PLAIN("nn.cu", "likelihood"),
     [GPU_NN_SCORE] = PLAIN("nn.cu", "score"),
@@ -87,5 +87,5 @@ gpu_launch dn_gpu_nn_numbers(int64_t count)
 
 gpu_launch dn_gpu_nn_tiles(int64_t rows, int64_t width)
 {
-    return dn_gpu_line(CEIL_DIV(rows, SIDE) * CEIL_DIV(width, SIDE), THREADS);
+    return dn_gpu_line(CEIL_DIV(rows, GPU_SIDE) * CEIL_DIV(width, GPU_SIDE), THREADS);
 }

@@ -14,11 +14,15 @@ int64_t dn_gpu_most_head(const gpu_facts *f);
 /* Rows of a head that a block makes. */
 #define GPU_QUERIES 32
 
+/* Side of a tile that is turned, and columns that are pooled together. */
+#define GPU_SIDE 32
+
 /* Rows that are in no table. */
 typedef enum gpu_nn_row {
     GPU_NN_NORM,
     GPU_NN_LOOKUP,
     GPU_NN_POOL,
+    GPU_NN_UNIT,
     GPU_NN_APPLY,
     GPU_NN_LIKELIHOOD,
     GPU_NN_SCORE,

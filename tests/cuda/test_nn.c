@@ -311,8 +311,7 @@ static void channels_are_those_of_the_cpu(rng *r, int type, int64_t rows, int64_
         end(all[i]);
 }
 
-/* Gates, in which activations of 16 bits err by a few units in the last place of f32, and
-   those of f32 by no more. */
+/* Gates. GELU of 16 bits errs by 8.2e-5 of it (normal.h), which is at most 1 here. */
 static void gates_are_those_of_the_cpu(rng *r, int type, int64_t rows, int64_t width)
 {
     pair x = make_of(r, type, 2 * rows * width), y = make_of(r, type, rows * width);
@@ -325,7 +324,7 @@ static void gates_are_those_of_the_cpu(rng *r, int type, int64_t rows, int64_t w
                                .x = AT(x, i),
                                .y = AT(y, i),
                                .dtype = i ? types[type].dtype : 0 }));
-        expect_same(&y, 64 * UNIT);
+        expect_same(&y, 64 * UNIT + (type ? 8.2e-5 : 0));
     }
     end(&x);
     end(&y);

@@ -38,10 +38,17 @@ FN S most_of_block(S own, S *parts)
     return most;
 }
 
-/* x[i] + more[i]; more may be NULL. */
-FN S sum_at(const X *x, const X *more, int64 i)
+/* x + more; more may be NULL. */
+FN void fetch_sum(const X *x, const X *more, int64 i, int64 width, int whole, S *v)
 {
-    return more ? load(x[i]) + load(more[i]) : load(x[i]);
+    S added[WIDE];
+    fetch(x, i, width, whole, v);
+    if (!more)
+        return;
+    fetch(more, i, width, whole, added);
+    UNROLL
+    for (int e = 0; e < WIDE; e++)
+        v[e] += added[e];
 }
 
 KERNEL normalize(TABLE(job) t)
@@ -52,26 +59,39 @@ KERNEL normalize(TABLE(job) t)
     const S *scale = (const S *)j->in[2], *shift = (const S *)j->in[3];
     X *out = (X *)j->out[0], *sums = (X *)j->out[1];
     int64 rows = j->size[0], width = j->size[1];
+    int whole = is_whole(in, width) && is_whole(added, width) &&
+                is_whole(out, width) && is_whole(sums, width);
     ROLL for (int64 r = BLOCK; r < rows; r += BLOCKS)
     {
         const X *x = in + r * width, *more = added ? added + r * width : 0;
-        X *y = out + r * width, *sum = sums ? sums + r * width : 0;
-        S total = 0, square = 0;
-        ROLL for (int64 i = THREAD; i < width; i += THREADS) total +=
-            sum_at(x, more, i);
-        S mean = sum_of_block(total, parts) / width;
-        ROLL for (int64 i = THREAD; i < width; i += THREADS)
+        S v[WIDE], total = 0, square = 0;
+        ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
         {
-            S v = sum_at(x, more, i) - mean;
-            square += v * v;
+            fetch_sum(x, more, i, width, whole, v);
+            UNROLL
+            for (int e = 0; e < WIDE; e++)
+                total += v[e];
+        }
+        S mean = sum_of_block(total, parts) / width;
+        ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
+        {
+            fetch_sum(x, more, i, width, whole, v);
+            UNROLL
+            for (int e = 0; e < WIDE; e++)
+                if (i + e < width)
+                    square += (v[e] - mean) * (v[e] - mean);
         }
         S size = 1 / SQRT(sum_of_block(square, parts) / width + j->number[0]);
-        ROLL for (int64 i = THREAD; i < width; i += THREADS)
+        ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
         {
-            S v = sum_at(x, more, i);
-            if (sum)
-                sum[i] = store(v);
-            y[i] = store((v - mean) * size * scale[i] + shift[i]);
+            fetch_sum(x, more, i, width, whole, v);
+            if (sums)
+                put(sums + r * width, i, width, whole, v);
+            UNROLL
+            for (int e = 0; e < WIDE; e++)
+                if (i + e < width)
+                    v[e] = (v[e] - mean) * size * scale[i + e] + shift[i + e];
+            put(out + r * width, i, width, whole, v);
         }
     }
 }
@@ -83,38 +103,80 @@ KERNEL lookup(TABLE(job) t)
     const X *type = (const X *)j->in[2];
     X *y = (X *)j->out[0];
     int64 rows = j->size[0], width = j->size[1];
+    int whole = is_whole(word, width) && is_whole(position, width) &&
+                is_whole(type, width) && is_whole(y, width);
     ROLL for (int64 r = BLOCK; r < rows; r += BLOCKS)
-        ROLL for (int64 i = THREAD; i < width; i += THREADS)
     {
-        S v = load(word[j->ids[0][r] * width + i]);
-        if (position)
-            v += load(position[j->ids[1][r] * width + i]);
-        y[r * width + i] = store(type ? v + load(type[i]) : v);
+        const X *own = word + j->ids[0][r] * width;
+        const X *place = position ? position + j->ids[1][r] * width : 0;
+        ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
+        {
+            S v[WIDE], more[WIDE];
+            fetch_sum(own, place, i, width, whole, v);
+            if (type) {
+                fetch(type, i, width, whole, more);
+                UNROLL
+                for (int e = 0; e < WIDE; e++)
+                    v[e] += more[e];
+            }
+            put(y + r * width, i, width, whole, v);
+        }
     }
 }
 
+/* Means of COLUMNS columns of a sequence, of which LINES threads each sum rows, SOME of them at
+   a time; or its first row. A block makes these. */
+#define COLUMNS 32
+#define LINES   (THREADS / COLUMNS)
+#define SOME    8
+
 KERNEL pool(TABLE(job) t)
+{
+    LOCAL S parts[LINES][COLUMNS];
+    const job *j = WHOLE(t);
+    int64 width = j->size[1], across = (width + COLUMNS - 1) / COLUMNS;
+    int column = THREAD % COLUMNS, line = THREAD / COLUMNS;
+    ROLL for (int64 b = BLOCK; b < j->sequences * across; b += BLOCKS)
+    {
+        int64 s = b / across, i = b % across * COLUMNS + column;
+        const X *x = (const X *)j->in[0] + j->offset[s] * width + i;
+        int64 rows = j->choice[0] ? 1 : j->offset[s + 1] - j->offset[s];
+        S sum = 0;
+        ROLL for (int64 r = line; r < rows && i < width; r += SOME * LINES)
+        {
+            S v[SOME];
+            UNROLL
+            for (int n = 0; n < SOME; n++)
+                v[n] = r + n * LINES < rows ? load(x[(r + n * LINES) * width]) : 0;
+            UNROLL
+            for (int n = 0; n < SOME; n++)
+                sum += v[n];
+        }
+        parts[line][column] = sum;
+        BARRIER();
+        sum = 0;
+        UNROLL
+        for (int n = 0; n < LINES; n++)
+            sum += parts[n][column];
+        if (line == 0 && i < width)
+            ((S *)j->out[0])[s * width + i] = sum / rows;
+        BARRIER();
+    }
+}
+
+/* Rows of length 1, in place. */
+KERNEL unit(TABLE(job) t)
 {
     LOCAL S parts[THREADS];
     const job *j = WHOLE(t);
     int64 width = j->size[1];
-    int first = j->choice[0], normalize = j->choice[1];
-    ROLL for (int64 s = BLOCK; s < j->sequences; s += BLOCKS)
+    ROLL for (int64 r = BLOCK; r < j->size[0]; r += BLOCKS)
     {
-        const X *x = (const X *)j->in[0] + j->offset[s] * width;
-        int64 rows = first ? 1 : j->offset[s + 1] - j->offset[s];
-        S *y = (S *)j->out[0] + s * width, square = 0;
-        ROLL for (int64 i = THREAD; i < width; i += THREADS)
-        {
-            S sum = 0;
-            ROLL for (int64 r = 0; r < rows; r++) sum += load(x[r * width + i]);
-            y[i] = sum / rows;
-            square += y[i] * y[i];
-        }
+        S *y = (S *)j->out[0] + r * width, square = 0;
+        ROLL for (int64 i = THREAD; i < width; i += THREADS) square += y[i] * y[i];
         S length = SQRT(sum_of_block(square, parts));
         length = length > (S)1e-12 ? length : (S)1e-12;
-        ROLL for (int64 i = THREAD; i < width && normalize; i += THREADS) y[i] /=
-            length;
+        ROLL for (int64 i = THREAD; i < width; i += THREADS) y[i] /= length;
     }
 }
 

@@ -14,3 +14,48 @@ typedef struct job {
     int64 offset
         [MOST_SEQUENCES + 1]; /* sequence i is rows offset[i] to offset[i + 1] - 1 */
 } job;
+
+/* ---- rows, 16 bytes at a time where they lie so ---- */
+
+#define WIDE (16 / (int)sizeof(X)) /* numbers */
+
+typedef struct ALIGNED(16) {
+    X v[WIDE];
+} wide;
+
+/* Whether rows from p on consist of such pieces. */
+FN int is_whole(const void *p, int64 width)
+{
+    return ((int64)p | width * (int64)sizeof(X)) % 16 == 0;
+}
+
+/* Numbers i to i + WIDE - 1 of a row; behind it come zeros. */
+FN void fetch(const X *x, int64 i, int64 width, int whole, S *to)
+{
+    if (whole) {
+        wide w = *(const wide *)(x + i);
+        UNROLL
+        for (int e = 0; e < WIDE; e++)
+            to[e] = load(w.v[e]);
+        return;
+    }
+    UNROLL
+    for (int e = 0; e < WIDE; e++)
+        to[e] = i + e < width ? load(x[i + e]) : 0;
+}
+
+FN void put(X *y, int64 i, int64 width, int whole, const S *from)
+{
+    wide w;
+    UNROLL
+    for (int e = 0; e < WIDE; e++)
+        w.v[e] = store(from[e]);
+    if (whole) {
+        *(wide *)(y + i) = w;
+        return;
+    }
+    UNROLL
+    for (int e = 0; e < WIDE; e++)
+        if (i + e < width)
+            y[i + e] = w.v[e];
+}

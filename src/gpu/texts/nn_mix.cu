@@ -71,7 +71,10 @@ FN int64 sequence_of(const job *j, int64 r)
 }
 
 /* Rows from size[0] on that lie in the table's sequences; x and y begin with row size[4] of
-   all sequences. Sums of SIDE x SIDE numbers go through a tile. */
+   all sequences. Sums of SIDE x SIDE numbers go through a tile; a thread makes OWN of a
+   column. */
+#define OWN (SIDE / DOWN)
+
 KERNEL few_taps(TABLE(job) t)
 {
     LOCAL S tile[SIDE][SIDE + 1];
@@ -87,21 +90,33 @@ KERNEL few_taps(TABLE(job) t)
     int column = THREAD % SIDE, line = THREAD / SIDE;
     ROLL for (int64 b = BLOCK; b < across * down; b += BLOCKS)
     {
-        int64 from = begin + b / across * SIDE, i = b % across * SIDE;
+        int64 from = begin + b / across * SIDE, i = b % across * SIDE, c = i + column;
         int64 s = sequence_of(j, from + line < end ? from + line : end - 1);
-        ROLL for (int n = line; n < SIDE; n += DOWN)
-        {
-            int64 r = from + n;
-            if (r >= end || i + column >= width)
-                break;
-            ROLL while (j->offset[s + 1] <= r) s++;
-            int64 reach = r - j->offset[s] + 1 < taps ? r - j->offset[s] + 1 : taps;
-            S sum = shift[i + column];
-            ROLL for (int64 m = 0; m < reach; m++) sum = multiply_add(
-                k[m * width + i + column],
-                load(x[(r - first - m) * width + i + column]), sum);
-            tile[n][column] = sum;
+        int64 reach[OWN];
+        S sums[OWN];
+        UNROLL
+        for (int n = 0; n < OWN; n++) {
+            int64 r = from + line + n * DOWN;
+            reach[n] = 0;
+            if (r < end && c < width) {
+                ROLL while (j->offset[s + 1] <= r) s++;
+                reach[n] = r - j->offset[s] + 1;
+            }
+            sums[n] = c < width ? shift[c] : 0;
         }
+        ROLL for (int64 m = 0; m < taps; m++)
+        {
+            S tap = c < width ? k[m * width + c] : 0;
+            UNROLL
+            for (int n = 0; n < OWN; n++)
+                if (m < reach[n])
+                    sums[n] = multiply_add(
+                        tap, load(x[(from + line + n * DOWN - first - m) * width + c]),
+                        sums[n]);
+        }
+        UNROLL
+        for (int n = 0; n < OWN; n++)
+            tile[line + n * DOWN][column] = sums[n];
         BARRIER();
         UNROLL
         for (int n = line; n < SIDE; n += DOWN)
@@ -124,13 +139,23 @@ KERNEL pad(TABLE(job) t)
 KERNEL gate(TABLE(job) t)
 {
     const job *j = WHOLE(t);
+    const X *in = (const X *)j->in[0];
     X *y = (X *)j->out[0];
     int64 width = j->size[1];
+    int whole = is_whole(in, width) && is_whole(y, width);
     ROLL for (int64 r = BLOCK; r < j->size[0]; r += BLOCKS)
     {
-        const X *x = (const X *)j->in[0] + 2 * r * width;
-        ROLL for (int64 i = THREAD; i < width; i += THREADS) y[r * width + i] =
-            store(activate(load(x[i]), j->choice[0]) * load(x[width + i]));
+        const X *x = in + 2 * r * width;
+        ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
+        {
+            S a[WIDE], b[WIDE];
+            fetch(x, i, width, whole, a);
+            fetch(x + width, i, width, whole, b);
+            UNROLL
+            for (int e = 0; e < WIDE; e++)
+                a[e] = activate(a[e], j->choice[0]) * b[e];
+            put(y + r * width, i, width, whole, a);
+        }
     }
 }
 
