@@ -52,7 +52,9 @@ def _load(file: Any, **keywords: Any) -> Any:
     return Tensors(file, **keywords).load()
 
 
-READER = types.SimpleNamespace(Unpickler=Tensors, load=_load)
+# torch.load's pickle_module.
+READER = types.ModuleType("tensors")
+READER.Unpickler, READER.load = Tensors, _load  # type: ignore[attr-defined]
 
 
 def read(path: Path, keys: list[tuple[str, ...]], skip: bool = False) -> dict:
@@ -69,8 +71,8 @@ def read(path: Path, keys: list[tuple[str, ...]], skip: bool = False) -> dict:
             )
         else:
             found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # bytes that are no pickle may raise any
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         sys.exit(f"{path} holds more than weights, or none: {reason}")
     for names in keys:
         inner = found
