@@ -92,11 +92,29 @@ static danaus_status open_sums(work *w)
     return DANAUS_OK;
 }
 
+/* Bytes of all that follows: rows of all texts and of a batch, weights of layers, moments of
+   their inputs and outputs. */
+static int64_t work_bytes(const work *w)
+{
+    const bert *m = w->m;
+    int64_t width = m->width, inner = m->inner, most = w->texts.most;
+    int64_t rows = (2 * w->texts.tokens + m->layers * most) * width;
+    int64_t batch = most * (2 * (9 * width + 2 * inner) + 7 * width + 2 * inner);
+    int64_t sums = m->layers * (3 * width * width + inner * inner), layers = 0;
+    for (int i = 0; i < w->layers; i++) {
+        const linear *layer = &w->model->linear[i];
+        layers += layer->rows * (layer->rows + layer->cols);
+    }
+    return (rows + batch) * (int64_t)sizeof(float) +
+           (sums + layers) * (int64_t)sizeof(double);
+}
+
 danaus_status dn_work_open(work *w)
 {
     const bert *m = w->m;
     int64_t most = w->texts.most;
     size_t row = (size_t)m->width * sizeof(float);
+    TRY(dn_need_memory(w->device, work_bytes(w), "compression"));
     w->target = dn_calloc((size_t)w->layers, sizeof *w->target);
     w->sums = dn_calloc((size_t)m->layers * STAGES, sizeof *w->sums);
     w->inputs = dn_calloc((size_t)(m->layers * most), row);

@@ -291,6 +291,10 @@ def main(folder):
     again = facts("model", new)
     check("weights of the new", again["linear_parameters"] == made["parameters"], again)
 
+    refuses("16 bits on a CPU", 1, "run in f32 on cpu", "embed", model, "--text", text,
+            "-o", e, "--type", "f16")
+    refuses("an odd type", 2, "f16 or bf16", "model", model, "--type", "f17")
+    check("types are told", info["dtype"] == "f32", info)
     refuses("no mask", 1, "no [MASK]", "fill", model, "a b")
     refuses("no words", 2, "", "fill", model)
     refuses("too long a text", 1, "12", "model", model, "--length", 13)
