@@ -140,6 +140,17 @@ DANAUS_API const char *danaus_transform_name(danaus_transform kind);
 /* Daubechies' h[0 .. 2 moments), to within a few units of the last place of f64. */
 DANAUS_API danaus_status danaus_wavelet_filter(int moments, double *h);
 
+/* x = T^-1 b for a Toeplitz matrix T[k][m] = v[k - m + n - 1], v of 2n - 1 values, and `batch`
+   columns; values, b and x are of type `dtype`, b and x laid out as by danaus_ks_apply(), and
+   they may be the same. Fourier's matrices of n points make T a Cauchy-like matrix, which
+   is eliminated with partial pivoting in n^2 operations, of f64 or c128, and 8 n^2 bytes
+   (Gohberg, Kailath, Olshevsky, Math. Comp. 64, 1995). Any n will do. As by elimination with
+   pivots the residual is small, ||T x - b|| about n eps ||T|| ||x||, unless numbers grow on
+   the way. DANAUS_ERR_ARGUMENT where a pivot is 0 but for rounding; x then stays as it is. */
+DANAUS_API danaus_status danaus_toeplitz_solve(
+    danaus_dtype dtype, int64_t n, const void *values, danaus_layout layout,
+    int64_t batch, const void *b, void *x);
+
 #ifdef __cplusplus
 }
 #endif

@@ -435,3 +435,34 @@ def toeplitz(
     v = np.concatenate([r[:0:-1], c])
     code = element_code(v.dtype if dtype is None else dtype)
     return _make(lib.DANAUS_TOEPLITZ, c.size, code, values=converted(v, code))
+
+
+def toeplitz_solve(
+    c: ArrayLike,
+    r: ArrayLike | None,
+    b: ArrayLike,
+    dtype: ElementType | None = None,
+) -> np.ndarray:
+    """x of ``toeplitz(c, r) @ x = b``, as ``scipy.linalg.solve_toeplitz((c, r), b)``.
+
+    By elimination with pivots in n^2 operations, of a matrix that Fourier's make of it;
+    any n. ValueError where a pivot is 0 but for rounding.
+
+    b : [n] or [n, batch].
+    dtype : None: the common type of c, r and b.
+    """
+    c = _values(c, "c")
+    r = np.conj(c) if r is None else _values(r, "r")
+    b = np.asarray(b)
+    if r.shape != c.shape or b.ndim not in (1, 2) or b.shape[0] != c.size:
+        shapes = f"c {c.shape}, r {r.shape}, b {b.shape}"
+        raise ValueError(f"the shapes {shapes} are not [n], [n] and [n] or [n, batch]")
+    v = np.concatenate([r[:0:-1], c])
+    common = np.result_type(v, b, np.float32) if dtype is None else dtype
+    code = element_code(common)
+    v, right = converted(v, code), converted(b, code)
+    x = np.empty(right.shape, right.dtype)
+    batch = right.size // c.size
+    arguments = c.size, pointer(v), lib.DANAUS_BATCH_LAST, batch, pointer(right)
+    check(lib.danaus_toeplitz_solve(code, *arguments, pointer(x)))
+    return x

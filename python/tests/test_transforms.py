@@ -214,6 +214,25 @@ def test_inverses_of_circulants_are_circulants(rng):
         transforms.circulant(np.ones(8), inverse=True)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_toeplitz_systems_are_solved(rng, dtype):
+    for n in (1, 2, 7, 67, 100):
+        c, r = (random_array(rng, n, dtype) for _ in range(2))
+        r[0] = c[0] = c[0] + n
+        b = random_array(rng, (n, 3), dtype)
+        x = transforms.toeplitz_solve(c, r, b)
+        assert x.dtype == np.dtype(dtype)
+        wide = np.promote_types(dtype, "f8")
+        exact = scipy.linalg.solve_toeplitz((c.astype(wide), r.astype(wide)), b)
+        unit = UNIT[np.empty(0, dtype).real.dtype]
+        assert np.linalg.norm(x - exact) <= 1e3 * n * unit * np.linalg.norm(exact)
+        assert np.array_equal(transforms.toeplitz_solve(c, r, b[:, 0]), x[:, 0])
+    with pytest.raises(ValueError, match="singular"):
+        transforms.toeplitz_solve(np.ones(4), None, np.ones(4))
+    with pytest.raises(ValueError, match="shapes"):
+        transforms.toeplitz_solve(np.ones(4), None, np.ones(5))
+
+
 MADE = {
     "dct3": lambda: transforms.dct3(12),
     "toeplitz": lambda: transforms.toeplitz(np.arange(1.0, 6)),
