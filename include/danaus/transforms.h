@@ -151,6 +151,44 @@ DANAUS_API danaus_status danaus_toeplitz_solve(
     danaus_dtype dtype, int64_t n, const void *values, danaus_layout layout,
     int64_t batch, const void *b, void *x);
 
+/* ---- non-uniform Fourier transforms ---- */
+
+/* N modes k = -floor(N/2) .. and M points x_j in radians, of one dimension:
+
+       type 1    F[k] = sum over j of c[j] exp(i k x_j)
+       type 2    c[j] = sum over k of F[k] exp(i k x_j)
+
+   by a window on a grid of 2 N to 4 N places, with errors of at most
+   tolerance (sum over j of |c[j]|), or of |F[k]|, beside those that rounding does: of x_j, N
+   |x_j| 2^-53, and of the type's. */
+typedef struct danaus_nufft_plan danaus_nufft_plan;
+
+/* All-zero is the default of every field but n, points and x. */
+typedef struct danaus_nufft_desc {
+    int64_t n;          /* N modes, at most 2^28 */
+    int64_t points;     /* M */
+    const double *x;    /* [M], any finite numbers; they are copied */
+    double tolerance;   /* 1e-13 (c64: 1e-6) to 0.1; 0: 1e-6 */
+    danaus_dtype dtype; /* c64 or c128; 0: c128 */
+    int negative;       /* nonzero: exp(-i k x_j) */
+    int threads;        /* 0: one for each processor */
+    uint32_t reserved[9];
+} danaus_nufft_desc;
+
+/* A plan has the points in the order of the grid with the weights of their windows, and
+   the memory that running takes: M (16 + w) numbers and 6 grids, w being
+   log10(20 / tolerance), rounded up. One call at a time. Results have the same bits for any number of
+   threads and on every run. */
+DANAUS_API danaus_status
+danaus_nufft_plan_create(const danaus_nufft_desc *desc, danaus_nufft_plan **plan);
+DANAUS_API void danaus_nufft_plan_destroy(danaus_nufft_plan *plan); /* NULL is fine */
+
+/* numbers are c[M] and modes F[N], complex, of the plan's type; they do not overlap. */
+DANAUS_API danaus_status
+danaus_nufft_type1(danaus_nufft_plan *plan, const void *numbers, void *modes);
+DANAUS_API danaus_status
+danaus_nufft_type2(danaus_nufft_plan *plan, const void *modes, void *numbers);
+
 #ifdef __cplusplus
 }
 #endif

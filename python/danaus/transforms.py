@@ -10,6 +10,7 @@ NotImplementedError. docs/transforms.md has definitions, scales and sizes.
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import numpy as np
@@ -466,3 +467,65 @@ def toeplitz_solve(
     arguments = c.size, pointer(v), lib.DANAUS_BATCH_LAST, batch, pointer(right)
     check(lib.danaus_toeplitz_solve(code, *arguments, pointer(x)))
     return x
+
+
+# ---- points that are not uniform ----
+
+
+class Nufft:
+    """Fourier transforms between n modes and any points, of types 1 and 2.
+
+    Parameters
+    ----------
+    points : [m], in radians.
+    n : modes k = -(n // 2) .. n - n // 2 - 1.
+    tolerance : errors are at most so much of the sum of absolute values that go in;
+        1e-13 (c64: 1e-6) to 0.1.
+    negative : exp(-i k x) instead of exp(i k x).
+    threads : 0: one for each processor. They change no bit of the result.
+
+    What depends on the points is made once and kept.
+    """
+
+    def __init__(
+        self,
+        points: ArrayLike,
+        n: int,
+        dtype: ElementType = "c128",
+        *,
+        tolerance: float = 1e-6,
+        negative: bool = False,
+        threads: int = 0,
+    ):
+        points = np.ascontiguousarray(points, np.float64)
+        if points.ndim != 1:
+            raise ValueError(f"points have the shape {points.shape} instead of [m]")
+        self._code = element_code(dtype)
+        self.shape = points.size, whole(n, "n", 1, INT)
+        desc = ffi.new("danaus_nufft_desc *")
+        desc.points, desc.n = self.shape
+        desc.x = ffi.cast("double *", pointer(points))
+        desc.tolerance, desc.dtype = tolerance, self._code
+        desc.negative = int(bool(negative))
+        desc.threads = whole(threads, "threads", 0, INT)
+        place = ffi.new("danaus_nufft_plan **")
+        check(lib.danaus_nufft_plan_create(desc, place))
+        self._handle = own(place[0], lib.danaus_nufft_plan_destroy)
+        self._lock = threading.Lock()
+
+    def type1(self, numbers: ArrayLike) -> np.ndarray:
+        """F[k] = sum over j of numbers[j] exp(i k x_j)."""
+        return self._run(lib.danaus_nufft_type1, numbers, "numbers", *self.shape)
+
+    def type2(self, modes: ArrayLike) -> np.ndarray:
+        """c[j] = sum over k of modes[k] exp(i k x_j)."""
+        return self._run(lib.danaus_nufft_type2, modes, "modes", *self.shape[::-1])
+
+    def _run(self, call: Any, x: ArrayLike, what: str, size: int, to: int):
+        x = converted(np.asarray(x), self._code)
+        if x.shape != (size,):
+            raise ValueError(f"{what} have the shape {x.shape} instead of ({size},)")
+        y = np.empty(to, x.dtype)
+        with self._lock:
+            check(call(self._handle, pointer(x), pointer(y)))
+        return y

@@ -233,6 +233,28 @@ def test_toeplitz_systems_are_solved(rng, dtype):
         transforms.toeplitz_solve(np.ones(4), None, np.ones(5))
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("c8", 1e-5), ("c16", 1e-11)])
+def test_points_need_not_be_uniform(rng, dtype, tolerance):
+    x = rng.uniform(-9, 9, 70)
+    for n in (1, 6, 41):
+        plan = transforms.Nufft(x, n, dtype, tolerance=tolerance, threads=2)
+        wave = np.exp(1j * np.outer(x, np.arange(n) - n // 2))
+        c, f = random_array(rng, 70, dtype), random_array(rng, n, dtype)
+        assert np.abs(plan.type1(c) - wave.T @ c).max() <= tolerance * np.abs(c).sum()
+        assert np.abs(plan.type2(f) - wave @ f).max() <= tolerance * np.abs(f).sum()
+        back = transforms.Nufft(x, n, dtype, tolerance=tolerance, negative=True)
+        adjoint = wave.conj().T @ c
+        assert np.abs(back.type1(c) - adjoint).max() <= tolerance * np.abs(c).sum()
+    with pytest.raises(ValueError, match="instead of"):
+        plan.type1(c[:-1])
+    with pytest.raises(ValueError, match="a tolerance of 1"):
+        transforms.Nufft(x, 4, tolerance=1)
+    with pytest.raises(NotImplementedError, match="c64 or c128"):
+        transforms.Nufft(x, 4, "f32")
+    with pytest.raises(ValueError, match="point 1 is nan"):
+        transforms.Nufft([1, np.nan], 4)
+
+
 MADE = {
     "dct3": lambda: transforms.dct3(12),
     "toeplitz": lambda: transforms.toeplitz(np.arange(1.0, 6)),

@@ -1,4 +1,5 @@
-/* Any bytes as a chain file: loaded and, when small, multiplied out, or refused. */
+/* Any bytes as a chain file, and as that of an operator: loaded and, when small, multiplied
+   out, or refused. */
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/fuzz.h"
 
@@ -6,21 +7,51 @@
 
 #define MOST_ELEMENTS (1 << 14)
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int is_small(int64_t rows, int64_t cols)
+{
+    expect(rows > 0 && cols > 0);
+    return rows < MOST_ELEMENTS && cols < MOST_ELEMENTS && rows * cols < MOST_ELEMENTS;
+}
+
+static void try_chain(const char *path)
 {
     danaus_chain *chain = NULL;
-    if (danaus_chain_load(fuzz_file(data, size), &chain) != DANAUS_OK) {
+    if (danaus_chain_load(path, &chain) != DANAUS_OK) {
         expect(!chain && *danaus_error_detail());
-        return 0;
+        return;
     }
     int64_t rows = danaus_chain_rows(chain), cols = danaus_chain_cols(chain);
-    expect(rows > 0 && cols > 0 && danaus_chain_parameters(chain) > 0);
-    if (rows < MOST_ELEMENTS && cols < MOST_ELEMENTS && rows * cols < MOST_ELEMENTS) {
+    expect(danaus_chain_parameters(chain) > 0);
+    if (is_small(rows, cols)) {
         size_t element = danaus_dtype_size(danaus_chain_dtype(chain));
         void *dense = malloc((size_t)(rows * cols) * element);
         expect(dense && danaus_chain_to_dense(chain, dense) == DANAUS_OK);
         free(dense);
     }
     danaus_chain_destroy(chain);
+}
+
+static void try_operator(const char *path)
+{
+    danaus_operator *made = NULL;
+    if (danaus_operator_load(path, &made) != DANAUS_OK) {
+        expect(!made && *danaus_error_detail());
+        return;
+    }
+    int64_t rows = danaus_operator_rows(made), cols = danaus_operator_cols(made);
+    if (is_small(rows, cols)) {
+        size_t element = danaus_dtype_size(danaus_operator_dtype(made));
+        void *dense = malloc((size_t)(rows * cols) * element);
+        expect(dense && danaus_operator_to_dense(made, dense) == DANAUS_OK);
+        free(dense);
+    }
+    danaus_operator_destroy(made);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *path = fuzz_file(data, size);
+    try_chain(path);
+    try_operator(path);
     return 0;
 }

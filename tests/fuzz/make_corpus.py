@@ -92,6 +92,16 @@ def chains():
     put("chain", "not_composable", safetensors(wrong, bytes(64)))
     put("chain", "three_sizes",
         safetensors({"factor.0": tensor("F32", [2, 2, 2], 0, 32)}, bytes(32)))
+    places = struct.pack("<8d", 1, 0, -1, 1, 0, 2, 2, 0)
+    made = {
+        "__metadata__": {"format": "danaus chain 2", "danaus cols": "3"},
+        "order.0": tensor("F64", [3], 0, 24), "order.1": tensor("F64", [2], 24, 40),
+        "order.2": tensor("F64", [3], 40, 64), "factor.0": tensor("F64", [1, 1, 1, 2], 64, 80),
+        "factor.1": tensor("F64", [1, 1, 2, 1], 80, 96),
+    }
+    put("chain", "operator", safetensors(made, places + bytes(32)))
+    far = dict(made, __metadata__={"format": "danaus chain 2", "danaus cols": "1"})
+    put("chain", "operator_far", safetensors(far, places + bytes(32)))
 
 
 def texts():
