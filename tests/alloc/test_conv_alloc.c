@@ -28,7 +28,13 @@ static danaus_status try_others(
     array dk = array_make(DANAUS_F32, c->k.count),
           du = array_make(c->desc.dtype, c->u.count);
     danaus_short_gradients g = { .du = du.data, .dk = dk.data };
-    danaus_status s = danaus_stream_create(device, &desc, c->k.data, stream);
+    danaus_hyena_desc mixed = { .channels = c->desc.channels,
+                                .length = c->desc.length,
+                                .taps = 3 };
+    danaus_hyena_plan *plan = NULL;
+    danaus_status s = danaus_hyena_plan_create(device, &mixed, &plan);
+    danaus_hyena_plan_destroy(plan);
+    s = s ? s : danaus_stream_create(device, &desc, c->k.data, stream);
     s = s ? s : danaus_stream_run(*stream, device, c->desc.length, c->u.data, y->data);
     s = s ? s : danaus_short_conv(device, &few, 1, c->k.data, NULL, c->u.data, y->data);
     s = s ? s

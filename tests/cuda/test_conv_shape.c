@@ -139,12 +139,13 @@ static void constants_lie_on_the_circle(void **state)
     }
 }
 
+static const conv_kernel fast = { .name = "fast", .dtype = DANAUS_F16, .fast = 1 };
+
 /* Windows by tensor cores have filters that other kernels transform, so their lengths are
    such that these can. */
 static void every_window_of_tensor_cores_has_filters(void **state)
 {
     (void)state;
-    static const conv_kernel fast = { .name = "fast", .dtype = DANAUS_F16, .fast = 1 };
     gpu_device dev = { .facts = { .arch = 90, .units = 132, .shared = 227 << 10 } };
     int possible = 0;
     for (int64_t n = 256; n <= 1 << 14; n += 256) {
@@ -162,10 +163,62 @@ static void every_window_of_tensor_cores_has_filters(void **state)
     assert_int_equal(possible, 36); /* 7 is the largest prime of so many up to 64 */
 }
 
-/* On an H100: a causal row of 2^21 numbers with all of a spectrum, or a box. */
+static gpu_device h100(void)
+{
+    gpu_device dev = { .facts = { .arch = 90,
+                                  .units = 132,
+                                  .shared = 227 << 10,
+                                  .l2 = 50 << 20,
+                                  .bandwidth = 3.3e12 } };
+    dn_gpu_fill_rates(&dev.facts, 1.98e9);
+    return dev;
+}
+
+/* Seconds of a row that is cut into windows of n points; INFINITY: that cannot be. */
+static double cost_of(const danaus_device *dev, const conv_problem *p, int64_t n)
+{
+    conv_frame reach = dn_conv_reach(p);
+    conv_term term[CONV_MOST_TERMS];
+    conv_work work;
+    double seconds = 0;
+    if (!dn_conv_windows(&reach, n))
+        return INFINITY;
+    conv_frame f = dn_conv_cut_rows(&reach, (conv_cut){ &fast, n, 16 });
+    if (!dn_gpu_conv_work(dev, &f, 0, &work))
+        return INFINITY;
+    for (int i = dn_gpu_conv_terms(dev, &fast, term) - 1; i >= 0; i--)
+        seconds += work.amount[i] * term[i].second;
+    return seconds;
+}
+
+/* Of the best windows. */
+static double least_cost(const danaus_device *dev, int64_t length, int64_t taps)
+{
+    conv_problem p = {
+        .channels = 1, .length = length, .filter_length = taps, .filters = 1
+    };
+    double least = INFINITY;
+    for (int64_t n = 256; n <= length; n += n < 1 << 14 ? 256 : 4096)
+        least = fmin(least, cost_of(dev, &p, n));
+    return least;
+}
+
+/* A causal row with a filter of a sixteenth of its length. */
+static void filters_of_a_sixteenth_cost_less(void **state)
+{
+    (void)state;
+    gpu_device dev = h100();
+    for (int64_t length = 1 << 11; length <= 1 << 21; length *= 2) {
+        double whole = least_cost(&dev.base, length, length);
+        double part = least_cost(&dev.base, length, length / 16);
+        print_message("%d: %.2f times less\n", (int)length, whole / part);
+        assert_true(whole > (length < 1 << 14 ? 1.3 : 1.5) * part);
+    }
+}
+
+/* A causal row of 2^21 numbers with all of a spectrum, or a box. */
 static double cost_of_sparse(const danaus_device *dev, const int32_t *keep)
 {
-    static const conv_kernel fast = { .name = "fast", .dtype = DANAUS_F16, .fast = 1 };
     conv_problem p = {
         .channels = 1, .length = 1 << 21, .filter_length = 1 << 21, .filters = 1
     };
@@ -173,15 +226,7 @@ static double cost_of_sparse(const danaus_device *dev, const int32_t *keep)
         p.axes[i] = 8;
         p.keep[i] = keep[i];
     }
-    conv_frame reach = dn_conv_reach(&p);
-    conv_frame f = dn_conv_cut_rows(&reach, (conv_cut){ &fast, 1 << 21, 16 });
-    conv_term term[CONV_MOST_TERMS];
-    conv_work work;
-    double seconds = 0;
-    assert_true(dn_gpu_conv_work(dev, &f, 0, &work));
-    for (int i = dn_gpu_conv_terms(dev, &fast, term) - 1; i >= 0; i--)
-        seconds += work.amount[i] * term[i].second;
-    return seconds;
+    return cost_of(dev, &p, 1 << 21);
 }
 
 /* Whatever rows or blocks that are left out, the cost is less, and never less than that of the
@@ -192,12 +237,7 @@ static void what_spectra_leave_out_costs_nothing_on_tensor_cores(void **state)
     static const int32_t keep[][CONV_AXES] = {
         { 8, 8, 8, 8 }, { 8, 8, 4, 4 }, { 5, 6, 4, 3 }, { 4, 4, 4, 4 }, { 2, 3, 8, 8 }
     };
-    gpu_device dev = { .facts = { .arch = 90,
-                                  .units = 132,
-                                  .shared = 227 << 10,
-                                  .l2 = 50 << 20,
-                                  .bandwidth = 3.3e12 } };
-    dn_gpu_fill_rates(&dev.facts, 1.98e9);
+    gpu_device dev = h100();
     double whole = cost_of_sparse(&dev.base, NULL), last = INFINITY;
     for (int i = 0; i < 5; i++) {
         double cost = cost_of_sparse(&dev.base, keep[i]);
@@ -214,6 +254,7 @@ int main(void)
         cmocka_unit_test(lengths_that_matter_have_a_shape),
         cmocka_unit_test(constants_lie_on_the_circle),
         cmocka_unit_test(every_window_of_tensor_cores_has_filters),
+        cmocka_unit_test(filters_of_a_sixteenth_cost_less),
         cmocka_unit_test(what_spectra_leave_out_costs_nothing_on_tensor_cores),
     };
     return cmocka_run_group_tests_name("shapes of windows", tests, NULL, NULL);

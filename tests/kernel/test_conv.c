@@ -223,12 +223,14 @@ static void sparse_spectra_are_right(void **state)
 }
 
 /* A signal of one frequency, which a filter of one tap passes or stops: all of its
-   window but one number, so that what is wrong has a norm of at most 1. */
+   window but one number, so that what is wrong has a norm of at most 1; and, fast, an error
+   of at most 3e-3 of the norm beside. */
 static void expect_passed(
-    danaus_device *device, const sparse_box *box, int64_t n, int64_t f)
+    danaus_device *device, const sparse_box *box, int64_t n, int64_t f, int fast)
 {
     danaus_conv_desc desc = { .channels = 1, .length = 2 * n - 1, .filter_length = 1 };
     desc.dtype = DANAUS_F32;
+    desc.accuracy = fast ? DANAUS_CONV_FAST : DANAUS_CONV_ACCURATE;
     memcpy(desc.axes, box->axes, sizeof desc.axes);
     memcpy(desc.keep, box->keep, sizeof desc.keep);
     int passes = is_kept(&desc, f);
@@ -247,7 +249,7 @@ static void expect_passed(
         double e = element_get(y.dtype, y.data, t).re - u;
         rest += e * e;
     }
-    if (!(rest <= 1.01))
+    if (!(rest <= 1.01 + (fast ? 9e-6 * (double)n : 0)))
         fail_msg("frequency %d of %d: off by %.3g in norm", (int)f, (int)n, sqrt(rest));
     array_free(&y);
     conv_free(&c);
@@ -275,7 +277,7 @@ static void sparse_spectra_of_long_rows_pass_their_frequencies(void **state)
                     f += weight * digit;
                 }
                 f += weight * rng_int(&r, 0, n / weight - 1);
-                expect_passed(*state, b, n, f);
+                expect_passed(*state, b, n, f, (i + axis) % 2);
             }
         }
 }

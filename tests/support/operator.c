@@ -255,7 +255,8 @@ static void convolve(const work *w, int64_t filter, doubtful p, int back, doubtf
     for (int64_t t = 0; t < w->length; t++) {
         c.v[t] = 0;
         c.e[t] = bound;
-        for (int64_t s = 0; s < (back ? w->length - t : t + 1); s++) {
+        int64_t there = back ? w->length - t : t + 1, taps = w->c->desc.filter_length;
+        for (int64_t s = 0; s < there && s < taps; s++) {
             int64_t i = back ? t + s : t - s;
             c.v[t] += tap(w, filter, s) * p.v[i];
             c.e[t] += fabs(tap(w, filter, s)) * p.e[i];
@@ -431,6 +432,21 @@ static void expect(
                 d->taps, d->filters, d->filter_length, name, i, found, should.v[i],
                 should.e[i]);
     }
+}
+
+void operator_errors(
+    const operator_case *c, const operator_outcome *o, double errors[OPERATOR_RESULTS])
+{
+    work w = work_make(c);
+    make_all(&w);
+    const doubtful all[] = { w.y, w.du, w.dtaps, w.dbias, w.dk, w.dskip };
+    for (int n = 0; n < OPERATOR_RESULTS; n++) {
+        double error = 0;
+        for (int64_t i = 0; i < o->of[n].count; i++)
+            error += pow(at(&o->of[n], i) - all[n].v[i], 2);
+        errors[n] = o->of[n].count ? sqrt(error) / norm(all[n].v, o->of[n].count) : 0;
+    }
+    work_free(&w);
 }
 
 void operator_expect(const operator_case *c, const operator_outcome *o)

@@ -52,4 +52,8 @@ operator_outcome operator_compute(danaus_device *device, const operator_case *c)
 /* Fails the test, naming the first wrong number. */
 void operator_expect(const operator_case *c, const operator_outcome *o);
 
+/* The error of each result relative to what it must be, in norm. */
+void operator_errors(
+    const operator_case *c, const operator_outcome *o, double errors[OPERATOR_RESULTS]);
+
 #endif
