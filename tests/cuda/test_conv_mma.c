@@ -70,9 +70,7 @@ static const struct {
 } boxes[] = {
     { { 0 }, { 0 } },
     { { 3, 3, 3, 3 }, { 5, 6, 7, 3 } },
-    { { 1, 0, 2, 3 }, { 1, 1, 3, 8 } },
     { { 1, 2, 3, 3 }, { 1, 2, 5, 2 } },
-    { { 3, 3, 2, 2 }, { 2, 3, 3, 2 } },
     { { 2, 1, 2, 2 }, { 1, 1, 2, 1 } },
 };
 
@@ -100,16 +98,12 @@ static const conv_case cases[] = {
     { DANAUS_F32, 1, 20, 0, 0, DANAUS_BIDIRECTIONAL, 8001, 1, 0, 1, 0, 0 },
     { DANAUS_F16, 1, 20, 1, 0, DANAUS_BIDIRECTIONAL, 4096, 1, 3000, 1, 0, 0 },
     { DANAUS_F16, 16, 64, 0, 0, DANAUS_CAUSAL, 2048, 1, 0, 0, 1, 0 },
-    { DANAUS_BF16, 4, 20, 1, 1, DANAUS_BIDIRECTIONAL, 900, 1, 0, 0, 2, 0 },
-    { DANAUS_F16, 2, 30, 0, 1, DANAUS_CAUSAL, 1500, 1, 0, 1, 3, 0 },
-    { DANAUS_F32, 1, 20, 1, 0, DANAUS_CAUSAL, 1200, 1, 0, 2, 4, 0 },
-    { DANAUS_F16, 1, 40, 0, 0, DANAUS_BIDIRECTIONAL, 5000, 1, 0, 1, 5, 0 },
+    { DANAUS_BF16, 2, 30, 1, 1, DANAUS_CAUSAL, 1500, 1, 0, 1, 2, 0 },
+    { DANAUS_F16, 1, 40, 0, 0, DANAUS_BIDIRECTIONAL, 5000, 1, 0, 1, 3, 0 },
     { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 509, 1, 0, 0, 0, 3 },
-    { DANAUS_BF16, 8, 2048, 0, 1, DANAUS_CAUSAL, 2048, 1, 0, 0, 0, 4 },
     { DANAUS_F16, 1, 40, 0, 1, DANAUS_CAUSAL, 1300, 1, 0, 0, 0, 5 },
     { DANAUS_F32, 3, 768, 0, 1, DANAUS_CAUSAL, 760, 1, 0, 0, 0, 1 },
-    { DANAUS_F16, 1, 30, 0, 1, DANAUS_CAUSAL, 4096, 1, 0, 1, 0, 3 },
-    { DANAUS_F16, 1, 30, 0, 1, DANAUS_CAUSAL, 6000, 1, 0, 1, 0, 2 },
+    { DANAUS_BF16, 1, 30, 0, 1, DANAUS_CAUSAL, 6000, 1, 0, 1, 0, 4 },
 };
 
 #define CHANNELS 2
