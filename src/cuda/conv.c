@@ -438,20 +438,29 @@ static product_group group_product(const cuda_conv *e, const conv_job *job)
     return g;
 }
 
+/* One launch of run_fast(). */
+static danaus_status run_part(
+    cuda_device *d, const cuda_conv *e, gpu_conv_mma_part part, int is_few,
+    const cuda_transform *t)
+{
+    int which = (is_few ? CONV_FEW : CONV_FAST) + (int)part;
+    return dn_cuda_conv_transform(d, e, (cuda_conv_function)which, t);
+}
+
 /* The columns of a matrix, its rows and the columns back, by tensor cores. */
 static danaus_status run_fast(
     cuda_device *d, const cuda_conv *e, const cuda_transform *t)
 {
     char *peaks = (char *)t->points + t->items * dn_gpu_conv_mma_points(e->fast);
     size_t bytes = (size_t)t->items * GPU_CONV_PEAKS_BYTES;
-    int of_rows = t->few ? CONV_FEW : CONV_FAST;
+    int is_few = t->few != NULL;
     if (e->fast->rows == 1)
-        return dn_cuda_conv_transform(d, e, of_rows + GPU_CONV_PRODUCT, t);
+        return run_part(d, e, GPU_CONV_PRODUCT, is_few, t);
     CUDA_TRY(d->driver, MemsetAsync((cu_pointer)peaks, 0, bytes, d->stream));
-    TRY(dn_cuda_conv_transform(d, e, of_rows + GPU_CONV_PEAKS, t));
-    TRY(dn_cuda_conv_transform(d, e, of_rows + GPU_CONV_SPLIT, t));
-    TRY(dn_cuda_conv_transform(d, e, CONV_FAST + GPU_CONV_PRODUCT, t));
-    return dn_cuda_conv_transform(d, e, of_rows + GPU_CONV_JOIN, t);
+    TRY(run_part(d, e, GPU_CONV_PEAKS, is_few, t));
+    TRY(run_part(d, e, GPU_CONV_SPLIT, is_few, t));
+    TRY(run_part(d, e, GPU_CONV_PRODUCT, 0, t));
+    return run_part(d, e, GPU_CONV_JOIN, is_few, t);
 }
 
 static danaus_status run_accurate(
