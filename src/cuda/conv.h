@@ -123,6 +123,11 @@ size_t dn_cuda_conv_sums_bytes(const cuda_conv *e, const conv_job *job);
 danaus_status dn_cuda_conv_sums(
     cuda_device *d, const cuda_conv *e, const conv_job *job, char *scratch);
 
+/* Filters to the spectra of a plan, in scratch (conv_filters.c); how much of that they need. */
+size_t dn_cuda_conv_filter_bytes(const cuda_conv *e);
+danaus_status dn_cuda_conv_transform_filters(
+    cuda_device *d, const cuda_conv *e, const conv_filters *filters, char *spectrum);
+
 /* Streams: conv_stream.c. */
 danaus_status dn_cuda_stream_create(
     danaus_device *dev, const stream_shape *shape, const void *k,
