@@ -215,6 +215,7 @@ static void long_sequences_are_as_short_ones(void **state)
 static void threads_do_not_change_embeddings(void **state)
 {
     (void)state;
+    need_threads(device);
     rng r = { 11 };
     small_m2 m = m2_random(&r);
     danaus_model *model = m2_load(&m, device);

@@ -80,6 +80,7 @@ static void many_sequences_are_as_one(void **state)
 static void threads_do_not_change_embeddings(void **state)
 {
     (void)state;
+    need_threads(device);
     rng r = { 11 };
     small_bert m = bert_random(&r);
     danaus_model *model = bert_load(&m, device);

@@ -23,7 +23,10 @@ void texts_free(texts *t);
 float *texts_embed(
     danaus_model *model, danaus_device *device, const texts *t, int64_t width);
 
-/* Any number of threads gives the same bits; skips the test where threads are not counted. */
+/* Skips the test where threads are not counted. */
+void need_threads(const danaus_device *device);
+
+/* Any number of threads gives the same bits. */
 void expect_threads_to_agree(
     danaus_model *model, danaus_device *device, const texts *t, int64_t width);
 
