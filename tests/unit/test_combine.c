@@ -554,7 +554,9 @@ static void chains_that_do_not_fit_are_refused(void **state)
     expect_refusal(
         DANAUS_SUM, "1,2,2,2 2,2,2,1", "1,4,1,1 1,1,4,1", shape,
         "factor 0 is (1,4,1,1)");
-    expect_refusal(DANAUS_BLOCK_DIAGONAL, "1,2,3,1", "1,3,2,1", shape, "factor 0");
+    expect_refusal(DANAUS_BLOCK_DIAGONAL, "1,2,3,1", "1,3,3,1", shape, "(1,3,3,1)");
+    expect_refusal(DANAUS_BLOCK_DIAGONAL, "1,2,3,1", "1,2,4,1", shape, "(1,2,4,1)");
+    expect_refusal(DANAUS_BLOCK_DIAGONAL, "1,2,3,1", "1,2,3,2", shape, "(1,2,3,2)");
     char many[64 * 8 + 1] = "";
     for (int l = 0; l < DANAUS_MAX_FACTORS; l++)
         strcat(many, "2,1,1,1 ");
@@ -622,6 +624,7 @@ static void memory_that_runs_out_is_told(void **state)
     terms t = { 0 };
     add_term(&r, &t, p, 2, DANAUS_C64);
     add_term(&r, &t, p, 2, DANAUS_C64);
+    array_free(&t.c[0].bias);
     t.c[0].bias = array_random(&r, DANAUS_C64, t.c[0].rows);
     assert_ok(danaus_chain_set_bias(t.c[0].chain, t.c[0].bias.data));
     assert_in_range(expect_memory_errors(make_all, &t), 20, 200);

@@ -28,8 +28,8 @@ static double unit_of(danaus_chain *chain)
 /* Factors (a, b, b, d) of one size: blocks of at most 6. */
 static int square_patterns(rng *r, danaus_pattern *p)
 {
-    static const int64_t sizes[] = { 1, 6, 12, 30, 36, 42, 60 };
-    int64_t n = sizes[rng_int(r, 0, 6)];
+    static const int64_t sizes[] = { 1, 6, 12, 30, 36, 42, 60, 210 };
+    int64_t n = sizes[rng_int(r, 0, 7)];
     int count = (int)rng_int(r, 1, MOST_FACTORS);
     for (int l = 0; l < count; l++) {
         int64_t b = rng_int(r, 1, 6), a = rng_int(r, 1, n);
@@ -160,6 +160,24 @@ static void the_worst_block_is_named_with_its_condition(void **state)
     chain_free(&c);
 }
 
+/* Blocks of 1 x 1 have a condition of 1 each, and their matrix that of its range. */
+static void a_diagonal_is_bounded_by_its_range(void **state)
+{
+    (void)state;
+    danaus_pattern p = { 20, 1, 1, 15 };
+    danaus_chain *chain = NULL, *inverse = NULL;
+    assert_ok(danaus_chain_create(&p, 1, DANAUS_F32, &chain));
+    float *w = danaus_chain_weights(chain, 0);
+    for (int x = 0; x < 300; x++)
+        w[x] = x == 5 ? -8.0f : x == 40 ? 0.25f : 1;
+    danaus_condition condition;
+    assert_ok(danaus_chain_invert(chain, 0, &inverse, &condition));
+    assert_true(condition.largest == 1 && condition.bound == 32);
+    assert_true(((float *)danaus_chain_weights(inverse, 0))[5] == -0.125f);
+    danaus_chain_destroy(inverse);
+    danaus_chain_destroy(chain);
+}
+
 /* (A B)^-1 = B^-1 A^-1, and (W^H)^-1 = (W^-1)^H but for rounding. */
 static void inverses_of_products_and_adjoints(void **state)
 {
@@ -243,13 +261,14 @@ static void solutions_solve_in_both_layouts(void **state)
 
 /* ---- determinants ---- */
 
-/* By elimination with row pivoting, of a copy. */
-static number determinant(matrix a)
+/* The logarithm of its modulus is added, and its phase returned, 0 for a singular matrix: by
+   elimination with row pivoting, of a copy. */
+static number determinant(matrix a, double *log_modulus)
 {
     matrix u = matrix_copy(a);
     int64_t n = u.rows;
-    number product = 1;
-    for (int64_t k = 0; k < n; k++) {
+    number phase = 1;
+    for (int64_t k = 0; k < n && phase != 0; k++) {
         int64_t pivot = k;
         for (int64_t r = k; r < n; r++)
             if (cabs(u.at[r * n + k]) > cabs(u.at[pivot * n + k]))
@@ -259,15 +278,17 @@ static number determinant(matrix a)
             u.at[k * n + l] = u.at[pivot * n + l];
             u.at[pivot * n + l] = kept;
         }
-        product *= pivot == k ? u.at[k * n + k] : -u.at[k * n + k];
-        for (int64_t r = k + 1; r < n && u.at[k * n + k] != 0; r++) {
+        double modulus = cabs(u.at[k * n + k]);
+        *log_modulus += log(modulus);
+        phase *= modulus > 0 ? (pivot == k ? 1 : -1) * u.at[k * n + k] / modulus : 0;
+        for (int64_t r = k + 1; r < n && modulus > 0; r++) {
             number by = u.at[r * n + k] / u.at[k * n + k];
-            for (int64_t l = k; l < n; l++)
+            for (int64_t l = k; by != 0 && l < n; l++)
                 u.at[r * n + l] -= by * u.at[k * n + l];
         }
     }
     matrix_free(&u);
-    return product;
+    return phase;
 }
 
 static void determinants_are_those_of_matrices(void **state)
@@ -278,30 +299,31 @@ static void determinants_are_those_of_matrices(void **state)
         danaus_pattern p[MOST_FACTORS];
         int count = square_patterns(&r, p);
         random_chain c = chain_random(&r, p, count, type_of(round), 0);
-        double log_modulus, phase[2];
+        double log_modulus, phase[2], expected = 0;
+        number turned = 1;
         assert_ok(danaus_chain_determinant(
             c.chain, (int)rng_int(&r, 0, 2), &log_modulus, phase));
-        number expected = 1;
-        double condition = 1;
         for (int l = 0; l < count; l++) {
             matrix w =
                 matrix_unpack(c.dtype, c.w[l].data, p[l].a * p[l].b, p[l].c * p[l].d);
             matrix k = factor_dense(p[l], w.at);
-            double s[64];
-            expected *= determinant(k);
-            matrix_singular_values(k, s);
-            condition = fmax(condition, s[0] / s[k.rows - 1]);
+            turned *= determinant(k, &expected);
             matrix_free(&w);
             matrix_free(&k);
         }
-        number found = exp(log_modulus) * CMPLX(phase[0], phase[1]);
         if (!precision_of(c.dtype).complex)
-            assert_true(phase[1] == 0 && fabs(phase[0]) == (expected != 0));
-        assert_true(
-            expected == 0
-                ? found == 0
-                : cabs(found - expected) <=
-                      20 * DBL_EPSILON * (double)c.rows * condition * cabs(expected));
+            assert_true(phase[1] == 0 && fabs(phase[0]) == (turned != 0));
+        danaus_condition condition;
+        danaus_status status = danaus_chain_solve(
+            c.chain, 1, DANAUS_BATCH_LAST, 0, NULL, NULL, &condition);
+        assert_int_equal(status, turned == 0 ? DANAUS_ERR_ARGUMENT : DANAUS_OK);
+        if (turned == 0) {
+            assert_true(phase[0] == 0 && phase[1] == 0 && log_modulus == -INFINITY);
+        } else {
+            double allowed = 20 * DBL_EPSILON * (double)c.rows * condition.bound;
+            assert_true(fabs(log_modulus - expected) <= allowed);
+            assert_true(cabs(CMPLX(phase[0], phase[1]) - turned) <= allowed);
+        }
         chain_free(&c);
     }
 }
@@ -441,6 +463,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inverses_times_their_chains_are_one),
         cmocka_unit_test(the_worst_block_is_named_with_its_condition),
+        cmocka_unit_test(a_diagonal_is_bounded_by_its_range),
         cmocka_unit_test(inverses_of_products_and_adjoints),
         cmocka_unit_test(solutions_solve_in_both_layouts),
         cmocka_unit_test(determinants_are_those_of_matrices),
