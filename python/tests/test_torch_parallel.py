@@ -1,4 +1,4 @@
-"""DDP and FSDP2 leave KSLinear as it is: two processes, gloo, on the CPU."""
+"""DDP and FSDP2 leave KSLinear as it is: two processes, on the CPU and on two GPUs."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -44,14 +44,14 @@ def train(model, batches) -> list[torch.Tensor]:
     return outputs
 
 
-def _data_parallel(model):
+def _data_parallel(model, device):
     return torch.nn.parallel.DistributedDataParallel(model)
 
 
-def _sharded(model):
+def _sharded(model, device):
     from torch.distributed.fsdp import fully_shard
 
-    mesh = dist.device_mesh.init_device_mesh("cpu", (RANKS,))
+    mesh = dist.device_mesh.init_device_mesh(device, (RANKS,))
     for layer in model:
         fully_shard(layer, mesh=mesh)
     return fully_shard(model, mesh=mesh)
@@ -62,15 +62,20 @@ def _whole(parameter):
     return (full() if full else parameter).detach()
 
 
-def _rank(rank, wrap, folder):
+def _rank(rank, wrap, device, folder):
     torch.set_num_threads(1)
+    if device == "cuda":
+        torch.cuda.set_device(rank)
     dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS
+        "nccl" if device == "cuda" else "gloo",
+        init_method=f"file://{folder}/meet",
+        rank=rank,
+        world_size=RANKS,
     )
     try:
-        model = wrap(network())
-        outputs = train(model, data()[:, rank])
-        weights = [_whole(p).clone() for p in model.parameters()]
+        model = wrap(network().to(device), device)
+        outputs = [y.cpu() for y in train(model, data()[:, rank].to(device))]
+        weights = [_whole(p).cpu() for p in model.parameters()]
         torch.save((outputs, weights), os.path.join(folder, f"{rank}.pt"))
         dist.barrier()
     finally:
@@ -78,9 +83,12 @@ def _rank(rank, wrap, folder):
 
 
 @pytest.mark.skipif(not dist.is_available(), reason="PyTorch without distributed")
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("wrap", [_data_parallel, _sharded], ids=["ddp", "fsdp2"])
-def test_two_ranks_train_as_one_process(tmp_path, wrap):
-    mp.spawn(_rank, (wrap, str(tmp_path)), nprocs=RANKS)
+def test_two_ranks_train_as_one_process(tmp_path, wrap, device):
+    if device == "cuda" and torch.cuda.device_count() < RANKS:
+        pytest.skip(f"fewer than {RANKS} GPUs")
+    mp.spawn(_rank, (wrap, device, str(tmp_path)), nprocs=RANKS)
     alone = network()
     expected = train(alone, data().flatten(1, 2))
     found = [torch.load(tmp_path / f"{r}.pt", weights_only=True) for r in range(RANKS)]
