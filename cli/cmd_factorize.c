@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/candidates.h"
 #include "cli/commands.h"
+#include "cli/permuted.h"
 #include "common/open.h"
 #include "common/progress.h"
 #include "common/report.h"
@@ -29,7 +30,9 @@ static const usage use = {
         "inputs X (samples x N): what compressing a trained layer needs. With\n"
         "--targets they shall be Y (samples x M) instead of X W^T. --params with\n"
         "--candidates fits low-rank, grouped and other chains, lists them, and takes\n"
-        "the best.\n",
+        "the best. With --permute rows and columns first trade places, which finds a\n"
+        "shuffled Monarch matrix; what is written then has their orders, for danaus\n"
+        "apply and dense.\n",
     .least = 1,
     .most = 1,
     .operands = "one file with a matrix",
@@ -43,7 +46,7 @@ enum { CANDIDATES = 64 };
 typedef struct options {
     const char *tensor, *bias, *pattern, *inputs, *targets, *output;
     int chain, order, fast, json; /* chain: -1 when not given */
-    int fit_bias, candidates, reduced;
+    int fit_bias, candidates, reduced, permute;
     int64_t rank, factors, refine, threads;
     double fraction, ridge;
     danaus_dtype dtype;
@@ -59,6 +62,7 @@ typedef struct job {
     danaus_dtype dtype;
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     int count;
+    permuted permuted;
     danaus_chain *chain;
     danaus_factorize_result result;
     danaus_candidate candidates[CANDIDATES];
@@ -78,6 +82,8 @@ static int check_options(const options *o)
                           : "--reduced goes with --candidates");
     if (!o->inputs && (o->targets || o->fit_bias || o->ridge > 0))
         return usage_error("--targets, --fit-bias and --ridge go with --inputs");
+    if (o->permute && (o->inputs || o->bias || o->candidates))
+        return usage_error("--permute goes without --inputs, --bias and --candidates");
     if (o->bias && o->fit_bias)
         return usage_error("--bias keeps a bias and --fit-bias finds one: give one");
     int has_rank = o->chain == DANAUS_CHAIN_LOW_RANK ||
@@ -255,6 +261,13 @@ static int factorize(job *j)
     const void *w = tensor_as(&j->w, j->dtype, &j->w_owned);
     if (!w)
         return failure("no memory to convert W");
+    if (o->permute) {
+        int failed = permuted_find(
+            w, j->dtype, j->patterns, j->count, desc.threads, &j->permuted);
+        if (failed)
+            return failed;
+        w = j->permuted.matrix;
+    }
     if (o->inputs) {
         desc.samples = j->samples.shape[0];
         desc.inputs = tensor_as(&j->samples, j->dtype, &j->samples_owned);
@@ -307,6 +320,8 @@ static int print_json(const job *j)
         "dense_error", json_number(r->dense_error), "seconds", r->seconds);
     if (j->o->output)
         json_object_set_new(o, "output", json_text(j->o->output));
+    if (j->o->permute)
+        json_object_set_new(o, "error_unpermuted", json_number(j->permuted.before));
     if (j->o->candidates)
         json_object_set_new(
             o, "candidates", candidates_json(j->candidates, j->candidate_count));
@@ -330,19 +345,28 @@ static void print_text(const job *j)
         "parameters  %" PRId64 ", %.3g%% of the matrix\n", r->parameters,
         100 * (double)r->parameters / elements);
     printf("error       %.3e%s\n", r->error, j->o->inputs ? " on the samples" : "");
+    if (j->o->permute)
+        printf("permuted    rows and columns; as they are %.3e\n", j->permuted.before);
     if (j->o->inputs)
         printf("unweighted  %.3e\n", r->dense_error);
     if (r->lower_bound >= 0)
         printf(
-            "bounds      no such chain is nearer than %.3e; this one was certain to "
+            "bounds      no such chain%s is nearer than %.3e; this one was certain to "
             "be\n"
             "            within %.3e\n",
-            r->lower_bound, r->upper_bound);
+            j->o->permute ? " in these orders" : "", r->lower_bound, r->upper_bound);
     else
         printf("bound       certain to be within %.3e\n", r->upper_bound);
     printf("time        %.3g s\n", r->seconds);
     if (j->o->output)
         printf("written     %s\n", j->o->output);
+}
+
+static int save(job *j)
+{
+    if (j->o->permute)
+        return permuted_save(&j->permuted, &j->chain, j->output.path);
+    return danaus_chain_save(j->chain, j->output.path) ? library_failure() : STATUS_OK;
 }
 
 static int run(job *j)
@@ -354,8 +378,8 @@ static int run(job *j)
     status = status ? status : open_samples(j);
     status = status ? status : factorize(j);
     status = status ? status : add_bias(j);
-    if (!status && j->o->output && danaus_chain_save(j->chain, j->output.path))
-        status = library_failure();
+    if (!status && j->o->output)
+        status = save(j);
     if (!status && j->o->json)
         status = print_json(j);
     else if (!status && !output_is_standard(&j->output))
@@ -396,6 +420,9 @@ int cmd_factorize(int argc, char **argv)
         { "reduced", 0, ARG_FLAG, &o.reduced, NULL,
           "with --candidates: count degrees of freedom, and\nreduce the chain to "
           "them" },
+        { "permute", 0, ARG_FLAG, &o.permute, NULL,
+          "permute rows and columns of W so that the chain,\nof two factors, comes "
+          "nearer; FILE has the orders" },
         { "refine", 0, ARG_COUNT, &o.refine, "SWEEPS",
           "sweeps over neighbouring factors afterwards" },
         { "order", 0, ARG_WORD, &o.order, "auto|left|right|balanced",
@@ -417,6 +444,7 @@ int cmd_factorize(int argc, char **argv)
     job j = { .o = &o, .path = argv[1] };
     status = run(&j);
     danaus_chain_destroy(j.chain);
+    permuted_free(&j.permuted);
     free(j.w_owned);
     free(j.samples_owned);
     free(j.targets_owned);

@@ -53,6 +53,8 @@ def make(folder):
     w1, w2 = rng.standard_normal((1, 8, 6, 6)), rng.standard_normal((6, 6, 8, 1))
     exact = ks(w1) @ ks(w2)  # 48 x 48
     save("exact", exact)
+    shuffle = np.random.default_rng(2).permutation
+    save("shuffled", exact[shuffle(48)][:, shuffle(48)])
     save("exact32", exact.astype(np.float32))
     save("fortran", np.asfortranarray(exact))
     save("half", exact.astype(np.float16))

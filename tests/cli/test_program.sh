@@ -141,6 +141,18 @@ documented "dense is documented"
 ok "dense gives the matrix back" close back.npy exact 1e-12 float64
 ok "text for people" danaus factorize exact.npy --pattern "$two"
 grep -q "^error" out || fail "the text tells the error"
+ok "a shuffled matrix" danaus factorize shuffled.npy --pattern "$two" --permute -o s.safetensors --json
+keep
+said error "v < 1e-12" "its chain is found"
+said error_unpermuted "v > 0.1" "which it is not as it stands"
+documented "permuting is documented"
+ok "dense of permuted" danaus dense s.safetensors -o back.npy
+ok "rows and columns are where they were" close back.npy shuffled 1e-12 float64
+ok "text of a shuffled matrix" danaus factorize shuffled.npy --pattern "$two" --permute
+grep -q "^permuted" out || fail "the text tells that it is permuted"
+refuses 2 "goes without" "permuted with a bias" danaus factorize shuffled.npy --pattern "$two" \
+    --permute --inputs samples.npy
+refuses 1 "two factors" "permuted for three" danaus factorize exact.npy --chain monarch --factors 3 --permute
 ok "a Fortran-ordered matrix" danaus factorize fortran.npy --pattern "$two" --json
 keep
 said error "v < 1e-12" "is read as what it is"
