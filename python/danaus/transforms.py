@@ -54,6 +54,9 @@ class Transform(LinearOperator):
         code = lib.danaus_operator_dtype(handle)
         shape = lib.danaus_operator_rows(handle), lib.danaus_operator_cols(handle)
         super().__init__(numpy_dtype(product_code(code)), shape)
+        ends = zip(self.chains, self.orders[1:])
+        sources = [c.shape[0] + len(right) - c.shape[1] for c, right in ends]
+        self._picks = tuple(map(_Pick, self.orders, [*sources, shape[1]]))
 
     def _chain(self, index: int) -> Chain:
         """A chain that belongs to the operator, which lives as long."""
@@ -100,15 +103,14 @@ class Transform(LinearOperator):
     # ---- products, as SciPy asks for them ----
 
     def _matmat(self, x: np.ndarray) -> np.ndarray:
-        for chain, order in zip(self.chains[::-1], self.orders[:0:-1]):
-            x = _with_chain(chain, _picked(x, order))
-        return _picked(x, self.orders[0])
+        for chain, pick in zip(self.chains[::-1], self._picks[:0:-1]):
+            x = _with_chain(chain, pick.of(x))
+        return self._picks[0].of(x)
 
     def _rmatmat(self, y: np.ndarray) -> np.ndarray:
-        for chain, order, right in zip(self.chains, self.orders, self.orders[1:]):
-            rows, cols = chain.shape
-            y = _with_chain(chain.H, _put(y, order, rows + len(right) - cols))
-        return _put(y, self.orders[-1], self.shape[1])
+        for chain, pick in zip(self.chains, self._picks):
+            y = _with_chain(chain.H, pick.back(y))
+        return self._picks[-1].back(y)
 
     def _matvec(self, x: np.ndarray) -> np.ndarray:
         return self._matmat(x.reshape(-1, 1))[:, 0]
@@ -130,18 +132,36 @@ class Transform(LinearOperator):
         )
 
 
-def _picked(x: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """x[order], and zeros where that is -1."""
-    picked = x[order]
-    picked[order < 0] = 0
-    return picked
+class _Pick:
+    """An order of `source` numbers, and what of it costs no time."""
 
+    def __init__(self, order: np.ndarray, source: int):
+        self.order, self.source, self.zeros = order, source, order < 0
+        self.places = order[~self.zeros]
+        self.padded = bool(self.zeros.any())
+        self.repeated = len(np.unique(self.places)) < len(self.places)
+        self.natural = np.array_equal(order, np.arange(source))
 
-def _put(y: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
-    """The transpose of _picked(): what goes to a place that comes twice is added."""
-    x = np.zeros((size, y.shape[1]), y.dtype)
-    np.add.at(x, order[order >= 0], y[order >= 0])
-    return x
+    def of(self, x: np.ndarray) -> np.ndarray:
+        """x[order], and zeros where that is -1."""
+        if self.natural:
+            return x
+        picked = x[self.order]
+        if self.padded:
+            picked[self.zeros] = 0
+        return picked
+
+    def back(self, y: np.ndarray) -> np.ndarray:
+        """The transpose: what goes to a place that comes twice is added."""
+        if self.natural:
+            return y
+        x = np.zeros((self.source, y.shape[1]), y.dtype)
+        y = y[~self.zeros] if self.padded else y
+        if self.repeated:
+            np.add.at(x, self.places, y)
+        else:
+            x[self.places] = y
+        return x
 
 
 def _with_chain(chain: LinearOperator, x: np.ndarray) -> np.ndarray:

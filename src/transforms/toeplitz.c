@@ -217,6 +217,45 @@ static danaus_status solve(
     return DANAUS_OK;
 }
 
+/* ---- the door ---- */
+
+static danaus_status allocate(system *t)
+{
+    int64_t numbers;
+    if (t->n < 1 || t->n > INT32_MAX || t->batch < 0 ||
+        dn_mul_overflows(t->n, t->batch + 2, &numbers))
+        return dn_fail(
+            DANAUS_ERR_SHAPE, "%" PRId64 " systems of %" PRId64 " equations", t->batch,
+            t->n);
+    size_t n = (size_t)t->n, triangle = n * (n + 1) / 2;
+    t->units = dn_calloc(4 * n, sizeof *t->units);
+    t->halves = dn_calloc(4 * n, sizeof *t->halves);
+    t->g = dn_calloc(2 * n, sizeof *t->g);
+    t->b = dn_calloc(2 * n, sizeof *t->b);
+    t->upper = dn_calloc(triangle, sizeof *t->upper);
+    t->column = dn_calloc(n, sizeof *t->column);
+    t->right = dn_calloc((size_t)numbers, sizeof *t->right);
+    t->x = dn_calloc((size_t)numbers, sizeof *t->x);
+    t->row = dn_calloc(n, sizeof *t->row);
+    if (t->units && t->halves && t->g && t->b && t->upper && t->column && t->right &&
+        t->x && t->row)
+        return DANAUS_OK;
+    return dn_fail_memory(triangle * sizeof *t->upper, "a triangle of numbers");
+}
+
+static void release(system *t)
+{
+    dn_free(t->units);
+    dn_free(t->halves);
+    dn_free(t->g);
+    dn_free(t->b);
+    dn_free(t->upper);
+    dn_free(t->column);
+    dn_free(t->right);
+    dn_free(t->x);
+    dn_free(t->row);
+}
+
 danaus_status danaus_toeplitz_solve(
     danaus_dtype dtype, int64_t n, const void *values, danaus_layout layout,
     int64_t batch, const void *b, void *x)
@@ -227,34 +266,10 @@ danaus_status danaus_toeplitz_solve(
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", (int)dtype);
     if (layout != DANAUS_BATCH_FIRST && layout != DANAUS_BATCH_LAST)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no layout", (int)layout);
-    int64_t numbers;
-    if (n < 1 || n > INT32_MAX || batch < 0 || dn_mul_overflows(n, batch + 2, &numbers))
-        return dn_fail(
-            DANAUS_ERR_SHAPE, "%" PRId64 " systems of %" PRId64 " equations", batch, n);
-    size_t most = (size_t)numbers, triangle = (size_t)n * ((size_t)n + 1) / 2;
     system t = { .n = n, .batch = batch };
-    t.units = dn_calloc(4 * (size_t)n, sizeof *t.units);
-    t.halves = dn_calloc(4 * (size_t)n, sizeof *t.halves);
-    t.g = dn_calloc(2 * (size_t)n, sizeof *t.g);
-    t.b = dn_calloc(2 * (size_t)n, sizeof *t.b);
-    t.upper = dn_calloc(triangle, sizeof *t.upper);
-    t.column = dn_calloc((size_t)n, sizeof *t.column);
-    t.right = dn_calloc(most, sizeof *t.right);
-    t.x = dn_calloc(most, sizeof *t.x);
-    t.row = dn_calloc((size_t)n, sizeof *t.row);
-    int all = t.units && t.halves && t.g && t.b && t.upper && t.column && t.right &&
-              t.x && t.row;
-    danaus_status status =
-        all ? solve(&t, dtype, values, layout == DANAUS_BATCH_LAST, b, x)
-            : dn_fail_memory(triangle * sizeof *t.upper, "a triangle of numbers");
-    dn_free(t.units);
-    dn_free(t.halves);
-    dn_free(t.g);
-    dn_free(t.b);
-    dn_free(t.upper);
-    dn_free(t.column);
-    dn_free(t.right);
-    dn_free(t.x);
-    dn_free(t.row);
+    danaus_status status = allocate(&t);
+    if (status == DANAUS_OK)
+        status = solve(&t, dtype, values, layout == DANAUS_BATCH_LAST, b, x);
+    release(&t);
     return status;
 }

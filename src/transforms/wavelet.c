@@ -120,11 +120,15 @@ danaus_status dn_wavelet(const danaus_transform_desc *desc, danaus_operator **ma
     int most = most_levels(desc->n), moments = desc->moments ? desc->moments : 1;
     job j = { .desc = desc, .taps = 2 * moments };
     j.levels = desc->levels ? desc->levels : most;
-    if (j.levels < 1 || j.levels > most)
+    if (most < 1)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "wavelets take an even number of inputs, not %" PRId64, desc->n);
+    if (j.levels > most)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "wavelets of %d levels take a multiple of 2^%d numbers, not %" PRId64,
-            j.levels ? j.levels : 1, j.levels ? j.levels : 1, desc->n);
+            j.levels, j.levels, desc->n);
     TRY(danaus_wavelet_filter(moments, j.h));
     for (int m = 0; m < j.taps; m++)
         j.g[m] = m % 2 ? -j.h[j.taps - 1 - m] : j.h[j.taps - 1 - m];
