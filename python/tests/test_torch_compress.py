@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -200,6 +202,29 @@ def test_budgets_are_shared_out_to_the_last_step():
     assert share_out(losses, costs, 99) == {"a": 3, "b": 2}
     with pytest.raises(ValueError, match="need 2 at least"):
         share_out(losses, costs, 1)
+
+
+def test_what_interpolation_keeps_follows_its_weights(rng):
+    given, x, _ = problem(rng)
+    (found,) = candidates(given, interpolated_parameters(20, 24, 5), ("interpolated",))
+    bias, like = given.bias(found.dense), torch.empty(0, dtype=torch.float64)
+    layer, x = found.module(bias, like), torch.from_numpy(x)
+    expected = layer(x).detach()
+    for mode in (torch.no_grad, torch.inference_mode, torch.no_grad):
+        with mode():
+            assert torch.equal(layer(x), expected) and torch.equal(layer(x), expected)
+            assert layer(x.float().double()[:3]).shape == (3, 20)
+    other = copy.deepcopy(layer)
+    with torch.no_grad():
+        layer.others.weights[0].mul_(2)
+        assert not torch.allclose(layer(x), expected)
+        assert torch.equal(layer(x), torch.nn.functional.linear(
+            layer.basis(x), *layer._make_second(torch.float64)))  # fmt: skip
+        assert torch.equal(other(x), expected)
+    other.requires_grad_(False)
+    inputs = x.clone().requires_grad_()
+    other(inputs).sum().backward()
+    assert torch.allclose(inputs.grad, other.to_dense().sum(0).expand_as(inputs))
 
 
 # ---- whole networks ----

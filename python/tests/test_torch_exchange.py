@@ -74,7 +74,8 @@ def shuffled_hidden(model, rng):
                 "monarch", rows, cols, order=2, rank=rank,
                 row_radices=(rows // 4, 4), col_radices=(4, cols // 4),
             )  # fmt: skip
-            factors = [rng.standard_normal((p.a, p.b, p.c, p.d)) / p.c**0.5 for p in patterns]
+            sizes = [(p.a, p.b, p.c, p.d) for p in patterns]
+            factors = [rng.standard_normal(s) / s[2] ** 0.5 for s in sizes]
             dense = danaus.Chain.from_weights(factors).to_dense()
             dense = dense[order] if rows == HIDDEN else dense[:, order]
             with torch.no_grad():

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from danaus.torch.linear import KSLinear
+from danaus.torch._ops import in_transform
+from danaus.torch.linear import KSLinear, wait
 
 
 class SumLinear(nn.Module):
@@ -71,18 +72,44 @@ class InterpolatedLinear(nn.Module):
             raise ValueError(f"rows are different numbers below {self.out_features}")
         device = basis.weights[0].device
         self.register_buffer("place", torch.tensor(order, device=device).argsort())
+        self._held: tuple | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Applies the layer to x[..., N]."""
+        kept = self.basis(x)
+        return F.linear(kept, *self._second(kept.dtype))
+
+    def _second(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """The second factor and the bias, which are kept while nothing changes."""
+        if torch.compiler.is_compiling() or in_transform():
+            return self._make_second(dtype)
+        weights = list(self.others.parameters())
+        if torch.is_grad_enabled() and any(w.requires_grad for w in weights):
+            self._held = None  # what comes next may change weights and leave no trace
+            return self._make_second(dtype)
+        if weights[0].is_cuda and torch.cuda.is_current_stream_capturing():
+            return self._make_second(dtype)
+        try:
+            state = [dtype, torch.is_inference_mode_enabled()]
+            state += [(w._version, w.data_ptr()) for w in weights]
+        except RuntimeError:  # tensors of inference mode have no version
+            return self._make_second(dtype)
+        if self._held is None or self._held[0] != state:
+            self._held = state, self._make_second(dtype)
+            wait(weights[0])
+        return self._held[1]
+
+    def _make_second(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         rest, bias = self.others.weights[0][0, :, :, 0], self.others.bias
         eye = torch.eye(rest.shape[1], dtype=rest.dtype, device=rest.device)
         left = torch.cat((eye, rest)).index_select(0, self.place)
         if bias is not None:
             bias = torch.cat((bias.new_zeros(len(eye)), bias))
-            bias = bias.index_select(0, self.place)
-        kept = self.basis(x)
-        left = left.to(kept.dtype)
-        return F.linear(kept, left, None if bias is None else bias.to(kept.dtype))
+            bias = bias.index_select(0, self.place).to(dtype)
+        return left.to(dtype), bias
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_held": None}
 
     def to_dense(self) -> Tensor:
         """W as a matrix [M, N], without bias."""

@@ -251,7 +251,7 @@ class KSLinear(nn.Module):
         elif held[1] != state:
             ops.ks_pack_into(held[0], *operands)
             held[1] = state
-        _wait(held[0])
+        wait(held[0])
         kept.plans[x.dtype, x.device, size, tf32] = held
         return held
 
@@ -285,7 +285,7 @@ class KSLinear(nn.Module):
             self.packed = ops.ks_pack(
                 list(self.weights), self.bias, found, batch, *question
             )
-        _wait(self.packed)
+        wait(self.packed)
         self._frozen = _Frozen(found, batch, dtype)
         return self
 
@@ -414,10 +414,10 @@ def _fill(parameter: Tensor, bound: float) -> None:
     parameter.uniform_(-bound, bound)
 
 
-def _wait(packed: Tensor) -> None:
-    """Until it is packed: any stream may read it then."""
-    if packed.is_cuda:
-        torch.cuda.current_stream(packed.device).synchronize()
+def wait(made: Tensor) -> None:
+    """Until it is made: any stream may read it then."""
+    if made.is_cuda:
+        torch.cuda.current_stream(made.device).synchronize()
 
 
 def _wide(weight: Tensor) -> Tensor:
