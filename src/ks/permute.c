@@ -199,14 +199,14 @@ static void sort_part(void *arg, int h)
 
 /* A block of group g, its factors, and places for products of rows. */
 typedef struct block {
-    double *b, *u, *v, *scratch;
+    double *b, *u, *v, *length, *scratch;
 } block;
 
 static int64_t block_doubles(const turn *t)
 {
     const dn_svd *svd = &t->of->svd;
     int64_t w = t->s->complex ? 2 : 1, r = svd->rank;
-    return w * (svd->m * svd->n + svd->m * r + r * svd->n) + svd->scratch;
+    return w * (svd->m * svd->n + svd->m * r + r * svd->n) + r + svd->scratch;
 }
 
 static block block_of(const turn *t, double *memory)
@@ -216,6 +216,7 @@ static block block_of(const turn *t, double *memory)
     block k = { .b = dn_take(&memory, w * svd->m * svd->n) };
     k.u = dn_take(&memory, w * svd->m * r);
     k.v = dn_take(&memory, w * r * svd->n);
+    k.length = dn_take(&memory, r);
     k.scratch = memory;
     return k;
 }
@@ -247,9 +248,8 @@ static void discount_own(turn *t, int64_t g, int64_t h, const block *k)
 {
     const side *of = t->of;
     int64_t w = t->s->complex ? 2 : 1, r = of->svd.rank, at = 0;
-    double *length = k->scratch; /* of r numbers: the decomposition is done */
     for (int64_t c = 0; c < r; c++)
-        length[c] =
+        k->length[c] =
             dn_energy(t->s->complex, of->svd.m, 1, (dn_matrix){ k->u + c * w, r });
     for (int64_t i = 0; i < of->members.n; i++) {
         if (of->members.label[i] != g)
@@ -258,7 +258,7 @@ static void discount_own(turn *t, int64_t g, int64_t h, const block *k)
         for (int64_t c = 0; c < r; c++) {
             double here = dn_energy(
                 t->s->complex, 1, 1, (dn_matrix){ k->u + (at * r + c) * w, r });
-            part += length[c] > 0 ? here / length[c] : 0;
+            part += k->length[c] > 0 ? here / k->length[c] : 0;
             kept += here;
         }
         double rest = fmax(1 - part, LEAST_REST);
