@@ -70,6 +70,13 @@ def _linear_algebra() -> Iterator[None]:
         raise np.linalg.LinAlgError(str(error)) from None
 
 
+def _is_number(x: Any) -> bool:
+    """Whether it is a scalar; NumPy counts text as one."""
+    if isinstance(x, (str, bytes)):
+        raise TypeError(f"a chain is multiplied by arrays and numbers, not {x!r:.40}")
+    return np.isscalar(x)
+
+
 class Chain(LinearOperator):
     """An M x N matrix W = K_1 ... K_L as patterns and weights, and a bias or None.
 
@@ -318,10 +325,10 @@ class Chain(LinearOperator):
         """
         if isinstance(x, Chain):
             return Chain._combined(lib.DANAUS_PRODUCT, (self, x))
-        return self._times(x) if np.isscalar(x) else super().dot(x)
+        return self._times(x) if _is_number(x) else super().dot(x)
 
     def __rmul__(self, x: Any) -> Any:
-        return self._times(x) if np.isscalar(x) else super().__rmul__(x)
+        return self._times(x) if _is_number(x) else super().__rmul__(x)
 
     def __neg__(self) -> Chain:
         return self._times(-1)

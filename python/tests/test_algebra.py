@@ -55,6 +55,14 @@ def test_numbers_and_matrices_are_operands(rng):
         danaus.Chain.from_dense(x[0])
 
 
+def test_text_is_no_operand(rng):
+    chain = danaus.Chain.from_weights([rng.standard_normal((1, 3, 3, 1))])
+    for text in "2", "1,3 3", b"2":  # which NumPy takes for types
+        for call in chain.dot, chain.__mul__:
+            with pytest.raises((TypeError, ValueError)):
+                call(text)
+
+
 def test_diagonals_and_fusing_keep_the_matrix(rng):
     a = random_of(rng, ((1, 3, 4, 6), (4, 6, 2, 1)))
     x, rows, cols = dense_chain(a.weights), rng.standard_normal(18), np.arange(8)
