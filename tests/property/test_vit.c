@@ -28,6 +28,17 @@ static float *classify(danaus_model *model, danaus_device *on, const float *pixe
     return scores;
 }
 
+static double distance(const float *a, const float *b)
+{
+    double most = 0;
+    for (int i = 0; i < IMAGES * VIT_CLASSES; i++) {
+        double here = fabs((double)a[i] - b[i]);
+        if (here > most) /* gcc 12 breaks off at fmax() here, for 64-bit Arm */
+            most = here;
+    }
+    return most;
+}
+
 /* How far scores move where every weight does by a part of `unit`. */
 static double moved_by(uint64_t seed, double unit, const float *pixels)
 {
@@ -37,8 +48,7 @@ static double moved_by(uint64_t seed, double unit, const float *pixels)
         rng noise = { run };
         danaus_model *near = vit_load_near(&(rng){ seed }, plain, 0, &noise, unit);
         float *found = classify(near, plain, pixels);
-        for (int i = 0; i < IMAGES * VIT_CLASSES; i++)
-            most = fmax(most, fabs((double)found[i] - wanted[i]));
+        most = fmax(most, distance(found, wanted));
         free(found);
     }
     free(wanted);
