@@ -40,7 +40,7 @@ static danaus_status check_sizes(const conv_problem *p)
 static danaus_status check_box(const conv_problem *p)
 {
     int64_t all = 1;
-    if (p->keep[0] && dn_conv_reach(p).periodic)
+    if (p->keep[0] && dn_conv_is_periodic(p->kind))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "circular convolutions keep whole spectra");
     for (int i = 0; i < CONV_AXES && p->keep[0]; i++) {
@@ -90,7 +90,7 @@ static danaus_status check_problem(const conv_problem *p)
     if (p->batch < 0)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", p->batch);
-    if (p->packed && dn_conv_reach(p).periodic)
+    if (p->packed && dn_conv_is_periodic(p->kind))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "circular convolutions take rows of one length, no packed sequences");

@@ -20,6 +20,11 @@ int dn_conv_is_kind(danaus_conv_kind kind)
     return (unsigned)kind < sizeof kinds / sizeof *kinds;
 }
 
+int dn_conv_is_periodic(danaus_conv_kind kind)
+{
+    return kinds[kind].periodic;
+}
+
 /* Taps that matter: all k[s] that meet a number, or one residue each. */
 conv_frame dn_conv_reach(const conv_problem *p)
 {
@@ -29,7 +34,7 @@ conv_frame dn_conv_reach(const conv_problem *p)
         .taps = taps,
         .before = MIN(taps, length) - 1,
         .after = kinds[p->kind].reverse ? MIN(taps, length - 1) : 0,
-        .periodic = kinds[p->kind].periodic,
+        .periodic = dn_conv_is_periodic(p->kind),
         .reverse = kinds[p->kind].reverse,
         .sparse = p->keep[0] != 0,
         .box = p->keep[0] ? dn_conv_box(p) : (conv_box){ { 0 }, { 0 }, { 0 } },

@@ -11,6 +11,7 @@
 #define CONV_LINE 32
 
 int dn_conv_is_kind(danaus_conv_kind kind);
+int dn_conv_is_periodic(danaus_conv_kind kind);
 
 /* What the kind of a problem means; no cut yet. */
 conv_frame dn_conv_reach(const conv_problem *p);
