@@ -93,7 +93,10 @@ typedef struct danaus_model_layer {
     double error; /* ||Y - W X - bias|| / ||Y - mean(Y)|| for what compress() fitted it
                         to; else 0 */
     const danaus_pattern *patterns; /* [factors]; the model's */
-    uint64_t reserved[6];
+    int64_t
+        merged; /* nonzero: its plan multiplies factors out, because they would be slower
+                       one after the other */
+    uint64_t reserved[5];
 } danaus_model_layer;
 
 /* Linear layer number `index`, in the order in which they run. DANAUS_ERR_ARGUMENT past the
@@ -175,17 +178,28 @@ typedef struct danaus_model_compression {
     uint64_t reserved[8];
 } danaus_model_compression;
 
-/* Replaces dense linear layers by such of lower rank, kept as some of their rows and how the
-   others follow from these, so that `share` of their weights remain (biases do not
-   count), by what the model does with these sequences (as in danaus_model_embed()). One
-   layer after the other is fitted: inputs come from the model as it has been compressed so
-   far, targets from the dense one, corrected by what its residual stream lacks by then.
-   Errors, and what each rank of each layer is worth, are weighed by their effect on the
-   embedding, as gradients of random directions tell it (docs/models.md). The method is
-   that of danaus.torch.compress. CPU only. On failure the model is as it was. */
+/* Replaces dense linear layers of blocks by such of lower rank, kept as some of their rows and
+   how the others follow from these, so that `share` of their weights remain (biases do not
+   count), by what the model does with these sequences (as in danaus_model_embed()), or, where
+   there are none, by the weights alone. One layer after the other is fitted: inputs come from
+   the model as it has been compressed so far, targets from the dense one. What each rank of
+   each layer is worth is weighed by how far the model's output moves: embeddings, or
+   log-probabilities of causal models (docs/models.md). For architecture "bert" the method is
+   that of danaus.torch.compress: errors are weighed by gradients of random directions, and
+   targets corrected by what the residual stream lacks by then; it needs two sequences and all
+   layers dense. For the others, layers that are chains or block-diagonal stay as they are; if
+   there is nothing else, that is DANAUS_ERR_UNSUPPORTED. CPU only. On failure the model is as
+   it was. */
 DANAUS_API danaus_status danaus_model_compress(
     danaus_model *model, danaus_device *device, int64_t sequences,
     const int64_t *offsets, const int32_t *ids, const danaus_model_compression *how);
+
+/* The same of a model that takes images (as in danaus_model_classify()), whose output are the
+   scores of classes, or, without a classifier, embeddings. pixels may be NULL where there are
+   none. */
+DANAUS_API danaus_status danaus_model_compress_images(
+    danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
+    const danaus_model_compression *how);
 
 /* Writes model.safetensors, in f32 where layers were replaced, and copies of config.json and
    of other files of JSON and text that the model's folder has, into a folder, which is made if

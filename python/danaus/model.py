@@ -75,6 +75,7 @@ class ModelLayer(NamedTuple):
     factors: int
     error: float  # of what it was fitted to by `compress`; else 0
     patterns: tuple[Pattern, ...]
+    merged: int = 0  # its factors are multiplied out, which is faster
 
 
 def _packed(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -134,10 +135,10 @@ class Model:
         """The linear layers, in the order in which they run."""
         found, layer = [], ffi.new("danaus_model_layer *")
         while lib.danaus_model_layer_at(self._handle, len(found), layer) == 0:
-            numbers = (getattr(layer, name) for name in ModelLayer._fields[1:-1])
+            numbers = (getattr(layer, name) for name in ModelLayer._fields[1:-2])
             rows = (layer.patterns[i] for i in range(layer.factors))
             patterns = tuple(Pattern(p.a, p.b, p.c, p.d) for p in rows)
-            found.append(ModelLayer(text(layer.name), *numbers, patterns))
+            found.append(ModelLayer(text(layer.name), *numbers, patterns, layer.merged))
         return found
 
     def embed_tokens(self, sequences: Sequence[Sequence[int]]) -> np.ndarray:
@@ -226,7 +227,7 @@ class Model:
         """Scores [images][classes], f32, of such images; softmax: probabilities."""
         return self._look(pixels, lib.danaus_model_classify, "classes")
 
-    def _look(self, pixels: np.ndarray, call, width: str) -> np.ndarray:
+    def _pixels(self, pixels: np.ndarray) -> np.ndarray:
         info, pixels = self.describe(), np.asarray(pixels)
         shape = (info.image_channels, info.image_size, info.image_size)
         if not info.image_size:
@@ -236,8 +237,11 @@ class Model:
                 f"pixels are {pixels.dtype} {list(pixels.shape)}; real numbers "
                 f"[images, {shape[0]}, {shape[1]}, {shape[2]}] are needed"
             )
-        pixels = np.ascontiguousarray(pixels, np.float32)
-        found = np.empty((len(pixels), getattr(info, width)), np.float32)
+        return np.ascontiguousarray(pixels, np.float32)
+
+    def _look(self, pixels: np.ndarray, call, width: str) -> np.ndarray:
+        pixels = self._pixels(pixels)
+        found = np.empty((len(pixels), getattr(self.describe(), width)), np.float32)
         with self.device.in_use() as handle:
             images = len(pixels), pointer(pixels), pointer(found)
             check(call(self._handle, handle, *images))
@@ -366,9 +370,10 @@ class Model:
 
     def compress(
         self,
-        sequences: Sequence[Sequence[int]],
+        sequences: Sequence[Sequence[int]] = (),
         params: float = 0.3,
         *,
+        images: np.ndarray | None = None,
         layers: str | None = None,
         ridge: float = 0.05,
         seed: int = 0,
@@ -378,22 +383,29 @@ class Model:
 
         Parameters
         ----------
-        sequences : token ids, what the model is to be good at; see `embed_tokens`.
+        sequences : token ids, what the model is to be good at; see `embed_tokens`. None
+            are needed: layers are then replaced by their weights alone.
         params : the share of the weights of the replaced layers, in (0, 1].
+        images : the same of a model that sees; see `classify`.
         layers : extended regular expression that names of layers match; None: all.
         ridge : pull towards the dense weights, relative to the inputs' mean square.
         seed : of random directions at the output.
         progress : called with the share done; True draws a bar.
         """
-        offsets, ids = _packed(sequences)
-        tokens = (len(offsets) - 1, pointer(offsets))
+        if images is None:
+            offsets, ids = _packed(sequences)
+            call = lib.danaus_model_compress
+            samples = len(offsets) - 1, pointer(offsets), pointer(ids)
+        else:
+            images = self._pixels(images)
+            call = lib.danaus_model_compress_images
+            samples = len(images), pointer(images)
         how = ffi.new("danaus_model_compression *")
         pattern = ffi.NULL if layers is None else ffi.new("char[]", layers.encode())
         how.share, how.layers, how.ridge, how.seed = params, pattern, ridge, seed
         with listening(progress, "compress") as (how.progress, how.user):
             with self.device.in_use() as handle:
-                tokens += pointer(ids), how
-                check(lib.danaus_model_compress(self._handle, handle, *tokens))
+                check(call(self._handle, handle, *samples, how))
 
     def save(self, path: str | bytes | os.PathLike) -> None:
         """Writes the model as it is now into a folder, which is made if need be."""

@@ -54,7 +54,8 @@ typedef struct arch {
     danaus_status (*generate)(
         danaus_model *model, danaus_device *device, const int32_t *prompt, int64_t n,
         const danaus_sampling *sampling, danaus_token_fn on_token, void *user);
-    /* Replaces linear layers of a model on the host; on failure none. NULL: it cannot. */
+    /* Replaces linear layers of a model on the host; on failure none. NULL: as dn_compress()
+       does it. */
     danaus_status (*compress)(
         danaus_model *model, danaus_device *device, int64_t sequences,
         const int64_t *offsets, const int32_t *ids,

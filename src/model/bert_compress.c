@@ -14,19 +14,13 @@
 #include "base/status.h"
 #include "math/lapack.h"
 
+#include <inttypes.h>
 #include <string.h>
-
-#define USUAL_RIDGE 0.05
 
 /* ---- 2: budgets ---- */
 
-static double ridge_of(const work *w)
-{
-    return w->how->ridge > 0 ? w->how->ridge : USUAL_RIDGE;
-}
-
-/* What each rank of a layer is worth, by the dense layer's own inputs and outputs. */
-static danaus_status find_gains(work *w, int number, double *gains)
+/* By the dense layer's own inputs and outputs. */
+static danaus_status list_choices(work *w, int number, choices *c)
 {
     const linear *layer = &w->model->linear[number];
     const target *t = &w->target[number];
@@ -40,47 +34,27 @@ static danaus_status find_gains(work *w, int number, double *gains)
     memcpy(m.x, s->x, (size_t)m.cols * sizeof *m.x);
     memcpy(m.xx, s->xx, (size_t)(m.cols * m.cols) * sizeof *m.xx);
     dn_moments_map(t->wide, &m);
-    danaus_status status = dn_problem_make(&m, t->wide, t->side, ridge_of(w), &p);
+    danaus_status status =
+        dn_problem_make(&m, t->wide, t->side, dn_ridge_of(w->how), &p);
     dn_moments_free(&m);
     TRY(status);
-    status = dn_problem_gains(&p, gains);
+    status = dn_choices_make(&p, c);
     dn_problem_free(&p);
     return status;
-}
-
-/* Ranks 1, 2, ..., and, last, all weights. */
-static danaus_status list_choices(work *w, int number, choices *c)
-{
-    const linear *layer = &w->model->linear[number];
-    int64_t k = MIN(layer->rows, layer->cols);
-    c->losses = dn_calloc((size_t)k, sizeof *c->losses);
-    c->costs = dn_calloc((size_t)k, sizeof *c->costs);
-    if (!c->losses || !c->costs)
-        return dn_fail_memory((size_t)k * sizeof *c->costs, "choices of a layer");
-    c->count = k;
-    TRY(find_gains(w, number, c->losses));
-    double rest = 0;
-    for (int64_t rank = k; rank > 0; rank--) {
-        double gain = c->losses[rank - 1];
-        c->losses[rank - 1] = rest;
-        c->costs[rank - 1] = dn_fit_parameters(layer->rows, layer->cols, rank);
-        rest += gain;
-    }
-    return DANAUS_OK;
 }
 
 static danaus_status share_out(work *w, choices *c)
 {
     int64_t total = 0;
     for (int i = 0; i < w->layers; i++)
-        if (w->target[i].chosen) {
+        if (w->chosen[i]) {
             TRY(list_choices(w, i, &c[i]));
             total += w->model->linear[i].rows * w->model->linear[i].cols;
         }
     TRY(dn_share_out((int64_t)(w->how->share * (double)total), w->layers, c));
     for (int i = 0; i < w->layers; i++)
         if (c[i].count)
-            w->target[i].rank = (c[i].chosen + 1) % c[i].count;
+            w->target[i].rank = dn_chosen_rank(&c[i]);
     return DANAUS_OK;
 }
 
@@ -88,10 +62,8 @@ static danaus_status find_budgets(work *w)
 {
     choices *c = dn_calloc((size_t)w->layers, sizeof *c);
     danaus_status status = c ? share_out(w, c) : dn_fail_memory(sizeof *c, "choices");
-    for (int i = 0; c && i < w->layers; i++) {
-        dn_free(c[i].losses);
-        dn_free(c[i].costs);
-    }
+    for (int i = 0; c && i < w->layers; i++)
+        dn_choices_free(&c[i]);
     dn_free(c);
     return status;
 }
@@ -169,8 +141,7 @@ static danaus_status add_moments(
     const float *x = dn_pass_input(&w->here, stage);
     moments *first = NULL;
     for (int i = 0; i < BLOCK_LINEARS; i++) {
-        if (dn_stage_of(i) != stage ||
-            !w->target[block_number * BLOCK_LINEARS + i].chosen)
+        if (dn_stage_of(i) != stage || !w->chosen[block_number * BLOCK_LINEARS + i])
             continue;
         const float *y = targets_of(w, i);
         outer *o = cross_of(w, i);
@@ -192,7 +163,7 @@ static danaus_status fit_layer(work *w, int64_t number, int layer, const moments
     target *t = &w->target[number];
     fit_problem p;
     fit f;
-    TRY(dn_problem_make(m, t->wide, t->side, ridge_of(w), &p));
+    TRY(dn_problem_make(m, t->wide, t->side, dn_ridge_of(w->how), &p));
     danaus_status status = dn_problem_fit(&p, t->rank, &f);
     dn_problem_free(&p);
     TRY(status);
@@ -211,8 +182,7 @@ static danaus_status fit_stage(
     int first = -1;
     for (int i = 0; i < BLOCK_LINEARS; i++) {
         const linear *layer = &w->model->linear[block_number * BLOCK_LINEARS + i];
-        if (dn_stage_of(i) != stage ||
-            !w->target[block_number * BLOCK_LINEARS + i].chosen)
+        if (dn_stage_of(i) != stage || !w->chosen[block_number * BLOCK_LINEARS + i])
             continue;
         TRY(dn_moments_make(layer->rows, layer->cols, &of[i]));
         first = first < 0 ? i : first;
@@ -266,7 +236,7 @@ static danaus_status fit_all(work *w)
             TRY(status);
             double done =
                 (double)(b * STAGES + s + 1) / (double)(w->m->layers * STAGES);
-            TRY(dn_work_report(w, SENSE_PART + (1 - SENSE_PART) * done));
+            TRY(dn_compression_report(w->how, SENSE_PART + (1 - SENSE_PART) * done));
         }
         if (b + 1 < w->m->layers)
             TRY(advance(w, b));
@@ -295,6 +265,10 @@ danaus_status dn_bert_compress(
                .how = how,
                .layers = model->linears,
                .random = how->seed };
+    if (sequences < 2)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "%" PRId64 " sequences are too few to compress a model with", sequences);
     danaus_status status = dn_texts_make(sequences, offsets, ids, &w.texts);
     if (status == DANAUS_OK)
         status = dn_work_open(&w);

@@ -102,10 +102,11 @@ static danaus_status start_gradients(work *w, const bert_pass *p)
 static danaus_status add_gradients(work *w, int64_t block_number, int64_t tokens)
 {
     for (int i = 0; i < BLOCK_LINEARS; i++) {
-        target *t = &w->target[block_number * BLOCK_LINEARS + i];
+        int64_t number = block_number * BLOCK_LINEARS + i;
         const float *g = w->gradients.of[i];
-        if (t->chosen)
-            TRY(dn_outer_add(&w->square[i == UP], tokens, g, g, t->side, NULL));
+        if (w->chosen[number])
+            TRY(dn_outer_add(
+                &w->square[i == UP], tokens, g, g, w->target[number].side, NULL));
     }
     return DANAUS_OK;
 }
@@ -166,10 +167,11 @@ danaus_status dn_work_sense(work *w)
     int64_t batches = dn_texts_batches(&w->texts);
     for (int64_t b = 0; b < batches; b++) {
         TRY(sense_batch(w, b));
-        TRY(dn_work_report(w, SENSE_PART * (double)(b + 1) / (double)batches));
+        TRY(dn_compression_report(
+            w->how, SENSE_PART * (double)(b + 1) / (double)batches));
     }
     for (int i = 0; i < w->layers; i++)
-        if (w->target[i].chosen)
+        if (w->chosen[i])
             TRY(dn_side_make(
                 w->model->linear[i].rows, w->texts.tokens, w->target[i].side));
     return DANAUS_OK;

@@ -6,7 +6,6 @@
 #include "base/numbers.h"
 #include "base/status.h"
 
-#include <regex.h>
 #include <stdio.h>
 
 static int64_t width_of(const bert *m, bert_stage stage)
@@ -47,37 +46,13 @@ static danaus_status open_target(work *w, int number)
     TRY(dn_linear_dense(&t->dense, w->device, &t->weight, &t->bias, 0, w->texts.most));
     TRY(dn_linear_dense(
         &t->adjoint, w->device, &t->weight, &t->bias, 1, w->texts.most));
-    if (!t->chosen)
+    if (!w->chosen[number])
         return DANAUS_OK;
     int64_t rows = t->weight.shape[0];
     t->side = dn_calloc((size_t)(rows * rows), sizeof *t->side);
     if (!t->side)
         return dn_fail_memory((size_t)(rows * rows) * sizeof *t->side, "gradients");
     return widen(t);
-}
-
-static danaus_status choose_layers(work *w)
-{
-    regex_t pattern;
-    char reason[80];
-    int chosen = 0, failed = 0;
-    if (w->how->layers &&
-        (failed = regcomp(&pattern, w->how->layers, REG_EXTENDED | REG_NOSUB))) {
-        regerror(failed, &pattern, reason, sizeof reason);
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "\"%.40s\" is no regular expression: %s",
-            w->how->layers, reason);
-    }
-    for (int i = 0; i < w->layers; i++)
-        chosen += w->target[i].chosen =
-            !w->how->layers || !regexec(&pattern, w->model->linear[i].name, 0, NULL, 0);
-    if (w->how->layers)
-        regfree(&pattern);
-    if (!chosen)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "no layer has a name that matches \"%.80s\"",
-            w->how->layers);
-    return DANAUS_OK;
 }
 
 static danaus_status open_sums(work *w)
@@ -116,13 +91,15 @@ danaus_status dn_work_open(work *w)
     size_t row = (size_t)m->width * sizeof(float);
     TRY(dn_need_memory(w->device, work_bytes(w), "compression"));
     w->target = dn_calloc((size_t)w->layers, sizeof *w->target);
+    w->chosen = dn_calloc((size_t)w->layers, sizeof *w->chosen);
     w->sums = dn_calloc((size_t)m->layers * STAGES, sizeof *w->sums);
     w->inputs = dn_calloc((size_t)(m->layers * most), row);
     w->states[0] = dn_calloc((size_t)w->texts.tokens, row);
     w->states[1] = dn_calloc((size_t)w->texts.tokens, row);
-    if (!w->target || !w->sums || !w->inputs || !w->states[0] || !w->states[1])
+    if (!w->target || !w->chosen || !w->sums || !w->inputs || !w->states[0] ||
+        !w->states[1])
         return dn_fail_memory((size_t)w->texts.tokens * row, "rows of all texts");
-    TRY(choose_layers(w));
+    TRY(dn_match_layers(w->model, w->how->layers, w->chosen));
     for (int i = 0; i < w->layers; i++)
         TRY(open_target(w, i));
     TRY(open_sums(w));
@@ -157,15 +134,9 @@ void dn_work_close(work *w)
     dn_gradients_free(&w->gradients);
     dn_free(w->inputs);
     dn_free(w->target);
+    dn_free(w->chosen);
     dn_free(w->sums);
     dn_texts_free(&w->texts);
-}
-
-danaus_status dn_work_report(const work *w, double done)
-{
-    if (w->how->progress && w->how->progress(w->how->user, done))
-        return dn_fail(DANAUS_ERR_CANCELLED, "compression was cancelled");
-    return DANAUS_OK;
 }
 
 /* ---- batches ---- */

@@ -4,12 +4,12 @@
 #define DN_MODEL_BERT_WORK_H
 
 #include "model/bert_steps.h"
+#include "model/compress.h"
 #include "model/outer.h"
 #include "model/texts.h"
 
 /* A layer while it is being replaced. */
 typedef struct target {
-    int chosen;
     danaus_tensor weight, bias;
     linear dense, adjoint; /* without its activation */
     double *wide;          /* its weights [M][N] */
@@ -31,6 +31,7 @@ typedef struct work {
     texts texts;
     int layers;
     target *target;
+    int *chosen;      /* [layers] */
     stage_sums *sums; /* STAGES for each block */
     outer square[2];  /* of rows of `width` and of `inner` numbers with themselves */
     outer cross[2];   /* width x inner, inner x width */
@@ -44,9 +45,6 @@ typedef struct work {
 /* Of a work that has its model, device, description, texts and number of layers. */
 danaus_status dn_work_open(work *w);
 void dn_work_close(work *w);
-
-/* Calls the caller's function; DANAUS_ERR_CANCELLED: it gives up. */
-danaus_status dn_work_report(const work *w, double done);
 
 /* A batch's sequences for a pass; offsets[TEXTS_BATCH + 1], from 0. */
 void dn_work_batch(const work *w, int64_t batch, int64_t *offsets, bert_pass *p);

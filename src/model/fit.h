@@ -83,6 +83,16 @@ typedef struct choices {
     int64_t chosen;
 } choices;
 
+/* Ranks 1, 2, ..., and, last, all weights, with what the loss is at each. */
+danaus_status dn_choices_make(const fit_problem *p, choices *c);
+void dn_choices_free(choices *c);
+
+/* The rank that was chosen; 0: all weights. */
+static inline int64_t dn_chosen_rank(const choices *c)
+{
+    return (c->chosen + 1) % c->count;
+}
+
 /* Shares `total` weights out: what is chosen has the least sum of losses for one price of a
    weight (Lagrange), and what is left goes step by step to the layer that gains most for
    it. DANAUS_ERR_ARGUMENT: the first choices cost more. */

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MOST_ORDER    8
 #define MOST_FEATURES 4095
@@ -112,13 +113,26 @@ typedef struct names {
     const char *mixer, *mlp;
 } names;
 
-static names names_of(binder *b)
+/* Whether a part of the first block, dense or not, has such a name. */
+static int has_part(const binder *b, const char *part)
 {
+    char begin[MOST_NAME];
     danaus_tensor t;
+    int length =
+        snprintf(begin, sizeof begin, "%sbackbone.layers.0.%s.", b->prefix, part);
+    for (int i = 0; i < danaus_file_count(b->file); i++)
+        if (!danaus_file_tensor(b->file, i, &t) &&
+            !strncmp(t.name, begin, (size_t)length))
+            return 1;
+    return 0;
+}
+
+static names names_of(const binder *b)
+{
     names found = { "mixer", "mlp" };
-    if (dn_binder_find(b, "backbone.layers.0.mixer.layer.in_proj.weight", &t))
+    if (has_part(b, "mixer.layer"))
         found.mixer = "mixer.layer";
-    if (dn_binder_find(b, "backbone.layers.0.mlp.layer.fc1.weight", &t))
+    if (has_part(b, "mlp.layer"))
         found.mlp = "mlp.layer";
     return found;
 }

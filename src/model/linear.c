@@ -81,13 +81,20 @@ static int is_whole(
     return 0;
 }
 
-static int view_bias(binder *b, const char *name, int64_t rows, layer_view *v)
+static int view_bias(
+    binder *b, const char *name, const linear_shape *shape, layer_view *v)
 {
     char path[MOST_NAME];
+    int64_t rows = shape->rows;
     snprintf(path, sizeof path, "%s.bias", name);
-    if (dn_binder_find(b, path, &v->bias) && v->bias.ndim == 1 &&
-        v->bias.shape[0] == rows)
+    danaus_tensor t;
+    int is_there = dn_binder_find(b, path, &t);
+    if (!is_there && shape->no_bias)
         return 1;
+    if (is_there && t.ndim == 1 && t.shape[0] == rows) {
+        v->bias = t;
+        return 1;
+    }
     dn_binder_complain(b, "%s[%" PRId64 "] is missing", path, rows);
     return 0;
 }
@@ -198,18 +205,19 @@ danaus_status dn_linear_open(
 {
     layer_view v = { 0 };
     int64_t rows = shape->rows, rank = dn_interpolated_rank(b, name);
-    *layer = (linear){ .rows = rows, .cols = shape->cols };
+    *layer = (linear){ .rows = rows, .cols = shape->cols, .shape = *shape };
     if (rank)
         return open_interpolated(layer, b, name, shape, rank);
     if (!view_dense(b, name, &v))
         view_chain(b, name, &v);
-    int has_bias = shape->no_bias || view_bias(b, name, rows, &v);
-    if (!has_bias || !v.count || !is_whole(b, name, rows, shape->cols, &v))
+    int good_bias = view_bias(b, name, shape, &v);
+    if (!good_bias || !v.count || !is_whole(b, name, rows, shape->cols, &v))
         return DANAUS_OK;
     for (int i = 0; i < v.count; i++)
         layer->parameters += numbers_of(v.patterns[i]);
     b->parameters += v.bias.data ? rows : 0;
-    danaus_ks_desc desc = desc_of(shape, v.bias.data != NULL);
+    layer->biased = v.bias.data != NULL;
+    danaus_ks_desc desc = desc_of(shape, layer->biased);
     TRY(name_layer(layer, name));
     TRY(plan(layer, b->device, v.patterns, v.count, &desc));
     return b->copies->outline ? DANAUS_OK : pack(layer, b->device, &v, rows);
@@ -269,7 +277,7 @@ danaus_status dn_linear_fitted(
     danaus_ks_desc desc = desc_of(shape, 1);
     int first = f->dense;
     fitted_patterns(f->rows, f->cols, f->rank, p);
-    *layer = (linear){ 0 };
+    *layer = (linear){ .shape = *shape };
     danaus_status status = name_layer(layer, name);
     if (status == DANAUS_OK)
         status = fit_chain(f, &chain);

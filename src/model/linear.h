@@ -4,28 +4,40 @@
 #ifndef DN_MODEL_LINEAR_H
 #define DN_MODEL_LINEAR_H
 
+#include "base/status.h"
 #include "danaus/ks.h"
 #include "model/bind.h"
 #include "model/fit.h"
 
+typedef struct linear_shape {
+    int64_t rows, cols;
+    danaus_activation activation;
+    int64_t tokens;     /* rows of x that it is planned for */
+    int no_bias;        /* it may have none */
+    danaus_dtype dtype; /* of x, y and the packed weights; 0: f32 */
+} linear_shape;
+
+struct linear;
+
+/* Sees the rows that layers are about to read. */
+typedef struct watcher {
+    danaus_status (*see)(
+        struct watcher *w, const struct linear *layer, int64_t rows, const void *x);
+} watcher;
+
 typedef struct linear {
     char *name;
+    linear_shape shape; /* that it was made for */
     int64_t rows, cols, parameters;
+    int biased; /* the file has a bias for it */
     int64_t factors;
     danaus_pattern *patterns; /* [factors] */
     int64_t packed;           /* bytes */
     danaus_ks_plan *plan;
     danaus_ks_weights *weights;
-    fit fitted; /* what it was made of; basis NULL: it is the file's */
+    fit fitted;       /* what it was made of; basis NULL: it is the file's */
+    watcher *watcher; /* or NULL; the caller's */
 } linear;
-
-typedef struct linear_shape {
-    int64_t rows, cols;
-    danaus_activation activation;
-    int64_t tokens; /* rows of x that it is planned for */
-    int no_bias;
-    danaus_dtype dtype; /* of x, y and the packed weights; 0: f32 */
-} linear_shape;
 
 /* Reads NAME.weight[rows][cols], which may be cut further as those of convolutions are, or
    [g][rows / g][cols / g] of a block-diagonal matrix, or the chain NAME.weights.0, NAME.weights.1, ... whose shapes are patterns, and NAME.bias[rows].
@@ -48,6 +60,8 @@ void dn_linear_close(linear *layer);
 static inline danaus_status dn_linear_run(
     const linear *layer, danaus_device *device, int64_t tokens, const void *x, void *y)
 {
+    if (layer->watcher)
+        TRY(layer->watcher->see(layer->watcher, layer, tokens, x));
     return danaus_ks_execute(layer->plan, device, layer->weights, tokens, x, y);
 }
 

@@ -83,6 +83,8 @@ static danaus_status read_block(
     if (dn_binder_find(b, "encoder.layer.0.mlp.gated_layers.weight", &t))
         gated =
             t.ndim == 3 ? t.shape[0] * t.shape[1] != m->inner : t.shape[0] != m->inner;
+    else if (dn_binder_find(b, "encoder.layer.0.mlp.gated_layers.place", &t))
+        gated = t.shape[0] != m->inner;
     to->normed = has(b, "encoder.layer.0.attention.layernorm.weight");
     TRY(check_flag(b, config, "use_glu_mlp", gated, &m->gated));
     TRY(check_flag(

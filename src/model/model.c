@@ -7,6 +7,7 @@
 #include "base/numbers.h"
 #include "base/status.h"
 #include "io/file.h"
+#include "model/compress.h"
 #include "model/shards.h"
 
 #include <inttypes.h>
@@ -206,13 +207,16 @@ danaus_status danaus_model_layer_at(
             DANAUS_ERR_ARGUMENT, "the model has %d linear layers and no number %d",
             model->linears, index);
     const linear *found = &model->linear[index];
+    char steps[DANAUS_MAX_FACTORS * 200];
+    danaus_ks_plan_describe(found->plan, steps, sizeof steps);
     *layer = (danaus_model_layer){ .name = found->name,
                                    .rows = found->rows,
                                    .cols = found->cols,
                                    .parameters = found->parameters,
                                    .factors = found->factors,
                                    .error = found->fitted.error,
-                                   .patterns = found->patterns };
+                                   .patterns = found->patterns,
+                                   .merged = strstr(steps, " merged") != NULL };
     return DANAUS_OK;
 }
 
@@ -331,21 +335,31 @@ danaus_status danaus_model_fill(
     return dn_encode_fill(model, device, length, ids, count, places, scores);
 }
 
+static danaus_status check_images(
+    const danaus_model *model, const danaus_device *device, int64_t images,
+    const float *pixels)
+{
+    if (!model || !device || images < 0 || (images && !pixels))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a model, a device and images are needed");
+    TRY(check_model(model, device));
+    return model->arch->viewer
+               ? DANAUS_OK
+               : dn_fail(DANAUS_ERR_UNSUPPORTED, "the model takes no images");
+}
+
 static danaus_status look(
     danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
     int classify, float *to)
 {
-    if (!model || !device || images < 0 || (images && (!pixels || !to)))
+    TRY(check_images(model, device, images, pixels));
+    if (images && !to)
         return dn_fail(
-            DANAUS_ERR_ARGUMENT, "a model, a device, images and a place for what is "
-                                 "found are needed");
-    TRY(check_model(model, device));
-    const viewer *eye = model->arch->viewer;
-    if (!eye || (classify && !model->info.classes))
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "the model %s",
-            eye ? "has no classifier" : "takes no images");
-    return images ? eye->look(model, device, images, pixels, classify, to) : DANAUS_OK;
+            DANAUS_ERR_ARGUMENT, "a place for what is found in images is needed");
+    if (classify && !model->info.classes)
+        return dn_fail(DANAUS_ERR_UNSUPPORTED, "the model has no classifier");
+    if (!images)
+        return DANAUS_OK;
+    return model->arch->viewer->look(model, device, images, pixels, classify, to);
 }
 
 danaus_status danaus_model_embed_images(
@@ -405,30 +419,45 @@ danaus_status danaus_model_generate(
     return model->arch->generate(model, device, prompt, n, sampling, on_token, user);
 }
 
-danaus_status danaus_model_compress(
-    danaus_model *model, danaus_device *device, int64_t sequences,
-    const int64_t *offsets, const int32_t *ids, const danaus_model_compression *how)
+static danaus_status check_compression(
+    const danaus_device *device, const danaus_model_compression *how)
 {
-    TRY(check_sequences(model, device, sequences, offsets, ids));
     if (!how || !(how->share > 0 && how->share <= 1) || !(how->ridge >= 0) ||
         how->ridge > 1e6)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a share of the weights above 0 and at most 1, and a "
                                  "ridge of at least 0 are needed");
     TRY(dn_check_reserved(how->reserved, sizeof how->reserved));
-    if (!model->arch->compress)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "models of architecture %s are not compressed",
-            model->arch->name);
-    if (!device->backend->on_host)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "models are compressed on a CPU, not on %s",
-            device->name);
-    if (sequences < 2)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT,
-            "%" PRId64 " sequences are too few to compress a model with", sequences);
-    TRY(model->arch->compress(model, device, sequences, offsets, ids, how));
+    return device->backend->on_host
+               ? DANAUS_OK
+               : dn_fail(
+                     DANAUS_ERR_UNSUPPORTED,
+                     "models are compressed on a CPU, not on %s", device->name);
+}
+
+danaus_status danaus_model_compress(
+    danaus_model *model, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const int32_t *ids, const danaus_model_compression *how)
+{
+    const samples s = { .count = sequences, .offsets = offsets, .ids = ids };
+    TRY(check_sequences(model, device, sequences, offsets, ids));
+    TRY(check_compression(device, how));
+    if (sequences && model->arch->compress)
+        TRY(model->arch->compress(model, device, sequences, offsets, ids, how));
+    else
+        TRY(dn_compress(model, device, &s, how));
+    fill_info(model);
+    return DANAUS_OK;
+}
+
+danaus_status danaus_model_compress_images(
+    danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
+    const danaus_model_compression *how)
+{
+    const samples s = { .count = images, .pixels = pixels };
+    TRY(check_images(model, device, images, pixels));
+    TRY(check_compression(device, how));
+    TRY(dn_compress(model, device, &s, how));
     fill_info(model);
     return DANAUS_OK;
 }

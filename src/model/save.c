@@ -145,6 +145,7 @@ static danaus_status write_weights(const danaus_model *model, const char *path)
 static const char *const names[] = { "modules.json",
                                      "sentence_bert_config.json",
                                      "config_sentence_transformers.json",
+                                     "preprocessor_config.json",
                                      "tokenizer.json",
                                      "tokenizer_config.json",
                                      "special_tokens_map.json",

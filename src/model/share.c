@@ -2,11 +2,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/fit.h"
 
+#include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
 
 #include <inttypes.h>
 #include <math.h>
+
+danaus_status dn_choices_make(const fit_problem *p, choices *c)
+{
+    int64_t k = MIN(p->rows, p->cols);
+    double rest = 0;
+    *c = (choices){ .count = k };
+    c->losses = dn_calloc((size_t)k, sizeof *c->losses);
+    c->costs = dn_calloc((size_t)k, sizeof *c->costs);
+    danaus_status status =
+        c->losses && c->costs
+            ? dn_problem_gains(p, c->losses)
+            : dn_fail_memory((size_t)k * sizeof *c->costs, "choices of a layer");
+    if (status != DANAUS_OK) {
+        dn_choices_free(c);
+        return status;
+    }
+    for (int64_t rank = k; rank > 0; rank--) {
+        double gain = c->losses[rank - 1];
+        c->losses[rank - 1] = rest;
+        c->costs[rank - 1] = dn_fit_parameters(p->rows, p->cols, rank);
+        rest += gain;
+    }
+    return DANAUS_OK;
+}
+
+void dn_choices_free(choices *c)
+{
+    dn_free(c->losses);
+    dn_free(c->costs);
+    *c = (choices){ 0 };
+}
 
 /* Takes what is best for a price of a weight; returns what that costs. */
 static int64_t choose(int layers, choices *c, double price)

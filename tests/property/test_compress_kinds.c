@@ -1,0 +1,473 @@
+/* Models of every kind, compressed by what their layers read: with all weights they are the
+   dense ones, errors are those that are told, layers of low rank are found again, and what
+   cannot be is refused. */
+// SPDX-License-Identifier: Apache-2.0
+#include "support/test.h"
+
+#include "model/arch.h"
+#include "support/device.h"
+#include "support/files.h"
+#include "support/hyena.h"
+#include "support/m2_bert.h"
+#include "support/scenes.h"
+#include "support/vit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 60, LONGEST = 12, MOST_LAYERS_HERE = 24 };
+
+typedef enum kind { M2, HYENA, VIT, KINDS } kind;
+
+static danaus_device *device;
+
+/* A model, and what it is compressed with. */
+typedef struct scene {
+    kind kind;
+    small_m2 m2;
+    small_hyena hyena;
+    danaus_model *model;
+    texts t;
+    float *pixels;
+} scene;
+
+/* Numbers of a layer become a product of this rank. */
+static void plant(named_arrays *arrays, rng *r, int64_t rank)
+{
+    for (int i = 0; i < arrays->count; i++) {
+        const danaus_tensor *t = &arrays->tensor[i];
+        int is_layer = strstr(arrays->name[i], "linear.weight") ||
+                       strstr(arrays->name[i], "proj.weight") ||
+                       strstr(arrays->name[i], "proj.layer.weight") ||
+                       strstr(arrays->name[i], ".fc");
+        if (t->ndim != 2 || !is_layer)
+            continue;
+        float *w = (float *)(uintptr_t)t->data;
+        memset(w, 0, (size_t)(t->shape[0] * t->shape[1]) * sizeof *w);
+        for (int64_t k = 0; k < rank; k++) {
+            double left[256], right[256];
+            for (int64_t n = 0; n < t->shape[0]; n++)
+                left[n] = rng_sign(r);
+            for (int64_t n = 0; n < t->shape[1]; n++)
+                right[n] = rng_sign(r) / sqrt((double)t->shape[1]);
+            for (int64_t n = 0; n < t->shape[0] * t->shape[1]; n++)
+                w[n] += (float)(left[n / t->shape[1]] * right[n % t->shape[1]]);
+        }
+    }
+}
+
+static void load_tokens(scene *s, rng *r, int64_t rank)
+{
+    int64_t longest, vocabulary;
+    if (s->kind == M2) {
+        do {
+            m2_free(&s->m2);
+            s->m2 = m2_random(r);
+        } while (s->m2.width < 10 || s->m2.inner < 10 || s->m2.length < LONGEST);
+        if (rank)
+            plant(&s->m2.arrays, r, rank);
+        s->model = m2_load(&s->m2, device);
+        longest = LONGEST;
+        vocabulary = s->m2.vocabulary;
+    } else {
+        do {
+            hyena_free(&s->hyena);
+            s->hyena = hyena_random(r, 2 * LONGEST);
+        } while (s->hyena.width < 8 || s->hyena.filter.length < LONGEST);
+        if (rank)
+            plant(&s->hyena.arrays, r, rank);
+        hyena_write(&s->hyena);
+        s->model = hyena_load(&s->hyena, device);
+        longest = LONGEST;
+        vocabulary = s->hyena.vocabulary;
+    }
+    s->t = texts_random(r, SAMPLES, longest, vocabulary);
+}
+
+static scene *make(kind of, uint64_t seed, int64_t rank)
+{
+    rng r = { seed };
+    scene *s = calloc(1, sizeof *s);
+    assert_non_null(s);
+    s->kind = of;
+    if (of != VIT) {
+        load_tokens(s, &r, rank);
+        return s;
+    }
+    s->model = vit_load(&r, device);
+    s->pixels = calloc((size_t)SAMPLES * VIT_IMAGE, sizeof *s->pixels);
+    for (int i = 0; i < SAMPLES * VIT_IMAGE; i++)
+        s->pixels[i] = (float)rng_sign(&r);
+    return s;
+}
+
+static void end(scene *s)
+{
+    danaus_model_destroy(s->model);
+    m2_free(&s->m2);
+    hyena_free(&s->hyena);
+    texts_free(&s->t);
+    free(s->pixels);
+    free(s);
+}
+
+static danaus_status compress(scene *s, const danaus_model_compression *how)
+{
+    if (s->kind == VIT)
+        return danaus_model_compress_images(s->model, device, SAMPLES, s->pixels, how);
+    return danaus_model_compress(
+        s->model, device, SAMPLES, s->t.offsets, s->t.ids, how);
+}
+
+/* Embeddings, log-probabilities or scores of all samples. */
+static float *run(const scene *s, danaus_model *model, int64_t *numbers)
+{
+    danaus_model_info info;
+    assert_ok(danaus_model_describe(model, &info));
+    *numbers = s->kind == M2      ? SAMPLES * info.embedding
+               : s->kind == HYENA ? s->t.offsets[SAMPLES]
+                                  : SAMPLES * info.classes;
+    float *y = calloc((size_t)*numbers, sizeof *y);
+    if (s->kind == M2)
+        assert_ok(
+            danaus_model_embed(model, device, SAMPLES, s->t.offsets, s->t.ids, y));
+    else if (s->kind == HYENA)
+        assert_ok(danaus_model_score(
+            model, device, SAMPLES, s->t.offsets, s->t.ids, NULL, NULL, y));
+    else
+        assert_ok(danaus_model_classify(model, device, SAMPLES, s->pixels, y));
+    return y;
+}
+
+static double distance(int64_t count, const float *x, const float *y)
+{
+    double error = 0, size = 0;
+    for (int64_t i = 0; i < count; i++) {
+        error += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+        size += (double)x[i] * x[i];
+    }
+    return sqrt(error / size);
+}
+
+/* How far the output moves when a model is compressed so. */
+static double move(scene *s, const danaus_model_compression *how)
+{
+    int64_t numbers;
+    float *before = run(s, s->model, &numbers);
+    assert_ok(compress(s, how));
+    float *after = run(s, s->model, &numbers);
+    double moved = distance(numbers, before, after);
+    free(before);
+    free(after);
+    return moved;
+}
+
+/* ---- what comes out ---- */
+
+/* Least squares find the dense layers again, up to rounding of their sums. */
+static void all_weights_are_the_same_model(void **state)
+{
+    (void)state;
+    const danaus_model_compression how = { .share = 1 };
+    for (int round = 0; round < 4 * KINDS; round++) {
+        scene *s = make((kind)(round % KINDS), (uint64_t)round, 0);
+        double moved = move(s, &how);
+        if (!(moved < 1e-4))
+            fail_msg("kind %d, round %d: moved by %g", s->kind, round, moved);
+        end(s);
+    }
+}
+
+static void budgets_are_kept(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 3 * KINDS; round++) {
+        scene *s = make((kind)(round % KINDS), (uint64_t)(20 + round), 0);
+        const danaus_model_compression how = { .share = 0.6 };
+        danaus_model_layer layer;
+        double moved = move(s, &how);
+        assert_true(moved > 1e-5 && moved < 1);
+        int64_t kept = 0, dense = 0;
+        for (int i = 0; !danaus_model_layer_at(s->model, i, &layer); i++)
+            if (layer.patterns->a == 1) {
+                kept += layer.parameters;
+                dense += layer.rows * layer.cols;
+            }
+        assert_true((double)kept <= 0.6 * (double)dense);
+        end(s);
+    }
+}
+
+/* Layers of low rank cost no more than they are worth, and nothing is lost. */
+static void layers_of_low_rank_are_found_again(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 6; round++) {
+        scene *s = make(round % 2 ? M2 : HYENA, (uint64_t)(60 + round), 2);
+        const danaus_model_compression how = { .share = 0.8,
+                                               .layers = "linear|proj|fc" };
+        double moved = move(s, &how);
+        if (!(moved < 1e-4))
+            fail_msg("kind %d, round %d: moved by %g", s->kind, round, moved);
+        end(s);
+    }
+}
+
+/* ---- errors ---- */
+
+/* Rows that layers read, as plain numbers. */
+typedef struct reader {
+    watcher watcher;
+    int64_t rows;
+    float *x;
+} reader;
+
+static danaus_status read_rows(
+    watcher *w, const linear *layer, int64_t rows, const void *x)
+{
+    reader *r = (reader *)w;
+    size_t row = (size_t)layer->cols * sizeof *r->x;
+    r->x = realloc(r->x, (size_t)(r->rows + rows) * row);
+    assert_non_null(r->x);
+    memcpy(r->x + r->rows * layer->cols, x, (size_t)rows * row);
+    r->rows += rows;
+    return DANAUS_OK;
+}
+
+static void read_all(const scene *s, danaus_model *model, reader *of)
+{
+    int64_t numbers;
+    for (int i = 0; i < model->linears; i++) {
+        of[i] = (reader){ .watcher = { read_rows } };
+        model->linear[i].watcher = &of[i].watcher;
+    }
+    free(run(s, model, &numbers));
+    for (int i = 0; i < model->linears; i++)
+        model->linear[i].watcher = NULL;
+}
+
+static double number(
+    const danaus_model *model, const char *layer, const char *part, int64_t at)
+{
+    char name[200];
+    danaus_tensor t;
+    double wide = 0;
+    snprintf(name, sizeof name, "%s%s.%s", model->prefix, layer, part);
+    if (danaus_file_find(model->file, name, &t))
+        return 0;
+    const char *from = (const char *)t.data + at * dn_size_of(t.dtype);
+    assert_ok(danaus_convert(t.dtype, from, DANAUS_F64, &wide, 1));
+    return wide;
+}
+
+/* Row i of what was fitted. */
+static void fitted_row(const fit *f, int64_t i, double *k)
+{
+    for (int64_t j = 0; j < f->cols; j++) {
+        k[j] = f->dense ? f->basis[i * f->cols + j] : 0;
+        for (int64_t t = 0; t < f->rank && !f->dense; t++)
+            k[j] += f->left[i * f->rank + t] * f->basis[t * f->cols + j];
+    }
+}
+
+/* ||Y - K X - bias|| / ||Y - mean(Y)|| by plain loops. */
+static double error_of(
+    const danaus_model *model, const linear *layer, const reader *dense,
+    const reader *here)
+{
+    const fit *f = &layer->fitted;
+    double k[256], w[256], error = 0, size = 0;
+    assert_int_equal(dense->rows, here->rows);
+    for (int64_t i = 0; i < f->rows; i++) {
+        double sum = 0, square = 0, bias = number(model, layer->name, "bias", i);
+        fitted_row(f, i, k);
+        for (int64_t j = 0; j < f->cols; j++)
+            w[j] = number(model, layer->name, "weight", i * f->cols + j);
+        for (int64_t t = 0; t < here->rows; t++) {
+            double y = bias, z = f->bias[i];
+            for (int64_t j = 0; j < f->cols; j++) {
+                y += w[j] * dense->x[t * f->cols + j];
+                z += k[j] * here->x[t * f->cols + j];
+            }
+            error += (y - z) * (y - z);
+            sum += y;
+            square += y * y;
+        }
+        size += square - sum * sum / (double)here->rows;
+    }
+    return sqrt(error / size);
+}
+
+static void errors_are_those_that_are_told(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2 * KINDS; round++) {
+        scene *s = make((kind)(round % KINDS), (uint64_t)(80 + round), 0);
+        reader dense[MOST_LAYERS_HERE] = { 0 }, here[MOST_LAYERS_HERE] = { 0 };
+        const danaus_model_compression how = { .share = 0.3 };
+        assert_in_range(s->model->linears, 1, MOST_LAYERS_HERE);
+        read_all(s, s->model, dense);
+        assert_ok(compress(s, &how));
+        read_all(s, s->model, here);
+        for (int i = 0; i < s->model->linears; i++) {
+            const linear *layer = &s->model->linear[i];
+            if (layer->fitted.basis) {
+                double found = error_of(s->model, layer, &dense[i], &here[i]);
+                double told = layer->fitted.error;
+                /* Sums of f32 over a batch err by some 1e-5 of the energy. */
+                if (!(fabs(found * found - told * told) < 1e-4))
+                    fail_msg(
+                        "kind %d, %s: %g, not %g", s->kind, layer->name, told, found);
+            }
+            free(dense[i].x);
+            free(here[i].x);
+        }
+        end(s);
+    }
+}
+
+/* ---- files ---- */
+
+static void remove_saved(void)
+{
+    static const char *const names[] = { "saved/model.safetensors", "saved/config.json",
+                                         "saved/tokenizer_config.json" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        remove(scratch_path(names[i]));
+    remove(scratch_path("saved"));
+}
+
+static void saved_models_are_the_same(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 3 * KINDS; round++) {
+        scene *s = make((kind)(round % KINDS), (uint64_t)(40 + round), 0);
+        const danaus_model_compression how = { .share = 0.7 };
+        char folder[160];
+        int64_t numbers;
+        danaus_model *saved;
+        assert_ok(compress(s, &how));
+        snprintf(folder, sizeof folder, "%s", scratch_path("saved"));
+        assert_ok(danaus_model_save(s->model, folder));
+        assert_ok(danaus_model_load(device, folder, &saved));
+        float *wanted = run(s, s->model, &numbers), *found = run(s, saved, &numbers);
+        double moved = distance(numbers, wanted, found);
+        /* Biases of rows that follow from the basis are rounded once more. */
+        if (!(moved < 1e-5))
+            fail_msg("kind %d, round %d: moved by %g", s->kind, round, moved);
+        free(wanted);
+        free(found);
+        danaus_model_destroy(saved);
+        remove_saved();
+        end(s);
+    }
+}
+
+/* ---- other ways ---- */
+
+static void weights_alone_are_enough(void **state)
+{
+    (void)state;
+    const int64_t offsets[] = { 0 };
+    for (int round = 0; round < 2 * KINDS; round++) {
+        scene *s = make((kind)(round % KINDS), (uint64_t)(100 + round), 0);
+        const danaus_model_compression how = { .share = round < KINDS ? 1 : 0.8 };
+        int64_t numbers;
+        float *before = run(s, s->model, &numbers);
+        if (s->kind == VIT)
+            assert_ok(danaus_model_compress_images(s->model, device, 0, NULL, &how));
+        else
+            assert_ok(danaus_model_compress(s->model, device, 0, offsets, NULL, &how));
+        float *after = run(s, s->model, &numbers);
+        double moved = distance(numbers, before, after);
+        assert_true(moved < (how.share == 1 ? 1e-5 : 1));
+        free(before);
+        free(after);
+        end(s);
+    }
+}
+
+static int give_up(void *user, double done) { return done > *(const double *)user; }
+
+static void failure_leaves_the_model_alone(void **state)
+{
+    (void)state;
+    for (kind of = M2; of < KINDS; of++) {
+        scene *s = make(of, 7, 0);
+        int64_t numbers;
+        float *before = run(s, s->model, &numbers);
+        for (double done = -1; done < 0.7; done += 0.27) {
+            const danaus_model_compression how = { .share = 0.5,
+                                                   .progress = give_up,
+                                                   .user = &done };
+            assert_status(compress(s, &how), DANAUS_ERR_CANCELLED);
+        }
+        danaus_model_compression how = { .share = 0.5, .layers = "nothing" };
+        assert_status(compress(s, &how), DANAUS_ERR_ARGUMENT);
+        how.layers = "(";
+        assert_status(compress(s, &how), DANAUS_ERR_ARGUMENT);
+        how = (danaus_model_compression){ .share = 1e-9 };
+        assert_status(compress(s, &how), DANAUS_ERR_ARGUMENT);
+        how = (danaus_model_compression){ .share = 2 };
+        assert_status(compress(s, &how), DANAUS_ERR_ARGUMENT);
+        float *after = run(s, s->model, &numbers);
+        assert_memory_equal(before, after, (size_t)numbers * sizeof *after);
+        how = (danaus_model_compression){ .share = 0.5 };
+        assert_ok(compress(s, &how));
+        assert_status(compress(s, &how), DANAUS_ERR_UNSUPPORTED);
+        free(before);
+        free(after);
+        end(s);
+    }
+}
+
+static void samples_are_of_the_kind_of_the_model(void **state)
+{
+    (void)state;
+    const danaus_model_compression how = { .share = 0.5 };
+    const int64_t offsets[] = { 0, 1 };
+    const int32_t id = 0, other = 1 << 20;
+    float pixels[VIT_IMAGE] = { 0 };
+    scene *s = make(VIT, 1, 0);
+    assert_status(
+        danaus_model_compress(s->model, device, 1, offsets, &id, &how),
+        DANAUS_ERR_UNSUPPORTED);
+    assert_status(
+        danaus_model_compress_images(s->model, device, 1, NULL, &how),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_model_compress_images(s->model, device, 1, pixels, NULL),
+        DANAUS_ERR_ARGUMENT);
+    end(s);
+    s = make(M2, 1, 0);
+    assert_status(
+        danaus_model_compress_images(s->model, device, 1, pixels, &how),
+        DANAUS_ERR_UNSUPPORTED);
+    assert_status(
+        danaus_model_compress(s->model, device, 1, offsets, &other, &how),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(/* one row */
+                  danaus_model_compress(s->model, device, 1, offsets, &id, &how),
+                  DANAUS_ERR_ARGUMENT);
+    end(s);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_weights_are_the_same_model),
+        cmocka_unit_test(budgets_are_kept),
+        cmocka_unit_test(layers_of_low_rank_are_found_again),
+        cmocka_unit_test(errors_are_those_that_are_told),
+        cmocka_unit_test(saved_models_are_the_same),
+        cmocka_unit_test(weights_alone_are_enough),
+        cmocka_unit_test(failure_leaves_the_model_alone),
+        cmocka_unit_test(samples_are_of_the_kind_of_the_model),
+    };
+    device = device_from_arguments(argc, argv);
+    int failed = cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+    danaus_device_close(device);
+    return failed;
+}
