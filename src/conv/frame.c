@@ -20,10 +20,7 @@ int dn_conv_is_kind(danaus_conv_kind kind)
     return (unsigned)kind < sizeof kinds / sizeof *kinds;
 }
 
-int dn_conv_is_periodic(danaus_conv_kind kind)
-{
-    return kinds[kind].periodic;
-}
+int dn_conv_is_periodic(danaus_conv_kind kind) { return kinds[kind].periodic; }
 
 /* Taps that matter: all k[s] that meet a number, or one residue each. */
 conv_frame dn_conv_reach(const conv_problem *p)
