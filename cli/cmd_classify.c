@@ -1,6 +1,7 @@
 /* danaus classify: images to classes, by a vision transformer. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
+#include "cli/images.h"
 #include "common/open.h"
 #include "common/report.h"
 #include "common/timing.h"
@@ -41,8 +42,7 @@ typedef struct classification {
     danaus_device *device;
     danaus_model *model;
     danaus_model_info info;
-    danaus_file *file;
-    int64_t images;
+    image_file images;
     float *scores;
     int64_t *order; /* classes of an image, the likeliest first */
     json_t *labels; /* id2label of config.json, or NULL */
@@ -50,42 +50,21 @@ typedef struct classification {
     output output;
 } classification;
 
-static int check_images(classification *c, const danaus_tensor *x)
+static int classify(classification *c)
 {
-    char shape[200];
-    int one = x->ndim == 3;
-    const int64_t *size = x->shape + !one;
-    int64_t side = c->info.image_size;
-    c->images = one ? 1 : x->shape[0];
-    if (!c->info.classes)
-        return failure("the model has no classes");
-    if ((one || x->ndim == 4) && size[0] == c->info.image_channels && size[1] == side &&
-        size[2] == side && !is_complex(x->dtype))
-        return STATUS_OK;
-    format_shape(x, shape, sizeof shape);
-    return failure(
-        "images are %s %s, not real images x %" PRId64 " x %" PRId64 " x %" PRId64,
-        danaus_dtype_name(x->dtype), shape, c->info.image_channels, side, side);
-}
-
-static int classify(classification *c, const danaus_tensor *x)
-{
+    int64_t images = c->images.count;
     size_t numbers;
-    void *owned = NULL;
-    if (__builtin_mul_overflow((size_t)c->images, (size_t)c->info.classes, &numbers))
+    if (__builtin_mul_overflow((size_t)images, (size_t)c->info.classes, &numbers))
         return failure("there would be more scores than fit in memory");
-    const void *pixels = tensor_as(x, DANAUS_F32, &owned);
     c->scores = calloc(numbers + 1, sizeof *c->scores);
     c->order = calloc((size_t)c->info.classes, sizeof *c->order);
-    int status = STATUS_OK;
+    if (!c->scores || !c->order)
+        return failure("no memory for %" PRId64 " images", images);
     double start = seconds_now();
-    if ((!pixels && c->images) || !c->scores || !c->order)
-        status = failure("no memory for %" PRId64 " images", c->images);
-    else if (danaus_model_classify(c->model, c->device, c->images, pixels, c->scores))
-        status = library_failure();
+    if (danaus_model_classify(c->model, c->device, images, c->images.pixels, c->scores))
+        return library_failure();
     c->seconds = seconds_now() - start;
-    free(owned);
-    return status;
+    return STATUS_OK;
 }
 
 /* ---- results ---- */
@@ -156,7 +135,7 @@ static int save(const classification *c)
     if (!c->o->output)
         return STATUS_OK;
     danaus_tensor y = { .name = "", .data = c->scores, .dtype = DANAUS_F32, .ndim = 2 };
-    y.shape[0] = c->images;
+    y.shape[0] = c->images.count;
     y.shape[1] = c->info.classes;
     return danaus_file_write_npy(c->output.path, &y) ? library_failure() : STATUS_OK;
 }
@@ -165,18 +144,19 @@ static int report(const classification *c)
 {
     if (c->o->json) {
         json_t *found = json_array();
-        for (int64_t i = 0; i < c->images; i++)
+        for (int64_t i = 0; i < c->images.count; i++)
             json_array_append_new(found, image_json(c, i));
         return report_json(json_pack(
-            "{s:I, s:I, s:o, s:o, s:o}", "images", (json_int_t)c->images, "classes",
-            (json_int_t)c->info.classes, "seconds", json_number(c->seconds), "output",
-            c->o->output ? json_text(c->o->output) : json_null(), "found", found));
+            "{s:I, s:I, s:o, s:o, s:o}", "images", (json_int_t)c->images.count,
+            "classes", (json_int_t)c->info.classes, "seconds", json_number(c->seconds),
+            "output", c->o->output ? json_text(c->o->output) : json_null(), "found",
+            found));
     }
     if (output_is_standard(&c->output))
         return STATUS_OK;
-    for (int64_t i = 0; i < c->images; i++)
+    for (int64_t i = 0; i < c->images.count; i++)
         print_image(c, i);
-    printf("%" PRId64 " images, %.2f s\n", c->images, c->seconds);
+    printf("%" PRId64 " images, %.2f s\n", c->images.count, c->seconds);
     return STATUS_OK;
 }
 
@@ -193,7 +173,6 @@ static void load_labels(classification *c, const char *folder)
 
 static int run(classification *c, const char *model, const char *images)
 {
-    danaus_tensor x;
     int status = c->o->output ? output_open(&c->output, c->o->output) : STATUS_OK;
     status = status ? status : open_device(&c->o->device, &c->device);
     const danaus_model_desc how = { .dtype = c->o->dtype };
@@ -203,9 +182,10 @@ static int run(classification *c, const char *model, const char *images)
         return status;
     danaus_model_describe(c->model, &c->info);
     load_labels(c, model);
-    status = open_tensor(images, NULL, &c->file, &x);
-    status = status ? status : check_images(c, &x);
-    status = status ? status : classify(c, &x);
+    if (!c->info.classes)
+        return failure("the model has no classes");
+    status = images_read(&c->images, images, &c->info);
+    status = status ? status : classify(c);
     status = status ? status : save(c);
     return status ? status : report(c);
 }
@@ -230,7 +210,7 @@ int cmd_classify(int argc, char **argv)
     free(c.scores);
     free(c.order);
     json_decref(c.labels);
-    danaus_file_close(c.file);
+    images_free(&c.images);
     danaus_model_destroy(c.model);
     danaus_device_close(c.device);
     return output_close(&c.output, status);

@@ -1,6 +1,7 @@
-/* danaus compress: a sentence encoder with fewer weights, by what it does with a text. */
+/* danaus compress: a model with fewer weights, by what it does with texts, letters or images. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
+#include "cli/images.h"
 #include "cli/token_lines.h"
 #include "common/open.h"
 #include "common/progress.h"
@@ -9,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +19,18 @@
 
 static const usage use = {
     .command = "danaus compress",
-    .synopsis = "MODEL --text FILE --params FRACTION -o NEW [OPTION]...",
+    .synopsis = "MODEL --params FRACTION -o NEW [OPTION]...",
     .about =
-        "Replaces dense linear layers of a sentence encoder so that a share of their\n"
-        "weights remains, one layer after the other, each fitted to what the dense "
-        "model\n"
-        "does with the lines of a text: some thousand lines such as the model will "
-        "meet.\n"
-        "NEW is the folder of the new model, for danaus embed.\n",
+        "Replaces dense linear layers of a model's blocks so that a share of their "
+        "weights\n"
+        "remains, one layer after the other, each fitted to what the dense model does "
+        "with\n"
+        "the lines of a text, the records of a FASTA file or images: some thousand "
+        "such "
+        "as\n"
+        "the model will meet. Without any of these only weights count. NEW is the "
+        "folder of\n"
+        "the new model.\n",
     .least = 1,
     .most = 1,
     .operands = "the folder of a model",
@@ -32,9 +38,9 @@ static const usage use = {
 
 typedef struct options {
     device_options device;
-    const char *text, *output, *layers;
+    const char *text, *fasta, *images, *output, *layers;
     double params, ridge;
-    int64_t seed;
+    int64_t window, seed;
     int json;
 } options;
 
@@ -45,28 +51,70 @@ typedef struct compression {
     danaus_model *model;
     danaus_model_info info;
     token_lines lines;
-    double seconds, speed[2]; /* speed: lines a second, before and after */
+    image_file images;
+    int64_t samples; /* lines, pieces of records, or images */
+    double seconds;
+    double speed[2];  /* samples a second, before and after */
+    float *output[2]; /* embeddings of some, before and after */
+    double change;    /* of these, relatively */
 } compression;
 
-/* Lines whose embedding is timed. */
-#define TIMED_LINES 500
+/* Samples whose embedding is timed, lines and images. */
+#define TIMED_LINES  500
+#define TIMED_IMAGES 64
+
+static int64_t timed_samples(const compression *c)
+{
+    int64_t most = c->o->images ? TIMED_IMAGES : TIMED_LINES;
+    return c->samples < most ? c->samples : most;
+}
+
+static float *embed(compression *c)
+{
+    token_lines some = c->lines;
+    some.count = timed_samples(c);
+    if (!c->o->images)
+        return token_lines_embed(&some, c->model, c->device);
+    return images_embed(&c->images, some.count, c->model, c->device);
+}
 
 static int measure(compression *c, int after)
 {
-    token_lines some = c->lines;
-    some.count = some.count < TIMED_LINES ? some.count : TIMED_LINES;
     double least = 0;
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < 3 && c->samples; round++) {
         double start = seconds_now();
-        float *y = token_lines_embed(&some, c->model, c->device);
-        if (!y)
+        free(c->output[after]);
+        c->output[after] = embed(c);
+        if (!c->output[after])
             return STATUS_FAILURE;
-        free(y);
         double seconds = seconds_now() - start;
         least = round && least < seconds ? least : seconds;
     }
-    c->speed[after] = (double)some.count / least;
+    c->speed[after] = (double)timed_samples(c) / least;
     return STATUS_OK;
+}
+
+static void compare(compression *c)
+{
+    int64_t numbers = timed_samples(c) * c->info.embedding;
+    double error = 0, size = 0;
+    for (int64_t i = 0; i < numbers; i++) {
+        double x = c->output[0][i], y = c->output[1][i];
+        error += (x - y) * (x - y);
+        size += x * x;
+    }
+    c->change = sqrt(error / size);
+}
+
+static danaus_status call(compression *c, const danaus_model_compression *how)
+{
+    const int64_t none[] = { 0 };
+    if (c->info.image_size)
+        return danaus_model_compress_images(
+            c->model, c->device, c->samples, c->images.pixels, how);
+    return danaus_model_compress(
+        c->model, c->device, c->samples, c->samples ? c->lines.offsets : none,
+        c->lines.ids, how);
 }
 
 static int compress(compression *c)
@@ -81,11 +129,24 @@ static int compress(compression *c)
         how.user = &bar;
     }
     double start = seconds_now();
-    danaus_status status = danaus_model_compress(
-        c->model, c->device, c->lines.count, c->lines.offsets, c->lines.ids, &how);
+    danaus_status status = call(c, &how);
     progress_clear(&bar);
     c->seconds = seconds_now() - start;
     return status ? library_failure() : STATUS_OK;
+}
+
+/* ---- results ---- */
+
+/* What else is to be said of a layer. */
+static const char *remark(const danaus_model_layer *layer)
+{
+    if (layer->merged)
+        return "  multiplied out, which is faster";
+    if (layer->error > 0)
+        return "";
+    if (layer->factors > 1)
+        return "  a chain, left as it was";
+    return layer->patterns->a > 1 ? "  block-diagonal, left as it was" : "";
 }
 
 static int print(const compression *c)
@@ -97,15 +158,39 @@ static int print(const compression *c)
         double whole = (double)layer.rows * (double)layer.cols;
         snprintf(size, sizeof size, "%" PRId64 " x %" PRId64, layer.rows, layer.cols);
         printf(
-            "%-40s %13s %10" PRId64 "  %5.3f  %.3f\n", layer.name, size,
-            layer.parameters, (double)layer.parameters / whole, layer.error);
+            "%-40s %13s %10" PRId64 "  %5.3f  %.3f%s\n", layer.name, size,
+            layer.parameters, (double)layer.parameters / whole, layer.error,
+            remark(&layer));
     }
     printf(
-        "%" PRId64 " of %" PRId64 " weights of linear layers, by %" PRId64
-        " lines in %.1f s; %.0f lines a second, %.0f before\n",
-        c->info.linear_parameters, c->info.dense_parameters, c->lines.count, c->seconds,
-        c->speed[1], c->speed[0]);
+        "%" PRId64 " of %" PRId64 " weights of linear layers, in %.1f s\n",
+        c->info.linear_parameters, c->info.dense_parameters, c->seconds);
+    if (c->samples)
+        printf(
+            "by %" PRId64 " %s; %.0f a second, %.0f before; embeddings move by %.3f\n",
+            c->samples, c->o->images ? "images" : "lines", c->speed[1], c->speed[0],
+            c->change);
     return STATUS_OK;
+}
+
+static json_t *layers_json(const compression *c)
+{
+    json_t *layers = json_array();
+    danaus_model_layer layer;
+    for (int i = 0; !danaus_model_layer_at(c->model, i, &layer); i++)
+        json_array_append_new(
+            layers, json_pack(
+                        "{s:s, s:I, s:I, s:I, s:o, s:b}", "name", layer.name, "rows",
+                        (json_int_t)layer.rows, "cols", (json_int_t)layer.cols,
+                        "parameters", (json_int_t)layer.parameters, "error",
+                        json_number(layer.error), "merged", layer.merged != 0));
+    return layers;
+}
+
+/* What was measured, if there was anything to measure by. */
+static json_t *measured(const compression *c, double number)
+{
+    return c->samples ? json_number(number) : json_null();
 }
 
 static int report(compression *c)
@@ -113,23 +198,17 @@ static int report(compression *c)
     danaus_model_describe(c->model, &c->info);
     if (!c->o->json)
         return print(c);
-    json_t *layers = json_array();
-    danaus_model_layer layer;
-    for (int i = 0; !danaus_model_layer_at(c->model, i, &layer); i++)
-        json_array_append_new(
-            layers,
-            json_pack(
-                "{s:s, s:I, s:I, s:I, s:o}", "name", layer.name, "rows",
-                (json_int_t)layer.rows, "cols", (json_int_t)layer.cols, "parameters",
-                (json_int_t)layer.parameters, "error", json_number(layer.error)));
     return report_json(json_pack(
-        "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "parameters",
+        "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "parameters",
         (json_int_t)c->info.linear_parameters, "dense_parameters",
-        (json_int_t)c->info.dense_parameters, "lines", (json_int_t)c->lines.count,
+        (json_int_t)c->info.dense_parameters, "lines", (json_int_t)c->samples,
         "seconds", json_number(c->seconds), "dense_lines_per_second",
-        json_number(c->speed[0]), "lines_per_second", json_number(c->speed[1]),
-        "output", json_text(c->o->output), "layers", layers));
+        measured(c, c->speed[0]), "lines_per_second", measured(c, c->speed[1]),
+        "change", measured(c, c->change), "output", json_text(c->o->output), "layers",
+        layers_json(c)));
 }
+
+/* ---- the command ---- */
 
 /* Before work that takes long: the folder is there or can be made, and is another one. */
 static int check_folder(const char *path, const char *model)
@@ -147,6 +226,32 @@ static int check_folder(const char *path, const char *model)
     return STATUS_OK;
 }
 
+/* Of a record: what does not fit in a window begins another one. */
+#define USUAL_WINDOW 4096
+
+static int read_samples(compression *c)
+{
+    const options *o = c->o;
+    int64_t most = c->info.max_length, window = o->window ? o->window : USUAL_WINDOW;
+    int status = STATUS_OK;
+    if (o->images ? !c->info.image_size : c->info.image_size && (o->text || o->fasta))
+        return failure("the model takes %s", o->images ? "no images" : "no tokens");
+    if (o->images) {
+        status = images_read(&c->images, o->images, &c->info);
+        c->samples = c->images.count;
+        return status;
+    }
+    if (o->text)
+        status = token_lines_read(o->text, c->path, most, &c->lines);
+    else if (o->fasta)
+        status = token_lines_fasta(
+            o->fasta, c->path, window < most ? window : most, &c->lines);
+    c->samples = c->lines.count;
+    if (!status && !c->samples && (o->text || o->fasta))
+        return failure("%s has nothing to read", o->text ? o->text : o->fasta);
+    return status;
+}
+
 static int run(compression *c)
 {
     int status = check_folder(c->o->output, c->path);
@@ -156,13 +261,16 @@ static int run(compression *c)
     if (danaus_model_load(c->device, c->path, &c->model))
         return library_failure();
     danaus_model_describe(c->model, &c->info);
-    status = token_lines_read(c->o->text, c->path, c->info.max_length, &c->lines);
+    status = read_samples(c);
     status = status ? status : measure(c, 0);
     status = status ? status : compress(c);
     status = status ? status : measure(c, 1);
     if (!status && danaus_model_save(c->model, c->o->output))
         status = library_failure();
-    return status ? status : report(c);
+    if (status)
+        return status;
+    compare(c);
+    return report(c);
 }
 
 int cmd_compress(int argc, char **argv)
@@ -171,6 +279,11 @@ int cmd_compress(int argc, char **argv)
     int operands;
     const arg table[] = {
         { "text", 't', ARG_INPUT, &o.text, "FILE", "lines to fit layers to, UTF-8" },
+        { "fasta", 0, ARG_INPUT, &o.fasta, "FILE", "records to fit them to" },
+        { "window", 'w', ARG_COUNT, &o.window, "N",
+          "letters of a record that go through the model\ntogether; default 4096" },
+        { "images", 0, ARG_INPUT, &o.images, "FILE",
+          "the .npy file of images to fit them to, as\ndanaus classify takes it" },
         { "params", 0, ARG_REAL, &o.params, "FRACTION",
           "share of the layers' weights that remains,\nabove 0 and at most 1" },
         { "output", 'o', ARG_TEXT, &o.output, "NEW", "the folder to write" },
@@ -186,11 +299,16 @@ int cmd_compress(int argc, char **argv)
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
-    if (!o.text || !o.output || o.params <= 0)
-        return usage_error("--text FILE, --params FRACTION and -o NEW are needed");
+    if (!o.output || o.params <= 0)
+        return usage_error("--params FRACTION and -o NEW are needed");
+    if ((o.text != NULL) + (o.fasta != NULL) + (o.images != NULL) > 1)
+        return usage_error("only one of --text, --fasta and --images is possible");
     compression c = { .o = &o, .path = argv[1] };
     status = run(&c);
     token_lines_free(&c.lines);
+    images_free(&c.images);
+    free(c.output[0]);
+    free(c.output[1]);
     danaus_model_destroy(c.model);
     danaus_device_close(c.device);
     return status;

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/fasta.h"
+#include "cli/token_lines.h"
 #include "common/open.h"
 #include "common/progress.h"
 #include "common/report.h"
 #include "common/timing.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,29 +72,6 @@ typedef struct scoring {
     progress bar;
     double seconds;
 } scoring;
-
-/* ---- letters ---- */
-
-/* Capitals and small letters that have a token; those of the nucleic acid code that stand for
-   several bases are N if that is asked for. */
-static int read_letters(scoring *s, const char *path)
-{
-    danaus_tokenizer *tokenizer;
-    int32_t any = -1;
-    if (danaus_tokenizer_load(path, &tokenizer))
-        return library_failure();
-    for (int c = 0; c < 256; c++)
-        s->tokens[c] = -1;
-    danaus_tokenizer_id(tokenizer, "N", &any);
-    for (int c = 'A'; c <= 'Z'; c++) {
-        const char letter[] = { (char)c, '\0' };
-        int32_t id = s->o->ambiguous && strchr("RYSWKMBDHV", c) ? any : -1;
-        danaus_tokenizer_id(tokenizer, letter, &id);
-        s->tokens[c] = s->tokens[tolower(c)] = id;
-    }
-    danaus_tokenizer_destroy(tokenizer);
-    return STATUS_OK;
-}
 
 /* ---- results ---- */
 
@@ -291,7 +268,7 @@ static int run(scoring *s, const char *model, const char *path)
     if (danaus_model_load(s->device, model, &s->model))
         return library_failure();
     status = choose_window(s);
-    status = status ? status : read_letters(s, model);
+    status = status ? status : token_letters(model, s->o->ambiguous, s->tokens);
     status = status ? status : fasta_open(&s->fasta, path, s->tokens);
     status = status ? status : make_batch(s);
     if (status)

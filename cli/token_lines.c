@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/token_lines.h"
 
+#include "cli/fasta.h"
 #include "common/args.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -115,6 +117,80 @@ int token_lines_of(const char *text, const char *model, int64_t most, token_line
     size_t size = strcspn(text, "\n");
     *t = (token_lines){ .text = strndup(text, size) };
     return t->text ? lay(t, size, model, most) : failure("no memory for a text");
+}
+
+int token_letters(const char *model, int ambiguous, int32_t tokens[256])
+{
+    danaus_tokenizer *tokenizer;
+    int32_t any = -1;
+    if (danaus_tokenizer_load(model, &tokenizer))
+        return library_failure();
+    for (int c = 0; c < 256; c++)
+        tokens[c] = -1;
+    danaus_tokenizer_id(tokenizer, "N", &any);
+    for (int c = 'A'; c <= 'Z'; c++) {
+        const char letter[] = { (char)c, '\0' };
+        int32_t id = ambiguous && strchr("RYSWKMBDHV", c) ? any : -1;
+        danaus_tokenizer_id(tokenizer, letter, &id);
+        tokens[c] = tokens[tolower(c)] = id;
+    }
+    danaus_tokenizer_destroy(tokenizer);
+    return STATUS_OK;
+}
+
+/* Room for one more piece of `most` tokens. */
+static int make_room(token_lines *t, int64_t most, size_t *tokens, size_t *pieces)
+{
+    size_t used = t->count ? (size_t)t->offsets[t->count] : 0;
+    if (*tokens - used < (size_t)most || !t->ids) {
+        *tokens = 2 * (used + (size_t)most);
+        int32_t *more = realloc(t->ids, *tokens * sizeof *more);
+        t->ids = more ? more : t->ids;
+        if (!more)
+            return failure("no memory for %zu tokens", *tokens);
+    }
+    if ((size_t)t->count + 2 > *pieces) {
+        *pieces = 2 * *pieces + 64;
+        int64_t *more = realloc(t->offsets, *pieces * sizeof *more);
+        t->offsets = more ? more : t->offsets;
+        if (!more)
+            return failure("no memory for %zu records", *pieces);
+        t->offsets[0] = 0;
+    }
+    return STATUS_OK;
+}
+
+static int read_pieces(fasta *f, int64_t most, token_lines *t)
+{
+    size_t tokens = 0, pieces = 0;
+    int more = make_room(t, most, &tokens, &pieces) ? -1 : fasta_next(f);
+    while (more > 0) {
+        int64_t from = t->offsets[t->count], got;
+        if ((got = fasta_read(f, t->ids + from, most)) < 0)
+            return STATUS_FAILURE;
+        if (got) {
+            t->offsets[++t->count] = from + got;
+            if (make_room(t, most, &tokens, &pieces))
+                return STATUS_FAILURE;
+        } else {
+            more = fasta_next(f);
+        }
+    }
+    return more ? STATUS_FAILURE : STATUS_OK;
+}
+
+int token_lines_fasta(const char *path, const char *model, int64_t most, token_lines *t)
+{
+    fasta f = { 0 };
+    int32_t letters[256];
+    *t = (token_lines){ 0 };
+    int status = token_letters(model, 0, letters);
+    status = status ? status : fasta_open(&f, path, letters);
+    status = status ? status : read_pieces(&f, most, t);
+    fasta_close(&f);
+    if (status)
+        token_lines_free(t);
+    return status;
 }
 
 static int find_padding(const char *model, int32_t *id)

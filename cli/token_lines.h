@@ -19,6 +19,15 @@ int token_lines_read(const char *path, const char *model, int64_t most, token_li
 /* The same of one line that is given. */
 int token_lines_of(const char *text, const char *model, int64_t most, token_lines *t);
 
+/* The tokens that the tokenizer in a model's folder has for capitals and small letters; those of
+   the nucleic acid code that stand for several bases are N if that is asked for. Returns an
+   exit status. */
+int token_letters(const char *model, int ambiguous, int32_t tokens[256]);
+
+/* Reads the records of a FASTA file, each in pieces of at most `most` tokens: no text, only ids. */
+int token_lines_fasta(
+    const char *path, const char *model, int64_t most, token_lines *t);
+
 /* Fills every line up with the tokenizer's [PAD] until it has `length` tokens. */
 int token_lines_pad(token_lines *t, const char *model, int64_t length);
 void token_lines_free(token_lines *t);

@@ -233,6 +233,37 @@ def main(folder):
     facts("embed", model, "--text", folder / "lines", "-o", folder / "e.npy")
     e = np.load(folder / "e.npy")
     check("embeddings", e.shape == (2, WIDTH) and np.isfinite(e).all())
+    check_compression(folder)
+
+
+def check_compression(folder):
+    rng = np.random.default_rng(8)
+    model, new, file = folder / "model", folder / "new", folder / "many.fa"
+    bases = "".join(rng.choice(list("ACGT"), 3000))
+    file.write_text(f">all\n{bases}\n>none\n>one\nA\n")
+    dense = LAYERS * (4 * WIDTH * WIDTH + 2 * WIDTH * INNER)
+    args = ["--params", 0.7, "-o", new]
+    made = facts("compress", model, "--fasta", file, "-w", 20, *args)
+    check("records in pieces", made["lines"] == 151, made["lines"])
+    check("the budget is kept", 0.6 * dense < made["parameters"] <= 0.7 * dense, made)
+    check("embeddings move", 0 < made["change"] < 0.5, made["change"])
+    means = [facts("score", place, file)["records"][0]["mean"] for place in (model, new)]
+    check("bases are as likely", abs(means[1] - means[0]) < 0.3, means)
+    info = facts("model", new)
+    check("weights of the new", info["linear_parameters"] == made["parameters"], info)
+    facts("compress", model, "--text", folder / "lines", "--layers", "mlp", *args)
+    check("what chains are", "a chain, left as it was" in danaus(
+        "compress", new, "--layers", "in_proj|fc1", "--params", 0.9, "-o", folder / "third"
+    ).stdout)  # fmt: skip
+    (folder / "bad.fa").write_text(">x\nACR\n")
+    refuses("no letter of its own", 1, 'line 2: "R"', "compress", model, "--fasta",
+            folder / "bad.fa", *args)  # fmt: skip
+    (folder / "bad.fa").write_text("")
+    refuses("an empty file", 1, "nothing to read", "compress", model, "--fasta",
+            folder / "bad.fa", *args)  # fmt: skip
+    refuses("no file", 1, "cannot read", "compress", model, "--fasta", folder / "n", *args)
+    refuses("images", 1, "no images", "compress", model, "--images", file, *args)
+    refuses("no layer", 1, "matches", "compress", model, "--layers", "nothing", *args)
 
 
 with tempfile.TemporaryDirectory() as place:

@@ -231,6 +231,20 @@ def check_m2(folder):
     check("padding is behind the text", np.abs(padded - np.load(e)[0]).max() > 1e-3)
     facts("embed", model, "--text", folder / "short", "-o", e)
     check("padding counts", np.abs(padded - np.load(e)[0]).max() > 1e-3)
+    (folder / "m2text").write_text("".join(
+        " ".join(M2_WORDS[(3 * i + j * j) % 16] for j in range(1 + i % 10)) + "\n"
+        for i in range(90)))  # fmt: skip
+    made = facts("compress", model, "--text", folder / "m2text", "--params", 0.8, "-o",
+                 folder / "m2new")
+    stay = 2 * (4 * 8 * 2 + 4 * 2 * 4)
+    kept = [x["parameters"] for x in made["layers"] if "mlp" in x["name"]]
+    check("what is no dense matrix stays", kept == 2 * [64, 32], made)
+    check("the budget is kept", made["parameters"] - stay <= 0.8 * 2 * 4 * 64, made)
+    facts("embed", folder / "m2new", "--text", line, "-o", e)
+    near = np.corrcoef(np.load(e)[0], POOLED)[0, 1]
+    check("its numbers are near", near > 0.8, near)
+    said = danaus("compress", model, "--params", 0.8, "-o", folder / "m2new").stdout
+    check("why it stays", said.count("block-diagonal, left as it was") == 4, said)
     refuses("too much padding", 1, "at most", "embed", model, "--text", line, "-o", e,
             "--pad", 13)
 

@@ -125,7 +125,30 @@ def scores(w, image):
     return linear(norm(h, "layernorm")[:1], "classifier")[0]
 
 
-# ---- the command ----
+# ---- the commands ----
+
+
+def check_compression(folder, model, file, y):
+    new, z = folder / "new", folder / "z.npy"
+    dense = LAYERS * (4 * WIDTH * WIDTH + 2 * WIDTH * INNER)
+    args = ["--params", 0.6, "-o", new, "--json"]
+    for images in [["--images", file], []]:
+        done = danaus("compress", model, *images, *args)
+        check("a model is compressed", done.returncode == 0 and not done.stderr, done.stderr)
+        made = json.loads(done.stdout)
+        check("the budget is kept", 0.5 * dense < made["parameters"] <= 0.6 * dense, made)
+        check("what is measured", (made["change"] is None) == (not images), made)
+        danaus("classify", new, file, "-o", z)
+        near = np.corrcoef(y.ravel(), np.load(z).ravel())[0, 1]
+        check("scores are near", near > 0.7, near)
+    done = danaus("compress", model, "--images", file, *args[:-1])
+    check("a line for each layer", done.stdout.count("dense ") == 3 * LAYERS, done.stdout)
+    check("and what it was made by", "by 130 images" in done.stdout, done.stdout)
+    refuses("text", 1, "no tokens", "compress", model, "--text", file, *args)
+    refuses("no such file", 1, "x2", "compress", model, "--images", folder / "x2", *args)
+    refuses("text and images", 2, "one of", "compress", model, "--text", file, "--images",
+            file, *args)  # fmt: skip
+    refuses("no share", 2, "needed", "compress", model, "--images", file, "-o", new)
 
 
 def main(folder):
@@ -151,6 +174,7 @@ def main(folder):
     check("labels are the model's", labels == {
         i: f"kind {i}" if i < CLASSES - 1 else None for i in range(CLASSES)
     })  # fmt: skip
+    check_compression(folder, model, file, y)
     np.save(file, x[7].astype("f8"))
     done = danaus("classify", model, file, "--top", 2)
     best = wanted[7].argmax()

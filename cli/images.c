@@ -1,0 +1,61 @@
+/* Images of a file, as a model takes them. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/images.h"
+
+#include "common/open.h"
+#include "common/report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static int check_shape(
+    image_file *i, const danaus_tensor *x, const danaus_model_info *info)
+{
+    char shape[200];
+    int one = x->ndim == 3;
+    const int64_t *size = x->shape + !one;
+    int64_t side = info->image_size;
+    i->count = one ? 1 : x->shape[0];
+    if ((one || x->ndim == 4) && size[0] == info->image_channels && size[1] == side &&
+        size[2] == side && !is_complex(x->dtype))
+        return STATUS_OK;
+    format_shape(x, shape, sizeof shape);
+    return failure(
+        "images are %s %s, not real images x %" PRId64 " x %" PRId64 " x %" PRId64,
+        danaus_dtype_name(x->dtype), shape, info->image_channels, side, side);
+}
+
+int images_read(image_file *i, const char *path, const danaus_model_info *info)
+{
+    danaus_tensor x;
+    int status = open_tensor(path, NULL, &i->file, &x);
+    status = status ? status : check_shape(i, &x, info);
+    if (status)
+        return status;
+    i->pixels = tensor_as(&x, DANAUS_F32, &i->owned);
+    return i->pixels || !i->count
+               ? STATUS_OK
+               : failure("no memory for %" PRId64 " images", i->count);
+}
+
+void images_free(image_file *i)
+{
+    free(i->owned);
+    danaus_file_close(i->file);
+}
+
+float *images_embed(
+    const image_file *i, int64_t count, danaus_model *model, danaus_device *device)
+{
+    danaus_model_info info;
+    danaus_model_describe(model, &info);
+    float *y = calloc((size_t)(count * info.embedding) + 1, sizeof *y);
+    if (!y) {
+        failure("no memory for %" PRId64 " embeddings", count);
+    } else if (danaus_model_embed_images(model, device, count, i->pixels, y)) {
+        library_failure();
+        free(y);
+        y = NULL;
+    }
+    return y;
+}
