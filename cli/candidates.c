@@ -17,6 +17,7 @@ static const char *kind_name(danaus_candidates kind)
     case DANAUS_TRY_MONARCH: return "monarch";
     case DANAUS_TRY_FITTED: return "expected";
     case DANAUS_TRY_SUM: return "sum";
+    case DANAUS_TRY_SUMS: return "sums";
     }
     return "unknown";
 }

@@ -144,6 +144,40 @@ DANAUS_API danaus_status danaus_factorize(
     const danaus_factorize_desc *desc, danaus_chain **chain,
     danaus_factorize_result *result);
 
+/* ---- sums of chains ---- */
+
+#define DANAUS_MAX_TERMS 16
+
+/* All-zero is the default of every field. */
+typedef struct danaus_sum_desc {
+    int rounds;      /* of fits of every term after the first; 0: 20; -1: none */
+    int lower_bound; /* nonzero: spend decompositions on one, where theory has one */
+    const danaus_factorize_desc
+        *fit; /* inputs, bias, ...; NULL: ||W - K_1 - K_2 - ..|| */
+    uint32_t reserved[8];
+} danaus_sum_desc;
+
+/* Factorises dense[M][N] into a sum of `terms` chains of its type, W ~ K_1 + K_2 + ..:
+   term k has the next counts[k] of `patterns`, and chains[k] becomes its chain. The first
+   round is greedy, each term fitted (as danaus_factorize() does) to what those before it
+   leave; in each round after it every term is fitted to what all others leave, starting
+   from what it is, and kept if the error falls: it never rises. Rounds end early where one
+   gains less than a thousandth. Terms of two factors that differ in nothing but their block
+   ranks are fitted as the one chain that is their sum, at once, and split; calibrated, the
+   first term's chain has the bias.
+
+   steps (or NULL) gets a result for each term, after the first round: its error is that of
+   the terms so far, its bounds those of its own fit, all relative to ||W|| (calibrated,
+   ||Y||); terms that were fitted as one share theirs. In `result` (or NULL) error <=
+   upper_bound, which is the last step's; lower_bound holds for every sum of such terms,
+   and is -1 where none is known (docs/ks.md, section 6). Calibrated, the error is found
+   from sums over samples, and never said to be below 3e-6.
+   The same bits for any number of threads. Errors as of danaus_factorize(). */
+DANAUS_API danaus_status danaus_factorize_sum(
+    const void *dense, danaus_dtype dtype, const danaus_pattern *patterns,
+    const int *counts, int terms, const danaus_sum_desc *desc, danaus_chain **chains,
+    danaus_factorize_result *result, danaus_factorize_result *steps);
+
 /* ---- the best of many chains ---- */
 
 typedef enum danaus_candidates { /* bits */
@@ -159,8 +193,13 @@ typedef enum danaus_candidates { /* bits */
                                  DANAUS_TRY_FITTED =
                                      32, /* the chain of danaus_patterns_fit() */
                                  DANAUS_TRY_SUM =
-                                     64 /* low rank and blocks on the diagonal, or low rank and
+                                     64, /* low rank and blocks on the diagonal, or low rank and
                                      Monarch, as a sum of two chains */
+                                 DANAUS_TRY_SUMS =
+                                     128 /* for danaus_compress_sum(): Monarch and its transpose's
+                                     patterns, Monarch of two sizes, two of the chain of
+                                     danaus_patterns_fit(), also with low rank; and
+                                     Monarch of more sizes alone */
 } danaus_candidates;
 
 /* All-zero is the default of every field but `parameters`. */
@@ -173,6 +212,7 @@ typedef struct danaus_compress_desc {
 } danaus_compress_desc;
 
 #define DANAUS_CANDIDATE_FACTORS 8
+#define DANAUS_CANDIDATE_TERMS   3
 
 /* What became of a candidate. */
 typedef struct danaus_candidate {
@@ -184,8 +224,10 @@ typedef struct danaus_candidate {
     int64_t parameters; /* as they are counted for the budget */
     double error;       /* as in danaus_factorize_result */
     double seconds;
-    int taken; /* nonzero for the one that was returned */
-    uint32_t reserved[11];
+    int taken;                          /* nonzero for the one that was returned */
+    int terms;                          /* chains of a sum, else 1; */
+    int counts[DANAUS_CANDIDATE_TERMS]; /* so many of the patterns are each one's */
+    uint32_t reserved[7];
 } danaus_candidate;
 
 /* Fits candidates of a matrix dense[rows][cols] (as danaus_factorize() does) within a
@@ -199,6 +241,15 @@ typedef struct danaus_candidate {
 DANAUS_API danaus_status danaus_compress(
     const void *dense, danaus_dtype dtype, int64_t rows, int64_t cols,
     const danaus_compress_desc *desc, danaus_chain *chains[2],
+    danaus_factorize_result *result, danaus_candidate *report, int capacity,
+    int *count);
+
+/* As danaus_compress(), but tries sums of up to `most` chains, 1 to DANAUS_CANDIDATE_TERMS;
+   desc->candidates 0 is all kinds. The best has *terms chains, whose sum is near W, in
+   chains[0 .. *terms); the first one has the bias. The other places stay as they are. */
+DANAUS_API danaus_status danaus_compress_sum(
+    const void *dense, danaus_dtype dtype, int64_t rows, int64_t cols,
+    const danaus_compress_desc *desc, danaus_chain **chains, int most, int *terms,
     danaus_factorize_result *result, danaus_candidate *report, int capacity,
     int *count);
 

@@ -22,6 +22,7 @@ from danaus.permute import Permutations, find_permutations
 from danaus.plan import Gradients, Plan, Weights
 from danaus.short import ShortGradients, short_conv, short_conv_gradient
 from danaus.stream import Stream
+from danaus.sums import Step, SumFactorization, compress_sum, factorize_sum
 from danaus.tokenizer import Tokenizer
 
 __version__ = version()
@@ -38,6 +39,7 @@ __all__ = [
     "Device", "DeviceInfo", "default_device", "list_devices",
     "Candidate", "Compression", "compress",
     "Calibration", "Factorization", "factorize", "factorize_many", "load_chains",
+    "SumFactorization", "Step", "factorize_sum", "compress_sum",
     "Permutations", "find_permutations",
     "Gradients", "Plan", "Weights",
     "Filling", "Model", "ModelCost", "ModelInfo", "ModelLayer",

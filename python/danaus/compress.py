@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 from danaus._arrays import INT64, choose, element_code, pointer, whole
 from danaus._library import Progress, check, ffi, lib, listening
 from danaus.chain import Chain
-from danaus.factorize import Factorization, factorize, facts_of, fit_desc, matrix_of
+from danaus.factorize import Factorization, facts_of, fit_options, matrix_of
 from danaus.patterns import Pattern, share_of
 
 CANDIDATES = {
@@ -23,9 +22,10 @@ CANDIDATES = {
     "monarch": lib.DANAUS_TRY_MONARCH,
     "fitted": lib.DANAUS_TRY_FITTED,
     "sum": lib.DANAUS_TRY_SUM,
+    "sums": lib.DANAUS_TRY_SUMS,
 }
 _NAMES = {code: name for name, code in CANDIDATES.items()}
-_MOST = 64  # candidates that are reported
+MOST = 64  # candidates that are reported
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Candidate:
     passes: int  # over its factors; the best get more
     taken: bool
     first: int  # of the patterns these are the first chain's: all but for sums
+    counts: tuple[int, ...]  # of the patterns these are each chain's
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,13 @@ class Compression(Factorization):
     second: Chain | None = None  # where a sum is best: W is near chain + second
 
 
-def _candidate(struct: Any) -> Candidate:
+def candidate_of(struct: Any) -> Candidate:
     rows = struct.patterns[0 : struct.count]
     patterns = tuple(Pattern(p.a, p.b, p.c, p.d) for p in rows)
     facts = struct.parameters, struct.error, struct.seconds, struct.passes
     kind, taken = _NAMES[struct.kind], bool(struct.taken)
-    return Candidate(kind, patterns, *facts, taken, struct.first)
+    counts = tuple(n for n in struct.counts if n)
+    return Candidate(kind, patterns, *facts, taken, struct.first, counts)
 
 
 def compress(
@@ -84,22 +86,19 @@ def compress(
     """
     dense = matrix_of(dense, "the matrix")
     keep: list[Any] = []
-    known = inspect.signature(factorize).parameters.values()
-    defaults = {p.name: p.default for p in known if p.kind is p.KEYWORD_ONLY}
-    del defaults["progress"]
-    fit = fit_desc(dense, keep, **{**defaults, **options})
+    fit = fit_options(dense, keep, options)
     desc = ffi.new("danaus_compress_desc *")
     desc.parameters = whole(share_of(parameters, *dense.shape), "parameters", 0, INT64)
     desc.reduced, desc.fit = bool(reduced), fit
     for name in candidates:
         desc.candidates |= choose(name, CANDIDATES, "a candidate")
     places, result = ffi.new("danaus_chain *[2]"), ffi.new("danaus_factorize_result *")
-    report, count = ffi.new("danaus_candidate[]", _MOST), ffi.new("int *")
+    report, count = ffi.new("danaus_candidate[]", MOST), ffi.new("int *")
     with listening(progress, "compress") as (fit.progress, fit.user):
         matrix = pointer(dense), element_code(dense.dtype), *dense.shape
-        results = places, result, report, _MOST, count
+        results = places, result, report, MOST, count
         check(lib.danaus_compress(*matrix, desc, *results))
         chain = Chain._adopt(places)
         second = Chain._adopt(places + 1) if places[1] else None
-    tried = tuple(_candidate(c) for c in report[0 : min(count[0], _MOST)])
+    tried = tuple(candidate_of(c) for c in report[0 : min(count[0], MOST)])
     return Compression(chain, *facts_of(result), tried, second)

@@ -5,6 +5,7 @@ Source: Zheng, Riccietti, Gribonval (arXiv 2110.01230); Le et al. (arXiv 2411.04
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,7 +191,7 @@ def factorize(
     dense = matrix_of(dense, "the matrix")
     code = element_code(dense.dtype)
     array, count = pattern_array(patterns)
-    _check_shape(dense.shape, array, count)
+    check_shape(dense.shape, array, count)
     keep: list[Any] = []
     desc = fit_desc(
         dense,
@@ -249,6 +250,14 @@ def fit_desc(
     return desc
 
 
+def fit_options(dense: np.ndarray, keep: list, options: dict[str, Any]) -> Any:
+    """As `fit_desc`, with the defaults of `factorize`."""
+    known = inspect.signature(factorize).parameters.values()
+    defaults = {p.name: p.default for p in known if p.kind is p.KEYWORD_ONLY}
+    del defaults["progress"]
+    return fit_desc(dense, keep, **{**defaults, **options})
+
+
 def facts_of(result: Any) -> tuple:
     """A danaus_factorize_result as the fields of a Factorization after the chain."""
     bound = result.lower_bound if result.lower_bound >= 0 else None
@@ -256,7 +265,7 @@ def facts_of(result: Any) -> tuple:
     return *errors, result.dense_error, result.seconds, result.parameters
 
 
-def _check_shape(shape: tuple[int, int], array: object, count: int) -> None:
+def check_shape(shape: tuple[int, int], array: object, count: int) -> None:
     """Raises ValueError unless the matrix has the shape of these patterns."""
     check(lib.danaus_patterns_check(array, count))
     rows = array[0].a * array[0].b * array[0].d

@@ -45,6 +45,17 @@ danaus_status dn_calibration_measure(
 danaus_status dn_calibration_bias(
     thread_pool *pool, const ks_calibration *c, const ks_factors *f, double *bias);
 
+/* Sums over samples for several fits, and the arrays that they own. All zero is empty. */
+typedef struct ks_sample_sums {
+    danaus_calibration sums;
+    void *owned[4];
+} ks_sample_sums;
+
+/* Samples of fit, if there are some, become sums, so that each fit's work is small. */
+danaus_status dn_sample_sums(
+    const ks_dense *w, danaus_factorize_desc *fit, ks_sample_sums *s);
+void dn_sample_sums_free(ks_sample_sums *s);
+
 /* ---- for calibration.c, samples.c and weighted.c ---- */
 
 /* An array of rows x cols, not initialised; NULL if there is no memory. */

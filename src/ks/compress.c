@@ -23,17 +23,18 @@
 
 #define SLACK 1.1
 
-enum { FINALISTS = 2, MOST = 32, PASSES = 4 };
+enum { FINALISTS = 2, MOST = 64, PASSES = 4 };
 
 typedef struct compression {
     const danaus_compress_desc *desc;
+    uint32_t kinds; /* that are tried */
+    int terms;      /* of a sum, at most */
     ks_dense w;
     danaus_factorize_desc fit; /* with sums instead of samples */
-    danaus_calibration sums;
-    void *owned[4]; /* arrays of sums that were made here */
+    ks_sample_sums sums;
     danaus_candidate candidate[MOST];
     int count, best, done, steps; /* fits that were made, and that may be */
-    danaus_chain *chain[2];       /* of the best; the second of sums only */
+    danaus_chain *chain[DANAUS_CANDIDATE_TERMS]; /* of the best; more for sums only */
     danaus_factorize_result result;
 } compression;
 
@@ -51,36 +52,38 @@ static int64_t cost_of(const compression *c, const danaus_pattern *p, int count)
 
 static int wanted(const compression *c, danaus_candidates kind)
 {
-    uint32_t kinds = c->desc->candidates ? c->desc->candidates : DANAUS_TRY_SUM - 1;
-    return (kinds & kind) != 0;
+    return (c->kinds & kind) != 0;
 }
 
-/* A candidate of `first` patterns, and for sums those of the second chain. */
+/* A candidate of one chain or a sum, counts[n] patterns each. */
 static void add_sum(
-    compression *c, danaus_candidates kind, const danaus_pattern *p, int first,
-    int count)
+    compression *c, danaus_candidates kind, const danaus_pattern *p, const int *counts,
+    int terms)
 {
-    if (!wanted(c, kind) || c->count == MOST || count > DANAUS_CANDIDATE_FACTORS)
+    danaus_candidate made = { .kind = kind, .first = counts[0] };
+    if (!wanted(c, kind) || c->count == MOST || terms > c->terms)
         return;
-    int64_t cost = cost_of(c, p, first);
-    cost += first < count ? cost_of(c, p + first, count - first) : 0;
-    if (cost > c->desc->parameters)
+    for (int n = 0; n < terms; n++) {
+        if (made.count + counts[n] > DANAUS_CANDIDATE_FACTORS)
+            return;
+        made.parameters += cost_of(c, p + made.count, counts[n]);
+        made.counts[n] = counts[n];
+        made.count += counts[n];
+    }
+    memcpy(made.patterns, p, (size_t)made.count * sizeof *p);
+    if (made.parameters > c->desc->parameters)
         return;
     for (int n = 0; n < c->count; n++)
-        if (c->candidate[n].count == count && c->candidate[n].first == first &&
-            !memcmp(c->candidate[n].patterns, p, (size_t)count * sizeof *p))
+        if (!memcmp(c->candidate[n].counts, made.counts, sizeof made.counts) &&
+            !memcmp(c->candidate[n].patterns, p, (size_t)made.count * sizeof *p))
             return;
-    danaus_candidate *to = &c->candidate[c->count++];
-    *to = (danaus_candidate){
-        .kind = kind, .count = count, .first = first, .parameters = cost
-    };
-    memcpy(to->patterns, p, (size_t)count * sizeof *p);
+    c->candidate[c->count++] = made;
 }
 
 static void add(
     compression *c, danaus_candidates kind, const danaus_pattern *p, int count)
 {
-    add_sum(c, kind, p, count, count);
+    add_sum(c, kind, p, &count, 1);
 }
 
 /* (1, M/q, p r, q) (p, q r, N/p, 1) with the largest r that a budget allows; 0 if there is
@@ -109,20 +112,74 @@ static void add_groups(compression *c, danaus_candidates kind, int64_t p, int64_
         add(c, kind, made, 2);
 }
 
+/* The groups of the transposed matrix, transposed: rows side by side, columns mod p. */
+static int largest_turned(
+    const compression *c, int64_t p, int64_t q, int64_t budget, danaus_pattern made[2])
+{
+    compression turned = *c;
+    danaus_pattern of[2];
+    turned.w.rows = c->w.cols;
+    turned.w.cols = c->w.rows;
+    int found = largest_groups(&turned, q, p, budget, of);
+    dn_patterns_transpose(of, 2, made);
+    return found;
+}
+
 /* Low rank with what is left of the budget, and k blocks on the diagonal, or a Monarch
    matrix of half the budget. */
-static void add_sums(compression *c, int64_t k)
+static void add_low_rank_sums(compression *c, int64_t k)
 {
+    static const int blocks[] = { 2, 1 }, monarch[] = { 2, 2 };
     int64_t m = c->w.rows, n = c->w.cols, budget = c->desc->parameters;
     danaus_pattern made[4], *second = made + 2;
     if (m % k == 0 && n % k == 0) {
         made[2] = (danaus_pattern){ k, m / k, n / k, 1 };
         if (largest_groups(c, 1, 1, budget - cost_of(c, second, 1), made))
-            add_sum(c, DANAUS_TRY_SUM, made, 2, 3);
+            add_sum(c, DANAUS_TRY_SUM, made, blocks, 2);
     }
     if (largest_groups(c, k, k, budget / 2, second) &&
         largest_groups(c, 1, 1, budget - cost_of(c, second, 2), made))
-        add_sum(c, DANAUS_TRY_SUM, made, 2, 4);
+        add_sum(c, DANAUS_TRY_SUM, made, monarch, 2);
+}
+
+/* Monarch of k groups, with twice as many, with its transpose's patterns, and with low rank
+   besides, in equal parts; what is left goes to the last. */
+static void add_monarch_sums(compression *c, int64_t k)
+{
+    static const int twos[] = { 2, 2, 2 };
+    int64_t budget = c->desc->parameters;
+    danaus_pattern made[6], *second = made + 2, *third = made + 4;
+    if (wanted(c, DANAUS_TRY_SUMS))
+        add_groups(c, DANAUS_TRY_MONARCH, k, k);
+    if (!largest_groups(c, k, k, budget / 2, made))
+        return;
+    int64_t rest = budget - cost_of(c, made, 2);
+    if (largest_groups(c, 2 * k, 2 * k, rest, second))
+        add_sum(c, DANAUS_TRY_SUMS, made, twos, 2);
+    if (largest_turned(c, k, k, rest, second))
+        add_sum(c, DANAUS_TRY_SUMS, made, twos, 2);
+    if (largest_groups(c, k, k, budget / 3, made) &&
+        largest_turned(c, k, k, budget / 3, second) &&
+        largest_groups(
+            c, 1, 1, budget - cost_of(c, made, 2) - cost_of(c, second, 2), third))
+        add_sum(c, DANAUS_TRY_SUMS, made, twos, 3);
+}
+
+/* The chain that is expected to be best for a share of the budget, `terms` times. */
+static void add_fitted(compression *c, danaus_candidates kind, int terms)
+{
+    danaus_pattern made[DANAUS_CANDIDATE_TERMS * DANAUS_MAX_FACTORS];
+    int counts[DANAUS_CANDIDATE_TERMS], count;
+    if (danaus_patterns_fit(
+            c->w.rows, c->w.cols, c->desc->parameters / terms, made, DANAUS_MAX_FACTORS,
+            &count) != DANAUS_OK)
+        return;
+    for (int n = 0; n < terms; n++) {
+        memmove(made + n * count, made, (size_t)count * sizeof *made);
+        counts[n] = count;
+    }
+    if (terms == 1 || count > 2)
+        add_sum(c, kind, made, counts, terms);
 }
 
 static void add_all(compression *c)
@@ -140,59 +197,13 @@ static void add_all(compression *c)
         add_groups(c, DANAUS_TRY_ROW_GROUPS, 1, groups[x]);
     for (size_t x = 0; x < sizeof both / sizeof *both; x++)
         add_groups(c, DANAUS_TRY_MONARCH, both[x].p, both[x].q);
-    danaus_pattern fitted[DANAUS_MAX_FACTORS];
-    int count;
-    if (danaus_patterns_fit(
-            c->w.rows, c->w.cols, c->desc->parameters, fitted, DANAUS_MAX_FACTORS,
-            &count) == DANAUS_OK)
-        add(c, DANAUS_TRY_FITTED, fitted, count);
+    add_fitted(c, DANAUS_TRY_FITTED, 1);
     for (int64_t k = 4; k <= 16; k *= 2)
-        add_sums(c, k);
-}
-
-/* ---- sums ---- */
-
-static void *zeros(compression *c, int n, int64_t rows, int64_t cols)
-{
-    size_t size = dn_is_complex(c->w.dtype) ? 16 : 8;
-    return c->owned[n] = dn_calloc((size_t)(rows * cols), size);
-}
-
-/* Samples become sums, so that each fit's work is small; without samples inputs are
-   taken to be independent. */
-static danaus_status find_sums(compression *c)
-{
-    danaus_factorize_desc *fit = &c->fit;
-    int64_t m = c->w.rows, n = c->w.cols;
-    if (fit->calibration)
-        return DANAUS_OK;
-    c->sums.gram = zeros(c, 0, n, n);
-    int made = c->sums.gram != NULL;
-    if (fit->targets)
-        made &= (c->sums.cross = zeros(c, 1, m, n)) != NULL;
-    if (fit->bias)
-        made &= (c->sums.input_sum = zeros(c, 2, 1, n)) != NULL;
-    if (fit->bias && fit->targets)
-        made &= (c->sums.target_sum = zeros(c, 3, 1, m)) != NULL;
-    if (!made)
-        return dn_fail(DANAUS_ERR_MEMORY, "no memory for sums over samples");
-    if (fit->inputs) {
-        thread_pool *pool;
-        TRY(dn_pool_create(fit->threads ? fit->threads : dn_thread_count(), &pool));
-        danaus_status status = dn_calibration_sum(
-            pool, &c->sums, c->w.dtype, m, n, fit->samples, fit->inputs, fit->targets);
-        dn_pool_destroy(pool);
-        TRY(status);
-    } else {
-        c->sums.samples = 1;
-        for (int64_t k = 0; k < n; k++)
-            ((double *)
-                 c->sums.gram)[k * (n + 1) * (dn_is_complex(c->w.dtype) ? 2 : 1)] = 1;
-    }
-    fit->inputs = fit->targets = NULL;
-    fit->samples = 0;
-    fit->calibration = &c->sums;
-    return DANAUS_OK;
+        add_low_rank_sums(c, k);
+    for (int64_t k = 4; k <= 32; k *= 2)
+        add_monarch_sums(c, k);
+    for (int terms = 2; terms <= DANAUS_CANDIDATE_TERMS; terms++)
+        add_fitted(c, DANAUS_TRY_SUMS, terms);
 }
 
 /* ---- fits ---- */
@@ -204,10 +215,36 @@ static int forward_progress(void *user, double done)
     return fit->progress(fit->user, (c->done + done) / c->steps);
 }
 
-static void forget(danaus_chain *chains[2])
+static void forget(danaus_chain **chains)
 {
-    danaus_chain_destroy(chains[0]);
-    danaus_chain_destroy(chains[1]);
+    for (int n = 0; n < DANAUS_CANDIDATE_TERMS; n++)
+        danaus_chain_destroy(chains[n]);
+}
+
+static int terms_of(const danaus_candidate *of)
+{
+    int terms = 0;
+    while (terms < DANAUS_CANDIDATE_TERMS && of->counts[terms])
+        terms++;
+    return terms;
+}
+
+/* A candidate of several chains. */
+static danaus_status fit_sum(
+    compression *c, const danaus_candidate *of, const danaus_factorize_desc *given,
+    danaus_chain **chains, danaus_factorize_result *result)
+{
+    danaus_factorize_result steps[DANAUS_CANDIDATE_TERMS];
+    danaus_factorize_desc fit = *given;
+    ks_terms terms = { .count = terms_of(of) };
+    const danaus_pattern *p = of->patterns;
+    for (int n = 0; n < terms.count; n++) {
+        terms.patterns[n] = p;
+        terms.count_of[n] = of->counts[n];
+        p += of->counts[n];
+    }
+    fit.refine = fit.calibration ? 1 : 0;
+    return dn_sum_fit(&c->w, &terms, of->passes, &fit, chains, result, steps);
 }
 
 /* Fits candidate n, and keeps its chain if none was better. */
@@ -216,18 +253,13 @@ static danaus_status try_candidate(compression *c, int n, int passes)
     danaus_candidate *of = &c->candidate[n];
     danaus_factorize_desc fit = c->fit;
     danaus_factorize_result result;
-    danaus_chain *chains[2] = { NULL, NULL };
+    danaus_chain *chains[DANAUS_CANDIDATE_TERMS] = { NULL };
     fit.refine = of->passes = passes;
-    if (of->first == of->count) {
+    if (of->first == of->count)
         TRY(danaus_factorize(
             c->w.data, c->w.dtype, of->patterns, of->count, &fit, &chains[0], &result));
-    } else {
-        fit.refine = 1;
-        fit.progress = NULL;
-        TRY(dn_sum_fit(
-            &c->w, of->patterns, of->first, of->count, passes + 1, &fit, chains,
-            &result));
-    }
+    else
+        TRY(fit_sum(c, of, &fit, chains, &result));
     of->error = result.error;
     of->seconds += result.seconds;
     c->done++;
@@ -236,8 +268,7 @@ static danaus_status try_candidate(compression *c, int n, int passes)
         return DANAUS_OK;
     }
     forget(c->chain);
-    c->chain[0] = chains[0];
-    c->chain[1] = chains[1];
+    memcpy(c->chain, chains, sizeof chains);
     c->result = result;
     c->best = n;
     return DANAUS_OK;
@@ -274,7 +305,7 @@ static danaus_status choose(compression *c)
             TRY(try_candidate(c, n, passes));
     }
     c->candidate[c->best].taken = 1;
-    for (int n = 0; n < 2 && c->desc->reduced && c->chain[n]; n++)
+    for (int n = 0; n < terms_of(&c->candidate[c->best]) && c->desc->reduced; n++)
         TRY(danaus_chain_reduce(c->chain[n]));
     return DANAUS_OK;
 }
@@ -283,14 +314,13 @@ static danaus_status choose(compression *c)
 
 static danaus_status check(
     const void *dense, danaus_dtype dtype, int64_t rows, int64_t cols,
-    const danaus_compress_desc *desc, danaus_chain *chains[2], danaus_candidate *report,
-    int capacity)
+    const danaus_compress_desc *desc, danaus_chain **chains, uint32_t kinds,
+    const danaus_candidate *report, int capacity)
 {
     danaus_pattern all = { 1, rows, cols, 1 };
     if (!dense || !desc || !chains)
         return dn_fail(
-            DANAUS_ERR_ARGUMENT,
-            "a matrix, a budget and places for two chains are needed");
+            DANAUS_ERR_ARGUMENT, "a matrix, a budget and places for chains are needed");
     TRY(dn_check_reserved(desc->reserved, sizeof desc->reserved));
     TRY(danaus_patterns_check(&all, 1));
     if (rows > INT_MAX || cols > INT_MAX)
@@ -298,7 +328,7 @@ static danaus_status check(
             DANAUS_ERR_UNSUPPORTED,
             "a matrix of %" PRId64 " x %" PRId64 " is too large for LAPACK", rows,
             cols);
-    if (desc->candidates & ~(uint32_t)(2 * DANAUS_TRY_SUM - 1))
+    if (desc->candidates & ~kinds)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "%#x has bits that are no candidates",
             (unsigned)desc->candidates);
@@ -318,9 +348,35 @@ static danaus_status check(
 
 static void compression_free(compression *c)
 {
-    for (int n = 0; n < 4; n++)
-        dn_free(c->owned[n]);
+    dn_sample_sums_free(&c->sums);
     forget(c->chain);
+}
+
+/* Finds the best of the compression's kinds, and delivers its chains, *terms of them. */
+static danaus_status compress(
+    compression *c, danaus_chain **chains, int *terms, danaus_factorize_result *result,
+    danaus_candidate *report, int capacity, int *count)
+{
+    double start = dn_seconds();
+    if (c->desc->fit)
+        c->fit = *c->desc->fit;
+    if (c->fit.progress) {
+        c->fit.progress = forward_progress;
+        c->fit.user = c;
+    }
+    TRY(dn_sample_sums(&c->w, &c->fit, &c->sums));
+    TRY(choose(c));
+    *terms = terms_of(&c->candidate[c->best]);
+    memcpy(chains, c->chain, (size_t)*terms * sizeof *chains);
+    memset(c->chain, 0, sizeof c->chain);
+    c->result.seconds = dn_seconds() - start;
+    if (result)
+        *result = c->result;
+    for (int n = 0; report && n < MIN(c->count, capacity); n++)
+        report[n] = c->candidate[n];
+    if (count)
+        *count = c->count;
+    return DANAUS_OK;
 }
 
 danaus_status danaus_compress(
@@ -328,31 +384,40 @@ danaus_status danaus_compress(
     const danaus_compress_desc *desc, danaus_chain *chains[2],
     danaus_factorize_result *result, danaus_candidate *report, int capacity, int *count)
 {
-    double start = dn_seconds();
-    TRY(check(dense, dtype, rows, cols, desc, chains, report, capacity));
-    compression c = { .desc = desc, .w = { dense, dtype, rows, cols } };
-    if (desc->fit)
-        c.fit = *desc->fit;
-    if (c.fit.progress) {
-        c.fit.progress = forward_progress;
-        c.fit.user = &c;
-    }
-    danaus_status status = find_sums(&c);
-    if (status == DANAUS_OK)
-        status = choose(&c);
-    if (status == DANAUS_OK) {
-        for (int n = 0; n < 2; n++) {
-            chains[n] = c.chain[n];
-            c.chain[n] = NULL;
-        }
-        c.result.seconds = dn_seconds() - start;
-        if (result)
-            *result = c.result;
-        for (int n = 0; report && n < MIN(c.count, capacity); n++)
-            report[n] = c.candidate[n];
-        if (count)
-            *count = c.count;
-    }
+    const uint32_t kinds = DANAUS_TRY_SUMS - 1, usual = DANAUS_TRY_SUM - 1;
+    int terms;
+    TRY(check(dense, dtype, rows, cols, desc, chains, kinds, report, capacity));
+    compression c = { .desc = desc,
+                      .kinds = desc->candidates ? desc->candidates : usual,
+                      .terms = 2,
+                      .w = { dense, dtype, rows, cols } };
+    danaus_status status =
+        compress(&c, chains, &terms, result, report, capacity, count);
+    if (status == DANAUS_OK && terms == 1)
+        chains[1] = NULL;
+    compression_free(&c);
+    return status;
+}
+
+danaus_status danaus_compress_sum(
+    const void *dense, danaus_dtype dtype, int64_t rows, int64_t cols,
+    const danaus_compress_desc *desc, danaus_chain **chains, int most, int *terms,
+    danaus_factorize_result *result, danaus_candidate *report, int capacity, int *count)
+{
+    const uint32_t kinds = 2 * DANAUS_TRY_SUMS - 1;
+    if (!terms)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a place for the number of chains is needed");
+    if (most < 1 || most > DANAUS_CANDIDATE_TERMS)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "sums of %d chains are not tried, 1 to %d are", most,
+            DANAUS_CANDIDATE_TERMS);
+    TRY(check(dense, dtype, rows, cols, desc, chains, kinds, report, capacity));
+    compression c = { .desc = desc,
+                      .kinds = desc->candidates ? desc->candidates : kinds,
+                      .terms = most,
+                      .w = { dense, dtype, rows, cols } };
+    danaus_status status = compress(&c, chains, terms, result, report, capacity, count);
     compression_free(&c);
     return status;
 }

@@ -4,7 +4,7 @@
    hierarchical run, refinement, the true error, expansion, balancing, and the chain
    in the type of W. The mathematics is in docs/ks.md, sections 3 to 6. */
 // SPDX-License-Identifier: Apache-2.0
-#include "danaus/factorize.h"
+#include "ks/factorize.h"
 
 #include "ks/hierarchy.h"
 #include "ks/patterns.h"
@@ -29,6 +29,7 @@ enum { BALANCING_PASSES = 4 };
 typedef struct factorization {
     const danaus_factorize_desc *desc;
     ks_dense dense;
+    const danaus_chain *from; /* factors to start from, or NULL */
     int transposed, count;
     danaus_pattern patterns[DANAUS_MAX_FACTORS]; /* of W, or of its transpose */
     int group[DANAUS_MAX_FACTORS + 1], merged_count;
@@ -79,6 +80,23 @@ static danaus_status check_matrix(const void *dense, danaus_dtype dtype)
     return DANAUS_OK;
 }
 
+static danaus_status check_size(const ks_dense *w, const danaus_factorize_desc *desc)
+{
+    if (w->rows > INT_MAX || w->cols > INT_MAX)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "a matrix of %" PRId64 " x %" PRId64 " is too large for LAPACK", w->rows,
+            w->cols);
+    return dn_calibration_check(desc, w->rows, w->cols);
+}
+
+danaus_status dn_factorize_check(const ks_dense *w, const danaus_factorize_desc *desc)
+{
+    TRY(check_matrix(w->data, w->dtype));
+    TRY(check_desc(desc));
+    return check_size(w, desc);
+}
+
 /* Orientation, merging, order. */
 static danaus_status prepare(
     factorization *f, const danaus_pattern *patterns, int count)
@@ -86,12 +104,7 @@ static danaus_status prepare(
     TRY(dn_patterns_direction(patterns, count, &f->transposed));
     f->dense.rows = dn_pattern_rows(patterns[0]);
     f->dense.cols = dn_pattern_cols(patterns[count - 1]);
-    if (f->dense.rows > INT_MAX || f->dense.cols > INT_MAX)
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED,
-            "a matrix of %" PRId64 " x %" PRId64 " is too large for LAPACK",
-            f->dense.rows, f->dense.cols);
-    TRY(dn_calibration_check(f->desc, f->dense.rows, f->dense.cols));
+    TRY(check_size(&f->dense, f->desc));
     f->count = count;
     if (f->transposed)
         dn_patterns_transpose(patterns, count, f->patterns);
@@ -99,6 +112,8 @@ static danaus_status prepare(
         for (int l = 0; l < count; l++)
             f->patterns[l] = patterns[l];
     dn_merge_redundant(f->patterns, count, f->group, f->merged, &f->merged_count);
+    if (f->merged_count < count)
+        f->from = NULL;
     f->order = f->desc->order;
     dn_order_splits(f->order, f->merged, f->merged_count, f->splits);
     double work = dn_order_work(f->merged, f->merged_count, f->splits);
@@ -118,6 +133,25 @@ static danaus_status start(factorization *f, const double *matrix, ks_factors *f
     TRY(dn_hierarchy(
         &f->run, &view, f->merged, f->merged_count, f->splits, how, factors, f->delta));
     return f->transposed ? dn_factors_transpose(factors) : DANAUS_OK;
+}
+
+/* Factors of the matrix that is run on, from the chain that was given. */
+static danaus_status start_from(factorization *f)
+{
+    ks_factors *to = &f->factors;
+    *to = (ks_factors){ .complex = dn_is_complex(danaus_chain_dtype(f->from)),
+                        .count = f->count };
+    for (int l = 0; l < f->count; l++) {
+        int at = f->transposed ? f->count - 1 - l : l;
+        to->p[l] = f->patterns[l];
+        to->w[l] = dn_work_alloc(to->complex, to->p[l]);
+        if (!to->w[l])
+            return dn_fail(DANAUS_ERR_MEMORY, "no memory for factors to start from");
+        dn_factor_read(
+            to->p[l], f->transposed, danaus_chain_dtype(f->from),
+            danaus_chain_weights_const(f->from, at), l ? 1 : f->scale, to->w[l]);
+    }
+    return DANAUS_OK;
 }
 
 /* The better of two starts: with inputs made orthonormal in the blocks of the last
@@ -147,6 +181,15 @@ static danaus_status start_calibrated(
     return status;
 }
 
+/* As start_calibrated(), from the chain that was given. */
+static danaus_status start_calibrated_from(factorization *f)
+{
+    TRY(start_from(f));
+    if (f->transposed)
+        TRY(dn_factors_transpose(&f->factors));
+    return dn_weighted_error(f->run.pool, &f->calibration, &f->factors, &f->before);
+}
+
 static danaus_status run_calibrated(factorization *f)
 {
     ks_calibration *c = &f->calibration;
@@ -154,12 +197,16 @@ static danaus_status run_calibrated(factorization *f)
     danaus_pattern last =
         f->transposed ? dn_pattern_adjoint(f->merged[0]) : f->merged[end];
     int optimal = f->merged_count <= 2 && last.a == 1 && last.d == 1;
-    ks_whitened w = { 0 };
-    danaus_status status = dn_whiten(f->run.pool, c, last, &w);
-    if (status == DANAUS_OK)
-        status = start_calibrated(f, &w, optimal);
-    dn_whitened_free(&w);
-    TRY(status);
+    if (f->from && !optimal) {
+        TRY(start_calibrated_from(f));
+    } else {
+        ks_whitened w = { 0 };
+        danaus_status status = dn_whiten(f->run.pool, c, last, &w);
+        if (status == DANAUS_OK)
+            status = start_calibrated(f, &w, optimal);
+        dn_whitened_free(&w);
+        TRY(status);
+    }
     if (!optimal)
         TRY(dn_weighted_refine(
             &f->run, c, !f->transposed, f->desc->refine, f->run.total - f->run.done,
@@ -170,9 +217,12 @@ static danaus_status run_calibrated(factorization *f)
 static danaus_status run_plain(factorization *f)
 {
     ks_how how = { f->desc->fast, f->desc->square_roots };
-    TRY(dn_hierarchy(
-        &f->run, &f->view, f->merged, f->merged_count, f->splits, how, &f->factors,
-        f->delta));
+    if (f->from)
+        TRY(start_from(f));
+    else
+        TRY(dn_hierarchy(
+            &f->run, &f->view, f->merged, f->merged_count, f->splits, how, &f->factors,
+            f->delta));
     return dn_refine(
         &f->run, &f->view, f->desc->refine, KS_STEP_PAIR, f->run.total - f->run.done,
         &f->factors, NULL);
@@ -240,7 +290,7 @@ static danaus_status measure(factorization *f)
         TRY(dn_factors_residual(&f->run, &f->view, &f->factors, &reached));
     r->off_support = sqrt(f->off) / norm;
     r->dense_error = r->error = sqrt(reached + f->off) / norm;
-    int exact = !f->desc->fast && !f->desc->square_roots;
+    int exact = !f->desc->fast && !f->desc->square_roots && !f->from;
     double lower = exact ? hypot(largest, sqrt(f->off)) / norm : -1;
     double upper = f->desc->square_roots ? 0 : hypot(bound, sqrt(f->off)) / norm;
     /* What is further past the error stays, and shows. Chains of f32 are rounded more. */
@@ -305,14 +355,16 @@ static danaus_status factorise(
     return write_chain(f, patterns, chain);
 }
 
-danaus_status danaus_factorize(
-    const void *dense, danaus_dtype dtype, const danaus_pattern *patterns, int count,
-    const danaus_factorize_desc *desc, danaus_chain **chain,
-    danaus_factorize_result *result)
+danaus_status dn_factorize_from(
+    const danaus_chain *from, const void *dense, danaus_dtype dtype,
+    const danaus_pattern *patterns, int count, const danaus_factorize_desc *desc,
+    danaus_chain **chain, danaus_factorize_result *result)
 {
     double start = dn_seconds();
     danaus_factorize_desc plain = { 0 };
-    factorization f = { .desc = desc ? desc : &plain, .dense = { dense, dtype, 0, 0 } };
+    factorization f = { .desc = desc ? desc : &plain,
+                        .dense = { dense, dtype, 0, 0 },
+                        .from = from };
     if (!chain)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a place for the chain is needed");
     TRY(check_matrix(dense, dtype));
@@ -334,4 +386,12 @@ danaus_status danaus_factorize(
     if (result)
         *result = f.result;
     return DANAUS_OK;
+}
+
+danaus_status danaus_factorize(
+    const void *dense, danaus_dtype dtype, const danaus_pattern *patterns, int count,
+    const danaus_factorize_desc *desc, danaus_chain **chain,
+    danaus_factorize_result *result)
+{
+    return dn_factorize_from(NULL, dense, dtype, patterns, count, desc, chain, result);
 }

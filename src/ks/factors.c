@@ -241,6 +241,14 @@ danaus_status dn_factors_transpose(ks_factors *f)
 
 /* ---- the public order ---- */
 
+/* Where (i, r, k, j) of a factor, or of its transpose, is in w[a][b][c][d]. */
+static int64_t place(
+    danaus_pattern p, int transposed, int64_t i, int64_t r, int64_t k, int64_t j)
+{
+    return transposed ? ((i * p.c + k) * p.b + r) * p.d + j
+                      : ((i * p.b + r) * p.c + k) * p.d + j;
+}
+
 void dn_factor_write(
     danaus_pattern p, int transposed, int complex, const double *w, int exponent,
     danaus_dtype dtype, void *to)
@@ -249,11 +257,25 @@ void dn_factor_write(
         for (int64_t j = 0; j < p.d; j++)
             for (int64_t r = 0; r < p.b; r++)
                 for (int64_t k = 0; k < p.c; k++) {
-                    int64_t at = transposed ? ((i * p.c + k) * p.b + r) * p.d + j
-                                            : ((i * p.b + r) * p.c + k) * p.d + j;
+                    int64_t at = place(p, transposed, i, r, k, j);
                     double value[2] = { ldexp(*w++, exponent), 0 };
                     if (complex)
                         value[1] = ldexp(*w++, exponent);
                     dn_store(dtype, to, at, value);
+                }
+}
+
+void dn_factor_read(
+    danaus_pattern p, int transposed, danaus_dtype dtype, const void *from,
+    double scale, double *w)
+{
+    for (int64_t i = 0; i < p.a; i++)
+        for (int64_t j = 0; j < p.d; j++)
+            for (int64_t r = 0; r < p.b; r++)
+                for (int64_t k = 0; k < p.c; k++) {
+                    double value[2];
+                    dn_load(dtype, from, place(p, transposed, i, r, k, j), value);
+                    for (int x = 0; x < (dn_is_complex(dtype) ? 2 : 1); x++)
+                        *w++ = scale * value[x];
                 }
 }

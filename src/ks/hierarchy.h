@@ -62,4 +62,9 @@ void dn_factor_write(
     danaus_pattern p, int transposed, int complex, const double *w, int exponent,
     danaus_dtype dtype, void *to);
 
+/* The reverse: w in work order is `scale` times the factor, or its transpose, in from. */
+void dn_factor_read(
+    danaus_pattern p, int transposed, danaus_dtype dtype, const void *from,
+    double scale, double *w);
+
 #endif

@@ -267,3 +267,38 @@ danaus_status danaus_calibration_add(
     dn_pool_destroy(pool);
     return status;
 }
+
+/* ---- sums for several fits ---- */
+
+void dn_sample_sums_free(ks_sample_sums *s)
+{
+    for (int n = 0; n < 4; n++)
+        dn_free(s->owned[n]);
+}
+
+danaus_status dn_sample_sums(
+    const ks_dense *w, danaus_factorize_desc *fit, ks_sample_sums *s)
+{
+    if (!fit->inputs)
+        return DANAUS_OK;
+    size_t size = dn_is_complex(w->dtype) ? 16 : 8;
+    int64_t m = fit->targets ? w->rows : 0, n = w->cols, bias = fit->bias ? 1 : 0;
+    int64_t counts[4] = { n * n, m * n, bias * n, bias * m };
+    for (int x = 0; x < 4; x++)
+        if (counts[x] && !(s->owned[x] = dn_calloc((size_t)counts[x], size)))
+            return dn_fail(DANAUS_ERR_MEMORY, "no memory for sums over samples");
+    s->sums = (danaus_calibration){ .gram = s->owned[0],
+                                    .cross = s->owned[1],
+                                    .input_sum = s->owned[2],
+                                    .target_sum = s->owned[3] };
+    thread_pool *pool;
+    TRY(dn_pool_create(fit->threads ? fit->threads : dn_thread_count(), &pool));
+    danaus_status status = dn_calibration_sum(
+        pool, &s->sums, w->dtype, w->rows, n, fit->samples, fit->inputs, fit->targets);
+    dn_pool_destroy(pool);
+    TRY(status);
+    fit->inputs = fit->targets = NULL;
+    fit->samples = 0;
+    fit->calibration = &s->sums;
+    return DANAUS_OK;
+}

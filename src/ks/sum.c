@@ -1,13 +1,17 @@
-/* Alternating fits of two chains.
+/* Alternating fits of a sum of chains, each to what all others leave.
 
-   What A leaves to B is a problem of the same form: targets y - A x, with
-       cross - A gram,   energy - 2 Re <cross, A> + <A gram, A>,   target_sum - A input_sum
-   and the matrix W - A. Everything is in f64 or c128; chains are rounded at the end. */
+   What A leaves is a problem of the same form: the matrix W - A and, calibrated, targets
+   y - A x, with
+       cross - A gram,   energy - 2 Re <cross, A> + <A gram, A>,   target_sum - A input_sum.
+   Everything is in f64 or c128; chains are rounded at the end. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks/sum.h"
 
 #include "ks/chain.h"
+#include "ks/factorize.h"
+#include "ks/hierarchy.h"
 #include "ks/wide.h"
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -18,19 +22,27 @@
 /* Energies of what is left are differences; so much of the whole is added to them. */
 #define ROUNDING 1e-11
 
+/* A round that gains less than this share of the error is the last. */
+#define LEAST_GAIN 1e-3
+
 typedef struct sum {
     const ks_dense *w;
+    const ks_terms *terms;
     const danaus_factorize_desc *fit;
-    const danaus_calibration *given;
+    const danaus_calibration *given; /* NULL: ||W - K|| */
     int complex;
-    danaus_dtype dtype;                      /* f64 or c128 */
-    int64_t rows, cols, parts;               /* parts: doubles in a matrix */
-    double *matrix, *gram, *cross, *targets; /* W, all of gram, cross, sums of y */
-    double *left, *left_cross, *left_targets, *part, *product;
-    double energy;
+    danaus_dtype dtype;        /* f64 or c128 */
+    int64_t rows, cols, parts; /* parts: doubles in a matrix */
+    double scale;              /* W is seen times this, a power of two */
+    double *matrix, *rest;     /* W, and what all terms leave of it */
+    double *left, *part;       /* what all but one leave; a term, or a sum of them */
+    double *gram, *cross, *targets; /* calibrated: all of gram, cross, sums of y */
+    double *left_cross, *left_targets, *product;
+    double energy; /* of Y, or of W */
     thread_pool *pool;
-    danaus_chain *chain[2];
-    double error; /* of both, relative to ||Y|| */
+    danaus_chain *chain[DANAUS_MAX_TERMS];
+    double error;   /* of all, relative to the root of that */
+    int done, fits; /* that were made, and that may be */
 } sum;
 
 static double *numbers(const sum *s, int64_t count)
@@ -41,31 +53,31 @@ static double *numbers(const sum *s, int64_t count)
 static danaus_status make(sum *s)
 {
     int64_t size = s->rows * s->cols;
-    s->matrix = numbers(s, size);
-    s->gram = numbers(s, s->cols * s->cols);
-    s->cross = numbers(s, size);
-    s->left = numbers(s, size);
-    s->left_cross = numbers(s, size);
-    s->part = numbers(s, size);
-    s->product = numbers(s, size);
-    s->targets = numbers(s, s->rows);
-    s->left_targets = numbers(s, s->rows);
-    if (!s->matrix || !s->gram || !s->cross || !s->left || !s->left_cross || !s->part ||
-        !s->product || !s->targets || !s->left_targets)
-        return dn_fail(DANAUS_ERR_MEMORY, "no memory for a sum of two chains");
+    int failed = !(s->matrix = numbers(s, size)) || !(s->rest = numbers(s, size)) ||
+                 !(s->left = numbers(s, size)) || !(s->part = numbers(s, size));
+    if (!failed && s->given)
+        failed =
+            !(s->gram = numbers(s, s->cols * s->cols)) ||
+            !(s->cross = numbers(s, size)) || !(s->left_cross = numbers(s, size)) ||
+            !(s->product = numbers(s, size)) || !(s->targets = numbers(s, s->rows)) ||
+            !(s->left_targets = numbers(s, s->rows));
+    if (failed)
+        return dn_fail(DANAUS_ERR_MEMORY, "no memory for a sum of chains");
     return dn_pool_create(
         s->fit->threads ? s->fit->threads : dn_thread_count(), &s->pool);
 }
 
 static void sum_free(sum *s)
 {
-    double *all[] = { s->matrix, s->gram,    s->cross,   s->left,        s->left_cross,
-                      s->part,   s->product, s->targets, s->left_targets };
+    double *all[] = {
+        s->matrix, s->rest,    s->left,       s->part,         s->gram,
+        s->cross,  s->targets, s->left_cross, s->left_targets, s->product
+    };
     for (size_t x = 0; x < sizeof all / sizeof *all; x++)
         dn_free(all[x]);
     dn_pool_destroy(s->pool);
-    danaus_chain_destroy(s->chain[0]);
-    danaus_chain_destroy(s->chain[1]);
+    for (int n = 0; n < s->terms->count; n++)
+        danaus_chain_destroy(s->chain[n]);
 }
 
 /* to[M][count] = a[M][N] x[N][count] */
@@ -99,15 +111,14 @@ static void fill_gram(sum *s)
             }
 }
 
-static void read_problem(sum *s)
+static void read_sums(sum *s)
 {
     const danaus_calibration *c = s->given;
-    size_t width = s->complex ? 2 : 1, bytes = (size_t)s->parts * sizeof(double);
-    dn_convert(s->w->dtype, s->w->data, s->dtype, s->matrix, s->rows * s->cols);
+    size_t width = s->complex ? 2 : 1;
     s->energy = c->energy;
     fill_gram(s);
     if (c->cross) {
-        memcpy(s->cross, c->cross, bytes);
+        memcpy(s->cross, c->cross, (size_t)s->parts * sizeof(double));
         if (c->target_sum)
             memcpy(s->targets, c->target_sum, (size_t)s->rows * width * sizeof(double));
         return;
@@ -118,125 +129,255 @@ static void read_problem(sum *s)
     s->energy = dot(s, s->cross, s->matrix);
 }
 
-/* The problem that is left when `other` (or NULL) is given. */
-static danaus_status leave(sum *s, const danaus_chain *other, double *energy)
+static danaus_status read_problem(sum *s)
 {
-    const danaus_calibration *c = s->given;
-    memset(s->part, 0, (size_t)s->parts * sizeof(double));
-    if (other)
-        TRY(danaus_chain_to_dense(other, s->part));
-    times(s, s->part, s->gram, s->cols, s->product);
-    *energy = s->energy - 2 * dot(s, s->cross, s->part) + dot(s, s->product, s->part);
-    *energy = fmax(0, *energy) + ROUNDING * s->energy;
-    for (int64_t x = 0; x < s->parts; x++) {
-        s->left[x] = s->matrix[x] - s->part[x];
-        s->left_cross[x] = s->cross[x] - s->product[x];
-    }
-    if (c->input_sum)
-        times(s, s->part, c->input_sum, 1, s->left_targets);
-    for (int64_t x = 0; x < s->rows * (s->complex ? 2 : 1); x++)
-        s->left_targets[x] = s->targets[x] - s->left_targets[x];
+    double scale;
+    TRY(dn_survey(s->pool, s->w, "W", &scale, &s->energy));
+    s->scale = s->given ? 1 : scale;
+    danaus_pattern all = { 1, s->rows, s->cols, 1 };
+    ks_view view = dn_view_dense(s->w->data, s->w->dtype, s->cols, all, 0, s->scale);
+    dn_view_read(&view, s->matrix);
+    memcpy(s->rest, s->matrix, (size_t)s->parts * sizeof(double));
+    if (s->given)
+        read_sums(s);
     return DANAUS_OK;
 }
 
-/* Chain n for what the other one leaves; it is kept if the error falls. */
-static danaus_status improve(
-    sum *s, int n, const danaus_pattern *patterns, int count,
-    danaus_factorize_result *result, int *better)
+static double share(double part, double whole)
+{
+    return whole > 0 ? sqrt(part / whole) : 0;
+}
+
+/* ---- what is left ---- */
+
+/* left = W less all terms but n; -1: less all. */
+static danaus_status leave(sum *s, int n)
+{
+    memcpy(s->left, s->rest, (size_t)s->parts * sizeof(double));
+    if (n < 0 || !s->chain[n])
+        return DANAUS_OK;
+    TRY(danaus_chain_to_dense(s->chain[n], s->part));
+    for (int64_t x = 0; x < s->parts; x++)
+        s->left[x] += s->part[x];
+    return DANAUS_OK;
+}
+
+/* The sums over samples for what is left. */
+static danaus_calibration leave_sums(sum *s)
 {
     danaus_calibration c = *s->given;
-    danaus_factorize_desc fit = *s->fit;
-    danaus_chain *chain;
-    TRY(leave(s, s->chain[1 - n], &c.energy));
+    for (int64_t x = 0; x < s->parts; x++)
+        s->part[x] = s->matrix[x] - s->left[x];
+    times(s, s->part, s->gram, s->cols, s->product);
+    double energy =
+        s->energy - 2 * dot(s, s->cross, s->part) + dot(s, s->product, s->part);
+    for (int64_t x = 0; x < s->parts; x++)
+        s->left_cross[x] = s->cross[x] - s->product[x];
+    if (c.input_sum)
+        times(s, s->part, c.input_sum, 1, s->left_targets);
+    for (int64_t x = 0; x < s->rows * (s->complex ? 2 : 1); x++)
+        s->left_targets[x] = s->targets[x] - s->left_targets[x];
+    c.energy = fmax(0, energy) + ROUNDING * s->energy;
     c.cross = s->left_cross;
     c.target_sum = c.input_sum ? s->left_targets : NULL;
-    fit.calibration = &c;
-    TRY(danaus_factorize(s->left, s->dtype, patterns, count, &fit, &chain, result));
-    double error = s->energy > 0 ? result->error * sqrt(c.energy / s->energy) : 0;
-    *better = !s->chain[n] || error < s->error;
-    if (*better) {
-        danaus_chain_destroy(s->chain[n]);
-        s->chain[n] = chain;
-        s->error = error;
-    } else {
+    return c;
+}
+
+/* ---- fits ---- */
+
+static int forward_progress(void *user, double done)
+{
+    const sum *s = user;
+    return s->fit->progress(s->fit->user, (s->done + done) / s->fits);
+}
+
+/* Chain n for what is left of W: *error is that of the sum then, and
+   part its matrix. The nearest two factors need no start. */
+static danaus_status fit_term(
+    sum *s, int n, danaus_chain **chain, danaus_factorize_result *result, double *error)
+{
+    danaus_factorize_desc fit = *s->fit;
+    danaus_calibration sums;
+    const danaus_chain *from =
+        s->given || s->terms->count_of[n] > 2 ? s->chain[n] : NULL;
+    double left = dot(s, s->left, s->left);
+    if (s->given) {
+        sums = leave_sums(s);
+        fit.calibration = &sums;
+        left = sums.energy;
+    }
+    if (s->chain[n])
+        fit.refine = s->given || from;
+    if (fit.progress) {
+        fit.progress = forward_progress;
+        fit.user = s;
+    }
+    TRY(dn_factorize_from(
+        from, s->left, s->dtype, s->terms->patterns[n], s->terms->count_of[n], &fit,
+        chain, result));
+    danaus_status status = danaus_chain_to_dense(*chain, s->part);
+    if (status != DANAUS_OK) {
+        danaus_chain_destroy(*chain);
+        return status;
+    }
+    s->done++;
+    *error = result->error * share(left, s->energy);
+    return DANAUS_OK;
+}
+
+/* Fits chain n to what all others leave; it is kept if the error falls. */
+static danaus_status improve(sum *s, int n, danaus_factorize_result *result)
+{
+    danaus_chain *chain;
+    double error;
+    TRY(leave(s, n));
+    TRY(fit_term(s, n, &chain, result, &error));
+    if (s->chain[n] && !(error < s->error)) {
         danaus_chain_destroy(chain);
+        return DANAUS_OK;
+    }
+    danaus_chain_destroy(s->chain[n]);
+    s->chain[n] = chain;
+    s->error = error;
+    for (int64_t x = 0; x < s->parts; x++)
+        s->rest[x] = s->left[x] - s->part[x];
+    return DANAUS_OK;
+}
+
+/* A result for what was left of W, whose norm is `left`, as one for W. */
+static void relate(const sum *s, double left, danaus_factorize_result *r)
+{
+    double w = dot(s, s->matrix, s->matrix), of_matrix = w > 0 ? left / sqrt(w) : 0;
+    double of_error = r->error > 0 ? s->error / r->error : of_matrix;
+    r->error = s->error;
+    r->upper_bound = fmax(r->upper_bound * of_error, r->error);
+    r->lower_bound =
+        r->lower_bound < 0 ? -1 : fmin(r->lower_bound * of_error, r->error);
+    r->off_support *= of_matrix;
+    r->dense_error *= of_matrix;
+}
+
+static danaus_status greedy(sum *s, danaus_factorize_result *steps)
+{
+    for (int n = 0; n < s->terms->count; n++) {
+        double left = sqrt(dot(s, s->rest, s->rest));
+        TRY(improve(s, n, &steps[n]));
+        relate(s, left, &steps[n]);
     }
     return DANAUS_OK;
 }
 
-/* A copy of W's type, with the bias if there is one. */
-static danaus_status rounded(const sum *s, const danaus_chain *from, danaus_chain **to)
+static danaus_status alternate(sum *s, int rounds)
+{
+    danaus_factorize_result unused;
+    double before = INFINITY;
+    for (int r = 0; r < rounds && s->error < (1 - LEAST_GAIN) * before; r++) {
+        before = s->error;
+        for (int n = 0; n < s->terms->count; n++)
+            TRY(improve(s, n, &unused));
+    }
+    if (s->fit->progress && s->fit->progress(s->fit->user, 1))
+        return dn_fail(DANAUS_ERR_CANCELLED, "the factorization was given up");
+    return DANAUS_OK;
+}
+
+/* ---- the chains ---- */
+
+/* A copy of W's type, in W's scale; `from` gets the same rounding, in its own. */
+static danaus_status rounded(const sum *s, danaus_chain *from, danaus_chain **to)
 {
     danaus_dtype dtype = s->w->dtype;
-    danaus_chain *made;
-    TRY(danaus_chain_create(from->patterns, from->count, dtype, &made));
-    for (int l = 0; l < from->count; l++) {
+    int exponent = -ilogb(s->scale), count = from->count;
+    TRY(danaus_chain_create(from->patterns, count, dtype, to));
+    for (int l = 0; l < count; l++) {
         danaus_pattern p = from->patterns[l];
-        dn_convert(
-            s->dtype, from->weights[l], dtype, made->weights[l], p.a * p.b * p.c * p.d);
+        int64_t size = p.a * p.b * p.c * p.d;
+        double *w = from->weights[l];
+        dn_convert(s->dtype, w, dtype, (*to)->weights[l], size);
+        dn_convert(dtype, (*to)->weights[l], s->dtype, w, size);
+        int share_of =
+            exponent / count + (l < exponent % count) - (l < -exponent % count);
+        dn_factor_write(
+            (danaus_pattern){ 1, 1, size, 1 }, 0, s->complex, w, share_of, dtype,
+            (*to)->weights[l]);
     }
-    *to = made;
     return DANAUS_OK;
 }
 
-/* mean(y) - (A + B) mean(x), on the first chain. */
-static danaus_status add_bias(sum *s, danaus_chain *chain)
+/* rest = W less the chains as they are */
+static danaus_status find_rest(sum *s)
 {
-    double share = 1 / (double)s->given->samples;
-    TRY(danaus_chain_to_dense(s->chain[0], s->product));
-    TRY(danaus_chain_to_dense(s->chain[1], s->part));
-    for (int64_t x = 0; x < s->parts; x++)
-        s->part[x] += s->product[x];
-    times(s, s->part, s->given->input_sum, 1, s->left_targets);
-    for (int64_t x = 0; x < s->rows * (s->complex ? 2 : 1); x++)
-        s->left_targets[x] = share * (s->targets[x] - s->left_targets[x]);
+    memcpy(s->rest, s->matrix, (size_t)s->parts * sizeof(double));
+    for (int n = 0; n < s->terms->count; n++) {
+        TRY(danaus_chain_to_dense(s->chain[n], s->part));
+        for (int64_t x = 0; x < s->parts; x++)
+            s->rest[x] -= s->part[x];
+    }
+    return DANAUS_OK;
+}
+
+/* The error of what is left; with a bias, mean(y) - K mean(x), which `chain` gets. */
+static danaus_status measure_sums(sum *s, danaus_chain *chain)
+{
+    TRY(leave(s, -1));
+    danaus_calibration c = leave_sums(s);
+    double samples = (double)c.samples, means = 0;
+    int64_t size = s->rows * (s->complex ? 2 : 1);
+    for (int64_t x = 0; s->fit->bias && x < size; x++) {
+        means += s->left_targets[x] * s->left_targets[x] / samples;
+        s->left_targets[x] /= samples;
+    }
+    s->error = share(fmax(ROUNDING * s->energy, c.energy - means), s->energy);
+    if (!s->fit->bias)
+        return DANAUS_OK;
     dn_convert(s->dtype, s->left_targets, s->w->dtype, s->part, s->rows);
     return danaus_chain_set_bias(chain, s->part);
 }
 
-/* ||W - A - B|| / ||W|| */
-static double distance(sum *s)
+static danaus_status measure(
+    sum *s, danaus_chain *chain, danaus_factorize_result *result)
 {
-    double energy = dot(s, s->matrix, s->matrix);
-    if (danaus_chain_to_dense(s->chain[0], s->part) != DANAUS_OK ||
-        danaus_chain_to_dense(s->chain[1], s->product) != DANAUS_OK)
-        return -1;
-    for (int64_t x = 0; x < s->parts; x++)
-        s->part[x] = s->matrix[x] - s->part[x] - s->product[x];
-    return energy > 0 ? sqrt(dot(s, s->part, s->part) / energy) : 0;
-}
-
-static danaus_status deliver(
-    sum *s, danaus_chain *chains[2], danaus_factorize_result *result)
-{
-    danaus_chain *made[2] = { NULL, NULL };
-    danaus_status status = rounded(s, s->chain[0], &made[0]);
-    if (status == DANAUS_OK)
-        status = rounded(s, s->chain[1], &made[1]);
-    if (status == DANAUS_OK && s->fit->bias)
-        status = add_bias(s, made[0]);
-    if (status != DANAUS_OK) {
-        danaus_chain_destroy(made[0]);
-        danaus_chain_destroy(made[1]);
-        return status;
-    }
-    result->error = result->upper_bound = s->error;
-    result->off_support = 0;
-    result->dense_error = distance(s);
-    result->parameters =
-        danaus_chain_parameters(made[0]) + danaus_chain_parameters(made[1]);
-    chains[0] = made[0];
-    chains[1] = made[1];
+    TRY(find_rest(s));
+    double distance = share(dot(s, s->rest, s->rest), dot(s, s->matrix, s->matrix));
+    s->error = distance;
+    if (s->given)
+        TRY(measure_sums(s, chain));
+    *result = (danaus_factorize_result){ .error = s->error,
+                                         .lower_bound = -1,
+                                         .upper_bound = s->error,
+                                         .dense_error = distance };
     return DANAUS_OK;
 }
 
+static danaus_status deliver(
+    sum *s, danaus_chain **chains, danaus_factorize_result *result)
+{
+    danaus_chain *made[DANAUS_MAX_TERMS] = { NULL };
+    danaus_status status = DANAUS_OK;
+    int count = s->terms->count;
+    for (int n = 0; n < count && status == DANAUS_OK; n++)
+        status = rounded(s, s->chain[n], &made[n]);
+    if (status == DANAUS_OK)
+        status = measure(s, made[0], result);
+    for (int n = 0; n < count; n++) {
+        if (status == DANAUS_OK) {
+            result->parameters += danaus_chain_parameters(made[n]);
+            chains[n] = made[n];
+        } else {
+            danaus_chain_destroy(made[n]);
+        }
+    }
+    return status;
+}
+
 danaus_status dn_sum_fit(
-    const ks_dense *w, const danaus_pattern *patterns, int first, int count, int rounds,
-    const danaus_factorize_desc *fit, danaus_chain *chains[2],
-    danaus_factorize_result *result)
+    const ks_dense *w, const ks_terms *terms, int rounds,
+    const danaus_factorize_desc *fit, danaus_chain **chains,
+    danaus_factorize_result *result, danaus_factorize_result *steps)
 {
     int complex = dn_is_complex(w->dtype);
     sum s = { .w = w,
+              .terms = terms,
               .fit = fit,
               .given = fit->calibration,
               .complex = complex,
@@ -244,23 +385,20 @@ danaus_status dn_sum_fit(
               .rows = w->rows,
               .cols = w->cols,
               .parts = w->rows * w->cols * (complex ? 2 : 1),
+              .fits = terms->count * (1 + rounds),
               .error = INFINITY };
-    double seconds = 0;
+    double start = dn_seconds();
     danaus_status status = make(&s);
     if (status == DANAUS_OK)
-        read_problem(&s);
-    int better = 1;
-    for (int n = 0; n < 2 * rounds && better && status == DANAUS_OK; n++) {
-        int second = n % 2;
-        status = improve(
-            &s, second, patterns + (second ? first : 0), second ? count - first : first,
-            result, &better);
-        seconds += status == DANAUS_OK ? result->seconds : 0;
-    }
+        status = read_problem(&s);
+    if (status == DANAUS_OK)
+        status = greedy(&s, steps);
+    if (status == DANAUS_OK)
+        status = alternate(&s, rounds);
     if (status == DANAUS_OK)
         status = deliver(&s, chains, result);
     if (status == DANAUS_OK)
-        result->seconds = seconds;
+        result->seconds = dn_seconds() - start;
     sum_free(&s);
     return status;
 }
