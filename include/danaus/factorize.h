@@ -150,7 +150,7 @@ DANAUS_API danaus_status danaus_factorize(
 
 /* All-zero is the default of every field. */
 typedef struct danaus_sum_desc {
-    int rounds;      /* of fits of every term after the first; 0: 20; -1: none */
+    int rounds;      /* of fits of every term after the first; 0: 4; -1: none */
     int lower_bound; /* nonzero: spend decompositions on one, where theory has one */
     const danaus_factorize_desc
         *fit; /* inputs, bias, ...; NULL: ||W - K_1 - K_2 - ..|| */
@@ -224,10 +224,10 @@ typedef struct danaus_candidate {
     int64_t parameters; /* as they are counted for the budget */
     double error;       /* as in danaus_factorize_result */
     double seconds;
-    int taken;                          /* nonzero for the one that was returned */
-    int terms;                          /* chains of a sum, else 1; */
-    int counts[DANAUS_CANDIDATE_TERMS]; /* so many of the patterns are each one's */
-    uint32_t reserved[7];
+    int taken; /* nonzero for the one that was returned */
+    /* so many of the patterns are each chain's; 0: there is no further chain */
+    int counts[DANAUS_CANDIDATE_TERMS];
+    uint32_t reserved[8];
 } danaus_candidate;
 
 /* Fits candidates of a matrix dense[rows][cols] (as danaus_factorize() does) within a

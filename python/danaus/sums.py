@@ -64,7 +64,7 @@ def factorize_sum(
     Parameters
     ----------
     terms : the patterns of each term.
-    rounds : after the first one, at most; 0: 20; -1: none.
+    rounds : after the first one, at most; 0: 4; -1: none.
     lower_bound : spend decompositions on one, where theory has one.
     progress : as in `danaus.factorize`.
     options : of `danaus.factorize`: refine, inputs, targets, calibration, bias, ...

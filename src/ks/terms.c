@@ -19,7 +19,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROUNDS = 20, MOST_ROUNDS = 1000000 };
+enum { ROUNDS = 4, MOST_ROUNDS = 1000000 };
 
 typedef struct whole {
     ks_dense w;
