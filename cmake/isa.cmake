@@ -6,7 +6,7 @@ function(dn_add_isa name)
     add_library(dn_cpu_${name} OBJECT
         src/cpu/kernels.c src/cpu/conv/kernels.c src/cpu/activate.c src/cpu/nn/kernels.c)
     separate_arguments(flags UNIX_COMMAND "${DANAUS_KERNEL_FLAGS}")
-    target_compile_options(dn_cpu_${name} PRIVATE ${flags} ${ARGN})
+    target_compile_options(dn_cpu_${name} PRIVATE ${DANAUS_LIBRARY_FLAGS} ${flags} ${ARGN})
     target_compile_definitions(dn_cpu_${name} PRIVATE DANAUS_ISA=${name} DANAUS_ISA_${name})
     target_link_libraries(dn_cpu_${name} PRIVATE dn_options)
     foreach(library ${danaus_libraries})

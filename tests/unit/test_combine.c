@@ -7,6 +7,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "ks/chain.h"
 #include "math/pattern.h"
 #include "support/chains.h"
 #include "support/failing.h"
@@ -565,6 +566,86 @@ static void chains_that_do_not_fit_are_refused(void **state)
     expect_refusal(DANAUS_VSTACK, many, many, DANAUS_ERR_ARGUMENT, "64 factors");
 }
 
+/* Chains whose numbers no memory holds: sizes are judged before numbers are read. */
+static const danaus_chain many_rows = { .count = 1,
+                                        .dtype = DANAUS_F32,
+                                        .patterns = { { 1LL << 58, 1, 1, 1 } } };
+static const danaus_chain tall = { .count = 1,
+                                   .dtype = DANAUS_F32,
+                                   .patterns = { { 1, 1LL << 58, 1, 1 } } };
+static const danaus_chain wide = { .count = 1,
+                                   .dtype = DANAUS_F32,
+                                   .patterns = { { 1, 1, 1LL << 58, 1 } } };
+static const danaus_chain rank_one = {
+    .count = 2,
+    .dtype = DANAUS_F32,
+    .patterns = { { 1, 1LL << 56, 1, 1 }, { 1, 1, 1LL << 56, 1 } },
+};
+
+/* So many terms, which are one chain. */
+static void expect_too_large(
+    danaus_combination how, const danaus_chain *term, int count, const char *words)
+{
+    const danaus_chain *chains[32];
+    danaus_chain *made = NULL;
+    for (int s = 0; s < count; s++)
+        chains[s] = term;
+    assert_status(danaus_chain_combine(how, chains, count, &made), DANAUS_ERR_SHAPE);
+    assert_null(made);
+    assert_non_null(strstr(danaus_error_detail(), words));
+}
+
+static void sizes_that_overflow_are_refused(void **state)
+{
+    (void)state;
+    const char *sizes = "the sizes of factor 0 overflow";
+    const char *weights = "whose number of weights overflows";
+    expect_too_large(DANAUS_BLOCK_DIAGONAL, &many_rows, 32, sizes);
+    expect_too_large(DANAUS_BLOCK_DIAGONAL, &many_rows, 16, weights);
+    expect_too_large(DANAUS_HSTACK, &wide, 32, sizes);
+    expect_too_large(DANAUS_HSTACK, &wide, 16, weights);
+    expect_too_large(DANAUS_VSTACK, &tall, 32, sizes);
+    expect_too_large(DANAUS_VSTACK, &tall, 16, weights);
+    expect_too_large(DANAUS_SUM, &rank_one, 32, weights);
+}
+
+static void kronecker_products_that_overflow_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *left;
+        const danaus_chain *right;
+        const char *words;
+    } cases[] = {
+        { "1,1,1,32", &many_rows, "the sizes of a Kronecker product overflow" },
+        { "1,1,1,16", &many_rows, "whose number of weights overflows" },
+        { "8,1,1,8", &rank_one, "whose number of weights overflows" },
+        { "1,9,9,1", &wide, "whose number of weights overflows" },
+    };
+    for (int i = 0; i < 4; i++) {
+        danaus_chain *left = empty(cases[i].left, DANAUS_F32), *made = NULL;
+        const danaus_chain *chains[] = { left, cases[i].right };
+        assert_status(
+            danaus_chain_combine(DANAUS_KRONECKER, chains, 2, &made), DANAUS_ERR_SHAPE);
+        assert_null(made);
+        assert_non_null(strstr(danaus_error_detail(), cases[i].words));
+        danaus_chain_destroy(left);
+    }
+}
+
+static void products_that_overflow_are_refused(void **state)
+{
+    (void)state;
+    danaus_chain *made = NULL;
+    float dense = 0;
+    assert_status(danaus_chain_fuse(&rank_one, 0, 2, &made), DANAUS_ERR_SHAPE);
+    assert_null(made);
+    assert_non_null(
+        strstr(danaus_error_detail(), "(1,72057594037927936,72057594037927936,1)"));
+    assert_status(danaus_chain_to_dense(&rank_one, &dense), DANAUS_ERR_MEMORY);
+    assert_true(dense == 0);
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
@@ -647,6 +728,9 @@ int main(void)
         cmocka_unit_test(neighbours_fuse_where_the_product_fills_a_pattern),
         cmocka_unit_test(chainable_chains_fuse_whole),
         cmocka_unit_test(chains_that_do_not_fit_are_refused),
+        cmocka_unit_test(sizes_that_overflow_are_refused),
+        cmocka_unit_test(kronecker_products_that_overflow_are_refused),
+        cmocka_unit_test(products_that_overflow_are_refused),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(memory_that_runs_out_is_told),
     };
