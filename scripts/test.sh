@@ -181,10 +181,17 @@ covered() {
     return $result
 }
 
+# take_kernels PRESET: what the emulated compiler made in the part release, it need not again.
+take_kernels() {
+    made=build/release/tests/emulator/compiled
+    [ ! -d $made ] || cp -r $made "build/$1/tests/emulator"
+}
+
 part_asan() {
     need gcovr
     export DANAUS_TEST_SHARE=$((share * 10))
     check "asan builds" build asan || return
+    take_kernels asan
     find build/asan -name '*.gcda' -delete
     run_ctest asan -LE 'install|abi|bench'
     export DANAUS_TEST_SHARE=$share
@@ -193,7 +200,7 @@ part_asan() {
 
 part_tsan() {
     export DANAUS_TEST_SHARE=$((share * 4))
-    check "tsan builds" build tsan && run_ctest tsan \
+    check "tsan builds" build tsan && take_kernels tsan && run_ctest tsan \
         -R 'thread|factorize_call|property_conv@cpu|stream@cpu|cuda_(pack|prepare|stream)@emulated'
     export DANAUS_TEST_SHARE=$share
 }

@@ -264,17 +264,7 @@ void long_conv_backward(StableValue *stack, uint64_t, uint64_t)
     o.describe_with_filters();
     o.plan_for_batch();
     expect(dy, "dy", o.desc.dtype, o.t[U].shape(), o.t[U].place());
-    Tensor to[OPERANDS];
-    for (int i = 0; i < OPERANDS; i++) {
-        if (wanted >> i & 1 && !o.t[i])
-            fail("a gradient of an operand that is not there");
-        to[i] = wanted >> i & 1 ? o.like(i)
-                                : Tensor::empty({ 0 }, o.t[U].dtype(), o.t[U].place());
-    }
-    Scope scope(o.t[U].place());
-    differentiate(scope, o, dy, wanted, to);
-    for (int i = 0; i < OPERANDS; i++)
-        push(&stack[i], std::move(to[i]));
+    push_gradients(stack, o, dy, wanted);
 }
 
 /* long_conv_pack(like, k, k_reverse, skip, kind, sparse, batch, longest, accuracy) */

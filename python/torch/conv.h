@@ -6,6 +6,8 @@
 
 #include "device.h"
 
+#include <type_traits>
+
 namespace danaus_torch
 {
 
@@ -59,6 +61,25 @@ inline void expect(
 }
 
 inline void *data(const Tensor &t) { return t ? t.data() : nullptr; }
+
+/* Gradients of the operands i whose bit of `wanted` is set, by differentiate(), and nothing in
+   place of the others. */
+template <class O>
+void push_gradients(StableValue *stack, const O &o, const Tensor &dy, int64_t wanted)
+{
+    constexpr int count = std::extent_v<decltype(o.t)>;
+    Tensor to[count];
+    for (int i = 0; i < count; i++) {
+        if (wanted >> i & 1 && !o.t[i])
+            fail("a gradient of an operand that is not there");
+        to[i] = wanted >> i & 1 ? o.like(i)
+                                : Tensor::empty({ 0 }, o.t[0].dtype(), o.t[0].place());
+    }
+    Scope scope(o.t[0].place());
+    differentiate(scope, o, dy, wanted, to);
+    for (int i = 0; i < count; i++)
+        push(&stack[i], std::move(to[i]));
+}
 
 /* A spectrum in memory of a tensor's, which the caller keeps. */
 class Spectrum

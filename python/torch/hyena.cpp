@@ -227,17 +227,7 @@ void hyena_backward(StableValue *stack, uint64_t, uint64_t)
     expect(
         dy, "dy", o.desc.dtype, { o.batch(), o.desc.channels, o.desc.length },
         o.t[U].place());
-    Tensor to[OPERANDS];
-    for (int i = 0; i < OPERANDS; i++) {
-        if (wanted >> i & 1 && !o.t[i])
-            fail("a gradient of an operand that is not there");
-        to[i] = wanted >> i & 1 ? o.like(i)
-                                : Tensor::empty({ 0 }, o.t[U].dtype(), o.t[U].place());
-    }
-    Scope scope(o.t[U].place());
-    differentiate(scope, o, dy, wanted, to);
-    for (int i = 0; i < OPERANDS; i++)
-        push(&stack[i], std::move(to[i]));
+    push_gradients(stack, o, dy, wanted);
 }
 
 /* hyena_pack(u, taps, bias, k, skip, accuracy): the spectra that hyena_apply() takes. */

@@ -3,10 +3,8 @@
 
     arrays.py make FOLDER
     arrays.py close FILE.npy EXPRESSION TOLERANCE [DTYPE]
-    arrays.py json KEY.KEY... CONDITION      reads standard input; `v` is the value
 
-EXPRESSION is Python over the arrays of the folder of FILE, by the names of their
-files; CONDITION too.
+EXPRESSION is Python over the arrays of the folder of FILE, by the names of their files.
 """
 # SPDX-License-Identifier: Apache-2.0
 import json
@@ -116,17 +114,9 @@ def close(path, expression, tolerance, dtype=None):
         sys.exit(f"{path}: relative error {error}")
 
 
-def check_json(keys, condition):
-    value = json.load(sys.stdin)
-    for key in keys.split(".") if keys else []:
-        value = value[int(key) if key.isdigit() else key]
-    if not eval(condition, {}, {"v": value}):
-        sys.exit(f"{keys} is {value}")
-
-
 if __name__ == "__main__":
     command, *rest = sys.argv[1:]
     if command == "make":
         make(pathlib.Path(rest[0]))
     else:
-        {"close": close, "json": check_json}[command](*rest)
+        close(*rest)

@@ -11,7 +11,7 @@ cd "$folder" || exit 1
 
 fail() { echo "FAILED  $1"; cat out err; exit 1; }
 ok() { words=$1; shift; "$@" > out 2> err && [ ! -s err ] || fail "$words"; echo "ok      $words"; }
-said() { /usr/bin/python3 "$here/arrays.py" json "$1" "$2" < last || fail "$3"; echo "ok      $3"; }
+said() { /usr/bin/python3 "$here/facts.py" "$1" "$2" < last || fail "$3"; echo "ok      $3"; }
 refuses() {
     "$bench" ks $3 > out 2> err
     [ $? -eq "$1" ] && [ ! -s out ] && [ "$(wc -l < err)" -eq 1 ] && grep -q -e "$2" err ||

@@ -12,7 +12,7 @@ passed=0 failed=0
 
 danaus() { "$program" "$@"; }
 close() { /usr/bin/python3 "$here/arrays.py" close "$@"; }
-json() { /usr/bin/python3 "$here/arrays.py" json "$@"; }
+json() { /usr/bin/python3 "$here/facts.py" "$@"; }
 /usr/bin/python3 "$here/arrays.py" make . || exit 1
 
 pass() { passed=$((passed + 1)); echo "ok      $1"; }
@@ -39,7 +39,7 @@ refuses() {
 }
 
 # said KEYS CONDITION WORDS: about the JSON that the last command printed.
-said() { words=$3; ok "$words" sh -c '/usr/bin/python3 "$0"/arrays.py json "$1" "$2" < "$3"' "$here" "$1" "$2" last; }
+said() { words=$3; ok "$words" sh -c '/usr/bin/python3 "$0"/facts.py "$1" "$2" < "$3"' "$here" "$1" "$2" last; }
 keep() { cp out last; }
 # documented: every member of that JSON is in the command's row of docs/formats.md.
 documented() {
