@@ -31,6 +31,7 @@ static const usage use = {
 
 typedef struct options {
     device_options device;
+    danaus_dtype dtype;
     int64_t tokens, top_k, seed;
     double temperature, top_p;
     int json;
@@ -180,7 +181,8 @@ static int run(writing *w, const char *path, const char *prompt)
     int status = open_device(&w->o->device, &w->device);
     if (status)
         return status;
-    if (danaus_model_load(w->device, path, &w->model) ||
+    const danaus_model_desc type = { .dtype = w->o->dtype };
+    if (danaus_model_load_as(w->device, path, &type, &w->model) ||
         danaus_tokenizer_load(path, &w->tokenizer))
         return library_failure();
     danaus_model_describe(w->model, &info);
@@ -212,6 +214,7 @@ int cmd_generate(int argc, char **argv)
         { "top-p", 'p', ARG_REAL, &o.top_p, "P",
           "only the fewest likeliest tokens that have this\nshare of the probability" },
         { "seed", 0, ARG_COUNT, &o.seed, "N", "of what is drawn; default 0" },
+        TYPE_ARG(o.dtype),
         DEVICE_ARGS(o.device),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print text and tokens as JSON" },
         { 0 },

@@ -37,6 +37,7 @@ static const usage use = {
 
 typedef struct options {
     device_options device;
+    danaus_dtype dtype;
     int64_t window, context;
     int ambiguous, json;
 } options;
@@ -265,7 +266,8 @@ static int run(scoring *s, const char *model, const char *path)
     int status = open_device(&s->o->device, &s->device);
     if (status)
         return status;
-    if (danaus_model_load(s->device, model, &s->model))
+    const danaus_model_desc how = { .dtype = s->o->dtype };
+    if (danaus_model_load_as(s->device, model, &how, &s->model))
         return library_failure();
     status = choose_window(s);
     status = status ? status : token_letters(model, s->o->ambiguous, s->tokens);
@@ -292,6 +294,7 @@ int cmd_score(int argc, char **argv)
           "known tokens that a further window begins with;\ndefault: half of it" },
         { "ambiguous", 0, ARG_FLAG, &o.ambiguous, NULL,
           "take R Y S W K M B D H V, which stand for several\nbases, as N" },
+        TYPE_ARG(o.dtype),
         DEVICE_ARGS(o.device),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },

@@ -30,8 +30,9 @@ typedef struct danaus_model_desc {
     danaus_dtype
         dtype;   /* of rows of tokens, of the tables that they come from, and of linear
                            layers and long convolutions: f32 (0), or, on GPUs, f16 or bf16,
-                           with sums in f32. Normalisations' scales, filters and what is
-                           pooled are f32. */
+                           with sums in f32. Normalisations' scales, filters, what is
+                           pooled, and, of causal models, tables of words, the sums of all
+                           blocks and logits are f32. */
     int outline; /* nonzero: only config.json, modules.json and the headers of the weights
                     are read, and no memory is taken for weights: the model can be described
                     and estimated, and does not run */
@@ -40,8 +41,7 @@ typedef struct danaus_model_desc {
 
 /* danaus_model_load() is this with desc NULL. A model that would take more memory than the
    device can give is DANAUS_ERR_MEMORY before any of it is taken, and so are calls that would;
-   16 bits on a CPU, or of an architecture that has none (docs/models.md), are
-   DANAUS_ERR_UNSUPPORTED. */
+   16 bits on a CPU are DANAUS_ERR_UNSUPPORTED. */
 DANAUS_API danaus_status danaus_model_load_as(
     danaus_device *device, const char *path, const danaus_model_desc *desc,
     danaus_model **model);

@@ -18,6 +18,7 @@ typedef struct nn_norm {
     void *y;
     void *sum; /* gets x + more, and may be x, not y; or NULL */
     danaus_dtype dtype;
+    int wide_x, wide_y; /* x and sum, or y, are f32 all the same */
 } nn_norm;
 
 /* y = word[id] + position[p] + type for each row: number p of its sequence. Positions with
@@ -129,8 +130,10 @@ typedef struct nn_gate {
 /* y = a b for `count` numbers. y may be a or b. */
 typedef struct nn_multiply {
     int64_t count;
-    const float *a, *b;
-    float *y;
+    const void *a, *b;
+    void *y;
+    danaus_dtype dtype;
+    int wide_a, wide_y; /* a, or y, is f32 all the same */
 } nn_multiply;
 
 /* Of channels [heads][size][length] all products within a head, and their sums with others:
@@ -138,8 +141,10 @@ typedef struct nn_multiply {
        contract  y[h][j] = sum over i of a[h][i] b[h][i][j]. */
 typedef struct nn_heads {
     int64_t heads, size, length;
-    const float *a, *b;
-    float *y;
+    const void *a, *b;
+    void *y;
+    danaus_dtype dtype;
+    int wide; /* products within heads, y of the one and b of the other, are f32 all the same */
 } nn_heads;
 
 /* y[r] = log of softmax over the row of x[r][target], or 0 where the target is negative. x is

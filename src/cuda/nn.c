@@ -149,7 +149,8 @@ OPERATION(
 OPERATION(
     norm, nn_norm, GPU_NN_NORM, o->dtype, dn_gpu_nn_launch(o->rows),
     .in = { o->x, o->more, o->scale, o->shift }, .out = { o->y, o->sum },
-    .size = { o->rows, o->width }, .number = { o->epsilon })
+    .size = { o->rows, o->width }, .number = { o->epsilon },
+    .choice = { o->wide_x, o->wide_y })
 OPERATION(
     activate, nn_activation, GPU_NN_APPLY, DANAUS_F32, dn_gpu_nn_numbers(o->count),
     .in = { o->x }, .out = { o->y }, .size = { o->count },
@@ -164,16 +165,17 @@ OPERATION(
     .size = { o->rows, o->width, o->stride, o->pitch ? o->pitch : o->width },
     .number = { o->shift })
 OPERATION(
-    multiply, nn_multiply, GPU_NN_MULTIPLY, DANAUS_F32, dn_gpu_nn_numbers(o->count),
-    .in = { o->a, o->b }, .out = { o->y }, .size = { o->count })
+    multiply, nn_multiply, GPU_NN_MULTIPLY, o->dtype, dn_gpu_nn_numbers(o->count),
+    .in = { o->a, o->b }, .out = { o->y }, .size = { o->count },
+    .choice = { o->wide_a, o->wide_y })
 OPERATION(
-    outer, nn_heads, GPU_NN_OUTER, DANAUS_F32,
+    outer, nn_heads, GPU_NN_OUTER, o->dtype,
     dn_gpu_nn_launch(o->heads * o->size * o->size), .in = { o->a, o->b },
-    .out = { o->y }, .size = { o->heads, o->size, o->length })
+    .out = { o->y }, .size = { o->heads, o->size, o->length }, .choice = { o->wide })
 OPERATION(
-    contract, nn_heads, GPU_NN_CONTRACT, DANAUS_F32,
-    dn_gpu_nn_launch(o->heads * o->size), .in = { o->a, o->b }, .out = { o->y },
-    .size = { o->heads, o->size, o->length })
+    contract, nn_heads, GPU_NN_CONTRACT, o->dtype, dn_gpu_nn_launch(o->heads * o->size),
+    .in = { o->a, o->b }, .out = { o->y }, .size = { o->heads, o->size, o->length },
+    .choice = { o->wide })
 OPERATION(
     likelihood, nn_likelihood, GPU_NN_LIKELIHOOD, DANAUS_F32, dn_gpu_nn_launch(o->rows),
     .in = { o->x }, .out = { o->y }, .ids = { o->targets },

@@ -16,7 +16,8 @@ typedef struct encoder {
     /* Bytes of device memory that such a chunk needs, whose longest sequence has so many
        tokens. */
     int64_t (*bytes)(const danaus_model *model, int64_t tokens, int64_t longest);
-    /* Rows h [tokens][width] of a chunk, somewhere in `memory`. */
+    /* Rows h [tokens][width] of a chunk, somewhere in `memory`, of the model's type, unless they
+       are `wide`: f32. */
     danaus_status (*run)(
         danaus_model *model, danaus_device *device, const chunk *c, void *memory,
         void **h);
@@ -26,6 +27,7 @@ typedef struct encoder {
         danaus_model *model, danaus_device *device, int64_t length,
         danaus_model_cost *cost);
     int64_t gpu_tokens; /* that go through together on a GPU; 0: as many as elsewhere */
+    int wide;
 } encoder;
 
 /* An architecture that takes images on the host. */
@@ -41,7 +43,6 @@ typedef struct viewer {
 
 typedef struct arch {
     const char *name;
-    int half; /* nonzero: rows may be f16 or bf16 */
     /* Whether config.json, whose model_type is this, describes one. */
     int (*recognizes)(const json_t *config, span type);
     /* Fills a model that has its device and file. On failure what is there is freed by

@@ -204,7 +204,6 @@ static const encoder bert_encoder = { .tokens = CHUNK_TOKENS,
 
 const arch dn_arch_bert = {
     .name = "bert",
-    .half = 1,
     .recognizes = bert_recognizes,
     .open = bert_open,
     .close = bert_close,

@@ -140,13 +140,14 @@ static danaus_status pool(const encoding *e, int64_t n, const void *h, float *to
     int64_t width = model->info.width;
     float *y = e->pooled;
     TRY(e->device->backend->nn->pool(
-        e->device, &(nn_pool){ .sequences = { n, e->host_offsets },
-                               .width = width,
-                               .first = model->pooling.first,
-                               .normalize = model->pooling.normalize,
-                               .x = h,
-                               .y = y,
-                               .dtype = model->dtype }));
+        e->device,
+        &(nn_pool){ .sequences = { n, e->host_offsets },
+                    .width = width,
+                    .first = model->pooling.first,
+                    .normalize = model->pooling.normalize,
+                    .x = h,
+                    .y = y,
+                    .dtype = e->encoder->wide ? DANAUS_F32 : model->dtype }));
     if (model->pooler.plan) {
         TRY(dn_linear_run(&model->pooler, e->device, n, y, e->dense));
         y = e->dense;

@@ -155,7 +155,8 @@ static danaus_status open_linears(
                                      .cols = layers[i].cols,
                                      .activation = i == UP ? DANAUS_GELU_TANH
                                                            : DANAUS_ACTIVATION_NONE,
-                                     .tokens = HYENA_ROWS };
+                                     .tokens = HYENA_ROWS,
+                                     .dtype = b->dtype };
         snprintf(path, sizeof path, "%s.%s.%s", place, layers[i].part, layers[i].name);
         TRY(dn_linear_open(&to->linear[i], b, path, &shape));
     }
@@ -243,6 +244,7 @@ static danaus_status hyena_open(danaus_model *model, const json_t *config)
     if (!m)
         return dn_fail_memory(sizeof *m, "a model");
     danaus_model_info *info = &model->info;
+    m->dtype = model->dtype;
     TRY(read_config(m, config, &info->vocabulary));
     model->linears = (int)m->layers * (m->inner ? DOWN + 1 : OUT + 1);
     model->linear = dn_calloc((size_t)model->linears, sizeof *model->linear);
@@ -277,16 +279,16 @@ static void hyena_close(danaus_model *model)
 
 /* Activations of a chunk: r and planes of all of it, the rest of some rows. */
 typedef struct activations {
-    float *r, *planes;
+    float *r;
+    void *planes;
     hyena_rows rows;
 } activations;
 
 static uintptr_t lay(const hyena *m, int64_t tokens, uintptr_t at, activations *a)
 {
-    const int64_t size = (int64_t)sizeof(float);
     int64_t planes = dn_hyena_planes(m) * tokens + dn_hyena_mix_room(m, tokens);
-    a->r = dn_cut(&at, tokens * m->width * size);
-    a->planes = dn_cut(&at, planes * size);
+    a->r = dn_cut(&at, tokens * m->width * (int64_t)sizeof *a->r);
+    a->planes = dn_cut(&at, planes * dn_size_of(m->dtype));
     dn_hyena_rows_lay(m, MIN(tokens, HYENA_ROWS), &at, &a->rows);
     return at;
 }
@@ -302,11 +304,12 @@ static int64_t hyena_bytes(const danaus_model *model, int64_t tokens, int64_t lo
    the first block come words, behind the last one the last norm. */
 static danaus_status run_rows(
     const hyena *m, danaus_device *device, int64_t number, const chunk *c,
-    const hyena_place *at, const activations *a, const float *mixed)
+    const hyena_place *at, const activations *a, const void *mixed)
 {
     float *r = a->r + at->first * m->width;
     if (number > 0)
-        TRY(dn_hyena_back(m, device, number - 1, at, &a->rows, mixed + at->first, r));
+        TRY(dn_hyena_back(
+            m, device, number - 1, at, &a->rows, dn_at(mixed, m->dtype, at->first), r));
     else
         TRY(device->backend->nn->lookup(
             device, &(nn_lookup){ .rows = at->rows,
@@ -316,7 +319,8 @@ static danaus_status run_rows(
                                   .y = r }));
     if (number == m->layers)
         return dn_hyena_last(m, device, at->rows, &a->rows, r);
-    return dn_hyena_front(m, device, number, at, &a->rows, r, a->planes + at->first);
+    return dn_hyena_front(
+        m, device, number, at, &a->rows, r, dn_at(a->planes, m->dtype, at->first));
 }
 
 static danaus_status hyena_run(
@@ -324,7 +328,7 @@ static danaus_status hyena_run(
 {
     hyena *m = model->own;
     activations a;
-    float *mixed = NULL;
+    void *mixed = NULL;
     lay(m, c->tokens, (uintptr_t)memory, &a);
     *h = a.r;
     TRY(dn_hyena_convs_prepare(m, device, dn_longest(&c->sequences)));
@@ -350,9 +354,11 @@ static danaus_status hyena_cost(
 /* Tokens that go through together: their activations stay in the last cache. */
 #define CHUNK_TOKENS 1024
 
-static const encoder hyena_encoder = {
-    .tokens = CHUNK_TOKENS, .bytes = hyena_bytes, .run = hyena_run, .cost = hyena_cost
-};
+static const encoder hyena_encoder = { .tokens = CHUNK_TOKENS,
+                                       .bytes = hyena_bytes,
+                                       .run = hyena_run,
+                                       .cost = hyena_cost,
+                                       .wide = 1 };
 
 const arch dn_arch_hyena = {
     .name = "hyena",

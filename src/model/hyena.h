@@ -6,6 +6,8 @@
        each block:  r += W_o mix(few_taps(W_i norm(r))),  r += W_2 gelu(W_1 norm(r))
        h = norm(r),  logits = W h
 
+   Where rows have 16 bits, r, h, words and W are f32 all the same: r adds up over all blocks.
+
    What is mixed are `order` + 1 groups of `width` channels, x_0, ..., x_{order-1}, v:
 
        v = k_o (*) (x_{order-1-o} v) + skip_o x_{order-1-o} v   for o = 0, ..., order - 2,
@@ -61,6 +63,7 @@ typedef struct hyena {
     int64_t head, filters; /* channels of a head; filters of a convolution */
     int64_t rows;          /* of the tables of words */
     double epsilon;        /* of the last norm */
+    danaus_dtype dtype;    /* of what layers read and make, and of channels */
     hyena_shape shape;
     const float *word, *table; /* table: W */
     affine last;
@@ -77,10 +80,10 @@ static inline int64_t dn_hyena_planes(const hyena *m)
 
 /* Activations of some rows, in one block of device memory. */
 typedef struct hyena_rows {
-    float *u, *more; /* [rows][width]: what a layer reads; what r is still to get */
-    float *p;        /* [taps - 1 + rows][planes] */
-    float *inner;    /* [rows][inner] */
-    float *past;     /* [layers][taps - 1][planes]: of the rows before */
+    void *u, *more; /* [rows][width]: what a layer reads; what r is still to get */
+    void *p;        /* [taps - 1 + rows][planes] */
+    void *inner;    /* [rows][inner] */
+    void *past;     /* [layers][taps - 1][planes]: of the rows before */
 } hyena_rows;
 
 /* Cuts room for `rows` rows off (dn_cut()). */
@@ -96,12 +99,12 @@ typedef struct hyena_place {
    the block's channels of these rows are made: numbers planes[.][0 .. rows - 1]. */
 danaus_status dn_hyena_front(
     const hyena *m, danaus_device *device, int64_t number, const hyena_place *at,
-    const hyena_rows *rows, float *r, float *planes);
+    const hyena_rows *rows, float *r, void *planes);
 
 /* Channels that have been mixed go through the rest of the block. */
 danaus_status dn_hyena_back(
     const hyena *m, danaus_device *device, int64_t number, const hyena_place *at,
-    const hyena_rows *rows, const float *mixed, float *r);
+    const hyena_rows *rows, const void *mixed, float *r);
 
 /* h, in the place of r. */
 danaus_status dn_hyena_last(
@@ -125,7 +128,7 @@ int64_t dn_hyena_mix_room(const hyena *m, int64_t tokens);
 /* Mixes what is prepared; *mixed[width][tokens] lies somewhere within planes and the room. */
 danaus_status dn_hyena_mix(
     const hyena *m, danaus_device *device, int64_t number,
-    const nn_sequences *sequences, float *planes, float **mixed);
+    const nn_sequences *sequences, void *planes, void **mixed);
 
 /* ---- one token after the other (hyena_generate.c) ---- */
 
@@ -138,8 +141,10 @@ typedef struct hyena_text {
     danaus_stream **streams; /* [layers][order - 1] */
     void *memory;            /* of the device; what follows is in it */
     int32_t *ids;
-    float *r, *planes, *products; /* planes: one group more; products: of heads */
-    float *logits;                /* [rows of the table] */
+    float *r;
+    void *planes;
+    float *products[2]; /* [channels of a stream][tokens], before and after it */
+    float *logits;      /* [rows of the table] */
     hyena_rows rows;
 } hyena_text;
 

@@ -78,6 +78,7 @@ static danaus_status make_plan(
                               .filters = c->group,
                               .length = c->length,
                               .kind = DANAUS_CAUSAL,
+                              .dtype = m->dtype,
                               .batch = 1,
                               .packed = c->packed };
     int64_t all = m->layers * (m->order - 1) * groups(m, c);
@@ -198,14 +199,14 @@ typedef struct mixing {
     int64_t number;
     const nn_sequences *sequences;
     int64_t tokens;
-    float *planes;
+    void *planes;
     const float *k; /* its filters, where spectra are not kept */
 } mixing;
 
 /* y = gate_out (k (*) (gate_in u)) for a group of convolution `which`. */
 static danaus_status convolve(
-    const mixing *x, int64_t which, int64_t group, const float *u, const float *gate_in,
-    const float *gate_out, float *y)
+    const mixing *x, int64_t which, int64_t group, const void *u, const void *gate_in,
+    const void *gate_out, void *y)
 {
     const hyena_convs *c = &x->m->convs;
     int64_t place = (x->number * (x->m->order - 1) + which) * groups(x->m, c) + group;
@@ -220,45 +221,59 @@ static danaus_status convolve(
         c->plan, x->device, spectrum, 1, u, gate_in, gate_out, y);
 }
 
+/* So many numbers on; NULL stays. */
+static void *on(const mixing *x, const void *channels, int64_t numbers)
+{
+    return channels ? dn_at(channels, x->m->dtype, numbers) : NULL;
+}
+
 /* Results of a convolution go a group behind their channels, the last group first, those of
    the next one back, the first group first: nothing is in the way. */
-static danaus_status mix_channels(const mixing *x, float **mixed)
+static danaus_status mix_channels(const mixing *x, void **mixed)
 {
     const hyena *m = x->m;
     int64_t plane = m->width * x->tokens, step = m->convs.group * x->tokens;
     int64_t all = groups(m, &m->convs);
-    float *v = x->planes + m->order * plane;
+    void *v = on(x, x->planes, m->order * plane);
     for (int64_t o = 0; o < m->order - 1; o++) {
         int forth = o % 2 == 0;
-        const float *gate_in = x->planes + (m->order - 1 - o) * plane;
-        const float *gate_out = o == m->order - 2 ? x->planes : NULL;
+        const void *gate_in = on(x, x->planes, (m->order - 1 - o) * plane);
+        const void *gate_out = o == m->order - 2 ? x->planes : NULL;
         for (int64_t i = 0; i < all; i++) {
             int64_t g = forth ? all - 1 - i : i, at = g * step;
             TRY(convolve(
-                x, o, g, v + at, gate_in + at, gate_out ? gate_out + at : NULL,
-                forth ? v + at + step : v + at - step));
+                x, o, g, on(x, v, at), on(x, gate_in, at), on(x, gate_out, at),
+                on(x, v, forth ? at + step : at - step)));
         }
-        v += forth ? step : -step;
+        v = on(x, v, forth ? step : -step);
     }
     *mixed = v;
     return DANAUS_OK;
 }
 
 /* Results go to the place of v. */
-static danaus_status mix_heads(const mixing *x, float **mixed)
+static danaus_status mix_heads(const mixing *x, void **mixed)
 {
     const hyena *m = x->m;
     const nn_backend *nn = x->device->backend->nn;
     int64_t plane = m->width * x->tokens, step = m->convs.group * m->head * x->tokens;
-    float *x0 = x->planes, *x1 = x0 + plane, *v = x1 + plane;
-    float *before = v + plane, *after = before + step * m->head;
+    void *x0 = x->planes, *x1 = on(x, x0, plane), *v = on(x, x1, plane);
+    void *before = on(x, v, plane), *after = on(x, before, step * m->head);
     *mixed = v;
     for (int64_t g = 0; g < groups(m, &m->convs); g++) {
         int64_t at = g * step;
-        nn_heads o = { m->convs.group, m->head, x->tokens, x1 + at, v + at, before };
+        nn_heads o = { .heads = m->convs.group,
+                       .size = m->head,
+                       .length = x->tokens,
+                       .dtype = m->dtype };
+        o.a = on(x, x1, at);
+        o.b = on(x, v, at);
+        o.y = before;
         TRY(nn->outer(x->device, &o));
         TRY(convolve(x, 0, g, before, NULL, NULL, after));
-        o = (nn_heads){ m->convs.group, m->head, x->tokens, x0 + at, after, v + at };
+        o.a = on(x, x0, at);
+        o.b = after;
+        o.y = on(x, v, at);
         TRY(nn->contract(x->device, &o));
     }
     return DANAUS_OK;
@@ -266,7 +281,7 @@ static danaus_status mix_heads(const mixing *x, float **mixed)
 
 danaus_status dn_hyena_mix(
     const hyena *m, danaus_device *device, int64_t number,
-    const nn_sequences *sequences, float *planes, float **mixed)
+    const nn_sequences *sequences, void *planes, void **mixed)
 {
     float *k = NULL;
     mixing x = { .m = m,

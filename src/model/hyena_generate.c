@@ -23,12 +23,12 @@ static uintptr_t lay(hyena_text *t, uintptr_t at)
 {
     const hyena *m = t->m;
     const int64_t size = (int64_t)sizeof(float);
-    int64_t planes = dn_hyena_planes(m) + m->width;
-    int64_t products = m->head > 1 ? 2 * stream_channels(m) : 0;
+    int64_t planes = t->most * dn_hyena_planes(m) * dn_size_of(m->dtype);
     t->ids = dn_cut(&at, t->most * (int64_t)sizeof *t->ids);
     t->r = dn_cut(&at, t->most * m->width * size);
-    t->planes = dn_cut(&at, t->most * planes * size);
-    t->products = dn_cut(&at, t->most * products * size);
+    t->planes = dn_cut(&at, planes);
+    for (int i = 0; i < 2; i++)
+        t->products[i] = dn_cut(&at, t->most * stream_channels(m) * size);
     t->logits = dn_cut(&at, m->rows * size);
     dn_hyena_rows_lay(m, t->most, &at, &t->rows);
     return at;
@@ -106,42 +106,50 @@ void dn_hyena_text_close(hyena_text *t)
 
 /* ---- going on ---- */
 
-static danaus_status multiply(
-    const hyena_text *t, int64_t numbers, const float *a, const float *b, float *y)
-{
-    return t->device->backend->nn->multiply(
-        t->device, &(nn_multiply){ numbers, a, b, y });
-}
-
+/* Streams are f32, and so is what comes before and after them. */
 static danaus_status mix_channels(
-    hyena_text *t, int64_t number, int64_t n, float **mixed)
+    hyena_text *t, int64_t number, int64_t n, void **mixed)
 {
     const hyena *m = t->m;
     int64_t plane = m->width * n;
-    float *v = t->planes + m->order * plane, *y = v + plane;
+    *mixed = dn_at(t->planes, m->dtype, m->order * plane);
+    nn_multiply gate = {
+        .count = plane, .a = *mixed, .y = t->products[0], .dtype = m->dtype, .wide_y = 1
+    };
     for (int64_t o = 0; o < m->order - 1; o++) {
-        float *gated = v;
-        TRY(multiply(t, plane, v, t->planes + (m->order - 1 - o) * plane, gated));
+        gate.b = dn_at(t->planes, m->dtype, (m->order - 1 - o) * plane);
+        TRY(t->device->backend->nn->multiply(t->device, &gate));
         TRY(danaus_stream_run(
-            t->streams[number * (m->order - 1) + o], t->device, n, gated, y));
-        v = y;
-        y = gated;
+            t->streams[number * (m->order - 1) + o], t->device, n, t->products[0],
+            t->products[1]));
+        gate.a = t->products[1];
+        gate.wide_a = 1;
     }
-    *mixed = v;
-    return multiply(t, plane, v, t->planes, v);
+    gate.b = t->planes;
+    gate.y = *mixed;
+    gate.wide_y = 0;
+    return t->device->backend->nn->multiply(t->device, &gate);
 }
 
-static danaus_status mix_heads(hyena_text *t, int64_t number, int64_t n, float **mixed)
+static danaus_status mix_heads(hyena_text *t, int64_t number, int64_t n, void **mixed)
 {
     const hyena *m = t->m;
     const nn_backend *nn = t->device->backend->nn;
     int64_t plane = m->width * n;
-    float *x0 = t->planes, *x1 = x0 + plane, *v = x1 + plane;
-    float *before = t->products, *after = before + stream_channels(m) * n;
-    *mixed = v;
-    TRY(nn->outer(t->device, &(nn_heads){ m->filters, m->head, n, x1, v, before }));
-    TRY(danaus_stream_run(t->streams[number], t->device, n, before, after));
-    return nn->contract(t->device, &(nn_heads){ m->filters, m->head, n, x0, after, v });
+    nn_heads o = {
+        .heads = m->filters, .size = m->head, .length = n, .dtype = m->dtype, .wide = 1
+    };
+    *mixed = dn_at(t->planes, m->dtype, 2 * plane);
+    o.a = dn_at(t->planes, m->dtype, plane);
+    o.b = *mixed;
+    o.y = t->products[0];
+    TRY(nn->outer(t->device, &o));
+    TRY(danaus_stream_run(
+        t->streams[number], t->device, n, t->products[0], t->products[1]));
+    o.a = t->planes;
+    o.b = t->products[1];
+    o.y = *mixed;
+    return nn->contract(t->device, &o);
 }
 
 /* At most t->most tokens, to r before the last norm. */
@@ -150,7 +158,7 @@ static danaus_status step(hyena_text *t, const int32_t *ids, int64_t n)
     const hyena *m = t->m;
     const int64_t offsets[] = { -t->time, n };
     const hyena_place at = { .sequences = { 1, offsets }, .rows = n, .stride = n };
-    float *mixed;
+    void *mixed;
     TRY(danaus_upload(t->device, t->ids, ids, (size_t)n * sizeof *ids));
     TRY(t->device->backend->nn->lookup(
         t->device,

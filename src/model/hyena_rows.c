@@ -6,7 +6,7 @@
 
 void dn_hyena_rows_lay(const hyena *m, int64_t rows, uintptr_t *at, hyena_rows *r)
 {
-    const int64_t size = (int64_t)sizeof(float), before = m->taps - 1;
+    const int64_t size = dn_size_of(m->dtype), before = m->taps - 1;
     r->u = dn_cut(at, rows * m->width * size);
     r->more = dn_cut(at, rows * m->width * size);
     r->p = dn_cut(at, (before + rows) * dn_hyena_planes(m) * size);
@@ -14,10 +14,10 @@ void dn_hyena_rows_lay(const hyena *m, int64_t rows, uintptr_t *at, hyena_rows *
     r->past = dn_cut(at, m->layers * before * dn_hyena_planes(m) * size);
 }
 
-/* r += more, and y = norm(r). */
+/* y = norm(r + more), where r gets the sum, unless y takes its place. */
 static danaus_status norm_of_sum(
     const hyena *m, danaus_device *device, const affine *norm, int64_t rows, float *r,
-    const float *more, float *y)
+    const void *more, void *y)
 {
     return device->backend->nn->norm(
         device, &(nn_norm){ .rows = rows,
@@ -28,18 +28,22 @@ static danaus_status norm_of_sum(
                             .shift = norm->shift,
                             .epsilon = norm->epsilon,
                             .y = y,
-                            .sum = r });
+                            .sum = y == r ? NULL : r,
+                            .dtype = m->dtype,
+                            .wide_x = 1,
+                            .wide_y = y == r });
 }
 
 danaus_status dn_hyena_front(
     const hyena *m, danaus_device *device, int64_t number, const hyena_place *at,
-    const hyena_rows *rows, float *r, float *planes)
+    const hyena_rows *rows, float *r, void *planes)
 {
     const hyena_block *b = &m->blocks[number];
     const backend *on = device->backend;
     int64_t width = dn_hyena_planes(m), before = (m->taps - 1) * width;
-    size_t kept = (size_t)before * sizeof(float);
-    float *past = rows->past + number * before, *p = rows->p + before;
+    size_t kept = (size_t)(before * dn_size_of(m->dtype));
+    void *past = dn_at(rows->past, m->dtype, number * before);
+    void *p = dn_at(rows->p, m->dtype, before);
     TRY(norm_of_sum(
         m, device, &b->before, at->rows, r, number ? rows->more : NULL, rows->u));
     TRY(on->copy(device, rows->p, past, kept));
@@ -47,12 +51,12 @@ danaus_status dn_hyena_front(
     TRY(dn_few_taps_run(
         &b->short_filter, device, &at->sequences, at->first, at->rows, p, planes,
         at->stride));
-    return on->copy(device, past, rows->p + at->rows * width, kept);
+    return on->copy(device, past, dn_at(rows->p, m->dtype, at->rows * width), kept);
 }
 
 danaus_status dn_hyena_back(
     const hyena *m, danaus_device *device, int64_t number, const hyena_place *at,
-    const hyena_rows *rows, const float *mixed, float *r)
+    const hyena_rows *rows, const void *mixed, float *r)
 {
     const hyena_block *b = &m->blocks[number];
     TRY(device->backend->nn->turn(
@@ -61,7 +65,8 @@ danaus_status dn_hyena_back(
                             .stride = m->width,
                             .pitch = at->stride,
                             .x = mixed,
-                            .y = rows->u }));
+                            .y = rows->u,
+                            .dtype = m->dtype }));
     TRY(dn_linear_run(&b->linear[OUT], device, at->rows, rows->u, rows->more));
     if (!m->inner)
         return DANAUS_OK;
@@ -74,5 +79,5 @@ danaus_status dn_hyena_last(
     const hyena *m, danaus_device *device, int64_t count, const hyena_rows *rows,
     float *r)
 {
-    return dn_affine_run(&m->last, device, count, m->width, r, rows->more, r);
+    return norm_of_sum(m, device, &m->last, count, r, rows->more, r);
 }

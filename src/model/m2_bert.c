@@ -270,7 +270,6 @@ static void m2_close(danaus_model *model)
 
 const arch dn_arch_m2_bert = {
     .name = "m2-bert",
-    .half = 1,
     .recognizes = m2_recognizes,
     .open = m2_open,
     .close = m2_close,

@@ -78,12 +78,10 @@ static danaus_status check_type(const danaus_model *model)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "models run in f32, f16 and bf16, not in %s",
             danaus_dtype_name(model->dtype));
-    if (model->memory.device->backend->on_host || !model->arch->half)
+    if (model->memory.device->backend->on_host)
         return dn_fail(
-            DANAUS_ERR_UNSUPPORTED,
-            "models of architecture %s run in f32 on %s, not "
-            "in %s",
-            model->arch->name, model->device_name, danaus_dtype_name(model->dtype));
+            DANAUS_ERR_UNSUPPORTED, "models run in f32 on %s, not in %s",
+            model->device_name, danaus_dtype_name(model->dtype));
     return DANAUS_OK;
 }
 

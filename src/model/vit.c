@@ -409,7 +409,6 @@ static const viewer vit_viewer = { vit_look, vit_cost };
 
 const arch dn_arch_vit = {
     .name = "vit",
-    .half = 1,
     .recognizes = vit_recognizes,
     .open = vit_open,
     .close = vit_close,

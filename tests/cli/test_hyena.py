@@ -223,6 +223,8 @@ def main(folder):
     check("the seed decides", one != two and one == danaus(*hot, 1).stdout, (one, two))
     text = facts(*hot, 1)["text"]
     check("text is printed", text + "\n" == one, (text, one))
+    for command in ["score", model, file], ["generate", model, "ACG"]:
+        refuses("16 bits on a CPU", 1, "run in f32 on cpu", *command, "--type", "f16")
     refuses("no prompt", 1, "has no token", "generate", model, "")
     refuses("a long prompt", 1, "31 tokens", "generate", model, "A" * 31)
     refuses("a negative temperature", 1, "temperature", "generate", model, "A", "-t", -1)

@@ -434,7 +434,9 @@ static void the_others_are_those_of_the_cpu(void **state)
             assert_ok(nn->sine(
                 d, &(nn_sine){ rows, width, AT(a, i), AT(scale, i), 9, AT(sine, i) }));
             assert_ok(nn->multiply(
-                d, &(nn_multiply){ n, AT(a, i), AT(b, i), AT(product, i) }));
+                d,
+                &(nn_multiply){
+                    .count = n, .a = AT(a, i), .b = AT(b, i), .y = AT(product, i) }));
             assert_ok(nn->activate(
                 d, &(nn_activation){ n, (danaus_activation)(round % 5), AT(a, i),
                                      AT(activated, i) }));

@@ -118,8 +118,11 @@ static void heads_are_multiplied_and_contracted(void **state)
         float *a = make_random(&r, size), *b = make_random(&r, size);
         float *y = make_random(&r, size * d), *z = make_random(&r, size);
         const nn_backend *nn = device->backend->nn;
-        assert_ok(nn->outer(device, &(nn_heads){ heads, d, n, a, b, y }));
-        assert_ok(nn->contract(device, &(nn_heads){ heads, d, n, b, y, z }));
+        nn_heads o = { .heads = heads, .size = d, .length = n };
+        o.a = a, o.b = b, o.y = y;
+        assert_ok(nn->outer(device, &o));
+        o.a = b, o.b = y, o.y = z;
+        assert_ok(nn->contract(device, &o));
         for (int64_t h = 0; h < heads; h++)
             for (int64_t j = 0; j < d; j++)
                 for (int64_t t = 0; t < n; t++) {
@@ -149,7 +152,8 @@ static void products_are_made_in_place(void **state)
     float *wanted = make_random(&r, count);
     for (int64_t i = 0; i < count; i++)
         wanted[i] = a[i] * b[i];
-    assert_ok(device->backend->nn->multiply(device, &(nn_multiply){ count, a, b, b }));
+    assert_ok(device->backend->nn->multiply(
+        device, &(nn_multiply){ .count = count, .a = a, .b = b, .y = b }));
     assert_memory_equal(b, wanted, (size_t)count * sizeof *b);
     end(a, count);
     end(b, count);

@@ -284,6 +284,30 @@ static void threads_do_not_change_likelihoods(void **state)
 /* ---- token after token ---- */
 
 /* A text in steps of any size: logits behind each are those of the whole. */
+static void expect_steps(
+    danaus_model *model, const small_hyena *m, rng *r, const int32_t *ids,
+    int64_t length)
+{
+    plain p = plain_of(m, ids, length, 3);
+    hyena_text begun;
+    float logits[64];
+    double wanted[64], size = 0;
+    assert_ok(dn_hyena_text_open(&begun, model->own, device, length));
+    for (int64_t at = 0, n; at < length; at += n) {
+        n = rng_int(r, 0, 3) ? 1 : rng_int(r, 1, length - at);
+        assert_ok(dn_hyena_text_go_on(&begun, ids + at, n, logits));
+        hyena_logits(m, p.h + (at + n - 1) * m->width, wanted, NULL);
+        for (int64_t v = 0; v < m->rows; v++)
+            size = fmax(size, fabs(wanted[v]));
+        /* An error of h times a row of the table, whose numbers are at most 1. */
+        double moved = (double)m->width * p.h_moves + size * 0x1p-22;
+        for (int64_t v = 0; v < m->rows; v++)
+            expect_close("logit", v, logits[v], wanted[v], moved);
+    }
+    dn_hyena_text_close(&begun);
+    free(p.h);
+}
+
 static void steps_give_the_logits_of_the_whole(void **state)
 {
     (void)state;
@@ -295,24 +319,43 @@ static void steps_give_the_logits_of_the_whole(void **state)
         int32_t ids[400];
         for (int64_t i = 0; i < length; i++)
             ids[i] = (int32_t)rng_int(&r, 0, m.vocabulary - 1);
-        plain p = plain_of(&m, ids, length, 3);
-        hyena_text begun;
-        float logits[64];
-        double wanted[64], size = 0;
-        assert_ok(dn_hyena_text_open(&begun, model->own, device, length));
-        for (int64_t at = 0, n; at < length; at += n) {
-            n = rng_int(&r, 0, 3) ? 1 : rng_int(&r, 1, length - at);
-            assert_ok(dn_hyena_text_go_on(&begun, ids + at, n, logits));
-            hyena_logits(&m, p.h + (at + n - 1) * m.width, wanted, NULL);
-            for (int64_t v = 0; v < m.rows; v++)
-                size = fmax(size, fabs(wanted[v]));
-            /* An error of h times a row of the table, whose numbers are at most 1. */
-            double moved = (double)m.width * p.h_moves + size * 0x1p-22;
-            for (int64_t v = 0; v < m.rows; v++)
-                expect_close("logit", v, logits[v], wanted[v], moved);
+        expect_steps(model, &m, &r, ids, length);
+        danaus_model_destroy(model);
+        hyena_free(&m);
+    }
+}
+
+/* What lies between layers, and channels, in f16 and bf16. */
+static void rows_may_have_sixteen_bits(void **state)
+{
+    (void)state;
+    static const struct {
+        danaus_dtype dtype;
+        double unit;
+    } types[] = { { DANAUS_F16, 0x1p-11 }, { DANAUS_BF16, 0x1p-8 } };
+    if (device->backend->on_host) {
+        print_message("16 bits are for GPUs\n");
+        skip();
+    }
+    for (int round = 0; round < 2 * rounds_of(10); round++) {
+        rng r = { 900 + (uint64_t)round };
+        const danaus_model_desc how = { .dtype = types[round % 2].dtype };
+        danaus_model *model;
+        int64_t length = rng_int(&r, 1, 100);
+        small_hyena m = hyena_random(&r, length);
+        while ((m.head > 1) != round % 2) {
+            hyena_free(&m);
+            m = hyena_random(&r, length);
         }
-        dn_hyena_text_close(&begun);
-        free(p.h);
+        hyena_write(&m);
+        assert_ok(danaus_model_load_as(device, scratch_directory(), &how, &model));
+        texts t = texts_random(&r, 3, length, m.vocabulary);
+        named_stored = types[round % 2].unit;
+        expect_texts(model, &m, &t);
+        expect_steps(model, &m, &r, t.ids, t.offsets[1]);
+        named_stored = 0;
+        expect_outline(model, device);
+        texts_free(&t);
         danaus_model_destroy(model);
         hyena_free(&m);
     }
@@ -568,6 +611,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(outlines_say_what_models_do),
         cmocka_unit_test(threads_do_not_change_likelihoods),
         cmocka_unit_test(steps_give_the_logits_of_the_whole),
+        cmocka_unit_test(rows_may_have_sixteen_bits),
         cmocka_unit_test(cold_tokens_are_the_likeliest),
         cmocka_unit_test(the_seed_decides),
         cmocka_unit_test(what_does_not_fit_is_named_at_once),

@@ -38,36 +38,41 @@ FN S most_of_block(S own, S *parts)
     return most;
 }
 
-/* x + more; more may be NULL. */
-FN void fetch_sum(const X *x, const X *more, int64 i, int64 width, int whole, S *v)
+/* v += x; x may be NULL. */
+FN void add(const X *x, int64 i, int64 width, int whole, S *v)
 {
     S added[WIDE];
-    fetch(x, i, width, whole, v);
-    if (!more)
+    if (!x)
         return;
-    fetch(more, i, width, whole, added);
+    fetch(x, i, width, whole, added);
     UNROLL
     for (int e = 0; e < WIDE; e++)
         v[e] += added[e];
+}
+
+/* Row r of x + more. */
+FN void fetch_sum(const job *j, int64 r, int64 i, int whole, S *v)
+{
+    int64 width = j->size[1];
+    const X *more = (const X *)j->in[1];
+    fetch_any(j->in[0], j->choice[0], r, i, width, whole, v);
+    add(more ? more + r * width : 0, i, width, whole, v);
 }
 
 KERNEL normalize(TABLE(job) t)
 {
     LOCAL S parts[THREADS];
     const job *j = WHOLE(t);
-    const X *in = (const X *)j->in[0], *added = (const X *)j->in[1];
     const S *scale = (const S *)j->in[2], *shift = (const S *)j->in[3];
-    X *out = (X *)j->out[0], *sums = (X *)j->out[1];
     int64 rows = j->size[0], width = j->size[1];
-    int whole = is_whole(in, width) && is_whole(added, width) &&
-                is_whole(out, width) && is_whole(sums, width);
+    int whole = is_whole(j->in[0], width) && is_whole(j->in[1], width) &&
+                is_whole(j->out[0], width) && is_whole(j->out[1], width);
     ROLL for (int64 r = BLOCK; r < rows; r += BLOCKS)
     {
-        const X *x = in + r * width, *more = added ? added + r * width : 0;
         S v[WIDE], total = 0, square = 0;
         ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
         {
-            fetch_sum(x, more, i, width, whole, v);
+            fetch_sum(j, r, i, whole, v);
             UNROLL
             for (int e = 0; e < WIDE; e++)
                 total += v[e];
@@ -75,7 +80,7 @@ KERNEL normalize(TABLE(job) t)
         S mean = sum_of_block(total, parts) / width;
         ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
         {
-            fetch_sum(x, more, i, width, whole, v);
+            fetch_sum(j, r, i, whole, v);
             UNROLL
             for (int e = 0; e < WIDE; e++)
                 if (i + e < width)
@@ -84,14 +89,14 @@ KERNEL normalize(TABLE(job) t)
         S size = 1 / SQRT(sum_of_block(square, parts) / width + j->number[0]);
         ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
         {
-            fetch_sum(x, more, i, width, whole, v);
-            if (sums)
-                put(sums + r * width, i, width, whole, v);
+            fetch_sum(j, r, i, whole, v);
+            if (j->out[1])
+                put_any(j->out[1], j->choice[0], r, i, width, whole, v);
             UNROLL
             for (int e = 0; e < WIDE; e++)
                 if (i + e < width)
                     v[e] = (v[e] - mean) * size * scale[i + e] + shift[i + e];
-            put(out + r * width, i, width, whole, v);
+            put_any(j->out[0], j->choice[1], r, i, width, whole, v);
         }
     }
 }
@@ -111,14 +116,10 @@ KERNEL lookup(TABLE(job) t)
         const X *place = position ? position + j->ids[1][r] * width : 0;
         ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
         {
-            S v[WIDE], more[WIDE];
-            fetch_sum(own, place, i, width, whole, v);
-            if (type) {
-                fetch(type, i, width, whole, more);
-                UNROLL
-                for (int e = 0; e < WIDE; e++)
-                    v[e] += more[e];
-            }
+            S v[WIDE];
+            fetch(own, i, width, whole, v);
+            add(place, i, width, whole, v);
+            add(type, i, width, whole, v);
             put(y + r * width, i, width, whole, v);
         }
     }

@@ -59,3 +59,46 @@ FN void put(X *y, int64 i, int64 width, int whole, const S *from)
         if (i + e < width)
             y[i + e] = w.v[e];
 }
+
+/* ---- rows that are S whatever X is, where a choice says so ---- */
+
+FN S load_any(const void *x, int is_wide, int64 i)
+{
+    return is_wide ? ((const S *)x)[i] : load(((const X *)x)[i]);
+}
+
+FN void store_any(void *y, int is_wide, int64 i, S v)
+{
+    if (is_wide)
+        ((S *)y)[i] = v;
+    else
+        ((X *)y)[i] = store(v);
+}
+
+/* As fetch() and put(), of row r. */
+FN void fetch_any(
+    const void *x, int is_wide, int64 r, int64 i, int64 width, int whole, S *to)
+{
+    const S *row = (const S *)x + r * width;
+    if (!is_wide) {
+        fetch((const X *)x + r * width, i, width, whole, to);
+        return;
+    }
+    UNROLL
+    for (int e = 0; e < WIDE; e++)
+        to[e] = i + e < width ? row[i + e] : 0;
+}
+
+FN void put_any(
+    void *y, int is_wide, int64 r, int64 i, int64 width, int whole, const S *from)
+{
+    S *row = (S *)y + r * width;
+    if (!is_wide) {
+        put((X *)y + r * width, i, width, whole, from);
+        return;
+    }
+    UNROLL
+    for (int e = 0; e < WIDE; e++)
+        if (i + e < width)
+            row[i + e] = from[e];
+}

@@ -162,24 +162,24 @@ KERNEL gate(TABLE(job) t)
 KERNEL multiply(TABLE(job) t)
 {
     const job *j = WHOLE(t);
-    const S *a = (const S *)j->in[0], *b = (const S *)j->in[1];
-    S *y = (S *)j->out[0];
+    const X *b = (const X *)j->in[1];
     ROLL for (int64 i = BLOCK * THREADS + THREAD; i < j->size[0]; i += BLOCKS * THREADS)
-        y[i] = a[i] * b[i];
+        store_any(
+            j->out[0], j->choice[1], i,
+            load_any(j->in[0], j->choice[0], i) * load(b[i]));
 }
 
 /* y[h][i][k] = a[h][i] b[h][k] of channels; a block makes one. */
 KERNEL outer(TABLE(job) t)
 {
     const job *j = WHOLE(t);
-    S *y = (S *)j->out[0];
     int64 size = j->size[1], length = j->size[2];
     ROLL for (int64 c = BLOCK; c < j->size[0] * size * size; c += BLOCKS)
     {
-        const S *a = (const S *)j->in[0] + c / size * length;
-        const S *b = (const S *)j->in[1] + (c / (size * size) * size + c % size) * length;
+        const X *a = (const X *)j->in[0] + c / size * length;
+        const X *b = (const X *)j->in[1] + (c / (size * size) * size + c % size) * length;
         ROLL for (int64 i = THREAD; i < length; i += THREADS)
-            y[c * length + i] = a[i] * b[i];
+            store_any(j->out[0], j->choice[0], c * length + i, load(a[i]) * load(b[i]));
     }
 }
 
@@ -187,18 +187,21 @@ KERNEL outer(TABLE(job) t)
 KERNEL contract(TABLE(job) t)
 {
     const job *j = WHOLE(t);
-    S *y = (S *)j->out[0];
+    X *y = (X *)j->out[0];
     int64 size = j->size[1], length = j->size[2];
     ROLL for (int64 c = BLOCK; c < j->size[0] * size; c += BLOCKS)
     {
-        const S *a = (const S *)j->in[0] + c / size * size * length;
-        const S *b = (const S *)j->in[1] + (c / size * size * size + c % size) * length;
+        const X *a = (const X *)j->in[0] + c / size * size * length;
+        int64 b = (c / size * size * size + c % size) * length;
         ROLL for (int64 i = THREAD; i < length; i += THREADS)
         {
             S sum = 0;
-            ROLL for (int64 n = 0; n < size; n++) sum =
-                multiply_add(a[n * length + i], b[n * size * length + i], sum);
-            y[c * length + i] = sum;
+            ROLL for (int64 n = 0; n < size; n++)
+            {
+                S factor = load_any(j->in[1], j->choice[0], b + n * size * length + i);
+                sum = multiply_add(load(a[n * length + i]), factor, sum);
+            }
+            y[c * length + i] = store(sum);
         }
     }
 }
