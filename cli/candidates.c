@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *kind_name(danaus_candidates kind)
 {
@@ -22,13 +23,26 @@ static const char *kind_name(danaus_candidates kind)
     return "unknown";
 }
 
+/* The patterns of each chain, with a plus between two. */
+static void format_terms(const danaus_candidate *c, char *text, size_t size)
+{
+    const danaus_pattern *p = c->patterns;
+    size_t at = 0;
+    for (int n = 0; n < DANAUS_CANDIDATE_TERMS && c->counts[n]; n++) {
+        at += (size_t)snprintf(text + at, size - at, "%s", n ? " + " : "");
+        format_patterns(p, c->counts[n], text + at, size - at);
+        at += strlen(text + at);
+        p += c->counts[n];
+    }
+}
+
 void candidates_print(const danaus_candidate *candidates, int count)
 {
     printf("  candidate      parameters  error      passes  time      patterns\n");
     for (int n = 0; n < count; n++) {
         const danaus_candidate *c = &candidates[n];
-        char patterns[400];
-        format_patterns(c->patterns, c->count, patterns, sizeof patterns);
+        char patterns[800];
+        format_terms(c, patterns, sizeof patterns);
         printf(
             "%c %-13s  %10" PRId64 "  %.3e  %6d  %-8.3g  %s\n", c->taken ? '*' : ' ',
             kind_name(c->kind), c->parameters, c->error, c->passes, c->seconds,
@@ -41,12 +55,16 @@ json_t *candidates_json(const danaus_candidate *candidates, int count)
     json_t *list = json_array();
     for (int n = 0; n < count; n++) {
         const danaus_candidate *c = &candidates[n];
+        json_t *counts = json_array();
+        for (int k = 0; k < DANAUS_CANDIDATE_TERMS && c->counts[k]; k++)
+            json_array_append_new(counts, json_integer(c->counts[k]));
         json_array_append_new(
-            list, json_pack(
-                      "{s:s, s:o, s:I, s:o, s:i, s:f, s:b}", "kind", kind_name(c->kind),
-                      "patterns", json_patterns(c->patterns, c->count), "parameters",
-                      (json_int_t)c->parameters, "error", json_number(c->error),
-                      "passes", c->passes, "seconds", c->seconds, "taken", c->taken));
+            list,
+            json_pack(
+                "{s:s, s:o, s:o, s:I, s:o, s:i, s:f, s:b}", "kind", kind_name(c->kind),
+                "patterns", json_patterns(c->patterns, c->count), "counts", counts,
+                "parameters", (json_int_t)c->parameters, "error", json_number(c->error),
+                "passes", c->passes, "seconds", c->seconds, "taken", c->taken));
     }
     return list;
 }

@@ -3,6 +3,8 @@
 #include "cli/candidates.h"
 #include "cli/commands.h"
 #include "cli/permuted.h"
+#include "cli/samples.h"
+#include "cli/sums.h"
 #include "common/open.h"
 #include "common/progress.h"
 #include "common/report.h"
@@ -12,6 +14,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const usage use = {
     .command = "danaus factorize",
@@ -32,7 +35,11 @@ static const usage use = {
         "--candidates fits low-rank, grouped and other chains, lists them, and takes\n"
         "the best. With --permute rows and columns first trade places, which finds a\n"
         "shuffled Monarch matrix; what is written then has their orders, for danaus\n"
-        "apply and dense.\n",
+        "apply and dense.\n\n"
+        "W becomes a sum of chains by --pattern \"LIST + LIST\", by --terms N, of N "
+        "times\n"
+        "the same patterns, or, with --params, by --terms auto: the best sum of "
+        "many.\n",
     .least = 1,
     .most = 1,
     .operands = "one file with a matrix",
@@ -44,9 +51,10 @@ static const char *const chain_words = "dense|low-rank|dyadic|block-butterfly|mo
 enum { CANDIDATES = 64 };
 
 typedef struct options {
-    const char *tensor, *bias, *pattern, *inputs, *targets, *output;
+    const char *tensor, *bias, *pattern, *inputs, *targets, *output, *terms_text;
     int chain, order, fast, json; /* chain: -1 when not given */
     int fit_bias, candidates, reduced, permute;
+    int terms; /* of a sum, with --params at most; 0: one chain is asked for */
     int64_t rank, factors, refine, threads;
     double fraction, ridge;
     danaus_dtype dtype;
@@ -55,19 +63,27 @@ typedef struct options {
 typedef struct job {
     const options *o;
     const char *path;
-    danaus_file *file, *samples_file, *targets_file;
-    danaus_tensor w, bias, samples, targets;
-    void *w_owned, *samples_owned, *targets_owned; /* converted copies */
+    danaus_file *file;
+    danaus_tensor w, bias;
+    void *w_owned; /* a converted copy */
+    samples samples;
     output output;
     danaus_dtype dtype;
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     int count;
     permuted permuted;
-    danaus_chain *chain;
+    danaus_chain *chain; /* NULL: a sum that is no chain */
+    sums sum;            /* count 0: none is asked for */
     danaus_factorize_result result;
     danaus_candidate candidates[CANDIDATES];
     int candidate_count;
 } job;
+
+/* Are many chains fitted, and the best taken? */
+static int tries_many(const options *o)
+{
+    return o->candidates || (o->terms && o->fraction > 0);
+}
 
 static int check_options(const options *o)
 {
@@ -76,14 +92,15 @@ static int check_options(const options *o)
         return usage_error(
             "one of --pattern, --chain and --params is needed, and %s given",
             ways ? "more were" : "none was");
-    if ((o->candidates || o->reduced) && (o->fraction <= 0 || !o->candidates))
+    if ((o->candidates || o->reduced) && (o->fraction <= 0 || !tries_many(o)))
         return usage_error(
             o->candidates ? "--candidates goes with --params"
                           : "--reduced goes with --candidates");
     if (!o->inputs && (o->targets || o->fit_bias || o->ridge > 0))
         return usage_error("--targets, --fit-bias and --ridge go with --inputs");
-    if (o->permute && (o->inputs || o->bias || o->candidates))
-        return usage_error("--permute goes without --inputs, --bias and --candidates");
+    if (o->permute && (o->inputs || o->bias || o->candidates || o->terms))
+        return usage_error(
+            "--permute goes without --inputs, --bias, --candidates and --terms");
     if (o->bias && o->fit_bias)
         return usage_error("--bias keeps a bias and --fit-bias finds one: give one");
     int has_rank = o->chain == DANAUS_CHAIN_LOW_RANK ||
@@ -166,16 +183,30 @@ static int64_t budget(const job *j)
     return (int64_t)(j->o->fraction * (double)j->w.shape[0] * (double)j->w.shape[1]);
 }
 
+/* A list of patterns, or one for each term of a sum. */
+static int read_patterns(job *j)
+{
+    int failed = sums_parse(j->o->pattern, &j->sum);
+    if (failed)
+        return failed;
+    j->count = j->sum.counts[0];
+    memcpy(j->patterns, j->sum.patterns, (size_t)j->count * sizeof *j->patterns);
+    if (j->sum.count == 1)
+        j->sum.count = 0;
+    else if (j->o->terms || j->o->permute)
+        return usage_error("--terms and --permute go with one list of patterns");
+    return STATUS_OK;
+}
+
 static int choose_patterns(job *j)
 {
     const options *o = j->o;
     int64_t rows = j->w.shape[0], cols = j->w.shape[1];
-    danaus_status status;
+    danaus_status status = DANAUS_OK;
     if (o->pattern) {
-        status = danaus_patterns_parse(
-            o->pattern, j->patterns, DANAUS_MAX_FACTORS, &j->count);
-        if (status == DANAUS_ERR_ARGUMENT)
-            return usage_error("%s", danaus_error_detail());
+        int failed = read_patterns(j);
+        if (failed)
+            return failed;
     } else if (o->chain >= 0) {
         danaus_chain_desc desc = { .kind = (danaus_chain_kind)o->chain };
         desc.rows = rows;
@@ -187,50 +218,16 @@ static int choose_patterns(job *j)
     } else {
         if (o->fraction * (double)rows * (double)cols > 9e18)
             return usage_error("--params %g asks for too many parameters", o->fraction);
-        if (o->candidates)
+        if (tries_many(o))
             return STATUS_OK;
         status = danaus_patterns_fit(
             rows, cols, budget(j), j->patterns, DANAUS_MAX_FACTORS, &j->count);
     }
-    return status ? library_failure() : check_size(j);
-}
-
-/* A file of samples x `width` numbers. */
-static int open_rows(
-    const job *j, const char *path, const char *name, int64_t width, danaus_file **file,
-    danaus_tensor *rows)
-{
-    int status = open_tensor(path, NULL, file, rows);
     if (status)
-        return status;
-    if (rows->ndim != 2 || rows->shape[1] != width) {
-        char shape[200];
-        format_shape(rows, shape, sizeof shape);
-        return failure(
-            "the sample %s are %s, but samples x %" PRId64 " are needed", name, shape,
-            width);
-    }
-    if (is_complex(rows->dtype) && !is_complex(j->dtype))
-        return failure("the sample %s are complex and W is not", name);
-    return STATUS_OK;
-}
-
-static int open_samples(job *j)
-{
-    const options *o = j->o;
-    if (!o->inputs)
-        return STATUS_OK;
-    int status =
-        open_rows(j, o->inputs, "inputs", j->w.shape[1], &j->samples_file, &j->samples);
-    if (status || !o->targets)
-        return status;
-    status = open_rows(
-        j, o->targets, "targets", j->w.shape[0], &j->targets_file, &j->targets);
-    if (!status && j->targets.shape[0] != j->samples.shape[0])
-        return failure(
-            "%" PRId64 " inputs have %" PRId64 " targets", j->samples.shape[0],
-            j->targets.shape[0]);
-    return status;
+        return library_failure();
+    if (o->terms > 1)
+        sums_repeat(j->patterns, j->count, o->terms, &j->sum);
+    return check_size(j);
 }
 
 static danaus_status choose_candidate(
@@ -239,15 +236,31 @@ static danaus_status choose_candidate(
     danaus_compress_desc desc = { .parameters = budget(j),
                                   .reduced = j->o->reduced,
                                   .fit = fit };
-    danaus_chain *chains[2]; /* sums are not tried */
-    danaus_status status = danaus_compress(
-        w, j->dtype, j->w.shape[0], j->w.shape[1], &desc, chains, &j->result,
-        j->candidates, CANDIDATES, &j->candidate_count);
-    if (status != DANAUS_OK)
-        return status;
-    j->chain = chains[0];
-    j->count = chain_patterns(j->chain, j->patterns);
-    return DANAUS_OK;
+    sums *sum = &j->sum;
+    int most = j->o->terms ? j->o->terms : 1;
+    desc.candidates = most > 1 ? 0 : DANAUS_TRY_SUM - 1;
+    return danaus_compress_sum(
+        w, j->dtype, j->w.shape[0], j->w.shape[1], &desc, sum->chain, most, &sum->count,
+        &j->result, j->candidates, CANDIDATES, &j->candidate_count);
+}
+
+static danaus_status fit(job *j, const void *w, const danaus_factorize_desc *desc)
+{
+    if (tries_many(j->o))
+        return choose_candidate(j, w, desc);
+    if (j->sum.count)
+        return sums_fit(w, j->dtype, desc, &j->sum, &j->result);
+    return danaus_factorize(
+        w, j->dtype, j->patterns, j->count, desc, &j->chain, &j->result);
+}
+
+/* A sum whose terms agree, or that has but one, is a chain. */
+static void join_terms(job *j)
+{
+    if (j->sum.count)
+        j->chain = sums_combined(&j->sum);
+    if (j->chain)
+        j->count = chain_patterns(j->chain, j->patterns);
 }
 
 static int factorize(job *j)
@@ -262,32 +275,21 @@ static int factorize(job *j)
     if (!w)
         return failure("no memory to convert W");
     if (o->permute) {
-        int failed = permuted_find(
+        int status = permuted_find(
             w, j->dtype, j->patterns, j->count, desc.threads, &j->permuted);
-        if (failed)
-            return failed;
+        if (status)
+            return status;
         w = j->permuted.matrix;
     }
-    if (o->inputs) {
-        desc.samples = j->samples.shape[0];
-        desc.inputs = tensor_as(&j->samples, j->dtype, &j->samples_owned);
-        if (!desc.inputs)
-            return failure("no memory to convert the sample inputs");
-    }
-    if (o->targets) {
-        desc.targets = tensor_as(&j->targets, j->dtype, &j->targets_owned);
-        if (!desc.targets)
-            return failure("no memory to convert the sample targets");
-    }
+    int failed = samples_read(&j->samples, j->dtype, &desc);
+    if (failed)
+        return failed;
     progress bar = { 0 };
     if (!o->json && progress_wanted()) {
         desc.progress = progress_show;
         desc.user = &bar;
     }
-    danaus_status status = o->candidates ? choose_candidate(j, w, &desc)
-                                         : danaus_factorize(
-                                               w, j->dtype, j->patterns, j->count,
-                                               &desc, &j->chain, &j->result);
+    danaus_status status = fit(j, w, &desc);
     progress_clear(&bar);
     return status ? library_failure() : STATUS_OK;
 }
@@ -299,7 +301,8 @@ static int add_bias(job *j)
     int status = STATUS_OK;
     if (j->o->bias && !data)
         status = failure("no memory for the bias");
-    else if (data && danaus_chain_set_bias(j->chain, data))
+    else if (
+        data && danaus_chain_set_bias(j->sum.count ? j->sum.chain[0] : j->chain, data))
         status = library_failure();
     free(owned);
     return status;
@@ -322,7 +325,9 @@ static int print_json(const job *j)
         json_object_set_new(o, "output", json_text(j->o->output));
     if (j->o->permute)
         json_object_set_new(o, "error_unpermuted", json_number(j->permuted.before));
-    if (j->o->candidates)
+    if (j->sum.count > 1)
+        json_object_set_new(o, "terms", sums_json(&j->sum));
+    if (tries_many(j->o))
         json_object_set_new(
             o, "candidates", candidates_json(j->candidates, j->candidate_count));
     return report_json(o);
@@ -334,13 +339,17 @@ static void print_text(const job *j)
     char patterns[400];
     double elements = (double)j->w.shape[0] * (double)j->w.shape[1];
     format_patterns(j->patterns, j->count, patterns, sizeof patterns);
-    if (j->o->candidates)
+    if (tries_many(j->o))
         candidates_print(j->candidates, j->candidate_count);
     printf(
         "matrix      %" PRId64 " x %" PRId64 ", %s\n", j->w.shape[0], j->w.shape[1],
         danaus_dtype_name(j->dtype));
-    printf(
-        "chain       %d factor%s: %s\n", j->count, j->count == 1 ? "" : "s", patterns);
+    if (j->sum.count > 1)
+        sums_print(&j->sum);
+    if (j->chain)
+        printf(
+            "chain       %d factor%s: %s\n", j->count, j->count == 1 ? "" : "s",
+            patterns);
     printf(
         "parameters  %" PRId64 ", %.3g%% of the matrix\n", r->parameters,
         100 * (double)r->parameters / elements);
@@ -366,6 +375,9 @@ static int save(job *j)
 {
     if (j->o->permute)
         return permuted_save(&j->permuted, &j->chain, j->output.path);
+    if (!j->chain)
+        return failure(
+            "the terms' patterns do not agree: no file holds their sum as one chain");
     return danaus_chain_save(j->chain, j->output.path) ? library_failure() : STATUS_OK;
 }
 
@@ -375,9 +387,13 @@ static int run(job *j)
     status = status ? status : open_matrix(j);
     status = status ? status : open_bias(j);
     status = status ? status : choose_patterns(j);
-    status = status ? status : open_samples(j);
+    if (!status && j->o->inputs)
+        status = samples_open(
+            j->o->inputs, j->o->targets, &j->w, is_complex(j->dtype), &j->samples);
     status = status ? status : factorize(j);
     status = status ? status : add_bias(j);
+    if (!status)
+        join_terms(j);
     if (!status && j->o->output)
         status = save(j);
     if (!status && j->o->json)
@@ -407,6 +423,10 @@ int cmd_factorize(int argc, char **argv)
           "number of factors of a Monarch chain (default 2)" },
         { "params", 0, ARG_REAL, &o.fraction, "FRACTION",
           "spend at most this share of M N parameters" },
+        { "terms", 0, ARG_TEXT, &o.terms_text, "N|auto",
+          "a sum of N chains of these patterns; with --params\nof up to N, or 3, the "
+          "best "
+          "of many" },
         { "inputs", 0, ARG_INPUT, &o.inputs, "X.npy", "sample inputs, samples x N" },
         { "targets", 0, ARG_INPUT, &o.targets, "Y.npy",
           "with --inputs: what shall come out, samples x M" },
@@ -438,18 +458,17 @@ int cmd_factorize(int argc, char **argv)
     int status = args_parse(&use, table, argc, argv, &operands);
     if (status != ARGS_GO_ON)
         return status;
-    status = check_options(&o);
+    status = o.terms_text ? sums_terms(o.terms_text, o.fraction > 0, &o.terms) : 0;
+    status = status ? status : check_options(&o);
     if (status)
         return status;
     job j = { .o = &o, .path = argv[1] };
     status = run(&j);
     danaus_chain_destroy(j.chain);
+    sums_free(&j.sum);
     permuted_free(&j.permuted);
     free(j.w_owned);
-    free(j.samples_owned);
-    free(j.targets_owned);
+    samples_close(&j.samples);
     danaus_file_close(j.file);
-    danaus_file_close(j.samples_file);
-    danaus_file_close(j.targets_file);
     return status;
 }

@@ -205,6 +205,32 @@ said fraction "v <= 0.3" "within the budget"
 ok "candidates for people" danaus factorize near.npy --params 0.3 --candidates --reduced
 grep -q "^. low-rank" out || fail "the table names low rank"
 grep -q "^\* " out || fail "the table marks the best"
+ok "a sum of equal terms" danaus factorize near.npy --pattern "$two" --terms 2 -o sum.safetensors --json
+keep
+said patterns "v == [[1, 8, 12, 6], [6, 12, 8, 1]]" "is one chain"
+said terms "len(v) == 2 and v[0]['error'] == v[1]['error']" "of two terms"
+said "" "v['lower_bound'] <= v['error'] < 1" "with its bounds"
+ok "a sum of other terms" danaus factorize near.npy --pattern "$two + 4,12,12,1" --json
+keep
+documented "sums are documented"
+said terms "[len(t['patterns']) for t in v] == [2, 1]" "has their patterns"
+said "" "v['error'] <= v['terms'][1]['error'] <= v['terms'][0]['error']" "and errors that fall"
+ok "the best sum" danaus factorize near.npy --params 0.4 --terms auto --json
+keep
+documented "its candidates are documented"
+said candidates "any(len(c['counts']) == 2 for c in v)" "is of chains"
+said "" "min(k['error'] for k in v['candidates']) >= v['error'] - 1e-9" "and the nearest"
+said fraction "v <= 0.4" "within its budget"
+ok "sums for people" danaus factorize near.npy --params 0.4 --terms 2 --inputs samples.npy
+grep -q " + " out || fail "sums are listed"
+refuses 2 "1 to 3 or auto" "too many terms to choose" danaus factorize near.npy --params 0.4 --terms 4
+refuses 2 "auto with --params" "nothing to choose by" danaus factorize near.npy --pattern "$two" --terms auto
+refuses 2 "one list of patterns" "terms twice" danaus factorize near.npy --pattern "$two + $two" --terms 2
+refuses 2 "at most 16 terms" "too many terms" danaus factorize near.npy \
+    --pattern "$(printf '1,48,48,1 + %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)1,48,48,1"
+refuses 2 "1 to 64 factors" "an empty term" danaus factorize near.npy --pattern "$two +"
+refuses 1 "term 1 is 48 x 24" "terms of two sizes" danaus factorize near.npy --pattern "$two + 1,48,24,1"
+refuses 1 "W is 24 x 36" "a sum of another size" danaus factorize rectangle.npy --pattern "$two + $two"
 ok "complex" danaus factorize dft_turned.npy --dtype c64 --chain dyadic -o dft.safetensors
 ok "a layer" danaus factorize layer.safetensors --tensor layer.weight --bias layer.bias \
     --pattern "$two" -o layer_chain.safetensors

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/samples.h"
+
+#include "common/open.h"
+#include "common/report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* A file of samples x `width` numbers. */
+static int open_rows(
+    const char *path, const char *name, int64_t width, int complex, danaus_file **file,
+    danaus_tensor *rows)
+{
+    int status = open_tensor(path, NULL, file, rows);
+    if (status)
+        return status;
+    if (rows->ndim != 2 || rows->shape[1] != width) {
+        char shape[200];
+        format_shape(rows, shape, sizeof shape);
+        return failure(
+            "the sample %s are %s, but samples x %" PRId64 " are needed", name, shape,
+            width);
+    }
+    if (is_complex(rows->dtype) && !complex)
+        return failure("the sample %s are complex and W is not", name);
+    return STATUS_OK;
+}
+
+int samples_open(
+    const char *inputs, const char *targets, const danaus_tensor *matrix, int complex,
+    samples *s)
+{
+    int64_t rows = matrix->shape[0], cols = matrix->shape[1];
+    int status = open_rows(inputs, "inputs", cols, complex, &s->files[0], &s->inputs);
+    if (status || !targets)
+        return status;
+    status = open_rows(targets, "targets", rows, complex, &s->files[1], &s->targets);
+    if (!status && s->targets.shape[0] != s->inputs.shape[0])
+        return failure(
+            "%" PRId64 " inputs have %" PRId64 " targets", s->inputs.shape[0],
+            s->targets.shape[0]);
+    return status;
+}
+
+int samples_read(samples *s, danaus_dtype dtype, danaus_factorize_desc *fit)
+{
+    if (!s->files[0])
+        return STATUS_OK;
+    fit->samples = s->inputs.shape[0];
+    fit->inputs = tensor_as(&s->inputs, dtype, &s->owned[0]);
+    if (!fit->inputs)
+        return failure("no memory to convert the sample inputs");
+    if (!s->files[1])
+        return STATUS_OK;
+    fit->targets = tensor_as(&s->targets, dtype, &s->owned[1]);
+    return fit->targets ? STATUS_OK
+                        : failure("no memory to convert the sample targets");
+}
+
+void samples_close(samples *s)
+{
+    for (int n = 0; n < 2; n++) {
+        free(s->owned[n]);
+        danaus_file_close(s->files[n]);
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/sums.h"
+
+#include "common/args.h"
+#include "common/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int sums_terms(const char *text, int choose, int *terms)
+{
+    int most = choose ? DANAUS_CANDIDATE_TERMS : DANAUS_MAX_TERMS;
+    char *end;
+    long count = strtol(text, &end, 10);
+    if (choose && !strcmp(text, "auto"))
+        count = most;
+    else if (*end || end == text || count < 1 || count > most)
+        return usage_error(
+            "--terms is 1 to %d%s, not \"%s\"", most,
+            choose ? " or auto" : ", or auto with --params", text);
+    *terms = (int)count;
+    return STATUS_OK;
+}
+
+static int parse_term(const char *text, size_t length, sums *s, int *factors)
+{
+    char *term = strndup(text, length);
+    if (!term)
+        return failure("no memory for patterns");
+    int *count = &s->counts[s->count++];
+    danaus_status status =
+        danaus_patterns_parse(term, s->patterns + *factors, DANAUS_MAX_FACTORS, count);
+    free(term);
+    *factors += *count;
+    if (status == DANAUS_ERR_ARGUMENT)
+        return usage_error("%s", danaus_error_detail());
+    return status ? library_failure() : STATUS_OK;
+}
+
+int sums_parse(const char *text, sums *s)
+{
+    int factors = 0, status = STATUS_OK;
+    for (const char *at = text; at && !status;) {
+        const char *end = strchr(at, '+');
+        if (s->count == DANAUS_MAX_TERMS)
+            return usage_error("a sum has at most %d terms", DANAUS_MAX_TERMS);
+        status = parse_term(at, end ? (size_t)(end - at) : strlen(at), s, &factors);
+        at = end ? end + 1 : NULL;
+    }
+    return status;
+}
+
+void sums_repeat(const danaus_pattern *patterns, int factors, int count, sums *s)
+{
+    for (int n = 0; n < count; n++) {
+        memcpy(s->patterns + n * factors, patterns, (size_t)factors * sizeof *patterns);
+        s->counts[n] = factors;
+    }
+    s->count = count;
+}
+
+danaus_status sums_fit(
+    const void *w, danaus_dtype dtype, const danaus_factorize_desc *fit, sums *s,
+    danaus_factorize_result *result)
+{
+    danaus_sum_desc desc = { .lower_bound = !fit->fast, .fit = fit };
+    s->steps = 1;
+    return danaus_factorize_sum(
+        w, dtype, s->patterns, s->counts, s->count, &desc, s->chain, result, s->step);
+}
+
+danaus_chain *sums_combined(const sums *s)
+{
+    danaus_chain *made;
+    const danaus_chain *const *terms = (const danaus_chain *const *)s->chain;
+    if (danaus_chain_combine(DANAUS_SUM, terms, s->count, &made))
+        return NULL;
+    if (danaus_chain_set_bias(made, danaus_chain_bias(s->chain[0])) == DANAUS_OK)
+        return made;
+    danaus_chain_destroy(made);
+    return NULL;
+}
+
+void sums_print(const sums *s)
+{
+    for (int n = 0; n < s->count; n++) {
+        danaus_pattern p[DANAUS_MAX_FACTORS];
+        char text[400];
+        format_patterns(p, chain_patterns(s->chain[n], p), text, sizeof text);
+        printf("term %-2d     %s", n + 1, text);
+        if (s->steps)
+            printf("; greedy error %.3e", s->step[n].error);
+        printf("\n");
+    }
+}
+
+json_t *sums_json(const sums *s)
+{
+    json_t *list = json_array();
+    for (int n = 0; n < s->count; n++) {
+        danaus_pattern p[DANAUS_MAX_FACTORS];
+        int count = chain_patterns(s->chain[n], p);
+        json_array_append_new(
+            list, json_pack(
+                      "{s:o, s:I, s:o}", "patterns", json_patterns(p, count),
+                      "parameters", (json_int_t)danaus_chain_parameters(s->chain[n]),
+                      "error", s->steps ? json_number(s->step[n].error) : json_null()));
+    }
+    return list;
+}
+
+void sums_free(sums *s)
+{
+    for (int n = 0; n < s->count; n++)
+        danaus_chain_destroy(s->chain[n]);
+}
