@@ -127,7 +127,8 @@ double dn_terms_unreached(const ks_dense *w, const ks_terms *terms)
     }
     for (int64_t x = 0; x < w->rows * w->cols; x++) {
         dn_load(w->dtype, w->data, x, value);
-        largest = fmax(largest, fmax(fabs(value[0]), fabs(value[1])));
+        double size = hypot(value[0], value[1]);
+        largest = size > largest ? size : largest;
     }
     for (int64_t x = 0; x < w->rows * w->cols && largest > 0; x++) {
         int reached = 0;

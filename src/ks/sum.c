@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "math/pattern.h"
 
 #include <math.h>
 #include <string.h>
@@ -191,10 +192,10 @@ static int forward_progress(void *user, double done)
     return s->fit->progress(s->fit->user, (s->done + done) / s->fits);
 }
 
-/* Chain n for what is left of W: *error is that of the sum then, and
-   part its matrix. The nearest two factors need no start. */
+/* Chain n for what is left of W, with part its matrix; *scale is the norm of what is left,
+   relative to the whole. The nearest two factors need no start. */
 static danaus_status fit_term(
-    sum *s, int n, danaus_chain **chain, danaus_factorize_result *result, double *error)
+    sum *s, int n, danaus_chain **chain, danaus_factorize_result *result, double *scale)
 {
     danaus_factorize_desc fit = *s->fit;
     danaus_calibration sums;
@@ -221,48 +222,64 @@ static danaus_status fit_term(
         return status;
     }
     s->done++;
-    *error = result->error * share(left, s->energy);
+    *scale = share(left, s->energy);
     return DANAUS_OK;
 }
 
-/* Fits chain n to what all others leave; it is kept if the error falls. */
-static danaus_status improve(sum *s, int n, danaus_factorize_result *result)
+/* A term that brings nothing. */
+static void clear(sum *s, danaus_chain *chain)
+{
+    for (int l = 0; l < chain->count; l++)
+        memset(
+            chain->weights[l], 0,
+            (size_t)dn_pattern_weights(chain->patterns[l]) *
+                danaus_dtype_size(s->dtype));
+    memset(s->part, 0, (size_t)s->parts * sizeof(double));
+}
+
+/* Fits chain n to what all others leave; it is kept if the error falls. A new one that is
+   not becomes zero. */
+static danaus_status improve(
+    sum *s, int n, danaus_factorize_result *result, double *scale)
 {
     danaus_chain *chain;
-    double error;
     TRY(leave(s, n));
-    TRY(fit_term(s, n, &chain, result, &error));
-    if (s->chain[n] && !(error < s->error)) {
+    TRY(fit_term(s, n, &chain, result, scale));
+    double error = result->error * *scale;
+    if (error < s->error) {
+        s->error = error;
+    } else if (s->chain[n]) {
         danaus_chain_destroy(chain);
         return DANAUS_OK;
+    } else {
+        clear(s, chain);
     }
     danaus_chain_destroy(s->chain[n]);
     s->chain[n] = chain;
-    s->error = error;
     for (int64_t x = 0; x < s->parts; x++)
         s->rest[x] = s->left[x] - s->part[x];
     return DANAUS_OK;
 }
 
-/* A result for what was left of W, whose norm is `left`, as one for W. */
-static void relate(const sum *s, double left, danaus_factorize_result *r)
+/* A result for what was left of W as one for W: norms times `scale` are relative to the
+   whole, and those of matrices times `of_matrix`. */
+static void relate(
+    const sum *s, double scale, double of_matrix, danaus_factorize_result *r)
 {
-    double w = dot(s, s->matrix, s->matrix), of_matrix = w > 0 ? left / sqrt(w) : 0;
-    double of_error = r->error > 0 ? s->error / r->error : of_matrix;
     r->error = s->error;
-    r->upper_bound = fmax(r->upper_bound * of_error, r->error);
-    r->lower_bound =
-        r->lower_bound < 0 ? -1 : fmin(r->lower_bound * of_error, r->error);
+    r->upper_bound = fmax(r->upper_bound * scale, r->error);
+    r->lower_bound = r->lower_bound < 0 ? -1 : fmin(r->lower_bound * scale, r->error);
     r->off_support *= of_matrix;
     r->dense_error *= of_matrix;
 }
 
 static danaus_status greedy(sum *s, danaus_factorize_result *steps)
 {
+    double whole = dot(s, s->matrix, s->matrix);
     for (int n = 0; n < s->terms->count; n++) {
-        double left = sqrt(dot(s, s->rest, s->rest));
-        TRY(improve(s, n, &steps[n]));
-        relate(s, left, &steps[n]);
+        double scale, of_matrix = share(dot(s, s->rest, s->rest), whole);
+        TRY(improve(s, n, &steps[n], &scale));
+        relate(s, scale, of_matrix, &steps[n]);
     }
     return DANAUS_OK;
 }
@@ -270,11 +287,11 @@ static danaus_status greedy(sum *s, danaus_factorize_result *steps)
 static danaus_status alternate(sum *s, int rounds)
 {
     danaus_factorize_result unused;
-    double before = INFINITY;
+    double before = INFINITY, scale;
     for (int r = 0; r < rounds && s->error < (1 - LEAST_GAIN) * before; r++) {
         before = s->error;
         for (int n = 0; n < s->terms->count; n++)
-            TRY(improve(s, n, &unused));
+            TRY(improve(s, n, &unused, &scale));
     }
     if (s->fit->progress && s->fit->progress(s->fit->user, 1))
         return dn_fail(DANAUS_ERR_CANCELLED, "the factorization was given up");
