@@ -22,9 +22,9 @@ static const usage use = {
         "one of M. With --adjoint the matrix is transposed (and conjugated), M and N\n"
         "change places, and the bias is left out.\n\n"
         "The product is made in the type of X unless --dtype says otherwise; Y has\n"
-        "that type. A complex chain or X makes it complex. A transform's file, whose\n"
-        "chains have orders, is multiplied by in its own type. A file - is standard\n"
-        "input or output.\n",
+        "that type. A complex chain or X makes it complex. The file of a sum, or of a\n"
+        "transform, whose chains have orders, is multiplied by in its own type. A\n"
+        "file - is standard input or output.\n",
     .least = 2,
     .most = 2,
     .operands = "a chain file and a file of inputs",
@@ -46,12 +46,13 @@ typedef struct apply {
     danaus_device *device;
     danaus_ks_plan *plan;
     danaus_ks_weights *weights;
+    danaus_operator_plan *made; /* in place of both, of an operator */
     danaus_dtype dtype;
     int64_t batch, inputs, outputs;
     int vector; /* X has one dimension */
     output output;
     timing time;
-    void *x, *y; /* memory of the device; of an operator, the host's */
+    void *x, *y; /* memory of the device */
 } apply;
 
 static danaus_dtype complex_of(danaus_dtype dtype)
@@ -78,7 +79,7 @@ static int choose_dtype(apply *a, danaus_dtype x)
     danaus_dtype chain = any_chain_dtype(&a->any);
     int needs_complex = is_complex(x) || is_complex(chain);
     a->dtype = a->o->dtype ? a->o->dtype : needs_complex ? complex_of(x) : x;
-    if (a->any.made)
+    if (a->any.made && !a->o->dtype)
         a->dtype = chain;
     if (needs_complex && !is_complex(a->dtype))
         return failure(
@@ -126,15 +127,6 @@ static size_t bytes_of(const apply *a, int64_t size)
 static int place_inputs(apply *a, const void *data)
 {
     size_t x = bytes_of(a, a->inputs), y = bytes_of(a, a->outputs);
-    if (a->any.made) {
-        a->x = malloc(x + 1);
-        a->y = malloc(y + 1);
-        if (!a->x || !a->y)
-            return failure("no memory for X and Y");
-        if (x)
-            memcpy(a->x, data, x);
-        return STATUS_OK;
-    }
     int failed = danaus_alloc(a->device, x, &a->x) ||
                  danaus_alloc(a->device, y, &a->y) ||
                  danaus_upload(a->device, a->x, data, x);
@@ -159,19 +151,28 @@ static int load_inputs(apply *a, const danaus_tensor *x)
 static danaus_status run_product(void *self)
 {
     apply *a = self;
-    if (a->any.made)
-        return danaus_operator_apply(
-            a->device, a->any.made, a->o->adjoint, (danaus_layout)a->o->layout,
-            a->batch, a->x, a->y);
+    if (a->made)
+        return danaus_operator_execute(a->made, a->device, a->batch, a->x, a->y);
     return danaus_ks_execute(a->plan, a->device, a->weights, a->batch, a->x, a->y);
 }
 
-/* Plans, packs and multiplies; an operator does that for itself. */
+static danaus_status make_plan(apply *a, const danaus_ks_desc *desc)
+{
+    danaus_pattern patterns[DANAUS_MAX_FACTORS];
+    if (a->any.made)
+        return danaus_operator_plan_create(a->device, a->any.made, desc, &a->made);
+    int count = chain_patterns(a->any.chain, patterns);
+    danaus_status status =
+        danaus_ks_plan_create(a->device, patterns, count, desc, &a->plan);
+    return status ? status
+                  : danaus_ks_weights_create(
+                        a->plan, a->device, a->any.chain, &a->weights);
+}
+
+/* Plans, packs and multiplies. */
 static int multiply(apply *a)
 {
     int64_t repeat = a->o->repeat > 1 ? a->o->repeat : 1;
-    if (a->any.made)
-        return measure_calls(a->device, repeat, run_product, a, &a->time);
     danaus_ks_desc desc = { .layout = (danaus_layout)a->o->layout };
     desc.dtype = a->dtype;
     desc.effort = (danaus_effort)a->o->plan.effort;
@@ -179,10 +180,7 @@ static int multiply(apply *a)
     desc.adjoint = a->o->adjoint;
     desc.activation = (danaus_activation)a->o->activation;
     desc.batch = a->batch;
-    danaus_pattern patterns[DANAUS_MAX_FACTORS];
-    int count = chain_patterns(a->any.chain, patterns);
-    if (danaus_ks_plan_create(a->device, patterns, count, &desc, &a->plan) ||
-        danaus_ks_weights_create(a->plan, a->device, a->any.chain, &a->weights))
+    if (make_plan(a, &desc))
         return library_failure();
     return measure_calls(a->device, repeat, run_product, a, &a->time);
 }
@@ -190,15 +188,15 @@ static int multiply(apply *a)
 static int save_outputs(apply *a)
 {
     size_t bytes = bytes_of(a, a->outputs);
-    void *host = a->any.made ? NULL : malloc(bytes + 1);
-    if (!host && !a->any.made)
+    void *host = malloc(bytes + 1);
+    if (!host)
         return failure("no memory for Y");
-    danaus_tensor y = { .name = "", .data = host ? host : a->y, .dtype = a->dtype };
+    danaus_tensor y = { .name = "", .data = host, .dtype = a->dtype };
     int last = a->o->layout == DANAUS_BATCH_LAST;
     y.ndim = a->vector ? 1 : 2;
     y.shape[0] = a->vector || last ? a->outputs : a->batch;
     y.shape[1] = last ? a->batch : a->outputs;
-    int failed = (host && danaus_download(a->device, host, a->y, bytes)) ||
+    int failed = danaus_download(a->device, host, a->y, bytes) ||
                  danaus_file_write_npy(a->output.path, &y);
     free(host);
     return failed ? library_failure() : STATUS_OK;
@@ -206,9 +204,12 @@ static int save_outputs(apply *a)
 
 static int report(const apply *a)
 {
-    char plan[2048] = "chains between orders";
-    if (a->plan)
-        format_plan(a->plan, plan, sizeof plan);
+    char plan[2048];
+    if (a->made)
+        danaus_operator_plan_describe(a->made, plan, sizeof plan);
+    else
+        danaus_ks_plan_describe(a->plan, plan, sizeof plan);
+    join_lines(plan);
     if (a->o->json)
         return report_json(json_pack(
             "{s:I, s:I, s:I, s:s, s:s, s:b, s:f, s:s, s:o}", "batch",
@@ -230,10 +231,6 @@ static int run(apply *a, const char *chain_path, const char *input_path)
     int status = output_open(&a->output, a->o->output);
     if (!status && any_chain_load(chain_path, &a->any))
         status = library_failure();
-    if (!status && a->any.made)
-        status = args_refuse(
-            "activation,dtype,effort,accuracy",
-            "goes with a plain chain, and this one has orders");
     status = status ? status : open_tensor(input_path, a->o->tensor, &a->file, &x);
     status = status ? status : check_shape(a, &x);
     status = status ? status : choose_dtype(a, x.dtype);
@@ -248,10 +245,8 @@ static void release(apply *a)
 {
     danaus_ks_weights_destroy(a->weights);
     danaus_ks_plan_destroy(a->plan);
-    if (a->any.made) {
-        free(a->x);
-        free(a->y);
-    } else if (a->device) {
+    danaus_operator_plan_destroy(a->made);
+    if (a->device) {
         danaus_free(a->device, a->x);
         danaus_free(a->device, a->y);
     }

@@ -24,7 +24,8 @@ static const usage use = {
         "right, hstack puts them side by side, vstack one above the other and\n"
         "diagonal as blocks on the diagonal. Sums, stacks and diagonals are one\n"
         "chain where the files have as many factors, and patterns with the same b,\n"
-        "c and d. Biases are left out. A file - is standard input or output.\n",
+        "c and d. Other sums are a file of their terms, which is multiplied by at\n"
+        "once. Biases are left out. A file - is standard input or output.\n",
     .least = 2,
     .most = 1 + MOST_FILES,
     .operands = HOW " and one file or more",
@@ -42,6 +43,7 @@ typedef struct job {
     const char *how;
     int count;
     danaus_chain *chains[MOST_FILES], *made;
+    danaus_operator *sum; /* in place of a chain */
     output output;
 } job;
 
@@ -115,8 +117,35 @@ static int load_all(job *j, char **paths)
     return STATUS_OK;
 }
 
+/* The facts of a sum of chains that are no single one. */
+static int report_sum(const job *j)
+{
+    int64_t rows = danaus_operator_rows(j->sum), cols = danaus_operator_cols(j->sum);
+    int64_t parameters = danaus_operator_parameters(j->sum);
+    const char *dtype = danaus_dtype_name(danaus_operator_dtype(j->sum));
+    json_t *terms = json_array();
+    for (int i = 0; i < danaus_operator_count(j->sum); i++) {
+        danaus_pattern patterns[DANAUS_MAX_FACTORS];
+        int count = chain_patterns(danaus_operator_chain(j->sum, i), patterns);
+        json_array_append_new(terms, json_patterns(patterns, count));
+    }
+    if (j->o->json)
+        return report_json(json_pack(
+            "{s:s, s:I, s:I, s:s, s:o, s:I, s:o}", "how", j->how, "rows",
+            (json_int_t)rows, "cols", (json_int_t)cols, "dtype", dtype, "terms", terms,
+            "parameters", (json_int_t)parameters, "output", json_text(j->output.name)));
+    if (!output_is_standard(&j->output))
+        printf(
+            "%s: %" PRId64 " x %" PRId64 ", %s, %" PRId64 " parameters in %zu terms\n",
+            j->output.name, rows, cols, dtype, parameters, json_array_size(terms));
+    json_decref(terms);
+    return STATUS_OK;
+}
+
 static int report(const job *j)
 {
+    if (j->sum)
+        return report_sum(j);
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     char text[400];
     int64_t rows = danaus_chain_rows(j->made), cols = danaus_chain_cols(j->made);
@@ -137,15 +166,61 @@ static int report(const job *j)
     return STATUS_OK;
 }
 
+/* Whether all files are of one size and type. */
+static int are_alike(const job *j)
+{
+    int alike = 1;
+    const danaus_chain *first = j->chains[0];
+    for (int n = 1; n < j->count; n++)
+        alike &= danaus_chain_rows(j->chains[n]) == danaus_chain_rows(first) &&
+                 danaus_chain_cols(j->chains[n]) == danaus_chain_cols(first) &&
+                 danaus_chain_dtype(j->chains[n]) == danaus_chain_dtype(first);
+    return alike;
+}
+
+/* The sum of all files as terms of their own. */
+static int add_terms(job *j)
+{
+    danaus_operator *terms[MOST_FILES] = { 0 };
+    int failed = 0;
+    for (int n = 0; n < j->count && !failed; n++) {
+        danaus_chain_set_bias(j->chains[n], NULL);
+        failed = danaus_operator_create(
+                     &j->chains[n], 1, NULL, NULL, danaus_chain_cols(j->chains[n]),
+                     &terms[n]) != DANAUS_OK;
+        j->chains[n] = failed ? j->chains[n] : NULL;
+    }
+    failed = failed || danaus_operator_add(terms, j->count, &j->sum);
+    int status = failed ? library_failure() : STATUS_OK;
+    for (int n = 0; n < j->count && failed; n++)
+        danaus_operator_destroy(terms[n]);
+    return status;
+}
+
+/* One chain, or, where patterns do not agree, the sum of several. */
+static int combine(job *j)
+{
+    danaus_combination how = (danaus_combination)find_word(j->how);
+    danaus_status status = danaus_chain_combine(
+        how, (const danaus_chain *const *)j->chains, j->count, &j->made);
+    if (status == DANAUS_ERR_SHAPE && how == DANAUS_SUM && are_alike(j))
+        return add_terms(j);
+    return status ? library_failure() : STATUS_OK;
+}
+
+static int save(const job *j)
+{
+    danaus_status status = j->sum ? danaus_operator_save(j->sum, j->output.path)
+                                  : danaus_chain_save(j->made, j->output.path);
+    return status ? library_failure() : STATUS_OK;
+}
+
 static int run(job *j, char **paths)
 {
     int status = output_open(&j->output, j->o->output);
     status = status ? status : load_all(j, paths);
-    if (!status && (danaus_chain_combine(
-                        (danaus_combination)find_word(j->how),
-                        (const danaus_chain *const *)j->chains, j->count, &j->made) ||
-                    danaus_chain_save(j->made, j->output.path)))
-        status = library_failure();
+    status = status ? status : combine(j);
+    status = status ? status : save(j);
     status = status ? status : report(j);
     return output_close(&j->output, status);
 }
@@ -172,5 +247,6 @@ int cmd_combine(int argc, char **argv)
     for (int n = 0; n < j.count; n++)
         danaus_chain_destroy(j.chains[n]);
     danaus_chain_destroy(j.made);
+    danaus_operator_destroy(j.sum);
     return status;
 }

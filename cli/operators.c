@@ -1,10 +1,10 @@
-/* Chain files of either format. */
+/* Chain files of any format. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/operators.h"
 
 #include <string.h>
 
-/* Files whose chains have orders say so. */
+/* Files of sums, and of chains with orders, say so. */
 danaus_status any_chain_load(const char *path, any_chain *any)
 {
     danaus_file *file;
@@ -12,10 +12,11 @@ danaus_status any_chain_load(const char *path, any_chain *any)
     if (status != DANAUS_OK)
         return status;
     const char *format = danaus_file_metadata(file, "format");
-    int has_orders = format && !strcmp(format, "danaus chain 2");
+    int is_operator = format && (!strcmp(format, "danaus chain 2") ||
+                                 !strcmp(format, "danaus chain 3"));
     danaus_file_close(file);
-    return has_orders ? danaus_operator_load(path, &any->made)
-                      : danaus_chain_load(path, &any->chain);
+    return is_operator ? danaus_operator_load(path, &any->made)
+                       : danaus_chain_load(path, &any->chain);
 }
 
 void any_chain_free(any_chain *any)

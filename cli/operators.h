@@ -1,4 +1,5 @@
-/* Chain files of either format: plain chains, and operators, whose chains have orders. */
+/* Chain files of any format: plain chains, and operators, which are sums, or whose chains have
+   orders. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef CLI_OPERATORS_H
 #define CLI_OPERATORS_H

@@ -127,13 +127,18 @@ void format_patterns(const danaus_pattern *patterns, int count, char *text, size
     }
 }
 
-void format_plan(const danaus_ks_plan *plan, char *text, size_t size)
+void join_lines(char *text)
 {
-    danaus_ks_plan_describe(plan, text, size);
     for (char *end = text + strlen(text); end > text && end[-1] == '\n';)
         *--end = '\0';
     for (char *at = text; (at = strchr(at, '\n'));)
         *at = ';';
+}
+
+void format_plan(const danaus_ks_plan *plan, char *text, size_t size)
+{
+    danaus_ks_plan_describe(plan, text, size);
+    join_lines(text);
 }
 
 json_t *json_patterns(const danaus_pattern *patterns, int count)

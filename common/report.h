@@ -31,6 +31,9 @@ void format_patterns(
 /* What a plan of products says of itself, on one line. */
 void format_plan(const danaus_ks_plan *plan, char *text, size_t size);
 
+/* Lines to one, with semicolons between them. */
+void join_lines(char *text);
+
 /* [[1, 192, 48, 2], [2, 48, 192, 1]] */
 json_t *json_patterns(const danaus_pattern *patterns, int count);
 

@@ -21,7 +21,7 @@ LAYERS = {
     "src/plan": ["plan/", "base/", "math/", "backend/", "danaus/"],
     "src/ks": ["ks/", "base/", "math/", "io/", "backend/", "plan/", "danaus/"],
     "src/algebra": ["algebra/", "ks/chain.h", "base/", "math/", "danaus/"],
-    "src/transforms": ["transforms/", "ks/chain_file.h", "base/", "math/", "io/", "danaus/"],
+    "src/transforms": ["transforms/", "ks/", "base/", "math/", "io/", "backend/", "danaus/"],
     "src/conv": ["conv/", "base/", "math/", "io/", "backend/", "plan/", "danaus/"],
     "src/tokens": ["tokens/", "base/", "io/", "danaus/"],
     "src/model": ["model/", "base/", "math/", "io/", "backend/", "danaus/"],

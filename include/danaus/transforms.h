@@ -8,7 +8,10 @@
    rows. An order picks numbers: (S v)[p] = v[order[p]], and 0 where order[p] is -1. It
    may be a permutation, select, repeat and pad. S_0 gives the M outputs in their order and
    S_C takes the N inputs. A chain alone is the operator whose orders change nothing; most
-   transforms are one chain between two orders, wavelets one chain for each level.
+   transforms are one chain between two orders, wavelets one chain for each level. A sum of
+   operators, whose patterns need not agree, is an operator too, and multiplies at the cost
+   of its terms together. A plan makes products with any of them, reading x and writing y
+   once.
 
    docs/transforms.md has the definitions, lengths and numbers of parameters. */
 // SPDX-License-Identifier: Apache-2.0
@@ -46,15 +49,33 @@ DANAUS_API danaus_dtype danaus_operator_dtype(const danaus_operator *made);
 DANAUS_API int64_t danaus_operator_parameters(const danaus_operator *made);
 
 /* Chain 0 .. count - 1 and order 0 .. count, which belong to the operator; NULL for one
-   that does not exist. *length may be NULL. */
+   that does not exist. *length may be NULL. The chains of a sum are those of its terms, one
+   term after the other; it has no orders of its own. */
 DANAUS_API const danaus_chain *danaus_operator_chain(
     const danaus_operator *made, int chain);
 DANAUS_API const int64_t *danaus_operator_order(
     const danaus_operator *made, int order, int64_t *length);
 
-/* y = A x, or A^H y with `adjoint`, for x and y on the host, of the operator's type, laid out
-   as by danaus_ks_apply(): everything is made for this call and released after it. Chains run
-   on the device, orders on the host. */
+/* T_1 + T_2 + .. + T_n, n >= 1, of operators of one type and size, which belong to the sum on
+   success, and stay the caller's on failure. The terms of a sum are taken in its place, and
+   biases added up. A sum has at most DANAUS_MAX_FACTORS chains. */
+DANAUS_API danaus_status
+danaus_operator_add(danaus_operator *const *terms, int count, danaus_operator **sum);
+
+/* How many terms a sum has, at least 2, and term 0, 1, ..., which belongs to it; 1 and the
+   operator itself where it is no sum. NULL: there is no such term. */
+DANAUS_API int danaus_operator_terms(const danaus_operator *made);
+DANAUS_API const danaus_operator *danaus_operator_term(
+    const danaus_operator *made, int term);
+
+/* The bias: M elements of the operator's type, which plans add to A x. NULL: none. */
+DANAUS_API const void *danaus_operator_bias(const danaus_operator *made);
+DANAUS_API danaus_status
+danaus_operator_set_bias(danaus_operator *made, const void *bias);
+
+/* y = A x + bias, or A^H x with `adjoint`, for x and y on the host, of the operator's type,
+   laid out as by danaus_ks_apply(): a plan and what else it takes is made for this call and
+   released after it. */
 DANAUS_API danaus_status danaus_operator_apply(
     danaus_device *device, const danaus_operator *made, int adjoint,
     danaus_layout layout, int64_t batch, const void *x, void *y);
@@ -63,10 +84,55 @@ DANAUS_API danaus_status danaus_operator_apply(
 DANAUS_API danaus_status
 danaus_operator_to_dense(const danaus_operator *made, void *dense);
 
+/* ---- plans of operators ---- */
+
+/* A plan has the operator's weights and bias packed for a device, and the memory that runs
+   take beside the device's scratch. One call at a time; destroy it before the device. On a
+   CPU, x is read and y written once, by slabs of columns that pass through all terms and
+   orders while they are in the cache; on a GPU terms follow each other on the stream. */
+typedef struct danaus_operator_plan danaus_operator_plan;
+
+/* desc as for danaus_ks_plan_create(), but for its type, of which 0 is the operator's; it may
+   differ where both are real or both are complex. desc.bias does not count: a bias is added
+   where there is one, but by adjoint plans. The operator is copied: it may change or go. */
+DANAUS_API danaus_status danaus_operator_plan_create(
+    danaus_device *device, const danaus_operator *made, const danaus_ks_desc *desc,
+    danaus_operator_plan **plan);
+DANAUS_API void danaus_operator_plan_destroy(
+    danaus_operator_plan *plan); /* NULL is fine */
+
+/* Writes what will run, a line for each step, as danaus_ks_plan_describe() does. */
+DANAUS_API size_t danaus_operator_plan_describe(
+    const danaus_operator_plan *plan, char *text, size_t size);
+
+/* Packs again, from the device's memory, as danaus_ks_weights_update_from(): w[l] is factor
+   l, counted through all chains in order (danaus_operator_chain). */
+DANAUS_API danaus_status danaus_operator_plan_update(
+    danaus_operator_plan *plan, danaus_device *device, danaus_dtype dtype,
+    const void *const *w, const void *bias);
+
+/* y = activation(A x + bias) for `batch` columns of the plan's type and layout, batch >= 0,
+   in device memory, which do not overlap. Each term is rounded to the plan's type once, and
+   so is each sum; results have the same bits for any number of threads. The first call for a
+   batch may allocate. */
+DANAUS_API danaus_status danaus_operator_execute(
+    danaus_operator_plan *plan, danaus_device *device, int64_t batch, const void *x,
+    void *y);
+
+/* Gradients as by danaus_ks_gradient(), dw having an entry for each factor of all chains.
+   Needs a plan made with desc.gradients, and memory for what lies between the chains of
+   one term, of all columns. */
+DANAUS_API danaus_status danaus_operator_gradient(
+    danaus_operator_plan *plan, danaus_device *device, int64_t batch, const void *x,
+    const void *dy, const danaus_ks_gradients *gradients);
+
+/* ---- files of operators ---- */
+
 /* A file of an operator is a chain file of format 2 (docs/formats.md), with an order beside
-   the factors: danaus_chain_load() refuses it, so that no order is forgotten. An operator
-   that is a chain alone is written, and read, as a plain chain file; one with a bias is
-   refused. Saving replaces the file in one step. */
+   the factors, or, for sums and with a bias, of format 3, with the factors and orders of each
+   term: danaus_chain_load() refuses both, so that nothing is forgotten. An operator that is a
+   chain alone is written, and read, as a plain chain file; one of these with a bias is read
+   with it. Saving replaces the file in one step. */
 DANAUS_API danaus_status danaus_operator_load(const char *path, danaus_operator **made);
 DANAUS_API danaus_status
 danaus_operator_save(const danaus_operator *made, const char *path);

@@ -180,6 +180,29 @@ typedef struct pack_backend {
     danaus_status (*merge)(danaus_device *dev, const ks_merge *m);
 } pack_backend;
 
+/* Numbers p of `columns` columns, at p next + s across elements from `data` on. */
+typedef struct number_view {
+    void *data;
+    int64_t next, across;
+} number_view;
+
+/* Numbers in another order, and added, for p < rows and all columns:
+
+       to[p] = activation((add ? to[p] : 0) + sum over e of from[place[e]] + bias[p])
+
+   with start[p] <= e < start[p + 1]. Without start place[p] alone, or nothing where that is
+   -1; without place from[p]. Numbers are of `dtype`, the bias of its type of sums. start,
+   place and bias, which may all be NULL, are memory of the device. */
+typedef struct pick_job {
+    danaus_dtype dtype;
+    int64_t rows, columns;
+    const int64_t *start, *place;
+    number_view from, to;
+    int add;
+    const void *bias;
+    danaus_activation activation;
+} pick_job;
+
 /* Work for a device that may be asked of it again and again. */
 typedef danaus_status device_run(danaus_device *dev, void *arg);
 
@@ -227,6 +250,11 @@ struct backend {
     size_t (*gradient_scratch)(
         danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
         const ks_step *dw_steps, int count, int64_t batch);
+    danaus_status (*pick)(danaus_device *dev, const pick_job *job);
+    /* Threads of a host's device, and a loop on them. NULL: not of the host. */
+    int (*threads)(const danaus_device *dev);
+    void (*parallel)(
+        danaus_device *dev, int count, void (*task)(void *arg, int number), void *arg);
     const conv_backend *conv; /* NULL: none */
     const nn_backend *nn;     /* NULL: none */
     /* Rough seconds of packing weights that lie in the device's memory for a kernel. */

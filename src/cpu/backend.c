@@ -330,6 +330,16 @@ void dn_cpu_parallel_short(cpu_device *d, int count, parallel_task task, void *a
     dn_pool_run_short(d->parallel ? NULL : d->pool, count, task, arg);
 }
 
+static int cpu_threads(const danaus_device *dev)
+{
+    return ((const cpu_device *)dev)->threads;
+}
+
+static void cpu_parallel(danaus_device *dev, int count, parallel_task task, void *arg)
+{
+    dn_cpu_parallel(cpu(dev), count, task, arg);
+}
+
 static danaus_status cpu_alloc(danaus_device *dev, size_t bytes, void **memory)
 {
     (void)dev;
@@ -384,6 +394,9 @@ const backend dn_backend_cpu = {
     .ks_gradient = cpu_ks_gradient,
     .ks_scratch = cpu_ks_scratch,
     .gradient_scratch = cpu_gradient_scratch,
+    .pick = dn_cpu_pick,
+    .threads = cpu_threads,
+    .parallel = cpu_parallel,
     .packing = dn_cpu_packing,
     .conv = &dn_cpu_conv,
     .nn = &dn_cpu_nn,

@@ -163,6 +163,8 @@ danaus_status dn_cpu_ks_gradient(
     danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
     const ks_gradient_operands *o);
 
+danaus_status dn_cpu_pick(danaus_device *dev, const pick_job *job);
+
 /* Runs tasks on the device's threads, or on the host's. */
 void dn_cpu_parallel(cpu_device *dev, int count, parallel_task task, void *arg);
 

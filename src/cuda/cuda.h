@@ -347,6 +347,7 @@ danaus_status dn_cuda_prepare(
 int dn_cuda_refuses(const danaus_device *dev, const kernel *k);
 danaus_status dn_cuda_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
+danaus_status dn_cuda_pick(danaus_device *dev, const pick_job *job);
 size_t dn_cuda_ks_scratch(
     danaus_device *dev, const ks_step *steps, int count, int64_t batch);
 size_t dn_cuda_gradient_scratch(

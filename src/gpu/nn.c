@@ -4,8 +4,9 @@
 
 #include "gpu/rows.h"
 
-#define THREADS    128 /* of all texts */
-#define COLUMNS    16  /* of nn_attention.cu */
+#define THREADS    128 /* of all texts but pick.cu */
+#define PICKERS    256
+#define COLUMNS    16 /* of nn_attention.cu */
 #define KEYS       32
 #define OWN_SHARED 1024 /* bytes of its arrays of a fixed size, at most */
 
@@ -48,6 +49,7 @@ const kernel dn_gpu_nn[GPU_NN_ROWS] = {
     [GPU_NN_MULTIPLY] = PLAIN("nn_mix.cu", "multiply"),
     [GPU_NN_OUTER] = PLAIN("nn_mix.cu", "outer"),
     [GPU_NN_CONTRACT] = PLAIN("nn_mix.cu", "contract"),
+    [GPU_NN_PICK] = PLAIN("pick.cu", "pick"),
     [GPU_NN_ATTENTION] =
         ROW("nn.attention", "nn_attention.cu", "attention", attention_defines),
 };
@@ -83,6 +85,11 @@ gpu_launch dn_gpu_nn_launch(int64_t rows) { return dn_gpu_line(rows, THREADS); }
 gpu_launch dn_gpu_nn_numbers(int64_t count)
 {
     return dn_gpu_line(CEIL_DIV(count, THREADS), THREADS);
+}
+
+gpu_launch dn_gpu_nn_picks(int64_t count)
+{
+    return dn_gpu_line(CEIL_DIV(count, PICKERS), PICKERS);
 }
 
 gpu_launch dn_gpu_nn_tiles(int64_t rows, int64_t width)

@@ -35,6 +35,7 @@ typedef enum gpu_nn_row {
     GPU_NN_MULTIPLY,
     GPU_NN_OUTER,
     GPU_NN_CONTRACT,
+    GPU_NN_PICK, /* of all types */
     GPU_NN_ATTENTION,
     GPU_NN_ROWS
 } gpu_nn_row;
@@ -45,9 +46,11 @@ extern const kernel dn_gpu_nn[GPU_NN_ROWS];
 problem dn_gpu_attention(int64_t head, danaus_dtype dtype);
 gpu_launch dn_gpu_attention_launch(int64_t head, int64_t blocks);
 
-/* Launches of the others, for so many rows, numbers, or a matrix that is turned. */
+/* Launches of the others, for so many rows, numbers, numbers that are picked, or a matrix
+   that is turned. */
 gpu_launch dn_gpu_nn_launch(int64_t rows);
 gpu_launch dn_gpu_nn_numbers(int64_t count);
+gpu_launch dn_gpu_nn_picks(int64_t count);
 gpu_launch dn_gpu_nn_tiles(int64_t rows, int64_t width);
 
 #endif

@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BIAS "bias"
-
 /* ---- loading ---- */
 
 /* Other programs write other formats, or none, into the same place. */
@@ -29,6 +27,12 @@ static danaus_status check_format(const danaus_file *file)
             DANAUS_ERR_UNSUPPORTED,
             "the file is \"%s\": its factors stand between orders, which a chain would "
             "lose; it is read as an operator",
+            format);
+    if (!strcmp(format, DN_SUM_FORMAT))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "the file is \"%s\": a sum, which is no single chain; it is read as an "
+            "operator",
             format);
     return dn_fail(
         DANAUS_ERR_UNSUPPORTED, "the file is \"%.40s\"; this library reads \"%s\"",
@@ -66,14 +70,17 @@ static danaus_status view_factor(
 
 /* Factors count from 0 without gaps: a name factor.N that was not read tells that
    one before it is missing. */
-static danaus_status check_all_read(const danaus_file *file, int count)
+static danaus_status check_all_read(
+    const danaus_file *file, const char *prefix, int count)
 {
     int numbered = 0;
     const char *name;
+    size_t before = strlen(prefix);
     for (int i = 0; (name = dn_file_name(file, i)); i++) {
-        if (strncmp(name, DN_FACTOR, strlen(DN_FACTOR)))
+        if (strncmp(name, prefix, before) ||
+            strncmp(name + before, DN_FACTOR, strlen(DN_FACTOR)))
             continue;
-        const char *number = name + strlen(DN_FACTOR);
+        const char *number = name + before + strlen(DN_FACTOR);
         size_t digits = strspn(number, "0123456789");
         numbered += digits > 0 && number[digits] == '\0';
     }
@@ -81,52 +88,53 @@ static danaus_status check_all_read(const danaus_file *file, int count)
         return DANAUS_OK;
     return dn_fail(
         DANAUS_ERR_FORMAT,
-        DN_FACTOR "%d is missing, though the file has %d numbered factors", count,
-        numbered);
+        "%s" DN_FACTOR "%d is missing, though the file has %d numbered factors", prefix,
+        count, numbered);
 }
 
-static danaus_status view_bias(const danaus_file *file, chain_view *view)
+danaus_status dn_view_bias(const danaus_file *file, int64_t rows, chain_view *view)
 {
     danaus_tensor t;
-    int64_t rows = dn_pattern_rows(view->patterns[0]);
-    if (!dn_has_tensor(file, BIAS))
+    if (!dn_has_tensor(file, DN_BIAS))
         return DANAUS_OK;
-    TRY(danaus_file_find(file, BIAS, &t));
+    TRY(danaus_file_find(file, DN_BIAS, &t));
     if (t.dtype != view->dtype)
         return dn_fail(
-            DANAUS_ERR_FORMAT, BIAS " is %s and the factors are %s",
+            DANAUS_ERR_FORMAT, DN_BIAS " is %s and the factors are %s",
             danaus_dtype_name(t.dtype), danaus_dtype_name(view->dtype));
     if (t.ndim != 1 || t.shape[0] != rows)
         return dn_fail(
             DANAUS_ERR_SHAPE,
-            BIAS " does not have the shape [%" PRId64 "] of the output", rows);
+            DN_BIAS " does not have the shape [%" PRId64 "] of the output", rows);
     view->bias = t.data;
     return DANAUS_OK;
 }
 
-danaus_status dn_view_factors(const danaus_file *file, chain_view *view)
+danaus_status dn_view_factors(
+    const danaus_file *file, const char *prefix, chain_view *view)
 {
-    char name[32] = DN_FACTOR "0";
+    char name[DN_MOST_NAME];
+    snprintf(name, sizeof name, "%s" DN_FACTOR "0", prefix);
     if (!dn_has_tensor(file, name))
         return dn_fail(
-            DANAUS_ERR_FORMAT, "this is no chain: there is no tensor " DN_FACTOR "0");
+            DANAUS_ERR_FORMAT, "this is no chain: there is no tensor %s", name);
     do {
         if (view->count == DANAUS_MAX_FACTORS)
             return dn_fail(
                 DANAUS_ERR_FORMAT, "the chain has more than %d factors",
                 DANAUS_MAX_FACTORS);
         TRY(view_factor(file, name, view));
-        snprintf(name, sizeof name, DN_FACTOR "%d", view->count);
+        snprintf(name, sizeof name, "%s" DN_FACTOR "%d", prefix, view->count);
     } while (dn_has_tensor(file, name));
-    return check_all_read(file, view->count);
+    return check_all_read(file, prefix, view->count);
 }
 
 static danaus_status view_chain(const danaus_file *file, chain_view *view)
 {
     TRY(check_format(file));
-    TRY(dn_view_factors(file, view));
+    TRY(dn_view_factors(file, "", view));
     TRY(danaus_patterns_check(view->patterns, view->count));
-    return view_bias(file, view);
+    return dn_view_bias(file, dn_pattern_rows(view->patterns[0]), view);
 }
 
 danaus_status dn_chain_of_view(
@@ -172,15 +180,22 @@ danaus_status danaus_chain_load(const char *path, danaus_chain **chain)
 /* ---- saving ---- */
 
 danaus_tensor dn_factor_tensor(
-    const danaus_chain *chain, int factor, int number, char *name)
+    const danaus_chain *chain, int factor, const char *prefix, int number, char *name)
 {
     danaus_pattern p = danaus_chain_pattern(chain, factor);
-    snprintf(name, 32, DN_FACTOR "%d", number);
+    snprintf(name, DN_MOST_NAME, "%s" DN_FACTOR "%d", prefix, number);
     return (danaus_tensor){ .name = name,
                             .data = danaus_chain_weights_const(chain, factor),
                             .dtype = danaus_chain_dtype(chain),
                             .ndim = 4,
                             .shape = { p.a, p.b, p.c, p.d } };
+}
+
+danaus_tensor dn_bias_tensor(const void *bias, danaus_dtype dtype, int64_t rows)
+{
+    return (danaus_tensor){
+        .name = DN_BIAS, .data = bias, .dtype = dtype, .ndim = 1, .shape = { rows }
+    };
 }
 
 danaus_status danaus_chain_save(const danaus_chain *chain, const char *path)
@@ -189,16 +204,13 @@ danaus_status danaus_chain_save(const danaus_chain *chain, const char *path)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a chain and a path are needed");
     static const char *const metadata[] = { DN_CHAIN_FORMAT_KEY, DN_CHAIN_FORMAT };
     danaus_tensor tensors[DANAUS_MAX_FACTORS + 1];
-    char names[DANAUS_MAX_FACTORS][32];
+    char names[DANAUS_MAX_FACTORS][DN_MOST_NAME];
     int count = danaus_chain_count(chain);
     for (int i = 0; i < count; i++)
-        tensors[i] = dn_factor_tensor(chain, i, i, names[i]);
+        tensors[i] = dn_factor_tensor(chain, i, "", i, names[i]);
     const void *bias = danaus_chain_bias(chain);
     if (bias)
-        tensors[count++] = (danaus_tensor){ .name = BIAS,
-                                            .data = bias,
-                                            .dtype = danaus_chain_dtype(chain),
-                                            .ndim = 1,
-                                            .shape = { danaus_chain_rows(chain) } };
+        tensors[count++] =
+            dn_bias_tensor(bias, danaus_chain_dtype(chain), danaus_chain_rows(chain));
     return danaus_file_write_safetensors(path, tensors, count, metadata, 1);
 }

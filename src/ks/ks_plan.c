@@ -52,7 +52,7 @@ static danaus_status check_activation(const danaus_ks_desc *d)
     return DANAUS_OK;
 }
 
-static danaus_status check_desc(const danaus_ks_desc *d)
+danaus_status dn_check_desc(const danaus_ks_desc *d)
 {
     if (d->layout != DANAUS_BATCH_FIRST && d->layout != DANAUS_BATCH_LAST)
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no layout", (int)d->layout);
@@ -359,7 +359,7 @@ danaus_status danaus_ks_plan_create(
     if (!device || !plan)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a device and a place for the plan are needed");
-    TRY(check_desc(&d));
+    TRY(dn_check_desc(&d));
     TRY(danaus_patterns_check(patterns, count));
     danaus_ks_plan *p = dn_calloc(1, sizeof *p);
     if (!p)

@@ -41,6 +41,9 @@ struct danaus_ks_plan {
     size_t rounded_bias_at; /* in the plan's type, maybe the same; 0: it is not there */
 };
 
+/* Refuses what no plan can be, whatever its patterns; the type is not 0. */
+danaus_status dn_check_desc(const danaus_ks_desc *desc);
+
 /* Decides where what is packed for a plan lies. */
 danaus_status dn_lay_out_weights(danaus_ks_plan *plan, const danaus_device *device);
 

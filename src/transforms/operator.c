@@ -145,10 +145,13 @@ void danaus_operator_destroy(danaus_operator *made)
 {
     if (!made)
         return;
-    for (int i = 0; i < made->count; i++)
+    for (int i = 0; i < made->terms; i++)
+        danaus_operator_destroy(made->term[i]);
+    for (int i = 0; i < made->count && !made->terms; i++)
         danaus_chain_destroy(made->chains[i]);
     for (int i = 0; i <= made->count; i++)
         dn_free(made->orders[i]);
+    dn_free(made->bias);
     dn_free(made);
 }
 
@@ -203,7 +206,7 @@ const danaus_chain *danaus_operator_chain(const danaus_operator *made, int chain
 const int64_t *danaus_operator_order(
     const danaus_operator *made, int order, int64_t *length)
 {
-    if (!made || order < 0 || order > made->count)
+    if (!made || made->terms || order < 0 || order > made->count)
         return NULL;
     if (length)
         *length = made->lengths[order];
@@ -223,6 +226,12 @@ int dn_operator_natural(const danaus_operator *made, int i)
         if (made->orders[i][p] != p)
             return 0;
     return 1;
+}
+
+int dn_operator_is_chain(const danaus_operator *made)
+{
+    return !made->terms && made->count == 1 && dn_operator_natural(made, 0) &&
+           dn_operator_natural(made, 1);
 }
 
 /* ---- the adjoint ---- */

@@ -310,7 +310,17 @@ refuses 2 "none of product|sum" "another word" danaus combine minus c.safetensor
 refuses 2 "were given" "a word alone" danaus combine sum -o s.safetensors
 refuses 1 "chain 1 is f32 and chain 0 is f64" "two types" danaus combine sum exact.npy exact32.npy -o s.safetensors
 refuses 1 "chain 1 is 24 x 36" "two sizes" danaus combine sum exact.npy rectangle.npy -o s.safetensors
-refuses 1 "needs as many" "two lengths" danaus combine sum exact.npy c.safetensors -o s.safetensors
+ok "two lengths" danaus combine sum exact.npy c.safetensors -o s.safetensors --json
+keep
+documented "a sum of terms is documented"
+said terms "v == [[[1, 48, 48, 1]], [[1, 8, 6, 6], [6, 6, 8, 1]]]" "each is a term"
+said parameters "v == 2304 + 576" "and costs its own"
+danaus dense s.safetensors -o back.npy > /dev/null
+ok "and is the sum" close back.npy "2 * exact" 1e-12
+ok "which multiplies" danaus apply s.safetensors exact.npy -o y.npy --layout last
+ok "once for both" close y.npy "2 * exact @ exact" 1e-12
+refuses 1 "read as an operator" "a sum is no chain" danaus invert s.safetensors
+refuses 1 "needs as many" "a stack of two lengths" danaus combine hstack exact.npy c.safetensors -o s.safetensors
 refuses 1 "no matrix, but 2 x 2 x 48" "an array" danaus combine sum x_cube.npy -o s.safetensors
 refuses 1 "" "a broken file" danaus combine sum cut.npy -o s.safetensors
 danaus combine sum layer_chain.safetensors -o s.safetensors > /dev/null 2> err
@@ -442,7 +452,9 @@ ok "of its values" close back.npy "x_one[(np.arange(48)[:, None] - np.arange(48)
 ok "rotations" danaus transform givens 4 --angles angles.npy -o t.safetensors --orthonormal
 ok "a transform in words" danaus transform dft 60 -o t.safetensors
 refuses 1 "complex" "complex inputs of a real transform" danaus apply i.safetensors xc48.npy -o y.npy
-refuses 2 "this one has orders" "an activation" danaus apply i.safetensors x.npy -o y.npy --activation relu
+danaus apply i.safetensors x.npy -o plain.npy > /dev/null
+ok "an activation" danaus apply i.safetensors x.npy -o y.npy --activation relu --dtype f32
+ok "of what orders give" close y.npy "np.maximum(plain, 0)" 1e-5 float32
 refuses 1 "5 x 48" "the wrong size" danaus apply w.safetensors x.npy -o y.npy --layout last
 refuses 2 'no transform "dct9"' "no such transform" danaus transform dct9 8 -o t.safetensors
 refuses 2 'no transform "db"' "no such wavelet" danaus transform db 8 -o t.safetensors

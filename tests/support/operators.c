@@ -59,7 +59,7 @@ static matrix with_chain(const danaus_operator *made, int chain, matrix u)
     return v;
 }
 
-matrix operator_matrix(const danaus_operator *made)
+static matrix term_matrix(const danaus_operator *made)
 {
     matrix v = matrix_make(danaus_operator_cols(made), danaus_operator_cols(made));
     for (int64_t n = 0; n < v.cols; n++)
@@ -72,6 +72,17 @@ matrix operator_matrix(const danaus_operator *made)
             matrix_free(&u);
     }
     return v;
+}
+
+matrix operator_matrix(const danaus_operator *made)
+{
+    matrix sum = term_matrix(danaus_operator_term(made, 0));
+    for (int i = 1; i < danaus_operator_terms(made); i++) {
+        matrix more = term_matrix(danaus_operator_term(made, i));
+        matrix_add(&sum, 1, more);
+        matrix_free(&more);
+    }
+    return sum;
 }
 
 double operator_bound(const danaus_operator *made)
@@ -105,23 +116,36 @@ static danaus_chain *random_chain_of(rng *r, danaus_dtype dtype)
     return chain;
 }
 
-danaus_operator *random_operator(rng *r, danaus_dtype dtype)
+/* Places, or none; of some orders none comes twice. */
+static void fill_order(rng *r, int64_t *order, int64_t length, int64_t source)
 {
-    enum { MOST = 4 };
-    danaus_chain *chains[MOST];
-    int64_t *orders[MOST + 1], lengths[MOST + 1];
-    int count = (int)rng_int(r, 1, MOST);
-    int64_t cols = rng_int(r, 1, 12), source = cols;
+    int once = (int)rng_int(r, 0, 1);
+    for (int64_t p = 0; p < length; p++) {
+        order[p] = rng_int(r, -1, source - 1);
+        for (int64_t before = 0; once && before < p; before++)
+            if (order[before] == order[p])
+                order[p] = -1;
+    }
+}
+
+enum { MOST_CHAINS = 4 };
+
+static danaus_operator *with_orders(
+    rng *r, danaus_dtype dtype, int64_t rows, int64_t cols, int most)
+{
+    danaus_chain *chains[MOST_CHAINS];
+    int64_t *orders[MOST_CHAINS + 1], lengths[MOST_CHAINS + 1];
+    int count = (int)rng_int(r, 1, most);
+    int64_t source = cols;
     for (int i = count; i >= 0; i--) {
         int64_t takes = 0;
         if (i) {
             chains[i - 1] = random_chain_of(r, dtype);
             takes = danaus_chain_cols(chains[i - 1]);
         }
-        lengths[i] = i ? takes + rng_int(r, 0, 4) : rng_int(r, 1, 12);
+        lengths[i] = i ? takes + rng_int(r, 0, 4) : rows;
         orders[i] = malloc((size_t)lengths[i] * sizeof **orders);
-        for (int64_t p = 0; p < lengths[i]; p++)
-            orders[i][p] = rng_int(r, -1, source - 1);
+        fill_order(r, orders[i], lengths[i], source);
         if (i)
             source = danaus_chain_rows(chains[i - 1]) + lengths[i] - takes;
     }
@@ -131,6 +155,51 @@ danaus_operator *random_operator(rng *r, danaus_dtype dtype)
     for (int i = 0; i <= count; i++)
         free(orders[i]);
     return made;
+}
+
+danaus_operator *random_operator(rng *r, danaus_dtype dtype)
+{
+    int64_t rows = rng_int(r, 1, 12);
+    return with_orders(r, dtype, rows, rng_int(r, 1, 12), MOST_CHAINS);
+}
+
+/* Of two factors. */
+static danaus_operator *chain_alone(
+    rng *r, danaus_dtype dtype, int64_t rows, int64_t cols)
+{
+    int64_t rank = rng_int(r, 1, 4);
+    danaus_pattern p[2] = { { 1, rows, rank, 1 }, { 1, rank, cols, 1 } };
+    danaus_chain *chain;
+    danaus_operator *made;
+    assert_ok(danaus_chain_create(p, 2, dtype, &chain));
+    for (int l = 0; l < 2; l++)
+        for (int64_t x = 0; x < p[l].b * p[l].c; x++)
+            element_put(
+                dtype, danaus_chain_weights(chain, l), x, element_random(r, dtype));
+    assert_ok(danaus_operator_create(&chain, 1, NULL, NULL, cols, &made));
+    return made;
+}
+
+danaus_operator *random_term(
+    rng *r, danaus_dtype dtype, int64_t rows, int64_t cols, int most)
+{
+    return rng_int(r, 0, 2) ? with_orders(r, dtype, rows, cols, most)
+                            : chain_alone(r, dtype, rows, cols);
+}
+
+danaus_operator *random_sum(rng *r, danaus_dtype dtype, int64_t rows, int64_t cols)
+{
+    danaus_operator *terms[3], *sum;
+    int count = (int)rng_int(r, 1, 3);
+    for (int i = 0; i < count; i++)
+        terms[i] = random_term(r, dtype, rows, cols, 2);
+    assert_ok(danaus_operator_add(terms, count, &sum));
+    if (rng_int(r, 0, 1)) {
+        array bias = array_random(r, dtype, rows);
+        assert_ok(danaus_operator_set_bias(sum, bias.data));
+        array_free(&bias);
+    }
+    return sum;
 }
 
 /* ---- definitions ---- */

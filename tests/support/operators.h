@@ -7,7 +7,7 @@
 
 #include "danaus/transforms.h"
 
-/* The product of its chains and orders. */
+/* The product of its chains and orders, or, of a sum, the sum of its terms. */
 matrix operator_matrix(const danaus_operator *made);
 
 /* How far, relative to its norm, such a matrix may be from the exact one, for chains whose
@@ -17,6 +17,13 @@ double operator_bound(const danaus_operator *made);
 /* An operator of random chains, with orders that permute, repeat, select and pad, and
    numbers that pass by. */
 danaus_operator *random_operator(rng *r, danaus_dtype dtype);
+
+/* The same of a size, with at most `most` chains; sometimes a chain alone. */
+danaus_operator *random_term(
+    rng *r, danaus_dtype dtype, int64_t rows, int64_t cols, int most);
+
+/* One of 1 to 3 terms, sometimes with a bias. */
+danaus_operator *random_sum(rng *r, danaus_dtype dtype, int64_t rows, int64_t cols);
 
 /* desc->kind of length desc->n by its definition, with desc's values, angles, moments and
    levels, neither scaled nor inverted. values are given as numbers here. */

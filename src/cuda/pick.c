@@ -1,0 +1,53 @@
+/* Numbers in another order on a GPU: one launch of pick.cu. */
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cuda.h"
+#include "gpu/nn.h"
+
+#include "base/status.h"
+
+#include <string.h>
+
+/* The table of pick.cu. */
+typedef union table {
+    char bytes[GPU_TABLE_BYTES];
+    struct {
+        const void *start, *place, *from;
+        void *to;
+        const void *bias;
+        int64_t rows, columns, from_next, from_across, to_next, to_across, add,
+            activation;
+    } of;
+} table;
+
+static danaus_status launch(cuda_device *d, const pick_job *job)
+{
+    const problem p = { .dtype = job->dtype };
+    gpu_launch l = dn_gpu_nn_picks(job->rows * job->columns);
+    cu_function function;
+    table t;
+    void *arguments[] = { &t };
+    memset(&t, 0, sizeof t);
+    t.of.start = job->start;
+    t.of.place = job->place;
+    t.of.from = job->from.data;
+    t.of.to = job->to.data;
+    t.of.bias = job->bias;
+    t.of.rows = job->rows;
+    t.of.columns = job->columns;
+    t.of.from_next = job->from.next;
+    t.of.from_across = job->from.across;
+    t.of.to_next = job->to.next;
+    t.of.to_across = job->to.across;
+    t.of.add = job->add;
+    t.of.activation = job->activation;
+    TRY(dn_cuda_function(d, &dn_gpu_nn[GPU_NN_PICK], &p, 0, &function));
+    return dn_cuda_launch(d, function, &l, arguments);
+}
+
+danaus_status dn_cuda_pick(danaus_device *dev, const pick_job *job)
+{
+    cuda_device *d = (cuda_device *)dev;
+    if (!job->rows || !job->columns)
+        return DANAUS_OK;
+    RETURN_INSIDE(d, launch(d, job));
+}
