@@ -109,6 +109,12 @@
         MMA_LANES(type, 90, 4, 3, 1, 4, 2, 1)
 #define MMA_LANES_80(type) MMA_LANES(type, 80, 4, 2, 1, 4, 1, 1)
 
+/* Batch-first for any lanes and alignment, a warp making at most 16 R rows by 8 S columns of
+   a lane, at most W warps, B blocks resident. */
+#define MMA_RUNS(type, R, S, W, B, P)                                                  \
+    ROW("ks.mma_runs." #type "." #R "x" #S "." #W, type, mma_runs, 80, R, S, 1, W, B, P)
+#define MMA_RUNS_16(type) MMA_RUNS(type, 2, 4, 8, 1, 1)
+
 /* A row for few columns from compute capability ARCH on, of a warp 16 R rows and 8 S
    columns; M warps beside each other in rows, columns k split over K ways; B blocks
    resident, numbers in P parts. */
@@ -231,6 +237,9 @@ const kernel dn_gpu_kernels[] = {
     SPLIT(f32, 80, 1, 2, 1, 4, 1, 2),
     FOR_16(MMA_LANES_80),
     MMA_LANES_80(tf32),
+    FOR_16(MMA_RUNS_16),
+    MMA_RUNS(tf32, 2, 4, 8, 1, 1),
+    MMA_RUNS(f32, 2, 2, 8, 1, 2),
     FOR_32(DW_MMA_80),
     FOR_32(SIMT_4),
     SIMT_8(f64),

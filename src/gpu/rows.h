@@ -129,6 +129,9 @@ extern const gpu_family dn_gpu_mma;
    that share columns and lanes, warps, resident blocks, parts that numbers are cut into,
    units of columns k in a step, whether weights are held in shared memory. */
 extern const gpu_family dn_gpu_mma_lanes;
+/* The same for any lanes and alignment: tiles of 16 rows of a warp at most, of 8 columns, 1,
+   warps at most, resident blocks, parts. */
+extern const gpu_family dn_gpu_mma_runs;
 /* The same for few columns: tiles of 16 rows of a warp, of 8 columns, warps beside each
    other in rows, ways that columns k are split over, resident blocks, parts. */
 extern const gpu_family dn_gpu_split;

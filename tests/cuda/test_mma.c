@@ -22,7 +22,8 @@ static problem random_problem(rng *r, const kernel *k)
                               rng_int(r, 8 / unit, 160 / unit), 1 };
         p.pattern.b *= unit;
         p.pattern.c *= unit;
-        p.pattern.d = rng_int(r, 1, 3) << rng_int(r, 0, 4);
+        p.pattern.d =
+            unit == 8 ? rng_int(r, 1, 3) << rng_int(r, 0, 4) : rng_int(r, 1, 70);
     } while (!dn_fits(k, &p) || weights_of(p.pattern) * p.batch > MOST_PRODUCTS);
     p.batch = rng_next(r) % 8 ? (p.batch + unit - 1) / unit * unit : 1;
     return p;

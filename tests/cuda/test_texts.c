@@ -35,7 +35,8 @@ static int stack_allowed(const char *file)
         return 16;
     if (!strcmp(file, "conv_mma.cu"))
         return 40;
-    if (!strcmp(file, "ks_mma.cu") || !strncmp(file, "conv_", 5))
+    if (!strcmp(file, "ks_mma.cu") || !strcmp(file, "ks_mma_runs.cu") ||
+        !strncmp(file, "conv_", 5))
         return 0;
     if (!strcmp(file, "ks_wgmma.cu"))
         return 8;
@@ -213,19 +214,22 @@ static void blocks_stay_in_registers(void **state)
     compile_all();
 }
 
-/* Lanes whose numbers in a tile differ, and the most rows that a tile has. */
+/* Lanes whose numbers in a tile differ, odd ones where the row makes them, and the most rows
+   that a tile has. */
 static void lanes_stay_in_registers(void **state)
 {
     (void)state;
-    static const int64_t lanes[] = { 2, 4, 8, 16, 64 };
+    static const int64_t lanes[] = { 2, 4, 8, 16, 64, 13, 65 };
     for (const kernel *k = dn_gpu_kernels; k->name; k++)
-        for (int i = 0; i < 5 && strstr(k->name, "ks.wgmma_lanes"); i++) {
+        for (int i = 0; i < 7; i++) {
             problem p = { .pattern = { 1, 480, 96, lanes[i] },
                           .dtype = k->dtype,
                           .layout = DANAUS_BATCH_FIRST,
                           .math = DANAUS_MATH_TF32,
                           .batch = 4096 };
-            if (dn_fits(k, &p))
+            int wanted =
+                strstr(k->name, "ks.wgmma_lanes") || strstr(k->name, "ks.mma_runs");
+            if (wanted && dn_fits(k, &p))
                 ask_for_row(k, &p, i + (int)(k - dn_gpu_kernels));
         }
     compile_all();

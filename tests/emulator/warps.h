@@ -218,6 +218,13 @@ INLINE void copy4(u32 to, const void *from, u32 bytes) { copy(to, from, bytes, 4
 INLINE void copy_commit() {}
 template <int pending> INLINE void copy_wait() {}
 
+INLINE u16 load_shared16(u32 from)
+{
+    u16 v;
+    memcpy(&v, shared(from, 2), 2);
+    return v;
+}
+
 INLINE u32 load_shared32(u32 from)
 {
     u32 v;

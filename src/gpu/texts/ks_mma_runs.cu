@@ -1,0 +1,443 @@
+/* Kronecker-sparse products on tensor cores from compute capability 8.0 on, batch-first, for any
+   LANES, wherever numbers lie:
+       y[s, i, r, j] = sum over k of w[i][r][k][j] x[s, i, k, j] + bias[i, r, j].
+   A block of threads makes a tile of TOGETHER lanes j, TILE_S columns s of the batch by TILE_R
+   rows r. What lies together in memory of it is a run: of a column s all TILE_K x LANES
+   numbers if the tile has all lanes, else TOGETHER numbers for each k. Runs begin and end
+   anywhere, but chunks of 16 bytes that hold a part of one are copied whole: a run lies in
+   shared memory as far behind a multiple of 16 bytes as it does in memory, its neighbours'
+   numbers around it. Columns k beyond the block are cleared in registers. y leaves the same
+   way, all chunks but the first and the last of a run whole.
+
+   A warp makes one lane, 16 TILES_R rows by 8 TILES_S columns, and reads its numbers, which
+   lie LANES apart, one by one. A thread block stays on its multiprocessor and makes tile after
+   tile, each in STEPS steps of TILE_K columns k; copies run STAGES - 1 steps ahead, over the
+   borders of tiles.
+
+   Shared memory: STAGES times x [TILE_S][runs], w; then y, 8 columns of each warp, on its
+   way out. w is packed as the registers of the product's left operand, [i][lanes][tile of
+   rows][unit of 32 bytes of columns k][TOGETHER][16 rows][thread of a warp][16 bytes], zeros
+   outside the matrix. f32 is the sum of two tf32 numbers (SPLIT), as in ks_mma_lanes.cu.
+
+   Grid: as many blocks as are resident. */
+// SPDX-License-Identifier: Apache-2.0
+#include "words.cuh"
+
+#include "activate.cuh"
+
+#define PER       (16 / ELEMENT) /* elements of a chunk */
+#define UNIT_K    (32 / ELEMENT) /* columns k that an instruction multiplies */
+#define TILE_K    (UNIT_K * UNITS)
+#define THREADS   (32 * TOGETHER * WARPS_R * WARPS_S)
+#define TILE_R    (16 * TILES_R * WARPS_R)
+#define TILE_S    (8 * TILES_S * WARPS_S)
+#define STEPS     ((COLS + TILE_K - 1) / TILE_K)
+#define ROW_TILES ((ROWS + TILE_R - 1) / TILE_R)
+#define LANE_TILES ((LANES + TOGETHER - 1) / TOGETHER)
+
+/* Chunks that numbers which begin anywhere touch at most; columns s of an odd number of them
+   begin in different banks. */
+#define CHUNKS(numbers) (((numbers) + 2 * PER - 2) / PER)
+#define ALL             (TOGETHER == LANES)
+#define X_RUN           CHUNKS(ALL ? TILE_K * LANES : TOGETHER)
+#define X_CHUNKS        (ALL ? X_RUN : X_RUN * TILE_K)
+#define X_PITCH         ((X_CHUNKS | 1) * 16)
+#define K_PITCH         (ALL ? LANES * ELEMENT : X_RUN * 16)
+#define Y_RUN           CHUNKS(ALL ? TILE_R * LANES : TOGETHER)
+#define Y_CHUNKS        (ALL ? Y_RUN : Y_RUN * TILE_R)
+#define Y_PITCH         ((Y_CHUNKS | 1) * 16)
+#define R_PITCH         (ALL ? LANES * ELEMENT : Y_RUN * 16)
+#define X_BYTES         (TILE_S * X_PITCH)
+#define W_BYTES         (UNITS * TOGETHER * TILE_R * 32)
+#define STAGE           (X_BYTES + W_BYTES)
+
+typedef struct tile {
+    int i, j, r0;
+    i64 s0;
+} tile;
+
+/* Blocks that run at a time share rows of x, and the weights of SHARED_BLOCKS blocks i,
+   which the second cache holds. */
+INLINE tile tile_at(u32 t, u32 tiles_s)
+{
+    tile at;
+    at.r0 = (int)(t % ROW_TILES) * TILE_R;
+    t /= ROW_TILES;
+    at.j = (int)(t % LANE_TILES) * TOGETHER;
+    t /= LANE_TILES;
+    at.i = (int)(t % SHARED_BLOCKS);
+    t /= SHARED_BLOCKS;
+    if (SHARED_BLOCKS < BLOCKS) {
+        at.i += (int)(t / tiles_s) * SHARED_BLOCKS;
+        t %= tiles_s;
+    }
+    at.s0 = (i64)t * TILE_S;
+    return at;
+}
+
+/* Lane, rows and columns of a warp. */
+typedef struct place {
+    int lane, row, column;
+} place;
+
+INLINE place place_of_warp()
+{
+    int warp = threadIdx.x / 32, rest = warp / TOGETHER;
+    return { warp % TOGETHER, rest / WARPS_S * (16 * TILES_R),
+             rest % WARPS_S * (8 * TILES_S) };
+}
+
+/* Bytes from the last multiple of 16 on. */
+INLINE u32 shift_of(const element *p) { return (u32)(u64)p & 15; }
+
+/* ---- a stage ---- */
+
+/* Chunk number `chunk` of the run of `count` numbers from `from` on, of numbers that lie from
+   x to end. */
+INLINE void load_chunk(
+    u32 to, const element *from, int chunk, int count, const element *x,
+    const element *end)
+{
+    u64 at = ((u64)from & ~(u64)15) + chunk * 16;
+    if (at >= (u64)(from + count))
+        return;
+    if (at >= (u64)x && at + 16 <= (u64)end) {
+        copy16(to, (const void *)at, 16);
+        return;
+    }
+#pragma unroll 1
+    for (int e = 0; e < 16; e += ELEMENT)
+        if (at + e >= (u64)from && at + e < (u64)(from + count)) {
+#if ELEMENT == 4
+            store_shared32(to + e, *(const u32 *)(at + e));
+#else
+            store_shared16(to + e, *(const u16 *)(at + e));
+#endif
+        }
+}
+
+INLINE const element *x_at(const element *x, i64 s, int i, int k, int j)
+{
+    return x + ((s * BLOCKS + i) * COLS + k) * LANES + j;
+}
+
+INLINE void load_x(u32 to, const element *x, tile t, int k0, i64 batch)
+{
+    const element *end = x + batch * BLOCKS * COLS * LANES;
+    int columns = min(COLS - k0, TILE_K), lanes = min(LANES - t.j, TOGETHER);
+#pragma unroll 2
+    for (int q = threadIdx.x; q < TILE_S * X_CHUNKS; q += THREADS) {
+        int s = q / X_CHUNKS, chunk = q % X_CHUNKS, k = ALL ? 0 : chunk / X_RUN;
+        if (t.s0 + s < batch && k < columns)
+            load_chunk(
+                to + s * X_PITCH + chunk * 16, x_at(x, t.s0 + s, t.i, k0 + k, t.j),
+                chunk % X_RUN, ALL ? columns * LANES : lanes, x, end);
+    }
+}
+
+INLINE void load_w(u32 to, const u8 *w, tile t, int step)
+{
+    i64 block = (i64)t.i * LANE_TILES + t.j / TOGETHER;
+    const u8 *from = w + ((block * ROW_TILES + t.r0 / TILE_R) * STEPS + step) * W_BYTES;
+#pragma unroll 2
+    for (int q = threadIdx.x * 16; q < W_BYTES; q += THREADS * 16)
+        copy16(to + q, from + q, 16);
+}
+
+/* ---- products ---- */
+
+/* A warp's sums: tile of rows, tile of columns; element e is at row l / 4 + 8 (e / 2) and
+   column s 2 (l mod 4) + e mod 2, l the thread. */
+typedef float sums[TILES_R][TILES_S][4];
+
+/* Of a thread's first two columns k of a tile, in the first column s: where they lie in a
+   stage. All others are multiples of 16 bytes, or of all lanes, away. */
+#if ELEMENT == 4
+  #define THREAD_K 1
+#else
+  #define THREAD_K 2
+#endif
+
+typedef struct source {
+    u32 at[THREAD_K];
+} source;
+
+INLINE source source_of(const element *x, tile t, place p)
+{
+    int thread = threadIdx.x % 32, s = thread / 4;
+    source from;
+#pragma unroll
+    for (int e = 0; e < THREAD_K; e++) {
+        int k = thread % 4 * THREAD_K + e;
+        from.at[e] = (p.column + s) * X_PITCH + k * K_PITCH + p.lane * ELEMENT +
+                     shift_of(x_at(x, s, t.i, ALL ? 0 : k, t.j));
+    }
+    return from;
+}
+
+/* Half `half` of the right operand of a unit whose first numbers lie at x, of which `left`
+   columns k, from the thread's first one on, are in the block. */
+INLINE u32 load_right(u32 x, source from, int left)
+{
+#if ELEMENT == 4
+    u32 v = load_shared32(x + from.at[0]);
+    return left > 0 ? v : 0;
+#else
+    u32 v = load_shared16(x + from.at[0]) | (u32)load_shared16(x + from.at[1]) << 16;
+    return left > 1 ? v : left > 0 ? v & 0xffff : 0;
+#endif
+}
+
+#if SPLIT
+/* part (+)= the sum of high * high and the two mixed products. */
+INLINE void multiply(sums part, const u32 right[TILES_S][2], u32 w, int first)
+{
+    u32 high[TILES_S][2], low[TILES_S][2];
+#pragma unroll
+    for (int t = 0; t < TILES_S; t++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            high[t][half] = near_tf32(__uint_as_float(right[t][half]));
+            low[t][half] = rest_of(right[t][half], high[t][half]);
+        }
+#pragma unroll
+    for (int r = 0; r < TILES_R; r++) {
+        u32 a[4], rest[4];
+        load_words<16>(a, w + r * 512);
+#pragma unroll
+        for (int v = 0; v < 4; v++)
+            rest[v] = rest_of(a[v], a[v] & ~0x1fffu);
+#pragma unroll
+        for (int pass = 0; pass < 3; pass++)
+#pragma unroll
+            for (int t = 0; t < TILES_S; t++) {
+                const u32 *b = pass == 1 ? low[t] : high[t];
+                if (first && pass == 0)
+                    mma8_first(part[r][t], rest, b[0], b[1]);
+                else
+                    mma8(part[r][t], pass ? a : rest, b[0], b[1]);
+            }
+    }
+}
+#else
+INLINE void multiply(sums sum, const u32 right[TILES_S][2], u32 w, int)
+{
+#pragma unroll
+    for (int r = 0; r < TILES_R; r++) {
+        u32 a[4];
+        load_words<16>(a, w + r * 512);
+#pragma unroll
+        for (int t = 0; t < TILES_S; t++) {
+#if ELEMENT == 4
+            mma8(
+                sum[r][t], a, round_tf32(__uint_as_float(right[t][0])),
+                round_tf32(__uint_as_float(right[t][1])));
+#else
+            mma16(sum[r][t], a, right[t][0], right[t][1]);
+#endif
+        }
+    }
+}
+#endif
+
+INLINE void clear(sums sum)
+{
+#pragma unroll
+    for (int r = 0; r < TILES_R; r++)
+#pragma unroll
+        for (int t = 0; t < TILES_S; t++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sum[r][t][e] = 0;
+}
+
+INLINE void add(sums sum, sums part)
+{
+#pragma unroll
+    for (int r = 0; r < TILES_R; r++)
+#pragma unroll
+        for (int t = 0; t < TILES_S; t++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sum[r][t][e] += part[r][t][e];
+}
+
+/* Adds the products of a step, of whose columns k `left` are in the block. */
+INLINE void product(sums sum, u32 x, u32 w, source from, place p, int left)
+{
+    int thread = threadIdx.x % 32;
+    w += (p.lane * TILE_R + p.row) * 32 + thread * 16;
+    left -= thread % 4 * THREAD_K;
+#if SPLIT
+    sums part;
+#else
+    float(*part)[TILES_S][4] = sum;
+#endif
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        u32 right[TILES_S][2];
+#pragma unroll
+        for (int t = 0; t < TILES_S; t++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                int k = u * UNIT_K + half * (UNIT_K / 2);
+                right[t][half] =
+                    load_right(x + t * 8 * X_PITCH + k * K_PITCH, from, left - k);
+            }
+        multiply(part, right, w + u * (TOGETHER * TILE_R * 32), u == 0);
+    }
+#if SPLIT
+    add(sum, part);
+#endif
+}
+
+/* ---- results ---- */
+
+INLINE element *y_at(element *y, i64 s, int i, int r, int j)
+{
+    return y + ((s * BLOCKS + i) * ROWS + r) * LANES + j;
+}
+
+/* Two numbers that lie `apart` bytes apart. */
+INLINE void put_two(u32 to, u32 apart, float v0, float v1)
+{
+    if (ACTIVATION)
+        v0 = activate(v0), v1 = activate(v1);
+#if ELEMENT == 4
+    store_shared32(to, __float_as_uint(v0));
+    store_shared32(to + apart, __float_as_uint(v1));
+#else
+    u32 pair = pack_pair(v0, v1);
+    store_shared16(to, pair);
+    store_shared16(to + apart, pair >> 16);
+#endif
+}
+
+/* 8 columns of a warp, tile number `tile` of its sums, with their bias unless it is NULL. */
+INLINE void put_sums(
+    u32 out, sums sum, int tile, const float *bias, element *y, struct tile t,
+    place p)
+{
+    int thread = threadIdx.x % 32, row = thread / 4;
+    out += p.column / TILES_S * Y_PITCH + (p.row + row) * R_PITCH + p.lane * ELEMENT;
+#pragma unroll
+    for (int odd = 0; odd < 2; odd++) {
+        int column = thread % 4 * 2 + odd;
+        u32 to = out + column * Y_PITCH +
+                 shift_of(y_at(y, column, t.i, t.r0 + (ALL ? 0 : row), t.j));
+#pragma unroll
+        for (int r = 0; r < TILES_R; r++) {
+            float b[2] = { 0, 0 };
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                int at = t.r0 + p.row + r * 16 + half * 8 + row;
+                if (bias && at < ROWS && t.j + p.lane < LANES)
+                    b[half] = bias[((i64)t.i * ROWS + at) * LANES + t.j + p.lane];
+            }
+            put_two(
+                to + r * 16 * R_PITCH, 8 * R_PITCH, sum[r][tile][odd] + b[0],
+                sum[r][tile][2 + odd] + b[1]);
+        }
+    }
+}
+
+/* Chunk number `chunk` of the run of `count` numbers from `to` on. */
+INLINE void store_chunk(element *to, u32 from, int chunk, int count)
+{
+    u64 at = ((u64)to & ~(u64)15) + chunk * 16;
+    if (at >= (u64)to && at + 16 <= (u64)(to + count)) {
+        store128((void *)at, load_shared128(from));
+        return;
+    }
+#pragma unroll 1
+    for (int e = 0; e < 16; e += ELEMENT)
+        if (at + e >= (u64)to && at + e < (u64)(to + count)) {
+#if ELEMENT == 4
+            *(u32 *)(at + e) = load_shared32(from + e);
+#else
+            *(u16 *)(at + e) = load_shared16(from + e);
+#endif
+        }
+}
+
+/* Tile number `tile` of the columns of all warps. */
+INLINE void store_columns(element *y, u32 out, int tile, struct tile t, i64 batch)
+{
+    int rows = min(ROWS - t.r0, TILE_R), lanes = min(LANES - t.j, TOGETHER);
+#pragma unroll 1
+    for (int q = threadIdx.x; q < 8 * WARPS_S * Y_CHUNKS; q += THREADS) {
+        int column = q / Y_CHUNKS, chunk = q % Y_CHUNKS, r = ALL ? 0 : chunk / Y_RUN;
+        i64 s = t.s0 + column / 8 * (8 * TILES_S) + tile * 8 + column % 8;
+        if (s < batch && r < rows)
+            store_chunk(
+                y_at(y, s, t.i, t.r0 + r, t.j), out + column * Y_PITCH + chunk * 16,
+                chunk % Y_RUN, ALL ? rows * LANES : lanes);
+    }
+}
+
+INLINE void write_y(
+    u32 out, sums sum, element *y, const float *bias, tile t, place p, i64 batch)
+{
+#pragma unroll
+    for (int tile = 0; tile < TILES_S; tile++) {
+        __syncthreads();
+        put_sums(out, sum, tile, bias, y, t, p);
+        __syncthreads();
+        store_columns(y, out, tile, t, batch);
+    }
+}
+
+/* ---- all of it ---- */
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch, int)
+{
+    extern __shared__ u8 memory[];
+    u32 stages = (shared_address(memory) + 127) & ~127u;
+    u32 out = stages + STAGES * STAGE;
+    place p = place_of_warp();
+    u32 tiles_s = (u32)((batch + TILE_S - 1) / TILE_S);
+    u32 tiles = tiles_s * (BLOCKS * LANE_TILES * ROW_TILES);
+    if (blockIdx.x >= tiles)
+        return;
+    u32 ahead = blockIdx.x, current = blockIdx.x;
+    tile next = tile_at(ahead, tiles_s), t = next;
+    source from = source_of(x, t, p);
+    int ahead_step = 0, slot = 0, step = 0;
+    auto load = [&](int to) {
+        if (ahead < tiles) {
+            u32 stage = stages + to * STAGE;
+            load_x(stage, x, next, ahead_step * TILE_K, batch);
+            load_w(stage + X_BYTES, w, next, ahead_step);
+            if (++ahead_step == STEPS) {
+                ahead_step = 0;
+                ahead += gridDim.x;
+                next = tile_at(ahead, tiles_s);
+            }
+        }
+        copy_commit();
+    };
+    for (int s = 0; s < STAGES - 1; s++)
+        load(s);
+
+    sums sum;
+    while (current < tiles) {
+        copy_wait<STAGES - 2>();
+        __syncthreads();
+        load(slot ? slot - 1 : STAGES - 1);
+        if (step == 0)
+            clear(sum);
+        u32 stage = stages + slot * STAGE;
+        product(
+            sum, stage, stage + X_BYTES, from, p,
+            COLS % TILE_K ? COLS - step * TILE_K : TILE_K);
+        slot = slot + 1 == STAGES ? 0 : slot + 1;
+        if (++step < STEPS)
+            continue;
+        step = 0;
+        write_y(out, sum, y, bias, t, p, batch);
+        current += gridDim.x;
+        t = tile_at(current, tiles_s);
+        from = source_of(x, t, p);
+    }
+}
