@@ -119,3 +119,19 @@ def test_errors_are_those_of_the_factorization(rng):
 def test_bad_arguments_are_named(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_the_command_writes_a_picture(rng, tmp_path, capsys):
+    from danaus.__main__ import main
+
+    weights = [random_array(rng, p, "f4") for p in random_patterns(rng, 2)]
+    path, picture = tmp_path / "chain.safetensors", tmp_path / "chain.png"
+    danaus.Chain.from_weights(weights).save(path)
+    assert main(["plot", str(path), "-o", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "2 factors" in capsys.readouterr().out
+    assert main(["plot", str(path), "-o", str(tmp_path / "chain.what")]) == 1
+    assert main(["plot", str(tmp_path / "none"), "-o", str(picture)]) == 1
+    assert str(tmp_path / "none") in capsys.readouterr().err
+    command = [sys.executable, "-m", "danaus", "plot", str(path), "-o", str(picture)]
+    assert subprocess.run([*command, "--factors"]).returncode == 0
