@@ -329,18 +329,9 @@ static void steps_give_the_logits_of_the_whole(void **state)
 static void rows_may_have_sixteen_bits(void **state)
 {
     (void)state;
-    static const struct {
-        danaus_dtype dtype;
-        double unit;
-    } types[] = { { DANAUS_F16, 0x1p-11 }, { DANAUS_BF16, 0x1p-8 } };
-    if (device->backend->on_host) {
-        print_message("16 bits are for GPUs\n");
-        skip();
-    }
+    need_sixteen_bits(device);
     for (int round = 0; round < 2 * rounds_of(10); round++) {
         rng r = { 900 + (uint64_t)round };
-        const danaus_model_desc how = { .dtype = types[round % 2].dtype };
-        danaus_model *model;
         int64_t length = rng_int(&r, 1, 100);
         small_hyena m = hyena_random(&r, length);
         while ((m.head > 1) != round % 2) {
@@ -348,15 +339,13 @@ static void rows_may_have_sixteen_bits(void **state)
             m = hyena_random(&r, length);
         }
         hyena_write(&m);
-        assert_ok(danaus_model_load_as(device, scratch_directory(), &how, &model));
+        danaus_model *model = sixteen_bits_load(device, round);
         texts t = texts_random(&r, 3, length, m.vocabulary);
-        named_stored = types[round % 2].unit;
         expect_texts(model, &m, &t);
         expect_steps(model, &m, &r, t.ids, t.offsets[1]);
-        named_stored = 0;
         expect_outline(model, device);
         texts_free(&t);
-        danaus_model_destroy(model);
+        sixteen_bits_close(model);
         hyena_free(&m);
     }
 }

@@ -243,33 +243,22 @@ static void outlines_say_what_models_do(void **state)
 static void rows_may_have_sixteen_bits(void **state)
 {
     (void)state;
-    static const struct {
-        danaus_dtype dtype;
-        double unit;
-    } types[] = { { DANAUS_F16, 0x1p-11 }, { DANAUS_BF16, 0x1p-8 } };
-    if (device->backend->on_host) {
-        print_message("16 bits are for GPUs\n");
-        skip();
-    }
+    need_sixteen_bits(device);
     for (int round = 0; round < rounds_of(20); round++) {
         rng r = { 900 + (uint64_t)round };
-        const danaus_model_desc how = { .dtype = types[round % 2].dtype };
-        danaus_model *model;
         small_m2 m = m2_random(&r);
         m2_write(&m);
-        assert_ok(danaus_model_load_as(device, scratch_directory(), &how, &model));
+        danaus_model *model = sixteen_bits_load(device, round);
         texts t = texts_random(&r, 3, m.length, m.vocabulary);
         float *found = texts_embed(model, device, &t, m.width);
-        named_stored = types[round % 2].unit;
         for (int64_t i = 0; i < t.count; i++)
             expect_plain(
                 &m, t.ids + t.offsets[i], t.offsets[i + 1] - t.offsets[i], -1,
                 found + i * m.width);
-        named_stored = 0;
         expect_outline(model, device);
         free(found);
         texts_free(&t);
-        danaus_model_destroy(model);
+        sixteen_bits_close(model);
         m2_free(&m);
     }
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/scenes.h"
 #include "support/files.h"
+#include "support/named.h"
 #include "support/test.h"
 
 #include "backend/backend.h"
@@ -80,6 +81,29 @@ void expect_refusal(danaus_device *device, danaus_status status, const char *wor
     assert_null(model);
     if (!strstr(danaus_error_detail(), words))
         fail_msg("\"%s\" does not say \"%s\"", danaus_error_detail(), words);
+}
+
+void need_sixteen_bits(const danaus_device *device)
+{
+    if (!device->backend->on_host)
+        return;
+    print_message("16 bits are for GPUs\n");
+    skip();
+}
+
+danaus_model *sixteen_bits_load(danaus_device *device, int round)
+{
+    const danaus_model_desc how = { .dtype = round % 2 ? DANAUS_BF16 : DANAUS_F16 };
+    danaus_model *model;
+    assert_ok(danaus_model_load_as(device, scratch_directory(), &how, &model));
+    named_stored = round % 2 ? 0x1p-8 : 0x1p-11;
+    return model;
+}
+
+void sixteen_bits_close(danaus_model *model)
+{
+    named_stored = 0;
+    danaus_model_destroy(model);
 }
 
 static void expect_same_layers(const danaus_model *a, const danaus_model *b)

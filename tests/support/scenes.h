@@ -33,6 +33,14 @@ void expect_threads_to_agree(
 /* The folder is not loaded, and the sentence has these words. */
 void expect_refusal(danaus_device *device, danaus_status status, const char *words);
 
+/* Skips the test where models have no 16 bits. */
+void need_sixteen_bits(const danaus_device *device);
+
+/* The folder, loaded with rows of f16 or bf16 in turn; plain loops count what is stored as rounded
+   to that (named.h) until the model is closed. */
+danaus_model *sixteen_bits_load(danaus_device *device, int round);
+void sixteen_bits_close(danaus_model *model);
+
 /* An outline of the folder says of itself what the model does, in every type that the model is
    for, and does not run. */
 void expect_outline(danaus_model *model, danaus_device *device);
