@@ -1,6 +1,7 @@
 /* danaus combine: chain files to one: products, sums, stacks, Kronecker products. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
+#include "cli/operators.h"
 #include "common/open.h"
 #include "common/report.h"
 
@@ -181,20 +182,9 @@ static int are_alike(const job *j)
 /* The sum of all files as terms of their own. */
 static int add_terms(job *j)
 {
-    danaus_operator *terms[MOST_FILES] = { 0 };
-    int failed = 0;
-    for (int n = 0; n < j->count && !failed; n++) {
+    for (int n = 0; n < j->count; n++)
         danaus_chain_set_bias(j->chains[n], NULL);
-        failed = danaus_operator_create(
-                     &j->chains[n], 1, NULL, NULL, danaus_chain_cols(j->chains[n]),
-                     &terms[n]) != DANAUS_OK;
-        j->chains[n] = failed ? j->chains[n] : NULL;
-    }
-    failed = failed || danaus_operator_add(terms, j->count, &j->sum);
-    int status = failed ? library_failure() : STATUS_OK;
-    for (int n = 0; n < j->count && failed; n++)
-        danaus_operator_destroy(terms[n]);
-    return status;
+    return chains_add(j->chains, j->count, &j->sum) ? library_failure() : STATUS_OK;
 }
 
 /* One chain, or, where patterns do not agree, the sum of several. */

@@ -376,8 +376,7 @@ static int save(job *j)
     if (j->o->permute)
         return permuted_save(&j->permuted, &j->chain, j->output.path);
     if (!j->chain)
-        return failure(
-            "the terms' patterns do not agree: no file holds their sum as one chain");
+        return sums_save(&j->sum, j->output.path);
     return danaus_chain_save(j->chain, j->output.path) ? library_failure() : STATUS_OK;
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/operators.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Files of sums, and of chains with orders, say so. */
@@ -45,4 +46,22 @@ danaus_status any_chain_to_dense(const any_chain *any, void *dense)
 {
     return any->made ? danaus_operator_to_dense(any->made, dense)
                      : danaus_chain_to_dense(any->chain, dense);
+}
+
+danaus_status chains_add(danaus_chain **chains, int count, danaus_operator **sum)
+{
+    danaus_operator **terms = calloc((size_t)count, sizeof(danaus_operator *));
+    danaus_status status = terms ? DANAUS_OK : DANAUS_ERR_MEMORY;
+    for (int n = 0; n < count && status == DANAUS_OK; n++) {
+        status = danaus_operator_create(
+            &chains[n], 1, NULL, NULL, danaus_chain_cols(chains[n]), &terms[n]);
+        if (status == DANAUS_OK)
+            chains[n] = NULL;
+    }
+    if (status == DANAUS_OK)
+        status = danaus_operator_add(terms, count, sum);
+    for (int n = 0; terms && n < count && status != DANAUS_OK; n++)
+        danaus_operator_destroy(terms[n]);
+    free(terms);
+    return status;
 }

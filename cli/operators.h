@@ -15,6 +15,10 @@ typedef struct any_chain {
 danaus_status any_chain_load(const char *path, any_chain *any);
 void any_chain_free(any_chain *any);
 
+/* The sum of chains without biases, which belong to it: chains[n] becomes NULL. On failure
+   some are gone, and some stay the caller's. */
+danaus_status chains_add(danaus_chain **chains, int count, danaus_operator **sum);
+
 int64_t any_chain_rows(const any_chain *any);
 int64_t any_chain_cols(const any_chain *any);
 danaus_dtype any_chain_dtype(const any_chain *any);

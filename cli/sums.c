@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sums.h"
 
+#include "cli/operators.h"
 #include "common/args.h"
 #include "common/report.h"
 
@@ -81,6 +82,39 @@ danaus_chain *sums_combined(const sums *s)
         return made;
     danaus_chain_destroy(made);
     return NULL;
+}
+
+/* Copies of the terms without a bias, added up. */
+static danaus_status add_copies(const sums *s, danaus_operator **made)
+{
+    danaus_chain *copies[DANAUS_MAX_TERMS] = { NULL };
+    danaus_status status = DANAUS_OK;
+    for (int n = 0; n < s->count && status == DANAUS_OK; n++) {
+        danaus_dtype dtype = danaus_chain_dtype(s->chain[n]);
+        status = danaus_chain_convert(s->chain[n], dtype, &copies[n]);
+        if (status == DANAUS_OK)
+            danaus_chain_set_bias(copies[n], NULL);
+    }
+    if (status == DANAUS_OK)
+        status = chains_add(copies, s->count, made);
+    for (int n = 0; n < s->count; n++)
+        danaus_chain_destroy(copies[n]);
+    return status;
+}
+
+int sums_save(const sums *s, const char *path)
+{
+    danaus_operator *made;
+    const void *bias = danaus_chain_bias(s->chain[0]);
+    danaus_status status = add_copies(s, &made);
+    if (status != DANAUS_OK)
+        return library_failure();
+    if (bias)
+        status = danaus_operator_set_bias(made, bias);
+    if (status == DANAUS_OK)
+        status = danaus_operator_save(made, path);
+    danaus_operator_destroy(made);
+    return status ? library_failure() : STATUS_OK;
 }
 
 void sums_print(const sums *s)

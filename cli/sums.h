@@ -32,6 +32,9 @@ danaus_status sums_fit(
 /* The chain that is the sum, or NULL where the terms' patterns do not agree. */
 danaus_chain *sums_combined(const sums *s);
 
+/* Writes all terms, with the bias that the first one has, as one file. */
+int sums_save(const sums *s, const char *path);
+
 void sums_print(const sums *s);
 json_t *sums_json(const sums *s);
 void sums_free(sums *s);

@@ -210,11 +210,17 @@ keep
 said patterns "v == [[1, 8, 12, 6], [6, 12, 8, 1]]" "is one chain"
 said terms "len(v) == 2 and v[0]['error'] == v[1]['error']" "of two terms"
 said "" "v['lower_bound'] <= v['error'] < 1" "with its bounds"
-ok "a sum of other terms" danaus factorize near.npy --pattern "$two + 4,12,12,1" --json
+ok "a sum of other terms" danaus factorize near.npy --pattern "$two + 4,12,12,1" -o sum.safetensors --json
 keep
 documented "sums are documented"
 said terms "[len(t['patterns']) for t in v] == [2, 1]" "has their patterns"
 said "" "v['error'] <= v['terms'][1]['error'] <= v['terms'][0]['error']" "and errors that fall"
+ok "is one file" danaus dense sum.safetensors -o back.npy
+ok "near the matrix" close back.npy near 0.01
+ok "a sum with a bias" danaus factorize near.npy --pattern "$two + 4,12,12,1" --inputs samples.npy \
+    --targets targets.npy --fit-bias -o sum.safetensors
+ok "multiplies" danaus apply sum.safetensors samples.npy -o y.npy
+ok "to the targets" close y.npy targets 1e-5
 ok "the best sum" danaus factorize near.npy --params 0.4 --terms auto --json
 keep
 documented "its candidates are documented"
