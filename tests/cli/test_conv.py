@@ -466,7 +466,8 @@ with tempfile.TemporaryDirectory() as name:
     for test in (arrays, scipy_agrees, sounds, not_finite, kinds_of_files, streams, choices, refusals, planning, cut,
                  unknown_sizes, fuzzed, words):
         test(place, random)
-    bench(place)
-    bench_stream()
+    if SHARE == 1:
+        bench(place)
+        bench_stream()
     info()
 sys.exit(1 if failed else 0)

@@ -8,6 +8,7 @@
 #include "support/test.h"
 
 #include "support/chains.h"
+#include "support/device.h"
 #include "support/failing.h"
 #include "support/matrix.h"
 
@@ -89,7 +90,7 @@ static danaus_dtype type_of(uint64_t round) { return types[round % 5]; }
 static void inverses_times_their_chains_are_one(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < ROUNDS; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(ROUNDS); round++) {
         rng r = { round };
         random_chain c = square_chain(&r, type_of(round));
         danaus_chain *inverse = NULL;
@@ -182,7 +183,7 @@ static void a_diagonal_is_bounded_by_its_range(void **state)
 static void inverses_of_products_and_adjoints(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < ROUNDS; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(ROUNDS); round++) {
         rng r = { round };
         random_chain c = square_chain(&r, type_of(round));
         danaus_chain *inverse = NULL, *turned = NULL, *of_turned = NULL, *back = NULL;
@@ -225,7 +226,7 @@ static void solutions_solve_in_both_layouts(void **state)
 {
     (void)state;
     static const int64_t batches[] = { 0, 1, 3, 127, 128, 300 };
-    for (uint64_t round = 0; round < ROUNDS; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(ROUNDS); round++) {
         rng r = { round };
         random_chain c = square_chain(&r, type_of(round));
         int64_t n = c.rows, batch = batches[rng_int(&r, 0, 5)];
@@ -294,7 +295,7 @@ static number determinant(matrix a, double *log_modulus)
 static void determinants_are_those_of_matrices(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < ROUNDS; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(ROUNDS); round++) {
         rng r = { round };
         danaus_pattern p[MOST_FACTORS];
         int count = square_patterns(&r, p);

@@ -3,6 +3,7 @@
 #include "support/test.h"
 
 #include "model/sampler.h"
+#include "support/device.h"
 #include "support/rng.h"
 
 #include <math.h>
@@ -60,7 +61,7 @@ static void expected(const case_of *c, double *p)
 static void tokens_come_as_often_as_is_likely(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < 60; round++) {
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(60) + 4; round++) {
         rng r = { round };
         case_of c = random_case(&r);
         double p[MOST];

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "support/device.h"
 #include "support/operators.h"
 #include "transforms/transforms.h"
 
@@ -63,6 +64,9 @@ static void reversal(const int64_t *radices, int count, int64_t n, int64_t *orde
     danaus_operator_destroy(made);
 }
 
+/* Small matrices run every line: those of 1,024 rows are for the processor itself. */
+static int64_t most_size(void) { return share_of_cases() > 1 ? 256 : 1024; }
+
 /* T9.2, T9.3, T9.4, T9.5, T11.8 */
 static void fourier_matrices_are_recovered_with_their_permutation(void **state)
 {
@@ -77,6 +81,8 @@ static void fourier_matrices_are_recovered_with_their_permutation(void **state)
         int64_t n = 1;
         while (count < 10 && radices[x][count])
             n *= radices[x][count++];
+        if (n > most_size())
+            continue;
         danaus_pattern p[DANAUS_MAX_FACTORS];
         radix_chain(n, radices[x], count, 1, p);
         int64_t *order = calloc((size_t)n, sizeof *order);
@@ -134,16 +140,18 @@ static void hadamard_needs_no_permutation_and_suffers_from_one(void **state)
 {
     (void)state;
     int64_t two[] = { 2, 2, 2, 2, 2, 2, 2, 2, 2, 2 };
+    int64_t n = most_size();
+    int count = n == 1024 ? 10 : 8;
     danaus_pattern p[10];
-    radix_chain(1024, two, 10, 1, p);
-    matrix h = definition_of(DANAUS_WALSH_HADAMARD, 1024);
-    assert_true(recovery(h, DANAUS_F64, p, 10, DANAUS_ORDER_LEFT_TO_RIGHT) < 1e-12);
-    assert_true(recovery(h, DANAUS_F64, p, 10, DANAUS_ORDER_BALANCED) < 1e-12);
-    assert_true(recovery(h, DANAUS_F32, p, 10, DANAUS_ORDER_AUTO) < 1e-5);
-    int64_t *order = calloc(1024, sizeof *order);
-    reversal(two, 10, 1024, order);
+    radix_chain(n, two, count, 1, p);
+    matrix h = definition_of(DANAUS_WALSH_HADAMARD, n);
+    assert_true(recovery(h, DANAUS_F64, p, count, DANAUS_ORDER_LEFT_TO_RIGHT) < 1e-12);
+    assert_true(recovery(h, DANAUS_F64, p, count, DANAUS_ORDER_BALANCED) < 1e-12);
+    assert_true(recovery(h, DANAUS_F32, p, count, DANAUS_ORDER_AUTO) < 1e-5);
+    int64_t *order = calloc((size_t)n, sizeof *order);
+    reversal(two, count, n, order);
     matrix w = matrix_columns(h, order);
-    assert_true(recovery(w, DANAUS_F64, p, 10, DANAUS_ORDER_AUTO) > 0.9);
+    assert_true(recovery(w, DANAUS_F64, p, count, DANAUS_ORDER_AUTO) > 0.8);
     matrix_free(&h);
     matrix_free(&w);
     free(order);

@@ -42,7 +42,8 @@ sed 's/"ks",\(.*\),"last",16,\("[^"]*"\),\([0-9]*\),[0-9.e+]*,/"ks",\1,"last",16
     records.csv > slow.csv
 /usr/bin/python3 "$compare" records.csv slow.csv > out 2> err
 [ $? -eq 1 ] && grep -q "2 slower" out || fail "a slower run is found out"
-ok "complex products for people" "$bench" ks --suite small.csv --batch 3 --dtype c64 \
+head -n 3 small.csv > one.csv
+ok "complex products for people" "$bench" ks --suite one.csv --batch 3 --dtype c64 \
     --layout first --baselines
 ok "half types" "$bench" ks --suite small.csv --batch 3 --dtype bf16 --layout first
 
