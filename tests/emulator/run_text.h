@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COMPILE EMULATOR_CXX " -std=c++20 -O1 -w -fPIC -pthread"
+
 static char folder[64];
 
 static void write_file(const char *name, const char *content)
@@ -27,6 +29,15 @@ static void write_file(const char *name, const char *content)
     assert_true(fputs(content, f) >= 0 && fclose(f) == 0);
 }
 
+/* The C++ library's part of warps.h, compiled for all programs. */
+static int compile_standard(void)
+{
+    char command[512];
+    write_file("standard.h", "#include \"" EMULATOR_SOURCES "/standard.h\"\n");
+    snprintf(command, sizeof command, COMPILE " -x c++-header %s/standard.h", folder);
+    return system(command);
+}
+
 /* All texts, whose other includes are their own; ptx.cuh is ours. */
 static int make_folder(void **state)
 {
@@ -36,8 +47,8 @@ static int make_folder(void **state)
         return -1;
     for (const gpu_text *t = dn_gpu_texts; t->name; t++)
         write_file(t->name, t->content);
-    write_file("ptx.cuh", "#include \"" EMULATOR_WARPS "\"\n");
-    return 0;
+    write_file("ptx.cuh", "#include \"" EMULATOR_SOURCES "/warps.h\"\n");
+    return compile_standard();
 }
 
 static int remove_folder(void **state)
@@ -57,8 +68,8 @@ static void *load_program(const char *program, const char *defines, int number)
     snprintf(path, sizeof path, "%s/%d.so", folder, number);
     snprintf(
         command, sizeof command,
-        "%s -std=c++20 -O1 -w -shared -fPIC -pthread %s/launch.cpp -o %s", EMULATOR_CXX,
-        folder, path);
+        COMPILE " -shared -include %s/standard.h %s/launch.cpp -o %s", folder, folder,
+        path);
     assert_int_equal(system(command), 0);
     void *library = dlopen(path, RTLD_NOW);
     assert_non_null(library);

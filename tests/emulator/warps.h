@@ -7,18 +7,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "map.h"
-
-#include <barrier>
-#include <cmath>
-#include <condition_variable>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include "standard.h"
 
 typedef unsigned char u8;
 typedef unsigned short u16;
