@@ -13,7 +13,7 @@
 #                the share of lines of src that they run: at least 95 %
 #     tsan       thread sanitizer: what threads do, compilation ahead and packing included
 #     options    the library without CUDA; programs with a static one, without sound and BLAS
-#     fuzz       every fuzzer for FUZZ_SECONDS (30) from FUZZ_SEED (1), two at a time
+#     fuzz       every fuzzer for FUZZ_SECONDS (20) from FUZZ_SEED (1), two at a time
 #     arm64      64-bit Arm under an emulator: units and kernels in small,
 #                less three tests that take minutes there
 #     packages   Debian packages of what is committed: from git and from an archive the same
@@ -247,7 +247,7 @@ fuzz_result() {
 
 part_fuzz() {
     need clang
-    seconds=${FUZZ_SECONDS:-30}
+    seconds=${FUZZ_SECONDS:-20}
     check "fuzzers build" build fuzz --target fuzzers || return
     names=$(cd tests/fuzz && ls fuzz_*.c | sed 's/fuzz_\(.*\)\.c/\1/')
     set -- $names
