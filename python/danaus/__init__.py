@@ -17,6 +17,7 @@ from danaus.factorize import Calibration, Factorization, factorize
 from danaus.hyena import Hyena, HyenaGradients, HyenaPlan
 from danaus.many import factorize_many
 from danaus.model import Filling, Model, ModelCost, ModelInfo, ModelLayer
+from danaus.operator import Operator
 from danaus.patterns import Pattern
 from danaus.permute import Permutations, find_permutations
 from danaus.plan import Gradients, Plan, Weights
@@ -32,7 +33,7 @@ __version__ = version()
 __all__ = [
     "version", "convert", "patterns", "Pattern", "records", "transforms",
     "Chain", "Condition", "apply",
-    "add", "block_diag", "hstack", "kron", "vstack",
+    "add", "block_diag", "hstack", "kron", "vstack", "Operator",
     "ConvGradients", "ConvPlan", "Spectrum", "convolve",
     "ShortGradients", "short_conv", "short_conv_gradient", "Stream",
     "Hyena", "HyenaGradients", "HyenaPlan",

@@ -334,12 +334,16 @@ class Chain(LinearOperator):
         return self._times(-1)
 
     def __add__(self, other: Any) -> Any:
-        """One chain where the patterns agree (`danaus.add`), else SciPy's sum."""
+        """One chain where the patterns agree (`danaus.add`), else one operator."""
+        from danaus.operator import Operator  # which is made of chains
+
         if isinstance(other, Chain):
             try:
                 return Chain._combined(lib.DANAUS_SUM, (self, other))
             except ValueError:
                 pass  # two chains that are no single one
+        if isinstance(other, (Chain, Operator)) and other.shape == self.shape:
+            return Operator.sum([self, other])
         return super().__add__(other)
 
     def _times(self, number: Any) -> Chain:
@@ -442,7 +446,7 @@ class Chain(LinearOperator):
 
 
 def apply(
-    chain: Chain,
+    chain: Any,
     x: np.ndarray,
     *,
     layout: str = "batch-first",
@@ -452,6 +456,7 @@ def apply(
 
     Parameters
     ----------
+    chain : a chain, or an operator (`danaus.Operator`).
     x : [..., N] for "batch-first", [N, ...] for "batch-last"; contiguous.
     device : a Device, or the name of this thread's own one; None: "cpu".
 
@@ -459,13 +464,19 @@ def apply(
     -------
     y : [..., M] or [M, ...].
     """
-    handle = handle_of(chain, "danaus_chain *", "a chain")
+    made = ffi.typeof("danaus_operator *")
+    is_operator = ffi.typeof(getattr(chain, "_handle", ffi.NULL)) is made
+    if not is_operator:
+        handle_of(chain, "danaus_chain *", "a chain")
     x = checked(x, chain._code, "x")
     rows, cols = chain.shape
     code = choose(layout, LAYOUTS, "layout")
     batch = batch_of(x, cols, code, "x")
     y = np.empty(batched_shape(x.shape, rows, code), x.dtype)
     with chosen(device).in_use() as place:
-        arguments = place, handle, code, batch, pointer(x), pointer(y)
-        check(lib.danaus_ks_apply(*arguments))
+        operands = code, batch, pointer(x), pointer(y)
+        if is_operator:
+            check(lib.danaus_operator_apply(place, chain._handle, 0, *operands))
+        else:
+            check(lib.danaus_ks_apply(place, chain._handle, *operands))
     return y

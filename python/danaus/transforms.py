@@ -15,160 +15,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse.linalg import LinearOperator
 
 from danaus._arrays import (
     INT,
     ElementType,
     converted,
     element_code,
-    numpy_dtype,
     pointer,
-    product_code,
     whole,
 )
-from danaus._library import check, ffi, handle_of, lib, own, path_bytes
-from danaus.chain import Chain
+from danaus._library import check, ffi, lib, own
+from danaus.operator import Operator
 
 
-class Transform(LinearOperator):
-    """A matrix of chains with orders around them: S_0 (K_1 + I) S_1 .. (K_C + I) S_C.
-
-    An order picks numbers, ``v[order]``, and zeros where it is -1; numbers beyond the
-    columns of a chain pass by, behind its rows. The first order gives the outputs, the
-    last takes the inputs. Most transforms are one chain between two orders, wavelets
-    one chain for each level.
-
-    Attributes
-    ----------
-    chains : the chains, the leftmost first.
-    orders : one more array of places, the leftmost first.
-    """
-
-    def __init__(self, name: str, handle: Any):
-        self.name, self._handle = name, handle
-        handle_of(self, "danaus_operator *", "a transform of this module or load()")
-        count = lib.danaus_operator_count(handle)
-        self.chains = tuple(self._chain(i) for i in range(count))
-        self.orders = tuple(self._order(i) for i in range(count + 1))
-        code = lib.danaus_operator_dtype(handle)
-        shape = lib.danaus_operator_rows(handle), lib.danaus_operator_cols(handle)
-        super().__init__(numpy_dtype(product_code(code)), shape)
-        ends = zip(self.chains, self.orders[1:])
-        sources = [c.shape[0] + len(right) - c.shape[1] for c, right in ends]
-        self._picks = tuple(map(_Pick, self.orders, [*sources, shape[1]]))
-
-    def _chain(self, index: int) -> Chain:
-        """A chain that belongs to the operator, which lives as long."""
-        start = lib.danaus_operator_chain(self._handle, index)
-        start = ffi.cast("danaus_chain *", start)
-        return Chain(own(start, lambda _: None, self._handle))
-
-    def _order(self, index: int) -> np.ndarray:
-        length = ffi.new("int64_t *")
-        start = lib.danaus_operator_order(self._handle, index, length)
-        memory = bytes(ffi.buffer(start, 8 * length[0]))
-        return np.frombuffer(memory, np.int64)
-
-    # ---- what it holds ----
-
-    @property
-    def chain(self) -> Chain:
-        """The only chain; ValueError where there are more."""
-        if len(self.chains) > 1:
-            raise ValueError(f"{self.name} has {len(self.chains)} chains: see .chains")
-        return self.chains[0]
-
-    @property
-    def permutation(self) -> np.ndarray:
-        """The last order: which number of x goes where; -1 for zeros."""
-        return self.orders[-1]
-
-    @property
-    def parameters(self) -> int:
-        """Weights of all chains."""
-        return lib.danaus_operator_parameters(self._handle)
-
-    def to_dense(self) -> np.ndarray:
-        """The matrix, in the chains' type."""
-        code = lib.danaus_operator_dtype(self._handle)
-        dense = np.empty(self.shape, numpy_dtype(code))
-        check(lib.danaus_operator_to_dense(self._handle, pointer(dense)))
-        return dense
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Writes a chain file that has the orders, in one step; `load` reads it."""
-        check(lib.danaus_operator_save(self._handle, path_bytes(path)))
-
-    # ---- products, as SciPy asks for them ----
-
-    def _matmat(self, x: np.ndarray) -> np.ndarray:
-        for chain, pick in zip(self.chains[::-1], self._picks[:0:-1]):
-            x = _with_chain(chain, pick.of(x))
-        return self._picks[0].of(x)
-
-    def _rmatmat(self, y: np.ndarray) -> np.ndarray:
-        for chain, pick in zip(self.chains, self._picks):
-            y = _with_chain(chain.H, pick.back(y))
-        return self._picks[-1].back(y)
-
-    def _matvec(self, x: np.ndarray) -> np.ndarray:
-        return self._matmat(x.reshape(-1, 1))[:, 0]
-
-    def _rmatvec(self, y: np.ndarray) -> np.ndarray:
-        return self._rmatmat(y.reshape(-1, 1))[:, 0]
-
-    # ---- what Python asks for ----
-
-    def __getitem__(self, index: Any):
-        raise TypeError("a transform has no subscript; slice transform.to_dense()")
-
-    def __repr__(self) -> str:
-        rows, cols = self.shape
-        chains = "; ".join(" ".join(map(str, c.patterns)) for c in self.chains)
-        return (
-            f"<danaus.Transform {self.name}, {rows} x {cols} {self.dtype}: {chains}; "
-            f"{self.parameters} parameters>"
-        )
-
-
-class _Pick:
-    """An order of `source` numbers, and what of it costs no time."""
-
-    def __init__(self, order: np.ndarray, source: int):
-        self.order, self.source, self.zeros = order, source, order < 0
-        self.places = order[~self.zeros]
-        self.padded = bool(self.zeros.any())
-        self.repeated = len(np.unique(self.places)) < len(self.places)
-        self.natural = np.array_equal(order, np.arange(source))
-
-    def of(self, x: np.ndarray) -> np.ndarray:
-        """x[order], and zeros where that is -1."""
-        if self.natural:
-            return x
-        picked = x[self.order]
-        if self.padded:
-            picked[self.zeros] = 0
-        return picked
-
-    def back(self, y: np.ndarray) -> np.ndarray:
-        """The transpose: what goes to a place that comes twice is added."""
-        if self.natural:
-            return y
-        x = np.zeros((self.source, y.shape[1]), y.dtype)
-        y = y[~self.zeros] if self.padded else y
-        if self.repeated:
-            np.add.at(x, self.places, y)
-        else:
-            x[self.places] = y
-        return x
-
-
-def _with_chain(chain: LinearOperator, x: np.ndarray) -> np.ndarray:
-    """The chain's product, with numbers beyond its columns behind it."""
-    cols = chain.shape[1]
-    product = chain @ x[:cols]
-    return np.concatenate([product, x[cols:]]) if len(x) > cols else product
+class Transform(Operator):
+    """An exact transform: one chain between two orders, of wavelets one a level."""
 
 
 # ---- making ----
@@ -204,9 +65,7 @@ def _flags(orthonormal: bool, inverse: bool) -> dict[str, int]:
 
 def load(path: str | os.PathLike) -> Transform:
     """Reads what `Transform.save` or ``danaus transform`` has written, or a chain."""
-    place = ffi.new("danaus_operator **")
-    check(lib.danaus_operator_load(path_bytes(path), place))
-    return _adopt(os.fspath(path) if isinstance(path, str) else str(path), place)
+    return Transform.load(path)
 
 
 # ---- Fourier, Hartley, cosine, sine ----

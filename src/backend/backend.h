@@ -115,6 +115,9 @@ static inline ks_step dn_step(const kernel *k, const problem *p)
 typedef struct ks_operands {
     int64_t batch; /* at least 1 */
     const void *x;
+    /* On a host, from one row of x, of y, to the next where they are batch-last; 0: batch. */
+    int64_t x_ld, y_ld;
+    int add; /* to what y holds, by steps that do (`adds`); bias and activation come after */
     const void *const *packed; /* one a step */
     /* Rows of the last step, in the type of sums, aligned as memory of the device is; or
        NULL. */
@@ -235,6 +238,8 @@ struct backend {
     int (*refuses)(const danaus_device *dev, const kernel *k); /* NULL: none */
     danaus_status (*ks_run)(
         danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
+    /* Whether a step that is the last can add to what y holds. NULL: none can. */
+    int (*adds)(const ks_step *last);
     /* Whether a step that is the last takes a bias in the type of y. NULL: none does. */
     int (*rounds_bias)(const danaus_device *dev, const ks_step *last);
     /* Median seconds of run(dev, arg) where caches hold nothing of its operands. NULL: the

@@ -391,6 +391,7 @@ const backend dn_backend_cpu = {
     .copy = cpu_copy,
     .clear = cpu_clear,
     .ks_run = cpu_ks_run,
+    .adds = dn_cpu_ks_adds,
     .ks_gradient = cpu_ks_gradient,
     .ks_scratch = cpu_ks_scratch,
     .gradient_scratch = cpu_gradient_scratch,

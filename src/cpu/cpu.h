@@ -75,6 +75,7 @@ typedef struct cpu_part {
     cpu_view x, y;
     cpu_shape shape;
     range i, j, tile, s;
+    int add;                     /* to what y holds: panels alone */
     int stream;                  /* write y past the caches */
     int cold_x, cold_y;          /* not in the second cache yet */
     void *scratch;               /* x_bytes + y_bytes */
@@ -163,6 +164,7 @@ danaus_status dn_cpu_ks_gradient(
     danaus_device *dev, const ks_step *steps, const ks_step *adjoint, int count,
     const ks_gradient_operands *o);
 
+int dn_cpu_ks_adds(const ks_step *last);
 danaus_status dn_cpu_pick(danaus_device *dev, const pick_job *job);
 
 /* Runs tasks on the device's threads, or on the host's. */

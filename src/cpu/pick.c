@@ -7,8 +7,11 @@
 
 #include <string.h>
 
-#define MOST_LINE 512   /* numbers */
-#define TASK      16384 /* numbers that a task is worth */
+#define MOST_LINE 512     /* numbers */
+#define MOST_SIZE 16      /* bytes of one */
+#define TASK      16384   /* numbers that a task is worth, */
+#define LEAST     65536   /* and that threads are worth; with a few times as many */
+#define LONG      1048576 /* those that sleep are */
 
 typedef struct pick_run {
     const pick_job *j;
@@ -50,42 +53,57 @@ static inline void move(char *to, const char *from, int64_t size)
 }
 
 static inline void move_along_columns(
-    const pick_line *l, int64_t k, char *to, int64_t step, int64_t size)
+    const pick_line *l, int64_t k, char *to, int64_t size)
 {
     const pick_job *j = l->r->j;
     int64_t place = place_of(j, l->line, k), across = j->from.across * size;
     const char *from = number_at(&j->from, MAX(place, 0), l->at, size);
-    if (step == size && place < 0)
+    if (place < 0)
         memset(to, 0, (size_t)(l->n * size));
-    else if (step == size && across == size)
+    else if (across == size)
         memcpy(to, from, (size_t)(l->n * size));
     else
-        for (int64_t i = 0; i < l->n; i++, to += step, from += across)
-            place < 0 ? (void)memset(to, 0, (size_t)size) : move(to, from, size);
+        for (int64_t i = 0; i < l->n; i++)
+            move(to + i * size, from + i * across, size);
 }
 
 static inline void move_along_rows(
-    const pick_line *l, int64_t k, char *to, int64_t step, int64_t size)
+    const pick_line *l, int64_t k, char *to, int64_t size)
 {
     const pick_job *j = l->r->j;
     int64_t next = j->from.next * size;
     const char *from = number_at(&j->from, 0, l->line, size);
-    for (int64_t i = 0; i < l->n; i++, to += step) {
+    for (int64_t i = 0; i < l->n; i++) {
         int64_t place = place_of(j, l->at + i, k);
-        place < 0 ? (void)memset(to, 0, (size_t)size)
-                  : move(to, from + place * next, size);
+        if (place < 0)
+            memset(to + i * size, 0, (size_t)size);
+        else
+            move(to + i * size, from + place * next, size);
     }
 }
 
-/* The k-th number of each place of a line, or zero, to places that are `step` bytes apart. */
-static void move_line(const pick_line *l, int64_t k, char *to, int64_t step)
+#define MOVES(SIZE)                                                                    \
+    static void move_##SIZE(const pick_line *l, int64_t k, char *to)                   \
+    {                                                                                  \
+        if (l->r->along_rows)                                                          \
+            move_along_rows(l, k, to, SIZE);                                           \
+        else                                                                           \
+            move_along_columns(l, k, to, SIZE);                                        \
+    }
+MOVES(2)
+MOVES(4)
+MOVES(8)
+MOVES(16)
+#undef MOVES
+
+/* The k-th number of each place of a line, or zero. */
+static void move_line(const pick_line *l, int64_t k, char *to)
 {
-    int rows = l->r->along_rows;
     switch (l->r->size) {
-    case 2: (rows ? move_along_rows : move_along_columns)(l, k, to, step, 2); break;
-    case 4: (rows ? move_along_rows : move_along_columns)(l, k, to, step, 4); break;
-    case 8: (rows ? move_along_rows : move_along_columns)(l, k, to, step, 8); break;
-    default: (rows ? move_along_rows : move_along_columns)(l, k, to, step, 16);
+    case 2: move_2(l, k, to); break;
+    case 4: move_4(l, k, to); break;
+    case 8: move_8(l, k, to); break;
+    default: move_16(l, k, to);
     }
 }
 
@@ -122,44 +140,60 @@ static void add_line(const pick_line *l, const void *more, void *sums)
         add_f32(more, count, sums);
 }
 
-/* The bias of a line: numbers of its places, or that of its one place. */
-static const void *bias_of(const pick_line *l, char *memory)
+/* sums[n] += the k-th number of each place, where it lies if that is a run of them. */
+static void add_pass(const pick_line *l, int64_t k, void *sums)
 {
-    int64_t size = dn_size_of(dn_sum_type(l->r->j->dtype));
-    const char *bias = l->r->j->bias;
-    if (l->r->along_rows)
-        return bias + l->at * size;
-    for (int64_t i = 0; i < l->n; i++)
-        memcpy(memory + i * size, bias + l->line * size, (size_t)size);
-    return memory;
+    _Alignas(64) char more[MOST_LINE * MOST_SIZE], wide[MOST_LINE * MOST_SIZE];
+    const pick_job *j = l->r->j;
+    danaus_dtype type = dn_sum_type(j->dtype);
+    const void *numbers = more;
+    int64_t place = l->r->along_rows ? -1 : place_of(j, l->line, k);
+    if (!l->r->along_rows && place < 0)
+        return;
+    if (place >= 0 && j->from.across == 1)
+        numbers = number_at(&j->from, place, l->at, l->r->size);
+    else
+        move_line(l, k, more);
+    if (type != j->dtype)
+        dn_convert(j->dtype, numbers, type, wide, l->n);
+    add_line(l, type == j->dtype ? numbers : wide, sums);
 }
 
-/* A line with sums, in the type that they have. */
-static void sum_line(const pick_line *l, char *to, int64_t step)
+/* The bias of a line: that of its places, or of its one place. */
+static void add_bias(const pick_line *l, void *sums)
 {
-    enum { BYTES = 16 };
-    _Alignas(64) char sums[MOST_LINE * BYTES], more[MOST_LINE * BYTES],
-        wide[MOST_LINE * BYTES];
-    const pick_job *j = l->r->j;
-    int64_t size = l->r->size;
-    danaus_dtype type = dn_sum_type(j->dtype);
-    memset(sums, 0, (size_t)(l->n * dn_size_of(type)));
-    for (int64_t i = 0; j->add && i < l->n; i++)
-        move(more + i * size, to + i * step, size);
-    for (int64_t k = j->add ? -1 : 0, passes = passes_of(l); k < passes; k++) {
-        if (k >= 0)
-            move_line(l, k, more, size);
-        if (type != j->dtype)
-            dn_convert(j->dtype, more, type, wide, l->n);
-        add_line(l, type == j->dtype ? more : wide, sums);
+    _Alignas(64) char same[MOST_LINE * MOST_SIZE];
+    int64_t size = dn_size_of(dn_sum_type(l->r->j->dtype));
+    const char *bias = l->r->j->bias;
+    if (l->r->along_rows) {
+        add_line(l, bias + l->at * size, sums);
+        return;
     }
+    for (int64_t i = 0; i < l->n; i++)
+        move(same + i * size, bias + l->line * size, size);
+    add_line(l, same, sums);
+}
+
+/* A line with sums, in the type that they have: in place where that is the type of `to`. */
+static void sum_line(const pick_line *l, char *to)
+{
+    _Alignas(64) char own[MOST_LINE * MOST_SIZE];
+    const pick_job *j = l->r->j;
+    danaus_dtype type = dn_sum_type(j->dtype);
+    int wide = type != j->dtype, in_place = j->from.data == j->to.data;
+    char *sums = wide ? own : to;
+    if (wide && (j->add || in_place))
+        dn_convert(j->dtype, to, type, sums, l->n);
+    else if (!j->add && !in_place)
+        memset(sums, 0, (size_t)(l->n * dn_size_of(type)));
+    for (int64_t k = 0, passes = passes_of(l); k < passes && !in_place; k++)
+        add_pass(l, k, sums);
     if (j->bias)
-        add_line(l, bias_of(l, more), sums);
+        add_bias(l, sums);
     if (l->r->activate)
         l->r->activate(sums, l->n);
-    dn_convert(type, sums, j->dtype, more, l->n);
-    for (int64_t i = 0; i < l->n; i++)
-        move(to + i * step, more + i * size, size);
+    if (wide)
+        dn_convert(type, sums, j->dtype, to, l->n);
 }
 
 static void make_lines(void *arg, int task)
@@ -167,7 +201,6 @@ static void make_lines(void *arg, int task)
     const pick_run *r = arg;
     const pick_job *j = r->j;
     const number_view *v = &j->to;
-    int64_t step = (r->along_rows ? v->next : v->across) * r->size;
     int moves = !j->start && !j->add && !j->bias && !r->activate;
     int64_t end = MIN(r->outer, (task + 1) * r->each);
     for (int64_t line = task * r->each; line < end; line++)
@@ -176,9 +209,9 @@ static void make_lines(void *arg, int task)
             char *to = r->along_rows ? number_at(v, at, line, r->size)
                                      : number_at(v, line, at, r->size);
             if (moves)
-                move_line(&l, 0, to, step);
+                move_line(&l, 0, to);
             else
-                sum_line(&l, to, step);
+                sum_line(&l, to);
         }
 }
 
@@ -188,16 +221,17 @@ danaus_status dn_cpu_pick(danaus_device *dev, const pick_job *job)
     int wide = dn_sum_type(job->dtype) == DANAUS_F64;
     pick_run r = { .j = job,
                    .activate = d->activations[job->activation][wide],
-                   .along_rows = job->to.next == 1 && job->to.across != 1,
+                   .along_rows = job->to.across != 1,
                    .size = dn_size_of(job->dtype) };
     r.outer = r.along_rows ? job->columns : job->rows;
     r.inner = r.along_rows ? job->rows : job->columns;
     r.each = CLAMP(TASK / MAX(r.inner, 1), 1, MAX(r.outer, 1));
     int tasks = (int)CEIL_DIV(r.outer, r.each);
-    if (d->threads > 1 && tasks > 1)
-        dn_cpu_parallel(d, tasks, make_lines, &r);
-    else
+    if (d->threads == 1 || r.outer * r.inner < LEAST)
         for (int n = 0; n < tasks; n++)
             make_lines(&r, n);
+    else
+        (r.outer * r.inner < LONG ? dn_cpu_parallel_short
+                                  : dn_cpu_parallel)(d, tasks, make_lines, &r);
     return DANAUS_OK;
 }

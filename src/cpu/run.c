@@ -46,15 +46,16 @@ static void fill_places(danaus_pattern p, int64_t width, int64_t *place)
                 *place++ = ((i * p.d + j) * p.c + k) * width;
 }
 
-/* x or y of the whole product. A single column is the same in both layouts. */
-static cpu_view outside(const ks_step *step, const void *data, int64_t rows, int64_t n)
+/* x or y of the whole product. A single column by itself is the same in both layouts. */
+static cpu_view outside(
+    const ks_step *step, const void *data, int64_t rows, int64_t n, int64_t ld)
 {
-    danaus_layout layout = n == 1 ? DANAUS_BATCH_FIRST : step->p.layout;
+    danaus_layout layout = MAX(n, ld) == 1 ? DANAUS_BATCH_FIRST : step->p.layout;
     return (cpu_view){
         .data = (void *)(uintptr_t)data,
         .dtype = step->p.dtype,
         .layout = layout,
-        .ld = layout == DANAUS_BATCH_FIRST ? rows : n,
+        .ld = layout == DANAUS_BATCH_FIRST ? rows : MAX(n, ld),
     };
 }
 
@@ -154,6 +155,10 @@ static void open_step(
         g->all.stream = dn_can_stream(
             &c->y, dn_pattern_rows(c->steps[number].p.pattern), c->o->batch,
             c->dev->l2);
+    if (last && c->o->add) {
+        g->all.add = 1;
+        g->all.stream = 0;
+    }
 }
 
 /* Columns of a slab, and its first step. */
@@ -334,6 +339,8 @@ static danaus_status run_slabs(chain_run *c)
     return DANAUS_OK;
 }
 
+int dn_cpu_ks_adds(const ks_step *last) { return !dn_code_of(last)->lane_vectors; }
+
 danaus_status dn_cpu_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o)
 {
@@ -345,8 +352,8 @@ danaus_status dn_cpu_ks_run(
         .steps = steps,
         .count = count,
         .o = o,
-        .x = outside(steps, o->x, cols, n),
-        .y = outside(steps, o->y, rows, n),
+        .x = outside(steps, o->x, cols, n, o->x_ld),
+        .y = outside(steps, o->y, rows, n, o->y_ld),
     };
     int wide = dn_sum_type(c.y.dtype) == DANAUS_F64;
     c.y.activate = d->activations[o->activation][wide];

@@ -456,6 +456,20 @@ danaus_status danaus_ks_execute(
     return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);
 }
 
+danaus_status dn_ks_run(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    ks_operands o)
+{
+    o.packed = weights->run;
+    return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);
+}
+
+int dn_ks_adds(const danaus_ks_plan *plan, const danaus_device *device)
+{
+    const backend *b = device->backend;
+    return b->adds && b->adds(&plan->run.step[plan->run.count - 1]);
+}
+
 danaus_status danaus_ks_scratch_bytes(
     const danaus_ks_plan *plan, danaus_device *device, int64_t batch, size_t *forward,
     size_t *gradient)

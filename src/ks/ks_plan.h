@@ -44,6 +44,14 @@ struct danaus_ks_plan {
 /* Refuses what no plan can be, whatever its patterns; the type is not 0. */
 danaus_status dn_check_desc(const danaus_ks_desc *desc);
 
+/* danaus_ks_execute() with operands, of which `packed` is not set, that are right. */
+danaus_status dn_ks_run(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    ks_operands o);
+
+/* Whether it can add to what y holds. */
+int dn_ks_adds(const danaus_ks_plan *plan, const danaus_device *device);
+
 /* Decides where what is packed for a plan lies. */
 danaus_status dn_lay_out_weights(danaus_ks_plan *plan, const danaus_device *device);
 

@@ -10,18 +10,20 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
+#include "ks/ks_plan.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
+
+#define VECTOR 16 /* columns that are a whole vector of any type */
 
 /* Columns of an array, and what they take. */
 typedef struct run {
     const danaus_operator_plan *plan;
     danaus_device *device;
     int64_t columns;
-    int64_t size;       /* of an element */
-    char *buffer[2];    /* for what lies between, of the widest */
-    const char *shared; /* the columns of x by themselves, where terms read them */
+    int64_t size;    /* of an element */
+    char *buffer[2]; /* for what lies between, of the widest */
 } run;
 
 /* `rows` numbers of all columns that lie by themselves. */
@@ -43,11 +45,12 @@ static number_view outside(
     return v;
 }
 
-/* Whether numbers lie as inside() has them. */
-static int lies_inside(const run *r, const number_view *v, int64_t rows)
+/* Whether chains can read and write numbers that lie so. */
+static int fits(const run *r, const number_view *v, int64_t rows)
 {
-    number_view own = inside(r, v->data, rows);
-    return v->next == own.next && (v->across == own.across || r->columns == 1);
+    if (r->plan->inside == DANAUS_BATCH_LAST)
+        return v->across == 1;
+    return v->next == 1 && v->across == rows;
 }
 
 static danaus_status pick(
@@ -75,7 +78,7 @@ static danaus_status bring(
     const run *r, const operator_order *o, number_view from, number_view *to)
 {
     *to = from;
-    if (o->natural && lies_inside(r, &from, o->rows))
+    if (o->natural && fits(r, &from, o->rows))
         return DANAUS_OK;
     *to = inside(r, other(r, &from), o->rows);
     return pick(r, o, from, *to, 0);
@@ -94,15 +97,51 @@ static danaus_status pass_by(
     return pick(r, &all, from, to, 0);
 }
 
-/* A chain and what passes by it, to where y is, or to a buffer. */
+/* From one row to the next, of columns among others. */
+static int64_t row_step(const run *r, const number_view *v)
+{
+    return r->plan->inside == DANAUS_BATCH_LAST ? v->next : 0;
+}
+
+static danaus_status multiply(
+    const run *r, const operator_stage *stage, number_view x, number_view y,
+    ks_operands o)
+{
+    o.batch = r->columns;
+    o.x = x.data;
+    o.y = y.data;
+    o.x_ld = row_step(r, &x);
+    o.y_ld = row_step(r, &y);
+    return dn_ks_run(stage->plan, r->device, stage->weights, o);
+}
+
+/* A chain and what passes by it, to a buffer. */
 static danaus_status run_chain(
     const run *r, const operator_stage *stage, number_view x, number_view *y)
 {
-    if (!y->data)
-        *y = inside(r, other(r, &x), stage->gives + stage->passing);
-    TRY(danaus_ks_execute(
-        stage->plan, r->device, stage->weights, r->columns, x.data, y->data));
+    *y = inside(r, other(r, &x), stage->gives + stage->passing);
+    TRY(multiply(r, stage, x, *y, (ks_operands){ 0 }));
     return pass_by(r, stage->passing, x, stage->takes, *y, stage->gives);
+}
+
+/* How a term comes to y: by its last chain, or by an order. */
+typedef struct term_end {
+    int add;             /* to what y holds */
+    int last;            /* bias and activation follow */
+    int by_chain, whole; /* the chain comes to y itself, and makes these too */
+} term_end;
+
+static term_end end_of(const run *r, int number, const number_view *y)
+{
+    const danaus_operator_plan *plan = r->plan;
+    const operator_term *term = &plan->term[number];
+    const operator_stage *last = &plan->stage[term->to - 1];
+    int on_host = r->device->backend->on_host;
+    term_end e = { .add = number > 0, .last = number + 1 == plan->terms };
+    e.by_chain = term->after.natural && !last->passing && fits(r, y, plan->gives) &&
+                 (!e.add || dn_ks_adds(last->plan, r->device));
+    e.whole = e.by_chain && on_host;
+    return e;
 }
 
 /* Bias and activation, of what is there. */
@@ -121,46 +160,38 @@ static danaus_status finish(const run *r, number_view y)
                : DANAUS_OK;
 }
 
-/* y = T x of one term, or y += T x; its last chain writes y itself if it can. */
-static danaus_status run_term(
-    const run *r, const operator_term *term, number_view x, number_view y, int add)
+/* y = T x of one term, or y += T x. */
+static danaus_status run_term(const run *r, int number, number_view x, number_view y)
 {
-    const operator_stage *last = &r->plan->stage[term->to - 1];
-    int ends = !add && term->after.natural && !last->passing &&
-               lies_inside(r, &y, r->plan->gives);
-    for (int n = term->from; n < term->to; n++) {
-        const operator_stage *stage = &r->plan->stage[n];
-        number_view to = { 0 };
-        if (n == term->from && stage->before.natural && r->shared)
-            x = inside(r, (char *)(uintptr_t)r->shared, stage->takes);
-        if (stage == last && ends)
-            to = y;
-        TRY(bring(r, &stage->before, x, &x));
-        TRY(run_chain(r, stage, x, &to));
-        x = to;
+    const danaus_operator_plan *plan = r->plan;
+    const operator_term *term = &plan->term[number];
+    term_end e = end_of(r, number, &y);
+    ks_operands o = { .add = e.add };
+    if (e.whole && e.last) {
+        o.bias = plan->bias;
+        o.activation = plan->desc.activation;
     }
-    return ends ? DANAUS_OK : pick(r, &term->after, x, y, add);
+    for (int n = term->from; n < term->to; n++) {
+        const operator_stage *stage = &plan->stage[n];
+        TRY(bring(r, &stage->before, x, &x));
+        if (e.by_chain && n + 1 == term->to)
+            TRY(multiply(r, stage, x, y, o));
+        else
+            TRY(run_chain(r, stage, x, &x));
+    }
+    if (!e.by_chain)
+        TRY(pick(r, &term->after, x, y, e.add));
+    return e.last && !e.whole ? finish(r, y) : DANAUS_OK;
 }
 
 static danaus_status run_terms(const run *r, number_view x, number_view y)
 {
     for (int i = 0; i < r->plan->terms; i++)
-        TRY(run_term(r, &r->plan->term[i], x, y, i > 0));
-    return finish(r, y);
+        TRY(run_term(r, i, x, y));
+    return DANAUS_OK;
 }
 
 /* ---- slabs ---- */
-
-/* Whether columns of x are worth having by themselves: several terms read them as they come,
-   from where a chain cannot. */
-static int shares_x(const danaus_operator_plan *plan, int64_t columns, int64_t batch)
-{
-    int natural = 0;
-    for (int i = 0; i < plan->terms; i++)
-        natural += plan->stage[plan->term[i].from].before.natural;
-    return natural > 1 && plan->inside == DANAUS_BATCH_LAST &&
-           (plan->desc.layout == DANAUS_BATCH_FIRST || columns < batch);
-}
 
 typedef struct slabs {
     danaus_operator_plan *plan;
@@ -169,7 +200,6 @@ typedef struct slabs {
     int64_t batch, columns; /* of a slab */
     char *memory;
     size_t bytes, buffer; /* of a thread, and of each of its two buffers */
-    int shared;
     atomic_int next, status;
 } slabs;
 
@@ -183,12 +213,6 @@ static danaus_status run_slab(slabs *w, danaus_device *device, char *memory, int
               .buffer = { memory, memory + w->buffer } };
     number_view x = outside(plan, w->x, plan->takes, w->batch, s),
                 y = outside(plan, w->y, plan->gives, w->batch, s);
-    if (w->shared) {
-        operator_order all = { .rows = plan->takes };
-        char *shared = memory + 2 * w->buffer;
-        TRY(pick(&r, &all, x, inside(&r, shared, plan->takes), 0));
-        r.shared = shared;
-    }
     return run_terms(&r, x, y);
 }
 
@@ -287,15 +311,12 @@ danaus_status danaus_operator_execute(
     int threads = 0;
     int most = plan->slab ? device->backend->threads(device) : 0;
     if (most && batch > OPERATOR_SLAB_UNIT * most) {
-        int64_t fair = ROUND_UP(CEIL_DIV(batch, most), OPERATOR_SLAB_UNIT);
-        w.columns = MIN(plan->slab, fair);
+        int64_t count = ROUND_UP(CEIL_DIV(batch, plan->slab), most);
+        w.columns = ROUND_UP(CEIL_DIV(batch, count), VECTOR);
         threads = (int)MIN(most, CEIL_DIV(batch, w.columns));
     }
-    size_t x_bytes = 0;
     TRY(bytes_of(plan, plan->plain ? 0 : plan->widest, w.columns, &w.buffer));
-    TRY(bytes_of(plan, plan->takes, w.columns, &x_bytes));
-    w.shared = shares_x(plan, w.columns, batch);
-    w.bytes = 2 * w.buffer + (w.shared ? x_bytes : 0);
+    w.bytes = 2 * w.buffer;
     return run_slabs(&w, device, threads);
 }
 
@@ -316,14 +337,13 @@ static danaus_status keep_inputs(back_run *b, const operator_term *term, number_
     char *memory = b->memory;
     for (int n = term->from; n < term->to; n++) {
         const operator_stage *stage = &r->plan->stage[n];
-        number_view to = { 0 }, own = inside(r, memory, stage->before.rows);
+        number_view own = inside(r, memory, stage->before.rows);
         memory += dn_aligned(stage->before.rows * r->columns * r->size);
         b->x[n - term->from] = own;
         TRY(pick(r, &stage->before, x, own, 0));
         if (n + 1 == term->to)
             break;
-        TRY(run_chain(r, stage, own, &to));
-        x = to;
+        TRY(run_chain(r, stage, own, &x));
     }
     return DANAUS_OK;
 }

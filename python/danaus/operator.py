@@ -1,0 +1,292 @@
+"""Operators: chains with orders of numbers around them, and sums of such.
+
+What no single chain is: a sum whose patterns do not agree (``A + B``), a transform
+whose numbers come in an order of its own. One plan runs all of it.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator
+
+from danaus._arrays import (
+    element_code,
+    is_complex,
+    numpy_dtype,
+    pointer,
+    product_code,
+)
+from danaus._library import check, ffi, handle_of, lib, own, path_bytes
+from danaus.chain import Chain
+from danaus.device import Device, default_device
+from danaus.plan import LAYOUTS
+
+
+class Operator(LinearOperator):
+    """A sum of terms, each of chains with orders: S_0 (K_1 + I) S_1 .. (K_C + I) S_C.
+
+    An order picks numbers, ``v[order]``, and zeros where it is -1; numbers beyond the
+    columns of a chain pass by, behind its rows. The first order gives the outputs, the
+    last takes the inputs. It is a SciPy LinearOperator, which multiplies without the
+    bias; `danaus.apply` adds that.
+
+    Attributes
+    ----------
+    chains : the chains of all terms, the leftmost first.
+    orders : of a single term, one more array of places than chains, the leftmost first.
+    """
+
+    def __init__(self, name: str, handle: Any):
+        self.name, self._handle = name, handle
+        handle_of(self, "danaus_operator *", "a transform, a sum or load()")
+        count = lib.danaus_operator_count(handle)
+        self.chains = tuple(self._chain(i) for i in range(count))
+        self._code = lib.danaus_operator_dtype(handle)
+        self._products = threading.local()
+        shape = lib.danaus_operator_rows(handle), lib.danaus_operator_cols(handle)
+        super().__init__(numpy_dtype(product_code(self._code)), shape)
+
+    def _chain(self, index: int) -> Chain:
+        """A chain that belongs to the operator, which lives as long."""
+        start = lib.danaus_operator_chain(self._handle, index)
+        start = ffi.cast("danaus_chain *", start)
+        return Chain(own(start, lambda _: None, self._handle))
+
+    # ---- making ----
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Operator:
+        """Reads what `save`, ``danaus combine`` or ``danaus transform`` has written.
+
+        A chain file is read, too.
+        """
+        place = ffi.new("danaus_operator **")
+        check(lib.danaus_operator_load(path_bytes(path), place))
+        name = os.fspath(path) if isinstance(path, str) else str(path)
+        return cls(name, own(place[0], lib.danaus_operator_destroy))
+
+    @classmethod
+    def sum(cls, terms: Sequence[Chain | Operator]) -> Operator:
+        """The sum of copies, in their common type, without biases."""
+        dtypes = [numpy_dtype(product_code(term._code)) for term in terms]
+        codes = {term._code for term in terms}
+        code = codes.pop() if len(codes) == 1 else element_code(np.result_type(*dtypes))
+        copies: list[Any] = []
+        try:
+            for term in terms:
+                copies += _copies(term, code)
+            place = ffi.new("danaus_operator **")
+            array = ffi.new("danaus_operator *[]", copies)
+            check(lib.danaus_operator_add(array, len(copies), place))
+        except Exception:
+            for copy in copies:
+                lib.danaus_operator_destroy(copy)
+            raise
+        return Operator("sum", own(place[0], lib.danaus_operator_destroy))
+
+    # ---- what it holds ----
+
+    @property
+    def terms(self) -> int:
+        """How many terms the sum has; 1 where it is none."""
+        return lib.danaus_operator_terms(self._handle)
+
+    @property
+    def orders(self) -> tuple[np.ndarray, ...]:
+        """The orders of a single term; ValueError for sums of terms."""
+        if self.terms > 1:
+            raise ValueError(f"{self.name} has {self.terms} terms with orders each")
+        return _orders(self._handle)
+
+    @property
+    def chain(self) -> Chain:
+        """The only chain; ValueError where there are more."""
+        if len(self.chains) > 1:
+            raise ValueError(f"{self.name} has {len(self.chains)} chains: see .chains")
+        return self.chains[0]
+
+    @property
+    def permutation(self) -> np.ndarray:
+        """The last order: which number of x goes where; -1 for zeros."""
+        return self.orders[-1]
+
+    @property
+    def bias(self) -> np.ndarray | None:
+        """A copy of the numbers that `danaus.apply` adds; None: none."""
+        start = lib.danaus_operator_bias(self._handle)
+        if not start:
+            return None
+        dtype = numpy_dtype(self._code)
+        memory = bytes(ffi.buffer(start, self.shape[0] * dtype.itemsize))
+        return np.frombuffer(memory, np.uint8).view(dtype).copy()
+
+    @property
+    def parameters(self) -> int:
+        """Weights of all chains."""
+        return lib.danaus_operator_parameters(self._handle)
+
+    def to_dense(self) -> np.ndarray:
+        """The matrix, in the chains' type."""
+        dense = np.empty(self.shape, numpy_dtype(self._code))
+        check(lib.danaus_operator_to_dense(self._handle, pointer(dense)))
+        return dense
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes a file with all terms and orders, in one step; `load` reads it."""
+        check(lib.danaus_operator_save(self._handle, path_bytes(path)))
+
+    # ---- products, as SciPy asks for them ----
+
+    def _matmat(self, x: np.ndarray) -> np.ndarray:
+        return self._product(x, adjoint=False)
+
+    def _rmatmat(self, y: np.ndarray) -> np.ndarray:
+        return self._product(y, adjoint=True)
+
+    def _matvec(self, x: np.ndarray) -> np.ndarray:
+        return self._matmat(x.reshape(-1, 1))[:, 0]
+
+    def _rmatvec(self, y: np.ndarray) -> np.ndarray:
+        return self._rmatmat(y.reshape(-1, 1))[:, 0]
+
+    def _product(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
+        """A x or A^H x for the columns of a matrix."""
+        code = product_code(self._code, x.dtype)
+        if is_complex(code) and not is_complex(self._code):
+            # A real A multiplies real and imaginary parts as columns of their own.
+            wide = np.ascontiguousarray(x, numpy_dtype(code))
+            parts = self._product(wide.view(wide.real.dtype), adjoint)
+            return np.ascontiguousarray(parts).view(wide.dtype)
+        x = x.astype(numpy_dtype(code), copy=False)
+        by_columns = x.flags.f_contiguous
+        x = x.T if by_columns else np.ascontiguousarray(x)
+        layout = "batch-first" if by_columns else "batch-last"
+        batch = x.shape[0] if by_columns else x.shape[1]
+        rows = self.shape[1] if adjoint else self.shape[0]
+        y = np.empty((batch, rows) if by_columns else (rows, batch), x.dtype)
+        held = self._planned(code, layout, adjoint, batch)
+        with held.device.operands([x], [y]) as (handle, inputs, outputs):
+            arguments = held.plan, handle, batch, inputs[0], outputs[0]
+            check(lib.danaus_operator_execute(*arguments))
+        return y.T if by_columns else y
+
+    def _planned(self, code: int, layout: str, adjoint: bool, batch: int) -> _Planned:
+        """This thread's plan for such products, with the weights as they are now.
+
+        They are packed again only where a view of a chain's weights lives, or was made
+        since they were packed.
+        """
+        kind, size = (code, layout, adjoint), batch.bit_length()
+        held, device = self._products.__dict__.get(kind), default_device()
+        marks = [chain._views.mark for chain in self.chains]
+        living = any(chain._views.living for chain in self.chains)
+        if held is None or held.size != size or held.device is not device:
+            held = _Planned(size, device, self._plan(*kind, batch, device), marks)
+        elif living or held.marks != marks:
+            held = held._replace(marks=marks)
+            self._pack(held)
+        self._products.__dict__[kind] = held
+        return held
+
+    def _plan(
+        self, code: int, layout: str, adjoint: bool, batch: int, device: Device
+    ) -> Any:
+        desc = ffi.new("danaus_ks_desc *")
+        desc.layout, desc.dtype = LAYOUTS[layout], code
+        desc.adjoint, desc.batch = adjoint, batch
+        place = ffi.new("danaus_operator_plan **")
+        with device.in_use() as handle:
+            check(lib.danaus_operator_plan_create(handle, self._handle, desc, place))
+            plan = own(place[0], lib.danaus_operator_plan_destroy, handle)
+            if lib.danaus_operator_bias(self._handle):
+                none = np.zeros(self.shape[0], numpy_dtype(code))
+                arguments = plan, handle, code, ffi.NULL, pointer(none)
+                check(lib.danaus_operator_plan_update(*arguments))
+        return plan
+
+    def _pack(self, held: _Planned) -> None:
+        factors = ((c, i, p) for c in self.chains for i, p in enumerate(c.patterns))
+        arrays = [chain._array(i, pattern) for chain, i, pattern in factors]
+        with held.device.operands(arrays, []) as (handle, places, _):
+            table = ffi.new("void *[]", places)
+            arguments = held.plan, handle, self._code, table, ffi.NULL
+            check(lib.danaus_operator_plan_update(*arguments))
+
+    # ---- what Python asks for ----
+
+    def __add__(self, other: Any) -> Any:
+        """One operator with the terms of both, if the other one is of this package."""
+        if isinstance(other, (Chain, Operator)):
+            return Operator.sum([self, other])
+        return super().__add__(other)
+
+    def __getitem__(self, index: Any):
+        kind = type(self).__name__.lower()
+        raise TypeError(f"no {kind} has a subscript; slice {kind}.to_dense()")
+
+    def __repr__(self) -> str:
+        rows, cols = self.shape
+        chains = "; ".join(" ".join(map(str, c.patterns)) for c in self.chains)
+        return (
+            f"<danaus.{type(self).__name__} {self.name}, {rows} x {cols} {self.dtype}: "
+            f"{chains}; {self.parameters} parameters>"
+        )
+
+
+class _Planned(NamedTuple):
+    """A plan of a thread, and the weights that it has packed."""
+
+    size: int  # of the batch, in bits
+    device: Device
+    plan: Any
+    marks: list[object]
+
+
+def _orders(handle: Any) -> tuple[np.ndarray, ...]:
+    """The orders of a term."""
+    length, orders = ffi.new("int64_t *"), []
+    for index in range(lib.danaus_operator_count(handle) + 1):
+        start = lib.danaus_operator_order(handle, index, length)
+        memory = bytes(ffi.buffer(start, 8 * length[0]))
+        orders.append(np.frombuffer(memory, np.int64))
+    return tuple(orders)
+
+
+def _copies(term: Chain | Operator, code: int) -> list[Any]:
+    """Copies of the terms of a chain or an operator, which nobody owns."""
+    if isinstance(term, Chain):
+        return [_made([term._handle], None, term.shape[1], code)]
+    terms = [lib.danaus_operator_term(term._handle, i) for i in range(term.terms)]
+    copies = []
+    for one in terms:
+        count = lib.danaus_operator_count(one)
+        chains = [lib.danaus_operator_chain(one, i) for i in range(count)]
+        copies.append(_made(chains, _orders(one), term.shape[1], code))
+    return copies
+
+
+def _made(chains: Sequence[Any], orders: Any, cols: int, code: int) -> Any:
+    """A term of copies of chains in a type, without biases."""
+    copies = ffi.new("danaus_chain *[]", len(chains))
+    made = ffi.new("danaus_operator **")
+    try:
+        for index, chain in enumerate(chains):
+            check(lib.danaus_chain_convert(chain, code, copies + index))
+            check(lib.danaus_chain_set_bias(copies[index], ffi.NULL))
+        places = [pointer(order) for order in orders or ()]
+        table = ffi.new("int64_t *[]", [ffi.cast("int64_t *", p) for p in places])
+        lengths = ffi.new("int64_t[]", [len(order) for order in orders or ()])
+        none = ffi.NULL
+        arguments = (table, lengths) if orders else (none, none)
+        check(lib.danaus_operator_create(copies, len(chains), *arguments, cols, made))
+    except Exception:
+        for chain in copies:
+            lib.danaus_chain_destroy(chain)
+        raise
+    return made[0]
