@@ -7,7 +7,9 @@ The inverse is that of a dyadic chain of 4,096 in f64, `reference` LAPACK's of t
 matrix (numpy.linalg.inv, all threads). Products are with sums, stacks, block diagonals and
 Kronecker products of two chains and a batch of columns; `reference` is lazylinop's operator
 of the same chains (`ksm` and `add`, `hstack`, ...). `two` is the time of the chains one
-after the other. Medians of rounds; `error` is the largest difference from the reference,
+after the other; "sum unequal" has two Monarch chains whose patterns do not agree. Of
+transforms `reference` is SciPy's (scipy.fft.dct), `two` the chain without its order. Medians
+of rounds; `error` is the largest difference from the reference,
 relative to its largest number.
 """
 
@@ -19,6 +21,7 @@ import csv
 
 import lazylinop
 import numpy as np
+import scipy.fft
 
 from turns import time_all
 
@@ -98,6 +101,38 @@ def products(kind, a: danaus.Chain, b: danaus.Chain, batch: int, rounds: int):
         )  # fmt: skip
 
 
+def unequal(rng, n: int, dtype: str, batch: int, rounds: int) -> dict:
+    """The sum of two Monarch chains of which one has other sizes; n is a power of two."""
+    a, r = monarch(rng, n, dtype), 2 ** (((n // 2).bit_length() - 1) // 2)
+    kind = [(1, n // r, r, r), (r, r, n // r, 1)]
+    weights = [rng.standard_normal(p) / np.sqrt(p[2]) for p in kind]
+    b = danaus.Chain.from_weights(weights, dtype=dtype)
+    both, operator = a + b, as_ksm(a) + as_ksm(b)
+    x = rng.standard_normal((n, batch)).astype(a.dtype)
+    calls = {"one": lambda: both @ x, "lazylinop": lambda: operator @ x}
+    calls["two"] = lambda: (a @ x, b @ x)
+    seconds = time_all(calls, rounds)
+    error = difference(both @ x, operator @ x)
+    return record(
+        "sum unequal", dtype, n, batch, seconds["one"], seconds["lazylinop"], error,
+        seconds["two"],
+    )  # fmt: skip
+
+
+def cosine(rng, n: int, dtype: str, batch: int, rounds: int) -> dict:
+    """The DCT-II, as a plan of its chain and order."""
+    transform = danaus.transforms.dct2(n, dtype)
+    x = rng.standard_normal((n, batch)).astype(transform.dtype)
+    calls = {"one": lambda: transform @ x, "scipy": lambda: scipy.fft.dct(x, axis=0)}
+    calls["chain"] = lambda: transform.chain @ x
+    seconds = time_all(calls, rounds)
+    error = difference(transform @ x, scipy.fft.dct(x, axis=0) / 2)
+    return record(
+        "dct2", dtype, n, batch, seconds["one"], seconds["scipy"], error,
+        seconds["chain"],
+    )  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out")
@@ -111,6 +146,9 @@ def main() -> None:
         for dtype in "f32", "f64":
             pair = make(rng, n, dtype), make(rng, n, dtype)
             rows += products(kind, *pair, batch, rounds)
+    for dtype in "f32", "f64":
+        rows.append(unequal(rng, n, dtype, batch, rounds))
+        rows.append(cosine(rng, large, dtype, batch, rounds))
     with open(o.out, "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS.split(), lineterminator="\n")
         writer.writeheader()

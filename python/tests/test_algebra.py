@@ -80,13 +80,64 @@ def test_diagonals_and_fusing_keep_the_matrix(rng):
         a.scaled(rows=cols)
 
 
-def test_chains_that_are_no_single_one_stay_two(rng):
+def test_chains_that_are_no_single_one_are_an_operator(rng, tmp_path):
     a = random_of(rng, ((1, 12, 2, 1), (1, 2, 12, 1)))
     b = random_of(rng, ((3, 4, 4, 1),))
     x = rng.standard_normal((12, 5))
     both = a + b
-    assert isinstance(both, LinearOperator) and not isinstance(both, danaus.Chain)
-    np.testing.assert_allclose(both @ x, a @ x + b @ x, rtol=1e-13)
+    assert isinstance(both, LinearOperator) and isinstance(both, danaus.Operator)
+    assert both.terms == 2 and both.parameters == a.parameters + b.parameters
+    np.testing.assert_allclose(both @ x, a @ x + b @ x, rtol=1e-12)
+    np.testing.assert_allclose(both.H @ x, a.H @ x + b.H @ x, rtol=1e-12)
+    np.testing.assert_allclose(both @ np.asfortranarray(x), both @ x, rtol=1e-12)
+    np.testing.assert_allclose(both @ (x + 1j), both @ x + 1j * (both @ np.ones((12, 1))))
+    np.testing.assert_allclose(both.to_dense() @ x, both @ x, rtol=1e-12)
+    np.testing.assert_allclose((both + b) @ x, both @ x + b @ x, rtol=1e-12)
+    np.testing.assert_allclose((b + both) @ x, both @ x + b @ x, rtol=1e-12)
+    assert (both + both).terms == 4 and "sum, 12 x 12" in repr(both)
+    both.save(tmp_path / "sum.safetensors")
+    read = danaus.Operator.load(tmp_path / "sum.safetensors")
+    np.testing.assert_array_equal(read @ x, both @ x)
+    assert read.bias is None
+    for chain in both.chains:  # weights change through views
+        chain.weights[0][...] *= 2
+    np.testing.assert_allclose(both @ x, 2 * (a @ x + b @ x), rtol=1e-12)
+    y = danaus.apply(both, np.ascontiguousarray(x.T))
+    np.testing.assert_allclose(y.T, both @ x, rtol=1e-12)
+    with pytest.raises(ValueError, match="2 terms"):
+        both.orders
+    with pytest.raises(ValueError, match="2 chains"):
+        both.chain
+    with pytest.raises(TypeError, match="subscript"):
+        both[0]
+    with pytest.raises(ValueError, match="term 1 is 3 x 3"):
+        danaus.Operator.sum([a, danaus.Chain.from_dense(np.eye(3))])
+
+
+def test_a_bias_is_added_by_apply_alone(rng, tmp_path):
+    a = random_of(rng, ((1, 6, 4, 1),))
+    a.bias = bias = rng.standard_normal(6)
+    a.save(tmp_path / "a.safetensors")
+    read = danaus.Operator.load(tmp_path / "a.safetensors")
+    x = rng.standard_normal((4, 3))
+    np.testing.assert_array_equal(read.bias, bias)
+    np.testing.assert_allclose(read @ x, a @ x, rtol=1e-13)
+    y = danaus.apply(read, x, layout="batch-last")
+    np.testing.assert_allclose(y, a @ x + bias[:, None], rtol=1e-13)
+
+
+def test_sums_have_the_common_type(rng):
+    a = danaus.Chain.from_weights([rng.standard_normal((1, 4, 4, 1))], dtype="f32")
+    b = random_of(rng, ((1, 4, 2, 1), (1, 2, 4, 1)), np.complex64)
+    x = rng.standard_normal((4, 2)).astype(np.float32)
+    both = a + b
+    assert both.dtype == np.complex64
+    np.testing.assert_allclose(both @ x, a @ x + b @ x, rtol=1e-5)
+
+
+def test_chains_that_cannot_be_added_say_why(rng):
+    a = random_of(rng, ((1, 12, 2, 1), (1, 2, 12, 1)))
+    b = random_of(rng, ((3, 4, 4, 1),))
     with pytest.raises(ValueError, match="chain 1 has 1 factors and chain 0 has 2"):
         danaus.add(a, b)
     with pytest.raises(ValueError, match="nothing"):

@@ -27,8 +27,9 @@ def test_the_benchmark_of_algebra_runs(tmp_path):
     )
     with open(out, newline="") as file:
         records = list(csv.DictReader(file))
-    # The inverse; five combinations of two kinds of chains in two types.
-    assert len(records) == 1 + 5 * 2 * 2
+    # The inverse; five combinations of two kinds of chains, an unequal sum and a
+    # transform, in two types.
+    assert len(records) == 1 + (5 * 2 + 2) * 2
     for r in records:
         assert float(r["error"]) <= (1e-5 if r["dtype"] == "f32" else 1e-13)
         assert float(r["seconds"]) > 0 < float(r["reference"])

@@ -175,7 +175,7 @@ static cpu_shape panel_shape(
     int64_t most = turns || p.a * p.d >= 4 * d->threads ? MOST_TILES : 1;
     cpu_shape g = {
         .columns = most * width,
-        .few = code->vector / pair,
+        .few = MAX(code->vector / pair, 1),
         .width = width,
         .blocks = 1,
         .lanes = 1,
