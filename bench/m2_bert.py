@@ -36,7 +36,7 @@ from torch_m2_bert import Shape, random_model, tensors  # noqa: E402
 FIELDS = (
     "version torch device threads clock model tokens operations seconds peak "
     "torch_seconds bert_seconds plain_seconds of_peak torch_ratio bert_ratio "
-    "plain_ratio error memory"
+    "plain_ratio error memory small_seconds small_ratio"
 ).split()
 PEAK = 1536  # rows, columns and batch of the product that tells the peak
 
@@ -80,6 +80,8 @@ def measure(o, models: dict, ids: np.ndarray, clock) -> dict:
     for name in ("torch", "bert", "plain"):
         if name in models:
             calls[name] = lambda model=models[name]: model(batch)
+    if "small" in models:
+        calls["small"] = lambda: models["small"].embed_tokens([ids])
     calls["peak"] = models["peak"]
     for call in calls.values():
         call()
@@ -112,7 +114,7 @@ def record(o, models: dict, length: int, clock) -> dict:
     # What the operations take at the peak, against what they took.
     of_peak = operations / (2 * PEAK**3) * ratios["peak"]
     row |= {"of_peak": f"{of_peak:.3f}", "memory": cost.memory + cost.kept}
-    for name in ("torch", "bert", "plain"):
+    for name in ("torch", "bert", "plain", "small"):
         if name in seconds:
             row[f"{name}_seconds"] = f"{seconds[name]:.4g}"
             row[f"{name}_ratio"] = f"{ratios[name]:.3f}"
@@ -127,6 +129,10 @@ def main() -> None:
     p.add_argument("--threads", type=int, default=torch.get_num_threads())
     p.add_argument("--plain", action="store_true", help="BERT without fused attention")
     p.add_argument("--cpu-time", action="store_true")
+    p.add_argument(
+        "--compress", type=float, metavar="SHARE",
+        help="danaus with this share of the weights of its dense layers, too",
+    )  # fmt: skip
     p.add_argument("--layers", type=int, default=12)
     o = p.parse_args()
     torch.set_num_threads(o.threads)
@@ -142,6 +148,9 @@ def main() -> None:
     ) as file:
         models = {"torch": write(Path(folder), shape), "peak": dense_product(device)}
         models["danaus"] = danaus.Model(folder, device)
+        if o.compress:
+            models["small"] = danaus.Model(folder, device)
+            models["small"].compress(params=o.compress)
         models["bert"] = bert(shape.length, "sdpa")
         if o.plain:
             models["plain"] = bert(shape.length, "eager")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Times ViT-S/16 in C, dense and with the chains of arXiv 2405.15013, and in PyTorch, in turns.
+"""Times ViT-S/16 in C, dense, with the chains of arXiv 2405.15013, and compressed to 30 % of the
+weights of its blocks (by these alone), and in PyTorch, in turns.
 
     PYTHONPATH=build/python/tree vit.py OUT.csv [--batch 8] [--rounds 15] [--threads N]
         [--tiny]
@@ -80,6 +81,8 @@ def main() -> None:
         device = danaus.Device("cpu", threads=o.threads)
         models = {"danaus dense": danaus.Model(dense, device)}
         models["danaus chains"] = danaus.Model(chains, device)
+        models["danaus compressed"] = danaus.Model(dense, device)
+        models["danaus compressed"].compress(params=0.3)
     pixels = x.numpy()
     runs = {name: lambda m=m: m.classify(pixels) for name, m in models.items()}
     with torch.inference_mode():
@@ -101,7 +104,7 @@ def main() -> None:
                 "error": f"{error:.2g}" if name == "danaus dense" else "",
             }  # fmt: skip
             table.writerow(row)
-            print(f"{name:14} {s * 1e3:8.1f} ms  {o.batch / s:7.1f} images/s  "
+            print(f"{name:17} {s * 1e3:8.1f} ms  {o.batch / s:7.1f} images/s  "
                   f"{row['over_danaus_dense']} of danaus dense")  # fmt: skip
 
 

@@ -392,6 +392,10 @@ class Model:
         seed : of random directions at the output.
         progress : called with the share done; True draws a bar.
         """
+        info = self.describe()
+        if images is None and info.image_size:
+            sides = info.image_channels, info.image_size, info.image_size
+            images = np.zeros((0, *sides), np.float32)
         if images is None:
             offsets, ids = _packed(sequences)
             call = lib.danaus_model_compress

@@ -84,6 +84,26 @@ def test_many_images_are_as_one(rng, tmp_path):
     np.testing.assert_array_equal(model.classify(x.astype(np.float64)), found)
 
 
+@pytest.mark.parametrize("headless", [False, True])
+def test_compressed_by_images_or_weights_alone(rng, tmp_path, headless):
+    """A share of the weights remains, and the saved model is the same."""
+    _, folder = folder_of(tmp_path, headless=headless)
+    x = images(rng, 60)
+    dense = danaus.Model(folder).embed_images(x)
+    for samples in x, None:
+        model, done = danaus.Model(folder), []
+        model.compress(params=0.6, images=samples, progress=done.append)
+        assert done == sorted(done) and done[-1] == 1
+        info, found = model.describe(), model.embed_images(x)
+        assert info.linear_parameters <= 0.6 * info.dense_parameters
+        assert 1e-4 < np.linalg.norm(found - dense) / np.linalg.norm(dense) < 0.9
+        model.save(tmp_path / "new")
+        again = danaus.Model(tmp_path / "new").embed_images(x)
+        np.testing.assert_allclose(again, found, rtol=0, atol=1e-4)
+    with pytest.raises(ValueError, match="are needed"):
+        model.compress(images=x[:, :1])
+
+
 def test_layers_may_be_chains(rng, tmp_path):
     """The product of factors as a dense layer gives the same."""
     from safetensors.numpy import load_file, save_file

@@ -107,18 +107,23 @@ static danaus_status embed_once(scene *s)
     return embed(s, y);
 }
 
+/* Where a call got through, another model for the next round. */
+static danaus_status renew(scene *s, danaus_status status)
+{
+    if (status != DANAUS_OK)
+        return status;
+    dn_alloc_fail_at(0);
+    danaus_model_destroy(s->model);
+    assert_ok(danaus_model_load(s->device, scratch_directory(), &s->model));
+    return status;
+}
+
 static danaus_status compress_once(scene *s)
 {
     const danaus_model_compression how = { .share = 0.5 };
     danaus_status status =
         danaus_model_compress(s->model, s->device, SEQUENCES, s->offsets, s->ids, &how);
-    if (status != DANAUS_OK)
-        return status;
-    /* It got through: another one for the next round. */
-    dn_alloc_fail_at(0);
-    danaus_model_destroy(s->model);
-    assert_ok(danaus_model_load(s->device, scratch_directory(), &s->model));
-    return status;
+    return renew(s, status);
 }
 
 static void models_live_without_memory(void **state)
@@ -181,6 +186,7 @@ static void models_with_filters_live_without_memory(void **state)
     s.model = m2_load(&m, s.device);
     assert_ok(embed(&s, s.before));
     fail_each(&s, load_embed_and_fill);
+    fail_each(&s, compress_once);
     close_scene(&s);
     m2_free(&m);
 }
@@ -196,6 +202,12 @@ static danaus_status load_and_look(scene *s)
     return status;
 }
 
+static danaus_status compress_by_weights(scene *s)
+{
+    const danaus_model_compression how = { .share = 0.5, .layers = "output.dense" };
+    return renew(s, danaus_model_compress_images(s->model, s->device, 0, NULL, &how));
+}
+
 /* There is nothing to compare: calls leave no trace in such a model. */
 static void models_of_images_live_without_memory(void **state)
 {
@@ -206,6 +218,7 @@ static void models_of_images_live_without_memory(void **state)
     assert_ok(danaus_device_set_threads(s.device, 1));
     s.model = vit_load(&(rng){ 8 }, s.device);
     fail_each(&s, load_and_look);
+    fail_each(&s, compress_by_weights);
     close_scene(&s);
 }
 
