@@ -22,9 +22,9 @@ CANDIDATES = {
     "monarch": lib.DANAUS_TRY_MONARCH,
     "fitted": lib.DANAUS_TRY_FITTED,
     "sum": lib.DANAUS_TRY_SUM,
-    "sums": lib.DANAUS_TRY_SUMS,
 }
-_NAMES = {code: name for name, code in CANDIDATES.items()}
+SUM_CANDIDATES = CANDIDATES | {"sums": lib.DANAUS_TRY_SUMS}
+_NAMES = {code: name for name, code in SUM_CANDIDATES.items()}
 MOST = 64  # candidates that are reported
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from danaus._arrays import INT, INT64, choose, element_code, pointer, whole
 from danaus._library import Progress, check, ffi, lib, listening
 from danaus.chain import Chain
-from danaus.compress import CANDIDATES, MOST, Candidate, candidate_of
+from danaus.compress import MOST, SUM_CANDIDATES, Candidate, candidate_of
 from danaus.factorize import check_shape, facts_of, fit_options, matrix_of
 from danaus.patterns import Patterns, pattern_array, share_of
 
@@ -120,7 +120,7 @@ def compress_sum(
     desc.reduced, desc.fit = bool(reduced), fit
     most = whole(terms, "terms", 1, lib.DANAUS_CANDIDATE_TERMS)
     for name in candidates:
-        desc.candidates |= choose(name, CANDIDATES, "a candidate")
+        desc.candidates |= choose(name, SUM_CANDIDATES, "a candidate")
     places = ffi.new("danaus_chain *[]", most)
     result = ffi.new("danaus_factorize_result *")
     report, found = ffi.new("danaus_candidate[]", MOST), ffi.new("int[2]")

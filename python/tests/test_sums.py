@@ -66,6 +66,8 @@ def test_the_best_sum_of_a_budget(rng):
     assert found.error == pytest.approx(relative(total(found.chains), dense))
     assert found.error < danaus.compress(dense, 0.5).error
     assert found.parameters <= 0.5 * dense.size
+    named = danaus.compress_sum(dense, 0.5, candidates=["sums"])
+    assert {c.kind for c in named.candidates} == {"sums"}
     alone = danaus.compress_sum(dense, 0.5, terms=1)
     assert len(alone.chains) == 1
 
@@ -80,3 +82,5 @@ def test_wrong_arguments_are_refused(rng):
         danaus.factorize_sum(dense, [LOW], refinement=3)
     with pytest.raises(ValueError, match="terms"):
         danaus.compress_sum(dense, 0.5, terms=9)
+    with pytest.raises(ValueError, match="'sum'"):
+        danaus.compress(dense, 0.5, candidates=["sums"])
