@@ -14,11 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Columns of a slab at most: 144 were best of 48 to 336 for sums of Monarch chains of 2,048,
-   cosine transforms and wavelets of 4,096. */
-#define MOST_SLAB (3 * OPERATOR_SLAB_UNIT)
-/* The part of the last cache that what lies between x and y takes. */
-#define CACHE_PART 2
+/* Columns of a slab at most: 240 were best of 48 to 336, or near it, for sums of Monarch chains
+   of 2,048 and cosine transforms of 4,096. */
+#define MOST_SLAB (5 * OPERATOR_SLAB_UNIT)
 
 /* ---- orders ---- */
 
@@ -199,7 +197,7 @@ static void look_at(danaus_operator_plan *plan, const danaus_operator *made)
         plan->inside = DANAUS_BATCH_LAST;
 }
 
-/* Three vectors for each column. */
+/* Three vectors for each column, in a thread's share of the last cache. */
 static danaus_status choose_slab(danaus_operator_plan *plan)
 {
     danaus_device_info info;
@@ -207,7 +205,7 @@ static danaus_status choose_slab(danaus_operator_plan *plan)
         return DANAUS_OK;
     TRY(danaus_device_describe(plan->device, &info));
     int64_t column = 3 * plan->widest * dn_size_of(plan->desc.dtype);
-    int64_t fitting = info.cache / CACHE_PART / MAX(1, info.threads) / column;
+    int64_t fitting = info.cache / MAX(1, info.threads) / column;
     fitting = fitting / OPERATOR_SLAB_UNIT * OPERATOR_SLAB_UNIT;
     plan->slab = CLAMP(fitting, OPERATOR_SLAB_UNIT, MOST_SLAB);
     return DANAUS_OK;
