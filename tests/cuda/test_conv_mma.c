@@ -102,6 +102,8 @@ static const conv_case cases[] = {
     { DANAUS_F16, 1, 40, 0, 1, DANAUS_CAUSAL, 1300, 1, 0, 0, 0, 5 },
     { DANAUS_F32, 3, 768, 0, 1, DANAUS_CAUSAL, 760, 1, 0, 0, 0, 1 },
     { DANAUS_BF16, 1, 30, 0, 1, DANAUS_CAUSAL, 6000, 1, 0, 1, 0, 4 },
+    { DANAUS_F16, 1, 300, 0, 1, DANAUS_CAUSAL, 512, 1, 0, 0, 0, 3 },
+    { DANAUS_F32, 1, 40, 0, 1, DANAUS_CAUSAL, 504, 1, 0, 0, 0, 5 },
 };
 
 #define CHANNELS 2
@@ -313,6 +315,22 @@ static void run_conv(
     dn_free(o.points);
 }
 
+/* The same of arrays that begin where segments do, so that rows of whole segments are read in
+   vectors. */
+static void run_aligned(
+    const conv_case *c, const conv_frame *f, const gpu_conv_mma *m, const array *x,
+    const array *x_factor, const array *y, const array *y_factor, const made_of *from,
+    const void *spectra, int number)
+{
+    array all[] = { *x, *x_factor, *y, *y_factor };
+    for (int i = 0; i < 4; i++)
+        all[i].data = aligned_copy(&all[i]);
+    run_conv(c, f, m, &all[0], &all[1], &all[2], &all[3], from, spectra, number);
+    memcpy(y->data, all[2].data, (size_t)y->count * danaus_dtype_size(y->dtype));
+    for (int i = 0; i < 4; i++)
+        dn_free(all[i].data);
+}
+
 /* y[t] of a row p, by lags of the window: l from 0 up, and 2n - l below. */
 static double convolved(
     const conv_case *c, const conv_frame *f, const double *window, const double *p,
@@ -446,7 +464,10 @@ static void try_case(const conv_case *c, int number)
         }
     }
     void *spectra = make_spectra(m, windows);
-    run_conv(c, &f, m, &x, &x_factor, &y, &y_factor, &from, spectra, number);
+    if (number % 2)
+        run_aligned(c, &f, m, &x, &x_factor, &y, &y_factor, &from, spectra, number);
+    else
+        run_conv(c, &f, m, &x, &x_factor, &y, &y_factor, &from, spectra, number);
     array_expect_guards(&y);
     for (int64_t row = 0; row < rows; row++)
         check_row(
