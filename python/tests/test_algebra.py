@@ -90,7 +90,8 @@ def test_chains_that_are_no_single_one_are_an_operator(rng, tmp_path):
     np.testing.assert_allclose(both @ x, a @ x + b @ x, rtol=1e-12)
     np.testing.assert_allclose(both.H @ x, a.H @ x + b.H @ x, rtol=1e-12)
     np.testing.assert_allclose(both @ np.asfortranarray(x), both @ x, rtol=1e-12)
-    np.testing.assert_allclose(both @ (x + 1j), both @ x + 1j * (both @ np.ones((12, 1))))
+    ones = np.ones((12, 1))
+    np.testing.assert_allclose(both @ (x + 1j), both @ x + 1j * (both @ ones))
     np.testing.assert_allclose(both.to_dense() @ x, both @ x, rtol=1e-12)
     np.testing.assert_allclose((both + b) @ x, both @ x + b @ x, rtol=1e-12)
     np.testing.assert_allclose((b + both) @ x, both @ x + b @ x, rtol=1e-12)
@@ -105,9 +106,9 @@ def test_chains_that_are_no_single_one_are_an_operator(rng, tmp_path):
     y = danaus.apply(both, np.ascontiguousarray(x.T))
     np.testing.assert_allclose(y.T, both @ x, rtol=1e-12)
     with pytest.raises(ValueError, match="2 terms"):
-        both.orders
+        _ = both.orders
     with pytest.raises(ValueError, match="2 chains"):
-        both.chain
+        _ = both.chain
     with pytest.raises(TypeError, match="subscript"):
         both[0]
     with pytest.raises(ValueError, match="term 1 is 3 x 3"):
