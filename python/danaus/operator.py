@@ -39,7 +39,6 @@ class Operator(LinearOperator):
     Attributes
     ----------
     chains : the chains of all terms, the leftmost first.
-    orders : of a single term, one more array of places than chains, the leftmost first.
     """
 
     def __init__(self, name: str, handle: Any):
@@ -99,7 +98,10 @@ class Operator(LinearOperator):
 
     @property
     def orders(self) -> tuple[np.ndarray, ...]:
-        """The orders of a single term; ValueError for sums of terms."""
+        """Of a single term, one more array of places than chains, the leftmost first.
+
+        ValueError for sums of terms.
+        """
         if self.terms > 1:
             raise ValueError(f"{self.name} has {self.terms} terms with orders each")
         return _orders(self._handle)
