@@ -15,7 +15,7 @@
 #     options    the library without CUDA; programs with a static one, without sound and BLAS
 #     fuzz       every fuzzer for FUZZ_SECONDS (20) from FUZZ_SEED (1), two at a time
 #     arm64      64-bit Arm under an emulator: units and kernels in small,
-#                less three tests that take minutes there
+#                less five tests that take minutes there
 #     packages   Debian packages of what is committed: from git and from an archive the same
 #                bits, lintian, C programs against them
 #
@@ -267,7 +267,7 @@ part_arm64() {
         libjansson-dev:arm64 libutf8proc-dev:arm64 liblapack-dev:arm64 libcmocka-dev:arm64
     export DANAUS_TEST_SHARE=$((share * 50))
     check "arm64 builds" build arm64 && run_ctest arm64 \
-        -L 'unit|kernel|property|fuzz' -E 'factorize_call|transforms|conv_error'
+        -L 'unit|kernel|property|fuzz' -E 'factorize_call|transforms|conv_(error|model)|compress_kinds'
     export DANAUS_TEST_SHARE=$share
 }
 

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 
 /* Products of a case: threads of a processor make 10 to 20 million a second. */
-#define MOST_PRODUCTS 2000000
+#define MOST_PRODUCTS 1000000
 
 static problem random_problem(rng *r, const kernel *k)
 {
