@@ -26,7 +26,9 @@ static const usage use = {
         "diagonal as blocks on the diagonal. Sums, stacks and diagonals are one\n"
         "chain where the files have as many factors, and patterns with the same b,\n"
         "c and d. Other sums are a file of their terms, which is multiplied by at\n"
-        "once. Biases are left out. A file - is standard input or output.\n",
+        "once, and may have such files, and transforms, among their own. Biases are "
+        "left\n"
+        "out. A file - is standard input or output.\n",
     .least = 2,
     .most = 1 + MOST_FILES,
     .operands = HOW " and one file or more",
@@ -43,7 +45,8 @@ typedef struct job {
     const options *o;
     const char *how;
     int count;
-    danaus_chain *chains[MOST_FILES], *made;
+    any_chain files[MOST_FILES];
+    danaus_chain *made;
     danaus_operator *sum; /* in place of a chain */
     output output;
 } job;
@@ -81,39 +84,52 @@ static int chain_of_matrix(
     return STATUS_OK;
 }
 
-static int load(const char *path, danaus_chain **chain)
+static int load(const char *path, any_chain *any)
 {
     danaus_file *file;
     danaus_tensor w;
     if (danaus_file_open(path, &file))
         return library_failure();
-    int is_chain = danaus_file_find(file, "factor.0", &w) == DANAUS_OK;
+    const char *format = danaus_file_metadata(file, "format");
+    int is_chain = (format && !strncmp(format, "danaus chain", 12)) ||
+                   danaus_file_find(file, "factor.0", &w) == DANAUS_OK;
     danaus_file_close(file);
     if (is_chain)
-        return danaus_chain_load(path, chain) ? library_failure() : STATUS_OK;
+        return any_chain_load(path, any) ? library_failure() : STATUS_OK;
+    file = NULL;
     int status = open_tensor(path, NULL, &file, &w);
-    status = status ? status : chain_of_matrix(path, &w, chain);
+    status = status ? status : chain_of_matrix(path, &w, &any->chain);
     danaus_file_close(file);
     return status;
+}
+
+static int convert(any_chain *any, const char *path, danaus_dtype dtype)
+{
+    danaus_chain *converted;
+    if (any->made)
+        return failure("%s has terms or orders: --dtype is for single chains", path);
+    if (danaus_chain_convert(any->chain, dtype, &converted))
+        return library_failure();
+    danaus_chain_destroy(any->chain);
+    any->chain = converted;
+    return STATUS_OK;
 }
 
 static int load_all(job *j, char **paths)
 {
     for (int n = 0; n < j->count; n++) {
-        danaus_chain *converted;
+        any_chain *any = &j->files[n];
         const char *path = paths[n];
         int status = standard_input(&path);
-        status = status ? status : load(path, &j->chains[n]);
+        status = status ? status : load(path, any);
         if (status)
             return status;
-        if (danaus_chain_bias(j->chains[n]))
+        if (any_chain_drop_bias(any))
             warning("the bias of %s is left out", paths[n]);
-        if (!j->o->dtype)
-            continue;
-        if (danaus_chain_convert(j->chains[n], j->o->dtype, &converted))
-            return library_failure();
-        danaus_chain_destroy(j->chains[n]);
-        j->chains[n] = converted;
+        if (j->o->dtype)
+            status = convert(any, paths[n], j->o->dtype);
+        if (status)
+            return status;
     }
     return STATUS_OK;
 }
@@ -171,28 +187,35 @@ static int report(const job *j)
 static int are_alike(const job *j)
 {
     int alike = 1;
-    const danaus_chain *first = j->chains[0];
+    const any_chain *first = j->files;
     for (int n = 1; n < j->count; n++)
-        alike &= danaus_chain_rows(j->chains[n]) == danaus_chain_rows(first) &&
-                 danaus_chain_cols(j->chains[n]) == danaus_chain_cols(first) &&
-                 danaus_chain_dtype(j->chains[n]) == danaus_chain_dtype(first);
+        alike &= any_chain_rows(&j->files[n]) == any_chain_rows(first) &&
+                 any_chain_cols(&j->files[n]) == any_chain_cols(first) &&
+                 any_chain_dtype(&j->files[n]) == any_chain_dtype(first);
     return alike;
 }
 
 /* The sum of all files as terms of their own. */
 static int add_terms(job *j)
 {
-    for (int n = 0; n < j->count; n++)
-        danaus_chain_set_bias(j->chains[n], NULL);
-    return chains_add(j->chains, j->count, &j->sum) ? library_failure() : STATUS_OK;
+    return any_chains_add(j->files, j->count, &j->sum) ? library_failure() : STATUS_OK;
 }
 
 /* One chain, or, where patterns do not agree, the sum of several. */
-static int combine(job *j)
+static int combine(job *j, char **paths)
 {
     danaus_combination how = (danaus_combination)find_word(j->how);
-    danaus_status status = danaus_chain_combine(
-        how, (const danaus_chain *const *)j->chains, j->count, &j->made);
+    const danaus_chain *chains[MOST_FILES];
+    for (int n = 0; n < j->count; n++) {
+        chains[n] = j->files[n].chain;
+        if (!chains[n] && how == DANAUS_SUM)
+            return add_terms(j);
+        if (!chains[n])
+            return failure(
+                "%s has terms or orders: it can be part of a sum, of no %s", paths[n],
+                j->how);
+    }
+    danaus_status status = danaus_chain_combine(how, chains, j->count, &j->made);
     if (status == DANAUS_ERR_SHAPE && how == DANAUS_SUM && are_alike(j))
         return add_terms(j);
     return status ? library_failure() : STATUS_OK;
@@ -209,7 +232,7 @@ static int run(job *j, char **paths)
 {
     int status = output_open(&j->output, j->o->output);
     status = status ? status : load_all(j, paths);
-    status = status ? status : combine(j);
+    status = status ? status : combine(j, paths);
     status = status ? status : save(j);
     status = status ? status : report(j);
     return output_close(&j->output, status);
@@ -235,7 +258,7 @@ int cmd_combine(int argc, char **argv)
     job j = { .o = &o, .how = argv[1], .count = operands - 1 };
     status = run(&j, argv + 2);
     for (int n = 0; n < j.count; n++)
-        danaus_chain_destroy(j.chains[n]);
+        any_chain_free(&j.files[n]);
     danaus_chain_destroy(j.made);
     danaus_operator_destroy(j.sum);
     return status;

@@ -48,20 +48,42 @@ danaus_status any_chain_to_dense(const any_chain *any, void *dense)
                      : danaus_chain_to_dense(any->chain, dense);
 }
 
-danaus_status chains_add(danaus_chain **chains, int count, danaus_operator **sum)
+int any_chain_drop_bias(any_chain *any)
+{
+    int had = any->made ? danaus_operator_bias(any->made) != NULL
+                        : danaus_chain_bias(any->chain) != NULL;
+    if (any->made)
+        danaus_operator_set_bias(any->made, NULL);
+    else
+        danaus_chain_set_bias(any->chain, NULL);
+    return had;
+}
+
+/* An operator of a chain, which belongs to it. */
+static danaus_status make_operator(any_chain *any)
+{
+    if (any->made)
+        return DANAUS_OK;
+    int64_t cols = danaus_chain_cols(any->chain);
+    danaus_status status =
+        danaus_operator_create(&any->chain, 1, NULL, NULL, cols, &any->made);
+    if (status == DANAUS_OK)
+        any->chain = NULL;
+    return status;
+}
+
+danaus_status any_chains_add(any_chain *all, int count, danaus_operator **sum)
 {
     danaus_operator **terms = calloc((size_t)count, sizeof(danaus_operator *));
     danaus_status status = terms ? DANAUS_OK : DANAUS_ERR_MEMORY;
     for (int n = 0; n < count && status == DANAUS_OK; n++) {
-        status = danaus_operator_create(
-            &chains[n], 1, NULL, NULL, danaus_chain_cols(chains[n]), &terms[n]);
-        if (status == DANAUS_OK)
-            chains[n] = NULL;
+        status = make_operator(&all[n]);
+        terms[n] = all[n].made;
     }
     if (status == DANAUS_OK)
         status = danaus_operator_add(terms, count, sum);
-    for (int n = 0; terms && n < count && status != DANAUS_OK; n++)
-        danaus_operator_destroy(terms[n]);
+    for (int n = 0; n < count && status == DANAUS_OK; n++)
+        all[n].made = NULL;
     free(terms);
     return status;
 }

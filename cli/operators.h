@@ -15,9 +15,11 @@ typedef struct any_chain {
 danaus_status any_chain_load(const char *path, any_chain *any);
 void any_chain_free(any_chain *any);
 
-/* The sum of chains without biases, which belong to it: chains[n] becomes NULL. On failure
-   some are gone, and some stay the caller's. */
-danaus_status chains_add(danaus_chain **chains, int count, danaus_operator **sum);
+/* Whether it had a bias, which is gone. */
+int any_chain_drop_bias(any_chain *any);
+
+/* The sum of all, whose parts belong to it; on failure they stay the caller's. */
+danaus_status any_chains_add(any_chain *all, int count, danaus_operator **sum);
 
 int64_t any_chain_rows(const any_chain *any);
 int64_t any_chain_cols(const any_chain *any);

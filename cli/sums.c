@@ -87,18 +87,18 @@ danaus_chain *sums_combined(const sums *s)
 /* Copies of the terms without a bias, added up. */
 static danaus_status add_copies(const sums *s, danaus_operator **made)
 {
-    danaus_chain *copies[DANAUS_MAX_TERMS] = { NULL };
+    any_chain copies[DANAUS_MAX_TERMS] = { { NULL, NULL } };
     danaus_status status = DANAUS_OK;
     for (int n = 0; n < s->count && status == DANAUS_OK; n++) {
         danaus_dtype dtype = danaus_chain_dtype(s->chain[n]);
-        status = danaus_chain_convert(s->chain[n], dtype, &copies[n]);
+        status = danaus_chain_convert(s->chain[n], dtype, &copies[n].chain);
         if (status == DANAUS_OK)
-            danaus_chain_set_bias(copies[n], NULL);
+            any_chain_drop_bias(&copies[n]);
     }
     if (status == DANAUS_OK)
-        status = chains_add(copies, s->count, made);
+        status = any_chains_add(copies, s->count, made);
     for (int n = 0; n < s->count; n++)
-        danaus_chain_destroy(copies[n]);
+        any_chain_free(&copies[n]);
     return status;
 }
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import pathlib
 import sys
 from collections.abc import Sequence
 
@@ -13,11 +14,16 @@ import danaus
 def _plot(options: argparse.Namespace) -> None:
     from danaus import plot
 
-    chain = danaus.Chain.load(options.chain)
-    figure = plot.chain(chain, product=not options.factors)
-    figure.savefig(options.output, dpi=options.dpi)
-    m, n = chain.shape
-    print(f"{options.output}: {len(chain.weights)} factors of a {m} x {n} matrix")
+    chains = danaus.Operator.load(options.chain).chains
+    output = pathlib.Path(options.output)
+    for n, chain in enumerate(chains, 1):
+        name = output
+        if len(chains) > 1:
+            name = output.with_name(f"{output.stem}-{n}{output.suffix}")
+        figure = plot.chain(chain, product=not options.factors)
+        figure.savefig(name, dpi=options.dpi)
+        rows, cols = chain.shape
+        print(f"{name}: {len(chain.weights)} factors of a {rows} x {cols} matrix")
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -31,7 +37,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     command.add_argument("chain", metavar="CHAIN", help="a chain file")
     command.add_argument(
         "-o", "--output", metavar="F.png", required=True,
-        help="the picture: PNG, PDF, SVG, by its name",
+        help="the picture: PNG, PDF, SVG, by its name; F-1.png, F-2.png, ... "
+        "of a file with several chains",
     )  # fmt: skip
     command.add_argument(
         "--factors", action="store_true", help="without the product, which is dense"

@@ -133,5 +133,10 @@ def test_the_command_writes_a_picture(rng, tmp_path, capsys):
     assert main(["plot", str(path), "-o", str(tmp_path / "chain.what")]) == 1
     assert main(["plot", str(tmp_path / "none"), "-o", str(picture)]) == 1
     assert str(tmp_path / "none") in capsys.readouterr().err
+    weights = [random_array(rng, p, "f4") for p in ((1, 6, 8, 1), (2, 3, 4, 1))]
+    terms = [danaus.Chain.from_weights([w]) for w in weights]
+    danaus.Operator.sum(terms).save(tmp_path / "sum.safetensors")
+    assert main(["plot", str(tmp_path / "sum.safetensors"), "-o", str(picture)]) == 0
+    assert (tmp_path / "chain-2.png").read_bytes().startswith(b"\x89PNG")
     command = [sys.executable, "-m", "danaus", "plot", str(path), "-o", str(picture)]
     assert subprocess.run([*command, "--factors"]).returncode == 0

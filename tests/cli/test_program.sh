@@ -326,6 +326,14 @@ ok "and is the sum" close back.npy "2 * exact" 1e-12
 ok "which multiplies" danaus apply s.safetensors exact.npy -o y.npy --layout last
 ok "once for both" close y.npy "2 * exact @ exact" 1e-12
 refuses 1 "read as an operator" "a sum is no chain" danaus invert s.safetensors
+danaus transform dct2 48 --dtype f64 -o dct.safetensors > /dev/null
+ok "a sum of sums and transforms" danaus combine sum s.safetensors dct.safetensors c.safetensors -o more.safetensors
+danaus dense dct.safetensors -o dct.npy > /dev/null
+danaus dense more.safetensors -o back.npy > /dev/null
+ok "which has all terms" close back.npy "3 * exact + np.load('dct.npy')" 1e-12
+refuses 1 "part of a sum, of no product" "a product of sums" danaus combine product s.safetensors c.safetensors -o more.safetensors
+refuses 1 "for single chains" "another type of a sum" danaus combine sum s.safetensors --dtype f32 -o more.safetensors
+refuses 1 "say which one" "many matrices" danaus combine sum layer.safetensors -o more.safetensors
 refuses 1 "needs as many" "a stack of two lengths" danaus combine hstack exact.npy c.safetensors -o s.safetensors
 refuses 1 "no matrix, but 2 x 2 x 48" "an array" danaus combine sum x_cube.npy -o s.safetensors
 refuses 1 "" "a broken file" danaus combine sum cut.npy -o s.safetensors
