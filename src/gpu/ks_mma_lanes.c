@@ -10,7 +10,6 @@
 #define MOST_STAGES  4
 #define MARGIN       128
 #define UNIT_BYTES   32 /* columns k of one instruction */
-#define MANY_BYTES   (16 << 20)
 #define FAR_BYTES    (256 << 10)
 #define MOST_COLUMNS 2048 /* that held weights are read for at once */
 
@@ -32,15 +31,6 @@ static int64_t lanes_together(int64_t d, int64_t element)
     while (d % lanes)
         lanes /= 2;
     return lanes < 4 ? 0 : lanes;
-}
-
-/* The most blocks i that divide all of them and whose weights stay in the second cache. */
-static int64_t shared_blocks(int64_t a, int64_t bytes)
-{
-    int64_t blocks = MIN(MANY_BYTES / bytes, a);
-    while (blocks > 1 && a % blocks)
-        blocks--;
-    return MAX(blocks, 1);
 }
 
 static void set_rows(shape *s, const problem *p, int64_t row_tiles, int64_t warps_r)
@@ -84,7 +74,7 @@ static shape shape_of(const kernel *k, const problem *p)
         set_memory(&s, k);
     } while (n[HELD] && s.stages < 2 && s.tiles_r > 1);
     int64_t w = q.d / s.together * s.row_tiles * s.steps * s.units * s.w_bytes;
-    s.shared_blocks = n[HELD] ? q.a : shared_blocks(q.a, w);
+    s.shared_blocks = n[HELD] ? q.a : dn_gpu_shared_blocks(q.a, w);
     return s;
 }
 

@@ -11,7 +11,6 @@
 #define MOST_UNITS  4
 #define MOST_STAGES 4
 #define MARGIN      128
-#define MANY_BYTES  (16 << 20)
 
 /* size: tiles of 16 rows of a warp at most, of 8 columns, 1, warps at most, resident blocks,
    parts that numbers are cut into. */
@@ -90,16 +89,6 @@ static size_t packed_bytes(const kernel *k, const problem *p)
     return (size_t)(p->pattern.a * s.lane_tiles * s.row_tiles * s.steps * s.w_bytes);
 }
 
-/* The most blocks i that divide all of them and whose weights stay in the second cache. */
-static int64_t shared_blocks(const shape *s, int64_t a)
-{
-    int64_t bytes = s->lane_tiles * s->row_tiles * s->steps * s->w_bytes;
-    int64_t blocks = MIN(MANY_BYTES / bytes, a);
-    while (blocks > 1 && a % blocks)
-        blocks--;
-    return MAX(blocks, 1);
-}
-
 /* By count: memory; the second cache, which gives and takes runs in whole sectors; and what a
    multiprocessor does, instructions of tensor cores or of shared memory, numbers of x one by
    one. Not fitted to times. */
@@ -167,12 +156,13 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
+    int64_t block = s.lane_tiles * s.row_tiles * s.steps * s.w_bytes;
     const gpu_define lines[] = {
         { "ELEMENT", s.element },
         { "ACTIVATION", p->activation },
         { "SPLIT", n[PARTS] > 1 },
         { "BLOCKS", q.a },
-        { "SHARED_BLOCKS", shared_blocks(&s, q.a) },
+        { "SHARED_BLOCKS", dn_gpu_shared_blocks(q.a, block) },
         { "ROWS", q.b },
         { "COLS", q.c },
         { "LANES", q.d },

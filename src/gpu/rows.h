@@ -92,6 +92,16 @@ static inline double dn_gpu_caution(const gpu_facts *f, const kernel *k)
     return f->arch == 90 && dn_gpu_code(k)->arch != 90 ? 3 : 1;
 }
 
+/* The most blocks i that divide all of them and whose weights, of so many bytes each, stay in
+   the second cache. */
+static inline int64_t dn_gpu_shared_blocks(int64_t a, int64_t bytes)
+{
+    int64_t blocks = MIN(((int64_t)16 << 20) / bytes, a);
+    while (blocks > 1 && a % blocks)
+        blocks--;
+    return MAX(blocks, 1);
+}
+
 /* Lines "#define NAME VALUE" of a text for tensor cores, and which of its types it has. */
 typedef struct gpu_define {
     const char *name;

@@ -11,6 +11,7 @@
 #include "support/operators.h"
 
 #include "support/element.h"
+#include "support/files.h"
 #include "support/test.h"
 
 #include <complex.h>
@@ -329,4 +330,26 @@ void make_orthonormal(danaus_transform kind, matrix *a)
     int columns = kind == DANAUS_DCT3 || kind == DANAUS_DST3;
     for (int64_t k = 0; k < n; k++)
         scale(a->at + (columns ? k : k * n), columns ? n : 1, n);
+}
+
+void expect_damage_is_refused(const char *path)
+{
+    danaus_operator *made = NULL;
+    bytes b = file_bytes(path);
+    for (size_t size = 0; size < b.size; size++) {
+        file_write(path, b.data, size);
+        assert_status(danaus_operator_load(path, &made), DANAUS_ERR_FORMAT);
+    }
+    for (uint64_t round = 0; round < 1000; round++) {
+        rng r = { round };
+        bytes changed = bytes_mutated(&r, &b);
+        file_write(path, changed.data, changed.size);
+        if (danaus_operator_load(path, &made) == DANAUS_OK)
+            danaus_operator_destroy(made);
+        else
+            assert_null(made);
+        made = NULL;
+        bytes_free(&changed);
+    }
+    bytes_free(&b);
 }

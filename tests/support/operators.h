@@ -33,4 +33,8 @@ matrix transform_by_definition(const danaus_transform_desc *desc, const number *
    them. */
 void make_orthonormal(danaus_transform kind, matrix *a);
 
+/* Parts of the file of an operator are refused; with bytes changed it is read or refused. The
+   file is left damaged. */
+void expect_damage_is_refused(const char *path);
+
 #endif
