@@ -1,6 +1,7 @@
 /* The best of many chains, chains with as few numbers as they have freedom, and sums. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
+#include "support/progress.h"
 
 #include "ks/patterns.h"
 #include "base/mem.h"
@@ -403,19 +404,6 @@ static void matrices_are_compressed_without_samples(void **state)
 }
 
 /* ---- refusals ---- */
-
-typedef struct watcher {
-    double last;
-    int calls, give_up_at;
-} watcher;
-
-static int watch(void *user, double done)
-{
-    watcher *w = user;
-    assert_true(done >= w->last - 1e-12 && done <= 1 + 1e-12);
-    w->last = done;
-    return ++w->calls == w->give_up_at;
-}
 
 static void progress_grows_and_can_give_up(void **state)
 {

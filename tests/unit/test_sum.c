@@ -1,6 +1,7 @@
 /* Sums of chains: what is claimed of them is so, whatever the terms. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
+#include "support/progress.h"
 
 #include "base/mem.h"
 #include "danaus/algebra.h"
@@ -443,19 +444,6 @@ static void the_best_sum_of_a_budget_is_taken(void **state)
 }
 
 /* ---- refusals ---- */
-
-typedef struct watcher {
-    double last;
-    int calls, give_up_at;
-} watcher;
-
-static int watch(void *user, double done)
-{
-    watcher *w = user;
-    assert_true(done >= w->last - 1e-12 && done <= 1 + 1e-12);
-    w->last = done;
-    return ++w->calls == w->give_up_at;
-}
 
 static void progress_grows_to_the_end_and_can_give_up(void **state)
 {
