@@ -29,6 +29,13 @@ typedef enum dn_operation {
 /* As tuning files and `danaus info` say it. */
 extern const char *const dn_operation_names[DN_OPERATIONS];
 
+/* What a product does with orders of rows by itself. */
+typedef enum dn_orders {
+    DN_READS = 1, /* row k of what it takes is row x_order[k] of x, or zeros at -1 */
+    DN_WRITES =
+        2 /* row r of what it makes becomes row y_order[r] of y, or none at -1 */
+} dn_orders;
+
 /* One question: how to do an operation with a factor of this pattern, or with two. */
 typedef struct problem {
     dn_operation operation;
@@ -43,6 +50,7 @@ typedef struct problem {
     int activation;         /* a hint: the danaus_activation of results */
     int fresh;              /* a hint: weights are packed before each run */
     int bias;               /* a hint: results have a bias */
+    int orders;             /* dn_orders that it must do */
 } problem;
 
 /* Weights wherever they lie: entry (i, r, k, j) is element
@@ -65,6 +73,7 @@ weights_view dn_weights_adjoint(weights_view view);
    that implements them. */
 typedef struct kernel_family {
     dn_operation operation;
+    int orders; /* dn_orders that they can do */
     /* Asked through dn_fits of problems of its operation and of the row's type. */
     int (*fits)(const kernel *k, const problem *p);
     double (*cost)(const danaus_device *dev, const kernel *k, const problem *p);
@@ -85,7 +94,7 @@ struct kernel {
 static inline int dn_fits(const kernel *k, const problem *p)
 {
     return k->family->operation == p->operation && k->dtype == p->dtype &&
-           k->family->fits(k, p);
+           !(p->orders & ~k->family->orders) && k->family->fits(k, p);
 }
 
 /* Rough seconds of a problem that it fits. */
@@ -126,6 +135,10 @@ typedef struct ks_operands {
     const void *rounded_bias;
     void *y;
     danaus_activation activation; /* of what the last step makes, after the bias */
+    /* Of a first step that reads in an order, of a last step that writes in one: memory of
+       the device, and how many rows x and y have. */
+    const int64_t *x_order, *y_order;
+    int64_t x_rows, y_rows;
 } ks_operands;
 
 /* Gradients: steps and packed run forward, adjoint steps multiply by K^H, in the
@@ -256,6 +269,9 @@ struct backend {
         danaus_device *dev, const ks_step *steps, const ks_step *adjoint,
         const ks_step *dw_steps, int count, int64_t batch);
     danaus_status (*pick)(danaus_device *dev, const pick_job *job);
+    /* Rough seconds of it, for what steps may do themselves (dn_orders). NULL: none does. */
+    double (*picking)(
+        const danaus_device *dev, danaus_dtype dtype, int64_t rows, int64_t columns);
     /* Threads of a host's device, and a loop on them. NULL: not of the host. */
     int (*threads)(const danaus_device *dev);
     void (*parallel)(

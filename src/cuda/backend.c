@@ -210,6 +210,7 @@ const backend dn_backend_cuda = {
     .ks_scratch = dn_cuda_ks_scratch,
     .gradient_scratch = dn_cuda_gradient_scratch,
     .pick = dn_cuda_pick,
+    .picking = dn_cuda_picking,
     .conv = &dn_cuda_conv,
     .packing = dn_cuda_packing,
     .pack = &dn_cuda_pack,

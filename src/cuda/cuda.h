@@ -293,12 +293,18 @@ typedef struct cuda_ending {
     int activation;
 } cuda_ending;
 
-/* One step: y = K x, ended unless `ending` is NULL. work: scratch of its own, of so many
-   bytes. */
+/* Orders of rows that a step does, and how many rows x and y then have. */
+typedef struct cuda_orders {
+    const int64_t *x, *y;
+    int64_t x_rows, y_rows;
+} cuda_orders;
+
+/* One step: y = K x, ended unless `ending` is NULL. orders: of a problem that has some. work:
+   scratch of its own, of so many bytes. */
 size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch);
 danaus_status dn_cuda_step(
     cuda_device *d, const ks_step *step, const void *packed, const cuda_ending *ending,
-    int64_t batch, const void *x, void *y, void *work);
+    const cuda_orders *orders, int64_t batch, const void *x, void *y, void *work);
 
 /* Bytes of a workspace. */
 size_t dn_cuda_workspace_bytes(const cuda_device *d);
@@ -348,6 +354,8 @@ int dn_cuda_refuses(const danaus_device *dev, const kernel *k);
 danaus_status dn_cuda_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o);
 danaus_status dn_cuda_pick(danaus_device *dev, const pick_job *job);
+double dn_cuda_picking(
+    const danaus_device *dev, danaus_dtype dtype, int64_t rows, int64_t columns);
 size_t dn_cuda_ks_scratch(
     danaus_device *dev, const ks_step *steps, int count, int64_t batch);
 size_t dn_cuda_gradient_scratch(

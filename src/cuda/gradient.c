@@ -192,15 +192,15 @@ static size_t lay(gradient_run *g, char *memory)
 static danaus_status step_there(const gradient_run *g, int i)
 {
     return dn_cuda_step(
-        g->d, &g->steps[i], g->o->packed[i], NULL, g->o->batch, g->x[i],
+        g->d, &g->steps[i], g->o->packed[i], NULL, NULL, g->o->batch, g->x[i],
         (void *)(uintptr_t)g->x[i + 1], g->work);
 }
 
 static danaus_status step_back(const gradient_run *g, int i, const void *dy, void *back)
 {
     return dn_cuda_step(
-        g->d, &g->adjoint[i], g->o->packed_adjoint[i], NULL, g->o->batch, dy, back,
-        g->work_back);
+        g->d, &g->adjoint[i], g->o->packed_adjoint[i], NULL, NULL, g->o->batch, dy,
+        back, g->work_back);
 }
 
 static int is_small(const gradient_run *g)

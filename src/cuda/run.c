@@ -122,12 +122,12 @@ static danaus_status turned_slab(
     const gpu_code *code = r->kernel->code;
     int64_t rows = dn_pattern_rows(p->pattern), cols = dn_pattern_cols(p->pattern);
     if (code->first)
-        TRY(dn_cuda_step(d, &r->first, r->packed, NULL, n, x, r->x, NULL));
+        TRY(dn_cuda_step(d, &r->first, r->packed, NULL, NULL, n, x, r->x, NULL));
     else
         TRY(turn(d, r->turn, p->dtype, n, cols, x, r->x));
     TRY(dn_cuda_step(
-        d, &r->inner, r->packed + dn_gpu_inner_at(r->kernel, p), r->ending, n, r->x,
-        code->first ? y : r->y, NULL));
+        d, &r->inner, r->packed + dn_gpu_inner_at(r->kernel, p), r->ending, NULL, n,
+        r->x, code->first ? y : r->y, NULL));
     return code->first ? DANAUS_OK : turn(d, r->turn, p->dtype, rows, n, r->y, y);
 }
 
@@ -165,7 +165,7 @@ static danaus_status turned_step(
 
 danaus_status dn_cuda_step(
     cuda_device *d, const ks_step *step, const void *packed, const cuda_ending *ending,
-    int64_t batch, const void *x, void *y, void *work)
+    const cuda_orders *orders, int64_t batch, const void *x, void *y, void *work)
 {
     const kernel *k = step->kernel;
     const gpu_family *f = dn_gpu_family(k);
@@ -195,8 +195,14 @@ danaus_status dn_cuda_step(
     for (int i = 0; i < GPU_MAPS; i++)
         if (maps[i].rank)
             TRY(dn_cuda_map(d, p.dtype, operand[i], &maps[i], &map[i]));
-    void *arguments[] = { &x,   &packed, &bias, &y,      &batch,  &activation, &q.a,
+    cuda_orders o = orders ? *orders : (cuda_orders){ 0 };
+    void *with_maps[] = { &x,   &packed, &bias, &y,      &batch,  &activation, &q.a,
                           &q.b, &q.c,    &q.d,  &map[0], &map[1], &map[2] };
+    void *with_orders[] = {
+        &x,   &packed, &bias, &y,   &batch, &activation, &q.a,
+        &q.b, &q.c,    &q.d,  &o.x, &o.y,   &o.x_rows,   &o.y_rows
+    };
+    void **arguments = f->maps ? with_maps : with_orders;
     return dn_cuda_launch(d, function, &launch, arguments);
 }
 
@@ -251,12 +257,13 @@ static danaus_status run(cuda_device *d, void *arg)
     char *scratch = d->scratch;
     const void *x = o->x;
     cuda_ending ending = { o->bias, o->rounded_bias, (int)o->activation };
+    cuda_orders orders = { o->x_order, o->y_order, o->x_rows, o->y_rows };
     for (int i = 0; i < a->count; i++) {
         int last = i + 1 == a->count;
         void *y = last ? o->y : scratch + (i % 2 ? a->widest : 0);
         TRY(dn_cuda_step(
-            d, &a->steps[i], o->packed[i], last ? &ending : NULL, o->batch, x, y,
-            scratch + a->between));
+            d, &a->steps[i], o->packed[i], last ? &ending : NULL, &orders, o->batch, x,
+            y, scratch + a->between));
         x = y;
     }
     return DANAUS_OK;
@@ -273,9 +280,12 @@ static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
 {
     const ks_operands *o = a->o;
     cuda_key key;
-    const void *operands[] = { o->x, o->bias, o->rounded_bias, o->y };
-    int64_t numbers[] = { a->count, o->batch, o->activation, o->bias != NULL,
-                          o->rounded_bias != NULL };
+    const void *operands[] = { o->x, o->bias,    o->rounded_bias,
+                               o->y, o->x_order, o->y_order };
+    int64_t numbers[] = {
+        a->count,  o->batch, o->activation, o->bias != NULL, o->rounded_bias != NULL,
+        o->x_rows, o->y_rows
+    };
     dn_key_begin(&key, d);
     dn_key_add(&key, numbers, sizeof numbers);
     dn_key_add(&key, a->steps, (size_t)a->count * sizeof *a->steps);

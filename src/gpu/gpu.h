@@ -9,7 +9,9 @@
           int activation, int64 a, int64 b, int64 c, int64 d,
           tensor_map x, tensor_map w, tensor_map y)
 
-   of which it may leave out arguments from the end. w is what `pack` wrote. bias (in the
+   of which it may leave out arguments from the end; where its family has no maps they are
+   const int64 *x_order, const int64 *y_order, int64 x_rows, int64 y_rows, for problems with
+   orders. w is what `pack` wrote. bias (in the
    type of sums) may be NULL. x and y are aligned to one element only, w and bias to
    256 bytes. Every y is written, whatever was there, in the same order of sums for every
    batch and device of the row's architecture. */

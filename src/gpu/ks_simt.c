@@ -12,10 +12,14 @@
 
 enum { BR, BS, BJ, TR, TS, BK };
 
-/* Batch-last, neighbouring threads take neighbouring columns: lanes apart gain nothing. */
+/* Batch-last, neighbouring threads take neighbouring columns: lanes apart gain nothing. 64
+   sums of a thread and several lanes leave no registers for an order. */
 static int fits(const kernel *k, const problem *p)
 {
-    int lanes = dn_gpu_size(k)[BJ];
+    const int *n = dn_gpu_size(k);
+    int lanes = n[BJ];
+    if (p->orders & DN_READS && lanes >= 4 && n[TR] * n[TS] == 64)
+        return 0;
     return !p->inner.a && (lanes == 1 || p->layout == DANAUS_BATCH_FIRST);
 }
 
@@ -57,7 +61,7 @@ static size_t packed_bytes(const kernel *k, const problem *p)
 }
 
 /* Seconds to move what must be moved, at the rates that these kernels reach: a third of
-   memory's; what is moved for nothing comes from the second cache. */
+   memory's; what is moved for nothing comes from the second cache. An order leaves no runs. */
 static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
@@ -65,10 +69,12 @@ static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p
     double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
     double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
     double w = (double)packed_bytes(k, p), waste = 0;
-    if (p->layout == DANAUS_BATCH_FIRST)
-        waste =
-            x * waste_of(p->dtype, run_of(k, q.c, q.d)) * (double)CEIL_DIV(q.b, n[BR]) +
-            y * waste_of(p->dtype, run_of(k, q.b, q.d));
+    if (p->layout == DANAUS_BATCH_FIRST) {
+        int64_t x_run = p->orders & DN_READS ? 1 : run_of(k, q.c, q.d);
+        int64_t y_run = p->orders & DN_WRITES ? 1 : run_of(k, q.b, q.d);
+        waste = x * waste_of(p->dtype, x_run) * (double)CEIL_DIV(q.b, n[BR]) +
+                y * waste_of(p->dtype, y_run);
+    }
     return (2.6 * (x + y + w) + 0.16 * waste) / f->bandwidth;
 }
 
@@ -126,6 +132,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     static const char *const names[] = { "BR", "BS", "BJ", "TR", "TS", "BK" };
     dn_text(to, "#define INDEX %s\n", variant ? "int64" : "int");
     dn_gpu_define_layout(k, p, variant, to);
+    dn_gpu_define_orders(p, to);
     for (int i = 0; i <= BK; i++)
         dn_text(to, "#define %s %d\n", names[i], dn_gpu_size(k)[i]);
 }
@@ -153,7 +160,8 @@ static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 }
 
 const gpu_family dn_gpu_simt = {
-    .kernel = { .fits = fits,
+    .kernel = { .orders = DN_READS | DN_WRITES,
+                .fits = fits,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

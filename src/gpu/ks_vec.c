@@ -111,6 +111,7 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     dn_gpu_define_layout(k, p, variant, to);
+    dn_gpu_define_orders(p, to);
     dn_text(
         to, "#define OUTS %d\n#define NS %d\n#define KV %d\n#define WARPS %d\n",
         dn_gpu_size(k)[OUTS], dn_gpu_size(k)[NS], (int)group_of(k),
@@ -128,7 +129,8 @@ static void launch_of(
 }
 
 const gpu_family dn_gpu_vec = {
-    .kernel = { .fits = fits,
+    .kernel = { .orders = DN_READS | DN_WRITES,
+                .fits = fits,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

@@ -292,6 +292,13 @@ void dn_gpu_define_layout(const kernel *k, const problem *p, int variant, text *
     dn_text(to, "#define LAST %d\n", p->layout == DANAUS_BATCH_LAST);
 }
 
+void dn_gpu_define_orders(const problem *p, text *to)
+{
+    dn_text(
+        to, "#define READS %d\n#define WRITES %d\n", (p->orders & DN_READS) != 0,
+        (p->orders & DN_WRITES) != 0);
+}
+
 int dn_gpu_runs_on(const kernel *k, int arch)
 {
     int least = dn_gpu_code(k)->arch;

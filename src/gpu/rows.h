@@ -114,6 +114,9 @@ void dn_gpu_define(danaus_dtype dtype, const gpu_define *lines, size_t count, te
 void dn_gpu_define_type(const kernel *k, const problem *p, int variant, text *to);
 void dn_gpu_define_layout(const kernel *k, const problem *p, int variant, text *to);
 
+/* READS and WRITES of texts whose families do orders. */
+void dn_gpu_define_orders(const problem *p, text *to);
+
 /* Weights as tensor cores read them (ks_tile.cuh): [i][j][row tile][step][part][row], each
    row 128 bytes of columns k in chunks of 16 that are exchanged; zeros outside the
    matrix. */

@@ -122,17 +122,46 @@ typedef struct run_choice {
     int from;
 } run_choice;
 
-/* Takes p for factors [from, to) if that is faster than the best so far. */
+/* Those of the plan's orders that are at the ends of factors [from, to). */
+static int orders_at(const danaus_ks_plan *plan, int from, int to)
+{
+    int adjoint = plan->desc.adjoint;
+    int first = adjoint ? from == 0 : to == plan->count;
+    int last = adjoint ? to == plan->count : from == 0;
+    return plan->orders & ((first ? DN_READS : 0) | (last ? DN_WRITES : 0));
+}
+
+/* Seconds of orders before and after p. */
+static double picking(const danaus_device *dev, const problem *p, int orders)
+{
+    danaus_pattern first = p->inner.a ? p->inner : p->pattern;
+    double seconds = 0;
+    if (orders & DN_READS)
+        seconds +=
+            dev->backend->picking(dev, p->dtype, dn_pattern_cols(first), p->batch);
+    if (orders & DN_WRITES)
+        seconds +=
+            dev->backend->picking(dev, p->dtype, dn_pattern_rows(p->pattern), p->batch);
+    return seconds;
+}
+
+/* Takes p for factors [from, to), by itself or with orders at their ends, if that is faster
+   than the best so far. */
 static danaus_status try_run(
     danaus_ks_plan *plan, danaus_device *dev, run_choice *best, int from, int to,
-    const problem *p)
+    problem p)
 {
     const kernel *k;
     double seconds;
-    TRY(dn_choose(dev, p, plan->desc.effort, &k, &seconds));
-    seconds += best[from].seconds;
-    if (k && seconds < best[to].seconds)
-        best[to] = (run_choice){ *p, k, seconds, from };
+    int at = orders_at(plan, from, to);
+    for (p.orders = 0; p.orders <= at; p.orders++) {
+        if (p.orders & ~at)
+            continue;
+        TRY(dn_choose(dev, &p, plan->desc.effort, &k, &seconds));
+        seconds += best[from].seconds + picking(dev, &p, at & ~p.orders);
+        if (k && seconds < best[to].seconds)
+            best[to] = (run_choice){ p, k, seconds, from };
+    }
     return DANAUS_OK;
 }
 
@@ -146,11 +175,11 @@ static danaus_status choose_steps(danaus_ks_plan *plan, danaus_device *dev)
             problem p;
             if (may_merge(plan, from, to)) {
                 p = problem_of(plan, from, to);
-                TRY(try_run(plan, dev, best, from, to, &p));
+                TRY(try_run(plan, dev, best, from, to, p));
             }
             if (to - from == 2) {
                 p = pair_of(plan, from);
-                TRY(try_run(plan, dev, best, from, to, &p));
+                TRY(try_run(plan, dev, best, from, to, p));
             }
         }
     }
@@ -353,6 +382,14 @@ danaus_status danaus_ks_plan_create(
     danaus_device *device, const danaus_pattern *patterns, int count,
     const danaus_ks_desc *desc, danaus_ks_plan **plan)
 {
+    return dn_ks_plan_create(device, patterns, count, desc, 0, plan);
+}
+
+/* Gradients of weights take what a product takes in its order. */
+danaus_status dn_ks_plan_create(
+    danaus_device *device, const danaus_pattern *patterns, int count,
+    const danaus_ks_desc *desc, int orders, danaus_ks_plan **plan)
+{
     danaus_ks_desc d = desc ? *desc : (danaus_ks_desc){ 0 };
     if (!d.dtype)
         d.dtype = DANAUS_F32;
@@ -366,6 +403,7 @@ danaus_status danaus_ks_plan_create(
         return dn_fail_memory(sizeof *p, "a plan");
     snprintf(p->device, sizeof p->device, "%s", device->name);
     p->desc = d;
+    p->orders = device->backend->picking && !d.gradients ? orders : 0;
     p->count = count;
     memcpy(p->patterns, patterns, (size_t)count * sizeof *patterns);
     danaus_status status = choose_and_prepare(p, device);
@@ -399,95 +437,4 @@ size_t danaus_ks_plan_describe(const danaus_ks_plan *plan, char *to, size_t size
         dn_text(&t, "\n");
     }
     return t.length;
-}
-
-/* The widest vector of the chain, padded, must have a size. */
-static danaus_status check_batch(const danaus_ks_plan *plan, int64_t batch)
-{
-    if (batch < 0)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, batch);
-    for (int i = 0; i < plan->count; i++) {
-        int64_t rows = dn_pattern_rows(plan->patterns[i]);
-        int64_t cols = dn_pattern_cols(plan->patterns[i]), n;
-        if (batch > INT64_MAX - 64 ||
-            dn_mul_overflows(rows > cols ? rows : cols, batch + 64, &n) ||
-            dn_mul_overflows(n, 32, &n))
-            return dn_fail(
-                DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large for factor %d",
-                batch, i);
-    }
-    return DANAUS_OK;
-}
-
-danaus_status dn_check_operands(
-    const danaus_ks_plan *plan, const danaus_device *device,
-    const danaus_ks_weights *weights, int64_t batch, const void *x, const void *y)
-{
-    if (!plan || !device || !weights)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and weights are needed");
-    TRY(dn_check_place(device, plan->device));
-    if (weights->plan != plan)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "the weights were packed for another plan");
-    if (batch && (!x || !y))
-        return dn_fail(DANAUS_ERR_ARGUMENT, "both operands are needed");
-    TRY(dn_check_bound(weights));
-    return check_batch(plan, batch);
-}
-
-danaus_status danaus_ks_execute(
-    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
-    int64_t batch, const void *x, void *y)
-{
-    TRY(dn_check_operands(plan, device, weights, batch, x, y));
-    if (batch == 0)
-        return DANAUS_OK;
-    int has_bias = weights->has_bias && !plan->desc.adjoint;
-    ks_operands o = {
-        .batch = batch,
-        .x = x,
-        .y = y,
-        .packed = weights->run,
-        .bias = has_bias ? weights->memory + plan->bias_at : NULL,
-        .rounded_bias = has_bias && plan->rounded_bias_at
-                            ? weights->memory + plan->rounded_bias_at
-                            : NULL,
-        .activation = plan->desc.activation,
-    };
-    return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);
-}
-
-danaus_status dn_ks_run(
-    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
-    ks_operands o)
-{
-    o.packed = weights->run;
-    return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);
-}
-
-int dn_ks_adds(const danaus_ks_plan *plan, const danaus_device *device)
-{
-    const backend *b = device->backend;
-    return b->adds && b->adds(&plan->run.step[plan->run.count - 1]);
-}
-
-danaus_status danaus_ks_scratch_bytes(
-    const danaus_ks_plan *plan, danaus_device *device, int64_t batch, size_t *forward,
-    size_t *gradient)
-{
-    if (!plan || !device)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and a device are needed");
-    TRY(dn_check_place(device, plan->device));
-    TRY(check_batch(plan, batch));
-    const backend *b = device->backend;
-    const step_list *run = &plan->run, *there = &plan->forward, *back = &plan->back;
-    if (forward)
-        *forward = batch ? b->ks_scratch(device, run->step, run->count, batch) : 0;
-    if (gradient)
-        *gradient = batch && plan->desc.gradients
-                        ? b->gradient_scratch(
-                              device, there->step, back->step,
-                              plan->weights.count ? plan->weights.step : NULL,
-                              plan->count, batch)
-                        : 0;
-    return DANAUS_OK;
 }

@@ -26,6 +26,7 @@ typedef struct packed_form {
 struct danaus_ks_plan {
     char device[32];
     danaus_ks_desc desc;
+    int orders; /* dn_orders that its ends may do */
     int count;
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     step_list run;           /* merged as the planner likes */
@@ -43,6 +44,15 @@ struct danaus_ks_plan {
 
 /* Refuses what no plan can be, whatever its patterns; the type is not 0. */
 danaus_status dn_check_desc(const danaus_ks_desc *desc);
+
+/* danaus_ks_plan_create() of a product that dn_orders come before and after, which its steps do
+   where that is estimated to take less time than by themselves. */
+danaus_status dn_ks_plan_create(
+    danaus_device *device, const danaus_pattern *patterns, int count,
+    const danaus_ks_desc *desc, int orders, danaus_ks_plan **plan);
+
+/* Those that they do. */
+int dn_ks_orders(const danaus_ks_plan *plan);
 
 /* danaus_ks_execute() with operands, of which `packed` is not set, that are right. */
 danaus_status dn_ks_run(

@@ -382,8 +382,11 @@ danaus_status dn_choose(
     danaus_device *dev, const problem *p, danaus_effort effort, const kernel **chosen,
     double *seconds)
 {
-    const kernel *best =
-        dn_tuning_find(dev->tuning, p, effort != DANAUS_MEASURE, seconds);
+    const kernel *best = NULL;
+    if (p->orders && effort == DANAUS_MEASURE)
+        effort = DANAUS_ESTIMATE;
+    if (!p->orders)
+        best = dn_tuning_find(dev->tuning, p, effort != DANAUS_MEASURE, seconds);
     if (best && !dn_is_usable(dev, best, p))
         best = NULL;
     if (best && effort == DANAUS_ESTIMATE && pays_too_much(dev, best, p, *seconds))
@@ -396,7 +399,7 @@ danaus_status dn_choose(
         TRY(measure(dev, p, &best, seconds));
     else if (!best && effort == DANAUS_ESTIMATE)
         best = estimate_or_neighbour(dev, p, seconds);
-    if (!best && !p->inner.a)
+    if (!best && !p->inner.a && !p->orders)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, effort == DANAUS_TABLE_ONLY
                                         ? "the tuning table has no row for this problem"

@@ -7,8 +7,8 @@
 #include "backend/backend.h"
 
 /* The best kernel for p and its seconds. DANAUS_ERR_UNSUPPORTED when none fits,
-   or with DANAUS_TABLE_ONLY when the table has none; for two factors at once *chosen is
-   then NULL. Estimates give way to the kernel of a problem nearby in the table, unless it
+   or with DANAUS_TABLE_ONLY when the table has none; for two factors at once, and for
+   orders, which no table has and which are not measured, *chosen is then NULL. Estimates give way to the kernel of a problem nearby in the table, unless it
    is estimated to be much slower. Of a problem with fresh weights packing counts in all
    seconds, by the backend's estimate, also in those of dn_measure. */
 danaus_status dn_choose(

@@ -30,14 +30,32 @@ static danaus_status upload(
     return danaus_upload(plan->device, *to, places, (size_t)count * sizeof *places);
 }
 
+/* Whether a place is none. */
+static int has_gaps(const int64_t *places, int64_t count)
+{
+    int64_t p = 0;
+    while (p < count && places[p] >= 0)
+        p++;
+    return p < count;
+}
+
+/* Of an order whose numbers come from one place each. */
+static danaus_status put_places(
+    danaus_operator_plan *plan, const int64_t *places, operator_order *to)
+{
+    to->gaps = has_gaps(places, to->rows);
+    return upload(plan, places, to->rows, &to->place);
+}
+
 static danaus_status take_order(
     danaus_operator_plan *plan, const danaus_operator *o, int i, operator_order *to)
 {
     *to = (operator_order){ .rows = o->lengths[i],
                             .sources = o->sources[i],
                             .natural = dn_operator_natural(o, i) };
-    return to->natural ? DANAUS_OK
-                       : upload(plan, o->orders[i], o->lengths[i], &to->place);
+    if (to->natural)
+        return DANAUS_OK;
+    return put_places(plan, o->orders[i], to);
 }
 
 /* For each source of an order the places that it goes to. */
@@ -84,12 +102,14 @@ static danaus_status take_turned(
                        : dn_fail_memory((size_t)room * sizeof *place, "an order");
     if (status == DANAUS_OK)
         turn_order(o->orders[i], length, sources, start, place);
-    if (status == DANAUS_OK && o->repeats[i])
+    if (status == DANAUS_OK && o->repeats[i]) {
         status = upload(plan, start, sources + 1, &to->start);
-    else if (status == DANAUS_OK)
+        if (status == DANAUS_OK)
+            status = upload(plan, place, length, &to->place);
+    } else if (status == DANAUS_OK) {
         single_places(start, sources, place);
-    if (status == DANAUS_OK)
-        status = upload(plan, place, o->repeats[i] ? length : sources, &to->place);
+        status = put_places(plan, place, to);
+    }
     dn_free(start);
     dn_free(place);
     return status;
@@ -113,8 +133,26 @@ static void free_order(danaus_operator_plan *plan, operator_order *o)
 
 /* ---- stages ---- */
 
+/* The orders around a chain of a term that its steps may do: numbers come from one place
+   each and lie in the layout of what is inside. Those of y are all written, and not added
+   to. */
+static int orders_of(
+    const danaus_operator_plan *plan, const operator_term *term,
+    const operator_stage *stage, int is_first, int is_last)
+{
+    const operator_order *before = &stage->before, *after = &term->after;
+    int outside = plan->inside == plan->desc.layout, orders = 0;
+    if (!before->natural && !before->start && (outside || !is_first))
+        orders |= DN_READS;
+    if (is_last && outside && term == plan->term && !stage->passing &&
+        !after->natural && !after->start && !after->gaps && !term->back.start)
+        orders |= DN_WRITES;
+    return orders;
+}
+
 static danaus_status plan_chain(
-    danaus_operator_plan *plan, const danaus_chain *chain, operator_stage *stage)
+    danaus_operator_plan *plan, const danaus_chain *chain, operator_stage *stage,
+    int orders)
 {
     danaus_ks_desc desc = plan->desc;
     desc.layout = plan->inside;
@@ -123,26 +161,10 @@ static danaus_status plan_chain(
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     for (int l = 0; l < stage->factors; l++)
         patterns[l] = danaus_chain_pattern(chain, l);
-    TRY(danaus_ks_plan_create(
-        plan->device, patterns, stage->factors, &desc, &stage->plan));
+    TRY(dn_ks_plan_create(
+        plan->device, patterns, stage->factors, &desc, orders, &stage->plan));
+    stage->orders = dn_ks_orders(stage->plan);
     return danaus_ks_weights_create(stage->plan, plan->device, chain, &stage->weights);
-}
-
-/* Chain i of a term; `first` is its first factor's number. */
-static danaus_status take_chain(
-    danaus_operator_plan *plan, const danaus_operator *o, int i, int first)
-{
-    int adjoint = plan->desc.adjoint;
-    operator_stage *stage = &plan->stage[plan->stages++];
-    const danaus_chain *chain = o->chains[i];
-    int64_t rows = danaus_chain_rows(chain), cols = danaus_chain_cols(chain);
-    stage->takes = adjoint ? rows : cols;
-    stage->gives = adjoint ? cols : rows;
-    stage->passing = dn_operator_passing(o, i);
-    stage->first = first;
-    stage->factors = danaus_chain_count(chain);
-    TRY(take_both(plan, o, adjoint ? i : i + 1, &stage->before, &stage->back));
-    return plan_chain(plan, chain, stage);
 }
 
 /* Of the first chains of a term. */
@@ -154,17 +176,35 @@ static int factors_of(const danaus_operator *o, int chains)
     return sum;
 }
 
+/* Chain i of a term, the n-th that runs; `first` is its first factor's number. */
+static danaus_status take_chain(
+    danaus_operator_plan *plan, const danaus_operator *o, const operator_term *term,
+    int n, int first)
+{
+    int adjoint = plan->desc.adjoint, i = adjoint ? n : o->count - 1 - n;
+    operator_stage *stage = &plan->stage[plan->stages++];
+    const danaus_chain *chain = o->chains[i];
+    int64_t rows = danaus_chain_rows(chain), cols = danaus_chain_cols(chain);
+    stage->takes = adjoint ? rows : cols;
+    stage->gives = adjoint ? cols : rows;
+    stage->passing = dn_operator_passing(o, i);
+    stage->first = first + factors_of(o, i);
+    stage->factors = danaus_chain_count(chain);
+    TRY(take_both(plan, o, adjoint ? i : i + 1, &stage->before, &stage->back));
+    return plan_chain(
+        plan, chain, stage, orders_of(plan, term, stage, n == 0, n + 1 == o->count));
+}
+
 static danaus_status take_term(
     danaus_operator_plan *plan, const danaus_operator *o, int first)
 {
     operator_term *term = &plan->term[plan->terms++];
     int adjoint = plan->desc.adjoint;
     term->from = term->to = plan->stages;
-    for (int n = 0; n < o->count; n++, term->to++) {
-        int i = adjoint ? n : o->count - 1 - n;
-        TRY(take_chain(plan, o, i, first + factors_of(o, i)));
-    }
-    return take_both(plan, o, adjoint ? o->count : 0, &term->after, &term->back);
+    TRY(take_both(plan, o, adjoint ? o->count : 0, &term->after, &term->back));
+    for (int n = 0; n < o->count; n++, term->to++)
+        TRY(take_chain(plan, o, term, n, first));
+    return DANAUS_OK;
 }
 
 static danaus_status take_terms(danaus_operator_plan *plan, const danaus_operator *made)

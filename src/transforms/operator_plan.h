@@ -13,6 +13,7 @@
 typedef struct operator_order {
     int64_t rows, sources;
     int natural;         /* it changes nothing */
+    int gaps;            /* some of its numbers are 0 */
     void *start, *place; /* of a pick_job */
 } operator_order;
 
@@ -21,6 +22,7 @@ typedef struct operator_stage {
     operator_order before, back; /* and its transpose */
     danaus_ks_plan *plan;
     danaus_ks_weights *weights;
+    int orders; /* dn_orders that the plan does: that before, that after its term */
     int64_t takes, gives, passing; /* numbers that go by it, behind those */
     int first, factors;            /* among those of all chains */
 } operator_stage;

@@ -84,15 +84,19 @@ static danaus_status bring(
     return pick(r, o, from, *to, 0);
 }
 
-/* What passes by a stage, from behind what it takes to behind what it gives. */
+/* What passes by a stage, from behind what it takes, in an order unless that is NULL, to
+   behind what it gives. */
 static danaus_status pass_by(
-    const run *r, int64_t passing, number_view from, int64_t takes, number_view to,
-    int64_t gives)
+    const run *r, int64_t passing, const int64_t *order, number_view from,
+    int64_t takes, number_view to, int64_t gives)
 {
     operator_order all = { .rows = passing };
     if (!passing)
         return DANAUS_OK;
-    from.data = (char *)from.data + takes * from.next * r->size;
+    if (order)
+        all.place = (void *)(uintptr_t)(order + takes);
+    else
+        from.data = (char *)from.data + takes * from.next * r->size;
     to.data = (char *)to.data + gives * to.next * r->size;
     return pick(r, &all, from, to, 0);
 }
@@ -101,6 +105,12 @@ static danaus_status pass_by(
 static int64_t row_step(const run *r, const number_view *v)
 {
     return r->plan->inside == DANAUS_BATCH_LAST ? v->next : 0;
+}
+
+/* The order before a stage, if its plan does that. */
+static const int64_t *order_read(const operator_stage *stage)
+{
+    return stage->orders & DN_READS ? stage->before.place : NULL;
 }
 
 static danaus_status multiply(
@@ -112,6 +122,8 @@ static danaus_status multiply(
     o.y = y.data;
     o.x_ld = row_step(r, &x);
     o.y_ld = row_step(r, &y);
+    o.x_order = order_read(stage);
+    o.x_rows = stage->before.sources;
     return dn_ks_run(stage->plan, r->device, stage->weights, o);
 }
 
@@ -121,14 +133,16 @@ static danaus_status run_chain(
 {
     *y = inside(r, other(r, &x), stage->gives + stage->passing);
     TRY(multiply(r, stage, x, *y, (ks_operands){ 0 }));
-    return pass_by(r, stage->passing, x, stage->takes, *y, stage->gives);
+    return pass_by(
+        r, stage->passing, order_read(stage), x, stage->takes, *y, stage->gives);
 }
 
 /* How a term comes to y: by its last chain, or by an order. */
 typedef struct term_end {
-    int add;             /* to what y holds */
-    int last;            /* bias and activation follow */
-    int by_chain, whole; /* the chain comes to y itself, and makes these too */
+    int add;              /* to what y holds */
+    int last;             /* bias and activation follow */
+    int by_chain, whole;  /* the chain comes to y itself, and makes these too */
+    const int64_t *order; /* in which it writes y, or NULL */
 } term_end;
 
 static term_end end_of(const run *r, int number, const number_view *y)
@@ -138,8 +152,10 @@ static term_end end_of(const run *r, int number, const number_view *y)
     const operator_stage *last = &plan->stage[term->to - 1];
     int on_host = r->device->backend->on_host;
     term_end e = { .add = number > 0, .last = number + 1 == plan->terms };
-    e.by_chain = term->after.natural && !last->passing && fits(r, y, plan->gives) &&
-                 (!e.add || dn_ks_adds(last->plan, r->device));
+    e.order = last->orders & DN_WRITES ? term->back.place : NULL;
+    e.by_chain =
+        e.order || (term->after.natural && !last->passing && fits(r, y, plan->gives) &&
+                    (!e.add || dn_ks_adds(last->plan, r->device)));
     e.whole = e.by_chain && on_host;
     return e;
 }
@@ -166,14 +182,15 @@ static danaus_status run_term(const run *r, int number, number_view x, number_vi
     const danaus_operator_plan *plan = r->plan;
     const operator_term *term = &plan->term[number];
     term_end e = end_of(r, number, &y);
-    ks_operands o = { .add = e.add };
+    ks_operands o = { .add = e.add, .y_order = e.order, .y_rows = plan->gives };
     if (e.whole && e.last) {
         o.bias = plan->bias;
         o.activation = plan->desc.activation;
     }
     for (int n = term->from; n < term->to; n++) {
         const operator_stage *stage = &plan->stage[n];
-        TRY(bring(r, &stage->before, x, &x));
+        if (!order_read(stage))
+            TRY(bring(r, &stage->before, x, &x));
         if (e.by_chain && n + 1 == term->to)
             TRY(multiply(r, stage, x, y, o));
         else
@@ -361,7 +378,7 @@ static danaus_status back_stage(
     const void *kept = g.dw ? x.data : dy.data; /* is looked at for dw alone */
     TRY(danaus_ks_gradient(
         stage->plan, r->device, stage->weights, r->columns, kept, dy.data, &g));
-    return on ? pass_by(r, stage->passing, dy, stage->gives, *dx, stage->takes)
+    return on ? pass_by(r, stage->passing, NULL, dy, stage->gives, *dx, stage->takes)
               : DANAUS_OK;
 }
 

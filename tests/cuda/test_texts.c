@@ -199,6 +199,24 @@ static void every_row_stays_in_registers(void **state)
     compile_all();
 }
 
+/* Rows that read and write in orders, each in one way of doing so. */
+static void orders_stay_in_registers(void **state)
+{
+    (void)state;
+    int turn = 0;
+    for (const kernel *k = dn_gpu_kernels; k->name; k++)
+        for (int form = 0; form < 2; form++) {
+            problem p = { .pattern = { 4, 64, 64, 8 },
+                          .dtype = k->dtype,
+                          .layout = (danaus_layout)form,
+                          .batch = 4096,
+                          .orders = 1 + turn % 3 };
+            if (k->family->orders && dn_fits(k, &p))
+                ask_for_row(k, &p, turn++);
+        }
+    compile_all();
+}
+
 /* Blocks of many columns k, in f32, whose numbers are cut in two. */
 static void blocks_stay_in_registers(void **state)
 {
@@ -449,6 +467,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_product_that_waits_is_found),
         cmocka_unit_test(every_row_stays_in_registers),
+        cmocka_unit_test(orders_stay_in_registers),
         cmocka_unit_test(blocks_stay_in_registers),
         cmocka_unit_test(lanes_stay_in_registers),
         cmocka_unit_test(pairs_stay_in_registers),

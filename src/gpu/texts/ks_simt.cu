@@ -11,7 +11,10 @@
        w[i][lanes / BJ][rows / BR][k][BJ][BR], type S, zeros past the last row and lane
 
    The sum over k is in ascending order for every element, whatever the tile. INDEX is
-   wide enough for offsets within a step: BK x BJ x BS of x. */
+   wide enough for offsets within a step: BK x BJ x BS of x.
+
+   With READS row n of x is row x_order[n] of x_rows, or zeros where that is -1; with WRITES
+   row n of what is made is row y_order[n] of y_rows, or nowhere. */
 // SPDX-License-Identifier: Apache-2.0
 #define ROW_THREADS    (BR / TR)
 #define COLUMN_THREADS (BS / TS)
@@ -71,7 +74,8 @@ typedef struct place {
 } place;
 
 typedef struct strides {
-    INDEX k, j, s;
+    INDEX k, j, s; /* with READS of the order, but for s */
+    int64 line;    /* then from a row of x to the next (LAST), or from a column */
 } strides;
 
 FN place place_x(int e)
@@ -89,20 +93,34 @@ FN place place_x(int e)
     return p;
 }
 
+/* Column s of the row that an order has for place `at`. Half a place is read: rows are fewer
+   than 2^31. */
+FN S ordered(const X *x, const int64 *order, int64 line, INDEX at, int s)
+{
+    int row = (int)order[at];
+    return row < 0 ? zero() : load(x[LAST ? row * line + s : s * line + row]);
+}
+
 /* Reads a step, of which `left` is inside the factor and the batch, into registers. */
 FN void fetch(
-    const X *RESTRICT x, const S *RESTRICT w, place left, strides stride, S *fx, S *fw)
+    const X *RESTRICT x, const int64 *RESTRICT order, const S *RESTRICT w, place left,
+    strides stride, S *fx, S *fw)
 {
     place mine = place_x(THREAD);
-    INDEX first = mine.k * stride.k + mine.j * stride.j + mine.s * stride.s;
+    INDEX first = mine.k * stride.k + mine.j * stride.j + (READS ? 0 : mine.s * stride.s);
     UNROLL
     for (int u = 0; u < X_LOADS; u++) {
         place p = place_x(u * THREADS);
         int inside = (X_ELEMENTS >= THREADS || THREAD < X_ELEMENTS) &&
                      mine.k + p.k < left.k && mine.j + p.j < left.j &&
                      mine.s + p.s < left.s;
-        fx[u] = inside ? load(x[first + p.k * stride.k + p.j * stride.j + p.s * stride.s])
-                       : zero();
+        INDEX at = first + p.k * stride.k + p.j * stride.j;
+        if (!inside)
+            fx[u] = zero();
+        else if (READS)
+            fx[u] = ordered(x, order, stride.line, at, mine.s + p.s);
+        else
+            fx[u] = load(x[at + p.s * stride.s]);
     }
     UNROLL
     for (int u = 0; u < W_LOADS; u++) {
@@ -148,8 +166,8 @@ FN void step(const S *xs, const S *ws, int tr, int ts, S sum[TR][TS])
 }
 
 FN void finish(
-    const S *RESTRICT bias, X *RESTRICT y, tile t, int64 batch, int activation, int64 a,
-    int64 b, int64 d, int slice, const S *out)
+    const S *RESTRICT bias, X *RESTRICT y, const int64 *RESTRICT order, int64 rows,
+    tile t, int64 batch, int activation, int64 b, int64 d, int slice, const S *out)
 {
     ROLL
     for (int e = THREAD; e < SLICE_EACH * THREADS; e += THREADS) {
@@ -172,7 +190,9 @@ FN void finish(
             continue;
         int64 row = (t.i * b + t.r + r) * d + t.j + j;
         S sum = bias ? plus(out[at], bias[row]) : out[at];
-        y[LAST ? row * batch + t.s + s : (t.s + s) * (a * b * d) + row] =
+        if (WRITES && (row = order[row]) < 0)
+            continue;
+        y[LAST ? row * batch + t.s + s : (t.s + s) * rows + row] =
             store(activate(sum, activation));
     }
 }
@@ -181,7 +201,9 @@ FN int at_most(int64 size, int most) { return size < most ? (int)size : most; }
 
 KERNEL ks(
     const X *RESTRICT x, const S *RESTRICT w, const S *RESTRICT bias, X *RESTRICT y,
-    int64 batch, int activation, int64 a, int64 b, int64 c, int64 d)
+    int64 batch, int activation, int64 a, int64 b, int64 c, int64 d,
+    const int64 *RESTRICT x_order, const int64 *RESTRICT y_order, int64 x_rows,
+    int64 y_rows)
 {
     LOCAL S xs[2][BK * BJ * SX], ws[2][BK * BJ * SW];
     LOCAL S out[SLICE_OUTER * BJ * SLICE_INNER];
@@ -199,27 +221,36 @@ KERNEL ks(
                 sum[r][s] = zero();
         }
         strides stride;
-        stride.k = LAST ? d * batch : d;
-        stride.j = LAST ? batch : 1;
+        stride.k = LAST && !READS ? d * batch : d;
+        stride.j = LAST && !READS ? batch : 1;
         stride.s = LAST ? 1 : a * c * d;
+        stride.line = LAST ? batch : x_rows;
         place left;
         left.k = at_most(c, BK);
         left.j = at_most(d - t.j, BJ);
         left.s = at_most(batch - t.s, BS);
         int64 row = t.i * c * d + t.j;
         const X *xt = x + (LAST ? row * batch + t.s : t.s * (a * c * d) + row);
+        const int64 *order = x_order;
+        if (READS) {
+            xt = x + (LAST ? t.s : t.s * x_rows);
+            order += row;
+        }
         const S *wt = w + t.w;
         int buffer = 0;
-        fetch(xt, wt, left, stride, fx, fw);
+        fetch(xt, order, wt, left, stride, fx, fw);
         for (int64 k0 = 0; k0 < c; k0 += BK, buffer = !buffer) {
             put(fx, fw, xs[buffer], ws[buffer]);
             BARRIER();
             int depth = left.k;
             left.k = at_most(c - k0 - BK, BK);
             if (left.k > 0) {
-                xt += BK * (LAST ? d * batch : d);
+                if (READS)
+                    order += BK * d;
+                else
+                    xt += BK * (LAST ? d * batch : d);
                 wt += BK * BJ * BR;
-                fetch(xt, wt, left, stride, fx, fw);
+                fetch(xt, order, wt, left, stride, fx, fw);
             }
             const S *xk = xs[buffer] + tj * SX, *wk = ws[buffer] + tj * SW;
             if (depth == BK) {
@@ -250,7 +281,9 @@ KERNEL ks(
                                      : sum[r][s + 1 < TS ? s + 1 : s];
             }
             BARRIER();
-            finish(bias, y, t, batch, activation, a, b, d, slice, out);
+            finish(
+                bias, y, y_order, WRITES ? y_rows : a * b * d, t, batch, activation, b,
+                d, slice, out);
             BARRIER();
         }
     }

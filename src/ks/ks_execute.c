@@ -1,0 +1,105 @@
+/* Products with a plan and packed weights. */
+// SPDX-License-Identifier: Apache-2.0
+#include "ks/ks_plan.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "math/pattern.h"
+
+#include <inttypes.h>
+
+/* The widest vector of the chain, padded, must have a size. */
+static danaus_status check_batch(const danaus_ks_plan *plan, int64_t batch)
+{
+    if (batch < 0)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, batch);
+    for (int i = 0; i < plan->count; i++) {
+        int64_t rows = dn_pattern_rows(plan->patterns[i]);
+        int64_t cols = dn_pattern_cols(plan->patterns[i]), n;
+        if (batch > INT64_MAX - 64 ||
+            dn_mul_overflows(rows > cols ? rows : cols, batch + 64, &n) ||
+            dn_mul_overflows(n, 32, &n))
+            return dn_fail(
+                DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large for factor %d",
+                batch, i);
+    }
+    return DANAUS_OK;
+}
+
+danaus_status dn_check_operands(
+    const danaus_ks_plan *plan, const danaus_device *device,
+    const danaus_ks_weights *weights, int64_t batch, const void *x, const void *y)
+{
+    if (!plan || !device || !weights)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan, a device and weights are needed");
+    TRY(dn_check_place(device, plan->device));
+    if (weights->plan != plan)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "the weights were packed for another plan");
+    if (batch && (!x || !y))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "both operands are needed");
+    TRY(dn_check_bound(weights));
+    return check_batch(plan, batch);
+}
+
+danaus_status danaus_ks_execute(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    int64_t batch, const void *x, void *y)
+{
+    TRY(dn_check_operands(plan, device, weights, batch, x, y));
+    if (batch == 0)
+        return DANAUS_OK;
+    int has_bias = weights->has_bias && !plan->desc.adjoint;
+    ks_operands o = {
+        .batch = batch,
+        .x = x,
+        .y = y,
+        .packed = weights->run,
+        .bias = has_bias ? weights->memory + plan->bias_at : NULL,
+        .rounded_bias = has_bias && plan->rounded_bias_at
+                            ? weights->memory + plan->rounded_bias_at
+                            : NULL,
+        .activation = plan->desc.activation,
+    };
+    return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);
+}
+
+danaus_status dn_ks_run(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    ks_operands o)
+{
+    o.packed = weights->run;
+    return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);
+}
+
+int dn_ks_orders(const danaus_ks_plan *plan)
+{
+    return plan->run.step[0].p.orders | plan->run.step[plan->run.count - 1].p.orders;
+}
+
+int dn_ks_adds(const danaus_ks_plan *plan, const danaus_device *device)
+{
+    const backend *b = device->backend;
+    return b->adds && b->adds(&plan->run.step[plan->run.count - 1]);
+}
+
+danaus_status danaus_ks_scratch_bytes(
+    const danaus_ks_plan *plan, danaus_device *device, int64_t batch, size_t *forward,
+    size_t *gradient)
+{
+    if (!plan || !device)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and a device are needed");
+    TRY(dn_check_place(device, plan->device));
+    TRY(check_batch(plan, batch));
+    const backend *b = device->backend;
+    const step_list *run = &plan->run, *there = &plan->forward, *back = &plan->back;
+    if (forward)
+        *forward = batch ? b->ks_scratch(device, run->step, run->count, batch) : 0;
+    if (gradient)
+        *gradient = batch && plan->desc.gradients
+                        ? b->gradient_scratch(
+                              device, there->step, back->step,
+                              plan->weights.count ? plan->weights.step : NULL,
+                              plan->count, batch)
+                        : 0;
+    return DANAUS_OK;
+}
