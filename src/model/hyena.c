@@ -284,12 +284,18 @@ typedef struct activations {
     hyena_rows rows;
 } activations;
 
+/* Rows that go through layers together, so that the last ones are no few. */
+static int64_t rows_of(int64_t tokens)
+{
+    return CEIL_DIV(tokens, MAX(tokens / HYENA_ROWS, 1));
+}
+
 static uintptr_t lay(const hyena *m, int64_t tokens, uintptr_t at, activations *a)
 {
     int64_t planes = dn_hyena_planes(m) * tokens + dn_hyena_mix_room(m, tokens);
     a->r = dn_cut(&at, tokens * m->width * (int64_t)sizeof *a->r);
     a->planes = dn_cut(&at, planes * dn_size_of(m->dtype));
-    dn_hyena_rows_lay(m, MIN(tokens, HYENA_ROWS), &at, &a->rows);
+    dn_hyena_rows_lay(m, rows_of(tokens), &at, &a->rows);
     return at;
 }
 
@@ -303,8 +309,8 @@ static int64_t hyena_bytes(const danaus_model *model, int64_t tokens, int64_t lo
 /* Rows from `first` on go through the end of a block and the beginning of the next one; before
    the first block come words, behind the last one the last norm. */
 static danaus_status run_rows(
-    const hyena *m, danaus_device *device, int64_t number, const chunk *c,
-    const hyena_place *at, const activations *a, const void *mixed)
+    const hyena *m, danaus_device *device, int64_t number, const hyena_place *at,
+    const activations *a, const void *mixed)
 {
     float *r = a->r + at->first * m->width;
     if (number > 0)
@@ -314,7 +320,7 @@ static danaus_status run_rows(
         TRY(device->backend->nn->lookup(
             device, &(nn_lookup){ .rows = at->rows,
                                   .width = m->width,
-                                  .ids = c->ids + at->first,
+                                  .ids = at->ids,
                                   .word = m->word,
                                   .y = r }));
     if (number == m->layers)
@@ -329,16 +335,19 @@ static danaus_status hyena_run(
     hyena *m = model->own;
     activations a;
     void *mixed = NULL;
+    const int64_t step = rows_of(c->tokens);
     lay(m, c->tokens, (uintptr_t)memory, &a);
     *h = a.r;
     TRY(dn_hyena_convs_prepare(m, device, dn_longest(&c->sequences)));
+    TRY(dn_hyena_words(m, device, &a.rows));
     for (int64_t i = 0; i <= m->layers; i++) {
         hyena_place at = { .sequences = c->sequences, .stride = c->tokens };
         if (i > 0)
             TRY(dn_hyena_mix(m, device, i - 1, &c->sequences, a.planes, &mixed));
         for (; at.first < c->tokens; at.first += at.rows) {
-            at.rows = MIN(HYENA_ROWS, c->tokens - at.first);
-            TRY(run_rows(m, device, i, c, &at, &a, mixed));
+            at.rows = MIN(step, c->tokens - at.first);
+            at.ids = c->ids + at.first;
+            TRY(run_rows(m, device, i, &at, &a, mixed));
         }
         TRY(dn_chunk_report(c, (double)i / (double)(m->layers + 1)));
     }

@@ -29,8 +29,8 @@
 #include "model/few_taps.h"
 #include "model/hyena_filter.h"
 
-/* Rows that go through linear layers together: what is between two stays in the second
-   cache. */
+/* Rows that go through linear layers together, or up to twice as many where the last ones would
+   be few: what is between two layers stays in the second cache. */
 #define HYENA_ROWS 512
 
 enum { INTO, OUT, UP, DOWN };
@@ -84,15 +84,22 @@ typedef struct hyena_rows {
     void *p;        /* [taps - 1 + rows][planes] */
     void *inner;    /* [rows][inner] */
     void *past;     /* [layers][taps - 1][planes]: of the rows before */
+    void *words;    /* [rows of the table][planes], or NULL: dn_hyena_words() */
 } hyena_rows;
 
 /* Cuts room for `rows` rows off (dn_cut()). */
 void dn_hyena_rows_lay(const hyena *m, int64_t rows, uintptr_t *at, hyena_rows *r);
 
+/* W_i norm(word) of the first block, which finds its rows there: where words are fewer than half
+   of the rows that there is room for. */
+danaus_status dn_hyena_words(
+    const hyena *m, danaus_device *device, const hyena_rows *rows);
+
 /* Rows `first` on of sequences; planes have `stride` numbers for each channel. */
 typedef struct hyena_place {
     nn_sequences sequences;
     int64_t first, rows, stride;
+    const int32_t *ids; /* of these rows */
 } hyena_place;
 
 /* r[rows][width] gets what is left of the block before, unless the block is the first one; and

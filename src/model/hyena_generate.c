@@ -92,6 +92,7 @@ danaus_status dn_hyena_text_open(
     TRY(dn_need_memory(device, (int64_t)lay(t, 0), "a text"));
     TRY(danaus_alloc(device, lay(t, 0), &t->memory));
     lay(t, (uintptr_t)t->memory);
+    TRY(dn_hyena_words(m, device, &t->rows));
     return make_all_streams(t);
 }
 
@@ -157,7 +158,9 @@ static danaus_status step(hyena_text *t, const int32_t *ids, int64_t n)
 {
     const hyena *m = t->m;
     const int64_t offsets[] = { -t->time, n };
-    const hyena_place at = { .sequences = { 1, offsets }, .rows = n, .stride = n };
+    const hyena_place at = {
+        .sequences = { 1, offsets }, .rows = n, .stride = n, .ids = t->ids
+    };
     void *mixed;
     TRY(danaus_upload(t->device, t->ids, ids, (size_t)n * sizeof *ids));
     TRY(t->device->backend->nn->lookup(

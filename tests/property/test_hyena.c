@@ -257,6 +257,49 @@ static void outlines_say_what_models_do(void **state)
     }
 }
 
+typedef struct counter {
+    watcher watcher;
+    int64_t rows;
+} counter;
+
+static danaus_status count_rows(
+    watcher *of, const struct linear *layer, int64_t rows, const void *x)
+{
+    (void)layer, (void)x;
+    ((counter *)of)->rows += rows;
+    return DANAUS_OK;
+}
+
+/* Compression needs what layers read, of every token: also where the first block would find
+   its products by words. */
+static void layers_read_every_token_that_is_watched(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        rng r = { 800 + (uint64_t)round };
+        small_hyena m = hyena_random(&r, 200);
+        danaus_model *model = hyena_load(&m, device);
+        hyena *own = model->own;
+        texts t = texts_random(&r, 1, 1, m.vocabulary);
+        texts_fill(&r, &t, &(int64_t){ 200 }, m.vocabulary);
+        float *found = score_all(model, &t);
+        counter seen = { .watcher = { count_rows } };
+        own->blocks[0].linear[INTO].watcher = &seen.watcher;
+        float *watched = score_all(model, &t);
+        own->blocks[0].linear[INTO].watcher = NULL;
+        assert_int_equal(seen.rows, 200);
+        plain p = plain_of(&m, t.ids, 200, 1);
+        for (int64_t n = 0; n < 200; n++)
+            expect_close("score", n, watched[n], found[n], 2 * p.scores_move);
+        free(p.h);
+        free(found);
+        free(watched);
+        texts_free(&t);
+        danaus_model_destroy(model);
+        hyena_free(&m);
+    }
+}
+
 static void threads_do_not_change_likelihoods(void **state)
 {
     (void)state;
@@ -598,6 +641,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(long_sequences_have_plans_of_their_own),
         cmocka_unit_test(what_is_later_changes_nothing_earlier),
         cmocka_unit_test(outlines_say_what_models_do),
+        cmocka_unit_test(layers_read_every_token_that_is_watched),
         cmocka_unit_test(threads_do_not_change_likelihoods),
         cmocka_unit_test(steps_give_the_logits_of_the_whole),
         cmocka_unit_test(rows_may_have_sixteen_bits),
