@@ -2,14 +2,9 @@
    compiled once. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <barrier>
 #include <cmath>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <memory>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include <ucontext.h>

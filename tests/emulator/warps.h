@@ -1,13 +1,14 @@
 /* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_split.cu,
    ks_pair.cu, conv_mma.cu, ks_dw_mma.cu, ks_dw_wgmma.cu, ks_dw_matrix.cu and ks_wgmma_lanes.cu (in f32,
    of one block, its operands not aligned) use, in C++ for a processor: a block is as many
-   threads as it has on a GPU, and the lanes of a warp wait for each other wherever an
-   instruction exchanges registers. Copies are made at once, so that what is missing of
-   waiting for them does not show. */
+   threads as it has on a GPU, which take turns on one of the processor (turns.h), and the
+   lanes of a warp wait for each other wherever an instruction exchanges registers. Copies are
+   made at once, so that what is missing of waiting for them does not show. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "map.h"
 #include "standard.h"
+#include "turns.h"
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -30,10 +31,6 @@ struct uint4 {
 struct uint2 {
     u32 x, y;
 };
-struct index {
-    u32 x;
-};
-static thread_local struct index threadIdx;
 static struct index blockIdx, gridDim;
 
 struct float2 {
@@ -50,28 +47,28 @@ INLINE uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return { x, y, z, w }; }
 /* ---- threads that wait ---- */
 
 struct warp {
-    std::barrier<> wait{ 32 };
+    meeting wait{ 32 };
     u32 a[32][4], b[32][2]; /* registers that its lanes show each other */
 };
 
 struct four_warps {
-    std::barrier<> wait{ 128 };
+    meeting wait{ 128 };
 };
 
 static warp warps[32];
 static four_warps fours[4];
-static std::unique_ptr<std::barrier<>> block, group[16];
-static std::mutex groups;
+static meeting block, group[16];
 
-static inline void __syncthreads() { block->arrive_and_wait(); }
+static inline void __syncthreads() { block.arrive_and_wait(); }
 INLINE void sync_warp() { warps[threadIdx.x / 32].wait.arrive_and_wait(); }
 
-INLINE std::barrier<> &barrier_of(int number, int count)
+INLINE meeting &barrier_of(int number, int count)
 {
-    std::lock_guard<std::mutex> hold(groups);
-    if (!group[number])
-        group[number] = std::make_unique<std::barrier<>>(count);
-    return *group[number];
+    meeting &m = group[number];
+    if (m.arrived && m.expected != (u32)count)
+        abort();
+    m.expected = (u32)count;
+    return m;
 }
 
 INLINE void barrier(int number, int count)
@@ -100,7 +97,7 @@ INLINE u32 __vmaxu2(u32 a, u32 b)
 
 INLINE void barrier_arrive(int number, int count)
 {
-    (void)barrier_of(number, count).arrive();
+    barrier_of(number, count).arrive();
 }
 
 INLINE int min(i64 a, i64 b) { return (int)(a < b ? a : b); }
@@ -246,11 +243,7 @@ INLINE void store128(void *to, uint4 v)
     memcpy(to, &v, 16);
 }
 
-INLINE void keep_largest(u32 *to, u32 v)
-{
-    std::lock_guard<std::mutex> hold(groups);
-    *to = *to > v ? *to : v;
-}
+INLINE void keep_largest(u32 *to, u32 v) { *to = *to > v ? *to : v; }
 
 INLINE void store_shared64(u32 to, u32 v0, u32 v1)
 {
@@ -282,13 +275,10 @@ struct flag_state {
 };
 
 static std::map<u32, flag_state> flags; /* of a block, by their addresses */
-static std::mutex flags_lock;
-static std::condition_variable flags_changed;
 
 INLINE void flag_init(u32 flag, u32 arrivals)
 {
     shared(flag, 8);
-    std::lock_guard<std::mutex> hold(flags_lock);
     flags[flag] = { arrivals, arrivals, 0, 0 };
 }
 
@@ -296,15 +286,14 @@ INLINE void flag_publish() {}
 
 INLINE void flag_change(u32 flag, u32 arrivals, i64 bytes)
 {
-    std::lock_guard<std::mutex> hold(flags_lock);
     flag_state &f = flags.at(flag);
+    turns.waits = 0;
     f.missing -= arrivals;
     f.bytes += bytes;
     if (f.missing || f.bytes)
         return;
     f.missing = f.arrivals;
     f.phase ^= 1;
-    flags_changed.notify_all();
 }
 
 INLINE void flag_expect(u32 flag, u32 bytes) { flag_change(flag, 1, bytes); }
@@ -312,8 +301,8 @@ INLINE void flag_arrive(u32 flag) { flag_change(flag, 1, 0); }
 
 INLINE void flag_wait(u32 flag, u32 phase)
 {
-    std::unique_lock<std::mutex> hold(flags_lock);
-    flags_changed.wait(hold, [=] { return flags.at(flag).phase != phase; });
+    while (flags.at(flag).phase == phase)
+        give_turn();
 }
 
 INLINE void flag_arrive_copies(u32 flag) { flag_arrive(flag); }
@@ -578,25 +567,20 @@ INLINE void store_matrices(u32 to, u32 v0, u32 v1, u32 v2, u32 v3)
 /* ---- launching ---- */
 
 /* Makes all blocks of a kernel, one after the other, each with other bytes in its shared
-   memory. */
+   memory; threads take turns from the first to the last, or from the last to the first. */
 template <class kernel_type>
 static void run_blocks(u32 blocks, u32 threads, u32 bytes, kernel_type kernel)
 {
+    static kernel_type *made;
+    made = &kernel;
     gridDim.x = blocks;
     shared_bytes = bytes;
-    block = std::make_unique<std::barrier<>>(threads);
     for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
-        std::vector<std::thread> all;
         memset(memory, 0x7f, sizeof memory);
-        for (u32 t = 0; t < threads; t++)
-            all.emplace_back([=] {
-                threadIdx.x = t;
-                kernel();
-            });
-        for (std::thread &one : all)
-            one.join();
         flags.clear();
-        for (auto &one : group)
-            one.reset();
+        for (meeting &one : group)
+            one = {};
+        block = { threads };
+        take_turns(threads, blockIdx.x % 2, [] { (*made)(); });
     }
 }

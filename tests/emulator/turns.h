@@ -1,0 +1,83 @@
+/* Threads of a block that take turns on one thread of the processor: each has a stack of its
+   own and runs until it waits. Where a text lacks a barrier this shows: a thread reads what those
+   behind it have not written yet. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "standard.h"
+
+struct index {
+    unsigned x;
+};
+static struct index threadIdx; /* of the thread whose turn it is */
+
+static struct {
+    ucontext_t thread[1024], start;
+    unsigned count, left, backwards;
+    unsigned waits;      /* in a row that nothing came of */
+    unsigned done[1024]; /* nonzero: that thread has ended */
+    void (*run)();
+} turns;
+
+static char stacks[1024][96 << 10];
+
+/* Whoever waits lets the next one go on; where all wait none ever will. */
+static void give_turn()
+{
+    unsigned from = threadIdx.x, step = turns.backwards ? turns.count - 1 : 1;
+    if (turns.waits++ > turns.count)
+        abort();
+    do
+        threadIdx.x = (threadIdx.x + step) % turns.count;
+    while (turns.done[threadIdx.x]);
+    swapcontext(&turns.thread[from], &turns.thread[threadIdx.x]);
+}
+
+static void run_thread()
+{
+    turns.run();
+    turns.done[threadIdx.x] = 1;
+    turns.waits = 0;
+    if (--turns.left)
+        give_turn();
+    setcontext(&turns.start);
+}
+
+/* Runs so many threads, at least 1, until all have ended. */
+static void take_turns(unsigned count, unsigned backwards, void (*run)())
+{
+    for (unsigned n = 0; n < count; n++) {
+        ucontext_t *c = &turns.thread[n];
+        getcontext(c);
+        c->uc_stack.ss_sp = stacks[n];
+        c->uc_stack.ss_size = sizeof stacks[n];
+        makecontext(c, run_thread, 0);
+        turns.done[n] = 0;
+    }
+    turns.count = turns.left = count;
+    turns.backwards = backwards;
+    turns.waits = threadIdx.x = 0;
+    turns.run = run;
+    swapcontext(&turns.start, &turns.thread[0]);
+}
+
+/* A barrier of so many threads. */
+struct meeting {
+    unsigned expected, arrived, phase;
+
+    void arrive()
+    {
+        turns.waits = 0;
+        if (++arrived == expected) {
+            arrived = 0;
+            phase++;
+        }
+    }
+
+    void arrive_and_wait()
+    {
+        unsigned before = phase;
+        arrive();
+        while (phase == before)
+            give_turn();
+    }
+};
