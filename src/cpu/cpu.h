@@ -75,7 +75,7 @@ typedef struct cpu_part {
     cpu_view x, y;
     cpu_shape shape;
     range i, j, tile, s;
-    int add;                     /* to what y holds: panels alone */
+    int add;                     /* to what y holds, where dn_cpu_ks_adds() */
     int stream;                  /* write y past the caches */
     int cold_x, cold_y;          /* not in the second cache yet */
     void *scratch;               /* x_bytes + y_bytes */

@@ -67,12 +67,39 @@ static inline void move_along_columns(
             move(to + i * size, from + i * across, size);
 }
 
+/* Whether a line along rows lies as it comes. */
+static int is_run(const pick_line *l)
+{
+    const pick_job *j = l->r->j;
+    return l->r->along_rows && !j->start && !j->place && j->from.next == 1;
+}
+
+/* Numbers from n places. */
+static inline void gather(
+    const int64_t *place, int64_t n, const char *from, int64_t next, char *to,
+    int64_t size)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (place[i] < 0)
+            memset(to + i * size, 0, (size_t)size);
+        else
+            move(to + i * size, from + place[i] * next, size);
+}
+
 static inline void move_along_rows(
     const pick_line *l, int64_t k, char *to, int64_t size)
 {
     const pick_job *j = l->r->j;
     int64_t next = j->from.next * size;
     const char *from = number_at(&j->from, 0, l->line, size);
+    if (is_run(l)) {
+        memcpy(to, from + l->at * size, (size_t)(l->n * size));
+        return;
+    }
+    if (!j->start && j->place) {
+        gather(j->place + l->at, l->n, from, next, to, size);
+        return;
+    }
     for (int64_t i = 0; i < l->n; i++) {
         int64_t place = place_of(j, l->at + i, k);
         if (place < 0)
@@ -152,6 +179,8 @@ static void add_pass(const pick_line *l, int64_t k, void *sums)
         return;
     if (place >= 0 && j->from.across == 1)
         numbers = number_at(&j->from, place, l->at, l->r->size);
+    else if (is_run(l))
+        numbers = number_at(&j->from, l->at, l->line, l->r->size);
     else
         move_line(l, k, more);
     if (type != j->dtype)

@@ -155,8 +155,8 @@ static void open_step(
         g->all.stream = dn_can_stream(
             &c->y, dn_pattern_rows(c->steps[number].p.pattern), c->o->batch,
             c->dev->l2);
-    if (last && c->o->add) {
-        g->all.add = 1;
+    if (last && (c->o->add || c->o->kept)) {
+        g->all.add = c->o->add;
         g->all.stream = 0;
     }
 }
@@ -339,7 +339,16 @@ static danaus_status run_slabs(chain_run *c)
     return DANAUS_OK;
 }
 
-int dn_cpu_ks_adds(const ks_step *last) { return !dn_code_of(last)->lane_vectors; }
+/* Panels do; of vectors along lines those that begin where they will end. */
+int dn_cpu_ks_adds(const ks_step *last)
+{
+    const problem *p = &last->p;
+    const cpu_code *code = dn_code_of(last);
+    return !code->lane_vectors ||
+           (p->layout == DANAUS_BATCH_FIRST && p->dtype == dn_sum_type(p->dtype) &&
+            !dn_is_complex(p->dtype) && p->pattern.d % code->vector == 0 &&
+            !p->activation);
+}
 
 danaus_status dn_cpu_ks_run(
     danaus_device *dev, const ks_step *steps, int count, const ks_operands *o)

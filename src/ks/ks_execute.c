@@ -76,10 +76,14 @@ int dn_ks_orders(const danaus_ks_plan *plan)
     return plan->run.step[0].p.orders | plan->run.step[plan->run.count - 1].p.orders;
 }
 
-int dn_ks_adds(const danaus_ks_plan *plan, const danaus_device *device)
+int dn_ks_adds(
+    const danaus_ks_plan *plan, const danaus_device *device,
+    danaus_activation activation)
 {
     const backend *b = device->backend;
-    return b->adds && b->adds(&plan->run.step[plan->run.count - 1]);
+    ks_step last = plan->run.step[plan->run.count - 1];
+    last.p.activation = (int)activation;
+    return b->adds && b->adds(&last);
 }
 
 danaus_status danaus_ks_scratch_bytes(

@@ -59,8 +59,10 @@ danaus_status dn_ks_run(
     const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
     ks_operands o);
 
-/* Whether it can add to what y holds. */
-int dn_ks_adds(const danaus_ks_plan *plan, const danaus_device *device);
+/* Whether it can add to what y holds, and apply an activation then. */
+int dn_ks_adds(
+    const danaus_ks_plan *plan, const danaus_device *device,
+    danaus_activation activation);
 
 /* Decides where what is packed for a plan lies. */
 danaus_status dn_lay_out_weights(danaus_ks_plan *plan, const danaus_device *device);

@@ -132,7 +132,7 @@ static danaus_status run_chain(
     const run *r, const operator_stage *stage, number_view x, number_view *y)
 {
     *y = inside(r, other(r, &x), stage->gives + stage->passing);
-    TRY(multiply(r, stage, x, *y, (ks_operands){ 0 }));
+    TRY(multiply(r, stage, x, *y, (ks_operands){ .kept = 1 }));
     return pass_by(
         r, stage->passing, order_read(stage), x, stage->takes, *y, stage->gives);
 }
@@ -151,11 +151,13 @@ static term_end end_of(const run *r, int number, const number_view *y)
     const operator_term *term = &plan->term[number];
     const operator_stage *last = &plan->stage[term->to - 1];
     int on_host = r->device->backend->on_host;
+    danaus_activation ending =
+        number + 1 == plan->terms ? plan->desc.activation : DANAUS_ACTIVATION_NONE;
     term_end e = { .add = number > 0, .last = number + 1 == plan->terms };
     e.order = last->orders & DN_WRITES ? term->back.place : NULL;
     e.by_chain =
         e.order || (term->after.natural && !last->passing && fits(r, y, plan->gives) &&
-                    (!e.add || dn_ks_adds(last->plan, r->device)));
+                    (!e.add || dn_ks_adds(last->plan, r->device, ending)));
     e.whole = e.by_chain && on_host;
     return e;
 }
@@ -182,7 +184,9 @@ static danaus_status run_term(const run *r, int number, number_view x, number_vi
     const danaus_operator_plan *plan = r->plan;
     const operator_term *term = &plan->term[number];
     term_end e = end_of(r, number, &y);
-    ks_operands o = { .add = e.add, .y_order = e.order, .y_rows = plan->gives };
+    ks_operands o = {
+        .add = e.add, .kept = !e.last, .y_order = e.order, .y_rows = plan->gives
+    };
     if (e.whole && e.last) {
         o.bias = plan->bias;
         o.activation = plan->desc.activation;
