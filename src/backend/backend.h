@@ -127,7 +127,7 @@ typedef struct ks_operands {
     /* On a host, from one row of x, of y, to the next where they are batch-last; 0: batch. */
     int64_t x_ld, y_ld;
     int add; /* to what y holds, by steps that do (`adds`); bias and activation come after */
-    int kept; /* a hint: y is used right after */
+    int kept;                  /* a hint: y is used right after */
     const void *const *packed; /* one a step */
     /* Rows of the last step, in the type of sums, aligned as memory of the device is; or
        NULL. */

@@ -272,6 +272,47 @@ static void products_are_those_of_the_matrix(void **state)
     }
 }
 
+static danaus_operator *one_factor(rng *r, danaus_dtype dtype, danaus_pattern p)
+{
+    danaus_chain *chain = NULL;
+    danaus_operator *made = NULL;
+    assert_ok(danaus_chain_create(&p, 1, dtype, &chain));
+    for (int64_t n = 0; n < p.a * p.b * p.c * p.d; n++)
+        element_put(dtype, danaus_chain_weights(chain, 0), n, element_random(r, dtype));
+    assert_ok(danaus_operator_create(&chain, 1, NULL, NULL, p.a * p.c * p.d, &made));
+    return made;
+}
+
+/* Terms whose last steps are along lines, in vectors of lanes, some of which add to what is
+   there. */
+static void terms_of_whole_vectors_are_added(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < (uint64_t)rounds_of(24); seed++) {
+        scene c = {
+            .r = { seed }, .dtype = types[seed % 2], .takes = 192, .gives = 192
+        };
+        danaus_operator *terms[] = {
+            one_factor(&c.r, c.dtype, (danaus_pattern){ 2, 3, 3, 32 }),
+            one_factor(&c.r, c.dtype, (danaus_pattern){ 1, 12, 12, 16 }),
+        };
+        c.desc.activation = seed % 4 / 2 ? DANAUS_RELU : DANAUS_ACTIVATION_NONE;
+        c.batch = rng_int(&c.r, 1, 12);
+        assert_ok(danaus_operator_add(terms, 2, &c.made));
+        c.a = operator_matrix(c.made);
+        c.size = modulus_matrix(c.made);
+        assert_ok(danaus_operator_plan_create(device, c.made, &c.desc, &c.plan));
+        operand x = operand_of(&c.r, c.dtype, c.desc.layout, 192, c.batch),
+                y = operand_of(NULL, c.dtype, c.desc.layout, 192, c.batch);
+        assert_ok(danaus_operator_execute(c.plan, device, c.batch, x.there, y.there));
+        take(&y);
+        check_product(&c, &x, &y);
+        drop(&x);
+        array_free(&y.host);
+        close_scene(&c);
+    }
+}
+
 /* ---- gradients ---- */
 
 /* sum over columns of conj(dy) (a x), and of moduli. */
@@ -557,6 +598,7 @@ int main(int argc, char **argv)
     expect_device(device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_those_of_the_matrix),
+        cmocka_unit_test(terms_of_whole_vectors_are_added),
         cmocka_unit_test(gradients_are_those_of_the_matrix),
         cmocka_unit_test(weights_are_packed_again),
         cmocka_unit_test(threads_change_no_bit),
