@@ -20,8 +20,9 @@
 /* ---- 2: budgets ---- */
 
 /* By the dense layer's own inputs and outputs. */
-static danaus_status list_choices(work *w, int number, choices *c)
+static danaus_status list_choices(void *user, int number, choices *c)
 {
+    const work *w = user;
     const linear *layer = &w->model->linear[number];
     const target *t = &w->target[number];
     int i = number % BLOCK_LINEARS;
@@ -29,6 +30,8 @@ static danaus_status list_choices(work *w, int number, choices *c)
         &w->sums[number / BLOCK_LINEARS * STAGES + (int)dn_stage_of(i)];
     moments m;
     fit_problem p;
+    if (!w->chosen[number])
+        return DANAUS_OK;
     TRY(dn_moments_make(layer->rows, layer->cols, &m));
     m.count = w->texts.tokens;
     memcpy(m.x, s->x, (size_t)m.cols * sizeof *m.x);
@@ -40,31 +43,6 @@ static danaus_status list_choices(work *w, int number, choices *c)
     TRY(status);
     status = dn_choices_make(&p, c);
     dn_problem_free(&p);
-    return status;
-}
-
-static danaus_status share_out(work *w, choices *c)
-{
-    int64_t total = 0;
-    for (int i = 0; i < w->layers; i++)
-        if (w->chosen[i]) {
-            TRY(list_choices(w, i, &c[i]));
-            total += w->model->linear[i].rows * w->model->linear[i].cols;
-        }
-    TRY(dn_share_out((int64_t)(w->how->share * (double)total), w->layers, c));
-    for (int i = 0; i < w->layers; i++)
-        if (c[i].count)
-            w->target[i].rank = dn_chosen_rank(&c[i]);
-    return DANAUS_OK;
-}
-
-static danaus_status find_budgets(work *w)
-{
-    choices *c = dn_calloc((size_t)w->layers, sizeof *c);
-    danaus_status status = c ? share_out(w, c) : dn_fail_memory(sizeof *c, "choices");
-    for (int i = 0; c && i < w->layers; i++)
-        dn_choices_free(&c[i]);
-    dn_free(c);
     return status;
 }
 
@@ -164,7 +142,7 @@ static danaus_status fit_layer(work *w, int64_t number, int layer, const moments
     fit_problem p;
     fit f;
     TRY(dn_problem_make(m, t->wide, t->side, dn_ridge_of(w->how), &p));
-    danaus_status status = dn_problem_fit(&p, t->rank, &f);
+    danaus_status status = dn_problem_fit(&p, w->ranks[number], &f);
     dn_problem_free(&p);
     TRY(status);
     status = dn_linear_fitted(
@@ -276,7 +254,7 @@ danaus_status dn_bert_compress(
         status = dn_work_sense(&w);
     dn_lapack_alone();
     if (status == DANAUS_OK)
-        status = find_budgets(&w);
+        status = dn_find_budgets(model, how->share, list_choices, &w, &w.ranks);
     if (status == DANAUS_OK)
         status = fit_all(&w);
     dn_lapack_as_before();

@@ -135,6 +135,7 @@ void dn_work_close(work *w)
     dn_free(w->inputs);
     dn_free(w->target);
     dn_free(w->chosen);
+    dn_free(w->ranks);
     dn_free(w->sums);
     dn_texts_free(&w->texts);
 }

@@ -14,7 +14,6 @@ typedef struct target {
     linear dense, adjoint; /* without its activation */
     double *wide;          /* its weights [M][N] */
     double *side;          /* sums of g g^T, then S */
-    int64_t rank;          /* 0: dense */
     linear made;
 } target;
 
@@ -32,6 +31,7 @@ typedef struct work {
     int layers;
     target *target;
     int *chosen;      /* [layers] */
+    int64_t *ranks;   /* [layers], to be fitted; 0: all weights */
     stage_sums *sums; /* STAGES for each block */
     outer square[2];  /* of rows of `width` and of `inner` numbers with themselves */
     outer cross[2];   /* width x inner, inner x width */

@@ -62,6 +62,38 @@ danaus_status dn_match_layers(
         expression ? expression : "");
 }
 
+/* ---- budgets of all layers ---- */
+
+static danaus_status share_out(
+    const danaus_model *model, double share, choices_maker *list, void *user,
+    choices *c)
+{
+    int64_t total = 0;
+    for (int i = 0; i < model->linears; i++) {
+        TRY(list(user, i, &c[i]));
+        total += c[i].count ? model->linear[i].rows * model->linear[i].cols : 0;
+    }
+    return dn_share_out((int64_t)(share * (double)total), model->linears, c);
+}
+
+danaus_status dn_find_budgets(
+    const danaus_model *model, double share, choices_maker *list, void *user,
+    int64_t **ranks)
+{
+    size_t layers = (size_t)model->linears;
+    choices *c = dn_calloc(layers, sizeof *c);
+    *ranks = dn_calloc(layers, sizeof **ranks);
+    danaus_status status = c && *ranks ? share_out(model, share, list, user, c)
+                                       : dn_fail_memory(layers * sizeof *c, "choices");
+    for (size_t i = 0; c && i < layers; i++) {
+        if (status == DANAUS_OK && c[i].count)
+            (*ranks)[i] = dn_chosen_rank(&c[i]);
+        dn_choices_free(&c[i]);
+    }
+    dn_free(c);
+    return status;
+}
+
 /* ---- moments ---- */
 
 /* Sums over the rows x that layers read now, and over the dense model's x' with them. */
@@ -119,7 +151,7 @@ static danaus_status make_layer(
     return status;
 }
 
-/* ---- budgets ---- */
+/* ---- what a layer is worth ---- */
 
 /* The rank to try a layer with: that of its share of the weights, or a smaller one, without
    which nothing is lost. */
@@ -162,44 +194,21 @@ static danaus_status weigh(work *w, piece *p, const fit_problem *task, choices *
     return DANAUS_OK;
 }
 
-static danaus_status list_choices(work *w, piece *p, choices *c)
+static danaus_status list_choices(void *user, int number, choices *c)
 {
+    work *w = user;
+    piece *p = &w->pieces[number];
     fit_problem task;
+    if (!p->layer)
+        return DANAUS_OK;
     TRY(make_problem(w, p, &(inputs){ p->x, p->xx, p->xx }, &task));
     danaus_status status = dn_choices_make(&task, c);
     if (status == DANAUS_OK)
         status = weigh(w, p, &task, c);
     dn_problem_free(&task);
-    return status;
-}
-
-static danaus_status share_out(work *w, choices *c)
-{
-    int64_t total = 0;
-    for (int i = 0; i < w->count; i++) {
-        const linear *layer = w->pieces[i].layer;
-        if (!layer)
-            continue;
-        total += layer->rows * layer->cols;
-        TRY(list_choices(w, &w->pieces[i], &c[i]));
-        TRY(dn_compression_report(
-            w->how, WATCHED + (BUDGETED - WATCHED) * (i + 1) / w->count));
-    }
-    TRY(dn_share_out((int64_t)(w->how->share * (double)total), w->count, c));
-    for (int i = 0; i < w->count; i++)
-        if (c[i].count)
-            w->pieces[i].rank = dn_chosen_rank(&c[i]);
-    return DANAUS_OK;
-}
-
-static danaus_status find_budgets(work *w)
-{
-    choices *c = dn_calloc((size_t)w->count, sizeof *c);
-    danaus_status status = c ? share_out(w, c) : dn_fail_memory(sizeof *c, "choices");
-    for (int i = 0; c && i < w->count; i++)
-        dn_choices_free(&c[i]);
-    dn_free(c);
-    return status;
+    TRY(status);
+    return dn_compression_report(
+        w->how, WATCHED + (BUDGETED - WATCHED) * (number + 1) / w->count);
 }
 
 /* ---- fits ---- */
@@ -238,7 +247,7 @@ static danaus_status fit_pieces(work *w, int first, int count, const inputs *in)
         piece *p = &w->pieces[i];
         fit_problem task;
         TRY(make_problem(w, p, in, &task));
-        danaus_status status = make_layer(w, p, &task, p->rank);
+        danaus_status status = make_layer(w, p, &task, w->ranks[i]);
         dn_problem_free(&task);
         TRY(status);
         TRY(dn_compression_report(w->how, BUDGETED + (1 - BUDGETED) * i / w->count));
@@ -289,7 +298,7 @@ danaus_status dn_compress(
         status = dn_compression_report(how, WATCHED);
     dn_lapack_alone();
     if (status == DANAUS_OK)
-        status = find_budgets(&w);
+        status = dn_find_budgets(model, how->share, list_choices, &w, &w.ranks);
     if (status == DANAUS_OK)
         status = fit_all(&w);
     if (status == DANAUS_OK)

@@ -4,6 +4,7 @@
 #define DN_MODEL_COMPRESS_H
 
 #include "model/arch.h"
+#include "model/fit.h"
 #include "model/samples.h"
 
 /* As danaus_model_compress(), by what the layers are seen to read; without samples by their
@@ -16,6 +17,16 @@ danaus_status dn_compress(
    That none does is DANAUS_ERR_ARGUMENT. */
 danaus_status dn_match_layers(
     const danaus_model *model, const char *expression, int *matches);
+
+/* Makes the choices of layer `number`; where it leaves them as they are the layer takes no
+   part. */
+typedef danaus_status choices_maker(void *user, int number, choices *c);
+
+/* Shares out the model's share of the weights of all layers that take part (dn_share_out()).
+   *ranks[linears], to be freed, are what they are fitted with; 0: all weights. */
+danaus_status dn_find_budgets(
+    const danaus_model *model, double share, choices_maker *list, void *user,
+    int64_t **ranks);
 
 double dn_ridge_of(const danaus_model_compression *how);
 

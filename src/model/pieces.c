@@ -116,6 +116,7 @@ void dn_pieces_close(work *w)
         dn_outer_close(&w->outers[i]);
     dn_free(w->pieces);
     dn_free(w->outers);
+    dn_free(w->ranks);
     dn_free(w->dense.x);
     dn_free(w->here.x);
     dn_free(w->wanted);

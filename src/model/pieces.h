@@ -17,7 +17,6 @@ typedef struct piece {
     double *weight, *bias, *x, *xx; /* [M][N], [M], [N], [N][N], in one block */
     int64_t *seen;                  /* rows of each batch */
     int64_t rows;                   /* of all */
-    int64_t rank;                   /* to be fitted; 0: all weights */
 } piece;
 
 /* Rows of a batch that a layer reads; it stops the model when it has all of them. */
@@ -35,8 +34,9 @@ typedef struct work {
     const danaus_model_compression *how;
     piece *pieces; /* of each layer */
     int count;
-    int64_t batch; /* that runs */
-    outer *outers; /* for rows of some width each */
+    int64_t *ranks; /* to be fitted; 0: all weights */
+    int64_t batch;  /* that runs */
+    outer *outers;  /* for rows of some width each */
     int outers_made;
     recorder dense, here;
     float *wanted, *found; /* outputs of the first batch */
