@@ -87,8 +87,8 @@ DANAUS_API danaus_status danaus_chain_to_dense(const danaus_chain *chain, void *
 typedef struct danaus_ks_plan danaus_ks_plan;
 typedef struct danaus_ks_weights danaus_ks_weights;
 
-/* What is applied to every number of y after the bias, in the type of sums, before it
-   is stored. Phi is the distribution function of the normal distribution, so that
+/* What is applied to every number v of W x after scale and bias, in the type of sums,
+   before it is added to a residual or stored. Phi is the distribution function of the normal distribution, so that
    v Phi(v) = v (1 + erf(v / sqrt(2))) / 2; PyTorch's names are behind. GPUs may have
    rounded v to the type of y. */
 typedef enum danaus_activation {
@@ -113,7 +113,11 @@ typedef struct danaus_ks_desc {
     int64_t batch;     /* tune for this batch, 0: large; any batch may be run */
     danaus_activation activation; /* of execute; real types, without gradients */
     int bias; /* nonzero: expect weights with a bias; any may have one, or none */
-    uint32_t reserved[8];
+    /* y = scale W x + bias; 0: 1. Weights of one factor are packed times `scale`, rounded
+       once, so that no product takes longer. Plans without gradients. */
+    double scale;
+    int residual; /* nonzero: danaus_ks_execute_residual() will be called, and it alone */
+    uint32_t reserved[9];
 } danaus_ks_desc;
 
 /* desc may be NULL. A plan is immutable: share it between threads and between
@@ -168,8 +172,8 @@ DANAUS_API void danaus_ks_weights_destroy(danaus_ks_weights *weights);
    The caller orders what packs into a block with what reads it, and keeps it until that is
    done, and as long as graphs that were captured with it.
 
-   Plans without gradients that agree in device, patterns, type, layout, math, adjoint and
-   in what danaus_ks_plan_describe() says pack alike, whatever their batches: what one has
+   Plans without gradients that agree in device, patterns, type, layout, math, adjoint, scale
+   and in what danaus_ks_plan_describe() says pack alike, whatever their batches: what one has
    packed, objects of the other run with. */
 DANAUS_API danaus_status
 danaus_ks_weights_bytes(const danaus_ks_plan *plan, size_t *bytes);
@@ -186,13 +190,25 @@ DANAUS_API danaus_status danaus_ks_weights_create_unbound(
 DANAUS_API danaus_status
 danaus_ks_weights_bind(danaus_ks_weights *weights, void *memory, int has_bias);
 
-/* y = activation(W x + bias) for `batch` columns, batch >= 0. x and y are device memory,
+/* y = activation(scale W x + bias) for `batch` columns, batch >= 0. x and y are device memory,
    do not overlap and need no alignment beyond their element's. The first call
    for a batch size may grow the device's scratch; later ones allocate nothing.
    The result has the same bits for any number of threads. */
 DANAUS_API danaus_status danaus_ks_execute(
     const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
     int64_t batch, const void *x, void *y);
+
+/* The same of plans made with desc.residual:
+
+       y = residual + activation(scale W x + bias),
+
+   as layers of transformers end. The residual is device memory and lies like y, of its
+   type and layout. It is y itself, which is then added to, or does not overlap it
+   (DANAUS_ERR_ARGUMENT); it may be x where W is square. The sum is made in the type of sums;
+   GPUs may have rounded what is added to the type of y before. Its gradient is dy. */
+DANAUS_API danaus_status danaus_ks_execute_residual(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    int64_t batch, const void *x, const void *residual, void *y);
 
 /* Gradients of a loss that reached y as dy: members that are NULL are skipped.
    dw and dbias have the type that sums have, f32 for f32, f16 and bf16, else

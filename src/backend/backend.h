@@ -51,17 +51,19 @@ typedef struct problem {
     int fresh;              /* a hint: weights are packed before each run */
     int bias;               /* a hint: results have a bias */
     int orders;             /* dn_orders that it must do */
+    int residual;           /* results are added to others: rows that `add` do that */
 } problem;
 
 /* Weights wherever they lie: entry (i, r, k, j) is element
-   i s[0] + r s[1] + k s[2] + j s[3] of data, conjugated if asked. An adjoint
-   is a view with b and c exchanged. */
+   i s[0] + r s[1] + k s[2] + j s[3] of data, times `scale`, conjugated if asked. An
+   adjoint is a view with b and c exchanged. */
 typedef struct weights_view weights_view;
 struct weights_view {
     const void *data;
     danaus_dtype dtype;
     int64_t s[4];
     int conjugate;
+    double scale;
     const weights_view *inner; /* of the problem's inner factor, or NULL */
 };
 
@@ -76,6 +78,7 @@ typedef struct kernel_family {
     int orders; /* dn_orders that they can do */
     /* Asked through dn_fits of problems of its operation and of the row's type. */
     int (*fits)(const kernel *k, const problem *p);
+    int adds; /* to a residual, if the problem has one */
     double (*cost)(const danaus_device *dev, const kernel *k, const problem *p);
     /* Weights in the row's order; NULL: of operations without weights. */
     size_t (*packed_bytes)(const kernel *k, const problem *p);
@@ -94,7 +97,8 @@ struct kernel {
 static inline int dn_fits(const kernel *k, const problem *p)
 {
     return k->family->operation == p->operation && k->dtype == p->dtype &&
-           !(p->orders & ~k->family->orders) && k->family->fits(k, p);
+           !(p->orders & ~k->family->orders) && (k->family->adds || !p->residual) &&
+           k->family->fits(k, p);
 }
 
 /* Rough seconds of a problem that it fits. */
@@ -140,6 +144,8 @@ typedef struct ks_operands {
        the device, and how many rows x and y have. */
     const int64_t *x_order, *y_order;
     int64_t x_rows, y_rows;
+    /* Like y, or y itself: what that is added to; or NULL. */
+    const void *residual;
 } ks_operands;
 
 /* Gradients: steps and packed run forward, adjoint steps multiply by K^H, in the
@@ -178,6 +184,7 @@ typedef struct pack_job {
     danaus_dtype from_type, to_type;
     int64_t count;
     const void *w[2];
+    double scale; /* of numbers that come from w[0] */
     void *to;
 } pack_job;
 

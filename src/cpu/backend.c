@@ -254,7 +254,8 @@ static size_t cpu_ks_scratch(
                       .x = &some,
                       .y = &some,
                       .packed = packed,
-                      .activation = (danaus_activation)steps[count - 1].p.activation };
+                      .activation = (danaus_activation)steps[count - 1].p.activation,
+                      .residual = steps[count - 1].p.residual ? &some : NULL };
     cpu(dev)->asks = 1;
     cpu(dev)->asked = 0;
     dn_cpu_ks_run(dev, steps, count, &o);

@@ -30,7 +30,14 @@ typedef struct cpu_view {
     int64_t tile_step;     /* 0 unless in tiles, which are batch-last */
     const int64_t *place;  /* of each row in a tile; for writing */
     cpu_activate activate; /* of what is written through the view; or NULL */
+    const void *residual;  /* that is then added to it, laid out like data; or NULL */
 } cpu_view;
+
+/* Whether numbers change when they are written through a view. */
+static inline int dn_is_changed(const cpu_view *v)
+{
+    return v->activate || v->residual;
+}
 
 /* How a kernel cuts its part into chunks that pass through scratch memory. */
 typedef struct cpu_shape {
@@ -45,7 +52,7 @@ typedef struct cpu_shape {
     int weights_first; /* all columns with the same weights before others */
     int stage_x, stage_y;
     int copy_x; /* staged full tiles of x are copied by their first tile of rows */
-    size_t x_bytes, y_bytes; /* of scratch */
+    size_t x_bytes, y_bytes; /* of scratch; y's second half: a residual */
 } cpu_shape;
 
 #define ANY_IN_PLACE INT_MAX

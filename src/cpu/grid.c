@@ -37,10 +37,11 @@
 /* Bytes of a block's x or y of one column that a core fetches as fast as longer ones. */
 #define LONG_LINE 512
 
-/* As kernels read and write it; activations are applied in scratch. */
+/* As kernels read and write it; what follows products is done in scratch. */
 static int lies_as(danaus_layout layout, const cpu_view *v)
 {
-    return v->layout == layout && v->dtype == dn_sum_type(v->dtype) && !v->activate;
+    return v->layout == layout && v->dtype == dn_sum_type(v->dtype) &&
+           !dn_is_changed(v);
 }
 
 static int lies_as_panel(const cpu_view *v) { return lies_as(DANAUS_BATCH_LAST, v); }
@@ -76,7 +77,8 @@ static int64_t lane_columns(
    not keep from one chunk of columns to the next are met block after block, of large blocks
    group after group, each for all columns. */
 static cpu_shape lanes_shape(
-    const cpu_device *d, const ks_step *step, const cpu_view *x, int64_t n)
+    const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y,
+    int64_t n)
 {
     danaus_pattern p = step->p.pattern;
     const cpu_code *code = dn_code_of(step);
@@ -117,7 +119,8 @@ static cpu_shape lanes_shape(
         .rows = dn_lane_rows(d, p, code, &m, cell),
         .weights_first = weights_first,
         .x_bytes = line_bytes + dn_aligned(own * cell),
-        .y_bytes = dn_aligned(room * ROUND_UP(dn_odd(p.b) * p.d, COLUMNS_UNIT) * cell),
+        .y_bytes = dn_aligned(room * ROUND_UP(dn_odd(p.b) * p.d, COLUMNS_UNIT) * cell) *
+                   (y->residual ? 2 : 1),
     };
 }
 
@@ -218,7 +221,7 @@ static cpu_shape panel_shape(
     g.staged = whole ? g.columns : width;
     int64_t per_row = g.blocks * g.lanes * (whole ? widest : width) * cell;
     g.x_bytes = g.stage_x ? dn_aligned(p.c * per_row) : 0;
-    g.y_bytes = g.stage_y ? dn_aligned(rows * per_row) : 0;
+    g.y_bytes = g.stage_y ? dn_aligned(rows * per_row) * (y->residual ? 2 : 1) : 0;
     return g;
 }
 
@@ -226,7 +229,7 @@ cpu_shape dn_shape(
     const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y,
     int64_t n)
 {
-    return dn_code_of(step)->lane_vectors ? lanes_shape(d, step, x, n)
+    return dn_code_of(step)->lane_vectors ? lanes_shape(d, step, x, y, n)
                                           : panel_shape(d, step, x, y, n);
 }
 

@@ -207,7 +207,7 @@ static void gather(
     const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
     void *to)
 {
-    if (w->dtype == type && type == DANAUS_F32) {
+    if (w->dtype == type && type == DANAUS_F32 && w->scale == 1) {
         const float *data = (const float *)w->data + from;
         for (int64_t i = 0; i < count; i++)
             ((float *)to)[i] = data[i * step];
@@ -218,6 +218,8 @@ static void gather(
         dn_load(w->dtype, w->data, from + i * step, value);
         if (w->conjugate)
             value[1] = -value[1];
+        value[0] *= w->scale;
+        value[1] *= w->scale;
         dn_store(type, to, i, value);
     }
 }
@@ -300,6 +302,7 @@ static void lanes_pack(const kernel *k, const problem *p, weights_view w, void *
 
 const kernel_family dn_cpu_panel = {
     .fits = fits,
+    .adds = 1,
     .cost = panel_cost,
     .packed_bytes = panel_bytes,
     .pack = panel_pack,
@@ -307,6 +310,7 @@ const kernel_family dn_cpu_panel = {
 
 const kernel_family dn_cpu_lanes = {
     .fits = fits,
+    .adds = 1,
     .cost = lanes_cost,
     .packed_bytes = lanes_bytes,
     .pack = lanes_pack,

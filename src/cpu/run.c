@@ -87,7 +87,10 @@ static size_t panel_bytes(const ks_step *steps, int count, int64_t columns)
 static cpu_view columns_from(cpu_view v, int64_t s)
 {
     int64_t at = v.layout == DANAUS_BATCH_FIRST ? s * v.ld : s;
-    v.data = (char *)v.data + (size_t)at * danaus_dtype_size(v.dtype);
+    size_t bytes = (size_t)at * danaus_dtype_size(v.dtype);
+    v.data = (char *)v.data + bytes;
+    if (v.residual)
+        v.residual = (const char *)v.residual + bytes;
     return v;
 }
 
@@ -366,6 +369,7 @@ danaus_status dn_cpu_ks_run(
     };
     int wide = dn_sum_type(c.y.dtype) == DANAUS_F64;
     c.y.activate = d->activations[o->activation][wide];
+    c.y.residual = o->residual;
     if (count == 1)
         return run_step(&c);
     c.slab = slab_columns(&c);

@@ -223,19 +223,20 @@ static gemm gemm_of(
 static danaus_status multiply(const cuda_device *d, const functions *b, const gemm *g)
 {
     const blas_numbers *t = &g->numbers;
+    const void *beta = g->residual ? t->one : t->zero;
     if (g->count == 1)
         BLAS_TRY(
             b, Gemm(
                    d->shared->blas.handle, g->transpose_a, g->transpose_b, g->m, g->n,
                    g->depth, t->one, g->a, t->type, g->to_a.line, g->b, t->type,
-                   g->to_b.line, t->zero, g->c, t->type, g->to_c.line, t->compute,
+                   g->to_b.line, beta, g->c, t->type, g->to_c.line, t->compute,
                    ALGORITHM_DEFAULT));
     else
         BLAS_TRY(
             b, GemmBatched(
                    d->shared->blas.handle, g->transpose_a, g->transpose_b, g->m, g->n,
                    g->depth, t->one, g->a, t->type, g->to_a.line, g->to_a.step[0], g->b,
-                   t->type, g->to_b.line, g->to_b.step[0], t->zero, g->c, t->type,
+                   t->type, g->to_b.line, g->to_b.step[0], beta, g->c, t->type,
                    g->to_c.line, g->to_c.step[0], g->count, t->compute,
                    ALGORITHM_DEFAULT));
     return DANAUS_OK;
@@ -246,8 +247,21 @@ static int may_end(
     const problem *p, const gpu_products *q, int64_t batch, const cuda_ending *e)
 {
     return lt.LtMultiply && e && (e->rounded_bias || !e->bias) &&
-           (e->bias || e->activation) && q->count[1] == 1 &&
+           (e->bias || e->activation || e->residual) && q->count[1] == 1 &&
            dn_gpu_library_ends(p, batch, e->bias != NULL, e->activation);
+}
+
+/* To y, which other calls add to. */
+static danaus_status copy_residual(
+    cuda_device *d, const problem *p, const gpu_call *call)
+{
+    int64_t bytes = dn_pattern_rows(p->pattern) * call->batch * dn_size_of(p->dtype);
+    CUDA_TRY(
+        d->driver,
+        MemcpyAsync(
+            (cu_pointer)(uintptr_t)call->y, (cu_pointer)(uintptr_t)call->residual,
+            (size_t)bytes, d->stream));
+    return DANAUS_OK;
 }
 
 static danaus_status make_products(
@@ -260,8 +274,11 @@ static danaus_status make_products(
     dn_gpu_family(step->kernel)->products(step->kernel, p, call, &q);
     int64_t size = dn_size_of(p->dtype);
     gemm g = gemm_of(p, &q, call->batch, packed, call->x, (void *)(uintptr_t)call->y);
+    g.residual = call->residual;
     if (may_end(p, &q, call->batch, ending))
         TRY(dn_blas_multiply_and_end(d, &lt, &g, ending, ended));
+    if (!*ended && g.residual && g.residual != g.c)
+        TRY(copy_residual(d, p, call));
     for (int64_t i = 0; i < q.count[1] && !*ended; i++) {
         TRY(multiply(d, b, &g));
         g.a += g.to_a.step[1] * size;
@@ -278,10 +295,12 @@ static danaus_status choose_ending(cuda_device *d, const ks_step *step)
     const problem *p = &step->p;
     const void *somewhere = (const void *)(uintptr_t)DANAUS_SCRATCH_ALIGN;
     gpu_call call = { .batch = p->batch };
-    cuda_ending ending = { .activation = p->activation };
+    cuda_ending ending = { .activation = p->activation,
+                           .residual = p->residual ? somewhere : NULL };
     gpu_products q;
     dn_gpu_family(step->kernel)->products(step->kernel, p, &call, &q);
     gemm g = gemm_of(p, &q, p->batch, NULL, NULL, NULL);
+    g.residual = ending.residual;
     if (p->bias)
         ending.bias = ending.rounded_bias = somewhere;
     return may_end(p, &q, p->batch, &ending)

@@ -56,6 +56,7 @@ typedef struct gemm {
     int transpose_a, transpose_b;
     int64_t m, n, depth, count;
     const char *a, *b;
+    const char *residual; /* that is added to c, and lies like it; or c; NULL: none */
     char *c;
     gpu_lines to_a, to_b, to_c;
     blas_numbers numbers;

@@ -286,11 +286,12 @@ danaus_status dn_cuda_launch(
 
 int dn_cuda_needs_library(const ks_step *step);
 
-/* What follows a product: activation(y + bias). The bias is there in the type of sums and,
-   for products of a library, in that of y. */
+/* What follows a product: residual + activation(y + bias). The bias is there in the type of
+   sums and, for products of a library, in that of y. */
 typedef struct cuda_ending {
     const void *bias, *rounded_bias; /* NULL: none; the other may be NULL alone */
     int activation;
+    const void *residual; /* like y, or y itself; NULL: none */
 } cuda_ending;
 
 /* Orders of rows that a step does, and how many rows x and y then have. */

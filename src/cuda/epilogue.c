@@ -1,4 +1,4 @@
-/* Products by cublasLt that end with what follows them: activation(c + bias), before sums are
+/* Products by cublasLt that end with what follows them: activation(c + bias), or residual + c + bias, before sums are
    rounded, in the same launch.
 
    Which of its algorithms makes a product is asked once and kept in a table of the GPU. It
@@ -42,9 +42,9 @@ enum {
 
 /* What decides which algorithm is chosen. Without padding: it is hashed as bytes. */
 typedef struct question {
-    int32_t type, compute, transpose_a, transpose_b, epilogue, count;
+    int32_t type, compute, transpose_a, transpose_b, epilogue, count, adds, unused;
     int64_t m, n, depth, line[3], step[3]; /* of a, b, c */
-    uint32_t aligned[4];                   /* and once more of c */
+    uint32_t aligned[4];                   /* of what is added to, too */
 } question;
 
 struct blas_choice {
@@ -97,8 +97,9 @@ static question question_of(const gemm *g, const cuda_ending *e)
         .depth = g->depth,
         .line = { g->to_a.line, g->to_b.line, g->to_c.line },
         .step = { g->to_a.step[0], g->to_b.step[0], g->to_c.step[0] },
-        .aligned = { aligned_to(g->a), aligned_to(g->b), aligned_to(g->c),
-                     aligned_to(g->c) },
+        .adds = g->residual != NULL,
+        .aligned = { aligned_to(g->a), aligned_to(g->b),
+                     aligned_to(g->residual ? g->residual : g->c), aligned_to(g->c) },
     };
 }
 
@@ -232,12 +233,14 @@ danaus_status dn_blas_multiply_and_end(
         return dn_blas_status(error, "LtMatmulDesc");
     TRY(choose(d, lt, &q, &to, &choice));
     *made = choice->is_there;
+    const void *beta = g->residual ? g->numbers.one : g->numbers.zero;
+    const char *added = g->residual ? g->residual : g->c;
     if (choice->is_there)
         BLAS_TRY(
             lt, LtMultiply(
                     d->shared->blas.handle, to.operation, g->numbers.one, g->a,
-                    to.matrix[0], g->b, to.matrix[1], g->numbers.zero, g->c,
-                    to.matrix[2], g->c, to.matrix[2], &choice->algorithm, d->workspace,
+                    to.matrix[0], g->b, to.matrix[1], beta, added, to.matrix[2], g->c,
+                    to.matrix[2], &choice->algorithm, d->workspace,
                     dn_cuda_workspace_bytes(d), d->stream));
     return DANAUS_OK;
 }

@@ -69,7 +69,7 @@ static int part_type(danaus_dtype type)
 }
 
 /* The table of ks_pack.cu. */
-#define MOST_JOBS 25
+#define MOST_JOBS 23
 
 typedef union table {
     char bytes[GPU_TABLE_BYTES];
@@ -79,6 +79,7 @@ typedef union table {
             const void *from, *inner, *map;
             void *to;
             int64_t weights, count;
+            double scale;
             int first, type, group_log2, step, dropped, conjugated, wide, unused;
         } job[MOST_JOBS];
     } of;
@@ -96,6 +97,7 @@ static void add_job(table *t, danaus_dtype type, const pack_job *j, int first)
     t->of.job[n].to = j->to;
     t->of.job[n].count = j->map ? f->count : j->count;
     t->of.job[n].weights = j->map ? f->weights[0] : j->count;
+    t->of.job[n].scale = j->scale;
     t->of.job[n].first = first;
     t->of.job[n].type = part_type(j->from_type);
     t->of.job[n].group_log2 = f->group_log2;

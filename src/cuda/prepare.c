@@ -129,7 +129,7 @@ static danaus_status refuse(cuda_gpu *g, const kernel *k)
 static int is_expected(const wanted *w)
 {
     const gpu_family *f = dn_gpu_family(w->step.kernel);
-    gpu_call call = { w->step.p.batch, NULL, NULL };
+    gpu_call call = { .batch = w->step.p.batch };
     return !f->variant || f->variant(w->step.kernel, &w->step.p, &call) == w->variant;
 }
 

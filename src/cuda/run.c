@@ -94,12 +94,12 @@ size_t dn_cuda_work_bytes(const ks_step *step, int64_t batch)
     return s.x + s.y;
 }
 
-/* to[column][row] = from[row][column] by ks_turn.cu. */
+/* to[column][row] = from[row][column], plus the residual's, by ks_turn.cu. */
 static danaus_status turn(
     cuda_device *d, cu_function function, danaus_dtype dtype, int64_t rows,
-    int64_t columns, const void *from, void *to)
+    int64_t columns, const void *from, void *to, const void *residual)
 {
-    void *arguments[] = { &from, &to, &rows, &columns };
+    void *arguments[] = { &from, &to, &residual, &rows, &columns };
     gpu_launch launch = dn_gpu_turn_launch(rows, columns, danaus_dtype_size(dtype));
     return dn_cuda_launch(d, function, &launch, arguments);
 }
@@ -109,7 +109,7 @@ typedef struct turned_run {
     const kernel *kernel;
     ks_step first, inner;
     const char *packed;
-    const cuda_ending *ending;
+    cuda_ending ending; /* without the residual where y is turned */
     cu_function turn;
     void *x, *y; /* in scratch; y only if it is turned */
 } turned_run;
@@ -117,18 +117,21 @@ typedef struct turned_run {
 /* n columns. */
 static danaus_status turned_slab(
     cuda_device *d, const turned_run *r, const problem *p, int64_t n, const void *x,
-    void *y)
+    const void *residual, void *y)
 {
+    cuda_ending ending = r->ending;
     const gpu_code *code = r->kernel->code;
     int64_t rows = dn_pattern_rows(p->pattern), cols = dn_pattern_cols(p->pattern);
     if (code->first)
         TRY(dn_cuda_step(d, &r->first, r->packed, NULL, NULL, n, x, r->x, NULL));
     else
-        TRY(turn(d, r->turn, p->dtype, n, cols, x, r->x));
+        TRY(turn(d, r->turn, p->dtype, n, cols, x, r->x, NULL));
+    ending.residual = code->first ? residual : NULL;
     TRY(dn_cuda_step(
-        d, &r->inner, r->packed + dn_gpu_inner_at(r->kernel, p), r->ending, NULL, n,
-        r->x, code->first ? y : r->y, NULL));
-    return code->first ? DANAUS_OK : turn(d, r->turn, p->dtype, rows, n, r->y, y);
+        d, &r->inner, r->packed + dn_gpu_inner_at(r->kernel, p), &ending, NULL, n, r->x,
+        code->first ? y : r->y, NULL));
+    return code->first ? DANAUS_OK
+                       : turn(d, r->turn, p->dtype, rows, n, r->y, y, residual);
 }
 
 /* By another row, slab after slab of columns. */
@@ -147,19 +150,19 @@ static danaus_status turned_step(
     turned_run r = { .kernel = k,
                      .inner = dn_gpu_inner(k, p),
                      .packed = packed,
-                     .ending = ending,
+                     .ending = ending ? *ending : (cuda_ending){ 0 },
                      .x = work,
                      .y = (char *)work + slabs.x };
     if (code->first)
         r.first = dn_gpu_first(k, p);
     else
         TRY(dn_cuda_function(d, k, p, 0, &r.turn));
-    const char *x = call->x;
+    const char *x = call->x, *residual = call->residual;
     char *y = (char *)(uintptr_t)call->y;
     for (int64_t s = 0; s < call->batch; s += slabs.columns)
         TRY(turned_slab(
             d, &r, p, MIN(call->batch - s, slabs.columns), x + s * x_line,
-            y + s * y_line));
+            residual ? residual + s * y_line : NULL, y + s * y_line));
     return DANAUS_OK;
 }
 
@@ -169,7 +172,8 @@ danaus_status dn_cuda_step(
 {
     const kernel *k = step->kernel;
     const gpu_family *f = dn_gpu_family(k);
-    gpu_call call = { batch, x, y };
+    const void *residual = ending ? ending->residual : NULL;
+    gpu_call call = { batch, x, y, residual };
     gpu_launch launch;
     gpu_map maps[GPU_MAPS] = { 0 };
     cu_tensor_map map[GPU_MAPS];
@@ -187,6 +191,7 @@ danaus_status dn_cuda_step(
             return DANAUS_OK;
     }
     p.activation = activation;
+    p.residual = residual != NULL;
     TRY(dn_cuda_function(d, k, &p, variant, &function));
     f->launch(k, &p, &d->gpu.facts, &call, &launch);
     if (f->maps)
@@ -196,12 +201,12 @@ danaus_status dn_cuda_step(
         if (maps[i].rank)
             TRY(dn_cuda_map(d, p.dtype, operand[i], &maps[i], &map[i]));
     cuda_orders o = orders ? *orders : (cuda_orders){ 0 };
-    void *with_maps[] = { &x,   &packed, &bias, &y,      &batch,  &activation, &q.a,
-                          &q.b, &q.c,    &q.d,  &map[0], &map[1], &map[2] };
-    void *with_orders[] = {
-        &x,   &packed, &bias, &y,   &batch, &activation, &q.a,
-        &q.b, &q.c,    &q.d,  &o.x, &o.y,   &o.x_rows,   &o.y_rows
-    };
+    void *with_maps[] = { &x,     &packed,     &bias,   &residual, &y,
+                          &batch, &activation, &q.a,    &q.b,      &q.c,
+                          &q.d,   &map[0],     &map[1], &map[2] };
+    void *with_orders[] = { &x,     &packed,     &bias, &residual, &y,
+                            &batch, &activation, &q.a,  &q.b,      &q.c,
+                            &q.d,   &o.x,        &o.y,  &o.x_rows, &o.y_rows };
     void **arguments = f->maps ? with_maps : with_orders;
     return dn_cuda_launch(d, function, &launch, arguments);
 }
@@ -256,7 +261,7 @@ static danaus_status run(cuda_device *d, void *arg)
     lay(a, o->batch);
     char *scratch = d->scratch;
     const void *x = o->x;
-    cuda_ending ending = { o->bias, o->rounded_bias, (int)o->activation };
+    cuda_ending ending = { o->bias, o->rounded_bias, (int)o->activation, o->residual };
     cuda_orders orders = { o->x_order, o->y_order, o->x_rows, o->y_rows };
     for (int i = 0; i < a->count; i++) {
         int last = i + 1 == a->count;
@@ -280,12 +285,16 @@ static danaus_status run_or_replay(cuda_device *d, run_arguments *a)
 {
     const ks_operands *o = a->o;
     cuda_key key;
-    const void *operands[] = { o->x, o->bias,    o->rounded_bias,
+    const void *operands[] = { o->x, o->bias,    o->rounded_bias, o->residual,
                                o->y, o->x_order, o->y_order };
-    int64_t numbers[] = {
-        a->count,  o->batch, o->activation, o->bias != NULL, o->rounded_bias != NULL,
-        o->x_rows, o->y_rows
-    };
+    int64_t numbers[] = { a->count,
+                          o->batch,
+                          o->activation,
+                          o->bias != NULL,
+                          o->rounded_bias != NULL,
+                          o->residual != NULL,
+                          o->x_rows,
+                          o->y_rows };
     dn_key_begin(&key, d);
     dn_key_add(&key, numbers, sizeof numbers);
     dn_key_add(&key, a->steps, (size_t)a->count * sizeof *a->steps);

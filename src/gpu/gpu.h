@@ -5,14 +5,15 @@
    the grid for a batch, the order of its weights; a row is one of its sizes. The entry
    point of products is
 
-       ks(const void *x, const void *w, const void *bias, void *y, int64 batch,
-          int activation, int64 a, int64 b, int64 c, int64 d,
+       ks(const void *x, const void *w, const void *bias, const void *residual, void *y,
+          int64 batch, int activation, int64 a, int64 b, int64 c, int64 d,
           tensor_map x, tensor_map w, tensor_map y)
 
    of which it may leave out arguments from the end; where its family has no maps they are
    const int64 *x_order, const int64 *y_order, int64 x_rows, int64 y_rows, for problems with
-   orders. w is what `pack` wrote. bias (in the
-   type of sums) may be NULL. x and y are aligned to one element only, w and bias to
+   orders. y = residual + activation(K x + bias); w is what `pack` wrote. bias (in the type of
+   sums) may be NULL, and so may the residual, which lies like y and may be y. x, y and
+   residual are aligned to one element only, w and bias to
    256 bytes. Every y is written, whatever was there, in the same order of sums for every
    batch and device of the row's architecture. */
 // SPDX-License-Identifier: Apache-2.0
@@ -101,8 +102,15 @@ typedef struct gpu_products {
 /* The place of one call. */
 typedef struct gpu_call {
     int64_t batch;
-    const void *x, *y; /* only to see how they are aligned */
+    const void *x, *y, *residual; /* only to see how they are aligned */
 } gpu_call;
+
+/* All bits of their addresses. */
+static inline uint64_t dn_gpu_places(const gpu_call *call)
+{
+    return (
+        uint64_t)((uintptr_t)call->x | (uintptr_t)call->y | (uintptr_t)call->residual);
+}
 
 /* Blocks of threads in a row that take what there is in turn: of tiles, as many as there
    may be, or those that stay in `places`, with so many bytes of shared memory. */
@@ -140,7 +148,7 @@ typedef struct gpu_family {
 
     /* Writes lines "#define NAME VALUE\n" for a problem. The batch of the problem is a
        hint here too: what is compiled must be right for any; but its activation is that
-       of all calls. A variant from 0 up is one of several compilations that share packed
+       of all calls, and so is whether they have a residual. A variant from 0 up is one of several compilations that share packed
        weights, for example for operands that are not aligned. Rows whose defines do not
        depend on the pattern are compiled once for all. */
     void (*defines)(const kernel *k, const problem *p, int variant, text *to);
@@ -159,7 +167,7 @@ typedef struct gpu_family {
         const kernel *k, const problem *p, const gpu_call *call, gpu_map map[GPU_MAPS]);
     /* Of rows whose products a library makes. Their text runs afterwards, if there is a
        bias or an activation that was not part of them: it changes y, and is given neither
-       x nor w. */
+       x nor w, nor a residual, which products are added to. */
     void (*products)(
         const kernel *k, const problem *p, const gpu_call *call, gpu_products *to);
 } gpu_family;
@@ -173,7 +181,7 @@ typedef struct gpu_code {
     /* Of rows whose x is first made in scratch. `first` makes it, from the x of the
        problem's inner factor, as [batch / line][N][line], the last columns filled up,
        and `inner` y, batch-first. Without `first` x is turned by their text, whose entry
-       point is then ks(from, to, rows, columns), `inner` makes the product batch-last, and
+       point is then ks(from, to, residual, rows, columns), `inner` makes the product batch-last, and
        y is turned back. */
     const kernel *first, *inner;
 } gpu_code;

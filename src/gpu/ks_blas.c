@@ -54,11 +54,14 @@ int dn_gpu_library_ends(const problem *p, int64_t batch, int has_bias, int activ
 /* ---- block by block ---- */
 
 /* Batch-first, lanes j lie between the columns k: no matrix for a library. */
+/* Products are added to the residual before an activation could come. */
+static int may_add(const problem *p) { return !p->residual || !p->activation; }
+
 static int blas_fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
     int64_t times = MIN(q.a, q.d), count = MAX(q.a, q.d);
-    return dn_gpu_is_for(k, p, dn_gpu_size(k)[TF32]) &&
+    return dn_gpu_is_for(k, p, dn_gpu_size(k)[TF32]) && may_add(p) &&
            (q.d == 1 || p->layout == DANAUS_BATCH_LAST) && times <= MOST_TIMES &&
            count <= MOST_COUNT;
 }
@@ -148,7 +151,7 @@ static int dense_fits(const kernel *k, const problem *p)
     double bytes = (double)dn_pattern_rows(q) * (double)dn_pattern_cols(q) *
                    (double)danaus_dtype_size(p->dtype);
     double growth = (double)q.a * (double)q.d;
-    return dn_gpu_is_for(k, p, dn_gpu_size(k)[TF32]) && growth > 1 &&
+    return dn_gpu_is_for(k, p, dn_gpu_size(k)[TF32]) && may_add(p) && growth > 1 &&
            growth <= MOST_GROWTH && bytes <= MOST_BYTES;
 }
 
@@ -287,6 +290,7 @@ static double dense_cost(const danaus_device *dev, const kernel *k, const proble
 
 const gpu_family dn_gpu_blas = {
     .kernel = { .fits = blas_fits,
+                .adds = 1,
                 .cost = blas_cost,
                 .packed_bytes = blas_bytes,
                 .pack = blas_pack },
@@ -299,6 +303,7 @@ const gpu_family dn_gpu_blas = {
 
 const gpu_family dn_gpu_dense = {
     .kernel = { .fits = dense_fits,
+                .adds = 1,
                 .cost = dense_cost,
                 .packed_bytes = dense_bytes,
                 .pack = dense_pack },

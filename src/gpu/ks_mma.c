@@ -125,6 +125,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     const gpu_define lines[] = {
         { "LAST", last },
         { "ACTIVATION", p->activation },
+        { "RESIDUAL", p->residual },
         { "BLOCKS", q.a },
         { "ROWS", q.b },
         { "COLS", q.c },
@@ -152,6 +153,7 @@ static void launch_of(
 
 const gpu_family dn_gpu_mma = {
     .kernel = { .fits = fits,
+                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

@@ -210,6 +210,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     const gpu_define lines[] = {
         { "ELEMENT", s.element },
         { "ACTIVATION", p->activation },
+        { "RESIDUAL", p->residual },
         { "SPLIT", n[PARTS] > 1 },
         { "STEP_BYTES", UNIT_BYTES * s.units },
         { "BLOCKS", q.a },
@@ -245,6 +246,7 @@ static void launch_of(
 
 const gpu_family dn_gpu_mma_lanes = {
     .kernel = { .fits = fits,
+                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

@@ -160,6 +160,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     const gpu_define lines[] = {
         { "ELEMENT", s.element },
         { "ACTIVATION", p->activation },
+        { "RESIDUAL", p->residual },
         { "SPLIT", n[PARTS] > 1 },
         { "BLOCKS", q.a },
         { "SHARED_BLOCKS", dn_gpu_shared_blocks(q.a, block) },
@@ -190,6 +191,7 @@ static void launch_of(
 
 const gpu_family dn_gpu_mma_runs = {
     .kernel = { .fits = fits,
+                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

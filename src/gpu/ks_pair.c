@@ -250,7 +250,7 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
 static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 {
     (void)k, (void)p;
-    return ((uintptr_t)call->x | (uintptr_t)call->y) % 16 != 0;
+    return dn_gpu_places(call) % 16 != 0;
 }
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)
@@ -276,6 +276,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "RESIDENT", s.resident },
         { "ALIGNED", variant == 0 },
         { "ACTIVATION", p->activation },
+        { "RESIDUAL", p->residual },
     };
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
@@ -292,6 +293,7 @@ static void launch_of(
 
 const gpu_family dn_gpu_pair = {
     .kernel = { .fits = fits,
+                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

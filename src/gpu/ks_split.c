@@ -201,6 +201,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     const gpu_define lines[] = {
         { "ELEMENT", s.element },
         { "ACTIVATION", p->activation },
+        { "RESIDUAL", p->residual },
         { "SPLIT", n[PARTS] > 1 },
         { "LAST", last },
         { "TOGETHER", s.together },
@@ -229,6 +230,7 @@ static void launch_of(
 
 const gpu_family dn_gpu_split = {
     .kernel = { .fits = fits,
+                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

@@ -20,7 +20,7 @@ ks_step dn_gpu_first(const kernel *k, const problem *p)
     ks_step step = dn_step(dn_gpu_code(k)->first, p);
     step.p.pattern = p->inner;
     step.p.inner = (danaus_pattern){ 0 };
-    step.p.activation = 0;
+    step.p.activation = step.p.residual = 0;
     return step;
 }
 
@@ -30,6 +30,7 @@ ks_step dn_gpu_inner(const kernel *k, const problem *p)
     ks_step step = dn_step(code->inner, p);
     step.p.inner = (danaus_pattern){ 0 };
     step.p.layout = code->first ? DANAUS_BATCH_FIRST : DANAUS_BATCH_LAST;
+    step.p.residual = code->first ? p->residual : 0; /* else y is turned, then added */
     return step;
 }
 
@@ -133,6 +134,7 @@ static int part_of(const kernel *k, const problem *p, int n, ks_step *part)
 
 const gpu_family dn_gpu_turned = {
     .kernel = { .fits = fits,
+                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

@@ -131,6 +131,7 @@ static void launch_of(
 const gpu_family dn_gpu_vec = {
     .kernel = { .orders = DN_READS | DN_WRITES,
                 .fits = fits,
+                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

@@ -223,7 +223,7 @@ static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
     danaus_pattern q = p->pattern;
     uint64_t x_row = (uint64_t)(x_last(p) ? call->batch : q.c);
     uint64_t y_row = (uint64_t)(x_last(p) ? call->batch : dn_gpu_size(k)[MIDDLE] ? 0 : q.b);
-    uint64_t places = (uint64_t)(uintptr_t)call->x | (uint64_t)(uintptr_t)call->y;
+    uint64_t places = dn_gpu_places(call);
     return ((x_row | y_row) * danaus_dtype_size(p->dtype) | places) % CHUNK_BYTES != 0;
 }
 
@@ -242,6 +242,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "Y_LAST", x_last(p) || n[MIDDLE] },
         { "Y_MIDDLE", n[MIDDLE] },
         { "ACTIVATION", p->activation },
+        { "RESIDUAL", p->residual },
         { "BLOCKS", q.a },
         { "ROWS", q.b },
         { "COLS", q.c },
@@ -323,6 +324,7 @@ static void maps_of(
 
 const gpu_family dn_gpu_wgmma = {
     .kernel = { .fits = fits,
+                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

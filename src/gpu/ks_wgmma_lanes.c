@@ -229,7 +229,7 @@ static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
     danaus_pattern q = p->pattern;
     int64_t x_row = dn_gpu_size(k)[MIDDLE] ? 0 : q.c * q.d;
     uint64_t rows = (uint64_t)(x_row | q.b * q.d) * danaus_dtype_size(p->dtype);
-    uint64_t places = (uint64_t)(uintptr_t)call->x | (uint64_t)(uintptr_t)call->y;
+    uint64_t places = dn_gpu_places(call);
     return (rows | places) % UNIT_BYTES != 0;
 }
 
@@ -244,6 +244,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "ELEMENT", s.element },
         { "ALIGNED", !variant },
         { "ACTIVATION", p->activation },
+        { "RESIDUAL", p->residual },
         { "BLOCKS", q.a },
         { "ROWS", q.b },
         { "COLS", q.c },
@@ -329,6 +330,7 @@ static void maps_of(
 
 const gpu_family dn_gpu_wgmma_lanes = {
     .kernel = { .fits = fits,
+                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

@@ -60,7 +60,7 @@ void dn_gpu_gather(
     const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
     void *to)
 {
-    if (w->dtype == type && !(w->conjugate && dn_is_complex(type))) {
+    if (w->dtype == type && !(w->conjugate && dn_is_complex(type)) && w->scale == 1) {
         size_t size = danaus_dtype_size(type);
         const char *first = (const char *)w->data + from * (int64_t)size;
         copy_elements(first, step, count, size, to);
@@ -71,6 +71,8 @@ void dn_gpu_gather(
         dn_load(w->dtype, w->data, from + i * step, value);
         if (w->conjugate)
             value[1] = -value[1];
+        value[0] *= w->scale;
+        value[1] *= w->scale;
         dn_store(type, to, i, value);
     }
 }

@@ -350,7 +350,7 @@ int dn_gpu_reaches(const kernel *k, const problem *p, int variant, int64_t memor
     if (!f->variant)
         return 1;
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
-        gpu_call call = { MAX(batches[i], 1), NULL, NULL };
+        gpu_call call = { .batch = MAX(batches[i], 1) };
         if (f->variant(k, p, &call) == variant)
             return 1;
     }

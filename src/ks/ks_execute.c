@@ -41,13 +41,29 @@ danaus_status dn_check_operands(
     return check_batch(plan, batch);
 }
 
-danaus_status danaus_ks_execute(
-    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
-    int64_t batch, const void *x, void *y)
+static danaus_status check_residual(
+    const danaus_ks_plan *plan, int64_t batch, const void *residual, const void *y)
 {
-    TRY(dn_check_operands(plan, device, weights, batch, x, y));
-    if (batch == 0)
-        return DANAUS_OK;
+    uintptr_t a = (uintptr_t)residual, b = (uintptr_t)y;
+    const step_list *run = &plan->run;
+    int64_t rows = dn_pattern_rows(run->step[run->count - 1].p.pattern);
+    uintptr_t bytes = (uintptr_t)(rows * batch) * danaus_dtype_size(plan->desc.dtype);
+    if (!plan->desc.residual)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "the plan expects no residual: desc.residual says so");
+    if (batch && !residual)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "the plan expects a residual");
+    if (a != b && (a < b ? b - a : a - b) < bytes)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "the residual overlaps y: it is y itself, or apart");
+    return DANAUS_OK;
+}
+
+/* residual: NULL for plans without one. */
+static danaus_status execute(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    int64_t batch, const void *x, const void *residual, void *y)
+{
     int has_bias = weights->has_bias && !plan->desc.adjoint;
     ks_operands o = {
         .batch = batch,
@@ -59,8 +75,31 @@ danaus_status danaus_ks_execute(
                             ? weights->memory + plan->rounded_bias_at
                             : NULL,
         .activation = plan->desc.activation,
+        .residual = residual,
     };
-    return device->backend->ks_run(device, plan->run.step, plan->run.count, &o);
+    return batch ? device->backend->ks_run(device, plan->run.step, plan->run.count, &o)
+                 : DANAUS_OK;
+}
+
+danaus_status danaus_ks_execute(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    int64_t batch, const void *x, void *y)
+{
+    TRY(dn_check_operands(plan, device, weights, batch, x, y));
+    if (plan->desc.residual)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "the plan expects a residual: danaus_ks_execute_residual() takes it");
+    return execute(plan, device, weights, batch, x, NULL, y);
+}
+
+danaus_status danaus_ks_execute_residual(
+    const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
+    int64_t batch, const void *x, const void *residual, void *y)
+{
+    TRY(dn_check_operands(plan, device, weights, batch, x, y));
+    TRY(check_residual(plan, batch, residual, y));
+    return execute(plan, device, weights, batch, x, residual, y);
 }
 
 danaus_status dn_ks_run(

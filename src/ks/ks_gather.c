@@ -114,6 +114,7 @@ static danaus_status add_form(
                      .from_type = n->dtype,
                      .w = { n->w[two ? f->from + f->adjoint : f->from],
                             two ? n->w[f->from + !f->adjoint] : NULL },
+                     .scale = dn_scale_of(w->plan, f),
                      .to = w->memory + f->at };
     if (!job.w[0] && !job.w[1])
         return DANAUS_OK;
@@ -131,6 +132,7 @@ static void add_bias(
                                            .to_type = type,
                                            .count = dn_pattern_rows(n->patterns[0]),
                                            .w = { n->bias },
+                                           .scale = 1,
                                            .to = w->memory + at };
 }
 

@@ -52,6 +52,17 @@ static danaus_status check_activation(const danaus_ks_desc *d)
     return DANAUS_OK;
 }
 
+static danaus_status check_scale(const danaus_ks_desc *d)
+{
+    if (!isfinite(d->scale))
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a scale of %g", d->scale);
+    if (d->scale != 0 && d->scale != 1 && d->gradients)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "a plan with a scale has no gradients: scale the weights");
+    return DANAUS_OK;
+}
+
 danaus_status dn_check_desc(const danaus_ks_desc *d)
 {
     if (d->layout != DANAUS_BATCH_FIRST && d->layout != DANAUS_BATCH_LAST)
@@ -66,6 +77,7 @@ danaus_status dn_check_desc(const danaus_ks_desc *d)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", d->batch);
     TRY(dn_check_reserved(d->reserved, sizeof d->reserved));
+    TRY(check_scale(d));
     return check_activation(d);
 }
 
@@ -86,6 +98,7 @@ static int may_merge(const danaus_ks_plan *plan, int from, int to)
 static problem problem_of(const danaus_ks_plan *plan, int from, int to)
 {
     danaus_pattern p = dn_patterns_product(plan->patterns + from, to - from);
+    int is_last = plan->desc.adjoint ? to == plan->count : from == 0;
     return (problem){
         .pattern = plan->desc.adjoint ? dn_pattern_adjoint(p) : p,
         .dtype = plan->desc.dtype,
@@ -95,11 +108,10 @@ static problem problem_of(const danaus_ks_plan *plan, int from, int to)
         /* What is not at an end of the chain stays in the cache. */
         .x_cached = plan->desc.adjoint ? from > 0 : to < plan->count,
         .y_cached = plan->desc.adjoint ? to < plan->count : from > 0,
-        .activation = (plan->desc.adjoint ? to == plan->count : from == 0)
-                          ? (int)plan->desc.activation
-                          : 0,
+        .activation = is_last ? (int)plan->desc.activation : 0,
         .fresh = plan->desc.fresh_weights != 0,
         .bias = plan->desc.bias && !plan->desc.adjoint && from == 0,
+        .residual = is_last && plan->desc.residual,
     };
 }
 
@@ -292,6 +304,7 @@ static danaus_status choose_gradient_steps(danaus_ks_plan *plan, danaus_device *
         step->p.pattern = dn_pattern_adjoint(forward->pattern);
         step->p.x_cached = forward->y_cached; /* x of this step is dy */
         step->p.y_cached = forward->x_cached;
+        step->p.residual = 0;
         TRY(dn_choose(dev, &step->p, plan->desc.effort, &step->kernel, &seconds));
     }
     return DANAUS_OK;
@@ -404,6 +417,7 @@ danaus_status dn_ks_plan_create(
     snprintf(p->device, sizeof p->device, "%s", device->name);
     p->desc = d;
     p->orders = device->backend->picking && !d.gradients ? orders : 0;
+    p->desc.scale = d.scale != 0 ? d.scale : 1;
     p->count = count;
     memcpy(p->patterns, patterns, (size_t)count * sizeof *patterns);
     danaus_status status = choose_and_prepare(p, device);
@@ -434,6 +448,8 @@ size_t danaus_ks_plan_describe(const danaus_ks_plan *plan, char *to, size_t size
                 plan->run.step[i].p.inner.a ? "at once" : "merged");
         if (plan->desc.activation && i + 1 == plan->run.count)
             dn_text(&t, ", then %s", activation_names[plan->desc.activation]);
+        if (plan->desc.residual && i + 1 == plan->run.count)
+            dn_text(&t, ", added to a residual");
         dn_text(&t, "\n");
     }
     return t.length;

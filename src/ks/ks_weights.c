@@ -165,9 +165,10 @@ static weights_view view_of(const chain_numbers *n, int factor)
     return dn_weights_view(n->w[factor], n->dtype, n->patterns[factor]);
 }
 
-/* The weights of one factor, or of [from, to) multiplied out. */
+/* The weights of one factor, or of [from, to) multiplied out, times `scale`. */
 static danaus_status pack_product(
-    danaus_device *device, const chain_numbers *n, const packed_form *f, void *packed)
+    danaus_device *device, const chain_numbers *n, const packed_form *f, double scale,
+    void *packed)
 {
     double *product = NULL;
     weights_view view = view_of(n, f->from);
@@ -179,13 +180,16 @@ static danaus_status pack_product(
     }
     if (f->adjoint)
         view = dn_weights_adjoint(view);
+    view.scale = scale;
     danaus_status status = dn_pack(device, f->step, view, packed);
     dn_free(product);
     return status;
 }
 
+/* Of two factors, the one that is applied last times `scale`. */
 static danaus_status pack_pair(
-    danaus_device *device, const chain_numbers *n, const packed_form *f, void *packed)
+    danaus_device *device, const chain_numbers *n, const packed_form *f, double scale,
+    void *packed)
 {
     weights_view first = view_of(n, f->from + !f->adjoint);
     weights_view last = view_of(n, f->from + f->adjoint);
@@ -193,6 +197,7 @@ static danaus_status pack_pair(
         first = dn_weights_adjoint(first);
         last = dn_weights_adjoint(last);
     }
+    last.scale = scale;
     last.inner = &first;
     return dn_pack(device, f->step, last, packed);
 }
@@ -213,7 +218,7 @@ static danaus_status pack_forms(
         const packed_form *f = &w->plan->form[i];
         if (given(n, f))
             TRY((f->step->p.inner.a ? pack_pair : pack_product)(
-                device, n, f, w->memory + f->at));
+                device, n, f, dn_scale_of(w->plan, f), w->memory + f->at));
     }
     const danaus_ks_plan *plan = w->plan;
     danaus_dtype type = plan->desc.dtype;

@@ -268,6 +268,7 @@ static danaus_status put_bias(
                      .to_type = sums,
                      .count = plan->gives,
                      .w = { bias },
+                     .scale = 1,
                      .to = plan->bias };
     TRY(b->pack->prepare(device, type, 0));
     return b->pack->pack(device, type, &job, 1);
@@ -309,6 +310,10 @@ danaus_status danaus_operator_plan_create(
     if (!d.dtype)
         d.dtype = made->dtype;
     TRY(dn_check_desc(&d));
+    if (d.residual || (d.scale != 0 && d.scale != 1))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "plans of operators have neither scale nor residual");
     danaus_operator_plan *p = dn_calloc(1, sizeof *p);
     if (!p)
         return dn_fail_memory(sizeof *p, "a plan");

@@ -75,7 +75,7 @@ static void expect_sizes(const gpu_map *m, const int64_t *allowed, int count)
 static void check_maps(const kernel *k, const problem *p, int64_t batch, int *seen)
 {
     const gpu_family *f = dn_gpu_family(k);
-    gpu_call call = { batch, NULL, NULL };
+    gpu_call call = { .batch = batch };
     gpu_map map[GPU_MAPS] = { 0 };
     danaus_pattern q = p->pattern;
     size_t size = danaus_dtype_size(p->dtype);
@@ -169,11 +169,11 @@ static void long_offsets_are_used_where_short_ones_overflow(void **state)
         rows++;
         for (int layout = 0; layout < 2; layout++) {
             p.layout = layout ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
-            gpu_call small = { 64, NULL, NULL };
+            gpu_call small = { .batch = 64 };
             p.pattern = (danaus_pattern){ 2, 8, 8, 4 };
             assert_int_equal(has_long_offsets(k, &p, f->variant(k, &p, &small)), 0);
             /* batch-last: 8 columns k of 2^29 numbers; batch-first: a column of 2^31. */
-            gpu_call large = { layout ? (int64_t)1 << 27 : 4, NULL, NULL };
+            gpu_call large = { .batch = layout ? (int64_t)1 << 27 : 4 };
             if (!layout)
                 p.pattern.a = (int64_t)1 << 26;
             assert_int_equal(has_long_offsets(k, &p, f->variant(k, &p, &large)), 1);

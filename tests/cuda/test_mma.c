@@ -31,12 +31,12 @@ static problem random_problem(rng *r, const kernel *k)
 
 static void run(
     const kernel *k, const problem *p, const void *x, const array *w, const float *bias,
-    void *y, danaus_activation activation, int number)
+    const void *residual, void *y, danaus_activation activation, int number)
 {
     void *packed = dn_alloc(dn_packed_bytes(k, p));
     assert_non_null(packed);
     k->family->pack(k, p, dn_weights_view(w->data, p->dtype, p->pattern), packed);
-    run_text(k, p, x, packed, bias, y, activation, number);
+    run_text(k, p, x, packed, bias, residual, y, activation, number);
     dn_free(packed);
 }
 
@@ -51,10 +51,19 @@ static void check(const kernel *k, int number)
     array x = array_random(&r, k->dtype, cols_of(q) * p.batch);
     array y = array_make(k->dtype, rows_of(q) * p.batch);
     array bias = array_random(&r, DANAUS_F32, rows_of(q));
-    void *places[] = { aligned_copy(&x), aligned_copy(&y), aligned_copy(&bias) };
-    int aligned = number % 2;
+    array residual = array_random(&r, k->dtype, y.count);
+    int adds = (int)rng_int(&r, 0, 2), aligned = number % 2; /* 2: in place */
+    if (adds == 2)
+        memcpy(y.data, residual.data, (size_t)y.count * danaus_dtype_size(y.dtype));
+    void *places[] = { aligned_copy(&x), aligned_copy(&y), aligned_copy(&bias),
+                       aligned_copy(&residual) };
+    void *to = aligned ? places[1] : y.data;
+    void *more = aligned && number % 3 ? places[3] : residual.data;
     run(k, &p, aligned ? places[0] : x.data, &w, has_bias ? places[2] : NULL,
-        aligned ? places[1] : y.data, activation, number);
+        adds == 0   ? NULL
+        : adds == 1 ? more
+                    : to,
+        to, activation, number);
     if (aligned)
         memcpy(y.data, places[1], (size_t)y.count * danaus_dtype_size(y.dtype));
     signal xs = signal_read(&x, p.layout, cols_of(q), p.batch);
@@ -67,14 +76,18 @@ static void check(const kernel *k, int number)
     if (activation)
         signal_round(&ys, k->dtype);
     signal_activate(&ys, activation, k->dtype);
+    if (adds) {
+        signal_round(&ys, k->dtype);
+        signal_add_residual(&ys, &residual, p.layout, k->dtype);
+    }
     signal_round(&ys, k->dtype);
     char what[200];
     snprintf(
         what, sizeof what,
         "%s, case %d: %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-        " layout %d batch %" PRId64 " bias %d activation %d",
+        " layout %d batch %" PRId64 " bias %d activation %d residual %d",
         k->name, number, q.a, q.b, q.c, q.d, (int)p.layout, p.batch, has_bias,
-        (int)activation);
+        (int)activation, adds);
     expect_signal(&y, p.layout, &ys, what);
     signal_free(&xs);
     signal_free(&ys);
@@ -82,7 +95,8 @@ static void check(const kernel *k, int number)
     array_free(&x);
     array_free(&y);
     array_free(&bias);
-    for (int i = 0; i < 3; i++)
+    array_free(&residual);
+    for (int i = 0; i < 4; i++)
         dn_free(places[i]);
 }
 

@@ -95,8 +95,8 @@ static void *pack_on_device(
     assert_non_null(found);
     assert_ok(danaus_alloc(dev, bytes, &packed));
     assert_ok(pack->open(dev, step, n->adjoint, &map));
-    pack_job jobs[] = { { map, n->dtype, 0, 0, { n->on[0], NULL }, packed },
-                        { map, n->dtype, 0, 0, { NULL, n->on[1] }, packed } };
+    pack_job jobs[] = { { map, n->dtype, 0, 0, { n->on[0], NULL }, 1, packed },
+                        { map, n->dtype, 0, 0, { NULL, n->on[1] }, 1, packed } };
     if (!apart)
         jobs[0].w[1] = n->on[1];
     assert_ok(pack->pack(dev, step->p.dtype, jobs, 1 + apart));
@@ -253,7 +253,7 @@ static void numbers_are_rounded_as_on_the_host(void **state)
             assert_false(precision_of(test_dtypes[from]).complex);
             dn_convert(a.dtype, a.data, b.dtype, b.data, a.count);
             void *on_a = to_device(dev, &a), *on_c = to_device(dev, &c);
-            pack_job job = { NULL, a.dtype, c.dtype, a.count, { on_a }, on_c };
+            pack_job job = { NULL, a.dtype, c.dtype, a.count, { on_a }, 1, on_c };
             assert_ok(dev->backend->pack->pack(dev, c.dtype, &job, 1));
             from_device(dev, &c, on_c);
             from_device(dev, &a, on_a);

@@ -46,11 +46,19 @@ static void check(const kernel *k, int number)
     int aligned = number % 3 > 0;
     void *packed = dn_alloc(dn_packed_bytes(k, &p));
     void *places[] = { aligned_copy(&c.x), aligned_copy(&y),
-                       c.bias.count ? aligned_copy(&c.bias) : NULL };
+                       c.bias.count ? aligned_copy(&c.bias) : NULL,
+                       c.residual.count ? aligned_copy(&c.residual) : NULL };
+    const void *residual = number % 2 ? places[3] : c.residual.data;
+    if (c.residual.count && number % 4 == 0) { /* in place */
+        residual = aligned ? places[1] : y.data;
+        memcpy(
+            aligned ? places[1] : y.data, c.residual.data,
+            (size_t)y.count * danaus_dtype_size(y.dtype));
+    }
     assert_non_null(packed);
     pair_pack(&c, k, packed);
     run_text(
-        k, &p, aligned ? places[0] : c.x.data, packed, places[2],
+        k, &p, aligned ? places[0] : c.x.data, packed, places[2], residual,
         aligned ? places[1] : y.data, c.activation, number);
     if (aligned)
         memcpy(y.data, places[1], (size_t)y.count * danaus_dtype_size(y.dtype));
@@ -58,7 +66,7 @@ static void check(const kernel *k, int number)
     array_free(&y);
     pair_free(&c);
     dn_free(packed);
-    for (int n = 0; n < 3; n++)
+    for (int n = 0; n < 4; n++)
         dn_free(places[n]);
 }
 
@@ -110,7 +118,8 @@ static danaus_status run_step(
     problem p = step->p;
     p.batch = o->batch;
     run_text(
-        step->kernel, &p, o->x, o->packed[0], o->bias, o->y, o->activation, number++);
+        step->kernel, &p, o->x, o->packed[0], o->bias, o->residual, o->y, o->activation,
+        number++);
     return DANAUS_OK;
 }
 

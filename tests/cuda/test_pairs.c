@@ -52,21 +52,26 @@ static void check(rng *r, danaus_device *dev, const kernel *k, problem p, int al
     weights_view inner = dn_weights_view(c.l.data, p.dtype, p.inner);
     weights_view outer = dn_weights_view(c.w.data, p.dtype, p.pattern);
     ks_step step = { p, k, 0 };
+    step.p.residual = c.residual.count > 0;
     void *packed = NULL, *bias = bias_to_device(dev, &c.bias);
     outer.inner = &inner;
     assert_ok(danaus_alloc(dev, dn_packed_bytes(k, &p), &packed));
     assert_ok(dn_pack(dev, &step, outer, packed));
     const void *all[] = { packed };
     void *x = place(dev, &c.x, aligned), *to = place(dev, &y, aligned);
+    void *residual = step.p.residual ? place(dev, &c.residual, aligned) : NULL;
     ks_operands o = { .batch = p.batch,
                       .x = x,
                       .packed = all,
                       .bias = bias,
                       .y = to,
-                      .activation = c.activation };
+                      .activation = c.activation,
+                      .residual = residual };
     assert_ok(dev->backend->ks_run(dev, &step, 1, &o));
     take(dev, &c.x, x, aligned);
     take(dev, &y, to, aligned);
+    if (residual)
+        take(dev, &c.residual, residual, aligned);
     bias_from_device(dev, &c.bias, bias);
     pair_expect(&c, k, &y);
     danaus_free(dev, packed);

@@ -162,7 +162,7 @@ static void compile_for_some(const kernel *row, const char *file, const char *de
 }
 
 /* A row's text for a problem, and those of its parts; variants take turns, and
-   activations. */
+   activations and residuals. */
 static void ask_for_row(const kernel *k, const problem *asked, int turn)
 {
     const gpu_family *f = dn_gpu_family(k);
@@ -172,6 +172,7 @@ static void ask_for_row(const kernel *k, const problem *asked, int turn)
     text t = { defines, sizeof defines, 0 };
     problem activated = *asked, *p = &activated;
     p->activation = turn / variants % (DANAUS_GELU_TANH + 1);
+    p->residual = p->operation == DN_PRODUCT && turn / variants % 3 == 1;
     if (f->text) {
         f->defines(k, p, turn % variants, &t);
         compile_for_some(k, f->text, defines);

@@ -101,6 +101,7 @@ int cublasGemmStridedBatchedEx_64(
                    .count = count,
                    .a = a,
                    .b = b,
+                   .old = c,
                    .c = c,
                    .workspace = h->workspace };
     products_enqueue(h->stream, &p);

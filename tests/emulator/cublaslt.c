@@ -213,12 +213,13 @@ int cublasLtMatmul(
     void *stream)
 {
     BEGIN;
-    if (!is_sound(o, am, bm, cm) || memcmp(cm, dm, sizeof *cm) || c != d ||
+    if (!is_sound(o, am, bm, cm) || memcmp(cm, dm, sizeof *cm) ||
         !dn_hash_equal(algo->description, hash_of(o, am, bm, cm)) || *alpha != 1 ||
-        *beta != 0 || !is_aligned(a, algo->aligned[0]) ||
-        !is_aligned(b, algo->aligned[1]) || !is_aligned(d, algo->aligned[2]) ||
-        !is_aligned(d, algo->aligned[3]) || !is_aligned(workspace, 256) || !workspace ||
-        bytes < algo->workspace || h->place != products_place())
+        (*beta != 0 && *beta != 1) || (*beta == 0 && c != d) ||
+        !is_aligned(a, algo->aligned[0]) || !is_aligned(b, algo->aligned[1]) ||
+        !is_aligned(c, algo->aligned[2]) || !is_aligned(d, algo->aligned[3]) ||
+        !is_aligned(workspace, 256) || !workspace || bytes < algo->workspace ||
+        h->place != products_place())
         return INVALID;
     danaus_dtype type = products_type(am->type);
     products p = {
@@ -238,7 +239,9 @@ int cublasLtMatmul(
         .count = cm->count,
         .a = a,
         .b = b,
+        .old = c,
         .c = d,
+        .add = *beta,
         .workspace = workspace,
         .bias = o->bias,
         .bias_step = o->bias_step,

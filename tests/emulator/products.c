@@ -85,13 +85,14 @@ static void finish(const products *p, const char *bias, int64_t row, double sum[
 }
 
 static void multiply(
-    const products *p, const char *a, const char *b, char *c, const char *bias)
+    const products *p, const char *a, const char *b, const char *old, char *c,
+    const char *bias)
 {
     for (int64_t column = 0; column < p->n; column++)
         for (int64_t row = 0; row < p->m; row++) {
             double sum[2] = { 0, 0 }, u[2], v[2];
             if (p->add != 0)
-                dn_load(p->to, c, column * p->ldc + row, sum);
+                dn_load(p->to, old, column * p->ldc + row, sum);
             for (int64_t i = 0; i < p->k; i++) {
                 dn_load(p->type, a, p->ta ? row * p->lda + i : i * p->lda + row, u);
                 dn_load(
@@ -112,6 +113,8 @@ static void run_products(const void *data)
     reach_memory(1);
     touch(p->a, 0);
     touch(p->b, 0);
+    if (p->add != 0)
+        touch(p->old, 0);
     touch(p->c, 1);
     touch(p->workspace, 1);
     if (p->bias)
@@ -119,7 +122,7 @@ static void run_products(const void *data)
     for (int64_t i = 0; i < p->count; i++)
         multiply(
             p, p->a + i * p->a_step * size, p->b + i * p->b_step * size,
-            p->c + i * p->c_step * cell,
+            p->old + i * p->c_step * cell, p->c + i * p->c_step * cell,
             p->bias ? p->bias + i * p->bias_step * cell : NULL);
     products_control()->products++;
     reach_memory(0);

@@ -16,14 +16,14 @@ typedef struct context {
     void *place; /* the driver's context that it was made in */
 } context;
 
-/* c = activation(a b + bias), or a b added to c if `add`; ta, tb: of the transposed of a, of
+/* c = activation(a b + bias), a b being added to `old` if `add`; ta, tb: of the transposed of a, of
    b; `count` of them. */
 typedef struct products {
     danaus_dtype type, to;
     double add;
     int ta, tb;
     int64_t m, n, k, lda, ldb, ldc, a_step, b_step, c_step, count;
-    const char *a, *b;
+    const char *a, *b, *old; /* like c, or c */
     char *c;
     void *workspace;
     const char *bias; /* of rows of c; NULL: none */

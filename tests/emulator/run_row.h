@@ -7,7 +7,7 @@
 
 typedef void launch_function(
     unsigned blocks, unsigned shared, const void *x, const void *w, const float *bias,
-    void *y, int64_t batch, int activation, danaus_pattern p);
+    const void *residual, void *y, int64_t batch, int activation, danaus_pattern p);
 
 /* Entry points leave out arguments from the end. */
 static const char launch_row[] =
@@ -15,25 +15,29 @@ static const char launch_row[] =
     "#include TEXT\n"
     "struct pattern { i64 a, b, c, d; };\n"
     "template <class X, class W, class... sizes> void call(\n"
-    "    void ks(const X *, const W *, const float *, X *, i64, int, sizes...),\n"
-    "    const void *x, const void *w, const float *bias, void *y, i64 batch,\n"
-    "    int activation, pattern p)\n"
+    "    void ks(const X *, const W *, const float *, const X *, X *, i64, int,\n"
+    "            sizes...),\n"
+    "    const void *x, const void *w, const float *bias, const void *residual,\n"
+    "    void *y, i64 batch, int activation, pattern p)\n"
     "{\n"
+    "    auto run = [&](auto... sizes_and_maps) {\n"
+    "        ks((const X *)x, (const W *)w, bias, (const X *)residual, (X *)y, batch,\n"
+    "           activation, sizes_and_maps...);\n"
+    "    };\n"
     "    if constexpr (sizeof...(sizes) == 0)\n"
-    "        ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation);\n"
+    "        run();\n"
     "    else if constexpr (sizeof...(sizes) == 4)\n"
-    "        ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation, p.a,\n"
-    "           p.b, p.c, p.d);\n"
+    "        run(p.a, p.b, p.c, p.d);\n"
     "    else\n"
-    "        ks((const X *)x, (const W *)w, bias, (X *)y, batch, activation, p.a,\n"
-    "           p.b, p.c, p.d, {}, {}, {});\n"
+    "        ks((const X *)x, (const W *)w, bias, (const X *)residual, (X *)y, batch,\n"
+    "           activation, p.a, p.b, p.c, p.d, {}, {}, {});\n"
     "}\n"
     "extern \"C\" void launch(unsigned blocks, unsigned shared, const void *x,\n"
-    "    const void *w, const float *bias, void *y, i64 batch, int activation,\n"
-    "    pattern p)\n"
+    "    const void *w, const float *bias, const void *residual, void *y, i64 batch,\n"
+    "    int activation, pattern p)\n"
     "{\n"
     "    run_blocks(blocks, THREADS, shared, [=] {\n"
-    "        call(ks, x, w, bias, y, batch, activation, p);\n"
+    "        call(ks, x, w, bias, residual, y, batch, activation, p);\n"
     "    });\n"
     "}\n";
 
@@ -47,16 +51,18 @@ static void *load(const kernel *k, const problem *p, int variant, int number)
     return load_program(launch_row, defines, number);
 }
 
-/* Runs the text with weights that are packed; no copies through maps. */
+/* Runs the text with weights that are packed; no copies through maps. residual: or NULL. */
 static void run_text(
     const kernel *k, const problem *asked, const void *x, const void *packed,
-    const float *bias, void *y, danaus_activation activation, int number)
+    const float *bias, const void *residual, void *y, danaus_activation activation,
+    int number)
 {
     const gpu_family *f = dn_gpu_family(k);
     problem activated = *asked, *p = &activated;
     p->activation = (int)activation;
+    p->residual = residual != NULL;
     gpu_facts facts = { .arch = 80, .units = 1 + number % 3 };
-    gpu_call call = { p->batch, x, y };
+    gpu_call call = { p->batch, x, y, residual };
     gpu_launch l;
     int variant = f->maps ? 1 : f->variant ? f->variant(k, p, &call) : 0;
     void *library = load(k, p, variant, number), *symbol;
@@ -66,8 +72,8 @@ static void run_text(
     assert_non_null(symbol);
     memcpy(&launch, &symbol, sizeof launch);
     launch(
-        (unsigned)l.blocks[0], (unsigned)l.shared, x, packed, bias, y, p->batch,
-        (int)activation, p->pattern);
+        (unsigned)l.blocks[0], (unsigned)l.shared, x, packed, bias, residual, y,
+        p->batch, (int)activation, p->pattern);
     dlclose(library);
 }
 

@@ -1,6 +1,6 @@
 /* Every row of a device's kernel table against the oracle: exhaustively on small
    shapes, at the edges of tiles, and on random shapes; forward and adjoint, both
-   layouts, with and without bias and activations. */
+   layouts, with and without bias, activations and residuals. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define AT_ONCE   1000     /* questions */
 #define MOST_ROWS 256      /* of a table */
@@ -24,7 +25,7 @@ typedef struct question {
     danaus_dtype dtype;
     danaus_layout layout;
     int64_t batch;
-    int adjoint, bias;
+    int adjoint, bias, residual; /* 0: none, 1: apart from y, 2: y itself */
     danaus_activation activation;
     const kernel *rows[MOST_ROWS]; /* that it is put to; ends with NULL */
 } question;
@@ -38,9 +39,12 @@ typedef struct question_list {
 
 static ks_step step_for(const question *q, const kernel *k)
 {
-    problem p = {
-        .pattern = q->p, .dtype = q->dtype, .layout = q->layout, .batch = q->batch
-    };
+    problem p = { .pattern = q->p,
+                  .dtype = q->dtype,
+                  .layout = q->layout,
+                  .batch = q->batch,
+                  .activation = (int)q->activation,
+                  .residual = q->residual > 0 };
     if (q->adjoint)
         p.pattern = (danaus_pattern){ q->p.a, q->p.c, q->p.b, q->p.d };
     ks_step step = dn_step(k, &p);
@@ -50,7 +54,7 @@ static ks_step step_for(const question *q, const kernel *k)
 /* One product by one row. The bias of a step is in the type of sums. */
 static void check_row(
     danaus_device *dev, const kernel *k, const question *q, const array *w,
-    const array *x, const array *bias, const signal *expected)
+    const array *x, const array *bias, const array *residual, const signal *expected)
 {
     weights_view view = dn_weights_view(w->data, q->dtype, q->p);
     ks_step step = step_for(q, k);
@@ -60,26 +64,33 @@ static void check_row(
     assert_ok(danaus_alloc(dev, dn_packed_bytes(k, &step.p), &packed));
     assert_ok(dn_pack(dev, &step, view, packed));
     array y = array_make(q->dtype, expected->size * q->batch);
+    if (q->residual == 2)
+        memcpy(y.data, residual->data, (size_t)y.count * danaus_dtype_size(y.dtype));
     const void *all[] = { packed };
-    void *on[] = { to_device(dev, x), bias_to_device(dev, bias), to_device(dev, &y) };
+    void *on[] = { to_device(dev, x), bias_to_device(dev, bias), to_device(dev, &y),
+                   to_device(dev, residual) };
     ks_operands o = { .batch = q->batch,
                       .x = on[0],
                       .packed = all,
                       .bias = q->bias ? on[1] : NULL,
                       .y = on[2],
-                      .activation = q->activation };
+                      .activation = q->activation,
+                      .residual = q->residual == 0   ? NULL
+                                  : q->residual == 1 ? on[3]
+                                                     : on[2] };
     assert_ok(dev->backend->ks_run(dev, &step, 1, &o));
     from_device(dev, x, on[0]);
     bias_from_device(dev, bias, on[1]);
     from_device(dev, &y, on[2]);
+    from_device(dev, residual, on[3]);
     char what[160];
     snprintf(
         what, sizeof what,
         "%s on %s: %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-        " %s%s%s activation %d batch %" PRId64,
+        " %s%s%s activation %d residual %d batch %" PRId64,
         k->name, dev->name, q->p.a, q->p.b, q->p.c, q->p.d,
         q->layout == DANAUS_BATCH_LAST ? "last" : "first", q->adjoint ? " adjoint" : "",
-        q->bias ? " bias" : "", (int)q->activation, q->batch);
+        q->bias ? " bias" : "", (int)q->activation, q->residual, q->batch);
     expect_signal(&y, q->layout, expected, what);
     array_free(&y);
     danaus_free(dev, packed);
@@ -137,6 +148,7 @@ static void check_question(danaus_device *dev, const question *q)
     array w = array_random(r, q->dtype, weights_of(q->p));
     array x = array_random(r, q->dtype, in * q->batch);
     array bias = array_random(r, sum_type(q->dtype), out);
+    array residual = array_random(r, q->dtype, out * q->batch);
     signal xs = signal_read(&x, q->layout, in, q->batch);
     signal ys = signal_times(q->p, &w, q->adjoint, &xs, q->dtype);
     if (q->bias) {
@@ -146,14 +158,17 @@ static void check_question(danaus_device *dev, const question *q)
     if (q->activation)
         signal_round(&ys, type_between(q->dtype));
     signal_activate(&ys, q->activation, q->dtype);
+    if (q->residual)
+        signal_add_residual(&ys, &residual, q->layout, q->dtype);
     signal_round(&ys, q->dtype);
     for (int i = 0; q->rows[i]; i++)
-        check_row(dev, q->rows[i], q, &w, &x, &bias, &ys);
+        check_row(dev, q->rows[i], q, &w, &x, &bias, &residual, &ys);
     signal_free(&xs);
     signal_free(&ys);
     array_free(&w);
     array_free(&x);
     array_free(&bias);
+    array_free(&residual);
 }
 
 static void prepare_rows(danaus_device *dev, const question_list *list)
@@ -210,6 +225,8 @@ static void ask_forms(
         q->adjoint = form / 2;
         q->bias = (int)(rng_next(r) % 2);
         q->activation = rng_next(r) % 2 ? activation_of(dtype) : DANAUS_ACTIVATION_NONE;
+        q->residual = (int)rng_int(r, -1, 2);
+        q->residual = q->residual < 0 ? 0 : q->residual;
         q->r = (rng){ rng_next(r) };
         choose_rows(list->device, only, q);
         if (++list->count == AT_ONCE)

@@ -39,6 +39,8 @@ static void random_chains_match_the_oracle(void **state)
             danaus_ks_desc desc;
             random_chain c = random_case(&r, test_dtypes[t], &desc);
             desc.activation = random_activation(&r, desc.dtype);
+            desc.residual = (int)(rng_next(&r) % 2);
+            desc.scale = rng_next(&r) % 2 ? 2 * rng_unit(&r) - 1 : 0;
             check_product(&r, *state, &c, &desc, random_batch(&r));
             chain_free(&c);
         }

@@ -94,22 +94,39 @@ static danaus_dtype dtype_of(const danaus_ks_desc *desc)
     return desc->dtype ? desc->dtype : DANAUS_F32;
 }
 
-array multiply(
+/* residual: NULL for plans without one; in_place: it is where y will be. */
+static array multiply_and_add(
     danaus_device *device, const random_chain *c, const danaus_ks_desc *desc,
-    int64_t batch, const array *x)
+    int64_t batch, const array *x, const array *residual, int in_place)
 {
     danaus_ks_plan *plan = NULL;
     danaus_ks_weights *weights = NULL;
     array y = array_make(dtype_of(desc), outputs_of(c, desc->adjoint) * batch);
+    if (in_place)
+        memcpy(y.data, residual->data, (size_t)y.count * danaus_dtype_size(y.dtype));
     assert_ok(danaus_ks_plan_create(device, c->p, c->count, desc, &plan));
     assert_ok(danaus_ks_weights_create(plan, device, c->chain, &weights));
     void *dx = to_device(device, x), *dy = to_device(device, &y);
-    assert_ok(danaus_ks_execute(plan, device, weights, batch, dx, dy));
+    void *apart = residual ? to_device(device, residual) : NULL;
+    if (residual)
+        assert_ok(danaus_ks_execute_residual(
+            plan, device, weights, batch, dx, in_place ? dy : apart, dy));
+    else
+        assert_ok(danaus_ks_execute(plan, device, weights, batch, dx, dy));
     from_device(device, &y, dy);
     from_device(device, x, dx);
+    if (residual)
+        from_device(device, residual, apart);
     danaus_ks_weights_destroy(weights);
     danaus_ks_plan_destroy(plan);
     return y;
+}
+
+array multiply(
+    danaus_device *device, const random_chain *c, const danaus_ks_desc *desc,
+    int64_t batch, const array *x)
+{
+    return multiply_and_add(device, c, desc, batch, x, NULL, 0);
 }
 
 /* K_to+1 ... K_from x, going down from factor `from`; adjoint: K_to-1^H ... K_from^H x,
@@ -141,13 +158,16 @@ static void round_bias(signal *y, const array *bias, danaus_dtype dtype)
     }
 }
 
-signal multiply_exactly(
-    const random_chain *c, const danaus_ks_desc *desc, int64_t batch, const array *x)
+static signal multiply_and_add_exactly(
+    const random_chain *c, const danaus_ks_desc *desc, int64_t batch, const array *x,
+    const array *residual)
 {
     danaus_dtype dtype = dtype_of(desc);
     signal in = signal_read(x, desc->layout, inputs_of(c, desc->adjoint), batch);
     signal y = desc->adjoint ? run_factors(c, 0, c->count, 1, &in, dtype)
                              : run_factors(c, c->count - 1, -1, 0, &in, dtype);
+    if (desc->scale != 0)
+        signal_scale(&y, desc->scale, dtype);
     signal_free(&in);
     if (c->bias.count && !desc->adjoint) {
         signal_add_bias(&y, &c->bias, dtype);
@@ -156,8 +176,16 @@ signal multiply_exactly(
     if (desc->activation)
         signal_round(&y, type_between(dtype));
     signal_activate(&y, desc->activation, dtype);
+    if (residual)
+        signal_add_residual(&y, residual, desc->layout, dtype);
     signal_round(&y, dtype);
     return y;
+}
+
+signal multiply_exactly(
+    const random_chain *c, const danaus_ks_desc *desc, int64_t batch, const array *x)
+{
+    return multiply_and_add_exactly(c, desc, batch, x, NULL);
 }
 
 const char *name_of_case(
@@ -165,11 +193,12 @@ const char *name_of_case(
 {
     static char text[1024];
     int used = snprintf(
-        text, sizeof text, "%s %s%s%s%s activation %d batch %" PRId64 ":",
+        text, sizeof text, "%s %s%s%s%s activation %d scale %g%s batch %" PRId64 ":",
         danaus_dtype_name(dtype_of(desc)),
         desc->layout == DANAUS_BATCH_LAST ? "last" : "first",
         desc->adjoint ? " adjoint" : "", desc->keep_factors ? " keep" : "",
-        c->bias.count ? " bias" : "", (int)desc->activation, batch);
+        c->bias.count ? " bias" : "", (int)desc->activation, desc->scale,
+        desc->residual ? " residual" : "", batch);
     for (int l = 0; l < c->count && used < (int)sizeof text - 100; l++)
         used += snprintf(
             text + used, sizeof text - (size_t)used,
@@ -183,12 +212,18 @@ void check_product(
     int64_t batch)
 {
     array x = array_random(r, dtype_of(desc), inputs_of(c, desc->adjoint) * batch);
-    array y = multiply(device, c, desc, batch, &x);
-    signal expected = multiply_exactly(c, desc, batch, &x);
+    array residual = { 0 }, *added = desc->residual ? &residual : NULL;
+    if (added)
+        residual =
+            array_random(r, dtype_of(desc), outputs_of(c, desc->adjoint) * batch);
+    int in_place = added && rng_next(r) % 2;
+    array y = multiply_and_add(device, c, desc, batch, &x, added, in_place);
+    signal expected = multiply_and_add_exactly(c, desc, batch, &x, added);
     expect_signal(&y, desc->layout, &expected, name_of_case(c, desc, batch));
     signal_free(&expected);
     array_free(&x);
     array_free(&y);
+    array_free(&residual);
 }
 
 gradients gradients_make(

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/oracle.h"
 
+#include "support/device.h"
 #include "support/test.h"
 
 #include <inttypes.h>
@@ -133,6 +134,31 @@ void signal_add_bias(signal *y, const array *bias, danaus_dtype dtype)
             y->e[s] += g * y->m[s];
         }
     }
+}
+
+void signal_scale(signal *y, double scale, danaus_dtype dtype)
+{
+    precision p = precision_of(type_between(dtype));
+    for (int64_t i = 0; i < y->size * y->batch; i++) {
+        y->v[i].re *= scale;
+        y->v[i].im *= scale;
+        y->m[i] *= fabs(scale);
+        y->e[i] = y->e[i] * fabs(scale) + 1.01 * p.unit * y->m[i];
+    }
+}
+
+void signal_add_residual(
+    signal *y, const array *residual, danaus_layout layout, danaus_dtype dtype)
+{
+    double g = gamma_of(dtype, 1) + precision_of(type_between(dtype)).unit;
+    signal more = signal_read(residual, layout, y->size, y->batch);
+    for (int64_t i = 0; i < y->size * y->batch; i++) {
+        y->v[i].re += more.v[i].re;
+        y->v[i].im += more.v[i].im;
+        y->m[i] += more.m[i];
+        y->e[i] = y->e[i] * (1 + g) + g * y->m[i];
+    }
+    signal_free(&more);
 }
 
 /* v / (1 + exp(-t)), whichever way does not overflow. */

@@ -47,6 +47,13 @@ void signal_add_bias(signal *y, const array *bias, danaus_dtype dtype);
    computed as  v times something of size 1  with an error of 8 units of v. */
 void signal_activate(signal *y, danaus_activation activation, danaus_dtype dtype);
 
+/* y times a number, as it is when weights are, and rounded to type_between(). */
+void signal_scale(signal *y, double scale, danaus_dtype dtype);
+
+/* y plus a residual in a layout. Parts may have been rounded to type_between() in any order. */
+void signal_add_residual(
+    signal *y, const array *residual, danaus_layout layout, danaus_dtype dtype);
+
 /* Stored in the type. */
 void signal_round(signal *s, danaus_dtype dtype);
 

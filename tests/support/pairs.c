@@ -14,6 +14,8 @@ pair_case pair_random(rng *r, const problem *p)
     c.x = array_random(r, p->dtype, cols_of(p->inner) * p->batch);
     if (rng_next(r) % 2)
         c.bias = array_random(r, DANAUS_F32, rows_of(p->pattern));
+    if (rng_next(r) % 2)
+        c.residual = array_random(r, p->dtype, rows_of(p->pattern) * p->batch);
     return c;
 }
 
@@ -23,6 +25,7 @@ void pair_free(pair_case *c)
     array_free(&c->w);
     array_free(&c->x);
     array_free(&c->bias);
+    array_free(&c->residual);
 }
 
 void pair_pack(const pair_case *c, const kernel *k, void *packed)
@@ -55,14 +58,18 @@ void pair_expect(const pair_case *c, const kernel *k, const array *y)
     if (c->activation)
         signal_round(&ys, dtype);
     signal_activate(&ys, c->activation, dtype);
+    if (c->residual.count) {
+        signal_round(&ys, dtype);
+        signal_add_residual(&ys, &c->residual, DANAUS_BATCH_FIRST, dtype);
+    }
     signal_round(&ys, dtype);
     char what[200];
     snprintf(
         what, sizeof what,
         "%s: %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 " after %" PRId64 ",%" PRId64
-        ",%" PRId64 ",1 batch %" PRId64 " bias %d activation %d",
+        ",%" PRId64 ",1 batch %" PRId64 " bias %d activation %d residual %d",
         k->name, w.a, w.b, w.c, w.d, l.a, l.b, l.c, c->p.batch, c->bias.count > 0,
-        (int)c->activation);
+        (int)c->activation, c->residual.count > 0);
     expect_signal(y, DANAUS_BATCH_FIRST, &ys, what);
     signal_free(&xs);
     signal_free(&mid);

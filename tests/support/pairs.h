@@ -10,7 +10,7 @@
 /* Random numbers for a problem with an inner factor, batch-first. */
 typedef struct pair_case {
     problem p;
-    array l, w, x, bias; /* bias count 0: none */
+    array l, w, x, bias, residual; /* count 0: none */
     danaus_activation activation;
 } pair_case;
 

@@ -11,6 +11,7 @@
 #include "support/chains.h"
 #include "support/device.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,17 +71,18 @@ static void wrong_plans_are_refused(void **state)
 
 static void wrong_descriptions_are_refused(void **state)
 {
-    danaus_ks_desc wrong[9] = { 0 };
+    danaus_ks_desc wrong[10] = { 0 };
     wrong[0].layout = (danaus_layout)2;
     wrong[1].dtype = (danaus_dtype)99;
     wrong[2].math = (danaus_math)7;
     wrong[3].effort = (danaus_effort)9;
     wrong[4].batch = -1;
     wrong[5].reserved[0] = 1;
-    wrong[6].reserved[7] = 1;
+    wrong[6].reserved[8] = 1;
     wrong[7].activation = (danaus_activation)5;
     wrong[8].activation = (danaus_activation)-1;
-    for (int i = 0; i < 9; i++) {
+    wrong[9].scale = (double)NAN;
+    for (int i = 0; i < 10; i++) {
         danaus_ks_plan *plan = NULL;
         assert_status(
             danaus_ks_plan_create(*state, pair, 2, &wrong[i], &plan),
@@ -110,6 +112,69 @@ static void activations_are_for_real_products(void **state)
     assert_non_null(said);
     assert_string_equal(strchr(said, '\n'), "\n");
     danaus_ks_plan_destroy(plan);
+}
+
+static void scales_are_for_products_without_gradients(void **state)
+{
+    danaus_ks_desc trained = { .scale = 0.5, .gradients = 1 };
+    danaus_ks_desc plain = { .scale = 1, .gradients = 1 };
+    danaus_ks_plan *plan = NULL;
+    assert_status(
+        danaus_ks_plan_create(*state, pair, 2, &trained, &plan),
+        DANAUS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(danaus_error_detail(), "scale the weights"));
+    assert_null(plan);
+    assert_ok(danaus_ks_plan_create(*state, pair, 2, &plain, &plan));
+    danaus_ks_plan_destroy(plan);
+}
+
+/* y is untouched where a residual is missing, not expected, or overlaps it. */
+static void wrong_residuals_are_refused(void **state)
+{
+    danaus_device *device = *state;
+    danaus_ks_desc with = { .residual = 1, .keep_factors = 1 };
+    danaus_chain *chain = NULL;
+    danaus_ks_plan *plan[2] = { NULL, NULL };
+    danaus_ks_weights *weights[2] = { NULL, NULL };
+    char text[1000];
+    float x[64] = { 1 }, y[128];
+    memset(y, 0, sizeof y);
+    assert_ok(danaus_chain_create(pair, 2, DANAUS_F32, &chain));
+    assert_in_range(danaus_chain_rows(chain), 1, 64);
+    assert_in_range(danaus_chain_cols(chain), 1, 64);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(danaus_ks_plan_create(device, pair, 2, i ? &with : NULL, &plan[i]));
+        assert_ok(danaus_ks_weights_create(plan[i], device, chain, &weights[i]));
+    }
+    danaus_ks_plan_describe(plan[1], text, sizeof text);
+    assert_non_null(strstr(text, ", added to a residual\n"));
+    assert_null(strstr(text, "residual\nstep")); /* of the last step alone */
+    assert_status(
+        danaus_ks_execute(plan[1], device, weights[1], 1, x, y), DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_execute_residual(plan[0], device, weights[0], 1, x, y, y),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_execute_residual(plan[1], device, weights[1], 1, x, NULL, y),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_execute_residual(plan[1], device, weights[1], 1, x, y + 1, y),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_execute_residual(plan[1], device, weights[1], 1, x, y, y + 1),
+        DANAUS_ERR_ARGUMENT);
+    for (int n = 0; n < 128; n++)
+        assert_true(y[n] == 0);
+    assert_ok(
+        danaus_ks_execute_residual(plan[1], device, weights[1], 0, NULL, NULL, NULL));
+    y[0] = 3;
+    assert_ok(danaus_ks_execute_residual(plan[1], device, weights[1], 1, x, y, y));
+    assert_true(y[0] == 3); /* weights are zero */
+    for (int i = 0; i < 2; i++) {
+        danaus_ks_weights_destroy(weights[i]);
+        danaus_ks_plan_destroy(plan[i]);
+    }
+    danaus_chain_destroy(chain);
 }
 
 static void without_a_table_row_table_only_is_unsupported(void **state)
@@ -552,6 +617,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(wrong_plans_are_refused, device),
         cmocka_unit_test_prestate(wrong_descriptions_are_refused, device),
         cmocka_unit_test_prestate(activations_are_for_real_products, device),
+        cmocka_unit_test_prestate(scales_are_for_products_without_gradients, device),
+        cmocka_unit_test_prestate(wrong_residuals_are_refused, device),
         cmocka_unit_test_prestate(
             without_a_table_row_table_only_is_unsupported, device),
         cmocka_unit_test_prestate(wrong_chains_are_refused, device),

@@ -5,7 +5,7 @@
 
    A thread takes every so many pieces of 16 bytes, where lines of y are whole, aligned pieces,
    else elements; the last ones first, which a cache still has. It steps through lines without
-   dividing. Neither x nor w is looked at. */
+   dividing. None of x, w and residual is looked at. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS  256
 #define RESIDENT 6
@@ -16,14 +16,6 @@
 typedef struct ALIGNED(16) {
     X v[PER];
 } piece;
-
-FN X after(X y, int has_bias, S bias)
-{
-    S sum = load(y);
-    if (has_bias)
-        sum = plus(sum, bias);
-    return store(activate(sum, ACTIVATION));
-}
 
 /* bias: NULL, that of the piece's first row, or of its only one. */
 FN piece after_piece(piece u, const S *bias)
@@ -37,14 +29,15 @@ FN piece after_piece(piece u, const S *bias)
             some = *(const SV *)(bias + e);
         UNROLL
         for (int f = 0; f < V; f++)
-            u.v[e + f] = after(u.v[e + f], bias != 0, some.v[LAST ? 0 : f]);
+            u.v[e + f] =
+                end(load(u.v[e + f]), bias ? &some.v[LAST ? 0 : f] : bias, ACTIVATION, 0);
     }
     return u;
 }
 
 KERNEL ks(
-    const X *x, const S *w, const S *RESTRICT bias, X *RESTRICT y, int64 batch,
-    int activation, int64 a, int64 b, int64 c, int64 d)
+    const X *x, const S *w, const S *RESTRICT bias, const X *residual, X *RESTRICT y,
+    int64 batch, int activation, int64 a, int64 b, int64 c, int64 d)
 {
     int64 rows = a * b * d, width = LAST ? batch : rows;
     int whole = width % PER == 0 && (int64)y % (int64)sizeof(piece) == 0;
@@ -58,7 +51,7 @@ KERNEL ks(
         if (whole)
             ((piece *)y)[n] = after_piece(((piece *)y)[n], own);
         else
-            y[n] = after(y[n], own != 0, own ? *own : zero());
+            y[n] = end(load(y[n]), own, ACTIVATION, 0);
         i -= lines + (e < rest);
         e += e < rest ? line - rest : -rest;
     }

@@ -17,8 +17,7 @@
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
-#include "activate.cuh"
-#include "pieces.cuh"
+#include "ending.cuh"
 
 #define THREADS   (128 * GROUPS)
 #define TILE_M    (64 * GROUPS)
@@ -153,7 +152,7 @@ INLINE void put_sums(u32 out, float *sum, const float *bias, tile t, int r0)
 
 /* 64 columns of the batch from s on, OUT_N rows from r0 on. */
 INLINE void write_y(
-    u32 out, float *sum, u16 *y, const float *bias, tile t, int r0, i64 s,
+    u32 out, float *sum, u16 *y, const float *bias, i64 apart, tile t, int r0, i64 s,
     i64 batch, int width)
 {
     const int per_row = LAST ? 8 : OUT_N / 8, chunks = (LAST ? OUT_N : 64) * per_row;
@@ -171,8 +170,7 @@ INLINE void write_y(
         u16 *to = LAST ? y + (((i64)t.i * ROWS + r) * LANES + t.j) * batch + at
                        : y + at * (BLOCKS * ROWS) + t.i * ROWS + r;
         uint4 v = load_shared128(out + row * OUT_PITCH + chunk * 16);
-        store_piece<16>(
-            to, ACTIVATION ? activate_words(v) : v, count * 2, width);
+        store_piece<16>(to, end_piece<16>(v, to, apart, count * 2, width), count * 2, width);
     }
     barrier(1 + group, 128);
 }
@@ -180,7 +178,8 @@ INLINE void write_y(
 /* ---- all of it ---- */
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const u16 *x, const u16 *w, const float *bias, u16 *y, i64 batch, int)
+    ks(const u16 *x, const u16 *w, const float *bias, const u16 *residual, u16 *y,
+       i64 batch, int)
 {
     extern __shared__ u8 memory[];
     u32 stages = (shared_address(memory) + 1023) & ~1023u;
@@ -191,7 +190,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     if (blockIdx.x >= tiles)
         return;
     int x_width = width_of(x, (LAST ? batch : (i64)COLS) * 2);
-    int y_width = width_of(y, (LAST ? batch : (i64)ROWS) * 2);
+    int y_width = width_of_both(residual, y, (LAST ? batch : (i64)ROWS) * 2);
+    i64 apart = apart_of(residual, y);
     u32 steps = ((tiles - blockIdx.x + gridDim.x - 1) / gridDim.x) * STEPS;
 
     tile ahead = tile_at(blockIdx.x, tiles_m), t = ahead;
@@ -232,8 +232,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 #pragma unroll
         for (int r = 0; r < TILE_N; r += OUT_N)
             write_y(
-                out, sum + r / 2, y, bias, t, t.r0 + r, t.s0 + group * 64,
-                batch, y_width);
+                out, sum + r / 2, y, bias, apart, t, t.r0 + r, t.s0 + group * 64, batch,
+                y_width);
         current += gridDim.x;
         t = tile_at(current, tiles_m);
     }

@@ -28,7 +28,7 @@
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
-#include "activate.cuh"
+#include "ending.cuh"
 #include "ks_mma_lanes_product.cuh"
 
 typedef struct tile {
@@ -226,18 +226,20 @@ INLINE target target_of(element *y, tile t, int row0, i64 s0, i64 batch)
 }
 
 /* 16 rows of y that lie in shared memory. */
-INLINE void store_rows_with_borders(u32 out, target to, int width)
+INLINE void store_rows_with_borders(u32 out, target to, i64 apart, int width)
 {
     i64 bytes = (i64)to.rows * TOGETHER * ELEMENT;
 #pragma unroll 1
     for (int c = 0; c < Y_COPIES && c * Y_APART < to.left; c++) {
         uint4 v = load_shared128(out + out_at(to.column + c * Y_APART, to.piece));
         element *y = to.y + (i64)c * Y_APART * BLOCKS * ROWS * LANES;
-        if (ACTIVATION)
-            v = activate_words(v);
-        store_piece<RUN * ELEMENT>(y, v, bytes, width);
-        if (RUN < PER)
-            store_piece<8>(y + LANES, { v.z, v.w }, bytes - 8, width);
+        uint4 first = end_piece<RUN * ELEMENT>(v, y, apart, bytes, width);
+        store_piece<RUN * ELEMENT>(y, first, bytes, width);
+        if (RUN < PER) {
+            element *other = y + LANES;
+            uint4 second = end_piece<8>({ v.z, v.w }, other, apart, bytes - 8, width);
+            store_piece<8>(other, second, bytes - 8, width);
+        }
     }
 }
 
@@ -251,24 +253,26 @@ INLINE void store_whole_rows(u32 out, target to)
             load_shared128(out + out_at(to.column + c * Y_APART, to.piece)));
 }
 
-INLINE void store_rows(u32 out, target to, int width)
+INLINE void store_rows(u32 out, target to, i64 apart, int width)
 {
     int whole = to.rows * TOGETHER >= PER && to.left > (Y_COPIES - 1) * Y_APART;
-    if (RUN == PER && width == 16 && whole && !ACTIVATION)
+    if (RUN == PER && width == 16 && whole && !ENDS)
         store_whole_rows(out, to);
     else
-        store_rows_with_borders(out, to, width);
+        store_rows_with_borders(out, to, apart, width);
 }
 
-/* The last borders, and activations, are left to a loop: every copy is compiled. With SPLIT
+/* The last borders, and endings, are left to a loop: every copy is compiled. With SPLIT
    that form would take registers from the products, which would be up to 27 % slower. */
 INLINE void write_y(
-    u32 out, sums sum, element *y, const float *bias, tile t, place p, i64 batch)
+    u32 out, sums sum, const element *residual, element *y, const float *bias, tile t,
+    place p, i64 batch)
 {
-    int width = width_of(y, (i64)ROWS * LANES * ELEMENT);
+    int width = width_of_both(residual, y, (i64)ROWS * LANES * ELEMENT);
+    i64 apart = apart_of(residual, y);
     i64 s0 = t.s0 + p.column * TILES_S * 8;
     int inside = t.s0 + TILE_S <= batch && (ROWS % TILE_R == 0 || t.r0 + TILE_R <= ROWS);
-    if (SPLIT || (RUN == PER && width == 16 && inside && !ACTIVATION)) {
+    if (SPLIT || (RUN == PER && width == 16 && inside && !ENDS)) {
 #pragma unroll
         for (int r = 0; r < TILES_R; r++) {
             int row0 = t.r0 + (p.row * TILES_R + r) * 16;
@@ -277,7 +281,7 @@ INLINE void write_y(
             meet();
             target to = target_of(y, t, row0, s0, batch);
             if (SPLIT)
-                store_rows(out, to, width);
+                store_rows(out, to, apart, width);
             else
                 store_whole_rows(out, to);
         }
@@ -292,7 +296,7 @@ INLINE void write_y(
             if (tile == r)
                 put_sums(out, sum, tile, bias, t, row0, p.group);
         meet();
-        store_rows(out, target_of(y, t, row0, s0, batch), width);
+        store_rows(out, target_of(y, t, row0, s0, batch), apart, width);
     }
 }
 
@@ -336,8 +340,8 @@ INLINE i64 columns_at_once(i64 batch, u32 blocks)
 
 /* A piece of work: weights for all threads of a block, then each team's columns. */
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch,
-       int)
+    ks(const element *x, const u8 *w, const float *bias, const element *residual,
+       element *y, i64 batch, int)
 {
     extern __shared__ u8 memory[];
     const u32 blocks = BLOCKS * (LANES / TOGETHER) * ROW_TILES;
@@ -390,15 +394,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
             if (++step < STEPS)
                 continue;
             step = 0;
-            write_y(out, sum, y, bias, t, p, batch);
+            write_y(out, sum, residual, y, bias, t, p, batch);
             t.s0 += TEAMS * TILE_S;
         }
     }
 }
 #else
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch,
-       int)
+    ks(const element *x, const u8 *w, const float *bias, const element *residual,
+       element *y, i64 batch, int)
 {
     extern __shared__ u8 memory[];
     u32 stages = (shared_address(memory) + 127) & ~127u;
@@ -440,7 +444,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         if (++step < STEPS)
             continue;
         step = 0;
-        write_y(out, sum, y, bias, tile_at(current, batch), p, batch);
+        write_y(out, sum, residual, y, bias, tile_at(current, batch), p, batch);
         current += gridDim.x;
     }
 }

@@ -23,7 +23,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "words.cuh"
 
-#include "activate.cuh"
+#include "ending.cuh"
 
 #define PER       (16 / ELEMENT) /* elements of a chunk */
 #define UNIT_K    (32 / ELEMENT) /* columns k that an instruction multiplies */
@@ -341,27 +341,40 @@ INLINE void put_sums(
     }
 }
 
+/* The number at `from` in shared memory to y. */
+INLINE void store_number(element *to, u32 from, i64 apart)
+{
+#if ELEMENT == 4
+    u32 v = load_shared32(from);
+#else
+    u32 v = load_shared16(from);
+#endif
+    if (RESIDUAL)
+        v = add_word(v, *(const element *)((const u8 *)to + apart));
+    *to = (element)v;
+}
+
 /* Chunk number `chunk` of the run of `count` numbers from `to` on. */
-INLINE void store_chunk(element *to, u32 from, int chunk, int count)
+INLINE void store_chunk(element *to, u32 from, int chunk, int count, i64 apart)
 {
     u64 at = ((u64)to & ~(u64)15) + chunk * 16;
     if (at >= (u64)to && at + 16 <= (u64)(to + count)) {
-        store128((void *)at, load_shared128(from));
+        uint4 v = load_shared128(from);
+        int width = width_of((const void *)apart, 0);
+        if (RESIDUAL)
+            v = add_words(v, fetch_piece<16>((const void *)(at + apart), 16, width));
+        store128((void *)at, v);
         return;
     }
 #pragma unroll 1
     for (int e = 0; e < 16; e += ELEMENT)
-        if (at + e >= (u64)to && at + e < (u64)(to + count)) {
-#if ELEMENT == 4
-            *(u32 *)(at + e) = load_shared32(from + e);
-#else
-            *(u16 *)(at + e) = load_shared16(from + e);
-#endif
-        }
+        if (at + e >= (u64)to && at + e < (u64)(to + count))
+            store_number((element *)(at + e), from + e, apart);
 }
 
 /* Tile number `tile` of the columns of all warps. */
-INLINE void store_columns(element *y, u32 out, int tile, struct tile t, i64 batch)
+INLINE void store_columns(
+    element *y, u32 out, i64 apart, int tile, struct tile t, i64 batch)
 {
     int rows = min(ROWS - t.r0, TILE_R), lanes = min(LANES - t.j, TOGETHER);
 #pragma unroll 1
@@ -371,26 +384,28 @@ INLINE void store_columns(element *y, u32 out, int tile, struct tile t, i64 batc
         if (s < batch && r < rows)
             store_chunk(
                 y_at(y, s, t.i, t.r0 + r, t.j), out + column * Y_PITCH + chunk * 16,
-                chunk % Y_RUN, ALL ? rows * LANES : lanes);
+                chunk % Y_RUN, ALL ? rows * LANES : lanes, apart);
     }
 }
 
 INLINE void write_y(
-    u32 out, sums sum, element *y, const float *bias, tile t, place p, i64 batch)
+    u32 out, sums sum, element *y, const float *bias, i64 apart, tile t, place p,
+    i64 batch)
 {
 #pragma unroll
     for (int tile = 0; tile < TILES_S; tile++) {
         __syncthreads();
         put_sums(out, sum, tile, bias, y, t, p);
         __syncthreads();
-        store_columns(y, out, tile, t, batch);
+        store_columns(y, out, apart, tile, t, batch);
     }
 }
 
 /* ---- all of it ---- */
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch, int)
+    ks(const element *x, const u8 *w, const float *bias, const element *residual,
+       element *y, i64 batch, int)
 {
     extern __shared__ u8 memory[];
     u32 stages = (shared_address(memory) + 127) & ~127u;
@@ -435,7 +450,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         if (++step < STEPS)
             continue;
         step = 0;
-        write_y(out, sum, y, bias, t, p, batch);
+        write_y(out, sum, y, bias, apart_of(residual, y), t, p, batch);
         current += gridDim.x;
         t = tile_at(current, tiles_s);
         from = source_of(x, t, p);

@@ -16,13 +16,24 @@ typedef struct job {
     const unsigned *map;
     void *to;
     int64 weights, count;
+    double scale; /* of numbers of `from` */
     int first, type, group_log2, step, dropped, conjugated, wide, unused;
 } job;
 
 typedef struct jobs {
     int64 count;
-    job of[25];
+    job of[23];
 } jobs;
+
+#if COMPLEX
+FN S scaled(S v, real scale)
+{
+    S s = { v.re * scale, v.im * scale };
+    return s;
+}
+#else
+FN S scaled(S v, real scale) { return v * scale; }
+#endif
 
 #if defined TYPE_f64 || COMPLEX
 FN S rounded(S v, int dropped) { return v; }
@@ -71,6 +82,7 @@ KERNEL ks(TABLE(jobs) t)
     else if (from) {
         S v = number_at(from, j->type, index, !j->wide);
         v = j->conjugated ? conjugate(v) : v;
+        v = from == j->from ? scaled(v, (real)j->scale) : v;
         put(j, n, entry % 2 ? rounded(v, j->dropped) : what_is_left(v, j->dropped));
     }
 }

@@ -34,8 +34,7 @@
    Packed: l as [i][unit][step][row of tiles][half a step][lane of warp], then w alike.
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
-#include "activate.cuh"
-#include "pieces.cuh"
+#include "ending.cuh"
 
 #define THREADS (32 * WARPS)
 #define TILE    (8 * EIGHTS)
@@ -328,31 +327,30 @@ INLINE void outer_unit(
 /* ---- results ---- */
 
 /* PER lanes j of a row are a word of each of four planes. */
-INLINE void write_y(u32 mid, element *y, corner at, i64 batch)
+INLINE void write_y(u32 mid, element *y, i64 apart, corner at, i64 batch)
 {
     const int per_row = LANES / PER, per_column = ROWS * per_row;
     i64 left = batch - at.s;
     element *to = y + at.s * Y_ROW + (i64)at.i * ROWS * LANES;
     int end = left < TILE ? (int)left * per_column : TILE * per_column;
-#pragma unroll(ACTIVATION || !ALIGNED ? 1 : 4)
+#pragma unroll(ENDS || !ALIGNED ? 1 : 4)
     for (int q = threadIdx.x; q < end; q += THREADS) {
         int s = q / per_column, r = q % per_column / per_row, plane = q % per_row * 4;
         u32 from = mid + plane * PLANE_BYTES + y_word(plane, s, r);
         uint4 v = make_uint4(
             load_shared32(from), load_shared32(from + PLANE_BYTES),
             load_shared32(from + 2 * PLANE_BYTES), load_shared32(from + 3 * PLANE_BYTES));
-        if (ACTIVATION)
-            v = activate_words(v);
-        store_piece<16>(
-            to + s * Y_ROW + q % per_column * PER, v, 16, ALIGNED ? 16 : ELEMENT);
+        element *own = to + s * Y_ROW + q % per_column * PER;
+        int width = ALIGNED ? 16 : ELEMENT;
+        store_piece<16>(own, end_piece<16>(v, own, apart, 16, width), 16, width);
     }
 }
 
 /* ---- all of it ---- */
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const element *x, const uint4 *packed, const float *bias, element *y, i64 batch,
-       int)
+    ks(const element *x, const uint4 *packed, const float *bias, const element *residual,
+       element *y, i64 batch, int)
 {
     extern __shared__ u8 memory[];
     u32 mid = shared_address(memory);
@@ -381,7 +379,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
             outer_unit(mid, k_step, k, bias, at.i, unit);
         load_first<L_UNITS, L_STEPS, JT>(l_step, l, corner_of(tile + gridDim.x).i);
         __syncthreads();
-        write_y(mid, y, at, batch);
+        write_y(mid, y, apart_of(residual, y), at, batch);
         __syncthreads();
     }
 }

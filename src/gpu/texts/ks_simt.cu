@@ -1,4 +1,4 @@
-/* y = K x + bias on vector units, for any pattern, layout and type.
+/* y = residual + activation(K x + bias) on vector units, for any pattern, layout and type.
 
    A block of threads makes a tile of y: BR rows r, BS batch columns s and BJ lanes j of
    one block i, a thread TR x TS of them for one j. It walks along k in steps of BK,
@@ -166,8 +166,9 @@ FN void step(const S *xs, const S *ws, int tr, int ts, S sum[TR][TS])
 }
 
 FN void finish(
-    const S *RESTRICT bias, X *RESTRICT y, const int64 *RESTRICT order, int64 rows,
-    tile t, int64 batch, int activation, int64 b, int64 d, int slice, const S *out)
+    const S *RESTRICT bias, const X *residual, X *y, const int64 *RESTRICT order,
+    int64 rows, tile t, int64 batch, int activation, int64 b, int64 d, int slice,
+    const S *out)
 {
     ROLL
     for (int e = THREAD; e < SLICE_EACH * THREADS; e += THREADS) {
@@ -189,19 +190,19 @@ FN void finish(
         if (t.r + r >= b || t.j + j >= d || t.s + s >= batch)
             continue;
         int64 row = (t.i * b + t.r + r) * d + t.j + j;
-        S sum = bias ? plus(out[at], bias[row]) : out[at];
+        const S *own = bias ? bias + row : bias;
         if (WRITES && (row = order[row]) < 0)
             continue;
-        y[LAST ? row * batch + t.s + s : (t.s + s) * rows + row] =
-            store(activate(sum, activation));
+        int64 to = LAST ? row * batch + t.s + s : (t.s + s) * rows + row;
+        y[to] = end(out[at], own, activation, residual ? residual + to : residual);
     }
 }
 
 FN int at_most(int64 size, int most) { return size < most ? (int)size : most; }
 
 KERNEL ks(
-    const X *RESTRICT x, const S *RESTRICT w, const S *RESTRICT bias, X *RESTRICT y,
-    int64 batch, int activation, int64 a, int64 b, int64 c, int64 d,
+    const X *RESTRICT x, const S *RESTRICT w, const S *RESTRICT bias, const X *residual,
+    X *y, int64 batch, int activation, int64 a, int64 b, int64 c, int64 d,
     const int64 *RESTRICT x_order, const int64 *RESTRICT y_order, int64 x_rows,
     int64 y_rows)
 {
@@ -282,8 +283,8 @@ KERNEL ks(
             }
             BARRIER();
             finish(
-                bias, y, y_order, WRITES ? y_rows : a * b * d, t, batch, activation, b,
-                d, slice, out);
+                bias, residual, y, y_order, WRITES ? y_rows : a * b * d, t, batch,
+                activation, b, d, slice, out);
             BARRIER();
         }
     }

@@ -23,8 +23,7 @@
 
    Grid: a block for each tile. */
 // SPDX-License-Identifier: Apache-2.0
-#include "activate.cuh"
-#include "pieces.cuh"
+#include "ending.cuh"
 
 #define WARPS     (WARPS_R * WARPS_K)
 #define THREADS   (32 * WARPS)
@@ -320,7 +319,7 @@ INLINE void store_element(element *to, float v)
 
 /* Adds the sums of all ways, and stores them, a number at a time. */
 INLINE void store_sums(
-    u32 from, element *y, const float *bias, tile t, const sizes &z)
+    u32 from, element *y, const float *bias, i64 apart, tile t, const sizes &z)
 {
 #pragma unroll 1
     for (int n = threadIdx.x; n < FRAGMENTS * 128; n += THREADS) {
@@ -337,9 +336,10 @@ INLINE void store_sums(
         for (int way = 0; way < WARPS_K; way++)
             sum += __uint_as_float(
                 load_shared32(sums_at(from, way, fragment) + n % 128 * 4));
-        store_element(
-            y + (LAST ? at * z.batch + s : s * (z.a * z.b * z.d) + at),
-            ACTIVATION ? activate(sum) : sum);
+        element *to = y + (LAST ? at * z.batch + s : s * (z.a * z.b * z.d) + at);
+        if (ACTIVATION)
+            sum = activate(sum);
+        store_element(to, RESIDUAL ? sum + residual_at(to, apart) : sum);
     }
 }
 
@@ -355,8 +355,8 @@ INLINE void meet(int way)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch, int,
-       i64 a, i64 b, i64 c, i64 d)
+    ks(const element *x, const u8 *w, const float *bias, const element *residual,
+       element *y, i64 batch, int, i64 a, i64 b, i64 c, i64 d)
 {
     extern __shared__ u8 memory[];
     const int ahead = STAGES - 1;
@@ -397,5 +397,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     __syncthreads();
     put_sums(begin, sum, p);
     __syncthreads();
-    store_sums(begin, y, bias, t, z);
+    store_sums(begin, y, bias, apart_of(residual, y), t, z);
 }

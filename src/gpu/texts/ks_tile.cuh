@@ -11,7 +11,6 @@
    from; ROW_AT(n), which row of a tile has place n in it. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "activate.cuh"
 #include "ring.cuh"
 #include "words.cuh"
 
@@ -207,12 +206,4 @@ INLINE void write_piece_number(u32 piece, float *sum, const float *bias, tile t,
             piece, sum + from * LINE / 2, bias, t, from * LINE);
     else if constexpr (from + 1 < PIECES)
         write_piece_number<from + 1>(piece, sum, bias, t, n);
-}
-
-/* The activation of a whole piece, by the threads of the group. */
-INLINE void activate_piece(u32 piece)
-{
-#pragma unroll 1
-    for (u32 at = piece + threadIdx.x % 128 * 16; at < piece + PIECE; at += 128 * 16)
-        store_shared128(at, activate_words(load_shared128(at)));
 }

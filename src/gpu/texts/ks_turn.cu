@@ -1,6 +1,8 @@
-/* to[column][row] = from[row][column]: a block of threads takes squares of TILE x TILE in
+/* to[column][row] = from[row][column] + residual[column][row]: a block of threads takes squares of TILE x TILE in
    turn, through shared memory. Blocks that run at a time write long pieces of the same
    rows.
+
+   The residual may be NULL, or `to`.
 
    Where all rows are whole, aligned pieces of 16 bytes, a thread takes a unit, PER rows
    of a piece each, turns its PER x PER elements on the way to shared memory, and writes
@@ -23,9 +25,15 @@ typedef struct ALIGNED(16) {
 /* Where the piece of column `column` of the square and of unit `unit` of its rows lies. */
 FN int place(int column, int unit) { return column * UNITS + (unit ^ column / PER % 8); }
 
+/* v + *residual; NULL adds nothing. */
+FN X added(X v, const X *residual)
+{
+    return residual ? store(plus(load(v), load(*residual))) : v;
+}
+
 /* `tall` rows and `wide` columns from `from` on. */
 FN void turn_pieces(
-    piece *square, const X *RESTRICT from, X *RESTRICT to, int tall, int wide,
+    piece *square, const X *RESTRICT from, X *to, const X *residual, int tall, int wide,
     int64 rows, int64 columns)
 {
     int inner = THREAD % UNITS, outer = THREAD / UNITS;
@@ -47,14 +55,21 @@ FN void turn_pieces(
     X *target = to + outer * rows + inner * PER;
     UNROLL
     for (int c = 0; c < TILE; c += THREADS / UNITS, target += THREADS / UNITS * rows)
-        if (inner * PER < tall && c + outer < wide)
-            *(piece *)target = square[place(c + outer, inner)];
+        if (inner * PER < tall && c + outer < wide) {
+            piece v = square[place(c + outer, inner)], more;
+            if (residual)
+                more = *(const piece *)(residual + (target - to));
+            UNROLL
+            for (int e = 0; e < PER; e++)
+                v.v[e] = added(v.v[e], residual ? more.v + e : residual);
+            *(piece *)target = v;
+        }
     BARRIER();
 }
 
 FN void turn_elements(
-    X *square, const X *RESTRICT from, X *RESTRICT to, int tall, int wide, int64 rows,
-    int64 columns)
+    X *square, const X *RESTRICT from, X *to, const X *residual, int tall, int wide,
+    int64 rows, int64 columns)
 {
     ROLL
     for (int n = THREAD; n < TILE * TILE; n += THREADS) {
@@ -67,27 +82,30 @@ FN void turn_elements(
     for (int n = THREAD; n < TILE * TILE; n += THREADS) {
         int r = n % TILE, c = n / TILE;
         if (r < tall && c < wide)
-            to[c * rows + r] = square[r * PITCH + c];
+            to[c * rows + r] =
+                added(square[r * PITCH + c], residual ? residual + c * rows + r : residual);
     }
     BARRIER();
 }
 
 FN int at_most(int64 count, int most) { return count < most ? (int)count : most; }
 
-KERNEL ks(const X *RESTRICT from, X *RESTRICT to, int64 rows, int64 columns)
+KERNEL ks(
+    const X *RESTRICT from, X *to, const X *residual, int64 rows, int64 columns)
 {
     LOCAL piece square[UNITS * PITCH];
     int64 across = (columns + TILE - 1) / TILE, down = (rows + TILE - 1) / TILE;
     int whole = rows % PER == 0 && columns % PER == 0 &&
-                ((int64)from | (int64)to) % (int64)sizeof(piece) == 0;
+                ((int64)from | (int64)to | (int64)residual) % (int64)sizeof(piece) == 0;
     for (int64 n = BLOCK; n < across * down; n += BLOCKS) {
         int64 r = n % down * TILE, c = n / down * TILE;
         int tall = at_most(rows - r, TILE), wide = at_most(columns - c, TILE);
         const X *source = from + r * columns + c;
         X *target = to + c * rows + r;
+        const X *more = residual ? residual + c * rows + r : residual;
         if (whole)
-            turn_pieces(square, source, target, tall, wide, rows, columns);
+            turn_pieces(square, source, target, more, tall, wide, rows, columns);
         else
-            turn_elements((X *)square, source, target, tall, wide, rows, columns);
+            turn_elements((X *)square, source, target, more, tall, wide, rows, columns);
     }
 }

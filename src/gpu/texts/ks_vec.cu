@@ -1,4 +1,4 @@
-/* y = K x + bias for few batch columns, on vector units: bound by the weights, which
+/* y = residual + activation(K x + bias) for few batch columns, on vector units: bound by the weights, which
    stream past once for NS columns.
 
    A block of threads makes OUTS outputs o = r d + j of one block i. The 32 threads of a
@@ -75,8 +75,8 @@ FN void add_steps(
 }
 
 KERNEL ks(
-    const X *RESTRICT x, const X *RESTRICT w, const S *RESTRICT bias, X *RESTRICT y,
-    int64 batch, int activation, int64 a, int64 b, int64 c, int64 d,
+    const X *RESTRICT x, const X *RESTRICT w, const S *RESTRICT bias, const X *residual,
+    X *y, int64 batch, int activation, int64 a, int64 b, int64 c, int64 d,
     const int64 *RESTRICT x_order, const int64 *RESTRICT y_order, int64 x_rows,
     int64 y_rows)
 {
@@ -127,12 +127,12 @@ KERNEL ks(
             for (int p = 1; p < SUMS; p++)
                 total = plus(total, part[p * (NS * OUTS) + t]);
             row += i * b * d;
-            total = bias ? plus(total, bias[row]) : total;
+            const S *own = bias ? bias + row : bias;
             if (WRITES && (row = y_order[row]) < 0)
                 continue;
-            y[LAST ? row * batch + s0 + s
-                   : (s0 + s) * (WRITES ? y_rows : a * b * d) + row] =
-                store(activate(total, activation));
+            int64 to = LAST ? row * batch + s0 + s
+                            : (s0 + s) * (WRITES ? y_rows : a * b * d) + row;
+            y[to] = end(total, own, activation, residual ? residual + to : residual);
         }
         BARRIER();
     }

@@ -37,8 +37,8 @@
 /* Of x, for 64 columns s. */
 #define COLUMNS_BYTES ((X_LAST ? 64 / LINE * DEPTH : 64) * 128)
 
+#include "ending.cuh"
 #include "ks_tile.cuh"
-#include "pieces.cuh"
 
 /* Blocks that run at a time share weights (MANY_BLOCKS 0) or columns of x. */
 INLINE tile tile_at(u32 t, u32 tiles_m)
@@ -121,17 +121,53 @@ INLINE void store_boxes(const tensor_map *y, u32 piece, tile t, int r0, int s)
     bulk_commit();
 }
 
+/* Where lane `lane` of line `line` of a piece goes, and how many bytes from there on belong
+   to y: none if it is outside. r0: of the tile's rows. */
+INLINE i64 bytes_at(tile t, int line, int lane, int r0, i64 s0, i64 batch, i64 *place)
+{
+    int r = r0 + (Y_LAST ? line % LINE : lane);
+    i64 s = s0 + (Y_LAST ? line / LINE * LINE + lane : line);
+    *place = y_place(t, t.r0 + r, s, batch);
+    if (r >= TILE_N || t.r0 + r >= ROWS || s >= batch)
+        return 0;
+    return (Y_LAST ? batch - s : min(TILE_N - r, ROWS - t.r0 - r)) * ELEMENT;
+}
+
+/* Of a whole piece, by the threads of the group. What is far is asked for first. */
+INLINE void end_pieces(
+    u32 piece, const element *y, i64 apart, tile t, int r0, i64 s0, i64 batch, int width)
+{
+    const int count = RESIDUAL ? PIECE / 16 / 128 : 1;
+#pragma unroll 1
+    for (int first = threadIdx.x % 128; first < PIECE / 16; first += 128 * count) {
+        uint4 more[count];
+#pragma unroll
+        for (int n = 0; RESIDUAL && n < count; n++) {
+            int line = (first + n * 128) / 8, lane = (first % 8 ^ line % 8) * (16 / ELEMENT);
+            i64 place, valid = bytes_at(t, line, lane, r0, s0, batch, &place);
+            more[n] = fetch_piece<16>((const u8 *)(y + place) + apart, valid, width);
+        }
+#pragma unroll
+        for (int n = 0; n < count; n++) {
+            u32 at = piece + (first + n * 128) * 16;
+            uint4 v = load_shared128(at);
+            if (ACTIVATION)
+                v = activate_words(v);
+            store_shared128(at, RESIDUAL ? add_words(v, more[n]) : v);
+        }
+    }
+}
+
 /* What store_boxes() does, by the threads of the group; r0: of the tile's rows. */
 INLINE void store_unaligned(element *y, u32 piece, tile t, int r0, i64 s0, i64 batch)
 {
     for (int q = threadIdx.x % 128; q < 64 * LINE; q += 128) {
         int line = q / LINE, lane = q % LINE;
-        int r = Y_LAST ? line % LINE : lane;
-        i64 s = s0 + (Y_LAST ? line / LINE * LINE + lane : line);
         u32 from = piece + swizzled(line, lane * ELEMENT / 16) + lane * ELEMENT % 16;
         element v = ELEMENT == 4 ? load_shared32(from) : load_shared16(from);
-        if (r0 + r < TILE_N && t.r0 + r0 + r < ROWS && s < batch)
-            y[y_place(t, t.r0 + r0 + r, s, batch)] = v;
+        i64 place;
+        if (bytes_at(t, line, lane, r0, s0, batch, &place))
+            y[place] = v;
     }
 }
 
@@ -166,10 +202,11 @@ INLINE void fetch_tiles(
 /* 64 columns from s on, piece by piece. Where threads store, the loop is compiled once;
    elsewhere that would make it 2 % slower. */
 INLINE void write_y(
-    float *sum, u32 out, int *turn, const tensor_map *y_map, element *y,
-    const float *bias, tile t, int group, int s, i64 batch)
+    float *sum, u32 out, int *turn, const tensor_map *y_map, const element *residual,
+    element *y, const float *bias, tile t, int group, int s, i64 batch)
 {
     int leader = threadIdx.x % 128 == 0;
+    int width = width_of_both(residual, y, (Y_LAST ? batch : (i64)ROWS) * ELEMENT);
 #pragma unroll(STORE_BULK ? PIECES : 1)
     for (int n = 0; n < PIECES; n++) {
         u32 piece = out + *turn * PIECE;
@@ -180,9 +217,9 @@ INLINE void write_y(
             bulk_wait_read<OUTS - 1>();
         barrier(1 + group, 128);
         write_piece_number<0>(piece, sum, bias, t, n);
-        if (ACTIVATION) {
+        if (ENDS) {
             barrier(1 + group, 128);
-            activate_piece(piece);
+            end_pieces(piece, y, apart_of(residual, y), t, n * LINE, s, batch, width);
         }
         if (STORE_BULK)
             fence_async();
@@ -195,8 +232,9 @@ INLINE void write_y(
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch,
-       int, i64, i64, i64, i64, const __grid_constant__ tensor_map x_map,
+    ks(const element *x, const u8 *w, const float *bias, const element *residual,
+       element *y, i64 batch, int, i64, i64, i64, i64,
+       const __grid_constant__ tensor_map x_map,
        const __grid_constant__ tensor_map, const __grid_constant__ tensor_map y_map)
 {
     extern __shared__ u8 memory[];
@@ -229,7 +267,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 #pragma unroll
             for (int m = 0; m < MULTIPLE; m++)
                 write_y(
-                    sum[m], out, &turn, &y_map, y, bias, t, group,
+                    sum[m], out, &turn, &y_map, residual, y, bias, t, group,
                     t.s0 + (group * MULTIPLE + m) * 64, batch);
         }
         if (STORE_BULK && threadIdx.x % 128 == 0)

@@ -234,8 +234,9 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
 /* ---- all of it ---- */
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    ks(const element *x, const u8 *w, const float *bias, element *y, i64 batch,
-       int, i64, i64, i64, i64, const __grid_constant__ tensor_map x_map,
+    ks(const element *x, const u8 *w, const float *bias, const element *residual,
+       element *y, i64 batch, int, i64, i64, i64, i64,
+       const __grid_constant__ tensor_map x_map,
        const __grid_constant__ tensor_map, const __grid_constant__ tensor_map y_map)
 {
     extern __shared__ __align__(1024) u8 memory[];
@@ -259,8 +260,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #if SPLIT
         begin_turns();
 #endif
-        int width = ALIGNED ? 16 : width_of(y, (i64)ROWS * LANES * ELEMENT);
-        results to = { outs, &y_map, y, batch, width };
+        int width = ALIGNED ? 16 : width_of_both(residual, y, (i64)ROWS * LANES * ELEMENT);
+        results to = { outs, &y_map, y, apart_of(residual, y), batch, width };
         for (u32 n = first; n < tiles; n += stride) {
             float sum[PER_LOAD][TILE_R / 2];
             multiply_tile(sum, &r);

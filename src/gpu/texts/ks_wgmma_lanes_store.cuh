@@ -1,8 +1,8 @@
 /* What ks_wgmma_lanes.cu does with sums: bias, eight rows at a time to shared memory,
-   activation, and from there to y. */
+   activation and residual, and from there to y. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "activate.cuh"
+#include "ending.cuh"
 #include "ks_wgmma_lanes.cuh"
 
 /* Of the tile's first row, for this thread's first lane. */
@@ -95,15 +95,6 @@ INLINE unit unit_at(int q)
     return u;
 }
 
-INLINE void activate_rows(u32 out)
-{
-#pragma unroll 1
-    for (int q = threadIdx.x % STORERS; q < OUT * STORE_S / TILE_S / 16; q += STORERS) {
-        u32 at = out + unit_at(q).at;
-        store_shared128(at, activate_words(load_shared128(at)));
-    }
-}
-
 INLINE void store_rows(const tensor_map *y, u32 out, tile t, int r0)
 {
     int s = HALVES == 2 ? 0 : threadIdx.x / 128 * 64;
@@ -135,9 +126,24 @@ typedef struct results {
     u32 outs;
     const tensor_map *map;
     element *y;
+    i64 apart; /* as apart_of() has it */
     i64 batch;
     int width;
 } results;
+
+/* Of eight rows in shared memory, by STORERS threads. */
+INLINE void end_rows(const results *to, u32 out, tile t, int r0)
+{
+#pragma unroll(RESIDUAL ? 2 : 1)
+    for (int q = threadIdx.x % STORERS; q < OUT * STORE_S / TILE_S / 16; q += STORERS) {
+        unit u = unit_at(q);
+        i64 place, s = t.s0 + u.s;
+        i64 valid = bytes_at(t, ROWS, r0 + u.r, u.half, s, to->batch, &place);
+        uint4 v = load_shared128(out + u.at);
+        store_shared128(
+            out + u.at, end_piece<16>(v, to->y + place, to->apart, valid, to->width));
+    }
+}
 
 /* Eight rows r, those with this number; `known` is the number too, or -1. */
 template <int known>
@@ -154,9 +160,9 @@ INLINE void write_eight(
         write_rows<0>(out, sum, number);
     else
         write_rows_from<known * 8>(out, sum);
-    if (ACTIVATION) {
+    if (ENDS) {
         barrier(STORE_BARRIER, STORERS);
-        activate_rows(out);
+        end_rows(to, out, t, r0);
     }
     if (STORE_BULK)
         fence_async();
@@ -177,13 +183,13 @@ INLINE void write_from(
 }
 
 /* A loop takes a tenth longer than its text written out, of which every copy is compiled: so
-   activations, and what is not aligned, have the loop. */
+   endings, and what is not aligned, have the loop. */
 INLINE void write_y(
     const float sum[PER_LOAD][TILE_R / 2], const results *to, tile t)
 {
     if (STORE_BULK && threadIdx.x % STORERS == 0)
         bulk_wait_read<0>();
-    if constexpr (ALIGNED && !ACTIVATION)
+    if constexpr (ALIGNED && !ENDS)
         write_from<0>(sum, to, STORE_BULK ? t : not_before(t));
     else
 #pragma unroll 1

@@ -152,7 +152,7 @@ FN S load(X x) { return x; }
 FN X store(S s) { return s; }
 #endif
 
-/* ---- activations: the numbers of danaus_activation ---- */
+/* ---- what follows products; activations: the numbers of danaus_activation ---- */
 
 #if COMPLEX
 FN S activate(S s, int activation) { return s; }
@@ -183,3 +183,10 @@ FN S activate(S s, int activation)
     return s;
 }
 #endif
+
+/* activation(sum + *bias) + *residual; a pointer that is NULL adds nothing. */
+FN X end(S sum, const S *bias, int activation, const X *residual)
+{
+    sum = activate(bias ? plus(sum, *bias) : sum, activation);
+    return store(residual ? plus(sum, load(*residual)) : sum);
+}
