@@ -258,7 +258,6 @@ static void release(apply *a)
 int cmd_apply(int argc, char **argv)
 {
     options o = { .repeat = 1 };
-    int operands;
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the .npy file to write" },
         { "layout", 0, ARG_WORD, &o.layout, "first|last",
@@ -281,7 +280,7 @@ int cmd_apply(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     apply a = { .o = &o };

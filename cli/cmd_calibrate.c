@@ -50,14 +50,14 @@ int cmd_calibrate(int argc, char **argv)
 {
     device_options where = { 0 };
     const char *name = NULL;
-    int as_json = 0, operands;
+    int as_json = 0;
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &name, "FILE", "the table to write" },
         DEVICE_ARGS(where),
         { "json", 0, ARG_FLAG, &as_json, NULL, "print what was done as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     output o = { 0 };

@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/images.h"
-#include "common/open.h"
+#include "cli/models.h"
 #include "common/report.h"
 #include "common/timing.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +29,7 @@ static const usage use = {
 };
 
 typedef struct options {
-    device_options device;
-    danaus_dtype dtype;
+    model_options model;
     const char *output;
     int64_t top;
     int json;
@@ -39,12 +37,10 @@ typedef struct options {
 
 typedef struct classification {
     const options *o;
-    danaus_device *device;
-    danaus_model *model;
-    danaus_model_info info;
+    open_model m;
     image_file images;
     float *scores;
-    int64_t *order; /* classes of an image, the likeliest first */
+    ranked *order;  /* classes of an image, the likeliest first */
     json_t *labels; /* id2label of config.json, or NULL */
     double seconds;
     output output;
@@ -54,14 +50,15 @@ static int classify(classification *c)
 {
     int64_t images = c->images.count;
     size_t numbers;
-    if (__builtin_mul_overflow((size_t)images, (size_t)c->info.classes, &numbers))
+    if (__builtin_mul_overflow((size_t)images, (size_t)c->m.info.classes, &numbers))
         return failure("there would be more scores than fit in memory");
     c->scores = calloc(numbers + 1, sizeof *c->scores);
-    c->order = calloc((size_t)c->info.classes, sizeof *c->order);
+    c->order = calloc((size_t)c->m.info.classes, sizeof *c->order);
     if (!c->scores || !c->order)
         return failure("no memory for %" PRId64 " images", images);
     double start = seconds_now();
-    if (danaus_model_classify(c->model, c->device, images, c->images.pixels, c->scores))
+    if (danaus_model_classify(
+            c->m.model, c->m.device, images, c->images.pixels, c->scores))
         return library_failure();
     c->seconds = seconds_now() - start;
     return STATUS_OK;
@@ -69,28 +66,10 @@ static int classify(classification *c)
 
 /* ---- results ---- */
 
-static const float *sorted;
-
-static int likelier(const void *a, const void *b)
+static void sort_classes(const classification *c, int64_t image)
 {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    if (sorted[x] != sorted[y])
-        return sorted[x] > sorted[y] ? -1 : 1;
-    return x < y ? -1 : 1;
-}
-
-/* Sorts the classes of an image; returns the sum by which exp(score - greatest) becomes a
-   probability. */
-static double sort_classes(const classification *c, int64_t image)
-{
-    double sum = 0;
-    sorted = c->scores + image * c->info.classes;
-    for (int64_t i = 0; i < c->info.classes; i++)
-        c->order[i] = i;
-    qsort(c->order, (size_t)c->info.classes, sizeof *c->order, likelier);
-    for (int64_t i = 0; i < c->info.classes; i++)
-        sum += exp((double)sorted[i] - sorted[c->order[0]]);
-    return sum;
+    int64_t classes = c->m.info.classes;
+    ranked_by_softmax(c->scores + image * classes, classes, c->order);
 }
 
 static const char *label_of(const classification *c, int64_t class)
@@ -103,41 +82,29 @@ static const char *label_of(const classification *c, int64_t class)
 static json_t *image_json(const classification *c, int64_t image)
 {
     json_t *list = json_array();
-    double sum = sort_classes(c, image);
-    for (int64_t i = 0; i < c->o->top && i < c->info.classes; i++) {
-        int64_t class = c->order[i];
+    sort_classes(c, image);
+    for (int64_t i = 0; i < c->o->top && i < c->m.info.classes; i++) {
+        int64_t class = c->order[i].number;
         const char *label = label_of(c, class);
         json_array_append_new(
-            list,
-            json_pack(
-                "{s:I, s:o, s:o}", "class", (json_int_t) class, "label",
-                label ? json_text(label) : json_null(), "probability",
-                json_number(exp((double)sorted[class] - sorted[c->order[0]]) / sum)));
+            list, json_pack(
+                      "{s:I, s:o, s:o}", "class", (json_int_t) class, "label",
+                      label ? json_text(label) : json_null(), "probability",
+                      json_number(c->order[i].value)));
     }
     return list;
 }
 
 static void print_image(const classification *c, int64_t image)
 {
-    double sum = sort_classes(c, image);
-    for (int64_t i = 0; i < c->o->top && i < c->info.classes; i++) {
-        int64_t class = c->order[i];
+    sort_classes(c, image);
+    for (int64_t i = 0; i < c->o->top && i < c->m.info.classes; i++) {
+        int64_t class = c->order[i].number;
         const char *label = label_of(c, class);
         printf(
-            "image %" PRId64 "  %.4f  %5" PRId64 "  %s\n", image + 1,
-            exp((double)sorted[class] - sorted[c->order[0]]) / sum, class,
-            label ? label : "");
+            "image %" PRId64 "  %.4f  %5" PRId64 "  %s\n", image + 1, c->order[i].value,
+            class, label ? label : "");
     }
-}
-
-static int save(const classification *c)
-{
-    if (!c->o->output)
-        return STATUS_OK;
-    danaus_tensor y = { .name = "", .data = c->scores, .dtype = DANAUS_F32, .ndim = 2 };
-    y.shape[0] = c->images.count;
-    y.shape[1] = c->info.classes;
-    return danaus_file_write_npy(c->output.path, &y) ? library_failure() : STATUS_OK;
 }
 
 static int report(const classification *c)
@@ -148,8 +115,8 @@ static int report(const classification *c)
             json_array_append_new(found, image_json(c, i));
         return report_json(json_pack(
             "{s:I, s:I, s:o, s:o, s:o}", "images", (json_int_t)c->images.count,
-            "classes", (json_int_t)c->info.classes, "seconds", json_number(c->seconds),
-            "output", c->o->output ? json_text(c->o->output) : json_null(), "found",
+            "classes", (json_int_t)c->m.info.classes, "seconds",
+            json_number(c->seconds), "output", json_text(c->o->output), "found",
             found));
     }
     if (output_is_standard(&c->output))
@@ -174,35 +141,30 @@ static void load_labels(classification *c, const char *folder)
 static int run(classification *c, const char *model, const char *images)
 {
     int status = c->o->output ? output_open(&c->output, c->o->output) : STATUS_OK;
-    status = status ? status : open_device(&c->o->device, &c->device);
-    const danaus_model_desc how = { .dtype = c->o->dtype };
-    if (!status && danaus_model_load_as(c->device, model, &how, &c->model))
-        status = library_failure();
+    status = status ? status : model_open(&c->o->model, model, 0, &c->m);
     if (status)
         return status;
-    danaus_model_describe(c->model, &c->info);
     load_labels(c, model);
-    if (!c->info.classes)
+    if (!c->m.info.classes)
         return failure("the model has no classes");
-    status = images_read(&c->images, images, &c->info);
+    status = images_read(&c->images, images, &c->m.info);
     status = status ? status : classify(c);
-    status = status ? status : save(c);
+    if (!status)
+        status = rows_save(&c->output, c->scores, c->images.count, c->m.info.classes);
     return status ? status : report(c);
 }
 
 int cmd_classify(int argc, char **argv)
 {
     options o = { .top = 5 };
-    int operands;
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the .npy file to write" },
         { "top", 'n', ARG_COUNT, &o.top, "N", "classes of each image; default 5" },
-        TYPE_ARG(o.dtype),
-        DEVICE_ARGS(o.device),
+        MODEL_ARGS(o.model),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     classification c = { .o = &o };
@@ -211,7 +173,6 @@ int cmd_classify(int argc, char **argv)
     free(c.order);
     json_decref(c.labels);
     images_free(&c.images);
-    danaus_model_destroy(c.model);
-    danaus_device_close(c.device);
+    model_close(&c.m);
     return output_close(&c.output, status);
 }

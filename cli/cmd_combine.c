@@ -46,8 +46,7 @@ typedef struct job {
     const char *how;
     int count;
     any_chain files[MOST_FILES];
-    danaus_chain *made;
-    danaus_operator *sum; /* in place of a chain */
+    any_chain made; /* a sum, where no chain is one */
     output output;
 } job;
 
@@ -134,52 +133,43 @@ static int load_all(job *j, char **paths)
     return STATUS_OK;
 }
 
-/* The facts of a sum of chains that are no single one. */
-static int report_sum(const job *j)
+/* Patterns of the chain, or lists of them, of a sum's terms. */
+static json_t *patterns_of(const any_chain *made)
 {
-    int64_t rows = danaus_operator_rows(j->sum), cols = danaus_operator_cols(j->sum);
-    int64_t parameters = danaus_operator_parameters(j->sum);
-    const char *dtype = danaus_dtype_name(danaus_operator_dtype(j->sum));
+    danaus_pattern patterns[DANAUS_MAX_FACTORS];
+    if (made->chain)
+        return json_patterns(patterns, chain_patterns(made->chain, patterns));
     json_t *terms = json_array();
-    for (int i = 0; i < danaus_operator_count(j->sum); i++) {
-        danaus_pattern patterns[DANAUS_MAX_FACTORS];
-        int count = chain_patterns(danaus_operator_chain(j->sum, i), patterns);
+    for (int i = 0; i < danaus_operator_count(made->made); i++) {
+        int count = chain_patterns(danaus_operator_chain(made->made, i), patterns);
         json_array_append_new(terms, json_patterns(patterns, count));
     }
-    if (j->o->json)
-        return report_json(json_pack(
-            "{s:s, s:I, s:I, s:s, s:o, s:I, s:o}", "how", j->how, "rows",
-            (json_int_t)rows, "cols", (json_int_t)cols, "dtype", dtype, "terms", terms,
-            "parameters", (json_int_t)parameters, "output", json_text(j->output.name)));
-    if (!output_is_standard(&j->output))
-        printf(
-            "%s: %" PRId64 " x %" PRId64 ", %s, %" PRId64 " parameters in %zu terms\n",
-            j->output.name, rows, cols, dtype, parameters, json_array_size(terms));
-    json_decref(terms);
-    return STATUS_OK;
+    return terms;
 }
 
 static int report(const job *j)
 {
-    if (j->sum)
-        return report_sum(j);
+    const any_chain *made = &j->made;
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     char text[400];
-    int64_t rows = danaus_chain_rows(j->made), cols = danaus_chain_cols(j->made);
-    int64_t parameters = danaus_chain_parameters(j->made);
-    const char *dtype = danaus_dtype_name(danaus_chain_dtype(j->made));
-    int count = chain_patterns(j->made, patterns);
-    if (j->o->json)
-        return report_json(json_pack(
-            "{s:s, s:I, s:I, s:s, s:o, s:I, s:o}", "how", j->how, "rows",
-            (json_int_t)rows, "cols", (json_int_t)cols, "dtype", dtype, "patterns",
-            json_patterns(patterns, count), "parameters", (json_int_t)parameters,
-            "output", json_text(j->output.name)));
-    format_patterns(patterns, count, text, sizeof text);
-    if (!output_is_standard(&j->output))
-        printf(
-            "%s: %" PRId64 " x %" PRId64 ", %s, %" PRId64 " parameters: %s\n",
-            j->output.name, rows, cols, dtype, parameters, text);
+    if (j->o->json) {
+        json_t *facts = any_chain_facts(made, "how", j->how, &j->output);
+        json_object_set_new(
+            facts, made->chain ? "patterns" : "terms", patterns_of(made));
+        return report_json(facts);
+    }
+    if (output_is_standard(&j->output))
+        return STATUS_OK;
+    if (made->chain)
+        format_patterns(
+            patterns, chain_patterns(made->chain, patterns), text, sizeof text);
+    else
+        snprintf(text, sizeof text, "%d terms", danaus_operator_count(made->made));
+    printf(
+        "%s: %" PRId64 " x %" PRId64 ", %s, %" PRId64 " parameters%s%s\n",
+        j->output.name, any_chain_rows(made), any_chain_cols(made),
+        danaus_dtype_name(any_chain_dtype(made)), any_chain_parameters(made),
+        made->chain ? ": " : " in ", text);
     return STATUS_OK;
 }
 
@@ -198,7 +188,8 @@ static int are_alike(const job *j)
 /* The sum of all files as terms of their own. */
 static int add_terms(job *j)
 {
-    return any_chains_add(j->files, j->count, &j->sum) ? library_failure() : STATUS_OK;
+    return any_chains_add(j->files, j->count, &j->made.made) ? library_failure()
+                                                             : STATUS_OK;
 }
 
 /* One chain, or, where patterns do not agree, the sum of several. */
@@ -215,16 +206,9 @@ static int combine(job *j, char **paths)
                 "%s has terms or orders: it can be part of a sum, of no %s", paths[n],
                 j->how);
     }
-    danaus_status status = danaus_chain_combine(how, chains, j->count, &j->made);
+    danaus_status status = danaus_chain_combine(how, chains, j->count, &j->made.chain);
     if (status == DANAUS_ERR_SHAPE && how == DANAUS_SUM && are_alike(j))
         return add_terms(j);
-    return status ? library_failure() : STATUS_OK;
-}
-
-static int save(const job *j)
-{
-    danaus_status status = j->sum ? danaus_operator_save(j->sum, j->output.path)
-                                  : danaus_chain_save(j->made, j->output.path);
     return status ? library_failure() : STATUS_OK;
 }
 
@@ -233,7 +217,8 @@ static int run(job *j, char **paths)
     int status = output_open(&j->output, j->o->output);
     status = status ? status : load_all(j, paths);
     status = status ? status : combine(j, paths);
-    status = status ? status : save(j);
+    if (!status && any_chain_save(&j->made, j->output.path))
+        status = library_failure();
     status = status ? status : report(j);
     return output_close(&j->output, status);
 }
@@ -259,7 +244,6 @@ int cmd_combine(int argc, char **argv)
     status = run(&j, argv + 2);
     for (int n = 0; n < j.count; n++)
         any_chain_free(&j.files[n]);
-    danaus_chain_destroy(j.made);
-    danaus_operator_destroy(j.sum);
+    any_chain_free(&j.made);
     return status;
 }

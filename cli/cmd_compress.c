@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/images.h"
+#include "cli/models.h"
 #include "cli/token_lines.h"
-#include "common/open.h"
 #include "common/progress.h"
 #include "common/report.h"
 #include "common/timing.h"
@@ -37,7 +37,7 @@ static const usage use = {
 };
 
 typedef struct options {
-    device_options device;
+    model_options model;
     const char *text, *fasta, *images, *output, *layers;
     double params, ridge;
     int64_t window, seed;
@@ -47,9 +47,7 @@ typedef struct options {
 typedef struct compression {
     const options *o;
     const char *path;
-    danaus_device *device;
-    danaus_model *model;
-    danaus_model_info info;
+    open_model m;
     token_lines lines;
     image_file images;
     int64_t samples; /* lines, pieces of records, or images */
@@ -74,8 +72,8 @@ static float *embed(compression *c)
     token_lines some = c->lines;
     some.count = timed_samples(c);
     if (!c->o->images)
-        return token_lines_embed(&some, c->model, c->device);
-    return images_embed(&c->images, some.count, c->model, c->device);
+        return token_lines_embed(&some, c->m.model, c->m.device);
+    return images_embed(&c->images, some.count, c->m.model, c->m.device);
 }
 
 static int measure(compression *c, int after)
@@ -96,7 +94,7 @@ static int measure(compression *c, int after)
 
 static void compare(compression *c)
 {
-    int64_t numbers = timed_samples(c) * c->info.embedding;
+    int64_t numbers = timed_samples(c) * c->m.info.embedding;
     double error = 0, size = 0;
     for (int64_t i = 0; i < numbers; i++) {
         double x = c->output[0][i], y = c->output[1][i];
@@ -109,11 +107,11 @@ static void compare(compression *c)
 static danaus_status call(compression *c, const danaus_model_compression *how)
 {
     const int64_t none[] = { 0 };
-    if (c->info.image_size)
+    if (c->m.info.image_size)
         return danaus_model_compress_images(
-            c->model, c->device, c->samples, c->images.pixels, how);
+            c->m.model, c->m.device, c->samples, c->images.pixels, how);
     return danaus_model_compress(
-        c->model, c->device, c->samples, c->samples ? c->lines.offsets : none,
+        c->m.model, c->m.device, c->samples, c->samples ? c->lines.offsets : none,
         c->lines.ids, how);
 }
 
@@ -153,7 +151,7 @@ static int print(const compression *c)
 {
     danaus_model_layer layer;
     printf("%-40s %13s %10s  share  error\n", "layer", "size", "weights");
-    for (int i = 0; !danaus_model_layer_at(c->model, i, &layer); i++) {
+    for (int i = 0; !danaus_model_layer_at(c->m.model, i, &layer); i++) {
         char size[48];
         double whole = (double)layer.rows * (double)layer.cols;
         snprintf(size, sizeof size, "%" PRId64 " x %" PRId64, layer.rows, layer.cols);
@@ -164,7 +162,7 @@ static int print(const compression *c)
     }
     printf(
         "%" PRId64 " of %" PRId64 " weights of linear layers, in %.1f s\n",
-        c->info.linear_parameters, c->info.dense_parameters, c->seconds);
+        c->m.info.linear_parameters, c->m.info.dense_parameters, c->seconds);
     if (c->samples)
         printf(
             "by %" PRId64 " %s; %.0f a second, %.0f before; embeddings move by %.3f\n",
@@ -177,7 +175,7 @@ static json_t *layers_json(const compression *c)
 {
     json_t *layers = json_array();
     danaus_model_layer layer;
-    for (int i = 0; !danaus_model_layer_at(c->model, i, &layer); i++)
+    for (int i = 0; !danaus_model_layer_at(c->m.model, i, &layer); i++)
         json_array_append_new(
             layers, json_pack(
                         "{s:s, s:I, s:I, s:I, s:o, s:b}", "name", layer.name, "rows",
@@ -195,13 +193,13 @@ static json_t *measured(const compression *c, double number)
 
 static int report(compression *c)
 {
-    danaus_model_describe(c->model, &c->info);
+    danaus_model_describe(c->m.model, &c->m.info);
     if (!c->o->json)
         return print(c);
     return report_json(json_pack(
         "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "parameters",
-        (json_int_t)c->info.linear_parameters, "dense_parameters",
-        (json_int_t)c->info.dense_parameters, "lines", (json_int_t)c->samples,
+        (json_int_t)c->m.info.linear_parameters, "dense_parameters",
+        (json_int_t)c->m.info.dense_parameters, "lines", (json_int_t)c->samples,
         "seconds", json_number(c->seconds), "dense_lines_per_second",
         measured(c, c->speed[0]), "lines_per_second", measured(c, c->speed[1]),
         "change", measured(c, c->change), "output", json_text(c->o->output), "layers",
@@ -232,12 +230,13 @@ static int check_folder(const char *path, const char *model)
 static int read_samples(compression *c)
 {
     const options *o = c->o;
-    int64_t most = c->info.max_length, window = o->window ? o->window : USUAL_WINDOW;
+    int64_t most = c->m.info.max_length, window = o->window ? o->window : USUAL_WINDOW;
     int status = STATUS_OK;
-    if (o->images ? !c->info.image_size : c->info.image_size && (o->text || o->fasta))
+    if (o->images ? !c->m.info.image_size
+                  : c->m.info.image_size && (o->text || o->fasta))
         return failure("the model takes %s", o->images ? "no images" : "no tokens");
     if (o->images) {
-        status = images_read(&c->images, o->images, &c->info);
+        status = images_read(&c->images, o->images, &c->m.info);
         c->samples = c->images.count;
         return status;
     }
@@ -255,17 +254,12 @@ static int read_samples(compression *c)
 static int run(compression *c)
 {
     int status = check_folder(c->o->output, c->path);
-    status = status ? status : open_device(&c->o->device, &c->device);
-    if (status)
-        return status;
-    if (danaus_model_load(c->device, c->path, &c->model))
-        return library_failure();
-    danaus_model_describe(c->model, &c->info);
-    status = read_samples(c);
+    status = status ? status : model_open(&c->o->model, c->path, 0, &c->m);
+    status = status ? status : read_samples(c);
     status = status ? status : measure(c, 0);
     status = status ? status : compress(c);
     status = status ? status : measure(c, 1);
-    if (!status && danaus_model_save(c->model, c->o->output))
+    if (!status && danaus_model_save(c->m.model, c->o->output))
         status = library_failure();
     if (status)
         return status;
@@ -276,7 +270,6 @@ static int run(compression *c)
 int cmd_compress(int argc, char **argv)
 {
     options o = { 0 };
-    int operands;
     const arg table[] = {
         { "text", 't', ARG_INPUT, &o.text, "FILE", "lines to fit layers to, UTF-8" },
         { "fasta", 0, ARG_INPUT, &o.fasta, "FILE", "records to fit them to" },
@@ -292,11 +285,11 @@ int cmd_compress(int argc, char **argv)
         { "ridge", 0, ARG_REAL, &o.ridge, "X",
           "pull towards the dense weights; default 0.05" },
         { "seed", 0, ARG_COUNT, &o.seed, "N", "of random directions; default 0" },
-        DEVICE_ARGS(o.device),
+        DEVICE_ARGS(o.model.device),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     if (!o.output || o.params <= 0)
@@ -309,7 +302,6 @@ int cmd_compress(int argc, char **argv)
     images_free(&c.images);
     free(c.output[0]);
     free(c.output[1]);
-    danaus_model_destroy(c.model);
-    danaus_device_close(c.device);
+    model_close(&c.m);
     return status;
 }

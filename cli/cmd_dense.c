@@ -67,13 +67,13 @@ static int run(const char *path, const output *o, int as_json)
 int cmd_dense(int argc, char **argv)
 {
     const char *name = NULL;
-    int as_json = 0, operands;
+    int as_json = 0;
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &name, "FILE", "the .npy file to write" },
         { "json", 0, ARG_FLAG, &as_json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     output o = { 0 };

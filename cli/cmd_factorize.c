@@ -405,7 +405,6 @@ static int run(job *j)
 int cmd_factorize(int argc, char **argv)
 {
     options o = { .chain = -1 };
-    int operands;
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &o.output, "FILE",
           "the chain file to write; without it only the\nfacts are printed" },
@@ -454,7 +453,7 @@ int cmd_factorize(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     status = o.terms_text ? sums_terms(o.terms_text, o.fraction > 0, &o.terms) : 0;

@@ -1,13 +1,12 @@
 /* danaus fill: the words that a masked language model puts for [MASK]. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
+#include "cli/models.h"
 #include "cli/token_lines.h"
-#include "common/open.h"
 #include "common/report.h"
 #include "common/timing.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,8 +24,7 @@ static const usage use = {
 };
 
 typedef struct options {
-    device_options device;
-    danaus_dtype dtype;
+    model_options model;
     int64_t top;
     int json;
 } options;
@@ -40,9 +38,7 @@ typedef struct word {
 typedef struct filling {
     const options *o;
     const char *path; /* of the model */
-    danaus_device *device;
-    danaus_model *model;
-    danaus_model_info info;
+    open_model m;
     danaus_tokenizer *tokenizer;
     token_lines line;
     int64_t masks, top, *places;
@@ -53,42 +49,21 @@ typedef struct filling {
 
 /* ---- words ---- */
 
-static int likelier(const void *a, const void *b)
-{
-    const word *x = a, *y = b;
-    if (x->probability != y->probability)
-        return x->probability > y->probability ? -1 : 1;
-    return x->id < y->id ? -1 : 1;
-}
-
-/* Probabilities of all words, from their scores. */
-static void weigh(const float *scores, int64_t count, word *all)
-{
-    double most = -INFINITY, sum = 0;
-    for (int64_t i = 0; i < count; i++)
-        most = fmax(most, scores[i]);
-    for (int64_t i = 0; i < count; i++)
-        sum += exp(scores[i] - most);
-    for (int64_t i = 0; i < count; i++)
-        all[i] = (word){ (int32_t)i, exp(scores[i] - most) / sum, "" };
-    qsort(all, (size_t)count, sizeof *all, likelier);
-}
-
 static int choose_words(filling *f)
 {
-    int64_t count = f->info.vocabulary;
-    word *all = calloc((size_t)count, sizeof *all);
+    int64_t count = f->m.info.vocabulary;
+    ranked *all = calloc((size_t)count, sizeof *all);
     f->words = calloc((size_t)(f->masks * f->top) + 1, sizeof *f->words);
     if (!all || !f->words) {
         free(all);
         return failure("no memory for %" PRId64 " words", count);
     }
     for (int64_t m = 0; m < f->masks; m++) {
-        weigh(f->scores + m * count, count, all);
+        ranked_by_softmax(f->scores + m * count, count, all);
         for (int64_t i = 0; i < f->top; i++) {
             word *w = &f->words[m * f->top + i];
             size_t bytes;
-            *w = all[i];
+            *w = (word){ (int32_t)all[i].number, all[i].value, "" };
             if (danaus_tokenizer_decode(
                     f->tokenizer, &w->id, 1, 0, w->text, sizeof w->text, &bytes))
                 snprintf(w->text, sizeof w->text, "%" PRId32, w->id);
@@ -118,14 +93,14 @@ static int find_masks(filling *f)
 
 static int score(filling *f)
 {
-    size_t numbers = (size_t)(f->masks * f->info.vocabulary);
+    size_t numbers = (size_t)(f->masks * f->m.info.vocabulary);
     f->scores = calloc(numbers, sizeof *f->scores);
     if (!f->scores)
         return failure("no memory for %zu scores", numbers);
     double start = seconds_now();
     if (danaus_model_fill(
-            f->model, f->device, f->line.offsets[1], f->line.ids, f->masks, f->places,
-            f->scores))
+            f->m.model, f->m.device, f->line.offsets[1], f->line.ids, f->masks,
+            f->places, f->scores))
         return library_failure();
     f->seconds = seconds_now() - start;
     return STATUS_OK;
@@ -171,15 +146,11 @@ static int print(const filling *f)
 
 static int run(filling *f, const char *text)
 {
-    int status = open_device(&f->o->device, &f->device);
+    int status = model_open(&f->o->model, f->path, 0, &f->m);
     if (status)
         return status;
-    const danaus_model_desc how = { .dtype = f->o->dtype };
-    if (danaus_model_load_as(f->device, f->path, &how, &f->model))
-        return library_failure();
-    danaus_model_describe(f->model, &f->info);
-    f->top = f->o->top < f->info.vocabulary ? f->o->top : f->info.vocabulary;
-    status = token_lines_of(text, f->path, f->info.max_length, &f->line);
+    f->top = f->o->top < f->m.info.vocabulary ? f->o->top : f->m.info.vocabulary;
+    status = token_lines_of(text, f->path, f->m.info.max_length, &f->line);
     if (!status && !f->line.count)
         status = failure("the text has no [MASK]");
     status = status ? status : find_masks(f);
@@ -193,15 +164,13 @@ static int run(filling *f, const char *text)
 int cmd_fill(int argc, char **argv)
 {
     options o = { .top = 5 };
-    int operands;
     const arg table[] = {
         { "top", 'n', ARG_COUNT, &o.top, "N", "how many words; default 5" },
-        TYPE_ARG(o.dtype),
-        DEVICE_ARGS(o.device),
+        MODEL_ARGS(o.model),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the words as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     filling f = { .o = &o, .path = argv[1] };
@@ -211,7 +180,6 @@ int cmd_fill(int argc, char **argv)
     free(f.places);
     token_lines_free(&f.line);
     danaus_tokenizer_destroy(f.tokenizer);
-    danaus_model_destroy(f.model);
-    danaus_device_close(f.device);
+    model_close(&f.m);
     return status;
 }

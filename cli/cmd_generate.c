@@ -1,7 +1,7 @@
 /* danaus generate: text that a causal model writes behind a prompt. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
-#include "common/open.h"
+#include "cli/models.h"
 #include "common/report.h"
 #include "common/timing.h"
 
@@ -30,8 +30,7 @@ static const usage use = {
 #define NEIGHBOURS 8
 
 typedef struct options {
-    device_options device;
-    danaus_dtype dtype;
+    model_options model;
     int64_t tokens, top_k, seed;
     double temperature, top_p;
     int json;
@@ -45,8 +44,7 @@ typedef struct grown {
 
 typedef struct writing {
     const options *o;
-    danaus_device *device;
-    danaus_model *model;
+    open_model m;
     danaus_tokenizer *tokenizer;
     int32_t *ids; /* of the prompt, then those to come */
     int64_t prompt, count;
@@ -177,16 +175,10 @@ static int report(const writing *w)
 
 static int run(writing *w, const char *path, const char *prompt)
 {
-    danaus_model_info info;
-    int status = open_device(&w->o->device, &w->device);
-    if (status)
-        return status;
-    const danaus_model_desc type = { .dtype = w->o->dtype };
-    if (danaus_model_load_as(w->device, path, &type, &w->model) ||
-        danaus_tokenizer_load(path, &w->tokenizer))
-        return library_failure();
-    danaus_model_describe(w->model, &info);
-    status = read_prompt(w, prompt, info.max_length);
+    int status = model_open(&w->o->model, path, 0, &w->m);
+    if (!status && danaus_tokenizer_load(path, &w->tokenizer))
+        status = library_failure();
+    status = status ? status : read_prompt(w, prompt, w->m.info.max_length);
     if (status)
         return status;
     const danaus_sampling how = { .max_tokens = w->o->tokens,
@@ -196,7 +188,7 @@ static int run(writing *w, const char *path, const char *prompt)
                                   .top_k = (int32_t)w->o->top_k };
     w->start = w->first = seconds_now();
     if (danaus_model_generate(
-            w->model, w->device, w->ids, w->prompt, &how, take_token, w))
+            w->m.model, w->m.device, w->ids, w->prompt, &how, take_token, w))
         return library_failure();
     return w->failed ? w->failed : report(w);
 }
@@ -204,7 +196,6 @@ static int run(writing *w, const char *path, const char *prompt)
 int cmd_generate(int argc, char **argv)
 {
     options o = { .tokens = 100 };
-    int operands;
     const arg table[] = {
         { "tokens", 'n', ARG_COUNT, &o.tokens, "N",
           "how many at most; default 100; 0: as many as the\nmodel takes" },
@@ -214,12 +205,11 @@ int cmd_generate(int argc, char **argv)
         { "top-p", 'p', ARG_REAL, &o.top_p, "P",
           "only the fewest likeliest tokens that have this\nshare of the probability" },
         { "seed", 0, ARG_COUNT, &o.seed, "N", "of what is drawn; default 0" },
-        TYPE_ARG(o.dtype),
-        DEVICE_ARGS(o.device),
+        MODEL_ARGS(o.model),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print text and tokens as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     if (o.top_k > INT32_MAX)
@@ -229,7 +219,6 @@ int cmd_generate(int argc, char **argv)
     free(w.ids);
     free(w.written.text);
     danaus_tokenizer_destroy(w.tokenizer);
-    danaus_model_destroy(w.model);
-    danaus_device_close(w.device);
+    model_close(&w.m);
     return status;
 }

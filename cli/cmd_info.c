@@ -156,7 +156,7 @@ int cmd_info(int argc, char **argv)
 {
     device_options where = { 0 };
     conv_question q = { .length = NONE };
-    int as_json = 0, operands;
+    int as_json = 0;
     const arg table[] = {
         DEVICE_ARGS(where),
         { "conv", 0, ARG_COUNT, &q.length, "N",
@@ -169,7 +169,7 @@ int cmd_info(int argc, char **argv)
         { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     if (q.length != NONE)

@@ -137,7 +137,7 @@ static int report(const job *j)
             "worst_condition", json_number(c->largest), "worst_factor", c->factor,
             "worst_block", (json_int_t)c->i, (json_int_t)c->j, "log_determinant",
             json_number(j->log_modulus), "phase", j->phase[0], j->phase[1], "output",
-            j->o->output ? json_text(j->o->output) : json_null()));
+            json_text(j->o->output)));
     if (output_is_standard(&j->output))
         return STATUS_OK;
     printf("chain        %" PRId64 " x %" PRId64 ", %s\n", rows, rows, dtype);
@@ -174,7 +174,6 @@ static int run(job *j, const char *path)
 int cmd_invert(int argc, char **argv)
 {
     options o = { 0 };
-    int operands;
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &o.output, "FILE",
           "the chain file to write, or X.npy with --solve" },
@@ -186,7 +185,7 @@ int cmd_invert(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     if (o.threads > 1024)

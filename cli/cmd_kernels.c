@@ -60,7 +60,7 @@ static int cmd_list(const char *path, int as_json)
 int cmd_kernels(int argc, char **argv)
 {
     const char *instructions = NULL;
-    int as_json = 0, operands;
+    int as_json = 0;
     int64_t count = 0;
     const arg table[] = {
         { "instructions", 0, ARG_TEXT, &instructions, "NAME",
@@ -68,7 +68,7 @@ int cmd_kernels(int argc, char **argv)
         { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     int import = !strcmp(argv[1], "import"), export = !strcmp(argv[1], "export");

@@ -1,7 +1,7 @@
 /* danaus model: what the model in a folder is. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
-#include "common/open.h"
+#include "cli/models.h"
 #include "common/report.h"
 
 #include <inttypes.h>
@@ -22,8 +22,7 @@ static const usage use = {
 };
 
 typedef struct facts {
-    const danaus_model *model;
-    danaus_model_info info;
+    open_model m;
     int64_t length; /* tokens of a text */
     danaus_model_cost cost;
 } facts;
@@ -44,7 +43,7 @@ static void print_layer(const danaus_model_layer *layer)
 
 static int print(const facts *f)
 {
-    const danaus_model_info *info = &f->info;
+    const danaus_model_info *info = &f->m.info;
     danaus_model_layer layer;
     printf(
         "%s: %" PRId64 " layers of %" PRId64, info->architecture, info->layers,
@@ -75,22 +74,9 @@ static int print(const facts *f)
         "runs, %.1f MB that stay\n",
         f->cost.linear / 1e9, f->cost.mixing / 1e9, f->cost.filters / 1e9,
         (double)f->cost.memory / 1e6, (double)f->cost.kept / 1e6);
-    for (int i = 0; !danaus_model_layer_at(f->model, i, &layer); i++)
+    for (int i = 0; !danaus_model_layer_at(f->m.model, i, &layer); i++)
         print_layer(&layer);
     return STATUS_OK;
-}
-
-static json_t *patterns_of(const danaus_model_layer *layer)
-{
-    json_t *patterns = json_array();
-    for (int64_t i = 0; i < layer->factors; i++) {
-        const danaus_pattern *p = &layer->patterns[i];
-        json_array_append_new(
-            patterns, json_pack(
-                          "[I, I, I, I]", (json_int_t)p->a, (json_int_t)p->b,
-                          (json_int_t)p->c, (json_int_t)p->d));
-    }
-    return patterns;
 }
 
 static json_t *cost_of(const facts *f)
@@ -104,16 +90,16 @@ static json_t *cost_of(const facts *f)
 
 static int print_json(const facts *f)
 {
-    const danaus_model_info *info = &f->info;
+    const danaus_model_info *info = &f->m.info;
     json_t *layers = json_array();
     danaus_model_layer layer;
-    for (int i = 0; !danaus_model_layer_at(f->model, i, &layer); i++)
+    for (int i = 0; !danaus_model_layer_at(f->m.model, i, &layer); i++)
         json_array_append_new(
-            layers,
-            json_pack(
-                "{s:s, s:I, s:I, s:I, s:o}", "name", layer.name, "rows",
-                (json_int_t)layer.rows, "cols", (json_int_t)layer.cols, "parameters",
-                (json_int_t)layer.parameters, "patterns", patterns_of(&layer)));
+            layers, json_pack(
+                        "{s:s, s:I, s:I, s:I, s:o}", "name", layer.name, "rows",
+                        (json_int_t)layer.rows, "cols", (json_int_t)layer.cols,
+                        "parameters", (json_int_t)layer.parameters, "patterns",
+                        json_patterns(layer.patterns, (int)layer.factors)));
     return report_json(json_pack(
         "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
         "s:o, s:o}",
@@ -129,55 +115,39 @@ static int print_json(const facts *f)
         cost_of(f), "layers", layers));
 }
 
-static int describe(
-    danaus_model *model, danaus_device *device, int64_t length, int json)
-{
-    facts f = { .model = model };
-    danaus_model_describe(model, &f.info);
-    f.length = length ? length : f.info.max_length;
-    if (danaus_model_estimate(model, device, 1, f.length, &f.cost))
-        return library_failure();
-    return json ? print_json(&f) : print(&f);
-}
-
 typedef struct options {
-    device_options device;
-    danaus_dtype dtype;
+    model_options model;
     int64_t length;
     int json;
 } options;
 
 /* Of an outline: no weights are read, and no memory is taken for them. */
-static int run(const options *o, const char *path)
+static int run(const options *o, const char *path, facts *f)
 {
-    const danaus_model_desc how = { .dtype = o->dtype, .outline = 1 };
-    danaus_device *device;
-    danaus_model *model;
-    int status = open_device(&o->device, &device);
+    int status = model_open(&o->model, path, 1, &f->m);
     if (status)
         return status;
-    if (danaus_model_load_as(device, path, &how, &model)) {
-        status = library_failure();
-    } else {
-        status = describe(model, device, o->length, o->json);
-        danaus_model_destroy(model);
-    }
-    danaus_device_close(device);
-    return status;
+    f->length = o->length ? o->length : f->m.info.max_length;
+    if (danaus_model_estimate(f->m.model, f->m.device, 1, f->length, &f->cost))
+        return library_failure();
+    return o->json ? print_json(f) : print(f);
 }
 
 int cmd_model(int argc, char **argv)
 {
     options o = { 0 };
-    int operands;
     const arg table[] = {
         { "length", 0, ARG_COUNT, &o.length, "N",
           "tokens of a text; default: as many as there can be" },
-        TYPE_ARG(o.dtype),
-        DEVICE_ARGS(o.device),
+        MODEL_ARGS(o.model),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
-    return status == ARGS_GO_ON ? run(&o, argv[1]) : status;
+    int status = args_parse(&use, table, argc, argv, NULL);
+    if (status != ARGS_GO_ON)
+        return status;
+    facts f = { 0 };
+    status = run(&o, argv[1], &f);
+    model_close(&f.m);
+    return status;
 }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/fasta.h"
+#include "cli/models.h"
 #include "cli/token_lines.h"
-#include "common/open.h"
 #include "common/progress.h"
 #include "common/report.h"
 #include "common/timing.h"
@@ -36,8 +36,7 @@ static const usage use = {
 #define BATCH_TOKENS 16384
 
 typedef struct options {
-    device_options device;
-    danaus_dtype dtype;
+    model_options model;
     int64_t window, context;
     int ambiguous, json;
 } options;
@@ -60,8 +59,7 @@ typedef struct batch {
 
 typedef struct scoring {
     const options *o;
-    danaus_device *device;
-    danaus_model *model;
+    open_model m;
     int64_t window, context;
     int32_t tokens[256];
     fasta fasta;
@@ -163,7 +161,7 @@ static int score_batch(scoring *s)
     batch *b = &s->batch;
     danaus_progress_fn tell = progress_wanted() ? show : NULL;
     if (danaus_model_score(
-            s->model, s->device, b->count, b->offsets, b->ids, tell, s, b->scores))
+            s->m.model, s->m.device, b->count, b->offsets, b->ids, tell, s, b->scores))
         return library_failure();
     for (int64_t i = 0; i < b->count; i++) {
         record *r = &s->records[b->record[i]];
@@ -245,14 +243,12 @@ static int score_records(scoring *s)
 
 static int choose_window(scoring *s)
 {
-    danaus_model_info info;
-    danaus_model_describe(s->model, &info);
-    s->window = s->o->window ? s->o->window : info.max_length;
+    int64_t most = s->m.info.max_length;
+    s->window = s->o->window ? s->o->window : most;
     s->context = s->o->context ? s->o->context : s->window / 2;
-    if (s->window < 2 || s->window > info.max_length)
+    if (s->window < 2 || s->window > most)
         return failure(
-            "a window may have 2 to %" PRId64 " tokens, not %" PRId64, info.max_length,
-            s->window);
+            "a window may have 2 to %" PRId64 " tokens, not %" PRId64, most, s->window);
     if (s->context >= s->window)
         return failure(
             "windows of %" PRId64 " tokens cannot begin with %" PRId64 " known ones",
@@ -263,13 +259,8 @@ static int choose_window(scoring *s)
 static int run(scoring *s, const char *model, const char *path)
 {
     struct stat file;
-    int status = open_device(&s->o->device, &s->device);
-    if (status)
-        return status;
-    const danaus_model_desc how = { .dtype = s->o->dtype };
-    if (danaus_model_load_as(s->device, model, &how, &s->model))
-        return library_failure();
-    status = choose_window(s);
+    int status = model_open(&s->o->model, model, 0, &s->m);
+    status = status ? status : choose_window(s);
     status = status ? status : token_letters(model, s->o->ambiguous, s->tokens);
     status = status ? status : fasta_open(&s->fasta, path, s->tokens);
     status = status ? status : make_batch(s);
@@ -286,7 +277,6 @@ static int run(scoring *s, const char *model, const char *path)
 int cmd_score(int argc, char **argv)
 {
     options o = { 0 };
-    int operands;
     const arg table[] = {
         { "window", 'w', ARG_COUNT, &o.window, "N",
           "tokens that the model sees at once; default: as\nmany as it takes" },
@@ -294,12 +284,11 @@ int cmd_score(int argc, char **argv)
           "known tokens that a further window begins with;\ndefault: half of it" },
         { "ambiguous", 0, ARG_FLAG, &o.ambiguous, NULL,
           "take R Y S W K M B D H V, which stand for several\nbases, as N" },
-        TYPE_ARG(o.dtype),
-        DEVICE_ARGS(o.device),
+        MODEL_ARGS(o.model),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     scoring s = { .o = &o };
@@ -309,7 +298,6 @@ int cmd_score(int argc, char **argv)
     for (size_t i = 0; i < s.count; i++)
         free(s.records[i].name);
     free(s.records);
-    danaus_model_destroy(s.model);
-    danaus_device_close(s.device);
+    model_close(&s.m);
     return status;
 }

@@ -1,6 +1,7 @@
 /* danaus transform: a known transform as an exact chain, with its orders, to a file. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
+#include "cli/operators.h"
 #include "common/open.h"
 #include "common/report.h"
 #include "common/standard.h"
@@ -47,7 +48,7 @@ typedef struct job {
     danaus_transform_desc desc;
     danaus_file *file;
     void *owned; /* a converted copy */
-    danaus_operator *made;
+    any_chain made;
     output output;
 } job;
 
@@ -163,7 +164,7 @@ static int make_transform(job *j)
     j->desc.inverse = j->o->inverse;
     j->desc.levels = (int)j->o->levels;
     int status = load_numbers(j);
-    if (!status && danaus_operator_transform(&j->desc, &j->made))
+    if (!status && danaus_operator_transform(&j->desc, &j->made.made))
         status = library_failure();
     return status;
 }
@@ -172,22 +173,22 @@ static int make_transform(job *j)
 
 static int report(const job *j)
 {
-    int64_t rows = danaus_operator_rows(j->made), cols = danaus_operator_cols(j->made),
-            parameters = danaus_operator_parameters(j->made);
-    int chains = danaus_operator_count(j->made);
-    const char *dtype = danaus_dtype_name(danaus_operator_dtype(j->made));
-    if (j->o->json)
-        return report_json(json_pack(
-            "{s:s, s:I, s:I, s:s, s:i, s:I, s:o}", "transform", j->name, "rows",
-            (json_int_t)rows, "cols", (json_int_t)cols, "dtype", dtype, "chains",
-            chains, "parameters", (json_int_t)parameters, "output",
-            json_text(j->o->output)));
+    const any_chain *made = &j->made;
+    double rows = (double)any_chain_rows(made), cols = (double)any_chain_cols(made);
+    int chains = danaus_operator_count(made->made);
+    int64_t parameters = any_chain_parameters(made);
+    if (j->o->json) {
+        json_t *facts = any_chain_facts(made, "transform", j->name, &j->output);
+        json_object_set_new(facts, "chains", json_integer(chains));
+        return report_json(facts);
+    }
     if (!output_is_standard(&j->output))
         printf(
-            "%s: %s, %" PRId64 " x %" PRId64 ", %s, %d chain%s, %" PRId64
+            "%s: %s, %.0f x %.0f, %s, %d chain%s, %" PRId64
             " parameters, %.3g%% of dense\n",
-            j->o->output, j->name, rows, cols, dtype, chains, chains == 1 ? "" : "s",
-            parameters, 100 * (double)parameters / ((double)rows * (double)cols));
+            j->output.name, j->name, rows, cols,
+            danaus_dtype_name(any_chain_dtype(made)), chains, chains == 1 ? "" : "s",
+            parameters, 100 * (double)parameters / (rows * cols));
     return STATUS_OK;
 }
 
@@ -198,7 +199,7 @@ static int run(job *j, const char *length)
     status = status ? status : check_options(j);
     status = status ? status : output_open(&j->output, j->o->output);
     status = status ? status : make_transform(j);
-    if (!status && danaus_operator_save(j->made, j->output.path))
+    if (!status && any_chain_save(&j->made, j->output.path))
         status = library_failure();
     status = status ? status : report(j);
     return output_close(&j->output, status);
@@ -207,7 +208,6 @@ static int run(job *j, const char *length)
 int cmd_transform(int argc, char **argv)
 {
     options o = { 0 };
-    int operands;
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the chain file to write" },
         { "orthonormal", 0, ARG_FLAG, &o.orthonormal, NULL,
@@ -224,12 +224,12 @@ int cmd_transform(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
+    int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
     job j = { .o = &o, .name = argv[1] };
     status = run(&j, argv[2]);
-    danaus_operator_destroy(j.made);
+    any_chain_free(&j.made);
     danaus_file_close(j.file);
     free(j.owned);
     return status;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/operators.h"
 
+#include "common/report.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +42,28 @@ danaus_dtype any_chain_dtype(const any_chain *any)
 {
     return any->made ? danaus_operator_dtype(any->made)
                      : danaus_chain_dtype(any->chain);
+}
+
+int64_t any_chain_parameters(const any_chain *any)
+{
+    return any->made ? danaus_operator_parameters(any->made)
+                     : danaus_chain_parameters(any->chain);
+}
+
+danaus_status any_chain_save(const any_chain *any, const char *path)
+{
+    return any->made ? danaus_operator_save(any->made, path)
+                     : danaus_chain_save(any->chain, path);
+}
+
+json_t *any_chain_facts(
+    const any_chain *any, const char *key, const char *how, const output *o)
+{
+    return json_pack(
+        "{s:s, s:I, s:I, s:s, s:I, s:o}", key, how, "rows",
+        (json_int_t)any_chain_rows(any), "cols", (json_int_t)any_chain_cols(any),
+        "dtype", danaus_dtype_name(any_chain_dtype(any)), "parameters",
+        (json_int_t)any_chain_parameters(any), "output", json_text(o->name));
 }
 
 danaus_status any_chain_to_dense(const any_chain *any, void *dense)

@@ -4,7 +4,9 @@
 #ifndef CLI_OPERATORS_H
 #define CLI_OPERATORS_H
 
+#include "common/standard.h"
 #include "danaus/danaus.h"
+#include <jansson.h>
 
 /* One of the two is there. */
 typedef struct any_chain {
@@ -24,6 +26,13 @@ danaus_status any_chains_add(any_chain *all, int count, danaus_operator **sum);
 int64_t any_chain_rows(const any_chain *any);
 int64_t any_chain_cols(const any_chain *any);
 danaus_dtype any_chain_dtype(const any_chain *any);
+int64_t any_chain_parameters(const any_chain *any);
+danaus_status any_chain_save(const any_chain *any, const char *path);
 danaus_status any_chain_to_dense(const any_chain *any, void *dense);
+
+/* What a file that was written holds: how it was made, as `key`, its size, type and
+   parameters. */
+json_t *any_chain_facts(
+    const any_chain *any, const char *key, const char *how, const output *o);
 
 #endif

@@ -293,14 +293,16 @@ int args_parse(const usage *use, const arg *table, int argc, char **argv, int *o
         if (status != ARGS_GO_ON)
             return status;
     }
-    *operands = argc - optind;
-    if (*operands < use->least || *operands > use->most)
+    int count = argc - optind;
+    if (operands)
+        *operands = count;
+    if (count < use->least || count > use->most)
         return usage_error(
             "it takes %s as %s, and %d were given (try --help)", use->operands,
-            use->most == 1 ? "operand" : "operands", *operands);
-    memmove(argv + 1, argv + optind, (size_t)*operands * sizeof *argv);
-    int files = use->words ? 0 : use->texts ? use->texts : *operands;
-    for (int i = 1; i <= files && i <= *operands; i++) {
+            use->most == 1 ? "operand" : "operands", count);
+    memmove(argv + 1, argv + optind, (size_t)count * sizeof *argv);
+    int files = use->words ? 0 : use->texts ? use->texts : count;
+    for (int i = 1; i <= files && i <= count; i++) {
         const char *path = argv[i];
         if (standard_input(&path) != STATUS_OK)
             return STATUS_USAGE;

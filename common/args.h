@@ -50,8 +50,8 @@ typedef struct usage {
     const char *words;    /* what the first operand may be, "ks|conv"; NULL: a file */
 } usage;
 
-/* Reads options into the table's values and moves the operands to argv[1 .. *operands];
-   those that are files may be "-". Returns ARGS_GO_ON, or the status to exit with: help was
+/* Reads options into the table's values and moves the operands to argv[1 .. *operands], unless
+   that is NULL: their number then does not matter. Those that are files may be "-". Returns ARGS_GO_ON, or the status to exit with: help was
    printed, or one sentence about wrong usage. */
 int args_parse(
     const usage *use, const arg *table, int argc, char **argv, int *operands);

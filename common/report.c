@@ -37,6 +37,8 @@ static size_t character(const char *text)
 
 json_t *json_text(const char *text)
 {
+    if (!text)
+        return json_null();
     char *mended = malloc(3 * strlen(text) + 1), *to = mended;
     if (!mended)
         return NULL;

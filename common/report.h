@@ -13,7 +13,8 @@
    Returns an exit status. */
 int report_json(json_t *value);
 
-/* Text of the outside, as a name of a file: bytes that are no UTF-8 become U+FFFD. */
+/* Text of the outside, as a name of a file: bytes that are no UTF-8 become U+FFFD,
+   no text null. */
 json_t *json_text(const char *text);
 
 /* A number, or null where it is not one. */

@@ -2,7 +2,8 @@
 # Builds danaus and runs its tests on Debian 12. Run as root (or with sudo at hand)
 # it installs the packages that it needs; without either it says what is missing.
 #
-#     sh scripts/test.sh [PART...]      parts, all of them by default:
+#     sh scripts/test.sh [PART...]      parts, one after the other; without a name all of
+#                                       them, some beside the others:
 #
 #     style      layers of includes, formatting, the shape of the tables
 #     release    gcc, optimised: every test, install, documents
@@ -22,13 +23,13 @@
 # What is compiled is kept by ccache: a second run compiles what changed, and the wheel takes
 # the kernels of the part release.
 # DANAUS_TEST_SHARE=N makes one N-th of the rounds of random tests everywhere.
-# What was skipped is said at the end, with the reason. Last line: "N passed, N failed"; the
+# What each part took, and what was skipped, is said at the end. Last line: "N passed, N failed"; the
 # exit status is 0 when nothing failed.
 # SPDX-License-Identifier: Apache-2.0
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(nproc)
-passed=0 failed=0 skipped=0 started=$(date +%s)
+passed=0 failed=0 skipped=0 started=$(date +%s) lane=first
 
 say() { printf '\n== [%d s] %s\n' $(($(date +%s) - started)) "$*"; }
 
@@ -55,6 +56,7 @@ need() {
     done
     [ -z "$missing" ] && return 0
     echo "installing$missing"
+    exec 9> build/install.lock && flock 9 # one part installs at a time
     sudo=
     if [ "$(id -u)" -ne 0 ]; then
         command -v sudo > /dev/null || { echo "install these first:$missing"; exit 1; }
@@ -65,6 +67,7 @@ need() {
         DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq \
             --no-install-recommends $missing > build/install.log 2>&1 ||
         { tail -n 20 build/install.log; exit 1; }
+    exec 9>&-
 }
 
 # build PRESET [OPTIONS...]: configure and compile, showing only what went wrong. Options of
@@ -91,10 +94,10 @@ run_ctest() {
 
 # count_tests FILE: what a report says; one that was not written is a failure.
 count_tests() {
-    python3 scripts/junit.py "$1" "$part" > build/counts
-    grep '^skipped' build/counts >> build/skipped
+    python3 scripts/junit.py "$1" "$part" > "build/counts.$lane"
+    grep '^skipped' "build/counts.$lane" >> build/skipped
     read -r more bad without <<- END
-	$(tail -n 1 build/counts)
+	$(tail -n 1 "build/counts.$lane")
 	END
     passed=$((passed + more)) failed=$((failed + bad)) skipped=$((skipped + without))
 }
@@ -284,12 +287,51 @@ need build-essential ccache cmake ninja-build pkg-config libcmocka-dev libjansso
     libutf8proc-dev libopenblas-dev liblapack-dev libsndfile1-dev libsamplerate0-dev libfftw3-dev \
     python3 python3-numpy python3-scipy python3-matplotlib
 export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
-parts=${*:-style release docs python clang asan tsan options fuzz arm64 packages}
-for part in $parts; do
-    say "$(sed -n "s/^# *\($part  .*\)/\1/p" "$0")"
-    "part_$part"
-done
+
+# processors: sets $spent, the seconds of processors that what has ended took.
+processors() {
+    times > "build/times.$lane"
+    spent=$(tr ms '  ' < "build/times.$lane" |
+        awk 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }')
+}
+
+run_parts() {
+    for part in "$@"; do
+        say "$(sed -n "s/^# *\($part  .*\)/\1/p" "$0")"
+        processors
+        spent_before=$spent began=$(date +%s)
+        "part_$part"
+        processors
+        printf '%-10s %5d s, of processors %5d s\n' "$part" $(($(date +%s) - began)) \
+            $((spent - spent_before)) >> build/parts
+    done
+}
+
+# Beside the others: parts that leave a processor idle, as they install packages, configure
+# builds, pack or work on one thread; the wheel last, when kernels are compiled. What they say
+# follows the rest.
+run_second() {
+    lane=second
+    run_parts style docs options packages python > build/second.log 2>&1
+    echo "$passed $failed $skipped" > build/second
+}
+
+rm -f build/second
+: > build/parts
+if [ $# -gt 0 ]; then
+    run_parts "$@"
+else
+    find_nvrtc
+    run_second &
+    second=$!
+    run_parts release clang asan tsan fuzz arm64
+    wait $second
+    cat build/second.log
+    read -r more bad without < build/second || bad=1
+    passed=$((passed + ${more:-0})) failed=$((failed + bad)) skipped=$((skipped + ${without:-0}))
+fi
 printf '\n%d s\n' $(($(date +%s) - started))
+cat build/parts
 [ "$skipped" -eq 0 ] || { cat build/skipped; echo "$skipped skipped"; }
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/models.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+int model_open(const model_options *o, const char *path, int outline, open_model *m)
+{
+    const danaus_model_desc how = { .dtype = o->dtype, .outline = outline };
+    int status = open_device(&o->device, &m->device);
+    if (status)
+        return status;
+    if (danaus_model_load_as(m->device, path, &how, &m->model))
+        return library_failure();
+    danaus_model_describe(m->model, &m->info);
+    return STATUS_OK;
+}
+
+void model_close(open_model *m)
+{
+    danaus_model_destroy(m->model);
+    danaus_device_close(m->device);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->value != y->value)
+        return x->value > y->value ? -1 : 1;
+    return x->number < y->number ? -1 : 1;
+}
+
+void ranked_sort(ranked *all, int64_t count)
+{
+    qsort(all, (size_t)count, sizeof *all, compare);
+}
+
+void ranked_by_softmax(const float *scores, int64_t count, ranked *all)
+{
+    double most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, scores[i]);
+    for (int64_t i = 0; i < count; i++)
+        sum += exp(scores[i] - most);
+    for (int64_t i = 0; i < count; i++)
+        all[i] = (ranked){ i, exp(scores[i] - most) / sum };
+    ranked_sort(all, count);
+}
+
+int rows_save(const output *o, float *data, int64_t rows, int64_t cols)
+{
+    if (!o->name)
+        return STATUS_OK;
+    danaus_tensor y = { .name = "", .data = data, .dtype = DANAUS_F32, .ndim = 2 };
+    y.shape[0] = rows;
+    y.shape[1] = cols;
+    return danaus_file_write_npy(o->path, &y) ? library_failure() : STATUS_OK;
+}

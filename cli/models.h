@@ -1,0 +1,43 @@
+/* What commands of models share: the folder of a model opened on a device, numbers for things of
+   which the greatest count, and arrays of results. */
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CLI_MODELS_H
+#define CLI_MODELS_H
+
+#include "common/open.h"
+
+typedef struct model_options {
+    device_options device;
+    danaus_dtype dtype;
+} model_options;
+
+/* The rows of an option table that fill a model_options. */
+#define MODEL_ARGS(o) TYPE_ARG((o).dtype), DEVICE_ARGS((o).device)
+
+typedef struct open_model {
+    danaus_device *device;
+    danaus_model *model;
+    danaus_model_info info;
+} open_model;
+
+/* Opens the device, and on it the model in a folder; of an outline no weights are read. What was
+   opened is closed by the caller, after failures too. Returns an exit status. */
+int model_open(const model_options *o, const char *path, int outline, open_model *m);
+void model_close(open_model *m); /* zeros are fine */
+
+/* A thing by its number, and what it is ranked by. */
+typedef struct ranked {
+    int64_t number;
+    double value;
+} ranked;
+
+/* The greatest value first; of equal ones the lowest number. */
+void ranked_sort(ranked *all, int64_t count);
+
+/* Ranks the probabilities that softmax makes of scores. */
+void ranked_by_softmax(const float *scores, int64_t count, ranked *all);
+
+/* Writes rows x cols numbers as a .npy file, if there is an output. Returns an exit status. */
+int rows_save(const output *o, float *data, int64_t rows, int64_t cols);
+
+#endif
