@@ -203,7 +203,15 @@ part_asan() {
 
 part_tsan() {
     export DANAUS_TEST_SHARE=$((share * 4))
-    check "tsan builds" build tsan && take_kernels tsan && run_ctest tsan \
+    targets=
+    for test in unit_thread unit_factorize_call property_thread property_conv property_stream \
+        cuda_pack cuda_prepare cuda_stream; do
+        targets="$targets test_$test"
+    done
+    for library in driver nvrtc nvml cublas cublas_alone; do
+        targets="$targets emulated_$library"
+    done
+    check "tsan builds" build tsan --target $targets && take_kernels tsan && run_ctest tsan \
         -R 'thread|factorize_call|property_conv@cpu|stream@cpu|cuda_(pack|prepare|stream)@emulated'
     export DANAUS_TEST_SHARE=$share
 }
