@@ -79,9 +79,10 @@ def batch_of(x: np.ndarray, size: int, layout: int, what: str) -> int:
 
 
 class Plan:
-    """Kernels chosen for products y = activation(W x + bias) with W of these patterns.
+    """Kernels chosen for products with W of these patterns.
 
-    A plan never changes: threads share it, each running it on a device of its own.
+    y = activation(scale W x + bias), plus a residual if the plan expects one. A plan
+    never changes: threads share it, each running it on a device of its own.
 
     Parameters
     ----------
@@ -100,6 +101,8 @@ class Plan:
     batch : choose for this batch; 0: a large one. Any may be run.
     activation : None, "relu", "gelu", "silu" or "gelu-tanh"; not with gradients.
     bias : expect weights with a bias; any may have one, or none.
+    scale : of W x, in the packed weights; not with gradients.
+    residual : `execute` will be given one.
     device : a Device, or the name of each thread's own one; None: "cpu".
     """
 
@@ -118,6 +121,8 @@ class Plan:
         batch: int = 0,
         activation: str | None = None,
         bias: bool = False,
+        scale: float = 1.0,
+        residual: bool = False,
         device: Device | str | None = None,
     ):
         self.patterns = as_patterns(patterns)
@@ -131,7 +136,10 @@ class Plan:
         desc.effort = choose(effort, EFFORTS, "effort")
         desc.activation = choose(activation, ACTIVATIONS, "activation")
         desc.adjoint, desc.gradients = bool(adjoint), bool(gradients)
-        desc.bias = bool(bias)
+        desc.bias, desc.residual = bool(bias), bool(residual)
+        desc.scale = float(scale)
+        if not desc.scale:
+            raise ValueError("the scale is 0: so is W x")
         desc.fresh_weights, desc.keep_factors = bool(fresh_weights), bool(keep_factors)
         desc.batch = whole(batch, "batch", 0, INT64)
         array, count = pattern_array(self.patterns)
@@ -183,10 +191,12 @@ class Plan:
         x: np.ndarray,
         out: np.ndarray | None = None,
         device: Device | str | None = None,
+        residual: np.ndarray | None = None,
     ) -> np.ndarray:
-        """y = activation(W x + bias), written to `out` if it is given.
+        """y = activation(scale W x + bias), written to `out` if it is given.
 
-        The same bits for any number of threads.
+        The residual, for plans that expect one, has the shape of y, to which it is
+        added; it may be `out`. The same bits for any number of threads.
         """
         rows, cols = self.shape[::-1] if self._adjoint else self.shape
         x = checked(x, self._code, "x")
@@ -198,9 +208,13 @@ class Plan:
             checked(out, self._code, "out", shape=shape, writable=True)
             disjoint(out, "out", x, "x")
         packed = handle_of(weights, "danaus_ks_weights *", "packed weights")
-        with self._device(device).operands([x], [out]) as (handle, inputs, outputs):
-            arguments = self._handle, handle, packed, batch, inputs[0], outputs[0]
-            check(lib.danaus_ks_execute(*arguments))
+        if residual is not None:
+            checked(residual, self._code, "residual", shape=shape)
+        adds = residual is not None
+        given = [x, residual] if adds else [x]
+        execute = lib.danaus_ks_execute_residual if adds else lib.danaus_ks_execute
+        with self._device(device).operands(given, [out]) as (handle, places, to):
+            check(execute(self._handle, handle, packed, batch, *places, *to))
         return out
 
     def gradient(
@@ -264,9 +278,14 @@ class Weights:
             keep = handle, plan._handle
             self._handle = own(place[0], lib.danaus_ks_weights_destroy, *keep)
 
-    def __call__(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """y = activation(W x + bias): `Plan.execute` with these weights."""
-        return self.plan.execute(self, x, out)
+    def __call__(
+        self,
+        x: np.ndarray,
+        out: np.ndarray | None = None,
+        residual: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """y = activation(scale W x + bias): `Plan.execute` with these weights."""
+        return self.plan.execute(self, x, out, residual=residual)
 
     def update(self, chain: Any, device: Device | str | None = None) -> None:
         """Packs again, after a chain's weights or bias have changed.

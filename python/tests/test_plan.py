@@ -80,6 +80,53 @@ ACTIVATIONS = {
 }
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("activation", [None, "relu"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_results_are_scaled_and_added_to_a_residual(
+    rng, device, layout, activation, in_place
+):
+    chain = random_chain(rng, 2, "f64", bias=True)
+    plan = danaus.Plan(
+        chain.patterns,
+        dtype="f64",
+        layout=layout,
+        activation=activation,
+        bias=True,
+        scale=-0.5,
+        residual=True,
+        device=device,
+    )
+    weights, (rows, cols) = plan.pack(chain), plan.shape
+    x, _ = operand(rng, (7, cols), "f64", "batch-first")
+    r, _ = operand(rng, (7, rows), "f64", "batch-first")
+    wanted = -0.5 * (x @ dense_chain(chain.weights).T) + chain.bias
+    wanted = turned(r + (np.maximum(wanted, 0) if activation else wanted), layout)
+    residual = turned(r, layout)
+    out = residual if in_place else None
+    y = weights(turned(x, layout), out, residual=residual)
+    np.testing.assert_allclose(y, wanted, rtol=1e-12, atol=1e-12)
+    assert (y is residual) == in_place
+
+
+def test_residuals_are_as_the_plan_expects(rng):
+    chain = random_chain(rng, 2, "f32")
+    x, _ = operand(rng, (3, chain.shape[1]), "f32", "batch-first")
+    y = danaus.Plan(chain.patterns).pack(chain)(x)
+    plan = danaus.Plan(chain.patterns, residual=True)
+    with pytest.raises(ValueError, match="expects a residual"):
+        plan.pack(chain)(x)
+    with pytest.raises(ValueError, match="expects no residual"):
+        danaus.Plan(chain.patterns).pack(chain)(x, residual=y)
+    with pytest.raises(ValueError, match="residual"):
+        plan.pack(chain)(x, residual=y[:2])
+    with pytest.raises(ValueError, match="overlaps y"):
+        both = np.concatenate([y, y])
+        plan.pack(chain)(x, out=both[1:4], residual=both[:3])
+    with pytest.raises(ValueError, match="scale is 0"):
+        danaus.Plan(chain.patterns, scale=0)
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations_are_fused(rng, device, activation):
     chain = random_chain(rng, 2, "f64", bias=True)

@@ -1,4 +1,4 @@
-/* Products of a library with what follows them, a bias and an activation: in one launch where
+/* Products of a library with what follows them, a bias, an activation, a residual: in one launch where
    it can end so, in two where it cannot, and right in all layouts and types. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
@@ -32,7 +32,8 @@ typedef struct ending_case {
     danaus_math math;
     danaus_layout layout;
     danaus_activation activation;
-    int bias;
+    int bias, residual;
+    int no_algorithms; /* of cublasLt: its stand-in's */
 } ending_case;
 
 /* Whether cublasLt's epilogues are enough. */
@@ -42,9 +43,9 @@ static int ends(const ending_case *c, int64_t batch)
                 c->activation == DANAUS_RELU || c->activation == DANAUS_GELU_TANH;
     int real =
         c->dtype == DANAUS_F32 || c->dtype == DANAUS_F16 || c->dtype == DANAUS_BF16;
-    return (c->bias || c->activation) && known && real && batch > 1 &&
-           (!c->bias || c->layout == DANAUS_BATCH_FIRST) &&
-           (c->p.a == 1 || c->p.d == 1);
+    return (c->bias || c->activation || c->residual) && known && real && batch > 1 &&
+           !c->no_algorithms && (!c->bias || c->layout == DANAUS_BATCH_FIRST) &&
+           (c->p.a == 1 || c->p.d == 1 || strstr(c->row, "dense"));
 }
 
 static danaus_ks_desc desc_of(const ending_case *c, int64_t batch)
@@ -54,7 +55,8 @@ static danaus_ks_desc desc_of(const ending_case *c, int64_t batch)
                              .math = c->math,
                              .batch = batch,
                              .activation = c->activation,
-                             .bias = c->bias };
+                             .bias = c->bias,
+                             .residual = c->residual };
 }
 
 /* A device that chooses the case's row. */
@@ -90,9 +92,11 @@ static void check_case(uint64_t seed, const ending_case *c, int64_t batch)
     rng r = { seed };
     random_chain chain = chain_random(&r, &c->p, 1, c->dtype, c->bias);
     danaus_ks_desc desc = desc_of(c, batch);
+    control->no_algorithms = c->no_algorithms; /* also when planning */
     danaus_device *device = open_for(c, batch);
     expect_row(device, &desc, c);
-    *control = (emulator_control){ .contexts = control->contexts };
+    *control = (emulator_control){ .contexts = control->contexts,
+                                   .no_algorithms = c->no_algorithms };
     control->launches = control->endings = control->choices = 0;
     check_product(&r, device, &chain, &desc, batch);
     assert_int_equal(control->endings, ends(c, batch));
@@ -132,6 +136,53 @@ static void every_ending_is_right_in_every_layout_and_type(void **state)
             c.row = row;
             check_case(++n, &c, batches[form / 80]);
         }
+}
+
+/* Products are added to it by the library, where it does not end them after a copy to y. */
+static void every_residual_is_right_in_every_layout_and_type(void **state)
+{
+    (void)state;
+    static const danaus_pattern patterns[] = { { 1, 16, 8, 1 },
+                                               { 3, 5, 4, 1 },
+                                               { 2, 3, 4, 5 } };
+    static const int64_t batches[] = { 16, 7, 1 };
+    uint64_t n = 1000;
+    for (int t = 0; t < TEST_DTYPES; t++)
+        for (int form = 0; form < 3 * 2 * 2 * 2 * 2; form++) {
+            ending_case c = { .p = patterns[form % 3],
+                              .dtype = test_dtypes[t],
+                              .layout = (danaus_layout)(form / 3 % 2),
+                              .bias = form / 6 % 2,
+                              .no_algorithms = form / 12 % 2,
+                              .residual = 1 };
+            char row[32];
+            int dense = c.p.d > 1 && c.layout == DANAUS_BATCH_FIRST;
+            snprintf(
+                row, sizeof row, "ks.%s.%s", dense ? "dense" : "blas",
+                danaus_dtype_name(c.dtype));
+            c.row = row;
+            n++;
+            check_case(n, &c, batches[n % 3]);
+        }
+    *control = (emulator_control){ 0 };
+}
+
+/* y may be where the residual is. */
+static void an_activation_and_a_residual_are_for_other_rows(void **state)
+{
+    (void)state;
+    problem p = { .pattern = { 1, 16, 8, 1 },
+                  .dtype = DANAUS_F32,
+                  .batch = 16,
+                  .activation = DANAUS_RELU,
+                  .residual = 1 };
+    int rows = 0;
+    for (const kernel *k = dn_gpu_kernels; k->name; k++)
+        if (dn_fits(k, &p)) {
+            assert_false(dn_gpu_family(k)->library);
+            rows++;
+        }
+    assert_in_range(rows, 1, 1000);
 }
 
 /* What a chain keeps in f32 is rounded to the plan's type once, in either way. */
@@ -395,6 +446,8 @@ int main(int argc, char **argv)
         return be_alone();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_ending_is_right_in_every_layout_and_type),
+        cmocka_unit_test(every_residual_is_right_in_every_layout_and_type),
+        cmocka_unit_test(an_activation_and_a_residual_are_for_other_rows),
         cmocka_unit_test(a_bias_is_rounded_where_the_library_adds_it),
         cmocka_unit_test(gelu_of_16_bits_is_almost_exact),
         cmocka_unit_test(algorithms_are_chosen_once_and_before_they_run),
