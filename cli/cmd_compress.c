@@ -135,21 +135,28 @@ static int compress(compression *c)
 
 /* ---- results ---- */
 
+/* Whether a layer is no dense matrix, so that it was left alone. */
+static int stays(const danaus_model_layer *layer)
+{
+    return !layer->merged && !(layer->error > 0) &&
+           (layer->factors > 1 || layer->patterns->a > 1);
+}
+
 /* What else is to be said of a layer. */
 static const char *remark(const danaus_model_layer *layer)
 {
     if (layer->merged)
         return "  multiplied out, which is faster";
-    if (layer->error > 0)
+    if (!stays(layer))
         return "";
-    if (layer->factors > 1)
-        return "  a chain, left as it was";
-    return layer->patterns->a > 1 ? "  block-diagonal, left as it was" : "";
+    return layer->factors > 1 ? "  a chain, left as it was"
+                              : "  block-diagonal, left as it was";
 }
 
 static int print(const compression *c)
 {
     danaus_model_layer layer;
+    int64_t left = 0;
     printf("%-40s %13s %10s  share  error\n", "layer", "size", "weights");
     for (int i = 0; !danaus_model_layer_at(c->m.model, i, &layer); i++) {
         char size[48];
@@ -159,10 +166,13 @@ static int print(const compression *c)
             "%-40s %13s %10" PRId64 "  %5.3f  %.3f%s\n", layer.name, size,
             layer.parameters, (double)layer.parameters / whole, layer.error,
             remark(&layer));
+        left += stays(&layer) ? layer.parameters : 0;
     }
     printf(
         "%" PRId64 " of %" PRId64 " weights of linear layers, in %.1f s\n",
         c->m.info.linear_parameters, c->m.info.dense_parameters, c->seconds);
+    if (left)
+        printf("%" PRId64 " of them are in layers that were left as they were\n", left);
     if (c->samples)
         printf(
             "by %" PRId64 " %s; %.0f a second, %.0f before; embeddings move by %.3f\n",

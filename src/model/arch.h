@@ -72,6 +72,7 @@ struct danaus_model {
     const char *prefix; /* of names in the file */
     blocks memory;
     danaus_model_info info;
+    int configured; /* by the architecture: what is wrong now is so in the weights */
     int64_t others; /* numbers read that are no weights of linear layers */
     int64_t packed; /* bytes of what is packed beside linear layers */
     pooling pooling;

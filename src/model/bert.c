@@ -98,6 +98,7 @@ static danaus_status bert_open(danaus_model *model, const json_t *config)
     if (!m)
         return dn_fail_memory(sizeof *m, "a model");
     TRY(read_config(m, config, &c));
+    model->configured = 1;
     model->linears = (int)m->layers * BLOCK_LINEARS;
     model->linear = dn_calloc((size_t)model->linears, sizeof *model->linear);
     m->blocks = dn_calloc((size_t)m->layers, sizeof *m->blocks);

@@ -246,7 +246,7 @@ danaus_status dn_bert_compress(
     if (sequences < 2)
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
-            "%" PRId64 " sequences are too few to compress a model with", sequences);
+            "a model is compressed with 2 sequences or more, not %" PRId64, sequences);
     danaus_status status = dn_texts_make(sequences, offsets, ids, &w.texts);
     if (status == DANAUS_OK)
         status = dn_work_open(&w);

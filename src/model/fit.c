@@ -92,8 +92,9 @@ static danaus_status whiten(fit_problem *p)
     if (dn_cholesky(0, cols, matrix(p->root, cols)))
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
-            "the inputs of a layer of %" PRId64 " x %" PRId64 " are not finite", rows,
-            cols);
+            "the inputs of a layer of %" PRId64 " x %" PRId64
+            " are not finite, or all the same",
+            rows, cols);
     memcpy(p->white, p->cross, (size_t)(rows * cols) * sizeof *p->white);
     dn_triangle_solve(0, 1, rows, cols, matrix(p->white, cols), matrix(p->root, cols));
     if (!p->side)

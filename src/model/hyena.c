@@ -246,6 +246,7 @@ static danaus_status hyena_open(danaus_model *model, const json_t *config)
     danaus_model_info *info = &model->info;
     m->dtype = model->dtype;
     TRY(read_config(m, config, &info->vocabulary));
+    model->configured = 1;
     model->linears = (int)m->layers * (m->inner ? DOWN + 1 : OUT + 1);
     model->linear = dn_calloc((size_t)model->linears, sizeof *model->linear);
     m->blocks = dn_calloc((size_t)m->layers, sizeof *m->blocks);

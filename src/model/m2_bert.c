@@ -237,6 +237,7 @@ static danaus_status m2_open(danaus_model *model, const json_t *config)
         return dn_fail_memory(sizeof *m, "a model");
     TRY(dn_encoder_config(config, &c));
     TRY(read_config(config, &c, &sizes));
+    model->configured = 1;
     m->layers = c.layers;
     m->inner = c.inner;
     m->activation = c.activation;

@@ -95,7 +95,7 @@ static danaus_status open_model(
     TRY(dn_shards_open(path, &model->file, file, sizeof file));
     danaus_status status = model->arch->open(model, config);
     if (status != DANAUS_OK)
-        return dn_fail_in(status, file);
+        return dn_fail_in(status, model->configured ? file : "config.json");
     fill_info(model);
     dn_file_forget(model->file); /* what was packed is not read again */
     return DANAUS_OK;

@@ -167,6 +167,7 @@ static danaus_status vit_open(danaus_model *model, const json_t *config)
         return dn_fail_memory(sizeof *m, "a model");
     m->dtype = model->dtype;
     TRY(read_config(m, config, &epsilon));
+    model->configured = 1;
     model->linears = (int)m->layers * BLOCK_LINEARS;
     model->linear = dn_calloc((size_t)model->linears, sizeof *model->linear);
     m->blocks = dn_calloc((size_t)m->layers, sizeof *m->blocks);

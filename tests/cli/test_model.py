@@ -245,6 +245,7 @@ def check_m2(folder):
     check("its numbers are near", near > 0.8, near)
     said = danaus("compress", model, "--params", 0.8, "-o", folder / "m2new").stdout
     check("why it stays", said.count("block-diagonal, left as it was") == 4, said)
+    check("how much stays", f"\n{stay} of them are in layers that were left" in said, said)
     refuses("too much padding", 1, "at most", "embed", model, "--text", line, "-o", e,
             "--pad", 13)
 

@@ -516,11 +516,14 @@ static void configurations_are_checked(void **state)
         const char *said;
     } cases[] = {
         { "\"d_model\": 8", "\"d_mode\": 8", DANAUS_ERR_FORMAT,
-          "\"d_model\" is missing" },
-        { "\"d_model\": 8", "\"d_model\": 0", DANAUS_ERR_FORMAT, "\"d_model\" is 0" },
+          "config.json: \"d_model\" is missing" },
+        { "\"d_model\": 8", "\"d_model\": 0", DANAUS_ERR_FORMAT,
+          "config.json: \"d_model\" is 0" },
         { "\"d_inner\": 16", "\"d_inne\": 16", DANAUS_ERR_FORMAT, "d_inner" },
         { "\"emb_dim\": 5", "\"emb_dim\": 4", DANAUS_ERR_FORMAT, "has to be odd" },
         { "\"emb_dim\": 5", "\"emb_dim\": 7", DANAUS_ERR_FORMAT, "pos_emb.z is" },
+        { "\"n_layer\": 2", "\"n_layer\": 3", DANAUS_ERR_FORMAT,
+          "model.safetensors: 23 tensors do not fit" },
         { "\"hyena_order\": 2", "\"hyena_order\": 1", DANAUS_ERR_FORMAT,
           "hyena_order" },
         { "\"hyena_order\": 2", "\"hyena_order\": 3", DANAUS_ERR_FORMAT, "in_proj" },
