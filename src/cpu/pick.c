@@ -9,6 +9,7 @@
 
 #define MOST_LINE 512     /* numbers */
 #define MOST_SIZE 16      /* bytes of one */
+#define APART     8       /* columns at a time that come apart: ways of a first cache */
 #define TASK      16384   /* numbers that a task is worth, */
 #define LEAST     65536   /* and that threads are worth; with a few times as many */
 #define LONG      1048576 /* those that sleep are */
@@ -225,23 +226,31 @@ static void sum_line(const pick_line *l, char *to)
         dn_convert(type, sums, j->dtype, to, l->n);
 }
 
+static void make_line(const pick_run *r, int64_t line, int64_t at, int64_t n)
+{
+    const pick_job *j = r->j;
+    const number_view *v = &j->to;
+    pick_line l = { r, line, at, n };
+    char *to = r->along_rows ? number_at(v, at, line, r->size)
+                             : number_at(v, line, at, r->size);
+    if (j->start || j->add || j->bias || r->activate)
+        sum_line(&l, to);
+    else
+        move_line(&l, 0, to);
+}
+
+/* Line after line; of columns that come apart a few of each line at a time, so that what is
+   read stays in the first cache until its neighbours are. */
 static void make_lines(void *arg, int task)
 {
     const pick_run *r = arg;
-    const pick_job *j = r->j;
-    const number_view *v = &j->to;
-    int moves = !j->start && !j->add && !j->bias && !r->activate;
+    int apart = !r->along_rows && r->j->from.across != 1;
+    int64_t lines = apart ? r->each : 1, most = apart ? APART : MOST_LINE;
     int64_t end = MIN(r->outer, (task + 1) * r->each);
-    for (int64_t line = task * r->each; line < end; line++)
-        for (int64_t at = 0; at < r->inner; at += MOST_LINE) {
-            pick_line l = { r, line, at, MIN(MOST_LINE, r->inner - at) };
-            char *to = r->along_rows ? number_at(v, at, line, r->size)
-                                     : number_at(v, line, at, r->size);
-            if (moves)
-                move_line(&l, 0, to);
-            else
-                sum_line(&l, to);
-        }
+    for (int64_t first = task * r->each; first < end; first += lines)
+        for (int64_t at = 0; at < r->inner; at += most)
+            for (int64_t line = first; line < MIN(first + lines, end); line++)
+                make_line(r, line, at, MIN(most, r->inner - at));
 }
 
 danaus_status dn_cpu_pick(danaus_device *dev, const pick_job *job)
