@@ -7,6 +7,7 @@ Without it arrays of bf16 have the dtype uint16, and their type has to be given 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Union
 
 import numpy as np
@@ -83,6 +84,21 @@ def product_code(code: int, operand: np.dtype | None = None) -> int:
         code = lib.DANAUS_F32
     dtype = numpy_dtype(code)
     return element_code(dtype if operand is None else np.result_type(dtype, operand))
+
+
+def by_parts(
+    product: Callable[[np.ndarray, bool], np.ndarray],
+    x: np.ndarray,
+    code: int,
+    adjoint: bool,
+) -> np.ndarray:
+    """What a real matrix makes of complex columns, in the type `code`.
+
+    It multiplies real and imaginary parts as columns of their own.
+    """
+    wide = np.ascontiguousarray(x, numpy_dtype(code))
+    parts = product(wide.view(wide.real.dtype), adjoint)
+    return np.ascontiguousarray(parts).view(wide.dtype)
 
 
 def convert(

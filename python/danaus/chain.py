@@ -15,6 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from danaus._arrays import (
     ElementType,
+    by_parts,
     checked,
     choose,
     converted,
@@ -266,10 +267,7 @@ class Chain(LinearOperator):
         """W x or W^H x for the columns of a matrix."""
         code = product_code(self._code, x.dtype)
         if is_complex(code) and not is_complex(self._code):
-            # A real W multiplies real and imaginary parts as columns of their own.
-            wide = np.ascontiguousarray(x, numpy_dtype(code))
-            parts = self._product(wide.view(wide.real.dtype), adjoint)
-            return np.ascontiguousarray(parts).view(wide.dtype)
+            return by_parts(self._product, x, code, adjoint)
         x = x.astype(numpy_dtype(code), copy=False)
         by_columns = x.flags.f_contiguous
         layout = "batch-first" if by_columns else "batch-last"

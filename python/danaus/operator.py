@@ -16,16 +16,19 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from danaus._arrays import (
+    by_parts,
+    checked,
     element_code,
     is_complex,
     numpy_dtype,
     pointer,
     product_code,
+    sums_code,
 )
 from danaus._library import check, ffi, handle_of, lib, own, path_bytes
 from danaus.chain import Chain
 from danaus.device import Device, default_device
-from danaus.plan import LAYOUTS
+from danaus.plan import LAYOUTS, Gradients
 
 
 class Operator(LinearOperator):
@@ -161,10 +164,7 @@ class Operator(LinearOperator):
         """A x or A^H x for the columns of a matrix."""
         code = product_code(self._code, x.dtype)
         if is_complex(code) and not is_complex(self._code):
-            # A real A multiplies real and imaginary parts as columns of their own.
-            wide = np.ascontiguousarray(x, numpy_dtype(code))
-            parts = self._product(wide.view(wide.real.dtype), adjoint)
-            return np.ascontiguousarray(parts).view(wide.dtype)
+            return by_parts(self._product, x, code, adjoint)
         x = x.astype(numpy_dtype(code), copy=False)
         by_columns = x.flags.f_contiguous
         x = x.T if by_columns else np.ascontiguousarray(x)
@@ -178,13 +178,47 @@ class Operator(LinearOperator):
             check(lib.danaus_operator_execute(*arguments))
         return y.T if by_columns else y
 
-    def _planned(self, code: int, layout: str, adjoint: bool, batch: int) -> _Planned:
+    def gradient(
+        self, x: np.ndarray, dy: np.ndarray, *, dx: bool = True, dw: bool = True
+    ) -> Gradients:
+        """Gradients of a loss that reached y = A @ x as dy.
+
+        x is (N, columns) and dy (M, columns), contiguous and of the operator's type.
+        dx = A^H dy; dw has an array [a][b][c][d] for each factor of all chains, in
+        their order, in the type of sums, as by `Plan.gradient`.
+        """
+        rows, cols = self.shape
+        code = product_code(self._code)
+        x = checked(x, code, "x")
+        if x.ndim != 2 or x.shape[0] != cols:
+            raise ValueError(f"x has shape {x.shape} instead of ({cols}, columns)")
+        batch = x.shape[1]
+        dy = checked(dy, code, "dy", shape=(rows, batch))
+        sums = numpy_dtype(sums_code(code))
+        patterns = [pattern for chain in self.chains for pattern in chain.patterns]
+        made = Gradients(
+            np.empty_like(x) if dx else None,
+            tuple(np.empty(p, sums) for p in patterns) if dw else None,
+            None,
+        )
+        held = self._planned(code, "batch-last", False, batch, gradients=True)
+        results = [made.dx, *(made.dw or ())]
+        with held.device.operands([x, dy], results) as (handle, given, places):
+            to = ffi.new("danaus_ks_gradients *")
+            arrays = ffi.new("void *[]", places[1:])
+            to.dx, to.dw = places[0], arrays if dw else ffi.NULL
+            check(lib.danaus_operator_gradient(held.plan, handle, batch, *given, to))
+        return made
+
+    def _planned(
+        self, code: int, layout: str, adjoint: bool, batch: int, gradients: bool = False
+    ) -> _Planned:
         """This thread's plan for such products, with the weights as they are now.
 
         They are packed again only where a view of a chain's weights lives, or was made
         since they were packed.
         """
-        kind, size = (code, layout, adjoint), batch.bit_length()
+        kind, size = (code, layout, adjoint, gradients), batch.bit_length()
         held, device = self._products.__dict__.get(kind), default_device()
         marks = [chain._views.mark for chain in self.chains]
         living = any(chain._views.living for chain in self.chains)
@@ -197,11 +231,17 @@ class Operator(LinearOperator):
         return held
 
     def _plan(
-        self, code: int, layout: str, adjoint: bool, batch: int, device: Device
+        self,
+        code: int,
+        layout: str,
+        adjoint: bool,
+        gradients: bool,
+        batch: int,
+        device: Device,
     ) -> Any:
         desc = ffi.new("danaus_ks_desc *")
         desc.layout, desc.dtype = LAYOUTS[layout], code
-        desc.adjoint, desc.batch = adjoint, batch
+        desc.adjoint, desc.gradients, desc.batch = adjoint, gradients, batch
         place = ffi.new("danaus_operator_plan **")
         with device.in_use() as handle:
             check(lib.danaus_operator_plan_create(handle, self._handle, desc, place))

@@ -345,3 +345,38 @@ def test_no_argument_crashes(name, n, dtype):
         transform @ np.ones(n)
     except (ValueError, TypeError, NotImplementedError, MemoryError) as error:
         assert str(error)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_gradients_are_those_of_the_matrix(dtype):
+    """Of a sum of a chain and a wavelet, whose numbers come in orders and pass by."""
+    rng = np.random.default_rng(3)
+    shapes = (2, 4, 4, 1), (1, 2, 2, 4)
+    weights = [random_array(rng, shape, dtype) for shape in shapes]
+    made = Chain.from_weights(weights) + transforms.wavelet(8, "db2", dtype="f64")
+    x, dy = (random_array(rng, (8, 5), dtype) for _ in range(2))
+    found = made.gradient(x, dy)
+    dense = made.to_dense()
+    np.testing.assert_allclose(found.dx, dense.conj().T @ dy, rtol=1e-12, atol=1e-12)
+    factors = [(c, i) for c in made.chains for i in range(len(c.patterns))]
+    assert [dw.shape for dw in found.dw] == [c.patterns[i] for c, i in factors]
+    for dw, (chain, factor) in zip(found.dw, factors):
+        at = tuple(rng.integers(0, chain.patterns[factor]))
+        chain.weights[factor][at] += 1  # what this changes is linear in it
+        change = made.to_dense() - dense
+        chain.weights[factor][at] -= 1
+        wanted = np.vdot(change @ x, dy)
+        assert abs(dw[at] - wanted) < 1e-11
+    assert made.gradient(x, dy, dx=False).dx is None
+    assert made.gradient(x, dy, dw=False).dw is None
+
+
+def test_gradients_of_other_shapes_are_refused():
+    made = transforms.dct2(8, "f64")
+    x = np.ones((8, 3))
+    with pytest.raises(ValueError, match="x has shape"):
+        made.gradient(np.ones((7, 3)), x)
+    with pytest.raises(ValueError, match="dy has shape"):
+        made.gradient(x, np.ones((8, 2)))
+    with pytest.raises(TypeError, match="float32"):
+        made.gradient(x.astype(np.float32), x)

@@ -102,6 +102,15 @@ def chains():
     put("chain", "operator", safetensors(made, places + bytes(32)))
     far = dict(made, __metadata__={"format": "danaus chain 2", "danaus cols": "1"})
     put("chain", "operator_far", safetensors(far, places + bytes(32)))
+    terms = {
+        "__metadata__": {"format": "danaus chain 3", "danaus cols": "3"},
+        **{f"term.1.{name}": made[name] for name in made if name != "__metadata__"},
+        "term.0.factor.0": tensor("F64", [1, 3, 3, 1], 96, 168),
+        "bias": tensor("F64", [3], 168, 192),
+    }
+    put("chain", "sum", safetensors(terms, places + bytes(128)))
+    terms["term.2.factor.0"] = terms.pop("term.0.factor.0")
+    put("chain", "sum_gap", safetensors(terms, places + bytes(128)))
 
 
 def texts():
