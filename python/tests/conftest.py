@@ -3,7 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import csv
 import os
+import pathlib
+import subprocess
+import sys
 import zlib
 
 import numpy as np
@@ -11,6 +15,7 @@ import pytest
 
 import danaus
 
+BENCH = pathlib.Path(__file__).parents[2] / "bench"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run beside each other
 
 
@@ -103,3 +108,16 @@ def random_chain(rng, factors: int, dtype: str, bias: bool = False) -> danaus.Ch
     rows = patterns[0][0] * patterns[0][1] * patterns[0][3]
     added = random_array(rng, rows, kind) if bias else None
     return danaus.Chain.from_weights(weights, added, dtype)
+
+
+def bench_records(program: str, folder: pathlib.Path, *options: str) -> list[dict]:
+    """The records that a program of bench writes at small sizes, into a folder."""
+    out = folder / "records.csv"
+    subprocess.run(
+        [sys.executable, BENCH / program, out, "--tiny", *options],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+        capture_output=True,
+    )
+    with open(out, newline="") as file:
+        return list(csv.DictReader(file))

@@ -3,30 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import csv
-import os
-import pathlib
-import subprocess
-import sys
-
 import pytest
+
+from conftest import bench_records
 
 pytest.importorskip("pandas")  # without it lazylinop 1.24 cannot be imported
 pytest.importorskip("lazylinop")
 
-PROGRAM = pathlib.Path(__file__).parents[2] / "bench" / "algebra.py"
-
 
 def test_the_benchmark_of_algebra_runs(tmp_path):
-    out = tmp_path / "algebra.csv"
-    subprocess.run(
-        [sys.executable, PROGRAM, out, "--tiny"],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        check=True,
-        capture_output=True,
-    )
-    with open(out, newline="") as file:
-        records = list(csv.DictReader(file))
+    records = bench_records("algebra.py", tmp_path)
     # The inverse; five combinations of two kinds of chains, an unequal sum and a
     # transform, in two types.
     assert len(records) == 1 + (5 * 2 + 2) * 2

@@ -4,35 +4,20 @@ all records are there, results are right."""
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import csv
 import itertools
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
+from conftest import bench_records
+
 pytest.importorskip("torch")
 
-BENCH = pathlib.Path(__file__).parents[2] / "bench"
 # The stored result is rounded, and PyTorch's gradients are.
 UNITS = {"f16": 2**-11, "bf16": 2**-8, "f32": 2**-20}
 
 
-def records_of(program: str, device: str, out: pathlib.Path) -> list[dict]:
-    subprocess.run(
-        [sys.executable, BENCH / program, out, "--tiny", "--device", device],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        check=True,
-        capture_output=True,
-    )
-    with open(out, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_the_benchmark_of_convolutions_runs(device: str, tmp_path):
-    records = records_of("gpu_conv.py", device, tmp_path / "conv.csv")
+    records = bench_records("gpu_conv.py", tmp_path, "--device", device)
     asked = [(r["length"], r["kind"], r["dtype"], r["form"]) for r in records]
     assert asked == list(
         itertools.product(
@@ -48,7 +33,7 @@ def test_the_benchmark_of_convolutions_runs(device: str, tmp_path):
 
 
 def test_the_benchmark_of_packed_sequences_runs(device: str, tmp_path):
-    records = records_of("packed_conv.py", device, tmp_path / "packed.csv")
+    records = bench_records("packed_conv.py", tmp_path, "--device", device)
     asked = [(r["sequences"], r["dtype"], r["form"]) for r in records]
     assert asked == list(
         itertools.product(("1", "7"), ("f16", "f32"), ("forward", "gated", "backward"))
@@ -59,7 +44,7 @@ def test_the_benchmark_of_packed_sequences_runs(device: str, tmp_path):
 
 
 def test_the_benchmark_of_hyena_layers_runs(device: str, tmp_path):
-    records = records_of("hyena_layer.py", device, tmp_path / "layer.csv")
+    records = bench_records("hyena_layer.py", tmp_path, "--device", device)
     asked = [
         (r["length"], r["dtype"], r["order"], r["part"], r["phase"]) for r in records
     ]
@@ -79,7 +64,7 @@ def test_the_benchmark_of_hyena_layers_runs(device: str, tmp_path):
 
 
 def test_the_benchmark_of_reduced_convolutions_runs(device: str, tmp_path):
-    records = records_of("reduced_conv.py", device, tmp_path / "reduced.csv")
+    records = bench_records("reduced_conv.py", tmp_path, "--device", device)
     assert len(records) == 2 * 2 * 5
     for r in records:
         assert min(float(r["seconds"]), float(r["whole_seconds"])) > 0

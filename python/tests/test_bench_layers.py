@@ -3,30 +3,19 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import csv
 import math
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
-pytest.importorskip("torch")
+from conftest import bench_records
 
-PROGRAM = pathlib.Path(__file__).parents[2] / "bench" / "torch_layers.py"
+pytest.importorskip("torch")
 
 
 def test_the_benchmark_of_layers_and_networks_runs(device: str, tmp_path):
-    out = tmp_path / "layers.csv"
-    subprocess.run(
-        [sys.executable, PROGRAM, out, "--tiny", "--device", device, "--rounds", "1"],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        check=True,
-        capture_output=True,
+    records = bench_records(
+        "torch_layers.py", tmp_path, "--device", device, "--rounds", "1"
     )
-    with open(out, newline="") as file:
-        records = list(csv.DictReader(file))
     layers = [r for r in records if r["kind"] == "layer"]
     networks = [r for r in records if r["kind"] == "network"]
     ways = 1 if device == "cpu" else 2
