@@ -86,9 +86,9 @@ static int use_of_part(
 {
     int few, part = part_of(which, &few);
     const gpu_conv_mma *m = &fast[part];
-    int is_there = m->root > 0;
+    int is_there = m->root > 0 && (part == GPU_CONV_PRODUCT || !m->cluster);
     if (few)
-        is_there &= m->few && (part != GPU_CONV_PRODUCT || m->rows == 1);
+        is_there &= m->few && (part != GPU_CONV_PRODUCT || !dn_gpu_conv_mma_has_points(m));
     if (is_there)
         dn_gpu_conv_mma_use(m, (gpu_conv_mma_part)part, dtype, few ? m->few : 0, use);
     return is_there;
@@ -250,6 +250,8 @@ danaus_status dn_cuda_conv_transform(
         int is_few, part = part_of((int)which, &is_few);
         launch = dn_gpu_conv_mma_launch(&d->gpu.facts, &e->fast[part], is_few, o.items);
         constants = e->matrices[part];
+        if (e->fast[part].cluster) /* whose points lie in shared memory */
+            o.points = (void *)(uintptr_t)e->matrices[GPU_CONV_SPLIT];
     }
     void *arguments[] = {
         &o.x,           &o.x_factor, &o.y[0],     &o.y_factor[0], &o.y[1],
@@ -314,7 +316,7 @@ static product_group group_product(const cuda_conv *e, const conv_job *job)
     product_group g = { items, items, 0, 0 };
     if (e->fast->root)
         bytes = dn_gpu_conv_mma_points(e->fast);
-    if (e->fast->root ? e->fast->rows == 1 : e->shape.levels == 1)
+    if (e->fast->root ? !dn_gpu_conv_mma_has_points(e->fast) : e->shape.levels == 1)
         return g;
     g.group = dn_cuda_conv_group(e, bytes, items);
     g.points = (size_t)(g.group * bytes);
@@ -338,7 +340,7 @@ static danaus_status run_fast(
     char *peaks = (char *)t->points + t->items * dn_gpu_conv_mma_points(e->fast);
     size_t bytes = (size_t)t->items * GPU_CONV_PEAKS_BYTES;
     int is_few = t->few != NULL;
-    if (e->fast->rows == 1)
+    if (!dn_gpu_conv_mma_has_points(e->fast))
         return run_part(d, e, GPU_CONV_PRODUCT, is_few, t);
     CUDA_TRY(d->driver, MemsetAsync((cu_pointer)peaks, 0, bytes, d->stream));
     TRY(run_part(d, e, GPU_CONV_PEAKS, is_few, t));

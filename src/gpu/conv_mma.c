@@ -16,6 +16,8 @@
 /* Warps of a multiprocessor for which there are registers: where rows have few row tiles, for
    9.0 and later, as code for 8.0 spills there; else; and of columns, or where nothing is
    multiplied. */
+#define CLUSTER_WARPS 16 /* of a block of a cluster, and of such at most: */
+#define MOST_CLUSTER  8
 #define MANY_WARPS    24
 #define FEW_WARPS     16
 #define MOST_RESIDENT 32
@@ -126,6 +128,43 @@ int dn_gpu_conv_mma_matrix(
     return made;
 }
 
+/* Bytes of a block of a cluster that multiplies these rows (texts/conv_mma_cluster.cu). */
+static int64_t cluster_bytes(const gpu_conv_mma *rows)
+{
+    gpu_conv_mma columns = *rows;
+    columns.root = columns.tiled = 1;
+    int64_t row = 16 * tiles(2 * rows->root) * PITCH + 32;
+    return (rows->near ? near_bytes(rows) : 0) + near_bytes(&columns) +
+           rows->rows / rows->cluster * row + CLUSTER_WARPS * (2 * PITCH + 8) +
+           MOST_CLUSTER * 8;
+}
+
+/* A window in the shared memory of as few blocks as hold it. */
+static int find_cluster(const gpu_facts *f, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
+{
+    gpu_conv_mma *rows = &m[GPU_CONV_PRODUCT];
+    rows->warps = warps_for(rows->root);
+    rows->members = CLUSTER_WARPS / rows->warps;
+    rows->resident = CLUSTER_WARPS;
+    for (rows->cluster = 1; rows->cluster <= (f->arch < 90 ? 1 : MOST_CLUSTER);
+         rows->cluster *= 2)
+        for (rows->near = 1; rows->near >= 0; rows->near--)
+            if (cluster_bytes(rows) <= f->shared)
+                return 1;
+    return 0;
+}
+
+int dn_gpu_conv_mma_cluster(
+    const gpu_facts *f, int root, int half, int pair, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
+{
+    gpu_conv_mma *rows = &m[GPU_CONV_PRODUCT], *columns = &m[GPU_CONV_SPLIT];
+    if (!dn_gpu_conv_mma_matrix(f, 1, root, half, pair, m) || !find_cluster(f, m))
+        return 0;
+    columns->cluster = rows->cluster;
+    m[GPU_CONV_PEAKS].root = m[GPU_CONV_JOIN].root = 0;
+    return 1;
+}
+
 /* The matrix whose sides are nearest to what a block has best, of columns rather than rows. */
 int dn_gpu_conv_mma(
     const gpu_facts *f, int64_t n, int half, int pair,
@@ -134,6 +173,8 @@ int dn_gpu_conv_mma(
     int64_t tall = n / 4096, best = 0, least = 0;
     if (n % 256 == 0 && n / 256 <= MOST_ROOT)
         return dn_gpu_conv_mma_matrix(f, 0, (int)(n / 256), half, pair, m);
+    if (n % 4096 == 0 && tall <= MOST_ROOT && dn_gpu_conv_mma_cluster(f, (int)tall, half, pair, m))
+        return 1;
     for (int64_t r = 1; n % 4096 == 0 && r <= MOST_ROOT; r++) {
         int64_t cost = MAX(16, tall / r) + MAX(16, r);
         if (tall % r || tall / r > MOST_ROOT || (best && cost >= least))
@@ -363,6 +404,30 @@ static void define_kept(const gpu_conv_mma *m, text *to)
     dn_text(to, "\n");
 }
 
+static void define_rest(const gpu_conv_mma *m, int few, text *to)
+{
+    if (few)
+        dn_text(to, "#define TAPS %d\n", few);
+    if (m->sparse)
+        define_kept(m, to);
+}
+
+/* What texts/conv_mma_cluster.cu has to know. */
+static void use_cluster(
+    const gpu_conv_mma *m, danaus_dtype dtype, int few, gpu_use *use)
+{
+    text to = { use->defines, sizeof use->defines, 0 };
+    use->text = "conv_mma_cluster.cu";
+    dn_text(
+        &to,
+        "#define TYPE_%s 1\n#define ROW_ROOT %d\n#define HALF %d\n#define PAIR %d\n"
+        "#define ROW_WARPS %d\n#define MEMBERS %d\n#define NEAR %d\n"
+        "#define ROWS %d\n#define COLUMNS %d\n#define CLUSTER %d\n#define GROUPS %d\n",
+        danaus_dtype_name(dtype), m->root, m->half && !m->pair, m->pair, m->warps,
+        m->members, m->near, m->rows, m->columns, m->cluster, m->groups);
+    define_rest(m, few, &to);
+}
+
 void dn_gpu_conv_mma_use(
     const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, int few,
     gpu_use *use)
@@ -376,6 +441,10 @@ void dn_gpu_conv_mma_use(
     use->text = "conv_mma.cu";
     use->entry = "conv";
     use->defines[0] = '\0';
+    if (m->cluster) {
+        use_cluster(m, dtype, few, use);
+        return;
+    }
     dn_text(
         &to, "#define TYPE_%s 1\n",
         danaus_dtype_name(from_points && to_points ? DANAUS_F16 : dtype));
@@ -392,10 +461,7 @@ void dn_gpu_conv_mma_use(
         m->rows, m->columns, from_points, to_points, forward, inverse);
     if (m->groups > 1 && !(from_points && to_points))
         dn_text(&to, "#define GROUPS %d\n", m->groups);
-    if (few)
-        dn_text(&to, "#define TAPS %d\n", few);
-    if (m->sparse)
-        define_kept(m, &to);
+    define_rest(m, few, &to);
 }
 
 void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use)
@@ -408,6 +474,14 @@ void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use)
 gpu_launch dn_gpu_conv_mma_launch(
     const gpu_facts *f, const gpu_conv_mma *m, int few, int64_t items)
 {
+    if (m->cluster) {
+        int64_t clusters = MIN(items, MAX(1, f->units / m->cluster));
+        gpu_launch l =
+            dn_gpu_line(clusters * m->cluster, 32 * m->warps * m->members);
+        l.shared = (int)cluster_bytes(m);
+        l.cluster = m->cluster > 1 ? m->cluster : 0;
+        return l;
+    }
     int64_t tasks = items * (m->tiled ? m->columns / 16 : m->kept);
     return dn_gpu_stay(
         CEIL_DIV(tasks, m->members), (int64_t)f->units * resident(m, few),

@@ -6,7 +6,8 @@
 #include "gpu/conv.h"
 
 /* How windows are multiplied: those of `rows` = 1 row at once, in one launch; of longer ones
-   tiles of 16 columns, and then the rows, which these leave. */
+   tiles of 16 columns, and then the rows, which these leave; by the blocks of a cluster in one
+   launch, where these hold all of a window, else in several. */
 typedef struct gpu_conv_mma {
     int root;          /* 256 root points are multiplied together */
     int half, pair;    /* of the numbers of signals (texts/conv_window.cuh) */
@@ -18,6 +19,7 @@ typedef struct gpu_conv_mma {
     conv_box box;
     int kept;           /* rows that have frequencies in it */
     int warps, members; /* for so many; of them in a block */
+    int cluster;        /* blocks that hold a window; 0: launches do not */
     int near;           /* tables lie in shared memory */
     int resident;       /* warps of a multiprocessor for which there are registers */
 } gpu_conv_mma;
@@ -34,8 +36,8 @@ typedef enum gpu_conv_mma_part {
     GPU_CONV_MMA_PARTS
 } gpu_conv_mma_part;
 
-/* Windows of n points, for each part; that of a product alone has others of root 0. Returns
-   0 if there is no such thing. */
+/* Windows of n points, for each part; that of a product alone has others of root 0, and that of
+   a cluster only columns beside it, to split them. Returns 0 if there is no such thing. */
 int dn_gpu_conv_mma(
     const gpu_facts *f, int64_t n, int half, int pair,
     gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
@@ -45,6 +47,11 @@ int dn_gpu_conv_mma_of(
 /* The same for a matrix of 16 r x 256 root points; r = 0: one row. */
 int dn_gpu_conv_mma_matrix(
     const gpu_facts *f, int r, int root, int half, int pair,
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
+
+/* The same of 16 x 256 root points for a cluster, or one block. */
+int dn_gpu_conv_mma_cluster(
+    const gpu_facts *f, int root, int half, int pair,
     gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
 
 /* The groups and the spectrum of a frame, for windows as long as its. */
@@ -64,6 +71,12 @@ void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to);
 static inline int64_t dn_gpu_conv_mma_spectrum(const gpu_conv_mma *m)
 {
     return m->rows * ((int64_t)m->columns * 4 + 16);
+}
+
+/* Has a window points in memory? */
+static inline int dn_gpu_conv_mma_has_points(const gpu_conv_mma *m)
+{
+    return m->rows > 1 && !m->cluster;
 }
 
 /* Bytes of the points of a window, and of what is behind those of all windows. */

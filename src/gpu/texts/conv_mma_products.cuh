@@ -174,8 +174,9 @@ INLINE void put_points(
     u32 second = pack_pair(v[1][2 * row], v[1][2 * row + 1]);
     u32 other = from_beside(k, first, second);
     uint2 words = { k->lane % 2 ? other : first, k->lane % 2 ? second : other };
+    a = beside(k, a);
     if (wanted)
-        *(uint2 *)point_of(k, beside(k, a)) = words;
+        put_four_points(k, row_of_point(k, a), a.part, column_of_point(k, a), words);
 }
 
 INLINE void put_numbers(

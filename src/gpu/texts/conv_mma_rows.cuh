@@ -363,17 +363,24 @@ INLINE void load_rows(
         load_row(k, x, factor, most, back);
 }
 
-/* The largest magnitudes of a part of a window, together with those of others. */
-INLINE void add_peaks(const work *k, const X *x, const X *factor)
+/* The largest magnitudes that a thread finds in a part of a window. */
+INLINE void peaks_of(const work *k, const X *x, const X *factor, u32 peak[2])
 {
     uint4 words[EACH];
-    u32 peak[2] = {};
+    peak[0] = peak[1] = 0;
     if (is_plain(k, x, factor)) {
         read_row(k, x, words);
         peak_of_words(k, words, peak);
     } else {
         find_peak(k, x, factor, is_wide(k, x, factor), peak);
     }
+}
+
+/* The same, together with those of others. */
+INLINE void add_peaks(const work *k, const X *x, const X *factor)
+{
+    u32 peak[2];
+    peaks_of(k, x, factor, peak);
     UNROLL for (int part = 0; part < 1 + PAIR; part++)
     {
         u32 most = largest_of_warp(peak[part]);
@@ -384,11 +391,10 @@ INLINE void add_peaks(const work *k, const X *x, const X *factor)
 
 /* ---- points ---- */
 
-INLINE u16 *point_of(const work *k, spot a)
+INLINE int row_of_point(const work *k, spot a) { return TILED ? a.q0 + ROOT * a.q : k->task; }
+INLINE int column_of_point(const work *k, spot a)
 {
-    int row = TILED ? place_of_row(a.q0 + ROOT * a.q) : k->task;
-    int at = TILED ? k->task * 16 + a.j : a.q0 * 256 + a.q * 16 + a.j;
-    return (u16 *)k->points + (row * 2 + a.part) * COLUMNS + at;
+    return TILED ? k->task * 16 + a.j : a.q0 * 256 + a.q * 16 + a.j;
 }
 
 INLINE void load_points(const work *k)
@@ -397,8 +403,9 @@ INLINE void load_points(const work *k)
     UNROLL for (int i = 0; i < EACH; i++)
     {
         spot a = chunk_of(k, i);
-        int is_kept = !TILED || !is_left_out(a.q0 + ROOT * a.q);
-        words[i] = load_once_if(point_of(k, a), is_chunk(k, i) && is_kept);
+        int row = row_of_point(k, a), is_kept = !TILED || !is_left_out(row);
+        words[i] = load_eight_points(
+            k, row, a.part, column_of_point(k, a), is_chunk(k, i) && is_kept);
     }
     meet_all(k); /* nobody reads D any more */
     UNROLL for (int i = 0; i < EACH; i++) put_chunk(k, i, words[i]);

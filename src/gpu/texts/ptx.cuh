@@ -279,4 +279,6 @@ INLINE void sync_warp() { __syncwarp(); }
 
 #ifdef WGMMA
   #include "ptx_90.cuh"
+#elif CLUSTER > 1
+  #include "ptx_cluster.cuh"
 #endif

@@ -2,6 +2,7 @@
    defined. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "ptx_cluster.cuh"
 
 /* ---- tensor cores, sm_90a: four warps ---- */
 
@@ -173,29 +174,6 @@ template <int count> INLINE void registers_drop()
 template <int count> INLINE void registers_take()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
-}
-
-/* ---- clusters ---- */
-
-INLINE u32 cluster_rank()
-{
-    u32 rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
-INLINE void cluster_sync()
-{
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::
-                     : "memory");
-}
-
-/* The address in the cluster's block `rank` of what has this address here. */
-INLINE u32 in_block(u32 address, u32 rank)
-{
-    u32 there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-    return there;
 }
 
 /* ---- barriers in shared memory that also count bytes ---- */
