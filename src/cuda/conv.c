@@ -88,7 +88,8 @@ static int use_of_part(
     const gpu_conv_mma *m = &fast[part];
     int is_there = m->root > 0 && (part == GPU_CONV_PRODUCT || !m->cluster);
     if (few)
-        is_there &= m->few && (part != GPU_CONV_PRODUCT || !dn_gpu_conv_mma_has_points(m));
+        is_there &=
+            m->few && (part != GPU_CONV_PRODUCT || !dn_gpu_conv_mma_has_points(m));
     if (is_there)
         dn_gpu_conv_mma_use(m, (gpu_conv_mma_part)part, dtype, few ? m->few : 0, use);
     return is_there;

@@ -89,7 +89,7 @@ static danaus_status run_pool(cuda_device *d, const nn_pool *o)
     for (int64_t at = 0; at < o->sequences.count; at += job.sequences) {
         job.out[0] = o->y + at * o->width;
         take_sequences(&job, &o->sequences, at);
-        gpu_launch l = dn_gpu_nn_tiles(job.sequences * GPU_SIDE, o->width);
+        gpu_launch l = dn_gpu_nn_pools(job.sequences, o->width);
         TRY(run(d, GPU_NN_POOL, o->dtype, l, &job));
     }
     if (!o->normalize)
@@ -147,7 +147,7 @@ OPERATION(
     .in = { o->word, o->position, o->type }, .out = { o->y },
     .ids = { o->ids, o->positions }, .size = { o->rows, o->width })
 OPERATION(
-    norm, nn_norm, GPU_NN_NORM, o->dtype, dn_gpu_nn_launch(o->rows),
+    norm, nn_norm, GPU_NN_NORM, o->dtype, dn_gpu_nn_norms(o->rows),
     .in = { o->x, o->more, o->scale, o->shift }, .out = { o->y, o->sum },
     .size = { o->rows, o->width }, .number = { o->epsilon },
     .choice = { o->wide_x, o->wide_y })

@@ -47,6 +47,9 @@ static double share_of(const gpu_conv_mma *m, int count)
     return m->sparse ? dn_gpu_conv_mma_kept(&m->box, count) / (double)count : 1;
 }
 
+/* Of a window, or a row of a matrix, whatever its length: where threads wait for each other. */
+#define ROW_OPERATIONS 20000
+
 /* Of windows by tensor cores, whose first factor is a matrix product: instructions of all
    kinds, as operations; half of those that do not belong to it, of a matrix, are those of its
    columns. What sparse spectra leave out is none: rows of a matrix, and blocks. */
@@ -57,17 +60,20 @@ static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work
         return 0;
     double n = (double)(f->cut.n * f->windows) / (m->pair ? 2 : 1);
     double rows = share_of(m, m->rows), blocks = share_of(m, m->rows * m->root);
+    double all = ROW_OPERATIONS * rows * n / m->columns;
     *work = (conv_work){ .idle = 1 };
     work->amount[MEMORY] = row_bytes(f);
     if (!columns->root) {
-        work->amount[OPERATIONS] = n * (40 * blocks + m->root / 2.0);
+        work->amount[OPERATIONS] = n * (40 * blocks + m->root / 2.0) + all;
         work->amount[SHARED] = n * (12 + 12 * blocks);
         return 1;
     }
     work->amount[OPERATIONS] = n * (20 * (blocks + share_of(m, columns->root)) +
-                                    rows * m->root / 2.0 + columns->root / 2.0);
+                                    rows * m->root / 2.0 + columns->root / 2.0) +
+                               all;
     work->amount[SHARED] = n * (24 * rows + 16);
-    work->amount[MEMORY] += 16 * n * rows;
+    if (dn_gpu_conv_mma_has_points(m))
+        work->amount[MEMORY] += 16 * n * rows;
     return 1;
 }
 

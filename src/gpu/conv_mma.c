@@ -17,7 +17,7 @@
    9.0 and later, as code for 8.0 spills there; else; and of columns, or where nothing is
    multiplied. */
 #define CLUSTER_WARPS 16 /* of a block of a cluster, and of such at most: */
-#define MOST_CLUSTER  8
+#define MOST_CLUSTER  2  /* of more, points of others come too slowly */
 #define MANY_WARPS    24
 #define FEW_WARPS     16
 #define MOST_RESIDENT 32
@@ -134,28 +134,28 @@ static int64_t cluster_bytes(const gpu_conv_mma *rows)
     gpu_conv_mma columns = *rows;
     columns.root = columns.tiled = 1;
     int64_t row = 16 * tiles(2 * rows->root) * PITCH + 32;
-    return (rows->near ? near_bytes(rows) : 0) + near_bytes(&columns) +
-           rows->rows / rows->cluster * row + CLUSTER_WARPS * (2 * PITCH + 8) +
-           MOST_CLUSTER * 8;
+    return near_bytes(rows) + near_bytes(&columns) + rows->rows / rows->cluster * row +
+           CLUSTER_WARPS * (2 * PITCH + 8) + MOST_CLUSTER * 8;
 }
 
-/* A window in the shared memory of as few blocks as hold it. */
+/* A window, and the tables of its rows, in the shared memory of as few blocks as hold it. */
 static int find_cluster(const gpu_facts *f, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
 {
     gpu_conv_mma *rows = &m[GPU_CONV_PRODUCT];
     rows->warps = warps_for(rows->root);
     rows->members = CLUSTER_WARPS / rows->warps;
     rows->resident = CLUSTER_WARPS;
+    rows->near = 1;
     for (rows->cluster = 1; rows->cluster <= (f->arch < 90 ? 1 : MOST_CLUSTER);
          rows->cluster *= 2)
-        for (rows->near = 1; rows->near >= 0; rows->near--)
-            if (cluster_bytes(rows) <= f->shared)
-                return 1;
+        if (cluster_bytes(rows) <= f->shared)
+            return 1;
     return 0;
 }
 
 int dn_gpu_conv_mma_cluster(
-    const gpu_facts *f, int root, int half, int pair, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
+    const gpu_facts *f, int root, int half, int pair,
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS])
 {
     gpu_conv_mma *rows = &m[GPU_CONV_PRODUCT], *columns = &m[GPU_CONV_SPLIT];
     if (!dn_gpu_conv_mma_matrix(f, 1, root, half, pair, m) || !find_cluster(f, m))
@@ -173,7 +173,8 @@ int dn_gpu_conv_mma(
     int64_t tall = n / 4096, best = 0, least = 0;
     if (n % 256 == 0 && n / 256 <= MOST_ROOT)
         return dn_gpu_conv_mma_matrix(f, 0, (int)(n / 256), half, pair, m);
-    if (n % 4096 == 0 && tall <= MOST_ROOT && dn_gpu_conv_mma_cluster(f, (int)tall, half, pair, m))
+    if (n % 4096 == 0 && tall <= MOST_ROOT &&
+        dn_gpu_conv_mma_cluster(f, (int)tall, half, pair, m))
         return 1;
     for (int64_t r = 1; n % 4096 == 0 && r <= MOST_ROOT; r++) {
         int64_t cost = MAX(16, tall / r) + MAX(16, r);
@@ -476,8 +477,7 @@ gpu_launch dn_gpu_conv_mma_launch(
 {
     if (m->cluster) {
         int64_t clusters = MIN(items, MAX(1, f->units / m->cluster));
-        gpu_launch l =
-            dn_gpu_line(clusters * m->cluster, 32 * m->warps * m->members);
+        gpu_launch l = dn_gpu_line(clusters * m->cluster, 32 * m->warps * m->members);
         l.shared = (int)cluster_bytes(m);
         l.cluster = m->cluster > 1 ? m->cluster : 0;
         return l;

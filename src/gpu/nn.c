@@ -82,6 +82,11 @@ gpu_launch dn_gpu_attention_launch(int64_t head, int64_t blocks)
 
 gpu_launch dn_gpu_nn_launch(int64_t rows) { return dn_gpu_line(rows, THREADS); }
 
+gpu_launch dn_gpu_nn_norms(int64_t rows)
+{
+    return dn_gpu_line(CEIL_DIV(rows, GPU_TOGETHER), THREADS);
+}
+
 gpu_launch dn_gpu_nn_numbers(int64_t count)
 {
     return dn_gpu_line(CEIL_DIV(count, THREADS), THREADS);
@@ -95,4 +100,9 @@ gpu_launch dn_gpu_nn_picks(int64_t count)
 gpu_launch dn_gpu_nn_tiles(int64_t rows, int64_t width)
 {
     return dn_gpu_line(CEIL_DIV(rows, GPU_SIDE) * CEIL_DIV(width, GPU_SIDE), THREADS);
+}
+
+gpu_launch dn_gpu_nn_pools(int64_t sequences, int64_t width)
+{
+    return dn_gpu_line(sequences * CEIL_DIV(width, GPU_POOLED), THREADS);
 }

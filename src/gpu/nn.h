@@ -14,8 +14,11 @@ int64_t dn_gpu_most_head(const gpu_facts *f);
 /* Rows of a head that a block makes. */
 #define GPU_QUERIES 32
 
-/* Side of a tile that is turned, and columns that are pooled together. */
-#define GPU_SIDE 32
+/* Side of a tile that is turned, rows that are normalized together, and columns that are
+   pooled together. */
+#define GPU_SIDE     64
+#define GPU_TOGETHER 4
+#define GPU_POOLED   32
 
 /* Rows that are in no table. */
 typedef enum gpu_nn_row {
@@ -46,11 +49,13 @@ extern const kernel dn_gpu_nn[GPU_NN_ROWS];
 problem dn_gpu_attention(int64_t head, danaus_dtype dtype);
 gpu_launch dn_gpu_attention_launch(int64_t head, int64_t blocks);
 
-/* Launches of the others, for so many rows, numbers, numbers that are picked, or a matrix
-   that is turned. */
+/* Launches of the others, for so many rows, rows that are normalized, numbers, numbers that are
+   picked, a matrix that is turned, or columns of sequences that are pooled. */
 gpu_launch dn_gpu_nn_launch(int64_t rows);
+gpu_launch dn_gpu_nn_norms(int64_t rows);
 gpu_launch dn_gpu_nn_numbers(int64_t count);
 gpu_launch dn_gpu_nn_picks(int64_t count);
 gpu_launch dn_gpu_nn_tiles(int64_t rows, int64_t width);
+gpu_launch dn_gpu_nn_pools(int64_t sequences, int64_t width);
 
 #endif

@@ -1,7 +1,8 @@
 /* Convolutions by tensor cores: the text, executed by threads of the processor
    (emulator/warps.h), against plain sums in f64: types, first factors of every kind, half and
    whole windows, circles, the way back, factors, rows that are not aligned, sequences that
-   are packed, sparse spectra, rows that go through few taps where they are read. */
+   are packed, sparse spectra, rows that go through few taps where they are read, windows that
+   clusters hold. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
 #include "conv/frame.h"
@@ -28,7 +29,12 @@ typedef void conv_function(
 
 static const char launch_conv[] =
     "#include \"defines.h\"\n"
-    "#include \"conv_mma.cu\"\n"
+    "#include TEXT\n"
+    "#ifdef ROW_ROOT\n" /* conv_mma_cluster.cu */
+    "#define PLACE const uint4\n"
+    "#else\n"
+    "#define PLACE char\n"
+    "#endif\n"
     "struct operands {\n"
     "    const X *x, *x_factor, *y_factor;\n"
     "    X *y;\n"
@@ -45,8 +51,9 @@ static const char launch_conv[] =
     "{\n"
     "    const i64 *r = o->r;\n"
     "    run_blocks(blocks, threads, bytes, [=] {\n"
-    "        conv(o->x, o->x_factor, o->y, o->y_factor, nullptr, nullptr, o->points,\n"
-    "             o->spectrum, o->tables, 0, o->items, 1, r[0], r[1], r[2], r[3],\n"
+    "        conv(o->x, o->x_factor, o->y, o->y_factor, nullptr, nullptr,\n"
+    "             (PLACE *)o->points, o->spectrum, o->tables, 0, o->items, 1, r[0], "
+    "r[1], r[2], r[3],\n"
     "             r[4], r[5], r[6], r[7], o->pieces, o->flags, o->few, o->few_bias,\n"
     "             o->few_groups);\n"
     "    });\n"
@@ -62,6 +69,7 @@ typedef struct conv_case {
     int tall; /* windows are a matrix of 16 times so many rows; 0: one row */
     int box;  /* what a sparse spectrum keeps; 0: it is whole */
     int few;  /* taps of z, of which x, its factor and y's are groups 2, 1, 0; or 0 */
+    int cluster; /* blocks that hold a window of 16 rows; or 0 */
 } conv_case;
 
 /* log2 of axes, and how many are kept of each. */
@@ -74,36 +82,42 @@ static const struct {
 };
 
 static const conv_case cases[] = {
-    { DANAUS_F16, 1, 256, 0, 0, DANAUS_CAUSAL, 256, 1, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 509, 1e-4F, 0, 0, 0, 0 },
-    { DANAUS_F16, 3, 768, 1, 0, DANAUS_CAUSAL, 767, 1, 0, 0, 0, 0 },
-    { DANAUS_BF16, 4, 1024, 0, 1, DANAUS_CAUSAL, 1001, 1e30F, 0, 0, 0, 0 },
-    { DANAUS_F32, 5, 1280, 1, 1, DANAUS_CAUSAL, 1280, 1e-30F, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 512, 0, 0, DANAUS_CIRCULAR, 512, 1, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 512, 1, 1, DANAUS_CIRCULAR, 512, 300, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 600, 0, 0, DANAUS_BIDIRECTIONAL, 512, 1, 0, 0, 0, 0 },
-    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CAUSAL, 1300, 1, 0, 0, 0, 0 },
-    { DANAUS_BF16, 1, 40, 1, 0, DANAUS_CIRCULAR, 1301, 1, 0, 0, 0, 0 },
-    { DANAUS_F32, 2, 30, 0, 1, DANAUS_BIDIRECTIONAL, 2000, 1, 0, 0, 0, 0 },
-    { DANAUS_F16, 9, 2304, 0, 0, DANAUS_CAUSAL, 2304, 1, 0, 0, 0, 0 },
-    { DANAUS_F16, 16, 64, 0, 0, DANAUS_CAUSAL, 4096, 1, 0, 0, 0, 0 },
-    { DANAUS_F16, 2, 400, 0, 0, DANAUS_CAUSAL, 512, 1, 112, 0, 0, 0 },
-    { DANAUS_F16, 2, 512, 1, 1, DANAUS_BIDIRECTIONAL, 511, 1, 300, 0, 0, 0 },
-    { DANAUS_BF16, 1, 30, 0, 0, DANAUS_CAUSAL, 1300, 1, 1001, 0, 0, 0 },
-    { DANAUS_F32, 3, 768, 0, 1, DANAUS_CAUSAL, 760, 1, 759, 0, 0, 0 },
-    { DANAUS_F16, 1, 30, 1, 1, DANAUS_CAUSAL, 4001, 1e-4F, 0, 1, 0, 0 },
-    { DANAUS_BF16, 1, 30, 0, 1, DANAUS_CIRCULAR, 8192, 1e30F, 0, 2, 0, 0 },
-    { DANAUS_F16, 1, 20, 1, 0, DANAUS_CIRCULAR, 7001, 1, 0, 1, 0, 0 },
-    { DANAUS_F32, 1, 20, 0, 0, DANAUS_BIDIRECTIONAL, 8001, 1, 0, 1, 0, 0 },
-    { DANAUS_F16, 1, 20, 1, 0, DANAUS_BIDIRECTIONAL, 4096, 1, 3000, 1, 0, 0 },
-    { DANAUS_F16, 16, 64, 0, 0, DANAUS_CAUSAL, 2048, 1, 0, 0, 1, 0 },
-    { DANAUS_BF16, 2, 40, 1, 1, DANAUS_BIDIRECTIONAL, 1500, 1, 0, 1, 2, 0 },
-    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 509, 1, 0, 0, 0, 3 },
-    { DANAUS_F16, 1, 40, 0, 1, DANAUS_CAUSAL, 1300, 1, 0, 0, 0, 5 },
-    { DANAUS_F32, 3, 768, 0, 1, DANAUS_CAUSAL, 760, 1, 0, 0, 0, 1 },
-    { DANAUS_BF16, 1, 30, 0, 1, DANAUS_CAUSAL, 6000, 1, 0, 1, 0, 4 },
-    { DANAUS_F16, 1, 300, 0, 1, DANAUS_CAUSAL, 512, 1, 0, 0, 0, 3 },
-    { DANAUS_F32, 1, 40, 0, 1, DANAUS_CAUSAL, 504, 1, 0, 0, 0, 5 },
+    { DANAUS_F16, 1, 256, 0, 0, DANAUS_CAUSAL, 256, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 509, 1e-4F, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 3, 768, 1, 0, DANAUS_CAUSAL, 767, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 4, 1024, 0, 1, DANAUS_CAUSAL, 1001, 1e30F, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 5, 1280, 1, 1, DANAUS_CAUSAL, 1280, 1e-30F, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 512, 0, 0, DANAUS_CIRCULAR, 512, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 512, 1, 1, DANAUS_CIRCULAR, 512, 300, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 600, 0, 0, DANAUS_BIDIRECTIONAL, 512, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CAUSAL, 1300, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 1, 40, 1, 0, DANAUS_CIRCULAR, 1301, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 2, 30, 0, 1, DANAUS_BIDIRECTIONAL, 2000, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 9, 2304, 0, 0, DANAUS_CAUSAL, 2304, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 16, 64, 0, 0, DANAUS_CAUSAL, 4096, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 400, 0, 0, DANAUS_CAUSAL, 512, 1, 112, 0, 0, 0, 0 },
+    { DANAUS_F16, 2, 512, 1, 1, DANAUS_BIDIRECTIONAL, 511, 1, 300, 0, 0, 0, 0 },
+    { DANAUS_BF16, 1, 30, 0, 0, DANAUS_CAUSAL, 1300, 1, 1001, 0, 0, 0, 0 },
+    { DANAUS_F32, 3, 768, 0, 1, DANAUS_CAUSAL, 760, 1, 759, 0, 0, 0, 0 },
+    { DANAUS_F16, 1, 30, 1, 1, DANAUS_CAUSAL, 4001, 1e-4F, 0, 1, 0, 0, 0 },
+    { DANAUS_BF16, 1, 30, 0, 1, DANAUS_CIRCULAR, 8192, 1e30F, 0, 2, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 1, 0, DANAUS_CIRCULAR, 7001, 1, 0, 1, 0, 0, 0 },
+    { DANAUS_F32, 1, 20, 0, 0, DANAUS_BIDIRECTIONAL, 8001, 1, 0, 1, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 1, 0, DANAUS_BIDIRECTIONAL, 4096, 1, 3000, 1, 0, 0, 0 },
+    { DANAUS_F16, 16, 64, 0, 0, DANAUS_CAUSAL, 2048, 1, 0, 0, 1, 0, 0 },
+    { DANAUS_BF16, 2, 40, 1, 1, DANAUS_BIDIRECTIONAL, 1500, 1, 0, 1, 2, 0, 0 },
+    { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 509, 1, 0, 0, 0, 3, 0 },
+    { DANAUS_F16, 1, 40, 0, 1, DANAUS_CAUSAL, 1300, 1, 0, 0, 0, 5, 0 },
+    { DANAUS_F32, 3, 768, 0, 1, DANAUS_CAUSAL, 760, 1, 0, 0, 0, 1, 0 },
+    { DANAUS_BF16, 1, 30, 0, 1, DANAUS_CAUSAL, 6000, 1, 0, 1, 0, 4, 0 },
+    { DANAUS_F16, 1, 300, 0, 1, DANAUS_CAUSAL, 512, 1, 0, 0, 0, 3, 0 },
+    { DANAUS_F32, 1, 40, 0, 1, DANAUS_CAUSAL, 504, 1, 0, 0, 0, 5, 0 },
+    { DANAUS_F16, 2, 30, 1, 1, DANAUS_CAUSAL, 8001, 1e-4F, 0, 1, 0, 0, 1 },
+    { DANAUS_F32, 3, 30, 0, 0, DANAUS_CAUSAL, 12288, 1, 5000, 1, 0, 0, 1 },
+    { DANAUS_BF16, 2, 30, 0, 1, DANAUS_CIRCULAR, 8192, 1e30F, 0, 1, 0, 0, 2 },
+    { DANAUS_F16, 2, 20, 1, 0, DANAUS_BIDIRECTIONAL, 17001, 1, 0, 1, 0, 0, 2 },
+    { DANAUS_F32, 1, 20, 0, 1, DANAUS_CAUSAL, 4096, 1, 0, 1, 0, 3, 2 },
+    { DANAUS_F16, 1, 64, 0, 0, DANAUS_CAUSAL, 4096, 1, 0, 1, 1, 0, 1 },
 };
 
 #define CHANNELS 2
@@ -233,10 +247,12 @@ static void launch_part(
     int number)
 {
     gpu_use use;
-    int few = part == GPU_CONV_PRODUCT && m->rows > 1 ? 0 : m->few;
+    char defines[sizeof use.defines + 64];
+    int few = part == GPU_CONV_PRODUCT && dn_gpu_conv_mma_has_points(m) ? 0 : m->few;
     dn_gpu_conv_mma_use(m, part, dtype, few, &use);
+    snprintf(defines, sizeof defines, "#define TEXT \"%s\"\n%s", use.text, use.defines);
     void *tables = dn_alloc((size_t)dn_gpu_conv_mma_bytes(m));
-    void *library = load_program(launch_conv, use.defines, number), *symbol;
+    void *library = load_program(launch_conv, defines, number), *symbol;
     conv_function *launch;
     symbol = dlsym(library, "launch");
     assert_non_null(symbol);
@@ -309,8 +325,10 @@ static void run_conv(
         take_few(c, from, &o);
     static const gpu_conv_mma_part parts[] = { GPU_CONV_PEAKS, GPU_CONV_SPLIT,
                                                GPU_CONV_PRODUCT, GPU_CONV_JOIN };
+    if (c->cluster)
+        dn_gpu_conv_mma_tables(&m[GPU_CONV_SPLIT], o.points);
     for (int i = 0; i < 4; i++)
-        if (m[parts[i]].root)
+        if (m[parts[i]].root && (!c->cluster || parts[i] == GPU_CONV_PRODUCT))
             launch_part(&m[parts[i]], parts[i], c->dtype, &o, 4 * number + i);
     dn_free(o.points);
 }
@@ -426,15 +444,29 @@ static made_of make_few(rng *r, const conv_case *c)
     return m;
 }
 
+static void make_parts(
+    const conv_case *c, const conv_frame *f, int number,
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS])
+{
+    gpu_facts facts = { .arch = 80, .shared = (number % 2 ? 99 : 227) << 10 };
+    int half = dn_gpu_conv_half(f), pair = dn_gpu_conv_circle(f);
+    if (c->cluster) {
+        facts =
+            (gpu_facts){ .arch = 90, .shared = (c->cluster == 1 ? 227 : 113) << 10 };
+        assert_true(dn_gpu_conv_mma_cluster(&facts, c->root, half, pair, m));
+        assert_int_equal(m->cluster, c->cluster);
+        return;
+    }
+    assert_true(dn_gpu_conv_mma_matrix(&facts, c->tall, c->root, half, pair, m));
+}
+
 static void try_case(const conv_case *c, int number)
 {
     rng r = { (uint64_t)number };
-    gpu_facts facts = { .arch = 80, .shared = (number % 2 ? 99 : 227) << 10 };
     conv_frame f = frame_of(c);
     gpu_conv_mma m[GPU_CONV_MMA_PARTS];
     int64_t batch = batch_of(c), rows = batch * CHANNELS;
-    assert_true(dn_gpu_conv_mma_matrix(
-        &facts, c->tall, c->root, dn_gpu_conv_half(&f), dn_gpu_conv_circle(&f), m));
+    make_parts(c, &f, number, m);
     dn_gpu_conv_mma_fit(&f, m);
     int64_t count = rows * c->length - CHANNELS * c->less, n2 = 2 * f.cut.n;
     array x = array_make(c->dtype, count), y = array_make(c->dtype, count);

@@ -1,4 +1,4 @@
-/* Threads of a block that take turns on one thread of the processor: each has a stack of its
+/* Threads of blocks that take turns on one thread of the processor: each has a stack of its
    own and runs until it waits. Where a text lacks a barrier this shows: a thread reads what those
    behind it have not written yet. */
 // SPDX-License-Identifier: Apache-2.0
@@ -8,11 +8,12 @@
 struct index {
     unsigned x;
 };
-static struct index threadIdx; /* of the thread whose turn it is */
+static struct index threadIdx, blockIdx; /* of the thread whose turn it is */
 
 static struct {
     ucontext_t thread[1024], start;
     unsigned count, left, backwards;
+    unsigned now, each, first; /* whose turn it is; threads of a block; the first block */
     unsigned waits;      /* in a row that nothing came of */
     unsigned done[1024]; /* nonzero: that thread has ended */
     void (*run)();
@@ -20,31 +21,43 @@ static struct {
 
 static char stacks[1024][96 << 10];
 
+static void set_turn(unsigned now)
+{
+    turns.now = now;
+    threadIdx.x = now % turns.each;
+    blockIdx.x = turns.first + now / turns.each;
+}
+
 /* Whoever waits lets the next one go on; where all wait none ever will. */
 static void give_turn()
 {
-    unsigned from = threadIdx.x, step = turns.backwards ? turns.count - 1 : 1;
+    unsigned from = turns.now, next = from, step = turns.backwards ? turns.count - 1 : 1;
     if (turns.waits++ > turns.count)
         abort();
     do
-        threadIdx.x = (threadIdx.x + step) % turns.count;
-    while (turns.done[threadIdx.x]);
-    swapcontext(&turns.thread[from], &turns.thread[threadIdx.x]);
+        next = (next + step) % turns.count;
+    while (turns.done[next]);
+    set_turn(next);
+    swapcontext(&turns.thread[from], &turns.thread[next]);
 }
 
 static void run_thread()
 {
     turns.run();
-    turns.done[threadIdx.x] = 1;
+    turns.done[turns.now] = 1;
     turns.waits = 0;
     if (--turns.left)
         give_turn();
     setcontext(&turns.start);
 }
 
-/* Runs so many threads, at least 1, until all have ended. */
-static void take_turns(unsigned count, unsigned backwards, void (*run)())
+/* Runs so many blocks, from `first` on, of `each` threads, until all have ended. */
+static void take_turns(
+    unsigned first, unsigned blocks, unsigned each, unsigned backwards, void (*run)())
 {
+    unsigned count = blocks * each;
+    if (count > sizeof turns.done / sizeof *turns.done)
+        abort();
     for (unsigned n = 0; n < count; n++) {
         ucontext_t *c = &turns.thread[n];
         getcontext(c);
@@ -55,8 +68,11 @@ static void take_turns(unsigned count, unsigned backwards, void (*run)())
     }
     turns.count = turns.left = count;
     turns.backwards = backwards;
-    turns.waits = threadIdx.x = 0;
+    turns.each = each;
+    turns.first = first;
+    turns.waits = 0;
     turns.run = run;
+    set_turn(0);
     swapcontext(&turns.start, &turns.thread[0]);
 }
 

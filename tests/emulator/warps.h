@@ -1,9 +1,10 @@
 /* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_split.cu,
-   ks_pair.cu, conv_mma.cu, ks_dw_mma.cu, ks_dw_wgmma.cu, ks_dw_matrix.cu and ks_wgmma_lanes.cu (in f32,
-   of one block, its operands not aligned) use, in C++ for a processor: a block is as many
-   threads as it has on a GPU, which take turns on one of the processor (turns.h), and the
-   lanes of a warp wait for each other wherever an instruction exchanges registers. Copies are
-   made at once, so that what is missing of waiting for them does not show. */
+   ks_pair.cu, conv_mma.cu, conv_mma_cluster.cu, ks_dw_mma.cu, ks_dw_wgmma.cu, ks_dw_matrix.cu and
+   ks_wgmma_lanes.cu (in f32, of one block, its operands not aligned) use, in C++ for a processor:
+   a block is as many threads as it has on a GPU, which take turns on one of the processor with
+   those of its cluster (turns.h), and the lanes of a warp wait for each other wherever an
+   instruction exchanges registers. Copies are made at once, so that what is missing of waiting
+   for them does not show. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "map.h"
@@ -31,7 +32,7 @@ struct uint4 {
 struct uint2 {
     u32 x, y;
 };
-static struct index blockIdx, gridDim;
+static struct index gridDim;
 
 struct float2 {
     float x, y;
@@ -55,16 +56,26 @@ struct four_warps {
     meeting wait{ 128 };
 };
 
-static warp warps[32];
-static four_warps fours[4];
-static meeting block, group[16];
+/* Blocks that run at a time: those of a cluster. */
+#if CLUSTER > 1
+enum { BLOCKS = CLUSTER };
+#else
+enum { BLOCKS = 1 };
+#endif
 
-static inline void __syncthreads() { block.arrive_and_wait(); }
-INLINE void sync_warp() { warps[threadIdx.x / 32].wait.arrive_and_wait(); }
+static warp warps[BLOCKS][32];
+static four_warps fours[4];
+static meeting cluster, block[BLOCKS], group[BLOCKS][16];
+
+INLINE u32 cluster_rank() { return blockIdx.x % BLOCKS; }
+INLINE void cluster_sync() { cluster.arrive_and_wait(); }
+INLINE warp &own_warp() { return warps[cluster_rank()][threadIdx.x / 32]; }
+static inline void __syncthreads() { block[cluster_rank()].arrive_and_wait(); }
+INLINE void sync_warp() { own_warp().wait.arrive_and_wait(); }
 
 INLINE meeting &barrier_of(int number, int count)
 {
-    meeting &m = group[number];
+    meeting &m = group[cluster_rank()][number];
     if (m.arrived && m.expected != (u32)count)
         abort();
     m.expected = (u32)count;
@@ -80,7 +91,7 @@ INLINE void barrier(int number, int count)
 INLINE u32 __shfl_xor_sync(u32, u32 v, int bits)
 {
     int lane = threadIdx.x % 32;
-    warp &w = warps[threadIdx.x / 32];
+    warp &w = own_warp();
     w.a[lane][0] = v;
     w.wait.arrive_and_wait();
     v = w.a[lane ^ bits][0];
@@ -176,18 +187,30 @@ INLINE float cut_tf32(u32 bits) { return __uint_as_float(bits & ~0x1fffu); }
 
 /* ---- shared memory: accesses that are not aligned, or outside, end the program ---- */
 
+#define BLOCK_BYTES (227 << 10)
 extern "C" {
-alignas(1024) u8 memory[227 << 10];
+alignas(1024) u8 memory[BLOCKS * BLOCK_BYTES];
 }
 static u32 shared_bytes; /* of a block */
 
 INLINE u32 shared_address(const void *p) { return (u32)((const u8 *)p - memory); }
 
-INLINE u8 *shared(u32 at, u32 bytes)
+INLINE u8 *shared_of(u32 rank, u32 at, u32 bytes)
 {
     if (at % bytes || at > shared_bytes - bytes)
         abort();
-    return memory + at;
+    return memory + rank * BLOCK_BYTES + at;
+}
+
+INLINE u8 *shared(u32 at, u32 bytes) { return shared_of(cluster_rank(), at, bytes); }
+
+/* Addresses of any block: its number and one are above those in it. */
+INLINE u32 in_block(u32 address, u32 rank) { return address | (rank + 1) << 24; }
+INLINE u8 *in_cluster(u32 at, u32 bytes)
+{
+    if (at >> 24 == 0 || at >> 24 > BLOCKS)
+        abort();
+    return shared_of((at >> 24) - 1, at & 0xffffff, bytes);
 }
 
 INLINE void copy(u32 to, const void *from, u32 bytes, u32 whole)
@@ -249,6 +272,21 @@ INLINE void store_shared64(u32 to, u32 v0, u32 v1)
 {
     uint2 v = { v0, v1 };
     memcpy(shared(to, 8), &v, 8);
+}
+
+INLINE uint4 load_cluster128(u32 from)
+{
+    uint4 v;
+    memcpy(&v, in_cluster(from, 16), 16);
+    return v;
+}
+
+INLINE void store_cluster32(u32 to, u32 v) { memcpy(in_cluster(to, 4), &v, 4); }
+
+INLINE void store_cluster64(u32 to, u32 v0, u32 v1)
+{
+    uint2 v = { v0, v1 };
+    memcpy(in_cluster(to, 8), &v, 8);
 }
 
 INLINE void store_shared128(u32 to, uint4 v) { memcpy(shared(to, 16), &v, 16); }
@@ -331,7 +369,7 @@ INLINE void load_element(u32 to, const tensor_map *m, const i64 i[3])
     memcpy(element, (const u8 *)m->memory + from * m->element, (size_t)m->element);
 }
 
-/* There are no clusters, and no other blocks. */
+/* Not to other blocks. */
 INLINE void bulk_load_3(
     u32 to, const tensor_map *m, u32 flag, int i0, int i1, int i2, u32 blocks = 0)
 {
@@ -348,9 +386,6 @@ INLINE void bulk_load_3(
 }
 
 /* What else is not emulated: boxes of four axes, and copies out of shared memory. */
-INLINE u32 cluster_rank() { abort(); }
-INLINE void cluster_sync() { abort(); }
-INLINE u32 in_block(u32, u32) { abort(); }
 INLINE void bulk_load_4(u32, const tensor_map *, u32, int, int, int, int, u32)
 {
     abort();
@@ -373,7 +408,7 @@ INLINE u16 element_at(u32 row, int column)
 INLINE void load_matrices_as(u32 v[4], u32 from, int turned)
 {
     int lane = threadIdx.x % 32, i = lane / 4, j = lane % 4 * 2;
-    warp &w = warps[threadIdx.x / 32];
+    warp &w = own_warp();
     w.a[lane][0] = from;
     w.wait.arrive_and_wait();
     for (int m = 0; m < 4; m++)
@@ -392,7 +427,7 @@ INLINE void load_matrices_turned(u32 v[4], u32 from) { load_matrices_as(v, from,
 INLINE u32 turn_matrix(u32 v)
 {
     int lane = threadIdx.x % 32, i = lane / 4, j = lane % 4 * 2;
-    warp &w = warps[threadIdx.x / 32];
+    warp &w = own_warp();
     w.a[lane][0] = v;
     w.wait.arrive_and_wait();
     u32 turned = pair_of(
@@ -405,7 +440,7 @@ INLINE u32 turn_matrix(u32 v)
 INLINE void mma16(float *d, const u32 *a, u32 b0, u32 b1)
 {
     int lane = threadIdx.x % 32;
-    warp &w = warps[threadIdx.x / 32];
+    warp &w = own_warp();
     memcpy(w.a[lane], a, sizeof w.a[lane]);
     w.b[lane][0] = b0;
     w.b[lane][1] = b1;
@@ -424,7 +459,7 @@ INLINE void mma16(float *d, const u32 *a, u32 b0, u32 b1)
 INLINE void mma8(float *d, const u32 *a, u32 b)
 {
     int lane = threadIdx.x % 32;
-    warp &w = warps[threadIdx.x / 32];
+    warp &w = own_warp();
     memcpy(w.a[lane], a, 2 * sizeof *a);
     w.b[lane][0] = b;
     w.wait.arrive_and_wait();
@@ -440,7 +475,7 @@ INLINE void mma8(float *d, const u32 *a, u32 b)
 INLINE void mma8(float *d, const u32 *a, u32 b0, u32 b1)
 {
     int lane = threadIdx.x % 32;
-    warp &w = warps[threadIdx.x / 32];
+    warp &w = own_warp();
     memcpy(w.a[lane], a, sizeof w.a[lane]);
     w.b[lane][0] = b0;
     w.b[lane][1] = b1;
@@ -490,7 +525,7 @@ INLINE u32 right_at(u64 matrix, int j, int k)
 template <int columns> INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
 {
     int lane = threadIdx.x % 32;
-    warp &w = warps[threadIdx.x / 32];
+    warp &w = own_warp();
     memcpy(w.a[lane], a, sizeof w.a[lane]);
     w.wait.arrive_and_wait();
     for (int e = 0; e < columns / 2; e++) {
@@ -535,7 +570,7 @@ INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
 {
     static_assert(turned);
     int lane = threadIdx.x % 32;
-    warp &w = warps[threadIdx.x / 32];
+    warp &w = own_warp();
     memcpy(w.a[lane], a, sizeof w.a[lane]);
     w.wait.arrive_and_wait();
     for (int e = 0; e < columns / 2; e++) {
@@ -555,7 +590,7 @@ INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
 INLINE void store_matrices(u32 to, u32 v0, u32 v1, u32 v2, u32 v3)
 {
     int lane = threadIdx.x % 32;
-    warp &w = warps[threadIdx.x / 32];
+    warp &w = own_warp();
     u32 v[4] = { v0, v1, v2, v3 };
     w.a[lane][0] = to;
     w.wait.arrive_and_wait();
@@ -566,7 +601,7 @@ INLINE void store_matrices(u32 to, u32 v0, u32 v1, u32 v2, u32 v3)
 
 /* ---- launching ---- */
 
-/* Makes all blocks of a kernel, one after the other, each with other bytes in its shared
+/* Makes all blocks of a kernel, a cluster after the other, each with other bytes in its shared
    memory; threads take turns from the first to the last, or from the last to the first. */
 template <class kernel_type>
 static void run_blocks(u32 blocks, u32 threads, u32 bytes, kernel_type kernel)
@@ -575,12 +610,13 @@ static void run_blocks(u32 blocks, u32 threads, u32 bytes, kernel_type kernel)
     made = &kernel;
     gridDim.x = blocks;
     shared_bytes = bytes;
-    for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
+    for (u32 first = 0; first < blocks; first += BLOCKS) {
         memset(memory, 0x7f, sizeof memory);
         flags.clear();
-        for (meeting &one : group)
-            one = {};
-        block = { threads };
-        take_turns(threads, blockIdx.x % 2, [] { (*made)(); });
+        memset(group, 0, sizeof group);
+        cluster = { BLOCKS * threads };
+        for (meeting &one : block)
+            one = { threads };
+        take_turns(first, BLOCKS, threads, first / BLOCKS % 2, [] { (*made)(); });
     }
 }

@@ -49,10 +49,11 @@
    them, the largest magnitudes of rows, real and imaginary. */
 #define WINDOW_BYTES ((int64)KEPT_ROWS * COLUMNS * 4)
 
-/* Eight points, or four, of a row's real or imaginary parts. */
+/* Eight points, or four, of a row's real or imaginary parts; a task is a row that is kept. */
 INLINE u16 *point_of(const work *k, int row, int part, int column)
 {
-    return (u16 *)k->points + (place_of_row(row) * 2 + part) * COLUMNS + column;
+    int place = FORWARD && INVERSE ? row : place_of_row(row);
+    return (u16 *)k->points + (place * 2 + part) * COLUMNS + column;
 }
 
 INLINE uint4 load_eight_points(const work *k, int row, int part, int column, int wanted)

@@ -38,18 +38,6 @@ FN S most_of_block(S own, S *parts)
     return most;
 }
 
-/* v += x; x may be NULL. */
-FN void add(const X *x, int64 i, int64 width, int whole, S *v)
-{
-    S added[WIDE];
-    if (!x)
-        return;
-    fetch(x, i, width, whole, added);
-    UNROLL
-    for (int e = 0; e < WIDE; e++)
-        v[e] += added[e];
-}
-
 /* Row r of x + more. */
 FN void fetch_sum(const job *j, int64 r, int64 i, int whole, S *v)
 {
@@ -59,6 +47,26 @@ FN void fetch_sum(const job *j, int64 r, int64 i, int whole, S *v)
     add(more ? more + r * width : 0, i, width, whole, v);
 }
 
+/* Sums of the LANES threads of each row. */
+#define LANES 32
+
+FN S sum_of_lanes(S own, S *parts)
+{
+    int lane = THREAD % LANES;
+    parts[THREAD] = own;
+    BARRIER();
+    UNROLL
+    for (int n = LANES / 2; n; n /= 2) {
+        if (lane < n)
+            parts[THREAD] += parts[THREAD + n];
+        BARRIER();
+    }
+    S sum = parts[THREAD - lane];
+    BARRIER();
+    return sum;
+}
+
+/* THREADS / LANES rows at a time. */
 KERNEL normalize(TABLE(job) t)
 {
     LOCAL S parts[THREADS];
@@ -67,18 +75,20 @@ KERNEL normalize(TABLE(job) t)
     int64 rows = j->size[0], width = j->size[1];
     int whole = is_whole(j->in[0], width) && is_whole(j->in[1], width) &&
                 is_whole(j->out[0], width) && is_whole(j->out[1], width);
-    ROLL for (int64 r = BLOCK; r < rows; r += BLOCKS)
+    const int together = THREADS / LANES;
+    ROLL for (int64 first = BLOCK * together; first < rows; first += BLOCKS * together)
     {
+        int64 r = first + THREAD / LANES, own = r < rows ? width : 0;
         S v[WIDE], total = 0, square = 0;
-        ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
+        ROLL for (int64 i = THREAD % LANES * WIDE; i < own; i += LANES * WIDE)
         {
             fetch_sum(j, r, i, whole, v);
             UNROLL
             for (int e = 0; e < WIDE; e++)
                 total += v[e];
         }
-        S mean = sum_of_block(total, parts) / width;
-        ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
+        S mean = sum_of_lanes(total, parts) / width;
+        ROLL for (int64 i = THREAD % LANES * WIDE; i < own; i += LANES * WIDE)
         {
             fetch_sum(j, r, i, whole, v);
             UNROLL
@@ -86,8 +96,8 @@ KERNEL normalize(TABLE(job) t)
                 if (i + e < width)
                     square += (v[e] - mean) * (v[e] - mean);
         }
-        S size = 1 / SQRT(sum_of_block(square, parts) / width + j->number[0]);
-        ROLL for (int64 i = THREAD * WIDE; i < width; i += THREADS * WIDE)
+        S size = 1 / SQRT(sum_of_lanes(square, parts) / width + j->number[0]);
+        ROLL for (int64 i = THREAD % LANES * WIDE; i < own; i += LANES * WIDE)
         {
             fetch_sum(j, r, i, whole, v);
             if (j->out[1])

@@ -60,6 +60,18 @@ FN void put(X *y, int64 i, int64 width, int whole, const S *from)
             y[i + e] = w.v[e];
 }
 
+/* v += x; x may be NULL. */
+FN void add(const X *x, int64 i, int64 width, int whole, S *v)
+{
+    S added[WIDE];
+    if (!x)
+        return;
+    fetch(x, i, width, whole, added);
+    UNROLL
+    for (int e = 0; e < WIDE; e++)
+        v[e] += added[e];
+}
+
 /* ---- rows that are S whatever X is, where a choice says so ---- */
 
 FN S load_any(const void *x, int is_wide, int64 i)

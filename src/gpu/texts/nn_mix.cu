@@ -6,8 +6,10 @@
 
 #include "nn_job.cuh"
 
-#define SIDE 32 /* of a tile that is turned */
-#define DOWN (THREADS / SIDE)
+#define SIDE   64               /* of a tile that is turned */
+#define CHUNKS (SIDE / WIDE)    /* of a line of it, a thread's */
+#define LINES  (THREADS / CHUNKS) /* that the threads have at once */
+#define OWN    (SIDE / LINES)     /* chunks of a thread */
 
 KERNEL sine(TABLE(job) t)
 {
@@ -30,26 +32,36 @@ KERNEL turn(TABLE(job) t)
     int64 rows = j->size[0], width = j->size[1], stride = j->size[2],
           pitch = j->size[3];
     int64 across = (width + SIDE - 1) / SIDE;
-    int at = THREAD % SIDE, down = THREAD / SIDE;
+    int at = THREAD % CHUNKS * WIDE, line = THREAD / CHUNKS;
+    int aligned = is_whole(x, pitch) && is_whole(more, pitch);
     ROLL for (int64 b = BLOCK; b < across * ((rows + SIDE - 1) / SIDE); b += BLOCKS)
     {
         int64 r = b / across * SIDE, i = b % across * SIDE;
+        S v[WIDE];
+        int whole = aligned && i + at + WIDE <= width;
         UNROLL
-        for (int n = down; n < SIDE; n += DOWN)
+        for (int n = line; n < SIDE; n += LINES)
             if (r + n < rows && i + at < width) {
-                int64 from = (r + n) * pitch + i + at;
-                tile[n][at] = more ? load(x[from]) + load(more[from]) : load(x[from]);
+                fetch(x + (r + n) * pitch, i + at, width, whole, v);
+                add(more ? more + (r + n) * pitch : 0, i + at, width, whole, v);
+                UNROLL
+                for (int e = 0; e < WIDE; e++)
+                    tile[n][at + e] = v[e];
             }
         BARRIER();
+        whole = is_whole(y, stride) && r + at + WIDE <= rows;
         UNROLL
-        for (int n = down; n < SIDE; n += DOWN)
+        for (int n = line; n < SIDE; n += LINES)
             if (r + at < rows && i + n < width) {
-                S v = tile[at][n];
-                if (decay) {
-                    S rate = decay[i + n] < 0 ? -decay[i + n] : decay[i + n];
-                    v *= EXP(-rate * times[r + at]) + j->number[0];
+                S rate = decay ? decay[i + n] : 0;
+                rate = rate < 0 ? -rate : rate;
+                UNROLL
+                for (int e = 0; e < WIDE; e++) {
+                    v[e] = tile[at + e][n];
+                    if (decay && r + at + e < rows)
+                        v[e] *= EXP(-rate * times[r + at + e]) + j->number[0];
                 }
-                y[(i + n) * stride + r + at] = store(v);
+                put(y + (i + n) * stride, r + at, rows, whole, v);
             }
         BARRIER();
     }
@@ -70,59 +82,87 @@ FN int64 sequence_of(const job *j, int64 r)
     return low;
 }
 
-/* Rows from size[0] on that lie in the table's sequences; x and y begin with row size[4] of
-   all sequences. Sums of SIDE x SIDE numbers go through a tile; a thread makes OWN of a
-   column. */
-#define OWN (SIDE / DOWN)
+#define FEW 4 /* taps that are made from what a tile holds */
 
+/* A thread's chunk of rows from `from` - (FEW - 1) on, times OWN, to the tile; of those that lie
+   in [least, end). */
+FN void fetch_tile(
+    const X *x, int64 width, int64 i, int64 from, int64 least, int64 end,
+    S (*tile)[SIDE + 1])
+{
+    int at = THREAD % CHUNKS * WIDE;
+    int whole = is_whole(x, width) && i + at + WIDE <= width;
+    UNROLL
+    for (int n = THREAD / CHUNKS; n < FEW - 1 + SIDE; n += LINES) {
+        S v[WIDE];
+        int64 r = from - (FEW - 1) + n;
+        if (r < least || r >= end || i + at >= width)
+            continue;
+        fetch(x + r * width, i + at, width, whole, v);
+        UNROLL
+        for (int e = 0; e < WIDE; e++)
+            tile[n][at + e] = v[e];
+    }
+}
+
+/* Rows from size[0] on that lie in the table's sequences; x and y begin with row size[4] of
+   all sequences. Of SIDE x SIDE sums a thread makes OWN chunks; where there are more taps than
+   FEW, each fetches the tile again. */
 KERNEL few_taps(TABLE(job) t)
 {
-    LOCAL S tile[SIDE][SIDE + 1];
+    LOCAL S tile[FEW - 1 + SIDE][SIDE + 1];
     const job *j = WHOLE(t);
-    const X *x = (const X *)j->in[0];
-    const S *k = (const S *)j->in[1], *shift = (const S *)j->in[2];
-    X *y = (X *)j->out[0];
     int64 width = j->size[1], stride = j->size[2], taps = j->size[3],
           first = j->size[4], last = first + j->size[0];
+    const X *x = (const X *)j->in[0] - first * width;
+    const S *k = (const S *)j->in[1], *shift = (const S *)j->in[2];
     int64 begin = j->offset[0] > first ? j->offset[0] : first;
     int64 end = j->offset[j->sequences] < last ? j->offset[j->sequences] : last;
     int64 across = (width + SIDE - 1) / SIDE, down = (end - begin + SIDE - 1) / SIDE;
-    int column = THREAD % SIDE, line = THREAD / SIDE;
+    int at = THREAD % CHUNKS * WIDE;
     ROLL for (int64 b = BLOCK; b < across * down; b += BLOCKS)
     {
-        int64 from = begin + b / across * SIDE, i = b % across * SIDE, c = i + column;
-        int64 s = sequence_of(j, from + line < end ? from + line : end - 1);
-        int64 reach[OWN];
-        S sums[OWN];
+        int64 from = begin + b / across * SIDE, i = b % across * SIDE;
+        int64 s = sequence_of(j, from), least = j->offset[s];
+        int reach[WIDE]; /* taps that lie in the sequence, of these */
         UNROLL
-        for (int n = 0; n < OWN; n++) {
-            int64 r = from + line + n * DOWN;
-            reach[n] = 0;
-            if (r < end && c < width) {
-                ROLL while (j->offset[s + 1] <= r) s++;
-                reach[n] = r - j->offset[s] + 1;
-            }
-            sums[n] = c < width ? shift[c] : 0;
+        for (int e = 0; e < WIDE; e++) {
+            int64 r = from + at + e;
+            ROLL while (r < end && j->offset[s + 1] <= r) s++;
+            int64 there = r < end ? r - j->offset[s] + 1 : 0;
+            reach[e] = (int)(there < taps ? there : taps);
         }
-        ROLL for (int64 m = 0; m < taps; m++)
+        X *y = (X *)j->out[0] + from - first;
+        int whole = is_whole(y, stride) && from + at + WIDE <= end;
+        ROLL for (int n = THREAD / CHUNKS; n < SIDE; n += LINES)
         {
-            S tap = c < width ? k[m * width + c] : 0;
+            int64 column = i + n;
+            S sums[WIDE];
             UNROLL
-            for (int n = 0; n < OWN; n++)
-                if (m < reach[n])
-                    sums[n] = multiply_add(
-                        tap, load(x[(from + line + n * DOWN - first - m) * width + c]),
-                        sums[n]);
+            for (int e = 0; e < WIDE; e++)
+                sums[e] = column < width ? shift[column] : 0;
+            ROLL for (int64 m = 0; m < taps; m += FEW)
+            {
+                if (n < LINES || taps > FEW) {
+                    BARRIER();
+                    fetch_tile(x, width, i, from - m, least, end, tile);
+                    BARRIER();
+                }
+                UNROLL
+                for (int tap = 0; tap < FEW; tap++) {
+                    if (m + tap >= taps || column >= width)
+                        continue;
+                    S factor = k[(m + tap) * width + column];
+                    UNROLL
+                    for (int e = 0; e < WIDE; e++)
+                        if (m + tap < reach[e])
+                            sums[e] = multiply_add(
+                                factor, tile[FEW - 1 - tap + at + e][n], sums[e]);
+                }
+            }
+            if (from + at < end && column < width)
+                put(y + column * stride, at, end - from, whole, sums);
         }
-        UNROLL
-        for (int n = 0; n < OWN; n++)
-            tile[line + n * DOWN][column] = sums[n];
-        BARRIER();
-        UNROLL
-        for (int n = line; n < SIDE; n += DOWN)
-            if (from + column < end && i + n < width)
-                y[(i + n) * stride + from + column - first] = store(tile[column][n]);
-        BARRIER();
     }
 }
 
