@@ -149,6 +149,9 @@ static void find_candidates(const search *s)
                 n = ROUND_UP(n, unit * 512);
             consider(s, &model, (conv_cut){ k, n, 0 });
         }
+        /* A circle of its own, however few taps there are. */
+        if (s->reach.periodic && s->reach.length > end)
+            consider(s, &model, (conv_cut){ k, s->reach.length, 0 });
     }
 }
 

@@ -47,12 +47,19 @@ static double share_of(const gpu_conv_mma *m, int count)
     return m->sparse ? dn_gpu_conv_mma_kept(&m->box, count) / (double)count : 1;
 }
 
-/* Of a window, or a row of a matrix, whatever its length: where threads wait for each other. */
-#define ROW_OPERATIONS 20000
+/* Instructions for a point where the first factor is multiplied: a warp takes 16 columns, and
+   of these each tile of 16 rows, filled up, times all others. One warp has a row that has no
+   such factor. */
+static double first_operations(const gpu_conv_mma *m)
+{
+    double tiles = (double)CEIL_DIV(2 * m->root, 16);
+    double all = m->root == 1 ? 84 : 8 * tiles / m->root * (80 + 5 * tiles);
+    return m->half && !m->pair ? all / 2 : all;
+}
 
-/* Of windows by tensor cores, whose first factor is a matrix product: instructions of all
-   kinds, as operations; half of those that do not belong to it, of a matrix, are those of its
-   columns. What sparse spectra leave out is none: rows of a matrix, and blocks. */
+/* Of windows by tensor cores: instructions of all kinds, as operations, fitted to an H100
+   (docs/notes/conv-tensor-cores.md); a matrix has those of its columns beside. What sparse
+   spectra leave out is none: rows of a matrix, and blocks. */
 static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work)
 {
     gpu_conv_mma m[GPU_CONV_MMA_PARTS], *columns = &m[GPU_CONV_SPLIT];
@@ -60,20 +67,18 @@ static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work
         return 0;
     double n = (double)(f->cut.n * f->windows) / (m->pair ? 2 : 1);
     double rows = share_of(m, m->rows), blocks = share_of(m, m->rows * m->root);
-    double all = ROW_OPERATIONS * rows * n / m->columns;
     *work = (conv_work){ .idle = 1 };
+    work->amount[OPERATIONS] = n * (8 * blocks + rows * first_operations(m));
+    work->amount[SHARED] = n * (12 + 12 * blocks);
     work->amount[MEMORY] = row_bytes(f);
-    if (!columns->root) {
-        work->amount[OPERATIONS] = n * (40 * blocks + m->root / 2.0) + all;
-        work->amount[SHARED] = n * (12 + 12 * blocks);
+    if (!columns->root)
         return 1;
-    }
-    work->amount[OPERATIONS] = n * (20 * (blocks + share_of(m, columns->root)) +
-                                    rows * m->root / 2.0 + columns->root / 2.0) +
-                               all;
-    work->amount[SHARED] = n * (24 * rows + 16);
-    if (dn_gpu_conv_mma_has_points(m))
-        work->amount[MEMORY] += 16 * n * rows;
+    work->amount[OPERATIONS] += n * 20 * share_of(m, columns->root);
+    work->amount[SHARED] += n * 16;
+    if (!dn_gpu_conv_mma_has_points(m))
+        return 1;
+    work->amount[OPERATIONS] += n * first_operations(columns);
+    work->amount[MEMORY] += 16 * n * rows;
     return 1;
 }
 

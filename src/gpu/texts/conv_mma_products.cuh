@@ -58,7 +58,7 @@ typedef struct sinks {
     X *y[2];
     const X *factor[2];
     few_row few;  /* of factor[0] */
-    int is_plain; /* aligned to four, and all numbers are made */
+    int is_plain; /* aligned to four */
     scales scale;
 } sinks;
 
@@ -75,7 +75,7 @@ INLINE sinks sinks_of(
 
 INLINE int is_plain_sink(const work *k, const X *y, const X *factor)
 {
-    return is_all(k, k->w.made) && is_aligned(k, y, 4 * sizeof(X)) &&
+    return is_aligned(k, y, 4 * sizeof(X)) &&
            (!factor || is_aligned(k, factor, 4 * sizeof(X)));
 }
 
@@ -134,6 +134,7 @@ INLINE void put_plain(
 INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
 {
     int j = number_in_window(k, a);
+    int is_whole = s->is_plain && is_in(k->w.made, j) && is_in(k->w.made, j + 3);
     int64 base = base_of(k, a.part);
     UNROLL for (int i = 0; i < 4; i++) v[i] *= a.part ? s->scale.of[1] : s->scale.of[0];
     UNROLL for (int n = 0; n < 2; n++)
@@ -143,7 +144,7 @@ INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
         if (!y || !is_row(k, a.part))
             continue;
         const few_row none = {}, *few = n ? &none : &s->few;
-        if (s->is_plain) {
+        if (is_whole) {
             put_plain(k, few, y + base + j, factor ? factor + base + j : 0, j, v);
             continue;
         }
