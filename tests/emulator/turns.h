@@ -13,7 +13,8 @@ static struct index threadIdx, blockIdx; /* of the thread whose turn it is */
 static struct {
     ucontext_t thread[1024], start;
     unsigned count, left, backwards;
-    unsigned now, each, first; /* whose turn it is; threads of a block; the first block */
+    unsigned now, each,
+        first;           /* whose turn it is; threads of a block; the first block */
     unsigned waits;      /* in a row that nothing came of */
     unsigned done[1024]; /* nonzero: that thread has ended */
     void (*run)();
@@ -31,7 +32,8 @@ static void set_turn(unsigned now)
 /* Whoever waits lets the next one go on; where all wait none ever will. */
 static void give_turn()
 {
-    unsigned from = turns.now, next = from, step = turns.backwards ? turns.count - 1 : 1;
+    unsigned from = turns.now, next = from,
+             step = turns.backwards ? turns.count - 1 : 1;
     if (turns.waits++ > turns.count)
         abort();
     do

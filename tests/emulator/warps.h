@@ -58,16 +58,16 @@ struct four_warps {
 
 /* Blocks that run at a time: those of a cluster. */
 #if CLUSTER > 1
-enum { BLOCKS = CLUSTER };
+enum { TOGETHER_BLOCKS = CLUSTER };
 #else
-enum { BLOCKS = 1 };
+enum { TOGETHER_BLOCKS = 1 };
 #endif
 
-static warp warps[BLOCKS][32];
+static warp warps[TOGETHER_BLOCKS][32];
 static four_warps fours[4];
-static meeting cluster, block[BLOCKS], group[BLOCKS][16];
+static meeting cluster, block[TOGETHER_BLOCKS], group[TOGETHER_BLOCKS][16];
 
-INLINE u32 cluster_rank() { return blockIdx.x % BLOCKS; }
+INLINE u32 cluster_rank() { return blockIdx.x % TOGETHER_BLOCKS; }
 INLINE void cluster_sync() { cluster.arrive_and_wait(); }
 INLINE warp &own_warp() { return warps[cluster_rank()][threadIdx.x / 32]; }
 static inline void __syncthreads() { block[cluster_rank()].arrive_and_wait(); }
@@ -189,7 +189,7 @@ INLINE float cut_tf32(u32 bits) { return __uint_as_float(bits & ~0x1fffu); }
 
 #define BLOCK_BYTES (227 << 10)
 extern "C" {
-alignas(1024) u8 memory[BLOCKS * BLOCK_BYTES];
+alignas(1024) u8 memory[TOGETHER_BLOCKS * BLOCK_BYTES];
 }
 static u32 shared_bytes; /* of a block */
 
@@ -208,7 +208,7 @@ INLINE u8 *shared(u32 at, u32 bytes) { return shared_of(cluster_rank(), at, byte
 INLINE u32 in_block(u32 address, u32 rank) { return address | (rank + 1) << 24; }
 INLINE u8 *in_cluster(u32 at, u32 bytes)
 {
-    if (at >> 24 == 0 || at >> 24 > BLOCKS)
+    if (at >> 24 == 0 || at >> 24 > TOGETHER_BLOCKS)
         abort();
     return shared_of((at >> 24) - 1, at & 0xffffff, bytes);
 }
@@ -610,13 +610,15 @@ static void run_blocks(u32 blocks, u32 threads, u32 bytes, kernel_type kernel)
     made = &kernel;
     gridDim.x = blocks;
     shared_bytes = bytes;
-    for (u32 first = 0; first < blocks; first += BLOCKS) {
+    for (u32 first = 0; first < blocks; first += TOGETHER_BLOCKS) {
         memset(memory, 0x7f, sizeof memory);
         flags.clear();
         memset(group, 0, sizeof group);
-        cluster = { BLOCKS * threads };
+        cluster = { TOGETHER_BLOCKS * threads };
         for (meeting &one : block)
             one = { threads };
-        take_turns(first, BLOCKS, threads, first / BLOCKS % 2, [] { (*made)(); });
+        take_turns(first, TOGETHER_BLOCKS, threads, first / TOGETHER_BLOCKS % 2, [] {
+            (*made)();
+        });
     }
 }
