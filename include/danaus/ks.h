@@ -88,8 +88,8 @@ typedef struct danaus_ks_plan danaus_ks_plan;
 typedef struct danaus_ks_weights danaus_ks_weights;
 
 /* What is applied to every number v of W x after scale and bias, in the type of sums,
-   before it is added to a residual or stored. Phi is the distribution function of the normal distribution, so that
-   v Phi(v) = v (1 + erf(v / sqrt(2))) / 2; PyTorch's names are behind. GPUs may have
+   before it is added to a residual or stored. Phi is the distribution function of the normal
+   distribution, so that v Phi(v) = v (1 + erf(v / sqrt(2))) / 2; PyTorch's names are behind. GPUs may have
    rounded v to the type of y. */
 typedef enum danaus_activation {
     DANAUS_ACTIVATION_NONE = 0,

@@ -94,7 +94,8 @@ typedef struct danaus_operator_plan danaus_operator_plan;
 
 /* desc as for danaus_ks_plan_create(), but for its type, of which 0 is the operator's; it may
    differ where both are real or both are complex. desc.bias does not count: a bias is added
-   where there is one, but by adjoint plans. The operator is copied: it may change or go. */
+   where there is one, but by adjoint plans. There is neither scale nor residual. The operator
+   is copied: it may change or go. */
 DANAUS_API danaus_status danaus_operator_plan_create(
     danaus_device *device, const danaus_operator *made, const danaus_ks_desc *desc,
     danaus_operator_plan **plan);

@@ -51,7 +51,7 @@ typedef struct problem {
     int fresh;              /* a hint: weights are packed before each run */
     int bias;               /* a hint: results have a bias */
     int orders;             /* dn_orders that it must do */
-    int residual;           /* results are added to others: rows that `add` do that */
+    int residual;           /* results are added to one, which may be where y is */
 } problem;
 
 /* Weights wherever they lie: entry (i, r, k, j) is element
@@ -78,7 +78,6 @@ typedef struct kernel_family {
     int orders; /* dn_orders that they can do */
     /* Asked through dn_fits of problems of its operation and of the row's type. */
     int (*fits)(const kernel *k, const problem *p);
-    int adds; /* to a residual, if the problem has one */
     double (*cost)(const danaus_device *dev, const kernel *k, const problem *p);
     /* Weights in the row's order; NULL: of operations without weights. */
     size_t (*packed_bytes)(const kernel *k, const problem *p);
@@ -97,8 +96,7 @@ struct kernel {
 static inline int dn_fits(const kernel *k, const problem *p)
 {
     return k->family->operation == p->operation && k->dtype == p->dtype &&
-           !(p->orders & ~k->family->orders) && (k->family->adds || !p->residual) &&
-           k->family->fits(k, p);
+           !(p->orders & ~k->family->orders) && k->family->fits(k, p);
 }
 
 /* Rough seconds of a problem that it fits. */

@@ -302,7 +302,6 @@ static void lanes_pack(const kernel *k, const problem *p, weights_view w, void *
 
 const kernel_family dn_cpu_panel = {
     .fits = fits,
-    .adds = 1,
     .cost = panel_cost,
     .packed_bytes = panel_bytes,
     .pack = panel_pack,
@@ -310,7 +309,6 @@ const kernel_family dn_cpu_panel = {
 
 const kernel_family dn_cpu_lanes = {
     .fits = fits,
-    .adds = 1,
     .cost = lanes_cost,
     .packed_bytes = lanes_bytes,
     .pack = lanes_pack,

@@ -1,5 +1,5 @@
-/* Products by cublasLt that end with what follows them: activation(c + bias), or residual + c + bias, before sums are
-   rounded, in the same launch.
+/* Products by cublasLt that end with what follows them: activation(c + bias), or
+   residual + c + bias, before sums are rounded, in the same launch.
 
    Which of its algorithms makes a product is asked once and kept in a table of the GPU. It
    is asked for operands that are aligned to so many bytes, at most 16, so that the answer,

@@ -148,9 +148,9 @@ typedef struct gpu_family {
 
     /* Writes lines "#define NAME VALUE\n" for a problem. The batch of the problem is a
        hint here too: what is compiled must be right for any; but its activation is that
-       of all calls, and so is whether they have a residual. A variant from 0 up is one of several compilations that share packed
-       weights, for example for operands that are not aligned. Rows whose defines do not
-       depend on the pattern are compiled once for all. */
+       of all calls, and so is whether they have a residual. A variant from 0 up is one of
+       several compilations that share packed weights, for example for operands that are not
+       aligned. Rows whose defines do not depend on the pattern are compiled once for all. */
     void (*defines)(const kernel *k, const problem *p, int variant, text *to);
     void (*launch)(
         const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
@@ -181,8 +181,8 @@ typedef struct gpu_code {
     /* Of rows whose x is first made in scratch. `first` makes it, from the x of the
        problem's inner factor, as [batch / line][N][line], the last columns filled up,
        and `inner` y, batch-first. Without `first` x is turned by their text, whose entry
-       point is then ks(from, to, residual, rows, columns), `inner` makes the product batch-last, and
-       y is turned back. */
+       point is then ks(from, to, residual, rows, columns), `inner` makes the product
+       batch-last, and y is turned back. */
     const kernel *first, *inner;
 } gpu_code;
 

@@ -290,7 +290,6 @@ static double dense_cost(const danaus_device *dev, const kernel *k, const proble
 
 const gpu_family dn_gpu_blas = {
     .kernel = { .fits = blas_fits,
-                .adds = 1,
                 .cost = blas_cost,
                 .packed_bytes = blas_bytes,
                 .pack = blas_pack },
@@ -303,7 +302,6 @@ const gpu_family dn_gpu_blas = {
 
 const gpu_family dn_gpu_dense = {
     .kernel = { .fits = dense_fits,
-                .adds = 1,
                 .cost = dense_cost,
                 .packed_bytes = dense_bytes,
                 .pack = dense_pack },

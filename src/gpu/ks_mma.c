@@ -153,7 +153,6 @@ static void launch_of(
 
 const gpu_family dn_gpu_mma = {
     .kernel = { .fits = fits,
-                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

@@ -246,7 +246,6 @@ static void launch_of(
 
 const gpu_family dn_gpu_mma_lanes = {
     .kernel = { .fits = fits,
-                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

@@ -162,7 +162,6 @@ static int variant_of(const kernel *k, const problem *p, const gpu_call *call)
 const gpu_family dn_gpu_simt = {
     .kernel = { .orders = DN_READS | DN_WRITES,
                 .fits = fits,
-                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

@@ -230,7 +230,6 @@ static void launch_of(
 
 const gpu_family dn_gpu_split = {
     .kernel = { .fits = fits,
-                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

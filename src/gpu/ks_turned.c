@@ -134,7 +134,6 @@ static int part_of(const kernel *k, const problem *p, int n, ks_step *part)
 
 const gpu_family dn_gpu_turned = {
     .kernel = { .fits = fits,
-                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

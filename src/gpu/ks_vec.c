@@ -131,7 +131,6 @@ static void launch_of(
 const gpu_family dn_gpu_vec = {
     .kernel = { .orders = DN_READS | DN_WRITES,
                 .fits = fits,
-                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

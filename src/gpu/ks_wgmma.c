@@ -324,7 +324,6 @@ static void maps_of(
 
 const gpu_family dn_gpu_wgmma = {
     .kernel = { .fits = fits,
-                .adds = 1,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },
