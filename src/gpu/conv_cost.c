@@ -47,14 +47,20 @@ static double share_of(const gpu_conv_mma *m, int count)
     return m->sparse ? dn_gpu_conv_mma_kept(&m->box, count) / (double)count : 1;
 }
 
-/* Instructions for a point where the first factor is multiplied: a warp takes 16 columns, and
-   of these each tile of 16 rows, filled up, times all others. One warp has a row that has no
-   such factor. */
+/* Operations for a point where the first factor is multiplied: a warp takes 16 columns, and of
+   these each tile of 16 rows, filled up, times all others. One warp has a row without such a
+   factor. */
 static double first_operations(const gpu_conv_mma *m)
 {
     double tiles = (double)CEIL_DIV(2 * m->root, 16);
-    double all = m->root == 1 ? 84 : 8 * tiles / m->root * (80 + 5 * tiles);
-    return m->half && !m->pair ? all / 2 : all;
+    double all = m->root == 1 ? 40 : 8 * tiles / m->root * (20 + 5 * tiles);
+    return m->half && !m->pair ? 0.75 * all : all;
+}
+
+/* And where rows are read and stored: of whole windows each makes a part of its numbers. */
+static double row_operations(const gpu_conv_mma *m)
+{
+    return m->pair ? 0 : m->half ? 15 : 50;
 }
 
 /* Of windows by tensor cores: instructions of all kinds, as operations, fitted to an H100
@@ -68,8 +74,8 @@ static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work
     double n = (double)(f->cut.n * f->windows) / (m->pair ? 2 : 1);
     double rows = share_of(m, m->rows), blocks = share_of(m, m->rows * m->root);
     *work = (conv_work){ .idle = 1 };
-    work->amount[OPERATIONS] = n * (8 * blocks + rows * first_operations(m));
-    work->amount[SHARED] = n * (12 + 12 * blocks);
+    work->amount[OPERATIONS] = n * (row_operations(m) + rows * first_operations(m));
+    work->amount[SHARED] = n * (6 + 6 * blocks);
     work->amount[MEMORY] = row_bytes(f);
     if (!columns->root)
         return 1;

@@ -34,7 +34,7 @@ static int stack_allowed(const char *file)
     if (!strcmp(file, "conv_sums.cu"))
         return 16;
     if (!strcmp(file, "conv_mma.cu"))
-        return 48;
+        return 56;
     if (!strcmp(file, "ks_mma.cu") || !strcmp(file, "ks_mma_runs.cu") ||
         !strncmp(file, "conv_", 5))
         return 0;

@@ -181,8 +181,7 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
             to.scale.of[0] = back.of[0] * scale;
             to.scale.of[1] = back.of[1] * scale;
             to.few = few_of(&k.r, &k.w, few, few_bias, few_groups, 2);
-            to.is_plain = is_plain_sink(&k, to.y[0], to.factor[0]) &&
-                          (!y2 || is_plain_sink(&k, to.y[1], to.factor[1]));
+            align_sinks(&k, &to);
         }
         meet_all(&k);
         if (FORWARD && ROOT > 1) {

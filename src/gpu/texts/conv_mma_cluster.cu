@@ -298,8 +298,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) conv(
         to.scale.of[0] = back.of[0] * scale;
         to.scale.of[1] = back.of[1] * scale;
         to.few = few_of(&k.r, &k.w, few, few_bias, few_groups, 2);
-        to.is_plain = in_join::is_plain_sink(&k, to.y[0], to.factor[0]) &&
-                      (!y2 || in_join::is_plain_sink(&k, to.y[1], to.factor[1]));
+        in_join::align_sinks(&k, &to);
         join(&k, tiles, &to);
     }
     meet_blocks();

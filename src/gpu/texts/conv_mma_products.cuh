@@ -58,7 +58,8 @@ typedef struct sinks {
     X *y[2];
     const X *factor[2];
     few_row few;  /* of factor[0] */
-    int is_plain; /* aligned to four */
+    int is_plain;   /* aligned, and all numbers are made */
+    int is_aligned; /* to four */
     scales scale;
 } sinks;
 
@@ -73,10 +74,17 @@ INLINE sinks sinks_of(
     return s;
 }
 
-INLINE int is_plain_sink(const work *k, const X *y, const X *factor)
+INLINE int is_aligned_sink(const work *k, const X *y, const X *factor)
 {
     return is_aligned(k, y, 4 * sizeof(X)) &&
            (!factor || is_aligned(k, factor, 4 * sizeof(X)));
+}
+
+INLINE void align_sinks(const work *k, sinks *s)
+{
+    s->is_aligned = is_aligned_sink(k, s->y[0], s->factor[0]) &&
+                    (!s->y[1] || is_aligned_sink(k, s->y[1], s->factor[1]));
+    s->is_plain = s->is_aligned && is_all(k, k->w.made);
 }
 
 INLINE void put_number(
@@ -134,7 +142,6 @@ INLINE void put_plain(
 INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
 {
     int j = number_in_window(k, a);
-    int is_whole = s->is_plain && is_in(k->w.made, j) && is_in(k->w.made, j + 3);
     int64 base = base_of(k, a.part);
     UNROLL for (int i = 0; i < 4; i++) v[i] *= a.part ? s->scale.of[1] : s->scale.of[0];
     UNROLL for (int n = 0; n < 2; n++)
@@ -144,7 +151,11 @@ INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
         if (!y || !is_row(k, a.part))
             continue;
         const few_row none = {}, *few = n ? &none : &s->few;
-        if (is_whole) {
+        if (s->is_plain) {
+            put_plain(k, few, y + base + j, factor ? factor + base + j : 0, j, v);
+            continue;
+        }
+        if (!TAPS && s->is_aligned && is_in(k->w.made, j) && is_in(k->w.made, j + 3)) {
             put_plain(k, few, y + base + j, factor ? factor + base + j : 0, j, v);
             continue;
         }
