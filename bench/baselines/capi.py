@@ -1,7 +1,16 @@
 """libdanaus through its C ABI, for benchmarks in Python."""
 # SPDX-License-Identifier: Apache-2.0
 import ctypes
-from ctypes import byref, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import (
+    byref,
+    c_double,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_void_p,
+)
 
 
 class Pattern(ctypes.Structure):
@@ -14,7 +23,14 @@ class Description(ctypes.Structure):
     _fields_ = [
         (name, c_int)
         for name in "layout dtype math effort adjoint gradients fresh keep".split()
-    ] + [("batch", c_int64), ("activation", c_int), ("reserved", c_uint32 * 9)]
+    ] + [
+        ("batch", c_int64),
+        ("activation", c_int),
+        ("bias", c_int),
+        ("scale", c_double),
+        ("residual", c_int),
+        ("reserved", c_uint32 * 9),
+    ]
 
 
 class ConvDescription(ctypes.Structure):

@@ -9,7 +9,7 @@
 #include "gpu/dw.h"
 #include "gpu/gpu.h"
 
-#define MOST_KEY   2048 /* bytes */
+#define MOST_KEY   2304 /* bytes */
 #define MOST_NODES 16   /* launches of a form */
 #define STREAMS    4    /* whose scratch a device keeps */
 
