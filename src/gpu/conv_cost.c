@@ -63,8 +63,8 @@ static double row_operations(const gpu_conv_mma *m)
     return m->pair ? 0 : m->half ? 15 : 50;
 }
 
-/* Of windows by tensor cores: instructions of all kinds, as operations, fitted to an H100
-   (docs/notes/conv-tensor-cores.md); a matrix has those of its columns beside. What sparse
+/* Of windows by tensor cores: instructions of all kinds, as operations, by the fit of
+   docs/notes/conv-tensor-cores.md; a matrix has those of its columns beside. What sparse
    spectra leave out is none: rows of a matrix, and blocks. */
 static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work)
 {

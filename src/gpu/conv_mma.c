@@ -16,11 +16,14 @@
 /* Warps of a multiprocessor for which there are registers: where rows have few row tiles, for
    9.0 and later, as code for 8.0 spills there; else; and of columns, or where nothing is
    multiplied. */
-#define CLUSTER_WARPS 16 /* of a block of a cluster, and of such at most: */
-#define MOST_CLUSTER  2  /* of more, points of others come too slowly */
 #define MANY_WARPS    24
 #define FEW_WARPS     16
 #define MOST_RESIDENT 32
+
+/* Warps of a block that has a multiprocessor for itself, and blocks of a cluster at most: of
+   more, points of others come too slowly. */
+#define CLUSTER_WARPS 16
+#define MOST_CLUSTER  2
 
 static int64_t tiles(int64_t n) { return CEIL_DIV(n, 16); }
 
