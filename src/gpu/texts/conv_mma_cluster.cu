@@ -210,6 +210,22 @@ INLINE void meet_peaks(const work *k, u32 memory, u32 peak[2])
     }
 }
 
+/* A warp has tiles of columns to itself, and rows together with others. */
+INLINE void take_columns(work *k, u32 memory)
+{
+    k->member = 0;
+    k->warp = 0;
+    k->d = memory + TILES_AT + threadIdx.x / 32 * TILE_BYTES;
+    k->near = memory + COLUMN_TABLES_AT + k->lane * 16;
+}
+
+INLINE void take_rows(work *k, u32 memory)
+{
+    k->member = threadIdx.x / (ROW_WARPS * 32);
+    k->warp = threadIdx.x / 32 % ROW_WARPS;
+    k->near = memory + k->lane * 16;
+}
+
 /* Tiles of columns of a warp: every `step`-th, so that those of a block lie beside each
    other. */
 typedef struct column_tiles {
@@ -249,7 +265,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) conv(
 {
     extern __shared__ u8 memory[];
     const u32 own_memory = shared_address(memory);
-    const int warp = threadIdx.x / 32;
     for (int i = threadIdx.x; i < in_rows::ALL_TABLES; i += THREADS)
         store_shared128(own_memory + i * 16, constants[i]);
     for (int i = threadIdx.x; i < in_split::ALL_TABLES; i += THREADS)
@@ -258,9 +273,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) conv(
     u32 peaks[2];
     k.r = { length, batch, channels, windows, step, lead, before, after, pieces, flags };
     k.points_at = own_memory + ROWS_AT;
+    k.tables = constants + threadIdx.x % 32; /* of rows */
     k.peaks = peaks;
     k.lane = threadIdx.x % 32;
-    column_tiles tiles = { (int)rank() * BLOCK_WARPS + warp, CLUSTER * BLOCK_WARPS };
+    column_tiles tiles = { (int)(rank() * BLOCK_WARPS + threadIdx.x / 32),
+                           CLUSTER * BLOCK_WARPS };
     ROLL for (int64 item = blockIdx.x / CLUSTER; item < items; item += gridDim.x / CLUSTER)
     {
         k.w = window_of(&k.r, first + item);
@@ -273,24 +290,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) conv(
         in_peaks::find_peaks(&k, from, gate, peaks);
         meet_peaks(&k, own_memory, peaks);
 
-        k.member = 0;
-        k.warp = 0;
-        k.d = own_memory + TILES_AT + warp * TILE_BYTES;
-        k.near = own_memory + COLUMN_TABLES_AT + k.lane * 16;
+        take_columns(&k, own_memory);
         split(&k, tiles, from, gate);
         meet_blocks();
 
-        k.member = warp / ROW_WARPS;
-        k.warp = warp % ROW_WARPS;
-        k.near = own_memory + k.lane * 16;
-        k.tables = constants + k.lane;
+        take_rows(&k, own_memory);
         in_rows::multiply_rows(&k, spectrum);
         meet_blocks();
 
-        k.member = 0;
-        k.warp = 0;
-        k.d = own_memory + TILES_AT + warp * TILE_BYTES;
-        k.near = own_memory + COLUMN_TABLES_AT + k.lane * 16;
+        take_columns(&k, own_memory);
         in_join::scales back;
         in_join::sinks to = in_join::sinks_of(&k, y, y_factor, y2, y2_factor);
         in_join::scales_of(peaks, &back);
