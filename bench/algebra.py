@@ -17,7 +17,8 @@ relative to its largest number.
 from __future__ import annotations
 
 import argparse
-import csv
+import sys
+from pathlib import Path
 
 import lazylinop
 import numpy as np
@@ -27,6 +28,9 @@ from turns import time_all
 
 import danaus
 from danaus.lazylinop import as_ksm
+
+sys.path.insert(0, str(Path(__file__).parent / "baselines"))
+import origin  # noqa: E402
 
 FIELDS = "version lazylinop name dtype size batch seconds reference speedup two error"
 
@@ -150,9 +154,9 @@ def main() -> None:
         rows.append(unequal(rng, n, dtype, batch, rounds))
         rows.append(cosine(rng, large, dtype, batch, rounds))
     with open(o.out, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS.split(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        table = origin.Table(file, FIELDS.split())
+        table.writeheader()
+        table.writerows(rows)
 
 
 if __name__ == "__main__":

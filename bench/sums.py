@@ -16,8 +16,9 @@ dyadic, which a layer has no sizes for. Medians of rounds.
 from __future__ import annotations
 
 import argparse
-import csv
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 
@@ -30,6 +31,9 @@ with warnings.catch_warnings():
 from turns import time_all
 
 import danaus
+
+sys.path.insert(0, str(Path(__file__).parent / "baselines"))
+import origin  # noqa: E402
 
 FIELDS = (
     "version lazylinop matrix rows cols chain terms parameters error greedy reference "
@@ -128,9 +132,9 @@ def main() -> None:
                 rows.append(compare(name, dense, kind, chain, n, rounds))
                 print(*rows[-1].values(), flush=True)
     with open(o.out, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS.split(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        table = origin.Table(file, FIELDS.split())
+        table.writeheader()
+        table.writerows(rows)
 
 
 if __name__ == "__main__":
