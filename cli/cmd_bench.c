@@ -59,8 +59,7 @@ static int make_operand(
 {
     if (count > 1e15)
         return failure("no memory for %.3g numbers", count);
-    return noise_on_device(device, (int64_t)count, dtype, 0, to) ? library_failure()
-                                                                 : STATUS_OK;
+    return library(noise_on_device(device, (int64_t)count, dtype, 0, to));
 }
 
 /* ---- records ---- */
@@ -108,8 +107,7 @@ static int make_product(
     product *p, const danaus_pattern *patterns, int count, const danaus_ks_desc *desc)
 {
     danaus_chain *chain;
-    if (danaus_chain_create(patterns, count, desc->dtype, &chain))
-        return library_failure();
+    TRY(library(danaus_chain_create(patterns, count, desc->dtype, &chain)));
     danaus_status status = DANAUS_OK;
     for (int f = 0; f < count && !status; f++) {
         danaus_pattern q = patterns[f];
@@ -123,7 +121,7 @@ static int make_product(
         danaus_ks_weights_create(p->plan, p->device, chain, &p->weights))
         status = DANAUS_ERR_ARGUMENT;
     danaus_chain_destroy(chain);
-    return status ? library_failure() : STATUS_OK;
+    return library(status);
 }
 
 static void free_product(product *p)
@@ -264,7 +262,7 @@ static int make_filters(convolution *c, const danaus_conv_desc *desc, int gated)
                  danaus_spectrum_create(
                      c->plan, c->device, k, back, gated ? k : NULL, &c->spectrum);
     free(k);
-    return failed ? library_failure() : STATUS_OK;
+    return library(failed);
 }
 
 static int report_convolution(
@@ -341,12 +339,11 @@ static int run(bench *b, int conv)
     output csv = { 0 };
     if (b->o->csv && !strcmp(b->o->csv, "-"))
         return usage_error("--csv names a file; --json is for standard output");
-    int status = b->o->csv ? output_open(&csv, b->o->csv) : STATUS_OK;
-    status = status ? status : bench_all(b, conv);
-    if (status || !b->o->json)
-        return status;
-    if (danaus_device_describe(b->device, &info))
-        return library_failure();
+    TRY(output_maybe(&csv, b->o->csv));
+    TRY(bench_all(b, conv));
+    if (!b->o->json)
+        return STATUS_OK;
+    TRY(library(danaus_device_describe(b->device, &info)));
     return report_json(json_pack(
         "{s:s, s:s, s:i, s:O}", "device", info.description, "instructions",
         info.instructions, "threads", info.threads, "records", b->records));
@@ -372,19 +369,17 @@ int cmd_bench(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the records as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, &operands));
     const char *what = operands ? argv[1] : "ks";
     int conv = !strcmp(what, "conv");
     if (!conv && strcmp(what, "ks"))
         return usage_error("there is no \"%s\" to measure, only ks and conv", what);
-    if (conv && args_refuse("layout,batch", "is for products"))
-        return STATUS_USAGE;
+    if (conv)
+        TRY(args_refuse("layout,batch", "is for products"));
     if (!o.suite)
         return usage_error("--suite FILE is needed (try --help)");
     bench b = { .o = &o, .records = json_array() };
-    status = run(&b, conv);
+    int status = run(&b, conv);
     danaus_device_close(b.device);
     json_decref(b.records);
     return status;

@@ -33,8 +33,7 @@ static int run(danaus_device *device, const output *o, int as_json)
         danaus_device_describe(device, &info) ||
         danaus_device_calibrate(device, progress_wanted() ? progress_show : NULL, &bar);
     progress_clear(&bar);
-    if (failed || danaus_device_save_tuning(device, o->path))
-        return library_failure();
+    TRY(library(failed || danaus_device_save_tuning(device, o->path)));
     if (as_json)
         return report_json(json_pack(
             "{s:s, s:s, s:i, s:o}", "device", info.description, "instructions",
@@ -57,12 +56,10 @@ int cmd_calibrate(int argc, char **argv)
         { "json", 0, ARG_FLAG, &as_json, NULL, "print what was done as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     output o = { 0 };
     danaus_device *device = NULL;
-    status = output_open(&o, name);
+    int status = output_open(&o, name);
     status = status ? status : open_device(&where, &device);
     status = status ? status : load_older(device, &o);
     status = status ? status : run(device, &o, as_json);

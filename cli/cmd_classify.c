@@ -57,9 +57,8 @@ static int classify(classification *c)
     if (!c->scores || !c->order)
         return failure("no memory for %" PRId64 " images", images);
     double start = seconds_now();
-    if (danaus_model_classify(
-            c->m.model, c->m.device, images, c->images.pixels, c->scores))
-        return library_failure();
+    TRY(library(danaus_model_classify(
+        c->m.model, c->m.device, images, c->images.pixels, c->scores)));
     c->seconds = seconds_now() - start;
     return STATUS_OK;
 }
@@ -140,18 +139,15 @@ static void load_labels(classification *c, const char *folder)
 
 static int run(classification *c, const char *model, const char *images)
 {
-    int status = c->o->output ? output_open(&c->output, c->o->output) : STATUS_OK;
-    status = status ? status : model_open(&c->o->model, model, 0, &c->m);
-    if (status)
-        return status;
+    TRY(output_maybe(&c->output, c->o->output));
+    TRY(model_open(&c->o->model, model, 0, &c->m));
     load_labels(c, model);
     if (!c->m.info.classes)
         return failure("the model has no classes");
-    status = images_read(&c->images, images, &c->m.info);
-    status = status ? status : classify(c);
-    if (!status)
-        status = rows_save(&c->output, c->scores, c->images.count, c->m.info.classes);
-    return status ? status : report(c);
+    TRY(images_read(&c->images, images, &c->m.info));
+    TRY(classify(c));
+    TRY(rows_save(&c->output, c->scores, c->images.count, c->m.info.classes));
+    return report(c);
 }
 
 int cmd_classify(int argc, char **argv)
@@ -164,11 +160,9 @@ int cmd_classify(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     classification c = { .o = &o };
-    status = run(&c, argv[1], argv[2]);
+    int status = run(&c, argv[1], argv[2]);
     free(c.scores);
     free(c.order);
     json_decref(c.labels);

@@ -75,8 +75,7 @@ static int chain_of_matrix(
         return failure("%s is no chain and no matrix, but %s", path, shape);
     }
     danaus_pattern p = { 1, w->shape[0], w->shape[1], 1 };
-    if (danaus_chain_create(&p, 1, w->dtype, chain))
-        return library_failure();
+    TRY(library(danaus_chain_create(&p, 1, w->dtype, chain)));
     memcpy(
         danaus_chain_weights(*chain, 0), w->data,
         (size_t)tensor_elements(w) * danaus_dtype_size(w->dtype));
@@ -87,14 +86,13 @@ static int load(const char *path, any_chain *any)
 {
     danaus_file *file;
     danaus_tensor w;
-    if (danaus_file_open(path, &file))
-        return library_failure();
+    TRY(library(danaus_file_open(path, &file)));
     const char *format = danaus_file_metadata(file, "format");
     int is_chain = (format && !strncmp(format, "danaus chain", 12)) ||
                    danaus_file_find(file, "factor.0", &w) == DANAUS_OK;
     danaus_file_close(file);
     if (is_chain)
-        return any_chain_load(path, any) ? library_failure() : STATUS_OK;
+        return library(any_chain_load(path, any));
     file = NULL;
     int status = open_tensor(path, NULL, &file, &w);
     status = status ? status : chain_of_matrix(path, &w, &any->chain);
@@ -107,8 +105,7 @@ static int convert(any_chain *any, const char *path, danaus_dtype dtype)
     danaus_chain *converted;
     if (any->made)
         return failure("%s has terms or orders: --dtype is for single chains", path);
-    if (danaus_chain_convert(any->chain, dtype, &converted))
-        return library_failure();
+    TRY(library(danaus_chain_convert(any->chain, dtype, &converted)));
     danaus_chain_destroy(any->chain);
     any->chain = converted;
     return STATUS_OK;
@@ -188,8 +185,7 @@ static int are_alike(const job *j)
 /* The sum of all files as terms of their own. */
 static int add_terms(job *j)
 {
-    return any_chains_add(j->files, j->count, &j->made.made) ? library_failure()
-                                                             : STATUS_OK;
+    return library(any_chains_add(j->files, j->count, &j->made.made));
 }
 
 /* One chain, or, where patterns do not agree, the sum of several. */
@@ -209,18 +205,16 @@ static int combine(job *j, char **paths)
     danaus_status status = danaus_chain_combine(how, chains, j->count, &j->made.chain);
     if (status == DANAUS_ERR_SHAPE && how == DANAUS_SUM && are_alike(j))
         return add_terms(j);
-    return status ? library_failure() : STATUS_OK;
+    return library(status);
 }
 
 static int run(job *j, char **paths)
 {
-    int status = output_open(&j->output, j->o->output);
-    status = status ? status : load_all(j, paths);
-    status = status ? status : combine(j, paths);
-    if (!status && any_chain_save(&j->made, j->output.path))
-        status = library_failure();
-    status = status ? status : report(j);
-    return output_close(&j->output, status);
+    TRY(output_open(&j->output, j->o->output));
+    TRY(load_all(j, paths));
+    TRY(combine(j, paths));
+    TRY(library(any_chain_save(&j->made, j->output.path)));
+    return report(j);
 }
 
 int cmd_combine(int argc, char **argv)
@@ -235,15 +229,13 @@ int cmd_combine(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, &operands));
     if (find_word(argv[1]) < 0)
         return usage_error("\"%s\" is none of " HOW, argv[1]);
     job j = { .o = &o, .how = argv[1], .count = operands - 1 };
-    status = run(&j, argv + 2);
+    int status = run(&j, argv + 2);
     for (int n = 0; n < j.count; n++)
         any_chain_free(&j.files[n]);
     any_chain_free(&j.made);
-    return status;
+    return output_close(&j.output, status);
 }

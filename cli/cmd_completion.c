@@ -186,9 +186,8 @@ static void print_zsh(void)
 int cmd_completion(int argc, char **argv)
 {
     static const arg table[] = { { 0 } };
-    int operands, status = args_parse(&use, table, argc, argv, &operands);
-    if (status != ARGS_GO_ON)
-        return status;
+    int operands;
+    TRY(args_parse(&use, table, argc, argv, &operands));
     if (!strcmp(argv[1], "bash"))
         print_bash();
     else if (!strcmp(argv[1], "zsh"))

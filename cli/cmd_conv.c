@@ -238,7 +238,7 @@ static int put_signal(convolve *c, int64_t length)
     int failed = danaus_alloc(c->device, bytes, &c->u) ||
                  danaus_upload(c->device, c->u, padded, bytes);
     free(padded);
-    return failed ? library_failure() : STATUS_OK;
+    return library(failed);
 }
 
 /* Filters in the type of sums. */
@@ -250,9 +250,7 @@ static int convert_filters(const convolve *c, void **k)
     if (!*k)
         return failure("no memory for the filters");
     danaus_dtype sums = wide ? DANAUS_F64 : DANAUS_F32;
-    if (danaus_convert(c->filters.dtype, c->filters.data, sums, *k, taps))
-        return library_failure();
-    return STATUS_OK;
+    return library(danaus_convert(c->filters.dtype, c->filters.data, sums, *k, taps));
 }
 
 static int make_plan(convolve *c, int64_t length, const void *k)
@@ -281,7 +279,7 @@ static int make_plan(convolve *c, int64_t length, const void *k)
         danaus_conv_plan_create(c->device, &desc, &c->plan) ||
         danaus_spectrum_create(c->plan, c->device, k, NULL, skip, &c->spectrum);
     free(skip);
-    return failed ? library_failure() : STATUS_OK;
+    return library(failed);
 }
 
 static danaus_status run_plan(void *self)
@@ -299,8 +297,9 @@ static int keep(convolve *c, int64_t length, int64_t from)
     char *whole = malloc((size_t)c->out.count * all);
     c->out.data = malloc((size_t)c->out.count * row);
     int status = whole && c->out.data ? STATUS_OK : failure("no memory for the result");
-    if (!status && danaus_download(c->device, whole, c->y, (size_t)c->out.count * all))
-        status = library_failure();
+    if (!status)
+        status = library(
+            danaus_download(c->device, whole, c->y, (size_t)c->out.count * all));
     for (int64_t i = 0; i < c->out.count && !status; i++)
         memcpy(
             (char *)c->out.data + (size_t)i * row,
@@ -405,7 +404,7 @@ static int write_rows(convolve *c)
     t.dtype = r->dtype;
     t.shape[t.ndim - 1] = r->length;
     t.data = r->data;
-    return danaus_file_write_npy(c->output.path, &t) ? library_failure() : STATUS_OK;
+    return library(danaus_file_write_npy(c->output.path, &t));
 }
 
 static int report(const convolve *c)
@@ -438,19 +437,18 @@ static int report(const convolve *c)
 
 static int run(convolve *c, char **paths, int count)
 {
-    int status = output_open(&c->output, c->o->output);
-    status = status ? status : check_name(c->o);
-    status = status ? status : read_rows(paths[0], &c->signal);
-    status = status ? status : check_sort(c);
-    status = status ? status : read_filters(c, paths + 1, count - 1);
-    if (!status)
-        status = c->signal.rate ? match_channels(c) : match_shapes(c);
-    status = status ? status : open_device(&c->o->device, &c->device);
-    status = status ? status : convolve_rows(c);
-    if (!status && c->o->normalize)
-        status = normalize(&c->out);
-    status = status ? status : write_rows(c);
-    return status ? status : report(c);
+    TRY(output_open(&c->output, c->o->output));
+    TRY(check_name(c->o));
+    TRY(read_rows(paths[0], &c->signal));
+    TRY(check_sort(c));
+    TRY(read_filters(c, paths + 1, count - 1));
+    TRY(c->signal.rate ? match_channels(c) : match_shapes(c));
+    TRY(open_device(&c->o->device, &c->device));
+    TRY(convolve_rows(c));
+    if (c->o->normalize)
+        TRY(normalize(&c->out));
+    TRY(write_rows(c));
+    return report(c);
 }
 
 int cmd_conv(int argc, char **argv)
@@ -478,11 +476,9 @@ int cmd_conv(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, &operands));
     convolve c = { .o = &o };
-    status = run(&c, argv + 1, operands);
+    int status = run(&c, argv + 1, operands);
     danaus_spectrum_destroy(c.spectrum);
     danaus_conv_plan_destroy(c.plan);
     danaus_device_close(c.device);

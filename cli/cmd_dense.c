@@ -29,8 +29,7 @@ static int write_dense(const any_chain *chain, void *data, const output *o, int 
     w.dtype = any_chain_dtype(chain);
     w.shape[0] = any_chain_rows(chain);
     w.shape[1] = any_chain_cols(chain);
-    if (any_chain_to_dense(chain, data) || danaus_file_write_npy(o->path, &w))
-        return library_failure();
+    TRY(library(any_chain_to_dense(chain, data) || danaus_file_write_npy(o->path, &w)));
     if (as_json)
         return report_json(json_pack(
             "{s:I, s:I, s:s, s:o}", "rows", (json_int_t)w.shape[0], "cols",
@@ -46,8 +45,7 @@ static int write_dense(const any_chain *chain, void *data, const output *o, int 
 static int run(const char *path, const output *o, int as_json)
 {
     any_chain chain = { 0 };
-    if (any_chain_load(path, &chain))
-        return library_failure();
+    TRY(library(any_chain_load(path, &chain)));
     int64_t rows = any_chain_rows(&chain), cols = any_chain_cols(&chain), elements;
     size_t bytes;
     void *data = NULL;
@@ -73,11 +71,9 @@ int cmd_dense(int argc, char **argv)
         { "json", 0, ARG_FLAG, &as_json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     output o = { 0 };
-    status = output_open(&o, name);
+    int status = output_open(&o, name);
     status = status ? status : run(argv[1], &o, as_json);
     return output_close(&o, status);
 }

@@ -136,19 +136,16 @@ static int finish(const embedding *e)
 
 static int run(embedding *e)
 {
-    int status = model_open(&e->o->model, e->path, 0, &e->m);
-    if (status)
-        return status;
+    TRY(output_maybe(&e->output, e->o->output));
+    TRY(model_open(&e->o->model, e->path, 0, &e->m));
     e->most = e->m.info.max_length;
     if (e->o->pad > e->most)
         return failure(
             "%" PRId64 " tokens; the model takes %" PRId64 " at most", e->o->pad,
             e->most);
     e->most = e->o->pad ? e->o->pad : e->most;
-    status = token_lines_read(e->o->text, e->path, e->most, &e->lines);
-    status = status ? status : pad(e, &e->lines);
-    if (status)
-        return status;
+    TRY(token_lines_read(e->o->text, e->path, e->most, &e->lines));
+    TRY(pad(e, &e->lines));
     double start = seconds_now();
     e->y = token_lines_embed(&e->lines, e->m.model, e->m.device);
     e->seconds = seconds_now() - start;
@@ -168,14 +165,11 @@ int cmd_embed(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     if (!o.text || (!o.output && !o.query))
         return usage_error("--text FILE, and -o FILE or --query TEXT are needed");
     embedding e = { .o = &o, .path = argv[1] };
-    status = o.output ? output_open(&e.output, o.output) : STATUS_OK;
-    status = status ? status : run(&e);
+    int status = run(&e);
     free(e.y);
     token_lines_free(&e.lines);
     model_close(&e.m);

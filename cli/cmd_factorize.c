@@ -122,9 +122,7 @@ static int check_options(const options *o)
 
 static int open_matrix(job *j)
 {
-    int status = open_tensor(j->path, j->o->tensor, &j->file, &j->w);
-    if (status)
-        return status;
+    TRY(open_tensor(j->path, j->o->tensor, &j->file, &j->w));
     if (j->w.ndim != 2) {
         char shape[200];
         format_shape(&j->w, shape, sizeof shape);
@@ -144,8 +142,7 @@ static int open_bias(job *j)
 {
     if (!j->o->bias)
         return STATUS_OK;
-    if (danaus_file_find(j->file, j->o->bias, &j->bias))
-        return library_failure();
+    TRY(library(danaus_file_find(j->file, j->o->bias, &j->bias)));
     if (tensor_elements(&j->bias) != j->w.shape[0])
         return failure(
             "the bias has %" PRId64 " elements and W has %" PRId64 " rows",
@@ -186,9 +183,7 @@ static int64_t budget(const job *j)
 /* A list of patterns, or one for each term of a sum. */
 static int read_patterns(job *j)
 {
-    int failed = sums_parse(j->o->pattern, &j->sum);
-    if (failed)
-        return failed;
+    TRY(sums_parse(j->o->pattern, &j->sum));
     j->count = j->sum.counts[0];
     memcpy(j->patterns, j->sum.patterns, (size_t)j->count * sizeof *j->patterns);
     if (j->sum.count == 1)
@@ -204,9 +199,7 @@ static int choose_patterns(job *j)
     int64_t rows = j->w.shape[0], cols = j->w.shape[1];
     danaus_status status = DANAUS_OK;
     if (o->pattern) {
-        int failed = read_patterns(j);
-        if (failed)
-            return failed;
+        TRY(read_patterns(j));
     } else if (o->chain >= 0) {
         danaus_chain_desc desc = { .kind = (danaus_chain_kind)o->chain };
         desc.rows = rows;
@@ -223,8 +216,7 @@ static int choose_patterns(job *j)
         status = danaus_patterns_fit(
             rows, cols, budget(j), j->patterns, DANAUS_MAX_FACTORS, &j->count);
     }
-    if (status)
-        return library_failure();
+    TRY(library(status));
     if (o->terms > 1)
         sums_repeat(j->patterns, j->count, o->terms, &j->sum);
     return check_size(j);
@@ -275,15 +267,11 @@ static int factorize(job *j)
     if (!w)
         return failure("no memory to convert W");
     if (o->permute) {
-        int status = permuted_find(
-            w, j->dtype, j->patterns, j->count, desc.threads, &j->permuted);
-        if (status)
-            return status;
+        TRY(permuted_find(
+            w, j->dtype, j->patterns, j->count, desc.threads, &j->permuted));
         w = j->permuted.matrix;
     }
-    int failed = samples_read(&j->samples, j->dtype, &desc);
-    if (failed)
-        return failed;
+    TRY(samples_read(&j->samples, j->dtype, &desc));
     progress bar = { 0 };
     if (!o->json && progress_wanted()) {
         desc.progress = progress_show;
@@ -291,7 +279,7 @@ static int factorize(job *j)
     }
     danaus_status status = fit(j, w, &desc);
     progress_clear(&bar);
-    return status ? library_failure() : STATUS_OK;
+    return library(status);
 }
 
 static int add_bias(job *j)
@@ -377,29 +365,28 @@ static int save(job *j)
         return permuted_save(&j->permuted, &j->chain, j->output.path);
     if (!j->chain)
         return sums_save(&j->sum, j->output.path);
-    return danaus_chain_save(j->chain, j->output.path) ? library_failure() : STATUS_OK;
+    return library(danaus_chain_save(j->chain, j->output.path));
 }
 
 static int run(job *j)
 {
-    int status = j->o->output ? output_open(&j->output, j->o->output) : STATUS_OK;
-    status = status ? status : open_matrix(j);
-    status = status ? status : open_bias(j);
-    status = status ? status : choose_patterns(j);
-    if (!status && j->o->inputs)
-        status = samples_open(
-            j->o->inputs, j->o->targets, &j->w, is_complex(j->dtype), &j->samples);
-    status = status ? status : factorize(j);
-    status = status ? status : add_bias(j);
-    if (!status)
-        join_terms(j);
-    if (!status && j->o->output)
-        status = save(j);
-    if (!status && j->o->json)
-        status = print_json(j);
-    else if (!status && !output_is_standard(&j->output))
+    TRY(output_maybe(&j->output, j->o->output));
+    TRY(open_matrix(j));
+    TRY(open_bias(j));
+    TRY(choose_patterns(j));
+    if (j->o->inputs)
+        TRY(samples_open(
+            j->o->inputs, j->o->targets, &j->w, is_complex(j->dtype), &j->samples));
+    TRY(factorize(j));
+    TRY(add_bias(j));
+    join_terms(j);
+    if (j->o->output)
+        TRY(save(j));
+    if (j->o->json)
+        return print_json(j);
+    if (!output_is_standard(&j->output))
         print_text(j);
-    return output_close(&j->output, status);
+    return STATUS_OK;
 }
 
 int cmd_factorize(int argc, char **argv)
@@ -453,20 +440,17 @@ int cmd_factorize(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
-    status = o.terms_text ? sums_terms(o.terms_text, o.fraction > 0, &o.terms) : 0;
-    status = status ? status : check_options(&o);
-    if (status)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
+    if (o.terms_text)
+        TRY(sums_terms(o.terms_text, o.fraction > 0, &o.terms));
+    TRY(check_options(&o));
     job j = { .o = &o, .path = argv[1] };
-    status = run(&j);
+    int status = run(&j);
     danaus_chain_destroy(j.chain);
     sums_free(&j.sum);
     permuted_free(&j.permuted);
     free(j.w_owned);
     samples_close(&j.samples);
     danaus_file_close(j.file);
-    return status;
+    return output_close(&j.output, status);
 }

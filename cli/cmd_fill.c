@@ -79,9 +79,9 @@ static int find_masks(filling *f)
 {
     int32_t mask;
     int64_t tokens = f->line.offsets[f->line.count];
-    if (danaus_tokenizer_load(f->path, &f->tokenizer) ||
-        danaus_tokenizer_id(f->tokenizer, "[MASK]", &mask))
-        return library_failure();
+    TRY(library(
+        danaus_tokenizer_load(f->path, &f->tokenizer) ||
+        danaus_tokenizer_id(f->tokenizer, "[MASK]", &mask)));
     f->places = calloc((size_t)tokens + 1, sizeof *f->places);
     if (!f->places)
         return failure("no memory for %" PRId64 " places", tokens);
@@ -98,10 +98,9 @@ static int score(filling *f)
     if (!f->scores)
         return failure("no memory for %zu scores", numbers);
     double start = seconds_now();
-    if (danaus_model_fill(
-            f->m.model, f->m.device, f->line.offsets[1], f->line.ids, f->masks,
-            f->places, f->scores))
-        return library_failure();
+    TRY(library(danaus_model_fill(
+        f->m.model, f->m.device, f->line.offsets[1], f->line.ids, f->masks, f->places,
+        f->scores)));
     f->seconds = seconds_now() - start;
     return STATUS_OK;
 }
@@ -146,18 +145,14 @@ static int print(const filling *f)
 
 static int run(filling *f, const char *text)
 {
-    int status = model_open(&f->o->model, f->path, 0, &f->m);
-    if (status)
-        return status;
+    TRY(model_open(&f->o->model, f->path, 0, &f->m));
     f->top = f->o->top < f->m.info.vocabulary ? f->o->top : f->m.info.vocabulary;
-    status = token_lines_of(text, f->path, f->m.info.max_length, &f->line);
-    if (!status && !f->line.count)
-        status = failure("the text has no [MASK]");
-    status = status ? status : find_masks(f);
-    status = status ? status : score(f);
-    status = status ? status : choose_words(f);
-    if (status)
-        return status;
+    TRY(token_lines_of(text, f->path, f->m.info.max_length, &f->line));
+    if (!f->line.count)
+        TRY(failure("the text has no [MASK]"));
+    TRY(find_masks(f));
+    TRY(score(f));
+    TRY(choose_words(f));
     return f->o->json ? report(f) : print(f);
 }
 
@@ -170,11 +165,9 @@ int cmd_fill(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the words as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     filling f = { .o = &o, .path = argv[1] };
-    status = run(&f, argv[2]);
+    int status = run(&f, argv[2]);
     free(f.words);
     free(f.scores);
     free(f.places);

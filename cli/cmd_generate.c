@@ -131,9 +131,8 @@ static int take_token(void *user, int32_t token)
 static int encode(
     const writing *w, const char *text, int32_t *ids, size_t room, size_t *n)
 {
-    return danaus_tokenizer_encode(w->tokenizer, text, strlen(text), 0, ids, room, n)
-               ? library_failure()
-               : STATUS_OK;
+    return library(
+        danaus_tokenizer_encode(w->tokenizer, text, strlen(text), 0, ids, room, n));
 }
 
 /* Ids of the prompt, without those that stand behind a text, of which the first ends one. */
@@ -175,21 +174,17 @@ static int report(const writing *w)
 
 static int run(writing *w, const char *path, const char *prompt)
 {
-    int status = model_open(&w->o->model, path, 0, &w->m);
-    if (!status && danaus_tokenizer_load(path, &w->tokenizer))
-        status = library_failure();
-    status = status ? status : read_prompt(w, prompt, w->m.info.max_length);
-    if (status)
-        return status;
+    TRY(model_open(&w->o->model, path, 0, &w->m));
+    TRY(library(danaus_tokenizer_load(path, &w->tokenizer)));
+    TRY(read_prompt(w, prompt, w->m.info.max_length));
     const danaus_sampling how = { .max_tokens = w->o->tokens,
                                   .seed = (uint64_t)w->o->seed,
                                   .temperature = (float)w->o->temperature,
                                   .top_p = (float)w->o->top_p,
                                   .top_k = (int32_t)w->o->top_k };
     w->start = w->first = seconds_now();
-    if (danaus_model_generate(
-            w->m.model, w->m.device, w->ids, w->prompt, &how, take_token, w))
-        return library_failure();
+    TRY(library(danaus_model_generate(
+        w->m.model, w->m.device, w->ids, w->prompt, &how, take_token, w)));
     return w->failed ? w->failed : report(w);
 }
 
@@ -209,13 +204,11 @@ int cmd_generate(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print text and tokens as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     if (o.top_k > INT32_MAX)
         return usage_error("--top-k may be %d at most", INT32_MAX);
     writing w = { .o = &o };
-    status = run(&w, argv[1], argv[2]);
+    int status = run(&w, argv[1], argv[2]);
     free(w.ids);
     free(w.written.text);
     danaus_tokenizer_destroy(w.tokenizer);

@@ -83,8 +83,7 @@ static int show(const char *name, json_t *list)
 {
     danaus_device *device;
     danaus_device_info info;
-    if (danaus_device_open(name, &device))
-        return library_failure();
+    TRY(library(danaus_device_open(name, &device)));
     int status = STATUS_OK;
     if (danaus_device_describe(device, &info))
         status = library_failure();
@@ -169,19 +168,14 @@ int cmd_info(int argc, char **argv)
         { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     if (q.length != NONE)
         return explain_conv(&where, &q, as_json);
-    status =
-        args_refuse("threads,tuning,taps,rows,effort,accuracy", "goes with --conv");
-    if (status)
-        return status;
+    TRY(args_refuse("threads,tuning,taps,rows,effort,accuracy", "goes with --conv"));
     if (!as_json)
         return show_all(where.name, NULL);
     json_t *list = json_array();
-    status = show_all(where.name, list);
+    int status = show_all(where.name, list);
     if (status == STATUS_OK)
         status = report_json(json_pack("{s:O}", "devices", list));
     json_decref(list);

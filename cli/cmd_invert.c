@@ -44,8 +44,7 @@ typedef struct job {
 
 static int load(job *j, const char *path)
 {
-    if (danaus_chain_load(path, &j->chain))
-        return library_failure();
+    TRY(library(danaus_chain_load(path, &j->chain)));
     if (danaus_chain_bias(j->chain))
         warning("the bias of the chain is left out");
     return STATUS_OK;
@@ -87,20 +86,18 @@ static int solve_for(job *j, const danaus_tensor *b, const void *data)
                      count / rows, data, made, &j->condition) ||
                  (j->o->output && danaus_file_write_npy(j->output.path, &x));
     free(made);
-    return failed ? library_failure() : STATUS_OK;
+    return library(failed);
 }
 
 static int solve(job *j)
 {
     danaus_tensor b;
-    int status = open_tensor(j->o->right, NULL, &j->file, &b);
-    status = status ? status : check_shape(j, &b);
-    if (status)
-        return status;
+    TRY(open_tensor(j->o->right, NULL, &j->file, &b));
+    TRY(check_shape(j, &b));
     void *owned = NULL;
     const void *data = tensor_as(&b, danaus_chain_dtype(j->chain), &owned);
-    status = data || !tensor_elements(&b) ? solve_for(j, &b, data)
-                                          : failure("no memory to convert B");
+    int status = data || !tensor_elements(&b) ? solve_for(j, &b, data)
+                                              : failure("no memory to convert B");
     free(owned);
     return status;
 }
@@ -109,10 +106,9 @@ static int solve(job *j)
 
 static int invert(job *j)
 {
-    if (danaus_chain_invert(j->chain, (int)j->o->threads, &j->inverse, &j->condition) ||
-        (j->o->output && danaus_chain_save(j->inverse, j->output.path)))
-        return library_failure();
-    return STATUS_OK;
+    return library(
+        danaus_chain_invert(j->chain, (int)j->o->threads, &j->inverse, &j->condition) ||
+        (j->o->output && danaus_chain_save(j->inverse, j->output.path)));
 }
 
 /* So many digits are lost that none may be right. */
@@ -159,16 +155,13 @@ static int report(const job *j)
 
 static int run(job *j, const char *path)
 {
-    int status = j->o->output ? output_open(&j->output, j->o->output) : STATUS_OK;
-    status = status ? status : load(j, path);
-    status = status ? status : j->o->right ? solve(j) : invert(j);
-    if (!status && danaus_chain_determinant(
-                       j->chain, (int)j->o->threads, &j->log_modulus, j->phase))
-        status = library_failure();
-    if (!status)
-        warn(j);
-    status = status ? status : report(j);
-    return output_close(&j->output, status);
+    TRY(output_maybe(&j->output, j->o->output));
+    TRY(load(j, path));
+    TRY(j->o->right ? solve(j) : invert(j));
+    TRY(library(danaus_chain_determinant(
+        j->chain, (int)j->o->threads, &j->log_modulus, j->phase)));
+    warn(j);
+    return report(j);
 }
 
 int cmd_invert(int argc, char **argv)
@@ -185,15 +178,13 @@ int cmd_invert(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     if (o.threads > 1024)
         return usage_error("--threads is out of range");
     job j = { .o = &o };
-    status = run(&j, argv[1]);
+    int status = run(&j, argv[1]);
     danaus_file_close(j.file);
     danaus_chain_destroy(j.inverse);
     danaus_chain_destroy(j.chain);
-    return status;
+    return output_close(&j.output, status);
 }

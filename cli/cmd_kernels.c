@@ -68,12 +68,10 @@ int cmd_kernels(int argc, char **argv)
         { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     int import = !strcmp(argv[1], "import"), export = !strcmp(argv[1], "export");
-    if (!export && args_refuse("instructions", "goes with export"))
-        return STATUS_USAGE;
+    if (!export)
+        TRY(args_refuse("instructions", "goes with export"));
     if (!strcmp(argv[1], "list"))
         return cmd_list(argv[2], as_json);
     if (!import && !export)

@@ -124,12 +124,10 @@ typedef struct options {
 /* Of an outline: no weights are read, and no memory is taken for them. */
 static int run(const options *o, const char *path, facts *f)
 {
-    int status = model_open(&o->model, path, 1, &f->m);
-    if (status)
-        return status;
+    TRY(model_open(&o->model, path, 1, &f->m));
     f->length = o->length ? o->length : f->m.info.max_length;
-    if (danaus_model_estimate(f->m.model, f->m.device, 1, f->length, &f->cost))
-        return library_failure();
+    TRY(library(
+        danaus_model_estimate(f->m.model, f->m.device, 1, f->length, &f->cost)));
     return o->json ? print_json(f) : print(f);
 }
 
@@ -143,11 +141,9 @@ int cmd_model(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     facts f = { 0 };
-    status = run(&o, argv[1], &f);
+    int status = run(&o, argv[1], &f);
     model_close(&f.m);
     return status;
 }

@@ -160,9 +160,8 @@ static int score_batch(scoring *s)
 {
     batch *b = &s->batch;
     danaus_progress_fn tell = progress_wanted() ? show : NULL;
-    if (danaus_model_score(
-            s->m.model, s->m.device, b->count, b->offsets, b->ids, tell, s, b->scores))
-        return library_failure();
+    TRY(library(danaus_model_score(
+        s->m.model, s->m.device, b->count, b->offsets, b->ids, tell, s, b->scores)));
     for (int64_t i = 0; i < b->count; i++) {
         record *r = &s->records[b->record[i]];
         for (int64_t t = b->offsets[i] + b->known[i]; t < b->offsets[i + 1]; t++) {
@@ -259,16 +258,14 @@ static int choose_window(scoring *s)
 static int run(scoring *s, const char *model, const char *path)
 {
     struct stat file;
-    int status = model_open(&s->o->model, model, 0, &s->m);
-    status = status ? status : choose_window(s);
-    status = status ? status : token_letters(model, s->o->ambiguous, s->tokens);
-    status = status ? status : fasta_open(&s->fasta, path, s->tokens);
-    status = status ? status : make_batch(s);
-    if (status)
-        return status;
+    TRY(model_open(&s->o->model, model, 0, &s->m));
+    TRY(choose_window(s));
+    TRY(token_letters(model, s->o->ambiguous, s->tokens));
+    TRY(fasta_open(&s->fasta, path, s->tokens));
+    TRY(make_batch(s));
     s->bytes = fstat(fileno(s->fasta.file), &file) ? 0 : file.st_size;
     double start = seconds_now();
-    status = score_records(s);
+    int status = score_records(s);
     progress_clear(&s->bar);
     s->seconds = seconds_now() - start;
     return status ? status : report(s);
@@ -288,11 +285,9 @@ int cmd_score(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     scoring s = { .o = &o };
-    status = run(&s, argv[1], argv[2]);
+    int status = run(&s, argv[1], argv[2]);
     fasta_close(&s.fasta);
     free_batch(&s.batch);
     for (size_t i = 0; i < s.count; i++)

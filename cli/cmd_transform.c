@@ -115,9 +115,7 @@ static int read_numbers(
     job *j, const char *path, danaus_dtype dtype, int64_t elements, const void **data)
 {
     danaus_tensor t;
-    int status = open_tensor(path, NULL, &j->file, &t);
-    if (status)
-        return status;
+    TRY(open_tensor(path, NULL, &j->file, &t));
     if (is_complex(t.dtype) && !is_complex(dtype))
         return failure("%s is complex, and %s is not", path, danaus_dtype_name(dtype));
     if (tensor_elements(&t) != elements)
@@ -163,10 +161,8 @@ static int make_transform(job *j)
     j->desc.orthonormal = j->o->orthonormal;
     j->desc.inverse = j->o->inverse;
     j->desc.levels = (int)j->o->levels;
-    int status = load_numbers(j);
-    if (!status && danaus_operator_transform(&j->desc, &j->made.made))
-        status = library_failure();
-    return status;
+    TRY(load_numbers(j));
+    return library(danaus_operator_transform(&j->desc, &j->made.made));
 }
 
 /* ---- reports ---- */
@@ -194,15 +190,13 @@ static int report(const job *j)
 
 static int run(job *j, const char *length)
 {
-    int status = choose_kind(j);
-    status = status ? status : choose_length(j, length);
-    status = status ? status : check_options(j);
-    status = status ? status : output_open(&j->output, j->o->output);
-    status = status ? status : make_transform(j);
-    if (!status && any_chain_save(&j->made, j->output.path))
-        status = library_failure();
-    status = status ? status : report(j);
-    return output_close(&j->output, status);
+    TRY(choose_kind(j));
+    TRY(choose_length(j, length));
+    TRY(check_options(j));
+    TRY(output_open(&j->output, j->o->output));
+    TRY(make_transform(j));
+    TRY(library(any_chain_save(&j->made, j->output.path)));
+    return report(j);
 }
 
 int cmd_transform(int argc, char **argv)
@@ -224,13 +218,11 @@ int cmd_transform(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, NULL));
     job j = { .o = &o, .name = argv[1] };
-    status = run(&j, argv[2]);
+    int status = run(&j, argv[2]);
     any_chain_free(&j.made);
     danaus_file_close(j.file);
     free(j.owned);
-    return status;
+    return output_close(&j.output, status);
 }

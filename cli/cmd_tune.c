@@ -55,8 +55,7 @@ static int take(tuner *t, json_t *plan, const char *words, const char *text)
         printf("%s\n  %s\n", words, text);
         fflush(stdout);
     }
-    return danaus_device_save_tuning(t->device, t->output.path) ? library_failure()
-                                                                : STATUS_OK;
+    return library(danaus_device_save_tuning(t->device, t->output.path));
 }
 
 static int tune_product(tuner *t, const suite_problem *p, int layout, int64_t batch)
@@ -66,8 +65,7 @@ static int tune_product(tuner *t, const suite_problem *p, int layout, int64_t ba
     desc.effort = DANAUS_MEASURE;
     desc.math = math_of(t->o->accuracy);
     danaus_ks_plan *plan;
-    if (danaus_ks_plan_create(t->device, p->patterns, p->count, &desc, &plan))
-        return library_failure();
+    TRY(library(danaus_ks_plan_create(t->device, p->patterns, p->count, &desc, &plan)));
     char problem[4096], words[4200], text[2048];
     const char *where = layout ? "last" : "first";
     format_patterns(p->patterns, p->count, problem, sizeof problem);
@@ -101,8 +99,7 @@ static int tune_conv(tuner *t, const conv_problem *p)
     danaus_conv_plan *plan;
     char words[256], text[256];
     desc.accuracy = (danaus_conv_accuracy)t->o->accuracy;
-    if (danaus_conv_plan_create(t->device, &desc, &plan))
-        return library_failure();
+    TRY(library(danaus_conv_plan_create(t->device, &desc, &plan)));
     danaus_conv_plan_describe(plan, text, sizeof text);
     danaus_conv_plan_destroy(plan);
     text[strcspn(text, "\n")] = '\0';
@@ -162,8 +159,8 @@ static int run(tuner *t, int conv)
                       : suite_read(t->o->suite, &products);
     status = status ? status : open_device(&t->o->device, &t->device);
     status = status ? status : load_older(t->device, &t->output);
-    if (!status && danaus_device_save_tuning(t->device, t->output.path))
-        status = library_failure();
+    status =
+        status ? status : library(danaus_device_save_tuning(t->device, t->output.path));
     status = status ? status : tune_all(t, conv ? NULL : &products, &convs);
     suite_free(&products);
     conv_suite_free(&convs);
@@ -196,19 +193,17 @@ int cmd_tune(int argc, char **argv)
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the plans as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, &operands);
-    if (status != ARGS_GO_ON)
-        return status;
+    TRY(args_parse(&use, table, argc, argv, &operands));
     const char *what = operands ? argv[1] : "ks";
     int conv = !strcmp(what, "conv");
     if (!conv && strcmp(what, "ks"))
         return usage_error("there is no \"%s\" to tune, only ks and conv", what);
-    if (conv && args_refuse("layout,batch", "is for products"))
-        return STATUS_USAGE;
+    if (conv)
+        TRY(args_refuse("layout,batch", "is for products"));
     if (!o.suite || !o.output)
         return usage_error("--suite FILE and -o FILE are needed (try --help)");
     tuner t = { .o = &o, .plans = json_array() };
-    status = run(&t, conv);
+    int status = run(&t, conv);
     danaus_device_close(t.device);
     json_decref(t.plans);
     return status;

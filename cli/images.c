@@ -28,10 +28,8 @@ static int check_shape(
 int images_read(image_file *i, const char *path, const danaus_model_info *info)
 {
     danaus_tensor x;
-    int status = open_tensor(path, NULL, &i->file, &x);
-    status = status ? status : check_shape(i, &x, info);
-    if (status)
-        return status;
+    TRY(open_tensor(path, NULL, &i->file, &x));
+    TRY(check_shape(i, &x, info));
     i->pixels = tensor_as(&x, DANAUS_F32, &i->owned);
     return i->pixels || !i->count
                ? STATUS_OK

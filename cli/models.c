@@ -7,11 +7,8 @@
 int model_open(const model_options *o, const char *path, int outline, open_model *m)
 {
     const danaus_model_desc how = { .dtype = o->dtype, .outline = outline };
-    int status = open_device(&o->device, &m->device);
-    if (status)
-        return status;
-    if (danaus_model_load_as(m->device, path, &how, &m->model))
-        return library_failure();
+    TRY(open_device(&o->device, &m->device));
+    TRY(library(danaus_model_load_as(m->device, path, &how, &m->model)));
     danaus_model_describe(m->model, &m->info);
     return STATUS_OK;
 }
@@ -54,5 +51,5 @@ int rows_save(const output *o, float *data, int64_t rows, int64_t cols)
     danaus_tensor y = { .name = "", .data = data, .dtype = DANAUS_F32, .ndim = 2 };
     y.shape[0] = rows;
     y.shape[1] = cols;
-    return danaus_file_write_npy(o->path, &y) ? library_failure() : STATUS_OK;
+    return library(danaus_file_write_npy(o->path, &y));
 }

@@ -31,9 +31,8 @@ int permuted_find(
     p->matrix = malloc((size_t)p->m * (size_t)p->n * size);
     if (!p->rows || !p->cols || !p->matrix)
         return failure("no memory to permute W");
-    if (danaus_find_permutations(
-            w, dtype, patterns, count, &desc, p->rows, p->cols, errors))
-        return library_failure();
+    TRY(library(danaus_find_permutations(
+        w, dtype, patterns, count, &desc, p->rows, p->cols, errors)));
     p->before = errors[0];
     gather(w, size, p);
     return STATUS_OK;
@@ -58,10 +57,9 @@ int permuted_save(const permuted *p, danaus_chain **chain, const char *path)
     danaus_status status =
         danaus_operator_create(chain, 1, orders, lengths, p->n, &made);
     free(back);
-    if (status != DANAUS_OK)
-        return library_failure();
+    TRY(library(status));
     *chain = NULL; /* it is the operator's */
     status = danaus_operator_save(made, path);
     danaus_operator_destroy(made);
-    return status ? library_failure() : STATUS_OK;
+    return library(status);
 }

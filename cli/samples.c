@@ -12,9 +12,7 @@ static int open_rows(
     const char *path, const char *name, int64_t width, int complex, danaus_file **file,
     danaus_tensor *rows)
 {
-    int status = open_tensor(path, NULL, file, rows);
-    if (status)
-        return status;
+    TRY(open_tensor(path, NULL, file, rows));
     if (rows->ndim != 2 || rows->shape[1] != width) {
         char shape[200];
         format_shape(rows, shape, sizeof shape);

@@ -37,7 +37,7 @@ static int parse_term(const char *text, size_t length, sums *s, int *factors)
     *factors += *count;
     if (status == DANAUS_ERR_ARGUMENT)
         return usage_error("%s", danaus_error_detail());
-    return status ? library_failure() : STATUS_OK;
+    return library(status);
 }
 
 int sums_parse(const char *text, sums *s)
@@ -107,14 +107,13 @@ int sums_save(const sums *s, const char *path)
     danaus_operator *made;
     const void *bias = danaus_chain_bias(s->chain[0]);
     danaus_status status = add_copies(s, &made);
-    if (status != DANAUS_OK)
-        return library_failure();
+    TRY(library(status));
     if (bias)
         status = danaus_operator_set_bias(made, bias);
     if (status == DANAUS_OK)
         status = danaus_operator_save(made, path);
     danaus_operator_destroy(made);
-    return status ? library_failure() : STATUS_OK;
+    return library(status);
 }
 
 void sums_print(const sums *s)

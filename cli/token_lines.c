@@ -86,8 +86,7 @@ static int encode_line(
 static int encode_lines(token_lines *t, const char *model, int64_t most)
 {
     danaus_tokenizer *tokenizer;
-    if (danaus_tokenizer_load(model, &tokenizer))
-        return library_failure();
+    TRY(library(danaus_tokenizer_load(model, &tokenizer)));
     int status = STATUS_OK;
     size_t room = 0;
     for (int64_t i = 0; i < t->count && !status; i++)
@@ -123,8 +122,7 @@ int token_letters(const char *model, int ambiguous, int32_t tokens[256])
 {
     danaus_tokenizer *tokenizer;
     int32_t any = -1;
-    if (danaus_tokenizer_load(model, &tokenizer))
-        return library_failure();
+    TRY(library(danaus_tokenizer_load(model, &tokenizer)));
     for (int c = 0; c < 256; c++)
         tokens[c] = -1;
     danaus_tokenizer_id(tokenizer, "N", &any);
@@ -196,19 +194,16 @@ int token_lines_fasta(const char *path, const char *model, int64_t most, token_l
 static int find_padding(const char *model, int32_t *id)
 {
     danaus_tokenizer *tokenizer;
-    if (danaus_tokenizer_load(model, &tokenizer))
-        return library_failure();
+    TRY(library(danaus_tokenizer_load(model, &tokenizer)));
     int failed = danaus_tokenizer_id(tokenizer, "[PAD]", id) != DANAUS_OK;
     danaus_tokenizer_destroy(tokenizer);
-    return failed ? library_failure() : STATUS_OK;
+    return library(failed);
 }
 
 int token_lines_pad(token_lines *t, const char *model, int64_t length)
 {
     int32_t padding, *ids;
-    int status = find_padding(model, &padding);
-    if (status)
-        return status;
+    TRY(find_padding(model, &padding));
     ids = calloc((size_t)t->count + 1, (size_t)length * sizeof *ids);
     if (!ids)
         return failure("no memory for %" PRId64 " lines of tokens", t->count);

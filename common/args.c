@@ -65,6 +65,8 @@ void warning(const char *format, ...)
 
 int library_failure(void) { return failure("%s", danaus_error_detail()); }
 
+int library(int status) { return status ? library_failure() : STATUS_OK; }
+
 /* ---- help ---- */
 
 static void print_row(
@@ -259,7 +261,7 @@ int args_parse(const usage *use, const arg *table, int argc, char **argv, int *o
     int n = 0;
     if (args_look) {
         args_look(use, table);
-        return STATUS_OK;
+        return ARGS_DONE;
     }
     running = use->command;
     rows = table;
@@ -280,7 +282,7 @@ int args_parse(const usage *use, const arg *table, int argc, char **argv, int *o
     for (int option; (option = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
         if (option == HELP) {
             print_help(use, table);
-            return STATUS_OK;
+            return ARGS_DONE;
         }
         if (option == '?' || option == ':')
             return wrong_option(option, argv[optind - 1]);

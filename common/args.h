@@ -9,8 +9,17 @@
 /* Exit statuses of the program. */
 enum { STATUS_OK = 0, STATUS_FAILURE = 1, STATUS_USAGE = 2 };
 
-/* args_parse() returns it when the command should go on. */
-enum { ARGS_GO_ON = -1 };
+/* Forwards an exit status that is a failure's. */
+#define TRY(call)                                                                      \
+    do {                                                                               \
+        int try_status = (call);                                                       \
+        if (try_status != STATUS_OK)                                                   \
+            return try_status;                                                         \
+    } while (0)
+
+/* args_parse() returns ARGS_GO_ON when the command should go on, ARGS_DONE when help was what
+   was asked for. */
+enum { ARGS_GO_ON = STATUS_OK, ARGS_DONE = -1 };
 
 typedef enum arg_kind {             /* what the value of an option is stored in */
                         ARG_FLAG,   /* int, set to 1 */
@@ -51,8 +60,8 @@ typedef struct usage {
 } usage;
 
 /* Reads options into the table's values and moves the operands to argv[1 .. *operands], unless
-   that is NULL: their number then does not matter. Those that are files may be "-". Returns ARGS_GO_ON, or the status to exit with: help was
-   printed, or one sentence about wrong usage. */
+   that is NULL: their number then does not matter. Those that are files may be "-". Returns
+   ARGS_GO_ON, ARGS_DONE after help, or a usage status after one sentence about wrong usage. */
 int args_parse(
     const usage *use, const arg *table, int argc, char **argv, int *operands);
 
@@ -60,7 +69,7 @@ int args_parse(
    status. */
 int args_refuse(const char *names, const char *why);
 
-/* Set while tables are looked at: args_parse() hands its table over and returns STATUS_OK. */
+/* Set while tables are looked at: args_parse() hands its table over and returns ARGS_DONE. */
 extern void (*args_look)(const usage *use, const arg *table);
 
 /* Names the program, until a command's options are parsed. */
@@ -73,6 +82,7 @@ const char *args_command(void);
 int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int library_failure(void); /* with the library's own sentence */
+int library(int status);   /* library_failure() of a danaus_status that is one */
 void warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -18,8 +18,7 @@ int open_device(const device_options *options, danaus_device **device)
     danaus_device *dev;
     if (options->threads > INT_MAX)
         return usage_error("--threads %" PRId64 " is out of range", options->threads);
-    if (danaus_device_open(options->name ? options->name : "cpu", &dev))
-        return library_failure();
+    TRY(library(danaus_device_open(options->name ? options->name : "cpu", &dev)));
     if (danaus_device_set_threads(dev, (int)options->threads) ||
         (options->tuning && danaus_device_load_tuning(dev, options->tuning))) {
         danaus_device_close(dev);
@@ -34,7 +33,7 @@ int load_older(danaus_device *device, const output *o)
     struct stat s;
     if (stat(o->path, &s) || s.st_size == 0)
         return STATUS_OK;
-    return danaus_device_load_tuning(device, o->path) ? library_failure() : STATUS_OK;
+    return library(danaus_device_load_tuning(device, o->path));
 }
 
 static int find(
@@ -42,18 +41,17 @@ static int find(
 {
     int count = danaus_file_count(file);
     if (name)
-        return danaus_file_find(file, name, tensor) ? library_failure() : STATUS_OK;
+        return library(danaus_file_find(file, name, tensor));
     if (count != 1)
         return failure("%s has %d tensors: say which one with --tensor", path, count);
-    return danaus_file_tensor(file, 0, tensor) ? library_failure() : STATUS_OK;
+    return library(danaus_file_tensor(file, 0, tensor));
 }
 
 int open_tensor(
     const char *path, const char *name, danaus_file **file, danaus_tensor *tensor)
 {
     danaus_file *f;
-    if (danaus_file_open(path, &f))
-        return library_failure();
+    TRY(library(danaus_file_open(path, &f)));
     int status = find(path, name, f, tensor);
     if (status == STATUS_OK)
         *file = f;

@@ -57,6 +57,8 @@ int program_main(const program *p, int argc, char **argv)
 {
     args_begin(p->name);
     int status = choose(p, argc, argv);
+    if (status == ARGS_DONE)
+        status = STATUS_OK;
     /* What was printed counts only once it has been written. */
     int lost = fflush(stdout) || ferror(stdout);
     if (lost && status == STATUS_OK)

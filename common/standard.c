@@ -64,15 +64,12 @@ int output_open(output *o, const char *name)
     if (!name)
         return usage_error("-o FILE is needed (try --help)");
     if (strcmp(name, "-")) {
-        int status = check_place(name);
-        if (!status) {
-            o->name = name;
-            snprintf(o->path, sizeof o->path, "%s", name);
-        }
-        return status;
+        TRY(check_place(name));
+        o->name = name;
+        snprintf(o->path, sizeof o->path, "%s", name);
+        return STATUS_OK;
     }
-    if (args_refuse("json", "and -o - cannot both have standard output"))
-        return STATUS_USAGE;
+    TRY(args_refuse("json", "and -o - cannot both have standard output"));
     if (isatty(STDOUT_FILENO))
         return failure("standard output is a terminal: name a file, or lead it to one");
     const char *place = getenv("TMPDIR");
@@ -83,6 +80,11 @@ int output_open(output *o, const char *name)
     close(fd);
     o->name = name;
     return STATUS_OK;
+}
+
+int output_maybe(output *o, const char *name)
+{
+    return name ? output_open(o, name) : STATUS_OK;
 }
 
 int output_close(output *o, int status)

@@ -20,6 +20,7 @@ typedef struct output {
 /* Fails unless the file may be written, before work that takes long; name NULL fails, too.
    Returns an exit status. */
 int output_open(output *o, const char *name);
+int output_maybe(output *o, const char *name); /* name NULL: there is no output */
 int output_is_standard(const output *o);
 
 /* Copies to standard output what was written there, if status is STATUS_OK. Returns an exit

@@ -80,5 +80,5 @@ int measure_calls(
     t->p90 = seconds[count * 9 / 10];
     t->calls = count * calls;
     free(seconds);
-    return status ? library_failure() : STATUS_OK;
+    return library(status);
 }
