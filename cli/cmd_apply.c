@@ -1,4 +1,5 @@
-/* danaus apply: y = W x + bias for a matrix of inputs, file to file. */
+/* danaus apply: y = residual + activation(scale W x + bias) for a matrix of inputs, file to
+   file. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/operators.h"
@@ -20,7 +21,8 @@ static const usage use = {
         "X is batch x N (layout first, the default) or N x batch (layout last), and\n"
         "Y has the same layout with M in place of N. A vector of N elements gives\n"
         "one of M. With --adjoint the matrix is transposed (and conjugated), M and N\n"
-        "change places, and the bias is left out.\n\n"
+        "change places, and the bias is left out. --scale multiplies W x by a number,\n"
+        "and --residual adds an array of Y's shape to what comes out.\n\n"
         "The product is made in the type of X unless --dtype says otherwise; Y has\n"
         "that type. A complex chain or X makes it complex. The file of a sum, or of a\n"
         "transform, whose chains have orders, is multiplied by in its own type. A\n"
@@ -33,7 +35,8 @@ static const usage use = {
 typedef struct options {
     device_options device;
     plan_options plan;
-    const char *output, *tensor;
+    const char *output, *tensor, *residual;
+    double scale;
     int layout, adjoint, activation, json;
     danaus_dtype dtype;
     int64_t repeat;
@@ -42,7 +45,7 @@ typedef struct options {
 typedef struct apply {
     const options *o;
     any_chain any; /* a chain of the same realness as the product, or an operator */
-    danaus_file *file;
+    danaus_file *file, *residual_file;
     danaus_device *device;
     danaus_ks_plan *plan;
     danaus_ks_weights *weights;
@@ -52,7 +55,7 @@ typedef struct apply {
     int vector; /* X has one dimension */
     output output;
     timing time;
-    void *x, *y; /* memory of the device */
+    void *x, *y, *residual; /* memory of the device; the last may be NULL */
 } apply;
 
 static danaus_dtype complex_of(danaus_dtype dtype)
@@ -123,6 +126,16 @@ static size_t bytes_of(const apply *a, int64_t size)
     return (size_t)(a->batch * size) * danaus_dtype_size(a->dtype);
 }
 
+/* Y as a file has it, without numbers. */
+static danaus_tensor outputs_of(const apply *a)
+{
+    int last = a->o->layout == DANAUS_BATCH_LAST;
+    danaus_tensor y = { .name = "", .dtype = a->dtype, .ndim = a->vector ? 1 : 2 };
+    y.shape[0] = a->vector || last ? a->outputs : a->batch;
+    y.shape[1] = last ? a->batch : a->outputs;
+    return y;
+}
+
 /* Room for X and Y, and X in it. */
 static int place_inputs(apply *a, const void *data)
 {
@@ -148,11 +161,54 @@ static int load_inputs(apply *a, const danaus_tensor *x)
     return status;
 }
 
+static int check_residual(const apply *a, const danaus_tensor *r)
+{
+    char found[200], needed[200];
+    danaus_tensor y = outputs_of(a);
+    int same = r->ndim == y.ndim && r->shape[0] == y.shape[0] &&
+               (a->vector || r->shape[1] == y.shape[1]);
+    format_shape(r, found, sizeof found);
+    format_shape(&y, needed, sizeof needed);
+    if (!same)
+        return failure("the residual is %s, and Y is %s", found, needed);
+    if (is_complex(r->dtype) && !is_complex(a->dtype))
+        return failure(
+            "the residual is complex (%s): a sum in %s would lose its imaginary part",
+            danaus_dtype_name(r->dtype), danaus_dtype_name(a->dtype));
+    return STATUS_OK;
+}
+
+/* Puts what is added to the product into memory of the device. */
+static int load_residual(apply *a)
+{
+    danaus_tensor r;
+    void *owned = NULL;
+    if (!a->o->residual)
+        return STATUS_OK;
+    int status = open_tensor(a->o->residual, NULL, &a->residual_file, &r);
+    status = status ? status : check_residual(a, &r);
+    if (status)
+        return status;
+    size_t bytes = bytes_of(a, a->outputs);
+    const void *data = tensor_as(&r, a->dtype, &owned);
+    if (!data && bytes)
+        status = failure("no memory to convert the residual");
+    else if (
+        danaus_alloc(a->device, bytes, &a->residual) ||
+        danaus_upload(a->device, a->residual, data, bytes))
+        status = library_failure();
+    free(owned);
+    return status;
+}
+
 static danaus_status run_product(void *self)
 {
     apply *a = self;
     if (a->made)
         return danaus_operator_execute(a->made, a->device, a->batch, a->x, a->y);
+    if (a->o->residual)
+        return danaus_ks_execute_residual(
+            a->plan, a->device, a->weights, a->batch, a->x, a->residual, a->y);
     return danaus_ks_execute(a->plan, a->device, a->weights, a->batch, a->x, a->y);
 }
 
@@ -180,6 +236,8 @@ static int multiply(apply *a)
     desc.adjoint = a->o->adjoint;
     desc.activation = (danaus_activation)a->o->activation;
     desc.batch = a->batch;
+    desc.scale = a->o->scale;
+    desc.residual = a->o->residual != NULL;
     if (make_plan(a, &desc))
         return library_failure();
     return measure_calls(a->device, repeat, run_product, a, &a->time);
@@ -191,11 +249,8 @@ static int save_outputs(apply *a)
     void *host = malloc(bytes + 1);
     if (!host)
         return failure("no memory for Y");
-    danaus_tensor y = { .name = "", .data = host, .dtype = a->dtype };
-    int last = a->o->layout == DANAUS_BATCH_LAST;
-    y.ndim = a->vector ? 1 : 2;
-    y.shape[0] = a->vector || last ? a->outputs : a->batch;
-    y.shape[1] = last ? a->batch : a->outputs;
+    danaus_tensor y = outputs_of(a);
+    y.data = host;
     int failed = danaus_download(a->device, host, a->y, bytes) ||
                  danaus_file_write_npy(a->output.path, &y);
     free(host);
@@ -236,6 +291,7 @@ static int run(apply *a, const char *chain_path, const char *input_path)
     status = status ? status : choose_dtype(a, x.dtype);
     status = status ? status : open_device(&a->o->device, &a->device);
     status = status ? status : load_inputs(a, &x);
+    status = status ? status : load_residual(a);
     status = status ? status : multiply(a);
     status = status ? status : save_outputs(a);
     return status ? status : report(a);
@@ -249,15 +305,17 @@ static void release(apply *a)
     if (a->device) {
         danaus_free(a->device, a->x);
         danaus_free(a->device, a->y);
+        danaus_free(a->device, a->residual);
     }
     danaus_device_close(a->device);
     danaus_file_close(a->file);
+    danaus_file_close(a->residual_file);
     any_chain_free(&a->any);
 }
 
 int cmd_apply(int argc, char **argv)
 {
-    options o = { .repeat = 1 };
+    options o = { .repeat = 1, .scale = 1 };
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the .npy file to write" },
         { "layout", 0, ARG_WORD, &o.layout, "first|last",
@@ -267,6 +325,10 @@ int cmd_apply(int argc, char **argv)
         { "activation", 0, ARG_WORD, &o.activation, "none|relu|gelu|silu|gelu-tanh",
           "applied to W x + bias; gelu is exact, gelu-tanh\nPyTorch's "
           "approximate=\"tanh\"" },
+        { "scale", 0, ARG_ANY, &o.scale, "NUMBER",
+          "multiplies W x, before the bias is added; not 0" },
+        { "residual", 0, ARG_INPUT, &o.residual, "FILE",
+          "an array of Y's shape that is added last" },
         { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
           "f32, f64, c64, c128, f16 or bf16: convert X and\n"
           "the weights, compute and write Y in this type" },
@@ -283,6 +345,8 @@ int cmd_apply(int argc, char **argv)
     int status = args_parse(&use, table, argc, argv, NULL);
     if (status != ARGS_GO_ON)
         return status;
+    if (o.scale == 0)
+        return usage_error("--scale takes a number other than 0");
     apply a = { .o = &o };
     status = run(&a, argv[1], argv[2]);
     release(&a);

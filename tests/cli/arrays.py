@@ -64,6 +64,8 @@ def make(folder):
     save("rectangle", rng.standard_normal((24, 36)))
     save("x", rng.standard_normal((5, 48)))
     save("x_last", np.load(folder / "x.npy").T.copy())
+    save("r", np.random.default_rng(3).standard_normal((5, 48)))
+    save("r_last", np.load(folder / "r.npy").T.copy())
     save("x_one", rng.standard_normal(48))
     save("xc48", rng.standard_normal((5, 48)) * 1j)
     save("angles", rng.uniform(-4, 4, (2, 2)))

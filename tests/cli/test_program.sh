@@ -413,6 +413,47 @@ ok "is applied last" close y.npy \
     "$v / (1 + np.exp(-1.5957691216057308 * ($v + 0.044715 * $v**3)))" 1e-6
 refuses 1 "for real numbers" "an activation of complex numbers" danaus apply c.safetensors \
     x_complex.npy -o y.npy --activation silu
+ok "a scale and a residual" danaus apply layer_chain.safetensors x.npy -o y.npy --dtype f64 \
+    --activation relu --scale -0.5 --residual r.npy --json
+keep
+documented "their product is documented"
+said plan "'residual' in v" "whose plan says so"
+ok "are before and behind" close y.npy \
+    "np.maximum(-0.5 * x @ exact32.T + np.arange(48), 0) + r" 1e-6 float64
+ok "a residual, batch last" danaus apply c.safetensors x_last.npy -o y.npy --layout last --residual r_last.npy
+ok "lies like Y" close y.npy "exact @ x_last + r_last" 1e-12
+ok "a residual of an adjoint" danaus apply wide.safetensors x_24.npy -o y.npy --adjoint --residual x_36.npy
+ok "has the columns of W" close y.npy "x_24 @ rectangle + x_36" 1e-12
+ok "a residual of a vector" danaus apply c.safetensors x_one.npy -o y.npy --residual x_one.npy --repeat 3
+ok "is added once, however often it is timed" close y.npy "exact @ x_one + x_one" 1e-12
+ok "a real residual of a complex product" danaus apply c.safetensors x_complex.npy -o y.npy --residual r.npy
+ok "is converted" close y.npy "x_complex @ exact.T + r" 1e-12 complex128
+ok "no vectors and no residual" danaus apply c.safetensors x_none.npy -o y.npy --residual x_none.npy
+ok "are an empty batch" close y.npy "x_none" 0
+ok "a residual from a pipe" sh -c \
+    'cat r.npy | "$0" apply c.safetensors x.npy -o y.npy --dtype f32 --residual -' "$program"
+ok "is added as well" close y.npy "x @ exact.T + r" 1e-6 float32
+refuses 1 "is 5 x 36, and Y is 5 x 48" "a residual of another width" danaus apply c.safetensors \
+    x.npy -o y.npy --residual x_36.npy
+refuses 1 "is 48 x 5, and Y is 5 x 48" "one that lies otherwise" danaus apply c.safetensors \
+    x.npy -o y.npy --residual r_last.npy
+refuses 1 "is 48, and Y is 5 x 48" "a vector for each" danaus apply c.safetensors x.npy -o y.npy \
+    --residual x_one.npy
+refuses 1 "is 5 x 48, and Y is 48" "several for a vector" danaus apply c.safetensors x_one.npy \
+    -o y.npy --residual r.npy
+refuses 1 "would lose its imaginary part" "a complex residual of a real product" danaus apply \
+    c.safetensors x.npy -o y.npy --residual x_complex.npy
+refuses 1 "nothing.npy" "no residual" danaus apply c.safetensors x.npy -o y.npy --residual nothing.npy
+refuses 1 "text.npy" "a residual that is no array" danaus apply c.safetensors x.npy -o y.npy \
+    --residual text.npy
+refuses 1 "integers.npy" "a residual of integers" danaus apply c.safetensors x.npy -o y.npy \
+    --residual integers.npy
+refuses 2 "only one file may be -" "two from a pipe" danaus apply c.safetensors - -o y.npy --residual -
+for number in nan inf -inf half 1e999 ""; do
+    refuses 2 "scale takes a number" "a scale of \"$number\"" danaus apply c.safetensors x.npy \
+        -o y.npy --scale "$number"
+done
+refuses 2 "other than 0" "a scale of nothing" danaus apply c.safetensors x.npy -o y.npy --scale 0
 ok "one thread, scalar" danaus apply c.safetensors x.npy -o y.npy --device cpu:scalar \
     --threads 1 --repeat 3
 ok "gives the same" close y.npy "x @ exact.T" 1e-12
@@ -469,6 +510,10 @@ refuses 1 "complex" "complex inputs of a real transform" danaus apply i.safetens
 danaus apply i.safetensors x.npy -o plain.npy > /dev/null
 ok "an activation" danaus apply i.safetensors x.npy -o y.npy --activation relu --dtype f32
 ok "of what orders give" close y.npy "np.maximum(plain, 0)" 1e-5 float32
+for option in "--scale 2" "--residual x.npy"; do
+    refuses 1 "neither scale nor residual" "a transform with $option" danaus apply \
+        i.safetensors x.npy -o y.npy $option
+done
 refuses 1 "5 x 48" "the wrong size" danaus apply w.safetensors x.npy -o y.npy --layout last
 refuses 2 'no transform "dct9"' "no such transform" danaus transform dct9 8 -o t.safetensors
 refuses 2 'no transform "db"' "no such wavelet" danaus transform db 8 -o t.safetensors
