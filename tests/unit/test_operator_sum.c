@@ -8,6 +8,7 @@
 #include "support/files.h"
 #include "support/operators.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -306,6 +307,47 @@ static void plans_refuse_what_they_cannot(void **state)
     danaus_device_close(other);
 }
 
+/* The sentence says so, whether an operator is one chain or a sum; what is no scale at all is
+   another mistake, and a scale of 1 is none. */
+static void plans_have_neither_scale_nor_residual(void **state)
+{
+    (void)state;
+    danaus_device *device;
+    danaus_operator *made = one_number(2, 1);
+    danaus_operator *terms[2] = { one_number(3, 0), one_number(4, 0) };
+    danaus_operator_plan *plan = NULL;
+    const danaus_ks_desc refused[] = {
+        { .residual = 1 },
+        { .scale = 0.5 },
+        { .scale = -1, .adjoint = 1 },
+        { .scale = 1, .residual = 1, .activation = DANAUS_RELU },
+    };
+    const danaus_ks_desc no_number = { .scale = NAN }, one = { .scale = 1 };
+    assert_ok(danaus_device_open("cpu", &device));
+    for (int sum = 0; sum < 2; sum++) {
+        if (sum) {
+            danaus_operator_destroy(made);
+            assert_ok(danaus_operator_add(terms, 2, &made));
+        }
+        for (size_t n = 0; n < sizeof refused / sizeof *refused; n++) {
+            assert_status(
+                danaus_operator_plan_create(device, made, &refused[n], &plan),
+                DANAUS_ERR_UNSUPPORTED);
+            assert_non_null(
+                strstr(danaus_error_detail(), "neither scale nor residual"));
+        }
+        assert_status(
+            danaus_operator_plan_create(device, made, &no_number, &plan),
+            DANAUS_ERR_ARGUMENT);
+        assert_null(plan);
+        assert_ok(danaus_operator_plan_create(device, made, &one, &plan));
+        danaus_operator_plan_destroy(plan);
+        plan = NULL;
+    }
+    danaus_operator_destroy(made);
+    danaus_device_close(device);
+}
+
 static void a_plan_says_what_runs(void **state)
 {
     (void)state;
@@ -398,6 +440,7 @@ int main(void)
         cmocka_unit_test(files_that_are_no_sum_are_refused),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(plans_refuse_what_they_cannot),
+        cmocka_unit_test(plans_have_neither_scale_nor_residual),
         cmocka_unit_test(a_plan_says_what_runs),
         cmocka_unit_test(memory_may_be_missing_at_any_time),
     };
