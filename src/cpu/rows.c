@@ -28,8 +28,8 @@ static const cpu_code *code_of(const kernel *k) { return k->code; }
 
 static int pair_of(danaus_dtype dtype) { return dn_is_complex(dtype) ? 2 : 1; }
 
-/* Cycles of one core for moving x, y and the weights once; the weights of a layer
-   that runs again and again are in some cache. */
+/* Cycles of one core for moving x, y, a residual and the weights once; the weights of a
+   layer that runs again and again are in some cache. */
 static double memory_cycles(const problem *p)
 {
     double cell = (double)danaus_dtype_size(p->dtype), n = (double)p->batch;
@@ -38,8 +38,9 @@ static double memory_cycles(const problem *p)
     double cols = (double)dn_pattern_cols(p->pattern);
     double x = cols * n * cell / (p->x_cached ? CACHED : 1);
     double y = rows * n * cell / (p->y_cached ? CACHED : 1);
+    double residual = p->residual ? rows * n * cell : 0;
     double weights = (double)dn_pattern_weights(p->pattern) * sums / CACHED;
-    return (x + y + weights) / BYTES_PER_CYCLE;
+    return (x + y + residual + weights) / BYTES_PER_CYCLE;
 }
 
 /* Rows of x and y that lie between two steps of a chain. */

@@ -268,8 +268,7 @@ static double blas_cost(const danaus_device *dev, const kernel *k, const problem
     double work = dn_is_complex(p->dtype) ? 8 : 2;
     double multiply =
         work * blocks * rows * ((double)q.c + r.steps) * columns / r.flops;
-    double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
-    double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line + weights;
+    double bytes = dn_gpu_moved_bytes(p) + weights;
     double move = r.slow[p->layout] * bytes / f->bandwidth;
     if (!is_aligned(p)) {
         move *= 2;

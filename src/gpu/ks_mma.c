@@ -101,9 +101,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double tile = resident * (fmax(dn_gpu_mma_clocks(f, products), cache) + latency);
     if (p->layout == DANAUS_BATCH_LAST && p->batch % 8)
         tile *= 5;
-    double line = 2 * (double)p->batch, w = (double)packed_bytes(k, p);
-    double lines = (double)(dn_pattern_rows(p->pattern) + dn_pattern_cols(p->pattern));
-    double move = 1.17 * (lines * line + w) / f->bandwidth;
+    double bytes = dn_gpu_moved_bytes(p) + (double)packed_bytes(k, p);
+    double move = 1.17 * bytes / f->bandwidth;
     double make = waves * tile / (0.87 * f->clock);
     return dn_gpu_caution(f, k) * (4.4e-6 + dn_gpu_beside(OVERLAP, move, make)) +
            dn_gpu_activating(f, p);

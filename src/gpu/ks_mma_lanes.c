@@ -121,7 +121,7 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     double x, y, w = operand_bytes(k, p, &x, &y);
-    double memory = 1.1 * (x + y + w) / f->bandwidth;
+    double memory = 1.1 * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
     double far = dn_pattern_cols(q) * s.element > FAR_BYTES ? 1.7 : 1;
     double short_pieces = s.together < q.d ? 1.7 : 1;
     double tiles_s = (double)CEIL_DIV(p->batch, s.tile_s * s.teams);
@@ -151,7 +151,7 @@ static double product_cost(const danaus_device *dev, const kernel *k, const prob
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     double x, y, w = operand_bytes(k, p, &x, &y);
-    double memory = 1.2 * (x + y + w) / f->bandwidth;
+    double memory = 1.2 * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
     double short_pieces = s.together < q.d && s.together * s.element < 128 ? 2.1 : 1;
     double tiles_s = (double)CEIL_DIV(p->batch, s.tile_s);
     double cache = short_pieces * (x * (double)s.row_tiles + w * tiles_s + y) /

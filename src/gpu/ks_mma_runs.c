@@ -97,11 +97,9 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
-    double batch = (double)p->batch, element = (double)s.element;
-    double x = (double)dn_pattern_cols(p->pattern) * batch * element;
-    double y = (double)dn_pattern_rows(p->pattern) * batch * element;
+    double element = (double)s.element;
     double w = (double)packed_bytes(k, p), tiles = (double)tiles_of(&s, p, p->batch);
-    double memory = 1.2 * (x + y + w) / f->bandwidth;
+    double memory = 1.2 * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
     double steps = (double)s.steps, units = steps * (double)s.units;
     double fetched =
         steps * (double)(s.x_bytes + s.w_bytes) + (double)(s.y_bytes * n[TILES_S]);

@@ -131,8 +131,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     shape s = shape_of(k, p);
     double share = f->bandwidth / f->units, blocks = (double)p->pattern.a;
     double resident = (double)s.resident;
-    double lines = (double)(dn_pattern_rows(p->pattern) + dn_pattern_cols(p->inner));
-    double moved = lines * n[COLUMNS] * (double)danaus_dtype_size(p->dtype) / blocks;
+    double moved = dn_gpu_moved_bytes(p) / (double)p->batch * n[COLUMNS] / blocks;
     double weights = (double)packed_bytes(k, p) / blocks;
     double detour = resident > 1 ? 1.25 : 1.45;
     double tile = detour * moved / share + weights / (2.4 * share) + 0.4e-6 / resident;

@@ -75,7 +75,7 @@ static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p
         waste = x * waste_of(p->dtype, x_run) * (double)CEIL_DIV(q.b, n[BR]) +
                 y * waste_of(p->dtype, y_run);
     }
-    return (2.6 * (x + y + w) + 0.16 * waste) / f->bandwidth;
+    return (2.6 * (dn_gpu_moved_bytes(p) + w) + 0.16 * waste) / f->bandwidth;
 }
 
 /* A fit to times: multiplying, moving elements between the memories of a

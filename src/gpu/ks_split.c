@@ -138,7 +138,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
     double row_tiles = (double)CEIL_DIV(q.b, s.tile_r), waste = waste_of(&s, p);
     double passes = (double)CEIL_DIV(p->batch, 8 * n[TILES_S]);
-    double memory = (w + x + y) / (0.93 * f->bandwidth);
+    double memory = (w + dn_gpu_moved_bytes(p)) / (0.93 * f->bandwidth);
     double cache =
         (w * passes + waste * (x * row_tiles + 13.7 * y)) / (1.4 * f->bandwidth);
     double each = (double)CEIL_DIV(s.steps, n[WARPS_K]);

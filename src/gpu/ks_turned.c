@@ -50,18 +50,19 @@ static double step_cost(const danaus_device *dev, ks_step step)
     return dn_cost(dev, step.kernel, &step.p);
 }
 
-static double turning(const danaus_device *dev, const problem *p, int64_t lines)
+/* Seconds in which x and y are read and written turned, and a residual is read. */
+static double turning(const danaus_device *dev, const problem *p)
 {
-    double bytes =
-        (double)lines * (double)p->batch * (double)danaus_dtype_size(p->dtype);
-    return LAUNCH + 2 * bytes / (TURNING * dn_gpu_facts(dev)->bandwidth);
+    problem plain = *p;
+    plain.residual = 0;
+    double bytes = dn_gpu_moved_bytes(p) + dn_gpu_moved_bytes(&plain);
+    return 2 * LAUNCH + bytes / (TURNING * dn_gpu_facts(dev)->bandwidth);
 }
 
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
-    int64_t lines = dn_pattern_cols(p->pattern) + dn_pattern_rows(p->pattern);
-    double before = dn_gpu_code(k)->first ? step_cost(dev, dn_gpu_first(k, p))
-                                          : LAUNCH + turning(dev, p, lines);
+    double before =
+        dn_gpu_code(k)->first ? step_cost(dev, dn_gpu_first(k, p)) : turning(dev, p);
     return before + step_cost(dev, dn_gpu_inner(k, p));
 }
 

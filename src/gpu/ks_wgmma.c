@@ -98,7 +98,6 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
-    danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     double clock = 0.87 * f->clock;
     double tiles = (double)tiles_of(k, p, p->batch), steps = (double)s.steps;
@@ -117,9 +116,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     tile *= 1 + 0.02 * (n[CLUSTER] - 1);
     if (x_last(p) && p->batch * s.element % CHUNK_BYTES)
         tile *= s.element == 2 ? 5 : products > 1 ? 1.4 : 2.5;
-    double line = (double)p->batch * s.element;
-    double bytes = (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) * line +
-                   (double)packed_bytes(k, p);
+    double bytes = dn_gpu_moved_bytes(p) + (double)packed_bytes(k, p);
     double move = 1.17 * bytes / f->bandwidth, make = waves * tile / clock + 0.3e-6;
     if (tiles <= places)
         make = fmax(make, 1.15e-6 * (steps + 1) / (double)s.stages + 0.3e-6);

@@ -137,8 +137,7 @@ static double product_cost(const danaus_device *dev, const kernel *k, const prob
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     int all = q.d == s.together, in_lines = all || n[MIDDLE];
-    double lines = (double)(dn_pattern_rows(q) + dn_pattern_cols(q));
-    double bytes = lines * (double)p->batch * (double)s.element;
+    double bytes = dn_gpu_moved_bytes(p);
     if (n[PARTS] == 2)
         return split_cost(f, k, p, &s, bytes);
     double clock = 0.87 * f->clock;

@@ -357,6 +357,14 @@ int dn_gpu_reaches(const kernel *k, const problem *p, int variant, int64_t memor
     return 0;
 }
 
+double dn_gpu_moved_bytes(const problem *p)
+{
+    int64_t rows = dn_pattern_rows(p->pattern);
+    int64_t cols = dn_pattern_cols(p->inner.a ? p->inner : p->pattern);
+    return (double)(cols + rows + (p->residual ? rows : 0)) * (double)p->batch *
+           (double)danaus_dtype_size(p->dtype);
+}
+
 double dn_gpu_activating(const gpu_facts *f, const problem *p)
 {
     static const double clocks[] = {

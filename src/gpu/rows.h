@@ -80,6 +80,9 @@ static inline double dn_gpu_mma_clocks(const gpu_facts *f, double count)
     return count * 2048 / (0.8 * f->mma);
 }
 
+/* Bytes that memory gives and takes for all columns: of x, of y and of a residual. */
+double dn_gpu_moved_bytes(const problem *p);
+
 /* Seconds of an activation, by the instructions that it takes for each result, beside which
    nothing else runs: exact GELU by erf 0.33 clocks of a multiprocessor with 128 vector units
    (f16 at 1.98 GHz, 132 of them: 30 us more for 25,088 x 1,024, 54 for 1,536). */

@@ -261,11 +261,11 @@ static const kernel *estimate_or_neighbour(
     return best;
 }
 
-/* A problem as it is measured, without bias and activation. */
+/* A problem as it is measured, without bias, activation and residual. */
 static problem bare(const problem *p)
 {
     problem q = *p;
-    q.activation = q.bias = 0;
+    q.activation = q.bias = q.residual = 0;
     return q;
 }
 
@@ -300,11 +300,13 @@ static danaus_status prepare_candidates(danaus_device *dev, ks_step *steps, int 
     return status;
 }
 
-/* What a kernel pays for bias and activation, which measured seconds are without. */
+/* What a kernel pays for what follows, which measured seconds are without. */
 static double ending(const danaus_device *dev, const kernel *k, const problem *p)
 {
     problem plain = bare(p);
-    return p->activation || p->bias ? dn_cost(dev, k, p) - dn_cost(dev, k, &plain) : 0;
+    return p->activation || p->bias || p->residual
+               ? dn_cost(dev, k, p) - dn_cost(dev, k, &plain)
+               : 0;
 }
 
 /* The fastest of what was measured, or the guess if it is about as fast. */
@@ -357,15 +359,18 @@ static danaus_status measure(
     return DANAUS_OK;
 }
 
-/* A row that pays is kept if it is not slower then than others are estimated to be. */
+/* A row that pays is kept if it is not slower then than others are estimated to be. One that
+   pays for a residual alone is kept: all of them read it. */
 static int pays_too_much(
     const danaus_device *dev, const kernel *k, const problem *p, double seconds)
 {
-    double least, more = ending(dev, k, p);
-    if (more <= 0)
+    problem unread = *p;
+    unread.residual = 0;
+    double least;
+    if (ending(dev, k, &unread) <= 0)
         return 0;
     estimate(dev, p, &least);
-    return seconds + more > least;
+    return seconds + ending(dev, k, p) > least;
 }
 
 /* Nor was packing: the row is kept unless its estimate with packing is doubtful. */

@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "support/device.h"
 
+#include <math.h>
 #include <string.h>
 
 static void it_describes_itself(void **state)
@@ -159,6 +160,32 @@ static void costs_are_finite_and_sizes_sane(void **state)
             }
 }
 
+/* Of a processor it is as long as the residual; GPUs hide some or all of it. */
+static void a_residual_has_a_cost(void **state)
+{
+    danaus_device *device = *state;
+    for (const kernel *k = device->kernels; k->name; k++)
+        for (int form = 0; form < 4; form++) {
+            double more[2];
+            problem p = { .pattern = { 2, 3, 5, 7 },
+                          .dtype = k->dtype,
+                          .layout = (danaus_layout)(form % 2),
+                          .y_cached = form / 2 };
+            if (!dn_fits(k, &p))
+                continue;
+            for (int twice = 0; twice < 2; twice++) {
+                p.batch = twice ? 1024 : 512;
+                p.residual = 0;
+                double without = dn_cost(device, k, &p);
+                p.residual = 1;
+                more[twice] = dn_cost(device, k, &p) - without;
+            }
+            assert_true(more[0] >= 0 && more[1] >= 0);
+            if (device->backend->on_host)
+                assert_true(more[0] > 0 && fabs(more[1] / more[0] - 2) < 1e-6);
+        }
+}
+
 int main(int argc, char **argv)
 {
     danaus_device *device = device_from_arguments(argc, argv);
@@ -171,6 +198,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(a_processor_has_no_streams, device),
         cmocka_unit_test_prestate(a_missing_device_is_an_argument, device),
         cmocka_unit_test_prestate(costs_are_finite_and_sizes_sane, device),
+        cmocka_unit_test_prestate(a_residual_has_a_cost, device),
     };
     int failed = cmocka_run_group_tests_name("backend", tests, NULL, NULL);
     danaus_device_close(device);

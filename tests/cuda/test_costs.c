@@ -234,6 +234,50 @@ static void what_follows_a_product_has_its_cost(void **state)
     dn_tuning_destroy(d.base.tuning);
 }
 
+/* What a residual adds to an estimate, in times that memory takes to read it. */
+static double times_read(const gpu_device *d, const kernel *k, problem p)
+{
+    double bytes = (double)(p.pattern.a * p.pattern.b * p.pattern.d) * (double)p.batch *
+                   (double)danaus_dtype_size(p.dtype);
+    double without = dn_cost(&d->base, k, &p);
+    p.residual = 1;
+    return (dn_cost(&d->base, k, &p) - without) * d->facts.bandwidth / bytes;
+}
+
+/* Rows read it beside what they compute, so that some of the time, or next to all, is hidden,
+   and never faster than a row moves x and y. Rows for few columns count neither. */
+static void a_residual_is_read(void **state)
+{
+    (void)state;
+    static const danaus_pattern patterns[] = {
+        { 64, 48, 48, 1 }, { 4, 64, 64, 64 }, { 1, 512, 16, 1 }, { 1, 32, 32, 32 }
+    };
+    gpu_device d = device_of(&cards[5], 1);
+    int seen = 0;
+    for (const kernel *k = d.base.kernels; k->name; k++)
+        for (int form = 0; form < 16 && k->family->operation == DN_PRODUCT; form++) {
+            problem p = { .pattern = patterns[form / 4],
+                          .dtype = k->dtype,
+                          .layout = (danaus_layout)(form % 2),
+                          .math = (danaus_math)(form / 2 % 2),
+                          .batch = 25088 };
+            if (form / 4 == 3)
+                p.inner = (danaus_pattern){ 32, 32, 32, 1 };
+            if (!dn_fits(k, &p) || !strncmp(k->name, "ks.vec.", 7))
+                continue;
+            double times = times_read(&d, k, p);
+            if (!(times >= 0 && times < 5))
+                fail_msg("%s, form %d: %g", k->name, form, times);
+            if (!strncmp(k->name, "ks.turned.", 10) && !p.inner.a)
+                assert_true(fabs(times - 1 / 0.8) < 1e-6); /* TURNING of ks_turned.c */
+            if (!strncmp(k->name, "ks.wgmma.f16.192x192.", 21))
+                assert_true(times > 0.7 && times < 1.2); /* it waits for memory */
+            seen++;
+        }
+    assert_true(seen > 100);
+    dn_tuning_destroy(d.base.tuning);
+}
+
 static void an_h200_makes_weight_gradients_as_it_was_measured(void **state)
 {
     (void)state;
@@ -267,6 +311,7 @@ int main(void)
         cmocka_unit_test(an_h200_chooses_as_it_was_measured),
         cmocka_unit_test(an_h200_makes_weight_gradients_as_it_was_measured),
         cmocka_unit_test(what_follows_a_product_has_its_cost),
+        cmocka_unit_test(a_residual_is_read),
     };
     return cmocka_run_group_tests_name("costs", tests, NULL, NULL);
 }
