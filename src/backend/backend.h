@@ -71,6 +71,11 @@ struct weights_view {
 weights_view dn_weights_view(const void *data, danaus_dtype dtype, danaus_pattern p);
 weights_view dn_weights_adjoint(weights_view view);
 
+/* Writes count elements of w that are step apart, from element `from` on, as type. */
+void dn_weights_gather(
+    const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
+    void *to);
+
 /* What rows have in common that differ in sizes and type: one constant struct in the file
    that implements them. */
 typedef struct kernel_family {

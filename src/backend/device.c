@@ -16,20 +16,6 @@ static const backend *const backends[] = {
 
 #define BACKENDS ((int)(sizeof backends / sizeof *backends))
 
-weights_view dn_weights_view(const void *data, danaus_dtype dtype, danaus_pattern p)
-{
-    return (weights_view){ .data = data,
-                           .dtype = dtype,
-                           .s = { p.b * p.c * p.d, p.c * p.d, p.d, 1 },
-                           .scale = 1 };
-}
-
-weights_view dn_weights_adjoint(weights_view v)
-{
-    return (weights_view){ v.data,       v.dtype, { v.s[0], v.s[2], v.s[1], v.s[3] },
-                           !v.conjugate, v.scale, NULL };
-}
-
 danaus_status dn_check_place(const danaus_device *device, const char *made_for)
 {
     if (!strcmp(made_for, device->name))

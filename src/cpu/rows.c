@@ -203,28 +203,6 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
            threads;
 }
 
-/* Elements from, from + step, ... of a view, in the type of sums of `to`. */
-static void gather(
-    const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
-    void *to)
-{
-    if (w->dtype == type && type == DANAUS_F32 && w->scale == 1) {
-        const float *data = (const float *)w->data + from;
-        for (int64_t i = 0; i < count; i++)
-            ((float *)to)[i] = data[i * step];
-        return;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        double value[2];
-        dn_load(w->dtype, w->data, from + i * step, value);
-        if (w->conjugate)
-            value[1] = -value[1];
-        value[0] *= w->scale;
-        value[1] *= w->scale;
-        dn_store(type, to, i, value);
-    }
-}
-
 /* Elements are packed one by one, on one thread: with AVX-512 0.4 to 0.5 ns for
    those of f32, 2 to 4 for others, and 3 to 8 where vectors hold rows. */
 double dn_cpu_packing(const danaus_device *dev, const kernel *k, const problem *p)
@@ -256,7 +234,7 @@ static void panel_pack(const kernel *k, const problem *p, weights_view w, void *
                 int64_t r = dn_tile_row(q.b, tiles, t);
                 int64_t rows = dn_tile_row(q.b, tiles, t + 1) - r;
                 for (int64_t c = 0; c < q.c; c++, to += (size_t)rows * cell)
-                    gather(
+                    dn_weights_gather(
                         &w, i * w.s[0] + r * w.s[1] + c * w.s[2] + j * w.s[3], w.s[1],
                         rows, type, to);
             }
@@ -270,7 +248,7 @@ static void pack_vector(
     int64_t per = m->per, at = i * w->s[0] + k * w->s[2];
     if (m->spread) {
         int64_t r = v * per, rows = per < q.b - r ? per : q.b - r;
-        gather(w, at + r * w->s[1] + g * w->s[3], w->s[1], rows, type, to);
+        dn_weights_gather(w, at + r * w->s[1] + g * w->s[3], w->s[1], rows, type, to);
         return;
     }
     int64_t lane = v * m->step + g * per;
@@ -278,7 +256,7 @@ static void pack_vector(
     for (int64_t run; lane < end; lane += run) {
         int64_t r = lane / q.d, j = lane % q.d;
         run = q.d - j < end - lane ? q.d - j : end - lane;
-        gather(w, at + r * w->s[1] + j * w->s[3], w->s[3], run, type, to);
+        dn_weights_gather(w, at + r * w->s[1] + j * w->s[3], w->s[3], run, type, to);
         to += (size_t)run * danaus_dtype_size(type);
     }
 }

@@ -80,7 +80,7 @@ static void pack_line(const gpu_packing *g, int64_t n, char *to)
     int columns = dn_gpu_size(g->kernel)[COLUMNS], line = columns ? 1 : 2;
     int64_t count = columns ? q.c : q.b, length = columns ? q.b : q.c;
     int64_t i = n / count / q.d, j = n / count % q.d;
-    dn_gpu_gather(
+    dn_weights_gather(
         &g->w, i * s[0] + n % count * s[3 - line] + j * s[3], s[line], length,
         g->p->dtype, to);
 }
@@ -168,7 +168,7 @@ static void pack_whole_row(const gpu_packing *g, int64_t n, char *to)
     size_t size = danaus_dtype_size(g->p->dtype);
     int64_t i = n / q.d / q.b, r = n / q.d % q.b, j = n % q.d;
     for (int64_t c = 0; c < q.c; c++)
-        dn_gpu_gather(
+        dn_weights_gather(
             w, i * w->s[0] + r * w->s[1] + c * w->s[2] + j * w->s[3], 0, 1, g->p->dtype,
             to + (size_t)((i * q.c + c) * q.d + j) * size);
 }

@@ -168,7 +168,7 @@ static void put(
 {
     if (k >= columns)
         return;
-    dn_gpu_gather(
+    dn_weights_gather(
         v, i * v->s[0] + r * v->s[1] + k * v->s[2] + j * v->s[3], 0, 1, type, to);
     if (type == DANAUS_F32)
         dn_gpu_cut(to, NULL, 1);

@@ -112,7 +112,7 @@ static void pack_unit(const gpu_packing *g, int64_t unit, char *to)
     for (int64_t c = 0; c < q.c; c++)
         for (int64_t j = j0; j < j0 + n[BJ]; j++, to += line)
             if (j < q.d)
-                dn_gpu_gather(
+                dn_weights_gather(
                     w, i * w->s[0] + r * w->s[1] + c * w->s[2] + j * w->s[3], w->s[1],
                     rows, type, to);
 }

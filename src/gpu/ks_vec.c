@@ -92,7 +92,7 @@ static void pack_tile(const gpu_packing *g, int64_t n, char *to)
     for (int64_t c = 0; c < groups * group; c += group)
         for (int64_t o = first; o < first + outs; o++, to += dn_gpu_size(k)[BYTES])
             if (o < outputs && c < q.c)
-                dn_gpu_gather(
+                dn_weights_gather(
                     w,
                     n / tiles * w->s[0] + o / q.d * w->s[1] + c * w->s[2] +
                         o % q.d * w->s[3],

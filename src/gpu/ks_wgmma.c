@@ -152,7 +152,7 @@ static void pack_line(
     packed_line as_it_is = { { 0 } }, ordered;
     float *values = ordered.words, rest[LINE_BYTES / 4];
     const char *plain = (const char *)&ordered;
-    dn_gpu_gather(
+    dn_weights_gather(
         w, from + k0 * w->s[2], w->s[2], left < line ? left : line, p->dtype,
         &as_it_is);
     order_line(t, &as_it_is, column, &ordered);

@@ -191,7 +191,7 @@ static void pack_operand(
                 continue;
             char *at = to + (row / 8 * 16 + column / per * 8 + row % 8) * UNIT_BYTES +
                        column % per * s->element;
-            dn_gpu_gather(w, from + r * w->s[1] + k * w->s[2], 0, 1, p->dtype, at);
+            dn_weights_gather(w, from + r * w->s[1] + k * w->s[2], 0, 1, p->dtype, at);
             if (s->element == 4)
                 dn_gpu_cut((float *)at, n[PARTS] == 2 ? (float *)(at + rest) : NULL, 1);
         }

@@ -43,40 +43,6 @@ void dn_gpu_pack(const gpu_packing *g, int64_t units, void *packed)
     dn_pool_destroy(pool);
 }
 
-/* Elements of `size` bytes, as they are. */
-static void copy_elements(
-    const char *from, int64_t step, int64_t count, size_t size, char *to)
-{
-    for (int64_t i = 0; i < count; i++, from += step * (int64_t)size, to += size)
-        switch (size) {
-        case 2: memcpy(to, from, 2); break;
-        case 4: memcpy(to, from, 4); break;
-        case 8: memcpy(to, from, 8); break;
-        default: memcpy(to, from, 16);
-        }
-}
-
-void dn_gpu_gather(
-    const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
-    void *to)
-{
-    if (w->dtype == type && !(w->conjugate && dn_is_complex(type)) && w->scale == 1) {
-        size_t size = danaus_dtype_size(type);
-        const char *first = (const char *)w->data + from * (int64_t)size;
-        copy_elements(first, step, count, size, to);
-        return;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        double value[2];
-        dn_load(w->dtype, w->data, from + i * step, value);
-        if (w->conjugate)
-            value[1] = -value[1];
-        value[0] *= w->scale;
-        value[1] *= w->scale;
-        dn_store(type, to, i, value);
-    }
-}
-
 float dn_gpu_round(float v, int dropped)
 {
     uint32_t bits, unit = UINT32_C(1) << dropped;
@@ -118,7 +84,7 @@ void dn_gpu_operand(const gpu_operand *o, int64_t r0, int64_t k0, char *to)
                 if (r >= q.b || k >= q.c)
                     continue;
                 char *at = to + t * 16 + v * 4 + e * element;
-                dn_gpu_gather(
+                dn_weights_gather(
                     o->w, o->from + r * s[1] + k * s[2], 0, 1, o->p->dtype, at);
                 if (o->split || element == 4)
                     round_at(at, o->split ? DN_DROP_22 : DN_DROP_TF32);

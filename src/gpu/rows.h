@@ -26,11 +26,6 @@ struct gpu_packing {
 
 void dn_gpu_pack(const gpu_packing *g, int64_t units, void *packed);
 
-/* Writes count elements of w that are step apart, from element `from` on, as type. */
-void dn_gpu_gather(
-    const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
-    void *to);
-
 /* The nearest number that lacks so many bits of f32's mantissa: 13 leave a number of tf32,
    2 two of them (22 bits with the leading one). */
 #define DN_DROP_TF32 13

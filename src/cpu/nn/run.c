@@ -127,120 +127,94 @@ static void activation_gradient_task(void *arg, int i)
     run->code->activation_gradient(run->o, rows_of(run, i));
 }
 
-static void run_rows(danaus_device *dev, rows_run *run, parallel_task task)
+/* Rows of `width` numbers, a multiple of `whole` for each task but the last. */
+static danaus_status run_rows(
+    danaus_device *dev, const void *o, int64_t rows, int64_t width, int64_t whole,
+    parallel_task task)
 {
-    dn_cpu_parallel_short(
-        (cpu_device *)dev, (int)CEIL_DIV(run->rows, run->step), task, run);
+    rows_run run = cut_rows(dev, o, rows, width);
+    run.step = ROUND_UP(run.step, whole);
+    dn_cpu_parallel_short((cpu_device *)dev, (int)CEIL_DIV(rows, run.step), task, &run);
+    return DANAUS_OK;
 }
 
 static danaus_status cpu_norm(danaus_device *dev, const nn_norm *o)
 {
-    rows_run run = cut_rows(dev, o, o->rows, o->width);
-    run_rows(dev, &run, norm_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->rows, o->width, 1, norm_task);
 }
 
 static danaus_status cpu_lookup(danaus_device *dev, const nn_lookup *o)
 {
-    rows_run run = cut_rows(dev, o, o->rows, o->width);
-    run_rows(dev, &run, lookup_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->rows, o->width, 1, lookup_task);
 }
 
 static danaus_status cpu_pool(danaus_device *dev, const nn_pool *o)
 {
-    rows_run run = cut_rows(dev, o, o->sequences.count, o->width);
-    run_rows(dev, &run, pool_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->sequences.count, o->width, 1, pool_task);
 }
 
 static danaus_status cpu_sine(danaus_device *dev, const nn_sine *o)
 {
-    rows_run run = cut_rows(dev, o, o->rows, o->width);
-    run_rows(dev, &run, sine_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->rows, o->width, 1, sine_task);
 }
 
 static danaus_status cpu_turn(danaus_device *dev, const nn_turn *o)
 {
-    rows_run run = cut_rows(dev, o, o->rows, o->width);
-    run.step = ROUND_UP(run.step, NN_TURN_ROWS);
-    run_rows(dev, &run, turn_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->rows, o->width, NN_TURN_ROWS, turn_task);
 }
 
 static danaus_status cpu_few_taps(danaus_device *dev, const nn_short *o)
 {
-    rows_run run = cut_rows(dev, o, o->rows, o->width);
-    run.step = ROUND_UP(run.step, NN_TURN_ROWS);
-    run_rows(dev, &run, few_taps_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->rows, o->width, NN_TURN_ROWS, few_taps_task);
 }
 
 static danaus_status cpu_multiply(danaus_device *dev, const nn_multiply *o)
 {
-    rows_run run = cut_rows(dev, o, o->count, 1);
-    run_rows(dev, &run, multiply_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->count, 1, 1, multiply_task);
 }
 
 static danaus_status cpu_outer(danaus_device *dev, const nn_heads *o)
 {
-    rows_run run = cut_rows(dev, o, o->heads * o->size * o->size, o->length);
-    run_rows(dev, &run, outer_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->heads * o->size * o->size, o->length, 1, outer_task);
 }
 
 static danaus_status cpu_contract(danaus_device *dev, const nn_heads *o)
 {
-    rows_run run = cut_rows(dev, o, o->heads * o->size, o->length * o->size);
-    run_rows(dev, &run, contract_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->heads * o->size, o->length * o->size, 1, contract_task);
 }
 
 static danaus_status cpu_likelihood(danaus_device *dev, const nn_likelihood *o)
 {
-    rows_run run = cut_rows(dev, o, o->rows, o->width);
-    run_rows(dev, &run, likelihood_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->rows, o->width, 1, likelihood_task);
 }
 
 static danaus_status cpu_pad(danaus_device *dev, const nn_pad *o)
 {
-    rows_run run = cut_rows(dev, o, o->channels, MAX(o->stride - o->from, 1));
-    run_rows(dev, &run, pad_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->channels, MAX(o->stride - o->from, 1), 1, pad_task);
 }
 
 static danaus_status cpu_score(danaus_device *dev, const nn_score *o)
 {
-    rows_run run = cut_rows(dev, o, o->words, o->width);
-    run_rows(dev, &run, score_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->words, o->width, 1, score_task);
 }
 
 static danaus_status cpu_patches(danaus_device *dev, const nn_patches *o)
 {
     int64_t across = o->size / o->patch;
-    rows_run run = cut_rows(
-        dev, o, o->images * across * across, o->channels * o->patch * o->patch);
-    run_rows(dev, &run, patches_task);
-    return DANAUS_OK;
+    return run_rows(
+        dev, o, o->images * across * across, o->channels * o->patch * o->patch, 1,
+        patches_task);
 }
 
 static danaus_status cpu_norm_gradient(danaus_device *dev, const nn_norm_gradient *o)
 {
-    rows_run run = cut_rows(dev, o, o->rows, o->width);
-    run_rows(dev, &run, norm_gradient_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->rows, o->width, 1, norm_gradient_task);
 }
 
 static danaus_status cpu_activation_gradient(
     danaus_device *dev, const nn_activation_gradient *o)
 {
-    rows_run run = cut_rows(dev, o, o->count, 1);
-    run_rows(dev, &run, activation_gradient_task);
-    return DANAUS_OK;
+    return run_rows(dev, o, o->count, 1, 1, activation_gradient_task);
 }
 
 typedef struct activation_run {
