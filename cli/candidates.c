@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/candidates.h"
 
-#include "common/report.h"
+#include "common/facts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,11 +60,11 @@ json_t *candidates_json(const danaus_candidate *candidates, int count)
             json_array_append_new(counts, json_integer(c->counts[k]));
         json_array_append_new(
             list,
-            json_pack(
-                "{s:s, s:o, s:o, s:I, s:o, s:i, s:f, s:b}", "kind", kind_name(c->kind),
-                "patterns", json_patterns(c->patterns, c->count), "counts", counts,
-                "parameters", (json_int_t)c->parameters, "error", json_number(c->error),
-                "passes", c->passes, "seconds", c->seconds, "taken", c->taken));
+            facts_of(
+                "kind:t patterns:o counts:o parameters:i error:n passes:d seconds:n "
+                "taken:b",
+                kind_name(c->kind), json_patterns(c->patterns, c->count), counts,
+                c->parameters, c->error, c->passes, c->seconds, c->taken));
     }
     return list;
 }

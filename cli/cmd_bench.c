@@ -4,11 +4,10 @@
 #include "common/noise.h"
 #include "common/open.h"
 #include "common/progress.h"
-#include "common/report.h"
+#include "common/facts.h"
 #include "common/suite.h"
 #include "common/timing.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,23 +63,15 @@ static int make_operand(
 
 /* ---- records ---- */
 
-static void add_times(json_t *record, const timing *t, double bytes)
-{
-    json_t *times = json_pack(
-        "{s:f, s:f, s:f, s:I, s:f}", "seconds", t->median, "p10_seconds", t->p10,
-        "p90_seconds", t->p90, "calls", (json_int_t)t->calls, "bytes_per_second",
-        bytes / t->median);
-    json_object_update(record, times);
-    json_decref(times);
-}
+#define TIMES "seconds:n p10_seconds:n p90_seconds:n calls:i bytes_per_second:n"
 
-/* Takes a record; people see the words. */
-static int take(bench *b, json_t *record, const char *words)
+/* Takes a record, of which people see a text. */
+static int take(bench *b, json_t *record, const char *text)
 {
     json_array_append_new(b->records, record);
     progress_clear(&b->bar);
     if (!b->o->json)
-        printf("%s\n", words);
+        facts_print(record, text);
     fflush(stdout);
     return b->o->csv ? report_csv(b->records, b->o->csv) : STATUS_OK;
 }
@@ -157,29 +148,20 @@ static int report_product(
     bench *b, const suite_problem *p, const danaus_ks_desc *desc, const product *ours,
     const timing *t, double bytes, double dense)
 {
-    char problem[4096], plan[2048], words[400];
+    char problem[4096], plan[2048];
     format_patterns(p->patterns, p->count, problem, sizeof problem);
     format_plan(ours->plan, plan, sizeof plan);
-    const char *layout = desc->layout ? "last" : "first";
-    json_t *record = json_pack(
-        "{s:s, s:s, s:s, s:I}", "problem", problem, "dtype",
-        danaus_dtype_name(desc->dtype), "layout", layout, "batch",
-        (json_int_t)desc->batch);
-    add_times(record, t, bytes);
-    json_t *more = json_pack(
-        "{s:f, s:o, s:o, s:s}", "flops_per_second", ours->flops / t->median,
-        "dense_seconds", json_number(dense), "speedup", json_number(dense / t->median),
-        "plan", plan);
-    json_object_update(record, more);
-    json_decref(more);
-    int length = snprintf(
-        words, sizeof words, "%-28.60s %-5s %6" PRId64 "  %9.3g s  %8.1f GFLOP/s",
-        problem, layout, desc->batch, t->median, ours->flops / t->median / 1e9);
-    if (!isnan(dense))
-        snprintf(
-            words + length, sizeof words - (size_t)length,
-            "  dense %9.3g s, %.2f times as long", dense, dense / t->median);
-    return take(b, record, words);
+    json_t *record = facts_of(
+        "problem:t dtype:t layout:t batch:i " TIMES
+        " flops_per_second:n dense_seconds:n speedup:n plan:t",
+        problem, danaus_dtype_name(desc->dtype), desc->layout ? "last" : "first",
+        desc->batch, t->median, t->p10, t->p90, t->calls, bytes / t->median,
+        ours->flops / t->median, dense, dense / t->median, plan);
+    return take(
+        b, record,
+        "{problem:-28.60} {layout:-5} {batch:6}  {seconds:9.3g} s  "
+        "{flops_per_second*1e-9:8.1f} GFLOP/s"
+        "[  dense {dense_seconds:9.3g} s, {speedup:.2f} times as long]\n");
 }
 
 static int bench_product(
@@ -269,23 +251,18 @@ static int report_convolution(
     bench *b, const conv_problem *p, const convolution *c, danaus_dtype dtype,
     const timing *t, double bytes)
 {
-    char plan[1024], words[200];
+    char plan[1024];
     danaus_conv_plan_describe(c->plan, plan, sizeof plan);
     plan[strcspn(plan, "\n")] = '\0';
-    json_t *record = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:s, s:s}", "kind", conv_kind_names[p->kind],
-        "length", (json_int_t)p->length, "taps", (json_int_t)p->taps, "batch",
-        (json_int_t)p->batch, "channels", (json_int_t)p->channels, "extras",
-        conv_extras_name(p), "dtype", danaus_dtype_name(dtype));
-    add_times(record, t, bytes);
-    json_object_set_new(record, "plan", json_string(plan));
-    snprintf(
-        words, sizeof words,
-        "%-13s %-6s %9" PRId64 " %9" PRId64 " %4" PRId64 " x %-5" PRId64
-        "  %9.3g s  %7.1f GB/s",
-        conv_kind_names[p->kind], conv_extras_name(p), p->length, p->taps, p->batch,
-        p->channels, t->median, bytes / t->median / 1e9);
-    return take(b, record, words);
+    json_t *record = facts_of(
+        "kind:t length:i taps:i batch:i channels:i extras:t dtype:t " TIMES " plan:t",
+        conv_kind_names[p->kind], p->length, p->taps, p->batch, p->channels,
+        conv_extras_name(p), danaus_dtype_name(dtype), t->median, t->p10, t->p90,
+        t->calls, bytes / t->median, plan);
+    return take(
+        b, record,
+        "{kind:-13} {extras:-6} {length:9} {taps:9} {batch:4} x {channels:-5}  "
+        "{seconds:9.3g} s  {bytes_per_second*1e-9:7.1f} GB/s\n");
 }
 
 static int bench_convolution(bench *b, const conv_problem *p)
@@ -344,9 +321,9 @@ static int run(bench *b, int conv)
     if (!b->o->json)
         return STATUS_OK;
     TRY(library(danaus_device_describe(b->device, &info)));
-    return report_json(json_pack(
-        "{s:s, s:s, s:i, s:O}", "device", info.description, "instructions",
-        info.instructions, "threads", info.threads, "records", b->records));
+    return report_json(facts_of(
+        "device:t instructions:t threads:d records:o", info.description,
+        info.instructions, info.threads, json_incref(b->records)));
 }
 
 int cmd_bench(int argc, char **argv)

@@ -4,8 +4,7 @@
 #include "cli/commands.h"
 #include "common/open.h"
 #include "common/progress.h"
-#include "common/report.h"
-#include "common/standard.h"
+#include "common/facts.h"
 
 #include <stdio.h>
 
@@ -34,15 +33,11 @@ static int run(danaus_device *device, const output *o, int as_json)
         danaus_device_calibrate(device, progress_wanted() ? progress_show : NULL, &bar);
     progress_clear(&bar);
     TRY(library(failed || danaus_device_save_tuning(device, o->path)));
-    if (as_json)
-        return report_json(json_pack(
-            "{s:s, s:s, s:i, s:o}", "device", info.description, "instructions",
-            info.instructions, "threads", info.threads, "output", json_text(o->name)));
-    if (!output_is_standard(o))
-        printf(
-            "%s: %s, %s, %d threads\n", o->name, info.description, info.instructions,
-            info.threads);
-    return STATUS_OK;
+    return facts_report(
+        facts_of(
+            "device:t instructions:t threads:d output:t", info.description,
+            info.instructions, info.threads, o->name),
+        as_json, o, "{output}: {device}, {instructions}, {threads:#thread}\n");
 }
 
 int cmd_calibrate(int argc, char **argv)

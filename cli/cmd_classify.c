@@ -3,13 +3,12 @@
 #include "cli/commands.h"
 #include "cli/images.h"
 #include "cli/models.h"
-#include "common/report.h"
+#include "common/facts.h"
 #include "common/timing.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const usage use = {
     .command = "danaus classify",
@@ -65,12 +64,6 @@ static int classify(classification *c)
 
 /* ---- results ---- */
 
-static void sort_classes(const classification *c, int64_t image)
-{
-    int64_t classes = c->m.info.classes;
-    ranked_by_softmax(c->scores + image * classes, classes, c->order);
-}
-
 static const char *label_of(const classification *c, int64_t class)
 {
     char key[24];
@@ -78,52 +71,36 @@ static const char *label_of(const classification *c, int64_t class)
     return json_string_value(json_object_get(c->labels, key));
 }
 
-static json_t *image_json(const classification *c, int64_t image)
+static json_t *classes_of(const classification *c, int64_t image)
 {
     json_t *list = json_array();
-    sort_classes(c, image);
-    for (int64_t i = 0; i < c->o->top && i < c->m.info.classes; i++) {
-        int64_t class = c->order[i].number;
-        const char *label = label_of(c, class);
+    int64_t classes = c->m.info.classes;
+    ranked_by_softmax(c->scores + image * classes, classes, c->order);
+    for (int64_t i = 0; i < c->o->top && i < classes; i++)
         json_array_append_new(
-            list, json_pack(
-                      "{s:I, s:o, s:o}", "class", (json_int_t) class, "label",
-                      label ? json_text(label) : json_null(), "probability",
-                      json_number(c->order[i].value)));
-    }
+            list, facts_of(
+                      "class:i label:t probability:n", c->order[i].number,
+                      label_of(c, c->order[i].number), c->order[i].value));
     return list;
-}
-
-static void print_image(const classification *c, int64_t image)
-{
-    sort_classes(c, image);
-    for (int64_t i = 0; i < c->o->top && i < c->m.info.classes; i++) {
-        int64_t class = c->order[i].number;
-        const char *label = label_of(c, class);
-        printf(
-            "image %" PRId64 "  %.4f  %5" PRId64 "  %s\n", image + 1, c->order[i].value,
-            class, label ? label : "");
-    }
 }
 
 static int report(const classification *c)
 {
-    if (c->o->json) {
-        json_t *found = json_array();
-        for (int64_t i = 0; i < c->images.count; i++)
-            json_array_append_new(found, image_json(c, i));
-        return report_json(json_pack(
-            "{s:I, s:I, s:o, s:o, s:o}", "images", (json_int_t)c->images.count,
-            "classes", (json_int_t)c->m.info.classes, "seconds",
-            json_number(c->seconds), "output", json_text(c->o->output), "found",
-            found));
+    json_t *found = json_array();
+    char line[80];
+    for (int64_t i = 0; i < c->images.count; i++) {
+        json_array_append_new(found, classes_of(c, i));
+        snprintf(
+            line, sizeof line,
+            "<:image %" PRId64 "  {probability:.4f}  {class:5}  {label}\n>", i + 1);
+        if (!c->o->json && !output_is_standard(&c->output))
+            facts_print(json_array_get(found, (size_t)i), line);
     }
-    if (output_is_standard(&c->output))
-        return STATUS_OK;
-    for (int64_t i = 0; i < c->images.count; i++)
-        print_image(c, i);
-    printf("%" PRId64 " images, %.2f s\n", c->images.count, c->seconds);
-    return STATUS_OK;
+    return facts_report(
+        facts_of(
+            "images:i classes:i seconds:n output:t found:o", c->images.count,
+            c->m.info.classes, c->seconds, c->o->output, found),
+        c->o->json, &c->output, "{images} images, {seconds:.2f} s\n");
 }
 
 static void load_labels(classification *c, const char *folder)

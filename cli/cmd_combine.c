@@ -3,11 +3,9 @@
 #include "cli/commands.h"
 #include "cli/operators.h"
 #include "common/open.h"
-#include "common/report.h"
+#include "common/facts.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* In the order of danaus_combination. */
@@ -147,27 +145,12 @@ static json_t *patterns_of(const any_chain *made)
 static int report(const job *j)
 {
     const any_chain *made = &j->made;
-    danaus_pattern patterns[DANAUS_MAX_FACTORS];
-    char text[400];
-    if (j->o->json) {
-        json_t *facts = any_chain_facts(made, "how", j->how, &j->output);
-        json_object_set_new(
-            facts, made->chain ? "patterns" : "terms", patterns_of(made));
-        return report_json(facts);
-    }
-    if (output_is_standard(&j->output))
-        return STATUS_OK;
-    if (made->chain)
-        format_patterns(
-            patterns, chain_patterns(made->chain, patterns), text, sizeof text);
-    else
-        snprintf(text, sizeof text, "%d terms", danaus_operator_count(made->made));
-    printf(
-        "%s: %" PRId64 " x %" PRId64 ", %s, %" PRId64 " parameters%s%s\n",
-        j->output.name, any_chain_rows(made), any_chain_cols(made),
-        danaus_dtype_name(any_chain_dtype(made)), any_chain_parameters(made),
-        made->chain ? ": " : " in ", text);
-    return STATUS_OK;
+    json_t *facts = any_chain_facts(made, "how", j->how, &j->output);
+    json_object_set_new(facts, made->chain ? "patterns" : "terms", patterns_of(made));
+    return facts_report(
+        facts, j->o->json, &j->output,
+        "{output}: {rows} x {cols}, {dtype}, {parameters} parameters"
+        "[: {patterns}| in {terms:#term}]\n");
 }
 
 /* Whether all files are of one size and type. */

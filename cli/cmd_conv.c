@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "common/open.h"
-#include "common/report.h"
+#include "common/facts.h"
 #include "cli/sound.h"
-#include "common/standard.h"
 #include "common/timing.h"
 
 #include <inttypes.h>
@@ -413,26 +412,21 @@ static int report(const convolve *c)
     char plan[1024];
     danaus_conv_plan_describe(c->plan, plan, sizeof plan);
     plan[strcspn(plan, "\n")] = '\0';
-    if (c->o->json)
-        return report_json(json_pack(
-            "{s:I, s:I, s:I, s:I, s:i, s:s, s:f, s:s, s:I, s:o}", "rows",
-            (json_int_t)r->count, "length", (json_int_t)c->signal.length, "taps",
-            (json_int_t)c->filters.length, "kept", (json_int_t)r->length, "rate",
-            r->rate, "dtype", danaus_dtype_name(r->dtype), "seconds", c->time.median,
-            "plan", plan, "clipped", (json_int_t)c->clipped, "output",
-            json_text(c->o->output)));
-    if (c->clipped)
+    if (c->clipped && !c->o->json)
         warning(
             "%" PRId64
             " numbers were beyond full scale and are clipped: --normalize or "
             "--format float keeps them",
             c->clipped);
-    if (!output_is_standard(&c->output))
-        printf(
-            "%s: %" PRId64 " rows of %" PRId64 " by %" PRId64 " taps, %s, %.3g s\n",
-            c->o->output, r->count, c->signal.length, c->filters.length,
-            danaus_dtype_name(r->dtype), c->time.median);
-    return STATUS_OK;
+    return facts_report(
+        facts_of(
+            "rows:i length:i taps:i kept:i rate:d dtype:t seconds:n plan:t clipped:i "
+            "output:t",
+            r->count, c->signal.length, c->filters.length, r->length, r->rate,
+            danaus_dtype_name(r->dtype), c->time.median, plan, c->clipped,
+            c->o->output),
+        c->o->json, &c->output,
+        "{output}: {rows:#row} of {length} by {taps} taps, {dtype}, {seconds:.3g} s\n");
 }
 
 static int run(convolve *c, char **paths, int count)

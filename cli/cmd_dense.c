@@ -3,8 +3,7 @@
 #include "common/args.h"
 #include "cli/commands.h"
 #include "cli/operators.h"
-#include "common/report.h"
-#include "common/standard.h"
+#include "common/facts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,16 +29,11 @@ static int write_dense(const any_chain *chain, void *data, const output *o, int 
     w.shape[0] = any_chain_rows(chain);
     w.shape[1] = any_chain_cols(chain);
     TRY(library(any_chain_to_dense(chain, data) || danaus_file_write_npy(o->path, &w)));
-    if (as_json)
-        return report_json(json_pack(
-            "{s:I, s:I, s:s, s:o}", "rows", (json_int_t)w.shape[0], "cols",
-            (json_int_t)w.shape[1], "dtype", danaus_dtype_name(w.dtype), "output",
-            json_text(o->name)));
-    if (!output_is_standard(o))
-        printf(
-            "%s: %" PRId64 " x %" PRId64 ", %s\n", o->name, w.shape[0], w.shape[1],
-            danaus_dtype_name(w.dtype));
-    return STATUS_OK;
+    return facts_report(
+        facts_of(
+            "rows:i cols:i dtype:t output:t", w.shape[0], w.shape[1],
+            danaus_dtype_name(w.dtype), o->name),
+        as_json, o, "{output}: {rows} x {cols}, {dtype}\n");
 }
 
 static int run(const char *path, const output *o, int as_json)

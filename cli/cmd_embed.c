@@ -3,7 +3,7 @@
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "cli/token_lines.h"
-#include "common/report.h"
+#include "common/facts.h"
 #include "common/timing.h"
 
 #include <inttypes.h>
@@ -93,31 +93,20 @@ static ranked *find_neighbours(const embedding *e)
 
 static int report(const embedding *e, const ranked *found, int64_t count)
 {
-    int64_t tokens = e->lines.offsets[e->lines.count];
-    if (e->o->json) {
-        json_t *near = json_array();
-        for (int64_t i = 0; i < count; i++)
-            json_array_append_new(
-                near, json_pack(
-                          "{s:I, s:o, s:o}", "line", (json_int_t)found[i].number + 1,
-                          "cosine", json_number(found[i].value), "text",
-                          json_text(e->lines.line[found[i].number])));
-        return report_json(json_pack(
-            "{s:I, s:I, s:I, s:o, s:o, s:o}", "lines", (json_int_t)e->lines.count,
-            "tokens", (json_int_t)tokens, "embedding", (json_int_t)e->m.info.embedding,
-            "seconds", json_number(e->seconds), "output", json_text(e->o->output),
-            "nearest", near));
-    }
-    if (output_is_standard(&e->output))
-        return STATUS_OK;
+    json_t *near = json_array();
     for (int64_t i = 0; i < count; i++)
-        printf(
-            "%6.3f  line %" PRId64 ": %s\n", found[i].value, found[i].number + 1,
-            e->lines.line[found[i].number]);
-    printf(
-        "%" PRId64 " lines, %" PRId64 " tokens, %.2f s\n", e->lines.count, tokens,
-        e->seconds);
-    return STATUS_OK;
+        json_array_append_new(
+            near, facts_of(
+                      "line:i cosine:n text:t", found[i].number + 1, found[i].value,
+                      e->lines.line[found[i].number]));
+    return facts_report(
+        facts_of(
+            "lines:i tokens:i embedding:i seconds:n output:t nearest:o", e->lines.count,
+            e->lines.offsets[e->lines.count], e->m.info.embedding, e->seconds,
+            e->o->output, near),
+        e->o->json, &e->output,
+        "<nearest:{cosine:6.3f}  line {line}: {text}\n>"
+        "{lines} lines, {tokens} tokens, {seconds:.2f} s\n");
 }
 
 static int finish(const embedding *e)

@@ -7,11 +7,11 @@
 #include "cli/sums.h"
 #include "common/open.h"
 #include "common/progress.h"
-#include "common/report.h"
-#include "common/standard.h"
+#include "common/facts.h"
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -296,67 +296,56 @@ static int add_bias(job *j)
     return status;
 }
 
-static int print_json(const job *j)
+static json_t *facts_of_job(const job *j)
 {
     const danaus_factorize_result *r = &j->result;
     double elements = (double)j->w.shape[0] * (double)j->w.shape[1];
-    json_t *o = json_pack(
-        "{s:I, s:I, s:s, s:o, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:f}", "rows",
-        (json_int_t)j->w.shape[0], "cols", (json_int_t)j->w.shape[1], "dtype",
-        danaus_dtype_name(j->dtype), "patterns", json_patterns(j->patterns, j->count),
-        "parameters", (json_int_t)r->parameters, "fraction",
-        (double)r->parameters / elements, "error", json_number(r->error), "lower_bound",
-        r->lower_bound < 0 ? json_null() : json_number(r->lower_bound), "upper_bound",
-        json_number(r->upper_bound), "off_support", json_number(r->off_support),
-        "dense_error", json_number(r->dense_error), "seconds", r->seconds);
+    json_t *facts = facts_of(
+        "rows:i cols:i dtype:t patterns:o parameters:i fraction:n error:n "
+        "lower_bound:n "
+        "upper_bound:n off_support:n dense_error:n seconds:n",
+        j->w.shape[0], j->w.shape[1], danaus_dtype_name(j->dtype),
+        json_patterns(j->patterns, j->count), r->parameters,
+        (double)r->parameters / elements, r->error,
+        r->lower_bound < 0 ? NAN : r->lower_bound, r->upper_bound, r->off_support,
+        r->dense_error, r->seconds);
     if (j->o->output)
-        json_object_set_new(o, "output", json_text(j->o->output));
+        json_object_set_new(facts, "output", json_text(j->o->output));
     if (j->o->permute)
-        json_object_set_new(o, "error_unpermuted", json_number(j->permuted.before));
+        json_object_set_new(facts, "error_unpermuted", json_number(j->permuted.before));
     if (j->sum.count > 1)
-        json_object_set_new(o, "terms", sums_json(&j->sum));
+        json_object_set_new(facts, "terms", sums_json(&j->sum));
     if (tries_many(j->o))
         json_object_set_new(
-            o, "candidates", candidates_json(j->candidates, j->candidate_count));
-    return report_json(o);
+            facts, "candidates", candidates_json(j->candidates, j->candidate_count));
+    return facts;
 }
 
-static void print_text(const job *j)
+static void print_text(const job *j, const json_t *facts)
 {
-    const danaus_factorize_result *r = &j->result;
-    char patterns[400];
-    double elements = (double)j->w.shape[0] * (double)j->w.shape[1];
-    format_patterns(j->patterns, j->count, patterns, sizeof patterns);
     if (tries_many(j->o))
         candidates_print(j->candidates, j->candidate_count);
-    printf(
-        "matrix      %" PRId64 " x %" PRId64 ", %s\n", j->w.shape[0], j->w.shape[1],
-        danaus_dtype_name(j->dtype));
-    if (j->sum.count > 1)
-        sums_print(&j->sum);
+    facts_print(facts, "matrix      {rows} x {cols}, {dtype}\n");
+    sums_print(json_object_get(facts, "terms"));
     if (j->chain)
-        printf(
-            "chain       %d factor%s: %s\n", j->count, j->count == 1 ? "" : "s",
-            patterns);
-    printf(
-        "parameters  %" PRId64 ", %.3g%% of the matrix\n", r->parameters,
-        100 * (double)r->parameters / elements);
-    printf("error       %.3e%s\n", r->error, j->o->inputs ? " on the samples" : "");
-    if (j->o->permute)
-        printf("permuted    rows and columns; as they are %.3e\n", j->permuted.before);
+        facts_print(facts, "chain       {patterns:#factor}: {patterns}\n");
+    facts_print(
+        facts, "parameters  {parameters}, {fraction*100:.3g}% of the matrix\n"
+               "error       {error:.3e}");
+    printf(j->o->inputs ? " on the samples\n" : "\n");
+    facts_print(
+        facts, "[permuted    rows and columns; as they are {error_unpermuted:.3e}\n]");
     if (j->o->inputs)
-        printf("unweighted  %.3e\n", r->dense_error);
-    if (r->lower_bound >= 0)
-        printf(
-            "bounds      no such chain%s is nearer than %.3e; this one was certain to "
-            "be\n"
-            "            within %.3e\n",
-            j->o->permute ? " in these orders" : "", r->lower_bound, r->upper_bound);
+        facts_print(facts, "unweighted  {dense_error:.3e}\n");
+    if (j->result.lower_bound < 0)
+        facts_print(facts, "bound       certain to be within {upper_bound:.3e}\n");
     else
-        printf("bound       certain to be within %.3e\n", r->upper_bound);
-    printf("time        %.3g s\n", r->seconds);
-    if (j->o->output)
-        printf("written     %s\n", j->o->output);
+        facts_print(
+            facts,
+            "bounds      no such chain[{?error_unpermuted} in these orders] is nearer "
+            "than {lower_bound:.3e}; this one was certain to be\n"
+            "            within {upper_bound:.3e}\n");
+    facts_print(facts, "time        {seconds:.3g} s\n[written     {output}\n]");
 }
 
 static int save(job *j)
@@ -382,11 +371,10 @@ static int run(job *j)
     join_terms(j);
     if (j->o->output)
         TRY(save(j));
-    if (j->o->json)
-        return print_json(j);
-    if (!output_is_standard(&j->output))
-        print_text(j);
-    return STATUS_OK;
+    json_t *facts = facts_of_job(j);
+    if (!j->o->json && !output_is_standard(&j->output))
+        print_text(j, facts);
+    return facts_report(facts, j->o->json, NULL, "");
 }
 
 int cmd_factorize(int argc, char **argv)

@@ -3,7 +3,7 @@
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "cli/token_lines.h"
-#include "common/report.h"
+#include "common/facts.h"
 #include "common/timing.h"
 
 #include <inttypes.h>
@@ -29,12 +29,6 @@ typedef struct options {
     int json;
 } options;
 
-typedef struct word {
-    int32_t id;
-    double probability;
-    char text[128];
-} word;
-
 typedef struct filling {
     const options *o;
     const char *path; /* of the model */
@@ -43,34 +37,25 @@ typedef struct filling {
     token_lines line;
     int64_t masks, top, *places;
     float *scores;
-    word *words; /* [masks][top] */
     double seconds;
 } filling;
 
 /* ---- words ---- */
 
-static int choose_words(filling *f)
+/* The likeliest ones, of all that are ranked. */
+static json_t *words_of(const filling *f, const ranked *all)
 {
-    int64_t count = f->m.info.vocabulary;
-    ranked *all = calloc((size_t)count, sizeof *all);
-    f->words = calloc((size_t)(f->masks * f->top) + 1, sizeof *f->words);
-    if (!all || !f->words) {
-        free(all);
-        return failure("no memory for %" PRId64 " words", count);
+    json_t *words = json_array();
+    for (int64_t i = 0; i < f->top; i++) {
+        char text[128];
+        size_t bytes;
+        int32_t id = (int32_t)all[i].number;
+        if (danaus_tokenizer_decode(f->tokenizer, &id, 1, 0, text, sizeof text, &bytes))
+            snprintf(text, sizeof text, "%" PRId32, id);
+        json_array_append_new(
+            words, facts_of("word:t id:d probability:n", text, (int)id, all[i].value));
     }
-    for (int64_t m = 0; m < f->masks; m++) {
-        ranked_by_softmax(f->scores + m * count, count, all);
-        for (int64_t i = 0; i < f->top; i++) {
-            word *w = &f->words[m * f->top + i];
-            size_t bytes;
-            *w = (word){ (int32_t)all[i].number, all[i].value, "" };
-            if (danaus_tokenizer_decode(
-                    f->tokenizer, &w->id, 1, 0, w->text, sizeof w->text, &bytes))
-                snprintf(w->text, sizeof w->text, "%" PRId32, w->id);
-        }
-    }
-    free(all);
-    return STATUS_OK;
+    return words;
 }
 
 /* ---- masks ---- */
@@ -109,38 +94,26 @@ static int score(filling *f)
 
 static int report(const filling *f)
 {
+    int64_t count = f->m.info.vocabulary;
+    ranked *all = calloc((size_t)count, sizeof *all);
+    if (!all)
+        return failure("no memory for %" PRId64 " words", count);
     json_t *masks = json_array();
     for (int64_t m = 0; m < f->masks; m++) {
-        json_t *words = json_array();
-        for (int64_t i = 0; i < f->top; i++) {
-            const word *w = &f->words[m * f->top + i];
-            json_array_append_new(
-                words,
-                json_pack(
-                    "{s:o, s:I, s:o}", "word", json_text(w->text), "id",
-                    (json_int_t)w->id, "probability", json_number(w->probability)));
-        }
-        json_array_append_new(
-            masks,
-            json_pack("{s:I, s:o}", "token", (json_int_t)f->places[m], "words", words));
-    }
-    return report_json(json_pack(
-        "{s:o, s:I, s:o, s:o}", "text", json_text(f->line.line[0]), "tokens",
-        (json_int_t)f->line.offsets[1], "seconds", json_number(f->seconds), "masks",
-        masks));
-}
-
-static int print(const filling *f)
-{
-    for (int64_t m = 0; m < f->masks; m++) {
-        if (f->masks > 1)
+        ranked_by_softmax(f->scores + m * count, count, all);
+        json_t *mask = facts_of("token:i words:o", f->places[m], words_of(f, all));
+        json_array_append_new(masks, mask);
+        if (!f->o->json && f->masks > 1)
             printf("%s[MASK] %" PRId64 "\n", m ? "\n" : "", m + 1);
-        for (int64_t i = 0; i < f->top; i++) {
-            const word *w = &f->words[m * f->top + i];
-            printf("%6.2f %%  %s\n", 100 * w->probability, w->text);
-        }
+        if (!f->o->json)
+            facts_print(mask, "<words:{probability*100:6.2f} %  {word}\n>");
     }
-    return STATUS_OK;
+    free(all);
+    return facts_report(
+        facts_of(
+            "text:t tokens:i seconds:n masks:o", f->line.line[0], f->line.offsets[1],
+            f->seconds, masks),
+        f->o->json, NULL, "");
 }
 
 static int run(filling *f, const char *text)
@@ -152,8 +125,7 @@ static int run(filling *f, const char *text)
         TRY(failure("the text has no [MASK]"));
     TRY(find_masks(f));
     TRY(score(f));
-    TRY(choose_words(f));
-    return f->o->json ? report(f) : print(f);
+    return report(f);
 }
 
 int cmd_fill(int argc, char **argv)
@@ -168,7 +140,6 @@ int cmd_fill(int argc, char **argv)
     TRY(args_parse(&use, table, argc, argv, NULL));
     filling f = { .o = &o, .path = argv[1] };
     int status = run(&f, argv[2]);
-    free(f.words);
     free(f.scores);
     free(f.places);
     token_lines_free(&f.line);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/models.h"
-#include "common/report.h"
+#include "common/facts.h"
 #include "common/timing.h"
 
 #include <inttypes.h>
@@ -165,11 +165,9 @@ static int report(const writing *w)
     json_t *tokens = json_array();
     for (int64_t i = w->prompt; i < w->count; i++)
         json_array_append_new(tokens, json_integer(w->ids[i]));
-    return report_json(json_pack(
-        "{s:I, s:o, s:o, s:o, s:o}", "prompt_tokens", (json_int_t)w->prompt, "tokens",
-        tokens, "text", json_text(w->written.text ? w->written.text : ""),
-        "prompt_seconds", json_number(w->first - w->start), "seconds",
-        json_number(end - w->start)));
+    return report_json(facts_of(
+        "prompt_tokens:i tokens:o text:t prompt_seconds:n seconds:n", w->prompt, tokens,
+        w->written.text ? w->written.text : "", w->first - w->start, end - w->start));
 }
 
 static int run(writing *w, const char *path, const char *prompt)

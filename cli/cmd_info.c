@@ -1,11 +1,9 @@
 /* danaus info: what this machine offers. */
 // SPDX-License-Identifier: Apache-2.0
-#include "common/args.h"
 #include "cli/commands.h"
 #include "common/open.h"
-#include "common/report.h"
+#include "common/facts.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,11 +30,11 @@ static json_t *json_device(const danaus_device *device, const danaus_device_info
         json_array_append_new(
             operations, json_string(danaus_device_operation(device, i)));
     }
-    return json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:i, s:o, s:o}", "name", info->name, "description",
-        info->description, "instructions", info->instructions, "memory",
-        (json_int_t)info->memory, "cache", (json_int_t)info->cache, "threads",
-        info->threads, "kernels", kernels, "operations", operations);
+    return facts_of(
+        "name:t description:t instructions:t memory:i cache:i threads:d kernels:o "
+        "operations:o",
+        info->name, info->description, info->instructions, info->memory, info->cache,
+        info->threads, kernels, operations);
 }
 
 static int are_same(const danaus_device *device, int i, int j)
@@ -60,21 +58,17 @@ static void print_kernels(const danaus_device *device, int count)
     }
 }
 
-static void print_device(const danaus_device *device, const danaus_device_info *info)
+static void print_device(const danaus_device *device, const json_t *facts)
 {
-    printf("%-13s %s\n", info->name, info->description);
-    printf("  %-12s%s\n", "danaus", danaus_version());
-    printf("  %-11s %s\n", "instructions", info->instructions);
-    if (info->threads)
-        printf("  %-12s%d\n", "threads", info->threads);
-    if (info->cache)
-        printf("  %-12s%.1f MiB\n", "last cache", (double)info->cache / 1048576);
-    if (info->memory)
-        printf("  %-12s%.1f GiB\n", "memory", (double)info->memory / 1073741824);
-    int count = 0;
-    while (danaus_device_kernel(device, count))
-        count++;
-    printf("  %-12s%d\n", "kernels", count);
+    facts_print(facts, "{name:-13} {description}\n");
+    printf("  danaus      %s\n", danaus_version());
+    facts_print(
+        facts, "  instructions {instructions}\n"
+               "[  threads     {threads}\n]"
+               "[  last cache  {cache*0x1p-20:.1f} MiB\n]"
+               "[  memory      {memory*0x1p-30:.1f} GiB\n]");
+    int count = (int)json_array_size(json_object_get(facts, "kernels"));
+    printf("  kernels     %d\n", count);
     print_kernels(device, count);
 }
 
@@ -84,13 +78,13 @@ static int show(const char *name, json_t *list)
     danaus_device *device;
     danaus_device_info info;
     TRY(library(danaus_device_open(name, &device)));
-    int status = STATUS_OK;
-    if (danaus_device_describe(device, &info))
-        status = library_failure();
-    else if (list)
-        json_array_append_new(list, json_device(device, &info));
-    else
-        print_device(device, &info);
+    int status = library(danaus_device_describe(device, &info));
+    json_t *facts = status ? NULL : json_device(device, &info);
+    if (list)
+        json_array_append(list, facts);
+    else if (facts)
+        print_device(device, facts);
+    json_decref(facts);
     danaus_device_close(device);
     return status;
 }
@@ -139,12 +133,11 @@ static int explain_conv(
         status = library_failure();
     else {
         danaus_conv_plan_describe(plan, text, sizeof text);
-        if (as_json)
-            status = report_json(json_pack(
-                "{s:I, s:I, s:s}", "length", (json_int_t)q->length, "taps",
-                (json_int_t)(q->taps ? q->taps : q->length), "plan", text));
-        else
-            fputs(text, stdout);
+        status = facts_report(
+            facts_of(
+                "length:i taps:i plan:t", q->length, q->taps ? q->taps : q->length,
+                text),
+            as_json, NULL, "{plan}");
     }
     danaus_conv_plan_destroy(plan);
     danaus_device_close(device);

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "common/open.h"
-#include "common/report.h"
+#include "common/facts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -124,33 +124,26 @@ static void warn(const job *j)
 static int report(const job *j)
 {
     const danaus_condition *c = &j->condition;
-    int64_t rows = danaus_chain_rows(j->chain);
-    const char *dtype = danaus_dtype_name(danaus_chain_dtype(j->chain));
-    if (j->o->json)
-        return report_json(json_pack(
-            "{s:I, s:s, s:o, s:o, s:i, s:[I, I], s:o, s:[f, f], s:o}", "rows",
-            (json_int_t)rows, "dtype", dtype, "condition", json_number(c->bound),
-            "worst_condition", json_number(c->largest), "worst_factor", c->factor,
-            "worst_block", (json_int_t)c->i, (json_int_t)c->j, "log_determinant",
-            json_number(j->log_modulus), "phase", j->phase[0], j->phase[1], "output",
-            json_text(j->o->output)));
-    if (output_is_standard(&j->output))
-        return STATUS_OK;
-    printf("chain        %" PRId64 " x %" PRId64 ", %s\n", rows, rows, dtype);
-    printf(
-        "condition    at most %.3g; the worst block is (%" PRId64 ", %" PRId64
-        ") of factor %d: %.3g\n",
-        c->bound, c->i, c->j, c->factor, c->largest);
-    if (is_complex(danaus_chain_dtype(j->chain)))
-        printf(
-            "determinant  (%.6g%+.6gi) exp(%.9g)\n", j->phase[0], j->phase[1],
-            j->log_modulus);
-    else
-        printf(
-            "determinant  %sexp(%.9g)\n", j->phase[0] < 0 ? "-" : "", j->log_modulus);
-    if (j->o->output)
-        printf("written      %s\n", j->o->output);
-    return STATUS_OK;
+    danaus_dtype dtype = danaus_chain_dtype(j->chain);
+    json_t *facts = facts_of(
+        "rows:i dtype:t condition:n worst_condition:n worst_factor:d worst_block:o "
+        "log_determinant:n phase:o output:t",
+        danaus_chain_rows(j->chain), danaus_dtype_name(dtype), c->bound, c->largest,
+        c->factor, json_pack("[I, I]", (json_int_t)c->i, (json_int_t)c->j),
+        j->log_modulus, json_pack("[f, f]", j->phase[0], j->phase[1]), j->o->output);
+    if (!j->o->json && !output_is_standard(&j->output))
+        facts_print(
+            facts, "chain        {rows} x {rows}, {dtype}\n"
+                   "condition    at most {condition:.3g}; the worst block is "
+                   "({worst_block.0}, {worst_block.1}) of factor {worst_factor}: "
+                   "{worst_condition:.3g}\ndeterminant  ");
+    return facts_report(
+        facts, j->o->json, &j->output,
+        is_complex(dtype)
+            ? "({phase.0:.6g}{phase.1:+.6g}i) exp({log_determinant:.9g})\n"
+              "[written      {output}\n]"
+        : j->phase[0] < 0 ? "-exp({log_determinant:.9g})\n[written      {output}\n]"
+                          : "exp({log_determinant:.9g})\n[written      {output}\n]");
 }
 
 static int run(job *j, const char *path)

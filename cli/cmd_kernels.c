@@ -3,9 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/args.h"
 #include "cli/commands.h"
-#include "common/report.h"
+#include "common/facts.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,34 +26,28 @@ static const usage use = {
 };
 
 /* Of one version and architecture after the other. */
-static int list(const char *path, json_t *kinds)
+static int list(const char *path, int as_json)
 {
     danaus_kernels_info info;
     danaus_status status;
-    int i = 0;
-    for (; !(status = danaus_kernels_list(path, i, &info)); i++)
-        if (kinds)
-            json_array_append_new(
-                kinds, json_pack(
-                           "{s:o, s:o, s:I, s:I}", "version", json_text(info.version),
-                           "instructions", json_text(info.instructions), "count",
-                           (json_int_t)info.count, "bytes", (json_int_t)info.bytes));
-        else
-            printf(
-                "%s: danaus %s %s, %" PRId64 " kernels of %" PRId64 " bytes\n", path,
-                info.version, info.instructions, info.count, info.bytes);
-    return status == DANAUS_ERR_ARGUMENT ? STATUS_OK : library_failure();
-}
-
-static int cmd_list(const char *path, int as_json)
-{
-    json_t *kinds = as_json ? json_array() : NULL;
-    int status = list(path, kinds);
-    if (kinds && status == STATUS_OK)
-        status = report_json(
-            json_pack("{s:o, s:O}", "file", json_text(path), "kernels", kinds));
-    json_decref(kinds);
-    return status;
+    json_t *kinds = json_array();
+    for (int i = 0; !(status = danaus_kernels_list(path, i, &info)); i++) {
+        json_t *one = facts_of(
+            "version:t instructions:t count:i bytes:i", info.version, info.instructions,
+            info.count, info.bytes);
+        json_array_append_new(kinds, one);
+        if (!as_json)
+            printf("%s: ", path);
+        if (!as_json)
+            facts_print(
+                one,
+                "danaus {version} {instructions}, {count} kernels of {bytes} bytes\n");
+    }
+    json_t *facts = facts_of("file:t kernels:o", path, kinds);
+    if (status == DANAUS_ERR_ARGUMENT)
+        return facts_report(facts, as_json, NULL, "");
+    json_decref(facts);
+    return library_failure();
 }
 
 int cmd_kernels(int argc, char **argv)
@@ -73,18 +66,15 @@ int cmd_kernels(int argc, char **argv)
     if (!export)
         TRY(args_refuse("instructions", "goes with export"));
     if (!strcmp(argv[1], "list"))
-        return cmd_list(argv[2], as_json);
+        return list(argv[2], as_json);
     if (!import && !export)
         return usage_error("\"%s\" is none of export, import and list", argv[1]);
     if (import ? danaus_kernels_import(argv[2], &count)
                : danaus_kernels_export(instructions, argv[2], &count))
         return library_failure();
-    if (as_json)
-        return report_json(json_pack(
-            "{s:o, s:I}", "file", json_text(argv[2]), import ? "imported" : "exported",
-            (json_int_t)count));
-    printf(
-        "%s: %" PRId64 " kernels %s\n", argv[2], count,
-        import ? "imported" : "exported");
-    return STATUS_OK;
+    return facts_report(
+        facts_of(import ? "file:t imported:i" : "file:t exported:i", argv[2], count),
+        as_json, NULL,
+        import ? "{file}: {imported} kernels imported\n"
+               : "{file}: {exported} kernels exported\n");
 }

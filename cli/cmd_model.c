@@ -2,10 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/models.h"
-#include "common/report.h"
-
-#include <inttypes.h>
-#include <stdio.h>
+#include "common/facts.h"
 
 static const usage use = {
     .command = "danaus model",
@@ -21,114 +18,69 @@ static const usage use = {
     .operands = "the folder of a model",
 };
 
-typedef struct facts {
-    open_model m;
-    int64_t length; /* tokens of a text */
-    danaus_model_cost cost;
-} facts;
-
-static void print_layer(const danaus_model_layer *layer)
-{
-    printf(
-        "  %-40s %5" PRId64 " x %-5" PRId64 " %10" PRId64, layer->name, layer->rows,
-        layer->cols, layer->parameters);
-    for (int64_t i = 0; i < layer->factors; i++) {
-        const danaus_pattern *p = &layer->patterns[i];
-        printf(
-            "%s(%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ")", i ? " " : "  ",
-            p->a, p->b, p->c, p->d);
-    }
-    printf("\n");
-}
-
-static int print(const facts *f)
-{
-    const danaus_model_info *info = &f->m.info;
-    danaus_model_layer layer;
-    printf(
-        "%s: %" PRId64 " layers of %" PRId64, info->architecture, info->layers,
-        info->width);
-    if (info->heads)
-        printf(", %" PRId64 " heads", info->heads);
-    if (info->image_size)
-        printf(
-            ", images of %" PRId64 " x %" PRId64 " x %" PRId64 ", %" PRId64
-            " classes\n",
-            info->image_channels, info->image_size, info->image_size, info->classes);
-    else
-        printf(
-            ", vocabulary %" PRId64 ", at most %" PRId64 " tokens%s\n",
-            info->vocabulary, info->max_length, info->fills ? ", fills masks" : "");
-    printf(
-        "%" PRId64 " parameters; linear layers have %" PRId64 " weights, %" PRId64
-        " if dense; in %s %.1f MB beside the file\n",
-        info->parameters, info->linear_parameters, info->dense_parameters,
-        danaus_dtype_name(info->dtype), (double)info->memory / 1e6);
-    if (info->image_size)
-        printf("an image: ");
-    else
-        printf("a text of %" PRId64 " tokens: ", f->length);
-    printf(
-        "%.4g GFLOP of linear layers, %.4g of mixing, %.4g of filters; %.1f MB while "
-        "it "
-        "runs, %.1f MB that stay\n",
-        f->cost.linear / 1e9, f->cost.mixing / 1e9, f->cost.filters / 1e9,
-        (double)f->cost.memory / 1e6, (double)f->cost.kept / 1e6);
-    for (int i = 0; !danaus_model_layer_at(f->m.model, i, &layer); i++)
-        print_layer(&layer);
-    return STATUS_OK;
-}
-
-static json_t *cost_of(const facts *f)
-{
-    return json_pack(
-        "{s:I, s:o, s:o, s:o, s:I, s:I}", "tokens", (json_int_t)f->length, "linear",
-        json_number(f->cost.linear), "mixing", json_number(f->cost.mixing), "filters",
-        json_number(f->cost.filters), "memory", (json_int_t)f->cost.memory, "kept",
-        (json_int_t)f->cost.kept);
-}
-
-static int print_json(const facts *f)
-{
-    const danaus_model_info *info = &f->m.info;
-    json_t *layers = json_array();
-    danaus_model_layer layer;
-    for (int i = 0; !danaus_model_layer_at(f->m.model, i, &layer); i++)
-        json_array_append_new(
-            layers, json_pack(
-                        "{s:s, s:I, s:I, s:I, s:o}", "name", layer.name, "rows",
-                        (json_int_t)layer.rows, "cols", (json_int_t)layer.cols,
-                        "parameters", (json_int_t)layer.parameters, "patterns",
-                        json_patterns(layer.patterns, (int)layer.factors)));
-    return report_json(json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-        "s:o, s:o}",
-        "architecture", info->architecture, "dtype", danaus_dtype_name(info->dtype),
-        "blocks", (json_int_t)info->layers, "width", (json_int_t)info->width, "heads",
-        (json_int_t)info->heads, "vocabulary", (json_int_t)info->vocabulary,
-        "max_length", (json_int_t)info->max_length, "fills", info->fills != 0,
-        "parameters", (json_int_t)info->parameters, "linear_parameters",
-        (json_int_t)info->linear_parameters, "dense_parameters",
-        (json_int_t)info->dense_parameters, "memory", (json_int_t)info->memory,
-        "image_channels", (json_int_t)info->image_channels, "image_size",
-        (json_int_t)info->image_size, "classes", (json_int_t)info->classes, "text",
-        cost_of(f), "layers", layers));
-}
-
 typedef struct options {
     model_options model;
     int64_t length;
     int json;
 } options;
 
+typedef struct outline {
+    open_model m;
+    int64_t length; /* tokens of a text */
+    danaus_model_cost cost;
+} outline;
+
+static json_t *layers_of(const danaus_model *model)
+{
+    json_t *layers = json_array();
+    danaus_model_layer layer;
+    for (int i = 0; !danaus_model_layer_at(model, i, &layer); i++)
+        json_array_append_new(
+            layers, facts_of(
+                        "name:t rows:i cols:i parameters:i patterns:o", layer.name,
+                        layer.rows, layer.cols, layer.parameters,
+                        json_patterns(layer.patterns, (int)layer.factors)));
+    return layers;
+}
+
+static json_t *describe(const outline *f)
+{
+    const danaus_model_info *info = &f->m.info;
+    json_t *text = facts_of(
+        "tokens:i linear:n mixing:n filters:n memory:i kept:i", f->length,
+        f->cost.linear, f->cost.mixing, f->cost.filters, f->cost.memory, f->cost.kept);
+    return facts_of(
+        "architecture:t dtype:t blocks:i width:i heads:i vocabulary:i max_length:i "
+        "fills:b parameters:i linear_parameters:i dense_parameters:i memory:i "
+        "image_channels:i image_size:i classes:i text:o layers:o",
+        info->architecture, danaus_dtype_name(info->dtype), info->layers, info->width,
+        info->heads, info->vocabulary, info->max_length, info->fills != 0,
+        info->parameters, info->linear_parameters, info->dense_parameters, info->memory,
+        info->image_channels, info->image_size, info->classes, text,
+        layers_of(f->m.model));
+}
+
+static const char words[] =
+    "{architecture}: {blocks} layers of {width}[, {heads} heads]"
+    "[{?image_size}, images of {image_channels} x {image_size} x {image_size}, "
+    "{classes} classes|, vocabulary {vocabulary}, at most {max_length} tokens]"
+    "[{?fills}, fills masks]\n"
+    "{parameters} parameters; linear layers have {linear_parameters} weights, "
+    "{dense_parameters} if dense; in {dtype} {memory*1e-6:.1f} MB beside the file\n"
+    "[{?image_size}an image|a text of {text.tokens} tokens]: {text.linear*1e-9:.4g} "
+    "GFLOP of linear layers, {text.mixing*1e-9:.4g} of mixing, "
+    "{text.filters*1e-9:.4g} of filters; {text.memory*1e-6:.1f} MB while it runs, "
+    "{text.kept*1e-6:.1f} MB that stay\n"
+    "<layers:  {name:-40} {rows:5} x {cols:-5} {parameters:10}  {patterns}\n>";
+
 /* Of an outline: no weights are read, and no memory is taken for them. */
-static int run(const options *o, const char *path, facts *f)
+static int run(const options *o, const char *path, outline *f)
 {
     TRY(model_open(&o->model, path, 1, &f->m));
     f->length = o->length ? o->length : f->m.info.max_length;
     TRY(library(
         danaus_model_estimate(f->m.model, f->m.device, 1, f->length, &f->cost)));
-    return o->json ? print_json(f) : print(f);
+    return facts_report(describe(f), o->json, NULL, words);
 }
 
 int cmd_model(int argc, char **argv)
@@ -142,7 +94,7 @@ int cmd_model(int argc, char **argv)
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    facts f = { 0 };
+    outline f = { 0 };
     int status = run(&o, argv[1], &f);
     model_close(&f.m);
     return status;

@@ -5,10 +5,11 @@
 #include "cli/models.h"
 #include "cli/token_lines.h"
 #include "common/progress.h"
-#include "common/report.h"
+#include "common/facts.h"
 #include "common/timing.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,9 +75,11 @@ typedef struct scoring {
 
 /* ---- results ---- */
 
-static json_t *mean_of(const record *r)
+static json_t *facts_of_record(const record *r)
 {
-    return r->scored ? json_number(r->sum / (double)r->scored) : json_null();
+    return facts_of(
+        "name:t bases:i scored:i log_likelihood:n mean:n", r->name, r->bases, r->scored,
+        r->sum, r->scored ? r->sum / (double)r->scored : NAN);
 }
 
 /* Those that are complete, once; nothing while results are collected. */
@@ -86,15 +89,12 @@ static void print_records(scoring *s, size_t end)
         return;
     progress_clear(&s->bar);
     for (; s->printed < end; s->printed++) {
-        const record *r = &s->records[s->printed];
+        json_t *one = facts_of_record(&s->records[s->printed]);
         if (!s->printed)
             printf(
                 "%-40s %12s %16s %10s\n", "record", "bases", "log-likelihood", "mean");
-        printf("%-40s %12" PRId64 " %16.3f ", r->name, r->bases, r->sum);
-        if (r->scored)
-            printf("%10.6f\n", r->sum / (double)r->scored);
-        else
-            printf("%10s\n", "-");
+        facts_print(one, "{name:-40} {bases:12} {log_likelihood:16.3f} {mean:10.6f}\n");
+        json_decref(one);
     }
 }
 
@@ -103,22 +103,14 @@ static int report(scoring *s)
     int64_t bases = 0;
     json_t *records = json_array();
     for (size_t i = 0; i < s->count; i++) {
-        const record *r = &s->records[i];
-        bases += r->bases;
-        json_array_append_new(
-            records, json_pack(
-                         "{s:o, s:I, s:I, s:o, s:o}", "name", json_text(r->name),
-                         "bases", (json_int_t)r->bases, "scored", (json_int_t)r->scored,
-                         "log_likelihood", json_number(r->sum), "mean", mean_of(r)));
+        bases += s->records[i].bases;
+        json_array_append_new(records, facts_of_record(&s->records[i]));
     }
-    if (s->o->json)
-        return report_json(json_pack(
-            "{s:I, s:I, s:I, s:o, s:o}", "bases", (json_int_t)bases, "window",
-            (json_int_t)s->window, "context", (json_int_t)s->context, "seconds",
-            json_number(s->seconds), "records", records));
-    json_decref(records);
-    printf("%zu records, %" PRId64 " bases, %.2f s\n", s->count, bases, s->seconds);
-    return STATUS_OK;
+    return facts_report(
+        facts_of(
+            "bases:i window:i context:i seconds:n records:o", bases, s->window,
+            s->context, s->seconds, records),
+        s->o->json, NULL, "{records:#record}, {bases} bases, {seconds:.2f} s\n");
 }
 
 /* ---- windows ---- */

@@ -3,8 +3,7 @@
 #include "cli/commands.h"
 #include "cli/operators.h"
 #include "common/open.h"
-#include "common/report.h"
-#include "common/standard.h"
+#include "common/facts.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -170,22 +169,17 @@ static int make_transform(job *j)
 static int report(const job *j)
 {
     const any_chain *made = &j->made;
-    double rows = (double)any_chain_rows(made), cols = (double)any_chain_cols(made);
-    int chains = danaus_operator_count(made->made);
-    int64_t parameters = any_chain_parameters(made);
-    if (j->o->json) {
-        json_t *facts = any_chain_facts(made, "transform", j->name, &j->output);
-        json_object_set_new(facts, "chains", json_integer(chains));
-        return report_json(facts);
-    }
-    if (!output_is_standard(&j->output))
-        printf(
-            "%s: %s, %.0f x %.0f, %s, %d chain%s, %" PRId64
-            " parameters, %.3g%% of dense\n",
-            j->output.name, j->name, rows, cols,
-            danaus_dtype_name(any_chain_dtype(made)), chains, chains == 1 ? "" : "s",
-            parameters, 100 * (double)parameters / (rows * cols));
-    return STATUS_OK;
+    double numbers = (double)any_chain_rows(made) * (double)any_chain_cols(made);
+    json_t *facts = any_chain_facts(made, "transform", j->name, &j->output);
+    json_t *more = facts_of(
+        "chains:d fraction:n", danaus_operator_count(made->made),
+        (double)any_chain_parameters(made) / numbers);
+    json_object_update(facts, more);
+    json_decref(more);
+    return facts_report(
+        facts, j->o->json, &j->output,
+        "{output}: {transform}, {rows} x {cols}, {dtype}, {chains:#chain}, "
+        "{parameters} parameters, {fraction*100:.3g}% of dense\n");
 }
 
 static int run(job *j, const char *length)

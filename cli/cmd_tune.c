@@ -4,12 +4,10 @@
 #include "cli/commands.h"
 #include "common/open.h"
 #include "common/progress.h"
-#include "common/report.h"
-#include "common/standard.h"
+#include "common/facts.h"
 #include "common/suite.h"
 #include "common/timing.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,14 +45,13 @@ typedef struct tuner {
 } tuner;
 
 /* Takes a plan that was measured: its row is in the device's table. */
-static int take(tuner *t, json_t *plan, const char *words, const char *text)
+static int take(tuner *t, json_t *plan, const char *text)
 {
     json_array_append_new(t->plans, plan);
     progress_clear(&t->bar);
-    if (!t->o->json && !output_is_standard(&t->output)) {
-        printf("%s\n  %s\n", words, text);
-        fflush(stdout);
-    }
+    if (!t->o->json && !output_is_standard(&t->output))
+        facts_print(plan, text);
+    fflush(stdout);
     return library(danaus_device_save_tuning(t->device, t->output.path));
 }
 
@@ -66,17 +63,14 @@ static int tune_product(tuner *t, const suite_problem *p, int layout, int64_t ba
     desc.math = math_of(t->o->accuracy);
     danaus_ks_plan *plan;
     TRY(library(danaus_ks_plan_create(t->device, p->patterns, p->count, &desc, &plan)));
-    char problem[4096], words[4200], text[2048];
-    const char *where = layout ? "last" : "first";
+    char problem[4096], text[2048];
     format_patterns(p->patterns, p->count, problem, sizeof problem);
     format_plan(plan, text, sizeof text);
     danaus_ks_plan_destroy(plan);
-    snprintf(words, sizeof words, "%s, batch %" PRId64 " %s", problem, batch, where);
-    json_t *facts = json_pack(
-        "{s:s, s:s, s:s, s:I, s:s}", "problem", problem, "dtype",
-        danaus_dtype_name(desc.dtype), "layout", where, "batch", (json_int_t)batch,
-        "plan", text);
-    return take(t, facts, words, text);
+    json_t *facts = facts_of(
+        "problem:t dtype:t layout:t batch:i plan:t", problem,
+        danaus_dtype_name(desc.dtype), layout ? "last" : "first", batch, text);
+    return take(t, facts, "{problem}, batch {batch} {layout}\n  {plan}\n");
 }
 
 static int tune_problem(tuner *t, const suite_problem *p)
@@ -97,22 +91,18 @@ static int tune_conv(tuner *t, const conv_problem *p)
     danaus_dtype dtype = t->o->dtype ? t->o->dtype : DANAUS_F32;
     danaus_conv_desc desc = conv_problem_desc(p, dtype, DANAUS_MEASURE);
     danaus_conv_plan *plan;
-    char words[256], text[256];
+    char text[256];
     desc.accuracy = (danaus_conv_accuracy)t->o->accuracy;
     TRY(library(danaus_conv_plan_create(t->device, &desc, &plan)));
     danaus_conv_plan_describe(plan, text, sizeof text);
     danaus_conv_plan_destroy(plan);
     text[strcspn(text, "\n")] = '\0';
-    snprintf(
-        words, sizeof words,
-        "%s, %" PRId64 " by %" PRId64 " taps, %" PRId64 " x %" PRId64,
-        conv_kind_names[p->kind], p->length, p->taps, p->batch, p->channels);
-    json_t *facts = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:s, s:s}", "kind", conv_kind_names[p->kind],
-        "length", (json_int_t)p->length, "taps", (json_int_t)p->taps, "batch",
-        (json_int_t)p->batch, "channels", (json_int_t)p->channels, "dtype",
-        danaus_dtype_name(dtype), "plan", text);
-    return take(t, facts, words, text);
+    json_t *facts = facts_of(
+        "kind:t length:i taps:i batch:i channels:i dtype:t plan:t",
+        conv_kind_names[p->kind], p->length, p->taps, p->batch, p->channels,
+        danaus_dtype_name(dtype), text);
+    return take(
+        t, facts, "{kind}, {length} by {taps} taps, {batch} x {channels}\n  {plan}\n");
 }
 
 /* A step between numbers below count that leads to all of them, spread evenly: near the

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/operators.h"
 
-#include "common/report.h"
+#include "common/facts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,11 +60,13 @@ danaus_status any_chain_save(const any_chain *any, const char *path)
 json_t *any_chain_facts(
     const any_chain *any, const char *key, const char *how, const output *o)
 {
-    return json_pack(
-        "{s:s, s:I, s:I, s:s, s:I, s:o}", key, how, "rows",
-        (json_int_t)any_chain_rows(any), "cols", (json_int_t)any_chain_cols(any),
-        "dtype", danaus_dtype_name(any_chain_dtype(any)), "parameters",
-        (json_int_t)any_chain_parameters(any), "output", json_text(o->name));
+    char members[100];
+    snprintf(
+        members, sizeof members, "%s:t rows:i cols:i dtype:t parameters:i output:t",
+        key);
+    return facts_of(
+        members, how, any_chain_rows(any), any_chain_cols(any),
+        danaus_dtype_name(any_chain_dtype(any)), any_chain_parameters(any), o->name);
 }
 
 danaus_status any_chain_to_dense(const any_chain *any, void *dense)

@@ -3,9 +3,9 @@
 
 #include "cli/operators.h"
 #include "common/args.h"
-#include "common/report.h"
+#include "common/facts.h"
 
-#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,16 +116,12 @@ int sums_save(const sums *s, const char *path)
     return library(status);
 }
 
-void sums_print(const sums *s)
+void sums_print(const json_t *terms)
 {
-    for (int n = 0; n < s->count; n++) {
-        danaus_pattern p[DANAUS_MAX_FACTORS];
-        char text[400];
-        format_patterns(p, chain_patterns(s->chain[n], p), text, sizeof text);
-        printf("term %-2d     %s", n + 1, text);
-        if (s->steps)
-            printf("; greedy error %.3e", s->step[n].error);
-        printf("\n");
+    for (size_t n = 0; n < json_array_size(terms); n++) {
+        printf("term %-2zu     ", n + 1);
+        facts_print(
+            json_array_get(terms, n), "{patterns}[; greedy error {error:.3e}]\n");
     }
 }
 
@@ -136,10 +132,10 @@ json_t *sums_json(const sums *s)
         danaus_pattern p[DANAUS_MAX_FACTORS];
         int count = chain_patterns(s->chain[n], p);
         json_array_append_new(
-            list, json_pack(
-                      "{s:o, s:I, s:o}", "patterns", json_patterns(p, count),
-                      "parameters", (json_int_t)danaus_chain_parameters(s->chain[n]),
-                      "error", s->steps ? json_number(s->step[n].error) : json_null()));
+            list, facts_of(
+                      "patterns:o parameters:i error:n", json_patterns(p, count),
+                      danaus_chain_parameters(s->chain[n]),
+                      s->steps ? s->step[n].error : NAN));
     }
     return list;
 }

@@ -35,8 +35,8 @@ danaus_chain *sums_combined(const sums *s);
 /* Writes all terms, with the bias that the first one has, as one file. */
 int sums_save(const sums *s, const char *path);
 
-void sums_print(const sums *s);
 json_t *sums_json(const sums *s);
+void sums_print(const json_t *terms); /* of sums_json() */
 void sums_free(sums *s);
 
 #endif
