@@ -2,16 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "common/noise.h"
-#include "common/open.h"
 #include "common/progress.h"
-#include "common/facts.h"
 #include "common/suite.h"
-#include "common/timing.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MOST_DENSE_BYTES   4e9 /* of the dense matrix that is compared with */
 #define MOST_DENSE_SECONDS 5.0 /* of one product by it, at our speed */
@@ -56,8 +50,7 @@ typedef struct bench {
 static int make_operand(
     danaus_device *device, double count, danaus_dtype dtype, void **to)
 {
-    if (count > 1e15)
-        return failure("no memory for %.3g numbers", count);
+    TRY(fail_if(count > 1e15, "no memory for %.3g numbers", count));
     return library(noise_on_device(device, (int64_t)count, dtype, 0, to));
 }
 
@@ -236,8 +229,7 @@ static int make_filters(convolution *c, const danaus_conv_desc *desc, int gated)
     if (!__builtin_mul_overflow(desc->channels, desc->filter_length, &taps) &&
         taps < INT64_C(1) << 40)
         k = malloc((size_t)taps * danaus_dtype_size(sums));
-    if (!k)
-        return failure("no memory for filters");
+    TRY(fail_if(!k, "no memory for filters"));
     const void *back = desc->kind == DANAUS_BIDIRECTIONAL ? k : NULL;
     int failed = noise_fill(k, taps, sums, 1, 0) ||
                  danaus_conv_plan_create(c->device, desc, &c->plan) ||
@@ -353,8 +345,7 @@ int cmd_bench(int argc, char **argv)
         return usage_error("there is no \"%s\" to measure, only ks and conv", what);
     if (conv)
         TRY(args_refuse("layout,batch", "is for products"));
-    if (!o.suite)
-        return usage_error("--suite FILE is needed (try --help)");
+    TRY(refuse_if(!o.suite, "--suite FILE is needed (try --help)"));
     bench b = { .o = &o, .records = json_array() };
     int status = run(&b, conv);
     danaus_device_close(b.device);

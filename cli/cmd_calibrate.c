@@ -2,11 +2,7 @@
    planned. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
-#include "common/open.h"
 #include "common/progress.h"
-#include "common/facts.h"
-
-#include <stdio.h>
 
 static const usage use = {
     .command = "danaus calibrate",

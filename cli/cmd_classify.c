@@ -3,12 +3,6 @@
 #include "cli/commands.h"
 #include "cli/images.h"
 #include "cli/models.h"
-#include "common/facts.h"
-#include "common/timing.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static const usage use = {
     .command = "danaus classify",
@@ -53,8 +47,7 @@ static int classify(classification *c)
         return failure("there would be more scores than fit in memory");
     c->scores = calloc(numbers + 1, sizeof *c->scores);
     c->order = calloc((size_t)c->m.info.classes, sizeof *c->order);
-    if (!c->scores || !c->order)
-        return failure("no memory for %" PRId64 " images", images);
+    TRY(fail_if(!c->scores || !c->order, "no memory for %" PRId64 " images", images));
     double start = seconds_now();
     TRY(library(danaus_model_classify(
         c->m.model, c->m.device, images, c->images.pixels, c->scores)));
@@ -119,8 +112,7 @@ static int run(classification *c, const char *model, const char *images)
     TRY(output_maybe(&c->output, c->o->output));
     TRY(model_open(&c->o->model, model, 0, &c->m));
     load_labels(c, model);
-    if (!c->m.info.classes)
-        return failure("the model has no classes");
+    TRY(fail_if(!c->m.info.classes, "the model has no classes"));
     TRY(images_read(&c->images, images, &c->m.info));
     TRY(classify(c));
     TRY(rows_save(&c->output, c->scores, c->images.count, c->m.info.classes));

@@ -2,11 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/operators.h"
-#include "common/open.h"
-#include "common/facts.h"
-
-#include <stdio.h>
-#include <string.h>
 
 /* In the order of danaus_combination. */
 #define HOW "product|sum|hstack|vstack|diagonal|kronecker"
@@ -213,8 +208,7 @@ int cmd_combine(int argc, char **argv)
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, &operands));
-    if (find_word(argv[1]) < 0)
-        return usage_error("\"%s\" is none of " HOW, argv[1]);
+    TRY(refuse_if(find_word(argv[1]) < 0, "\"%s\" is none of " HOW, argv[1]));
     job j = { .o = &o, .how = argv[1], .count = operands - 1 };
     int status = run(&j, argv + 2);
     for (int n = 0; n < j.count; n++)

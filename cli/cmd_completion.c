@@ -2,10 +2,6 @@
    of options. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
-#include "common/args.h"
-
-#include <stdio.h>
-#include <string.h>
 
 static const usage use = {
     .command = "danaus completion",

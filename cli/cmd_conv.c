@@ -1,16 +1,9 @@
 /* danaus conv: a signal convolved with filters, file to file. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
-#include "common/open.h"
-#include "common/facts.h"
 #include "cli/sound.h"
-#include "common/timing.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const usage use = {
     .command = "danaus conv",
@@ -123,8 +116,7 @@ static int append_rows(rows *to, const rows *more)
 {
     int64_t length = to->length > more->length ? to->length : more->length;
     float *data = calloc((size_t)((to->count + more->count) * length), sizeof *data);
-    if (!data)
-        return failure("no memory for the filters");
+    TRY(fail_if(!data, "no memory for the filters"));
     const rows *parts[2] = { to, more };
     float *at = data;
     for (int p = 0; p < 2; p++)
@@ -192,8 +184,7 @@ static int match_channels(convolve *c)
             channels);
     /* A mono signal once for each filter. */
     float *data = malloc((size_t)(filters * c->signal.length) * sizeof *data);
-    if (!data)
-        return failure("no memory for the signal");
+    TRY(fail_if(!data, "no memory for the signal"));
     for (int64_t f = 0; f < filters; f++)
         memcpy(
             data + f * c->signal.length, c->signal.data,
@@ -230,8 +221,7 @@ static int put_signal(convolve *c, int64_t length)
     size_t row = (size_t)length * size, own = (size_t)c->signal.length * size;
     size_t bytes = (size_t)c->signal.count * row;
     char *padded = calloc(bytes, 1);
-    if (!padded)
-        return failure("no memory for the signal");
+    TRY(fail_if(!padded, "no memory for the signal"));
     for (int64_t i = 0; i < c->signal.count; i++)
         memcpy(padded + (size_t)i * row, (char *)c->signal.data + (size_t)i * own, own);
     int failed = danaus_alloc(c->device, bytes, &c->u) ||
@@ -246,8 +236,7 @@ static int convert_filters(const convolve *c, void **k)
     int wide = c->signal.dtype == DANAUS_F64;
     int64_t taps = c->filters.count * c->filters.length;
     *k = malloc((size_t)taps * (wide ? sizeof(double) : sizeof(float)));
-    if (!*k)
-        return failure("no memory for the filters");
+    TRY(fail_if(!*k, "no memory for the filters"));
     danaus_dtype sums = wide ? DANAUS_F64 : DANAUS_F32;
     return library(danaus_convert(c->filters.dtype, c->filters.data, sums, *k, taps));
 }
@@ -267,8 +256,7 @@ static int make_plan(convolve *c, int64_t length, const void *k)
     };
     int wide = c->signal.dtype == DANAUS_F64;
     void *skip = malloc((size_t)c->filters.count * sizeof(double));
-    if (!skip)
-        return failure("no memory for skips");
+    TRY(fail_if(!skip, "no memory for skips"));
     for (int64_t f = 0; f < c->filters.count; f++)
         if (wide)
             ((double *)skip)[f] = c->o->skip;
@@ -350,8 +338,7 @@ static int normalize(rows *r)
 {
     int64_t count = r->count * r->length;
     double *wide = malloc((size_t)count * sizeof *wide), most = 0;
-    if (!wide)
-        return failure("no memory to normalize");
+    TRY(fail_if(!wide, "no memory to normalize"));
     danaus_convert(r->dtype, r->data, DANAUS_F64, wide, count);
     for (int64_t i = 0; i < count; i++)
         most = fmax(most, fabs(wide[i]));

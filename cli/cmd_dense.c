@@ -1,13 +1,7 @@
 /* danaus dense: a chain file to the dense matrix K_1 ... K_L. */
 // SPDX-License-Identifier: Apache-2.0
-#include "common/args.h"
 #include "cli/commands.h"
 #include "cli/operators.h"
-#include "common/facts.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static const usage use = {
     .command = "danaus dense",

@@ -3,13 +3,8 @@
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "cli/token_lines.h"
-#include "common/facts.h"
-#include "common/timing.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static const usage use = {
     .command = "danaus embed",

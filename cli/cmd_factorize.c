@@ -5,16 +5,10 @@
 #include "cli/permuted.h"
 #include "cli/samples.h"
 #include "cli/sums.h"
-#include "common/open.h"
 #include "common/progress.h"
-#include "common/facts.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const usage use = {
     .command = "danaus factorize",
@@ -113,10 +107,10 @@ static int check_options(const options *o)
         return usage_error("--factors goes with --chain monarch");
     if (o->refine > INT_MAX || o->threads > INT_MAX || o->factors > DANAUS_MAX_FACTORS)
         return usage_error("--refine, --threads or --factors is out of range");
-    if (o->dtype == DANAUS_F16 || o->dtype == DANAUS_BF16)
-        return usage_error(
-            "--dtype %s cannot be factorised in; take f32, f64, c64 or c128",
-            danaus_dtype_name(o->dtype));
+    TRY(refuse_if(
+        o->dtype == DANAUS_F16 || o->dtype == DANAUS_BF16,
+        "--dtype %s cannot be factorised in; take f32, f64, c64 or c128",
+        danaus_dtype_name(o->dtype)));
     return STATUS_OK;
 }
 
@@ -130,11 +124,10 @@ static int open_matrix(job *j)
     }
     int half = j->w.dtype == DANAUS_F16 || j->w.dtype == DANAUS_BF16;
     j->dtype = j->o->dtype ? j->o->dtype : half ? DANAUS_F32 : j->w.dtype;
-    if (is_complex(j->w.dtype) && !is_complex(j->dtype))
-        return failure(
-            "W is complex (%s): in %s it would lose its imaginary part",
-            danaus_dtype_name(j->w.dtype), danaus_dtype_name(j->dtype));
-    return STATUS_OK;
+    return fail_if(
+        is_complex(j->w.dtype) && !is_complex(j->dtype),
+        "W is complex (%s): in %s it would lose its imaginary part",
+        danaus_dtype_name(j->w.dtype), danaus_dtype_name(j->dtype));
 }
 
 /* The bias of the layer, a tensor of M elements in the same file. */
@@ -147,9 +140,9 @@ static int open_bias(job *j)
         return failure(
             "the bias has %" PRId64 " elements and W has %" PRId64 " rows",
             tensor_elements(&j->bias), j->w.shape[0]);
-    if (is_complex(j->bias.dtype) && !is_complex(j->dtype))
-        return failure("the bias is complex and W is not");
-    return STATUS_OK;
+    return fail_if(
+        is_complex(j->bias.dtype) && !is_complex(j->dtype),
+        "the bias is complex and W is not");
 }
 
 /* The chain must be of the matrix's size, and should be smaller. */
@@ -264,8 +257,7 @@ static int factorize(job *j)
     desc.ridge = o->ridge;
     desc.bias = o->fit_bias;
     const void *w = tensor_as(&j->w, j->dtype, &j->w_owned);
-    if (!w)
-        return failure("no memory to convert W");
+    TRY(fail_if(!w, "no memory to convert W"));
     if (o->permute) {
         TRY(permuted_find(
             w, j->dtype, j->patterns, j->count, desc.threads, &j->permuted));

@@ -3,12 +3,6 @@
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "cli/token_lines.h"
-#include "common/facts.h"
-#include "common/timing.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static const usage use = {
     .command = "danaus fill",
@@ -68,8 +62,7 @@ static int find_masks(filling *f)
         danaus_tokenizer_load(f->path, &f->tokenizer) ||
         danaus_tokenizer_id(f->tokenizer, "[MASK]", &mask)));
     f->places = calloc((size_t)tokens + 1, sizeof *f->places);
-    if (!f->places)
-        return failure("no memory for %" PRId64 " places", tokens);
+    TRY(fail_if(!f->places, "no memory for %" PRId64 " places", tokens));
     for (int64_t t = 0; t < tokens; t++)
         if (f->line.ids[t] == mask)
             f->places[f->masks++] = t;
@@ -80,8 +73,7 @@ static int score(filling *f)
 {
     size_t numbers = (size_t)(f->masks * f->m.info.vocabulary);
     f->scores = calloc(numbers, sizeof *f->scores);
-    if (!f->scores)
-        return failure("no memory for %zu scores", numbers);
+    TRY(fail_if(!f->scores, "no memory for %zu scores", numbers));
     double start = seconds_now();
     TRY(library(danaus_model_fill(
         f->m.model, f->m.device, f->line.offsets[1], f->line.ids, f->masks, f->places,
@@ -96,8 +88,7 @@ static int report(const filling *f)
 {
     int64_t count = f->m.info.vocabulary;
     ranked *all = calloc((size_t)count, sizeof *all);
-    if (!all)
-        return failure("no memory for %" PRId64 " words", count);
+    TRY(fail_if(!all, "no memory for %" PRId64 " words", count));
     json_t *masks = json_array();
     for (int64_t m = 0; m < f->masks; m++) {
         ranked_by_softmax(f->scores + m * count, count, all);

@@ -2,13 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/models.h"
-#include "common/facts.h"
-#include "common/timing.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const usage use = {
     .command = "danaus generate",
@@ -84,8 +77,7 @@ static int append(grown *g, const char *text)
     if (g->length + more >= g->room) {
         g->room = 2 * (g->length + more) + 256;
         char *grown_text = realloc(g->text, g->room);
-        if (!grown_text)
-            return failure("no memory for %zu bytes of text", g->room);
+        TRY(fail_if(!grown_text, "no memory for %zu bytes of text", g->room));
         g->text = grown_text;
     }
     memcpy(g->text + g->length, text, more + 1);
@@ -142,8 +134,7 @@ static int read_prompt(writing *w, const char *prompt, int64_t most)
     danaus_tokenizer_around(w->tokenizer, &before, &after);
     size_t room = 4 * strlen(prompt) + before + after + 1;
     w->ids = calloc(room + (size_t)most, sizeof *w->ids);
-    if (!w->ids)
-        return failure("no memory for %" PRId64 " tokens", most);
+    TRY(fail_if(!w->ids, "no memory for %" PRId64 " tokens", most));
     if (encode(w, "", w->ids, room, &n))
         return STATUS_FAILURE;
     w->end = after ? w->ids[before] : -1;
@@ -203,8 +194,7 @@ int cmd_generate(int argc, char **argv)
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    if (o.top_k > INT32_MAX)
-        return usage_error("--top-k may be %d at most", INT32_MAX);
+    TRY(refuse_if(o.top_k > INT32_MAX, "--top-k may be %d at most", INT32_MAX));
     writing w = { .o = &o };
     int status = run(&w, argv[1], argv[2]);
     free(w.ids);

@@ -1,11 +1,6 @@
 /* danaus info: what this machine offers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
-#include "common/open.h"
-#include "common/facts.h"
-
-#include <stdio.h>
-#include <string.h>
 
 static const usage use = {
     .command = "danaus info",

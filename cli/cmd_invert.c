@@ -2,13 +2,8 @@
    condition and its determinant. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
-#include "common/open.h"
-#include "common/facts.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static const usage use = {
     .command = "danaus invert",
@@ -65,9 +60,9 @@ static int check_shape(const job *j, const danaus_tensor *b)
             j->o->layout ? "B is %s, but layout last needs %" PRId64 " x batch"
                          : "B is %s, but layout first needs batch x %" PRId64,
             shape, rows);
-    if (is_complex(b->dtype) && !is_complex(danaus_chain_dtype(j->chain)))
-        return failure("B is complex and the chain is not");
-    return STATUS_OK;
+    return fail_if(
+        is_complex(b->dtype) && !is_complex(danaus_chain_dtype(j->chain)),
+        "B is complex and the chain is not");
 }
 
 /* B of the chain's type becomes X. */
@@ -78,8 +73,7 @@ static int solve_for(job *j, const danaus_tensor *b, const void *data)
     x.name = "";
     x.dtype = danaus_chain_dtype(j->chain);
     void *made = malloc((size_t)count * danaus_dtype_size(x.dtype) + 1);
-    if (!made)
-        return failure("no memory for X");
+    TRY(fail_if(!made, "no memory for X"));
     x.data = made;
     int failed = danaus_chain_solve(
                      j->chain, (int)j->o->threads, (danaus_layout)j->o->layout,
@@ -172,8 +166,7 @@ int cmd_invert(int argc, char **argv)
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    if (o.threads > 1024)
-        return usage_error("--threads is out of range");
+    TRY(refuse_if(o.threads > 1024, "--threads is out of range"));
     job j = { .o = &o };
     int status = run(&j, argv[1]);
     danaus_file_close(j.file);

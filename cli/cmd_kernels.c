@@ -1,12 +1,7 @@
 /* danaus kernels: compiled GPU kernels, from the cache to a file and back, and what a file
    holds. */
 // SPDX-License-Identifier: Apache-2.0
-#include "common/args.h"
 #include "cli/commands.h"
-#include "common/facts.h"
-
-#include <stdio.h>
-#include <string.h>
 
 static const usage use = {
     .command = "danaus kernels",

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/models.h"
-#include "common/facts.h"
 
 static const usage use = {
     .command = "danaus model",

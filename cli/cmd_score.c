@@ -5,14 +5,8 @@
 #include "cli/models.h"
 #include "cli/token_lines.h"
 #include "common/progress.h"
-#include "common/facts.h"
-#include "common/timing.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static const usage use = {
@@ -205,13 +199,11 @@ static int add_record(scoring *s)
     if (s->count == s->capacity) {
         s->capacity = 2 * s->capacity + 64;
         record *more = realloc(s->records, s->capacity * sizeof *more);
-        if (!more)
-            return failure("no memory for %zu records", s->capacity);
+        TRY(fail_if(!more, "no memory for %zu records", s->capacity));
         s->records = more;
     }
     s->records[s->count] = (record){ .name = strdup(s->fasta.name) };
-    if (!s->records[s->count].name)
-        return failure("no memory for a name");
+    TRY(fail_if(!s->records[s->count].name, "no memory for a name"));
     s->count++;
     return STATUS_OK;
 }
@@ -224,8 +216,7 @@ static int score_records(scoring *s)
             return STATUS_FAILURE;
     if (more < 0 || score_batch(s))
         return STATUS_FAILURE;
-    if (!s->count)
-        return failure("%s has no record", s->fasta.path);
+    TRY(fail_if(!s->count, "%s has no record", s->fasta.path));
     print_records(s, s->count);
     return STATUS_OK;
 }
@@ -240,11 +231,10 @@ static int choose_window(scoring *s)
     if (s->window < 2 || s->window > most)
         return failure(
             "a window may have 2 to %" PRId64 " tokens, not %" PRId64, most, s->window);
-    if (s->context >= s->window)
-        return failure(
-            "windows of %" PRId64 " tokens cannot begin with %" PRId64 " known ones",
-            s->window, s->context);
-    return STATUS_OK;
+    return fail_if(
+        s->context >= s->window,
+        "windows of %" PRId64 " tokens cannot begin with %" PRId64 " known ones",
+        s->window, s->context);
 }
 
 static int run(scoring *s, const char *model, const char *path)

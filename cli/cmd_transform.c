@@ -2,14 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/operators.h"
-#include "common/open.h"
-#include "common/facts.h"
 
-#include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const usage use = {
     .command = "danaus transform",
@@ -78,8 +72,7 @@ static int choose_length(job *j, const char *text)
 {
     char *end;
     long long n = *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : 0;
-    if (n < 1 || *end)
-        return usage_error("N is an integer of at least 1, not \"%.40s\"", text);
+    TRY(refuse_if(n < 1 || *end, "N is an integer of at least 1, not \"%.40s\"", text));
     j->desc.n = n;
     return STATUS_OK;
 }
@@ -102,9 +95,7 @@ static int check_options(const job *j)
             j->name);
     if (!wavelet && o->levels)
         return usage_error("--levels goes with wavelets, not with %s", j->name);
-    if (o->levels > INT_MAX)
-        return usage_error("--levels is out of range");
-    return STATUS_OK;
+    return refuse_if(o->levels > INT_MAX, "--levels is out of range");
 }
 
 /* ---- numbers from files ---- */

@@ -2,14 +2,8 @@
    of a suite and writes the choices to a table. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
-#include "common/open.h"
 #include "common/progress.h"
-#include "common/facts.h"
 #include "common/suite.h"
-#include "common/timing.h"
-
-#include <stdio.h>
-#include <string.h>
 
 static const usage use = {
     .command = "danaus tune",

@@ -1,9 +1,17 @@
-/* The commands of danaus. */
+/* The commands of danaus, and what they are made of. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
+#include "common/facts.h"
+#include "common/open.h"
 #include "common/program.h"
+#include "common/timing.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define X(name, help) int cmd_##name(int argc, char **argv);
 #include "cli/commands.def"

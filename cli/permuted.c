@@ -29,8 +29,7 @@ int permuted_find(
     p->rows = malloc((size_t)p->m * sizeof *p->rows);
     p->cols = malloc((size_t)p->n * sizeof *p->cols);
     p->matrix = malloc((size_t)p->m * (size_t)p->n * size);
-    if (!p->rows || !p->cols || !p->matrix)
-        return failure("no memory to permute W");
+    TRY(fail_if(!p->rows || !p->cols || !p->matrix, "no memory to permute W"));
     TRY(library(danaus_find_permutations(
         w, dtype, patterns, count, &desc, p->rows, p->cols, errors)));
     p->before = errors[0];
@@ -50,8 +49,7 @@ int permuted_save(const permuted *p, danaus_chain **chain, const char *path)
     int64_t *back = malloc((size_t)p->m * sizeof *back); /* where each output is */
     const int64_t *orders[] = { back, p->cols }, lengths[] = { p->m, p->n };
     danaus_operator *made;
-    if (!back)
-        return failure("no memory for an order");
+    TRY(fail_if(!back, "no memory for an order"));
     for (int64_t i = 0; i < p->m; i++)
         back[p->rows[i]] = i;
     danaus_status status =

@@ -20,9 +20,9 @@ static int open_rows(
             "the sample %s are %s, but samples x %" PRId64 " are needed", name, shape,
             width);
     }
-    if (is_complex(rows->dtype) && !complex)
-        return failure("the sample %s are complex and W is not", name);
-    return STATUS_OK;
+    return fail_if(
+        is_complex(rows->dtype) && !complex, "the sample %s are complex and W is not",
+        name);
 }
 
 int samples_open(
@@ -47,8 +47,7 @@ int samples_read(samples *s, danaus_dtype dtype, danaus_factorize_desc *fit)
         return STATUS_OK;
     fit->samples = s->inputs.shape[0];
     fit->inputs = tensor_as(&s->inputs, dtype, &s->owned[0]);
-    if (!fit->inputs)
-        return failure("no memory to convert the sample inputs");
+    TRY(fail_if(!fit->inputs, "no memory to convert the sample inputs"));
     if (!s->files[1])
         return STATUS_OK;
     fit->targets = tensor_as(&s->targets, dtype, &s->owned[1]);

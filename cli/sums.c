@@ -28,15 +28,13 @@ int sums_terms(const char *text, int choose, int *terms)
 static int parse_term(const char *text, size_t length, sums *s, int *factors)
 {
     char *term = strndup(text, length);
-    if (!term)
-        return failure("no memory for patterns");
+    TRY(fail_if(!term, "no memory for patterns"));
     int *count = &s->counts[s->count++];
     danaus_status status =
         danaus_patterns_parse(term, s->patterns + *factors, DANAUS_MAX_FACTORS, count);
     free(term);
     *factors += *count;
-    if (status == DANAUS_ERR_ARGUMENT)
-        return usage_error("%s", danaus_error_detail());
+    TRY(refuse_if(status == DANAUS_ERR_ARGUMENT, "%s", danaus_error_detail()));
     return library(status);
 }
 

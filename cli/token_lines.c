@@ -44,8 +44,7 @@ static int cut_lines(token_lines *t, size_t size)
         lines += t->text[i] == '\n';
     t->line = calloc(lines, sizeof *t->line);
     t->offsets = calloc(lines + 1, sizeof *t->offsets);
-    if (!t->line || !t->offsets)
-        return failure("no memory for %zu lines", lines);
+    TRY(fail_if(!t->line || !t->offsets, "no memory for %zu lines", lines));
     t->text[size] = '\0';
     for (size_t at = 0, end; at < size; at = end + 1) {
         char *next = memchr(t->text + at, '\n', size - at);
@@ -70,8 +69,7 @@ static int encode_line(
         if (*room - used < count || !t->ids) {
             *room = 2 * (used + count) + 4096;
             int32_t *more = realloc(t->ids, *room * sizeof *more);
-            if (!more)
-                return failure("no memory for %zu tokens", *room);
+            TRY(fail_if(!more, "no memory for %zu tokens", *room));
             t->ids = more;
         }
         status = danaus_tokenizer_encode(
@@ -144,15 +142,13 @@ static int make_room(token_lines *t, int64_t most, size_t *tokens, size_t *piece
         *tokens = 2 * (used + (size_t)most);
         int32_t *more = realloc(t->ids, *tokens * sizeof *more);
         t->ids = more ? more : t->ids;
-        if (!more)
-            return failure("no memory for %zu tokens", *tokens);
+        TRY(fail_if(!more, "no memory for %zu tokens", *tokens));
     }
     if ((size_t)t->count + 2 > *pieces) {
         *pieces = 2 * *pieces + 64;
         int64_t *more = realloc(t->offsets, *pieces * sizeof *more);
         t->offsets = more ? more : t->offsets;
-        if (!more)
-            return failure("no memory for %zu records", *pieces);
+        TRY(fail_if(!more, "no memory for %zu records", *pieces));
         t->offsets[0] = 0;
     }
     return STATUS_OK;
@@ -205,8 +201,7 @@ int token_lines_pad(token_lines *t, const char *model, int64_t length)
     int32_t padding, *ids;
     TRY(find_padding(model, &padding));
     ids = calloc((size_t)t->count + 1, (size_t)length * sizeof *ids);
-    if (!ids)
-        return failure("no memory for %" PRId64 " lines of tokens", t->count);
+    TRY(fail_if(!ids, "no memory for %" PRId64 " lines of tokens", t->count));
     for (int64_t i = 0; i < t->count; i++) {
         int64_t tokens = t->offsets[i + 1] - t->offsets[i];
         tokens = tokens < length ? tokens : length;

@@ -55,6 +55,26 @@ int failure(const char *format, ...)
     return STATUS_FAILURE;
 }
 
+int refuse_if(int wrong, const char *format, ...)
+{
+    va_list rest;
+    va_start(rest, format);
+    if (wrong)
+        print_sentence("", format, rest);
+    va_end(rest);
+    return wrong ? STATUS_USAGE : STATUS_OK;
+}
+
+int fail_if(int failed, const char *format, ...)
+{
+    va_list rest;
+    va_start(rest, format);
+    if (failed)
+        print_sentence("", format, rest);
+    va_end(rest);
+    return failed ? STATUS_FAILURE : STATUS_OK;
+}
+
 void warning(const char *format, ...)
 {
     va_list rest;

@@ -78,9 +78,13 @@ void args_begin(const char *program);
 /* The command that runs, "apply". */
 const char *args_command(void);
 
-/* Prints "danaus COMMAND: sentence" to standard error and returns the status. */
+/* Prints "danaus COMMAND: sentence" to standard error and returns the status; of the two that
+   ask, STATUS_OK, with nothing printed, if all is well. What they ask must not set what the
+   sentence tells, as errno: which is evaluated first is open. */
 int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int fail_if(int failed, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int refuse_if(int wrong, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int library_failure(void); /* with the library's own sentence */
 int library(int status);   /* library_failure() of a danaus_status that is one */
 void warning(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -27,8 +27,7 @@ int standard_input(const char **name)
     struct stat s;
     if (strcmp(*name, "-"))
         return STATUS_OK;
-    if (taken++)
-        return usage_error("standard input can be read once: only one file may be -");
+    TRY(refuse_if(taken++, "standard input can be read once: only one file may be -"));
     *name = "/dev/stdin";
     if (!fstat(STDIN_FILENO, &s) && S_ISREG(s.st_mode))
         return STATUS_OK;
@@ -61,8 +60,7 @@ int output_is_standard(const output *o) { return o->name && !strcmp(o->name, "-"
 
 int output_open(output *o, const char *name)
 {
-    if (!name)
-        return usage_error("-o FILE is needed (try --help)");
+    TRY(refuse_if(!name, "-o FILE is needed (try --help)"));
     if (strcmp(name, "-")) {
         TRY(check_place(name));
         o->name = name;
@@ -75,8 +73,7 @@ int output_open(output *o, const char *name)
     const char *place = getenv("TMPDIR");
     snprintf(o->path, sizeof o->path, "%s/danaus-XXXXXX", place ? place : "/tmp");
     int fd = mkstemp(o->path);
-    if (fd < 0)
-        return failure("cannot make %s: %s", o->path, strerror(errno));
+    TRY(fail_if(fd < 0, "cannot make %s: %s", o->path, strerror(errno)));
     close(fd);
     o->name = name;
     return STATUS_OK;

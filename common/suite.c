@@ -33,8 +33,7 @@ static int read_lines(
         if (*count == room) {
             room = room ? 2 * room : 64;
             void *more = realloc(*problems, (size_t)room * kind->size);
-            if (!more)
-                return failure("no memory for the problems of %s", path);
+            TRY(fail_if(!more, "no memory for the problems of %s", path));
             *problems = more;
         }
         line[strcspn(line, "\r\n")] = '\0';
@@ -42,10 +41,8 @@ static int read_lines(
         status = kind->read(path, number, line, problem);
         ++*count;
     }
-    if (!status && ferror(file))
-        return failure("cannot read %s: %s", path, strerror(errno));
-    if (!status && *count == 0)
-        return failure("%s holds no problem", path);
+    TRY(fail_if(!status && ferror(file), "cannot read %s: %s", path, strerror(errno)));
+    TRY(fail_if(!status && *count == 0, "%s holds no problem", path));
     return status;
 }
 
@@ -54,8 +51,7 @@ static int read_suite(const char *path, const sort *kind, void **problems, int *
     *problems = NULL;
     *count = 0;
     FILE *file = fopen(path, "r");
-    if (!file)
-        return failure("cannot open %s: %s", path, strerror(errno));
+    TRY(fail_if(!file, "cannot open %s: %s", path, strerror(errno)));
     int status = read_lines(file, path, kind, problems, count);
     fclose(file);
     if (status) {
@@ -98,9 +94,9 @@ static int read_product(const char *path, int number, char *line, void *to)
             number);
     if (danaus_patterns_parse(problem, p->patterns, DANAUS_MAX_FACTORS, &p->count))
         return failure("%s, line %d: %s", path, number, danaus_error_detail());
-    if (!parse_batch(batch, &p->batch))
-        return failure("%s, line %d: \"%s\" is no batch size", path, number, batch);
-    return STATUS_OK;
+    return fail_if(
+        !parse_batch(batch, &p->batch), "%s, line %d: \"%s\" is no batch size", path,
+        number, batch);
 }
 
 int suite_read(const char *path, suite *s)
