@@ -30,18 +30,16 @@ static const usage use = {
     .words = "ks|conv",
 };
 
-typedef struct options {
-    device_options device;
+typedef struct bench {
+    device_options where;
     plan_options plan;
     const char *suite, *csv;
     danaus_dtype dtype;
     int layout, json; /* layout: 0 both, else 1 + danaus_layout */
     counts batch;
-} options;
-
-typedef struct bench {
-    const options *o;
     danaus_device *device;
+    suite products;
+    conv_suite convs;
     json_t *records;
     progress bar;
 } bench;
@@ -63,10 +61,10 @@ static int take(bench *b, json_t *record, const char *text)
 {
     json_array_append_new(b->records, record);
     progress_clear(&b->bar);
-    if (!b->o->json)
+    if (!b->json)
         facts_print(record, text);
     fflush(stdout);
-    return b->o->csv ? report_csv(b->records, b->o->csv) : STATUS_OK;
+    return b->csv ? report_csv(b->records, b->csv) : STATUS_OK;
 }
 
 /* ---- products ---- */
@@ -161,9 +159,9 @@ static int bench_product(
     bench *b, const suite_problem *p, danaus_layout layout, int64_t batch)
 {
     danaus_ks_desc desc = { .layout = layout, .batch = batch };
-    desc.dtype = b->o->dtype ? b->o->dtype : DANAUS_F32;
-    desc.effort = (danaus_effort)b->o->plan.effort;
-    desc.math = math_of(b->o->plan.accuracy);
+    desc.dtype = b->dtype ? b->dtype : DANAUS_F32;
+    desc.effort = (danaus_effort)b->plan.effort;
+    desc.math = math_of(b->plan.accuracy);
     danaus_pattern left = p->patterns[0], right = p->patterns[p->count - 1];
     int64_t rows = left.a * left.b * left.d, cols = right.a * right.c * right.d;
     double n = (double)batch, dense = NAN;
@@ -191,13 +189,13 @@ static int bench_product(
 
 static int bench_products(bench *b, const suite_problem *p)
 {
-    counts batches = b->o->batch;
+    counts batches = b->batch;
     int status = STATUS_OK;
     if (!batches.count)
         batches = (counts){ 1, { p->batch ? p->batch : 25088 } };
     for (int n = 0; n < batches.count; n++)
         for (int layout = 0; layout < 2 && !status; layout++)
-            if (!b->o->layout || b->o->layout == 1 + layout)
+            if (!b->layout || b->layout == 1 + layout)
                 status = bench_product(b, p, (danaus_layout)layout, batches.value[n]);
     return status;
 }
@@ -259,10 +257,9 @@ static int report_convolution(
 
 static int bench_convolution(bench *b, const conv_problem *p)
 {
-    danaus_dtype dtype = b->o->dtype ? b->o->dtype : DANAUS_F32;
-    danaus_conv_desc desc =
-        conv_problem_desc(p, dtype, (danaus_effort)b->o->plan.effort);
-    desc.accuracy = (danaus_conv_accuracy)b->o->plan.accuracy;
+    danaus_dtype dtype = b->dtype ? b->dtype : DANAUS_F32;
+    danaus_conv_desc desc = conv_problem_desc(p, dtype, (danaus_effort)b->plan.effort);
+    desc.accuracy = (danaus_conv_accuracy)b->plan.accuracy;
     convolution c = { .device = b->device, .batch = p->batch };
     double numbers = (double)p->batch * (double)p->channels * (double)p->length;
     void **memory[] = { &c.u, &c.y, &c.gates[0], &c.gates[1] };
@@ -285,20 +282,13 @@ static int bench_convolution(bench *b, const conv_problem *p)
 
 static int bench_all(bench *b, int conv)
 {
-    suite products = { 0 };
-    conv_suite convs = { 0 };
-    int status = conv ? conv_suite_read(b->o->suite, &convs)
-                      : suite_read(b->o->suite, &products);
-    int count = conv ? convs.count : products.count;
-    status = status ? status : open_device(&b->o->device, &b->device);
+    int count = conv ? b->convs.count : b->products.count, status = STATUS_OK;
     for (int i = 0; i < count && !status; i++) {
         progress_count(&b->bar, i, count);
-        status = conv ? bench_convolution(b, &convs.problems[i])
-                      : bench_products(b, &products.problems[i]);
+        status = conv ? bench_convolution(b, &b->convs.problems[i])
+                      : bench_products(b, &b->products.problems[i]);
     }
     progress_clear(&b->bar);
-    suite_free(&products);
-    conv_suite_free(&convs);
     return status;
 }
 
@@ -306,13 +296,16 @@ static int run(bench *b, int conv)
 {
     danaus_device_info info;
     output csv = { 0 };
-    if (b->o->csv && !strcmp(b->o->csv, "-"))
+    if (b->csv && !strcmp(b->csv, "-"))
         return usage_error("--csv names a file; --json is for standard output");
-    TRY(output_maybe(&csv, b->o->csv));
+    TRY(output_maybe(&csv, b->csv));
+    TRY(conv ? conv_suite_read(b->suite, &b->convs)
+             : suite_read(b->suite, &b->products));
+    TRY(open_device(&b->where, &b->device));
     TRY(bench_all(b, conv));
-    if (!b->o->json)
-        return STATUS_OK;
     TRY(library(danaus_device_describe(b->device, &info)));
+    if (!b->json)
+        return STATUS_OK;
     return report_json(facts_of(
         "device:t instructions:t threads:d records:o", info.description,
         info.instructions, info.threads, json_incref(b->records)));
@@ -320,34 +313,35 @@ static int run(bench *b, int conv)
 
 int cmd_bench(int argc, char **argv)
 {
-    options o = { 0 };
+    bench b = { 0 };
     int operands;
     const arg table[] = {
-        { "suite", 0, ARG_INPUT, &o.suite, "FILE", "the problems" },
-        DEVICE_ARGS(o.device),
-        { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
+        { "suite", 0, ARG_INPUT, &b.suite, "FILE", "the problems" },
+        DEVICE_ARGS(b.where),
+        { "dtype", 0, ARG_DTYPE, &b.dtype, "TYPE",
           "f32 (default), f64, c64, c128, f16 or bf16" },
-        { "layout", 0, ARG_WORD, &o.layout, "both|first|last",
+        { "layout", 0, ARG_WORD, &b.layout, "both|first|last",
           "products: where x and y have the batch (default\nboth)" },
-        { "batch", 0, ARG_COUNTS, &o.batch, "N,N,...",
+        { "batch", 0, ARG_COUNTS, &b.batch, "N,N,...",
           "products: batch sizes, in place of the suite's" },
-        EFFORT_ARG(o.plan),
-        ACCURACY_ARG(o.plan),
-        { "csv", 0, ARG_OUTPUT, &o.csv, "FILE",
+        EFFORT_ARG(b.plan),
+        ACCURACY_ARG(b.plan),
+        { "csv", 0, ARG_OUTPUT, &b.csv, "FILE",
           "write the records to a file as well, after each one" },
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the records as JSON" },
+        { "json", 0, ARG_FLAG, &b.json, NULL, "print the records as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, &operands));
-    const char *what = operands ? argv[1] : "ks";
-    int conv = !strcmp(what, "conv");
-    if (!conv && strcmp(what, "ks"))
-        return usage_error("there is no \"%s\" to measure, only ks and conv", what);
+    int conv = operands ? args_word(use.words, argv[1]) : 0;
+    if (conv < 0)
+        return usage_error("there is no \"%s\" to measure, only ks and conv", argv[1]);
     if (conv)
         TRY(args_refuse("layout,batch", "is for products"));
-    TRY(refuse_if(!o.suite, "--suite FILE is needed (try --help)"));
-    bench b = { .o = &o, .records = json_array() };
+    TRY(refuse_if(!b.suite, "--suite FILE is needed (try --help)"));
+    b.records = json_array();
     int status = run(&b, conv);
+    suite_free(&b.products);
+    conv_suite_free(&b.convs);
     danaus_device_close(b.device);
     json_decref(b.records);
     return status;

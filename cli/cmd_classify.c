@@ -21,15 +21,10 @@ static const usage use = {
     .operands = "the folder of a model and a file of images",
 };
 
-typedef struct options {
+typedef struct classification {
     model_options model;
-    const char *output;
     int64_t top;
     int json;
-} options;
-
-typedef struct classification {
-    const options *o;
     open_model m;
     image_file images;
     float *scores;
@@ -69,7 +64,7 @@ static json_t *classes_of(const classification *c, int64_t image)
     json_t *list = json_array();
     int64_t classes = c->m.info.classes;
     ranked_by_softmax(c->scores + image * classes, classes, c->order);
-    for (int64_t i = 0; i < c->o->top && i < classes; i++)
+    for (int64_t i = 0; i < c->top && i < classes; i++)
         json_array_append_new(
             list, facts_of(
                       "class:i label:t probability:n", c->order[i].number,
@@ -86,14 +81,14 @@ static int report(const classification *c)
         snprintf(
             line, sizeof line,
             "<:image %" PRId64 "  {probability:.4f}  {class:5}  {label}\n>", i + 1);
-        if (!c->o->json && !output_is_standard(&c->output))
+        if (!c->json && !output_is_standard(&c->output))
             facts_print(json_array_get(found, (size_t)i), line);
     }
     return facts_report(
         facts_of(
             "images:i classes:i seconds:n output:t found:o", c->images.count,
-            c->m.info.classes, c->seconds, c->o->output, found),
-        c->o->json, &c->output, "{images} images, {seconds:.2f} s\n");
+            c->m.info.classes, c->seconds, c->output.name, found),
+        c->json, &c->output, "{images} images, {seconds:.2f} s\n");
 }
 
 static void load_labels(classification *c, const char *folder)
@@ -109,8 +104,8 @@ static void load_labels(classification *c, const char *folder)
 
 static int run(classification *c, const char *model, const char *images)
 {
-    TRY(output_maybe(&c->output, c->o->output));
-    TRY(model_open(&c->o->model, model, 0, &c->m));
+    TRY(output_maybe(&c->output, c->output.name));
+    TRY(model_open(&c->model, model, 0, &c->m));
     load_labels(c, model);
     TRY(fail_if(!c->m.info.classes, "the model has no classes"));
     TRY(images_read(&c->images, images, &c->m.info));
@@ -121,16 +116,15 @@ static int run(classification *c, const char *model, const char *images)
 
 int cmd_classify(int argc, char **argv)
 {
-    options o = { .top = 5 };
+    classification c = { .top = 5 };
     const arg table[] = {
-        { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the .npy file to write" },
-        { "top", 'n', ARG_COUNT, &o.top, "N", "classes of each image; default 5" },
-        MODEL_ARGS(o.model),
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { "output", 'o', ARG_OUTPUT, &c.output.name, "FILE", "the .npy file to write" },
+        { "top", 'n', ARG_COUNT, &c.top, "N", "classes of each image; default 5" },
+        MODEL_ARGS(c.model),
+        { "json", 0, ARG_FLAG, &c.json, NULL, "print the facts as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    classification c = { .o = &o };
     int status = run(&c, argv[1], argv[2]);
     free(c.scores);
     free(c.order);

@@ -28,35 +28,15 @@ static const usage use = {
     .words = HOW,
 };
 
-typedef struct options {
-    const char *output;
+typedef struct job {
     danaus_dtype dtype;
     int json;
-} options;
-
-typedef struct job {
-    const options *o;
     const char *how;
     int count;
     any_chain files[MOST_FILES];
     any_chain made; /* a sum, where no chain is one */
     output output;
 } job;
-
-/* Which of the words that HOW lists; -1: none. */
-static int find_word(const char *word)
-{
-    const char *at = HOW;
-    size_t length = strlen(word);
-    for (int number = 0;; number++) {
-        size_t size = strcspn(at, "|");
-        if (size == length && !memcmp(at, word, size))
-            return number;
-        at += size;
-        if (!*at++)
-            return -1;
-    }
-}
 
 /* A matrix as a chain of one factor (1, M, N, 1). */
 static int chain_of_matrix(
@@ -115,8 +95,8 @@ static int load_all(job *j, char **paths)
             return status;
         if (any_chain_drop_bias(any))
             warning("the bias of %s is left out", paths[n]);
-        if (j->o->dtype)
-            status = convert(any, paths[n], j->o->dtype);
+        if (j->dtype)
+            status = convert(any, paths[n], j->dtype);
         if (status)
             return status;
     }
@@ -143,7 +123,7 @@ static int report(const job *j)
     json_t *facts = any_chain_facts(made, "how", j->how, &j->output);
     json_object_set_new(facts, made->chain ? "patterns" : "terms", patterns_of(made));
     return facts_report(
-        facts, j->o->json, &j->output,
+        facts, j->json, &j->output,
         "{output}: {rows} x {cols}, {dtype}, {parameters} parameters"
         "[: {patterns}| in {terms:#term}]\n");
 }
@@ -169,7 +149,7 @@ static int add_terms(job *j)
 /* One chain, or, where patterns do not agree, the sum of several. */
 static int combine(job *j, char **paths)
 {
-    danaus_combination how = (danaus_combination)find_word(j->how);
+    danaus_combination how = (danaus_combination)args_word(HOW, j->how);
     const danaus_chain *chains[MOST_FILES];
     for (int n = 0; n < j->count; n++) {
         chains[n] = j->files[n].chain;
@@ -188,7 +168,7 @@ static int combine(job *j, char **paths)
 
 static int run(job *j, char **paths)
 {
-    TRY(output_open(&j->output, j->o->output));
+    TRY(output_open(&j->output, j->output.name));
     TRY(load_all(j, paths));
     TRY(combine(j, paths));
     TRY(library(any_chain_save(&j->made, j->output.path)));
@@ -197,19 +177,21 @@ static int run(job *j, char **paths)
 
 int cmd_combine(int argc, char **argv)
 {
-    options o = { 0 };
+    job j = { 0 };
     int operands;
     const arg table[] = {
-        { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the chain file to write" },
-        { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
+        { "output", 'o', ARG_OUTPUT, &j.output.name, "FILE",
+          "the chain file to write" },
+        { "dtype", 0, ARG_DTYPE, &j.dtype, "TYPE",
           "convert all files to f32, f64, c64, c128, f16 or\n"
           "bf16; without it they are of one type" },
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { "json", 0, ARG_FLAG, &j.json, NULL, "print the facts as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, &operands));
-    TRY(refuse_if(find_word(argv[1]) < 0, "\"%s\" is none of " HOW, argv[1]));
-    job j = { .o = &o, .how = argv[1], .count = operands - 1 };
+    TRY(refuse_if(args_word(HOW, argv[1]) < 0, "\"%s\" is none of " HOW, argv[1]));
+    j.how = argv[1];
+    j.count = operands - 1;
     int status = run(&j, argv + 2);
     for (int n = 0; n < j.count; n++)
         any_chain_free(&j.files[n]);

@@ -31,15 +31,6 @@ static const usage use = {
 
 enum { MODE_CAUSAL, MODE_CIRCULAR, MODE_FULL, MODE_SAME, MODE_VALID };
 
-typedef struct options {
-    device_options device;
-    plan_options plan;
-    const char *output;
-    int mode, normalize, resample, format, json;
-    double skip;
-    int64_t repeat;
-} options;
-
 /* Rows of numbers, from either sort of file. */
 typedef struct rows {
     danaus_dtype dtype;
@@ -50,7 +41,11 @@ typedef struct rows {
 } rows;
 
 typedef struct convolve {
-    const options *o;
+    device_options where;
+    plan_options how;
+    int mode, normalize, resample, format, json;
+    double skip;
+    int64_t repeat;
     rows signal, filters, out;
     int64_t batch, channels; /* of the plan; channels share filters evenly */
     danaus_device *device;
@@ -137,7 +132,7 @@ static int match_rate(const convolve *c, const char *path, rows *filter)
         return failure("%s and the signal are not the same sort of file", path);
     if (filter->rate == c->signal.rate)
         return STATUS_OK;
-    if (!c->o->resample)
+    if (!c->resample)
         return failure(
             "%s has %d numbers a second and the signal %d: give --resample to convert "
             "the filter",
@@ -248,20 +243,20 @@ static int make_plan(convolve *c, int64_t length, const void *k)
         .length = length,
         .filter_length = c->filters.length,
         .filters = c->filters.count,
-        .kind = c->o->mode == MODE_CIRCULAR ? DANAUS_CIRCULAR : DANAUS_CAUSAL,
+        .kind = c->mode == MODE_CIRCULAR ? DANAUS_CIRCULAR : DANAUS_CAUSAL,
         .dtype = c->signal.dtype,
         .batch = c->batch,
-        .effort = (danaus_effort)c->o->plan.effort,
-        .accuracy = (danaus_conv_accuracy)c->o->plan.accuracy,
+        .effort = (danaus_effort)c->how.effort,
+        .accuracy = (danaus_conv_accuracy)c->how.accuracy,
     };
     int wide = c->signal.dtype == DANAUS_F64;
     void *skip = malloc((size_t)c->filters.count * sizeof(double));
     TRY(fail_if(!skip, "no memory for skips"));
     for (int64_t f = 0; f < c->filters.count; f++)
         if (wide)
-            ((double *)skip)[f] = c->o->skip;
+            ((double *)skip)[f] = c->skip;
         else
-            ((float *)skip)[f] = (float)c->o->skip;
+            ((float *)skip)[f] = (float)c->skip;
     int failed =
         danaus_conv_plan_create(c->device, &desc, &c->plan) ||
         danaus_spectrum_create(c->plan, c->device, k, NULL, skip, &c->spectrum);
@@ -298,7 +293,7 @@ static int keep(convolve *c, int64_t length, int64_t from)
 static int convolve_rows(convolve *c)
 {
     int64_t n = c->signal.length, m = c->filters.length, from = 0, kept = n;
-    int mode = c->o->mode;
+    int mode = c->mode;
     int64_t length = mode == MODE_CAUSAL || mode == MODE_CIRCULAR ? n : n + m - 1;
     if (mode == MODE_FULL)
         kept = length;
@@ -316,7 +311,7 @@ static int convolve_rows(convolve *c)
     c->out.length = kept;
     void *k = NULL;
     size_t bytes = (size_t)(c->signal.count * length);
-    int64_t repeat = c->o->repeat > 1 ? c->o->repeat : 1;
+    int64_t repeat = c->repeat > 1 ? c->repeat : 1;
     int status = put_signal(c, length);
     status = status ? status : convert_filters(c, &k);
     if (!status &&
@@ -356,30 +351,30 @@ static int ends_with(const char *text, const char *end)
 }
 
 /* Names that can be written, and suit the signal once that is known. */
-static int check_name(const options *o)
+static int check_name(const convolve *c)
 {
-    if (ends_with(o->output, ".npy"))
+    if (ends_with(c->output.name, ".npy"))
         return args_refuse("format", "is for files of sound, not .npy");
-    return sound_check_name(o->output, (sound_format)o->format);
+    return sound_check_name(c->output.name, (sound_format)c->format);
 }
 
 static int check_sort(const convolve *c)
 {
-    int npy = ends_with(c->o->output, ".npy");
+    int npy = ends_with(c->output.name, ".npy");
     if (c->signal.rate)
         return STATUS_OK;
     if (!npy && !output_is_standard(&c->output))
-        return failure("arrays are written to .npy files, not to %s", c->o->output);
+        return failure("arrays are written to .npy files, not to %s", c->output.name);
     return args_refuse("resample,format", "is for sound");
 }
 
 static int write_rows(convolve *c)
 {
     rows *r = &c->out;
-    if (r->rate && !ends_with(c->o->output, ".npy")) {
+    if (r->rate && !ends_with(c->output.name, ".npy")) {
         sound s = { r->count, r->length, r->rate, r->data };
         return sound_write(
-            c->output.path, c->o->output, &s, (sound_format)c->o->format, &c->clipped);
+            c->output.path, c->output.name, &s, (sound_format)c->format, &c->clipped);
     }
     danaus_tensor t = r->shape;
     if (r->rate) {
@@ -399,7 +394,7 @@ static int report(const convolve *c)
     char plan[1024];
     danaus_conv_plan_describe(c->plan, plan, sizeof plan);
     plan[strcspn(plan, "\n")] = '\0';
-    if (c->clipped && !c->o->json)
+    if (c->clipped && !c->json)
         warning(
             "%" PRId64
             " numbers were beyond full scale and are clipped: --normalize or "
@@ -411,22 +406,22 @@ static int report(const convolve *c)
             "output:t",
             r->count, c->signal.length, c->filters.length, r->length, r->rate,
             danaus_dtype_name(r->dtype), c->time.median, plan, c->clipped,
-            c->o->output),
-        c->o->json, &c->output,
+            c->output.name),
+        c->json, &c->output,
         "{output}: {rows:#row} of {length} by {taps} taps, {dtype}, {seconds:.3g} s\n");
 }
 
 static int run(convolve *c, char **paths, int count)
 {
-    TRY(output_open(&c->output, c->o->output));
-    TRY(check_name(c->o));
+    TRY(output_open(&c->output, c->output.name));
+    TRY(check_name(c));
     TRY(read_rows(paths[0], &c->signal));
     TRY(check_sort(c));
     TRY(read_filters(c, paths + 1, count - 1));
     TRY(c->signal.rate ? match_channels(c) : match_shapes(c));
-    TRY(open_device(&c->o->device, &c->device));
+    TRY(open_device(&c->where, &c->device));
     TRY(convolve_rows(c));
-    if (c->o->normalize)
+    if (c->normalize)
         TRY(normalize(&c->out));
     TRY(write_rows(c));
     return report(c);
@@ -434,31 +429,30 @@ static int run(convolve *c, char **paths, int count)
 
 int cmd_conv(int argc, char **argv)
 {
-    options o = { .repeat = 1 };
+    convolve c = { .repeat = 1 };
     int operands;
     const arg table[] = {
-        { "output", 'o', ARG_OUTPUT, &o.output, "FILE",
+        { "output", 'o', ARG_OUTPUT, &c.output.name, "FILE",
           "what to write, as its name ends: .npy, .wav, .flac,\n"
           ".aiff, .w64, .rf64, .au or .caf" },
-        { "mode", 0, ARG_WORD, &o.mode, "causal|circular|full|same|valid",
+        { "mode", 0, ARG_WORD, &c.mode, "causal|circular|full|same|valid",
           "what is kept (default causal)" },
-        { "skip", 0, ARG_ANY, &o.skip, "X", "add X times the signal itself" },
-        { "normalize", 0, ARG_FLAG, &o.normalize, NULL,
+        { "skip", 0, ARG_ANY, &c.skip, "X", "add X times the signal itself" },
+        { "normalize", 0, ARG_FLAG, &c.normalize, NULL,
           "scale all rows by one number, to a peak of 1" },
-        { "resample", 0, ARG_FLAG, &o.resample, NULL,
+        { "resample", 0, ARG_FLAG, &c.resample, NULL,
           "bring filters to the rate of the signal" },
-        { "format", 0, ARG_WORD, &o.format, "pcm16|pcm24|float",
+        { "format", 0, ARG_WORD, &c.format, "pcm16|pcm24|float",
           "how sound is stored (default pcm16)" },
-        EFFORT_ARG(o.plan),
-        ACCURACY_ARG(o.plan),
-        DEVICE_ARGS(o.device),
-        { "repeat", 0, ARG_COUNT, &o.repeat, "N",
+        EFFORT_ARG(c.how),
+        ACCURACY_ARG(c.how),
+        DEVICE_ARGS(c.where),
+        { "repeat", 0, ARG_COUNT, &c.repeat, "N",
           "convolve N times and report the median time" },
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { "json", 0, ARG_FLAG, &c.json, NULL, "print the facts as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, &operands));
-    convolve c = { .o = &o };
     int status = run(&c, argv + 1, operands);
     danaus_spectrum_destroy(c.spectrum);
     danaus_conv_plan_destroy(c.plan);

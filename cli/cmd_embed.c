@@ -21,15 +21,11 @@ static const usage use = {
     .operands = "the folder of a model",
 };
 
-typedef struct options {
+typedef struct embedding {
     model_options model;
-    const char *text, *output, *query;
+    const char *text, *query;
     int64_t nearest, pad;
     int json;
-} options;
-
-typedef struct embedding {
-    const options *o;
     const char *path; /* of the model */
     open_model m;
     int64_t most; /* tokens of a line */
@@ -54,7 +50,7 @@ static double cosine(const float *x, const float *y, int64_t n)
 
 static int pad(const embedding *e, token_lines *t)
 {
-    return e->o->pad ? token_lines_pad(t, e->path, e->most) : STATUS_OK;
+    return e->pad ? token_lines_pad(t, e->path, e->most) : STATUS_OK;
 }
 
 static ranked *find_neighbours(const embedding *e)
@@ -66,7 +62,7 @@ static ranked *find_neighbours(const embedding *e)
         failure("no memory for %" PRId64 " cosines", e->lines.count);
         return NULL;
     }
-    if (token_lines_of(e->o->query, e->path, e->most, &query) || pad(e, &query)) {
+    if (token_lines_of(e->query, e->path, e->most, &query) || pad(e, &query)) {
         token_lines_free(&query);
         free(found);
         return NULL;
@@ -98,8 +94,8 @@ static int report(const embedding *e, const ranked *found, int64_t count)
         facts_of(
             "lines:i tokens:i embedding:i seconds:n output:t nearest:o", e->lines.count,
             e->lines.offsets[e->lines.count], e->m.info.embedding, e->seconds,
-            e->o->output, near),
-        e->o->json, &e->output,
+            e->output.name, near),
+        e->json, &e->output,
         "<nearest:{cosine:6.3f}  line {line}: {text}\n>"
         "{lines} lines, {tokens} tokens, {seconds:.2f} s\n");
 }
@@ -108,10 +104,10 @@ static int finish(const embedding *e)
 {
     ranked *found = NULL;
     int64_t count = 0;
-    if (e->o->query && !(found = find_neighbours(e)))
+    if (e->query && !(found = find_neighbours(e)))
         return STATUS_FAILURE;
     if (found)
-        count = e->o->nearest < e->lines.count ? e->o->nearest : e->lines.count;
+        count = e->nearest < e->lines.count ? e->nearest : e->lines.count;
     int status = rows_save(&e->output, e->y, e->lines.count, e->m.info.embedding);
     status = status ? status : report(e, found, count);
     free(found);
@@ -120,15 +116,14 @@ static int finish(const embedding *e)
 
 static int run(embedding *e)
 {
-    TRY(output_maybe(&e->output, e->o->output));
-    TRY(model_open(&e->o->model, e->path, 0, &e->m));
+    TRY(output_maybe(&e->output, e->output.name));
+    TRY(model_open(&e->model, e->path, 0, &e->m));
     e->most = e->m.info.max_length;
-    if (e->o->pad > e->most)
+    if (e->pad > e->most)
         return failure(
-            "%" PRId64 " tokens; the model takes %" PRId64 " at most", e->o->pad,
-            e->most);
-    e->most = e->o->pad ? e->o->pad : e->most;
-    TRY(token_lines_read(e->o->text, e->path, e->most, &e->lines));
+            "%" PRId64 " tokens; the model takes %" PRId64 " at most", e->pad, e->most);
+    e->most = e->pad ? e->pad : e->most;
+    TRY(token_lines_read(e->text, e->path, e->most, &e->lines));
     TRY(pad(e, &e->lines));
     double start = seconds_now();
     e->y = token_lines_embed(&e->lines, e->m.model, e->m.device);
@@ -138,21 +133,21 @@ static int run(embedding *e)
 
 int cmd_embed(int argc, char **argv)
 {
-    options o = { .nearest = 3 };
+    embedding e = { .nearest = 3 };
     const arg table[] = {
-        { "text", 't', ARG_INPUT, &o.text, "FILE", "lines to embed, UTF-8" },
-        { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the .npy file to write" },
-        { "query", 'q', ARG_TEXT, &o.query, "TEXT", "list the lines nearest to this" },
-        { "nearest", 'n', ARG_COUNT, &o.nearest, "N", "how many; default 3" },
-        { "pad", 0, ARG_COUNT, &o.pad, "N", "fill texts up with [PAD] to N tokens" },
-        MODEL_ARGS(o.model),
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { "text", 't', ARG_INPUT, &e.text, "FILE", "lines to embed, UTF-8" },
+        { "output", 'o', ARG_OUTPUT, &e.output.name, "FILE", "the .npy file to write" },
+        { "query", 'q', ARG_TEXT, &e.query, "TEXT", "list the lines nearest to this" },
+        { "nearest", 'n', ARG_COUNT, &e.nearest, "N", "how many; default 3" },
+        { "pad", 0, ARG_COUNT, &e.pad, "N", "fill texts up with [PAD] to N tokens" },
+        MODEL_ARGS(e.model),
+        { "json", 0, ARG_FLAG, &e.json, NULL, "print the facts as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    if (!o.text || (!o.output && !o.query))
+    if (!e.text || (!e.output.name && !e.query))
         return usage_error("--text FILE, and -o FILE or --query TEXT are needed");
-    embedding e = { .o = &o, .path = argv[1] };
+    e.path = argv[1];
     int status = run(&e);
     free(e.y);
     token_lines_free(&e.lines);

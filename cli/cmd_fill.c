@@ -17,19 +17,15 @@ static const usage use = {
     .operands = "the folder of a model, a text",
 };
 
-typedef struct options {
+typedef struct filling {
     model_options model;
     int64_t top;
     int json;
-} options;
-
-typedef struct filling {
-    const options *o;
     const char *path; /* of the model */
     open_model m;
     danaus_tokenizer *tokenizer;
     token_lines line;
-    int64_t masks, top, *places;
+    int64_t masks, *places;
     float *scores;
     double seconds;
 } filling;
@@ -94,9 +90,9 @@ static int report(const filling *f)
         ranked_by_softmax(f->scores + m * count, count, all);
         json_t *mask = facts_of("token:i words:o", f->places[m], words_of(f, all));
         json_array_append_new(masks, mask);
-        if (!f->o->json && f->masks > 1)
+        if (!f->json && f->masks > 1)
             printf("%s[MASK] %" PRId64 "\n", m ? "\n" : "", m + 1);
-        if (!f->o->json)
+        if (!f->json)
             facts_print(mask, "<words:{probability*100:6.2f} %  {word}\n>");
     }
     free(all);
@@ -104,13 +100,13 @@ static int report(const filling *f)
         facts_of(
             "text:t tokens:i seconds:n masks:o", f->line.line[0], f->line.offsets[1],
             f->seconds, masks),
-        f->o->json, NULL, "");
+        f->json, NULL, "");
 }
 
 static int run(filling *f, const char *text)
 {
-    TRY(model_open(&f->o->model, f->path, 0, &f->m));
-    f->top = f->o->top < f->m.info.vocabulary ? f->o->top : f->m.info.vocabulary;
+    TRY(model_open(&f->model, f->path, 0, &f->m));
+    f->top = f->top < f->m.info.vocabulary ? f->top : f->m.info.vocabulary;
     TRY(token_lines_of(text, f->path, f->m.info.max_length, &f->line));
     if (!f->line.count)
         TRY(failure("the text has no [MASK]"));
@@ -121,15 +117,15 @@ static int run(filling *f, const char *text)
 
 int cmd_fill(int argc, char **argv)
 {
-    options o = { .top = 5 };
+    filling f = { .top = 5 };
     const arg table[] = {
-        { "top", 'n', ARG_COUNT, &o.top, "N", "how many words; default 5" },
-        MODEL_ARGS(o.model),
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the words as JSON" },
+        { "top", 'n', ARG_COUNT, &f.top, "N", "how many words; default 5" },
+        MODEL_ARGS(f.model),
+        { "json", 0, ARG_FLAG, &f.json, NULL, "print the words as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    filling f = { .o = &o, .path = argv[1] };
+    f.path = argv[1];
     int status = run(&f, argv[2]);
     free(f.scores);
     free(f.places);

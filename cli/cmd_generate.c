@@ -22,13 +22,6 @@ static const usage use = {
 /* Tokens before a new one that are decoded with it: spaces depend on the neighbour. */
 #define NEIGHBOURS 8
 
-typedef struct options {
-    model_options model;
-    int64_t tokens, top_k, seed;
-    double temperature, top_p;
-    int json;
-} options;
-
 /* Text that grows. */
 typedef struct grown {
     char *text;
@@ -36,7 +29,10 @@ typedef struct grown {
 } grown;
 
 typedef struct writing {
-    const options *o;
+    model_options model;
+    int64_t most, top_k, seed;
+    double temperature, top_p;
+    int json;
     open_model m;
     danaus_tokenizer *tokenizer;
     int32_t *ids; /* of the prompt, then those to come */
@@ -96,7 +92,7 @@ static int write_last(writing *w)
         size_t known = strlen(before);
         const char *new = strncmp(all, before, known) ? all : all + known;
         status = append(&w->written, new);
-        if (!status && !w->o->json) {
+        if (!status && !w->json) {
             fputs(new, stdout);
             fflush(stdout);
         }
@@ -149,7 +145,7 @@ static int read_prompt(writing *w, const char *prompt, int64_t most)
 static int report(const writing *w)
 {
     double end = seconds_now();
-    if (!w->o->json) {
+    if (!w->json) {
         printf("\n");
         return STATUS_OK;
     }
@@ -163,14 +159,14 @@ static int report(const writing *w)
 
 static int run(writing *w, const char *path, const char *prompt)
 {
-    TRY(model_open(&w->o->model, path, 0, &w->m));
+    TRY(model_open(&w->model, path, 0, &w->m));
     TRY(library(danaus_tokenizer_load(path, &w->tokenizer)));
     TRY(read_prompt(w, prompt, w->m.info.max_length));
-    const danaus_sampling how = { .max_tokens = w->o->tokens,
-                                  .seed = (uint64_t)w->o->seed,
-                                  .temperature = (float)w->o->temperature,
-                                  .top_p = (float)w->o->top_p,
-                                  .top_k = (int32_t)w->o->top_k };
+    const danaus_sampling how = { .max_tokens = w->most,
+                                  .seed = (uint64_t)w->seed,
+                                  .temperature = (float)w->temperature,
+                                  .top_p = (float)w->top_p,
+                                  .top_k = (int32_t)w->top_k };
     w->start = w->first = seconds_now();
     TRY(library(danaus_model_generate(
         w->m.model, w->m.device, w->ids, w->prompt, &how, take_token, w)));
@@ -179,23 +175,22 @@ static int run(writing *w, const char *path, const char *prompt)
 
 int cmd_generate(int argc, char **argv)
 {
-    options o = { .tokens = 100 };
+    writing w = { .most = 100 };
     const arg table[] = {
-        { "tokens", 'n', ARG_COUNT, &o.tokens, "N",
+        { "tokens", 'n', ARG_COUNT, &w.most, "N",
           "how many at most; default 100; 0: as many as the\nmodel takes" },
-        { "temperature", 't', ARG_ANY, &o.temperature, "T",
+        { "temperature", 't', ARG_ANY, &w.temperature, "T",
           "logits are divided by it; default 0: always the\nlikeliest token" },
-        { "top-k", 'k', ARG_COUNT, &o.top_k, "K", "only the K likeliest tokens" },
-        { "top-p", 'p', ARG_REAL, &o.top_p, "P",
+        { "top-k", 'k', ARG_COUNT, &w.top_k, "K", "only the K likeliest tokens" },
+        { "top-p", 'p', ARG_REAL, &w.top_p, "P",
           "only the fewest likeliest tokens that have this\nshare of the probability" },
-        { "seed", 0, ARG_COUNT, &o.seed, "N", "of what is drawn; default 0" },
-        MODEL_ARGS(o.model),
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print text and tokens as JSON" },
+        { "seed", 0, ARG_COUNT, &w.seed, "N", "of what is drawn; default 0" },
+        MODEL_ARGS(w.model),
+        { "json", 0, ARG_FLAG, &w.json, NULL, "print text and tokens as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    TRY(refuse_if(o.top_k > INT32_MAX, "--top-k may be %d at most", INT32_MAX));
-    writing w = { .o = &o };
+    TRY(refuse_if(w.top_k > INT32_MAX, "--top-k may be %d at most", INT32_MAX));
     int status = run(&w, argv[1], argv[2]);
     free(w.ids);
     free(w.written.text);

@@ -22,14 +22,10 @@ static const usage use = {
     .operands = "one chain file",
 };
 
-typedef struct options {
-    const char *output, *right;
+typedef struct job {
+    const char *right;
     int layout, json;
     int64_t threads;
-} options;
-
-typedef struct job {
-    const options *o;
     danaus_chain *chain, *inverse;
     danaus_condition condition;
     double log_modulus, phase[2];
@@ -51,14 +47,14 @@ static int check_shape(const job *j, const danaus_tensor *b)
 {
     int64_t rows = danaus_chain_rows(j->chain);
     int fits = b->ndim == 1   ? b->shape[0] == rows
-               : b->ndim == 2 ? b->shape[j->o->layout ? 0 : 1] == rows
+               : b->ndim == 2 ? b->shape[j->layout ? 0 : 1] == rows
                               : 0;
     char shape[200];
     format_shape(b, shape, sizeof shape);
     if (!fits)
         return failure(
-            j->o->layout ? "B is %s, but layout last needs %" PRId64 " x batch"
-                         : "B is %s, but layout first needs batch x %" PRId64,
+            j->layout ? "B is %s, but layout last needs %" PRId64 " x batch"
+                      : "B is %s, but layout first needs batch x %" PRId64,
             shape, rows);
     return fail_if(
         is_complex(b->dtype) && !is_complex(danaus_chain_dtype(j->chain)),
@@ -76,9 +72,9 @@ static int solve_for(job *j, const danaus_tensor *b, const void *data)
     TRY(fail_if(!made, "no memory for X"));
     x.data = made;
     int failed = danaus_chain_solve(
-                     j->chain, (int)j->o->threads, (danaus_layout)j->o->layout,
-                     count / rows, data, made, &j->condition) ||
-                 (j->o->output && danaus_file_write_npy(j->output.path, &x));
+                     j->chain, (int)j->threads, (danaus_layout)j->layout, count / rows,
+                     data, made, &j->condition) ||
+                 (j->output.name && danaus_file_write_npy(j->output.path, &x));
     free(made);
     return library(failed);
 }
@@ -86,7 +82,7 @@ static int solve_for(job *j, const danaus_tensor *b, const void *data)
 static int solve(job *j)
 {
     danaus_tensor b;
-    TRY(open_tensor(j->o->right, NULL, &j->file, &b));
+    TRY(open_tensor(j->right, NULL, &j->file, &b));
     TRY(check_shape(j, &b));
     void *owned = NULL;
     const void *data = tensor_as(&b, danaus_chain_dtype(j->chain), &owned);
@@ -101,8 +97,8 @@ static int solve(job *j)
 static int invert(job *j)
 {
     return library(
-        danaus_chain_invert(j->chain, (int)j->o->threads, &j->inverse, &j->condition) ||
-        (j->o->output && danaus_chain_save(j->inverse, j->output.path)));
+        danaus_chain_invert(j->chain, (int)j->threads, &j->inverse, &j->condition) ||
+        (j->output.name && danaus_chain_save(j->inverse, j->output.path)));
 }
 
 /* So many digits are lost that none may be right. */
@@ -124,15 +120,15 @@ static int report(const job *j)
         "log_determinant:n phase:o output:t",
         danaus_chain_rows(j->chain), danaus_dtype_name(dtype), c->bound, c->largest,
         c->factor, json_pack("[I, I]", (json_int_t)c->i, (json_int_t)c->j),
-        j->log_modulus, json_pack("[f, f]", j->phase[0], j->phase[1]), j->o->output);
-    if (!j->o->json && !output_is_standard(&j->output))
+        j->log_modulus, json_pack("[f, f]", j->phase[0], j->phase[1]), j->output.name);
+    if (!j->json && !output_is_standard(&j->output))
         facts_print(
             facts, "chain        {rows} x {rows}, {dtype}\n"
                    "condition    at most {condition:.3g}; the worst block is "
                    "({worst_block.0}, {worst_block.1}) of factor {worst_factor}: "
                    "{worst_condition:.3g}\ndeterminant  ");
     return facts_report(
-        facts, j->o->json, &j->output,
+        facts, j->json, &j->output,
         is_complex(dtype)
             ? "({phase.0:.6g}{phase.1:+.6g}i) exp({log_determinant:.9g})\n"
               "[written      {output}\n]"
@@ -142,32 +138,31 @@ static int report(const job *j)
 
 static int run(job *j, const char *path)
 {
-    TRY(output_maybe(&j->output, j->o->output));
+    TRY(output_maybe(&j->output, j->output.name));
     TRY(load(j, path));
-    TRY(j->o->right ? solve(j) : invert(j));
+    TRY(j->right ? solve(j) : invert(j));
     TRY(library(danaus_chain_determinant(
-        j->chain, (int)j->o->threads, &j->log_modulus, j->phase)));
+        j->chain, (int)j->threads, &j->log_modulus, j->phase)));
     warn(j);
     return report(j);
 }
 
 int cmd_invert(int argc, char **argv)
 {
-    options o = { 0 };
+    job j = { 0 };
     const arg table[] = {
-        { "output", 'o', ARG_OUTPUT, &o.output, "FILE",
+        { "output", 'o', ARG_OUTPUT, &j.output.name, "FILE",
           "the chain file to write, or X.npy with --solve" },
-        { "solve", 0, ARG_INPUT, &o.right, "B.npy",
+        { "solve", 0, ARG_INPUT, &j.right, "B.npy",
           "right-hand sides: write solutions, no inverse" },
-        { "layout", 0, ARG_WORD, &o.layout, "first|last",
+        { "layout", 0, ARG_WORD, &j.layout, "first|last",
           "where B and X have the batch (default first)" },
-        { "threads", 0, ARG_COUNT, &o.threads, "N", "0: one for each processor" },
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { "threads", 0, ARG_COUNT, &j.threads, "N", "0: one for each processor" },
+        { "json", 0, ARG_FLAG, &j.json, NULL, "print the facts as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    TRY(refuse_if(o.threads > 1024, "--threads is out of range"));
-    job j = { .o = &o };
+    TRY(refuse_if(j.threads > 1024, "--threads is out of range"));
     int status = run(&j, argv[1]);
     danaus_file_close(j.file);
     danaus_chain_destroy(j.inverse);

@@ -57,12 +57,13 @@ int cmd_kernels(int argc, char **argv)
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    int import = !strcmp(argv[1], "import"), export = !strcmp(argv[1], "export");
-    if (!export)
+    enum { EXPORT, IMPORT, LIST };
+    int what = args_word(use.words, argv[1]), import = what == IMPORT;
+    if (what != EXPORT)
         TRY(args_refuse("instructions", "goes with export"));
-    if (!strcmp(argv[1], "list"))
+    if (what == LIST)
         return list(argv[2], as_json);
-    if (!import && !export)
+    if (what < 0)
         return usage_error("\"%s\" is none of export, import and list", argv[1]);
     if (import ? danaus_kernels_import(argv[2], &count)
                : danaus_kernels_export(instructions, argv[2], &count))

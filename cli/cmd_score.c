@@ -30,12 +30,6 @@ static const usage use = {
 /* Tokens that go to the library together, unless a window has more. */
 #define BATCH_TOKENS 16384
 
-typedef struct options {
-    model_options model;
-    int64_t window, context;
-    int ambiguous, json;
-} options;
-
 typedef struct record {
     char *name;
     int64_t bases, scored;
@@ -53,9 +47,10 @@ typedef struct batch {
 } batch;
 
 typedef struct scoring {
-    const options *o;
-    open_model m;
+    model_options model;
     int64_t window, context;
+    int ambiguous, json;
+    open_model m;
     int32_t tokens[256];
     fasta fasta;
     int64_t bytes; /* of the file */
@@ -79,7 +74,7 @@ static json_t *facts_of_record(const record *r)
 /* Those that are complete, once; nothing while results are collected. */
 static void print_records(scoring *s, size_t end)
 {
-    if (s->o->json)
+    if (s->json)
         return;
     progress_clear(&s->bar);
     for (; s->printed < end; s->printed++) {
@@ -104,7 +99,7 @@ static int report(scoring *s)
         facts_of(
             "bases:i window:i context:i seconds:n records:o", bases, s->window,
             s->context, s->seconds, records),
-        s->o->json, NULL, "{records:#record}, {bases} bases, {seconds:.2f} s\n");
+        s->json, NULL, "{records:#record}, {bases} bases, {seconds:.2f} s\n");
 }
 
 /* ---- windows ---- */
@@ -226,8 +221,8 @@ static int score_records(scoring *s)
 static int choose_window(scoring *s)
 {
     int64_t most = s->m.info.max_length;
-    s->window = s->o->window ? s->o->window : most;
-    s->context = s->o->context ? s->o->context : s->window / 2;
+    s->window = s->window ? s->window : most;
+    s->context = s->context ? s->context : s->window / 2;
     if (s->window < 2 || s->window > most)
         return failure(
             "a window may have 2 to %" PRId64 " tokens, not %" PRId64, most, s->window);
@@ -240,9 +235,9 @@ static int choose_window(scoring *s)
 static int run(scoring *s, const char *model, const char *path)
 {
     struct stat file;
-    TRY(model_open(&s->o->model, model, 0, &s->m));
+    TRY(model_open(&s->model, model, 0, &s->m));
     TRY(choose_window(s));
-    TRY(token_letters(model, s->o->ambiguous, s->tokens));
+    TRY(token_letters(model, s->ambiguous, s->tokens));
     TRY(fasta_open(&s->fasta, path, s->tokens));
     TRY(make_batch(s));
     s->bytes = fstat(fileno(s->fasta.file), &file) ? 0 : file.st_size;
@@ -255,20 +250,19 @@ static int run(scoring *s, const char *model, const char *path)
 
 int cmd_score(int argc, char **argv)
 {
-    options o = { 0 };
+    scoring s = { 0 };
     const arg table[] = {
-        { "window", 'w', ARG_COUNT, &o.window, "N",
+        { "window", 'w', ARG_COUNT, &s.window, "N",
           "tokens that the model sees at once; default: as\nmany as it takes" },
-        { "context", 'c', ARG_COUNT, &o.context, "N",
+        { "context", 'c', ARG_COUNT, &s.context, "N",
           "known tokens that a further window begins with;\ndefault: half of it" },
-        { "ambiguous", 0, ARG_FLAG, &o.ambiguous, NULL,
+        { "ambiguous", 0, ARG_FLAG, &s.ambiguous, NULL,
           "take R Y S W K M B D H V, which stand for several\nbases, as N" },
-        MODEL_ARGS(o.model),
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        MODEL_ARGS(s.model),
+        { "json", 0, ARG_FLAG, &s.json, NULL, "print the facts as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    scoring s = { .o = &o };
     int status = run(&s, argv[1], argv[2]);
     fasta_close(&s.fasta);
     free_batch(&s.batch);

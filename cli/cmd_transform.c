@@ -28,15 +28,11 @@ static const usage use = {
              "noiselet|givens|haar|db2|db3|db4|circulant|toeplitz",
 };
 
-typedef struct options {
-    const char *output, *values, *angles;
+typedef struct job {
+    const char *values, *angles;
     int orthonormal, inverse, json;
     int64_t levels;
     danaus_dtype dtype;
-} options;
-
-typedef struct job {
-    const options *o;
     const char *name;
     danaus_transform_desc desc;
     danaus_file *file;
@@ -79,23 +75,22 @@ static int choose_length(job *j, const char *text)
 
 static int check_options(const job *j)
 {
-    const options *o = j->o;
     int values = j->desc.kind == DANAUS_CIRCULANT || j->desc.kind == DANAUS_TOEPLITZ;
     int wavelet = j->desc.kind == DANAUS_WAVELET,
         givens = j->desc.kind == DANAUS_GIVENS;
-    if (values != (o->values != NULL))
+    if (values != (j->values != NULL))
         return usage_error(
             values ? "%s takes its numbers from --values V.npy"
                    : "--values goes with circulant and toeplitz, not with %s",
             j->name);
-    if (givens != (o->angles != NULL))
+    if (givens != (j->angles != NULL))
         return usage_error(
             givens ? "%s takes its rotations from --angles A.npy"
                    : "--angles goes with givens, not with %s",
             j->name);
-    if (!wavelet && o->levels)
+    if (!wavelet && j->levels)
         return usage_error("--levels goes with wavelets, not with %s", j->name);
-    return refuse_if(o->levels > INT_MAX, "--levels is out of range");
+    return refuse_if(j->levels > INT_MAX, "--levels is out of range");
 }
 
 /* ---- numbers from files ---- */
@@ -131,12 +126,12 @@ static int load_numbers(job *j)
     int status = STATUS_OK;
     if (n > INT32_MAX) /* the library says so */
         return STATUS_OK;
-    if (j->o->values) {
+    if (j->values) {
         int64_t count = j->desc.kind == DANAUS_TOEPLITZ ? 2 * n - 1 : n;
-        status = read_numbers(j, j->o->values, j->desc.dtype, count, &data);
+        status = read_numbers(j, j->values, j->desc.dtype, count, &data);
         j->desc.values = data;
-    } else if (j->o->angles) {
-        status = read_numbers(j, j->o->angles, DANAUS_F64, angles_of(n), &data);
+    } else if (j->angles) {
+        status = read_numbers(j, j->angles, DANAUS_F64, angles_of(n), &data);
         j->desc.angles = data;
     }
     return status;
@@ -147,10 +142,10 @@ static int load_numbers(job *j)
 static int make_transform(job *j)
 {
     int complex = j->desc.kind == DANAUS_DFT || j->desc.kind == DANAUS_NOISELET;
-    j->desc.dtype = j->o->dtype ? j->o->dtype : complex ? DANAUS_C64 : DANAUS_F32;
-    j->desc.orthonormal = j->o->orthonormal;
-    j->desc.inverse = j->o->inverse;
-    j->desc.levels = (int)j->o->levels;
+    j->desc.dtype = j->dtype ? j->dtype : complex ? DANAUS_C64 : DANAUS_F32;
+    j->desc.orthonormal = j->orthonormal;
+    j->desc.inverse = j->inverse;
+    j->desc.levels = (int)j->levels;
     TRY(load_numbers(j));
     return library(danaus_operator_transform(&j->desc, &j->made.made));
 }
@@ -168,7 +163,7 @@ static int report(const job *j)
     json_object_update(facts, more);
     json_decref(more);
     return facts_report(
-        facts, j->o->json, &j->output,
+        facts, j->json, &j->output,
         "{output}: {transform}, {rows} x {cols}, {dtype}, {chains:#chain}, "
         "{parameters} parameters, {fraction*100:.3g}% of dense\n");
 }
@@ -178,7 +173,7 @@ static int run(job *j, const char *length)
     TRY(choose_kind(j));
     TRY(choose_length(j, length));
     TRY(check_options(j));
-    TRY(output_open(&j->output, j->o->output));
+    TRY(output_open(&j->output, j->output.name));
     TRY(make_transform(j));
     TRY(library(any_chain_save(&j->made, j->output.path)));
     return report(j);
@@ -186,25 +181,26 @@ static int run(job *j, const char *length)
 
 int cmd_transform(int argc, char **argv)
 {
-    options o = { 0 };
+    job j = { 0 };
     const arg table[] = {
-        { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the chain file to write" },
-        { "orthonormal", 0, ARG_FLAG, &o.orthonormal, NULL,
+        { "output", 'o', ARG_OUTPUT, &j.output.name, "FILE",
+          "the chain file to write" },
+        { "orthonormal", 0, ARG_FLAG, &j.orthonormal, NULL,
           "scaled so that it is orthogonal; wavelets, noiselets\nand givens are" },
-        { "inverse", 0, ARG_FLAG, &o.inverse, NULL, "the inverse of it" },
-        { "levels", 0, ARG_COUNT, &o.levels, "L",
+        { "inverse", 0, ARG_FLAG, &j.inverse, NULL, "the inverse of it" },
+        { "levels", 0, ARG_COUNT, &j.levels, "L",
           "of wavelets: N is a multiple of 2^L (default as many\nas N allows)" },
-        { "values", 0, ARG_INPUT, &o.values, "V.npy",
+        { "values", 0, ARG_INPUT, &j.values, "V.npy",
           "numbers of a circulant or Toeplitz matrix" },
-        { "angles", 0, ARG_INPUT, &o.angles, "A.npy",
+        { "angles", 0, ARG_INPUT, &j.angles, "A.npy",
           "log2(N) x N/2 angles of rotations, in radians" },
-        { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
+        { "dtype", 0, ARG_DTYPE, &j.dtype, "TYPE",
           "of the factors (default f32, or c64 of dft and\nnoiselet)" },
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { "json", 0, ARG_FLAG, &j.json, NULL, "print the facts as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    job j = { .o = &o, .name = argv[1] };
+    j.name = argv[1];
     int status = run(&j, argv[2]);
     any_chain_free(&j.made);
     danaus_file_close(j.file);

@@ -21,18 +21,16 @@ static const usage use = {
     .words = "ks|conv",
 };
 
-typedef struct options {
-    device_options device;
-    const char *suite, *output;
+typedef struct tuner {
+    device_options where;
+    const char *suite;
     danaus_dtype dtype;
     int layout, accuracy, json; /* layout: 0 both, else 1 + danaus_layout */
     double seconds;             /* 0: until all is measured */
     counts batch;
-} options;
-
-typedef struct tuner {
-    const options *o;
     danaus_device *device;
+    suite products;
+    conv_suite convs;
     output output;
     json_t *plans;
     progress bar;
@@ -43,7 +41,7 @@ static int take(tuner *t, json_t *plan, const char *text)
 {
     json_array_append_new(t->plans, plan);
     progress_clear(&t->bar);
-    if (!t->o->json && !output_is_standard(&t->output))
+    if (!t->json && !output_is_standard(&t->output))
         facts_print(plan, text);
     fflush(stdout);
     return library(danaus_device_save_tuning(t->device, t->output.path));
@@ -52,9 +50,9 @@ static int take(tuner *t, json_t *plan, const char *text)
 static int tune_product(tuner *t, const suite_problem *p, int layout, int64_t batch)
 {
     danaus_ks_desc desc = { .layout = (danaus_layout)layout, .batch = batch };
-    desc.dtype = t->o->dtype ? t->o->dtype : DANAUS_F32;
+    desc.dtype = t->dtype ? t->dtype : DANAUS_F32;
     desc.effort = DANAUS_MEASURE;
-    desc.math = math_of(t->o->accuracy);
+    desc.math = math_of(t->accuracy);
     danaus_ks_plan *plan;
     TRY(library(danaus_ks_plan_create(t->device, p->patterns, p->count, &desc, &plan)));
     char problem[4096], text[2048];
@@ -69,24 +67,24 @@ static int tune_product(tuner *t, const suite_problem *p, int layout, int64_t ba
 
 static int tune_problem(tuner *t, const suite_problem *p)
 {
-    counts batches = t->o->batch;
+    counts batches = t->batch;
     int status = STATUS_OK;
     if (!batches.count)
         batches = (counts){ 1, { p->batch ? p->batch : 25088 } };
     for (int n = 0; n < batches.count; n++)
         for (int layout = 0; layout < 2 && !status; layout++)
-            if (!t->o->layout || t->o->layout == 1 + layout)
+            if (!t->layout || t->layout == 1 + layout)
                 status = tune_product(t, p, layout, batches.value[n]);
     return status;
 }
 
 static int tune_conv(tuner *t, const conv_problem *p)
 {
-    danaus_dtype dtype = t->o->dtype ? t->o->dtype : DANAUS_F32;
+    danaus_dtype dtype = t->dtype ? t->dtype : DANAUS_F32;
     danaus_conv_desc desc = conv_problem_desc(p, dtype, DANAUS_MEASURE);
     danaus_conv_plan *plan;
     char text[256];
-    desc.accuracy = (danaus_conv_accuracy)t->o->accuracy;
+    desc.accuracy = (danaus_conv_accuracy)t->accuracy;
     TRY(library(danaus_conv_plan_create(t->device, &desc, &plan)));
     danaus_conv_plan_describe(plan, text, sizeof text);
     danaus_conv_plan_destroy(plan);
@@ -117,17 +115,17 @@ static int spreading_step(int count)
 }
 
 /* Where time is short, what is measured lies all over the suite. */
-static int tune_all(tuner *t, const suite *products, const conv_suite *convs)
+static int tune_all(tuner *t, int conv)
 {
-    int count = products ? products->count : convs->count, status = STATUS_OK;
-    int64_t step = t->o->seconds > 0 ? spreading_step(count) : 1;
+    int count = conv ? t->convs.count : t->products.count, status = STATUS_OK;
+    int64_t step = t->seconds > 0 ? spreading_step(count) : 1;
     double start = seconds_now();
     for (int64_t i = 0; i < count && !status; i++) {
-        if (t->o->seconds > 0 && seconds_now() - start > t->o->seconds)
+        if (t->seconds > 0 && seconds_now() - start > t->seconds)
             break;
         progress_count(&t->bar, (int)i, count);
-        status = products ? tune_problem(t, &products->problems[i * step % count])
-                          : tune_conv(t, &convs->problems[i * step % count]);
+        status = conv ? tune_conv(t, &t->convs.problems[i * step % count])
+                      : tune_problem(t, &t->products.problems[i * step % count]);
     }
     progress_clear(&t->bar);
     return status;
@@ -135,60 +133,55 @@ static int tune_all(tuner *t, const suite *products, const conv_suite *convs)
 
 static int run(tuner *t, int conv)
 {
-    suite products = { 0 };
-    conv_suite convs = { 0 };
-    int status = output_open(&t->output, t->o->output);
-    if (!status)
-        status = conv ? conv_suite_read(t->o->suite, &convs)
-                      : suite_read(t->o->suite, &products);
-    status = status ? status : open_device(&t->o->device, &t->device);
-    status = status ? status : load_older(t->device, &t->output);
-    status =
-        status ? status : library(danaus_device_save_tuning(t->device, t->output.path));
-    status = status ? status : tune_all(t, conv ? NULL : &products, &convs);
-    suite_free(&products);
-    conv_suite_free(&convs);
-    if (!status && t->o->json)
-        status = report_json(json_pack(
-            "{s:O, s:o}", "plans", t->plans, "output", json_text(t->o->output)));
-    return output_close(&t->output, status);
+    TRY(output_open(&t->output, t->output.name));
+    TRY(conv ? conv_suite_read(t->suite, &t->convs)
+             : suite_read(t->suite, &t->products));
+    TRY(open_device(&t->where, &t->device));
+    TRY(load_older(t->device, &t->output));
+    TRY(library(danaus_device_save_tuning(t->device, t->output.path)));
+    TRY(tune_all(t, conv));
+    if (!t->json)
+        return STATUS_OK;
+    return report_json(
+        facts_of("plans:o output:t", json_incref(t->plans), t->output.name));
 }
 
 int cmd_tune(int argc, char **argv)
 {
-    options o = { 0 };
+    tuner t = { 0 };
     int operands;
     const arg table[] = {
-        { "suite", 0, ARG_INPUT, &o.suite, "FILE",
+        { "suite", 0, ARG_INPUT, &t.suite, "FILE",
           "the problems: lines \"a,b,c,d a,b,c,d ...\",batch or\n"
           "kind,length,taps,batch,channels,extras" },
-        { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the table to write" },
-        DEVICE_ARGS(o.device),
-        { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
+        { "output", 'o', ARG_OUTPUT, &t.output.name, "FILE", "the table to write" },
+        DEVICE_ARGS(t.where),
+        { "dtype", 0, ARG_DTYPE, &t.dtype, "TYPE",
           "f32 (default), f64, c64, c128, f16 or bf16" },
-        { "layout", 0, ARG_WORD, &o.layout, "both|first|last",
+        { "layout", 0, ARG_WORD, &t.layout, "both|first|last",
           "products: where x and y have the batch (default\nboth)" },
-        { "batch", 0, ARG_COUNTS, &o.batch, "N,N,...",
+        { "batch", 0, ARG_COUNTS, &t.batch, "N,N,...",
           "products: batch sizes, in place of the suite's" },
-        ACCURACY_ARG(o),
-        { "seconds", 0, ARG_REAL, &o.seconds, "S",
+        ACCURACY_ARG(t),
+        { "seconds", 0, ARG_REAL, &t.seconds, "S",
           "begin no problem after S seconds; problems from all\n"
           "over the suite come first" },
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the plans as JSON" },
+        { "json", 0, ARG_FLAG, &t.json, NULL, "print the plans as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, &operands));
-    const char *what = operands ? argv[1] : "ks";
-    int conv = !strcmp(what, "conv");
-    if (!conv && strcmp(what, "ks"))
-        return usage_error("there is no \"%s\" to tune, only ks and conv", what);
+    int conv = operands ? args_word(use.words, argv[1]) : 0;
+    if (conv < 0)
+        return usage_error("there is no \"%s\" to tune, only ks and conv", argv[1]);
     if (conv)
         TRY(args_refuse("layout,batch", "is for products"));
-    if (!o.suite || !o.output)
+    if (!t.suite || !t.output.name)
         return usage_error("--suite FILE and -o FILE are needed (try --help)");
-    tuner t = { .o = &o, .plans = json_array() };
+    t.plans = json_array();
     int status = run(&t, conv);
+    suite_free(&t.products);
+    conv_suite_free(&t.convs);
     danaus_device_close(t.device);
     json_decref(t.plans);
-    return status;
+    return output_close(&t.output, status);
 }

@@ -156,18 +156,15 @@ static int parse_dtype(const char *text, danaus_dtype *dtype)
     return 0;
 }
 
-/* Finds `text` in "one|two|three". */
-static int parse_word(const char *text, const char *words, int *which)
+int args_word(const char *words, const char *text)
 {
     size_t length = strlen(text);
     for (int i = 0;; i++) {
         size_t word = strcspn(words, "|");
-        if (word == length && !strncmp(words, text, word)) {
-            *which = i;
-            return 1;
-        }
+        if (word == length && !strncmp(words, text, word))
+            return i;
         if (!words[word])
-            return 0;
+            return -1;
         words += word + 1;
     }
 }
@@ -220,7 +217,11 @@ static int store(const arg *a, const char *text)
         expected = "f32, f64, c64, c128, f16 or bf16";
         ok = parse_dtype(text, a->value);
         break;
-    case ARG_WORD: ok = parse_word(text, a->takes, a->value); break;
+    case ARG_WORD:
+        ok = args_word(a->takes, text) >= 0;
+        if (ok)
+            *(int *)a->value = args_word(a->takes, text);
+        break;
     }
     if (!ok)
         return usage_error("--%s takes %s, not \"%s\"", a->name, expected, text);

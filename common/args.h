@@ -65,6 +65,9 @@ typedef struct usage {
 int args_parse(
     const usage *use, const arg *table, int argc, char **argv, int *operands);
 
+/* Which of the words "one|two" a text is; -1: none. */
+int args_word(const char *words, const char *text);
+
 /* Refuses the options of a list, "taps,rows", that were given: "--taps WHY". Returns an exit
    status. */
 int args_refuse(const char *names, const char *why);
