@@ -153,19 +153,31 @@ static const char *remark(const danaus_model_layer *layer)
                               : "  block-diagonal, left as it was";
 }
 
+/* What is known of replaced layers alone. */
+static void print_layer(const danaus_model_layer *layer)
+{
+    char size[48], speed[32] = "-", bound[32] = "-";
+    double whole = (double)layer->rows * (double)layer->cols;
+    snprintf(size, sizeof size, "%" PRId64 " x %" PRId64, layer->rows, layer->cols);
+    if (layer->speedup > 0) {
+        snprintf(bound, sizeof bound, "%.3f", layer->lower_bound);
+        snprintf(speed, sizeof speed, "%.2f", layer->speedup);
+    }
+    printf(
+        "%-40s %13s %10" PRId64 "  %5.3f  %.3f  %8s  %15s%s\n", layer->name, size,
+        layer->parameters, (double)layer->parameters / whole, layer->error, bound,
+        speed, remark(layer));
+}
+
 static int print(const compression *c)
 {
     danaus_model_layer layer;
     int64_t left = 0;
-    printf("%-40s %13s %10s  share  error\n", "layer", "size", "weights");
+    printf(
+        "%-40s %13s %10s  share  error  at least  estimated speed\n", "layer", "size",
+        "weights");
     for (int i = 0; !danaus_model_layer_at(c->m.model, i, &layer); i++) {
-        char size[48];
-        double whole = (double)layer.rows * (double)layer.cols;
-        snprintf(size, sizeof size, "%" PRId64 " x %" PRId64, layer.rows, layer.cols);
-        printf(
-            "%-40s %13s %10" PRId64 "  %5.3f  %.3f%s\n", layer.name, size,
-            layer.parameters, (double)layer.parameters / whole, layer.error,
-            remark(&layer));
+        print_layer(&layer);
         left += stays(&layer) ? layer.parameters : 0;
     }
     printf(
@@ -181,17 +193,24 @@ static int print(const compression *c)
     return STATUS_OK;
 }
 
+static json_t *of_replaced(const danaus_model_layer *layer, double number)
+{
+    return layer->speedup > 0 ? json_number(number) : json_null();
+}
+
 static json_t *layers_json(const compression *c)
 {
     json_t *layers = json_array();
     danaus_model_layer layer;
     for (int i = 0; !danaus_model_layer_at(c->m.model, i, &layer); i++)
         json_array_append_new(
-            layers, json_pack(
-                        "{s:s, s:I, s:I, s:I, s:o, s:b}", "name", layer.name, "rows",
-                        (json_int_t)layer.rows, "cols", (json_int_t)layer.cols,
-                        "parameters", (json_int_t)layer.parameters, "error",
-                        json_number(layer.error), "merged", layer.merged != 0));
+            layers,
+            json_pack(
+                "{s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:b}", "name", layer.name, "rows",
+                (json_int_t)layer.rows, "cols", (json_int_t)layer.cols, "parameters",
+                (json_int_t)layer.parameters, "error", json_number(layer.error),
+                "lower_bound", of_replaced(&layer, layer.lower_bound), "speedup",
+                of_replaced(&layer, layer.speedup), "merged", layer.merged != 0));
     return layers;
 }
 

@@ -132,6 +132,11 @@ DANAUS_API void danaus_ks_plan_destroy(danaus_ks_plan *plan); /* NULL is fine */
 DANAUS_API size_t
 danaus_ks_plan_describe(const danaus_ks_plan *plan, char *text, size_t size);
 
+/* Seconds that a product of the plan's batch is expected to take: what its steps were chosen
+   by, tuning table, cost model or, with DANAUS_MEASURE, measurement. The cost model's are
+   rough: they are for comparing plans of a device. */
+DANAUS_API double danaus_ks_plan_seconds(const danaus_ks_plan *plan);
+
 /* Packs a chain for a plan with the same patterns. The chain's type may differ
    from the plan's when both are real or both are complex. A bias is added by
    plans that are not adjoint. The chain is copied: it may change or go. Without a chain

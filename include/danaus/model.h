@@ -96,7 +96,12 @@ typedef struct danaus_model_layer {
     int64_t
         merged; /* nonzero: its plan multiplies factors out, because they would be slower
                        one after the other */
-    uint64_t reserved[5];
+    double
+        lower_bound; /* no matrix of the layer's rank, so no chain of its patterns, has a
+                           smaller error, whatever the inputs X are; else 0 */
+    double speedup;  /* danaus_ks_plan_seconds() of the dense layer that compress()
+                           replaced over its own; else 0 */
+    uint64_t reserved[4];
 } danaus_model_layer;
 
 /* Linear layer number `index`, in the order in which they run. DANAUS_ERR_ARGUMENT past the

@@ -76,6 +76,8 @@ class ModelLayer(NamedTuple):
     error: float  # of what it was fitted to by `compress`; else 0
     patterns: tuple[Pattern, ...]
     merged: int = 0  # its factors are multiplied out, which is faster
+    lower_bound: float = 0  # no matrix of its rank has a smaller error; else 0
+    speedup: float = 0  # estimated, over the layer that `compress` replaced; else 0
 
 
 def _packed(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -135,10 +137,11 @@ class Model:
         """The linear layers, in the order in which they run."""
         found, layer = [], ffi.new("danaus_model_layer *")
         while lib.danaus_model_layer_at(self._handle, len(found), layer) == 0:
-            numbers = (getattr(layer, name) for name in ModelLayer._fields[1:-2])
             rows = (layer.patterns[i] for i in range(layer.factors))
-            patterns = tuple(Pattern(p.a, p.b, p.c, p.d) for p in rows)
-            found.append(ModelLayer(text(layer.name), *numbers, patterns, layer.merged))
+            facts = {name: getattr(layer, name) for name in ModelLayer._fields}
+            facts["name"] = text(layer.name)
+            facts["patterns"] = tuple(Pattern(p.a, p.b, p.c, p.d) for p in rows)
+            found.append(ModelLayer(**facts))
         return found
 
     def embed_tokens(self, sequences: Sequence[Sequence[int]]) -> np.ndarray:

@@ -72,7 +72,10 @@ def test_compressed_and_saved(folder, tmp_path, rng):
     assert 1e-4 < np.linalg.norm(found - dense) / np.linalg.norm(dense) < 0.5
     for layer in model.layers():
         whole = layer.rows * layer.cols
-        assert (layer.parameters < whole) == layer.name.startswith("encoder.layer.5.")
+        replaced = layer.name.startswith("encoder.layer.5.")
+        assert (layer.parameters < whole) == replaced == (layer.speedup > 0)
+        assert 0 <= layer.lower_bound <= layer.error
+        assert (layer.lower_bound > 0.01) == replaced
     model.save(tmp_path / "new")
     again = danaus.Model(tmp_path / "new")
     assert again.describe()[:-1] == model.describe()[:-1]

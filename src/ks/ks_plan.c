@@ -196,6 +196,7 @@ static danaus_status choose_steps(danaus_ks_plan *plan, danaus_device *dev)
         }
     }
     int runs = 0;
+    plan->seconds = best[plan->count].seconds;
     for (int to = plan->count; to > 0; to = best[to].from)
         runs++;
     plan->run.count = runs;
@@ -267,18 +268,22 @@ static danaus_status measure_chains(danaus_ks_plan *plan, danaus_device *dev)
     double least = INFINITY;
     step_list steps = plan->run;
     TRY(try_rows(plan, dev, steps, &least));
-    if (steps.count == plan->count)
-        return DANAUS_OK;
-    TRY(choose_each(plan, dev, &steps));
-    return try_rows(plan, dev, steps, &least);
+    if (steps.count < plan->count) {
+        TRY(choose_each(plan, dev, &steps));
+        TRY(try_rows(plan, dev, steps, &least));
+    }
+    plan->seconds = least;
+    return DANAUS_OK;
 }
 
 /* Estimates of steps one by one say as little. */
 static void choose_alike(danaus_ks_plan *plan, const danaus_device *dev)
 {
-    const kernel *k = dn_choose_alike(dev, plan->run.step, plan->run.count);
+    double gain;
+    const kernel *k = dn_choose_alike(dev, plan->run.step, plan->run.count, &gain);
     for (int i = 0; k && i < plan->run.count; i++)
         plan->run.step[i].kernel = k;
+    plan->seconds -= gain;
 }
 
 /* Steps of a product that multiply by one factor are the steps of gradients too, so that
@@ -431,6 +436,11 @@ danaus_status dn_ks_plan_create(
 }
 
 void danaus_ks_plan_destroy(danaus_ks_plan *plan) { dn_free(plan); }
+
+double danaus_ks_plan_seconds(const danaus_ks_plan *plan)
+{
+    return plan ? plan->seconds : 0;
+}
 
 size_t danaus_ks_plan_describe(const danaus_ks_plan *plan, char *to, size_t size)
 {

@@ -30,6 +30,7 @@ struct danaus_ks_plan {
     int count;
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     step_list run;           /* merged as the planner likes */
+    double seconds;          /* of these, as the planner expects */
     step_list forward, back; /* for gradients: a step a factor, and its adjoint */
     step_list weights; /* and its weight gradient, if the device has rows for these */
     /* Packed weights are one block: every form once, then the bias in the type of sums. */

@@ -190,6 +190,17 @@ int dn_heevr(int complex, int64_t size, double *g, double *vector, double *scrat
     return info;
 }
 
+int dn_eigenvalues(int64_t size, double *g, double *values, double *scratch)
+{
+    int k = (int)size, lwork = HEEVR_WORK * k, liwork = 10 * k, found = 0, info = 0;
+    double none = 0, *work = dn_take(&scratch, lwork), *vector = NULL;
+    int *iwork = (int *)dn_take(&scratch, 5 * k), *support = (int *)scratch, at = 1;
+    dsyevr_(
+        "N", "A", "U", &k, g, &k, &none, &none, &at, &k, &none, &found, values, vector,
+        &k, support, work, &lwork, iwork, &liwork, &info);
+    return info;
+}
+
 int64_t dn_heevr_scratch(int complex, int64_t k)
 {
     return (complex ? 2 : 1) * HEEVR_WORK * k + 30 * k + 1;

@@ -30,6 +30,10 @@ int dn_gesdd(
 int64_t dn_heevr_scratch(int complex, int64_t k);
 int dn_heevr(int complex, int64_t k, double *g, double *vector, double *scratch);
 
+/* All eigenvalues of g[k][k] = g^T, ascending; g is destroyed, and scratch holds
+   dn_heevr_scratch(0, k) doubles. Nonzero: they did not converge. */
+int dn_eigenvalues(int64_t k, double *g, double *values, double *scratch);
+
 /* a[r][n] = l[r][k] q[k][n], k = min(r, n), with orthonormal rows in q. q is made
    in place of a; l has k columns. Rows of a lie ld apart; scratch is in doubles. */
 danaus_status dn_lq_plan(

@@ -13,9 +13,18 @@
 #include "base/numbers.h"
 #include "base/status.h"
 #include "math/lapack.h"
+#include "model/least.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+/* The sums over inputs of a layer in the dense model. */
+static const stage_sums *sums_of(const work *w, int64_t number)
+{
+    int64_t block_number = number / BLOCK_LINEARS;
+    bert_stage stage = dn_stage_of((int)(number % BLOCK_LINEARS));
+    return &w->sums[block_number * STAGES + (int)stage];
+}
 
 /* ---- 2: budgets ---- */
 
@@ -25,9 +34,7 @@ static danaus_status list_choices(void *user, int number, choices *c)
     const work *w = user;
     const linear *layer = &w->model->linear[number];
     const target *t = &w->target[number];
-    int i = number % BLOCK_LINEARS;
-    const stage_sums *s =
-        &w->sums[number / BLOCK_LINEARS * STAGES + (int)dn_stage_of(i)];
+    const stage_sums *s = sums_of(w, number);
     moments m;
     fit_problem p;
     if (!w->chosen[number])
@@ -93,12 +100,20 @@ static danaus_status run_both(
     return dn_pass_run(w->m, w->device, b, &here, stage, 0, &w->here);
 }
 
+/* What is fitted to the rows of a stage. */
+typedef struct stage_fit {
+    moments of[BLOCK_LINEARS];
+    targets part; /* of its layer that is part of a residual sum, if it is chosen */
+} stage_fit;
+
+static int is_part(int layer) { return layer == OUTPUT || layer == DOWN; }
+
 /* The rows that a layer should make, in `of[layer]` of the gradients, which are free by now:
    for parts of a residual sum what completes it. */
 static const float *targets_of(work *w, int layer)
 {
     const float *wanted = dn_pass_output(&w->dense, layer);
-    if (layer != OUTPUT && layer != DOWN)
+    if (!is_part(layer))
         return wanted;
     const float *rest = layer == OUTPUT ? w->here.h : w->here.h1;
     float *to = w->gradients.of[layer];
@@ -114,10 +129,10 @@ static outer *cross_of(work *w, int layer)
 
 /* Adds a batch to the moments of the chosen layers of a stage; x^T x is the first's. */
 static danaus_status add_moments(
-    work *w, int64_t block_number, bert_stage stage, moments *of)
+    work *w, int64_t block_number, bert_stage stage, stage_fit *to)
 {
     const float *x = dn_pass_input(&w->here, stage);
-    moments *first = NULL;
+    moments *of = to->of, *first = NULL;
     for (int i = 0; i < BLOCK_LINEARS; i++) {
         if (dn_stage_of(i) != stage || !w->chosen[block_number * BLOCK_LINEARS + i])
             continue;
@@ -127,6 +142,10 @@ static danaus_status add_moments(
         for (int64_t n = 0; n < w->here.tokens * of[i].rows; n++)
             of[i].energy += (double)y[n] * y[n];
         of[i].count += w->here.tokens;
+        to->part.count = of[i].count;
+        if (is_part(i))
+            TRY(dn_outer_add(
+                &w->square[0], w->here.tokens, y, y, to->part.tt, to->part.t));
         if (!first)
             TRY(dn_outer_add(
                 &w->square[stage == STAGE_DOWN], w->here.tokens, x, x, of[i].xx,
@@ -136,40 +155,64 @@ static danaus_status add_moments(
     return DANAUS_OK;
 }
 
-static danaus_status fit_layer(work *w, int64_t number, int layer, const moments *m)
+static danaus_status bound_layer(
+    const work *w, int64_t number, int layer, targets *part, fit *f)
+{
+    const stage_sums *s = sums_of(w, number);
+    targets t;
+    if (is_part(layer))
+        return dn_targets_bound(part, f);
+    TRY(dn_targets_map(
+        f->rows, f->cols, w->target[number].wide, w->texts.tokens, s->x, s->xx, &t));
+    danaus_status status = dn_targets_bound(&t, f);
+    dn_targets_free(&t);
+    return status;
+}
+
+static danaus_status fit_layer(work *w, int64_t number, int layer, stage_fit *from)
 {
     target *t = &w->target[number];
+    const moments *m = &from->of[layer];
+    const linear *old = &w->model->linear[number];
     fit_problem p;
     fit f;
     TRY(dn_problem_make(m, t->wide, t->side, dn_ridge_of(w->how), &p));
     danaus_status status = dn_problem_fit(&p, w->ranks[number], &f);
     dn_problem_free(&p);
     TRY(status);
-    status = dn_linear_fitted(
-        &t->made, w->device, w->model->linear[number].name, &f,
-        &(linear_shape){ .activation = layer == UP ? w->m->activation : 0,
-                         .tokens = CHUNK_TOKENS });
+    status = bound_layer(w, number, layer, &from->part, &f);
+    if (status == DANAUS_OK)
+        status = dn_linear_fitted(
+            &t->made, w->device, old->name, &f,
+            &(linear_shape){ .activation = layer == UP ? w->m->activation : 0,
+                             .tokens = CHUNK_TOKENS });
     dn_fit_free(&f);
+    if (status == DANAUS_OK)
+        t->made.speedup =
+            danaus_ks_plan_seconds(old->plan) / danaus_ks_plan_seconds(t->made.plan);
     return status;
 }
 
 static danaus_status fit_stage(
-    work *w, int64_t block_number, bert_stage stage, moments *of)
+    work *w, int64_t block_number, bert_stage stage, stage_fit *to)
 {
     int64_t offsets[TEXTS_BATCH + 1];
+    moments *of = to->of;
     int first = -1;
     for (int i = 0; i < BLOCK_LINEARS; i++) {
         const linear *layer = &w->model->linear[block_number * BLOCK_LINEARS + i];
         if (dn_stage_of(i) != stage || !w->chosen[block_number * BLOCK_LINEARS + i])
             continue;
         TRY(dn_moments_make(layer->rows, layer->cols, &of[i]));
+        if (is_part(i))
+            TRY(dn_targets_make(layer->rows, 0, &to->part));
         first = first < 0 ? i : first;
     }
     if (first < 0)
         return DANAUS_OK;
     for (int64_t b = 0; b < dn_texts_batches(&w->texts); b++) {
         TRY(run_both(w, block_number, stage, b, offsets));
-        TRY(add_moments(w, block_number, stage, of));
+        TRY(add_moments(w, block_number, stage, to));
     }
     for (int i = first; i < BLOCK_LINEARS; i++) {
         if (!of[i].x)
@@ -180,7 +223,7 @@ static danaus_status fit_stage(
                 of[i].xx, of[first].xx,
                 (size_t)(of[i].cols * of[i].cols) * sizeof *of[i].xx);
         }
-        TRY(fit_layer(w, block_number * BLOCK_LINEARS + i, i, &of[i]));
+        TRY(fit_layer(w, block_number * BLOCK_LINEARS + i, i, to));
     }
     return DANAUS_OK;
 }
@@ -207,10 +250,11 @@ static danaus_status fit_all(work *w)
     TRY(start_states(w));
     for (int64_t b = 0; b < w->m->layers; b++) {
         for (int s = 0; s < STAGES; s++) {
-            moments of[BLOCK_LINEARS] = { 0 };
-            danaus_status status = fit_stage(w, b, (bert_stage)s, of);
+            stage_fit to = { 0 };
+            danaus_status status = fit_stage(w, b, (bert_stage)s, &to);
             for (int i = 0; i < BLOCK_LINEARS; i++)
-                dn_moments_free(&of[i]);
+                dn_moments_free(&to.of[i]);
+            dn_targets_free(&to.part);
             TRY(status);
             double done =
                 (double)(b * STAGES + s + 1) / (double)(w->m->layers * STAGES);

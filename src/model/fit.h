@@ -58,6 +58,7 @@ typedef struct fit {
     int64_t *kept;
     double *left, *basis, *bias; /* [M][rank], [rank][N], [M] */
     double error;                /* ||Y - K X - bias|| / ||Y - mean(Y)|| */
+    double lower_bound;          /* of such errors (least.h); 0: not asked for */
 } fit;
 
 /* rank: at least 1, less than min(M, N), or 0: the dense layer C A^-1. */

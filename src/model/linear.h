@@ -36,6 +36,7 @@ typedef struct linear {
     danaus_ks_plan *plan;
     danaus_ks_weights *weights;
     fit fitted;       /* what it was made of; basis NULL: it is the file's */
+    double speedup;   /* over the dense layer that it replaces; 0: it replaces none */
     watcher *watcher; /* or NULL; the caller's */
 } linear;
 

@@ -214,7 +214,9 @@ danaus_status danaus_model_layer_at(
                                    .factors = found->factors,
                                    .error = found->fitted.error,
                                    .patterns = found->patterns,
-                                   .merged = strstr(steps, " merged") != NULL };
+                                   .merged = strstr(steps, " merged") != NULL,
+                                   .lower_bound = found->fitted.lower_bound,
+                                   .speedup = found->speedup };
     return DANAUS_OK;
 }
 

@@ -427,10 +427,12 @@ static double estimate_steps(
     return seconds;
 }
 
-const kernel *dn_choose_alike(const danaus_device *dev, const ks_step *steps, int count)
+const kernel *dn_choose_alike(
+    const danaus_device *dev, const ks_step *steps, int count, double *gain)
 {
-    double seconds, least = estimate_steps(dev, steps, count, NULL);
+    double seconds, own = estimate_steps(dev, steps, count, NULL), least = own;
     const kernel *best = NULL;
+    *gain = 0;
     for (int i = 0; i < count; i++)
         if (dn_tuning_find(dev->tuning, &steps[i].p, 1, &seconds) ||
             dn_tuning_near(dev->tuning, &steps[i].p))
@@ -440,5 +442,6 @@ const kernel *dn_choose_alike(const danaus_device *dev, const ks_step *steps, in
             least = seconds;
             best = k;
         }
+    *gain = best ? own - least : 0;
     return best;
 }

@@ -250,6 +250,29 @@ def check_m2(folder):
             "--pad", 13)
 
 
+def check_weights_alone(w, model, new):
+    """What is said of layers that are fitted to nothing but their weights."""
+    made = facts("compress", model, "--params", 0.6, "-o", new)
+    ranks = {x["name"]: x["patterns"][0][2] for x in facts("model", new)["layers"]}
+    said = danaus("compress", model, "--params", 0.6, "-o", new).stdout
+    check("headings", "error  at least  estimated speed" in said.splitlines()[0], said)
+    for layer in made["layers"]:
+        members = ["name", "rows", "cols", "parameters", "error", "lower_bound", "speedup",
+                   "merged"]
+        check("facts of a layer", list(layer) == members, layer)
+        values = np.linalg.svd(w[f"{layer['name']}.weight"].astype("f8"), compute_uv=False)
+        rest = np.sqrt((values[ranks[layer["name"]]:] ** 2).sum() / (values**2).sum())
+        check("the bound is NumPy's", abs(layer["lower_bound"] - rest) < 1e-6, layer)
+        check("no error is smaller", layer["lower_bound"] <= layer["error"], layer)
+        check("and nothing is lost", layer["error"] < layer["lower_bound"] + 1e-6, layer)
+        check("a speed", layer["speedup"] > 0, layer)
+    some = facts("compress", model, "--params", 0.6, "-o", new, "--layers", r"\.0\..*query")
+    for layer in some["layers"]:
+        known = [layer[fact] is not None for fact in ("lower_bound", "speedup")]
+        replaced = ".0." in layer["name"] and "query" in layer["name"]
+        check("only what was replaced has them", known == 2 * [replaced], layer)
+
+
 # ---- the commands ----
 
 
@@ -305,6 +328,9 @@ def main(folder):
     check("the new model is near", near > 0.9, near)
     again = facts("model", new)
     check("weights of the new", again["linear_parameters"] == made["parameters"], again)
+    check("bounds are below errors", all(
+        0 <= x["lower_bound"] <= x["error"] for x in made["layers"]), made)  # fmt: skip
+    check_weights_alone(w, model, new)
 
     refuses("16 bits on a CPU", 1, "run in f32 on cpu", "embed", model, "--text", text,
             "-o", e, "--type", "f16")

@@ -202,6 +202,34 @@ static void budgets_are_kept_and_errors_told(void **state)
     }
 }
 
+/* The first block's attention reads the same rows before and after, so that what its last layer
+   is to make is what the dense one does. */
+static void parts_of_sums_have_bounds(void **state)
+{
+    (void)state;
+    for (int round = 0; round < rounds_of(4); round++) {
+        scene *s = make((uint64_t)(20 + round));
+        const danaus_model_compression how = {
+            .share = 0.5, .layers = "\\.0\\.attention\\.output\\.dense"
+        };
+        reader dense[MOST_LAYERS_HERE] = { 0 };
+        read_all(s, dense);
+        assert_ok(compress(s, &how));
+        int found = 0;
+        for (int i = 0; i < s->model->linears; i++) {
+            const linear *layer = &s->model->linear[i];
+            if (layer->fitted.basis) {
+                loss lost = layer_loss(s->model, layer, &dense[i], &dense[i]);
+                expect_told_loss(layer, &lost);
+                found++;
+            }
+            free(dense[i].x);
+        }
+        assert_int_equal(found, 1);
+        end(s);
+    }
+}
+
 static void expect_good(const linear *layer, const loss *found)
 {
     expect_as_good_as_dense(layer, found, RIDGE);
@@ -328,6 +356,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_go_back),
         cmocka_unit_test(budgets_are_kept_and_errors_told),
+        cmocka_unit_test(parts_of_sums_have_bounds),
         cmocka_unit_test(all_weights_are_as_good_as_the_dense_ones),
         cmocka_unit_test(the_same_call_gives_the_same_bits),
         cmocka_unit_test(saved_models_are_the_same),

@@ -129,17 +129,6 @@ static double spread_of(const reader *r, int64_t cols)
     return all / (double)cols;
 }
 
-loss layer_loss(
-    const danaus_model *model, const linear *layer, const reader *dense,
-    const reader *here)
-{
-    loss found = { .spread = spread_of(here, layer->cols) };
-    assert_int_equal(dense->rows, here->rows);
-    for (int64_t i = 0; i < layer->rows; i++)
-        add_row(&found, model, layer, i, dense, here);
-    return found;
-}
-
 /* The squares of singular values behind the first `rank`: what is left of a matrix without the
    best one of that rank (Eckart, Young). The matrix goes. */
 static double tail_of(matrix *y, int64_t rank)
@@ -175,6 +164,18 @@ double least_loss(const danaus_model *model, const linear *layer, const reader *
     return tail_of(&y, layer->fitted.rank);
 }
 
+loss layer_loss(
+    const danaus_model *model, const linear *layer, const reader *dense,
+    const reader *here)
+{
+    loss found = { .spread = spread_of(here, layer->cols),
+                   .least = least_loss(model, layer, dense) };
+    assert_int_equal(dense->rows, here->rows);
+    for (int64_t i = 0; i < layer->rows; i++)
+        add_row(&found, model, layer, i, dense, here);
+    return found;
+}
+
 /* ---- what is expected ---- */
 
 /* The fit is the K of its rank that is nearest to C A^-1 by ||(K - C A^-1) A^(1/2)||, with
@@ -191,13 +192,21 @@ void expect_as_good_as_dense(const linear *layer, const loss *found, double ridg
 }
 
 /* What is told is the square root of a quotient of two sums. */
+static void expect_told(
+    const linear *layer, const char *what, double told, double lost, const loss *found)
+{
+    double square = told * told, slack = (1 + square) * found->slack;
+    if (!(fabs(lost - square * found->size) <= slack))
+        fail_msg(
+            "%s: %s %g, not %g", layer->name, what, told, sqrt(lost / found->size));
+}
+
 void expect_told_loss(const linear *layer, const loss *found)
 {
-    double told = layer->fitted.error, square = told * told;
-    double slack = (1 + square) * found->slack;
-    if (!(fabs(found->fitted - square * found->size) <= slack))
-        fail_msg(
-            "%s: %g, not %g", layer->name, told, sqrt(found->fitted / found->size));
+    const fit *f = &layer->fitted;
+    expect_told(layer, "error", f->error, found->fitted, found);
+    expect_told(layer, "lower bound", f->lower_bound, found->least, found);
+    assert_true(f->lower_bound <= f->error && layer->speedup > 0);
 }
 
 void expect_best_of_rank(const danaus_model *model, const linear *layer)
@@ -220,6 +229,9 @@ void expect_best_of_rank(const danaus_model *model, const linear *layer)
         fail_msg(
             "%s of rank %d loses %.12g, not %.12g", layer->name,
             (int)layer->fitted.rank, lost, rest);
+    double bound = layer->fitted.lower_bound;
+    assert_true(bound <= layer->fitted.error && layer->speedup > 0);
+    assert_true(fabs(bound * bound * size - rest) <= slack);
 }
 
 /* Numbers of factors and biases go into files as f32: each of a product of two is rounded once,

@@ -22,6 +22,7 @@ void readers_stop(danaus_model *model);
 typedef struct loss {
     double fitted; /* ||Y - K X - bias||^2 */
     double dense;  /* the same of W in the place of K */
+    double least;  /* the least of any matrix of its rank, whatever X is */
     double size;   /* ||Y - mean(Y)||^2 */
     double slack;  /* what rounding of sums may change of these */
     double spread; /* of X */
@@ -39,11 +40,12 @@ double least_loss(const danaus_model *model, const linear *layer, const reader *
    `ridge` is what it was fitted with. */
 void expect_as_good_as_dense(const linear *layer, const loss *found, double ridge);
 
-/* That the error that is told of a layer is what it loses. */
+/* That the error that is told of a layer is what it loses, and its lower bound what any of its
+   rank loses. */
 void expect_told_loss(const linear *layer, const loss *found);
 
-/* That a layer is the best matrix of its rank, which is what is best for independent inputs. All
-   is done in f64. */
+/* That a layer is the best matrix of its rank, which is what is best for independent inputs, and
+   that its lower bound says so. All is done in f64. */
 void expect_best_of_rank(const danaus_model *model, const linear *layer);
 
 /* That a layer is one that was saved. */

@@ -497,6 +497,33 @@ static void a_plan_describes_its_steps(void **state)
     fixture_free(&f);
 }
 
+/* Of a table that knows one kernel for the factors, one after the other or multiplied out. */
+static void a_plan_tells_the_seconds_that_it_was_chosen_by(void **state)
+{
+    danaus_device *device = *state, *other;
+    static const danaus_pattern known[] = { { 1, 12, 4, 2 },
+                                            { 2, 4, 12, 1 },
+                                            { 1, 24, 24, 1 } };
+    assert_ok(danaus_device_open(device->name, &other));
+    for (int i = 0; i < 3; i++) {
+        problem p = { .pattern = known[i], .dtype = DANAUS_F32, .batch = 64 };
+        const kernel *k = other->kernels;
+        while (k->dtype != DANAUS_F32 || !dn_fits(k, &p))
+            k++;
+        dn_tuning_add(other->tuning, &p, k, i == 2 ? 0.5 : 0.375);
+    }
+    for (int keep = 0; keep <= 1; keep++) {
+        danaus_ks_plan *plan;
+        const danaus_ks_desc desc = { .effort = DANAUS_TABLE_ONLY,
+                                      .batch = 64,
+                                      .keep_factors = keep };
+        assert_ok(danaus_ks_plan_create(other, known, 2, &desc, &plan));
+        assert_true(danaus_ks_plan_seconds(plan) == (keep ? 0.75 : 0.5));
+        danaus_ks_plan_destroy(plan);
+    }
+    danaus_device_close(other);
+}
+
 static void the_second_run_allocates_nothing(void **state)
 {
     danaus_device *device = *state;
@@ -632,6 +659,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(gradients_need_a_plan_made_for_them, device),
         cmocka_unit_test_prestate(hints_of_gradients_say_what_is_cached, device),
         cmocka_unit_test_prestate(a_plan_describes_its_steps, device),
+        cmocka_unit_test_prestate(
+            a_plan_tells_the_seconds_that_it_was_chosen_by, device),
         cmocka_unit_test_prestate(the_second_run_allocates_nothing, device),
         cmocka_unit_test_prestate(updated_weights_are_used, device),
         cmocka_unit_test_prestate(lent_scratch_is_used_or_too_small, device),

@@ -372,7 +372,8 @@ static void packing_counts_where_weights_are_fresh(void **state)
     expect(&p, DANAUS_ESTIMATE, PLAIN, 10e-6 + 5e-6);
     ks_step steps[] = { { p, &kernels[PLAIN], 0 }, { p, &kernels[PLAIN], 0 } };
     steps[0].p.batch = steps[1].p.batch = 8; /* which the table does not know */
-    assert_ptr_equal(dn_choose_alike(&device, steps, 2), &kernels[QUICK]);
+    double gain;
+    assert_ptr_equal(dn_choose_alike(&device, steps, 2, &gain), &kernels[QUICK]);
 }
 
 /* ---- neighbours ---- */
@@ -389,11 +390,14 @@ static void one_kernel_makes_a_chain_if_so_it_is_estimated_faster(void **state)
 {
     (void)state;
     ks_step steps[] = { { base, &kernels[PLAIN], 0 }, { base, &kernels[PLAIN], 0 } };
-    assert_null(dn_choose_alike(&device, steps, 2));
+    double gain;
+    assert_null(dn_choose_alike(&device, steps, 2, &gain));
+    assert_true(gain == 0);
     for_alike[QUICK] = -2e-6;
-    assert_ptr_equal(dn_choose_alike(&device, steps, 2), &kernels[QUICK]);
+    assert_ptr_equal(dn_choose_alike(&device, steps, 2, &gain), &kernels[QUICK]);
+    assert_true(gain > 0);
     dn_tuning_add(device.tuning, &base, &kernels[PLAIN], 10e-6);
-    assert_null(dn_choose_alike(&device, steps, 2));
+    assert_null(dn_choose_alike(&device, steps, 2, &gain));
 }
 
 static void what_was_measured_nearby_is_taken(void **state)
