@@ -112,7 +112,9 @@ def test_the_operators(x, w, bias, p, activation, last, many):
         lambda: ops._ks_linear_return(x, x, x, *q, True, True, True, many),
         lambda: ops.ks_pack(w, bias, x.dtype, 3, *q),
         lambda: ops.ks_pack_into(x, w, bias, torch.float32, 3, *q),
+        lambda: ops.ks_pack(w, bias, x.dtype, 3, *q, many),
         lambda: ops.ks_apply(x, x, True, 3, *q),
+        lambda: ops.ks_apply(x, x, True, 3, *q, x if many else bias),
         lambda: ops.ks_describe(x, -3, *q),
     ]
     for call in calls:

@@ -7,7 +7,8 @@
 
    ks_linear plans with fresh weights, since it packs at each call; ks_pack and ks_apply,
    for weights that stay, let the planner merge factors. Their `batch` is what is planned
-   for, so that both have the same plan; any batch may be run. A training step packs once:
+   for, and `residual` whether one is added, so that both have the same plan; any batch may
+   be run. A training step packs once:
    _ks_linear_train returns what it packed, for the product and for gradients, and
    _ks_linear_return, whose plan is the same, takes it. */
 // SPDX-License-Identifier: Apache-2.0
@@ -209,14 +210,32 @@ Tensor memory_for(const Plan &plan, Place place)
         { static_cast<int64_t>(plan.bytes) }, shim.aoti_torch_dtype_uint8(), place);
 }
 
-/* y = activation(W x + bias) with what the plan's weights are bound to. */
-Tensor execute(const Scope &scope, const Plan &plan, const Question &q, Tensor x)
+void check_residual(const Tensor &residual, const Tensor &y)
+{
+    if (residual.shape() != y.shape() || residual.dtype() != y.dtype() ||
+        !(residual.place() == y.place()))
+        fail("the residual's shape, type or device is not the result's");
+}
+
+/* y = activation(W x + bias) with what the plan's weights are bound to, plus the residual if
+   the plan was made for one. */
+Tensor execute(
+    const Scope &scope, const Plan &plan, const Question &q, Tensor x,
+    Tensor residual = Tensor())
 {
     int64_t batch = batch_of(x, q, q.cols(), "the input");
     x = std::move(x).contiguous();
     Tensor y = Tensor::empty(shape_like(x, q, q.rows()), x.dtype(), x.place());
-    check(danaus_ks_execute(
-        plan.plan, scope.device(), plan.weights, batch, x.data(), y.data()));
+    if (!residual) {
+        check(danaus_ks_execute(
+            plan.plan, scope.device(), plan.weights, batch, x.data(), y.data()));
+        return y;
+    }
+    check_residual(residual, y);
+    residual = std::move(residual).contiguous();
+    check(danaus_ks_execute_residual(
+        plan.plan, scope.device(), plan.weights, batch, x.data(), residual.data(),
+        y.data()));
     return y;
 }
 
@@ -387,6 +406,7 @@ void pack_new(StableValue *stack, uint64_t, uint64_t)
     int32_t dtype = static_cast<int32_t>(arguments.integer());
     int64_t batch = arguments.integer();
     Question q = take_question(arguments);
+    q.desc.residual = arguments.boolean();
     check_patterns(q);
     if (weights.empty())
         fail("there are no weights");
@@ -412,6 +432,7 @@ void pack_into(StableValue *stack, uint64_t, uint64_t)
     int32_t dtype = static_cast<int32_t>(arguments.integer());
     int64_t batch = arguments.integer();
     Question q = take_question(arguments);
+    q.desc.residual = arguments.boolean();
     check_patterns(q);
     Place place = packed.place();
     q.desc.dtype = type_of(dtype);
@@ -430,6 +451,8 @@ void apply(StableValue *stack, uint64_t, uint64_t)
     bool has_bias = arguments.boolean();
     int64_t batch = arguments.integer();
     Question q = take_question(arguments);
+    Tensor residual = arguments.optional_tensor();
+    q.desc.residual = static_cast<bool>(residual);
     q.desc.dtype = type_of(x.dtype());
     q.desc.batch = power_above(batch);
     Place place = x.place();
@@ -438,7 +461,7 @@ void apply(StableValue *stack, uint64_t, uint64_t)
     check_packed(plan, packed, place);
     packed = aligned(std::move(packed));
     bind(plan, packed, has_bias);
-    push(stack, execute(scope, plan, q, std::move(x)));
+    push(stack, execute(scope, plan, q, std::move(x), std::move(residual)));
 }
 
 /* What runs for tensors like this one. */
@@ -448,6 +471,7 @@ void describe(StableValue *stack, uint64_t, uint64_t)
     Tensor like = arguments.tensor();
     int64_t batch = arguments.integer();
     Question q = take_question(arguments);
+    q.desc.residual = arguments.boolean();
     q.desc.dtype = type_of(like.dtype());
     q.desc.batch = power_above(batch);
     Scope scope(like.place());
@@ -461,6 +485,7 @@ void describe(StableValue *stack, uint64_t, uint64_t)
 } // namespace
 
 #define QUESTION "int[] patterns, str activation, bool batch_last, bool tf32"
+#define RESIDUAL ", bool residual=False" /* whether ks_apply will be given one */
 #define NUMBERS  "Tensor[] weights, Tensor? bias, ScalarType dtype, int batch, "
 
 #define LINEAR                                                                         \
@@ -485,14 +510,14 @@ const Operator ks_operators[] = {
     { "_" BACKWARD, "_ks_linear_backward", linear_backward },
     { TRAIN, "_ks_linear_train", linear_train },
     { RETURN, "_ks_linear_return", linear_return },
-    { "ks_pack(" NUMBERS QUESTION ") -> Tensor", "ks_pack", pack_new },
-    { "ks_pack_into(Tensor(a!) packed, " NUMBERS QUESTION ") -> ()", "ks_pack_into",
-      pack_into },
+    { "ks_pack(" NUMBERS QUESTION RESIDUAL ") -> Tensor", "ks_pack", pack_new },
+    { "ks_pack_into(Tensor(a!) packed, " NUMBERS QUESTION RESIDUAL ") -> ()",
+      "ks_pack_into", pack_into },
     { "ks_apply(Tensor x, Tensor packed, bool has_bias, int batch, " QUESTION
-      ") -> Tensor",
+      ", Tensor? residual=None) -> Tensor",
       "ks_apply", apply },
-    { "ks_describe(Tensor like, int batch, " QUESTION ") -> str", "ks_describe",
-      describe },
+    { "ks_describe(Tensor like, int batch, " QUESTION RESIDUAL ") -> str",
+      "ks_describe", describe },
     { nullptr, nullptr, nullptr },
 };
 

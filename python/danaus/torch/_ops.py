@@ -106,18 +106,26 @@ def _(dy, x, packed, patterns, activation, batch_last, tf32, *wanted_rounded):
 
 
 @torch.library.register_fake("danaus::ks_apply")
-def _(x, packed, has_bias, batch, patterns, activation, batch_last, tf32):
-    return x.new_empty(_product_shape(x, patterns, batch_last))
+def _(
+    x, packed, has_bias, batch, patterns, activation, batch_last, tf32, residual=None
+):
+    shape = _product_shape(x, patterns, batch_last)
+    if residual is not None:
+        torch._check(
+            list(residual.shape) == shape,
+            lambda: "the residual's shape is not the result's",
+        )
+    return x.new_empty(shape)
 
 
 @torch.library.register_fake("danaus::ks_pack")
-def _(weights, bias, dtype, batch, patterns, activation, batch_last, tf32):
+def _(weights, bias, dtype, batch, *question):
     size = torch.library.get_ctx().new_dynamic_size()
     return weights[0].new_empty([size], dtype=torch.uint8)
 
 
 @torch.library.register_fake("danaus::ks_pack_into")
-def _(packed, weights, bias, dtype, batch, patterns, activation, batch_last, tf32):
+def _(packed, weights, bias, dtype, batch, *question):
     return None
 
 

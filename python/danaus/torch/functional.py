@@ -93,6 +93,23 @@ def check_input(x: Tensor, like: Tensor, features: int, batch_last: bool) -> Non
         raise ValueError(f"the input is {x.layout}: danaus has dense tensors only")
 
 
+def check_residual(
+    residual: Tensor, x: Tensor, features: int, batch_last: bool
+) -> None:
+    """Raises unless it can be added to a product of x that has so many features."""
+    if not isinstance(residual, Tensor):
+        raise TypeError(f"the residual is a tensor, not {type(residual).__name__}")
+    rest = x.shape[1:] if batch_last else x.shape[:-1]
+    shape = (features, *rest) if batch_last else (*rest, features)
+    if tuple(residual.shape) != shape:
+        found = tuple(residual.shape)
+        raise ValueError(f"the residual has the shape {found}, the result {shape}")
+    if residual.device != x.device:
+        raise ValueError(
+            f"the residual is on {residual.device}, the input on {x.device}"
+        )
+
+
 def _check_numbers(weights: Sequence[Tensor], bias: Tensor | None) -> None:
     if not weights:
         raise ValueError("a product needs at least one factor's weights")

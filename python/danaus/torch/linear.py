@@ -21,6 +21,7 @@ from danaus.torch.functional import (
     allows_tf32,
     autocast,
     check_input,
+    check_residual,
     is_batch_last,
     product,
     requires_grad,
@@ -50,6 +51,7 @@ class _Frozen(NamedTuple):
     dtype: torch.dtype  # of inputs
     batch: int
     asked: torch.dtype | None  # None: it follows that of the weights
+    residual: bool = False
 
 
 class _Packed:
@@ -169,8 +171,15 @@ class KSLinear(nn.Module):
 
     # ---- running ----
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Applies the layer to x[..., N] or, "batch_last", x[N, ...]."""
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Applies the layer to x[..., N] or, "batch_last", x[N, ...].
+
+        The result is that of `residual + layer(x)`, whose gradient goes to both, and to
+        whose type PyTorch promotes. A residual has the shape of layer(x). On a GPU,
+        without gradients, one of the type of layer(x) is added with the product.
+        """
+        if residual is not None:
+            return self._add(x, residual)
         if torch.compiler.is_compiling() or in_transform() or type(x) is not Tensor:
             return self._product(x)
         x = autocast(x)
@@ -195,6 +204,29 @@ class KSLinear(nn.Module):
         if self.activation != "none" and x.is_complex():
             raise ValueError("activations are for real numbers")
 
+    def _add(self, x: Tensor, residual: Tensor) -> Tensor:
+        """residual + layer(x)."""
+        self._check(x)
+        check_residual(residual, x, self.out_features, self._batch_last)
+        x = autocast(x)
+        if not self._adds(x, residual):
+            return residual + self.forward(x)
+        tf32 = allows_tf32(self.tf32, x)
+        return self._infer(x, list(self.weights), self.bias, tf32, residual)
+
+    def _adds(self, x: Tensor, residual: Tensor) -> bool:
+        """Whether the sum is made with the product."""
+        if residual.dtype != x.dtype:
+            return False
+        wanting = [*self.weights, residual]
+        if torch.is_grad_enabled() and requires_grad(x, wanting, self.bias):
+            return False
+        if torch.compiler.is_compiling() or self._frozen is not None:
+            return self._runs_frozen(x, residual)
+        if in_transform() or not type(x) is type(residual) is Tensor:
+            return False
+        return _sums_with_products(x)
+
     def _activate(self, v: Tensor) -> Tensor:
         return ACTIVATIONS[self.activation](v)
 
@@ -209,15 +241,19 @@ class KSLinear(nn.Module):
         return product(x, list(self.weights), self.bias, *question)
 
     def _infer(
-        self, x: Tensor, weights: list[Tensor], bias: Tensor | None, tf32: bool
+        self,
+        x: Tensor,
+        weights: list[Tensor],
+        bias: Tensor | None,
+        tf32: bool,
+        residual: Tensor | None = None,
     ) -> Tensor:
         """The layer with packed weights, which are those of now."""
-        kept, last, act = self._packed, self._batch_last, self.activation
-        if self._frozen is not None and self._runs_frozen(x):
+        kept = self._packed
+        question = self._sizes, self.activation, self._batch_last, tf32
+        if self._frozen is not None and self._runs_frozen(x, residual):
             packed, batch = self._buffers["packed"], self._frozen.batch
-            return APPLY(
-                x, packed, bias is not None, batch, self._sizes, act, last, tf32
-            )
+            return APPLY(x, packed, bias is not None, batch, *question, residual)
         size = (x.numel() // self.in_features - 1).bit_length()
         state = [kept.epoch]
         try:
@@ -226,23 +262,26 @@ class KSLinear(nn.Module):
             if bias is not None:
                 state += bias._version, bias.data_ptr()
         except RuntimeError:  # tensors of inference mode have no version
-            return self._product(x)
-        held = kept.plans.get((x.dtype, x.device, size, tf32))
+            return self._unpacked(x, residual)
+        adds = residual is not None
+        held = kept.plans.get((x.dtype, x.device, size, tf32, adds))
         if held is None or held[1] != state:
             if x.is_meta or x.is_cuda and torch.cuda.is_current_stream_capturing():
-                return self._product(x)
-            held = self._pack(x, size, state, tf32)
-        return APPLY(
-            x, held[0], bias is not None, 1 << size, self._sizes, act, last, tf32
-        )
+                return self._unpacked(x, residual)
+            held = self._pack(x, size, state, tf32, adds)
+        return APPLY(x, held[0], bias is not None, 1 << size, *question, residual)
+
+    def _unpacked(self, x: Tensor, residual: Tensor | None) -> Tensor:
+        y = self._product(x)
+        return y if residual is None else residual + y
 
     # ---- packed weights ----
 
-    def _pack(self, x: Tensor, size: int, state: list, tf32: bool) -> list:
+    def _pack(self, x: Tensor, size: int, state: list, tf32: bool, adds: bool) -> list:
         """Packs, and waits until that is done, whatever stream reads it first."""
         self._check(x)
         kept, weights = self._packed, list(self.weights)
-        question = self._sizes, self.activation, self._batch_last, tf32
+        question = self._sizes, self.activation, self._batch_last, tf32, adds
         operands = weights, self.bias, x.dtype, 1 << size, *question
         key = x.dtype, x.device, tf32, ops.ks_describe(x, 1 << size, *question)
         held = kept.memory.get(key)
@@ -252,18 +291,25 @@ class KSLinear(nn.Module):
             ops.ks_pack_into(held[0], *operands)
             held[1] = state
         wait(held[0])
-        kept.plans[x.dtype, x.device, size, tf32] = held
+        kept.plans[x.dtype, x.device, size, tf32, adds] = held
         return held
 
-    def _runs_frozen(self, x: Tensor) -> bool:
+    def _runs_frozen(self, x: Tensor, residual: Tensor | None = None) -> bool:
         frozen = self._frozen
         return (
             frozen is not None
             and frozen.dtype == x.dtype
+            and frozen.residual == (residual is not None)
             and not (torch.is_grad_enabled() and x.requires_grad)
         )
 
-    def freeze(self, batch: int = 0, dtype: torch.dtype | None = None) -> KSLinear:
+    def freeze(
+        self,
+        batch: int = 0,
+        dtype: torch.dtype | None = None,
+        *,
+        residual: bool = False,
+    ) -> KSLinear:
         """Packs for good: weights have no gradients and do not change any more.
 
         Compiled and exported models then carry what is packed, which fits machines and
@@ -274,19 +320,21 @@ class KSLinear(nn.Module):
         ----------
         batch : number of rows of inputs to plan for, 0: many; any number may come.
         dtype : of inputs; None: that of the weights.
+        residual : whether each call has a residual, which is then added with the
+            product, on a CPU too. Calls of the other kind pack for themselves.
         """
         first = self.weights[0]
         found = first.dtype if dtype is None else dtype
         like = torch.empty(0, dtype=found, device=first.device)
         question = self._sizes, self.activation, self._batch_last
-        question = *question, allows_tf32(self.tf32, like)
+        question = *question, allows_tf32(self.tf32, like), residual
         self.requires_grad_(False)
         with torch.no_grad():
             self.packed = ops.ks_pack(
                 list(self.weights), self.bias, found, batch, *question
             )
         wait(self.packed)
-        self._frozen = _Frozen(found, batch, dtype)
+        self._frozen = _Frozen(found, batch, dtype, residual)
         return self
 
     def unfreeze(self) -> KSLinear:
@@ -297,7 +345,8 @@ class KSLinear(nn.Module):
     def _freeze_again(self) -> None:
         self._packed.epoch += 1
         if self._frozen is not None and not self.weights[0].is_meta:
-            self.freeze(self._frozen.batch, self._frozen.asked)
+            _, batch, asked, residual = self._frozen
+            self.freeze(batch, asked, residual=residual)
 
     def _apply(self, fn, recurse: bool = True) -> KSLinear:
         """Moved or converted: what is packed is made anew."""
@@ -412,6 +461,15 @@ def _fill(parameter: Tensor, bound: float) -> None:
         parameter = torch.view_as_real(parameter)
         bound /= math.sqrt(2)
     parameter.uniform_(-bound, bound)
+
+
+def _sums_with_products(x: Tensor) -> bool:
+    """Whether that is faster than PyTorch's sum.
+
+    A CPU's results that are added to something pass through scratch before, which takes
+    longer than a sum.
+    """
+    return x.is_cuda
 
 
 def wait(made: Tensor) -> None:
