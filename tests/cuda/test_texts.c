@@ -417,6 +417,38 @@ static void long_convolutions_stay_in_registers(void **state)
     compile_all();
 }
 
+/* 9.1 is nothing that an NVRTC knows: it gives PTX, where calls of a shuffle can be counted. */
+enum { FOR_PTX = 91 };
+
+static int count_in(const char *source, const char *words)
+{
+    int found = 0;
+    for (const char *at = source; (at = strstr(at, words)); at++)
+        found++;
+    return found;
+}
+
+/* A pair of rows of 512 numbers has, by its text, two largest magnitudes of five shuffles, in
+   two ways of reading them, and twice two shuffles of results. More are copies that lie in the
+   ways of a branch in which lanes differ, and these take half of the kernel's time. */
+static void shuffles_are_not_taken_into_branches(void **state)
+{
+    (void)state;
+    const gpu_facts facts = { .arch = 90, .shared = 227 << 10 };
+    const conv_frame dense = { .groups = 1 };
+    gpu_conv_mma m[GPU_CONV_MMA_PARTS];
+    static gpu_use use;
+    void *image;
+    size_t bytes;
+    assert_true(dn_gpu_conv_mma(&facts, 512, 0, 1, m));
+    dn_gpu_conv_mma_fit(&dense, m);
+    dn_gpu_conv_mma_use(&m[GPU_CONV_PRODUCT], GPU_CONV_PRODUCT, DANAUS_F16, 0, &use);
+    assert_ok(
+        dn_cuda_compile(use.text, use.defines, FOR_PTX, &image, &bytes, NULL, NULL));
+    assert_in_range(count_in(image, "shfl.sync"), 1, 2 * 5 * 2 + 2 * 2);
+    dn_free(image);
+}
+
 static void streams_stay_in_registers(void **state)
 {
     (void)state;
@@ -486,6 +518,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(short_convolutions_stay_in_registers),
         cmocka_unit_test(operations_of_models_stay_in_registers),
         cmocka_unit_test(long_convolutions_stay_in_registers),
+        cmocka_unit_test(shuffles_are_not_taken_into_branches),
         cmocka_unit_test(streams_stay_in_registers),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

@@ -99,6 +99,8 @@ INLINE u32 __shfl_xor_sync(u32, u32 v, int bits)
     return v;
 }
 
+INLINE u32 pick(int second, u32 a, u32 b) { return second ? b : a; }
+
 /* The larger lower and the larger upper half. */
 INLINE u32 __vmaxu2(u32 a, u32 b)
 {

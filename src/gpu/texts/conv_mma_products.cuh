@@ -151,11 +151,8 @@ INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
         if (!y || !is_row(k, a.part))
             continue;
         const few_row none = {}, *few = n ? &none : &s->few;
-        if (s->is_plain) {
-            put_plain(k, few, y + base + j, factor ? factor + base + j : 0, j, v);
-            continue;
-        }
-        if (!TAPS && s->is_aligned && is_in(k->w.made, j) && is_in(k->w.made, j + 3)) {
+        if (s->is_plain ||
+            (!TAPS && s->is_aligned && is_in(k->w.made, j) && is_in(k->w.made, j + 3))) {
             put_plain(k, few, y + base + j, factor ? factor + base + j : 0, j, v);
             continue;
         }
@@ -164,11 +161,15 @@ INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
     }
 }
 
-/* Lanes have two pairs of 16 columns, 8 apart; what four that follow each other need of the
-   lane beside: even ones take the first pair, odd ones the second. */
-INLINE u32 from_beside(const work *k, u32 first, u32 second)
+/* Lanes have two pairs of 16 columns, 8 apart, and make four that follow each other with the
+   lane beside: even ones of the first pairs, odd ones of the second. Of the same number, or
+   word, of both pairs: what becomes of the lower two of the four, and of the upper two. */
+INLINE uint2 with_beside(const work *k, u32 first, u32 second)
 {
-    return __shfl_xor_sync(~0u, k->lane % 2 ? first : second, 1);
+    int odd = k->lane % 2;
+    u32 other = __shfl_xor_sync(~0u, pick(odd, second, first), 1);
+    uint2 v = { pick(odd, first, other), pick(odd, other, second) };
+    return v;
 }
 
 /* Where these are. */
@@ -184,8 +185,7 @@ INLINE void put_points(
 {
     u32 first = pack_pair(v[0][2 * row], v[0][2 * row + 1]);
     u32 second = pack_pair(v[1][2 * row], v[1][2 * row + 1]);
-    u32 other = from_beside(k, first, second);
-    uint2 words = { k->lane % 2 ? other : first, k->lane % 2 ? second : other };
+    uint2 words = with_beside(k, first, second);
     a = beside(k, a);
     if (wanted)
         put_four_points(k, row_of_point(k, a), a.part, column_of_point(k, a), words);
@@ -198,10 +198,9 @@ INLINE void put_numbers(
     UNROLL for (int i = 0; i < 2; i++)
     {
         float first = v[0][2 * row + i], second = v[1][2 * row + i];
-        float other = __uint_as_float(
-            from_beside(k, __float_as_uint(first), __float_as_uint(second)));
-        to[i] = k->lane % 2 ? other : first;
-        to[2 + i] = k->lane % 2 ? second : other;
+        uint2 two = with_beside(k, __float_as_uint(first), __float_as_uint(second));
+        to[i] = __uint_as_float(two.x);
+        to[2 + i] = __uint_as_float(two.y);
     }
     if (wanted)
         put_four(k, s, beside(k, a), to);

@@ -32,6 +32,18 @@ INLINE u32 pack_pair(float lo, float hi)
 INLINE u32 low_halves(u32 lo, u32 hi) { return __byte_perm(lo, hi, 0x5410); }
 INLINE u32 high_halves(u32 lo, u32 hi) { return __byte_perm(lo, hi, 0x7632); }
 
+/* second ? b : a, and never a branch: of a condition in which lanes differ the compiler may
+   make one, with a copy of the shuffle behind it in each way, where lanes wait for those of
+   the other. */
+INLINE u32 pick(int second, u32 a, u32 b)
+{
+    u32 v;
+    asm("{.reg .pred p;\n setp.ne.b32 p, %3, 0;\n selp.b32 %0, %2, %1, p;}"
+        : "=r"(v)
+        : "r"(a), "r"(b), "r"(second));
+    return v;
+}
+
 /* Products of two pairs of f16. */
 INLINE u32 multiply_pairs(u32 a, u32 b)
 {
