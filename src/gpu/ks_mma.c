@@ -59,8 +59,9 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    return !p->inner.a && (q.d == 1 || p->layout == DANAUS_BATCH_LAST) && q.b >= 8 &&
-           q.c >= 8 && q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
+    return !p->inner.a && dn_gpu_moves_rows(p) &&
+           (q.d == 1 || p->layout == DANAUS_BATCH_LAST) && q.b >= 8 && q.c >= 8 &&
+           q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
 }
 
 static gpu_tile tile_of(const kernel *k, const problem *p)
@@ -81,6 +82,21 @@ static size_t packed_bytes(const kernel *k, const problem *p)
     return dn_gpu_tile_bytes(&t, p);
 }
 
+/* Of a tile: places that it waits for, those of a step of x at once and those of y for 16 rows
+   at a time; and their bytes. */
+static double place_waits(const shape *s, const problem *p)
+{
+    return (p->orders & DN_READS ? (double)s->steps : 0) +
+           (p->orders & DN_WRITES ? (double)s->tile_rows / 16 : 0);
+}
+
+static double place_bytes(const shape *s, const problem *p)
+{
+    double rows = (p->orders & DN_READS ? (double)(s->steps * s->depth) : 0) +
+                  (p->orders & DN_WRITES ? (double)s->tile_rows : 0);
+    return rows * dn_gpu_place_bytes(p);
+}
+
 /* That of ks_wgmma.cu, with what their generations have of tensor cores; they have not been
    timed on a device of their own. A tile is bound by tensor cores or by the second cache,
    behind which latency is not hidden; all of them together by memory. What is not aligned
@@ -95,9 +111,12 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double waves = ceil(tiles / (f->units * resident));
     double each = (double)n[COLUMNS] * (double)s.tile_rows, y_bytes = 2 * each;
     double products = each / 128 * (double)(s.steps * s.depth) / 16;
-    double fetched = steps * (double)(n[COLUMNS] * 128 + s.tile_rows * 128) + y_bytes;
+    double fetched = steps * (double)(n[COLUMNS] * 128 + s.tile_rows * 128) + y_bytes +
+                     place_bytes(&s, p);
     double cache = fetched / (2.5 * f->bandwidth / f->units) * f->clock;
-    double latency = (200 + 108 * steps + y_bytes / 30) / resident;
+    double latency =
+        (200 + 108 * steps + y_bytes / 30 + DN_PLACE_CLOCKS * place_waits(&s, p)) /
+        resident;
     double tile = resident * (fmax(dn_gpu_mma_clocks(f, products), cache) + latency);
     if (p->layout == DANAUS_BATCH_LAST && p->batch % 8)
         tile *= 5;
@@ -138,6 +157,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "MANY_BLOCKS", !last && q.a * q.b * q.c * q.d * 2 <= MANY_BYTES },
     };
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
+    dn_gpu_define_orders(p, to);
 }
 
 static void launch_of(
@@ -151,7 +171,8 @@ static void launch_of(
 }
 
 const gpu_family dn_gpu_mma = {
-    .kernel = { .fits = fits,
+    .kernel = { .orders = DN_READS | DN_WRITES,
+                .fits = fits,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

@@ -73,14 +73,16 @@ static int64_t tiles_of(
 /* One column of one lane is the same in both layouts, and weights are too. */
 static int is_one_column(const problem *p, int64_t batch)
 {
-    return p->layout == DANAUS_BATCH_LAST && p->pattern.d == 1 && batch == 1;
+    return p->layout == DANAUS_BATCH_LAST && p->pattern.d == 1 && batch == 1 &&
+           !p->orders;
 }
 
 /* At least 4 bytes of x lie together. */
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    if (!dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) || q.b < 8 || q.c < 8)
+    if (!dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) || !dn_gpu_moves_rows(p) ||
+        q.b < 8 || q.c < 8)
         return 0;
     shape s = shape_of(k, p);
     int last = p->layout == DANAUS_BATCH_LAST;
@@ -114,6 +116,8 @@ static double step_clocks(
     else if (s->together < p->pattern.d)
         piece = (double)(s->together * s->element);
     double copies = n[TILES_S] * 8 * units / piece / n[WARPS_R];
+    if (p->orders & DN_READS)
+        copies += n[TILES_S] * 8 * units / 16 / n[WARPS_R]; /* one place for 16 bytes */
     double tensor = n[TILES_S] * dn_gpu_mma_clocks(f, n[PARTS] > 1 ? 12 : 4);
     double unit = fmax(n[TILES_S] * product + 68, tensor);
     return units * (double)s->tiles_r * unit + 3.7 * copies;
@@ -126,8 +130,27 @@ static size_t packed_bytes(const kernel *k, const problem *p)
     return (size_t)(q.a * q.d * s.operands * s.steps * s.units * DN_OPERAND);
 }
 
-/* A fit to 11,000 times (to 8 % in the mean): memory, the second cache, and what a
-   multiprocessor does; steps that are not on their way from the beginning wait. */
+/* Places that a block waits for one after the other: of the steps of x that are on their way
+   from the beginning, and of y by each thread. */
+static double place_waits(
+    const shape *s, const kernel *k, const problem *p, double each)
+{
+    const int *n = dn_gpu_size(k);
+    double sums = (double)(s->tiles_r * s->together * n[TILES_S]) * 4;
+    return (p->orders & DN_READS ? fmin(each, (double)s->stages - 1) : 0) +
+           (p->orders & DN_WRITES ? ceil(sums / n[WARPS_K]) : 0);
+}
+
+/* Their bytes, of all tiles. */
+static double place_bytes(double passes, double row_tiles, const problem *p)
+{
+    double x = p->orders & DN_READS ? (double)dn_pattern_cols(p->pattern) : 0;
+    double y = p->orders & DN_WRITES ? (double)dn_pattern_rows(p->pattern) : 0;
+    return passes * (x * row_tiles + y) * dn_gpu_place_bytes(p);
+}
+
+/* A fit to 11,000 times (to 8 % in the mean) without orders: memory, the second cache, and
+   what a multiprocessor does; steps that are not on their way from the beginning wait. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
@@ -139,13 +162,14 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double row_tiles = (double)CEIL_DIV(q.b, s.tile_r), waste = waste_of(&s, p);
     double passes = (double)CEIL_DIV(p->batch, 8 * n[TILES_S]);
     double memory = (w + dn_gpu_moved_bytes(p)) / (0.93 * f->bandwidth);
-    double cache =
-        (w * passes + waste * (x * row_tiles + 13.7 * y)) / (1.4 * f->bandwidth);
+    double places = place_bytes(passes, row_tiles, p);
+    double cache = (w * passes + waste * (x * row_tiles + 13.7 * y) + places) /
+                   (1.4 * f->bandwidth);
     double each = (double)CEIL_DIV(s.steps, n[WARPS_K]);
     double sums = (double)(s.tiles_r * s.together * n[TILES_S]);
     double block = (each * step_clocks(f, &s, k, p) + 116 * sums) *
                        (n[WARPS_R] * n[WARPS_K] / 4.0) +
-                   600;
+                   600 + DN_PLACE_CLOCKS * place_waits(&s, k, p, each);
     double rounds = ceil((double)tiles_of(&s, k, q, p->batch) / f->units);
     double processor = rounds * block / f->clock;
     double waits = fmax(0, ceil(each / (double)(s.stages - 1)) - 1);
@@ -197,7 +221,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
-    int last = p->layout == DANAUS_BATCH_LAST && !(variant && p->pattern.d == 1);
+    int last = p->layout == DANAUS_BATCH_LAST && !(variant && is_one_column(p, 1));
     const gpu_define lines[] = {
         { "ELEMENT", s.element },
         { "ACTIVATION", p->activation },
@@ -215,6 +239,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "RESIDENT", n[RESIDENT] },
     };
     dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
+    dn_gpu_define_orders(p, to);
 }
 
 static void launch_of(
@@ -229,7 +254,8 @@ static void launch_of(
 }
 
 const gpu_family dn_gpu_split = {
-    .kernel = { .fits = fits,
+    .kernel = { .orders = DN_READS | DN_WRITES,
+                .fits = fits,
                 .cost = cost,
                 .packed_bytes = packed_bytes,
                 .pack = pack },

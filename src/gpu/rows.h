@@ -115,6 +115,22 @@ void dn_gpu_define_layout(const kernel *k, const problem *p, int variant, text *
 /* READS and WRITES of texts whose families do orders. */
 void dn_gpu_define_orders(const problem *p, text *to);
 
+/* Whether the orders of a problem, if it has any, move whole rows, as texts for tensor cores
+   can: batch-first they would gather numbers. */
+static inline int dn_gpu_moves_rows(const problem *p)
+{
+    return !p->orders || p->layout == DANAUS_BATCH_LAST;
+}
+
+/* Clocks until a place comes from the second cache, an estimate; bytes of sectors for each,
+   lanes lying between those of a tile. */
+#define DN_PLACE_CLOCKS 250
+
+static inline double dn_gpu_place_bytes(const problem *p)
+{
+    return fmin(8 * (double)p->pattern.d, 32);
+}
+
 /* Weights as tensor cores read them (ks_tile.cuh): [i][j][row tile][step][part][row], each
    row 128 bytes of columns k in chunks of 16 that are exchanged; zeros outside the
    matrix. */

@@ -1,9 +1,10 @@
 /* Estimates: on GPUs of every generation each row that runs has one, tensor cores make
-   what they are faster for, and an H200 chooses what was measured to be best there. */
+   what they are faster for, with orders of rows too, and an H200 chooses what was measured to be best there. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
 #include "backend/tuning.h"
+#include "cuda/cuda.h"
 #include "gpu/gpu.h"
 #include "plan/planner.h"
 
@@ -45,13 +46,18 @@ static gpu_device device_of(const card *c, int library)
     return d;
 }
 
-static const kernel *choice(gpu_device *d, const problem *p)
+static const kernel *choice_in(gpu_device *d, const problem *p, double *seconds)
 {
     const kernel *k = NULL;
-    double seconds = 0;
-    assert_ok(dn_choose(&d->base, p, DANAUS_ESTIMATE, &k, &seconds));
-    assert_true(seconds > 0 && seconds < 1);
+    assert_ok(dn_choose(&d->base, p, DANAUS_ESTIMATE, &k, seconds));
+    assert_true(*seconds > 0 && *seconds < 1);
     return k;
+}
+
+static const kernel *choice(gpu_device *d, const problem *p)
+{
+    double seconds = 0;
+    return choice_in(d, p, &seconds);
 }
 
 static void every_row_that_runs_has_an_estimate(void **state)
@@ -278,6 +284,36 @@ static void a_residual_is_read(void **state)
     dn_tuning_destroy(d.base.tuning);
 }
 
+/* Batch-last, from 8.0 on, and for less than by launches for the orders; batch-first only
+   portable rows do. */
+static void tensor_cores_take_orders_of_rows(void **state)
+{
+    (void)state;
+    static const int64_t batches[] = { 16, 4096 };
+    for (int form = 0; form < 12; form++) {
+        gpu_device d = device_of(&cards[2], 0);
+        problem p = { .pattern = form / 6 ? (danaus_pattern){ 4, 64, 64, 8 }
+                                          : (danaus_pattern){ 1, 1024, 1024, 1 },
+                      .dtype = DANAUS_F16,
+                      .layout = DANAUS_BATCH_LAST,
+                      .batch = batches[form % 2] },
+                with = p;
+        double plain = 0, ordered = 0, launches = 0;
+        with.orders = form % 6 / 2 + 1;
+        choice_in(&d, &p, &plain);
+        assert_true(uses_tensor_cores(choice_in(&d, &with, &ordered)));
+        for (int order = DN_READS; order <= DN_WRITES; order++)
+            if (with.orders & order)
+                launches += dn_cuda_picking(
+                    &d.base, p.dtype, p.pattern.a * p.pattern.b * p.pattern.d, p.batch);
+        if (!(plain < ordered && ordered < plain + launches))
+            fail_msg("case %d: %g, %g and %g", form, ordered, plain, launches);
+        with.layout = DANAUS_BATCH_FIRST;
+        assert_false(uses_tensor_cores(choice(&d, &with)));
+        dn_tuning_destroy(d.base.tuning);
+    }
+}
+
 static void an_h200_makes_weight_gradients_as_it_was_measured(void **state)
 {
     (void)state;
@@ -312,6 +348,7 @@ int main(void)
         cmocka_unit_test(an_h200_makes_weight_gradients_as_it_was_measured),
         cmocka_unit_test(what_follows_a_product_has_its_cost),
         cmocka_unit_test(a_residual_is_read),
+        cmocka_unit_test(tensor_cores_take_orders_of_rows),
     };
     return cmocka_run_group_tests_name("costs", tests, NULL, NULL);
 }

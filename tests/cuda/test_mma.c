@@ -1,18 +1,22 @@
 /* The texts for tensor cores from compute capability 8.0 on, executed by threads of the
    processor (emulator/warps.h), against the oracle: every row, odd and even sizes, both
-   layouts, operands that are and are not aligned, bias, activations. */
+   layouts, operands that are and are not aligned, bias, activations, residuals; and, of rows
+   that can, x and y in orders of rows. */
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/run_row.h"
 #include "support/chains.h"
+#include "support/row_orders.h"
 
 #include <inttypes.h>
 
 /* Products of a case: threads of a processor make 10 to 20 million a second. */
 #define MOST_PRODUCTS 1000000
+#define MOST_ROWS     1000 /* of the table: numbers of cases with orders begin there */
 
-static problem random_problem(rng *r, const kernel *k)
+/* With dn_orders. */
+static problem random_problem(rng *r, const kernel *k, int orders)
 {
-    problem p = { .dtype = k->dtype, .batch = rng_int(r, 1, 150) };
+    problem p = { .dtype = k->dtype, .batch = rng_int(r, 1, 150), .orders = orders };
     int64_t unit = rng_next(r) % 2 ? 8 : 1;
     p.math = strstr(k->name, "tf32") ? DANAUS_MATH_TF32 : DANAUS_MATH_F32;
     do {
@@ -30,43 +34,54 @@ static problem random_problem(rng *r, const kernel *k)
 }
 
 static void run(
-    const kernel *k, const problem *p, const void *x, const array *w, const float *bias,
-    const void *residual, void *y, danaus_activation activation, int number)
+    const kernel *k, const problem *p, const array *w, ks_operands o, int number)
 {
     void *packed = dn_alloc(dn_packed_bytes(k, p));
+    const void *all[] = { packed };
     assert_non_null(packed);
     k->family->pack(k, p, dn_weights_view(w->data, p->dtype, p->pattern), packed);
-    run_text(k, p, x, packed, bias, residual, y, activation, number);
+    o.batch = p->batch;
+    o.packed = all;
+    run_text(k, p, &o, number);
     dn_free(packed);
 }
 
-static void check(const kernel *k, int number)
+static void check(const kernel *k, int orders, int number)
 {
     rng r = { (uint64_t)number };
-    problem p = random_problem(&r, k);
+    problem p = random_problem(&r, k, orders);
+    row_orders order = random_row_orders(&r, &p);
     danaus_pattern q = p.pattern;
     danaus_activation activation = random_activation(&r, k->dtype);
     int has_bias = (int)(rng_next(&r) % 2);
     array w = array_random(&r, k->dtype, weights_of(q));
-    array x = array_random(&r, k->dtype, cols_of(q) * p.batch);
-    array y = array_make(k->dtype, rows_of(q) * p.batch);
+    array x = array_random(&r, k->dtype, order.x_rows * p.batch);
+    array y = array_make(k->dtype, order.y_rows * p.batch), before = y;
     array bias = array_random(&r, DANAUS_F32, rows_of(q));
     array residual = array_random(&r, k->dtype, y.count);
     int adds = (int)rng_int(&r, 0, 2), aligned = number % 2; /* 2: in place */
     if (adds == 2)
         memcpy(y.data, residual.data, (size_t)y.count * danaus_dtype_size(y.dtype));
+    before.data = aligned_copy(&y);
     void *places[] = { aligned_copy(&x), aligned_copy(&y), aligned_copy(&bias),
                        aligned_copy(&residual) };
     void *to = aligned ? places[1] : y.data;
     void *more = aligned && number % 3 ? places[3] : residual.data;
-    run(k, &p, aligned ? places[0] : x.data, &w, has_bias ? places[2] : NULL,
-        adds == 0   ? NULL
-        : adds == 1 ? more
-                    : to,
-        to, activation, number);
+    const ks_operands o = { .x = aligned ? places[0] : x.data,
+                            .bias = has_bias ? places[2] : NULL,
+                            .y = to,
+                            .activation = activation,
+                            .x_order = places_of(&order.x),
+                            .y_order = places_of(&order.y),
+                            .residual = adds == 0   ? NULL
+                                        : adds == 1 ? more
+                                                    : to };
+    run(k, &p, &w, o, number);
     if (aligned)
         memcpy(y.data, places[1], (size_t)y.count * danaus_dtype_size(y.dtype));
-    signal xs = signal_read(&x, p.layout, cols_of(q), p.batch);
+    array seen = rows_in_order(&p, &x, order.x_rows, &order.x);
+    array added = rows_in_order(&p, &residual, order.y_rows, &order.y);
+    signal xs = signal_read(&seen, p.layout, cols_of(q), p.batch);
     signal ys = signal_times(q, &w, 0, &xs, k->dtype);
     if (p.math == DANAUS_MATH_TF32) /* which rounds both operands to 11 bits */
         for (int64_t s = 0; s < ys.size * ys.batch; s++)
@@ -78,17 +93,18 @@ static void check(const kernel *k, int number)
     signal_activate(&ys, activation, k->dtype);
     if (adds) {
         signal_round(&ys, k->dtype);
-        signal_add_residual(&ys, &residual, p.layout, k->dtype);
+        signal_add_residual(&ys, &added, p.layout, k->dtype);
     }
     signal_round(&ys, k->dtype);
+    array made = rows_written(&order, &y, &before, &ys);
     char what[200];
     snprintf(
         what, sizeof what,
         "%s, case %d: %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-        " layout %d batch %" PRId64 " bias %d activation %d residual %d",
+        " layout %d batch %" PRId64 " bias %d activation %d residual %d orders %d",
         k->name, number, q.a, q.b, q.c, q.d, (int)p.layout, p.batch, has_bias,
-        (int)activation, adds);
-    expect_signal(&y, p.layout, &ys, what);
+        (int)activation, adds, orders);
+    expect_signal(&made, p.layout, &ys, what);
     signal_free(&xs);
     signal_free(&ys);
     array_free(&w);
@@ -96,6 +112,11 @@ static void check(const kernel *k, int number)
     array_free(&y);
     array_free(&bias);
     array_free(&residual);
+    array_free(&seen);
+    array_free(&added);
+    array_free(&made);
+    row_orders_free(&order);
+    dn_free(before.data);
     for (int i = 0; i < 4; i++)
         dn_free(places[i]);
 }
@@ -117,7 +138,21 @@ static void every_row_is_right_on_random_shapes(void **state)
     int number = 0;
     for (const kernel *k = dn_gpu_kernels; k->name; k++)
         if (is_emulated(k) && number++ % warp_share() == 0)
-            check(k, number - 1);
+            check(k, 0, number - 1);
+    assert_true(number > 0);
+}
+
+/* Read, written, both: rows take turns, and so do sizes that are odd. */
+static void rows_read_and_write_in_orders(void **state)
+{
+    (void)state;
+    int number = 0;
+    for (const kernel *k = dn_gpu_kernels; k->name; k++)
+        if (is_emulated(k) && does_orders(k) && number++ % warp_share() == 0)
+            for (int form = 0; form < 2; form++)
+                check(
+                    k, 1 + (number + form) % (DN_READS | DN_WRITES),
+                    MOST_ROWS + 2 * number + form);
     assert_true(number > 0);
 }
 
@@ -128,6 +163,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             every_row_is_right_on_random_shapes, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(
+            rows_read_and_write_in_orders, make_folder, remove_folder),
     };
     return cmocka_run_group_tests_name("mma", tests, NULL, NULL);
 }

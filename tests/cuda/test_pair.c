@@ -57,9 +57,15 @@ static void check(const kernel *k, int number)
     }
     assert_non_null(packed);
     pair_pack(&c, k, packed);
-    run_text(
-        k, &p, aligned ? places[0] : c.x.data, packed, places[2], residual,
-        aligned ? places[1] : y.data, c.activation, number);
+    const void *all[] = { packed };
+    const ks_operands o = { .batch = p.batch,
+                            .x = aligned ? places[0] : c.x.data,
+                            .packed = all,
+                            .bias = places[2],
+                            .y = aligned ? places[1] : y.data,
+                            .activation = c.activation,
+                            .residual = residual };
+    run_text(k, &p, &o, number);
     if (aligned)
         memcpy(y.data, places[1], (size_t)y.count * danaus_dtype_size(y.dtype));
     pair_expect(&c, k, &y);
@@ -117,9 +123,7 @@ static danaus_status run_step(
     assert_int_equal(count, 1);
     problem p = step->p;
     p.batch = o->batch;
-    run_text(
-        step->kernel, &p, o->x, o->packed[0], o->bias, o->residual, o->y, o->activation,
-        number++);
+    run_text(step->kernel, &p, o, number++);
     return DANAUS_OK;
 }
 

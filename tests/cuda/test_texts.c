@@ -217,6 +217,7 @@ static void orders_stay_in_registers(void **state)
             problem p = { .pattern = { 4, 64, 64, 8 },
                           .dtype = k->dtype,
                           .layout = (danaus_layout)form,
+                          .math = DANAUS_MATH_TF32,
                           .batch = 4096,
                           .orders = 1 + turn % 3 };
             if (k->family->orders && dn_fits(k, &p))

@@ -9,14 +9,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "backend/backend.h"
 #include "support/device.h"
 #include "support/operators.h"
+#include "transforms/operator_plan.h"
 
 #include <complex.h>
 #undef complex
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define PERMUTED  64  /* numbers at most */
+#define MOST_ROWS 500 /* of the table */
 
 static danaus_device *device;
 
@@ -313,6 +318,83 @@ static void terms_of_whole_vectors_are_added(void **state)
     }
 }
 
+static void fill_permutation(rng *r, int64_t count, int64_t *order)
+{
+    for (int64_t i = 0; i < count; i++)
+        order[i] = i;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t other = rng_int(r, i, count - 1), at = order[i];
+        order[i] = order[other];
+        order[other] = at;
+    }
+}
+
+/* One factor between two permutations. */
+static danaus_operator *permuted_factor(rng *r, danaus_dtype dtype, danaus_pattern p)
+{
+    danaus_operator *factor = one_factor(r, dtype, p), *made = NULL;
+    danaus_chain *chain = NULL;
+    int64_t to[PERMUTED], from[PERMUTED];
+    const int64_t *orders[] = { to, from };
+    const int64_t lengths[] = { p.a * p.b * p.d, p.a * p.c * p.d };
+    assert_ok(danaus_chain_convert(danaus_operator_chain(factor, 0), dtype, &chain));
+    fill_permutation(r, lengths[0], to);
+    fill_permutation(r, lengths[1], from);
+    assert_ok(danaus_operator_create(&chain, 1, orders, lengths, lengths[1], &made));
+    danaus_operator_destroy(factor);
+    return made;
+}
+
+/* By a table of one row. */
+static void check_row_with_orders(const kernel *k, danaus_pattern p, uint64_t seed)
+{
+    scene c = { .r = { seed },
+                .dtype = k->dtype,
+                .takes = p.a * p.c * p.d,
+                .gives = p.a * p.b * p.d };
+    c.made = permuted_factor(&c.r, c.dtype, p);
+    c.desc.layout = DANAUS_BATCH_LAST;
+    c.batch = seed % 2 ? 200 : rng_int(&c.r, 1, 90);
+    c.a = operator_matrix(c.made);
+    c.size = modulus_matrix(c.made);
+    device->kernels = k;
+    assert_ok(danaus_operator_plan_create(device, c.made, &c.desc, &c.plan));
+    assert_int_equal(c.plan->stage[0].orders, DN_READS | DN_WRITES);
+    operand x = operand_of(&c.r, c.dtype, c.desc.layout, c.takes, c.batch),
+            y = operand_of(NULL, c.dtype, c.desc.layout, c.gives, c.batch);
+    assert_ok(danaus_operator_execute(c.plan, device, c.batch, x.there, y.there));
+    take(&y);
+    check_product(&c, &x, &y);
+    drop(&x);
+    array_free(&y.host);
+    close_scene(&c);
+}
+
+/* Each that can, alone; on an emulated GPU, where each is compiled, some. What was compiled
+   is found again by the address of a row, so that each has a place of its own. */
+static void rows_between_permutations_are_those_of_the_matrix(void **state)
+{
+    (void)state;
+    static kernel tables[MOST_ROWS][2];
+    int turn_of_row = 0, share = (int)fmin(share_of_cases(), 13);
+    const kernel *all = device->kernels;
+    for (const kernel *k = all; k->name; k++) {
+        danaus_pattern p = turn_of_row % 2 ? (danaus_pattern){ 1, 32, 24, 2 }
+                                           : (danaus_pattern){ 2, 19, 21, 1 };
+        problem asked = { .pattern = p,
+                          .dtype = k->dtype,
+                          .layout = DANAUS_BATCH_LAST,
+                          .batch = 64,
+                          .orders = DN_READS | DN_WRITES };
+        if (!dn_fits(k, &asked) || turn_of_row++ % share)
+            continue;
+        assert_true(turn_of_row <= MOST_ROWS);
+        tables[turn_of_row - 1][0] = *k;
+        check_row_with_orders(tables[turn_of_row - 1], p, (uint64_t)turn_of_row);
+    }
+    device->kernels = all;
+}
+
 /* ---- gradients ---- */
 
 /* sum over columns of conj(dy) (a x), and of moduli. */
@@ -599,6 +681,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_those_of_the_matrix),
         cmocka_unit_test(terms_of_whole_vectors_are_added),
+        cmocka_unit_test(rows_between_permutations_are_those_of_the_matrix),
         cmocka_unit_test(gradients_are_those_of_the_matrix),
         cmocka_unit_test(weights_are_packed_again),
         cmocka_unit_test(threads_change_no_bit),

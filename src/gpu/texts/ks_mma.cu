@@ -15,9 +15,12 @@
    w is packed in tiles as they lie there, [i][j][tile of rows][step][TILE_N][64], zeros
    outside the matrix.
 
+   Batch-last x is read and y is written in orders of rows (orders.cuh).
+
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ending.cuh"
+#include "orders.cuh"
 
 #define THREADS   (128 * GROUPS)
 #define TILE_M    (64 * GROUPS)
@@ -48,19 +51,29 @@ INLINE tile tile_at(u32 t, u32 tiles_m)
 
 /* ---- a stage ---- */
 
-/* Chunk q of the x that a step needs. */
-INLINE void load_x_chunk(
-    u32 to, const u16 *x, tile t, int k0, i64 batch, int width, int q)
+#define X_CHUNKS (TILE_K * TILE_M / 8) /* a multiple of THREADS */
+#define PER_ROW  (LAST ? TILE_M / 8 : TILE_K / 8)
+
+/* Batch-last: which row of x chunk q comes from; negative: none. */
+INLINE i64 x_row(const i64 *order, tile t, int k0, int q)
 {
-    const int per_row = LAST ? TILE_M / 8 : TILE_K / 8;
-    int row = q / per_row, chunk = q % per_row;
+    int k = k0 + q / PER_ROW;
+    i64 row = ((i64)t.i * COLS + k) * LANES + t.j;
+    return k < COLS ? row_of_x(order, row) : -1;
+}
+
+/* Chunk q of the x that a step needs, with READS of this row. */
+INLINE void load_x_chunk(
+    u32 to, const u16 *x, i64 read, tile t, int k0, i64 batch, int width, int q)
+{
+    int row = q / PER_ROW, chunk = q % PER_ROW;
     const u16 *from;
     i64 count;
     if (LAST) {
         int k = k0 + row;
         i64 s = t.s0 + chunk * 8;
-        from = x + (((i64)t.i * COLS + k) * LANES + t.j) * batch + s;
-        count = k < COLS ? batch - s : 0;
+        from = x + (READS ? read : ((i64)t.i * COLS + k) * LANES + t.j) * batch + s;
+        count = (READS ? read >= 0 : k < COLS) ? batch - s : 0;
         to += chunk / 8 * (TILE_K * 128) + swizzled(row, chunk % 8);
     } else {
         i64 s = t.s0 + row;
@@ -72,17 +85,29 @@ INLINE void load_x_chunk(
     load_piece<16>(to, count > 0 ? from : x, count * 2, width);
 }
 
-INLINE void load_x(u32 to, const u16 *x, tile t, int k0, i64 batch, int width)
+/* All rows are found before the first copy, which would wait for its own. */
+INLINE void load_x(
+    u32 to, const u16 *x, const i64 *order, tile t, int k0, i64 batch, int width)
 {
-    const int chunks = LAST ? TILE_K * TILE_M / 8 : TILE_M * TILE_K / 8;
-    if (width == 16) {
+    if (READS && width == 16) {
+        const int own = X_CHUNKS / THREADS;
+        i64 read[own];
 #pragma unroll
-        for (int q = threadIdx.x; q < chunks; q += THREADS)
-            load_x_chunk(to, x, t, k0, batch, 16, q);
+        for (int n = 0; n < own; n++)
+            read[n] = x_row(order, t, k0, threadIdx.x + n * THREADS);
+#pragma unroll
+        for (int n = 0; n < own; n++)
+            load_x_chunk(to, x, read[n], t, k0, batch, 16, threadIdx.x + n * THREADS);
+    } else if (width == 16) {
+#pragma unroll
+        for (int q = threadIdx.x; q < X_CHUNKS; q += THREADS)
+            load_x_chunk(to, x, 0, t, k0, batch, 16, q);
     } else {
 #pragma unroll 1
-        for (int q = threadIdx.x; q < chunks; q += THREADS)
-            load_x_chunk(to, x, t, k0, batch, width, q);
+        for (int q = threadIdx.x; q < X_CHUNKS; q += THREADS) {
+            i64 read = READS ? x_row(order, t, k0, q) : 0;
+            load_x_chunk(to, x, read, t, k0, batch, width, q);
+        }
     }
 }
 
@@ -152,8 +177,8 @@ INLINE void put_sums(u32 out, float *sum, const float *bias, tile t, int r0)
 
 /* 64 columns of the batch from s on, OUT_N rows from r0 on. */
 INLINE void write_y(
-    u32 out, float *sum, u16 *y, const float *bias, i64 apart, tile t, int r0, i64 s,
-    i64 batch, int width)
+    u32 out, float *sum, u16 *y, const i64 *order, const float *bias, i64 apart, tile t,
+    int r0, i64 s, i64 batch, int width)
 {
     const int per_row = LAST ? 8 : OUT_N / 8, chunks = (LAST ? OUT_N : 64) * per_row;
     int group = threadIdx.x / 128, thread = threadIdx.x % 128;
@@ -167,8 +192,10 @@ INLINE void write_y(
         i64 count = LAST ? batch - at : ROWS - r;
         if (r >= ROWS || at >= batch)
             continue;
-        u16 *to = LAST ? y + (((i64)t.i * ROWS + r) * LANES + t.j) * batch + at
-                       : y + at * (BLOCKS * ROWS) + t.i * ROWS + r;
+        i64 n = row_of_y(order, ((i64)t.i * ROWS + r) * LANES + t.j);
+        if (WRITES && n < 0)
+            continue;
+        u16 *to = LAST ? y + n * batch + at : y + at * (BLOCKS * ROWS) + t.i * ROWS + r;
         uint4 v = load_shared128(out + row * OUT_PITCH + chunk * 16);
         store_piece<16>(to, end_piece<16>(v, to, apart, count * 2, width), count * 2, width);
     }
@@ -179,7 +206,7 @@ INLINE void write_y(
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     ks(const u16 *x, const u16 *w, const float *bias, const u16 *residual, u16 *y,
-       i64 batch, int)
+       i64 batch, int SIZES_AND_ORDERS)
 {
     extern __shared__ u8 memory[];
     u32 stages = (shared_address(memory) + 1023) & ~1023u;
@@ -200,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     auto load = [&](int to) {
         if (loaded < steps) {
             u32 stage = stages + to * STAGE;
-            load_x(stage, x, ahead, ahead_step * TILE_K, batch, x_width);
+            load_x(stage, x, X_ORDER, ahead, ahead_step * TILE_K, batch, x_width);
             load_w(stage + X_BYTES, w, ahead, ahead_step);
             loaded++;
             if (++ahead_step == STEPS) {
@@ -232,8 +259,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 #pragma unroll
         for (int r = 0; r < TILE_N; r += OUT_N)
             write_y(
-                out, sum + r / 2, y, bias, apart, t, t.r0 + r, t.s0 + group * 64, batch,
-                y_width);
+                out, sum + r / 2, y, Y_ORDER, bias, apart, t, t.r0 + r,
+                t.s0 + group * 64, batch, y_width);
         current += gridDim.x;
         t = tile_at(current, tiles_m);
     }

@@ -16,7 +16,8 @@
    elements: batch-first lanes j, of column s = 8 t + n for tile t and n, the thread's
    number / 4; batch-last columns s = TILES_S n + t.
 
-   f32 is the sum of two tf32 numbers (SPLIT), as in ks_mma_lanes.cu.
+   f32 is the sum of two tf32 numbers (SPLIT), as in ks_mma_lanes.cu. Batch-last x is read and
+   y is written in orders of rows (orders.cuh).
 
    Shared memory: for each way STAGES times w and x; after them sums, [way][tile of 16
    rows by 8 columns][thread of a warp][4].
@@ -24,6 +25,7 @@
    Grid: a block for each tile. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ending.cuh"
+#include "orders.cuh"
 
 #define WARPS     (WARPS_R * WARPS_K)
 #define THREADS   (32 * WARPS)
@@ -85,18 +87,21 @@ INLINE tile tile_at(u32 n, const sizes &z)
 
 /* What a thread copies: its bytes of w, those of 16 rows further `rows` bytes on, and
    how many such tiles there are; x at column k 0, batch-first of its own column s, and
-   how many columns s there are from there on. */
+   how many columns s there are from there on. With READS x is at row 0 instead, rows are
+   stride_k apart, and those of columns k are found from `order` on, `lanes` apart. */
 typedef struct source {
     const u8 *w;
     i64 rows;
     int tiles;
     const element *x;
-    i64 stride_k, stride_s;
+    const i64 *order;
+    i64 lanes, stride_k, stride_s;
     int columns, width;
 } source;
 
-INLINE source
-source_of(const element *x, const u8 *w, tile t, place p, const sizes &z, int steps)
+INLINE source source_of(
+    const element *x, const i64 *order, const u8 *w, tile t, place p, const sizes &z,
+    int steps)
 {
     source from;
     int tiles = (int)(z.b + 15) / 16, r = t.r0 / 16 + p.row * TILES_R;
@@ -105,9 +110,12 @@ source_of(const element *x, const u8 *w, tile t, place p, const sizes &z, int st
     from.rows = (i64)steps * W_ROWS;
     from.w = w + (block * tiles + r) * from.rows + p.thread * 16;
     from.tiles = tiles - r;
-    from.stride_k = LAST ? z.d * z.batch : z.d;
+    from.stride_k = READS ? z.batch : LAST ? z.d * z.batch : z.d;
     from.stride_s = LAST ? 1 : z.a * z.c * z.d;
-    from.x = x + (t.i * z.c * z.d + t.j) * (LAST ? z.batch : 1) + s * from.stride_s;
+    from.x = x + (t.i * z.c * z.d + t.j) * (READS ? 0 : LAST ? z.batch : 1) +
+             s * from.stride_s;
+    from.order = order + (READS ? t.i * z.c * z.d + t.j : 0);
+    from.lanes = z.d;
     from.columns = left < TILE_S ? (int)left : TILE_S;
     from.width =
         width_of(x, (LAST ? z.batch : ALL_LANES ? z.c * z.d : z.d) * ELEMENT);
@@ -151,40 +159,55 @@ INLINE void load_own_piece(
         to + x_place(thread, t, at), bytes > 0 ? place : x, bytes, width);
 }
 
-/* Batch-last: piece number n of a warp, of 16 bytes of columns s. */
-INLINE void load_piece_of_row(
-    u32 to, const element *x, const source &from, int n, int k0, int c, int width)
+/* Batch-last: which row of x piece number n comes from; negative: none. */
+INLINE i64 x_row(const source &from, int n, int k0, int c)
 {
-    int row = n / (X_ROW / 16), at = n % (X_ROW / 16) * 16;
-    int bytes = k0 + row < c ? from.columns * ELEMENT - at : 0;
-    load_piece<16>(
-        to + (row + row / OWN_K) * X_ROW + at,
-        bytes > 0 ? from.x + (k0 + row) * from.stride_k + at / ELEMENT : x, bytes,
-        width);
+    int k = k0 + n / (X_ROW / 16);
+    return k < c ? row_of_x(from.order, READS ? k * from.lanes : k) : -1;
 }
 
-/* All of x in a step, by the warps that share it. */
+/* Batch-last: piece number n of a warp, of 16 bytes of columns s, with READS of this row. */
+INLINE void load_piece_of_row(
+    u32 to, const element *x, const source &from, i64 read, int n, int k0, int c,
+    int width)
+{
+    int row = n / (X_ROW / 16), at = n % (X_ROW / 16) * 16;
+    int inside = READS ? read >= 0 : k0 + row < c;
+    int bytes = inside ? from.columns * ELEMENT - at : 0;
+    i64 k = READS ? read : k0 + row;
+    load_piece<16>(
+        to + (row + row / OWN_K) * X_ROW + at,
+        bytes > 0 ? from.x + k * from.stride_k + at / ELEMENT : x, bytes, width);
+}
+
+/* All of x in a step, by the warps that share it. All rows are found before the first copy,
+   which would wait for its own. */
 INLINE void load_x(u32 to, const element *x, const source &from, int k0, int c, place p)
 {
     const int pieces = LAST ? TILE_K * X_ROW / 16 : RUNS * RUN / PIECE;
     const int stride = LAST ? 32 * WARPS_R : WARPS_R;
     int first = LAST ? p.row * 32 + p.thread : p.row;
-    auto load = [&](int n, int width) {
+    auto load = [&](i64 read, int n, int width) {
         if (LAST)
-            load_piece_of_row(to, x, from, n, k0, c, width);
+            load_piece_of_row(to, x, from, read, n, k0, c, width);
         else
             load_own_piece(
                 to, x, from, n, k0 + p.thread % 4 * OWN_K, c, p.thread, width);
     };
     if (from.width >= (LAST ? 16 : PIECE)) {
+        i64 read[(pieces + stride - 1) / stride] = {};
+        if (READS)
+#pragma unroll
+            for (int n = 0; n < pieces; n += stride)
+                read[n / stride] = x_row(from, n + first, k0, c);
 #pragma unroll
         for (int n = 0; n < pieces; n += stride)
             if (pieces % stride == 0 || n + first < pieces)
-                load(n + first, 16);
+                load(read[n / stride], n + first, 16);
     } else {
 #pragma unroll 1
         for (int n = first; n < pieces; n += stride)
-            load(n, from.width);
+            load(READS ? x_row(from, n, k0, c) : 0, n, from.width);
     }
 }
 
@@ -319,7 +342,8 @@ INLINE void store_element(element *to, float v)
 
 /* Adds the sums of all ways, and stores them, a number at a time. */
 INLINE void store_sums(
-    u32 from, element *y, const float *bias, i64 apart, tile t, const sizes &z)
+    u32 from, element *y, const i64 *order, const float *bias, i64 apart, tile t,
+    const sizes &z)
 {
 #pragma unroll 1
     for (int n = threadIdx.x; n < FRAGMENTS * 128; n += THREADS) {
@@ -330,13 +354,15 @@ INLINE void store_sums(
         i64 s = t.s0 + (LAST ? column * TILES_S + tile_s : tile_s * 8 + column);
         if (r >= z.b || s >= z.batch)
             continue;
-        i64 at = (t.i * z.b + r) * z.d + t.j + l;
+        i64 at = (t.i * z.b + r) * z.d + t.j + l, row = row_of_y(order, at);
+        if (WRITES && row < 0)
+            continue;
         float sum = bias ? bias[at] : 0;
 #pragma unroll
         for (int way = 0; way < WARPS_K; way++)
             sum += __uint_as_float(
                 load_shared32(sums_at(from, way, fragment) + n % 128 * 4));
-        element *to = y + (LAST ? at * z.batch + s : s * (z.a * z.b * z.d) + at);
+        element *to = y + (LAST ? row * z.batch + s : s * (z.a * z.b * z.d) + at);
         if (ACTIVATION)
             sum = activate(sum);
         store_element(to, RESIDUAL ? sum + residual_at(to, apart) : sum);
@@ -356,7 +382,7 @@ INLINE void meet(int way)
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     ks(const element *x, const u8 *w, const float *bias, const element *residual,
-       element *y, i64 batch, int, i64 a, i64 b, i64 c, i64 d)
+       element *y, i64 batch, int, i64 a, i64 b, i64 c, i64 d ORDERS)
 {
     extern __shared__ u8 memory[];
     const int ahead = STAGES - 1;
@@ -367,7 +393,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     tile t = tile_at(blockIdx.x, z);
     int steps = (int)(c + TILE_K - 1) / TILE_K;
     int count = (steps - p.way + WARPS_K - 1) / WARPS_K, slot = 0, loaded = 0;
-    source from = source_of(x, w, t, p, z, steps);
+    source from = source_of(x, X_ORDER, w, t, p, z, steps);
 
     sums sum;
 #pragma unroll
@@ -397,5 +423,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     __syncthreads();
     put_sums(begin, sum, p);
     __syncthreads();
-    store_sums(begin, y, bias, apart_of(residual, y), t, z);
+    store_sums(begin, y, Y_ORDER, bias, apart_of(residual, y), t, z);
 }
