@@ -3,18 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/operators.h"
-#include "common/open.h"
-#include "common/report.h"
-#include "common/standard.h"
-#include "common/timing.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const usage use = {
-    .command = "danaus apply",
     .synopsis = "CHAIN.safetensors X.npy -o Y.npy [OPTION]...",
     .about =
         "Multiplies inputs by the M x N matrix of a chain and adds its bias, if any.\n"
@@ -27,23 +17,18 @@ static const usage use = {
         "that type. A complex chain or X makes it complex. The file of a sum, or of a\n"
         "transform, whose chains have orders, is multiplied by in its own type. A\n"
         "file - is standard input or output.\n",
-    .least = 2,
-    .most = 2,
+    .number = { 2, 2 },
     .operands = "a chain file and a file of inputs",
 };
 
-typedef struct options {
-    device_options device;
-    plan_options plan;
-    const char *output, *tensor, *residual;
+typedef struct apply {
+    device_options where;
+    plan_options how;
+    const char *tensor, *residual_path;
     double scale;
     int layout, adjoint, activation, json;
-    danaus_dtype dtype;
+    danaus_dtype type;
     int64_t repeat;
-} options;
-
-typedef struct apply {
-    const options *o;
     any_chain any; /* a chain of the same realness as the product, or an operator */
     danaus_file *file, *residual_file;
     danaus_device *device;
@@ -70,8 +55,7 @@ static int make_chain_complex(apply *a)
 {
     danaus_chain *chain;
     danaus_dtype to = complex_of(danaus_chain_dtype(a->any.chain));
-    if (danaus_chain_convert(a->any.chain, to, &chain))
-        return library_failure();
+    TRY(library(danaus_chain_convert(a->any.chain, to, &chain)));
     danaus_chain_destroy(a->any.chain);
     a->any.chain = chain;
     return STATUS_OK;
@@ -81,8 +65,8 @@ static int choose_dtype(apply *a, danaus_dtype x)
 {
     danaus_dtype chain = any_chain_dtype(&a->any);
     int needs_complex = is_complex(x) || is_complex(chain);
-    a->dtype = a->o->dtype ? a->o->dtype : needs_complex ? complex_of(x) : x;
-    if (a->any.made && !a->o->dtype)
+    a->dtype = a->type ? a->type : needs_complex ? complex_of(x) : x;
+    if (a->any.made && !a->type)
         a->dtype = chain;
     if (needs_complex && !is_complex(a->dtype))
         return failure(
@@ -97,10 +81,10 @@ static int choose_dtype(apply *a, danaus_dtype x)
 static int check_shape(apply *a, const danaus_tensor *x)
 {
     int64_t rows = any_chain_rows(&a->any), cols = any_chain_cols(&a->any);
-    a->inputs = a->o->adjoint ? rows : cols;
-    a->outputs = a->o->adjoint ? cols : rows;
+    a->inputs = a->adjoint ? rows : cols;
+    a->outputs = a->adjoint ? cols : rows;
     a->vector = x->ndim == 1;
-    int last = a->o->layout == DANAUS_BATCH_LAST;
+    int last = a->layout == DANAUS_BATCH_LAST;
     if (x->ndim == 2 && x->shape[last ? 0 : 1] == a->inputs) {
         a->batch = x->shape[last ? 1 : 0];
         return STATUS_OK;
@@ -111,7 +95,7 @@ static int check_shape(apply *a, const danaus_tensor *x)
     }
     char shape[200];
     format_shape(x, shape, sizeof shape);
-    const char *side = a->o->adjoint ? "M" : "N";
+    const char *side = a->adjoint ? "M" : "N";
     const char *other = last ? "first" : "last";
     int turned = x->ndim == 2 && x->shape[last ? 1 : 0] == a->inputs;
     return failure(
@@ -129,7 +113,7 @@ static size_t bytes_of(const apply *a, int64_t size)
 /* Y as a file has it, without numbers. */
 static danaus_tensor outputs_of(const apply *a)
 {
-    int last = a->o->layout == DANAUS_BATCH_LAST;
+    int last = a->layout == DANAUS_BATCH_LAST;
     danaus_tensor y = { .name = "", .dtype = a->dtype, .ndim = a->vector ? 1 : 2 };
     y.shape[0] = a->vector || last ? a->outputs : a->batch;
     y.shape[1] = last ? a->batch : a->outputs;
@@ -143,7 +127,7 @@ static int place_inputs(apply *a, const void *data)
     int failed = danaus_alloc(a->device, x, &a->x) ||
                  danaus_alloc(a->device, y, &a->y) ||
                  danaus_upload(a->device, a->x, data, x);
-    return failed ? library_failure() : STATUS_OK;
+    return library(failed);
 }
 
 static int load_inputs(apply *a, const danaus_tensor *x)
@@ -169,13 +153,11 @@ static int check_residual(const apply *a, const danaus_tensor *r)
                (a->vector || r->shape[1] == y.shape[1]);
     format_shape(r, found, sizeof found);
     format_shape(&y, needed, sizeof needed);
-    if (!same)
-        return failure("the residual is %s, and Y is %s", found, needed);
-    if (is_complex(r->dtype) && !is_complex(a->dtype))
-        return failure(
-            "the residual is complex (%s): a sum in %s would lose its imaginary part",
-            danaus_dtype_name(r->dtype), danaus_dtype_name(a->dtype));
-    return STATUS_OK;
+    TRY(fail_if(!same, "the residual is %s, and Y is %s", found, needed));
+    return fail_if(
+        is_complex(r->dtype) && !is_complex(a->dtype),
+        "the residual is complex (%s): a sum in %s would lose its imaginary part",
+        danaus_dtype_name(r->dtype), danaus_dtype_name(a->dtype));
 }
 
 /* Puts what is added to the product into memory of the device. */
@@ -183,12 +165,11 @@ static int load_residual(apply *a)
 {
     danaus_tensor r;
     void *owned = NULL;
-    if (!a->o->residual)
+    if (!a->residual_path)
         return STATUS_OK;
-    int status = open_tensor(a->o->residual, NULL, &a->residual_file, &r);
-    status = status ? status : check_residual(a, &r);
-    if (status)
-        return status;
+    TRY(open_tensor(a->residual_path, NULL, &a->residual_file, &r));
+    TRY(check_residual(a, &r));
+    int status = STATUS_OK;
     size_t bytes = bytes_of(a, a->outputs);
     const void *data = tensor_as(&r, a->dtype, &owned);
     if (!data && bytes)
@@ -206,7 +187,7 @@ static danaus_status run_product(void *self)
     apply *a = self;
     if (a->made)
         return danaus_operator_execute(a->made, a->device, a->batch, a->x, a->y);
-    if (a->o->residual)
+    if (a->residual_path)
         return danaus_ks_execute_residual(
             a->plan, a->device, a->weights, a->batch, a->x, a->residual, a->y);
     return danaus_ks_execute(a->plan, a->device, a->weights, a->batch, a->x, a->y);
@@ -228,18 +209,17 @@ static danaus_status make_plan(apply *a, const danaus_ks_desc *desc)
 /* Plans, packs and multiplies. */
 static int multiply(apply *a)
 {
-    int64_t repeat = a->o->repeat > 1 ? a->o->repeat : 1;
-    danaus_ks_desc desc = { .layout = (danaus_layout)a->o->layout };
+    int64_t repeat = a->repeat > 1 ? a->repeat : 1;
+    danaus_ks_desc desc = { .layout = (danaus_layout)a->layout };
     desc.dtype = a->dtype;
-    desc.effort = (danaus_effort)a->o->plan.effort;
-    desc.math = math_of(a->o->plan.accuracy);
-    desc.adjoint = a->o->adjoint;
-    desc.activation = (danaus_activation)a->o->activation;
+    desc.effort = (danaus_effort)a->how.effort;
+    desc.math = math_of(a->how.accuracy);
+    desc.adjoint = a->adjoint;
+    desc.activation = (danaus_activation)a->activation;
     desc.batch = a->batch;
-    desc.scale = a->o->scale;
-    desc.residual = a->o->residual != NULL;
-    if (make_plan(a, &desc))
-        return library_failure();
+    desc.scale = a->scale;
+    desc.residual = a->residual_path != NULL;
+    TRY(library(make_plan(a, &desc)));
     return measure_calls(a->device, repeat, run_product, a, &a->time);
 }
 
@@ -247,14 +227,13 @@ static int save_outputs(apply *a)
 {
     size_t bytes = bytes_of(a, a->outputs);
     void *host = malloc(bytes + 1);
-    if (!host)
-        return failure("no memory for Y");
+    TRY(fail_if(!host, "no memory for Y"));
     danaus_tensor y = outputs_of(a);
     y.data = host;
     int failed = danaus_download(a->device, host, a->y, bytes) ||
                  danaus_file_write_npy(a->output.path, &y);
     free(host);
-    return failed ? library_failure() : STATUS_OK;
+    return library(failed);
 }
 
 static int report(const apply *a)
@@ -265,36 +244,32 @@ static int report(const apply *a)
     else
         danaus_ks_plan_describe(a->plan, plan, sizeof plan);
     join_lines(plan);
-    if (a->o->json)
-        return report_json(json_pack(
-            "{s:I, s:I, s:I, s:s, s:s, s:b, s:f, s:s, s:o}", "batch",
-            (json_int_t)a->batch, "inputs", (json_int_t)a->inputs, "outputs",
-            (json_int_t)a->outputs, "dtype", danaus_dtype_name(a->dtype), "layout",
-            a->o->layout ? "last" : "first", "adjoint", a->o->adjoint, "seconds",
-            a->time.median, "plan", plan, "output", json_text(a->o->output)));
-    if (!output_is_standard(&a->output))
-        printf(
-            "%s: %" PRId64 " x (%" PRId64 " -> %" PRId64 "), %s, batch %s, %.3g s\n",
-            a->o->output, a->batch, a->inputs, a->outputs, danaus_dtype_name(a->dtype),
-            a->o->layout ? "last" : "first", a->time.median);
-    return STATUS_OK;
+    return facts_report(
+        facts_of(
+            "batch:i inputs:i outputs:i dtype:t layout:t adjoint:b seconds:n plan:t "
+            "output:t",
+            a->batch, a->inputs, a->outputs, danaus_dtype_name(a->dtype),
+            a->layout ? "last" : "first", a->adjoint, a->time.median, plan,
+            a->output.name),
+        a->json, &a->output,
+        "{output}: {batch} x ({inputs} -> {outputs}), {dtype}, batch {layout}, "
+        "{seconds:.3g} s\n");
 }
 
 static int run(apply *a, const char *chain_path, const char *input_path)
 {
     danaus_tensor x;
-    int status = output_open(&a->output, a->o->output);
-    if (!status && any_chain_load(chain_path, &a->any))
-        status = library_failure();
-    status = status ? status : open_tensor(input_path, a->o->tensor, &a->file, &x);
-    status = status ? status : check_shape(a, &x);
-    status = status ? status : choose_dtype(a, x.dtype);
-    status = status ? status : open_device(&a->o->device, &a->device);
-    status = status ? status : load_inputs(a, &x);
-    status = status ? status : load_residual(a);
-    status = status ? status : multiply(a);
-    status = status ? status : save_outputs(a);
-    return status ? status : report(a);
+    TRY(output_open(&a->output, a->output.name));
+    TRY(library(any_chain_load(chain_path, &a->any)));
+    TRY(open_tensor(input_path, a->tensor, &a->file, &x));
+    TRY(check_shape(a, &x));
+    TRY(choose_dtype(a, x.dtype));
+    TRY(open_device(&a->where, &a->device));
+    TRY(load_inputs(a, &x));
+    TRY(load_residual(a));
+    TRY(multiply(a));
+    TRY(save_outputs(a));
+    return report(a);
 }
 
 static void release(apply *a)
@@ -315,40 +290,36 @@ static void release(apply *a)
 
 int cmd_apply(int argc, char **argv)
 {
-    options o = { .repeat = 1, .scale = 1 };
+    apply a = { .repeat = 1, .scale = 1 };
     const arg table[] = {
-        { "output", 'o', ARG_OUTPUT, &o.output, "FILE", "the .npy file to write" },
-        { "layout", 0, ARG_WORD, &o.layout, "first|last",
+        { "output", 'o', ARG_OUTPUT, &a.output.name, "FILE", "the .npy file to write" },
+        { "layout", 0, ARG_WORD, &a.layout, "first|last",
           "where X and Y have the batch (default first)" },
-        { "adjoint", 0, ARG_FLAG, &o.adjoint, NULL,
+        { "adjoint", 0, ARG_FLAG, &a.adjoint, NULL,
           "multiply by the (conjugate) transpose" },
-        { "activation", 0, ARG_WORD, &o.activation, "none|relu|gelu|silu|gelu-tanh",
+        { "activation", 0, ARG_WORD, &a.activation, "none|relu|gelu|silu|gelu-tanh",
           "applied to W x + bias; gelu is exact, gelu-tanh\nPyTorch's "
           "approximate=\"tanh\"" },
-        { "scale", 0, ARG_ANY, &o.scale, "NUMBER",
+        { "scale", 0, ARG_ANY, &a.scale, "NUMBER",
           "multiplies W x, before the bias is added; not 0" },
-        { "residual", 0, ARG_INPUT, &o.residual, "FILE",
+        { "residual", 0, ARG_INPUT, &a.residual_path, "FILE",
           "an array of Y's shape that is added last" },
-        { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",
+        { "dtype", 0, ARG_DTYPE, &a.type, "TYPE",
           "f32, f64, c64, c128, f16 or bf16: convert X and\n"
           "the weights, compute and write Y in this type" },
-        { "tensor", 0, ARG_TEXT, &o.tensor, "NAME",
+        { "tensor", 0, ARG_TEXT, &a.tensor, "NAME",
           "the tensor to take when X is a safetensors file\nwith several" },
-        DEVICE_ARGS(o.device),
-        EFFORT_ARG(o.plan),
-        ACCURACY_ARG(o.plan),
-        { "repeat", 0, ARG_COUNT, &o.repeat, "N",
+        DEVICE_ARGS(a.where),
+        EFFORT_ARG(a.how),
+        ACCURACY_ARG(a.how),
+        { "repeat", 0, ARG_COUNT, &a.repeat, "N",
           "multiply N times and report the median time" },
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { "json", 0, ARG_FLAG, &a.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
-    if (o.scale == 0)
-        return usage_error("--scale takes a number other than 0");
-    apply a = { .o = &o };
-    status = run(&a, argv[1], argv[2]);
+    TRY(args_parse(&use, table, argc, argv, NULL));
+    TRY(refuse_if(a.scale == 0, "--scale takes a number other than 0"));
+    int status = run(&a, argv[1], argv[2]);
     release(&a);
     return output_close(&a.output, status);
 }

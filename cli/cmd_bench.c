@@ -11,7 +11,6 @@
 #define MOST_DENSE_SECONDS 5.0 /* of one product by it, at our speed */
 
 static const usage use = {
-    .command = "danaus bench",
     .synopsis = "[ks|conv] --suite FILE [OPTION]...",
     .about =
         "Measures the products (ks, which may be left out) or convolutions (conv) of\n"
@@ -24,8 +23,7 @@ static const usage use = {
         "circular, bidirectional), length, taps, batch and channels of a\n"
         "convolution, which is plain, gated or sparse. Products are compared with\n"
         "the dense matrix of their size, unless that takes too long.\n",
-    .least = 0,
-    .most = 1,
+    .number = { 0, 1 },
     .operands = "\"ks\" or \"conv\"",
     .words = "ks|conv",
 };

@@ -5,7 +5,6 @@
 #include "common/progress.h"
 
 static const usage use = {
-    .command = "danaus calibrate",
     .synopsis = "-o TABLE.csv [OPTION]...",
     .about =
         "Measures what passes of each radix, caches and memory cost on this machine:\n"
@@ -15,9 +14,6 @@ static const usage use = {
         "instruction set and number of threads. Other rows of the table, and those\n"
         "of one given with --tuning, are kept. `danaus info --conv N` shows the\n"
         "constants at work.\n",
-    .least = 0,
-    .most = 0,
-    .operands = "nothing",
 };
 
 static int run(danaus_device *device, const output *o, int as_json)

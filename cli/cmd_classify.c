@@ -5,24 +5,18 @@
 #include "cli/models.h"
 
 static const usage use = {
-    .command = "danaus classify",
     .synopsis = "MODEL IMAGES.npy [-o SCORES.npy] [--top N] [OPTION]...",
-    .about = "Lists the likeliest classes of each image, with their probabilities. "
-             "IMAGES is\n"
-             "images x channels x size x size, as the model's preprocessing leaves "
-             "pixels\n"
-             "(about -1 to 1), or one image without the first dimension. SCORES is "
-             "images x\n"
-             "classes, f32, of which softmax makes probabilities. A file - is standard "
-             "input\n"
-             "or output.\n",
-    .least = 2,
-    .most = 2,
+    .about =
+        "Lists the likeliest classes of each image, with their probabilities. IMAGES\n"
+        "is images x channels x size x size, as the model's preprocessing leaves\n"
+        "pixels (about -1 to 1), or one image without the first dimension. SCORES is\n"
+        "images x classes, f32, of which softmax makes probabilities. A file - is\n"
+        "standard input or output.\n",
+    .number = { 2, 2 },
     .operands = "the folder of a model and a file of images",
 };
 
 typedef struct classification {
-    model_options model;
     int64_t top;
     int json;
     open_model m;
@@ -105,7 +99,7 @@ static void load_labels(classification *c, const char *folder)
 static int run(classification *c, const char *model, const char *images)
 {
     TRY(output_maybe(&c->output, c->output.name));
-    TRY(model_open(&c->model, model, 0, &c->m));
+    TRY(model_open(&c->m, model, 0));
     load_labels(c, model);
     TRY(fail_if(!c->m.info.classes, "the model has no classes"));
     TRY(images_read(&c->images, images, &c->m.info));
@@ -120,7 +114,7 @@ int cmd_classify(int argc, char **argv)
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &c.output.name, "FILE", "the .npy file to write" },
         { "top", 'n', ARG_COUNT, &c.top, "N", "classes of each image; default 5" },
-        MODEL_ARGS(c.model),
+        MODEL_ARGS(c.m),
         { "json", 0, ARG_FLAG, &c.json, NULL, "print the facts as JSON" },
         { 0 },
     };

@@ -4,15 +4,13 @@
 #include "cli/commands.h"
 
 static const usage use = {
-    .command = "danaus completion",
     .synopsis = "bash|zsh",
     .about =
         "Prints a script by which the shell completes commands, options and their\n"
         "values:\n\n"
         "  danaus completion bash > ~/.local/share/bash-completion/completions/danaus\n"
         "  danaus completion zsh > FOLDER/_danaus     a FOLDER of zsh's fpath\n",
-    .least = 1,
-    .most = 1,
+    .number = { 1, 1 },
     .operands = "bash or zsh",
     .words = "bash|zsh",
 };
@@ -157,7 +155,7 @@ static void print_zsh_command(const usage *u, const arg *table)
         print_words(u->words);
         printf(")'");
     }
-    if (u->most)
+    if (u->number[1])
         printf(" \\\n        '*:file:_files'");
     printf(" ;;\n");
 }

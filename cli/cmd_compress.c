@@ -5,47 +5,29 @@
 #include "cli/models.h"
 #include "cli/token_lines.h"
 #include "common/progress.h"
-#include "common/report.h"
-#include "common/timing.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static const usage use = {
-    .command = "danaus compress",
     .synopsis = "MODEL --params FRACTION -o NEW [OPTION]...",
     .about =
-        "Replaces dense linear layers of a model's blocks so that a share of their "
-        "weights\n"
-        "remains, one layer after the other, each fitted to what the dense model does "
-        "with\n"
-        "the lines of a text, the records of a FASTA file or images: some thousand "
-        "such "
-        "as\n"
-        "the model will meet. Without any of these only weights count. NEW is the "
-        "folder of\n"
-        "the new model.\n",
-    .least = 1,
-    .most = 1,
+        "Replaces dense linear layers of a model's blocks so that a share of their\n"
+        "weights remains, one layer after the other, each fitted to what the dense\n"
+        "model does with the lines of a text, the records of a FASTA file or images:\n"
+        "some thousand such as the model will meet. Without any of these only\n"
+        "weights count. NEW is the folder of the new model.\n",
+    .number = { 1, 1 },
     .operands = "the folder of a model",
 };
 
-typedef struct options {
-    model_options model;
-    const char *text, *fasta, *images, *output, *layers;
+typedef struct compression {
+    const char *text, *fasta, *image_path, *to, *layers;
     double params, ridge;
     int64_t window, seed;
     int json;
-} options;
-
-typedef struct compression {
-    const options *o;
     const char *path;
     open_model m;
     token_lines lines;
@@ -63,7 +45,7 @@ typedef struct compression {
 
 static int64_t timed_samples(const compression *c)
 {
-    int64_t most = c->o->images ? TIMED_IMAGES : TIMED_LINES;
+    int64_t most = c->image_path ? TIMED_IMAGES : TIMED_LINES;
     return c->samples < most ? c->samples : most;
 }
 
@@ -71,7 +53,7 @@ static float *embed(compression *c)
 {
     token_lines some = c->lines;
     some.count = timed_samples(c);
-    if (!c->o->images)
+    if (!c->image_path)
         return token_lines_embed(&some, c->m.model, c->m.device);
     return images_embed(&c->images, some.count, c->m.model, c->m.device);
 }
@@ -118,10 +100,10 @@ static danaus_status call(compression *c, const danaus_model_compression *how)
 static int compress(compression *c)
 {
     progress bar = { 0 };
-    danaus_model_compression how = { .share = c->o->params,
-                                     .layers = c->o->layers,
-                                     .ridge = c->o->ridge,
-                                     .seed = (uint64_t)c->o->seed };
+    danaus_model_compression how = { .share = c->params,
+                                     .layers = c->layers,
+                                     .ridge = c->ridge,
+                                     .seed = (uint64_t)c->seed };
     if (progress_wanted()) {
         how.progress = progress_show;
         how.user = &bar;
@@ -130,7 +112,7 @@ static int compress(compression *c)
     danaus_status status = call(c, &how);
     progress_clear(&bar);
     c->seconds = seconds_now() - start;
-    return status ? library_failure() : STATUS_OK;
+    return library(status);
 }
 
 /* ---- results ---- */
@@ -169,7 +151,11 @@ static void print_layer(const danaus_model_layer *layer)
         speed, remark(layer));
 }
 
-static int print(const compression *c)
+#define SPEEDS                                                                         \
+    "{lines_per_second:.0f} a second, {dense_lines_per_second:.0f} before; "           \
+    "embeddings move by {change:.3f}\n"
+
+static void print(const compression *c, const json_t *facts)
 {
     danaus_model_layer layer;
     int64_t left = 0;
@@ -180,22 +166,20 @@ static int print(const compression *c)
         print_layer(&layer);
         left += stays(&layer) ? layer.parameters : 0;
     }
-    printf(
-        "%" PRId64 " of %" PRId64 " weights of linear layers, in %.1f s\n",
-        c->m.info.linear_parameters, c->m.info.dense_parameters, c->seconds);
+    facts_print(
+        facts, "{parameters} of {dense_parameters} weights of linear layers, in "
+               "{seconds:.1f} s\n");
     if (left)
         printf("%" PRId64 " of them are in layers that were left as they were\n", left);
     if (c->samples)
-        printf(
-            "by %" PRId64 " %s; %.0f a second, %.0f before; embeddings move by %.3f\n",
-            c->samples, c->o->images ? "images" : "lines", c->speed[1], c->speed[0],
-            c->change);
-    return STATUS_OK;
+        facts_print(
+            facts,
+            c->image_path ? "by {lines} images; " SPEEDS : "by {lines} lines; " SPEEDS);
 }
 
-static json_t *of_replaced(const danaus_model_layer *layer, double number)
+static double of_replaced(const danaus_model_layer *layer, double number)
 {
-    return layer->speedup > 0 ? json_number(number) : json_null();
+    return layer->speedup > 0 ? number : NAN;
 }
 
 static json_t *layers_json(const compression *c)
@@ -205,34 +189,33 @@ static json_t *layers_json(const compression *c)
     for (int i = 0; !danaus_model_layer_at(c->m.model, i, &layer); i++)
         json_array_append_new(
             layers,
-            json_pack(
-                "{s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:b}", "name", layer.name, "rows",
-                (json_int_t)layer.rows, "cols", (json_int_t)layer.cols, "parameters",
-                (json_int_t)layer.parameters, "error", json_number(layer.error),
-                "lower_bound", of_replaced(&layer, layer.lower_bound), "speedup",
-                of_replaced(&layer, layer.speedup), "merged", layer.merged != 0));
+            facts_of(
+                "name:t rows:i cols:i parameters:i error:n lower_bound:n speedup:n "
+                "merged:b",
+                layer.name, layer.rows, layer.cols, layer.parameters, layer.error,
+                of_replaced(&layer, layer.lower_bound),
+                of_replaced(&layer, layer.speedup), layer.merged != 0));
     return layers;
 }
 
 /* What was measured, if there was anything to measure by. */
-static json_t *measured(const compression *c, double number)
+static double measured(const compression *c, double number)
 {
-    return c->samples ? json_number(number) : json_null();
+    return c->samples ? number : NAN;
 }
 
 static int report(compression *c)
 {
     danaus_model_describe(c->m.model, &c->m.info);
-    if (!c->o->json)
-        return print(c);
-    return report_json(json_pack(
-        "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "parameters",
-        (json_int_t)c->m.info.linear_parameters, "dense_parameters",
-        (json_int_t)c->m.info.dense_parameters, "lines", (json_int_t)c->samples,
-        "seconds", json_number(c->seconds), "dense_lines_per_second",
-        measured(c, c->speed[0]), "lines_per_second", measured(c, c->speed[1]),
-        "change", measured(c, c->change), "output", json_text(c->o->output), "layers",
-        layers_json(c)));
+    json_t *facts = facts_of(
+        "parameters:i dense_parameters:i lines:i seconds:n dense_lines_per_second:n "
+        "lines_per_second:n change:n output:t layers:o",
+        c->m.info.linear_parameters, c->m.info.dense_parameters, c->samples, c->seconds,
+        measured(c, c->speed[0]), measured(c, c->speed[1]), measured(c, c->change),
+        c->to, layers_json(c));
+    if (!c->json)
+        print(c, facts);
+    return facts_report(facts, c->json, NULL, "");
 }
 
 /* ---- the command ---- */
@@ -258,75 +241,68 @@ static int check_folder(const char *path, const char *model)
 
 static int read_samples(compression *c)
 {
-    const options *o = c->o;
-    int64_t most = c->m.info.max_length, window = o->window ? o->window : USUAL_WINDOW;
+    int64_t most = c->m.info.max_length, window = c->window ? c->window : USUAL_WINDOW;
     int status = STATUS_OK;
-    if (o->images ? !c->m.info.image_size
-                  : c->m.info.image_size && (o->text || o->fasta))
-        return failure("the model takes %s", o->images ? "no images" : "no tokens");
-    if (o->images) {
-        status = images_read(&c->images, o->images, &c->m.info);
+    if (c->image_path ? !c->m.info.image_size
+                      : c->m.info.image_size && (c->text || c->fasta))
+        return failure("the model takes %s", c->image_path ? "no images" : "no tokens");
+    if (c->image_path) {
+        status = images_read(&c->images, c->image_path, &c->m.info);
         c->samples = c->images.count;
         return status;
     }
-    if (o->text)
-        status = token_lines_read(o->text, c->path, most, &c->lines);
-    else if (o->fasta)
+    if (c->text)
+        status = token_lines_read(c->text, c->path, most, &c->lines);
+    else if (c->fasta)
         status = token_lines_fasta(
-            o->fasta, c->path, window < most ? window : most, &c->lines);
+            c->fasta, c->path, window < most ? window : most, &c->lines);
     c->samples = c->lines.count;
-    if (!status && !c->samples && (o->text || o->fasta))
-        return failure("%s has nothing to read", o->text ? o->text : o->fasta);
+    if (!status && !c->samples && (c->text || c->fasta))
+        return failure("%s has nothing to read", c->text ? c->text : c->fasta);
     return status;
 }
 
 static int run(compression *c)
 {
-    int status = check_folder(c->o->output, c->path);
-    status = status ? status : model_open(&c->o->model, c->path, 0, &c->m);
-    status = status ? status : read_samples(c);
-    status = status ? status : measure(c, 0);
-    status = status ? status : compress(c);
-    status = status ? status : measure(c, 1);
-    if (!status && danaus_model_save(c->m.model, c->o->output))
-        status = library_failure();
-    if (status)
-        return status;
+    TRY(check_folder(c->to, c->path));
+    TRY(model_open(&c->m, c->path, 0));
+    TRY(read_samples(c));
+    TRY(measure(c, 0));
+    TRY(compress(c));
+    TRY(measure(c, 1));
+    TRY(library(danaus_model_save(c->m.model, c->to)));
     compare(c);
     return report(c);
 }
 
 int cmd_compress(int argc, char **argv)
 {
-    options o = { 0 };
+    compression c = { 0 };
     const arg table[] = {
-        { "text", 't', ARG_INPUT, &o.text, "FILE", "lines to fit layers to, UTF-8" },
-        { "fasta", 0, ARG_INPUT, &o.fasta, "FILE", "records to fit them to" },
-        { "window", 'w', ARG_COUNT, &o.window, "N",
+        { "text", 't', ARG_INPUT, &c.text, "FILE", "lines to fit layers to, UTF-8" },
+        { "fasta", 0, ARG_INPUT, &c.fasta, "FILE", "records to fit them to" },
+        { "window", 'w', ARG_COUNT, &c.window, "N",
           "letters of a record that go through the model\ntogether; default 4096" },
-        { "images", 0, ARG_INPUT, &o.images, "FILE",
+        { "images", 0, ARG_INPUT, &c.image_path, "FILE",
           "the .npy file of images to fit them to, as\ndanaus classify takes it" },
-        { "params", 0, ARG_REAL, &o.params, "FRACTION",
+        { "params", 0, ARG_REAL, &c.params, "FRACTION",
           "share of the layers' weights that remains,\nabove 0 and at most 1" },
-        { "output", 'o', ARG_TEXT, &o.output, "NEW", "the folder to write" },
-        { "layers", 0, ARG_TEXT, &o.layers, "REGEX",
+        { "output", 'o', ARG_TEXT, &c.to, "NEW", "the folder to write" },
+        { "layers", 0, ARG_TEXT, &c.layers, "REGEX",
           "only layers whose name matches this extended\nregular expression" },
-        { "ridge", 0, ARG_REAL, &o.ridge, "X",
+        { "ridge", 0, ARG_REAL, &c.ridge, "X",
           "pull towards the dense weights; default 0.05" },
-        { "seed", 0, ARG_COUNT, &o.seed, "N", "of random directions; default 0" },
-        DEVICE_ARGS(o.model.device),
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        { "seed", 0, ARG_COUNT, &c.seed, "N", "of random directions; default 0" },
+        DEVICE_ARGS(c.m.where),
+        { "json", 0, ARG_FLAG, &c.json, NULL, "print the facts as JSON" },
         { 0 },
     };
-    int status = args_parse(&use, table, argc, argv, NULL);
-    if (status != ARGS_GO_ON)
-        return status;
-    if (!o.output || o.params <= 0)
-        return usage_error("--params FRACTION and -o NEW are needed");
-    if ((o.text != NULL) + (o.fasta != NULL) + (o.images != NULL) > 1)
+    TRY(args_parse(&use, table, argc, argv, NULL));
+    TRY(refuse_if(!c.to || c.params <= 0, "--params FRACTION and -o NEW are needed"));
+    if ((c.text != NULL) + (c.fasta != NULL) + (c.image_path != NULL) > 1)
         return usage_error("only one of --text, --fasta and --images is possible");
-    compression c = { .o = &o, .path = argv[1] };
-    status = run(&c);
+    c.path = argv[1];
+    int status = run(&c);
     token_lines_free(&c.lines);
     images_free(&c.images);
     free(c.output[0]);

@@ -6,7 +6,6 @@
 #include <math.h>
 
 static const usage use = {
-    .command = "danaus conv",
     .synopsis = "SIGNAL FILTER [FILTER]... -o OUT [OPTION]...",
     .about =
         "Convolves every row of a signal with its filter. Files are sound (.wav and\n"
@@ -24,8 +23,7 @@ static const usage use = {
         "kept: full, all N + M - 1 numbers; causal, the first N; same, the middle N;\n"
         "valid, the N - M + 1 that see the whole filter; circular, N numbers that\n"
         "wrap.\n",
-    .least = 2,
-    .most = 64,
+    .number = { 2, 64 },
     .operands = "a signal and one or more filters",
 };
 

@@ -4,15 +4,12 @@
 #include "cli/operators.h"
 
 static const usage use = {
-    .command = "danaus dense",
     .synopsis = "CHAIN.safetensors -o W.npy",
-    .about = "Multiplies the factors of a chain, with the orders that a transform's "
-             "file has,\n"
-             "and writes the dense M x N matrix, of the chain's element type. The bias "
-             "is no\n"
-             "part of it. A file - is standard input or output.\n",
-    .least = 1,
-    .most = 1,
+    .about =
+        "Multiplies the factors of a chain, with the orders that a transform's file\n"
+        "has, and writes the dense M x N matrix, of the chain's element type. The\n"
+        "bias is no part of it. A file - is standard input or output.\n",
+    .number = { 1, 1 },
     .operands = "one chain file",
 };
 

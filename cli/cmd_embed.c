@@ -7,22 +7,18 @@
 #include <math.h>
 
 static const usage use = {
-    .command = "danaus embed",
     .synopsis = "MODEL --text FILE [-o E.npy] [--query TEXT] [OPTION]...",
-    .about = "Embeds each line of a text: E is lines x embedding, f32. MODEL is the "
-             "folder of a\n"
-             "sentence encoder, such as all-MiniLM-L6-v2, dense or from danaus "
-             "compress. With\n"
-             "--query the lines that are nearest to a text are listed, by the cosine "
-             "of their\n"
-             "embeddings. A file - is standard input or output.\n",
-    .least = 1,
-    .most = 1,
+    .about =
+        "Embeds each line of a text: E is lines x embedding, f32. MODEL is the\n"
+        "folder of a sentence encoder, such as all-MiniLM-L6-v2, dense or from\n"
+        "danaus compress. With --query the lines that are nearest to a text are\n"
+        "listed, by the cosine of their embeddings. A file - is standard input or\n"
+        "output.\n",
+    .number = { 1, 1 },
     .operands = "the folder of a model",
 };
 
 typedef struct embedding {
-    model_options model;
     const char *text, *query;
     int64_t nearest, pad;
     int json;
@@ -117,7 +113,7 @@ static int finish(const embedding *e)
 static int run(embedding *e)
 {
     TRY(output_maybe(&e->output, e->output.name));
-    TRY(model_open(&e->model, e->path, 0, &e->m));
+    TRY(model_open(&e->m, e->path, 0));
     e->most = e->m.info.max_length;
     if (e->pad > e->most)
         return failure(
@@ -140,7 +136,7 @@ int cmd_embed(int argc, char **argv)
         { "query", 'q', ARG_TEXT, &e.query, "TEXT", "list the lines nearest to this" },
         { "nearest", 'n', ARG_COUNT, &e.nearest, "N", "how many; default 3" },
         { "pad", 0, ARG_COUNT, &e.pad, "N", "fill texts up with [PAD] to N tokens" },
-        MODEL_ARGS(e.model),
+        MODEL_ARGS(e.m),
         { "json", 0, ARG_FLAG, &e.json, NULL, "print the facts as JSON" },
         { 0 },
     };

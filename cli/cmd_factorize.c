@@ -11,7 +11,6 @@
 #include <math.h>
 
 static const usage use = {
-    .command = "danaus factorize",
     .synopsis = "W.npy|FILE.safetensors (--pattern LIST | --chain KIND |\n"
                 "       --params FRACTION) [-o CHAIN.safetensors] [OPTION]...",
     .about =
@@ -30,12 +29,10 @@ static const usage use = {
         "the best. With --permute rows and columns first trade places, which finds a\n"
         "shuffled Monarch matrix; what is written then has their orders, for danaus\n"
         "apply and dense.\n\n"
-        "W becomes a sum of chains by --pattern \"LIST + LIST\", by --terms N, of N "
-        "times\n"
-        "the same patterns, or, with --params, by --terms auto: the best sum of "
-        "many.\n",
-    .least = 1,
-    .most = 1,
+        "W becomes a sum of chains by --pattern \"LIST + LIST\", by --terms N, of N\n"
+        "times the same patterns, or, with --params, by --terms auto: the best sum\n"
+        "of many.\n",
+    .number = { 1, 1 },
     .operands = "one file with a matrix",
 };
 

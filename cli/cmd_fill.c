@@ -5,20 +5,15 @@
 #include "cli/token_lines.h"
 
 static const usage use = {
-    .command = "danaus fill",
     .synopsis = "MODEL TEXT [OPTION]...",
-    .about =
-        "Lists the likeliest words for each [MASK] of a text, with their "
-        "probabilities. MODEL is\n"
-        "the folder of a masked language model: BERT or Monarch Mixer BERT with its "
-        "head.\n",
-    .least = 2,
-    .most = 2,
+    .about = "Lists the likeliest words for each [MASK] of a text, with their\n"
+             "probabilities. MODEL is the folder of a masked language model: BERT or\n"
+             "Monarch Mixer BERT with its head.\n",
+    .number = { 2, 2 },
     .operands = "the folder of a model, a text",
 };
 
 typedef struct filling {
-    model_options model;
     int64_t top;
     int json;
     const char *path; /* of the model */
@@ -105,7 +100,7 @@ static int report(const filling *f)
 
 static int run(filling *f, const char *text)
 {
-    TRY(model_open(&f->model, f->path, 0, &f->m));
+    TRY(model_open(&f->m, f->path, 0));
     f->top = f->top < f->m.info.vocabulary ? f->top : f->m.info.vocabulary;
     TRY(token_lines_of(text, f->path, f->m.info.max_length, &f->line));
     if (!f->line.count)
@@ -120,7 +115,7 @@ int cmd_fill(int argc, char **argv)
     filling f = { .top = 5 };
     const arg table[] = {
         { "top", 'n', ARG_COUNT, &f.top, "N", "how many words; default 5" },
-        MODEL_ARGS(f.model),
+        MODEL_ARGS(f.m),
         { "json", 0, ARG_FLAG, &f.json, NULL, "print the words as JSON" },
         { 0 },
     };

@@ -4,17 +4,13 @@
 #include "cli/models.h"
 
 static const usage use = {
-    .command = "danaus generate",
     .synopsis = "MODEL PROMPT [OPTION]...",
     .about =
-        "Prints what a causal model, such as HyenaDNA, writes behind a prompt, token "
-        "after\n"
-        "token. It ends after --tokens, where the model can take no more, or with the "
-        "token\n"
-        "that its tokenizer puts behind a text ([SEP]). The same seed gives the same "
-        "text.\n",
-    .least = 2,
-    .most = 2,
+        "Prints what a causal model, such as HyenaDNA, writes behind a prompt, token\n"
+        "after token. It ends after --tokens, where the model can take no more, or\n"
+        "with the token that its tokenizer puts behind a text ([SEP]). The same seed\n"
+        "gives the same text.\n",
+    .number = { 2, 2 },
     .operands = "the folder of a model and a prompt",
     .texts = 1,
 };
@@ -29,7 +25,6 @@ typedef struct grown {
 } grown;
 
 typedef struct writing {
-    model_options model;
     int64_t most, top_k, seed;
     double temperature, top_p;
     int json;
@@ -159,7 +154,7 @@ static int report(const writing *w)
 
 static int run(writing *w, const char *path, const char *prompt)
 {
-    TRY(model_open(&w->model, path, 0, &w->m));
+    TRY(model_open(&w->m, path, 0));
     TRY(library(danaus_tokenizer_load(path, &w->tokenizer)));
     TRY(read_prompt(w, prompt, w->m.info.max_length));
     const danaus_sampling how = { .max_tokens = w->most,
@@ -185,7 +180,7 @@ int cmd_generate(int argc, char **argv)
         { "top-p", 'p', ARG_REAL, &w.top_p, "P",
           "only the fewest likeliest tokens that have this\nshare of the probability" },
         { "seed", 0, ARG_COUNT, &w.seed, "N", "of what is drawn; default 0" },
-        MODEL_ARGS(w.model),
+        MODEL_ARGS(w.m),
         { "json", 0, ARG_FLAG, &w.json, NULL, "print text and tokens as JSON" },
         { 0 },
     };

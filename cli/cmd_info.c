@@ -3,7 +3,6 @@
 #include "cli/commands.h"
 
 static const usage use = {
-    .command = "danaus info",
     .synopsis = "[--device NAME] [--conv N [OPTION]...] [--json]",
     .about =
         "Prints the devices of this machine (or the one named) with their\n"
@@ -12,9 +11,6 @@ static const usage use = {
         "numbers would run: windows, radices, passes, and the seconds that a row is\n"
         "expected to take; the terms of the cost model, its constants measured by\n"
         "danaus calibrate (with --tuning) or built in; and what else could be done.\n",
-    .least = 0,
-    .most = 0,
-    .operands = "nothing",
 };
 
 static json_t *json_device(const danaus_device *device, const danaus_device_info *info)

@@ -6,19 +6,16 @@
 #include <math.h>
 
 static const usage use = {
-    .command = "danaus invert",
     .synopsis = "CHAIN.safetensors [-o OUT] [--solve B.npy] [OPTION]...",
     .about =
-        "Inverts a chain whose factors have square blocks (b = c), block by block, "
-        "and\n"
-        "writes the chain of the inverse. With --solve the inverse is not made: OUT "
-        "is\n"
-        "X.npy with W X = B for every row of B (layout first, the default) or every\n"
-        "column (layout last), in the type of the chain. A bias is left out. Without\n"
-        "-o only the facts are printed: a bound of the condition in the 1-norm, the\n"
-        "worst block, and the determinant. A file - is standard input or output.\n",
-    .least = 1,
-    .most = 1,
+        "Inverts a chain whose factors have square blocks (b = c), block by block,\n"
+        "and writes the chain of the inverse. With --solve the inverse is not made:\n"
+        "OUT is X.npy with W X = B for every row of B (layout first, the default) or\n"
+        "every column (layout last), in the type of the chain. A bias is left out.\n"
+        "Without -o only the facts are printed: a bound of the condition in the\n"
+        "1-norm, the worst block, and the determinant. A file - is standard input or\n"
+        "output.\n",
+    .number = { 1, 1 },
     .operands = "one chain file",
 };
 

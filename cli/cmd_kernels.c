@@ -4,7 +4,6 @@
 #include "cli/commands.h"
 
 static const usage use = {
-    .command = "danaus kernels",
     .synopsis = "export|import|list FILE [--instructions NAME] [--json]",
     .about =
         "Kernels for GPUs are compiled for the problem when a plan is made, and kept\n"
@@ -14,8 +13,7 @@ static const usage use = {
         "folder. List says what a file holds. A file of another version of danaus\n"
         "does no harm and no good. Take files only from where you would take\n"
         "programs.\n",
-    .least = 2,
-    .most = 2,
+    .number = { 2, 2 },
     .operands = "export, import or list, and a file",
     .words = "export|import|list",
 };
@@ -63,8 +61,7 @@ int cmd_kernels(int argc, char **argv)
         TRY(args_refuse("instructions", "goes with export"));
     if (what == LIST)
         return list(argv[2], as_json);
-    if (what < 0)
-        return usage_error("\"%s\" is none of export, import and list", argv[1]);
+    TRY(refuse_if(what < 0, "\"%s\" is none of export, import and list", argv[1]));
     if (import ? danaus_kernels_import(argv[2], &count)
                : danaus_kernels_export(instructions, argv[2], &count))
         return library_failure();

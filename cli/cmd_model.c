@@ -4,28 +4,19 @@
 #include "cli/models.h"
 
 static const usage use = {
-    .command = "danaus model",
     .synopsis = "MODEL [OPTION]...",
     .about =
-        "Prints what a model is: its architecture, sizes, parameters, linear "
-        "layers with\n"
-        "their patterns, the memory that it takes beside its file, and what a text "
-        "costs:\n"
-        "operations by part, and memory. Weights are not read.\n",
-    .least = 1,
-    .most = 1,
+        "Prints what a model is: its architecture, sizes, parameters, linear layers\n"
+        "with their patterns, the memory that it takes beside its file, and what a\n"
+        "text costs: operations by part, and memory. Weights are not read.\n",
+    .number = { 1, 1 },
     .operands = "the folder of a model",
 };
-
-typedef struct options {
-    model_options model;
-    int64_t length;
-    int json;
-} options;
 
 typedef struct outline {
     open_model m;
     int64_t length; /* tokens of a text */
+    int json;
     danaus_model_cost cost;
 } outline;
 
@@ -73,28 +64,27 @@ static const char words[] =
     "<layers:  {name:-40} {rows:5} x {cols:-5} {parameters:10}  {patterns}\n>";
 
 /* Of an outline: no weights are read, and no memory is taken for them. */
-static int run(const options *o, const char *path, outline *f)
+static int run(outline *f, const char *path)
 {
-    TRY(model_open(&o->model, path, 1, &f->m));
-    f->length = o->length ? o->length : f->m.info.max_length;
+    TRY(model_open(&f->m, path, 1));
+    f->length = f->length ? f->length : f->m.info.max_length;
     TRY(library(
         danaus_model_estimate(f->m.model, f->m.device, 1, f->length, &f->cost)));
-    return facts_report(describe(f), o->json, NULL, words);
+    return facts_report(describe(f), f->json, NULL, words);
 }
 
 int cmd_model(int argc, char **argv)
 {
-    options o = { 0 };
+    outline f = { 0 };
     const arg table[] = {
-        { "length", 0, ARG_COUNT, &o.length, "N",
+        { "length", 0, ARG_COUNT, &f.length, "N",
           "tokens of a text; default: as many as there can be" },
-        MODEL_ARGS(o.model),
-        { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },
+        MODEL_ARGS(f.m),
+        { "json", 0, ARG_FLAG, &f.json, NULL, "print the facts as JSON" },
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    outline f = { 0 };
-    int status = run(&o, argv[1], &f);
+    int status = run(&f, argv[1]);
     model_close(&f.m);
     return status;
 }

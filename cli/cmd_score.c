@@ -10,20 +10,15 @@
 #include <sys/stat.h>
 
 static const usage use = {
-    .command = "danaus score",
     .synopsis = "MODEL FASTA [OPTION]...",
     .about =
-        "Prints for each record of a FASTA file how likely a causal model, such as "
-        "HyenaDNA,\n"
-        "finds it: the sum of the natural logarithms of the probabilities of its "
-        "bases, each\n"
-        "after those before it, and their mean. The first base has none. Records that "
-        "are\n"
-        "longer than a window are scored window by window; each begins with bases that "
-        "have\n"
-        "been scored. Small letters are their capitals. FASTA - is standard input.\n",
-    .least = 2,
-    .most = 2,
+        "Prints for each record of a FASTA file how likely a causal model, such as\n"
+        "HyenaDNA, finds it: the sum of the natural logarithms of the probabilities\n"
+        "of its bases, each after those before it, and their mean. The first base\n"
+        "has none. Records that are longer than a window are scored window by\n"
+        "window; each begins with bases that have been scored. Small letters are\n"
+        "their capitals. FASTA - is standard input.\n",
+    .number = { 2, 2 },
     .operands = "the folder of a model and a FASTA file",
 };
 
@@ -47,7 +42,6 @@ typedef struct batch {
 } batch;
 
 typedef struct scoring {
-    model_options model;
     int64_t window, context;
     int ambiguous, json;
     open_model m;
@@ -235,7 +229,7 @@ static int choose_window(scoring *s)
 static int run(scoring *s, const char *model, const char *path)
 {
     struct stat file;
-    TRY(model_open(&s->model, model, 0, &s->m));
+    TRY(model_open(&s->m, model, 0));
     TRY(choose_window(s));
     TRY(token_letters(model, s->ambiguous, s->tokens));
     TRY(fasta_open(&s->fasta, path, s->tokens));
@@ -258,7 +252,7 @@ int cmd_score(int argc, char **argv)
           "known tokens that a further window begins with;\ndefault: half of it" },
         { "ambiguous", 0, ARG_FLAG, &s.ambiguous, NULL,
           "take R Y S W K M B D H V, which stand for several\nbases, as N" },
-        MODEL_ARGS(s.model),
+        MODEL_ARGS(s.m),
         { "json", 0, ARG_FLAG, &s.json, NULL, "print the facts as JSON" },
         { 0 },
     };

@@ -6,7 +6,6 @@
 #include <limits.h>
 
 static const usage use = {
-    .command = "danaus transform",
     .synopsis = "NAME N -o CHAIN.safetensors [OPTION]...",
     .about =
         "Writes an N x N transform as a chain of Kronecker-sparse factors that is "
@@ -21,8 +20,7 @@ static const usage use = {
         "  toeplitz --values V.npy      v[2N-1]: the first row backwards, its corner,\n"
         "                               and the rest of the first column\n\n"
         "Other lengths than powers of two have prime factors up to 61.\n",
-    .least = 2,
-    .most = 2,
+    .number = { 2, 2 },
     .operands = "the name of a transform and its length",
     .words = "dft|walsh-hadamard|hartley|dct1|dct2|dct3|dct4|dst1|dst2|dst3|dst4|"
              "noiselet|givens|haar|db2|db3|db4|circulant|toeplitz",

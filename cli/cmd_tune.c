@@ -6,7 +6,6 @@
 #include "common/suite.h"
 
 static const usage use = {
-    .command = "danaus tune",
     .synopsis = "[ks|conv] --suite FILE -o TABLE.csv [OPTION]...",
     .about =
         "Plans every problem of a suite with all kernels measured and writes a table\n"
@@ -15,8 +14,7 @@ static const usage use = {
         "table is saved after each problem; other rows that it has, and those of a\n"
         "table given with --tuning, are kept. Give it to the other commands with\n"
         "--tuning; a table of another machine does no harm.\n",
-    .least = 0,
-    .most = 1,
+    .number = { 0, 1 },
     .operands = "\"ks\" or \"conv\"",
     .words = "ks|conv",
 };
@@ -171,8 +169,7 @@ int cmd_tune(int argc, char **argv)
     };
     TRY(args_parse(&use, table, argc, argv, &operands));
     int conv = operands ? args_word(use.words, argv[1]) : 0;
-    if (conv < 0)
-        return usage_error("there is no \"%s\" to tune, only ks and conv", argv[1]);
+    TRY(refuse_if(conv < 0, "there is no \"%s\" to tune, only ks and conv", argv[1]));
     if (conv)
         TRY(args_refuse("layout,batch", "is for products"));
     if (!t.suite || !t.output.name)

@@ -4,10 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-int model_open(const model_options *o, const char *path, int outline, open_model *m)
+int model_open(open_model *m, const char *path, int outline)
 {
-    const danaus_model_desc how = { .dtype = o->dtype, .outline = outline };
-    TRY(open_device(&o->device, &m->device));
+    const danaus_model_desc how = { .dtype = m->dtype, .outline = outline };
+    TRY(open_device(&m->where, &m->device));
     TRY(library(danaus_model_load_as(m->device, path, &how, &m->model)));
     danaus_model_describe(m->model, &m->info);
     return STATUS_OK;

@@ -6,23 +6,20 @@
 
 #include "common/open.h"
 
-typedef struct model_options {
-    device_options device;
-    danaus_dtype dtype;
-} model_options;
-
-/* The rows of an option table that fill a model_options. */
-#define MODEL_ARGS(o) TYPE_ARG((o).dtype), DEVICE_ARGS((o).device)
-
 typedef struct open_model {
+    device_options where;
+    danaus_dtype dtype;
     danaus_device *device;
     danaus_model *model;
     danaus_model_info info;
 } open_model;
 
+/* The rows of an option table that fill the first two. */
+#define MODEL_ARGS(m) TYPE_ARG((m).dtype), DEVICE_ARGS((m).where)
+
 /* Opens the device, and on it the model in a folder; of an outline no weights are read. What was
    opened is closed by the caller, after failures too. Returns an exit status. */
-int model_open(const model_options *o, const char *path, int outline, open_model *m);
+int model_open(open_model *m, const char *path, int outline);
 void model_close(open_model *m); /* zeros are fine */
 
 /* A thing by its number, and what it is ranked by. */

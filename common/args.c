@@ -16,11 +16,16 @@
 
 void (*args_look)(const usage *use, const arg *table);
 
-static const char *running = "danaus"; /* the command whose options were parsed */
-static const arg *rows;                /* its table */
-static int given[MAX_ARGS];            /* by row */
+static const char *program = "danaus";
+static char running[80] = "danaus"; /* and the command whose options were parsed */
+static const arg *rows;             /* its table */
+static int given[MAX_ARGS];         /* by row */
 
-void args_begin(const char *program) { running = program; }
+void args_begin(const char *name)
+{
+    program = name;
+    snprintf(running, sizeof running, "%s", name);
+}
 
 const char *args_command(void)
 {
@@ -111,7 +116,7 @@ static void print_row(
 
 static void print_help(const usage *use, const arg *table)
 {
-    printf("Usage: %s %s\n\n%s\nOptions:\n", use->command, use->synopsis, use->about);
+    printf("Usage: %s %s\n\n%s\nOptions:\n", running, use->synopsis, use->about);
     for (const arg *a = table; a->name; a++)
         print_row(a->letter, a->name, a->takes, a->help);
     print_row('h', "help", NULL, "print this and exit");
@@ -284,7 +289,7 @@ int args_parse(const usage *use, const arg *table, int argc, char **argv, int *o
         args_look(use, table);
         return ARGS_DONE;
     }
-    running = use->command;
+    snprintf(running, sizeof running, "%s %s", program, argv[0]);
     rows = table;
     memset(given, 0, sizeof given);
     for (; table[n].name && n < MAX_ARGS; n++) {
@@ -319,10 +324,11 @@ int args_parse(const usage *use, const arg *table, int argc, char **argv, int *o
     int count = argc - optind;
     if (operands)
         *operands = count;
-    if (count < use->least || count > use->most)
+    if (count < use->number[0] || count > use->number[1])
         return usage_error(
-            "it takes %s as %s, and %d were given (try --help)", use->operands,
-            use->most == 1 ? "operand" : "operands", count);
+            "it takes %s as %s, and %d were given (try --help)",
+            use->operands ? use->operands : "nothing",
+            use->number[1] == 1 ? "operand" : "operands", count);
     memmove(argv + 1, argv + optind, (size_t)count * sizeof *argv);
     int files = use->words ? 0 : use->texts ? use->texts : count;
     for (int i = 1; i <= files && i <= count; i++) {

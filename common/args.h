@@ -50,11 +50,10 @@ typedef struct arg {  /* a table of these ends with a row whose name is NULL */
 } arg;
 
 typedef struct usage {
-    const char *command;  /* "danaus apply" */
     const char *synopsis; /* what follows the command */
     const char *about;    /* paragraphs for --help */
-    int least, most;      /* operands */
-    const char *operands; /* "a chain file and X", for the error sentence */
+    int number[2];        /* of operands: the least, the most */
+    const char *operands; /* "a chain file and X", for the error sentence; NULL: none */
     int texts;            /* operands behind so many are text, not files; 0: none is */
     const char *words;    /* what the first operand may be, "ks|conv"; NULL: a file */
 } usage;

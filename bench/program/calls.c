@@ -24,7 +24,6 @@
 #define SMALL_BATCH 16 /* of which the GPU makes short work */
 
 static const usage use = {
-    .command = "danaus-bench calls",
     .synopsis = "--suite bench/suites/NAME.csv --device cuda:0 [OPTION]...",
     .about =
         "For every problem of a suite, on a GPU: the time from planning to the end\n"
@@ -34,8 +33,7 @@ static const usage use = {
         "the processor that a later call takes until it returns, the median of\n"
         "rounds of 50 calls with 16 columns. With --gradients calls give the\n"
         "gradients of x, of the weights and of the bias.\n",
-    .least = 0,
-    .most = 0,
+    .number = { 0, 0 },
     .operands = "no operand",
 };
 

@@ -21,7 +21,6 @@
 #define MEMORY_SHARE 2
 
 static const usage use = {
-    .command = "danaus-bench conv",
     .synopsis = "--suite bench/suites/conv.csv [OPTION]...",
     .about =
         "Measures y = gate_out * (k (*) (gate_in * u) + skip * gate_in * u) for\n"
@@ -40,8 +39,7 @@ static const usage use = {
         "which the gates alone would be read at the machine's copy rate.\n\n"
         "With --effort measure the plans are measured ones, and those of the model\n"
         "are timed beside them in the same rounds.\n",
-    .least = 0,
-    .most = 0,
+    .number = { 0, 0 },
     .operands = "no operand",
 };
 

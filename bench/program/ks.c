@@ -14,7 +14,6 @@
 #include <string.h>
 
 static const usage use = {
-    .command = "danaus-bench ks",
     .synopsis = "--suite bench/suites/NAME.csv [OPTION]...",
     .about =
         "Measures y = W x for every problem, layout and batch size of a suite and\n"
@@ -31,8 +30,7 @@ static const usage use = {
         "permute back), einsum (direct loops), csr and bsr. Their results are\n"
         "compared with ours; a difference that rounding does not explain is a\n"
         "failure.\n",
-    .least = 0,
-    .most = 0,
+    .number = { 0, 0 },
     .operands = "no operand",
 };
 

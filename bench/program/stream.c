@@ -13,7 +13,6 @@
 #include <time.h>
 
 static const usage use = {
-    .command = "danaus-bench stream",
     .synopsis = "[OPTION]...",
     .about =
         "Convolves noise in blocks of a fixed size with a filter for each channel,\n"
@@ -21,8 +20,7 @@ static const usage use = {
         "(processor time of all threads over the time that the signal lasts) and the\n"
         "times of blocks: the median and the longest. Blocks follow each other\n"
         "without a pause; as much signal again is run before, as a warm-up.\n",
-    .least = 0,
-    .most = 0,
+    .number = { 0, 0 },
     .operands = "no operand",
 };
 
