@@ -93,14 +93,14 @@ typedef struct danaus_model_layer {
     double error; /* ||Y - W X - bias|| / ||Y - mean(Y)|| for what compress() fitted it
                         to; else 0 */
     const danaus_pattern *patterns; /* [factors]; the model's */
-    int64_t
-        merged; /* nonzero: its plan multiplies factors out, because they would be slower
-                       one after the other */
-    double
-        lower_bound; /* no matrix of the layer's rank, so no chain of its patterns, has a
-                           smaller error, whatever the inputs X are; else 0 */
-    double speedup;  /* danaus_ks_plan_seconds() of the dense layer that compress()
-                           replaced over its own; else 0 */
+    /* Nonzero: its plan multiplies factors out, as they would be slower one after the other. */
+    int64_t merged;
+    /* No matrix of the layer's rank, so no chain of its patterns, has a smaller error, whatever
+       the inputs X are; else 0. */
+    double lower_bound;
+    /* danaus_ks_plan_seconds() of the dense layer that compress() replaced over its own; else
+       0. */
+    double speedup;
     uint64_t reserved[4];
 } danaus_model_layer;
 

@@ -277,8 +277,7 @@ typedef struct attention_run {
     float *scratch;
     int64_t slot; /* numbers of scratch for a worker */
     int workers;  /* tasks */
-    int64_t
-        pieces; /* heads of sequences, of which worker i takes i, i + workers, ... */
+    int64_t pieces; /* heads of sequences: worker i takes i, i + workers, ... */
 } attention_run;
 
 static void attention_task(void *arg, int worker)
