@@ -275,8 +275,8 @@ typedef struct attention_run {
     const nn_attention *o;
     const nn_attention_gradient *gradient; /* NULL: forward */
     float *scratch;
-    int64_t slot; /* numbers of scratch for a worker */
-    int workers;  /* tasks */
+    int64_t slot;   /* numbers of scratch for a worker */
+    int workers;    /* tasks */
     int64_t pieces; /* heads of sequences: worker i takes i, i + workers, ... */
 } attention_run;
 
