@@ -90,7 +90,7 @@ void warning(const char *format, ...)
 
 int library_failure(void) { return failure("%s", danaus_error_detail()); }
 
-int library(int status) { return status ? library_failure() : STATUS_OK; }
+int library(_Bool failed) { return failed ? library_failure() : STATUS_OK; }
 
 /* ---- help ---- */
 

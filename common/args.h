@@ -88,7 +88,7 @@ int failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int fail_if(int failed, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int refuse_if(int wrong, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int library_failure(void); /* with the library's own sentence */
-int library(int status);   /* library_failure() of a danaus_status that is one */
+int library(_Bool failed); /* library_failure() if a call of the library failed */
 void warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif
