@@ -105,11 +105,12 @@ class Library:
         self("danaus_device_energy", self.device, byref(value))
         return value.value
 
-    def plan(self, shapes, dtype, math, last, batch, gradients=0):
+    def plan(self, shapes, dtype, math, last, batch, gradients=0, **ending):
+        """`ending`: bias, activation and residual of a Description."""
         patterns = (Pattern * len(shapes))(*(Pattern(*s) for s in shapes))
         plan = c_void_p()
         d = Description(
-            int(last), dtype, math, gradients=gradients, keep=1, batch=batch)
+            int(last), dtype, math, gradients=gradients, keep=1, batch=batch, **ending)
         self(
             "danaus_ks_plan_create", self.device, patterns, len(shapes), byref(d),
             byref(plan),
@@ -119,8 +120,8 @@ class Library:
     def free_plan(self, plan):
         self.c.danaus_ks_plan_destroy(plan)
 
-    def product(self, weights, dtype, math, last, batch, gradients=0):
-        """A Product for factors w[a][b][c][d]: contiguous f32 tensors of the host."""
+    def product(self, weights, dtype, math, last, batch, gradients=0, bias=None, **ending):
+        """A Product for factors w[a][b][c][d] and a bias: contiguous f32 tensors of the host."""
         shapes = [tuple(w.shape) for w in weights]
         patterns = (Pattern * len(shapes))(*(Pattern(*s) for s in shapes))
         chain, packed = c_void_p(), c_void_p()
@@ -129,7 +130,10 @@ class Library:
             for i, w in enumerate(weights):
                 to = self.c.danaus_chain_weights(chain, i)
                 ctypes.memmove(to, w.data_ptr(), w.numel() * 4)
-            plan = self.plan(shapes, dtype, math, last, batch, gradients)
+            if bias is not None:
+                self("danaus_chain_set_bias", chain, c_void_p(bias.data_ptr()))
+                ending["bias"] = 1
+            plan = self.plan(shapes, dtype, math, last, batch, gradients, **ending)
             self("danaus_ks_weights_create", plan, self.device, chain, byref(packed))
         finally:
             self.c.danaus_chain_destroy(chain)
@@ -185,6 +189,13 @@ class Product:
         self.library(
             "danaus_ks_execute", self.plan, self.library.device, self.packed,
             self.batch, c_void_p(x.data_ptr()), c_void_p(y.data_ptr()),
+        )
+
+    def add_to(self, residual, x, y):
+        """y = residual + W x of a plan that expects one."""
+        self.library(
+            "danaus_ks_execute_residual", self.plan, self.library.device, self.packed,
+            self.batch, *(c_void_p(v.data_ptr()) for v in (x, residual, y)),
         )
 
     def gradient(self, x, dy, dx=None, dw=None):

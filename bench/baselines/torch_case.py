@@ -23,7 +23,7 @@ class Case:
 
     operation = "ks"
 
-    def __init__(self, place, problem, name, last, batch):
+    def __init__(self, place, problem, name, last, batch, bias=False):
         self.place, self.name, self.last, self.batch = place, name, last, batch
         self.shapes = [tuple(map(int, p.split(","))) for p in problem.split()]
         self.type = DTYPES[name][0]
@@ -40,6 +40,9 @@ class Case:
         self.some = torch.randint(batch, (min(batch, CHECKED),), device=where)
         exact = ways.chained([ways.einsum(w.double(), False) for w in self.weights])
         self.exact = exact(self.columns(self.x))
+        self.bias = torch.randn(self.rows, device=where).to(self.type) if bias else None
+        if bias:
+            self.exact += self.bias.double()
 
     def run(self, product, result):
         product(self.x, result)
@@ -82,11 +85,10 @@ class Case:
             matrix = ways.dense_matrix(self.weights[0]).float()
             for w in self.weights[1:]:
                 matrix = matrix @ ways.dense_matrix(w).float()
-            matrix = matrix.to(self.type)
-            if self.last:
-                return lambda x: matrix @ x
-            return lambda x: torch.nn.functional.linear(x, matrix)
-        parts = [METHODS[method](w, self.last) for w in self.weights]
+            return ways.by_matrix(matrix.to(self.type), self.last, self.bias)
+        first, *others = self.weights
+        parts = [METHODS[method](first, self.last, self.bias)]
+        parts += [METHODS[method](w, self.last) for w in others]
         return None if None in parts else ways.chained(parts)
 
 

@@ -20,7 +20,8 @@ data before each run; those within a fifth of the fastest, ours among them, are 
 in turns, since what ran before decides the clocks that the chip's power allows. The limit is
 3 us + max(bytes / copy rate, operations / peak), with x, y and weights once; the rates are
 measured at the start (f32's peak is a third of tf32's, for three products of split numbers).
---energy adds joules of a call of ours and of bmm's. On a processor it is a check of this
+--bias gives every product a bias. --endings adds times of ours with bias and GELU, and with a
+residual, taken in turns with those without (`bare_ns`). --energy adds joules of a call of ours and of bmm's. On a processor it is a check of this
 program more than a measurement.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -51,24 +52,31 @@ FIELDS = (
     + ["copy_gbs", "limit_ns", "ratio"]
     + [method + "_ns" for method in METHODS]
     + ["bmm_permutations", "best", "best_ns", "speedup", "difference"]
-    + ["joules", "bmm_joules"]
+    + ["joules", "bmm_joules", "bare_ns", "gelu_ns", "residual_ns"]
 )
 KEY = ("problem", "dtype", "layout", "batch", "operation")
 SUITES = pathlib.Path(__file__).resolve().parent.parent / "suites"
 HOPELESS = 4  # times the best: not timed again
 COMPILERS = 8  # threads that plan ahead
+GELU = 2  # DANAUS_GELU
 CLOSE = 1.2  # times that differ by less are taken again, in turns
 
 
 # ---- one record ----
 
 
-def time_ours(place, library, case):
-    """Fields of danaus itself, its product, and the result that it writes."""
+def product_of(library, case, bias=None, **ending):
     _, dtype, kind = DTYPES[case.name]
     host = [w.float().cpu().contiguous() for w in case.weights]
-    product = library.product(
-        host, dtype, kind, case.last, case.batch, int(case.operation != "ks"))
+    bias = None if bias is None else bias.float().cpu()
+    gradients = int(case.operation != "ks")
+    return library.product(
+        host, dtype, kind, case.last, case.batch, gradients, bias, **ending)
+
+
+def time_ours(place, library, case):
+    """Fields of danaus itself, its product, and the result that it writes."""
+    product = product_of(library, case, case.bias)
     y = case.result()
     case.run(product, y)
     place.finish()
@@ -137,12 +145,28 @@ def time_again(place, case, run, runs, times, ours):
     return time_in_turns(place, {"ours": run} | close, ours)
 
 
+def time_endings(place, library, case, once):
+    """Fields of what products take that end otherwise."""
+    bias, residual, y = torch.randn(case.rows), case.result(), case.result()
+    bare = product_of(library, case)
+    gelu = product_of(library, case, bias, activation=GELU)
+    more = product_of(library, case, residual=1)
+    residual.normal_()
+    found = time_in_turns(place, {
+        "bare_ns": lambda: bare(case.x, y), "gelu_ns": lambda: gelu(case.x, y),
+        "residual_ns": lambda: more.add_to(residual, case.x, y)}, once)
+    for product in bare, gelu, more:
+        product.free()
+    return {name: statistics.median(times) * 1e9 for name, times in found.items()}
+
+
 def measure(place, library, rates, job, o, complain):
     """A record's fields for (problem, type, layout)."""
     problem, name, layout = job
     set_math(name)
-    case = (Case(place, problem, name, layout == "last", o.batch) if o.operation == "ks"
-            else GradientCase(place, problem, name, layout == "last", o.batch, o.operation))
+    given = (place, problem, name, layout == "last", o.batch)
+    case = (Case(*given, o.bias) if o.operation == "ks"
+            else GradientCase(*given, o.operation))
     record, product, y = time_ours(place, library, case)
     ours = record["median_ns"] * 1e-9
     wanted = [m for m in o.methods if m != "bmm_compiled" or o.may_compile()]
@@ -165,6 +189,8 @@ def measure(place, library, rates, job, o, complain):
             record["bmm_joules"] = joules_of(
                 place, library, lambda: run(case.x), times["bmm"])
     product.free()
+    if o.endings:
+        record |= time_endings(place, library, case, ours)
     floor = case.limit(rates)
     record |= {method + "_ns": t * 1e9 for method, t in times.items()}
     record |= {"limit_ns": floor * 1e9, "ratio": ours / floor,
@@ -241,13 +267,17 @@ class Ahead:
             self.own.library = capi.Library(self.o.library, self.place.library_name)
         shapes = [tuple(map(int, p.split(","))) for p in problem.split()]
         _, dtype, kind = DTYPES[name]
-        library = self.own.library
-        try:
-            library.free_plan(
-                library.plan(shapes, dtype, kind, layout == "last", self.o.batch,
-                             int(self.o.operation != "ks")))
-        except RuntimeError:
-            pass  # whoever needs it will say so
+        library, gradients = self.own.library, int(self.o.operation != "ks")
+        endings = [{"bias": int(self.o.bias)}]
+        if self.o.endings:
+            endings += [{}, {"bias": 1, "activation": GELU}, {"residual": 1}]
+        for ending in endings:
+            try:
+                library.free_plan(
+                    library.plan(shapes, dtype, kind, layout == "last", self.o.batch,
+                                 gradients, **ending))
+            except RuntimeError:
+                pass  # whoever needs it will say so
 
     def stop(self):
         self.stopped = True
@@ -274,9 +304,13 @@ def read_options():
                         help="as much of the time may torch.compile take")
     parser.add_argument("--part", default="1/1", help="K/N: the K-th of N parts of the problems")
     parser.add_argument("--energy", action="store_true")
+    parser.add_argument("--bias", action="store_true")
+    parser.add_argument("--endings", action="store_true")
     parser.add_argument("--append", action="store_true")
     parser.add_argument("problems", nargs="*")
     o = parser.parse_intermixed_args()
+    if o.operation != "ks" and (o.bias or o.endings):
+        parser.error("gradients have neither --bias nor --endings")
     o.methods = o.methods.split(",") if o.methods else []
     spent = [0.0]
     o.may_compile = lambda: spent[0] < o.compile_seconds

@@ -1,8 +1,9 @@
 """PyTorch's ways to multiply by a Kronecker-sparse factor w[a][b][c][d].
 
-Each is a function of w and of where the batch is, which prepares what depends on the
-weights alone and returns a function of x. Batch-last x is [a c d][batch], batch-first x
-is [batch][a c d]; results are alike, [a b d] in place of [a c d].
+Each is a function of w, of where the batch is and of a bias[a b d] or None, which prepares
+what depends on the weights alone and returns a function of x. Batch-last x is
+[a c d][batch], batch-first x is [batch][a c d]; results are alike, [a b d] in place of
+[a c d].
 """
 # SPDX-License-Identifier: Apache-2.0
 import torch
@@ -32,35 +33,49 @@ def blocks_of(w):
     return w.permute(0, 3, 1, 2).reshape(a * d, b, c).contiguous()
 
 
-def bmm(w, last):
+def add(bias, last):
+    """A function that adds a bias to a result in its place; None: it does nothing."""
+    if bias is None:
+        return lambda y: y
+    column = bias[:, None] if last else bias
+    return lambda y: y.add_(column)
+
+
+def bmm(w, last, bias=None):
     """Algorithm 1 of arXiv 2405.15013, as its Appendix A.1 has it: permute, one batched
-    product, permute back."""
-    shape, blocks = tuple(w.shape), blocks_of(w)
+    product, which adds the bias, permute back."""
+    a, b, _, d = shape = tuple(w.shape)
+    blocks = blocks_of(w)
     turned = blocks.transpose(1, 2)
+    if bias is not None:
+        bias = bias.view(a, b, d).transpose(1, 2).reshape(a * d, b, 1)
+        bias = bias if last else bias.transpose(1, 2)
 
     def run(x):
         x = gather(x, shape, last)
-        y = torch.bmm(blocks, x) if last else torch.bmm(x, turned)
+        left, right = (blocks, x) if last else (x, turned)
+        y = torch.bmm(left, right) if bias is None else torch.baddbmm(bias, left, right)
         return scatter(y, shape, last)
 
     return run
 
 
-def bmm_compiled(w, last):
-    return torch.compile(bmm(w, last), dynamic=False)
+def bmm_compiled(w, last, bias=None):
+    return torch.compile(bmm(w, last, bias), dynamic=False)
 
 
-def einsum(w, last):
+def einsum(w, last, bias=None):
     """With d = 1 batch-first PyTorch returns a view of [a b][batch], the other layout, which
     is copied as any layer after it would have to."""
     a, b, c, d = w.shape
+    biased = add(bias, last)
     if last:
-        return lambda x: torch.einsum(
+        return lambda x: biased(torch.einsum(
             "abcd,acdn->abdn", w, x.view(a, c, d, -1)
-        ).reshape(a * b * d, -1)
-    return lambda x: torch.einsum(
+        ).reshape(a * b * d, -1))
+    return lambda x: biased(torch.einsum(
         "abcd,nacd->nabd", w, x.view(-1, a, c, d)
-    ).reshape(-1, a * b * d).contiguous()
+    ).reshape(-1, a * b * d).contiguous())
 
 
 def dense_matrix(w):
@@ -72,14 +87,21 @@ def dense_matrix(w):
     return full.view(a * b * d, a * c * d)
 
 
-def dense(w, last):
-    matrix = dense_matrix(w)
-    if last:
+def by_matrix(matrix, last, bias=None):
+    """A layer torch.nn.Linear, or its like for the other layout."""
+    if not last:
+        return lambda x: torch.nn.functional.linear(x, matrix, bias)
+    if bias is None:
         return lambda x: matrix @ x
-    return lambda x: torch.nn.functional.linear(x, matrix)
+    column = bias[:, None]
+    return lambda x: torch.addmm(column, matrix, x)
 
 
-def csr(w, last):
+def dense(w, last, bias=None):
+    return by_matrix(dense_matrix(w), last, bias)
+
+
+def csr(w, last, bias=None):
     """Rows in order, columns of a row ascending: index (r, k) of block (i, j) is row
     i b d + r d + j, column i c d + k d + j."""
     a, b, c, d = w.shape
@@ -92,12 +114,13 @@ def csr(w, last):
         torch.arange(a * b * d + 1, **where) * c, columns,
         w.permute(0, 1, 3, 2).reshape(-1), (a * b * d, a * c * d),
     )
+    biased = add(bias, last)
     if last:
-        return lambda x: matrix @ x
-    return lambda x: (matrix @ x.T).T
+        return lambda x: biased(matrix @ x)
+    return lambda x: biased((matrix @ x.T).T)
 
 
-def bsr(w, last):
+def bsr(w, last, bias=None):
     """The block-diagonal matrix of the permuted problem in square blocks, with the
     permutations that it needs."""
     a, b, c, d = shape = tuple(w.shape)
@@ -114,11 +137,14 @@ def bsr(w, last):
         values.reshape(-1, side, side).contiguous(), (a * d * b, a * d * c),
     )
 
+    biased = add(bias, last)
+
     def run(x):
         x = gather(x, shape, last)
         x = x if last else x.transpose(1, 2)
         y = (matrix @ x.reshape(a * d * c, -1)).view(a * d, b, -1)
-        return scatter(y if last else y.transpose(1, 2).contiguous(), shape, last)
+        y = scatter(y if last else y.transpose(1, 2).contiguous(), shape, last)
+        return biased(y)
 
     return run
 

@@ -56,6 +56,12 @@ def main():
             for method in ("bmm", "einsum", "dense"):
                 assert float(row[method + "_ns"]) > 0, row
             assert float(row["best_ns"]) > 0 and float(row["ratio"]) > 0, row
+        for row in measure(pathlib.Path(folder) / "bias", "--bias", "--endings"):
+            unit = 2**-24 if row["dtype"] == "f32" else 2**-8
+            assert float(row["error"]) < 20 * unit, row
+            assert float(row["difference"]) < 20 * unit, row
+            for ending in ("bare", "gelu", "residual"):
+                assert float(row[ending + "_ns"]) > 0, row
         assert any(row["csr_ns"] for row in rows) and any(row["bsr_ns"] for row in rows)
         for operation in ("dx", "dw"):
             for row in measure(pathlib.Path(folder) / operation, "--operation", operation,
