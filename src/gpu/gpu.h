@@ -157,7 +157,10 @@ typedef struct gpu_family {
         gpu_launch *launch);
 
     /* The rest may be NULL or 0. */
-    int library;  /* makes the products */
+    int library; /* makes the products */
+    /* Of rows that have weights in orders that several families share (rows.h). */
+    struct gpu_operands (*operands)(const kernel *k, const problem *p);
+    struct gpu_tile (*tile)(const kernel *k, const problem *p);
     int variants; /* 0: one */
     int (*variant)(const kernel *k, const problem *p, const gpu_call *call);
     /* Other rows that run for a problem, whether or not they are in the table: *part is

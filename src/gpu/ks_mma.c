@@ -59,8 +59,8 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    return !p->inner.a && dn_gpu_moves_rows(p) &&
-           (q.d == 1 || p->layout == DANAUS_BATCH_LAST) && q.b >= 8 && q.c >= 8 &&
+    return dn_gpu_is_for_blocks(k, p, 1) && dn_gpu_moves_rows(p) &&
+           (q.d == 1 || p->layout == DANAUS_BATCH_LAST) &&
            q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
 }
 
@@ -74,12 +74,6 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
         .row_tiles = s.row_tiles,
         .steps = s.steps,
     };
-}
-
-static size_t packed_bytes(const kernel *k, const problem *p)
-{
-    gpu_tile t = tile_of(k, p);
-    return dn_gpu_tile_bytes(&t, p);
 }
 
 /* Of a tile: places that it waits for, those of a step of x at once and those of y for 16 rows
@@ -120,17 +114,10 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double tile = resident * (fmax(dn_gpu_mma_clocks(f, products), cache) + latency);
     if (p->layout == DANAUS_BATCH_LAST && p->batch % 8)
         tile *= 5;
-    double bytes = dn_gpu_moved_bytes(p) + (double)packed_bytes(k, p);
+    double bytes = dn_gpu_moved_bytes(p) + (double)dn_gpu_tile_bytes(k, p);
     double move = 1.17 * bytes / f->bandwidth;
     double make = waves * tile / (0.87 * f->clock);
-    return dn_gpu_caution(f, k) * (4.4e-6 + dn_gpu_beside(OVERLAP, move, make)) +
-           dn_gpu_activating(f, p);
-}
-
-static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
-{
-    gpu_tile t = tile_of(k, p);
-    dn_gpu_tile_pack(&t, p, w, packed);
+    return dn_gpu_seconds(dev, k, p, 4.4e-6 + dn_gpu_beside(OVERLAP, move, make));
 }
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)
@@ -142,12 +129,6 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     int last = p->layout == DANAUS_BATCH_LAST;
     const gpu_define lines[] = {
         { "LAST", last },
-        { "ACTIVATION", p->activation },
-        { "RESIDUAL", p->residual },
-        { "BLOCKS", q.a },
-        { "ROWS", q.b },
-        { "COLS", q.c },
-        { "LANES", q.d },
         { "TILE_N", s.tile_rows },
         { "TILE_K", s.depth },
         { "OUT_N", s.out_rows },
@@ -156,7 +137,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "RESIDENT", n[RESIDENT] },
         { "MANY_BLOCKS", !last && q.a * q.b * q.c * q.d * 2 <= MANY_BYTES },
     };
-    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
+    dn_gpu_define_product(p, lines, sizeof lines / sizeof *lines, to);
     dn_gpu_define_orders(p, to);
 }
 
@@ -174,9 +155,10 @@ const gpu_family dn_gpu_mma = {
     .kernel = { .orders = DN_READS | DN_WRITES,
                 .fits = fits,
                 .cost = cost,
-                .packed_bytes = packed_bytes,
-                .pack = pack },
+                .packed_bytes = dn_gpu_tile_bytes,
+                .pack = dn_gpu_pack_tiles },
     .text = "ks_mma.cu",
     .defines = defines,
     .launch = launch_of,
+    .tile = tile_of,
 };

@@ -87,18 +87,22 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 
 static int fits(const kernel *k, const problem *p)
 {
-    danaus_pattern q = p->pattern;
-    return dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) &&
-           p->layout == DANAUS_BATCH_FIRST && q.d > 1 && q.b >= 8 && q.c >= 8 &&
+    return dn_gpu_is_for_blocks(k, p, dn_gpu_size(k)[PARTS]) &&
+           p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1 &&
            shape_of(k, p).stages >= 2;
 }
 
-static size_t packed_bytes(const kernel *k, const problem *p)
+static gpu_operands operands_of(const kernel *k, const problem *p)
 {
     shape s = shape_of(k, p);
-    danaus_pattern q = p->pattern;
-    return (
-        size_t)(q.a * (q.d / s.together) * s.row_tiles * s.steps * s.units * s.w_bytes);
+    return (gpu_operands){
+        .lanes = s.together,
+        .lane_tiles = p->pattern.d / s.together,
+        .rows = s.tile_r,
+        .row_tiles = s.row_tiles,
+        .units = s.steps * s.units,
+        .split = dn_gpu_size(k)[PARTS] > 1,
+    };
 }
 
 /* Of w; of x and y. */
@@ -107,7 +111,7 @@ static double operand_bytes(const kernel *k, const problem *p, double *x, double
     double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
     *x = (double)dn_pattern_cols(p->pattern) * line;
     *y = (double)dn_pattern_rows(p->pattern) * line;
-    return (double)packed_bytes(k, p);
+    return (double)dn_gpu_operand_bytes(k, p);
 }
 
 static double clock_of(const gpu_facts *f) { return 0.8 * f->clock; }
@@ -142,12 +146,9 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
 /* A fit to times (to 9 % in the mean): memory, the second cache, which gives
    short pieces slowly, and what a multiprocessor does: steps, bound by tensor cores or by
    shared memory, and then y. Elsewhere tensor cores may be slower. */
-static double product_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double product_cost(const gpu_facts *f, const kernel *k, const problem *p)
 {
-    const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
-    if (n[PARTS] > 1)
-        return split_cost(f, k, p);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     double x, y, w = operand_bytes(k, p, &x, &y);
@@ -164,60 +165,25 @@ static double product_cost(const danaus_device *dev, const kernel *k, const prob
                   0.04 * tile * (double)s.element;
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));
     double processor = rounds * n[RESIDENT] * each / clock_of(f);
-    return dn_gpu_caution(f, k) *
-           (3e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor));
+    return 3e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor);
 }
 
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
-    return product_cost(dev, k, p) + dn_gpu_activating(dn_gpu_facts(dev), p);
-}
-
-/* A unit of packing: all columns k of a tile of rows. */
-static void pack_tile(const gpu_packing *g, int64_t n, char *to)
-{
-    const shape *s = g->shape;
-    const weights_view *w = &g->w;
-    danaus_pattern q = g->p->pattern;
-    int64_t columns = UNIT_BYTES / s->element;
-    gpu_operand operand = { .p = g->p,
-                            .w = w,
-                            .split = dn_gpu_size(g->kernel)[PARTS] > 1,
-                            .thread = columns / 8,
-                            .half = columns / 2 };
-    int64_t block = n / s->row_tiles * s->together, r0 = n % s->row_tiles * s->tile_r;
-    for (int64_t k0 = 0; k0 < s->steps * s->units * columns; k0 += columns)
-        for (int64_t lane = 0; lane < s->together; lane++) {
-            operand.from = block / q.d * w->s[0] + (block % q.d + lane) * w->s[3];
-            for (int64_t r = 0; r < s->tile_r; r += 16, to += DN_OPERAND)
-                dn_gpu_operand(&operand, r0 + r, k0, to);
-        }
-}
-
-static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
-{
-    shape s = shape_of(k, p);
-    gpu_packing g = { k, p, w, &s, s.steps * s.units * s.w_bytes, pack_tile };
-    dn_gpu_pack(&g, p->pattern.a * (p->pattern.d / s.together) * s.row_tiles, packed);
+    int split = dn_gpu_size(k)[PARTS] > 1;
+    return dn_gpu_seconds(
+        dev, k, p, (split ? split_cost : product_cost)(dn_gpu_facts(dev), k, p));
 }
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)variant;
     const int *n = dn_gpu_size(k);
-    danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     const gpu_define lines[] = {
-        { "ELEMENT", s.element },
-        { "ACTIVATION", p->activation },
-        { "RESIDUAL", p->residual },
         { "SPLIT", n[PARTS] > 1 },
         { "STEP_BYTES", UNIT_BYTES * s.units },
-        { "BLOCKS", q.a },
         { "SHARED_BLOCKS", s.shared_blocks },
-        { "ROWS", q.b },
-        { "COLS", q.c },
-        { "LANES", q.d },
         { "TOGETHER", s.together },
         { "TILES_R", s.tiles_r },
         { "TILES_S", n[TILES_S] },
@@ -229,7 +195,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "STAGES", s.stages },
         { "RESIDENT", n[RESIDENT] },
     };
-    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
+    dn_gpu_define_product(p, lines, sizeof lines / sizeof *lines, to);
 }
 
 static void launch_of(
@@ -247,9 +213,10 @@ static void launch_of(
 const gpu_family dn_gpu_mma_lanes = {
     .kernel = { .fits = fits,
                 .cost = cost,
-                .packed_bytes = packed_bytes,
-                .pack = pack },
+                .packed_bytes = dn_gpu_operand_bytes,
+                .pack = dn_gpu_pack_operands },
     .text = "ks_mma_lanes.cu",
     .defines = defines,
     .launch = launch_of,
+    .operands = operands_of,
 };

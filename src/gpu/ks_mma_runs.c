@@ -77,16 +77,21 @@ static int64_t tiles_of(const shape *s, const problem *p, int64_t batch)
 
 static int fits(const kernel *k, const problem *p)
 {
-    danaus_pattern q = p->pattern;
-    return dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) &&
-           p->layout == DANAUS_BATCH_FIRST && q.b >= 8 && q.c >= 8 &&
-           shape_of(k, p).stages >= 2;
+    return dn_gpu_is_for_blocks(k, p, dn_gpu_size(k)[PARTS]) &&
+           p->layout == DANAUS_BATCH_FIRST && shape_of(k, p).stages >= 2;
 }
 
-static size_t packed_bytes(const kernel *k, const problem *p)
+static gpu_operands operands_of(const kernel *k, const problem *p)
 {
     shape s = shape_of(k, p);
-    return (size_t)(p->pattern.a * s.lane_tiles * s.row_tiles * s.steps * s.w_bytes);
+    return (gpu_operands){
+        .lanes = s.together,
+        .lane_tiles = s.lane_tiles,
+        .rows = s.tile_r,
+        .row_tiles = s.row_tiles,
+        .units = s.steps * s.units,
+        .split = dn_gpu_size(k)[PARTS] > 1,
+    };
 }
 
 /* By count: memory; the second cache, which gives and takes runs in whole sectors; and what a
@@ -98,7 +103,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
     double element = (double)s.element;
-    double w = (double)packed_bytes(k, p), tiles = (double)tiles_of(&s, p, p->batch);
+    double w = (double)dn_gpu_operand_bytes(k, p),
+           tiles = (double)tiles_of(&s, p, p->batch);
     double memory = 1.2 * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
     double steps = (double)s.steps, units = steps * (double)s.units;
     double fetched =
@@ -113,58 +119,19 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double each = fmax(dn_gpu_mma_clocks(f, mma), 1.2 * wavefronts) + out + 300;
     double rounds = ceil(tiles / (f->units * n[RESIDENT]));
     double processor = rounds * n[RESIDENT] * each / (0.8 * f->clock);
-    return dn_gpu_caution(f, k) *
-               (4e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor)) +
-           dn_gpu_activating(f, p);
-}
-
-/* A unit of packing: all columns k of a tile of rows. */
-static void pack_tile(const gpu_packing *g, int64_t n, char *to)
-{
-    const shape *s = g->shape;
-    const weights_view *w = &g->w;
-    danaus_pattern q = g->p->pattern;
-    int64_t columns = UNIT_BYTES / s->element, block = n / s->row_tiles;
-    gpu_operand operand = { .p = g->p,
-                            .w = w,
-                            .split = dn_gpu_size(g->kernel)[PARTS] > 1,
-                            .thread = columns / 8,
-                            .half = columns / 2 };
-    int64_t i = block / s->lane_tiles, j0 = block % s->lane_tiles * s->together;
-    int64_t r0 = n % s->row_tiles * s->tile_r, end = s->steps * s->units * columns;
-    for (int64_t k0 = 0; k0 < end; k0 += columns)
-        for (int64_t j = j0; j < j0 + s->together; j++) {
-            operand.from = i * w->s[0] + j * w->s[3];
-            for (int64_t r = 0; r < s->tile_r; r += 16, to += DN_OPERAND)
-                if (j < q.d)
-                    dn_gpu_operand(&operand, r0 + r, k0, to);
-        }
-}
-
-static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
-{
-    shape s = shape_of(k, p);
-    gpu_packing g = { k, p, w, &s, s.steps * s.w_bytes, pack_tile };
-    dn_gpu_pack(&g, p->pattern.a * s.lane_tiles * s.row_tiles, packed);
+    return dn_gpu_seconds(
+        dev, k, p, 4e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor));
 }
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)variant;
     const int *n = dn_gpu_size(k);
-    danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     int64_t block = s.lane_tiles * s.row_tiles * s.steps * s.w_bytes;
     const gpu_define lines[] = {
-        { "ELEMENT", s.element },
-        { "ACTIVATION", p->activation },
-        { "RESIDUAL", p->residual },
         { "SPLIT", n[PARTS] > 1 },
-        { "BLOCKS", q.a },
-        { "SHARED_BLOCKS", dn_gpu_shared_blocks(q.a, block) },
-        { "ROWS", q.b },
-        { "COLS", q.c },
-        { "LANES", q.d },
+        { "SHARED_BLOCKS", dn_gpu_shared_blocks(p->pattern.a, block) },
         { "TOGETHER", s.together },
         { "TILES_R", s.tiles_r },
         { "TILES_S", n[TILES_S] },
@@ -174,7 +141,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "STAGES", s.stages },
         { "RESIDENT", n[RESIDENT] },
     };
-    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
+    dn_gpu_define_product(p, lines, sizeof lines / sizeof *lines, to);
 }
 
 static void launch_of(
@@ -190,9 +157,10 @@ static void launch_of(
 const gpu_family dn_gpu_mma_runs = {
     .kernel = { .fits = fits,
                 .cost = cost,
-                .packed_bytes = packed_bytes,
-                .pack = pack },
+                .packed_bytes = dn_gpu_operand_bytes,
+                .pack = dn_gpu_pack_operands },
     .text = "ks_mma_runs.cu",
     .defines = defines,
     .launch = launch_of,
+    .operands = operands_of,
 };

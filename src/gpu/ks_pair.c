@@ -138,8 +138,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double products = weights / FRAGMENT * n[COLUMNS] / 8;
     tile = fmax(tile, dn_gpu_mma_clocks(f, products) / f->clock);
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * resident));
-    return dn_gpu_caution(f, k) * (4.8e-6 + rounds * resident * tile) +
-           dn_gpu_activating(f, p);
+    return dn_gpu_seconds(dev, k, p, 4.8e-6 + rounds * resident * tile);
 }
 
 /* ---- weights: the 16 bytes that a lane of a warp has of a fragment ---- */
@@ -257,27 +256,14 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
     const gpu_define lines[] = {
-        { "ELEMENT", s.element },
-        { "BLOCKS", s.w.a },
-        { "ROWS", s.w.b },
-        { "COLS", s.w.c },
-        { "LANES", s.w.d },
-        { "L_BLOCKS", s.l_blocks },
-        { "L_ROWS", s.l.b },
-        { "L_COLS", s.l.c },
-        { "L_TILES", s.l_tiles },
-        { "UNIT_K", s.unit_k },
-        { "UNIT_J", s.unit_j },
-        { "ROW_PITCH", s.row_pitch },
-        { "PAIR_BYTES", s.pair_bytes },
-        { "EIGHTS", n[COLUMNS] / 8 },
-        { "WARPS", n[WARPS] },
-        { "RESIDENT", s.resident },
-        { "ALIGNED", variant == 0 },
-        { "ACTIVATION", p->activation },
-        { "RESIDUAL", p->residual },
+        { "L_BLOCKS", s.l_blocks },   { "L_ROWS", s.l.b },
+        { "L_COLS", s.l.c },          { "L_TILES", s.l_tiles },
+        { "UNIT_K", s.unit_k },       { "UNIT_J", s.unit_j },
+        { "ROW_PITCH", s.row_pitch }, { "PAIR_BYTES", s.pair_bytes },
+        { "EIGHTS", n[COLUMNS] / 8 }, { "WARPS", n[WARPS] },
+        { "RESIDENT", s.resident },   { "ALIGNED", variant == 0 }
     };
-    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
+    dn_gpu_define_product(p, lines, sizeof lines / sizeof *lines, to);
 }
 
 static void launch_of(

@@ -80,15 +80,13 @@ static int is_one_column(const problem *p, int64_t batch)
 /* At least 4 bytes of x lie together. */
 static int fits(const kernel *k, const problem *p)
 {
-    danaus_pattern q = p->pattern;
-    if (!dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) || !dn_gpu_moves_rows(p) ||
-        q.b < 8 || q.c < 8)
+    if (!dn_gpu_is_for_blocks(k, p, dn_gpu_size(k)[PARTS]) || !dn_gpu_moves_rows(p))
         return 0;
     shape s = shape_of(k, p);
     int last = p->layout == DANAUS_BATCH_LAST;
-    int64_t beside = last                ? dn_gpu_size(k)[TILES_S]
-                     : s.together == q.d ? 2
-                                         : s.together;
+    int64_t beside = last                         ? dn_gpu_size(k)[TILES_S]
+                     : s.together == p->pattern.d ? 2
+                                                  : s.together;
     return s.stages >= 2 && beside * s.element >= 4;
 }
 
@@ -123,11 +121,18 @@ static double step_clocks(
     return units * (double)s->tiles_r * unit + 3.7 * copies;
 }
 
-static size_t packed_bytes(const kernel *k, const problem *p)
+static gpu_operands operands_of(const kernel *k, const problem *p)
 {
     shape s = shape_of(k, p);
-    danaus_pattern q = p->pattern;
-    return (size_t)(q.a * q.d * s.operands * s.steps * s.units * DN_OPERAND);
+    return (gpu_operands){
+        .lanes = s.together,
+        .lane_tiles = p->pattern.d / s.together,
+        .rows = 16,
+        .row_tiles = s.operands,
+        .units = s.steps * s.units,
+        .own = s.units,
+        .split = dn_gpu_size(k)[PARTS] > 1,
+    };
 }
 
 /* Places that a block waits for one after the other: of the steps of x that are on their way
@@ -157,7 +162,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
-    double line = (double)p->batch * (double)s.element, w = (double)packed_bytes(k, p);
+    double line = (double)p->batch * (double)s.element,
+           w = (double)dn_gpu_operand_bytes(k, p);
     double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
     double row_tiles = (double)CEIL_DIV(q.b, s.tile_r), waste = waste_of(&s, p);
     double passes = (double)CEIL_DIV(p->batch, 8 * n[TILES_S]);
@@ -174,39 +180,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double processor = rounds * block / f->clock;
     double waits = fmax(0, ceil(each / (double)(s.stages - 1)) - 1);
     double all = cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3));
-    return dn_gpu_caution(f, k) * (4e-6 + all + 0.7e-6 * waits) +
-           dn_gpu_activating(f, p);
-}
-
-/* A unit of packing: 16 rows of lanes that are together. */
-static void pack_rows(const gpu_packing *g, int64_t n, char *to)
-{
-    const shape *s = g->shape;
-    danaus_pattern q = g->p->pattern;
-    const int64_t *step = g->w.s;
-    int64_t slots = 8 / s->element, groups = q.d / s->together;
-    int64_t block = n / s->operands, i = block / groups,
-            j = block % groups * s->together;
-    gpu_operand o = { .p = g->p,
-                      .w = &g->w,
-                      .split = dn_gpu_size(g->kernel)[PARTS] > 1,
-                      .thread = s->units * slots,
-                      .half = slots / 2 };
-    for (int64_t k0 = 0; k0 < s->steps * s->tile_k; k0 += s->tile_k)
-        for (int64_t unit = 0; unit < s->units; unit++)
-            for (int64_t lane = j; lane < j + s->together; lane++, to += DN_OPERAND) {
-                o.from = i * step[0] + lane * step[3];
-                dn_gpu_operand(&o, n % s->operands * 16, k0 + unit * slots, to);
-            }
-}
-
-static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
-{
-    shape s = shape_of(k, p);
-    danaus_pattern q = p->pattern;
-    int64_t bytes = s.steps * s.units * s.together * DN_OPERAND;
-    gpu_packing g = { k, p, w, &s, bytes, pack_rows };
-    dn_gpu_pack(&g, q.a * (q.d / s.together) * s.operands, packed);
+    return dn_gpu_seconds(dev, k, p, 4e-6 + all + 0.7e-6 * waits);
 }
 
 /* 1: by the text for batch-first. */
@@ -257,11 +231,12 @@ const gpu_family dn_gpu_split = {
     .kernel = { .orders = DN_READS | DN_WRITES,
                 .fits = fits,
                 .cost = cost,
-                .packed_bytes = packed_bytes,
-                .pack = pack },
+                .packed_bytes = dn_gpu_operand_bytes,
+                .pack = dn_gpu_pack_operands },
     .text = "ks_split.cu",
     .defines = defines,
     .launch = launch_of,
+    .operands = operands_of,
     .variants = 2,
     .variant = variant_of,
 };

@@ -59,14 +59,14 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
            CEIL_DIV(batch, (int64_t)n[COLUMNS] * n[CLUSTER]);
 }
 
-/* Small blocks would be mostly padding. The batch is counted in 32 bits: with so many
-   rows and columns, larger batches are larger than memory. */
+/* The batch is counted in 32 bits: with so many rows and columns, larger batches are larger
+   than memory. */
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    return dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) &&
-           (q.d == 1 || (x_last(p) && !dn_gpu_size(k)[MIDDLE])) && q.b >= 8 &&
-           q.c >= 8 && q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
+    return dn_gpu_is_for_blocks(k, p, dn_gpu_size(k)[PARTS]) &&
+           (q.d == 1 || (x_last(p) && !dn_gpu_size(k)[MIDDLE])) &&
+           q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
 }
 
 /* Of columns k of 32 bits, batch-last, the even ones come first: threads that read x then
@@ -82,12 +82,6 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
         .steps = s.steps,
         .even_first = s.element == 4 && x_last(p),
     };
-}
-
-static size_t packed_bytes(const kernel *k, const problem *p)
-{
-    gpu_tile t = tile_of(k, p);
-    return dn_gpu_tile_bytes(&t, p);
 }
 
 /* A fit to 2,000 times, to 7 %. A tile is bound by tensor cores or by the second
@@ -116,12 +110,13 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     tile *= 1 + 0.02 * (n[CLUSTER] - 1);
     if (x_last(p) && p->batch * s.element % CHUNK_BYTES)
         tile *= s.element == 2 ? 5 : products > 1 ? 1.4 : 2.5;
-    double bytes = dn_gpu_moved_bytes(p) + (double)packed_bytes(k, p);
+    double bytes = dn_gpu_moved_bytes(p) + (double)dn_gpu_tile_bytes(k, p);
     double move = 1.17 * bytes / f->bandwidth, make = waves * tile / clock + 0.3e-6;
     if (tiles <= places)
         make = fmax(make, 1.15e-6 * (steps + 1) / (double)s.stages + 0.3e-6);
-    return 4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1) + dn_gpu_beside(OVERLAP, move, make) +
-           dn_gpu_activating(f, p);
+    return dn_gpu_seconds(
+        dev, k, p,
+        4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1) + dn_gpu_beside(OVERLAP, move, make));
 }
 
 /* A line of packed weights. */
@@ -168,10 +163,17 @@ static void pack_line(
     }
 }
 
-size_t dn_gpu_tile_bytes(const gpu_tile *t, const problem *p)
+static int64_t step_bytes(const gpu_tile *t) { return t->parts * t->rows * LINE_BYTES; }
+
+static int64_t tile_count(const gpu_tile *t, const problem *p)
 {
-    int64_t step = t->parts * t->rows * LINE_BYTES;
-    return (size_t)(p->pattern.a * p->pattern.d * t->row_tiles * t->steps * step);
+    return p->pattern.a * p->pattern.d * t->row_tiles;
+}
+
+size_t dn_gpu_tile_bytes(const kernel *k, const problem *p)
+{
+    gpu_tile t = dn_gpu_family(k)->tile(k, p);
+    return (size_t)(tile_count(&t, p) * t.steps * step_bytes(&t));
 }
 
 /* A unit: all steps of a tile of rows. */
@@ -194,23 +196,15 @@ static void pack_tile(const gpu_packing *g, int64_t n, char *to)
                     t, g->p, w, from + r * w->s[1], step * line, column, place,
                     to + place * LINE_BYTES);
         }
-        to += t->parts * t->rows * LINE_BYTES;
+        to += step_bytes(t);
     }
 }
 
-void dn_gpu_tile_pack(const gpu_tile *t, const problem *p, weights_view w, void *packed)
+void dn_gpu_pack_tiles(const kernel *k, const problem *p, weights_view w, void *packed)
 {
-    int64_t units = p->pattern.a * p->pattern.d * t->row_tiles;
-    gpu_packing g = {
-        NULL, p, w, t, (int64_t)dn_gpu_tile_bytes(t, p) / units, pack_tile
-    };
-    dn_gpu_pack(&g, units, packed);
-}
-
-static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
-{
-    gpu_tile t = tile_of(k, p);
-    dn_gpu_tile_pack(&t, p, w, packed);
+    gpu_tile t = dn_gpu_family(k)->tile(k, p);
+    gpu_packing g = { k, p, w, &t, t.steps * step_bytes(&t), pack_tile };
+    dn_gpu_pack(&g, tile_count(&t, p), packed);
 }
 
 /* 0: 16 bytes of x and y lie together, aligned, wherever a row begins; 1: any. What another
@@ -232,18 +226,11 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     int64_t w_bytes = q.a * q.b * q.c * q.d * s.element;
     const gpu_define lines[] = {
         { "WGMMA", 1 },
-        { "ELEMENT", s.element },
         { "SPLIT", s.parts > 1 },
         { "ALIGNED", !variant },
         { "X_LAST", x_last(p) },
         { "Y_LAST", x_last(p) || n[MIDDLE] },
         { "Y_MIDDLE", n[MIDDLE] },
-        { "ACTIVATION", p->activation },
-        { "RESIDUAL", p->residual },
-        { "BLOCKS", q.a },
-        { "ROWS", q.b },
-        { "COLS", q.c },
-        { "LANES", q.d },
         { "TILE_N", s.tile_rows },
         { "GROUPS", n[GROUPS] },
         { "MULTIPLE", n[COLUMNS] / n[GROUPS] / 64 },
@@ -253,7 +240,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "RESIDENT", n[RESIDENT] },
         { "MANY_BLOCKS", !x_last(p) && w_bytes <= MANY_BYTES },
     };
-    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
+    dn_gpu_define_product(p, lines, sizeof lines / sizeof *lines, to);
 }
 
 static void launch_of(
@@ -322,11 +309,12 @@ static void maps_of(
 const gpu_family dn_gpu_wgmma = {
     .kernel = { .fits = fits,
                 .cost = cost,
-                .packed_bytes = packed_bytes,
-                .pack = pack },
+                .packed_bytes = dn_gpu_tile_bytes,
+                .pack = dn_gpu_pack_tiles },
     .text = "ks_wgmma.cu",
     .defines = defines,
     .launch = launch_of,
+    .tile = tile_of,
     .variants = 2,
     .variant = variant_of,
     .maps = maps_of,

@@ -99,9 +99,8 @@ static int clusters_at_once(const gpu_facts *f, const kernel *k)
 
 static int fits(const kernel *k, const problem *p)
 {
-    danaus_pattern q = p->pattern;
-    return dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) &&
-           p->layout == DANAUS_BATCH_FIRST && q.d > 1 && q.b >= 8 && q.c >= 8 &&
+    return dn_gpu_is_for_blocks(k, p, dn_gpu_size(k)[PARTS]) &&
+           p->layout == DANAUS_BATCH_FIRST && p->pattern.d > 1 &&
            shape_of(k, p).stages >= 2;
 }
 
@@ -130,9 +129,8 @@ static double split_cost(
 /* A fit to times, to 7 %. A step is bound by what goes in and out of shared
    memory, x and w twice and w once more for a second group with the same lanes, or by the
    second cache; y follows. Pieces of 32 bytes are slow. */
-static double product_cost(const danaus_device *dev, const kernel *k, const problem *p)
+static double product_cost(const gpu_facts *f, const kernel *k, const problem *p)
 {
-    const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
@@ -155,7 +153,7 @@ static double product_cost(const danaus_device *dev, const kernel *k, const prob
 
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
-    return product_cost(dev, k, p) + dn_gpu_activating(dn_gpu_facts(dev), p);
+    return dn_gpu_seconds(dev, k, p, product_cost(dn_gpu_facts(dev), k, p));
 }
 
 /* Places 0 to 7 are rows r or columns k of two pieces in turn. */
@@ -240,14 +238,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     int64_t w_block = q.b * q.c * q.d * s.element;
     const gpu_define lines[] = {
         { "WGMMA", 1 },
-        { "ELEMENT", s.element },
         { "ALIGNED", !variant },
-        { "ACTIVATION", p->activation },
-        { "RESIDUAL", p->residual },
-        { "BLOCKS", q.a },
-        { "ROWS", q.b },
-        { "COLS", q.c },
-        { "LANES", q.d },
         { "TOGETHER", s.together },
         { "SPLIT", n[PARTS] == 2 },
         { "UNITS", s.units },
@@ -260,7 +251,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "CLUSTER", n[CLUSTER] },
         { "COLUMNS_FIRST", q.a * w_block > MANY_BYTES },
     };
-    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
+    dn_gpu_define_product(p, lines, sizeof lines / sizeof *lines, to);
 }
 
 static void launch_of(

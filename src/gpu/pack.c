@@ -71,22 +71,73 @@ static void round_at(char *number, int dropped)
     memcpy(number, &v, sizeof v);
 }
 
-void dn_gpu_operand(const gpu_operand *o, int64_t r0, int64_t k0, char *to)
+/* An operand of a lane from element `from` on, (0, 0) of its block: of row r0, and for each
+   4 bytes of columns k from k0 and t mod 4 times `thread` on, and `half` more. */
+typedef struct operand {
+    int64_t from, r0, k0, thread, half;
+} operand;
+
+static void pack_operand(const gpu_packing *g, operand o, char *to)
 {
-    const int64_t *s = o->w->s;
-    danaus_pattern q = o->p->pattern;
-    int64_t element = dn_size_of(o->p->dtype), per = 4 / element;
+    const gpu_operands *all = g->shape;
+    const int64_t *s = g->w.s;
+    danaus_pattern q = g->p->pattern;
+    int64_t element = dn_size_of(g->p->dtype), per = 4 / element;
     for (int64_t t = 0; t < 32; t++)
         for (int64_t v = 0; v < 4; v++)
             for (int64_t e = 0; e < per; e++) {
-                int64_t r = r0 + t / 4 + v % 2 * 8;
-                int64_t k = k0 + t % 4 * o->thread + v / 2 * o->half + e;
+                int64_t r = o.r0 + t / 4 + v % 2 * 8;
+                int64_t k = o.k0 + t % 4 * o.thread + v / 2 * o.half + e;
                 if (r >= q.b || k >= q.c)
                     continue;
                 char *at = to + t * 16 + v * 4 + e * element;
                 dn_weights_gather(
-                    o->w, o->from + r * s[1] + k * s[2], 0, 1, o->p->dtype, at);
-                if (o->split || element == 4)
-                    round_at(at, o->split ? DN_DROP_22 : DN_DROP_TF32);
+                    &g->w, o.from + r * s[1] + k * s[2], 0, 1, g->p->dtype, at);
+                if (all->split || element == 4)
+                    round_at(at, all->split ? DN_DROP_22 : DN_DROP_TF32);
             }
+}
+
+/* A unit of packing: all columns k of a tile of rows. */
+static void pack_rows(const gpu_packing *g, int64_t n, char *to)
+{
+    const gpu_operands *all = g->shape;
+    int64_t element = dn_size_of(g->p->dtype), block = n / all->row_tiles;
+    int64_t beside = MAX(all->own, 1), r0 = n % all->row_tiles * all->rows;
+    int64_t i = block / all->lane_tiles, j0 = block % all->lane_tiles * all->lanes;
+    operand o = { .thread = (all->own ? 8 * all->own : 4) / element,
+                  .half = (all->own ? 4 : 16) / element };
+    for (int64_t unit = 0; unit < all->units; unit++) {
+        o.k0 = (unit / beside * beside * 32 + unit % beside * 8) / element;
+        for (int64_t j = j0; j < j0 + all->lanes; j++) {
+            o.from = i * g->w.s[0] + j * g->w.s[3];
+            for (o.r0 = r0; o.r0 < r0 + all->rows; o.r0 += 16, to += DN_OPERAND)
+                if (j < g->p->pattern.d)
+                    pack_operand(g, o, to);
+        }
+    }
+}
+
+static int64_t tiles_of(const gpu_operands *o, const problem *p)
+{
+    return p->pattern.a * o->lane_tiles * o->row_tiles;
+}
+
+static int64_t tile_bytes(const gpu_operands *o)
+{
+    return o->units * o->lanes * (o->rows / 16) * DN_OPERAND;
+}
+
+size_t dn_gpu_operand_bytes(const kernel *k, const problem *p)
+{
+    gpu_operands o = dn_gpu_family(k)->operands(k, p);
+    return (size_t)(tiles_of(&o, p) * tile_bytes(&o));
+}
+
+void dn_gpu_pack_operands(
+    const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    gpu_operands o = dn_gpu_family(k)->operands(k, p);
+    gpu_packing g = { k, p, w, &o, tile_bytes(&o), pack_rows };
+    dn_gpu_pack(&g, tiles_of(&o, p), packed);
 }

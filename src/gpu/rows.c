@@ -280,6 +280,23 @@ void dn_gpu_define(danaus_dtype dtype, const gpu_define *lines, size_t count, te
         dn_text(to, "#define %s %lld\n", lines[i].name, (long long)lines[i].value);
 }
 
+void dn_gpu_define_product(
+    const problem *p, const gpu_define *lines, size_t count, text *to)
+{
+    danaus_pattern q = p->pattern;
+    const gpu_define all[] = {
+        { "ELEMENT", dn_size_of(p->dtype) },
+        { "ACTIVATION", p->activation },
+        { "RESIDUAL", p->residual },
+        { "BLOCKS", q.a },
+        { "ROWS", q.b },
+        { "COLS", q.c },
+        { "LANES", q.d },
+    };
+    dn_gpu_define(p->dtype, all, sizeof all / sizeof *all, to);
+    dn_gpu_define(DANAUS_F32, lines, count, to);
+}
+
 void dn_gpu_define_type(const kernel *k, const problem *p, int variant, text *to)
 {
     (void)k, (void)variant;

@@ -37,29 +37,37 @@ float dn_gpu_round(float v, int dropped);
    is left. */
 void dn_gpu_cut(float *w, float *rest, int64_t count);
 
-/* The left operand of a product of tensor cores, as the registers of its threads: of
-   thread t rows t / 4 and 8 more, and for each 4 bytes of columns k from t mod 4 times
-   `thread` on, and `half` more; zeros outside the matrix. f32 is rounded to 22 bits, whose
-   first 11 and others are two tf32 numbers (split), or to tf32. */
+/* Weights as left operands of products of tensor cores, as the registers of their threads:
+   [i][tile of lanes][tile of rows][unit of columns k][lane][16 rows], zeros outside the
+   matrix. Of an operand, a unit of 32 bytes of columns k, thread t has rows t / 4 and 8
+   more, and of each row two times 4 bytes: number t mod 4 of the unit's first half and of its
+   second; or, with `own`, those that follow each other in all of so many units. f32 is rounded to 22
+   bits, whose first 11 and others are two tf32 numbers (split), or to tf32. */
 #define DN_OPERAND 512 /* bytes */
 
-typedef struct gpu_operand {
-    const problem *p;
-    const weights_view *w;
+typedef struct gpu_operands {
+    int64_t lanes, lane_tiles, rows, row_tiles, units; /* rows: a multiple of 16 */
+    int64_t own;
     int split;
-    int64_t from; /* element (0, 0) of block (i, j) */
-    int64_t thread, half;
-} gpu_operand;
+} gpu_operands;
 
-/* From row r0 and column k0 on. */
-void dn_gpu_operand(const gpu_operand *o, int64_t r0, int64_t k0, char *to);
+/* packed_bytes and pack of families that have operands(). */
+size_t dn_gpu_operand_bytes(const kernel *k, const problem *p);
+void dn_gpu_pack_operands(
+    const kernel *k, const problem *p, weights_view w, void *packed);
 
 /* Whether a row whose numbers are cut into so many parts may make a product with one factor:
-   f32 in one part is tf32, which must be allowed. */
+   f32 in one part is tf32, which must be allowed. Smaller blocks than those of
+   dn_gpu_is_for_blocks() would be mostly padding on tensor cores. */
 static inline int dn_gpu_is_for(const kernel *k, const problem *p, int parts)
 {
     int tf32 = k->dtype == DANAUS_F32 && parts == 1;
     return !p->inner.a && (!tf32 || p->math == DANAUS_MATH_TF32);
+}
+
+static inline int dn_gpu_is_for_blocks(const kernel *k, const problem *p, int parts)
+{
+    return dn_gpu_is_for(k, p, parts) && p->pattern.b >= 8 && p->pattern.c >= 8;
 }
 
 /* Two times that overlap but in part: the larger the power, the more. */
@@ -83,11 +91,15 @@ double dn_gpu_moved_bytes(const problem *p);
    (f16 at 1.98 GHz, 132 of them: 30 us more for 25,088 x 1,024, 54 for 1,536). */
 double dn_gpu_activating(const gpu_facts *f, const problem *p);
 
-/* By how much a row for tensor cores is dearer than its estimate: those that any GPU from 8.0
-   on runs have not been timed on 9.0, whose own rows have, and are not to take their place. */
-static inline double dn_gpu_caution(const gpu_facts *f, const kernel *k)
+/* What a row for tensor cores costs whose products take so many seconds. Those that any GPU
+   from 8.0 on runs have not been timed on 9.0, whose own rows have, and are not to take their
+   place there. */
+static inline double dn_gpu_seconds(
+    const danaus_device *dev, const kernel *k, const problem *p, double products)
 {
-    return f->arch == 90 && dn_gpu_code(k)->arch != 90 ? 3 : 1;
+    const gpu_facts *f = dn_gpu_facts(dev);
+    int untimed = f->arch == 90 && dn_gpu_code(k)->arch != 90;
+    return (untimed ? 3 : 1) * products + dn_gpu_activating(f, p);
 }
 
 /* The most blocks i that divide all of them and whose weights, of so many bytes each, stay in
@@ -107,6 +119,10 @@ typedef struct gpu_define {
 } gpu_define;
 
 void dn_gpu_define(danaus_dtype dtype, const gpu_define *lines, size_t count, text *to);
+
+/* The same, and of a product its numbers, its ending and its pattern. */
+void dn_gpu_define_product(
+    const problem *p, const gpu_define *lines, size_t count, text *to);
 
 /* gpu_family.defines of portable texts: their type, and the layout. */
 void dn_gpu_define_type(const kernel *k, const problem *p, int variant, text *to);
@@ -140,9 +156,9 @@ typedef struct gpu_tile {
     int64_t rows, row_tiles, steps;
 } gpu_tile;
 
-size_t dn_gpu_tile_bytes(const gpu_tile *t, const problem *p);
-void dn_gpu_tile_pack(
-    const gpu_tile *t, const problem *p, weights_view w, void *packed);
+/* packed_bytes and pack of families that have tile(). */
+size_t dn_gpu_tile_bytes(const kernel *k, const problem *p);
+void dn_gpu_pack_tiles(const kernel *k, const problem *p, weights_view w, void *packed);
 
 /* ---- families, and what their sizes are ---- */
 
