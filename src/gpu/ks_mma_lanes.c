@@ -182,7 +182,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     shape s = shape_of(k, p);
     const gpu_define lines[] = {
         { "SPLIT", n[PARTS] > 1 },
-        { "STEP_BYTES", UNIT_BYTES * s.units },
+        { "UNITS", s.units },
         { "SHARED_BLOCKS", s.shared_blocks },
         { "TOGETHER", s.together },
         { "TILES_R", s.tiles_r },

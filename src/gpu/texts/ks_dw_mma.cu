@@ -193,36 +193,18 @@ template <int tile> struct reader {
 
 INLINE void multiply(float *d, const u32 *a, const u32 *b)
 {
-#if ELEMENT == 4
-    mma8(d, a, b[0], b[1]);
-#elif STEP == 8
+#if ELEMENT == 2 && STEP == 8
     mma8(d, a, b[0]);
 #else
-    mma16(d, a, b[0], b[1]);
+    mma_unit(d, a, b[0], b[1]);
 #endif
 }
 
-INLINE void clear(sums sum)
-{
-#pragma unroll
-    for (int e = 0; e < (int)(sizeof(sums) / sizeof(float)); e++)
-        (&sum[0][0][0][0][0])[e] = 0;
-}
+#define NUMBERS (sizeof(sums) / sizeof(float))
 
 typedef u32 left_operands[TILES_R][PLACES][LEFT];
 
 #if SPLIT
-/* A number's tf32 part, and what that leaves of it, which the tensor cores cut. */
-INLINE void split(u32 high[], u32 low[], const u32 v[], int count)
-{
-#pragma unroll
-    for (int e = 0; e < count; e++) {
-        u32 whole = v[e]; /* `high` may be `v` */
-        high[e] = near_tf32(__uint_as_float(whole));
-        low[e] = rest_of(whole, high[e]);
-    }
-}
-
 /* With the vectors of x of tile k: high low + low high + high high. */
 INLINE void products(
     sums sum, left_operands high, left_operands low, u32 right[PLACES][RIGHT], int k)
@@ -232,7 +214,7 @@ INLINE void products(
         u32 b[2][VECTOR_ROWS][RIGHT];
 #pragma unroll
         for (int v = 0; v < VECTOR_ROWS; v++)
-            split(b[0][v], b[1][v], right[v * MATCHES + match], RIGHT);
+            split<RIGHT>(b[0][v], b[1][v], right[v * MATCHES + match]);
 #pragma unroll
         for (int pass = 0; pass < 3; pass++)
 #pragma unroll
@@ -293,7 +275,7 @@ INLINE void stage_products(
         round_all<TILES_R, LEFT>(left);
 #if SPLIT
         left_operands low;
-        split(&left[0][0][0], &low[0][0][0], &left[0][0][0], TILES_R * PLACES * LEFT);
+        split<TILES_R * PLACES * LEFT>(left[0][0], low[0][0], left[0][0]);
 #endif
 #pragma unroll
         for (int k = 0; k < TILES_K; k++) {
@@ -434,10 +416,8 @@ struct queue {
 /* Adds what the tensor cores have summed up. */
 INLINE void flush(sums sum, sums part)
 {
-#pragma unroll
-    for (int e = 0; e < (int)(sizeof(sums) / sizeof(float)); e++)
-        (&sum[0][0][0][0][0])[e] += (&part[0][0][0][0][0])[e];
-    clear(part);
+    add<NUMBERS>(sum[0][0][0][0], part[0][0][0][0]);
+    clear<NUMBERS>(part[0][0][0][0]);
 }
 #endif
 
@@ -460,10 +440,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     read_x.begin(p.column * TILES_K * 8, p.group);
 
     sums sum;
-    clear(sum);
+    clear<NUMBERS>(sum[0][0][0][0]);
 #if SPLIT
     sums recent;
-    clear(recent);
+    clear<NUMBERS>(recent[0][0][0][0]);
 #endif
 #pragma unroll 1
     for (int n = 0; n < columns.steps; n++) {

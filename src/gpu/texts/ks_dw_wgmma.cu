@@ -54,11 +54,7 @@ typedef lines<TILE_B> lines_b;
 INLINE void split(uint4 v, u32 high, u32 low)
 {
     u32 word[4] = { v.x, v.y, v.z, v.w }, near[4], rest[4];
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-        near[e] = near_tf32(__uint_as_float(word[e]));
-        rest[e] = rest_of(word[e], near[e]);
-    }
+    split<4>(near, rest, word);
     store_shared128(high, { near[0], near[1], near[2], near[3] });
     store_shared128(low, { rest[0], rest[1], rest[2], rest[3] });
 }
@@ -167,10 +163,8 @@ INLINE void load_a(operand_a high, operand_a low, const rows_of_a from, u32 stag
             load_words<4 * TOGETHER / RUNS>(
                 v + run, next_column(from[e % 2][run] + stage, k, e / 2));
 #pragma unroll
-        for (int lane = 0; lane < TOGETHER; lane++) {
-            high[lane][e] = near_tf32(__uint_as_float(v[lane]));
-            low[lane][e] = rest_of(v[lane], high[lane][e]);
-        }
+        for (int lane = 0; lane < TOGETHER; lane++)
+            split<1>(&high[lane][e], &low[lane][e], &v[lane]);
     }
 }
 
@@ -191,13 +185,6 @@ INLINE void products(sums sum, operand_a high, operand_a low, u64 b, int add)
                 sum[lane], (pass == 0 ? low : high)[lane],
                 b + ((pass == 1 ? B_PART : 0) + lane * B_LANE) / 16, add || pass);
     wgmma_commit();
-}
-
-INLINE void add_sums(sums sum, sums recent)
-{
-#pragma unroll
-    for (int e = 0; e < TOGETHER * COLUMNS / 2; e++)
-        sum[0][e] += recent[0][e];
 }
 
 /* Where the sum for rows a of A and b of B lies, of the first lane. */
@@ -337,7 +324,7 @@ INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
                 if (n > 0)
                     release(FREE_FLAG(n - 1));
                 if (n > 0 && n % FLUSH == 0)
-                    add_sums(sum, recent);
+                    add<TOGETHER * COLUMNS / 2>(sum[0], recent[0]);
                 if (FLAT)
                     flag_wait(PLACE_FLAG(n), n / PLACES & 1);
             }
@@ -345,7 +332,7 @@ INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
         }
     }
     wgmma_wait<0>();
-    add_sums(sum, recent);
+    add<TOGETHER * COLUMNS / 2>(sum[0], recent[0]);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)

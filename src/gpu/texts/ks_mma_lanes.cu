@@ -7,15 +7,12 @@
    What a tensor core wants together, columns k of one lane, is brought together in
    registers: a thread reads 4 lanes of its columns k at once and needs all that it reads.
 
-   A thread block stays on its multiprocessor and makes tile after tile, each in STEPS
-   steps of TILE_K columns k; copies run STAGES - 1 steps ahead, over the borders of
-   tiles. A warp makes 4 lanes of 16 TILES_R rows by 8 TILES_S columns s; the GROUPS warps
-   for the lanes of the same rows and columns are neighbours and store together.
+   A warp makes 4 lanes of 16 TILES_R rows by 8 TILES_S columns s; the GROUPS warps for the
+   lanes of the same rows and columns are neighbours and store together. Tiles, steps of them
+   and packed weights: ks_mma_tiles.cuh.
 
    Shared memory: STAGES times x [TILE_S][TILE_K][TOGETHER], pieces exchanged as piece_at()
-   says, and w; then for each warp 16 rows of y on their way out. w is packed as the
-   registers of the product's left operand, [i][lanes][tile of rows][32 bytes of columns
-   k][TOGETHER][16 rows][thread of a warp][16 bytes], zeros outside the matrix.
+   says, and w; then for each warp 16 rows of y on their way out.
 
    f32 is the sum of two tf32 numbers (SPLIT), the products of the small parts left out;
    sums leave the tensor cores after every step, since those do not round to nearest.
@@ -28,34 +25,7 @@
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
-#include "ending.cuh"
 #include "ks_mma_lanes_product.cuh"
-
-typedef struct tile {
-    int i, j, r0;
-    i64 s0;
-} tile;
-
-INLINE u32 tiles_of(i64 batch) { return (u32)((batch + TILE_S - 1) / TILE_S); }
-
-/* Blocks that run at a time share rows of x, and the weights of SHARED_BLOCKS blocks i,
-   which the second cache holds. */
-INLINE tile tile_at(u32 t, i64 batch)
-{
-    tile at;
-    at.r0 = (int)(t % ROW_TILES) * TILE_R;
-    t /= ROW_TILES;
-    at.j = (int)(t % (LANES / TOGETHER)) * TOGETHER;
-    t /= LANES / TOGETHER;
-    at.i = (int)(t % SHARED_BLOCKS);
-    t /= SHARED_BLOCKS;
-    if (SHARED_BLOCKS < BLOCKS) {
-        at.i += (int)(t / tiles_of(batch)) * SHARED_BLOCKS;
-        t %= tiles_of(batch);
-    }
-    at.s0 = (i64)t * TILE_S;
-    return at;
-}
 
 /* ---- a stage ---- */
 
@@ -78,12 +48,10 @@ INLINE source source_of(const element *x, const u8 *w, tile t, i64 batch)
 {
     int first = team_thread() % PIECES * PER;
     i64 s = t.s0 + team_thread() / PIECES;
-    i64 block = (i64)t.i * (LANES / TOGETHER) + t.j / TOGETHER;
     source from;
     from.x = x + ((s * BLOCKS + t.i) * COLS + first / TOGETHER) * LANES + t.j +
              first % TOGETHER;
-    from.w = w + (block * ROW_TILES + t.r0 / TILE_R) * ((i64)STEPS * W_BYTES) +
-             threadIdx.x * 16;
+    from.w = weights_of(w, t, 0) + threadIdx.x * 16;
     from.left = up_to(batch - s, TILE_S);
     return from;
 }
@@ -304,15 +272,7 @@ INLINE void clear(sums sum)
 {
     if (SPLIT)
         asm volatile("");
-#pragma unroll
-    for (int lane = 0; lane < 4; lane++)
-#pragma unroll
-        for (int r = 0; r < TILES_R; r++)
-#pragma unroll
-            for (int s = 0; s < TILES_S; s++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    sum[lane][r][s][e] = 0;
+    clear<4 * TILES_R * TILES_S * 4>(sum[0][0][0]);
 }
 
 /* ---- all of it ---- */
@@ -400,52 +360,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     }
 }
 #else
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const element *x, const u8 *w, const float *bias, const element *residual,
-       element *y, i64 batch, int)
+INLINE void load_step(u32 stage, source *from, const element *x, int step, i64)
 {
-    extern __shared__ u8 memory[];
-    u32 stages = (shared_address(memory) + 127) & ~127u;
-    place p = place_of_warp();
-    u32 out = stages + STAGES * STAGE + (p.row * WARPS_S + p.column) * Y_BYTES;
-    u32 tiles = tiles_of(batch) * (BLOCKS * (LANES / TOGETHER) * ROW_TILES);
-    if (blockIdx.x >= tiles)
-        return;
-    source from = source_of(x, w, tile_at(blockIdx.x, batch), batch);
-    u32 ahead = blockIdx.x, current = blockIdx.x;
-    int ahead_step = 0, slot = 0, step = 0;
-    auto load = [&](int to) {
-        if (ahead < tiles) {
-            u32 stage = stages + to * STAGE;
-            load_x(stage, from, x, ahead_step * TILE_K);
-            load_w(stage + X_BYTES, from);
-            next_step(&from);
-            if (++ahead_step == STEPS) {
-                ahead_step = 0;
-                ahead += gridDim.x;
-                from = source_of(x, w, tile_at(ahead, batch), batch);
-            }
-        }
-        copy_commit();
-    };
-    for (int s = 0; s < STAGES - 1; s++)
-        load(s);
-
-    sums sum;
-    while (current < tiles) {
-        copy_wait<STAGES - 2>();
-        __syncthreads();
-        load(slot ? slot - 1 : STAGES - 1);
-        if (step == 0)
-            clear(sum);
-        u32 stage = stages + slot * STAGE;
-        product(sum, stage, stage + X_BYTES, p);
-        slot = slot + 1 == STAGES ? 0 : slot + 1;
-        if (++step < STEPS)
-            continue;
-        step = 0;
-        write_y(out, sum, residual, y, bias, tile_at(current, batch), p, batch);
-        current += gridDim.x;
-    }
+    load_x(stage, *from, x, step * TILE_K);
+    load_w(stage + X_BYTES, *from);
+    next_step(from);
 }
+
+typedef struct reader {
+} reader;
+
+INLINE reader reader_of(const element *, u32, place, i64) { return {}; }
+INLINE tile tile_of(reader, u32 number, i64 batch) { return tile_at(number, batch); }
+
+INLINE void multiply(sums sum, u32 stage, int, reader, place p)
+{
+    product(sum, stage, stage + X_BYTES, p);
+}
+
+INLINE u32 out_of(u32 outs, place p)
+{
+    return outs + (p.row * WARPS_S + p.column) * Y_BYTES;
+}
+
+  #include "ks_mma_kernel.cuh"
 #endif

@@ -1,22 +1,13 @@
 /* What the parts of ks_mma_lanes.cu share: sizes, where things lie, what a warp makes. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "pieces.cuh"
+#include "ks_mma_tiles.cuh"
 
-#define PER       (16 / ELEMENT) /* elements of a piece */
-#define TILE_K    (STEP_BYTES / ELEMENT)
 #define GROUPS    (TOGETHER / 4)
 #define TEAM      (32 * GROUPS * WARPS_R * WARPS_S) /* threads that share columns s */
 #define THREADS   (TEAM * TEAMS)
-#define TILE_R    (16 * TILES_R * WARPS_R)
-#define TILE_S    (8 * TILES_S * WARPS_S)
-#define STEPS     ((COLS + TILE_K - 1) / TILE_K)
-#define ROW_TILES ((ROWS + TILE_R - 1) / TILE_R)
-#define UNITS     (STEP_BYTES / 32) /* of columns k that an instruction multiplies */
-#define X_PITCH   (STEP_BYTES * TOGETHER) /* bytes of a column s */
+#define X_PITCH   (32 * UNITS * TOGETHER) /* bytes of a column s */
 #define X_BYTES   (TILE_S * X_PITCH)
-#define W_UNIT    (TOGETHER * TILE_R * 32)
-#define W_BYTES   (UNITS * W_UNIT)
 #define STAGE     (X_BYTES + (HELD ? 0 : W_BYTES))
 /* Elements that lie together in memory, of a piece. */
 #define RUN       (TOGETHER == LANES || TOGETHER > PER ? PER : TOGETHER)

@@ -49,20 +49,15 @@ INLINE void product_of_unit(
 #pragma unroll
     for (int t = 0; t < TILES_S; t++)
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            u32 v = right[t][half][lane];
-            high[t][half] = near_tf32(__uint_as_float(v));
-            low[t][half] = rest_of(v, high[t][half]);
-        }
+        for (int half = 0; half < 2; half++)
+            split<1>(&high[t][half], &low[t][half], &right[t][half][lane]);
 #pragma unroll
     for (int r0 = 0; r0 < TILES_R; r0 += BESIDE) {
         u32 a[BESIDE][4], rest[BESIDE][4];
 #pragma unroll
         for (int r = 0; r < BESIDE; r++) {
             load_words<16>(a[r], w + left_at(p, lane, r0 + r));
-#pragma unroll
-            for (int v = 0; v < 4; v++)
-                rest[r][v] = rest_of(a[r][v], a[r][v] & ~0x1fffu);
+            split_weights(rest[r], a[r]);
         }
 #pragma unroll
         for (int pass = 0; pass < 3; pass++)
@@ -97,25 +92,10 @@ INLINE void product(sums sum, u32 x, u32 w, place p)
 #pragma unroll
         for (int u = 0; u < UNITS; u++)
             product_of_unit(part, right[u], w + u * W_UNIT, p, lane, u == 0);
-#pragma unroll
-        for (int r = 0; r < TILES_R; r++)
-#pragma unroll
-            for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    sum[lane][r][t][e] += part[r][t][e];
+        add<TILES_R * TILES_S * 4>(sum[lane][0][0], part[0][0]);
     }
 }
 #else
-INLINE void multiply(float *d, const u32 *a, u32 b0, u32 b1)
-{
-#if ELEMENT == 4
-    mma8(d, a, b0, b1);
-#else
-    mma16(d, a, b0, b1);
-#endif
-}
-
 INLINE void product(sums sum, u32 x, u32 w, place p)
 {
     u32 right[TILES_S][2][4];
@@ -124,11 +104,9 @@ INLINE void product(sums sum, u32 x, u32 w, place p)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             load_right(right[t][half], x, p, t, half);
-#if ELEMENT == 4
 #pragma unroll
             for (int lane = 0; lane < 4; lane++)
-                right[t][half][lane] = round_tf32(__uint_as_float(right[t][half][lane]));
-#endif
+                right[t][half][lane] = factor_of(right[t][half][lane]);
         }
 #pragma unroll
     for (int lane = 0; lane < 4; lane++)
@@ -138,7 +116,7 @@ INLINE void product(sums sum, u32 x, u32 w, place p)
             load_words<16>(a, w + left_at(p, lane, r));
 #pragma unroll
             for (int t = 0; t < TILES_S; t++)
-                multiply(sum[lane][r][t], a, right[t][0][lane], right[t][1][lane]);
+                mma_unit(sum[lane][r][t], a, right[t][0][lane], right[t][1][lane]);
         }
 }
 #endif

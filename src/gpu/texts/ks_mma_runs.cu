@@ -10,30 +10,17 @@
    way, all chunks but the first and the last of a run whole.
 
    A warp makes one lane, 16 TILES_R rows by 8 TILES_S columns, and reads its numbers, which
-   lie LANES apart, one by one. A thread block stays on its multiprocessor and makes tile after
-   tile, each in STEPS steps of TILE_K columns k; copies run STAGES - 1 steps ahead, over the
-   borders of tiles.
+   lie LANES apart, one by one. Tiles, steps of them and packed weights: ks_mma_tiles.cuh.
 
    Shared memory: STAGES times x [TILE_S][runs], w; then y, 8 columns of each warp, on its
-   way out. w is packed as the registers of the product's left operand, [i][lanes][tile of
-   rows][unit of 32 bytes of columns k][TOGETHER][16 rows][thread of a warp][16 bytes], zeros
-   outside the matrix. f32 is the sum of two tf32 numbers (SPLIT), as in ks_mma_lanes.cu.
+   way out. f32 is the sum of two tf32 numbers (SPLIT), as in ks_mma_lanes.cu.
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
-#include "words.cuh"
+#include "ks_mma_products.cuh"
+#include "ks_mma_tiles.cuh"
 
-#include "ending.cuh"
-
-#define PER       (16 / ELEMENT) /* elements of a chunk */
-#define UNIT_K    (32 / ELEMENT) /* columns k that an instruction multiplies */
-#define TILE_K    (UNIT_K * UNITS)
-#define THREADS   (32 * TOGETHER * WARPS_R * WARPS_S)
-#define TILE_R    (16 * TILES_R * WARPS_R)
-#define TILE_S    (8 * TILES_S * WARPS_S)
-#define STEPS     ((COLS + TILE_K - 1) / TILE_K)
-#define ROW_TILES ((ROWS + TILE_R - 1) / TILE_R)
-#define LANE_TILES ((LANES + TOGETHER - 1) / TOGETHER)
+#define THREADS (32 * TOGETHER * WARPS_R * WARPS_S)
 
 /* Chunks that numbers which begin anywhere touch at most; columns s of an odd number of them
    begin in different banks. */
@@ -48,32 +35,7 @@
 #define Y_PITCH         ((Y_CHUNKS | 1) * 16)
 #define R_PITCH         (ALL ? LANES * ELEMENT : Y_RUN * 16)
 #define X_BYTES         (TILE_S * X_PITCH)
-#define W_BYTES         (UNITS * TOGETHER * TILE_R * 32)
 #define STAGE           (X_BYTES + W_BYTES)
-
-typedef struct tile {
-    int i, j, r0;
-    i64 s0;
-} tile;
-
-/* Blocks that run at a time share rows of x, and the weights of SHARED_BLOCKS blocks i,
-   which the second cache holds. */
-INLINE tile tile_at(u32 t, u32 tiles_s)
-{
-    tile at;
-    at.r0 = (int)(t % ROW_TILES) * TILE_R;
-    t /= ROW_TILES;
-    at.j = (int)(t % LANE_TILES) * TOGETHER;
-    t /= LANE_TILES;
-    at.i = (int)(t % SHARED_BLOCKS);
-    t /= SHARED_BLOCKS;
-    if (SHARED_BLOCKS < BLOCKS) {
-        at.i += (int)(t / tiles_s) * SHARED_BLOCKS;
-        t %= tiles_s;
-    }
-    at.s0 = (i64)t * TILE_S;
-    return at;
-}
 
 /* Lane, rows and columns of a warp. */
 typedef struct place {
@@ -135,13 +97,25 @@ INLINE void load_x(u32 to, const element *x, tile t, int k0, i64 batch)
     }
 }
 
-INLINE void load_w(u32 to, const u8 *w, tile t, int step)
+INLINE void load_w(u32 to, const u8 *from)
 {
-    i64 block = (i64)t.i * LANE_TILES + t.j / TOGETHER;
-    const u8 *from = w + ((block * ROW_TILES + t.r0 / TILE_R) * STEPS + step) * W_BYTES;
 #pragma unroll 2
     for (int q = threadIdx.x * 16; q < W_BYTES; q += THREADS * 16)
         copy16(to + q, from + q, 16);
+}
+
+/* What is copied in the next steps. */
+typedef struct source {
+    tile t;
+    const u8 *w;
+} source;
+
+INLINE source source_of(const element *, const u8 *w, tile t, i64) { return { t, w }; }
+
+INLINE void load_step(u32 stage, source *from, const element *x, int step, i64 batch)
+{
+    load_x(stage, x, from->t, step * TILE_K, batch);
+    load_w(stage + X_BYTES, weights_of(from->w, from->t, step));
 }
 
 /* ---- products ---- */
@@ -158,26 +132,29 @@ typedef float sums[TILES_R][TILES_S][4];
   #define THREAD_K 2
 #endif
 
-typedef struct source {
+typedef struct reader {
+    tile t;
     u32 at[THREAD_K];
-} source;
+} reader;
 
-INLINE source source_of(const element *x, tile t, place p)
+INLINE tile tile_of(reader from, u32, i64) { return from.t; }
+
+INLINE reader reader_of(const element *x, u32 number, place p, i64 batch)
 {
     int thread = threadIdx.x % 32, s = thread / 4;
-    source from;
+    reader from = { tile_at(number, batch) };
 #pragma unroll
     for (int e = 0; e < THREAD_K; e++) {
         int k = thread % 4 * THREAD_K + e;
         from.at[e] = (p.column + s) * X_PITCH + k * K_PITCH + p.lane * ELEMENT +
-                     shift_of(x_at(x, s, t.i, ALL ? 0 : k, t.j));
+                     shift_of(x_at(x, s, from.t.i, ALL ? 0 : k, from.t.j));
     }
     return from;
 }
 
 /* Half `half` of the right operand of a unit whose first numbers lie at x, of which `left`
    columns k, from the thread's first one on, are in the block. */
-INLINE u32 load_right(u32 x, source from, int left)
+INLINE u32 load_right(u32 x, reader from, int left)
 {
 #if ELEMENT == 4
     u32 v = load_shared32(x + from.at[0]);
@@ -188,86 +165,14 @@ INLINE u32 load_right(u32 x, source from, int left)
 #endif
 }
 
-#if SPLIT
-/* part (+)= the sum of high * high and the two mixed products. */
-INLINE void multiply(sums part, const u32 right[TILES_S][2], u32 w, int first)
-{
-    u32 high[TILES_S][2], low[TILES_S][2];
-#pragma unroll
-    for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            high[t][half] = near_tf32(__uint_as_float(right[t][half]));
-            low[t][half] = rest_of(right[t][half], high[t][half]);
-        }
-#pragma unroll
-    for (int r = 0; r < TILES_R; r++) {
-        u32 a[4], rest[4];
-        load_words<16>(a, w + r * 512);
-#pragma unroll
-        for (int v = 0; v < 4; v++)
-            rest[v] = rest_of(a[v], a[v] & ~0x1fffu);
-#pragma unroll
-        for (int pass = 0; pass < 3; pass++)
-#pragma unroll
-            for (int t = 0; t < TILES_S; t++) {
-                const u32 *b = pass == 1 ? low[t] : high[t];
-                if (first && pass == 0)
-                    mma8_first(part[r][t], rest, b[0], b[1]);
-                else
-                    mma8(part[r][t], pass ? a : rest, b[0], b[1]);
-            }
-    }
-}
-#else
-INLINE void multiply(sums sum, const u32 right[TILES_S][2], u32 w, int)
-{
-#pragma unroll
-    for (int r = 0; r < TILES_R; r++) {
-        u32 a[4];
-        load_words<16>(a, w + r * 512);
-#pragma unroll
-        for (int t = 0; t < TILES_S; t++) {
-#if ELEMENT == 4
-            mma8(
-                sum[r][t], a, round_tf32(__uint_as_float(right[t][0])),
-                round_tf32(__uint_as_float(right[t][1])));
-#else
-            mma16(sum[r][t], a, right[t][0], right[t][1]);
-#endif
-        }
-    }
-}
-#endif
+INLINE void clear(sums sum) { clear<TILES_R * TILES_S * 4>(sum[0][0]); }
 
-INLINE void clear(sums sum)
+/* Adds the products of a step. */
+INLINE void multiply(sums sum, u32 x, int step, reader from, place p)
 {
-#pragma unroll
-    for (int r = 0; r < TILES_R; r++)
-#pragma unroll
-        for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                sum[r][t][e] = 0;
-}
-
-INLINE void add(sums sum, sums part)
-{
-#pragma unroll
-    for (int r = 0; r < TILES_R; r++)
-#pragma unroll
-        for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                sum[r][t][e] += part[r][t][e];
-}
-
-/* Adds the products of a step, of whose columns k `left` are in the block. */
-INLINE void product(sums sum, u32 x, u32 w, source from, place p, int left)
-{
-    int thread = threadIdx.x % 32;
-    w += (p.lane * TILE_R + p.row) * 32 + thread * 16;
-    left -= thread % 4 * THREAD_K;
+    int thread = threadIdx.x % 32, left = COLS % TILE_K ? COLS - step * TILE_K : TILE_K;
+    u32 w = x + X_BYTES + (p.lane * TILE_R + p.row) * 32 + thread * 16;
+    left -= thread % 4 * THREAD_K; /* columns k that are in the block */
 #if SPLIT
     sums part;
 #else
@@ -284,10 +189,15 @@ INLINE void product(sums sum, u32 x, u32 w, source from, place p, int left)
                 right[t][half] =
                     load_right(x + t * 8 * X_PITCH + k * K_PITCH, from, left - k);
             }
-        multiply(part, right, w + u * (TOGETHER * TILE_R * 32), u == 0);
+#pragma unroll
+        for (int r = 0; r < TILES_R; r++) {
+            u32 a[4];
+            load_words<16>(a, w + u * W_UNIT + r * 512);
+            multiply_rows(part[r], a, right, u == 0);
+        }
     }
 #if SPLIT
-    add(sum, part);
+    add<TILES_R * TILES_S * 4>(sum[0][0], part[0][0]);
 #endif
 }
 
@@ -388,10 +298,13 @@ INLINE void store_columns(
     }
 }
 
+INLINE u32 out_of(u32 outs, place) { return outs; }
+
 INLINE void write_y(
-    u32 out, sums sum, element *y, const float *bias, i64 apart, tile t, place p,
-    i64 batch)
+    u32 out, sums sum, const element *residual, element *y, const float *bias, tile t,
+    place p, i64 batch)
 {
+    i64 apart = apart_of(residual, y);
 #pragma unroll
     for (int tile = 0; tile < TILES_S; tile++) {
         __syncthreads();
@@ -401,58 +314,4 @@ INLINE void write_y(
     }
 }
 
-/* ---- all of it ---- */
-
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const element *x, const u8 *w, const float *bias, const element *residual,
-       element *y, i64 batch, int)
-{
-    extern __shared__ u8 memory[];
-    u32 stages = (shared_address(memory) + 127) & ~127u;
-    u32 out = stages + STAGES * STAGE;
-    place p = place_of_warp();
-    u32 tiles_s = (u32)((batch + TILE_S - 1) / TILE_S);
-    u32 tiles = tiles_s * (BLOCKS * LANE_TILES * ROW_TILES);
-    if (blockIdx.x >= tiles)
-        return;
-    u32 ahead = blockIdx.x, current = blockIdx.x;
-    tile next = tile_at(ahead, tiles_s), t = next;
-    source from = source_of(x, t, p);
-    int ahead_step = 0, slot = 0, step = 0;
-    auto load = [&](int to) {
-        if (ahead < tiles) {
-            u32 stage = stages + to * STAGE;
-            load_x(stage, x, next, ahead_step * TILE_K, batch);
-            load_w(stage + X_BYTES, w, next, ahead_step);
-            if (++ahead_step == STEPS) {
-                ahead_step = 0;
-                ahead += gridDim.x;
-                next = tile_at(ahead, tiles_s);
-            }
-        }
-        copy_commit();
-    };
-    for (int s = 0; s < STAGES - 1; s++)
-        load(s);
-
-    sums sum;
-    while (current < tiles) {
-        copy_wait<STAGES - 2>();
-        __syncthreads();
-        load(slot ? slot - 1 : STAGES - 1);
-        if (step == 0)
-            clear(sum);
-        u32 stage = stages + slot * STAGE;
-        product(
-            sum, stage, stage + X_BYTES, from, p,
-            COLS % TILE_K ? COLS - step * TILE_K : TILE_K);
-        slot = slot + 1 == STAGES ? 0 : slot + 1;
-        if (++step < STEPS)
-            continue;
-        step = 0;
-        write_y(out, sum, y, bias, apart_of(residual, y), t, p, batch);
-        current += gridDim.x;
-        t = tile_at(current, tiles_s);
-        from = source_of(x, t, p);
-    }
-}
+#include "ks_mma_kernel.cuh"

@@ -194,11 +194,7 @@ INLINE void multiply(
 {
 #pragma unroll
     for (int t = 0; t < tiles; t++)
-#if ELEMENT == 4
-        mma8(sum[t][eight], w[t * 2 + half], x[half * 2], x[half * 2 + 1]);
-#else
-        mma16(sum[t][eight], w[t * 2 + half], x[half * 2], x[half * 2 + 1]);
-#endif
+        mma_unit(sum[t][eight], w[t * 2 + half], x[half * 2], x[half * 2 + 1]);
 }
 
 /* The first number at `to` and, of two, the second at `next`: in 16-bit types a word of both

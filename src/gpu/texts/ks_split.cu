@@ -25,6 +25,7 @@
    Grid: a block for each tile. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ending.cuh"
+#include "ks_mma_products.cuh"
 #include "orders.cuh"
 
 #define WARPS     (WARPS_R * WARPS_K)
@@ -237,52 +238,17 @@ INLINE void right_of(u32 b[2], const u32 x[RUNS][RUN / 4], int unit, int l, int 
 #endif
 }
 
+/* With SPLIT sums leave the tensor cores at once, since those do not round to nearest. */
+INLINE void multiply(float sum[TILES_S][4], const u32 *a, const u32 b[TILES_S][2])
+{
 #if SPLIT
-/* sum += high * high and the two mixed products, which leave the tensor cores at once,
-   since those do not round to nearest. */
-INLINE void multiply(float sum[TILES_S][4], const u32 *a, const u32 b[TILES_S][2])
-{
     float part[TILES_S][4];
-    u32 rest[4], high[TILES_S][2], low[TILES_S][2];
-#pragma unroll
-    for (int v = 0; v < 4; v++)
-        rest[v] = rest_of(a[v], a[v] & ~0x1fffu);
-#pragma unroll
-    for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-        for (int v = 0; v < 2; v++) {
-            high[t][v] = near_tf32(__uint_as_float(b[t][v]));
-            low[t][v] = rest_of(b[t][v], high[t][v]);
-        }
-#pragma unroll
-    for (int t = 0; t < TILES_S; t++)
-        mma8_first(part[t], rest, high[t][0], high[t][1]);
-#pragma unroll
-    for (int t = 0; t < TILES_S; t++)
-        mma8(part[t], a, low[t][0], low[t][1]);
-#pragma unroll
-    for (int t = 0; t < TILES_S; t++)
-        mma8(part[t], a, high[t][0], high[t][1]);
-#pragma unroll
-    for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-            sum[t][e] += part[t][e];
-}
+    multiply_rows(part, a, b, 1);
+    add<TILES_S * 4>(sum[0], part[0]);
 #else
-INLINE void multiply(float sum[TILES_S][4], const u32 *a, const u32 b[TILES_S][2])
-{
-#pragma unroll
-    for (int t = 0; t < TILES_S; t++)
-#if ELEMENT == 4
-        mma8(
-            sum[t], a, round_tf32(__uint_as_float(b[t][0])),
-            round_tf32(__uint_as_float(b[t][1])));
-#else
-        mma16(sum[t], a, b[t][0], b[t][1]);
+    multiply_rows(sum, a, b, 0);
 #endif
 }
-#endif
 
 /* w and x are those of the warp in a stage. */
 INLINE void product(sums sum, u32 w, u32 x, int thread)
@@ -396,9 +362,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     source from = source_of(x, X_ORDER, w, t, p, z, steps);
 
     sums sum;
-#pragma unroll
-    for (int n = 0; n < TILES_R * TOGETHER * TILES_S * 4; n++)
-        sum[0][0][0][n] = 0;
+    clear<TILES_R * TOGETHER * TILES_S * 4>(sum[0][0][0]);
 #pragma unroll 1
     for (int n = 0; n < count + ahead; n++) {
         if (n >= ahead) {

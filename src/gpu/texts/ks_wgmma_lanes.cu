@@ -148,7 +148,7 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
 {
     int group = threadIdx.x / 128;
     u32 x_at = group * (HALVES == 2 ? PER_LOAD * X_LANE : X_BLOCK);
-    clear(sum);
+    clear<PER_LOAD * TILE_R / 2>(sum[0]);
 #pragma unroll 1
     for (int step = 0; step < STEPS; step++) {
         u32 stage = r->stages + r->slot * STAGE;
@@ -206,7 +206,7 @@ INLINE operands operands_of(units u)
 INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
 {
     units u;
-    clear(sum);
+    clear<PER_LOAD * TILE_R / 2>(sum[0]);
     if (AHEAD)
         u = next_units(r);
 #pragma unroll 1

@@ -120,10 +120,3 @@ INLINE u32 own_weights()
 {
     return X_BYTES + (HALVES == 2 ? threadIdx.x / 128 * PER_LOAD * W_LANE : 0);
 }
-
-INLINE void clear(float sum[PER_LOAD][TILE_R / 2])
-{
-#pragma unroll
-    for (int e = 0; e < PER_LOAD * TILE_R / 2; e++)
-        sum[0][e] = 0;
-}

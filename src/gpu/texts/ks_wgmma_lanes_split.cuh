@@ -25,13 +25,6 @@ INLINE operand operand_of_lane(const units &u, int lane)
     return x;
 }
 
-INLINE void add(float *sum, const float *part)
-{
-#pragma unroll
-    for (int e = 0; e < TILE_R / 2; e++)
-        sum[e] += part[e];
-}
-
 /* part = the products of a lane, the small ones first: tensor cores cut where f32 rounds. */
 INLINE void multiply_lane(float *part, const operand &x, u64 w)
 {
@@ -58,7 +51,7 @@ INLINE void begin_turns()
 INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
 {
     operand x[2];
-    clear(sum);
+    clear<PER_LOAD * TILE_R / 2>(sum[0]);
     units u = next_units(r);
     x[0] = operand_of_lane(u, 0);
 #pragma unroll 1
@@ -80,7 +73,7 @@ INLINE void multiply_tile(float sum[PER_LOAD][TILE_R / 2], ring *r)
             wgmma_wait<0>();
             if (lane + 1 == PER_LOAD)
                 release<CLUSTER>(r->empty + slot * 8);
-            add(sum[lane], part);
+            add<TILE_R / 2>(sum[lane], part);
         }
     }
 }

@@ -3,11 +3,31 @@
 #pragma once
 #include "ptx.cuh"
 
+/* A type; a word of it as tensor cores take it; and d += A B for 32 bytes of columns k, A of 16
+   rows and B of 8 columns. */
 #if ELEMENT == 4
 typedef u32 element;
+INLINE u32 factor_of(u32 v) { return round_tf32(__uint_as_float(v)); }
+INLINE void mma_unit(float *d, const u32 *a, u32 b0, u32 b1) { mma8(d, a, b0, b1); }
 #else
 typedef u16 element;
+INLINE u32 factor_of(u32 v) { return v; }
+INLINE void mma_unit(float *d, const u32 *a, u32 b0, u32 b1) { mma16(d, a, b0, b1); }
 #endif
+
+template <int count> INLINE void clear(float *v)
+{
+#pragma unroll
+    for (int n = 0; n < count; n++)
+        v[n] = 0;
+}
+
+template <int count> INLINE void add(float *to, const float *v)
+{
+#pragma unroll
+    for (int n = 0; n < count; n++)
+        to[n] += v[n];
+}
 
 /* Where a 16-byte chunk lies in rows of 128 bytes with the 128-byte swizzle. */
 INLINE u32 swizzled(int row, int chunk)
@@ -46,4 +66,24 @@ INLINE uint4 words_of(float v0, float v1, float v2, float v3)
 INLINE u32 rest_of(u32 v, u32 part)
 {
     return __float_as_uint(__uint_as_float(v) - __uint_as_float(part));
+}
+
+/* Numbers' tf32 parts, and what these leave of them, which tensor cores cut; `high` may be
+   `v`. */
+template <int count> INLINE void split(u32 *high, u32 *low, const u32 *v)
+{
+#pragma unroll
+    for (int n = 0; n < count; n++) {
+        u32 whole = v[n];
+        high[n] = near_tf32(__uint_as_float(whole));
+        low[n] = rest_of(whole, high[n]);
+    }
+}
+
+/* The same of weights of 22 bits, of which tensor cores read the first 11. */
+INLINE void split_weights(u32 low[4], const u32 w[4])
+{
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+        low[n] = rest_of(w[n], w[n] & ~0x1fffu);
 }
