@@ -29,7 +29,8 @@ class Description(ctypes.Structure):
         ("bias", c_int),
         ("scale", c_double),
         ("residual", c_int),
-        ("reserved", c_uint32 * 9),
+        ("gated", c_int),
+        ("reserved", c_uint32 * 8),
     ]
 
 

@@ -117,7 +117,12 @@ typedef struct danaus_ks_desc {
        once, so that no product takes longer. Plans without gradients. */
     double scale;
     int residual; /* nonzero: danaus_ks_execute_residual() will be called, and it alone */
-    uint32_t reserved[9];
+    /* Nonzero: y = activation(u) v, u the first half of the rows of scale W x + bias and v the
+       second, as layers with gates have it: y has half as many rows. Of what no kernel makes
+       in one launch DANAUS_ERR_UNSUPPORTED tells: there are such kernels for GPUs with tensor cores,
+       16 bits, batch-first and first factors of an even a. No gradients, adjoints, residuals. */
+    int gated;
+    uint32_t reserved[8];
 } danaus_ks_desc;
 
 /* desc may be NULL. A plan is immutable: share it between threads and between

@@ -52,6 +52,7 @@ typedef struct problem {
     int bias;               /* a hint: results have a bias */
     int orders;             /* dn_orders that it must do */
     int residual;           /* results are added to one, which may be where y is */
+    int gated; /* y = activation(u) v, u and v the halves of the rows; bias before it */
 } problem;
 
 /* Weights wherever they lie: entry (i, r, k, j) is element
@@ -81,6 +82,7 @@ void dn_weights_gather(
 typedef struct kernel_family {
     dn_operation operation;
     int orders; /* dn_orders that they can do */
+    int gates;  /* whether they can make what is gated */
     /* Asked through dn_fits of problems of its operation and of the row's type. */
     int (*fits)(const kernel *k, const problem *p);
     double (*cost)(const danaus_device *dev, const kernel *k, const problem *p);
@@ -101,7 +103,8 @@ struct kernel {
 static inline int dn_fits(const kernel *k, const problem *p)
 {
     return k->family->operation == p->operation && k->dtype == p->dtype &&
-           !(p->orders & ~k->family->orders) && k->family->fits(k, p);
+           !(p->orders & ~k->family->orders) && (!p->gated || k->family->gates) &&
+           k->family->fits(k, p);
 }
 
 /* Rough seconds of a problem that it fits. */

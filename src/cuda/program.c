@@ -245,10 +245,10 @@ danaus_status dn_cuda_load_use(
 static hash128 hash_of(const kernel *k, const problem *p, int variant)
 {
     danaus_pattern q = p->pattern, l = p->inner;
-    int64_t words[] = { (intptr_t)k,   q.a,         q.b,       q.c,
-                        q.d,           l.a,         l.b,       l.c,
-                        l.d,           p->dtype,    p->layout, p->math,
-                        p->activation, p->residual, p->orders, variant };
+    int64_t words[] = { (intptr_t)k, q.a,     q.b,           q.c,         q.d,
+                        l.a,         l.b,     l.c,           l.d,         p->dtype,
+                        p->layout,   p->math, p->activation, p->residual, p->gated,
+                        p->orders,   variant };
     return dn_hash(DN_HASH_START, words, sizeof words);
 }
 

@@ -16,7 +16,8 @@
 #define MOST_STAGES 8
 #define FLAGS_BYTES 1280 /* flags, and to begin at a multiple of 1,024 */
 #define MANY_BYTES  (16 << 20)
-#define OVERLAP     8 /* of moving and making: the power of their mean */
+#define MOST_GATED  192 /* rows of a tile, whose gates are held beside its sums */
+#define OVERLAP     8   /* of moving and making: the power of their mean */
 
 /* size: rows of a tile at most, columns of the batch, lanes, groups of 64 columns, blocks
    of a cluster, resident blocks, parts that numbers are cut into, whether y is what
@@ -31,13 +32,23 @@ typedef struct shape {
 
 static int x_last(const problem *p) { return p->layout == DANAUS_BATCH_LAST; }
 
+/* Blocks that a tile of y is made of, and those of y. */
+static int blocks_each(const problem *p) { return p->gated ? 2 : 1; }
+static int64_t y_blocks(const problem *p) { return p->pattern.a / blocks_each(p); }
+
+/* Whether those that multiply get registers of those that fetch. */
+static int trades(const kernel *k)
+{
+    return dn_gpu_size(k)[GROUPS] == 2 && dn_gpu_size(k)[RESIDENT] == 1;
+}
+
 static shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = { .element = (int)danaus_dtype_size(p->dtype), .parts = n[PARTS] };
     s.line = LINE_BYTES / s.element;
-    s.row_tiles = CEIL_DIV(q.b, n[ROWS]);
+    s.row_tiles = CEIL_DIV(q.b, p->gated ? MIN(n[ROWS], MOST_GATED) : n[ROWS]);
     s.tile_rows = ROUND_UP(CEIL_DIV(q.b, s.row_tiles), s.row_tiles > 1 ? s.line : 16);
     s.row_tiles = CEIL_DIV(q.b, s.tile_rows);
     s.steps = CEIL_DIV(q.c, s.line);
@@ -55,8 +66,16 @@ static shape shape_of(const kernel *k, const problem *p)
 static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 {
     const int *n = dn_gpu_size(k);
-    return p->pattern.a * p->pattern.d * shape_of(k, p).row_tiles *
+    return y_blocks(p) * p->pattern.d * shape_of(k, p).row_tiles *
            CEIL_DIV(batch, (int64_t)n[COLUMNS] * n[CLUSTER]);
+}
+
+/* Gates wait in registers, two in one, while what they are multiplied by is made. */
+static int gates(const kernel *k, const problem *p)
+{
+    const int *n = dn_gpu_size(k);
+    return p->dtype != DANAUS_F32 && !x_last(p) && !n[MIDDLE] &&
+           p->pattern.a % 2 == 0 && (trades(k) || n[ROWS] <= 64);
 }
 
 /* The batch is counted in 32 bits: with so many rows and columns, larger batches are larger
@@ -66,7 +85,8 @@ static int fits(const kernel *k, const problem *p)
     danaus_pattern q = p->pattern;
     return dn_gpu_is_for_blocks(k, p, dn_gpu_size(k)[PARTS]) &&
            (q.d == 1 || (x_last(p) && !dn_gpu_size(k)[MIDDLE])) &&
-           q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
+           q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2 &&
+           (!p->gated || gates(k, p));
 }
 
 /* Of columns k of 32 bits, batch-last, the even ones come first: threads that read x then
@@ -94,13 +114,14 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
     double clock = 0.87 * f->clock;
-    double tiles = (double)tiles_of(k, p, p->batch), steps = (double)s.steps;
+    double tiles = (double)tiles_of(k, p, p->batch);
+    double steps = (double)(s.steps * blocks_each(p));
     double places = floor(f->units / (double)n[CLUSTER]);
     double resident = fmin(n[RESIDENT], ceil(tiles / places));
     double waves = ceil(tiles / (places * resident));
     double each = (double)n[COLUMNS] * (double)s.tile_rows;
     double products = n[PARTS] > 1 ? 3 : 1, rate = n[PARTS] > 1 ? 1.5 : 2.5;
-    double multiply = each * (double)(s.steps * s.depth) * products * s.element / 4096;
+    double multiply = each * steps * (double)s.depth * products * s.element / 4096;
     double y_bytes = each * s.element;
     double w_share = (double)s.w_bytes / n[CLUSTER];
     double fetched = steps * ((double)(s.stage_bytes - s.w_bytes) + w_share) + y_bytes;
@@ -231,6 +252,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "X_LAST", x_last(p) },
         { "Y_LAST", x_last(p) || n[MIDDLE] },
         { "Y_MIDDLE", n[MIDDLE] },
+        { "GATED", p->gated },
         { "TILE_N", s.tile_rows },
         { "GROUPS", n[GROUPS] },
         { "MULTIPLE", n[COLUMNS] / n[GROUPS] / 64 },
@@ -249,8 +271,7 @@ static void launch_of(
 {
     const int *n = dn_gpu_size(k);
     int64_t clusters = (int64_t)f->units * n[RESIDENT] / n[CLUSTER];
-    int trade = n[GROUPS] == 2 && n[RESIDENT] == 1;
-    int many = trade || (n[GROUPS] == 1 && variant_of(k, p, call));
+    int many = trades(k) || (n[GROUPS] == 1 && variant_of(k, p, call));
     *launch = dn_gpu_stay(
         tiles_of(k, p, call->batch) * n[CLUSTER], clusters * n[CLUSTER],
         n[GROUPS] * 128 + (many ? 128 : 32), shape_of(k, p).shared);
@@ -270,22 +291,23 @@ static gpu_map middle_map_of(danaus_pattern q, int64_t batch, int line)
 }
 
 static gpu_map map_of(
-    const problem *p, int64_t batch, int64_t rows, int box_rows, int box_columns)
+    const problem *p, int64_t blocks, int64_t batch, int64_t rows, int box_rows,
+    int box_columns)
 {
     int line = LINE_BYTES / (int)danaus_dtype_size(p->dtype);
     danaus_pattern q = p->pattern;
     if (x_last(p))
         return (gpu_map){
             .rank = 4,
-            .size = { batch, q.d, rows, q.a },
+            .size = { batch, q.d, rows, blocks },
             .stride = { 1, batch, q.d * batch, rows * q.d * batch },
             .box = { line, 1, box_rows, 1 },
             .swizzle = LINE_BYTES,
         };
     return (gpu_map){
         .rank = 3,
-        .size = { rows, q.a, batch },
-        .stride = { 1, rows, q.a * rows },
+        .size = { rows, blocks, batch },
+        .stride = { 1, rows, blocks * rows },
         .box = { line, 1, box_columns },
         .swizzle = LINE_BYTES,
     };
@@ -299,15 +321,16 @@ static void maps_of(
     danaus_pattern q = p->pattern;
     if (aligned)
         map[GPU_MAP_X] =
-            map_of(p, call->batch, q.c, (int)s.depth, dn_gpu_size(k)[COLUMNS]);
+            map_of(p, q.a, call->batch, q.c, (int)s.depth, dn_gpu_size(k)[COLUMNS]);
     if (dn_gpu_size(k)[MIDDLE])
         map[GPU_MAP_Y] = middle_map_of(q, call->batch, s.line);
     else if (aligned)
-        map[GPU_MAP_Y] = map_of(p, call->batch, q.b, s.line, 64);
+        map[GPU_MAP_Y] = map_of(p, y_blocks(p), call->batch, q.b, s.line, 64);
 }
 
 const gpu_family dn_gpu_wgmma = {
-    .kernel = { .fits = fits,
+    .kernel = { .gates = 1,
+                .fits = fits,
                 .cost = cost,
                 .packed_bytes = dn_gpu_tile_bytes,
                 .pack = dn_gpu_pack_tiles },

@@ -63,6 +63,15 @@ static danaus_status check_scale(const danaus_ks_desc *d)
     return DANAUS_OK;
 }
 
+static danaus_status check_gated(const danaus_ks_desc *d)
+{
+    if (d->gated && (d->gradients || d->residual || d->adjoint))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "a gated plan has neither gradients nor a residual, and is no adjoint");
+    return DANAUS_OK;
+}
+
 danaus_status dn_check_desc(const danaus_ks_desc *d)
 {
     if (d->layout != DANAUS_BATCH_FIRST && d->layout != DANAUS_BATCH_LAST)
@@ -78,6 +87,7 @@ danaus_status dn_check_desc(const danaus_ks_desc *d)
             DANAUS_ERR_ARGUMENT, "a batch of %" PRId64 " to plan for", d->batch);
     TRY(dn_check_reserved(d->reserved, sizeof d->reserved));
     TRY(check_scale(d));
+    TRY(check_gated(d));
     return check_activation(d);
 }
 
@@ -86,7 +96,8 @@ static int may_merge(const danaus_ks_plan *plan, int from, int to)
 {
     if (to - from == 1)
         return 1;
-    if (plan->desc.keep_factors || plan->desc.fresh_weights || to - from > MOST_MERGED)
+    if (plan->desc.keep_factors || plan->desc.fresh_weights || plan->desc.gated ||
+        to - from > MOST_MERGED)
         return 0;
     danaus_pattern p = dn_patterns_product(plan->patterns + from, to - from);
     double merged = (double)p.a * (double)p.b * (double)p.c * (double)p.d, parts = 0;
@@ -112,6 +123,7 @@ static problem problem_of(const danaus_ks_plan *plan, int from, int to)
         .fresh = plan->desc.fresh_weights != 0,
         .bias = plan->desc.bias && !plan->desc.adjoint && from == 0,
         .residual = is_last && plan->desc.residual,
+        .gated = is_last && plan->desc.gated,
     };
 }
 
@@ -458,6 +470,8 @@ size_t danaus_ks_plan_describe(const danaus_ks_plan *plan, char *to, size_t size
                 plan->run.step[i].p.inner.a ? "at once" : "merged");
         if (plan->desc.activation && i + 1 == plan->run.count)
             dn_text(&t, ", then %s", activation_names[plan->desc.activation]);
+        if (plan->desc.gated && i + 1 == plan->run.count)
+            dn_text(&t, ", gated");
         if (plan->desc.residual && i + 1 == plan->run.count)
             dn_text(&t, ", added to a residual");
         dn_text(&t, "\n");

@@ -118,6 +118,21 @@ static danaus_status fill_chain(const layer_view *v, int64_t rows, danaus_chain 
     return status;
 }
 
+/* Gates may have to be a launch of their own, which is then the caller's. */
+static danaus_status plan_or_plain(
+    linear *layer, danaus_device *device, danaus_ks_desc desc)
+{
+    int count = (int)layer->factors;
+    danaus_status status =
+        danaus_ks_plan_create(device, layer->patterns, count, &desc, &layer->plan);
+    layer->gated = desc.gated && status == DANAUS_OK;
+    if (!desc.gated || status != DANAUS_ERR_UNSUPPORTED)
+        return status;
+    desc.gated = 0;
+    desc.activation = DANAUS_ACTIVATION_NONE;
+    return danaus_ks_plan_create(device, layer->patterns, count, &desc, &layer->plan);
+}
+
 /* Plans a layer; what is packed comes later. */
 static danaus_status plan(
     linear *layer, danaus_device *device, const danaus_pattern *patterns, int count,
@@ -131,7 +146,7 @@ static danaus_status plan(
     layer->factors = count;
     layer->rows = dn_pattern_rows(patterns[0]);
     layer->cols = dn_pattern_cols(patterns[count - 1]);
-    TRY(danaus_ks_plan_create(device, patterns, count, desc, &layer->plan));
+    TRY(plan_or_plain(layer, device, *desc));
     TRY(danaus_ks_weights_bytes(layer->plan, &bytes));
     layer->packed = (int64_t)bytes;
     return DANAUS_OK;
@@ -142,6 +157,7 @@ static danaus_ks_desc desc_of(const linear_shape *shape, int bias)
     return (danaus_ks_desc){ .batch = shape->tokens,
                              .activation = shape->activation,
                              .dtype = shape->dtype,
+                             .gated = shape->gated,
                              .bias = bias };
 }
 

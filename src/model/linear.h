@@ -1,5 +1,5 @@
 /* A linear layer of a model: y = activation(W x + bias) for rows of tokens, W a dense
-   matrix or a chain. */
+   matrix or a chain; or, where the device can, u, v = W x + bias and y = activation(u) v. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_LINEAR_H
 #define DN_MODEL_LINEAR_H
@@ -14,6 +14,7 @@ typedef struct linear_shape {
     danaus_activation activation;
     int64_t tokens;     /* rows of x that it is planned for */
     int no_bias;        /* it may have none */
+    int gated;          /* as desc.gated, where that can be */
     danaus_dtype dtype; /* of x, y and the packed weights; 0: f32 */
 } linear_shape;
 
@@ -30,6 +31,7 @@ typedef struct linear {
     linear_shape shape; /* that it was made for */
     int64_t rows, cols, parameters;
     int biased; /* the file has a bias for it */
+    int gated;  /* y is activation(u) v: shape.gated, and the device can */
     int64_t factors;
     danaus_pattern *patterns; /* [factors] */
     int64_t packed;           /* bytes */

@@ -116,10 +116,11 @@ static danaus_status open_linears(
         linear_shape shape = all[i].shape;
         shape.tokens = m->packed ? M2_GPU_TOKENS : M2_ROWS;
         shape.dtype = m->dtype;
-        if (i == M2_UP && m->gated)
-            shape.rows *= 2;
-        else if (i == M2_UP)
+        if (i == M2_UP) {
             shape.activation = m->activation;
+            shape.gated = m->gated;
+            shape.rows *= m->gated ? 2 : 1;
+        }
         snprintf(path, sizeof path, "%s.%s", place, all[i].name);
         TRY(dn_linear_open(&to->linear[i], b, path, &shape));
     }

@@ -166,8 +166,10 @@ static danaus_status finish(const running *r, int64_t from, int64_t to)
     int64_t rows = to - from;
     void *h = at(r, r->a.h, from * m->width);
     TRY(dn_linear_run(&b->linear[M2_OUT], r->device, rows, r->a.mixed, r->a.out));
-    TRY(dn_linear_run(&b->linear[M2_UP], r->device, rows, r->a.out, r->a.up));
-    if (m->gated)
+    const linear *up = &b->linear[M2_UP];
+    int gate = m->gated && !up->gated;
+    TRY(dn_linear_run(up, r->device, rows, r->a.out, gate ? r->a.up : r->a.inner));
+    if (gate)
         TRY(r->device->backend->nn->gate(
             r->device, &(nn_gate){ .rows = rows,
                                    .width = m->inner,

@@ -388,9 +388,10 @@ danaus_status dn_choose(
     double *seconds)
 {
     const kernel *best = NULL;
-    if (p->orders && effort == DANAUS_MEASURE)
+    int measured = !p->orders && !p->gated; /* what tables are about */
+    if (!measured && effort == DANAUS_MEASURE)
         effort = DANAUS_ESTIMATE;
-    if (!p->orders)
+    if (measured)
         best = dn_tuning_find(dev->tuning, p, effort != DANAUS_MEASURE, seconds);
     if (best && !dn_is_usable(dev, best, p))
         best = NULL;

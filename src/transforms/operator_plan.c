@@ -310,10 +310,10 @@ danaus_status danaus_operator_plan_create(
     if (!d.dtype)
         d.dtype = made->dtype;
     TRY(dn_check_desc(&d));
-    if (d.residual || (d.scale != 0 && d.scale != 1))
+    if (d.residual || d.gated || (d.scale != 0 && d.scale != 1))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
-            "plans of operators have neither scale nor residual");
+            "plans of operators have neither scale nor residual nor gates");
     danaus_operator_plan *p = dn_calloc(1, sizeof *p);
     if (!p)
         return dn_fail_memory(sizeof *p, "a plan");

@@ -1,7 +1,7 @@
 /* The texts for tensor cores from compute capability 8.0 on, executed by threads of the
    processor (emulator/warps.h), against the oracle: every row, odd and even sizes, both
    layouts, operands that are and are not aligned, bias, activations, residuals; and, of rows
-   that can, x and y in orders of rows. */
+   that can, x and y in orders of rows, and gates. */
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/run_row.h"
 #include "support/chains.h"
@@ -11,6 +11,7 @@
 
 /* Products of a case: threads of a processor make 10 to 20 million a second. */
 #define MOST_PRODUCTS 1000000
+#define CLUSTER       4    /* of the sizes of ks_wgmma.cu */
 #define MOST_ROWS     1000 /* of the table: numbers of cases with orders begin there */
 
 /* With dn_orders. */
@@ -121,13 +122,58 @@ static void check(const kernel *k, int orders, int number)
         dn_free(places[i]);
 }
 
-/* Of the rows for 9.0 those in f32 and tf32 of one block. */
+static void check_gated(const kernel *k, int number)
+{
+    rng r = { (uint64_t)number };
+    problem p;
+    do {
+        p = random_problem(&r, k, 0);
+        p.pattern.a += p.pattern.a % 2;
+        p.gated = 1;
+    } while (!dn_fits(k, &p));
+    danaus_pattern q = p.pattern;
+    danaus_activation activation = random_activation(&r, k->dtype);
+    int has_bias = (int)(rng_next(&r) % 2);
+    array w = array_random(&r, k->dtype, weights_of(q));
+    array x = array_random(&r, k->dtype, cols_of(q) * p.batch);
+    array y = array_make(k->dtype, rows_of(q) / 2 * p.batch);
+    array bias = array_random(&r, DANAUS_F32, rows_of(q));
+    run(k, &p, &w,
+        (ks_operands){ .x = x.data,
+                       .bias = has_bias ? bias.data : NULL,
+                       .y = y.data,
+                       .activation = activation },
+        number);
+    signal xs = signal_read(&x, p.layout, cols_of(q), p.batch);
+    signal zs = signal_times(q, &w, 0, &xs, k->dtype);
+    if (has_bias)
+        signal_add_bias(&zs, &bias, k->dtype);
+    signal ys = signal_gate(&zs, activation, k->dtype);
+    char what[200];
+    snprintf(
+        what, sizeof what,
+        "%s gated, case %d: %" PRId64 ",%" PRId64 ",%" PRId64 " batch %" PRId64
+        " bias %d activation %d",
+        k->name, number, q.a, q.b, q.c, p.batch, has_bias, (int)activation);
+    expect_signal(&y, p.layout, &ys, what);
+    signal_free(&xs);
+    signal_free(&zs);
+    signal_free(&ys);
+    array_free(&w);
+    array_free(&x);
+    array_free(&y);
+    array_free(&bias);
+}
+
+/* Of the rows for 9.0 those of one block: in 16 bits, or in f32 and tf32 with lanes. */
 static int is_emulated(const kernel *k)
 {
     const char *file = dn_gpu_family(k)->text;
     if (k->family->operation != DN_PRODUCT)
         return 0;
     return !strncmp(file, "ks_mma", 6) || !strcmp(file, "ks_split.cu") ||
+           (!strcmp(file, "ks_wgmma.cu") && k->dtype != DANAUS_F32 &&
+            dn_gpu_size(k)[CLUSTER] == 1) ||
            !strcmp(k->name, "ks.wgmma_lanes.f32.1x1") ||
            !strcmp(k->name, "ks.wgmma_lanes.tf32.1x1");
 }
@@ -156,6 +202,28 @@ static void rows_read_and_write_in_orders(void **state)
     assert_true(number > 0);
 }
 
+static int can_gate(const kernel *k)
+{
+    const problem p = { .dtype = k->dtype,
+                        .pattern = { 2, 64, 64, 1 },
+                        .layout = DANAUS_BATCH_FIRST,
+                        .batch = 100,
+                        .gated = 1 };
+    return dn_fits(k, &p);
+}
+
+/* Several cases of a row: few make what is gated. */
+static void rows_make_what_is_gated(void **state)
+{
+    (void)state;
+    int number = 0;
+    for (const kernel *k = dn_gpu_kernels; k->name; k++)
+        for (int round = 0; round < 4; round++)
+            if (is_emulated(k) && can_gate(k) && number++ % warp_share() == 0)
+                check_gated(k, 2 * MOST_ROWS + number);
+    assert_true(number > 0);
+}
+
 int main(void)
 {
     if (!has_compiler())
@@ -165,6 +233,8 @@ int main(void)
             every_row_is_right_on_random_shapes, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(
             rows_read_and_write_in_orders, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(
+            rows_make_what_is_gated, make_folder, remove_folder),
     };
     return cmocka_run_group_tests_name("mma", tests, NULL, NULL);
 }

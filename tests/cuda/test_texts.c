@@ -179,7 +179,7 @@ static void ask_for_row(const kernel *k, const problem *asked, int turn)
     text t = { defines, sizeof defines, 0 };
     problem activated = *asked, *p = &activated;
     p->activation = turn / variants % (DANAUS_GELU_TANH + 1);
-    p->residual = p->operation == DN_PRODUCT && turn / variants % 3 == 1;
+    p->residual = p->operation == DN_PRODUCT && !p->gated && turn / variants % 3 == 1;
     if (f->text) {
         f->defines(k, p, turn % variants, &t);
         compile_for_some(k, f->text, defines);
@@ -222,6 +222,23 @@ static void orders_stay_in_registers(void **state)
                           .orders = 1 + turn % 3 };
             if (k->family->orders && dn_fits(k, &p))
                 ask_for_row(k, &p, turn++);
+        }
+    compile_all();
+}
+
+/* Rows that make what is gated, of as many rows in a tile as there can be. */
+static void gates_stay_in_registers(void **state)
+{
+    (void)state;
+    for (const kernel *k = dn_gpu_kernels; k->name; k++)
+        for (int form = 0; form < 2; form++) {
+            problem p = { .pattern = { 4, 192, 200, 1 },
+                          .dtype = k->dtype,
+                          .layout = DANAUS_BATCH_FIRST,
+                          .batch = 4096,
+                          .gated = 1 };
+            if (dn_fits(k, &p))
+                ask_for_row(k, &p, form + 2 * (int)(k - dn_gpu_kernels));
         }
     compile_all();
 }
@@ -512,6 +529,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_product_that_waits_is_found),
         cmocka_unit_test(every_row_stays_in_registers),
         cmocka_unit_test(orders_stay_in_registers),
+        cmocka_unit_test(gates_stay_in_registers),
         cmocka_unit_test(blocks_stay_in_registers),
         cmocka_unit_test(lanes_stay_in_registers),
         cmocka_unit_test(pairs_stay_in_registers),

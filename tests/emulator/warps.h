@@ -1,6 +1,6 @@
 /* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_split.cu,
-   ks_pair.cu, conv_mma.cu, conv_mma_cluster.cu, ks_dw_mma.cu, ks_dw_wgmma.cu, ks_dw_matrix.cu and
-   ks_wgmma_lanes.cu (in f32, of one block, its operands not aligned) use, in C++ for a processor:
+   ks_pair.cu, conv_mma.cu, conv_mma_cluster.cu, ks_dw_mma.cu, ks_dw_wgmma.cu, ks_dw_matrix.cu,
+   ks_wgmma.cu (of one block, its operands not aligned) and ks_wgmma_lanes.cu (the same in f32) use, in C++ for a processor:
    a block is as many threads as it has on a GPU, which take turns on one of the processor with
    those of its cluster (turns.h), and the lanes of a warp wait for each other wherever an
    instruction exchanges registers. Copies are made at once, so that what is missing of waiting
@@ -387,8 +387,10 @@ INLINE void bulk_load_3(
     flag_change(flag, 0, -elements * m->element);
 }
 
-/* What else is not emulated: boxes of four axes, and copies out of shared memory. */
-INLINE void bulk_load_4(u32, const tensor_map *, u32, int, int, int, int, u32)
+/* What else is not emulated: copies to all blocks of a cluster, boxes of four axes, and copies
+   out of shared memory. */
+INLINE void bulk_load_all(u32, const void *, u32, u32, u32) { abort(); }
+INLINE void bulk_load_4(u32, const tensor_map *, u32, int, int, int, int, u32 = 0)
 {
     abort();
 }
@@ -551,16 +553,25 @@ INLINE float turned_at(u64 segments, int k, int j)
     return value_of(half_of(load_shared32(at & ~3u), at & 2));
 }
 
-template <int columns, int turned, int b_turned>
+/* Number (j, k) of one whose rows of 128 bytes are those of its matrix. */
+INLINE float straight_at(u64 matrix, int k, int j)
+{
+    u32 at = (u32)matrix * 16 + j * 128 + k * 2;
+    at ^= at / 128 % 8 * 16;
+    return value_of(half_of(load_shared32(at & ~3u), at & 2));
+}
+
+template <int columns, int turned, int b_turned = 0>
 INLINE void wgmma(float *d, u64 a, u64 b, int add)
 {
-    static_assert(turned && b_turned);
+    auto left = turned ? turned_at : straight_at;
+    auto right = b_turned ? turned_at : straight_at;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     for (int e = 0; e < columns / 2; e++) {
         int i = lane / 4 + e % 4 / 2 * 8, j = e / 4 * 8 + lane % 4 * 2 + e % 2;
         float sum = add ? d[e] : 0;
         for (int k = 0; k < 16; k++)
-            sum += turned_at(a, k, warp * 16 + i) * turned_at(b, k, j);
+            sum += left(a, k, warp * 16 + i) * right(b, k, j);
         d[e] = sum;
     }
     fours[threadIdx.x / 128].wait.arrive_and_wait();
@@ -599,6 +610,12 @@ INLINE void store_matrices(u32 to, u32 v0, u32 v1, u32 v2, u32 v3)
     for (int m = 0; m < 4; m++)
         store_shared32(w.a[m * 8 + lane / 4][0] + lane % 4 * 4, v[m]);
     w.wait.arrive_and_wait();
+}
+
+INLINE void store_matrices_turned(u32 to, u32 v0, u32 v1, u32 v2, u32 v3)
+{
+    store_matrices(
+        to, turn_matrix(v0), turn_matrix(v1), turn_matrix(v2), turn_matrix(v3));
 }
 
 /* ---- launching ---- */

@@ -89,6 +89,12 @@ int64_t outputs_of(const random_chain *c, int adjoint)
     return adjoint ? c->cols : c->rows;
 }
 
+/* What a product of this description has. */
+static int64_t results_of(const random_chain *c, const danaus_ks_desc *desc)
+{
+    return outputs_of(c, desc->adjoint) / (desc->gated ? 2 : 1);
+}
+
 static danaus_dtype dtype_of(const danaus_ks_desc *desc)
 {
     return desc->dtype ? desc->dtype : DANAUS_F32;
@@ -101,7 +107,7 @@ static array multiply_and_add(
 {
     danaus_ks_plan *plan = NULL;
     danaus_ks_weights *weights = NULL;
-    array y = array_make(dtype_of(desc), outputs_of(c, desc->adjoint) * batch);
+    array y = array_make(dtype_of(desc), results_of(c, desc) * batch);
     if (in_place)
         memcpy(y.data, residual->data, (size_t)y.count * danaus_dtype_size(y.dtype));
     assert_ok(danaus_ks_plan_create(device, c->p, c->count, desc, &plan));
@@ -173,6 +179,11 @@ static signal multiply_and_add_exactly(
         signal_add_bias(&y, &c->bias, dtype);
         round_bias(&y, &c->bias, dtype);
     }
+    if (desc->gated) {
+        signal made = signal_gate(&y, desc->activation, dtype);
+        signal_free(&y);
+        return made;
+    }
     if (desc->activation)
         signal_round(&y, type_between(dtype));
     signal_activate(&y, desc->activation, dtype);
@@ -193,12 +204,12 @@ const char *name_of_case(
 {
     static char text[1024];
     int used = snprintf(
-        text, sizeof text, "%s %s%s%s%s activation %d scale %g%s batch %" PRId64 ":",
+        text, sizeof text, "%s %s%s%s%s activation %d scale %g%s%s batch %" PRId64 ":",
         danaus_dtype_name(dtype_of(desc)),
         desc->layout == DANAUS_BATCH_LAST ? "last" : "first",
         desc->adjoint ? " adjoint" : "", desc->keep_factors ? " keep" : "",
         c->bias.count ? " bias" : "", (int)desc->activation, desc->scale,
-        desc->residual ? " residual" : "", batch);
+        desc->residual ? " residual" : "", desc->gated ? " gated" : "", batch);
     for (int l = 0; l < c->count && used < (int)sizeof text - 100; l++)
         used += snprintf(
             text + used, sizeof text - (size_t)used,

@@ -209,6 +209,23 @@ void signal_round(signal *s, danaus_dtype dtype)
     }
 }
 
+signal signal_gate(const signal *z, danaus_activation activation, danaus_dtype dtype)
+{
+    signal y = signal_copy(z);
+    int64_t half = z->size / 2 * z->batch;
+    double unit = precision_of(dtype).sum_unit;
+    signal_activate(&y, activation, dtype);
+    signal_round(&y, dtype);
+    y.size /= 2;
+    for (int64_t s = 0; s < half; s++) {
+        double u = y.v[s].re, v = z->v[half + s].re, e = z->e[half + s];
+        y.v[s].re = u * v;
+        y.e[s] = y.e[s] * (fabs(v) + e) + fabs(u) * e + unit * fabs(u * v);
+    }
+    signal_round(&y, dtype);
+    return y;
+}
+
 /* out[to] = sum over the batch of dy[row] conj(x[col]). */
 static void dot_batch(
     signal *out, int64_t to, const signal *dy, int64_t row, const signal *x,

@@ -47,6 +47,10 @@ void signal_add_bias(signal *y, const array *bias, danaus_dtype dtype);
    computed as  v times something of size 1  with an error of 8 units of v. */
 void signal_activate(signal *y, danaus_activation activation, danaus_dtype dtype);
 
+/* activation(u) v as stored in this type, u and v the halves of real z; activation(u) may be
+   stored before. */
+signal signal_gate(const signal *z, danaus_activation activation, danaus_dtype dtype);
+
 /* y times a number, as it is when weights are, and rounded to type_between(). */
 void signal_scale(signal *y, double scale, danaus_dtype dtype);
 

@@ -10,6 +10,8 @@
    instructions. */
 INLINE float activate(float v)
 {
+    if (ACTIVATION == 0)
+        return v;
     if (ACTIVATION == 1)
         return v < 0 ? 0 : v;
 #if ELEMENT == 4

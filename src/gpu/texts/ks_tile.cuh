@@ -148,12 +148,11 @@ INLINE void multiply_tile(
 
 /* ---- results ---- */
 
-/* At most LINE rows, from place `from` of the tile on, to a piece of y in shared
-   memory. */
+/* Of so many rows, from place `from` of the tile on. */
 template <int rows>
-INLINE void write_piece(u32 piece, float *sum, const float *bias, tile t, int from)
+INLINE void add_bias(float *sum, const float *bias, tile t, int from)
 {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    int lane = threadIdx.x % 32;
     if (bias)
 #pragma unroll
         for (int e = 0; e < rows / 2; e++) {
@@ -161,6 +160,15 @@ INLINE void write_piece(u32 piece, float *sum, const float *bias, tile t, int fr
             if (r < ROWS)
                 sum[e] += bias[((i64)t.i * ROWS + r) * LANES + t.j];
         }
+}
+
+/* At most LINE rows, from place `from` of the tile on, to a piece of y in shared
+   memory. */
+template <int rows>
+INLINE void write_piece(u32 piece, float *sum, const float *bias, tile t, int from)
+{
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    add_bias<rows>(sum, bias, t, from);
 #if ELEMENT == 4
   #pragma unroll
     for (int e = 0; e < rows / 2; e += 2) {

@@ -20,10 +20,16 @@
    the like. Other operands are fetched by the threads, in the largest units that fit.
    What another factor takes (Y_MIDDLE) is [batch / LINE][a][b][LINE], which has whole lines.
 
+   GATED: y = activation(u) v of half as many blocks, u[i] block i of the sums with their bias,
+   v[i] block i + a / 2. A tile of y takes the steps of both; activation(u), rounded to the type
+   of y, waits in registers for v.
+
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
 #define BY_THREADS (!ALIGNED)
 #define STORE_BULK (ALIGNED || Y_MIDDLE)
+#define EACH       (GATED ? 2 : 1) /* blocks of x for one of y */
+#define Y_BLOCKS   (BLOCKS / EACH)
 #define ROW_AT(n)  (n)
 
 /* Two groups alone on a multiprocessor get most of the fetchers' registers. */
@@ -46,8 +52,8 @@ INLINE tile tile_at(u32 t, u32 tiles_m)
     tile at;
     at.r0 = (int)(t % ROW_TILES) * TILE_N;
     t /= ROW_TILES;
-    u32 block = MANY_BLOCKS ? t % (BLOCKS * LANES) : t / tiles_m;
-    u32 m = MANY_BLOCKS ? t / (BLOCKS * LANES) : t % tiles_m;
+    u32 block = MANY_BLOCKS ? t % (Y_BLOCKS * LANES) : t / tiles_m;
+    u32 m = MANY_BLOCKS ? t / (Y_BLOCKS * LANES) : t % tiles_m;
     at.s0 = (int)(m * CLUSTER + (CLUSTER > 1 ? cluster_rank() : 0)) * TILE_M;
     at.i = (int)(block / LANES), at.j = (int)(block % LANES);
     return at;
@@ -62,7 +68,7 @@ INLINE i64 x_place(tile t, int k, i64 s, i64 batch)
 INLINE i64 y_place(tile t, int r, i64 s, i64 batch)
 {
     return Y_LAST ? (((i64)t.i * ROWS + r) * LANES + t.j) * batch + s
-                : s * (BLOCKS * ROWS) + t.i * ROWS + r;
+                : s * (Y_BLOCKS * ROWS) + t.i * ROWS + r;
 }
 
 /* ---- fetching ---- */
@@ -183,7 +189,10 @@ INLINE void fetch_tiles(
         return;
     for (u32 n = first; n < tiles; n += stride) {
         tile t = tile_at(n, tiles_m);
-        for (int step = 0; step < STEPS; step++) {
+        for (int at = 0; at < EACH * STEPS; at++) {
+            int step = at % STEPS;
+            if (at == STEPS)
+                t.i += Y_BLOCKS;
             u32 to = r.stages + r.slot * STAGE, flag = r.full + r.slot * 8;
             flag_wait(r.empty + r.slot * 8, r.phase ^ 1);
             if (leader) {
@@ -195,6 +204,31 @@ INLINE void fetch_tiles(
             else
                 fetch_x_unaligned(to, flag, x, t, step, batch, width);
             advance(&r);
+        }
+    }
+}
+
+/* From u to activation(u) v. */
+INLINE void gate(
+    float sum[MULTIPLE][TILE_N / 2], ring *r, const float *bias, tile t, int group)
+{
+    u32 gates[MULTIPLE][TILE_N / 4];
+#pragma unroll
+    for (int m = 0; m < MULTIPLE; m++) {
+        add_bias<TILE_N>(sum[m], bias, t, 0);
+#pragma unroll
+        for (int e = 0; e < TILE_N / 4; e++)
+            gates[m][e] = pack_pair(activate(sum[m][2 * e]), activate(sum[m][2 * e + 1]));
+    }
+    multiply_tile(sum, r, group * MULTIPLE * COLUMNS_BYTES, COLUMNS_BYTES, X_BYTES);
+    t.i += Y_BLOCKS;
+#pragma unroll
+    for (int m = 0; m < MULTIPLE; m++) {
+        add_bias<TILE_N>(sum[m], bias, t, 0);
+#pragma unroll
+        for (int e = 0; e < TILE_N / 4; e++) {
+            sum[m][2 * e] *= low_of(gates[m][e]);
+            sum[m][2 * e + 1] *= high_of(gates[m][e]);
         }
     }
 }
@@ -217,7 +251,7 @@ INLINE void write_y(
             bulk_wait_read<OUTS - 1>();
         barrier(1 + group, 128);
         write_piece_number<0>(piece, sum, bias, t, n);
-        if (ENDS) {
+        if (ENDS && !GATED) {
             barrier(1 + group, 128);
             end_pieces(piece, y, apart_of(residual, y), t, n * LINE, s, batch, width);
         }
@@ -246,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         cluster_sync();
 
     u32 tiles_m = (u32)((batch + TILE_M * CLUSTER - 1) / (TILE_M * CLUSTER));
-    u32 tiles = tiles_m * (BLOCKS * LANES * ROW_TILES);
+    u32 tiles = tiles_m * (Y_BLOCKS * LANES * ROW_TILES);
     u32 first = blockIdx.x / CLUSTER, stride = gridDim.x / CLUSTER;
     /* The same for all lanes, as the compiler can see. */
     int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -264,10 +298,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
             float sum[MULTIPLE][TILE_N / 2];
             multiply_tile(
                 sum, &r, group * MULTIPLE * COLUMNS_BYTES, COLUMNS_BYTES, X_BYTES);
+            if constexpr (GATED)
+                gate(sum, &r, bias, t, group);
 #pragma unroll
             for (int m = 0; m < MULTIPLE; m++)
                 write_y(
-                    sum[m], out, &turn, &y_map, residual, y, bias, t, group,
+                    sum[m], out, &turn, &y_map, residual, y, GATED ? 0 : bias, t, group,
                     t.s0 + (group * MULTIPLE + m) * 64, batch);
         }
         if (STORE_BULK && threadIdx.x % 128 == 0)
