@@ -197,17 +197,20 @@ static void many_sequences_are_pooled(void **state)
     }
 }
 
-/* Rows from the middle of some sequence on, of more than one table. */
+/* Rows from the middle of some sequence on, of more than one table; or of few sequences that
+   are longer than a tile, rows and columns in whole pieces. */
 static void few_taps_meet_many_sequences(void **state)
 {
     (void)state;
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < 12; round++) {
         rng r = { (uint64_t)round };
-        int type = round % TYPES;
-        int64_t count = 90 * round + 100, width = rng_int(&r, 1, 70);
-        int64_t taps = rng_int(&r, 1, 6), *offsets = random_offsets(&r, count, 7);
-        int64_t all = offsets[count], first = rng_int(&r, 0, all - 1);
-        int64_t rows = rng_int(&r, 1, all - first), stride = rows + 3;
+        int type = round % TYPES, longer = round % 2;
+        int64_t count = longer ? 4 : 45 * round + 100, unit = longer ? 8 : 1;
+        int64_t width = unit * rng_int(&r, 1, longer ? 20 : 70);
+        int64_t taps = rng_int(&r, 1, 6);
+        int64_t *offsets = random_offsets(&r, count, longer ? 300 : 7);
+        int64_t all = offsets[count], first = rng_int(&r, 0, (all - 1) / unit) * unit;
+        int64_t rows = rng_int(&r, 1, all - first), stride = ROUND_UP(rows + 3, unit);
         pair x = make_of(&r, type, all * width), k = make(&r, taps * width);
         pair shift = make(&r, width), y = make_of(&r, type, width * stride);
         nn_short o = { .sequences = { count, offsets },
@@ -402,10 +405,12 @@ static void rows_of_any_type_are_those_of_the_cpu(void **state)
     (void)state;
     for (int round = 0; round < rounds_of(30); round++) {
         rng r = { (uint64_t)round };
-        int type = round % TYPES;
-        int64_t rows = rng_int(&r, 1, 9), width = rng_int(&r, 1, 300);
-        norms_are_those_of_the_cpu(&r, type, rows, width);
-        channels_are_those_of_the_cpu(&r, type, rows, width);
+        int type = round % TYPES, turn = round / TYPES;
+        int64_t unit = turn % 2 ? 8 : 1; /* of which there are whole pieces, or none */
+        int64_t rows = rng_int(&r, 1, 9), width = unit * rng_int(&r, 1, 300 / unit);
+        norms_are_those_of_the_cpu(&r, type, rows, width + (turn % 4 < 2 ? 0 : 1024));
+        channels_are_those_of_the_cpu(
+            &r, type, unit * rng_int(&r, 1, 200 / unit), width);
         gates_are_those_of_the_cpu(&r, type, rows, width);
         words_are_those_of_the_cpu(&r, type, rows, width);
         patches_are_those_of_the_cpu(&r, type);

@@ -1,7 +1,8 @@
 /* What models need beside products and convolutions (backend/nn.h), but for attention. Each
    kernel has a job as its table, whose fields it names first; rows are [rows][width]. */
 // SPDX-License-Identifier: Apache-2.0
-#define THREADS 128
+#define THREADS  128
+#define RESIDENT 6
 #include "simt.h"
 
 #include "nn_job.cuh"
@@ -47,31 +48,123 @@ FN void fetch_sum(const job *j, int64 r, int64 i, int whole, S *v)
     add(more ? more + r * width : 0, i, width, whole, v);
 }
 
-/* Sums of the LANES threads of each row. */
+/* LANES threads of a row hold HELD pieces of it each, and fetch those behind again. */
 #define LANES 32
+#define HELD  (32 / WIDE)
+#define NEXT  (LANES * WIDE) /* numbers from a thread's piece to its next */
+#define FIRST (THREAD % LANES * WIDE)
+#define REST  (FIRST + HELD * NEXT)
 
+/* What the threads of a row add up; `parts` has a place for each. */
 FN S sum_of_lanes(S own, S *parts)
 {
-    int lane = THREAD % LANES;
+    const S *row = parts + THREAD / LANES * LANES;
+    S sum[4] = { 0, 0, 0, 0 };
     parts[THREAD] = own;
     BARRIER();
     UNROLL
-    for (int n = LANES / 2; n; n /= 2) {
-        if (lane < n)
-            parts[THREAD] += parts[THREAD + n];
-        BARRIER();
+    for (int n = 0; n < LANES; n++)
+        sum[n % 4] += row[n];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* The pieces of a row of x, or of more, that are there, as they lie. */
+FN void ask_pieces(const X *x, int64 width, words *own)
+{
+    UNROLL
+    for (int n = 0; n < HELD; n++) {
+        words none = { { 0, 0, 0, 0 } };
+        own[n] = none;
+        if (x && FIRST + n * NEXT < width)
+            own[n] = *(const words *)(x + FIRST + n * NEXT);
     }
-    S sum = parts[THREAD - lane];
-    BARRIER();
-    return sum;
+}
+
+/* The pieces of row r of x + more that a thread holds, zeros behind its `width`. Where they are
+   whole, and X, all are on their way before the first is needed. */
+FN void hold(const job *j, int64 r, int64 width, int whole, S (*held)[WIDE])
+{
+    const X *more = (const X *)j->in[1];
+    if (whole && !j->choice[0]) {
+        words own[HELD], added[HELD];
+        ask_pieces((const X *)j->in[0] + r * width, width, own);
+        ask_pieces(more ? more + r * width : 0, width, added);
+        UNROLL
+        for (int n = 0; n < HELD; n++) {
+            S v[WIDE];
+            numbers_of(own[n], held[n]);
+            numbers_of(added[n], v);
+            UNROLL
+            for (int e = 0; e < WIDE; e++)
+                held[n][e] += v[e];
+        }
+        return;
+    }
+    UNROLL
+    for (int n = 0; n < HELD; n++) {
+        UNROLL
+        for (int e = 0; e < WIDE; e++)
+            held[n][e] = 0;
+        if (FIRST + n * NEXT < width)
+            fetch_sum(j, r, FIRST + n * NEXT, whole, held[n]);
+    }
+}
+
+FN S total_of(const S *v)
+{
+    S total = 0;
+    UNROLL
+    for (int e = 0; e < WIDE; e++)
+        total += v[e];
+    return total;
+}
+
+/* Of the numbers that are in the row. */
+FN S square_of(const S *v, S mean, int64 i, int64 width)
+{
+    S square = 0;
+    UNROLL
+    for (int e = 0; e < WIDE; e++)
+        if (i + e < width)
+            square += (v[e] - mean) * (v[e] - mean);
+    return square;
+}
+
+/* Numbers i to i + WIDE - 1 of the scale or the shift, in whole pieces where `whole`. */
+FN void fetch_affine(const S *from, int64 i, int64 width, int whole, S *to)
+{
+    UNROLL
+    for (int e = 0; e < WIDE; e += V) {
+        SV v = { { 0 } };
+        if (whole)
+            v = *(const SV *)(from + i + e);
+        UNROLL
+        for (int q = 0; q < V; q++)
+            to[e + q] = whole ? v.v[q] : i + e + q < width ? from[i + e + q] : 0;
+    }
+}
+
+FN void put_normal(
+    const job *j, int64 r, int64 i, int64 width, int whole, S mean, S size, S *v)
+{
+    const S *scale = (const S *)j->in[2], *shift = (const S *)j->in[3];
+    int pieces = width % WIDE == 0 && ((int64)scale | (int64)shift) % 16 == 0;
+    S a[WIDE], b[WIDE];
+    fetch_affine(scale, i, width, pieces, a);
+    fetch_affine(shift, i, width, pieces, b);
+    if (j->out[1])
+        put_any(j->out[1], j->choice[0], r, i, width, whole, v);
+    UNROLL
+    for (int e = 0; e < WIDE; e++)
+        v[e] = (v[e] - mean) * size * a[e] + b[e];
+    put_any(j->out[0], j->choice[1], r, i, width, whole, v);
 }
 
 /* THREADS / LANES rows at a time. */
 KERNEL normalize(TABLE(job) t)
 {
-    LOCAL S parts[THREADS];
+    LOCAL S parts[2][THREADS];
     const job *j = WHOLE(t);
-    const S *scale = (const S *)j->in[2], *shift = (const S *)j->in[3];
     int64 rows = j->size[0], width = j->size[1];
     int whole = is_whole(j->in[0], width) && is_whole(j->in[1], width) &&
                 is_whole(j->out[0], width) && is_whole(j->out[1], width);
@@ -79,34 +172,34 @@ KERNEL normalize(TABLE(job) t)
     ROLL for (int64 first = BLOCK * together; first < rows; first += BLOCKS * together)
     {
         int64 r = first + THREAD / LANES, own = r < rows ? width : 0;
-        S v[WIDE], total = 0, square = 0;
-        ROLL for (int64 i = THREAD % LANES * WIDE; i < own; i += LANES * WIDE)
+        S held[HELD][WIDE], v[WIDE], total = 0, square = 0;
+        hold(j, r, own, whole, held);
+        UNROLL
+        for (int n = 0; n < HELD; n++)
+            total += total_of(held[n]);
+        ROLL for (int64 i = REST; i < own; i += NEXT)
         {
             fetch_sum(j, r, i, whole, v);
-            UNROLL
-            for (int e = 0; e < WIDE; e++)
-                total += v[e];
+            total += total_of(v);
         }
-        S mean = sum_of_lanes(total, parts) / width;
-        ROLL for (int64 i = THREAD % LANES * WIDE; i < own; i += LANES * WIDE)
+        S mean = sum_of_lanes(total, parts[0]) / width;
+        UNROLL
+        for (int n = 0; n < HELD; n++)
+            square += square_of(held[n], mean, FIRST + n * NEXT, width);
+        ROLL for (int64 i = REST; i < own; i += NEXT)
         {
             fetch_sum(j, r, i, whole, v);
-            UNROLL
-            for (int e = 0; e < WIDE; e++)
-                if (i + e < width)
-                    square += (v[e] - mean) * (v[e] - mean);
+            square += square_of(v, mean, i, width);
         }
-        S size = 1 / SQRT(sum_of_lanes(square, parts) / width + j->number[0]);
-        ROLL for (int64 i = THREAD % LANES * WIDE; i < own; i += LANES * WIDE)
+        S size = 1 / SQRT(sum_of_lanes(square, parts[1]) / width + j->number[0]);
+        UNROLL
+        for (int n = 0; n < HELD; n++)
+            if (FIRST + n * NEXT < own)
+                put_normal(j, r, FIRST + n * NEXT, width, whole, mean, size, held[n]);
+        ROLL for (int64 i = REST; i < own; i += NEXT)
         {
             fetch_sum(j, r, i, whole, v);
-            if (j->out[1])
-                put_any(j->out[1], j->choice[0], r, i, width, whole, v);
-            UNROLL
-            for (int e = 0; e < WIDE; e++)
-                if (i + e < width)
-                    v[e] = (v[e] - mean) * size * scale[i + e] + shift[i + e];
-            put_any(j->out[0], j->choice[1], r, i, width, whole, v);
+            put_normal(j, r, i, width, whole, mean, size, v);
         }
     }
 }

@@ -23,6 +23,23 @@ typedef struct ALIGNED(16) {
     X v[WIDE];
 } wide;
 
+typedef struct ALIGNED(16) {
+    unsigned v[4];
+} words; /* of a piece, as it lies in memory */
+
+FN void numbers_of(words w, S *to)
+{
+    UNROLL
+    for (int n = 0; n < 4; n++) {
+        unsigned v = w.v[n];
+        if (sizeof(X) == 2) {
+            to[n * WIDE / 4] = load((X)v);
+            to[n * WIDE / 4 + WIDE / 8] = load((X)(v >> 16));
+        } else
+            to[n % WIDE] = UNBITS(v);
+    }
+}
+
 /* Whether rows from p on consist of such pieces. */
 FN int is_whole(const void *p, int64 width)
 {

@@ -11,10 +11,6 @@
 #define CHUNKS (SIDE / WIDE)      /* of a line of it, a thread's */
 #define LINES  (THREADS / CHUNKS) /* that the threads have at once */
 
-typedef struct ALIGNED(16) {
-    unsigned v[4];
-} words; /* of a chunk, as it lies in memory */
-
 /* Where chunk `chunk` of line n lies in a tile: threads that read WIDE lines of a column each
    meet different banks. */
 FN int place_of(int n, int chunk) { return n * CHUNKS + (chunk ^ n / WIDE % CHUNKS); }
