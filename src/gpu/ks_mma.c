@@ -50,9 +50,12 @@ static shape shape_of(const kernel *k, const problem *p)
     return s;
 }
 
+/* Blocks that a tile of y is made of. */
+static int blocks_each(const problem *p) { return p->gated ? 2 : 1; }
+
 static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 {
-    return p->pattern.a * p->pattern.d * shape_of(k, p).row_tiles *
+    return p->pattern.a / blocks_each(p) * p->pattern.d * shape_of(k, p).row_tiles *
            CEIL_DIV(batch, dn_gpu_size(k)[COLUMNS]);
 }
 
@@ -61,6 +64,7 @@ static int fits(const kernel *k, const problem *p)
     danaus_pattern q = p->pattern;
     return dn_gpu_is_for_blocks(k, p, 1) && dn_gpu_moves_rows(p) &&
            (q.d == 1 || p->layout == DANAUS_BATCH_LAST) &&
+           (!p->gated || (p->layout == DANAUS_BATCH_FIRST && q.a % 2 == 0)) &&
            q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;
 }
 
@@ -100,11 +104,12 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
-    double tiles = (double)tiles_of(k, p, p->batch), steps = (double)s.steps;
+    double tiles = (double)tiles_of(k, p, p->batch);
+    double steps = (double)(s.steps * blocks_each(p));
     double resident = fmin(n[RESIDENT], ceil(tiles / f->units));
     double waves = ceil(tiles / (f->units * resident));
     double each = (double)n[COLUMNS] * (double)s.tile_rows, y_bytes = 2 * each;
-    double products = each / 128 * (double)(s.steps * s.depth) / 16;
+    double products = each / 128 * steps * (double)s.depth / 16;
     double fetched = steps * (double)(n[COLUMNS] * 128 + s.tile_rows * 128) + y_bytes +
                      place_bytes(&s, p);
     double cache = fetched / (2.5 * f->bandwidth / f->units) * f->clock;
@@ -129,6 +134,7 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     int last = p->layout == DANAUS_BATCH_LAST;
     const gpu_define lines[] = {
         { "LAST", last },
+        { "GATED", p->gated },
         { "TILE_N", s.tile_rows },
         { "TILE_K", s.depth },
         { "OUT_N", s.out_rows },
@@ -153,6 +159,7 @@ static void launch_of(
 
 const gpu_family dn_gpu_mma = {
     .kernel = { .orders = DN_READS | DN_WRITES,
+                .gates = 1,
                 .fits = fits,
                 .cost = cost,
                 .packed_bytes = dn_gpu_tile_bytes,

@@ -117,6 +117,33 @@ static void tensor_cores_make_16_bits_from_8_0_on(void **state)
     }
 }
 
+/* Layers with gates are made in one launch from 8.0 on, on 9.0 by its own rows. */
+static void gates_are_made_from_8_0_on(void **state)
+{
+    (void)state;
+    for (int c = 0; c < CARDS; c++)
+        for (int form = 0; form < 2; form++) {
+            gpu_device d = device_of(&cards[c], 1);
+            const problem p = { .pattern = { 4, 1536, 192, 1 },
+                                .dtype = form ? DANAUS_BF16 : DANAUS_F16,
+                                .batch = 16384,
+                                .activation = DANAUS_GELU,
+                                .gated = 1 };
+            const kernel *k = NULL;
+            double seconds;
+            danaus_status status =
+                dn_choose(&d.base, &p, DANAUS_ESTIMATE, &k, &seconds);
+            if (cards[c].arch < 80)
+                assert_status(status, DANAUS_ERR_UNSUPPORTED);
+            else {
+                assert_ok(status);
+                assert_int_equal(
+                    !strncmp(k->name, "ks.wgmma.", 9), cards[c].arch == 90);
+            }
+            dn_tuning_destroy(d.base.tuning);
+        }
+}
+
 /* Lines of pattern, type, layout, batch and the row that an H200 chooses without a table. */
 static void expect_choices(
     dn_operation operation, const char *const *cases, size_t count)
@@ -344,6 +371,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_that_runs_has_an_estimate),
         cmocka_unit_test(tensor_cores_make_16_bits_from_8_0_on),
+        cmocka_unit_test(gates_are_made_from_8_0_on),
         cmocka_unit_test(an_h200_chooses_as_it_was_measured),
         cmocka_unit_test(an_h200_makes_weight_gradients_as_it_was_measured),
         cmocka_unit_test(what_follows_a_product_has_its_cost),

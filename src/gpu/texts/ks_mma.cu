@@ -17,11 +17,15 @@
 
    Batch-last x is read and y is written in orders of rows (orders.cuh).
 
+   GATED: as in ks_wgmma.cu; a tile of y takes the steps of block i, then those of i + a / 2.
+
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ending.cuh"
 #include "orders.cuh"
 
+#define EACH      (GATED ? 2 : 1) /* blocks of x for one of y */
+#define Y_BLOCKS  (BLOCKS / EACH)
 #define THREADS   (128 * GROUPS)
 #define TILE_M    (64 * GROUPS)
 #define STEPS     ((COLS + TILE_K - 1) / TILE_K)
@@ -43,8 +47,8 @@ INLINE tile tile_at(u32 t, u32 tiles_m)
     tile at;
     at.r0 = (int)(t % ROW_TILES) * TILE_N;
     t /= ROW_TILES;
-    u32 block = MANY_BLOCKS ? t % (BLOCKS * LANES) : t / tiles_m;
-    at.s0 = (i64)(MANY_BLOCKS ? t / (BLOCKS * LANES) : t % tiles_m) * TILE_M;
+    u32 block = MANY_BLOCKS ? t % (Y_BLOCKS * LANES) : t / tiles_m;
+    at.s0 = (i64)(MANY_BLOCKS ? t / (Y_BLOCKS * LANES) : t % tiles_m) * TILE_M;
     at.i = (int)(block / LANES), at.j = (int)(block % LANES);
     return at;
 }
@@ -150,17 +154,24 @@ INLINE void product(float *sum, u32 x, u32 w)
 
 /* ---- results ---- */
 
-/* OUT_N rows from r0 on of 64 columns, with their bias, to the group's shared memory. */
-INLINE void put_sums(u32 out, float *sum, const float *bias, tile t, int r0)
+/* Of so many rows from r0 on. */
+template <int rows> INLINE void add_bias(float *sum, const float *bias, tile t, int r0)
 {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    int lane = threadIdx.x % 32;
     if (bias)
 #pragma unroll
-        for (int e = 0; e < OUT_N / 2; e++) {
+        for (int e = 0; e < rows / 2; e++) {
             int r = r0 + e / 4 * 8 + lane % 4 * 2 + e % 2;
             if (r < ROWS)
                 sum[e] += bias[((i64)t.i * ROWS + r) * LANES + t.j];
         }
+}
+
+/* OUT_N rows from r0 on of 64 columns, with their bias, to the group's shared memory. */
+INLINE void put_sums(u32 out, float *sum, const float *bias, tile t, int r0)
+{
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    add_bias<OUT_N>(sum, bias, t, r0);
 #pragma unroll
     for (int e = 0; e < OUT_N / 2; e += 2) {
         u32 pair = pack_pair(sum[e], sum[e + 1]);
@@ -195,9 +206,11 @@ INLINE void write_y(
         i64 n = row_of_y(order, ((i64)t.i * ROWS + r) * LANES + t.j);
         if (WRITES && n < 0)
             continue;
-        u16 *to = LAST ? y + n * batch + at : y + at * (BLOCKS * ROWS) + t.i * ROWS + r;
+        u16 *to = LAST ? y + n * batch + at : y + at * (Y_BLOCKS * ROWS) + t.i * ROWS + r;
         uint4 v = load_shared128(out + row * OUT_PITCH + chunk * 16);
-        store_piece<16>(to, end_piece<16>(v, to, apart, count * 2, width), count * 2, width);
+        if (!GATED)
+            v = end_piece<16>(v, to, apart, count * 2, width);
+        store_piece<16>(to, v, count * 2, width);
     }
     barrier(1 + group, 128);
 }
@@ -213,13 +226,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     int group = threadIdx.x / 128;
     u32 out = stages + STAGES * STAGE + group * OUT_BYTES;
     u32 tiles_m = (u32)((batch + TILE_M - 1) / TILE_M);
-    u32 tiles = tiles_m * (BLOCKS * LANES * ROW_TILES);
+    u32 tiles = tiles_m * (Y_BLOCKS * LANES * ROW_TILES);
     if (blockIdx.x >= tiles)
         return;
     int x_width = width_of(x, (LAST ? batch : (i64)COLS) * 2);
     int y_width = width_of_both(residual, y, (LAST ? batch : (i64)ROWS) * 2);
     i64 apart = apart_of(residual, y);
-    u32 steps = ((tiles - blockIdx.x + gridDim.x - 1) / gridDim.x) * STEPS;
+    u32 steps = ((tiles - blockIdx.x + gridDim.x - 1) / gridDim.x) * (EACH * STEPS);
 
     tile ahead = tile_at(blockIdx.x, tiles_m), t = ahead;
     u32 ahead_tile = blockIdx.x, current = blockIdx.x, loaded = 0;
@@ -232,8 +245,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
             loaded++;
             if (++ahead_step == STEPS) {
                 ahead_step = 0;
-                ahead_tile += gridDim.x;
-                ahead = tile_at(ahead_tile, tiles_m);
+                if (GATED && ahead.i < Y_BLOCKS)
+                    ahead.i += Y_BLOCKS;
+                else
+                    ahead = tile_at(ahead_tile += gridDim.x, tiles_m);
             }
         }
         copy_commit();
@@ -242,6 +257,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         load(s);
 
     float sum[TILE_N / 2];
+    u32 gates[TILE_N / 4];
     for (u32 n = 0; n < steps; n++) {
         copy_wait<STAGES - 2>();
         __syncthreads();
@@ -256,10 +272,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         if (++step < STEPS)
             continue;
         step = 0;
+        if (GATED) {
+            add_bias<TILE_N>(sum, bias, t, t.r0);
+            t.i += Y_BLOCKS;
+            if (t.i < BLOCKS) {
+                hold_gates<TILE_N / 4>(gates, sum);
+                continue;
+            }
+            multiply_by_gates<TILE_N / 4>(sum, gates);
+            t.i -= BLOCKS;
+        }
 #pragma unroll
         for (int r = 0; r < TILE_N; r += OUT_N)
             write_y(
-                out, sum + r / 2, y, Y_ORDER, bias, apart, t, t.r0 + r,
+                out, sum + r / 2, y, Y_ORDER, GATED ? 0 : bias, apart, t, t.r0 + r,
                 t.s0 + group * 64, batch, y_width);
         current += gridDim.x;
         t = tile_at(current, tiles_m);

@@ -216,20 +216,14 @@ INLINE void gate(
 #pragma unroll
     for (int m = 0; m < MULTIPLE; m++) {
         add_bias<TILE_N>(sum[m], bias, t, 0);
-#pragma unroll
-        for (int e = 0; e < TILE_N / 4; e++)
-            gates[m][e] = pack_pair(activate(sum[m][2 * e]), activate(sum[m][2 * e + 1]));
+        hold_gates<TILE_N / 4>(gates[m], sum[m]);
     }
     multiply_tile(sum, r, group * MULTIPLE * COLUMNS_BYTES, COLUMNS_BYTES, X_BYTES);
     t.i += Y_BLOCKS;
 #pragma unroll
     for (int m = 0; m < MULTIPLE; m++) {
         add_bias<TILE_N>(sum[m], bias, t, 0);
-#pragma unroll
-        for (int e = 0; e < TILE_N / 4; e++) {
-            sum[m][2 * e] *= low_of(gates[m][e]);
-            sum[m][2 * e + 1] *= high_of(gates[m][e]);
-        }
+        multiply_by_gates<TILE_N / 4>(sum[m], gates[m]);
     }
 }
 
