@@ -29,6 +29,8 @@ typedef struct cpu_view {
     int64_t ld;
     int64_t tile_step;     /* 0 unless in tiles, which are batch-last */
     const int64_t *place;  /* of each row in a tile; for writing */
+    const void *added;     /* what sums are added to, where dn_cpu_ks_adds(): data, or
+                              apart and laid out like it; or NULL */
     cpu_activate activate; /* of what is written through the view; or NULL */
     const void *residual;  /* that is then added to it, laid out like data; or NULL */
 } cpu_view;
@@ -37,6 +39,12 @@ typedef struct cpu_view {
 static inline int dn_is_changed(const cpu_view *v)
 {
     return v->activate || v->residual;
+}
+
+/* Reals of so many bytes from data to what products are added to. */
+static inline int64_t dn_to_added(const cpu_view *v, size_t real)
+{
+    return v->added ? ((intptr_t)v->added - (intptr_t)v->data) / (intptr_t)real : 0;
 }
 
 /* How a kernel cuts its part into chunks that pass through scratch memory. */
@@ -82,7 +90,6 @@ typedef struct cpu_part {
     cpu_view x, y;
     cpu_shape shape;
     range i, j, tile, s;
-    int add;                     /* to what y holds, where dn_cpu_ks_adds() */
     int stream;                  /* write y past the caches */
     int cold_x, cold_y;          /* not in the second cache yet */
     void *scratch;               /* x_bytes + y_bytes */

@@ -89,6 +89,8 @@ static cpu_view columns_from(cpu_view v, int64_t s)
     int64_t at = v.layout == DANAUS_BATCH_FIRST ? s * v.ld : s;
     size_t bytes = (size_t)at * danaus_dtype_size(v.dtype);
     v.data = (char *)v.data + bytes;
+    if (v.added)
+        v.added = (const char *)v.added + bytes;
     if (v.residual)
         v.residual = (const char *)v.residual + bytes;
     return v;
@@ -158,10 +160,8 @@ static void open_step(
         g->all.stream = dn_can_stream(
             &c->y, dn_pattern_rows(c->steps[number].p.pattern), c->o->batch,
             c->dev->l2);
-    if (last && (c->o->add || c->o->kept)) {
-        g->all.add = c->o->add;
+    if (last && (c->y.added == c->y.data || c->o->kept))
         g->all.stream = 0;
-    }
 }
 
 /* Columns of a slab, and its first step. */
@@ -342,15 +342,17 @@ static danaus_status run_slabs(chain_run *c)
     return DANAUS_OK;
 }
 
-/* Panels do; of vectors along lines those that begin where they will end. */
+/* Panels do; vectors along lines do where these are y's own. */
+static int adds(const ks_step *last, danaus_layout layout, int activation)
+{
+    danaus_dtype dtype = last->p.dtype;
+    return !dn_code_of(last)->lane_vectors ||
+           (layout == DANAUS_BATCH_FIRST && dtype == dn_sum_type(dtype) && !activation);
+}
+
 int dn_cpu_ks_adds(const ks_step *last)
 {
-    const problem *p = &last->p;
-    const cpu_code *code = dn_code_of(last);
-    return !code->lane_vectors ||
-           (p->layout == DANAUS_BATCH_FIRST && p->dtype == dn_sum_type(p->dtype) &&
-            !dn_is_complex(p->dtype) && p->pattern.d % code->vector == 0 &&
-            !p->activation);
+    return adds(last, last->p.layout, last->p.activation);
 }
 
 danaus_status dn_cpu_ks_run(
@@ -369,7 +371,9 @@ danaus_status dn_cpu_ks_run(
     };
     int wide = dn_sum_type(c.y.dtype) == DANAUS_F64;
     c.y.activate = d->activations[o->activation][wide];
-    c.y.residual = o->residual;
+    int sums = !o->activation && adds(&steps[count - 1], c.y.layout, 0);
+    c.y.added = o->add ? o->y : sums ? o->residual : NULL;
+    c.y.residual = sums ? NULL : o->residual;
     if (count == 1)
         return run_step(&c);
     c.slab = slab_columns(&c);

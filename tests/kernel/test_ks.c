@@ -158,6 +158,9 @@ static void check_question(danaus_device *dev, const question *q)
     if (q->activation)
         signal_round(&ys, type_between(q->dtype));
     signal_activate(&ys, q->activation, q->dtype);
+    if (q->residual && !q->activation)
+        signal_begin_with(
+            &ys, &residual, q->layout, q->dtype, q->adjoint ? q->p.b : q->p.c);
     if (q->residual)
         signal_add_residual(&ys, &residual, q->layout, q->dtype);
     signal_round(&ys, q->dtype);

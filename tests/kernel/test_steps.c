@@ -57,18 +57,37 @@ static void run_free(danaus_device *dev, run *u)
     }
 }
 
-/* The product, between guards. */
-static array run_forward(
-    danaus_device *dev, const run *u, const random_chain *c, int64_t batch,
-    danaus_activation activation, const array *x)
+/* What follows a product; in_place: the residual, or NULL, is where y will be. */
+typedef struct ending {
+    danaus_activation activation;
+    const array *residual;
+    int in_place;
+} ending;
+
+static void run_to(
+    danaus_device *dev, const run *u, int64_t batch, ending e, const array *x, void *y)
 {
-    array y = array_make(c->dtype, c->rows * batch);
+    const array *r = e.residual;
+    if (r && e.in_place)
+        memcpy(y, r->data, (size_t)r->count * danaus_dtype_size(r->dtype));
     ks_operands o = { .batch = batch,
                       .x = x->data,
                       .packed = (const void *const *)u->packed,
-                      .y = y.data,
-                      .activation = activation };
+                      .y = y,
+                      .activation = e.activation,
+                      .residual = !r           ? NULL
+                                  : e.in_place ? y
+                                               : r->data };
     assert_ok(dev->backend->ks_run(dev, u->steps, u->count, &o));
+}
+
+/* The product, between guards. */
+static array run_forward(
+    danaus_device *dev, const run *u, const random_chain *c, int64_t batch, ending e,
+    const array *x)
+{
+    array y = array_make(c->dtype, c->rows * batch);
+    run_to(dev, u, batch, e, x, y.data);
     array_expect_guards(&y);
     return y;
 }
@@ -97,7 +116,8 @@ static void check_neighbours(
     int64_t batch = rng_next(r) % 4 ? rng_int(r, 1, 40) : rng_int(r, 1000, 2000);
     run u = run_make(dev, &c, desc.layout, rows);
     array x = array_random(r, dtype, c.cols * batch);
-    array y = run_forward(dev, &u, &c, batch, desc.activation, &x);
+    array y =
+        run_forward(dev, &u, &c, batch, (ending){ .activation = desc.activation }, &x);
     signal expected = multiply_exactly(&c, &desc, batch, &x);
     expect_signal(&y, desc.layout, &expected, name_of_case(&c, &desc, batch));
     signal_free(&expected);
@@ -210,8 +230,8 @@ static void gradients_are_right_on_random_shapes(void **state)
     }
 }
 
-/* The same product with other cache sizes, traits and numbers of threads: the cuts fall
-   elsewhere and stores may pass the cache. */
+/* The same product, and sum with a residual, with other cache sizes, traits and numbers of
+   threads: the cuts fall elsewhere and stores may pass the cache. */
 static void check_cuts(
     rng *r, danaus_device *dev, danaus_dtype dtype, int steps, const danaus_pattern *p,
     const kernel *const *chosen)
@@ -222,8 +242,10 @@ static void check_cuts(
     size_t bytes = (size_t)(c.rows * batch) * danaus_dtype_size(dtype);
     run u = run_make(dev, &c, layout, chosen);
     array x = array_random(r, dtype, c.cols * batch);
-    danaus_activation activation = random_activation(r, dtype);
-    array y = run_forward(dev, &u, &c, batch, activation, &x);
+    array added = array_random(r, dtype, c.rows * batch);
+    ending e = { random_activation(r, dtype), rng_next(r) % 2 ? &added : NULL,
+                 (int)(rng_next(r) % 2) };
+    array y = run_forward(dev, &u, &c, batch, e, &x);
     cpu_device *cpu = (cpu_device *)dev;
     size_t l2 = cpu->l2, l3 = cpu->l3;
     const cpu_traits *traits = cpu->traits;
@@ -245,12 +267,7 @@ static void check_cuts(
         cpu->traits = &others;
         memset(line, 0xff, bytes);
         assert_ok(danaus_device_set_threads(dev, threads));
-        ks_operands o = { .batch = batch,
-                          .x = x.data,
-                          .packed = (const void *const *)u.packed,
-                          .y = line,
-                          .activation = activation };
-        assert_ok(dev->backend->ks_run(dev, u.steps, u.count, &o));
+        run_to(dev, &u, batch, e, &x, line);
         assert_memory_equal(line, y.data, bytes);
     }
     cpu->traits = traits;
@@ -258,6 +275,7 @@ static void check_cuts(
     cpu->l3 = l3;
     assert_ok(danaus_device_set_threads(dev, 0));
     danaus_free(dev, line);
+    array_free(&added);
     array_free(&x);
     array_free(&y);
     run_free(dev, &u);
@@ -347,7 +365,7 @@ static void products_are_sums_of_fused_multiply_adds(void **state)
             random_chain c = chain_random(&r, &p, 1, k->dtype, 0);
             array x = array_random(&r, k->dtype, c.cols * n);
             run u = run_make(dev, &c, layout, rows);
-            array y = run_forward(dev, &u, &c, n, DANAUS_ACTIVATION_NONE, &x);
+            array y = run_forward(dev, &u, &c, n, (ending){ 0 }, &x);
             array exact = fused(&c, layout, n, &x);
             if (!array_same(&y, &exact))
                 fail_msg(

@@ -187,6 +187,9 @@ static signal multiply_and_add_exactly(
     if (desc->activation)
         signal_round(&y, type_between(dtype));
     signal_activate(&y, desc->activation, dtype);
+    if (residual && !desc->activation)
+        signal_begin_with(
+            &y, residual, desc->layout, dtype, inputs_of(c, desc->adjoint));
     if (residual)
         signal_add_residual(&y, residual, desc->layout, dtype);
     signal_round(&y, dtype);

@@ -147,6 +147,17 @@ void signal_scale(signal *y, double scale, danaus_dtype dtype)
     }
 }
 
+void signal_begin_with(
+    signal *y, const array *residual, danaus_layout layout, danaus_dtype dtype,
+    int64_t terms)
+{
+    double g = gamma_of(dtype, terms);
+    signal first = signal_read(residual, layout, y->size, y->batch);
+    for (int64_t i = 0; i < y->size * y->batch; i++)
+        y->e[i] += g * first.m[i];
+    signal_free(&first);
+}
+
 void signal_add_residual(
     signal *y, const array *residual, danaus_layout layout, danaus_dtype dtype)
 {

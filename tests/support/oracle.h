@@ -54,6 +54,11 @@ signal signal_gate(const signal *z, danaus_activation activation, danaus_dtype d
 /* y times a number, as it is when weights are, and rounded to type_between(). */
 void signal_scale(signal *y, double scale, danaus_dtype dtype);
 
+/* Sums of so many terms in y may begin with a residual, which is then added to it. */
+void signal_begin_with(
+    signal *y, const array *residual, danaus_layout layout, danaus_dtype dtype,
+    int64_t terms);
+
 /* y plus a residual in a layout. Parts may have been rounded to type_between() in any order. */
 void signal_add_residual(
     signal *y, const array *residual, danaus_layout layout, danaus_dtype dtype);
