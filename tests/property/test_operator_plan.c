@@ -261,19 +261,25 @@ static void check_product(const scene *c, const operand *x, const operand *y)
     matrix_free(&most);
 }
 
+/* Its product, and its end. */
+static void run_scene(scene *c)
+{
+    operand x = operand_of(&c->r, c->dtype, c->desc.layout, c->takes, c->batch),
+            y = operand_of(NULL, c->dtype, c->desc.layout, c->gives, c->batch);
+    assert_ok(danaus_operator_execute(c->plan, device, c->batch, x.there, y.there));
+    take(&y);
+    check_product(c, &x, &y);
+    drop(&x);
+    array_free(&y.host);
+    close_scene(c);
+}
+
 static void products_are_those_of_the_matrix(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < (uint64_t)rounds_of(240); seed++) {
         scene c = open_scene(seed, 0);
-        operand x = operand_of(&c.r, c.dtype, c.desc.layout, c.takes, c.batch),
-                y = operand_of(NULL, c.dtype, c.desc.layout, c.gives, c.batch);
-        assert_ok(danaus_operator_execute(c.plan, device, c.batch, x.there, y.there));
-        take(&y);
-        check_product(&c, &x, &y);
-        drop(&x);
-        array_free(&y.host);
-        close_scene(&c);
+        run_scene(&c);
     }
 }
 
@@ -360,14 +366,7 @@ static void check_row_with_orders(const kernel *k, danaus_pattern p, uint64_t se
     device->kernels = k;
     assert_ok(danaus_operator_plan_create(device, c.made, &c.desc, &c.plan));
     assert_int_equal(c.plan->stage[0].orders, DN_READS | DN_WRITES);
-    operand x = operand_of(&c.r, c.dtype, c.desc.layout, c.takes, c.batch),
-            y = operand_of(NULL, c.dtype, c.desc.layout, c.gives, c.batch);
-    assert_ok(danaus_operator_execute(c.plan, device, c.batch, x.there, y.there));
-    take(&y);
-    check_product(&c, &x, &y);
-    drop(&x);
-    array_free(&y.host);
-    close_scene(&c);
+    run_scene(&c);
 }
 
 /* Each that can, alone; on an emulated GPU, where each is compiled, some. What was compiled
