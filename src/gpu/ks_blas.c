@@ -210,8 +210,8 @@ static rate rate_of(const gpu_facts *f, const kernel *k)
     return (rate){ 10e-6, 0.79 * f->flops, 37, 2.1, 0, { 1.2, 1.2 } };
 }
 
-/* Without 16 bytes that lie together, aligned, half as much is moved at once, and tiles are
-   fetched by threads. */
+/* Without 16 bytes that lie together, aligned, half as much is moved at once, and tiles for
+   tensor cores are fetched by threads. */
 static int is_aligned(const problem *p)
 {
     danaus_pattern q = p->pattern;
@@ -270,9 +270,10 @@ static double blas_cost(const danaus_device *dev, const kernel *k, const problem
         work * blocks * rows * ((double)q.c + r.steps) * columns / r.flops;
     double bytes = dn_gpu_moved_bytes(p) + weights;
     double move = r.slow[p->layout] * bytes / f->bandwidth;
-    if (!is_aligned(p)) {
+    int narrow = danaus_dtype_size(k->dtype) == 2;
+    if (!is_aligned(p) && (narrow || dn_gpu_size(k)[TF32])) {
         move *= 2;
-        multiply *= danaus_dtype_size(k->dtype) == 2 ? 4.5 : 2.5;
+        multiply *= narrow ? 3.5 : 2.5;
     }
     double all = dn_gpu_beside(r.overlap, move, multiply);
     double depth = q.a * q.d == 1 ? fmin((double)q.c, MOST_WAIT) : (double)q.c;

@@ -17,9 +17,9 @@
 enum { TILES_R, TILES_S, LANES, WARPS, RESIDENT, PARTS };
 
 typedef struct shape {
-    int64_t element, together, lane_tiles, warps_r, warps_s, tiles_r, row_tiles;
+    int64_t element, each, together, lane_tiles, warps_r, warps_s, tiles_r, row_tiles;
     int64_t tile_r, tile_s, units, steps;
-    int64_t x_bytes, w_bytes, y_bytes, stages, shared;
+    int64_t x_bytes, w_bytes, y_bytes, out, stages, shared;
 } shape;
 
 /* Bytes of shared memory for a column's runs: see CHUNKS() there. */
@@ -32,31 +32,49 @@ static int64_t pitch(int64_t element, int64_t runs, int64_t numbers)
 static void set_memory(shape *s, const kernel *k, const problem *p)
 {
     int64_t d = p->pattern.d, columns = s->units * UNIT_BYTES / s->element;
-    int all = s->together == d;
+    int all = s->together >= d;
     s->x_bytes = s->tile_s * (all ? pitch(s->element, 1, columns * d)
                                   : pitch(s->element, columns, s->together));
     s->w_bytes = s->units * s->together * s->tile_r * UNIT_BYTES;
-    s->y_bytes = 8 * s->warps_s *
-                 (all ? pitch(s->element, 1, s->tile_r * d)
-                      : pitch(s->element, s->tile_r, s->together));
-    int64_t room = dn_gpu_room(dn_gpu_code(k)->arch, dn_gpu_size(k)[RESIDENT]) -
-                   MARGIN - s->y_bytes;
-    s->stages = MIN(room / (s->x_bytes + s->w_bytes), MOST_STAGES);
+    int64_t column = all ? pitch(s->element, 1, s->tile_r * d)
+                         : pitch(s->element, s->tile_r, s->together);
+    int64_t all_room = dn_gpu_room(dn_gpu_code(k)->arch, dn_gpu_size(k)[RESIDENT]) - MARGIN;
+    s->out = dn_gpu_size(k)[TILES_S];
+    do {
+        s->y_bytes = 8 * s->warps_s * s->out * column;
+        s->stages = MIN((all_room - s->y_bytes) / (s->x_bytes + s->w_bytes), MOST_STAGES);
+    } while (s->stages < 3 && s->out > 1 && (s->out /= 2));
     s->shared = MARGIN + s->y_bytes + s->stages * (s->x_bytes + s->w_bytes);
 }
 
-/* Warps take all lanes if there are enough of them, then all rows, then columns. */
+/* Of so many warps those beside each other in rows: x and w are read for the fewest times if a
+   tile has as many rows as columns. */
+static int64_t row_warps(int64_t left, int64_t most, int64_t rows, int64_t columns)
+{
+    int64_t best = 1;
+    for (int64_t n = 2; n <= MIN(left, most); n++)
+        if (n * rows + left / n * columns < best * rows + left / best * columns)
+            best = n;
+    return best;
+}
+
+/* Warps take all lanes, several each if there are registers, then rows and columns. */
 static shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = { .element = dn_size_of(p->dtype) };
-    s.lane_tiles = CEIL_DIV(q.d, n[WARPS]);
-    s.together = CEIL_DIV(q.d, s.lane_tiles);
-    int64_t left = n[WARPS] / s.together;
-    s.warps_r = MIN(left, CEIL_DIV(q.b, 16 * n[TILES_R]));
+    int64_t most = n[WARPS] * n[TILES_R];
+    s.lane_tiles = CEIL_DIV(q.d, most);
+    s.each = CEIL_DIV(CEIL_DIV(q.d, s.lane_tiles), n[WARPS]);
+    int64_t warps_j = CEIL_DIV(CEIL_DIV(q.d, s.lane_tiles), s.each);
+    s.together = warps_j * s.each;
+    s.lane_tiles = CEIL_DIV(q.d, s.together);
+    int64_t left = n[WARPS] / warps_j, tiles_r = n[TILES_R] / s.each;
+    s.warps_r = row_warps(
+        left, CEIL_DIV(q.b, 16 * tiles_r), 16 * tiles_r, 8 * n[TILES_S]);
     s.warps_s = left / s.warps_r;
-    s.row_tiles = CEIL_DIV(q.b, 16 * n[TILES_R] * s.warps_r);
+    s.row_tiles = CEIL_DIV(q.b, 16 * tiles_r * s.warps_r);
     s.tiles_r = CEIL_DIV(q.b, 16 * s.warps_r * s.row_tiles);
     s.tile_r = 16 * s.tiles_r * s.warps_r;
     s.tile_s = 8 * n[TILES_S] * s.warps_s;
@@ -77,7 +95,7 @@ static int64_t tiles_of(const shape *s, const problem *p, int64_t batch)
 
 static int fits(const kernel *k, const problem *p)
 {
-    return dn_gpu_is_for_blocks(k, p, dn_gpu_size(k)[PARTS]) &&
+    return dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) &&
            p->layout == DANAUS_BATCH_FIRST && shape_of(k, p).stages >= 2;
 }
 
@@ -94,33 +112,41 @@ static gpu_operands operands_of(const kernel *k, const problem *p)
     };
 }
 
-/* By count: memory; the second cache, which gives and takes runs in whole sectors; and what a
-   multiprocessor does, instructions of tensor cores or of shared memory, numbers of x one by
-   one. Not fitted to times. */
+/* Clocks of a multiprocessor for a tile beside others: instructions of tensor cores, numbers of
+   x that are read and of y that are put into shared memory one by one, where threads meet the
+   same banks, and chunks on their way; and what a block waits for, while others run. */
+static double tile_clocks(
+    const gpu_facts *f, const kernel *k, const shape *s)
+{
+    const int *n = dn_gpu_size(k);
+    double warps = (double)(s->together * s->warps_r * s->warps_s);
+    double units = (double)(s->steps * s->units), tiles = (double)(s->tiles_r * n[TILES_S]);
+    double mma = warps * tiles * units * (n[PARTS] > 1 ? 3 : 1);
+    double loads = warps * units * n[TILES_S] * 8 / (double)s->element;
+    double x = (double)(s->steps * s->x_bytes) / 16;
+    double y = (double)(s->y_bytes / s->out * n[TILES_S]) / 16;
+    double work = 0.75 * dn_gpu_mma_clocks(f, mma) + 1.3 * loads + 27 * warps * tiles +
+                  0.46 * x + 0.53 * y;
+    return work + (1030 * (double)s->steps + 1000) / n[RESIDENT];
+}
+
+/* A fit to 1,500 times of an H100, to 20 % (bench/rows): memory, the second cache, and
+   multiprocessors. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
-    double element = (double)s.element;
-    double w = (double)dn_gpu_operand_bytes(k, p),
-           tiles = (double)tiles_of(&s, p, p->batch);
-    double memory = 1.2 * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
-    double steps = (double)s.steps, units = steps * (double)s.units;
-    double fetched =
-        steps * (double)(s.x_bytes + s.w_bytes) + (double)(s.y_bytes * n[TILES_S]);
-    double cache = tiles * fetched / (2.5 * f->bandwidth);
-    double warps = (double)(s.together * s.warps_r * s.warps_s);
-    double mma =
-        warps * (double)(s.tiles_r * n[TILES_S]) * units * (n[PARTS] > 1 ? 3 : 1);
-    double wavefronts =
-        warps * units * ((double)s.tiles_r * 4 + n[TILES_S] * 16 / element * 2.0);
-    double out = 3.0 * warps * (double)(s.tiles_r * n[TILES_S]) * 4;
-    double each = fmax(dn_gpu_mma_clocks(f, mma), 1.2 * wavefronts) + out + 300;
+    double tiles = (double)tiles_of(&s, p, p->batch), y = (double)(s.y_bytes / s.out);
+    double bytes = dn_gpu_moved_bytes(p) + (double)dn_gpu_operand_bytes(k, p);
+    double fetched = (double)(s.steps * (s.x_bytes + s.w_bytes)) + y * n[TILES_S];
+    double memory = 1.25 * bytes / f->bandwidth;
+    double cache = 0.8 * tiles * fetched / f->bandwidth;
     double rounds = ceil(tiles / (f->units * n[RESIDENT]));
-    double processor = rounds * n[RESIDENT] * each / (0.8 * f->clock);
+    double processor = rounds * n[RESIDENT] * tile_clocks(f, k, &s) / f->clock;
     return dn_gpu_seconds(
-        dev, k, p, 4e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor));
+        dev, k, p,
+        2.9e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor));
 }
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)
@@ -133,6 +159,8 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "SPLIT", n[PARTS] > 1 },
         { "SHARED_BLOCKS", dn_gpu_shared_blocks(p->pattern.a, block) },
         { "TOGETHER", s.together },
+        { "EACH", s.each },
+        { "OUT", s.out },
         { "TILES_R", s.tiles_r },
         { "TILES_S", n[TILES_S] },
         { "WARPS_R", s.warps_r },
@@ -151,7 +179,7 @@ static void launch_of(
     shape s = shape_of(k, p);
     *launch = dn_gpu_stay(
         tiles_of(&s, p, call->batch), (int64_t)f->units * dn_gpu_size(k)[RESIDENT],
-        (int)(s.together * s.warps_r * s.warps_s * 32), s.shared);
+        (int)(s.together / s.each * s.warps_r * s.warps_s * 32), s.shared);
 }
 
 const gpu_family dn_gpu_mma_runs = {

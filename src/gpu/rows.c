@@ -44,6 +44,13 @@
 #define VEC_8(type)                                                                    \
     VEC(type, 1, 32, 16, 16), VEC(type, 1, 8, 16, 16), VEC(type, 4, 32, 8, 16)
 
+/* A portable row for few columns k: EACH outputs of a thread, SPAN columns at once. */
+#define THIN(type, EACH, SPAN)                                                         \
+    ROW("ks.thin." #type "." #EACH "x" #SPAN, type, thin, 0, EACH, SPAN, 1)
+#define THIN_4(type)                                                                   \
+    THIN(type, 4, 4), THIN(type, 8, 2), THIN(type, 2, 8), THIN(type, 1, 4)
+#define THIN_8(type) THIN(type, 2, 4), THIN(type, 1, 4)
+
 /* Sums of 4 bytes. */
 #define SIMT_4(type)                                                                   \
     SIMT(type, 128, 128, 1, 8, 8, 8), SIMT(type, 64, 64, 1, 8, 4, 16),                 \
@@ -114,6 +121,13 @@
 #define MMA_RUNS(type, R, S, W, B, P)                                                  \
     ROW("ks.mma_runs." #type "." #R "x" #S "." #W, type, mma_runs, 80, R, S, 1, W, B, P)
 #define MMA_RUNS_16(type) MMA_RUNS(type, 2, 4, 8, 1, 1)
+/* The same for compute capability 9.0. */
+#define MMA_RUNS_90(type, R, S, W, B, P)                                               \
+    ROW("ks.mma_runs." #type "." #R "x" #S "." #W "." #B, type, mma_runs, 90, R, S, 1, \
+        W, B, P)
+#define MMA_RUNS_90_16(type)                                                           \
+    MMA_RUNS_90(type, 4, 4, 16, 1, 1), MMA_RUNS_90(type, 4, 4, 8, 2, 1),               \
+        MMA_RUNS_90(type, 2, 8, 8, 2, 1), MMA_RUNS_90(type, 8, 2, 8, 2, 1)
 
 /* A row for few columns from compute capability ARCH on, of a warp 16 R rows and 8 S
    columns; M warps beside each other in rows, columns k split over K ways; B blocks
@@ -215,6 +229,12 @@ const kernel dn_gpu_kernels[] = {
     MMA_LANES(f32, 90, 4, 2, 1, 4, 2, 2),
     MMA_HELD(3, 2, 4, 2, 1),
     MMA_HELD(3, 2, 4, 2, 2),
+    FOR_16(MMA_RUNS_90_16),
+    MMA_RUNS_90_16(tf32),
+    MMA_RUNS_90(f32, 2, 2, 8, 2, 2),
+    MMA_RUNS_90(f32, 2, 4, 16, 1, 2),
+    MMA_RUNS_90(f32, 4, 2, 8, 2, 2),
+    MMA_RUNS_90(f32, 4, 2, 16, 1, 2),
     SPLIT_90(f16, 1),
     SPLIT_90(bf16, 1),
     SPLIT_90(tf32, 1),
@@ -245,6 +265,10 @@ const kernel dn_gpu_kernels[] = {
     SIMT_8(f64),
     SIMT_8(c64),
     SIMT_16(c128),
+    FOR_32(THIN_4),
+    THIN_8(f64),
+    THIN_8(c64),
+    THIN(c128, 1, 2),
     FOR_32(VEC_4),
     VEC_8(f64),
     VEC_8(c64),

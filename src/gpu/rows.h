@@ -86,6 +86,16 @@ static inline double dn_gpu_mma_clocks(const gpu_facts *f, double count)
 /* Bytes that memory gives and takes for all columns: of x, of y and of a residual. */
 double dn_gpu_moved_bytes(const problem *p);
 
+/* Whether batch-first some lines of x or y, the numbers of a column and a block, begin off
+   multiples of 16 bytes: many rows fetch and store those in small pieces. */
+static inline int dn_gpu_is_ragged(const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    int64_t size = (int64_t)danaus_dtype_size(p->dtype);
+    return p->layout == DANAUS_BATCH_FIRST &&
+           (q.c * q.d * size % 16 || q.b * q.d * size % 16);
+}
+
 /* Seconds of an activation, by the instructions that it takes for each result, beside which
    nothing else runs: exact GELU by erf 0.33 clocks of a multiprocessor with 128 vector units
    (f16 at 1.98 GHz, 132 of them: 30 us more for 25,088 x 1,024, 54 for 1,536). */
@@ -164,6 +174,9 @@ void dn_gpu_pack_tiles(const kernel *k, const problem *p, weights_view w, void *
 
 /* Portable: BR, BS, BJ, TR, TS, BK. */
 extern const gpu_family dn_gpu_simt;
+
+/* Portable, for few columns k batch-first. */
+extern const gpu_family dn_gpu_thin;
 /* Portable, for few columns: OUTS, NS, 1, WARPS, bytes of weights in a load. */
 extern const gpu_family dn_gpu_vec;
 /* On tensor cores from 8.0 on: rows of a tile at most, columns, 1, resident blocks. */

@@ -467,6 +467,19 @@ static void shuffles_are_not_taken_into_branches(void **state)
     dn_free(image);
 }
 
+/* Number by number they had taken twice as long. */
+static void turned_pieces_are_stored_whole(void **state)
+{
+    (void)state;
+    void *image;
+    size_t bytes;
+    assert_ok(dn_cuda_compile(
+        "ks_turn.cu", "#define TYPE_f16 1\n", FOR_PTX, &image, &bytes, NULL, NULL));
+    assert_int_equal(count_in(image, "st.global.v4"), 8);
+    assert_in_range(count_in(image, "st.global.u16"), 1, 2);
+    dn_free(image);
+}
+
 static void streams_stay_in_registers(void **state)
 {
     (void)state;
@@ -538,6 +551,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(operations_of_models_stay_in_registers),
         cmocka_unit_test(long_convolutions_stay_in_registers),
         cmocka_unit_test(shuffles_are_not_taken_into_branches),
+        cmocka_unit_test(turned_pieces_are_stored_whole),
         cmocka_unit_test(streams_stay_in_registers),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

@@ -9,23 +9,24 @@
    numbers around it. Columns k beyond the block are cleared in registers. y leaves the same
    way, all chunks but the first and the last of a run whole.
 
-   A warp makes one lane, 16 TILES_R rows by 8 TILES_S columns, and reads its numbers, which
-   lie LANES apart, one by one. Tiles, steps of them and packed weights: ks_mma_tiles.cuh.
+   A warp makes EACH lanes that follow each other, of which those from LANES on are not stored,
+   16 TILES_R rows by 8 TILES_S columns, and reads its numbers, which lie LANES apart, one by one. Tiles, steps of them and packed weights: ks_mma_tiles.cuh.
 
-   Shared memory: STAGES times x [TILE_S][runs], w; then y, 8 columns of each warp, on its
-   way out. f32 is the sum of two tf32 numbers (SPLIT), as in ks_mma_lanes.cu.
+   Shared memory: STAGES times x [TILE_S][runs], w; then y, OUT tiles of 8 columns of each warp,
+   on their way out. f32 is the sum of two tf32 numbers (SPLIT), as in ks_mma_lanes.cu.
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks_mma_products.cuh"
 #include "ks_mma_tiles.cuh"
 
-#define THREADS (32 * TOGETHER * WARPS_R * WARPS_S)
+#define WARPS_J (TOGETHER / EACH)
+#define THREADS (32 * WARPS_J * WARPS_R * WARPS_S)
 
 /* Chunks that numbers which begin anywhere touch at most; columns s of an odd number of them
    begin in different banks. */
 #define CHUNKS(numbers) (((numbers) + 2 * PER - 2) / PER)
-#define ALL             (TOGETHER == LANES)
+#define ALL             (TOGETHER >= LANES)
 #define X_RUN           CHUNKS(ALL ? TILE_K * LANES : TOGETHER)
 #define X_CHUNKS        (ALL ? X_RUN : X_RUN * TILE_K)
 #define X_PITCH         ((X_CHUNKS | 1) * 16)
@@ -44,8 +45,8 @@ typedef struct place {
 
 INLINE place place_of_warp()
 {
-    int warp = threadIdx.x / 32, rest = warp / TOGETHER;
-    return { warp % TOGETHER, rest / WARPS_S * (16 * TILES_R),
+    int warp = threadIdx.x / 32, rest = warp / WARPS_J;
+    return { warp % WARPS_J * EACH, rest / WARPS_S * (16 * TILES_R),
              rest % WARPS_S * (8 * TILES_S) };
 }
 
@@ -120,9 +121,9 @@ INLINE void load_step(u32 stage, source *from, const element *x, int step, i64 b
 
 /* ---- products ---- */
 
-/* A warp's sums: tile of rows, tile of columns; element e is at row l / 4 + 8 (e / 2) and
+/* A warp's sums: lane, tile of rows, tile of columns; element e is at row l / 4 + 8 (e / 2) and
    column s 2 (l mod 4) + e mod 2, l the thread. */
-typedef float sums[TILES_R][TILES_S][4];
+typedef float sums[EACH][TILES_R][TILES_S][4];
 
 /* Of a thread's first two columns k of a tile, in the first column s: where they lie in a
    stage. All others are multiples of 16 bytes, or of all lanes, away. */
@@ -165,7 +166,29 @@ INLINE u32 load_right(u32 x, reader from, int left)
 #endif
 }
 
-INLINE void clear(sums sum) { clear<TILES_R * TILES_S * 4>(sum[0][0]); }
+#define SUMS (TILES_R * TILES_S * 4) /* of a lane */
+
+INLINE void clear(sums sum) { clear<EACH * SUMS>(sum[0][0][0]); }
+
+/* Adds the products of a unit whose x and w lie there, for one lane. */
+INLINE void multiply_unit(
+    float sum[TILES_R][TILES_S][4], u32 x, u32 w, reader from, int left, int first)
+{
+    u32 right[TILES_S][2];
+#pragma unroll
+    for (int t = 0; t < TILES_S; t++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int k = half * (UNIT_K / 2);
+            right[t][half] = load_right(x + t * 8 * X_PITCH + k * K_PITCH, from, left - k);
+        }
+#pragma unroll
+    for (int r = 0; r < TILES_R; r++) {
+        u32 a[4];
+        load_words<16>(a, w + r * 512);
+        multiply_rows(sum[r], a, right, first);
+    }
+}
 
 /* Adds the products of a step. */
 INLINE void multiply(sums sum, u32 x, int step, reader from, place p)
@@ -173,32 +196,22 @@ INLINE void multiply(sums sum, u32 x, int step, reader from, place p)
     int thread = threadIdx.x % 32, left = COLS % TILE_K ? COLS - step * TILE_K : TILE_K;
     u32 w = x + X_BYTES + (p.lane * TILE_R + p.row) * 32 + thread * 16;
     left -= thread % 4 * THREAD_K; /* columns k that are in the block */
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
 #if SPLIT
-    sums part;
+        float part[TILES_R][TILES_S][4];
 #else
-    float(*part)[TILES_S][4] = sum;
+        float(*part)[TILES_S][4] = sum[j];
 #endif
 #pragma unroll
-    for (int u = 0; u < UNITS; u++) {
-        u32 right[TILES_S][2];
-#pragma unroll
-        for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                int k = u * UNIT_K + half * (UNIT_K / 2);
-                right[t][half] =
-                    load_right(x + t * 8 * X_PITCH + k * K_PITCH, from, left - k);
-            }
-#pragma unroll
-        for (int r = 0; r < TILES_R; r++) {
-            u32 a[4];
-            load_words<16>(a, w + u * W_UNIT + r * 512);
-            multiply_rows(part[r], a, right, u == 0);
-        }
-    }
+        for (int u = 0; u < UNITS; u++)
+            multiply_unit(
+                part, x + u * UNIT_K * K_PITCH + j * ELEMENT,
+                w + u * W_UNIT + j * (TILE_R * 32), from, left - u * UNIT_K, u == 0);
 #if SPLIT
-    add<TILES_R * TILES_S * 4>(sum[0][0], part[0][0]);
+        add<SUMS>(sum[j][0][0], part[0][0]);
 #endif
+    }
 }
 
 /* ---- results ---- */
@@ -223,74 +236,91 @@ INLINE void put_two(u32 to, u32 apart, float v0, float v1)
 #endif
 }
 
-/* 8 columns of a warp, tile number `tile` of its sums, with their bias unless it is NULL. */
+/* Sums of one lane and column, `odd` of tile number `tile`, with a bias that begins there
+   unless it is NULL. */
+INLINE void put_column(
+    u32 to, float sum[TILES_R][TILES_S][4], int tile, int odd, const float *bias, int row)
+{
+#pragma unroll
+    for (int r = 0; r < TILES_R; r++) {
+        float b[2] = { 0, 0 };
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int more = r * 16 + half * 8;
+            if (bias && row + more < ROWS)
+                b[half] = bias[more * LANES];
+        }
+        put_two(
+            to + r * 16 * R_PITCH, 8 * R_PITCH, sum[r][tile][odd] + b[0],
+            sum[r][tile][2 + odd] + b[1]);
+    }
+}
+
+/* 8 columns of a warp, tile number `tile` of its sums, to place `at` of OUT. */
 INLINE void put_sums(
-    u32 out, sums sum, int tile, const float *bias, element *y, struct tile t,
+    u32 out, sums sum, int tile, int at, const float *bias, element *y, struct tile t,
     place p)
 {
-    int thread = threadIdx.x % 32, row = thread / 4;
-    out += p.column / TILES_S * Y_PITCH + (p.row + row) * R_PITCH + p.lane * ELEMENT;
+    int thread = threadIdx.x % 32, own = p.row + thread / 4, row = t.r0 + own;
+    out += (p.column / TILES_S * OUT + at * 8) * Y_PITCH + own * R_PITCH;
 #pragma unroll
     for (int odd = 0; odd < 2; odd++) {
         int column = thread % 4 * 2 + odd;
         u32 to = out + column * Y_PITCH +
-                 shift_of(y_at(y, column, t.i, t.r0 + (ALL ? 0 : row), t.j));
+                 shift_of(y_at(y, column, t.i, ALL ? t.r0 : row, t.j));
 #pragma unroll
-        for (int r = 0; r < TILES_R; r++) {
-            float b[2] = { 0, 0 };
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                int at = t.r0 + p.row + r * 16 + half * 8 + row;
-                if (bias && at < ROWS && t.j + p.lane < LANES)
-                    b[half] = bias[((i64)t.i * ROWS + at) * LANES + t.j + p.lane];
-            }
-            put_two(
-                to + r * 16 * R_PITCH, 8 * R_PITCH, sum[r][tile][odd] + b[0],
-                sum[r][tile][2 + odd] + b[1]);
+        for (int e = 0; e < EACH; e++) {
+            int j = p.lane + e;
+            const float *own_bias = bias + ((i64)t.i * ROWS + row) * LANES + t.j + j;
+            if (t.j + j < LANES)
+                put_column(
+                    to + j * ELEMENT, sum[e], tile, odd, bias ? own_bias : bias, row);
         }
     }
 }
 
-/* The number at `from` in shared memory to y. */
-INLINE void store_number(element *to, u32 from, i64 apart)
+/* Those numbers of a chunk that lies at `at` in y which are of the run from `to` to `end`. */
+INLINE void store_part(u64 at, uint4 v, u64 to, u64 end, i64 apart)
 {
-#if ELEMENT == 4
-    u32 v = load_shared32(from);
-#else
-    u32 v = load_shared16(from);
-#endif
-    if (RESIDUAL)
-        v = add_word(v, *(const element *)((const u8 *)to + apart));
-    *to = (element)v;
+    const u32 word[4] = { v.x, v.y, v.z, v.w };
+#pragma unroll
+    for (int e = 0; e < PER; e++) {
+        u64 own = at + e * ELEMENT;
+        u32 number = ELEMENT == 4 ? word[e % 4] : word[e / 2 % 4] >> e % 2 * 16;
+        if (own < to || own >= end)
+            continue;
+        if (RESIDUAL)
+            number = add_word(number, *(const element *)(own + apart));
+        *(element *)own = (element)number;
+    }
 }
 
 /* Chunk number `chunk` of the run of `count` numbers from `to` on. */
 INLINE void store_chunk(element *to, u32 from, int chunk, int count, i64 apart)
 {
-    u64 at = ((u64)to & ~(u64)15) + chunk * 16;
-    if (at >= (u64)to && at + 16 <= (u64)(to + count)) {
-        uint4 v = load_shared128(from);
-        int width = width_of((const void *)apart, 0);
-        if (RESIDUAL)
-            v = add_words(v, fetch_piece<16>((const void *)(at + apart), 16, width));
-        store128((void *)at, v);
+    u64 at = ((u64)to & ~(u64)15) + chunk * 16, end = (u64)(to + count);
+    if (at >= end)
+        return;
+    uint4 v = load_shared128(from);
+    if (at < (u64)to || at + 16 > end) {
+        store_part(at, v, (u64)to, end, apart);
         return;
     }
-#pragma unroll 1
-    for (int e = 0; e < 16; e += ELEMENT)
-        if (at + e >= (u64)to && at + e < (u64)(to + count))
-            store_number((element *)(at + e), from + e, apart);
+    int width = width_of((const void *)apart, 0);
+    if (RESIDUAL)
+        v = add_words(v, fetch_piece<16>((const void *)(at + apart), 16, width));
+    store128((void *)at, v);
 }
 
-/* Tile number `tile` of the columns of all warps. */
+/* OUT tiles of the columns of all warps, from number `tile` on. */
 INLINE void store_columns(
     element *y, u32 out, i64 apart, int tile, struct tile t, i64 batch)
 {
     int rows = min(ROWS - t.r0, TILE_R), lanes = min(LANES - t.j, TOGETHER);
 #pragma unroll 1
-    for (int q = threadIdx.x; q < 8 * WARPS_S * Y_CHUNKS; q += THREADS) {
+    for (int q = threadIdx.x; q < 8 * OUT * WARPS_S * Y_CHUNKS; q += THREADS) {
         int column = q / Y_CHUNKS, chunk = q % Y_CHUNKS, r = ALL ? 0 : chunk / Y_RUN;
-        i64 s = t.s0 + column / 8 * (8 * TILES_S) + tile * 8 + column % 8;
+        i64 s = t.s0 + column / (8 * OUT) * (8 * TILES_S) + tile * 8 + column % (8 * OUT);
         if (s < batch && r < rows)
             store_chunk(
                 y_at(y, s, t.i, t.r0 + r, t.j), out + column * Y_PITCH + chunk * 16,
@@ -306,9 +336,11 @@ INLINE void write_y(
 {
     i64 apart = apart_of(residual, y);
 #pragma unroll
-    for (int tile = 0; tile < TILES_S; tile++) {
+    for (int tile = 0; tile < TILES_S; tile += OUT) {
         __syncthreads();
-        put_sums(out, sum, tile, bias, y, t, p);
+#pragma unroll
+        for (int at = 0; at < OUT; at++)
+            put_sums(out, sum, tile + at, at, bias, y, t, p);
         __syncthreads();
         store_columns(y, out, apart, tile, t, batch);
     }

@@ -18,8 +18,9 @@
 #define TILE  (UNITS * PER)
 #define PITCH (TILE + 1)
 
-typedef struct ALIGNED(16) {
+typedef union ALIGNED(16) {
     X v[PER];
+    unsigned words[4];
 } piece;
 
 /* Where the piece of column `column` of the square and of unit `unit` of its rows lies. */
@@ -29,6 +30,14 @@ FN int place(int column, int unit) { return column * UNITS + (unit ^ column / PE
 FN X added(X v, const X *residual)
 {
     return residual ? store(plus(load(v), load(*residual))) : v;
+}
+
+FN void add_piece(piece *v, const piece *residual)
+{
+    piece more = *residual;
+    UNROLL
+    for (int e = 0; e < PER; e++)
+        v->v[e] = added(v->v[e], more.v + e);
 }
 
 /* `tall` rows and `wide` columns from `from` on. */
@@ -56,13 +65,10 @@ FN void turn_pieces(
     UNROLL
     for (int c = 0; c < TILE; c += THREADS / UNITS, target += THREADS / UNITS * rows)
         if (inner * PER < tall && c + outer < wide) {
-            piece v = square[place(c + outer, inner)], more;
+            piece v = square[place(c + outer, inner)];
             if (residual)
-                more = *(const piece *)(residual + (target - to));
-            UNROLL
-            for (int e = 0; e < PER; e++)
-                v.v[e] = added(v.v[e], residual ? more.v + e : residual);
-            *(piece *)target = v;
+                add_piece(&v, (const piece *)(residual + (target - to)));
+            PUT_WORDS(target, v.words);
         }
     BARRIER();
 }

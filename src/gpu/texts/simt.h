@@ -30,6 +30,12 @@
 #    define ALIGNED(n) __align__(n)
 #    define TABLE(T)   const __grid_constant__ T
 #    define WHOLE(t)   (&(t))
+/* Four words to a multiple of 16 bytes, at once: as elements a compiler may store them one by
+   one. */
+#    define PUT_WORDS(to, w)                                                           \
+        asm volatile(                                                                  \
+            "st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"((w)[0]),         \
+            "r"((w)[1]), "r"((w)[2]), "r"((w)[3]))
 #    define BITS(f)    __float_as_uint(f)
 #    define UNBITS(u)  __uint_as_float(u)
 #    ifdef TYPE_f64

@@ -1,0 +1,184 @@
+/* What every row of a device's table takes for each problem of a suite, and what it is
+   estimated to take:
+
+       rows DEVICE SUITE.csv TYPES LAYOUTS BATCHES OUT.csv [SECONDS [PREFIX]]
+
+   Lists have commas: f16,bf16,tf32,f32,f64 and first,last. Problems of several factors are
+   passed over, as are rows whose names do not begin with the PREFIX, or whose estimates are more
+   than HOPELESS times the least one. A line has the problem, the row, both times, and the bytes of x and y and the
+   operations of the product, by which a limit can be told. It uses what the library keeps for
+   itself, so it is linked with the archive. */
+// SPDX-License-Identifier: Apache-2.0
+#include "common/suite.h"
+
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "math/pattern.h"
+#include "plan/planner.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_ROWS 4096 /* that are compiled together */
+#define MOST_LIST 8
+#define HOPELESS  40
+
+typedef struct type {
+    const char *name;
+    danaus_dtype dtype;
+    danaus_math math;
+} type;
+
+static const char *prefix = "";
+
+static const type types[] = {
+    { "f32", DANAUS_F32, DANAUS_MATH_F32 }, { "tf32", DANAUS_F32, DANAUS_MATH_TF32 },
+    { "f16", DANAUS_F16, DANAUS_MATH_F32 }, { "bf16", DANAUS_BF16, DANAUS_MATH_F32 },
+    { "f64", DANAUS_F64, DANAUS_MATH_F32 },
+};
+
+typedef struct form {
+    const type *type;
+    danaus_layout layout;
+    int64_t batch;
+} form;
+
+static void stop(const char *what)
+{
+    fprintf(stderr, "rows: %s: %s\n", what, danaus_error_detail());
+    exit(1);
+}
+
+/* The words of a list; there are at most MOST_LIST. */
+static int words_of(char *list, const char *words[MOST_LIST])
+{
+    int count = 0;
+    for (char *w = strtok(list, ","); w && count < MOST_LIST; w = strtok(NULL, ","))
+        words[count++] = w;
+    return count;
+}
+
+static const type *type_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(types[i].name, name))
+            return &types[i];
+    stop("no such type");
+    return NULL;
+}
+
+static problem problem_of(const suite_problem *s, const form *f)
+{
+    return (problem){ .pattern = s->patterns[0],
+                      .dtype = f->type->dtype,
+                      .math = f->type->math,
+                      .layout = f->layout,
+                      .batch = f->batch };
+}
+
+static int is_asked(danaus_device *dev, const kernel *k, const problem *p)
+{
+    return !strncmp(k->name, prefix, strlen(prefix)) && dn_is_usable(dev, k, p);
+}
+
+/* Appends the rows that are worth a measurement. */
+static int add_rows(danaus_device *dev, const problem *p, ks_step *steps, int count)
+{
+    double least = INFINITY;
+    for (const kernel *k = dev->kernels; k->name; k++)
+        if (is_asked(dev, k, p))
+            least = fmin(least, dn_cost(dev, k, p));
+    for (const kernel *k = dev->kernels; k->name && count < MOST_ROWS; k++)
+        if (is_asked(dev, k, p) && dn_cost(dev, k, p) <= HOPELESS * least)
+            steps[count++] = dn_step(k, p);
+    return count;
+}
+
+static void write_row(
+    FILE *out, danaus_device *dev, const form *f, const ks_step *step, double seconds)
+{
+    const problem *p = &step->p;
+    danaus_pattern q = p->pattern;
+    double batch = (double)p->batch;
+    double moved = batch * (double)(dn_pattern_rows(q) + dn_pattern_cols(q)) *
+                   (double)dn_size_of(p->dtype);
+    fprintf(
+        out,
+        "\"%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "\",%s,%s,%" PRId64
+        ",%s,%.0f,%.0f,%.0f,%.0f\n",
+        q.a, q.b, q.c, q.d, f->type->name,
+        p->layout == DANAUS_BATCH_LAST ? "last" : "first", p->batch, step->kernel->name,
+        1e9 * dn_cost(dev, step->kernel, p), 1e9 * seconds, moved,
+        2 * batch * (double)dn_pattern_weights(q));
+    fflush(out);
+}
+
+/* All problems of a suite in one form; rows that do not compile are told and passed over. */
+static void run_form(
+    danaus_device *dev, const suite *s, const form *f, FILE *out, double until)
+{
+    static ks_step steps[MOST_ROWS];
+    int count = 0, refused;
+    for (int i = 0; i < s->count; i++)
+        if (s->problems[i].count == 1) {
+            problem p = problem_of(&s->problems[i], f);
+            count = add_rows(dev, &p, steps, count);
+        }
+    do {
+        refused = 0;
+        if (dev->backend->prepare && dev->backend->prepare(dev, steps, count, &refused))
+            stop("prepare");
+        int all = count;
+        count = 0;
+        for (int i = 0; i < all; i++)
+            if (!refused || !dev->backend->refuses(dev, steps[i].kernel))
+                steps[count++] = steps[i];
+    } while (refused);
+    printf("%s, %d rows compiled\n", f->type->name, count);
+    for (int i = 0; i < count && dn_seconds() < until; i++) {
+        double seconds;
+        if (dn_measure(dev, &steps[i], 1, &seconds))
+            fprintf(stderr, "%s: %s\n", steps[i].kernel->name, danaus_error_detail());
+        else
+            write_row(out, dev, f, &steps[i], seconds);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 7) {
+        fputs(
+            "rows DEVICE SUITE.csv TYPES LAYOUTS BATCHES OUT.csv [SECONDS [PREFIX]]\n",
+            stderr);
+        return 2;
+    }
+    const char *names[MOST_LIST], *layouts[MOST_LIST], *batches[MOST_LIST];
+    int name_count = words_of(argv[3], names), layout_count = words_of(argv[4], layouts);
+    int batch_count = words_of(argv[5], batches);
+    double until = dn_seconds() + (argc > 7 ? atof(argv[7]) : 1e9);
+    prefix = argc > 8 ? argv[8] : "";
+    danaus_device *dev;
+    suite s;
+    if (suite_read(argv[2], &s))
+        return 1;
+    if (danaus_device_open(argv[1], &dev))
+        stop(argv[1]);
+    FILE *out = fopen(argv[6], "w");
+    if (!out)
+        stop(argv[6]);
+    fputs("problem,dtype,layout,batch,kernel,estimate_ns,median_ns,bytes,operations\n", out);
+    for (int n = 0; n < name_count * layout_count * batch_count; n++) {
+        form f = { type_of(names[n % name_count]),
+                   strcmp(layouts[n / name_count % layout_count], "last") ? DANAUS_BATCH_FIRST
+                                                                        : DANAUS_BATCH_LAST,
+                   atoll(batches[n / name_count / layout_count]) };
+        run_form(dev, &s, &f, out, until);
+    }
+    fclose(out);
+    suite_free(&s);
+    danaus_device_close(dev);
+    return 0;
+}

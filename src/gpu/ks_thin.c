@@ -1,0 +1,129 @@
+/* Portable rows for few columns k, batch-first: bound by memory. */
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/rows.h"
+
+#include "base/dtype.h"
+#include "math/pattern.h"
+
+#define THREADS  256
+#define WARP     32
+#define FEWEST   8 /* threads beside each other */
+#define MOST     32 /* weights of a thread, which stay in registers */
+#define RESIDENT 4 /* blocks of a multiprocessor, for which blocks are made twice over */
+
+/* size: outputs of a thread, columns that it makes at once. */
+enum { EACH, SPAN };
+
+/* Neighbouring threads of a column: as many as leave few without an output, as their numbers
+   lie together; fewer than a warp has if these are more than enough. */
+static int64_t outs_of(const kernel *k, danaus_pattern p)
+{
+    int64_t outputs = dn_pattern_rows(p), each = dn_gpu_size(k)[EACH], outs = THREADS;
+    while (outs > WARP && ROUND_UP(outputs, outs * each) * 16 > outputs * 17)
+        outs /= 2;
+    while (outs > FEWEST && outs / 2 * each >= outputs)
+        outs /= 2;
+    return outs;
+}
+
+static int64_t tiles_of(const kernel *k, danaus_pattern p)
+{
+    return CEIL_DIV(dn_pattern_rows(p), outs_of(k, p) * dn_gpu_size(k)[EACH]);
+}
+
+/* Outputs with those that only fill the last tile up. */
+static int64_t made_of(const kernel *k, danaus_pattern p)
+{
+    return tiles_of(k, p) * outs_of(k, p) * dn_gpu_size(k)[EACH];
+}
+
+/* Places within a column are kept in 32 bits. */
+static int fits(const kernel *k, const problem *p)
+{
+    danaus_pattern q = p->pattern;
+    return !p->inner.a && p->layout == DANAUS_BATCH_FIRST &&
+           q.c <= MOST / dn_gpu_size(k)[EACH] &&
+           dn_pattern_rows(q) < INT32_MAX && dn_pattern_cols(q) < INT32_MAX;
+}
+
+static size_t packed_bytes(const kernel *k, const problem *p)
+{
+    return (size_t)(made_of(k, p->pattern) * p->pattern.c) *
+           danaus_dtype_size(dn_sum_type(p->dtype));
+}
+
+/* A fit to 900 times of an H100, to 20 % (bench/rows): memory, and the numbers that warps read
+   and write. */
+static double cost(const danaus_device *dev, const kernel *k, const problem *p)
+{
+    const gpu_facts *f = dn_gpu_facts(dev);
+    danaus_pattern q = p->pattern;
+    double wide = fmax(1, (double)dn_size_of(p->dtype) / 4);
+    double work = dn_sum_type(p->dtype) == DANAUS_F32 ? 1 : 4;
+    double warps = (double)made_of(k, q) / WARP * (double)p->batch;
+    double clocks = 2 * fmax(wide, work) * (double)q.c + 5.5 * wide;
+    double make = warps * clocks / (f->units * f->clock);
+    double memory = 1.2 * dn_gpu_moved_bytes(p) / f->bandwidth;
+    double weights = 4.4 * (double)packed_bytes(k, p) / f->bandwidth;
+    return 4e-6 + weights + dn_gpu_beside(3, memory, make) + dn_gpu_activating(f, p);
+}
+
+/* A unit: the weights of one column k of all outputs. */
+static void pack_column(const gpu_packing *g, int64_t n, char *to)
+{
+    const weights_view *w = &g->w;
+    danaus_pattern q = g->p->pattern;
+    danaus_dtype type = dn_sum_type(g->p->dtype);
+    size_t line = (size_t)q.d * danaus_dtype_size(type);
+    for (int64_t r = 0; r < q.a * q.b; r++, to += line)
+        dn_weights_gather(
+            w, r / q.b * w->s[0] + r % q.b * w->s[1] + n * w->s[2], w->s[3], q.d, type,
+            to);
+}
+
+static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
+{
+    int64_t units = p->pattern.c;
+    gpu_packing g = { k, p, w, NULL, (int64_t)packed_bytes(k, p) / units, pack_column };
+    dn_gpu_pack(&g, units, packed);
+}
+
+static void defines(const kernel *k, const problem *p, int variant, text *to)
+{
+    danaus_pattern q = p->pattern;
+    const gpu_define lines[] = {
+        { "A", q.a },
+        { "ROWS", q.b },
+        { "COLS", q.c },
+        { "LANES", q.d },
+        { "OUTS", outs_of(k, q) },
+        { "EACH", dn_gpu_size(k)[EACH] },
+        { "SPAN", dn_gpu_size(k)[SPAN] },
+        { "ACTIVATION", p->activation },
+        { "RESIDUAL", p->residual },
+    };
+    dn_gpu_define_type(k, p, variant, to);
+    dn_gpu_define(DANAUS_F32, lines, sizeof lines / sizeof *lines, to);
+}
+
+/* As many blocks as stay, in whole rounds of all tiles. */
+static void launch_of(
+    const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
+    gpu_launch *launch)
+{
+    int64_t tiles = tiles_of(k, p->pattern);
+    int64_t columns = THREADS / outs_of(k, p->pattern) * dn_gpu_size(k)[SPAN];
+    int64_t slabs = CLAMP(
+        2 * RESIDENT * f->units / tiles, 1, CEIL_DIV(call->batch, columns));
+    *launch = dn_gpu_line(tiles * slabs, THREADS);
+}
+
+const gpu_family dn_gpu_thin = {
+    .kernel = { .fits = fits,
+                .cost = cost,
+                .packed_bytes = packed_bytes,
+                .pack = pack },
+    .text = "ks_thin.cu",
+    .defines = defines,
+    .launch = launch_of,
+};
