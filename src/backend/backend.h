@@ -66,6 +66,9 @@ struct weights_view {
     int conjugate;
     double scale;
     const weights_view *inner; /* of the problem's inner factor, or NULL */
+    /* Not NULL: there are no data, and a packer only notes here which entries it would take
+       (gpu/rows.h). */
+    struct pack_places *places;
 };
 
 /* w[a][b][c][d] as it lies, for the pattern p itself. */

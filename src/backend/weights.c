@@ -15,8 +15,12 @@ weights_view dn_weights_view(const void *data, danaus_dtype dtype, danaus_patter
 
 weights_view dn_weights_adjoint(weights_view v)
 {
-    return (weights_view){ v.data,       v.dtype, { v.s[0], v.s[2], v.s[1], v.s[3] },
-                           !v.conjugate, v.scale, NULL };
+    int64_t rows = v.s[1];
+    v.s[1] = v.s[2];
+    v.s[2] = rows;
+    v.conjugate = !v.conjugate;
+    v.inner = NULL;
+    return v;
 }
 
 /* Elements of `size` bytes, as they are. */
@@ -32,16 +36,10 @@ static void copy_elements(
         }
 }
 
-void dn_weights_gather(
+static void convert_elements(
     const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
     void *to)
 {
-    if (w->dtype == type && !(w->conjugate && dn_is_complex(type)) && w->scale == 1) {
-        size_t size = danaus_dtype_size(type);
-        const char *first = (const char *)w->data + from * (int64_t)size;
-        copy_elements(first, step, count, size, to);
-        return;
-    }
     for (int64_t i = 0; i < count; i++) {
         double value[2];
         dn_load(w->dtype, w->data, from + i * step, value);
@@ -51,4 +49,18 @@ void dn_weights_gather(
         value[1] *= w->scale;
         dn_store(type, to, i, value);
     }
+}
+
+void dn_weights_gather(
+    const weights_view *w, int64_t from, int64_t step, int64_t count, danaus_dtype type,
+    void *to)
+{
+    int64_t size = dn_size_of(type);
+    const char *first = (const char *)w->data + from * size;
+    if (w->dtype != type || (w->conjugate && dn_is_complex(type)) || w->scale != 1)
+        convert_elements(w, from, step, count, type, to);
+    else if (step == 1)
+        memcpy(to, first, (size_t)(count * size));
+    else
+        copy_elements(first, step, count, (size_t)size, to);
 }

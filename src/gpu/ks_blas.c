@@ -80,9 +80,8 @@ static void pack_line(const gpu_packing *g, int64_t n, char *to)
     int columns = dn_gpu_size(g->kernel)[COLUMNS], line = columns ? 1 : 2;
     int64_t count = columns ? q.c : q.b, length = columns ? q.b : q.c;
     int64_t i = n / count / q.d, j = n / count % q.d;
-    dn_weights_gather(
-        &g->w, i * s[0] + n % count * s[3 - line] + j * s[3], s[line], length,
-        g->p->dtype, to);
+    int64_t from = i * s[0] + n % count * s[3 - line] + j * s[3];
+    dn_gpu_put(g, (gpu_run){ &g->w, from, s[line], length, to, NULL });
 }
 
 static void blas_pack(const kernel *k, const problem *p, weights_view w, void *packed)
@@ -91,7 +90,7 @@ static void blas_pack(const kernel *k, const problem *p, weights_view w, void *p
     int columns = dn_gpu_size(k)[COLUMNS];
     int64_t length = columns ? q.b : q.c, lines = q.a * q.d * (columns ? q.c : q.b);
     int64_t size = dn_size_of(p->dtype);
-    gpu_packing g = { k, p, w, NULL, length * size, pack_line };
+    gpu_packing g = { k, p, w, NULL, length * size, pack_line, 0, 0 };
     dn_gpu_pack(&g, lines, packed);
 }
 
@@ -164,20 +163,21 @@ static size_t dense_bytes(const kernel *k, const problem *p)
 static void pack_whole_row(const gpu_packing *g, int64_t n, char *to)
 {
     danaus_pattern q = g->p->pattern;
-    const weights_view *w = &g->w;
+    const int64_t *s = g->w.s;
     size_t size = danaus_dtype_size(g->p->dtype);
     int64_t i = n / q.d / q.b, r = n / q.d % q.b, j = n % q.d;
-    for (int64_t c = 0; c < q.c; c++)
-        dn_weights_gather(
-            w, i * w->s[0] + r * w->s[1] + c * w->s[2] + j * w->s[3], 0, 1, g->p->dtype,
-            to + (size_t)((i * q.c + c) * q.d + j) * size);
+    for (int64_t c = 0; c < q.c; c++) {
+        int64_t from = i * s[0] + r * s[1] + c * s[2] + j * s[3];
+        char *at = to + (size_t)((i * q.c + c) * q.d + j) * size;
+        dn_gpu_put(g, (gpu_run){ &g->w, from, 0, 1, at, NULL });
+    }
 }
 
 static void dense_pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     danaus_pattern q = p->pattern;
     int64_t size = dn_size_of(p->dtype);
-    gpu_packing g = { k, p, w, NULL, dn_pattern_cols(q) * size, pack_whole_row };
+    gpu_packing g = { k, p, w, NULL, dn_pattern_cols(q) * size, pack_whole_row, 0, 0 };
     dn_gpu_pack(&g, dn_pattern_rows(q), packed);
 }
 

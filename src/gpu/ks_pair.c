@@ -160,17 +160,14 @@ static entry entry_at(int lane, int number, int word)
     };
 }
 
-/* Writes entry (i, r, k, j) of a view, unless k is outside. */
+/* Puts entry (i, r, k, j) of a view, unless k is outside. */
 static void put(
-    const weights_view *v, int64_t i, int64_t r, int64_t k, int64_t j, int64_t columns,
-    danaus_dtype type, void *to)
+    const gpu_packing *g, const weights_view *v, int64_t i, int64_t r, int64_t k,
+    int64_t j, int64_t columns, void *to)
 {
-    if (k >= columns)
-        return;
-    dn_weights_gather(
-        v, i * v->s[0] + r * v->s[1] + k * v->s[2] + j * v->s[3], 0, 1, type, to);
-    if (type == DANAUS_F32)
-        dn_gpu_cut(to, NULL, 1);
+    int64_t from = i * v->s[0] + r * v->s[1] + k * v->s[2] + j * v->s[3];
+    if (k < columns)
+        dn_gpu_put(g, (gpu_run){ v, from, 0, 1, to, NULL });
 }
 
 /* A fragment of a unit. */
@@ -179,9 +176,9 @@ typedef struct fragment {
 } fragment;
 
 /* In a step, lane t has the t-th 16 bytes of x, half of them for each of two products. */
-static void pack_inner(
-    const shape *s, danaus_dtype type, const weights_view *v, fragment f, char *to)
+static void pack_inner(const gpu_packing *g, fragment f, char *to)
 {
+    const shape *s = g->shape;
     int word = (int)(WORD_BYTES / s->element);
     int64_t groups = s->w.d / (16 * s->l_tiles), depth = s->l_steps / s->unit_k;
     int64_t i = f.unit / s->l_units, in_block = f.unit % s->l_units;
@@ -193,15 +190,15 @@ static void pack_inner(
             int64_t m = k * s->w.d + j + e.row;
             int64_t column = f.step % depth * s->step + e.t * 4 * word +
                              f.half * 2 * word + e.column;
-            put(v, i * s->l_blocks + m / s->l.b, m % s->l.b, column, 0, s->l.c, type,
-                to);
+            put(g, g->w.inner, i * s->l_blocks + m / s->l.b, m % s->l.b, column, 0,
+                s->l.c, to);
         }
 }
 
 /* The words of 16 bytes are exchanged by the lane j. */
-static void pack_outer(
-    const shape *s, danaus_dtype type, const weights_view *v, fragment f, char *to)
+static void pack_outer(const gpu_packing *g, fragment f, char *to)
 {
+    const shape *s = g->shape;
     int word = (int)(WORD_BYTES / s->element);
     int64_t i = f.unit / s->units, depth = s->steps / s->unit_j;
     int64_t j = f.unit % s->units * s->unit_j + f.step / depth;
@@ -211,7 +208,7 @@ static void pack_outer(
             int64_t k = f.step % depth * s->step + f.half * (s->step / 2) +
                         e.column / word * 4 * word + (e.t ^ (j & 3)) * word +
                         e.column % word;
-            put(v, i, f.tile * 16 + e.row, k, j, s->w.c, type, to);
+            put(g, &g->w, i, f.tile * 16 + e.row, k, j, s->w.c, to);
         }
 }
 
@@ -220,8 +217,7 @@ static void pack_inner_unit(const gpu_packing *g, int64_t n, char *to)
     const shape *s = g->shape;
     for (int64_t step = 0; step < s->l_steps; step++)
         for (int64_t f = 0; f < 2 * s->l_tiles; f++, to += FRAGMENT)
-            pack_inner(
-                s, g->p->dtype, g->w.inner, (fragment){ n, step, f / 2, f % 2 }, to);
+            pack_inner(g, (fragment){ n, step, f / 2, f % 2 }, to);
 }
 
 static void pack_outer_unit(const gpu_packing *g, int64_t n, char *to)
@@ -229,15 +225,18 @@ static void pack_outer_unit(const gpu_packing *g, int64_t n, char *to)
     const shape *s = g->shape;
     for (int64_t step = 0; step < s->steps; step++)
         for (int64_t f = 0; f < 2 * s->tiles; f++, to += FRAGMENT)
-            pack_outer(s, g->p->dtype, &g->w, (fragment){ n, step, f / 2, f % 2 }, to);
+            pack_outer(g, (fragment){ n, step, f / 2, f % 2 }, to);
 }
 
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     shape s = shape_of(k, p);
     int64_t l_units = s.w.a * s.l_units, units = s.w.a * s.units;
-    gpu_packing inner = { k, p, w, &s, s.l_bytes / l_units, pack_inner_unit };
-    gpu_packing outer = { k, p, w, &s, s.w_bytes / units, pack_outer_unit };
+    gpu_packing inner = {
+        k, p, w, &s, s.l_bytes / l_units, pack_inner_unit, DN_DROP_TF32, 0
+    };
+    gpu_packing outer = { k, p, w, &s, s.w_bytes / units, pack_outer_unit, DN_DROP_TF32,
+                          0 };
     dn_gpu_pack(&inner, l_units, packed);
     dn_gpu_pack(&outer, units, (char *)packed + s.l_bytes);
 }

@@ -101,20 +101,19 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 static void pack_unit(const gpu_packing *g, int64_t unit, char *to)
 {
     const int *n = dn_gpu_size(g->kernel);
-    const weights_view *w = &g->w;
+    const int64_t *s = g->w.s;
     danaus_pattern q = g->p->pattern;
-    danaus_dtype type = dn_sum_type(g->p->dtype);
     int64_t row_tiles = CEIL_DIV(q.b, n[BR]), lane_tiles = CEIL_DIV(q.d, n[BJ]);
     int64_t i = unit / row_tiles / lane_tiles, r = unit % row_tiles * n[BR];
     int64_t j0 = unit / row_tiles % lane_tiles * n[BJ];
-    int64_t rows = q.b - r < n[BR] ? q.b - r : n[BR];
-    size_t line = (size_t)n[BR] * danaus_dtype_size(type);
+    int64_t rows = MIN(q.b - r, n[BR]);
+    size_t line = (size_t)n[BR] * danaus_dtype_size(dn_gpu_packed_type(g));
     for (int64_t c = 0; c < q.c; c++)
         for (int64_t j = j0; j < j0 + n[BJ]; j++, to += line)
-            if (j < q.d)
-                dn_weights_gather(
-                    w, i * w->s[0] + r * w->s[1] + c * w->s[2] + j * w->s[3], w->s[1],
-                    rows, type, to);
+            if (j < q.d) {
+                int64_t from = i * s[0] + r * s[1] + c * s[2] + j * s[3];
+                dn_gpu_put(g, (gpu_run){ &g->w, from, s[1], rows, to, NULL });
+            }
 }
 
 /* [i][lane tile][row tile], one unit each. */
@@ -123,7 +122,8 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     int64_t units = q.a * CEIL_DIV(q.b, n[BR]) * CEIL_DIV(q.d, n[BJ]);
-    gpu_packing g = { k, p, w, NULL, (int64_t)packed_bytes(k, p) / units, pack_unit };
+    gpu_packing g = { k,         p, w, NULL, (int64_t)packed_bytes(k, p) / units,
+                      pack_unit, 0, 1 };
     dn_gpu_pack(&g, units, packed);
 }
 

@@ -5,11 +5,12 @@
 #include "base/dtype.h"
 #include "math/pattern.h"
 
-#define THREADS  256
-#define WARP     32
-#define FEWEST   8 /* threads beside each other */
-#define MOST     32 /* weights of a thread, which stay in registers */
-#define RESIDENT 4 /* blocks of a multiprocessor, for which blocks are made twice over */
+#define THREADS 256
+#define WARP    32
+#define FEWEST  8  /* threads beside each other */
+#define MOST    32 /* weights of a thread, which stay in registers */
+#define RESIDENT                                                                       \
+    4 /* blocks of a multiprocessor, for which blocks are made twice over */
 
 /* size: outputs of a thread, columns that it makes at once. */
 enum { EACH, SPAN };
@@ -42,8 +43,8 @@ static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
     return !p->inner.a && p->layout == DANAUS_BATCH_FIRST &&
-           q.c <= MOST / dn_gpu_size(k)[EACH] &&
-           dn_pattern_rows(q) < INT32_MAX && dn_pattern_cols(q) < INT32_MAX;
+           q.c <= MOST / dn_gpu_size(k)[EACH] && dn_pattern_rows(q) < INT32_MAX &&
+           dn_pattern_cols(q) < INT32_MAX;
 }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
@@ -71,20 +72,20 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 /* A unit: the weights of one column k of all outputs. */
 static void pack_column(const gpu_packing *g, int64_t n, char *to)
 {
-    const weights_view *w = &g->w;
+    const int64_t *s = g->w.s;
     danaus_pattern q = g->p->pattern;
-    danaus_dtype type = dn_sum_type(g->p->dtype);
-    size_t line = (size_t)q.d * danaus_dtype_size(type);
-    for (int64_t r = 0; r < q.a * q.b; r++, to += line)
-        dn_weights_gather(
-            w, r / q.b * w->s[0] + r % q.b * w->s[1] + n * w->s[2], w->s[3], q.d, type,
-            to);
+    size_t line = (size_t)q.d * danaus_dtype_size(dn_gpu_packed_type(g));
+    for (int64_t r = 0; r < q.a * q.b; r++, to += line) {
+        int64_t from = r / q.b * s[0] + r % q.b * s[1] + n * s[2];
+        dn_gpu_put(g, (gpu_run){ &g->w, from, s[3], q.d, to, NULL });
+    }
 }
 
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     int64_t units = p->pattern.c;
-    gpu_packing g = { k, p, w, NULL, (int64_t)packed_bytes(k, p) / units, pack_column };
+    gpu_packing g = { k,           p, w, NULL, (int64_t)packed_bytes(k, p) / units,
+                      pack_column, 0, 1 };
     dn_gpu_pack(&g, units, packed);
 }
 
@@ -113,8 +114,8 @@ static void launch_of(
 {
     int64_t tiles = tiles_of(k, p->pattern);
     int64_t columns = THREADS / outs_of(k, p->pattern) * dn_gpu_size(k)[SPAN];
-    int64_t slabs = CLAMP(
-        2 * RESIDENT * f->units / tiles, 1, CEIL_DIV(call->batch, columns));
+    int64_t slabs =
+        CLAMP(2 * RESIDENT * f->units / tiles, 1, CEIL_DIV(call->batch, columns));
     *launch = dn_gpu_line(tiles * slabs, THREADS);
 }
 

@@ -84,19 +84,19 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 static void pack_tile(const gpu_packing *g, int64_t n, char *to)
 {
     const kernel *k = g->kernel;
-    const weights_view *w = &g->w;
+    const int64_t *s = g->w.s;
     danaus_pattern q = g->p->pattern;
     int64_t group = group_of(k), outs = dn_gpu_size(k)[OUTS], outputs = q.b * q.d;
     int64_t groups = CEIL_DIV(q.c, step_of(k)) * (WARP / outs);
     int64_t tiles = CEIL_DIV(outputs, outs), first = n % tiles * outs;
     for (int64_t c = 0; c < groups * group; c += group)
         for (int64_t o = first; o < first + outs; o++, to += dn_gpu_size(k)[BYTES])
-            if (o < outputs && c < q.c)
-                dn_weights_gather(
-                    w,
-                    n / tiles * w->s[0] + o / q.d * w->s[1] + c * w->s[2] +
-                        o % q.d * w->s[3],
-                    w->s[2], q.c - c < group ? q.c - c : group, g->p->dtype, to);
+            if (o < outputs && c < q.c) {
+                int64_t from =
+                    n / tiles * s[0] + o / q.d * s[1] + c * s[2] + o % q.d * s[3];
+                dn_gpu_put(
+                    g, (gpu_run){ &g->w, from, s[2], MIN(q.c - c, group), to, NULL });
+            }
 }
 
 /* [i][tile], one unit each. */
@@ -104,7 +104,8 @@ static void pack(const kernel *k, const problem *p, weights_view w, void *packed
 {
     danaus_pattern q = p->pattern;
     int64_t units = q.a * CEIL_DIV(q.b * q.d, dn_gpu_size(k)[OUTS]);
-    gpu_packing g = { k, p, w, NULL, (int64_t)packed_bytes(k, p) / units, pack_tile };
+    gpu_packing g = { k,         p, w, NULL, (int64_t)packed_bytes(k, p) / units,
+                      pack_tile, 0, 0 };
     dn_gpu_pack(&g, units, packed);
 }
 

@@ -152,47 +152,41 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
         4.1e-6 + 1.35e-6 * (n[CLUSTER] - 1) + dn_gpu_beside(OVERLAP, move, make));
 }
 
-/* A line of packed weights. */
-typedef union packed_line {
-    float words[LINE_BYTES / 4];
-    uint16_t halves[LINE_BYTES / 2];
-} packed_line;
-
-/* The columns k that a line has in its places, from k0 on. */
-static void order_line(
-    const gpu_tile *t, const packed_line *from, const int64_t *column, packed_line *to)
+/* Chunk number `chunk` of a line of numbers in their order; with `even` of 32 bits, which
+   are even or odd ones. */
+static void copy_chunk(const float *line, int64_t chunk, int even, char *to)
 {
-    if (t->element == 2)
-        for (int64_t place = 0; place < LINE_BYTES / 2; place++)
-            to->halves[place] = from->halves[column[place]];
+    if (!even)
+        memcpy(to, line + chunk * 4, CHUNK_BYTES);
     else
-        for (int64_t place = 0; place < LINE_BYTES / 4; place++)
-            to->words[place] = from->words[column[place]];
+        for (int64_t e = 0; e < 4; e++)
+            memcpy(to + e * 4, line + chunk / 2 * 8 + chunk % 2 + e * 2, 4);
 }
 
-/* One row r of a step, LINE_BYTES, its chunks exchanged. */
+/* One row r of a step, LINE_BYTES from element `from` on, of which the matrix has `left`
+   columns k, its chunks exchanged. A line is fetched as a whole, which is faster than its
+   chunks; only places are noted one chunk after the other. */
 static void pack_line(
-    const gpu_tile *t, const problem *p, const weights_view *w, int64_t from,
-    int64_t k0, const int64_t *column, int64_t row, char *to)
+    const gpu_packing *g, int64_t from, int64_t left, int64_t row, char *to)
 {
-    int64_t line = LINE_BYTES / t->element, per = CHUNK_BYTES / t->element;
-    int64_t left = p->pattern.c - k0;
-    packed_line as_it_is = { { 0 } }, ordered;
-    float *values = ordered.words, rest[LINE_BYTES / 4];
-    const char *plain = (const char *)&ordered;
-    dn_weights_gather(
-        w, from + k0 * w->s[2], w->s[2], left < line ? left : line, p->dtype,
-        &as_it_is);
-    order_line(t, &as_it_is, column, &ordered);
-    if (t->element == 4)
-        dn_gpu_cut(values, t->parts > 1 ? rest : NULL, line);
-    for (int64_t chunk = 0; chunk < line / per; chunk++) {
-        int64_t place = (chunk ^ (row & 7)) * CHUNK_BYTES;
-        memcpy(to + place, plain + chunk * CHUNK_BYTES, CHUNK_BYTES);
-        if (t->parts > 1)
-            memcpy(
-                to + t->rows * LINE_BYTES + place, (char *)rest + chunk * CHUNK_BYTES,
-                CHUNK_BYTES);
+    const gpu_tile *t = g->shape;
+    float line[2][LINE_BYTES / 4] = { { 0 } };
+    int64_t per = CHUNK_BYTES / t->element, apart = g->w.s[2];
+    int64_t behind = t->parts > 1 ? t->rows * LINE_BYTES : 0;
+    if (!g->w.places)
+        dn_gpu_put(
+            g, (gpu_run){ &g->w, from, apart, MIN(left, LINE_BYTES / t->element),
+                          line[0], behind ? line[1] : NULL });
+    for (int64_t chunk = 0; chunk < LINE_BYTES / CHUNK_BYTES; chunk++) {
+        char *at = to + (chunk ^ (row & 7)) * CHUNK_BYTES;
+        int64_t first = t->even_first ? chunk / 2 * 8 + chunk % 2 : chunk * per;
+        int64_t step = t->even_first ? 2 : 1, count = CEIL_DIV(left - first, step);
+        if (g->w.places && first < left)
+            dn_gpu_put(
+                g, (gpu_run){ &g->w, from + first * apart, step * apart,
+                              MIN(count, per), at, behind ? at + behind : NULL });
+        for (int part = 0; part < t->parts && !g->w.places; part++)
+            copy_chunk(line[part], chunk, t->even_first, at + part * behind);
     }
 }
 
@@ -213,30 +207,24 @@ size_t dn_gpu_tile_bytes(const kernel *k, const problem *p)
 static void pack_tile(const gpu_packing *g, int64_t n, char *to)
 {
     const gpu_tile *t = g->shape;
-    const weights_view *w = &g->w;
+    const int64_t *s = g->w.s;
     danaus_pattern q = g->p->pattern;
-    int64_t column[LINE_BYTES / 2], line = LINE_BYTES / t->element;
     int64_t block = n / t->row_tiles, r0 = n % t->row_tiles * t->rows;
-    int64_t from = block / q.d * w->s[0] + block % q.d * w->s[3];
-    for (int64_t place = 0; place < line; place++)
-        column[place] =
-            t->even_first ? place / 8 * 8 + place % 4 * 2 + place / 4 % 2 : place;
-    for (int64_t step = 0; step < t->steps; step++) {
-        for (int64_t place = 0; place < t->rows; place++) {
-            int64_t r = r0 + place;
-            if (r < q.b)
-                pack_line(
-                    t, g->p, w, from + r * w->s[1], step * line, column, place,
-                    to + place * LINE_BYTES);
-        }
-        to += step_bytes(t);
-    }
+    int64_t from = block / q.d * s[0] + block % q.d * s[3];
+    int64_t line = LINE_BYTES / t->element;
+    for (int64_t step = 0; step < t->steps; step++, to += step_bytes(t))
+        for (int64_t row = 0; row < MIN(t->rows, q.b - r0); row++)
+            pack_line(
+                g, from + (r0 + row) * s[1] + step * line * s[2], q.c - step * line,
+                row, to + row * LINE_BYTES);
 }
 
 void dn_gpu_pack_tiles(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     gpu_tile t = dn_gpu_family(k)->tile(k, p);
-    gpu_packing g = { k, p, w, &t, t.steps * step_bytes(&t), pack_tile };
+    gpu_packing g = {
+        k, p, w, &t, t.steps * step_bytes(&t), pack_tile, DN_DROP_TF32, 0
+    };
     dn_gpu_pack(&g, tile_count(&t, p), packed);
 }
 

@@ -176,24 +176,25 @@ static int64_t column_at(const shape *s, int middle, int64_t place)
 }
 
 /* The right operand of a lane in a unit of columns k, from r0 and k0 on: [r / 8][k / half]
-   [r mod 8] times 16 bytes; what it leaves of f32 behind it. `from` is the element (0, 0) of
-   the block. */
+   [r mod 8] times 16 bytes; what it leaves of f32 behind it. `block` is its element
+   (0, 0). */
 static void pack_operand(
-    const shape *s, const problem *p, const int *n, const weights_view *w, int64_t from,
-    int64_t r0, int64_t k0, char *to)
+    const gpu_packing *g, int64_t block, int64_t r0, int64_t k0, char *to)
 {
+    const shape *s = g->shape;
+    const int *n = dn_gpu_size(g->kernel);
     int64_t per = UNIT_BYTES / s->element, rest = s->tile_r * STEP_BYTES;
     for (int64_t row = 0; row < s->tile_r; row++)
         for (int64_t column = 0; column < 2 * per; column++) {
             int64_t r = r0 + (is_wide(s) ? in_turn(row) : row);
             int64_t k = k0 + column_at(s, n[MIDDLE], column);
-            if (r >= p->pattern.b || k >= p->pattern.c)
+            if (r >= g->p->pattern.b || k >= g->p->pattern.c)
                 continue;
             char *at = to + (row / 8 * 16 + column / per * 8 + row % 8) * UNIT_BYTES +
                        column % per * s->element;
-            dn_weights_gather(w, from + r * w->s[1] + k * w->s[2], 0, 1, p->dtype, at);
-            if (s->element == 4)
-                dn_gpu_cut((float *)at, n[PARTS] == 2 ? (float *)(at + rest) : NULL, 1);
+            int64_t from = block + r * g->w.s[1] + k * g->w.s[2];
+            char *behind = n[PARTS] == 2 ? at + rest : NULL;
+            dn_gpu_put(g, (gpu_run){ &g->w, from, 0, 1, at, behind });
         }
 }
 
@@ -208,15 +209,14 @@ static void pack_step(const gpu_packing *g, int64_t number, char *to)
     int64_t from = block / d * w->s[0] + block % d * w->s[3];
     for (int64_t n = 0; n < s->together * s->units; n++, to += s->lane_bytes / s->units)
         pack_operand(
-            s, g->p, dn_gpu_size(g->kernel), w, from + n / s->units * w->s[3],
-            tile * s->tile_r,
+            g, from + n / s->units * w->s[3], tile * s->tile_r,
             (step * s->units + n % s->units) * (STEP_BYTES / s->element), to);
 }
 
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
     shape s = shape_of(k, p);
-    gpu_packing g = { k, p, w, &s, s.w_bytes, pack_step };
+    gpu_packing g = { k, p, w, &s, s.w_bytes, pack_step, DN_DROP_TF32, 0 };
     int64_t blocks = p->pattern.a * (p->pattern.d / s.together);
     dn_gpu_pack(&g, blocks * s.row_tiles * s.steps, packed);
 }

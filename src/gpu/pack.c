@@ -1,5 +1,6 @@
 /* Weights on their way into a row's order, on as many threads as they are worth. */
 // SPDX-License-Identifier: Apache-2.0
+#include "gpu/pack_map.h"
 #include "gpu/rows.h"
 
 #include "base/dtype.h"
@@ -24,7 +25,8 @@ static void pack_task(void *arg, int task)
     int64_t from = task * q->each, to = from + q->each;
     for (int64_t n = from; n < to && n < q->units; n++) {
         char *unit = q->to + n * q->g->bytes;
-        memset(unit, 0, (size_t)q->g->bytes);
+        if (!q->g->w.places)
+            memset(unit, 0, (size_t)q->g->bytes);
         q->g->unit(q->g, n, unit);
     }
 }
@@ -35,6 +37,11 @@ void dn_gpu_pack(const gpu_packing *g, int64_t units, void *packed)
     int64_t tasks = CEIL_DIV(units, each), threads = dn_thread_count();
     int64_t worth = units * g->bytes / LEAST_SHARE;
     thread_pool *pool = NULL;
+    danaus_dtype type = dn_gpu_packed_type(g);
+    if (g->w.places) {
+        g->w.places->map->type = type;
+        g->w.places->map->dropped = type == DANAUS_F32 ? g->dropped : 0;
+    }
     packing q = { g, units, each, packed };
     threads = MIN(MIN(threads, MOST_THREADS), worth);
     if (threads > 1 && dn_pool_create((int)threads, &pool) != DANAUS_OK)
@@ -43,7 +50,19 @@ void dn_gpu_pack(const gpu_packing *g, int64_t units, void *packed)
     dn_pool_destroy(pool);
 }
 
-float dn_gpu_round(float v, int dropped)
+void dn_gpu_note(const gpu_packing *g, gpu_run run)
+{
+    const pack_places *p = run.w->places;
+    int64_t size = dn_size_of(dn_gpu_packed_type(g));
+    for (int64_t i = 0; i < run.count; i++) {
+        uint32_t entry = 1 + 2 * (uint32_t)(p->before + run.from + i * run.step);
+        p->map->entry[((char *)run.to - p->packed) / size + i] = entry;
+        if (run.rest)
+            p->map->entry[((char *)run.rest - p->packed) / size + i] = entry + 1;
+    }
+}
+
+static float rounded(float v, int dropped)
 {
     uint32_t bits, unit = UINT32_C(1) << dropped;
     memcpy(&bits, &v, sizeof bits);
@@ -53,22 +72,12 @@ float dn_gpu_round(float v, int dropped)
     return v;
 }
 
-void dn_gpu_cut(float *w, float *rest, int64_t count)
+void dn_gpu_round(int dropped, int64_t count, float *to, float *rest)
 {
-    for (int64_t i = 0; i < count; i++) {
-        float high = dn_gpu_round(w[i], DN_DROP_TF32);
-        if (rest)
-            rest[i] = dn_gpu_round(w[i] - high, DN_DROP_TF32);
-        w[i] = high;
-    }
-}
-
-static void round_at(char *number, int dropped)
-{
-    float v;
-    memcpy(&v, number, sizeof v);
-    v = dn_gpu_round(v, dropped);
-    memcpy(number, &v, sizeof v);
+    for (int64_t i = 0; i < count && rest; i++)
+        rest[i] = rounded(to[i] - rounded(to[i], DN_DROP_TF32), DN_DROP_TF32);
+    for (int64_t i = 0; i < count; i++)
+        to[i] = rounded(to[i], dropped);
 }
 
 /* An operand of a lane from element `from` on, (0, 0) of its block: of row r0, and for each
@@ -79,23 +88,18 @@ typedef struct operand {
 
 static void pack_operand(const gpu_packing *g, operand o, char *to)
 {
-    const gpu_operands *all = g->shape;
     const int64_t *s = g->w.s;
     danaus_pattern q = g->p->pattern;
-    int64_t element = dn_size_of(g->p->dtype), per = 4 / element;
+    int64_t per = 4 / dn_size_of(g->p->dtype);
     for (int64_t t = 0; t < 32; t++)
-        for (int64_t v = 0; v < 4; v++)
-            for (int64_t e = 0; e < per; e++) {
-                int64_t r = o.r0 + t / 4 + v % 2 * 8;
-                int64_t k = o.k0 + t % 4 * o.thread + v / 2 * o.half + e;
-                if (r >= q.b || k >= q.c)
-                    continue;
-                char *at = to + t * 16 + v * 4 + e * element;
-                dn_weights_gather(
-                    &g->w, o.from + r * s[1] + k * s[2], 0, 1, g->p->dtype, at);
-                if (all->split || element == 4)
-                    round_at(at, all->split ? DN_DROP_22 : DN_DROP_TF32);
-            }
+        for (int64_t v = 0; v < 4; v++) {
+            int64_t r = o.r0 + t / 4 + v % 2 * 8;
+            int64_t k = o.k0 + t % 4 * o.thread + v / 2 * o.half;
+            int64_t from = o.from + r * s[1] + k * s[2], left = MIN(q.c - k, per);
+            if (r < q.b && left > 0)
+                dn_gpu_put(
+                    g, (gpu_run){ &g->w, from, s[2], left, to + t * 16 + v * 4, NULL });
+        }
 }
 
 /* A unit of packing: all columns k of a tile of rows. */
@@ -138,6 +142,8 @@ void dn_gpu_pack_operands(
     const kernel *k, const problem *p, weights_view w, void *packed)
 {
     gpu_operands o = dn_gpu_family(k)->operands(k, p);
-    gpu_packing g = { k, p, w, &o, tile_bytes(&o), pack_rows };
+    gpu_packing g = {
+        k, p, w, &o, tile_bytes(&o), pack_rows, o.split ? DN_DROP_22 : DN_DROP_TF32, 0
+    };
     dn_gpu_pack(&g, tiles_of(&o, p), packed);
 }

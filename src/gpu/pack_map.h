@@ -26,8 +26,8 @@ typedef struct gpu_pack_map {
 
 #define DN_MOST_MAPPED ((INT64_C(1) << 31) - 1) /* weights */
 
-/* The map is found by packing numbers that say which ones they are: rows need nothing but
-   their packer. */
+/* The map is found by packing weights that are nowhere (weights_view.places): rows need
+   nothing but a packer that puts numbers by dn_gpu_put(). */
 danaus_status dn_gpu_map_packing(
     const kernel *k, const problem *p, int adjoint, gpu_pack_map *map);
 

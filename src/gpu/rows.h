@@ -12,8 +12,13 @@ static inline const gpu_facts *dn_gpu_facts(const danaus_device *dev)
     return &((const gpu_device *)dev)->facts;
 }
 
+/* f32 may be packed as the nearest number that lacks so many bits of its mantissa: 13 leave a
+   number of tf32, 2 two of them (22 bits with the leading one). */
+#define DN_DROP_TF32 13
+#define DN_DROP_22   2
+
 /* How a row packs weights: in units of so many bytes, one after the other. unit() is given
-   zeros, and writes unit number n; units are made at the same time. */
+   zeros, and puts numbers into unit n; units are made at the same time. */
 typedef struct gpu_packing gpu_packing;
 struct gpu_packing {
     const kernel *kernel;
@@ -22,20 +27,48 @@ struct gpu_packing {
     const void *shape; /* whatever the row knows of itself, or NULL */
     int64_t bytes;
     void (*unit)(const gpu_packing *g, int64_t n, char *to);
+    int dropped; /* of f32 */
+    int wide;    /* numbers are of the type of sums, not of the problem's */
 };
 
 void dn_gpu_pack(const gpu_packing *g, int64_t units, void *packed);
 
-/* The nearest number that lacks so many bits of f32's mantissa: 13 leave a number of tf32,
-   2 two of them (22 bits with the leading one). */
-#define DN_DROP_TF32 13
-#define DN_DROP_22   2
+/* `count` entries of w that are `step` apart, from `from` on, and where they go; and, unless
+   that is NULL, where the numbers of tf32 go that are nearest to what rounding leaves. */
+typedef struct gpu_run {
+    const weights_view *w;
+    int64_t from, step, count;
+    void *to, *rest;
+} gpu_run;
 
-float dn_gpu_round(float v, int dropped);
+static inline danaus_dtype dn_gpu_packed_type(const gpu_packing *g)
+{
+    return g->wide ? dn_sum_type(g->p->dtype) : g->p->dtype;
+}
 
-/* Numbers to tf32: w keeps the nearest ones, rest (may be NULL) gets those nearest to what
-   is left. */
-void dn_gpu_cut(float *w, float *rest, int64_t count);
+void dn_gpu_note(const gpu_packing *g, gpu_run run);
+
+void dn_gpu_round(int dropped, int64_t count, float *to, float *rest);
+
+static inline void dn_gpu_put(const gpu_packing *g, gpu_run run)
+{
+    danaus_dtype type = dn_gpu_packed_type(g);
+    if (run.w->places) {
+        dn_gpu_note(g, run);
+        return;
+    }
+    dn_weights_gather(run.w, run.from, run.step, run.count, type, run.to);
+    if (g->dropped && type == DANAUS_F32)
+        dn_gpu_round(g->dropped, run.count, run.to, run.rest);
+}
+
+/* weights_view.places: the map that is made of the places of numbers in `packed`, memory that
+   is not written; and how many weights are counted before these. */
+typedef struct pack_places {
+    struct gpu_pack_map *map;
+    char *packed;
+    int64_t before;
+} pack_places;
 
 /* Weights as left operands of products of tensor cores, as the registers of their threads:
    [i][tile of lanes][tile of rows][unit of columns k][lane][16 rows], zeros outside the
