@@ -156,7 +156,8 @@ int main(int argc, char **argv)
         return 2;
     }
     const char *names[MOST_LIST], *layouts[MOST_LIST], *batches[MOST_LIST];
-    int name_count = words_of(argv[3], names), layout_count = words_of(argv[4], layouts);
+    int name_count = words_of(argv[3], names),
+        layout_count = words_of(argv[4], layouts);
     int batch_count = words_of(argv[5], batches);
     double until = dn_seconds() + (argc > 7 ? atof(argv[7]) : 1e9);
     prefix = argc > 8 ? argv[8] : "";
@@ -169,11 +170,14 @@ int main(int argc, char **argv)
     FILE *out = fopen(argv[6], "w");
     if (!out)
         stop(argv[6]);
-    fputs("problem,dtype,layout,batch,kernel,estimate_ns,median_ns,bytes,operations\n", out);
+    fputs(
+        "problem,dtype,layout,batch,kernel,estimate_ns,median_ns,bytes,operations\n",
+        out);
     for (int n = 0; n < name_count * layout_count * batch_count; n++) {
         form f = { type_of(names[n % name_count]),
-                   strcmp(layouts[n / name_count % layout_count], "last") ? DANAUS_BATCH_FIRST
-                                                                        : DANAUS_BATCH_LAST,
+                   strcmp(layouts[n / name_count % layout_count], "last")
+                       ? DANAUS_BATCH_FIRST
+                       : DANAUS_BATCH_LAST,
                    atoll(batches[n / name_count / layout_count]) };
         run_form(dev, &s, &f, out, until);
     }

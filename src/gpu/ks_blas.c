@@ -273,7 +273,7 @@ static double blas_cost(const danaus_device *dev, const kernel *k, const problem
     int narrow = danaus_dtype_size(k->dtype) == 2;
     if (!is_aligned(p) && (narrow || dn_gpu_size(k)[TF32])) {
         move *= 2;
-        multiply *= narrow ? 3.5 : 2.5;
+        multiply *= narrow ? 4.5 : 2.5;
     }
     double all = dn_gpu_beside(r.overlap, move, multiply);
     double depth = q.a * q.d == 1 ? fmin((double)q.c, MOST_WAIT) : (double)q.c;

@@ -38,11 +38,13 @@ static void set_memory(shape *s, const kernel *k, const problem *p)
     s->w_bytes = s->units * s->together * s->tile_r * UNIT_BYTES;
     int64_t column = all ? pitch(s->element, 1, s->tile_r * d)
                          : pitch(s->element, s->tile_r, s->together);
-    int64_t all_room = dn_gpu_room(dn_gpu_code(k)->arch, dn_gpu_size(k)[RESIDENT]) - MARGIN;
+    int64_t all_room =
+        dn_gpu_room(dn_gpu_code(k)->arch, dn_gpu_size(k)[RESIDENT]) - MARGIN;
     s->out = dn_gpu_size(k)[TILES_S];
     do {
         s->y_bytes = 8 * s->warps_s * s->out * column;
-        s->stages = MIN((all_room - s->y_bytes) / (s->x_bytes + s->w_bytes), MOST_STAGES);
+        s->stages =
+            MIN((all_room - s->y_bytes) / (s->x_bytes + s->w_bytes), MOST_STAGES);
     } while (s->stages < 3 && s->out > 1 && (s->out /= 2));
     s->shared = MARGIN + s->y_bytes + s->stages * (s->x_bytes + s->w_bytes);
 }
@@ -71,8 +73,8 @@ static shape shape_of(const kernel *k, const problem *p)
     s.together = warps_j * s.each;
     s.lane_tiles = CEIL_DIV(q.d, s.together);
     int64_t left = n[WARPS] / warps_j, tiles_r = n[TILES_R] / s.each;
-    s.warps_r = row_warps(
-        left, CEIL_DIV(q.b, 16 * tiles_r), 16 * tiles_r, 8 * n[TILES_S]);
+    s.warps_r =
+        row_warps(left, CEIL_DIV(q.b, 16 * tiles_r), 16 * tiles_r, 8 * n[TILES_S]);
     s.warps_s = left / s.warps_r;
     s.row_tiles = CEIL_DIV(q.b, 16 * tiles_r * s.warps_r);
     s.tiles_r = CEIL_DIV(q.b, 16 * s.warps_r * s.row_tiles);
@@ -93,10 +95,12 @@ static int64_t tiles_of(const shape *s, const problem *p, int64_t batch)
     return p->pattern.a * s->lane_tiles * s->row_tiles * CEIL_DIV(batch, s->tile_s);
 }
 
+/* Weights of 22 bits are as exact as sums of f32 are from some terms on. */
 static int fits(const kernel *k, const problem *p)
 {
-    return dn_gpu_is_for(k, p, dn_gpu_size(k)[PARTS]) &&
-           p->layout == DANAUS_BATCH_FIRST && shape_of(k, p).stages >= 2;
+    int parts = dn_gpu_size(k)[PARTS];
+    return dn_gpu_is_for(k, p, parts) && p->layout == DANAUS_BATCH_FIRST &&
+           (parts == 1 || p->pattern.c >= 8) && shape_of(k, p).stages >= 2;
 }
 
 static gpu_operands operands_of(const kernel *k, const problem *p)
@@ -115,12 +119,12 @@ static gpu_operands operands_of(const kernel *k, const problem *p)
 /* Clocks of a multiprocessor for a tile beside others: instructions of tensor cores, numbers of
    x that are read and of y that are put into shared memory one by one, where threads meet the
    same banks, and chunks on their way; and what a block waits for, while others run. */
-static double tile_clocks(
-    const gpu_facts *f, const kernel *k, const shape *s)
+static double tile_clocks(const gpu_facts *f, const kernel *k, const shape *s)
 {
     const int *n = dn_gpu_size(k);
     double warps = (double)(s->together * s->warps_r * s->warps_s);
-    double units = (double)(s->steps * s->units), tiles = (double)(s->tiles_r * n[TILES_S]);
+    double units = (double)(s->steps * s->units),
+           tiles = (double)(s->tiles_r * n[TILES_S]);
     double mma = warps * tiles * units * (n[PARTS] > 1 ? 3 : 1);
     double loads = warps * units * n[TILES_S] * 8 / (double)s->element;
     double x = (double)(s->steps * s->x_bytes) / 16;

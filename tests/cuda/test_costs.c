@@ -199,7 +199,7 @@ static void an_h200_chooses_as_it_was_measured(void **state)
         "1,128,128,3 f16 last 196 ks.split.f16.2x2.2x4",
         "1,128,128,3 f16 last 25088 ks.wgmma.f16.192x192.1",
         "1,128,128,3 f32 first 196 ks.split.f32.2x2.2x4",
-        "1,128,128,3 f32 first 25088 ks.turned.f32.128x128.1",
+        "1,128,128,3 f32 first 25088 ks.mma_runs.f32.4x2.16.1",
         "1,128,128,3 tf32 first 196 ks.split.tf32.2x2.2x4",
         "1,128,128,3 tf32 first 25088 ks.dense.tf32",
         "1,128,128,3 tf32 last 25088 ks.wgmma.tf32.128x192.1",

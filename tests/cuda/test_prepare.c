@@ -63,24 +63,24 @@ static void expect_row(
 static void a_row_that_does_not_compile_is_passed_over(void **state)
 {
     danaus_ks_desc desc = { .dtype = DANAUS_F32, .batch = 1 };
-    expect_row(*state, &desc, "ks.simt", 1);
+    expect_row(*state, &desc, "ks.thin", 1);
     end(state);
     begin(state);
-    *refused = "#define BR";
-    expect_row(*state, &desc, "ks.simt", 0);
+    *refused = "#define SPAN";
+    expect_row(*state, &desc, "ks.thin", 0);
     int before = *compilations;
-    expect_row(*state, &desc, "ks.simt", 0); /* it is not tried again */
+    expect_row(*state, &desc, "ks.thin", 0); /* it is not tried again */
     assert_int_equal(*compilations, before);
     end(state);
     begin(state);
-    expect_row(*state, &desc, "ks.simt", 1);
+    expect_row(*state, &desc, "ks.thin", 1);
 }
 
 static void a_measurement_passes_it_over_too(void **state)
 {
     danaus_ks_desc desc = { .dtype = DANAUS_F32, .batch = 1, .effort = DANAUS_MEASURE };
-    *refused = "#define BR";
-    expect_row(*state, &desc, "ks.simt", 0);
+    *refused = "#define SPAN";
+    expect_row(*state, &desc, "ks.thin", 0);
 }
 
 /* What an older compiler makes of instructions that it does not know, the driver refuses. */
@@ -89,7 +89,7 @@ static void a_row_that_does_not_load_is_passed_over(void **state)
     danaus_ks_desc desc = { .dtype = DANAUS_F32, .batch = 1 };
     *driver =
         (emulator_control){ .function = "cuModuleLoadData", .number = 1, .error = 218 };
-    expect_row(*state, &desc, "ks.simt", 0);
+    expect_row(*state, &desc, "ks.thin.f32.1x4", 0);
     end(state);
     begin(state);
     *driver =
@@ -97,7 +97,7 @@ static void a_row_that_does_not_load_is_passed_over(void **state)
     danaus_ks_plan *plan = NULL;
     assert_status(
         danaus_ks_plan_create(*state, &pattern, 1, &desc, &plan), DANAUS_ERR_MEMORY);
-    expect_row(*state, &desc, "ks.simt", 1);
+    expect_row(*state, &desc, "ks.thin.f32.1x4", 1);
 }
 
 /* Of every row of the type. */

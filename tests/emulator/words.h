@@ -19,13 +19,13 @@ void (*emulator_barrier)(void);
 #define RESTRICT restrict
 #define UNROLL
 #define ROLL
-#define BARRIER()  emulator_barrier()
-#define THREAD     emulator_thread
-#define BLOCK      emulator_block
-#define BLOCKS     emulator_blocks
-#define ALIGNED(n) __attribute__((aligned(n)))
-#define TABLE(T)   const T *
-#define WHOLE(t)   (t)
+#define BARRIER()        emulator_barrier()
+#define THREAD           emulator_thread
+#define BLOCK            emulator_block
+#define BLOCKS           emulator_blocks
+#define ALIGNED(n)       __attribute__((aligned(n)))
+#define TABLE(T)         const T *
+#define WHOLE(t)         (t)
 #define PUT_WORDS(to, w) memcpy(to, w, 16)
 /* By the type of s: f64 or f32. */
 #define ERF(s)       _Generic((s), double : erf, default : erff)(s)

@@ -186,6 +186,21 @@ static danaus_dtype other_type(danaus_dtype dtype)
     }
 }
 
+/* The matrix that is multiplied by, as weights are now. */
+static void know_matrix(scene *c)
+{
+    c->a = operator_matrix(c->made);
+    c->size = modulus_matrix(c->made);
+    turn(&c->a, c->desc.adjoint);
+    turn(&c->size, c->desc.adjoint);
+}
+
+static void forget_matrix(scene *c)
+{
+    matrix_free(&c->a);
+    matrix_free(&c->size);
+}
+
 static scene open_scene(uint64_t seed, int gradients)
 {
     scene c = { .r = { seed }, .dtype = types[seed % 6] };
@@ -204,10 +219,7 @@ static scene open_scene(uint64_t seed, int gradients)
     c.takes = c.desc.adjoint ? rows : cols;
     c.gives = c.desc.adjoint ? cols : rows;
     c.batch = rng_int(r, 0, 3) ? rng_int(r, 1, 20) : rng_int(r, 150, 400);
-    c.a = operator_matrix(c.made);
-    c.size = modulus_matrix(c.made);
-    turn(&c.a, c.desc.adjoint);
-    turn(&c.size, c.desc.adjoint);
+    know_matrix(&c);
     assert_ok(danaus_operator_plan_create(device, c.made, &c.desc, &c.plan));
     return c;
 }
@@ -216,8 +228,7 @@ static void close_scene(scene *c)
 {
     danaus_operator_plan_destroy(c->plan);
     danaus_operator_destroy(c->made);
-    matrix_free(&c->a);
-    matrix_free(&c->size);
+    forget_matrix(c);
 }
 
 static double unit_of(const scene *c)
@@ -310,8 +321,7 @@ static void terms_of_whole_vectors_are_added(void **state)
         c.desc.activation = seed % 4 / 2 ? DANAUS_RELU : DANAUS_ACTIVATION_NONE;
         c.batch = rng_int(&c.r, 1, 12);
         assert_ok(danaus_operator_add(terms, 2, &c.made));
-        c.a = operator_matrix(c.made);
-        c.size = modulus_matrix(c.made);
+        know_matrix(&c);
         assert_ok(danaus_operator_plan_create(device, c.made, &c.desc, &c.plan));
         operand x = operand_of(&c.r, c.dtype, c.desc.layout, 192, c.batch),
                 y = operand_of(NULL, c.dtype, c.desc.layout, 192, c.batch);
@@ -361,8 +371,7 @@ static void check_row_with_orders(const kernel *k, danaus_pattern p, uint64_t se
     c.made = permuted_factor(&c.r, c.dtype, p);
     c.desc.layout = DANAUS_BATCH_LAST;
     c.batch = seed % 2 ? 200 : rng_int(&c.r, 1, 90);
-    c.a = operator_matrix(c.made);
-    c.size = modulus_matrix(c.made);
+    know_matrix(&c);
     device->kernels = k;
     assert_ok(danaus_operator_plan_create(device, c.made, &c.desc, &c.plan));
     assert_int_equal(c.plan->stage[0].orders, DN_READS | DN_WRITES);
@@ -563,6 +572,14 @@ static void gradients_are_those_of_the_matrix(void **state)
 
 /* ---- packing again, threads, nothing to do ---- */
 
+/* Devices multiply merged factors out in an order of their own. */
+static int merges(const danaus_operator_plan *plan)
+{
+    char text[4096];
+    danaus_operator_plan_describe(plan, text, sizeof text);
+    return strstr(text, "merged") != NULL;
+}
+
 static void run_into(scene *c, danaus_operator_plan *plan, const operand *x, array *y)
 {
     *y = array_make(c->dtype, c->gives * c->batch);
@@ -616,7 +633,11 @@ static void weights_are_packed_again(void **state)
         assert_ok(danaus_operator_plan_update(
             c.plan, device, own, (const void *const *)w.there, there));
         run_into(&c, c.plan, &x, &again);
-        assert_true(array_same(&first, &again));
+        assert_true(merges(c.plan) || array_same(&first, &again));
+        forget_matrix(&c);
+        know_matrix(&c);
+        operand y = { again, NULL, c.gives, c.batch, c.desc.layout };
+        check_product(&c, &x, &y);
         for (int n = 0; n < w.count; n++) {
             from_device(device, &w.host[n], w.there[n]);
             array_free(&w.host[n]);

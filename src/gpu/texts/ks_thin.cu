@@ -58,17 +58,32 @@ FN void add_up(const X *RESTRICT x, const place *p, int64 s, int64 last, S sum[S
     }
 }
 
+/* What results go to in the columns from s on; -1: nowhere. */
+FN int64 goal(const place *p, int64 s, int64 last, int n)
+{
+    return s <= last && p->to[n] >= 0 ? s * OUTPUTS + p->to[n] : -1;
+}
+
+/* The residual is read before y is written, which it may be. */
 FN void put(
     X *y, const X *residual, const place *p, int64 s, int64 last, S sum[SPAN][EACH])
 {
+    X more[SPAN][EACH];
+    UNROLL
+    for (int u = 0; u < SPAN * RESIDUAL; u++)
+        UNROLL
+        for (int n = 0; n < EACH; n++) {
+            int64 to = goal(p, s + u, last, n);
+            more[u][n] = to < 0 ? store(zero()) : residual[to];
+        }
     UNROLL
     for (int u = 0; u < SPAN; u++)
         UNROLL
         for (int n = 0; n < EACH; n++) {
-            int64 to = (s + u) * OUTPUTS + p->to[n];
-            if (s + u <= last && p->to[n] >= 0)
-                y[to] =
-                    end(sum[u][n], &p->bias[n], ACTIVATION, RESIDUAL ? residual + to : 0);
+            int64 to = goal(p, s + u, last, n);
+            if (to >= 0)
+                y[to] = end(
+                    sum[u][n], &p->bias[n], ACTIVATION, RESIDUAL ? &more[u][n] : 0);
         }
 }
 

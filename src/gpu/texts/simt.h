@@ -36,8 +36,8 @@
         asm volatile(                                                                  \
             "st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"((w)[0]),         \
             "r"((w)[1]), "r"((w)[2]), "r"((w)[3]))
-#    define BITS(f)    __float_as_uint(f)
-#    define UNBITS(u)  __uint_as_float(u)
+#    define BITS(f)   __float_as_uint(f)
+#    define UNBITS(u) __uint_as_float(u)
 #    ifdef TYPE_f64
 #        define FMA(a, b, c) fma(a, b, c)
 #        define ERF(s)       erf(s)
