@@ -111,7 +111,7 @@ class Library:
         patterns = (Pattern * len(shapes))(*(Pattern(*s) for s in shapes))
         plan = c_void_p()
         d = Description(
-            int(last), dtype, math, gradients=gradients, keep=1, batch=batch, **ending)
+            int(last), dtype, math, gradients=gradients, batch=batch, **ending)
         self(
             "danaus_ks_plan_create", self.device, patterns, len(shapes), byref(d),
             byref(plan),

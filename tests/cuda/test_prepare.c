@@ -89,7 +89,7 @@ static void a_row_that_does_not_load_is_passed_over(void **state)
     danaus_ks_desc desc = { .dtype = DANAUS_F32, .batch = 1 };
     *driver =
         (emulator_control){ .function = "cuModuleLoadData", .number = 1, .error = 218 };
-    expect_row(*state, &desc, "ks.thin.f32.1x4", 0);
+    expect_row(*state, &desc, "ks.thin.f32.2x8", 0);
     end(state);
     begin(state);
     *driver =
@@ -97,7 +97,7 @@ static void a_row_that_does_not_load_is_passed_over(void **state)
     danaus_ks_plan *plan = NULL;
     assert_status(
         danaus_ks_plan_create(*state, &pattern, 1, &desc, &plan), DANAUS_ERR_MEMORY);
-    expect_row(*state, &desc, "ks.thin.f32.1x4", 1);
+    expect_row(*state, &desc, "ks.thin.f32.2x8", 1);
 }
 
 /* Of every row of the type. */
