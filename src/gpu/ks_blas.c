@@ -14,8 +14,9 @@
 #define PIECE      16 /* bytes that a thread of ks_after.cu takes at once */
 #define MOST_TIMES 64
 #define MOST_COUNT 65535
-/* The whole factor may have so many times its weights, and so many bytes. */
+/* The whole factor may have so many times its weights, unless it is small, and so many bytes. */
 #define MOST_GROWTH 64
+#define SMALL_BYTES ((double)(32 << 20))
 #define MOST_BYTES  ((double)(256 << 20))
 
 #define FEW       4   /* columns */
@@ -151,7 +152,7 @@ static int dense_fits(const kernel *k, const problem *p)
                    (double)danaus_dtype_size(p->dtype);
     double growth = (double)q.a * (double)q.d;
     return dn_gpu_is_for(k, p, dn_gpu_size(k)[TF32]) && may_add(p) && growth > 1 &&
-           growth <= MOST_GROWTH && bytes <= MOST_BYTES;
+           bytes <= (growth <= MOST_GROWTH ? MOST_BYTES : SMALL_BYTES);
 }
 
 static size_t dense_bytes(const kernel *k, const problem *p)

@@ -172,10 +172,12 @@ static double product_cost(const gpu_facts *f, const kernel *k, const problem *p
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     int split = dn_gpu_size(k)[PARTS] > 1;
-    double ragged = dn_gpu_is_ragged(p) ? 1.8 : 1;
+    double slower = dn_gpu_in_pieces(p, shape_of(k, p).together);
+    if (dn_gpu_is_ragged(p))
+        slower *= 1.8;
     return dn_gpu_seconds(
         dev, k, p,
-        ragged * (split ? split_cost : product_cost)(dn_gpu_facts(dev), k, p));
+        slower * (split ? split_cost : product_cost)(dn_gpu_facts(dev), k, p));
 }
 
 static void defines(const kernel *k, const problem *p, int variant, text *to)

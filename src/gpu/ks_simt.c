@@ -79,7 +79,8 @@ static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p
 }
 
 /* A fit to times: multiplying, moving elements between the memories of a
-   multiprocessor, a latency each step, and moving x, y and w. */
+   multiprocessor, a latency each step, and moving x, y and w. Numbers of 16 bits are converted
+   on the way. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
@@ -92,7 +93,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double multiply = (lanes > 1 ? 2 : 1) * sums * c * work_of(p->dtype) / f->cores;
     double elements = (n[BS] + n[BR]) * lanes * c + sums;
     double steps = ceil(c / n[BK]) + 2;
-    double cycles = multiply + elements / 85 + 3.2 * threads * steps;
+    double convert = danaus_dtype_size(p->dtype) == 2 ? 1.4 : 1;
+    double cycles = convert * (multiply + elements / 85) + 3.2 * threads * steps;
     return 6e-6 + 0.45e-6 * steps + rounds * cycles / clock + move_seconds(f, k, p) +
            dn_gpu_activating(f, p);
 }

@@ -154,8 +154,10 @@ static double product_cost(const gpu_facts *f, const kernel *k, const problem *p
 /* Ragged lines take so much longer, measured on an H100 (bench/rows). */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
-    double ragged = dn_gpu_is_ragged(p) ? 3.2 : 1;
-    return dn_gpu_seconds(dev, k, p, ragged * product_cost(dn_gpu_facts(dev), k, p));
+    double slower = dn_gpu_in_pieces(p, shape_of(k, p).together);
+    if (dn_gpu_is_ragged(p))
+        slower *= 3.2;
+    return dn_gpu_seconds(dev, k, p, slower * product_cost(dn_gpu_facts(dev), k, p));
 }
 
 /* Places 0 to 7 are rows r or columns k of two pieces in turn. */

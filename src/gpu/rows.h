@@ -129,6 +129,14 @@ static inline int dn_gpu_is_ragged(const problem *p)
            (q.c * q.d * size % 16 || q.b * q.d * size % 16);
 }
 
+/* How much longer products batch-first take than with pieces of 32 bytes, where a tile has
+   `together` of all lanes: 2 or 4 times, measured on an H100 (bench/rows). */
+static inline double dn_gpu_in_pieces(const problem *p, int64_t together)
+{
+    int64_t bytes = together * (int64_t)danaus_dtype_size(p->dtype);
+    return together >= p->pattern.d || bytes >= 32 ? 1 : bytes >= 16 ? 2 : 4;
+}
+
 /* Seconds of an activation, by the instructions that it takes for each result, beside which
    nothing else runs: exact GELU by erf 0.33 clocks of a multiprocessor with 128 vector units
    (f16 at 1.98 GHz, 132 of them: 30 us more for 25,088 x 1,024, 54 for 1,536). */
