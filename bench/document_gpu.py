@@ -70,6 +70,25 @@ def suite(rows, inside):
     return [row for row in rows if (f'"{row["problem"]}"' in known) == inside]
 
 
+def h100_any():
+    """Shapes that were drawn at random: factors, and chains."""
+    rows = [("columns", "layout", "what", *[
+        f"{dtype}: {field}" for dtype in ("f16", "f32")
+        for field in ("time / limit", "speed: median", "share from 0.97 on")])]
+    for batch, layout in (("25000", "first"), ("196", "first"), ("25000", "last")):
+        for what, is_chain in (("factors", False), ("chains", True)):
+            cells = []
+            for dtype in ("f16", "f32"):
+                some = [row for row in records("h100_any", batch=batch, layout=layout, dtype=dtype)
+                        if (" " in row["problem"]) == is_chain]
+                speed = numbers(some, "speedup")
+                cells += [middle(numbers(some, "ratio")), median(speed),
+                          f"{sum(s >= 0.97 for s in speed) / len(speed):.0%}",
+                          ] if some else ["-"] * 3
+            rows.append((f"{int(batch):,}", layout, what, *cells))
+    return rows
+
+
 def h200_gradients():
     rows = [("gradient of", "patterns", *[f"{d} {layout}" for d, layout in HALVES])]
     for name, file in (("x", "h200_dx"), ("w", "h200_dw")):
@@ -220,5 +239,5 @@ def races():
 
 
 TABLES = {f.__name__: f for f in (
-    h200, paper, h200_pairs, h200_gradients, h200_small, h200_energy, h200_weak, calls,
+    h200, paper, h200_pairs, h100_any, h200_gradients, h200_small, h200_energy, h200_weak, calls,
     layers, networks, h100_choices, versus, update, races)}
