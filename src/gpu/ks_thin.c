@@ -1,4 +1,4 @@
-/* Portable rows for few columns k, batch-first: bound by memory. */
+/* Portable rows for few columns k: bound by memory. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/rows.h"
 
@@ -15,11 +15,16 @@
 /* size: outputs of a thread, columns that it makes at once. */
 enum { EACH, SPAN };
 
-/* Neighbouring threads of a column: as many as leave few without an output, as their numbers
-   lie together; fewer than a warp has if these are more than enough. */
-static int64_t outs_of(const kernel *k, danaus_pattern p)
+static int is_last(const problem *p) { return p->layout == DANAUS_BATCH_LAST; }
+
+/* Neighbouring threads of a column. Batch-last one; batch-first as many as leave few without an
+   output, as their numbers lie together; fewer than a warp has if these are more than enough. */
+static int64_t outs_of(const kernel *k, const problem *p)
 {
-    int64_t outputs = dn_pattern_rows(p), each = dn_gpu_size(k)[EACH], outs = THREADS;
+    int64_t outputs = dn_pattern_rows(p->pattern), each = dn_gpu_size(k)[EACH];
+    int64_t outs = THREADS;
+    if (is_last(p))
+        return 1;
     while (outs > WARP && ROUND_UP(outputs, outs * each) * 16 > outputs * 17)
         outs /= 2;
     while (outs > FEWEST && outs / 2 * each >= outputs)
@@ -27,49 +32,54 @@ static int64_t outs_of(const kernel *k, danaus_pattern p)
     return outs;
 }
 
-static int64_t tiles_of(const kernel *k, danaus_pattern p)
+static int64_t tiles_of(const kernel *k, const problem *p)
 {
-    return CEIL_DIV(dn_pattern_rows(p), outs_of(k, p) * dn_gpu_size(k)[EACH]);
+    danaus_pattern q = p->pattern;
+    int64_t each = dn_gpu_size(k)[EACH];
+    return is_last(p) ? q.a * CEIL_DIV(q.b, each) * q.d
+                      : CEIL_DIV(dn_pattern_rows(q), outs_of(k, p) * each);
 }
 
-/* Outputs with those that only fill the last tile up. */
-static int64_t made_of(const kernel *k, danaus_pattern p)
+/* Outputs with those that only fill a tile up. */
+static int64_t made_of(const kernel *k, const problem *p)
 {
     return tiles_of(k, p) * outs_of(k, p) * dn_gpu_size(k)[EACH];
 }
 
-/* Places within a column are kept in 32 bits. */
+/* Places within a column, and tiles, are kept in 32 bits. */
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    return !p->inner.a && p->layout == DANAUS_BATCH_FIRST &&
-           q.c <= MOST / dn_gpu_size(k)[EACH] && dn_pattern_rows(q) < INT32_MAX &&
-           dn_pattern_cols(q) < INT32_MAX;
+    int64_t most = INT32_MAX / dn_gpu_size(k)[EACH];
+    return !p->inner.a && q.c <= MOST / dn_gpu_size(k)[EACH] &&
+           dn_pattern_rows(q) < most && dn_pattern_cols(q) < INT32_MAX;
 }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
 {
-    return (size_t)(made_of(k, p->pattern) * p->pattern.c) *
+    return (size_t)(made_of(k, p) * p->pattern.c) *
            danaus_dtype_size(dn_sum_type(p->dtype));
 }
 
-/* A fit to 900 times of an H100, to 20 % (bench/rows): memory, and the numbers that warps read
-   and write. */
+/* A fit to 900 times of an H100 batch-first, to 20 % (bench/rows): memory, and the numbers that
+   warps read and write. Batch-last, not timed yet, numbers of x serve several outputs. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     danaus_pattern q = p->pattern;
     double wide = fmax(1, (double)dn_size_of(p->dtype) / 4);
     double work = dn_sum_type(p->dtype) == DANAUS_F32 ? 1 : 4;
-    double warps = (double)made_of(k, q) / WARP * (double)p->batch;
-    double clocks = 2 * fmax(wide, work) * (double)q.c + 5.5 * wide;
+    double columns = (double)(is_last(p) ? ROUND_UP(p->batch, WARP) : p->batch);
+    double warps = (double)made_of(k, p) / WARP * columns;
+    double share = is_last(p) ? dn_gpu_size(k)[EACH] : 1;
+    double clocks = (2 * wide / share + work) * (double)q.c + 5.5 * wide;
     double make = warps * clocks / (f->units * f->clock);
     double memory = 1.2 * dn_gpu_moved_bytes(p) / f->bandwidth;
     double weights = 4.4 * (double)packed_bytes(k, p) / f->bandwidth;
     return 4e-6 + weights + dn_gpu_beside(3, memory, make) + dn_gpu_activating(f, p);
 }
 
-/* A unit: the weights of one column k of all outputs. */
+/* A unit: the weights of one column k of all outputs; batch-first as these follow each other, */
 static void pack_column(const gpu_packing *g, int64_t n, char *to)
 {
     const int64_t *s = g->w.s;
@@ -81,11 +91,27 @@ static void pack_column(const gpu_packing *g, int64_t n, char *to)
     }
 }
 
+/* batch-last by tiles: some rows of a lane. */
+static void pack_tiles(const gpu_packing *g, int64_t n, char *to)
+{
+    const int64_t *s = g->w.s;
+    danaus_pattern q = g->p->pattern;
+    int64_t each = dn_gpu_size(g->kernel)[EACH], row_tiles = CEIL_DIV(q.b, each);
+    size_t line = (size_t)each * danaus_dtype_size(dn_gpu_packed_type(g));
+    for (int64_t tile = 0; tile < q.a * row_tiles * q.d; tile++, to += line) {
+        int64_t rows = tile / q.d, row = rows % row_tiles * each;
+        int64_t from =
+            rows / row_tiles * s[0] + row * s[1] + n * s[2] + tile % q.d * s[3];
+        dn_gpu_put(g, (gpu_run){ &g->w, from, s[1], MIN(each, q.b - row), to, NULL });
+    }
+}
+
 static void pack(const kernel *k, const problem *p, weights_view w, void *packed)
 {
-    int64_t units = p->pattern.c;
-    gpu_packing g = { k,           p, w, NULL, (int64_t)packed_bytes(k, p) / units,
-                      pack_column, 0, 1 };
+    int64_t units = p->pattern.c, bytes = (int64_t)packed_bytes(k, p) / units;
+    gpu_packing g = {
+        k, p, w, NULL, bytes, is_last(p) ? pack_tiles : pack_column, 0, 1
+    };
     dn_gpu_pack(&g, units, packed);
 }
 
@@ -97,13 +123,13 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "ROWS", q.b },
         { "COLS", q.c },
         { "LANES", q.d },
-        { "OUTS", outs_of(k, q) },
+        { "OUTS", outs_of(k, p) },
         { "EACH", dn_gpu_size(k)[EACH] },
         { "SPAN", dn_gpu_size(k)[SPAN] },
         { "ACTIVATION", p->activation },
         { "RESIDUAL", p->residual },
     };
-    dn_gpu_define_type(k, p, variant, to);
+    dn_gpu_define_layout(k, p, variant, to);
     dn_gpu_define(DANAUS_F32, lines, sizeof lines / sizeof *lines, to);
 }
 
@@ -112,8 +138,8 @@ static void launch_of(
     const kernel *k, const problem *p, const gpu_facts *f, const gpu_call *call,
     gpu_launch *launch)
 {
-    int64_t tiles = tiles_of(k, p->pattern);
-    int64_t columns = THREADS / outs_of(k, p->pattern) * dn_gpu_size(k)[SPAN];
+    int64_t tiles = tiles_of(k, p);
+    int64_t columns = THREADS / outs_of(k, p) * dn_gpu_size(k)[SPAN];
     int64_t slabs =
         CLAMP(2 * RESIDENT * f->units / tiles, 1, CEIL_DIV(call->batch, columns));
     *launch = dn_gpu_line(tiles * slabs, THREADS);

@@ -216,7 +216,7 @@ void dn_gpu_pack_tiles(const kernel *k, const problem *p, weights_view w, void *
 /* Portable: BR, BS, BJ, TR, TS, BK. */
 extern const gpu_family dn_gpu_simt;
 
-/* Portable, for few columns k batch-first. */
+/* Portable, for few columns k: EACH, SPAN. */
 extern const gpu_family dn_gpu_thin;
 /* Portable, for few columns: OUTS, NS, 1, WARPS, bytes of weights in a load. */
 extern const gpu_family dn_gpu_vec;

@@ -1,86 +1,111 @@
-/* y = residual + activation(K x + bias) batch-first on vector units for few columns k, of any
-   pattern and alignment: a number of y takes a few of x that lie next to those of its
-   neighbours, and memory is what bounds it.
+/* y = residual + activation(K x + bias) on vector units for few columns k, of any pattern and
+   alignment: a number of y takes a few of x, which its neighbours in memory find next to each
+   other, and memory is what bounds it.
 
-   A block of threads makes TILE outputs o = (i ROWS + r) LANES + j of one column s after
-   another, OUTS threads beside each other in o, COLUMNS in s. A thread keeps the weights of
-   EACH outputs, OUTS apart, in registers, and makes them for SPAN columns at once, so that as
-   many loads are on their way. Blocks that follow each other make tiles that do.
+   A block of threads makes TILE outputs o = (i ROWS + r) LANES + j of COLUMNS columns s, and then
+   of others; a thread keeps the weights of EACH outputs in registers, and makes them for SPAN
+   columns at once, so that as many loads are on their way. Threads beside each other have
 
-       x[s][A][COLS][LANES], y[s][A][ROWS][LANES]
-       w[COLS][tiles][TILE], type S, zeros past the last output
+       batch-first (LAST 0)  outputs that follow each other, OUTS of them: a thread's are OUTS apart
+       batch-last  (LAST 1)  columns that do; a thread's outputs are EACH rows of one lane j, which
+                             take the same numbers of x, its columns are COLUMNS apart.
 
-   The sum over k is in ascending order. */
+       x[s][A][COLS][LANES], y[s][A][ROWS][LANES], or batch-last x[A][COLS][LANES][s], ...
+       w[COLS][tiles][TILE], type S, zeros where there is no output
+
+   The sum over k is in ascending order. Blocks that follow each other make tiles that do. */
 // SPDX-License-Identifier: Apache-2.0
-#define THREADS 256
-#define COLUMNS (THREADS / OUTS)
-#define TILE    (OUTS * EACH)
-#define INPUTS  ((int64)A * COLS * LANES)
-#define OUTPUTS ((int64)A * ROWS * LANES)
-#define TILES   ((OUTPUTS + TILE - 1) / TILE)
+#define THREADS   256
+#define COLUMNS   (THREADS / OUTS)
+#define TILE      (OUTS * EACH)
+#define INPUTS    ((int64)A * COLS * LANES)
+#define OUTPUTS   ((int64)A * ROWS * LANES)
+#define ROW_TILES ((ROWS + EACH - 1) / EACH)
+#define TILES     (LAST ? (int64)A * ROW_TILES * LANES : (OUTPUTS + TILE - 1) / TILE)
 #include "simt.h"
 
-/* Where a thread's outputs take their numbers from in a column, and go. */
+/* Between a thread's columns, and of it between columns and between outputs. */
+#define STEP (LAST ? COLUMNS : 1)
+
+typedef struct strides {
+    int64 x, y, row;
+} strides;
+
+/* A thread's outputs, or -1, where their numbers of x begin, and what they are made of. */
 typedef struct place {
     int from[EACH], to[EACH];
     S weights[EACH][COLS], bias[EACH];
 } place;
 
+FN int64 output_at(int64 tile, int n)
+{
+    int64 o = tile * TILE + n * OUTS + THREAD % OUTS;
+    if (!LAST)
+        return o < OUTPUTS ? o : -1;
+    int64 lane = tile % LANES, rows = tile / LANES, row = rows % ROW_TILES * EACH + n;
+    return row < ROWS ? (rows / ROW_TILES * ROWS + row) * LANES + lane : -1;
+}
+
 FN void take_place(const S *RESTRICT w, const S *RESTRICT bias, int64 tile, place *p)
 {
     UNROLL
     for (int n = 0; n < EACH; n++) {
-        int64 o = tile * TILE + n * OUTS + THREAD % OUTS;
-        int inside = o < OUTPUTS;
-        p->to[n] = inside ? (int)o : -1;
-        p->from[n] = inside ? (int)(o / (ROWS * LANES) * (COLS * LANES) + o % LANES) : 0;
-        p->bias[n] = bias && inside ? bias[o] : zero();
+        int64 o = output_at(tile, n);
+        p->to[n] = (int)o;
+        p->from[n] = o < 0 ? 0 : (int)(o / (ROWS * LANES) * (COLS * LANES) + o % LANES);
+        p->bias[n] = bias && o >= 0 ? bias[o] : zero();
         UNROLL
         for (int k = 0; k < COLS; k++)
-            p->weights[n][k] = w[k * (TILES * TILE) + o];
+            p->weights[n][k] =
+                w[k * (TILES * TILE) + tile * TILE + n * OUTS + THREAD % OUTS];
     }
 }
 
-/* SPAN columns from s on; those past the last one are that one again, and are not stored. */
-FN void add_up(const X *RESTRICT x, const place *p, int64 s, int64 last, S sum[SPAN][EACH])
+/* A thread's columns from s on; those past the last one are that one again, and are not
+   stored. */
+FN void add_up(
+    const X *RESTRICT x, strides by, const place *p, int64 s, int64 last,
+    S sum[SPAN][EACH])
 {
     UNROLL
     for (int u = 0; u < SPAN; u++) {
-        const X *from = x + (s + u < last ? s + u : last) * INPUTS;
+        const X *from = x + (s + u * STEP < last ? s + u * STEP : last) * by.x;
         UNROLL
         for (int n = 0; n < EACH; n++) {
             sum[u][n] = zero();
             UNROLL
-            for (int k = 0; k < COLS; k++)
-                sum[u][n] = multiply_add(
-                    p->weights[n][k], load(from[p->from[n] + k * LANES]), sum[u][n]);
+            for (int k = 0; k < COLS; k++) {
+                X number = from[(p->from[LAST ? 0 : n] + k * LANES) * by.row];
+                sum[u][n] = multiply_add(p->weights[n][k], load(number), sum[u][n]);
+            }
         }
     }
 }
 
-/* What results go to in the columns from s on; -1: nowhere. */
-FN int64 goal(const place *p, int64 s, int64 last, int n)
+/* What output n of column s goes to; -1: nowhere. */
+FN int64 goal(const place *p, strides by, int64 s, int64 last, int n)
 {
-    return s <= last && p->to[n] >= 0 ? s * OUTPUTS + p->to[n] : -1;
+    return s <= last && p->to[n] >= 0 ? s * by.y + p->to[n] * by.row : -1;
 }
 
 /* The residual is read before y is written, which it may be. */
 FN void put(
-    X *y, const X *residual, const place *p, int64 s, int64 last, S sum[SPAN][EACH])
+    X *y, const X *residual, strides by, const place *p, int64 s, int64 last,
+    S sum[SPAN][EACH])
 {
     X more[SPAN][EACH];
     UNROLL
     for (int u = 0; u < SPAN * RESIDUAL; u++)
         UNROLL
         for (int n = 0; n < EACH; n++) {
-            int64 to = goal(p, s + u, last, n);
+            int64 to = goal(p, by, s + u * STEP, last, n);
             more[u][n] = to < 0 ? store(zero()) : residual[to];
         }
     UNROLL
     for (int u = 0; u < SPAN; u++)
         UNROLL
         for (int n = 0; n < EACH; n++) {
-            int64 to = goal(p, s + u, last, n);
+            int64 to = goal(p, by, s + u * STEP, last, n);
             if (to >= 0)
                 y[to] = end(
                     sum[u][n], &p->bias[n], ACTIVATION, RESIDUAL ? &more[u][n] : 0);
@@ -91,13 +116,14 @@ KERNEL ks(
     const X *RESTRICT x, const S *RESTRICT w, const S *RESTRICT bias, const X *residual,
     X *y, int64 batch)
 {
-    int64 slabs = BLOCKS / TILES;
+    strides by = { LAST ? 1 : INPUTS, LAST ? 1 : OUTPUTS, LAST ? batch : 1 };
+    int64 slabs = BLOCKS / TILES, slab = BLOCK / TILES * COLUMNS;
     place p;
     take_place(w, bias, BLOCK % TILES, &p);
-    for (int64 s = (BLOCK / TILES * COLUMNS + THREAD / OUTS) * SPAN; s < batch;
+    for (int64 s = LAST ? slab * SPAN + THREAD : (slab + THREAD / OUTS) * SPAN; s < batch;
          s += slabs * (COLUMNS * SPAN)) {
         S sum[SPAN][EACH];
-        add_up(x, &p, s, batch - 1, sum);
-        put(y, residual, &p, s, batch - 1, sum);
+        add_up(x, by, &p, s, batch - 1, sum);
+        put(y, residual, by, &p, s, batch - 1, sum);
     }
 }
