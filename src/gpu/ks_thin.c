@@ -7,10 +7,9 @@
 
 #define THREADS 256
 #define WARP    32
-#define FEWEST  8  /* threads beside each other */
-#define MOST    32 /* weights of a thread, which stay in registers */
-#define RESIDENT                                                                       \
-    4 /* blocks of a multiprocessor, for which blocks are made twice over */
+#define FEWEST  8   /* threads beside each other */
+#define MOST    128 /* bytes of a thread's weights, which stay in registers */
+#define BLOCKS  8   /* for a multiprocessor, twice as many as stay */
 
 /* size: outputs of a thread, columns that it makes at once. */
 enum { EACH, SPAN };
@@ -50,9 +49,9 @@ static int64_t made_of(const kernel *k, const problem *p)
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int64_t most = INT32_MAX / dn_gpu_size(k)[EACH];
-    return !p->inner.a && q.c <= MOST / dn_gpu_size(k)[EACH] &&
-           dn_pattern_rows(q) < most && dn_pattern_cols(q) < INT32_MAX;
+    int64_t each = dn_gpu_size(k)[EACH];
+    return !p->inner.a && q.c * each * dn_size_of(dn_sum_type(p->dtype)) <= MOST &&
+           dn_pattern_rows(q) < INT32_MAX / each && dn_pattern_cols(q) < INT32_MAX;
 }
 
 static size_t packed_bytes(const kernel *k, const problem *p)
@@ -140,8 +139,7 @@ static void launch_of(
 {
     int64_t tiles = tiles_of(k, p);
     int64_t columns = THREADS / outs_of(k, p) * dn_gpu_size(k)[SPAN];
-    int64_t slabs =
-        CLAMP(2 * RESIDENT * f->units / tiles, 1, CEIL_DIV(call->batch, columns));
+    int64_t slabs = CLAMP(BLOCKS * f->units / tiles, 1, CEIL_DIV(call->batch, columns));
     *launch = dn_gpu_line(tiles * slabs, THREADS);
 }
 
