@@ -402,7 +402,8 @@ double dn_gpu_moved_bytes(const problem *p)
 {
     int64_t rows = dn_pattern_rows(p->pattern);
     int64_t cols = dn_pattern_cols(p->inner.a ? p->inner : p->pattern);
-    return (double)(cols + rows + (p->residual ? rows : 0)) * (double)p->batch *
+    int64_t made = p->gated ? rows / 2 : rows;
+    return (double)(cols + made + (p->residual ? rows : 0)) * (double)p->batch *
            (double)danaus_dtype_size(p->dtype);
 }
 

@@ -1,6 +1,7 @@
 /* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_split.cu,
    ks_pair.cu, conv_mma.cu, conv_mma_cluster.cu, ks_dw_mma.cu, ks_dw_wgmma.cu, ks_dw_matrix.cu,
-   ks_wgmma.cu (of one block, its operands not aligned) and ks_wgmma_lanes.cu (the same in f32) use, in C++ for a processor:
+   ks_wgmma.cu in 16 bits and ks_wgmma_lanes.cu in f32 (both of one block, operands not aligned)
+   use, in C++ for a processor:
    a block is as many threads as it has on a GPU, which take turns on one of the processor with
    those of its cluster (turns.h), and the lanes of a warp wait for each other wherever an
    instruction exchanges registers. Copies are made at once, so that what is missing of waiting
