@@ -103,6 +103,8 @@ class Plan:
     bias : expect weights with a bias; any may have one, or none.
     scale : of W x, in the packed weights; not with gradients.
     residual : `execute` will be given one.
+    gated : y = activation(u) v, u the first half of the rows of scale W x + bias and
+        v the second; NotImplementedError where no kernel makes that (all CPUs).
     device : a Device, or the name of each thread's own one; None: "cpu".
     """
 
@@ -123,12 +125,13 @@ class Plan:
         bias: bool = False,
         scale: float = 1.0,
         residual: bool = False,
+        gated: bool = False,
         device: Device | str | None = None,
     ):
         self.patterns = as_patterns(patterns)
         self._code = element_code(dtype)
         self._layout = choose(layout, LAYOUTS, "layout")
-        self._adjoint = bool(adjoint)
+        self._adjoint, self._gated = bool(adjoint), bool(gated)
         self._place = device
         desc = ffi.new("danaus_ks_desc *")
         desc.layout, desc.dtype = self._layout, self._code
@@ -136,7 +139,7 @@ class Plan:
         desc.effort = choose(effort, EFFORTS, "effort")
         desc.activation = choose(activation, ACTIVATIONS, "activation")
         desc.adjoint, desc.gradients = bool(adjoint), bool(gradients)
-        desc.bias, desc.residual = bool(bias), bool(residual)
+        desc.bias, desc.residual, desc.gated = bool(bias), bool(residual), bool(gated)
         desc.scale = float(scale)
         if not desc.scale:
             raise ValueError("the scale is 0: so is W x")
@@ -199,6 +202,7 @@ class Plan:
         added; it may be `out`. The same bits for any number of threads.
         """
         rows, cols = self.shape[::-1] if self._adjoint else self.shape
+        rows = rows // 2 if self._gated else rows
         x = checked(x, self._code, "x")
         batch = batch_of(x, cols, self._layout, "x")
         shape = batched_shape(x.shape, rows, self._layout)

@@ -239,3 +239,34 @@ def test_threads_share_plans_and_devices(rng, device):
         for got, product, want in zip(results, operators, wanted):
             assert got.tobytes() == want.tobytes()
             np.testing.assert_allclose(product, want, rtol=1e-3, atol=1e-4)
+
+
+def a_gated_plan(device, batch=100):
+    patterns = [(2, 32, 24, 1)]
+    return danaus.Plan(
+        patterns, dtype="f16", gated=True, activation="relu", batch=batch, device=device
+    )
+
+
+def test_gated_plans_are_refused_where_no_kernel_makes_them():
+    with pytest.raises(NotImplementedError, match="kernel"):
+        a_gated_plan("cpu")
+    with pytest.raises(NotImplementedError, match="gated"):
+        danaus.Plan([(2, 32, 24, 1)], dtype="f16", gated=True, gradients=True)
+
+
+def test_gated_plans_make_half_of_the_rows(rng):
+    try:
+        plan = a_gated_plan("cuda:0")
+    except (NotImplementedError, RuntimeError) as reason:
+        pytest.skip(f"no GPU that makes it: {reason}")
+    chain = danaus.Chain(plan.patterns)
+    chain[0][:] = (rng.standard_normal(chain[0].shape) / 5).astype(np.float16)
+    x = rng.standard_normal((100, 48)).astype(np.float16)
+    exact = x.astype(np.float64) @ chain.to_dense().astype(np.float64).T
+    u, v = np.split(exact, 2, axis=1)
+    y = plan.pack(chain)(x)
+    assert y.shape == (100, 32)
+    wanted = np.maximum(u, 0) * v
+    bound = 2**-10 * np.abs(wanted) + 1e-4  # two roundings to f16, and those of sums
+    assert np.all(np.abs(y - wanted) <= bound)
