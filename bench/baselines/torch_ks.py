@@ -20,9 +20,9 @@ data before each run; those within a fifth of the fastest, ours among them, are 
 in turns, since what ran before decides the clocks that the chip's power allows. The limit is
 3 us + max(bytes / copy rate, operations / peak), with x, y and weights once; the rates are
 measured at the start (f32's peak is a third of tf32's, for three products of split numbers).
---bias gives every product a bias. --endings adds times of ours with bias and GELU, and with a
-residual, taken in turns with those without (`bare_ns`). --energy adds joules of a call of ours and of bmm's. On a processor it is a check of this
-program more than a measurement.
+--bias gives every product a bias. --endings adds times of ours with bias and GELU, and with
+a residual, taken in turns with those without (`bare_ns`). --energy adds joules of a call of
+ours and of bmm's. On a processor it is a check of this program more than a measurement.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -208,7 +208,7 @@ def measure(place, library, rates, job, o, complain):
 def read_suite(name):
     with open(SUITES / name, newline="") as file:
         rows = csv.DictReader(line for line in file if not line.startswith("#"))
-        return [row["problem"] for row in rows]
+        return list(dict.fromkeys(row["problem"] for row in rows))
 
 
 def place_of(problem):

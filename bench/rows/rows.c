@@ -4,10 +4,10 @@
        rows DEVICE SUITE.csv TYPES LAYOUTS BATCHES OUT.csv [SECONDS [PREFIX]]
 
    Lists have commas: f16,bf16,tf32,f32,f64 and first,last. Problems of several factors are
-   passed over, as are rows whose names do not begin with the PREFIX, or whose estimates are more
-   than HOPELESS times the least one. A line has the problem, the row, both times, and the bytes of x and y and the
-   operations of the product, by which a limit can be told. It uses what the library keeps for
-   itself, so it is linked with the archive. */
+   passed over, as are rows that do not compile, whose names do not begin with the PREFIX, or
+   whose estimates are more than HOPELESS times the least one. A line has the problem, the row,
+   both times, and the bytes of x and y and the operations of the product, by which a limit can
+   be told. It uses what the library keeps for itself, so it is linked with the archive. */
 // SPDX-License-Identifier: Apache-2.0
 #include "common/suite.h"
 
@@ -46,18 +46,21 @@ typedef struct form {
     int64_t batch;
 } form;
 
-static void stop(const char *what)
+static void stop(const char *what, const char *why)
 {
-    fprintf(stderr, "rows: %s: %s\n", what, danaus_error_detail());
+    fprintf(stderr, "rows: %s: %s\n", what, why);
     exit(1);
 }
 
-/* The words of a list; there are at most MOST_LIST. */
+/* The words of a list. */
 static int words_of(char *list, const char *words[MOST_LIST])
 {
     int count = 0;
-    for (char *w = strtok(list, ","); w && count < MOST_LIST; w = strtok(NULL, ","))
+    for (char *w = strtok(list, ","); w; w = strtok(NULL, ",")) {
+        if (count == MOST_LIST)
+            stop(w, "too many words in a list");
         words[count++] = w;
+    }
     return count;
 }
 
@@ -66,8 +69,24 @@ static const type *type_of(const char *name)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(types[i].name, name))
             return &types[i];
-    stop("no such type");
+    stop(name, "no such type");
     return NULL;
+}
+
+static danaus_layout layout_of(const char *name)
+{
+    int last = !strcmp(name, "last");
+    if (!last && strcmp(name, "first"))
+        stop(name, "a layout is first or last");
+    return last ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST;
+}
+
+static int64_t batch_of(const char *text)
+{
+    int64_t batch = strtoll(text, NULL, 10);
+    if (batch < 1)
+        stop(text, "a batch is at least 1");
+    return batch;
 }
 
 static problem problem_of(const suite_problem *s, const form *f)
@@ -116,27 +135,19 @@ static void write_row(
     fflush(out);
 }
 
-/* All problems of a suite in one form; rows that do not compile are told and passed over. */
+/* All problems of a suite in one form. */
 static void run_form(
     danaus_device *dev, const suite *s, const form *f, FILE *out, double until)
 {
     static ks_step steps[MOST_ROWS];
-    int count = 0, refused;
+    int count = 0;
     for (int i = 0; i < s->count; i++)
         if (s->problems[i].count == 1) {
             problem p = problem_of(&s->problems[i], f);
             count = add_rows(dev, &p, steps, count);
         }
-    do {
-        refused = 0;
-        if (dev->backend->prepare && dev->backend->prepare(dev, steps, count, &refused))
-            stop("prepare");
-        int all = count;
-        count = 0;
-        for (int i = 0; i < all; i++)
-            if (!refused || !dev->backend->refuses(dev, steps[i].kernel))
-                steps[count++] = steps[i];
-    } while (refused);
+    if (dn_prepare_steps(dev, steps, &count))
+        stop("compiling", danaus_error_detail());
     printf("%s, %d rows compiled\n", f->type->name, count);
     for (int i = 0; i < count && dn_seconds() < until; i++) {
         double seconds;
@@ -166,19 +177,17 @@ int main(int argc, char **argv)
     if (suite_read(argv[2], &s))
         return 1;
     if (danaus_device_open(argv[1], &dev))
-        stop(argv[1]);
+        stop(argv[1], danaus_error_detail());
     FILE *out = fopen(argv[6], "w");
     if (!out)
-        stop(argv[6]);
+        stop(argv[6], "cannot be written");
     fputs(
         "problem,dtype,layout,batch,kernel,estimate_ns,median_ns,bytes,operations\n",
         out);
     for (int n = 0; n < name_count * layout_count * batch_count; n++) {
         form f = { type_of(names[n % name_count]),
-                   strcmp(layouts[n / name_count % layout_count], "last")
-                       ? DANAUS_BATCH_FIRST
-                       : DANAUS_BATCH_LAST,
-                   atoll(batches[n / name_count / layout_count]) };
+                   layout_of(layouts[n / name_count % layout_count]),
+                   batch_of(batches[n / name_count / layout_count]) };
         run_form(dev, &s, &f, out, until);
     }
     fclose(out);

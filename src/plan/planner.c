@@ -283,8 +283,7 @@ static int candidates(
     return count;
 }
 
-/* Those that do not compile here are left out; *count may become 0. */
-static danaus_status prepare_candidates(danaus_device *dev, ks_step *steps, int *count)
+danaus_status dn_prepare_steps(danaus_device *dev, ks_step *steps, int *count)
 {
     danaus_status status = DANAUS_OK;
     int refused = 1;
@@ -344,7 +343,7 @@ static danaus_status measure(
     winner best = { estimate(dev, p, &least), NULL, INFINITY, INFINITY };
     winner product = { estimate(dev, &plain, &t), NULL, INFINITY, INFINITY };
     int count = candidates(dev, p, least, steps);
-    TRY(prepare_candidates(dev, steps, &count));
+    TRY(dn_prepare_steps(dev, steps, &count));
     for (int i = 0; i < count; i++) {
         TRY(dn_measure(dev, &steps[i], 1, &t));
         enter(&product, steps[i].kernel, t);

@@ -22,6 +22,10 @@ danaus_status dn_choose(
 const kernel *dn_choose_alike(
     const danaus_device *dev, const ks_step *steps, int count, double *gain);
 
+/* Compiles what steps run, all at the same time. Those that do not compile here are left out;
+   *count may become 0. */
+danaus_status dn_prepare_steps(danaus_device *dev, ks_step *steps, int *count);
+
 /* Median seconds of steps, one after the other, on random data; of more than one only
    where the backend's work is done on return. */
 danaus_status dn_measure(
