@@ -168,13 +168,10 @@ static double product_cost(const gpu_facts *f, const kernel *k, const problem *p
     return 3e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor);
 }
 
-/* Ragged lines take so much longer, measured on an H100 (bench/rows). */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     int split = dn_gpu_size(k)[PARTS] > 1;
-    double slower = dn_gpu_in_pieces(p, shape_of(k, p).together);
-    if (dn_gpu_is_ragged(p))
-        slower *= 1.8;
+    double slower = dn_gpu_in_pieces(p, shape_of(k, p).together, 1.8);
     return dn_gpu_seconds(
         dev, k, p,
         slower * (split ? split_cost : product_cost)(dn_gpu_facts(dev), k, p));

@@ -134,7 +134,7 @@ static double tile_clocks(const gpu_facts *f, const kernel *k, const shape *s)
     return work + (1030 * (double)s->steps + 1000) / n[RESIDENT];
 }
 
-/* A fit to 1,500 times of an H100, to 20 % (bench/rows): memory, the second cache, and
+/* A fit to 1,500 times on 9.0, to 20 % (bench/rows): memory, the second cache, and
    multiprocessors. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {

@@ -60,7 +60,7 @@ static size_t packed_bytes(const kernel *k, const problem *p)
            danaus_dtype_size(dn_sum_type(p->dtype));
 }
 
-/* A fit to 900 times of an H100 batch-first, to 20 % (bench/rows): memory, and the numbers that
+/* A fit to 900 times on 9.0 batch-first, to 20 % (bench/rows): memory, and the numbers that
    warps read and write. Batch-last, not timed yet, numbers of x serve several outputs. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {

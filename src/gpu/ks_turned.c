@@ -60,7 +60,7 @@ static double turning(const danaus_device *dev, const problem *p)
 }
 
 /* Products of 16 bits batch-last whose lines are ragged take longer than rows think that
-   multiply them, of few columns above all: measured on an H100 (bench/rows). */
+   multiply them, of few columns above all: measured on 9.0 (bench/rows). */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     int64_t size = dn_size_of(p->dtype);

@@ -105,7 +105,7 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
 }
 
 /* How much longer tiles take whose lines are ragged: threads fetch, who have not many registers.
-   Measured on an H100 (bench/rows). */
+   Measured on 9.0 (bench/rows). */
 static double ragged(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);

@@ -151,12 +151,9 @@ static double product_cost(const gpu_facts *f, const kernel *k, const problem *p
            pieces * dn_gpu_beside(4, waves * tile / clock, 1.2 * bytes / f->bandwidth);
 }
 
-/* Ragged lines take so much longer, measured on an H100 (bench/rows). */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
-    double slower = dn_gpu_in_pieces(p, shape_of(k, p).together);
-    if (dn_gpu_is_ragged(p))
-        slower *= 3.2;
+    double slower = dn_gpu_in_pieces(p, shape_of(k, p).together, 3.2);
     return dn_gpu_seconds(dev, k, p, slower * product_cost(dn_gpu_facts(dev), k, p));
 }
 

@@ -130,11 +130,13 @@ static inline int dn_gpu_is_ragged(const problem *p)
 }
 
 /* How much longer products batch-first take than with pieces of 32 bytes, where a tile has
-   `together` of all lanes: 2 or 4 times, measured on an H100 (bench/rows). */
-static inline double dn_gpu_in_pieces(const problem *p, int64_t together)
+   `together` of all lanes, 2 or 4 times, and if lines are ragged `ragged` times more. Measured
+   on 9.0 (bench/rows). */
+static inline double dn_gpu_in_pieces(const problem *p, int64_t together, double ragged)
 {
     int64_t bytes = together * (int64_t)danaus_dtype_size(p->dtype);
-    return together >= p->pattern.d || bytes >= 32 ? 1 : bytes >= 16 ? 2 : 4;
+    double pieces = together >= p->pattern.d || bytes >= 32 ? 1 : bytes >= 16 ? 2 : 4;
+    return dn_gpu_is_ragged(p) ? ragged * pieces : pieces;
 }
 
 /* Seconds of an activation, by the instructions that it takes for each result, beside which
@@ -143,7 +145,7 @@ static inline double dn_gpu_in_pieces(const problem *p, int64_t together)
 double dn_gpu_activating(const gpu_facts *f, const problem *p);
 
 /* What a row for tensor cores costs whose products take so many seconds. Those that any GPU
-   from 8.0 on runs take up to three times as long on 9.0 as is counted (`ks.mma.*` on an H100,
+   from 8.0 on runs take up to three times as long on 9.0 as is counted (`ks.mma.*`,
    bench/rows), whose own rows' estimates are fits. */
 static inline double dn_gpu_seconds(
     const danaus_device *dev, const kernel *k, const problem *p, double products)
