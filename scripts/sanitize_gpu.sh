@@ -84,7 +84,6 @@ racecheck kernel_ks ks.wgmma.f32.64x64
 racecheck kernel_ks ks.wgmma_lanes
 racecheck kernel_ks ks.turned
 racecheck kernel_ks ks.split
-racecheck kernel_ks ks.mma_held
 racecheck cuda_pairs ks.pair
 racecheck property_gradient ks.simt,ks.vec,dw.simt
 racecheck kernel_dw dw.mma

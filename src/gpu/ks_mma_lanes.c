@@ -6,22 +6,19 @@
 #include "base/dtype.h"
 #include "math/pattern.h"
 
-#define LANES_BYTES  32 /* that are loaded and stored together, if there are so many */
-#define MOST_STAGES  4
-#define MARGIN       128
-#define UNIT_BYTES   32 /* columns k of one instruction */
-#define FAR_BYTES    (256 << 10)
-#define MOST_COLUMNS 2048 /* that held weights are read for at once */
+#define LANES_BYTES 32 /* that are loaded and stored together, if there are so many */
+#define MOST_STAGES 4
+#define MARGIN      128
+#define UNIT_BYTES  32 /* columns k of one instruction, a step */
+#define FAR_BYTES   (256 << 10)
 
 /* size: tiles of 16 rows of a warp at most, of 8 columns, warps for 4 lanes of the rows,
-   warps, resident blocks, parts that numbers are cut into, units of columns k in a step,
-   whether all weights of a tile are held in shared memory. */
-enum { TILES_R, TILES_S, WARPS_R, WARPS, RESIDENT, PARTS, UNITS, HELD };
+   warps, resident blocks, parts that numbers are cut into. */
+enum { TILES_R, TILES_S, WARPS_R, WARPS, RESIDENT, PARTS };
 
 typedef struct shape {
     int64_t element, together, tiles_r, warps_s, tile_r, tile_s, row_tiles, steps;
-    int64_t w_bytes, stage_bytes, stages, shared; /* of w: a unit's */
-    int64_t units, shared_blocks, teams;
+    int64_t w_bytes, stage_bytes, stages, shared;
 } shape;
 
 /* 4, 8 or 16 lanes; 0: their number is not a multiple of 4. */
@@ -33,48 +30,27 @@ static int64_t lanes_together(int64_t d, int64_t element)
     return lanes < 4 ? 0 : lanes;
 }
 
-static void set_rows(shape *s, const problem *p, int64_t row_tiles, int64_t warps_r)
-{
-    s->tiles_r = CEIL_DIV(CEIL_DIV(p->pattern.b, row_tiles), 16 * warps_r);
-    s->tile_r = 16 * s->tiles_r * warps_r;
-    s->row_tiles = CEIL_DIV(p->pattern.b, s->tile_r);
-    s->w_bytes = s->together * s->tile_r / 16 * DN_OPERAND;
-}
-
-static void set_memory(shape *s, const kernel *k)
-{
-    const int *n = dn_gpu_size(k);
-    int64_t w = s->units * s->w_bytes, held = n[HELD] ? s->steps * w : 0;
-    s->stage_bytes =
-        s->units * s->tile_s * s->together * UNIT_BYTES + (n[HELD] ? 0 : w);
-    int64_t out = s->teams * s->tile_s * n[WARPS_R] * 16 * s->together * s->element;
-    int64_t room = dn_gpu_room(dn_gpu_code(k)->arch, n[RESIDENT]) - MARGIN - out - held;
-    s->stages = MIN(room / (s->teams * s->stage_bytes), MOST_STAGES);
-    s->shared = MARGIN + out + held + s->stages * s->teams * s->stage_bytes;
-}
-
-/* Where all weights of a tile must find room, tiles have as many rows as allow it. */
 static shape shape_of(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = { .element = dn_size_of(p->dtype) };
     s.together = lanes_together(q.d, s.element);
-    int64_t teams = s.together ? n[WARPS] / (s.together / 4) / n[WARPS_R] : 0;
-    s.warps_s = n[HELD] && teams ? 1 : teams;
-    s.teams = n[HELD] ? teams : 1;
-    if (!teams)
+    s.warps_s = s.together ? n[WARPS] / (s.together / 4) / n[WARPS_R] : 0;
+    if (!s.warps_s)
         return s;
+    int64_t rows = 16 * n[WARPS_R];
+    s.tiles_r = CEIL_DIV(CEIL_DIV(q.b, CEIL_DIV(q.b, rows * n[TILES_R])), rows);
+    s.tile_r = rows * s.tiles_r;
     s.tile_s = 8 * n[TILES_S] * s.warps_s;
-    s.units = n[UNITS];
-    s.steps = CEIL_DIV(q.c * s.element, UNIT_BYTES * s.units);
-    int64_t row_tiles = CEIL_DIV(q.b, 16 * n[TILES_R] * n[WARPS_R]);
-    do {
-        set_rows(&s, p, row_tiles++, n[WARPS_R]);
-        set_memory(&s, k);
-    } while (n[HELD] && s.stages < 2 && s.tiles_r > 1);
-    int64_t w = q.d / s.together * s.row_tiles * s.steps * s.units * s.w_bytes;
-    s.shared_blocks = n[HELD] ? q.a : dn_gpu_shared_blocks(q.a, w);
+    s.row_tiles = CEIL_DIV(q.b, s.tile_r);
+    s.steps = CEIL_DIV(q.c * s.element, UNIT_BYTES);
+    s.w_bytes = s.together * s.tile_r / 16 * DN_OPERAND;
+    s.stage_bytes = s.tile_s * s.together * UNIT_BYTES + s.w_bytes;
+    int64_t fixed = MARGIN + s.tile_s * rows * s.together * s.element;
+    int64_t room = dn_gpu_room(dn_gpu_code(k)->arch, n[RESIDENT]) - fixed;
+    s.stages = MIN(room / s.stage_bytes, MOST_STAGES);
+    s.shared = fixed + s.stages * s.stage_bytes;
     return s;
 }
 
@@ -100,7 +76,7 @@ static gpu_operands operands_of(const kernel *k, const problem *p)
         .lane_tiles = p->pattern.d / s.together,
         .rows = s.tile_r,
         .row_tiles = s.row_tiles,
-        .units = s.steps * s.units,
+        .units = s.steps,
         .split = dn_gpu_size(k)[PARTS] > 1,
     };
 }
@@ -128,17 +104,12 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
     double memory = 1.1 * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
     double far = dn_pattern_cols(q) * s.element > FAR_BYTES ? 1.7 : 1;
     double short_pieces = s.together < q.d ? 1.7 : 1;
-    double tiles_s = (double)CEIL_DIV(p->batch, s.tile_s * s.teams);
-    double passes = n[HELD] ? ceil((double)p->batch / MOST_COLUMNS) : tiles_s;
-    double cache = far * (short_pieces * x * (double)s.row_tiles + w * passes + y) /
+    double tiles_s = (double)CEIL_DIV(p->batch, s.tile_s);
+    double cache = far * (short_pieces * x * (double)s.row_tiles + w * tiles_s + y) /
                    (1.43 * f->bandwidth);
-    double tile = (double)(s.together * s.tile_r * s.tile_s * s.teams);
-    double unit = (0.032 + 0.021 / (double)s.units) *
-                  (s.units > 1 && s.together < q.d ? 1.15 : 1);
-    double each = tile * ((double)(s.steps * s.units) * unit + 0.155) +
-                  (n[HELD] ? 41.0 * (double)s.steps : 0);
-    double blocks = (double)(q.a * (q.d / s.together) * s.row_tiles);
-    double rounds = ceil(blocks * tiles_s / (f->units * n[RESIDENT]));
+    double tile = (double)(s.together * s.tile_r * s.tile_s);
+    double each = tile * (0.053 * (double)s.steps + 0.155);
+    double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));
     double processor = rounds * n[RESIDENT] * each / clock_of(f);
     return 4e-6 + cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3));
 }
@@ -182,18 +153,16 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
     (void)variant;
     const int *n = dn_gpu_size(k);
     shape s = shape_of(k, p);
+    int64_t block = p->pattern.d / s.together * s.row_tiles * s.steps * s.w_bytes;
     const gpu_define lines[] = {
         { "SPLIT", n[PARTS] > 1 },
-        { "UNITS", s.units },
-        { "SHARED_BLOCKS", s.shared_blocks },
+        { "UNITS", 1 },
+        { "SHARED_BLOCKS", dn_gpu_shared_blocks(p->pattern.a, block) },
         { "TOGETHER", s.together },
         { "TILES_R", s.tiles_r },
         { "TILES_S", n[TILES_S] },
         { "WARPS_R", n[WARPS_R] },
         { "WARPS_S", s.warps_s },
-        { "HELD", n[HELD] },
-        { "MOST_COLUMNS", MOST_COLUMNS },
-        { "TEAMS", s.teams },
         { "STAGES", s.stages },
         { "RESIDENT", n[RESIDENT] },
     };
@@ -206,10 +175,9 @@ static void launch_of(
 {
     shape s = shape_of(k, p);
     const int *n = dn_gpu_size(k);
-    int64_t places = (int64_t)f->units * n[RESIDENT];
     *launch = dn_gpu_stay(
-        n[HELD] ? places : tiles_of(k, p, call->batch), places,
-        (int)(s.together / 4 * n[WARPS_R] * s.warps_s * s.teams * 32), s.shared);
+        tiles_of(k, p, call->batch), (int64_t)f->units * n[RESIDENT],
+        (int)(s.together / 4 * n[WARPS_R] * s.warps_s * 32), s.shared);
 }
 
 const gpu_family dn_gpu_mma_lanes = {

@@ -58,9 +58,7 @@
         SIMT(type, 8, 512, 1, 8, 4, 4), SIMT(type, 4, 512, 1, 4, 4, 4),                \
         SIMT(type, 128, 8, 1, 4, 4, 8), SIMT(type, 64, 128, 2, 8, 8, 8),               \
         SIMT(type, 64, 64, 4, 8, 8, 8), SIMT(type, 8, 128, 4, 8, 4, 4),                \
-        SIMT(type, 32, 64, 8, 8, 8, 4), SIMT(type, 8, 64, 8, 8, 4, 4),                 \
-        SIMT(type, 4, 64, 16, 4, 4, 4), SIMT(type, 32, 32, 16, 8, 8, 4),               \
-        SIMT(type, 32, 4, 8, 4, 4, 8)
+        SIMT(type, 32, 64, 8, 8, 8, 4), SIMT(type, 4, 64, 16, 4, 4, 4)
 
 /* Of 8 bytes, and of 16. */
 #define SIMT_8(type)                                                                   \
@@ -102,18 +100,11 @@
    ARCH on. */
 #define MMA_LANES(type, ARCH, R, S, M, W, B, P)                                        \
     ROW("ks.mma_lanes." #type "." #R "x" #S "." #M "." #W, type, mma_lanes, ARCH, R,   \
-        S, M, W, B, P, 1)
-
-/* The same in f32 with the weights of a tile held in shared memory, U units of columns k
-   in a step. */
-#define MMA_HELD(R, S, W, B, U)                                                        \
-    ROW("ks.mma_held.f32." #R "x" #S "." #W "." #U, f32, mma_lanes, 90, R, S, 1, W, B, \
-        2, U, 1)
+        S, M, W, B, P)
 
 /* Where a processor has 227 KiB of shared memory, and anywhere. */
 #define MMA_LANES_90(type)                                                             \
-    MMA_LANES(type, 90, 3, 4, 1, 4, 2, 1), MMA_LANES(type, 90, 3, 4, 2, 4, 2, 1),      \
-        MMA_LANES(type, 90, 4, 3, 1, 4, 2, 1)
+    MMA_LANES(type, 90, 3, 4, 2, 4, 2, 1), MMA_LANES(type, 90, 4, 3, 1, 4, 2, 1)
 #define MMA_LANES_80(type) MMA_LANES(type, 80, 4, 2, 1, 4, 1, 1)
 
 /* Batch-first for any lanes and alignment, a warp making at most 16 R rows by 8 S columns of
@@ -157,10 +148,8 @@
     TURNED_TO(                                                                         \
         "ks.pair." #type ".lanes", type, 90, &first_##type,                            \
         WGMMA_LANES(type, R, 64, L, 1, 1, 1))
-#define TURNED_16(type)                                                                \
-    TURNED(#type ".256x128.2", type, 90, WGMMA(type, 256, 128, 2, 2, 1, 1)),           \
-        TURNED(#type ".192x192.1", type, 90, WGMMA(type, 192, 192, 3, 1, 1, 1)),       \
-        TURNED(#type ".128x128.1", type, 90, WGMMA(type, 128, 128, 2, 1, 2, 1))
+#define TURNED_90(type)                                                                \
+    TURNED(#type ".256x128.2", type, 90, WGMMA(type, 256, 128, 2, 2, 1, 1))
 
 /* The rows of a library, by blocks and as a whole. */
 #define LIBRARY(name, NAME, type, ...)                                                 \
@@ -227,8 +216,6 @@ const kernel dn_gpu_kernels[] = {
     MMA_LANES_90(tf32),
     MMA_LANES(f32, 90, 3, 2, 1, 4, 2, 2),
     MMA_LANES(f32, 90, 4, 2, 1, 4, 2, 2),
-    MMA_HELD(3, 2, 4, 2, 1),
-    MMA_HELD(3, 2, 4, 2, 2),
     FOR_16(MMA_RUNS_90_16),
     MMA_RUNS_90_16(tf32),
     MMA_RUNS_90(f32, 2, 2, 8, 2, 2),
@@ -239,9 +226,8 @@ const kernel dn_gpu_kernels[] = {
     SPLIT_90(bf16, 1),
     SPLIT_90(tf32, 1),
     SPLIT_90(f32, 2),
-    FOR_16(TURNED_16),
-    TURNED("tf32.256x128.2", tf32, 90, WGMMA(tf32, 256, 128, 2, 2, 1, 1)),
-    TURNED("tf32.128x192.1", tf32, 90, WGMMA(tf32, 128, 192, 3, 1, 1, 1)),
+    FOR_16(TURNED_90),
+    TURNED_90(tf32),
     TURNED("f32.128x128.1", f32, 90, WGMMA(f32, 128, 128, 2, 1, 1, 2)),
     FOR_32(DW_MMA_90),
     DW(wgmma, "wgmma", f32, 90, 1),

@@ -225,8 +225,7 @@ extern const gpu_family dn_gpu_vec;
 /* On tensor cores from 8.0 on: rows of a tile at most, columns, 1, resident blocks. */
 extern const gpu_family dn_gpu_mma;
 /* The same batch-first with lanes: tiles of 16 rows of a warp at most, of 8 columns, warps
-   that share columns and lanes, warps, resident blocks, parts that numbers are cut into,
-   units of columns k in a step, whether weights are held in shared memory. */
+   that share columns and lanes, warps, resident blocks, parts that numbers are cut into. */
 extern const gpu_family dn_gpu_mma_lanes;
 /* The same for any lanes and alignment: tiles of 16 rows of a warp at most, of 8 columns, 1,
    warps at most, resident blocks, parts. */

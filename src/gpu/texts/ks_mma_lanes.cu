@@ -19,10 +19,6 @@
    Both operands are split in registers: w has 22 bits, so that what the first 11 leave,
    which are all that tensor cores read, is a tf32 number too.
 
-   With HELD the weights of a tile, all steps of them, stay in shared memory while many
-   columns s pass by. TEAMS teams of GROUPS warps take tiles of TILE_S columns in turn, each
-   with stages of its own, and wait for each other only when weights change.
-
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks_mma_lanes_product.cuh"
@@ -32,7 +28,7 @@
 /* Of a step: pieces of a column s; columns s between those that a thread copies one
    after the other, whose pieces are exchanged alike; how many these are. */
 #define PIECES   (X_PITCH / 16)
-#define APART    (TEAM / PIECES)
+#define APART    (THREADS / PIECES)
 #define X_COPIES (TILE_S / APART)
 #define W_COPIES ((W_BYTES / 16 + THREADS - 1) / THREADS)
 
@@ -46,8 +42,8 @@ typedef struct source {
 
 INLINE source source_of(const element *x, const u8 *w, tile t, i64 batch)
 {
-    int first = team_thread() % PIECES * PER;
-    i64 s = t.s0 + team_thread() / PIECES;
+    int first = threadIdx.x % PIECES * PER;
+    i64 s = t.s0 + threadIdx.x / PIECES;
     source from;
     from.x = x + ((s * BLOCKS + t.i) * COLS + first / TOGETHER) * LANES + t.j +
              first % TOGETHER;
@@ -78,8 +74,8 @@ INLINE void load_x_with_borders(
 INLINE void load_x(u32 to, source from, const element *x, int k)
 {
     int width = width_of(x, (i64)COLS * LANES * ELEMENT);
-    k += team_thread() % PIECES * PER / TOGETHER;
-    to += piece_at(team_thread() / PIECES, team_thread() % PIECES);
+    k += threadIdx.x % PIECES * PER / TOGETHER;
+    to += piece_at(threadIdx.x / PIECES, threadIdx.x % PIECES);
     int inside = COLS % TILE_K == 0 || k < COLS / TILE_K * TILE_K;
     if (RUN == PER && width == 16 && inside && from.left > (X_COPIES - 1) * APART)
 #pragma unroll
@@ -277,89 +273,6 @@ INLINE void clear(sums sum)
 
 /* ---- all of it ---- */
 
-#if HELD
-/* How many columns s a piece of work has, at most about MOST_COLUMNS. Blocks of threads make
-   pieces in rounds; taken is the number of rounds that ends first, if reading weights
-   takes as long as WEIGHTS_COUNT columns. */
-#define WEIGHTS_COUNT 128
-#define TRIALS        8
-INLINE i64 columns_at_once(i64 batch, u32 blocks)
-{
-    const u32 unit = TEAMS * TILE_S;
-    u32 units = (u32)((batch + unit - 1) / unit), grid = gridDim.x;
-    u32 least = units / (MOST_COLUMNS / unit) + 1, best = 0, wide = units;
-    u32 first = (u32)(((u64)least * blocks + grid - 1) / grid);
-    for (u32 rounds = first; rounds < first + TRIALS; rounds++) {
-        u32 count = (u32)((u64)rounds * grid / blocks), of = (units + count - 1) / count;
-        u32 time = rounds * (of * unit + WEIGHTS_COUNT);
-        if (!best || time < best)
-            best = time, wide = of;
-    }
-    return (i64)wide * unit;
-}
-
-/* A piece of work: weights for all threads of a block, then each team's columns. */
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    ks(const element *x, const u8 *w, const float *bias, const element *residual,
-       element *y, i64 batch, int)
-{
-    extern __shared__ u8 memory[];
-    const u32 blocks = BLOCKS * (LANES / TOGETHER) * ROW_TILES;
-    int team = threadIdx.x / TEAM;
-    u32 weights = (shared_address(memory) + 127) & ~127u;
-    u32 stages = weights + STEPS * W_BYTES + team * STAGES * STAGE;
-    u32 out = weights + STEPS * W_BYTES + TEAMS * STAGES * STAGE + team * Y_BYTES;
-    place p = place_of_warp();
-    i64 wide = columns_at_once(batch, blocks);
-    u32 pieces = (u32)((batch + wide - 1) / wide) * blocks;
-    for (u32 n = blockIdx.x; n < pieces; n += gridDim.x) {
-        tile t = tile_at(n % blocks, batch);
-        i64 first = n / blocks * wide, end = first + wide < batch ? first + wide : batch;
-        const u8 *from_w = w + (i64)(n % blocks) * STEPS * W_BYTES;
-        __syncthreads();
-        for (int c = threadIdx.x * 16; c < STEPS * W_BYTES; c += THREADS * 16)
-            copy16(weights + c, from_w + c, 16);
-        copy_commit();
-        t.s0 = first + team * TILE_S;
-        tile ahead = t;
-        source from = source_of(x, w, ahead, batch);
-        int ahead_step = 0, slot = 0;
-        auto load = [&](int to) {
-            if (ahead.s0 < end) {
-                load_x(stages + to * STAGE, from, x, ahead_step * TILE_K);
-                next_step(&from);
-                if (++ahead_step == STEPS) {
-                    ahead_step = 0;
-                    ahead.s0 += TEAMS * TILE_S;
-                    from = source_of(x, w, ahead, batch);
-                }
-            }
-            copy_commit();
-        };
-        for (int s = 0; s < STAGES - 1; s++)
-            load(s);
-        copy_wait<STAGES - 1>();
-        __syncthreads();
-
-        sums sum;
-        int step = 0;
-        while (t.s0 < end) {
-            copy_wait<STAGES - 2>();
-            meet();
-            load(slot ? slot - 1 : STAGES - 1);
-            if (step == 0)
-                clear(sum);
-            product(sum, stages + slot * STAGE, weights + step * W_BYTES, p);
-            slot = slot + 1 == STAGES ? 0 : slot + 1;
-            if (++step < STEPS)
-                continue;
-            step = 0;
-            write_y(out, sum, residual, y, bias, t, p, batch);
-            t.s0 += TEAMS * TILE_S;
-        }
-    }
-}
-#else
 INLINE void load_step(u32 stage, source *from, const element *x, int step, i64)
 {
     load_x(stage, *from, x, step * TILE_K);
@@ -383,5 +296,4 @@ INLINE u32 out_of(u32 outs, place p)
     return outs + (p.row * WARPS_S + p.column) * Y_BYTES;
 }
 
-  #include "ks_mma_kernel.cuh"
-#endif
+#include "ks_mma_kernel.cuh"

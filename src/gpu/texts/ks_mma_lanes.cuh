@@ -4,18 +4,15 @@
 #include "ks_mma_tiles.cuh"
 
 #define GROUPS    (TOGETHER / 4)
-#define TEAM      (32 * GROUPS * WARPS_R * WARPS_S) /* threads that share columns s */
-#define THREADS   (TEAM * TEAMS)
-#define X_PITCH   (32 * UNITS * TOGETHER) /* bytes of a column s */
+#define THREADS   (32 * GROUPS * WARPS_R * WARPS_S)
+#define X_PITCH   (32 * TOGETHER) /* bytes of a column s */
 #define X_BYTES   (TILE_S * X_PITCH)
-#define STAGE     (X_BYTES + (HELD ? 0 : W_BYTES))
+#define STAGE     (X_BYTES + W_BYTES)
 /* Elements that lie together in memory, of a piece. */
 #define RUN       (TOGETHER == LANES || TOGETHER > PER ? PER : TOGETHER)
 /* Of y on its way out: a column s of 16 rows. */
 #define Y_PITCH   (16 * TOGETHER * ELEMENT)
 #define Y_BYTES   (8 * TILES_S * Y_PITCH)
-
-INLINE u32 team_thread() { return TEAMS > 1 ? threadIdx.x % TEAM : threadIdx.x; }
 
 INLINE int up_to(i64 count, int most) { return count < most ? (int)count : most; }
 
@@ -39,6 +36,6 @@ typedef struct place {
 
 INLINE place place_of_warp()
 {
-    int warp = team_thread() / 32;
+    int warp = threadIdx.x / 32;
     return { warp % GROUPS, warp / GROUPS / WARPS_S, warp / GROUPS % WARPS_S };
 }

@@ -4,7 +4,7 @@
 #pragma once
 #include "ks_mma_lanes.cuh"
 
-/* The right operand for 4 lanes: columns k of half `half` of a unit, 8 columns s. */
+/* The right operand for 4 lanes: columns k of half `half` of a step, 8 columns s. */
 INLINE void load_right(u32 v[4], u32 x, place p, int tile, int half)
 {
     int thread = threadIdx.x % 32, s = p.column * TILES_S * 8 + thread / 4;
@@ -39,11 +39,10 @@ INLINE u32 left_at(place p, int lane, int tile)
    independent. */
 #define BESIDE (TILES_R % 2 ? TILES_R : 2)
 
-/* part (+)= the sum of high * high and the two mixed products, of a unit of a lane's
-   columns k. */
-INLINE void product_of_unit(
+/* part = the sum of high * high and the two mixed products of a lane. */
+INLINE void product_of_lane(
     float part[TILES_R][TILES_S][4], const u32 right[TILES_S][2][4], u32 w, place p,
-    int lane, int first)
+    int lane)
 {
     u32 high[TILES_S][2], low[TILES_S][2];
 #pragma unroll
@@ -68,7 +67,7 @@ INLINE void product_of_unit(
                     float *to = part[r0 + r][t];
                     const u32 *left = pass ? a[r] : rest[r];
                     const u32 *b = pass == 1 ? low[t] : high[t];
-                    if (first && pass == 0)
+                    if (pass == 0)
                         mma8_first(to, left, b[0], b[1]);
                     else
                         mma8(to, left, b[0], b[1]);
@@ -78,20 +77,16 @@ INLINE void product_of_unit(
 
 INLINE void product(sums sum, u32 x, u32 w, place p)
 {
-    u32 right[UNITS][TILES_S][2][4];
+    u32 right[TILES_S][2][4];
 #pragma unroll
-    for (int u = 0; u < UNITS; u++)
+    for (int t = 0; t < TILES_S; t++)
 #pragma unroll
-        for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-            for (int half = 0; half < 2; half++)
-                load_right(right[u][t][half], x, p, t, u * 2 + half);
+        for (int half = 0; half < 2; half++)
+            load_right(right[t][half], x, p, t, half);
 #pragma unroll
     for (int lane = 0; lane < 4; lane++) {
         float part[TILES_R][TILES_S][4];
-#pragma unroll
-        for (int u = 0; u < UNITS; u++)
-            product_of_unit(part, right[u], w + u * W_UNIT, p, lane, u == 0);
+        product_of_lane(part, right, w, p, lane);
         add<TILES_R * TILES_S * 4>(sum[lane][0][0], part[0][0]);
     }
 }
