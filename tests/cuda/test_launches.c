@@ -185,6 +185,40 @@ static void long_offsets_are_used_where_short_ones_overflow(void **state)
     assert_true(rows >= 6); /* each element type has one */
 }
 
+/* A device keeps what it compiled for a problem and a variant of a row, for every batch: neither
+   text nor sizes may hang on how many columns a plan was made for. */
+static void what_is_compiled_hangs_on_no_batch(void **state)
+{
+    (void)state;
+    static const int64_t batches[] = { 1, 3, 16, 100, 196, 1000, 25001, 1 << 20 };
+    static gpu_use one, other;
+    rng r = { 7 };
+    for (const kernel *k = dn_gpu_kernels; k->name; k++)
+        for (int round = 0; round < 20; round++) {
+            problem p = { .operation = k->family->operation,
+                          .dtype = k->dtype,
+                          .layout = round % 2 ? DANAUS_BATCH_LAST : DANAUS_BATCH_FIRST,
+                          .batch = 64,
+                          .pattern = { rng_int(&r, 1, 9), rng_int(&r, 1, 70),
+                                       rng_int(&r, 1, 70), rng_int(&r, 1, 9) } };
+            const gpu_family *f = dn_gpu_family(k);
+            if (p.operation != DN_PRODUCT || !f->defines || !dn_fits(k, &p))
+                continue;
+            for (int v = 0; v < MAX(f->variants, 1); v++) {
+                p.batch = 64;
+                dn_gpu_use(k, &p, v, &one);
+                for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+                    p.batch = batches[b];
+                    dn_gpu_use(k, &p, v, &other);
+                    if (strcmp(one.defines, other.defines))
+                        fail_msg(
+                            "%s: another kernel for %" PRId64 " columns", k->name,
+                            p.batch);
+                }
+            }
+        }
+}
+
 /* ---- grids ---- */
 
 static void a_turned_matrix_has_a_block_for_each_tile(void **state)
@@ -212,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_cover_their_operands_and_nothing_else),
         cmocka_unit_test(long_offsets_are_used_where_short_ones_overflow),
+        cmocka_unit_test(what_is_compiled_hangs_on_no_batch),
         cmocka_unit_test(a_turned_matrix_has_a_block_for_each_tile),
     };
     return cmocka_run_group_tests_name("launches", tests, NULL, NULL);

@@ -7,22 +7,33 @@
    columns at once, so that as many loads are on their way. Threads beside each other have
 
        batch-first (LAST 0)  outputs that follow each other, OUTS of them: a thread's are OUTS apart
-       batch-last  (LAST 1)  columns that do; a thread's outputs are EACH rows of one lane j, which
-                             take the same numbers of x, its columns are COLUMNS apart.
+       batch-last  (LAST 1)  columns that do; a thread's outputs are EACH rows of one lane j, a unit,
+                             which take the same numbers of x, its columns are COLUMNS apart. A
+                             block has OUTS units beside each other.
 
        x[s][A][COLS][LANES], y[s][A][ROWS][LANES], or batch-last x[A][COLS][LANES][s], ...
-       w[COLS][tiles][TILE], type S, zeros where there is no output
+       w[COLS][tiles][TILE], type S, zeros where there is no output; batch-last as many units as
+       a block may have divide
 
    The sum over k is in ascending order. Blocks that follow each other make tiles that do. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS   256
+#define MOST_OUTS 8 /* batch-last */
 #define COLUMNS   (THREADS / OUTS)
 #define TILE      (OUTS * EACH)
 #define INPUTS    ((int64)A * COLS * LANES)
 #define OUTPUTS   ((int64)A * ROWS * LANES)
 #define ROW_TILES ((ROWS + EACH - 1) / EACH)
-#define TILES     (LAST ? (int64)A * ROW_TILES * LANES : (OUTPUTS + TILE - 1) / TILE)
+#define UNITS     ((int64)A * ROW_TILES * LANES)
+#define TILES     (LAST ? (UNITS + OUTS - 1) / OUTS : (OUTPUTS + TILE - 1) / TILE)
+/* Of weights, from a column k to the next. */
+#define WEIGHTS                                                                        \
+    (LAST ? (UNITS + MOST_OUTS - 1) / MOST_OUTS * MOST_OUTS * EACH : TILES * TILE)
 #include "simt.h"
+
+/* A thread's place beside others in the outputs of a tile, and in its columns. */
+#define OUT    (LAST ? THREAD / COLUMNS : THREAD % OUTS)
+#define COLUMN (LAST ? THREAD % COLUMNS : THREAD / OUTS)
 
 /* Between a thread's columns, and of it between columns and between outputs. */
 #define STEP (LAST ? COLUMNS : 1)
@@ -39,11 +50,13 @@ typedef struct place {
 
 FN int64 output_at(int64 tile, int n)
 {
-    int64 o = tile * TILE + n * OUTS + THREAD % OUTS;
+    int64 o = tile * TILE + n * OUTS + OUT;
     if (!LAST)
         return o < OUTPUTS ? o : -1;
-    int64 lane = tile % LANES, rows = tile / LANES, row = rows % ROW_TILES * EACH + n;
-    return row < ROWS ? (rows / ROW_TILES * ROWS + row) * LANES + lane : -1;
+    int64 unit = tile * OUTS + OUT, lane = unit % LANES, rows = unit / LANES;
+    int64 row = rows % ROW_TILES * EACH + n;
+    return unit < UNITS && row < ROWS ? (rows / ROW_TILES * ROWS + row) * LANES + lane
+                                      : -1;
 }
 
 FN void take_place(const S *RESTRICT w, const S *RESTRICT bias, int64 tile, place *p)
@@ -54,10 +67,10 @@ FN void take_place(const S *RESTRICT w, const S *RESTRICT bias, int64 tile, plac
         p->to[n] = (int)o;
         p->from[n] = o < 0 ? 0 : (int)(o / (ROWS * LANES) * (COLS * LANES) + o % LANES);
         p->bias[n] = bias && o >= 0 ? bias[o] : zero();
+        int64 at = tile * TILE + (LAST ? OUT * EACH + n : n * OUTS + OUT);
         UNROLL
         for (int k = 0; k < COLS; k++)
-            p->weights[n][k] =
-                w[k * (TILES * TILE) + tile * TILE + n * OUTS + THREAD % OUTS];
+            p->weights[n][k] = w[k * WEIGHTS + at];
     }
 }
 
@@ -97,19 +110,18 @@ FN void put(
     UNROLL
     for (int u = 0; u < SPAN * RESIDUAL; u++)
         UNROLL
-        for (int n = 0; n < EACH; n++) {
-            int64 to = goal(p, by, s + u * STEP, last, n);
-            more[u][n] = to < 0 ? store(zero()) : residual[to];
-        }
+    for (int n = 0; n < EACH; n++) {
+        int64 to = goal(p, by, s + u * STEP, last, n);
+        more[u][n] = to < 0 ? store(zero()) : residual[to];
+    }
     UNROLL
     for (int u = 0; u < SPAN; u++)
         UNROLL
-        for (int n = 0; n < EACH; n++) {
-            int64 to = goal(p, by, s + u * STEP, last, n);
-            if (to >= 0)
-                y[to] = end(
-                    sum[u][n], &p->bias[n], ACTIVATION, RESIDUAL ? &more[u][n] : 0);
-        }
+    for (int n = 0; n < EACH; n++) {
+        int64 to = goal(p, by, s + u * STEP, last, n);
+        if (to >= 0)
+            y[to] = end(sum[u][n], &p->bias[n], ACTIVATION, RESIDUAL ? &more[u][n] : 0);
+    }
 }
 
 KERNEL ks(
@@ -120,7 +132,7 @@ KERNEL ks(
     int64 slabs = BLOCKS / TILES, slab = BLOCK / TILES * COLUMNS;
     place p;
     take_place(w, bias, BLOCK % TILES, &p);
-    for (int64 s = LAST ? slab * SPAN + THREAD : (slab + THREAD / OUTS) * SPAN; s < batch;
+    for (int64 s = slab * SPAN + COLUMN * (LAST ? 1 : SPAN); s < batch;
          s += slabs * (COLUMNS * SPAN)) {
         S sum[SPAN][EACH];
         add_up(x, by, &p, s, batch - 1, sum);
