@@ -192,34 +192,35 @@ static void dense_products(
 /* ---- costs: fits to the times of cuBLAS 13 ---- */
 
 /* Seconds are start + latency c + (move^p + multiply^p)^(1/p), with how fast the library
-   multiplies, operations a second, by how much it is slower than memory, batch-first
-   and batch-last, and how much of moving and multiplying overlaps. */
+   multiplies, operations a second, how much of moving and multiplying overlaps, and, batch-first
+   and batch-last, how many terms more a sum seems to have, and by how much it is slower than
+   memory. */
 typedef struct rate {
-    double start, flops, steps, overlap, latency, slow[2];
+    double start, flops, overlap, latency, steps[2], slow[2];
 } rate;
 
 static rate rate_of(const gpu_facts *f, const kernel *k)
 {
     double one = f->flops / f->cores; /* multiply-add in a clock */
-    if (k->dtype == DANAUS_F16)
-        return (rate){ 5.2e-6, f->tensor_f16 * one, 340, 12, 0.5e-9, { 1.2, 1.03 } };
-    if (k->dtype == DANAUS_BF16)
-        return (rate){ 5.2e-6, f->tensor_bf16 * one, 340, 12, 0.5e-9, { 1.2, 1.03 } };
+    if (k->dtype == DANAUS_F16 || k->dtype == DANAUS_BF16) {
+        double tensor = k->dtype == DANAUS_F16 ? f->tensor_f16 : f->tensor_bf16;
+        return (rate){ 5.2e-6, tensor * one, 1.7, 5e-9, { 131, 80 }, { 1.13, 1.19 } };
+    }
     if (dn_gpu_size(k)[TF32])
-        return (rate){ 5.3e-6,        0.9125 * f->tensor_tf32 * one, 173, 2.05, 6.7e-9,
-                       { 1.04, 1.08 } };
-    return (rate){ 10e-6, 0.79 * f->flops, 37, 2.1, 0, { 1.2, 1.2 } };
+        return (rate){ 5.3e-6,       0.8 * f->tensor_tf32 * one, 2, 5e-9, { 88, 60 },
+                       { 1.1, 1.16 } };
+    return (rate){ 10e-6, 0.79 * f->flops, 2.1, 0, { 37, 37 }, { 1.2, 1.2 } };
 }
 
 /* Without 16 bytes that lie together, aligned, half as much is moved at once, and tiles for
-   tensor cores are fetched by threads. */
-static int is_aligned(const problem *p)
+   tensor cores are fetched by threads. Lines are those of x and y, and of weights. */
+static int is_aligned(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    int64_t size = dn_size_of(p->dtype);
-    int64_t rows =
-        p->layout == DANAUS_BATCH_LAST && p->batch > 1 ? p->batch : q.b | q.c;
-    return rows * size % 16 == 0;
+    int64_t weights = dn_gpu_size(k)[COLUMNS] ? q.b : q.c;
+    int64_t lines =
+        p->layout == DANAUS_BATCH_LAST && p->batch > 1 ? p->batch | weights : q.b | q.c;
+    return lines * dn_size_of(p->dtype) % 16 == 0;
 }
 
 /* A product of f32 with few columns: one is a sum over rows of weights at the rate of
@@ -268,17 +269,17 @@ static double blas_cost(const danaus_device *dev, const kernel *k, const problem
     double columns = (double)CEIL_DIV(p->batch, 64) * 64;
     double work = dn_is_complex(p->dtype) ? 8 : 2;
     double multiply =
-        work * blocks * rows * ((double)q.c + r.steps) * columns / r.flops;
+        work * blocks * rows * ((double)q.c + r.steps[p->layout]) * columns / r.flops;
     double bytes = dn_gpu_moved_bytes(p) + weights;
     double move = r.slow[p->layout] * bytes / f->bandwidth;
     int narrow = danaus_dtype_size(k->dtype) == 2;
-    if (!is_aligned(p) && (narrow || dn_gpu_size(k)[TF32])) {
-        move *= 2;
-        multiply *= narrow ? 4.5 : 2.5;
+    if (!is_aligned(k, p) && (narrow || dn_gpu_size(k)[TF32])) {
+        move *= narrow ? 1.5 : 1.1;
+        multiply *= narrow ? 4.8 : 3.3;
     }
     double all = dn_gpu_beside(r.overlap, move, multiply);
     double depth = q.a * q.d == 1 ? fmin((double)q.c, MOST_WAIT) : (double)q.c;
-    double start = r.start + (times - 1) * 3.4e-6 + times * r.latency * depth;
+    double start = r.start + (times - 1) * 3e-6 + times * r.latency * depth;
     double columns_first = dn_gpu_size(k)[COLUMNS] ? 0.94 : 1;
     return 1.03 * columns_first * (start + all) + after;
 }

@@ -117,8 +117,8 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
         (200 + 108 * steps + y_bytes / 30 + DN_PLACE_CLOCKS * place_waits(&s, p)) /
         resident;
     double tile = resident * (fmax(dn_gpu_mma_clocks(f, products), cache) + latency);
-    if (p->layout == DANAUS_BATCH_LAST && p->batch % 8)
-        tile *= 5;
+    if (p->layout == DANAUS_BATCH_LAST && p->batch % 4)
+        tile *= 1.6;
     double bytes = dn_gpu_moved_bytes(p) + (double)dn_gpu_tile_bytes(k, p);
     double move = 1.17 * bytes / f->bandwidth;
     double make = waves * tile / (0.87 * f->clock);

@@ -51,6 +51,11 @@ static int64_t run_of(const kernel *k, int64_t size, int64_t d)
     return d <= lanes ? size * d : lanes;
 }
 
+static double steps_of(const kernel *k, const problem *p)
+{
+    return (double)(CEIL_DIV(p->pattern.c, dn_gpu_size(k)[BK]) + 2);
+}
+
 static size_t packed_bytes(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
@@ -60,43 +65,57 @@ static size_t packed_bytes(const kernel *k, const problem *p)
     return (size_t)cells * danaus_dtype_size(dn_sum_type(p->dtype));
 }
 
-/* Seconds to move what must be moved, at the rates that these kernels reach: a third of
-   memory's; what is moved for nothing comes from the second cache. An order leaves no runs. */
+/* Batch-first, seconds to move what must be moved, at the rates that these kernels reach: a third
+   of memory's; what is moved for nothing comes from the second cache. An order leaves no runs. */
 static double move_seconds(const gpu_facts *f, const kernel *k, const problem *p)
 {
-    const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
     double x = (double)dn_pattern_cols(q) * line, y = (double)dn_pattern_rows(q) * line;
-    double w = (double)packed_bytes(k, p), waste = 0;
-    if (p->layout == DANAUS_BATCH_FIRST) {
-        int64_t x_run = p->orders & DN_READS ? 1 : run_of(k, q.c, q.d);
-        int64_t y_run = p->orders & DN_WRITES ? 1 : run_of(k, q.b, q.d);
-        waste = x * waste_of(p->dtype, x_run) * (double)CEIL_DIV(q.b, n[BR]) +
-                y * waste_of(p->dtype, y_run);
-    }
-    return (2.6 * (dn_gpu_moved_bytes(p) + w) + 0.16 * waste) / f->bandwidth;
+    int64_t x_run = p->orders & DN_READS ? 1 : run_of(k, q.c, q.d);
+    int64_t y_run = p->orders & DN_WRITES ? 1 : run_of(k, q.b, q.d);
+    double waste =
+        x * waste_of(p->dtype, x_run) * (double)CEIL_DIV(q.b, dn_gpu_size(k)[BR]) +
+        y * waste_of(p->dtype, y_run);
+    double bytes = dn_gpu_moved_bytes(p) + (double)packed_bytes(k, p);
+    return (2.6 * bytes + 0.16 * waste) / f->bandwidth;
 }
 
-/* A fit to times: multiplying, moving elements between the memories of a
-   multiprocessor, a latency each step, and moving x, y and w. Numbers of 16 bits are converted
-   on the way. */
+/* Clocks of a tile: multiplying, and moving elements between the memories of a multiprocessor,
+   `rate` of them in a clock, and so many for each thread, in a step and in all. */
+static double tile_clocks(
+    const gpu_facts *f, const kernel *k, const problem *p, double rate, double in_step,
+    double in_all)
+{
+    const int *n = dn_gpu_size(k);
+    double c = (double)p->pattern.c, lanes = n[BJ];
+    double sums = (double)n[BR] * n[BS] * lanes, threads = sums / (n[TR] * n[TS]);
+    double multiply = (lanes > 1 ? 2 : 1) * sums * c * work_of(p->dtype) / f->cores;
+    double elements = (n[BS] + n[BR]) * lanes * c + sums;
+    return multiply + elements / rate + threads * (in_step * steps_of(k, p) + in_all);
+}
+
+/* A fit to times, batch-last to 3,400 on 9.0 (bench/rows), where memory and tiles overlap:
+   a latency for each step, tiles, and moving x, y and w. Numbers of 16 bits are converted on
+   the way. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
-    const int *n = dn_gpu_size(k);
-    danaus_pattern q = p->pattern;
-    double rounds = ceil((double)tiles_of(k, q, p->batch) / f->units);
-    double clock = f->clock, lanes = n[BJ], c = (double)q.c;
-    double sums = (double)n[BR] * n[BS] * lanes;
-    double threads = sums / (n[TR] * n[TS]);
-    double multiply = (lanes > 1 ? 2 : 1) * sums * c * work_of(p->dtype) / f->cores;
-    double elements = (n[BS] + n[BR]) * lanes * c + sums;
-    double steps = ceil(c / n[BK]) + 2;
-    double convert = danaus_dtype_size(p->dtype) == 2 ? 1.4 : 1;
-    double cycles = convert * (multiply + elements / 85) + 3.2 * threads * steps;
-    return 6e-6 + 0.45e-6 * steps + rounds * cycles / clock + move_seconds(f, k, p) +
-           dn_gpu_activating(f, p);
+    double rounds = ceil((double)tiles_of(k, p->pattern, p->batch) / f->units);
+    double steps = steps_of(k, p), end = dn_gpu_activating(f, p);
+    int narrow = danaus_dtype_size(p->dtype) == 2;
+    if (p->layout == DANAUS_BATCH_FIRST) {
+        double clocks = (narrow ? 1.4 : 1) * tile_clocks(f, k, p, 85, 3.2, 0);
+        return 6e-6 + 0.45e-6 * steps + rounds * clocks / f->clock +
+               move_seconds(f, k, p) + end;
+    }
+    double line = (double)p->batch * (double)danaus_dtype_size(p->dtype);
+    double y = (double)dn_pattern_rows(p->pattern) * line;
+    double x = (double)dn_pattern_cols(p->pattern) * line;
+    double convert = narrow ? 1.65 : 1;
+    double make = rounds * convert * tile_clocks(f, k, p, 8.9, 0.85, 9.5) / f->clock;
+    double move = (x + (double)packed_bytes(k, p) + 4.8 * y) / f->bandwidth;
+    return 5.5e-6 + 0.3e-6 * convert * steps + dn_gpu_beside(2.7, move, make) + end;
 }
 
 /* A unit: [k][lane][row] of a tile of lanes and one of rows, zeros past the last ones. */

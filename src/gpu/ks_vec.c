@@ -63,7 +63,7 @@ static size_t packed_bytes(const kernel *k, const problem *p)
 
 /* A multiprocessor streams 45 GB/s of weights at best, all of them 0.84 of memory's rate,
    and makes so many multiply-adds with their loads and conversions; sums meet at the end
-   of a tile. Fitted to times. */
+   of a tile; x and y are moved in short pieces. Fitted to times. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
@@ -76,6 +76,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double tile = fmax(each / 45e9, terms * work * apart(k, p) / 100 / clock) + ROUND;
     double meet = 0.17e-6 * (WARP / dn_gpu_size(k)[OUTS] - 1);
     double all = fmax(rounds * tile - ROUND, alone(k, p));
+    all += 2.2 * dn_gpu_moved_bytes(p) / f->bandwidth;
     return 4.9e-6 + meet + fmax(weights / (0.84 * f->bandwidth), all) +
            dn_gpu_activating(f, p);
 }

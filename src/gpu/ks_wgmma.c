@@ -104,22 +104,29 @@ static gpu_tile tile_of(const kernel *k, const problem *p)
     };
 }
 
-/* How much longer tiles take whose lines are ragged: threads fetch, who have not many registers.
-   Measured on 9.0 (bench/rows). */
+/* How much longer tiles take whose lines are ragged, of columns batch-first or of the batch: threads
+   fetch, who have not many registers. Measured on 9.0 (bench/rows). */
 static double ragged(const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
-    if (!dn_gpu_is_ragged(p))
+    int64_t line = p->batch * dn_size_of(p->dtype);
+    int is_single = n[PARTS] == 1, groups = n[GROUPS];
+    if (x_last(p) ? line % CHUNK_BYTES == 0 : !dn_gpu_is_ragged(p))
         return 1;
+    if (p->dtype == DANAUS_F32 && x_last(p))
+        return is_single ? 2.5 : 1.4;
     if (p->dtype == DANAUS_F32)
-        return 1.3;
-    return n[GROUPS] == 3 ? 12 : n[GROUPS] == 1 ? 2.2 : 3.5 * n[RESIDENT];
+        return !is_single ? 1.3 : groups == 3 ? 5 : 1.9;
+    if (x_last(p) && line % (CHUNK_BYTES / 2) == 0)
+        return groups == 1 || n[RESIDENT] == 1 ? 3.7 : 5.5;
+    double most = groups == 3 ? 12 : groups == 1 ? 2.2 : 3.5 * n[RESIDENT];
+    return x_last(p) ? 1.6 * most : most;
 }
 
 /* A fit to 2,000 times, to 7 %. A tile is bound by tensor cores or by the second
    cache, behind which latency is not hidden; all of them together by memory. Where
    each multiprocessor has one tile its weights come from memory, a stage after the other.
-   Clusters start later. Threads that fetch what is not aligned take three times as long. */
+   Clusters start later. */
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
@@ -141,8 +148,6 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double latency = (34 + 108 * steps + y_bytes / 30) / resident;
     double tile = resident * (fmax(multiply, cache) + latency);
     tile *= (1 + 0.02 * (n[CLUSTER] - 1)) * ragged(k, p);
-    if (x_last(p) && p->batch * s.element % CHUNK_BYTES)
-        tile *= s.element == 2 ? 5 : products > 1 ? 1.4 : 2.5;
     double bytes = dn_gpu_moved_bytes(p) + (double)dn_gpu_tile_bytes(k, p);
     double move = 1.17 * bytes / f->bandwidth, make = waves * tile / clock + 0.3e-6;
     if (tiles <= places)
