@@ -260,7 +260,6 @@ static void defines(const kernel *k, const problem *p, int variant, text *to)
         { "GATED", p->gated },
         { "TILE_N", s.tile_rows },
         { "GROUPS", n[GROUPS] },
-        { "MULTIPLE", n[COLUMNS] / n[GROUPS] / 64 },
         { "STAGES", s.stages },
         { "OUTS", OUTS },
         { "CLUSTER", n[CLUSTER] },

@@ -78,22 +78,3 @@ INLINE float residual_at(const void *to, i64 apart)
     return low_of(*(const u16 *)from);
 #endif
 }
-
-/* ---- gates: y = activation(u) v of sums u and v, of which u is made first ---- */
-
-/* Two of activation(u) in one register, rounded to the type of y, while v is made. */
-template <int count> INLINE void hold_gates(u32 *gates, const float *u)
-{
-#pragma unroll
-    for (int e = 0; e < count; e++)
-        gates[e] = pack_pair(activate(u[2 * e]), activate(u[2 * e + 1]));
-}
-
-template <int count> INLINE void multiply_by_gates(float *v, const u32 *gates)
-{
-#pragma unroll
-    for (int e = 0; e < count; e++) {
-        v[2 * e] *= low_of(gates[e]);
-        v[2 * e + 1] *= high_of(gates[e]);
-    }
-}

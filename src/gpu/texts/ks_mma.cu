@@ -21,15 +21,12 @@
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
-#include "ending.cuh"
+#include "ks_matrix.cuh"
 #include "orders.cuh"
 
-#define EACH      (GATED ? 2 : 1) /* blocks of x for one of y */
-#define Y_BLOCKS  (BLOCKS / EACH)
 #define THREADS   (128 * GROUPS)
 #define TILE_M    (64 * GROUPS)
 #define STEPS     ((COLS + TILE_K - 1) / TILE_K)
-#define ROW_TILES ((ROWS + TILE_N - 1) / TILE_N)
 #define X_BYTES   (LAST ? GROUPS * TILE_K * 128 : TILE_M * 128)
 #define STAGE     (X_BYTES + TILE_N * 128)
 /* 16 bytes more than a row of y: rows then begin in different banks. */
@@ -153,19 +150,6 @@ INLINE void product(float *sum, u32 x, u32 w)
 }
 
 /* ---- results ---- */
-
-/* Of so many rows from r0 on. */
-template <int rows> INLINE void add_bias(float *sum, const float *bias, tile t, int r0)
-{
-    int lane = threadIdx.x % 32;
-    if (bias)
-#pragma unroll
-        for (int e = 0; e < rows / 2; e++) {
-            int r = r0 + e / 4 * 8 + lane % 4 * 2 + e % 2;
-            if (r < ROWS)
-                sum[e] += bias[((i64)t.i * ROWS + r) * LANES + t.j];
-        }
-}
 
 /* OUT_N rows from r0 on of 64 columns, with their bias, to the group's shared memory. */
 INLINE void put_sums(u32 out, float *sum, const float *bias, tile t, int r0)

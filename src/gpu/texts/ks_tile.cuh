@@ -1,22 +1,21 @@
-/* What products on the tensor cores of sm_90a have in common: a step of a tile, 64
-   columns s of the batch by TILE_N rows r and LINE columns k, in shared memory. All
-   tiles are rows of 128 bytes, their 16-byte chunks exchanged by the 128-byte swizzle.
+/* Steps of the tiles of ks_wgmma.cu, 64 columns s of the batch by TILE_N rows r and LINE
+   columns k, in shared memory, and pieces of y. All are rows of 128 bytes, their 16-byte
+   chunks exchanged by the 128-byte swizzle.
 
    Types: f16, bf16 (TYPE_BF16), and numbers of 32 bits (ELEMENT 4), which are rounded
    to tf32, or with SPLIT cut into two such numbers each, whose three large products
    are added: as good as f32.
 
-   Before it is included: STAGE, the bytes of a stage; BY_THREADS, whether threads write
-   x to shared memory rather than the copy engine; CLUSTER, the blocks that a stage comes
-   from; ROW_AT(n), which row of a tile has place n in it. */
+   Before it is included: X_BYTES and STAGE, the bytes of x in a stage and of all; ALIGNED,
+   whether the copy engine writes x to shared memory rather than threads; CLUSTER, the blocks
+   that a stage comes from. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "ks_matrix.cuh"
 #include "ring.cuh"
-#include "words.cuh"
 
 #define LINE      (128 / ELEMENT)
 #define STEPS     ((COLS + LINE - 1) / LINE)
-#define ROW_TILES ((ROWS + TILE_N - 1) / TILE_N)
 #define UNIT      (32 / ELEMENT) /* columns k of one instruction */
 #define DEPTH     (STEPS > 1 ? LINE : (COLS + UNIT - 1) / UNIT * UNIT)
 #define PARTS     (SPLIT ? 2 : 1)
@@ -99,30 +98,25 @@ INLINE void product(float *sum, u32 x, u32 w, int add)
 }
 #endif
 
-/* All steps of MULTIPLE times 64 columns. In a stage x begins at x_at, 64 columns take
-   x_bytes, and w begins at w_at.
+/* All steps of 64 columns, whose x is at x_at in a stage.
 
    Tensor cores cut sums off where f32 would round: with SPLIT they add up only one
    step at a time. */
-INLINE void multiply_tile(
-    float sum[MULTIPLE][TILE_N / 2], ring *r, u32 x_at, u32 x_bytes, u32 w_at)
+INLINE void multiply_tile(float sum[TILE_N / 2], ring *r, u32 x_at)
 {
     u32 before = 0;
 #if SPLIT
-    float part[MULTIPLE][TILE_N / 2];
+    float part[TILE_N / 2];
 #else
-    float (*part)[TILE_N / 2] = sum;
+    float *part = sum;
 #endif
 #pragma unroll 1
     for (int step = 0; step < STEPS; step++) {
         u32 stage = r->stages + r->slot * STAGE;
         flag_wait(r->full + r->slot * 8, r->phase);
-        if (BY_THREADS)
+        if (!ALIGNED)
             fence_async();
-#pragma unroll
-        for (int m = 0; m < MULTIPLE; m++)
-            product(
-                part[m], stage + x_at + m * x_bytes, stage + w_at, !SPLIT && step > 0);
+        product(part, stage + x_at, stage + X_BYTES, !SPLIT && step > 0);
         wgmma_commit();
         /* Products from registers keep them until they are done. */
         if (ELEMENT == 4) {
@@ -130,8 +124,8 @@ INLINE void multiply_tile(
             release<CLUSTER>(r->empty + r->slot * 8);
 #if SPLIT
   #pragma unroll
-            for (int e = 0; e < MULTIPLE * TILE_N / 2; e++)
-                sum[0][e] = step ? sum[0][e] + part[0][e] : part[0][e];
+            for (int e = 0; e < TILE_N / 2; e++)
+                sum[e] = step ? sum[e] + part[e] : part[e];
 #endif
         } else if (step > 0) {
             wgmma_wait<1>();
@@ -148,27 +142,13 @@ INLINE void multiply_tile(
 
 /* ---- results ---- */
 
-/* Of so many rows, from place `from` of the tile on. */
-template <int rows>
-INLINE void add_bias(float *sum, const float *bias, tile t, int from)
-{
-    int lane = threadIdx.x % 32;
-    if (bias)
-#pragma unroll
-        for (int e = 0; e < rows / 2; e++) {
-            int r = t.r0 + ROW_AT(from + e / 4 * 8 + lane % 4 * 2 + e % 2);
-            if (r < ROWS)
-                sum[e] += bias[((i64)t.i * ROWS + r) * LANES + t.j];
-        }
-}
-
-/* At most LINE rows, from place `from` of the tile on, to a piece of y in shared
+/* At most LINE rows, from number `from` of the tile on, to a piece of y in shared
    memory. */
 template <int rows>
 INLINE void write_piece(u32 piece, float *sum, const float *bias, tile t, int from)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    add_bias<rows>(sum, bias, t, from);
+    add_bias<rows>(sum, bias, t, t.r0 + from);
 #if ELEMENT == 4
   #pragma unroll
     for (int e = 0; e < rows / 2; e += 2) {

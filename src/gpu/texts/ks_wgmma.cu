@@ -6,8 +6,7 @@
    A thread block stays on its multiprocessor and makes tile after tile, TILE_M columns
    s of the batch by TILE_N rows r of one (i, j), in STEPS steps of LINE columns k,
    LINE x ELEMENT = 128 bytes. Its last threads ask for copies, up to STAGES steps ahead
-   over the borders of tiles; GROUPS groups of four warps multiply, 64 MULTIPLE columns
-   s each. The CLUSTER blocks of a cluster make neighbouring tiles of the same (i, j)
+   over the borders of tiles; GROUPS groups of four warps multiply, 64 columns s each. The CLUSTER blocks of a cluster make neighbouring tiles of the same (i, j)
    and r: each fetches a share of the weights for all.
 
    Shared memory: STAGES times x, [TILE_M][LINE] (batch-first) or [TILE_M / LINE][DEPTH]
@@ -26,24 +25,18 @@
 
    Grid: as many blocks as are resident. */
 // SPDX-License-Identifier: Apache-2.0
-#define BY_THREADS (!ALIGNED)
 #define STORE_BULK (ALIGNED || Y_MIDDLE)
-#define EACH       (GATED ? 2 : 1) /* blocks of x for one of y */
-#define Y_BLOCKS   (BLOCKS / EACH)
-#define ROW_AT(n)  (n)
 
 /* Two groups alone on a multiprocessor get most of the fetchers' registers. */
 #define TRADE     (GROUPS == 2 && RESIDENT == 1)
 #define FETCHERS  (TRADE || (GROUPS == 1 && !ALIGNED) ? 128 : 32)
 #define THREADS   (128 * GROUPS + FETCHERS)
-#define GROUP_M   (64 * MULTIPLE)
-#define TILE_M    (GROUP_M * GROUPS)
+#define TILE_M    (64 * GROUPS)
 #define X_BYTES   (X_LAST ? TILE_M / LINE * DEPTH * 128 : TILE_M * 128)
 #define STAGE     (X_BYTES + W_BYTES)
 /* Of x, for 64 columns s. */
 #define COLUMNS_BYTES ((X_LAST ? 64 / LINE * DEPTH : 64) * 128)
 
-#include "ending.cuh"
 #include "ks_tile.cuh"
 
 /* Blocks that run at a time share weights (MANY_BLOCKS 0) or columns of x. */
@@ -209,22 +202,15 @@ INLINE void fetch_tiles(
 }
 
 /* From u to activation(u) v. */
-INLINE void gate(
-    float sum[MULTIPLE][TILE_N / 2], ring *r, const float *bias, tile t, int group)
+INLINE void gate(float *sum, ring *r, const float *bias, tile t, int group)
 {
-    u32 gates[MULTIPLE][TILE_N / 4];
-#pragma unroll
-    for (int m = 0; m < MULTIPLE; m++) {
-        add_bias<TILE_N>(sum[m], bias, t, 0);
-        hold_gates<TILE_N / 4>(gates[m], sum[m]);
-    }
-    multiply_tile(sum, r, group * MULTIPLE * COLUMNS_BYTES, COLUMNS_BYTES, X_BYTES);
+    u32 gates[TILE_N / 4];
+    add_bias<TILE_N>(sum, bias, t, t.r0);
+    hold_gates<TILE_N / 4>(gates, sum);
+    multiply_tile(sum, r, group * COLUMNS_BYTES);
     t.i += Y_BLOCKS;
-#pragma unroll
-    for (int m = 0; m < MULTIPLE; m++) {
-        add_bias<TILE_N>(sum[m], bias, t, 0);
-        multiply_by_gates<TILE_N / 4>(sum[m], gates[m]);
-    }
+    add_bias<TILE_N>(sum, bias, t, t.r0);
+    multiply_by_gates<TILE_N / 4>(sum, gates);
 }
 
 /* 64 columns from s on, piece by piece. Where threads store, the loop is compiled once;
@@ -289,16 +275,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
         int turn = 0;
         for (u32 n = first; n < tiles; n += stride) {
             tile t = tile_at(n, tiles_m);
-            float sum[MULTIPLE][TILE_N / 2];
-            multiply_tile(
-                sum, &r, group * MULTIPLE * COLUMNS_BYTES, COLUMNS_BYTES, X_BYTES);
+            float sum[TILE_N / 2];
+            multiply_tile(sum, &r, group * COLUMNS_BYTES);
             if constexpr (GATED)
                 gate(sum, &r, bias, t, group);
-#pragma unroll
-            for (int m = 0; m < MULTIPLE; m++)
-                write_y(
-                    sum[m], out, &turn, &y_map, residual, y, GATED ? 0 : bias, t, group,
-                    t.s0 + (group * MULTIPLE + m) * 64, batch);
+            write_y(
+                sum, out, &turn, &y_map, residual, y, GATED ? 0 : bias, t, group,
+                t.s0 + group * 64, batch);
         }
         if (STORE_BULK && threadIdx.x % 128 == 0)
             bulk_wait_read<0>();
