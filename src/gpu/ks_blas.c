@@ -204,23 +204,24 @@ static rate rate_of(const gpu_facts *f, const kernel *k)
     double one = f->flops / f->cores; /* multiply-add in a clock */
     if (k->dtype == DANAUS_F16 || k->dtype == DANAUS_BF16) {
         double tensor = k->dtype == DANAUS_F16 ? f->tensor_f16 : f->tensor_bf16;
-        return (rate){ 5.2e-6, tensor * one, 1.7, 5e-9, { 131, 80 }, { 1.13, 1.19 } };
+        return (rate){ 5.2e-6, 0.88 * tensor * one, 1.8, 4e-9, { 75, 75 }, { 1.1, 1.1 } };
     }
     if (dn_gpu_size(k)[TF32])
-        return (rate){ 5.3e-6,       0.8 * f->tensor_tf32 * one, 2, 5e-9, { 88, 60 },
-                       { 1.1, 1.16 } };
+        return (rate){ 5.3e-6,        0.8 * f->tensor_tf32 * one, 2, 5e-9, { 75, 60 },
+                       { 1.12, 1.14 } };
     return (rate){ 10e-6, 0.79 * f->flops, 2.1, 0, { 37, 37 }, { 1.2, 1.2 } };
 }
 
-/* Without 16 bytes that lie together, aligned, half as much is moved at once, and tiles for
-   tensor cores are fetched by threads. Lines are those of x and y, and of weights. */
-static int is_aligned(const kernel *k, const problem *p)
+/* Bytes, at most 16, that lie together, aligned, in all lines of x, y and weights: with fewer,
+   tiles for tensor cores are fetched by threads. */
+static int64_t aligned_bytes(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
     int64_t weights = dn_gpu_size(k)[COLUMNS] ? q.b : q.c;
     int64_t lines =
         p->layout == DANAUS_BATCH_LAST && p->batch > 1 ? p->batch | weights : q.b | q.c;
-    return lines * dn_size_of(p->dtype) % 16 == 0;
+    int64_t bytes = lines * dn_size_of(p->dtype) | 16;
+    return bytes & -bytes;
 }
 
 /* A product of f32 with few columns: one is a sum over rows of weights at the rate of
@@ -273,9 +274,10 @@ static double blas_cost(const danaus_device *dev, const kernel *k, const problem
     double bytes = dn_gpu_moved_bytes(p) + weights;
     double move = r.slow[p->layout] * bytes / f->bandwidth;
     int narrow = danaus_dtype_size(k->dtype) == 2;
-    if (!is_aligned(k, p) && (narrow || dn_gpu_size(k)[TF32])) {
-        move *= narrow ? 1.5 : 1.1;
-        multiply *= narrow ? 4.8 : 3.3;
+    int64_t aligned = aligned_bytes(k, p);
+    if (aligned < 16 && (narrow || dn_gpu_size(k)[TF32])) {
+        move *= narrow ? 1.5 : 1.3;
+        multiply *= !narrow ? 3.5 : aligned == 2 ? 7.5 : 4;
     }
     double all = dn_gpu_beside(r.overlap, move, multiply);
     double depth = q.a * q.d == 1 ? fmin((double)q.c, MOST_WAIT) : (double)q.c;

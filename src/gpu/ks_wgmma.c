@@ -118,7 +118,7 @@ static double ragged(const kernel *k, const problem *p)
     if (p->dtype == DANAUS_F32)
         return !is_single ? 1.3 : groups == 3 ? 5 : 1.9;
     if (x_last(p) && line % (CHUNK_BYTES / 2) == 0)
-        return groups == 1 || n[RESIDENT] == 1 ? 3.7 : 5.5;
+        return groups == 1 || n[RESIDENT] == 1 ? 3.2 : 5.5;
     double most = groups == 3 ? 12 : groups == 1 ? 2.2 : 3.5 * n[RESIDENT];
     return x_last(p) ? 1.6 * most : most;
 }
