@@ -152,7 +152,11 @@ void dn_dw_try(
 static gpu_dw begin_tile(const kernel *k, const problem *made)
 {
     danaus_pattern q = made->pattern;
-    gpu_dw t = { .element = size_of(made), .vector = 4, .lanes = 1, .vector_rows = 1 };
+    gpu_dw t = { .element = size_of(made),
+                 .vector = 4,
+                 .lanes = 1,
+                 .vector_rows = 1,
+                 .groups_b = 1 };
     t.fetches = dn_gpu_code(k)->size[DW_FETCHES];
     t.split = is_exact(made);
     t.last = made->layout == DANAUS_BATCH_LAST;

@@ -1,10 +1,9 @@
 /* Parts of dw as in ks_dw_mma.cu, of 16-bit numbers batch-first with four lanes, on the tensor
    cores of compute capability 9.0. Blocks are a multiple of 16 rows, and of 16 columns k.
 
-   Operand A is dy and B is x, or the other way round (SWAPPED). A block of threads makes
-   TILE_A rows of A, 64 for each of GROUPS of four warps, by COLUMNS rows of B, a multiple of
-   16, for all four lanes. Both come by flat boxes: stages of DEPTH columns s in segments of
-   16 rows by four lanes, [segment][s][128 bytes], with the 128-byte swizzle.
+   A tile (ks_dw_tiles.cuh) has all four lanes, and a multiple of 16 rows of B. Operands come by
+   flat boxes: stages of DEPTH columns s in segments of 16 rows by four lanes, [segment][s]
+   [128 bytes], with the 128-byte swizzle.
 
    Threads read their elements of A from there, all lanes at once, and make words of two
    columns s. Four more warps set the lanes of B apart, [lane][64 rows][s][128 bytes]: a
@@ -15,17 +14,9 @@
    part[slab][i][r][k][j]; if `add`, sums are added to what is there. Grid: tiles x slabs,
    slab by slab. */
 // SPDX-License-Identifier: Apache-2.0
-#define GROUPS  GROUPS_A
-#define MAKERS  (128 * GROUPS)
-#define COPIERS 128
-#define COPIER  (threadIdx.x - MAKERS)
+#include "ks_dw_tiles.cuh"
+
 #define THREADS (MAKERS + COPIERS)
-#define TILE_A  (64 * GROUPS)
-#define SIZE_A  (SWAPPED ? COLS : ROWS)
-#define SIZE_B  (SWAPPED ? ROWS : COLS)
-#define A_TILES ((SIZE_A + TILE_A - 1) / TILE_A)
-#define B_TILES ((SIZE_B + COLUMNS - 1) / COLUMNS)
-#define TILES   (A_TILES * B_TILES * BLOCKS)
 
 #define SEGMENT       16            /* rows */
 #define LINES_BYTES   (DEPTH * 128) /* of all columns s */
@@ -34,8 +25,7 @@
 #define CHUNKS        (COLUMNS / 8)
 #define LANE_BYTES    ((CHUNKS + 7) / 8 * LINES_BYTES) /* of a place */
 #define PLACE_BYTES   (LANES * LANE_BYTES)
-
-#include "words.cuh"
+#define PLACES_BYTES  (PLACES * PLACE_BYTES)
 
 /* ---- operands ---- */
 
@@ -131,7 +121,7 @@ INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
 
 /* A thread has four neighbouring rows of B in every 16, the even ones in one chunk and the
    odd ones in the next. */
-INLINE void store_sums(float *part, sums sum, int i, int a0, int b0, int add)
+INLINE void store_sums(float *part, sums sum, int i, int, int a0, int b0, int add)
 {
     int thread = threadIdx.x % 32;
     part += (i64)i * ROWS * COLS * LANES;
@@ -156,28 +146,4 @@ INLINE void store_sums(float *part, sums sum, int i, int a0, int b0, int add)
         }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    dw(const element *, const element *, float *part, i64 batch, i64 slab, int add MAPS)
-{
-    extern __shared__ u8 memory[];
-    u32 flags = (shared_address(memory) + 1023) & ~1023u;
-    u32 places = flags + 1024, stages = places + PLACES * PLACE_BYTES;
-    span s = span_of(batch, blockIdx.x / TILES, slab, DEPTH);
-    int t = blockIdx.x % TILES, i = t / A_TILES / B_TILES;
-    int a = t % A_TILES * TILE_A, b = t / A_TILES % B_TILES * COLUMNS;
-    begin_places(flags);
-    if (threadIdx.x >= MAKERS) {
-        registers_drop<56>();
-        help(
-            queue{ flags, stages, SWAPPED ? &x_map : &dy_map, SWAPPED ? &dy_map : &x_map,
-                   (i * SIZE_A + a) / SEGMENT, (i * SIZE_B + b) / SEGMENT, (int)s.first,
-                   s.steps },
-            places);
-    } else {
-        registers_take<GROUPS == 3 ? 152 : GROUPS == 2 ? 224 : 200>();
-        sums sum;
-        make(flags, stages, places, sum, s.steps);
-        part += blockIdx.x / TILES * ((i64)BLOCKS * ROWS * COLS * LANES);
-        store_sums(part, sum, i, a, b, add);
-    }
-}
+#include "ks_dw_kernel.cuh"

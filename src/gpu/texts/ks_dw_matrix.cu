@@ -2,22 +2,16 @@
    numbers batch-first with one lane: dy and x are matrices that tensor cores of compute
    capability 9.0 read as they lie, both turned.
 
-   Operand A is dy and B is x, or the other way round (SWAPPED). A block of threads makes
-   TILE_A rows of A, 64 for each of GROUPS of four warps, by COLUMNS rows of B. The copy
-   engine fetches stages of DEPTH columns s in segments of 64 rows [segment][s][128 bytes],
-   with the 128-byte swizzle and zeros for what is outside.
+   Of the operands of a tile (ks_dw_tiles.cuh) the copy engine fetches stages of DEPTH columns s
+   in segments of 64 rows [segment][s][128 bytes], with the 128-byte swizzle and zeros for what
+   is outside.
 
    part[slab][i][r][k]; if `add`, sums are added to what is there. Grid: tiles x slabs, slab
    by slab. */
 // SPDX-License-Identifier: Apache-2.0
-#define GROUPS  GROUPS_A
-#define THREADS (128 * GROUPS)
-#define TILE_A  (64 * GROUPS)
-#define SIZE_A  (SWAPPED ? COLS : ROWS)
-#define SIZE_B  (SWAPPED ? ROWS : COLS)
-#define A_TILES ((SIZE_A + TILE_A - 1) / TILE_A)
-#define B_TILES ((SIZE_B + COLUMNS - 1) / COLUMNS)
-#define TILES   (A_TILES * B_TILES * BLOCKS)
+#include "ks_dw_tiles.cuh"
+
+#define THREADS MAKERS
 
 #define SEGMENT       64 /* rows */
 #define SEGMENTS_B    ((COLUMNS + SEGMENT - 1) / SEGMENT)
@@ -26,18 +20,6 @@
 
 /* The products of a stage are made while the one before is still read. */
 #define AHEAD (STAGES - 2)
-
-#include "words.cuh"
-
-typedef struct tile {
-    int i, a, b;
-} tile;
-
-INLINE tile tile_at(int t)
-{
-    return { t / A_TILES / B_TILES, t % A_TILES * TILE_A,
-             t / A_TILES % B_TILES * COLUMNS };
-}
 
 INLINE void load_boxes(
     u32 stage, u32 flag, const tensor_map *x, const tensor_map *dy, tile t, int s)

@@ -1,7 +1,7 @@
-/* Groups of four warps, MAKERS threads, multiply operands A and B; four more warps, COPIERS,
-   fetch stages of both and make an operand of B in one of PLACES. The including text defines
-   these, COPIER, STAGES, STAGE_BYTES, A_BYTES, where B begins in a stage, DEPTH, FLAT, and
-   make_place(stage, places, n), which makes B of the n-th stage. */
+/* Groups of four warps, MAKERS threads, multiply operands A and B (ks_dw_tiles.cuh); four more
+   warps, COPIERS, fetch stages of both and make an operand of B in one of PLACES. The including
+   text defines STAGE_BYTES, A_BYTES, where B begins in a stage, and make_place(stage, places, n),
+   which makes B of the n-th stage. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "ks_dw_parts.cuh"

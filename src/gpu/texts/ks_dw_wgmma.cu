@@ -2,32 +2,23 @@
    9.0: a block (i, j) is a dense product of matrices whose sums run over columns s of the
    batch.
 
-   Operand A is dy and B is x, or the other way round (SWAPPED). Both come as they lie, in
-   stages of DEPTH columns s. Threads read their elements of A from there. B has to lie in
-   shared memory row by row, with the 128-byte swizzle: it is split into two tf32 numbers,
-   and turned if it is batch-first, on the way from the stage to one of PLACES.
+   Operands A and B of a tile (ks_dw_tiles.cuh) come as they lie, in stages of DEPTH columns s.
+   Threads read their elements of A from there. B has to lie in shared memory row by row, with
+   the 128-byte swizzle: it is split into two tf32 numbers, and turned if it is batch-first, on
+   the way from the stage to one of PLACES.
 
-   A thread block makes TOGETHER lanes (1 to 4; batch-last 1), TILE_A rows of A by TILE_B
-   rows of B, a group of four warps 64 by COLUMNS. The products of the small parts are left
-   out; sums leave the tensor cores after FLUSH stages, since those do not round to
-   nearest. Four more warps fetch, or let the copy engine fetch FLAT boxes, of all lanes of
-   some rows, and make B. */
+   A tile has 1 to 4 lanes, batch-last 1. The products of the small parts are left out; sums
+   leave the tensor cores after FLUSH stages, since those do not round to nearest. Four more
+   warps fetch, or let the copy engine fetch FLAT boxes, of all lanes of some rows, and make
+   B. */
 // SPDX-License-Identifier: Apache-2.0
-#define GROUPS   (GROUPS_A * GROUPS_B)
-#define MAKERS   (128 * GROUPS)
-#define THREADS  (MAKERS + COPIERS)
-#define COPIERS  128
-#define COPIER   (threadIdx.x - MAKERS)
-#define TILE_A   (64 * GROUPS_A)
-#define TILE_B   (COLUMNS * GROUPS_B)
-#define SIZE_A   (SWAPPED ? COLS : ROWS)
-#define SIZE_B   (SWAPPED ? ROWS : COLS)
-#define A_TILES  ((SIZE_A + TILE_A - 1) / TILE_A)
-#define B_TILES  ((SIZE_B + TILE_B - 1) / TILE_B)
-#define TILES    (A_TILES * B_TILES * (LANES / TOGETHER) * BLOCKS)
-#define B_LANE   (TILE_B * 128)        /* bytes of a lane of a part of B */
-#define B_PART   (TOGETHER * B_LANE)
-#define HALVES   (32 / DEPTH)          /* places that share rows of 128 bytes */
+#include "ks_dw_tiles.cuh"
+
+#define THREADS      (MAKERS + COPIERS)
+#define B_LANE       (TILE_B * 128) /* bytes of a lane of a part of B */
+#define B_PART       (TOGETHER * B_LANE)
+#define HALVES       (32 / DEPTH) /* places that share rows of 128 bytes */
+#define PLACES_BYTES (PLACES / HALVES * 2 * B_PART)
 
 /* Batch-last, stages have the swizzle; batch-first, lines of A are apart so that threads
    meet banks once. */
@@ -248,10 +239,6 @@ INLINE void store_sums(float *to, sums sum, int i, int j, int a0, int b0, int ad
 
 /* ---- all of it ---- */
 
-typedef struct place {
-    int i, j, a, b;
-} place;
-
 #define A_BYTES     (lines_a::bytes)
 #define STAGE_BYTES (A_BYTES + lines_b::bytes)
 
@@ -335,42 +322,4 @@ INLINE void make(u32 flags, u32 stages, u32 places, sums sum, int steps)
     add<TOGETHER * COLUMNS / 2>(sum[0], recent[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    dw(const element *x, const element *dy, float *part, i64 batch, i64 slab, int add MAPS)
-{
-    extern __shared__ u8 memory[];
-    u32 flags = (shared_address(memory) + 1023) & ~1023u;
-    u32 places = flags + 1024, stages = places + PLACES / HALVES * 2 * B_PART;
-    int t = blockIdx.x % TILES;
-    place p;
-    p.a = t % A_TILES * TILE_A, p.b = t / A_TILES % B_TILES * TILE_B;
-    t /= A_TILES * B_TILES;
-    p.i = t / (LANES / TOGETHER), p.j = t % (LANES / TOGETHER) * TOGETHER;
-    span s = span_of(batch, blockIdx.x / TILES, slab, DEPTH);
-    begin_places(flags);
-    if (threadIdx.x >= MAKERS) {
-        registers_drop<56>();
-#if FLAT
-        const int segment = 128 / ELEMENT;
-        help(
-            queue{ flags, stages, SWAPPED ? &x_map : &dy_map, SWAPPED ? &dy_map : &x_map,
-                   (p.i * SIZE_A + p.a) * LANES / segment,
-                   (p.i * SIZE_B + p.b) * LANES / segment, (int)s.first, s.steps },
-            places);
-#else
-        queue q = { flags, stages };
-        q.steps = s.steps;
-        q.a.begin(SWAPPED ? x : dy, p.i, p.j, p.a, s.first, s.end, batch);
-        q.b.begin(SWAPPED ? dy : x, p.i, p.j, p.b, s.first, s.end, batch);
-        q.a.clear(stages, STAGE_BYTES);
-        q.b.clear(stages + A_BYTES, STAGE_BYTES);
-        help(q, places);
-#endif
-    } else {
-        registers_take<GROUPS == 3 ? 152 : GROUPS == 2 ? 224 : 200>();
-        sums sum;
-        make(flags, stages, places, sum, s.steps);
-        part += blockIdx.x / TILES * ((i64)BLOCKS * ROWS * COLS * LANES);
-        store_sums(part, sum, p.i, p.j, p.a, p.b, add);
-    }
-}
+#include "ks_dw_kernel.cuh"
