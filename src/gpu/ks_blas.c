@@ -204,7 +204,8 @@ static rate rate_of(const gpu_facts *f, const kernel *k)
     double one = f->flops / f->cores; /* multiply-add in a clock */
     if (k->dtype == DANAUS_F16 || k->dtype == DANAUS_BF16) {
         double tensor = k->dtype == DANAUS_F16 ? f->tensor_f16 : f->tensor_bf16;
-        return (rate){ 5.2e-6, 0.88 * tensor * one, 1.8, 4e-9, { 75, 75 }, { 1.1, 1.1 } };
+        return (
+            rate){ 5.2e-6, 0.88 * tensor * one, 1.8, 4e-9, { 75, 75 }, { 1.1, 1.1 } };
     }
     if (dn_gpu_size(k)[TF32])
         return (rate){ 5.3e-6,        0.8 * f->tensor_tf32 * one, 2, 5e-9, { 75, 60 },
