@@ -204,8 +204,7 @@ INLINE void multiply(float *d, const u32 *a, const u32 *b)
 
 typedef u32 left_operands[TILES_R][PLACES][LEFT];
 
-#if SPLIT
-/* With the vectors of x of tile k: high low + low high + high high. */
+/* With the vectors of x of tile k; of split numbers high low + low high + high high. */
 INLINE void products(
     sums sum, left_operands high, left_operands low, u32 right[PLACES][RIGHT], int k)
 {
@@ -214,9 +213,10 @@ INLINE void products(
         u32 b[2][VECTOR_ROWS][RIGHT];
 #pragma unroll
         for (int v = 0; v < VECTOR_ROWS; v++)
-            split<RIGHT>(b[0][v], b[1][v], right[v * MATCHES + match]);
+            if (SPLIT)
+                split<RIGHT>(b[0][v], b[1][v], right[v * MATCHES + match]);
 #pragma unroll
-        for (int pass = 0; pass < 3; pass++)
+        for (int pass = SPLIT ? 0 : 2; pass < 3; pass++)
 #pragma unroll
             for (int v = 0; v < VECTOR_ROWS; v++)
 #pragma unroll
@@ -226,29 +226,10 @@ INLINE void products(
                         int e = u * MATCHES + match;
                         multiply(
                             sum[r][LAST ? 0 : e][k][v], pass == 1 ? low[r][e] : high[r][e],
-                            b[pass == 0][v]);
+                            SPLIT ? b[pass == 0][v] : right[v * MATCHES + match]);
                     }
     }
 }
-#else
-/* With the vectors of x of tile k. */
-INLINE void products(sums sum, left_operands left, u32 right[PLACES][RIGHT], int k)
-{
-#pragma unroll
-    for (int match = 0; match < MATCHES; match++)
-#pragma unroll
-        for (int v = 0; v < VECTOR_ROWS; v++)
-#pragma unroll
-            for (int r = 0; r < TILES_R; r++)
-#pragma unroll
-                for (int u = 0; u < VECTOR_ROWS; u++) {
-                    int e = u * MATCHES + match;
-                    multiply(
-                        sum[r][LAST ? 0 : e][k][v], left[r][e],
-                        right[v * MATCHES + match]);
-                }
-}
-#endif
 
 /* Numbers of an operand as tf32 has them. */
 template <int tiles, int registers>
@@ -273,20 +254,15 @@ INLINE void stage_products(
             for (int half = 0; half < 2; half++)
                 dy.operands<2>(left[r], stage, 2 * r + half, half, column);
         round_all<TILES_R, LEFT>(left);
-#if SPLIT
         left_operands low;
-        split<TILES_R * PLACES * LEFT>(left[0][0], low[0][0], left[0][0]);
-#endif
+        if (SPLIT)
+            split<TILES_R * PLACES * LEFT>(left[0][0], low[0][0], left[0][0]);
 #pragma unroll
         for (int k = 0; k < TILES_K; k++) {
             u32 right[1][PLACES][RIGHT];
             x.operands<1>(right[0], stage + lines_dy::bytes, k, 0, column);
             round_all<1, RIGHT>(right);
-#if SPLIT
             products(sum, left, low, right[0], k);
-#else
-            products(sum, left, right[0], k);
-#endif
         }
     }
 }
@@ -412,14 +388,12 @@ struct queue {
 
 /* ---- all of it ---- */
 
-#if SPLIT
 /* Adds what the tensor cores have summed up. */
 INLINE void flush(sums sum, sums part)
 {
     add<NUMBERS>(sum[0][0][0][0], part[0][0][0][0]);
     clear<NUMBERS>(part[0][0][0][0]);
 }
-#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     dw(const element *x, const element *dy, float *part, i64 batch, i64 slab, int add MAPS)
@@ -439,27 +413,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     read_dy.begin(p.row * TILES_R * 16, p.group);
     read_x.begin(p.column * TILES_K * 8, p.group);
 
-    sums sum;
+    sums sum, recent;
     clear<NUMBERS>(sum[0][0][0][0]);
-#if SPLIT
-    sums recent;
     clear<NUMBERS>(recent[0][0][0][0]);
-#endif
 #pragma unroll 1
     for (int n = 0; n < columns.steps; n++) {
         u32 stage = q.next();
-#if SPLIT
-        stage_products(recent, stage, read_dy, read_x);
-        if (n % FLUSH == FLUSH - 1)
+        stage_products(SPLIT ? recent : sum, stage, read_dy, read_x);
+        if (SPLIT && n % FLUSH == FLUSH - 1)
             flush(sum, recent);
-#else
-        stage_products(sum, stage, read_dy, read_x);
-#endif
         q.free();
     }
-#if SPLIT
-    flush(sum, recent);
-#endif
+    if (SPLIT)
+        flush(sum, recent);
     i64 size = (i64)BLOCKS * ROWS * COLS * LANES;
     store_sums(
         part + blockIdx.x / TILES * size, sum, tile_at(blockIdx.x % TILES),

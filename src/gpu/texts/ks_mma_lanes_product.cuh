@@ -74,23 +74,8 @@ INLINE void product_of_lane(
                 }
     }
 }
+#endif
 
-INLINE void product(sums sum, u32 x, u32 w, place p)
-{
-    u32 right[TILES_S][2][4];
-#pragma unroll
-    for (int t = 0; t < TILES_S; t++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            load_right(right[t][half], x, p, t, half);
-#pragma unroll
-    for (int lane = 0; lane < 4; lane++) {
-        float part[TILES_R][TILES_S][4];
-        product_of_lane(part, right, w, p, lane);
-        add<TILES_R * TILES_S * 4>(sum[lane][0][0], part[0][0]);
-    }
-}
-#else
 INLINE void product(sums sum, u32 x, u32 w, place p)
 {
     u32 right[TILES_S][2][4];
@@ -100,18 +85,24 @@ INLINE void product(sums sum, u32 x, u32 w, place p)
         for (int half = 0; half < 2; half++) {
             load_right(right[t][half], x, p, t, half);
 #pragma unroll
-            for (int lane = 0; lane < 4; lane++)
+            for (int lane = 0; lane < 4 && !SPLIT; lane++)
                 right[t][half][lane] = factor_of(right[t][half][lane]);
         }
 #pragma unroll
-    for (int lane = 0; lane < 4; lane++)
-#pragma unroll
+    for (int lane = 0; lane < 4; lane++) {
+#if SPLIT
+        float part[TILES_R][TILES_S][4];
+        product_of_lane(part, right, w, p, lane);
+        add<TILES_R * TILES_S * 4>(sum[lane][0][0], part[0][0]);
+#else
+  #pragma unroll
         for (int r = 0; r < TILES_R; r++) {
             u32 a[4];
             load_words<16>(a, w + left_at(p, lane, r));
-#pragma unroll
+  #pragma unroll
             for (int t = 0; t < TILES_S; t++)
                 mma_unit(sum[lane][r][t], a, right[t][0][lane], right[t][1][lane]);
         }
-}
 #endif
+    }
+}

@@ -208,9 +208,8 @@ INLINE void multiply(sums sum, u32 x, int step, reader from, place p)
             multiply_unit(
                 part, x + u * UNIT_K * K_PITCH + j * ELEMENT,
                 w + u * W_UNIT + j * (TILE_R * 32), from, left - u * UNIT_K, u == 0);
-#if SPLIT
-        add<SUMS>(sum[j][0][0], part[0][0]);
-#endif
+        if (SPLIT)
+            add<SUMS>(sum[j][0][0], part[0][0]);
     }
 }
 
