@@ -108,17 +108,14 @@
 #define MMA_LANES_80(type) MMA_LANES(type, 80, 4, 2, 1, 4, 1, 1)
 
 /* Batch-first for any lanes and alignment, a warp making at most 16 R rows by 8 S columns of
-   a lane, at most W warps, B blocks resident. */
-#define MMA_RUNS(type, R, S, W, B, P)                                                  \
-    ROW("ks.mma_runs." #type "." #R "x" #S "." #W, type, mma_runs, 80, R, S, 1, W, B, P)
-#define MMA_RUNS_16(type) MMA_RUNS(type, 2, 4, 8, 1, 1)
-/* The same for compute capability 9.0. */
-#define MMA_RUNS_90(type, R, S, W, B, P)                                               \
-    ROW("ks.mma_runs." #type "." #R "x" #S "." #W "." #B, type, mma_runs, 90, R, S, 1, \
-        W, B, P)
-#define MMA_RUNS_90_16(type)                                                           \
-    MMA_RUNS_90(type, 4, 4, 16, 1, 1), MMA_RUNS_90(type, 4, 4, 8, 2, 1),               \
-        MMA_RUNS_90(type, 2, 8, 8, 2, 1), MMA_RUNS_90(type, 8, 2, 8, 2, 1)
+   a lane, at most W warps, B blocks resident; from compute capability ARCH on. */
+#define MMA_RUNS(type, ARCH, R, S, W, B, P)                                            \
+    ROW("ks.mma_runs." #type "." #R "x" #S "." #W "." #B, type, mma_runs, ARCH, R, S,  \
+        1, W, B, P)
+#define MMA_RUNS_80(type) MMA_RUNS(type, 80, 2, 4, 8, 1, 1)
+#define MMA_RUNS_90(type)                                                              \
+    MMA_RUNS(type, 90, 4, 4, 16, 1, 1), MMA_RUNS(type, 90, 4, 4, 8, 2, 1),             \
+        MMA_RUNS(type, 90, 2, 8, 8, 2, 1), MMA_RUNS(type, 90, 8, 2, 8, 2, 1)
 
 /* A row for few columns from compute capability ARCH on, of a warp 16 R rows and 8 S
    columns; M warps beside each other in rows, columns k split over K ways; B blocks
@@ -216,12 +213,12 @@ const kernel dn_gpu_kernels[] = {
     MMA_LANES_90(tf32),
     MMA_LANES(f32, 90, 3, 2, 1, 4, 2, 2),
     MMA_LANES(f32, 90, 4, 2, 1, 4, 2, 2),
-    FOR_16(MMA_RUNS_90_16),
-    MMA_RUNS_90_16(tf32),
-    MMA_RUNS_90(f32, 2, 2, 8, 2, 2),
-    MMA_RUNS_90(f32, 2, 4, 16, 1, 2),
-    MMA_RUNS_90(f32, 4, 2, 8, 2, 2),
-    MMA_RUNS_90(f32, 4, 2, 16, 1, 2),
+    FOR_16(MMA_RUNS_90),
+    MMA_RUNS_90(tf32),
+    MMA_RUNS(f32, 90, 2, 2, 8, 2, 2),
+    MMA_RUNS(f32, 90, 2, 4, 16, 1, 2),
+    MMA_RUNS(f32, 90, 4, 2, 8, 2, 2),
+    MMA_RUNS(f32, 90, 4, 2, 16, 1, 2),
     SPLIT_90(f16, 1),
     SPLIT_90(bf16, 1),
     SPLIT_90(tf32, 1),
@@ -243,9 +240,9 @@ const kernel dn_gpu_kernels[] = {
     SPLIT(f32, 80, 1, 2, 1, 4, 1, 2),
     FOR_16(MMA_LANES_80),
     MMA_LANES_80(tf32),
-    FOR_16(MMA_RUNS_16),
-    MMA_RUNS(tf32, 2, 4, 8, 1, 1),
-    MMA_RUNS(f32, 2, 2, 8, 1, 2),
+    FOR_16(MMA_RUNS_80),
+    MMA_RUNS_80(tf32),
+    MMA_RUNS(f32, 80, 2, 2, 8, 1, 2),
     FOR_32(DW_MMA_80),
     FOR_32(SIMT_4),
     SIMT_8(f64),

@@ -23,8 +23,6 @@ typedef struct ALIGNED(16) {
 
 FN int is_aligned(const void *x) { return (int64)x % 16 == 0; }
 
-FN int at_most(int64 size, int most) { return size < most ? (int)size : most; }
-
 /* Where a piece begins in a row: so many numbers after its start, which may be less than
    none, and before its end; FAR, about, if there are more. */
 typedef struct position {

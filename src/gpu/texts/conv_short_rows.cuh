@@ -19,8 +19,6 @@ typedef struct ALIGNED(WIDTH * sizeof(S)) {
     S v[WIDTH];
 } sums;
 
-FN int at_most(int64 size, int most) { return size < most ? (int)size : most; }
-
 FN piece read_piece(const X *RESTRICT x)
 {
 #if WHOLE

@@ -198,8 +198,6 @@ FN void finish(
     }
 }
 
-FN int at_most(int64 size, int most) { return size < most ? (int)size : most; }
-
 KERNEL ks(
     const X *RESTRICT x, const S *RESTRICT w, const S *RESTRICT bias, const X *residual,
     X *y, int64 batch, int activation, int64 a, int64 b, int64 c, int64 d,

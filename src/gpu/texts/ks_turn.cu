@@ -94,8 +94,6 @@ FN void turn_elements(
     BARRIER();
 }
 
-FN int at_most(int64 count, int most) { return count < most ? (int)count : most; }
-
 KERNEL ks(
     const X *RESTRICT from, X *to, const X *residual, int64 rows, int64 columns)
 {

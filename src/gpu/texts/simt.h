@@ -158,6 +158,8 @@ FN S load(X x) { return x; }
 FN X store(S s) { return s; }
 #endif
 
+FN int at_most(int64 count, int most) { return count < most ? (int)count : most; }
+
 /* ---- what follows products; activations: the numbers of danaus_activation ---- */
 
 #if COMPLEX
