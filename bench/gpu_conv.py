@@ -4,6 +4,7 @@
     gpu_conv.py OUT.csv [--seconds S] [--kinds causal,circular] [--dtypes f16,bf16,f32]
         [--forms forward,gated,backward] [--lengths N,N,...] [--rows N]
         [--accuracy accurate|fast] [--tiny]
+    gpu_conv.py OUT.csv --any-length [--seconds S] [--dtypes f16] [--tiny]
 
 Problems have 64 x 768 rows, or as many as --rows says, or as lie in 2 GiB; times are
 those of 64 x 768 rows. Filters are transformed before ("forward", "gated") or, with
@@ -12,13 +13,19 @@ once, at the rate of copying in the same run; torch.fft has its spectrum ready, 
 padded to a power of two unless the convolution is circular. The error is that of y of 4
 filters against f64, and of gradients against torch.fft's, relative in L2. --tiny runs all
 of it at small sizes, with --device cpu without a GPU, to see that it works.
+
+--any-length has 40 lengths that are no powers of two, always the same: causal beside the
+next power of two ("per_number": time for a number over that there) and circular beside
+torch.fft; u has 512 MiB at most. All texts are compiled before, by several threads.
 """
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import pathlib
+import random
 import statistics
 import sys
 import time
@@ -40,6 +47,12 @@ KINDS, FORMS = ("circular", "causal"), ("forward", "gated", "backward")
 FIELDS = (
     "version torch device kind dtype form length batch channels seconds floor "
     "over_floor torch_seconds ratio error accuracy"
+).split()
+KNOWN = (1000, 1100, 3000, 44100, 65537, 1000003)  # of the lengths of --any-length
+ANY_LENGTHS, COMPILERS = 40, 6
+ANY_FIELDS = (
+    "version torch device kind dtype length batch channels seconds over_floor next "
+    "next_seconds per_number torch_seconds ratio error"
 ).split()
 
 
@@ -104,7 +117,7 @@ class Problem:
     def __init__(self, o, kind: str, dtype: str, length: int):
         device, rows, self.accuracy = o.device, o.rows, o.accuracy
         torch.manual_seed(length)
-        most = max(1, MOST_BYTES // (length * 4))
+        most = max(1, o.most_bytes // (length * 4))
         count = min(rows, BATCH * CHANNELS, most)
         self.channels = max(1, min(CHANNELS, count // BATCH))
         self.batch = max(1, min(BATCH, count // self.channels))
@@ -166,23 +179,110 @@ class Problem:
         error = max(relative_error(a, b) for a, b in zip(ours(), theirs()))
         return ours, theirs, 3, error
 
-    def measure(self, form: str, rate: float) -> dict:
+    def measure(self, form: str, rate: float, beside: bool = True) -> dict:
+        """beside: torch.fft is timed, too."""
         made = self.backward() if form == "backward" else self.forward(form == "gated")
         ours, theirs, arrays, error = made
         seconds = timed(self.device, ours) * self.scale
-        other = timed(self.device, theirs, 3) * self.scale
         floor = arrays * self.u.nbytes * self.scale / rate
-        return {
+        found = {
             "batch": self.batch,
             "channels": self.channels,
             "seconds": f"{seconds:.4g}",
             "floor": f"{floor:.4g}",
             "over_floor": f"{seconds / floor:.2f}",
-            "torch_seconds": f"{other:.4g}",
-            "ratio": f"{other / seconds:.2f}",
             "error": f"{error:.2g}",
             "accuracy": self.accuracy or "by_type",
         }
+        if beside:
+            other = timed(self.device, theirs, 3) * self.scale
+            found |= {
+                "torch_seconds": f"{other:.4g}",
+                "ratio": f"{other / seconds:.2f}",
+            }
+        return found
+
+
+# ---- any length ----
+
+
+def any_lengths(tiny: bool) -> list[int]:
+    """From 300 to 1,048,575, about as many of each octave."""
+    if tiny:
+        return [60, 100]
+    r, found = random.Random(8), set(KNOWN)
+    while len(found) < ANY_LENGTHS:
+        length = int(300 * (2**20 / 300) ** r.random())
+        if length & (length - 1):
+            found.add(length)
+    return sorted(found)
+
+
+def next_power(length: int) -> int:
+    return 1 << length.bit_length()
+
+
+@torch.no_grad()
+def compile_one(o, kind: str, length: int, dtype: str) -> None:
+    conv = LongConv(1, length, kind, skip=False, accuracy=o.accuracy)
+    conv.to(o.device)(torch.zeros(2, 1, length, device=o.device, dtype=TYPES[dtype]))
+
+
+def compile_all(o, asked: list[tuple]) -> None:
+    begin = time.time()
+    with concurrent.futures.ThreadPoolExecutor(COMPILERS) as pool:
+        list(pool.map(lambda problem: compile_one(o, *problem), asked))
+    print(f"compiled in {time.time() - begin:.0f} s", flush=True)
+
+
+def measure_any(o, rate: float, asked: list[tuple]):
+    """Records, the next powers of two first, until the time is over."""
+    begin, powers = time.time(), {}
+    for kind, length, dtype in asked:
+        if time.time() - begin > o.seconds:
+            print("the time is over")
+            return
+        made = Problem(o, kind, dtype, length)
+        found = made.measure("forward", rate, kind == "circular")
+        if not length & (length - 1):
+            powers[length, dtype] = found["seconds"]
+            continue
+        found |= {"kind": kind, "dtype": dtype, "length": length}
+        if kind == "causal":
+            more = next_power(length)
+            next_seconds = powers[more, dtype]
+            per_number = float(found["seconds"]) / length * more / float(next_seconds)
+            found |= {"next": more, "next_seconds": next_seconds}
+            found |= {"per_number": f"{per_number:.2f}"}
+        yield found
+
+
+def run_any(o, out, rate: float, about: dict) -> None:
+    lengths, all_found = any_lengths(o.tiny), {}
+    powers = sorted({next_power(length) for length in lengths})
+    asked = [
+        (kind, length, dtype)
+        for dtype in o.dtypes.split(",")
+        for kind, of in (("causal", powers + lengths), ("circular", lengths))
+        for length in of
+    ]
+    compile_all(o, asked)
+    for found in measure_any(o, rate, asked):
+        out.writerow(about | {name: found.get(name, "") for name in ANY_FIELDS[3:]})
+        is_causal = found["kind"] == "causal"
+        number = float(found["per_number"] if is_causal else found["ratio"])
+        all_found.setdefault((found["kind"], found["dtype"]), []).append(number)
+        says = "of the next power of two" if is_causal else "times torch.fft's speed"
+        print(
+            f"{found['length']:8} {found['kind']:9} {found['dtype']:5} "
+            f"{1e3 * float(found['seconds']):9.3f} ms  {found['over_floor']:>6} floors "
+            f" {number:5.2f} {says}  error {found['error']}",
+            flush=True,
+        )
+    for (kind, dtype), numbers in all_found.items():
+        missed = sum(n > 1.6 if kind == "causal" else n < 1 for n in numbers)
+        worst = max(numbers) if kind == "causal" else min(numbers)
+        print(f"{kind} {dtype}: {len(numbers)} lengths, worst {worst}, {missed} miss")
 
 
 # ---- the program ----
@@ -200,6 +300,10 @@ def run(o, out) -> None:
     begin, rate = time.time(), copy_rate(o.device, 1 << (20 if o.tiny else 28))
     name = "cpu" if o.device == "cpu" else torch.cuda.get_device_name()
     print(f"copies at {rate / 1e12:.2f} TB/s")
+    if o.any_length:
+        about = {"version": danaus.__version__, "torch": torch.__version__}
+        run_any(o, out, rate, about | {"device": name.replace(" ", "_")})
+        return
     for length, kind, dtype, form in questions(o):
         if time.time() - begin > o.seconds:
             return
@@ -220,14 +324,17 @@ def options() -> argparse.Namespace:
     p.add_argument("out")
     p.add_argument("--seconds", type=float, default=500)
     p.add_argument("--kinds", default=",".join(KINDS))
-    p.add_argument("--dtypes", default="f16,f32")
+    p.add_argument("--dtypes")
     p.add_argument("--forms", default="forward")
     p.add_argument("--lengths", default=",".join(str(1 << i) for i in range(8, 23)))
     p.add_argument("--rows", type=int, default=BATCH * CHANNELS)
     p.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     p.add_argument("--accuracy", choices=("accurate", "fast"))
+    p.add_argument("--any-length", action="store_true")
     p.add_argument("--tiny", action="store_true")
     o = p.parse_args()
+    o.dtypes = o.dtypes or ("f16" if o.any_length else "f16,f32")
+    o.most_bytes = MOST_BYTES // (2 if o.any_length else 1)
     if o.tiny:
         o.lengths, o.rows = "60,256", 128
         o.dtypes, o.forms = ",".join(TYPES), ",".join(FORMS)
@@ -237,7 +344,7 @@ def options() -> argparse.Namespace:
 def main() -> None:
     o = options()
     with open(o.out, "w", newline="", buffering=1) as file:
-        out = origin.Table(file, FIELDS)
+        out = origin.Table(file, ANY_FIELDS if o.any_length else FIELDS)
         out.writeheader()
         run(o, out)
 

@@ -91,6 +91,7 @@ typedef struct conv_frame {
     int64_t windows, step; /* step: numbers of y of a window */
     int64_t groups;        /* of channels, in grouped arrays; of others: 1 */
     int64_t few;           /* taps that products are to take (conv_few); 0: none */
+    int packed;            /* rows are sequences, which begin at any column */
 } conv_frame;
 
 /* ---- the model of costs (docs/conv.md (8)) ---- */

@@ -83,6 +83,7 @@ danaus_status dn_conv_make_classes(danaus_device *device, danaus_conv_plan *plan
     for (int i = 0; i < plan->count; i++) {
         plan->classes[i].choice.frame.groups = plan->groups;
         plan->classes[i].choice.frame.few = plan->few;
+        plan->classes[i].choice.frame.packed = plan->p.packed;
         frames[i] = &plan->classes[i].choice.frame;
     }
     if (plan->count > 1 && plan->conv->prepare)

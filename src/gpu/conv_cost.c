@@ -57,11 +57,16 @@ static double first_operations(const gpu_conv_mma *m)
     return m->half && !m->pair ? 0.75 * all : all;
 }
 
-/* And where rows are read and stored: of whole windows each makes a part of its numbers. */
-static double row_operations(const gpu_conv_mma *m)
+/* And where rows are read and stored: of whole windows each makes a part of its numbers; and
+   some store these one by one. */
+static double row_operations(const gpu_conv_mma *m, const conv_frame *f)
 {
-    return m->pair ? 0 : m->half ? 15 : 50;
+    double all = m->pair ? 0 : m->half ? 15 : 50;
+    return all + (dn_gpu_conv_mma_scatters(f) ? 30 : 0);
 }
+
+/* How much longer than their work windows take whose steps wait for each other. */
+#define WAITING 1.35
 
 /* Of windows by tensor cores: instructions of all kinds, as operations, by the fit of
    docs/notes/conv-tensor-cores.md; a matrix has those of its columns beside. What sparse
@@ -73,8 +78,8 @@ static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work
         return 0;
     double n = (double)(f->cut.n * f->windows) / (m->pair ? 2 : 1);
     double rows = share_of(m, m->rows), blocks = share_of(m, m->rows * m->root);
-    *work = (conv_work){ .idle = 1 };
-    work->amount[OPERATIONS] = n * (row_operations(m) + rows * first_operations(m));
+    *work = (conv_work){ .idle = m->cluster ? WAITING : 1 };
+    work->amount[OPERATIONS] = n * (row_operations(m, f) + rows * first_operations(m));
     work->amount[SHARED] = n * (6 + 6 * blocks);
     work->amount[MEMORY] = row_bytes(f);
     if (!columns->root)

@@ -12,6 +12,7 @@
 #define MOST_WARPS 8
 #define PITCH      528 /* bytes of 256 points in shared memory */
 #define LEFT       128 /* words of a left operand of 16 x 16 numbers */
+#define SEGMENT    16  /* numbers: as in texts/conv_mma_odd.cuh */
 
 /* Warps of a multiprocessor for which there are registers: where rows have few row tiles, for
    9.0 and later, as code for 8.0 spills there; else; and of columns, or where nothing is
@@ -209,11 +210,29 @@ int dn_gpu_conv_mma_kept(const conv_box *box, int count)
     return kept << left;
 }
 
+/* Do rows, or windows of them, begin or end inside of a segment, or repeat? */
+static int is_odd(const conv_frame *f)
+{
+    int64_t spare = 2 * f->cut.n - f->before - f->after - f->step;
+    int cut = f->windows > 1 && (f->step % SEGMENT || spare < 2 * SEGMENT);
+    return f->periodic || f->packed || f->length % SEGMENT || cut;
+}
+
+int dn_gpu_conv_mma_scatters(const conv_frame *f)
+{
+    int64_t n2 = 2 * f->cut.n, made = MIN(f->step, f->length);
+    int64_t spare = n2 - f->before - f->after - made;
+    if (f->windows == 1 && !f->periodic)
+        spare = (dn_gpu_conv_half(f) ? f->cut.n : n2) - f->length + SEGMENT;
+    return !dn_gpu_conv_circle(f) && is_odd(f) && spare < 2 * SEGMENT - 1;
+}
+
 void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
 {
     for (int i = 0; i < GPU_CONV_MMA_PARTS; i++) {
         m[i].groups = (int)frame->groups;
         m[i].few = frame->few <= GPU_CONV_MOST_FEW ? (int)frame->few : 0;
+        m[i].odd = !m[i].pair && is_odd(frame);
         m[i].sparse = frame->sparse;
         m[i].box = frame->box;
         if (frame->sparse)
@@ -408,10 +427,13 @@ static void define_kept(const gpu_conv_mma *m, text *to)
     dn_text(to, "\n");
 }
 
-static void define_rest(const gpu_conv_mma *m, int few, text *to)
+/* is_inside: no numbers of rows are met. */
+static void define_rest(const gpu_conv_mma *m, int few, int is_inside, text *to)
 {
     if (few)
         dn_text(to, "#define TAPS %d\n", few);
+    if (m->odd && !is_inside)
+        dn_text(to, "#define ODD 1\n");
     if (m->sparse)
         define_kept(m, to);
 }
@@ -429,7 +451,7 @@ static void use_cluster(
         "#define ROWS %d\n#define COLUMNS %d\n#define CLUSTER %d\n#define GROUPS %d\n",
         danaus_dtype_name(dtype), m->root, m->half && !m->pair, m->pair, m->warps,
         m->members, m->near, m->rows, m->columns, m->cluster, m->groups);
-    define_rest(m, few, &to);
+    define_rest(m, few, 0, &to);
 }
 
 void dn_gpu_conv_mma_use(
@@ -465,7 +487,7 @@ void dn_gpu_conv_mma_use(
         m->rows, m->columns, from_points, to_points, forward, inverse);
     if (m->groups > 1 && !(from_points && to_points))
         dn_text(&to, "#define GROUPS %d\n", m->groups);
-    define_rest(m, few, &to);
+    define_rest(m, few, from_points && to_points, &to);
 }
 
 void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use)

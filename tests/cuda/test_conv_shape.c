@@ -188,7 +188,7 @@ static double cost_of(const danaus_device *dev, const conv_problem *p, int64_t n
         return INFINITY;
     for (int i = dn_gpu_conv_terms(dev, &fast, term) - 1; i >= 0; i--)
         seconds += work.amount[i] * term[i].second;
-    return seconds;
+    return seconds * work.idle;
 }
 
 /* Of the best windows. */
@@ -198,7 +198,7 @@ static double least_cost(const danaus_device *dev, int64_t length, int64_t taps)
         .channels = 1, .length = length, .filter_length = taps, .filters = 1
     };
     double least = INFINITY;
-    for (int64_t n = 256; n <= length; n += n < 1 << 14 ? 256 : 4096)
+    for (int64_t n = 256; n <= length * 5 / 4 + 512; n += n < 1 << 14 ? 256 : 4096)
         least = fmin(least, cost_of(dev, &p, n));
     return least;
 }
@@ -214,6 +214,26 @@ static void filters_of_a_sixteenth_cost_less(void **state)
         print_message("%d: %.2f times less\n", (int)length, whole / part);
         assert_true(whole >= (length < 1 << 15 ? 1 : 1.1) * part);
     }
+}
+
+/* Of any length the best windows cost, a number, not much more than those of the next power of
+   two: beyond that, what a length of one more asks for. */
+static void any_length_costs_little_more_than_a_power_of_two(void **state)
+{
+    (void)state;
+    gpu_device dev = h100();
+    rng r = { 8 };
+    double worst = 0;
+    for (int i = 0; i < 200; i++) {
+        int64_t most = (int64_t)512 << i % 12,
+                length = rng_int(&r, most / 2 + 1, most - 1);
+        double one = least_cost(&dev.base, length, length) / (double)length;
+        double next = least_cost(&dev.base, most, most) / (double)most;
+        if (length > most / 2 + 128) /* shorter ones are for vector units */
+            worst = fmax(worst, one / next);
+    }
+    print_message("at most %.2f times\n", worst);
+    assert_true(worst <= 1.6);
 }
 
 /* A causal row of 2^21 numbers with all of a spectrum, or a box. */
@@ -255,6 +275,7 @@ int main(void)
         cmocka_unit_test(constants_lie_on_the_circle),
         cmocka_unit_test(every_window_of_tensor_cores_has_filters),
         cmocka_unit_test(filters_of_a_sixteenth_cost_less),
+        cmocka_unit_test(any_length_costs_little_more_than_a_power_of_two),
         cmocka_unit_test(what_spectra_leave_out_costs_nothing_on_tensor_cores),
     };
     return cmocka_run_group_tests_name("shapes of windows", tests, NULL, NULL);

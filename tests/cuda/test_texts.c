@@ -389,9 +389,9 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
     danaus_dtype sums = dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
     assert_true(dn_gpu_conv_shape(&facts, sums, n, &s));
     /* By vector units, then by tensor cores, in pairs, and with what else there is of them. */
-    for (int form = 0; form < 7; form++) {
+    for (int form = 0; form < 8; form++) {
         gpu_conv_mma fast[GPU_CONV_MMA_PARTS] = { { 0 } };
-        int half = form % 2, pair = form == 4;
+        int half = form % 2 && (form < 7 || n / 256 % 2), pair = form == 4;
         conv_frame f = { .groups = 1 };
         if (form > 1 && (arch < 80 || dtype == DANAUS_F64 ||
                          !dn_gpu_conv_mma(&facts, n, half, pair, fast)))
@@ -405,6 +405,8 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
                                   { 3, 3, 3, 3 }, { 7, 7, 7, 7 }, { 3, 5, 4, 6 } } };
         if (form == 6)
             f = (conv_frame){ .groups = 3, .few = 3 + n / 1024 % 3 };
+        if (form == 7)
+            f = (conv_frame){ .groups = 1, .length = 1 };
         dn_gpu_conv_mma_fit(&f, fast);
         int all = dn_cuda_conv_uses(&s, fast, dtype, half, uses);
         for (int i = 0; i < all; i++)

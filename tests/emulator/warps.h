@@ -254,6 +254,11 @@ INLINE uint4 load_once_if(const void *from, int wanted)
     return v;
 }
 
+INLINE uint4 load_near_if(const void *from, int wanted)
+{
+    return load_once_if(from, wanted);
+}
+
 INLINE void store_shared16(u32 to, u32 v)
 {
     u16 bits = (u16)v;

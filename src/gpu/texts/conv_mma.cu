@@ -102,7 +102,7 @@ INLINE void find(tasks *t, work *k, int64 first, int share)
 {
     t->window = (int)divide(t->next, TASKS);
     k->task = (int)(t->next - (int64)t->window * TASKS);
-    k->w = window_of(&k->r, first + t->window);
+    k->w = first_window(&k->r, first + t->window);
     t->filter = k->w.channel / share;
     t->beside = k->w.channel % share;
 }
@@ -117,7 +117,7 @@ INLINE void advance(tasks *t, work *k, int share)
     ROLL for (; k->task >= TASKS; k->task -= TASKS)
     {
         int channel = k->w.channel;
-        go_on(&k->r, &k->w);
+        next_window(&k->r, &k->w);
         t->window++;
         t->beside += k->w.channel - channel;
         t->filter += t->beside == share;

@@ -280,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) conv(
                            CLUSTER * BLOCK_WARPS };
     ROLL for (int64 item = blockIdx.x / CLUSTER; item < items; item += gridDim.x / CLUSTER)
     {
-        k.w = window_of(&k.r, first + item);
+        k.w = first_window(&k.r, first + item);
         int64 filter = k.w.channel / share;
         const char *spectrum = spectra + filter * ROWS * (COLUMNS * 4 + 16);
         const X *from = x + beside(&k.r, &k.w, GROUPED_X);

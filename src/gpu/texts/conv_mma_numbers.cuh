@@ -56,3 +56,5 @@ typedef struct work {
     int task;            /* the row of the window, or its tile of columns */
     int member, warp, lane, thread;
 } work;
+
+#include "conv_mma_odd.cuh"

@@ -138,11 +138,26 @@ INLINE void put_plain(
     }
 }
 
+/* Of numbers from, ..., end - 1 of a window, are some made? */
+INLINE int is_some_made(const work *k, int from, int end)
+{
+    return from < end_of(k->w.made) && end > k->w.made.from;
+}
+
+/* The same of `count` rows of D from row r on, as far as can be said of all threads. */
+INLINE int is_row_made(const work *k, int r, int count)
+{
+    const int size = 16 * (TILED ? COLUMNS : 16);
+    return STORE || HALF || PAIR || is_some_made(k, r * size, (r + count) * size);
+}
+
 /* Four numbers of the results. */
 INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
 {
     int j = number_in_window(k, a);
     int64 base = base_of(k, a.part);
+    if (ODD && !is_some_made(k, j, j + 4))
+        return;
     UNROLL for (int i = 0; i < 4; i++) v[i] *= a.part ? s->scale.of[1] : s->scale.of[0];
     UNROLL for (int n = 0; n < 2; n++)
     {
@@ -152,7 +167,7 @@ INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
             continue;
         const few_row none = {}, *few = n ? &none : &s->few;
         if (s->is_plain ||
-            (!TAPS && s->is_aligned && is_in(k->w.made, j) && is_in(k->w.made, j + 3))) {
+            ((ODD || !TAPS) && s->is_aligned && is_in(k->w.made, j) && is_in(k->w.made, j + 3))) {
             put_plain(k, few, y + base + j, factor ? factor + base + j : 0, j, v);
             continue;
         }
@@ -229,6 +244,8 @@ INLINE void first_back(const work *k, const sinks *s)
         FEW for (int mt = 0; mt < TILES(IN); mt++)
         {
             float d[2][4] = {};
+            if (!is_row_made(k, mt * 16, 16))
+                continue;
             product(k, BACK_AT, mt, TILES(BOTH), b, d);
             UNROLL for (int half = 0; half < 2; half++)
             {
@@ -353,6 +370,8 @@ INLINE void clear_block(const work *k, int p0)
 /* A tile of results, if there is no first index. */
 INLINE void put_results(const work *k, const sinks *s, int part, const float v[2][4])
 {
+    if (!is_row_made(k, part, 1))
+        return;
     UNROLL for (int half = 0; half < 2; half++)
         put_row_of(k, s, spot_of(part, 0, k->lane / 4 + half * 8, 0), v, half, 1);
 }

@@ -150,24 +150,22 @@ INLINE float number_of(const work *k, const X *x, const X *factor, spot a)
     return factor ? v * read_number(&k->w, &k->few[1], factor + at, j) : v;
 }
 
-/* Eight numbers that are there and aligned. */
+/* Eight numbers that are there and aligned or, where rows are odd, safe (conv_mma_odd.cuh). */
 INLINE void load_eight(const X *from, float v[8])
 {
-    const uint4 *words = (const uint4 *)from;
-    UNROLL for (int i = 0; i < (int)sizeof(X) / 2; i++)
+    u32 word[4 * sizeof(X)];
+    const chunk all = { 0, 0, 8, 0, 1 };
+    if (ODD)
+        read_words(all, from, word);
+    UNROLL for (int i = 0; i < (int)sizeof(X) / 2 && !ODD; i++)
     {
-        uint4 four = words[i];
-        u32 word[] = { four.x, four.y, four.z, four.w };
-        UNROLL for (int n = 0; n < 4; n++)
-        {
-            if (sizeof(X) == 4) {
-                v[i * 4 + n] = __uint_as_float(word[n]);
-            } else {
-                v[n * 2] = load((X)word[n]);
-                v[n * 2 + 1] = load((X)(word[n] >> 16));
-            }
-        }
+        uint4 four = ((const uint4 *)from)[i];
+        word[i * 4] = four.x, word[i * 4 + 1] = four.y;
+        word[i * 4 + 2] = four.z, word[i * 4 + 3] = four.w;
     }
+    UNROLL for (int n = 0; n < 8; n++)
+        v[n] = sizeof(X) == 4 ? __uint_as_float(word[n])
+                              : load((X)(word[n / 2] >> n % 2 * 16));
 }
 
 /* The same of numbers from j on that go through few taps. */
@@ -185,12 +183,20 @@ INLINE void read_eight(const work *k, const few_row *f, const X *from, int j, fl
     make_numbers(f, before, 8, v);
 }
 
+/* Rows wrap around. */
+INLINE int wraps(const work *k) { return !HALF && !PAIR && k->r.flags & PERIODIC; }
+
 /* A chunk of x, times that of the factor. */
 INLINE void numbers_of(
     const work *k, const X *x, const X *factor, spot a, int is_wide, float v[8])
 {
     int j = number_in_window(k, a);
     int64 at = base_of(k, a.part) + j;
+    if (ODD) {
+        chunk c = chunk_at(&k->r, &k->w, j);
+        is_wide = c.is_safe && !(TAPS && wraps(k));
+        at += c.at;
+    }
     if (is_wide && is_in(k->w.there, j) && is_in(k->w.there, j + 7) && is_row(k, a.part)) {
         float by[8];
         read_eight(k, &k->few[0], x + at, j, v);
@@ -202,9 +208,6 @@ INLINE void numbers_of(
     UNROLL for (int n = 0; n < 8; n++)
         v[n] = number_of(k, x, factor, spot_of(a.part, a.q0, a.q, a.j + n));
 }
-
-/* Rows wrap around. */
-INLINE int wraps(const work *k) { return !HALF && !PAIR && k->r.flags & PERIODIC; }
 
 /* Are products with the factor read chunk by chunk? */
 INLINE int is_wide(const work *k, const X *x, const X *factor)
@@ -260,11 +263,12 @@ INLINE void load_row(
 #define IS_WIDE 0
 #endif
 
-/* Is a row one of 16 bits whose chunks lie together, aligned? */
+/* Is a row one of 16 bits whose chunks are taken as they lie: together and aligned, or odd? */
 INLINE int is_plain(const work *k, const X *x, const X *factor)
 {
     int is_made = TAPS && k->few[0].is_on;
-    return !IS_WIDE && !factor && !is_made && !wraps(k) && is_aligned(k, x, 16);
+    int is_anywhere = ODD || (!wraps(k) && is_aligned(k, x, 16));
+    return !IS_WIDE && !factor && !is_made && is_anywhere;
 }
 
 /* A chunk of such a row, all of which is there, or not. */
@@ -302,6 +306,20 @@ INLINE u32 scaled_pair(u32 pair, float scale)
 #endif
 }
 
+#if ODD && !IS_WIDE
+INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
+{
+    const X *row = x + base_of(k, 0);
+    if (!wraps(k) && is_aligned(k, x, 16))
+        UNROLL for (int i = 0; i < EACH; i++)
+            words[i] = read_odd_chunk(
+                &k->r, &k->w, row, number_in_window(k, chunk_of(k, i)), 1, is_chunk(k, i));
+    else
+        UNROLL for (int i = 0; i < EACH; i++)
+            words[i] = read_odd_chunk(
+                &k->r, &k->w, row, number_in_window(k, chunk_of(k, i)), 0, is_chunk(k, i));
+}
+#else
 INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
 {
     int whole = is_all(k, k->w.there);
@@ -316,6 +334,8 @@ INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
             words[i] = is_chunk(k, i) ? read_chunk(k, x, a) : make_uint4(0, 0, 0, 0);
     }
 }
+
+#endif
 
 INLINE void peak_of_words(const work *k, const uint4 words[EACH], u32 peak[2])
 {

@@ -155,6 +155,18 @@ INLINE uint4 load_once_if(const void *from, int wanted)
     return v;
 }
 
+/* The same of what others read, too. */
+INLINE uint4 load_near_if(const void *from, int wanted)
+{
+    uint4 v;
+    asm volatile("{.reg .pred p;\n setp.ne.b32 p, %5, 0;\n"
+                 "mov.b32 %0, 0;\n mov.b32 %1, 0;\n mov.b32 %2, 0;\n mov.b32 %3, 0;\n"
+                 "@p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];}"
+                 : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+                 : "l"(from), "r"(wanted));
+    return v;
+}
+
 /* *to = max(*to, v), whoever else does so. */
 INLINE void keep_largest(u32 *to, u32 v)
 {
