@@ -57,12 +57,12 @@ static double first_operations(const gpu_conv_mma *m)
     return m->half && !m->pair ? 0.75 * all : all;
 }
 
-/* And where rows are read and stored: of whole windows each makes a part of its numbers; and
-   some store these one by one. */
+/* And where rows are read and stored: of whole windows each makes a part of its numbers; rows
+   that begin anywhere are moved; and some are stored number by number. */
 static double row_operations(const gpu_conv_mma *m, const conv_frame *f)
 {
     double all = m->pair ? 0 : m->half ? 15 : 50;
-    return all + (dn_gpu_conv_mma_scatters(f) ? 30 : 0);
+    return all + (m->odd ? 15 : 0) + (dn_gpu_conv_mma_scatters(f) ? 30 : 0);
 }
 
 /* How much longer than their work windows take whose steps wait for each other. */
@@ -93,6 +93,17 @@ static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work
     return 1;
 }
 
+/* Vector units ask of each number of a row that does not fill its window, or repeats, where it
+   lies: for a point of half a window, one that is read and one that is stored; of a whole one
+   two and two, or, of many, whose ends alone are cut where they are read, two. */
+static double ragged_operations(const conv_frame *f)
+{
+    int is_one = f->windows == 1 && !f->periodic;
+    int fills = is_one && f->length == f->cut.n && !f->packed;
+    int is_whole = f->periodic || (is_one && !dn_gpu_conv_half(f));
+    return dn_gpu_conv_circle(f) || fills ? 0 : 55 * (is_whole ? 4 : 2);
+}
+
 int dn_gpu_conv_work(
     const danaus_device *dev, const conv_frame *f, int64_t rows, conv_work *work)
 {
@@ -106,6 +117,7 @@ int dn_gpu_conv_work(
     double n = (double)(s.n * f->windows), point = (double)dn_gpu_point(&s);
     double columns = (double)s.level[0].columns;
     *work = (conv_work){ .idle = 1 };
+    work->amount[OPERATIONS] = n * ragged_operations(f);
     for (int i = 0; i < s.passes; i++)
         work->amount[OPERATIONS] += n * operations_of(s.pass[i].radix);
     work->amount[SHARED] = 4 * n * point * (s.passes - s.levels);

@@ -139,6 +139,7 @@ static void constants_lie_on_the_circle(void **state)
     }
 }
 
+static const conv_kernel slow = { .name = "slow", .dtype = DANAUS_F16 };
 static const conv_kernel fast = { .name = "fast", .dtype = DANAUS_F16, .fast = 1 };
 
 /* Windows by tensor cores have filters that other kernels transform, so their lengths are
@@ -175,7 +176,8 @@ static gpu_device h100(void)
 }
 
 /* Seconds of a row that is cut into windows of n points; INFINITY: that cannot be. */
-static double cost_of(const danaus_device *dev, const conv_problem *p, int64_t n)
+static double cost_of(
+    const danaus_device *dev, const conv_kernel *k, const conv_problem *p, int64_t n)
 {
     conv_frame reach = dn_conv_reach(p);
     conv_term term[CONV_MOST_TERMS];
@@ -183,10 +185,10 @@ static double cost_of(const danaus_device *dev, const conv_problem *p, int64_t n
     double seconds = 0;
     if (!dn_conv_windows(&reach, n))
         return INFINITY;
-    conv_frame f = dn_conv_cut_rows(&reach, (conv_cut){ &fast, n, 16 });
+    conv_frame f = dn_conv_cut_rows(&reach, (conv_cut){ k, n, 16 });
     if (!dn_gpu_conv_work(dev, &f, 0, &work))
         return INFINITY;
-    for (int i = dn_gpu_conv_terms(dev, &fast, term) - 1; i >= 0; i--)
+    for (int i = dn_gpu_conv_terms(dev, k, term) - 1; i >= 0; i--)
         seconds += work.amount[i] * term[i].second;
     return seconds * work.idle;
 }
@@ -199,7 +201,7 @@ static double least_cost(const danaus_device *dev, int64_t length, int64_t taps)
     };
     double least = INFINITY;
     for (int64_t n = 256; n <= length * 5 / 4 + 512; n += n < 1 << 14 ? 256 : 4096)
-        least = fmin(least, cost_of(dev, &p, n));
+        least = fmin(least, cost_of(dev, &fast, &p, n));
     return least;
 }
 
@@ -236,6 +238,28 @@ static void any_length_costs_little_more_than_a_power_of_two(void **state)
     assert_true(worst <= 1.6);
 }
 
+/* Rows that fill no window of vector units, which ask where each number lies. */
+static void odd_rows_are_for_tensor_cores(void **state)
+{
+    (void)state;
+    gpu_device dev = h100();
+    rng r = { 9 };
+    for (int i = 0; i < 60; i++) {
+        int64_t length = rng_int(&r, 20, 75) * 16 + rng_int(&r, 1, 15);
+        conv_problem p = { .channels = 1,
+                           .length = length,
+                           .filter_length = length,
+                           .filters = 1,
+                           .kind = i % 2 ? DANAUS_CIRCULAR : DANAUS_CAUSAL };
+        double vector = INFINITY, tensor = INFINITY;
+        for (int64_t n = 16; n <= 2 * length; n += 16)
+            vector = fmin(vector, cost_of(&dev.base, &slow, &p, n));
+        for (int64_t n = 256; n <= length + 512; n += 256)
+            tensor = fmin(tensor, cost_of(&dev.base, &fast, &p, n));
+        assert_true(tensor < vector);
+    }
+}
+
 /* A causal row of 2^21 numbers with all of a spectrum, or a box. */
 static double cost_of_sparse(const danaus_device *dev, const int32_t *keep)
 {
@@ -246,7 +270,7 @@ static double cost_of_sparse(const danaus_device *dev, const int32_t *keep)
         p.axes[i] = 8;
         p.keep[i] = keep[i];
     }
-    return cost_of(dev, &p, 1 << 21);
+    return cost_of(dev, &fast, &p, 1 << 21);
 }
 
 /* Whatever rows or blocks that are left out, the cost is less, and never less than that of the
@@ -276,6 +300,7 @@ int main(void)
         cmocka_unit_test(every_window_of_tensor_cores_has_filters),
         cmocka_unit_test(filters_of_a_sixteenth_cost_less),
         cmocka_unit_test(any_length_costs_little_more_than_a_power_of_two),
+        cmocka_unit_test(odd_rows_are_for_tensor_cores),
         cmocka_unit_test(what_spectra_leave_out_costs_nothing_on_tensor_cores),
     };
     return cmocka_run_group_tests_name("shapes of windows", tests, NULL, NULL);
