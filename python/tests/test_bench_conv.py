@@ -32,6 +32,17 @@ def test_the_benchmark_of_convolutions_runs(device: str, tmp_path):
         assert 0 < float(r["error"]) < 3 * UNITS[r["dtype"]]
 
 
+def test_the_benchmark_of_any_length_runs(device: str, tmp_path):
+    records = bench_records("gpu_conv.py", tmp_path, "--any-length", "--device", device)
+    asked = [(r["dtype"], r["kind"], r["length"], r["next"]) for r in records]
+    lengths = (("causal", "60", "64"), ("causal", "100", "128"))
+    lengths += (("circular", "60", ""), ("circular", "100", ""))
+    assert asked == [(dtype, *of) for dtype in UNITS for of in lengths]
+    for r in records:
+        assert float(r["per_number"] if r["next"] else r["ratio"]) > 0
+        assert 0 < float(r["error"]) < 3 * UNITS[r["dtype"]]
+
+
 def test_the_benchmark_of_packed_sequences_runs(device: str, tmp_path):
     records = bench_records("packed_conv.py", tmp_path, "--device", device)
     asked = [(r["sequences"], r["dtype"], r["form"]) for r in records]
