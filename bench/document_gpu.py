@@ -72,19 +72,21 @@ def suite(rows, inside):
 
 def h100_any():
     """Shapes that were drawn at random: factors, and chains."""
+    dtypes = ("f16", "bf16", "tf32", "f32")
     rows = [("columns", "layout", "what", *[
-        f"{dtype}: {field}" for dtype in ("f16", "f32")
-        for field in ("time / limit", "speed: median", "share from 0.97 on")])]
-    for batch, layout in (("25000", "first"), ("196", "first"), ("25000", "last")):
+        f"{dtype}: {field}" for dtype in dtypes
+        for field in ("time / limit", "speed, share from 0.97 on")])]
+    for file, batch, layout in (("h100_any_types", "25000", "first"),
+                                ("h100_any_types", "25000", "last"), ("h100_any", "196", "first")):
         for what, is_chain in (("factors", False), ("chains", True)):
             cells = []
-            for dtype in ("f16", "f32"):
-                some = [row for row in records("h100_any", batch=batch, layout=layout, dtype=dtype)
+            for dtype in dtypes:
+                some = [row for row in records(file, batch=batch, layout=layout, dtype=dtype)
                         if (" " in row["problem"]) == is_chain]
                 speed = numbers(some, "speedup")
-                cells += [middle(numbers(some, "ratio")), median(speed),
-                          f"{sum(s >= 0.97 for s in speed) / len(speed):.0%}",
-                          ] if some else ["-"] * 3
+                share = sum(s >= 0.97 for s in speed) / max(len(speed), 1)
+                cells += [middle(numbers(some, "ratio")), f"{median(speed)}, {share:.0%}",
+                          ] if some else ["-"] * 2
             rows.append((f"{int(batch):,}", layout, what, *cells))
     return rows
 
