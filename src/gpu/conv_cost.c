@@ -48,12 +48,13 @@ static double share_of(const gpu_conv_mma *m, int count)
 }
 
 /* Operations for a point where the first factor is multiplied: a warp takes 16 columns, and of
-   these each tile of 16 rows, filled up, times all others. One warp has a row without such a
-   factor. */
+   these each tile of 16 rows, filled up, times all others. Layers, or a row without such a
+   factor, have some for the row, and as many for each point. */
 static double first_operations(const gpu_conv_mma *m)
 {
     double tiles = (double)CEIL_DIV(2 * m->root, 16);
-    double all = m->root == 1 ? 40 : 8 * tiles / m->root * (20 + 5 * tiles);
+    double all = dn_gpu_conv_mma_in_layers(m) ? 20 + 20.0 / m->root
+                                              : 8 * tiles / m->root * (20 + 5 * tiles);
     return m->half && !m->pair ? 0.75 * all : all;
 }
 

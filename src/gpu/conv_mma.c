@@ -15,8 +15,8 @@
 #define SEGMENT    16  /* numbers: as in texts/conv_mma_odd.cuh */
 
 /* Warps of a multiprocessor for which there are registers: where rows have few row tiles, for
-   9.0 and later, as code for 8.0 spills there; else; and of columns, or where nothing is
-   multiplied. */
+   9.0 and later, as code for 8.0 spills there; else, and of layers; and of columns, or where
+   nothing is multiplied. */
 #define MANY_WARPS    24
 #define FEW_WARPS     16
 #define MOST_RESIDENT 32
@@ -39,7 +39,8 @@ static int in_rows(const gpu_conv_mma *m) { return m->root * (is_half(m) ? 1 : 2
 /* Words of the matrices of the first index, in one direction. */
 static int64_t first_words(const gpu_conv_mma *m)
 {
-    return tiles(2 * m->root) * tiles(in_rows(m)) * LEFT;
+    return dn_gpu_conv_mma_in_layers(m) ? 0
+                                        : tiles(2 * m->root) * tiles(in_rows(m)) * LEFT;
 }
 
 /* Bytes of tables that are looked at: columns have turns of their own. */
@@ -53,16 +54,19 @@ static int64_t near_bytes(const gpu_conv_mma *m)
    and each row of a pair. */
 static int64_t window_bytes(const gpu_conv_mma *m)
 {
-    int64_t rows = m->root == 1 ? 2 : 16 * tiles(2 * m->root);
+    int64_t rows = dn_gpu_conv_mma_in_layers(m) ? 2 * m->root : 16 * tiles(2 * m->root);
     return rows * PITCH + MOST_WARPS * 8;
 }
 
 /* ---- shapes ---- */
 
-/* As many warps as have work nearly all the time. */
-static int warps_for(int root)
+/* As many warps as have work nearly all the time; of layers, whose lanes have columns of all
+   rows, as few as have registers for these. */
+static int warps_for(const gpu_conv_mma *m)
 {
-    int warps = MOST_WARPS;
+    int warps = MOST_WARPS, root = m->root;
+    if (dn_gpu_conv_mma_in_layers(m))
+        return MAX(1, root / 4);
     while (warps > 1 && (warps > root || 4 * root < 3 * ROUND_UP(root, warps)))
         warps /= 2;
     return warps;
@@ -70,7 +74,8 @@ static int warps_for(int root)
 
 static int resident_warps(const gpu_facts *f, const gpu_conv_mma *m)
 {
-    int many = m->root <= 16 && (is_half(m) || m->root >= 8);
+    int has_layers = m->root > 1 && dn_gpu_conv_mma_in_layers(m);
+    int many = m->root <= 16 && !has_layers && (is_half(m) || m->root >= 8);
     if (m->tiled && m->root <= 16)
         return MOST_RESIDENT;
     return f->arch >= 90 && many ? MANY_WARPS : FEW_WARPS;
@@ -93,7 +98,7 @@ static int find_block(const gpu_facts *f, gpu_conv_mma *m, int warps)
 static int find_blocks(const gpu_facts *f, gpu_conv_mma *m)
 {
     m->near = 1;
-    m->warps = warps_for(m->root);
+    m->warps = warps_for(m);
     m->resident = resident_warps(f, m);
     if (m->resident == MOST_RESIDENT) /* in blocks that need not wait for each other */
         return find_block(f, m, MOST_WARPS);
@@ -146,7 +151,7 @@ static int64_t cluster_bytes(const gpu_conv_mma *rows)
 static int find_cluster(const gpu_facts *f, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
 {
     gpu_conv_mma *rows = &m[GPU_CONV_PRODUCT];
-    rows->warps = warps_for(rows->root);
+    rows->warps = warps_for(rows);
     rows->members = CLUSTER_WARPS / rows->warps;
     rows->resident = CLUSTER_WARPS;
     rows->near = 1;
@@ -276,12 +281,15 @@ static void first_number(const matrix *x, int p, int q, double z[2])
     unit(q * (phase_of(x->m) + 4 * (int64_t)p), 4 * root, 1 / sqrt((double)root), z);
 }
 
-/* The same of a block c^16 = e^(2 pi i (1 + 4 p0) / (4 R)); of pairs without the 1. */
+/* The same of a block c^16 = e^(2 pi i (1 + 4 p0) / (4 R)); of pairs without the 1. Layers of
+   the first index leave its factor to these. */
 static void inner_number(const matrix *x, int p, int q, double z[2])
 {
     int64_t root = x->m->root;
     int64_t phase = phase_of(x->m) + 4 * ((int64_t)x->p0 + root * p);
-    unit(q * phase, 64 * root, 0.25, z);
+    unit(
+        q * phase, 64 * root,
+        dn_gpu_conv_mma_in_layers(x->m) ? 0.25 / sqrt((double)root) : 0.25, z);
 }
 
 static void inner_back_number(const matrix *x, int q, int p, double z[2])
@@ -376,7 +384,8 @@ static float *put_turns(const gpu_conv_mma *m, int p0, float *to)
 
 int dn_gpu_conv_mma_same(const gpu_conv_mma *a, const gpu_conv_mma *b)
 {
-    return a->root == b->root && a->pair == b->pair && in_rows(a) == in_rows(b);
+    return a->root == b->root && a->pair == b->pair && in_rows(a) == in_rows(b) &&
+           dn_gpu_conv_mma_in_layers(a) == dn_gpu_conv_mma_in_layers(b);
 }
 
 int64_t dn_gpu_conv_mma_bytes(const gpu_conv_mma *m)
@@ -389,9 +398,10 @@ void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to)
     uint32_t *at = to;
     matrix x = { .m = m };
     int in = (int)tiles(in_rows(m)), both = (int)tiles(2 * m->root);
-    for (int i = 0; i < both * in; i++)
+    int count = dn_gpu_conv_mma_in_layers(m) ? 0 : both * in;
+    for (int i = 0; i < count; i++)
         at = put_real(&x, forward_number, i / in * 16, i % in * 16, at);
-    for (int i = 0; i < both * in; i++)
+    for (int i = 0; i < count; i++)
         at = put_real(&x, back_number, i / both * 16, i % both * 16, at);
     for (int back = 0; back < 2; back++) {
         x.number = back ? inner_back_number : inner_number;
@@ -406,6 +416,18 @@ void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to)
 }
 
 /* ---- the text ---- */
+
+/* Of layers, rows that go through few taps where they are read leave registers for fewer
+   members. */
+static gpu_conv_mma with_few(const gpu_conv_mma *m, int few)
+{
+    gpu_conv_mma own = *m;
+    if (few && dn_gpu_conv_mma_in_layers(m) && !m->cluster && m->root > 2) {
+        own.members = MAX(1, m->root > 4 ? m->members / 2 : m->members * 3 / 4);
+        own.resident = own.warps * own.members;
+    }
+    return own;
+}
 
 /* Blocks of a multiprocessor, by what 9.0 has; few taps take more registers than there are for
    as many as columns have. */
@@ -455,9 +477,10 @@ static void use_cluster(
 }
 
 void dn_gpu_conv_mma_use(
-    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, int few,
+    const gpu_conv_mma *shape, gpu_conv_mma_part part, danaus_dtype dtype, int few,
     gpu_use *use)
 {
+    const gpu_conv_mma own = with_few(shape, few), *m = &own;
     text to = { use->defines, sizeof use->defines, 0 };
     int from_points =
         m->rows > 1 && (part == GPU_CONV_PRODUCT || part == GPU_CONV_JOIN);
@@ -498,8 +521,9 @@ void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use)
 }
 
 gpu_launch dn_gpu_conv_mma_launch(
-    const gpu_facts *f, const gpu_conv_mma *m, int few, int64_t items)
+    const gpu_facts *f, const gpu_conv_mma *shape, int few, int64_t items)
 {
+    const gpu_conv_mma own = with_few(shape, few), *m = &own;
     if (m->cluster) {
         int64_t clusters = MIN(items, MAX(1, f->units / m->cluster));
         gpu_launch l = dn_gpu_line(clusters * m->cluster, 32 * m->warps * m->members);

@@ -72,6 +72,12 @@ int dn_gpu_conv_mma_same(const gpu_conv_mma *a, const gpu_conv_mma *b);
 int64_t dn_gpu_conv_mma_bytes(const gpu_conv_mma *m);
 void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to);
 
+/* Is the first index done in layers of radix 2, without matrices (texts/conv_mma_layers.cuh)? */
+static inline int dn_gpu_conv_mma_in_layers(const gpu_conv_mma *m)
+{
+    return m->root <= (m->tiled ? 2 : 8) && (m->root & (m->root - 1)) == 0;
+}
+
 /* Bytes of the spectrum of a filter: of every row its numbers and a scale. */
 static inline int64_t dn_gpu_conv_mma_spectrum(const gpu_conv_mma *m)
 {

@@ -49,7 +49,7 @@ static int cut(int64_t n, int radices[GPU_CONV_MOST_PASSES])
     return n == 1 ? count : 0;
 }
 
-/* Constants of a block: KEPT() in texts/conv_points.cuh. */
+/* Constants of a block: CONSTANTS() in texts/conv_points.cuh. */
 static int constants_of(int radix) { return radix % 2 ? radix - 1 : radix > 4 ? 4 : 2; }
 
 /* ---- levels ---- */

@@ -141,6 +141,13 @@ static const conv_case cases[] = {
     { DANAUS_BF16, 2, 300, 0, 1, DANAUS_CAUSAL, 499, 1, 0, 0, 0, 4, 0 },
     { DANAUS_F32, 1, 30, 0, 1, DANAUS_CAUSAL, 4001, 1, 0, 1, 0, 4, 0 },
     { DANAUS_F16, 2, 512, 1, 1, DANAUS_CAUSAL, 500, 1, 301, 0, 0, 0, 0 },
+    { DANAUS_F16, 4, 1024, 0, 0, DANAUS_CIRCULAR, 1024, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 8, 100, 1, 1, DANAUS_CIRCULAR, 2048, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 8, 300, 1, 1, DANAUS_BIDIRECTIONAL, 2000, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 8, 2048, 0, 0, DANAUS_CAUSAL, 2048, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 4, 400, 0, 1, DANAUS_BIDIRECTIONAL, 1024, 1, 0, 0, 0, 3, 0 },
+    { DANAUS_F16, 8, 20, 0, 0, DANAUS_CAUSAL, 1024, 1, 0, 0, 2, 0, 0 },
+    { DANAUS_F16, 8, 20, 0, 0, DANAUS_CAUSAL, 32768, 1, 0, 1, 0, 0, 1 },
 };
 
 #define CHANNELS 2

@@ -100,6 +100,18 @@ INLINE u32 __shfl_xor_sync(u32, u32 v, int bits)
     return v;
 }
 
+/* The largest of all lanes. */
+INLINE u32 largest_of_warp(u32 v)
+{
+    warp &w = own_warp();
+    w.a[threadIdx.x % 32][0] = v;
+    w.wait.arrive_and_wait();
+    for (int lane = 0; lane < 32; lane++)
+        v = w.a[lane][0] > v ? w.a[lane][0] : v;
+    w.wait.arrive_and_wait();
+    return v;
+}
+
 INLINE u32 pick(int second, u32 a, u32 b) { return second ? b : a; }
 
 /* The larger lower and the larger upper half. */
@@ -266,6 +278,13 @@ INLINE void store_shared16(u32 to, u32 v)
 }
 
 INLINE void store_shared32(u32 to, u32 v) { memcpy(shared(to, 4), &v, 4); }
+
+INLINE void store64(void *to, uint2 v)
+{
+    if ((uintptr_t)to % 8)
+        abort();
+    memcpy(to, &v, 8);
+}
 
 INLINE void store128(void *to, uint4 v)
 {

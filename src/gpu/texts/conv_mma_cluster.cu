@@ -185,7 +185,7 @@ INLINE void meet_peaks(const work *k, u32 memory, u32 peak[2])
     u32 most = 0;
     UNROLL for (int i = 0; i < 2; i++)
     {
-        peak[i] = in_peaks::largest_of_warp(peak[i]);
+        peak[i] = largest_of_warp(peak[i]);
         if (k->lane == 0)
             store_shared32(memory + PEAKS_AT + warp * 8 + i * 4, peak[i]);
     }

@@ -11,6 +11,8 @@
 typedef long long int64;
 typedef float S;
 #define FN       INLINE
+#define ALIGNED(n)   __align__(n)
+#define FMA(a, b, c) fmaf(a, b, c)
 #define UNROLL   _Pragma("unroll")
 #define ROLL     _Pragma("unroll 1")
 
@@ -35,6 +37,7 @@ INLINE X store(float v) { return (u16)pack_pair(v, 0); }
 INLINE u32 stored_pair(float v0, float v1) { return pack_pair(v0, v1); }
 #endif
 
+#include "conv_points.cuh"
 #include "conv_mma_sparse.cuh"
 #include "conv_window.cuh"
 

@@ -17,12 +17,20 @@
 #define BOTH    (2 * ROOT)
 #define LOADED  (LOAD ? BOTH : IN)
 
-/* What a member of a block works on, in shared memory: rows of D, and of x before. */
-#define OWN_BYTES ((ROOT == 1 ? BOTH : 16 * TILES(BOTH)) * PITCH)
+/* Is the first index done in layers of radix 2 by vector units, else as a product? Tiles of
+   columns have half the registers, enough for two. */
+#define LAYERS (ROOT <= (TILED ? 2 : 8) && (ROOT & (ROOT - 1)) == 0)
+
+/* Is that done on the way to D, by a warp that brings all rows? */
+#define AT_ONCE (LAYERS && ROOT > 1 && WARPS == 1 && FORWARD)
+
+/* What a member of a block works on, in shared memory: rows of D, which are filled up to tiles
+   if they are products, and of x before. */
+#define OWN_BYTES ((LAYERS ? BOTH : 16 * TILES(BOTH)) * PITCH)
 
 /* Where tables of matrices and turns begin, as registers of lanes, in uint4. */
 #define FIRST_AT      0 /* [row tile][column tile] */
-#define BACK_SIZE     (TILES(BOTH) * TILES(IN) * 32)
+#define BACK_SIZE     (LAYERS ? 0 : TILES(BOTH) * TILES(IN) * 32)
 #define BACK_AT       BACK_SIZE
 #define INNER_AT      (BACK_AT + BACK_SIZE) /* [p0][real, imaginary] */
 #define INNER_BACK_AT (INNER_AT + ROOT * 64)
@@ -54,6 +62,11 @@ INLINE u32 place_in_d(const work *k, int r, int q, int half)
 
 #include "conv_mma_rows.cuh"
 #include "conv_mma_products.cuh"
+#if LAYERS
+#include "conv_mma_layers.cuh"
+#else
+#include "conv_mma_first.cuh"
+#endif
 
 /* ---- columns of windows ---- */
 

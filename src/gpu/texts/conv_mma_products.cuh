@@ -1,57 +1,7 @@
-/* Products of conv_mma.cu: over the first index, through shared memory, and where results go;
-   and over the other two, in the registers of a warp. */
+/* Products of conv_mma.cu over the second and the third index, in the registers of a warp, and
+   where results go. */
 // SPDX-License-Identifier: Apache-2.0
-/* ---- the first index ---- */
-
-/* Rows g and g + 8 of 8 columns as pairs, into D. */
-INLINE void put_pairs(const work *k, int r, int q, int half, u32 upper, u32 lower)
-{
-    int g = k->lane / 4, t = k->lane % 4;
-    store_shared32(place_in_d(k, r + g, q, half) + t * 4, upper);
-    store_shared32(place_in_d(k, r + g + 8, q, half) + t * 4, lower);
-}
-
-/* Row tile `mt` of a matrix, of `count` column tiles, times 16 columns. */
-INLINE void product(
-    const work *k, int matrix, int mt, int count, const u32 (*b)[4],
-    float d[2][4])
-{
-    UNROLL for (int kt = 0; kt < TILES(BOTH); kt++)
-    {
-        if (kt >= count)
-            continue;
-        uint4 a4 = table(k, matrix + (mt * count + kt) * 32);
-        const u32 a[] = { a4.x, a4.y, a4.z, a4.w };
-        mma16(d[0], a, b[kt][0], b[kt][1]);
-        mma16(d[1], a, b[kt][2], b[kt][3]);
-    }
-}
-
-/* In place: a warp has all rows of 16 columns. */
-INLINE void first_forward(const work *k)
-{
-    ROLL for (int q = k->warp; q < 16; q += WARPS)
-    {
-        u32 b[TILES(BOTH)][4];
-        UNROLL for (int kt = 0; kt < TILES(IN); kt++)
-        {
-            int row = kt * 16 + k->lane % 16;
-            row = row < IN ? row : 0;
-            load_matrices_turned(b[kt], place_in_d(k, row, q, k->lane / 16));
-        }
-        FEW for (int mt = 0; mt < TILES(BOTH); mt++)
-        {
-            float d[2][4] = {};
-            product(k, FIRST_AT, mt, TILES(IN), b, d);
-            UNROLL for (int n = 0; n < 2; n++)
-            {
-                u32 upper = pack_pair(d[n][0], d[n][1]);
-                u32 lower = pack_pair(d[n][2], d[n][3]);
-                put_pairs(k, mt * 16, q, n, upper, lower);
-            }
-        }
-    }
-}
+/* ---- where results go ---- */
 
 /* Where results go. */
 typedef struct sinks {
@@ -131,10 +81,12 @@ INLINE void put_plain(
     UNROLL for (int n = 0; n < 4; n++) of[n] = factor ? v[n] * by[n] : v[n];
     if (sizeof(X) == 2) {
         uint2 words = { stored_pair(of[0], of[1]), stored_pair(of[2], of[3]) };
-        *(uint2 *)to = words;
+        store64(to, words);
     } else {
-        float4 words = make_float4(of[0], of[1], of[2], of[3]);
-        *(float4 *)to = words;
+        store128(
+            to, make_uint4(
+                    __float_as_uint(of[0]), __float_as_uint(of[1]),
+                    __float_as_uint(of[2]), __float_as_uint(of[3])));
     }
 }
 
@@ -151,29 +103,34 @@ INLINE int is_row_made(const work *k, int r, int count)
     return STORE || HALF || PAIR || is_some_made(k, r * size, (r + count) * size);
 }
 
+/* Four numbers, scaled, of results number n. */
+INLINE void put_four_of(const work *k, const sinks *s, int n, spot a, const float v[4])
+{
+    int j = number_in_window(k, a);
+    int64 base = base_of(k, a.part);
+    X *y = n ? s->y[1] : s->y[0];
+    const X *factor = n ? s->factor[1] : s->factor[0];
+    if (!y || !is_row(k, a.part))
+        return;
+    few_row few = s->few;
+    few.is_on = few.is_on && !n;
+    if (s->is_plain ||
+        ((ODD || !TAPS) && s->is_aligned && is_in(k->w.made, j) && is_in(k->w.made, j + 3))) {
+        put_plain(k, &few, y + base + j, factor ? factor + base + j : 0, j, v);
+        return;
+    }
+    UNROLL for (int i = 0; i < 4; i++)
+        put_number(&k->w, &few, factor, y, base, j + i, v[i]);
+}
+
 /* Four numbers of the results. */
 INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
 {
     int j = number_in_window(k, a);
-    int64 base = base_of(k, a.part);
     if (ODD && !is_some_made(k, j, j + 4))
         return;
     UNROLL for (int i = 0; i < 4; i++) v[i] *= a.part ? s->scale.of[1] : s->scale.of[0];
-    UNROLL for (int n = 0; n < 2; n++)
-    {
-        X *y = s->y[n];
-        const X *factor = s->factor[n];
-        if (!y || !is_row(k, a.part))
-            continue;
-        const few_row none = {}, *few = n ? &none : &s->few;
-        if (s->is_plain ||
-            ((ODD || !TAPS) && s->is_aligned && is_in(k->w.made, j) && is_in(k->w.made, j + 3))) {
-            put_plain(k, few, y + base + j, factor ? factor + base + j : 0, j, v);
-            continue;
-        }
-        UNROLL for (int i = 0; i < 4; i++)
-            put_number(&k->w, few, factor, y, base, j + i, v[i]);
-    }
+    UNROLL for (int n = 0; n < 2; n++) put_four_of(k, s, n, a, v);
 }
 
 /* Lanes have two pairs of 16 columns, 8 apart, and make four that follow each other with the
@@ -230,35 +187,7 @@ INLINE void put_row_of(
         put_numbers(k, s, a, v, row, wanted);
 }
 
-INLINE void first_back(const work *k, const sinks *s)
-{
-    ROLL for (int q = k->warp; q < 16; q += WARPS)
-    {
-        u32 b[TILES(BOTH)][4];
-        UNROLL for (int kt = 0; kt < TILES(BOTH); kt++)
-        {
-            int row = kt * 16 + k->lane % 16;
-            row = row < BOTH ? row : 0;
-            load_matrices_turned(b[kt], place_in_d(k, row, q, k->lane / 16));
-        }
-        FEW for (int mt = 0; mt < TILES(IN); mt++)
-        {
-            float d[2][4] = {};
-            if (!is_row_made(k, mt * 16, 16))
-                continue;
-            product(k, BACK_AT, mt, TILES(BOTH), b, d);
-            UNROLL for (int half = 0; half < 2; half++)
-            {
-                int row = mt * 16 + half * 8 + k->lane / 4;
-                int part = (ROOT % 16 ? row : mt * 16) >= ROOT;
-                spot a = spot_of(part, row - part * ROOT, q, 0);
-                put_row_of(k, s, a, d, half, ROOT % 16 == 0 || row < IN);
-            }
-        }
-    }
-}
-
-/* ---- the other two ---- */
+/* ---- products ---- */
 
 typedef struct complex_tile {
     float re[2][4], im[2][4]; /* 16 x 16 numbers, as results of two products */

@@ -36,6 +36,20 @@ INLINE void put_chunk(const work *k, int i, uint4 words)
             place_in_d(k, row_of_chunk(k, i), k->lane / 2, k->lane % 2), words);
 }
 
+/* The chunks of a thread, to D or x; those of all rows are transformed before. */
+#if AT_ONCE
+INLINE void first_forward(const work *k);
+INLINE void put_blocks(const work *k, const uint4 chunks[EACH]);
+#endif
+INLINE void put_chunks(const work *k, const uint4 words[EACH])
+{
+#if AT_ONCE
+    put_blocks(k, words);
+#else
+    UNROLL for (int i = 0; i < EACH; i++) put_chunk(k, i, words[i]);
+#endif
+}
+
 /* As number of the window; where that begins; is there such a row? */
 INLINE int number_in_window(const work *k, spot a)
 {
@@ -100,13 +114,6 @@ INLINE scales scales_of(const u32 peak[2], scales *back)
 INLINE u32 magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
 INLINE u32 larger(u32 a, u32 b) { return a > b ? a : b; }
 
-INLINE u32 largest_of_warp(u32 peak)
-{
-    UNROLL for (int lanes = 16; lanes; lanes /= 2)
-        peak = larger(peak, __shfl_xor_sync(~0u, peak, lanes));
-    return peak;
-}
-
 /* The largest that a member's threads have, in all of them; most: a place for each of its
    warps. Nobody reads D any more. */
 INLINE void meet(const work *k, u32 peak[2], u32 most)
@@ -114,11 +121,11 @@ INLINE void meet(const work *k, u32 peak[2], u32 most)
     UNROLL for (int part = 0; part < 1 + PAIR; part++)
     {
         peak[part] = largest_of_warp(peak[part]);
-        if (k->lane == 0)
+        if (WARPS > 1 && k->lane == 0)
             store_shared32(most + 4 * (k->warp + part * WARPS), peak[part]);
     }
     meet_all(k);
-    UNROLL for (int part = 0; part < 1 + PAIR; part++)
+    UNROLL for (int part = 0; part < 1 + PAIR && WARPS > 1; part++)
     {
         UNROLL for (int w = 0; w < WARPS; w++)
             peak[part] = larger(peak[part], load_shared32(most + 4 * (w + part * WARPS)));
@@ -255,6 +262,10 @@ INLINE void load_row(
             scaled(v[4], v[5], scale), scaled(v[6], v[7], scale));
         put_chunk(k, i, to);
     }
+#if AT_ONCE
+    sync_warp();
+    first_forward(k);
+#endif
 }
 
 #if defined TYPE_f32
@@ -322,16 +333,18 @@ INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
 #else
 INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
 {
-    int whole = is_all(k, k->w.there);
+    if (!is_all(k, k->w.there)) {
+        UNROLL for (int i = 0; i < EACH; i++)
+            words[i] = is_chunk(k, i) ? read_chunk(k, x, chunk_of(k, i))
+                                      : make_uint4(0, 0, 0, 0);
+        return;
+    }
     UNROLL for (int i = 0; i < EACH; i++)
     {
         spot a = chunk_of(k, i);
-        if (whole)
-            words[i] = load_once_if(
-                x + base_of(k, a.part) + number_in_window(k, a),
-                is_chunk(k, i) && is_row(k, a.part));
-        else
-            words[i] = is_chunk(k, i) ? read_chunk(k, x, a) : make_uint4(0, 0, 0, 0);
+        words[i] = load_once_if(
+            x + base_of(k, a.part) + number_in_window(k, a),
+            is_chunk(k, i) && is_row(k, a.part));
     }
 }
 
@@ -353,7 +366,7 @@ INLINE void peak_of_words(const work *k, const uint4 words[EACH], u32 peak[2])
 }
 
 /* The same of such a row, whose chunks have been read. */
-INLINE void put_row(const work *k, const uint4 words[EACH], u32 most, scales *back)
+INLINE void put_row(const work *k, uint4 words[EACH], u32 most, scales *back)
 {
     u32 peak[2] = {};
     if (ROWS == 1)
@@ -362,12 +375,12 @@ INLINE void put_row(const work *k, const uint4 words[EACH], u32 most, scales *ba
     UNROLL for (int i = 0; i < EACH; i++)
     {
         float scale = chunk_of(k, i).part ? s.of[1] : s.of[0];
-        uint4 to = words[i];
-        to = make_uint4(
-            scaled_pair(to.x, scale), scaled_pair(to.y, scale), scaled_pair(to.z, scale),
-            scaled_pair(to.w, scale));
-        put_chunk(k, i, to);
+        uint4 v = words[i];
+        words[i] = make_uint4(
+            scaled_pair(v.x, scale), scaled_pair(v.y, scale), scaled_pair(v.z, scale),
+            scaled_pair(v.w, scale));
     }
+    put_chunks(k, words);
 }
 
 INLINE void load_rows(
@@ -428,5 +441,5 @@ INLINE void load_points(const work *k)
             k, row, a.part, column_of_point(k, a), is_chunk(k, i) && is_kept);
     }
     meet_all(k); /* nobody reads D any more */
-    UNROLL for (int i = 0; i < EACH; i++) put_chunk(k, i, words[i]);
+    put_chunks(k, words);
 }

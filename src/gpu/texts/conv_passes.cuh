@@ -76,7 +76,7 @@ typedef struct ALIGNED(4 * sizeof(S)) {
 FN void load_constants(
     const work *k, const column *c, int radix, int blocks, int64 constants, C *to)
 {
-    int all = blocks * (COLUMNS == N ? TILES : 1), pairs = KEPT(radix) / 2;
+    int all = blocks * (COLUMNS == N ? TILES : 1), pairs = CONSTANTS(radix) / 2;
     int block = (COLUMNS == N ? k->tile * blocks : 0) + c->block;
     const C2 *from = (const C2 *)(k->constants + constants) + block;
     UNROLL for (int i = 0; i < MOST_RADIX / 4; i++)

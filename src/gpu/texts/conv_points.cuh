@@ -18,7 +18,7 @@ typedef struct ALIGNED(2 * sizeof(S)) {
 
 #define MOST_RADIX 16
 /* Constants of a block that are kept, an even number. */
-#define KEPT(radix) ((radix) % 2 ? (radix)-1 : (radix) > 4 ? 4 : 2)
+#define CONSTANTS(radix) ((radix) % 2 ? (radix)-1 : (radix) > 4 ? 4 : 2)
 
 FN C point(S re, S im)
 {

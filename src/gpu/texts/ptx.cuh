@@ -44,6 +44,14 @@ INLINE u32 pick(int second, u32 a, u32 b)
     return v;
 }
 
+/* Of all lanes. */
+INLINE u32 largest_of_warp(u32 v)
+{
+    u32 most;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(v));
+    return most;
+}
+
 /* Products of two pairs of f16. */
 INLINE u32 multiply_pairs(u32 a, u32 b)
 {
@@ -81,7 +89,11 @@ INLINE float high_of(u32 pair)
 #ifdef TYPE_BF16
     return __uint_as_float(pair & 0xffff0000);
 #else
-    return low_of(pair >> 16);
+    float v;
+    asm("{.reg .b16 lo, hi;\n mov.b32 {lo, hi}, %1;\n cvt.f32.f16 %0, hi;}"
+        : "=f"(v)
+        : "r"(pair));
+    return v;
 #endif
 }
 
@@ -135,7 +147,13 @@ INLINE void store_shared128(u32 to, uint4 v)
                  : "memory");
 }
 
-/* 16 bytes at once, whatever else is written beside them. */
+/* 8 bytes, or 16, at once, whatever else is written beside them. */
+INLINE void store64(void *to, uint2 v)
+{
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(v.x), "r"(v.y)
+                 : "memory");
+}
+
 INLINE void store128(void *to, uint4 v)
 {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x),

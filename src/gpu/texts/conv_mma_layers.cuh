@@ -1,0 +1,202 @@
+/* What conv_mma.cu does over the first index where that is a power of two up to 8: layers of
+   radix 2 (conv_points.cuh) by vector units, as a product would fill a part of what tensor
+   cores multiply at a time. Their constants are known when this is compiled.
+
+   A lane has four columns of all rows of D, which it brings from shared memory and back to
+   where they were, or to where results go. Factors 1 / sqrt(ROOT) are in the matrices of the
+   second index. */
+// SPDX-License-Identifier: Apache-2.0
+
+/* e^(2 pi i n / 32), n < 16. */
+INLINE C part_of_turn(int n)
+{
+    const float cosines[] = { 1,
+                              0.98078528040323044913f,
+                              0.92387953251128675613f,
+                              0.83146961230254523708f,
+                              0.70710678118654752440f,
+                              0.55557023301960222474f,
+                              0.38268343236508977173f,
+                              0.19509032201612826785f,
+                              0 };
+    return n > 8 ? point(-cosines[16 - n], cosines[n - 8])
+                 : point(cosines[n], cosines[8 - n]);
+}
+
+/* Of two points split() by c, or the way back, join(); by 1 and i nothing is multiplied. */
+INLINE void both_points(C *a, C *b, C c, int back)
+{
+    int is_one = c.re == 1, is_i = c.im == 1;
+    if (!is_one && !is_i) {
+        if (back)
+            join(a, b, c);
+        else
+            split(a, b, c);
+        return;
+    }
+    C second = is_i && !back ? times_i(*b) : *b, d = difference(*a, second);
+    *a = sum(*a, second);
+    *b = is_i && back ? point(d.im, -d.re) : d;
+}
+
+/* All layers, of constants as layer() has them. */
+INLINE void all_layers(C *v, int back)
+{
+    UNROLL for (int apart = 1; apart < ROOT; apart *= 2)
+    {
+        int half = back ? apart : ROOT / 2 / apart;
+        UNROLL for (int b = 0; b < ROOT / 2; b++)
+        {
+            int group = b / half, at = 2 * half * group + b % half;
+            int n = half * PHASE + ROOT * (group % 2) + ROOT / 2 * (group / 2);
+            both_points(&v[at], &v[at + half], part_of_turn(n * (8 / ROOT)), back);
+        }
+    }
+}
+
+INLINE u32 place_of_four(const work *k, int row, int column)
+{
+    return place_in_d(k, row, column / 16, column / 8 % 2) + column % 8 * 2;
+}
+
+/* The first of the columns of a lane, and how far it is to the next ones. */
+INLINE int own_columns(const work *k) { return (k->warp * 32 + k->lane) * 4; }
+#define COLUMNS_STEP (TEAM * 4)
+
+/* Rows of D, or of x before, of four columns, two in a word. */
+INLINE void read_columns(const work *k, int column, int rows, u32 words[2][BOTH])
+{
+    UNROLL for (int row = 0; row < BOTH; row++)
+    {
+        uint2 four = {};
+        if (row < rows)
+            four = load_shared64(place_of_four(k, row, column));
+        words[0][row] = four.x;
+        words[1][row] = four.y;
+    }
+}
+
+/* Both columns of words as points; of blocks those that children are. */
+INLINE void points_of(const u32 words[BOTH], int rows, int back, C v[2][ROOT])
+{
+    UNROLL for (int p = 0; p < ROOT; p++)
+    {
+        int at = back ? child(ROOT, p) : p;
+        u32 re = words[p], im = words[ROOT + p];
+        v[0][at] = point(low_of(re), rows > ROOT ? low_of(im) : 0);
+        v[1][at] = point(high_of(re), rows > ROOT ? high_of(im) : 0);
+    }
+    UNROLL for (int n = 0; n < 2; n++) all_layers(v[n], back);
+}
+
+/* D from rows of x, of two columns. */
+INLINE void blocks_of(u32 words[BOTH])
+{
+    C v[2][ROOT];
+    points_of(words, LOADED, 0, v);
+    UNROLL for (int p = 0; p < ROOT; p++)
+    {
+        int at = child(ROOT, p);
+        words[p] = pack_pair(v[0][at].re, v[1][at].re);
+        words[ROOT + p] = pack_pair(v[0][at].im, v[1][at].im);
+    }
+}
+
+INLINE void first_forward(const work *k)
+{
+    ROLL for (int column = own_columns(k); column < 256; column += COLUMNS_STEP)
+    {
+        u32 words[2][BOTH];
+        read_columns(k, column, LOADED, words);
+        UNROLL for (int n = 0; n < 2; n++) blocks_of(words[n]);
+        UNROLL for (int row = 0; row < BOTH; row++)
+            store_shared64(place_of_four(k, row, column), words[0][row], words[1][row]);
+    }
+}
+
+/* D from chunks, where a lane has those of all rows. */
+INLINE void put_blocks(const work *k, const uint4 chunks[EACH])
+{
+    u32 words[4][BOTH];
+    UNROLL for (int row = 0; row < BOTH; row++)
+    {
+        uint4 chunk = {};
+        if (row < EACH)
+            chunk = chunks[row];
+        words[0][row] = chunk.x, words[1][row] = chunk.y;
+        words[2][row] = chunk.z, words[3][row] = chunk.w;
+    }
+    UNROLL for (int n = 0; n < 4; n++) blocks_of(words[n]);
+    UNROLL for (int row = 0; row < BOTH; row++)
+        store_shared128(
+            place_in_d(k, row, k->lane / 2, k->lane % 2),
+            make_uint4(words[0][row], words[1][row], words[2][row], words[3][row]));
+}
+
+INLINE spot spot_of_columns(int row, int column)
+{
+    return spot_of(row / ROOT, row % ROOT, column / 16, column % 16);
+}
+
+INLINE void put_columns_of_points(const work *k, int column, const float v[IN][4])
+{
+    UNROLL for (int row = 0; row < IN; row++)
+    {
+        spot a = spot_of_columns(row, column);
+        uint2 words = {};
+        words.x = pack_pair(v[row][0], v[row][1]);
+        words.y = pack_pair(v[row][2], v[row][3]);
+        put_four_points(k, row_of_point(k, a), a.part, column_of_point(k, a), words);
+    }
+}
+
+/* Rows of four results that follow each other: where all are made as they are, without a look
+   at each. */
+INLINE void put_columns(const work *k, const sinks *s, int column, float v[IN][4])
+{
+    UNROLL for (int i = 0; i < 4 * IN; i++)
+        v[i / 4][i % 4] *= i / 4 < ROOT ? s->scale.of[0] : s->scale.of[1];
+    ROLL for (int n = 0; n < 2; n++)
+    {
+        X *y = n ? s->y[1] : s->y[0];
+        int is_bare = s->is_plain && !(n ? s->factor[1] : s->factor[0]);
+        if (!y)
+            continue;
+        if (!is_bare) {
+            UNROLL for (int row = 0; row < IN; row++)
+                put_four_of(k, s, n, spot_of_columns(row, column), v[row]);
+            continue;
+        }
+        UNROLL for (int row = 0; row < IN; row++)
+        {
+            spot a = spot_of_columns(row, column);
+            X *to = y + base_of(k, a.part) + number_in_window(k, a);
+            if (is_row(k, a.part))
+                put_plain(k, 0, to, 0, 0, v[row]);
+        }
+    }
+}
+
+INLINE void first_back(const work *k, const sinks *s)
+{
+    ROLL for (int column = own_columns(k); column < 256; column += COLUMNS_STEP)
+    {
+        u32 words[2][BOTH];
+        float of[IN][4];
+        read_columns(k, column, BOTH, words);
+        UNROLL for (int n = 0; n < 2; n++)
+        {
+            C v[2][ROOT];
+            points_of(words[n], BOTH, 1, v);
+            UNROLL for (int i = 0; i < 2 * IN; i++)
+            {
+                const C *z = &v[i % 2][i / 2 % ROOT];
+                of[i / 2][2 * n + i % 2] = i / 2 < ROOT ? z->re : z->im;
+            }
+        }
+        if (STORE)
+            put_columns_of_points(k, column, of);
+        else
+            put_columns(k, s, column, of);
+    }
+}
