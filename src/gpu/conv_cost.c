@@ -48,12 +48,12 @@ static double share_of(const gpu_conv_mma *m, int count)
 }
 
 /* Operations for a point where the first factor is multiplied: a warp takes 16 columns, and of
-   these each tile of 16 rows, filled up, times all others. Layers, or a row without such a
-   factor, have some for the row, and as many for each point. */
+   these each tile of 16 rows, filled up, times all others. Layers, and rows without such a
+   factor, have about 40 for each chain of R points, by the times of both forms of rows. */
 static double first_operations(const gpu_conv_mma *m)
 {
     double tiles = (double)CEIL_DIV(2 * m->root, 16);
-    double all = dn_gpu_conv_mma_in_layers(m) ? 20 + 20.0 / m->root
+    double all = dn_gpu_conv_mma_in_layers(m) ? 40.0 / m->root
                                               : 8 * tiles / m->root * (20 + 5 * tiles);
     return m->half && !m->pair ? 0.75 * all : all;
 }

@@ -68,9 +68,17 @@ int dn_gpu_conv_mma_kept(const conv_box *box, int count);
 /* Have they the same tables? */
 int dn_gpu_conv_mma_same(const gpu_conv_mma *a, const gpu_conv_mma *b);
 
-/* Bytes of the tables of matrices, and these. */
+/* Bytes of the tables of matrices, of those that are looked at (columns have turns of their
+   own), and the tables. */
 int64_t dn_gpu_conv_mma_bytes(const gpu_conv_mma *m);
+int64_t dn_gpu_conv_mma_near(const gpu_conv_mma *m);
 void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to);
+
+/* Is the second half of rows of x zero? Rows of a matrix are whole. */
+static inline int dn_gpu_conv_mma_is_half(const gpu_conv_mma *m)
+{
+    return m->half && !m->pair && (m->rows == 1 || m->tiled);
+}
 
 /* Is the first index done in layers of radix 2, without matrices (texts/conv_mma_layers.cuh)? */
 static inline int dn_gpu_conv_mma_in_layers(const gpu_conv_mma *m)

@@ -148,6 +148,9 @@ static const conv_case cases[] = {
     { DANAUS_F32, 4, 400, 0, 1, DANAUS_BIDIRECTIONAL, 1024, 1, 0, 0, 0, 3, 0 },
     { DANAUS_F16, 8, 20, 0, 0, DANAUS_CAUSAL, 1024, 1, 0, 0, 2, 0, 0 },
     { DANAUS_F16, 8, 20, 0, 0, DANAUS_CAUSAL, 32768, 1, 0, 1, 0, 0, 1 },
+    { DANAUS_F16, 4, 1024, 0, 1, DANAUS_CIRCULAR, 1024, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 8, 2048, 0, 1, DANAUS_CAUSAL, 2048, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 16, 100, 0, 1, DANAUS_CIRCULAR, 4096, 1, 0, 0, 0, 0, 0 },
 };
 
 #define CHANNELS 2

@@ -10,8 +10,7 @@ INLINE void put_pairs(const work *k, int r, int q, int half, u32 upper, u32 lowe
 
 /* Row tile `mt` of a matrix, of `count` column tiles, times 16 columns. */
 INLINE void product(
-    const work *k, int matrix, int mt, int count, const u32 (*b)[4],
-    float d[2][4])
+    const work *k, int matrix, int mt, int count, const u32 (*b)[4], float d[2][4])
 {
     UNROLL for (int kt = 0; kt < TILES(BOTH); kt++)
     {

@@ -150,30 +150,57 @@ INLINE void put_columns_of_points(const work *k, int column, const float v[IN][4
     }
 }
 
-/* Rows of four results that follow each other: where all are made as they are, without a look
-   at each. */
+/* Rows of four results of a lane, all of which are made, as they are; or times numbers of a
+   factor, which are read for all rows of a part before any is stored. */
+INLINE void put_bare(const work *k, X *y, int column, const float v[IN][4])
+{
+    UNROLL for (int row = 0; row < IN; row++)
+    {
+        spot a = spot_of_columns(row, column);
+        X *to = y + base_of(k, a.part) + number_in_window(k, a);
+        if (is_row(k, a.part))
+            put_plain(k, 0, to, 0, 0, v[row]);
+    }
+}
+
+INLINE void put_products(
+    const work *k, X *y, const X *factor, int column, const float v[IN][4])
+{
+    const int step = 16 * (TILED ? COLUMNS : 16);
+    UNROLL for (int part = 0; part < PARTS; part++)
+    {
+        const int64 at =
+            base_of(k, part) + number_in_window(k, spot_of_columns(part * ROOT, column));
+        float of[ROOT][4];
+        UNROLL for (int row = 0; row < ROOT; row++)
+            load_four(factor + at + row * step, of[row]);
+        UNROLL for (int row = 0; row < ROOT; row++)
+        {
+            UNROLL for (int n = 0; n < 4; n++) of[row][n] *= v[part * ROOT + row][n];
+            if (is_row(k, part))
+                put_plain(k, 0, y + at + row * step, 0, 0, of[row]);
+        }
+    }
+}
+
+/* Of one result, all of which is made, nothing is asked of each row. */
 INLINE void put_columns(const work *k, const sinks *s, int column, float v[IN][4])
 {
+    int is_made = TAPS && s->factor[0] && s->few.is_on;
     UNROLL for (int i = 0; i < 4 * IN; i++)
         v[i / 4][i % 4] *= i / 4 < ROOT ? s->scale.of[0] : s->scale.of[1];
+    if (s->is_plain && !s->y[1] && !is_made) {
+        if (s->factor[0])
+            put_products(k, s->y[0], s->factor[0], column, v);
+        else
+            put_bare(k, s->y[0], column, v);
+        return;
+    }
     ROLL for (int n = 0; n < 2; n++)
     {
-        X *y = n ? s->y[1] : s->y[0];
-        int is_bare = s->is_plain && !(n ? s->factor[1] : s->factor[0]);
-        if (!y)
-            continue;
-        if (!is_bare) {
+        if (n ? s->y[1] : s->y[0])
             UNROLL for (int row = 0; row < IN; row++)
                 put_four_of(k, s, n, spot_of_columns(row, column), v[row]);
-            continue;
-        }
-        UNROLL for (int row = 0; row < IN; row++)
-        {
-            spot a = spot_of_columns(row, column);
-            X *to = y + base_of(k, a.part) + number_in_window(k, a);
-            if (is_row(k, a.part))
-                put_plain(k, 0, to, 0, 0, v[row]);
-        }
     }
 }
 

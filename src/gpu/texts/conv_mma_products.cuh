@@ -7,14 +7,13 @@
 typedef struct sinks {
     X *y[2];
     const X *factor[2];
-    few_row few;  /* of factor[0] */
+    few_row few;    /* of factor[0] */
     int is_plain;   /* aligned, and all numbers are made */
     int is_aligned; /* to four */
     scales scale;
 } sinks;
 
-INLINE sinks sinks_of(
-    const work *k, X *y, const X *y_factor, X *y2, const X *y2_factor)
+INLINE sinks sinks_of(const work *k, X *y, const X *y_factor, X *y2, const X *y2_factor)
 {
     sinks s = {};
     s.y[0] = y + beside(&k->r, &k->w, GROUPED_Y(0));
@@ -38,7 +37,8 @@ INLINE void align_sinks(const work *k, sinks *s)
 }
 
 INLINE void put_number(
-    const window *w, const few_row *few, const X *factor, X *y, int64 base, int j, float v)
+    const window *w, const few_row *few, const X *factor, X *y, int64 base, int j,
+    float v)
 {
     if (is_in(w->made, j))
         y[base + j] = store(factor ? v * read_number(w, few, factor + base + j, j) : v);
@@ -67,8 +67,8 @@ INLINE void read_four(const work *k, const few_row *f, const X *from, int j, flo
     if (is_in(k->w.row, j - 4))
         load_four(from - 4, before);
     else
-        UNROLL for (int n = 0; n < 4; n++)
-            before[n] = is_in(k->w.row, j - 4 + n) ? load(from[n - 4]) : 0;
+        UNROLL for (int n = 0; n < 4; n++) before[n] =
+            is_in(k->w.row, j - 4 + n) ? load(from[n - 4]) : 0;
     make_numbers(f, before, 4, v);
 }
 
@@ -114,8 +114,8 @@ INLINE void put_four_of(const work *k, const sinks *s, int n, spot a, const floa
         return;
     few_row few = s->few;
     few.is_on = few.is_on && !n;
-    if (s->is_plain ||
-        ((ODD || !TAPS) && s->is_aligned && is_in(k->w.made, j) && is_in(k->w.made, j + 3))) {
+    if (s->is_plain || ((ODD || !TAPS) && s->is_aligned && is_in(k->w.made, j) &&
+                        is_in(k->w.made, j + 3))) {
         put_plain(k, &few, y + base + j, factor ? factor + base + j : 0, j, v);
         return;
     }
@@ -152,8 +152,7 @@ INLINE spot beside(const work *k, spot a)
 }
 
 /* 16 columns of a row of results, of the two that lanes have after a product; or none. */
-INLINE void put_points(
-    const work *k, spot a, const float v[2][4], int row, int wanted)
+INLINE void put_points(const work *k, spot a, const float v[2][4], int row, int wanted)
 {
     u32 first = pack_pair(v[0][2 * row], v[0][2 * row + 1]);
     u32 second = pack_pair(v[1][2 * row], v[1][2 * row + 1]);
@@ -262,17 +261,17 @@ INLINE void turn(complex_tile *e, const float4 turns[4], int conjugate)
     }
 }
 
-INLINE void times_spectrum(complex_tile *e, const uint4 *spectrum, int lane, int conjugate)
+INLINE void times_spectrum(
+    complex_tile *e, const uint4 *spectrum, int lane, int conjugate)
 {
     uint4 two[] = { spectrum[lane], spectrum[32 + lane] };
     float4 turns[4];
     UNROLL for (int i = 0; i < 2; i++)
     {
         const u32 v[] = { two[i].x, two[i].y, two[i].z, two[i].w };
-        UNROLL for (int h = 0; h < 2; h++)
-            turns[2 * i + h] = make_float4(
-                low_of(v[2 * h]), high_of(v[2 * h]), low_of(v[2 * h + 1]),
-                high_of(v[2 * h + 1]));
+        UNROLL for (int h = 0; h < 2; h++) turns[2 * i + h] = make_float4(
+            low_of(v[2 * h]), high_of(v[2 * h]), low_of(v[2 * h + 1]),
+            high_of(v[2 * h + 1]));
     }
     turn(e, turns, conjugate);
 }

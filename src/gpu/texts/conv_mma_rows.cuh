@@ -79,9 +79,9 @@ INLINE int is_aligned(const work *k, const X *x, int bytes)
 
 /* Of exponents of f32: scales of f16 are numbers of f16. */
 #if defined TYPE_f16
-#define LEAST (127 - 15)
+#    define LEAST (127 - 15)
 #else
-#define LEAST 1
+#    define LEAST 1
 #endif
 
 /* The power of two by which a row is brought to numbers of at most 1 to 2, from the bits of
@@ -92,7 +92,9 @@ INLINE float scale_of(u32 most, float *back)
     u32 exponent = most >> 23;
     int is_finite = exponent < 255;
     exponent = exponent < LEAST ? LEAST : exponent > 253 ? 253 : exponent;
-    *back = is_finite ? __uint_as_float(exponent << 23) : PAIR ? __uint_as_float(most | 1) : 1;
+    *back = is_finite ? __uint_as_float(exponent << 23)
+            : PAIR    ? __uint_as_float(most | 1)
+                      : 1;
     return is_finite ? __uint_as_float((254 - exponent) << 23) : PAIR ? 0 : 1;
 }
 
@@ -127,8 +129,8 @@ INLINE void meet(const work *k, u32 peak[2], u32 most)
     meet_all(k);
     UNROLL for (int part = 0; part < 1 + PAIR && WARPS > 1; part++)
     {
-        UNROLL for (int w = 0; w < WARPS; w++)
-            peak[part] = larger(peak[part], load_shared32(most + 4 * (w + part * WARPS)));
+        UNROLL for (int w = 0; w < WARPS; w++) peak[part] =
+            larger(peak[part], load_shared32(most + 4 * (w + part * WARPS)));
     }
 }
 
@@ -148,7 +150,8 @@ INLINE scales find_scales(const work *k, u32 peak[2], u32 most, scales *back)
 /* A number of x, times that of the factor. */
 INLINE float number_of(const work *k, const X *x, const X *factor, spot a)
 {
-    int j = number_in_window(k, a), is_there = is_in(k->w.there, j) && is_row(k, a.part);
+    int j = number_in_window(k, a),
+        is_there = is_in(k->w.there, j) && is_row(k, a.part);
     int64 at = base_of(k, a.part);
     at += place_in_row(&k->r, &k->w, is_there ? j : k->w.there.from);
     if (!is_there)
@@ -170,13 +173,14 @@ INLINE void load_eight(const X *from, float v[8])
         word[i * 4] = four.x, word[i * 4 + 1] = four.y;
         word[i * 4 + 2] = four.z, word[i * 4 + 3] = four.w;
     }
-    UNROLL for (int n = 0; n < 8; n++)
-        v[n] = sizeof(X) == 4 ? __uint_as_float(word[n])
-                              : load((X)(word[n / 2] >> n % 2 * 16));
+    UNROLL for (int n = 0; n < 8; n++) v[n] =
+        sizeof(X) == 4 ? __uint_as_float(word[n])
+                       : load((X)(word[n / 2] >> n % 2 * 16));
 }
 
 /* The same of numbers from j on that go through few taps. */
-INLINE void read_eight(const work *k, const few_row *f, const X *from, int j, float v[8])
+INLINE void read_eight(
+    const work *k, const few_row *f, const X *from, int j, float v[8])
 {
     float before[8];
     load_eight(from, v);
@@ -185,8 +189,8 @@ INLINE void read_eight(const work *k, const few_row *f, const X *from, int j, fl
     if (is_in(k->w.row, j - 8))
         load_eight(from - 8, before);
     else
-        UNROLL for (int n = 0; n < 8; n++)
-            before[n] = is_in(k->w.row, j - 8 + n) ? load(from[n - 8]) : 0;
+        UNROLL for (int n = 0; n < 8; n++) before[n] =
+            is_in(k->w.row, j - 8 + n) ? load(from[n - 8]) : 0;
     make_numbers(f, before, 8, v);
 }
 
@@ -204,7 +208,8 @@ INLINE void numbers_of(
         is_wide = c.is_safe && !(TAPS && wraps(k));
         at += c.at;
     }
-    if (is_wide && is_in(k->w.there, j) && is_in(k->w.there, j + 7) && is_row(k, a.part)) {
+    if (is_wide && is_in(k->w.there, j) && is_in(k->w.there, j + 7) &&
+        is_row(k, a.part)) {
         float by[8];
         read_eight(k, &k->few[0], x + at, j, v);
         if (factor)
@@ -212,8 +217,8 @@ INLINE void numbers_of(
         UNROLL for (int n = 0; n < 8; n++) v[n] *= factor ? by[n] : 1;
         return;
     }
-    UNROLL for (int n = 0; n < 8; n++)
-        v[n] = number_of(k, x, factor, spot_of(a.part, a.q0, a.q, a.j + n));
+    UNROLL for (int n = 0; n < 8; n++) v[n] =
+        number_of(k, x, factor, spot_of(a.part, a.q0, a.q, a.j + n));
 }
 
 /* Are products with the factor read chunk by chunk? */
@@ -222,8 +227,7 @@ INLINE int is_wide(const work *k, const X *x, const X *factor)
     return !wraps(k) && is_aligned(k, x, 16) && (!factor || is_aligned(k, factor, 16));
 }
 
-INLINE void find_peak(
-    const work *k, const X *x, const X *factor, int wide, u32 peak[2])
+INLINE void find_peak(const work *k, const X *x, const X *factor, int wide, u32 peak[2])
 {
     float v[8];
     ROLL for (int i = 0; i < EACH && is_chunk(k, i); i++)
@@ -243,8 +247,7 @@ INLINE u32 scaled(float v0, float v1, float scale)
 }
 
 /* Brings rows to shared memory as f16, scaled; *back: what undoes the scale. */
-INLINE void load_row(
-    const work *k, const X *x, const X *factor, u32 most, scales *back)
+INLINE void load_row(const work *k, const X *x, const X *factor, u32 most, scales *back)
 {
     u32 peak[2] = {};
     int wide = is_wide(k, x, factor);
@@ -269,9 +272,9 @@ INLINE void load_row(
 }
 
 #if defined TYPE_f32
-#define IS_WIDE 1
+#    define IS_WIDE 1
 #else
-#define IS_WIDE 0
+#    define IS_WIDE 0
 #endif
 
 /* Is a row one of 16 bits whose chunks are taken as they lie: together and aligned, or odd? */
@@ -317,28 +320,9 @@ INLINE u32 scaled_pair(u32 pair, float scale)
 #endif
 }
 
-#if ODD && !IS_WIDE
-INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
+/* All of such a row is there. */
+INLINE void read_whole_row(const work *k, const X *x, uint4 words[EACH])
 {
-    const X *row = x + base_of(k, 0);
-    if (!wraps(k) && is_aligned(k, x, 16))
-        UNROLL for (int i = 0; i < EACH; i++)
-            words[i] = read_odd_chunk(
-                &k->r, &k->w, row, number_in_window(k, chunk_of(k, i)), 1, is_chunk(k, i));
-    else
-        UNROLL for (int i = 0; i < EACH; i++)
-            words[i] = read_odd_chunk(
-                &k->r, &k->w, row, number_in_window(k, chunk_of(k, i)), 0, is_chunk(k, i));
-}
-#else
-INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
-{
-    if (!is_all(k, k->w.there)) {
-        UNROLL for (int i = 0; i < EACH; i++)
-            words[i] = is_chunk(k, i) ? read_chunk(k, x, chunk_of(k, i))
-                                      : make_uint4(0, 0, 0, 0);
-        return;
-    }
     UNROLL for (int i = 0; i < EACH; i++)
     {
         spot a = chunk_of(k, i);
@@ -348,6 +332,26 @@ INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
     }
 }
 
+#if ODD && !IS_WIDE
+INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
+{
+    const X *row = x + base_of(k, 0);
+    if (!wraps(k) && is_aligned(k, x, 16))
+        UNROLL for (int i = 0; i < EACH; i++) words[i] = read_odd_chunk(
+            &k->r, &k->w, row, number_in_window(k, chunk_of(k, i)), 1, is_chunk(k, i));
+    else
+        UNROLL for (int i = 0; i < EACH; i++) words[i] = read_odd_chunk(
+            &k->r, &k->w, row, number_in_window(k, chunk_of(k, i)), 0, is_chunk(k, i));
+}
+#else
+INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
+{
+    if (is_all(k, k->w.there))
+        read_whole_row(k, x, words);
+    else
+        UNROLL for (int i = 0; i < EACH; i++) words[i] =
+            is_chunk(k, i) ? read_chunk(k, x, chunk_of(k, i)) : make_uint4(0, 0, 0, 0);
+}
 #endif
 
 INLINE void peak_of_words(const work *k, const uint4 words[EACH], u32 peak[2])
@@ -360,9 +364,8 @@ INLINE void peak_of_words(const work *k, const uint4 words[EACH], u32 peak[2])
         pairs[0] = part ? pairs[0] : most;
         pairs[1] = part ? most : pairs[1];
     }
-    UNROLL for (int part = 0; part < 1 + PAIR; part++)
-        peak[part] = larger(
-            magnitude(load((X)pairs[part])), magnitude(load((X)(pairs[part] >> 16))));
+    UNROLL for (int part = 0; part < 1 + PAIR; part++) peak[part] = larger(
+        magnitude(load((X)pairs[part])), magnitude(load((X)(pairs[part] >> 16))));
 }
 
 /* The same of such a row, whose chunks have been read. */
@@ -383,10 +386,61 @@ INLINE void put_row(const work *k, uint4 words[EACH], u32 most, scales *back)
     put_chunks(k, words);
 }
 
+/* Is a row a product of two of 16 bits that are whole and aligned, and are there registers for
+   all of both at once? */
+INLINE int is_plain_product(const work *k, const X *x, const X *factor)
+{
+    int is_made = TAPS && (k->few[0].is_on || k->few[1].is_on);
+    return !ODD && !IS_WIDE && EACH <= 8 && factor && !is_made &&
+           is_wide(k, x, factor) && is_all(k, k->w.there);
+}
+
+INLINE void products_of(uint4 x, uint4 factor, float v[8])
+{
+    const u32 a[] = { x.x, x.y, x.z, x.w };
+    const u32 b[] = { factor.x, factor.y, factor.z, factor.w };
+    UNROLL for (int i = 0; i < 8; i++) v[i] =
+        load((X)(a[i / 2] >> i % 2 * 16)) * load((X)(b[i / 2] >> i % 2 * 16));
+}
+
+/* The same as load_row() of such a product. */
+INLINE void load_product(
+    const work *k, const X *x, const X *factor, u32 most, scales *back)
+{
+    uint4 words[EACH], by[EACH];
+    float v[EACH][8];
+    u32 peak[2] = {};
+    read_whole_row(k, x, words);
+    read_whole_row(k, factor, by);
+    UNROLL for (int i = 0; i < EACH; i++)
+    {
+        int part = PAIR && chunk_of(k, i).part;
+        u32 largest = part ? peak[1] : peak[0];
+        products_of(words[i], by[i], v[i]);
+        UNROLL for (int n = 0; n < 8; n++) largest =
+            larger(largest, magnitude(v[i][n]));
+        peak[0] = part ? peak[0] : largest;
+        peak[1] = part ? largest : peak[1];
+    }
+    scales s = find_scales(k, peak, most, back);
+    UNROLL for (int i = 0; i < EACH; i++)
+    {
+        float scale = chunk_of(k, i).part ? s.of[1] : s.of[0];
+        words[i] = make_uint4(
+            scaled(v[i][0], v[i][1], scale), scaled(v[i][2], v[i][3], scale),
+            scaled(v[i][4], v[i][5], scale), scaled(v[i][6], v[i][7], scale));
+    }
+    put_chunks(k, words);
+}
+
 INLINE void load_rows(
     const work *k, const X *x, const X *factor, u32 most, scales *back)
 {
     uint4 words[EACH];
+    if (is_plain_product(k, x, factor)) {
+        load_product(k, x, factor, most, back);
+        return;
+    }
     int plain = is_plain(k, x, factor);
     if (plain)
         read_row(k, x, words);
@@ -424,7 +478,10 @@ INLINE void add_peaks(const work *k, const X *x, const X *factor)
 
 /* ---- points ---- */
 
-INLINE int row_of_point(const work *k, spot a) { return TILED ? a.q0 + ROOT * a.q : k->task; }
+INLINE int row_of_point(const work *k, spot a)
+{
+    return TILED ? a.q0 + ROOT * a.q : k->task;
+}
 INLINE int column_of_point(const work *k, spot a)
 {
     return TILED ? k->task * 16 + a.j : a.q0 * 256 + a.q * 16 + a.j;
