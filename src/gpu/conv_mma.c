@@ -238,7 +238,9 @@ static gpu_conv_mma with_few(const gpu_conv_mma *m, int few)
 {
     gpu_conv_mma own = *m;
     if (few && dn_gpu_conv_mma_in_layers(m) && !m->cluster && m->root > 2) {
-        own.members = MAX(1, m->root > 4 ? m->members / 2 : m->members * 3 / 4);
+        int is_whole = !m->half && !m->pair;
+        own.members =
+            MAX(1, m->root > 4 || is_whole ? m->members / 2 : m->members * 3 / 4);
         own.resident = own.warps * own.members;
     }
     return own;
