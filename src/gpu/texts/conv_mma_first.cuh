@@ -1,5 +1,6 @@
 /* Products of conv_mma.cu over the first index, through shared memory. */
 // SPDX-License-Identifier: Apache-2.0
+
 /* Rows g and g + 8 of 8 columns as pairs, into D. */
 INLINE void put_pairs(const work *k, int r, int q, int half, u32 upper, u32 lower)
 {

@@ -10,11 +10,11 @@
 
 typedef long long int64;
 typedef float S;
-#define FN       INLINE
+#define FN           INLINE
 #define ALIGNED(n)   __align__(n)
 #define FMA(a, b, c) fmaf(a, b, c)
-#define UNROLL   _Pragma("unroll")
-#define ROLL     _Pragma("unroll 1")
+#define UNROLL       _Pragma("unroll")
+#define ROLL         _Pragma("unroll 1")
 
 #if defined TYPE_f32
 typedef float X;

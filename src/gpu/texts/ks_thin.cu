@@ -110,18 +110,19 @@ FN void put(
     UNROLL
     for (int u = 0; u < SPAN * RESIDUAL; u++)
         UNROLL
-    for (int n = 0; n < EACH; n++) {
-        int64 to = goal(p, by, s + u * STEP, last, n);
-        more[u][n] = to < 0 ? store(zero()) : residual[to];
-    }
+        for (int n = 0; n < EACH; n++) {
+            int64 to = goal(p, by, s + u * STEP, last, n);
+            more[u][n] = to < 0 ? store(zero()) : residual[to];
+        }
     UNROLL
     for (int u = 0; u < SPAN; u++)
         UNROLL
-    for (int n = 0; n < EACH; n++) {
-        int64 to = goal(p, by, s + u * STEP, last, n);
-        if (to >= 0)
-            y[to] = end(sum[u][n], &p->bias[n], ACTIVATION, RESIDUAL ? &more[u][n] : 0);
-    }
+        for (int n = 0; n < EACH; n++) {
+            int64 to = goal(p, by, s + u * STEP, last, n);
+            if (to >= 0)
+                y[to] = end(
+                    sum[u][n], &p->bias[n], ACTIVATION, RESIDUAL ? &more[u][n] : 0);
+        }
 }
 
 KERNEL ks(

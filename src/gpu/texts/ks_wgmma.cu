@@ -6,8 +6,9 @@
    A thread block stays on its multiprocessor and makes tile after tile, TILE_M columns
    s of the batch by TILE_N rows r of one (i, j), in STEPS steps of LINE columns k,
    LINE x ELEMENT = 128 bytes. Its last threads ask for copies, up to STAGES steps ahead
-   over the borders of tiles; GROUPS groups of four warps multiply, 64 columns s each. The CLUSTER blocks of a cluster make neighbouring tiles of the same (i, j)
-   and r: each fetches a share of the weights for all.
+   over the borders of tiles; GROUPS groups of four warps multiply, 64 columns s each. The
+   CLUSTER blocks of a cluster make neighbouring tiles of the same (i, j) and r: each fetches a
+   share of the weights for all.
 
    Shared memory: STAGES times x, [TILE_M][LINE] (batch-first) or [TILE_M / LINE][DEPTH]
    [LINE] (batch-last), and w [PARTS][TILE_N][LINE]; for each group OUTS pieces of y, 64
