@@ -144,12 +144,17 @@ INLINE float value_of(u16 bits)
 #endif
 }
 
+INLINE u16 bf16_of(float f)
+{
+    u32 wide;
+    memcpy(&wide, &f, sizeof wide);
+    return f != f ? 0x7fff : (u16)((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+}
+
 INLINE u16 bits_of(float f)
 {
 #ifdef TYPE_BF16
-    u32 wide;
-    memcpy(&wide, &f, sizeof wide);
-    return (u16)((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+    return bf16_of(f);
 #else
     _Float16 h = (_Float16)f;
     u16 bits;
@@ -161,6 +166,7 @@ INLINE u16 bits_of(float f)
 INLINE u16 half_of(u32 pair, int upper) { return (u16)(upper ? pair >> 16 : pair); }
 INLINE u32 pair_of(u16 lo, u16 hi) { return lo | (u32)hi << 16; }
 INLINE u32 pack_pair(float lo, float hi) { return pair_of(bits_of(lo), bits_of(hi)); }
+INLINE u32 pack_bf16(float lo, float hi) { return pair_of(bf16_of(lo), bf16_of(hi)); }
 INLINE u32 low_halves(u32 lo, u32 hi) { return pair_of((u16)lo, (u16)hi); }
 INLINE u32 high_halves(u32 lo, u32 hi)
 {

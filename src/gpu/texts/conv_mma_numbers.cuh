@@ -24,12 +24,8 @@ INLINE X store(float v) { return v; }
 #elif defined TYPE_bf16
 typedef u16 X;
 INLINE float load(X x) { return __uint_as_float((u32)x << 16); }
-INLINE X store(float v)
-{
-    u32 u = __float_as_uint(v);
-    return v != v ? (X)(u >> 16 | 0x40) : (X)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-INLINE u32 stored_pair(float v0, float v1) { return low_halves(store(v0), store(v1)); }
+INLINE X store(float v) { return (X)pack_bf16(v, 0); }
+INLINE u32 stored_pair(float v0, float v1) { return pack_bf16(v0, v1); }
 #else
 typedef u16 X;
 INLINE float load(X x) { return low_of(x); }

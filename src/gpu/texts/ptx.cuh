@@ -28,6 +28,14 @@ INLINE u32 pack_pair(float lo, float hi)
     return pair;
 }
 
+/* A pair of bf16, whatever the type of other pairs. */
+INLINE u32 pack_bf16(float lo, float hi)
+{
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(hi), "f"(lo));
+    return pair;
+}
+
 /* The lower (upper) halves of two words as a pair. */
 INLINE u32 low_halves(u32 lo, u32 hi) { return __byte_perm(lo, hi, 0x5410); }
 INLINE u32 high_halves(u32 lo, u32 hi) { return __byte_perm(lo, hi, 0x7632); }
