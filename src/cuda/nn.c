@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The table of nn_job.cuh. */
+/* The table of nn_table.cuh. */
 #define MOST_SEQUENCES 239
 
 typedef struct nn_job {
@@ -61,24 +61,24 @@ static int64_t take_sequences(nn_job *job, const nn_sequences *s, int64_t first)
 static danaus_status run_attention(cuda_device *d, const nn_attention *o)
 {
     int64_t head = o->width / o->heads;
-    const problem p = dn_gpu_attention(head, type_of(o->dtype));
-    nn_job job = { .in = { o->q, o->k, o->v },
-                   .out = { o->y },
-                   .size = { 0, o->width, o->heads },
-                   .number = { 1 / sqrtf((float)head) } };
-    int64_t most = dn_gpu_most_head(&d->gpu.facts);
-    if (head > most)
+    gpu_attention a;
+    int64_t most;
+    if (!dn_gpu_attention(&d->gpu.facts, head, type_of(o->dtype), &a, &most))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "a head of attention has %" PRId64 " numbers; %" PRId64
             " are possible on this GPU",
             head, most);
+    nn_job job = { .in = { o->q, o->k, o->v },
+                   .out = { o->y },
+                   .size = { 0, o->width, o->heads },
+                   .number = { 1 / sqrtf((float)head) } };
     for (int64_t at = 0; at < o->sequences.count; at += job.sequences) {
         int64_t tiles = 0, count = take_sequences(&job, &o->sequences, at);
         for (int64_t i = 0; i < count; i++)
-            tiles += CEIL_DIV(job.offset[i + 1] - job.offset[i], GPU_QUERIES);
-        gpu_launch l = dn_gpu_attention_launch(head, tiles * o->heads);
-        TRY(launch(d, GPU_NN_ATTENTION, &p, &job, &l));
+            tiles += CEIL_DIV(job.offset[i + 1] - job.offset[i], a.queries);
+        gpu_launch l = dn_gpu_attention_launch(&a, tiles * o->heads);
+        TRY(launch(d, a.row, &a.p, &job, &l));
     }
     return DANAUS_OK;
 }

@@ -1,36 +1,45 @@
-/* Models' operations on GPUs: the rows of nn.cu and nn_attention.cu. */
+/* Models' operations on GPUs: the rows of nn.cu, nn_mix.cu and nn_attention*.cu. */
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/nn.h"
 
 #include "gpu/rows.h"
 
-#define THREADS    128 /* of all texts but pick.cu */
-#define PICKERS    256
-#define COLUMNS    16 /* of nn_attention.cu */
+#define THREADS 128 /* of all texts but pick.cu */
+#define PICKERS 256
+
+/* Of nn_attention.cu, whose sums are in registers and whose tiles are in shared memory, */
+#define MOST_HEAD  512
+#define COLUMNS    16
+#define QUERIES    32
 #define KEYS       32
 #define OWN_SHARED 1024 /* bytes of its arrays of a fixed size, at most */
+
+/* and of nn_attention_mma.cu. */
+#define MMA_HEAD 128
+#define MMA_ROWS 64 /* of a tile of queries, keys or values */
 
 #define HEAD(p) ((p)->pattern.a)
 
 static void attention_defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    const gpu_define lines[] = { { "HEAD", HEAD(p) } };
+    const gpu_define lines[] = { { "HEAD", HEAD(p) },
+                                 { "ELEMENT", dn_size_of(p->dtype) } };
     dn_gpu_define_type(k, p, variant, to);
-    dn_gpu_define(DANAUS_F32, lines, 1, to);
+    dn_gpu_define(p->dtype, lines, sizeof lines / sizeof *lines, to);
 }
 
-#define ROW(NAME, TEXT, ENTRY, DEFINES)                                                \
+#define ROW(NAME, ARCH, TEXT, ENTRY, DEFINES)                                          \
     {                                                                                  \
         NAME, 0,                                                                       \
             &((const gpu_family){ .text = TEXT, .entry = ENTRY, .defines = DEFINES })  \
                  .kernel,                                                              \
             &(const gpu_code)                                                          \
         {                                                                              \
-            0                                                                          \
+            .arch = ARCH                                                               \
         }                                                                              \
     }
 
-#define PLAIN(TEXT, ENTRY) ROW("nn." ENTRY, TEXT, ENTRY, dn_gpu_define_type)
+#define PLAIN(TEXT, ENTRY) ROW("nn." ENTRY, 0, TEXT, ENTRY, dn_gpu_define_type)
 
 const kernel dn_gpu_nn[GPU_NN_ROWS] = {
     [GPU_NN_NORM] = PLAIN("nn.cu", "normalize"),
@@ -51,32 +60,40 @@ const kernel dn_gpu_nn[GPU_NN_ROWS] = {
     [GPU_NN_CONTRACT] = PLAIN("nn_mix.cu", "contract"),
     [GPU_NN_PICK] = PLAIN("pick.cu", "pick"),
     [GPU_NN_ATTENTION] =
-        ROW("nn.attention", "nn_attention.cu", "attention", attention_defines),
+        ROW("nn.attention", 0, "nn_attention.cu", "attention", attention_defines),
+    [GPU_NN_ATTENTION_MMA] = ROW(
+        "nn.attention.mma", 80, "nn_attention_mma.cu", "attention", attention_defines),
 };
-
-problem dn_gpu_attention(int64_t head, danaus_dtype dtype)
-{
-    return (problem){ .dtype = dtype, .pattern = { ROUND_UP(head, COLUMNS), 1, 1, 1 } };
-}
 
 static int64_t shared_of(int64_t head)
 {
-    int64_t line = ROUND_UP(head, COLUMNS) + 4;
-    return ((GPU_QUERIES + KEYS) * line + GPU_QUERIES * KEYS) * (int64_t)sizeof(float);
+    int64_t line = head + 4;
+    return ((QUERIES + KEYS) * line + QUERIES * KEYS) * (int64_t)sizeof(float);
 }
 
-int64_t dn_gpu_most_head(const gpu_facts *f)
+/* Two tiles of keys, and of values. */
+static int64_t mma_shared(int64_t head) { return 4 * MMA_ROWS * (2 * head + 16); }
+
+int dn_gpu_attention(
+    const gpu_facts *f, int64_t head, danaus_dtype dtype, gpu_attention *a,
+    int64_t *most)
 {
-    int64_t head = GPU_MOST_HEAD;
-    while (shared_of(head) + OWN_SHARED > f->shared)
-        head -= COLUMNS;
-    return head;
+    int64_t columns = ROUND_UP(head, COLUMNS);
+    int mma = f->arch >= 80 && dtype != DANAUS_F32 && columns <= MMA_HEAD;
+    *most = MOST_HEAD;
+    while (shared_of(*most) + OWN_SHARED > f->shared)
+        *most -= COLUMNS;
+    *a = (gpu_attention){ .row = mma ? GPU_NN_ATTENTION_MMA : GPU_NN_ATTENTION,
+                          .p = { .dtype = dtype, .pattern = { columns, 1, 1, 1 } },
+                          .queries = mma ? MMA_ROWS : QUERIES,
+                          .shared = (int)(mma ? mma_shared : shared_of)(columns) };
+    return head <= *most;
 }
 
-gpu_launch dn_gpu_attention_launch(int64_t head, int64_t blocks)
+gpu_launch dn_gpu_attention_launch(const gpu_attention *a, int64_t blocks)
 {
     gpu_launch l = dn_gpu_line(blocks, THREADS);
-    l.shared = (int)shared_of(head);
+    l.shared = a->shared;
     return l;
 }
 

@@ -5,15 +5,6 @@
 
 #include "gpu/gpu.h"
 
-/* Numbers of a head of attention at most: their sums are in registers, */
-#define GPU_MOST_HEAD 512
-
-/* and its tiles in shared memory. */
-int64_t dn_gpu_most_head(const gpu_facts *f);
-
-/* Rows of a head that a block makes. */
-#define GPU_QUERIES 32
-
 /* Side of a tile that is turned, rows that are normalized together, and columns that are
    pooled together. */
 #define GPU_SIDE     64
@@ -38,16 +29,27 @@ typedef enum gpu_nn_row {
     GPU_NN_MULTIPLY,
     GPU_NN_OUTER,
     GPU_NN_CONTRACT,
-    GPU_NN_PICK, /* of all types */
-    GPU_NN_ATTENTION,
+    GPU_NN_PICK,          /* of all types */
+    GPU_NN_ATTENTION,     /* by vector units */
+    GPU_NN_ATTENTION_MMA, /* by tensor cores */
     GPU_NN_ROWS
 } gpu_nn_row;
 
 extern const kernel dn_gpu_nn[GPU_NN_ROWS];
 
-/* What attention is compiled for heads of so many numbers by, and a launch of `blocks`. */
-problem dn_gpu_attention(int64_t head, danaus_dtype dtype);
-gpu_launch dn_gpu_attention_launch(int64_t head, int64_t blocks);
+/* How a GPU attends to heads of so many numbers. */
+typedef struct gpu_attention {
+    gpu_nn_row row;
+    problem p;
+    int queries; /* rows of a head that a block makes */
+    int shared;  /* bytes of its shared memory */
+} gpu_attention;
+
+/* 0: heads of more than *most numbers are too many. */
+int dn_gpu_attention(
+    const gpu_facts *f, int64_t head, danaus_dtype dtype, gpu_attention *a,
+    int64_t *most);
+gpu_launch dn_gpu_attention_launch(const gpu_attention *a, int64_t blocks);
 
 /* Launches of the others, for so many rows, rows that are normalized, numbers, numbers that are
    picked, a matrix that is turned, or columns of sequences that are pooled. */

@@ -353,28 +353,34 @@ static void short_convolutions_stay_in_registers(void **state)
     compile_all();
 }
 
-static void compile_operation(gpu_nn_row row, int64_t head, danaus_dtype dtype)
+static void compile_operation(gpu_nn_row row, const problem *p)
 {
     const kernel *k = &dn_gpu_nn[row];
-    problem p = dn_gpu_attention(head, dtype);
     const gpu_family *f = dn_gpu_family(k);
     char defines[4096];
     text t = { defines, sizeof defines, 0 };
-    f->defines(k, &p, 0, &t);
+    f->defines(k, p, 0, &t);
     compile_for_some(k, f->text, defines);
 }
 
 /* Models' operations of rows of every type: attention with heads from a column of a block's
-   threads to the most. */
+   threads to the most, by tensor cores where there are such. */
 static void operations_of_models_stay_in_registers(void **state)
 {
     (void)state;
     static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F16, DANAUS_BF16 };
     for (int i = 0; i < 3; i++) {
         for (int row = 0; row < GPU_NN_ATTENTION; row++)
-            compile_operation((gpu_nn_row)row, 16, types[i]);
-        for (int64_t head = i ? 64 : 16; head <= GPU_MOST_HEAD; head *= i ? 8 : 2)
-            compile_operation(GPU_NN_ATTENTION, head, types[i]);
+            compile_operation((gpu_nn_row)row, &(problem){ .dtype = types[i] });
+        int64_t most = 1;
+        for (int64_t head = 16; head <= most; head *= 2)
+            for (int arch = i && head % 64 == 0 ? 75 : 80; arch <= 80; arch += 5) {
+                gpu_facts facts = { .arch = arch, .shared = 227 << 10 };
+                gpu_attention a;
+                assert_true(dn_gpu_attention(&facts, head, types[i], &a, &most));
+                if (a.row == GPU_NN_ATTENTION_MMA || !i || head == most || arch < 80)
+                    compile_operation(a.row, &a.p);
+            }
     }
     compile_all();
 }

@@ -1,7 +1,7 @@
 /* The instructions of src/gpu/texts/ptx.cuh that ks_mma.cu, ks_mma_lanes.cu, ks_split.cu,
    ks_pair.cu, conv_mma.cu, conv_mma_cluster.cu, ks_dw_mma.cu, ks_dw_wgmma.cu, ks_dw_matrix.cu,
-   ks_wgmma.cu in 16 bits and ks_wgmma_lanes.cu in f32 (both of one block, operands not aligned)
-   use, in C++ for a processor:
+   nn_attention_mma.cu, ks_wgmma.cu in 16 bits and ks_wgmma_lanes.cu in f32 (both of one block,
+   operands not aligned) use, in C++ for a processor:
    a block is as many threads as it has on a GPU, which take turns on one of the processor with
    those of its cluster (turns.h), and the lanes of a warp wait for each other wherever an
    instruction exchanges registers. Copies are made at once, so that what is missing of waiting
@@ -197,6 +197,7 @@ INLINE u32 __float_as_uint(float f)
 
 #define __expf    expf /* which names something else here */
 #define __sincosf sincosf
+INLINE float near_exp2(float x) { return exp2f(x); }
 INLINE float __fdividef(float x, float y) { return x / y; }
 
 /* Ties away from zero. */

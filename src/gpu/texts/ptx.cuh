@@ -79,6 +79,14 @@ INLINE u32 round_tf32(float x)
 /* The same in half the instructions, but NaN is lost: it stays in what is left of x. */
 INLINE u32 near_tf32(float x) { return (__float_as_uint(x) + 0x1000) & ~0x1fffu; }
 
+/* 2^x within a few units in the last place. */
+INLINE float near_exp2(float x)
+{
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
 INLINE float low_of(u32 pair)
 {
 #ifdef TYPE_BF16
