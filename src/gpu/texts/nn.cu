@@ -2,7 +2,7 @@
    kernel has a job as its table, whose fields it names first; rows are [rows][width]. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS  128
-#define RESIDENT 6
+#define RESIDENT 5
 #include "simt.h"
 
 #include "nn_job.cuh"
