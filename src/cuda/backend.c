@@ -68,6 +68,7 @@ static void cuda_close(danaus_device *dev)
     int pushed = 0, inside = dn_cuda_enter(d, &pushed) == DANAUS_OK;
     dn_cuda_close_queue(d);
     dn_cuda_forget_replays(d);
+    dn_cuda_close_staging(d);
     if (inside)
         dn_cuda_leave(d, pushed);
     dn_cuda_unshare(d);
@@ -142,13 +143,22 @@ static void cuda_free(danaus_device *dev, void *memory)
     dn_cuda_leave(d, pushed);
 }
 
-/* In the order of the stream; done on return. */
-static danaus_status copy(cuda_device *d, void *to, const void *from, size_t bytes)
+static danaus_status enqueue_copy(
+    cuda_device *d, void *to, const void *from, size_t bytes)
 {
     CUDA_TRY(
         d->driver, MemcpyAsync((cu_pointer)to, (cu_pointer)from, bytes, d->stream));
-    CUDA_TRY(d->driver, StreamSynchronize(d->stream));
     return DANAUS_OK;
+}
+
+/* In the order of the stream; done on return, even if it failed. */
+static danaus_status copy(cuda_device *d, void *to, const void *from, size_t bytes)
+{
+    danaus_status status = dn_cuda_can_stage(d, from, bytes)
+                               ? dn_cuda_stage(d, to, from, bytes)
+                               : enqueue_copy(d, to, from, bytes);
+    CUDA_TRY(d->driver, StreamSynchronize(d->stream));
+    return status;
 }
 
 static danaus_status cuda_copy(

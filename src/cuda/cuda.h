@@ -95,6 +95,7 @@ typedef struct cuda_form {
 typedef struct cuda_device cuda_device;
 typedef struct cuda_gpu cuda_gpu;
 typedef struct cuda_constants cuda_constants;
+typedef struct cuda_staging cuda_staging;
 struct cuda_gpu {
     cuda_gpu *next;
     int ordinal, users;
@@ -135,6 +136,7 @@ struct cuda_device {
     danaus_allocator allocator; /* without functions: none */
     cuda_memory_list kept; /* until the device closes, for graphs of the caller's */
     nvml_device nvml;      /* NULL until it is asked for */
+    cuda_staging *staging; /* NULL until something large comes from the host */
     cuda_replay *replays;  /* NULL until a call is worth a graph */
     int64_t replayed;      /* calls */
     cu_stream capture;     /* NULL until it is needed, */
@@ -192,6 +194,12 @@ danaus_status dn_cuda_set_scratch(
 danaus_status dn_cuda_take_scratch(cuda_device *d, cuda_need need, int capturing);
 void dn_cuda_give_scratch(cuda_device *d);
 size_t dn_cuda_scratch_bytes(const cuda_device *d, cuda_need need);
+
+/* Whether what is copied is large, and of the host's memory as it comes from malloc(); then
+   enqueues a copy in several parts. */
+int dn_cuda_can_stage(cuda_device *d, const void *from, size_t bytes);
+danaus_status dn_cuda_stage(cuda_device *d, void *to, const void *from, size_t bytes);
+void dn_cuda_close_staging(cuda_device *d);
 
 /* Until it is given back, this thread may do what captures of others forbid. */
 int dn_cuda_set_capture_mode(const cuda_driver *driver, int mode);

@@ -19,6 +19,7 @@ typedef struct CUgraphNode_st *cu_graph_node;
 
 /* CUDA_ERROR_*, CU_DEVICE_ATTRIBUTE_* and others, by their numbers in cuda.h. */
 enum {
+    CU_INVALID_VALUE = 1,
     CU_OUT_OF_MEMORY = 2,
     CU_NO_DEVICE = 100,
     CU_INVALID_DEVICE = 101,
@@ -33,6 +34,10 @@ enum {
     CU_MINOR = 76,
     CU_SHARED_PER_BLOCK_AT_MOST = 97,
     CU_MEMORY_POOLS = 115,
+    CU_POINTER_TYPE = 2,
+
+    CU_NON_BLOCKING = 1,
+    CU_WITHOUT_TIMING = 2,
 
     CU_FUNCTION_STATIC_SHARED = 1,
     CU_FUNCTION_DYNAMIC_SHARED = 8,

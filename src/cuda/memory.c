@@ -16,9 +16,6 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-#define NON_BLOCKING   1
-#define WITHOUT_TIMING 2
-
 int dn_cuda_set_capture_mode(const cuda_driver *driver, int mode)
 {
     if (driver->ExchangeCaptureMode)
@@ -47,7 +44,7 @@ static int wait_for(cuda_gpu *g, cuda_stream *s, int is_now)
 {
     const cuda_driver *driver = g->driver;
     if (is_now || (!s->is_left && !s->stream)) {
-        if ((!s->left && driver->EventCreate(&s->left, WITHOUT_TIMING)) ||
+        if ((!s->left && driver->EventCreate(&s->left, CU_WITHOUT_TIMING)) ||
             driver->EventRecord(s->left, s->stream))
             return 0;
     } else if (!s->is_left)
@@ -148,8 +145,8 @@ danaus_status dn_cuda_open_memory(cuda_gpu *g)
     CUDA_TRY(g->driver, DeviceGetAttribute(&pools, CU_MEMORY_POOLS, g->handle));
     if (!pools)
         return DANAUS_OK;
-    CUDA_TRY(g->driver, StreamCreate(&g->asks, NON_BLOCKING));
-    CUDA_TRY(g->driver, StreamCreate(&g->frees, NON_BLOCKING));
+    CUDA_TRY(g->driver, StreamCreate(&g->asks, CU_NON_BLOCKING));
+    CUDA_TRY(g->driver, StreamCreate(&g->frees, CU_NON_BLOCKING));
     return DANAUS_OK;
 }
 
@@ -233,7 +230,7 @@ static danaus_status leave(cuda_device *d, cuda_stream *s)
     if (is_captured(d->driver, s->stream))
         return DANAUS_OK;
     if (!s->left)
-        CUDA_TRY(d->driver, EventCreate(&s->left, WITHOUT_TIMING));
+        CUDA_TRY(d->driver, EventCreate(&s->left, CU_WITHOUT_TIMING));
     CUDA_TRY(d->driver, EventRecord(s->left, s->stream));
     s->is_left = 1;
     return DANAUS_OK;

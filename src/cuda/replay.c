@@ -12,12 +12,10 @@
 
 #include <string.h>
 
-#define SETS           64 /* of places, by what the key's hash leaves */
-#define PLACES         8  /* of a set */
-#define FORMS          32
-#define OFTEN          8 /* calls of a form */
-#define NON_BLOCKING   1
-#define WITHOUT_TIMING 2
+#define SETS   64 /* of places, by what the key's hash leaves */
+#define PLACES 8  /* of a set */
+#define FORMS  32
+#define OFTEN  8 /* calls of a form */
 
 /* ---- keys ---- */
 
@@ -148,7 +146,7 @@ static cu_graph_exec capture(cuda_device *d, enqueue run, void *arg, cu_graph *k
     cu_graph graph = NULL;
     cu_graph_exec made = NULL;
     cu_stream stream = d->stream;
-    if (!d->capture && d->driver->StreamCreate(&d->capture, NON_BLOCKING)) {
+    if (!d->capture && d->driver->StreamCreate(&d->capture, CU_NON_BLOCKING)) {
         d->capture = NULL;
         return NULL;
     }
@@ -173,9 +171,9 @@ static cu_graph_exec capture(cuda_device *d, enqueue run, void *arg, cu_graph *k
 static int open_branch(cuda_device *d)
 {
     int mode = dn_cuda_set_capture_mode(d->driver, CAPTURE_RELAXED);
-    if (!d->parting && d->driver->EventCreate(&d->parting, WITHOUT_TIMING))
+    if (!d->parting && d->driver->EventCreate(&d->parting, CU_WITHOUT_TIMING))
         d->parting = NULL;
-    if (!d->branch && d->driver->StreamCreate(&d->branch, NON_BLOCKING))
+    if (!d->branch && d->driver->StreamCreate(&d->branch, CU_NON_BLOCKING))
         d->branch = NULL;
     dn_cuda_set_capture_mode(d->driver, mode);
     return d->parting && d->branch;

@@ -121,6 +121,49 @@ static void errors_of_the_past_surface_when_waiting(void **state)
     danaus_device_close(device);
 }
 
+/* ---- large arrays ---- */
+
+#define LARGE                                                                          \
+    (((int64_t)8 << 20) / (int64_t)sizeof(float) + 3) /* more than two parts */
+
+static danaus_status move(danaus_device *device, const float *from, float *to)
+{
+    void *memory = NULL;
+    size_t bytes = (size_t)LARGE * sizeof *from;
+    danaus_status status = danaus_alloc(device, bytes, &memory);
+    if (status == DANAUS_OK)
+        status = danaus_upload(device, memory, from, bytes);
+    if (status == DANAUS_OK)
+        status = danaus_download(device, to, memory, bytes);
+    danaus_free(device, memory);
+    return status;
+}
+
+static danaus_status go_and_come_back(const void *numbers, void *results)
+{
+    danaus_device *device = NULL;
+    danaus_status status = danaus_device_open("cuda:0", &device);
+    if (status == DANAUS_OK)
+        status = move(device, numbers, results);
+    danaus_device_close(device);
+    return status;
+}
+
+static void large_arrays_come_in_parts(void **state)
+{
+    (void)state;
+    rng r = { 1 };
+    array x = array_random(&r, DANAUS_F32, LARGE), y = array_make(DANAUS_F32, LARGE);
+    *control = (emulator_control){ 0 };
+    assert_ok(go_and_come_back(x.data, y.data));
+    assert_int_equal(control->copies, 3 + 1);
+    assert_true(array_same(&x, &y));
+    array_expect_guards(&y);
+    fail_all_calls(control, go_and_come_back, x.data, LARGE);
+    array_free(&x);
+    array_free(&y);
+}
+
 /* ---- measuring ---- */
 
 static danaus_status measure(danaus_device **device, double *seconds)
@@ -287,6 +330,7 @@ int main(void)
         cmocka_unit_test(any_call_of_a_library_may_fail),
         cmocka_unit_test(any_call_for_new_devices_may_fail),
         cmocka_unit_test(any_call_of_a_measurement_may_fail),
+        cmocka_unit_test(large_arrays_come_in_parts),
         cmocka_unit_test(errors_of_the_past_surface_when_waiting),
         cmocka_unit_test(gpus_take_turns_and_the_callers_context_stays),
         cmocka_unit_test(devices_of_a_gpu_share_what_is_compiled_and_measured),

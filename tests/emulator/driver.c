@@ -217,6 +217,42 @@ void emulated_end_watch(void *watch, const int64 *addresses, int count)
     free(watch);
 }
 
+/* Memory of the host that cannot move: any is. */
+EXPORT int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags);
+int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
+{
+    BEGIN;
+    (void)flags;
+    *memory = malloc(bytes);
+    if (!*memory)
+        return 2;
+    __atomic_add_fetch(&control->handles, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+EXPORT int cuMemFreeHost(void *memory);
+int cuMemFreeHost(void *memory)
+{
+    free(memory);
+    __atomic_sub_fetch(&control->handles, 1, __ATOMIC_SEQ_CST);
+    BEGIN;
+    return 0;
+}
+
+/* Of memory of the device alone. */
+EXPORT int cuPointerGetAttribute(void *value, int attribute, uintptr_t memory);
+int cuPointerGetAttribute(void *value, int attribute, uintptr_t memory)
+{
+    BEGIN;
+    (void)attribute;
+    pthread_mutex_lock(&lock);
+    int known = find_piece(memory) != NULL;
+    pthread_mutex_unlock(&lock);
+    if (known)
+        *(unsigned *)value = 2;
+    return !known;
+}
+
 EXPORT int cuMemcpyAsync(uintptr_t to, uintptr_t from, size_t bytes, void *stream);
 int cuMemcpyAsync(uintptr_t to, uintptr_t from, size_t bytes, void *stream)
 {

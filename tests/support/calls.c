@@ -25,6 +25,7 @@ int gives_back(const char *function)
         "cuMemFree_v2",     "cuModuleUnload",      "cuDevicePrimaryCtxRelease_v2",
         "cublasDestroy_v2", "cuEventDestroy_v2",   "cuStreamDestroy_v2",
         "cuGraphDestroy",   "cuGraphExecDestroy",  "cuMemFreeAsync",
+        "cuMemFreeHost",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(function, names[i]))
@@ -41,6 +42,8 @@ int is_mended(const char *function)
            strstr(function, "Instantiate") ||
            !strcmp(function, "cuStreamIsCapturing") ||
            !strcmp(function, "cuThreadExchangeStreamCaptureMode") ||
+           !strcmp(function, "cuMemHostAlloc") ||
+           !strcmp(function, "cuPointerGetAttribute") ||
            !strcmp(function, "cuEventCreate") || !strcmp(function, "cuEventRecord") ||
            !strcmp(function, "cuStreamWaitEvent");
 }
