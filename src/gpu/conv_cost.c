@@ -6,6 +6,8 @@
 #include "gpu/conv_mma.h"
 #include "gpu/rows.h"
 
+#include <math.h>
+
 enum { OPERATIONS, SHARED, MEMORY, TERMS };
 
 /* What of a roof is reached where the three are in turn. */
@@ -25,13 +27,17 @@ int dn_gpu_conv_terms(
 }
 
 /* Multiply-adds for a point in a pass of this radix and back: three and four in each layer
-   of radix 2; an odd radix R has (R - 1)^2 / R for sums and some more. */
+   of radix 2; the R points of an odd radix R have (R - 1)^2 for sums times constants, 4 (R - 1)
+   for turns and 5 (R - 1) for sums of two, both ways. */
+#define LAYER_OPERATIONS 7.0
+
 static double operations_of(int radix)
 {
-    int layers = 0;
+    int rest = radix - 1, layers = 0;
     for (int r = radix; r > 1; r /= 2)
         layers++;
-    return radix % 2 ? 2.0 * (radix - 1) * (radix - 1) / radix + 10 : 7 * layers;
+    return radix % 2 ? 2.0 * (rest * rest + 9 * rest) / radix
+                     : LAYER_OPERATIONS * layers;
 }
 
 /* Bytes of a row that pass through memory: u, of which windows overlap, and y. */
@@ -47,15 +53,33 @@ static double share_of(const gpu_conv_mma *m, int count)
     return m->sparse ? dn_gpu_conv_mma_kept(&m->box, count) / (double)count : 1;
 }
 
+/* Operations for a point of layers, and of rows without such a factor: about 40 for each chain
+   of R points, by the times of powers of two; and what a layer of odd radix has more than
+   layers of radix 2 would. */
+static double layer_operations(const gpu_conv_mma *m)
+{
+    int odd = m->root;
+    while (odd % 2 == 0)
+        odd /= 2;
+    return 40.0 / m->root + operations_of(odd) - LAYER_OPERATIONS * log2(odd);
+}
+
 /* Operations for a point where the first factor is multiplied: a warp takes 16 columns, and of
-   these each tile of 16 rows, filled up, times all others. Layers, and rows without such a
-   factor, have about 40 for each chain of R points, by the times of both forms of rows. */
+   these each tile of 16 rows, filled up, times all others; or of layers. */
 static double first_operations(const gpu_conv_mma *m)
 {
     double tiles = (double)CEIL_DIV(2 * m->root, 16);
-    double all = dn_gpu_conv_mma_in_layers(m) ? 40.0 / m->root
+    double all = dn_gpu_conv_mma_in_layers(m) ? layer_operations(m)
                                               : 8 * tiles / m->root * (20 + 5 * tiles);
     return m->half && !m->pair ? 0.75 * all : all;
+}
+
+/* Warps of a window that have a block less than others wait for these; where the first factor
+   is a product, the fit has this in it. */
+static double waiting_for_blocks(const gpu_conv_mma *m)
+{
+    int is_even = m->tiled || !dn_gpu_conv_mma_in_layers(m);
+    return is_even ? 1 : (double)ROUND_UP(m->root, m->warps) / m->root;
 }
 
 /* And where rows are read and stored: of whole windows each makes a part of its numbers; rows
@@ -81,7 +105,7 @@ static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work
     double rows = share_of(m, m->rows), blocks = share_of(m, m->rows * m->root);
     *work = (conv_work){ .idle = m->cluster ? WAITING : 1 };
     work->amount[OPERATIONS] = n * (row_operations(m, f) + rows * first_operations(m));
-    work->amount[SHARED] = n * (6 + 6 * blocks);
+    work->amount[SHARED] = n * (6 + 6 * blocks * waiting_for_blocks(m));
     work->amount[MEMORY] = row_bytes(f);
     if (!columns->root)
         return 1;

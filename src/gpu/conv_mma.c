@@ -39,7 +39,7 @@ static int warps_for(const gpu_conv_mma *m)
 {
     int warps = MOST_WARPS, root = m->root;
     if (dn_gpu_conv_mma_in_layers(m))
-        return MAX(1, root / 4);
+        return root > 4 ? 2 : 1;
     while (warps > 1 && (warps > root || 4 * root < 3 * ROUND_UP(root, warps)))
         warps /= 2;
     return warps;

@@ -80,10 +80,10 @@ static inline int dn_gpu_conv_mma_is_half(const gpu_conv_mma *m)
     return m->half && !m->pair && (m->rows == 1 || m->tiled);
 }
 
-/* Is the first index done in layers of radix 2, without matrices (texts/conv_mma_layers.cuh)? */
+/* Is the first index done in layers, without matrices (texts/conv_mma_layers.cuh)? */
 static inline int dn_gpu_conv_mma_in_layers(const gpu_conv_mma *m)
 {
-    return m->root <= (m->tiled ? 2 : 8) && (m->root & (m->root - 1)) == 0;
+    return m->root <= (m->tiled ? 2 : 4) || (m->root == 8 && !m->tiled);
 }
 
 /* Bytes of the spectrum of a filter: of every row its numbers and a scale. */

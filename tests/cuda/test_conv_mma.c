@@ -151,6 +151,17 @@ static const conv_case cases[] = {
     { DANAUS_F16, 4, 1024, 0, 1, DANAUS_CIRCULAR, 1024, 1, 0, 0, 0, 0, 0 },
     { DANAUS_BF16, 8, 2048, 0, 1, DANAUS_CAUSAL, 2048, 1, 0, 0, 0, 0, 0 },
     { DANAUS_F16, 16, 100, 0, 1, DANAUS_CIRCULAR, 4096, 1, 0, 0, 0, 0, 0 },
+    /* Layers of odd radices. */
+    { DANAUS_F16, 3, 768, 0, 1, DANAUS_CIRCULAR, 768, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_BF16, 5, 1280, 1, 0, DANAUS_CIRCULAR, 1280, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 6, 1536, 0, 1, DANAUS_CAUSAL, 1536, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 6, 300, 1, 1, DANAUS_CIRCULAR, 1536, 300, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 6, 1000, 0, 1, DANAUS_BIDIRECTIONAL, 1401, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 7, 1792, 0, 1, DANAUS_CAUSAL, 1700, 1, 0, 0, 0, 3, 0 },
+    { DANAUS_BF16, 7, 900, 0, 1, DANAUS_CIRCULAR, 1792, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F32, 7, 900, 0, 1, DANAUS_CIRCULAR, 1001, 1, 0, 0, 0, 0, 0 },
+    { DANAUS_F16, 5, 20, 1, 0, DANAUS_CAUSAL, 20480, 1, 0, 1, 0, 0, 0 },
+    { DANAUS_F16, 6, 20, 0, 0, DANAUS_CIRCULAR, 24576, 1, 0, 1, 0, 0, 2 },
 };
 
 #define CHANNELS 2

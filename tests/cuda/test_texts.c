@@ -426,8 +426,9 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
 static void long_convolutions_stay_in_registers(void **state)
 {
     (void)state;
-    static const int64_t points[] = { 16,    64,    256,   1024,  4096,    7168,   8192,
-                                      12000, 16384, 35840, 65536, 1 << 20, 3 << 20 };
+    static const int64_t points[] = { 16,    64,    256,   768,   1024,    1280,
+                                      1536,  1792,  4096,  7168,  8192,    12000,
+                                      16384, 24576, 35840, 65536, 1 << 20, 3 << 20 };
     static const danaus_dtype types[] = { DANAUS_F16, DANAUS_F32, DANAUS_BF16,
                                           DANAUS_F64 };
     static const int targets[][2] = { { 90, 227 << 10 },

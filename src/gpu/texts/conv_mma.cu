@@ -35,9 +35,9 @@
    TAPS: numbers of x, of its factor and of that of y that are grouped may be those of rows that
    go through as many taps where they are read (conv_mma_few.cuh); 0: none.
 
-   conv_mma_rows.cuh brings rows to shared memory, conv_mma_first.cuh or, where ROOT is a power
-   of two up to 8, conv_mma_layers.cuh makes D and x of it, conv_mma_products.cuh multiplies the
-   rest, conv_mma_sparse.cuh says what is kept.
+   conv_mma_rows.cuh brings rows to shared memory, conv_mma_first.cuh or, where LAYERS,
+   conv_mma_layers.cuh makes D and x of it, conv_mma_products.cuh multiplies the rest,
+   conv_mma_sparse.cuh says what is kept.
 
    ROOT, WARPS for a window, MEMBERS windows of a block, HALF and PAIR (conv_window.cuh),
    TYPE_f16, _bf16, _f32: of rows. */

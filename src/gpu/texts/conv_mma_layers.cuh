@@ -1,57 +1,84 @@
-/* What conv_mma.cu does over the first index where that is a power of two up to 8: layers of
-   radix 2 (conv_points.cuh) by vector units, as a product would fill a part of what tensor
-   cores multiply at a time. Their constants are known when this is compiled.
+/* What conv_mma.cu does over the first index where that is 2, 3, 4 or 8: layers of radix 2 and
+   one of an odd radix (conv_points.cuh) by vector units, as a product would fill a part of what
+   tensor cores multiply at a time. Their constants are known when this is compiled.
 
    A lane has four columns of all rows of D, which it brings from shared memory and back to
    where they were, or to where results go. Factors 1 / sqrt(ROOT) are in the matrices of the
    second index. */
 // SPDX-License-Identifier: Apache-2.0
 
-/* e^(2 pi i n / 32), n < 16. */
-INLINE C part_of_turn(int n)
+/* ROOT = EVEN x REST: a power of two and an odd rest. */
+#define EVEN (ROOT & -(ROOT))
+#define REST (ROOT / EVEN)
+
+/* Where block p of all is: first its layers of radix 2, then the rest. */
+INLINE int place_of_block(int p) { return child(EVEN, p % EVEN) * REST + p / EVEN; }
+
+/* Constant q of a block that is split by `radix`, number `group` of as many as `groups`. */
+INLINE C constant_of(int group, int groups, int radix, int q)
 {
-    const float cosines[] = { 1,
-                              0.98078528040323044913f,
-                              0.92387953251128675613f,
-                              0.83146961230254523708f,
-                              0.70710678118654752440f,
-                              0.55557023301960222474f,
-                              0.38268343236508977173f,
-                              0.19509032201612826785f,
-                              0 };
-    return n > 8 ? point(-cosines[16 - n], cosines[n - 8])
-                 : point(cosines[n], cosines[8 - n]);
+    return unit((PHASE + 4 * child(groups, group)) * q, 4 * groups * radix);
 }
 
-/* Of two points split() by c, or the way back, join(); by 1 and i nothing is multiplied. */
+INLINE int is_one(C c) { return c.re == 1; }
+INLINE int is_i(C c) { return c.im == 1; }
+
+/* z times c, or the way back; by 1 and i nothing is multiplied. */
+INLINE C turned(C z, C c, int back)
+{
+    if (is_one(c))
+        return z;
+    if (is_i(c))
+        return back ? point(z.im, -z.re) : times_i(z);
+    return back ? times_conjugate(z, c) : times(z, c);
+}
+
+/* Of two points split() by c, or the way back, join(). */
 INLINE void both_points(C *a, C *b, C c, int back)
 {
-    int is_one = c.re == 1, is_i = c.im == 1;
-    if (!is_one && !is_i) {
-        if (back)
-            join(a, b, c);
-        else
-            split(a, b, c);
+    if (!is_one(c) && !is_i(c) && !back) {
+        split(a, b, c);
         return;
     }
-    C second = is_i && !back ? times_i(*b) : *b, d = difference(*a, second);
+    C second = back ? *b : turned(*b, c, 0), d = difference(*a, second);
     *a = sum(*a, second);
-    *b = is_i && back ? point(d.im, -d.re) : d;
+    *b = back ? turned(d, c, 1) : d;
 }
 
-/* All layers, of constants as layer() has them. */
-INLINE void all_layers(C *v, int back)
+INLINE void all_pairs(C *v, int back)
 {
-    UNROLL for (int apart = 1; apart < ROOT; apart *= 2)
+    UNROLL for (int step = 1; step < EVEN; step *= 2)
     {
-        int half = back ? apart : ROOT / 2 / apart;
+        int groups = back ? EVEN / 2 / step : step, half = ROOT / 2 / groups;
         UNROLL for (int b = 0; b < ROOT / 2; b++)
         {
             int group = b / half, at = 2 * half * group + b % half;
-            int n = half * PHASE + ROOT * (group % 2) + ROOT / 2 * (group / 2);
-            both_points(&v[at], &v[at + half], part_of_turn(n * (8 / ROOT)), back);
+            both_points(&v[at], &v[at + half], constant_of(group, groups, 2, 1), back);
         }
     }
+}
+
+INLINE void all_rests(C *v, int back)
+{
+    UNROLL for (int i = 0; i < ROOT && REST > 1; i += REST)
+    {
+        if (back)
+            odd_transform(v + i, REST, 1);
+        UNROLL for (int q = 1; q < REST; q++)
+            v[i + q] = turned(v[i + q], constant_of(i / REST, EVEN, REST, q), back);
+        if (!back)
+            odd_transform(v + i, REST, 0);
+    }
+}
+
+/* Blocks of points, or the way back, times ROOT. */
+INLINE void all_layers(C *v, int back)
+{
+    if (!back)
+        all_pairs(v, 0);
+    all_rests(v, back);
+    if (back)
+        all_pairs(v, 1);
 }
 
 INLINE u32 place_of_four(const work *k, int row, int column)
@@ -81,7 +108,7 @@ INLINE void points_of(const u32 words[BOTH], int rows, int back, C v[2][ROOT])
 {
     UNROLL for (int p = 0; p < ROOT; p++)
     {
-        int at = back ? child(ROOT, p) : p;
+        int at = back ? place_of_block(p) : p;
         u32 re = words[p], im = words[ROOT + p];
         v[0][at] = point(low_of(re), rows > ROOT ? low_of(im) : 0);
         v[1][at] = point(high_of(re), rows > ROOT ? high_of(im) : 0);
@@ -96,7 +123,7 @@ INLINE void blocks_of(u32 words[BOTH])
     points_of(words, LOADED, 0, v);
     UNROLL for (int p = 0; p < ROOT; p++)
     {
-        int at = child(ROOT, p);
+        int at = place_of_block(p);
         words[p] = pack_pair(v[0][at].re, v[1][at].re);
         words[ROOT + p] = pack_pair(v[0][at].im, v[1][at].im);
     }

@@ -17,9 +17,9 @@
 #define BOTH    (2 * ROOT)
 #define LOADED  (LOAD ? BOTH : IN)
 
-/* Is the first index done in layers of radix 2 by vector units, else as a product? Tiles of
-   columns have half the registers, enough for two. */
-#define LAYERS (ROOT <= (TILED ? 2 : 8) && (ROOT & (ROOT - 1)) == 0)
+/* Is the first index done in layers by vector units, else as a product? Tiles of columns have
+   half the registers, enough for two. */
+#define LAYERS (ROOT <= (TILED ? 2 : 4) || (ROOT == 8 && !TILED))
 
 /* Is that done on the way to D, by a warp that brings all rows? */
 #define AT_ONCE (LAYERS && ROOT > 1 && WARPS == 1 && FORWARD)

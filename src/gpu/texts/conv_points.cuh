@@ -37,6 +37,24 @@ FN C times_conjugate(C a, C b)
     return point(a.re * b.re + a.im * b.im, a.im * b.re - a.re * b.im);
 }
 
+/* e^(2 pi i num / den) by the sums of Taylor over a quarter of a turn; num and den are known when
+   this is compiled, and then so is this. */
+FN C unit(int num, int den)
+{
+    int quarter = 4 * (num % den) / den, rest = 4 * (num % den) - quarter * den;
+    double x = 1.57079632679489661923 * rest / den, term = 1, re = 0, im = 0;
+    UNROLL for (int i = 1; i < 26; i += 2)
+    {
+        re += term;
+        term *= x / i;
+        im += term;
+        term *= -x / (i + 1);
+    }
+    C z = point((S)re, (S)im);
+    z = quarter % 2 ? times_i(z) : z;
+    return quarter / 2 ? point(-z.re, -z.im) : z;
+}
+
 /* ---- layers of radix 2 ---- */
 
 #define W8    ((S)0.70710678118654752440) /* cos of an eighth of a turn */
@@ -100,34 +118,6 @@ FN void layer(C *v, const C *k, int radix, int half, int back)
 
 /* ---- odd radices ---- */
 
-/* cos and sin of 2 pi n / R. */
-FN C turn_of(int radix, int n)
-{
-    const S c3[] = { 1, (S)-0.5, (S)-0.5 };
-    const S s3[] = { 0, (S)0.86602540378443864676, (S)-0.86602540378443864676 };
-    const S c5[] = { 1, (S)0.30901699437494742410, (S)-0.80901699437494742410,
-                     (S)-0.80901699437494742410, (S)0.30901699437494742410 };
-    const S s5[] = { 0, (S)0.95105651629515357212, (S)0.58778525229247312917,
-                     (S)-0.58778525229247312917, (S)-0.95105651629515357212 };
-    const S c7[] = { 1,
-                     (S)0.62348980185873353053,
-                     (S)-0.22252093395631440429,
-                     (S)-0.90096886790241912624,
-                     (S)-0.90096886790241912624,
-                     (S)-0.22252093395631440429,
-                     (S)0.62348980185873353053 };
-    const S s7[] = { 0,
-                     (S)0.78183148246802980871,
-                     (S)0.97492791218182360702,
-                     (S)0.43388373911755812048,
-                     (S)-0.43388373911755812048,
-                     (S)-0.97492791218182360702,
-                     (S)-0.78183148246802980871 };
-    return radix == 3   ? point(c3[n % 3], s3[n % 3])
-           : radix == 5 ? point(c5[n % 5], s5[n % 5])
-                        : point(c7[n % 7], s7[n % 7]);
-}
-
 /* v[p] = sum over q of w^(p q) v[q], or w^(-p q): outputs p and R - p share their sums. */
 FN void odd_transform(C *v, int radix, int back)
 {
@@ -149,7 +139,7 @@ FN void odd_transform(C *v, int radix, int back)
         {
             if (2 * q >= radix)
                 continue;
-            C w = turn_of(radix, p * q);
+            C w = unit(p * q, radix);
             even = sum(even, point(w.re * plus[q].re, w.re * plus[q].im));
             odd = sum(odd, point(w.im * minus[q].re, w.im * minus[q].im));
         }
