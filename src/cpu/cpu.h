@@ -115,6 +115,7 @@ typedef struct cpu_code {
     int tile_columns; /* batch columns in a full tile */
     int vector;       /* batch columns in a vector */
     int lane_vectors; /* in a tile of lanes (lanes.inc); 0: a panel kernel */
+    int thin;         /* which are thin products' (thin.inc) */
     void (*part)(const cpu_part *part);
     void (*dw)(const cpu_dw_part *part);
     /* Turns rows of n columns of a view into a panel of the same rows. */

@@ -37,17 +37,6 @@
 /* Bytes of a block's x or y of one column that a core fetches as fast as longer ones. */
 #define LONG_LINE 512
 
-/* As kernels read and write it; what follows products is done in scratch. */
-static int lies_as(danaus_layout layout, const cpu_view *v)
-{
-    return v->layout == layout && v->dtype == dn_sum_type(v->dtype) &&
-           !dn_is_changed(v);
-}
-
-static int lies_as_panel(const cpu_view *v) { return lies_as(DANAUS_BATCH_LAST, v); }
-
-static int lies_as_lines(const cpu_view *v) { return lies_as(DANAUS_BATCH_FIRST, v); }
-
 /* Whether threads rather share the blocks of batch-first vectors, as many each: these are
    runs that are long in memory, and a narrow last chunk of columns is everybody's. */
 static int owns_blocks(danaus_pattern p, int64_t cell, int threads)
@@ -97,7 +86,7 @@ static cpu_shape lanes_shape(
     int64_t room = MIN(n, again ? MAX(most, GATHERED_AT_ONCE) : most);
     int64_t columns = n == room ? n : lane_columns(d, step, n, most);
     size_t line_bytes =
-        lies_as_lines(x) || dn_lanes_take_rows(x, p.d)
+        dn_lies_as_lines(x) || dn_lanes_take_rows(x, p.d)
             ? 0
             : dn_aligned(room * ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell);
     int64_t own = 0; /* elements of x that are gathered, or of y before it is spread */
@@ -109,7 +98,7 @@ static cpu_shape lanes_shape(
     int weights_first = d->traits->weights_first && n > most && p.a * block > l2 / 2 &&
                         MIN(p.b, p.c) * p.d * cell * pair >= LONG_LINE;
     int64_t groups = dn_gathered_groups(&m, cell);
-    int some = weights_first && block > l2 / 2 && m.gather && lies_as_lines(x) &&
+    int some = weights_first && block > l2 / 2 && m.gather && dn_lies_as_lines(x) &&
                m.groups % groups == 0;
     return (cpu_shape){
         .columns = columns,
@@ -133,7 +122,7 @@ static int gather_x(
     const cpu_device *d, const cpu_view *x, danaus_pattern p, int64_t tiles,
     int64_t width, int64_t n)
 {
-    if (!lies_as_panel(x))
+    if (!dn_lies_as_panel(x))
         return 1;
     if (tiles == 1 || x->tile_step)
         return 0;
@@ -184,9 +173,9 @@ static cpu_shape panel_shape(
         .lanes = 1,
         .tiles = tiles,
         .stage_x = gather_x(d, x, p, tiles, width, n),
-        .stage_y = !lies_as_panel(y),
+        .stage_y = !dn_lies_as_panel(y),
     };
-    g.copy_x = g.stage_x && !turns && lies_as_panel(x) && p.b % code->tile_rows == 0;
+    g.copy_x = g.stage_x && !turns && dn_lies_as_panel(x) && p.b % code->tile_rows == 0;
     /* Bytes of a tile's width of columns of one block and lane: x, the next x that is
        fetched meanwhile, and y. */
     int64_t budget = (int64_t)d->l2 * 3 / 4;
@@ -229,8 +218,10 @@ cpu_shape dn_shape(
     const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y,
     int64_t n)
 {
-    return dn_code_of(step)->lane_vectors ? lanes_shape(d, step, x, y, n)
-                                          : panel_shape(d, step, x, y, n);
+    const cpu_code *code = dn_code_of(step);
+    return code->thin           ? dn_thin_shape(step, x, y, n)
+           : code->lane_vectors ? lanes_shape(d, step, x, y, n)
+                                : panel_shape(d, step, x, y, n);
 }
 
 static range cut(range all, int64_t unit, int parts, int number)
@@ -418,6 +409,8 @@ static int64_t tiles_of(danaus_pattern p, const cpu_code *code, int pair)
 {
     if (!code->lane_vectors)
         return dn_tile_count(p.b, code->tile_rows / pair);
+    if (code->thin)
+        return 1;
     lane_map m = dn_lane_map(p, code, pair == 2);
     return dn_lane_tiles(&m);
 }
@@ -452,7 +445,7 @@ void dn_grid_open(
     g->s_unit = g->s_chunk = shape.columns;
     if (code->lane_vectors) /* each part reads its weights for all of its columns */
         g->s_chunk = MAX(LANE_COLUMNS_AT_A_TIME, shape.columns);
-    else if (lies_as_panel(&x) && lies_as_panel(&y))
+    else if (dn_lies_as_panel(&x) && dn_lies_as_panel(&y))
         g->s_unit = code->tile_columns, g->s_chunk = long_runs(d, step, n);
     else if (p.a * CEIL_DIV(n, g->s_unit) < 4 * d->threads) /* uneven parts */
         g->s_unit = code->tile_columns;

@@ -39,6 +39,10 @@ cpu_shape dn_shape(
     const cpu_device *d, const ks_step *step, const cpu_view *x, const cpu_view *y,
     int64_t n);
 
+/* The same for thin products (thin.c), which no cache's size changes. */
+cpu_shape dn_thin_shape(
+    const ks_step *step, const cpu_view *x, const cpu_view *y, int64_t n);
+
 /* Whether y is too large for the cache to be worth keeping in it, and aligned. */
 int dn_can_stream(const cpu_view *y, int64_t rows, int64_t n, size_t cache);
 

@@ -101,6 +101,10 @@ static const turns *turns_of(danaus_dtype dtype)
     {                                                                                  \
         name, dtype, &dn_cpu_lanes, &code                                              \
     }
+#define THIN(name, dtype, code)                                                        \
+    {                                                                                  \
+        name, dtype, &dn_cpu_thin, &code                                               \
+    }
 
 extern const kernel CAT(dn_cpu_kernels_, DANAUS_ISA)[];
 
@@ -117,5 +121,11 @@ const kernel CAT(dn_cpu_kernels_, DANAUS_ISA)[] = {
     LANES("ks.lanes.f64", DANAUS_F64, lanes_code_d),
     LANES("ks.lanes.c64", DANAUS_C64, lanes_code_complex_f),
     LANES("ks.lanes.c128", DANAUS_C128, lanes_code_complex_d),
+    THIN("ks.thin.f32", DANAUS_F32, thin_code_f),
+    THIN("ks.thin.f16", DANAUS_F16, thin_code_f),
+    THIN("ks.thin.bf16", DANAUS_BF16, thin_code_f),
+    THIN("ks.thin.f64", DANAUS_F64, thin_code_d),
+    THIN("ks.thin.c64", DANAUS_C64, thin_code_complex_f),
+    THIN("ks.thin.c128", DANAUS_C128, thin_code_complex_d),
     { .name = NULL },
 };

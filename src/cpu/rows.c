@@ -11,12 +11,11 @@
 #include <math.h>
 #include <string.h>
 
-/* One core of a present-day server; only ratios between kernels matter. */
-#define CYCLE           0.35e-9 /* seconds */
-#define BYTES_PER_CYCLE 3.0     /* of memory, for one core */
-#define CACHED          6.0     /* times faster is what stays in the cache */
-#define TILE_ENDS       2.5 /* cycles before and after the products, for a register */
-#define SLABS           256 /* columns from which on chains run in slabs */
+#define BYTES_PER_CYCLE 3.0   /* of memory, for one core */
+#define CACHED          6.0   /* times faster is what stays in the cache */
+#define TILE_ENDS       2.5   /* cycles before and after the products, for a register */
+#define SLABS           256   /* columns from which on chains run in slabs */
+#define LANES_BEGIN     200.0 /* cycles until a tile of lanes' block begins */
 
 static int fits(const kernel *k, const problem *p)
 {
@@ -30,7 +29,7 @@ static int pair_of(danaus_dtype dtype) { return dn_is_complex(dtype) ? 2 : 1; }
 
 /* Cycles of one core for moving x, y, a residual and the weights once; the weights of a
    layer that runs again and again are in some cache. */
-static double memory_cycles(const problem *p)
+double dn_memory_cycles(const problem *p)
 {
     double cell = (double)danaus_dtype_size(p->dtype), n = (double)p->batch;
     double sums = (double)danaus_dtype_size(dn_sum_type(p->dtype));
@@ -105,8 +104,8 @@ static double panel_cost(const danaus_device *dev, const kernel *k, const proble
     /* Whole vectors of x in place leave less time for memory: it is fetched meanwhile. */
     int in_place = p->layout == DANAUS_BATCH_LAST && t.in_place == ANY_IN_PLACE &&
                    p->batch >= code->vector;
-    double memory = memory_cycles(p) / (in_place ? 4 : 2);
-    return CYCLE * (work + memory + staged + 200) / threads;
+    double memory = dn_memory_cycles(p) / (in_place ? 4 : 2);
+    return DN_CYCLE * (work + memory + staged + 200) / threads;
 }
 
 int64_t dn_lane_rows(
@@ -175,6 +174,7 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
     double apart = d > per && !t.fetch_lines ? 1.175 : 1;
     double each = 0.8 * t.product * apart * (1 + 5.5e-5 * far);
     double work = vectors * pair * (0.5 * passes + each * n);
+    double begins = LANES_BEGIN * (double)q.a * ceil(n / LANE_COLUMNS_AT_A_TIME);
     double spread = m.spread ? 2 * (double)dn_pattern_rows(q) * pair * n : 0;
     /* Weights that no cache keeps are read again for every few columns; from a last cache that
        is far those that do not pass through the second one for all columns. */
@@ -199,7 +199,8 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
     if (p->batch >= SLABS)
         turned +=
             (keeps_lines(dev, p) ? t.between : t.between + 2) * n * between(p) / per;
-    return CYCLE * (work + memory_cycles(p) / 2 + spread + turned + again + 50) /
+    return DN_CYCLE *
+           (work + begins + dn_memory_cycles(p) / 2 + spread + turned + again + 50) /
            threads;
 }
 

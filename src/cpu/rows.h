@@ -100,6 +100,58 @@ static inline int64_t dn_lane_tiles(const lane_map *m)
     return m->spread ? m->tiles : m->groups * m->tiles;
 }
 
+/* As kernels read and write it; what follows products is done in scratch. */
+static inline int dn_lies_as(danaus_layout layout, const cpu_view *v)
+{
+    return v->layout == layout && v->dtype == dn_sum_type(v->dtype) &&
+           !dn_is_changed(v);
+}
+
+static inline int dn_lies_as_panel(const cpu_view *v)
+{
+    return dn_lies_as(DANAUS_BATCH_LAST, v);
+}
+
+static inline int dn_lies_as_lines(const cpu_view *v)
+{
+    return dn_lies_as(DANAUS_BATCH_FIRST, v);
+}
+
+/* Columns and rows r of a tile of thin products. */
+#define THIN_COLUMNS 4
+#define THIN_ROWS    2
+
+/* Bytes of x and y of a block that take longer than to begin with it. */
+#define THIN_BLOCK 4096
+
+/* How thin products (thin.inc) cut a row's run of c d weights, and x, into vectors of `per`
+   reals. A step takes the lanes of one k, in several vectors, the last one in part; or,
+   folded, of as many k as one vector holds. */
+typedef struct thin_map {
+    int64_t per, lanes; /* reals of the numbers j of one k */
+    int64_t used;       /* reals of a step, */
+    int64_t last;       /* of the last one */
+    int64_t steps, vectors;
+    int fold;
+} thin_map;
+
+static inline thin_map dn_thin_map(danaus_pattern p, const cpu_code *code, int complex)
+{
+    int64_t pair = complex ? 2 : 1, per = code->vector * pair, lanes = p.d * pair;
+    thin_map m = { .per = per, .lanes = lanes, .fold = 2 * lanes <= per };
+    m.used = m.fold ? per / lanes * lanes : lanes;
+    m.steps = CEIL_DIV(p.c * lanes, m.used);
+    m.last = p.c * lanes - (m.steps - 1) * m.used;
+    m.vectors = CEIL_DIV(m.used, per);
+    return m;
+}
+
+/* Reals of a row's packed weights. */
+static inline int64_t dn_thin_reals(const thin_map *m, int complex)
+{
+    return m->vectors * m->steps * m->per * (complex ? 2 : 1);
+}
+
 /* Rows k that tiles of lanes take at a time: all, or where x of a tile's columns is one run
    as many as the first cache keeps of it. Their weights wait in the second one for all
    columns, and sums in y. */
@@ -107,7 +159,14 @@ int64_t dn_lane_rows(
     const cpu_device *d, danaus_pattern p, const cpu_code *code, const lane_map *m,
     int64_t cell);
 
-extern const kernel_family dn_cpu_panel, dn_cpu_lanes;
+extern const kernel_family dn_cpu_panel, dn_cpu_lanes, dn_cpu_thin;
+
+/* One core of a present-day server; only ratios between kernels matter. */
+#define DN_CYCLE 0.35e-9 /* seconds */
+
+/* Cycles of one core for moving x, y, a residual and the weights once; the weights of a
+   layer that runs again and again are in some cache. */
+double dn_memory_cycles(const problem *p);
 
 double dn_cpu_packing(const danaus_device *dev, const kernel *k, const problem *p);
 

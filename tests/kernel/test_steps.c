@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "cpu/grid.h"
+#include "cpu/rows.h"
 #include "support/chains.h"
 #include "support/device.h"
 
@@ -344,6 +345,13 @@ static array fused(
     return y;
 }
 
+/* Thin products with few lanes have several sums for each output. */
+static int is_folded(const kernel *k, danaus_pattern p)
+{
+    const cpu_code *code = k->code;
+    return code->thin && dn_thin_map(p, code, 0).fold;
+}
+
 /* Whatever compilers make of a product and a sum: narrow tiles and vectors, all columns
    and a few. Plain C has no such operation. */
 static void products_are_sums_of_fused_multiply_adds(void **state)
@@ -359,7 +367,7 @@ static void products_are_sums_of_fused_multiply_adds(void **state)
             danaus_pattern p = { rng_int(&r, 1, 2),
                                  round % 2 ? 8 * rng_int(&r, 1, 5) : rng_int(&r, 1, 30),
                                  rng_int(&r, 1, 40), rng_int(&r, 1, 5) };
-            if (k->dtype != DANAUS_F32 && k->dtype != DANAUS_F64)
+            if ((k->dtype != DANAUS_F32 && k->dtype != DANAUS_F64) || is_folded(k, p))
                 continue;
             const kernel *rows[] = { k, k };
             random_chain c = chain_random(&r, &p, 1, k->dtype, 0);
@@ -377,6 +385,39 @@ static void products_are_sums_of_fused_multiply_adds(void **state)
             run_free(dev, &u);
             chain_free(&c);
         }
+}
+
+/* The kernel of least estimate. */
+static const kernel *estimated(danaus_device *dev, danaus_pattern p)
+{
+    problem q = { .pattern = p, .dtype = DANAUS_F32, .batch = 196 };
+    const kernel *best = NULL;
+    for (const kernel *k = dev->kernels; k->name; k++)
+        if (k->dtype == q.dtype && k->family->fits(k, &q) &&
+            (!best || dn_cost(dev, k, &q) < dn_cost(dev, best, &q)))
+            best = k;
+    return best;
+}
+
+/* Batch-first: few rows or columns k with lanes, and single rows; not what fills tiles, nor
+   many small blocks. */
+static void thin_products_are_chosen_for_few_rows_or_columns(void **state)
+{
+    static const danaus_pattern thin[] = {
+        { 5, 1, 62, 56 },  { 2, 372, 1, 51 }, { 62, 2, 1, 60 }, { 1, 251, 2, 30 },
+        { 1, 1, 130, 27 }, { 1, 1, 40, 1 },   { 1, 1, 110, 1 }, { 2, 1, 270, 2 },
+    };
+    static const danaus_pattern other[] = {
+        { 1, 192, 192, 1 },
+        { 83, 2, 1, 1 },
+        { 45, 11, 8, 1 },
+        { 44, 18, 16, 1 },
+    };
+    danaus_device *dev = *state;
+    for (size_t i = 0; i < sizeof thin / sizeof *thin; i++)
+        assert_string_equal(estimated(dev, thin[i])->name, "ks.thin.f32");
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        assert_string_not_equal(estimated(dev, other[i])->name, "ks.thin.f32");
 }
 
 /* Scratch is made for a slab's columns; the last slab has fewer. */
@@ -412,6 +453,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_prestate(cuts_of_lanes_do_not_change_a_bit, device),
         cmocka_unit_test_prestate(products_are_sums_of_fused_multiply_adds, device),
         cmocka_unit_test_prestate(scratch_for_many_columns_is_enough_for_fewer, device),
+        cmocka_unit_test_prestate(
+            thin_products_are_chosen_for_few_rows_or_columns, device),
     };
     int failed = cmocka_run_group_tests_name("steps", tests, NULL, NULL);
     danaus_device_close(device);
