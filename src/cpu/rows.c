@@ -15,7 +15,7 @@
 #define CACHED          6.0   /* times faster is what stays in the cache */
 #define TILE_ENDS       2.5   /* cycles before and after the products, for a register */
 #define SLABS           256   /* columns from which on chains run in slabs */
-#define LANES_BEGIN     200.0 /* cycles until a tile of lanes' block begins */
+#define LANES_BEGIN     200.0 /* cycles until the next block of lanes begins */
 
 static int fits(const kernel *k, const problem *p)
 {
@@ -174,7 +174,7 @@ static double lanes_cost(const danaus_device *dev, const kernel *k, const proble
     double apart = d > per && !t.fetch_lines ? 1.175 : 1;
     double each = 0.8 * t.product * apart * (1 + 5.5e-5 * far);
     double work = vectors * pair * (0.5 * passes + each * n);
-    double begins = LANES_BEGIN * (double)q.a * ceil(n / LANE_COLUMNS_AT_A_TIME);
+    double begins = LANES_BEGIN * (double)(q.a - 1) * ceil(n / LANE_COLUMNS_AT_A_TIME);
     double spread = m.spread ? 2 * (double)dn_pattern_rows(q) * pair * n : 0;
     /* Weights that no cache keeps are read again for every few columns; from a last cache that
        is far those that do not pass through the second one for all columns. */

@@ -111,7 +111,9 @@ cpu_shape dn_thin_shape(
 {
     danaus_pattern p = step->p.pattern;
     int64_t cell = dn_size_of(dn_sum_type(step->p.dtype));
-    int64_t tiles = CLAMP(THIN_BLOCK / ((p.b + p.c) * p.d * cell), 1, 8);
+    /* Columns of a single block follow each other; others would be far apart. */
+    int64_t most = p.a == 1 ? 8 : 1;
+    int64_t tiles = CLAMP(THIN_BLOCK / ((p.b + p.c) * p.d * cell), 1, most);
     int64_t columns = MIN(THIN_COLUMNS * tiles, n);
     int64_t x_line = dn_lies_as_lines(x) ? 0 : ROUND_UP(p.c * p.d, COLUMNS_UNIT) * cell;
     int64_t y_line = dn_lies_as_lines(y) ? 0 : ROUND_UP(p.b * p.d, COLUMNS_UNIT) * cell;
