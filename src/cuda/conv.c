@@ -46,6 +46,7 @@ static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_FUNCTIONS] = {
         [CONV_LAY] = { .text = "conv_lay.cu" },
         [CONV_TAKE] = { .text = "conv_take.cu" },
         [CONV_ADD] = { .text = "conv_add.cu" },
+        [CONV_ORDER] = { .text = "conv_order.cu" },
         [CONV_MASK] = { .text = "conv_mask.cu" },
         [CONV_PIECES] = { .text = "conv_pieces.cu" },
         [CONV_SPECTRUM] = { .text = "conv_spectrum.cu" },
@@ -58,6 +59,7 @@ static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_FUNCTIONS] = {
         [CONV_LAY] = { .text = "conv_lay.cu" },
         [CONV_TAKE] = { .text = "conv_take.cu" },
         [CONV_ADD] = { .text = "conv_add.cu" },
+        [CONV_ORDER] = { .text = "conv_order.cu", .level = 1 },
         [CONV_MASK] = { .text = "conv_mask.cu", .level = 1 },
         [CONV_PIECES] = { .text = "conv_pieces.cu" },
         [CONV_SPECTRUM] = { .text = "conv_spectrum.cu", .level = 1 },
@@ -95,6 +97,21 @@ static int use_of_part(
     return is_there;
 }
 
+/* Is it replaced by what tensor cores do, or only there for these? */
+static int is_left_out(const gpu_conv_mma fast[GPU_CONV_MMA_PARTS], int which)
+{
+    int sums = fast[GPU_CONV_SUMS].root > 0;
+    switch (which) {
+    case CONV_SPECTRUM: return !fast->root;
+    case CONV_PRODUCT:
+    case CONV_JOIN: return fast->root > 0;
+    case CONV_ORDER: return !sums;
+    case CONV_SUMS:
+    case CONV_ADD: return sums;
+    default: return 0;
+    }
+}
+
 /* What a function of a plan is compiled from; 0: there is none. */
 static int use_of(
     const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
@@ -103,8 +120,7 @@ static int use_of(
     const gpu_conv_use *c = &functions[s->levels - 1][which];
     if (which >= CONV_FAST)
         return use_of_part(fast, dtype, which, use);
-    if (!c->text || (which == CONV_SPECTRUM && !fast->root) ||
-        (fast->root && (which == CONV_PRODUCT || which == CONV_JOIN)))
+    if (!c->text || is_left_out(fast, which))
         return 0;
     dn_gpu_conv_use(s, c, dtype, half, use);
     if (which == CONV_SPECTRUM)

@@ -13,6 +13,7 @@ typedef enum cuda_conv_function {
     CONV_LAY,
     CONV_TAKE,
     CONV_ADD,
+    CONV_ORDER, /* sums by tensor cores to those of conv_sums.cu */
     CONV_MASK,
     CONV_PIECES,
     CONV_SPECTRUM, /* spectra to those of conv_mma.cu */

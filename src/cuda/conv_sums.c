@@ -1,7 +1,8 @@
 /* Gradients of filters on CUDA: sums of spectra over the windows of a filter, in parts that
    depend on the problem and the GPU's memory alone, and the way back. Groups of filters follow each other, so
    that scratch does not grow with the filters; of windows of two levels also pieces of the
-   windows of one filter. */
+   windows of one filter. By tensor cores, where the windows have such sums, a launch makes the
+   parts of a group, and another adds them and brings them in order. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/conv.h"
 
@@ -22,6 +23,46 @@ typedef struct sums_plan {
     int64_t group, parts, piece, blocks;
     size_t points, kept, sums, added, windows; /* bytes */
 } sums_plan;
+
+/* Are they made by tensor cores? */
+static int is_fast(const cuda_conv *e) { return e->fast[GPU_CONV_SUMS].root > 0; }
+
+/* Rounds of all members that are looked at, and windows whose time a part takes to be stored
+   and added. */
+#define MOST_ROUNDS 8
+#define PART_COST   2
+
+/* How many parts each filter has, so that `places` members that take parts in turn are at work
+   for the shortest time. */
+static int64_t parts_for(int64_t filters, int64_t each, int64_t places)
+{
+    int64_t best = 1, least = 0;
+    for (int64_t rounds = 1; rounds <= MOST_ROUNDS; rounds++) {
+        int64_t parts = CLAMP(rounds * places / filters, 1, each);
+        int64_t time =
+            CEIL_DIV(filters * parts, places) * (CEIL_DIV(each, parts) + PART_COST);
+        if (!least || time < least) {
+            best = parts;
+            least = time;
+        }
+    }
+    return best;
+}
+
+static sums_plan plan_fast(const cuda_conv *e, const conv_job *job)
+{
+    int64_t filters = e->p.filters, window = dn_cuda_conv_window(e);
+    int64_t windows = MAX(1, e->gpu->facts.memory / MEMORY_SHARE / window);
+    int64_t places = dn_gpu_conv_mma_places(&e->gpu->facts, &e->fast[GPU_CONV_SUMS]);
+    sums_plan s = { .each =
+                        e->p.channels / filters * dn_cuda_conv_each_channel(e, job) };
+    s.parts = MIN(windows, parts_for(MIN(filters, windows), s.each, places));
+    s.piece = s.each;
+    s.group = CLAMP(windows / s.parts, 1, filters);
+    s.sums = dn_gpu_aligned(s.group * s.parts * window);
+    s.added = s.windows = dn_gpu_aligned(s.group * window);
+    return s;
+}
 
 static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
 {
@@ -48,12 +89,17 @@ static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
     return s;
 }
 
+static sums_plan plan_for(const cuda_conv *e, const conv_job *job)
+{
+    return is_fast(e) ? plan_fast(e, job) : plan_sums(e, job);
+}
+
 /* The points of windows, no longer needed when the sums are made, and what comes after. */
 static size_t after_sums(const sums_plan *s) { return MAX(2 * s->points, s->windows); }
 
 size_t dn_cuda_conv_sums_bytes(const cuda_conv *e, const conv_job *job)
 {
-    sums_plan s = plan_sums(e, job);
+    sums_plan s = plan_for(e, job);
     return after_sums(&s) + s.kept + s.sums + s.added;
 }
 
@@ -107,6 +153,29 @@ static danaus_status add_windows(
     return dn_cuda_launch(d, e->function[CONV_SUMS], &launch, arguments);
 }
 
+/* Parts of sums by tensor cores, to one sum for each filter. */
+static danaus_status add_fast(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    int64_t first, int64_t filters, void *sums, void *added)
+{
+    const conv_filter_sums *f = &job->filter;
+    cuda_rows r = dn_cuda_conv_rows(e, job, 0);
+    const void *x = f->x.data, *x_factor = f->x.factor;
+    const void *dy = f->dy.data, *dy_factor = f->dy.factor;
+    const void *tables = e->matrices[GPU_CONV_SUMS];
+    int64_t parts = s->parts, each = s->each;
+    gpu_launch launch = dn_gpu_conv_mma_launch(
+        &d->gpu.facts, &e->fast[GPU_CONV_SUMS], 0, filters * parts);
+    r.flags |= f->x.grouped << GROUPED_X | f->dy.grouped << GROUPED_Y;
+    void *arguments[] = { &x,        &x_factor, &dy,         &dy_factor, &sums,
+                          &tables,   &first,    &filters,    &parts,     &each,
+                          &r.length, &r.batch,  &r.channels, &r.windows, &r.step,
+                          &r.lead,   &r.before, &r.after,    &r.pieces,  &r.flags };
+    TRY(dn_cuda_launch(d, e->function[CONV_FAST + GPU_CONV_SUMS], &launch, arguments));
+    void *order[] = { &sums, &added, &filters, &parts };
+    return dn_cuda_conv_each(d, e, CONV_ORDER, filters * e->shape.n, order);
+}
+
 /* Sums to windows, and these to gradients. */
 static danaus_status take(
     cuda_device *d, const cuda_conv *e, const conv_job *job, int64_t first,
@@ -138,30 +207,41 @@ static danaus_status take(
     return dn_cuda_conv_each(d, e, CONV_TAKE, filters * taps, arguments);
 }
 
-static danaus_status sum_group(
+/* All windows of some filters, to one sum for each, *made, in scratch. */
+static danaus_status sum_windows(
     cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
-    int64_t first, int64_t filters, char *scratch)
+    int64_t first, int64_t filters, char *scratch, void **made)
 {
     void *sums = scratch + after_sums(s) + s->kept, *added = (char *)sums + s->sums;
     int64_t parts = s->parts, count = 2 * e->shape.n;
+    *made = parts > 1 || is_fast(e) ? added : sums;
+    if (is_fast(e))
+        return add_fast(d, e, job, s, first, filters, sums, added);
     for (int64_t from = 0; from < s->each; from += s->piece) {
         range part = { from, MIN(from + s->piece, s->each) };
         if (e->shape.levels > 1)
             TRY(split(d, e, job, s, first, filters, part, scratch));
         TRY(add_windows(d, e, job, s, first, filters, part, scratch));
     }
-    if (parts > 1) {
-        void *arguments[] = { &sums, &added, &filters, &parts, &count };
+    void *arguments[] = { &sums, &added, &filters, &parts, &count };
+    if (parts > 1)
         TRY(dn_cuda_conv_each(d, e, CONV_ADD, filters * count, arguments));
-        sums = added;
-    }
+    return DANAUS_OK;
+}
+
+static danaus_status sum_group(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, const sums_plan *s,
+    int64_t first, int64_t filters, char *scratch)
+{
+    void *sums;
+    TRY(sum_windows(d, e, job, s, first, filters, scratch, &sums));
     return take(d, e, job, first, filters, sums, scratch);
 }
 
 danaus_status dn_cuda_conv_sums(
     cuda_device *d, const cuda_conv *e, const conv_job *job, char *scratch)
 {
-    sums_plan s = plan_sums(e, job);
+    sums_plan s = plan_for(e, job);
     for (int64_t first = 0; first < e->p.filters; first += s.group)
         TRY(sum_group(
             d, e, job, &s, first, MIN(s.group, e->p.filters - first), scratch));

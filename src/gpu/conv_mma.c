@@ -24,20 +24,31 @@
 static int64_t tiles(int64_t n) { return CEIL_DIV(n, 16); }
 
 /* Rows of D, which are filled up to tiles if they are products, and a place for each warp
-   and each row of a pair. */
+   and each row of a pair; sums have these of x and of dy. */
 static int64_t window_bytes(const gpu_conv_mma *m)
 {
     int64_t rows = dn_gpu_conv_mma_in_layers(m) ? 2 * m->root : 16 * tiles(2 * m->root);
-    return rows * PITCH + MOST_WARPS * 8;
+    return (1 + m->sums) * (rows * PITCH + MAX(MOST_WARPS, m->warps) * 8);
 }
 
 /* ---- shapes ---- */
+
+/* As many warps as hold the sums of two blocks each in their registers, or nearly so. */
+static int warps_for_sums(const gpu_conv_mma *m)
+{
+    int warps = 1;
+    while (2 * warps < m->root && warps < FEW_WARPS)
+        warps *= 2;
+    return warps;
+}
 
 /* As many warps as have work nearly all the time; of layers, whose lanes have columns of all
    rows, as few as have registers for these. */
 static int warps_for(const gpu_conv_mma *m)
 {
     int warps = MOST_WARPS, root = m->root;
+    if (m->sums)
+        return warps_for_sums(m);
     if (dn_gpu_conv_mma_in_layers(m))
         return root > 4 ? 2 : 1;
     while (warps > 1 && (warps > root || 4 * root < 3 * ROUND_UP(root, warps)))
@@ -52,7 +63,7 @@ static int resident_warps(const gpu_facts *f, const gpu_conv_mma *m)
         m->root <= 16 && !has_layers && (dn_gpu_conv_mma_is_half(m) || m->root >= 8);
     if (m->tiled && m->root <= 16)
         return MOST_RESIDENT;
-    return f->arch >= 90 && many ? MANY_WARPS : FEW_WARPS;
+    return f->arch >= 90 && many && !m->sums ? MANY_WARPS : FEW_WARPS;
 }
 
 static int64_t block_bytes(const gpu_conv_mma *m)
@@ -79,7 +90,17 @@ static int find_blocks(const gpu_facts *f, gpu_conv_mma *m)
     if (find_block(f, m, m->resident) && 2 * m->members * m->warps > m->resident)
         return 1;
     m->near = 0;
-    return find_block(f, m, MOST_WARPS);
+    return find_block(f, m, MAX(MOST_WARPS, m->warps));
+}
+
+/* Sums over windows like these, by vector units where they have no room. */
+static void find_sums(const gpu_facts *f, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
+{
+    gpu_conv_mma *sums = &m[GPU_CONV_SUMS];
+    *sums = m[GPU_CONV_PRODUCT];
+    sums->sums = 1;
+    if (!find_blocks(f, sums))
+        sums->root = 0;
 }
 
 int dn_gpu_conv_mma_matrix(
@@ -98,8 +119,10 @@ int dn_gpu_conv_mma_matrix(
                             .columns = 256 * root };
     if (!find_blocks(f, rows))
         return 0;
-    if (!r)
+    if (!r) {
+        find_sums(f, m);
         return 1;
+    }
     m[GPU_CONV_PEAKS] = *columns = *rows;
     m[GPU_CONV_PEAKS].near = 0;
     m[GPU_CONV_PEAKS].members = 1;
@@ -211,7 +234,7 @@ void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PA
 {
     for (int i = 0; i < GPU_CONV_MMA_PARTS; i++) {
         m[i].groups = (int)frame->groups;
-        m[i].few = frame->few <= GPU_CONV_MOST_FEW ? (int)frame->few : 0;
+        m[i].few = frame->few <= GPU_CONV_MOST_FEW && !m[i].sums ? (int)frame->few : 0;
         m[i].odd = !m[i].pair && is_odd(frame);
         m[i].sparse = frame->sparse;
         m[i].box = frame->box;
@@ -304,7 +327,7 @@ void dn_gpu_conv_mma_use(
     int to_points = m->rows > 1 && (part == GPU_CONV_PRODUCT || part == GPU_CONV_SPLIT);
     int forward = part == GPU_CONV_PRODUCT || part == GPU_CONV_SPLIT;
     int inverse = part == GPU_CONV_PRODUCT || part == GPU_CONV_JOIN;
-    use->text = "conv_mma.cu";
+    use->text = m->sums ? "conv_mma_sums.cu" : "conv_mma.cu";
     use->entry = "conv";
     use->defines[0] = '\0';
     if (m->cluster) {
@@ -320,11 +343,13 @@ void dn_gpu_conv_mma_use(
         "#define MEMBERS %d\n#define RESIDENT %d\n#define NEAR %d\n",
         m->root, m->half && !m->pair && !(from_points && to_points), m->pair, m->warps,
         m->members, resident(m, few), m->near);
-    dn_text(
-        &to,
-        "#define ROWS %d\n#define COLUMNS %d\n#define LOAD %d\n#define STORE %d\n"
-        "#define FORWARD %d\n#define INVERSE %d\n",
-        m->rows, m->columns, from_points, to_points, forward, inverse);
+    dn_text(&to, "#define ROWS %d\n#define COLUMNS %d\n", m->rows, m->columns);
+    if (!m->sums)
+        dn_text(
+            &to,
+            "#define LOAD %d\n#define STORE %d\n#define FORWARD %d\n"
+            "#define INVERSE %d\n",
+            from_points, to_points, forward, inverse);
     if (m->groups > 1 && !(from_points && to_points))
         dn_text(&to, "#define GROUPS %d\n", m->groups);
     define_rest(m, few, from_points && to_points, &to);
@@ -335,6 +360,11 @@ void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use)
     size_t length = strlen(use->defines);
     text to = { use->defines + length, sizeof use->defines - length, 0 };
     dn_text(&to, "#define ROWS %d\n", m->rows);
+}
+
+int64_t dn_gpu_conv_mma_places(const gpu_facts *f, const gpu_conv_mma *m)
+{
+    return (int64_t)MAX(1, f->units) * resident(m, 0) * m->members;
 }
 
 gpu_launch dn_gpu_conv_mma_launch(

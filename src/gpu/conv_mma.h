@@ -19,6 +19,7 @@ typedef struct gpu_conv_mma {
     int sparse;        /* of a spectrum, whose box is: */
     conv_box box;
     int kept;           /* rows that have frequencies in it */
+    int sums;           /* of gradients of filters (texts/conv_mma_sums.cu) */
     int warps, members; /* for so many; of them in a block */
     int cluster;        /* blocks that hold a window; 0: launches do not */
     int near;           /* tables lie in shared memory */
@@ -34,11 +35,13 @@ typedef enum gpu_conv_mma_part {
     GPU_CONV_PEAKS,
     GPU_CONV_SPLIT, /* its columns */
     GPU_CONV_JOIN,
+    GPU_CONV_SUMS, /* of spectra, for gradients: of windows that are one row */
     GPU_CONV_MMA_PARTS
 } gpu_conv_mma_part;
 
-/* Windows of n points, for each part; that of a product alone has others of root 0, and that of
-   a cluster only columns beside it, to split them. Returns 0 if there is no such thing. */
+/* Windows of n points, for each part; that of a product alone has others of root 0 but for sums,
+   if they have room, and that of a cluster only columns beside it, to split them. Returns 0 if
+   there is no such thing. */
 int dn_gpu_conv_mma(
     const gpu_facts *f, int64_t n, int half, int pair,
     gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
@@ -112,7 +115,10 @@ void dn_gpu_conv_mma_use(
 /* What texts/conv_spectrum.cu has to know. */
 void dn_gpu_conv_mma_define_rows(const gpu_conv_mma *m, gpu_use *use);
 
-/* Of so many windows; few: as above. */
+/* How many members are at work at a time. */
+int64_t dn_gpu_conv_mma_places(const gpu_facts *f, const gpu_conv_mma *m);
+
+/* Of so many windows, or parts of sums; few: as above. */
 gpu_launch dn_gpu_conv_mma_launch(
     const gpu_facts *f, const gpu_conv_mma *m, int few, int64_t items);
 

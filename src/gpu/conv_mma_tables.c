@@ -24,6 +24,9 @@ static int64_t first_words(const gpu_conv_mma *m)
                                         : tiles(2 * m->root) * tiles(in_rows(m)) * LEFT;
 }
 
+/* Forward, and back; sums do not go back. */
+static int ways(const gpu_conv_mma *m) { return m->sums ? 1 : 2; }
+
 /* ---- numbers ---- */
 
 /* Number (row, column) of a matrix: e^(2 pi i num / den) times a factor. */
@@ -157,13 +160,15 @@ static float *put_turns(const gpu_conv_mma *m, int p0, float *to)
 
 int dn_gpu_conv_mma_same(const gpu_conv_mma *a, const gpu_conv_mma *b)
 {
-    return a->root == b->root && a->pair == b->pair && in_rows(a) == in_rows(b) &&
+    return a->root == b->root && a->pair == b->pair && a->sums == b->sums &&
+           in_rows(a) == in_rows(b) &&
            dn_gpu_conv_mma_in_layers(a) == dn_gpu_conv_mma_in_layers(b);
 }
 
 int64_t dn_gpu_conv_mma_bytes(const gpu_conv_mma *m)
 {
-    return 4 * (2 * first_words(m) + m->root * (4 * LEFT + 512) + 2 * LEFT);
+    return 4 *
+           (ways(m) * (first_words(m) + m->root * 2 * LEFT) + m->root * 512 + 2 * LEFT);
 }
 
 int64_t dn_gpu_conv_mma_near(const gpu_conv_mma *m)
@@ -180,9 +185,9 @@ void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to)
     int count = dn_gpu_conv_mma_in_layers(m) ? 0 : both * in;
     for (int i = 0; i < count; i++)
         at = put_real(&x, forward_number, i / in * 16, i % in * 16, at);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count && ways(m) > 1; i++)
         at = put_real(&x, back_number, i / both * 16, i % both * 16, at);
-    for (int back = 0; back < 2; back++) {
+    for (int back = 0; back < ways(m); back++) {
         x.number = back ? inner_back_number : inner_number;
         for (x.p0 = 0; x.p0 < m->root; x.p0++)
             at = put_complex(&x, 0, at);

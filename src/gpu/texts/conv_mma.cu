@@ -46,26 +46,7 @@
 
 #define TASKS (TILED ? COLUMNS / 16 : FORWARD ? KEPT_ROWS : ROWS) /* of a window */
 
-/* What lies between launches, bytes: the points of each window, and of all windows, behind
-   them, the largest magnitudes of rows, real and imaginary. */
-#define WINDOW_BYTES ((int64)KEPT_ROWS * COLUMNS * 4)
-
-/* Eight points, or four, of a row's real or imaginary parts; a task is a row that is kept. */
-INLINE u16 *point_of(const work *k, int row, int part, int column)
-{
-    int place = FORWARD && INVERSE ? row : place_of_row(row);
-    return (u16 *)k->points + (place * 2 + part) * COLUMNS + column;
-}
-
-INLINE uint4 load_eight_points(const work *k, int row, int part, int column, int wanted)
-{
-    return load_once_if(point_of(k, row, part, column), wanted);
-}
-
-INLINE void put_four_points(const work *k, int row, int part, int column, uint2 words)
-{
-    *(uint2 *)point_of(k, row, part, column) = words;
-}
+#include "conv_mma_points.cuh"
 
 #include "conv_mma_part.cuh"
 

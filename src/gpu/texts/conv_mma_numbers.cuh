@@ -40,6 +40,9 @@ INLINE u32 stored_pair(float v0, float v1) { return pack_pair(v0, v1); }
 #ifndef TAPS
 #define TAPS 0
 #endif
+#ifndef SUMS
+#define SUMS 0 /* conv_mma_sums.cu */
+#endif
 #include "conv_mma_few.cuh"
 
 typedef struct work {
@@ -52,6 +55,7 @@ typedef struct work {
     char *points;        /* of the window, in memory */
     u32 points_at;       /* the address of those in shared memory */
     u32 *peaks;          /* of its rows */
+    float beside[2];     /* SUMS, of dy: what undoes the scales of x */
     int task;            /* the row of the window, or its tile of columns */
     int member, warp, lane, thread;
 } work;

@@ -30,11 +30,11 @@
 
 /* Where tables of matrices and turns begin, as registers of lanes, in uint4. */
 #define FIRST_AT      0 /* [row tile][column tile] */
-#define BACK_SIZE     (LAYERS ? 0 : TILES(BOTH) * TILES(IN) * 32)
-#define BACK_AT       BACK_SIZE
-#define INNER_AT      (BACK_AT + BACK_SIZE) /* [p0][real, imaginary] */
+#define FIRST_SIZE    (LAYERS ? 0 : TILES(BOTH) * TILES(IN) * 32)
+#define BACK_AT       FIRST_SIZE
+#define INNER_AT      (SUMS ? BACK_AT : BACK_AT + FIRST_SIZE) /* [p0][real, imaginary] */
 #define INNER_BACK_AT (INNER_AT + ROOT * 64)
-#define TURNS_AT      (INNER_BACK_AT + ROOT * 64) /* [p0][pair]: two of eight points */
+#define TURNS_AT      (INNER_BACK_AT + (SUMS ? 0 : ROOT * 64)) /* [p0][pair]: two of eight points */
 #define LAST_AT       (TURNS_AT + ROOT * 128)     /* [real, imaginary] */
 #define TABLES        (TILED ? TURNS_AT : LAST_AT + 64)
 

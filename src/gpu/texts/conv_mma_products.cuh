@@ -247,18 +247,22 @@ INLINE complex_tile multiply(const complex_left *a, const u32 re[4], const u32 i
     return multiply_some(a, re, im, 0, 0);
 }
 
-/* Times eight numbers, or their conjugates. */
+/* Numbers 2 i and 2 i + 1 of eight times two, or their conjugates. */
+INLINE void turn_two(complex_tile *e, int i, float4 two, int conjugate)
+{
+    UNROLL for (int n = 2 * i; n < 2 * i + 2; n++)
+    {
+        float re = n % 2 ? two.z : two.x, im = n % 2 ? two.w : two.y;
+        im = conjugate ? -im : im;
+        float a = e->re[n / 4][n % 4], b = e->im[n / 4][n % 4];
+        e->re[n / 4][n % 4] = a * re - b * im;
+        e->im[n / 4][n % 4] = a * im + b * re;
+    }
+}
+
 INLINE void turn(complex_tile *e, const float4 turns[4], int conjugate)
 {
-    UNROLL for (int i = 0; i < 8; i++)
-    {
-        float4 two = turns[i / 2];
-        float re = i % 2 ? two.z : two.x, im = i % 2 ? two.w : two.y;
-        im = conjugate ? -im : im;
-        float a = e->re[i / 4][i % 4], b = e->im[i / 4][i % 4];
-        e->re[i / 4][i % 4] = a * re - b * im;
-        e->im[i / 4][i % 4] = a * im + b * re;
-    }
+    UNROLL for (int i = 0; i < 4; i++) turn_two(e, i, turns[i], conjugate);
 }
 
 INLINE void times_spectrum(
@@ -330,29 +334,41 @@ INLINE void inner_back(
     put_tile(k, ROOT + p0, e.im);
 }
 
-/* 256 points of D through registers, and back to where they were. */
-INLINE void inner_tile(const work *k, const sinks *s, int p0, const uint4 *spectrum)
+/* 256 points of D to numbers of the spectrum; what else is needed on the way back. */
+typedef struct inner_way {
+    float4 turns[4];
+    complex_left last; /* of two right operands */
+} inner_way;
+
+INLINE complex_tile inner_forward(const work *k, int p0, inner_way *way)
 {
     u32 re[4], im[4];
-    float4 turns[4];
     load_right(k, p0, re, im);
     complex_left a = load_left(k, INNER_AT + p0 * 64);
     complex_tile e = multiply_some(&a, re, im, LOADED == 1, 0);
     UNROLL for (int i = 0; i < 4; i++)
     {
         uint4 two = table(k, TURNS_AT + (p0 * 4 + i) * 32);
-        turns[i] = make_float4(
+        way->turns[i] = make_float4(
             __uint_as_float(two.x), __uint_as_float(two.y), __uint_as_float(two.z),
             __uint_as_float(two.w));
+        turn_two(&e, i, way->turns[i], 0);
     }
-    turn(&e, turns, 0);
     a = left_of(&e);
-    complex_left last = load_left(k, LAST_AT); /* of two right operands */
-    e = multiply(&a, last.re, last.im);
+    way->last = load_left(k, LAST_AT);
+    return multiply(&a, way->last.re, way->last.im);
+}
+
+/* 256 points of D through registers, and back to where they were. */
+INLINE void inner_tile(const work *k, const sinks *s, int p0, const uint4 *spectrum)
+{
+    u32 re[4], im[4];
+    inner_way way;
+    complex_tile e = inner_forward(k, p0, &way);
     times_spectrum(&e, spectrum + p0 * 64, k->lane, k->r.flags & ADJOINT);
-    a = left_of(&e);
-    e = multiply(&a, last.re, last.minus);
-    turn(&e, turns, 1);
+    complex_left a = left_of(&e);
+    e = multiply(&a, way.last.re, way.last.minus);
+    turn(&e, way.turns, 1);
     a = left_of(&e);
     UNROLL for (int i = 0; i < 4; i++)
     {

@@ -113,6 +113,32 @@ INLINE scales scales_of(const u32 peak[2], scales *back)
     return s;
 }
 
+/* Of a pair of rows of dy: such that products with x, whose scales `beside` undoes, have the
+   same scale in both, the larger one. What is too little beside that becomes zero. */
+INLINE scales level_scales(const float beside[2], scales *back)
+{
+    scales s;
+    int x[2], dy[2];
+    UNROLL for (int part = 0; part < 2; part++)
+    {
+        x[part] = (int)(__float_as_uint(beside[part]) >> 23);
+        dy[part] = (int)(__float_as_uint(back->of[part]) >> 23);
+    }
+    int most = x[0] + dy[0] > x[1] + dy[1] ? x[0] + dy[0] : x[1] + dy[1];
+    UNROLL for (int part = 0; part < 2; part++)
+    {
+        int exponent = most - x[part];
+        if (exponent > 253) {
+            s.of[part] = 0;
+            back->of[part] = dy[part] < 255 ? 0 : back->of[part];
+        } else {
+            s.of[part] = __uint_as_float((u32)(254 - exponent) << 23);
+            back->of[part] = __uint_as_float((u32)exponent << 23);
+        }
+    }
+    return s;
+}
+
 INLINE u32 magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
 INLINE u32 larger(u32 a, u32 b) { return a > b ? a : b; }
 
@@ -144,7 +170,8 @@ INLINE scales find_scales(const work *k, u32 peak[2], u32 most, scales *back)
     } else {
         meet(k, peak, most);
     }
-    return scales_of(peak, back);
+    scales s = scales_of(peak, back);
+    return SUMS && PAIR && k->beside[0] != 0 ? level_scales(k->beside, back) : s;
 }
 
 /* A number of x, times that of the factor. */

@@ -15,14 +15,6 @@
 #include "conv_frequency.cuh"
 #include "conv_points.cuh"
 
-/* Where it goes in its row: block p0, words of four numbers, lane, number. */
-FN int place_of(int f)
-{
-    int root = POINTS / ROWS / 256, p0 = f % root, p1 = f / root % 16, p2 = f / root / 16;
-    int lane = p1 % 8 * 4 + p2 % 8 / 2, number = p2 / 8 * 4 + p1 / 8 * 2 + p2 % 2;
-    return ((p0 * 2 + number / 4) * 32 + lane) * 4 + number % 4;
-}
-
 FN S magnitude(S s) { return s < 0 ? -s : s; }
 
 /* The place of row `row`. */
@@ -67,7 +59,7 @@ KERNEL conv(const C *from, unsigned char *to, int is_first)
     exponent = exponent < 1 ? 1 : exponent > 253 ? 253 : exponent;
     S scale = UNBITS((254 - exponent) << 23);
     for (int i = piece * each + THREAD; i < (piece + 1) * each; i += THREADS) {
-        int f = frequency_of(i), place = 2 * place_of(f / ROWS);
+        int f = frequency_of(i), place = 2 * place_in_lanes(f / ROWS, POINTS / ROWS / 256);
         unsigned short *pairs = (unsigned short *)(rows + f % ROWS * ROW_BYTES);
         pairs[place] = f16_store(own[i].re * scale);
         pairs[place + 1] = f16_store(own[i].im * scale);

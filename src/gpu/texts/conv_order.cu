@@ -1,0 +1,21 @@
+/* The sums of all parts of a filter in their order, as conv_mma_sums.cu leaves them, in the order of
+   conv_transform.cu and with its size: transforms there are not divided by the root of POINTS. */
+// SPDX-License-Identifier: Apache-2.0
+#define THREADS 256
+#include "simt.h"
+
+#include "conv_frequency.cuh"
+#include "conv_points.cuh"
+
+KERNEL conv(const C *sums, C *to, int64 filters, int64 parts)
+{
+    int64 i = BLOCK * THREADS + THREAD, filter = i / POINTS;
+    C value = point(0, 0);
+    if (filter >= filters)
+        return;
+    int f = frequency_of((int)(i % POINTS));
+    sums += filter * parts * POINTS + place_in_lanes(f, POINTS / 256);
+    for (int64 part = 0; part < parts; part++)
+        value = sum(value, sums[part * POINTS]);
+    to[i] = point(POINTS * value.re, POINTS * value.im);
+}
