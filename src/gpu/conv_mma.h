@@ -86,7 +86,7 @@ static inline int dn_gpu_conv_mma_is_half(const gpu_conv_mma *m)
 /* Is the first index done in layers, without matrices (texts/conv_mma_layers.cuh)? */
 static inline int dn_gpu_conv_mma_in_layers(const gpu_conv_mma *m)
 {
-    return m->root <= (m->tiled ? 2 : 4) || (m->root == 8 && !m->tiled);
+    return m->root <= (m->tiled ? 2 : 8);
 }
 
 /* Bytes of the spectrum of a filter: of every row its numbers and a scale. */

@@ -1,5 +1,5 @@
-/* What conv_mma.cu does over the first index where that is 2, 3, 4 or 8: layers of radix 2 and
-   one of an odd radix (conv_points.cuh) by vector units, as a product would fill a part of what
+/* What conv_mma.cu does over the first index where that is at most 8: layers of radix 2 and one
+   of radix 3, 5 or 7 (conv_points.cuh) by vector units, as a product would fill a part of what
    tensor cores multiply at a time. Their constants are known when this is compiled.
 
    A lane has four columns of all rows of D, which it brings from shared memory and back to

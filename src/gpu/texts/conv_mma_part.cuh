@@ -19,7 +19,7 @@
 
 /* Is the first index done in layers by vector units, else as a product? Tiles of columns have
    half the registers, enough for two. */
-#define LAYERS (ROOT <= (TILED ? 2 : 4) || (ROOT == 8 && !TILED))
+#define LAYERS (ROOT <= (TILED ? 2 : 8))
 
 /* Is that done on the way to D, by a warp that brings all rows? */
 #define AT_ONCE (LAYERS && ROOT > 1 && WARPS == 1 && FORWARD)
