@@ -97,7 +97,7 @@ def torch_conv():
 def gpu_conv():
     rows = [("length", "circular, ms", "time / floor", "torch.fft / danaus", "causal, ms",
              "time / floor", "torch.fft / danaus")]
-    found = records("h100_conv")
+    found = records("h100_conv", dtype="f16", form="forward")
     for length in ("256", "4096", "32768", "65536", "1048576", "4194304"):
         line = []
         for kind in ("circular", "causal"):
@@ -112,7 +112,7 @@ def gpu_conv_more():
     """Gates, gradients, and f32 in accurate plans: time / floor and torch.fft / danaus."""
     rows = [("length", "kind", *(f"{form}: {what}" for form in ("gated", "backward", "f32")
                                  for what in ("time / floor", "torch.fft / danaus")))]
-    found = records("h100_conv_gradient") + [
+    found = records("h100_conv", dtype="f16") + [
         r | {"form": "f32"} for r in records("h100_conv_accurate")]
     for length in ("4096", "65536", "1048576"):
         for kind in ("circular", "causal"):

@@ -76,12 +76,11 @@ def h100_any():
     rows = [("columns", "layout", "what", *[
         f"{dtype}: {field}" for dtype in dtypes
         for field in ("time / limit", "speed, share from 0.97 on")])]
-    for file, batch, layout in (("h100_any_types", "25000", "first"),
-                                ("h100_any_types", "25000", "last"), ("h100_any", "196", "first")):
+    for batch, layout in (("25000", "first"), ("25000", "last"), ("196", "first")):
         for what, is_chain in (("factors", False), ("chains", True)):
             cells = []
             for dtype in dtypes:
-                some = [row for row in records(file, batch=batch, layout=layout, dtype=dtype)
+                some = [row for row in records("h100_any", batch=batch, layout=layout, dtype=dtype)
                         if (" " in row["problem"]) == is_chain]
                 speed = numbers(some, "speedup")
                 share = sum(s >= 0.97 for s in speed) / max(len(speed), 1)
