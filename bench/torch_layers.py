@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Times whole layers and networks beside PyTorch's dense ones, in one process.
 
-    torch_layers.py OUT.csv [--device cuda|cpu] [--seconds N] [--only TEXT] [--tiny]
+    torch_layers.py OUT.csv [--device cuda|cpu] [--seconds N] [--only TEXT]
+        [--images N] [--tiny]
 
 Layers are those of bench/suites/vit.csv, gpt2.csv and llama.csv with bias and
 activation, `danaus.torch.KSLinear` beside `torch.nn.Linear` of the same matrix:
@@ -10,7 +11,8 @@ ViT-S/16, also with x kept [features][tokens], and GPT-2 medium: forward, and of
 a training step with AdamW and its memory. Each is timed eager, calls following each
 other, and as a CUDA graph; medians of rounds in which both take turns. Rows are
 written as they come, and when the seconds are over the rest is left out. Limits
-printed beside ratios are what the project aims at. --tiny runs all of it at small
+printed beside ratios are what the project aims at. --images makes networks see fewer
+or more than 128 images, or 8 texts. --tiny runs all of it at small
 sizes, to see that it works.
 """
 
@@ -315,6 +317,7 @@ class Options:
         parser.add_argument("--seconds", type=float, default=170)
         parser.add_argument("--rounds", type=int, default=7)
         parser.add_argument("--only", default="", help="jobs whose name has this text")
+        parser.add_argument("--images", type=int, help="of networks, or texts")
         parser.add_argument("--tiny", action="store_true")
         self.__dict__.update(vars(parser.parse_args()))
         self.records: list[dict] = []
@@ -367,8 +370,12 @@ def network_jobs(o) -> list[tuple]:
     if o.tiny:
         small = [dataclasses.replace(s, blocks=1, tokens=4, images=2) for s in NETWORKS]
         return [(s, "f32", False) for s in small] + [(small[0], "bf16", True)]
-    jobs = [(s, dtype, False) for s in NETWORKS for dtype in DTYPES]
-    return jobs[:4] + [(NETWORKS[0], dtype, True) for dtype in DTYPES] + jobs[4:]
+    vit, gpt = (dataclasses.replace(s, images=o.images or s.images) for s in NETWORKS)
+    return [
+        (s, dtype, last)
+        for s, last in ((vit, False), (vit, True), (gpt, False))
+        for dtype in DTYPES
+    ]
 
 
 def plan_ahead(o, jobs: list[tuple]) -> None:
