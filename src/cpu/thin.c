@@ -37,6 +37,7 @@ static size_t thin_bytes(const kernel *k, const problem *p)
 #define TILE_STEP   5.0
 #define TILE_SUMS   12.0
 #define TILE_HALVES 80.0
+#define BLOCK_ENDS  3.0 /* the rest of a block's is in its tiles' */
 
 static double thin_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
@@ -52,7 +53,8 @@ static double thin_cost(const danaus_device *dev, const kernel *k, const problem
     /* Shorter vectors are loaded twice as fast. */
     int64_t bytes = m.per * dn_size_of(dn_sum_type(p->dtype)) / (complex ? 2 : 1);
     double work = tiles * each / (bytes < MOST_VECTOR ? 2 : 1);
-    return DN_CYCLE * (work + dn_memory_cycles(p) / 4 + 50) /
+    double blocks = BLOCK_ENDS * (double)q.a * columns;
+    return DN_CYCLE * (work + blocks + dn_memory_cycles(p) / 4 + 50) /
            ((const cpu_device *)dev)->threads;
 }
 
