@@ -43,9 +43,10 @@ static int open_staging(cuda_device *d)
         return 1;
     cuda_staging *s = d->staging = dn_calloc(1, sizeof *s);
     void *memory = NULL;
-    int failed = !s || d->driver->MemHostAlloc(&memory, PARTS * PART, 0);
-    if (s)
-        s->memory = memory;
+    if (!s)
+        return 0;
+    int failed = d->driver->MemHostAlloc(&memory, PARTS * PART, 0) != 0;
+    s->memory = memory;
     for (int i = 0; i < PARTS && !failed; i++)
         failed = d->driver->EventCreate(&s->sent[i], CU_WITHOUT_TIMING) != 0;
     int threads = MIN(dn_thread_count(), MOST_THREADS);
