@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Times long convolutions on a GPU beside torch.fft and the memory's floor, in one process.
+"""Times long convolutions on a GPU beside torch.fft, NVIDIA's kernels and the memory's
+floor, in one process.
 
     gpu_conv.py OUT.csv [--seconds S] [--kinds causal,circular] [--dtypes f16,bf16,f32]
-        [--forms forward,gated,backward] [--lengths N,N,...] [--rows N]
+        [--forms forward,fresh,gated,backward] [--lengths N,N,...] [--rows N]
         [--accuracy accurate|fast] [--tiny]
     gpu_conv.py OUT.csv --any-length [--seconds S] [--dtypes f16] [--tiny]
 
 Problems have 64 x 768 rows, or as many as --rows says, or as lie in 2 GiB; times are
 those of 64 x 768 rows. Filters are transformed before ("forward", "gated") or, with
-"backward", at each call, as autograd does. The floor is every array of the size of u,
-once, at the rate of copying in the same run; torch.fft has its spectrum ready, in f32,
-padded to a power of two unless the convolution is circular. The error is that of y of 4
-filters against f64, and of gradients against torch.fft's, relative in L2. --tiny runs all
-of it at small sizes, with --device cpu without a GPU, to see that it works.
+"fresh" and "backward", at each call, as autograd does. The floor is every array of the
+size of u, once, at the rate of copying in the same run; torch.fft works in f32, padded to
+a power of two unless the convolution is circular, and has its spectrum ready when we have
+ours. fft_causal_conv1d of subquadratic-ops and that of cuDNN are timed where they are
+installed: they are causal and take filters in time, so that they stand beside "fresh" and
+"backward". The error is that of y of 4 filters against f64, and of gradients against
+torch.fft's, relative in L2. --tiny runs all of it at small sizes, with --device cpu
+without a GPU, to see that it works. bench/plot_conv.py draws the records.
 
 --any-length has 40 lengths that are no powers of two, always the same: causal beside the
 next power of two ("per_number": time for a number over that there) and circular beside
@@ -24,8 +28,11 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import functools
+import importlib
 import pathlib
 import random
+import re
 import statistics
 import sys
 import time
@@ -43,10 +50,12 @@ import origin  # noqa: E402
 BATCH, CHANNELS = 64, 768
 MOST_BYTES = 1 << 31  # of u in f32
 TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
-KINDS, FORMS = ("circular", "causal"), ("forward", "gated", "backward")
+KINDS, FORMS = ("circular", "causal"), ("forward", "fresh", "gated", "backward")
+PEERS = {"subquadratic": "subquadratic_ops_torch.fft_causal_conv1d", "cudnn": "cudnn.ops"}
 FIELDS = (
     "version torch device kind dtype form length batch channels seconds floor "
-    "over_floor torch_seconds ratio error accuracy"
+    "over_floor torch_seconds ratio error accuracy model_seconds memory torch_memory "
+    "subquadratic_seconds cudnn_seconds"
 ).split()
 KNOWN = (1000, 1100, 3000, 44100, 65537, 1000003)  # of the lengths of --any-length
 ANY_LENGTHS, COMPILERS = 40, 6
@@ -107,6 +116,27 @@ def by_fft(u: Tensor, spectrum: Tensor, n: int) -> Tensor:
     return y[..., : u.shape[-1]].to(u.dtype)
 
 
+def peers() -> dict:
+    """NVIDIA's causal convolutions that are installed: functions of u and filters."""
+    found = {}
+    for name, module in PEERS.items():
+        try:
+            found[name] = importlib.import_module(module).fft_causal_conv1d
+        except (ImportError, AttributeError, OSError):
+            print(f"{module} is not installed")
+    return found
+
+
+def peak_memory(device: str, run) -> int | str:
+    """Bytes that PyTorch allocates in a call, its result included; unknown on a CPU."""
+    if device == "cpu":
+        return ""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run()
+    return torch.cuda.max_memory_allocated() - before
+
+
 def relative_error(y: Tensor, exact: Tensor) -> float:
     return float((y.double() - exact.double()).norm() / exact.double().norm())
 
@@ -116,12 +146,13 @@ class Problem:
 
     def __init__(self, o, kind: str, dtype: str, length: int):
         device, rows, self.accuracy = o.device, o.rows, o.accuracy
+        self.others = o.peers
         torch.manual_seed(length)
         most = max(1, o.most_bytes // (length * 4))
         count = min(rows, BATCH * CHANNELS, most)
         self.channels = max(1, min(CHANNELS, count // BATCH))
         self.batch = max(1, min(BATCH, count // self.channels))
-        self.device, self.kind, self.length = device, kind, length
+        self.device, self.kind, self.dtype, self.length = device, kind, dtype, length
         self.n = padded(kind, length)
         shape = (self.batch, self.channels, length)
         self.u = torch.randn(shape, device=device).to(TYPES[dtype])
@@ -164,6 +195,64 @@ class Problem:
 
         return ours, theirs, 4 if gated else 2, self.error(gates, ours())
 
+    @torch.no_grad()
+    def fresh(self) -> tuple:
+        """The same, with filters that are transformed at each call."""
+
+        @torch.no_grad()
+        def ours() -> Tensor:
+            return long_conv(self.u, self.k, kind=self.kind, accuracy=self.accuracy)
+
+        @torch.no_grad()
+        def theirs() -> Tensor:
+            return by_fft(self.u, torch.fft.rfft(self.k, self.n), self.n)
+
+        return ours, theirs, 2, self.error((None, None), ours())
+
+    def plan(self) -> dict:
+        """What the plan says: seconds by its model, bytes beside u and y."""
+        kind, dtype, device = self.kind, self.dtype, self.device.replace("cuda", "cuda:0")
+        options = {"kind": kind, "dtype": dtype, "accuracy": self.accuracy}
+        plan = danaus.ConvPlan(self.channels, self.length, device=device, **options)
+        row, spectrum = (
+            float(re.search(rf"(\S+) {unit}", plan.describe())[1])
+            for unit in ("us a row", "MiB a filter")
+        )
+        scratch = plan.scratch_bytes(self.batch).forward
+        return {
+            "model_seconds": f"{1e-6 * row * BATCH * CHANNELS:.4g}",
+            "memory": int(spectrum * self.channels * 2**20) + scratch,
+        }
+
+    def peers(self, form: str) -> dict:
+        """Seconds of NVIDIA's kernels for forms in which they do the same."""
+        if self.kind != "causal" or form not in ("fresh", "backward"):
+            return {}
+        found = {}
+        for name, convolve in self.others.items():
+            try:
+                seconds = timed(self.device, self.call(convolve, form), 3)
+            except (RuntimeError, ValueError) as refused:  # they have limits of their own
+                print(f"{name}: {str(refused).splitlines()[0]}")
+            else:
+                found[f"{name}_seconds"] = f"{seconds * self.scale:.4g}"
+        return found
+
+    def call(self, convolve, form: str):
+        """A peer's forward, or its gradients, after its y was found to be right."""
+        needed = form == "backward"
+        u, k = (x.detach().to(self.u.dtype) for x in (self.u, self.k))
+        u, k = u.requires_grad_(needed), k.requires_grad_(needed)
+        y = convolve(u, k)
+        if not self.error((None, None), y.detach()) < 2e-2:
+            raise SystemExit("a peer's convolution is another one")
+        if not needed:
+            return functools.partial(convolve, u, k)
+        dy = torch.randn_like(y)
+        return functools.partial(
+            torch.autograd.grad, y, (u, k), dy, retain_graph=True
+        )
+
     def backward(self) -> tuple:
         u, k = self.u.requires_grad_(), self.k.requires_grad_()
         y = long_conv(u, k, kind=self.kind, accuracy=self.accuracy)
@@ -179,10 +268,14 @@ class Problem:
         error = max(relative_error(a, b) for a, b in zip(ours(), theirs()))
         return ours, theirs, 3, error
 
+    def made(self, form: str) -> tuple:
+        if form in ("forward", "gated"):
+            return self.forward(form == "gated")
+        return self.fresh() if form == "fresh" else self.backward()
+
     def measure(self, form: str, rate: float, beside: bool = True) -> dict:
         """beside: torch.fft is timed, too."""
-        made = self.backward() if form == "backward" else self.forward(form == "gated")
-        ours, theirs, arrays, error = made
+        ours, theirs, arrays, error = self.made(form)
         seconds = timed(self.device, ours) * self.scale
         floor = arrays * self.u.nbytes * self.scale / rate
         found = {
@@ -199,8 +292,10 @@ class Problem:
             found |= {
                 "torch_seconds": f"{other:.4g}",
                 "ratio": f"{other / seconds:.2f}",
+                "torch_memory": peak_memory(self.device, theirs),
             }
-        return found
+            found |= self.peers(form)
+        return found | (self.plan() if form == "forward" else {})
 
 
 # ---- any length ----
@@ -334,6 +429,7 @@ def options() -> argparse.Namespace:
     p.add_argument("--tiny", action="store_true")
     o = p.parse_args()
     o.dtypes = o.dtypes or ("f16" if o.any_length else "f16,f32")
+    o.peers = {} if o.any_length else peers()
     o.most_bytes = MOST_BYTES // (2 if o.any_length else 1)
     if o.tiny:
         o.lengths, o.rows = "60,256", 128

@@ -12,11 +12,24 @@ from conftest import bench_records
 
 pytest.importorskip("torch")
 
+FORMS = ("forward", "fresh", "gated", "backward")
+PEER = """
+import torch
+
+def fft_causal_conv1d(x, weight):
+    n = 2 * x.shape[2]
+    z = torch.fft.rfft(x.float(), n) * torch.fft.rfft(weight.float(), n)
+    return torch.fft.irfft(z, n)[..., : x.shape[2]].to(x.dtype)
+"""
 # The stored result is rounded, and PyTorch's gradients are.
 UNITS = {"f16": 2**-11, "bf16": 2**-8, "f32": 2**-20}
 
 
-def test_the_benchmark_of_convolutions_runs(device: str, tmp_path):
+def test_the_benchmark_of_convolutions_runs(device: str, tmp_path, monkeypatch):
+    peer = tmp_path / "peers" / "subquadratic_ops_torch"
+    peer.mkdir(parents=True)
+    (peer / "fft_causal_conv1d.py").write_text(PEER)
+    monkeypatch.syspath_prepend(str(peer.parent))
     records = bench_records("gpu_conv.py", tmp_path, "--device", device)
     asked = [(r["length"], r["kind"], r["dtype"], r["form"]) for r in records]
     assert asked == list(
@@ -24,10 +37,14 @@ def test_the_benchmark_of_convolutions_runs(device: str, tmp_path):
             ("60", "256"),
             ("circular", "causal"),
             ("f16", "bf16", "f32"),
-            ("forward", "gated", "backward"),
+            FORMS,
         )
     )
     for r in records:
+        beside = r["kind"] == "causal" and r["form"] in ("fresh", "backward")
+        assert bool(r["subquadratic_seconds"]) == beside
+        if r["form"] == "forward":
+            assert min(float(r["model_seconds"]), float(r["memory"])) > 0
         assert min(float(r["seconds"]), float(r["floor"]), float(r["ratio"])) > 0
         assert 0 < float(r["error"]) < 3 * UNITS[r["dtype"]]
 

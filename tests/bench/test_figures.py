@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """bench/tables.py and bench/median.py on records whose answers are known, and with
-bench/plot.py on all the records that the project keeps."""
+bench/plot.py on all the records that the project keeps; bench/plot_conv.py."""
 # SPDX-License-Identifier: Apache-2.0
 import csv
 import pathlib
@@ -104,9 +104,19 @@ def check_medians(folder):
     run("median.py", "speedup", *paths, status=1)
 
 
-def check_figure(folder, *records):
+def write_convolutions(path):
+    """Records with every field that is drawn, and one with few."""
+    fields = ("device,kind,dtype,form,length,batch,channels,seconds,floor,over_floor,error,"
+              "torch_seconds,model_seconds,memory,torch_memory,subquadratic_seconds")
+    path.write_text(
+        f"{fields}\nGPU,causal,f16,fresh,256,2,3,2e-3,1e-3,2,1e-4,4e-3,1e-3,999,9999,5e-3\n"
+        "GPU,circular,f32,gated,60,2,3,2e-3,1e-3,2,1e-4,,,,,\n")
+    return path
+
+
+def check_figure(folder, *records, program="plot.py"):
     figure = folder / "figure.png"
-    run("plot.py", *records, figure)
+    run(program, *records, figure)
     assert figure.read_bytes()[:4] == b"\x89PNG"
     figure.unlink()
 
@@ -125,6 +135,10 @@ def main():
             # Chains have no single factor.
             run("tables.py", path, status=int(path.stem.endswith("chains")))
         check_figure(folder, *kept)
+        convolutions = [BENCH / f"results/h100_conv{of}.csv" for of in ("", "_accurate")]
+        check_figure(folder, *convolutions, program="plot_conv.py")
+        check_figure(folder, write_convolutions(folder / "conv.csv"), program="plot_conv.py")
+        run("plot_conv.py", folder / "known.csv", folder / "figure.png", status=1)
         run("tables.py", BENCH / "results/factorize.csv", status=1)
         run("plot.py", folder / "known.csv", status=1)
 
