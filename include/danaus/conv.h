@@ -345,7 +345,8 @@ DANAUS_API void danaus_stream_destroy(danaus_stream *stream); /* NULL is fine */
 DANAUS_API danaus_status danaus_stream_reset(danaus_stream *stream);
 
 /* The next `count` >= 0 numbers of every channel: u and y are [channels][count] and
-   do not overlap. The same bits however the signal is cut into blocks. */
+   do not overlap. The same bits however the signal is cut into blocks. Unsupported while a
+   graph is captured, which would put its block in one place of the signal again and again. */
 DANAUS_API danaus_status danaus_stream_run(
     danaus_stream *stream, danaus_device *device, int64_t count, const void *u,
     void *y);

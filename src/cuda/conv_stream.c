@@ -148,6 +148,13 @@ static danaus_status run_chunk(
 
 static danaus_status run(cuda_device *d, const stream_call *c)
 {
+    int capturing = 0;
+    CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
+    if (capturing)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "a block of a signal cannot be captured: a graph would put it in the same "
+            "place of the signal each time");
     if (c->time == 0)
         CUDA_TRY(
             d->driver,
