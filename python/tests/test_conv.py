@@ -9,7 +9,10 @@ import pytest
 from conv_oracle import UNITS, Direct, random_case, stored, wide
 from hypothesis import given, settings, strategies
 
+import danaus
 from danaus import ConvPlan, Stream, convolve, short_conv, short_conv_gradient
+from danaus._library import ffi
+from danaus.stream import run_in_place
 
 KINDS = ("causal", "circular", "bidirectional")
 DTYPES = ("f32", "f16", "bf16", "f64")
@@ -477,6 +480,17 @@ def test_streams_give_the_same_bits_in_any_blocks(rng, device, dtype):
     bound = (3 * t * taps**0.5 + 2 * t * taps) * norm
     expect_close(once, (should, np.full_like(should, bound)), "y")
     assert np.abs(wide(once) - should).max() < 1e-6 * np.abs(should).max() * norm
+
+
+def test_blocks_may_lie_in_memory_of_the_device(rng, device):
+    k, u = rng.standard_normal((2, 300)), rng.standard_normal((4, 500))
+    stream, y = Stream(k, channels=4, device=device), np.empty_like(u)
+    once = stream.run(u)
+    stream.reset()
+    with danaus.Device(device).operands([u], [y]) as (_, (source,), (target,)):
+        places = (int(ffi.cast("uintptr_t", place)) for place in (source, target))
+        run_in_place(stream, u.shape[1], *places)
+    assert np.array_equal(y, once)
 
 
 def test_a_stream_of_one_channel_takes_plain_rows(rng):

@@ -331,11 +331,12 @@ def blocks(rng, length: int) -> list[int]:
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16))
-def test_streams_give_the_whole(dtype, rng):
+def test_streams_give_the_whole(dtype, rng, device):
     for length, taps in ((1, 1), (70, 130), (700, 300)):
         sums = torch.float64 if dtype == torch.float64 else torch.float32
-        conv = LongConv(6, length, filters=3, taps=taps, dtype=sums)
-        u = signal(2, 6, length, dtype=dtype)
+        made = {"dtype": sums, "device": device}
+        conv = LongConv(6, length, filters=3, taps=taps, **made)
+        u = signal(2, 6, length, dtype=dtype).to(device)
         stream = conv.stream(batch=2)
         for gated in (False, True):
             pieces = [
@@ -350,11 +351,11 @@ def test_streams_give_the_whole(dtype, rng):
 
 
 @pytest.mark.parametrize("layout", ("channels_first", "channels_last"))
-def test_short_streams_give_the_whole(layout, rng):
+def test_short_streams_give_the_whole(layout, rng, device):
     time = 2 if layout == "channels_first" else 1
     for taps in (1, 4, 40):
-        conv = ShortConv(5, taps, layout, activation="gelu")
-        u = signal(3, 5, 60) if time == 2 else signal(3, 60, 5)
+        conv = ShortConv(5, taps, layout, activation="gelu", device=device)
+        u = (signal(3, 5, 60) if time == 2 else signal(3, 60, 5)).to(device)
         stream = conv.stream(batch=3)
         for _ in range(2):
             pieces = [stream(a) for a in u.split(blocks(rng, 60), time)]
@@ -362,8 +363,9 @@ def test_short_streams_give_the_whole(layout, rng):
             stream.reset()
 
 
-def test_gated_streams_give_the_whole(rng):
-    layer, x = GatedLongConv(12, 90, filter=Decaying(12)), signal(2, 90, 12)
+def test_gated_streams_give_the_whole(rng, device):
+    layer = GatedLongConv(12, 90, filter=Decaying(12)).to(device)
+    x = signal(2, 90, 12).to(device)
     stream = layer.stream(batch=2)
     for _ in range(2):
         pieces = [stream(b) for b in x.split(blocks(rng, 90), 1)]
@@ -399,6 +401,13 @@ def test_streams_keep_the_filters_of_their_beginning():
         (lambda: LongConv(4, 8, "circular").stream(), "streams are causal"),
         (lambda: ShortConv(4, 3, centred=True).stream(), "streams are causal"),
         (lambda: LongConv(4, 8).stream(0), "a batch of 0"),
+        (lambda: LongConv(4, 8, device="meta").stream(), "not on meta"),
+        (lambda: ShortConv(4, 8, device="meta").stream(), "not on meta"),
+        (
+            lambda: LongConv(4, 8).stream()(torch.zeros(1, 4, 1, device="meta")),
+            "u lies on meta, and the stream runs on cpu",
+        ),
+        (lambda: LongConv(4, 8).stream()([0.0]), "u is no tensor"),
         (lambda: LongConv(4, 8).stream()(torch.zeros(2, 4, 1)), "u has the shape"),
         (lambda: GatedLongConv(4, 8).stream()(torch.zeros(1, 1, 3)), "the shape"),
         (lambda: LongConv(4, 8, filter=Decaying(3))(torch.zeros(1, 4, 8)), "divide"),

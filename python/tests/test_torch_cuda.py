@@ -278,6 +278,22 @@ def test_graphs_transform_filters_that_changed():
             expect_same([y], [conv(u)])
 
 
+def test_signals_come_in_blocks_on_streams_but_not_in_graphs():
+    conv = LongConv(4, 700, device="cuda")
+    u = torch.randn(2, 4, 700, device="cuda")
+    whole, stepper = conv(u).detach(), conv.stream(batch=2)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(3):
+            y = torch.cat([stepper(block) for block in u.split(97, 2)], 2)
+            torch.testing.assert_close(y, whole, rtol=1e-5, atol=1e-4)
+            stepper.reset()
+    torch.cuda.synchronize()
+    with pytest.raises(NotImplementedError, match="captured"):
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            stepper(u)
+
+
 def test_kept_filters_are_those_of_any_stream():
     conv, u, _ = conv_of("longer")
     with torch.no_grad():

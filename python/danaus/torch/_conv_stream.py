@@ -1,6 +1,6 @@
-"""Convolutions of signals that come block by block, on a CPU, without gradients: what
-the modules' stream() returns. Every block's result is there at once, and all of them
-together are the module's for the whole signal."""
+"""Convolutions of signals that come block by block, without gradients: what the
+modules' stream() returns, on the device that they have then. Every block's result is
+there at once, and all of them together are the module's for the whole signal."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from danaus.stream import Stream
+from danaus.stream import Stream, run_in_place
 from danaus.torch._conv_functions import (
     check_tensor,
     fail,
@@ -18,9 +18,20 @@ from danaus.torch._conv_functions import (
 from danaus.torch._ops import sum_dtype
 
 
-def _check_block(u: Tensor, shape: tuple) -> None:
+def _check_block(u: Tensor, shape: tuple, device: torch.device) -> None:
     """A block may be empty."""
-    check_tensor("u", u, shape, torch.device("cpu"))
+    check_tensor("u", u, shape, u.device if isinstance(u, Tensor) else device)
+    if u.device != device:
+        fail(f"u lies on {u.device}, and the stream runs on {device}")
+
+
+def _check_place(x: Tensor, batch: int) -> torch.device:
+    """Where a stream runs whose filters are these."""
+    if x.device.type not in ("cpu", "cuda"):
+        fail(f"streams run on CPUs and NVIDIA GPUs, not on {x.device}")
+    if batch < 1:
+        fail(f"a batch of {batch}; at least one signal is needed")
+    return x.device
 
 
 class LongStream:
@@ -34,16 +45,16 @@ class LongStream:
             )
         if conv.keep is not None:
             fail("filters with sparse spectra look ahead: streams are causal")
-        if batch < 1:
-            fail(f"a batch of {batch}; at least one signal is needed")
         with torch.no_grad():
             k, _ = conv.filters_for(conv.length)
+            self.place = _check_place(k, batch)
             self._dtype = sum_dtype(k.dtype)
             k = k.detach().to("cpu", self._dtype)
             group = conv.channels // k.shape[0]
             skip = conv.skip
             if skip is not None:
-                skip = skip.to("cpu", self._dtype, copy=True).repeat_interleave(group)
+                skip = skip.to(self.place, self._dtype, copy=True)
+                skip = skip.repeat_interleave(group)
         self._skip = skip
         self.batch, self.channels = batch, conv.channels
         # Channels before batch: those of one filter lie beside each other.
@@ -51,6 +62,7 @@ class LongStream:
             k.numpy(),
             channels=batch * conv.channels,
             dtype="f64" if self._dtype == torch.float64 else "f32",
+            device=str(self.place),
         )
 
     @torch.no_grad()
@@ -58,21 +70,28 @@ class LongStream:
         self, u: Tensor, gate_in: Tensor | None = None, gate_out: Tensor | None = None
     ) -> Tensor:
         """The next block, [batch, channels, any], to y of the same shape and type."""
-        _check_block(u, (self.batch, self.channels, None))
+        _check_block(u, (self.batch, self.channels, None), self.place)
         if u.shape[2] == 0:
             return u.clone()
         u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
         p = u.to(self._dtype)
         if gate_in is not None:
             p = p * gate_in
-        rows = p.transpose(0, 1).flatten(0, 1).contiguous()
-        y = torch.from_numpy(self._stream.run(rows.numpy()))
+        y = self._convolve(p.transpose(0, 1).flatten(0, 1).contiguous())
         y = y.unflatten(0, (self.channels, self.batch)).transpose(0, 1)
         if self._skip is not None:
             y = y + self._skip[:, None] * p
         if gate_out is not None:
             y = y * gate_out
         return y.to(u.dtype).contiguous()
+
+    def _convolve(self, rows: Tensor) -> Tensor:
+        y, queue = torch.empty_like(rows), 0
+        if rows.is_cuda:
+            queue = torch.cuda.current_stream(rows.device).cuda_stream
+        places = rows.data_ptr(), y.data_ptr()
+        run_in_place(self._stream, rows.shape[1], *places, queue)
+        return y
 
     def reset(self) -> None:
         """Forgets the signal: what follows begins anew."""
@@ -85,24 +104,21 @@ class ShortStream:
     def __init__(self, conv, batch: int):
         if conv.centred:
             fail("a centred convolution looks ahead: streams are causal")
-        if batch < 1:
-            fail(f"a batch of {batch}; at least one signal is needed")
+        self.place = _check_place(conv.weight, batch)
         self._last = conv.layout == "channels_last"
         self._time = 1 if self._last else 2
         self._conv = conv
         self._shape = (
             (batch, None, conv.channels) if self._last else (batch, conv.channels, None)
         )
-        self._weight = conv.weight.detach().to("cpu", copy=True)
-        self._bias = (
-            None if conv.bias is None else conv.bias.detach().to("cpu", copy=True)
-        )
+        self._weight = conv.weight.detach().clone()
+        self._bias = None if conv.bias is None else conv.bias.detach().clone()
         self._past = None
 
     @torch.no_grad()
     def __call__(self, u: Tensor) -> Tensor:
         """The next block, in the module's layout, to y of the same shape and type."""
-        _check_block(u, self._shape)
+        _check_block(u, self._shape, self.place)
         if u.shape[self._time] == 0:
             return u.clone()
         kept = self._weight.shape[1] - 1
@@ -130,7 +146,7 @@ class GatedStream:
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
         """The next block, [batch, any, width], to y of the same shape and type."""
-        _check_block(x, (self._long.batch, None, self._layer.width))
+        _check_block(x, (self._long.batch, None, self._layer.width), self._long.place)
         if x.shape[1] == 0:
             return x.clone()
         q, k, v = self._layer.split(self._short(self._layer.in_proj(x)))
