@@ -83,11 +83,14 @@ static double waiting_for_blocks(const gpu_conv_mma *m)
 }
 
 /* And where rows are read and stored: of whole windows each makes a part of its numbers; rows
-   that begin anywhere are moved; and some are stored number by number. */
+   that begin anywhere are moved; where windows do, too, results are stored by way of shared
+   memory, by as many instructions as others (by count), or number by number. */
 static double row_operations(const gpu_conv_mma *m, const conv_frame *f)
 {
     double all = m->pair ? 0 : m->half ? 15 : 50;
-    return all + (m->odd ? 15 : 0) + (dn_gpu_conv_mma_scatters(f) ? 30 : 0);
+    if (dn_gpu_conv_mma_is_unaligned(f))
+        all += m->in_order ? 4 : 30;
+    return all + (m->odd ? 15 : 0);
 }
 
 /* How much longer than their work windows take whose steps wait for each other. */
@@ -105,7 +108,8 @@ static int mma_work(const gpu_facts *facts, const conv_frame *f, conv_work *work
     double rows = share_of(m, m->rows), blocks = share_of(m, m->rows * m->root);
     *work = (conv_work){ .idle = m->cluster ? WAITING : 1 };
     work->amount[OPERATIONS] = n * (row_operations(m, f) + rows * first_operations(m));
-    work->amount[SHARED] = n * (6 + 6 * blocks * waiting_for_blocks(m));
+    work->amount[SHARED] =
+        n * (6 + 6 * blocks * waiting_for_blocks(m) + (m->in_order ? 6 : 0));
     work->amount[MEMORY] = row_bytes(f);
     if (!columns->root)
         return 1;

@@ -221,13 +221,14 @@ static int is_odd(const conv_frame *f)
     return f->periodic || f->packed || f->length % SEGMENT || cut;
 }
 
-int dn_gpu_conv_mma_scatters(const conv_frame *f)
+int dn_gpu_conv_mma_is_unaligned(const conv_frame *f)
 {
     int64_t n2 = 2 * f->cut.n, made = MIN(f->step, f->length);
     int64_t spare = n2 - f->before - f->after - made;
     if (f->windows == 1 && !f->periodic)
         spare = (dn_gpu_conv_half(f) ? f->cut.n : n2) - f->length + SEGMENT;
-    return !dn_gpu_conv_circle(f) && is_odd(f) && spare < 2 * SEGMENT - 1;
+    return !dn_gpu_conv_circle(f) && is_odd(f) &&
+           (f->packed || spare < 2 * SEGMENT - 1);
 }
 
 void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
@@ -236,6 +237,8 @@ void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PA
         m[i].groups = (int)frame->groups;
         m[i].few = frame->few <= GPU_CONV_MOST_FEW && !m[i].sums ? (int)frame->few : 0;
         m[i].odd = !m[i].pair && is_odd(frame);
+        m[i].in_order =
+            m[i].rows == 1 && !m[i].sums && dn_gpu_conv_mma_is_unaligned(frame);
         m[i].sparse = frame->sparse;
         m[i].box = frame->box;
         if (frame->sparse)
@@ -296,6 +299,8 @@ static void define_rest(const gpu_conv_mma *m, int few, int is_inside, text *to)
         dn_text(to, "#define TAPS %d\n", few);
     if (m->odd && !is_inside)
         dn_text(to, "#define ODD 1\n");
+    if (m->in_order)
+        dn_text(to, "#define IN_ORDER 1\n");
     if (m->sparse)
         define_kept(m, to);
 }

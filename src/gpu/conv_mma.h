@@ -16,6 +16,7 @@ typedef struct gpu_conv_mma {
     int groups;        /* of arrays that are grouped */
     int few;           /* taps that rows may go through; 0: none */
     int odd;           /* rows begin and end anywhere (texts/conv_mma_odd.cuh) */
+    int in_order;      /* and results are stored by way of shared memory */
     int sparse;        /* of a spectrum, whose box is: */
     conv_box box;
     int kept;           /* rows that have frequencies in it */
@@ -61,9 +62,8 @@ int dn_gpu_conv_mma_cluster(
 /* The groups and the spectrum of a frame, for windows as long as its. */
 void dn_gpu_conv_mma_fit(const conv_frame *frame, gpu_conv_mma m[GPU_CONV_MMA_PARTS]);
 
-/* Are rows odd, and is there no room in windows to begin them at a segment, so that numbers are
-   stored one by one? */
-int dn_gpu_conv_mma_scatters(const conv_frame *frame);
+/* Are rows odd, and windows not begun at segments, as rows are packed or as there is no room? */
+int dn_gpu_conv_mma_is_unaligned(const conv_frame *frame);
 
 /* Of `count` least parts of frequencies, a power of two: those that a box keeps some of. */
 int dn_gpu_conv_mma_kept(const conv_box *box, int count);

@@ -408,9 +408,9 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
     danaus_dtype sums = dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
     assert_true(dn_gpu_conv_shape(&facts, sums, n, &s));
     /* By vector units, then by tensor cores, in pairs, and with what else there is of them. */
-    for (int form = 0; form < 8; form++) {
+    for (int form = 0; form < 9; form++) {
         gpu_conv_mma fast[GPU_CONV_MMA_PARTS] = { { 0 } };
-        int half = form % 2 && (form < 7 || n / 256 % 2), pair = form == 4;
+        int half = (form > 6 ? (int)n / 256 / (form - 6) : form) % 2, pair = form == 4;
         conv_frame f = { .groups = 1 };
         if (form > 1 && (arch < 80 || dtype == DANAUS_F64 ||
                          !dn_gpu_conv_mma(&facts, n, half, pair, fast)))
@@ -424,8 +424,10 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
                                   { 3, 3, 3, 3 }, { 7, 7, 7, 7 }, { 3, 5, 4, 6 } } };
         if (form == 6)
             f = (conv_frame){ .groups = 3, .few = 3 + n / 1024 % 3 };
-        if (form == 7)
-            f = (conv_frame){ .groups = 1, .length = 1 };
+        if (form == 7) /* whose windows begin at segments, and those of packed rows */
+            f = (conv_frame){ .groups = 1, .windows = 1, .length = 1, .cut.n = n };
+        if (form == 8)
+            f = (conv_frame){ .groups = 1, .packed = 1 };
         dn_gpu_conv_mma_fit(&f, fast);
         int all = dn_cuda_conv_uses(&s, fast, dtype, half, uses);
         for (int i = 0; i < all; i++)
@@ -503,6 +505,31 @@ static void turned_pieces_are_stored_whole(void **state)
     dn_free(image);
 }
 
+/* Of rows that begin anywhere, but for the 16 bytes where one begins or ends: two results, and
+   one that is not multiplied. */
+static void results_of_packed_rows_are_stored_whole(void **state)
+{
+    (void)state;
+    static const int points[] = { 1024, 4096 };
+    const gpu_facts facts = { .arch = 90, .shared = 227 << 10 };
+    const conv_frame packed = { .groups = 1, .packed = 1 };
+    for (int i = 0; i < 4; i++) {
+        gpu_conv_mma m[GPU_CONV_MMA_PARTS];
+        static gpu_use use;
+        void *image;
+        size_t bytes;
+        assert_true(dn_gpu_conv_mma(&facts, points[i / 2], i % 2, 0, m));
+        dn_gpu_conv_mma_fit(&packed, m);
+        dn_gpu_conv_mma_use(
+            &m[GPU_CONV_PRODUCT], GPU_CONV_PRODUCT, DANAUS_F16, 0, &use);
+        assert_ok(dn_cuda_compile(
+            use.text, use.defines, FOR_PTX, &image, &bytes, NULL, NULL));
+        assert_in_range(count_in(image, "st.global.v4"), 2, 3);
+        assert_in_range(count_in(image, "st.global.u16"), 8, 4 * 8);
+        dn_free(image);
+    }
+}
+
 static void streams_stay_in_registers(void **state)
 {
     (void)state;
@@ -575,6 +602,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(long_convolutions_stay_in_registers),
         cmocka_unit_test(shuffles_are_not_taken_into_branches),
         cmocka_unit_test(turned_pieces_are_stored_whole),
+        cmocka_unit_test(results_of_packed_rows_are_stored_whole),
         cmocka_unit_test(streams_stay_in_registers),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

@@ -37,7 +37,8 @@
 
    conv_mma_rows.cuh brings rows to shared memory, conv_mma_first.cuh or, where LAYERS,
    conv_mma_layers.cuh makes D and x of it, conv_mma_products.cuh multiplies the rest,
-   conv_mma_sparse.cuh says what is kept.
+   conv_mma_results.cuh or, IN_ORDER, conv_mma_in_order.cuh stores results, conv_mma_sparse.cuh
+   says what is kept.
 
    ROOT, WARPS for a window, MEMBERS windows of a block, HALF and PAIR (conv_window.cuh),
    TYPE_f16, _bf16, _f32: of rows. */
@@ -184,6 +185,10 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
         if (INVERSE && ROOT > 1) {
             meet_all(&k);
             first_back(&k, &to);
+        }
+        if (IN_ORDER) {
+            meet_all(&k);
+            put_in_order(&k, &to);
         }
     }
 }

@@ -177,6 +177,15 @@ INLINE void put_columns_of_points(const work *k, int column, const float v[IN][4
     }
 }
 
+/* Rows of four results of a lane, where D was (conv_mma_in_order.cuh). */
+INLINE void keep_columns(const work *k, const sinks *s, int column, const float v[IN][4])
+{
+    UNROLL for (int row = 0; row < IN; row++)
+        store_shared64(
+            place_of_four(k, row, column), kept_pair(s, v[row][0], v[row][1]),
+            kept_pair(s, v[row][2], v[row][3]));
+}
+
 /* Rows of four results of a lane, all of which are made, as they are; or times numbers of a
    factor, which are read for all rows of a part before any is stored. */
 INLINE void put_bare(const work *k, X *y, int column, const float v[IN][4])
@@ -250,6 +259,8 @@ INLINE void first_back(const work *k, const sinks *s)
         }
         if (STORE)
             put_columns_of_points(k, column, of);
+        else if (IN_ORDER)
+            keep_columns(k, s, column, of);
         else
             put_columns(k, s, column, of);
     }

@@ -11,6 +11,9 @@
 #ifndef ODD
 #define ODD 0
 #endif
+#ifndef IN_ORDER
+#define IN_ORDER 0 /* conv_mma_in_order.cuh */
+#endif
 
 #define SEGMENT 16 /* numbers; 32 bytes of 16 bits */
 
@@ -70,6 +73,12 @@ FN int is_outer_row(const rows *r, const window *w)
     return is_first || is_last || w->row.count < 16;
 }
 
+/* Are the pieces of 16 bytes that have the eight numbers of a row from j on in the array? */
+FN int is_safe(const rows *r, const window *w, int j)
+{
+    return (is_in(w->row, j - 8) && is_in(w->row, j + 15)) || !is_outer_row(r, w);
+}
+
 FN chunk chunk_at(const rows *r, const window *w, int j)
 {
     chunk c;
@@ -80,20 +89,19 @@ FN chunk chunk_at(const rows *r, const window *w, int j)
     c.end = c.end > c.from ? c.end : c.from;
     c.at = place_in_row(r, w, j + c.from) - (j + c.from);
     int is_one = place_in_row(r, w, j + c.end - 1) - (j + c.end - 1) == c.at;
-    int is_inside = is_in(w->row, j + c.at - 8) && is_in(w->row, j + c.at + 15);
-    c.is_safe = is_one && (is_inside || !is_outer_row(r, w));
+    c.is_safe = is_one && is_safe(r, w, j + c.at);
     return c;
 }
 
 FN int is_whole(chunk c) { return c.end - c.from == 8; }
 FN int has_some(chunk c) { return c.end > c.from; }
 
-/* Of words that begin at a piece, those that begin `bytes` later. */
-template <int count> INLINE void move_words(u32 *v, int bytes)
+/* Of words that begin at a piece, those that begin `bytes` later; size: of numbers. */
+template <int count, int size> INLINE void move_words(u32 *v, int bytes)
 {
     UNROLL for (int i = 0; i < count + 2; i++) v[i] = bytes & 8 ? v[i + 2] : v[i];
     UNROLL for (int i = 0; i < count + 1; i++) v[i] = bytes & 4 ? v[i + 1] : v[i];
-    UNROLL for (int i = 0; i < count && sizeof(X) == 2; i++)
+    UNROLL for (int i = 0; i < count && size == 2; i++)
         v[i] = bytes & 2 ? v[i] >> 16 | v[i + 1] << 16 : v[i];
 }
 
@@ -110,7 +118,7 @@ INLINE void read_words(chunk c, const X *row, u32 v[4 * sizeof(X)])
         uint4 four = load_near_if((const char *)(at - bytes) + i * 16, wanted);
         v[i * 4] = four.x, v[i * 4 + 1] = four.y, v[i * 4 + 2] = four.z, v[i * 4 + 3] = four.w;
     }
-    move_words<count>(v, bytes);
+    move_words<count, size>(v, bytes);
 }
 
 /* Of words of two numbers those that count. */

@@ -61,6 +61,8 @@ INLINE u32 place_in_d(const work *k, int r, int q, int half)
 }
 
 #include "conv_mma_rows.cuh"
+#include "conv_mma_results.cuh"
+#include "conv_mma_in_order.cuh"
 #include "conv_mma_products.cuh"
 #if LAYERS
 #include "conv_mma_layers.cuh"

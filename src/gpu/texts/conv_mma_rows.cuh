@@ -14,6 +14,12 @@ INLINE spot spot_of(int part, int q0, int q, int j)
     return a;
 }
 
+#if defined TYPE_f32
+#    define IS_WIDE 1
+#else
+#    define IS_WIDE 0
+#endif
+
 #define EACH ((LOADED + WARPS - 1) / WARPS) /* chunks of 8 numbers, for a thread */
 
 /* Chunk number i of a thread, and is there one? */
@@ -174,6 +180,14 @@ INLINE scales find_scales(const work *k, u32 peak[2], u32 most, scales *back)
     return SUMS && PAIR && k->beside[0] != 0 ? level_scales(k->beside, back) : s;
 }
 
+INLINE void products_of(uint4 x, uint4 factor, float v[8])
+{
+    const u32 a[] = { x.x, x.y, x.z, x.w };
+    const u32 b[] = { factor.x, factor.y, factor.z, factor.w };
+    UNROLL for (int i = 0; i < 8; i++) v[i] =
+        load((X)(a[i / 2] >> i % 2 * 16)) * load((X)(b[i / 2] >> i % 2 * 16));
+}
+
 /* A number of x, times that of the factor. */
 INLINE float number_of(const work *k, const X *x, const X *factor, spot a)
 {
@@ -230,6 +244,14 @@ INLINE void numbers_of(
 {
     int j = number_in_window(k, a);
     int64 at = base_of(k, a.part) + j;
+#if ODD && !IS_WIDE
+    if (factor && !(TAPS && (k->few[0].is_on || k->few[1].is_on))) {
+        uint4 words = read_odd_chunk(&k->r, &k->w, x + at - j, j, 0, 1);
+        uint4 by = read_odd_chunk(&k->r, &k->w, factor + at - j, j, 0, 1);
+        products_of(words, by, v);
+        return;
+    }
+#endif
     if (ODD) {
         chunk c = chunk_at(&k->r, &k->w, j);
         is_wide = c.is_safe && !(TAPS && wraps(k));
@@ -298,12 +320,6 @@ INLINE void load_row(const work *k, const X *x, const X *factor, u32 most, scale
 #endif
 }
 
-#if defined TYPE_f32
-#    define IS_WIDE 1
-#else
-#    define IS_WIDE 0
-#endif
-
 /* Is a row one of 16 bits whose chunks are taken as they lie: together and aligned, or odd? */
 INLINE int is_plain(const work *k, const X *x, const X *factor)
 {
@@ -363,7 +379,7 @@ INLINE void read_whole_row(const work *k, const X *x, uint4 words[EACH])
 INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
 {
     const X *row = x + base_of(k, 0);
-    if (!wraps(k) && is_aligned(k, x, 16))
+    if (!IN_ORDER && !wraps(k) && is_aligned(k, x, 16))
         UNROLL for (int i = 0; i < EACH; i++) words[i] = read_odd_chunk(
             &k->r, &k->w, row, number_in_window(k, chunk_of(k, i)), 1, is_chunk(k, i));
     else
@@ -420,14 +436,6 @@ INLINE int is_plain_product(const work *k, const X *x, const X *factor)
     int is_made = TAPS && (k->few[0].is_on || k->few[1].is_on);
     return !ODD && !IS_WIDE && EACH <= 8 && factor && !is_made &&
            is_wide(k, x, factor) && is_all(k, k->w.there);
-}
-
-INLINE void products_of(uint4 x, uint4 factor, float v[8])
-{
-    const u32 a[] = { x.x, x.y, x.z, x.w };
-    const u32 b[] = { factor.x, factor.y, factor.z, factor.w };
-    UNROLL for (int i = 0; i < 8; i++) v[i] =
-        load((X)(a[i / 2] >> i % 2 * 16)) * load((X)(b[i / 2] >> i % 2 * 16));
 }
 
 /* The same as load_row() of such a product. */
