@@ -11,6 +11,7 @@
 #define MARGIN      128
 #define UNIT_BYTES  32 /* columns k of one instruction, a step */
 #define FAR_BYTES   (256 << 10)
+#define NEAR_BYTES  (32 << 10)
 
 /* size: tiles of 16 rows of a warp at most, of 8 columns, warps for 4 lanes of the rows,
    warps, resident blocks, parts that numbers are cut into. */
@@ -114,26 +115,29 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
     return 4e-6 + cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3));
 }
 
-/* A fit to times (to 9 % in the mean): memory, the second cache, which gives
-   short pieces slowly, and what a multiprocessor does: steps, bound by tensor cores or by
-   shared memory, and then y. Elsewhere tensor cores may be slower. */
+/* A fit to times (to 13 %): memory, the second cache, which gives and takes short pieces
+   slowly, those of y the more so the further apart its columns s lie, and what a
+   multiprocessor does: steps, bound by tensor cores or by shared memory, and then y.
+   Elsewhere tensor cores may be slower. */
 static double product_cost(const gpu_facts *f, const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
     double x, y, w = operand_bytes(k, p, &x, &y);
-    double memory = 1.2 * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
-    double short_pieces = s.together < q.d && s.together * s.element < 128 ? 2.1 : 1;
+    double memory = 1.25 * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
+    double short_pieces = s.together < q.d && s.together * s.element < 128 ? 1.6 : 1;
+    double apart = (double)(dn_pattern_rows(q) * s.element) / NEAR_BYTES;
+    double far = s.together < q.d ? 2 * pow(fmax(1, apart), 0.75) : 1;
     double tiles_s = (double)CEIL_DIV(p->batch, s.tile_s);
-    double cache = short_pieces * (x * (double)s.row_tiles + w * tiles_s + y) /
-                   (2.7 * f->bandwidth);
+    double cache = short_pieces * (x * (double)s.row_tiles + w * tiles_s + far * y) /
+                   (3.2 * f->bandwidth);
     double tile = (double)(s.together * s.tile_r * s.tile_s); /* elements of y */
     double tensor = tile * fmax(1 / 40.0, dn_gpu_mma_clocks(f, 1 / 128.0));
     int64_t operands = n[WARPS] * (s.tiles_r * 16 + n[TILES_S] * 8);
     double shared = 1.06 * (double)(s.stage_bytes / 128 + operands);
     double each = (double)s.steps * fmax(tensor, shared) + 274.0 / n[RESIDENT] +
-                  0.04 * tile * (double)s.element;
+                  0.03 * tile * (double)s.element;
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));
     double processor = rounds * n[RESIDENT] * each / clock_of(f);
     return 3e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor);

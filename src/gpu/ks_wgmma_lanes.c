@@ -20,6 +20,7 @@
 #define MOST_STAGES 8
 #define FLAGS_BYTES 1280 /* flags, and to begin at a multiple of 1,024 */
 #define MANY_BYTES  (16 << 20)
+#define NEAR_BYTES  (48 << 10)
 
 /* size: rows of a tile at most, columns of the batch, lanes, blocks of a cluster, whether x
    is what another factor made, parts that numbers are cut into. */
@@ -126,9 +127,10 @@ static double split_cost(
     return 8e-6 + dn_gpu_beside(4, waves * tile / clock, 1.2 * bytes / f->bandwidth);
 }
 
-/* A fit to times, to 7 %. A step is bound by what goes in and out of shared
+/* A fit to times, to 16 %. A step is bound by what goes in and out of shared
    memory, x and w twice and w once more for a second group with the same lanes, or by the
-   second cache; y follows. Pieces of 32 bytes are slow. */
+   second cache; y follows. Pieces of 32 bytes are slow, and the memory is where columns s
+   of y lie far apart. */
 static double product_cost(const gpu_facts *f, const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
@@ -140,15 +142,22 @@ static double product_cost(const gpu_facts *f, const kernel *k, const problem *p
         return split_cost(f, k, p, &s, bytes);
     double clock = 0.87 * f->clock;
     double x = (double)(s.tile_s * s.together) * STEP_BYTES, w = (double)s.w_bytes;
-    double shared = (x * (in_lines ? 2 : 2.8) + w * (s.halves == 1 ? 3 : 2)) / 128;
-    double cache = (x / n[CLUSTER] * (in_lines ? 1 : 4) + w) / 69;
+    /* How often a piece goes in and out, and is fetched. */
+    double shared_times = in_lines ? 2 : s.element == 2 ? 5.2 : 2.8;
+    double fetch_times = in_lines ? 1 : s.element == 2 ? 1.4 : 4;
+    double shared = (x * shared_times + w * (s.halves == 1 ? 3 : 2)) / 128;
+    static const double rates[] = { 43, 36, 52 }; /* of clusters of 1, 2 and 4 */
+    double cache = (x / n[CLUSTER] * fetch_times + w) / rates[n[CLUSTER] / 2];
     double step = dn_gpu_beside(4, s.element == 4 ? 1.2 * shared : shared, cache);
     double y = (double)(s.tile_s * s.tile_r * s.together * s.element);
-    double tile = (double)s.steps * step + y / (all ? 30 : 14);
+    double tile = (double)s.steps * step + y / (all ? 30 : 20);
     double waves = ceil((double)clusters_of(k, p, p->batch) / clusters_at_once(f, k));
-    double pieces = in_lines ? 1 : s.element == 2 ? 1.8 : n[CLUSTER] > 1 ? 1.15 : 1;
+    double apart = (double)(dn_pattern_rows(q) * s.element) / NEAR_BYTES;
+    double far = pow(fmax(1, apart), 0.26);
+    double pieces = in_lines ? 1 : s.element == 2 ? 1.7 : n[CLUSTER] > 1 ? 1.15 : 1;
     return 4e-6 +
-           pieces * dn_gpu_beside(4, waves * tile / clock, 1.2 * bytes / f->bandwidth);
+           pieces *
+               dn_gpu_beside(4, waves * tile / clock, 1.2 * far * bytes / f->bandwidth);
 }
 
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
