@@ -225,15 +225,25 @@ static conv_frame frame_of(const conv_case *c)
         &f, (conv_cut){ .n = 256 * c->root * (c->tall ? 16 * c->tall : 1) });
 }
 
+/* Where a window of n points has numbers; returns how many. */
+static int64_t find_lags(int64_t n, const double *window, int64_t *lags)
+{
+    int64_t count = 0;
+    for (int64_t j = 0; j < 2 * n; j++)
+        if (window[j] != 0)
+            lags[count++] = j;
+    return count;
+}
+
 /* Number f of the values e^(2 pi i (f + 1/4) / n) of a window, or e^(2 pi i f / n). */
 static void value_at(
-    const gpu_conv_mma *m, const double *window, int64_t f, double z[2])
+    const gpu_conv_mma *m, const double *window, int64_t count, const int64_t *lags,
+    int64_t f, double z[2])
 {
     int64_t n = (int64_t)m->rows * m->columns, phase = 4 * f + !m->pair;
     z[0] = z[1] = 0;
-    for (int64_t j = 0; j < 2 * n; j++) {
-        if (window[j] == 0)
-            continue;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t j = lags[i];
         double angle = 2 * PI * (double)(phase * j % (4 * n)) / (4.0 * (double)n);
         z[0] += window[j] * cos(angle);
         z[1] += window[j] * sin(angle);
@@ -268,11 +278,13 @@ static void *make_spectra(const gpu_conv_mma *m, double *windows)
     int64_t n = (int64_t)m->rows * m->columns, bytes = dn_gpu_conv_mma_spectrum(m);
     char *made = dn_calloc((size_t)(CHANNELS * bytes), 1);
     double *z = dn_alloc((size_t)(2 * n) * sizeof *z);
+    int64_t *lags = dn_alloc((size_t)(2 * n) * sizeof *lags);
     assert_non_null(made);
     for (int h = 0; h < CHANNELS; h++) {
         double most = 0;
+        int64_t count = find_lags(n, windows + h * 2 * n, lags);
         for (int64_t f = 0; f < n; f++) {
-            value_at(m, windows + h * 2 * n, f, z + 2 * f);
+            value_at(m, windows + h * 2 * n, count, lags, f, z + 2 * f);
             most = fmax(most, fmax(fabs(z[2 * f]), fabs(z[2 * f + 1])));
         }
         if (m->sparse)
@@ -289,6 +301,7 @@ static void *make_spectra(const gpu_conv_mma *m, double *windows)
             memcpy(row + 4 * m->columns, &scale, sizeof scale);
         }
     }
+    dn_free(lags);
     dn_free(z);
     return made;
 }

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMPILE EMULATOR_CXX " -std=c++20 -O1 -w -fPIC -pthread"
+#define COMPILE EMULATOR_CXX " -std=c++20 -O0 -w -fPIC -pthread"
 
 static char folder[64];
 
