@@ -24,11 +24,12 @@
 static int64_t tiles(int64_t n) { return CEIL_DIV(n, 16); }
 
 /* Rows of D, which are filled up to tiles if they are products, and a place for each warp
-   and each row of a pair; sums have these of x and of dy. */
+   and each row of a pair; sums have these of x and of dy. Another D, where chunks come ahead. */
 static int64_t window_bytes(const gpu_conv_mma *m)
 {
     int64_t rows = dn_gpu_conv_mma_in_layers(m) ? 2 * m->root : 16 * tiles(2 * m->root);
-    return (1 + m->sums) * (rows * PITCH + MAX(MOST_WARPS, m->warps) * 8);
+    int64_t one = rows * PITCH + MAX(MOST_WARPS, m->warps) * 8;
+    return (1 + m->sums) * one + m->ahead * rows * PITCH;
 }
 
 /* ---- shapes ---- */
@@ -93,6 +94,25 @@ static int find_blocks(const gpu_facts *f, gpu_conv_mma *m)
     return find_block(f, m, MAX(MOST_WARPS, m->warps));
 }
 
+/* Blocks of a multiprocessor, by what 9.0 has; few taps take more registers than there are for
+   as many as columns have. */
+static int resident(const gpu_conv_mma *m, int few)
+{
+    int64_t room = (228 << 10) / (block_bytes(m) + 1024);
+    int warps = few ? MIN(m->resident, MANY_WARPS) : m->resident;
+    return (int)CLAMP(room, 1, MAX(1, warps / (m->warps * m->members)));
+}
+
+/* Of launches that follow each other, if there is room for it in as many blocks. Layers take
+   chunks through registers on their way to D, and would have to fetch them from there. */
+static void find_ahead(const gpu_facts *f, gpu_conv_mma *m)
+{
+    int64_t blocks = resident(m, 0);
+    m->ahead = !dn_gpu_conv_mma_in_layers(m);
+    if (blocks * (block_bytes(m) + 1024) > f->shared + 1024)
+        m->ahead = 0;
+}
+
 /* Sums over windows like these, by vector units where they have no room. */
 static void find_sums(const gpu_facts *f, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
 {
@@ -127,11 +147,14 @@ int dn_gpu_conv_mma_matrix(
     m[GPU_CONV_PEAKS].near = 0;
     m[GPU_CONV_PEAKS].members = 1;
     m[GPU_CONV_PEAKS].resident = MOST_RESIDENT;
+    find_ahead(f, rows);
     columns->root = r;
     columns->tiled = 1;
-    int made = find_blocks(f, columns);
+    if (!find_blocks(f, columns))
+        return 0;
+    find_ahead(f, columns);
     m[GPU_CONV_JOIN] = *columns;
-    return made;
+    return 1;
 }
 
 /* Bytes of a block of a cluster that multiplies these rows (texts/conv_mma_cluster.cu). */
@@ -140,7 +163,7 @@ static int64_t cluster_bytes(const gpu_conv_mma *rows)
     gpu_conv_mma columns = *rows;
     columns.root = columns.tiled = 1;
     int64_t row = 16 * tiles(2 * rows->root) * PITCH + 32;
-    return dn_gpu_conv_mma_near(rows) + dn_gpu_conv_mma_near(&columns) +
+    return dn_gpu_conv_mma_near(rows) + 2 * dn_gpu_conv_mma_near(&columns) +
            rows->rows / rows->cluster * row + CLUSTER_WARPS * (2 * PITCH + 8) +
            MOST_CLUSTER * 8;
 }
@@ -153,6 +176,7 @@ static int find_cluster(const gpu_facts *f, gpu_conv_mma m[GPU_CONV_MMA_PARTS])
     rows->members = CLUSTER_WARPS / rows->warps;
     rows->resident = CLUSTER_WARPS;
     rows->near = 1;
+    rows->ahead = 0;
     for (rows->cluster = 1; rows->cluster <= (f->arch < 90 ? 1 : MOST_CLUSTER);
          rows->cluster *= 2)
         if (cluster_bytes(rows) <= f->shared)
@@ -272,15 +296,6 @@ static gpu_conv_mma with_few(const gpu_conv_mma *m, int few)
     return own;
 }
 
-/* Blocks of a multiprocessor, by what 9.0 has; few taps take more registers than there are for
-   as many as columns have. */
-static int resident(const gpu_conv_mma *m, int few)
-{
-    int64_t room = (228 << 10) / (block_bytes(m) + 1024);
-    int warps = few ? MIN(m->resident, MANY_WARPS) : m->resident;
-    return (int)CLAMP(room, 1, MAX(1, warps / (m->warps * m->members)));
-}
-
 /* What texts/conv_mma_sparse.cuh knows. */
 static void define_kept(const gpu_conv_mma *m, text *to)
 {
@@ -345,9 +360,9 @@ void dn_gpu_conv_mma_use(
     dn_text(
         &to,
         "#define ROOT %d\n#define HALF %d\n#define PAIR %d\n#define WARPS %d\n"
-        "#define MEMBERS %d\n#define RESIDENT %d\n#define NEAR %d\n",
+        "#define MEMBERS %d\n#define RESIDENT %d\n#define NEAR %d\n#define AHEAD %d\n",
         m->root, m->half && !m->pair && !(from_points && to_points), m->pair, m->warps,
-        m->members, resident(m, few), m->near);
+        m->members, resident(m, few), m->near, m->ahead);
     dn_text(&to, "#define ROWS %d\n#define COLUMNS %d\n", m->rows, m->columns);
     if (!m->sums)
         dn_text(

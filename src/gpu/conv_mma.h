@@ -24,6 +24,7 @@ typedef struct gpu_conv_mma {
     int warps, members; /* for so many; of them in a block */
     int cluster;        /* blocks that hold a window; 0: launches do not */
     int near;           /* tables lie in shared memory */
+    int ahead;          /* what the next task reads comes there meanwhile */
     int resident;       /* warps of a multiprocessor for which there are registers */
 } gpu_conv_mma;
 
@@ -71,8 +72,8 @@ int dn_gpu_conv_mma_kept(const conv_box *box, int count);
 /* Have they the same tables? */
 int dn_gpu_conv_mma_same(const gpu_conv_mma *a, const gpu_conv_mma *b);
 
-/* Bytes of the tables of matrices, of those that are looked at (columns have turns of their
-   own), and the tables. */
+/* Bytes of the tables of matrices, of those that a launch looks at (of columns, which have turns
+   of their own, in one direction), and the tables. */
 int64_t dn_gpu_conv_mma_bytes(const gpu_conv_mma *m);
 int64_t dn_gpu_conv_mma_near(const gpu_conv_mma *m);
 void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to);

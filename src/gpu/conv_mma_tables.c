@@ -173,7 +173,7 @@ int64_t dn_gpu_conv_mma_bytes(const gpu_conv_mma *m)
 
 int64_t dn_gpu_conv_mma_near(const gpu_conv_mma *m)
 {
-    return m->tiled ? 4 * (2 * first_words(m) + m->root * 4 * LEFT)
+    return m->tiled ? 4 * (first_words(m) + m->root * 2 * LEFT)
                     : dn_gpu_conv_mma_bytes(m);
 }
 
@@ -183,11 +183,12 @@ void dn_gpu_conv_mma_tables(const gpu_conv_mma *m, void *to)
     matrix x = { .m = m };
     int in = (int)tiles(in_rows(m)), both = (int)tiles(2 * m->root);
     int count = dn_gpu_conv_mma_in_layers(m) ? 0 : both * in;
-    for (int i = 0; i < count; i++)
-        at = put_real(&x, forward_number, i / in * 16, i % in * 16, at);
-    for (int i = 0; i < count && ways(m) > 1; i++)
-        at = put_real(&x, back_number, i / both * 16, i % both * 16, at);
     for (int back = 0; back < ways(m); back++) {
+        int width = back ? both : in;
+        for (int i = 0; i < count; i++)
+            at = put_real(
+                &x, back ? back_number : forward_number, i / width * 16, i % width * 16,
+                at);
         x.number = back ? inner_back_number : inner_number;
         for (x.p0 = 0; x.p0 < m->root; x.p0++)
             at = put_complex(&x, 0, at);

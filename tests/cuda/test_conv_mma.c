@@ -120,6 +120,18 @@ static const conv_case cases[] = {
     { DANAUS_F16, 2, 20, 1, 0, DANAUS_BIDIRECTIONAL, 17001, 1, 0, 1, 0, 0, 2 },
     { DANAUS_F32, 1, 20, 0, 1, DANAUS_CAUSAL, 4096, 1, 0, 1, 0, 3, 2 },
     { DANAUS_F16, 1, 64, 0, 0, DANAUS_CAUSAL, 4096, 1, 0, 1, 1, 0, 1 },
+    /* Whole rows, and points, that come ahead. */
+    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CIRCULAR, 8192, 1, 0, 2, 0, 0, 0 },
+    { DANAUS_F16, 2, 20, 0, 0, DANAUS_CAUSAL, 16384, 1, 0, 2, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CAUSAL, 32768, 1, 0, 8, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CIRCULAR, 4096, 1, 0, 1, 0, 0, 0 },
+    { DANAUS_BF16, 1, 20, 1, 0, DANAUS_CIRCULAR, 16384, 1e30F, 0, 4, 0, 0, 0 },
+    { DANAUS_BF16, 1, 20, 0, 0, DANAUS_BIDIRECTIONAL, 4000, 1, 0, 1, 0, 0, 0 },
+    { DANAUS_F16, 9, 20, 1, 0, DANAUS_CAUSAL, 36864, 1, 0, 1, 0, 0, 0 },
+    { DANAUS_F16, 3, 20, 0, 1, DANAUS_CAUSAL, 12288, 1, 0, 1, 0, 0, 0 },
+    { DANAUS_F16, 9, 20, 0, 0, DANAUS_CIRCULAR, 73728, 1, 0, 2, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 0, 0, DANAUS_CAUSAL, 65536, 1, 0, 16, 0, 0, 0 },
+    { DANAUS_F16, 1, 20, 1, 0, DANAUS_CIRCULAR, 69632, 1, 0, 17, 0, 0, 0 },
     /* Rows that begin anywhere, number by number of cases where segments do or not. */
     { DANAUS_F16, 4, 1000, 0, 0, DANAUS_CAUSAL, 1000, 1, 0, 0, 0, 0, 0 },
     { DANAUS_F16, 4, 1001, 0, 0, DANAUS_CAUSAL, 1001, 1, 0, 0, 0, 0, 0 },

@@ -40,6 +40,9 @@
    conv_mma_results.cuh or, IN_ORDER, conv_mma_in_order.cuh stores results, conv_mma_sparse.cuh
    says what is kept.
 
+   AHEAD: what the next task reads comes to shared memory while this one is multiplied; not
+   where there are LAYERS.
+
    ROOT, WARPS for a window, MEMBERS windows of a block, HALF and PAIR (conv_window.cuh),
    TYPE_f16, _bf16, _f32: of rows. */
 // SPDX-License-Identifier: Apache-2.0
@@ -60,8 +63,7 @@
    are few. */
 typedef struct tasks {
     int64 next, end;
-    int step;
-    int window, filter, beside; /* of the filter's channels */
+    int step, window, filter;
 } tasks;
 
 #define SPREAD (TILED && MEMBERS < 4)
@@ -87,24 +89,75 @@ INLINE void find(tasks *t, work *k, int64 first, int share)
     k->task = (int)(t->next - (int64)t->window * TASKS);
     k->w = first_window(&k->r, first + t->window);
     t->filter = k->w.channel / share;
-    t->beside = k->w.channel % share;
 }
 
-/* The next task, if there is one. */
-INLINE void advance(tasks *t, work *k, int share)
+/* The next task, if there is one: of spread tiles, one some windows later. */
+INLINE void advance(tasks *t, work *k, int64 first, int share)
 {
     t->next += t->step;
     if (t->next >= t->end)
         return;
-    k->task += t->step;
-    ROLL for (; k->task >= TASKS; k->task -= TASKS)
-    {
-        int channel = k->w.channel;
+    const int channel = k->w.channel, task = k->task + t->step;
+    const int past = SPREAD ? task / TASKS : task >= TASKS;
+    k->task = task - past * TASKS;
+    t->window += past;
+    if (past == 1)
         next_window(&k->r, &k->w);
-        t->window++;
-        t->beside += k->w.channel - channel;
-        t->filter += t->beside == share;
-        t->beside = t->beside == share ? 0 : t->beside;
+    else if (past)
+        later_window(&k->r, &k->w, first + t->window, past);
+    t->filter = k->w.channel == channel ? t->filter : k->w.channel / share;
+}
+
+/* ---- what comes ahead ---- */
+
+/* AHEAD: a member has two D, and chunks of the next task come to the other one while this one
+   is multiplied. */
+#define D_BYTES ((1 + AHEAD) * OWN_BYTES) /* of a member */
+
+INLINE void ask(const work *k, const X *x, const X *factor)
+{
+#if AHEAD && LOAD
+    ask_for_points(k);
+#elif AHEAD
+    ask_for_row(
+        k, x + beside(&k->r, &k->w, GROUPED_X),
+        factor + beside(&k->r, &k->w, GROUPED_X_FACTOR));
+#endif
+}
+
+/* Asks for the next task, if there is one, of which *next is what is known. Numbers are looked
+   up for that; of points it does not matter yet to what rows they belong. */
+#define IS_EARLY (AHEAD && !LOAD)
+
+INLINE void ask_for_next(
+    tasks *t, const work *k, work *next, int64 first, int share, char *points, const X *x,
+    const X *factor)
+{
+    *next = *k;
+    next->d = k->other_d;
+    next->other_d = k->d;
+    int64 place = t->next + t->step;
+    if (IS_EARLY) {
+        advance(t, next, first, share);
+    } else {
+        int64 window = divide(place, TASKS);
+        next->task = (int)(place - window * TASKS);
+        next->points = points + window * WINDOW_BYTES;
+    }
+    if (AHEAD && place < t->end)
+        ask(next, x, factor);
+}
+
+INLINE void turn_to_next(tasks *t, work *k, const work *next, int64 first, int share)
+{
+    if (IS_EARLY) {
+        *k = *next;
+        return;
+    }
+    advance(t, k, first, share);
+    if (AHEAD) {
+        k->d = next->d;
+        k->other_d = next->other_d;
     }
 }
 
@@ -118,25 +171,28 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
     const float *few_bias, int few_groups)
 {
     extern __shared__ u8 memory[];
-    work k;
+    work k, next;
     const u32 near = shared_address(memory), own_memory = near + (NEAR ? TABLES * 16 : 0);
     for (int i = threadIdx.x; NEAR && i < TABLES; i += TEAM * MEMBERS)
-        store_shared128(near + i * 16, constants[i]);
+        store_shared128(near + i * 16, constants[TABLES_FROM + i]);
     __syncthreads();
-    k.near = near + threadIdx.x % 32 * 16;
+    k.near = near + (threadIdx.x % 32 - TABLES_FROM) * 16;
     k.r = { length, batch, channels, windows, step, lead, before, after, pieces, flags };
     k.tables = constants + threadIdx.x % 32;
     k.member = threadIdx.x / TEAM;
     k.thread = threadIdx.x % TEAM;
     k.warp = k.thread / 32;
     k.lane = k.thread % 32;
-    k.d = own_memory + k.member * OWN_BYTES;
-    u32 most = own_memory + MEMBERS * OWN_BYTES + k.member * WARPS * 8;
+    k.d = own_memory + k.member * D_BYTES;
+    k.other_d = k.d + OWN_BYTES;
+    u32 most = own_memory + MEMBERS * D_BYTES + k.member * WARPS * 8;
     tasks t = begin(k.member, items);
     if (t.next >= t.end)
         return;
     find(&t, &k, first, (int)share);
-    ROLL for (; t.next < t.end; advance(&t, &k, (int)share))
+    k.points = points + t.window * WINDOW_BYTES;
+    ask(&k, x, x_factor);
+    ROLL for (; t.next < t.end; turn_to_next(&t, &k, &next, first, (int)share))
     {
         scales back = {};
         k.points = points + t.window * WINDOW_BYTES;
@@ -149,7 +205,9 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
             add_peaks(&k, from, gate);
             continue;
         }
-        if (LOAD)
+        if (LOAD && AHEAD)
+            copy_wait<0>(); /* points are in D */
+        else if (LOAD)
             load_points(&k);
         else
             load_rows(&k, from, gate, most, &back);
@@ -167,6 +225,7 @@ extern "C" __global__ void __launch_bounds__(TEAM *MEMBERS, RESIDENT) conv(
             align_sinks(&k, &to);
         }
         meet_all(&k);
+        ask_for_next(&t, &k, &next, first, (int)share, points, x, x_factor);
         if (FORWARD && ROOT > 1 && !AT_ONCE) {
             first_forward(&k);
             meet_all(&k);

@@ -153,7 +153,7 @@ INLINE void find_peaks(work *k, const X *x, const X *factor, u32 peak[2])
 #define INVERSE 0
 namespace in_split {
 #include "conv_mma_part.cuh"
-enum { ALL_TABLES = TABLES };
+enum { ALL_TABLES = TURNS_AT }; /* in both directions */
 }
 
 #undef LOAD

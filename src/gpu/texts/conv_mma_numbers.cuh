@@ -51,7 +51,7 @@ typedef struct work {
     few_row few[2];      /* of x, of its factor */
     const uint4 *tables; /* this lane's */
     u32 near;            /* NEAR: their copy in shared memory */
-    u32 d;               /* the address of D */
+    u32 d, other_d;      /* the address of D, and of where chunks come ahead */
     char *points;        /* of the window, in memory */
     u32 points_at;       /* the address of those in shared memory */
     u32 *peaks;          /* of its rows */

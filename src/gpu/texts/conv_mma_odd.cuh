@@ -56,6 +56,15 @@ FN void next_window(const rows *r, window *w)
     align_window(r, w);
 }
 
+/* Window `item`, which comes `count` later. */
+FN void later_window(const rows *r, window *w, int64 item, int count)
+{
+    if (ODD || !is_in_batch(r, w, count))
+        *w = first_window(r, item);
+    else
+        go_on_in_batch(r, w, count);
+}
+
 /* ---- chunks ---- */
 
 /* Eight numbers from number j of a window on: from, ..., end - 1 of them count. `at`: what

@@ -24,6 +24,10 @@
 /* Is that done on the way to D, by a warp that brings all rows? */
 #define AT_ONCE (LAYERS && ROOT > 1 && WARPS == 1 && FORWARD)
 
+#ifndef AHEAD
+#define AHEAD 0
+#endif
+
 /* What a member of a block works on, in shared memory: rows of D, which are filled up to tiles
    if they are products, and of x before. */
 #define OWN_BYTES ((LAYERS ? BOTH : 16 * TILES(BOTH)) * PITCH)
@@ -31,12 +35,15 @@
 /* Where tables of matrices and turns begin, as registers of lanes, in uint4. */
 #define FIRST_AT      0 /* [row tile][column tile] */
 #define FIRST_SIZE    (LAYERS ? 0 : TILES(BOTH) * TILES(IN) * 32)
-#define BACK_AT       FIRST_SIZE
-#define INNER_AT      (SUMS ? BACK_AT : BACK_AT + FIRST_SIZE) /* [p0][real, imaginary] */
-#define INNER_BACK_AT (INNER_AT + ROOT * 64)
-#define TURNS_AT      (INNER_BACK_AT + (SUMS ? 0 : ROOT * 64)) /* [p0][pair]: two of eight points */
-#define LAST_AT       (TURNS_AT + ROOT * 128)     /* [real, imaginary] */
-#define TABLES        (TILED ? TURNS_AT : LAST_AT + 64)
+#define INNER_AT      FIRST_SIZE /* [p0][real, imaginary] */
+#define BACK_AT       (INNER_AT + ROOT * 64) /* the same two back */
+#define INNER_BACK_AT (BACK_AT + FIRST_SIZE)
+#define TURNS_AT      (SUMS ? BACK_AT : INNER_BACK_AT + ROOT * 64) /* [p0][pair]: two of eight points */
+#define LAST_AT       (TURNS_AT + ROOT * 128) /* [real, imaginary] */
+
+/* Those that are looked at: of columns, which have turns of their own, in one direction. */
+#define TABLES_FROM (TILED && INVERSE ? BACK_AT : 0)
+#define TABLES      (TILED ? BACK_AT : LAST_AT + 64)
 
 /* The threads of a member wait for each other. */
 INLINE void meet_all(const work *k)

@@ -35,11 +35,29 @@ INLINE spot chunk_of(const work *k, int i)
     return spot_of(part, row - part * ROOT, k->lane / 2, k->lane % 2 * 8);
 }
 
+INLINE u32 place_of_chunk(const work *k, int i)
+{
+    return place_in_d(k, row_of_chunk(k, i), k->lane / 2, k->lane % 2);
+}
+
 INLINE void put_chunk(const work *k, int i, uint4 words)
 {
     if (is_chunk(k, i))
-        store_shared128(
-            place_in_d(k, row_of_chunk(k, i), k->lane / 2, k->lane % 2), words);
+        store_shared128(place_of_chunk(k, i), words);
+}
+
+/* Asks for a chunk, which comes to its place in D (AHEAD); unless it is there, for zeros. */
+INLINE void ask_for_chunk(const work *k, int i, const void *from, int is_there)
+{
+    if (is_chunk(k, i))
+        copy16(place_of_chunk(k, i), from, is_there ? 16 : 0);
+}
+
+/* Those that a thread has asked for, as they are. */
+INLINE void take_chunks(const work *k, uint4 words[EACH])
+{
+    UNROLL for (int i = 0; i < EACH; i++) words[i] =
+        is_chunk(k, i) ? load_shared128(place_of_chunk(k, i)) : make_uint4(0, 0, 0, 0);
 }
 
 /* The chunks of a thread, to D or x; those of all rows are transformed before. */
@@ -170,7 +188,8 @@ INLINE void meet(const work *k, u32 peak[2], u32 most)
 INLINE scales find_scales(const work *k, u32 peak[2], u32 most, scales *back)
 {
     if (ROWS > 1) {
-        meet_all(k);
+        if (!AHEAD) /* nobody reads D any more */
+            meet_all(k);
         peak[0] = k->peaks[0];
         peak[1] = k->peaks[1];
     } else {
@@ -375,6 +394,25 @@ INLINE void read_whole_row(const work *k, const X *x, uint4 words[EACH])
     }
 }
 
+/* Does all of such a row come ahead? */
+INLINE int is_ahead(const work *k, const X *x, const X *factor)
+{
+    return AHEAD && !ODD && !TAPS && is_plain(k, x, factor) && is_all(k, k->w.there);
+}
+
+INLINE void ask_for_row(const work *k, const X *x, const X *factor)
+{
+    if (!is_ahead(k, x, factor))
+        return;
+    UNROLL for (int i = 0; i < EACH; i++)
+    {
+        spot a = chunk_of(k, i);
+        ask_for_chunk(
+            k, i, x + base_of(k, a.part) + number_in_window(k, a), is_row(k, a.part));
+    }
+    copy_commit();
+}
+
 #if ODD && !IS_WIDE
 INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
 {
@@ -477,8 +515,12 @@ INLINE void load_rows(
         return;
     }
     int plain = is_plain(k, x, factor);
-    if (plain)
+    if (is_ahead(k, x, factor)) {
+        copy_wait<0>();
+        take_chunks(k, words);
+    } else if (plain) {
         read_row(k, x, words);
+    }
     if (plain)
         put_row(k, words, most, back);
     else
@@ -522,15 +564,33 @@ INLINE int column_of_point(const work *k, spot a)
     return TILED ? k->task * 16 + a.j : a.q0 * 256 + a.q * 16 + a.j;
 }
 
+/* Sparse spectra have no points of rows that are left out. */
+INLINE int is_point(const work *k, spot a) { return !TILED || !is_left_out(row_of_point(k, a)); }
+
+#if AHEAD
+INLINE void ask_for_points(const work *k)
+{
+    UNROLL for (int i = 0; i < EACH; i++)
+    {
+        spot a = chunk_of(k, i);
+        ask_for_chunk(
+            k, i, point_of(k, row_of_point(k, a), a.part, column_of_point(k, a)),
+            is_point(k, a));
+    }
+    copy_commit();
+}
+
+#endif
+
 INLINE void load_points(const work *k)
 {
     uint4 words[EACH];
     UNROLL for (int i = 0; i < EACH; i++)
     {
         spot a = chunk_of(k, i);
-        int row = row_of_point(k, a), is_kept = !TILED || !is_left_out(row);
         words[i] = load_eight_points(
-            k, row, a.part, column_of_point(k, a), is_chunk(k, i) && is_kept);
+            k, row_of_point(k, a), a.part, column_of_point(k, a),
+            is_chunk(k, i) && is_point(k, a));
     }
     meet_all(k); /* nobody reads D any more */
     put_chunks(k, words);

@@ -110,15 +110,26 @@ FN window window_of(const rows *r, int64 item)
         (int)channel);
 }
 
+/* Are rows, or pairs of them, one window, and is there one `count` later in the batch? */
+FN int is_in_batch(const rows *r, const window *w, int count)
+{
+    return r->windows == 1 && w->batch + count < rows_of(r);
+}
+
+FN void go_on_in_batch(const rows *r, window *w, int count)
+{
+    w->batch += count;
+    w->base += (PAIR ? 2 : 1) * count * r->channels * r->length;
+    w->other = other_of(r, w->batch);
+    w->groups += (GROUPS - 1) * count * r->channels * r->length;
+}
+
 /* The next one: most often of the next row of the batch. */
 FN void go_on(const rows *r, window *w)
 {
     int number = w->number + 1;
-    if (r->windows == 1 && w->batch + 1 < rows_of(r)) {
-        w->batch++;
-        w->base += (PAIR ? 2 : 1) * r->channels * r->length;
-        w->other = other_of(r, w->batch);
-        w->groups += (GROUPS - 1) * r->channels * r->length;
+    if (is_in_batch(r, w, 1)) {
+        go_on_in_batch(r, w, 1);
     } else if (number < (int)r->windows) {
         *w = place_window(r, number, w->batch, w->channel);
     } else {
