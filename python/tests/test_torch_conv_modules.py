@@ -47,6 +47,17 @@ class Decaying(torch.nn.Module):
         return k[0] if len(k) == 1 else (k[0], k[1])
 
 
+class Making(torch.nn.Module):
+    """A filter module that returns what it was told."""
+
+    def __init__(self, made):
+        super().__init__()
+        self.made = made
+
+    def forward(self, length: int):
+        return self.made
+
+
 def signal(*shape, dtype=torch.float32, device="cpu") -> torch.Tensor:
     numbers = torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
     return numbers.to(device, dtype)
@@ -180,6 +191,12 @@ def test_the_transformed_filter_is_kept_until_something_changes(device, monkeypa
     conv.requires_grad_(False)
     with torch.enable_grad():
         expect(9)
+
+
+def test_a_causal_filter_may_come_with_none():
+    k, u = torch.rand(4, 8), signal(1, 4, 8)
+    made = [LongConv(4, 8, skip=False, filter=Making(x)) for x in (k, (k, None))]
+    assert torch.equal(made[0](u), made[1](u))
 
 
 @torch.no_grad()
@@ -385,6 +402,11 @@ def test_streams_keep_the_filters_of_their_beginning():
 # ---- what is refused ----
 
 
+def run_with_filter(made):
+    conv = LongConv(4, 8, "bidirectional", filter=Making(made))
+    return conv(torch.zeros(1, 4, 8))
+
+
 @pytest.mark.parametrize(
     "make, sentence",
     (
@@ -411,6 +433,13 @@ def test_streams_keep_the_filters_of_their_beginning():
         (lambda: LongConv(4, 8).stream()(torch.zeros(2, 4, 1)), "u has the shape"),
         (lambda: GatedLongConv(4, 8).stream()(torch.zeros(1, 1, 3)), "the shape"),
         (lambda: LongConv(4, 8, filter=Decaying(3))(torch.zeros(1, 4, 8)), "divide"),
+        (lambda: LongConv(4, 8, filter=5), "a pair, and no int"),
+        (lambda: run_with_filter(5), "a pair, and no int"),
+        (lambda: run_with_filter([torch.ones(4, 8)] * 3), "3 filters given"),
+        (lambda: run_with_filter((torch.ones(4, 8), 5)), "k_reverse is no tensor"),
+        (lambda: run_with_filter(torch.ones(4, 8)), "1 filters given"),
+        (lambda: GatedLongConv(4, 8)(torch.zeros(1, 8, 5)), "any, 4. is needed"),
+        (lambda: GatedLongConv(4, 8)(torch.zeros(8, 4)), "any, 4. is needed"),
     ),
 )
 def test_what_is_refused(make, sentence):

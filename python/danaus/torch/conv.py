@@ -188,14 +188,20 @@ class LongConv(torch.nn.Module):
         if self.skip is not None:
             torch.nn.init.normal_(self.skip)
 
+    def _pair(self, filter) -> tuple[Tensor, ...]:
+        """Filters that were given or made: k, or k and k_reverse."""
+        given = (filter,) if isinstance(filter, Tensor) else filter
+        if not isinstance(given, (tuple, list)):
+            fail(f"a filter is a tensor or a pair, and no {type(filter).__name__}")
+        given = [x for x in given if x is not None]
+        needed = 2 if self.kind == "bidirectional" else 1
+        if len(given) != needed:
+            fail(f"{len(given)} filters given; a {self.kind} convolution has {needed}")
+        return tuple(given)
+
     def _take(self, filter) -> None:
-        given = [filter] if isinstance(filter, Tensor) else list(filter)
         own = [w for w in (self.weight, self.weight_reverse) if w is not None]
-        if len(given) != len(own):
-            fail(
-                f"{len(given)} filters given; a {self.kind} convolution has {len(own)}"
-            )
-        for w, x in zip(own, given):
+        for w, x in zip(own, self._pair(filter)):
             check_tensor("a filter", x, (self.filters, self.taps), x.device)
             with torch.no_grad():
                 w.copy_(x)
@@ -204,8 +210,8 @@ class LongConv(torch.nn.Module):
         """k and k_reverse for signals of that length."""
         if self.filter is None:
             return self.weight, self.weight_reverse
-        made = self.filter(length)
-        return (made, None) if isinstance(made, Tensor) else tuple(made)
+        k, *k_reverse = self._pair(self.filter(length))
+        return k, k_reverse[0] if k_reverse else None
 
     def forward(
         self,
@@ -427,6 +433,8 @@ class GatedLongConv(torch.nn.Module):
     ) -> Tensor:
         """x and the result are [batch, length, width] or, with offsets, packed
         sequences [1, columns, width], as of `long_conv`."""
+        if x.dim() != 3 or x.shape[2] != self.width:
+            fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
         offsets = offsets_of(offsets, x, dim=1)
         q, k, v = self.split(self.short(self.in_proj(x), offsets))
         y = self.long(v, gate_in=k, gate_out=q, offsets=offsets)
