@@ -115,8 +115,17 @@ static double split_cost(const gpu_facts *f, const kernel *k, const problem *p)
     return 4e-6 + cbrt(pow(memory, 3) + pow(cache, 3) + pow(processor, 3));
 }
 
-/* A fit to times (to 13 %): memory, the second cache, which gives and takes short pieces
-   slowly, those of y the more so the further apart its columns s lie, and what a
+/* What was fitted to times of 16-bit numbers, to 13 %, and of tf32, to 9 % in the mean: times
+   of memory and of short pieces; how much slower these are for y, and of what power of the
+   distance of its columns s; the second cache's rate over memory's; clocks of a byte of y. */
+typedef struct fit {
+    double memory, pieces, y_pieces, far, cache, y;
+} fit;
+
+static const fit times_16 = { 1.25, 1.6, 2, 0.75, 3.2, 0.03 };
+static const fit times_32 = { 1.2, 2.1, 1, 0, 2.7, 0.04 };
+
+/* Memory, the second cache, which gives and takes short pieces slowly, and what a
    multiprocessor does: steps, bound by tensor cores or by shared memory, and then y.
    Elsewhere tensor cores may be slower. */
 static double product_cost(const gpu_facts *f, const kernel *k, const problem *p)
@@ -124,20 +133,22 @@ static double product_cost(const gpu_facts *f, const kernel *k, const problem *p
     const int *n = dn_gpu_size(k);
     danaus_pattern q = p->pattern;
     shape s = shape_of(k, p);
+    const fit *t = s.element == 2 ? &times_16 : &times_32;
     double x, y, w = operand_bytes(k, p, &x, &y);
-    double memory = 1.25 * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
-    double short_pieces = s.together < q.d && s.together * s.element < 128 ? 1.6 : 1;
+    double memory = t->memory * (dn_gpu_moved_bytes(p) + w) / f->bandwidth;
+    double short_pieces =
+        s.together < q.d && s.together * s.element < 128 ? t->pieces : 1;
     double apart = (double)(dn_pattern_rows(q) * s.element) / NEAR_BYTES;
-    double far = s.together < q.d ? 2 * pow(fmax(1, apart), 0.75) : 1;
+    double far = s.together < q.d ? t->y_pieces * pow(fmax(1, apart), t->far) : 1;
     double tiles_s = (double)CEIL_DIV(p->batch, s.tile_s);
     double cache = short_pieces * (x * (double)s.row_tiles + w * tiles_s + far * y) /
-                   (3.2 * f->bandwidth);
+                   (t->cache * f->bandwidth);
     double tile = (double)(s.together * s.tile_r * s.tile_s); /* elements of y */
     double tensor = tile * fmax(1 / 40.0, dn_gpu_mma_clocks(f, 1 / 128.0));
     int64_t operands = n[WARPS] * (s.tiles_r * 16 + n[TILES_S] * 8);
     double shared = 1.06 * (double)(s.stage_bytes / 128 + operands);
     double each = (double)s.steps * fmax(tensor, shared) + 274.0 / n[RESIDENT] +
-                  0.03 * tile * (double)s.element;
+                  t->y * tile * (double)s.element;
     double rounds = ceil((double)tiles_of(k, p, p->batch) / (f->units * n[RESIDENT]));
     double processor = rounds * n[RESIDENT] * each / clock_of(f);
     return 3e-6 + dn_gpu_beside(4, dn_gpu_beside(4, memory, cache), processor);

@@ -127,10 +127,19 @@ static double split_cost(
     return 8e-6 + dn_gpu_beside(4, waves * tile / clock, 1.2 * bytes / f->bandwidth);
 }
 
-/* A fit to times, to 16 %. A step is bound by what goes in and out of shared
-   memory, x and w twice and w once more for a second group with the same lanes, or by the
-   second cache; y follows. Pieces of 32 bytes are slow, and the memory is where columns s
-   of y lie far apart. */
+/* What was fitted to times of 16-bit numbers, to 16 %, and of tf32, to 7 %: how often pieces
+   of x go in and out of shared memory and how often they are fetched, times of pieces of 32
+   bytes, bytes of y a clock, of what power of their distance columns s of y are stored more
+   slowly, bytes a clock from the second cache for clusters of 1, 2 and 4. */
+typedef struct fit {
+    double shared, fetched, pieces, y, far, rates[3];
+} fit;
+
+static const fit times_16 = { 5.2, 1.4, 1.7, 20, 0.26, { 43, 36, 52 } };
+static const fit times_32 = { 2.8, 4, 1, 14, 0, { 69, 69, 69 } };
+
+/* A step is bound by what goes in and out of shared memory, x and w twice and w once more
+   for a second group with the same lanes, or by the second cache; y follows. */
 static double product_cost(const gpu_facts *f, const kernel *k, const problem *p)
 {
     const int *n = dn_gpu_size(k);
@@ -140,24 +149,21 @@ static double product_cost(const gpu_facts *f, const kernel *k, const problem *p
     double bytes = dn_gpu_moved_bytes(p);
     if (n[PARTS] == 2)
         return split_cost(f, k, p, &s, bytes);
+    const fit *t = s.element == 2 ? &times_16 : &times_32;
     double clock = 0.87 * f->clock;
     double x = (double)(s.tile_s * s.together) * STEP_BYTES, w = (double)s.w_bytes;
-    /* How often a piece goes in and out, and is fetched. */
-    double shared_times = in_lines ? 2 : s.element == 2 ? 5.2 : 2.8;
-    double fetch_times = in_lines ? 1 : s.element == 2 ? 1.4 : 4;
-    double shared = (x * shared_times + w * (s.halves == 1 ? 3 : 2)) / 128;
-    static const double rates[] = { 43, 36, 52 }; /* of clusters of 1, 2 and 4 */
-    double cache = (x / n[CLUSTER] * fetch_times + w) / rates[n[CLUSTER] / 2];
+    double shared =
+        (x * (in_lines ? 2 : t->shared) + w * (s.halves == 1 ? 3 : 2)) / 128;
+    double fetched = x / n[CLUSTER] * (in_lines ? 1 : t->fetched) + w;
+    double cache = fetched / t->rates[n[CLUSTER] / 2];
     double step = dn_gpu_beside(4, s.element == 4 ? 1.2 * shared : shared, cache);
     double y = (double)(s.tile_s * s.tile_r * s.together * s.element);
-    double tile = (double)s.steps * step + y / (all ? 30 : 20);
+    double tile = (double)s.steps * step + y / (all ? 30 : t->y);
     double waves = ceil((double)clusters_of(k, p, p->batch) / clusters_at_once(f, k));
     double apart = (double)(dn_pattern_rows(q) * s.element) / NEAR_BYTES;
-    double far = pow(fmax(1, apart), 0.26);
-    double pieces = in_lines ? 1 : s.element == 2 ? 1.7 : n[CLUSTER] > 1 ? 1.15 : 1;
-    return 4e-6 +
-           pieces *
-               dn_gpu_beside(4, waves * tile / clock, 1.2 * far * bytes / f->bandwidth);
+    double memory = 1.2 * pow(fmax(1, apart), t->far) * bytes / f->bandwidth;
+    double pieces = in_lines ? 1 : s.element == 4 && n[CLUSTER] > 1 ? 1.15 : t->pieces;
+    return 4e-6 + pieces * dn_gpu_beside(4, waves * tile / clock, memory);
 }
 
 static double cost(const danaus_device *dev, const kernel *k, const problem *p)
