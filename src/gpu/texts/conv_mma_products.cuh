@@ -152,6 +152,8 @@ INLINE void inner_back(
     complex_left a = load_left(k, INNER_BACK_AT + p0 * 64);
     complex_tile e = multiply_some(&a, re, im, 0, ROOT == 1 && PARTS == 1);
     if (ROOT == 1) {
+        if (IN_ORDER) /* results take the place of what other lanes have read */
+            sync_warp();
         put_results(k, s, 0, e.re);
         if (PARTS > 1)
             put_results(k, s, 1, e.im);

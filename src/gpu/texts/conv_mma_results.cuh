@@ -123,6 +123,14 @@ INLINE void put_four_of(const work *k, const sinks *s, int n, spot a, const floa
         put_number(&k->w, &few, factor, y, base, j + i, v[i]);
 }
 
+/* For both results; of numbers of 32 bits through few taps one by one, for want of registers. */
+#undef RESULTS
+#if IS_WIDE && TAPS
+#define RESULTS ROLL
+#else
+#define RESULTS UNROLL
+#endif
+
 /* Four numbers of the results. */
 INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
 {
@@ -130,7 +138,7 @@ INLINE void put_four(const work *k, const sinks *s, spot a, float v[4])
     if (ODD && !is_some_made(k, j, j + 4))
         return;
     UNROLL for (int i = 0; i < 4; i++) v[i] *= a.part ? s->scale.of[1] : s->scale.of[0];
-    UNROLL for (int n = 0; n < 2; n++) put_four_of(k, s, n, a, v);
+    RESULTS for (int n = 0; n < 2; n++) put_four_of(k, s, n, a, v);
 }
 
 /* Lanes have two pairs of 16 columns, 8 apart, and make four that follow each other with the
