@@ -123,9 +123,10 @@ INLINE void put_four_of(const work *k, const sinks *s, int n, spot a, const floa
         put_number(&k->w, &few, factor, y, base, j + i, v[i]);
 }
 
-/* For both results; of numbers of 32 bits through few taps one by one, for want of registers. */
+/* For both results; of numbers of 32 bits through few taps one by one, for want of registers;
+   of columns that would take more of them. */
 #undef RESULTS
-#if IS_WIDE && TAPS
+#if IS_WIDE && TAPS && !TILED
 #define RESULTS ROLL
 #else
 #define RESULTS UNROLL
