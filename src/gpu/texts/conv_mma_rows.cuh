@@ -579,7 +579,6 @@ INLINE void ask_for_points(const work *k)
     }
     copy_commit();
 }
-
 #endif
 
 INLINE void load_points(const work *k)
