@@ -308,6 +308,7 @@ def test_autocast(place, dtype):
     ),
 )
 def test_compile_without_graph_breaks(module, backend):
+    torch._dynamo.reset()
     layer, x = {
         "gated": lambda: (GatedLongConv(8, 32), signal(2, 32, 8)),
         "filter": lambda: (

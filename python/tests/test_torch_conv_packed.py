@@ -225,6 +225,7 @@ def test_transformed_filters_serve_similar_lengths(device, monkeypatch):
 
 @pytest.mark.parametrize("module", ("long", "gated", "short"))
 def test_compile_without_graph_breaks(module):
+    torch._dynamo.reset()
     layer, x = {
         "long": lambda: (LongConv(8, 32), torch.randn(1, 8, OFFSETS[-1])),
         "gated": lambda: (GatedLongConv(8, 32), torch.randn(1, OFFSETS[-1], 8)),

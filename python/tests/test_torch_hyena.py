@@ -203,10 +203,99 @@ def test_modules_make_filters(device):
     assert layer.long[1].filter.rate.grad.any()
 
 
-def test_the_layer_compiles():
+@pytest.mark.parametrize("kind", [GatedLongConv, HyenaOperator])
+def test_the_layer_compiles(kind):
+    torch._dynamo.reset()
     torch.manual_seed(0)
-    layer = HyenaOperator(4, 32)
+    layer = kind(4, 32)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     x = torch.randn(2, 32, 4)
     torch.testing.assert_close(compiled(x), layer(x))
     compiled(x).sum().backward()
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), layer(x))
+
+
+@pytest.mark.parametrize("kind", [GatedLongConv, HyenaOperator])
+def test_all_but_the_projections_are_one_call(kind, device):
+    layer, x = kind(6, 40).to(device), torch.randn(2, 30, 6, device=device)
+    for training in (True, False):
+        with torch.profiler.profile() as seen, torch.set_grad_enabled(training):
+            y = layer(x)
+            if training:
+                y.sum().backward()
+        calls = {e.key: e.count for e in seen.key_averages()}
+        ours = {name: n for name, n in calls.items() if name.startswith("danaus::")}
+        assert ours == (
+            {"danaus::_hyena": 1, "danaus::_hyena_backward": 1}
+            if training
+            else {"danaus::hyena_pack": 1, "danaus::hyena_apply": 1}
+        )
+        assert not {"aten::clone", "aten::cat"} & set(calls) or training
+
+
+@pytest.mark.parametrize("kind", [GatedLongConv, HyenaOperator])
+def test_projections_that_are_changed_count(kind, device):
+    torch.manual_seed(0)
+    layer, x = kind(6, 40).to(device), torch.randn(2, 30, 6, device=device)
+    y, seen = layer(x), []
+    for name in ("in_proj", "out_proj"):
+        hook = getattr(layer, name).register_forward_hook(
+            lambda module, inputs, output: seen.append(inputs[0].shape)
+        )
+        torch.testing.assert_close(layer(x), y)
+        hook.remove()
+    assert seen == [x.shape, x.shape]
+    layer.in_proj = torch.nn.Sequential(layer.in_proj, torch.nn.Identity())
+    layer.out_proj = torch.nn.Sequential(layer.out_proj, torch.nn.Identity())
+    torch.testing.assert_close(layer(x), y)
+
+
+# ---- packed sequences ----
+
+OFFSETS = (0, 3, 3, 40, 41, 77)
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_packed_sequences_are_rows_alone(place, order):
+    torch.manual_seed(0)
+    layer = HyenaOperator(6, 40, order, filters=2).to(place, torch.float64)
+    x = torch.randn(1, OFFSETS[-1], 6, device=place, dtype=torch.float64)
+    x = x.requires_grad_()
+    inputs = [x, *layer.parameters()]
+    ends = zip(OFFSETS, OFFSETS[1:])
+    should = torch.cat([layer(x[:, a:b]) for a, b in ends if a < b], 1)
+    dy = torch.randn_like(should)
+    exact = torch.autograd.grad(should, inputs, dy)
+    for offsets in (OFFSETS, torch.tensor(OFFSETS, dtype=torch.int32)):
+        y = layer(x, offsets)
+        torch.testing.assert_close(y, should)
+        for a, b in zip(torch.autograd.grad(y, inputs, dy), exact):
+            torch.testing.assert_close(a, b)
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x, offsets), should)
+
+
+def test_gradients_of_packed_sequences(device):
+    torch.manual_seed(0)
+    layer = HyenaOperator(2, 5, 3).to(device, torch.float64)
+    x = torch.randn(1, 12, 2, device=device, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: layer(x, (0, 5, 6, 12)), (x,))
+
+
+@pytest.mark.parametrize(
+    "offsets, sentence",
+    [
+        ((0, 7), "ascend from 0 to the 8 numbers"),
+        ((1, 8), "ascend from 0 to the 8 numbers"),
+        ((0, 5, 4, 8), "ascend from 0 to the 8 numbers"),
+        ((8,), "at least one"),
+        ("08", "whole numbers"),
+        (torch.tensor([0.0, 8.0]), "int32 or int64"),
+    ],
+)
+def test_wrong_offsets_are_refused(offsets, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        HyenaOperator(4, 8)(torch.randn(1, 8, 4), offsets)
+    with pytest.raises(ValueError, match="a batch of 1"):
+        HyenaOperator(4, 8)(torch.randn(2, 8, 4), (0, 8))

@@ -7,9 +7,9 @@ docs/python.md, section PyTorch, is the guide.
 from danaus.torch import functional
 from danaus.torch.composed import InterpolatedLinear, SumLinear
 from danaus.torch.compress import compress
-from danaus.torch.conv import GatedLongConv, LongConv, ShortConv
+from danaus.torch.conv import LongConv, ShortConv
 from danaus.torch.fuse import FusedLinear, fuse_qkv
-from danaus.torch.hyena import HyenaOperator
+from danaus.torch.hyena import GatedLongConv, HyenaOperator
 from danaus.torch.linear import KSLinear, MonarchLinear, freeze
 from danaus.torch.monarch import CausalMonarchConv
 from danaus.torch.replace import Report, replace_linear

@@ -149,7 +149,8 @@ class GatedStream:
         _check_block(x, (self._long.batch, None, self._layer.width), self._long.place)
         if x.shape[1] == 0:
             return x.clone()
-        q, k, v = self._layer.split(self._short(self._layer.in_proj(x)))
+        z = self._short(self._layer.in_proj(x))
+        q, k, v = z.mT.unflatten(1, (3, -1)).unbind(1)
         y = self._long(v, gate_in=k, gate_out=q)
         return self._layer.out_proj(y.transpose(1, 2))
 

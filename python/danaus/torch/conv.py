@@ -34,7 +34,7 @@ from danaus.torch._conv_ops import has_kernels
 from danaus.torch._ops import ops
 from danaus.torch.functional import ACTIVATIONS, activation_name
 
-__all__ = ["GatedLongConv", "LongConv", "ShortConv", "long_conv", "short_conv"]
+__all__ = ["LongConv", "ShortConv", "long_conv", "short_conv"]
 
 
 class _Prepared:
@@ -372,81 +372,3 @@ class ShortConv(torch.nn.Module):
         rest += ", centred=True" if self.centred else ""
         bias = self.bias is not None
         return f"{self.channels}, {self.taps}, {self.layout!r}, bias={bias}{rest}"
-
-
-class GatedLongConv(torch.nn.Module):
-    """The Hyena operator of order 2, a layer that mixes a sequence as attention does:
-
-        [q k v] = short(in_proj(x)),
-        y = out_proj(q * (h (*) p + skip * p)),    p = k * v,
-
-    with a causal short convolution of all three projections and a causal long one with
-    the filters h. x and y are [batch, length, width], and causal: y[t] depends on x up
-    to t.
-
-    Source: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv 2302.10866), section 3 and
-    algorithm 3 with N = 2; its x^2, x^1 and v are q, k and v here, and rows 0 to
-    width - 1 of in_proj make q, the next k, the last v, as in the authors' code
-    (HyenaOperator of HazyResearch/safari, order=2) and in H3.
-
-    Parameters
-    ----------
-    width, length : int
-        length: of the long filters; see LongConv.
-    taps : int
-        Of the short convolution.
-    bias : bool
-        Of both projections.
-    filters, skip, filter, accuracy
-        Of the long convolution, as for LongConv.
-
-    Attributes
-    ----------
-    in_proj, out_proj : Linear; short : ShortConv; long : LongConv
-    """
-
-    def __init__(
-        self,
-        width: int,
-        length: int,
-        *,
-        taps: int = 3,
-        bias: bool = True,
-        filters: int | None = None,
-        skip: bool = True,
-        filter=None,
-        accuracy: str | None = None,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__()
-        made = {"device": device, "dtype": dtype}
-        self.width = width
-        self.in_proj = torch.nn.Linear(width, 3 * width, bias=bias, **made)
-        self.short = ShortConv(3 * width, taps, "channels_last", **made)
-        own = {"filters": filters, "skip": skip, "filter": filter}
-        self.long = LongConv(width, length, accuracy=accuracy, **own, **made)
-        self.out_proj = torch.nn.Linear(width, width, bias=bias, **made)
-
-    def forward(
-        self, x: Tensor, offsets: Tensor | Sequence[int] | None = None
-    ) -> Tensor:
-        """x and the result are [batch, length, width] or, with offsets, packed
-        sequences [1, columns, width], as of `long_conv`."""
-        if x.dim() != 3 or x.shape[2] != self.width:
-            fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
-        offsets = offsets_of(offsets, x, dim=1)
-        q, k, v = self.split(self.short(self.in_proj(x), offsets))
-        y = self.long(v, gate_in=k, gate_out=q, offsets=offsets)
-        return self.out_proj(y.transpose(1, 2))
-
-    def split(self, projected: Tensor) -> tuple[Tensor, ...]:
-        """[batch, length, 3 width] to three of [batch, width, length], in one copy."""
-        parts = projected.unflatten(-1, (3, self.width))
-        return parts.permute(2, 0, 3, 1).contiguous().unbind(0)
-
-    def stream(self, batch: int = 1):
-        """A stepper for sequences that come block by block: see GatedStream."""
-        from danaus.torch._conv_stream import GatedStream
-
-        return GatedStream(self, batch)

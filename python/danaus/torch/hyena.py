@@ -1,4 +1,4 @@
-"""The layer that mixes a sequence by the Hyena operator.
+"""Layers that mix a sequence by the Hyena operator.
 
 Source: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv 2302.10866).
 """
@@ -15,7 +15,9 @@ from danaus.torch._conv_functions import (
     accuracy_of,
     check_signal,
     fail,
+    offsets_of,
     planned_batch,
+    short_conv,
 )
 from danaus.torch._conv_ops import has_kernels
 from danaus.torch._hyena_functions import MOST_ORDER, hyena, operands_of
@@ -28,26 +30,218 @@ from danaus.torch.conv import (
     _Prepared,
 )
 
-__all__ = ["HyenaOperator"]
+__all__ = ["GatedLongConv", "HyenaOperator"]
 
 
-def _rows(weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
-    """x [batch, cols, length] times weight [rows, cols], plus bias, row-major, without
-    copies of x or the result."""
-    matrix = weight.expand(x.shape[0], -1, -1)
-    if bias is None:
-        return torch.bmm(matrix, x)
-    return torch.baddbmm(bias[:, None], matrix, x)
+def _is_usual(layer: torch.nn.Module) -> bool:
+    """A Linear that does nothing but multiply and add a bias when it is called."""
+    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks
+    hooks += (layer._backward_pre_hooks,)
+    return type(layer) is torch.nn.Linear and not any(hooks)
 
 
-class HyenaOperator(torch.nn.Module):
+def _to_rows(layer: torch.nn.Module, x: Tensor) -> Tensor:
+    """layer(x) of x [batch, length, any], as [batch, any, length]; a usual layer's
+    row-major, without copies of x or the result."""
+    if not _is_usual(layer):
+        return layer(x).mT
+    matrix = layer.weight.expand(x.shape[0], -1, -1)
+    if layer.bias is None:
+        return torch.bmm(matrix, x.mT)
+    return torch.baddbmm(layer.bias[:, None], matrix, x.mT)
+
+
+def _from_rows(layer: torch.nn.Module, y: Tensor) -> Tensor:
+    """layer() of y [batch, any, length], as [batch, length, any]; a usual layer's
+    without copies."""
+    if not _is_usual(layer):
+        return layer(y.mT)
+    matrix = layer.weight.mT.expand(y.shape[0], -1, -1)
+    if layer.bias is None:
+        return torch.bmm(y.mT, matrix)
+    return torch.baddbmm(layer.bias, y.mT, matrix)
+
+
+def _stacked(x: list[Tensor]) -> Tensor:
+    """One tensor is not copied."""
+    return torch.stack(x) if len(x) > 1 else x[0][None]
+
+
+class _Mixer(torch.nn.Module):
+    """What both layers are: projections, a short convolution of rows, and long ones,
+    which convolutions() lists."""
+
+    def __init__(
+        self,
+        width: int,
+        short: ShortConv,
+        long: torch.nn.Module,
+        bias: bool,
+        made: dict,
+    ):
+        super().__init__()
+        self.width = width
+        self.in_proj = torch.nn.Linear(width, short.channels, bias=bias, **made)
+        self.short, self.long = short, long
+        self.out_proj = torch.nn.Linear(width, width, bias=bias, **made)
+        self._prepared = _Prepared()
+        self.register_load_state_dict_post_hook(_forget)
+
+    def convolutions(self) -> Sequence[LongConv]:
+        """The long convolutions, in the order in which they are applied."""
+        raise NotImplementedError
+
+    def filters_for(self, length: int) -> tuple[Tensor, Tensor | None]:
+        """k [order - 1, filters, taps] and skip [order - 1, filters] for sequences of
+        that length."""
+        convs = self.convolutions()
+        k = _stacked([conv.filters_for(length)[0] for conv in convs])
+        skips = [conv.skip for conv in convs]
+        return k, None if skips[0] is None else _stacked(skips)
+
+    def forward(
+        self, x: Tensor, offsets: Tensor | Sequence[int] | None = None
+    ) -> Tensor:
+        """x and the result are [batch, length, width] or, with offsets, packed
+        sequences [1, columns, width], as of `long_conv`."""
+        if x.dim() != 3 or x.shape[2] != self.width:
+            fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
+        return _from_rows(self.out_proj, self.mix(_to_rows(self.in_proj, x), offsets))
+
+    def mix(self, u: Tensor, offsets: Tensor | Sequence[int] | None = None) -> Tensor:
+        """`hyena` of u [batch, (order + 1) width, length] with the filters of now."""
+        check_signal(u)
+        offsets = offsets_of(offsets, u)
+        if offsets is not None:
+            return self._mix_packed(u, offsets)
+        if not torch.compiler.is_compiling():
+            sources = self._sources(u)
+            plain = sources and has_kernels(u.device) and _are_plain([u, *sources])
+            if plain and not _keeps_nothing(u):
+                return self._infer(sources, u)
+        k, skip = self.filters_for(u.shape[2])
+        accuracy = self.convolutions()[0].accuracy
+        return hyena(u, self.short.weight, self.short.bias, k, skip, accuracy)
+
+    def _mix_packed(self, u: Tensor, offsets: Tensor) -> Tensor:
+        """The same for packed sequences, whose groups of rows lie one behind the other:
+        a short convolution of all rows, and the long ones with their gates."""
+        z = short_conv(u, self.short.weight, self.short.bias, offsets=offsets)
+        x, *gates, v = z.split(self.width, 1)
+        gate_out = [None] * (len(gates) - 1) + [x]
+        for conv, gate, after in zip(self.convolutions(), reversed(gates), gate_out):
+            v = conv(v, gate, after, offsets)
+        return v
+
+    def _sources(self, u: Tensor) -> list[Tensor]:
+        """What the transformed filters are made of; empty where they cannot be kept."""
+        convs = self.convolutions()
+        if self.training and any(conv.filter is not None for conv in convs):
+            return []
+        made_of = [x for conv in convs for x in (*conv.parameters(), *conv.buffers())]
+        if torch.is_grad_enabled() and any(
+            x.requires_grad for x in (u, *made_of, *self.short.parameters())
+        ):
+            self._prepared.forget()  # what comes next may leave no trace of changes
+            return []
+        return made_of
+
+    def _infer(self, sources: list[Tensor], u: Tensor) -> Tensor:
+        accuracy = accuracy_of(self.convolutions()[0].accuracy)
+        short = self.short.weight, self.short.bias
+        length, batch = u.shape[2], planned_batch(u[:, : self.width])
+
+        def transform():
+            operands = operands_of(u, *short, *self.filters_for(length))
+            spectra = ops.hyena_pack(*operands, accuracy)
+            if u.is_cuda:  # any stream may read it then
+                torch.cuda.current_stream(u.device).synchronize()
+            return spectra, operands[3].shape
+
+        spectra, (convolutions, filters, taps) = self._prepared.get(
+            sources, (length, u.dtype, u.device, accuracy, batch), transform
+        )
+        if u.is_cuda:  # it may be forgotten while this stream reads it
+            spectra.record_stream(torch.cuda.current_stream(u.device))
+        sums = sum_dtype(u.dtype)
+        few = [None if x is None else x.to(sums).contiguous() for x in short]
+        sizes = convolutions + 1, filters, taps
+        return ops.hyena_apply(u.contiguous(), *few, spectra, *sizes, accuracy)
+
+
+class GatedLongConv(_Mixer):
+    """The Hyena operator of order 2, a layer that mixes a sequence as attention does:
+
+        [q k v] = short(in_proj(x)),
+        y = out_proj(q * (h (*) p + skip * p)),    p = k * v,
+
+    with a causal short convolution of all three projections and a causal long one with
+    the filters h; all but the projections are one call, `hyena`. x and y are [batch,
+    length, width], and causal: y[t] depends on x up to t.
+
+    Source: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv 2302.10866), section 3 and
+    algorithm 3 with N = 2; its x^2, x^1 and v are q, k and v here, and rows 0 to
+    width - 1 of in_proj make q, the next k, the last v, as in the authors' code
+    (HyenaOperator of HazyResearch/safari, order=2) and in H3.
+
+    Parameters
+    ----------
+    width, length : int
+        length: of the long filters; see LongConv.
+    taps : int
+        Of the short convolution.
+    bias : bool
+        Of both projections.
+    filters, skip, filter, accuracy
+        Of the long convolution, as for LongConv.
+
+    Attributes
+    ----------
+    in_proj, out_proj : Linear; short : ShortConv; long : LongConv
+    """
+
+    def __init__(
+        self,
+        width: int,
+        length: int,
+        *,
+        taps: int = 3,
+        bias: bool = True,
+        filters: int | None = None,
+        skip: bool = True,
+        filter=None,
+        accuracy: str | None = None,
+        device=None,
+        dtype=None,
+    ):
+        made = {"device": device, "dtype": dtype}
+        own = {"filters": filters, "skip": skip, "filter": filter}
+        super().__init__(
+            width,
+            ShortConv(3 * width, taps, "channels_last", **made),
+            LongConv(width, length, accuracy=accuracy, **own, **made),
+            bias,
+            made,
+        )
+
+    def convolutions(self) -> Sequence[LongConv]:
+        return (self.long,)
+
+    def stream(self, batch: int = 1):
+        """A stepper for sequences that come block by block: see GatedStream."""
+        from danaus.torch._conv_stream import GatedStream
+
+        return GatedStream(self, batch)
+
+
+class HyenaOperator(_Mixer):
     """The Hyena operator as a layer that mixes a sequence as attention does:
 
         u = in_proj(x),   y = out_proj(hyena(u)),
 
     with `hyena` of u's rows: short convolutions, gates and long convolutions in one
     call. x and y are [batch, length, width], and causal: y[t] depends on x up to t.
-    Order 2 is what `GatedLongConv` is, which also takes packed sequences and streams.
+    Order 2 is what `GatedLongConv` is, which also has streams.
 
     Source: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv 2302.10866), section 3 and
     algorithm 3 with N = order; rows of in_proj are x_0, ..., v in this order, as in the
@@ -88,90 +282,25 @@ class HyenaOperator(torch.nn.Module):
         device=None,
         dtype=None,
     ):
-        super().__init__()
         if not 2 <= order <= MOST_ORDER:
             fail(f"an order of {order}; 2 to {MOST_ORDER} are possible")
         made = {"device": device, "dtype": dtype}
         given = filter if isinstance(filter, (list, tuple)) else [filter] * (order - 1)
         if len(given) != order - 1:
             fail(f"{len(given)} filters for {order - 1} convolutions")
-        self.width, self.order, self.accuracy = width, order, accuracy
-        rows = (order + 1) * width
-        self.in_proj = torch.nn.Linear(width, rows, bias=bias, **made)
-        self.short = ShortConv(rows, taps, **made)
         own = {"filters": filters, "skip": skip, "accuracy": accuracy}
-        self.long = torch.nn.ModuleList(
-            LongConv(width, length, filter=f, **own, **made) for f in given
-        )
-        self.out_proj = torch.nn.Linear(width, width, bias=bias, **made)
-        self._prepared = _Prepared()
-        self.register_load_state_dict_post_hook(_forget)
+        convs = [LongConv(width, length, filter=f, **own, **made) for f in given]
+        short = ShortConv((order + 1) * width, taps, **made)
+        super().__init__(width, short, torch.nn.ModuleList(convs), bias, made)
+        self.order, self.accuracy = order, accuracy
 
-    def filters_for(self, length: int) -> tuple[Tensor, Tensor | None]:
-        """k [order - 1, filters, taps] and skip [order - 1, filters] for sequences of
-        that length."""
-        k = torch.stack([conv.filters_for(length)[0] for conv in self.long])
-        skips = [conv.skip for conv in self.long]
-        return k, None if skips[0] is None else torch.stack(skips)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.dim() != 3 or x.shape[2] != self.width:
-            fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
-        u = _rows(self.in_proj.weight, self.in_proj.bias, x.mT)
-        y = self.mix(u).mT
-        weight = self.out_proj.weight.mT.expand(x.shape[0], -1, -1)
-        if self.out_proj.bias is None:
-            return torch.bmm(y, weight)
-        return torch.baddbmm(self.out_proj.bias, y, weight)
-
-    def mix(self, u: Tensor) -> Tensor:
-        """`hyena` of u [batch, (order + 1) width, length] with the filters of now."""
-        check_signal(u)
-        sources = self._sources(u)
-        plain = sources and has_kernels(u.device) and _are_plain([u, *sources])
-        if plain and not torch.compiler.is_compiling() and not _keeps_nothing(u):
-            return self._infer(sources, u)
-        k, skip = self.filters_for(u.shape[2])
-        return hyena(u, self.short.weight, self.short.bias, k, skip, self.accuracy)
-
-    def _sources(self, u: Tensor) -> list[Tensor]:
-        """What the transformed filters are made of; empty where they cannot be kept."""
-        if self.training and any(conv.filter is not None for conv in self.long):
-            return []
-        made_of = [*self.long.parameters(), *self.long.buffers()]
-        if torch.is_grad_enabled() and any(
-            x.requires_grad for x in (u, *made_of, *self.short.parameters())
-        ):
-            self._prepared.forget()  # what comes next may leave no trace of changes
-            return []
-        return made_of
-
-    def _infer(self, sources: list[Tensor], u: Tensor) -> Tensor:
-        accuracy = accuracy_of(self.accuracy)
-        short = self.short.weight, self.short.bias
-        length, batch = u.shape[2], planned_batch(u[:, : self.width])
-
-        def transform():
-            operands = operands_of(u, *short, *self.filters_for(length))
-            spectra = ops.hyena_pack(*operands, accuracy)
-            if u.is_cuda:  # any stream may read it then
-                torch.cuda.current_stream(u.device).synchronize()
-            return spectra, operands[3].shape
-
-        spectra, (convolutions, filters, taps) = self._prepared.get(
-            sources, (length, u.dtype, u.device, accuracy, batch), transform
-        )
-        if u.is_cuda:  # it may be forgotten while this stream reads it
-            spectra.record_stream(torch.cuda.current_stream(u.device))
-        sums = sum_dtype(u.dtype)
-        few = [None if x is None else x.to(sums).contiguous() for x in short]
-        sizes = convolutions + 1, filters, taps
-        return ops.hyena_apply(u.contiguous(), *few, spectra, *sizes, accuracy)
+    def convolutions(self) -> Sequence[LongConv]:
+        return self.long
 
     def extra_repr(self) -> str:
         rest = "" if self.accuracy is None else f", accuracy={self.accuracy!r}"
         return f"{self.width}, {self.long[0].length}, order={self.order}{rest}"
 
 
-def _forget(module: HyenaOperator, keys) -> None:
+def _forget(module: _Mixer, keys) -> None:
     module._prepared.forget()  # some ways to shard parameters move no version
