@@ -59,11 +59,14 @@ class Problem:
         self.k /= o.range[1] ** 0.5
 
     def forward(self, gated: bool):
-        conv = LongConv(*self.k.shape, skip=False, filter=self.k).to(self.u.device)
+        # A module keeps the filters of its last call: one for each kind of rows.
+        made = [LongConv(*self.k.shape, skip=False, filter=self.k) for _ in range(2)]
+        conv = [m.to(self.u.device) for m in made]
 
         def call(u: Tensor, offsets) -> Tensor:
             with torch.no_grad():
-                return conv(u, *((u, u) if gated else ()), offsets=offsets)
+                gates = (u, u) if gated else ()
+                return conv[offsets is None](u, *gates, offsets=offsets)
 
         return call
 
