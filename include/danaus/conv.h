@@ -267,7 +267,8 @@ typedef struct danaus_hyena_desc {
     danaus_effort effort;
     int64_t batch;
     danaus_conv_accuracy accuracy;
-    uint32_t reserved[9];
+    int packed; /* nonzero: for sequences of any length up to `length`, below */
+    uint32_t reserved[8];
 } danaus_hyena_desc;
 
 /* Immutable, as plans of convolutions are. Destroy it after its spectra, before the device. */
@@ -319,6 +320,23 @@ DANAUS_API danaus_status danaus_hyena_gradient(
     const danaus_hyena_plan *plan, danaus_device *device, int64_t batch,
     const danaus_hyena_operands *operands, const void *dy, void *workspace,
     const danaus_hyena_gradients *gradients);
+
+/* Packed sequences, for plans with `packed` set, which take no other calls: the rows of
+   u[order + 1][channels][columns] and of y and dy[channels][columns] are as for
+   danaus_conv_execute_packed(), and so are offsets[sequences + 1], of the host's memory, and
+   what a call allocates. Filters of few taps, too, meet nothing beyond a sequence, and its y
+   and du have the same bits whatever else is in the call. Gradients need at least one
+   column. */
+DANAUS_API danaus_status danaus_hyena_workspace_bytes_packed(
+    const danaus_hyena_plan *plan, int64_t columns, size_t *forward, size_t *gradient);
+DANAUS_API danaus_status danaus_hyena_execute_packed(
+    const danaus_hyena_plan *plan, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const danaus_hyena_operands *operands, void *workspace,
+    void *y);
+DANAUS_API danaus_status danaus_hyena_gradient_packed(
+    const danaus_hyena_plan *plan, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const danaus_hyena_operands *operands, const void *dy,
+    void *workspace, const danaus_hyena_gradients *gradients);
 
 /* ---- streams ---- */
 

@@ -33,7 +33,7 @@ from danaus._arrays import (
     whole,
 )
 from danaus._library import check, ffi, lib, own
-from danaus.conv import _ACCURACIES, filters_of, real_code
+from danaus.conv import _ACCURACIES, _call, filters_of, offsets_of, real_code
 from danaus.device import Device, chosen
 from danaus.plan import EFFORTS
 
@@ -58,6 +58,8 @@ class HyenaPlan:
     order : 2 to 8.
     filter_length, filters, dtype, effort, batch, accuracy, device
         Of the long convolutions, as of `ConvPlan`.
+    packed : for packed sequences of up to `length` numbers each, which calls with
+        offsets take, and no other calls.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class HyenaPlan:
         effort: str = "estimate",
         batch: int = 0,
         accuracy: str | None = None,
+        packed: bool = False,
         device: Device | str | None = None,
     ):
         desc = ffi.new("danaus_hyena_desc *")
@@ -87,6 +90,7 @@ class HyenaPlan:
         desc.batch = whole(batch, "batch", 0, INT64)
         word = "by_type" if accuracy is None else accuracy
         desc.accuracy = choose(word, _ACCURACIES, "accuracy")
+        desc.packed = self.packed = bool(packed)
         self.filters = desc.filters or self.channels
         self.filter_length = desc.filter_length or self.length
         self._device = device
@@ -96,10 +100,12 @@ class HyenaPlan:
             self._handle = own(place[0], lib.danaus_hyena_plan_destroy, handle)
 
     def workspace_bytes(self, batch: int = 1) -> tuple[int, int]:
-        """Bytes of memory that a call and its gradient take for so many members."""
+        """Bytes of memory that a call and its gradient take for so many members or, of
+        a packed plan, columns."""
         forward, gradient = ffi.new("size_t *"), ffi.new("size_t *")
         number = whole(batch, "batch", 1, INT64)
-        check(lib.danaus_hyena_workspace_bytes(self._handle, number, forward, gradient))
+        call = _call("danaus_hyena_workspace_bytes", self.packed or None)
+        check(call(self._handle, number, forward, gradient))
         return forward[0], gradient[0]
 
     def operator(
@@ -174,16 +180,23 @@ class Hyena:
                 self._spectra.append(own(place[0], destroy, plan._handle, handle))
         self._list = ffi.new("danaus_spectrum *[]", self._spectra)
 
-    def _batch(self, u: np.ndarray) -> int:
-        """Members of the batch in u, after u was found to fit."""
-        plan = self.plan
-        shape = ((plan.order + 1) * plan.channels, plan.length)
-        if checked(u, plan._code, "u").shape[-2:] != shape:
+    def _rows(self, u: np.ndarray, offsets: Any) -> tuple[list[Any], int]:
+        """What tells the library of the rows of u, after u was found to fit: the batch,
+        or packed sequences; and what the workspace depends on."""
+        plan, rows = self.plan, (self.plan.order + 1) * self.plan.channels
+        told, columns = [], plan.length
+        if offsets is not None:
+            told = list(offsets_of(offsets))
+            columns = told[1][told[0]]
+        shape = checked(u, plan._code, "u").shape
+        if shape[-2:] != (rows, columns) or (told and len(shape) > 2):
             raise ValueError(
-                f"u has the shape {u.shape}, where the plan needs "
-                f"[..., {shape[0]}, {shape[1]}]"
+                f"u has the shape {shape}, where the plan"
+                f"{' and the offsets need [' if told else ' needs [..., '}"
+                f"{rows}, {columns}]"
             )
-        return math.prod(u.shape[:-2])
+        batch = math.prod(shape[:-2])
+        return (told, columns) if told else ([batch], batch)
 
     def _operands(self, places: list[Any]) -> Any:
         operands = ffi.new("danaus_hyena_operands *")
@@ -191,31 +204,39 @@ class Hyena:
         operands.spectra = ffi.cast("danaus_spectrum **", self._list)
         return operands
 
-    def __call__(self, u: np.ndarray, *, out: np.ndarray | None = None) -> np.ndarray:
+    def __call__(
+        self, u: np.ndarray, *, out: np.ndarray | None = None, offsets: Any = None
+    ) -> np.ndarray:
         """y[..., channels, length] for u[..., (order + 1) channels, length]; the same
         bits for any number of threads.
 
         out : where y goes, which does not overlap u.
+        offsets : of a packed plan, as of `Spectrum`: u is [..., columns], and so is y.
         """
-        plan, batch = self.plan, self._batch(u)
-        shape = (*u.shape[:-2], plan.channels, plan.length)
+        plan, (rows, members) = self.plan, self._rows(u, offsets)
+        shape = (*u.shape[:-2], plan.channels, u.shape[-1])
         if out is None:
             out = np.empty(shape, u.dtype)
         checked(out, plan._code, "out", shape=shape, writable=True)
         disjoint(out, "out", u, "u")
-        if not batch:
+        if not members:
             return out
-        size, _ = plan.workspace_bytes(batch)
+        size, _ = plan.workspace_bytes(members)
         inputs = [u, self._taps, self._bias]
         with chosen(plan._device).operands(inputs, [out]) as (handle, x, to):
             operands = self._operands(x)
             with _workspace(handle, size) as memory:
-                call = plan._handle, handle, batch, operands, memory, *to
-                check(lib.danaus_hyena_execute(*call))
+                call = _call("danaus_hyena_execute", offsets)
+                check(call(plan._handle, handle, *rows, operands, memory, *to))
         return out
 
     def gradient(
-        self, u: np.ndarray, dy: np.ndarray, *, wrt: Iterable[str] | None = None
+        self,
+        u: np.ndarray,
+        dy: np.ndarray,
+        *,
+        wrt: Iterable[str] | None = None,
+        offsets: Any = None,
     ) -> HyenaGradients:
         """Gradients of a loss that reached y as dy: du like u, and sums over the batch,
         like taps, bias, k[order - 1][filters][filter_length] and
@@ -223,9 +244,10 @@ class Hyena:
 
         wrt : names among "u", "taps", "bias", "k", "skip"; None: of all that was given.
         """
-        plan, batch = self.plan, self._batch(u)
-        checked(dy, plan._code, "dy", shape=(*u.shape[:-2], plan.channels, plan.length))
-        if not batch:
+        plan, (rows, members) = self.plan, self._rows(u, offsets)
+        shape = (*u.shape[:-2], plan.channels, u.shape[-1])
+        checked(dy, plan._code, "dy", shape=shape)
+        if not members:
             raise ValueError("gradients need a batch of at least 1")
         sums = numpy_dtype(sums_code(plan._code))
         convs = (plan.order - 1, plan.filters)
@@ -241,15 +263,15 @@ class Hyena:
             raise ValueError(f"there is no gradient of {missing} here")
         names = ("u", "taps", "bias", "k", "skip")
         made = [np.empty(*kinds[name]) if name in wanted else None for name in names]
-        _, size = plan.workspace_bytes(batch)
+        _, size = plan.workspace_bytes(members)
         inputs = [u, self._taps, self._bias, dy]
         desc = ffi.new("danaus_hyena_gradients *")
         with chosen(plan._device).operands(inputs, made) as (handle, x, to):
             desc.du, desc.dtaps, desc.dbias, desc.dk, desc.dskip = to
             operands = self._operands(x[:3])
             with _workspace(handle, size) as memory:
-                call = plan._handle, handle, batch, operands, x[3], memory, desc
-                check(lib.danaus_hyena_gradient(*call))
+                call = _call("danaus_hyena_gradient", offsets)
+                check(call(plan._handle, handle, *rows, operands, x[3], memory, desc))
         return HyenaGradients(*made)
 
     def __reduce__(self):

@@ -90,6 +90,55 @@ def test_gradients_are_differences(rng, device):
             assert abs((gradient * step).sum() - should) <= 1e-5 * (1 + size)
 
 
+OFFSETS = (0, 7, 7, 30, 31, 50)
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_packed_sequences_are_rows_alone(rng, device, order):
+    u, taps, bias, k, skip = random_case(rng, order=order, batch=1)
+    u = rng.standard_normal((u.shape[1], OFFSETS[-1]))
+    channels = u.shape[0] // (order + 1)
+    dy = rng.standard_normal((channels, OFFSETS[-1]))
+    plan = danaus.HyenaPlan(
+        channels, 23, taps.shape[1], order, filter_length=k.shape[2],
+        filters=k.shape[1], dtype="f64", packed=True, device=device,
+    )  # fmt: skip
+    operator = plan.operator(taps, k, bias=bias, skip=skip)
+    y = operator(u, offsets=OFFSETS)
+    found = operator.gradient(u, dy, offsets=np.array(OFFSETS))
+    sums = [np.zeros_like(g) for g in found[1:]]
+    for a, b in zip(OFFSETS, OFFSETS[1:]):
+        case = u[None, :, a:b], taps, bias, k, skip
+        if a < b:
+            exact = direct(*case)[0]
+            assert np.abs(y[:, a:b] - exact).max() <= 1e-11 * (1 + np.abs(exact).max())
+            alone = operator_of(case, device=device)
+            own = alone.gradient(case[0].copy(), dy[None, :, a:b].copy())
+            assert np.allclose(found.du[:, a:b], own.du[0], rtol=1e-9, atol=1e-11)
+            for total, gradient in zip(sums, own[1:]):
+                total += gradient
+    for gradient, total in zip(found[1:], sums):
+        assert np.allclose(gradient, total, rtol=1e-9, atol=1e-10)
+
+
+def test_wrong_offsets_are_refused():
+    plan = danaus.HyenaPlan(2, 8, packed=True)
+    operator = plan.operator(np.ones((6, 3)), np.ones((2, 8)))
+    u = np.ones((6, 10), np.float32)
+    assert operator(u, offsets=(0, 4, 10)).shape == (2, 10)
+    for offsets, sentence in (
+        ((0, 10), "the plan is for 8"),
+        ((1, 10), "begin with 1"),
+        ((0, 6, 4, 10), "less than the 6"),
+        ((0, 9), r"the offsets need \[6, 9\]"),
+        (0.5, "whole numbers"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            operator(u, offsets=offsets)
+    with pytest.raises(ValueError, match="offsets"):
+        operator(np.ones((1, 6, 8), np.float32))
+
+
 def test_only_what_is_asked_for_is_made(rng):
     case = random_case(rng)
     operator, dy = operator_of(case), np.ones(direct(*case).shape)

@@ -197,12 +197,21 @@ typedef struct conv_job {
     conv_filter_sums filter;
 } conv_job;
 
+/* Packed sequences, channels first and of batch 1: sequence i is columns offsets[i] to
+   offsets[i + 1] - 1 of every row, offsets[0] is 0, and the last one ends the row. Some may be
+   empty. offsets NULL: rows are one each. They may go when a call returns. */
+typedef struct short_sequences {
+    int64_t count;
+    const int64_t *offsets;
+} short_sequences;
+
 typedef struct short_operands {
     danaus_short_desc desc; /* dtype is set */
     int64_t batch;          /* at least 1 */
     const void *k, *bias;   /* in the type of sums; bias: or NULL */
     const void *u;
     void *y;
+    short_sequences packed;
 } short_operands;
 
 typedef struct short_gradient_operands {
@@ -210,6 +219,7 @@ typedef struct short_gradient_operands {
     int64_t batch;          /* at least 1 */
     const void *k, *u, *dy; /* k is there for du, u for dk */
     danaus_short_gradients to;
+    short_sequences packed;
 } short_gradient_operands;
 
 /* What a backend makes of a problem and a cut begins with this. It is immutable. */

@@ -6,7 +6,8 @@
 
    where c_o = v_{o+1}, and dp_o and the gradients of filters are those of a convolution
    (docs/conv.md (9)). All of these are products and sums of src/conv, with z and dz as arrays
-   of groups; the gradients of u and of the short filters are those of few taps. */
+   of groups; the gradients of u and of the short filters are those of few taps. Packed
+   sequences are one member of a batch, as long as all columns. */
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 
@@ -52,8 +53,10 @@ static danaus_status make_conv(
                                     .dtype = d->dtype,
                                     .effort = d->effort,
                                     .batch = d->batch,
+                                    .packed = d->packed,
                                     .accuracy = d->accuracy };
-    return dn_conv_plan_make(device, &desc, d->order + 1, d->taps, conv);
+    int64_t groups = d->packed ? 1 : d->order + 1, few = d->packed ? 0 : d->taps;
+    return dn_conv_plan_make(device, &desc, groups, few, conv);
 }
 
 danaus_status danaus_hyena_plan_create(
@@ -114,15 +117,16 @@ typedef struct sizes {
     size_t y, u, taps, bias, k, skip;
 } sizes;
 
-static danaus_status find_sizes(const danaus_hyena_plan *plan, int64_t batch, sizes *s)
+/* Of rows with so many numbers of a channel. */
+static danaus_status find_sizes(
+    const danaus_hyena_plan *plan, int64_t columns, sizes *s)
 {
     const danaus_hyena_desc *d = &plan->desc;
     int64_t numbers, all;
-    if (batch < 0)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "a batch of %" PRId64, batch);
-    if (dn_mul_overflows(d->channels * d->length, batch, &numbers) ||
+    if (dn_mul_overflows(d->channels, columns, &numbers) ||
         dn_mul_overflows(numbers, 1024 * (d->order + 1), &all))
-        return dn_fail(DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large", batch);
+        return dn_fail(
+            DANAUS_ERR_SHAPE, "%" PRId64 " numbers of a channel are too many", columns);
     size_t sums = (size_t)dn_size_of(dn_sum_type(d->dtype));
     s->y = (size_t)numbers * danaus_dtype_size(d->dtype);
     s->u = s->y * (size_t)(d->order + 1);
@@ -159,19 +163,36 @@ static workspace lay(
     return w;
 }
 
-danaus_status danaus_hyena_workspace_bytes(
-    const danaus_hyena_plan *plan, int64_t batch, size_t *forward, size_t *gradient)
+static danaus_status workspace_bytes(
+    const danaus_hyena_plan *plan, int64_t columns, size_t *forward, size_t *gradient)
 {
     sizes s;
-    if (!plan || batch < 1)
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "a plan and a batch of at least 1 are needed");
-    TRY(find_sizes(plan, batch, &s));
+    TRY(find_sizes(plan, columns, &s));
     if (forward)
         *forward = lay(plan, &s, 0, NULL).bytes;
     if (gradient)
         *gradient = lay(plan, &s, 1, NULL).bytes;
     return DANAUS_OK;
+}
+
+danaus_status danaus_hyena_workspace_bytes(
+    const danaus_hyena_plan *plan, int64_t batch, size_t *forward, size_t *gradient)
+{
+    int64_t columns;
+    if (!plan || batch < 1)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a plan and a batch of at least 1 are needed");
+    if (dn_mul_overflows(plan->desc.length, batch, &columns))
+        return dn_fail(DANAUS_ERR_SHAPE, "a batch of %" PRId64 " is too large", batch);
+    return workspace_bytes(plan, columns, forward, gradient);
+}
+
+danaus_status danaus_hyena_workspace_bytes_packed(
+    const danaus_hyena_plan *plan, int64_t columns, size_t *forward, size_t *gradient)
+{
+    if (!plan || columns < 1)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a plan and at least a column are needed");
+    return workspace_bytes(plan, columns, forward, gradient);
 }
 
 /* ---- calls ---- */
@@ -180,7 +201,9 @@ danaus_status danaus_hyena_workspace_bytes(
 typedef struct operation {
     const danaus_hyena_plan *plan;
     danaus_device *device;
-    int64_t batch;
+    conv_extent extent;    /* rows, or sequences */
+    int64_t batch;         /* of arrays: packed ones have one member, */
+    danaus_short_desc few; /* whose length is that of all columns */
     const danaus_hyena_operands *o;
     sizes size;
     workspace w;
@@ -191,16 +214,14 @@ typedef struct operation {
 static char *group_of(const operation *a, const void *data, int64_t group)
 {
     const danaus_hyena_desc *d = &a->plan->desc;
-    size_t row = (size_t)d->length * danaus_dtype_size(d->dtype);
+    size_t row = (size_t)a->few.length * danaus_dtype_size(d->dtype);
     return (char *)(uintptr_t)data + (size_t)(group * d->channels) * row;
 }
 
 static danaus_status run(const operation *a, int64_t which, const conv_job *job)
 {
-    const danaus_conv_plan *conv = a->plan->conv;
-    conv_extent x = { .batch = a->batch };
     const danaus_spectrum *spectrum = a->o->spectra[which];
-    return dn_conv_run(conv, a->device, spectrum, &x, job);
+    return dn_conv_run(a->plan->conv, a->device, spectrum, &a->extent, job);
 }
 
 /* p_o: a gate of z, and v_o, of z or an array of its own. */
@@ -217,7 +238,8 @@ static conv_input input_of(const operation *a, int64_t which)
 static danaus_status make_z(const operation *a)
 {
     const danaus_hyena_operands *o = a->o;
-    short_operands few = { a->plan->few, a->batch, o->taps, o->bias, o->u, a->w.z };
+    const short_sequences packed = { a->extent.batch, a->extent.offsets };
+    short_operands few = { a->few, a->batch, o->taps, o->bias, o->u, a->w.z, packed };
     return a->device->backend->conv->few_taps(a->device, &few);
 }
 
@@ -326,12 +348,13 @@ static danaus_status differentiate(
 static danaus_status go_back(
     const operation *a, const void *dy, const danaus_hyena_gradients *g)
 {
-    short_gradient_operands few = { .desc = a->plan->few,
+    short_gradient_operands few = { .desc = a->few,
                                     .batch = a->batch,
                                     .k = a->o->taps,
                                     .u = a->o->u,
                                     .dy = a->w.dz,
-                                    .to = { g->du, g->dtaps, g->dbias, { NULL } } };
+                                    .to = { g->du, g->dtaps, g->dbias, { NULL } },
+                                    .packed = { a->extent.batch, a->extent.offsets } };
     TRY(make_v(a));
     for (int64_t o = a->plan->desc.order - 2; o >= 0; o--)
         TRY(differentiate(a, o, dy, g));
@@ -353,7 +376,6 @@ static danaus_status check_operands(
             DANAUS_ERR_ARGUMENT, "u, taps of short filters and spectra are needed");
     for (int64_t i = 0; i < plan->desc.order - 1; i++)
         TRY(dn_conv_need_parts(plan->conv, device, o->spectra[i]));
-    TRY(dn_check_place(device, plan->conv->device));
     return dn_check_reserved(o->reserved, sizeof o->reserved);
 }
 
@@ -378,28 +400,33 @@ static danaus_status check_apart(
     return dn_conv_check_apart(outputs, out, 4, in);
 }
 
-/* What both calls begin with, but for workspaces. */
+/* What all calls begin with, but for workspaces. */
 static danaus_status open(
-    const danaus_hyena_plan *plan, danaus_device *device, int64_t batch,
+    const danaus_hyena_plan *plan, danaus_device *device, const conv_extent *extent,
     const danaus_hyena_operands *o, int backward, void *memory, operation *a)
 {
     TRY(check_operands(plan, device, o));
-    *a = (operation){ .plan = plan, .device = device, .batch = batch, .o = o };
-    TRY(find_sizes(plan, batch, &a->size));
-    if (batch == 0)
+    *a = (operation){ .plan = plan, .device = device, .extent = *extent, .o = o };
+    TRY(dn_conv_check_extent(plan->conv, device, &a->extent));
+    int64_t columns = a->extent.numbers / plan->desc.channels;
+    a->batch = extent->offsets ? columns > 0 : extent->batch;
+    a->few = plan->few;
+    a->few.length = extent->offsets ? columns : plan->desc.length;
+    TRY(find_sizes(plan, columns, &a->size));
+    if (a->batch == 0)
         return DANAUS_OK;
     a->w = lay(plan, &a->size, backward, memory);
     a->z = a->w.z ? a->w.z : o->u;
     return check_workspace(a, memory);
 }
 
-danaus_status danaus_hyena_execute(
-    const danaus_hyena_plan *plan, danaus_device *device, int64_t batch,
+static danaus_status execute(
+    const danaus_hyena_plan *plan, danaus_device *device, const conv_extent *extent,
     const danaus_hyena_operands *operands, void *memory, void *y)
 {
     operation a;
-    TRY(open(plan, device, batch, operands, 0, memory, &a));
-    if (batch == 0)
+    TRY(open(plan, device, extent, operands, 0, memory, &a));
+    if (a.batch == 0)
         return DANAUS_OK;
     if (!y)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a place for y is needed");
@@ -409,15 +436,14 @@ danaus_status danaus_hyena_execute(
     return convolve(&a, plan->desc.order - 2, y);
 }
 
-danaus_status danaus_hyena_gradient(
-    const danaus_hyena_plan *plan, danaus_device *device, int64_t batch,
+static danaus_status find_gradients(
+    const danaus_hyena_plan *plan, danaus_device *device, const conv_extent *extent,
     const danaus_hyena_operands *operands, const void *dy, void *memory,
-    const danaus_hyena_gradients *gradients)
+    const danaus_hyena_gradients *g)
 {
     operation a;
-    const danaus_hyena_gradients *g = gradients;
-    TRY(open(plan, device, batch, operands, 1, memory, &a));
-    if (!dy || !g || batch < 1)
+    TRY(open(plan, device, extent, operands, 1, memory, &a));
+    if (!dy || !g || a.batch < 1)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "dy, gradients and a batch of at least 1 are needed");
     TRY(dn_check_reserved(g->reserved, sizeof g->reserved));
@@ -429,4 +455,41 @@ danaus_status danaus_hyena_gradient(
     };
     TRY(check_apart(&a, dy, 6, out));
     return go_back(&a, dy, g);
+}
+
+danaus_status danaus_hyena_execute(
+    const danaus_hyena_plan *plan, danaus_device *device, int64_t batch,
+    const danaus_hyena_operands *operands, void *memory, void *y)
+{
+    conv_extent x = { .batch = batch };
+    return execute(plan, device, &x, operands, memory, y);
+}
+
+danaus_status danaus_hyena_execute_packed(
+    const danaus_hyena_plan *plan, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const danaus_hyena_operands *operands, void *memory,
+    void *y)
+{
+    conv_extent x = { .batch = sequences, .offsets = offsets };
+    TRY(dn_conv_need_offsets(offsets));
+    return execute(plan, device, &x, operands, memory, y);
+}
+
+danaus_status danaus_hyena_gradient(
+    const danaus_hyena_plan *plan, danaus_device *device, int64_t batch,
+    const danaus_hyena_operands *operands, const void *dy, void *memory,
+    const danaus_hyena_gradients *gradients)
+{
+    conv_extent x = { .batch = batch };
+    return find_gradients(plan, device, &x, operands, dy, memory, gradients);
+}
+
+danaus_status danaus_hyena_gradient_packed(
+    const danaus_hyena_plan *plan, danaus_device *device, int64_t sequences,
+    const int64_t *offsets, const danaus_hyena_operands *operands, const void *dy,
+    void *memory, const danaus_hyena_gradients *gradients)
+{
+    conv_extent x = { .batch = sequences, .offsets = offsets };
+    TRY(dn_conv_need_offsets(offsets));
+    return find_gradients(plan, device, &x, operands, dy, memory, gradients);
 }

@@ -74,7 +74,9 @@ danaus_status danaus_short_conv(
                      { "k", k, size.filters },
                      { "bias", bias, size.bias } };
     TRY(dn_conv_check_apart(1, &to, 3, from));
-    short_operands o = { d, batch, k, bias, u, y };
+    short_operands o = {
+        .desc = d, .batch = batch, .k = k, .bias = bias, .u = u, .y = y
+    };
     return device->backend->conv->few_taps(device, &o);
 }
 
@@ -106,6 +108,8 @@ danaus_status danaus_short_conv_gradient(
                     { "dk", gradients->dk, size.filters },
                     { "dbias", gradients->dbias, size.bias } };
     TRY(dn_conv_check_apart(3, out, 3, in));
-    short_gradient_operands o = { d, batch, k, u, dy, *gradients };
+    short_gradient_operands o = {
+        .desc = d, .batch = batch, .k = k, .u = u, .dy = dy, .to = *gradients
+    };
     return device->backend->conv->few_taps_gradient(device, &o);
 }

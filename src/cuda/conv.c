@@ -448,8 +448,8 @@ static danaus_status enqueue(
     conv_piece *pieces = (conv_piece *)((char *)d->scratch + s->calls);
     if (s->pieces)
         TRY(dn_cuda_conv_put_pieces(
-            d, (const cuda_conv *)calls->engine, calls->job->pieces,
-            (int64_t)(s->pieces / sizeof(conv_piece)), pieces));
+            d, ((const cuda_conv *)calls->engine)->function[CONV_PIECES],
+            calls->job->pieces, (int64_t)(s->pieces / sizeof(conv_piece)), pieces));
     for (int i = 0; i < count; i++) {
         const cuda_conv *e = (const cuda_conv *)calls[i].engine;
         if (!calls[i].job) {

@@ -114,9 +114,10 @@ static inline int64_t dn_cuda_conv_window(const cuda_conv *e) /* bytes of its po
 danaus_status dn_cuda_conv_prepare(
     danaus_device *dev, int count, const conv_frame *const *frames);
 
-/* Enqueues that pieces of the host come to the device. These may go at once. */
+/* Enqueues that pieces of the host come to the device, by the function of conv_pieces.cu.
+   They may go at once. */
 danaus_status dn_cuda_conv_put_pieces(
-    cuda_device *d, const cuda_conv *e, const conv_piece *pieces, int64_t count,
+    cuda_device *d, cu_function function, const conv_piece *pieces, int64_t count,
     void *to);
 
 /* The sums of a job, in scratch; how much of that they need. */

@@ -21,7 +21,7 @@ _Static_assert(
     sizeof(piece_table) == GPU_TABLE_BYTES, "a table that kernels are given");
 
 danaus_status dn_cuda_conv_put_pieces(
-    cuda_device *d, const cuda_conv *e, const conv_piece *pieces, int64_t count,
+    cuda_device *d, cu_function function, const conv_piece *pieces, int64_t count,
     void *to)
 {
     gpu_launch launch = dn_gpu_line(1, THREADS);
@@ -31,7 +31,7 @@ danaus_status dn_cuda_conv_put_pieces(
         table.count = MIN(MOST, count - i);
         memcpy(table.of, pieces + i, (size_t)table.count * sizeof *pieces);
         void *arguments[] = { &table };
-        TRY(dn_cuda_launch(d, e->function[CONV_PIECES], &launch, arguments));
+        TRY(dn_cuda_launch(d, function, &launch, arguments));
     }
     return DANAUS_OK;
 }

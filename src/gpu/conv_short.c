@@ -17,13 +17,14 @@
 #define LEAST_ITEMS   8 /* of a thread: pieces, or strips */
 
 /* What problem.pattern holds. */
-#define TAPS(p)  ((p)->pattern.a) /* 0: more than are known */
-#define SLOTS(p) ((p)->pattern.b)
-#define PAD(p)   ((p)->pattern.c) /* channels first */
-#define WIDTH(p) ((p)->pattern.c) /* channels last, and: */
-#define TIMES(p) ((p)->pattern.d)
-#define DU(p)    ((p)->inner.a) /* of sums: du is made beside, and: */
-#define SHIFT(p) ((p)->inner.b)
+#define TAPS(p)   ((p)->pattern.a) /* 0: more than are known */
+#define SLOTS(p)  ((p)->pattern.b)
+#define PAD(p)    ((p)->pattern.c) /* channels first */
+#define WIDTH(p)  ((p)->pattern.c) /* channels last, and: */
+#define TIMES(p)  ((p)->pattern.d)
+#define DU(p)     ((p)->inner.a) /* of sums: du is made beside, and: */
+#define SHIFT(p)  ((p)->inner.b)
+#define PACKED(p) ((p)->inner.c) /* channels first: rows are packed sequences */
 
 /* ---- texts ---- */
 
@@ -41,10 +42,12 @@ static int64_t pieces_of(const problem *p)
 
 static void first_defines(const kernel *k, const problem *p, int variant, text *to)
 {
-    const gpu_define lines[] = { { "THREADS", threads_of(k) }, { "TAPS", TAPS(p) },
-                                 { "SLOTS", SLOTS(p) },        { "PAD", PAD(p) },
-                                 { "PIECES", pieces_of(p) },   { "DU", DU(p) },
-                                 { "SHIFT", SHIFT(p) } };
+    const gpu_define lines[] = {
+        { "THREADS", threads_of(k) }, { "TAPS", TAPS(p) },
+        { "SLOTS", SLOTS(p) },        { "PAD", PAD(p) },
+        { "PIECES", pieces_of(p) },   { "DU", DU(p) },
+        { "SHIFT", SHIFT(p) },        { "PACKED", PACKED(p) }
+    };
     dn_gpu_define_type(k, p, variant, to);
     dn_gpu_define(DANAUS_F32, lines, sizeof lines / sizeof *lines, to);
 }
@@ -82,6 +85,8 @@ static const kernel rows[] = {
         ROW("short.dk.first", "conv_short_dk_first.cu", first_defines, 128),
     [GPU_SHORT_SUMS_LAST] =
         ROW("short.dk.last", "conv_short_dk_last.cu", last_defines, 128),
+    [GPU_SHORT_SEQUENCES] =
+        ROW("short.sequences", "conv_pieces.cu", dn_gpu_define_type, 128),
 };
 
 /* ---- sizes ---- */
@@ -106,11 +111,15 @@ static int is_aligned(const void *x, int64_t bytes)
     return (uintptr_t)x % (uintptr_t)bytes == 0;
 }
 
+const kernel *dn_gpu_short_sequences(void) { return &rows[GPU_SHORT_SEQUENCES]; }
+
 static gpu_short short_of(
-    const danaus_short_desc *d, int64_t shift, int sums, const void *a, const void *b)
+    const danaus_short_desc *d, int packed, int64_t shift, int sums, const void *a,
+    const void *b)
 {
     int64_t size = dn_size_of(d->dtype), taps = d->taps <= MOST_EXACT ? d->taps : 0;
     gpu_short s = { .p = { .dtype = d->dtype }, .steps = 1, .groups = 1 };
+    PACKED(&s.p) = packed;
     if (is_last(d)) {
         int64_t width = width_of(d), slots = taps ? taps : SLOTS_LAST;
         s.p.pattern = (danaus_pattern){ taps, slots, width, width * size > 4 ? 8 : 16 };
@@ -130,10 +139,10 @@ static gpu_short short_of(
 }
 
 gpu_short dn_gpu_short(
-    const gpu_facts *f, const danaus_short_desc *d, int64_t batch, int64_t shift,
-    const void *x, const void *y)
+    const gpu_facts *f, const danaus_short_desc *d, int64_t batch, int packed,
+    int64_t shift, const void *x, const void *y)
 {
-    gpu_short s = short_of(d, shift, 0, x, y);
+    gpu_short s = short_of(d, packed, shift, 0, x, y);
     int threads = threads_of(s.kernel);
     if (is_last(d)) {
         int64_t down = (threads >> s.lanes_log2) * TIMES(&s.p);
@@ -151,13 +160,13 @@ gpu_short dn_gpu_short(
 }
 
 gpu_short dn_gpu_short_sums(
-    const danaus_short_desc *d, int64_t batch, int64_t shift, const void *dy,
-    const void *u, const void *du)
+    const danaus_short_desc *d, int64_t batch, int packed, int64_t shift,
+    const void *dy, const void *u, const void *du)
 {
-    gpu_short s = short_of(d, shift, 1, dy, u);
+    gpu_short s = short_of(d, packed, shift, 1, dy, u);
     s.makes_du = du && u && TAPS(&s.p);
     if (s.makes_du) {
-        s.p.inner = (danaus_pattern){ 1, shift, 1, 1 };
+        s.p.inner = (danaus_pattern){ 1, shift, packed, 1 };
         s.variant = s.variant && is_aligned(du, WIDTH(&s.p) * dn_size_of(d->dtype));
     }
     int threads = threads_of(s.kernel);

@@ -336,7 +336,7 @@ static void gradients_stay_in_registers(void **state)
 
 /* Convolutions of few taps, parts of their gradients, and du beside these: of every number of
    taps that is known when a text is compiled, and of more; of few channels. Where taps lie on
-   both sides of a number, half of the types take turns. */
+   both sides of a number, and of packed sequences, half of the types take turns. */
 static void short_convolutions_stay_in_registers(void **state)
 {
     (void)state;
@@ -344,9 +344,10 @@ static void short_convolutions_stay_in_registers(void **state)
                                           DANAUS_F64 };
     const gpu_facts facts = { .units = 132 };
     const void *some = &dn_gpu_texts;
-    for (int form = 0; form < 4 * 10 * 2 * 3 * 2; form++) {
-        int64_t taps = form / 4 % 10 + 1, shift = form / 240 ? (taps - 1) / 2 : 0;
-        if (form / 240 && (form + taps) % 2)
+    for (int form = 0; form < 4 * 10 * 2 * 3 * 3; form++) {
+        int packed = form / 240 == 2;
+        int64_t taps = form / 4 % 10 + 1, shift = form / 240 == 1 ? (taps - 1) / 2 : 0;
+        if (form / 240 && ((form + taps) % 2 || (packed && form / 40 % 2)))
             continue;
         danaus_short_desc d = { .channels = form / 8 % 4 + 1,
                                 .length = 1000,
@@ -356,9 +357,10 @@ static void short_convolutions_stay_in_registers(void **state)
         char defines[4096];
         text t = { defines, sizeof defines, 0 };
         const void *du = form / 80 % 3 == 2 ? some : NULL;
-        gpu_short s = form / 80 % 3
-                          ? dn_gpu_short_sums(&d, 4, shift, some, some, du)
-                          : dn_gpu_short(&facts, &d, 4, taps - 1 - shift, some, some);
+        gpu_short s =
+            form / 80 % 3
+                ? dn_gpu_short_sums(&d, 4, packed, shift, some, some, du)
+                : dn_gpu_short(&facts, &d, 4, packed, taps - 1 - shift, some, some);
         const gpu_family *f = dn_gpu_family(s.kernel);
         f->defines(s.kernel, &s.p, s.variant, &t);
         compile_for_some(s.kernel, f->text, defines);

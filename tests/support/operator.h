@@ -18,14 +18,20 @@
 #include "danaus/conv.h"
 
 typedef struct operator_case {
-    danaus_hyena_desc desc; /* every field is set */
-    int64_t batch;
+    danaus_hyena_desc desc;  /* every field is set */
+    int64_t batch;           /* or how many packed sequences: */
+    const int64_t *offsets;  /* of these, which are the caller's, or NULL */
     array u, taps, bias, dy; /* bias: data may be NULL */
     array k, skip;           /* [order - 1][filters]...; skip likewise */
 } operator_case;
 
 /* Everything random but the description; accurate unless it says otherwise. */
 operator_case operator_random(rng *r, const danaus_hyena_desc *desc, int64_t batch);
+operator_case operator_random_packed(
+    rng *r, const danaus_hyena_desc *desc, int64_t sequences, const int64_t *offsets);
+/* Sequence i alone, with filters of the case's. */
+operator_case operator_sequence(const operator_case *c, int64_t i);
+void operator_sequence_free(operator_case *sequence);
 void operator_free(operator_case *c);
 
 typedef enum operator_name {

@@ -53,6 +53,7 @@ typedef struct short_job {
     int last;               /* channels last */
     int past;               /* y is larger than the caches */
     int64_t rows, segments; /* of a segment; of a row */
+    short_sequences packed; /* one as long as a row, where none are packed */
     int64_t width, groups;  /* channels of a segment; of all channels */
     int64_t stride;         /* of scratch, or of sums */
     int64_t run;            /* segments that a thread takes at a time */
@@ -78,12 +79,12 @@ static char *numbers(const short_job *j, const void *from, int64_t count)
 
 /* ---- channels first ---- */
 
-/* Numbers [from, from + n) of a row in the type of sums, zeros outside of it: where they
-   lie, or in scratch. */
+/* Numbers [from, from + n) of a sequence in the type of sums, zeros outside of it: where
+   they lie, or in scratch. */
 static const char *row_window(
-    const short_job *j, const char *row, int64_t from, int64_t n, char *scratch)
+    const short_job *j, const char *row, int64_t length, int64_t from, int64_t n,
+    char *scratch)
 {
-    int64_t length = j->d->length;
     if (j->code->direct && from >= 0 && from + n <= length)
         return numbers(j, row, from);
     int64_t first = CLAMP(0, from, from + n), end = CLAMP(length, first, from + n);
@@ -96,22 +97,21 @@ static const char *row_window(
     return scratch;
 }
 
-/* Segment `number` of batch row `row`. */
-static void first_segment(
-    const short_job *j, const task *k, int64_t row, int64_t number)
+/* Numbers [from, from + n) of a sequence that begins `start` numbers behind the first. */
+static void sequence_segment(
+    const short_job *j, const task *k, int64_t start, int64_t length, int64_t from,
+    int64_t n)
 {
     const danaus_short_desc *d = j->d;
-    int64_t taps = d->taps, from = number * j->rows;
-    int64_t n = MIN(j->rows, d->length - from), before = taps - 1;
-    size_t at = (size_t)((row * d->channels + k->group) * d->length) *
-                danaus_dtype_size(d->dtype);
+    int64_t taps = d->taps, before = taps - 1;
+    size_t at = (size_t)start * danaus_dtype_size(d->dtype);
     const char *x = row_window(
-        j, (const char *)j->x + at, from + j->shift - before, n + before, k->x);
+        j, (const char *)j->x + at, length, from + j->shift - before, n + before, k->x);
     x = numbers(j, x, before);
     const char *dy = numbers(j, x, -j->shift);
     if (j->u) {
-        const char *u =
-            row_window(j, (const char *)j->u + at, from - j->shift, n + before, k->u);
+        const char *u = row_window(
+            j, (const char *)j->u + at, length, from - j->shift, n + before, k->u);
         j->code->lags(n, taps, dy, numbers(j, u, before), k->sums);
     }
     if (j->bias)
@@ -124,6 +124,38 @@ static void first_segment(
         j->start ? numbers(j, j->start, k->group) : j->zero, 0, j->past, to);
     if (!j->code->direct)
         j->code->put(to, NULL, from, n, y);
+}
+
+/* The sequence with a column. */
+static int64_t sequence_at(const short_job *j, int64_t column)
+{
+    int64_t low = 0, high = j->packed.count - 1;
+    while (low < high) {
+        int64_t middle = (low + high + 1) / 2;
+        if (j->packed.offsets[middle] <= column)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* Segment `number` of batch row `row`: of all sequences that have numbers there. */
+static void first_segment(
+    const short_job *j, const task *k, int64_t row, int64_t number)
+{
+    const danaus_short_desc *d = j->d;
+    const int64_t *offsets = j->packed.offsets;
+    int64_t start = (row * d->channels + k->group) * d->length;
+    int64_t first = number * j->rows, end = MIN(first + j->rows, d->length);
+    for (int64_t i = sequence_at(j, first); first < end; i++) {
+        int64_t stop = MIN(offsets[i + 1], end);
+        if (first < stop)
+            sequence_segment(
+                j, k, start + offsets[i], offsets[i + 1] - offsets[i],
+                first - offsets[i], stop - first);
+        first = stop;
+    }
 }
 
 /* ---- channels last ---- */
@@ -255,11 +287,13 @@ static void take_parts(void *arg, int slot)
     j->code->fence();
 }
 
+/* whole: offsets of rows that are one sequence each. */
 static short_job job_of(
     const cpu_device *dev, const danaus_short_desc *d, int64_t batch,
-    const segment_sizes *sizes)
+    const short_sequences *packed, const int64_t whole[2], const segment_sizes *sizes)
 {
     short_job j = { .d = d, .batch = batch, .code = dn_conv_code(dev, d->dtype) };
+    j.packed = packed->offsets ? *packed : (short_sequences){ 1, whole };
     int direct = j.code->direct;
     j.last = d->layout == DANAUS_CHANNELS_LAST;
     j.shift = d->centred ? (d->taps - 1) / 2 : 0;
@@ -335,7 +369,8 @@ static void run_job(
 danaus_status dn_cpu_conv_short(danaus_device *dev, const short_operands *o)
 {
     cpu_device *d = (cpu_device *)dev;
-    short_job j = job_of(d, &o->desc, o->batch, &of_rows);
+    const int64_t whole[] = { 0, o->desc.length };
+    short_job j = job_of(d, &o->desc, o->batch, &o->packed, whole, &of_rows);
     double rows = (double)(o->batch * o->desc.channels) * (double)o->desc.length;
     int64_t all = o->batch * j.segments * j.groups;
     int slots = slots_of(d, &j, all);
@@ -397,7 +432,8 @@ danaus_status dn_cpu_conv_short_gradient(
     danaus_device *dev, const short_gradient_operands *o)
 {
     cpu_device *d = (cpu_device *)dev;
-    short_job j = job_of(d, &o->desc, o->batch, &of_gradients);
+    const int64_t whole[] = { 0, o->desc.length };
+    short_job j = job_of(d, &o->desc, o->batch, &o->packed, whole, &of_gradients);
     j.x = o->dy;
     j.y = o->to.du;
     j.u = o->to.dk ? o->u : NULL;

@@ -8,7 +8,10 @@
 
    so that which numbers of pieces meet is known when this is compiled. SLOTS slots are
    taken at a time: all (TAPS taps), or groups of them, a multiple of PER (TAPS 0). Their
-   window is a piece and the BACK pieces before it. */
+   window is a piece and the BACK pieces before it.
+
+   PACKED: rows are as long as all columns, and cut into the same sequences, beyond which there
+   are zeros. */
 // SPDX-License-Identifier: Apache-2.0
 #include "simt.h"
 
@@ -23,8 +26,26 @@ typedef struct ALIGNED(16) {
 
 FN int is_aligned(const void *x) { return (int64)x % 16 == 0; }
 
-/* Where a piece begins in a row: so many numbers after its start, which may be less than
-   none, and before its end; FAR, about, if there are more. */
+/* A sequence that is not empty: a conv_piece (backend/conv.h). */
+typedef struct sequence {
+    int64 offset, length, number;
+} sequence;
+
+/* Which of `count` sequences has a column. */
+FN int64 sequence_of(const sequence *RESTRICT of, int64 count, int64 column)
+{
+    int64 low = 0, high = count - 1;
+    while (low < high) {
+        int64 middle = (low + high + 1) / 2;
+        int is_behind = of[middle].offset > column;
+        low = is_behind ? low : middle;
+        high = is_behind ? middle - 1 : high;
+    }
+    return low;
+}
+
+/* Where a piece begins in a row, or a sequence: so many numbers after its start, which may be
+   less than none, and before its end; FAR, about, if there are more. */
 typedef struct position {
     int since, left;
 } position;
@@ -61,7 +82,7 @@ FN void read_some(const X *RESTRICT x, int64 p, int pieces, int64 count, piece *
 }
 
 /* Pieces as numbers, the first of which is `off` numbers behind the position; zeros
-   outside of the row. */
+   outside of the row, or the sequence. */
 FN void widen(const piece *from, int pieces, position at, int off, S *to)
 {
     int low = -at.since - off, high = at.left - off;

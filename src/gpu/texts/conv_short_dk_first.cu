@@ -4,6 +4,7 @@
        dk[part][h][s] = sum of dy[r][t] u[r][t + shift - s],   dbias[part][h] = sum of dy[r][t],
        du[r][t] = sum over s of k[h][s] dy[r][t - shift + s],  the last tap first,
 
+   where rows, or PACKED sequences, have nothing beyond them,
    dk for s in one of `groups` groups of slots (conv_short.cuh). dk and dbias may be NULL, and u
    without dk. DU: du is made, of SHIFT and TAPS that are known. ks_reduce.cu adds parts up.
 
@@ -32,11 +33,14 @@ typedef struct channel {
     X *du;
     int64 channels, length, count, per, h;
     int ahead; /* of a group */
+    const sequence *of;
+    int64 sequences;
 } channel;
 
-/* A piece: its number, and where it lies in its row. */
+/* A piece: its number, and where it lies in its row or, PACKED, in the first of its
+   sequences. */
 typedef struct place {
-    int64 p;
+    int64 p, i;
     position at;
 } place;
 
@@ -45,8 +49,28 @@ FN place place_of(const channel *q, int64 b, int64 j)
     int64 row = (b * q->channels + q->h) * q->length;
     place w;
     w.p = row / PER + j;
+    w.i = 0;
     w.at = position_of(w.p * PER - row, q->length);
+#if PACKED
+    int64 column = w.p * PER - row;
+    w.i = sequence_of(q->of, q->sequences, column);
+    w.at = position_of(column - q->of[w.i].offset, q->of[w.i].length);
+#endif
     return w;
+}
+
+/* Does one more sequence of the row begin in the piece? */
+FN int go_on(const channel *q, place *w)
+{
+#if PACKED
+    if (w->at.left < PER && w->i + 1 < q->sequences) {
+        w->i++;
+        w->at.since = -w->at.left;
+        w->at.left += at_most(q->of[w->i].length, FAR);
+        return 1;
+    }
+#endif
+    return 0;
 }
 
 /* sum[s] += dy times what meets it in slot s; sum[SLOTS] that of dy. */
@@ -144,7 +168,8 @@ FN void add_threads(S *sum)
 KERNEL conv(
     const X *RESTRICT dy, const X *RESTRICT u, const S *RESTRICT k, X *RESTRICT du,
     S *RESTRICT dk, S *RESTRICT dbias, int64 channels, int64 length, int64 batch,
-    int64 parts, int taps, int ahead, int groups)
+    int64 parts, int taps, int ahead, int groups, const sequence *RESTRICT of,
+    int64 sequences)
 {
     LOCAL S all[(SLOTS + 1) * THREADS];
     channel q;
@@ -153,6 +178,8 @@ KERNEL conv(
     q.du = du;
     q.channels = channels;
     q.length = length;
+    q.of = of;
+    q.sequences = sequences;
     q.count = batch * channels * length;
     q.per = length % PER ? (length + PER - 2) / PER + 1 : length / PER;
     int64 items = batch * q.per;
@@ -174,7 +201,9 @@ KERNEL conv(
         for (; i < end; i += THREADS) {
             place w = place_of(&q, b, j);
             if (w.at.left > 0)
-                add_piece(&q, w, tap, sum);
+                do
+                    add_piece(&q, w, tap, sum);
+                while (go_on(&q, &w));
             b += rows;
             j += rest;
             if (j >= q.per)

@@ -3,8 +3,8 @@
 
        y[r][t] = bias[h] + sum over s < taps of k[h][s] u[r][t + shift - s],
 
-   with zeros for u outside of its row; reversed: the last tap comes first. The sum is made
-   in the order of s.
+   with zeros for u outside of its row or, PACKED, of its sequence; reversed: the last tap
+   comes first. The sum is made in the order of s.
 
    A block of threads makes a tile of PIECES THREADS pieces of y (conv_short.cuh) that lie
    together, a thread PIECES of them that are THREADS apart: it reads all with their windows,
@@ -22,11 +22,14 @@ typedef struct signal {
     const S *k, *bias;
     int64 channels, length, count;
     int taps, step, ahead;
+    const sequence *of;
+    int64 sequences;
 } signal;
 
-/* A piece: its number, and where it lies in a row of which channel. */
+/* A piece: its number, and where it lies in a row of which channel. PACKED: its column, and
+   where it lies in which sequence. */
 typedef struct place {
-    int64 p, h;
+    int64 p, h, column, i;
     position at;
 } place;
 
@@ -76,6 +79,20 @@ FN void make_sums(const signal *q, const piece *window, place w, S *sum)
 #endif
 }
 
+/* The row or sequence that is next. */
+FN void go_on(const signal *q, place *w)
+{
+    int64 length = q->length;
+#if PACKED
+    w->i = w->i + 1 < q->sequences ? w->i + 1 : 0;
+    length = q->of[w->i].length;
+#endif
+    w->at.since = -w->at.left;
+    w->at.left += at_most(length, FAR);
+    if (!PACKED || w->i == 0)
+        w->h = w->h + 1 < q->channels ? w->h + 1 : 0;
+}
+
 FN piece make_piece(const signal *q, const piece *window, place w)
 {
     S sum[PER];
@@ -86,9 +103,7 @@ FN piece make_piece(const signal *q, const piece *window, place w)
         y.v[e] = store(sum[e]);
     ROLL
     while (w.at.left < PER) {
-        w.at.since = -w.at.left;
-        w.at.left += at_most(q->length, FAR);
-        w.h = w.h + 1 < q->channels ? w.h + 1 : 0;
+        go_on(q, &w);
         make_sums(q, window, w, sum);
         UNROLL
         for (int e = 0; e < PER; e++)
@@ -97,11 +112,28 @@ FN piece make_piece(const signal *q, const piece *window, place w)
     return y;
 }
 
+#if PACKED
+/* Which sequence has the column of a place, which may be that of a row behind. */
+FN void find_sequence(const signal *q, place *w)
+{
+    if (w->column >= q->length) {
+        w->h = (w->h + w->column / q->length) % q->channels;
+        w->column %= q->length;
+    }
+    w->i = sequence_of(q->of, q->sequences, w->column);
+    w->at = position_of(w->column - q->of[w->i].offset, q->of[w->i].length);
+}
+#endif
+
 /* The piece `number` pieces behind one. */
 FN place place_of(const signal *q, place first, int number)
 {
     place w = first;
     w.p += number;
+#if PACKED
+    w.column += number * PER;
+    find_sequence(q, &w);
+#else
     w.at.since += number * PER;
     w.at.left -= number * PER;
     if (w.at.left <= 0) { /* other rows follow in the tile */
@@ -111,6 +143,7 @@ FN place place_of(const signal *q, place first, int number)
         w.h += rows + 1;
         w.h = w.h < q->channels ? w.h : w.h % q->channels;
     }
+#endif
     return w;
 }
 
@@ -141,7 +174,8 @@ FN void make_some(const signal *q, X *RESTRICT y, place w)
 
 KERNEL conv(
     const X *RESTRICT u, const S *RESTRICT k, const S *RESTRICT bias, X *RESTRICT y,
-    int64 channels, int64 length, int64 rows, int taps, int reversed, int ahead)
+    int64 channels, int64 length, int64 rows, int taps, int reversed, int ahead,
+    const sequence *RESTRICT of, int64 sequences)
 {
     LOCAL place of_tile;
     signal q;
@@ -154,6 +188,8 @@ KERNEL conv(
     q.taps = taps;
     q.step = reversed ? -1 : 1;
     q.ahead = ahead;
+    q.of = of;
+    q.sequences = sequences;
     for (int64 n = BLOCK * TILE; n * PER < q.count; n += BLOCKS * TILE) {
         piece window[PIECES][BACK + 1];
         int whole = is_whole(u, n + window_of(&q, 0), TILE + BACK, q.count) &&
@@ -167,7 +203,8 @@ KERNEL conv(
             int64 row = n * PER / length;
             of_tile.p = n;
             of_tile.h = row % channels;
-            of_tile.at = position_of(n * PER - row * length, length);
+            of_tile.column = n * PER - row * length;
+            of_tile.at = position_of(of_tile.column, length);
         }
         BARRIER();
         if (whole)
