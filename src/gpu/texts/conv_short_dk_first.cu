@@ -12,7 +12,7 @@
    every THREADS-th of them; what threads have is added up by a tree. Which numbers are added
    to which depends on sizes alone. */
 // SPDX-License-Identifier: Apache-2.0
-#define RESIDENT (sizeof(S) == 8 ? 2 : DU || !TAPS ? 4 : 6)
+#define RESIDENT (sizeof(S) == 8 ? 2 : DU || PACKED || !TAPS ? 4 : 6)
 #include "conv_short.cuh"
 
 /* What meets a piece of dy, or of du: FROM pieces before it on, READS of dy. */
