@@ -108,6 +108,14 @@ def test_opcheck(rng):
     torch.library.opcheck(ops.hyena_pack.default, plain, test_utils=some)
     spectra = ops.hyena_pack(*plain)
     apply = (*plain[:3], spectra, 2, plain[3].shape[1], plain[3].shape[2])
+    packed = [x[:1] if i == 0 else x for i, x in enumerate(plain)]
+    length = packed[0].shape[2]
+    offsets = torch.tensor([0, length // 3, length])
+    torch.library.opcheck(ops.hyena.default, (*packed, offsets))
+    y = ops.hyena(*packed, offsets)
+    torch.library.opcheck(ops.hyena_backward.default, (y, *packed, 31, offsets))
+    with pytest.raises(RuntimeError, match="offsets come with the length"):
+        ops.hyena_apply(packed[0], *apply[1:], 0, offsets)
     torch.library.opcheck(ops.hyena_apply.default, apply, test_utils=some)
     assert torch.equal(ops.hyena_apply(*apply), ops.hyena(*plain))
 
@@ -216,12 +224,15 @@ def test_the_layer_compiles(kind):
         torch.testing.assert_close(compiled(x), layer(x))
 
 
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("kind", [GatedLongConv, HyenaOperator])
-def test_all_but_the_projections_are_one_call(kind, device):
-    layer, x = kind(6, 40).to(device), torch.randn(2, 30, 6, device=device)
+def test_all_but_the_projections_are_one_call(kind, packed, device):
+    layer = kind(6, 40).to(device)
+    x = torch.randn(1 if packed else 2, 30, 6, device=device)
+    offsets = (0, 7, 30) if packed else None
     for training in (True, False):
         with torch.profiler.profile() as seen, torch.set_grad_enabled(training):
-            y = layer(x)
+            y = layer(x, offsets)
             if training:
                 y.sum().backward()
         calls = {e.key: e.count for e in seen.key_averages()}
@@ -276,11 +287,51 @@ def test_packed_sequences_are_rows_alone(place, order):
             torch.testing.assert_close(layer(x, offsets), should)
 
 
-def test_gradients_of_packed_sequences(device):
-    torch.manual_seed(0)
-    layer = HyenaOperator(2, 5, 3).to(device, torch.float64)
-    x = torch.randn(1, 12, 2, device=device, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: layer(x, (0, 5, 6, 12)), (x,))
+@pytest.mark.parametrize("order", [2, 3])
+def test_gradients_of_packed_sequences(rng, device, order):
+    case = random_case(rng, torch.float64, device, order, batch=1, length=12)
+    case = [x.requires_grad_() for x in case]
+
+    def packed(*case):
+        return hyena(*case, offsets=(0, 5, 5, 6, 12))
+
+    assert torch.autograd.gradcheck(packed, case, fast_mode=True)
+    assert torch.autograd.gradgradcheck(packed, case, fast_mode=True)
+    y = packed(*case)
+    dy = torch.randn_like(y)
+    should = fft_hyena(*case, torch.tensor((0, 5, 5, 6, 12)))
+    torch.testing.assert_close(y, should)
+    found, exact = (torch.autograd.grad(x, case, dy) for x in (y, should))
+    for a, b in zip(found, exact):
+        torch.testing.assert_close(a, b)
+
+
+@torch.no_grad()
+def test_spectra_serve_similar_lengths(device, monkeypatch):
+    layer = HyenaOperator(4, 64).to(device)
+    x, calls, pack = torch.randn(1, 77, 4, device=device), [], ops.hyena_pack
+    monkeypatch.setattr(ops, "hyena_pack", lambda *a: calls.append(1) or pack(*a))
+    for offsets in (OFFSETS, (0, 40, 77), OFFSETS):
+        with torch.enable_grad():
+            u = torch.randn(1, 12, 77, device=device)
+            k, skip = layer.filters_for(40)
+            short = layer.short.weight, layer.short.bias
+            should = hyena(u, *short, k, skip, offsets=offsets)
+        torch.testing.assert_close(layer.mix(u, offsets), should, rtol=1e-4, atol=1e-5)
+    assert len(calls) == 1
+    layer(x)
+    assert len(calls) == 2
+
+
+def test_modules_make_filters_for_the_longest(device):
+    layer = HyenaOperator(4, 32, 3, filter=(Implicit(4), Implicit(4))).to(device)
+    x = torch.randn(1, OFFSETS[-1], 4, device=device)
+    rows = [layer(x[:, a:b]) for a, b in zip(OFFSETS, OFFSETS[1:]) if a < b]
+    for training in (True, False):
+        y = layer.train(training)(x, OFFSETS)
+        torch.testing.assert_close(y, torch.cat(rows, 1), rtol=1e-4, atol=1e-5)
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x, OFFSETS), y, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ enum { U, K, K_REVERSE, SKIP, GATE_IN, GATE_OUT, OPERANDS };
 
 struct Operands {
     Tensor t[OPERANDS];
-    Tensor offsets; /* of packed sequences, on the CPU; or none */
+    Sequences packed;
     std::string kind, accuracy;
     std::vector<int64_t> sparse; /* none, or four axes and how many of each to keep */
     danaus_conv_desc desc = {};
@@ -93,46 +93,9 @@ struct Operands {
         if (filters < 1 || taps < 1)
             fail("at least one filter and one tap are needed");
         describe_sparse();
-        if (offsets)
-            describe_packed();
+        if (packed)
+            plan_for_longest(desc, packed.longest_of(t[U]));
     }
-
-    /* Of packed sequences; 0: of none. Plans are for few lengths, any gives the same. */
-    void plan_for_longest(int64_t longest)
-    {
-        if (longest < 0 || longest > DANAUS_CONV_MOST_LENGTH)
-            fail("sequences of " + std::to_string(longest) + " numbers");
-        if (longest == 0)
-            return;
-        desc.packed = 1;
-        for (desc.length = 128; desc.length < longest;)
-            desc.length +=
-                desc.length & (desc.length - 1) ? desc.length / 3 : desc.length / 2;
-    }
-
-    void describe_packed()
-    {
-        if (offsets.dim() != 1 || offsets.numel() < 1 ||
-            offsets.dtype() != shim.aoti_torch_dtype_int64() || offsets.place().cuda)
-            fail("offsets are a tensor of int64 with one dimension, on the CPU");
-        offsets = std::move(offsets).contiguous();
-        const int64_t *at = starts();
-        int64_t longest = 1;
-        for (int64_t i = 0; i < sequences(); i++)
-            if (at[i] >= 0 && at[i + 1] > at[i])
-                longest = std::max(longest, at[i + 1] - at[i]);
-        if (t[U].sizes()[0] != 1 || at[sequences()] != t[U].sizes()[2])
-            fail(
-                "offsets end with " + std::to_string(at[sequences()]) +
-                ": u needs a batch of 1 and that length");
-        plan_for_longest(longest);
-    }
-
-    const int64_t *starts() const
-    {
-        return static_cast<const int64_t *>(offsets.data());
-    }
-    int64_t sequences() const { return offsets.numel() - 1; }
 
     void describe_sparse()
     {
@@ -162,7 +125,7 @@ struct Operands {
        the same plan, so that it is there when that is captured. */
     void plan_for_batch()
     {
-        bool few = !offsets && desc.channels * batch() < many_rows;
+        bool few = !packed && desc.channels * batch() < many_rows;
         desc.batch = few ? batch() : 0;
     }
     void *at(int i) const { return data(t[i]); }
@@ -194,10 +157,10 @@ Operands take_operands(Arguments &arguments)
 Tensor convolve(Scope &scope, const Plan &p, const Operands &o, const Spectrum &s)
 {
     Tensor y = o.like(U);
-    if (o.offsets)
+    if (o.packed)
         check(danaus_conv_execute_packed(
-            p.plan, scope.device(), s.get(), o.sequences(), o.starts(), o.at(U),
-            o.at(GATE_IN), o.at(GATE_OUT), y.data()));
+            p.plan, scope.device(), s.get(), o.packed.count(), o.packed.starts(),
+            o.at(U), o.at(GATE_IN), o.at(GATE_OUT), y.data()));
     else
         check(danaus_conv_execute(
             p.plan, scope.device(), s.get(), o.batch(), o.at(U), o.at(GATE_IN),
@@ -210,7 +173,7 @@ void long_conv(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
-    o.offsets = arguments.optional_tensor();
+    o.packed.offsets = arguments.optional_tensor();
     o.accuracy = arguments.string();
     o.describe_with_filters();
     o.plan_for_batch();
@@ -242,10 +205,10 @@ void differentiate(
     Spectrum s = spectrum_in(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
     if (g.du || g.dgate_in || g.dgate_out) /* those of filters need no spectrum */
         o.transform(scope, s);
-    if (o.offsets)
+    if (o.packed)
         check(danaus_conv_gradient_packed(
-            p.plan, scope.device(), s.get(), o.sequences(), o.starts(), o.at(U),
-            o.at(GATE_IN), o.at(GATE_OUT), dy.data(), &g));
+            p.plan, scope.device(), s.get(), o.packed.count(), o.packed.starts(),
+            o.at(U), o.at(GATE_IN), o.at(GATE_OUT), dy.data(), &g));
     else
         check(danaus_conv_gradient(
             p.plan, scope.device(), s.get(), o.batch(), o.at(U), o.at(GATE_IN),
@@ -259,7 +222,7 @@ void long_conv_backward(StableValue *stack, uint64_t, uint64_t)
     Tensor dy = arguments.tensor();
     Operands o = take_operands(arguments);
     int64_t wanted = arguments.integer();
-    o.offsets = arguments.optional_tensor();
+    o.packed.offsets = arguments.optional_tensor();
     o.accuracy = arguments.string();
     o.describe_with_filters();
     o.plan_for_batch();
@@ -282,7 +245,7 @@ void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
     int64_t longest = arguments.integer();
     o.accuracy = arguments.string();
     o.describe_with_filters();
-    o.plan_for_longest(longest);
+    plan_for_longest(o.desc, longest);
     Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
     Tensor memory = make_memory(p, o.t[U].place());
@@ -305,12 +268,12 @@ void long_conv_apply(StableValue *stack, uint64_t, uint64_t)
     o.sparse = arguments.integers();
     o.desc.batch = arguments.integer();
     int64_t longest = arguments.integer();
-    o.offsets = arguments.optional_tensor();
+    o.packed.offsets = arguments.optional_tensor();
     o.accuracy = arguments.string();
     o.describe(filters, taps);
-    if (!o.offsets != !longest)
+    if (!o.packed != !longest)
         fail("offsets come with the length that the spectrum was made for");
-    o.plan_for_longest(longest);
+    plan_for_longest(o.desc, longest);
     if (memory.dtype() != shim.aoti_torch_dtype_uint8() || !memory.is_contiguous() ||
         !(memory.place() == o.t[U].place()))
         fail("a spectrum is what long_conv_pack() returned, on the device of u");

@@ -62,6 +62,51 @@ inline void expect(
 
 inline void *data(const Tensor &t) { return t ? t.data() : nullptr; }
 
+/* Offsets of packed sequences, int64 on the CPU; or none. */
+struct Sequences {
+    Tensor offsets;
+
+    explicit operator bool() const { return static_cast<bool>(offsets); }
+    const int64_t *starts() const
+    {
+        return static_cast<const int64_t *>(offsets.data());
+    }
+    int64_t count() const { return offsets.numel() - 1; }
+
+    /* Fails unless they are those of u, a batch of 1; the length of the longest. */
+    int64_t longest_of(const Tensor &u)
+    {
+        if (offsets.dim() != 1 || offsets.numel() < 1 ||
+            offsets.dtype() != shim.aoti_torch_dtype_int64() || offsets.place().cuda)
+            fail("offsets are a tensor of int64 with one dimension, on the CPU");
+        offsets = std::move(offsets).contiguous();
+        const int64_t *at = starts();
+        int64_t longest = 1;
+        for (int64_t i = 0; i < count(); i++)
+            if (at[i] >= 0 && at[i + 1] > at[i])
+                longest = std::max(longest, at[i + 1] - at[i]);
+        if (u.sizes()[0] != 1 || at[count()] != u.sizes()[2])
+            fail(
+                "offsets end with " + std::to_string(at[count()]) +
+                ": u needs a batch of 1 and that length");
+        return longest;
+    }
+};
+
+/* Makes a description one of packed sequences; longest 0: of none. Plans are for few
+   lengths, any gives the same. */
+template <class Desc> void plan_for_longest(Desc &desc, int64_t longest)
+{
+    if (longest < 0 || longest > DANAUS_CONV_MOST_LENGTH)
+        fail("sequences of " + std::to_string(longest) + " numbers");
+    if (longest == 0)
+        return;
+    desc.packed = 1;
+    for (desc.length = 128; desc.length < longest;)
+        desc.length +=
+            desc.length & (desc.length - 1) ? desc.length / 3 : desc.length / 2;
+}
+
 /* Gradients of the operands i whose bit of `wanted` is set, by differentiate(), and nothing in
    place of the others. */
 template <class O>

@@ -46,6 +46,7 @@ enum { U, TAPS, BIAS, K, SKIP, OPERANDS };
 
 struct Operands {
     Tensor t[OPERANDS];
+    Sequences packed;
     std::string accuracy;
     danaus_hyena_desc desc = {};
 
@@ -68,7 +69,10 @@ struct Operands {
         desc.filters = filters;
         desc.filter_length = filter_length;
         desc.dtype = type_of(t[U]);
-        desc.batch = desc.channels * batch() < many_rows ? batch() : 0;
+        bool few = !packed && desc.channels * batch() < many_rows;
+        desc.batch = few ? batch() : 0;
+        if (packed)
+            plan_for_longest(desc, packed.longest_of(t[U]));
         set(desc.accuracy, accuracy, { "by_type", "accurate", "fast" });
         Place place = t[U].place();
         danaus_dtype sums = sum_type(desc.dtype);
@@ -88,7 +92,16 @@ struct Operands {
         expect(t[SKIP], "skip", sums, { shape[0], shape[1] }, place);
     }
 
+    /* For spectra that are kept: of sequences up to some length, whatever they are now; 0:
+       of none. */
+    void plan_for(int64_t longest)
+    {
+        plan_for_longest(desc, longest);
+        desc.batch = longest ? 0 : desc.batch;
+    }
+
     int64_t batch() const { return t[U].sizes()[0]; }
+    int64_t columns() const { return t[U].sizes()[2]; }
     int64_t convolutions() const { return desc.order - 1; }
     void *at(int i) const { return data(t[i]); }
     Tensor like(int i) const
@@ -98,7 +111,7 @@ struct Operands {
     Tensor result() const
     {
         return Tensor::empty(
-            { batch(), desc.channels, desc.length }, t[U].dtype(), t[U].place());
+            { batch(), desc.channels, columns() }, t[U].dtype(), t[U].place());
     }
 };
 
@@ -161,25 +174,40 @@ Operands take_operands(Arguments &arguments)
     return o;
 }
 
+void find_workspace(const Plan &p, const Operands &o, size_t *forward, size_t *gradient)
+{
+    if (o.packed)
+        check(danaus_hyena_workspace_bytes_packed(
+            p.plan, o.columns(), forward, gradient));
+    else
+        check(danaus_hyena_workspace_bytes(p.plan, o.batch(), forward, gradient));
+}
+
 Tensor run(Scope &scope, const Plan &p, const Operands &o, const Spectra &s)
 {
     Tensor y = o.result();
     if (o.batch() == 0)
         return y;
     size_t bytes = 0;
-    check(danaus_hyena_workspace_bytes(p.plan, o.batch(), &bytes, nullptr));
+    find_workspace(p, o, &bytes, nullptr);
     Tensor workspace = make_memory(bytes, o.t[U].place());
     danaus_hyena_operands operands = operands_of(o, s);
-    check(danaus_hyena_execute(
-        p.plan, scope.device(), o.batch(), &operands, workspace.data(), y.data()));
+    if (o.packed)
+        check(danaus_hyena_execute_packed(
+            p.plan, scope.device(), o.packed.count(), o.packed.starts(), &operands,
+            workspace.data(), y.data()));
+    else
+        check(danaus_hyena_execute(
+            p.plan, scope.device(), o.batch(), &operands, workspace.data(), y.data()));
     return y;
 }
 
-/* hyena(u, taps, bias, k, skip, accuracy) */
+/* hyena(u, taps, bias, k, skip, offsets, accuracy) */
 void hyena(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
+    o.packed.offsets = arguments.optional_tensor();
     o.accuracy = arguments.string();
     o.describe_with_filters();
     Scope scope(o.t[U].place());
@@ -205,38 +233,48 @@ void differentiate(
     danaus_hyena_gradients g = { at(U), at(TAPS), at(BIAS), at(K), at(SKIP), {} };
     Plan &p = plan_of(scope, o.desc);
     size_t bytes = 0;
-    check(danaus_hyena_workspace_bytes(p.plan, o.batch(), nullptr, &bytes));
+    find_workspace(p, o, nullptr, &bytes);
     Tensor workspace = make_memory(bytes, o.t[U].place());
     Tensor memory = memory_of_spectra(p, o);
     Spectra s(scope, p, o, memory);
     s.transform(scope, o);
     danaus_hyena_operands operands = operands_of(o, s);
-    check(danaus_hyena_gradient(
-        p.plan, scope.device(), o.batch(), &operands, dy.data(), workspace.data(), &g));
+    if (o.packed)
+        check(danaus_hyena_gradient_packed(
+            p.plan, scope.device(), o.packed.count(), o.packed.starts(), &operands,
+            dy.data(), workspace.data(), &g));
+    else
+        check(danaus_hyena_gradient(
+            p.plan, scope.device(), o.batch(), &operands, dy.data(), workspace.data(),
+            &g));
 }
 
-/* hyena_backward(dy, ..., wanted, accuracy) */
+/* hyena_backward(dy, ..., wanted, offsets, accuracy) */
 void hyena_backward(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
     Tensor dy = arguments.tensor();
     Operands o = take_operands(arguments);
     int64_t wanted = arguments.integer();
+    o.packed.offsets = arguments.optional_tensor();
     o.accuracy = arguments.string();
     o.describe_with_filters();
     expect(
-        dy, "dy", o.desc.dtype, { o.batch(), o.desc.channels, o.desc.length },
+        dy, "dy", o.desc.dtype, { o.batch(), o.desc.channels, o.columns() },
         o.t[U].place());
     push_gradients(stack, o, dy, wanted);
 }
 
-/* hyena_pack(u, taps, bias, k, skip, accuracy): the spectra that hyena_apply() takes. */
+/* hyena_pack(u, taps, bias, k, skip, longest, accuracy): the spectra that hyena_apply()
+   takes. */
 void hyena_pack(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
+    int64_t longest = arguments.integer();
     o.accuracy = arguments.string();
     o.describe_with_filters();
+    o.plan_for(longest);
     Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
     Tensor memory = memory_of_spectra(p, o);
@@ -244,7 +282,8 @@ void hyena_pack(StableValue *stack, uint64_t, uint64_t)
     push(stack, std::move(memory));
 }
 
-/* hyena_apply(u, taps, bias, spectra, order, filters, filter_length, accuracy) */
+/* hyena_apply(u, taps, bias, spectra, order, filters, filter_length, longest, offsets,
+   accuracy) */
 void hyena_apply(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
@@ -254,9 +293,13 @@ void hyena_apply(StableValue *stack, uint64_t, uint64_t)
     o.t[BIAS] = arguments.optional_tensor();
     Tensor memory = arguments.tensor();
     int64_t order = arguments.integer(), filters = arguments.integer();
-    int64_t filter_length = arguments.integer();
+    int64_t filter_length = arguments.integer(), longest = arguments.integer();
+    o.packed.offsets = arguments.optional_tensor();
     o.accuracy = arguments.string();
     o.describe(order, filters, filter_length);
+    if (!o.packed != !longest)
+        fail("offsets come with the length that the spectra were made for");
+    o.plan_for(longest);
     Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
     if (memory.dtype() != shim.aoti_torch_dtype_uint8() || !memory.is_contiguous() ||
@@ -271,7 +314,8 @@ void hyena_apply(StableValue *stack, uint64_t, uint64_t)
 } // namespace
 
 #define HYENA_OPERANDS "Tensor u, Tensor taps, Tensor? bias, Tensor k, Tensor? skip"
-#define HYENA_LAST     "str accuracy=\"by_type\""
+#define HYENA_ACCURACY "str accuracy=\"by_type\""
+#define HYENA_LAST     "Tensor? offsets=None, " HYENA_ACCURACY
 #define HYENA          "hyena(" HYENA_OPERANDS ", " HYENA_LAST ") -> Tensor"
 #define HYENA_BACKWARD                                                                 \
     "hyena_backward(Tensor dy, " HYENA_OPERANDS ", int wanted, " HYENA_LAST ") -> ("   \
@@ -283,10 +327,10 @@ const Operator hyena_operators[] = {
     { "_" HYENA, "_hyena", hyena },
     { HYENA_BACKWARD, "hyena_backward", hyena_backward },
     { "_" HYENA_BACKWARD, "_hyena_backward", hyena_backward },
-    { "hyena_pack(" HYENA_OPERANDS ", " HYENA_LAST ") -> Tensor", "hyena_pack",
-      hyena_pack },
+    { "hyena_pack(" HYENA_OPERANDS ", int longest=0, " HYENA_ACCURACY ") -> Tensor",
+      "hyena_pack", hyena_pack },
     { "hyena_apply(Tensor u, Tensor taps, Tensor? bias, Tensor spectra, int order, "
-      "int filters, int filter_length, " HYENA_LAST ") -> Tensor",
+      "int filters, int filter_length, int longest=0, " HYENA_LAST ") -> Tensor",
       "hyena_apply", hyena_apply },
     { nullptr, nullptr, nullptr },
 };

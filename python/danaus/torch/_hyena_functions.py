@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from danaus.torch._conv_functions import (
@@ -11,6 +13,7 @@ from danaus.torch._conv_functions import (
     check_signal,
     check_tensor,
     fail,
+    offsets_of,
 )
 from danaus.torch._conv_ops import has_kernels
 from danaus.torch._hyena_ops import fft_hyena, run_hyena
@@ -68,6 +71,7 @@ def hyena(
     k: Tensor,
     skip: Tensor | None = None,
     accuracy: str | None = None,
+    offsets: Tensor | Sequence[int] | None = None,
 ) -> Tensor:
     """The Hyena operator. With z a causal short convolution of every row of u, and its
     rows as groups x_0, ..., x_{order-1}, v of channels,
@@ -89,6 +93,8 @@ def hyena(
     skip : Tensor [order - 1, filters], or [filters] of order 2
     accuracy : None, "accurate" or "fast"
         As of `long_conv`.
+    offsets : Tensor [sequences + 1] of int32 or int64, or whole numbers
+        u is packed sequences, a batch of 1, as of `long_conv`.
 
     Returns
     -------
@@ -100,7 +106,7 @@ def hyena(
         Shapes, types or devices that do not fit.
     """
     operands = operands_of(u, taps, bias, k, skip)
-    accuracy = accuracy_of(accuracy)
+    offsets, accuracy = offsets_of(offsets, u), accuracy_of(accuracy)
     if not has_kernels(u.device):
-        return fft_hyena(*operands)
-    return run_hyena(*operands, accuracy)
+        return fft_hyena(*operands, offsets)
+    return run_hyena(*operands, offsets, accuracy)

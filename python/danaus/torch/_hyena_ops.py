@@ -24,11 +24,13 @@ def _result_like(u: Tensor, order: int) -> Tensor:
     return u.new_empty(u.shape[0], u.shape[1] // (order + 1), u.shape[2])
 
 
-def _fake(u, taps, bias, k, skip, accuracy="by_type"):
+def _fake(u, taps, bias, k, skip, offsets=None, accuracy="by_type"):
     return _result_like(u, k.shape[0] + 1)
 
 
-def _fake_backward(dy, u, taps, bias, k, skip, wanted, accuracy="by_type"):
+def _fake_backward(
+    dy, u, taps, bias, k, skip, wanted, offsets=None, accuracy="by_type"
+):
     return _gradients_like((u, taps, bias, k, skip), wanted)
 
 
@@ -38,13 +40,16 @@ for _name, _function in (("hyena", _fake), ("hyena_backward", _fake_backward)):
 
 
 @torch.library.register_fake("danaus::hyena_pack")
-def _(u, taps, bias, k, skip, accuracy="by_type"):
+def _(u, taps, bias, k, skip, longest=0, accuracy="by_type"):
     size = torch.library.get_ctx().new_dynamic_size()
     return u.new_empty(size, dtype=torch.uint8)
 
 
 @torch.library.register_fake("danaus::hyena_apply")
-def _(u, taps, bias, spectra, order, filters, filter_length, accuracy="by_type"):
+def _(
+    u, taps, bias, spectra, order, filters, filter_length, longest=0, offsets=None,
+    accuracy="by_type",
+):  # fmt: skip
     return _result_like(u, order)
 
 
@@ -64,15 +69,16 @@ class _Hyena(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         *tensors, ctx.accuracy = inputs
-        ctx.save_for_backward(*tensors)
+        ctx.save_for_backward(*tensors)  # offsets last
 
     @staticmethod
     def backward(ctx, dy):
         needed = ctx.needs_input_grad[:INPUTS]
-        options = _wanted(needed), ctx.accuracy
-        inputs = (dy.contiguous(), *ctx.saved_tensors, *options)
+        *tensors, offsets = ctx.saved_tensors
+        options = _wanted(needed), offsets, ctx.accuracy
+        inputs = (dy.contiguous(), *tensors, *options)
         gradients = _run("hyena_backward", _HyenaBackward, inputs)
-        return (*_chosen(gradients, needed), None)
+        return (*_chosen(gradients, needed), None, None)
 
 
 class _HyenaBackward(torch.autograd.Function):
@@ -86,14 +92,18 @@ class _HyenaBackward(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        *tensors, ctx.wanted, _ = inputs
-        ctx.save_for_backward(*tensors)
+        *tensors, ctx.wanted, offsets, _ = inputs
+        ctx.save_for_backward(*tensors, offsets)
 
     @staticmethod
     def backward(ctx, *outer):
-        dy, *inputs = ctx.saved_tensors
-        found = _differentiate_again(fft_hyena, dy, inputs, outer, ctx.wanted)
-        return (*found, None, None)
+        dy, *inputs, offsets = ctx.saved_tensors
+
+        def function(*inputs):
+            return fft_hyena(*inputs, offsets)
+
+        found = _differentiate_again(function, dy, inputs, outer, ctx.wanted)
+        return (*found, None, None, None)
 
 
 for _name, _function in (("hyena", _Hyena), ("hyena_backward", _HyenaBackward)):
@@ -110,10 +120,13 @@ def run_hyena(*inputs) -> Tensor:
 # ---- PyTorch's own functions ----
 
 
-def fft_hyena(u: Tensor, taps: Tensor, bias, k: Tensor, skip) -> Tensor:
+def fft_hyena(u: Tensor, taps: Tensor, bias, k: Tensor, skip, offsets=None) -> Tensor:
     """danaus::hyena through conv1d and torch.fft, with sums in the type of k: for
     devices without kernels, and a second opinion for tests. Autograd differentiates
     it."""
+    if offsets is not None:
+        parts = [p for p in u.split(offsets.diff().tolist(), 2) if p.shape[2]]
+        return torch.cat([fft_hyena(p, taps, bias, k, skip) for p in parts], 2)
     z = _conv1d_short_conv(u, taps, bias, False, False)
     *gates, v = z.unflatten(1, (k.shape[0] + 2, -1)).unbind(1)
     for o in range(k.shape[0]):

@@ -17,7 +17,6 @@ from danaus.torch._conv_functions import (
     fail,
     offsets_of,
     planned_batch,
-    short_conv,
 )
 from danaus.torch._conv_ops import has_kernels
 from danaus.torch._hyena_functions import MOST_ORDER, hyena, operands_of
@@ -27,6 +26,7 @@ from danaus.torch.conv import (
     ShortConv,
     _are_plain,
     _keeps_nothing,
+    _longest,
     _Prepared,
 )
 
@@ -112,32 +112,26 @@ class _Mixer(torch.nn.Module):
         """`hyena` of u [batch, (order + 1) width, length] with the filters of now."""
         check_signal(u)
         offsets = offsets_of(offsets, u)
-        if offsets is not None:
-            return self._mix_packed(u, offsets)
         if not torch.compiler.is_compiling():
             sources = self._sources(u)
             plain = sources and has_kernels(u.device) and _are_plain([u, *sources])
             if plain and not _keeps_nothing(u):
-                return self._infer(sources, u)
-        k, skip = self.filters_for(u.shape[2])
+                return self._infer(sources, u, offsets)
+        length = _longest(u, offsets) if self._has_modules() else u.shape[2]
+        k, skip = self.filters_for(length)
         accuracy = self.convolutions()[0].accuracy
-        return hyena(u, self.short.weight, self.short.bias, k, skip, accuracy)
+        short = self.short.weight, self.short.bias
+        return hyena(u, *short, k, skip, accuracy, offsets)
 
-    def _mix_packed(self, u: Tensor, offsets: Tensor) -> Tensor:
-        """The same for packed sequences, whose groups of rows lie one behind the other:
-        a short convolution of all rows, and the long ones with their gates."""
-        z = short_conv(u, self.short.weight, self.short.bias, offsets=offsets)
-        x, *gates, v = z.split(self.width, 1)
-        gate_out = [None] * (len(gates) - 1) + [x]
-        for conv, gate, after in zip(self.convolutions(), reversed(gates), gate_out):
-            v = conv(v, gate, after, offsets)
-        return v
+    def _has_modules(self) -> bool:
+        """Whether modules make filters, for a length."""
+        return any(conv.filter is not None for conv in self.convolutions())
 
     def _sources(self, u: Tensor) -> list[Tensor]:
         """What the transformed filters are made of; empty where they cannot be kept."""
-        convs = self.convolutions()
-        if self.training and any(conv.filter is not None for conv in convs):
+        if self.training and self._has_modules():
             return []
+        convs = self.convolutions()
         made_of = [x for conv in convs for x in (*conv.parameters(), *conv.buffers())]
         if torch.is_grad_enabled() and any(
             x.requires_grad for x in (u, *made_of, *self.short.parameters())
@@ -146,27 +140,31 @@ class _Mixer(torch.nn.Module):
             return []
         return made_of
 
-    def _infer(self, sources: list[Tensor], u: Tensor) -> Tensor:
+    def _infer(self, sources: list[Tensor], u: Tensor, offsets: Tensor | None):
         accuracy = accuracy_of(self.convolutions()[0].accuracy)
         short = self.short.weight, self.short.bias
-        length, batch = u.shape[2], planned_batch(u[:, : self.width])
+        length = _longest(u, offsets)
+        if offsets is not None and not self._has_modules():  # the same for similar ones
+            length = 1 << (length - 1).bit_length()
+        longest = 0 if offsets is None else length
+        batch = planned_batch(u[:, : self.width], offsets)
 
         def transform():
             operands = operands_of(u, *short, *self.filters_for(length))
-            spectra = ops.hyena_pack(*operands, accuracy)
+            spectra = ops.hyena_pack(*operands, longest, accuracy)
             if u.is_cuda:  # any stream may read it then
                 torch.cuda.current_stream(u.device).synchronize()
             return spectra, operands[3].shape
 
         spectra, (convolutions, filters, taps) = self._prepared.get(
-            sources, (length, u.dtype, u.device, accuracy, batch), transform
+            sources, (length, u.dtype, u.device, accuracy, batch, longest), transform
         )
         if u.is_cuda:  # it may be forgotten while this stream reads it
             spectra.record_stream(torch.cuda.current_stream(u.device))
         sums = sum_dtype(u.dtype)
         few = [None if x is None else x.to(sums).contiguous() for x in short]
-        sizes = convolutions + 1, filters, taps
-        return ops.hyena_apply(u.contiguous(), *few, spectra, *sizes, accuracy)
+        sizes = convolutions + 1, filters, taps, longest
+        return ops.hyena_apply(u.contiguous(), *few, spectra, *sizes, offsets, accuracy)
 
 
 class GatedLongConv(_Mixer):
