@@ -50,10 +50,10 @@ static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_FUNCTIONS] = {
         [CONV_MASK] = { .text = "conv_mask.cu" },
         [CONV_PIECES] = { .text = "conv_pieces.cu" },
         [CONV_SPECTRUM] = { .text = "conv_spectrum.cu" },
-        [CONV_PRODUCT] = { TRANSFORM, 0, 1, ROWS, ROWS, 1, 1 },
-        [CONV_FILTER] = { TRANSFORM, 0, 0, ROWS, SPECTRUM, 1, 0 },
-        [CONV_SUMS] = { "conv_sums.cu", 0, 1, ROWS, SPECTRUM, 1, 0 },
-        [CONV_BACK] = { TRANSFORM, 0, 0, SPECTRUM, ROWS, 0, 1 },
+        [CONV_PRODUCT] = { TRANSFORM, 0, 1, ROWS, ROWS, 1, 1, 0 },
+        [CONV_FILTER] = { TRANSFORM, 0, 0, ROWS, SPECTRUM, 1, 0, 0 },
+        [CONV_SUMS] = { "conv_sums.cu", 0, 1, ROWS, SPECTRUM, 1, 0, 1 },
+        [CONV_BACK] = { TRANSFORM, 0, 0, SPECTRUM, ROWS, 0, 1, 0 },
     },
     {
         [CONV_LAY] = { .text = "conv_lay.cu" },
@@ -63,14 +63,16 @@ static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_FUNCTIONS] = {
         [CONV_MASK] = { .text = "conv_mask.cu", .level = 1 },
         [CONV_PIECES] = { .text = "conv_pieces.cu" },
         [CONV_SPECTRUM] = { .text = "conv_spectrum.cu", .level = 1 },
-        [CONV_SPLIT] = { TRANSFORM, 0, 1, ROWS, POINTS, 1, 0 },
-        [CONV_PRODUCT] = { TRANSFORM, 1, 0, POINTS, POINTS, 1, 1 },
-        [CONV_JOIN] = { TRANSFORM, 0, 1, POINTS, ROWS, 0, 1 },
-        [CONV_FILTER_SPLIT] = { TRANSFORM, 0, 0, ROWS, POINTS, 1, 0 },
-        [CONV_FILTER] = { TRANSFORM, 1, 0, POINTS, SPECTRUM, 1, 0 },
-        [CONV_SUMS] = { "conv_sums.cu", 1, 0, POINTS, SPECTRUM, 1, 0 },
-        [CONV_BACK] = { TRANSFORM, 1, 0, SPECTRUM, POINTS, 0, 1 },
-        [CONV_FILTER_JOIN] = { TRANSFORM, 0, 0, POINTS, ROWS, 0, 1 },
+        [CONV_NORMS] = { .text = "conv_norms.cu", .is_signal = 1 },
+        [CONV_SPLIT] = { TRANSFORM, 0, 1, ROWS, POINTS, 1, 0, 0 },
+        [CONV_PRODUCT] = { TRANSFORM, 1, 0, POINTS, POINTS, 1, 1, 0 },
+        [CONV_JOIN] = { TRANSFORM, 0, 1, POINTS, ROWS, 0, 1, 0 },
+        [CONV_FILTER_SPLIT] = { TRANSFORM, 0, 0, ROWS, POINTS, 1, 0, 0 },
+        [CONV_FILTER] = { TRANSFORM, 1, 0, POINTS, SPECTRUM, 1, 0, 0 },
+        [CONV_SUMS_SPLIT] = { TRANSFORM, 0, 1, ROWS, POINTS, 1, 0, 1 },
+        [CONV_SUMS] = { "conv_sums.cu", 1, 0, POINTS, SPECTRUM, 1, 0, 1 },
+        [CONV_BACK] = { TRANSFORM, 1, 0, SPECTRUM, POINTS, 0, 1, 0 },
+        [CONV_FILTER_JOIN] = { TRANSFORM, 0, 0, POINTS, ROWS, 0, 1, 0 },
     },
 };
 
@@ -97,11 +99,14 @@ static int use_of_part(
     return is_there;
 }
 
-/* Is it replaced by what tensor cores do, or only there for these? */
-static int is_left_out(const gpu_conv_mma fast[GPU_CONV_MMA_PARTS], int which)
+/* Is it replaced by what tensor cores do, or only there for these, or for pairs? */
+static int is_left_out(
+    const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS], int which)
 {
     int sums = fast[GPU_CONV_SUMS].root > 0;
     switch (which) {
+    case CONV_NORMS:
+    case CONV_SUMS_SPLIT: return !s->scaled;
     case CONV_SPECTRUM: return !fast->root;
     case CONV_PRODUCT:
     case CONV_JOIN: return fast->root > 0;
@@ -120,7 +125,7 @@ static int use_of(
     const gpu_conv_use *c = &functions[s->levels - 1][which];
     if (which >= CONV_FAST)
         return use_of_part(fast, dtype, which, use);
-    if (!c->text || is_left_out(fast, which))
+    if (!c->text || is_left_out(s, fast, which))
         return 0;
     dn_gpu_conv_use(s, c, dtype, half, use);
     if (which == CONV_SPECTRUM)
@@ -263,6 +268,8 @@ danaus_status dn_cuda_conv_transform(
     int groups = (few.group[0] + 1) | (few.group[1] + 1) << 4 | (few.group[2] + 1) << 8;
     gpu_launch launch =
         dn_gpu_conv_launch(&e->shape, level, o.items * e->shape.level[level].tiles);
+    if (which == CONV_NORMS)
+        launch = dn_gpu_conv_norms_launch(&e->shape, o.items);
     if (which >= CONV_FAST) {
         int is_few, part = part_of((int)which, &is_few);
         launch = dn_gpu_conv_mma_launch(&d->gpu.facts, &e->fast[part], is_few, o.items);
@@ -311,10 +318,11 @@ int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items)
     return CLAMP(room / bytes, 1, items);
 }
 
-int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job)
+int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job, int is_sums)
 {
     int64_t windows = dn_conv_windows_of(&e->frame, job);
-    return e->fast->pair ? CEIL_DIV(windows, 2) : windows;
+    int pair = e->shape.pair && !(e->shape.scaled && is_sums);
+    return pair ? CEIL_DIV(windows, 2) : windows;
 }
 
 /* ---- calls ---- */
@@ -323,12 +331,12 @@ int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job)
    second cache; 0 of windows of one level. */
 typedef struct product_group {
     int64_t items, group;
-    size_t points, peaks;
+    size_t points, sizes; /* sizes: the largest magnitudes of rows, or norms */
 } product_group;
 
 static product_group group_product(const cuda_conv *e, const conv_job *job)
 {
-    int64_t items = e->p.channels * dn_cuda_conv_each_channel(e, job);
+    int64_t items = e->p.channels * dn_cuda_conv_each_channel(e, job, 0);
     int64_t bytes = dn_cuda_conv_window(e);
     product_group g = { items, items, 0, 0 };
     if (e->fast->root)
@@ -337,7 +345,8 @@ static product_group group_product(const cuda_conv *e, const conv_job *job)
         return g;
     g.group = dn_cuda_conv_group(e, bytes, items);
     g.points = (size_t)(g.group * bytes);
-    g.peaks = e->fast->root ? (size_t)g.group * GPU_CONV_PEAKS_BYTES : 0;
+    bytes = e->shape.scaled ? dn_gpu_conv_norms_bytes(&e->shape) : 0;
+    g.sizes = (size_t)(g.group * (e->fast->root ? GPU_CONV_PEAKS_BYTES : bytes));
     return g;
 }
 
@@ -369,6 +378,8 @@ static danaus_status run_fast(
 static danaus_status run_accurate(
     cuda_device *d, const cuda_conv *e, const cuda_transform *t)
 {
+    if (e->shape.levels > 1 && e->shape.scaled)
+        TRY(dn_cuda_conv_transform(d, e, CONV_NORMS, t));
     if (e->shape.levels > 1)
         TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, t));
     TRY(dn_cuda_conv_transform(d, e, CONV_PRODUCT, t));
@@ -403,7 +414,7 @@ static danaus_status run_product(
 static size_t product_bytes(const cuda_conv *e, const conv_job *job)
 {
     product_group g = group_product(e, job);
-    return job->products ? g.points + g.peaks : 0;
+    return job->products ? g.points + g.sizes : 0;
 }
 
 static size_t call_bytes(const conv_call *c)

@@ -17,11 +17,13 @@ typedef enum cuda_conv_function {
     CONV_MASK,
     CONV_PIECES,
     CONV_SPECTRUM, /* spectra to those of conv_mma.cu */
+    CONV_NORMS,    /* of rows that are brought to the same size */
     CONV_SPLIT,    /* rows to points */
     CONV_PRODUCT,
     CONV_JOIN, /* points to rows */
     CONV_FILTER_SPLIT,
-    CONV_FILTER, /* to the spectrum */
+    CONV_FILTER,     /* to the spectrum */
+    CONV_SUMS_SPLIT, /* rows to points that are summed, where products have pairs */
     CONV_SUMS,
     CONV_BACK, /* from it */
     CONV_FILTER_JOIN,
@@ -102,8 +104,8 @@ danaus_status dn_cuda_conv_mask(
    second cache. */
 int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items);
 
-/* Windows of a channel: of circles rows are multiplied in pairs by tensor cores. */
-int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job);
+/* Windows of a channel that products have, of circles pairs of rows, and sums. */
+int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job, int is_sums);
 
 static inline int64_t dn_cuda_conv_window(const cuda_conv *e) /* bytes of its points */
 {

@@ -54,8 +54,8 @@ static sums_plan plan_fast(const cuda_conv *e, const conv_job *job)
     int64_t filters = e->p.filters, window = dn_cuda_conv_window(e);
     int64_t windows = MAX(1, e->gpu->facts.memory / MEMORY_SHARE / window);
     int64_t places = dn_gpu_conv_mma_places(&e->gpu->facts, &e->fast[GPU_CONV_SUMS]);
-    sums_plan s = { .each =
-                        e->p.channels / filters * dn_cuda_conv_each_channel(e, job) };
+    sums_plan s = { .each = e->p.channels / filters *
+                            dn_cuda_conv_each_channel(e, job, 1) };
     s.parts = MIN(windows, parts_for(MIN(filters, windows), s.each, places));
     s.piece = s.each;
     s.group = CLAMP(windows / s.parts, 1, filters);
@@ -71,8 +71,8 @@ static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
     int64_t windows = e->gpu->facts.memory / MEMORY_SHARE / window;
     const gpu_conv_level *l = &e->shape.level[two];
     int64_t places = MAX(1, PLACES / l->team) * e->gpu->facts.units;
-    sums_plan s = { .each =
-                        e->p.channels / filters * dn_cuda_conv_each_channel(e, job) };
+    sums_plan s = { .each = e->p.channels / filters *
+                            dn_cuda_conv_each_channel(e, job, 1) };
     s.parts = two ? 1 : CLAMP(PARTS / filters, 1, s.each);
     s.parts = CLAMP(windows, 1, s.parts);
     s.piece = two ? CLAMP(windows, 1, s.each) : s.each;
@@ -116,15 +116,16 @@ static danaus_status split(
                          .share = 1,
                          .first = first * s->each + part.from,
                          .items = (filters - 1) * s->each + part.to - part.from };
+    cuda_conv_function which = e->shape.scaled ? CONV_SUMS_SPLIT : CONV_SPLIT;
     int flags = t.rows.flags;
     t.rows.flags |= f->x.grouped << GROUPED_X;
-    TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, &t));
+    TRY(dn_cuda_conv_transform(d, e, which, &t));
     t.x = f->dy.data;
     t.x_factor = f->dy.factor;
     t.points = scratch + s->points;
     t.rows.before = t.rows.after = 0;
     t.rows.flags = flags | f->dy.grouped << GROUPED_X;
-    return dn_cuda_conv_transform(d, e, CONV_SPLIT, &t);
+    return dn_cuda_conv_transform(d, e, which, &t);
 }
 
 static danaus_status add_windows(

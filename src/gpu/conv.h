@@ -28,7 +28,8 @@ typedef struct gpu_conv_level {
 typedef struct gpu_conv_shape {
     danaus_dtype sums;
     int circle; /* points are those mod Z^n - 1, else Z^n - i */
-    int pair;   /* sums are made of pairs of rows (texts/conv_window.cuh) */
+    int pair;   /* a window has two rows of the batch (texts/conv_window.cuh) */
+    int scaled; /* brought to the same size (texts/conv_scales.cuh), but in sums: unpaired */
     int groups; /* of arrays that are grouped */
     int64_t n, constants;
     int passes, levels;
@@ -53,6 +54,11 @@ static inline int64_t dn_gpu_point(const gpu_conv_shape *s)
     return 2 * dn_size_of(s->sums);
 }
 
+/* Parts of a window of two levels, each with norms of its own (texts/conv_norms.cu), and the
+   bytes of these. */
+int64_t dn_gpu_conv_parts(const gpu_conv_shape *s);
+int64_t dn_gpu_conv_norms_bytes(const gpu_conv_shape *s);
+
 /* What a transform begins and ends with: LOAD and STORE of the texts. */
 typedef enum gpu_conv_place {
     GPU_CONV_ROWS,
@@ -66,6 +72,7 @@ typedef struct gpu_conv_use {
     int is_signal; /* rows are those of signals, else filters in the type of sums */
     gpu_conv_place load, store;
     int forward, inverse;
+    int is_sums; /* rows are summed over, or points are for that */
 } gpu_conv_use;
 
 /* half: the second halves of windows of signals are zeros, and are not made. */
@@ -82,6 +89,9 @@ static inline int dn_gpu_conv_circle(const conv_frame *f)
 
 /* The launch of so many tiles. */
 gpu_launch dn_gpu_conv_launch(const gpu_conv_shape *shape, int level, int64_t tiles);
+
+/* That of the norms of so many windows. */
+gpu_launch dn_gpu_conv_norms_launch(const gpu_conv_shape *shape, int64_t windows);
 
 /* Are the second halves of windows zeros, and not made, or folded? */
 static inline int dn_gpu_conv_half(const conv_frame *f)

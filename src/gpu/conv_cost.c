@@ -133,17 +133,26 @@ static double ragged_operations(const conv_frame *f)
     return dn_gpu_conv_circle(f) || fills ? 0 : 55 * (is_whole ? 4 : 2);
 }
 
+/* Of rows that are paired in two levels: a launch before them reads each, of which half is then
+   found in the second cache, and adds up three squares of each number, two of them scaled. */
+static void add_norms(const conv_frame *f, double points, conv_work *work)
+{
+    int64_t bytes = f->length * dn_size_of(f->cut.kernel->dtype);
+    work->amount[OPERATIONS] += 10 * points;
+    work->amount[MEMORY] += (double)bytes / 2;
+}
+
 int dn_gpu_conv_work(
     const danaus_device *dev, const conv_frame *f, int64_t rows, conv_work *work)
 {
     gpu_conv_shape s;
-    danaus_dtype dtype = f->cut.kernel->dtype;
     (void)rows;
-    if (!dn_gpu_conv_shape(dn_gpu_facts(dev), dn_sum_type(dtype), f->cut.n, &s))
+    if (!dn_gpu_conv_shape_of(dn_gpu_facts(dev), f, &s))
         return 0;
     if (f->cut.kernel->fast) /* whose filters are transformed like others */
         return mma_work(dn_gpu_facts(dev), f, work);
-    double n = (double)(s.n * f->windows), point = (double)dn_gpu_point(&s);
+    double n = (double)(s.n * f->windows) / (s.pair ? 2 : 1);
+    double point = (double)dn_gpu_point(&s);
     double columns = (double)s.level[0].columns;
     *work = (conv_work){ .idle = 1 };
     work->amount[OPERATIONS] = n * ragged_operations(f);
@@ -153,5 +162,7 @@ int dn_gpu_conv_work(
     work->amount[MEMORY] = row_bytes(f);
     if (s.levels > 1) /* half of what lies between them is found in the second cache */
         work->amount[MEMORY] += 2 * n * point * MAX(1, 16 / columns);
+    if (s.levels > 1 && s.scaled)
+        add_norms(f, n, work);
     return 1;
 }

@@ -20,6 +20,10 @@
 /* Columns of a matrix that lie together in memory: more gain nothing. */
 #define MOST_COLUMNS 16
 #define EACH         256 /* threads where each makes a number (texts/conv_lay.cu) */
+/* Points of a part whose norm a block finds, and parts of a window, whose norms all threads add
+   up. */
+#define PART_POINTS 2048
+#define MOST_PARTS  64
 
 /* ---- radices ---- */
 
@@ -166,7 +170,9 @@ int dn_gpu_conv_shape_of(
     danaus_dtype sums = dn_sum_type(frame->cut.kernel->dtype);
     int made = dn_gpu_conv_shape(f, sums, frame->cut.n, shape);
     shape->circle = dn_gpu_conv_circle(frame);
-    shape->pair = shape->circle && frame->cut.kernel->fast;
+    int scaled = sums == DANAUS_F32 && shape->passes > 1 && !frame->cut.kernel->fast;
+    shape->scaled = shape->circle && scaled;
+    shape->pair = shape->scaled || (shape->circle && frame->cut.kernel->fast);
     shape->groups = (int)frame->groups;
     return made;
 }
@@ -256,6 +262,8 @@ void dn_gpu_conv_use(
     const gpu_conv_level *l = &s->level[c->level];
     int in_halves = c->is_signal && half, sums = !strcmp(c->text, "conv_sums.cu");
     int has_rows = c->load == GPU_CONV_ROWS || c->store == GPU_CONV_ROWS;
+    int has_windows = c->is_signal || (c->forward && c->inverse); /* of signals */
+    int pair = has_windows && s->pair && !(s->scaled && c->is_sums);
     int resident = sums || has_rows ? FEW_RESIDENT : RESIDENT;
     const struct {
         const char *name;
@@ -268,8 +276,10 @@ void dn_gpu_conv_use(
         { "TEAM", l->team },
         { "MEMBERS", l->members },
         { "RESIDENT", MAX(1, threads_of(s, resident) / (l->team * l->members)) },
-        { "HALF", in_halves && !s->pair },
-        { "PAIR", c->is_signal && s->pair },
+        { "HALF", in_halves && !pair },
+        { "PAIR", pair },
+        { "SCALED", pair && has_rows && s->scaled ? s->levels : 0 },
+        { "PARTS", dn_gpu_conv_parts(s) },
         { "LOAD", c->load },
         { "STORE", c->store },
         { "FORWARD", c->forward },
@@ -294,6 +304,21 @@ gpu_launch dn_gpu_conv_launch(const gpu_conv_shape *s, int level, int64_t tiles)
     gpu_launch launch = dn_gpu_line(CEIL_DIV(tiles, l->members), l->team * l->members);
     launch.shared = (int)(tile_bytes(s, l->points) * l->members);
     return launch;
+}
+
+int64_t dn_gpu_conv_parts(const gpu_conv_shape *s)
+{
+    return CLAMP(s->n / PART_POINTS, 1, MOST_PARTS);
+}
+
+int64_t dn_gpu_conv_norms_bytes(const gpu_conv_shape *s)
+{
+    return dn_gpu_conv_parts(s) * 3 * dn_gpu_point(s);
+}
+
+gpu_launch dn_gpu_conv_norms_launch(const gpu_conv_shape *s, int64_t windows)
+{
+    return dn_gpu_line(windows * dn_gpu_conv_parts(s), EACH);
 }
 
 gpu_launch dn_gpu_conv_each(int64_t count)

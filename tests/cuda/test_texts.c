@@ -409,14 +409,20 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
     gpu_conv_shape s;
     danaus_dtype sums = dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
     assert_true(dn_gpu_conv_shape(&facts, sums, n, &s));
-    /* By vector units, then by tensor cores, in pairs, and with what else there is of them. */
-    for (int form = 0; form < 9; form++) {
+    /* By vector units, then by tensor cores, in pairs, and with what else there is of them; at
+       last pairs by vector units. */
+    for (int form = 0; form < 10; form++) {
         gpu_conv_mma fast[GPU_CONV_MMA_PARTS] = { { 0 } };
+        int is_scaled = form == 9;
         int half = (form > 6 ? (int)n / 256 / (form - 6) : form) % 2, pair = form == 4;
         conv_frame f = { .groups = 1 };
-        if (form > 1 && (arch < 80 || dtype == DANAUS_F64 ||
-                         !dn_gpu_conv_mma(&facts, n, half, pair, fast)))
+        if (form > 1 && !is_scaled &&
+            (arch < 80 || dtype == DANAUS_F64 ||
+             !dn_gpu_conv_mma(&facts, n, half, pair, fast)))
             continue;
+        if (is_scaled && (sums == DANAUS_F64 || s.passes == 1))
+            continue;
+        s.scaled = s.pair = is_scaled;
         if (form == 5 && n & (n - 1))
             continue;
         if (form == 5)

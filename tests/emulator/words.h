@@ -27,6 +27,7 @@ void (*emulator_barrier)(void);
 #define TABLE(T)         const T *
 #define WHOLE(t)         (t)
 #define PUT_WORDS(to, w) memcpy(to, w, 16)
+#define FORGET(i)        (void)(i)
 /* By the type of s: f64 or f32. */
 #define ERF(s)       _Generic((s), double : erf, default : erff)(s)
 #define FMA(a, b, c) ((a) * (b) + (c))

@@ -48,7 +48,9 @@ static double small_get(uint16_t bits, int fraction, int bias)
 static uint16_t small_put(double x, int fraction, int bias)
 {
     uint16_t sign = signbit(x) ? 0x8000 : 0;
-    int exponent;
+    int exponent, exponents = 1 << (15 - fraction), quiet = 1 << (fraction - 1);
+    if (!isfinite(x))
+        return (uint16_t)(sign | (exponents - 1) << fraction | (isnan(x) ? quiet : 0));
     double f = frexp(fabs(x), &exponent); /* |x| = f 2^exponent, 1/2 <= f < 1 */
     if (f == 0)
         return sign;

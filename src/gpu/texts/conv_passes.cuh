@@ -12,6 +12,7 @@
 
 #include "conv_points.cuh"
 #include "conv_rows.cuh"
+#include "conv_scales.cuh"
 
 #define ROOM        (N + N / 16 + 1)                  /* of N points */
 #define EACH(radix) ((N / (radix) + TEAM - 1) / TEAM) /* columns for a thread */
@@ -27,10 +28,15 @@ typedef struct work {
     C *points; /* LOAD or STORE 1: of the window */
     const C *constants;
     int tile, thread, is_idle;
+    int exponent[2]; /* SCALED: of the rows of a pair */
+    C *squares;      /* SCALED 1: of those numbers that a thread has taken */
 } work;
 
 /* Powers of two apart, points do not meet in a bank. */
 FN int place_of(unsigned i) { return i + i / 16; }
+
+/* One of the N / 16 places between them. */
+FN C *gap(const work *k, int i) { return &k->z[17 * i + 16]; }
 
 /* Columns of a pass are the points first + q m. */
 typedef struct column {
@@ -95,6 +101,10 @@ FN void take(const work *k, const column *c, int radix, int is_first, C *v)
     int at = is_first ? first_in_window(k, c) : 0;
     if (is_first && LOAD == 0 && !k->is_idle)
         fetch_points(k->r, &k->w, k->x, k->x_factor, at, STEP(c), radix, v);
+    if (is_first && LOAD == 0 && SCALED && !k->is_idle)
+        raise_points(k->exponent, radix, v);
+    if (is_first && SCALED == 1 && !k->is_idle)
+        add_squares(v, radix, k->squares);
     UNROLL for (int q = 0; q < MOST_RADIX; q++)
     {
         if (q >= radix)
@@ -108,7 +118,7 @@ FN void take(const work *k, const column *c, int radix, int is_first, C *v)
     }
 }
 
-FN void give(const work *k, const column *c, int radix, int is_last, const C *v)
+FN void give(const work *k, const column *c, int radix, int is_last, C *v)
 {
     int at = is_last ? first_in_window(k, c) : 0;
     if (is_last && k->is_idle)
@@ -123,6 +133,8 @@ FN void give(const work *k, const column *c, int radix, int is_last, const C *v)
             k->z[place_in_column(c, radix, q)] = v[q];
     }
     if (is_last && STORE == 0) {
+        if (SCALED)
+            lower_points(k->exponent, radix, v);
         UNROLL for (int s = 0; s < 2; s++)
         {
             if (k->y[s])
@@ -169,6 +181,8 @@ FN void pass(
         }
         give(k, &c, radix, is_last, v);
     }
+    if (is_first && SCALED == 1)
+        *gap(k, k->thread) = *k->squares;
     if (!is_last)
         BARRIER();
 }

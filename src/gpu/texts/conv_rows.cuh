@@ -114,6 +114,9 @@ FN void put_points(
         }
     }
     put_numbers(r, w, re, j, step, count, y, factor);
-    if (!HALF)
+    if (PAIR && w->other)
+        put_numbers(
+            r, w, im, j, step, count, y + w->other, factor ? factor + w->other : 0);
+    if (!HALF && !PAIR)
         put_numbers(r, w, im, POINTS + j, step, count, y, factor);
 }
