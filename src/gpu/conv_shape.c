@@ -14,7 +14,8 @@
 /* Threads of a block of several tiles. */
 #define BLOCK 256
 /* Threads of a multiprocessor for which there are to be registers: fewer where rows begin or
-   end in them, half of them in f64. */
+   end in them, but for halves of windows in f32, which are half as many numbers; half of them in
+   f64. */
 #define RESIDENT     768
 #define FEW_RESIDENT 512
 /* Columns of a matrix that lie together in memory: more gain nothing. */
@@ -264,7 +265,8 @@ void dn_gpu_conv_use(
     int has_rows = c->load == GPU_CONV_ROWS || c->store == GPU_CONV_ROWS;
     int has_windows = c->is_signal || (c->forward && c->inverse); /* of signals */
     int pair = has_windows && s->pair && !(s->scaled && c->is_sums);
-    int resident = sums || has_rows ? FEW_RESIDENT : RESIDENT;
+    int is_short = in_halves && !pair && s->levels == 1 && s->sums == DANAUS_F32;
+    int resident = sums || (has_rows && !is_short) ? FEW_RESIDENT : RESIDENT;
     const struct {
         const char *name;
         int64_t value;
