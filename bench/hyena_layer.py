@@ -2,15 +2,17 @@
 """Times a Hyena layer beside the same through torch.fft, in the same rounds.
 
     hyena_layer.py OUT.csv [--device cuda|cpu] [--width 864] [--lengths 2048,8192]
-        [--tokens 65536] [--dtypes f16,bf16] [--orders 2] [--rounds N] [--tiny]
+        [--tokens 65536] [--dtypes f16,bf16] [--orders 2] [--forms rows] [--rounds N]
+        [--tiny]
 
 The layer is `danaus.torch.HyenaOperator`, with explicit filters as long as its sequences;
 the other one has its parameters, torch.nn.Linear, a depthwise Conv1d, and transforms in
 f32 of twice the length, as the authors' code has. Phases are "forward", without gradients,
 and "training", a forward and a backward by autograd to x and all parameters. "operator"
-is what lies between the projections. Times are medians over rounds in which both take
-turns, by a GPU's own clock. The error is that of y against the other layer's in f64,
-relative in L2. --tiny runs all of it at small sizes.
+is what lies between the projections. The form "packed" has sequences of half the length to
+all of it, one behind the other, where the other layer has rows that zeros fill up. Times
+are medians over rounds in which both take turns, by a GPU's own clock. The error is that
+of y against the other layer's in f64, relative in L2. --tiny runs all of it at small sizes.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -19,6 +21,7 @@ from __future__ import annotations
 import argparse
 import copy
 import itertools
+import random
 import statistics
 
 import torch
@@ -29,7 +32,7 @@ import danaus
 from danaus.torch import HyenaOperator
 
 FIELDS = (
-    "version torch device part dtype order width length batch phase seconds "
+    "version torch device form part dtype order width length batch phase seconds "
     "torch_seconds ratio error"
 ).split()
 
@@ -69,26 +72,46 @@ class ByFFT(nn.Module):
 class Problem:
     """Both layers, and what they are run on."""
 
-    def __init__(self, o, length: int, dtype: str, order: int):
+    def __init__(self, o, form: str, length: int, dtype: str, order: int):
         torch.manual_seed(length)
         self.device, self.kind = o.device, TYPES[dtype]
         self.batch = max(1, o.tokens // length)
         made = {"device": o.device, "dtype": self.kind}
         self.ours = HyenaOperator(o.width, length, order, **made)
         self.other = ByFFT(self.ours)
-        self.x = torch.randn(self.batch, length, o.width, **made)
-        self.u = torch.randn(self.batch, (order + 1) * o.width, length, **made)
+        x = torch.randn(self.batch, length, o.width, **made)
+        u = torch.randn(self.batch, (order + 1) * o.width, length, **made)
+        self.inputs = {"layer": [x, x], "operator": [u, u]}
+        self.offsets = None
+        if form == "packed":
+            self.pack(length)
+
+    def pack(self, length: int) -> None:
+        """Sequences are the first numbers of the other layer's rows."""
+        chance = random.Random(length)
+        lengths = [chance.randint(length // 2, length) for _ in range(self.batch)]
+        self.offsets = torch.tensor([0, *itertools.accumulate(lengths)])
+        x, u = self.inputs["layer"][1], self.inputs["operator"][1]
+        x = torch.cat([row[:n] for row, n in zip(x, lengths)])[None]
+        u = torch.cat([row[:, :n] for row, n in zip(u, lengths)], 1)[None]
+        self.inputs["layer"][0], self.inputs["operator"][0] = x, u
 
     @torch.no_grad()
     def error(self) -> float:
-        wide = ByFFT(copy.deepcopy(self.ours).double())
-        return relative_error(self.ours(self.x[:1]), wide(self.x[:1].double()))
+        wide, (x, rows) = ByFFT(copy.deepcopy(self.ours).double()), self.inputs["layer"]
+        n = rows.shape[1] if self.offsets is None else int(self.offsets[1])
+        y = self.ours(x, self.offsets)[:1, :n]
+        return relative_error(y, wide(rows[:1].double())[:, :n])
 
     def runs(self, part: str, phase: str) -> list:
         """Calls of both: of a layer, or of what is between its projections."""
 
-        def run(layer: nn.Module):
-            call, x = (layer, self.x) if part == "layer" else (layer.mix, self.u)
+        def run(layer: nn.Module, x: Tensor, *offsets):
+            whole = layer if part == "layer" else layer.mix
+
+            def call(x: Tensor) -> Tensor:
+                return whole(x, *offsets)
+
             if phase == "forward":
 
                 def forward():
@@ -103,7 +126,8 @@ class Problem:
             dy = torch.randn_like(call(x))
             return lambda: torch.autograd.grad(call(x), inputs, dy)
 
-        return [run(self.ours), run(self.other)]
+        x, rows = self.inputs[part]
+        return [run(self.ours, x, self.offsets), run(self.other, rows)]
 
     def measure(self, part: str, phase: str, rounds: int) -> dict:
         runs = self.runs(part, phase)
@@ -120,9 +144,10 @@ def run(o, out) -> None:
     name = "cpu" if o.device == "cpu" else torch.cuda.get_device_name()
     known = {"version": danaus.__version__, "torch": torch.__version__}
     known |= {"device": name.replace(" ", "_"), "width": o.width}
-    for length, dtype, order in itertools.product(o.lengths, o.dtypes, o.orders):
-        problem = Problem(o, length, dtype, order)
-        asked = {"dtype": dtype, "order": order, "length": length}
+    for asked in itertools.product(o.forms, o.lengths, o.dtypes, o.orders):
+        problem = Problem(o, *asked)
+        form, length, dtype, order = asked
+        asked = dict(zip(("form", "length", "dtype", "order"), asked))
         asked |= {"batch": problem.batch, "error": f"{problem.error():.2g}"}
         for part, phase in itertools.product(
             ("layer", "operator"), ("forward", "training")
@@ -130,7 +155,7 @@ def run(o, out) -> None:
             found = problem.measure(part, phase, o.rounds)
             out.writerow(known | asked | {"part": part, "phase": phase} | found)
             print(
-                f"{problem.batch:3} x {length:6} {dtype:4} order {order} {part:8} "
+                f"{form} {problem.batch:3} x {length:6} {dtype:4} order {order} {part:8} "
                 f"{phase:8} {1e3 * float(found['seconds']):9.3f} ms, torch.fft "
                 f"{1e3 * float(found['torch_seconds']):9.3f} ms: x{found['ratio']}  "
                 f"error {asked['error']}",
@@ -147,15 +172,17 @@ def options() -> argparse.Namespace:
     p.add_argument("--tokens", type=int, default=65536, help="of a batch")
     p.add_argument("--dtypes", default="f16,bf16")
     p.add_argument("--orders", default="2")
+    p.add_argument("--forms", default="rows", help="rows,packed")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--tiny", action="store_true")
     o = p.parse_args()
     if o.tiny:
         o.width, o.lengths, o.tokens, o.orders, o.rounds = 4, "40,64", 128, "2,3", 1
         o.dtypes = "f32" if o.device == "cpu" else "f16,f32"
+        o.forms = "rows,packed"
     o.lengths = [int(n) for n in o.lengths.split(",")]
     o.orders = [int(n) for n in o.orders.split(",")]
-    o.dtypes = o.dtypes.split(",")
+    o.dtypes, o.forms = o.dtypes.split(","), o.forms.split(",")
     return o
 
 

@@ -74,11 +74,13 @@ def test_the_benchmark_of_packed_sequences_runs(device: str, tmp_path):
 def test_the_benchmark_of_hyena_layers_runs(device: str, tmp_path):
     records = bench_records("hyena_layer.py", tmp_path, "--device", device)
     asked = [
-        (r["length"], r["dtype"], r["order"], r["part"], r["phase"]) for r in records
+        (r["form"], r["length"], r["dtype"], r["order"], r["part"], r["phase"])
+        for r in records
     ]
     dtypes = ("f32",) if device == "cpu" else ("f16", "f32")
     assert asked == list(
         itertools.product(
+            ("rows", "packed"),
             ("40", "64"),
             dtypes,
             ("2", "3"),
