@@ -114,20 +114,28 @@ template <int count, int size> INLINE void move_words(u32 *v, int bytes)
         v[i] = bytes & 2 ? v[i] >> 16 | v[i + 1] << 16 : v[i];
 }
 
-/* Chunk c, whose numbers have one place and are safe, as words; others are anything. */
-INLINE void read_words(chunk c, const X *row, u32 v[4 * sizeof(X)])
+/* Where chunk c lies in the first piece of 16 bytes that has some of it, in bytes. */
+FN int place_in_piece(chunk c, const X *row) { return (int)((u64)(row + c.j + c.at) % 16); }
+
+/* The pieces that have chunk c, whose numbers have one place and are safe; others are anything. */
+INLINE void read_pieces(chunk c, const X *row, u32 v[4 * sizeof(X)])
 {
-    const int size = (int)sizeof(X), count = 2 * size;
-    u64 at = (u64)(row + c.j + c.at);
-    int bytes = (int)(at % 16);
-    UNROLL for (int i = 0; i <= count / 4; i++)
+    const int size = (int)sizeof(X), bytes = place_in_piece(c, row);
+    UNROLL for (int i = 0; i <= size / 2; i++)
     {
         int before = i * 16 - bytes; /* bytes of the chunk before this piece */
         int wanted = c.from * size < before + 16 && c.end * size > before && has_some(c);
-        uint4 four = load_near_if((const char *)(at - bytes) + i * 16, wanted);
+        uint4 four =
+            load_near_if((const char *)(row + c.j + c.at) - bytes + i * 16, wanted);
         v[i * 4] = four.x, v[i * 4 + 1] = four.y, v[i * 4 + 2] = four.z, v[i * 4 + 3] = four.w;
     }
-    move_words<count, size>(v, bytes);
+}
+
+/* The same as words of the chunk. */
+INLINE void read_words(chunk c, const X *row, u32 v[4 * sizeof(X)])
+{
+    read_pieces(c, row, v);
+    move_words<2 * sizeof(X), sizeof(X)>(v, place_in_piece(c, row));
 }
 
 /* Of words of two numbers those that count. */
@@ -142,23 +150,31 @@ INLINE void clear_others(chunk c, u32 v[4])
 }
 
 #if !defined TYPE_f32
-/* A chunk of 16 bits, with zeros for what does not count, of a row that begins where number 0
-   of the window would. aligned: as are all chunks. */
-INLINE uint4 read_odd_chunk(
-    const rows *r, const window *w, const X *row, int j, int aligned, int wanted)
+/* Asks for a chunk of 16 bits from number j on of a row that begins where number 0 of the window
+   would; aligned: as are all chunks. What comes is for
+   take_odd_chunk(). */
+INLINE chunk ask_for_odd_chunk(
+    const rows *r, const window *w, const X *row, int j, int aligned, int wanted, u32 v[8])
 {
     chunk c = chunk_at(r, w, j);
-    u32 v[8] = {};
-    int safe = wanted && has_some(c) && c.is_safe;
     c.end = wanted ? c.end : c.from;
+    chunk safe = c;
+    safe.end = c.is_safe ? c.end : c.from;
     if (aligned) {
-        uint4 four = load_once_if(row + c.j, safe);
+        uint4 four = load_once_if(row + j, has_some(safe));
         v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
     } else {
-        chunk some = c;
-        some.end = safe ? c.end : c.from;
-        read_words(some, row, v);
+        read_pieces(safe, row, v);
     }
+    return c;
+}
+
+/* The chunk, with zeros for what does not count. */
+INLINE uint4 take_odd_chunk(
+    const rows *r, const window *w, const X *row, chunk c, int aligned, u32 v[8])
+{
+    if (!aligned)
+        move_words<4, 2>(v, place_in_piece(c, row));
     if (!is_whole(c))
         clear_others(c, v);
     if (has_some(c) && !c.is_safe) {
@@ -166,7 +182,7 @@ INLINE uint4 read_odd_chunk(
         UNROLL for (int i = 0; i < 8; i++)
         {
             if (i >= c.from && i < c.end)
-                v[i / 2] |= (u32)row[place_in_row(r, w, j + i)] << i % 2 * 16;
+                v[i / 2] |= (u32)row[place_in_row(r, w, c.j + i)] << i % 2 * 16;
         }
     }
     return make_uint4(v[0], v[1], v[2], v[3]);

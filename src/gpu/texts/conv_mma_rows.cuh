@@ -265,9 +265,12 @@ INLINE void numbers_of(
     int64 at = base_of(k, a.part) + j;
 #if ODD && !IS_WIDE
     if (factor && !(TAPS && (k->few[0].is_on || k->few[1].is_on))) {
-        uint4 words = read_odd_chunk(&k->r, &k->w, x + at - j, j, 0, 1);
-        uint4 by = read_odd_chunk(&k->r, &k->w, factor + at - j, j, 0, 1);
-        products_of(words, by, v);
+        u32 words[2][8];
+        chunk c = ask_for_odd_chunk(&k->r, &k->w, x + at - j, j, 0, 1, words[0]);
+        ask_for_odd_chunk(&k->r, &k->w, factor + at - j, j, 0, 1, words[1]);
+        products_of(
+            take_odd_chunk(&k->r, &k->w, x + at - j, c, 0, words[0]),
+            take_odd_chunk(&k->r, &k->w, factor + at - j, c, 0, words[1]), v);
         return;
     }
 #endif
@@ -414,15 +417,33 @@ INLINE void ask_for_row(const work *k, const X *x, const X *factor)
 }
 
 #if ODD && !IS_WIDE
+/* So many chunks are asked for before any is waited for. */
+#    define ASKED (EACH < 4 ? EACH : 4)
+
+/* Chunks of a thread from number `first` on, aligned or not. */
+INLINE void read_some(
+    const work *k, const X *row, int first, int aligned, uint4 words[EACH])
+{
+    chunk asked[ASKED];
+    u32 v[ASKED][8];
+    UNROLL for (int i = 0; i < ASKED; i++)
+    {
+        int n = first + i < EACH ? first + i : first;
+        asked[i] = ask_for_odd_chunk(
+            &k->r, &k->w, row, number_in_window(k, chunk_of(k, n)), aligned,
+            first + i < EACH && is_chunk(k, n), v[i]);
+    }
+    UNROLL for (int i = 0; i < ASKED && first + i < EACH; i++) words[first + i] =
+        take_odd_chunk(&k->r, &k->w, row, asked[i], aligned, v[i]);
+}
+
 INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
 {
     const X *row = x + base_of(k, 0);
     if (!IN_ORDER && !wraps(k) && is_aligned(k, x, 16))
-        UNROLL for (int i = 0; i < EACH; i++) words[i] = read_odd_chunk(
-            &k->r, &k->w, row, number_in_window(k, chunk_of(k, i)), 1, is_chunk(k, i));
+        UNROLL for (int i = 0; i < EACH; i += ASKED) read_some(k, row, i, 1, words);
     else
-        UNROLL for (int i = 0; i < EACH; i++) words[i] = read_odd_chunk(
-            &k->r, &k->w, row, number_in_window(k, chunk_of(k, i)), 0, is_chunk(k, i));
+        UNROLL for (int i = 0; i < EACH; i += ASKED) read_some(k, row, i, 0, words);
 }
 #else
 INLINE void read_row(const work *k, const X *x, uint4 words[EACH])
@@ -467,13 +488,14 @@ INLINE void put_row(const work *k, uint4 words[EACH], u32 most, scales *back)
     put_chunks(k, words);
 }
 
-/* Is a row a product of two of 16 bits that are whole and aligned, and are there registers for
-   all of both at once? */
+/* Is a row a product of two of 16 bits that are whole and aligned, or are read in pieces in any
+   case, and are there registers for all of both at once? */
 INLINE int is_plain_product(const work *k, const X *x, const X *factor)
 {
     int is_made = TAPS && (k->few[0].is_on || k->few[1].is_on);
-    return !ODD && !IS_WIDE && EACH <= 8 && factor && !is_made &&
-           is_wide(k, x, factor) && is_all(k, k->w.there);
+    int is_whole = !ODD && is_wide(k, x, factor) && is_all(k, k->w.there);
+    return !IS_WIDE && EACH <= (ODD ? 4 : 8) && factor && !is_made &&
+           (IN_ORDER || is_whole);
 }
 
 /* The same as load_row() of such a product. */
@@ -483,8 +505,13 @@ INLINE void load_product(
     uint4 words[EACH], by[EACH];
     float v[EACH][8];
     u32 peak[2] = {};
-    read_whole_row(k, x, words);
-    read_whole_row(k, factor, by);
+    if (ODD) {
+        read_row(k, x, words);
+        read_row(k, factor, by);
+    } else {
+        read_whole_row(k, x, words);
+        read_whole_row(k, factor, by);
+    }
     UNROLL for (int i = 0; i < EACH; i++)
     {
         int part = PAIR && chunk_of(k, i).part;
@@ -565,7 +592,10 @@ INLINE int column_of_point(const work *k, spot a)
 }
 
 /* Sparse spectra have no points of rows that are left out. */
-INLINE int is_point(const work *k, spot a) { return !TILED || !is_left_out(row_of_point(k, a)); }
+INLINE int is_point(const work *k, spot a)
+{
+    return !TILED || !is_left_out(row_of_point(k, a));
+}
 
 #if AHEAD
 INLINE void ask_for_points(const work *k)
