@@ -188,6 +188,7 @@ static danaus_status take(
     int is_periodic = r->periodic, is_folded = r->fold && !e->shape.circle;
     const conv_filter_sums *f = &job->filter;
     int is_more = f->is_more;
+    int64_t reach = is_more && !is_periodic ? MIN(taps, MAX(positive, negative)) : taps;
     char *dk = f->dk, *dk_reverse = f->dk_reverse, *dskip = f->dskip;
     dk = dk ? dk + first * taps * size : NULL;
     dk_reverse = dk_reverse ? dk_reverse + first * taps * size : NULL;
@@ -202,10 +203,10 @@ static danaus_status take(
     TRY(dn_cuda_conv_transform(d, e, CONV_BACK, &t));
     if (e->shape.levels > 1)
         TRY(dn_cuda_conv_transform(d, e, CONV_FILTER_JOIN, &t));
-    void *arguments[] = { &windows,     &dk,        &dk_reverse, &dskip,    &filters,
-                          &n,           &taps,      &length,     &positive, &negative,
-                          &is_periodic, &is_folded, &is_more };
-    return dn_cuda_conv_each(d, e, CONV_TAKE, filters * taps, arguments);
+    void *arguments[] = { &windows,  &dk,          &dk_reverse, &dskip,  &filters,
+                          &n,        &taps,        &reach,      &length, &positive,
+                          &negative, &is_periodic, &is_folded,  &is_more };
+    return dn_cuda_conv_each(d, e, CONV_TAKE, filters * reach, arguments);
 }
 
 /* All windows of some filters, to one sum for each, *made, in scratch. */

@@ -7,16 +7,18 @@
 /* *to = value, or is added. */
 FN void put(S *to, S value, int is_more) { *to = is_more ? *to + value : value; }
 
-/* Each of dk, dk_reverse, dskip may be NULL. */
+/* Of each filter the first `reach` taps, beyond which nothing is to be added. Each of dk,
+   dk_reverse, dskip may be NULL. */
 KERNEL conv(
     const S *windows, S *dk, S *dk_reverse, S *dskip, int64 filters, int64 points,
-    int64 taps, int64 length, int64 positive, int64 negative, int is_periodic,
-    int is_folded, int is_more)
+    int64 taps, int64 reach, int64 length, int64 positive, int64 negative,
+    int is_periodic, int is_folded, int is_more)
 {
-    int64 i = BLOCK * THREADS + THREAD, filter = i / taps, s = i % taps;
+    int64 i = BLOCK * THREADS + THREAD, filter = i / reach, s = i % reach;
     S scale = (S)1 / (S)points;
     if (filter >= filters)
         return;
+    i = filter * taps + s;
     windows += filter * 2 * points;
     if (dk && is_periodic) {
         int64 lag = s % length;
