@@ -100,6 +100,8 @@ static danaus_status transform_windows(
     void *arguments[] = { &made, &spectrum, &is_first };
     gpu_launch launch = dn_gpu_line(filters * e->fast->rows, 256);
     TRY(dn_cuda_launch(d, e->function[CONV_SPECTRUM], &launch, arguments));
+    if (e->fast->rows == 1)
+        return DANAUS_OK;
     is_first = 0;
     return dn_cuda_launch(d, e->function[CONV_SPECTRUM], &launch, arguments);
 }

@@ -5,7 +5,7 @@
    Number f of a spectrum is that of the frequency f = p + ROWS (p0 + ROOT (p1 + 16 p2)), and
    each row p has numbers, the scale and, beside it, a place for the largest part of as many
    numbers in the order of conv_transform.cu. A block of threads has these, of a filter:
-   first their largest part is found, then they are moved. */
+   first their largest part is found, then they are moved; of one row, in the same launch. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"
@@ -50,11 +50,10 @@ KERNEL conv(const C *from, unsigned char *to, int is_first)
         peak = other > peak ? other : peak;
     }
     peak = meet(most, peak);
-    if (is_first) {
-        if (THREAD == 0)
-            scale_of(rows, piece)[1] = peak;
+    if (is_first && THREAD == 0)
+        scale_of(rows, piece)[1] = peak;
+    if (is_first && ROWS > 1)
         return;
-    }
     unsigned exponent = BITS(peak) >> 23 & 255;
     exponent = exponent < 1 ? 1 : exponent > 253 ? 253 : exponent;
     S scale = UNBITS((254 - exponent) << 23);
