@@ -63,6 +63,7 @@ memcheck kernel_short_gradient
 memcheck kernel_conv
 memcheck property_conv
 memcheck property_conv_error
+memcheck property_conv_pairs
 memcheck cuda_conv
 initcheck kernel_ks
 initcheck kernel_dw
@@ -73,6 +74,7 @@ initcheck kernel_short_gradient
 initcheck kernel_conv
 initcheck property_conv
 initcheck property_conv_error
+initcheck property_conv_pairs
 racecheck kernel_ks ks.simt.f32.128x128
 racecheck kernel_ks ks.simt.bf16.32x128
 racecheck kernel_ks ks.simt.c128
@@ -95,6 +97,7 @@ racecheck kernel_short
 racecheck kernel_short_gradient
 racecheck kernel_conv
 racecheck property_conv_error
+racecheck property_conv_pairs
 END
 )
 while read -r kind test rows; do

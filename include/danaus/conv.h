@@ -130,7 +130,8 @@ DANAUS_API void danaus_spectrum_destroy(danaus_spectrum *spectrum); /* NULL is f
 /* y for `batch` times channels rows, batch >= 0; gates may be NULL. All are device
    memory; y overlaps none of the others. The first call may grow the device's
    scratch; later ones allocate nothing. The result has the same bits for any
-   number of threads and any batch. */
+   number of threads and any batch; but GPUs may transform two circular rows of the
+   batch at once, and then the last bits of each depend on the other (docs/conv.md, 'Pairs'). */
 DANAUS_API danaus_status danaus_conv_execute(
     const danaus_conv_plan *plan, danaus_device *device,
     const danaus_spectrum *spectrum, int64_t batch, const void *u, const void *gate_in,

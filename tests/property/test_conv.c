@@ -310,9 +310,11 @@ static void scratch_is_what_a_plan_says(void **state)
     }
 }
 
-/* A case whose batch rows are copies of the first gives copies of its y. */
+/* A case whose batch rows are copies of the first gives copies of its y; where circular rows may
+   be pairs (docs/conv.md, 'Pairs'), those in the same place of a pair are copies. */
 static void a_row_does_not_know_its_batch(void **state)
 {
+    int is_host = ((danaus_device *)*state)->backend->on_host;
     for (int round = 0; round < rounds_of(30); round++) {
         rng r = { (uint64_t)round };
         danaus_conv_desc desc = random_desc(&r, 2000);
@@ -322,8 +324,10 @@ static void a_row_does_not_know_its_batch(void **state)
         for (size_t b = 1; b < 5; b++)
             memcpy((char *)c.u.data + b * bytes, c.u.data, bytes);
         array y = conv_run(*state, &c);
-        for (size_t b = 1; b < 5; b++)
-            assert_memory_equal((char *)y.data + b * bytes, y.data, bytes);
+        size_t rows = is_host || desc.kind != DANAUS_CIRCULAR ? 1 : 2;
+        for (size_t b = rows; b < 6 - rows; b++)
+            assert_memory_equal(
+                (char *)y.data + b * bytes, (char *)y.data + b % rows * bytes, bytes);
         array_free(&y);
         conv_free(&c);
     }
