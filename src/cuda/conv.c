@@ -444,23 +444,32 @@ static calls_scratch lay_calls(int count, const conv_call *calls)
     return s;
 }
 
-static danaus_status enqueue_job(
+static danaus_status enqueue_products(
     cuda_device *d, const cuda_conv *e, const conv_job *job)
 {
     for (int i = 0; i < job->products; i++)
         TRY(run_product(d, e, job, &job->product[i]));
+    return DANAUS_OK;
+}
+
+/* Products that need no scratch run beside others, so that the last windows of some and the
+   first of others fill the device together: those of every second call. */
+static danaus_status enqueue_job(
+    cuda_device *d, const cuda_conv *e, const conv_job *job, int is_beside)
+{
+    if (is_beside)
+        dn_cuda_turn(d);
+    danaus_status status = enqueue_products(d, e, job);
+    if (is_beside)
+        dn_cuda_turn(d);
+    TRY(status);
     return job->sums ? dn_cuda_conv_sums(d, e, job, d->scratch) : DANAUS_OK;
 }
 
-/* pieces: where those of the host come to. */
-static danaus_status enqueue(
-    cuda_device *d, int count, const conv_call *calls, const calls_scratch *s)
+/* pieces: where those of the host have come to; parted: there are two branches. */
+static danaus_status enqueue_calls(
+    cuda_device *d, int count, const conv_call *calls, conv_piece *pieces, int parted)
 {
-    conv_piece *pieces = (conv_piece *)((char *)d->scratch + s->calls);
-    if (s->pieces)
-        TRY(dn_cuda_conv_put_pieces(
-            d, ((const cuda_conv *)calls->engine)->function[CONV_PIECES],
-            calls->job->pieces, (int64_t)(s->pieces / sizeof(conv_piece)), pieces));
     for (int i = 0; i < count; i++) {
         const cuda_conv *e = (const cuda_conv *)calls[i].engine;
         if (!calls[i].job) {
@@ -473,9 +482,38 @@ static danaus_status enqueue(
             job.pieces = pieces;
             pieces += job.count;
         }
-        TRY(enqueue_job(d, e, &job));
+        TRY(enqueue_job(d, e, &job, parted && i % 2));
     }
     return DANAUS_OK;
+}
+
+/* May products of these run beside each other? */
+static int are_apart(int count, const conv_call *calls)
+{
+    for (int i = 0; i < count; i++)
+        if (!calls[i].job || !calls[i].job->pieces ||
+            product_bytes((const cuda_conv *)calls[i].engine, calls[i].job))
+            return 0;
+    return count > 1;
+}
+
+static danaus_status enqueue(
+    cuda_device *d, int count, const conv_call *calls, const calls_scratch *s)
+{
+    conv_piece *pieces = (conv_piece *)((char *)d->scratch + s->calls);
+    int parted = 0;
+    if (s->pieces)
+        TRY(dn_cuda_conv_put_pieces(
+            d, ((const cuda_conv *)calls->engine)->function[CONV_PIECES],
+            calls->job->pieces, (int64_t)(s->pieces / sizeof(conv_piece)), pieces));
+    if (are_apart(count, calls))
+        TRY(dn_cuda_part_always(d, &parted));
+    danaus_status status = enqueue_calls(d, count, calls, pieces, parted);
+    if (parted) {
+        dn_cuda_turn(d);
+        TRY(dn_cuda_meet(d));
+    }
+    return status;
 }
 
 static danaus_status run_inside(cuda_device *d, int count, const conv_call *calls)

@@ -226,10 +226,11 @@ danaus_status dn_cuda_replay(cuda_device *d, cuda_key *key, const cuda_call *cal
 void dn_cuda_forget_replays(cuda_device *d);
 
 /* Two branches of what is captured. From where dn_cuda_part() says that they part, work may
-   go to the second one: dn_cuda_turn() goes there, dn_cuda_meet() comes back and waits for
-   it. Where nothing is captured they do not part: launches that follow each other cost
-   less than events. */
+   go to the second one: dn_cuda_turn() goes there and back, dn_cuda_meet() comes back and waits
+   for it. Where nothing is captured they do not part: launches that follow each other cost
+   less than events. dn_cuda_part_always(): of long launches, which are worth events. */
 danaus_status dn_cuda_part(cuda_device *d, int *parted);
+danaus_status dn_cuda_part_always(cuda_device *d, int *parted);
 void dn_cuda_turn(cuda_device *d);
 danaus_status dn_cuda_meet(cuda_device *d);
 

@@ -186,7 +186,13 @@ danaus_status dn_cuda_part(cuda_device *d, int *parted)
     if (d->patched)
         return DANAUS_OK;
     CUDA_TRY(d->driver, StreamIsCapturing(d->stream, &capturing));
-    if (!capturing || !open_branch(d))
+    return capturing ? dn_cuda_part_always(d, parted) : DANAUS_OK;
+}
+
+danaus_status dn_cuda_part_always(cuda_device *d, int *parted)
+{
+    *parted = 0;
+    if (!open_branch(d))
         return DANAUS_OK;
     CUDA_TRY(d->driver, EventRecord(d->parting, d->stream));
     CUDA_TRY(d->driver, StreamWaitEvent(d->branch, d->parting, 0));
