@@ -123,6 +123,14 @@ static double ragged(const kernel *k, const problem *p)
     return x_last(p) ? 1.6 * most : most;
 }
 
+/* Clocks that threads take at least for a column k of a tile whose lines are ragged, batch-first in
+   f32: 0.58 for each number of x, measured on 9.0 (docs/notes/gpu-lanes.md). */
+static double ragged_clocks(const kernel *k, const problem *p)
+{
+    int ragged = p->dtype == DANAUS_F32 && !x_last(p) && dn_gpu_is_ragged(p);
+    return ragged ? 0.58 * dn_gpu_size(k)[COLUMNS] : 0;
+}
+
 /* A fit to 2,000 times, to 7 %. A tile is bound by tensor cores or by the second
    cache, behind which latency is not hidden; all of them together by memory. Where
    each multiprocessor has one tile its weights come from memory, a stage after the other.
@@ -148,6 +156,7 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double latency = (34 + 108 * steps + y_bytes / 30) / resident;
     double tile = resident * (fmax(multiply, cache) + latency);
     tile *= (1 + 0.02 * (n[CLUSTER] - 1)) * ragged(k, p);
+    tile = fmax(tile, resident * steps * (double)s.depth * ragged_clocks(k, p));
     double bytes = dn_gpu_moved_bytes(p) + (double)dn_gpu_tile_bytes(k, p);
     double move = 1.17 * bytes / f->bandwidth, make = waves * tile / clock + 0.3e-6;
     if (tiles <= places)
