@@ -62,7 +62,7 @@ static int64_t tiles_of(const kernel *k, const problem *p, int64_t batch)
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    return dn_gpu_is_for_blocks(k, p, 1) && dn_gpu_moves_rows(p) &&
+    return dn_gpu_is_for_tiles(k, p, 1) && dn_gpu_moves_rows(p) &&
            (q.d == 1 || p->layout == DANAUS_BATCH_LAST) &&
            (!p->gated || (p->layout == DANAUS_BATCH_FIRST && q.a % 2 == 0)) &&
            q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2;

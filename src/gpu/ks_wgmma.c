@@ -83,7 +83,7 @@ static int gates(const kernel *k, const problem *p)
 static int fits(const kernel *k, const problem *p)
 {
     danaus_pattern q = p->pattern;
-    return dn_gpu_is_for_blocks(k, p, dn_gpu_size(k)[PARTS]) &&
+    return dn_gpu_is_for_tiles(k, p, dn_gpu_size(k)[PARTS]) &&
            (q.d == 1 || (x_last(p) && !dn_gpu_size(k)[MIDDLE])) &&
            q.a * q.d * (q.b + q.c) >= 80 && shape_of(k, p).stages >= 2 &&
            (!p->gated || gates(k, p));

@@ -103,6 +103,14 @@ static inline int dn_gpu_is_for_blocks(const kernel *k, const problem *p, int pa
     return dn_gpu_is_for(k, p, parts) && p->pattern.b >= 8 && p->pattern.c >= 8;
 }
 
+/* The same of rows that read x once for all rows of a tile: batch-last that takes the time of
+   memory, however few of a tile's rows there are. */
+static inline int dn_gpu_is_for_tiles(const kernel *k, const problem *p, int parts)
+{
+    int last = p->layout == DANAUS_BATCH_LAST && p->pattern.c >= 8;
+    return last ? dn_gpu_is_for(k, p, parts) : dn_gpu_is_for_blocks(k, p, parts);
+}
+
 /* Two times that overlap but in part: the larger the power, the more. */
 static inline double dn_gpu_beside(double power, double a, double b)
 {

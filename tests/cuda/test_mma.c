@@ -25,7 +25,7 @@ static problem random_problem(rng *r, const kernel *k, int orders)
         p.pattern =
             (danaus_pattern){ rng_int(r, 1, 3), rng_int(r, 8 / unit, 160 / unit),
                               rng_int(r, 8 / unit, 160 / unit), 1 };
-        p.pattern.b *= unit;
+        p.pattern.b = rng_next(r) % 4 ? p.pattern.b * unit : rng_int(r, 1, 7);
         p.pattern.c *= unit;
         p.pattern.d =
             unit == 8 ? rng_int(r, 1, 3) << rng_int(r, 0, 4) : rng_int(r, 1, 70);
