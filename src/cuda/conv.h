@@ -112,7 +112,10 @@ static inline int64_t dn_cuda_conv_window(const cuda_conv *e) /* bytes of its po
     return e->shape.n * dn_gpu_point(&e->shape);
 }
 
-/* A member of a conv_backend (backend/conv.h). */
+/* Members of a conv_backend (backend/conv.h). */
+danaus_status dn_cuda_conv_run(danaus_device *dev, int count, const conv_call *calls);
+size_t dn_cuda_conv_scratch_bytes(
+    danaus_device *dev, int count, const conv_call *calls);
 danaus_status dn_cuda_conv_prepare(
     danaus_device *dev, int count, const conv_frame *const *frames);
 
