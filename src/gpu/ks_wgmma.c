@@ -123,12 +123,14 @@ static double ragged(const kernel *k, const problem *p)
     return x_last(p) ? 1.6 * most : most;
 }
 
-/* Clocks that threads take at least for a column k of a tile whose lines are ragged, batch-first in
-   f32: 0.58 for each number of x, measured on 9.0 (docs/notes/gpu-lanes.md). */
+/* Clocks that threads take at least for a column k of a tile whose lines are ragged, batch-first:
+   so many for each number of x, measured on 9.0 (docs/notes/gpu-lanes.md). */
 static double ragged_clocks(const kernel *k, const problem *p)
 {
-    int ragged = p->dtype == DANAUS_F32 && !x_last(p) && dn_gpu_is_ragged(p);
-    return ragged ? 0.58 * dn_gpu_size(k)[COLUMNS] : 0;
+    int64_t line = p->pattern.a * p->pattern.c * dn_size_of(p->dtype);
+    double number = p->dtype == DANAUS_F32 ? 0.58 : line % 4 ? 0.3 : 0.22;
+    int ragged = !x_last(p) && dn_gpu_is_ragged(p);
+    return ragged ? number * dn_gpu_size(k)[COLUMNS] : 0;
 }
 
 /* A fit to 2,000 times, to 7 %. A tile is bound by tensor cores or by the second
