@@ -151,8 +151,7 @@ INLINE void clear_others(chunk c, u32 v[4])
 
 #if !defined TYPE_f32
 /* Asks for a chunk of 16 bits from number j on of a row that begins where number 0 of the window
-   would; aligned: as are all chunks. What comes is for
-   take_odd_chunk(). */
+   would; aligned: as are all chunks. What comes is for take_odd_chunk(). */
 INLINE chunk ask_for_odd_chunk(
     const rows *r, const window *w, const X *row, int j, int aligned, int wanted, u32 v[8])
 {
