@@ -56,6 +56,7 @@ docs/algebra
 docs/transforms
 docs/conv
 docs/kernels
+docs/gpu-kernels
 docs/notes/README
 ```
 
