@@ -368,6 +368,21 @@ def test_streams_give_the_whole(dtype, rng, device):
             stream.reset()
 
 
+@pytest.mark.parametrize("filters", (torch.float32, torch.float64))
+@pytest.mark.parametrize("gate", (torch.float16, torch.float32, torch.float64))
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float64))
+def test_streams_take_gates_of_other_types(filters, gate, dtype, rng, device):
+    conv = LongConv(4, 50, dtype=filters, device=device)
+    u = signal(2, 4, 50, dtype=dtype).to(device)
+    gates = [signal(2, 4, 50, dtype=gate).to(device) for _ in range(2)]
+    stream, sizes = conv.stream(batch=2), blocks(rng, 50)
+    pieces = [stream(*rows) for rows in zip(*(x.split(sizes, 2) for x in (u, *gates)))]
+    y = torch.cat([piece for piece in pieces if piece.shape[2]], 2)
+    assert y.dtype == torch.promote_types(dtype, gate)
+    exact = direct(u, conv.weight, None, conv.skip, *gates, "causal")
+    expect_close(y, exact, min(filters, y.dtype, key=lambda kind: kind.itemsize))
+
+
 @pytest.mark.parametrize("layout", ("channels_first", "channels_last"))
 def test_short_streams_give_the_whole(layout, rng, device):
     time = 2 if layout == "channels_first" else 1

@@ -69,14 +69,16 @@ class LongStream:
     def __call__(
         self, u: Tensor, gate_in: Tensor | None = None, gate_out: Tensor | None = None
     ) -> Tensor:
-        """The next block, [batch, channels, any], to y of the same shape and type."""
+        """The next block, [batch, channels, any], to y of the same shape and type;
+        several types are brought to one as `long_conv` does. Sums are float64 where the
+        module's filters are, else float32."""
         _check_block(u, (self.batch, self.channels, None), self.place)
         if u.shape[2] == 0:
             return u.clone()
         u, gate_in, gate_out = rows_of(u, gate_in, gate_out)
         p = u.to(self._dtype)
         if gate_in is not None:
-            p = p * gate_in
+            p = p * gate_in.to(self._dtype)
         y = self._convolve(p.transpose(0, 1).flatten(0, 1).contiguous())
         y = y.unflatten(0, (self.channels, self.batch)).transpose(0, 1)
         if self._skip is not None:
