@@ -147,6 +147,25 @@ def test_weights_are_those_of_now(device, change):
     check(layer, torch.randn(300, 12, device=device))
 
 
+@pytest.mark.parametrize("make", ("data", "parameter"))
+def test_weights_that_changed_twice_are_those_of_now(device, make):
+    """The second of two new weights often lies where the first ones did."""
+    layer = KSLinear(64, 64, "1,8,8,8 8,8,8,1", bias=False, device=device)
+    x = torch.randn(7, 64, device=device)
+
+    def change(factor: float) -> None:
+        if make == "data":
+            layer.weights[0].data = layer.weights[0].data * factor
+        else:
+            layer.weights[0] = torch.nn.Parameter(layer.weights[0].detach() * factor)
+
+    with torch.no_grad():
+        for _ in range(50):
+            y = x @ layer.to_dense().mT
+            torch.testing.assert_close(layer(x), y, atol=1e-5, rtol=1e-5)
+            change(3), change(-0.3)
+
+
 def test_batch_sizes_share_what_is_packed(device):
     layer = layer_of(device)
     with torch.no_grad():

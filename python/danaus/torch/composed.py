@@ -95,7 +95,8 @@ class InterpolatedLinear(nn.Module):
         except RuntimeError:  # tensors of inference mode have no version
             return self._make_second(dtype)
         if self._held is None or self._held[0] != state:
-            self._held = state, self._make_second(dtype)
+            kept = [w.detach() for w in weights]  # whose addresses nothing else gets
+            self._held = state, self._make_second(dtype), kept
             wait(weights[0])
         return self._held[1]
 

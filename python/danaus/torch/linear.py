@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +65,27 @@ class _Packed:
     def __init__(self) -> None:
         self.plans: dict[tuple, list] = {}  # by type, device, log2 of the batch
         self.memory: dict[tuple, list] = {}  # by type, device, what the plan says
-        self.epoch = 0  # counts what may have changed weights unseen
+        # Versions and addresses at the latest look, a count of changes, and what is at
+        # these addresses, so that nothing else is: one tuple, for threads.
+        self.known: tuple = None, 0, ()
+        self.lock = threading.Lock()
+
+    def forget(self) -> None:
+        """Whatever comes next counts as a change."""
+        self.known = None, self.known[1] + 1, ()
+
+    def look(self, tensors: list[Tensor]) -> int:
+        """How often they have changed until now; RuntimeError for tensors of inference
+        mode, which have no version."""
+        state = []
+        for tensor in tensors:
+            state += tensor._version, tensor.data_ptr()
+        if self.known[0] != state:
+            with self.lock:  # threads that see the same change count it once
+                if self.known[0] != state:
+                    kept = [tensor.detach() for tensor in tensors]
+                    self.known = state, self.known[1] + 1, kept
+        return self.known[1]
 
     # Copies of a module pack for themselves.
     def __reduce__(self):
@@ -190,7 +211,7 @@ class KSLinear(nn.Module):
         try:
             if torch.is_grad_enabled() and requires_grad(x, weights, bias):
                 # What comes next may change weights in ways that leave no trace.
-                self._packed.epoch += 1
+                self._packed.forget()
                 question = self._sizes, "none", self._batch_last, tf32
                 v = Linear.apply(x, bias, question, *weights)
                 return v if self.activation == "none" else self._activate(v)
@@ -255,20 +276,16 @@ class KSLinear(nn.Module):
             packed, batch = self._buffers["packed"], self._frozen.batch
             return APPLY(x, packed, bias is not None, batch, *question, residual)
         size = (x.numel() // self.in_features - 1).bit_length()
-        state = [kept.epoch]
         try:
-            for w in weights:
-                state += w._version, w.data_ptr()
-            if bias is not None:
-                state += bias._version, bias.data_ptr()
-        except RuntimeError:  # tensors of inference mode have no version
+            change = kept.look(weights if bias is None else [*weights, bias])
+        except RuntimeError:
             return self._unpacked(x, residual)
         adds = residual is not None
         held = kept.plans.get((x.dtype, x.device, size, tf32, adds))
-        if held is None or held[1] != state:
+        if held is None or held[1] != change:
             if x.is_meta or x.is_cuda and torch.cuda.is_current_stream_capturing():
                 return self._unpacked(x, residual)
-            held = self._pack(x, size, state, tf32, adds)
+            held = self._pack(x, size, change, tf32, adds)
         return APPLY(x, held[0], bias is not None, 1 << size, *question, residual)
 
     def _unpacked(self, x: Tensor, residual: Tensor | None) -> Tensor:
@@ -277,7 +294,7 @@ class KSLinear(nn.Module):
 
     # ---- packed weights ----
 
-    def _pack(self, x: Tensor, size: int, state: list, tf32: bool, adds: bool) -> list:
+    def _pack(self, x: Tensor, size: int, change: int, tf32: bool, adds: bool) -> list:
         """Packs, and waits until that is done, whatever stream reads it first."""
         self._check(x)
         kept, weights = self._packed, list(self.weights)
@@ -286,10 +303,10 @@ class KSLinear(nn.Module):
         key = x.dtype, x.device, tf32, ops.ks_describe(x, 1 << size, *question)
         held = kept.memory.get(key)
         if held is None:
-            held = kept.memory[key] = [ops.ks_pack(*operands), state]
-        elif held[1] != state:
+            held = kept.memory[key] = [ops.ks_pack(*operands), change]
+        elif held[1] != change:
             ops.ks_pack_into(held[0], *operands)
-            held[1] = state
+            held[1] = change
         wait(held[0])
         kept.plans[x.dtype, x.device, size, tf32, adds] = held
         return held
@@ -343,7 +360,7 @@ class KSLinear(nn.Module):
         return self.requires_grad_(True)
 
     def _freeze_again(self) -> None:
-        self._packed.epoch += 1
+        self._packed.forget()
         if self._frozen is not None and not self.weights[0].is_meta:
             _, batch, asked, residual = self._frozen
             self.freeze(batch, asked, residual=residual)
