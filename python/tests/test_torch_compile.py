@@ -227,6 +227,65 @@ def test_torch_func(device, layout):
     torch.testing.assert_close(jacrev(jacrev(value))(samples[0]), again)
 
 
+@pytest.mark.parametrize("frozen", (None, {}, {"residual": True}))
+def test_forward_mode(device, frozen):
+    from torch.autograd import forward_ad
+    from torch.func import hessian, jacfwd, jacrev, jvp, vmap
+
+    layer = KSLinear(12, 24, CHAIN, dtype=torch.float64, device=device)
+    if frozen is not None:
+        layer.freeze(**frozen)
+    w = layer.to_dense().detach()
+    x, t = torch.randn(2, 4, 3, 12, dtype=torch.float64, device=device)
+    for mode in torch.no_grad, torch.enable_grad:
+        with mode():
+            torch.testing.assert_close(jvp(layer, (x,), (t,))[1], t @ w.mT)
+            torch.testing.assert_close(jvp(vmap(layer), (x,), (t,))[1], t @ w.mT)
+            r, tr = (torch.randn_like(t @ w.mT) for _ in "ab")
+            torch.testing.assert_close(jvp(layer, (x, r), (t, tr))[1], tr + t @ w.mT)
+            with forward_ad.dual_level():
+                y = layer(forward_ad.make_dual(x, t))
+                torch.testing.assert_close(forward_ad.unpack_dual(y)[1], t @ w.mT)
+    x = x[0, 0]
+    torch.testing.assert_close(jacfwd(layer)(x), w)
+    torch.testing.assert_close(
+        hessian(lambda x: layer(x).square().sum())(x), 2 * w.mT @ w
+    )
+
+    def loss(*weights):
+        return functional.ks_linear(x, weights, layer.bias).sin().sum()
+
+    weights = [p.detach() for p in layer.weights]
+    for n in range(len(weights)):
+        wanted = jacrev(jacrev(loss, n), n)(*weights)
+        torch.testing.assert_close(hessian(loss, n)(*weights), wanted)
+        torch.testing.assert_close(jacfwd(loss, n)(*weights), jacrev(loss, n)(*weights))
+
+
+def test_gradients_outside_of_vmap(device):
+    """As of ensembles, whose stacked parameters are trained."""
+    from torch.func import functional_call, stack_module_state, vmap
+
+    layers = [KSLinear(12, 24, CHAIN, activation="gelu", device=device) for _ in "ab"]
+    parameters, _ = stack_module_state(layers)
+    x = torch.randn(2, 3, 12, device=device, requires_grad=True)
+    alone = x.detach().requires_grad_()
+
+    def run(parameters, x):
+        return functional_call(layers[0], parameters, (x,))
+
+    vmap(run)(parameters, x).square().sum().backward()
+    sum(layer(row).square().sum() for layer, row in zip(layers, alone)).backward()
+    torch.testing.assert_close(x.grad, alone.grad)
+    for n, layer in enumerate(layers):
+        for name, p in layer.named_parameters():
+            torch.testing.assert_close(parameters[name].grad[n], p.grad)
+    frozen = KSLinear(12, 24, CHAIN, device=device).freeze()
+    x.grad = None
+    vmap(frozen)(x).sum().backward()
+    torch.testing.assert_close(x.grad, frozen.to_dense().sum(0).expand_as(x))
+
+
 def test_what_pytorch_allows_is_traced():
     asked = torch.compile(
         lambda x: 2 * x if functional._pytorch_allows_tf32() else 3 * x,

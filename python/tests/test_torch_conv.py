@@ -25,7 +25,7 @@ from conv_cases import (
 )
 
 from danaus.torch import _conv_fft, _conv_ops
-from danaus.torch.functional import long_conv, short_conv
+from danaus.torch.functional import hyena, long_conv, short_conv
 
 LAYOUTS = ("channels_first", "channels_last")
 pytestmark = pytest.mark.filterwarnings("ignore:danaus has no kernels for convolutions")
@@ -340,6 +340,32 @@ def test_torch_func(rng):
     assert torch.allclose(per_sample[0], k.grad)
     with pytest.raises(RuntimeError, match="jvp"):
         torch.func.jvp(loss, (k.detach(),), (k.detach(),))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", ("long", "short", "hyena"))
+def test_torch_func_again(name):
+    """Second derivatives by torch.func are autograd's; forward mode is refused without
+    gradients, too."""
+    u = torch.randn(1, 6, 5, dtype=torch.float64)
+    offsets = [0, 2, 5]
+    functions = {
+        "long": lambda k: long_conv(u, k, None, k[:, 0], u, u, offsets=offsets),
+        "short": lambda k: short_conv(u, k, k[:, 0], offsets=offsets),
+        "hyena": lambda k: hyena(u, k, None, k[:2] + 1, k[:2, 1], offsets=offsets),
+    }
+    k = torch.randn(6, 3, dtype=torch.float64)
+
+    def loss(k):
+        return functions[name](k).sin().sum()
+
+    wanted = torch.autograd.functional.hessian(loss, k)
+    assert torch.allclose(torch.func.jacrev(torch.func.jacrev(loss))(k), wanted)
+    two = torch.stack([k, 2 * k]).requires_grad_()
+    torch.func.vmap(loss)(two).sum().backward()
+    assert torch.allclose(two.grad[0], torch.autograd.functional.jacobian(loss, k))
+    with torch.no_grad(), pytest.raises(RuntimeError, match="jvp"):
+        torch.func.jvp(loss, (k,), (k,))
 
 
 # ---- what PyTorch asks of operators ----

@@ -18,7 +18,7 @@ from danaus.torch._conv_ops import (
     run_long_conv,
     run_short_conv,
 )
-from danaus.torch._ops import sum_dtype
+from danaus.torch._ops import in_transform, sum_dtype
 
 KINDS = ("causal", "circular", "bidirectional")
 LAYOUTS = ("channels_first", "channels_last")
@@ -289,6 +289,8 @@ def short_conv(
     y = run(u.contiguous(), k, bias, last, bool(centred))
     if offsets is None or k.shape[1] == 1:
         return y
+    if not torch.compiler.is_compiling() and in_transform():
+        y = y.clone()  # results of functions cannot be written to there
     after = (k.shape[1] - 1) // 2 if centred else 0
     rows = (u, y) if last else (u.mT, y.mT)
     _part_short(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv
-from danaus.torch._ops import ops
+from danaus.torch._ops import in_transform, ops
 
 LONG_INPUTS = 6  # u, k, k_reverse, skip, gate_in, gate_out
 _warned = False
@@ -142,6 +142,9 @@ class _Short(torch.autograd.Function):
 
 def _differentiate_again(function, dy, inputs, outer, wanted: int) -> list:
     """Gradients of <outer, gradients of function> by dy and the inputs."""
+    outer = tuple(g for i, g in enumerate(outer) if wanted >> i & 1)
+    if in_transform():
+        return _differentiate_transformed(function, dy, inputs, outer, wanted)
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         # Aliases: dy may itself be made from the inputs, which does not count here.
@@ -150,7 +153,6 @@ def _differentiate_again(function, dy, inputs, outer, wanted: int) -> list:
         ]
         dy, *inputs = every
         by = [x for i, x in enumerate(inputs) if wanted >> i & 1]
-        outer = [g for i, g in enumerate(outer) if wanted >> i & 1]
         first = torch.autograd.grad(function(*inputs), by, dy, create_graph=True)
         there = [x for x in every if x is not None]
         found = iter(
@@ -159,6 +161,28 @@ def _differentiate_again(function, dy, inputs, outer, wanted: int) -> list:
             )
         )
     return [None if x is None else next(found) for x in every]
+
+
+def _differentiate_transformed(function, dy, inputs, outer: tuple, wanted: int) -> list:
+    """The same for torch.func, where tensors cannot be asked to have gradients."""
+    places = [i for i, x in enumerate(inputs) if x is not None]
+
+    def of_present(*present):
+        every: list = [None] * len(inputs)
+        for i, x in zip(places, present):
+            every[i] = x
+        return function(*every)
+
+    def first(dy, *present):
+        found = torch.func.vjp(of_present, *present)[1](dy)
+        return tuple(g for i, g in zip(places, found) if wanted >> i & 1)
+
+    present = [inputs[i] for i in places]
+    to_dy, *found = torch.func.vjp(first, dy, *present)[1](outer)
+    gradients: list = [None] * len(inputs)
+    for i, g in zip(places, found):
+        gradients[i] = g
+    return [to_dy, *gradients]
 
 
 class _LongBackward(torch.autograd.Function):
@@ -223,7 +247,7 @@ def _run(name: str, function, inputs: tuple):
     """An operator in the way that suits who asks."""
     if torch.compiler.is_compiling():
         return getattr(ops, name)(*inputs)
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() or in_transform():
         return function.apply(*inputs)
     return getattr(ops, "_" + name)(*inputs)
 

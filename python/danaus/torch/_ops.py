@@ -13,6 +13,7 @@ import ctypes
 import re
 
 import torch
+from torch.autograd import forward_ad
 
 import danaus._library
 
@@ -136,15 +137,30 @@ def _(packed, weights, bias, dtype, batch, *question):
 # All have the formulas below.
 
 # Whether torch.func is at work. Where PyTorch does not say so, as if it were: slower.
-in_transform = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_in_function = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+
+
+def in_transform() -> bool:
+    """Whether torch.func or derivatives of forward mode are at work: tensors that have
+    these, or that have gradients outside of a vmap, do not say so."""
+    return _in_function() or forward_ad._current_level >= 0
+
+
+class _Leaf:
+    """What is no tensor, as one argument without parts: vmap takes no others within
+    forward mode."""
+
+    def __init__(self, value):
+        self.value = value
 
 
 def linear(x, weights, bias, question):
     """W x + bias with gradients, without activation."""
     if torch.compiler.is_compiling():
         return ops.ks_linear(x, weights, bias, *question)
-    function = TransformedLinear if in_transform() else Linear
-    return function.apply(x, bias, question, *weights)
+    if in_transform():
+        return TransformedLinear.apply(x, bias, _Leaf(question), *weights)
+    return Linear.apply(x, bias, question, *weights)
 
 
 def _backward(dy, x, weights, question, wanted, packed=None):
@@ -156,7 +172,7 @@ def _backward(dy, x, weights, question, wanted, packed=None):
             rounded = weights[0].dtype == x.dtype
             return _RETURN(dy, x, packed, *question, *wanted, rounded)
         return _BACKWARD(dy, x, weights, *question, *wanted)
-    dx, db, *dw = LinearBackward.apply(dy, x, question, wanted, *weights)
+    dx, db, *dw = LinearBackward.apply(dy, x, _Leaf((question, wanted)), *weights)
     return dx, dw, db
 
 
@@ -235,36 +251,74 @@ class Linear(torch.autograd.Function):
 
 
 class TransformedLinear(torch.autograd.Function):
-    """The same for torch.func, packing for each of both."""
+    """The same for torch.func and forward mode, packing for each of both."""
 
     generate_vmap_rule = True
     backward = Linear.backward
 
     @staticmethod
-    def forward(x, bias, question, *weights):
-        return _LINEAR(x, weights, bias, *question)
+    def forward(x, bias, leaf, *weights):
+        return _LINEAR(x, weights, bias, *leaf.value)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        x, _, ctx.question, *weights = inputs
+        x, _, leaf, *weights = inputs
+        ctx.question = leaf.value
         ctx.save_for_backward(None, x, *weights)
+        ctx.save_for_forward(None, x, *weights)
+
+    @staticmethod
+    def jvp(ctx, tx, tb, _, *tw):
+        _, x, *weights = ctx.saved_tensors
+        total = linear(tx, weights, tb, ctx.question)
+        for n, tangent in enumerate(tw):
+            if tangent is not None:
+                mixed = [*weights[:n], tangent, *weights[n + 1 :]]
+                total = total + linear(x, mixed, None, ctx.question)
+        return total
 
 
 class LinearBackward(torch.autograd.Function):
-    """Gradients of x, the bias and weights, of (dy, x, question, wanted, *weights)."""
+    """Gradients of x, the bias and weights, of (dy, x, what is asked, *weights)."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(dy, x, question, wanted, *weights):
+    def forward(dy, x, leaf, *weights):
+        question, wanted = leaf.value
         dx, dw, db = _BACKWARD(dy, x, weights, *question, *wanted)
         return dx, db, *dw
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        dy, x, ctx.question, ctx.wanted, *weights = inputs
+        dy, x, leaf, *weights = inputs
+        ctx.question, ctx.wanted = leaf.value
         ctx.save_for_backward(dy, x, *weights)
+        ctx.save_for_forward(dy, x, *weights)
         ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def jvp(ctx, tdy, tx, _, *tw):
+        dy, x, *weights = ctx.saved_tensors
+        want_x, want_w, want_b = ctx.wanted
+        shapes = _fake_backward(dy, x, weights, *ctx.question, *ctx.wanted)
+        dx, db = (torch.zeros_like(shapes[n]) for n in (0, 2))
+        dw = [torch.zeros_like(w) for w in shapes[1]]
+        # The bias's gradient is made of dy alone, a factor's of all but that factor.
+        terms = [(tdy, x, weights, want_x, want_b, None)] if tdy is not None else []
+        terms += [(dy, tx, weights, False, False, None)] if tx is not None else []
+        for n, w in enumerate(tw):
+            if w is not None:
+                mixed = [*weights[:n], w, *weights[n + 1 :]]
+                terms.append((dy, x, mixed, want_x, False, n))
+        for *operands, to_x, to_b, but in terms:
+            wanted = to_x, want_w, to_b
+            gx, gw, gb = _backward(*operands, ctx.question, wanted)
+            dx = dx + gx if to_x else dx
+            db = db + gb if to_b else db
+            if want_w:
+                dw = [d if n == but else d + g for n, (d, g) in enumerate(zip(dw, gw))]
+        return dx, db, *dw
 
     @staticmethod
     def backward(ctx, gx, gb, *gw):
@@ -272,7 +326,7 @@ class LinearBackward(torch.autograd.Function):
         to_dy, to_x, to_w = _second_gradients(
             dy, x, weights, ctx.question, ctx.wanted, gx, gw, gb
         )
-        return to_dy, to_x, None, None, *to_w
+        return to_dy, to_x, None, *to_w
 
 
 # ---- gradients of the operators ----

@@ -31,7 +31,7 @@ from danaus.torch._conv_functions import (
     sparse_of,
 )
 from danaus.torch._conv_ops import has_kernels
-from danaus.torch._ops import ops
+from danaus.torch._ops import in_transform, ops
 from danaus.torch.functional import ACTIVATIONS, activation_name
 
 __all__ = ["LongConv", "ShortConv", "long_conv", "short_conv"]
@@ -73,8 +73,9 @@ class _Prepared:
 
 
 def _are_plain(tensors) -> bool:
-    """Tensors with numbers and versions, none fake or made by inference."""
-    return all(
+    """Tensors with numbers and versions, none fake or made by inference or those of
+    torch.func."""
+    return not in_transform() and all(
         type(x) in (Tensor, torch.nn.Parameter)
         and x.device.type in ("cpu", "cuda")
         and not x.is_inference()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from danaus.torch._conv_functions import long_conv, short_conv
 from danaus.torch._hyena_functions import hyena
-from danaus.torch._ops import linear, ops
+from danaus.torch._ops import in_transform, linear, ops
 
 __all__ = ["hyena", "ks_linear", "long_conv", "short_conv"]
 
@@ -137,6 +137,13 @@ def _check_numbers(weights: Sequence[Tensor], bias: Tensor | None) -> None:
         raise ValueError(f"the bias has the shape {tuple(bias.shape)}, not [{rows}]")
 
 
+def has_derivatives(x: Tensor, weights: list[Tensor], bias: Tensor | None) -> bool:
+    """Whether derivatives of a product of these may be asked for."""
+    if not torch.compiler.is_compiling() and in_transform():
+        return True
+    return torch.is_grad_enabled() and requires_grad(x, weights, bias)
+
+
 def requires_grad(x: Tensor, weights: list[Tensor], bias: Tensor | None) -> bool:
     """Whether any of them does."""
     if x.requires_grad or (bias is not None and bias.requires_grad):
@@ -158,7 +165,7 @@ def product(
     Where there are gradients the activation is PyTorch's own, since its derivative is
     made of what it is applied to.
     """
-    if torch.is_grad_enabled() and requires_grad(x, weights, bias):
+    if has_derivatives(x, weights, bias):
         v = linear(x, weights, bias, (patterns, "none", batch_last, tf32))
         return ACTIVATIONS[activation](v)
     function = ops.ks_linear if torch.compiler.is_compiling() else ops._ks_linear

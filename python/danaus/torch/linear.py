@@ -318,6 +318,7 @@ class KSLinear(nn.Module):
             and frozen.dtype == x.dtype
             and frozen.residual == (residual is not None)
             and not (torch.is_grad_enabled() and x.requires_grad)
+            and (torch.compiler.is_compiling() or not in_transform())
         )
 
     def freeze(
