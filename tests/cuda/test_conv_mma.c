@@ -119,6 +119,7 @@ static const conv_case cases[] = {
     { DANAUS_BF16, 2, 30, 0, 1, DANAUS_CIRCULAR, 8192, 1e30F, 0, 1, 0, 0, 2 },
     { DANAUS_F16, 2, 20, 1, 0, DANAUS_BIDIRECTIONAL, 17001, 1, 0, 1, 0, 0, 2 },
     { DANAUS_F32, 1, 20, 0, 1, DANAUS_CAUSAL, 4096, 1, 0, 1, 0, 3, 2 },
+    { DANAUS_BF16, 6, 60, 1, 1, DANAUS_CAUSAL, 24000, 1, 0, 1, 0, 3, 1 },
     { DANAUS_F16, 1, 64, 0, 0, DANAUS_CAUSAL, 4096, 1, 0, 1, 1, 0, 1 },
     /* Whole rows, and points, that come ahead. */
     { DANAUS_F16, 1, 20, 0, 0, DANAUS_CIRCULAR, 8192, 1, 0, 2, 0, 0, 0 },

@@ -226,6 +226,13 @@ INLINE void take_rows(work *k, u32 memory)
     k->near = memory + k->lane * 16;
 }
 
+/* Few taps of x and its factor, before each reading: in between others have the registers. */
+INLINE void take_few(work *k, const float *few, const float *few_bias, int few_groups)
+{
+    UNROLL for (int i = 0; i < 2; i++)
+        k->few[i] = few_of(&k->r, &k->w, few, few_bias, few_groups, i);
+}
+
 /* Tiles of columns of a warp: every `step`-th, so that those of a block lie beside each
    other. */
 typedef struct column_tiles {
@@ -285,12 +292,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) conv(
         const char *spectrum = spectra + filter * ROWS * (COLUMNS * 4 + 16);
         const X *from = x + beside(&k.r, &k.w, GROUPED_X);
         const X *gate = x_factor + beside(&k.r, &k.w, GROUPED_X_FACTOR);
-        UNROLL for (int i = 0; i < 2; i++)
-            k.few[i] = few_of(&k.r, &k.w, few, few_bias, few_groups, i);
+        take_few(&k, few, few_bias, few_groups);
         in_peaks::find_peaks(&k, from, gate, peaks);
         meet_peaks(&k, own_memory, peaks);
 
         take_columns(&k, own_memory);
+        take_few(&k, few, few_bias, few_groups);
         split(&k, tiles, from, gate);
         meet_blocks();
 
