@@ -73,11 +73,8 @@ static void plain(
 }
 
 /* Some sequences, with guards around all arrays. */
-static void check(rng *r, void *library, danaus_dtype dtype, int64_t head)
+static void check(rng *r, attention_function *launch, danaus_dtype dtype, int64_t head)
 {
-    attention_function *launch;
-    *(void **)&launch = dlsym(library, "launch");
-    assert_non_null(launch);
     gpu_facts facts = { .arch = 80, .shared = 99 << 10 };
     gpu_attention a;
     int64_t most, heads = rng_int(r, 1, 2), width = head * heads, blocks = 0;
@@ -140,10 +137,11 @@ static void y_is_that_of_plain_sums(void **state)
         text t = { defines, sizeof defines, 0 };
         const kernel *k = &dn_gpu_nn[a.row];
         dn_gpu_family(k)->defines(k, &a.p, 0, &t);
-        void *library = load_program(launch_attention, defines, i);
-        check(&r, library, dtype, heads[i]);
+        attention_function *launch;
+        void *library = load_program(launch_attention, defines, &launch);
+        check(&r, launch, dtype, heads[i]);
         for (int more = 0; more < 3; more++)
-            check(&r, library, dtype, rng_int(&r, heads[i] - 15, heads[i]));
+            check(&r, launch, dtype, rng_int(&r, heads[i] - 15, heads[i]));
         assert_int_equal(dlclose(library), 0);
     }
 }

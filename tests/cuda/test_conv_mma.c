@@ -320,8 +320,7 @@ static void *make_spectra(const gpu_conv_mma *m, double *windows)
 }
 
 static void launch_part(
-    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, operands *o,
-    int number)
+    const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, operands *o)
 {
     gpu_use use;
     char defines[sizeof use.defines + 64];
@@ -329,11 +328,8 @@ static void launch_part(
     dn_gpu_conv_mma_use(m, part, dtype, few, &use);
     snprintf(defines, sizeof defines, "#define TEXT \"%s\"\n%s", use.text, use.defines);
     void *tables = dn_alloc((size_t)dn_gpu_conv_mma_bytes(m));
-    void *library = load_program(launch_conv, defines, number), *symbol;
     conv_function *launch;
-    symbol = dlsym(library, "launch");
-    assert_non_null(symbol);
-    memcpy(&launch, &symbol, sizeof launch);
+    void *library = load_program(launch_conv, defines, &launch);
     dn_gpu_conv_mma_tables(m, tables);
     o->tables = tables;
     gpu_facts facts = { .units = 1 };
@@ -376,7 +372,7 @@ static void take_few(const conv_case *c, const made_of *from, operands *o)
 static void run_conv(
     const conv_case *c, const conv_frame *f, const gpu_conv_mma *m, const array *x,
     const array *x_factor, const array *y, const array *y_factor, const made_of *from,
-    const void *spectra, int number)
+    const void *spectra)
 {
     conv_piece pieces[16];
     int64_t batch = batch_of(c), rows = m->pair ? CEIL_DIV(batch, 2) : batch;
@@ -406,7 +402,7 @@ static void run_conv(
         dn_gpu_conv_mma_tables(&m[GPU_CONV_SPLIT], o.points);
     for (int i = 0; i < 4; i++)
         if (m[parts[i]].root && (!c->cluster || parts[i] == GPU_CONV_PRODUCT))
-            launch_part(&m[parts[i]], parts[i], c->dtype, &o, 4 * number + i);
+            launch_part(&m[parts[i]], parts[i], c->dtype, &o);
     dn_free(o.points);
 }
 
@@ -450,15 +446,14 @@ static void destroy_walled(walled *w, int at_end)
 static void run_walled(
     const conv_case *c, const conv_frame *f, const gpu_conv_mma *m, const array *x,
     const array *x_factor, const array *y, const array *y_factor, const made_of *from,
-    const void *spectra, int number, int at_end)
+    const void *spectra, int at_end)
 {
     const array *given[] = { x, x_factor, y, y_factor };
     walled all[4];
     for (int i = 0; i < 4; i++)
         all[i] = make_walled(given[i], at_end);
     run_conv(
-        c, f, m, &all[0].copy, &all[1].copy, &all[2].copy, &all[3].copy, from, spectra,
-        number);
+        c, f, m, &all[0].copy, &all[1].copy, &all[2].copy, &all[3].copy, from, spectra);
     memcpy(y->data, all[2].copy.data, (size_t)y->count * danaus_dtype_size(y->dtype));
     for (int i = 0; i < 4; i++)
         destroy_walled(&all[i], at_end);
@@ -611,14 +606,11 @@ static void try_case(const conv_case *c, int number)
         }
     }
     void *spectra = make_spectra(m, windows);
-    run_walled(
-        c, &f, m, &x, &x_factor, &y, &y_factor, &from, spectra, number,
-        number % 2 == 0);
+    run_walled(c, &f, m, &x, &x_factor, &y, &y_factor, &from, spectra, number % 2 == 0);
     if (c->less) { /* sequences have the same bits where they begin elsewhere in memory */
         array again = array_make(c->dtype, count);
         run_walled(
-            c, &f, m, &x, &x_factor, &again, &y_factor, &from, spectra, number,
-            number % 2);
+            c, &f, m, &x, &x_factor, &again, &y_factor, &from, spectra, number % 2);
         assert_memory_equal(
             again.data, y.data, (size_t)count * danaus_dtype_size(c->dtype));
         array_free(&again);
@@ -649,8 +641,7 @@ int main(void)
     if (!has_compiler())
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            every_case_is_right, make_folder, remove_folder),
+        cmocka_unit_test(every_case_is_right),
     };
-    return cmocka_run_group_tests_name("conv_mma", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("conv_mma", tests, make_folder, remove_folder);
 }

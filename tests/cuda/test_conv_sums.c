@@ -162,17 +162,13 @@ static void make_operands(const sums_case *c, rng *r, array all[4])
 }
 
 static void run_text_of(
-    const char *program, const gpu_use *use, const gpu_launch *l, const operands *o,
-    int number)
+    const char *program, const gpu_use *use, const gpu_launch *l, const operands *o)
 {
     char defines[sizeof use->defines + 64];
     sums_function *launch;
     snprintf(
         defines, sizeof defines, "#define TEXT \"%s\"\n%s", use->text, use->defines);
-    void *library = load_program(program, defines, number);
-    void *symbol = dlsym(library, "launch");
-    assert_non_null(symbol);
-    memcpy(&launch, &symbol, sizeof launch);
+    void *library = load_program(program, defines, &launch);
     launch((unsigned)l->blocks[0], (unsigned)l->threads, (unsigned)l->shared, o);
     dlclose(library);
 }
@@ -180,7 +176,7 @@ static void run_text_of(
 /* The sums of all filters, ordered. */
 static void run_sums(
     const sums_case *c, const conv_frame *f, const gpu_conv_mma *m,
-    const gpu_conv_shape *shape, operands *o, int number)
+    const gpu_conv_shape *shape, operands *o)
 {
     static gpu_use use;
     gpu_facts facts = { .units = 1 };
@@ -192,11 +188,11 @@ static void run_sums(
     o->sums = dn_calloc((size_t)(c->filters * c->parts * f->cut.n), 8);
     gpu_launch l = dn_gpu_conv_mma_launch(&facts, m, 0, o->filters * o->parts);
     dn_gpu_conv_mma_use(m, GPU_CONV_SUMS, c->dtype, 0, &use);
-    run_text_of(launch_sums, &use, &l, o, 2 * number);
+    run_text_of(launch_sums, &use, &l, o);
     gpu_conv_use order = { .text = "conv_order.cu", .level = shape->levels - 1 };
     dn_gpu_conv_use(shape, &order, c->dtype, 0, &use);
     l = dn_gpu_conv_each(c->filters * f->cut.n);
-    run_text_of(launch_order, &use, &l, o, 2 * number + 1);
+    run_text_of(launch_order, &use, &l, o);
     dn_free(o->sums);
     dn_free(tables);
 }
@@ -331,7 +327,7 @@ static void try_case(const sums_case *c, int number)
                   -dn_conv_span(&f, f.length, 0, 0).start, f.before, f.after },
         .flags = f.periodic ? 1 : 0
     };
-    run_sums(c, &f, &m[GPU_CONV_SUMS], &shape, &o, number);
+    run_sums(c, &f, &m[GPU_CONV_SUMS], &shape, &o);
     check(c, &f, m, &shape, all, ordered);
     dn_free(ordered);
     for (int i = 0; i < 4; i++)
@@ -350,7 +346,7 @@ int main(void)
     if (!has_compiler())
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_sum_is_right, make_folder, remove_folder),
+        cmocka_unit_test(every_sum_is_right),
     };
-    return cmocka_run_group_tests_name("conv_sums", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("conv_sums", tests, make_folder, remove_folder);
 }

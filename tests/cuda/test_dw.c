@@ -188,11 +188,8 @@ static void run_dw(
     text to = { defines, sizeof defines, 0 };
     dn_text(&to, "#define TEXT \"%s\"\n", family->text);
     family->defines(step.kernel, &c->p, 0, &to);
-    void *library = load_program(launch_dw, defines, number);
-    void *symbol = dlsym(library, "launch");
     dw_function *launch;
-    assert_non_null(symbol);
-    memcpy(&launch, &symbol, sizeof launch);
+    void *library = load_program(launch_dw, defines, &launch);
     launch(
         (unsigned)l.blocks[0], (unsigned)l.threads, (unsigned)l.shared, x, dy, part,
         c->p.batch, c->slab, c->add, maps);
@@ -314,11 +311,8 @@ int main(void)
     if (!has_compiler())
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            weight_gradients_are_sums, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(
-            an_infinity_is_nan_in_its_sums_and_in_no_others, make_folder,
-            remove_folder),
+        cmocka_unit_test(weight_gradients_are_sums),
+        cmocka_unit_test(an_infinity_is_nan_in_its_sums_and_in_no_others),
     };
-    return cmocka_run_group_tests_name("dw", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("dw", tests, make_folder, remove_folder);
 }

@@ -229,12 +229,9 @@ int main(void)
     if (!has_compiler())
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            every_row_is_right_on_random_shapes, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(
-            rows_read_and_write_in_orders, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(
-            rows_make_what_is_gated, make_folder, remove_folder),
+        cmocka_unit_test(every_row_is_right_on_random_shapes),
+        cmocka_unit_test(rows_read_and_write_in_orders),
+        cmocka_unit_test(rows_make_what_is_gated),
     };
-    return cmocka_run_group_tests_name("mma", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("mma", tests, make_folder, remove_folder);
 }

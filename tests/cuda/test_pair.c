@@ -248,12 +248,10 @@ int main(void)
     if (!has_compiler())
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            rows_are_right_on_random_shapes, make_folder, remove_folder),
+        cmocka_unit_test(rows_are_right_on_random_shapes),
         cmocka_unit_test(large_pairs_are_made_at_once),
         cmocka_unit_test(other_steps_have_one_factor),
-        cmocka_unit_test_setup_teardown(
-            chosen_pairs_are_right, make_folder, remove_folder),
+        cmocka_unit_test(chosen_pairs_are_right),
     };
-    return cmocka_run_group_tests_name("pair", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pair", tests, make_folder, remove_folder);
 }

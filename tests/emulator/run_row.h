@@ -58,13 +58,14 @@ static const char launch_row[] =
     "}\n";
 
 /* A row's text with the defines of a problem. */
-static void *load(const kernel *k, const problem *p, int variant, int number)
+static void *load(
+    const kernel *k, const problem *p, int variant, launch_function **launch)
 {
     char defines[4096];
     text t = { defines, sizeof defines, 0 };
     dn_text(&t, "#define TEXT \"%s\"\n", dn_gpu_family(k)->text);
     dn_gpu_family(k)->defines(k, p, variant, &t);
-    return load_program(launch_row, defines, number);
+    return load_program(launch_row, defines, launch);
 }
 
 /* Runs the text of one step; no copies through maps. */
@@ -81,12 +82,9 @@ static void run_text(
                         o->batch, o->activation, p->pattern, o->x_order,  o->y_order };
     gpu_launch l;
     int variant = f->maps ? 1 : f->variant ? f->variant(k, p, &call) : 0;
-    void *library = load(k, p, variant, number), *symbol;
     launch_function *launch;
+    void *library = load(k, p, variant, &launch);
     f->launch(k, p, &facts, &call, &l);
-    symbol = dlsym(library, "launch");
-    assert_non_null(symbol);
-    memcpy(&launch, &symbol, sizeof launch);
     launch((unsigned)l.blocks[0], (unsigned)l.shared, &a);
     dlclose(library);
 }

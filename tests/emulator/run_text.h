@@ -6,17 +6,22 @@
 
 #include "support/test.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "gpu/rows.h"
 #include "support/device.h"
 #include "support/oracle.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define COMPILE EMULATOR_CXX " -std=c++20 -O0 -w -fPIC -pthread"
+#define COMPILE EMULATOR_CXX " -std=c++20 -O0 -w -fPIC"
+
+/* Of the C++ library programs need nothing. */
+#define LIBRARIES " -nodefaultlibs -lm -lc -lgcc"
 
 static char folder[64];
 
@@ -29,7 +34,7 @@ static void write_file(const char *name, const char *content)
     assert_true(fputs(content, f) >= 0 && fclose(f) == 0);
 }
 
-/* The C++ library's part of warps.h, compiled for all programs. */
+/* The C library's part of warps.h, compiled for all programs. */
 static int compile_standard(void)
 {
     char command[512];
@@ -59,20 +64,35 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* A program that includes defines.h and texts, compiled and loaded. */
-static void *load_program(const char *program, const char *defines, int number)
+/* A program that includes defines.h and texts. */
+static void compile_program(const char *program, const char *defines, const char *path)
 {
-    char path[128], command[512];
+    char command[512];
     write_file("defines.h", defines);
     write_file("launch.cpp", program);
-    snprintf(path, sizeof path, "%s/%d.so", folder, number);
     snprintf(
         command, sizeof command,
-        COMPILE " -shared -include %s/standard.h %s/launch.cpp -o %s", folder, folder,
-        path);
+        COMPILE " -shared -include %s/standard.h %s/launch.cpp -o %s" LIBRARIES, folder,
+        folder, path);
     assert_int_equal(system(command), 0);
+}
+
+/* Such a program, compiled if it is the first of its words, and loaded anew. `launch` points to
+   a pointer, to its function of that name. */
+static void *load_program(const char *program, const char *defines, void *launch)
+{
+    char path[128];
+    hash128 words = dn_hash_text(dn_hash_text(DN_HASH_START, program), defines);
+    snprintf(path, sizeof path, "%s/%016" PRIx64 ".so", folder, words.part[0]);
     void *library = dlopen(path, RTLD_NOW);
+    if (!library) {
+        compile_program(program, defines, path);
+        library = dlopen(path, RTLD_NOW);
+    }
     assert_non_null(library);
+    void *symbol = dlsym(library, "launch");
+    assert_non_null(symbol);
+    memcpy(launch, &symbol, sizeof symbol);
     return library;
 }
 

@@ -1,10 +1,9 @@
-/* What warps.h takes of the C++ library: most of the time that a text takes to compile, and
+/* What warps.h takes of the C library: most of the time that a text takes to compile, and
    compiled once. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <cmath>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <map>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <ucontext.h>

@@ -50,7 +50,8 @@ INLINE uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return { x, y, z, w }; }
 
 struct warp {
     meeting wait{ 32 };
-    u32 a[32][4], b[32][2]; /* registers that its lanes show each other */
+    u32 a[32][4];                     /* registers that its lanes show each other */
+    float left[16][16], right[8][16]; /* of a product, by rows and by columns */
 };
 
 struct four_warps {
@@ -130,24 +131,34 @@ INLINE int min(i64 a, i64 b) { return (int)(a < b ? a : b); }
 
 /* ---- elements ---- */
 
+INLINE float __uint_as_float(u32 bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+INLINE u32 __float_as_uint(float f)
+{
+    u32 bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
 INLINE float value_of(u16 bits)
 {
 #ifdef TYPE_BF16
-    u32 wide = (u32)bits << 16;
-    float f;
-    memcpy(&f, &wide, sizeof f);
-    return f;
+    return __uint_as_float((u32)bits << 16);
 #else
-    _Float16 h;
-    memcpy(&h, &bits, sizeof h);
-    return (float)h;
+    u32 wide = (bits & 0x8000) << 16 | (bits & 0x7fff) << 13;
+    float f = __uint_as_float((bits & 0x7c00) == 0x7c00 ? wide | 0x7f800000 : wide);
+    return (bits & 0x7c00) == 0x7c00 ? f : f * 0x1p112f;
 #endif
 }
 
 INLINE u16 bf16_of(float f)
 {
-    u32 wide;
-    memcpy(&wide, &f, sizeof wide);
+    u32 wide = __float_as_uint(f);
     return f != f ? 0x7fff : (u16)((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
 }
 
@@ -180,20 +191,6 @@ INLINE u32 multiply_pairs(u32 a, u32 b)
 }
 INLINE float low_of(u32 pair) { return value_of(half_of(pair, 0)); }
 INLINE float high_of(u32 pair) { return value_of(half_of(pair, 1)); }
-
-INLINE float __uint_as_float(u32 bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-INLINE u32 __float_as_uint(float f)
-{
-    u32 bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
 
 #define __expf    expf /* which names something else here */
 #define __sincosf sincosf
@@ -342,30 +339,52 @@ INLINE uint4 load_shared128(u32 from)
 /* ---- barriers in shared memory that also count bytes, and copies that they count ---- */
 
 struct flag_state {
-    u32 arrivals, missing, phase;
+    u32 address, arrivals, missing, phase;
     i64 bytes;
 };
 
-static std::map<u32, flag_state> flags; /* of a block, by their addresses */
+static flag_state flags[64]; /* of a block */
+static u32 flag_count;
+
+/* The one at an address, or the next to be had. */
+INLINE flag_state *find_flag(u32 address)
+{
+    u32 i = 0;
+    while (i < flag_count && flags[i].address != address)
+        i++;
+    if (i == sizeof flags / sizeof *flags)
+        abort();
+    return &flags[i];
+}
+
+INLINE flag_state *known_flag(u32 address)
+{
+    flag_state *f = find_flag(address);
+    if (f == flags + flag_count)
+        abort();
+    return f;
+}
 
 INLINE void flag_init(u32 flag, u32 arrivals)
 {
     shared(flag, 8);
-    flags[flag] = { arrivals, arrivals, 0, 0 };
+    flag_state *f = find_flag(flag);
+    flag_count += f == flags + flag_count;
+    *f = { flag, arrivals, arrivals, 0, 0 };
 }
 
 INLINE void flag_publish() {}
 
 INLINE void flag_change(u32 flag, u32 arrivals, i64 bytes)
 {
-    flag_state &f = flags.at(flag);
+    flag_state *f = known_flag(flag);
     turns.waits = 0;
-    f.missing -= arrivals;
-    f.bytes += bytes;
-    if (f.missing || f.bytes)
+    f->missing -= arrivals;
+    f->bytes += bytes;
+    if (f->missing || f->bytes)
         return;
-    f.missing = f.arrivals;
-    f.phase ^= 1;
+    f->missing = f->arrivals;
+    f->phase ^= 1;
 }
 
 INLINE void flag_expect(u32 flag, u32 bytes) { flag_change(flag, 1, bytes); }
@@ -373,7 +392,7 @@ INLINE void flag_arrive(u32 flag) { flag_change(flag, 1, 0); }
 
 INLINE void flag_wait(u32 flag, u32 phase)
 {
-    while (flags.at(flag).phase == phase)
+    while (known_flag(flag)->phase == phase)
         give_turn();
 }
 
@@ -473,56 +492,76 @@ INLINE u32 turn_matrix(u32 v)
     return turned;
 }
 
-INLINE void mma16(float *d, const u32 *a, u32 b0, u32 b1)
+/* Numbers of registers in 16 bits, of a product's operands. */
+INLINE void show_left16(warp &w, const u32 *a, int count)
 {
     int lane = threadIdx.x % 32;
-    warp &w = own_warp();
-    memcpy(w.a[lane], a, sizeof w.a[lane]);
-    w.b[lane][0] = b0;
-    w.b[lane][1] = b1;
+    for (int n = 0; n < 2 * count; n++)
+        w.left[lane / 4 + n / 2 % 2 * 8][lane % 4 * 2 + n % 2 + n / 4 * 8] =
+            value_of(half_of(a[n / 2], n % 2));
+}
+
+INLINE void show_right16(warp &w, u32 b, int number)
+{
+    int lane = threadIdx.x % 32;
+    for (int n = 0; n < 2; n++)
+        w.right[lane / 4][lane % 4 * 2 + n + number * 8] = value_of(half_of(b, n));
+}
+
+/* Numbers of registers in tf32. */
+INLINE void show_left32(warp &w, const u32 *a)
+{
+    int lane = threadIdx.x % 32;
+    for (int n = 0; n < 4; n++)
+        w.left[lane / 4 + n % 2 * 8][lane % 4 + n / 2 * 4] = cut_tf32(a[n]);
+}
+
+INLINE void show_right32(warp &w, u32 b0, u32 b1)
+{
+    int lane = threadIdx.x % 32;
+    w.right[lane / 4][lane % 4] = cut_tf32(b0);
+    w.right[lane / 4][lane % 4 + 4] = cut_tf32(b1);
+}
+
+/* When all lanes have shown theirs. */
+INLINE void add_products(warp &w, float *d, int depth)
+{
+    int lane = threadIdx.x % 32;
     w.wait.arrive_and_wait();
     for (int e = 0; e < 4; e++) {
-        int i = lane / 4 + e / 2 * 8, j = lane % 4 * 2 + e % 2;
-        for (int k = 0; k < 16; k++) {
-            u32 left = w.a[i % 8 * 4 + k % 8 / 2][i / 8 + k / 8 * 2];
-            u32 right = w.b[j * 4 + k % 8 / 2][k / 8];
-            d[e] += value_of(half_of(left, k % 2)) * value_of(half_of(right, k % 2));
-        }
+        const float *left = w.left[lane / 4 + e / 2 * 8];
+        const float *right = w.right[lane % 4 * 2 + e % 2];
+        float sum = d[e];
+        for (int k = 0; k < depth; k++)
+            sum += left[k] * right[k];
+        d[e] = sum;
     }
     w.wait.arrive_and_wait();
+}
+
+INLINE void mma16(float *d, const u32 *a, u32 b0, u32 b1)
+{
+    warp &w = own_warp();
+    show_left16(w, a, 4);
+    show_right16(w, b0, 0);
+    show_right16(w, b1, 1);
+    add_products(w, d, 16);
 }
 
 INLINE void mma8(float *d, const u32 *a, u32 b)
 {
-    int lane = threadIdx.x % 32;
     warp &w = own_warp();
-    memcpy(w.a[lane], a, 2 * sizeof *a);
-    w.b[lane][0] = b;
-    w.wait.arrive_and_wait();
-    for (int e = 0; e < 4; e++) {
-        int i = lane / 4 + e / 2 * 8, j = lane % 4 * 2 + e % 2;
-        for (int k = 0; k < 8; k++)
-            d[e] += value_of(half_of(w.a[i % 8 * 4 + k / 2][i / 8], k % 2)) *
-                    value_of(half_of(w.b[j * 4 + k / 2][0], k % 2));
-    }
-    w.wait.arrive_and_wait();
+    show_left16(w, a, 2);
+    show_right16(w, b, 0);
+    add_products(w, d, 8);
 }
 
 INLINE void mma8(float *d, const u32 *a, u32 b0, u32 b1)
 {
-    int lane = threadIdx.x % 32;
     warp &w = own_warp();
-    memcpy(w.a[lane], a, sizeof w.a[lane]);
-    w.b[lane][0] = b0;
-    w.b[lane][1] = b1;
-    w.wait.arrive_and_wait();
-    for (int e = 0; e < 4; e++) {
-        int i = lane / 4 + e / 2 * 8, j = lane % 4 * 2 + e % 2;
-        for (int k = 0; k < 8; k++)
-            d[e] += cut_tf32(w.a[i % 8 * 4 + k % 4][i / 8 + k / 4 * 2]) *
-                    cut_tf32(w.b[j * 4 + k % 4][k / 4]);
-    }
-    w.wait.arrive_and_wait();
+    show_left32(w, a);
+    show_right32(w, b0, b1);
+    add_products(w, d, 8);
 }
 
 INLINE void mma8_first(float *d, const u32 *a, u32 b0, u32 b1)
@@ -557,22 +596,33 @@ INLINE u32 right_at(u64 matrix, int j, int k)
     return at ^ at / 128 % 8 * 16;
 }
 
-#if ELEMENT == 4
-template <int columns> INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
+/* The sums of a lane: `left` has its two rows, right(k, j) is number (k, j). */
+template <int columns, int depth, class operand>
+INLINE void add_wide_products(
+    float *d, const float *const left[2], operand right, int add)
 {
     int lane = threadIdx.x % 32;
-    warp &w = own_warp();
-    memcpy(w.a[lane], a, sizeof w.a[lane]);
-    w.wait.arrive_and_wait();
     for (int e = 0; e < columns / 2; e++) {
-        int i = lane / 4 + e % 4 / 2 * 8, j = e / 4 * 8 + lane % 4 * 2 + e % 2;
+        int j = e / 4 * 8 + lane % 4 * 2 + e % 2;
         float sum = add ? d[e] : 0;
-        for (int k = 0; k < 8; k++)
-            sum += cut_tf32(w.a[i % 8 * 4 + k % 4][i / 8 + k / 4 * 2]) *
-                   cut_tf32(load_shared32(right_at(b, j, k)));
+        for (int k = 0; k < depth; k++)
+            sum += left[e % 4 / 2][k] * right(k, j);
         d[e] = sum;
     }
     fours[threadIdx.x / 128].wait.arrive_and_wait();
+}
+
+#if ELEMENT == 4
+template <int columns> INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
+{
+    int row = threadIdx.x % 32 / 4;
+    warp &w = own_warp();
+    show_left32(w, a);
+    w.wait.arrive_and_wait();
+    const float *left[] = { w.left[row], w.left[row + 8] };
+    add_wide_products<columns, 8>(
+        d, left,
+        [=](int k, int j) { return cut_tf32(load_shared32(right_at(b, j, k))); }, add);
 }
 #endif
 
@@ -598,15 +648,13 @@ INLINE void wgmma(float *d, u64 a, u64 b, int add)
 {
     auto left = turned ? turned_at : straight_at;
     auto right = b_turned ? turned_at : straight_at;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    for (int e = 0; e < columns / 2; e++) {
-        int i = lane / 4 + e % 4 / 2 * 8, j = e / 4 * 8 + lane % 4 * 2 + e % 2;
-        float sum = add ? d[e] : 0;
-        for (int k = 0; k < 16; k++)
-            sum += left(a, k, warp * 16 + i) * right(b, k, j);
-        d[e] = sum;
-    }
-    fours[threadIdx.x / 128].wait.arrive_and_wait();
+    int row = threadIdx.x % 32 / 4 + threadIdx.x / 32 % 4 * 16;
+    float own[2][16];
+    for (int n = 0; n < 2 * 16; n++)
+        own[n / 16][n % 16] = left(a, n % 16, row + n / 16 * 8);
+    const float *rows[] = { own[0], own[1] };
+    add_wide_products<columns, 16>(
+        d, rows, [=](int k, int j) { return right(b, k, j); }, add);
 }
 
 #if ELEMENT == 2
@@ -614,20 +662,13 @@ template <int columns, int turned>
 INLINE void wgmma_held(float *d, const u32 *a, u64 b, int add)
 {
     static_assert(turned);
-    int lane = threadIdx.x % 32;
+    int row = threadIdx.x % 32 / 4;
     warp &w = own_warp();
-    memcpy(w.a[lane], a, sizeof w.a[lane]);
+    show_left16(w, a, 4);
     w.wait.arrive_and_wait();
-    for (int e = 0; e < columns / 2; e++) {
-        int i = lane / 4 + e % 4 / 2 * 8, j = e / 4 * 8 + lane % 4 * 2 + e % 2;
-        float sum = add ? d[e] : 0;
-        for (int k = 0; k < 16; k++) {
-            u32 pair = w.a[i % 8 * 4 + k % 8 / 2][i / 8 + k / 8 * 2];
-            sum += value_of(half_of(pair, k % 2)) * turned_at(b, k, j);
-        }
-        d[e] = sum;
-    }
-    fours[threadIdx.x / 128].wait.arrive_and_wait();
+    const float *left[] = { w.left[row], w.left[row + 8] };
+    add_wide_products<columns, 16>(
+        d, left, [=](int k, int j) { return turned_at(b, k, j); }, add);
 }
 #endif
 
@@ -663,7 +704,7 @@ static void run_blocks(u32 blocks, u32 threads, u32 bytes, kernel_type kernel)
     shared_bytes = bytes;
     for (u32 first = 0; first < blocks; first += TOGETHER_BLOCKS) {
         memset(memory, 0x7f, sizeof memory);
-        flags.clear();
+        flag_count = 0;
         memset(group, 0, sizeof group);
         cluster = { TOGETHER_BLOCKS * threads };
         for (meeting &one : block)
