@@ -350,3 +350,12 @@ def test_wrong_offsets_are_refused(offsets, sentence):
         HyenaOperator(4, 8)(torch.randn(1, 8, 4), offsets)
     with pytest.raises(ValueError, match="a batch of 1"):
         HyenaOperator(4, 8)(torch.randn(2, 8, 4), (0, 8))
+
+
+@pytest.mark.parametrize(
+    "x", [np.ones((1, 8, 4)), torch.ones(8, 4), torch.ones(1, 8, 5)]
+)
+def test_wrong_inputs_are_refused(x):
+    for layer in HyenaOperator(4, 8), GatedLongConv(4, 8):
+        with pytest.raises(ValueError, match="danaus: x "):
+            layer(x)

@@ -388,6 +388,14 @@ def test_wrong_layers_are_refused():
     for options, sentence in wrong:
         with pytest.raises((ValueError, RuntimeError), match=sentence):
             KSLinear(12, 24, **options)
+    for blocks in -2, 0, 5:
+        with pytest.raises(ValueError, match=f"{blocks} blocks need"):
+            MonarchLinear(12, 24, blocks)
+    for shape in (2, 24), (5, 6), ():  # some have numbers for rows of 12
+        with pytest.raises(ValueError, match="inputs have the shape"):
+            KSLinear.from_linear(
+                torch.nn.Linear(12, 24), patterns=CHAIN, inputs=torch.ones(shape)
+            )
     with pytest.raises(ValueError, match="the layer is"):
         KSLinear(11, 24, chain=chain)
     with pytest.raises(ValueError, match="other patterns"):

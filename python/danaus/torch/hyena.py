@@ -104,6 +104,8 @@ class _Mixer(torch.nn.Module):
     ) -> Tensor:
         """x and the result are [batch, length, width] or, with offsets, packed
         sequences [1, columns, width], as of `long_conv`."""
+        if not isinstance(x, Tensor):
+            fail(f"x is no tensor but {type(x).__name__}")
         if x.dim() != 3 or x.shape[2] != self.width:
             fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
         return _from_rows(self.out_proj, self.mix(_to_rows(self.in_proj, x), offsets))

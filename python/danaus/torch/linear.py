@@ -414,6 +414,11 @@ class KSLinear(nn.Module):
             dense = _array(_wide(linear.weight))
             samples = None
             if inputs is not None:
+                if inputs.dim() == 0 or inputs.shape[-1] != cols:
+                    shape = tuple(inputs.shape)
+                    raise ValueError(
+                        f"inputs have the shape {shape}, not [..., {cols}]"
+                    )
                 samples = _array(inputs.reshape(-1, cols)).astype(dense.dtype)
             chain = factorize(dense, patterns, inputs=samples).chain
         layer = cls(
@@ -528,7 +533,8 @@ class MonarchLinear(KSLinear):
     ):
         radices: dict[str, Any] = {}
         if blocks is not None:
-            if order != 2 or in_features % blocks or out_features % blocks:
+            sizes = in_features, out_features
+            if order != 2 or blocks < 1 or any(size % blocks for size in sizes):
                 raise ValueError(
                     f"{blocks} blocks need an order of 2 and sizes that they divide"
                 )
