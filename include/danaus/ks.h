@@ -220,11 +220,11 @@ DANAUS_API danaus_status danaus_ks_execute_residual(
     const danaus_ks_plan *plan, danaus_device *device, const danaus_ks_weights *weights,
     int64_t batch, const void *x, const void *residual, void *y);
 
-/* Gradients of a loss that reached y as dy: members that are NULL are skipped.
-   dw and dbias have the type that sums have, f32 for f32, f16 and bf16, else
-   the plan's own; or, if `rounded`, always the plan's: sums are then rounded once, as
-   networks want them whose weights are of 16 bits. They are overwritten, not added to. For complex types
-   dx = W^H dy and dw = dy x^H, as in PyTorch. */
+/* Gradients of a loss that reached y as dy: members that are NULL are skipped. The others
+   are overwritten, not added to, and overlap neither the inputs nor each other. dw and
+   dbias have the type that sums have, f32 for f32, f16 and bf16, else the plan's own; or,
+   if `rounded`, always the plan's: sums are then rounded once, as networks want them whose
+   weights are of 16 bits. For complex types dx = W^H dy and dw = dy x^H, as in PyTorch. */
 typedef struct danaus_ks_gradients {
     void *dx;        /* like x, of the plan's type */
     void *const *dw; /* one array [a][b][c][d] a factor; entries may be NULL */

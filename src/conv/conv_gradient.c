@@ -9,6 +9,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conv/conv_plan.h"
 
+#include "base/piece.h"
 #include "base/status.h"
 
 /* What gradients are made of. */
@@ -50,7 +51,7 @@ static danaus_status check_overlaps(
         { "dk_reverse", o->to->dk_reverse, taps },
         { "dskip", o->to->dskip, filters },
     };
-    return dn_conv_check_apart(6, out, 4, in);
+    return dn_check_apart(6, out, 4, in);
 }
 
 static void add_sink(conv_product *p, void *data, const void *factor)

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/piece.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -197,26 +198,6 @@ danaus_status dn_conv_need_parts(
     return DANAUS_OK;
 }
 
-static danaus_status check_pair(const piece *y, const piece *x)
-{
-    uintptr_t a = (uintptr_t)x->data, b = (uintptr_t)y->data;
-    if (x->data && y->data && a < b + y->bytes && b < a + x->bytes)
-        return dn_fail(DANAUS_ERR_ARGUMENT, "%s overlaps %s", y->name, x->name);
-    return DANAUS_OK;
-}
-
-danaus_status dn_conv_check_apart(
-    int outputs, const piece *out, int inputs, const piece *in)
-{
-    for (int i = 0; i < outputs; i++) {
-        for (int j = 0; j < inputs; j++)
-            TRY(check_pair(&out[i], &in[j]));
-        for (int j = 0; j < i; j++)
-            TRY(check_pair(&out[i], &out[j]));
-    }
-    return DANAUS_OK;
-}
-
 size_t dn_conv_array_bytes(const danaus_conv_plan *plan, const conv_extent *x)
 {
     return (size_t)x->numbers * danaus_dtype_size(plan->p.dtype);
@@ -301,7 +282,7 @@ static danaus_status execute(
     piece from[] = { { "u", u, bytes },
                      { "gate_in", gate_in, bytes },
                      { "gate_out", gate_out, bytes } };
-    TRY(dn_conv_check_apart(1, &to, 3, from));
+    TRY(dn_check_apart(1, &to, 3, from));
     conv_job job = {
         .products = 1,
         .product = { { .x = { .data = u, .factor = gate_in },

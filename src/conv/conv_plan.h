@@ -77,17 +77,6 @@ danaus_status dn_conv_need_parts(
 danaus_status dn_conv_check_extent(
     const danaus_conv_plan *plan, const danaus_device *device, conv_extent *x);
 
-/* An operand's memory; data may be NULL. */
-typedef struct piece {
-    const char *name;
-    const void *data;
-    size_t bytes;
-} piece;
-
-/* No output has a byte in common with an input or another output. */
-danaus_status dn_conv_check_apart(
-    int outputs, const piece *out, int inputs, const piece *in);
-
 /* Bytes of an array. */
 size_t dn_conv_array_bytes(const danaus_conv_plan *plan, const conv_extent *x);
 

@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/piece.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -397,7 +398,7 @@ static danaus_status check_apart(
                    { "taps", a->o->taps, a->size.taps },
                    { "bias", a->o->bias, a->size.bias },
                    { "dy", dy, a->size.y } };
-    return dn_conv_check_apart(outputs, out, 4, in);
+    return dn_check_apart(outputs, out, 4, in);
 }
 
 /* What all calls begin with, but for workspaces. */

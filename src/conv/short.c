@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/piece.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -73,7 +74,7 @@ danaus_status danaus_short_conv(
     piece from[] = { { "u", u, size.rows },
                      { "k", k, size.filters },
                      { "bias", bias, size.bias } };
-    TRY(dn_conv_check_apart(1, &to, 3, from));
+    TRY(dn_check_apart(1, &to, 3, from));
     short_operands o = {
         .desc = d, .batch = batch, .k = k, .bias = bias, .u = u, .y = y
     };
@@ -107,7 +108,7 @@ danaus_status danaus_short_conv_gradient(
     piece out[] = { { "du", gradients->du, size.rows },
                     { "dk", gradients->dk, size.filters },
                     { "dbias", gradients->dbias, size.bias } };
-    TRY(dn_conv_check_apart(3, out, 3, in));
+    TRY(dn_check_apart(3, out, 3, in));
     short_gradient_operands o = {
         .desc = d, .batch = batch, .k = k, .u = u, .dy = dy, .to = *gradients
     };

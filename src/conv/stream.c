@@ -15,6 +15,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/piece.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -149,7 +150,7 @@ danaus_status danaus_stream_run(
         return dn_fail(DANAUS_ERR_ARGUMENT, "both u and y are needed");
     size_t block = (size_t)(d->channels * count) * danaus_dtype_size(d->dtype);
     piece to = { "y", y, block }, from = { "u", u, block };
-    TRY(dn_conv_check_apart(1, &to, 1, &from));
+    TRY(dn_check_apart(1, &to, 1, &from));
     TRY(stream->conv->stream_run(device, stream->engine, stream->time, count, u, y));
     stream->time += count;
     return DANAUS_OK;

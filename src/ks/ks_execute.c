@@ -3,6 +3,7 @@
 #include "ks/ks_plan.h"
 
 #include "base/mem.h"
+#include "base/piece.h"
 #include "base/status.h"
 #include "math/pattern.h"
 
@@ -41,13 +42,35 @@ danaus_status dn_check_operands(
     return check_batch(plan, batch);
 }
 
+size_t dn_ks_x_bytes(const danaus_ks_plan *plan, int64_t batch)
+{
+    int64_t cols = plan->desc.adjoint
+                       ? dn_pattern_rows(plan->patterns[0])
+                       : dn_pattern_cols(plan->patterns[plan->count - 1]);
+    return (size_t)(cols * batch) * danaus_dtype_size(plan->desc.dtype);
+}
+
+size_t dn_ks_y_bytes(const danaus_ks_plan *plan, int64_t batch)
+{
+    int64_t rows = plan->desc.adjoint ? dn_pattern_cols(plan->patterns[plan->count - 1])
+                                      : dn_pattern_rows(plan->patterns[0]) /
+                                            (plan->desc.gated ? 2 : 1);
+    return (size_t)(rows * batch) * danaus_dtype_size(plan->desc.dtype);
+}
+
+static danaus_status check_apart(
+    const danaus_ks_plan *plan, int64_t batch, const void *x, const void *y)
+{
+    piece from = { "x", x, dn_ks_x_bytes(plan, batch) };
+    piece to = { "y", y, dn_ks_y_bytes(plan, batch) };
+    return dn_check_apart(1, &to, 1, &from);
+}
+
 static danaus_status check_residual(
     const danaus_ks_plan *plan, int64_t batch, const void *residual, const void *y)
 {
     uintptr_t a = (uintptr_t)residual, b = (uintptr_t)y;
-    const step_list *run = &plan->run;
-    int64_t rows = dn_pattern_rows(run->step[run->count - 1].p.pattern);
-    uintptr_t bytes = (uintptr_t)(rows * batch) * danaus_dtype_size(plan->desc.dtype);
+    uintptr_t bytes = dn_ks_y_bytes(plan, batch);
     if (!plan->desc.residual)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "the plan expects no residual: desc.residual says so");
@@ -90,6 +113,7 @@ danaus_status danaus_ks_execute(
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "the plan expects a residual: danaus_ks_execute_residual() takes it");
+    TRY(check_apart(plan, batch, x, y));
     return execute(plan, device, weights, batch, x, NULL, y);
 }
 
@@ -99,6 +123,7 @@ danaus_status danaus_ks_execute_residual(
 {
     TRY(dn_check_operands(plan, device, weights, batch, x, y));
     TRY(check_residual(plan, batch, residual, y));
+    TRY(check_apart(plan, batch, x, y));
     return execute(plan, device, weights, batch, x, residual, y);
 }
 

@@ -3,6 +3,7 @@
 #include "ks/ks_plan.h"
 
 #include "base/dtype.h"
+#include "base/piece.h"
 #include "base/status.h"
 #include "math/pattern.h"
 
@@ -21,6 +22,24 @@ static danaus_status check(const danaus_ks_plan *plan, const danaus_ks_gradients
 static danaus_dtype type_of(const danaus_ks_plan *plan, const danaus_ks_gradients *g)
 {
     return g->rounded ? plan->desc.dtype : dn_sum_type(plan->desc.dtype);
+}
+
+/* None of the gradients overlaps an input or another gradient. */
+static danaus_status check_apart(
+    const danaus_ks_plan *plan, int64_t batch, const void *x, const void *dy,
+    const danaus_ks_gradients *g)
+{
+    size_t size = danaus_dtype_size(type_of(plan, g));
+    size_t bias = (size_t)dn_pattern_rows(plan->patterns[0]) * size;
+    piece in[] = { { "x", x, dn_ks_x_bytes(plan, batch) },
+                   { "dy", dy, dn_ks_y_bytes(plan, batch) } };
+    piece out[DANAUS_MAX_FACTORS + 2] = { { "dx", g->dx, in[0].bytes },
+                                          { "dbias", g->dbias, bias } };
+    for (int i = 0; g->dw && i < plan->count; i++) {
+        size_t weights = (size_t)dn_pattern_weights(plan->patterns[i]);
+        out[2 + i] = (piece){ "a factor's dw", g->dw[i], weights * size };
+    }
+    return dn_check_apart(2 + (g->dw ? plan->count : 0), out, 2, in);
 }
 
 /* Over an empty batch every sum is zero. */
@@ -47,6 +66,7 @@ danaus_status danaus_ks_gradient(
     TRY(check(plan, gradients));
     if (batch == 0)
         return clear(device, plan, gradients);
+    TRY(check_apart(plan, batch, x, dy, gradients));
     weights_view dw[DANAUS_MAX_FACTORS] = { 0 };
     for (int i = 0; gradients->dw && i < plan->count; i++) {
         int factor = plan->forward.from[i];

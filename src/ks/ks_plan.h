@@ -107,6 +107,10 @@ danaus_status dn_check_bound(const danaus_ks_weights *weights);
 /* Makes a device ready to run the plan. */
 danaus_status dn_prepare(const danaus_ks_plan *plan, danaus_device *device);
 
+/* Bytes of operands of so many columns, which were found to have a size. */
+size_t dn_ks_x_bytes(const danaus_ks_plan *plan, int64_t batch);
+size_t dn_ks_y_bytes(const danaus_ks_plan *plan, int64_t batch);
+
 /* Checks what execute and gradient have in common. */
 danaus_status dn_check_operands(
     const danaus_ks_plan *plan, const danaus_device *device,

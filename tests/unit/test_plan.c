@@ -420,6 +420,19 @@ static void wrong_runs_are_refused(void **state)
         DANAUS_OK);
     assert_true(y[0] == 7);
     assert_ok(danaus_ks_execute(f.plan, f.device, f.weights, 0, NULL, NULL));
+    float both[48] = { 1, [24] = 2 }; /* two columns, or one and one behind it */
+    assert_status(
+        danaus_ks_execute(f.plan, f.device, f.weights, 1, both, both),
+        DANAUS_ERR_ARGUMENT);
+    assert_string_equal(danaus_error_detail(), "y overlaps x");
+    assert_status(
+        danaus_ks_execute(f.plan, f.device, f.weights, 1, both, both + 23),
+        DANAUS_ERR_ARGUMENT);
+    assert_status(
+        danaus_ks_execute(f.plan, f.device, f.weights, 2, both, both + 24),
+        DANAUS_ERR_ARGUMENT);
+    assert_true(both[0] == 1 && both[24] == 2);
+    assert_ok(danaus_ks_execute(f.plan, f.device, f.weights, 1, both, both + 24));
     fixture_free(&f);
     fixture_free(&g);
 }
@@ -451,7 +464,21 @@ static void gradients_need_a_plan_made_for_them(void **state)
     assert_status(
         danaus_ks_gradient(h.plan, h.device, h.weights, 1, x, NULL, &dx),
         DANAUS_ERR_ARGUMENT);
+    float dw[2][96];
+    danaus_ks_gradients over[] = {
+        { .dx = x },
+        { .dx = dy },
+        { .dx = out, .dbias = out + 23 },
+        { .dx = out, .dw = (void *[]){ dw[0], out } },
+        { .dw = (void *[]){ dw[0], dw[0] + 95 } },
+    };
+    for (size_t i = 0; i < sizeof over / sizeof *over; i++)
+        assert_status(
+            danaus_ks_gradient(h.plan, h.device, h.weights, 1, x, dy, &over[i]),
+            DANAUS_ERR_ARGUMENT);
     assert_true(out[0] == 7);
+    danaus_ks_gradients apart = { .dx = out, .dw = (void *[]){ dw[0], dw[1] } };
+    assert_ok(danaus_ks_gradient(h.plan, h.device, h.weights, 1, x, dy, &apart));
     fixture_free(&f);
     fixture_free(&g);
     fixture_free(&h);
