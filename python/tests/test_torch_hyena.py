@@ -257,6 +257,16 @@ def test_projections_that_are_changed_count(kind, device):
         torch.testing.assert_close(layer(x), y)
         hook.remove()
     assert seen == [x.shape, x.shape]
+    for name in ("in_proj", "out_proj"):  # as libraries that offload weights do it
+        projection = getattr(layer, name)
+
+        def forward(x, forward=projection.forward):
+            seen.append(x.shape)
+            return forward(x)
+
+        projection.forward = forward
+    torch.testing.assert_close(layer(x), y)
+    assert seen == [x.shape] * 4
     layer.in_proj = torch.nn.Sequential(layer.in_proj, torch.nn.Identity())
     layer.out_proj = torch.nn.Sequential(layer.out_proj, torch.nn.Identity())
     torch.testing.assert_close(layer(x), y)

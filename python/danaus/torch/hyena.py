@@ -34,10 +34,15 @@ __all__ = ["GatedLongConv", "HyenaOperator"]
 
 
 def _is_usual(layer: torch.nn.Module) -> bool:
-    """A Linear that does nothing but multiply and add a bias when it is called."""
+    """A Linear that does nothing but multiply and add a bias when it is called: without
+    hooks, and with no forward() of its own, as tools for offloading put there."""
     hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks
     hooks += (layer._backward_pre_hooks,)
-    return type(layer) is torch.nn.Linear and not any(hooks)
+    return (
+        type(layer) is torch.nn.Linear
+        and "forward" not in layer.__dict__
+        and not any(hooks)
+    )
 
 
 def _to_rows(layer: torch.nn.Module, x: Tensor) -> Tensor:
