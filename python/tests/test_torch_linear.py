@@ -166,6 +166,24 @@ def test_weights_that_changed_twice_are_those_of_now(device, make):
             change(3), change(-0.3)
 
 
+class Doubled(torch.nn.Module):
+    def forward(self, w):
+        return 2 * w
+
+
+@pytest.mark.parametrize("name", ("0", "1", "bias"))
+def test_parametrized_layers(device, name):
+    layer = layer_of(device, activation="gelu")
+    owner = layer if name == "bias" else layer.weights
+    torch.nn.utils.parametrize.register_parametrization(owner, name, Doubled())
+    original = owner.parametrizations[name].original
+    for _ in range(2):
+        check(layer, torch.randn(7, 12, device=device))
+        original.detach().mul_(0.7)
+    layer(torch.randn(7, 12, device=device)).sum().backward()
+    assert all(p.grad is not None for p in layer.parameters())
+
+
 def test_batch_sizes_share_what_is_packed(device):
     layer = layer_of(device)
     with torch.no_grad():

@@ -73,6 +73,15 @@ def test_layers(x, gradients):
                 assert str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("gradients", (False, True))
+def test_nested_tensors(gradients):
+    x = torch.nested.nested_tensor([torch.ones(2, 6), torch.ones(3, 6)])
+    with torch.set_grad_enabled(gradients):
+        with pytest.raises(ValueError, match="the input is nested"):
+            LAYERS["batch_first"](x)
+
+
 four = st.tuples(sizes, sizes, sizes, sizes) | shapes
 weights = st.lists(tensors(four), max_size=3)
 

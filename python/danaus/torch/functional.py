@@ -75,6 +75,8 @@ def check_input(x: Tensor, like: Tensor, features: int, batch_last: bool) -> Non
     """Raises unless x can be multiplied by weights `like` of so many columns."""
     if not isinstance(x, Tensor):
         raise TypeError(f"the input is a tensor, not {type(x).__name__}")
+    if x.is_nested:
+        raise ValueError("the input is nested: danaus has dense tensors only")
     if x.dim() == 0:
         raise ValueError("the input has no dimension of features")
     found = x.shape[0 if batch_last else -1]

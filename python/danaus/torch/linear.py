@@ -207,6 +207,8 @@ class KSLinear(nn.Module):
         tf32 = x.is_cuda and allows_tf32(self.tf32, x)
         # Found faster than by nn.Module's attributes.
         weights = list(self._modules["weights"]._parameters.values())
+        if len(weights) != len(self.patterns) or "bias" not in self._parameters:
+            return self._product(x)  # parametrizations make some of them
         bias = self._parameters["bias"]
         try:
             if torch.is_grad_enabled() and requires_grad(x, weights, bias):
