@@ -1,4 +1,5 @@
 """Chains W = K_1 ... K_L of Kronecker-sparse factors, on the host."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
@@ -128,7 +129,7 @@ class Chain(LinearOperator):
     ) -> Chain:
         """A chain of copies of arrays w[a][b][c][d], whose shapes are the patterns.
 
-        dtype : None: the arrays' common type.
+        dtype : None: the arrays' common type, f64 of whole numbers with a sign.
         """
         arrays = [np.asarray(w) for w in weights]
         for index, array in enumerate(arrays):
@@ -137,6 +138,8 @@ class Chain(LinearOperator):
                 raise ValueError(f"weights[{index}] has {dimensions}")
         if dtype is None:
             dtype = np.result_type(*arrays) if arrays else "f32"
+            if arrays and dtype.kind in "bi":  # uint16 may be bf16
+                dtype = "f64"
         chain = cls.create([array.shape for array in arrays], dtype)
         for view, array in zip(chain.weights, arrays):
             view[...] = converted(array, chain._code)
@@ -327,6 +330,9 @@ class Chain(LinearOperator):
 
     def __rmul__(self, x: Any) -> Any:
         return self._times(x) if _is_number(x) else super().__rmul__(x)
+
+    def __truediv__(self, x: Any) -> Any:
+        return self._times(1 / x) if _is_number(x) else NotImplemented
 
     def __neg__(self) -> Chain:
         return self._times(-1)

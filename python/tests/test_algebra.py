@@ -1,4 +1,5 @@
 """Chains of chains, inverses, determinants: against NumPy's dense matrices."""
+
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
@@ -38,6 +39,31 @@ def test_combinations_are_those_of_matrices(rng, dtype):
     expect_matrix(a @ b.transposed(), x @ y.T, dtype)
     expect_matrix(a.transposed(conjugate=True) @ b, x.conj().T @ y, dtype)
     assert (a + b).parameters == a.parameters + b.parameters
+
+
+def test_whole_numbers_are_f64(rng):
+    w = rng.integers(-9, 9, (2, 3, 4, 1))
+    chain = danaus.Chain.from_weights([w])
+    assert chain.element_type == "f64"
+    np.testing.assert_array_equal(chain.weights[0], w)
+    eye = danaus.kron(chain, np.eye(2, dtype=int)).to_dense()
+    np.testing.assert_array_equal(eye, np.kron(chain.to_dense(), np.eye(2)))
+    with pytest.raises(TypeError, match="uint16"):
+        danaus.Chain.from_weights([np.ones((1, 2, 2, 1), np.uint16)])
+
+
+def test_chains_are_divided_by_numbers(rng):
+    for dtype in "f32", "c128":
+        chain = danaus.Chain.from_weights(
+            [rng.standard_normal((1, 4, 3, 2))], dtype=dtype
+        )
+        half = chain / 4
+        assert isinstance(half, danaus.Chain) and half.element_type == dtype
+        np.testing.assert_allclose(half.to_dense(), chain.to_dense() / 4, rtol=1e-6)
+    with pytest.raises(TypeError):
+        chain / chain
+    with pytest.raises(ZeroDivisionError):
+        chain / 0
 
 
 def test_numbers_and_matrices_are_operands(rng):
