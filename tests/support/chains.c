@@ -160,7 +160,7 @@ static void round_bias(signal *y, const array *bias, danaus_dtype dtype)
     double unit = bias->dtype == dtype ? 0 : precision_of(type_between(dtype)).unit;
     for (int64_t i = 0; i < y->size * y->batch; i++) {
         value v = element_get(bias->dtype, bias->data, i / y->batch);
-        y->e[i] += unit * hypot(v.re, v.im);
+        y->e[i] += unit * magnitude_of(v);
     }
 }
 

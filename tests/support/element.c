@@ -34,14 +34,23 @@ danaus_dtype sum_type(danaus_dtype dtype)
     return dtype == DANAUS_F16 || dtype == DANAUS_BF16 ? DANAUS_F32 : dtype;
 }
 
+/* For a normal number. */
+static double power_of_two(int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + DBL_MAX_EXP - 1) << (DBL_MANT_DIG - 1);
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* A binary float of 16 bits with `fraction` bits of fraction and this bias. */
 static double small_get(uint16_t bits, int fraction, int bias)
 {
     int exponents = 1 << (15 - fraction), top = 1 << fraction;
     int exponent = (bits >> fraction) % exponents, rest = bits % top;
     double x = exponent == exponents - 1 ? (rest ? NAN : INFINITY)
-               : exponent                ? ldexp(top + rest, exponent - bias - fraction)
-                                         : ldexp(rest, 1 - bias - fraction);
+               : exponent ? (top + rest) * power_of_two(exponent - bias - fraction)
+                          : rest * power_of_two(1 - bias - fraction);
     return bits >> 15 ? -x : x;
 }
 
@@ -54,7 +63,7 @@ static uint16_t small_put(double x, int fraction, int bias)
     double f = frexp(fabs(x), &exponent); /* |x| = f 2^exponent, 1/2 <= f < 1 */
     if (f == 0)
         return sign;
-    int mantissa = (int)ldexp(f, fraction + 1) - (1 << fraction);
+    int mantissa = (int)(f * (2 << fraction)) - (1 << fraction);
     assert_true(exponent - 1 + bias > 0);
     uint16_t bits = (uint16_t)(sign | ((exponent - 1 + bias) << fraction) | mantissa);
     assert_true(small_get(bits, fraction, bias) == x);

@@ -9,9 +9,17 @@
 
 #include "danaus/base.h"
 
+#include <math.h>
+
 typedef struct value {
     double re, im;
 } value;
+
+/* Of real numbers without a square root, which most are. */
+static inline double magnitude_of(value v)
+{
+    return v.im == 0 ? fabs(v.re) : hypot(v.re, v.im);
+}
 
 /* What rounding costs in a type: one rounding of x errs by at most
    unit |x| + tiny, and numbers beyond `largest` become infinite; sums are made with

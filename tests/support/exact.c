@@ -78,8 +78,6 @@ static void transform(const work *w, const value *x, value *to)
     transform_part(w->n, 1, x, w->roots, to);
 }
 
-static double size_of(value a) { return hypot(a.re, a.im); }
-
 /* Where lag or time t lies on the circle of a transform. */
 static int64_t place(const work *w, int64_t t) { return t < 0 ? t + w->n : t; }
 
@@ -112,7 +110,7 @@ static void read_filter(work *w, int64_t f)
         w->x[place(w, w->first + i)].re = w->k[i];
     transform(w, w->x, w->spectrum);
     for (int64_t i = 0; i < w->n; i++)
-        most = fmax(most, size_of(w->spectrum[i]));
+        most = fmax(most, magnitude_of(w->spectrum[i]));
     w->largest = fmin(w->largest, sqrt(2) * most);
 }
 

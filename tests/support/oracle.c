@@ -62,7 +62,7 @@ signal signal_read(const array *a, danaus_layout layout, int64_t size, int64_t b
         for (int64_t s = 0; s < batch; s++) {
             value v = element_get(a->dtype, a->data, place(layout, &x, row, s));
             x.v[row * batch + s] = v;
-            x.m[row * batch + s] = hypot(v.re, v.im);
+            x.m[row * batch + s] = magnitude_of(v);
         }
     return x;
 }
@@ -86,13 +86,18 @@ static void add_error_of_sums(signal *y, int64_t terms, danaus_dtype dtype)
 static void accumulate(signal *y, int64_t row, value w, const signal *x, int64_t col)
 {
     int64_t n = x->batch;
-    double size = hypot(w.re, w.im);
-    value *yv = y->v + row * n, *xv = x->v + col * n;
+    double size = magnitude_of(w);
+    value *restrict yv = y->v + row * n;
+    double *restrict ym = y->m + row * n, *restrict ye = y->e + row * n;
+    const value *xv = x->v + col * n;
+    const double *xm = x->m + col * n, *xe = x->e + col * n;
     for (int64_t s = 0; s < n; s++) {
         yv[s].re += w.re * xv[s].re - w.im * xv[s].im;
         yv[s].im += w.re * xv[s].im + w.im * xv[s].re;
-        y->m[row * n + s] += size * x->m[col * n + s];
-        y->e[row * n + s] += size * x->e[col * n + s];
+    }
+    for (int64_t s = 0; s < n; s++) {
+        ym[s] += size * xm[s];
+        ye[s] += size * xe[s];
     }
 }
 
@@ -130,7 +135,7 @@ void signal_add_bias(signal *y, const array *bias, danaus_dtype dtype)
         for (int64_t s = row * y->batch; s < (row + 1) * y->batch; s++) {
             y->v[s].re += v.re;
             y->v[s].im += v.im;
-            y->m[s] += hypot(v.re, v.im);
+            y->m[s] += magnitude_of(v);
             y->e[s] += g * y->m[s];
         }
     }
@@ -206,7 +211,7 @@ void signal_round_weights(
     precision u = precision_of(dtype);
     double largest = 0, terms = (double)(adjoint ? p.b : p.c);
     for (int64_t i = 0; i < x->size * x->batch; i++)
-        largest = fmax(largest, hypot(x->v[i].re, x->v[i].im) + x->e[i]);
+        largest = fmax(largest, magnitude_of(x->v[i]) + x->e[i]);
     for (int64_t i = 0; i < y->size * y->batch; i++)
         y->e[i] += u.unit * (y->m[i] + y->e[i]) + u.tiny * terms * largest;
 }
@@ -215,7 +220,7 @@ void signal_round(signal *s, danaus_dtype dtype)
 {
     precision p = precision_of(dtype);
     for (int64_t i = 0; i < s->size * s->batch; i++) {
-        double size = hypot(s->v[i].re, s->v[i].im);
+        double size = magnitude_of(s->v[i]);
         s->e[i] += p.unit * (size + s->e[i]) + p.tiny;
     }
 }
@@ -297,7 +302,7 @@ void expect_signal(
             double re = fabs(v.re - w.re), im = fabs(v.im - w.im);
             if (re <= expected->e[at] && im <= expected->e[at])
                 continue;
-            if (hypot(w.re, w.im) + expected->e[at] > largest)
+            if (magnitude_of(w) + expected->e[at] > largest)
                 continue;
             fail_msg(
                 "%s: row %" PRId64 " of %" PRId64 ", column %" PRId64 " of %" PRId64
