@@ -2,11 +2,16 @@
    works with in registers: the compiler's report says so. It says too where it lets
    tensor cores wait for each product, which no text may make it do.
 
-   Architectures take turns, a text being compiled for one; with DANAUS_TEXTS=all in the
-   environment every text is compiled for all of them. */
+   Texts are made for every row, problem, size and type, for every architecture. Of these
+   those are compiled, in the order of their hashes, that have something that none before had: a
+   row; a line of defines, which is a size, an option or a tile of the file; a problem's type on
+   an architecture. So each of these is compiled, in the company of some of the others; of others
+   if texts take another order, as with DANAUS_TEXTS=2 in the environment, and DANAUS_TEXTS=all
+   compiles every text for every architecture. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "cuda/conv.h"
@@ -35,6 +40,15 @@ static int sums_allowed(const char *defines)
     return root > 32 ? 700 : root > 16 ? 388 : 148;
 }
 
+/* Where windows begin anywhere, or rows go through few taps, more is kept beside points than
+   the 80 registers hold that a thread of 24 warps has, or the 255 of long rows. */
+static int windows_allowed(const char *defines)
+{
+    return strstr(defines, "#define TAPS ")     ? 216
+           : strstr(defines, "#define ODD 1\n") ? 144
+                                                : 56;
+}
+
 /* Bytes of stack that a text may use: portable ones leave the compiler 128 registers a
    thread, a few too little for some tiles; where sums take 192 of 255, a few counters do
    not find room; in f32, of 256 columns k batch-last one counter does not, nor do some of
@@ -47,7 +61,9 @@ static int stack_allowed(const char *file, const char *defines)
     if (!strcmp(file, "conv_transform.cu") && strstr(defines, "#define HALF 1\n"))
         return 96; /* 80 registers, so that a third block of 256 threads hides the reads of two */
     if (!strcmp(file, "conv_mma.cu"))
-        return 56;
+        return windows_allowed(defines);
+    if (!strcmp(file, "conv_mma_cluster.cu") && strstr(defines, "#define TAPS "))
+        return 16; /* by NVRTC 13.0, none by 13.5 */
     if (!strcmp(file, "conv_mma_sums.cu"))
         return sums_allowed(defines);
     if (!strcmp(file, "ks_mma.cu") || !strcmp(file, "ks_mma_runs.cu") ||
@@ -65,7 +81,9 @@ static int stack_allowed(const char *file, const char *defines)
 typedef struct job {
     const char *name, *file; /* of the row, of the text */
     char *defines, *log;
+    danaus_dtype dtype;
     int arch, skipped;
+    uint64_t order;
     char *failure;
 } job;
 
@@ -73,7 +91,7 @@ typedef struct job {
 
 static job jobs[MOST_JOBS];
 static int count;
-static int compiled, skipped;
+static int compiled, skipped, passed_over;
 
 static int number_before(const char *log, const char *words)
 {
@@ -124,10 +142,90 @@ static int is_wrong(const job *j)
     return 1;
 }
 
-/* All jobs, on as many threads as there are processors. */
+/* ---- which are compiled ---- */
+
+#define MOST_KNOWN (1 << 15)
+
+/* What texts have that are compiled, by its hash. */
+static hash128 known[MOST_KNOWN];
+static int known_count;
+
+static int is_new(const char *file, const char *words, size_t length)
+{
+    hash128 h = dn_hash(dn_hash_text(DN_HASH_START, file), words, length);
+    size_t at = h.part[0] % MOST_KNOWN;
+    for (; known[at].part[0]; at = (at + 1) % MOST_KNOWN)
+        if (dn_hash_equal(known[at], h))
+            return 0;
+    assert_in_range(known_count++, 0, MOST_KNOWN / 2);
+    known[at] = h;
+    return 1;
+}
+
+/* It is known from now on. */
+static int has_something_new(const job *j)
+{
+    char target[64];
+    int length = snprintf(
+        target, sizeof target, "%s on %d", danaus_dtype_name(j->dtype), j->arch);
+    int found = is_new(j->file, target, (size_t)length);
+    found += is_new(j->file, j->name, strlen(j->name));
+    size_t bytes;
+    for (const char *line = j->defines; *line;
+         line += bytes + strspn(line + bytes, "\n")) {
+        bytes = strcspn(line, "\n");
+        found += is_new(j->file, line, bytes);
+    }
+    return found > 0;
+}
+
+/* Sanitizers see nothing of what NVRTC does: there all texts are made, and few compiled. */
+static int share_of_texts(void)
+{
+    int share = share_of_cases();
+    return share > 1 ? 4 * share : 1;
+}
+
+static int by_order(const void *a, const void *b)
+{
+    const job *first = a, *second = b;
+    return (first->order > second->order) - (first->order < second->order);
+}
+
+/* An order that a text has of its own, so that others leave its place alone. */
+static void put_in_order(int seed)
+{
+    for (int i = 0; i < count; i++) {
+        job *j = &jobs[i];
+        int own[] = { seed, j->arch };
+        hash128 h = dn_hash(DN_HASH_START, own, sizeof own);
+        j->order = dn_hash_text(dn_hash_text(h, j->file), j->defines).part[0];
+    }
+    qsort(jobs, (size_t)count, sizeof *jobs, by_order);
+}
+
+static void choose(void)
+{
+    const char *texts = getenv("DANAUS_TEXTS");
+    static int turn;
+    int asked = count;
+    if (texts && !strcmp(texts, "all"))
+        return;
+    put_in_order(texts ? atoi(texts) : 1);
+    count = 0;
+    for (int i = 0; i < asked; i++)
+        if (has_something_new(&jobs[i]) && turn++ % share_of_texts() == 0)
+            jobs[count++] = jobs[i];
+        else
+            free(jobs[i].defines);
+    passed_over += asked - count;
+}
+
+/* Of all jobs those that are chosen, on as many threads as there are processors. */
 static void compile_all(void)
 {
     thread_pool *pool = NULL;
+    choose();
     assert_ok(dn_pool_create(dn_thread_count(), &pool));
     dn_pool_run(pool, count, compile, NULL);
     dn_pool_destroy(pool);
@@ -145,42 +243,39 @@ static void compile_all(void)
     assert_int_equal(wrong, 0);
 }
 
-static int is_known(const char *file, const char *defines)
+/* ---- which are asked for ---- */
+
+static int is_known(const char *file, const char *defines, int arch)
 {
     for (int i = 0; i < count; i++)
-        if (!strcmp(jobs[i].file, file) && !strcmp(jobs[i].defines, defines))
+        if (jobs[i].arch == arch && !strcmp(jobs[i].file, file) &&
+            !strcmp(jobs[i].defines, defines))
             return 1;
     return 0;
 }
 
-static void ask(const char *name, const char *file, const char *defines, int arch)
+/* A text that another row or problem has already asked for is passed over. */
+static void ask(
+    const char *name, const char *file, const char *defines, danaus_dtype dtype,
+    int arch)
 {
-    assert_in_range(count, 0, MOST_JOBS - 1);
-    jobs[count++] =
-        (job){ .name = name, .file = file, .defines = strdup(defines), .arch = arch };
-}
-
-/* Sanitizers see nothing of what NVRTC does: there all texts are made, and few compiled. */
-static int share_of_texts(void)
-{
-    int share = share_of_cases();
-    return share > 1 ? 4 * share : 1;
-}
-
-/* For the one whose turn it is, or for all, of those that the row runs on. A text that
-   another row or problem has already asked for is passed over. */
-static void compile_for_some(const kernel *row, const char *file, const char *defines)
-{
-    static int turn;
-    const char *all = getenv("DANAUS_TEXTS");
-    int everywhere = all && !strcmp(all, "all"), chosen = turn % ARCHS;
-    if (is_known(file, defines) || turn++ % share_of_texts())
+    if (is_known(file, defines, arch))
         return;
-    if (!dn_gpu_runs_on(row, archs[chosen]))
-        chosen = 0; /* 9.0 runs every row */
+    assert_in_range(count, 0, MOST_JOBS - 1);
+    jobs[count++] = (job){ .name = name,
+                           .file = file,
+                           .defines = strdup(defines),
+                           .dtype = dtype,
+                           .arch = arch };
+}
+
+/* For all architectures that the row runs on. */
+static void ask_everywhere(
+    const kernel *row, const char *file, danaus_dtype dtype, const char *defines)
+{
     for (int i = 0; i < ARCHS; i++)
-        if ((i == chosen || everywhere) && dn_gpu_runs_on(row, archs[i]))
-            ask(row->name, file, defines, archs[i]);
+        if (dn_gpu_runs_on(row, archs[i]))
+            ask(row->name, file, defines, dtype, archs[i]);
 }
 
 /* A row's text for a problem, and those of its parts; variants take turns, and
@@ -197,7 +292,7 @@ static void ask_for_row(const kernel *k, const problem *asked, int turn)
     p->residual = p->operation == DN_PRODUCT && !p->gated && turn / variants % 3 == 1;
     if (f->text) {
         f->defines(k, p, turn % variants, &t);
-        compile_for_some(k, f->text, defines);
+        ask_everywhere(k, f->text, p->dtype, defines);
     }
     for (int n = 0; f->part && f->part(k, p, n, &part); n++)
         ask_for_row(part.kernel, &part.p, turn);
@@ -337,8 +432,8 @@ static void gradients_stay_in_registers(void **state)
 }
 
 /* Convolutions of few taps, parts of their gradients, and du beside these: of every number of
-   taps that is known when a text is compiled, and of more; of few channels. Where taps lie on
-   both sides of a number, and of packed sequences, half of the types take turns. */
+   taps that is known when a text is compiled, and of more; of few channels; of packed
+   sequences. */
 static void short_convolutions_stay_in_registers(void **state)
 {
     (void)state;
@@ -349,8 +444,6 @@ static void short_convolutions_stay_in_registers(void **state)
     for (int form = 0; form < 4 * 10 * 2 * 3 * 3; form++) {
         int packed = form / 240 == 2;
         int64_t taps = form / 4 % 10 + 1, shift = form / 240 == 1 ? (taps - 1) / 2 : 0;
-        if (form / 240 && ((form + taps) % 2 || (packed && form / 40 % 2)))
-            continue;
         danaus_short_desc d = { .channels = form / 8 % 4 + 1,
                                 .length = 1000,
                                 .taps = taps,
@@ -365,19 +458,19 @@ static void short_convolutions_stay_in_registers(void **state)
                 : dn_gpu_short(&facts, &d, 4, packed, taps - 1 - shift, some, some);
         const gpu_family *f = dn_gpu_family(s.kernel);
         f->defines(s.kernel, &s.p, s.variant, &t);
-        compile_for_some(s.kernel, f->text, defines);
+        ask_everywhere(s.kernel, f->text, d.dtype, defines);
     }
     compile_all();
 }
 
-static void compile_operation(gpu_nn_row row, const problem *p)
+static void ask_for_operation(gpu_nn_row row, const problem *p)
 {
     const kernel *k = &dn_gpu_nn[row];
     const gpu_family *f = dn_gpu_family(k);
     char defines[4096];
     text t = { defines, sizeof defines, 0 };
     f->defines(k, p, 0, &t);
-    compile_for_some(k, f->text, defines);
+    ask_everywhere(k, f->text, p->dtype, defines);
 }
 
 /* Models' operations of rows of every type: attention with heads from a column of a block's
@@ -388,7 +481,7 @@ static void operations_of_models_stay_in_registers(void **state)
     static const danaus_dtype types[] = { DANAUS_F32, DANAUS_F16, DANAUS_BF16 };
     for (int i = 0; i < 3; i++) {
         for (int row = 0; row < GPU_NN_ATTENTION; row++)
-            compile_operation((gpu_nn_row)row, &(problem){ .dtype = types[i] });
+            ask_for_operation((gpu_nn_row)row, &(problem){ .dtype = types[i] });
         int64_t most = 1;
         for (int64_t head = 16; head <= most; head *= 2)
             for (int arch = i && head % 64 == 0 ? 75 : 80; arch <= 80; arch += 5) {
@@ -396,7 +489,7 @@ static void operations_of_models_stay_in_registers(void **state)
                 gpu_attention a;
                 assert_true(dn_gpu_attention(&facts, head, types[i], &a, &most));
                 if (a.row == GPU_NN_ATTENTION_MMA || !i || head == most || arch < 80)
-                    compile_operation(a.row, &a.p);
+                    ask_for_operation(a.row, &a.p);
             }
     }
     compile_all();
@@ -441,13 +534,12 @@ static void ask_for_windows(int arch, int64_t shared, danaus_dtype dtype, int64_
         dn_gpu_conv_mma_fit(&f, fast);
         int all = dn_cuda_conv_uses(&s, fast, dtype, half, uses);
         for (int i = 0; i < all; i++)
-            if (!is_known(uses[i].text, uses[i].defines))
-                ask("a convolution", uses[i].text, uses[i].defines, arch);
+            ask("a convolution", uses[i].text, uses[i].defines, dtype, arch);
     }
 }
 
 /* Long convolutions: windows of one pass and of many, of every radix, as a block of threads
-   has room for and beyond. Types and architectures take turns. */
+   has room for and beyond, of every type. */
 static void long_convolutions_stay_in_registers(void **state)
 {
     (void)state;
@@ -459,14 +551,10 @@ static void long_convolutions_stay_in_registers(void **state)
     static const int targets[][2] = { { 90, 227 << 10 },
                                       { 80, 163 << 10 },
                                       { 75, 64 << 10 } };
-    const char *all = getenv("DANAUS_TEXTS");
-    int everywhere = all && !strcmp(all, "all"), turn = 0;
     for (size_t i = 0; i < sizeof points / sizeof *points; i++)
         for (int t = 0; t < 4 * 3; t++)
-            if (everywhere || turn++ % (7 * share_of_texts()) == 0)
-                ask_for_windows(
-                    targets[t % 3][0], targets[t % 3][1],
-                    types[(i + (size_t)t / 3) % 4], points[i]);
+            ask_for_windows(
+                targets[t % 3][0], targets[t % 3][1], types[t / 3], points[i]);
     compile_all();
 }
 
@@ -545,9 +633,12 @@ static void streams_stay_in_registers(void **state)
     (void)state;
     static const int targets[] = { 75, 80, 90 };
     for (int t = 0; t < 3; t++) {
-        ask("a stream", "conv_stream.cu", "#define TYPE_f32 1\n", targets[t]);
-        ask("a stream", "conv_stream.cu", "#define TYPE_f64 1\n", targets[t]);
-        ask("a stream", "conv_stream_put.cu", "#define TYPE_f32 1\n", targets[t]);
+        ask("a stream", "conv_stream.cu", "#define TYPE_f32 1\n", DANAUS_F32,
+            targets[t]);
+        ask("a stream", "conv_stream.cu", "#define TYPE_f64 1\n", DANAUS_F64,
+            targets[t]);
+        ask("a stream", "conv_stream_put.cu", "#define TYPE_f32 1\n", DANAUS_F32,
+            targets[t]);
     }
     compile_all();
 }
@@ -618,7 +709,8 @@ int main(int argc, char **argv)
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     int failed = cmocka_run_group_tests_name("texts", tests, NULL, NULL);
     printf(
-        "%d compiled, %d for architectures that this NVRTC lacks\n", compiled, skipped);
+        "%d compiled, %d passed over, %d for architectures that this NVRTC lacks\n",
+        compiled, passed_over, skipped);
     if (count)
         printf("%d were asked for by a test that did not compile them\n", count);
     return failed || count;
