@@ -493,6 +493,27 @@ def test_every_kind_in_a_network_and_its_state_dict():
         assert report.parameters == weights_of(model)
 
 
+@pytest.mark.parametrize("options", ({}, {"weigh": False, "budgets": "uniform"}))
+def test_data_that_says_nothing_is_refused(options):
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Linear(16, 16))
+    before = [p.clone() for p in model.parameters()]
+    for batch, sentence in (
+        (torch.full((20, 16), torch.nan), "not finite"),
+        (torch.full((20, 16), torch.inf), "not finite"),
+        (torch.empty(0, 16), "no rows|0 rows"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            compress(model, [batch], 0.5, **options)
+    for p, old in zip(model.parameters(), before):
+        assert torch.equal(p, old)
+
+
+def test_one_kind_needs_no_list():
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16))
+    compress(model, [torch.randn(20, 16)], 0.5, kinds="monarch")
+    assert isinstance(model[0], KSLinear)
+
+
 @pytest.mark.parametrize(
     ("changed", "error", "sentence"),
     [

@@ -109,6 +109,11 @@ class Problem:
         mean_x, mean_y = moments.x / n * bias, moments.y / n * bias
         gram = moments.xx / n - mean_x.outer(mean_x)
         cross = moments.yx / n - mean_y.outer(mean_x)
+        if not (gram.isfinite().all() and cross.isfinite().all()):
+            raise ValueError(
+                "a layer saw numbers that are not finite: the calibration data or the "
+                "model has such"
+            )
         scale = ridge * max(float(gram.diagonal().mean()), 1e-30)
         wide = weight.detach().double()
         gram.diagonal().add_(scale)

@@ -77,7 +77,7 @@ def compress(
         [..., features] that matters, such as sentence embeddings; None: the first
         tensor of the output.
     layers : name patterns ("encoder.*"), or a function of name and layer; None: all.
-    kinds : what is tried for each layer, of which the least weighted error wins:
+    kinds : one or several that are tried for each layer; the least weighted error wins:
         "interpolated" (low rank by rows that are kept: fewest weights for a rank),
         "low_rank", "monarch" (2 to 32 blocks), "sum" (low rank + blocks).
     budgets : "sensitivity", or "uniform": the same share for every layer.
@@ -95,6 +95,7 @@ def compress(
     seed : of the directions.
     progress : called with the share done, in [0, 1].
     """
+    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     unknown = set(kinds) - set(KINDS)
     if unknown or not kinds:
         raise ValueError(f"kinds are some of {', '.join(KINDS)}, not {sorted(unknown)}")

@@ -86,6 +86,11 @@ def sides(moments: dict[str, Tensor], share: float = 1e-3) -> dict[str, Tensor]:
     found = {}
     for name, matrix in moments.items():
         level = float(matrix.diagonal().mean())
+        if not math.isfinite(level):
+            raise ValueError(
+                f"the layer {name} has gradients that are not finite: the calibration "
+                "data or the model has such numbers, or the data has no rows"
+            )
         eye = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
         found[name] = torch.linalg.cholesky(matrix + max(share * level, 1e-30) * eye)
     return found
