@@ -4,17 +4,12 @@
    are packed, sparse spectra, rows that go through few taps where they are read, windows that
    clusters hold. */
 // SPDX-License-Identifier: Apache-2.0
-#include "base/dtype.h"
-#include "conv/frame.h"
-#include "emulator/run_text.h"
-#include "gpu/conv_mma.h"
+#include "emulator/run_conv.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#define PI 3.14159265358979323846
 
 /* Arguments of all that a product launches. */
 typedef struct operands {
@@ -25,9 +20,6 @@ typedef struct operands {
     const float *few, *few_bias;
     int few_groups, flags;
 } operands;
-
-typedef void conv_function(
-    unsigned blocks, unsigned threads, unsigned bytes, const operands *o);
 
 static const char launch_conv[] =
     "#include \"defines.h\"\n"
@@ -183,38 +175,14 @@ static const conv_case cases[] = {
     { DANAUS_F16, 2, 300, 0, 1, DANAUS_CAUSAL, 511, 1, 0, 0, 0, 3, 0 },
 };
 
-#define CHANNELS 2
-#define GROUPS   3
+#define GROUPS 3
 
 /* Circles are multiplied in pairs, and one is left. */
 static int batch_of(const conv_case *c) { return c->kind == DANAUS_CIRCULAR ? 3 : 2; }
 
-static double at(const array *a, int64_t i)
+static row_shape shape_of(const conv_case *c)
 {
-    return element_get(a->dtype, a->data, i).re;
-}
-
-/* Where a row [batch][CHANNELS] begins in the arrays, and its length; packed, it lies in
-   [CHANNELS][columns]. */
-typedef struct packed_row {
-    int64_t first, length;
-} packed_row;
-
-static packed_row row_of(const conv_case *c, int64_t row)
-{
-    int64_t b = row / CHANNELS, h = row % CHANNELS, columns = 2 * c->length - c->less;
-    if (!c->less)
-        return (packed_row){ row * c->length, c->length };
-    return (packed_row){ h * columns + b * c->length,
-                         b ? c->length - c->less : c->length };
-}
-
-/* Rounded to the type. */
-static void put(danaus_dtype dtype, void *to, int64_t i, double v)
-{
-    float f = (float)v;
-    char *at = (char *)to + i * dn_size_of(dtype);
-    dn_convert(DANAUS_F32, &f, dtype, at, 1);
+    return (row_shape){ c->length, c->less, batch_of(c) };
 }
 
 /* The window of a filter whose taps by lag are k[0], ... and, before 0, k_reverse. */
@@ -323,32 +291,15 @@ static void launch_part(
     const gpu_conv_mma *m, gpu_conv_mma_part part, danaus_dtype dtype, operands *o)
 {
     gpu_use use;
-    char defines[sizeof use.defines + 64];
     int few = part == GPU_CONV_PRODUCT && dn_gpu_conv_mma_has_points(m) ? 0 : m->few;
-    dn_gpu_conv_mma_use(m, part, dtype, few, &use);
-    snprintf(defines, sizeof defines, "#define TEXT \"%s\"\n%s", use.text, use.defines);
     void *tables = dn_alloc((size_t)dn_gpu_conv_mma_bytes(m));
-    conv_function *launch;
-    void *library = load_program(launch_conv, defines, &launch);
+    gpu_facts facts = { .units = 1 };
+    dn_gpu_conv_mma_use(m, part, dtype, few, &use);
     dn_gpu_conv_mma_tables(m, tables);
     o->tables = tables;
-    gpu_facts facts = { .units = 1 };
     gpu_launch l = dn_gpu_conv_mma_launch(&facts, m, few, o->items);
-    launch((unsigned)l.blocks[0], (unsigned)l.threads, (unsigned)l.shared, o);
-    dlclose(library);
+    run_use(launch_conv, &use, &l, o);
     dn_free(tables);
-}
-
-/* Pieces of packed rows; returns how many. */
-static int64_t find_pieces(const conv_case *c, const conv_frame *f, conv_piece *pieces)
-{
-    int64_t count = 0;
-    for (int b = 0; b < 2; b++) {
-        packed_row p = row_of(c, b * CHANNELS);
-        for (int64_t w = 0; w * f->step < p.length; w++)
-            pieces[count++] = (conv_piece){ p.first, p.length, w };
-    }
-    return count;
 }
 
 /* Numbers u of which those of groups are made: [batch][GROUPS][CHANNELS][length]; taps. */
@@ -374,9 +325,8 @@ static void run_conv(
     const array *x_factor, const array *y, const array *y_factor, const made_of *from,
     const void *spectra)
 {
-    conv_piece pieces[16];
-    int64_t batch = batch_of(c), rows = m->pair ? CEIL_DIV(batch, 2) : batch;
-    int64_t count = c->less ? find_pieces(c, f, pieces) : rows * f->windows;
+    conv_piece pieces[MOST_PIECES];
+    int64_t count = find_windows(shape_of(c), f, m->pair, pieces);
     size_t bytes = (size_t)(dn_gpu_conv_mma_points(m) + GPU_CONV_PEAKS_BYTES) *
                    (size_t)(CHANNELS * count);
     operands o = { .x = x->data,
@@ -387,13 +337,8 @@ static void run_conv(
                    .spectrum = spectra,
                    .pieces = c->less ? pieces : NULL,
                    .items = CHANNELS * count,
-                   .rows = { c->less ? 2 * f->length - c->less : f->length,
-                             c->less ? 1 : batch, CHANNELS,
-                             c->less ? count : f->windows, f->step,
-                             -dn_conv_span(f, f->length, 0, c->adjoint).start,
-                             c->adjoint ? f->after : f->before,
-                             c->adjoint ? f->before : f->after },
                    .flags = (f->periodic ? 1 : 0) | (c->adjoint ? 4 : 0) };
+    tell_rows(shape_of(c), f, count, c->adjoint, o.rows);
     if (c->few)
         take_few(c, from, &o);
     static const gpu_conv_mma_part parts[] = { GPU_CONV_PEAKS, GPU_CONV_SPLIT,
@@ -487,7 +432,7 @@ static void check_row(
 {
     double *p = dn_alloc((size_t)c->length * sizeof *p), norm = 0, taps = 0, most = 0;
     double difference = 0, whole = 0;
-    packed_row own = row_of(c, row);
+    packed_row own = row_of(shape_of(c), row);
     for (int64_t t = 0; t < own.length; t++) {
         int64_t i = own.first + t;
         p[t] = at(x, i) * (c->factors ? at(x_factor, i) : 1);

@@ -3,16 +3,11 @@
    types, first factors of every kind, half and whole windows, circles, factors, rows that begin
    and end anywhere, sequences that are packed, filters of several channels, parts. */
 // SPDX-License-Identifier: Apache-2.0
-#include "base/dtype.h"
-#include "conv/frame.h"
-#include "emulator/run_text.h"
+#include "emulator/run_conv.h"
 #include "gpu/conv.h"
-#include "gpu/conv_mma.h"
 
 #include <inttypes.h>
 #include <math.h>
-
-#define PI 3.14159265358979323846
 
 /* Arguments of all that sums launch. */
 typedef struct operands {
@@ -22,9 +17,6 @@ typedef struct operands {
     int64_t filters, parts, each, rows[8];
     int flags;
 } operands;
-
-typedef void sums_function(
-    unsigned blocks, unsigned threads, unsigned bytes, const operands *o);
 
 #define OPERANDS(X, piece, uint4)                                                      \
     "struct operands {\n"                                                              \
@@ -103,32 +95,9 @@ static const sums_case cases[] = {
     { DANAUS_F16, 40, 10240, 0, DANAUS_CAUSAL, 10240, 1, 0, 1, 2, 1 },
 };
 
-#define CHANNELS 2
-
-static double at(const array *a, int64_t i)
+static row_shape shape_of(const sums_case *c)
 {
-    return element_get(a->dtype, a->data, i).re;
-}
-
-static void put(danaus_dtype dtype, void *to, int64_t i, double v)
-{
-    float f = (float)v;
-    dn_convert(DANAUS_F32, &f, dtype, (char *)to + i * dn_size_of(dtype), 1);
-}
-
-/* Where a row [batch][CHANNELS] begins in the arrays, and its length; packed, it lies in
-   [CHANNELS][columns]. */
-typedef struct packed_row {
-    int64_t first, length;
-} packed_row;
-
-static packed_row row_of(const sums_case *c, int64_t row)
-{
-    int64_t b = row / CHANNELS, h = row % CHANNELS, columns = 2 * c->length - c->less;
-    if (!c->less)
-        return (packed_row){ row * c->length, c->length };
-    return (packed_row){ h * columns + b * c->length,
-                         b ? c->length - c->less : c->length };
+    return (row_shape){ c->length, c->less, c->batch };
 }
 
 static conv_frame frame_of(const sums_case *c)
@@ -161,18 +130,6 @@ static void make_operands(const sums_case *c, rng *r, array all[4])
     }
 }
 
-static void run_text_of(
-    const char *program, const gpu_use *use, const gpu_launch *l, const operands *o)
-{
-    char defines[sizeof use->defines + 64];
-    sums_function *launch;
-    snprintf(
-        defines, sizeof defines, "#define TEXT \"%s\"\n%s", use->text, use->defines);
-    void *library = load_program(program, defines, &launch);
-    launch((unsigned)l->blocks[0], (unsigned)l->threads, (unsigned)l->shared, o);
-    dlclose(library);
-}
-
 /* The sums of all filters, ordered. */
 static void run_sums(
     const sums_case *c, const conv_frame *f, const gpu_conv_mma *m,
@@ -188,11 +145,11 @@ static void run_sums(
     o->sums = dn_calloc((size_t)(c->filters * c->parts * f->cut.n), 8);
     gpu_launch l = dn_gpu_conv_mma_launch(&facts, m, 0, o->filters * o->parts);
     dn_gpu_conv_mma_use(m, GPU_CONV_SUMS, c->dtype, 0, &use);
-    run_text_of(launch_sums, &use, &l, o);
+    run_use(launch_sums, &use, &l, o);
     gpu_conv_use order = { .text = "conv_order.cu", .level = shape->levels - 1 };
     dn_gpu_conv_use(shape, &order, c->dtype, 0, &use);
     l = dn_gpu_conv_each(c->filters * f->cut.n);
-    run_text_of(launch_order, &use, &l, o);
+    run_use(launch_order, &use, &l, o);
     dn_free(o->sums);
     dn_free(tables);
 }
@@ -236,7 +193,7 @@ static double exact_at(
 {
     double sum = 0;
     for (int64_t row = 0; row < c->batch * CHANNELS; row++) {
-        packed_row own = row_of(c, row);
+        packed_row own = row_of(shape_of(c), row);
         if (row % CHANNELS / (CHANNELS / c->filters) != filter)
             continue;
         for (int64_t t = 0; t < own.length; t++) {
@@ -285,17 +242,6 @@ static void check(
     dn_free(cosines);
 }
 
-static int64_t find_pieces(const sums_case *c, const conv_frame *f, conv_piece *pieces)
-{
-    int64_t count = 0;
-    for (int b = 0; b < 2; b++) {
-        packed_row p = row_of(c, b * CHANNELS);
-        for (int64_t w = 0; w * f->step < p.length; w++)
-            pieces[count++] = (conv_piece){ p.first, p.length, w };
-    }
-    return count;
-}
-
 static void try_case(const sums_case *c, int number)
 {
     rng r = { (uint64_t)number };
@@ -303,30 +249,25 @@ static void try_case(const sums_case *c, int number)
     conv_frame f = frame_of(c);
     gpu_conv_mma m[GPU_CONV_MMA_PARTS];
     gpu_conv_shape shape;
-    conv_piece pieces[16];
+    conv_piece pieces[MOST_PIECES];
     array all[4];
     assert_true(dn_gpu_conv_mma_matrix(
         &facts, 0, c->root, dn_gpu_conv_half(&f), dn_gpu_conv_circle(&f), m));
     dn_gpu_conv_mma_fit(&f, m);
     assert_true(dn_gpu_conv_shape(&facts, DANAUS_F32, f.cut.n, &shape));
     assert_true(m[GPU_CONV_SUMS].root == c->root);
-    int64_t rows = m->pair ? CEIL_DIV(c->batch, 2) : c->batch;
-    int64_t count = c->less ? find_pieces(c, &f, pieces) : rows * f.windows;
+    int64_t count = find_windows(shape_of(c), &f, m->pair, pieces);
     make_operands(c, &r, all);
     float *ordered = dn_calloc((size_t)(c->filters * f.cut.n), 8);
-    operands o = {
-        .x = all[0].data,
-        .x_factor = c->factors ? all[1].data : NULL,
-        .dy = all[2].data,
-        .dy_factor = c->factors ? all[3].data : NULL,
-        .ordered = ordered,
-        .pieces = c->less ? pieces : NULL,
-        .each = CHANNELS / c->filters * count,
-        .rows = { c->less ? 2 * f.length - c->less : f.length, c->less ? 1 : c->batch,
-                  CHANNELS, c->less ? count : f.windows, f.step,
-                  -dn_conv_span(&f, f.length, 0, 0).start, f.before, f.after },
-        .flags = f.periodic ? 1 : 0
-    };
+    operands o = { .x = all[0].data,
+                   .x_factor = c->factors ? all[1].data : NULL,
+                   .dy = all[2].data,
+                   .dy_factor = c->factors ? all[3].data : NULL,
+                   .ordered = ordered,
+                   .pieces = c->less ? pieces : NULL,
+                   .each = CHANNELS / c->filters * count,
+                   .flags = f.periodic ? 1 : 0 };
+    tell_rows(shape_of(c), &f, count, 0, o.rows);
     run_sums(c, &f, &m[GPU_CONV_SUMS], &shape, &o);
     check(c, &f, m, &shape, all, ordered);
     dn_free(ordered);
