@@ -7,40 +7,24 @@ import os
 import pathlib
 import struct
 import subprocess
-import sys
 import tempfile
 import wave
 
 import numpy as np
+from program import PROGRAM, check, danaus, finish
 
 try:
     from scipy.signal import fftconvolve
 except ImportError:
     fftconvolve = None
 
-PROGRAM = os.environ["DANAUS_PROGRAM"]
 BENCH = os.environ["DANAUS_BENCH"]
 FORMATS = pathlib.Path("docs/formats.md").read_text()
 SHARE = int(os.environ.get("DANAUS_TEST_SHARE", 1))
-failed = []
-
-
-def check(words, condition, detail=""):
-    print("ok     " if condition else "FAILED ", words, "" if condition else detail)
-    if not condition:
-        failed.append(words)
-
-
-def run_program(program, *args):
-    return subprocess.run([program, *map(str, args)], capture_output=True, text=True)
-
-
-def danaus(*args):
-    return run_program(PROGRAM, *args)
 
 
 def refused(words, pattern, *args, program=PROGRAM):
-    run = run_program(program, *args)
+    run = danaus(*args, program=program)
     good = run.returncode in (1, 2) and pattern in run.stderr and not run.stdout
     check(words, good and run.stderr.count("\n") == 1, (run.returncode, run.stderr))
 
@@ -276,7 +260,7 @@ def planning(folder, r):
     refused("a suite of products", "line 1", "tune", "conv", "--suite",
             folder / "products.csv", "-o", folder / "t.csv")
     refused("something else", "only ks and conv", "tune", "fft", "--suite", suite, "-o", "t")
-    run = run_program(BENCH, "conv", "--suite", suite, "--effort", "measure", "--hot", "--json")
+    run = danaus("conv", "--suite", suite, "--effort", "measure", "--hot", "--json", program=BENCH)
     check("the model is measured beside", run.returncode == 0
           and all(x["model_ratio"] > 0 for x in json.loads(run.stdout)["records"]), run.stderr)
     if SHARE == 1:
@@ -413,19 +397,19 @@ def bench(folder):
     suite.write_text("# a comment\nkind,length,taps,batch,channels,extras\n"
                      "causal,60,60,2,3,plain\nbidirectional,200,100,1,2,gated\n"
                      "circular,64,64,1,1,plain\n")
-    run = run_program(BENCH, "conv", "--suite", suite, "--baselines", "--hot", "--json",
-                 "--csv", folder / "out.csv", "--threads", "1")
+    run = danaus("conv", "--suite", suite, "--baselines", "--hot", "--json",
+                 "--csv", folder / "out.csv", "--threads", "1", program=BENCH)
     check("a suite is measured", run.returncode == 0, run.stderr)
     records = json.loads(run.stdout)["records"]
     check("a record for each problem", len(records) == 3
           and all(one["seconds"] > 0 and one["error"] < 1e-6 for one in records))
     lines = (folder / "out.csv").read_text().splitlines()
     check("and as CSV", len(lines) == 4 and "kind,length,taps" in lines[0])
-    run = run_program(BENCH, "conv", "--suite", suite, "--hot", "--json", "--accuracy", "fast")
+    run = danaus("conv", "--suite", suite, "--hot", "--json", "--accuracy", "fast", program=BENCH)
     check("and fast, as accurate on a CPU", run.returncode == 0
           and all(one["error"] < 1e-6 for one in json.loads(run.stdout)["records"]), run.stderr)
     suite.write_text("causal,9000,9000,2,2,sparse\n")
-    run = run_program(BENCH, "conv", "--suite", suite, "--hot", "--json")
+    run = danaus("conv", "--suite", suite, "--hot", "--json", program=BENCH)
     check("a sparse spectrum beside the full one", run.returncode == 0
           and json.loads(run.stdout)["records"][0]["plain_ratio"] > 0, run.stderr)
     suite.write_text("circular,9000,9000,2,2,sparse\n")
@@ -436,7 +420,7 @@ def bench(folder):
 
 
 def bench_stream():
-    run = run_program(BENCH, "stream", "--taps", 20000, "--seconds", 1, "--json")
+    run = danaus("stream", "--taps", 20000, "--seconds", 1, "--json", program=BENCH)
     check("a stream is measured", run.returncode == 0, run.stderr)
     facts = json.loads(run.stdout)
     check("block by block", facts["blocks"] == 750 and facts["share"] > 0
@@ -470,4 +454,4 @@ with tempfile.TemporaryDirectory() as name:
         bench(place)
         bench_stream()
     info()
-sys.exit(1 if failed else 0)
+finish()

@@ -3,43 +3,15 @@
 against NumPy."""
 # SPDX-License-Identifier: Apache-2.0
 import json
-import os
 import pathlib
-import struct
-import subprocess
-import sys
 import tempfile
 
 import numpy as np
+from arrays import write_safetensors
+from program import check, danaus, facts, finish, refuses
 
-PROGRAM = os.environ["DANAUS_PROGRAM"]
 WIDTH, INNER, LAYERS, LENGTH, FEATURES, ORDER = 12, 20, 2, 30, 5, 7
 BASES = "ACGTN"
-failed = []
-
-
-def check(words, condition, detail=""):
-    print("ok     " if condition else "FAILED ", words, "" if condition else detail)
-    if not condition:
-        failed.append(words)
-
-
-def danaus(*args, text=""):
-    command = [PROGRAM, *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, input=text)
-
-
-def facts(*args, text=""):
-    done = danaus(*args, "--json", text=text)
-    check(f"{args[0]} succeeds", done.returncode == 0 and not done.stderr, done.stderr)
-    return json.loads(done.stdout) if done.stdout else {}
-
-
-def refuses(words, status, pattern, *args, text=""):
-    done = danaus(*args, text=text)
-    lines = done.stderr.splitlines()
-    good = done.returncode == status and len(lines) == 1 and pattern in lines[0]
-    check(words, good, f"{done.returncode}: {done.stderr}")
 
 
 # ---- the model ----
@@ -92,15 +64,9 @@ def write_model(folder, w):
     (folder / "tokenizer_config.json").write_text(
         '{"tokenizer_class": "HyenaDNATokenizer"}'
     )
-    header, at = {}, 0
-    for name, x in w.items():
-        header[name] = {
-            "dtype": "F32", "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]
-        }
-        at += x.nbytes
-    text = json.dumps(header).encode()
-    data = struct.pack("<Q", len(text)) + text + b"".join(x.tobytes() for x in w.values())
-    (folder / "model.safetensors").write_bytes(data)
+    write_safetensors(
+        folder / "model.safetensors", {n: (f"F{8 * x.itemsize}", x) for n, x in w.items()}
+    )
 
 
 def logits(w, ids):
@@ -270,4 +236,4 @@ def check_compression(folder):
 
 with tempfile.TemporaryDirectory() as place:
     main(pathlib.Path(place))
-sys.exit(bool(failed))
+finish()

@@ -4,42 +4,15 @@ vocabulary of its own; embeddings and words against NumPy, and Monarch Mixer BER
 numbers of its authors' code."""
 # SPDX-License-Identifier: Apache-2.0
 import json
-import os
 import pathlib
-import struct
-import subprocess
-import sys
 import tempfile
 
 import numpy as np
+from arrays import write_safetensors
+from program import check, danaus, facts, finish, refuses
 
-PROGRAM = os.environ["DANAUS_PROGRAM"]
 WIDTH, HEADS, INNER, LAYERS, POSITIONS = 24, 3, 40, 2, 12
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"]
-failed = []
-
-
-def check(words, condition, detail=""):
-    print("ok     " if condition else "FAILED ", words, "" if condition else detail)
-    if not condition:
-        failed.append(words)
-
-
-def danaus(*args):
-    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True)
-
-
-def facts(*args):
-    done = danaus(*args, "--json")
-    check(f"{args[0]} succeeds", done.returncode == 0 and not done.stderr, done.stderr)
-    return json.loads(done.stdout) if done.stdout else {}
-
-
-def refuses(words, status, pattern, *args):
-    done = danaus(*args)
-    lines = done.stderr.splitlines()
-    good = done.returncode == status and len(lines) == 1 and pattern in lines[0]
-    check(words, good and not done.stdout, f"{done.returncode}: {done.stderr}")
 
 
 # ---- the model ----
@@ -93,15 +66,9 @@ def write_model(folder, w, config=CONFIG, words=WORDS):
     (folder / "tokenizer_config.json").write_text(
         '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}'
     )
-    header, at = {}, 0
-    for name, x in w.items():
-        header[name] = {
-            "dtype": f"F{8 * x.itemsize}", "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]
-        }
-        at += x.nbytes
-    text = json.dumps(header).encode()
-    data = struct.pack("<Q", len(text)) + text + b"".join(x.tobytes() for x in w.values())
-    (folder / "model.safetensors").write_bytes(data)
+    write_safetensors(
+        folder / "model.safetensors", {n: (f"F{8 * x.itemsize}", x) for n, x in w.items()}
+    )
 
 
 def normalized(x):
@@ -358,4 +325,4 @@ def main(folder):
 
 with tempfile.TemporaryDirectory() as place:
     main(pathlib.Path(place))
-sys.exit(bool(failed))
+finish()

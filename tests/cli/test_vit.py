@@ -3,35 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import math
-import os
 import pathlib
-import struct
-import subprocess
-import sys
 import tempfile
 
 import numpy as np
+from arrays import write_safetensors
+from program import check, danaus, finish, refuses
 
-PROGRAM = os.environ["DANAUS_PROGRAM"]
 WIDTH, HEADS, INNER, LAYERS, CHANNELS, SIZE, PATCH, CLASSES = 24, 3, 40, 2, 3, 11, 4, 6
-failed = []
-
-
-def check(words, condition, detail=""):
-    print("ok     " if condition else "FAILED ", words, "" if condition else detail)
-    if not condition:
-        failed.append(words)
-
-
-def danaus(*args):
-    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True)
-
-
-def refuses(words, status, pattern, *args):
-    done = danaus(*args)
-    lines = done.stderr.splitlines()
-    good = done.returncode == status and len(lines) == 1 and pattern in lines[0]
-    check(words, good and not done.stdout, f"{done.returncode}: {done.stderr}")
 
 
 # ---- the model ----
@@ -77,15 +56,9 @@ def write_model(folder, w):
         "id2label": {str(i): f"kind {i}" for i in range(CLASSES - 1)},
     }
     (folder / "config.json").write_text(json.dumps(config))
-    header, at = {}, 0
-    for name, x in w.items():
-        header[name] = {
-            "dtype": "F32", "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]
-        }
-        at += x.nbytes
-    text = json.dumps(header).encode()
-    data = struct.pack("<Q", len(text)) + text + b"".join(x.tobytes() for x in w.values())
-    (folder / "model.safetensors").write_bytes(data)
+    write_safetensors(
+        folder / "model.safetensors", {n: (f"F{8 * x.itemsize}", x) for n, x in w.items()}
+    )
 
 
 def scores(w, image):
@@ -198,5 +171,4 @@ def main(folder):
 
 with tempfile.TemporaryDirectory() as name:
     main(pathlib.Path(name))
-print(f"{len(failed)} failed")
-sys.exit(bool(failed))
+finish()

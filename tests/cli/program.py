@@ -1,0 +1,41 @@
+"""The program from the outside, for the tests of this folder: it is run, what it refuses is
+checked, and what was not right is told in the end."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import subprocess
+import sys
+
+PROGRAM = os.environ["DANAUS_PROGRAM"]
+failed = []
+
+
+def check(words, condition, detail=""):
+    print("ok     " if condition else "FAILED ", words, "" if condition else detail)
+    if not condition:
+        failed.append(words)
+
+
+def danaus(*args, text="", program=PROGRAM):
+    """Text goes to its standard input."""
+    command = [program, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, input=text)
+
+
+def facts(*args, text=""):
+    done = danaus(*args, "--json", text=text)
+    check(f"{args[0]} succeeds", done.returncode == 0 and not done.stderr, done.stderr)
+    return json.loads(done.stdout) if done.stdout else {}
+
+
+def refuses(words, status, pattern, *args, text="", program=PROGRAM):
+    """By one line that has the pattern."""
+    done = danaus(*args, text=text, program=program)
+    lines = done.stderr.splitlines()
+    good = done.returncode == status and len(lines) == 1 and pattern in lines[0]
+    check(words, good and not done.stdout, f"{done.returncode}: {done.stderr}")
+
+
+def finish():
+    print(f"{len(failed)} failed")
+    sys.exit(bool(failed))
