@@ -5,6 +5,7 @@
 #include "support/test.h"
 
 #include "base/mem.h"
+#include "io/file.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -164,4 +165,26 @@ void file_write(const char *path, const void *data, size_t size)
         fail_msg("cannot make %s", path);
     assert_int_equal(fwrite(data, 1, size, f), size);
     assert_int_equal(fclose(f), 0);
+}
+
+/* ---- files of tensors ---- */
+
+void expect_cuts_are_refused(const bytes *whole)
+{
+    for (size_t size = 0; size < whole->size; size++) {
+        bytes part = bytes_part(whole, size);
+        danaus_file *file = NULL;
+        assert_status(dn_file_read(part.data, size, &file), DANAUS_ERR_FORMAT);
+        assert_null(file);
+        bytes_free(&part);
+    }
+}
+
+danaus_status file_open_and_close(void *path)
+{
+    danaus_file *file = NULL;
+    danaus_status status = danaus_file_open(path, &file);
+    assert_true((status == DANAUS_OK) == (file != NULL));
+    danaus_file_close(file);
+    return status;
 }

@@ -5,6 +5,8 @@
 
 #include "support/rng.h"
 
+#include "danaus/base.h"
+
 #include <stddef.h>
 
 /* Bytes in a block of exactly that size, so that sanitizers see a read past it;
@@ -33,5 +35,9 @@ int scratch_count(void);                    /* files in it */
 
 bytes file_bytes(const char *path);
 void file_write(const char *path, const void *data, size_t size);
+
+/* A file of tensors: one that ends early is of no format, wherever it ends. */
+void expect_cuts_are_refused(const bytes *whole);
+danaus_status file_open_and_close(void *path);
 
 #endif

@@ -342,12 +342,7 @@ static void every_cut_is_refused(void **state)
 {
     (void)state;
     bytes b = sample();
-    for (size_t size = 0; size < b.size; size++) {
-        bytes part = bytes_part(&b, size);
-        danaus_file *file = NULL;
-        assert_status(dn_file_read(part.data, size, &file), DANAUS_ERR_FORMAT);
-        bytes_free(&part);
-    }
+    expect_cuts_are_refused(&b);
     bytes_free(&b);
 }
 
@@ -389,15 +384,6 @@ static void changed_files_do_no_harm(void **state)
 
 /* ---- missing memory ---- */
 
-static danaus_status open_and_close(void *path)
-{
-    danaus_file *file = NULL;
-    danaus_status status = danaus_file_open(path, &file);
-    assert_true((status == DANAUS_OK) == (file != NULL));
-    danaus_file_close(file);
-    return status;
-}
-
 static void memory_may_be_missing_at_any_time(void **state)
 {
     (void)state;
@@ -405,7 +391,7 @@ static void memory_may_be_missing_at_any_time(void **state)
     snprintf(path, sizeof path, "%s", scratch_path("memory.safetensors"));
     bytes b = sample();
     file_write(path, b.data, b.size);
-    assert_int_equal(expect_memory_errors(open_and_close, path), 5);
+    assert_int_equal(expect_memory_errors(file_open_and_close, path), 5);
     bytes_free(&b);
 }
 
