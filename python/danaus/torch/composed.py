@@ -94,11 +94,13 @@ class InterpolatedLinear(nn.Module):
             state += [(w._version, w.data_ptr()) for w in weights]
         except RuntimeError:  # tensors of inference mode have no version
             return self._make_second(dtype)
-        if self._held is None or self._held[0] != state:
+        held = self._held  # which other threads may forget
+        if held is None or held[0] != state:
             kept = [w.detach() for w in weights]  # whose addresses nothing else gets
-            self._held = state, self._make_second(dtype), kept
+            held = state, self._make_second(dtype), kept
             wait(weights[0])
-        return self._held[1]
+            self._held = held
+        return held[1]
 
     def _make_second(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         rest, bias = self.others.weights[0][0, :, :, 0], self.others.bias

@@ -59,7 +59,9 @@ class _Packed:
     """What a module keeps for inference: its weights, packed for some batch sizes.
 
     Plans for different batches may have the same kernels, and then share what is
-    packed. Memory that is packed again stays where it is, since graphs may hold it.
+    packed: a list of one tuple, of memory and the change that it was packed after.
+    A GPU's memory is packed again where it is, since graphs may hold it; a CPU's is
+    left to the threads that read it.
     """
 
     def __init__(self) -> None:
@@ -284,11 +286,12 @@ class KSLinear(nn.Module):
             return self._unpacked(x, residual)
         adds = residual is not None
         held = kept.plans.get((x.dtype, x.device, size, tf32, adds))
-        if held is None or held[1] != change:
+        packed, after = (None, -1) if held is None else held[0]
+        if after < change:
             if x.is_meta or x.is_cuda and torch.cuda.is_current_stream_capturing():
                 return self._unpacked(x, residual)
-            held = self._pack(x, size, change, tf32, adds)
-        return APPLY(x, held[0], bias is not None, 1 << size, *question, residual)
+            packed = self._pack(x, size, change, tf32, adds)
+        return APPLY(x, packed, bias is not None, 1 << size, *question, residual)
 
     def _unpacked(self, x: Tensor, residual: Tensor | None) -> Tensor:
         y = self._product(x)
@@ -296,22 +299,28 @@ class KSLinear(nn.Module):
 
     # ---- packed weights ----
 
-    def _pack(self, x: Tensor, size: int, change: int, tf32: bool, adds: bool) -> list:
-        """Packs, and waits until that is done, whatever stream reads it first."""
+    def _pack(
+        self, x: Tensor, size: int, change: int, tf32: bool, adds: bool
+    ) -> Tensor:
+        """Packs, unless another thread has, and waits until that is done, whatever
+        stream reads it first."""
         self._check(x)
         kept, weights = self._packed, list(self.weights)
         question = self._sizes, self.activation, self._batch_last, tf32, adds
         operands = weights, self.bias, x.dtype, 1 << size, *question
         key = x.dtype, x.device, tf32, ops.ks_describe(x, 1 << size, *question)
-        held = kept.memory.get(key)
-        if held is None:
-            held = kept.memory[key] = [ops.ks_pack(*operands), change]
-        elif held[1] != change:
-            ops.ks_pack_into(held[0], *operands)
-            held[1] = change
-        wait(held[0])
-        kept.plans[x.dtype, x.device, size, tf32, adds] = held
-        return held
+        with kept.lock:
+            held = kept.memory.setdefault(key, [(None, -1)])
+            packed, after = held[0]
+            if after < change:
+                if packed is not None and packed.is_cuda:
+                    ops.ks_pack_into(packed, *operands)
+                else:
+                    packed = ops.ks_pack(*operands)
+                wait(packed)
+                held[0] = packed, change
+            kept.plans[x.dtype, x.device, size, tf32, adds] = held
+        return packed
 
     def _runs_frozen(self, x: Tensor, residual: Tensor | None = None) -> bool:
         frozen = self._frozen
