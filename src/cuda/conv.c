@@ -37,7 +37,7 @@ static const conv_kernel *kernel_at(const danaus_device *dev, int index)
 #define SPECTRUM  GPU_CONV_SPECTRUM
 
 /* Of windows of one level, of two. */
-static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_FUNCTIONS] = {
+static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_GATED] = {
     {
         [CONV_LAY] = { .text = "conv_lay.cu" },
         [CONV_TAKE] = { .text = "conv_take.cu" },
@@ -118,12 +118,14 @@ static int use_of(
     const gpu_conv_shape *s, const gpu_conv_mma fast[GPU_CONV_MMA_PARTS],
     danaus_dtype dtype, int half, int which, gpu_use *use)
 {
-    const gpu_conv_use *c = &functions[s->levels - 1][which];
     if (which >= CONV_FAST)
         return use_of_part(fast, dtype, which, use);
-    if (!c->text || is_left_out(s, fast, which))
+    int gated = which >= CONV_GATED;
+    which -= gated ? CONV_GATED : 0;
+    const gpu_conv_use *c = &functions[s->levels - 1][which];
+    if (!c->text || (gated && !c->is_signal) || is_left_out(s, fast, which))
         return 0;
-    dn_gpu_conv_use(s, c, dtype, half, use);
+    dn_gpu_conv_use(s, c, dtype, half, gated, use);
     if (which == CONV_SPECTRUM)
         dn_gpu_conv_mma_define_rows(fast, use);
     return 1;
@@ -260,7 +262,8 @@ danaus_status dn_cuda_conv_transform(
     conv_few few = { NULL, NULL, { -1, -1, -1 } };
     if (o.few)
         few = *o.few;
-    int level = functions[e->shape.levels - 1][which].level;
+    int level = which < CONV_GATED ? functions[e->shape.levels - 1][which].level : 0;
+    int is_gated = o.x_factor || o.y_factor[0] || o.y[1];
     int groups = (few.group[0] + 1) | (few.group[1] + 1) << 4 | (few.group[2] + 1) << 8;
     gpu_launch launch =
         dn_gpu_conv_launch(&e->shape, level, o.items * e->shape.level[level].tiles);
@@ -280,7 +283,8 @@ danaus_status dn_cuda_conv_transform(
         &r->windows,    &r->step,    &r->lead,    &r->before,     &r->after,
         &r->pieces,     &r->flags,   &few.k,      &few.bias,      &groups,
     };
-    return dn_cuda_launch(d, e->function[which], &launch, arguments);
+    cu_function f = is_gated ? dn_cuda_conv_gated(e, which) : e->function[which];
+    return dn_cuda_launch(d, f, &launch, arguments);
 }
 
 danaus_status dn_cuda_conv_each(
@@ -310,7 +314,8 @@ danaus_status dn_cuda_conv_mask(
 
 int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items)
 {
-    int64_t room = e->fast->root ? 2 * e->gpu->facts.l2 : e->gpu->facts.l2 / 2;
+    const gpu_facts *f = &e->gpu->facts;
+    int64_t room = e->fast->root ? 2 * f->l2 : f->memory / CONV_MEMORY_SHARE;
     return CLAMP(room / bytes, 1, items);
 }
 

@@ -27,7 +27,8 @@ typedef enum cuda_conv_function {
     CONV_SUMS,
     CONV_BACK, /* from it */
     CONV_FILTER_JOIN,
-    CONV_FAST, /* parts by tensor cores */
+    CONV_GATED, /* those of signals above, with factors or a second y */
+    CONV_FAST = 2 * CONV_GATED, /* parts by tensor cores */
     CONV_FEW =
         CONV_FAST + GPU_CONV_MMA_PARTS, /* those whose rows go through few taps */
     CONV_FUNCTIONS = CONV_FEW + GPU_CONV_MMA_PARTS
@@ -91,6 +92,13 @@ danaus_status dn_cuda_conv_transform(
     cuda_device *d, const cuda_conv *e, cuda_conv_function which,
     const cuda_transform *t);
 
+/* The function that does so, where rows have factors. */
+static inline cu_function dn_cuda_conv_gated(const cuda_conv *e, int which)
+{
+    cu_function gated = which < CONV_GATED ? e->function[CONV_GATED + which] : NULL;
+    return gated ? gated : e->function[which];
+}
+
 /* A launch with a thread for each of `count` numbers. */
 danaus_status dn_cuda_conv_each(
     cuda_device *d, const cuda_conv *e, cuda_conv_function which, int64_t count,
@@ -100,8 +108,11 @@ danaus_status dn_cuda_conv_each(
 danaus_status dn_cuda_conv_mask(
     cuda_device *d, const cuda_conv *e, int64_t filters, void *spectrum);
 
-/* How many windows of so many bytes lie as points in scratch at once: what stays in the
-   second cache. */
+/* Sums, and points, at once take this part of the device's memory: of 80 GB 160 MB. */
+#define CONV_MEMORY_SHARE 512
+
+/* How many windows of so many bytes lie as points in scratch at once: by tensor cores what nearly
+   stays in the second cache, else so many that the ends of launches take little of their time. */
 int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items);
 
 /* Windows of a channel that products have, of circles pairs of rows, and sums. */

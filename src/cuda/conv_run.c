@@ -1,14 +1,13 @@
 /* Calls of convolutions on CUDA. Windows whose points find room in the shared memory of a block
    of threads take one launch. Of longer ones the columns of a matrix are transformed, then its
-   rows with the product, then the columns back; so many windows at once that they stay in the
-   second cache, or are just too many for it where launches are short. */
+   rows with the product, then the columns back, of as many windows at once as
+   dn_cuda_conv_group() says. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/conv.h"
 
 #include "base/status.h"
 
-/* Bytes of the points of windows, and how many of these at once, so that they stay in the
-   second cache; 0 of windows of one level. */
+/* Bytes of the points of windows, and how many of these at once; 0 of windows of one level. */
 typedef struct product_group {
     int64_t items, group;
     size_t points, sizes; /* sizes: the largest magnitudes of rows, or norms */

@@ -12,8 +12,6 @@
 /* Filters and parts of their windows that are summed at once, at least where there are so
    many: enough for a GPU. */
 #define PARTS 512
-/* Sums, and points, at once take this part of the device's memory: of 80 GB 160 MB. */
-#define MEMORY_SHARE 512
 /* Threads of a multiprocessor: some more than have room. */
 #define PLACES 1024
 
@@ -52,7 +50,7 @@ static int64_t parts_for(int64_t filters, int64_t each, int64_t places)
 static sums_plan plan_fast(const cuda_conv *e, const conv_job *job)
 {
     int64_t filters = e->p.filters, window = dn_cuda_conv_window(e);
-    int64_t windows = MAX(1, e->gpu->facts.memory / MEMORY_SHARE / window);
+    int64_t windows = MAX(1, e->gpu->facts.memory / CONV_MEMORY_SHARE / window);
     int64_t places = dn_gpu_conv_mma_places(&e->gpu->facts, &e->fast[GPU_CONV_SUMS]);
     sums_plan s = { .each = e->p.channels / filters *
                             dn_cuda_conv_each_channel(e, job, 1) };
@@ -68,7 +66,7 @@ static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
 {
     int two = e->shape.levels > 1;
     int64_t filters = e->p.filters, window = dn_cuda_conv_window(e);
-    int64_t windows = e->gpu->facts.memory / MEMORY_SHARE / window;
+    int64_t windows = e->gpu->facts.memory / CONV_MEMORY_SHARE / window;
     const gpu_conv_level *l = &e->shape.level[two];
     int64_t places = MAX(1, PLACES / l->team) * e->gpu->facts.units;
     sums_plan s = { .each = e->p.channels / filters *
@@ -151,7 +149,10 @@ static danaus_status add_windows(
                           &filters,   &parts,    &each,       &part.from, &part.to,
                           &r.length,  &r.batch,  &r.channels, &r.windows, &r.step,
                           &r.lead,    &r.before, &r.after,    &r.pieces,  &r.flags };
-    return dn_cuda_launch(d, e->function[CONV_SUMS], &launch, arguments);
+    int is_gated = x_factor || dy_factor;
+    cu_function function =
+        is_gated ? dn_cuda_conv_gated(e, CONV_SUMS) : e->function[CONV_SUMS];
+    return dn_cuda_launch(d, function, &launch, arguments);
 }
 
 /* Parts of sums by tensor cores, to one sum for each filter. */

@@ -75,10 +75,11 @@ typedef struct gpu_conv_use {
     int is_sums; /* rows are summed over, or points are for that */
 } gpu_conv_use;
 
-/* half: the second halves of windows of signals are zeros, and are not made. */
+/* half: the second halves of windows of signals are zeros, and are not made. gated: signals may
+   have factors, and a second y. */
 void dn_gpu_conv_use(
     const gpu_conv_shape *shape, const gpu_conv_use *c, danaus_dtype dtype, int half,
-    gpu_use *use);
+    int gated, gpu_use *use);
 
 /* Has a row one window as long as it, a circle? Spectra that are sparse have other
    frequencies. */

@@ -13,11 +13,12 @@
 #define LONE_TEAM 512
 /* Threads of a block of several tiles. */
 #define BLOCK 256
-/* Threads of a multiprocessor for which there are to be registers: fewer where rows begin or
-   end in them, but for halves of windows in f32, which are half as many numbers; half of them in
-   f64. */
-#define RESIDENT     768
-#define FEW_RESIDENT 512
+/* Threads of a multiprocessor for which there are to be registers: of points in f32, where tiles
+   have few threads; where rows are stored alone, or are halves of windows in f32, which are half
+   as many numbers; where other rows are read, or rows have factors. Half of them in f64. */
+#define MOST_RESIDENT 1024
+#define RESIDENT      768
+#define FEW_RESIDENT  512
 /* Columns of a matrix that lie together in memory: more gain nothing. */
 #define MOST_COLUMNS 16
 #define EACH         256 /* threads where each makes a number (texts/conv_lay.cu) */
@@ -257,7 +258,7 @@ static void define_digits(const gpu_conv_shape *s, text *to)
 
 void dn_gpu_conv_use(
     const gpu_conv_shape *s, const gpu_conv_use *c, danaus_dtype dtype, int half,
-    gpu_use *use)
+    int gated, gpu_use *use)
 {
     text to = { use->defines, sizeof use->defines, 0 };
     const gpu_conv_level *l = &s->level[c->level];
@@ -266,7 +267,9 @@ void dn_gpu_conv_use(
     int has_windows = c->is_signal || (c->forward && c->inverse); /* of signals */
     int pair = has_windows && s->pair && !(s->scaled && c->is_sums);
     int is_short = in_halves && !pair && s->levels == 1 && s->sums == DANAUS_F32;
-    int resident = sums || (has_rows && !is_short) ? FEW_RESIDENT : RESIDENT;
+    int is_few = sums || gated || (c->load == GPU_CONV_ROWS && !is_short);
+    int is_most = !has_rows && l->team < TEAM && s->sums == DANAUS_F32;
+    int resident = is_few ? FEW_RESIDENT : is_most ? MOST_RESIDENT : RESIDENT;
     const struct {
         const char *name;
         int64_t value;
@@ -280,6 +283,7 @@ void dn_gpu_conv_use(
         { "RESIDENT", MAX(1, threads_of(s, resident) / (l->team * l->members)) },
         { "HALF", in_halves && !pair },
         { "PAIR", pair },
+        { "GATED", gated },
         { "SCALED", pair && has_rows && s->scaled ? s->levels : 0 },
         { "PARTS", dn_gpu_conv_parts(s) },
         { "LOAD", c->load },

@@ -147,7 +147,7 @@ static void run_sums(
     dn_gpu_conv_mma_use(m, GPU_CONV_SUMS, c->dtype, 0, &use);
     run_use(launch_sums, &use, &l, o);
     gpu_conv_use order = { .text = "conv_order.cu", .level = shape->levels - 1 };
-    dn_gpu_conv_use(shape, &order, c->dtype, 0, &use);
+    dn_gpu_conv_use(shape, &order, c->dtype, 0, 0, &use);
     l = dn_gpu_conv_each(c->filters * f->cut.n);
     run_use(launch_order, &use, &l, o);
     dn_free(o->sums);

@@ -58,8 +58,8 @@ static int stack_allowed(const char *file, const char *defines)
 {
     if (!strcmp(file, "conv_sums.cu"))
         return 16;
-    if (!strcmp(file, "conv_transform.cu") && strstr(defines, "#define HALF 1\n"))
-        return 96; /* 80 registers, so that a third block of 256 threads hides the reads of two */
+    if (!strcmp(file, "conv_transform.cu") && !strstr(defines, "#define GATED 1\n"))
+        return 8; /* 80 registers, so that a third block of 256 threads hides the reads of two */
     if (!strcmp(file, "conv_mma.cu"))
         return windows_allowed(defines);
     if (!strcmp(file, "conv_mma_cluster.cu") && strstr(defines, "#define TAPS "))

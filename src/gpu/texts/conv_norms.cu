@@ -8,15 +8,37 @@
 #include "conv_rows.cuh"
 #include "conv_scales.cuh"
 
-#define AT_ONCE 8 /* points of a thread that are on their way */
+#define LOADS   8 /* points of a thread that are on their way */
 #define FOLDS   8
 
-FN void add(const C *v, int e, C *squares)
+/* Of what a thread has of a part, times 2^e. */
+FN C squares_of(const rows *r, const window *w, const X *x, const X *x_factor, int e)
 {
-    C by[MOST_RADIX];
-    UNROLL for (int q = 0; q < AT_ONCE; q++) by[q] =
-        point(v[q].re * power(e), v[q].im * power(e));
-    add_squares(by, AT_ONCE, squares);
+    C squares = point(0, 0);
+    ROLL for (int j = THREAD; j < w->there.count; j += LOADS * THREADS)
+    {
+        C v[MOST_RADIX];
+        fetch_points(r, w, x, x_factor, w->there.from + j, THREADS, LOADS, v);
+        UNROLL for (int q = 0; q < LOADS; q++) v[q] =
+            point(v[q].re * power(e), v[q].im * power(e));
+        add_squares(v, LOADS, &squares);
+    }
+    return squares;
+}
+
+/* Sums as they are where those times 2^UP, or 2^DOWN, are not needed unless others are tiny, or
+   huge, too. */
+FN norms norms_of(const rows *r, const window *w, const X *x, const X *x_factor)
+{
+    C as_is = squares_of(r, w, x, x_factor, 0), down = as_is;
+    down = point(down.re * power(DOWN), down.im * power(DOWN));
+    down = point(down.re * power(DOWN), down.im * power(DOWN));
+    norms n = { { as_is, as_is, down } };
+    if (as_is.re <= LEAST || as_is.im <= LEAST)
+        n.of[1] = squares_of(r, w, x, x_factor, UP);
+    if (!(as_is.re < MOST && as_is.im < MOST))
+        n.of[2] = squares_of(r, w, x, x_factor, DOWN);
+    return n;
 }
 
 KERNEL conv(
@@ -30,20 +52,11 @@ KERNEL conv(
                lead,   before, after,    pieces,  flags };
     int part = (int)(BLOCK % PARTS);
     window w = window_of(&r, first + BLOCK / PARTS);
-    norms own = { { point(0, 0), point(0, 0), point(0, 0) } };
     w.there =
         range_of((int64)part * POINTS / PARTS, (int64)(part + 1) * POINTS / PARTS, 0);
     x += beside(&r, &w, GROUPED_X);
-    x_factor += beside(&r, &w, GROUPED_X_FACTOR);
-    ROLL for (int j = THREAD; j < w.there.count; j += AT_ONCE * THREADS)
-    {
-        C v[MOST_RADIX];
-        fetch_points(&r, &w, x, x_factor, w.there.from + j, THREADS, AT_ONCE, v);
-        add(v, 0, &own.of[0]);
-        add(v, UP, &own.of[1]);
-        add(v, DOWN, &own.of[2]);
-    }
-    all[THREAD] = own;
+    x_factor = GATED ? x_factor + beside(&r, &w, GROUPED_X_FACTOR) : 0;
+    all[THREAD] = norms_of(&r, &w, x, x_factor);
     BARRIER();
     int which = THREAD / FOLDS;
     if (which < 3) {

@@ -28,7 +28,8 @@ typedef struct work {
     C *points; /* LOAD or STORE 1: of the window */
     const C *constants;
     int tile, thread, is_idle;
-    int exponent[2]; /* SCALED: of the rows of a pair */
+    int exponent[2];    /* SCALED: of the rows of a pair */
+    const norms *parts; /* SCALED 2: that they follow from, until they are found, or NULL */
     C *squares;      /* SCALED 1: of those numbers that a thread has taken */
 } work;
 
@@ -93,18 +94,26 @@ FN void load_constants(
             to[2 * i + 1] = z.second;
         }
     }
-    turn_constants(to, radix);
 }
 
-FN void take(const work *k, const column *c, int radix, int is_first, C *v)
+/* Column n of a pass and its constants, which are on their way while a thread waits for points
+   that others make, `waits`, before its first column. */
+FN column begin_column(
+    const work *k, int n, int radix, int blocks, int64 constants, int waits, C *with)
+{
+    column c = column_of(k, n, radix, blocks);
+    if (c.is_there)
+        load_constants(k, &c, radix, blocks, constants, with);
+    if (waits && n == 0)
+        BARRIER();
+    turn_constants(with, radix);
+    return c;
+}
+
+/* The points of a column. What scales rows is asked for after these, not before. */
+FN void take(work *k, const column *c, int radix, int is_first, C *v)
 {
     int at = is_first ? first_in_window(k, c) : 0;
-    if (is_first && LOAD == 0 && !k->is_idle)
-        fetch_points(k->r, &k->w, k->x, k->x_factor, at, STEP(c), radix, v);
-    if (is_first && LOAD == 0 && SCALED && !k->is_idle)
-        raise_points(k->exponent, radix, v);
-    if (is_first && SCALED == 1 && !k->is_idle)
-        add_squares(v, radix, k->squares);
     UNROLL for (int q = 0; q < MOST_RADIX; q++)
     {
         if (q >= radix)
@@ -116,6 +125,18 @@ FN void take(const work *k, const column *c, int radix, int is_first, C *v)
         else if (!is_first)
             v[q] = k->z[place_in_column(c, radix, q)];
     }
+    if (!is_first || k->is_idle)
+        return;
+    if (LOAD == 0)
+        fetch_points(k->r, &k->w, k->x, k->x_factor, at, STEP(c), radix, v);
+    if (SCALED == 2 && k->parts) {
+        find_exponents(k->parts, PARTS, k->exponent);
+        k->parts = 0;
+    }
+    if (LOAD == 0 && SCALED)
+        raise_points(k->exponent, radix, v);
+    if (SCALED == 1)
+        add_squares(v, radix, k->squares);
 }
 
 FN void give(const work *k, const column *c, int radix, int is_last, C *v)
@@ -161,16 +182,15 @@ FN void order(C *v, int radix, int back)
 
 /* A pass, or the way back. */
 FN void pass(
-    const work *k, int radix, int blocks, int64 constants, int is_first, int is_last,
+    work *k, int radix, int blocks, int64 constants, int is_first, int is_last,
     int back)
 {
     ROLL for (int n = 0; n < EACH(radix); n++)
     {
-        column c = column_of(k, n, radix, blocks);
         C v[MOST_RADIX], with[MOST_RADIX / 2];
+        column c = begin_column(k, n, radix, blocks, constants, !is_first, with);
         if (!c.is_there)
             continue;
-        load_constants(k, &c, radix, blocks, constants, with);
         take(k, &c, radix, is_first, v);
         if (back) {
             order(v, radix, 1);
@@ -183,8 +203,6 @@ FN void pass(
     }
     if (is_first && SCALED == 1)
         *gap(k, k->thread) = *k->squares;
-    if (!is_last)
-        BARRIER();
 }
 
 /* Passes are FIRST, MIDDLE(...), in the other order MIDDLE_BACK(...), and, if there are

@@ -11,13 +11,14 @@ FN int are_inside(const rows *r, range in, int j, int step, int count)
     return !wraps && is_in(in, j) && is_in(in, j + (count - 1) * step);
 }
 
-/* Numbers j + q step, q < count, of a window, without branches between them: what is not
-   there is read where the first one that is there lies. */
+/* Numbers j + q step, q < count, of those of a window that are `in`, without branches between
+   them: what is not there is read where the first one that is there lies. */
 FN void read_numbers(
-    const rows *r, const window *w, const X *x, int j, int step, int count, X *to)
+    const rows *r, const window *w, range in, const X *x, int j, int step, int count,
+    X *to)
 {
     const X *row = x + w->base, *from = row + j;
-    if (are_inside(r, w->there, j, step, count)) {
+    if (are_inside(r, in, j, step, count)) {
         UNROLL for (int q = 0; q < MOST_RADIX; q++)
         {
             if (q < count)
@@ -29,9 +30,9 @@ FN void read_numbers(
     {
         if (q >= count)
             continue;
-        int is_there = is_in(w->there, j + q * step);
-        int at = place_in_row(r, w, is_there ? j + q * step : w->there.from);
-        X value = w->there.count ? row[at] : 0;
+        int is_there = is_in(in, j + q * step);
+        int at = place_in_row(r, w, is_there ? j + q * step : in.from);
+        X value = in.count ? row[at] : 0;
         to[q] = is_there ? value : 0;
     }
 }
@@ -42,9 +43,9 @@ FN void fetch_numbers(
     int count, S *to)
 {
     X raw[MOST_RADIX], by[MOST_RADIX];
-    read_numbers(r, w, x, j, step, count, raw);
+    read_numbers(r, w, w->there, x, j, step, count, raw);
     if (factor)
-        read_numbers(r, w, factor, j, step, count, by);
+        read_numbers(r, w, w->there, factor, j, step, count, by);
     UNROLL for (int q = 0; q < MOST_RADIX; q++)
     {
         if (q < count)
@@ -52,31 +53,26 @@ FN void fetch_numbers(
     }
 }
 
-FN void write_numbers(
-    const window *w, const S *from, int j, int step, int count, X *y, const X *factor)
-{
-    X *to = y + w->base + j;
-    const X *by = factor ? factor + w->base + j : y;
-    UNROLL for (int q = 0; q < MOST_RADIX; q++)
-    {
-        if (q < count && is_in(w->made, j + q * step))
-            to[q * step] = store(factor ? from[q] * load(by[q * step]) : from[q]);
-    }
-}
+#define AT_ONCE 8 /* numbers of a thread that are multiplied and stored together */
 
 FN void put_numbers(
     const rows *r, const window *w, const S *from, int j, int step, int count, X *y,
     const X *factor)
 {
     X *to = y + w->base + j;
-    if (factor || !are_inside(r, w->made, j, step, count)) {
-        write_numbers(w, from, j, step, count, y, factor);
-        return;
-    }
-    UNROLL for (int q = 0; q < MOST_RADIX; q++)
+    int are_all = are_inside(r, w->made, j, step, count);
+    UNROLL for (int first = 0; first < MOST_RADIX; first += AT_ONCE)
     {
-        if (q < count)
-            to[q * step] = store(from[q]);
+        X by[MOST_RADIX];
+        int some = count - first < AT_ONCE ? count - first : AT_ONCE;
+        if (factor && some > 0)
+            read_numbers(r, w, w->made, factor, j + first * step, step, some, by);
+        UNROLL for (int q = 0; q < AT_ONCE; q++)
+        {
+            int at = first + q;
+            if (at < count && (are_all || is_in(w->made, j + at * step)))
+                to[at * step] = store(factor ? from[at] * load(by[q]) : from[at]);
+        }
     }
 }
 

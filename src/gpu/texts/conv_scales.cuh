@@ -99,12 +99,12 @@ typedef struct norms {
     C of[3];
 } norms;
 
-/* Of all parts of a window, in their order. */
+/* Of all parts of a window, in their order: without branches, so that they are on their way
+   together. */
 FN C all_squares(const norms *parts, int count, int which)
 {
     C squares = point(0, 0);
-    for (int i = 0; i < count; i++)
-        squares = sum(squares, parts[i].of[which]);
+    UNROLL for (int i = 0; i < count; i++) squares = sum(squares, parts[i].of[which]);
     return squares;
 }
 
@@ -114,13 +114,13 @@ FN void find_exponents(const norms *parts, int count, int e[2])
     e[0] = e[1] = 0;
     if (are_alike(squares))
         return;
-    C up = all_squares(parts, count, 1), down = all_squares(parts, count, 2);
     e[0] = next_exponent(0, squares.re);
     e[1] = next_exponent(0, squares.im);
-    e[0] = e[0] == UP || e[0] == DOWN
-               ? next_exponent(e[0], e[0] == UP ? up.re : down.re)
-               : e[0];
-    e[1] = e[1] == UP || e[1] == DOWN
-               ? next_exponent(e[1], e[1] == UP ? up.im : down.im)
-               : e[1];
+    ROLL for (int which = 1; which < 3; which++)
+    {
+        int tried = which == 1 ? UP : DOWN;
+        squares = all_squares(parts, count, which);
+        e[0] = e[0] == tried ? next_exponent(tried, squares.re) : e[0];
+        e[1] = e[1] == tried ? next_exponent(tried, squares.im) : e[1];
+    }
 }

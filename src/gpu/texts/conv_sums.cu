@@ -11,35 +11,41 @@
 
 /* The last pass: of x, children are kept; of dy, they are multiplied and added. */
 FN void finish(
-    const work *k, C *kept, C *sums, int is_dy, int is_begin, int radix, int blocks,
+    work *k, C *kept, C *sums, int is_dy, int is_begin, int radix, int blocks,
     int64 constants, int is_only)
 {
     ROLL for (int n = 0; n < EACH(radix); n++)
     {
-        column c = column_of(k, n, radix, blocks);
         C v[MOST_RADIX], with[MOST_RADIX / 2];
+        column c = begin_column(k, n, radix, blocks, constants, !is_only, with);
         if (!c.is_there)
             continue;
-        load_constants(k, &c, radix, blocks, constants, with);
         take(k, &c, radix, is_only, v);
         evaluate(v, with, radix);
+        C *own = kept - k->tile * N;
+        C with_x[MOST_RADIX], was[MOST_RADIX];
         UNROLL for (int p = 0; p < MOST_RADIX; p++)
         {
-            if (p >= radix)
-                continue;
             int at = in_spectrum(k, &c, radix, p);
-            C *own = &kept[at - k->tile * N], z = v[child(radix, p)];
-            if (!is_dy)
-                *own = z;
-            else
-                sums[at] =
-                    sum(is_begin ? point(0, 0) : sums[at], times_conjugate(z, *own));
+            if (p < radix && is_dy) {
+                with_x[p] = own[at];
+                was[p] = is_begin ? point(0, 0) : sums[at];
+            }
+        }
+        UNROLL for (int p = 0; p < MOST_RADIX; p++)
+        {
+            int at = in_spectrum(k, &c, radix, p);
+            C z = v[child(radix, p)];
+            if (p < radix && is_dy)
+                sums[at] = sum(was[p], times_conjugate(z, with_x[p]));
+            else if (p < radix)
+                own[at] = z;
         }
     }
     BARRIER();
 }
 
-FN void add_window(const work *k, C *kept, C *sums, int is_dy, int is_begin)
+FN void add_window(work *k, C *kept, C *sums, int is_dy, int is_begin)
 {
 #ifdef LAST
     pass(k, FIRST, 1, 0, 0);
@@ -68,6 +74,7 @@ KERNEL conv(
     k.constants = constants;
     k.thread = THREAD;
     k.is_idle = 0;
+    k.parts = 0;
     ROLL for (int64 number = BLOCK; number < filters * parts * TILES; number += BLOCKS)
     {
         int64 group = number / TILES, filter = group / parts, part = group % parts;
@@ -79,12 +86,13 @@ KERNEL conv(
             int64 place = (filter * (to - from) + i - from) * POINTS;
             k.w = window_of(&r, (first + filter) * each + i);
             k.x = x + beside(&r, &k.w, GROUPED_X);
-            k.x_factor = x_factor + beside(&r, &k.w, GROUPED_X_FACTOR);
+            k.x_factor = GATED ? x_factor + beside(&r, &k.w, GROUPED_X_FACTOR) : 0;
             k.points = points + place;
             add_window(&k, kept + BLOCK * N, sums + group * POINTS, 0, 0);
             k.w.there = k.w.made;
             k.x = dy + beside(&r, &k.w, GROUPED_Y(0));
-            k.x_factor = dy_factor + beside(&r, &k.w, GROUPED_Y_FACTOR(0));
+            k.x_factor =
+                GATED ? dy_factor + beside(&r, &k.w, GROUPED_Y_FACTOR(0)) : 0;
             k.points = dy_points + place;
             add_window(
                 &k, kept + BLOCK * N, sums + group * POINTS, 1, i == begin && !from);

@@ -2,21 +2,25 @@
 
        LOAD    0: rows of numbers   1: points   2: the spectrum
        FORWARD and INVERSE: transforms; both: with the product with the spectrum between
-       STORE   0: rows of numbers   1: points   2: the spectrum */
+       STORE   0: rows of numbers   1: points   2: the spectrum
+       GATED   rows may have factors, and go to y and y2 */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS (TEAM * MEMBERS)
 #include "simt.h"
 
 #include "conv_passes.cuh"
 
+/* Times the spectrum, or its conjugate: without branches, as numbers are asked for before others
+   are there. */
 FN void multiply(const work *k, const column *c, int radix, const C *spectrum, C *v)
 {
+    S sign = k->r->flags & ADJOINT ? -1 : 1;
     UNROLL for (int p = 0; p < MOST_RADIX; p++)
     {
-        if (p >= radix || k->is_idle)
+        if (p >= radix)
             continue;
         C *z = &v[child(radix, p)], s = spectrum[in_spectrum(k, c, radix, p)];
-        *z = k->r->flags & ADJOINT ? times_conjugate(*z, s) : times(*z, s);
+        *z = times(*z, point(s.re, sign * s.im));
     }
 }
 
@@ -37,15 +41,15 @@ FN void exchange(const work *k, const column *c, int radix, C *spectrum, C *v)
 /* The last pass forward, whose children have one point each, what is done with the
    spectrum, and the first pass back. */
 FN void turn(
-    const work *k, C *spectrum, int radix, int blocks, int64 constants, int is_only)
+    work *k, C *spectrum, int radix, int blocks, int64 constants, int is_only)
 {
     ROLL for (int n = 0; n < EACH(radix); n++)
     {
-        column c = column_of(k, n, radix, blocks);
+        int waits = FORWARD && !is_only;
         C v[MOST_RADIX], with[MOST_RADIX / 2];
+        column c = begin_column(k, n, radix, blocks, constants, waits, with);
         if (!c.is_there)
             continue;
-        load_constants(k, &c, radix, blocks, constants, with);
         if (FORWARD) {
             take(k, &c, radix, is_only, v);
             evaluate(v, with, radix);
@@ -59,28 +63,26 @@ FN void turn(
             give(k, &c, radix, is_only, v);
         }
     }
-    if (INVERSE && !is_only)
-        BARRIER();
 }
 
 /* ---- exponents of pairs ---- */
 
-#define FOLDS      8
+#define FOLDS      (TEAM < 16 ? TEAM : 16)
 #define MOST_TRIES 4
 
 /* The squares of all threads of a member, which lie in its gaps. */
 FN C meet(const work *k)
 {
     C squares = point(0, 0);
+    BARRIER();
     if (k->thread < FOLDS) {
         C part = point(0, 0);
-        for (int i = k->thread; i < TEAM; i += FOLDS)
-            part = sum(part, *gap(k, i));
+        UNROLL for (int i = 0; i < TEAM; i += FOLDS) part =
+            sum(part, *gap(k, i + k->thread));
         *gap(k, k->thread) = part;
     }
     BARRIER();
-    UNROLL for (int i = 0; i < FOLDS && i < TEAM; i++) squares =
-        sum(squares, *gap(k, i));
+    UNROLL for (int i = 0; i < FOLDS; i++) squares = sum(squares, *gap(k, i));
     return squares;
 }
 
@@ -174,20 +176,19 @@ KERNEL conv(
     k.r = &r;
     k.w = window_of(&r, first + (is_idle ? 0 : item));
     k.x = x + beside(&r, &k.w, GROUPED_X);
-    k.x_factor = x_factor + beside(&r, &k.w, GROUPED_X_FACTOR);
+    k.x_factor = GATED ? x_factor + beside(&r, &k.w, GROUPED_X_FACTOR) : 0;
     k.y[0] = y + beside(&r, &k.w, GROUPED_Y(0));
-    k.y[1] = y2 + beside(&r, &k.w, GROUPED_Y(1));
-    k.y_factor[0] = y_factor + beside(&r, &k.w, GROUPED_Y_FACTOR(0));
-    k.y_factor[1] = y2_factor + beside(&r, &k.w, GROUPED_Y_FACTOR(1));
+    k.y[1] = GATED ? y2 + beside(&r, &k.w, GROUPED_Y(1)) : 0;
+    k.y_factor[0] = GATED ? y_factor + beside(&r, &k.w, GROUPED_Y_FACTOR(0)) : 0;
+    k.y_factor[1] = GATED ? y2_factor + beside(&r, &k.w, GROUPED_Y_FACTOR(1)) : 0;
     k.points = points + item * POINTS;
     k.constants = constants;
     k.tile = (int)(number % TILES);
     k.thread = THREAD % TEAM;
     k.is_idle = is_idle;
     k.exponent[0] = k.exponent[1] = 0;
-    if (SCALED == 2 && k.w.other && !is_idle)
-        find_exponents(
-            (const norms *)(points + items * POINTS) + item * PARTS, PARTS, k.exponent);
+    k.parts = (const norms *)(points + items * POINTS) + item * PARTS;
+    k.parts = SCALED == 2 && k.w.other && !is_idle ? k.parts : 0;
     transform(
         &k, spectrum + divide(k.w.channel, share) * POINTS, (int *)&all[ROOM - 1]);
 }
