@@ -46,10 +46,10 @@ static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_GATED] = {
         [CONV_MASK] = { .text = "conv_mask.cu" },
         [CONV_PIECES] = { .text = "conv_pieces.cu" },
         [CONV_SPECTRUM] = { .text = "conv_spectrum.cu" },
-        [CONV_PRODUCT] = { TRANSFORM, 0, 1, ROWS, ROWS, 1, 1, 0 },
-        [CONV_FILTER] = { TRANSFORM, 0, 0, ROWS, SPECTRUM, 1, 0, 0 },
-        [CONV_SUMS] = { "conv_sums.cu", 0, 1, ROWS, SPECTRUM, 1, 0, 1 },
-        [CONV_BACK] = { TRANSFORM, 0, 0, SPECTRUM, ROWS, 0, 1, 0 },
+        [CONV_PRODUCT] = { TRANSFORM, 0, 1, ROWS, ROWS, 1, 1 },
+        [CONV_FILTER] = { TRANSFORM, 0, 0, ROWS, SPECTRUM, 1, 0 },
+        [CONV_SUMS] = { "conv_sums.cu", 0, 1, ROWS, SPECTRUM, 1, 0 },
+        [CONV_BACK] = { TRANSFORM, 0, 0, SPECTRUM, ROWS, 0, 1 },
     },
     {
         [CONV_LAY] = { .text = "conv_lay.cu" },
@@ -60,15 +60,14 @@ static const gpu_conv_use functions[GPU_CONV_MOST_LEVELS][CONV_GATED] = {
         [CONV_PIECES] = { .text = "conv_pieces.cu" },
         [CONV_SPECTRUM] = { .text = "conv_spectrum.cu", .level = 1 },
         [CONV_NORMS] = { .text = "conv_norms.cu", .is_signal = 1 },
-        [CONV_SPLIT] = { TRANSFORM, 0, 1, ROWS, POINTS, 1, 0, 0 },
-        [CONV_PRODUCT] = { TRANSFORM, 1, 0, POINTS, POINTS, 1, 1, 0 },
-        [CONV_JOIN] = { TRANSFORM, 0, 1, POINTS, ROWS, 0, 1, 0 },
-        [CONV_FILTER_SPLIT] = { TRANSFORM, 0, 0, ROWS, POINTS, 1, 0, 0 },
-        [CONV_FILTER] = { TRANSFORM, 1, 0, POINTS, SPECTRUM, 1, 0, 0 },
-        [CONV_SUMS_SPLIT] = { TRANSFORM, 0, 1, ROWS, POINTS, 1, 0, 1 },
-        [CONV_SUMS] = { "conv_sums.cu", 1, 0, POINTS, SPECTRUM, 1, 0, 1 },
-        [CONV_BACK] = { TRANSFORM, 1, 0, SPECTRUM, POINTS, 0, 1, 0 },
-        [CONV_FILTER_JOIN] = { TRANSFORM, 0, 0, POINTS, ROWS, 0, 1, 0 },
+        [CONV_SPLIT] = { TRANSFORM, 0, 1, ROWS, POINTS, 1, 0 },
+        [CONV_PRODUCT] = { TRANSFORM, 1, 0, POINTS, POINTS, 1, 1 },
+        [CONV_JOIN] = { TRANSFORM, 0, 1, POINTS, ROWS, 0, 1 },
+        [CONV_FILTER_SPLIT] = { TRANSFORM, 0, 0, ROWS, POINTS, 1, 0 },
+        [CONV_FILTER] = { TRANSFORM, 1, 0, POINTS, SPECTRUM, 1, 0 },
+        [CONV_SUMS] = { "conv_sums.cu", 1, 0, POINTS, SPECTRUM, 1, 0 },
+        [CONV_BACK] = { TRANSFORM, 1, 0, SPECTRUM, POINTS, 0, 1 },
+        [CONV_FILTER_JOIN] = { TRANSFORM, 0, 0, POINTS, ROWS, 0, 1 },
     },
 };
 
@@ -101,8 +100,7 @@ static int is_left_out(
 {
     int sums = fast[GPU_CONV_SUMS].root > 0;
     switch (which) {
-    case CONV_NORMS:
-    case CONV_SUMS_SPLIT: return !s->scaled;
+    case CONV_NORMS: return !s->scaled;
     case CONV_SPECTRUM: return !fast->root;
     case CONV_PRODUCT:
     case CONV_JOIN: return fast->root > 0;
@@ -276,12 +274,13 @@ danaus_status dn_cuda_conv_transform(
         if (e->fast[part].cluster) /* whose points lie in shared memory */
             o.points = (void *)(uintptr_t)e->matrices[GPU_CONV_SPLIT];
     }
+    void *last = which >= CONV_FAST ? (void *)&few.k : (void *)&o.norms;
     void *arguments[] = {
         &o.x,           &o.x_factor, &o.y[0],     &o.y_factor[0], &o.y[1],
         &o.y_factor[1], &o.points,   &o.spectrum, &constants,     &o.first,
         &o.items,       &o.share,    &r->length,  &r->batch,      &r->channels,
         &r->windows,    &r->step,    &r->lead,    &r->before,     &r->after,
-        &r->pieces,     &r->flags,   &few.k,      &few.bias,      &groups,
+        &r->pieces,     &r->flags,   last,        &few.bias,      &groups,
     };
     cu_function f = is_gated ? dn_cuda_conv_gated(e, which) : e->function[which];
     return dn_cuda_launch(d, f, &launch, arguments);
@@ -319,11 +318,10 @@ int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items)
     return CLAMP(room / bytes, 1, items);
 }
 
-int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job, int is_sums)
+int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job)
 {
     int64_t windows = dn_conv_windows_of(&e->frame, job);
-    int pair = e->shape.pair && !(e->shape.scaled && is_sums);
-    return pair ? CEIL_DIV(windows, 2) : windows;
+    return e->shape.pair ? CEIL_DIV(windows, 2) : windows;
 }
 
 const conv_backend dn_cuda_conv = {

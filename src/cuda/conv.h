@@ -22,12 +22,11 @@ typedef enum cuda_conv_function {
     CONV_PRODUCT,
     CONV_JOIN, /* points to rows */
     CONV_FILTER_SPLIT,
-    CONV_FILTER,     /* to the spectrum */
-    CONV_SUMS_SPLIT, /* rows to points that are summed, where products have pairs */
+    CONV_FILTER, /* to the spectrum */
     CONV_SUMS,
     CONV_BACK, /* from it */
     CONV_FILTER_JOIN,
-    CONV_GATED, /* those of signals above, with factors or a second y */
+    CONV_GATED,                 /* those of signals above, with factors or a second y */
     CONV_FAST = 2 * CONV_GATED, /* parts by tensor cores */
     CONV_FEW =
         CONV_FAST + GPU_CONV_MMA_PARTS, /* those whose rows go through few taps */
@@ -50,6 +49,7 @@ typedef struct cuda_conv {
 /* Shifts of what is grouped (backend/conv.h) to the flags of rows: of x, of y or dy
    (texts/conv_window.cuh). */
 enum { GROUPED_X = 3, GROUPED_Y = 5 };
+enum { CONV_LOWER = 512 }; /* LOWER of texts/conv_window.cuh */
 
 /* Operands of a transform (texts/conv_transform.cu). */
 typedef struct cuda_rows {
@@ -64,6 +64,7 @@ typedef struct cuda_transform {
     void *y[CONV_MOST_SINKS];
     const void *y_factor[CONV_MOST_SINKS];
     void *points, *spectrum;
+    void *norms;          /* of pairs of two levels */
     const conv_few *few;  /* or NULL */
     int64_t first, items; /* windows */
     int64_t share;        /* channels of a filter */
@@ -93,7 +94,8 @@ danaus_status dn_cuda_conv_transform(
     const cuda_transform *t);
 
 /* The function that does so, where rows have factors. */
-static inline cu_function dn_cuda_conv_gated(const cuda_conv *e, int which)
+static inline cu_function dn_cuda_conv_gated(
+    const cuda_conv *e, cuda_conv_function which)
 {
     cu_function gated = which < CONV_GATED ? e->function[CONV_GATED + which] : NULL;
     return gated ? gated : e->function[which];
@@ -115,8 +117,15 @@ danaus_status dn_cuda_conv_mask(
    stays in the second cache, else so many that the ends of launches take little of their time. */
 int64_t dn_cuda_conv_group(const cuda_conv *e, int64_t bytes, int64_t items);
 
-/* Windows of a channel that products have, of circles pairs of rows, and sums. */
-int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job, int is_sums);
+/* Windows of a channel, of circles pairs of rows. */
+int64_t dn_cuda_conv_each_channel(const cuda_conv *e, const conv_job *job);
+
+/* Bytes of the norms of a window, of those that have them. */
+static inline int64_t dn_cuda_conv_norms(const cuda_conv *e)
+{
+    return e->shape.scaled && e->shape.levels > 1 ? dn_gpu_conv_norms_bytes(&e->shape)
+                                                  : 0;
+}
 
 static inline int64_t dn_cuda_conv_window(const cuda_conv *e) /* bytes of its points */
 {

@@ -15,7 +15,7 @@ typedef struct product_group {
 
 static product_group group_product(const cuda_conv *e, const conv_job *job)
 {
-    int64_t items = e->p.channels * dn_cuda_conv_each_channel(e, job, 0);
+    int64_t items = e->p.channels * dn_cuda_conv_each_channel(e, job);
     int64_t bytes = dn_cuda_conv_window(e);
     product_group g = { items, items, 0, 0 };
     if (e->fast->root)
@@ -24,8 +24,8 @@ static product_group group_product(const cuda_conv *e, const conv_job *job)
         return g;
     g.group = dn_cuda_conv_group(e, bytes, items);
     g.points = (size_t)(g.group * bytes);
-    bytes = e->shape.scaled ? dn_gpu_conv_norms_bytes(&e->shape) : 0;
-    g.sizes = (size_t)(g.group * (e->fast->root ? GPU_CONV_PEAKS_BYTES : bytes));
+    bytes = e->fast->root ? GPU_CONV_PEAKS_BYTES : dn_cuda_conv_norms(e);
+    g.sizes = (size_t)(g.group * bytes);
     return g;
 }
 
@@ -57,7 +57,7 @@ static danaus_status run_fast(
 static danaus_status run_accurate(
     cuda_device *d, const cuda_conv *e, const cuda_transform *t)
 {
-    if (e->shape.levels > 1 && e->shape.scaled)
+    if (dn_cuda_conv_norms(e))
         TRY(dn_cuda_conv_transform(d, e, CONV_NORMS, t));
     if (e->shape.levels > 1)
         TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, t));
@@ -74,6 +74,7 @@ static danaus_status run_product(
                          .x = p->x.data,
                          .x_factor = p->x.factor,
                          .points = d->scratch,
+                         .norms = (char *)d->scratch + g.points,
                          .spectrum = (void *)(uintptr_t)job->spectrum,
                          .few = p->few,
                          .share = e->p.channels / e->p.filters };

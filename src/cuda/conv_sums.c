@@ -19,7 +19,7 @@
 typedef struct sums_plan {
     int64_t each; /* windows of a filter */
     int64_t group, parts, piece, blocks;
-    size_t points, kept, sums, added, windows; /* bytes */
+    size_t points, norms, kept, sums, added, windows; /* bytes */
 } sums_plan;
 
 /* Are they made by tensor cores? */
@@ -52,8 +52,8 @@ static sums_plan plan_fast(const cuda_conv *e, const conv_job *job)
     int64_t filters = e->p.filters, window = dn_cuda_conv_window(e);
     int64_t windows = MAX(1, e->gpu->facts.memory / CONV_MEMORY_SHARE / window);
     int64_t places = dn_gpu_conv_mma_places(&e->gpu->facts, &e->fast[GPU_CONV_SUMS]);
-    sums_plan s = { .each = e->p.channels / filters *
-                            dn_cuda_conv_each_channel(e, job, 1) };
+    sums_plan s = { .each =
+                        e->p.channels / filters * dn_cuda_conv_each_channel(e, job) };
     s.parts = MIN(windows, parts_for(MIN(filters, windows), s.each, places));
     s.piece = s.each;
     s.group = CLAMP(windows / s.parts, 1, filters);
@@ -69,8 +69,8 @@ static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
     int64_t windows = e->gpu->facts.memory / CONV_MEMORY_SHARE / window;
     const gpu_conv_level *l = &e->shape.level[two];
     int64_t places = MAX(1, PLACES / l->team) * e->gpu->facts.units;
-    sums_plan s = { .each = e->p.channels / filters *
-                            dn_cuda_conv_each_channel(e, job, 1) };
+    sums_plan s = { .each =
+                        e->p.channels / filters * dn_cuda_conv_each_channel(e, job) };
     s.parts = two ? 1 : CLAMP(PARTS / filters, 1, s.each);
     s.parts = CLAMP(windows, 1, s.parts);
     s.piece = two ? CLAMP(windows, 1, s.each) : s.each;
@@ -80,6 +80,7 @@ static sums_plan plan_sums(const cuda_conv *e, const conv_job *job)
         s.parts = CLAMP(places / (s.group * l->tiles), 1, s.piece);
     s.blocks = MIN(s.group * s.parts * l->tiles, places);
     s.points = two ? dn_gpu_aligned(s.group * s.piece * window) : 0;
+    s.norms = dn_gpu_aligned(s.group * s.piece * dn_cuda_conv_norms(e));
     s.kept = dn_gpu_aligned(s.blocks * l->points * dn_gpu_point(&e->shape));
     s.sums = dn_gpu_aligned(s.group * s.parts * window);
     s.added = s.parts > 1 ? dn_gpu_aligned(s.group * window) : 0;
@@ -92,8 +93,12 @@ static sums_plan plan_for(const cuda_conv *e, const conv_job *job)
     return is_fast(e) ? plan_fast(e, job) : plan_sums(e, job);
 }
 
-/* The points of windows, no longer needed when the sums are made, and what comes after. */
-static size_t after_sums(const sums_plan *s) { return MAX(2 * s->points, s->windows); }
+/* The points of windows and their norms, no longer needed when the sums are made, and what comes
+   after. */
+static size_t after_sums(const sums_plan *s)
+{
+    return MAX(2 * s->points + s->norms, s->windows);
+}
 
 size_t dn_cuda_conv_sums_bytes(const cuda_conv *e, const conv_job *job)
 {
@@ -111,19 +116,21 @@ static danaus_status split(
                          .x = f->x.data,
                          .x_factor = f->x.factor,
                          .points = scratch,
+                         .norms = scratch + 2 * s->points,
                          .share = 1,
                          .first = first * s->each + part.from,
                          .items = (filters - 1) * s->each + part.to - part.from };
-    cuda_conv_function which = e->shape.scaled ? CONV_SUMS_SPLIT : CONV_SPLIT;
     int flags = t.rows.flags;
     t.rows.flags |= f->x.grouped << GROUPED_X;
-    TRY(dn_cuda_conv_transform(d, e, which, &t));
+    if (dn_cuda_conv_norms(e))
+        TRY(dn_cuda_conv_transform(d, e, CONV_NORMS, &t));
+    TRY(dn_cuda_conv_transform(d, e, CONV_SPLIT, &t));
     t.x = f->dy.data;
     t.x_factor = f->dy.factor;
     t.points = scratch + s->points;
     t.rows.before = t.rows.after = 0;
-    t.rows.flags = flags | f->dy.grouped << GROUPED_X;
-    return dn_cuda_conv_transform(d, e, which, &t);
+    t.rows.flags = flags | CONV_LOWER | f->dy.grouped << GROUPED_X;
+    return dn_cuda_conv_transform(d, e, CONV_SPLIT, &t);
 }
 
 static danaus_status add_windows(

@@ -29,7 +29,7 @@ typedef struct gpu_conv_shape {
     danaus_dtype sums;
     int circle; /* points are those mod Z^n - 1, else Z^n - i */
     int pair;   /* a window has two rows of the batch (texts/conv_window.cuh) */
-    int scaled; /* brought to the same size (texts/conv_scales.cuh), but in sums: unpaired */
+    int scaled; /* brought to the same size (texts/conv_scales.cuh) */
     int groups; /* of arrays that are grouped */
     int64_t n, constants;
     int passes, levels;
@@ -72,7 +72,6 @@ typedef struct gpu_conv_use {
     int is_signal; /* rows are those of signals, else filters in the type of sums */
     gpu_conv_place load, store;
     int forward, inverse;
-    int is_sums; /* rows are summed over, or points are for that */
 } gpu_conv_use;
 
 /* half: the second halves of windows of signals are zeros, and are not made. gated: signals may

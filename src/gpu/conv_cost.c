@@ -134,11 +134,11 @@ static double ragged_operations(const conv_frame *f)
 }
 
 /* Of rows that are paired in two levels: a launch before them reads each, of which half is then
-   found in the second cache, and adds up three squares of each number, two of them scaled. */
+   found in the second cache, and adds up a square of each number. */
 static void add_norms(const conv_frame *f, double points, conv_work *work)
 {
     int64_t bytes = f->length * dn_size_of(f->cut.kernel->dtype);
-    work->amount[OPERATIONS] += 10 * points;
+    work->amount[OPERATIONS] += 2 * points;
     work->amount[MEMORY] += (double)bytes / 2;
 }
 
@@ -160,7 +160,8 @@ int dn_gpu_conv_work(
         work->amount[OPERATIONS] += n * operations_of(s.pass[i].radix);
     work->amount[SHARED] = 4 * n * point * (s.passes - s.levels);
     work->amount[MEMORY] = row_bytes(f);
-    if (s.levels > 1) /* half of what lies between them is found in the second cache */
+    if (s.levels >
+        1) /* by measurement, as if half of what lies between them stayed on chip */
         work->amount[MEMORY] += 2 * n * point * MAX(1, 16 / columns);
     if (s.levels > 1 && s.scaled)
         add_norms(f, n, work);

@@ -265,7 +265,7 @@ void dn_gpu_conv_use(
     int in_halves = c->is_signal && half, sums = !strcmp(c->text, "conv_sums.cu");
     int has_rows = c->load == GPU_CONV_ROWS || c->store == GPU_CONV_ROWS;
     int has_windows = c->is_signal || (c->forward && c->inverse); /* of signals */
-    int pair = has_windows && s->pair && !(s->scaled && c->is_sums);
+    int pair = has_windows && s->pair;
     int is_short = in_halves && !pair && s->levels == 1 && s->sums == DANAUS_F32;
     int is_few = sums || gated || (c->load == GPU_CONV_ROWS && !is_short);
     int is_most = !has_rows && l->team < TEAM && s->sums == DANAUS_F32;

@@ -1,6 +1,7 @@
 /* Circular rows of a batch beside rows of any other size: whether or not a device multiplies
    two of them at once (docs/conv.md, 'Pairs'), each is within the bound of its own norm. Rows of
-   zeros give zeros, and what is not finite in one is in no other. */
+   zeros give zeros, and what is not finite in one is in no other. Gradients of filters are within
+   the bound of the products of the norms of u and dy, row by row. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
@@ -106,6 +107,53 @@ static void check(danaus_device *device, rng *r, danaus_conv_desc desc, int64_t 
     conv_free(&c);
 }
 
+/* Rows of u times 2^(e - most) to 2^(e + most), and those of dy times the inverses. */
+static void spread_both(rng *r, array *u, array *dy, int64_t length, int e, int most)
+{
+    int own = 0;
+    for (int64_t i = 0; i < u->count; i++) {
+        own = i % length ? own : e + (int)rng_int(r, -most, most);
+        double a = element_get(u->dtype, u->data, i).re;
+        double b = element_get(dy->dtype, dy->data, i).re;
+        element_put(u->dtype, u->data, i, (value){ ldexp(a, own), 0 });
+        element_put(dy->dtype, dy->data, i, (value){ ldexp(b, -own), 0 });
+    }
+}
+
+/* The oracle takes u and dy of a row at once in f64, so that they are not far apart there: what
+   makes all of u larger makes all of dy smaller, and nothing of the gradients. */
+static void check_filters(
+    danaus_device *device, rng *r, danaus_conv_desc desc, int64_t batch)
+{
+    desc.kind = DANAUS_CIRCULAR;
+    desc.accuracy = DANAUS_CONV_ACCURATE;
+    conv_case c = conv_random(r, &desc, batch, (int)rng_int(r, 0, 7));
+    array dy = array_random(r, c.desc.dtype, c.u.count);
+    int is_wide = desc.dtype == DANAUS_F32 || desc.dtype == DANAUS_BF16;
+    spread_both(r, &c.u, &dy, desc.length, 0, is_wide ? 6 : 2);
+    conv_exact x = conv_exactly(&c, &dy);
+    spread_both(
+        r, &c.u, &dy, desc.length, is_wide ? 80 * (int)rng_int(r, -1, 1) : 0, 0);
+    conv_outcome is = conv_compute(device, &c, &dy);
+    for (int name = CONV_DK; name <= CONV_DSKIP; name++)
+        for (int64_t i = 0; i < is.of[name].count; i++) {
+            precision f = precision_of(is.of[name].dtype);
+            double should = x.v[name][i];
+            double e = x.e[name][i] * (1 + f.unit) + f.unit * fabs(should) + f.tiny;
+            double found = element_get(is.of[name].dtype, is.of[name].data, i).re;
+            if (!(fabs(found - should) <= e))
+                fail_msg(
+                    "%s, %d x %d x %d: number %d of gradient %d is %.9g, not %.9g +- "
+                    "%.2g",
+                    danaus_dtype_name(desc.dtype), (int)batch, (int)desc.channels,
+                    (int)desc.length, (int)i, name, found, should, e);
+        }
+    conv_exact_free(&x);
+    conv_outcome_free(&is);
+    array_free(&dy);
+    conv_free(&c);
+}
+
 static const danaus_dtype types[] = { DANAUS_F32, DANAUS_BF16, DANAUS_F64, DANAUS_F16 };
 
 /* Of windows that are a circle, most of them, and of others. */
@@ -121,6 +169,7 @@ static void rows_of_any_size_have_their_own_error(void **state)
         };
         desc.filters = round % 3 ? desc.channels : 1;
         check(*state, &r, desc, rng_int(&r, 1, 7));
+        check_filters(*state, &r, desc, rng_int(&r, 1, 7));
     }
 }
 
@@ -135,6 +184,7 @@ static void so_have_long_ones(void **state)
             .dtype = types[round % 3 == 2],
         };
         check(*state, &r, desc, rng_int(&r, 2, 5));
+        check_filters(*state, &r, desc, rng_int(&r, 2, 5));
     }
 }
 

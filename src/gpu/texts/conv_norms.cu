@@ -1,5 +1,5 @@
-/* Sums of squares of the rows of pairs, for conv_transform.cu, behind the points of windows:
-   of each window PARTS norms, by a block of threads each. */
+/* Sums of squares of the rows of pairs, for conv_transform.cu: of each window PARTS norms, by a
+   block of threads each. */
 // SPDX-License-Identifier: Apache-2.0
 #define THREADS 256
 #include "simt.h"
@@ -45,7 +45,7 @@ KERNEL conv(
     const X *x, const X *x_factor, X *y, const X *y_factor, X *y2, const X *y2_factor,
     C *points, C *spectrum, const C *constants, int64 first, int64 items, int64 share,
     int64 length, int64 batch, int64 channels, int64 windows, int64 step, int64 lead,
-    int64 before, int64 after, const piece *pieces, int flags)
+    int64 before, int64 after, const piece *pieces, int flags, norms *to)
 {
     LOCAL norms all[THREADS];
     rows r = { length, batch,  channels, windows, step,
@@ -66,7 +66,6 @@ KERNEL conv(
         all[THREAD % FOLDS].of[which] = squares;
     }
     BARRIER();
-    norms *to = (norms *)(points + items * POINTS) + BLOCK;
     if (THREAD < 3)
-        to->of[THREAD] = all_squares(all, FOLDS, THREAD);
+        to[BLOCK].of[THREAD] = all_squares(all, FOLDS, THREAD);
 }

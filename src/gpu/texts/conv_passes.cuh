@@ -30,7 +30,7 @@ typedef struct work {
     int tile, thread, is_idle;
     int exponent[2];    /* SCALED: of the rows of a pair */
     const norms *parts; /* SCALED 2: that they follow from, until they are found, or NULL */
-    C *squares;      /* SCALED 1: of those numbers that a thread has taken */
+    C *squares; /* SCALED 1: of those numbers that a thread has taken, or NULL */
 } work;
 
 /* Powers of two apart, points do not meet in a bank. */
@@ -133,9 +133,11 @@ FN void take(work *k, const column *c, int radix, int is_first, C *v)
         find_exponents(k->parts, PARTS, k->exponent);
         k->parts = 0;
     }
-    if (LOAD == 0 && SCALED)
+    if (LOAD == 0 && SCALED && k->r->flags & LOWER)
+        lower_points(k->exponent, radix, v);
+    else if (LOAD == 0 && SCALED)
         raise_points(k->exponent, radix, v);
-    if (SCALED == 1)
+    if (SCALED == 1 && k->squares)
         add_squares(v, radix, k->squares);
 }
 
@@ -201,7 +203,7 @@ FN void pass(
         }
         give(k, &c, radix, is_last, v);
     }
-    if (is_first && SCALED == 1)
+    if (is_first && SCALED == 1 && k->squares)
         *gap(k, k->thread) = *k->squares;
 }
 

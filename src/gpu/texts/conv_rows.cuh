@@ -53,7 +53,8 @@ FN void fetch_numbers(
     }
 }
 
-#define AT_ONCE 8 /* numbers of a thread that are multiplied and stored together */
+/* Numbers of a thread that others, read together, meet before they are stored. */
+#define AT_ONCE (32 / (int)sizeof(S))
 
 FN void put_numbers(
     const rows *r, const window *w, const S *from, int j, int step, int count, X *y,

@@ -1,4 +1,6 @@
-/* Sums over windows of a filter, of the spectrum of dy times the conjugate of x's.
+/* Sums over windows of a filter, of the spectrum of dy times the conjugate of x's. Of pairs, the
+   sum of both is the real part of what this becomes. Rows of dy have the inverses of the exponents
+   of x's, so that the products of both rows have their true sizes.
 
    A block of threads has a tile of a part of the windows of a filter, which follow each
    other. Windows are rows of numbers (LOAD 0) or points (1). The sums are made in order,
@@ -7,9 +9,41 @@
 #define THREADS TEAM
 #include "simt.h"
 
-#include "conv_passes.cuh"
+#include "conv_exponents.cuh"
 
-/* The last pass: of x, children are kept; of dy, they are multiplied and added. */
+/* Of x children are kept; of dy they are multiplied and added. What they meet is asked for
+   together, some at once. */
+FN void put_children(
+    const work *k, const column *c, int radix, const C *v, C *kept, C *sums, int is_dy,
+    int is_begin)
+{
+    C *own = kept - k->tile * N;
+    UNROLL for (int first = 0; first < radix; first += AT_ONCE)
+    {
+        C with_x[AT_ONCE], was[AT_ONCE];
+        UNROLL for (int q = 0; q < AT_ONCE; q++)
+        {
+            int at = in_spectrum(k, c, radix, first + q);
+            if (first + q < radix && is_dy) {
+                with_x[q] = own[at];
+                was[q] = is_begin ? point(0, 0) : sums[at];
+            }
+        }
+        UNROLL for (int q = 0; q < AT_ONCE; q++)
+        {
+            int at = in_spectrum(k, c, radix, first + q);
+            if (first + q >= radix)
+                continue;
+            C z = v[child(radix, first + q)];
+            if (is_dy)
+                sums[at] = sum(was[q], times_conjugate(z, with_x[q]));
+            else
+                own[at] = z;
+        }
+    }
+}
+
+/* The last pass. */
 FN void finish(
     work *k, C *kept, C *sums, int is_dy, int is_begin, int radix, int blocks,
     int64 constants, int is_only)
@@ -22,33 +56,19 @@ FN void finish(
             continue;
         take(k, &c, radix, is_only, v);
         evaluate(v, with, radix);
-        C *own = kept - k->tile * N;
-        C with_x[MOST_RADIX], was[MOST_RADIX];
-        UNROLL for (int p = 0; p < MOST_RADIX; p++)
-        {
-            int at = in_spectrum(k, &c, radix, p);
-            if (p < radix && is_dy) {
-                with_x[p] = own[at];
-                was[p] = is_begin ? point(0, 0) : sums[at];
-            }
-        }
-        UNROLL for (int p = 0; p < MOST_RADIX; p++)
-        {
-            int at = in_spectrum(k, &c, radix, p);
-            C z = v[child(radix, p)];
-            if (p < radix && is_dy)
-                sums[at] = sum(was[p], times_conjugate(z, with_x[p]));
-            else if (p < radix)
-                own[at] = z;
-        }
+        FORGET(k->tile); /* reads what follows only then, as registers are few before */
+        put_children(k, &c, radix, v, kept, sums, is_dy, is_begin);
     }
     BARRIER();
 }
 
-FN void add_window(work *k, C *kept, C *sums, int is_dy, int is_begin)
+FN void add_window(work *k, C *kept, C *sums, int is_dy, int is_begin, int *flag)
 {
 #ifdef LAST
-    pass(k, FIRST, 1, 0, 0);
+    if (is_dy)
+        pass(k, FIRST, 1, 0, 0);
+    else
+        first_pass(k, flag, FIRST);
     MIDDLE(FORWARD_PASS)
     finish(k, kept, sums, is_dy, is_begin, LAST, 0);
 #else
@@ -75,6 +95,7 @@ KERNEL conv(
     k.thread = THREAD;
     k.is_idle = 0;
     k.parts = 0;
+    int *flag = (int *)&all[ROOM - 1];
     ROLL for (int64 number = BLOCK; number < filters * parts * TILES; number += BLOCKS)
     {
         int64 group = number / TILES, filter = group / parts, part = group % parts;
@@ -88,14 +109,19 @@ KERNEL conv(
             k.x = x + beside(&r, &k.w, GROUPED_X);
             k.x_factor = GATED ? x_factor + beside(&r, &k.w, GROUPED_X_FACTOR) : 0;
             k.points = points + place;
-            add_window(&k, kept + BLOCK * N, sums + group * POINTS, 0, 0);
+            k.exponent[0] = k.exponent[1] = 0;
+            r.flags &= ~LOWER;
+            add_window(&k, kept + BLOCK * N, sums + group * POINTS, 0, 0, flag);
             k.w.there = k.w.made;
             k.x = dy + beside(&r, &k.w, GROUPED_Y(0));
             k.x_factor =
                 GATED ? dy_factor + beside(&r, &k.w, GROUPED_Y_FACTOR(0)) : 0;
             k.points = dy_points + place;
+            k.squares = 0;
+            r.flags |= LOWER;
             add_window(
-                &k, kept + BLOCK * N, sums + group * POINTS, 1, i == begin && !from);
+                &k, kept + BLOCK * N, sums + group * POINTS, 1, i == begin && !from,
+                flag);
         }
     }
 }

@@ -8,7 +8,7 @@
 #define THREADS (TEAM * MEMBERS)
 #include "simt.h"
 
-#include "conv_passes.cuh"
+#include "conv_exponents.cuh"
 
 /* Times the spectrum, or its conjugate: without branches, as numbers are asked for before others
    are there. */
@@ -65,71 +65,6 @@ FN void turn(
     }
 }
 
-/* ---- exponents of pairs ---- */
-
-#define FOLDS      (TEAM < 16 ? TEAM : 16)
-#define MOST_TRIES 4
-
-/* The squares of all threads of a member, which lie in its gaps. */
-FN C meet(const work *k)
-{
-    C squares = point(0, 0);
-    BARRIER();
-    if (k->thread < FOLDS) {
-        C part = point(0, 0);
-        UNROLL for (int i = 0; i < TEAM; i += FOLDS) part =
-            sum(part, *gap(k, i + k->thread));
-        *gap(k, k->thread) = part;
-    }
-    BARRIER();
-    UNROLL for (int i = 0; i < FOLDS; i++) squares = sum(squares, *gap(k, i));
-    return squares;
-}
-
-/* Other exponents, if rows with those that they have are not alike; are there such? */
-FN int change_exponents(work *k, C squares)
-{
-    int *e = k->exponent, was[2] = { e[0], e[1] };
-    if (k->is_idle || !k->w.other || (!(e[0] | e[1]) && are_alike(squares)))
-        return 0;
-    e[0] = next_exponent(e[0], squares.re);
-    e[1] = next_exponent(e[1], squares.im);
-    return e[0] != was[0] || e[1] != was[1];
-}
-
-/* Is it so for a member of the block? flag: in shared memory, and 0. */
-FN int is_any(int *flag, int is_so)
-{
-    if (MEMBERS == 1)
-        return is_so;
-    if (is_so)
-        *flag = 1;
-    BARRIER();
-    return *flag;
-}
-
-/* The first pass, again with other exponents as long as these are not those that the rows
-   need. flag: in shared memory. */
-FN void first_pass(work *k, int *flag, int radix, int blocks, int64 constants)
-{
-    int again = SCALED == 1;
-    if (!again)
-        pass(k, radix, blocks, constants, 1, 0, 0);
-    ROLL for (int tries = 0; again; tries++)
-    {
-        C squares = point(0, 0);
-        k->squares = &squares;
-        FORGET(k->thread);
-        if (tries)
-            BARRIER();
-        if (THREAD == 0)
-            *flag = 0;
-        pass(k, radix, blocks, constants, 1, 0, 0);
-        squares = meet(k);
-        again = tries + 1 < MOST_TRIES && is_any(flag, change_exponents(k, squares));
-    }
-}
-
 #define TURNS (LOAD == 2 || STORE == 2 || (FORWARD && INVERSE))
 
 FN void transform(work *k, C *spectrum, int *flag)
@@ -164,7 +99,7 @@ KERNEL conv(
     const X *x, const X *x_factor, X *y, const X *y_factor, X *y2, const X *y2_factor,
     C *points, C *spectrum, const C *constants, int64 first, int64 items, int64 share,
     int64 length, int64 batch, int64 channels, int64 windows, int64 step, int64 lead,
-    int64 before, int64 after, const piece *pieces, int flags)
+    int64 before, int64 after, const piece *pieces, int flags, const norms *parts)
 {
     SHARED(C, all);
     rows r = { length, batch,  channels, windows, step,
@@ -187,8 +122,8 @@ KERNEL conv(
     k.thread = THREAD % TEAM;
     k.is_idle = is_idle;
     k.exponent[0] = k.exponent[1] = 0;
-    k.parts = (const norms *)(points + items * POINTS) + item * PARTS;
-    k.parts = SCALED == 2 && k.w.other && !is_idle ? k.parts : 0;
+    k.squares = 0;
+    k.parts = SCALED == 2 && k.w.other && !is_idle ? parts + item * PARTS : 0;
     transform(
         &k, spectrum + divide(k.w.channel, share) * POINTS, (int *)&all[ROOM - 1]);
 }

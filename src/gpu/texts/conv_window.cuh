@@ -18,6 +18,7 @@
 #define GROUPED_X_FACTOR   16
 #define GROUPED_Y(s)        (32 << 2 * (s)) /* or of dy (conv_sums.cu) */
 #define GROUPED_Y_FACTOR(s) (64 << 2 * (s))
+#define LOWER              512 /* rows that are read times the inverse of what is theirs */
 
 #ifndef PAIR
 #define PAIR 0
