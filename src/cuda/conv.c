@@ -282,8 +282,7 @@ danaus_status dn_cuda_conv_transform(
         &r->windows,    &r->step,    &r->lead,    &r->before,     &r->after,
         &r->pieces,     &r->flags,   last,        &few.bias,      &groups,
     };
-    cu_function f = is_gated ? dn_cuda_conv_gated(e, which) : e->function[which];
-    return dn_cuda_launch(d, f, &launch, arguments);
+    return dn_cuda_launch(d, dn_cuda_conv_find(e, which, is_gated), &launch, arguments);
 }
 
 danaus_status dn_cuda_conv_each(

@@ -93,11 +93,12 @@ danaus_status dn_cuda_conv_transform(
     cuda_device *d, const cuda_conv *e, cuda_conv_function which,
     const cuda_transform *t);
 
-/* The function that does so, where rows have factors. */
-static inline cu_function dn_cuda_conv_gated(
-    const cuda_conv *e, cuda_conv_function which)
+/* The function that does so; gated: rows have factors, or there is a second y. */
+static inline cu_function dn_cuda_conv_find(
+    const cuda_conv *e, cuda_conv_function which, int is_gated)
 {
-    cu_function gated = which < CONV_GATED ? e->function[CONV_GATED + which] : NULL;
+    int has_gated = is_gated && which < CONV_GATED;
+    cu_function gated = has_gated ? e->function[CONV_GATED + which] : NULL;
     return gated ? gated : e->function[which];
 }
 

@@ -156,10 +156,8 @@ static danaus_status add_windows(
                           &filters,   &parts,    &each,       &part.from, &part.to,
                           &r.length,  &r.batch,  &r.channels, &r.windows, &r.step,
                           &r.lead,    &r.before, &r.after,    &r.pieces,  &r.flags };
-    int is_gated = x_factor || dy_factor;
-    cu_function function =
-        is_gated ? dn_cuda_conv_gated(e, CONV_SUMS) : e->function[CONV_SUMS];
-    return dn_cuda_launch(d, function, &launch, arguments);
+    cu_function add = dn_cuda_conv_find(e, CONV_SUMS, x_factor || dy_factor);
+    return dn_cuda_launch(d, add, &launch, arguments);
 }
 
 /* Parts of sums by tensor cores, to one sum for each filter. */

@@ -160,8 +160,8 @@ int dn_gpu_conv_work(
         work->amount[OPERATIONS] += n * operations_of(s.pass[i].radix);
     work->amount[SHARED] = 4 * n * point * (s.passes - s.levels);
     work->amount[MEMORY] = row_bytes(f);
-    if (s.levels >
-        1) /* by measurement, as if half of what lies between them stayed on chip */
+    /* By measurement it is as if half of what lies between levels stayed on chip. */
+    if (s.levels > 1)
         work->amount[MEMORY] += 2 * n * point * MAX(1, 16 / columns);
     if (s.levels > 1 && s.scaled)
         add_norms(f, n, work);
