@@ -135,19 +135,10 @@ static void check_filters(
     spread_both(
         r, &c.u, &dy, desc.length, is_wide ? 80 * (int)rng_int(r, -1, 1) : 0, 0);
     conv_outcome is = conv_compute(device, &c, &dy);
-    for (int name = CONV_DK; name <= CONV_DSKIP; name++)
-        for (int64_t i = 0; i < is.of[name].count; i++) {
-            precision f = precision_of(is.of[name].dtype);
-            double should = x.v[name][i];
-            double e = x.e[name][i] * (1 + f.unit) + f.unit * fabs(should) + f.tiny;
-            double found = element_get(is.of[name].dtype, is.of[name].data, i).re;
-            if (!(fabs(found - should) <= e))
-                fail_msg(
-                    "%s, %d x %d x %d: number %d of gradient %d is %.9g, not %.9g +- "
-                    "%.2g",
-                    danaus_dtype_name(desc.dtype), (int)batch, (int)desc.channels,
-                    (int)desc.length, (int)i, name, found, should, e);
-        }
+    conv_outcome filters = is;
+    for (int name = 0; name < CONV_DK; name++)
+        filters.of[name].count = 0;
+    conv_exact_expect(&c, &filters, &x);
     conv_exact_free(&x);
     conv_outcome_free(&is);
     array_free(&dy);
