@@ -60,8 +60,8 @@ static int constants_of(int radix) { return radix % 2 ? radix - 1 : radix > 4 ? 
 
 /* ---- levels ---- */
 
-/* Points of a tile in shared memory: place_of() in texts/conv_passes.cuh. */
-static int64_t room(int64_t points) { return points + points / 16 + 1; }
+/* Points of a tile in shared memory: ROOM in texts/conv_passes.cuh. */
+static int64_t room(int64_t points) { return CEIL_DIV(points, 16) * 17 + 1; }
 
 /* Bytes of it. */
 static int64_t tile_bytes(const gpu_conv_shape *s, int64_t points)

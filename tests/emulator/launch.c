@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,6 +21,7 @@
 #define MOST_THREADS 1024
 #define STACK        ((size_t)64 << 10)
 #define MOST_ARGS    28
+#define MOST_SHARED  ((size_t)227 << 10)
 #define MOST_BOX     256 /* elements of a tensor map's box, along each dimension */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -37,6 +39,7 @@ typedef struct function {
     const char *signature;
     int *thread;
     int64 *block, *blocks;
+    unsigned char **shared;
 } function;
 
 static function *functions;
@@ -137,6 +140,7 @@ int cuModuleGetFunction(function **found, function *module, const char *name)
     module->thread = dlsym(module->library, "emulator_thread");
     module->block = dlsym(module->library, "emulator_block");
     module->blocks = dlsym(module->library, "emulator_blocks");
+    module->shared = dlsym(module->library, "emulator_shared");
     if (!symbol || !barrier)
         return 500;
     memcpy(&module->call, &symbol, sizeof symbol);
@@ -222,10 +226,37 @@ static void run_block(const function *f, int count)
 
 typedef struct launch {
     function *f;
-    unsigned blocks, threads;
+    unsigned blocks, threads, shared;
     int has_table; /* in the place of arguments */
     int64 argument[MOST_ARGS], table[GPU_TABLE_BYTES / 8];
 } launch;
+
+/* So many bytes for a block, of which nobody knows what they hold. What follows them is a page
+   that ends the program of who touches it. */
+static unsigned char *shared_memory(size_t bytes)
+{
+    static unsigned char *end;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (!end) {
+        size_t all = (MOST_SHARED + page - 1) / page * page;
+        unsigned char *begin = mmap(
+            NULL, all + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+            0);
+        end = begin + all;
+        mprotect(end, page, PROT_NONE);
+    }
+    bytes = (bytes + 15) / 16 * 16;
+    return memset(end - bytes, 0x7f, bytes);
+}
+
+/* The test ends: it could not go on, as the thread that met this holds the emulator's lock. */
+static void end_program(int number)
+{
+    static const char why[] =
+        "a thread of an emulated block touched memory that it does not have\n";
+    (void)!write(STDERR_FILENO, why, sizeof why - 1);
+    _exit(128 + number);
+}
 
 static void run_blocks(const launch *l)
 {
@@ -238,8 +269,13 @@ static void run_blocks(const launch *l)
         argument[0] = (int64)(intptr_t)l->table;
     launched = l->f;
     *l->f->blocks = l->blocks;
-    for (*l->f->block = 0; *l->f->block < l->blocks; ++*l->f->block)
+    struct sigaction ends = { .sa_handler = end_program }, before;
+    sigaction(SIGSEGV, &ends, &before);
+    for (*l->f->block = 0; *l->f->block < l->blocks; ++*l->f->block) {
+        *l->f->shared = shared_memory(l->shared);
         run_block(l->f, (int)l->threads);
+    }
+    sigaction(SIGSEGV, &before, NULL);
 }
 
 static void run_launch(const void *data)
@@ -258,9 +294,10 @@ static void run_launch(const void *data)
     emulator_memory(0);
 }
 
-static launch launch_of(function *f, unsigned blocks, unsigned count, void **arguments)
+static launch launch_of(
+    function *f, unsigned blocks, unsigned count, unsigned shared, void **arguments)
 {
-    launch l = { .f = f, .blocks = blocks, .threads = count };
+    launch l = { .f = f, .blocks = blocks, .threads = count, .shared = shared };
     l.has_table = f->library && f->signature[0] == 't';
     if (l.has_table)
         memcpy(l.table, arguments[0], sizeof l.table);
@@ -271,11 +308,12 @@ static launch launch_of(function *f, unsigned blocks, unsigned count, void **arg
 }
 
 static int enqueue(
-    function *f, unsigned blocks, unsigned count, void *stream, void **arguments)
+    function *f, unsigned blocks, unsigned count, unsigned shared, void *stream,
+    void **arguments)
 {
     if (!emulated_context() || f->context != emulated_context())
         return 400;
-    launch l = launch_of(f, blocks, count, arguments);
+    launch l = launch_of(f, blocks, count, shared, arguments);
     emulator_enqueue(stream, run_launch, &l, sizeof l);
     return 0;
 }
@@ -293,7 +331,7 @@ int cuLaunchKernel(
     if (shared > (unsigned)emulated_shared() || !gx || !gy || !gz ||
         (f->library && !is_line) || bx > MOST_THREADS || by != 1 || bz != 1)
         return 1;
-    return enqueue(f, gx, bx, stream, arguments);
+    return enqueue(f, gx, bx, shared, stream, arguments);
 }
 
 EXPORT int cuLaunchKernelEx(
@@ -305,9 +343,9 @@ int cuLaunchKernelEx(const cu_launch *l, function *f, void **arguments, void **e
     unsigned cluster = l->count ? l->attributes->value.cluster.x : 1;
     if (l->count > 1 || (l->count && l->attributes->id != CU_LAUNCH_CLUSTER) ||
         !cluster || cluster > 8 || !l->grid[0] || l->grid[0] % cluster ||
-        l->block[0] > MOST_THREADS)
+        l->block[0] > MOST_THREADS || l->shared > (unsigned)emulated_shared())
         return 1;
-    return enqueue(f, l->grid[0], l->block[0], l->stream, arguments);
+    return enqueue(f, l->grid[0], l->block[0], l->shared, l->stream, arguments);
 }
 
 EXPORT int cuGraphExecKernelNodeSetParams_v2(
@@ -318,7 +356,8 @@ int cuGraphExecKernelNodeSetParams_v2(void *made, void *node, const cu_kernel_no
     launch *l = emulated_node(made, node, run_launch);
     if (!l)
         return 1;
-    *l = launch_of((function *)to->function, to->grid[0], to->block[0], to->arguments);
+    *l = launch_of(
+        (function *)to->function, to->grid[0], to->block[0], to->shared, to->arguments);
     return 0;
 }
 

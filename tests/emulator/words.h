@@ -9,12 +9,11 @@ typedef long long int64;
 int emulator_thread;
 int64 emulator_block, emulator_blocks;
 void (*emulator_barrier)(void);
+unsigned char *emulator_shared; /* what a launch gives a block: beyond it, none can be read */
 
 #define KERNEL void
 #define LOCAL  static __attribute__((aligned(16)))
-#define SHARED(type, name)                                                             \
-    static __attribute__((aligned(16))) unsigned char shared_bytes[227 << 10];         \
-    type *name = (type *)shared_bytes
+#define SHARED(type, name) type *name = (type *)emulator_shared
 #define FN       static inline
 #define RESTRICT restrict
 #define UNROLL

@@ -13,8 +13,11 @@ FN C meet(const work *k)
     BARRIER();
     if (k->thread < FOLDS) {
         C part = point(0, 0);
-        UNROLL for (int i = 0; i < TEAM; i += FOLDS) part =
-            sum(part, *gap(k, i + k->thread));
+        UNROLL for (int i = 0; i < TEAM; i += FOLDS)
+        {
+            if (i + k->thread < TEAM)
+                part = sum(part, *gap(k, i + k->thread));
+        }
         *gap(k, k->thread) = part;
     }
     BARRIER();

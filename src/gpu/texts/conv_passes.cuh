@@ -14,7 +14,7 @@
 #include "conv_rows.cuh"
 #include "conv_scales.cuh"
 
-#define ROOM        (N + N / 16 + 1)                  /* of N points */
+#define ROOM        ((N + 15) / 16 * 17 + 1)          /* of N points and all gaps */
 #define EACH(radix) ((N / (radix) + TEAM - 1) / TEAM) /* columns for a thread */
 
 /* What a thread works on. */
@@ -36,7 +36,7 @@ typedef struct work {
 /* Powers of two apart, points do not meet in a bank. */
 FN int place_of(unsigned i) { return i + i / 16; }
 
-/* One of the N / 16 places between them. */
+/* The place after 16 of them, or after the last ones: as many as threads. */
 FN C *gap(const work *k, int i) { return &k->z[17 * i + 16]; }
 
 /* Columns of a pass are the points first + q m. */
