@@ -49,6 +49,13 @@ static int windows_allowed(const char *defines)
                                                 : 56;
 }
 
+/* 80 registers, so that a third block of 256 threads hides the reads of two. */
+static int transforms_allowed(const char *defines)
+{
+    int is_pair = strstr(defines, "#define PAIR 1\n#define GATED 0\n") != NULL;
+    return strstr(defines, "#define HALF 1\n") ? 96 : is_pair ? 56 : 8;
+}
+
 /* Bytes of stack that a text may use: portable ones leave the compiler 128 registers a
    thread, a few too little for some tiles; where sums take 192 of 255, a few counters do
    not find room; in f32, of 256 columns k batch-last one counter does not, nor do some of
@@ -58,9 +65,8 @@ static int stack_allowed(const char *file, const char *defines)
 {
     if (!strcmp(file, "conv_sums.cu"))
         return 16;
-    /* 80 registers, so that a third block of 256 threads hides the reads of two. */
     if (!strcmp(file, "conv_transform.cu"))
-        return strstr(defines, "#define HALF 1\n") ? 96 : 8;
+        return transforms_allowed(defines);
     if (!strcmp(file, "conv_mma.cu"))
         return windows_allowed(defines);
     if (!strcmp(file, "conv_mma_cluster.cu") && strstr(defines, "#define TAPS "))
