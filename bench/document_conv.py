@@ -113,7 +113,7 @@ def gpu_conv_more():
     rows = [("length", "kind", *(f"{form}: {what}" for form in ("gated", "backward", "f32")
                                  for what in ("time / floor", "torch.fft / danaus")))]
     found = records("h100_conv", dtype="f16") + [
-        r | {"form": "f32"} for r in records("h100_conv_accurate")]
+        r | {"form": "f32"} for r in records("h200_conv_accurate", form="forward")]
     for length in ("4096", "65536", "1048576"):
         for kind in ("circular", "causal"):
             line = []
