@@ -43,7 +43,7 @@ ACTIVATIONS = {
     "relu": lib.DANAUS_RELU,
     "gelu": lib.DANAUS_GELU,
     "silu": lib.DANAUS_SILU,
-    "gelu-tanh": lib.DANAUS_GELU_TANH,
+    "gelu_tanh": lib.DANAUS_GELU_TANH,
 }
 
 
@@ -99,7 +99,7 @@ class Plan:
     fresh_weights : weights change before each run, so that packing counts.
     keep_factors : neighbouring factors are never multiplied out.
     batch : choose for this batch; 0: a large one. Any may be run.
-    activation : None, "relu", "gelu", "silu" or "gelu-tanh"; not with gradients.
+    activation : None, "relu", "gelu", "silu" or "gelu_tanh"; not with gradients.
     bias : expect weights with a bias; any may have one, or none.
     scale : of W x, in the packed weights; not with gradients.
     residual : `execute` will be given one.

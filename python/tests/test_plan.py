@@ -74,7 +74,7 @@ ACTIVATIONS = {
     "relu": lambda v: np.maximum(v, 0),
     "silu": lambda v: v / (1 + np.exp(-v)),
     "gelu": lambda v: v * (1 + np.vectorize(math.erf)(v / math.sqrt(2))) / 2,
-    "gelu-tanh": lambda v: (
+    "gelu_tanh": lambda v: (
         v * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))) / 2
     ),
 }
