@@ -249,7 +249,8 @@ static unsigned char *shared_memory(size_t bytes)
     return memset(end - bytes, 0x7f, bytes);
 }
 
-/* The test ends: it could not go on, as the thread that met this holds the emulator's lock. */
+/* Of what lies outside, SIGSEGV, or of an array's index, SIGILL (nvrtc.c): the test cannot go on,
+   as the thread that met this holds the emulator's lock. */
 static void end_program(int number)
 {
     static const char why[] =
@@ -269,13 +270,15 @@ static void run_blocks(const launch *l)
         argument[0] = (int64)(intptr_t)l->table;
     launched = l->f;
     *l->f->blocks = l->blocks;
-    struct sigaction ends = { .sa_handler = end_program }, before;
-    sigaction(SIGSEGV, &ends, &before);
+    struct sigaction ends = { .sa_handler = end_program }, before[2];
+    sigaction(SIGSEGV, &ends, &before[0]);
+    sigaction(SIGILL, &ends, &before[1]);
     for (*l->f->block = 0; *l->f->block < l->blocks; ++*l->f->block) {
         *l->f->shared = shared_memory(l->shared);
         run_block(l->f, (int)l->threads);
     }
-    sigaction(SIGSEGV, &before, NULL);
+    sigaction(SIGSEGV, &before[0], NULL);
+    sigaction(SIGILL, &before[1], NULL);
 }
 
 static void run_launch(const void *data)

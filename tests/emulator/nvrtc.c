@@ -31,6 +31,7 @@ static int fails(const char *function)
 
 #define COMPILE                                                                        \
     EMULATOR_CC " -std=gnu17 -O1 -ffp-contract=off -w -fPIC -shared "                  \
+                "-fsanitize=bounds -fsanitize-undefined-trap-on-error "                \
                 "-include signature.h -include " EMULATOR_WORDS                        \
                 " text.c -o text.so -lm"
 

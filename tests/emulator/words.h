@@ -9,13 +9,13 @@ typedef long long int64;
 int emulator_thread;
 int64 emulator_block, emulator_blocks;
 void (*emulator_barrier)(void);
-unsigned char *emulator_shared; /* what a launch gives a block: beyond it, none can be read */
+unsigned char *emulator_shared; /* what a launch gives a block, before no memory */
 
-#define KERNEL void
-#define LOCAL  static __attribute__((aligned(16)))
+#define KERNEL             void
+#define LOCAL              static __attribute__((aligned(16)))
 #define SHARED(type, name) type *name = (type *)emulator_shared
-#define FN       static inline
-#define RESTRICT restrict
+#define FN                 static inline
+#define RESTRICT           restrict
 #define UNROLL
 #define ROLL
 #define BARRIER()        emulator_barrier()
