@@ -23,6 +23,7 @@ from conv_cases import (
     numbers,
     random_long,
 )
+from torch.autograd import forward_ad
 
 from danaus.torch import _conv_fft, _conv_ops
 from danaus.torch.functional import hyena, long_conv, short_conv
@@ -338,15 +339,15 @@ def test_torch_func(rng):
         torch.stack([k, 2 * k]).detach()
     )
     assert torch.allclose(per_sample[0], k.grad)
-    with pytest.raises(RuntimeError, match="jvp"):
-        torch.func.jvp(loss, (k.detach(),), (k.detach(),))
+    tangent = torch.randn_like(k)
+    _, along = torch.func.jvp(loss, (k.detach(),), (tangent,))
+    assert torch.allclose(along, (k.grad * tangent).sum())
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("name", ("long", "short", "hyena"))
 def test_torch_func_again(name):
-    """Second derivatives by torch.func are autograd's; forward mode is refused without
-    gradients, too."""
+    """Second derivatives by torch.func are autograd's, those of forward mode, too."""
     u = torch.randn(1, 6, 5, dtype=torch.float64)
     offsets = [0, 2, 5]
     functions = {
@@ -363,9 +364,15 @@ def test_torch_func_again(name):
     assert torch.allclose(torch.func.jacrev(torch.func.jacrev(loss))(k), wanted)
     two = torch.stack([k, 2 * k]).requires_grad_()
     torch.func.vmap(loss)(two).sum().backward()
-    assert torch.allclose(two.grad[0], torch.autograd.functional.jacobian(loss, k))
-    with torch.no_grad(), pytest.raises(RuntimeError, match="jvp"):
-        torch.func.jvp(loss, (k,), (k,))
+    first = torch.autograd.functional.jacobian(loss, k)
+    assert torch.allclose(two.grad[0], first)
+    assert torch.allclose(torch.func.hessian(loss)(k), wanted)
+    for mode in torch.no_grad, torch.enable_grad:
+        with mode(), forward_ad.dual_level():
+            along = loss(forward_ad.make_dual(k, two[1].detach()))
+            assert torch.allclose(
+                forward_ad.unpack_dual(along)[1], (2 * k * first).sum()
+            )
 
 
 # ---- what PyTorch asks of operators ----

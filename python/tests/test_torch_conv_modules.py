@@ -285,6 +285,28 @@ def test_inference_mode(place):
 # ---- autocast, compile, export ----
 
 
+@pytest.mark.parametrize("training", (True, False))
+@pytest.mark.parametrize(
+    "make",
+    (
+        lambda: LongConv(4, 9, "bidirectional"),
+        lambda: LongConv(4, 9, filter=Decaying(4)),
+        lambda: GatedLongConv(4, 9),
+        lambda: ShortConv(4, 3, layout="channels_last"),
+    ),
+)
+def test_forward_mode(make, training, device):
+    """Also where spectra of filters are kept."""
+    module = make().to(device, torch.float64).train(training)
+    u = torch.randn(2, 9, 4, dtype=torch.float64, device=device)
+    u = u if isinstance(module, (GatedLongConv, ShortConv)) else u.mT
+    wanted = torch.autograd.functional.jacobian(module, u)
+    with torch.no_grad():
+        module(u)
+        found = torch.func.jacfwd(module)(u)
+    assert torch.allclose(found, wanted)
+
+
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
 def test_autocast(place, dtype):
     layer, x = GatedLongConv(16, 64, device=place), signal(2, 64, 16, device=place)

@@ -1,5 +1,6 @@
-"""Convolutions by PyTorch's own functions: second derivatives everywhere, devices that
-are neither CPUs nor NVIDIA GPUs, and a second opinion for tests."""
+"""Convolutions by PyTorch's own functions: second derivatives and forward mode
+everywhere, devices that are neither CPUs nor NVIDIA GPUs, and a second opinion for
+tests."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

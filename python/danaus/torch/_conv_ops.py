@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv
-from danaus.torch._ops import in_transform, ops
+from danaus.torch._ops import in_forward_mode, in_transform, ops
 
 LONG_INPUTS = 6  # u, k, k_reverse, skip, gate_in, gate_out
 _warned = False
@@ -266,8 +266,11 @@ def run_short_conv(*inputs) -> Tensor:
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Whether the operators run there; warns once, in a process, where they do not."""
+    """Whether the operators run there; warns once, in a process, where they do not. In
+    forward mode PyTorch's own functions run, which have its derivatives."""
     global _warned
+    if not torch.compiler.is_compiling() and in_forward_mode():
+        return False
     if device.type in ("cpu", "cuda", "meta"):
         return True
     if not _warned and not torch.compiler.is_compiling():

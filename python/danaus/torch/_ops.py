@@ -140,10 +140,16 @@ def _(packed, weights, bias, dtype, batch, *question):
 _in_function = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
 
+def in_forward_mode() -> bool:
+    """Whether derivatives of forward mode are at work: tensors that have these do not
+    say so."""
+    return forward_ad._current_level >= 0
+
+
 def in_transform() -> bool:
-    """Whether torch.func or derivatives of forward mode are at work: tensors that have
-    these, or that have gradients outside of a vmap, do not say so."""
-    return _in_function() or forward_ad._current_level >= 0
+    """Whether torch.func or forward mode are at work: nor do tensors say so that have
+    gradients outside of a vmap."""
+    return _in_function() or in_forward_mode()
 
 
 class _Leaf:
