@@ -135,7 +135,7 @@ def main():
             # Chains have no single factor.
             run("tables.py", path, status=int(path.stem.endswith("chains")))
         check_figure(folder, *kept)
-        convolutions = [BENCH / f"results/h100_conv{of}.csv" for of in ("", "_accurate")]
+        convolutions = [BENCH / f"results/{name}.csv" for name in ("h100_conv", "h200_conv_accurate")]
         check_figure(folder, *convolutions, program="plot_conv.py")
         check_figure(folder, write_convolutions(folder / "conv.csv"), program="plot_conv.py")
         run("plot_conv.py", folder / "known.csv", folder / "figure.png", status=1)
