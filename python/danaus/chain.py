@@ -1,4 +1,5 @@
 """Chains W = K_1 ... K_L of Kronecker-sparse factors, on the host."""
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 

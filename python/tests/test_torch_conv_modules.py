@@ -23,7 +23,7 @@ from conv_cases import (
     numbers,
 )
 
-from danaus.torch import GatedLongConv, LongConv, ShortConv
+from danaus.torch import GatedLongConv, HyenaOperator, LongConv, ShortConv
 from danaus.torch.functional import long_conv
 
 pytestmark = pytest.mark.filterwarnings("ignore:danaus has no kernels for convolutions")
@@ -293,13 +293,14 @@ def test_inference_mode(place):
         lambda: LongConv(4, 9, filter=Decaying(4)),
         lambda: GatedLongConv(4, 9),
         lambda: ShortConv(4, 3, layout="channels_last"),
+        lambda: HyenaOperator(4, 9),
     ),
 )
 def test_forward_mode(make, training, device):
     """Also where spectra of filters are kept."""
     module = make().to(device, torch.float64).train(training)
     u = torch.randn(2, 9, 4, dtype=torch.float64, device=device)
-    u = u if isinstance(module, (GatedLongConv, ShortConv)) else u.mT
+    u = u.mT if isinstance(module, LongConv) else u
     wanted = torch.autograd.functional.jacobian(module, u)
     with torch.no_grad():
         module(u)

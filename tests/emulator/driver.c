@@ -352,8 +352,10 @@ typedef struct gpu {
 } gpu;
 
 static const gpu gpus[] = {
-    { "h100", 90, 132, 227 << 10, 50 << 20, 1980000, 2619000, 5120, (size_t)80 << 30 },
-    { "h200", 90, 132, 227 << 10, 60 << 20, 1980000, 3201000, 6144, (size_t)140 << 30 },
+    { "h100", 90, 132, MOST_SHARED, 50 << 20, 1980000, 2619000, 5120,
+      (size_t)80 << 30 },
+    { "h200", 90, 132, MOST_SHARED, 60 << 20, 1980000, 3201000, 6144,
+      (size_t)140 << 30 },
 };
 
 /* That of EMULATED_GPU, or else a small one of EMULATED_ARCH. */
@@ -364,7 +366,7 @@ static gpu emulated_gpu(void)
     for (size_t i = 0; name && i < sizeof gpus / sizeof *gpus; i++)
         if (!strcmp(gpus[i].name, name))
             return gpus[i];
-    return (gpu){ "",        arch,    large ? 132 : 2, large ? 227 << 10 : 64 << 10,
+    return (gpu){ "",        arch,    large ? 132 : 2, large ? MOST_SHARED : 64 << 10,
                   256 << 10, 1500000, 5000000,         256,
                   ARENA };
 }

@@ -66,7 +66,8 @@ void *emulated_node(void *made, const void *node, void (*run)(const void *data))
    kernels do nothing. */
 int emulated_arch(void);
 
-/* Bytes of shared memory that a block may have. */
+/* Bytes of shared memory that a block may have, and the most of any GPU. */
+#define MOST_SHARED (227 << 10)
 int emulated_shared(void);
 
 #endif

@@ -21,7 +21,6 @@
 #define MOST_THREADS 1024
 #define STACK        ((size_t)64 << 10)
 #define MOST_ARGS    28
-#define MOST_SHARED  ((size_t)227 << 10)
 #define MOST_BOX     256 /* elements of a tensor map's box, along each dimension */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
