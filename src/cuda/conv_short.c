@@ -76,8 +76,9 @@ static danaus_status launch_pass(cuda_device *d, const short_pass *c)
     sequences packed = c->packed;
     gpu_short s =
         dn_gpu_short(&d->gpu.facts, c->desc, batch, packed.of != NULL, shift, x, y);
-    void *first[] = { &x,    &k,    &bias,     &y,       &channels,  &length,
-                      &rows, &taps, &reversed, &s.ahead, &packed.of, &packed.count };
+    void *first[] = { &x,      &k,    &bias,     &y,       &channels,  &length,
+                      &rows,   &taps, &reversed, &s.ahead, &packed.of, &packed.count,
+                      &s.steps };
     void *last[] = { &x,     &k,    &bias,     &y,     &channels,     &length,
                      &batch, &taps, &reversed, &shift, &s.lanes_log2, &s.steps };
     TRY(dn_cuda_function(d, s.kernel, &s.p, s.variant, &function));

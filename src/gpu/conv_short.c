@@ -10,8 +10,9 @@
 #define SLOTS_FIRST   16 /* taps at a time, where there are more */
 #define SLOTS_LAST    8
 #define MOST_LANES    5 /* log2 */
-#define MOST_STEPS    8
-#define BLOCKS_A_UNIT 16   /* that are to be left when steps are taken together */
+#define STEPS_FIRST   4 /* at most */
+#define STEPS_LAST    8
+#define BLOCKS_A_UNIT 8    /* that are to be left when steps are taken together */
 #define SUMS_FIRST    4096 /* blocks that make parts of sums, about */
 #define SUMS_LAST     1536
 #define LEAST_ITEMS   8 /* of a thread: pieces, or strips */
@@ -33,11 +34,11 @@ enum { THREADS };
 
 static int threads_of(const kernel *k) { return dn_gpu_size(k)[THREADS]; }
 
-/* Pieces of a thread: with those before them about eight, if taps are few. */
+/* Pieces of a thread, channels first. */
 static int64_t pieces_of(const problem *p)
 {
     int64_t per = PIECE / dn_size_of(p->dtype);
-    return !TAPS(p) ? 1 : SLOTS(p) <= per + 1 ? 4 : 2;
+    return !TAPS(p) ? 1 : TAPS(p) > 5 && SLOTS(p) <= per + 1 ? 4 : 2;
 }
 
 static void first_defines(const kernel *k, const problem *p, int variant, text *to)
@@ -59,7 +60,7 @@ static void last_defines(const kernel *k, const problem *p, int variant, text *t
                                  { "SLOTS", SLOTS(p) },
                                  { "WIDTH", WIDTH(p) },
                                  { "TIMES", TIMES(p) },
-                                 { "WHOLE", variant },
+                                 { "PIECES_ALIGNED", variant },
                                  { "DU", DU(p) },
                                  { "SHIFT", SHIFT(p) } };
     dn_gpu_define_type(k, p, variant, to);
@@ -122,7 +123,8 @@ static gpu_short short_of(
     PACKED(&s.p) = packed;
     if (is_last(d)) {
         int64_t width = width_of(d), slots = taps ? taps : SLOTS_LAST;
-        s.p.pattern = (danaus_pattern){ taps, slots, width, width * size > 4 ? 8 : 16 };
+        int is_long = width * size <= (sums || !taps ? 4 : 8);
+        s.p.pattern = (danaus_pattern){ taps, slots, width, is_long ? 16 : 8 };
         s.kernel = &rows[sums ? GPU_SHORT_SUMS_LAST : GPU_SHORT_LAST];
         s.variant = is_aligned(a, width * size) && is_aligned(b, width * size);
         while (s.lanes_log2 < MOST_LANES && (width << s.lanes_log2) < d->channels)
@@ -138,6 +140,12 @@ static gpu_short short_of(
     return s;
 }
 
+/* How many of so many tiles a block makes, one after the other. */
+static int steps_of(const gpu_facts *f, int64_t tiles, int most)
+{
+    return (int)CLAMP(tiles / (f->units * BLOCKS_A_UNIT), 1, most);
+}
+
 gpu_short dn_gpu_short(
     const gpu_facts *f, const danaus_short_desc *d, int64_t batch, int packed,
     int64_t shift, const void *x, const void *y)
@@ -148,13 +156,15 @@ gpu_short dn_gpu_short(
         int64_t down = (threads >> s.lanes_log2) * TIMES(&s.p);
         int64_t groups = CEIL_DIV(d->channels, WIDTH(&s.p) << s.lanes_log2);
         int64_t blocks = groups * CEIL_DIV(d->length, down) * batch;
-        s.steps = (int)CLAMP(blocks / (f->units * BLOCKS_A_UNIT), 1, MOST_STEPS);
+        s.steps = steps_of(f, blocks, STEPS_LAST);
         s.launch =
             dn_gpu_line(groups * CEIL_DIV(d->length, down * s.steps) * batch, threads);
     } else {
         int64_t numbers = batch * d->channels * d->length;
         int64_t pieces = CEIL_DIV(numbers, PIECE / dn_size_of(d->dtype));
-        s.launch = dn_gpu_line(CEIL_DIV(pieces, threads * pieces_of(&s.p)), threads);
+        int64_t tiles = CEIL_DIV(pieces, threads * pieces_of(&s.p));
+        s.steps = steps_of(f, tiles, STEPS_FIRST);
+        s.launch = dn_gpu_line(CEIL_DIV(tiles, s.steps), threads);
     }
     return s;
 }

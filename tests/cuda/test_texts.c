@@ -60,7 +60,7 @@ static int transforms_allowed(const char *defines)
    thread, a few too little for some tiles; where sums take 192 of 255, a few counters do
    not find room; in f32, of 256 columns k batch-last one counter does not, nor do some of
    sums of convolutions by 512 threads, and of whole windows by tensor cores that are not in
-   f16. */
+   f16; of 16 times of six or seven taps a few numbers do not. */
 static int stack_allowed(const char *file, const char *defines)
 {
     if (!strcmp(file, "conv_sums.cu"))
@@ -73,6 +73,10 @@ static int stack_allowed(const char *file, const char *defines)
         return 16; /* by NVRTC 13.0, none by 13.5 */
     if (!strcmp(file, "conv_mma_sums.cu"))
         return sums_allowed(defines);
+    if (!strcmp(file, "conv_short_last.cu"))
+        return strstr(defines, "#define TAPS 6\n")   ? 32
+               : strstr(defines, "#define TAPS 7\n") ? 72
+                                                     : 0;
     if (!strcmp(file, "ks_mma.cu") || !strcmp(file, "ks_mma_runs.cu") ||
         !strncmp(file, "conv_", 5))
         return 0;
@@ -131,6 +135,12 @@ static void compile(void *arg, int i)
    registers. */
 static int is_serialized(const char *log) { return strstr(log, "serialized") != NULL; }
 
+/* A define is lost if what the text includes defines it, too. */
+static int is_defined_twice(const char *log)
+{
+    return strstr(log, "redefinition of macro") != NULL;
+}
+
 /* Says what is wrong. */
 static int is_wrong(const job *j)
 {
@@ -141,7 +151,8 @@ static int is_wrong(const job *j)
     int spilled = number_before(j->log, " bytes spill stores");
     int stack = number_before(j->log, " bytes stack frame");
     int allowed = stack_allowed(j->file, j->defines);
-    if (stack <= allowed && spilled <= allowed && !is_serialized(j->log))
+    if (stack <= allowed && spilled <= allowed && !is_serialized(j->log) &&
+        !is_defined_twice(j->log))
         return 0;
     print_error(
         "%s for sm_%d: %.*s\nwith %s\n", j->name, j->arch, MOST_LOG, j->log,

@@ -7,15 +7,18 @@
    comes first. The sum is made in the order of s.
 
    A block of threads makes a tile of PIECES THREADS pieces of y (conv_short.cuh) that lie
-   together, a thread PIECES of them that are THREADS apart: it reads all with their windows,
-   whose other pieces are those of its neighbours, and writes each at once. Where a row ends
-   inside of a piece the sums are made again with the taps of the next one. Tiles that are
+   together, and `steps` tiles that follow each other, so that blocks which run at a time are
+   close together in memory. BESIDE threads have BESIDE PIECES pieces that lie together: they
+   often are of one row, whose taps a thread reads once. It reads all its pieces with their
+   windows, whose other pieces are those of its neighbours, before it writes any. Where a row
+   ends inside of a piece the sums are made again with the taps of the next one. Tiles that are
    not aligned, or end the arrays, are made number by number. */
 // SPDX-License-Identifier: Apache-2.0
-#define RESIDENT (sizeof(S) == 8 ? 3 : TAPS && TAPS < 6 ? 5 : 4)
+#define RESIDENT (sizeof(S) == 8 ? 3 : !TAPS ? 4 : TAPS < 6 ? 8 : 6)
 #include "conv_short.cuh"
 
-#define TILE (PIECES * THREADS)
+#define TILE   (PIECES * THREADS)
+#define BESIDE 32
 
 typedef struct signal {
     const X *u;
@@ -39,13 +42,30 @@ FN int window_of(const signal *q, int group)
     return q->ahead - group * (SLOTS / PER) - BACK;
 }
 
-/* sum += the slots of a group: k points to the tap of slot 0. */
+/* The taps of channel h, if they are known when this is compiled. */
+typedef struct filter {
+    int64 h;
+    S start, tap[TAPS ? TAPS : 1];
+} filter;
+
+FN void take_filter(const signal *q, int64 h, filter *f)
+{
+    if (h == f->h)
+        return;
+    f->h = h;
+    f->start = q->bias ? q->bias[h] : zero();
+    UNROLL
+    for (int s = 0; s < TAPS; s++)
+        f->tap[s] = q->k[h * TAPS + s * q->step];
+}
+
+/* sum += the slots of a group: k points to the tap of slot `from`. */
 FN void add_slots(const S *k, int step, int from, int to, const S *x, S *sum)
 {
     UNROLL
     for (int s = 0; s < SLOTS; s++)
         if (s >= from && s < to) {
-            S tap = k[s * step];
+            S tap = k[(s - from) * step];
             UNROLL
             for (int e = 0; e < PER; e++)
                 sum[e] = multiply_add(tap, x[BACK * PER + e - s], sum[e]);
@@ -53,17 +73,18 @@ FN void add_slots(const S *k, int step, int from, int to, const S *x, S *sum)
 }
 
 /* `window` is that of the first group, if there is one group. */
-FN void make_sums(const signal *q, const piece *window, place w, S *sum)
+FN void make_sums(const signal *q, const piece *window, place w, filter *f, S *sum)
 {
-    const S *k = q->k + w.h * q->taps - PAD * q->step;
-    S start = q->bias ? q->bias[w.h] : zero(), x[WINDOW];
+    S x[WINDOW];
+    take_filter(q, w.h, f);
     UNROLL
     for (int e = 0; e < PER; e++)
-        sum[e] = start;
+        sum[e] = f->start;
 #if TAPS
     widen(window, BACK + 1, w.at, window_of(q, 0) * PER, x);
-    add_slots(k, q->step, PAD, SLOTS, x, sum);
+    add_slots(f->tap, 1, PAD, SLOTS, x, sum);
 #else
+    const S *k = q->k + w.h * q->taps - PAD * q->step;
     ROLL
     for (int group = 0; group * SLOTS < PAD + q->taps; group++, k += SLOTS * q->step) {
         piece there[BACK + 1];
@@ -73,8 +94,9 @@ FN void make_sums(const signal *q, const piece *window, place w, S *sum)
         else
             read_some(q->u, first, BACK + 1, q->count, there);
         widen(there, BACK + 1, w.at, window_of(q, group) * PER, x);
+        int from = group ? 0 : PAD;
         add_slots(
-            k, q->step, group ? 0 : PAD, PAD + q->taps - group * SLOTS, x, sum);
+            k + from * q->step, q->step, from, PAD + q->taps - group * SLOTS, x, sum);
     }
 #endif
 }
@@ -93,18 +115,18 @@ FN void go_on(const signal *q, place *w)
         w->h = w->h + 1 < q->channels ? w->h + 1 : 0;
 }
 
-FN piece make_piece(const signal *q, const piece *window, place w)
+FN piece make_piece(const signal *q, const piece *window, place w, filter *f)
 {
     S sum[PER];
     piece y;
-    make_sums(q, window, w, sum);
+    make_sums(q, window, w, f, sum);
     UNROLL
     for (int e = 0; e < PER; e++)
         y.v[e] = store(sum[e]);
     ROLL
     while (w.at.left < PER) {
         go_on(q, &w);
-        make_sums(q, window, w, sum);
+        make_sums(q, window, w, f, sum);
         UNROLL
         for (int e = 0; e < PER; e++)
             y.v[e] = e >= -w.at.since ? store(sum[e]) : y.v[e];
@@ -147,24 +169,38 @@ FN place place_of(const signal *q, place first, int number)
     return w;
 }
 
-FN void make_tile(const signal *q, X *RESTRICT y, const piece window[][BACK + 1], place w)
+/* Of a thread, its piece number i in a tile. */
+FN int own_piece(int i)
 {
+    return (THREAD / BESIDE * PIECES + i) * BESIDE + THREAD % BESIDE;
+}
+
+/* A thread's pieces of a tile that begins at `w`. */
+FN void make_tile(const signal *q, X *RESTRICT y, place w)
+{
+    piece window[PIECES][BACK + 1];
+    filter f = { -1 };
+    UNROLL
+    for (int i = 0; i < PIECES && TAPS; i++)
+        read_pieces(
+            q->u, w.p + own_piece(i) + window_of(q, 0), BACK + 1, window[i]);
     UNROLL
     for (int i = 0; i < PIECES; i++) {
-        place own = place_of(q, w, i * THREADS + THREAD);
-        *(piece *)(y + own.p * PER) = make_piece(q, window[i], own);
+        place own = place_of(q, w, own_piece(i));
+        *(piece *)(y + own.p * PER) = make_piece(q, window[i], own, &f);
     }
 }
 
 FN void make_some(const signal *q, X *RESTRICT y, place w)
 {
+    filter f = { -1 };
     ROLL
     for (int i = THREAD; i < TILE && (w.p + i) * PER < q->count; i += THREADS) {
         place own = place_of(q, w, i);
         piece window[BACK + 1];
         if (TAPS)
             read_some(q->u, own.p + window_of(q, 0), BACK + 1, q->count, window);
-        piece made = make_piece(q, window, own);
+        piece made = make_piece(q, window, own, &f);
         UNROLL
         for (int e = 0; e < PER; e++)
             if (own.p * PER + e < q->count)
@@ -172,12 +208,24 @@ FN void make_some(const signal *q, X *RESTRICT y, place w)
     }
 }
 
+/* Piece p, with which a tile begins. */
+FN place tile_at(const signal *q, int64 p)
+{
+    place w;
+    w.p = p;
+    w.h = p * PER / q->length;
+    w.column = p * PER - w.h * q->length;
+    w.h %= q->channels;
+    w.i = 0;
+    w.at = position_of(w.column, q->length);
+    return w;
+}
+
 KERNEL conv(
     const X *RESTRICT u, const S *RESTRICT k, const S *RESTRICT bias, X *RESTRICT y,
     int64 channels, int64 length, int64 rows, int taps, int reversed, int ahead,
-    const sequence *RESTRICT of, int64 sequences)
+    const sequence *RESTRICT of, int64 sequences, int steps)
 {
-    LOCAL place of_tile;
     signal q;
     q.u = u;
     q.k = k + (reversed ? taps - 1 : 0);
@@ -190,27 +238,17 @@ KERNEL conv(
     q.ahead = ahead;
     q.of = of;
     q.sequences = sequences;
-    for (int64 n = BLOCK * TILE; n * PER < q.count; n += BLOCKS * TILE) {
-        piece window[PIECES][BACK + 1];
-        int whole = is_whole(u, n + window_of(&q, 0), TILE + BACK, q.count) &&
-                    is_whole(y, n, TILE, q.count);
-        UNROLL
-        for (int i = 0; i < PIECES && TAPS; i++)
-            if (whole)
-                read_pieces(
-                    u, n + i * THREADS + THREAD + window_of(&q, 0), BACK + 1, window[i]);
-        if (THREAD == 0) { /* divisions, while numbers are on their way */
-            int64 row = n * PER / length;
-            of_tile.p = n;
-            of_tile.h = row % channels;
-            of_tile.column = n * PER - row * length;
-            of_tile.at = position_of(of_tile.column, length);
+    int64 tiles = (int64)steps * TILE;
+    for (int64 n = BLOCK * tiles; n * PER < q.count; n += BLOCKS * tiles) {
+        place w = tile_at(&q, n);
+        ROLL
+        for (int step = 0; step < steps && w.p * PER < q.count; step++) {
+            if (is_whole(u, w.p + window_of(&q, 0), TILE + BACK, q.count) &&
+                is_whole(y, w.p, TILE, q.count))
+                make_tile(&q, y, w);
+            else
+                make_some(&q, y, w);
+            w = place_of(&q, w, TILE);
         }
-        BARRIER();
-        if (whole)
-            make_tile(&q, y, window, of_tile);
-        else
-            make_some(&q, y, of_tile);
-        BARRIER();
     }
 }

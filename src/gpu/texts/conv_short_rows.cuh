@@ -3,7 +3,7 @@
    A thread has WIDTH neighbouring channels, a piece of a row of memory, and takes TIMES
    times at once. Of a block's threads `lanes` are side by side, and strips of so many times
    below each other. SLOTS taps are taken at a time: all (TAPS of them), or groups (TAPS
-   0). WHOLE: pieces are aligned. */
+   0). PIECES_ALIGNED: pieces lie at multiples of their size. */
 // SPDX-License-Identifier: Apache-2.0
 #include "simt.h"
 
@@ -21,7 +21,7 @@ typedef struct ALIGNED(WIDTH * sizeof(S)) {
 
 FN piece read_piece(const X *RESTRICT x)
 {
-#if WHOLE
+#if PIECES_ALIGNED
     return *(const piece *)x;
 #else
     piece some;
@@ -34,7 +34,7 @@ FN piece read_piece(const X *RESTRICT x)
 
 FN void write_piece(X *RESTRICT y, piece v)
 {
-#if WHOLE
+#if PIECES_ALIGNED
     *(piece *)y = v;
 #else
     UNROLL
