@@ -72,6 +72,15 @@ FN unsigned short f16_store(float f)
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
     return h;
 }
+#    if __CUDA_ARCH__ >= 800
+#        define BF16_STORE(f) bf16_store(f)
+FN unsigned short bf16_store(float f)
+{
+    unsigned short h;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));
+    return h;
+}
+#    endif
 #endif
 
 /* ---- element types ---- */
@@ -151,10 +160,14 @@ FN S load(X x) { return UNBITS((unsigned)x << 16); }
 /* To nearest, ties to even; NaN stays NaN. */
 FN X store(S s)
 {
+#    ifdef BF16_STORE
+    return BF16_STORE(s);
+#    else
     unsigned u = BITS(s);
     if (s != s)
         return (X)(u >> 16 | 0x40);
     return (X)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+#    endif
 }
 #else
 FN S load(X x) { return x; }
