@@ -5,7 +5,8 @@
 
        source   what a thread copies of a tile: source_of() it, load_step(), a step of it;
        reader   where a warp finds numbers of tile number n: reader_of() it, tile_of(), the
-                tile; clear() sums, multiply(), which adds the products of a stage;
+                tile; begin() sums, with the bias unless it is NULL, while numbers are on their
+                way, multiply(), which adds the products of a stage;
        out_of() where a warp's results are on their way, write_y(). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -42,18 +43,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 
     sums sum;
     while (current < tiles) {
+        if (step == 0)
+            begin(sum, bias, tile_of(read, current, batch), p);
         copy_wait<STAGES - 2>();
         __syncthreads();
         load(slot ? slot - 1 : STAGES - 1);
-        if (step == 0)
-            clear(sum);
         multiply(sum, stages + slot * STAGE, step, read, p);
         slot = slot + 1 == STAGES ? 0 : slot + 1;
         if (++step < STEPS)
             continue;
         step = 0;
-        write_y(out, sum, residual, y, bias, tile_of(read, current, batch), p,
-                batch);
+        write_y(out, sum, residual, y, tile_of(read, current, batch), p, batch);
         current += gridDim.x;
         read = reader_of(x, current, p, batch);
     }

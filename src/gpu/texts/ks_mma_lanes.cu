@@ -136,20 +136,13 @@ INLINE void put_four(u32 to, float v0, float v1, float v2, float v3)
 #endif
 }
 
-/* 16 rows from row0 on, tile `tile` of the warp's, with their bias unless it is NULL. */
-INLINE void put_sums(
-    u32 out, sums sum, int tile, const float *bias, struct tile t, int row0, int group)
+/* 16 rows, tile `tile` of the warp's. */
+INLINE void put_sums(u32 out, sums sum, int tile, int group)
 {
     int thread = threadIdx.x % 32;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int row = half * 8 + thread / 4, at = (row * TOGETHER + group * 4) * ELEMENT;
-        float b[4] = { 0, 0, 0, 0 };
-        if (bias && row0 + row < ROWS)
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++)
-                b[lane] = bias
-                    [((i64)t.i * ROWS + row0 + row) * LANES + t.j + group * 4 + lane];
 #pragma unroll
         for (int s = 0; s < TILES_S; s++)
 #pragma unroll
@@ -157,8 +150,8 @@ INLINE void put_sums(
                 int column = s * 8 + thread % 4 * 2 + odd, e = half * 2 + odd;
                 put_four(
                     out + out_at(column, at / 16) + at % 16,
-                    sum[0][tile][s][e] + b[0], sum[1][tile][s][e] + b[1],
-                    sum[2][tile][s][e] + b[2], sum[3][tile][s][e] + b[3]);
+                    sum[0][tile][s][e], sum[1][tile][s][e], sum[2][tile][s][e],
+                    sum[3][tile][s][e]);
             }
     }
 }
@@ -229,8 +222,7 @@ INLINE void store_rows(u32 out, target to, i64 apart, int width)
 /* The last borders, and endings, are left to a loop: every copy is compiled. With SPLIT
    that form would take registers from the products, which would be up to 27 % slower. */
 INLINE void write_y(
-    u32 out, sums sum, const element *residual, element *y, const float *bias, tile t,
-    place p, i64 batch)
+    u32 out, sums sum, const element *residual, element *y, tile t, place p, i64 batch)
 {
     int width = width_of_both(residual, y, (i64)ROWS * LANES * ELEMENT);
     i64 apart = apart_of(residual, y);
@@ -241,7 +233,7 @@ INLINE void write_y(
         for (int r = 0; r < TILES_R; r++) {
             int row0 = t.r0 + (p.row * TILES_R + r) * 16;
             meet();
-            put_sums(out, sum, r, bias, t, row0, p.group);
+            put_sums(out, sum, r, p.group);
             meet();
             target to = target_of(y, t, row0, s0, batch);
             if (SPLIT)
@@ -258,17 +250,32 @@ INLINE void write_y(
 #pragma unroll
         for (int tile = 0; tile < TILES_R; tile++)
             if (tile == r)
-                put_sums(out, sum, tile, bias, t, row0, p.group);
+                put_sums(out, sum, tile, p.group);
         meet();
         store_rows(out, target_of(y, t, row0, s0, batch), apart, width);
     }
 }
 
-INLINE void clear(sums sum)
+INLINE void begin(sums sum, const float *bias, tile t, place p)
 {
+    int row = t.r0 + p.row * TILES_R * 16 + threadIdx.x % 32 / 4;
     if (SPLIT)
         asm volatile("");
     clear<4 * TILES_R * TILES_S * 4>(sum[0][0][0]);
+    if (!bias)
+        return;
+#pragma unroll
+    for (int q = 0; q < 2 * TILES_R; q++)
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            int r = row + q * 8;
+            float b = 0;
+            if (r < ROWS)
+                b = bias[((i64)t.i * ROWS + r) * LANES + t.j + p.group * 4 + lane];
+#pragma unroll
+            for (int s = 0; s < TILES_S; s++)
+                sum[lane][q / 2][s][q % 2 * 2] = sum[lane][q / 2][s][q % 2 * 2 + 1] = b;
+        }
 }
 
 /* ---- all of it ---- */

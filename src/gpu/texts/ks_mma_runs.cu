@@ -168,7 +168,25 @@ INLINE u32 load_right(u32 x, reader from, int left)
 
 #define SUMS (TILES_R * TILES_S * 4) /* of a lane */
 
-INLINE void clear(sums sum) { clear<EACH * SUMS>(sum[0][0][0]); }
+INLINE void begin(sums sum, const float *bias, tile t, place p)
+{
+    int row = t.r0 + p.row + threadIdx.x % 32 / 4;
+    clear<EACH * SUMS>(sum[0][0][0]);
+    if (!bias)
+        return;
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+#pragma unroll
+        for (int q = 0; q < 2 * TILES_R; q++) {
+            int r = row + q * 8, j = t.j + p.lane + e;
+            float b = 0;
+            if (r < ROWS && j < LANES)
+                b = bias[((i64)t.i * ROWS + r) * LANES + j];
+#pragma unroll
+            for (int s = 0; s < TILES_S; s++)
+                sum[e][q / 2][s][q % 2 * 2] = sum[e][q / 2][s][q % 2 * 2 + 1] = b;
+        }
+}
 
 /* Adds the products of a unit whose x and w lie there, for one lane. */
 INLINE void multiply_unit(
@@ -235,30 +253,19 @@ INLINE void put_two(u32 to, u32 apart, float v0, float v1)
 #endif
 }
 
-/* Sums of one lane and column, `odd` of tile number `tile`, with a bias that begins there
-   unless it is NULL. */
-INLINE void put_column(
-    u32 to, float sum[TILES_R][TILES_S][4], int tile, int odd, const float *bias, int row)
+/* Sums of one lane and column, `odd` of tile number `tile`. */
+INLINE void put_column(u32 to, float sum[TILES_R][TILES_S][4], int tile, int odd)
 {
 #pragma unroll
-    for (int r = 0; r < TILES_R; r++) {
-        float b[2] = { 0, 0 };
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int more = r * 16 + half * 8;
-            if (bias && row + more < ROWS)
-                b[half] = bias[more * LANES];
-        }
+    for (int r = 0; r < TILES_R; r++)
         put_two(
-            to + r * 16 * R_PITCH, 8 * R_PITCH, sum[r][tile][odd] + b[0],
-            sum[r][tile][2 + odd] + b[1]);
-    }
+            to + r * 16 * R_PITCH, 8 * R_PITCH, sum[r][tile][odd],
+            sum[r][tile][2 + odd]);
 }
 
 /* 8 columns of a warp, tile number `tile` of its sums, to place `at` of OUT. */
-INLINE void put_sums(
-    u32 out, sums sum, int tile, int at, const float *bias, element *y, struct tile t,
-    place p)
+INLINE void
+put_sums(u32 out, sums sum, int tile, int at, element *y, struct tile t, place p)
 {
     int thread = threadIdx.x % 32, own = p.row + thread / 4, row = t.r0 + own;
     out += (p.column / TILES_S * OUT + at * 8) * Y_PITCH + own * R_PITCH;
@@ -270,10 +277,8 @@ INLINE void put_sums(
 #pragma unroll
         for (int e = 0; e < EACH; e++) {
             int j = p.lane + e;
-            const float *own_bias = bias + ((i64)t.i * ROWS + row) * LANES + t.j + j;
             if (t.j + j < LANES)
-                put_column(
-                    to + j * ELEMENT, sum[e], tile, odd, bias ? own_bias : bias, row);
+                put_column(to + j * ELEMENT, sum[e], tile, odd);
         }
     }
 }
@@ -330,8 +335,7 @@ INLINE void store_columns(
 INLINE u32 out_of(u32 outs, place) { return outs; }
 
 INLINE void write_y(
-    u32 out, sums sum, const element *residual, element *y, const float *bias, tile t,
-    place p, i64 batch)
+    u32 out, sums sum, const element *residual, element *y, tile t, place p, i64 batch)
 {
     i64 apart = apart_of(residual, y);
 #pragma unroll
@@ -339,7 +343,7 @@ INLINE void write_y(
         __syncthreads();
 #pragma unroll
         for (int at = 0; at < OUT; at++)
-            put_sums(out, sum, tile + at, at, bias, y, t, p);
+            put_sums(out, sum, tile + at, at, y, t, p);
         __syncthreads();
         store_columns(y, out, apart, tile, t, batch);
     }
