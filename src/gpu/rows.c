@@ -47,8 +47,7 @@
 /* A portable row for few columns k: EACH outputs of a thread, SPAN columns at once. */
 #define THIN(type, EACH, SPAN)                                                         \
     ROW("ks.thin." #type "." #EACH "x" #SPAN, type, thin, 0, EACH, SPAN, 1)
-#define THIN_4(type)                                                                   \
-    THIN(type, 4, 4), THIN(type, 8, 2), THIN(type, 2, 8), THIN(type, 1, 4)
+#define THIN_4(type) THIN(type, 4, 4), THIN(type, 2, 8), THIN(type, 1, 4)
 #define THIN_8(type) THIN(type, 2, 4), THIN(type, 1, 4)
 
 /* Sums of 4 bytes. */

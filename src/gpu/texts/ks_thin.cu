@@ -38,6 +38,9 @@
 /* Between a thread's columns, and of it between columns and between outputs. */
 #define STEP (LAST ? COLUMNS : 1)
 
+/* How often a thread reads what a column has for an output. */
+#define SETS (LAST ? 1 : EACH)
+
 typedef struct strides {
     int64 x, y, row;
 } strides;
@@ -75,24 +78,31 @@ FN void take_place(const S *RESTRICT w, const S *RESTRICT bias, int64 tile, plac
 }
 
 /* A thread's columns from s on; those past the last one are that one again, and are not
-   stored. */
+   stored. All are read before anything is made. */
 FN void add_up(
-    const X *RESTRICT x, strides by, const place *p, int64 s, int64 last,
+    const X *RESTRICT x, strides by, const place *p, int64 s, int64 last, int whole,
     S sum[SPAN][EACH])
 {
+    X number[SPAN][SETS][COLS];
     UNROLL
     for (int u = 0; u < SPAN; u++) {
-        const X *from = x + (s + u * STEP < last ? s + u * STEP : last) * by.x;
+        const X *from = x + (whole || s + u * STEP < last ? s + u * STEP : last) * by.x;
+        UNROLL
+        for (int n = 0; n < SETS; n++)
+            UNROLL
+            for (int k = 0; k < COLS; k++)
+                number[u][n][k] = from[(p->from[n] + k * LANES) * by.row];
+    }
+    UNROLL
+    for (int u = 0; u < SPAN; u++)
         UNROLL
         for (int n = 0; n < EACH; n++) {
             sum[u][n] = zero();
             UNROLL
-            for (int k = 0; k < COLS; k++) {
-                X number = from[(p->from[LAST ? 0 : n] + k * LANES) * by.row];
-                sum[u][n] = multiply_add(p->weights[n][k], load(number), sum[u][n]);
-            }
+            for (int k = 0; k < COLS; k++)
+                sum[u][n] = multiply_add(
+                    p->weights[n][k], load(number[u][LAST ? 0 : n][k]), sum[u][n]);
         }
-    }
 }
 
 /* What output n of column s goes to; -1: nowhere. */
@@ -136,7 +146,12 @@ KERNEL ks(
     for (int64 s = slab * SPAN + COLUMN * (LAST ? 1 : SPAN); s < batch;
          s += slabs * (COLUMNS * SPAN)) {
         S sum[SPAN][EACH];
-        add_up(x, by, &p, s, batch - 1, sum);
-        put(y, residual, by, &p, s, batch - 1, sum);
+        if (s + (SPAN - 1) * STEP < batch) {
+            add_up(x, by, &p, s, batch - 1, 1, sum);
+            put(y, residual, by, &p, s, s + (SPAN - 1) * STEP, sum);
+        } else {
+            add_up(x, by, &p, s, batch - 1, 0, sum);
+            put(y, residual, by, &p, s, batch - 1, sum);
+        }
     }
 }
