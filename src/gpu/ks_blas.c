@@ -194,23 +194,31 @@ static void dense_products(
 /* Seconds are start + latency c + (move^p + multiply^p)^(1/p), with how fast the library
    multiplies, operations a second, how much of moving and multiplying overlaps, and, batch-first
    and batch-last, how many terms more a sum seems to have, and by how much it is slower than
-   memory. */
+   memory. Rows are padded to tiles. */
 typedef struct rate {
     double start, flops, overlap, latency, steps[2], slow[2];
+    int tile;
 } rate;
 
-static rate rate_of(const gpu_facts *f, const kernel *k)
+/* Of f32, many products at once are slower to start, and in larger tiles. */
+static rate rate_of(const gpu_facts *f, const kernel *k, danaus_pattern q)
 {
     double one = f->flops / f->cores; /* multiply-add in a clock */
+    rate r = { 4.7e-6, 0.79 * f->flops, 2.1, 8e-9, { 37, 37 }, { 1.2, 1.2 }, 32 };
     if (k->dtype == DANAUS_F16 || k->dtype == DANAUS_BF16) {
         double tensor = k->dtype == DANAUS_F16 ? f->tensor_f16 : f->tensor_bf16;
-        return (
-            rate){ 5.2e-6, 0.88 * tensor * one, 1.8, 4e-9, { 75, 75 }, { 1.1, 1.1 } };
+        r = (rate){
+            5.2e-6, 0.88 * tensor * one, 1.8, 4e-9, { 75, 75 }, { 1.1, 1.1 }, 64
+        };
+    } else if (dn_gpu_size(k)[TF32]) {
+        double tensor = f->tensor_tf32;
+        r = (rate){
+            5.3e-6, 0.8 * tensor * one, 2, 5e-9, { 75, 60 }, { 1.12, 1.14 }, 64
+        };
+    } else if (q.a * q.d > 1) {
+        r.start = 10e-6, r.latency = 0, r.tile = 64;
     }
-    if (dn_gpu_size(k)[TF32])
-        return (rate){ 5.3e-6,        0.8 * f->tensor_tf32 * one, 2, 5e-9, { 75, 60 },
-                       { 1.12, 1.14 } };
-    return (rate){ 10e-6, 0.79 * f->flops, 2.1, 0, { 37, 37 }, { 1.2, 1.2 } };
+    return r;
 }
 
 /* Bytes, at most 16, that lie together, aligned, in all lines of x, y and weights: with fewer,
@@ -255,19 +263,19 @@ static double after_cost(const gpu_facts *f, const problem *p)
                                                : 0;
 }
 
-/* Rows are padded to tiles of 64, and a sum of c terms takes as long as c + steps do. 3 %
-   dearer than measured: our own rows add a bias for nothing. */
+/* A sum of c terms takes as long as c + steps do. 3 % dearer than measured: our own rows add a
+   bias for nothing. */
 static double blas_cost(const danaus_device *dev, const kernel *k, const problem *p)
 {
     const gpu_facts *f = dn_gpu_facts(dev);
     danaus_pattern q = p->pattern;
-    rate r = rate_of(f, k);
+    rate r = rate_of(f, k, q);
     double weights = (double)blas_bytes(k, p), after = after_cost(f, p);
     double times = (double)MIN(q.a, q.d);
     if (k->dtype == DANAUS_F32 && !dn_gpu_size(k)[TF32] && p->batch <= 64)
         return times * few_columns_cost(f, k, p, weights / times) + after;
     double blocks = (double)q.a * (double)q.d;
-    double rows = (double)CEIL_DIV(q.b, 64) * 64;
+    double rows = (double)ROUND_UP(q.b, r.tile);
     double columns = (double)CEIL_DIV(p->batch, 64) * 64;
     double work = dn_is_complex(p->dtype) ? 8 : 2;
     double multiply =
