@@ -4,8 +4,8 @@
    Which of its algorithms makes a product is asked once and kept in a table of the GPU. It
    is asked for operands that are aligned to so many bytes, at most 16, so that the answer,
    and with it the order of sums, is the same wherever they lie further apart. Parts of a sum
-   meet in f32, in a workspace, always in the same order; a short sum has no workspace, since
-   the library's choice would cut it, too, and be slower. */
+   meet in f32, in a workspace, always in the same order; short sums of small products
+   have no workspace, since the library's choice would cut them, too, and be slower. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/blas.h"
 
@@ -17,7 +17,8 @@
 #define CHOICES 512 /* places of the table */
 #define ALIGNED 16  /* bytes */
 #define MATRIX  32
-#define SHORT   256 /* terms of a sum that is not worth cutting into parts */
+#define SHORT   256       /* terms of a sum that is not worth cutting into parts, */
+#define SMALL   (1 << 22) /* sums of a product where the library's choice would do so */
 
 /* Of cublasLt.h: attributes, their values. */
 enum {
@@ -180,7 +181,8 @@ static danaus_status ask(
     lt_choice found;
     int count = 0;
     const uint64_t *c = to->matrix[2];
-    uint64_t workspace = q->depth <= SHORT ? 0 : dn_cuda_workspace_bytes(d);
+    int whole = q->depth <= SHORT && q->m <= SMALL / q->n;
+    uint64_t workspace = whole ? 0 : dn_cuda_workspace_bytes(d);
     int error = describe_wishes(lt, q, workspace, to);
     if (!error)
         error = lt->LtChoose(
