@@ -38,7 +38,7 @@
 /* Between a thread's columns, and of it between columns and between outputs. */
 #define STEP (LAST ? COLUMNS : 1)
 
-/* How often a thread reads what a column has for an output. */
+/* Sets of COLS numbers that a thread reads of a column: one for all of its outputs, or one each. */
 #define SETS (LAST ? 1 : EACH)
 
 typedef struct strides {
