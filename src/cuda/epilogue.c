@@ -181,8 +181,8 @@ static danaus_status ask(
     lt_choice found;
     int count = 0;
     const uint64_t *c = to->matrix[2];
-    int whole = q->depth <= SHORT && q->m <= SMALL / q->n;
-    uint64_t workspace = whole ? 0 : dn_cuda_workspace_bytes(d);
+    int is_small = q->depth <= SHORT && q->m <= SMALL / q->n;
+    uint64_t workspace = is_small ? 0 : dn_cuda_workspace_bytes(d);
     int error = describe_wishes(lt, q, workspace, to);
     if (!error)
         error = lt->LtChoose(

@@ -15,9 +15,9 @@ typedef struct gpu_short {
     gpu_launch launch;
     int ahead;      /* channels first: pieces */
     int lanes_log2; /* channels last */
-    int steps;
-    int groups;    /* of taps, of sums */
-    int64_t parts; /* of sums */
+    int steps;      /* tiles, or strips of times, that a block makes in turn */
+    int groups;     /* of taps, of sums */
+    int64_t parts;  /* of sums */
     int makes_du;
 } gpu_short;
 

@@ -20,7 +20,7 @@
 #define MOST_BYTES  ((double)(256 << 20))
 
 #define FEW         4   /* columns */
-#define SMALL_TILES 256 /* terms of a sum of f32 whose 32 rows are a tile */
+#define SMALL_TILES 256 /* terms of sums of f32 that are made in small tiles */
 #define MOST_WAIT   700 /* terms of a sum; those of a single product are cut into parts */
 
 enum { TF32 = 3, COLUMNS };
@@ -218,7 +218,7 @@ static rate rate_of(const gpu_facts *f, const kernel *k, danaus_pattern q)
         };
     } else if (q.a * q.d > 1) {
         r.start = 10e-6, r.latency = 0, r.tile = 64;
-    } else if (q.b > 32 || q.c > SMALL_TILES) {
+    } else if (q.b > r.tile || q.c > SMALL_TILES) {
         r.tile = 64;
     }
     return r;

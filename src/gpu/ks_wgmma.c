@@ -123,21 +123,19 @@ static double ragged(const kernel *k, const problem *p)
     return x_last(p) ? 1.6 * most : most;
 }
 
-/* Clocks of a tile whose lines are ragged, batch-first, where it takes more or less otherwise: so
-   many for each number of x that threads fetch, measured on 9.0 (docs/notes/gpu-lanes.md), and then for each of y
-   that they store. */
-static double ragged_clocks(
-    const kernel *k, const problem *p, double depth, double each, double otherwise)
+/* Clocks that threads take at least for a column k of a tile whose lines are ragged, batch-first:
+   so many for each number of x, and then for each of y that they store, measured on 9.0
+   (docs/notes/gpu-lanes.md). */
+static double fetch_clocks(const kernel *k, const problem *p)
 {
     int64_t line = p->pattern.a * p->pattern.c * dn_size_of(p->dtype);
-    int is_single = dn_gpu_size(k)[PARTS] == 1;
-    double number = p->dtype != DANAUS_F32 ? (line % 4 ? 0.3 : 0.22)
-                    : is_single            ? 0.58
-                                           : 0.76;
-    if (x_last(p) || !dn_gpu_is_ragged(p))
-        return otherwise;
-    return fmax(otherwise, number * dn_gpu_size(k)[COLUMNS] * depth) + 0.21 * each;
+    double number = line % 4 ? 0.3 : 0.22;
+    if (p->dtype == DANAUS_F32)
+        number = dn_gpu_size(k)[PARTS] > 1 ? 0.76 : 0.58;
+    return number * dn_gpu_size(k)[COLUMNS];
 }
+
+#define STORE_CLOCKS 0.21
 
 /* A fit to 2,000 times, to 7 %. A tile is bound by tensor cores or by the second
    cache, behind which latency is not hidden; all of them together by memory. Where
@@ -164,7 +162,10 @@ static double cost(const danaus_device *dev, const kernel *k, const problem *p)
     double latency = (34 + 108 * steps + y_bytes / 30) / resident;
     double tile = fmax(multiply, cache) + latency;
     tile *= (1 + 0.02 * (n[CLUSTER] - 1)) * ragged(k, p);
-    tile = resident * ragged_clocks(k, p, steps * (double)s.depth, each, tile);
+    if (!x_last(p) && dn_gpu_is_ragged(p))
+        tile = fmax(tile, steps * (double)s.depth * fetch_clocks(k, p)) +
+               STORE_CLOCKS * each;
+    tile *= resident;
     double bytes = dn_gpu_moved_bytes(p) + (double)dn_gpu_tile_bytes(k, p);
     double move = 1.17 * bytes / f->bandwidth, make = waves * tile / clock + 0.3e-6;
     if (tiles <= places)

@@ -272,9 +272,7 @@ INLINE void begin(sums sum, const float *bias, tile t, place p)
             float b = 0;
             if (r < ROWS)
                 b = bias[((i64)t.i * ROWS + r) * LANES + t.j + p.group * 4 + lane];
-#pragma unroll
-            for (int s = 0; s < TILES_S; s++)
-                sum[lane][q / 2][s][q % 2 * 2] = sum[lane][q / 2][s][q % 2 * 2 + 1] = b;
+            begin_row(sum[lane][q / 2], q % 2, b);
         }
 }
 

@@ -182,9 +182,7 @@ INLINE void begin(sums sum, const float *bias, tile t, place p)
             float b = 0;
             if (r < ROWS && j < LANES)
                 b = bias[((i64)t.i * ROWS + r) * LANES + j];
-#pragma unroll
-            for (int s = 0; s < TILES_S; s++)
-                sum[e][q / 2][s][q % 2 * 2] = sum[e][q / 2][s][q % 2 * 2 + 1] = b;
+            begin_row(sum[e][q / 2], q % 2, b);
         }
 }
 

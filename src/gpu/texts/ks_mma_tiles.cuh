@@ -50,3 +50,11 @@ INLINE const u8 *weights_of(const u8 *w, tile t, int step)
     i64 block = (i64)t.i * LANE_TILES + t.j / TOGETHER;
     return w + ((block * ROW_TILES + t.r0 / TILE_R) * STEPS + step) * W_BYTES;
 }
+
+/* The sums of half `half` of 16 rows and of one lane begin with a number, in all columns s. */
+INLINE void begin_row(float sum[TILES_S][4], int half, float v)
+{
+#pragma unroll
+    for (int s = 0; s < TILES_S; s++)
+        sum[s][half * 2] = sum[s][half * 2 + 1] = v;
+}
