@@ -4,7 +4,7 @@ docs/python.md, section PyTorch, is the guide.
 """
 
 # SPDX-License-Identifier: Apache-2.0
-from danaus.torch import functional
+from danaus.torch import _transformers, functional
 from danaus.torch.composed import InterpolatedLinear, SumLinear
 from danaus.torch.compress import compress
 from danaus.torch.conv import LongConv, ShortConv
@@ -13,6 +13,8 @@ from danaus.torch.hyena import GatedLongConv, HyenaOperator
 from danaus.torch.linear import KSLinear, MonarchLinear, freeze
 from danaus.torch.monarch import CausalMonarchConv
 from danaus.torch.replace import Report, replace_linear
+from danaus.torch.saving import load_compressed, save_compressed
+from danaus.torch.structure import apply_structure, structure_of
 
 # One line for each module.
 # fmt: off
@@ -21,5 +23,7 @@ __all__ = [
     "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
     "CausalMonarchConv", "GatedLongConv", "HyenaOperator", "LongConv", "ShortConv",
     "InterpolatedLinear", "SumLinear", "Report", "compress", "replace_linear",
+    "apply_structure", "load_compressed", "save_compressed", "structure_of",
 ]
 # fmt: on
+_transformers.install()
