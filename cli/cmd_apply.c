@@ -321,5 +321,5 @@ int cmd_apply(int argc, char **argv)
     TRY(refuse_if(a.scale == 0, "--scale takes a number other than 0"));
     int status = run(&a, argv[1], argv[2]);
     release(&a);
-    return output_close(&a.output, status);
+    return status;
 }

@@ -51,5 +51,5 @@ int cmd_calibrate(int argc, char **argv)
     status = status ? status : load_older(device, &o);
     status = status ? status : run(device, &o, as_json);
     danaus_device_close(device);
-    return output_close(&o, status);
+    return status;
 }

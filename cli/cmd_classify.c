@@ -125,5 +125,5 @@ int cmd_classify(int argc, char **argv)
     json_decref(c.labels);
     images_free(&c.images);
     model_close(&c.m);
-    return output_close(&c.output, status);
+    return status;
 }

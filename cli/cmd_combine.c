@@ -193,5 +193,5 @@ int cmd_combine(int argc, char **argv)
     for (int n = 0; n < j.count; n++)
         any_chain_free(&j.files[n]);
     any_chain_free(&j.made);
-    return output_close(&j.output, status);
+    return status;
 }

@@ -348,12 +348,19 @@ static int ends_with(const char *text, const char *end)
     return n >= m && !strcmp(text + n - m, end);
 }
 
+/* The name whose end says what is written: a stream's says nothing, as "-". */
+static const char *telling_name(const convolve *c)
+{
+    int npy = ends_with(c->output.name, ".npy");
+    return c->output.replaced || npy ? c->output.name : "-";
+}
+
 /* Names that can be written, and suit the signal once that is known. */
 static int check_name(const convolve *c)
 {
     if (ends_with(c->output.name, ".npy"))
         return args_refuse("format", "is for files of sound, not .npy");
-    return sound_check_name(c->output.name, (sound_format)c->format);
+    return sound_check_name(telling_name(c), (sound_format)c->format);
 }
 
 static int check_sort(const convolve *c)
@@ -361,7 +368,7 @@ static int check_sort(const convolve *c)
     int npy = ends_with(c->output.name, ".npy");
     if (c->signal.rate)
         return STATUS_OK;
-    if (!npy && !output_is_standard(&c->output))
+    if (!npy && c->output.replaced)
         return failure("arrays are written to .npy files, not to %s", c->output.name);
     return args_refuse("resample,format", "is for sound");
 }
@@ -372,7 +379,7 @@ static int write_rows(convolve *c)
     if (r->rate && !ends_with(c->output.name, ".npy")) {
         sound s = { r->count, r->length, r->rate, r->data };
         return sound_write(
-            c->output.path, c->output.name, &s, (sound_format)c->format, &c->clipped);
+            c->output.path, telling_name(c), &s, (sound_format)c->format, &c->clipped);
     }
     danaus_tensor t = r->shape;
     if (r->rate) {
@@ -458,5 +465,5 @@ int cmd_conv(int argc, char **argv)
     free(c.signal.data);
     free(c.filters.data);
     free(c.out.data);
-    return output_close(&c.output, status);
+    return status;
 }

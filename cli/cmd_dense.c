@@ -60,5 +60,5 @@ int cmd_dense(int argc, char **argv)
     output o = { 0 };
     int status = output_open(&o, name);
     status = status ? status : run(argv[1], &o, as_json);
-    return output_close(&o, status);
+    return status;
 }

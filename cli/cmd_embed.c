@@ -148,5 +148,5 @@ int cmd_embed(int argc, char **argv)
     free(e.y);
     token_lines_free(&e.lines);
     model_close(&e.m);
-    return output_close(&e.output, status);
+    return status;
 }

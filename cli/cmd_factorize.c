@@ -429,5 +429,5 @@ int cmd_factorize(int argc, char **argv)
     free(j.w_owned);
     samples_close(&j.samples);
     danaus_file_close(j.file);
-    return output_close(&j.output, status);
+    return status;
 }

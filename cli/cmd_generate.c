@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/models.h"
+#include "common/plain.h"
+
+#include <unistd.h>
 
 static const usage use = {
     .synopsis = "MODEL PROMPT [OPTION]...",
@@ -76,6 +79,15 @@ static int append(grown *g, const char *text)
     return STATUS_OK;
 }
 
+/* A file gets the text as it is. */
+static void print_new(const char *text)
+{
+    if (isatty(STDOUT_FILENO))
+        print_lines(text, stdout);
+    else
+        fputs(text, stdout);
+}
+
 /* What the last token adds to the text of those before. */
 static int write_last(writing *w)
 {
@@ -88,7 +100,7 @@ static int write_last(writing *w)
         const char *new = strncmp(all, before, known) ? all : all + known;
         status = append(&w->written, new);
         if (!status && !w->json) {
-            fputs(new, stdout);
+            print_new(new);
             fflush(stdout);
         }
     }

@@ -128,7 +128,7 @@ static int explain_conv(
             facts_of(
                 "length:i taps:i plan:t", q->length, q->taps ? q->taps : q->length,
                 text),
-            as_json, NULL, "{plan}");
+            as_json, NULL, "{plan:lines}");
     }
     danaus_conv_plan_destroy(plan);
     danaus_device_close(device);

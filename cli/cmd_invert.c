@@ -164,5 +164,5 @@ int cmd_invert(int argc, char **argv)
     danaus_file_close(j.file);
     danaus_chain_destroy(j.inverse);
     danaus_chain_destroy(j.chain);
-    return output_close(&j.output, status);
+    return status;
 }

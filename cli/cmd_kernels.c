@@ -2,6 +2,7 @@
    holds. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
+#include "common/plain.h"
 
 static const usage use = {
     .synopsis = "export|import|list FILE [--instructions NAME] [--json]",
@@ -29,12 +30,12 @@ static int list(const char *path, int as_json)
             "version:t instructions:t count:i bytes:i", info.version, info.instructions,
             info.count, info.bytes);
         json_array_append_new(kinds, one);
-        if (!as_json)
-            printf("%s: ", path);
-        if (!as_json)
-            facts_print(
-                one,
-                "danaus {version} {instructions}, {count} kernels of {bytes} bytes\n");
+        if (as_json)
+            continue;
+        print_plain(path, stdout);
+        facts_print(
+            one,
+            ": danaus {version} {instructions}, {count} kernels of {bytes} bytes\n");
     }
     json_t *facts = facts_of("file:t kernels:o", path, kinds);
     if (status == DANAUS_ERR_ARGUMENT)

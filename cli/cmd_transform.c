@@ -203,5 +203,5 @@ int cmd_transform(int argc, char **argv)
     any_chain_free(&j.made);
     danaus_file_close(j.file);
     free(j.owned);
-    return output_close(&j.output, status);
+    return status;
 }

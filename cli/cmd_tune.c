@@ -34,6 +34,15 @@ typedef struct tuner {
     progress bar;
 } tuner;
 
+/* Saves the table while it grows, so that little is lost with the program; a stream has it once,
+   at the end. */
+static int save(const tuner *t, int done)
+{
+    if (t->output.replaced == done)
+        return STATUS_OK;
+    return library(danaus_device_save_tuning(t->device, t->output.path));
+}
+
 /* Takes a plan that was measured: its row is in the device's table. */
 static int take(tuner *t, json_t *plan, const char *text)
 {
@@ -42,7 +51,7 @@ static int take(tuner *t, json_t *plan, const char *text)
     if (!t->json && !output_is_standard(&t->output))
         facts_print(plan, text);
     fflush(stdout);
-    return library(danaus_device_save_tuning(t->device, t->output.path));
+    return save(t, 0);
 }
 
 static int tune_product(tuner *t, const suite_problem *p, int layout, int64_t batch)
@@ -136,8 +145,9 @@ static int run(tuner *t, int conv)
              : suite_read(t->suite, &t->products));
     TRY(open_device(&t->where, &t->device));
     TRY(load_older(t->device, &t->output));
-    TRY(library(danaus_device_save_tuning(t->device, t->output.path)));
+    TRY(save(t, 0));
     TRY(tune_all(t, conv));
+    TRY(save(t, 1));
     if (!t->json)
         return STATUS_OK;
     return report_json(
@@ -180,5 +190,5 @@ int cmd_tune(int argc, char **argv)
     conv_suite_free(&t.convs);
     danaus_device_close(t.device);
     json_decref(t.plans);
-    return output_close(&t.output, status);
+    return status;
 }

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/args.h"
 
+#include "common/plain.h"
 #include "common/standard.h"
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,8 +39,11 @@ const char *args_command(void)
 
 static void print_sentence(const char *kind, const char *format, va_list rest)
 {
+    char sentence[2 * PATH_MAX];
+    vsnprintf(sentence, sizeof sentence, format, rest);
+    standard_names(sentence, sizeof sentence);
     fprintf(stderr, "%s: %s", running, kind);
-    vfprintf(stderr, format, rest);
+    print_plain(sentence, stderr);
     fputc('\n', stderr);
 }
 
@@ -194,8 +199,7 @@ static int store(const arg *a, const char *text)
     switch (a->kind) {
     case ARG_FLAG: *(int *)a->value = 1; break;
     case ARG_INPUT:
-        if (standard_input(&text) != STATUS_OK)
-            return STATUS_USAGE;
+        TRY(standard_input(&text));
         *(const char **)a->value = text;
         break;
     case ARG_TEXT:
@@ -333,8 +337,7 @@ int args_parse(const usage *use, const arg *table, int argc, char **argv, int *o
     int files = use->words ? 0 : use->texts ? use->texts : count;
     for (int i = 1; i <= files && i <= count; i++) {
         const char *path = argv[i];
-        if (standard_input(&path) != STATUS_OK)
-            return STATUS_USAGE;
+        TRY(standard_input(&path));
         argv[i] = (char *)(uintptr_t)path;
     }
     return ARGS_GO_ON;

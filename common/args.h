@@ -60,7 +60,8 @@ typedef struct usage {
 
 /* Reads options into the table's values and moves the operands to argv[1 .. *operands], unless
    that is NULL: their number then does not matter. Those that are files may be "-". Returns
-   ARGS_GO_ON, ARGS_DONE after help, or a usage status after one sentence about wrong usage. */
+   ARGS_GO_ON, ARGS_DONE after help, or an exit status after one sentence about wrong usage or a
+   stream that cannot be read. */
 int args_parse(
     const usage *use, const arg *table, int argc, char **argv, int *operands);
 

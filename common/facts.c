@@ -3,6 +3,7 @@
 #include "common/facts.h"
 
 #include "common/args.h"
+#include "common/plain.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -85,9 +86,10 @@ static void print_value(const json_t *value, double scale, const char *how, FILE
         print_list(value, to);
     } else if (real) {
         fprintf(to, "%*s", atoi(how), "-");
+    } else if (json_is_string(value) && !strcmp(how, "lines")) {
+        print_lines(json_string_value(value), to);
     } else if (json_is_string(value)) {
-        snprintf(format, sizeof format, "%%%ss", how);
-        fprintf(to, format, json_string_value(value));
+        print_padded(json_string_value(value), atoi(how), to);
     }
 }
 

@@ -17,6 +17,7 @@ json_t *facts_of(const char *members, ...);
 /* Prints a text in which these stand for members of facts:
      {name}              the member; a list with commas, a list of lists with blanks between
      {name:8.3g}         as printf() prints it with that; integers and text need no letter
+     {name:lines}        text of more than one line
      {name*1e-9:8.3g}    a multiple of it
      {name:#word}        "1 word", "2 words"; of a list, how many it has
      {name.other}        a member of a member; {name.0}: of a list

@@ -31,7 +31,7 @@ int open_device(const device_options *options, danaus_device **device)
 int load_older(danaus_device *device, const output *o)
 {
     struct stat s;
-    if (stat(o->path, &s) || s.st_size == 0)
+    if (!o->replaced || stat(o->path, &s) || s.st_size == 0)
         return STATUS_OK;
     return library(danaus_device_load_tuning(device, o->path));
 }

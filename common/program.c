@@ -5,6 +5,7 @@
 #include "common/args.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,9 +54,33 @@ static int choose(const program *p, int argc, char **argv)
     return run_command(p, 2, words);
 }
 
+/* ---- signals ---- */
+
+/* Ends the program as the signal would have done. */
+static void clean_up(int number)
+{
+    danaus_file_abandon();
+    raise(number);
+}
+
+/* No incomplete file stays after a signal. A file that grows too large is an error of write(). A
+   signal that the caller ignores, as nohup does, is ignored. */
+static void take_signals(void)
+{
+    static const int ending[] = { SIGHUP, SIGINT, SIGTERM, SIGXCPU };
+    struct sigaction old, new = { .sa_handler = clean_up };
+    new.sa_flags = (int)SA_RESETHAND;
+    sigemptyset(&new.sa_mask);
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+        if (!sigaction(ending[i], NULL, &old) && old.sa_handler == SIG_DFL)
+            sigaction(ending[i], &new, NULL);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
 int program_main(const program *p, int argc, char **argv)
 {
     args_begin(p->name);
+    take_signals();
     int status = choose(p, argc, argv);
     if (status == ARGS_DONE)
         status = STATUS_OK;

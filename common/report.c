@@ -3,6 +3,7 @@
 #include "common/report.h"
 
 #include "common/args.h"
+#include "common/plain.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,29 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Prints JSON. Only its strings can hold what print_lines() writes as JSON does, too. */
+static int dump(const json_t *all)
+{
+    char *text = json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    if (text)
+        print_lines(text, stdout);
+    free(text);
+    return !text;
+}
+
 int report_json(json_t *value)
 {
     json_t *all = json_pack(
         "{s:i, s:s, s:s}", "schema", REPORT_SCHEMA, "version", danaus_version(),
         "command", args_command());
-    int failed = !value || json_object_update(all, value) ||
-                 json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) ||
-                 putchar('\n') == EOF;
+    int failed =
+        !value || json_object_update(all, value) || dump(all) || putchar('\n') == EOF;
     json_decref(all);
     json_decref(value);
     return failed ? failure("the facts cannot be printed as JSON") : STATUS_OK;
-}
-
-/* Bytes of the character of UTF-8 that text begins with; 0 if it begins with none. */
-static size_t character(const char *text)
-{
-    for (size_t bytes = 1; bytes <= strnlen(text, 4); bytes++) {
-        json_t *one = json_stringn(text, bytes);
-        json_decref(one);
-        if (one)
-            return bytes;
-    }
-    return 0;
 }
 
 json_t *json_text(const char *text)
@@ -43,7 +41,8 @@ json_t *json_text(const char *text)
     if (!mended)
         return NULL;
     while (*text) {
-        size_t bytes = character(text);
+        unsigned character;
+        size_t bytes = utf8_character(text, &character);
         memcpy(to, bytes ? text : "\xef\xbf\xbd", bytes ? bytes : 3);
         to += bytes ? bytes : 3;
         text += bytes ? bytes : 1;

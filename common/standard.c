@@ -1,98 +1,192 @@
-/* Standard input and output in place of files. */
+/* Standard input and output in place of files, and pipes. */
 // SPDX-License-Identifier: Apache-2.0
 #include "common/standard.h"
 
 #include "common/args.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int copy(FILE *from, FILE *to)
+#define WRITER_WAIT 1000 /* ms that a pipe may have no writer */
+#define MOST_PIPES  64   /* that sentences name as they were given */
+
+/* ---- names ---- */
+
+static struct {
+    const char *given;
+    char path[32];
+} pipes[MOST_PIPES];
+static int pipe_count;
+
+static const char *name_pipe(const char *given, int fd)
+{
+    int i = pipe_count < MOST_PIPES - 1 ? pipe_count++ : MOST_PIPES - 1;
+    pipes[i].given = given;
+    snprintf(pipes[i].path, sizeof pipes[i].path, "/dev/fd/%d", fd);
+    return pipes[i].path;
+}
+
+void standard_names(char *sentence, size_t size)
+{
+    for (int i = 0; i < pipe_count; i++) {
+        size_t length = strlen(pipes[i].path);
+        char *at = strstr(sentence, pipes[i].path);
+        if (!at || (at[length] >= '0' && at[length] <= '9'))
+            continue;
+        char *rest = strdup(at + length);
+        snprintf(
+            at, size - (size_t)(at - sentence), "%s%s", pipes[i].given,
+            rest ? rest : "");
+        free(rest);
+    }
+}
+
+/* ---- input ---- */
+
+/* The descriptor that a name of /dev means; -1: it means none. */
+static int descriptor_of(const char *name)
+{
+    int fd = -1, end = 0;
+    if (!strcmp(name, "/dev/stdin"))
+        return STDIN_FILENO;
+    if (sscanf(name, "/dev/fd/%d%n", &fd, &end) == 1 && !name[end])
+        return fd;
+    if (sscanf(name, "/proc/self/fd/%d%n", &fd, &end) == 1 && !name[end])
+        return fd;
+    return -1;
+}
+
+/* read() that waits for a pipe which has a writer; 0 at its end, or if it has none. */
+static ssize_t read_some(int fd, char *block, size_t room)
+{
+    struct pollfd more = { .fd = fd, .events = POLLIN };
+    for (int wait = WRITER_WAIT;; wait = -1) {
+        poll(&more, 1, wait);
+        ssize_t got = read(fd, block, room);
+        if (got >= 0 || (errno != EAGAIN && errno != EINTR))
+            return got;
+    }
+}
+
+/* What a stream gives, in a file without a name; NULL: see errno. */
+static FILE *keep(int fd, int64_t *bytes)
 {
     char block[1 << 16];
-    size_t got;
-    while ((got = fread(block, 1, sizeof block, from)) > 0)
-        if (fwrite(block, 1, got, to) != got)
-            return 0;
-    return !ferror(from) && !fflush(to);
+    FILE *kept = tmpfile();
+    ssize_t got = 0;
+    *bytes = 0;
+    while (kept && (got = read_some(fd, block, sizeof block)) > 0) {
+        *bytes += got;
+        if (fwrite(block, 1, (size_t)got, kept) != (size_t)got)
+            break;
+    }
+    if (kept && !got && !fflush(kept))
+        return kept;
+    int error = errno;
+    if (kept)
+        fclose(kept);
+    errno = error;
+    return NULL;
+}
+
+/* True if what it gives ends: of devices, a terminal and the empty one. */
+static int is_stream(const struct stat *s, int fd)
+{
+    struct stat null;
+    return S_ISFIFO(s->st_mode) || S_ISSOCK(s->st_mode) || isatty(fd) ||
+           (!stat("/dev/null", &null) && S_ISCHR(s->st_mode) &&
+            null.st_rdev == s->st_rdev);
+}
+
+/* Reads a stream to its end and gives it another name, unless its own means a descriptor. */
+static int take_stream(const char **name, const struct stat *s)
+{
+    int64_t bytes;
+    int own = descriptor_of(*name);
+    int fd = own < 0 ? open(*name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : own;
+    if (fd < 0)
+        return failure("cannot read %s: %s", *name, strerror(errno));
+    if (!is_stream(s, fd))
+        return failure("cannot read %s: it is a device, not a file or a pipe", *name);
+    FILE *kept = keep(fd, &bytes);
+    if (!kept || dup2(fileno(kept), fd) < 0)
+        return failure("cannot read %s: %s", *name, strerror(errno));
+    fclose(kept);
+    if (!bytes && own < 0 && S_ISFIFO(s->st_mode))
+        return failure("cannot read %s: it is a pipe that nothing writes to", *name);
+    if (own < 0)
+        *name = name_pipe(*name, fd);
+    return STATUS_OK;
 }
 
 int standard_input(const char **name)
 {
     static int taken;
     struct stat s;
-    if (strcmp(*name, "-"))
+    if (!strcmp(*name, "-")) {
+        TRY(refuse_if(
+            taken++, "standard input can be read once: only one file may be -"));
+        *name = "/dev/stdin";
+    }
+    int fd = descriptor_of(*name);
+    if ((fd < 0 ? stat(*name, &s) : fstat(fd, &s)) || S_ISREG(s.st_mode) ||
+        S_ISDIR(s.st_mode))
         return STATUS_OK;
-    TRY(refuse_if(taken++, "standard input can be read once: only one file may be -"));
-    *name = "/dev/stdin";
-    if (!fstat(STDIN_FILENO, &s) && S_ISREG(s.st_mode))
-        return STATUS_OK;
-    FILE *kept = tmpfile();
-    if (!kept || !copy(stdin, kept) || dup2(fileno(kept), STDIN_FILENO) < 0)
-        return usage_error("cannot read standard input: %s", strerror(errno));
-    fclose(kept);
-    return STATUS_OK;
+    return take_stream(name, &s);
 }
 
-/* The folder must be there and let files be made in it; what is replaced must be a file. */
-static int check_place(const char *path)
+/* ---- output ---- */
+
+static int is_standard(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char folder[PATH_MAX];
-    int length = slash ? (int)(slash - path) + 1 : 1;
-    struct stat s;
-    if (snprintf(folder, sizeof folder, "%.*s", length, slash ? path : ".") >=
-            PATH_MAX - 64 ||
-        strlen(path) >= PATH_MAX)
-        return failure("the name %.40s... is too long", path);
-    if (!stat(path, &s) && !S_ISREG(s.st_mode))
-        return failure("cannot write %s: it is not a regular file", path);
-    if (access(folder, W_OK) || (!access(path, F_OK) && access(path, W_OK)))
-        return failure("cannot write %s: %s", path, strerror(errno));
-    return STATUS_OK;
+    struct stat out, s;
+    return !fstat(STDOUT_FILENO, &out) && !stat(path, &s) && out.st_dev == s.st_dev &&
+           out.st_ino == s.st_ino;
 }
 
-int output_is_standard(const output *o) { return o->name && !strcmp(o->name, "-"); }
+static int is_terminal(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    int yes = fd >= 0 && isatty(fd);
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
+static int check_stream(const output *o)
+{
+    struct stat s;
+    if (o->standard)
+        TRY(args_refuse("json", "and -o - cannot both have standard output"));
+    int terminal =
+        o->standard ? isatty(STDOUT_FILENO)
+                    : !stat(o->path, &s) && S_ISCHR(s.st_mode) && is_terminal(o->path);
+    return fail_if(
+        terminal, "%s is a terminal: name a file, or lead it to one",
+        o->standard ? "standard output" : o->name);
+}
+
+int output_is_standard(const output *o) { return o->standard; }
 
 int output_open(output *o, const char *name)
 {
     TRY(refuse_if(!name, "-o FILE is needed (try --help)"));
-    if (strcmp(name, "-")) {
-        TRY(check_place(name));
-        o->name = name;
-        snprintf(o->path, sizeof o->path, "%s", name);
+    *o = (output){ .name = name, .path = strcmp(name, "-") ? name : "/dev/stdout" };
+    TRY(library(danaus_file_check_output(o->path, &o->replaced)));
+    if (o->replaced)
         return STATUS_OK;
-    }
-    TRY(args_refuse("json", "and -o - cannot both have standard output"));
-    if (isatty(STDOUT_FILENO))
-        return failure("standard output is a terminal: name a file, or lead it to one");
-    const char *place = getenv("TMPDIR");
-    snprintf(o->path, sizeof o->path, "%s/danaus-XXXXXX", place ? place : "/tmp");
-    int fd = mkstemp(o->path);
-    TRY(fail_if(fd < 0, "cannot make %s: %s", o->path, strerror(errno)));
-    close(fd);
-    o->name = name;
-    return STATUS_OK;
+    o->standard = is_standard(o->path);
+    return check_stream(o);
 }
 
 int output_maybe(output *o, const char *name)
 {
     return name ? output_open(o, name) : STATUS_OK;
-}
-
-int output_close(output *o, int status)
-{
-    if (!output_is_standard(o))
-        return status;
-    FILE *file = status ? NULL : fopen(o->path, "rb");
-    unlink(o->path); /* before a reader that goes away ends the program */
-    if (!status && (!file || !copy(file, stdout)))
-        status = failure("cannot write to standard output: %s", strerror(errno));
-    if (file)
-        fclose(file);
-    return status;
 }

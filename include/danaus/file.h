@@ -49,7 +49,8 @@ DANAUS_API const char *danaus_file_metadata(const danaus_file *file, const char 
 
 /* Write one array as .npy 1.0, or many as safetensors. `metadata` holds
    2 * pairs strings, key then value. The file appears complete or not at all:
-   on failure an older file of that name is left as it was. */
+   on failure an older file of that name is left as it was. A pipe, a device, and what
+   a link of /proc leads to, such as /dev/stdout, are written to instead. */
 DANAUS_API danaus_status
 danaus_file_write_npy(const char *path, const danaus_tensor *tensor);
 DANAUS_API danaus_status danaus_file_write_safetensors(
@@ -59,6 +60,15 @@ DANAUS_API danaus_status danaus_file_write_safetensors(
 /* Writes any bytes in the same manner, flushed to the disk. */
 DANAUS_API danaus_status
 danaus_file_write(const char *path, const void *data, size_t bytes);
+
+/* Fails unless a file can be written at the path, before work that takes long. *replaced:
+   1 if the file will appear whole, 0 if what is there is written to. */
+DANAUS_API danaus_status danaus_file_check_output(const char *path, int *replaced);
+
+/* Removes the incomplete files of calls that are not done. A signal handler may call
+   this, if the process then ends. Few file systems need it: others keep such files
+   without a name, so that they go with the process. */
+DANAUS_API void danaus_file_abandon(void);
 
 #ifdef __cplusplus
 }

@@ -345,13 +345,16 @@ static danaus_status save_rows(const tuning *table, writer *w, const char *path)
     return status;
 }
 
-/* Maps a table that is to be replaced; nothing where there is none, or an empty file. */
+/* Maps a table that is to be replaced; nothing where there is none, or an empty file, or where
+   the new table is written to a pipe. */
 static danaus_status open_older(const danaus_device *dev, const char *path, map *older)
 {
     int64_t skipped;
     tuning unused = { 0 };
+    int replaced;
     *older = (map){ NULL, 0 };
-    if (access(path, F_OK))
+    TRY(dn_check_output(path, &replaced));
+    if (!replaced || access(path, F_OK))
         return DANAUS_OK;
     TRY(dn_map_open(path, older));
     danaus_status status = DANAUS_OK;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/map.h"
 
+#include "base/place.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -11,13 +12,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static danaus_status check_kind(const char *path, const struct stat *s)
+{
+    const char *kind = dn_kind_of_file(s->st_mode);
+    return kind ? dn_fail(
+                      DANAUS_ERR_IO, "cannot read %s: it is %s, not a regular file",
+                      path, kind)
+                : DANAUS_OK;
+}
+
 static danaus_status map_descriptor(int fd, const char *path, map *m)
 {
     struct stat s;
     if (fstat(fd, &s))
         return dn_fail(DANAUS_ERR_IO, "cannot examine %s: %s", path, strerror(errno));
-    if (!S_ISREG(s.st_mode))
-        return dn_fail(DANAUS_ERR_IO, "%s is not a regular file", path);
+    TRY(check_kind(path, &s));
     m->data = NULL;
     m->size = (size_t)s.st_size;
     if (m->size == 0)
@@ -31,7 +40,11 @@ static danaus_status map_descriptor(int fd, const char *path, map *m)
 
 danaus_status dn_map_open(const char *path, map *m)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat s;
+    if (!stat(path, &s)) /* before a device is opened */
+        TRY(check_kind(path, &s));
+    int fd =
+        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe may be there now */
     if (fd < 0)
         return dn_fail(DANAUS_ERR_IO, "cannot open %s: %s", path, strerror(errno));
     danaus_status status = map_descriptor(fd, path, m);

@@ -1,52 +1,132 @@
-/* Writing a file in one step: a new file beside the old one, flushed to the disk,
-   then renamed over it. */
+/* Writing a file in one step: a new file beside the old one, flushed to the disk, then renamed
+   over it. The new file has no name while it is written, where the file system has such files
+   (O_TMPFILE). Its name, once it has one, stands in a table until it is renamed. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/replace.h"
 
+#include "base/place.h"
 #include "base/status.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#define ATTEMPTS 100 /* at a name that nobody else has taken */
+#define ATTEMPTS    100 /* at a name that nobody else has taken */
+#define MOST_NAMES  8   /* in the table; further ones are not in it */
+#define READER_WAIT 100 /* times 10 ms that a pipe may have no reader */
 
-static danaus_status cannot_write(const char *path, int error)
+/* ---- names of new files ---- */
+
+enum { FREE, TAKEN, THERE };
+
+static char names[MOST_NAMES][PATH_MAX];
+static atomic_int states[MOST_NAMES];
+
+/* A row of the table, or -1. */
+static int take_row(void)
 {
-    return dn_fail(DANAUS_ERR_IO, "cannot write %s: %s", path, strerror(error));
+    for (int i = 0; i < MOST_NAMES; i++) {
+        int is = FREE;
+        if (atomic_compare_exchange_strong(&states[i], &is, TAKEN))
+            return i;
+    }
+    return -1;
 }
 
-/* Where the file lies, with links followed: they stay and what they lead to is
-   replaced; *older is what lies there, with mode 0 where nothing does. A file that its
-   owner has made read-only stays, too. */
-static danaus_status find_target(
-    const char *path, char target[PATH_MAX], struct stat *older)
+static void enter(int row, const char *name)
 {
-    *older = (struct stat){ 0 };
-    if (!realpath(path, target)) {
-        if (errno != ENOENT)
-            return cannot_write(path, errno);
-        if (!lstat(path, older))
-            return dn_fail(
-                DANAUS_ERR_IO, "cannot write %s: it is a link that leads nowhere",
-                path);
-        if (snprintf(target, PATH_MAX, "%s", path) >= PATH_MAX)
-            return cannot_write(path, ENAMETOOLONG);
-    } else if (
-        stat(target, older) || (S_ISREG(older->st_mode) && eaccess(target, W_OK))) {
-        return cannot_write(path, errno);
-    } else if (!S_ISREG(older->st_mode)) {
-        return dn_fail(
-            DANAUS_ERR_IO, "cannot write %s: it is not a regular file", path);
+    if (row < 0)
+        return;
+    snprintf(names[row], PATH_MAX, "%s", name);
+    atomic_store(&states[row], THERE);
+}
+
+static void leave(int row)
+{
+    if (row >= 0)
+        atomic_store(&states[row], FREE);
+}
+
+void dn_abandon_files(void)
+{
+    for (int i = 0; i < MOST_NAMES; i++)
+        if (atomic_load(&states[i]) == THERE)
+            unlink(names[i]);
+}
+
+/* ---- a new file ---- */
+
+typedef struct new_file {
+    int fd;
+    int row;
+    int has_name, cannot_link;
+    char name[PATH_MAX]; /* that it has, or will have */
+} new_file;
+
+/* Length of the folder's part of a path, with its slash. */
+static int folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (int)(slash - path) + 1 : 0;
+}
+
+/* Chooses a name in the folder of target; nonzero: see errno. */
+static int choose_name(const char *target, char name[PATH_MAX])
+{
+    static atomic_uint number;
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    int length = snprintf(
+        name, PATH_MAX, "%.*s.danaus-%lx-%x-%lx", folder_of(target), target,
+        (long)getpid(), atomic_fetch_add(&number, 1), t.tv_nsec);
+    errno = ENAMETOOLONG;
+    return length < PATH_MAX ? 0 : -1;
+}
+
+/* Creates the file of this name, or links the one without a name; nonzero: see errno. */
+static int make_name(new_file *f, mode_t mode)
+{
+    char nameless[64];
+    if (f->fd < 0) {
+        f->fd = open(f->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        return f->fd < 0 ? -1 : 0;
     }
-    return DANAUS_OK;
+    snprintf(nameless, sizeof nameless, "/proc/self/fd/%d", f->fd);
+    return linkat(AT_FDCWD, nameless, AT_FDCWD, f->name, AT_SYMLINK_FOLLOW);
+}
+
+static int give_name(new_file *f, const char *target, mode_t mode)
+{
+    for (int i = 0; i < ATTEMPTS; i++) {
+        if (choose_name(target, f->name))
+            return -1;
+        enter(f->row, f->name);
+        if (!make_name(f, mode)) {
+            f->has_name = 1;
+            return 0;
+        }
+        if (errno != EEXIST)
+            return -1;
+    }
+    return -1;
+}
+
+/* Opens a new file in the folder of target; nonzero: see errno. A file without a name gets one
+   through /proc. */
+static int create(new_file *f, const char *target, mode_t mode, int nameless)
+{
+    char folder[PATH_MAX];
+    int length = folder_of(target);
+    snprintf(folder, sizeof folder, "%.*s", length ? length : 1, length ? target : ".");
+    *f = (new_file){ .fd = -1, .row = take_row() };
+    if (nameless && !eaccess("/proc/self/fd", X_OK))
+        f->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+    return f->fd < 0 ? give_name(f, target, mode) : 0;
 }
 
 /* Owner, group and permissions as they were, as far as the process may; a group that
@@ -65,36 +145,23 @@ static int keep_access(int fd, const struct stat *older)
     return (now.st_mode & 0777) == mode ? 0 : fchmod(fd, mode);
 }
 
-/* A new file in the directory of target, open for writing; -1: see errno. */
-static int create_beside(const char *target, mode_t mode, char name[PATH_MAX])
+/* ---- content ---- */
+
+/* Nonzero: the descriptor will take no more; see errno. */
+static int wait_for_room(int fd)
 {
-    static atomic_uint number;
-    const char *slash = strrchr(target, '/');
-    int directory = slash ? (int)(slash - target) + 1 : 0;
-    for (int i = 0; i < ATTEMPTS; i++) {
-        struct timespec t;
-        clock_gettime(CLOCK_REALTIME, &t);
-        int length = snprintf(
-            name, PATH_MAX, "%.*s.danaus-%lx-%x-%lx", directory, target, (long)getpid(),
-            atomic_fetch_add(&number, 1), t.tv_nsec);
-        if (length >= PATH_MAX) {
-            errno = ENAMETOOLONG;
-            return -1;
-        }
-        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-        if (fd >= 0 || errno != EEXIST)
-            return fd;
-    }
-    return -1;
+    struct pollfd room = { .fd = fd, .events = POLLOUT };
+    return poll(&room, 1, -1) < 0 && errno != EINTR;
 }
 
-/* Nonzero: it could not be written; see errno. */
 static int write_part(int fd, file_part part)
 {
     const char *at = part.data;
     for (size_t left = part.bytes; left > 0;) {
         ssize_t written = write(fd, at, left);
         if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0 && errno == EAGAIN && !wait_for_room(fd))
             continue;
         if (written < 0)
             return -1;
@@ -104,33 +171,105 @@ static int write_part(int fd, file_part part)
     return 0;
 }
 
-/* Writes, flushes and closes; nonzero: see errno. */
-static int write_parts(
-    int fd, const struct stat *older, const file_part *parts, int count)
+/* Nonzero: they could not be written; see errno. */
+static int write_parts(int fd, const file_part *parts, int count)
 {
-    int failed = older->st_mode ? keep_access(fd, older) : 0;
+    int failed = 0;
     for (int i = 0; i < count && !failed; i++)
         failed = write_part(fd, parts[i]);
-    failed = failed || fsync(fd);
+    return failed;
+}
+
+/* Closes after a failure, too, whose errno stays. */
+static int close_after(int fd, int failed)
+{
     int error = errno;
-    if (close(fd) && !failed)
-        return -1;
+    int lost = close(fd);
+    if (failed)
+        errno = error;
+    return failed || lost;
+}
+
+/* Writes, flushes, names and closes; nonzero: see errno. */
+static int fill(new_file *f, const place *p, const file_part *parts, int count)
+{
+    int failed = p->older.st_mode ? keep_access(f->fd, &p->older) : 0;
+    failed = failed || write_parts(f->fd, parts, count) || fsync(f->fd);
+    if (!failed && !f->has_name) {
+        failed = give_name(f, p->path, 0);
+        f->cannot_link = failed;
+    }
+    return close_after(f->fd, failed);
+}
+
+/* *again: the file system has files without a name, but cannot give them one. */
+static int replace(
+    const place *p, const file_part *parts, int count, int nameless, int *again)
+{
+    new_file f;
+    int failed = create(&f, p->path, p->older.st_mode ? 0600 : 0666, nameless);
+    failed = failed || fill(&f, p, parts, count) || rename(f.name, p->path);
+    int error = errno;
+    if (failed && f.has_name)
+        unlink(f.name);
+    leave(f.row);
+    *again = f.cannot_link;
     errno = error;
     return failed;
 }
 
+/* ---- what is written to ---- */
+
+/* Opens without waiting, but for a reader that is about to open the other end. */
+static int open_stream(const char *path)
+{
+    const struct timespec pause = { .tv_nsec = 10000000 };
+    int fd = -1;
+    for (int i = 0; i < READER_WAIT && fd < 0; i++) {
+        fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        if (fd >= 0 || errno != ENXIO)
+            break;
+        nanosleep(&pause, NULL);
+        errno = ENXIO;
+    }
+    return fd;
+}
+
+static danaus_status write_to(
+    const char *path, const place *p, const file_part *parts, int count)
+{
+    int own = p->descriptor >= 0;
+    int fd = own ? fcntl(p->descriptor, F_DUPFD_CLOEXEC, 0) : open_stream(path);
+    if (fd < 0 && errno == ENXIO && S_ISFIFO(p->older.st_mode))
+        return dn_fail(
+            DANAUS_ERR_IO, "cannot write %s: it is a pipe that nothing reads", path);
+    if (fd < 0 || close_after(fd, write_parts(fd, parts, count)))
+        return dn_cannot_write(path, errno);
+    return DANAUS_OK;
+}
+
 danaus_status dn_replace_file(const char *path, const file_part *parts, int count)
 {
-    char target[PATH_MAX], name[PATH_MAX];
-    struct stat older;
-    TRY(find_target(path, target, &older));
-    int fd = create_beside(target, older.st_mode ? 0600 : 0666, name);
-    if (fd < 0)
-        return cannot_write(path, errno);
-    if (write_parts(fd, &older, parts, count) || rename(name, target)) {
-        int error = errno;
-        unlink(name);
-        return cannot_write(path, error);
-    }
+    place p;
+    int again;
+    TRY(dn_place_find(path, &p));
+    if (p.is_stream)
+        return write_to(path, &p, parts, count);
+    int failed = replace(&p, parts, count, 1, &again);
+    if (failed && again)
+        failed = replace(&p, parts, count, 0, &again);
+    return failed ? dn_cannot_write(path, errno) : DANAUS_OK;
+}
+
+danaus_status dn_check_output(const char *path, int *replaced)
+{
+    place p;
+    char folder[PATH_MAX];
+    TRY(dn_place_find(path, &p));
+    int length = p.is_stream ? 0 : folder_of(p.path);
+    snprintf(folder, sizeof folder, "%.*s", length ? length : 1, length ? p.path : ".");
+    if (!p.is_stream && eaccess(folder, W_OK | X_OK))
+        return dn_cannot_write(path, errno);
+    *replaced = !p.is_stream;
     return DANAUS_OK;
 }

@@ -1,4 +1,4 @@
-/* Writing a file in one step: it appears complete or not at all. */
+/* Writing a file: one that is named appears complete or not at all. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BASE_REPLACE_H
 #define DN_BASE_REPLACE_H
@@ -10,9 +10,17 @@ typedef struct file_part {
     size_t bytes;
 } file_part;
 
-/* Makes the file `path` of the parts, one after the other. On failure an older
-   file of that name is as it was and nothing else is left behind. A path that
-   leads to something other than a regular file is refused. */
+/* Makes the file `path` of the parts, one after the other. On failure an older file of that
+   name is as it was and nothing else is left behind. What is no regular file of that name is
+   written to (base/place.h). */
 danaus_status dn_replace_file(const char *path, const file_part *parts, int count);
+
+/* Fails unless a file can be made at the path. *replaced: 1 if it will be replaced, 0 if it is
+   written to. */
+danaus_status dn_check_output(const char *path, int *replaced);
+
+/* Removes the new files of calls that are not done. A signal handler may call this, if the
+   process then ends. */
+void dn_abandon_files(void);
 
 #endif

@@ -218,3 +218,12 @@ danaus_status danaus_file_write(const char *path, const void *data, size_t bytes
     file_part part = { data, bytes };
     return dn_replace_file(path, &part, 1);
 }
+
+danaus_status danaus_file_check_output(const char *path, int *replaced)
+{
+    if (!path || !replaced)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a path and a place for a flag are needed");
+    return dn_check_output(path, replaced);
+}
+
+void danaus_file_abandon(void) { dn_abandon_files(); }

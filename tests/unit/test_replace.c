@@ -4,15 +4,23 @@
 #include "support/test.h"
 
 #include "base/replace.h"
+#include "danaus/file.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+enum { WHOLE_PIPE = 300000 };
 
 static danaus_status write_text(const char *path, const char *content)
 {
@@ -152,24 +160,162 @@ static void a_link_stays_and_its_target_is_replaced(void **state)
     assert_true(S_ISLNK(s.st_mode));
 }
 
-static void what_is_no_file_is_refused(void **state)
+static void what_cannot_be_written_is_refused(void **state)
 {
     (void)state;
-    const char *pipe = scratch_path("pipe");
-    assert_int_equal(mkfifo(pipe, 0600), 0);
-    assert_status(write_text(pipe, "x"), DANAUS_ERR_IO);
-    assert_non_null(strstr(danaus_error_detail(), "not a regular file"));
-    assert_status(write_text("/dev/null", "x"), DANAUS_ERR_IO);
     assert_status(write_text(scratch_directory(), "x"), DANAUS_ERR_IO);
+    assert_non_null(
+        strstr(danaus_error_detail(), "it is a folder, not a regular file"));
     assert_status(write_text("", "x"), DANAUS_ERR_IO);
     assert_status(write_text(scratch_path("none/file"), "x"), DANAUS_ERR_IO);
-    assert_status(write_text(scratch_path("pipe/file"), "x"), DANAUS_ERR_IO);
+    file_write(scratch_path("file"), "old", 3);
+    assert_status(write_text(scratch_path("file/file"), "x"), DANAUS_ERR_IO);
     char name[2 * PATH_MAX];
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
     assert_status(write_text(name, "x"), DANAUS_ERR_IO);
     name[300] = 0; /* longer than a name may be */
     assert_status(write_text(name, "x"), DANAUS_ERR_IO);
+}
+
+/* ---- what is written to ---- */
+
+static void a_device_is_written_to(void **state)
+{
+    (void)state;
+    int replaced = 1;
+    struct stat s;
+    assert_ok(dn_check_output("/dev/null", &replaced));
+    assert_int_equal(replaced, 0);
+    assert_ok(write_text("/dev/null", "x"));
+    assert_int_equal(stat("/dev/null", &s), 0);
+    assert_true(S_ISCHR(s.st_mode));
+    assert_status(write_text("/dev/full", "x"), DANAUS_ERR_IO);
+}
+
+static void a_pipe_without_a_reader_does_not_block(void **state)
+{
+    (void)state;
+    const char *pipe = scratch_path("pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_status(write_text(pipe, "x"), DANAUS_ERR_IO);
+    assert_non_null(strstr(danaus_error_detail(), "a pipe that nothing reads"));
+}
+
+static void *read_pipe(void *path)
+{
+    char *content = calloc(1, WHOLE_PIPE + 1);
+    size_t got = 0;
+    FILE *file = fopen(path, "rb");
+    for (size_t more; (more = fread(content + got, 1, WHOLE_PIPE - got, file)) > 0;)
+        got += more;
+    fclose(file);
+    return content;
+}
+
+/* More than a pipe holds. */
+static void a_pipe_is_written_to(void **state)
+{
+    (void)state;
+    static char text[WHOLE_PIPE + 1];
+    char *path = strdup(scratch_path("read"));
+    void *content;
+    pthread_t reader;
+    memset(text, 'x', WHOLE_PIPE);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(pthread_create(&reader, NULL, read_pipe, path), 0);
+    assert_ok(write_text(path, text));
+    assert_int_equal(pthread_join(reader, &content), 0);
+    assert_string_equal(content, text);
+    free(content);
+    free(path);
+}
+
+/* As a shell's >> has opened it, and at the place where it stands. */
+static void a_descriptor_is_written_to(void **state)
+{
+    (void)state;
+    const char *const names[] = { "/dev/fd/%d", "/proc/self/fd/%d",
+                                  "/proc/thread-self/fd/%d" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char name[64];
+        int fd = open(scratch_path("open"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        assert_int_equal(write(fd, "before ", 7), 7);
+        snprintf(name, sizeof name, names[i], fd);
+        assert_ok(write_text(name, "new "));
+        assert_int_equal(write(fd, "after", 5), 5);
+        close(fd);
+        expect_text(scratch_path("open"), "before new after");
+    }
+}
+
+static void a_link_to_a_descriptor_is_written_to(void **state)
+{
+    (void)state;
+    char name[64];
+    const char *link = scratch_path("leads");
+    int fd = open(scratch_path("there"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    assert_int_equal(write(fd, "kept ", 5), 5);
+    snprintf(name, sizeof name, "/dev/fd/%d", fd);
+    assert_int_equal(symlink(name, link), 0);
+    assert_ok(write_text(link, "new"));
+    close(fd);
+    expect_text(scratch_path("there"), "kept new");
+}
+
+/* ---- new files without a name, and with one ---- */
+
+static int names_only;        /* the file system has no files without a name */
+static int files_when_synced; /* of the scratch folder; -1: not looked at */
+static int abandoned;         /* a signal handler runs then */
+
+int open(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode =
+        flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    if (names_only && (flags & O_TMPFILE) == O_TMPFILE) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int fsync(int fd)
+{
+    if (abandoned)
+        dn_abandon_files();
+    files_when_synced = scratch_count();
+    return (int)syscall(SYS_fsync, fd);
+}
+
+static void a_file_has_no_name_while_it_is_written(void **state)
+{
+    (void)state;
+    int files = scratch_count();
+    assert_ok(write_text(scratch_path("late"), "x"));
+    expect_text(scratch_path("late"), "x");
+    if (files_when_synced != files)
+        skip(); /* the file system has no such files */
+}
+
+static void a_name_of_a_new_file_can_be_abandoned(void **state)
+{
+    (void)state;
+    int files = scratch_count();
+    names_only = 1;
+    assert_ok(write_text(scratch_path("named"), "x"));
+    assert_int_equal(files_when_synced, files + 1);
+    abandoned = 1;
+    danaus_status status = write_text(scratch_path("abandoned"), "x");
+    names_only = abandoned = 0;
+    assert_int_equal(files_when_synced, files + 1);
+    assert_int_equal(status, DANAUS_ERR_IO);
+    assert_int_equal(scratch_count(), files + 1);
+    danaus_file_abandon(); /* the file that is done stays */
+    expect_text(scratch_path("named"), "x");
 }
 
 static void a_name_of_full_length_can_be_written(void **state)
@@ -280,7 +426,14 @@ int main(void)
         cmocka_unit_test(a_file_stays_with_its_owner_and_group),
         cmocka_unit_test(a_link_that_leads_nowhere_is_refused),
         cmocka_unit_test(a_link_stays_and_its_target_is_replaced),
-        cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(what_cannot_be_written_is_refused),
+        cmocka_unit_test(a_device_is_written_to),
+        cmocka_unit_test(a_pipe_without_a_reader_does_not_block),
+        cmocka_unit_test(a_pipe_is_written_to),
+        cmocka_unit_test(a_descriptor_is_written_to),
+        cmocka_unit_test(a_link_to_a_descriptor_is_written_to),
+        cmocka_unit_test(a_file_has_no_name_while_it_is_written),
+        cmocka_unit_test(a_name_of_a_new_file_can_be_abandoned),
         cmocka_unit_test(a_name_of_full_length_can_be_written),
         cmocka_unit_test(a_read_only_file_stays),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
