@@ -81,17 +81,22 @@ static void print_records(scoring *s, size_t end)
     }
 }
 
-static int report(scoring *s)
+static int64_t count_bases(const scoring *s)
 {
     int64_t bases = 0;
-    json_t *records = json_array();
-    for (size_t i = 0; i < s->count; i++) {
+    for (size_t i = 0; i < s->count; i++)
         bases += s->records[i].bases;
+    return bases;
+}
+
+static int report(scoring *s)
+{
+    json_t *records = json_array();
+    for (size_t i = 0; i < s->count; i++)
         json_array_append_new(records, facts_of_record(&s->records[i]));
-    }
     return facts_report(
         facts_of(
-            "bases:i window:i context:i seconds:n records:o", bases, s->window,
+            "bases:i window:i context:i seconds:n records:o", count_bases(s), s->window,
             s->context, s->seconds, records),
         s->json, NULL, "{records:#record}, {bases} bases, {seconds:.2f} s\n");
 }
@@ -206,6 +211,7 @@ static int score_records(scoring *s)
     if (more < 0 || score_batch(s))
         return STATUS_FAILURE;
     TRY(fail_if(!s->count, "%s has no record", s->fasta.path));
+    TRY(fail_if(!count_bases(s), "the records of %s have no bases", s->fasta.path));
     print_records(s, s->count);
     return STATUS_OK;
 }

@@ -3,6 +3,7 @@
 #include "cli/fasta.h"
 
 #include "common/args.h"
+#include "common/lines.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -24,9 +25,9 @@ void fasta_close(fasta *f)
 }
 
 /* The next byte, or EOF. */
-static int next_byte(fasta *f)
+static int next(fasta *f)
 {
-    int c = getc(f->file);
+    int c = next_byte(f->file);
     if (c == '\n')
         f->line++;
     f->at_start = c == '\n';
@@ -37,7 +38,7 @@ static void skip_line(fasta *f)
 {
     int c;
     do
-        c = next_byte(f);
+        c = next(f);
     while (c != '\n' && c != EOF);
 }
 
@@ -48,7 +49,7 @@ enum { RECORD = 256 };
 static int next_letter(fasta *f)
 {
     for (;;) {
-        int starts = f->at_start, c = next_byte(f);
+        int starts = f->at_start, c = next(f);
         if (starts && c == ';')
             skip_line(f);
         else if (starts && c == '>')
@@ -78,8 +79,8 @@ static int refuse(const fasta *f, int c, const char *why)
 static void read_name(fasta *f)
 {
     size_t length = 0;
-    int c = next_byte(f);
-    for (; c != EOF && !isspace(c); c = next_byte(f))
+    int c = next(f);
+    for (; c != EOF && !isspace(c); c = next(f))
         if (length + 1 < sizeof f->name)
             f->name[length++] = (char)c;
     f->name[length] = '\0';

@@ -1,5 +1,6 @@
 /* Records of a FASTA file, as the tokens of their letters. A record is a line that begins with
-   > and its name, then lines of any length; blanks and lines that begin with ; are left out. */
+   > and its name, then lines of any length, which
+   end with LF, CR LF or CR; blanks and lines that begin with ; are left out. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef CLI_FASTA_H
 #define CLI_FASTA_H

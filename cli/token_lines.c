@@ -4,6 +4,7 @@
 
 #include "cli/fasta.h"
 #include "common/args.h"
+#include "common/lines.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -36,23 +37,22 @@ static char *read_all(const char *path, size_t *size)
     return text;
 }
 
-/* Cuts t->text at its newlines; what follows the last one is a line if it is not empty. */
+/* Cuts t->text at the ends of its lines; what follows the last one is a line if it is not
+   empty. */
 static int cut_lines(token_lines *t, size_t size)
 {
     size_t lines = 1;
-    for (size_t i = 0; i < size; i++)
-        lines += t->text[i] == '\n';
+    for (size_t at = 0, after; at < size; at += after, lines++)
+        line_length(t->text + at, size - at, &after);
     t->line = calloc(lines, sizeof *t->line);
     t->offsets = calloc(lines + 1, sizeof *t->offsets);
     TRY(fail_if(!t->line || !t->offsets, "no memory for %zu lines", lines));
     t->text[size] = '\0';
-    for (size_t at = 0, end; at < size; at = end + 1) {
-        char *next = memchr(t->text + at, '\n', size - at);
-        end = next ? (size_t)(next - t->text) : size;
-        t->text[end] = '\0';
-        if (end > at && t->text[end - 1] == '\r')
-            t->text[end - 1] = '\0';
-        t->line[t->count++] = t->text + at;
+    for (size_t at = 0, after; at < size; at += after) {
+        char *line = t->text + at;
+        size_t length = line_length(line, size - at, &after);
+        line[length] = '\0';
+        t->line[t->count++] = line;
     }
     return STATUS_OK;
 }
@@ -106,12 +106,15 @@ int token_lines_read(const char *path, const char *model, int64_t most, token_li
 {
     size_t size;
     *t = (token_lines){ .text = read_all(path, &size) };
-    return t->text ? lay(t, size, model, most) : STATUS_FAILURE;
+    if (!t->text)
+        return STATUS_FAILURE;
+    TRY(lay(t, size, model, most));
+    return fail_if(!t->count, "%s has no line", path);
 }
 
 int token_lines_of(const char *text, const char *model, int64_t most, token_lines *t)
 {
-    size_t size = strcspn(text, "\n");
+    size_t size = strcspn(text, "\r\n");
     *t = (token_lines){ .text = strndup(text, size) };
     return t->text ? lay(t, size, model, most) : failure("no memory for a text");
 }

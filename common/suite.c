@@ -3,6 +3,7 @@
 #include "common/suite.h"
 
 #include "common/args.h"
+#include "common/lines.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,10 +25,12 @@ static int read_lines(
 {
     char line[MAX_LINE];
     int status = STATUS_OK, room = 0;
-    for (int number = 1; !status && fgets(line, sizeof line, file); number++) {
-        if (!strchr(line, '\n') && !feof(file))
+    long length;
+    for (int number = 1; !status && (length = next_line(file, line, MAX_LINE)) >= 0;
+         number++) {
+        if (length == MAX_LINE)
             return failure("%s, line %d is too long", path, number);
-        if (strchr("#\r\n", *line) ||
+        if (!length || *line == '#' ||
             !strncmp(line, kind->header, strlen(kind->header)))
             continue;
         if (*count == room) {
@@ -36,7 +39,6 @@ static int read_lines(
             TRY(fail_if(!more, "no memory for the problems of %s", path));
             *problems = more;
         }
-        line[strcspn(line, "\r\n")] = '\0';
         void *problem = (char *)*problems + (size_t)*count * kind->size;
         status = kind->read(path, number, line, problem);
         ++*count;

@@ -116,11 +116,9 @@ static const tuning_text *find_section(span line)
 /* Moves *at behind the next line; the line comes without its end. */
 static span next_line(const char **at, const char *end)
 {
-    const char *newline = memchr(*at, '\n', (size_t)(end - *at));
-    span line = { *at, (size_t)((newline ? newline : end) - *at) };
-    *at = newline ? newline + 1 : end;
-    if (line.length > 0 && line.text[line.length - 1] == '\r')
-        line.length--;
+    span rest = { *at, (size_t)(end - *at) };
+    span line = dn_next_line(&rest);
+    *at = rest.text;
     return line;
 }
 

@@ -22,6 +22,19 @@ int dn_span_is(span s, const char *words)
     return s.length == strlen(words) && !memcmp(s.text, words, s.length);
 }
 
+span dn_next_line(span *rest)
+{
+    span line = { rest->text, 0 };
+    while (line.length < rest->length && line.text[line.length] != '\n' &&
+           line.text[line.length] != '\r')
+        line.length++;
+    size_t used = line.length + (line.length < rest->length);
+    if (used < rest->length && line.text[used - 1] == '\r' && line.text[used] == '\n')
+        used++;
+    *rest = (span){ rest->text + used, rest->length - used };
+    return line;
+}
+
 int dn_span_integer(span s, int64_t *value)
 {
     int64_t n = 0;

@@ -23,6 +23,9 @@ typedef struct span {
 
 int dn_span_is(span s, const char *words);
 
+/* The line that text begins with, without its end: LF, CR LF or CR. *rest goes behind it. */
+span dn_next_line(span *rest);
+
 /* A decimal integer of digits alone that fits in 63 bits; 0 if it is none. */
 int dn_span_integer(span s, int64_t *value);
 

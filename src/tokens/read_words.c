@@ -38,13 +38,8 @@ static danaus_status read_lines(span words, danaus_tokenizer *t)
     if (right < words.length)
         return dn_fail(
             DANAUS_ERR_FORMAT, "the vocabulary is not UTF-8 at byte %zu", right);
-    for (size_t at = 0; at < words.length; id++) {
-        const char *line = words.text + at;
-        const char *end = memchr(line, '\n', words.length - at);
-        size_t length = end ? (size_t)(end - line) : words.length - at;
-        TRY(dn_add_word(t, without_spaces_behind((span){ line, length }), id));
-        at += length + 1;
-    }
+    for (; words.length; id++)
+        TRY(dn_add_word(t, without_spaces_behind(dn_next_line(&words)), id));
     return DANAUS_OK;
 }
 

@@ -137,6 +137,13 @@ def check_scores(w, model, file, records, *options, window=LENGTH, context=LENGT
     check("windows are told", (said["window"], said["context"]) == (window, context))
 
 
+def write_fault(case, folder):
+    """The records, with a letter of none in line 4."""
+    file = folder / "mixed.fa"
+    file.write_bytes((case / "mixed.fa").read_bytes().replace(b"ac", b"R"))
+    return file
+
+
 def main(folder):
     rng = np.random.default_rng(5)
     w, model = weights(rng), folder / "model"
@@ -157,6 +164,11 @@ def main(folder):
     total, _ = likelihood(w, "ACGTAC", LENGTH, LENGTH // 2)
     good = rows[1][:2] == ["x", "6"] and abs(float(rows[1][2]) - total) < 1e-2
     check("a table", good and rows[2] == ["empty", "0", "0.000", "-"], done.stdout)
+    case = pathlib.Path(__file__).parents[1] / "cases" / "line_ends"
+    right = json.loads((case / "right.json").read_text())["records"]
+    check_scores(w, model, case / "mixed.fa", right)
+    refuses("the line of a fault", 1, "mixed.fa, line 4:", "compress", model, "--fasta",
+            write_fault(case, folder), "--params", 0.7, "-o", folder / "unused")  # fmt: skip
     any_base = facts("score", model, "-", "--ambiguous", text=">x\nARY\n")["records"][0]
     total, _ = likelihood(w, "ANN", LENGTH, LENGTH // 2)
     check("bases of the code are N", abs(any_base["log_likelihood"] - total) < 1e-4)
@@ -166,6 +178,7 @@ def main(folder):
         ("a byte", 'line 2: "0xff" is no', ">x\nAC\udcff\n"),
         ("no record", 'line 1: "A" is before the first', "ACGT\n"),
         ("an empty file", "has no record", ""),
+        ("records of nothing", "bad.fa have no bases", ">x\n>y\r>z\r\n"),
     ]:
         (folder / "bad.fa").write_bytes(text.encode(errors="surrogateescape"))
         refuses(words, 1, pattern, "score", model, folder / "bad.fa")

@@ -319,8 +319,13 @@ def main(folder):
     refuses("onto itself", 1, "came from", "compress", model, "--text", text,
             "--params", 0.5, "-o", model)
     (folder / "empty").write_text("")
-    none = facts("embed", model, "--text", folder / "empty", "-o", e)
-    check("no lines", none["lines"] == 0 and np.load(e).shape == (0, WIDTH))
+    refuses("an empty file", 1, "empty has no line", "embed", model, "--text",
+            folder / "empty", "-o", e)
+    (folder / "ends").write_bytes(b"a b\rc\r\nd\n\re f")
+    said = facts("embed", model, "--text", folder / "ends", "-o", e, "--query", "a b\rc")
+    check("lines end in any way", said["lines"] == 5, said)
+    near = [line["text"] for line in said["nearest"]]
+    check("and their ends are no part of them", near[0] == "a b", near)
 
 
 with tempfile.TemporaryDirectory() as place:

@@ -14,12 +14,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What was called since begin(): open, write, fsync, close, rename, fchmod by their
-   initials (m for the last). The call numbered `fails` fails. */
+/* What was called since begin(): open, write, fsync, linkat, close, rename, fchmod by their
+   initials (m for the last). The call numbered `fails` fails, but for linkat. */
 static struct {
     int watching, count, fails, most, interrupted;
     char calls[64];
 } seen;
+
+/* How far the file system has files without a name. */
+static enum { NONE, UNLINKED, ALL } nameless;
 
 static void begin(int fails)
 {
@@ -43,8 +46,13 @@ int open(const char *path, int flags, ...)
 {
     va_list list;
     va_start(list, flags);
-    mode_t mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;
+    int unnamed = (flags & O_TMPFILE) == O_TMPFILE;
+    mode_t mode = flags & O_CREAT || unnamed ? va_arg(list, mode_t) : 0;
     va_end(list);
+    if (unnamed && nameless == NONE) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
     if ((flags & O_CREAT) && fails('o'))
         return -1;
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
@@ -62,6 +70,17 @@ ssize_t write(int fd, const void *data, size_t size)
     if (seen.watching && size > (size_t)seen.most)
         size = (size_t)seen.most;
     return syscall(SYS_write, fd, data, size);
+}
+
+int linkat(int from, const char *old, int to, const char *new, int flags)
+{
+    if (nameless == UNLINKED) {
+        errno = EPERM;
+        return -1;
+    }
+    seen.calls[seen.count++] = 'l';
+    seen.fails += seen.count == seen.fails;
+    return (int)syscall(SYS_linkat, from, old, to, new, flags);
 }
 
 int fsync(int fd) { return fails('f') ? -1 : (int)syscall(SYS_fsync, fd); }
@@ -107,40 +126,52 @@ static void expect_text(const char *path, const char *content)
 static void a_file_is_flushed_before_it_gets_its_name(void **state)
 {
     (void)state;
-    const char *path = scratch_path("order");
-    assert_ok(write_two(path, 0));
-    assert_string_equal(seen.calls, "owwfcr");
-    assert_int_equal(chmod(path, 0640), 0);
-    assert_ok(write_two(path, 0));
-    assert_string_equal(seen.calls, "omwwfcr");
-    expect_text(path, "new content");
+    static const char *const calls[][2] = { [NONE] = { "owwfcr", "omwwfcr" },
+                                            [UNLINKED] = { "wwfcowwfcr",
+                                                           "mwwfcomwwfcr" },
+                                            [ALL] = { "wwflcr", "mwwflcr" } };
+    for (nameless = NONE; nameless <= ALL; nameless++) {
+        const char *path = scratch_path("order");
+        unlink(path);
+        assert_ok(write_two(path, 0));
+        assert_string_equal(seen.calls, calls[nameless][0]);
+        assert_int_equal(chmod(path, 0640), 0);
+        assert_ok(write_two(path, 0));
+        assert_string_equal(seen.calls, calls[nameless][1]);
+        expect_text(path, "new content");
+    }
 }
 
 /* A later error does not hide the first one. */
 static void each_call_that_fails_leaves_the_old_file(void **state)
 {
     (void)state;
-    const char *path = scratch_path("old");
-    file_write(path, "old", 3);
-    assert_int_equal(chmod(path, 0640), 0);
-    int files = scratch_count(), n = 1;
-    while (write_two(path, n) != DANAUS_OK) {
-        assert_non_null(strstr(danaus_error_detail(), strerror(EIO)));
-        expect_text(path, "old");
-        assert_int_equal(scratch_count(), files);
-        n++;
+    for (nameless = NONE; nameless <= ALL; nameless += ALL - NONE) {
+        const char *path = scratch_path("old");
+        file_write(path, "old", 3);
+        assert_int_equal(chmod(path, 0640), 0);
+        int files = scratch_count(), n = 1;
+        while (write_two(path, n) != DANAUS_OK) {
+            assert_non_null(strstr(danaus_error_detail(), strerror(EIO)));
+            expect_text(path, "old");
+            assert_int_equal(scratch_count(), files);
+            n++;
+        }
+        assert_int_equal(n, 1 + (int)strlen(nameless ? "mwwflcr" : "omwwfcr"));
+        expect_text(path, "new content");
     }
-    assert_int_equal(n, 1 + (int)strlen("omwwfcr"));
-    expect_text(path, "new content");
 }
 
 static void a_file_that_cannot_be_made_leaves_nothing(void **state)
 {
     (void)state;
-    int files = scratch_count(), n = 1;
-    for (; write_two(scratch_path("made"), n) != DANAUS_OK; n++)
-        assert_int_equal(scratch_count(), files);
-    assert_int_equal(n, 1 + (int)strlen("owwfcr"));
+    for (nameless = NONE; nameless <= ALL; nameless += ALL - NONE) {
+        unlink(scratch_path("made"));
+        int files = scratch_count(), n = 1;
+        for (; write_two(scratch_path("made"), n) != DANAUS_OK; n++)
+            assert_int_equal(scratch_count(), files);
+        assert_int_equal(n, 1 + (int)strlen(nameless ? "wwflcr" : "owwfcr"));
+    }
 }
 
 static void what_is_written_in_part_goes_on(void **state)
@@ -149,6 +180,7 @@ static void what_is_written_in_part_goes_on(void **state)
     const char *path = scratch_path("part");
     const file_part part = { "abcdefghij", 10 };
     begin(0);
+    nameless = NONE;
     seen.most = 3;
     seen.interrupted = 1;
     danaus_status status = dn_replace_file(path, &part, 1);

@@ -101,7 +101,7 @@ static void old_models_have_no_type(void **state)
 
 /* ---- folders ---- */
 
-#define LINES "[PAD]\n[UNK]\r\n[CLS]\n[SEP]\n[MASK]\na\u3000\nb\n##b\n<x>\n"
+#define LINES "[PAD]\r[UNK]\r\n[CLS]\n[SEP]\n[MASK]\na\u3000\nb\n##b\n<x>\n"
 
 static danaus_tokenizer *tokenizer_of_lines(const char *lines, const char *config)
 {

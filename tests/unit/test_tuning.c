@@ -310,9 +310,10 @@ static void lines_end_in_any_way(void **state)
     tuning *table = table_of(
         "# danaus tuning 1\r\n"
         "device,machine,instructions,threads,a,b,c,d,dtype,layout,batch,kernel,seconds"
-        "\r\n\r\n\n# a remark, with a comma\n" HERE
+        "\r\n\r\n\n# a remark, with a comma\r" HERE
         "1,2,3,4,f32,last,64,ks.wide,2.5E-6\r\n" HERE
-        "1,2,3,4,f32,last,1,ks.wide,.25e+01");
+        "1,2,3,4,f32,last,1,ks.wide,.25e+01\r" HERE "1,2,3,4,f32,last,8,ks.wide,4\r");
+    assert_true(seconds_at(table, 8) == 4);
     assert_true(seconds_at(table, 64) > 2.49e-6 && seconds_at(table, 64) < 2.51e-6);
     assert_true(seconds_at(table, 1) == 2.5);
     dn_tuning_destroy(table);
