@@ -312,7 +312,7 @@ int cmd_apply(int argc, char **argv)
         DEVICE_ARGS(a.where),
         EFFORT_ARG(a.how),
         ACCURACY_ARG(a.how),
-        { "repeat", 0, ARG_COUNT, &a.repeat, "N",
+        { "repeat", 0, ARG_NUMBER, &a.repeat, "N",
           "multiply N times and report the median time" },
         { "json", 0, ARG_FLAG, &a.json, NULL, "print the facts as JSON" },
         { 0 },

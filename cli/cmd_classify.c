@@ -113,7 +113,7 @@ int cmd_classify(int argc, char **argv)
     classification c = { .top = 5 };
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &c.output.name, "FILE", "the .npy file to write" },
-        { "top", 'n', ARG_COUNT, &c.top, "N", "classes of each image; default 5" },
+        { "top", 'n', ARG_NUMBER, &c.top, "N", "classes of each image; default 5" },
         MODEL_ARGS(c.m),
         { "json", 0, ARG_FLAG, &c.json, NULL, "print the facts as JSON" },
         { 0 },

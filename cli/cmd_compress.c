@@ -281,7 +281,7 @@ int cmd_compress(int argc, char **argv)
     const arg table[] = {
         { "text", 't', ARG_INPUT, &c.text, "FILE", "lines to fit layers to, UTF-8" },
         { "fasta", 0, ARG_INPUT, &c.fasta, "FILE", "records to fit them to" },
-        { "window", 'w', ARG_COUNT, &c.window, "N",
+        { "window", 'w', ARG_NUMBER, &c.window, "N",
           "letters of a record that go through the model\ntogether; default 4096" },
         { "images", 0, ARG_INPUT, &c.image_path, "FILE",
           "the .npy file of images to fit them to, as\ndanaus classify takes it" },

@@ -102,6 +102,10 @@ static int check_options(const options *o)
             "--rank goes with --chain low-rank, block-butterfly or monarch");
     if (o->factors && o->chain != DANAUS_CHAIN_MONARCH)
         return usage_error("--factors goes with --chain monarch");
+    if (o->refine == 0 && (o->inputs || tries_many(o)))
+        return usage_error(
+            "--refine takes at least 1 with --inputs, --candidates or --terms and "
+            "--params, not 0");
     if (o->refine > INT_MAX || o->threads > INT_MAX || o->factors > DANAUS_MAX_FACTORS)
         return usage_error("--refine, --threads or --factors is out of range");
     TRY(refuse_if(
@@ -249,7 +253,7 @@ static int factorize(job *j)
 {
     const options *o = j->o;
     danaus_factorize_desc desc = { .order = (danaus_order)o->order, .fast = o->fast };
-    desc.refine = (int)o->refine;
+    desc.refine = o->refine > 0 ? (int)o->refine : 0; /* 0: the default */
     desc.threads = (int)o->threads;
     desc.ridge = o->ridge;
     desc.bias = o->fit_bias;
@@ -368,7 +372,7 @@ static int run(job *j)
 
 int cmd_factorize(int argc, char **argv)
 {
-    options o = { .chain = -1 };
+    options o = { .chain = -1, .refine = -1 };
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &o.output, "FILE",
           "the chain file to write; without it only the\nfacts are printed" },
@@ -379,9 +383,9 @@ int cmd_factorize(int argc, char **argv)
         { "pattern", 0, ARG_TEXT, &o.pattern, "LIST",
           "patterns a,b,c,d ..., K_1 first" },
         { "chain", 0, ARG_WORD, &o.chain, chain_words, "a named family" },
-        { "rank", 0, ARG_COUNT, &o.rank, "R",
+        { "rank", 0, ARG_NUMBER, &o.rank, "R",
           "rank of the blocks of such a chain (default 1)" },
-        { "factors", 0, ARG_COUNT, &o.factors, "P",
+        { "factors", 0, ARG_NUMBER, &o.factors, "P",
           "number of factors of a Monarch chain (default 2)" },
         { "params", 0, ARG_REAL, &o.fraction, "FRACTION",
           "spend at most this share of M N parameters" },
@@ -406,7 +410,9 @@ int cmd_factorize(int argc, char **argv)
           "permute rows and columns of W so that the chain,\nof two factors, comes "
           "nearer; FILE has the orders" },
         { "refine", 0, ARG_COUNT, &o.refine, "SWEEPS",
-          "sweeps over neighbouring factors afterwards" },
+          "sweeps over neighbouring factors afterwards; default\n0: none. With "
+          "--inputs "
+          "or --candidates the most\npasses over all factors, default 4" },
         { "order", 0, ARG_WORD, &o.order, "auto|left|right|balanced",
           "in which order the product is split" },
         { "fast", 0, ARG_FLAG, &o.fast, NULL,

@@ -114,7 +114,7 @@ int cmd_fill(int argc, char **argv)
 {
     filling f = { .top = 5 };
     const arg table[] = {
-        { "top", 'n', ARG_COUNT, &f.top, "N", "how many words; default 5" },
+        { "top", 'n', ARG_NUMBER, &f.top, "N", "how many words; default 5" },
         MODEL_ARGS(f.m),
         { "json", 0, ARG_FLAG, &f.json, NULL, "print the words as JSON" },
         { 0 },

@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include <float.h>
+
 static const usage use = {
     .synopsis = "MODEL PROMPT [OPTION]...",
     .about =
@@ -164,6 +166,13 @@ static int report(const writing *w)
         w->written.text ? w->written.text : "", w->first - w->start, end - w->start));
 }
 
+/* top_p in f32, in which no share becomes 0: that would keep all tokens. */
+static float share_of(double top_p)
+{
+    float share = (float)top_p;
+    return top_p > 0 && share < FLT_MIN ? FLT_MIN : share;
+}
+
 static int run(writing *w, const char *path, const char *prompt)
 {
     TRY(model_open(&w->m, path, 0));
@@ -172,7 +181,7 @@ static int run(writing *w, const char *path, const char *prompt)
     const danaus_sampling how = { .max_tokens = w->most,
                                   .seed = (uint64_t)w->seed,
                                   .temperature = (float)w->temperature,
-                                  .top_p = (float)w->top_p,
+                                  .top_p = share_of(w->top_p),
                                   .top_k = (int32_t)w->top_k };
     w->start = w->first = seconds_now();
     TRY(library(danaus_model_generate(
@@ -188,7 +197,7 @@ int cmd_generate(int argc, char **argv)
           "how many at most; default 100; 0: as many as the\nmodel takes" },
         { "temperature", 't', ARG_ANY, &w.temperature, "T",
           "logits are divided by it; default 0: always the\nlikeliest token" },
-        { "top-k", 'k', ARG_COUNT, &w.top_k, "K", "only the K likeliest tokens" },
+        { "top-k", 'k', ARG_NUMBER, &w.top_k, "K", "only the K likeliest tokens" },
         { "top-p", 'p', ARG_REAL, &w.top_p, "P",
           "only the fewest likeliest tokens that have this\nshare of the probability" },
         { "seed", 0, ARG_COUNT, &w.seed, "N", "of what is drawn; default 0" },
@@ -197,6 +206,7 @@ int cmd_generate(int argc, char **argv)
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
+    TRY(refuse_if(w.top_p > 1, "--top-p takes a number from 0 to 1, not %g", w.top_p));
     TRY(refuse_if(w.top_k > INT32_MAX, "--top-k may be %d at most", INT32_MAX));
     int status = run(&w, argv[1], argv[2]);
     free(w.ids);

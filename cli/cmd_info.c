@@ -142,11 +142,12 @@ int cmd_info(int argc, char **argv)
     int as_json = 0;
     const arg table[] = {
         DEVICE_ARGS(where),
-        { "conv", 0, ARG_COUNT, &q.length, "N",
+        { "conv", 0, ARG_NUMBER, &q.length, "N",
           "explain convolutions of rows of N numbers" },
-        { "taps", 0, ARG_COUNT, &q.taps, "M",
+        { "taps", 0, ARG_NUMBER, &q.taps, "M",
           "... with filters of M taps (default N)" },
-        { "rows", 0, ARG_COUNT, &q.rows, "R", "... of R rows together (default many)" },
+        { "rows", 0, ARG_NUMBER, &q.rows, "R",
+          "... of R rows together (default many)" },
         EFFORT_ARG(q.plan),
         ACCURACY_ARG(q.plan),
         { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },

@@ -77,7 +77,7 @@ int cmd_model(int argc, char **argv)
 {
     outline f = { 0 };
     const arg table[] = {
-        { "length", 0, ARG_COUNT, &f.length, "N",
+        { "length", 0, ARG_NUMBER, &f.length, "N",
           "tokens of a text; default: as many as there can be" },
         MODEL_ARGS(f.m),
         { "json", 0, ARG_FLAG, &f.json, NULL, "print the facts as JSON" },

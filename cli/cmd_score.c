@@ -252,9 +252,9 @@ int cmd_score(int argc, char **argv)
 {
     scoring s = { 0 };
     const arg table[] = {
-        { "window", 'w', ARG_COUNT, &s.window, "N",
+        { "window", 'w', ARG_NUMBER, &s.window, "N",
           "tokens that the model sees at once; default: as\nmany as it takes" },
-        { "context", 'c', ARG_COUNT, &s.context, "N",
+        { "context", 'c', ARG_NUMBER, &s.context, "N",
           "known tokens that a further window begins with;\ndefault: half of it" },
         { "ambiguous", 0, ARG_FLAG, &s.ambiguous, NULL,
           "take R Y S W K M B D H V, which stand for several\nbases, as N" },

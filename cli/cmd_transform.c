@@ -186,7 +186,7 @@ int cmd_transform(int argc, char **argv)
         { "orthonormal", 0, ARG_FLAG, &j.orthonormal, NULL,
           "scaled so that it is orthogonal; wavelets, noiselets\nand givens are" },
         { "inverse", 0, ARG_FLAG, &j.inverse, NULL, "the inverse of it" },
-        { "levels", 0, ARG_COUNT, &j.levels, "L",
+        { "levels", 0, ARG_NUMBER, &j.levels, "L",
           "of wavelets: N is a multiple of 2^L (default as many\nas N allows)" },
         { "values", 0, ARG_INPUT, &j.values, "V.npy",
           "numbers of a circulant or Toeplitz matrix" },

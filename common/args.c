@@ -205,8 +205,10 @@ static int store(const arg *a, const char *text)
     case ARG_TEXT:
     case ARG_OUTPUT: *(const char **)a->value = text; break;
     case ARG_COUNT:
-        expected = "an integer of at least 0";
-        ok = parse_integer(text, 0, &count, &end) && !*end;
+    case ARG_NUMBER:
+        expected = a->kind == ARG_COUNT ? "an integer of at least 0"
+                                        : "an integer of at least 1";
+        ok = parse_integer(text, a->kind == ARG_NUMBER, &count, &end) && !*end;
         if (ok)
             *(int64_t *)a->value = count;
         break;

@@ -27,7 +27,8 @@ typedef enum arg_kind {             /* what the value of an option is stored in 
                         ARG_INPUT,  /* const char *: a file that is read; "-" is
                                        standard input */
                         ARG_OUTPUT, /* const char *: a file that is written */
-                        ARG_COUNT,  /* int64_t, at least 0 */
+                        ARG_COUNT,  /* int64_t, at least 0; help says what 0 is */
+                        ARG_NUMBER, /* int64_t, at least 1: 0 would mean nothing */
                         ARG_COUNTS, /* counts, "N,N,..." of integers of at least 1 */
                         ARG_REAL,   /* double, above 0 */
                         ARG_ANY,    /* double, finite */

@@ -354,7 +354,7 @@ int bench_calls(int argc, char **argv)
         { "layout", 0, ARG_WORD, &o.layout, "both|first|last",
           "where x and y have the batch (default both)" },
         ACCURACY_ARG(o),
-        { "batch", 0, ARG_COUNT, &o.batch, "N",
+        { "batch", 0, ARG_NUMBER, &o.batch, "N",
           "columns of the first call, in place of the suite's" },
         { "gradients", 0, ARG_FLAG, &o.gradients, NULL,
           "calls are of danaus_ks_gradient()" },

@@ -129,11 +129,11 @@ int bench_stream(int argc, char **argv)
     };
     int operands;
     const arg table[] = {
-        { "taps", 0, ARG_COUNT, &o.taps, "M", "of each filter (default 480000)" },
-        { "channels", 0, ARG_COUNT, &o.channels, "H", "default 2" },
-        { "block", 0, ARG_COUNT, &o.block, "N", "numbers of a block (default 64)" },
-        { "rate", 0, ARG_COUNT, &o.rate, "N", "numbers a second (default 48000)" },
-        { "seconds", 0, ARG_COUNT, &o.seconds, "S",
+        { "taps", 0, ARG_NUMBER, &o.taps, "M", "of each filter (default 480000)" },
+        { "channels", 0, ARG_NUMBER, &o.channels, "H", "default 2" },
+        { "block", 0, ARG_NUMBER, &o.block, "N", "numbers of a block (default 64)" },
+        { "rate", 0, ARG_NUMBER, &o.rate, "N", "numbers a second (default 48000)" },
+        { "seconds", 0, ARG_NUMBER, &o.seconds, "S",
           "how long the signal lasts (default 60)" },
         DEVICE_ARGS(o.device),
         { "json", 0, ARG_FLAG, &o.json, NULL, "print the facts as JSON" },

@@ -324,7 +324,7 @@ class Model:
         Parameters
         ----------
         prompt : token ids, at least one.
-        tokens : how many at most; None: as many as the model takes.
+        tokens : how many at most, 1 or more; None: as many as the model takes.
         temperature : logits are divided by it; 0: always the likeliest token.
         top_k : one of so many likeliest tokens; 0: of all.
         top_p : one of the fewest likeliest that have this share of the probability of
@@ -334,8 +334,15 @@ class Model:
         """
         _, ids = _packed([prompt])
         how = ffi.new("danaus_sampling *")
+        if tokens == 0:
+            raise ValueError(
+                "tokens is at least 1, or None: as many as the model takes"
+            )
         how.max_tokens, how.seed, how.top_k = tokens or 0, seed, top_k
-        how.temperature, how.top_p = temperature, top_p
+        # In f32 a small share would be 0, which keeps all tokens.
+        least = np.finfo(np.float32).tiny
+        how.temperature = temperature
+        how.top_p = max(top_p, least) if top_p > 0 else top_p
         found: list[int] = []
 
         def take(token: int) -> object:

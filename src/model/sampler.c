@@ -100,25 +100,21 @@ static int64_t drop_unlikely(
     return count;
 }
 
-static int32_t pick_likely(sampler *s, double total)
+/* Keeps the weights of the likeliest tokens that count, and makes all others 0. */
+static void keep_likely(sampler *s, double total, int64_t top_k, double top_p)
 {
-    const danaus_sampling *how = &s->how;
-    double weight = 0, share = how->top_p;
+    double weight = 0;
     int64_t count;
     make_heap(s);
-    if (how->top_k) {
-        count = take_likeliest(s, 0, MIN(how->top_k, s->vocabulary), INFINITY, &weight);
-        if (share > 0)
-            count = drop_unlikely(s, count, share * weight, &weight);
+    if (top_k) {
+        count = take_likeliest(s, 0, top_k, INFINITY, &weight);
+        if (top_p > 0)
+            count = drop_unlikely(s, count, top_p * weight, &weight);
     } else {
-        count = take_likeliest(s, 0, s->vocabulary, share * total, &weight);
+        count = take_likeliest(s, 0, s->vocabulary, top_p * total, &weight);
     }
-    double left = draw(&s->random) * weight;
-    int64_t i = 0;
-    for (; i + 1 < count; i++)
-        if ((left -= s->weight[s->order[s->vocabulary - 1 - i]]) < 0)
-            break;
-    return s->order[s->vocabulary - 1 - i];
+    for (int64_t i = 0; i < s->vocabulary - count; i++)
+        s->weight[s->order[i]] = 0;
 }
 
 /* ---- picking ---- */
@@ -140,6 +136,29 @@ static int are_finite(const float *logits, int64_t count)
     return 1;
 }
 
+static double sum_weights(const sampler *s)
+{
+    double total = 0;
+    for (int64_t i = 0; i < s->vocabulary; i++)
+        total += s->weight[i];
+    return total;
+}
+
+/* A token by its weight, in the order of ids: tokens of weight 0 change no draw. */
+static int32_t draw_token(sampler *s)
+{
+    double left = draw(&s->random) * sum_weights(s);
+    int32_t last = 0;
+    for (int64_t i = 0; i < s->vocabulary; i++) {
+        if (!(s->weight[i] > 0))
+            continue;
+        last = (int32_t)i;
+        if ((left -= s->weight[i]) < 0)
+            break;
+    }
+    return last;
+}
+
 int32_t dn_sampler_pick(sampler *s, const float *logits)
 {
     int64_t count = s->vocabulary;
@@ -148,16 +167,13 @@ int32_t dn_sampler_pick(sampler *s, const float *logits)
     int32_t best = likeliest(logits, count);
     if (s->how.temperature == 0)
         return best;
-    double total = 0;
     for (int64_t i = 0; i < count; i++) {
         double less = (double)logits[i] - logits[best];
-        total += s->weight[i] = exp(less / s->how.temperature);
+        s->weight[i] = exp(less / s->how.temperature);
     }
-    if (s->how.top_k || (s->how.top_p > 0 && s->how.top_p < 1))
-        return pick_likely(s, total);
-    double left = draw(&s->random) * total;
-    for (int64_t i = 0; i + 1 < count; i++)
-        if ((left -= s->weight[i]) < 0)
-            return (int32_t)i;
-    return (int32_t)(count - 1);
+    int64_t top_k = s->how.top_k < count ? s->how.top_k : 0;
+    double top_p = s->how.top_p < 1 ? s->how.top_p : 0;
+    if (top_k || top_p > 0)
+        keep_likely(s, sum_weights(s), top_k, top_p);
+    return draw_token(s);
 }

@@ -111,6 +111,43 @@ static void of_equal_tokens_the_first_are_kept(void **state)
     dn_sampler_close(&s);
 }
 
+/* With the same seed: no limit, limits that keep all tokens, and a limit that keeps all
+   likely tokens where the others have no weight. */
+static void limits_that_keep_all_tokens_change_no_draw(void **state)
+{
+    (void)state;
+    for (uint64_t round = 0; round < (uint64_t)rounds_of(60); round++) {
+        rng r = { round };
+        case_of c = random_case(&r);
+        float top_p = c.how.top_p;
+        int64_t likely = rng_int(&r, 1, c.count);
+        for (int64_t i = 0; i < c.count && round % 2; i++)
+            if (i >= likely)
+                c.logits[i] = -1e6f;
+        const struct {
+            int32_t top_k;
+            float top_p;
+        } limits[] = { { 0, top_p },
+                       { (int32_t)c.count, top_p },
+                       { (int32_t)c.count + 5, top_p },
+                       { (int32_t)(round % 2 ? likely : c.count), top_p },
+                       { (int32_t)c.count, top_p > 0 ? top_p : 1 } };
+        sampler s[5];
+        for (int n = 0; n < 5; n++) {
+            c.how.top_k = limits[n].top_k;
+            c.how.top_p = limits[n].top_p;
+            assert_ok(dn_sampler_open(&s[n], &c.how, c.count));
+        }
+        for (int i = 0; i < 200; i++) {
+            int32_t token = dn_sampler_pick(&s[0], c.logits);
+            for (int n = 1; n < 5; n++)
+                assert_int_equal(dn_sampler_pick(&s[n], c.logits), token);
+        }
+        for (int n = 0; n < 5; n++)
+            dn_sampler_close(&s[n]);
+    }
+}
+
 static void logits_have_to_be_finite(void **state)
 {
     (void)state;
@@ -132,6 +169,7 @@ int main(void)
         cmocka_unit_test(tokens_come_as_often_as_is_likely),
         cmocka_unit_test(without_temperature_the_first_likeliest_comes),
         cmocka_unit_test(of_equal_tokens_the_first_are_kept),
+        cmocka_unit_test(limits_that_keep_all_tokens_change_no_draw),
         cmocka_unit_test(logits_have_to_be_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
