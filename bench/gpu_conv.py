@@ -181,6 +181,7 @@ class Problem:
             filter=self.k,
             accuracy=self.accuracy,
         ).to(self.device)
+        conv.freeze()
         gates = (self.u.roll(1), self.u.roll(2)) if gated else (None, None)
         spectrum = torch.fft.rfft(self.k, self.n)
 

@@ -61,7 +61,7 @@ class Problem:
     def forward(self, gated: bool):
         # A module keeps the filters of its last call: one for each kind of rows.
         made = [LongConv(*self.k.shape, skip=False, filter=self.k) for _ in range(2)]
-        conv = [m.to(self.u.device) for m in made]
+        conv = [m.to(self.u.device).freeze() for m in made]
 
         def call(u: Tensor, offsets) -> Tensor:
             with torch.no_grad():

@@ -46,7 +46,7 @@ def convolutions(channels: int, length: int, device: str) -> dict:
     """Of each form what is kept of the filter, and the module."""
 
     def make(**options):
-        return LongConv(channels, length, skip=False, device=device, **options).eval()
+        return LongConv(channels, length, skip=False, device=device, **options).freeze()
 
     made = {
         "whole": (1.0, make()),

@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
+import copy
 import dataclasses
 import pathlib
 import statistics
@@ -33,7 +34,7 @@ from torch import Tensor, nn
 from torch_networks import NETWORKS, STYLES, Shape, network, read_suite, sizes_of
 
 import danaus
-from danaus.torch import KSLinear
+from danaus.torch import KSLinear, freeze
 from danaus.torch.functional import ACTIVATIONS
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "baselines"))
@@ -196,7 +197,7 @@ def measure_layer(o, suite: str, problem: str, dtype: str, rows: int) -> None:
         "error": ((y - exact).norm() / exact.norm()).item(),
         "plan": ours.describe(x).replace("\n", "; "),
     }
-    runs = forward_of(dense, x), forward_of(ours, x)
+    runs = forward_of(dense, x), forward_of(freeze(copy.deepcopy(ours), rows), x)
     compare(o, record | {"phase": "forward"}, *runs)
     x.requires_grad_(True)
     dy = torch.randn(rows, ours.out_features, device=o.device, dtype=DTYPES[dtype])
@@ -236,6 +237,7 @@ def measure_inference(o, s: Shape, record: dict, dtype: str, last: bool) -> None
     kind, shape = DTYPES[dtype], (record["rows"], s.width)
     nets = [network(s, r, last and r, dtype == "tf32") for r in (False, True)]
     nets = [net.to(o.device, kind).eval() for net in nets]
+    freeze(nets[1], record["rows"])
     x = torch.randn(*shape, device=o.device, dtype=kind)
     inputs = x, x.T.contiguous() if last else x
     runs = [forward_of(net, v) for net, v in zip(nets, inputs)]

@@ -29,7 +29,7 @@ from transformers import ViTConfig, ViTForImageClassification
 from turns import time_all
 
 import danaus
-from danaus.torch import KSLinear
+from danaus.torch import KSLinear, freeze
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "baselines"))
 import origin  # noqa: E402
@@ -129,7 +129,7 @@ def main() -> None:
     pixels = x.numpy()
     runs = {name: lambda m=m: m.classify(pixels) for name, m in models.items()}
     for name, network in networks.items():
-        network.to(o.device, TYPES[o.type])
+        freeze(network.to(o.device, TYPES[o.type]), 197 * o.batch)
         runs[name] = lambda n=network: scores(n, x)
     errors = {
         f"danaus {name}": distance(runs[f"danaus {name}"](), runs[torchs]())

@@ -6,8 +6,8 @@ same tensors, in turns.
         [PROBLEM ...]
 
 A problem is "length,batch,channels"; every channel has a filter as long as the signal, in
-f32. Three forms: "forward", with filters transformed at each call; "cached", LongConv
-without gradients beside a product with a spectrum that was made before; "train", forward
+f32. Three forms: "forward", with filters transformed at each call; "cached", a frozen
+LongConv beside a product with a spectrum that was made before; "train", forward
 and all gradients by autograd. torch.fft pads rows to the faster of two lengths, the least
 power of two and the least product of 2, 3, 5 and 7. Before anything is timed the results
 are compared, those of gradients too; `error` is that of danaus against f64. --cpu-time
@@ -52,7 +52,7 @@ class Problem:
         torch.manual_seed(length)
         self.length = length
         self.u, self.dy = (torch.randn(batch, channels, length) for _ in range(2))
-        self.conv = LongConv(channels, length, skip=False)
+        self.conv = LongConv(channels, length, skip=False).freeze()
         self.k = self.conv.weight.detach()
         self.needed = [x.clone().requires_grad_() for x in (self.u, self.k)]
 

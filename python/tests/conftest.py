@@ -50,13 +50,13 @@ def device(request) -> str:
 def place(request, monkeypatch) -> str:
     """Where PyTorch's convolutions run, a CPU as if it had no kernels among them."""
     torch = pytest.importorskip("torch")
-    from danaus.torch import _conv_functions, _hyena_functions, conv, hyena
+    from danaus.torch import _conv_functions, _hyena_functions, conv
 
     # cuDNN may take TF32 for the products of conv1d, which is coarser.
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     if request.param != "fft":
         return request.param
-    for module in (_conv_functions, _hyena_functions, conv, hyena):
+    for module in (_conv_functions, _hyena_functions, conv):
         monkeypatch.setattr(module, "has_kernels", lambda device: False)
     return "cpu"
 

@@ -23,7 +23,7 @@ from conv_cases import (
     numbers,
 )
 
-from danaus.torch import GatedLongConv, HyenaOperator, LongConv, ShortConv
+from danaus.torch import GatedLongConv, HyenaOperator, LongConv, ShortConv, freeze
 from danaus.torch.functional import long_conv
 
 pytestmark = pytest.mark.filterwarnings("ignore:danaus has no kernels for convolutions")
@@ -156,8 +156,8 @@ def test_filter_modules_are_trained(kind):
 
 
 @torch.no_grad()
-def test_the_transformed_filter_is_kept_until_something_changes(device, monkeypatch):
-    calls = []
+def test_the_transformed_filter_is_kept_until_something_changes(monkeypatch):
+    calls, device = [], "cpu"  # a GPU transforms it at each call
     packed = torch.ops.danaus.long_conv_pack
     monkeypatch.setattr(
         torch.ops.danaus, "long_conv_pack", lambda *a: calls.append(1) or packed(*a)
@@ -184,13 +184,64 @@ def test_the_transformed_filter_is_kept_until_something_changes(device, monkeypa
     expect(7)
     conv.weight.data = torch.randn(16, 20, device=device)
     expect(8)
-    with torch.enable_grad():
-        expect(8)
-        conv.weight.data.mul_(2)  # which leaves no trace
+    conv.weight.data.mul_(2)  # which leaves no trace
     expect(9)
+    with torch.enable_grad():
+        expect(9)
     conv.requires_grad_(False)
     with torch.enable_grad():
         expect(9)
+
+
+CONVOLUTIONS = {
+    "LongConv": lambda filter: LongConv(8, 20, filters=2, filter=filter),
+    "GatedLongConv": lambda filter: GatedLongConv(8, 20, filters=2, filter=filter),
+    "HyenaOperator": lambda filter: HyenaOperator(8, 20, 2, filters=2, filter=filter),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
+def test_filters_are_those_of_now(kind, training, device):
+    torch.manual_seed(0)
+    layer = CONVOLUTIONS[kind](None).to(device).train(training)
+    u = signal(2, 20, 8, device=device)
+    u = u.mT.contiguous() if kind == "LongConv" else u
+    for make in (
+        lambda x: x.data.mul_(2),
+        lambda x: setattr(x, "data", x.data + 1),
+        lambda x: torch.utils.swap_tensors(x, torch.nn.Parameter(x + 1)),
+    ):
+        for name in ("weight", "skip"):
+            before = layer(u)
+            owner = next(m for m in layer.modules() if isinstance(m, LongConv))
+            make(getattr(owner, name))
+            assert not torch.equal(layer(u), before)
+            with torch.enable_grad():
+                torch.testing.assert_close(layer(u), copy.deepcopy(layer)(u))
+
+
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
+def test_frozen_convolutions_call_filter_modules_once(kind, device):
+    layer = CONVOLUTIONS[kind](Decaying(2)).to(device)
+    made = next(m for m in layer.modules() if isinstance(m, Decaying))
+    u = signal(2, 20, 8, device=device)
+    u = u.mT.contiguous() if kind == "LongConv" else u
+    y = layer(u).detach()
+    assert freeze(layer) is layer
+    count = made.calls
+    for _ in range(3):
+        torch.testing.assert_close(layer(u), y)
+    assert made.calls == count + 1
+    made.scale.mul_(2)
+    torch.testing.assert_close(layer(u), y)
+    assert not torch.equal(freeze(layer)(u), y)
+    state = {**layer.state_dict(), "ignored": torch.zeros(1)}
+    layer.load_state_dict({k: v / 2 for k, v in state.items()}, strict=False)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(u), layer.unfreeze()(u))
+    assert made.rate.requires_grad
 
 
 def test_a_causal_filter_may_come_with_none():
@@ -200,16 +251,13 @@ def test_a_causal_filter_may_come_with_none():
 
 
 @torch.no_grad()
-def test_filter_modules_are_asked_once_in_evaluation():
-    conv = LongConv(16, 20, filters=2, filter=Decaying(2))
+def test_filter_modules_are_called_at_each_call():
+    conv = LongConv(16, 20, filters=2, filter=Decaying(2)).eval()
     u = signal(2, 16, 20)
     y = conv(u)
     assert torch.equal(conv(u), y) and conv.filter.calls == 2
-    conv.eval()
-    assert torch.equal(conv(u), y) and torch.equal(conv(u), y)
-    assert conv.filter.calls == 3
     conv.filter.scale.mul_(2)
-    assert not torch.equal(conv(u), y) and conv.filter.calls == 4
+    assert not torch.equal(conv(u), y) and conv.filter.calls == 3
 
 
 def test_sparse_spectra_of_modules():

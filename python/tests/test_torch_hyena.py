@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from conv_cases import ERRORS, TYPES, numbers
 from test_hyena_operator import direct
 
-from danaus.torch import GatedLongConv, HyenaOperator
+from danaus.torch import GatedLongConv, HyenaOperator, freeze
 from danaus.torch._hyena_ops import fft_hyena
 from danaus.torch._ops import ops
 from danaus.torch.functional import hyena
@@ -231,6 +231,7 @@ def test_all_but_the_projections_are_one_call(kind, packed, device):
     x = torch.randn(1 if packed else 2, 30, 6, device=device)
     offsets = (0, 7, 30) if packed else None
     for training in (True, False):
+        layer = layer if training else freeze(layer)
         with torch.profiler.profile() as seen, torch.set_grad_enabled(training):
             y = layer(x, offsets)
             if training:

@@ -86,10 +86,9 @@ struct Operands {
         set(desc.accuracy, accuracy, { "by_type", "accurate", "fast" });
         desc.dtype = type_of(t[U]);
         std::vector<int64_t> shape = t[U].shape();
-        Place place = t[U].place();
-        expect(t[U], "u", desc.dtype, shape, place);
-        expect(t[GATE_IN], "gate_in", desc.dtype, shape, place);
-        expect(t[GATE_OUT], "gate_out", desc.dtype, shape, place);
+        expect(t[U], "u", desc.dtype, shape);
+        expect(t[GATE_IN], "gate_in", desc.dtype, shape);
+        expect(t[GATE_OUT], "gate_out", desc.dtype, shape);
         if (filters < 1 || taps < 1)
             fail("at least one filter and one tap are needed");
         describe_sparse();
@@ -114,10 +113,9 @@ struct Operands {
         std::vector<int64_t> shape = t[K].shape();
         describe(shape[0], shape[1]);
         danaus_dtype sums = sum_type(desc.dtype);
-        Place place = t[U].place();
-        expect(t[K], "k", sums, shape, place);
-        expect(t[K_REVERSE], "k_reverse", sums, shape, place);
-        expect(t[SKIP], "skip", sums, { shape[0] }, place);
+        expect(t[K], "k", sums, shape);
+        expect(t[K_REVERSE], "k_reverse", sums, shape);
+        expect(t[SKIP], "skip", sums, { shape[0] });
     }
 
     int64_t batch() const { return t[U].sizes()[0]; }
@@ -173,11 +171,11 @@ void long_conv(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
-    o.packed.offsets = arguments.optional_tensor();
+    o.packed.offsets = arguments.optional_on_host();
     o.accuracy = arguments.string();
+    Scope scope(arguments.place());
     o.describe_with_filters();
     o.plan_for_batch();
-    Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
     Tensor owned;
     Spectrum s = spectrum_in(scope, p, memory_of_call(scope, p, o.t[U].place(), owned));
@@ -222,11 +220,12 @@ void long_conv_backward(StableValue *stack, uint64_t, uint64_t)
     Tensor dy = arguments.tensor();
     Operands o = take_operands(arguments);
     int64_t wanted = arguments.integer();
-    o.packed.offsets = arguments.optional_tensor();
+    o.packed.offsets = arguments.optional_on_host();
     o.accuracy = arguments.string();
+    arguments.place();
     o.describe_with_filters();
     o.plan_for_batch();
-    expect(dy, "dy", o.desc.dtype, o.t[U].shape(), o.t[U].place());
+    expect(dy, "dy", o.desc.dtype, o.t[U].shape());
     push_gradients(stack, o, dy, wanted);
 }
 
@@ -244,9 +243,9 @@ void long_conv_pack(StableValue *stack, uint64_t, uint64_t)
     o.desc.batch = arguments.integer();
     int64_t longest = arguments.integer();
     o.accuracy = arguments.string();
+    Scope scope(arguments.place());
     o.describe_with_filters();
     plan_for_longest(o.desc, longest);
-    Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
     Tensor memory = make_memory(p, o.t[U].place());
     Spectrum s = spectrum_in(scope, p, memory);
@@ -268,16 +267,15 @@ void long_conv_apply(StableValue *stack, uint64_t, uint64_t)
     o.sparse = arguments.integers();
     o.desc.batch = arguments.integer();
     int64_t longest = arguments.integer();
-    o.packed.offsets = arguments.optional_tensor();
+    o.packed.offsets = arguments.optional_on_host();
     o.accuracy = arguments.string();
+    Scope scope(arguments.place());
     o.describe(filters, taps);
     if (!o.packed != !longest)
         fail("offsets come with the length that the spectrum was made for");
     plan_for_longest(o.desc, longest);
-    if (memory.dtype() != shim.aoti_torch_dtype_uint8() || !memory.is_contiguous() ||
-        !(memory.place() == o.t[U].place()))
-        fail("a spectrum is what long_conv_pack() returned, on the device of u");
-    Scope scope(o.t[U].place());
+    if (memory.dtype() != shim.aoti_torch_dtype_uint8() || !memory.is_contiguous())
+        fail("a spectrum is what long_conv_pack() returned");
     Plan &p = plan_of(scope, o.desc);
     Spectrum s = spectrum_in(scope, p, memory);
     push(stack, convolve(scope, p, o, s));
@@ -296,8 +294,8 @@ danaus_short_desc describe_short(Tensor &u, Tensor &k, bool channels_last, bool 
     desc.centred = centred;
     desc.layout = channels_last ? DANAUS_CHANNELS_LAST : DANAUS_CHANNELS_FIRST;
     desc.dtype = type_of(u);
-    expect(u, "u", desc.dtype, u.shape(), u.place());
-    expect(k, "k", sum_type(desc.dtype), { desc.channels, desc.taps }, u.place());
+    expect(u, "u", desc.dtype, u.shape());
+    expect(k, "k", sum_type(desc.dtype), { desc.channels, desc.taps });
     return desc;
 }
 
@@ -308,9 +306,9 @@ void short_conv(StableValue *stack, uint64_t, uint64_t)
     Tensor u = arguments.tensor(), k = arguments.tensor();
     Tensor bias = arguments.optional_tensor();
     bool channels_last = arguments.boolean(), centred = arguments.boolean();
+    Scope scope(arguments.place());
     danaus_short_desc desc = describe_short(u, k, channels_last, centred);
-    expect(bias, "bias", sum_type(desc.dtype), { desc.channels }, u.place());
-    Scope scope(u.place());
+    expect(bias, "bias", sum_type(desc.dtype), { desc.channels });
     Tensor y = Tensor::empty(u.shape(), u.dtype(), u.place());
     check(danaus_short_conv(
         scope.device(), &desc, u.sizes()[0], k.data(), data(bias), u.data(), y.data()));
@@ -324,8 +322,9 @@ void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
     Tensor dy = arguments.tensor(), u = arguments.tensor(), k = arguments.tensor();
     bool channels_last = arguments.boolean(), centred = arguments.boolean();
     int64_t wanted = arguments.integer();
+    Scope scope(arguments.place());
     danaus_short_desc desc = describe_short(u, k, channels_last, centred);
-    expect(dy, "dy", desc.dtype, u.shape(), u.place());
+    expect(dy, "dy", desc.dtype, u.shape());
     const std::vector<int64_t> shapes[] = { u.shape(), k.shape(), { desc.channels } };
     const int32_t types[] = { u.dtype(), k.dtype(), k.dtype() };
     Tensor to[3];
@@ -334,7 +333,6 @@ void short_conv_backward(StableValue *stack, uint64_t, uint64_t)
                                 : Tensor::empty({ 0 }, u.dtype(), u.place());
     auto at = [&](int i) { return wanted >> i & 1 ? to[i].data() : nullptr; };
     danaus_short_gradients g = { at(0), at(1), at(2), {} };
-    Scope scope(u.place());
     if (u.sizes()[0] > 0)
         check(danaus_short_conv_gradient(
             scope.device(), &desc, u.sizes()[0], k.data(), u.data(), dy.data(), &g));

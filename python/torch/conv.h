@@ -43,11 +43,9 @@ inline void expect_dim(const Tensor &t, const char *name, int64_t dim)
         fail(std::string(name) + " needs " + std::to_string(dim) + " dimensions");
 }
 
-/* Makes an operand that is there row-major, or fails: it needs this type and shape, and
-   the place of u. */
+/* Makes an operand that is there row-major, or fails: it needs this type and shape. */
 inline void expect(
-    Tensor &t, const char *name, danaus_dtype type, const std::vector<int64_t> &shape,
-    Place place)
+    Tensor &t, const char *name, danaus_dtype type, const std::vector<int64_t> &shape)
 {
     if (!t)
         return;
@@ -55,8 +53,6 @@ inline void expect(
         fail(std::string(name) + " needs the type " + danaus_dtype_name(type));
     if (t.shape() != shape)
         fail(std::string(name) + " has a shape that does not fit");
-    if (!(t.place() == place))
-        fail(std::string(name) + " lies on another device than u");
     t = std::move(t).contiguous();
 }
 

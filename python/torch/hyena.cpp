@@ -74,11 +74,10 @@ struct Operands {
         if (packed)
             plan_for_longest(desc, packed.longest_of(t[U]));
         set(desc.accuracy, accuracy, { "by_type", "accurate", "fast" });
-        Place place = t[U].place();
         danaus_dtype sums = sum_type(desc.dtype);
-        expect(t[U], "u", desc.dtype, t[U].shape(), place);
-        expect(t[TAPS], "the short filters", sums, { rows, desc.taps }, place);
-        expect(t[BIAS], "bias", sums, { rows }, place);
+        expect(t[U], "u", desc.dtype, t[U].shape());
+        expect(t[TAPS], "the short filters", sums, { rows, desc.taps });
+        expect(t[BIAS], "bias", sums, { rows });
     }
 
     void describe_with_filters()
@@ -87,9 +86,8 @@ struct Operands {
         std::vector<int64_t> shape = t[K].shape();
         describe(shape[0] + 1, shape[1], shape[2]);
         danaus_dtype sums = sum_type(desc.dtype);
-        Place place = t[U].place();
-        expect(t[K], "k", sums, shape, place);
-        expect(t[SKIP], "skip", sums, { shape[0], shape[1] }, place);
+        expect(t[K], "k", sums, shape);
+        expect(t[SKIP], "skip", sums, { shape[0], shape[1] });
     }
 
     /* For spectra that are kept: of sequences up to some length, whatever they are now; 0:
@@ -207,10 +205,10 @@ void hyena(StableValue *stack, uint64_t, uint64_t)
 {
     Arguments arguments(stack);
     Operands o = take_operands(arguments);
-    o.packed.offsets = arguments.optional_tensor();
+    o.packed.offsets = arguments.optional_on_host();
     o.accuracy = arguments.string();
+    Scope scope(arguments.place());
     o.describe_with_filters();
-    Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
     Tensor memory = memory_of_spectra(p, o);
     Spectra s(scope, p, o, memory);
@@ -256,12 +254,11 @@ void hyena_backward(StableValue *stack, uint64_t, uint64_t)
     Tensor dy = arguments.tensor();
     Operands o = take_operands(arguments);
     int64_t wanted = arguments.integer();
-    o.packed.offsets = arguments.optional_tensor();
+    o.packed.offsets = arguments.optional_on_host();
     o.accuracy = arguments.string();
+    arguments.place();
     o.describe_with_filters();
-    expect(
-        dy, "dy", o.desc.dtype, { o.batch(), o.desc.channels, o.columns() },
-        o.t[U].place());
+    expect(dy, "dy", o.desc.dtype, { o.batch(), o.desc.channels, o.columns() });
     push_gradients(stack, o, dy, wanted);
 }
 
@@ -273,9 +270,9 @@ void hyena_pack(StableValue *stack, uint64_t, uint64_t)
     Operands o = take_operands(arguments);
     int64_t longest = arguments.integer();
     o.accuracy = arguments.string();
+    Scope scope(arguments.place());
     o.describe_with_filters();
     o.plan_for(longest);
-    Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
     Tensor memory = memory_of_spectra(p, o);
     Spectra(scope, p, o, memory).transform(scope, o);
@@ -294,19 +291,18 @@ void hyena_apply(StableValue *stack, uint64_t, uint64_t)
     Tensor memory = arguments.tensor();
     int64_t order = arguments.integer(), filters = arguments.integer();
     int64_t filter_length = arguments.integer(), longest = arguments.integer();
-    o.packed.offsets = arguments.optional_tensor();
+    o.packed.offsets = arguments.optional_on_host();
+    Scope scope(arguments.place());
     o.accuracy = arguments.string();
     o.describe(order, filters, filter_length);
     if (!o.packed != !longest)
         fail("offsets come with the length that the spectra were made for");
     o.plan_for(longest);
-    Scope scope(o.t[U].place());
     Plan &p = plan_of(scope, o.desc);
     if (memory.dtype() != shim.aoti_torch_dtype_uint8() || !memory.is_contiguous() ||
-        !(memory.place() == o.t[U].place()) ||
         static_cast<size_t>(memory.numel()) !=
             p.bytes * static_cast<size_t>(o.convolutions()))
-        fail("spectra are what hyena_pack() returned, on the device of u");
+        fail("spectra are what hyena_pack() returned");
     Spectra s(scope, p, o, memory);
     push(stack, run(scope, p, o, s));
 }

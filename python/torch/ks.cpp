@@ -156,8 +156,7 @@ struct Numbers {
     std::vector<const void *> pointers;
     danaus_dtype type;
 
-    Numbers(std::vector<Tensor> w, Tensor b, const Question &q, Place place)
-        : bias(std::move(b))
+    Numbers(std::vector<Tensor> w, Tensor b, const Question &q) : bias(std::move(b))
     {
         if (w.size() != q.patterns.size())
             fail(
@@ -166,18 +165,18 @@ struct Numbers {
         type = type_of(w[0].dtype());
         for (size_t l = 0; l < w.size(); l++) {
             const danaus_pattern &p = q.patterns[l];
-            take(w[l], p.a * p.b * p.c * p.d, place);
+            take(w[l], p.a * p.b * p.c * p.d);
             weights.push_back(std::move(w[l]).contiguous());
             pointers.push_back(weights[l].data());
         }
         if (bias) {
-            take(bias, q.rows(), place);
+            take(bias, q.rows());
             bias = std::move(bias).contiguous();
         }
     }
 
   private:
-    void take(const Tensor &t, int64_t numel, Place place) const
+    void take(const Tensor &t, int64_t numel) const
     {
         if (t.numel() != numel)
             fail(
@@ -185,8 +184,6 @@ struct Numbers {
                 std::to_string(numel));
         if (type_of(t.dtype()) != type)
             fail("weights and bias are of different types");
-        if (!(t.place() == place))
-            fail("weights and bias are not all on the same device as the input");
     }
 };
 
@@ -212,9 +209,8 @@ Tensor memory_for(const Plan &plan, Place place)
 
 void check_residual(const Tensor &residual, const Tensor &y)
 {
-    if (residual.shape() != y.shape() || residual.dtype() != y.dtype() ||
-        !(residual.place() == y.place()))
-        fail("the residual's shape, type or device is not the result's");
+    if (residual.shape() != y.shape() || residual.dtype() != y.dtype())
+        fail("the residual's shape or type is not the result's");
 }
 
 /* y = activation(W x + bias) with what the plan's weights are bound to, plus the residual if
@@ -245,6 +241,7 @@ Tensor execute(
 Question take_fresh(Arguments &arguments, const Tensor &x, bool gradients)
 {
     Question q = take_question(arguments);
+    arguments.place();
     check_patterns(q);
     q.desc.dtype = type_of(x.dtype());
     q.desc.fresh_weights = 1;
@@ -261,8 +258,8 @@ void multiply(StableValue *stack, bool trains)
     std::vector<Tensor> weights = arguments.tensors();
     Tensor bias = arguments.optional_tensor();
     Question q = take_fresh(arguments, x, trains);
-    Scope scope(x.place());
-    Numbers numbers(std::move(weights), std::move(bias), q, x.place());
+    Scope scope(arguments.place());
+    Numbers numbers(std::move(weights), std::move(bias), q);
     Plan &plan = plan_of(scope, q);
     Tensor packed = memory_for(plan, x.place());
     pack(scope, plan, packed, numbers);
@@ -296,9 +293,8 @@ void go_back(
 {
     Place place = x.place();
     int64_t batch = batch_of(x, q, q.cols(), "the input");
-    if (batch_of(dy, q, q.rows(), "the gradient") != batch || dy.dtype() != x.dtype() ||
-        !(dy.place() == place))
-        fail("the gradient's batch, type or device is not the input's");
+    if (batch_of(dy, q, q.rows(), "the gradient") != batch || dy.dtype() != x.dtype())
+        fail("the gradient's batch or type is not the input's");
     x = std::move(x).contiguous();
     dy = std::move(dy).contiguous();
     bool narrow = q.desc.dtype == DANAUS_F16 || q.desc.dtype == DANAUS_BF16;
@@ -335,8 +331,8 @@ void linear_backward(StableValue *stack, uint64_t, uint64_t)
     std::vector<Tensor> weights = arguments.tensors();
     Question q = take_fresh(arguments, x, true);
     Wanted want(arguments);
-    Scope scope(x.place());
-    Numbers numbers(std::move(weights), Tensor(), q, x.place());
+    Scope scope(arguments.place());
+    Numbers numbers(std::move(weights), Tensor(), q);
     Plan &plan = plan_of(scope, q);
     Tensor packed = memory_for(plan, x.place());
     pack(scope, plan, packed, numbers);
@@ -361,11 +357,10 @@ void pack_alone(
     check(status);
 }
 
-void check_packed(const Plan &plan, const Tensor &packed, Place place)
+void check_packed(const Plan &plan, const Tensor &packed)
 {
     if (packed.dtype() != shim.aoti_torch_dtype_uint8() || packed.dim() != 1 ||
-        !packed.is_contiguous() || !(packed.place() == place) ||
-        packed.numel() != static_cast<int64_t>(plan.bytes))
+        !packed.is_contiguous() || packed.numel() != static_cast<int64_t>(plan.bytes))
         fail(
             "packed weights are " + std::to_string(plan.bytes) +
             " bytes here, not what was given: they were packed for other arguments or "
@@ -380,9 +375,9 @@ void linear_return(StableValue *stack, uint64_t, uint64_t)
     Question q = take_fresh(arguments, x, true);
     Wanted want(arguments);
     want.rounded = arguments.boolean();
-    Scope scope(x.place());
+    Scope scope(arguments.place());
     Plan &plan = plan_of(scope, q);
-    check_packed(plan, packed, x.place());
+    check_packed(plan, packed);
     bind(plan, packed, false);
     go_back(stack, scope, plan, q, want, nullptr, std::move(dy), std::move(x));
 }
@@ -407,14 +402,14 @@ void pack_new(StableValue *stack, uint64_t, uint64_t)
     int64_t batch = arguments.integer();
     Question q = take_question(arguments);
     q.desc.residual = arguments.boolean();
-    check_patterns(q);
     if (weights.empty())
         fail("there are no weights");
-    Place place = weights[0].place();
+    Place place = arguments.place();
+    check_patterns(q);
     q.desc.dtype = type_of(dtype);
     q.desc.batch = power_above(batch);
     Scope scope(place);
-    Numbers numbers(std::move(weights), std::move(bias), q, place);
+    Numbers numbers(std::move(weights), std::move(bias), q);
     Plan &plan = plan_of(scope, q);
     Tensor packed = memory_for(plan, place);
     /* Between what is packed there are gaps. */
@@ -433,14 +428,13 @@ void pack_into(StableValue *stack, uint64_t, uint64_t)
     int64_t batch = arguments.integer();
     Question q = take_question(arguments);
     q.desc.residual = arguments.boolean();
+    Scope scope(arguments.place());
     check_patterns(q);
-    Place place = packed.place();
     q.desc.dtype = type_of(dtype);
     q.desc.batch = power_above(batch);
-    Scope scope(place);
-    Numbers numbers(std::move(weights), std::move(bias), q, place);
+    Numbers numbers(std::move(weights), std::move(bias), q);
     Plan &plan = plan_of(scope, q);
-    check_packed(plan, packed, place);
+    check_packed(plan, packed);
     pack_alone(scope, plan, packed, numbers);
 }
 
@@ -452,13 +446,12 @@ void apply(StableValue *stack, uint64_t, uint64_t)
     int64_t batch = arguments.integer();
     Question q = take_question(arguments);
     Tensor residual = arguments.optional_tensor();
+    Scope scope(arguments.place());
     q.desc.residual = static_cast<bool>(residual);
     q.desc.dtype = type_of(x.dtype());
     q.desc.batch = power_above(batch);
-    Place place = x.place();
-    Scope scope(place);
     Plan &plan = plan_of(scope, q);
-    check_packed(plan, packed, place);
+    check_packed(plan, packed);
     packed = aligned(std::move(packed));
     bind(plan, packed, has_bias);
     push(stack, execute(scope, plan, q, std::move(x), std::move(residual)));
@@ -474,7 +467,7 @@ void describe(StableValue *stack, uint64_t, uint64_t)
     q.desc.residual = arguments.boolean();
     q.desc.dtype = type_of(like.dtype());
     q.desc.batch = power_above(batch);
-    Scope scope(like.place());
+    Scope scope(arguments.place());
     const danaus_ks_plan *plan = plan_of(scope, q).plan;
     std::string text(danaus_ks_plan_describe(plan, nullptr, 0) + 1, '\0');
     danaus_ks_plan_describe(plan, &text[0], text.size());

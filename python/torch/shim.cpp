@@ -156,7 +156,10 @@ Place Tensor::place() const
     int32_t type, index;
     check(shim.aoti_torch_get_device_type(handle_, &type), "tell a tensor's device");
     check(shim.aoti_torch_get_device_index(handle_, &index), "tell a tensor's device");
-    return { type == shim.aoti_torch_device_type_cuda(), index };
+    bool cuda = type == shim.aoti_torch_device_type_cuda();
+    if (!cuda && type != shim.aoti_torch_device_type_cpu())
+        fail("danaus has operators for CPUs and CUDA devices alone");
+    return { cuda, index };
 }
 
 bool Tensor::is_contiguous() const
@@ -202,9 +205,40 @@ std::vector<StableValue> take_list(StableValue value)
 
 } // namespace
 
+Tensor Arguments::seen(Tensor t)
+{
+    if (!t)
+        return t;
+    Place place = t.place();
+    if (count_ == 0 || (count_ == 1 && !(places_[0] == place)))
+        places_[count_++] = place;
+    return t;
+}
+
+Place Arguments::place() const
+{
+    auto name = [](Place p) {
+        return p.cuda ? "cuda:" + std::to_string(p.index) : std::string("cpu");
+    };
+    if (count_ == 0)
+        fail("an operator needs a tensor, to tell where it runs");
+    if (count_ > 1)
+        fail(
+            "tensors lie on " + name(places_[0]) + " and on " + name(places_[1]) +
+            ": all have to be on one device");
+    return places_[0];
+}
+
+Tensor Arguments::tensor()
+{
+    return seen(Tensor(reinterpret_cast<TensorHandle>(*next_++)));
+}
+
+Tensor Arguments::optional_tensor() { return seen(optional_on_host()); }
+
 /* PyTorch allocates what optional arguments point to by `new`, for kernels that ask for
    the convention of 2.10. */
-Tensor Arguments::optional_tensor()
+Tensor Arguments::optional_on_host()
 {
     StableValue *value = reinterpret_cast<StableValue *>(*next_++);
     if (!value)
@@ -218,7 +252,7 @@ std::vector<Tensor> Arguments::tensors()
 {
     std::vector<Tensor> tensors;
     for (StableValue item : take_list(*next_++))
-        tensors.emplace_back(reinterpret_cast<TensorHandle>(item));
+        tensors.push_back(seen(Tensor(reinterpret_cast<TensorHandle>(item))));
     return tensors;
 }
 

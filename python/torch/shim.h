@@ -116,21 +116,30 @@ class Tensor
 /* ---- arguments and results ---- */
 
 /* Takes arguments off the stack, in order; what is not taken is leaked, so a kernel takes
-   all of them before it does anything that can throw. */
+   all of them before it does anything that can throw. Its next step is to ask for their
+   place. */
 class Arguments
 {
   public:
     explicit Arguments(const StableValue *stack) : next_(stack) {}
-    Tensor tensor() { return Tensor(reinterpret_cast<TensorHandle>(*next_++)); }
-    Tensor optional_tensor(); /* owns nothing if there is none */
+    Tensor tensor();
+    Tensor optional_tensor();  /* owns nothing if there is none */
+    Tensor optional_on_host(); /* the same, of one that may lie anywhere */
     std::vector<Tensor> tensors();
     std::vector<int64_t> integers();
     std::string string();
     int64_t integer() { return static_cast<int64_t>(*next_++); }
     bool boolean() { return static_cast<uint8_t>(*next_++) != 0; }
 
+    /* Where all tensors lie that were taken; fails unless that is one place. */
+    Place place() const;
+
   private:
+    Tensor seen(Tensor t);
+
     const StableValue *next_;
+    Place places_[2] = {}; /* of the first tensor, and another one */
+    int count_ = 0;        /* of these */
 };
 
 inline void push(StableValue *slot, Tensor t)
@@ -149,7 +158,8 @@ struct Operator {
     const char *name;
     BoxedKernel *kernel; /* for tensors on the CPU and on CUDA devices */
 };
-extern const Operator ks_operators[], conv_operators[], hyena_operators[];
+extern const Operator ks_operators[], conv_operators[], hyena_operators[],
+    same_operators[];
 
 } // namespace danaus_torch
 

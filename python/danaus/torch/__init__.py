@@ -8,9 +8,10 @@ from danaus.torch import _transformers, functional
 from danaus.torch.composed import InterpolatedLinear, SumLinear
 from danaus.torch.compress import compress
 from danaus.torch.conv import LongConv, ShortConv
+from danaus.torch.freeze import freeze
 from danaus.torch.fuse import FusedLinear, fuse_qkv
 from danaus.torch.hyena import GatedLongConv, HyenaOperator
-from danaus.torch.linear import KSLinear, MonarchLinear, freeze
+from danaus.torch.linear import KSLinear, MonarchLinear
 from danaus.torch.monarch import CausalMonarchConv
 from danaus.torch.replace import Report, replace_linear
 from danaus.torch.saving import load_compressed, save_compressed

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv
-from danaus.torch._ops import in_forward_mode, in_transform, ops
+from danaus.torch._ops import check_one_device, in_forward_mode, in_transform, ops
 
 LONG_INPUTS = 6  # u, k, k_reverse, skip, gate_in, gate_out
 _warned = False
@@ -34,6 +34,7 @@ def _fake_long(
     u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, offsets=None,
     accuracy="by_type",
 ):
+    check_one_device(u, k, k_reverse, skip, gate_in, gate_out)
     return _like(u)
 
 
@@ -41,14 +42,18 @@ def _fake_long_backward(
     dy, u, k, k_reverse, skip, gate_in, gate_out, kind, sparse, wanted, offsets=None,
     accuracy="by_type",
 ):
-    return _gradients_like((u, k, k_reverse, skip, gate_in, gate_out), wanted)
+    inputs = u, k, k_reverse, skip, gate_in, gate_out
+    check_one_device(dy, inputs)
+    return _gradients_like(inputs, wanted)
 
 
 def _fake_short(u, k, bias, channels_last, centred):
+    check_one_device(u, k, bias)
     return _like(u)
 
 
 def _fake_short_backward(dy, u, k, channels_last, centred, wanted):
+    check_one_device(dy, u, k)
     return _gradients_like((u, k, k[:, 0]), wanted)
 
 
@@ -66,6 +71,7 @@ for _name, _fake in (
 def _(
     like, k, k_reverse, skip, kind, sparse, batch, longest=0, accuracy="by_type"
 ):
+    check_one_device(like, k, k_reverse, skip)
     size = torch.library.get_ctx().new_dynamic_size()
     return like.new_empty(size, dtype=torch.uint8)
 
@@ -75,6 +81,7 @@ def _(
     u, spectrum, gate_in, gate_out, filters, taps, kind, sparse, batch, longest=0,
     offsets=None, accuracy="by_type",
 ):
+    check_one_device(u, spectrum, gate_in, gate_out)
     return _like(u)
 
 

@@ -15,7 +15,7 @@ from danaus.torch._conv_ops import (
     _run,
     _wanted,
 )
-from danaus.torch._ops import ops
+from danaus.torch._ops import check_one_device, ops
 
 INPUTS = 5  # u, taps, bias, k, skip
 
@@ -25,12 +25,14 @@ def _result_like(u: Tensor, order: int) -> Tensor:
 
 
 def _fake(u, taps, bias, k, skip, offsets=None, accuracy="by_type"):
+    check_one_device(u, taps, bias, k, skip)
     return _result_like(u, k.shape[0] + 1)
 
 
 def _fake_backward(
     dy, u, taps, bias, k, skip, wanted, offsets=None, accuracy="by_type"
 ):
+    check_one_device(dy, u, taps, bias, k, skip)
     return _gradients_like((u, taps, bias, k, skip), wanted)
 
 
@@ -41,6 +43,7 @@ for _name, _function in (("hyena", _fake), ("hyena_backward", _fake_backward)):
 
 @torch.library.register_fake("danaus::hyena_pack")
 def _(u, taps, bias, k, skip, longest=0, accuracy="by_type"):
+    check_one_device(u, taps, bias, k, skip)
     size = torch.library.get_ctx().new_dynamic_size()
     return u.new_empty(size, dtype=torch.uint8)
 
@@ -50,6 +53,7 @@ def _(
     u, taps, bias, spectra, order, filters, filter_length, longest=0, offsets=None,
     accuracy="by_type",
 ):  # fmt: skip
+    check_one_device(u, taps, bias, spectra)
     return _result_like(u, order)
 
 

@@ -55,6 +55,24 @@ def sum_dtype(dtype: torch.dtype) -> torch.dtype:
 # ---- shapes ----
 
 
+def check_one_device(*operands) -> None:
+    """Raises unless all tensors, in lists or alone, lie on one device. Operators with
+    operands on meta and elsewhere come here, whatever the others are."""
+    devices = {
+        str(t.device)
+        for operand in operands
+        for t in (operand if isinstance(operand, (list, tuple)) else [operand])
+        if t is not None
+    }
+    torch._check(
+        len(devices) <= 1,
+        lambda: (
+            f"tensors lie on {' and on '.join(sorted(devices))}: all have to be on "
+            "one device"
+        ),
+    )
+
+
 def _product_shape(x, patterns: list[int], batch_last: bool) -> list[int]:
     rows = patterns[0] * patterns[1] * patterns[3]
     cols = patterns[-4] * patterns[-2] * patterns[-1]
@@ -67,12 +85,14 @@ def _product_shape(x, patterns: list[int], batch_last: bool) -> list[int]:
 
 
 def _fake_linear(x, weights, bias, patterns, activation, batch_last, tf32):
+    check_one_device(x, weights, bias)
     return x.new_empty(_product_shape(x, patterns, batch_last))
 
 
 def _fake_backward(
     dy, x, weights, patterns, activation, batch_last, tf32, want_x, want_w, want_b
 ):
+    check_one_device(dy, x, weights)
     sums = sum_dtype(x.dtype)
     rows = patterns[0] * patterns[1] * patterns[3]
     return (
@@ -97,6 +117,7 @@ def _(x, weights, bias, patterns, activation, batch_last, tf32):
 
 @torch.library.register_fake("danaus::_ks_linear_return")
 def _(dy, x, packed, patterns, activation, batch_last, tf32, *wanted_rounded):
+    check_one_device(dy, x, packed)
     *wanted, rounded = wanted_rounded
     shapes = [patterns[n : n + 4] for n in range(0, len(patterns), 4)]
     question = patterns, activation, batch_last, tf32
@@ -110,6 +131,7 @@ def _(dy, x, packed, patterns, activation, batch_last, tf32, *wanted_rounded):
 def _(
     x, packed, has_bias, batch, patterns, activation, batch_last, tf32, residual=None
 ):
+    check_one_device(x, packed, residual)
     shape = _product_shape(x, patterns, batch_last)
     if residual is not None:
         torch._check(
@@ -121,13 +143,14 @@ def _(
 
 @torch.library.register_fake("danaus::ks_pack")
 def _(weights, bias, dtype, batch, *question):
+    check_one_device(weights, bias)
     size = torch.library.get_ctx().new_dynamic_size()
     return weights[0].new_empty([size], dtype=torch.uint8)
 
 
 @torch.library.register_fake("danaus::ks_pack_into")
 def _(packed, weights, bias, dtype, batch, *question):
-    return None
+    check_one_device(packed, weights, bias)
 
 
 # ---- gradients ----

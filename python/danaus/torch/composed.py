@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from danaus.torch._ops import in_transform
-from danaus.torch.linear import KSLinear, wait
+from danaus.torch._packed import Freezable, is_hooked, wait
+from danaus.torch.linear import KSLinear
+from danaus.torch.weight import LinearLike
 
 
-class SumLinear(nn.Module):
+class SumLinear(LinearLike):
     """y = (A_1 ... A_L + B_1 ... B_K) x + bias, of two layers of equal sizes.
 
     Parameters
@@ -36,12 +37,22 @@ class SumLinear(nn.Module):
         """Applies the layer to x[..., N]."""
         return self.first(x) + self.second(x)
 
+    @property
+    def bias(self) -> Tensor | None:
+        """That of the sum."""
+        biases = [x.bias for x in (self.first, self.second) if x.bias is not None]
+        return biases[0] + biases[1] if len(biases) > 1 else next(iter(biases), None)
+
+    def factors(self) -> list[Tensor]:
+        """The weights of both chains."""
+        return [*self.first.factors(), *self.second.factors()]
+
     def to_dense(self) -> Tensor:
         """W as a matrix [M, N], without bias."""
         return self.first.to_dense() + self.second.to_dense()
 
 
-class InterpolatedLinear(nn.Module):
+class InterpolatedLinear(LinearLike, Freezable):
     """A matrix of rank r whose rows are r of them, the others their combinations.
 
     With the rows in another order W is [B; T B]: B[r][N] has r rows of W, T[M-r][r]
@@ -72,38 +83,46 @@ class InterpolatedLinear(nn.Module):
             raise ValueError(f"rows are different numbers below {self.out_features}")
         device = basis.weights[0].device
         self.register_buffer("place", torch.tensor(order, device=device).argsort())
-        self._held: tuple | None = None
+        self._options: tuple = 0, None
+        self._held: tuple | None = None  # the second factor and the bias, frozen
 
     def forward(self, x: Tensor) -> Tensor:
         """Applies the layer to x[..., N]."""
         kept = self.basis(x)
+        if is_hooked(self.others):
+            y = torch.cat((kept, self.others(kept)), dim=-1)
+            return y.index_select(-1, self.place)
         return F.linear(kept, *self._second(kept.dtype))
 
+    def freeze(
+        self, batch: int = 0, dtype: torch.dtype | None = None
+    ) -> InterpolatedLinear:
+        """Makes what it multiplies by for good: see `KSLinear.freeze`."""
+        super().freeze()
+        self.basis.freeze(batch, dtype)
+        with torch.no_grad():
+            found = self.others.weights[0].dtype if dtype is None else dtype
+            self._held = self._make_second(found)
+        wait(self._held[0])
+        self._options = batch, dtype
+        return self
+
+    def _forget(self) -> None:
+        self._held = None
+
+    def _renew(self) -> None:
+        if self._trained is not None and not self.place.is_meta:
+            self.freeze(*self._options)
+
     def _second(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        """The second factor and the bias, which are kept while nothing changes."""
-        if torch.compiler.is_compiling() or in_transform():
-            return self._make_second(dtype)
-        weights = list(self.others.parameters())
-        if torch.is_grad_enabled() and any(w.requires_grad for w in weights):
-            self._held = None  # what comes next may change weights and leave no trace
-            return self._make_second(dtype)
-        if weights[0].is_cuda and torch.cuda.is_current_stream_capturing():
-            return self._make_second(dtype)
-        try:
-            state = [dtype, torch.is_inference_mode_enabled()]
-            state += [(w._version, w.data_ptr()) for w in weights]
-        except RuntimeError:  # tensors of inference mode have no version
-            return self._make_second(dtype)
-        held = self._held  # which other threads may forget
-        if held is None or held[0] != state:
-            kept = [w.detach() for w in weights]  # whose addresses nothing else gets
-            held = state, self._make_second(dtype), kept
-            wait(weights[0])
-            self._held = held
-        return held[1]
+        """The second factor and the bias."""
+        if self._held is not None and self._held[0].dtype == dtype:
+            if torch.compiler.is_compiling() or self._is_frozen():
+                return self._held
+        return self._make_second(dtype)
 
     def _make_second(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        rest, bias = self.others.weights[0][0, :, :, 0], self.others.bias
+        rest, bias = self.others.factors()[0][0, :, :, 0], self.others.bias
         eye = torch.eye(rest.shape[1], dtype=rest.dtype, device=rest.device)
         left = torch.cat((eye, rest)).index_select(0, self.place)
         if bias is not None:
@@ -111,8 +130,19 @@ class InterpolatedLinear(nn.Module):
             bias = bias.index_select(0, self.place).to(dtype)
         return left.to(dtype), bias
 
-    def __getstate__(self) -> dict:
-        return {**self.__dict__, "_held": None}
+    @property
+    def bias(self) -> Tensor | None:
+        """That of all outputs."""
+        kept = self.basis.bias
+        if kept is None and self.others.bias is None:
+            return None
+        if kept is None:
+            kept = self.others.bias.new_zeros(self.basis.out_features)
+        return F.linear(kept, *self._make_second(kept.dtype))
+
+    def factors(self) -> list[Tensor]:
+        """The weights of B and T."""
+        return [*self.basis.factors(), *self.others.factors()]
 
     def to_dense(self) -> Tensor:
         """W as a matrix [M, N], without bias."""

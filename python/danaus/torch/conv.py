@@ -9,7 +9,7 @@ with their gates: Fu, Kumbong, Nguyen, Re, FlashFFTConv, ICLR 2024 (arXiv 2311.0
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -27,68 +27,46 @@ from danaus.torch._conv_functions import (
     offsets_of,
     planned_batch,
     rows_of,
+    run_long_conv,
     short_conv,
     sparse_of,
 )
 from danaus.torch._conv_ops import has_kernels
 from danaus.torch._ops import in_transform, ops
+from danaus.torch._packed import Freezable, Prepared, wait
 from danaus.torch.functional import ACTIVATIONS, activation_name
 
 __all__ = ["LongConv", "ShortConv", "long_conv", "short_conv"]
 
 
-class _Prepared:
-    """What filters were transformed to, as long as the tensors that they are made of do
-    not change. It is neither copied nor stored with its module."""
+def keeps(module: Freezable, rows: Sequence[Tensor | None]) -> bool:
+    """True if a module can keep what it transforms its filters to for such signals.
 
-    def __init__(self):
-        self.forget()
-
-    def __deepcopy__(self, memo):
-        return _Prepared()
-
-    def __reduce__(self):
-        return _Prepared, ()
-
-    def forget(self) -> None:
-        self._known = None, (), None  # one tuple: threads see all of it or nothing
-
-    def get(self, sources: list[Tensor], question: tuple, make):
-        """The answer to a question, such as the length; make() gives it if there is
-        none yet."""
-        asked, made_of, answer = self._known
-        if (
-            asked != question
-            or len(made_of) != len(sources)
-            or any(
-                x.data_ptr() != old.data_ptr() or x._version != version
-                for x, (old, version) in zip(sources, made_of)
-            )
-        ):
-            # detach() keeps the memory, so that no other tensor gets the same address
-            made_of = [(x.detach(), x._version) for x in sources]
-            answer = make()
-            self._known = question, made_of, answer
-        return answer
+    A GPU transforms filters that are not frozen at each call: that is a launch, and
+    less than to ask for changes. Graphs that are captured do so too.
+    """
+    if torch.compiler.is_compiling() or in_transform():
+        return False
+    there = [x for x in rows if x is not None]
+    u = there[0]
+    if any(type(x) not in (Tensor, torch.nn.Parameter) for x in there):
+        return False
+    if u.is_meta or not has_kernels(u.device):
+        return False
+    frozen = module._is_frozen()
+    if u.is_cuda and (not frozen or torch.cuda.is_current_stream_capturing()):
+        return False
+    return not wants_gradients(there if frozen else [*there, *module.parameters()])
 
 
-def _are_plain(tensors) -> bool:
-    """Tensors with numbers and versions, none fake or made by inference or those of
-    torch.func."""
-    return not in_transform() and all(
-        type(x) in (Tensor, torch.nn.Parameter)
-        and x.device.type in ("cpu", "cuda")
-        and not x.is_inference()
-        for x in tensors
+def wants_gradients(tensors: Iterable[Tensor | None]) -> bool:
+    """True if gradients of a function of these may be asked for."""
+    return torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in tensors
     )
 
 
-def _keeps_nothing(u: Tensor) -> bool:
-    """Graphs transform filters whenever they run: these may change meanwhile."""
-    return u.is_cuda and torch.cuda.is_current_stream_capturing()
-
-
-class LongConv(torch.nn.Module):
+class LongConv(Freezable):
     """A long convolution of every channel with a filter of its own, or a shared one.
 
     Parameters
@@ -122,11 +100,11 @@ class LongConv(torch.nn.Module):
         Begins as normal numbers of variance 1, as in S4 and Hyena.
     filter : Module or None
 
-    Without gradients, the transformed filter is kept until a tensor that it is made of
-    changes (by its `_version`, which writing through ``.data`` does not move) or the
-    module runs with gradients. CUDA graphs transform it whenever they run.
-    With a filter module this holds in evaluation mode; what the module returns may then
-    depend on the length, its parameters and its buffers, and on nothing else.
+    Filters are those of now, however they were written, and a filter module is called
+    at each call. Without gradients a CPU keeps the transformed filter as long as its
+    bits are the same; a GPU transforms it at each call. Frozen modules (`freeze`) keep
+    it for good, for the latest length, and call no filter module for that length again.
+    CUDA graphs transform filters whenever they run.
     """
 
     def __init__(
@@ -161,7 +139,7 @@ class LongConv(torch.nn.Module):
         self.accuracy = accuracy
         accuracy_of(accuracy)
         self._sparse = sparse_of(axes, keep, kind)
-        self._prepared = _Prepared()
+        self._prepared = Prepared()
         self.filter = filter if isinstance(filter, torch.nn.Module) else None
         self.weight = self.weight_reverse = None
         made = {"device": device, "dtype": dtype}
@@ -171,7 +149,6 @@ class LongConv(torch.nn.Module):
             self.weight = torch.nn.Parameter(torch.empty(shape, **made))
             if kind == "bidirectional":
                 self.weight_reverse = torch.nn.Parameter(torch.empty(shape, **made))
-        self.register_load_state_dict_post_hook(_forget)
         self.reset_parameters()
         if filter is not None and self.filter is None:
             self._take(filter)
@@ -229,50 +206,41 @@ class LongConv(torch.nn.Module):
         check_packed(offsets, self.kind, self._sparse)
         if u.shape[1] != self.channels:
             fail(f"u has {u.shape[1]} channels; {self.channels} are needed")
-        if not torch.compiler.is_compiling():
-            sources = self._sources([u, gate_in, gate_out])
-            plain = sources and has_kernels(u.device) and _are_plain([u, *sources])
-            if plain and not _keeps_nothing(u):
-                return self._infer(sources, u, gate_in, gate_out, offsets)
+        if keeps(self, [u, gate_in, gate_out]):
+            return self._infer(u, gate_in, gate_out, offsets)
         length = u.shape[2] if self.filter is None else _longest(u, offsets)
         k, k_reverse = self.filters_for(length)
         options = self.kind, self.axes, self.keep, offsets, self.accuracy
         return long_conv(u, k, k_reverse, self.skip, gate_in, gate_out, *options)
 
-    def _sources(self, rows: list) -> list[Tensor]:
-        """What the transformed filter is made of; empty where it cannot be kept."""
-        if self.filter is not None and self.training:
-            return []
-        made_of = [self.weight, self.weight_reverse, self.skip]
-        if self.filter is not None:
-            made_of += [*self.filter.parameters(), *self.filter.buffers()]
-        made_of = [x for x in made_of if x is not None]
-        if torch.is_grad_enabled() and any(
-            x is not None and x.requires_grad for x in (*rows, *made_of)
-        ):
-            self._prepared.forget()  # what comes next may leave no trace of changes
-            return []
-        return made_of
+    def _forget(self) -> None:
+        self._prepared.forget()
 
-    def _infer(self, sources, u, gate_in, gate_out, offsets) -> Tensor:
+    def _infer(self, u, gate_in, gate_out, offsets) -> Tensor:
         length = _longest(u, offsets)
         if offsets is not None and self.filter is None:  # the same for similar ones
             length = 1 << (length - 1).bit_length()
         options = self.kind, self._sparse, planned_batch(u, offsets)
         options += (0 if offsets is None else length,)
         accuracy = accuracy_of(self.accuracy)
+        question = length, u.dtype, u.device, accuracy, *options[-2:]
 
-        def transform():
-            k, k_reverse = self.filters_for(length)
-            filters = filters_of(u, k, k_reverse, self.skip, self.kind)
+        def transform(k, k_reverse, skip):
+            filters = k, k_reverse, skip
             spectrum = ops.long_conv_pack(u, *filters, *options, accuracy)
-            if u.is_cuda:  # any stream may read it then
-                torch.cuda.current_stream(u.device).synchronize()
+            wait(spectrum)
             return spectrum, k.shape
 
-        spectrum, (filters, taps) = self._prepared.get(
-            sources, (length, u.dtype, u.device, accuracy, *options[-2:]), transform
-        )
+        frozen = self._is_frozen()
+        found = self._prepared.find(question) if frozen else None
+        if found is None:
+            k, k_reverse = self.filters_for(length)
+            own = filters_of(u, k, k_reverse, self.skip, self.kind)
+            if wants_gradients(own):
+                inputs = u, *own, gate_in, gate_out, self.kind, self._sparse, offsets
+                return run_long_conv(*inputs, accuracy)
+            found = self._prepared.get(question, own, frozen, transform)
+        spectrum, (filters, taps) = found
         if u.is_cuda:  # it may be forgotten while this stream reads it
             spectrum.record_stream(torch.cuda.current_stream(u.device))
         return ops.long_conv_apply(
@@ -296,10 +264,6 @@ class LongConv(torch.nn.Module):
 def _longest(u: Tensor, offsets: Tensor | None) -> int:
     """The length of u, or of the longest of packed sequences."""
     return u.shape[2] if offsets is None else max(1, int(offsets.diff().max()))
-
-
-def _forget(module: LongConv, keys) -> None:
-    module._prepared.forget()  # some ways to shard parameters move no version
 
 
 class ShortConv(torch.nn.Module):

@@ -18,31 +18,19 @@ from danaus.torch._conv_functions import (
     offsets_of,
     planned_batch,
 )
-from danaus.torch._conv_ops import has_kernels
-from danaus.torch._hyena_functions import MOST_ORDER, hyena, operands_of
+from danaus.torch._hyena_functions import MOST_ORDER, hyena, operands_of, run_hyena
 from danaus.torch._ops import ops, sum_dtype
-from danaus.torch.conv import (
-    LongConv,
-    ShortConv,
-    _are_plain,
-    _keeps_nothing,
-    _longest,
-    _Prepared,
-)
+from danaus.torch._packed import Freezable, Prepared, is_hooked, wait
+from danaus.torch.conv import LongConv, ShortConv, _longest, keeps, wants_gradients
 
 __all__ = ["GatedLongConv", "HyenaOperator"]
 
 
 def _is_usual(layer: torch.nn.Module) -> bool:
-    """A Linear that does nothing but multiply and add a bias when it is called: without
-    hooks, and with no forward() of its own, as tools for offloading put there."""
-    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks
-    hooks += (layer._backward_pre_hooks,)
-    return (
-        type(layer) is torch.nn.Linear
-        and "forward" not in layer.__dict__
-        and not any(hooks)
-    )
+    """True for a Linear whose call does nothing but multiply and add a bias: without
+    hooks and with no forward() of its own."""
+    hooks = layer._backward_hooks, layer._backward_pre_hooks
+    return type(layer) is torch.nn.Linear and not (is_hooked(layer) or any(hooks))
 
 
 def _to_rows(layer: torch.nn.Module, x: Tensor) -> Tensor:
@@ -72,7 +60,7 @@ def _stacked(x: list[Tensor]) -> Tensor:
     return torch.stack(x) if len(x) > 1 else x[0][None]
 
 
-class _Mixer(torch.nn.Module):
+class _Mixer(Freezable):
     """What both layers are: projections, a short convolution of rows, and long ones,
     which convolutions() lists."""
 
@@ -89,8 +77,7 @@ class _Mixer(torch.nn.Module):
         self.in_proj = torch.nn.Linear(width, short.channels, bias=bias, **made)
         self.short, self.long = short, long
         self.out_proj = torch.nn.Linear(width, width, bias=bias, **made)
-        self._prepared = _Prepared()
-        self.register_load_state_dict_post_hook(_forget)
+        self._prepared = Prepared()
 
     def convolutions(self) -> Sequence[LongConv]:
         """The long convolutions, in the order in which they are applied."""
@@ -113,41 +100,42 @@ class _Mixer(torch.nn.Module):
             fail(f"x is no tensor but {type(x).__name__}")
         if x.dim() != 3 or x.shape[2] != self.width:
             fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
+        if _is_usual(self.in_proj) and x.device != self.in_proj.weight.device:
+            fail(f"x lies on {x.device}, the module on {self.in_proj.weight.device}")
         return _from_rows(self.out_proj, self.mix(_to_rows(self.in_proj, x), offsets))
 
     def mix(self, u: Tensor, offsets: Tensor | Sequence[int] | None = None) -> Tensor:
         """`hyena` of u [batch, (order + 1) width, length] with the filters of now."""
         check_signal(u)
         offsets = offsets_of(offsets, u)
-        if not torch.compiler.is_compiling():
-            sources = self._sources(u)
-            plain = sources and has_kernels(u.device) and _are_plain([u, *sources])
-            if plain and not _keeps_nothing(u):
-                return self._infer(sources, u, offsets)
+        convs = self.convolutions()
+        if any(map(is_hooked, (self.short, *convs))):
+            return self._mix_by_calls(u, offsets)
+        if keeps(self, [u]):
+            return self._infer(u, offsets)
         length = _longest(u, offsets) if self._has_modules() else u.shape[2]
         k, skip = self.filters_for(length)
-        accuracy = self.convolutions()[0].accuracy
         short = self.short.weight, self.short.bias
-        return hyena(u, *short, k, skip, accuracy, offsets)
+        return hyena(u, *short, k, skip, convs[0].accuracy, offsets)
+
+    def _mix_by_calls(self, u: Tensor, offsets: Tensor | None) -> Tensor:
+        """The same by calls of the convolutions, which have hooks."""
+        last = self.short.layout == "channels_last"
+        z = self.short(u.mT, offsets).mT if last else self.short(u, offsets)
+        *gates, v = z.unflatten(1, (-1, self.width)).unbind(1)
+        for conv in self.convolutions():
+            gate_out = gates[0] if len(gates) == 2 else None
+            v = conv(v, gates.pop(), gate_out, offsets)
+        return v
+
+    def _forget(self) -> None:
+        self._prepared.forget()
 
     def _has_modules(self) -> bool:
         """Whether modules make filters, for a length."""
         return any(conv.filter is not None for conv in self.convolutions())
 
-    def _sources(self, u: Tensor) -> list[Tensor]:
-        """What the transformed filters are made of; empty where they cannot be kept."""
-        if self.training and self._has_modules():
-            return []
-        convs = self.convolutions()
-        made_of = [x for conv in convs for x in (*conv.parameters(), *conv.buffers())]
-        if torch.is_grad_enabled() and any(
-            x.requires_grad for x in (u, *made_of, *self.short.parameters())
-        ):
-            self._prepared.forget()  # what comes next may leave no trace of changes
-            return []
-        return made_of
-
-    def _infer(self, sources: list[Tensor], u: Tensor, offsets: Tensor | None):
+    def _infer(self, u: Tensor, offsets: Tensor | None) -> Tensor:
         accuracy = accuracy_of(self.convolutions()[0].accuracy)
         short = self.short.weight, self.short.bias
         length = _longest(u, offsets)
@@ -155,21 +143,26 @@ class _Mixer(torch.nn.Module):
             length = 1 << (length - 1).bit_length()
         longest = 0 if offsets is None else length
         batch = planned_batch(u[:, : self.width], offsets)
-
-        def transform():
-            operands = operands_of(u, *short, *self.filters_for(length))
-            spectra = ops.hyena_pack(*operands, longest, accuracy)
-            if u.is_cuda:  # any stream may read it then
-                torch.cuda.current_stream(u.device).synchronize()
-            return spectra, operands[3].shape
-
-        spectra, (convolutions, filters, taps) = self._prepared.get(
-            sources, (length, u.dtype, u.device, accuracy, batch, longest), transform
-        )
-        if u.is_cuda:  # it may be forgotten while this stream reads it
-            spectra.record_stream(torch.cuda.current_stream(u.device))
+        question = length, u.dtype, u.device, accuracy, batch, longest
         sums = sum_dtype(u.dtype)
         few = [None if x is None else x.to(sums).contiguous() for x in short]
+
+        def transform(k, skip):
+            spectra = ops.hyena_pack(u.contiguous(), *few, k, skip, longest, accuracy)
+            wait(spectra)
+            return spectra, k.shape
+
+        frozen = self._is_frozen()
+        found = self._prepared.find(question) if frozen else None
+        if found is None:
+            operands = operands_of(u, *short, *self.filters_for(length))
+            own = operands[3:]
+            if wants_gradients(own):
+                return run_hyena(*operands, offsets, accuracy)
+            found = self._prepared.get(question, own, frozen, transform)
+        spectra, (convolutions, filters, taps) = found
+        if u.is_cuda:  # it may be forgotten while this stream reads it
+            spectra.record_stream(torch.cuda.current_stream(u.device))
         sizes = convolutions + 1, filters, taps, longest
         return ops.hyena_apply(u.contiguous(), *few, spectra, *sizes, offsets, accuracy)
 
@@ -305,7 +298,3 @@ class HyenaOperator(_Mixer):
     def extra_repr(self) -> str:
         rest = "" if self.accuracy is None else f", accuracy={self.accuracy!r}"
         return f"{self.width}, {self.long[0].length}, order={self.order}{rest}"
-
-
-def _forget(module: _Mixer, keys) -> None:
-    module._prepared.forget()  # some ways to shard parameters move no version

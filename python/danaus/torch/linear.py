@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-import threading
+import numbers
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from danaus.chain import Chain
 from danaus.factorize import factorize
 from danaus.patterns import Patterns
 from danaus.torch._ops import Linear, in_transform, ops
+from danaus.torch._packed import Factors, Freezable, Packed, is_hooked, wait
 from danaus.torch.functional import (
     ACTIVATIONS,
     activation_name,
@@ -27,6 +28,8 @@ from danaus.torch.functional import (
     product,
     requires_grad,
 )
+from danaus.torch.parents import effective, reason_of_its_own
+from danaus.torch.weight import LinearLike
 
 APPLY = ops.ks_apply.default
 
@@ -52,58 +55,17 @@ class _Frozen(NamedTuple):
     dtype: torch.dtype  # of inputs
     batch: int
     asked: torch.dtype | None  # None: it follows that of the weights
-    residual: bool = False
+    residual: bool
 
 
-class _Packed:
-    """What a module keeps for inference: its weights, packed for some batch sizes.
-
-    Plans for different batches may have the same kernels, and then share what is
-    packed: a list of one tuple, of memory and the change that it was packed after.
-    A GPU's memory is packed again where it is, since graphs may hold it; a CPU's is
-    left to the threads that read it.
-    """
-
-    def __init__(self) -> None:
-        self.plans: dict[tuple, list] = {}  # by type, device, log2 of the batch
-        self.memory: dict[tuple, list] = {}  # by type, device, what the plan says
-        # Versions and addresses at the latest look, a count of changes, and what is at
-        # these addresses, so that nothing else is: one tuple, for threads.
-        self.known: tuple = None, 0, ()
-        self.lock = threading.Lock()
-
-    def forget(self) -> None:
-        """Whatever comes next counts as a change."""
-        self.known = None, self.known[1] + 1, ()
-
-    def look(self, tensors: list[Tensor]) -> int:
-        """How often they have changed until now; RuntimeError for tensors of inference
-        mode, which have no version."""
-        state = []
-        for tensor in tensors:
-            state += tensor._version, tensor.data_ptr()
-        if self.known[0] != state:
-            with self.lock:  # threads that see the same change count it once
-                if self.known[0] != state:
-                    kept = [tensor.detach() for tensor in tensors]
-                    self.known = state, self.known[1] + 1, kept
-        return self.known[1]
-
-    # Copies of a module pack for themselves.
-    def __reduce__(self):
-        return _Packed, ()
-
-    def __deepcopy__(self, memo: dict) -> _Packed:
-        return _Packed()
-
-
-class KSLinear(nn.Module):
+class KSLinear(LinearLike, Freezable):
     """y = activation(W x + bias) with W = K_1 ... K_L, as torch.nn.Linear has it.
 
     Its parameters are weights.0, weights.1, ... of shape [a, b, c, d], the leftmost
-    factor first, and bias of shape [M]. Without gradients it keeps the weights packed
-    until they change, and the planner may multiply factors out where that is faster;
-    the activation is then applied with the product.
+    factor first, and bias of shape [M]. A call computes with the numbers of now,
+    however they were written: without gradients a CPU keeps the weights packed and
+    compares them all with those that it packed, and a GPU packs at each call. `freeze`
+    packs once.
 
     Parameters
     ----------
@@ -135,6 +97,11 @@ class KSLinear(nn.Module):
         tf32: bool | None = None,
     ):
         super().__init__()
+        if isinstance(patterns, numbers.Number):
+            raise TypeError(
+                f"patterns are those of factors, not {patterns!r}: use budget= for a "
+                "number of weights, and bias= for a bias"
+            )
         if sum(given is not None for given in (patterns, chain, budget)) != 1:
             raise ValueError("one of patterns, chain and budget is needed")
         if chain is not None:
@@ -158,9 +125,9 @@ class KSLinear(nn.Module):
         self._sizes = [size for pattern in self.patterns for size in pattern]
         self._has_bias = bias
         self._frozen: _Frozen | None = None
-        self._packed = _Packed()
+        self._packed = Packed()
         kind = {"device": device, "dtype": dtype}
-        self.weights = nn.ParameterList(
+        self.weights = Factors(
             nn.Parameter(torch.empty(pattern, **kind)) for pattern in self.patterns
         )
         if self.weights[0].dtype not in _NAMES:
@@ -171,7 +138,6 @@ class KSLinear(nn.Module):
             "bias", nn.Parameter(torch.empty(out_features, **kind)) if bias else None
         )
         self.register_buffer("packed", None, persistent=False)
-        self.register_load_state_dict_post_hook(_forget)
         self.reset_parameters()
         if chain is not None:
             self.load_chain(chain)
@@ -194,143 +160,106 @@ class KSLinear(nn.Module):
 
     # ---- running ----
 
+    def factors(self) -> list[Tensor]:
+        """The weights of now, the leftmost factor first."""
+        held = self._modules["weights"]
+        found = list(held._parameters.values())  # faster than a call
+        return held() if is_hooked(held) or len(found) < len(self.patterns) else found
+
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Applies the layer to x[..., N] or, "batch_last", x[N, ...].
 
         The result is that of `residual + layer(x)`, whose gradient goes to both, and to
-        whose type PyTorch promotes. A residual has the shape of layer(x). On a GPU,
-        without gradients, one of the type of layer(x) is added with the product.
+        whose type PyTorch promotes. A residual has the shape of layer(x). A layer that
+        was frozen for residuals adds one with the product.
         """
         if residual is not None:
-            return self._add(x, residual)
+            self._check(x)
+            check_residual(residual, x, self.out_features, self._batch_last)
+        if self._frozen is not None and isinstance(x, Tensor):
+            x = autocast(x)
+            if self._runs_frozen(x, residual):
+                return self._apply_packed(x, self._frozen.batch, self.packed, residual)
+        if residual is not None:
+            return residual + self.forward(x)
+        weights, own = self.factors(), self._parameters
+        bias = own["bias"] if "bias" in own else self.bias
         if torch.compiler.is_compiling() or in_transform() or type(x) is not Tensor:
-            return self._product(x)
+            return self._product(x, weights, bias)
         x = autocast(x)
-        tf32 = x.is_cuda and allows_tf32(self.tf32, x)
-        # Found faster than by nn.Module's attributes.
-        weights = list(self._modules["weights"]._parameters.values())
-        if len(weights) != len(self.patterns) or "bias" not in self._parameters:
-            return self._product(x)  # parametrizations make some of them
-        bias = self._parameters["bias"]
         try:
             if torch.is_grad_enabled() and requires_grad(x, weights, bias):
-                # What comes next may change weights in ways that leave no trace.
-                self._packed.forget()
-                question = self._sizes, "none", self._batch_last, tf32
+                question = self._question(x, "none")
                 v = Linear.apply(x, bias, question, *weights)
                 return v if self.activation == "none" else self._activate(v)
-            return self._infer(x, weights, bias, tf32)
+            if x.is_cpu and weights[0].is_cpu:
+                return self._infer(x, weights, bias)
+            return self._product(x, weights, bias)
         except RuntimeError:
             self._check(x)
             raise
 
+    def _question(self, x: Tensor, activation: str) -> tuple:
+        """What operators are asked for, beside their tensors."""
+        tf32 = x.is_cuda and allows_tf32(self.tf32, x)
+        return self._sizes, activation, self._batch_last, tf32
+
     def _check(self, x: Tensor) -> None:
-        check_input(x, self.weights[0], self.in_features, self._batch_last)
+        # What is packed lies where the layer runs; weights may be offloaded.
+        like = self.weights[0]
+        if self._frozen is not None:
+            like = torch.empty(0, dtype=like.dtype, device=self.packed.device)
+        check_input(x, like, self.in_features, self._batch_last)
         if self.activation != "none" and x.is_complex():
             raise ValueError("activations are for real numbers")
-
-    def _add(self, x: Tensor, residual: Tensor) -> Tensor:
-        """residual + layer(x)."""
-        self._check(x)
-        check_residual(residual, x, self.out_features, self._batch_last)
-        x = autocast(x)
-        if not self._adds(x, residual):
-            return residual + self.forward(x)
-        tf32 = allows_tf32(self.tf32, x)
-        return self._infer(x, list(self.weights), self.bias, tf32, residual)
-
-    def _adds(self, x: Tensor, residual: Tensor) -> bool:
-        """Whether the sum is made with the product."""
-        if residual.dtype != x.dtype:
-            return False
-        wanting = [*self.weights, residual]
-        if torch.is_grad_enabled() and requires_grad(x, wanting, self.bias):
-            return False
-        if torch.compiler.is_compiling() or self._frozen is not None:
-            return self._runs_frozen(x, residual)
-        if in_transform() or not type(x) is type(residual) is Tensor:
-            return False
-        return _sums_with_products(x)
 
     def _activate(self, v: Tensor) -> Tensor:
         return ACTIVATIONS[self.activation](v)
 
-    def _product(self, x: Tensor) -> Tensor:
-        """The layer without anything that is kept, but for what freeze() has packed."""
-        self._check(x)
+    def _product(self, x: Tensor, weights: list[Tensor], bias: Tensor | None) -> Tensor:
+        """The layer without anything that is kept."""
+        check_input(x, weights[0], self.in_features, self._batch_last)
+        if self.activation != "none" and x.is_complex():
+            raise ValueError("activations are for real numbers")
         x = autocast(x)
-        tf32 = allows_tf32(self.tf32, x)
-        question = self._sizes, self.activation, self._batch_last, tf32
-        if self._runs_frozen(x):
-            return APPLY(x, self.packed, self._has_bias, self._frozen.batch, *question)
-        return product(x, list(self.weights), self.bias, *question)
+        return product(x, weights, bias, *self._question(x, self.activation))
 
-    def _infer(
-        self,
-        x: Tensor,
-        weights: list[Tensor],
-        bias: Tensor | None,
-        tf32: bool,
-        residual: Tensor | None = None,
+    def _infer(self, x: Tensor, weights: list[Tensor], bias: Tensor | None) -> Tensor:
+        """The layer on a CPU, which packs weights when a number has changed. A GPU
+        packs them at each call: that is a launch, and less than to ask for changes."""
+        batch = 1 << (x.numel() // self.in_features - 1).bit_length()
+        question = self._question(x, self.activation)
+        packed = self._packed.get(x, batch, weights, bias, question)
+        return APPLY(x, packed, bias is not None, batch, *question)
+
+    # ---- packed for good ----
+
+    def _apply_packed(
+        self, x: Tensor, batch: int, packed: Tensor, residual: Tensor | None
     ) -> Tensor:
-        """The layer with packed weights, which are those of now."""
-        kept = self._packed
-        question = self._sizes, self.activation, self._batch_last, tf32
-        if self._frozen is not None and self._runs_frozen(x, residual):
-            packed, batch = self._buffers["packed"], self._frozen.batch
-            return APPLY(x, packed, bias is not None, batch, *question, residual)
-        size = (x.numel() // self.in_features - 1).bit_length()
+        question = self._question(x, self.activation)
         try:
-            change = kept.look(weights if bias is None else [*weights, bias])
+            return APPLY(x, packed, self._has_bias, batch, *question, residual)
         except RuntimeError:
-            return self._unpacked(x, residual)
-        adds = residual is not None
-        held = kept.plans.get((x.dtype, x.device, size, tf32, adds))
-        packed, after = (None, -1) if held is None else held[0]
-        if after < change:
-            if x.is_meta or x.is_cuda and torch.cuda.is_current_stream_capturing():
-                return self._unpacked(x, residual)
-            packed = self._pack(x, size, change, tf32, adds)
-        return APPLY(x, packed, bias is not None, 1 << size, *question, residual)
+            self._check(x)
+            raise
 
-    def _unpacked(self, x: Tensor, residual: Tensor | None) -> Tensor:
-        y = self._product(x)
-        return y if residual is None else residual + y
-
-    # ---- packed weights ----
-
-    def _pack(
-        self, x: Tensor, size: int, change: int, tf32: bool, adds: bool
-    ) -> Tensor:
-        """Packs, unless another thread has, and waits until that is done, whatever
-        stream reads it first."""
-        self._check(x)
-        kept, weights = self._packed, list(self.weights)
-        question = self._sizes, self.activation, self._batch_last, tf32, adds
-        operands = weights, self.bias, x.dtype, 1 << size, *question
-        key = x.dtype, x.device, tf32, ops.ks_describe(x, 1 << size, *question)
-        with kept.lock:
-            held = kept.memory.setdefault(key, [(None, -1)])
-            packed, after = held[0]
-            if after < change:
-                if packed is not None and packed.is_cuda:
-                    ops.ks_pack_into(packed, *operands)
-                else:
-                    packed = ops.ks_pack(*operands)
-                wait(packed)
-                held[0] = packed, change
-            kept.plans[x.dtype, x.device, size, tf32, adds] = held
-        return packed
-
-    def _runs_frozen(self, x: Tensor, residual: Tensor | None = None) -> bool:
+    def _runs_frozen(self, x: Tensor, residual: Tensor | None) -> bool:
         frozen = self._frozen
-        return (
-            frozen is not None
-            and frozen.dtype == x.dtype
-            and frozen.residual == (residual is not None)
-            and not (torch.is_grad_enabled() and x.requires_grad)
-            and (torch.compiler.is_compiling() or not in_transform())
-        )
+        if frozen.dtype != x.dtype or frozen.residual != (residual is not None):
+            return False
+        if residual is not None and residual.dtype != x.dtype:
+            return False
+        tensors = [x] if residual is None else [x, residual]
+        if torch.compiler.is_compiling():
+            return not (
+                torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+            )
+        if in_transform() or not all(type(t) is Tensor for t in tensors):
+            return False
+        if not torch.is_grad_enabled():
+            return True
+        return self._is_frozen() and not any(t.requires_grad for t in tensors)
 
     def freeze(
         self,
@@ -352,44 +281,32 @@ class KSLinear(nn.Module):
         residual : whether each call has a residual, which is then added with the
             product, on a CPU too. Calls of the other kind pack for themselves.
         """
-        first = self.weights[0]
-        found = first.dtype if dtype is None else dtype
-        like = torch.empty(0, dtype=found, device=first.device)
-        question = self._sizes, self.activation, self._batch_last
-        question = *question, allows_tf32(self.tf32, like), residual
-        self.requires_grad_(False)
+        weights, bias = self.factors(), self.bias
+        found = weights[0].dtype if dtype is None else dtype
+        like = torch.empty(0, dtype=found, device=weights[0].device)
+        question = self._question(like, self.activation)
         with torch.no_grad():
-            self.packed = ops.ks_pack(
-                list(self.weights), self.bias, found, batch, *question
-            )
-        wait(self.packed)
-        self._frozen = _Frozen(found, batch, dtype, residual)
+            packed = ops.ks_pack(weights, bias, found, batch, *question, residual)
+        wait(packed)
+        super().freeze()
+        self.packed, self._frozen = packed, _Frozen(found, batch, dtype, residual)
         return self
 
-    def unfreeze(self) -> KSLinear:
-        """Forgets what was packed; weights have gradients again."""
-        self.packed, self._frozen = None, None
-        return self.requires_grad_(True)
+    def _forget(self) -> None:
+        self.packed, self._frozen, self._packed = None, None, Packed()
 
-    def _freeze_again(self) -> None:
-        self._packed.forget()
-        if self._frozen is not None and not self.weights[0].is_meta:
-            _, batch, asked, residual = self._frozen
-            self.freeze(batch, asked, residual=residual)
-
-    def _apply(self, fn, recurse: bool = True) -> KSLinear:
-        """Moved or converted: what is packed is made anew."""
-        super()._apply(fn, recurse)
-        self._packed = _Packed()
-        self._freeze_again()
-        return self
+    def _renew(self) -> None:
+        frozen = self._frozen
+        if frozen is not None and not self.weights[0].is_meta:
+            self.freeze(frozen.batch, frozen.asked, residual=frozen.residual)
+        elif frozen is None:
+            self._packed = Packed()
 
     def describe(self, x: Tensor) -> str:
         """What runs for such an input without gradients, a line for each step."""
         self._check(x)
         rows = x.numel() // self.in_features
-        question = self._sizes, self.activation, self._batch_last
-        return ops.ks_describe(x, rows, *question, allows_tf32(self.tf32, x))
+        return ops.ks_describe(x, rows, *self._question(x, self.activation))
 
     # ---- chains and dense matrices ----
 
@@ -402,9 +319,14 @@ class KSLinear(nn.Module):
         patterns: Patterns | None = None,
         params: int | float | None = None,
         inputs: Tensor | None = None,
-        **options: Any,
+        activation: str | None = None,
+        layout: str = "batch_first",
+        tf32: bool | None = None,
     ) -> KSLinear:
         """A layer near a torch.nn.Linear, with its bias, on its device, of its type.
+
+        The matrix of a layer with a parametrization, weight_norm, spectral_norm or
+        pruning is the one that its next call would use.
 
         Parameters
         ----------
@@ -412,39 +334,40 @@ class KSLinear(nn.Module):
         patterns : of the factors; params : so many weights, or such a share of all, in
             the chain that is expected to approximate best.
         inputs : samples X[..., N]: ||X W^T - X (K_1..K_L)^T|| is minimised.
-        options : activation, layout, tf32.
+        activation, layout, tf32 : of the layer, as `KSLinear` has them.
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"a torch.nn.Linear is needed, not {type(linear).__name__}")
+        why = reason_of_its_own(linear)
+        if why is not None:
+            raise ValueError(f"the layer cannot be a chain: {why}")
+        if chain is not None and not isinstance(chain, Chain):
+            raise TypeError(
+                f"chain is a danaus.Chain, not {chain!r:.60}: patterns= and params= "
+                "are keywords"
+            )
         if sum(given is not None for given in (chain, patterns, params)) != 1:
             raise ValueError("one of chain, patterns and params is needed")
-        rows, cols = linear.weight.shape
+        weight, bias = effective(linear), effective(linear, "bias")
         if chain is None:
-            if params is not None:
-                patterns = named.fit(rows, cols, params)
-            dense = _array(_wide(linear.weight))
-            samples = None
-            if inputs is not None:
-                if inputs.dim() == 0 or inputs.shape[-1] != cols:
-                    shape = tuple(inputs.shape)
-                    raise ValueError(
-                        f"inputs have the shape {shape}, not [..., {cols}]"
-                    )
-                samples = _array(inputs.reshape(-1, cols)).astype(dense.dtype)
-            chain = factorize(dense, patterns, inputs=samples).chain
-        layer = cls(
-            cols,
-            rows,
+            chain = _chain_near(weight, patterns, params, inputs)
+        layer = cls.__new__(cls)
+        KSLinear.__init__(
+            layer,
+            linear.in_features,
+            linear.out_features,
             chain.patterns,
-            bias=linear.bias is not None,
-            device=linear.weight.device,
-            dtype=linear.weight.dtype,
-            **options,
+            bias=bias is not None,
+            activation=activation,
+            layout=layout,
+            device=weight.device,
+            dtype=weight.dtype,
+            tf32=tf32,
         )
         layer.load_chain(chain)
-        if linear.bias is not None:
+        if bias is not None:
             with torch.no_grad():
-                layer.bias.copy_(linear.bias)
+                layer.bias.copy_(bias)
         return layer
 
     def load_chain(self, chain: Chain) -> None:
@@ -470,12 +393,9 @@ class KSLinear(nn.Module):
 
     def to_dense(self) -> Tensor:
         """W as a matrix [M, N], without bias."""
-        eye = torch.eye(
-            self.in_features,
-            dtype=self.weights[0].dtype,
-            device=self.weights[0].device,
-        )
-        weights = list(self.weights)
+        weights = self.factors()
+        kind = {"dtype": weights[0].dtype, "device": weights[0].device}
+        eye = torch.eye(self.in_features, **kind)
         return product(eye, weights, None, self._sizes, "none", True, False)
 
     def extra_repr(self) -> str:
@@ -497,28 +417,50 @@ def _fill(parameter: Tensor, bound: float) -> None:
     parameter.uniform_(-bound, bound)
 
 
-def _sums_with_products(x: Tensor) -> bool:
-    """Whether that is faster than PyTorch's sum.
-
-    A CPU's results of 16 bits, batch-first, and all after an activation pass through
-    scratch before they are added to something, which takes longer than a sum.
-    """
-    return x.is_cuda
-
-
-def wait(made: Tensor) -> None:
-    """Until it is made: any stream may read it then."""
-    if made.is_cuda:
-        torch.cuda.current_stream(made.device).synchronize()
-
-
 def _wide(weight: Tensor) -> Tensor:
     """In a type that can be factorised."""
     return weight.float() if weight.dtype.itemsize == 2 else weight
 
 
-def _forget(module: KSLinear, keys: Any) -> None:
-    module._freeze_again()
+def _chain_near(
+    weight: Tensor,
+    patterns: Patterns | None,
+    params: int | float | None,
+    inputs: Tensor | None,
+) -> Chain:
+    rows, cols = weight.shape
+    if params is not None:
+        patterns = named.fit(rows, cols, params)
+    dense, samples = _array(_wide(weight)), None
+    if inputs is not None:
+        if inputs.dim() == 0 or inputs.shape[-1] != cols:
+            shape = tuple(inputs.shape)
+            raise ValueError(f"inputs have the shape {shape}, not [..., {cols}]")
+        samples = _array(inputs.reshape(-1, cols)).astype(dense.dtype)
+    return factorize(dense, patterns, inputs=samples).chain
+
+
+def _monarch(
+    in_features: int, out_features: int, blocks: int | None, order: int, rank: int
+) -> Patterns:
+    """Patterns of a Monarch matrix, as `MonarchLinear` says."""
+    radices: dict[str, Any] = {}
+    if blocks is not None:
+        if isinstance(blocks, bool) or not isinstance(blocks, numbers.Integral):
+            raise TypeError(
+                f"blocks is a whole number, not {blocks!r}: use bias= for a bias"
+            )
+        sizes = in_features, out_features
+        if order != 2 or blocks < 1 or any(size % blocks for size in sizes):
+            raise ValueError(
+                f"{blocks} blocks need an order of 2 and sizes that they divide"
+            )
+        radices = {
+            "row_radices": (out_features // blocks, blocks),
+            "col_radices": (blocks, in_features // blocks),
+        }
+    sizes = out_features, in_features
+    return named.make("monarch", *sizes, order=order, rank=rank, **radices)
 
 
 class MonarchLinear(KSLinear):
@@ -530,6 +472,7 @@ class MonarchLinear(KSLinear):
         q (N + M) weights for rank 1.
     order, rank : without blocks: so many factors, of sizes as equal as can be
         (`danaus.patterns.make`), and the rank of the blocks between neighbours.
+    bias, activation, layout, device, dtype, tf32 : as `KSLinear` has them.
     """
 
     def __init__(
@@ -540,30 +483,48 @@ class MonarchLinear(KSLinear):
         *,
         order: int = 2,
         rank: int = 1,
-        **options: Any,
+        bias: bool = True,
+        activation: str | None = None,
+        layout: str = "batch_first",
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        tf32: bool | None = None,
     ):
-        radices: dict[str, Any] = {}
-        if blocks is not None:
-            sizes = in_features, out_features
-            if order != 2 or blocks < 1 or any(size % blocks for size in sizes):
-                raise ValueError(
-                    f"{blocks} blocks need an order of 2 and sizes that they divide"
-                )
-            radices = {
-                "row_radices": (out_features // blocks, blocks),
-                "col_radices": (blocks, in_features // blocks),
-            }
-        chain = named.make(
-            "monarch", out_features, in_features, order=order, rank=rank, **radices
+        super().__init__(
+            in_features,
+            out_features,
+            _monarch(in_features, out_features, blocks, order, rank),
+            bias=bias,
+            activation=activation,
+            layout=layout,
+            device=device,
+            dtype=dtype,
+            tf32=tf32,
         )
-        super().__init__(in_features, out_features, chain, **options)
 
-
-def freeze(
-    module: nn.Module, batch: int = 0, dtype: torch.dtype | None = None
-) -> nn.Module:
-    """Freezes all layers of a model: `KSLinear.freeze`. Returns the model."""
-    for layer in module.modules():
-        if isinstance(layer, KSLinear):
-            layer.freeze(batch, dtype)
-    return module
+    @classmethod
+    def from_linear(  # type: ignore[override]
+        cls,
+        linear: nn.Linear,
+        blocks: int | None = None,
+        *,
+        order: int = 2,
+        rank: int = 1,
+        inputs: Tensor | None = None,
+        activation: str | None = None,
+        layout: str = "batch_first",
+        tf32: bool | None = None,
+    ) -> MonarchLinear:
+        """The Monarch matrix near that of a torch.nn.Linear: `KSLinear.from_linear`,
+        with blocks, or order and rank, as the class has them."""
+        if not isinstance(linear, nn.Linear):
+            raise TypeError(f"a torch.nn.Linear is needed, not {type(linear).__name__}")
+        sizes = linear.in_features, linear.out_features
+        return super().from_linear(
+            linear,
+            patterns=_monarch(*sizes, blocks, order, rank),
+            inputs=inputs,
+            activation=activation,
+            layout=layout,
+            tf32=tf32,
+        )

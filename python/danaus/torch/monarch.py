@@ -19,6 +19,7 @@ from danaus.torch._conv_functions import (
     fail,
     long_conv,
 )
+from danaus.torch._packed import Factors
 from danaus.torch.functional import ks_linear
 
 __all__ = ["CausalMonarchConv"]
@@ -47,7 +48,7 @@ class _Basis(torch.nn.Module):
         super().__init__()
         sizes = list(blocks)
         self.above = [math.prod(sizes[a + 1 :]) for a in range(len(sizes))]
-        self.below = torch.nn.ParameterList(
+        self.below = Factors(
             torch.nn.Parameter(
                 torch.zeros(
                     1 if shared else self.above[a], b, b, math.prod(sizes[:a]), **made
@@ -58,11 +59,11 @@ class _Basis(torch.nn.Module):
 
     def factors(self) -> list[Tensor]:
         """Weights [a, b, b, d] of K_0, K_1, ..."""
-        return self._spread([_with_ones(w) for w in self.below])
+        return self._spread([_with_ones(w) for w in self.below()])
 
     def inverse(self) -> list[Tensor]:
         """Weights of the factors of the inverse, the leftmost first."""
-        return self._spread([_inverse(_with_ones(w)) for w in self.below])[::-1]
+        return self._spread([_inverse(_with_ones(w)) for w in self.below()])[::-1]
 
     def _spread(self, weights: list[Tensor]) -> list[Tensor]:
         return [w.expand(a, -1, -1, -1) for w, a in zip(weights, self.above)]

@@ -23,11 +23,9 @@ def reason_to_keep(model: nn.Module, name: str) -> str | None:
     computes with the matrix itself or writes to it, and those that are more than a
     torch.nn.Linear.
     """
-    layer = model.get_submodule(name)
-    if isinstance(layer, nn.Linear) and type(layer).forward is not nn.Linear.forward:
-        return f"its class, {type(layer).__name__}, has a forward() of its own"
-    if any(p.is_meta for p in layer.parameters()):
-        return "it has no numbers: it is on the device meta, or offloaded"
+    why = reason_of_its_own(model.get_submodule(name))
+    if why is not None:
+        return why
     path = name.split(".")
     *above, parent = (model.get_submodule(".".join(path[:n])) for n in range(len(path)))
     if isinstance(parent, nn.MultiheadAttention):
@@ -35,6 +33,18 @@ def reason_to_keep(model: nn.Module, name: str) -> str | None:
     for module in (*above, parent):
         if _is_adapted(module):
             return f"its adapter, {type(module).__name__}, is merged into its matrix"
+    return None
+
+
+def reason_of_its_own(layer: nn.Module) -> str | None:
+    """The same for a layer wherever it stands."""
+    if isinstance(layer, nn.Linear) and type(layer).forward is not nn.Linear.forward:
+        return f"its class, {type(layer).__name__}, has a forward() of its own"
+    for parameter in layer.parameters():
+        if parameter.is_meta:
+            return "it has no numbers: it is on the device meta, or offloaded"
+        if not (parameter.is_floating_point() or parameter.is_complex()):
+            return f"its numbers are {parameter.dtype}"
     return None
 
 

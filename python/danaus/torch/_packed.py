@@ -1,0 +1,211 @@
+"""Factors as parameters of a layer, and what layers keep of them between calls."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+
+import torch
+from torch import Tensor, nn
+
+from danaus.torch._ops import ops
+
+# Of two lists of tensors on CPUs: true if types, shapes and bits are equal.
+_SAME = ops.same_numbers.default
+
+
+class Factors(nn.ParameterList):
+    """Parameters that a call returns.
+
+    Tools that offload or shard a model bring the parameters of a module when that
+    module is called. Layers get their factors by a call for that reason.
+    """
+
+    __call__ = nn.Module.__call__  # nn.ParameterList refuses calls
+
+    def forward(self) -> list[Tensor]:
+        found = list(self._parameters.values())
+        return found if len(found) == len(self) else list(self)  # parametrizations
+
+
+class Freezable(nn.Module):
+    """A module that keeps what it makes of its numbers once they are said to stay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._trained: frozenset[str] | None = None  # had gradients before freeze()
+        self.register_load_state_dict_post_hook(_renew)
+
+    def freeze(self):
+        """Parameters have no gradients and do not change any more. Where they have
+        changed all the same, by something else than `load_state_dict` and `to`, freeze
+        again."""
+        trained = {name for name, p in self.named_parameters() if p.requires_grad}
+        self._forget()
+        self._trained = frozenset(trained | (self._trained or set()))
+        self.requires_grad_(False)
+        return self
+
+    def unfreeze(self):
+        """Undoes `freeze`: parameters that had gradients before have them again."""
+        for name, parameter in self.named_parameters():
+            if name in (self._trained or ()):
+                parameter.requires_grad_(True)
+        self._thaw()
+        for module in self.modules():
+            if isinstance(module, Freezable) and module is not self:
+                module.unfreeze()
+        return self
+
+    def _thaw(self) -> None:
+        self._trained = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drops what was made of the numbers."""
+
+    def _renew(self) -> None:
+        """New numbers came, which stay."""
+        self._forget()
+
+    def _is_frozen(self) -> bool:
+        """True if the numbers stay. They do not where they have gradients again."""
+        if self._trained is None or not torch.is_grad_enabled():
+            return self._trained is not None
+        if any(parameter.requires_grad for parameter in self.parameters()):
+            self._thaw()
+        return self._trained is not None
+
+    def _apply(self, fn, recurse: bool = True):
+        """Moved or converted."""
+        super()._apply(fn, recurse)
+        self._renew()
+        return self
+
+
+def _renew(module: Freezable, keys) -> None:
+    module._renew()
+
+
+def is_hooked(module: nn.Module) -> bool:
+    """True if a call of the module does more than its forward(): tools that offload or
+    shard a model bring its parameters then. Whoever computes with the parameters of
+    such a module has to call it."""
+    own = module.__dict__
+    return bool("forward" in own or own["_forward_pre_hooks"] or own["_forward_hooks"])
+
+
+class Prepared:
+    """What filters were transformed to, while their bits stay the same, or for good if
+    they are frozen. It is neither copied nor stored with its module."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def __reduce__(self):
+        return Prepared, ()
+
+    def __deepcopy__(self, memo: dict) -> Prepared:
+        return Prepared()
+
+    def forget(self) -> None:
+        # One tuple: threads see all of it or nothing.
+        self._known: tuple = None, (), None
+
+    def find(self, question: tuple):
+        """The answer to a question, such as the length, for frozen filters; or None."""
+        asked, _, answer = self._known
+        return answer if asked == question else None
+
+    def get(self, question: tuple, filters: list[Tensor | None], frozen: bool, make):
+        """The answer for these filters; make() gives it of some that do not change."""
+        asked, made_of, answer = self._known
+        there = [x for x in filters if x is not None]
+        if asked != question or frozen or not _SAME(there, made_of):
+            if frozen:
+                made_of, answer = (), make(*filters)
+            else:
+                filters = [None if x is None else copies([x])[0] for x in filters]
+                made_of = [x for x in filters if x is not None]
+                answer = make(*filters)
+            self._known = question, made_of, answer
+        return answer
+
+
+def copies(tensors: list[Tensor]) -> list[Tensor]:
+    """The same numbers, row-major, in memory that nobody else writes to."""
+    return [t.detach().clone(memory_format=torch.contiguous_format) for t in tensors]
+
+
+def wait(made: Tensor) -> None:
+    """Until it is made: any stream may read it then."""
+    if made.is_cuda:
+        torch.cuda.current_stream(made.device).synchronize()
+
+
+class Packed:
+    """A layer's weights, packed on a CPU for some batch sizes.
+
+    PyTorch does not tell all changes of a tensor: `.data`, swapped memory and tensors
+    of inference mode have no version that counts. So each call compares the weights,
+    byte by byte, with the copy that was packed.
+
+    Plans for different batches may have the same kernels, and then share what is
+    packed: a list of one tuple, of memory and the change that it was packed after.
+    Memory that other threads may be reading is never written to.
+    """
+
+    def __init__(self) -> None:
+        self.plans: dict[tuple, list] = {}  # by type, batch
+        self.memory: dict[tuple, list] = {}  # by type, what the plan says
+        # A count of changes and the numbers after the latest: one tuple, for threads.
+        self.known: tuple[int, list[Tensor]] = 0, []
+        self.lock = threading.Lock()
+
+    def get(
+        self,
+        x: Tensor,
+        batch: int,
+        weights: list[Tensor],
+        bias: Tensor | None,
+        question: tuple,
+    ) -> Tensor:
+        """What is packed of these weights for inputs like x, of so many rows."""
+        numbers = weights if bias is None else [*weights, bias]
+        change, kept = known = self.known
+        if not _SAME(numbers, kept):
+            change, _ = known = self._take(numbers)
+        held = self.plans.get((x.dtype, batch))
+        packed, after = (None, -1) if held is None else held[0]
+        if after < change:
+            return self._pack(x, batch, known, len(weights), question)
+        return packed
+
+    def _take(self, numbers: list[Tensor]) -> tuple[int, list[Tensor]]:
+        with self.lock:  # threads that see the same change count it once
+            change, kept = self.known
+            if not _SAME(numbers, kept):
+                self.known = change + 1, copies(numbers)
+            return self.known
+
+    def _pack(
+        self, x: Tensor, batch: int, known: tuple, factors: int, question: tuple
+    ) -> Tensor:
+        change, numbers = known
+        bias = numbers[factors] if len(numbers) > factors else None
+        key = x.dtype, ops.ks_describe(x, batch, *question)
+        with self.lock:
+            held = self.memory.setdefault(key, [(None, -1)])
+            packed, after = held[0]
+            if after < change:
+                packed = ops.ks_pack(numbers[:factors], bias, x.dtype, batch, *question)
+                held[0] = packed, change
+            self.plans[x.dtype, batch] = held
+        return packed
+
+    # Copies of a module pack for themselves.
+    def __reduce__(self):
+        return Packed, ()
+
+    def __deepcopy__(self, memo: dict) -> Packed:
+        return Packed()

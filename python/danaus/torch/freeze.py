@@ -1,0 +1,35 @@
+"""Weights that do not change any more: what is made of them is made once."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from torch import dtype, nn
+
+from danaus.torch.composed import InterpolatedLinear
+from danaus.torch.conv import LongConv
+from danaus.torch.hyena import GatedLongConv, HyenaOperator
+from danaus.torch.linear import KSLinear
+
+_CONVOLUTIONS = LongConv, GatedLongConv, HyenaOperator
+
+
+def freeze(module: nn.Module, batch: int = 0, dtype: dtype | None = None) -> nn.Module:
+    """Freezes all layers of danaus in a model, which it returns, for inference.
+
+    Without it a call finds out whether weights have changed, or uses them as they are.
+    Frozen layers take what they have packed, or the spectra of their latest length,
+    and weights have no gradients. Freeze again after a change that is neither
+    `load_state_dict` nor `to`.
+
+    Parameters
+    ----------
+    batch, dtype : of `KSLinear.freeze`, for linear layers.
+    """
+    if isinstance(module, (KSLinear, InterpolatedLinear)):
+        module.freeze(batch, dtype)
+    else:
+        if isinstance(module, _CONVOLUTIONS):
+            module.freeze()
+        for child in module.children():
+            freeze(child, batch, dtype)
+    return module
