@@ -6,10 +6,7 @@
 #include "cli/token_lines.h"
 #include "common/progress.h"
 
-#include <errno.h>
 #include <math.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static const usage use = {
     .synopsis = "MODEL --params FRACTION -o NEW [OPTION]...",
@@ -220,22 +217,6 @@ static int report(compression *c)
 
 /* ---- the command ---- */
 
-/* Before work that takes long: the folder is there or can be made, and is another one. */
-static int check_folder(const char *path, const char *model)
-{
-    struct stat new, old;
-    if (!stat(path, &new)) {
-        if (!S_ISDIR(new.st_mode) || access(path, W_OK))
-            return failure("cannot write into %s", path);
-        if (!stat(model, &old) && new.st_ino == old.st_ino &&new.st_dev == old.st_dev)
-            return failure("%s is the folder that the model came from", path);
-        return STATUS_OK;
-    }
-    if (mkdir(path, 0777) || rmdir(path))
-        return failure("cannot make %s: %s", path, strerror(errno));
-    return STATUS_OK;
-}
-
 /* Of a record: what does not fit in a window begins another one. */
 #define USUAL_WINDOW 4096
 
@@ -264,8 +245,8 @@ static int read_samples(compression *c)
 
 static int run(compression *c)
 {
-    TRY(check_folder(c->to, c->path));
     TRY(model_open(&c->m, c->path, 0));
+    TRY(library(danaus_model_check_folder(c->m.model, c->to)));
     TRY(read_samples(c));
     TRY(measure(c, 0));
     TRY(compress(c));

@@ -208,9 +208,15 @@ DANAUS_API danaus_status danaus_model_compress_images(
 
 /* Writes model.safetensors, in f32 where layers were replaced, and copies of config.json and
    of other files of JSON and text that the model's folder has, into a folder, which is made if
-   it is not there. Each file appears complete or not at all. A folder that has such a file of
-   another model, which this one lacks, is refused, as is the folder that the model came from. */
+   it is not there. Each file appears complete or not at all. A folder that holds files is refused
+   unless danaus wrote a model there before; names that begin with a dot do not count. So is one
+   that has links, or such a file of another model which this one lacks, and the folder that the
+   model came from. */
 DANAUS_API danaus_status danaus_model_save(const danaus_model *model, const char *path);
+
+/* Fails where danaus_model_save() would refuse the folder, before work that takes long. */
+DANAUS_API danaus_status
+danaus_model_check_folder(const danaus_model *model, const char *path);
 
 #ifdef __cplusplus
 }

@@ -422,7 +422,10 @@ class Model:
                 check(call(self._handle, handle, *samples, how))
 
     def save(self, path: str | bytes | os.PathLike) -> None:
-        """Writes the model as it is now into a folder, which is made if need be."""
+        """Writes the model as it is now into a folder, which is made if need be.
+
+        A folder that holds files is refused unless danaus wrote a model there.
+        """
         check(lib.danaus_model_save(self._handle, path_bytes(path)))
 
     def __repr__(self) -> str:

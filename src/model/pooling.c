@@ -5,6 +5,7 @@
 #include "base/numbers.h"
 #include "base/status.h"
 #include "model/config.h"
+#include "model/folder.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -63,8 +64,11 @@ static danaus_status read_module(const char *folder, const json_t *module, pooli
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "modules.json has a module of type \"%.*s\"",
             (int)MIN(type.length, 80), type.text ? type.text : "");
-    if (!path.length || path.length >= sizeof p->folder)
-        return dn_fail(DANAUS_ERR_FORMAT, "modules.json: the pooling has no folder");
+    TRY(dn_folder_name(path, "modules.json"));
+    if (path.length >= sizeof p->folder)
+        return dn_fail(
+            DANAUS_ERR_FORMAT,
+            "modules.json: the name of the pooling's folder is long");
     snprintf(p->folder, sizeof p->folder, "%.*s", (int)path.length, path.text);
     return read_pooling(folder, p);
 }

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/replace.h"
 #include "base/status.h"
+#include "model/folder.h"
 #include "model/interpolated.h"
 
 #include <errno.h>
@@ -123,6 +124,8 @@ static danaus_status write_weights(const danaus_model *model, const char *path)
 {
     size_t most =
         (size_t)danaus_file_count(model->file) + (size_t)model->linears * LAYER_TENSORS;
+    /* Other readers ask for the format. */
+    const char *const mark[] = { "format", "pt", FOLDER_MARK, danaus_version() };
     writing w = { .model = model };
     w.tensors = dn_calloc(most, sizeof *w.tensors);
     w.owned = dn_calloc(2 * most, sizeof *w.owned);
@@ -131,7 +134,7 @@ static danaus_status write_weights(const danaus_model *model, const char *path)
             ? list_tensors(&w)
             : dn_fail_memory(most * sizeof *w.tensors, "a table of tensors");
     if (status == DANAUS_OK)
-        status = danaus_file_write_safetensors(path, w.tensors, w.count, NULL, 0);
+        status = danaus_file_write_safetensors(path, w.tensors, w.count, mark, 2);
     for (size_t i = 0; w.owned && i < 2 * most; i++)
         dn_free(w.owned[i]);
     dn_free(w.owned);
@@ -153,13 +156,30 @@ static const char *const names[] = { "modules.json",
                                      "config.json" };
 enum { NAMES = sizeof names / sizeof *names };
 
+/* A link may lead to somebody else's file. */
+static danaus_status refuse_link(const char *path, const char *name)
+{
+    char there[PATH_MAX];
+    struct stat s;
+    TRY(dn_config_path(path, name, there, sizeof there));
+    if (lstat(there, &s) || !S_ISLNK(s.st_mode))
+        return DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_ARGUMENT,
+        "%.200s is a link: a model is not written into a folder that has links", there);
+}
+
 /* A file of another model that this one lacks would count as its own. */
 static danaus_status check_older(const danaus_model *model, const char *path)
 {
     char here[PATH_MAX], there[PATH_MAX];
+    TRY(refuse_link(path, "model.safetensors"));
+    if (*model->pooling.folder)
+        TRY(refuse_link(path, model->pooling.folder));
     for (int i = 0; i < NAMES; i++) {
         TRY(dn_config_path(model->path, names[i], here, sizeof here));
         TRY(dn_config_path(path, names[i], there, sizeof there));
+        TRY(refuse_link(path, names[i]));
         if (access(here, F_OK) && !access(there, F_OK))
             return dn_fail(
                 DANAUS_ERR_ARGUMENT,
@@ -196,20 +216,14 @@ static danaus_status copy_pooling(const danaus_model *model, const char *path)
     char folder[PATH_MAX], name[PATH_MAX];
     if (!*model->pooling.folder)
         return DANAUS_OK;
-    if (strchr(model->pooling.folder, '/') || !strcmp(model->pooling.folder, ".."))
-        return dn_fail(
-            DANAUS_ERR_UNSUPPORTED,
-            "modules.json names the folder %.80s, which is not one of the model's",
-            model->pooling.folder);
     TRY(dn_config_path(path, model->pooling.folder, folder, sizeof folder));
     TRY(make_folder(folder));
     TRY(dn_config_path(model->pooling.folder, "config.json", name, sizeof name));
     return copy_file(model->path, path, name);
 }
 
-danaus_status danaus_model_save(const danaus_model *model, const char *path)
+danaus_status danaus_model_check_folder(const danaus_model *model, const char *path)
 {
-    char weights[PATH_MAX];
     if (!model || !path)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a model and a folder are needed");
     struct stat here, there;
@@ -217,8 +231,15 @@ danaus_status danaus_model_save(const danaus_model *model, const char *path)
         here.st_ino == there.st_ino && here.st_dev == there.st_dev)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "%.200s is the folder that the model came from", path);
+    TRY(dn_folder_check(path));
+    return check_older(model, path);
+}
+
+danaus_status danaus_model_save(const danaus_model *model, const char *path)
+{
+    char weights[PATH_MAX];
+    TRY(danaus_model_check_folder(model, path));
     TRY(make_folder(path));
-    TRY(check_older(model, path));
     TRY(dn_config_path(path, "model.safetensors", weights, sizeof weights));
     TRY(write_weights(model, weights));
     TRY(copy_pooling(model, path));

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "io/file.h"
 #include "model/config.h"
+#include "model/folder.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -25,17 +26,11 @@ static const json_t *map_of(const json_t *index)
     return json_object_get(index, "weight_map");
 }
 
-/* No path: an index reaches nothing outside of its folder. */
 static danaus_status check_name(const json_t *value)
 {
-    const char *name = json_string_value(value);
-    if (!name)
+    if (!json_is_string(value))
         return dn_fail(DANAUS_ERR_FORMAT, "\"weight_map\" has a value that is no text");
-    if (!*name || *name == '.' || strchr(name, '/') ||
-        strlen(name) != json_string_length(value))
-        return dn_fail(
-            DANAUS_ERR_FORMAT, "\"%.80s\" is no name of a file beside the index", name);
-    return DANAUS_OK;
+    return dn_folder_name(dn_json_span(value), "\"weight_map\"");
 }
 
 static int index_of(const shards *s, const char *name)

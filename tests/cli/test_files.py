@@ -92,7 +92,8 @@ def test_inputs(y):
     check("and a slow one", content("u.npy") == y, done.stderr)
     done = shell('"$0" apply <(cat c.st) <(cat x.npy) -o v.npy')
     check("two processes are read", content("v.npy") == y, done.stderr)
-    done = shell("""printf '# x\\rproblem,batch\\r\\r"1,8,6,6 6,6,8,1",16\\r\\n"2,3,3,1",2' > ends
+    suite = r'# a\rproblem,batch\r\r"1,8,6,6 6,6,8,1",16\r\n"2,3,3,1",2'
+    done = shell(f"""printf '{suite}' > ends
         "$0" bench --suite ends --layout last --json | grep -c '"problem"'""")
     check("lines of a suite end in any way", done.stdout == b"2\n", done)
     done = shell('echo text > pipe & "$0" apply c.st pipe -o z.npy')

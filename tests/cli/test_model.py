@@ -5,6 +5,7 @@ numbers of its authors' code."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import pathlib
+import shutil
 import tempfile
 
 import numpy as np
@@ -240,6 +241,55 @@ def check_weights_alone(w, model, new):
         check("only what was replaced has them", known == 2 * [replaced], layer)
 
 
+# ---- folders ----
+
+
+def check_folders(folder, model, text, new):
+    """Where a model may be written, and what its files may name."""
+
+    def refused(words, sentence, to):
+        refuses(words, 1, sentence, "compress", model, "--params", 0.5, "-o", to)
+
+    others = folder / "others"
+    others.mkdir()
+    (others / ".git").mkdir()
+    facts("compress", model, "--params", 0.5, "-o", others)
+    check("a folder of a repository", (others / "config.json").exists())
+    facts("compress", model, "--params", 0.6, "-o", others)
+    for name, content in ("config.json", '{"port": 80}'), ("notes.txt", "mine"):
+        project = folder / f"of {name}"
+        project.mkdir()
+        (project / name).write_text(content)
+        refused(f"a folder with a {name}", "no model that danaus wrote", project)
+        kept = [x.name for x in project.iterdir()] == [name]
+        check("it stays", kept and (project / name).read_text() == content)
+    refused("a model of others", "no model that danaus wrote", write_copy(model, folder / "theirs"))
+    (others / "vocab.txt").unlink()
+    (others / "vocab.txt").symlink_to(text)
+    refused("a link in it", "vocab.txt is a link", others)
+    refused("a file", "is not a folder", text)
+    refused("nowhere", "cannot make the folder", folder / "none" / "none")
+    for path in "../../../../etc", "/etc", "..", "1_Pooling/../..", "", ".", "a\u0000b":
+        modules = [{"type": "sentence_transformers.models.Pooling", "path": path}]
+        (new / "modules.json").write_text(json.dumps(modules))
+        pattern = "no proper JSON" if "\0" in path else "no name of a file or folder beside"
+        refuses(f"{path!r} in modules.json", 1, pattern, "embed", new, "--text", text,
+                "-o", folder / "e.npy")
+    (new / "modules.json").unlink()
+    # As in the cache of the hub: names are links to where the content is.
+    cache = folder / "cache"
+    cache.mkdir()
+    for file in model.iterdir():
+        (cache / file.name).symlink_to(f"../model/{file.name}")
+    facts("embed", cache, "--text", text, "-o", folder / "e.npy")
+    check("links that users made are followed", True)
+
+
+def write_copy(model, to):
+    shutil.copytree(model, to)
+    return to
+
+
 # ---- the commands ----
 
 
@@ -316,6 +366,7 @@ def main(folder):
             "--params", 2, "-o", new)
     refuses("no layer", 1, "matches", "compress", model, "--text", text,
             "--params", 0.5, "--layers", "none", "-o", new)
+    check_folders(folder, model, text, new)
     refuses("onto itself", 1, "came from", "compress", model, "--text", text,
             "--params", 0.5, "-o", model)
     (folder / "empty").write_text("")
