@@ -91,15 +91,19 @@ static void write_record(const json_t *record, int names, FILE *file)
 
 int report_csv(const json_t *records, const char *path)
 {
+    static size_t written; /* of a stream, which is not replaced */
     char *text = NULL;
     size_t bytes = 0;
+    int replaced;
+    TRY(library(danaus_file_check_output(path, &replaced)));
     FILE *file = open_memstream(&text, &bytes);
     int failed = !file;
-    for (size_t i = 0; file && i < json_array_size(records); i++) {
+    for (size_t i = replaced ? 0 : written; file && i < json_array_size(records); i++) {
         if (i == 0)
             write_record(json_array_get(records, i), 1, file);
         write_record(json_array_get(records, i), 0, file);
     }
+    written = json_array_size(records);
     failed = failed || fclose(file);
     int status = failed ? failure("no memory for %s", path)
                  : danaus_file_write(path, text, bytes) ? library_failure()

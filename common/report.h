@@ -21,7 +21,8 @@ json_t *json_text(const char *text);
 json_t *json_number(double value);
 
 /* A file of the records' members: a line of the first one's names, then a line each, null
-   as an empty field. The file is replaced in one step. Returns an exit status. */
+   as an empty field. The file is replaced in one step; a pipe gets what is new. Returns an exit
+   status. */
 int report_csv(const json_t *records, const char *path);
 
 /* "1,192,48,2 2,48,192,1" of a chain's patterns; cut with "..." when it does

@@ -8,15 +8,31 @@
 
 static _Thread_local char detail[512];
 
+/* Bytes at the beginning that a terminal may obey: a control character, as UTF-8 has those above
+   127 too, or one that turns the direction of text. */
+static size_t obeyed(const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    if (*c < ' ' || *c == 127)
+        return 1;
+    if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+        return 2;
+    if (c[0] == 0xe2 && c[1] == 0x80 && c[2] >= 0xa8 && c[2] <= 0xae)
+        return 3;
+    return c[0] == 0xe2 && c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9 ? 3 : 0;
+}
+
 danaus_status dn_fail(danaus_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
-    for (char *c = detail; *c; c++) /* names in files may hold anything */
-        if ((unsigned char)*c < ' ' || *c == 127)
-            *c = '?';
+    for (char *c = detail; *c; c++) { /* names in files may hold anything */
+        size_t bytes = obeyed(c);
+        memset(c, '?', bytes);
+        c += bytes ? bytes - 1 : 0;
+    }
     return status;
 }
 

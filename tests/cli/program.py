@@ -36,6 +36,17 @@ def refuses(words, status, pattern, *args, text="", program=PROGRAM):
     check(words, good and not done.stdout, f"{done.returncode}: {done.stderr}")
 
 
+# What a terminal obeys, as a file may hold it: colour, clearing, and an 8-bit control.
+OBEYED = "\x1b[31m\x1b[2J\x7f\u009b5m\u202e"
+
+
+def plain(words, text):
+    """Nothing in it is obeyed by a terminal; what was is shown."""
+    shown = r"\u001b[31m\u001b[2J\u007f\u009b5m\u202e"
+    good = shown in text.replace("1B", "1b") and not set("\x1b\x7f\u009b\u202e") & set(text)
+    check(words, good, repr(text))
+
+
 def finish():
     print(f"{len(failed)} failed")
     sys.exit(bool(failed))

@@ -70,6 +70,13 @@ def test_outputs(y):
     check("a table is written to a pipe once", done.stdout == b"1\n", done)
 
 
+def test_records():
+    done = shell("""printf 'problem,batch\\n"1,8,6,6",4\\n"1,4,4,2",4\\n' > s.csv
+        "$0" bench --suite s.csv --layout last --csv >(cat > records) && sleep 0.2""")
+    lines = content("records").count(b"\n")
+    check("records are written to a pipe once", lines == 3, (lines, done.stderr))
+
+
 def test_inputs(y):
     os.mkfifo("pipe")
     for words in (
@@ -136,6 +143,7 @@ def main():
         os.chdir(folder)
         y = make_inputs()
         test_outputs(y)
+        test_records()
         test_inputs(y)
         test_pipes_of_folders()
         test_signals()

@@ -8,7 +8,7 @@ import tempfile
 
 import numpy as np
 from arrays import write_safetensors
-from program import check, danaus, facts, finish, refuses
+from program import OBEYED, check, danaus, facts, finish, plain, refuses
 
 WIDTH, INNER, LAYERS, LENGTH, FEATURES, ORDER = 12, 20, 2, 30, 5, 7
 BASES = "ACGTN"
@@ -169,6 +169,7 @@ def main(folder):
     check_scores(w, model, case / "mixed.fa", right)
     refuses("the line of a fault", 1, "mixed.fa, line 4:", "compress", model, "--fasta",
             write_fault(case, folder), "--params", 0.7, "-o", folder / "unused")  # fmt: skip
+    plain("names of records", danaus("score", model, "-", text=f">x{OBEYED}\nAC\n").stdout)
     any_base = facts("score", model, "-", "--ambiguous", text=">x\nARY\n")["records"][0]
     total, _ = likelihood(w, "ANN", LENGTH, LENGTH // 2)
     check("bases of the code are N", abs(any_base["log_likelihood"] - total) < 1e-4)
@@ -207,7 +208,7 @@ def main(folder):
     refuses("no prompt", 1, "has no token", "generate", model, "")
     refuses("a long prompt", 1, "31 tokens", "generate", model, "A" * 31)
     refuses("a negative temperature", 1, "temperature", "generate", model, "A", "-t", -1)
-    refuses("a share above 1", 1, "top_p", "generate", model, "A", "-p", 2)
+    refuses("a share above 1", 2, "0 to 1", "generate", model, "A", "-p", 2)
     info = facts("model", model)
     check("sizes", (info["architecture"], info["max_length"]) == ("hyena", LENGTH), info)
     (folder / "lines").write_text("ACGT\nacg\n")

@@ -10,7 +10,7 @@ import tempfile
 
 import numpy as np
 from arrays import write_safetensors
-from program import check, danaus, facts, finish, refuses
+from program import OBEYED, check, danaus, facts, finish, plain, refuses
 
 WIDTH, HEADS, INNER, LAYERS, POSITIONS = 24, 3, 40, 2, 12
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"]
@@ -241,6 +241,20 @@ def check_weights_alone(w, model, new):
         check("only what was replaced has them", known == 2 * [replaced], layer)
 
 
+# ---- what a terminal gets ----
+
+
+def check_terminal(folder, model):
+    file, e = folder / f"text{OBEYED}", folder / "terminal.npy"
+    file.write_text(f"a b {OBEYED}\nc\n")
+    asked = ["embed", model, "--text", file, "--query", "a b"]
+    plain("lines of a text", danaus(*asked).stdout)
+    near = [line["text"] for line in facts(*asked)["nearest"]]
+    check("are whole in JSON", f"a b {OBEYED}" in near, near)
+    plain("as it is printed", danaus(*asked, "--json").stdout)
+    plain("a name", danaus("embed", model, "--text", f"{file}no", "-o", e).stderr)
+
+
 # ---- folders ----
 
 
@@ -369,6 +383,7 @@ def main(folder):
     check_folders(folder, model, text, new)
     refuses("onto itself", 1, "came from", "compress", model, "--text", text,
             "--params", 0.5, "-o", model)
+    check_terminal(folder, model)
     (folder / "empty").write_text("")
     refuses("an empty file", 1, "empty has no line", "embed", model, "--text",
             folder / "empty", "-o", e)

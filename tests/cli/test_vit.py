@@ -8,7 +8,7 @@ import tempfile
 
 import numpy as np
 from arrays import write_safetensors
-from program import check, danaus, finish, refuses
+from program import OBEYED, check, danaus, finish, plain, refuses
 
 WIDTH, HEADS, INNER, LAYERS, CHANNELS, SIZE, PATCH, CLASSES = 24, 3, 40, 2, 3, 11, 4, 6
 
@@ -53,7 +53,7 @@ def write_model(folder, w):
         "model_type": "vit", "hidden_size": WIDTH, "num_attention_heads": HEADS,
         "intermediate_size": INNER, "num_hidden_layers": LAYERS, "hidden_act": "silu",
         "image_size": SIZE, "patch_size": PATCH, "num_channels": CHANNELS,
-        "id2label": {str(i): f"kind {i}" for i in range(CLASSES - 1)},
+        "id2label": {str(i): f"kind {i}{OBEYED}" for i in range(CLASSES - 1)},
     }
     (folder / "config.json").write_text(json.dumps(config))
     write_safetensors(
@@ -145,11 +145,12 @@ def main(folder):
     check("classes are in order, with probabilities", len(right) == 130 and all(right))
     labels = {c["class"]: c["label"] for c in facts["found"][0]}
     check("labels are the model's", labels == {
-        i: f"kind {i}" if i < CLASSES - 1 else None for i in range(CLASSES)
+        i: f"kind {i}{OBEYED}" if i < CLASSES - 1 else None for i in range(CLASSES)
     })  # fmt: skip
     check_compression(folder, model, file, y)
     np.save(file, x[7].astype("f8"))
     done = danaus("classify", model, file, "--top", 2)
+    plain("labels", done.stdout)
     best = wanted[7].argmax()
     first = done.stdout.split("\n")[0].split()
     check("one image", first[:2] == ["image", "1"] and first[3] == str(best), done.stdout)

@@ -79,6 +79,27 @@ static void any_bytes_are_text(void **state)
     json_decref(facts);
 }
 
+static void what_a_terminal_obeys_is_printed_as_a_number(void **state)
+{
+    (void)state;
+    json_t *facts = facts_of(
+        "name:t text:t", "a\x1b[2J\x7f\xc2\x9b\xe2\x80\xae\xc3\xa4", "one\ntwo\tz\x1b");
+    expect(facts, "{name}", "a\\u001b[2J\\u007f\\u009b\\u202e\xc3\xa4");
+    expect(facts, "{text}", "one\\u000atwo\\u0009z\\u001b");
+    expect(facts, "{text:lines}", "one\ntwo\tz\\u001b");
+    json_decref(facts);
+}
+
+static void width_counts_what_is_seen(void **state)
+{
+    (void)state;
+    json_t *facts = facts_of("name:t", "\xc3\xa4\n");
+    expect(
+        facts, "{name:10}|{name:-9}|{name:2}",
+        "   \xc3\xa4\\u000a|\xc3\xa4\\u000a  |\xc3\xa4\\u000a");
+    json_decref(facts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +107,8 @@ int main(void)
         cmocka_unit_test(a_choice_goes_by_its_first_member),
         cmocka_unit_test(a_list_is_printed_member_by_member),
         cmocka_unit_test(any_bytes_are_text),
+        cmocka_unit_test(what_a_terminal_obeys_is_printed_as_a_number),
+        cmocka_unit_test(width_counts_what_is_seen),
     };
     return cmocka_run_group_tests_name("facts", tests, NULL, NULL);
 }

@@ -39,6 +39,15 @@ static void a_failure_keeps_its_sentence(void **state)
     assert_string_equal(danaus_error_detail(), "no memory for a boat (12 bytes)");
 }
 
+static void a_sentence_holds_nothing_that_a_terminal_obeys(void **state)
+{
+    (void)state;
+    dn_fail(DANAUS_ERR_IO, "a\x1b[31m\n\x7f \xc2\x9b \xe2\x80\xae \xe2\x81\xa6 z");
+    assert_string_equal(danaus_error_detail(), "a?[31m?? ?? ??? ??? z");
+    dn_fail(DANAUS_ERR_IO, "\xc3\xa4 \xc2\xa0 \xe2\x82\xac \xc2");
+    assert_string_equal(danaus_error_detail(), "\xc3\xa4 \xc2\xa0 \xe2\x82\xac \xc2");
+}
+
 static void reserved_words_are_zero(void **state)
 {
     (void)state;
@@ -83,6 +92,7 @@ int main(void)
         cmocka_unit_test(every_status_has_a_name),
         cmocka_unit_test(the_version_is_that_of_the_header),
         cmocka_unit_test(a_failure_keeps_its_sentence),
+        cmocka_unit_test(a_sentence_holds_nothing_that_a_terminal_obeys),
         cmocka_unit_test(reserved_words_are_zero),
         cmocka_unit_test(a_long_sentence_is_cut),
         cmocka_unit_test(threads_keep_their_own_sentences),
