@@ -388,7 +388,7 @@ def plan_ahead(o, jobs: list[tuple]) -> None:
         layer = layer_of(o, suite, problem, dtype)
         kind = {"device": o.device, "dtype": DTYPES[dtype]}
         x = torch.zeros(rows, layer.in_features, **kind)
-        forward_of(layer, x)()
+        forward_of(freeze(copy.deepcopy(layer), rows), x)()
         dy = torch.zeros(rows, layer.out_features, **kind)
         gradients_of(layer, x.requires_grad_(), dy)()
 

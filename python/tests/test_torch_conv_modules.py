@@ -43,7 +43,7 @@ class Decaying(torch.nn.Module):
 
     def forward(self, length: int):
         self.calls += 1
-        k = self.scale * torch.exp(-self.rate * torch.arange(length))
+        k = self.scale * torch.exp(-self.rate * torch.arange(length).to(self.rate))
         return k[0] if len(k) == 1 else (k[0], k[1])
 
 

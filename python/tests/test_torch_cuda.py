@@ -307,6 +307,7 @@ def expect_kept_filters(conv, u):
         )
         for round in range(1, 4):
             conv.weight.mul_(2)
+            conv.freeze()
             torch.cuda.synchronize()
             found = []
             for _ in range(3):
