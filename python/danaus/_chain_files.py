@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from danaus._files import Tensors, write_tensors
+from danaus._files import Tensors, read_text, write_tensors
 from danaus.chain import Chain
 
 _ONE, _MANY = "danaus source", "danaus sources"  # metadata
@@ -57,6 +57,20 @@ def _source_of(path: Path) -> Source | None:
         return None
 
 
+def _is_foreign(path: Path) -> bool:
+    """True for a file of arrays that are no chain. A damaged file is made again."""
+    try:
+        return path.exists() and "factor.0" not in Tensors(path)
+    except (OSError, ValueError):
+        return False
+
+
+def check_report(path: Path) -> None:
+    """Raises FileExistsError for a file that is no report of a call before."""
+    if path.exists() and not read_text(path).startswith(("name,status", "\n")):
+        raise FileExistsError(f"{path} is there, and no report of factorize_many")
+
+
 class ChainFolder:
     """A chain file for each name."""
 
@@ -71,6 +85,12 @@ class ChainFolder:
     def target(self, name: str) -> Path:
         """Where a chain goes: no name leads out of the folder."""
         return self.path / f"{urllib.parse.quote(name, safe='')}.safetensors"
+
+    def claim(self, name: str) -> Path:
+        """Where a chain goes, unless arrays of somebody else are there."""
+        if _is_foreign(self.target(name)):
+            raise FileExistsError(f"{self.target(name)} is there, and holds no chain")
+        return self.target(name)
 
     def known(self, name: str) -> Source | None:
         """What is there of a name; None where that is no valid chain."""
@@ -101,6 +121,9 @@ class ChainFile:
 
     def target(self, name: str) -> Path:
         return self.parts.target(name)
+
+    def claim(self, name: str) -> Path:
+        return self.parts.claim(name)
 
     def known(self, name: str) -> Source | None:
         return self.parts.known(name) or self.old.get(name)

@@ -1,34 +1,60 @@
-"""Files of arrays (.npy, safetensors) by the library, and files that appear whole."""
+"""Files of arrays (.npy, safetensors) by the library, and other files."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import os
-import secrets
+import select
+import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 
 from danaus._arrays import element_code, numpy_dtype, pointer, short_name
 from danaus._library import check, ffi, lib, own, path_bytes, text
 
+WRITER_WAIT = 1.0  # seconds that a pipe may have no writer
 
-@contextmanager
-def written_whole(path: str | os.PathLike) -> Iterator[Path]:
-    """Gives the name of a file to make beside ``path``, renamed when all went well.
 
-    After an exception the new file is gone and ``path`` is as it was.
+def write_whole(path: str | os.PathLike, content: bytes) -> None:
+    """Writes a file, which appears complete or not at all, whatever signal comes.
+
+    A pipe, a device and what is open already, as /dev/stdout, are written to.
     """
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
-    try:
-        yield part
-        os.replace(part, target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    data = ffi.from_buffer(content)
+    check(lib.danaus_file_write(path_bytes(path), data, len(content)))
+
+
+def regular(path: str | os.PathLike) -> str | os.PathLike:
+    """The path, unless it leads to something that whoever opens it may wait for."""
+    mode = os.stat(path).st_mode
+    kinds = {
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+    }
+    if not stat.S_ISREG(mode):
+        kind = kinds.get(stat.S_IFMT(mode), "a device")
+        raise OSError(f"cannot read {path}: it is {kind}, not a regular file")
+    return path
+
+
+def read_text(path: str | os.PathLike) -> str:
+    """The UTF-8 text of a file, or of a pipe that has a writer, with its ends of lines.
+
+    It waits at most a second for a pipe to have one.
+    """
+    if not stat.S_ISFIFO(os.stat(path).st_mode):
+        with open(regular(path), newline="", encoding="utf-8") as file:
+            return file.read()
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(handle, "rb", buffering=0) as pipe:
+        ready = select.select([pipe], [], [], WRITER_WAIT)[0]
+        first = b"" if ready else pipe.read(1)  # None: there is a writer
+        if not ready and first == b"":
+            raise OSError(f"cannot read {path}: it is a pipe that nothing writes to")
+        os.set_blocking(handle, True)
+        return ((first or b"") + pipe.read()).decode()
 
 
 class Tensors(Mapping):

@@ -8,6 +8,7 @@ and files need no lazylinop; `as_lazylinop` and `as_ksm` do.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from danaus._arrays import ElementType
-from danaus._files import written_whole
+from danaus._files import read_text, regular, write_whole
 from danaus.chain import Chain
 
 _JSON_TYPES = ("float16", "float32", "float64", "complex64", "complex128")
@@ -92,11 +93,9 @@ def save(chain: Chain, path: str | os.PathLike) -> None:
     arrays, path = to_ks_values(chain), _path(path)
     if chain.element_type == "bf16":
         raise ValueError("lazylinop's files have no bf16: use chain.astype('f32')")
-    with written_whole(path) as part:
-        if path.suffix == ".mat":
-            _save_mat(arrays, part)
-        else:
-            part.write_text(json.dumps(_as_json(arrays)))
+    is_mat = path.suffix == ".mat"
+    content = _as_mat(arrays) if is_mat else json.dumps(_as_json(arrays)).encode()
+    write_whole(path, content)
 
 
 def _as_json(arrays: Sequence[np.ndarray]) -> dict[str, Any]:
@@ -110,14 +109,15 @@ def _as_json(arrays: Sequence[np.ndarray]) -> dict[str, Any]:
     return data | {"params": None, "backend": "xp"}
 
 
-def _save_mat(arrays: Sequence[np.ndarray], part: Path) -> None:
+def _as_mat(arrays: Sequence[np.ndarray]) -> bytes:
     from scipy.io import savemat
 
     stack = np.empty((len(arrays), 1), object)
     for number, w in enumerate(arrays):
         stack[number, 0] = w
-    with part.open("wb") as file:
-        savemat(file, {"ks_values": stack})
+    file = io.BytesIO()
+    savemat(file, {"ks_values": stack})
+    return file.getvalue()
 
 
 def load(path: str | os.PathLike) -> Chain:
@@ -136,7 +136,7 @@ def load(path: str | os.PathLike) -> Chain:
 
 
 def _load_json(path: Path) -> list[np.ndarray]:
-    data = json.loads(path.read_text())
+    data = json.loads(read_text(path))
     names = [name for name in data if name not in ("backend", "params")]
     arrays = []
     for number in range(len(names)):
@@ -154,7 +154,7 @@ def _load_json(path: Path) -> list[np.ndarray]:
 def _load_mat(path: Path) -> list[np.ndarray]:
     from scipy.io import loadmat
 
-    stack = loadmat(path)["ks_values"]
+    stack = loadmat(regular(path))["ks_values"]
     arrays = [np.asarray(w) for w in stack[:, 0]]
     # MATLAB drops trailing dimensions of 1.
     return [w.reshape(w.shape + (1,) * (4 - w.ndim)) for w in arrays]

@@ -26,7 +26,13 @@ from danaus._arrays import (
     short_name,
     whole,
 )
-from danaus._chain_files import ChainFile, ChainFolder, Source, save_chain
+from danaus._chain_files import (
+    ChainFile,
+    ChainFolder,
+    Source,
+    check_report,
+    save_chain,
+)
 from danaus._files import Tensors
 from danaus._library import version
 from danaus.compress import compress
@@ -276,7 +282,7 @@ class _Planner:
         options = self.options | dict(self.each.get(name, {}))
         _check_options(options, isinstance(chosen, int))
         known = None if self.overwrite else self.output.known(name)
-        target = str(self.output.target(name))
+        target = str(self.output.claim(name))
         return _Task(name, source, chosen, self.dtype, options, target, known)
 
 
@@ -365,6 +371,7 @@ def factorize_many(
     sources, count = _sources(matrices)
     path = Path(out)
     output = (ChainFile if path.suffix == ".safetensors" else ChainFolder)(path)
+    check_report(output.report)
     planner = _Planner(rule, code, each or {}, options, output, overwrite, search)
     tasks = (planner.plan(name, source) for name, source in sources)
     found: dict[int, Source] = {}

@@ -7,12 +7,13 @@ A record is a dict: numbers are int or float, empty fields are None, the rest is
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from danaus._files import written_whole
+from danaus._files import read_text, write_whole
 
 __all__ = ["KEY", "compare", "ratios", "read", "to_array", "write"]
 
@@ -62,12 +63,12 @@ def _numbers(fields: Sequence[str]) -> list[int | float | None] | None:
 
 
 def _rows(path: str | os.PathLike) -> tuple[list[str], list[list[str]]]:
-    with open(path, newline="", encoding="utf-8") as file:
-        reader = csv.reader(line for line in file if not line.startswith("#"))
-        try:
-            rows = [row for row in reader if row]
-        except csv.Error as error:
-            raise ValueError(f"{path} is no CSV file: {error}") from error
+    lines = io.StringIO(read_text(path), newline="")
+    reader = csv.reader(line for line in lines if not line.startswith("#"))
+    try:
+        rows = [row for row in reader if row]
+    except csv.Error as error:
+        raise ValueError(f"{path} is no CSV file: {error}") from error
     if not rows:
         raise ValueError(f"{path} has no line with the names of its columns")
     names = rows[0]
@@ -113,11 +114,11 @@ def write(path: str | os.PathLike, records: Sequence[Mapping]) -> None:
     names = _names(records)
     if not names:
         raise ValueError("there are no records to write")
-    with written_whole(path) as part:
-        with open(part, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(records)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    write_whole(path, text.getvalue().encode())
 
 
 def to_array(records: Sequence[Mapping]) -> np.ndarray:

@@ -18,6 +18,7 @@ from typing import Any, Union
 import torch
 from torch import Tensor, nn
 
+from danaus._files import read_text, regular, write_whole
 from danaus.torch.structure import (
     apply_structure,
     built_for,
@@ -72,16 +73,20 @@ def save_compressed(model: nn.Module, folder: Folder) -> None:
     if _reads_folders(type(model)):
         model.save_pretrained(os.fspath(folder))
         return
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     tensors, tied = _untied(model.state_dict())
     entry = to_entry(structure_of(model)) | ({"tied": tied} if tied else {})
     tensors.update(placeholders(model))
     path = pathlib.Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    _replace(path / WEIGHTS, lambda to: save_file(tensors, to, {"format": "pt"}))
-    text = json.dumps(entry, indent=1) + "\n"
-    _replace(path / STRUCTURE, lambda to: to.write_text(text))
+    if (path / WEIGHTS).exists() and not (path / STRUCTURE).exists():
+        raise FileExistsError(
+            f"{path} holds a {WEIGHTS} and no {STRUCTURE}: danaus did not write it; "
+            "name another folder"
+        )
+    write_whole(path / WEIGHTS, save(tensors, {"format": "pt"}))
+    write_whole(path / STRUCTURE, (json.dumps(entry, indent=1) + "\n").encode())
 
 
 def _untied(state: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -104,16 +109,6 @@ def _untied(state: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, str]
         known[key] = name
         tensors[name] = value.detach().contiguous().clone()
     return tensors, tied
-
-
-def _replace(path: pathlib.Path, write: Callable[[pathlib.Path], object]) -> None:
-    """A file written beside its place, and then put there."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        write(beside)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 # ---- reading ----
@@ -283,7 +278,7 @@ def _check(
 
 def _read_json(path: pathlib.Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        return json.loads(read_text(path))
     except ValueError as error:
         raise ValueError(f"{path}: no proper JSON: {error}") from None
 
@@ -325,11 +320,13 @@ def _read_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
         return found
     for name in PICKLED:
         if (folder / name).exists():
-            return torch.load(folder / name, map_location="cpu", weights_only=True)
+            return torch.load(
+                regular(folder / name), map_location="cpu", weights_only=True
+            )
     raise FileNotFoundError(f"{folder} has no {WEIGHTS}, {INDEX} or {PICKLED[0]}")
 
 
 def _read_file(path: pathlib.Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
-    return load_file(path)
+    return load_file(regular(path))
