@@ -168,6 +168,22 @@ def listening(progress: Progress, description: str) -> Iterator[tuple[Any, Any]]
         raise listener.error
 
 
+@contextlib.contextmanager
+def share_teller(
+    progress: Progress, description: str
+) -> Iterator[Callable[[float], object]]:
+    """A function of the share done, for work that Python does itself."""
+    if progress is True:
+        with _bar(description) as function:
+            yield function
+    elif progress in (None, False):
+        yield lambda done: None
+    elif callable(progress):
+        yield progress
+    else:
+        raise TypeError("progress is True, False or a function of the share done")
+
+
 @ffi.callback("int (void *, int32_t)", error=1, onerror=_failed)
 def _take(user, token):
     return bool(ffi.from_handle(user).function(token))

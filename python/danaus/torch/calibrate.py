@@ -14,53 +14,24 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from danaus.torch.candidates import Moments, sums_of
+from danaus.torch.batches import Caller, few_rows
+from danaus.torch.candidates import Candidate, Moments, sums_of
+from danaus.torch.parents import effective
+from danaus.torch.stand_in import stand_in
 
 
 class _Stop(Exception):
     """All that was asked for has been seen."""
 
 
-def is_linear(module: nn.Module) -> bool:
-    """Whether it is a torch.nn.Linear, or a Conv1D of transformers, which is one."""
-    return isinstance(module, nn.Linear) or (
-        type(module).__name__ == "Conv1D" and hasattr(module, "nf")
-    )
-
-
 def dense_weight(linear: nn.Module) -> Tensor:
-    """W as [M, N]; Conv1D keeps its transpose."""
-    weight = linear.weight.detach()
+    """W as [M, N]; Conv1D keeps its transpose, parametrizations what makes it."""
+    weight = effective(linear)
     return weight if isinstance(linear, nn.Linear) else weight.T
-
-
-def first_tensor(value: Any) -> Tensor:
-    """The first tensor in the output of a model, in whatever it is packed."""
-    if isinstance(value, Tensor):
-        return value
-    items = value.values() if isinstance(value, Mapping) else value
-    if isinstance(items, (tuple, list)) or isinstance(value, Mapping):
-        for item in items:
-            found = first_tensor(item) if item is not None else None
-            if found is not None:
-                return found
-    raise TypeError(
-        f"the model's output is a {type(value).__name__} without a tensor: give "
-        "output=, a function of the model's output and the batch that returns one"
-    )
-
-
-def load_batches(data: Iterable[Any]) -> list[Any]:
-    """The batches of a data loader or any other iterable."""
-    if isinstance(data, (Tensor, Mapping, str)):
-        raise TypeError("data is an iterable of batches: put one batch into a list")
-    batches = list(data)
-    if not batches:
-        raise ValueError("there are no batches of calibration data")
-    return batches
 
 
 @dataclass
@@ -95,7 +66,8 @@ class Walk:
 
     def __init__(self, model: nn.Module, names: list[str], batches: list[Any]):
         self.model, self.batches = model, batches
-        self.device = next(model.parameters()).device
+        self.call = Caller(model)
+        self.device = self.call.device
         self.originals = {name: model.get_submodule(name) for name in names}
         self.replaced: dict[str, nn.Module] = {}
         self.calls: dict[str, int] = {}
@@ -117,6 +89,12 @@ class Walk:
         self.replaced[name] = module
         self.model.set_submodule(name, module)
 
+    def replace(
+        self, name: str, candidate: Candidate, bias: np.ndarray | None
+    ) -> None:
+        """Puts the layer of a candidate in place of the dense one."""
+        self.put(name, stand_in(self.originals[name], candidate, bias))
+
     @contextmanager
     def dense(self) -> Iterator[None]:
         """The model as it was given, inside of this block."""
@@ -132,23 +110,16 @@ class Walk:
 
     def moved(self, batch: Any) -> Any:
         """A batch on the model's device."""
-        if isinstance(batch, Mapping):
-            return {key: self.moved(value) for key, value in batch.items()}
-        if isinstance(batch, (tuple, list)):
-            return tuple(self.moved(value) for value in batch)
-        return batch.to(self.device) if isinstance(batch, Tensor) else batch
+        return self.call.moved(batch)
 
     def run(self, batch: Any) -> Any:
         """The model's output for a batch."""
-        batch = self.moved(batch)
-        if isinstance(batch, Mapping):
-            return self.model(**batch)
-        return self.model(*batch) if isinstance(batch, tuple) else self.model(batch)
+        return self.call(batch)
 
     def mask(self, batch: Any) -> Tensor | None:
         """Which tokens are no padding, where the batch says so."""
         mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
-        if mask is None or mask.dim() != 2:
+        if not isinstance(mask, Tensor) or mask.dim() != 2:
             return None
         return mask.to(self.device).bool()
 
@@ -167,8 +138,8 @@ class Walk:
         missing = dict.fromkeys(names, 0)
 
         def hook(name: str) -> Callable:
-            def seen(module: nn.Module, args: tuple, y: Any) -> None:
-                taps.add(name, args[0] if args else None, y)
+            def seen(module: nn.Module, args: tuple, keywords: dict, y: Any) -> None:
+                taps.add(name, next(iter((*args, *keywords.values())), None), y)
                 missing[name] += 1
                 if stop and all(missing[n] >= self.calls[n] for n in names):
                     raise _Stop
@@ -178,7 +149,7 @@ class Walk:
         with ExitStack() as stack:
             for name in names:
                 handle = self.model.get_submodule(name).register_forward_hook(
-                    hook(name)
+                    hook(name), with_kwargs=True
                 )
                 stack.callback(handle.remove)
             if index >= 0 and self._done:
@@ -200,13 +171,16 @@ class Walk:
         )
         kept = self._kept[dense][index]
         modules = [self.model.get_submodule(b) for b in self.blocks[: self._done]]
-        for module in modules:
-            module.forward = lambda *args, **keywords: kept
+        own = [module.__dict__.get("forward") for module in modules]
         try:
+            for module in modules:
+                module.forward = lambda *args, **keywords: kept
             yield
         finally:
-            for module in modules:
-                del module.forward
+            for module, forward in zip(modules, own):
+                module.__dict__.pop("forward", None)
+                if forward is not None:
+                    module.forward = forward
 
     def advance(self, block: int) -> None:
         """Everything before this block is final: keeps what goes into it."""
@@ -346,22 +320,6 @@ def _stream(plain: Taps, moved: Taps, norms: list[str], noise: Tensor) -> str | 
         if (y - x - noise).float().norm() <= 1e-2 * noise.float().norm():
             return norm
     return None
-
-
-def few_rows(batch: Any, rows: int = 2) -> Any:
-    """The first rows of a batch, where all its tensors have as many."""
-    if isinstance(batch, Mapping):
-        values = list(batch.values())
-    else:
-        values = list(batch) if isinstance(batch, (tuple, list)) else [batch]
-    sizes = {len(v) if isinstance(v, Tensor) and v.dim() else -1 for v in values}
-    if len(sizes) != 1 or sizes == {-1}:
-        return batch
-    if isinstance(batch, Mapping):
-        return {key: value[:rows] for key, value in batch.items()}
-    if isinstance(batch, (tuple, list)):
-        return tuple(value[:rows] for value in batch)
-    return batch[:rows]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ J. Multivariate Anal. 5, 1975); others are fitted by `danaus.factorize`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -363,14 +363,20 @@ def fit_dense(problem: Problem) -> Candidate:
 
 
 def fit_chain(
-    problem: Problem, patterns: Sequence[Pattern], kind: str = "chain", passes: int = 0
+    problem: Problem,
+    patterns: Sequence[Pattern],
+    kind: str = "chain",
+    passes: int = 0,
+    tell: Callable[[float], object] | None = None,
 ) -> Candidate:
     """A chain by `danaus.factorize`; outputs are weighted by the diagonal of S S^T.
 
     Rows of a factor cannot be mixed without leaving its support, but scaled.
     """
     if problem.uncalibrated:
-        chain = factorize(problem.weight, patterns, refine=passes).chain
+        chain = factorize(
+            problem.weight, patterns, refine=passes, progress=tell
+        ).chain
         weights = [np.array(w) for w in chain.weights]
         return Candidate(kind, [weights], np.asarray(chain.to_dense()))
     scale = problem.row_weights()
@@ -385,7 +391,11 @@ def fit_chain(
         np.zeros(rows),
     )
     found = factorize(
-        scale[:, None] * problem.weight, patterns, calibration=sums, refine=passes
+        scale[:, None] * problem.weight,
+        patterns,
+        calibration=sums,
+        refine=passes,
+        progress=tell,
     )
     weights = [np.array(w, np.float64) for w in found.chain.weights]
     a, b, _, d = weights[0].shape

@@ -3,49 +3,56 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
-from danaus.torch.calibrate import Walk, evaluating, first_tensor, load_batches
+from danaus._library import Progress, share_teller
+from danaus.torch.batches import Output, checked, load_batches
+from danaus.torch.calibrate import Walk, dense_weight
 from danaus.torch.candidates import (
-    KINDS,
     Candidate,
     Problem,
     best,
     interpolated_parameters,
     least_parameters,
 )
+from danaus.torch.choose import Exclude, Layers, select
 from danaus.torch.distill import distil
 from danaus.torch.exchange import Arrangement, find_exchanges
 from danaus.torch.replace import (
     RIDGE,
-    Layers,
     Report,
+    all_or_nothing,
     as_budget,
-    select,
+    as_kinds,
     walk_through,
 )
+from danaus.torch.resume import Finished
 from danaus.torch.sensitivity import (
-    Output,
     dense_spectra,
     gradient_moments,
     share_out,
     sides,
 )
 
+# Parts of the progress: what is done before and after layers are fitted.
+WATCHED, FITTED = 0.1, 0.9
+
 
 def compress(
     model: nn.Module,
-    data: Iterable[Any],
+    data: Any,
     params: int | float = 0.3,
     *,
     output: Output | None = None,
     layers: Layers = None,
+    exclude: Exclude = (),
+    heads: bool = False,
     kinds: Sequence[str] = ("interpolated",),
     budgets: str = "sensitivity",
     weigh: bool = True,
@@ -55,7 +62,8 @@ def compress(
     probes: int = 1,
     distill: int = 0,
     seed: int = 0,
-    progress: Callable[[float], None] | None = None,
+    resume: str | os.PathLike | None = None,
+    progress: Progress = None,
 ) -> Report:
     """Replaces linear layers, in place, so that `params` of their weights remain.
 
@@ -63,20 +71,29 @@ def compress(
     compressed so far, targets from the dense one, and where a layer's output is added
     to a residual stream the target corrects that stream. Errors are weighed by what
     they do at the output, and so are the layers' shares of the weights. The same model,
-    data and seed give the same result.
+    data and seed give the same result. A new layer has the type, device, mode, hooks
+    and frozen weights of the old one. A call that fails, or is interrupted, leaves the
+    model as it was.
 
     Parameters
     ----------
     model : any module with torch.nn.Linear, or Conv1D of transformers, on any device.
     data : batches (a data loader): mappings are given to the model as keywords, tuples
-        and lists as arguments. Tokens where a mapping's attention_mask [batch][length]
-        is 0 are left out.
+        and lists as arguments; labels, and what forward() has no parameter for, are
+        left out. Or a tensor, a mapping of tensors or a torch.utils.data.Dataset, which
+        are cut into batches; or texts, for a SentenceTransformer. Tokens where a
+        mapping's attention_mask [batch][length] is 0 do not count.
     params : a share of the weights of all chosen layers, or a number of weights; biases
         do not count.
     output : called with the model's output and the batch, returns the tensor
-        [..., features] that matters, such as sentence embeddings; None: the first
-        tensor of the output.
-    layers : name patterns ("encoder.*"), or a function of name and layer; None: all.
+        [..., features] that matters, such as sentence embeddings; None: the output's
+        first tensor of numbers that is no loss.
+    layers : names, or patterns of names ("encoder.*"), of layers or of what they are
+        part of, or a function of name and layer; None: all.
+    exclude : the same for layers that stay; classes, too, of layers or of what they
+        are part of.
+    heads : whether output heads are replaced, too; those that `layers` names in full
+        are.
     kinds : one or several that are tried for each layer; the least weighted error wins:
         "interpolated" (low rank by rows that are kept: fewest weights for a rank),
         "low_rank", "monarch" (2 to 32 blocks), "sum" (low rank + blocks).
@@ -93,52 +110,86 @@ def compress(
     distill : passes over the data in which the new weights are trained to give the
         dense model's output; 0: none.
     seed : of the directions.
-    progress : called with the share done, in [0, 1].
+    resume : a folder that keeps finished layers: the same call goes on from there.
+    progress : called with the share done, in [0, 1]; True draws a bar.
     """
-    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-    unknown = set(kinds) - set(KINDS)
-    if unknown or not kinds:
-        raise ValueError(f"kinds are some of {', '.join(KINDS)}, not {sorted(unknown)}")
+    kinds = as_kinds(kinds)
     if budgets not in ("sensitivity", "uniform"):
         raise ValueError(f"budgets is 'sensitivity' or 'uniform', not {budgets!r}")
     start = time.perf_counter()
-    names, left = select(model, layers)
-    batches = load_batches(data)
-    output = output or (lambda found, batch: first_tensor(found))
+    names, left = select(model, layers, exclude, heads)
+    batches = load_batches(data, model)
     report = Report(model, left=left)
-    with evaluating(model), torch.no_grad():
+    if not names:
+        return report
+    options = {"params": params, "output": output, "kinds": kinds, "budgets": budgets}
+    options |= {"weigh": weigh, "stream": stream, "permute": permute, "ridge": ridge}
+    options |= {"probes": probes, "seed": seed}
+    finished = Finished(resume, model, names, batches, options)
+    output = checked(output)
+    with share_teller(progress, "compress") as tell, all_or_nothing(report):
+        tell(0.0)
         walk = Walk(model, names, batches)
         for name in walk.uncalled:
             del walk.originals[name]
-        shapes = {n: m.weight.numel() for n, m in walk.originals.items()}
-        total = as_budget(params, sum(shapes.values()))
+        if not walk.originals:
+            raise ValueError(
+                "the model calls none of its linear layers with these data: "
+                f"{', '.join(walk.uncalled[:5])}"
+            )
         weighed: dict[str, Tensor] = {}
         if weigh or budgets == "sensitivity":
             weighed = sides(gradient_moments(walk, output, probes, seed))
-        if budgets == "uniform":
-            share = total / sum(shapes.values())
-            sizes = {name: int(share * whole) for name, whole in shapes.items()}
-        else:
-            sizes = _budgets(walk, weighed, total, kinds, ridge)
+        sizes = finished.sizes()
+        if sizes is None:
+            sizes = _sizes(walk, weighed, params, kinds, ridge, budgets)
+            finished.put_sizes(sizes)
         targets = [_output(walk, output, b) for b in batches] if distill else []
-
         grouped = permute and "monarch" in kinds
         places = Arrangement(walk, find_exchanges(walk) if grouped else ())
+        tell(WATCHED)
 
-        def fit(name: str, problem: Problem) -> Candidate:
+        def fit(name: str, problem: Problem, part: Callable) -> Candidate:
             return best(problem, sizes[name], kinds, places.free(name))
 
-        given = weighed if weigh else None
-        options = {"stream": stream, "ridge": ridge, "progress": progress}
-        walk_through(report, walk, fit, given, places, **options)
+        last = FITTED if distill else 1.0
+        walk_through(
+            report,
+            walk,
+            fit,
+            weighed if weigh else None,
+            places,
+            finished=finished,
+            stream=stream,
+            ridge=ridge,
+            tell=lambda done: tell(WATCHED + (last - WATCHED) * done),
+        )
         if distill:
             distil(walk, output, targets, distill)
+            tell(1.0)
     report.seconds = time.perf_counter() - start
     return report
 
 
 def _output(walk: Walk, output: Output, batch: Any) -> Tensor:
     return output(walk.run(batch), walk.moved(batch)).detach()
+
+
+def _sizes(
+    walk: Walk,
+    weighed: dict[str, Tensor],
+    params: int | float,
+    kinds: Sequence[str],
+    ridge: float,
+    budgets: str,
+) -> dict[str, int]:
+    """Weights for each layer."""
+    shapes = {n: dense_weight(m).numel() for n, m in walk.originals.items()}
+    total = as_budget(params, sum(shapes.values()))
+    if budgets != "uniform":
+        return _budgets(walk, weighed, total, kinds, ridge)
+    share = total / sum(shapes.values())
+    return {name: int(share * whole) for name, whole in shapes.items()}
 
 
 def _budgets(
@@ -151,7 +202,7 @@ def _budgets(
     """Weights for each layer, by what each rank of it is worth at the output."""
     losses, costs = {}, {}
     for name, gains in dense_spectra(walk, weighed, ridge).items():
-        rows, cols = walk.originals[name].weight.shape
+        rows, cols = dense_weight(walk.originals[name]).shape
         ranks = np.arange(1, len(gains))
         if "interpolated" in kinds:
             cost = interpolated_parameters(rows, cols, ranks)

@@ -8,8 +8,8 @@ import math
 import torch
 from torch import Tensor
 
+from danaus.torch.batches import Output
 from danaus.torch.calibrate import Walk
-from danaus.torch.sensitivity import Output
 
 
 def distil(
@@ -24,9 +24,9 @@ def distil(
     rate : the first step.
     """
     parameters = [p for m in walk.replaced.values() for p in m.parameters()]
-    frozen = [p for p in walk.model.parameters() if p.requires_grad]
     ours = {id(p) for p in parameters}
-    for p in frozen:
+    trained = {p: p.requires_grad for p in walk.model.parameters()}
+    for p in trained:
         p.requires_grad_(id(p) in ours)
     optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
     steps = passes * len(walk.batches)
@@ -45,7 +45,7 @@ def distil(
                     optimizer.step()
                     schedule.step()
     finally:
-        for p in frozen:
-            p.requires_grad_(True)
+        for p, before in trained.items():
+            p.requires_grad_(before)
         for p in parameters:
             p.grad = None

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from danaus.torch.calibrate import Stage, Walk, dense_weight, few_rows
+from danaus.torch.batches import few_rows
+from danaus.torch.calibrate import Stage, Walk, dense_weight
 from danaus.torch.candidates import Candidate, Moments, Problem
 
 
@@ -100,9 +101,7 @@ class Arrangement:
             fitted.candidate = fitted.candidate.moved(side, order)
             if side == 0 and fitted.bias is not None:
                 fitted.bias = fitted.bias[order]
-        old = self.walk.originals[name]
-        module = fitted.candidate.module(fitted.bias, old.weight).train(old.training)
-        self.walk.put(name, module)
+        self.walk.replace(name, fitted.candidate, fitted.bias)
 
     def orders(self) -> dict[str, list[int]]:
         """By layer, of which dense output each output is; none where it is the same."""

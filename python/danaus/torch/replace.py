@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import fnmatch
 import numbers
+import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Union
 
@@ -15,21 +16,17 @@ import torch
 from torch import nn
 
 from danaus import patterns as named
+from danaus._library import Progress, share_teller
 from danaus.chain import Chain
-from danaus.torch.calibrate import (
-    Walk,
-    dense_weight,
-    evaluating,
-    is_linear,
-    load_batches,
-)
-from danaus.torch.candidates import Candidate, Problem, best, fit_chain
+from danaus.torch.batches import load_batches
+from danaus.torch.calibrate import Walk, dense_weight, evaluating
+from danaus.torch.candidates import KINDS, Candidate, Problem, best, fit_chain
+from danaus.torch.choose import Exclude, Layers, fits, select
 from danaus.torch.exchange import Arrangement
+from danaus.torch.resume import Finished
 
 # Held-out sentences agree best with this share where calibration is scarce.
 RIDGE = 0.05
-
-Layers = Union[str, Iterable[str], Callable[[str, nn.Module], bool], None]
 
 
 @dataclass(frozen=True)
@@ -100,41 +97,16 @@ class Report:
         return "\n".join(lines)
 
 
-# ---- which layers ----
+# ---- putting layers in place ----
 
 
-def select(model: nn.Module, layers: Layers = None) -> tuple[list[str], dict[str, str]]:
-    """Names of the linear layers that are meant, and those that cannot be replaced.
-
-    A layer whose weight another module has too, such as a head that shares the
-    embedding's, is left: replacing it would save nothing.
-    """
-    owners: dict[int, list[str]] = {}
-    for name, module in model.named_modules(remove_duplicate=False):
-        for parameter in module.parameters(recurse=False):
-            owners.setdefault(id(parameter), []).append(name)
-    found, left = [], {}
-    for name, module in model.named_modules():
-        if not name or not is_linear(module) or not _is_meant(name, module, layers):
-            continue
-        if len(owners[id(module.weight)]) > 1:
-            left[name] = "its weight is shared with another module"
-        elif not module.weight.is_floating_point():
-            left[name] = f"its weight is {module.weight.dtype}"
-        else:
-            found.append(name)
-    if not found and not left:
-        raise ValueError("the model has no torch.nn.Linear that is meant")
-    return found, left
-
-
-def _is_meant(name: str, module: nn.Module, layers: Layers) -> bool:
-    if layers is None:
-        return True
-    if callable(layers):
-        return bool(layers(name, module))
-    patterns = [layers] if isinstance(layers, str) else list(layers)
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+def as_kinds(kinds: str | Sequence[str]) -> tuple[str, ...]:
+    """Kinds of candidates, which are checked."""
+    found = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    unknown = set(found) - set(KINDS)
+    if unknown or not found:
+        raise ValueError(f"kinds are some of {', '.join(KINDS)}, not {sorted(unknown)}")
+    return found
 
 
 def as_budget(params: int | float, whole: int) -> int:
@@ -150,75 +122,89 @@ def as_budget(params: int | float, whole: int) -> int:
     return int(params * whole)
 
 
-def install(
-    report: Report,
-    walk: Walk,
-    name: str,
-    candidate: Candidate,
-    problem: Problem,
-    bias: np.ndarray | None,
-    began: float,
-) -> None:
-    """Puts a fitted candidate into the model and its row into the report."""
-    old = walk.originals[name]
-    module = candidate.module(bias, old.weight).train(old.training)
-    walk.put(name, module)
+def _row(
+    name: str, candidate: Candidate, problem: Problem, began: float
+) -> dict[str, Any]:
+    """What the report says of a fitted layer."""
     rows, cols = problem.weight.shape
-    error = problem.error(candidate.dense)
-    size = candidate.parameters
-    report.layers.append(
-        Replaced(
-            name,
-            candidate.kind,
-            candidate.patterns,
-            rows,
-            cols,
-            rows * cols,
-            size,
-            error,
-            problem.loss(candidate.dense),
-            time.perf_counter() - began,
-        )
-    )
-    report._before[name] = old
+    return {
+        "name": name,
+        "kind": candidate.kind,
+        "patterns": candidate.patterns,
+        "rows": rows,
+        "cols": cols,
+        "dense_parameters": rows * cols,
+        "parameters": candidate.parameters,
+        "error": float(problem.error(candidate.dense)),
+        "loss": float(problem.loss(candidate.dense)),
+        "seconds": time.perf_counter() - began,
+    }
+
+
+@contextmanager
+def all_or_nothing(report: Report) -> Iterator[None]:
+    """Puts the model's layers back where what is inside fails, however that is.
+
+    Else the new layers are in training mode where the old ones were.
+    """
+    try:
+        with evaluating(report.model), torch.no_grad():
+            yield
+        for name, old in report._before.items():
+            report.model.get_submodule(name).train(old.training)
+    except BaseException:
+        report.undo()
+        raise
+
+
+Fit = Callable[[str, Problem, Callable[[float], object]], Candidate]
 
 
 def walk_through(
     report: Report,
     walk: Walk,
-    fit: Callable[[str, Problem], Candidate],
+    fit: Fit,
     sides: Mapping[str, torch.Tensor] | None = None,
     places: Arrangement | None = None,
     *,
+    finished: Finished,
     stream: bool = True,
     ridge: float = RIDGE,
-    progress: Callable[[float], None] | None = None,
+    tell: Callable[[float], object] = lambda done: None,
 ) -> None:
-    """Fits and replaces layer after layer; puts all back where that fails."""
+    """Fits and replaces layer after layer; those that are finished are put in place."""
     places = places or Arrangement(walk)
     report.left.update(dict.fromkeys(walk.uncalled, "the model does not call it"))
     count = sum(len(stage.names) for stage in walk.stages)
-    try:
-        for stage in walk.stages:
-            moments = walk.moments(stage, stream) if walk.batches else {}
-            for name in stage.names:
-                began = time.perf_counter()
-                linear = walk.originals[name]
-                if not walk.batches:
-                    problem = Problem.plain(dense_weight(linear), linear.bias)
-                else:
+    for stage in walk.stages:
+        there = {name: finished.get(name) for name in stage.names}
+        moments = {}
+        if walk.batches and any(found is None for found in there.values()):
+            moments = walk.moments(stage, stream)
+        for name in stage.names:
+            began, done = time.perf_counter(), len(report.layers)
+            if there[name] is not None:
+                candidate, bias, row = there[name]
+            else:
+                if walk.batches:
                     side = (sides or {}).get(name)
                     problem = places.problem(name, moments.pop(name), side, ridge)
-                candidate = fit(name, problem)
+                else:
+                    linear = walk.originals[name]
+                    problem = Problem.plain(dense_weight(linear), linear.bias)
+                candidate = fit(
+                    name, problem, lambda part, done=done: tell((done + part) / count)
+                )
                 problem = problem.permuted(*candidate.order)
-                bias = None if linear.bias is None else problem.bias(candidate.dense)
-                install(report, walk, name, candidate, problem, bias, began)
-                places.settle(name, candidate, bias)
-                if progress is not None:
-                    progress(len(report.layers) / count)
-    except BaseException:
-        report.undo()
-        raise
+                has_bias = walk.originals[name].bias is not None
+                bias = problem.bias(candidate.dense) if has_bias else None
+                row = _row(name, candidate, problem, began)
+                finished.put(name, candidate, bias, row)
+            report._before[name] = walk.originals[name]
+            walk.replace(name, candidate, bias)
+            report.layers.append(Replaced(**row))
+            places.settle(name, candidate, bias)
+            tell(len(report.layers) / count)
     report.orders = places.orders()
 
 
@@ -231,13 +217,19 @@ def _decide(rule: Rule, name: str, linear: nn.Module) -> Any:
     """What the rule says about a layer: patterns, a chain, a size, or None."""
     if isinstance(rule, Mapping):
         for pattern, decision in rule.items():
-            if fnmatch.fnmatchcase(name, pattern):
+            if fits(name, pattern):
                 return decision
         return None
     return rule(name, linear) if callable(rule) else rule
 
 
-def _fit(decision: Any, name: str, problem: Problem, kinds: Sequence[str]) -> Candidate:
+def _fit(
+    decision: Any,
+    name: str,
+    problem: Problem,
+    kinds: Sequence[str],
+    tell: Callable[[float], object],
+) -> Candidate:
     """The candidate for one layer."""
     shape = problem.weight.shape
     if isinstance(decision, Chain):
@@ -251,20 +243,42 @@ def _fit(decision: Any, name: str, problem: Problem, kinds: Sequence[str]) -> Ca
         return Candidate("chain", [weights], np.asarray(chain.to_dense()))
     if isinstance(decision, numbers.Real):
         return best(problem, as_budget(decision, problem.weight.size), kinds)
-    return fit_chain(problem, named.as_patterns(decision))
+    return fit_chain(problem, named.as_patterns(decision), tell=tell)
+
+
+def _decisions(
+    rule: Rule, model: nn.Module, names: list[str], left: dict[str, str]
+) -> dict[str, Any]:
+    """What becomes of each layer; those that stay are left."""
+    found = {name: _decide(rule, name, model.get_submodule(name)) for name in names}
+    for name in [name for name in names if found[name] is None]:
+        left[name] = "the rule says so"
+        del found[name]
+    if names and not found and isinstance(rule, Mapping):
+        raise ValueError(
+            f"the rule's patterns {list(rule)} fit none of the {len(names)} linear "
+            f"layers, such as {names[0]!r}"
+        )
+    return found
 
 
 def replace_linear(
     model: nn.Module,
     rule: Rule,
-    data: Iterable[Any] | None = None,
+    data: Any = None,
     *,
     layers: Layers = None,
+    exclude: Exclude = (),
+    heads: bool = False,
     kinds: Sequence[str] = ("monarch", "low_rank"),
     stream: bool = True,
     ridge: float = RIDGE,
+    resume: str | os.PathLike | None = None,
+    progress: Progress = None,
 ) -> Report:
     """Replaces linear layers, in place, by chains near them; returns a `Report`.
+
+    A call that fails, or is interrupted, leaves the model as it was.
 
     Parameters
     ----------
@@ -273,26 +287,30 @@ def replace_linear(
         (or a number of them), or None: it stays. Either this itself, a function of the
         layer's name and the layer that returns it, or a mapping of name patterns
         ("*.mlp.*") to it, of which the first that fits counts.
-    data : batches (a data loader). Layers are then fitted one after the other to
-        give, for what the layers replaced so far hand them, what the dense model has
-        there. Without it the factors are those nearest to the matrix.
-    layers : name patterns, or a function of name and layer: which layers; None: all.
+    data : batches, in any form that `compress` takes. Layers are then fitted one after
+        the other to give, for what the layers replaced so far hand them, what the dense
+        model has there. Without it the factors are those nearest to the matrix.
     kinds : what is tried, calibrated, for a share of the weights; see `compress`.
-    stream, ridge : as those of `compress`.
+    layers, exclude, heads, stream, ridge, resume, progress : as those of `compress`.
     """
-    names, left = select(model, layers)
-    decisions = {name: _decide(rule, name, model.get_submodule(name)) for name in names}
-    for name in [n for n in names if decisions[n] is None]:
-        left[name] = "the rule says so"
-    names = [name for name in names if decisions[name] is not None]
+    kinds = as_kinds(kinds)
+    names, left = select(model, layers, exclude, heads)
+    decisions = _decisions(rule, model, names, left)
     report, start = Report(model, left=left), time.perf_counter()
-    batches = [] if data is None else load_batches(data)
-    with evaluating(model), torch.no_grad():
-        walk = Walk(model, names, batches)
+    if not decisions:
+        return report
+    batches = [] if data is None else load_batches(data, model)
+    options = {"rule": decisions, "kinds": kinds, "stream": stream, "ridge": ridge}
+    finished = Finished(resume, model, decisions, batches, options)
+    with share_teller(progress, "replace") as tell, all_or_nothing(report):
+        tell(0.0)
+        walk = Walk(model, list(decisions), batches)
 
-        def fit(name: str, problem: Problem) -> Candidate:
-            return _fit(decisions[name], name, problem, kinds)
+        def fit(name: str, problem: Problem, part: Callable) -> Candidate:
+            return _fit(decisions[name], name, problem, kinds, part)
 
-        walk_through(report, walk, fit, stream=stream, ridge=ridge)
+        walk_through(
+            report, walk, fit, finished=finished, stream=stream, ridge=ridge, tell=tell
+        )
     report.seconds = time.perf_counter() - start
     return report

@@ -11,7 +11,6 @@ covariance of the network's own outputs: what tells inputs apart counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,10 +19,9 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
+from danaus.torch.batches import Output
 from danaus.torch.calibrate import Walk, dense_weight
 from danaus.torch.candidates import Moments, Problem, sums_of
-
-Output = Callable[[Any, Any], Tensor]
 
 
 def _directions(rows: Tensor, generator: torch.Generator) -> Tensor:

@@ -1,0 +1,62 @@
+"""What a layer that takes the place of another keeps of it."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from torch import nn
+from torch.nn.utils import prune
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
+
+from danaus.torch.candidates import Candidate
+from danaus.torch.parents import effective
+
+# nn.Module's dictionaries of hooks on calls. Both layers have the same ones, so that
+# handles which users hold remove hooks from either.
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+# Hooks that compute the weight which is gone.
+_OF_WEIGHTS = SpectralNorm, WeightNorm, prune.BasePruningMethod
+
+
+def stand_in(old: nn.Module, candidate: Candidate, bias: np.ndarray | None):
+    """The layer of a candidate: type, device, hooks and frozen weights as of the old.
+
+    It is in evaluation mode, as the model is while layers are fitted.
+    """
+    new = candidate.module(bias, effective(old)).eval()
+    _share_hooks(old, new)
+    weights = [p for n, p in old.named_parameters() if not n.startswith("bias")]
+    trained = any(p.requires_grad for p in weights)
+    biased = any(p.requires_grad for n, p in old.named_parameters() if "bias" in n)
+    for name, parameter in new.named_parameters():
+        is_bias = name.rpartition(".")[2] == "bias"
+        parameter.requires_grad_(biased if is_bias else trained)
+    return new
+
+
+def _share_hooks(old: nn.Module, new: nn.Module) -> None:
+    for name in _HOOKS:
+        hooks = getattr(old, name, None)
+        if hooks is None:
+            continue
+        if any(isinstance(hook, _OF_WEIGHTS) for hook in hooks.values()):
+            getattr(new, name).update(
+                {k: h for k, h in hooks.items() if not isinstance(h, _OF_WEIGHTS)}
+            )
+        else:
+            setattr(new, name, hooks)
+    new._is_full_backward_hook = old._is_full_backward_hook
+    accelerated = getattr(old, "_hf_hook", None)
+    if accelerated is not None and "accelerate.hooks" in sys.modules:
+        sys.modules["accelerate.hooks"].add_hook_to_module(new, accelerated)
