@@ -1,70 +1,45 @@
-"""libdanaus through its C ABI, for benchmarks in Python."""
+"""libdanaus through its C ABI, for benchmarks in Python. Structures are read from the headers."""
 # SPDX-License-Identifier: Apache-2.0
 import ctypes
-from ctypes import (
-    byref,
-    c_double,
-    c_int,
-    c_int32,
-    c_int64,
-    c_size_t,
-    c_uint32,
-    c_void_p,
-)
+import pathlib
+import re
+from ctypes import byref, c_double, c_int, c_int64, c_size_t, c_void_p
+
+HEADERS = pathlib.Path(__file__).parents[2] / "include/danaus"
+NUMBERS = {"int": c_int, "double": c_double, "size_t": c_size_t, "int32_t": ctypes.c_int32,
+           "int64_t": c_int64, "uint32_t": ctypes.c_uint32}
 
 
-class Pattern(ctypes.Structure):
-    _fields_ = [(name, c_int64) for name in "abcd"]
+def declarations():
+    """The text of all public headers, without comments."""
+    text = "".join(path.read_text() for path in sorted(HEADERS.glob("*.h")))
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 
 
-class Description(ctypes.Structure):
-    """danaus_ks_desc."""
-
-    _fields_ = [
-        (name, c_int)
-        for name in "layout dtype math effort adjoint gradients fresh keep".split()
-    ] + [
-        ("batch", c_int64),
-        ("activation", c_int),
-        ("bias", c_int),
-        ("scale", c_double),
-        ("residual", c_int),
-        ("gated", c_int),
-        ("reserved", c_uint32 * 8),
-    ]
+def fields(members, enums):
+    """(name, type) of each member of a structure of numbers, enumerations and pointers."""
+    found = []
+    for kind, names in re.findall(r"((?:const )?\w+) ?([^;]+);", members):
+        for name, count in re.findall(r"(\w+)(?:\[(\d+)\])?(?:,|$)", names):
+            number = c_int if kind in enums else NUMBERS.get(kind)
+            field = c_void_p if "*" in names else number
+            found.append((name, field * int(count) if count else field))
+    return found
 
 
-class ConvDescription(ctypes.Structure):
-    """danaus_conv_desc."""
-
-    _fields_ = (
-        [(name, c_int64) for name in "channels length filter_length filters".split()]
-        + [(name, c_int) for name in "kind dtype effort".split()]
-        + [("batch", c_int64), ("axes", c_int32 * 4), ("keep", c_int32 * 4)]
-        + [("reserved", c_uint32 * 8)]
-    )
+def structure(name, headers=declarations()):
+    """The ctypes structure of a structure of the headers."""
+    members = re.search(rf"typedef struct {name} \{{(.*?)\}} {name};", headers, re.S)[1]
+    enums = re.findall(r"typedef enum (\w+)", headers)
+    return type(name, (ctypes.Structure,), {"_fields_": fields(members, enums)})
 
 
-class Gradients(ctypes.Structure):
-    """danaus_ks_gradients."""
-
-    _fields_ = [(name, c_void_p) for name in "dx dw dbias r0 r1 r2 r3 r4".split()]
-
-
-class ShortDescription(ctypes.Structure):
-    """danaus_short_desc."""
-
-    _fields_ = (
-        [(name, c_int64) for name in "channels length taps".split()]
-        + [(name, c_int) for name in "centred layout dtype".split()]
-        + [("reserved", c_uint32 * 9)]
-    )
-
-
-class ShortGradients(ctypes.Structure):
-    """danaus_short_gradients."""
-
-    _fields_ = [(name, c_void_p) for name in "du dk dbias r0 r1 r2 r3 r4".split()]
+Pattern = structure("danaus_pattern")
+Description = structure("danaus_ks_desc")
+ConvDescription = structure("danaus_conv_desc")
+Gradients = structure("danaus_ks_gradients")
+ShortDescription = structure("danaus_short_desc")
+ShortGradients = structure("danaus_short_gradients")
 
 
 def address(array):

@@ -19,9 +19,13 @@ BASELINES = pathlib.Path("bench/baselines").resolve()
 LIBRARY = pathlib.Path(os.environ["DANAUS_BUILD"]) / "libdanaus.so"
 
 
-def records(out, program, *arguments):
+def run(program, *arguments):
     subprocess.run([sys.executable, BASELINES / program, LIBRARY, *arguments], check=True,
                    stdout=subprocess.DEVNULL)
+
+
+def records(out, program, *arguments):
+    run(program, *arguments)
     with open(out, newline="") as file:
         found = list(csv.DictReader(file))
     assert all(row["commit"] and row["machine"] for row in found), found
@@ -43,6 +47,12 @@ def main():
             ("first", "64", "3"), ("last", "50", "4")]
         for row in found:
             assert float(row["forward"]) > 0 and float(row["gradient"]) > 0, row
+        found = records(out, "conv_peers.py", out, "--seconds", "0.001", "--peers", "scipy",
+                        "64,64,2,3", "50,7,1,2")
+        assert [row["length"] for row in found] == ["64", "50"]
+        for row in found:
+            assert 0 < float(row["error"]) < 1e-6 and float(row["scipy_ratio"]) > 0, row
+    run("conv_memory.py", "64", "2", "3")
 
 
 if __name__ == "__main__":
