@@ -60,15 +60,18 @@ int cmd_kernels(int argc, char **argv)
     int what = args_word(use.words, argv[1]), import = what == IMPORT;
     if (what != EXPORT)
         TRY(args_refuse("instructions", "goes with export"));
-    if (what == LIST)
-        return list(argv[2], as_json);
     TRY(refuse_if(what < 0, "\"%s\" is none of export, import and list", argv[1]));
-    if (import ? danaus_kernels_import(argv[2], &count)
-               : danaus_kernels_export(instructions, argv[2], &count))
+    output o = { 0 };
+    const char *path = argv[2];
+    TRY(what == EXPORT ? output_open(&o, path) : standard_input(&path));
+    if (what == LIST)
+        return list(path, as_json);
+    if (import ? danaus_kernels_import(path, &count)
+               : danaus_kernels_export(instructions, o.path, &count))
         return library_failure();
     return facts_report(
         facts_of(import ? "file:t imported:i" : "file:t exported:i", argv[2], count),
-        as_json, NULL,
+        as_json, &o,
         import ? "{file}: {imported} kernels imported\n"
                : "{file}: {exported} kernels exported\n");
 }

@@ -67,7 +67,7 @@ static void clean_up(int number)
    signal that the caller ignores, as nohup does, is ignored. */
 static void take_signals(void)
 {
-    static const int ending[] = { SIGHUP, SIGINT, SIGTERM, SIGXCPU };
+    static const int ending[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU };
     struct sigaction old, new = { .sa_handler = clean_up };
     new.sa_flags = (int)SA_RESETHAND;
     sigemptyset(&new.sa_mask);

@@ -239,9 +239,13 @@ danaus_status danaus_model_save(const danaus_model *model, const char *path)
 {
     char weights[PATH_MAX];
     TRY(danaus_model_check_folder(model, path));
+    int is_new = access(path, F_OK) != 0;
     TRY(make_folder(path));
     TRY(dn_config_path(path, "model.safetensors", weights, sizeof weights));
-    TRY(write_weights(model, weights));
+    danaus_status status = write_weights(model, weights);
+    if (status != DANAUS_OK && is_new)
+        rmdir(path);
+    TRY(status);
     TRY(copy_pooling(model, path));
     for (int i = 0; i < NAMES; i++)
         TRY(copy_file(model->path, path, names[i]));

@@ -14,9 +14,12 @@
 #include "support/vit.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 enum { SAMPLES = 60, LONGEST = 12, MOST_LAYERS_HERE = 24 };
 
@@ -274,6 +277,33 @@ static void remove_saved(void)
     remove(scratch_path("saved"));
 }
 
+/* The disk is full after 1,000 bytes. */
+static void a_folder_that_cannot_be_filled_is_gone(void **state)
+{
+    (void)state;
+    scene *s = make((kind)0, 40, 0);
+    char folder[160];
+    struct rlimit limit, small;
+    struct stat there;
+    snprintf(folder, sizeof folder, "%s", scratch_path("saved"));
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 1000;
+    for (int older = 0; older < 2; older++) {
+        if (older)
+            assert_int_equal(mkdir(folder, 0700), 0);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        danaus_status status = danaus_model_save(s->model, folder);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        assert_int_equal(status, DANAUS_ERR_IO);
+        assert_int_equal(stat(folder, &there) == 0, older);
+    }
+    signal(SIGXFSZ, SIG_DFL);
+    remove_saved();
+    end(s);
+}
+
 static void saved_models_are_the_same(void **state)
 {
     (void)state;
@@ -387,6 +417,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(budgets_are_kept),
         cmocka_unit_test(errors_are_those_that_are_told),
         cmocka_unit_test(no_rank_loses_less_than_can_be_and_more_weights_lose_no_more),
+        cmocka_unit_test(a_folder_that_cannot_be_filled_is_gone),
         cmocka_unit_test(saved_models_are_the_same),
         cmocka_unit_test(weights_alone_are_enough),
         cmocka_unit_test(failure_leaves_the_model_alone),
