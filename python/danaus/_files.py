@@ -108,7 +108,7 @@ def write_tensors(
     """Writes arrays and their element types as safetensors, in one step."""
     keep, tensors = [], ffi.new("danaus_tensor[]", max(len(arrays), 1))
     for tensor, (name, (array, dtype)) in zip(tensors, arrays.items()):
-        array = np.ascontiguousarray(array)
+        array = np.require(array, requirements="C")  # of any number of dimensions
         keep += [array, ffi.new("char[]", name.encode())]
         tensor.name, tensor.data = keep[-1], pointer(array)
         tensor.dtype, tensor.ndim = element_code(dtype), array.ndim

@@ -2,12 +2,68 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/json.h"
 
+#include "base/mem.h"
 #include "base/status.h"
+
+#include <string.h>
+
+#define LARGEST        "9223372036854775807"
+#define LARGEST_DIGITS (sizeof LARGEST - 1)
+
+static int is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+
+/* Puts LARGEST and spaces for an integer beyond it. */
+static void clamp_integer(char *digits, size_t count)
+{
+    if (count < LARGEST_DIGITS ||
+        (count == LARGEST_DIGITS && memcmp(digits, LARGEST, count) <= 0))
+        return;
+    memset(digits, ' ', count);
+    memcpy(digits, LARGEST, LARGEST_DIGITS);
+}
+
+/* Clamps all integers; strings, fractions and exponents stay as they are. */
+static void clamp_integers(char *json, size_t length)
+{
+    int in_string = 0;
+    for (size_t i = 0, end; i < length; i = end) {
+        end = i + 1;
+        if (in_string && json[i] == '\\')
+            end++;
+        else if (json[i] == '"')
+            in_string = !in_string;
+        if (in_string || !is_digit(json[i]))
+            continue;
+        while (end < length && is_digit(json[end]))
+            end++;
+        char before = i ? json[i - 1] : ' ', after = end < length ? json[end] : ' ';
+        if (!strchr(".eE+", before) && !strchr(".eE", after))
+            clamp_integer(json + i, end - i);
+    }
+}
+
+json_t *dn_json_load(span string, json_error_t *error)
+{
+    json_t *json =
+        json_loadb(string.text, string.length, JSON_REJECT_DUPLICATES, error);
+    if (json || json_error_code(error) != json_error_numeric_overflow)
+        return json;
+    char *copy = dn_alloc(string.length);
+    if (!copy) {
+        *error = (json_error_t){ 0 };
+        return NULL;
+    }
+    memcpy(copy, string.text, string.length);
+    clamp_integers(copy, string.length);
+    json = json_loadb(copy, string.length, JSON_REJECT_DUPLICATES, error);
+    dn_free(copy);
+    return json;
+}
 
 danaus_status dn_json_parse(span string, json_t **json)
 {
     json_error_t error = { 0 };
-    *json = json_loadb(string.text, string.length, JSON_REJECT_DUPLICATES, &error);
+    *json = dn_json_load(string, &error);
     if (*json)
         return DANAUS_OK;
     if (!error.text[0] || json_error_code(&error) == json_error_out_of_memory)

@@ -3,15 +3,19 @@
    The length of the header (little-endian, 8 bytes), the header, the data. The
    header is a JSON object
        {"name": {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 48]}, ...}
-   with offsets into the data, and perhaps "__metadata__", an object of strings.
+   with offsets into the data, and perhaps "__metadata__", an object of strings or null.
    Tensors cover the data without holes and overlaps. Source: the description of
-   the format in github.com/huggingface/safetensors; docs/formats.md. */
+   the format in github.com/huggingface/safetensors; docs/formats.md.
+
+   The format has no c128: such a tensor is stored as F64 of one more dimension, of 2, and
+   its name is in the metadata (SAFETENSORS_PAIRS). */
 // SPDX-License-Identifier: Apache-2.0
 #include "io/file.h"
 
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 
 #include <inttypes.h>
@@ -23,13 +27,29 @@ typedef struct entry {
     const char *name, *type;
     int64_t begin, end; /* in the data */
     int64_t ndim;
-    danaus_dtype dtype; /* 0: danaus_tensor cannot express it */
-    int64_t shape[DANAUS_MAX_DIMS];
+    danaus_dtype dtype;                 /* 0: danaus_tensor cannot express it */
+    int64_t shape[DANAUS_MAX_DIMS + 1]; /* the first dimensions */
 } entry;
 
+/* The format's types that danaus lacks, and their bits. */
+static const struct {
+    const char *name;
+    int bits;
+} foreign_types[] = {
+    { "BOOL", 8 },        { "U8", 8 },      { "I8", 8 },      { "I16", 16 },
+    { "U16", 16 },        { "I32", 32 },    { "U32", 32 },    { "I64", 64 },
+    { "U64", 64 },        { "F8_E4M3", 8 }, { "F8_E5M2", 8 }, { "F8_E8M0", 8 },
+    { "F8_E4M3FNUZ", 8 }, { "F6_E2M3", 6 }, { "F6_E3M2", 6 }, { "F4", 4 },
+    { "F8_E5M2FNUZ", 8 },
+};
+
+/* True if a JSON object comes first where a header would be; white space may precede. */
 int dn_is_safetensors(const unsigned char *data, size_t size)
 {
-    return size > SAFETENSORS_LENGTH && data[SAFETENSORS_LENGTH] == '{';
+    size_t i = SAFETENSORS_LENGTH;
+    while (i < size && data[i] && strchr(" \t\r\n", data[i]))
+        i++;
+    return i < size && data[i] == '{';
 }
 
 /* ---- the header ---- */
@@ -54,14 +74,14 @@ static danaus_status find_header(
     return DANAUS_OK;
 }
 
-static danaus_status parse_header(const char *text, size_t length, json_t **header)
+static danaus_status parse_header(span string, json_t **header)
 {
     json_error_t error = { 0 };
-    *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    *header = dn_json_load(string, &error);
     if (*header)
         return DANAUS_OK;
     if (!error.text[0] || json_error_code(&error) == json_error_out_of_memory)
-        return dn_fail_memory(length, "a safetensors header");
+        return dn_fail_memory(string.length, "a safetensors header");
     return dn_fail(
         DANAUS_ERR_FORMAT, "the safetensors header is no proper JSON: %s at byte %d",
         error.text, error.position);
@@ -71,7 +91,7 @@ static danaus_status check_metadata(json_t *metadata)
 {
     const char *key;
     json_t *value;
-    if (metadata && !json_is_object(metadata))
+    if (metadata && !json_is_null(metadata) && !json_is_object(metadata))
         return dn_fail(DANAUS_ERR_FORMAT, "__metadata__ is not an object");
     json_object_foreach(metadata, key, value) if (!json_is_string(value)) return dn_fail(
         DANAUS_ERR_FORMAT, "__metadata__ entry \"%.100s\" is not a string", key);
@@ -122,9 +142,57 @@ static danaus_status read_range(json_t *object, int64_t data_bytes, entry *e)
     return DANAUS_OK;
 }
 
+/* Bits of an element; 0: a type that nobody has described yet. */
+static int64_t bits_of(const char *type)
+{
+    danaus_dtype dtype = dn_dtype_from_safetensors(type);
+    if (dtype)
+        return 8 * (int64_t)danaus_dtype_size(dtype);
+    for (size_t i = 0; i < sizeof foreign_types / sizeof *foreign_types; i++)
+        if (!strcmp(foreign_types[i].name, type))
+            return foreign_types[i].bits;
+    return 0;
+}
+
+/* Compares what the shape needs with what the offsets give. */
+static danaus_status check_bytes(const entry *e, json_t *shape)
+{
+    size_t i;
+    json_t *value;
+    int64_t bits = bits_of(e->type);
+    if (!bits)
+        return DANAUS_OK;
+    json_array_foreach(shape, i, value)
+    {
+        if (dn_mul_overflows(bits, (int64_t)json_integer_value(value), &bits))
+            return bad_tensor(e->name, "has a shape whose size overflows");
+    }
+    if (bits % 8)
+        return bad_tensor(e->name, "needs a part of a byte");
+    if (bits / 8 == e->end - e->begin)
+        return DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_FORMAT,
+        "tensor \"%.100s\" needs %" PRId64
+        " bytes and its data_offsets give it %" PRId64,
+        e->name, bits / 8, e->end - e->begin);
+}
+
+/* F64 of shape [..., 2] becomes c128 of shape [...]. */
+static danaus_status join_pairs(entry *e)
+{
+    if (e->dtype != DANAUS_F64 || e->ndim < 1 || e->ndim > DANAUS_MAX_DIMS + 1 ||
+        e->shape[e->ndim - 1] != 2)
+        return bad_tensor(
+            e->name, "has no pairs of F64, which the metadata say it has");
+    e->dtype = DANAUS_C128;
+    e->ndim--;
+    return DANAUS_OK;
+}
+
 /* A type that danaus lacks, or too many dimensions, are no fault of the file. */
 static danaus_status read_entry(
-    const char *name, json_t *object, int64_t data_bytes, entry *e)
+    const char *name, json_t *object, int64_t data_bytes, const json_t *pairs, entry *e)
 {
     *e = (entry){ .name = name };
     if (!json_is_object(object))
@@ -134,23 +202,20 @@ static danaus_status read_entry(
         return bad_tensor(name, "has no dtype that is a string");
     json_t *shape = json_object_get(object, "shape");
     TRY(read_sizes(
-        name, shape, "has no shape of integers, 0 and up", e->shape, DANAUS_MAX_DIMS));
+        name, shape, "has no shape of integers, 0 and up", e->shape,
+        sizeof e->shape / sizeof *e->shape));
     e->ndim = (int64_t)json_array_size(shape);
     TRY(read_range(object, data_bytes, e));
-    if (e->ndim > DANAUS_MAX_DIMS)
-        return DANAUS_OK;
     e->dtype = dn_dtype_from_safetensors(e->type);
-    if (!e->dtype)
-        return DANAUS_OK;
     int64_t bytes;
-    if (dn_array_bytes_overflow(e->dtype, (int)e->ndim, e->shape, &bytes))
+    if (e->dtype && e->ndim <= (int64_t)(sizeof e->shape / sizeof *e->shape) &&
+        dn_array_bytes_overflow(e->dtype, (int)e->ndim, e->shape, &bytes))
         return bad_tensor(name, "has a shape whose size overflows");
-    if (bytes != e->end - e->begin)
-        return dn_fail(
-            DANAUS_ERR_FORMAT,
-            "tensor \"%.100s\" needs %" PRId64
-            " bytes and its data_offsets give it %" PRId64,
-            name, bytes, e->end - e->begin);
+    TRY(check_bytes(e, shape));
+    if (json_object_get(pairs, name))
+        TRY(join_pairs(e));
+    if (e->ndim > DANAUS_MAX_DIMS)
+        e->dtype = 0;
     return DANAUS_OK;
 }
 
@@ -246,13 +311,13 @@ static danaus_status make_tables(
                               .data = data + e->begin,
                               .dtype = e->dtype,
                               .ndim = (int)e->ndim };
-        memcpy(t->shape, e->shape, sizeof t->shape);
+        memcpy(t->shape, e->shape, (size_t)e->ndim * sizeof *t->shape);
     }
     return align_tensors(file);
 }
 
 static danaus_status read_entries(
-    json_t *header, int64_t data_bytes, entry *entries, int *count)
+    json_t *header, int64_t data_bytes, const json_t *pairs, entry *entries, int *count)
 {
     const char *name;
     json_t *object;
@@ -260,12 +325,35 @@ static danaus_status read_entries(
     json_object_foreach(header, name, object)
     {
         if (strcmp(name, SAFETENSORS_METADATA)) {
-            TRY(read_entry(name, object, data_bytes, &entries[*count]));
+            TRY(read_entry(name, object, data_bytes, pairs, &entries[*count]));
             ++*count;
         }
     }
     qsort(entries, (size_t)*count, sizeof *entries, by_range);
     return check_cover(entries, *count, data_bytes);
+}
+
+/* An object with the names of tensors that hold pairs, or NULL. The metadata have them as
+   the text of a JSON array. */
+static danaus_status read_pairs(const json_t *metadata, json_t **pairs)
+{
+    size_t i;
+    json_t *names, *name, *value = json_object_get(metadata, SAFETENSORS_PAIRS);
+    *pairs = NULL;
+    if (!value)
+        return DANAUS_OK;
+    danaus_status status = dn_json_parse(dn_json_span(value), &names);
+    if (status != DANAUS_OK)
+        return dn_fail_in(status, SAFETENSORS_PAIRS);
+    *pairs = json_object();
+    json_array_foreach(names, i, name)
+    {
+        const char *key = json_string_value(name);
+        if (key && json_object_set_new(*pairs, key, json_true()))
+            status = dn_fail_memory(strlen(key), "a name");
+    }
+    json_decref(names);
+    return status;
 }
 
 danaus_status dn_safetensors_read(
@@ -274,18 +362,22 @@ danaus_status dn_safetensors_read(
     size_t header_bytes = 0;
     TRY(find_header(data, size, &header_bytes));
     const unsigned char *header = data + SAFETENSORS_LENGTH;
-    TRY(parse_header((const char *)header, header_bytes, &file->header));
-    TRY(check_metadata(json_object_get(file->header, SAFETENSORS_METADATA)));
+    TRY(parse_header((span){ (const char *)header, header_bytes }, &file->header));
+    json_t *metadata = json_object_get(file->header, SAFETENSORS_METADATA), *pairs;
+    TRY(check_metadata(metadata));
+    danaus_status status = read_pairs(metadata, &pairs);
 
     size_t places = json_object_size(file->header) + 1;
     entry *entries = dn_calloc(places, sizeof *entries);
-    if (!entries)
-        return dn_fail_memory(places * sizeof *entries, "a table of tensors");
-    int count;
+    if (status == DANAUS_OK && !entries)
+        status = dn_fail_memory(places * sizeof *entries, "a table of tensors");
+    int count = 0;
     int64_t data_bytes = (int64_t)(size - SAFETENSORS_LENGTH - header_bytes);
-    danaus_status status = read_entries(file->header, data_bytes, entries, &count);
+    if (status == DANAUS_OK)
+        status = read_entries(file->header, data_bytes, pairs, entries, &count);
     if (status == DANAUS_OK)
         status = make_tables(entries, count, header + header_bytes, file);
+    json_decref(pairs);
     dn_free(entries);
     return status;
 }

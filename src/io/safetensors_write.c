@@ -2,7 +2,8 @@
 
    Data lie by decreasing element size, else in the order given, so that every
    tensor is aligned to its element although the format allows no holes. The
-   header is filled with spaces so that data begin at a multiple of 64 bytes. */
+   header is filled with spaces so that data begin at a multiple of 64 bytes. c128 is
+   written as pairs of F64, for the format has no such type. */
 // SPDX-License-Identifier: Apache-2.0
 #include "io/file.h"
 
@@ -48,21 +49,61 @@ static danaus_status put(
     return json_object_set_new(object, key, value) ? no_memory() : DANAUS_OK;
 }
 
-static danaus_status put_metadata(
-    json_t *header, const char *const *metadata, int pairs)
+/* Adds the names of tensors of c128, if there are any, as the text of a JSON array. */
+static danaus_status put_pairs(
+    json_t *metadata, const danaus_tensor *const *tensors, int count)
 {
-    if (pairs == 0)
-        return DANAUS_OK;
-    json_t *object = json_object();
-    if (json_object_set_new(header, SAFETENSORS_METADATA, object))
+    json_t *names = json_array();
+    int failed = !names;
+    for (int i = 0; i < count && !failed; i++)
+        if (tensors[i]->dtype == DANAUS_C128)
+            failed = json_array_append_new(names, json_string(tensors[i]->name));
+    danaus_status status = failed ? no_memory() : DANAUS_OK;
+    if (json_array_size(names) && !failed) {
+        char *text = json_dumps(names, JSON_COMPACT);
+        status =
+            text ? put(metadata, SAFETENSORS_PAIRS, json_string(text), "metadata key")
+                 : no_memory();
+        free(text);
+    }
+    json_decref(names);
+    return status;
+}
+
+static danaus_status put_metadata(
+    json_t *header, const char *const *given, int pairs,
+    const danaus_tensor *const *tensors, int count)
+{
+    json_t *metadata = json_object();
+    if (json_object_set_new(header, SAFETENSORS_METADATA, metadata))
         return no_memory();
     for (int i = 0; i < pairs; i++) {
-        const char *key = metadata[2 * i], *value = metadata[2 * i + 1];
+        const char *key = given[2 * i], *value = given[2 * i + 1];
         TRY(check_text(key, "a metadata key"));
         TRY(check_text(value, "a metadata value"));
-        TRY(put(object, key, json_string(value), "metadata key"));
+        TRY(put(metadata, key, json_string(value), "metadata key"));
     }
+    for (int i = 0; i < count; i++)
+        TRY(check_text(tensors[i]->name, "a tensor name"));
+    TRY(put_pairs(metadata, tensors, count));
+    if (!json_object_size(metadata))
+        json_object_del(header, SAFETENSORS_METADATA);
     return DANAUS_OK;
+}
+
+/* The sizes as the file has them; NULL: no memory. */
+static json_t *shape_of(const danaus_tensor *t)
+{
+    json_t *shape = json_array();
+    int failed = !shape;
+    for (int i = 0; i < t->ndim && !failed; i++)
+        failed = json_array_append_new(shape, json_integer(t->shape[i]));
+    if (t->dtype == DANAUS_C128 && !failed)
+        failed = json_array_append_new(shape, json_integer(2));
+    if (!failed)
+        return shape;
+    json_decref(shape);
+    return NULL;
 }
 
 /* Describes a tensor whose data are at [begin, *end). */
@@ -70,7 +111,6 @@ static danaus_status put_tensor(
     json_t *header, const danaus_tensor *t, int64_t begin, int64_t *end)
 {
     int64_t bytes, stop;
-    TRY(check_text(t->name, "a tensor name"));
     if (!strcmp(t->name, SAFETENSORS_METADATA))
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a tensor cannot be named " SAFETENSORS_METADATA);
@@ -78,15 +118,13 @@ static danaus_status put_tensor(
     if (__builtin_add_overflow(begin, bytes, &stop))
         return dn_fail(DANAUS_ERR_SHAPE, "the size of the file overflows");
 
-    json_t *shape = json_array();
-    int failed = !shape;
-    for (int i = 0; i < t->ndim && !failed; i++)
-        failed = json_array_append_new(shape, json_integer(t->shape[i]));
-    json_t *object = failed ? NULL
-                            : json_pack(
-                                  "{s:s, s:O, s:[I, I]}", "dtype",
-                                  dn_dtype(t->dtype)->safetensors, "shape", shape,
-                                  "data_offsets", (json_int_t)begin, (json_int_t)stop);
+    danaus_dtype stored = t->dtype == DANAUS_C128 ? DANAUS_F64 : t->dtype;
+    json_t *shape = shape_of(t);
+    json_t *object =
+        shape ? json_pack(
+                    "{s:s, s:O, s:[I, I]}", "dtype", dn_dtype(stored)->safetensors,
+                    "shape", shape, "data_offsets", (json_int_t)begin, (json_int_t)stop)
+              : NULL;
     json_decref(shape);
     if (!object)
         return no_memory();
@@ -132,7 +170,8 @@ static danaus_status make_header(
     char *header = NULL;
     int64_t offset = 0;
     json_t *json = json_object();
-    danaus_status status = json ? put_metadata(json, metadata, pairs) : no_memory();
+    danaus_status status =
+        json ? put_metadata(json, metadata, pairs, tensors, count) : no_memory();
     for (int i = 0; i < count && status == DANAUS_OK; i++) {
         int64_t begin = offset;
         status = put_tensor(json, tensors[i], begin, &offset);

@@ -26,8 +26,9 @@ static void written_bytes_are_those_of_the_format(void **state)
     const char *path = scratch_path("written.safetensors");
     assert_ok(danaus_file_write_safetensors(path, three, 3, pairs_of_text, 2));
     static const char header[] =
-        "{\"__metadata__\":{\"format\":\"danaus chain 1\",\"who\":\"\"},"
-        "\"z\\\"\\n\xc3\xa9\":{\"dtype\":\"C128\",\"shape\":[1,1],"
+        "{\"__metadata__\":{\"format\":\"danaus chain 1\",\"who\":\"\","
+        "\"danaus c128\":\"[\\\"z\\\\\\\"\\\\n\xc3\xa9\\\"]\"},"
+        "\"z\\\"\\n\xc3\xa9\":{\"dtype\":\"F64\",\"shape\":[1,1,2],"
         "\"data_offsets\":[0,16]},"
         "\"none\":{\"dtype\":\"F32\",\"shape\":[5,0,7],\"data_offsets\":[16,16]},"
         "\"half\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[16,22]}}";
