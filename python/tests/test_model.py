@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import copy
+import json
 import os
 import pathlib
+import pickle
 import shutil
 import subprocess
 import sys
@@ -79,9 +82,7 @@ def test_compressed_and_saved(folder, tmp_path, rng):
     model.save(tmp_path / "new")
     again = danaus.Model(tmp_path / "new")
     assert again.describe()[:-1] == model.describe()[:-1]
-    np.testing.assert_allclose(
-        again.embed_tokens(sequences), found, rtol=0, atol=1e-5
-    )
+    np.testing.assert_allclose(again.embed_tokens(sequences), found, rtol=0, atol=1e-5)
     with pytest.raises(ValueError, match="share"):
         model.compress(sequences, 2.0)
     with pytest.raises(ValueError, match="regular expression"):
@@ -170,3 +171,143 @@ def test_outlines_are_described(folder):
 def test_sixteen_bits_are_for_gpus(folder):
     with pytest.raises(NotImplementedError, match="f32 on cpu"):
         danaus.Model(folder, dtype="f16")
+
+
+@pytest.fixture
+def sentences(folder, tmp_path):
+    """A function that makes a folder of the same model with other files of JSON."""
+
+    def make(**files) -> pathlib.Path:
+        made = tmp_path / f"model{len(list(tmp_path.iterdir()))}"
+        made.mkdir()
+        for file in pathlib.Path(folder).iterdir():
+            if file.is_file() and file.name != "sentence_bert_config.json":
+                (made / file.name).symlink_to(file)
+        modules = [("Transformer", ""), *files.pop("modules", [("Pooling", "1")])]
+        listed = [{"type": f"any.modules.{kind}", "path": at} for kind, at in modules]
+        files = {"1/config": files.pop("pooling", {}), "modules": listed} | files
+        for name, content in files.items():
+            path = made / f"{name}.json"
+            path.parent.mkdir(exist_ok=True)
+            path.unlink(missing_ok=True)
+            path.write_text(json.dumps(content))
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        {"pooling_mode": "mean", "include_prompt": True, "embedding_dimension": 384},
+        {"pooling_mode": ["mean"]},
+        {"pooling_mode": "mean", "pooling_mode_cls_token": True},  # as the reference
+        {"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": False},
+        {},
+    ],
+)
+def test_the_mean_is_pooled_as_every_version_writes_it(folder, sentences, pooling):
+    ids = [[101, 7592, 2088, 102]]
+    should = danaus.Model(folder).embed_tokens(ids)
+    modules = [("Pooling", "1"), ("Normalize", "2")]
+    model = danaus.Model(sentences(pooling=pooling, modules=modules))
+    np.testing.assert_array_equal(model.embed_tokens(ids), should)
+    first = danaus.Model(sentences(pooling={"pooling_mode": "cls"}, modules=modules))
+    assert np.abs(first.embed_tokens(ids) - should).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ({"pooling": {"pooling_mode": "max"}}, '1/config.json: .* is "max"'),
+        ({"pooling": {"pooling_mode": ["cls", "mean"]}}, "joins 2 modes"),
+        ({"pooling": {"pooling_mode_lasttoken": True}}, '"lasttoken"'),
+        ({"pooling": {"pooling_mode": 3}}, "neither a string nor a list"),
+        ({"modules": [("Pooling", "1"), ("Dense", "2")]}, 'Dense"; danaus runs'),
+        ({"modules": [("Normalize", "2"), ("Pooling", "1")]}, 'Pooling"; danaus runs'),
+        (
+            {
+                "config_sentence_transformers": {
+                    "default_prompt_name": "q",
+                    "prompts": {"q": "query: "},
+                }
+            },
+            'puts "query: " before every text',
+        ),
+    ],
+)
+def test_what_a_folder_asks_for_and_danaus_lacks_is_named(sentences, files, sentence):
+    with pytest.raises((ValueError, NotImplementedError), match=sentence):
+        danaus.Model(sentences(**files))
+
+
+def test_the_tokenizer_says_how_long_a_text_may_be(sentences):
+    for most, should in (64, 64), (10**30, 512):
+        config = {"model_max_length": most, "do_lower_case": True}
+        model = danaus.Model(sentences(tokenizer_config=config))
+        assert model.describe().max_length == should
+
+
+def test_what_sentence_transformers_saves_is_embedded_alike(folder, tmp_path):
+    reference = pytest.importorskip("sentence_transformers")
+    model = reference.SentenceTransformer(folder, device="cpu")
+    model.save(str(tmp_path / "saved"))
+    texts = ["Danaus plexippus is a butterfly.", "a caterpillar " * 200]
+    found = danaus.Model(tmp_path / "saved").embed(texts)
+    np.testing.assert_allclose(found, model.encode(texts), rtol=0, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return danaus.Model(folder)
+
+
+def test_one_text_gives_one_result(model):
+    both = model.embed(["ACGT", "TTTT"])
+    for text in "ACGT", b"ACGT", np.str_("ACGT"):
+        one = model.embed(text)
+        assert one.shape == both.shape[1:]
+        np.testing.assert_allclose(one, both[0], atol=1e-6)
+    assert model.embed([]).shape == (0, both.shape[1])
+    assert model.embed(np.array(["ACGT", "TTTT"])).shape == both.shape
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.embed(pathlib.Path("texts.txt")),
+        lambda m: m.embed([pathlib.Path("texts.txt")]),
+        lambda m: m.embed(["a", 3]),
+        lambda m: m.embed([["a", "b"]]),
+        lambda m: m.embed({"a": 1}),
+        lambda m: m.embed(7),
+        lambda m: m.embed(None),
+        lambda m: m.score(7),
+        lambda m: m.score([["a"]]),
+        lambda m: m.fill(["the [MASK]"]),
+        lambda m: m.fill(3),
+        lambda m: m.generate(["a"]),
+        lambda m: m.embed_tokens("ACGT"),
+        lambda m: m.embed_tokens(["ACGT"]),
+        lambda m: m.embed_tokens([1, 2, 3]),
+        lambda m: m.score_tokens(b"ACGT"),
+        lambda m: m.compress("ACGT"),
+        lambda m: m.compress(layers=b".*"),
+        lambda m: m.tokenizer.encode(7),
+        lambda m: m.tokenizer.encode(["a"]),
+        lambda m: m.tokenizer.encode_batch("ACGT"),
+        lambda m: m.tokenizer.id(b"[MASK]"),
+    ],
+)
+def test_what_is_no_text_or_list_of_texts_is_a_type_error(model, call):
+    with pytest.raises(TypeError, match="string|text|list|integers"):
+        call(model)
+
+
+def test_models_are_not_pickled_and_tokenizers_are(model):
+    with pytest.raises(TypeError, match="load it again"):
+        pickle.dumps(model)
+    with pytest.raises(TypeError, match="load it again"):
+        copy.copy(model)
+    again = pickle.loads(pickle.dumps(model.tokenizer))
+    assert again.encode("a cat").tolist() == model.tokenizer.encode("a cat").tolist()

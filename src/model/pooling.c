@@ -9,22 +9,69 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
-static danaus_status read_modes(const json_t *config, const char *path, pooling *p)
+/* The ways to pool by their names since sentence-transformers 6, and their flags before. */
+static const struct {
+    const char *name, *flag;
+} modes[] = {
+    { "cls", "pooling_mode_cls_token" },
+    { "mean", "pooling_mode_mean_tokens" },
+    { "max", "pooling_mode_max_tokens" },
+    { "mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens" },
+    { "weightedmean", "pooling_mode_weightedmean_tokens" },
+    { "lasttoken", "pooling_mode_lasttoken" },
+};
+
+/* The modes of a configuration, one after the other: *count of them, *name the last. */
+static danaus_status add_mode(const json_t *mode, size_t *count, span *name)
 {
-    static const char *const unknown[] = { "pooling_mode_max_tokens",
-                                           "pooling_mode_mean_sqrt_len_tokens",
-                                           "pooling_mode_weightedmean_tokens",
-                                           "pooling_mode_lasttoken" };
-    int mean = 0, others = 0;
-    TRY(dn_json_flag(config, "pooling_mode_cls_token", &p->first));
-    TRY(dn_json_flag(config, "pooling_mode_mean_tokens", &mean));
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown && !others; i++)
-        TRY(dn_json_flag(config, unknown[i], &others));
-    if (others || p->first == mean)
+    if (!json_is_string(mode))
+        return dn_fail(
+            DANAUS_ERR_FORMAT,
+            "\"pooling_mode\" is neither a string nor a list of such");
+    *name = dn_json_span(mode);
+    ++*count;
+    return DANAUS_OK;
+}
+
+static danaus_status list_modes(const json_t *config, size_t *count, span *name)
+{
+    size_t i;
+    const json_t *given = json_object_get(config, "pooling_mode"), *mode;
+    json_array_foreach(given, i, mode) TRY(add_mode(mode, count, name));
+    if (given && !json_is_array(given))
+        return add_mode(given, count, name);
+    for (i = 0; i < sizeof modes / sizeof *modes && !given; i++) {
+        int asked = 0;
+        TRY(dn_json_flag(config, modes[i].flag, &asked));
+        if (asked) {
+            *name = (span){ modes[i].name, strlen(modes[i].name) };
+            ++*count;
+        }
+    }
+    return DANAUS_OK;
+}
+
+/* Without any mode it is the mean, as in sentence-transformers. */
+static danaus_status read_modes(const json_t *config, pooling *p)
+{
+    size_t count = 0;
+    span name = { "mean", 4 };
+    TRY(list_modes(config, &count, &name));
+    p->first = dn_span_is(name, "cls");
+    if (count > 1)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
-            "%s asks for a pooling that is neither the mean nor the first token", path);
+            "the pooling joins %zu modes; danaus has the mean and the first token, one "
+            "at "
+            "a time",
+            count);
+    if (!p->first && !dn_span_is(name, "mean"))
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "the pooling is \"%.*s\"; danaus has \"mean\" and \"cls\", the first token",
+            (int)MIN(name.length, 40), name.text);
     return DANAUS_OK;
 }
 
@@ -34,9 +81,9 @@ static danaus_status read_pooling(const char *folder, pooling *p)
     json_t *config;
     TRY(dn_config_path(p->folder, "config.json", name, sizeof name));
     TRY(dn_config_load(folder, name, 0, &config));
-    danaus_status status = read_modes(config, name, p);
+    danaus_status status = read_modes(config, p);
     json_decref(config);
-    return status;
+    return status == DANAUS_OK ? status : dn_fail_in(status, name);
 }
 
 /* The last word of a module's type, "Pooling". */
@@ -48,22 +95,38 @@ static span kind_of(span type)
     return type;
 }
 
-static danaus_status read_module(const char *folder, const json_t *module, pooling *p)
+/* Modules come in this order, each at most once. */
+static const char *const kinds[] = { "Transformer", "Pooling", "Normalize" };
+
+static danaus_status read_module(
+    const char *folder, const json_t *module, size_t *next, pooling *p)
 {
     span type = { 0 }, path = { 0 };
     TRY(dn_json_text(module, "type", &type));
     TRY(dn_json_text(module, "path", &path));
     span kind = kind_of(type);
-    if (dn_span_is(kind, "Transformer"))
-        return DANAUS_OK;
-    if (dn_span_is(kind, "Normalize")) {
-        p->normalize = 1;
-        return DANAUS_OK;
-    }
-    if (!dn_span_is(kind, "Pooling"))
+    size_t i = *next;
+    while (i < sizeof kinds / sizeof *kinds && !dn_span_is(kind, kinds[i]))
+        i++;
+    if (i == sizeof kinds / sizeof *kinds)
         return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "modules.json has a module of type \"%.*s\"",
+            DANAUS_ERR_UNSUPPORTED,
+            "modules.json has a module of type \"%.*s\"; danaus runs a Transformer, "
+            "then "
+            "perhaps a Pooling and a Normalize",
             (int)MIN(type.length, 80), type.text ? type.text : "");
+    *next = i + 1;
+    if (i == 2)
+        p->normalize = 1;
+    if (i == 0 && path.length)
+        return dn_fail(
+            DANAUS_ERR_UNSUPPORTED,
+            "modules.json has the transformer in the folder \"%.*s\"; danaus reads it "
+            "from "
+            "beside modules.json",
+            (int)MIN(path.length, 80), path.text);
+    if (i != 1)
+        return DANAUS_OK;
     TRY(dn_folder_name(path, "modules.json"));
     if (path.length >= sizeof p->folder)
         return dn_fail(
@@ -73,13 +136,62 @@ static danaus_status read_module(const char *folder, const json_t *module, pooli
     return read_pooling(folder, p);
 }
 
-static danaus_status read_length(const char *folder, pooling *p)
+/* A positive integer of a file that need not be there. */
+static danaus_status read_limit(
+    const char *folder, const char *name, const char *field, int64_t *limit)
 {
     json_t *config;
-    TRY(dn_config_load(folder, "sentence_bert_config.json", 1, &config));
-    danaus_status status = dn_json_integer(config, "max_seq_length", &p->most);
+    TRY(dn_config_load(folder, name, 1, &config));
+    danaus_status status = dn_json_integer(config, field, limit);
     json_decref(config);
-    return status;
+    return status == DANAUS_OK ? status : dn_fail_in(status, name);
+}
+
+/* Since sentence-transformers 6 the tokenizer has the limit. */
+static danaus_status read_length(const char *folder, pooling *p)
+{
+    TRY(read_limit(folder, "sentence_bert_config.json", "max_seq_length", &p->most));
+    if (p->most || !p->given)
+        return DANAUS_OK;
+    return read_limit(folder, "tokenizer_config.json", "model_max_length", &p->most);
+}
+
+static danaus_status check_default(const json_t *config)
+{
+    span name = { 0 }, prompt = { 0 };
+    TRY(dn_json_text(config, "default_prompt_name", &name));
+    if (!name.length)
+        return DANAUS_OK;
+    TRY(dn_json_text(json_object_get(config, "prompts"), name.text, &prompt));
+    if (!prompt.length)
+        return DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_UNSUPPORTED,
+        "\"default_prompt_name\" puts \"%.*s\" before every text, which danaus does "
+        "not: "
+        "set it to null, and begin the texts with the prompt",
+        (int)MIN(prompt.length, 80), prompt.text);
+}
+
+/* Prompts that a caller chooses by name are the caller's; one for every text is refused. */
+static danaus_status check_prompts(const char *folder)
+{
+    const char *name = "config_sentence_transformers.json";
+    json_t *config;
+    TRY(dn_config_load(folder, name, 1, &config));
+    danaus_status status = check_default(config);
+    json_decref(config);
+    return status == DANAUS_OK ? status : dn_fail_in(status, name);
+}
+
+static danaus_status read_modules(const char *folder, const json_t *modules, pooling *p)
+{
+    size_t i, next = 0;
+    const json_t *module;
+    if (modules && !json_is_array(modules))
+        return dn_fail(DANAUS_ERR_FORMAT, "modules.json is no list");
+    json_array_foreach(modules, i, module) TRY(read_module(folder, module, &next, p));
+    return modules ? check_prompts(folder) : DANAUS_OK;
 }
 
 danaus_status dn_pooling_read(const char *folder, pooling *p)
@@ -87,11 +199,7 @@ danaus_status dn_pooling_read(const char *folder, pooling *p)
     json_t *modules;
     TRY(dn_config_load(folder, "modules.json", 1, &modules));
     pooling found = { .given = modules != NULL, .normalize = !modules };
-    danaus_status status = DANAUS_OK;
-    if (modules && !json_is_array(modules))
-        status = dn_fail(DANAUS_ERR_FORMAT, "modules.json is no list");
-    for (size_t i = 0; i < json_array_size(modules) && status == DANAUS_OK; i++)
-        status = read_module(folder, json_array_get(modules, i), &found);
+    danaus_status status = read_modules(folder, modules, &found);
     json_decref(modules);
     TRY(status);
     TRY(read_length(folder, &found));
