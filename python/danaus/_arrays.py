@@ -127,7 +127,7 @@ def converted(array: np.ndarray, code: int, source: int | None = None) -> np.nda
     source = element_code(array.dtype) if source is None else source
     if is_complex(source) and not is_complex(code):
         raise TypeError("complex numbers do not become real ones: take their .real")
-    array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    array = np.require(array, array.dtype.newbyteorder("="), "CA")
     checked(array, source, "the array")
     if source == code:
         return array.view(wanted)
@@ -161,11 +161,17 @@ def checked(
     that is not C-contiguous and aligned: nothing is copied.
     """
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"{what} is a NumPy array, not {type(array).__name__}")
+        kind = type(array).__name__
+        raise TypeError(f"{what} has to be a NumPy array, and this is of type {kind}")
     dtype, wanted = array.dtype, _NUMPY[code]
     if dtype != wanted and not (code == lib.DANAUS_BF16 and dtype == np.uint16):
+        cure = f"pass {what}.astype({wanted.name!r})"
+        if dtype.kind == "c" and wanted.kind != "c":
+            cure = f"pass {what}.real"
+        elif dtype.kind not in "biufcV":
+            cure = "it has to hold numbers"
         raise TypeError(
-            f"{what} has dtype {dtype}, where {wanted} is needed: use {what}.astype()"
+            f"{what} has dtype {dtype}, where {wanted.name} is needed: {cure}"
         )
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned):
@@ -177,6 +183,41 @@ def checked(
     if writable and not flags.writeable:
         raise ValueError(f"{what} cannot be written to")
     return array
+
+
+def array_of(x: Any, what: str) -> np.ndarray:
+    """An array of anything that NumPy takes for numbers; TypeError for tensors."""
+    if isinstance(x, np.ndarray):
+        return x
+    if type(x).__module__.partition(".")[0] == "torch":
+        raise TypeError(
+            f"{what} is a tensor of PyTorch, where a NumPy array is needed: pass "
+            f"{what}.numpy(), or use danaus.torch"
+        )
+    return np.asarray(x)
+
+
+def operand(
+    x: Any, code: int, what: str, *, shape: tuple[int, ...] | None = None
+) -> np.ndarray:
+    """An input as the library takes it: the array itself, or a copy where it cannot.
+
+    Strided arrays, those of the other byte order, integers and lists are copied.
+    TypeError for numbers of another floating type, which would change by that.
+    """
+    array = array_of(x, what)
+    dtype = array.dtype
+    if dtype != _NUMPY[code] and not (code == lib.DANAUS_BF16 and dtype == np.uint16):
+        if _bfloat16 is np.uint16 and dtype == np.uint16:
+            raise TypeError(f"{what} may be bf16: use danaus.convert({what}, ...)")
+        untyped = not hasattr(x, "dtype") and dtype.kind == "f"
+        if dtype.kind in "biu" or untyped:
+            array = converted(array, code)
+        else:
+            array = array.astype(dtype.newbyteorder("="), copy=False)
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        array = np.require(array, requirements="CA")
+    return checked(array, code, what, shape=shape)
 
 
 def disjoint(out: np.ndarray, name: str, other: np.ndarray, other_name: str) -> None:
@@ -198,7 +239,7 @@ def whole(value: Any, what: str, least: int, most: int) -> int:
         number = value.__index__()
     except (AttributeError, TypeError):
         kind = type(value).__name__
-        raise TypeError(f"{what} is a whole number, not {kind}") from None
+        raise TypeError(f"{what} has to be a whole number, not {kind}") from None
     if not least <= number <= most:
         raise ValueError(f"{what} is from {least} to {most}, not {number}")
     return number

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from danaus._files import Tensors, read_text, write_tensors
+from danaus._library import path_of
 from danaus.chain import Chain
 
 _ONE, _MANY = "danaus source", "danaus sources"  # metadata
@@ -168,7 +169,7 @@ def load_chains(path: str | os.PathLike) -> dict[str, Chain]:
     A file may be any safetensors with tensors NAME.factor.0, NAME.factor.1, ... of the
     shapes [a, b, c, d], and perhaps NAME.bias; others are passed over.
     """
-    path = Path(path)
+    path = path_of(path)
     if path.is_dir():
         files = sorted(path.glob("*.safetensors"))
         return {urllib.parse.unquote(f.stem): Chain.load(f) for f in files}

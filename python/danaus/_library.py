@@ -8,13 +8,15 @@ PyTorch. cffi calls release the interpreter lock while the library runs.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import importlib.util
+import inspect
 import os
 import pathlib
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Callable, Union
 
 from danaus._danaus_abi import ffi
@@ -56,6 +58,27 @@ def path_bytes(path: str | bytes | os.PathLike) -> bytes:
     if b"\0" in encoded:
         raise ValueError("a path cannot contain a null character")
     return encoded
+
+
+def path_of(path: str | bytes | os.PathLike) -> pathlib.Path:
+    """A path of any form."""
+    return pathlib.Path(os.fsdecode(path))
+
+
+def known_options(
+    given: Iterable[str], function: Callable[..., Any], what: str, more: str = ""
+) -> None:
+    """TypeError for names that are no options of a function, and none of `more`."""
+    known = inspect.signature(function).parameters.values()
+    names = [p.name for p in known if p.kind is p.KEYWORD_ONLY] + more.split()
+    for name in given:
+        if name in names:
+            continue
+        near = difflib.get_close_matches(str(name), names, 1, 0.5)
+        hint = f"there are {', '.join(names)}"
+        if near:
+            hint = f"the nearest is {near[0]!r}"
+        raise TypeError(f"{what} has no option {name!r}: {hint}")
 
 
 def version() -> str:

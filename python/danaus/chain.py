@@ -8,7 +8,7 @@ import copy
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,7 @@ from danaus._arrays import (
     element_code,
     is_complex,
     numpy_dtype,
+    operand,
     pointer,
     product_code,
     short_name,
@@ -32,6 +33,8 @@ from danaus._library import check, ffi, handle_of, lib, own, path_bytes
 from danaus.device import Device, chosen, default_device
 from danaus.patterns import Pattern, Patterns, pattern_array
 from danaus.plan import LAYOUTS, Plan, Weights, batch_of, batched_shape
+
+Number = Union[complex, np.number]
 
 
 class _Views:
@@ -138,7 +141,7 @@ class Chain(LinearOperator):
                 raise ValueError(f"weights[{index}] has {dimensions}")
         if dtype is None:
             dtype = np.result_type(*arrays) if arrays else "f32"
-            if arrays and dtype.kind in "bi":  # uint16 may be bf16
+            if arrays and dtype.kind in "biu" and dtype != np.uint16:  # maybe bf16
                 dtype = "f64"
         chain = cls.create([array.shape for array in arrays], dtype)
         for view, array in zip(chain.weights, arrays):
@@ -319,6 +322,10 @@ class Chain(LinearOperator):
         check(lib.danaus_chain_combine(how, handles, len(chains), place))
         return Chain._adopt(place)
 
+    @overload
+    def dot(self, x: Chain | Number) -> Chain: ...
+    @overload
+    def dot(self, x: ArrayLike) -> np.ndarray: ...
     def dot(self, x: Any) -> Any:
         """W x of an array; the chain of the product where x is a chain or a number.
 
@@ -328,10 +335,28 @@ class Chain(LinearOperator):
             return Chain._combined(lib.DANAUS_PRODUCT, (self, x))
         return self._times(x) if _is_number(x) else super().dot(x)
 
+    @overload
+    def __matmul__(self, x: Chain) -> Chain: ...
+    @overload
+    def __matmul__(self, x: ArrayLike) -> np.ndarray: ...
+    def __matmul__(self, x: Any) -> Any:
+        return super().__matmul__(x)
+
+    @overload
+    def __mul__(self, x: Chain | Number) -> Chain: ...
+    @overload
+    def __mul__(self, x: ArrayLike) -> np.ndarray: ...
+    def __mul__(self, x: Any) -> Any:
+        return super().__mul__(x)
+
+    @overload
+    def __rmul__(self, x: Number) -> Chain: ...
+    @overload
+    def __rmul__(self, x: ArrayLike) -> np.ndarray: ...
     def __rmul__(self, x: Any) -> Any:
         return self._times(x) if _is_number(x) else super().__rmul__(x)
 
-    def __truediv__(self, x: Any) -> Any:
+    def __truediv__(self, x: Number) -> Chain:
         return self._times(1 / x) if _is_number(x) else NotImplemented
 
     def __neg__(self) -> Chain:
@@ -461,7 +486,7 @@ def apply(
     Parameters
     ----------
     chain : a chain, or an operator (`danaus.Operator`).
-    x : [..., N] for "batch-first", [N, ...] for "batch-last"; contiguous.
+    x : [..., N] for "batch-first", [N, ...] for "batch-last".
     device : a Device, or the name of this thread's own one; None: "cpu".
 
     Returns
@@ -472,7 +497,7 @@ def apply(
     is_operator = ffi.typeof(getattr(chain, "_handle", ffi.NULL)) is made
     if not is_operator:
         handle_of(chain, "danaus_chain *", "a chain")
-    x = checked(x, chain._code, "x")
+    x = operand(x, chain._code, "x")
     rows, cols = chain.shape
     code = choose(layout, LAYOUTS, "layout")
     batch = batch_of(x, cols, code, "x")

@@ -90,7 +90,7 @@ def compress(
     desc = ffi.new("danaus_compress_desc *")
     desc.parameters = whole(share_of(parameters, *dense.shape), "parameters", 0, INT64)
     desc.reduced, desc.fit = bool(reduced), fit
-    for name in candidates:
+    for name in (candidates,) if isinstance(candidates, str) else candidates:
         desc.candidates |= choose(name, CANDIDATES, "a candidate")
     places, result = ffi.new("danaus_chain *[2]"), ffi.new("danaus_factorize_result *")
     report, count = ffi.new("danaus_candidate[]", MOST), ffi.new("int *")

@@ -9,10 +9,14 @@ number, and (*) one of
     "circular"       sum over s of k[s] p[(t - s) mod length]
     "bidirectional"  causal, plus sum over s >= 0 of k_reverse[s] p[t + 1 + s].
 
-u, y and the gates are f32, f16, bf16 or f64 and are used where they lie: they are
-C-contiguous, of one type, and never copied. Filters, skip and bias, which are small,
-are converted to the type that sums have: f64 for f64, else f32. Where bf16 lies in
-arrays of uint16, ``dtype="bf16"`` says so.
+u, y and the gates are f32, f16, bf16 or f64, all of one type. Arrays that are
+C-contiguous are used where they lie; strided ones, integers and lists are copied.
+Filters, skip and bias, which are small, are converted to the type that sums have: f64
+for f64, else f32. They may have more axes of size 1 than is said here. Where bf16 lies
+in arrays of uint16, ``dtype="bf16"`` says so.
+
+Rows are transformed: a NaN or an infinite number anywhere in u or k makes y NaN in its
+row, also before its place in a causal convolution. `short_conv` sums directly.
 
 Source: Fu, Kumbong, Nguyen, Re, FlashFFTConv (arXiv 2311.05908); docs/conv.md.
 """
@@ -30,6 +34,7 @@ from danaus._arrays import (
     INT,
     INT64,
     ElementType,
+    array_of,
     checked,
     choose,
     converted,
@@ -37,6 +42,7 @@ from danaus._arrays import (
     element_code,
     is_complex,
     numpy_dtype,
+    operand,
     pointer,
     short_name,
     sums_code,
@@ -80,13 +86,14 @@ def real_code(dtype: ElementType) -> int:
     return code
 
 
-def signal_code(u: Any, dtype: ElementType | None) -> int:
-    """The element type of a signal, after a check: as named, else the array's."""
-    if not isinstance(u, np.ndarray):
-        raise TypeError(f"u is a NumPy array, not {type(u).__name__}")
-    code = real_code(u.dtype if dtype is None else dtype)
-    checked(u, code, "u")
-    return code
+def signal_of(u: Any, dtype: ElementType | None) -> tuple[np.ndarray, int]:
+    """A signal as the library takes it, and its type: as named, else the array's, f64
+    for integers."""
+    array = array_of(u, "u")
+    if dtype is None:
+        dtype = "f64" if array.dtype.kind in "biu" else array.dtype
+    code = real_code(dtype)
+    return operand(u, code, "u"), code
 
 
 def filters_of(k: Any, code: int, shape: tuple[int, ...], what: str) -> np.ndarray:
@@ -94,12 +101,33 @@ def filters_of(k: Any, code: int, shape: tuple[int, ...], what: str) -> np.ndarr
     array, sums = np.asarray(k), sums_code(code)
     halves = code == lib.DANAUS_BF16 and array.dtype == np.uint16
     array = converted(array, sums, code if halves else None)
+    if _is_padded(array.shape, shape):
+        array = array.reshape(shape)
     return checked(array, sums, what, shape=shape)
+
+
+def _is_padded(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """True if `shape` is `wanted` with more axes, of size 1."""
+    left = list(wanted)
+    for size in shape:
+        if left and size == left[0]:
+            left.pop(0)
+        elif size != 1:
+            return False
+    return not left
+
+
+def filter_rows(k: Any) -> np.ndarray:
+    """Filters as [filters][taps], of [taps] or with more axes, of size 1."""
+    array = np.atleast_2d(np.asarray(k))
+    while array.ndim > 2 and 1 in array.shape[:-1]:
+        array = array.squeeze(array.shape.index(1))
+    return array
 
 
 def like(array: Any, u: np.ndarray, code: int, what: str) -> np.ndarray | None:
     """An array of the signal's type and shape, or None."""
-    return None if array is None else checked(array, code, what, shape=u.shape)
+    return None if array is None else operand(array, code, what, shape=u.shape)
 
 
 def result_like(out: Any, u: np.ndarray, code: int, *inputs: Any) -> np.ndarray:
@@ -156,7 +184,7 @@ class ConvPlan:
     Parameters
     ----------
     channels, length : of u[..., channels, length].
-    filter_length : taps of k and k_reverse; 0: length.
+    taps : of k and k_reverse; 0: length.
     filters : a divisor of channels, 0: channels; channel h has the filter
         h // (channels // filters).
     kind : "causal", "circular" or "bidirectional".
@@ -178,7 +206,7 @@ class ConvPlan:
         channels: int,
         length: int,
         *,
-        filter_length: int = 0,
+        taps: int = 0,
         filters: int = 0,
         kind: str = "causal",
         dtype: ElementType = "f32",
@@ -193,7 +221,7 @@ class ConvPlan:
         desc = ffi.new("danaus_conv_desc *")
         desc.channels = self.channels = whole(channels, "channels", 1, INT64)
         desc.length = self.length = whole(length, "length", 1, INT64)
-        desc.filter_length = whole(filter_length, "filter_length", 0, INT64)
+        desc.filter_length = whole(taps, "taps", 0, INT64)
         desc.filters = whole(filters, "filters", 0, INT64)
         desc.kind = choose(kind, _KINDS, "kind")
         desc.dtype = self._code = real_code(dtype)
@@ -205,7 +233,7 @@ class ConvPlan:
         desc.packed = self.packed = bool(packed)
         self.kind = kind
         self.filters = desc.filters or self.channels
-        self.filter_length = desc.filter_length or self.length
+        self.taps = desc.filter_length or self.length
         self._device = device
         place = ffi.new("danaus_conv_plan **")
         with chosen(self._device).in_use() as handle:
@@ -246,7 +274,7 @@ class ConvPlan:
             return [self._batch(u)]
         count, starts = offsets_of(offsets)
         columns = starts[count]
-        if checked(u, self._code, "u").shape != (self.channels, columns):
+        if u.shape != (self.channels, columns):
             raise ValueError(
                 f"u has the shape {u.shape}, where the plan and the offsets need "
                 f"[{self.channels}, {columns}]"
@@ -256,7 +284,7 @@ class ConvPlan:
     def _batch(self, u: np.ndarray) -> int:
         """Rows of u over channels, after u was found to fit."""
         rows = (self.channels, self.length)
-        if checked(u, self._code, "u").shape[-2:] != rows:
+        if u.shape[-2:] != rows:
             raise ValueError(
                 f"u has the shape {u.shape}, where the plan needs "
                 f"[..., {self.channels}, {self.length}]"
@@ -269,12 +297,12 @@ class ConvPlan:
     def __repr__(self) -> str:
         return (
             f"<danaus.ConvPlan {self.kind}, {self.channels} channels of {self.length}, "
-            f"{self.filters} filters of {self.filter_length}, {short_name(self._code)}>"
+            f"{self.filters} filters of {self.taps}, {short_name(self._code)}>"
         )
 
 
 class Spectrum:
-    """Filters k[filters][filter_length], transformed for a plan.
+    """Filters k[filters][taps], transformed for a plan.
 
     Parameters
     ----------
@@ -287,14 +315,14 @@ class Spectrum:
         self, plan: ConvPlan, k: Any, *, k_reverse: Any = None, skip: Any = None
     ):
         if not isinstance(plan, ConvPlan):
-            raise TypeError(f"plan is a ConvPlan, not {type(plan).__name__}")
+            raise TypeError(f"plan has to be a ConvPlan, not {type(plan).__name__}")
         self.plan = plan
         self.update(k, k_reverse=k_reverse, skip=skip)
 
     def update(self, k: Any, *, k_reverse: Any = None, skip: Any = None) -> None:
         """Takes other filters from the next call on; calls that run keep the old."""
         plan = self.plan
-        shape = (plan.filters, plan.filter_length)
+        shape = (plan.filters, plan.taps)
         k = filters_of(k, plan._code, shape, "k")
         if (k_reverse is None) == (plan.kind == "bidirectional"):
             word = "need" if k_reverse is None else "take no"
@@ -336,10 +364,13 @@ class Spectrum:
             and end with columns.
         """
         plan, spectrum = self.plan, self._handle
+        u = operand(u, plan._code, "u")
         rows = plan._rows(u, offsets)
         gates = [like(gate_in, u, plan._code, "gate_in")]
         gates.append(like(gate_out, u, plan._code, "gate_out"))
         y = result_like(out, u, plan._code, *gates)
+        if not y.size:
+            return y
         with chosen(plan._device).operands([u, *gates], [y]) as (handle, x, to):
             call = _call("danaus_conv_execute", offsets)
             check(call(plan._handle, handle, spectrum, *rows, *x, *to))
@@ -373,21 +404,22 @@ class Spectrum:
     ) -> ConvGradients:
         """Gradients of a loss that reached y as dy.
 
-        du and those of the gates are like u. dk, dk_reverse [filters][filter_length]
+        du and those of the gates are like u. dk, dk_reverse [filters][taps]
         and dskip [filters] are sums over a filter's rows, in the type of sums.
 
         wrt : names among "u", "gate_in", "gate_out", "k", "k_reverse", "skip"; None: of
             all that was given.
         """
         plan, spectrum = self.plan, self._handle
+        u = operand(u, plan._code, "u")
         rows = plan._rows(u, offsets)
         inputs = [u, like(gate_in, u, plan._code, "gate_in")]
         inputs.append(like(gate_out, u, plan._code, "gate_out"))
         wanted = self._wanted(wrt, inputs[1:])
-        inputs.append(checked(dy, plan._code, "dy", shape=u.shape))
+        inputs.append(operand(dy, plan._code, "dy", shape=u.shape))
         sums = numpy_dtype(sums_code(plan._code))
         signal = u.shape, u.dtype
-        filters = (plan.filters, plan.filter_length), sums
+        filters = (plan.filters, plan.taps), sums
         kinds = {"u": signal, "gate_in": signal, "gate_out": signal, "k": filters}
         kinds |= {"k_reverse": filters, "skip": (plan.filters, sums)}
         made = [np.empty(*to) if name in wanted else None for name, to in kinds.items()]
@@ -417,24 +449,27 @@ def convolve(
 
     Parameters
     ----------
-    u : [..., channels, length], or [length].
+    u : [..., channels, length], or [length]; integers are convolved as f64.
     k : [filters][taps], or [taps] for one filter; k_reverse likewise.
     skip : [filters], or a number for one filter.
     offsets : of packed sequences in u [channels, columns], as of `Spectrum`.
     dtype : u's element type, where its dtype does not tell it.
     """
-    code = signal_code(u, dtype)
+    u, code = signal_of(u, dtype)
     rows = u.reshape(1, -1) if u.ndim == 1 else u
-    taps = np.atleast_2d(np.asarray(k))
-    if rows.ndim < 2 or taps.ndim != 2 or not rows.size or not taps.size:
+    taps = filter_rows(k)
+    if rows.ndim < 2 or taps.ndim != 2 or not taps.size:
         raise ValueError(
             f"u has the shape {np.shape(u)} and k {np.shape(k)}: they are "
-            "[..., channels, length] and [filters][taps], and not empty"
+            "[..., channels, length] and [filters][taps], and k is not empty"
         )
+    choose(kind, _KINDS, "kind")
+    if 0 in rows.shape[-2:]:
+        return np.empty(u.shape, u.dtype)
     plan = ConvPlan(
         rows.shape[-2],
         rows.shape[-1] if offsets is None else longest_of(offsets),
-        filter_length=taps.shape[1],
+        taps=taps.shape[1],
         filters=taps.shape[0],
         kind=kind,
         dtype=short_name(code),
@@ -442,7 +477,7 @@ def convolve(
         packed=offsets is not None,
         device=device,
     )
-    back = None if k_reverse is None else np.atleast_2d(np.asarray(k_reverse))
+    back = None if k_reverse is None else filter_rows(k_reverse)
     jump = None if skip is None else np.atleast_1d(np.asarray(skip))
     gates = {}
     for name, gate in (("gate_in", gate_in), ("gate_out", gate_out)):

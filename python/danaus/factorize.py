@@ -23,7 +23,7 @@ from danaus._arrays import (
     pointer,
     whole,
 )
-from danaus._library import Progress, check, ffi, lib, listening
+from danaus._library import Progress, check, ffi, known_options, lib, listening
 from danaus.chain import Chain
 from danaus.patterns import Patterns, pattern_array
 
@@ -116,7 +116,7 @@ def _sums(
 ) -> Any:
     """The library's sums; `keep` gets the arrays that they refer to."""
     if not isinstance(calibration, Calibration):
-        raise TypeError(f"calibration is a Calibration, not {calibration!r:.40}")
+        raise TypeError(f"calibration has to be a Calibration, not {calibration!r:.40}")
     wide = lib.DANAUS_C128 if is_complex(code) else lib.DANAUS_F64
     rows, cols = shape
 
@@ -252,6 +252,7 @@ def fit_desc(
 
 def fit_options(dense: np.ndarray, keep: list, options: dict[str, Any]) -> Any:
     """As `fit_desc`, with the defaults of `factorize`."""
+    known_options(options, fit_desc, "a factorization")
     known = inspect.signature(factorize).parameters.values()
     defaults = {p.name: p.default for p in known if p.kind is p.KEYWORD_ONLY}
     del defaults["progress"]

@@ -28,6 +28,7 @@ from danaus._arrays import (
     choose,
     disjoint,
     numpy_dtype,
+    operand,
     pointer,
     sums_code,
     whole,
@@ -56,7 +57,8 @@ class HyenaPlan:
     channels, length : of y[..., channels, length].
     taps : of the short filters, 1 to 128.
     order : 2 to 8.
-    filter_length, filters, dtype, effort, batch, accuracy, device
+    long_taps : of the filters k; 0: length.
+    filters, dtype, effort, batch, accuracy, device
         Of the long convolutions, as of `ConvPlan`.
     packed : for packed sequences of up to `length` numbers each, which calls with
         offsets take, and no other calls.
@@ -69,7 +71,7 @@ class HyenaPlan:
         taps: int = 3,
         order: int = 2,
         *,
-        filter_length: int = 0,
+        long_taps: int = 0,
         filters: int = 0,
         dtype: ElementType = "f32",
         effort: str = "estimate",
@@ -83,7 +85,7 @@ class HyenaPlan:
         desc.length = self.length = whole(length, "length", 1, INT64)
         desc.taps = self.taps = whole(taps, "taps", 1, INT64)
         desc.order = self.order = whole(order, "order", 2, INT64)
-        desc.filter_length = whole(filter_length, "filter_length", 0, INT64)
+        desc.filter_length = whole(long_taps, "long_taps", 0, INT64)
         desc.filters = whole(filters, "filters", 0, INT64)
         desc.dtype = self._code = real_code(dtype)
         desc.effort = choose(effort, EFFORTS, "effort")
@@ -92,7 +94,7 @@ class HyenaPlan:
         desc.accuracy = choose(word, _ACCURACIES, "accuracy")
         desc.packed = self.packed = bool(packed)
         self.filters = desc.filters or self.channels
-        self.filter_length = desc.filter_length or self.length
+        self.long_taps = desc.filter_length or self.length
         self._device = device
         place = ffi.new("danaus_hyena_plan **")
         with chosen(self._device).in_use() as handle:
@@ -121,7 +123,7 @@ class HyenaPlan:
         return (
             f"<danaus.HyenaPlan of order {self.order}, {self.channels} channels of "
             f"{self.length}, {self.taps} taps, {self.filters} filters of "
-            f"{self.filter_length}>"
+            f"{self.long_taps}>"
         )
 
 
@@ -143,7 +145,7 @@ class Hyena:
     Parameters
     ----------
     taps : [(order + 1) channels][taps], taps[r, s] being that of u[r, t - s].
-    k : [order - 1][filters][filter_length], or [filters][filter_length] of order 2.
+    k : [order - 1][filters][long_taps], or [filters][long_taps] of order 2.
     bias : [(order + 1) channels] or None, of the short convolutions.
     skip : [order - 1][filters], [filters] of order 2, or None.
     """
@@ -158,12 +160,12 @@ class Hyena:
         skip: Any = None,
     ):
         if not isinstance(plan, HyenaPlan):
-            raise TypeError(f"plan is a HyenaPlan, not {type(plan).__name__}")
+            raise TypeError(f"plan has to be a HyenaPlan, not {type(plan).__name__}")
         self.plan = plan
         rows, code = (plan.order + 1) * plan.channels, plan._code
         self._taps = filters_of(taps, code, (rows, plan.taps), "taps")
         self._bias = None if bias is None else filters_of(bias, code, (rows,), "bias")
-        shape = (plan.order - 1, plan.filters, plan.filter_length)
+        shape = (plan.order - 1, plan.filters, plan.long_taps)
         k = filters_of(_whole(k, 3), code, shape, "k")
         if skip is not None:
             skip = filters_of(_whole(skip, 2), code, shape[:2], "skip")
@@ -188,7 +190,7 @@ class Hyena:
         if offsets is not None:
             told = list(offsets_of(offsets))
             columns = told[1][told[0]]
-        shape = checked(u, plan._code, "u").shape
+        shape = u.shape
         if shape[-2:] != (rows, columns) or (told and len(shape) > 2):
             raise ValueError(
                 f"u has the shape {shape}, where the plan"
@@ -213,7 +215,8 @@ class Hyena:
         out : where y goes, which does not overlap u.
         offsets : of a packed plan, as of `Spectrum`: u is [..., columns], and so is y.
         """
-        plan, (rows, members) = self.plan, self._rows(u, offsets)
+        plan, u = self.plan, operand(u, self.plan._code, "u")
+        rows, members = self._rows(u, offsets)
         shape = (*u.shape[:-2], plan.channels, u.shape[-1])
         if out is None:
             out = np.empty(shape, u.dtype)
@@ -239,14 +242,15 @@ class Hyena:
         offsets: Any = None,
     ) -> HyenaGradients:
         """Gradients of a loss that reached y as dy: du like u, and sums over the batch,
-        like taps, bias, k[order - 1][filters][filter_length] and
+        like taps, bias, k[order - 1][filters][long_taps] and
         skip[order - 1][filters], in the type of sums.
 
         wrt : names among "u", "taps", "bias", "k", "skip"; None: of all that was given.
         """
-        plan, (rows, members) = self.plan, self._rows(u, offsets)
+        plan, u = self.plan, operand(u, self.plan._code, "u")
+        rows, members = self._rows(u, offsets)
         shape = (*u.shape[:-2], plan.channels, u.shape[-1])
-        checked(dy, plan._code, "dy", shape=shape)
+        dy = operand(dy, plan._code, "dy", shape=shape)
         if not members:
             raise ValueError("gradients need a batch of at least 1")
         sums = numpy_dtype(sums_code(plan._code))
@@ -254,7 +258,7 @@ class Hyena:
         kinds = {"u": (u.shape, u.dtype), "taps": (self._taps.shape, sums)}
         if self._bias is not None:
             kinds["bias"] = self._bias.shape, sums
-        kinds |= {"k": ((*convs, plan.filter_length), sums), "skip": (convs, sums)}
+        kinds |= {"k": ((*convs, plan.long_taps), sums), "skip": (convs, sums)}
         wanted = set(kinds) - (set() if self._has_skip else {"skip"})
         if wrt is not None:
             wanted = {wrt} if isinstance(wrt, str) else set(wrt)

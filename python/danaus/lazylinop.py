@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from danaus._arrays import ElementType
 from danaus._files import read_text, regular, write_whole
+from danaus._library import path_of
 from danaus.chain import Chain
 
 _JSON_TYPES = ("float16", "float32", "float64", "complex64", "complex128")
@@ -79,7 +80,7 @@ def as_lazylinop(chain: Chain) -> Any:
 
 def _path(path: str | os.PathLike) -> Path:
     """lazylinop leaves the suffix out."""
-    path = Path(path)
+    path = path_of(path)
     return path if path.suffix in (".json", ".mat") else Path(f"{path}.json")
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import os
 import queue
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,9 +33,9 @@ from danaus._chain_files import (
     save_chain,
 )
 from danaus._files import Tensors
-from danaus._library import version
+from danaus._library import known_options, path_of, version
 from danaus.compress import compress
-from danaus.factorize import Factorization, factorize
+from danaus.factorize import Factorization, factorize, fit_desc
 from danaus.patterns import Pattern, Patterns, as_patterns, fit, share_of
 
 #: Matrices by name: a mapping, pairs, a .safetensors, .npz or .npy file, or a folder of
@@ -100,8 +99,8 @@ def _sources(
     matrices: Matrices,
 ) -> tuple[Iterator[tuple[str, Callable[[], Any]]], int | None]:
     """Names and what gets each matrix, and how many there are if that is known."""
-    if isinstance(matrices, (str, os.PathLike)):
-        path = Path(matrices).absolute()
+    if isinstance(matrices, (str, bytes, os.PathLike)):
+        path = path_of(matrices).absolute()
         if path.suffix == ".npz":
             matrices = np.load(path, allow_pickle=False)
         elif path.is_dir() or path.suffix in (".npy", ".safetensors"):
@@ -369,7 +368,7 @@ def factorize_many(
     options = ({} if executor is None else {"threads": 1}) | options
     code = None if dtype is None else short_name(element_code(dtype))
     sources, count = _sources(matrices)
-    path = Path(out)
+    path = path_of(out)
     output = (ChainFile if path.suffix == ".safetensors" else ChainFolder)(path)
     check_report(output.report)
     planner = _Planner(rule, code, each or {}, options, output, overwrite, search)
@@ -389,12 +388,8 @@ def factorize_many(
 
 
 def _check_options(options: Iterable[str], search: bool) -> None:
-    known = set(inspect.signature(factorize).parameters)
-    known |= {"candidates", "reduced"} if search else set()
-    unknown = set(options) - (known - {"dense", "patterns", "progress"})
-    if unknown:
-        names = ", ".join(sorted(unknown))
-        raise TypeError(f"these are no options of one factorization: {names}")
+    more = "candidates reduced" if search else ""
+    known_options(options, fit_desc, "a factorization", more)
 
 
 def _by_name(found: Iterable[Source]) -> tuple[dict[str, Source], set[str]]:

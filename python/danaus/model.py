@@ -15,6 +15,7 @@ from danaus._library import (
     Progress,
     check,
     ffi,
+    known_options,
     lib,
     listening,
     own,
@@ -24,7 +25,7 @@ from danaus._library import (
 )
 from danaus.device import Device, chosen
 from danaus.patterns import Pattern
-from danaus.tokenizer import Tokenizer
+from danaus.tokenizer import Tokenizer, text_bytes, texts_of
 
 
 class ModelInfo(NamedTuple):
@@ -82,6 +83,8 @@ class ModelLayer(NamedTuple):
 
 def _packed(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Offsets, and all ids one after the other."""
+    if isinstance(sequences, (str, bytes)):
+        raise TypeError("lists of token ids are needed here, and this is a text")
     lists = [np.asarray(ids) for ids in sequences]
     for number, ids in enumerate(lists):
         if ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu"):
@@ -158,13 +161,17 @@ class Model:
             check(lib.danaus_model_embed(self._handle, handle, *tokens, to))
         return found
 
-    def embed(self, texts: Iterable[str], pad: int | None = None) -> np.ndarray:
-        """Embeddings [number of texts][embedding], f32, of texts.
+    def embed(
+        self, texts: str | bytes | Iterable[str | bytes], pad: int | None = None
+    ) -> np.ndarray:
+        """Embeddings [number of texts][embedding], f32, of texts; [embedding] of one.
 
         The tokenizer of the model's folder makes their tokens; what has more than
         `describe().max_length` of them, or than `pad`, loses its end. With `pad` each
         text is filled up with ``[PAD]`` to so many tokens.
         """
+        if isinstance(texts, (str, bytes)):
+            return self.embed([texts], pad)[0]
         most = self.describe().max_length if pad is None else pad
         sequences = self.tokenizer.encode_batch(texts, most)
         if pad is not None:
@@ -204,6 +211,7 @@ class Model:
 
     def fill(self, text: str, top: int = 5) -> list[list[Filling]]:
         """The likeliest words for each [MASK] of a text, with their probabilities."""
+        text_bytes(text)
         mask = self.tokenizer.id("[MASK]")
         ids = self.tokenizer.encode(text, self.describe().max_length)
         places = np.flatnonzero(np.asarray(ids) == mask)
@@ -272,13 +280,14 @@ class Model:
 
     def score(
         self,
-        texts: Iterable[str],
+        texts: str | bytes | Iterable[str | bytes],
         *,
         window: int | None = None,
         context: int | None = None,
         progress: Progress = None,
-    ) -> list[np.ndarray]:
-        """`score_tokens` of texts, for a model of DNA of strings of bases.
+    ) -> list[np.ndarray] | np.ndarray:
+        """`score_tokens` of texts, for a model of DNA of strings of bases; one text
+        gives one array.
 
         What is longer than a window is scored window by window, as ``danaus score``
         does it: each begins with known tokens. Nothing is put around a text.
@@ -290,6 +299,10 @@ class Model:
         context : known tokens that a further window begins with; None: half of it.
         progress : called with the share done; True draws a bar.
         """
+        if isinstance(texts, (str, bytes)):
+            how = {"window": window, "context": context, "progress": progress}
+            return self.score([texts], **how)[0]
+        texts = texts_of(texts)
         window = self.describe().max_length if window is None else window
         context = window // 2 if context is None else context
         if not 0 < context < window:
@@ -361,6 +374,8 @@ class Model:
 
         It ends, too, with the token that the tokenizer puts behind a text.
         """
+        text_bytes(prompt, "the prompt")
+        known_options(sampling, Model.generate_tokens, "generate")
         around = self.tokenizer.encode("")
         before = len(self.tokenizer.encode("", around=False))
         end = int(around[before]) if len(around) > before else -1
@@ -414,6 +429,9 @@ class Model:
             images = self._pixels(images)
             call = lib.danaus_model_compress_images
             samples = len(images), pointer(images)
+        if not isinstance(layers, (str, type(None))):
+            kind = type(layers).__name__
+            raise TypeError(f"layers has to be a string or None, not {kind}")
         how = ffi.new("danaus_model_compression *")
         pattern = ffi.NULL if layers is None else ffi.new("char[]", layers.encode())
         how.share, how.layers, how.ridge, how.seed = params, pattern, ridge, seed
@@ -427,6 +445,9 @@ class Model:
         A folder that holds files is refused unless danaus wrote a model there.
         """
         check(lib.danaus_model_save(self._handle, path_bytes(path)))
+
+    def __reduce__(self):
+        raise TypeError("a model cannot be pickled or copied: load it again")
 
     def __repr__(self) -> str:
         info = self.describe()

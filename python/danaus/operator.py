@@ -13,16 +13,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from danaus._arrays import (
     by_parts,
-    checked,
     element_code,
     is_complex,
     numpy_dtype,
+    operand,
     pointer,
     product_code,
+    short_name,
     sums_code,
 )
 from danaus._library import check, ffi, handle_of, lib, own, path_bytes
@@ -38,6 +40,7 @@ class Operator(LinearOperator):
     columns of a chain pass by, behind its rows. The first order gives the outputs, the
     last takes the inputs. It is a SciPy LinearOperator, which multiplies without the
     bias; `danaus.apply` adds that.
+    It is copied and pickled by value.
 
     Attributes
     ----------
@@ -70,8 +73,7 @@ class Operator(LinearOperator):
         """
         place = ffi.new("danaus_operator **")
         check(lib.danaus_operator_load(path_bytes(path), place))
-        name = os.fspath(path) if isinstance(path, str) else str(path)
-        return cls(name, own(place[0], lib.danaus_operator_destroy))
+        return cls(os.fsdecode(path), own(place[0], lib.danaus_operator_destroy))
 
     @classmethod
     def sum(cls, terms: Sequence[Chain | Operator]) -> Operator:
@@ -83,14 +85,11 @@ class Operator(LinearOperator):
         try:
             for term in terms:
                 copies += _copies(term, code)
-            place = ffi.new("danaus_operator **")
-            array = ffi.new("danaus_operator *[]", copies)
-            check(lib.danaus_operator_add(array, len(copies), place))
+            return Operator("sum", _added(copies))
         except Exception:
             for copy in copies:
                 lib.danaus_operator_destroy(copy)
             raise
-        return Operator("sum", own(place[0], lib.danaus_operator_destroy))
 
     # ---- what it holds ----
 
@@ -189,11 +188,11 @@ class Operator(LinearOperator):
         """
         rows, cols = self.shape
         code = product_code(self._code)
-        x = checked(x, code, "x")
+        x = operand(x, code, "x")
         if x.ndim != 2 or x.shape[0] != cols:
             raise ValueError(f"x has shape {x.shape} instead of ({cols}, columns)")
         batch = x.shape[1]
-        dy = checked(dy, code, "dy", shape=(rows, batch))
+        dy = operand(dy, code, "dy", shape=(rows, batch))
         sums = numpy_dtype(sums_code(code))
         patterns = [pattern for chain in self.chains for pattern in chain.patterns]
         made = Gradients(
@@ -268,6 +267,19 @@ class Operator(LinearOperator):
             return Operator.sum([self, other])
         return super().__add__(other)
 
+    def __matmul__(self, x: ArrayLike) -> np.ndarray:
+        return super().__matmul__(x)
+
+    def __reduce__(self):
+        terms, chains = [], list(self.chains)
+        for index in range(self.terms):
+            term = lib.danaus_operator_term(self._handle, index)
+            count = lib.danaus_operator_count(term)
+            terms.append((chains[:count], _orders(term)))
+            del chains[:count]
+        dtype = short_name(self._code)
+        return _again, (type(self), self.name, dtype, self.shape[1], terms, self.bias)
+
     def __getitem__(self, index: Any):
         kind = type(self).__name__.lower()
         raise TypeError(f"no {kind} has a subscript; slice {kind}.to_dense()")
@@ -298,6 +310,36 @@ def _orders(handle: Any) -> tuple[np.ndarray, ...]:
         memory = bytes(ffi.buffer(start, 8 * length[0]))
         orders.append(np.frombuffer(memory, np.int64))
     return tuple(orders)
+
+
+def _added(terms: list[Any]) -> Any:
+    """The sum of terms, which belong to it on success."""
+    place = ffi.new("danaus_operator **")
+    array = ffi.new("danaus_operator *[]", terms)
+    check(lib.danaus_operator_add(array, len(terms), place))
+    return own(place[0], lib.danaus_operator_destroy)
+
+
+def _again(
+    kind: type[Operator], name: str, dtype: str, cols: int, terms: Any, bias: Any
+) -> Operator:
+    """The operator that was pickled or copied."""
+    made: list[Any] = []
+    try:
+        for chains, orders in terms:
+            handles = [chain._handle for chain in chains]
+            made.append(_made(handles, orders, cols, element_code(dtype)))
+        if len(made) > 1:
+            handle = _added(made)
+        else:
+            handle = own(made[0], lib.danaus_operator_destroy)
+    except Exception:
+        for term in made:
+            lib.danaus_operator_destroy(term)
+        raise
+    if bias is not None:
+        check(lib.danaus_operator_set_bias(handle, pointer(bias)))
+    return kind(name, handle)
 
 
 def _copies(term: Chain | Operator, code: int) -> list[Any]:

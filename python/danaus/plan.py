@@ -1,8 +1,8 @@
 """Repeated products: a plan knows shapes and kernels, packed weights know numbers.
 
-Arrays are used where they lie, of exactly the plan's type and contiguous: nothing is
-converted or copied, but for a device that is a GPU, to whose memory they go and from
-there.
+Arrays of the plan's type that are C-contiguous are used where they lie, but for a
+device that is a GPU, to whose memory they go and from there. Strided inputs, integers
+and lists are copied; another floating type is a TypeError.
 """
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -20,6 +20,7 @@ from danaus._arrays import (
     disjoint,
     element_code,
     numpy_dtype,
+    operand,
     short_name,
     sums_code,
     whole,
@@ -203,7 +204,7 @@ class Plan:
         """
         rows, cols = self.shape[::-1] if self._adjoint else self.shape
         rows = rows // 2 if self._gated else rows
-        x = checked(x, self._code, "x")
+        x = operand(x, self._code, "x")
         batch = batch_of(x, cols, self._layout, "x")
         shape = batched_shape(x.shape, rows, self._layout)
         if out is None:
@@ -213,7 +214,7 @@ class Plan:
             disjoint(out, "out", x, "x")
         packed = handle_of(weights, "danaus_ks_weights *", "packed weights")
         if residual is not None:
-            checked(residual, self._code, "residual", shape=shape)
+            residual = operand(residual, self._code, "residual", shape=shape)
         adds = residual is not None
         given = [x, residual] if adds else [x]
         execute = lib.danaus_ks_execute_residual if adds else lib.danaus_ks_execute
@@ -237,10 +238,10 @@ class Plan:
         For complex types dx = W^H dy and dw = dy x^H, as in PyTorch.
         """
         rows, cols = self.shape[::-1] if self._adjoint else self.shape
-        x = checked(x, self._code, "x")
+        x = operand(x, self._code, "x")
         batch = batch_of(x, cols, self._layout, "x")
         shape = batched_shape(x.shape, rows, self._layout)
-        dy = checked(dy, self._code, "dy", shape=shape)
+        dy = operand(dy, self._code, "dy", shape=shape)
         sums = numpy_dtype(sums_code(self._code))
         made = Gradients(
             np.empty(x.shape, x.dtype) if dx else None,
@@ -319,14 +320,15 @@ class Weights:
         if len(rows) != len(patterns):
             raise ValueError(f"{len(rows)} arrays for {len(patterns)} factors")
         if dtype is None:
-            arrays = (a for a in (*rows, bias) if isinstance(a, np.ndarray))
-            dtype = next(arrays, np.empty(0, self.plan.dtype)).dtype
+            kinds = (a.dtype for a in (*rows, bias) if isinstance(a, np.ndarray))
+            dtype = next((t for t in kinds if t.kind not in "biu"), self.plan.dtype)
         code = element_code(dtype)
         for index, (array, pattern) in enumerate(zip(rows, patterns)):
             if array is not None:
-                checked(array, code, f"weights[{index}]", shape=tuple(pattern))
+                what = f"weights[{index}]"
+                rows[index] = operand(array, code, what, shape=tuple(pattern))
         if bias is not None:
-            checked(bias, code, "bias", shape=self.plan.shape[:1])
+            bias = operand(bias, code, "bias", shape=self.plan.shape[:1])
         device = self.plan._device(device)
         with device.operands([*rows, bias], []) as (handle, places, _):
             table = ffi.new("void *[]", places[:-1])

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from danaus._arrays import ElementType, checked
+from danaus._arrays import ElementType, operand
 from danaus._library import check, ffi, lib
-from danaus.conv import filters_of, result_like, signal_code
+from danaus.conv import filter_rows, filters_of, result_like, signal_of
 from danaus.device import Device, chosen
 
 
@@ -25,15 +25,15 @@ class ShortGradients(NamedTuple):
 
 def _short(
     u: Any, k: Any, centred: bool, channels_last: bool, dtype: ElementType | None
-) -> tuple[Any, int, int, np.ndarray]:
-    """The library's description, the batch, the element type and k."""
-    code = signal_code(u, dtype)
+) -> tuple[Any, int, int, np.ndarray, np.ndarray]:
+    """The library's description, the batch, the element type, u and k."""
+    u, code = signal_of(u, dtype)
     if u.ndim < 2:
         raise ValueError(f"u has the shape {u.shape}, but needs channels and length")
     channels, length = u.shape[:-3:-1] if channels_last else u.shape[-2:]
-    taps = np.asarray(k)
+    taps = filter_rows(k)
     if taps.ndim != 2:
-        raise ValueError(f"k has the shape {taps.shape}, not [channels][taps]")
+        raise ValueError(f"k has the shape {np.shape(k)}, not [channels][taps]")
     desc = ffi.new("danaus_short_desc *")
     desc.channels, desc.length, desc.taps = channels, length, taps.shape[1]
     desc.centred, desc.dtype = bool(centred), code
@@ -41,7 +41,7 @@ def _short(
         lib.DANAUS_CHANNELS_LAST if channels_last else lib.DANAUS_CHANNELS_FIRST
     )
     k = filters_of(taps, code, (channels, taps.shape[1]), "k")
-    return desc, math.prod(u.shape[:-2]), code, k
+    return desc, math.prod(u.shape[:-2]), code, u, k
 
 
 def short_conv(
@@ -66,10 +66,12 @@ def short_conv(
     k : [channels][taps], 1 to 128 taps.
     bias : [channels] or None.
     """
-    desc, batch, code, k = _short(u, k, centred, channels_last, dtype)
+    desc, batch, code, u, k = _short(u, k, centred, channels_last, dtype)
     if bias is not None:
         bias = filters_of(bias, code, (desc.channels,), "bias")
     y = result_like(out, u, code)
+    if not y.size:
+        return y
     with chosen(device).operands([k, bias, u], [y]) as (handle, x, to):
         check(lib.danaus_short_conv(handle, desc, batch, *x, *to))
     return y
@@ -91,8 +93,8 @@ def short_conv_gradient(
     du is like u; dk [channels][taps] and dbias [channels] are sums over the batch and
     the length, in the type of sums. wrt names those to make.
     """
-    desc, batch, code, k = _short(u, k, centred, channels_last, dtype)
-    checked(dy, code, "dy", shape=u.shape)
+    desc, batch, code, u, k = _short(u, k, centred, channels_last, dtype)
+    dy = operand(dy, code, "dy", shape=u.shape)
     wanted = {wrt} if isinstance(wrt, str) else set(wrt)
     if wanted - {"u", "k", "bias"}:
         raise ValueError('wrt holds names among "u", "k" and "bias"')

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from danaus._arrays import INT64, ElementType, checked, pointer, whole
+from danaus._arrays import INT64, ElementType, operand, pointer, whole
 from danaus._library import check, ffi, lib, own
-from danaus.conv import filters_of, real_code, result_like
+from danaus.conv import filter_rows, filters_of, real_code, result_like
 from danaus.device import Device, chosen
 
 
@@ -37,9 +37,7 @@ class Stream:
         dtype: ElementType | None = None,
         device: Device | str | None = None,
     ):
-        taps = np.asarray(k)
-        if taps.ndim == 1:
-            taps = taps.reshape(1, -1)
+        taps = filter_rows(k)
         if taps.ndim != 2 or not taps.size:
             raise ValueError(
                 f"k has the shape {np.shape(k)}, not [taps] or [filters][taps]"
@@ -66,7 +64,7 @@ class Stream:
 
         out : where y goes, an array like u that does not overlap it.
         """
-        checked(u, self._code, "u")
+        u = operand(u, self._code, "u")
         if u.shape[:-1] != (self.channels,) and (u.ndim, self.channels) != (1, 1):
             raise ValueError(
                 f"u has the shape {u.shape}, where [{self.channels}][count] is needed"

@@ -70,6 +70,7 @@ def factorize_sum(
     options : of `danaus.factorize`: refine, inputs, targets, calibration, bias, ...
     """
     dense = matrix_of(dense, "the matrix")
+    terms = (terms,) if isinstance(terms, str) else terms
     arrays = [pattern_array(term) for term in terms]
     for array, count in arrays:
         check_shape(dense.shape, array, count)
@@ -119,7 +120,7 @@ def compress_sum(
     desc.parameters = whole(share_of(parameters, *dense.shape), "parameters", 0, INT64)
     desc.reduced, desc.fit = bool(reduced), fit
     most = whole(terms, "terms", 1, lib.DANAUS_CANDIDATE_TERMS)
-    for name in candidates:
+    for name in (candidates,) if isinstance(candidates, str) else candidates:
         desc.candidates |= choose(name, SUM_CANDIDATES, "a candidate")
     places = ffi.new("danaus_chain *[]", most)
     result = ffi.new("danaus_factorize_result *")

@@ -9,7 +9,7 @@ docs/models.md has the rules.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,16 +18,38 @@ from danaus._arrays import INT, pointer, whole
 from danaus._library import check, ffi, lib, own, path_bytes
 
 
+def text_bytes(text: str | bytes, what: str = "a text") -> bytes:
+    """A text as the library takes it; TypeError for what is no text."""
+    if not isinstance(text, (str, bytes)):
+        kind = type(text).__name__
+        raise TypeError(f"{what} has to be a string, and this is of type {kind}")
+    return text.encode() if isinstance(text, str) else text
+
+
+def texts_of(texts: Iterable[str | bytes]) -> list[bytes]:
+    """Many texts as the library takes them; TypeError for one, and for no texts."""
+    if isinstance(texts, (str, bytes)):
+        raise TypeError("a list of texts is needed here, and this is one text")
+    if isinstance(texts, Mapping) or not hasattr(texts, "__iter__"):
+        kind = type(texts).__name__
+        raise TypeError(f"texts have to be a list of strings, and this is a {kind}")
+    return [text_bytes(text, f"text {i}") for i, text in enumerate(texts)]
+
+
 class Tokenizer:
     """The tokenizer of a model's folder, of a tokenizer.json or of a vocab.txt.
 
-    It may be used by several threads at a time.
+    It may be used by several threads at a time. Unpickling reads its path again.
     """
 
     def __init__(self, path: str | os.PathLike):
         place = ffi.new("danaus_tokenizer **")
         check(lib.danaus_tokenizer_load(path_bytes(path), place))
         self._handle = own(place[0], lib.danaus_tokenizer_destroy)
+        self._path = os.path.abspath(path)
+
+    def __reduce__(self):
+        return Tokenizer, (self._path,)
 
     def __len__(self) -> int:
         """One more than the largest id."""
@@ -39,6 +61,8 @@ class Tokenizer:
     def id(self, token: str) -> int:
         """The id of a token such as "[MASK]"; KeyError if there is none."""
         place = ffi.new("int32_t *")
+        if not isinstance(token, str):
+            raise TypeError(f"a token has to be a string, not {type(token).__name__}")
         if "\0" in token or lib.danaus_tokenizer_id(
             self._handle, token.encode(), place
         ):
@@ -53,7 +77,7 @@ class Tokenizer:
         most : how many ids at most, counting these; None: any number.
         around : False leaves those behind the text out, as for text that goes on.
         """
-        data = text.encode() if isinstance(text, str) else bytes(text)
+        data = text_bytes(text)
         limit = 0 if most is None else whole(most, "most", 1, INT)
         count = ffi.new("size_t *")
         ids = np.empty(len(data) + 16, np.int32)
@@ -77,7 +101,7 @@ class Tokenizer:
         self, texts: Iterable[str | bytes], most: int | None = None
     ) -> list[np.ndarray]:
         """`encode` of each text."""
-        return [self.encode(text, most) for text in texts]
+        return [self.encode(text, most) for text in texts_of(texts)]
 
     def decode(self, ids: ArrayLike, skip_special: bool = True) -> str:
         """The text of ids, without special tokens if these are to be skipped."""

@@ -1,8 +1,12 @@
 """Known transforms as exact chains, with the orders of numbers that they need.
 
 A `Transform` is a SciPy LinearOperator: ``dct2(n) @ x``, ``.H``, ``.T``, SciPy's
-solvers. Lengths have prime factors up to 61 (of ``dct1`` n - 1, of ``dst1`` n + 1),
-those of `walsh_hadamard`, `noiselet` and `givens` only 2; others are refused with
+solvers. By default it has SciPy's precision: f64, and c128 where it is complex.
+Products are of the common type of transform and operand, with the errors of the
+narrower one.
+
+Lengths have prime factors up to 61 (of ``dct1`` n - 1, of ``dst1`` n + 1), those of
+`walsh_hadamard`, `noiselet` and `givens` only 2; others are refused with
 NotImplementedError. docs/transforms.md has definitions, scales and sizes.
 """
 
@@ -22,6 +26,7 @@ from danaus._arrays import (
     converted,
     element_code,
     pointer,
+    short_name,
     whole,
 )
 from danaus._library import check, ffi, lib, own
@@ -73,7 +78,7 @@ def load(path: str | os.PathLike) -> Transform:
 
 def dft(
     n: int,
-    dtype: ElementType = "c64",
+    dtype: ElementType = "c128",
     *,
     orthonormal: bool = False,
     inverse: bool = False,
@@ -85,7 +90,7 @@ def dft(
 
 def walsh_hadamard(
     n: int,
-    dtype: ElementType = "f32",
+    dtype: ElementType = "f64",
     *,
     orthonormal: bool = False,
     inverse: bool = False,
@@ -97,7 +102,7 @@ def walsh_hadamard(
 
 def hartley(
     n: int,
-    dtype: ElementType = "f32",
+    dtype: ElementType = "f64",
     *,
     orthonormal: bool = False,
     inverse: bool = False,
@@ -109,7 +114,7 @@ def hartley(
 
 def dct1(
     n: int,
-    dtype: ElementType = "f32",
+    dtype: ElementType = "f64",
     *,
     orthonormal: bool = False,
     inverse: bool = False,
@@ -121,7 +126,7 @@ def dct1(
 
 def dct2(
     n: int,
-    dtype: ElementType = "f32",
+    dtype: ElementType = "f64",
     *,
     orthonormal: bool = False,
     inverse: bool = False,
@@ -133,7 +138,7 @@ def dct2(
 
 def dct3(
     n: int,
-    dtype: ElementType = "f32",
+    dtype: ElementType = "f64",
     *,
     orthonormal: bool = False,
     inverse: bool = False,
@@ -145,7 +150,7 @@ def dct3(
 
 def dct4(
     n: int,
-    dtype: ElementType = "f32",
+    dtype: ElementType = "f64",
     *,
     orthonormal: bool = False,
     inverse: bool = False,
@@ -157,7 +162,7 @@ def dct4(
 
 def dst1(
     n: int,
-    dtype: ElementType = "f32",
+    dtype: ElementType = "f64",
     *,
     orthonormal: bool = False,
     inverse: bool = False,
@@ -169,7 +174,7 @@ def dst1(
 
 def dst2(
     n: int,
-    dtype: ElementType = "f32",
+    dtype: ElementType = "f64",
     *,
     orthonormal: bool = False,
     inverse: bool = False,
@@ -181,7 +186,7 @@ def dst2(
 
 def dst3(
     n: int,
-    dtype: ElementType = "f32",
+    dtype: ElementType = "f64",
     *,
     orthonormal: bool = False,
     inverse: bool = False,
@@ -193,7 +198,7 @@ def dst3(
 
 def dst4(
     n: int,
-    dtype: ElementType = "f32",
+    dtype: ElementType = "f64",
     *,
     orthonormal: bool = False,
     inverse: bool = False,
@@ -206,14 +211,16 @@ def dst4(
 # ---- butterflies ----
 
 
-def noiselet(n: int, dtype: ElementType = "c64", *, inverse: bool = False) -> Transform:
+def noiselet(
+    n: int, dtype: ElementType = "c128", *, inverse: bool = False
+) -> Transform:
     """The noiselet transform of Coifman, Geshwind and Meyer, unitary; n = 2^L."""
     flags = _flags(False, inverse)
     return _make(lib.DANAUS_NOISELET, n, element_code(dtype), **flags)
 
 
 def givens(
-    angles: ArrayLike, dtype: ElementType = "f32", *, inverse: bool = False
+    angles: ArrayLike, dtype: ElementType = "f64", *, inverse: bool = False
 ) -> Transform:
     """The orthogonal matrix of rotations on a butterfly, n = 2^L.
 
@@ -247,7 +254,7 @@ def wavelet(
     n: int,
     wavelet: str = "haar",
     levels: int | None = None,
-    dtype: ElementType = "f32",
+    dtype: ElementType = "f64",
     *,
     inverse: bool = False,
 ) -> Transform:
@@ -380,6 +387,7 @@ class Nufft:
         if points.ndim != 1:
             raise ValueError(f"points have the shape {points.shape} instead of [m]")
         self._code = element_code(dtype)
+        self._made_of = points, n, short_name(self._code), tolerance, negative, threads
         self.shape = points.size, whole(n, "n", 1, INT)
         desc = ffi.new("danaus_nufft_desc *")
         desc.points, desc.n = self.shape
@@ -391,6 +399,9 @@ class Nufft:
         check(lib.danaus_nufft_plan_create(desc, place))
         self._handle = own(place[0], lib.danaus_nufft_plan_destroy)
         self._lock = threading.Lock()
+
+    def __reduce__(self):
+        return _nufft, self._made_of
 
     def type1(self, numbers: ArrayLike) -> np.ndarray:
         """F[k] = sum over j of numbers[j] exp(i k x_j)."""
@@ -408,3 +419,9 @@ class Nufft:
         with self._lock:
             check(call(self._handle, pointer(x), pointer(y)))
         return y
+
+
+def _nufft(points, n, dtype, tolerance, negative, threads) -> Nufft:
+    """The plan that was pickled or copied."""
+    how = {"tolerance": tolerance, "negative": negative, "threads": threads}
+    return Nufft(points, n, dtype, **how)

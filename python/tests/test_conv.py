@@ -32,7 +32,7 @@ def plan_of(case, **options) -> ConvPlan:
     filters, taps = case.k.shape
     return ConvPlan(
         *case.u.shape[-2:],
-        filter_length=taps,
+        taps=taps,
         filters=filters,
         kind=case.kind,
         dtype=case.dtype,
@@ -196,7 +196,7 @@ def test_sparse_spectra_keep_a_box_of_the_frequencies(rng, device, kind):
     axes, keep = (4, 8, 2, 16), (2, 5, 2, 9)
     u, k = rng.standard_normal((1, length)), rng.standard_normal((1, taps))
     back = rng.standard_normal((1, taps)) if kind == "bidirectional" else None
-    options = {"filter_length": taps, "kind": kind, "dtype": "f64", "device": device}
+    options = {"taps": taps, "kind": kind, "dtype": "f64", "device": device}
     plan = ConvPlan(1, length, axes=axes, keep=keep, **options)
     y = plan.spectrum(k, k_reverse=back)(u)
     filters = [k[0], None if back is None else back[0]]
@@ -214,7 +214,7 @@ def test_gradients_of_sparse_spectra_move_across_the_dot_product(rng, device, ki
     """<dy, k (*) u> is <du, u>, and <dk, k> + <dk_reverse, k_reverse>."""
     u, dy = rng.standard_normal((2, 3, 2, 500))
     k, back = rng.standard_normal((2, 2, 60))
-    options = {"filter_length": 60, "axes": (4, 8), "keep": (3, 2), "device": device}
+    options = {"taps": 60, "axes": (4, 8), "keep": (3, 2), "device": device}
     plan = ConvPlan(2, 500, kind=kind, dtype="f64", **options)
     both = {"k_reverse": back} if kind == "bidirectional" else {}
     spectrum = plan.spectrum(k, **both)
@@ -234,7 +234,7 @@ def test_gradients_of_sparse_spectra_move_across_the_dot_product(rng, device, ki
 
 
 def test_plans_say_what_they_do():
-    plan = ConvPlan(6, 1000, filters=2, filter_length=64, dtype="f16", batch=3)
+    plan = ConvPlan(6, 1000, filters=2, taps=64, dtype="f16", batch=3)
     assert plan.describe().startswith("conv.fft.f16")
     assert "6 channels of 1000, 2 filters of 64, f16" in repr(plan)
     forward, gradient = plan.scratch_bytes(3)
@@ -305,13 +305,13 @@ def test_a_plan_outlives_the_thread_that_made_it(rng):
 @pytest.mark.parametrize(
     ("change", "error", "sentence"),
     [
-        ({"u": [1.0, 2.0]}, TypeError, "u is a NumPy array, not list"),
-        ({"u": np.zeros((3, 4), "i4")}, TypeError, "int32 is no element type"),
-        ({"u": np.zeros((3, 4), ">f8")}, TypeError, "u has dtype >f8"),
-        ({"u": np.zeros((4, 3)).T}, ValueError, "u is not contiguous"),
-        ({"u": np.zeros((0, 3, 4))}, ValueError, "not empty"),
+        ({"u": ["a", "b"]}, TypeError, "no element type"),
+        ({"u": np.zeros((3, 4), "g")}, TypeError, "no element type"),
+        ({"u": np.zeros((3, 4), "O")}, TypeError, "object is no element type"),
+        ({"u": np.float64(1)}, ValueError, r"u has the shape \(\)"),
+        ({"k": np.zeros((0, 3))}, ValueError, "k is not empty"),
         ({"k": np.zeros((2, 4))}, ValueError, "filters"),
-        ({"k": np.zeros((1, 2, 3))}, ValueError, r"\[filters\]\[taps\]"),
+        ({"k": np.zeros((2, 2, 3))}, ValueError, r"\[filters\]\[taps\]"),
         ({"k": np.zeros((3, 4), "c8")}, TypeError, "complex numbers"),
         ({"k_reverse": np.zeros((3, 4))}, ValueError, "take no k_reverse"),
         ({"kind": "bidirectional"}, ValueError, "need k_reverse"),
@@ -347,7 +347,7 @@ def test_no_argument_of_a_plan_crashes(
         plan = ConvPlan(
             channels,
             length,
-            filter_length=taps,
+            taps=taps,
             filters=filters,
             axes=axes,
             keep=keep,
@@ -370,7 +370,7 @@ ANY = strategies.one_of(ARRAY, strategies.none(), strategies.just([1, [2]]), SIZ
 @settings(deadline=None, max_examples=300)
 @given(ANY, ANY, ANY, ANY, ANY, strategies.booleans())
 def test_no_array_crashes(u, k, other, gate, dy, last):
-    plan = ConvPlan(2, 3, filter_length=3, dtype="f32")
+    plan = ConvPlan(2, 3, taps=3, dtype="f32")
     spectrum = plan.spectrum(np.zeros((2, 3)))
     calls = [
         lambda: spectrum(u, gate_in=gate, out=dy),

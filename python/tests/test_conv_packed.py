@@ -44,7 +44,7 @@ def plan_of(case, offsets, **options):
     return ConvPlan(
         case.u.shape[0],
         max(1, np.diff(offsets).max()),
-        filter_length=taps,
+        taps=taps,
         filters=filters,
         kind=case.kind,
         dtype=case.dtype,
@@ -133,7 +133,7 @@ def test_plans_and_calls_go_together():
     with pytest.raises(ValueError, match="offsets"):
         ConvPlan(2, 6).spectrum(k)(u, offsets=[0, 6])
     with pytest.raises(ValueError, match="the plan is for 4 at most"):
-        ConvPlan(2, 4, filter_length=6, packed=True).spectrum(k)(u, offsets=[0, 6])
+        ConvPlan(2, 4, taps=6, packed=True).spectrum(k)(u, offsets=[0, 6])
 
 
 NUMBER = strategies.one_of(
@@ -144,7 +144,7 @@ NUMBER = strategies.one_of(
 @settings(deadline=None, max_examples=200)
 @given(strategies.lists(NUMBER, max_size=6), strategies.integers(0, 9))
 def test_no_offsets_crash(offsets, columns):
-    spectrum = ConvPlan(2, 5, filter_length=3, packed=True).spectrum(np.zeros((2, 3)))
+    spectrum = ConvPlan(2, 5, taps=3, packed=True).spectrum(np.zeros((2, 3)))
     u = np.zeros((2, columns), "f4")
     for call in (
         lambda: spectrum(u, offsets=offsets),

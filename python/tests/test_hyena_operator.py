@@ -50,7 +50,7 @@ def operator_of(case, dtype="f64", **options) -> danaus.Hyena:
         taps.shape[1],
         k.shape[0] + 1,
         filters=k.shape[1],
-        filter_length=k.shape[2],
+        long_taps=k.shape[2],
         dtype=dtype,
         **options,
     )
@@ -100,7 +100,7 @@ def test_packed_sequences_are_rows_alone(rng, device, order):
     channels = u.shape[0] // (order + 1)
     dy = rng.standard_normal((channels, OFFSETS[-1]))
     plan = danaus.HyenaPlan(
-        channels, 23, taps.shape[1], order, filter_length=k.shape[2],
+        channels, 23, taps.shape[1], order, long_taps=k.shape[2],
         filters=k.shape[1], dtype="f64", packed=True, device=device,
     )  # fmt: skip
     operator = plan.operator(taps, k, bias=bias, skip=skip)

@@ -314,7 +314,7 @@ def test_some_matrices_have_options_of_their_own(rng, tmp_path):
         assert statuses(found) == ["kept", "done", "done"]
     wrong = factorize_many(matrices, tmp_path / "w", PATTERNS, each={"a": {"rank": 3}})
     assert statuses(wrong) == ["failed", "done", "done"]
-    assert "no options of one factorization: rank" in wrong[0]["message"]
+    assert "has no option 'rank'" in wrong[0]["message"]
 
 
 def test_a_bar_is_drawn(rng, tmp_path, capsys):
@@ -337,8 +337,8 @@ def test_what_the_caller_raises_ends_the_call(rng, tmp_path):
     [
         ({"executor": 3}, TypeError, "method submit"),
         ({"in_flight": 0}, ValueError, "in_flight"),
-        ({"rank": 3}, TypeError, "no options of one factorization: rank"),
-        ({"reduced": True}, TypeError, "no options of one factorization: reduced"),
+        ({"rank": 3}, TypeError, "has no option 'rank'"),
+        ({"reduced": True}, TypeError, "has no option 'reduced'"),
         ({"matrices": "model.bin"}, ValueError, "pickled checkpoints are not read"),
         ({"matrices": "missing.npz"}, FileNotFoundError, "missing"),
         ({"matrices": "missing.safetensors"}, OSError, "missing"),
