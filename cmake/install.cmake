@@ -40,6 +40,10 @@ foreach(folder LIBDIR INCLUDEDIR)
     endif()
 endforeach()
 list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE pc_dl)
+set(pc_lapack "")
+if(DANAUS_LINK_LAPACK)
+    set(pc_lapack "-llapack -lblas ") # any LAPACK will do
+endif()
 configure_file(cmake/danaus.pc.in danaus.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/danaus.pc
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -42,7 +42,7 @@ OUTSIDE = {
     r"utf8proc\.h": ["src/tokens/"],
     r"lapacke?\.h|cblas\.h": ["src/math/", "bench/", "tests/"],
     r"immintrin\.h|arm_neon\.h|cpuid\.h": ["src/cpu/", "bench/", "tests/"],
-    r"dlfcn\.h": ["src/cuda/", "bench/", "tests/", "python/torch/"],
+    r"dlfcn\.h": ["src/cuda/", "src/math/", "bench/", "tests/", "python/torch/"],
     r"sndfile\.h|samplerate\.h": ["cli/sound.c"],
     r"fftw3\.h": ["bench/", "tests/"],
     r"omp\.h": [],

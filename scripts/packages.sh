@@ -59,7 +59,7 @@ needed=$(readelf -d "$program" "$libraries/libdanaus.so" |
 echo "they need $needed"
 for library in $needed; do
     case $library in
-    libdanaus | libc | libm | libjansson | liblapack | libblas | libsndfile | libsamplerate) ;;
+    libdanaus | libc | libm | libjansson | libsndfile | libsamplerate) ;;
     libutf8proc | ld-linux-*) ;;
     *) stop "$library is one too many" ;;
     esac

@@ -25,8 +25,11 @@
    have to stay as long as the graph. Scratch that the device handed out while its stream
    was captured is kept until the device closes (two graphs may have the same: launch
    them in one stream, or in some order). Scratch that was lent, or came from an allocator,
-   is the caller's to keep, and to order with what else uses it. A process that was
-   forked from one with an open GPU cannot use that. */
+   is the caller's to keep, and to order with what else uses it.
+
+   After fork(): the child uses and closes CPU devices of its parent, which make their
+   threads anew. A GPU that was open cannot be used in the child: every call says so with
+   DANAUS_ERR_UNSUPPORTED, and closing it there frees the child's memory alone. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DANAUS_DEVICE_H
 #define DANAUS_DEVICE_H

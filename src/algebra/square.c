@@ -115,16 +115,22 @@ danaus_status dn_square_begin(
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d threads", threads);
     TRY(check(chain));
     *job = (square_job){ .chain = chain,
+                         .threads = threads ? threads : dn_thread_count(),
                          .complex = dn_is_complex(chain->dtype),
                          .body = body };
     for (int l = 0; l < chain->count; l++)
         job->most = MAX(job->most, chain->patterns[l].b);
-    return dn_pool_create(threads ? threads : dn_thread_count(), &job->pool);
+    TRY(dn_lapack_begin(job->threads));
+    danaus_status status = dn_pool_create(job->threads, &job->pool);
+    if (status != DANAUS_OK)
+        dn_lapack_end(job->threads);
+    return status;
 }
 
 void dn_square_end(square_job *job)
 {
     dn_pool_destroy(job->pool);
+    dn_lapack_end(job->threads);
     dn_free(job->w);
     dn_free(job->rooms);
 }

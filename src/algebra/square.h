@@ -35,6 +35,7 @@ typedef void square_body(const square_job *job, const square_block *b, square_fa
 struct square_job {
     const danaus_chain *chain;
     thread_pool *pool;
+    int threads; /* of it */
     int complex;
     square_body *body;
     int takes_singular; /* else a singular block is an error */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #define HUGE_PAGE      ((size_t)2 << 20)
 #define LEAST_CAPACITY 16
@@ -38,6 +39,20 @@ void *dn_alloc_aligned(size_t bytes, size_t least)
     if (memory && align == HUGE_PAGE)
         madvise(memory, rounded, MADV_HUGEPAGE); /* no more than a wish */
     return memory;
+}
+
+int dn_has_room(size_t bytes)
+{
+    void *memory = mmap(
+        NULL, bytes, PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory != MAP_FAILED && !munmap(memory, bytes);
+}
+
+int dn_address_space_is_limited(void)
+{
+    struct rlimit limit;
+    return !getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY;
 }
 
 void *dn_calloc(size_t count, size_t size)

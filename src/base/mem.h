@@ -32,6 +32,11 @@ danaus_status dn_reserve_many(
 /* *product = a * b; nonzero if that does not fit in a non-negative int64. */
 int dn_mul_overflows(int64_t a, int64_t b, int64_t *product);
 
+/* True if this process may map so many bytes more, and true if its address space has a
+   limit (ulimit -v). Libraries that retry without end are asked for nothing else. */
+int dn_has_room(size_t bytes);
+int dn_address_space_is_limited(void);
+
 /* Tests: the n-th allocation from now on fails, once (0: none). Returns how
    many allocations happened since the last call. Process-wide. */
 long dn_alloc_fail_at(long n);

@@ -2,7 +2,11 @@
 
    Workers wait for a new loop by spinning for some microseconds, so that the
    loops of one product follow each other quickly, and then sleep. A loop ends when
-   its tasks are done: it does not wait for workers that slept through it. */
+   its tasks are done: it does not wait for workers that slept through it.
+
+   A process that fork() made has none of its parent's threads, and the locks as they
+   were. Its number of forks is one more than what pools and locks remember: these are
+   then begun anew when they are next used. */
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread.h"
 
@@ -20,9 +24,21 @@
 #include <unistd.h>
 
 #define SPIN_SECONDS 50e-6
+#define STACK_BYTES  ((size_t)4 << 20) /* of a worker, whatever limit the process has */
 /* Short loops in a row before they wake who sleeps: to wake a processor may take as
    long as one of them (60 us on a virtual machine). */
 #define WORTH_WAKING 8
+
+static atomic_uint forks; /* that led from the first process to this one */
+
+static void count_fork(void) { atomic_fetch_add(&forks, 1); }
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, count_fork);
+}
+
+unsigned dn_forks(void) { return atomic_load_explicit(&forks, memory_order_relaxed); }
 
 /* What a loop hands to its workers is one line of memory, what they hand back another. */
 struct thread_pool {
@@ -38,6 +54,7 @@ struct thread_pool {
     pthread_cond_t wake;
     unsigned wakes;     /* so often all were woken */
     int threads;        /* the caller's included */
+    unsigned forks;     /* dn_forks() when the workers were made */
     int started;        /* workers that exist */
     pthread_t *workers; /* threads - 1 of them */
     double ended;       /* when the last loop without workers did */
@@ -141,6 +158,32 @@ static void announce(thread_pool *pool, int tasks)
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* As many workers as the system gives: the caller does what is left. */
+static void start_workers(thread_pool *p)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    p->forks = dn_forks();
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->wake, NULL);
+    while (p->started < p->threads - 1 &&
+           !pthread_create(&p->workers[p->started], &attributes, work, p))
+        p->started++;
+    pthread_attr_destroy(&attributes);
+}
+
+/* After fork(), the workers once more. */
+static void revive(thread_pool *p)
+{
+    atomic_store(&p->ticket, 0);
+    atomic_store(&p->unfinished, 0);
+    atomic_store(&p->sleeping, 0);
+    atomic_store(&p->stop, 0);
+    p->started = 0;
+    start_workers(p);
+}
+
 danaus_status dn_pool_create(int threads, thread_pool **pool)
 {
     thread_pool *p = dn_calloc(1, sizeof *p);
@@ -151,17 +194,7 @@ danaus_status dn_pool_create(int threads, thread_pool **pool)
         return dn_fail(DANAUS_ERR_MEMORY, "no memory for %d threads", threads);
     }
     p->threads = threads;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->wake, NULL);
-    for (; p->started < threads - 1; p->started++) {
-        if (pthread_create(&p->workers[p->started], NULL, work, p)) {
-            int made = p->started;
-            dn_pool_destroy(p);
-            return dn_fail(
-                DANAUS_ERR_MEMORY, "the system gave %d of %d threads", made + 1,
-                threads);
-        }
-    }
+    start_workers(p);
     *pool = p;
     return DANAUS_OK;
 }
@@ -170,12 +203,14 @@ void dn_pool_destroy(thread_pool *pool)
 {
     if (!pool)
         return;
-    atomic_store(&pool->stop, 1);
-    announce(pool, 0);
-    for (int i = 0; i < pool->started; i++)
-        pthread_join(pool->workers[i], NULL);
-    pthread_cond_destroy(&pool->wake);
-    pthread_mutex_destroy(&pool->lock);
+    if (pool->forks == dn_forks()) {
+        atomic_store(&pool->stop, 1);
+        announce(pool, 0);
+        for (int i = 0; i < pool->started; i++)
+            pthread_join(pool->workers[i], NULL);
+        pthread_cond_destroy(&pool->wake);
+        pthread_mutex_destroy(&pool->lock);
+    }
     dn_free(pool->workers);
     dn_free(pool);
 }
@@ -194,6 +229,8 @@ void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg)
         run_alone(count, task, arg);
         return;
     }
+    if (pool->forks != dn_forks())
+        revive(pool);
     pool->task = task;
     pool->arg = arg;
     pool->count = count;
@@ -210,7 +247,8 @@ void dn_pool_run(thread_pool *pool, int count, parallel_task task, void *arg)
 
 void dn_pool_run_short(thread_pool *pool, int count, parallel_task task, void *arg)
 {
-    if (!pool || atomic_load(&pool->sleeping) == 0 || pool->followed >= WORTH_WAKING) {
+    if (!pool || atomic_load(&pool->sleeping) == 0 || pool->followed >= WORTH_WAKING ||
+        pool->forks != dn_forks()) {
         dn_pool_run(pool, count, task, arg);
         return;
     }
@@ -222,38 +260,57 @@ void dn_pool_run_short(thread_pool *pool, int count, parallel_task task, void *a
 
 struct thread_lock {
     pthread_mutex_t mutex;
+    atomic_uint forks; /* dn_forks() when it was begun; BEGINNING: a thread begins it */
 };
 
-danaus_status dn_lock_create(thread_lock **lock)
+#define BEGINNING (~0u)
+
+/* A lock that another thread held at fork() would never be opened: it begins anew. */
+static void lock(thread_lock *l)
+{
+    unsigned now = dn_forks(), seen = atomic_load(&l->forks);
+    while (seen != now) {
+        if (seen != BEGINNING &&
+            atomic_compare_exchange_weak(&l->forks, &seen, BEGINNING)) {
+            pthread_mutex_init(&l->mutex, NULL);
+            atomic_store(&l->forks, now);
+        }
+        seen = atomic_load(&l->forks);
+    }
+    pthread_mutex_lock(&l->mutex);
+}
+
+danaus_status dn_lock_create(thread_lock **to)
 {
     thread_lock *made = dn_calloc(1, sizeof *made);
     if (!made)
         return dn_fail_memory(sizeof *made, "a lock");
     pthread_mutex_init(&made->mutex, NULL);
-    *lock = made;
+    atomic_store(&made->forks, dn_forks());
+    *to = made;
     return DANAUS_OK;
 }
 
-void dn_lock_destroy(thread_lock *lock)
+void dn_lock_destroy(thread_lock *l)
 {
-    if (lock)
-        pthread_mutex_destroy(&lock->mutex);
-    dn_free(lock);
+    if (l && atomic_load(&l->forks) == dn_forks())
+        pthread_mutex_destroy(&l->mutex);
+    dn_free(l);
 }
 
-void dn_lock(thread_lock *lock)
+void dn_lock(thread_lock *l)
 {
-    if (lock)
-        pthread_mutex_lock(&lock->mutex);
+    if (l)
+        lock(l);
 }
 
-void dn_unlock(thread_lock *lock)
+void dn_unlock(thread_lock *l)
 {
-    if (lock)
-        pthread_mutex_unlock(&lock->mutex);
+    if (l)
+        pthread_mutex_unlock(&l->mutex);
 }
 
-static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
+static thread_lock process_lock = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
-void dn_lock_process(void) { pthread_mutex_lock(&process_lock); }
-void dn_unlock_process(void) { pthread_mutex_unlock(&process_lock); }
+void dn_lock_process(void) { lock(&process_lock); }
+void dn_unlock_process(void) { pthread_mutex_unlock(&process_lock.mutex); }

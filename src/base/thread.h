@@ -16,7 +16,12 @@ typedef void (*parallel_task)(void *arg, int i);
 int dn_thread_count(void);
 int dn_thread_count_below(const char *root);
 
-/* A pool that runs loops on `threads` threads, the caller's included. */
+/* How many fork() led to this process, counted while the library was loaded: what was made
+   before the last of them has no threads, and a GPU's memory is out of reach. */
+unsigned dn_forks(void);
+
+/* A pool that runs loops on `threads` threads, the caller's included, or on fewer where the
+   system gives fewer. After fork() it makes its threads anew. */
 danaus_status dn_pool_create(int threads, thread_pool **pool);
 void dn_pool_destroy(thread_pool *pool);
 int dn_pool_threads(const thread_pool *pool); /* 1 for NULL */

@@ -66,12 +66,14 @@ static void cuda_close(danaus_device *dev)
 {
     cuda_device *d = cuda(dev);
     int pushed = 0, inside = dn_cuda_enter(d, &pushed) == DANAUS_OK;
-    dn_cuda_close_queue(d);
-    dn_cuda_forget_replays(d);
-    dn_cuda_close_staging(d);
-    if (inside)
-        dn_cuda_leave(d, pushed);
-    dn_cuda_unshare(d);
+    if (!dn_cuda_is_forked()) { /* else all but our memory is the parent's */
+        dn_cuda_close_queue(d);
+        dn_cuda_forget_replays(d);
+        dn_cuda_close_staging(d);
+        if (inside)
+            dn_cuda_leave(d, pushed);
+        dn_cuda_unshare(d);
+    }
     dn_free(d->replays);
     dn_free(d->forms);
     dn_free(d);

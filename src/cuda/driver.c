@@ -3,6 +3,7 @@
 #include "cuda/driver.h"
 
 #include "base/status.h"
+#include "base/thread.h"
 #include "cuda/library.h"
 
 #include <string.h>
@@ -32,9 +33,11 @@ enum {
 _Static_assert(sizeof(cuda_driver) == SYMBOLS * sizeof(void (*)(void)), "one a row");
 
 static cuda_driver opened;
+static unsigned forks; /* dn_forks() when it was started */
 
 static danaus_status start(void)
 {
+    forks = dn_forks();
     CUDA_TRY(&opened, Init(0));
     return DANAUS_OK;
 }
@@ -63,9 +66,23 @@ danaus_status dn_cuda_status(
     return dn_fail(status, "CUDA %.*s: %s (error %d)", length, call, text, result);
 }
 
+int dn_cuda_is_forked(void) { return forks != dn_forks(); }
+
+danaus_status dn_cuda_check_process(void)
+{
+    return dn_cuda_is_forked()
+               ? dn_fail(
+                     DANAUS_ERR_UNSUPPORTED,
+                     "CUDA was started before fork() made this process, which can use "
+                     "no "
+                     "GPU: open the device in a process that was started anew (spawn)")
+               : DANAUS_OK;
+}
+
 danaus_status dn_cuda_driver(const cuda_driver **driver)
 {
     TRY(dn_cuda_open_library(&library));
+    TRY(dn_cuda_check_process());
     *driver = &opened;
     return DANAUS_OK;
 }

@@ -91,6 +91,11 @@ typedef struct cuda_driver {
 #undef X
 } cuda_driver;
 
+/* True in a process that fork() made after the driver was started: CUDA does not work there.
+   The second says so. */
+int dn_cuda_is_forked(void);
+danaus_status dn_cuda_check_process(void);
+
 /* The driver, initialised. DANAUS_ERR_UNSUPPORTED when this machine has none. */
 danaus_status dn_cuda_driver(const cuda_driver **driver);
 

@@ -17,6 +17,7 @@
 danaus_status dn_cuda_enter_gpu(const cuda_gpu *g, int *pushed)
 {
     cu_context current = NULL;
+    TRY(dn_cuda_check_process());
     CUDA_TRY(g->driver, CtxGetCurrent(&current));
     *pushed = current != g->context;
     if (*pushed)

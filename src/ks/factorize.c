@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "math/lapack.h"
 #include "math/pattern.h"
 
 #include <inttypes.h>
@@ -373,12 +374,15 @@ danaus_status dn_factorize_from(
     f.run.progress = f.desc->progress;
     f.run.user = f.desc->user;
     int threads = f.desc->threads ? f.desc->threads : dn_thread_count();
-    TRY(dn_pool_create(threads, &f.run.pool));
-    danaus_status status = factorise(&f, patterns, chain);
+    TRY(dn_lapack_begin(threads));
+    danaus_status status = dn_pool_create(threads, &f.run.pool);
+    if (status == DANAUS_OK)
+        status = factorise(&f, patterns, chain);
     dn_factors_free(&f.factors);
     dn_calibration_free(&f.calibration);
     dn_free(f.bias);
     dn_pool_destroy(f.run.pool);
+    dn_lapack_end(threads);
     if (status != DANAUS_OK)
         return status;
     f.result.parameters = danaus_chain_parameters(*chain);

@@ -441,8 +441,6 @@ static danaus_status prepare(search *s, const ks_dense *w, const danaus_pattern 
     s->side[1].members.groups = p[1].a;
     s->side[1].kept = s->desc->keep_cols;
     s->rank = MIN(dn_pair_rank(p[0], p[1]), MIN(w->rows / p[0].d, w->cols / p[1].a));
-    TRY(dn_pool_create(
-        s->desc->threads ? s->desc->threads : dn_thread_count(), &s->pool));
     TRY(dn_survey(s->pool, w, "dense", &s->scale, &s->energy));
     TRY(make_side(s, 0, s->desc->row_classes));
     TRY(make_side(s, 1, s->desc->col_classes));
@@ -464,7 +462,11 @@ danaus_status danaus_find_permutations(
     ks_dense w = { dense, dtype, dn_pattern_rows(patterns[0]),
                    dn_pattern_cols(patterns[1]) };
     search s = { .desc = desc };
-    danaus_status status = prepare(&s, &w, patterns);
+    int threads = desc->threads ? desc->threads : dn_thread_count();
+    TRY(dn_lapack_begin(threads));
+    danaus_status status = dn_pool_create(threads, &s.pool);
+    if (status == DANAUS_OK)
+        status = prepare(&s, &w, patterns);
     if (status == DANAUS_OK)
         status = find(&s, found);
     for (int x = 0; status == DANAUS_OK && x < 2; x++)
@@ -474,5 +476,6 @@ danaus_status danaus_find_permutations(
     free_side(&s.side[0]);
     free_side(&s.side[1]);
     dn_pool_destroy(s.pool);
+    dn_lapack_end(threads);
     return status;
 }

@@ -218,11 +218,13 @@ danaus_status danaus_chain_reduce(danaus_chain *chain)
             return dn_fail(
                 DANAUS_ERR_UNSUPPORTED, "factor %d is too large for LAPACK", l);
     ks_factors f = { 0 };
+    TRY(dn_lapack_begin(1));
     dn_lapack_alone();
     danaus_status status = read_factors(chain, &f);
     if (status == DANAUS_OK)
         status = reduce(&f, transposed);
     dn_lapack_as_before();
+    dn_lapack_end(1);
     if (status == DANAUS_OK)
         write_factors(&f, chain);
     dn_factors_free(&f);

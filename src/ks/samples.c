@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
+#include "math/lapack.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -241,7 +242,12 @@ danaus_status dn_calibration_sum(
                          .x_scale = 1 };
     c.mean_x = dn_calibration_numbers(&c, 1, cols);
     c.mean_y = dn_calibration_numbers(&c, 1, rows);
-    danaus_status status = DANAUS_OK;
+    int threads = dn_pool_threads(pool);
+    danaus_status status = dn_lapack_begin(threads);
+    if (status != DANAUS_OK) {
+        dn_calibration_free(&c);
+        return status;
+    }
     if (c.mean_x && c.mean_y) {
         dn_zero(c.complex, 1, cols, (dn_matrix){ c.mean_x, 0 });
         dn_zero(c.complex, 1, rows, (dn_matrix){ c.mean_y, 0 });
@@ -251,6 +257,7 @@ danaus_status dn_calibration_sum(
     }
     if (status == DANAUS_OK)
         status = add_samples(pool, &c, sums);
+    dn_lapack_end(threads);
     dn_calibration_free(&c);
     return status;
 }

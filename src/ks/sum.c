@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "math/lapack.h"
 #include "math/pattern.h"
 
 #include <math.h>
@@ -64,8 +65,10 @@ static danaus_status make(sum *s)
             !(s->left_targets = numbers(s, s->rows));
     if (failed)
         return dn_fail(DANAUS_ERR_MEMORY, "no memory for a sum of chains");
-    return dn_pool_create(
-        s->fit->threads ? s->fit->threads : dn_thread_count(), &s->pool);
+    int threads = s->fit->threads ? s->fit->threads : dn_thread_count();
+    TRY(dn_lapack_begin(threads));
+    dn_lapack_end(threads); /* what it loaded and mapped stays */
+    return dn_pool_create(threads, &s->pool);
 }
 
 static void sum_free(sum *s)

@@ -2,123 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "math/lapack.h"
 
+#include "math/lapack_library.h"
+
 #include "base/numbers.h"
 #include "base/status.h"
 
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 enum {
     BLOCK = 64, /* columns that LAPACK works on at once, or more */
     HEEVR_WORK = 40
 };
-
-void dgesdd_(
-    const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
-    double *u, const int *ldu, double *vt, const int *ldvt, double *work,
-    const int *lwork, int *iwork, int *info);
-void zgesdd_(
-    const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
-    double *u, const int *ldu, double *vt, const int *ldvt, double *work,
-    const int *lwork, double *rwork, int *iwork, int *info);
-void dsyevr_(
-    const char *job, const char *range, const char *half, const int *n, double *a,
-    const int *lda, const double *vl, const double *vu, const int *il, const int *iu,
-    const double *tolerance, int *found, double *w, double *z, const int *ldz,
-    int *support, double *work, const int *lwork, int *iwork, const int *liwork,
-    int *info);
-void zheevr_(
-    const char *job, const char *range, const char *half, const int *n, double *a,
-    const int *lda, const double *vl, const double *vu, const int *il, const int *iu,
-    const double *tolerance, int *found, double *w, double *z, const int *ldz,
-    int *support, double *work, const int *lwork, double *rwork, const int *lrwork,
-    int *iwork, const int *liwork, int *info);
-void dgeqrf_(
-    const int *m, const int *n, double *a, const int *lda, double *tau, double *work,
-    const int *lwork, int *info);
-void zgeqrf_(
-    const int *m, const int *n, double *a, const int *lda, double *tau, double *work,
-    const int *lwork, int *info);
-void dorgqr_(
-    const int *m, const int *n, const int *k, double *a, const int *lda,
-    const double *tau, double *work, const int *lwork, int *info);
-void zungqr_(
-    const int *m, const int *n, const int *k, double *a, const int *lda,
-    const double *tau, double *work, const int *lwork, int *info);
-void dgeqp3_(
-    const int *m, const int *n, double *a, const int *lda, int *pivots, double *tau,
-    double *work, const int *lwork, int *info);
-void zgeqp3_(
-    const int *m, const int *n, double *a, const int *lda, int *pivots, double *tau,
-    double *work, const int *lwork, double *rwork, int *info);
-void dgemm_(
-    const char *op_a, const char *op_b, const int *m, const int *n, const int *k,
-    const double *alpha, const double *a, const int *lda, const double *b,
-    const int *ldb, const double *beta, double *c, const int *ldc);
-void zgemm_(
-    const char *op_a, const char *op_b, const int *m, const int *n, const int *k,
-    const double *alpha, const double *a, const int *lda, const double *b,
-    const int *ldb, const double *beta, double *c, const int *ldc);
-void dpotrf_(const char *half, const int *n, double *a, const int *lda, int *info);
-void zpotrf_(const char *half, const int *n, double *a, const int *lda, int *info);
-void dtrsm_(
-    const char *side, const char *half, const char *op, const char *diagonal,
-    const int *m, const int *n, const double *alpha, const double *a, const int *lda,
-    double *b, const int *ldb);
-void ztrsm_(
-    const char *side, const char *half, const char *op, const char *diagonal,
-    const int *m, const int *n, const double *alpha, const double *a, const int *lda,
-    double *b, const int *ldb);
-
-void dgetrf_(
-    const int *m, const int *n, double *a, const int *lda, int *pivots, int *info);
-void zgetrf_(
-    const int *m, const int *n, double *a, const int *lda, int *pivots, int *info);
-void dgetri_(
-    const int *n, double *a, const int *lda, const int *pivots, double *work,
-    const int *lwork, int *info);
-void zgetri_(
-    const int *n, double *a, const int *lda, const int *pivots, double *work,
-    const int *lwork, int *info);
-void dgetrs_(
-    const char *op, const int *n, const int *count, const double *a, const int *lda,
-    const int *pivots, double *b, const int *ldb, int *info);
-void zgetrs_(
-    const char *op, const int *n, const int *count, const double *a, const int *lda,
-    const int *pivots, double *b, const int *ldb, int *info);
-void dgecon_(
-    const char *which, const int *n, const double *a, const int *lda,
-    const double *norm, double *reciprocal, double *work, int *iwork, int *info);
-void zgecon_(
-    const char *which, const int *n, const double *a, const int *lda,
-    const double *norm, double *reciprocal, double *work, double *rwork, int *info);
-
-/* OpenBLAS has these; with another BLAS they are NULL and nothing is done. */
-__attribute__((weak)) int openblas_get_num_threads(void);
-__attribute__((weak)) void openblas_set_num_threads(int threads);
-
-static atomic_flag changing = ATOMIC_FLAG_INIT;
-static int callers, threads_before;
-
-static void change_callers(int by)
-{
-    if (!openblas_get_num_threads || !openblas_set_num_threads)
-        return;
-    while (atomic_flag_test_and_set(&changing))
-        continue;
-    if (callers == 0)
-        threads_before = openblas_get_num_threads();
-    callers += by;
-    openblas_set_num_threads(callers ? 1 : threads_before);
-    atomic_flag_clear(&changing);
-}
-
-void dn_lapack_alone(void) { change_callers(1); }
-
-void dn_lapack_as_before(void) { change_callers(-1); }
 
 /* A row-major b is LAPACK's transpose, n x m, whose left factor is therefore v and
    whose right one is u. */
@@ -129,11 +26,11 @@ int dn_gesdd(
     int rows = (int)n, cols = (int)m, k = (int)MIN(m, n), info = 0;
     int *iwork = (int *)dn_take(&rest, 4 * k);
     if (complex)
-        zgesdd_(
+        dn_lapack.zgesdd(
             "S", &rows, &cols, b, &rows, s, v, &rows, u, &k, work, &lwork, rest, iwork,
             &info);
     else
-        dgesdd_(
+        dn_lapack.dgesdd(
             "S", &rows, &cols, b, &rows, s, v, &rows, u, &k, work, &lwork, iwork,
             &info);
     return info;
@@ -177,13 +74,13 @@ int dn_heevr(int complex, int64_t size, double *g, double *vector, double *scrat
     int found = 0, info = 0, liwork = 10 * k, lrwork = 24 * k;
     int *iwork = (int *)dn_take(&rest, 5 * k), *support = (int *)dn_take(&rest, 1);
     if (complex) {
-        zheevr_(
+        dn_lapack.zheevr(
             "V", "I", "U", &k, g, &k, &none, &none, &k, &k, &none, &found, values,
             vector, &k, support, work, &lwork, rest, &lrwork, iwork, &liwork, &info);
         for (int i = 0; i < k; i++)
             vector[2 * i + 1] = -vector[2 * i + 1];
     } else {
-        dsyevr_(
+        dn_lapack.dsyevr(
             "V", "I", "U", &k, g, &k, &none, &none, &k, &k, &none, &found, values,
             vector, &k, support, work, &lwork, iwork, &liwork, &info);
     }
@@ -195,7 +92,7 @@ int dn_eigenvalues(int64_t size, double *g, double *values, double *scratch)
     int k = (int)size, lwork = HEEVR_WORK * k, liwork = 10 * k, found = 0, info = 0;
     double none = 0, *work = dn_take(&scratch, lwork), *vector = NULL;
     int *iwork = (int *)dn_take(&scratch, 5 * k), *support = (int *)scratch, at = 1;
-    dsyevr_(
+    dn_lapack.dsyevr(
         "N", "A", "U", &k, g, &k, &none, &none, &at, &k, &none, &found, values, vector,
         &k, support, work, &lwork, iwork, &liwork, &info);
     return info;
@@ -243,18 +140,18 @@ void dn_lq(int complex, int64_t r, int64_t n, dn_matrix a, dn_matrix l, double *
     int rows = (int)n, cols = (int)r, small = (int)k, ld = (int)a.ld, info;
     int lwork = lq_work(r);
     if (complex)
-        zgeqrf_(&rows, &cols, a.at, &ld, tau, scratch, &lwork, &info);
+        dn_lapack.zgeqrf(&rows, &cols, a.at, &ld, tau, scratch, &lwork, &info);
     else
-        dgeqrf_(&rows, &cols, a.at, &ld, tau, scratch, &lwork, &info);
+        dn_lapack.dgeqrf(&rows, &cols, a.at, &ld, tau, scratch, &lwork, &info);
     dn_zero(complex, r, k, l);
     for (int64_t i = 0; i < r; i++)
         dn_copy(
             complex, 1, MIN(i + 1, k), (dn_matrix){ a.at + i * a.ld * w, 0 },
             (dn_matrix){ l.at + i * l.ld * w, 0 });
     if (complex)
-        zungqr_(&rows, &small, &small, a.at, &ld, tau, scratch, &lwork, &info);
+        dn_lapack.zungqr(&rows, &small, &small, a.at, &ld, tau, scratch, &lwork, &info);
     else
-        dorgqr_(&rows, &small, &small, a.at, &ld, tau, scratch, &lwork, &info);
+        dn_lapack.dorgqr(&rows, &small, &small, a.at, &ld, tau, scratch, &lwork, &info);
 }
 
 /* BLAS sees c^T = op(b)^T op(a)^T, and op(b)^T is b^T or its adjoint. */
@@ -263,7 +160,7 @@ void dn_gemm_run(const dn_gemm *g, dn_matrix a, dn_matrix b, dn_matrix c)
     int m = (int)g->n, n = (int)g->m, k = (int)g->k;
     int lda = (int)b.ld, ldb = (int)a.ld, ldc = (int)c.ld;
     double alpha[2] = { 1, 0 }, beta[2] = { g->beta, 0 };
-    (g->complex ? zgemm_ : dgemm_)(
+    (g->complex ? dn_lapack.zgemm : dn_lapack.dgemm)(
         g->adjoint_b ? "C" : "N", g->adjoint_a ? "C" : "N", &m, &n, &k, alpha, b.at,
         &lda, a.at, &ldb, beta, c.at, &ldc);
 }
@@ -272,7 +169,7 @@ void dn_gemm_run(const dn_gemm *g, dn_matrix a, dn_matrix b, dn_matrix c)
 int dn_cholesky(int complex, int64_t n, dn_matrix g)
 {
     int size = (int)n, ld = (int)g.ld, info = 0;
-    (complex ? zpotrf_ : dpotrf_)("U", &size, g.at, &ld, &info);
+    (complex ? dn_lapack.zpotrf : dn_lapack.dpotrf)("U", &size, g.at, &ld, &info);
     return info;
 }
 
@@ -282,7 +179,7 @@ void dn_triangle_solve(
 {
     int rows = (int)n, cols = (int)m, ldx = (int)x.ld, ldl = (int)lower.ld;
     double one[2] = { 1, 0 };
-    (complex ? ztrsm_ : dtrsm_)(
+    (complex ? dn_lapack.ztrsm : dn_lapack.dtrsm)(
         "L", "U", adjoint ? "C" : "N", "N", &rows, &cols, one, lower.at, &ldl, x.at,
         &ldx);
 }
@@ -305,9 +202,10 @@ void dn_pivots(
     memset(order, 0, (size_t)n * sizeof *order);
     memcpy(columns, at, (size_t)(k * n * w) * sizeof *at);
     if (complex)
-        zgeqp3_(&rows, &cols, columns, &rows, order, tau, work, &size, rwork, &info);
+        dn_lapack.zgeqp3(
+            &rows, &cols, columns, &rows, order, tau, work, &size, rwork, &info);
     else
-        dgeqp3_(&rows, &cols, columns, &rows, order, tau, work, &size, &info);
+        dn_lapack.dgeqp3(&rows, &cols, columns, &rows, order, tau, work, &size, &info);
     double first = hypot(columns[0], complex ? columns[1] : 0);
     for (*rank = 0; *rank < k; ++*rank) {
         const double *r = columns + (*rank * k + *rank) * w;
@@ -317,7 +215,7 @@ void dn_pivots(
     int used = (int)*rank, rest = (int)(n - k);
     double one[2] = { 1, 0 };
     if (used > 0 && rest > 0)
-        (complex ? ztrsm_ : dtrsm_)(
+        (complex ? dn_lapack.ztrsm : dn_lapack.dtrsm)(
             "L", "U", "N", "N", &used, &rest, one, columns, &rows, columns + k * k * w,
             &rows);
     for (int64_t t = 0; t < n; t++) {
@@ -332,14 +230,16 @@ void dn_pivots(
 int dn_lu(int complex, int64_t n, double *a, int *pivots)
 {
     int size = (int)n, info = 0;
-    (complex ? zgetrf_ : dgetrf_)(&size, &size, a, &size, pivots, &info);
+    (complex ? dn_lapack.zgetrf
+             : dn_lapack.dgetrf)(&size, &size, a, &size, pivots, &info);
     return info;
 }
 
 void dn_lu_invert(int complex, int64_t n, double *a, const int *pivots, double *work)
 {
     int size = (int)n, lwork = size * DN_LU_WORK, info = 0;
-    (complex ? zgetri_ : dgetri_)(&size, a, &size, pivots, work, &lwork, &info);
+    (complex ? dn_lapack.zgetri
+             : dn_lapack.dgetri)(&size, a, &size, pivots, work, &lwork, &info);
 }
 
 /* LAPACK's matrix is a^T. */
@@ -348,8 +248,8 @@ void dn_lu_solve(
     double *rows)
 {
     int size = (int)n, columns = (int)count, info = 0;
-    (complex ? zgetrs_
-             : dgetrs_)("T", &size, &columns, a, &size, pivots, rows, &size, &info);
+    (complex ? dn_lapack.zgetrs : dn_lapack.dgetrs)(
+        "T", &size, &columns, a, &size, pivots, rows, &size, &info);
 }
 
 /* Its norm by rows is that of a by columns. */
@@ -359,8 +259,9 @@ double dn_lu_inverse_norm(
     int size = (int)n, info = 0;
     double reciprocal = 0, *rest = work + 4 * n;
     if (complex)
-        zgecon_("I", &size, a, &size, &norm, &reciprocal, work, rest, &info);
+        dn_lapack.zgecon("I", &size, a, &size, &norm, &reciprocal, work, rest, &info);
     else
-        dgecon_("I", &size, a, &size, &norm, &reciprocal, work, (int *)rest, &info);
+        dn_lapack.dgecon(
+            "I", &size, a, &size, &norm, &reciprocal, work, (int *)rest, &info);
     return 1 / (reciprocal * norm);
 }

@@ -291,6 +291,7 @@ danaus_status dn_bert_compress(
         return dn_fail(
             DANAUS_ERR_ARGUMENT,
             "a model is compressed with 2 sequences or more, not %" PRId64, sequences);
+    TRY(dn_lapack_begin(1));
     danaus_status status = dn_texts_make(sequences, offsets, ids, &w.texts);
     if (status == DANAUS_OK)
         status = dn_work_open(&w);
@@ -305,5 +306,6 @@ danaus_status dn_bert_compress(
     if (status == DANAUS_OK)
         install(&w);
     dn_work_close(&w);
+    dn_lapack_end(1);
     return status;
 }

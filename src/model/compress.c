@@ -307,6 +307,7 @@ danaus_status dn_compress(
     const danaus_model_compression *how)
 {
     work w = { .model = model, .device = device, .samples = s, .how = how };
+    TRY(dn_lapack_begin(1));
     danaus_status status = dn_pieces_open(&w);
     if (status == DANAUS_OK)
         status = dn_pieces_watch(&w);
@@ -323,5 +324,6 @@ danaus_status dn_compress(
     if (status == DANAUS_OK)
         dn_pieces_swap(&w);
     dn_pieces_close(&w);
+    dn_lapack_end(1);
     return status;
 }

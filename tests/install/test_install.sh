@@ -45,5 +45,7 @@ grep -q 'NEW_RPATH "/opt/lib64"' "$made/absolute/cmake_install.cmake" ||
 configured "$made/absolute" -DCMAKE_INSTALL_LIBDIR=lib
 grep -qx 'libdir=${prefix}/lib' "$made/absolute/danaus.pc" ||
     stop "danaus.pc has no relative folder"
+! grep -q lapack "$made/absolute/danaus.pc" || stop "danaus.pc names a LAPACK"
+configured "$made/absolute" -DDANAUS_LINK_LAPACK=ON
 grep -q "^Libs.private: -llapack -lblas " "$made/absolute/danaus.pc" ||
-    stop "danaus.pc names the builder's LAPACK"
+    stop "danaus.pc does not name the LAPACK that is linked"

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "math/lapack.h"
 #include "model/fit.h"
 #include "support/device.h"
 
@@ -276,5 +277,9 @@ int main(void)
         cmocka_unit_test(sides_are_roots),
         cmocka_unit_test(budgets_are_kept_and_hardly_to_be_beaten),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (dn_lapack_begin(1) != DANAUS_OK)
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    dn_lapack_end(1);
+    return failed;
 }

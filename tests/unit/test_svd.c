@@ -4,6 +4,7 @@
 #include "support/test.h"
 
 #include "math/lapack.h"
+#include "math/lapack_library.h"
 #include "math/svd.h"
 #include "math/tridiagonal.h"
 #include "support/device.h"
@@ -312,27 +313,17 @@ static void rows_are_factored_into_lower_times_orthonormal(void **state)
 
 /* ---- sizes that LAPACK's 32 bits can hold ---- */
 
-void dgesdd_(
-    const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
-    double *u, const int *ldu, double *vt, const int *ldvt, double *work,
-    const int *lwork, int *iwork, int *info);
-void zgesdd_(
-    const char *job, const int *m, const int *n, double *a, const int *lda, double *s,
-    double *u, const int *ldu, double *vt, const int *ldvt, double *work,
-    const int *lwork, double *rwork, int *iwork, int *info);
-
-/* What LAPACK says that it can use; it has wrapped where it is negative or too small. */
 static double queried(int complex, int64_t m, int64_t n)
 {
     int rows = (int)n, cols = (int)m, k = (int)(m < n ? m : n), all = -1, info = 0;
     int none[8];
     double x[2], work[2] = { 0 }, rest[1];
     if (complex)
-        zgesdd_(
+        dn_lapack.zgesdd(
             "S", &rows, &cols, x, &rows, x, x, &rows, x, &k, work, &all, rest, none,
             &info);
     else
-        dgesdd_(
+        dn_lapack.dgesdd(
             "S", &rows, &cols, x, &rows, x, x, &rows, x, &k, work, &all, none, &info);
     return work[0];
 }
@@ -493,5 +484,9 @@ int main(void)
         cmocka_unit_test(tridiagonal_matrices_give_their_top_eigenpair),
         cmocka_unit_test(rows_are_factored_into_lower_times_orthonormal),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (dn_lapack_begin(1) != DANAUS_OK)
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    dn_lapack_end(1);
+    return failed;
 }
