@@ -59,7 +59,7 @@ typedef struct job {
     void *w_owned; /* a converted copy */
     samples samples;
     output output;
-    danaus_dtype dtype;
+    danaus_dtype dtype, given; /* of the chain; of W as the library gets it */
     danaus_pattern patterns[DANAUS_MAX_FACTORS];
     int count;
     permuted permuted;
@@ -226,7 +226,7 @@ static danaus_status choose_candidate(
     int most = j->o->terms ? j->o->terms : 1;
     desc.candidates = most > 1 ? 0 : DANAUS_TRY_SUM - 1;
     return danaus_compress_sum(
-        w, j->dtype, j->w.shape[0], j->w.shape[1], &desc, sum->chain, most, &sum->count,
+        w, j->given, j->w.shape[0], j->w.shape[1], &desc, sum->chain, most, &sum->count,
         &j->result, j->candidates, CANDIDATES, &j->candidate_count);
 }
 
@@ -235,9 +235,9 @@ static danaus_status fit(job *j, const void *w, const danaus_factorize_desc *des
     if (tries_many(j->o))
         return choose_candidate(j, w, desc);
     if (j->sum.count)
-        return sums_fit(w, j->dtype, desc, &j->sum, &j->result);
+        return sums_fit(w, j->given, desc, &j->sum, &j->result);
     return danaus_factorize(
-        w, j->dtype, j->patterns, j->count, desc, &j->chain, &j->result);
+        w, j->given, j->patterns, j->count, desc, &j->chain, &j->result);
 }
 
 /* A sum whose terms agree, or that has but one, is a chain. */
@@ -249,6 +249,20 @@ static void join_terms(job *j)
         j->count = chain_patterns(j->chain, j->patterns);
 }
 
+static int is_wide(danaus_dtype dtype)
+{
+    return dtype == DANAUS_F64 || dtype == DANAUS_C128;
+}
+
+/* The type in which W and the samples are given to the library: one that holds them. */
+static danaus_dtype given_type(const job *j)
+{
+    const samples *s = &j->samples;
+    if (is_wide(j->w.dtype) || is_wide(s->inputs.dtype) || is_wide(s->targets.dtype))
+        return is_complex(j->dtype) ? DANAUS_C128 : DANAUS_F64;
+    return j->dtype;
+}
+
 static int factorize(job *j)
 {
     const options *o = j->o;
@@ -257,14 +271,16 @@ static int factorize(job *j)
     desc.threads = (int)o->threads;
     desc.ridge = o->ridge;
     desc.bias = o->fit_bias;
-    const void *w = tensor_as(&j->w, j->dtype, &j->w_owned);
+    desc.chain_dtype = j->dtype;
+    j->given = given_type(j);
+    const void *w = tensor_as(&j->w, j->given, &j->w_owned);
     TRY(fail_if(!w, "no memory to convert W"));
     if (o->permute) {
         TRY(permuted_find(
-            w, j->dtype, j->patterns, j->count, desc.threads, &j->permuted));
+            w, j->given, j->patterns, j->count, desc.threads, &j->permuted));
         w = j->permuted.matrix;
     }
-    TRY(samples_read(&j->samples, j->dtype, &desc));
+    TRY(samples_read(&j->samples, j->given, &desc));
     progress bar = { 0 };
     if (!o->json && progress_wanted()) {
         desc.progress = progress_show;

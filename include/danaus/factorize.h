@@ -118,7 +118,12 @@ typedef struct danaus_factorize_desc {
     const danaus_calibration *calibration; /* instead of inputs, or NULL */
     double ridge;                          /* 0: 1e-6 */
     int bias;                              /* nonzero: fit one, with calibration */
-    uint32_t reserved[9];
+    danaus_dtype
+        chain_dtype; /* of the chain, f32 or f64 (c64 or c128) as dense is real (or
+                                 complex); 0: dense's. Errors and bounds are those of that
+                                 chain for the matrix as given; a matrix whose numbers the
+                                 type does not hold is refused. */
+    uint32_t reserved[8];
 } danaus_factorize_desc;
 
 /* Frobenius norms relative to ||W||; with inputs or calibration, to ||Y||. */
@@ -136,7 +141,7 @@ typedef struct danaus_factorize_result {
 } danaus_factorize_result;
 
 /* Factorises dense[M][N], row-major, f32, f64, c64 or c128, into a new chain
-   of the same type. desc and result may be NULL. NaN and infinities in W are
+   of the same type, unless desc->chain_dtype asks for another. desc and result may be NULL. NaN and infinities in W are
    refused, naming the first. DANAUS_ERR_UNSUPPORTED where LAPACK's sizes of 32 bits do
    not hold the matrix, the samples or the work space for a block (docs/ks.md). */
 DANAUS_API danaus_status danaus_factorize(

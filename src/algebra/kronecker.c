@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "math/pattern.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -83,17 +84,12 @@ static void repeat(const char *from, size_t bytes, size_t unit, int64_t times, c
             memcpy(to, from, unit);
 }
 
-static danaus_status multiply(
-    const danaus_chain *left, const danaus_chain *right, danaus_chain **product)
+/* The factors of the product of two chains, of which only the patterns are read. */
+static danaus_status plan(
+    const danaus_chain *left, const danaus_chain *right, factor *factors,
+    danaus_pattern *p)
 {
     int count = left->count + right->count;
-    factor factors[DANAUS_MAX_FACTORS];
-    danaus_pattern p[DANAUS_MAX_FACTORS];
-    if (count > DANAUS_MAX_FACTORS)
-        return dn_fail(
-            DANAUS_ERR_SHAPE,
-            "the Kronecker product would have %d factors, more than %d", count,
-            DANAUS_MAX_FACTORS);
     order(left, right, factors);
     for (int l = 0; l < count; l++) {
         factor *f = &factors[l];
@@ -104,6 +100,39 @@ static danaus_status multiply(
                 DANAUS_ERR_SHAPE, "the sizes of a Kronecker product overflow");
         p[l] = f->p;
     }
+    return danaus_patterns_check(p, count);
+}
+
+/* Plans the products of all terms before any number is made. */
+static danaus_status check(const terms *t)
+{
+    int64_t count = 0;
+    for (int s = 0; s < t->count; s++)
+        count += t->chain[s]->count;
+    if (count > DANAUS_MAX_FACTORS)
+        return dn_fail(
+            DANAUS_ERR_SHAPE,
+            "the Kronecker product would have %" PRId64 " factors, more than %d", count,
+            DANAUS_MAX_FACTORS);
+    danaus_chain shape = { .count = t->chain[0]->count, .dtype = t->dtype };
+    memcpy(shape.patterns, t->chain[0]->patterns, sizeof shape.patterns);
+    for (int s = 1; s < t->count; s++) {
+        factor factors[DANAUS_MAX_FACTORS];
+        danaus_pattern p[DANAUS_MAX_FACTORS];
+        TRY(plan(&shape, t->chain[s], factors, p));
+        shape.count += t->chain[s]->count;
+        memcpy(shape.patterns, p, (size_t)shape.count * sizeof *p);
+    }
+    return dn_chain_check_room(shape.patterns, shape.count, t->dtype);
+}
+
+static danaus_status multiply(
+    const danaus_chain *left, const danaus_chain *right, danaus_chain **product)
+{
+    int count = left->count + right->count;
+    factor factors[DANAUS_MAX_FACTORS];
+    danaus_pattern p[DANAUS_MAX_FACTORS];
+    TRY(plan(left, right, factors, p));
     danaus_chain *made;
     TRY(danaus_chain_create(p, count, left->dtype, &made));
     size_t element = danaus_dtype_size(left->dtype);
@@ -122,6 +151,7 @@ static danaus_status multiply(
 danaus_status dn_kronecker(const terms *t, danaus_chain **product)
 {
     danaus_chain *made;
+    TRY(check(t));
     TRY(danaus_chain_convert(t->chain[0], t->dtype, &made));
     TRY(danaus_chain_set_bias(made, NULL));
     for (int s = 1; s < t->count; s++) {

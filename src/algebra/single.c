@@ -4,10 +4,12 @@
 
 #include "ks/chain.h"
 #include "base/dtype.h"
+#include "base/holds.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "math/pattern.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static danaus_status check(const danaus_chain *chain, danaus_chain **made)
@@ -20,12 +22,16 @@ static danaus_status check(const danaus_chain *chain, danaus_chain **made)
 
 /* ---- element types ---- */
 
-static void convert_weights(const danaus_chain *from, danaus_chain *to)
+static danaus_status convert_weights(const danaus_chain *from, danaus_chain *to)
 {
-    for (int l = 0; l < from->count; l++)
-        dn_convert(
-            from->dtype, from->weights[l], to->dtype, to->weights[l],
-            dn_pattern_weights(from->patterns[l]));
+    for (int l = 0; l < from->count; l++) {
+        char name[32];
+        snprintf(name, sizeof name, "factor %d", l);
+        int64_t count = dn_pattern_weights(from->patterns[l]);
+        TRY(dn_check_holds(from->dtype, from->weights[l], to->dtype, count, name));
+        dn_convert(from->dtype, from->weights[l], to->dtype, to->weights[l], count);
+    }
+    return DANAUS_OK;
 }
 
 /* The bias of the wrong type, in its place, is converted there. */
@@ -34,6 +40,7 @@ static danaus_status convert_bias(const danaus_chain *from, danaus_chain *to)
     int64_t rows = danaus_chain_rows(from);
     if (!from->bias)
         return DANAUS_OK;
+    TRY(dn_check_holds(from->dtype, from->bias, to->dtype, rows, "the bias"));
     size_t bytes = (size_t)rows * danaus_dtype_size(to->dtype);
     to->bias = dn_alloc(bytes);
     if (!to->bias)
@@ -53,8 +60,8 @@ danaus_status danaus_chain_convert(
             "the chain is complex (%s): in %s it would lose its imaginary part",
             danaus_dtype_name(chain->dtype), danaus_dtype_name(dtype));
     TRY(danaus_chain_create(chain->patterns, chain->count, dtype, &made));
-    convert_weights(chain, made);
-    danaus_status status = convert_bias(chain, made);
+    danaus_status status = convert_weights(chain, made);
+    status = status ? status : convert_bias(chain, made);
     if (status != DANAUS_OK)
         danaus_chain_destroy(made);
     else
@@ -149,7 +156,11 @@ danaus_status danaus_chain_scale(
     int last = chain->count - 1;
     danaus_chain *made;
     TRY(danaus_chain_create(chain->patterns, chain->count, chain->dtype, &made));
-    convert_weights(chain, made);
+    for (int l = 0; l <= last; l++)
+        memcpy(
+            made->weights[l], chain->weights[l],
+            (size_t)dn_pattern_weights(chain->patterns[l]) *
+                danaus_dtype_size(chain->dtype));
     if (rows)
         scale_factor(made->patterns[0], made->dtype, made->weights[0], rows, NULL);
     if (cols)

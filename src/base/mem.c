@@ -4,6 +4,7 @@
 #include "base/mem.h"
 
 #include "base/numbers.h"
+#include "base/quota.h"
 #include "base/status.h"
 
 #include <stdatomic.h>
@@ -31,7 +32,8 @@ void *dn_alloc_aligned(size_t bytes, size_t least)
     long number = atomic_fetch_add(&allocations, 1) + 1;
     if (number == atomic_load(&failing))
         return NULL;
-    if (bytes > PTRDIFF_MAX - HUGE_PAGE)
+    if (bytes > PTRDIFF_MAX - HUGE_PAGE ||
+        (bytes >= DN_LARGE_BLOCK && bytes > (uint64_t)dn_memory_room("")))
         return NULL;
     size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : least;
     size_t rounded = (bytes + align - 1) / align * align;

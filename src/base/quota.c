@@ -14,6 +14,7 @@
 #include "base/quota.h"
 
 #include "base/numbers.h"
+#include "base/status.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -189,4 +190,16 @@ int64_t dn_memory_room(const char *root)
     if (kilobytes > 0 && kilobytes < INT64_MAX / 1024)
         least = MIN(least, kilobytes * 1024);
     return least;
+}
+
+danaus_status dn_check_room(double bytes, const char *what)
+{
+    if (bytes < (double)DN_LARGE_BLOCK)
+        return DANAUS_OK;
+    double room = (double)dn_memory_room("");
+    if (bytes <= room)
+        return DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_MEMORY, "no memory for %s: it takes %.3g GB, and there are %.3g GB",
+        what, bytes / 1e9, room / 1e9);
 }

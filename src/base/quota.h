@@ -3,7 +3,7 @@
 #ifndef DN_BASE_QUOTA_H
 #define DN_BASE_QUOTA_H
 
-#include <stdint.h>
+#include "danaus/base.h"
 
 /* Whole processors, rounded down, at least 1: a thread more would be stopped in the middle
    of a product until the next period. INT_MAX without a limit, or where the system does
@@ -13,5 +13,12 @@ int dn_processor_quota(const char *root);
 /* Bytes that this process may have at most: what the system can still give (MemAvailable), or
    the least limit of its groups. INT64_MAX where the system does not say. */
 int64_t dn_memory_room(const char *root);
+
+/* Blocks from this size on are compared with the memory there is before they are made. */
+#define DN_LARGE_BLOCK ((size_t)256 << 20)
+
+/* Refuses so many bytes, by what they are for, where this process cannot get them: a system
+   that promises memory that it does not have would end the process later. */
+danaus_status dn_check_room(double bytes, const char *what);
 
 #endif

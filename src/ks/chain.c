@@ -5,10 +5,21 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/quota.h"
 #include "base/status.h"
 #include "math/pattern.h"
 
 #include <string.h>
+
+danaus_status dn_chain_check_room(
+    const danaus_pattern *patterns, int count, danaus_dtype dtype)
+{
+    double bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes +=
+            (double)dn_pattern_weights(patterns[i]) * (double)danaus_dtype_size(dtype);
+    return dn_check_room(bytes, "the weights of a chain");
+}
 
 danaus_status danaus_chain_create(
     const danaus_pattern *patterns, int count, danaus_dtype dtype, danaus_chain **chain)
@@ -18,6 +29,7 @@ danaus_status danaus_chain_create(
         return dn_fail(DANAUS_ERR_ARGUMENT, "%d is no element type", (int)dtype);
     if (!chain)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a place for the chain is needed");
+    TRY(dn_chain_check_room(patterns, count, dtype));
     danaus_chain *c = dn_calloc(1, sizeof *c);
     if (!c)
         return dn_fail_memory(sizeof *c, "a chain");
@@ -123,10 +135,14 @@ danaus_status danaus_chain_to_dense(const danaus_chain *chain, void *dense)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a chain and a place for W are needed");
     double *product;
     chain_numbers n = dn_chain_numbers(chain);
-    TRY(dn_chain_product(&n, 0, chain->count, &product));
     danaus_pattern p = dn_patterns_product(chain->patterns, chain->count);
     danaus_dtype wide = dn_is_complex(chain->dtype) ? DANAUS_C128 : DANAUS_F64;
     int64_t cols = dn_pattern_cols(p), rows = dn_pattern_rows(p);
+    TRY(dn_check_room(
+        dn_chain_product_bytes(chain->patterns, 0, chain->count, chain->dtype) +
+            (double)rows * (double)cols * (double)danaus_dtype_size(chain->dtype),
+        "a dense matrix and the products of factors"));
+    TRY(dn_chain_product(&n, 0, chain->count, &product));
     memset(dense, 0, (size_t)(rows * cols) * danaus_dtype_size(chain->dtype));
     int64_t at = 0;
     for (int64_t i = 0; i < p.a; i++)

@@ -22,7 +22,15 @@ typedef struct chain_numbers {
     const void *bias;
 } chain_numbers;
 
+/* Refuses a chain whose weights take more memory than this process can get. */
+danaus_status dn_chain_check_room(
+    const danaus_pattern *patterns, int count, danaus_dtype dtype);
+
 chain_numbers dn_chain_numbers(const danaus_chain *chain);
+
+/* The most bytes that dn_chain_product() holds at once, its result included. */
+double dn_chain_product_bytes(
+    const danaus_pattern *patterns, int from, int to, danaus_dtype dtype);
 
 /* Multiplies factors [from, to) out, in f64 or c128: *product is a new array
    w[a][b][c][d] of dn_patterns_product(), to be freed by the caller. */

@@ -8,6 +8,7 @@
 #include "danaus/factorize.h"
 
 #include "ks/calibration.h"
+#include "ks/factorize.h"
 #include "ks/patterns.h"
 #include "ks/sum.h"
 #include "base/clock.h"
@@ -343,7 +344,8 @@ static danaus_status check(
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "matrices of type %s cannot be compressed",
             danaus_dtype_name(dtype));
-    return desc->fit ? dn_calibration_check(desc->fit, rows, cols) : DANAUS_OK;
+    const ks_dense w = { dense, dtype, rows, cols };
+    return desc->fit ? dn_factorize_check(&w, desc->fit) : DANAUS_OK;
 }
 
 static void compression_free(compression *c)

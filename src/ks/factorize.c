@@ -13,7 +13,9 @@
 #include "ks/weighted.h"
 #include "base/clock.h"
 #include "base/dtype.h"
+#include "base/holds.h"
 #include "base/mem.h"
+#include "base/quota.h"
 #include "base/status.h"
 #include "math/lapack.h"
 #include "math/pattern.h"
@@ -30,6 +32,7 @@ enum { BALANCING_PASSES = 4 };
 typedef struct factorization {
     const danaus_factorize_desc *desc;
     ks_dense dense;
+    danaus_dtype stored;      /* of the chain */
     const danaus_chain *from; /* factors to start from, or NULL */
     int transposed, count;
     danaus_pattern patterns[DANAUS_MAX_FACTORS]; /* of W, or of its transpose */
@@ -44,6 +47,7 @@ typedef struct factorization {
     double scale;       /* the run sees scale W */
     double energy, off; /* of scale W, and of its part off the support */
     ks_calibration calibration;
+    int rounded;   /* storing changes numbers of the factors */
     double before; /* squared error that calibration began with */
     double *bias;  /* in f64 or c128, if one is fitted */
     danaus_factorize_result result;
@@ -60,6 +64,21 @@ static danaus_status check_desc(const danaus_factorize_desc *desc)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "numbers of sweeps and threads are not negative");
     return DANAUS_OK;
+}
+
+/* The type that the chain is to have. */
+static danaus_status check_stored(const ks_dense *w, const danaus_factorize_desc *desc)
+{
+    danaus_dtype to = desc->chain_dtype;
+    int complex = dn_is_complex(w->dtype);
+    if (!to || to == (complex ? DANAUS_C64 : DANAUS_F32) ||
+        to == (complex ? DANAUS_C128 : DANAUS_F64))
+        return to ? dn_check_holds(w->dtype, w->data, to, w->rows * w->cols, "W")
+                  : DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_ARGUMENT, "a chain for a matrix of %s is %s, not %s",
+        danaus_dtype_name(w->dtype), complex ? "c64 or c128" : "f32 or f64",
+        danaus_dtype_name(to));
 }
 
 static int calibrated(const factorization *f)
@@ -88,6 +107,10 @@ static danaus_status check_size(const ks_dense *w, const danaus_factorize_desc *
             DANAUS_ERR_UNSUPPORTED,
             "a matrix of %" PRId64 " x %" PRId64 " is too large for LAPACK", w->rows,
             w->cols);
+    TRY(dn_check_room(
+        (double)w->rows * (double)w->cols * (dn_is_complex(w->dtype) ? 16 : 8),
+        "a copy of the matrix in f64"));
+    TRY(check_stored(w, desc));
     return dn_calibration_check(desc, w->rows, w->cols);
 }
 
@@ -246,17 +269,41 @@ static danaus_status run_hierarchy(factorization *f)
     return calibrated(f) ? run_calibrated(f) : run_plain(f);
 }
 
-/* Work arrays hold what the chain will hold: its own precision. */
-static void round_factors(factorization *f)
+/* Each factor carries an equal share of the power of two that brings W back to its own
+   scale: that of factor l of the chain. */
+static int exponent_of(const factorization *f, int l)
 {
-    if (f->dense.dtype == DANAUS_F64 || f->dense.dtype == DANAUS_C128)
-        return;
-    for (int l = 0; l < f->factors.count; l++) {
-        int64_t parts =
-            dn_pattern_weights(f->factors.p[l]) * (f->factors.complex ? 2 : 1);
-        for (int64_t x = 0; x < parts; x++)
-            f->factors.w[l][x] = (double)(float)f->factors.w[l][x];
+    int total = -ilogb(f->scale), count = f->count;
+    return total / count + (l < total % count) - (l < -total % count);
+}
+
+/* Work arrays hold what the chain will hold, in the scale of the run: numbers of its own
+   precision and range. */
+static danaus_status round_factors(factorization *f)
+{
+    int single = f->stored == DANAUS_F32 || f->stored == DANAUS_C64;
+    for (int l = 0; l < f->count; l++) {
+        double *w = f->factors.w[f->transposed ? f->count - 1 - l : l];
+        danaus_pattern p = f->factors.p[f->transposed ? f->count - 1 - l : l];
+        int64_t parts = dn_pattern_weights(p) * (f->factors.complex ? 2 : 1);
+        int exponent = exponent_of(f, l);
+        double up = ldexp(1, exponent / 2),
+               up_again = ldexp(1, exponent - exponent / 2);
+        for (int64_t x = 0; x < parts; x++) {
+            double value = w[x] * up * up_again;
+            value = single ? (double)(float)value : value;
+            if (!isfinite(value))
+                return dn_fail(
+                    DANAUS_ERR_ARGUMENT,
+                    "factor %d would hold %g times 2^%d, which is no number of %s: "
+                    "scale the matrix",
+                    l, w[x], exponent, danaus_dtype_name(f->stored));
+            value = value / up / up_again;
+            f->rounded |= value != w[x];
+            w[x] = value;
+        }
     }
+    return DANAUS_OK;
 }
 
 static danaus_status measure_calibrated(factorization *f, double distance)
@@ -285,9 +332,9 @@ static danaus_status measure(factorization *f)
         largest = fmax(largest, f->delta[s]);
     double bound = dn_order_bound(f->order, f->merged_count, f->delta);
     int sweep = f->order != DANAUS_ORDER_BALANCED && !f->desc->square_roots;
-    int wide = f->dense.dtype == DANAUS_F64 || f->dense.dtype == DANAUS_C128;
+    int wide = f->stored == DANAUS_F64 || f->stored == DANAUS_C128;
     double reached = bound * bound;
-    if (!sweep || !wide || f->desc->refine || calibrated(f))
+    if (!sweep || !wide || f->rounded || f->desc->refine || calibrated(f))
         TRY(dn_factors_residual(&f->run, &f->view, &f->factors, &reached));
     r->off_support = sqrt(f->off) / norm;
     r->dense_error = r->error = sqrt(reached + f->off) / norm;
@@ -295,7 +342,7 @@ static danaus_status measure(factorization *f)
     double lower = exact ? hypot(largest, sqrt(f->off)) / norm : -1;
     double upper = f->desc->square_roots ? 0 : hypot(bound, sqrt(f->off)) / norm;
     /* What is further past the error stays, and shows. Chains of f32 are rounded more. */
-    double slack = exact && wide ? ROUNDING : INFINITY;
+    double slack = exact && wide && !f->rounded ? ROUNDING : INFINITY;
     r->lower_bound = lower <= r->error + ROUNDING ? fmin(lower, r->error) : lower;
     r->upper_bound = r->error <= upper + slack ? fmax(upper, r->error) : upper;
     return calibrated(f) ? measure_calibrated(f, reached + f->off) : DANAUS_OK;
@@ -304,23 +351,21 @@ static danaus_status measure(factorization *f)
 /* ---- the chain ---- */
 
 /* Factor l of the chain from its work array; that of the transposed factor when W
-   was transposed. Each factor carries an equal share of the power of two that brings
-   W back to its own scale. */
+   was transposed. */
 static void write_factor(const factorization *f, danaus_chain *chain, int l)
 {
-    int from = f->transposed ? f->count - 1 - l : l, total = -ilogb(f->scale);
-    int exponent = total / f->count + (l < total % f->count) - (l < -total % f->count);
+    int from = f->transposed ? f->count - 1 - l : l;
     dn_factor_write(
         f->factors.p[from], f->transposed, f->factors.complex, f->factors.w[from],
-        exponent, f->dense.dtype, danaus_chain_weights(chain, l));
+        exponent_of(f, l), f->stored, danaus_chain_weights(chain, l));
 }
 
-/* The bias in the type of W, in its own place. */
+/* The bias in the chain's type, in its own place. */
 static danaus_status write_bias(factorization *f, danaus_chain *chain)
 {
     dn_convert(
-        f->calibration.complex ? DANAUS_C128 : DANAUS_F64, f->bias, f->dense.dtype,
-        f->bias, f->dense.rows);
+        f->calibration.complex ? DANAUS_C128 : DANAUS_F64, f->bias, f->stored, f->bias,
+        f->dense.rows);
     return danaus_chain_set_bias(chain, f->bias);
 }
 
@@ -328,7 +373,7 @@ static danaus_status write_chain(
     factorization *f, const danaus_pattern *patterns, danaus_chain **chain)
 {
     danaus_chain *made;
-    TRY(danaus_chain_create(patterns, f->count, f->dense.dtype, &made));
+    TRY(danaus_chain_create(patterns, f->count, f->stored, &made));
     for (int l = 0; l < f->count; l++)
         write_factor(f, made, l);
     danaus_status status = f->desc->bias ? write_bias(f, made) : DANAUS_OK;
@@ -350,7 +395,7 @@ static danaus_status factorise(
     }
     TRY(dn_expand(&f->run, f->patterns, f->count, f->group, &f->factors));
     TRY(dn_factors_balance(&f->factors, BALANCING_PASSES));
-    round_factors(f);
+    TRY(round_factors(f));
     TRY(measure(f));
     TRY(dn_run_progress(&f->run, f->run.total + 1));
     return write_chain(f, patterns, chain);
@@ -366,6 +411,7 @@ danaus_status dn_factorize_from(
     factorization f = { .desc = desc ? desc : &plain,
                         .dense = { dense, dtype, 0, 0 },
                         .from = from };
+    f.stored = f.desc->chain_dtype ? f.desc->chain_dtype : dtype;
     if (!chain)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a place for the chain is needed");
     TRY(check_matrix(dense, dtype));

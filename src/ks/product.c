@@ -9,9 +9,11 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/quota.h"
 #include "base/status.h"
 #include "math/pattern.h"
 
+#include <math.h>
 #include <string.h>
 
 /* A factor in f64 or c128 with its pattern. */
@@ -77,10 +79,31 @@ static void multiply(
                 }
 }
 
+static double weights(danaus_pattern p)
+{
+    return (double)p.a * (double)p.b * (double)p.c * (double)p.d;
+}
+
+double dn_chain_product_bytes(
+    const danaus_pattern *patterns, int from, int to, danaus_dtype dtype)
+{
+    danaus_pattern left = patterns[from];
+    double most = weights(left);
+    for (int i = from + 1; i < to; i++) {
+        danaus_pattern out = dn_pattern_product(left, patterns[i]);
+        most = fmax(most, weights(left) + weights(patterns[i]) + weights(out));
+        left = out;
+    }
+    return most * sizeof(double) * (dn_is_complex(dtype) ? 2 : 1);
+}
+
 danaus_status dn_chain_product(
     const chain_numbers *n, int from, int to, double **product)
 {
     wide_factor left = { 0 }, right = { 0 }, out = { 0 };
+    TRY(dn_check_room(
+        dn_chain_product_bytes(n->patterns, from, to, n->dtype),
+        "factors that are multiplied out"));
     danaus_status status = widen(n, from, &left);
     for (int i = from + 1; status == DANAUS_OK && i < to; i++) {
         status = widen(n, i, &right);

@@ -12,8 +12,13 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
+#include <stdlib.h>
 
 enum { CHUNK = 512 };
+
+/* Squares of numbers up to 2^this, and their sums, are numbers of f64; so are those of 2^-this. */
+enum { MOST_EXPONENT = 440 };
 
 static int64_t width(const ks_calibration *c) { return c->complex ? 2 : 1; }
 
@@ -217,13 +222,28 @@ static danaus_status add_samples(
     return status;
 }
 
+/* Refuses samples whose squares are no numbers of f64. */
+static danaus_status survey_squares(
+    thread_pool *pool, const ks_dense *samples, const char *name)
+{
+    double scale, energy;
+    TRY(dn_survey(pool, samples, name, &scale, &energy));
+    if (abs(ilogb(scale)) <= MOST_EXPONENT)
+        return DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_ARGUMENT,
+        "the largest number of %s is near 2^%d, and sums of products of such numbers "
+        "leave "
+        "the range of f64: scale them",
+        name, -ilogb(scale));
+}
+
 static danaus_status survey_samples(thread_pool *pool, const ks_calibration *c)
 {
     ks_dense x = { c->desc->inputs, c->w->dtype, c->desc->samples, c->w->cols };
     ks_dense y = { c->desc->targets, c->w->dtype, c->desc->samples, c->w->rows };
-    double scale, energy;
-    TRY(dn_survey(pool, &x, "X", &scale, &energy));
-    return c->fitted ? dn_survey(pool, &y, "Y", &scale, &energy) : DANAUS_OK;
+    TRY(survey_squares(pool, &x, "X"));
+    return c->fitted ? survey_squares(pool, &y, "Y") : DANAUS_OK;
 }
 
 danaus_status dn_calibration_sum(

@@ -36,6 +36,7 @@ typedef struct sum {
     danaus_dtype dtype;        /* f64 or c128 */
     int64_t rows, cols, parts; /* parts: doubles in a matrix */
     double scale;              /* W is seen times this, a power of two */
+    double safe;               /* so many times what is seen has squares in range */
     double *matrix, *rest;     /* W, and what all terms leave of it */
     double *left, *part;       /* what all but one leave; a term, or a sum of them */
     double *gram, *cross, *targets; /* calibrated: all of gram, cross, sums of y */
@@ -102,6 +103,17 @@ static double dot(const sum *s, const double *a, const double *b)
     return total;
 }
 
+/* The energy of a matrix of W's size, in the scale that is safe. */
+static double energy_of(const sum *s, const double *a)
+{
+    double total = 0;
+    for (int64_t x = 0; x < s->parts; x++) {
+        double value = s->safe * a[x];
+        total += value * value;
+    }
+    return total;
+}
+
 /* The upper triangle of a Gram matrix from the lower one. */
 static void fill_gram(sum *s)
 {
@@ -138,6 +150,7 @@ static danaus_status read_problem(sum *s)
     double scale;
     TRY(dn_survey(s->pool, s->w, "W", &scale, &s->energy));
     s->scale = s->given ? 1 : scale;
+    s->safe = s->given ? scale : 1;
     danaus_pattern all = { 1, s->rows, s->cols, 1 };
     ks_view view = dn_view_dense(s->w->data, s->w->dtype, s->cols, all, 0, s->scale);
     dn_view_read(&view, s->matrix);
@@ -201,10 +214,11 @@ static danaus_status fit_term(
     sum *s, int n, danaus_chain **chain, danaus_factorize_result *result, double *scale)
 {
     danaus_factorize_desc fit = *s->fit;
+    fit.chain_dtype = s->dtype;
     danaus_calibration sums;
     const danaus_chain *from =
         s->given || s->terms->count_of[n] > 2 ? s->chain[n] : NULL;
-    double left = dot(s, s->left, s->left);
+    double left = energy_of(s, s->left);
     if (s->given) {
         sums = leave_sums(s);
         fit.calibration = &sums;
@@ -278,9 +292,9 @@ static void relate(
 
 static danaus_status greedy(sum *s, danaus_factorize_result *steps)
 {
-    double whole = dot(s, s->matrix, s->matrix);
+    double whole = energy_of(s, s->matrix);
     for (int n = 0; n < s->terms->count; n++) {
-        double scale, of_matrix = share(dot(s, s->rest, s->rest), whole);
+        double scale, of_matrix = share(energy_of(s, s->rest), whole);
         TRY(improve(s, n, &steps[n], &scale));
         relate(s, scale, of_matrix, &steps[n]);
     }
@@ -303,23 +317,37 @@ static danaus_status alternate(sum *s, int rounds)
 
 /* ---- the chains ---- */
 
-/* A copy of W's type, in W's scale; `from` gets the same rounding, in its own. */
+static danaus_dtype stored_type(const sum *s)
+{
+    return s->fit->chain_dtype ? s->fit->chain_dtype : s->w->dtype;
+}
+
+/* A copy of the type asked for, in W's scale; `from` gets the same rounding, in its own. */
 static danaus_status rounded(const sum *s, danaus_chain *from, danaus_chain **to)
 {
-    danaus_dtype dtype = s->w->dtype;
+    danaus_dtype dtype = stored_type(s);
     int exponent = -ilogb(s->scale), count = from->count;
     TRY(danaus_chain_create(from->patterns, count, dtype, to));
     for (int l = 0; l < count; l++) {
         danaus_pattern p = from->patterns[l];
         int64_t size = p.a * p.b * p.c * p.d;
+        int64_t parts = size * (s->complex ? 2 : 1);
         double *w = from->weights[l];
-        dn_convert(s->dtype, w, dtype, (*to)->weights[l], size);
-        dn_convert(dtype, (*to)->weights[l], s->dtype, w, size);
         int share_of =
             exponent / count + (l < exponent % count) - (l < -exponent % count);
         dn_factor_write(
             (danaus_pattern){ 1, 1, size, 1 }, 0, s->complex, w, share_of, dtype,
             (*to)->weights[l]);
+        dn_convert(dtype, (*to)->weights[l], s->dtype, w, size);
+        for (int64_t x = 0; x < parts; x++) {
+            if (!isfinite(w[x]))
+                return dn_fail(
+                    DANAUS_ERR_ARGUMENT,
+                    "factor %d of a term would hold what is no number of %s: scale the "
+                    "matrix",
+                    l, danaus_dtype_name(dtype));
+            w[x] = ldexp(w[x], -share_of);
+        }
     }
     return DANAUS_OK;
 }
@@ -350,7 +378,7 @@ static danaus_status measure_sums(sum *s, danaus_chain *chain)
     s->error = share(fmax(ROUNDING * s->energy, c.energy - means), s->energy);
     if (!s->fit->bias)
         return DANAUS_OK;
-    dn_convert(s->dtype, s->left_targets, s->w->dtype, s->part, s->rows);
+    dn_convert(s->dtype, s->left_targets, stored_type(s), s->part, s->rows);
     return danaus_chain_set_bias(chain, s->part);
 }
 
@@ -358,7 +386,7 @@ static danaus_status measure(
     sum *s, danaus_chain *chain, danaus_factorize_result *result)
 {
     TRY(find_rest(s));
-    double distance = share(dot(s, s->rest, s->rest), dot(s, s->matrix, s->matrix));
+    double distance = share(energy_of(s, s->rest), energy_of(s, s->matrix));
     s->error = distance;
     if (s->given)
         TRY(measure_sums(s, chain));

@@ -97,7 +97,7 @@ static danaus_status split(whole *s, int n)
     const danaus_pattern *p = s->given.patterns[n];
     const danaus_chain *from = s->chain[s->place[n]];
     int64_t widest = MAX(p[0].a, p[1].a);
-    TRY(danaus_chain_create(p, 2, s->w.dtype, &s->part[n]));
+    TRY(danaus_chain_create(p, 2, from->dtype, &s->part[n]));
     for (int l = 0; l < 2; l++) {
         int64_t groups = widest / p[l].a, before = 0;
         for (int m = 0; m < n; m++) {
@@ -107,7 +107,7 @@ static danaus_status split(whole *s, int n)
         }
         copy_part(
             from->patterns[l], p[l], l == 0, groups, before,
-            danaus_dtype_size(s->w.dtype), from->weights[l], s->part[n]->weights[l]);
+            danaus_dtype_size(from->dtype), from->weights[l], s->part[n]->weights[l]);
     }
     return DANAUS_OK;
 }

@@ -14,6 +14,7 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
+#include "base/quota.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -192,6 +193,12 @@ danaus_status dn_fourier(
                      .count = count,
                      .dtype = desc->dtype,
                      .complex = desc->kind == DANAUS_DFT };
+    double numbers = 0; /* of the factors, at the least */
+    for (int l = 0; l < count; l++)
+        numbers += (double)j.f.n * (double)radices[l];
+    TRY(dn_check_room(
+        numbers * (double)danaus_dtype_size(desc->dtype),
+        "the factors of a transform"));
     j.reversal = dn_alloc((size_t)j.f.n * sizeof *j.reversal);
     if (!j.reversal)
         return dn_fail(DANAUS_ERR_MEMORY, "no memory for a permutation");

@@ -3,6 +3,7 @@
 #include "transforms/transforms.h"
 
 #include "base/dtype.h"
+#include "base/quota.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -97,5 +98,9 @@ danaus_status danaus_operator_transform(
         return dn_fail(
             DANAUS_ERR_SHAPE, "%" PRId64 " is no length of a transform", full.n);
     TRY(check_options(&full, takes));
+    /* At the least: a factor's numbers, and an order. */
+    TRY(dn_check_room(
+        (double)full.n * (double)(danaus_dtype_size(full.dtype) + sizeof(int64_t)),
+        "a transform"));
     return kinds[full.kind].make(&full, made);
 }

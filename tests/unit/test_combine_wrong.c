@@ -3,7 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
+#include "base/mem.h"
 #include "ks/chain.h"
+#include "danaus/transforms.h"
 
 #include <string.h>
 
@@ -124,6 +126,54 @@ static void kronecker_products_that_overflow_are_refused(void **state)
     }
 }
 
+/* Products of factors that fit, alone and two by two, and that no memory holds. */
+static void kronecker_products_are_refused_before_anything_is_made(void **state)
+{
+    (void)state;
+    static const struct {
+        int count;
+        danaus_status status;
+        const char *words;
+    } cases[] = {
+        { 12, DANAUS_ERR_MEMORY, "the weights of a chain" },
+        { 30, DANAUS_ERR_SHAPE, "overflow" },
+        { 32, DANAUS_ERR_SHAPE, "overflow" },
+        { 65, DANAUS_ERR_SHAPE, "65 factors, more than 64" },
+    };
+    danaus_chain *one = empty("1,8,8,1", DANAUS_F32), *made = NULL;
+    const danaus_chain *chains[65];
+    for (int n = 0; n < 65; n++)
+        chains[n] = one;
+    for (int i = 0; i < 4; i++) {
+        dn_alloc_fail_at(0);
+        assert_status(
+            danaus_chain_combine(DANAUS_KRONECKER, chains, cases[i].count, &made),
+            cases[i].status);
+        assert_int_equal(dn_alloc_fail_at(0), 0);
+        assert_null(made);
+        assert_non_null(strstr(danaus_error_detail(), cases[i].words));
+    }
+    danaus_chain_destroy(one);
+}
+
+static void what_no_memory_holds_is_refused_before_anything_is_made(void **state)
+{
+    (void)state;
+    danaus_chain *rank = empty("1,3000000,1,1 1,1,3000000,1", DANAUS_F32), *made = NULL;
+    const danaus_transform_desc dft = { .kind = DANAUS_DFT, .n = 1 << 30 };
+    danaus_pattern large[] = { { 1, 1 << 22, 1 << 22, 1 } };
+    danaus_operator *made_operator = NULL;
+    float place = 1;
+    dn_alloc_fail_at(0);
+    assert_status(danaus_chain_to_dense(rank, &place), DANAUS_ERR_MEMORY);
+    assert_status(danaus_chain_fuse(rank, 0, 2, &made), DANAUS_ERR_MEMORY);
+    assert_status(danaus_chain_create(large, 1, DANAUS_F32, &made), DANAUS_ERR_MEMORY);
+    assert_status(danaus_operator_transform(&dft, &made_operator), DANAUS_ERR_MEMORY);
+    assert_true(dn_alloc_fail_at(0) <= 1); /* a mark for each block of fused factors */
+    assert_true(!made && !made_operator && place == 1);
+    danaus_chain_destroy(rank);
+}
+
 static void products_that_overflow_are_refused(void **state)
 {
     (void)state;
@@ -170,6 +220,8 @@ int main(void)
         cmocka_unit_test(chains_that_do_not_fit_are_refused),
         cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(kronecker_products_that_overflow_are_refused),
+        cmocka_unit_test(kronecker_products_are_refused_before_anything_is_made),
+        cmocka_unit_test(what_no_memory_holds_is_refused_before_anything_is_made),
         cmocka_unit_test(products_that_overflow_are_refused),
         cmocka_unit_test(wrong_arguments_are_refused),
     };

@@ -7,6 +7,7 @@
 #include "ks/patterns.h"
 #include "support/device.h"
 #include "support/factors.h"
+#include "support/rng.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -420,6 +421,58 @@ static void bad_requests_are_refused(void **state)
     assert_null(chain);
 }
 
+/* The error that is reported is that of the chain as it is stored, for the matrix as it was
+   given; or the type of the chain is refused. Distances are taken of numbers near 1. */
+static void certificates_hold_for_the_matrix_that_was_given(void **state)
+{
+    (void)state;
+    const danaus_pattern p[] = { { 1, 2, 2, 4 }, { 2, 4, 4, 1 } };
+    static const int exponents[] = { -1060, -320, -200, -149, -130, -126, -60,
+                                     0,     60,   126,  128,  500,  990 };
+    for (int e = 0; e < 13; e++)
+        for (int n = 0; n < 4; n++) {
+            rng r = { (uint64_t)(4 * e + n) };
+            danaus_factorize_desc desc = { 0 };
+            danaus_factorize_result result;
+            danaus_chain *chain = NULL;
+            double w[64], k[64], distance = 0, norm = 0;
+            desc.chain_dtype = n % 2 ? DANAUS_F32 : DANAUS_F64;
+            for (int x = 0; x < 64; x++)
+                w[x] = ldexp(rng_unit(&r) - (n < 2 ? 0 : 0.5), exponents[e]);
+            danaus_status status =
+                danaus_factorize(w, DANAUS_F64, p, 2, &desc, &chain, &result);
+            int held = n % 2 == 0 || (exponents[e] > -126 && exponents[e] <= 126);
+            if (!held && status != DANAUS_OK) {
+                assert_status(status, DANAUS_ERR_ARGUMENT);
+                assert_non_null(strstr(danaus_error_detail(), "for f32"));
+                continue;
+            }
+            assert_ok(status);
+            assert_int_equal(danaus_chain_dtype(chain), desc.chain_dtype);
+            danaus_chain *exact;
+            assert_ok(danaus_chain_convert(chain, DANAUS_F64, &exact));
+            assert_ok(danaus_chain_to_dense(exact, k));
+            int half = -exponents[e] / 2, rest = -exponents[e] - half;
+            for (int x = 0; x < 64; x++) {
+                double a = ldexp(ldexp(w[x], half), rest),
+                       b = ldexp(ldexp(k[x], half), rest);
+                distance += (a - b) * (a - b);
+                norm += a * a;
+            }
+            double error = sqrt(distance / norm);
+            /* to_dense() rounds numbers below the normal ones again. */
+            double slack = exponents[e] < -1000 ? 0.1 : 1e-7;
+            if (!(fabs(error - result.error) <= slack &&
+                  result.lower_bound <= error + slack &&
+                  error <= result.upper_bound + slack))
+                fail_msg(
+                    "2^%d: %g, said to be %g, in %g .. %g", exponents[e], error,
+                    result.error, result.lower_bound, result.upper_bound);
+            danaus_chain_destroy(exact);
+            danaus_chain_destroy(chain);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +486,7 @@ int main(void)
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(progress_grows_to_one_and_can_give_up),
         cmocka_unit_test(missing_memory_is_reported_wherever_it_is_missing),
+        cmocka_unit_test(certificates_hold_for_the_matrix_that_was_given),
         cmocka_unit_test(bad_numbers_are_named),
         cmocka_unit_test(bad_requests_are_refused),
     };
