@@ -248,23 +248,26 @@ static danaus_status fit_sum(
     return dn_sum_fit(&c->w, &terms, of->passes, &fit, chains, result, steps);
 }
 
-/* Fits candidate n, and keeps its chain if none was better. */
+/* Fits candidate n, and keeps its chain if none was better: more passes are never worse. */
 static danaus_status try_candidate(compression *c, int n, int passes)
 {
     danaus_candidate *of = &c->candidate[n];
     danaus_factorize_desc fit = c->fit;
     danaus_factorize_result result;
     danaus_chain *chains[DANAUS_CANDIDATE_TERMS] = { NULL };
+    int is_first = of->passes == 0;
     fit.refine = of->passes = passes;
     if (of->first == of->count)
         TRY(danaus_factorize(
             c->w.data, c->w.dtype, of->patterns, of->count, &fit, &chains[0], &result));
     else
         TRY(fit_sum(c, of, &fit, chains, &result));
-    of->error = result.error;
+    int is_best = !c->chain[0] || result.error < c->candidate[c->best].error;
+    if (is_first || result.error < of->error)
+        of->error = result.error;
     of->seconds += result.seconds;
     c->done++;
-    if (c->chain[0] && n != c->best && !(of->error < c->candidate[c->best].error)) {
+    if (!is_best) {
         forget(chains);
         return DANAUS_OK;
     }
