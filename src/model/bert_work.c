@@ -35,7 +35,7 @@ static danaus_status open_target(work *w, int number)
 {
     const linear *layer = &w->model->linear[number];
     target *t = &w->target[number];
-    if (layer->factors != 1 || layer->fitted.basis ||
+    if (layer->factors != 1 || layer->fitted.basis || layer->is_chain ||
         find_tensor(w, layer->name, "weight", &t->weight))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,

@@ -148,12 +148,12 @@ static danaus_status pool(const encoding *e, int64_t n, const void *h, float *to
                     .x = h,
                     .y = y,
                     .dtype = e->encoder->wide ? DANAUS_F32 : model->dtype }));
-    if (model->pooler.plan) {
+    if (dn_linear_is_open(&model->pooler)) {
         TRY(dn_linear_run(&model->pooler, e->device, n, y, e->dense));
         y = e->dense;
     }
     TRY(danaus_download(e->device, to, y, (size_t)(n * width) * sizeof *to));
-    for (int64_t i = 0; model->pooler.plan && i < n * width; i++)
+    for (int64_t i = 0; dn_linear_is_open(&model->pooler) && i < n * width; i++)
         to[i] = tanhf(to[i]);
     return DANAUS_OK;
 }

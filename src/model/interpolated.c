@@ -43,6 +43,15 @@ static int read_vector(binder *b, const char *name, int64_t count, double *to)
     return 1;
 }
 
+/* True where a part has a bias: without any they are zeros. */
+static int has_vector(binder *b, const char *name, const char *part)
+{
+    char path[MOST_NAME];
+    danaus_tensor t;
+    snprintf(path, sizeof path, "%s.%s.bias", name, part);
+    return dn_binder_find(b, path, &t);
+}
+
 /* place[i]: where row i stands when the kept rows come first. */
 static int read_places(
     binder *b, const char *name, int64_t rows, int64_t rank, int64_t *place,
@@ -99,12 +108,13 @@ static int read_parts(binder *b, const char *name, const fit_parts *parts, fit *
                     { "others", others, 1, parts->rest_bias } };
     char path[MOST_NAME];
     int good = 1;
+    int biased = has_vector(b, name, "basis") || has_vector(b, name, "others");
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s.%s.weights.0", name, matrices[i].part);
         good &=
             read_matrix(b, path, matrices[i].rows, matrices[i].cols, matrices[i].to);
         snprintf(path, sizeof path, "%s.%s.bias", name, vectors[i].part);
-        good &= read_vector(b, path, vectors[i].rows, vectors[i].to);
+        good &= !biased || read_vector(b, path, vectors[i].rows, vectors[i].to);
     }
     snprintf(path, sizeof path, "%s.place", name);
     if (!parts->place) { /* it is not read */

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "math/pattern.h"
 #include "model/interpolated.h"
+#include "model/structure.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ static int view_dense(binder *b, const char *name, layer_view *v)
     char path[MOST_NAME];
     danaus_tensor *t = v->weights;
     snprintf(path, sizeof path, "%s.weight", name);
-    if (!dn_binder_find(b, path, t))
+    if (!dn_binder_find(b, path, t) || dn_is_placeholder(t))
         return 0;
     if (t->ndim == 2)
         v->patterns[v->count++] = (danaus_pattern){ 1, t->shape[0], t->shape[1], 1 };
@@ -200,6 +201,120 @@ static danaus_status outline_interpolated(
     return plan(layer, device, p, 2, &desc);
 }
 
+/* ---- sums of two chains ---- */
+
+static danaus_status set_bias(
+    const danaus_tensor *given, int64_t rows, danaus_operator *term)
+{
+    if (!given->data)
+        return DANAUS_OK;
+    float *bias = dn_calloc((size_t)rows, sizeof *bias);
+    if (!bias)
+        return dn_fail_memory((size_t)rows * sizeof *bias, "a bias");
+    dn_convert(given->dtype, given->data, DANAUS_F32, bias, rows);
+    danaus_status status = danaus_operator_set_bias(term, bias);
+    dn_free(bias);
+    return status;
+}
+
+/* An operator of one chain, with its bias, if it has one. */
+static danaus_status make_term(
+    const layer_view *v, int64_t rows, danaus_operator **term)
+{
+    danaus_chain *chain;
+    layer_view plain = *v;
+    plain.bias = (danaus_tensor){ 0 }; /* chains of operators have none */
+    TRY(danaus_chain_create(v->patterns, v->count, DANAUS_F32, &chain));
+    danaus_status status = fill_chain(&plain, rows, chain);
+    if (status == DANAUS_OK)
+        status = danaus_operator_create(
+            &chain, 1, NULL, NULL, dn_pattern_cols(v->patterns[v->count - 1]), term);
+    if (status != DANAUS_OK) {
+        danaus_chain_destroy(chain);
+        return status;
+    }
+    return set_bias(&v->bias, rows, *term);
+}
+
+static danaus_status plan_sum(
+    linear *layer, danaus_device *device, const layer_view v[2])
+{
+    danaus_operator *terms[2] = { NULL, NULL }, *sum = NULL;
+    danaus_ks_desc desc = desc_of(&layer->shape, layer->biased);
+    desc.gated = 0;
+    if (layer->shape.gated)
+        desc.activation = DANAUS_ACTIVATION_NONE;
+    danaus_status status = make_term(&v[0], layer->rows, &terms[0]);
+    if (status == DANAUS_OK)
+        status = make_term(&v[1], layer->rows, &terms[1]);
+    if (status == DANAUS_OK)
+        status = danaus_operator_add(terms, 2, &sum);
+    if (status == DANAUS_OK)
+        terms[0] = terms[1] = NULL;
+    if (status == DANAUS_OK)
+        status = danaus_operator_plan_create(device, sum, &desc, &layer->sum);
+    danaus_operator_destroy(terms[0]);
+    danaus_operator_destroy(terms[1]);
+    danaus_operator_destroy(sum);
+    return status;
+}
+
+/* Patterns of both chains, one after the other. */
+static danaus_status note_sum(linear *layer, const layer_view v[2])
+{
+    size_t bytes = (size_t)(v[0].count + v[1].count) * sizeof *layer->patterns;
+    layer->patterns = dn_alloc(bytes);
+    if (!layer->patterns)
+        return dn_fail_memory(bytes, "patterns");
+    for (int i = 0; i < 2; i++)
+        for (int n = 0; n < v[i].count; n++) {
+            layer->patterns[layer->factors++] = v[i].patterns[n];
+            layer->parameters += numbers_of(v[i].patterns[n]);
+        }
+    layer->first = v[0].count;
+    layer->packed = layer->parameters * (int64_t)sizeof(float);
+    return DANAUS_OK;
+}
+
+static danaus_status open_sum(
+    linear *layer, binder *b, const char *name, const linear_shape *shape)
+{
+    static const char *const parts[] = { "first", "second" };
+    layer_view v[2] = { { 0 }, { 0 } };
+    char path[MOST_NAME - 16]; /* of a layer's name; parts are appended */
+    int good = 1;
+    for (int i = 0; i < 2; i++) {
+        linear_shape part = *shape;
+        part.no_bias |= i;
+        snprintf(path, sizeof path, "%s.%s", name, parts[i]);
+        view_chain(b, path, &v[i]);
+        good &= view_bias(b, path, &part, &v[i]) && v[i].count &&
+                is_whole(b, path, shape->rows, shape->cols, &v[i]);
+    }
+    if (good && v[0].count + v[1].count > DANAUS_MAX_FACTORS) {
+        dn_binder_complain(
+            b, "%s is a sum of more than %d factors", name, DANAUS_MAX_FACTORS);
+        good = 0;
+    }
+    if (!good)
+        return DANAUS_OK;
+    layer->is_chain = 1;
+    layer->biased = v[0].bias.data || v[1].bias.data;
+    b->parameters +=
+        (v[0].bias.data ? layer->rows : 0) + (v[1].bias.data ? layer->rows : 0);
+    TRY(name_layer(layer, name));
+    TRY(note_sum(layer, v));
+    return b->copies->outline ? DANAUS_OK : plan_sum(layer, b->device, v);
+}
+
+static int is_sum(binder *b, const char *name)
+{
+    char path[MOST_NAME];
+    danaus_tensor t;
+    snprintf(path, sizeof path, "%s.first.weights.0", name);
+    return dn_binder_find(b, path, &t);
+}
+
 static danaus_status open_interpolated(
     linear *layer, binder *b, const char *name, const linear_shape *shape, int64_t rank)
 {
@@ -222,9 +337,12 @@ danaus_status dn_linear_open(
     layer_view v = { 0 };
     int64_t rows = shape->rows, rank = dn_interpolated_rank(b, name);
     *layer = (linear){ .rows = rows, .cols = shape->cols, .shape = *shape };
+    layer->is_chain = !view_dense(b, name, &v); /* a placeholder has its place */
     if (rank)
         return open_interpolated(layer, b, name, shape, rank);
-    if (!view_dense(b, name, &v))
+    if (layer->is_chain && is_sum(b, name))
+        return open_sum(layer, b, name, shape);
+    if (layer->is_chain)
         view_chain(b, name, &v);
     int good_bias = view_bias(b, name, shape, &v);
     if (!good_bias || !v.count || !is_whole(b, name, rows, shape->cols, &v))
@@ -321,5 +439,6 @@ void dn_linear_close(linear *layer)
     dn_fit_free(&layer->fitted);
     danaus_ks_weights_destroy(layer->weights);
     danaus_ks_plan_destroy(layer->plan);
+    danaus_operator_plan_destroy(layer->sum);
     *layer = (linear){ 0 };
 }

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "danaus/ks.h"
+#include "danaus/transforms.h"
 #include "model/bind.h"
 #include "model/fit.h"
 
@@ -30,21 +31,23 @@ typedef struct linear {
     char *name;
     linear_shape shape; /* that it was made for */
     int64_t rows, cols, parameters;
-    int biased; /* the file has a bias for it */
-    int gated;  /* y is activation(u) v: shape.gated, and the device can */
-    int64_t factors;
+    int biased;             /* the file has a bias for it */
+    int gated;              /* y is activation(u) v: shape.gated, and the device can */
+    int is_chain;           /* the file has factors in place of a matrix */
+    int64_t factors, first; /* of a sum of two chains, `first` of the first; else 0 */
     danaus_pattern *patterns; /* [factors] */
     int64_t packed;           /* bytes */
     danaus_ks_plan *plan;
     danaus_ks_weights *weights;
-    fit fitted;       /* what it was made of; basis NULL: it is the file's */
+    danaus_operator_plan *sum; /* of a sum, in place of plan and weights */
+    fit fitted;                /* what it was made of; basis NULL: it is the file's */
     double speedup;   /* over the dense layer that it replaces; 0: it replaces none */
     watcher *watcher; /* or NULL; the caller's */
 } linear;
 
 /* Reads NAME.weight[rows][cols], which may be cut further as those of convolutions are, or
-   [g][rows / g][cols / g] of a block-diagonal matrix, or the chain NAME.weights.0, NAME.weights.1, ... whose shapes are patterns, and NAME.bias[rows].
-   What does not fit is a complaint, and leaves the layer without a plan. In an outline it has
+   [g][rows / g][cols / g] of a block-diagonal matrix, or the chain NAME.weights.0, NAME.weights.1, ... whose shapes are patterns, and NAME.bias[rows],
+   or two such chains, NAME.first and NAME.second, whose sum it is. What does not fit is a complaint, and leaves the layer without a plan. In an outline it has
    a plan and no weights. */
 danaus_status dn_linear_open(
     linear *layer, binder *b, const char *name, const linear_shape *shape);
@@ -60,11 +63,19 @@ danaus_status dn_linear_fitted(
     const linear_shape *shape);
 void dn_linear_close(linear *layer);
 
+/* True for layers that can run. */
+static inline int dn_linear_is_open(const linear *layer)
+{
+    return layer->plan || layer->sum;
+}
+
 static inline danaus_status dn_linear_run(
     const linear *layer, danaus_device *device, int64_t tokens, const void *x, void *y)
 {
     if (layer->watcher)
         TRY(layer->watcher->see(layer->watcher, layer, tokens, x));
+    if (layer->sum)
+        return danaus_operator_execute(layer->sum, device, tokens, x, y);
     return danaus_ks_execute(layer->plan, device, layer->weights, tokens, x, y);
 }
 

@@ -9,6 +9,7 @@
 #include "io/file.h"
 #include "model/compress.h"
 #include "model/shards.h"
+#include "model/structure.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -91,6 +92,7 @@ static danaus_status open_model(
     char file[PATH_MAX];
     TRY(find_arch(config, &model->arch));
     TRY(check_type(model));
+    TRY(dn_structure_check(config));
     TRY(dn_pooling_read(path, &model->pooling));
     TRY(dn_shards_open(path, &model->file, file, sizeof file));
     danaus_status status = model->arch->open(model, config);
@@ -206,7 +208,9 @@ danaus_status danaus_model_layer_at(
             model->linears, index);
     const linear *found = &model->linear[index];
     char steps[DANAUS_MAX_FACTORS * 200];
-    danaus_ks_plan_describe(found->plan, steps, sizeof steps);
+    *steps = 0;
+    if (found->plan)
+        danaus_ks_plan_describe(found->plan, steps, sizeof steps);
     *layer = (danaus_model_layer){ .name = found->name,
                                    .rows = found->rows,
                                    .cols = found->cols,
@@ -384,7 +388,7 @@ danaus_status danaus_model_score(
     TRY(check_sequences(model, device, sequences, offsets, ids));
     if (sequences && !scores)
         return dn_fail(DANAUS_ERR_ARGUMENT, "a place for scores is needed");
-    if (!model->next.plan)
+    if (!dn_linear_is_open(&model->next))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "models of architecture %s do not say what follows tokens",

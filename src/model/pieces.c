@@ -24,7 +24,8 @@ static danaus_status read_numbers(
 /* A dense matrix of the file. */
 static int is_dense(const linear *layer)
 {
-    return layer->factors == 1 && layer->patterns->a == 1 && !layer->fitted.basis;
+    return layer->factors == 1 && layer->patterns->a == 1 && !layer->fitted.basis &&
+           !layer->is_chain;
 }
 
 static danaus_status open_piece(work *w, linear *layer, piece *p)

@@ -30,7 +30,7 @@ int64_t dn_samples_numbers(
     const danaus_model *model, const samples *s, int64_t first, int64_t n)
 {
     const danaus_model_info *info = &model->info;
-    if (!s->pixels && model->next.plan)
+    if (!s->pixels && dn_linear_is_open(&model->next))
         return s->offsets[first + n] - s->offsets[first];
     return n * (info->classes ? info->classes : info->embedding);
 }
@@ -40,7 +40,7 @@ static danaus_status run_tokens(
     danaus_model *model, danaus_device *device, int64_t n, const int64_t *offsets,
     const int32_t *ids, float *output)
 {
-    if (model->next.plan)
+    if (dn_linear_is_open(&model->next))
         return dn_encode_score(model, device, n, offsets, ids, NULL, NULL, output);
     return dn_encode_embed(model, device, n, offsets, ids, output);
 }

@@ -5,10 +5,12 @@
 #include "base/dtype.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/numbers.h"
 #include "base/replace.h"
 #include "base/status.h"
 #include "model/folder.h"
 #include "model/interpolated.h"
+#include "model/structure.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,8 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Tensors of an interpolated layer. */
-#define LAYER_TENSORS 5
+/* Tensors of an interpolated layer, and its placeholder. */
+#define LAYER_TENSORS 6
 #define MOST_NAME     256
 
 /* Tensors to be written, with what had to be made for them. */
@@ -42,7 +44,7 @@ static danaus_status add(
         count *= t->shape[i] = shape[i];
     snprintf(name, sizeof name, "%s%s.%s", w->model->prefix, layer, part);
     owned[0] = dn_copy_text(name);
-    owned[1] = dn_calloc((size_t)count, sizeof(float));
+    owned[1] = dn_calloc((size_t)MAX(count, 1), sizeof(float));
     if (!owned[0] || !owned[1])
         return dn_fail_memory((size_t)count * sizeof(float), "a layer to write");
     dn_convert(DANAUS_F64, numbers, DANAUS_F32, owned[1], count);
@@ -87,6 +89,23 @@ static danaus_status add_interpolated(writing *w, const linear *layer)
     return status;
 }
 
+/* An empty tensor, for readers that look for a matrix. */
+static danaus_status add_placeholder(writing *w, const linear *layer)
+{
+    static const double none[1];
+    static const int64_t shape[] = { 0 };
+    return add(w, layer->name, "weight", 1, shape, none);
+}
+
+/* True for layers whose placeholder the file has already. */
+static int is_marked(const danaus_model *model, const linear *layer)
+{
+    char name[MOST_NAME];
+    danaus_tensor t;
+    snprintf(name, sizeof name, "%s%s.weight", model->prefix, layer->name);
+    return !layer->fitted.basis && !danaus_file_find(model->file, name, &t);
+}
+
 /* Whether a tensor of the file belongs to a layer that was fitted. */
 static int is_replaced(const danaus_model *model, const char *name)
 {
@@ -116,6 +135,8 @@ static danaus_status list_tensors(writing *w)
         const linear *layer = &model->linear[i];
         if (layer->fitted.basis)
             TRY(layer->fitted.dense ? add_dense(w, layer) : add_interpolated(w, layer));
+        if (dn_structure_has(layer) && !is_marked(model, layer))
+            TRY(add_placeholder(w, layer));
     }
     return DANAUS_OK;
 }
@@ -247,7 +268,8 @@ danaus_status danaus_model_save(const danaus_model *model, const char *path)
         rmdir(path);
     TRY(status);
     TRY(copy_pooling(model, path));
-    for (int i = 0; i < NAMES; i++)
+    for (int i = 0; i < NAMES - 1; i++)
         TRY(copy_file(model->path, path, names[i]));
-    return DANAUS_OK;
+    return dn_structure_count(model) ? dn_structure_write(model, path)
+                                     : copy_file(model->path, path, names[NAMES - 1]);
 }
