@@ -22,7 +22,7 @@ typedef enum danaus_chain_kind {
     DANAUS_CHAIN_LOW_RANK,        /* (1, M, r, 1) (1, r, N, 1); rank */
     DANAUS_CHAIN_DYADIC,          /* (2^(l-1), 2, 2, 2^(L-l)); M = N = 2^L */
     DANAUS_CHAIN_BLOCK_BUTTERFLY, /* (2^(l-1), 2t, 2t, 2^(L-l)); M = N = 2^L t; rank t */
-    DANAUS_CHAIN_MONARCH,      /* `order` factors, rectangular, blocks of rank `rank` */
+    DANAUS_CHAIN_MONARCH,      /* `order` factors, any M x N, blocks of rank `rank` */
     DANAUS_CHAIN_KALEIDOSCOPE, /* dyadic, then dyadic transposed: products only */
     DANAUS_CHAIN_RADICES       /* row_radices x col_radices, ranks: every chain that can
                                   be factorised, deformable butterflies among them */

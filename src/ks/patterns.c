@@ -127,9 +127,9 @@ static int smallest_prime(int64_t n)
 }
 
 /* n as a product of `order` factors as equal as can be, ascending: primes from the
-   largest down, each multiplied into the smallest factor so far. */
-static danaus_status equal_radices(
-    int64_t n, int order, const char *what, int64_t *radix)
+   largest down, each multiplied into the smallest factor so far. The first are 1 if n
+   has fewer primes. */
+static void equal_radices(int64_t n, int order, int64_t *radix)
 {
     int64_t primes[64];
     int count = 0;
@@ -138,10 +138,6 @@ static danaus_status equal_radices(
         primes[count] = prime ? prime : rest;
         rest /= primes[count++];
     }
-    if (count < order)
-        return dn_fail(
-            DANAUS_ERR_SHAPE, "%" PRId64 " %s are not a product of %d sizes above 1", n,
-            what, order);
     for (int l = 0; l < order; l++)
         radix[l] = 1;
     while (count) {
@@ -152,7 +148,19 @@ static danaus_status equal_radices(
             radix[l + 1] = larger;
         }
     }
-    return DANAUS_OK;
+}
+
+/* Rows end with radices of 1, where they cost the fewest weights: a prime number of
+   rows makes the first factor dense, a prime number of columns the last. */
+static void equal_row_radices(int64_t rows, int order, int64_t *radix)
+{
+    int64_t all[DANAUS_MAX_FACTORS];
+    int ones = 0;
+    equal_radices(rows, order, all);
+    while (ones < order && all[ones] == 1)
+        ones++;
+    for (int l = 0; l < order; l++)
+        radix[l] = all[(l + ones) % order];
 }
 
 static danaus_status check_radices(
@@ -189,11 +197,11 @@ static danaus_status make_radices(
     if (desc->row_radices)
         memcpy(q, desc->row_radices, bytes);
     else
-        TRY(equal_radices(desc->rows, order, "rows", q));
+        equal_row_radices(desc->rows, order, q);
     if (desc->col_radices)
         memcpy(p, desc->col_radices, bytes);
     else
-        TRY(equal_radices(desc->cols, order, "columns", p));
+        equal_radices(desc->cols, order, p);
     TRY(check_radices(q, order, desc->rows, "row"));
     TRY(check_radices(p, order, desc->cols, "column"));
     made->count = order;

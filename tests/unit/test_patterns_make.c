@@ -185,6 +185,34 @@ static void monarch_of_any_order_has_full_support(void **state)
     expect_chain(m, "1,24,192,32 48,128,64,1");
 }
 
+/* Sizes with fewer primes than factors have radices of 1. */
+static void monarch_takes_every_size(void **state)
+{
+    (void)state;
+    made m = make((danaus_chain_desc){
+        .kind = DANAUS_CHAIN_MONARCH, .rows = 17, .cols = 19, .rank = 3 });
+    expect_chain(m, "1,17,3,1 1,3,19,1");
+    m = make((danaus_chain_desc){
+        .kind = DANAUS_CHAIN_MONARCH, .rows = 17, .cols = 16, .rank = 2 });
+    expect_chain(m, "1,17,8,1 4,2,4,1");
+    m = make((danaus_chain_desc){
+        .kind = DANAUS_CHAIN_MONARCH, .rows = 16, .cols = 19, .rank = 2 });
+    expect_chain(m, "1,4,2,4 1,8,19,1");
+    for (int64_t rows = 1; rows <= 40; rows++)
+        for (int64_t cols = 1; cols <= 40; cols++)
+            for (int order = 1; order <= 5; order++) {
+                m = make((danaus_chain_desc){ .kind = DANAUS_CHAIN_MONARCH,
+                                              .rows = rows,
+                                              .cols = cols,
+                                              .order = order });
+                expect_shape(m, rows, cols);
+                assert_true(chainable(m));
+                assert_true(dn_pattern_equal(
+                    dn_patterns_product(m.p, m.count),
+                    (danaus_pattern){ 1, rows, cols, 1 }));
+            }
+}
+
 /* T3.8, T3.11 */
 static void published_chains_are_judged_as_they_should(void **state)
 {
@@ -249,8 +277,6 @@ static void impossible_names_are_refused_with_a_sentence(void **state)
         { .kind = DANAUS_CHAIN_DYADIC, .rows = 16, .cols = 8 },
         { .kind = DANAUS_CHAIN_DYADIC, .rows = 1, .cols = 1 },
         { .kind = DANAUS_CHAIN_BLOCK_BUTTERFLY, .rows = 16, .cols = 16, .rank = 3 },
-        { .kind = DANAUS_CHAIN_MONARCH, .rows = 7, .cols = 8 },
-        { .kind = DANAUS_CHAIN_MONARCH, .rows = 8, .cols = 13 },
         { .kind = DANAUS_CHAIN_MONARCH, .rows = 8, .cols = 8, .order = 65 },
         { .kind = DANAUS_CHAIN_MONARCH, .rows = 8, .cols = 8, .order = -1 },
         { .kind = DANAUS_CHAIN_MONARCH, .rows = 8, .cols = 8, .rank = -2 },
@@ -445,6 +471,7 @@ int main(void)
         cmocka_unit_test(the_table_monarch_needs_p_squared_to_divide),
         cmocka_unit_test(two_factor_monarch_takes_any_divisors),
         cmocka_unit_test(monarch_of_any_order_has_full_support),
+        cmocka_unit_test(monarch_takes_every_size),
         cmocka_unit_test(published_chains_are_judged_as_they_should),
         cmocka_unit_test(a_decreasing_chain_is_accepted_through_its_transpose),
         cmocka_unit_test(the_sentence_names_the_pair_and_the_condition),
