@@ -19,7 +19,8 @@ static const usage use = {
         "  circulant --values V.npy     first column v[N]\n"
         "  toeplitz --values V.npy      v[2N-1]: the first row backwards, its corner,\n"
         "                               and the rest of the first column\n\n"
-        "Other lengths than powers of two have prime factors up to 61.\n",
+        "N has prime factors up to 61 where it need not be a power of two; for dct1\n"
+        "N - 1 has them, for dst1 N + 1.\n",
     .number = { 2, 2 },
     .operands = "the name of a transform and its length",
     .words = "dft|walsh-hadamard|hartley|dct1|dct2|dct3|dct4|dst1|dst2|dst3|dst4|"

@@ -1,5 +1,5 @@
-"""Devices, plans and layers in processes that fork() made: multiprocessing's workers and
-those of PyTorch's DataLoader."""
+"""Devices, plans and layers in processes that fork() made: workers of multiprocessing
+and of PyTorch's DataLoader."""
 # SPDX-License-Identifier: Apache-2.0
 import gc
 import multiprocessing
@@ -28,10 +28,13 @@ def in_child(body):
 
 
 @pytest.fixture
+MONARCH = danaus.patterns.make("monarch", 256, 256, rank=4)
+
+
 def problem():
     random = np.random.default_rng(3)
     dense = random.standard_normal((256, 256)).astype("f4")
-    chain = danaus.factorize(dense, danaus.patterns.make("monarch", 256, 256, rank=4)).chain
+    chain = danaus.factorize(dense, MONARCH).chain
     return chain, random.standard_normal((300, 256)).astype("f4")
 
 
@@ -58,7 +61,7 @@ def test_a_child_factorizes(problem):
 
     def work():
         dense = chain.to_dense()
-        found = danaus.factorize(dense, danaus.patterns.make("monarch", 256, 256, rank=4))
+        found = danaus.factorize(dense, MONARCH)
         return found.chain.parameters == chain.parameters
 
     assert in_child(work) == 0

@@ -258,7 +258,7 @@ danaus_status danaus_patterns_fit(
     TRY(danaus_patterns_check(best.p, 1));
     if (parameters >= rows * cols)
         return dn_patterns_deliver(best.p, 1, patterns, capacity, count);
-    best.smallest = (double)rows + (double)cols;
+    best.smallest = fmin((double)rows + (double)cols, (double)rows * (double)cols);
     lattice g;
     danaus_status status = lattice_make(&g, rows, cols, 1);
     if (status == DANAUS_OK)

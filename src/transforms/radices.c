@@ -29,8 +29,10 @@ danaus_status dn_choose_radices(int64_t n, int wide_ends, int64_t *radix, int *c
     if (rest > 1)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
-            "length %" PRId64 " has a prime factor above %d: no fast chain serves it",
-            n, LARGEST_PRIME);
+            "a Fourier transform of %" PRId64 " numbers is needed; %" PRId64
+            " = %" PRId64 " x %" PRId64
+            " has a prime factor above %d, which no fast chain serves",
+            n, n, n / rest, rest, LARGEST_PRIME);
     if (all == 0)
         radix[all++] = 1;
     int first = radix[0] == 2, last = radix[all - 1] == 2;

@@ -430,6 +430,8 @@ static void a_fit_says_what_the_smallest_chain_needs(void **state)
     assert_status(
         danaus_patterns_fit(1024, 1024, 100, m.p, 64, &m.count), DANAUS_ERR_ARGUMENT);
     assert_non_null(strstr(danaus_error_detail(), "the smallest has 2048"));
+    assert_status(danaus_patterns_fit(1, 7, 6, m.p, 64, &m.count), DANAUS_ERR_ARGUMENT);
+    assert_non_null(strstr(danaus_error_detail(), "the smallest has 7")); /* dense */
     assert_status(danaus_patterns_fit(0, 4, 100, m.p, 64, &m.count), DANAUS_ERR_SHAPE);
     assert_status(
         danaus_patterns_fit(8, 8, 100, NULL, 64, &m.count), DANAUS_ERR_ARGUMENT);
