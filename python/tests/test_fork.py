@@ -27,10 +27,10 @@ def in_child(body):
     return os.waitpid(child, 0)[1]
 
 
-@pytest.fixture
 MONARCH = danaus.patterns.make("monarch", 256, 256, rank=4)
 
 
+@pytest.fixture
 def problem():
     random = np.random.default_rng(3)
     dense = random.standard_normal((256, 256)).astype("f4")
