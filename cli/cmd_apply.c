@@ -31,6 +31,7 @@ typedef struct apply {
     int64_t repeat;
     any_chain any; /* a chain of the same realness as the product, or an operator */
     danaus_file *file, *residual_file;
+    danaus_tensor inputs_read, residual_read; /* as the files have them */
     danaus_device *device;
     danaus_ks_plan *plan;
     danaus_ks_weights *weights;
@@ -163,15 +164,15 @@ static int check_residual(const apply *a, const danaus_tensor *r)
 /* Puts what is added to the product into memory of the device. */
 static int load_residual(apply *a)
 {
-    danaus_tensor r;
+    danaus_tensor *r = &a->residual_read;
     void *owned = NULL;
     if (!a->residual_path)
         return STATUS_OK;
-    TRY(open_tensor(a->residual_path, NULL, &a->residual_file, &r));
-    TRY(check_residual(a, &r));
+    TRY(open_tensor(a->residual_path, NULL, &a->residual_file, r));
+    TRY(check_residual(a, r));
     int status = STATUS_OK;
     size_t bytes = bytes_of(a, a->outputs);
-    const void *data = tensor_as(&r, a->dtype, &owned);
+    const void *data = tensor_as(r, a->dtype, &owned);
     if (!data && bytes)
         status = failure("no memory to convert the residual");
     else if (
@@ -223,6 +224,16 @@ static int multiply(apply *a)
     return measure_calls(a->device, repeat, run_product, a, &a->time);
 }
 
+static void judge_outputs(apply *a, const danaus_tensor *y)
+{
+    int64_t lost = tensor_non_finite(y);
+    int64_t before = lost ? tensor_non_finite(&a->inputs_read) +
+                                tensor_non_finite(&a->residual_read) +
+                                any_chain_non_finite(&a->any)
+                          : 0;
+    output_judge(&a->output, y->dtype, lost, tensor_elements(y), before);
+}
+
 static int save_outputs(apply *a)
 {
     size_t bytes = bytes_of(a, a->outputs);
@@ -230,8 +241,10 @@ static int save_outputs(apply *a)
     TRY(fail_if(!host, "no memory for Y"));
     danaus_tensor y = outputs_of(a);
     y.data = host;
-    int failed = danaus_download(a->device, host, a->y, bytes) ||
-                 danaus_file_write_npy(a->output.path, &y);
+    int failed = danaus_download(a->device, host, a->y, bytes);
+    if (!failed)
+        judge_outputs(a, &y);
+    failed = failed || danaus_file_write_npy(a->output.path, &y);
     free(host);
     return library(failed);
 }
@@ -258,14 +271,14 @@ static int report(const apply *a)
 
 static int run(apply *a, const char *chain_path, const char *input_path)
 {
-    danaus_tensor x;
+    danaus_tensor *x = &a->inputs_read;
     TRY(output_open(&a->output, a->output.name));
     TRY(library(any_chain_load(chain_path, &a->any)));
-    TRY(open_tensor(input_path, a->tensor, &a->file, &x));
-    TRY(check_shape(a, &x));
-    TRY(choose_dtype(a, x.dtype));
+    TRY(open_tensor(input_path, a->tensor, &a->file, x));
+    TRY(check_shape(a, x));
+    TRY(choose_dtype(a, x->dtype));
     TRY(open_device(&a->where, &a->device));
-    TRY(load_inputs(a, &x));
+    TRY(load_inputs(a, x));
     TRY(load_residual(a));
     TRY(multiply(a));
     TRY(save_outputs(a));

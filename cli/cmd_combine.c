@@ -32,6 +32,7 @@ typedef struct job {
     int count;
     any_chain files[MOST_FILES];
     any_chain made; /* a sum, where no chain is one */
+    int64_t operands_lost;
     output output;
 } job;
 
@@ -90,6 +91,7 @@ static int load_all(job *j, char **paths)
         status = status ? status : load(path, any);
         if (status)
             return status;
+        j->operands_lost += any_chain_non_finite(any);
         if (any_chain_drop_bias(any))
             warning("the bias of %s is left out", paths[n]);
         if (j->dtype)
@@ -168,7 +170,7 @@ static int run(job *j, char **paths)
     TRY(output_open(&j->output, j->output.name));
     TRY(load_all(j, paths));
     TRY(combine(j, paths));
-    TRY(library(any_chain_save(&j->made, j->output.path)));
+    TRY(any_chain_write(&j->made, &j->output, j->operands_lost));
     return report(j);
 }
 

@@ -326,6 +326,19 @@ static int convolve_rows(convolve *c)
 
 /* ---- writing ---- */
 
+static int64_t rows_non_finite(const rows *r)
+{
+    return count_non_finite(r->dtype, r->data, r->count * r->length);
+}
+
+static void judge(convolve *c)
+{
+    int64_t lost = rows_non_finite(&c->out);
+    output_judge(
+        &c->output, c->out.dtype, lost, c->out.count * c->out.length,
+        lost ? rows_non_finite(&c->signal) + rows_non_finite(&c->filters) : 0);
+}
+
 /* Scales all rows by one number, so that the largest magnitude is 1. */
 static int normalize(rows *r)
 {
@@ -426,6 +439,7 @@ static int run(convolve *c, char **paths, int count)
     TRY(c->signal.rate ? match_channels(c) : match_shapes(c));
     TRY(open_device(&c->where, &c->device));
     TRY(convolve_rows(c));
+    judge(c);
     if (c->normalize)
         TRY(normalize(&c->out));
     TRY(write_rows(c));

@@ -13,13 +13,17 @@ static const usage use = {
     .operands = "one chain file",
 };
 
-static int write_dense(const any_chain *chain, void *data, const output *o, int as_json)
+static int write_dense(const any_chain *chain, void *data, output *o, int as_json)
 {
     danaus_tensor w = { .name = "", .data = data, .ndim = 2 };
     w.dtype = any_chain_dtype(chain);
     w.shape[0] = any_chain_rows(chain);
     w.shape[1] = any_chain_cols(chain);
-    TRY(library(any_chain_to_dense(chain, data) || danaus_file_write_npy(o->path, &w)));
+    TRY(library(any_chain_to_dense(chain, data)));
+    int64_t lost = tensor_non_finite(&w);
+    output_judge(
+        o, w.dtype, lost, tensor_elements(&w), lost ? any_chain_non_finite(chain) : 0);
+    TRY(library(danaus_file_write_npy(o->path, &w)));
     return facts_report(
         facts_of(
             "rows:i cols:i dtype:t output:t", w.shape[0], w.shape[1],
@@ -27,7 +31,7 @@ static int write_dense(const any_chain *chain, void *data, const output *o, int 
         as_json, o, "{output}: {rows} x {cols}, {dtype}\n");
 }
 
-static int run(const char *path, const output *o, int as_json)
+static int run(const char *path, output *o, int as_json)
 {
     any_chain chain = { 0 };
     TRY(library(any_chain_load(path, &chain)));

@@ -96,7 +96,7 @@ static int report(const embedding *e, const ranked *found, int64_t count)
         "{lines} lines, {tokens} tokens, {seconds:.2f} s\n");
 }
 
-static int finish(const embedding *e)
+static int finish(embedding *e)
 {
     ranked *found = NULL;
     int64_t count = 0;

@@ -357,8 +357,20 @@ static void print_text(const job *j, const json_t *facts)
     facts_print(facts, "time        {seconds:.3g} s\n[written     {output}\n]");
 }
 
+/* Of the chain, or of the terms of a sum. */
+static void judge(job *j)
+{
+    int64_t lost = chain_non_finite(j->chain);
+    for (int n = 0; !j->chain && n < j->sum.count; n++)
+        lost += chain_non_finite(j->sum.chain[n]);
+    output_judge(
+        &j->output, j->dtype, lost, j->result.parameters,
+        lost ? tensor_non_finite(&j->w) + tensor_non_finite(&j->bias) : 0);
+}
+
 static int save(job *j)
 {
+    judge(j);
     if (j->o->permute)
         return permuted_save(&j->permuted, &j->chain, j->output.path);
     if (!j->chain)

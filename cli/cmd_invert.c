@@ -69,9 +69,13 @@ static int solve_for(job *j, const danaus_tensor *b, const void *data)
     TRY(fail_if(!made, "no memory for X"));
     x.data = made;
     int failed = danaus_chain_solve(
-                     j->chain, (int)j->threads, (danaus_layout)j->layout, count / rows,
-                     data, made, &j->condition) ||
-                 (j->output.name && danaus_file_write_npy(j->output.path, &x));
+        j->chain, (int)j->threads, (danaus_layout)j->layout, count / rows, data, made,
+        &j->condition);
+    int64_t lost = failed ? 0 : tensor_non_finite(&x);
+    output_judge(
+        &j->output, x.dtype, lost, count,
+        lost ? tensor_non_finite(b) + chain_non_finite(j->chain) : 0);
+    failed = failed || (j->output.name && danaus_file_write_npy(j->output.path, &x));
     free(made);
     return library(failed);
 }
@@ -93,9 +97,12 @@ static int solve(job *j)
 
 static int invert(job *j)
 {
-    return library(
-        danaus_chain_invert(j->chain, (int)j->threads, &j->inverse, &j->condition) ||
-        (j->output.name && danaus_chain_save(j->inverse, j->output.path)));
+    TRY(library(
+        danaus_chain_invert(j->chain, (int)j->threads, &j->inverse, &j->condition)));
+    output_judge(
+        &j->output, danaus_chain_dtype(j->inverse), chain_non_finite(j->inverse),
+        danaus_chain_parameters(j->inverse), chain_non_finite(j->chain));
+    return library(j->output.name && danaus_chain_save(j->inverse, j->output.path));
 }
 
 /* So many digits are lost that none may be right. */

@@ -37,6 +37,7 @@ typedef struct job {
     danaus_file *file;
     void *owned; /* a converted copy */
     any_chain made;
+    int64_t operands_lost; /* of values or angles: infinite or NaN */
     output output;
 } job;
 
@@ -106,6 +107,7 @@ static int read_numbers(
         return failure(
             "%s has %" PRId64 " numbers, where %" PRId64 " are needed", path,
             tensor_elements(&t), elements);
+    j->operands_lost = tensor_non_finite(&t);
     *data = tensor_as(&t, dtype, &j->owned);
     return *data || !elements ? STATUS_OK : failure("no memory for %s", path);
 }
@@ -174,7 +176,7 @@ static int run(job *j, const char *length)
     TRY(check_options(j));
     TRY(output_open(&j->output, j->output.name));
     TRY(make_transform(j));
-    TRY(library(any_chain_save(&j->made, j->output.path)));
+    TRY(any_chain_write(&j->made, &j->output, j->operands_lost));
     return report(j);
 }
 

@@ -4,6 +4,7 @@
 #define CLI_COMMANDS_H
 
 #include "common/facts.h"
+#include "common/finite.h"
 #include "common/open.h"
 #include "common/program.h"
 #include "common/timing.h"

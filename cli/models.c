@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/models.h"
 
+#include "common/finite.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -44,8 +46,9 @@ void ranked_by_softmax(const float *scores, int64_t count, ranked *all)
     ranked_sort(all, count);
 }
 
-int rows_save(const output *o, float *data, int64_t rows, int64_t cols)
+int rows_save(output *o, float *data, int64_t rows, int64_t cols)
 {
+    output_judge_model(o, count_non_finite(DANAUS_F32, data, rows * cols), rows * cols);
     if (!o->name)
         return STATUS_OK;
     danaus_tensor y = { .name = "", .data = data, .dtype = DANAUS_F32, .ndim = 2 };

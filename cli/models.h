@@ -34,7 +34,8 @@ void ranked_sort(ranked *all, int64_t count);
 /* Ranks the probabilities that softmax makes of scores. */
 void ranked_by_softmax(const float *scores, int64_t count, ranked *all);
 
-/* Writes rows x cols numbers as a .npy file, if there is an output. Returns an exit status. */
-int rows_save(const output *o, float *data, int64_t rows, int64_t cols);
+/* Writes rows x cols numbers of a model as a .npy file, if there is an output, and warns of those
+   that are infinite or NaN. Returns an exit status. */
+int rows_save(output *o, float *data, int64_t rows, int64_t cols);
 
 #endif

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/operators.h"
 
+#include "common/args.h"
 #include "common/facts.h"
+#include "common/finite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,10 +53,29 @@ int64_t any_chain_parameters(const any_chain *any)
                      : danaus_chain_parameters(any->chain);
 }
 
-danaus_status any_chain_save(const any_chain *any, const char *path)
+static int64_t operator_non_finite(const danaus_operator *made)
 {
-    return any->made ? danaus_operator_save(any->made, path)
-                     : danaus_chain_save(any->chain, path);
+    int64_t lost = count_non_finite(
+        danaus_operator_dtype(made), danaus_operator_bias(made),
+        danaus_operator_rows(made));
+    for (int i = 0; i < danaus_operator_count(made); i++)
+        lost += chain_non_finite(danaus_operator_chain(made, i));
+    return lost;
+}
+
+int64_t any_chain_non_finite(const any_chain *any)
+{
+    return any->made ? operator_non_finite(any->made) : chain_non_finite(any->chain);
+}
+
+int any_chain_write(const any_chain *any, output *o, int64_t operands_lost)
+{
+    output_judge(
+        o, any_chain_dtype(any), any_chain_non_finite(any), any_chain_parameters(any),
+        operands_lost);
+    return library(
+        any->made ? danaus_operator_save(any->made, o->path)
+                  : danaus_chain_save(any->chain, o->path));
 }
 
 json_t *any_chain_facts(

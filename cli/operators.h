@@ -27,7 +27,11 @@ int64_t any_chain_rows(const any_chain *any);
 int64_t any_chain_cols(const any_chain *any);
 danaus_dtype any_chain_dtype(const any_chain *any);
 int64_t any_chain_parameters(const any_chain *any);
-danaus_status any_chain_save(const any_chain *any, const char *path);
+int64_t any_chain_non_finite(const any_chain *any); /* finite.h */
+
+/* Writes a file, once output_judge() has seen it. operands_lost: of what it was made of. Returns
+   an exit status. */
+int any_chain_write(const any_chain *any, output *o, int64_t operands_lost);
 danaus_status any_chain_to_dense(const any_chain *any, void *dense);
 
 /* What a file that was written holds: how it was made, as `key`, its size, type and

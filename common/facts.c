@@ -167,6 +167,8 @@ void facts_print(const json_t *facts, const char *text)
 
 int facts_report(json_t *facts, int as_json, const output *o, const char *text)
 {
+    if (o && o->judged)
+        json_object_set_new(facts, "non_finite", json_integer(o->non_finite));
     if (as_json || !facts)
         return report_json(facts);
     if (!o || !output_is_standard(o))

@@ -4,6 +4,7 @@
 #define COMMON_STANDARD_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* Replaces the name of an input by one under which it can be opened, mapped and read anew:
    "-" by that of standard input, a pipe by that of a nameless file which keeps what came
@@ -15,10 +16,12 @@ void standard_names(char *sentence, size_t size);
 
 /* A file that a command writes. */
 typedef struct output {
-    const char *name; /* as it was given; "-": standard output */
-    const char *path; /* where to write */
-    int replaced;     /* a file appears there; 0: what is there is written to */
-    int standard;     /* that is standard output */
+    const char *name;   /* as it was given; "-": standard output */
+    const char *path;   /* where to write */
+    int replaced;       /* a file appears there; 0: what is there is written to */
+    int standard;       /* that is standard output */
+    int judged;         /* output_judge() has seen what it will hold (finite.h): */
+    int64_t non_finite; /* values that are infinite or NaN */
 } output;
 
 /* Fails unless the file may be written, before work that takes long; name NULL fails, too.

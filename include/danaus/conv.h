@@ -13,7 +13,11 @@
    shorter or longer than the signal. Zeros are never stored.
 
    Numbers that are not finite go where arithmetic takes them: since all numbers
-   of a row meet in a transform, one NaN or infinity may reach any y of its row.
+   of a row meet in a transform, one NaN or infinity may reach any y of its row, also
+   those before it. danaus_short_conv() sums directly: there it reaches the y that meet it.
+
+   On a CPU operands may have any size for which the results fit their type; elsewhere sums
+   of a transform have to fit, too (docs/conv.md, "Range").
 
    Source: Fu, Kumbong, Nguyen, Re, FlashFFTConv, ICLR 2024 (arXiv 2311.05908). */
 // SPDX-License-Identifier: Apache-2.0
@@ -364,7 +368,8 @@ DANAUS_API void danaus_stream_destroy(danaus_stream *stream); /* NULL is fine */
 DANAUS_API danaus_status danaus_stream_reset(danaus_stream *stream);
 
 /* The next `count` >= 0 numbers of every channel: u and y are [channels][count] and
-   do not overlap. The same bits however the signal is cut into blocks. Unsupported while a
+   do not overlap. The same bits however the signal is cut into blocks. CPUs take numbers below
+   the normal ones as zero. Unsupported while a
    graph is captured, which would put its block in one place of the signal again and again. */
 DANAUS_API danaus_status danaus_stream_run(
     danaus_stream *stream, danaus_device *device, int64_t count, const void *u,

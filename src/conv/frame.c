@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 
+#include <math.h>
 #include <string.h>
 
 /* What a kind is: whether rows repeat, whether it has reverse filters. */
@@ -96,6 +97,27 @@ static inline void set_number(danaus_dtype sums, void *to, int64_t i, double x)
         ((float *)to)[i] = (float)x;
 }
 
+/* 2^power / n in two factors: neither leaves the range of f64. */
+typedef struct conv_scale {
+    double factor[2];
+} conv_scale;
+
+static conv_scale scale_of(const conv_frame *f, int power)
+{
+    double n = 1.0 / (double)f->cut.n;
+    return (conv_scale){ { ldexp(1, power / 2), ldexp(n, power - power / 2) } };
+}
+
+static inline double times(conv_scale s, double x)
+{
+    return x * s.factor[0] * s.factor[1];
+}
+
+static inline conv_scale minus(conv_scale s)
+{
+    return (conv_scale){ { -s.factor[0], s.factor[1] } };
+}
+
 /* to[i] = x, or is added. */
 static inline void put(danaus_dtype sums, int is_more, double x, void *to, int64_t i)
 {
@@ -106,29 +128,29 @@ static inline void put(danaus_dtype sums, int is_more, double x, void *to, int64
    of sums; or they are added. Where this is called type and step are constants, so that
    compilers see plain loops. */
 static inline void put_plain(
-    danaus_dtype sums, int is_more, double scale, const void *from, int64_t met,
+    danaus_dtype sums, int is_more, conv_scale scale, const void *from, int64_t met,
     int step, int64_t count, void *to)
 {
     for (int64_t i = 0; i < met; i++)
-        put(sums, is_more, scale * number(sums, from, step * i), to, i);
+        put(sums, is_more, times(scale, number(sums, from, step * i)), to, i);
     for (int64_t i = met; i < count && !is_more; i++)
         set_number(sums, to, i, 0);
 }
 
 /* to[step i] += scale from[i] for i < count, likewise. */
 static inline void add_plain(
-    danaus_dtype sums, double scale, const void *from, int64_t count, int step,
+    danaus_dtype sums, conv_scale scale, const void *from, int64_t count, int step,
     void *to)
 {
     for (int64_t i = 0; i < count; i++)
         set_number(
             sums, to, step * i,
-            number(sums, to, step * i) + scale * number(sums, from, i));
+            number(sums, to, step * i) + times(scale, number(sums, from, i)));
 }
 
 /* The same, step being 1 or -1. */
 static void add_scaled(
-    danaus_dtype sums, double scale, const void *from, int64_t count, int step,
+    danaus_dtype sums, conv_scale scale, const void *from, int64_t count, int step,
     void *to)
 {
     if (sums == DANAUS_F64)
@@ -142,7 +164,7 @@ static void add_scaled(
 /* The same for numbers of the filters' type, rounded to that of sums first. at: where the
    first one goes in the window. */
 static void add_taps(
-    const conv_filters *filters, danaus_dtype sums, double scale, const void *from,
+    const conv_filters *filters, danaus_dtype sums, conv_scale scale, const void *from,
     int64_t first, int64_t count, int step, void *window, int64_t at)
 {
     double some[256];
@@ -160,11 +182,11 @@ static void add_taps(
 
 void dn_conv_lay_filter(
     const conv_frame *f, danaus_dtype sums, const conv_filters *filters, int64_t filter,
-    void *window)
+    int shift, void *window)
 {
     int64_t n = f->cut.n, first = filter * f->taps;
     int64_t taps = f->periodic ? f->taps : MIN(f->taps, f->before + 1);
-    double scale = 1.0 / (double)n;
+    conv_scale scale = scale_of(f, -shift);
     memset(window, 0, (size_t)(2 * n) * danaus_dtype_size(sums));
     for (int64_t s = 0; s < taps; s += f->length) /* once, unless rows are periodic */
         add_taps(
@@ -172,8 +194,8 @@ void dn_conv_lay_filter(
             window, 0);
     if (f->after)
         add_taps(
-            filters, sums, -scale, filters->k_reverse, first, f->after, -1, window,
-            2 * n - 1);
+            filters, sums, minus(scale), filters->k_reverse, first, f->after, -1,
+            window, 2 * n - 1);
     if (filters->skip)
         add_taps(filters, sums, scale, filters->skip, filter, 1, 1, window, 0);
 }
@@ -181,25 +203,25 @@ void dn_conv_lay_filter(
 /* Taps of rows that are periodic: a tap has its lag mod the length, and what is beyond the
    row of a window that folds has its sign changed. */
 static inline void take_folded(
-    const conv_frame *f, danaus_dtype sums, int is_more, double scale,
+    const conv_frame *f, danaus_dtype sums, int is_more, conv_scale scale,
     const void *window, void *to)
 {
     for (int64_t s = 0; s < f->taps; s += f->length)
         for (int64_t i = 0; i < MIN(f->taps - s, f->length); i++) {
             double beyond = f->fold ? number(sums, window, f->cut.n + i) : 0;
-            double sum = scale * (number(sums, window, i) - beyond);
+            double sum = times(scale, number(sums, window, i) - beyond);
             put(sums, is_more, sum, to, s + i);
         }
 }
 
 static inline void take_filter(
-    const conv_frame *f, danaus_dtype sums, const void *window, int64_t filter,
-    const conv_filter_sums *to)
+    const conv_frame *f, danaus_dtype sums, const void *window, int shift,
+    int64_t filter, const conv_filter_sums *to)
 {
     int64_t n = f->cut.n, size = sums == DANAUS_F64 ? 8 : 4;
     int64_t first = filter * f->taps * size;
     int more = to->is_more;
-    double scale = 1.0 / (double)n;
+    conv_scale scale = scale_of(f, shift);
     if (to->dk && f->periodic)
         take_folded(f, sums, more, scale, window, (char *)to->dk + first);
     else if (to->dk)
@@ -208,20 +230,20 @@ static inline void take_filter(
             (char *)to->dk + first);
     if (to->dk_reverse)
         put_plain(
-            sums, more, -scale, (const char *)window + (2 * n - 1) * size,
+            sums, more, minus(scale), (const char *)window + (2 * n - 1) * size,
             MIN(f->taps, f->after), -1, f->taps, (char *)to->dk_reverse + first);
     if (to->dskip)
-        put(sums, more, scale * number(sums, window, 0), to->dskip, filter);
+        put(sums, more, times(scale, number(sums, window, 0)), to->dskip, filter);
 }
 
 void dn_conv_take_filter(
-    const conv_frame *f, danaus_dtype sums, const void *window, int64_t filter,
-    const conv_filter_sums *to)
+    const conv_frame *f, danaus_dtype sums, const void *window, int shift,
+    int64_t filter, const conv_filter_sums *to)
 {
     if (sums == DANAUS_F64)
-        take_filter(f, DANAUS_F64, window, filter, to);
+        take_filter(f, DANAUS_F64, window, shift, filter, to);
     else
-        take_filter(f, DANAUS_F32, window, filter, to);
+        take_filter(f, DANAUS_F32, window, shift, filter, to);
 }
 
 /* ---- sparse spectra ---- */

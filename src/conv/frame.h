@@ -40,16 +40,16 @@ typedef struct conv_span {
 conv_span dn_conv_span(
     const conv_frame *f, int64_t length, int64_t number, int adjoint);
 
-/* Filter number `filter`, over n, as a window: 2 n numbers mod Z^2n + 1, taps at their
-   lag. */
+/* Filter number `filter`, over n 2^shift, as a window: 2 n numbers mod Z^2n + 1, taps at
+   their lag. */
 void dn_conv_lay_filter(
     const conv_frame *f, danaus_dtype sums, const conv_filters *filters, int64_t filter,
-    void *window);
+    int shift, void *window);
 
-/* The way back: gradients of a filter from n times their sums by lag. */
+/* The way back: gradients of a filter from n 2^-shift times their sums by lag. */
 void dn_conv_take_filter(
-    const conv_frame *f, danaus_dtype sums, const void *window, int64_t filter,
-    const conv_filter_sums *to);
+    const conv_frame *f, danaus_dtype sums, const void *window, int shift,
+    int64_t filter, const conv_filter_sums *to);
 
 /* The box of frequencies that a sparse problem keeps. */
 conv_box dn_conv_box(const conv_problem *p);

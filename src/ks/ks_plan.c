@@ -15,6 +15,7 @@
 #include "math/pattern.h"
 #include "plan/planner.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -54,8 +55,15 @@ static danaus_status check_activation(const danaus_ks_desc *d)
 
 static danaus_status check_scale(const danaus_ks_desc *d)
 {
+    int wide = d->dtype == DANAUS_F64 || d->dtype == DANAUS_C128;
+    double least = wide ? DBL_MIN : FLT_MIN, most = wide ? DBL_MAX : FLT_MAX;
     if (!isfinite(d->scale))
         return dn_fail(DANAUS_ERR_ARGUMENT, "a scale of %g", d->scale);
+    if (d->scale != 0 && (fabs(d->scale) < least || fabs(d->scale) > most))
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT,
+            "a scale of %g: products of %s take magnitudes from %.2g to %.2g", d->scale,
+            danaus_dtype_name(d->dtype), least, most);
     if (d->scale != 0 && d->scale != 1 && d->gradients)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,

@@ -47,7 +47,7 @@ documented() {
 import json, re, sys
 rows = re.findall(r"^\| `(\w+)[^|]*\|(.*)\|$", open(sys.argv[1]).read(), re.M)
 facts = json.load(open(sys.argv[2]))
-known = {"schema", "version", "command"}
+known = {"schema", "version", "command", "non_finite"}
 for command, members in rows:
     if command == facts["command"]:
         known.update(re.findall(r"`(\w+)`", members))

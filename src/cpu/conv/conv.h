@@ -62,6 +62,17 @@ typedef enum conv_mode {
     CONV_CORRELATE, /* forward, times the conjugate of spectrum, back */
 } conv_mode;
 
+/* Powers of two that keep a transform in the range of its type: numbers of the source are
+   multiplied by 2^-down, results by 2^up. */
+typedef struct conv_scaling {
+    int down, up;
+} conv_scaling;
+
+/* Behind the values of a spectrum: it was divided by 2^shift. */
+typedef struct conv_note {
+    int32_t shift;
+} conv_note;
+
 /* One window of one row. Local number j is number start + j of the source and of
    the sinks. */
 struct conv_window {
@@ -77,6 +88,7 @@ struct conv_window {
     conv_mode mode;
     const void *spectrum;
     void *z; /* n complex numbers */
+    conv_scaling scaling;
 };
 
 /* Rows so many numbers apart. */
@@ -167,6 +179,37 @@ static inline int dn_conv_left_out(const conv_tables *t, int pass, int64_t b)
     return t->left_out[pass] && t->left_out[pass][b];
 }
 
+/* ---- ranges (scale.c) ---- */
+
+/* Exponents up to these, in either direction, need no scaling: sums of products of as many
+   numbers as there can be stay in range. */
+static inline int dn_conv_exponents(danaus_dtype sums)
+{
+    return sums == DANAUS_F64 ? 900 : 60;
+}
+
+/* code->fetch() of the source's numbers, and code->put() to a sink, with the window's scaling. */
+void dn_conv_fetch_scaled(const conv_window *w, int64_t at, int64_t n, void *to);
+void dn_conv_put_scaled(
+    const conv_window *w, const conv_sink *sink, const void *from, int64_t at,
+    int64_t n);
+
+/* True if all numbers are finite and one is not zero: the largest magnitude is then below
+   2^*size, and at least a quarter of that. The second function is for numbers times factors. */
+int dn_conv_size(danaus_dtype sums, const void *x, int64_t n, int *size);
+int dn_conv_source_size(const conv_code *code, const conv_source *s, int *size);
+
+/* Largest magnitude of a filter, likewise. */
+int dn_conv_filter_size(
+    const conv_frame *f, const conv_filters *filters, int64_t filter, int *size);
+
+/* x[i] 2^power */
+void dn_conv_multiply(danaus_dtype sums, int power, int64_t n, void *x);
+
+/* The scaling of a window whose arithmetic left the range of its type; returns whether it
+   helps. */
+int dn_conv_rescale(conv_window *w, danaus_dtype sums);
+
 /* What create makes. */
 typedef struct cpu_engine {
     conv_engine base;
@@ -175,6 +218,13 @@ typedef struct cpu_engine {
     const conv_code *code, *sums; /* of the storage type, and of that of sums */
     conv_tables *tables;
 } cpu_engine;
+
+/* The note behind a spectrum, or behind a sum of such. */
+static inline conv_note *dn_conv_note(
+    const conv_tables *t, const conv_code *code, void *z)
+{
+    return (conv_note *)((char *)z + (size_t)(2 * t->n) * code->size);
+}
 
 extern const conv_backend dn_cpu_conv;
 

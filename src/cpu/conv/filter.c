@@ -8,11 +8,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 
+#include "cpu/flags.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 /* Parts that sums over rows are made of, over all filters, and their bytes. */
 #define MOST_PARTS      16
 #define MOST_PART_BYTES ((int64_t)64 << 20)
+
+/* More than any size has. */
+#define MOST_SIZE 4096
 
 typedef struct filter_sums {
     const cpu_engine *e;
@@ -25,29 +31,92 @@ typedef struct filter_sums {
     int phase; /* 0: sums over rows, and all of a single part; 1: parts to filters */
 } filter_sums;
 
+/* What one item multiplies. */
+typedef struct operands {
+    conv_source x, dy;
+    int64_t start;
+} operands;
+
+static operands operands_of(const filter_sums *s, int64_t item)
+{
+    const cpu_engine *e = s->e;
+    const conv_filter_sums *f = &s->job->filter;
+    conv_place at = dn_conv_place(e, s->job, item);
+    conv_span w = dn_conv_span(&e->frame, at.length, at.window, 0);
+    return (operands){
+        .x = dn_conv_source(e, f->x, &at, w.used),
+        .dy = dn_conv_source(e, f->dy, &at, w.y),
+        .start = w.start,
+    };
+}
+
+/* Sums so many items, x over 2^x_down and dy over 2^dy_down. */
+static void sum_items(
+    const filter_sums *s, range items, int x_down, int dy_down, char *slot, char *sum)
+{
+    const cpu_engine *e = s->e;
+    size_t z = e->base.filter_bytes;
+    memset(sum, 0, z);
+    for (int64_t i = items.from; i < items.to; i++) {
+        operands o = operands_of(s, i);
+        dn_conv_forward(e->tables, e->code, o.x, o.start, x_down, slot, slot + 3 * z);
+        dn_conv_forward(
+            e->tables, e->code, o.dy, o.start, dy_down, slot + z, slot + 3 * z);
+        e->sums->accumulate(1, e->tables->n, slot + z, slot, sum);
+    }
+}
+
+/* Sizes of all x and of all dy. Returns whether they are to be scaled by these. */
+static int sizes_of(const filter_sums *s, range items, int *x, int *dy)
+{
+    int most = dn_conv_exponents(s->e->sums->kernel.dtype), one;
+    *x = *dy = -MOST_SIZE;
+    for (int64_t i = items.from; i < items.to; i++) {
+        operands o = operands_of(s, i);
+        if (dn_conv_source_size(s->e->code, &o.x, &one))
+            *x = MAX(*x, one);
+        if (dn_conv_source_size(s->e->code, &o.dy, &one))
+            *dy = MAX(*dy, one);
+    }
+    if (*x == -MOST_SIZE || *dy == -MOST_SIZE)
+        return 0;
+    return abs(*x) > most || abs(*dy) > most || abs(*x + *dy) > most;
+}
+
 /* Items of a part follow each other: rows and windows of one filter. */
 static void sum_part(
     const filter_sums *s, int64_t filter, int64_t part, char *slot, char *sum)
 {
     const cpu_engine *e = s->e;
-    const conv_filter_sums *f = &s->job->filter;
-    size_t z = e->base.filter_bytes;
-    memset(sum, 0, z);
-    for (int64_t i = s->items * part / s->parts; i < s->items * (part + 1) / s->parts;
-         i++) {
-        conv_place at = dn_conv_place(e, s->job, filter * s->items + i);
-        conv_span w = dn_conv_span(&e->frame, at.length, at.window, 0);
-        conv_source x = dn_conv_source(e, f->x, &at, w.used);
-        conv_source dy = dn_conv_source(e, f->dy, &at, w.y);
-        dn_conv_forward(e->tables, e->code, x, w.start, slot, slot + 3 * z);
-        dn_conv_forward(e->tables, e->code, dy, w.start, slot + z, slot + 3 * z);
-        e->sums->accumulate(1, e->tables->n, slot + z, slot, sum);
-    }
+    int64_t first = filter * s->items;
+    range items = { first + s->items * part / s->parts,
+                    first + s->items * (part + 1) / s->parts };
+    range_notes notes = dn_range_begin();
+    int x, dy;
+    sum_items(s, items, 0, 0, slot, sum);
+    if (!dn_range_end(notes) || !sizes_of(s, items, &x, &dy))
+        return;
+    sum_items(s, items, x, dy, slot, sum);
+    dn_conv_note(e->tables, e->sums, sum)->shift = x + dy;
+}
+
+/* Divides a sum by one power of two more. */
+static void shift_sum(const cpu_engine *e, void *sum, int shift)
+{
+    conv_note *note = dn_conv_note(e->tables, e->sums, sum);
+    if (!shift)
+        return;
+    dn_conv_multiply(e->sums->kernel.dtype, -shift, 2 * e->tables->n, sum);
+    note->shift += shift;
 }
 
 /* sum[i] += part[i] */
-static void add_part(const cpu_engine *e, void *sum, const void *part)
+static void add_part(const cpu_engine *e, void *sum, void *part)
 {
+    int shift = dn_conv_note(e->tables, e->sums, sum)->shift;
+    int other = dn_conv_note(e->tables, e->sums, part)->shift;
+    shift_sum(e, sum, MAX(other - shift, 0));
+    shift_sum(e, part, MAX(shift - other, 0));
     for (int64_t i = 0; i < 2 * e->tables->n; i++)
         if (e->sums->size == sizeof(double))
             ((double *)sum)[i] += ((const double *)part)[i];
@@ -62,6 +131,11 @@ static void finish_filter(const filter_sums *s, int64_t filter, char *slot, char
     size_t z = e->base.filter_bytes;
     for (int64_t part = 1; part < s->parts; part++)
         add_part(e, sum, sum + (size_t)part * z);
+    int size, most = dn_conv_exponents(e->sums->kernel.dtype);
+    if (dn_conv_size(e->sums->kernel.dtype, sum, 2 * e->tables->n, &size) &&
+        abs(size) > most)
+        shift_sum(e, sum, size);
+    int shift = dn_conv_note(e->tables, e->sums, sum)->shift;
     conv_window w = {
         .tables = e->tables,
         .code = e->sums,
@@ -73,7 +147,7 @@ static void finish_filter(const filter_sums *s, int64_t filter, char *slot, char
     };
     dn_conv_window(&w, slot + 3 * z);
     dn_conv_take_filter(
-        &e->frame, e->sums->kernel.dtype, slot, filter, &s->job->filter);
+        &e->frame, e->sums->kernel.dtype, slot, shift, filter, &s->job->filter);
 }
 
 static void take_filters(void *arg, int number_of_slot)

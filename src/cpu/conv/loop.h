@@ -14,6 +14,10 @@ typedef struct conv_loop {
     int64_t items, chunk;
     void (*item)(
         const struct conv_loop *loop, int64_t item, void *extra, conv_window *w);
+    /* Scales a window whose arithmetic left the range of its type; returns whether it is to
+       be run again. */
+    int (*rescale)(
+        const struct conv_loop *loop, int64_t item, void *extra, conv_window *w);
     const void *arg;
     int ahead; /* rows come from memory: fetch the next one early */
     char *scratch;
@@ -28,10 +32,10 @@ int64_t dn_conv_slots(int64_t threads, const conv_tables *t, int64_t items);
    dn_conv_buffer() bytes. */
 void dn_conv_window(const conv_window *w, void *buffer);
 
-/* The spectrum of a window that begins at number `start` of a source. */
+/* The spectrum of a window that begins at number `start` of a source, over 2^down. */
 void dn_conv_forward(
     const conv_tables *t, const conv_code *code, conv_source source, int64_t start,
-    void *z, void *buffer);
+    int down, void *z, void *buffer);
 
 /* Item number `item` of a job's windows: those of a channel, row after row or piece after
    piece, and then the next channel, so that rows that share a filter follow each other. */

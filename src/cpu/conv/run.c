@@ -8,6 +8,9 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "cpu/flags.h"
+
+#include <stdlib.h>
 
 /* Complex numbers that a thread takes at a time, at most. */
 #define TASK_NUMBERS 65536
@@ -17,6 +20,8 @@
 #define LONG_NUMBERS 32768
 /* From this length on the threads may share one window. */
 #define SHARED_LENGTH 32768
+/* Of the exponents of f64, and some more. */
+#define MOST_SHIFT 1100
 /* Bytes of the next row that are fetched early. */
 #define AHEAD 16384
 
@@ -57,7 +62,8 @@ static danaus_status create(
         destroy(&e->base);
         return dn_fail_memory(bytes, "the tables of a transform");
     }
-    e->base.filter_bytes = dn_aligned(2 * f->cut.n * (int64_t)e->sums->size);
+    e->base.filter_bytes =
+        dn_aligned(2 * f->cut.n * (int64_t)e->sums->size + (int64_t)sizeof(conv_note));
     e->base.worker_bytes = e->base.filter_bytes + buffer_bytes(e);
     *engine = &e->base;
     return DANAUS_OK;
@@ -76,7 +82,7 @@ void dn_conv_window(const conv_window *w, void *buffer)
 
 void dn_conv_forward(
     const conv_tables *t, const conv_code *code, conv_source source, int64_t start,
-    void *z, void *buffer)
+    int down, void *z, void *buffer)
 {
     conv_window w = {
         .tables = t,
@@ -85,6 +91,7 @@ void dn_conv_forward(
         .start = start,
         .mode = CONV_FORWARD,
         .z = z,
+        .scaling = { .down = down },
     };
     dn_conv_window(&w, buffer);
 }
@@ -112,14 +119,25 @@ static void take_items(void *arg, int slot)
 {
     conv_loop *l = arg;
     char *z = l->scratch + (size_t)slot * l->slot_bytes;
-    char *buffer = z + l->e->base.filter_bytes;
-    for (int64_t from; (from = atomic_fetch_add(&l->next, l->chunk)) < l->items;)
-        for (int64_t i = from; i < MIN(from + l->chunk, l->items); i++) {
+    char *buffer = z + l->e->base.filter_bytes, *extra = buffer + buffer_bytes(l->e);
+    for (int64_t from; (from = atomic_fetch_add(&l->next, l->chunk)) < l->items;) {
+        range items = { from, MIN(from + l->chunk, l->items) };
+        range_notes notes = dn_range_begin();
+        for (int64_t i = items.from; i < items.to; i++) {
             conv_window w = { .tables = l->e->tables, .z = z };
-            l->item(l, i, buffer + buffer_bytes(l->e), &w);
+            l->item(l, i, extra, &w);
             fetch_ahead(l, i + 1);
             dn_conv_window(&w, buffer);
         }
+        if (!dn_range_end(notes))
+            continue;
+        for (int64_t i = items.from; i < items.to; i++) {
+            conv_window w = { .tables = l->e->tables, .z = z };
+            l->item(l, i, extra, &w);
+            if (l->rescale(l, i, extra, &w))
+                dn_conv_window(&w, buffer);
+        }
+    }
 }
 
 /* One window whose strips or blocks the threads share. */
@@ -128,41 +146,57 @@ typedef struct shared_window {
     char *buffers;
     size_t buffer_bytes;
     int phase, parts; /* 0: load, 1: blocks, 2: store */
+    atomic_int left;  /* a part left the range of its type */
 } shared_window;
 
 static void take_part(void *arg, int part)
 {
-    const shared_window *s = arg;
+    shared_window *s = arg;
     const conv_tables *t = s->w->tables;
     int64_t all = s->phase == 1 ? t->inner_blocks : dn_conv_strips(t);
     range r = { all * part / s->parts, all * (part + 1) / s->parts };
     void *buffer = s->buffers + (size_t)part * s->buffer_bytes;
+    range_notes notes = dn_range_begin();
     if (s->phase == 0)
         s->w->code->load(s->w, r, buffer);
     else if (s->phase == 1)
         s->w->code->blocks(s->w, r);
     else
         s->w->code->store(s->w, r, buffer);
+    if (dn_range_end(notes))
+        atomic_store(&s->left, 1);
+}
+
+/* Returns whether the window left the range of its type. buffers: of all threads. */
+static int share_window(const conv_loop *l, const conv_window *w, char *buffers)
+{
+    shared_window s = {
+        .w = w,
+        .buffers = buffers,
+        .buffer_bytes = buffer_bytes(l->e),
+        .parts = l->dev->threads,
+    };
+    atomic_init(&s.left, 0);
+    for (s.phase = 0; s.phase < 3; s.phase++)
+        if (!(s.phase == 0 && w->mode == CONV_INVERSE) &&
+            !(s.phase == 2 && w->mode == CONV_FORWARD))
+            dn_cpu_parallel(l->dev, s.parts, take_part, &s);
+    return atomic_load(&s.left);
 }
 
 /* Scratch: z, extra, buffers of all threads. */
 static void share_items(const conv_loop *l)
 {
-    int threads = l->dev->threads;
     char *extra = l->scratch + l->e->base.filter_bytes;
+    char *buffers = extra + l->extra_bytes;
     for (int64_t i = 0; i < l->items; i++) {
         conv_window w = { .tables = l->e->tables, .z = l->scratch };
+        range_notes notes = dn_range_begin();
         l->item(l, i, extra, &w);
-        shared_window s = {
-            .w = &w,
-            .buffers = extra + l->extra_bytes,
-            .buffer_bytes = buffer_bytes(l->e),
-            .parts = threads,
-        };
-        for (s.phase = 0; s.phase < 3; s.phase++)
-            if (!(s.phase == 0 && w.mode == CONV_INVERSE) &&
-                !(s.phase == 2 && w.mode == CONV_FORWARD))
-                dn_cpu_parallel(l->dev, threads, take_part, &s);
+        int left = dn_range_end(notes);
+        left |= share_window(l, &w, buffers);
+        if (left && l->rescale(l, i, extra, &w))
+            share_window(l, &w, buffers);
     }
 }
 
@@ -210,17 +244,38 @@ typedef struct filter_job {
     char *spectrum;
 } filter_job;
 
-static void filter_item(const conv_loop *l, int64_t item, void *numbers, conv_window *w)
+/* The filter over 2^shift, which the note behind its spectrum says. */
+static void lay_filter(
+    const conv_loop *l, int64_t item, int shift, void *numbers, conv_window *w)
 {
     const filter_job *job = l->arg;
     const conv_code *sums = l->e->sums;
     int64_t length = 2 * w->tables->n;
-    dn_conv_lay_filter(&l->e->frame, sums->kernel.dtype, job->filters, item, numbers);
+    dn_conv_lay_filter(
+        &l->e->frame, sums->kernel.dtype, job->filters, item, shift, numbers);
     w->code = sums;
     w->source =
         (conv_source){ .data = numbers, .length = length, .from = 0, .to = length };
     w->mode = CONV_FORWARD;
     w->z = job->spectrum + (size_t)item * l->e->base.filter_bytes;
+    *dn_conv_note(w->tables, sums, w->z) = (conv_note){ shift };
+}
+
+static void filter_item(const conv_loop *l, int64_t item, void *numbers, conv_window *w)
+{
+    lay_filter(l, item, 0, numbers, w);
+}
+
+static int rescale_filter(
+    const conv_loop *l, int64_t item, void *numbers, conv_window *w)
+{
+    const filter_job *job = l->arg;
+    int size, most = dn_conv_exponents(l->e->sums->kernel.dtype);
+    if (!dn_conv_filter_size(&l->e->frame, job->filters, item, &size) ||
+        abs(size) <= most)
+        return 0;
+    lay_filter(l, item, size, numbers, w);
+    return 1;
 }
 
 static conv_loop filter_loop(danaus_device *dev, const cpu_engine *e)
@@ -230,6 +285,7 @@ static conv_loop filter_loop(danaus_device *dev, const cpu_engine *e)
         .e = e,
         .items = e->p.filters,
         .item = filter_item,
+        .rescale = rescale_filter,
         .extra_bytes = e->base.filter_bytes,
     };
 }
@@ -291,6 +347,14 @@ conv_source dn_conv_source(
     };
 }
 
+/* The power of two that a spectrum lacks. Memory of the caller's may hold anything. */
+static int shift_of(const cpu_engine *e, const void *spectrum)
+{
+    const conv_note *note =
+        dn_conv_note(e->tables, e->sums, (void *)(uintptr_t)spectrum);
+    return CLAMP(note->shift, -MOST_SHIFT, MOST_SHIFT);
+}
+
 /* One of a job's products. */
 typedef struct product_job {
     const conv_job *job;
@@ -321,6 +385,14 @@ static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window 
     w->mode = p->adjoint ? CONV_CORRELATE : CONV_MULTIPLY;
     w->spectrum =
         (const char *)j->job->spectrum + (size_t)at.filter * e->base.filter_bytes;
+    w->scaling.up = shift_of(e, w->spectrum);
+}
+
+static int rescale_row(const conv_loop *l, int64_t item, void *extra, conv_window *w)
+{
+    (void)item;
+    (void)extra;
+    return dn_conv_rescale(w, l->e->sums->kernel.dtype);
 }
 
 static conv_loop row_loop(danaus_device *dev, const cpu_engine *e, const conv_job *job)
@@ -330,6 +402,7 @@ static conv_loop row_loop(danaus_device *dev, const cpu_engine *e, const conv_jo
         .e = e,
         .items = e->p.channels * dn_conv_windows_of(&e->frame, job),
         .item = row_item,
+        .rescale = rescale_row,
         .ahead = 1,
     };
 }

@@ -1,9 +1,12 @@
-/* Streams on the CPU: transforms and products of what is due (conv/stream.c). */
+/* Streams on the CPU: transforms and products of what is due (conv/stream.c). Numbers below the
+   normal ones count as zero here: a signal that dies away leaves them in every sum, and
+   processors take many times as long for each. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "cpu/flags.h"
 
 #include <string.h>
 
@@ -84,7 +87,7 @@ static void transform_filters(
                             ((const float *)row)[from + t] / (float)l->block;
                 conv_source source = { .data = scaled, .length = n, .to = n };
                 dn_conv_forward(
-                    l->tables, s->code, source, 0,
+                    l->tables, s->code, source, 0, 0,
                     l->filters + (size_t)(f * l->parts + part) * spectrum_size(s, l),
                     buffer);
             }
@@ -118,8 +121,10 @@ danaus_status dn_cpu_stream_create(
         dn_cpu_stream_destroy(s);
         return status;
     }
+    small_numbers before = dn_small_as_zero();
     transform_filters(
         s, k, scratch, (char *)scratch + (size_t)s->shape.ring * s->code->size);
+    dn_small_as_before(before);
     dn_cpu_give_scratch(d);
     *stream = s;
     return DANAUS_OK;
@@ -191,7 +196,7 @@ static void end_block(const channel_run *r, const level_state *l)
                            .to = r->time,
                            .periodic = 1 };
     dn_conv_forward(
-        l->tables, s->code, source, r->time - 2 * l->block,
+        l->tables, s->code, source, r->time - 2 * l->block, 0,
         l->windows + (size_t)(r->channel * l->parts + window) * z, r->buffer);
     add_part(r, l, number, 0);
     conv_window w = {
@@ -260,6 +265,7 @@ static void take_channels(void *arg, int slot)
     const stream_engine *s = j->s;
     size_t size = s->code->size, row = (size_t)s->shape.ring * size;
     char *block = j->scratch + (size_t)slot * j->slot_bytes;
+    small_numbers before = dn_small_as_zero();
     for (int64_t c; (c = atomic_fetch_add(&j->next, 1)) < s->shape.desc.channels;) {
         channel_run r = {
             .s = s,
@@ -278,6 +284,7 @@ static void take_channels(void *arg, int slot)
             done += step.n;
         }
     }
+    dn_small_as_before(before);
 }
 
 danaus_status dn_cpu_stream_run(

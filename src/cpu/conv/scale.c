@@ -1,0 +1,190 @@
+/* Rows and filters of any size. A transform sums as many numbers as a window has, so it may leave
+   the range of its type where no number of u, k or y does. The processor notes that. Such
+   windows are transformed again, of numbers times a power of two, and their results are
+   multiplied by its inverse. Powers of two round nothing: results have the bits that they would have
+   without a limit of the exponents (docs/conv.md, "Range"). */
+// SPDX-License-Identifier: Apache-2.0
+#include "base/dtype.h"
+#include "cpu/conv/loop.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers that are brought to the type of sums at a time. */
+#define CHUNK 256
+
+static danaus_dtype sums_of(const conv_code *code)
+{
+    return dn_sum_type(code->kernel.dtype);
+}
+
+static double number(danaus_dtype sums, const void *x, int64_t i)
+{
+    return sums == DANAUS_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
+}
+
+static void set_number(danaus_dtype sums, void *x, int64_t i, double value)
+{
+    if (sums == DANAUS_F64)
+        ((double *)x)[i] = value;
+    else
+        ((float *)x)[i] = (float)value;
+}
+
+/* to[i] = x[i] f[i] 2^power, rounded once; f may be NULL. */
+static void multiply(
+    danaus_dtype sums, int power, int64_t n, const void *x, const void *f, void *to)
+{
+    double half = ldexp(1, power / 2), rest = ldexp(1, power - power / 2);
+    for (int64_t i = 0; i < n; i++) {
+        double v = number(sums, x, i);
+        int exponent = 0;
+        if (f && sums == DANAUS_F64) {
+            v *= frexp(number(sums, f, i), &exponent);
+            set_number(sums, to, i, ldexp(v, power + exponent));
+        } else {
+            v *= f ? number(sums, f, i) : 1;
+            set_number(sums, to, i, v * half * rest);
+        }
+    }
+}
+
+void dn_conv_multiply(danaus_dtype sums, int power, int64_t n, void *x)
+{
+    multiply(sums, power, n, x, NULL, x);
+}
+
+void dn_conv_fetch_scaled(const conv_window *w, int64_t at, int64_t n, void *to)
+{
+    const conv_source *s = &w->source;
+    danaus_dtype sums = sums_of(w->code);
+    double factor[CHUNK];
+    w->code->fetch(s->data, NULL, at, n, to);
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int64_t count = MIN(CHUNK, n - i);
+        char *x = (char *)to + (size_t)i * danaus_dtype_size(sums);
+        if (s->factor)
+            w->code->fetch(s->factor, NULL, at + i, count, factor);
+        multiply(sums, -w->scaling.down, count, x, s->factor ? factor : NULL, x);
+    }
+}
+
+void dn_conv_put_scaled(
+    const conv_window *w, const conv_sink *sink, const void *from, int64_t at,
+    int64_t n)
+{
+    danaus_dtype sums = sums_of(w->code);
+    double factor[CHUNK], y[CHUNK];
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int64_t count = MIN(CHUNK, n - i);
+        const char *x = (const char *)from + (size_t)i * danaus_dtype_size(sums);
+        if (sink->factor)
+            w->code->fetch(sink->factor, NULL, at + i, count, factor);
+        multiply(sums, w->scaling.up, count, x, sink->factor ? factor : NULL, y);
+        w->code->put(y, NULL, at + i, count, sink->data);
+    }
+}
+
+/* ---- sizes ---- */
+
+/* The largest magnitude, or one that is not finite. Magnitudes are ordered as their bits are. */
+static double largest(danaus_dtype sums, const void *x, int64_t n)
+{
+    double wide = 0;
+    float narrow = 0;
+    uint64_t most = 0;
+    uint32_t most_f = 0;
+    if (sums == DANAUS_F64) {
+        for (int64_t i = 0; i < n; i++)
+            most = MAX(most, ((const uint64_t *)x)[i] << 1 >> 1);
+        memcpy(&wide, &most, sizeof wide);
+        return wide;
+    }
+    for (int64_t i = 0; i < n; i++)
+        most_f = MAX(most_f, ((const uint32_t *)x)[i] << 1 >> 1);
+    memcpy(&narrow, &most_f, sizeof narrow);
+    return narrow;
+}
+
+/* Makes *size that of more numbers, times factors or NULL; returns 0 at one that is not
+   finite. *size is INT_MIN before any that is not zero. */
+static int grow(danaus_dtype sums, const void *x, const void *f, int64_t n, int *size)
+{
+    double most = largest(sums, x, n), most_f = f ? largest(sums, f, n) : 1;
+    if (!isfinite(most) || !isfinite(most_f))
+        return 0;
+    for (int64_t i = 0; f && i < n; i++) {
+        double v = number(sums, x, i), u = number(sums, f, i);
+        if (v != 0 && u != 0)
+            *size = MAX(*size, ilogb(v) + ilogb(u) + 2);
+    }
+    if (!f && most > 0)
+        *size = MAX(*size, ilogb(most) + 1);
+    return 1;
+}
+
+int dn_conv_size(danaus_dtype sums, const void *x, int64_t n, int *size)
+{
+    *size = INT_MIN;
+    return grow(sums, x, NULL, n, size) && *size > INT_MIN;
+}
+
+int dn_conv_source_size(const conv_code *code, const conv_source *s, int *size)
+{
+    int64_t from = s->periodic ? 0 : MAX(s->from, 0);
+    int64_t to = s->periodic ? s->length : MIN(s->to, s->length);
+    double x[CHUNK], factor[CHUNK];
+    *size = INT_MIN;
+    for (int64_t at = from; at < to; at += CHUNK) {
+        int64_t n = MIN(CHUNK, to - at);
+        code->fetch(s->data, NULL, at, n, x);
+        if (s->factor)
+            code->fetch(s->factor, NULL, at, n, factor);
+        if (!grow(sums_of(code), x, s->factor ? factor : NULL, n, size))
+            return 0;
+    }
+    return *size > INT_MIN;
+}
+
+/* Grows by numbers of a filter's type. */
+static int grow_taps(
+    const conv_filters *filters, const void *k, int64_t first, int64_t taps, int *size)
+{
+    double some[CHUNK];
+    size_t own = danaus_dtype_size(filters->dtype);
+    for (int64_t i = 0; k && i < taps; i += CHUNK) {
+        int64_t n = MIN(CHUNK, taps - i);
+        const char *at = (const char *)k + (size_t)(first + i) * own;
+        dn_convert(filters->dtype, at, DANAUS_F64, some, n);
+        if (!grow(DANAUS_F64, some, NULL, n, size))
+            return 0;
+    }
+    return 1;
+}
+
+int dn_conv_filter_size(
+    const conv_frame *f, const conv_filters *filters, int64_t filter, int *size)
+{
+    int64_t first = filter * f->taps;
+    *size = INT_MIN;
+    return grow_taps(filters, filters->k, first, f->taps, size) &&
+           grow_taps(filters, filters->k_reverse, first, f->taps, size) &&
+           grow_taps(filters, filters->skip, filter, 1, size) && *size > INT_MIN;
+}
+
+/* ---- windows ---- */
+
+int dn_conv_rescale(conv_window *w, danaus_dtype sums)
+{
+    int most = dn_conv_exponents(sums), x, k, shift = w->scaling.up;
+    if (!dn_conv_source_size(w->code, &w->source, &x) ||
+        !dn_conv_size(sums, w->spectrum, 2 * w->tables->n, &k))
+        return 0;
+    if (abs(x) <= most && abs(x + k) <= most)
+        return 0;
+    w->scaling.down = x - CLAMP(-k, -most, most);
+    w->scaling.up = w->scaling.down + shift;
+    return 1;
+}
