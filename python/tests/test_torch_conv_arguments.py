@@ -18,7 +18,7 @@ LAYOUTS = ("channels_first", "channels_last")
 
 GOOD = {"u": torch.zeros(2, 4, 8), "k": torch.zeros(2, 8)}
 BAD = (
-    ({"u": None}, "u is no tensor but NoneType"),
+    ({"u": None}, "u has to be a tensor, not NoneType"),
     ({"u": torch.zeros(4, 8)}, "u has the shape .4, 8."),
     ({"u": torch.zeros(2, 4, 0)}, "only the batch may be empty"),
     ({"u": torch.zeros(2, 0, 8)}, "only the batch may be empty"),
@@ -30,7 +30,7 @@ BAD = (
     ({"k": torch.zeros(8)}, "k has the shape .8."),
     ({"k": torch.zeros(2, 0)}, "a filter needs a tap"),
     ({"k": torch.zeros(0, 8)}, "has to divide"),
-    ({"k": [1.0]}, "k is no tensor but list"),
+    ({"k": [1.0]}, "k has to be a tensor, not list"),
     ({"kind": "casual"}, "no kind of convolution"),
     ({"kind": None}, "no kind of convolution"),
     ({"kind": "bidirectional"}, "k_reverse is given with bidirectional"),

@@ -90,6 +90,25 @@ def test_modules_and_inputs_on_different_devices_are_refused(case, gradients, fr
                 moved(x.to(there))
 
 
+def test_modules_run_in_inference_mode(case, device):
+    module, x = case[0].to(device), case[1].to(device)
+    y = module(x)
+    with torch.inference_mode():
+        torch.testing.assert_close(module(x), y)
+        born = copy.deepcopy(module)
+        assert all(p.is_inference() for p in born.parameters())
+        for _ in range(2):
+            torch.testing.assert_close(born(x), module(x))
+            for parameter in (*born.parameters(), *module.parameters()):
+                parameter.mul_(0.5)
+        frozen = freeze(born)
+        torch.testing.assert_close(frozen(x), module(x))
+    with torch.no_grad():
+        torch.testing.assert_close(born(x), module(x))
+        module.load_state_dict(born.state_dict())
+        torch.testing.assert_close(born(x), module(x))
+
+
 # ---- operators ----
 
 U, K, ROWS = torch.randn(2, 4, 6), torch.randn(4, 3), torch.randn(2, 12, 6)

@@ -173,7 +173,7 @@ def test_wrong_residuals(device, gradients):
                 layer(x, residual)
         with pytest.raises(ValueError, match=r"the result \(24, 5\)"):
             last(x.t(), r)
-        with pytest.raises(TypeError, match="the residual is a tensor, not float"):
+        with pytest.raises(TypeError, match="has to be a tensor, not float"):
             layer(x, 1.0)
         with pytest.raises(ValueError, match="the residual is on meta"):
             layer(x, r.to("meta"))

@@ -100,6 +100,81 @@ def test_the_weight_can_be_read_only(layer):
     assert torch.equal(layer.to_dense(), before)
 
 
+# ---- how they are made ----
+
+
+def test_wrong_arguments_are_named():
+    linear = nn.Linear(12, 12)
+    for message, call in {
+        "chain has to be a danaus.Chain, not 0.3": lambda: KSLinear.from_linear(
+            linear, 0.3
+        ),
+        "blocks has to be a whole number, not False": lambda: MonarchLinear(
+            12, 12, False
+        ),
+        "blocks has to be a whole number, not 0.5": lambda: MonarchLinear.from_linear(
+            linear, 0.5
+        ),
+        "patterns have to name the factors, not True": lambda: KSLinear(12, 12, True),
+        "patterns have to name the factors, not 0.3": lambda: KSLinear(12, 12, 0.3),
+        "unexpected keyword argument 'layuot'": lambda: MonarchLinear(
+            12, 12, layuot="batch_last"
+        ),
+        "unexpected keyword argument 'param'": lambda: KSLinear.from_linear(
+            linear, param=0.3
+        ),
+        "unexpected keyword argument 'budget'": lambda: MonarchLinear(
+            12, 12, budget=0.3
+        ),
+    }.items():
+        with pytest.raises(TypeError, match=message):
+            call()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize(
+    "make",
+    [
+        nn.utils.parametrizations.weight_norm,
+        nn.utils.parametrizations.spectral_norm,
+        nn.utils.weight_norm,
+        nn.utils.spectral_norm,
+        lambda layer: nn.utils.prune.random_unstructured(layer, "weight", 0.3),
+        lambda layer: nn.utils.prune.random_unstructured(layer, "bias", 0.3),
+    ],
+)
+def test_from_linear_takes_the_effective_matrix(make):
+    linear, x = make(nn.Linear(12, 6)), torch.randn(5, 12)
+    with torch.no_grad():
+        for parameter in linear.parameters():
+            parameter.mul_(1.5)
+    layer = KSLinear.from_linear(linear, patterns="1,6,12,1")
+    torch.testing.assert_close(layer(x), linear.eval()(x))
+
+
+class Scaled(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def test_from_linear_refuses_what_is_more_than_a_matrix():
+    for linear, message in (
+        (Scaled(12, 12), "Scaled, has a forward"),
+        (nn.Linear(12, 12, device="meta"), "no numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            KSLinear.from_linear(linear, params=0.5)
+
+
+def test_monarch_layers_come_of_linear_ones():
+    linear, x = nn.Linear(12, 6), torch.randn(5, 12)
+    layer = MonarchLinear.from_linear(linear, 3, activation="relu")
+    assert type(layer) is MonarchLinear and layer.activation == "relu"
+    assert layer.patterns == MonarchLinear(12, 6, 3).patterns
+    whole = MonarchLinear.from_linear(linear, order=1)
+    torch.testing.assert_close(whole(x), linear(x))
+
+
 # ---- parents ----
 
 

@@ -51,7 +51,7 @@ struct Operands {
     danaus_hyena_desc desc = {};
 
     /* Of a call with so many long filters for each of `order` - 1 convolutions. */
-    void describe(int64_t order, int64_t filters, int64_t filter_length)
+    void describe(int64_t order, int64_t filters, int64_t long_taps)
     {
         expect_dim(t[U], "u", 3);
         expect_dim(t[TAPS], "the short filters", 2);
@@ -60,14 +60,14 @@ struct Operands {
             fail(
                 std::to_string(rows) + " rows are no groups for an operator of order " +
                 std::to_string(order));
-        if (filters < 1 || filter_length < 1)
+        if (filters < 1 || long_taps < 1)
             fail("at least one filter and one tap are needed");
         desc.channels = rows / (order + 1);
         desc.length = t[U].sizes()[2];
         desc.order = order;
         desc.taps = t[TAPS].sizes()[1];
         desc.filters = filters;
-        desc.filter_length = filter_length;
+        desc.filter_length = long_taps;
         desc.dtype = type_of(t[U]);
         bool few = !packed && desc.channels * batch() < many_rows;
         desc.batch = few ? batch() : 0;
@@ -279,7 +279,7 @@ void hyena_pack(StableValue *stack, uint64_t, uint64_t)
     push(stack, std::move(memory));
 }
 
-/* hyena_apply(u, taps, bias, spectra, order, filters, filter_length, longest, offsets,
+/* hyena_apply(u, taps, bias, spectra, order, filters, long_taps, longest, offsets,
    accuracy) */
 void hyena_apply(StableValue *stack, uint64_t, uint64_t)
 {
@@ -290,11 +290,11 @@ void hyena_apply(StableValue *stack, uint64_t, uint64_t)
     o.t[BIAS] = arguments.optional_tensor();
     Tensor memory = arguments.tensor();
     int64_t order = arguments.integer(), filters = arguments.integer();
-    int64_t filter_length = arguments.integer(), longest = arguments.integer();
+    int64_t long_taps = arguments.integer(), longest = arguments.integer();
     o.packed.offsets = arguments.optional_on_host();
     Scope scope(arguments.place());
     o.accuracy = arguments.string();
-    o.describe(order, filters, filter_length);
+    o.describe(order, filters, long_taps);
     if (!o.packed != !longest)
         fail("offsets come with the length that the spectra were made for");
     o.plan_for(longest);
@@ -326,7 +326,7 @@ const Operator hyena_operators[] = {
     { "hyena_pack(" HYENA_OPERANDS ", int longest=0, " HYENA_ACCURACY ") -> Tensor",
       "hyena_pack", hyena_pack },
     { "hyena_apply(Tensor u, Tensor taps, Tensor? bias, Tensor spectra, int order, "
-      "int filters, int filter_length, int longest=0, " HYENA_LAST ") -> Tensor",
+      "int filters, int long_taps, int longest=0, " HYENA_LAST ") -> Tensor",
       "hyena_apply", hyena_apply },
     { nullptr, nullptr, nullptr },
 };

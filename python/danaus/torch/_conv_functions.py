@@ -40,7 +40,7 @@ def fail(sentence: str) -> NoReturn:
 def check_tensor(name: str, x, shape: tuple, device: torch.device) -> None:
     """x is a real tensor on that device of that shape; None stands for any size."""
     if not isinstance(x, Tensor):
-        fail(f"{name} is no tensor but {type(x).__name__}")
+        fail(f"{name} has to be a tensor, not {type(x).__name__}")
     if x.dtype not in _TYPES:
         fail(
             f"{name} has numbers of type {x.dtype}; float32, float64, float16 and "
@@ -60,7 +60,7 @@ def check_tensor(name: str, x, shape: tuple, device: torch.device) -> None:
 def check_signal(u) -> None:
     """u has three dimensions, of which only the first may be empty."""
     if not isinstance(u, Tensor):
-        fail(f"u is no tensor but {type(u).__name__}")
+        fail(f"u has to be a tensor, not {type(u).__name__}")
     check_tensor("u", u, (None, None, None), u.device)
     if u.shape[1] < 1 or u.shape[2] < 1:
         fail(f"u has the shape {list(u.shape)}; only the batch may be empty")
@@ -153,7 +153,7 @@ def offsets_of(offsets, u: Tensor, dim: int = 2) -> Tensor | None:
         try:
             offsets = torch.tensor([operator.index(i) for i in offsets])
         except (TypeError, ValueError, RuntimeError, OverflowError):
-            fail(f"offsets are whole numbers or a tensor of such, not {offsets!r}")
+            fail(f"offsets have to be whole numbers or their tensor, not {offsets!r}")
     if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64):
         fail(
             f"offsets have the shape {list(offsets.shape)} and the type "

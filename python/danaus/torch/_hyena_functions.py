@@ -25,7 +25,7 @@ MOST_ORDER = 8
 def _filters_of(u: Tensor, k, skip) -> tuple[Tensor, Tensor | None]:
     """Long filters [order - 1, filters, taps] and skips for a signal, checked."""
     if not isinstance(k, Tensor):
-        fail(f"k is no tensor but {type(k).__name__}")
+        fail(f"k has to be a tensor, not {type(k).__name__}")
     k = k[None] if k.dim() == 2 else k
     check_tensor("k", k, (None, None, None), u.device)
     order, filters = k.shape[0] + 1, k.shape[1]
@@ -42,7 +42,7 @@ def _filters_of(u: Tensor, k, skip) -> tuple[Tensor, Tensor | None]:
         )
     if skip is not None:
         if not isinstance(skip, Tensor):
-            fail(f"skip is no tensor but {type(skip).__name__}")
+            fail(f"skip has to be a tensor, not {type(skip).__name__}")
         skip = skip[None] if skip.dim() == 1 else skip
         check_tensor("skip", skip, (order - 1, filters), u.device)
     return k, skip

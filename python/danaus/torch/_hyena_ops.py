@@ -50,7 +50,7 @@ def _(u, taps, bias, k, skip, longest=0, accuracy="by_type"):
 
 @torch.library.register_fake("danaus::hyena_apply")
 def _(
-    u, taps, bias, spectra, order, filters, filter_length, longest=0, offsets=None,
+    u, taps, bias, spectra, order, filters, long_taps, longest=0, offsets=None,
     accuracy="by_type",
 ):  # fmt: skip
     check_one_device(u, taps, bias, spectra)

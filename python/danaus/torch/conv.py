@@ -170,7 +170,7 @@ class LongConv(Freezable):
         """Filters that were given or made: k, or k and k_reverse."""
         given = (filter,) if isinstance(filter, Tensor) else filter
         if not isinstance(given, (tuple, list)):
-            fail(f"a filter is a tensor or a pair, and no {type(filter).__name__}")
+            fail(f"a filter has to be a tensor or a pair, not {type(filter).__name__}")
         given = [x for x in given if x is not None]
         needed = 2 if self.kind == "bidirectional" else 1
         if len(given) != needed:

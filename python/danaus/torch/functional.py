@@ -74,7 +74,7 @@ def autocast(x: Tensor) -> Tensor:
 def check_input(x: Tensor, like: Tensor, features: int, batch_last: bool) -> None:
     """Raises unless x can be multiplied by weights `like` of so many columns."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"the input is a tensor, not {type(x).__name__}")
+        raise TypeError(f"the input has to be a tensor, not {type(x).__name__}")
     if x.is_nested:
         raise ValueError("the input is nested: danaus has dense tensors only")
     if x.dim() == 0:
@@ -90,7 +90,8 @@ def check_input(x: Tensor, like: Tensor, features: int, batch_last: bool) -> Non
     if x.device != like.device:
         raise ValueError(f"the input is on {x.device}, the weights on {like.device}")
     if x.device.type not in ("cpu", "cuda", "meta"):
-        raise NotImplementedError(f"danaus has CPUs and CUDA, not {x.device.type}")
+        kind = x.device.type
+        raise NotImplementedError(f"danaus runs on CPUs and CUDA, not on {kind}")
     if x.layout != torch.strided:
         raise ValueError(f"the input is {x.layout}: danaus has dense tensors only")
 
@@ -100,7 +101,8 @@ def check_residual(
 ) -> None:
     """Raises unless it can be added to a product of x that has so many features."""
     if not isinstance(residual, Tensor):
-        raise TypeError(f"the residual is a tensor, not {type(residual).__name__}")
+        kind = type(residual).__name__
+        raise TypeError(f"the residual has to be a tensor, not {kind}")
     rest = x.shape[1:] if batch_last else x.shape[:-1]
     shape = (features, *rest) if batch_last else (*rest, features)
     if tuple(residual.shape) != shape:
@@ -118,7 +120,7 @@ def _check_numbers(weights: Sequence[Tensor], bias: Tensor | None) -> None:
     tensors = [*weights] if bias is None else [*weights, bias]
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
-            raise TypeError(f"weights are tensors, not {type(tensor).__name__}")
+            raise TypeError(f"weights have to be tensors, not {type(tensor).__name__}")
         if tensor.dtype != weights[0].dtype or tensor.dtype not in _DTYPES:
             raise ValueError(f"weights and bias are {weights[0].dtype}, {tensor.dtype}")
         if tensor.device != weights[0].device:

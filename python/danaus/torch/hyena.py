@@ -97,7 +97,7 @@ class _Mixer(Freezable):
         """x and the result are [batch, length, width] or, with offsets, packed
         sequences [1, columns, width], as of `long_conv`."""
         if not isinstance(x, Tensor):
-            fail(f"x is no tensor but {type(x).__name__}")
+            fail(f"x has to be a tensor, not {type(x).__name__}")
         if x.dim() != 3 or x.shape[2] != self.width:
             fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
         if _is_usual(self.in_proj) and x.device != self.in_proj.weight.device:

@@ -99,8 +99,8 @@ class KSLinear(LinearLike, Freezable):
         super().__init__()
         if isinstance(patterns, numbers.Number):
             raise TypeError(
-                f"patterns are those of factors, not {patterns!r}: use budget= for a "
-                "number of weights, and bias= for a bias"
+                f"patterns have to name the factors, not {patterns!r}: use budget= for "
+                "a number of weights, and bias= for a bias"
             )
         if sum(given is not None for given in (patterns, chain, budget)) != 1:
             raise ValueError("one of patterns, chain and budget is needed")
@@ -343,8 +343,8 @@ class KSLinear(LinearLike, Freezable):
             raise ValueError(f"the layer cannot be a chain: {why}")
         if chain is not None and not isinstance(chain, Chain):
             raise TypeError(
-                f"chain is a danaus.Chain, not {chain!r:.60}: patterns= and params= "
-                "are keywords"
+                f"chain has to be a danaus.Chain, not {chain!r:.60}: patterns= and "
+                "params= are keywords"
             )
         if sum(given is not None for given in (chain, patterns, params)) != 1:
             raise ValueError("one of chain, patterns and params is needed")
@@ -448,7 +448,7 @@ def _monarch(
     if blocks is not None:
         if isinstance(blocks, bool) or not isinstance(blocks, numbers.Integral):
             raise TypeError(
-                f"blocks is a whole number, not {blocks!r}: use bias= for a bias"
+                f"blocks has to be a whole number, not {blocks!r}: use bias= for a bias"
             )
         sizes = in_features, out_features
         if order != 2 or blocks < 1 or any(size % blocks for size in sizes):
