@@ -5,6 +5,7 @@
 
 #include "ks/patterns.h"
 #include "ks/refine.h"
+#include "math/lapack.h"
 #include "support/device.h"
 #include "support/factors.h"
 
@@ -420,5 +421,9 @@ int main(void)
         cmocka_unit_test(square_roots_lose_digits_on_deficient_ranks),
         cmocka_unit_test(merged_chains_expand_exactly),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (dn_lapack_begin(1) != DANAUS_OK)
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    dn_lapack_end(1);
+    return failed;
 }

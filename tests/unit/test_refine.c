@@ -4,6 +4,7 @@
 
 #include "ks/patterns.h"
 #include "ks/refine.h"
+#include "math/lapack.h"
 #include "support/device.h"
 #include "support/factors.h"
 
@@ -224,5 +225,9 @@ int main(void)
         cmocka_unit_test(one_factor_is_solved_by_projection),
         cmocka_unit_test(balancing_changes_no_bit_of_the_product),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (dn_lapack_begin(1) != DANAUS_OK)
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    dn_lapack_end(1);
+    return failed;
 }
