@@ -1,5 +1,6 @@
 """The library's reader of safetensors beside the reference, and files it writes."""
 
+# SPDX-License-Identifier: Apache-2.0
 import json
 import random
 import struct
