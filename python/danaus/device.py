@@ -76,10 +76,8 @@ class Device:
     @contextlib.contextmanager
     def in_use(self) -> Iterator[Any]:
         """The library's device, for one call at a time."""
-        if self._pid != os.getpid():
-            raise RuntimeError(
-                "the device was opened before this process was forked: open another one"
-            )
+        if self._pid != os.getpid():  # forked: no other thread is there to hold it
+            self._pid, self._lock, self._busy = os.getpid(), threading.RLock(), False
         with self._lock:
             if self._busy:
                 raise RuntimeError("the device is busy with the call that reports here")
