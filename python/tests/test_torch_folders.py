@@ -11,6 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+import small_models  # noqa: E402
+from small_models import IDS, bert  # noqa: E402
+
 import danaus  # noqa: E402
 from danaus.torch import (  # noqa: E402
     MonarchLinear,
@@ -21,27 +24,12 @@ from danaus.torch import (  # noqa: E402
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
-IDS = torch.arange(64).reshape(4, 16) % 50
 IMAGES = torch.sin(torch.arange(4 * 3 * 16 * 16, dtype=torch.float32))
 IMAGES = IMAGES.reshape(4, 3, 16, 16)
 
 
-def bert():
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        num_hidden_layers=2, hidden_size=32, num_attention_heads=2,
-        intermediate_size=64, vocab_size=50, max_position_embeddings=16,
-    )  # fmt: skip
-    return transformers.BertModel(config).eval()
-
-
 def vit():
-    torch.manual_seed(0)
-    config = transformers.ViTConfig(
-        num_hidden_layers=2, hidden_size=32, num_attention_heads=2,
-        intermediate_size=64, image_size=16, patch_size=4,
-    )  # fmt: skip
-    return transformers.ViTModel(config, add_pooling_layer=False).eval()
+    return small_models.vit(add_pooling_layer=False)
 
 
 def of_pytorch(model):

@@ -12,40 +12,13 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from small_models import IDS, bert, gpt2, vit  # noqa: E402
+
 import danaus.torch  # noqa: E402
 from danaus.torch import compress, load_compressed, structure_of  # noqa: E402
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
-IDS = torch.arange(64).reshape(4, 16) % 50
-
-
-def gpt2(kind=transformers.GPT2LMHeadModel):
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(
-        n_layer=2, n_embd=32, n_head=2, vocab_size=50, n_positions=16,
-        bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-    return kind(config).eval()
-
-
-def bert():
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        num_hidden_layers=2, hidden_size=32, num_attention_heads=2,
-        intermediate_size=64, vocab_size=50, max_position_embeddings=16,
-    )  # fmt: skip
-    return transformers.BertModel(config).eval()
-
-
-def vit():
-    torch.manual_seed(0)
-    config = transformers.ViTConfig(
-        num_hidden_layers=2, hidden_size=32, num_attention_heads=2,
-        intermediate_size=64, image_size=16, patch_size=4,
-    )  # fmt: skip
-    return transformers.ViTModel(config).eval()
-
 
 def small(model, data, kind="interpolated"):
     compress(model, [data], 0.6, kinds=kind, budgets="uniform", permute=False)
