@@ -9,6 +9,7 @@ for another model, other data or other options is left alone.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from danaus._files import write_whole
 from danaus.chain import Chain
 from danaus.torch.candidates import Candidate
 
@@ -137,11 +139,6 @@ class Finished:
             self._write("budgets", {}, dict(sizes))
 
     def _write(self, name: str, arrays: Mapping[str, np.ndarray], facts: Any) -> None:
-        path = self._path(name)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with open(beside, "wb") as file:
-                np.savez(file, facts=np.array(json.dumps(facts)), **arrays)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        content = io.BytesIO()
+        np.savez(content, facts=np.array(json.dumps(facts)), **arrays)
+        write_whole(self._path(name), content.getvalue())
