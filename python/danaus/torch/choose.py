@@ -128,8 +128,6 @@ def _reason(model: nn.Module, name: str, owners: dict[int, list[str]]) -> str | 
             return "its weight has no shape yet: run the model once"
         if kind is not nn.Parameter:
             return f"its weight is a {kind.__name__}: quantised, or in parts"
-        if not parameter.is_floating_point():
-            return f"its weight is {parameter.dtype}: quantised"
         if any(not _is_inside(owner, name) for owner in owners[id(parameter)]):
             return "its weight is shared with another module"
     reason = reason_to_keep(model, name)
