@@ -357,7 +357,7 @@ static void print_text(const job *j, const json_t *facts)
     facts_print(facts, "time        {seconds:.3g} s\n[written     {output}\n]");
 }
 
-/* Of the chain, or of the terms of a sum. */
+/* Judges the chain, or the terms of a sum. */
 static void judge(job *j)
 {
     int64_t lost = chain_non_finite(j->chain);

@@ -1,4 +1,4 @@
-/* Whether an element type holds numbers of another one: with fl(x) the number that is stored,
+/* An element type holds numbers of another one if, with fl(x) the number that is stored,
 
        ||x - fl(x)|| <= u ||x||   and every fl(x) is finite where x is,
 
@@ -76,7 +76,6 @@ danaus_status dn_check_holds(
     return dn_fail(
         DANAUS_ERR_ARGUMENT,
         "the numbers of %s, at most %g, are too small for %s: they would lose %.2g of "
-        "their "
-        "norm; scale them, or take a wider type",
+        "their norm; scale them, or take a wider type",
         name, largest, danaus_dtype_name(to_type), sqrt(lost / whole));
 }

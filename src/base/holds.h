@@ -1,4 +1,4 @@
-/* Whether an element type holds numbers of another one. */
+/* Conversions between element types that lose no more than rounding does. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_BASE_HOLDS_H
 #define DN_BASE_HOLDS_H

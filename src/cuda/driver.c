@@ -74,8 +74,8 @@ danaus_status dn_cuda_check_process(void)
                ? dn_fail(
                      DANAUS_ERR_UNSUPPORTED,
                      "CUDA was started before fork() made this process, which can use "
-                     "no "
-                     "GPU: open the device in a process that was started anew (spawn)")
+                     "no GPU: open the device in a process that was started anew "
+                     "(spawn)")
                : DANAUS_OK;
 }
 

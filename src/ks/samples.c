@@ -233,8 +233,7 @@ static danaus_status survey_squares(
     return dn_fail(
         DANAUS_ERR_ARGUMENT,
         "the largest number of %s is near 2^%d, and sums of products of such numbers "
-        "leave "
-        "the range of f64: scale them",
+        "leave the range of f64: scale them",
         name, -ilogb(scale));
 }
 

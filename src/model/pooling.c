@@ -64,8 +64,7 @@ static danaus_status read_modes(const json_t *config, pooling *p)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "the pooling joins %zu modes; danaus has the mean and the first token, one "
-            "at "
-            "a time",
+            "at a time",
             count);
     if (!p->first && !dn_span_is(name, "mean"))
         return dn_fail(
@@ -75,15 +74,20 @@ static danaus_status read_modes(const json_t *config, pooling *p)
     return DANAUS_OK;
 }
 
+/* Releases a file's contents, and names the file in a failure. */
+static danaus_status end(json_t *config, const char *name, danaus_status status)
+{
+    json_decref(config);
+    return status == DANAUS_OK ? status : dn_fail_in(status, name);
+}
+
 static danaus_status read_pooling(const char *folder, pooling *p)
 {
     char name[PATH_MAX];
     json_t *config;
     TRY(dn_config_path(p->folder, "config.json", name, sizeof name));
     TRY(dn_config_load(folder, name, 0, &config));
-    danaus_status status = read_modes(config, p);
-    json_decref(config);
-    return status == DANAUS_OK ? status : dn_fail_in(status, name);
+    return end(config, name, read_modes(config, p));
 }
 
 /* The last word of a module's type, "Pooling". */
@@ -112,8 +116,7 @@ static danaus_status read_module(
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "modules.json has a module of type \"%.*s\"; danaus runs a Transformer, "
-            "then "
-            "perhaps a Pooling and a Normalize",
+            "then perhaps a Pooling and a Normalize",
             (int)MIN(type.length, 80), type.text ? type.text : "");
     *next = i + 1;
     if (i == 2)
@@ -122,8 +125,7 @@ static danaus_status read_module(
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "modules.json has the transformer in the folder \"%.*s\"; danaus reads it "
-            "from "
-            "beside modules.json",
+            "from beside modules.json",
             (int)MIN(path.length, 80), path.text);
     if (i != 1)
         return DANAUS_OK;
@@ -142,9 +144,7 @@ static danaus_status read_limit(
 {
     json_t *config;
     TRY(dn_config_load(folder, name, 1, &config));
-    danaus_status status = dn_json_integer(config, field, limit);
-    json_decref(config);
-    return status == DANAUS_OK ? status : dn_fail_in(status, name);
+    return end(config, name, dn_json_integer(config, field, limit));
 }
 
 /* Since sentence-transformers 6 the tokenizer has the limit. */
@@ -168,8 +168,7 @@ static danaus_status check_default(const json_t *config)
     return dn_fail(
         DANAUS_ERR_UNSUPPORTED,
         "\"default_prompt_name\" puts \"%.*s\" before every text, which danaus does "
-        "not: "
-        "set it to null, and begin the texts with the prompt",
+        "not: set it to null, and begin the texts with the prompt",
         (int)MIN(prompt.length, 80), prompt.text);
 }
 
@@ -179,9 +178,7 @@ static danaus_status check_prompts(const char *folder)
     const char *name = "config_sentence_transformers.json";
     json_t *config;
     TRY(dn_config_load(folder, name, 1, &config));
-    danaus_status status = check_default(config);
-    json_decref(config);
-    return status == DANAUS_OK ? status : dn_fail_in(status, name);
+    return end(config, name, check_default(config));
 }
 
 static danaus_status read_modules(const char *folder, const json_t *modules, pooling *p)

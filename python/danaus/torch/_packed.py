@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from danaus.torch._ops import ops
 
-# Of two lists of tensors on CPUs: true if types, shapes and bits are equal.
+# True if two lists of tensors on CPUs have equal types, shapes and bits.
 _SAME = ops.same_numbers.default
 
 

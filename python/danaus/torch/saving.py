@@ -32,7 +32,7 @@ from danaus.torch.structure import (
 STRUCTURE = "danaus.json"
 WEIGHTS = "model.safetensors"
 INDEX = WEIGHTS + ".index.json"
-# Of torch.save(); read with weights_only=True.
+# Files that torch.save() wrote; they are read with weights_only=True.
 PICKLED = "pytorch_model.bin", "model.pt"
 
 Folder = Union[str, os.PathLike]

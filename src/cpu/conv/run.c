@@ -20,7 +20,7 @@
 #define LONG_NUMBERS 32768
 /* From this length on the threads may share one window. */
 #define SHARED_LENGTH 32768
-/* Of the exponents of f64, and some more. */
+/* No exponent of f64 is larger. */
 #define MOST_SHIFT 1100
 /* Bytes of the next row that are fetched early. */
 #define AHEAD 16384
