@@ -241,12 +241,13 @@ static int save_outputs(apply *a)
     TRY(fail_if(!host, "no memory for Y"));
     danaus_tensor y = outputs_of(a);
     y.data = host;
-    int failed = danaus_download(a->device, host, a->y, bytes);
-    if (!failed)
+    danaus_status status = danaus_download(a->device, host, a->y, bytes);
+    if (status == DANAUS_OK) {
         judge_outputs(a, &y);
-    failed = failed || danaus_file_write_npy(a->output.path, &y);
+        status = danaus_file_write_npy(a->output.path, &y);
+    }
     free(host);
-    return library(failed);
+    return library(status);
 }
 
 static int report(const apply *a)

@@ -68,16 +68,17 @@ static int solve_for(job *j, const danaus_tensor *b, const void *data)
     void *made = malloc((size_t)count * danaus_dtype_size(x.dtype) + 1);
     TRY(fail_if(!made, "no memory for X"));
     x.data = made;
-    int failed = danaus_chain_solve(
+    danaus_status status = danaus_chain_solve(
         j->chain, (int)j->threads, (danaus_layout)j->layout, count / rows, data, made,
         &j->condition);
-    int64_t lost = failed ? 0 : tensor_non_finite(&x);
+    int64_t lost = status == DANAUS_OK ? tensor_non_finite(&x) : 0;
     output_judge(
         &j->output, x.dtype, lost, count,
         lost ? tensor_non_finite(b) + chain_non_finite(j->chain) : 0);
-    failed = failed || (j->output.name && danaus_file_write_npy(j->output.path, &x));
+    if (status == DANAUS_OK && j->output.name)
+        status = danaus_file_write_npy(j->output.path, &x);
     free(made);
-    return library(failed);
+    return library(status);
 }
 
 static int solve(job *j)
