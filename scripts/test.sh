@@ -172,7 +172,9 @@ part_python() {
 
 part_clang() {
     need clang
+    export DANAUS_TEST_SHARE=$((share * 5))
     check "clang builds without a warning" build clang && run_ctest clang -L 'unit|fuzz'
+    export DANAUS_TEST_SHARE=$share
 }
 
 covered() {

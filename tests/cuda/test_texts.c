@@ -2,12 +2,11 @@
    works with in registers: the compiler's report says so. It says too where it lets
    tensor cores wait for each product, which no text may make it do.
 
-   Texts are made for every row, problem, size and type, for every architecture. Of these
-   those are compiled, in the order of their hashes, that have something that none before had: a
-   row; a line of defines, which is a size, an option or a tile of the file; a problem's type on
-   an architecture. So each of these is compiled, in the company of some of the others; of others
-   if texts take another order, as with DANAUS_TEXTS=2 in the environment, and DANAUS_TEXTS=all
-   compiles every text for every architecture. */
+   Texts are made for every row, problem, size, type and architecture. A few are compiled that
+   have together each feature of all: a row; a line of defines, which is a size, an option or a
+   tile of the file; a problem's type on an architecture. DANAUS_TEXTS=2 in the environment
+   chooses others, in which features have other company, and DANAUS_TEXTS=all compiles every
+   text for every architecture. */
 // SPDX-License-Identifier: Apache-2.0
 #include "support/test.h"
 
@@ -20,14 +19,21 @@
 #include "gpu/nn.h"
 #include "support/device.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const int archs[] = { 90, 75, 80, 86, 89, 100, 120 };
+/* 8.6 is compiled for as 8.9 is, 10.0 as 12.0: only if all texts are asked for. */
+static const int archs[] = { 90, 75, 80, 89, 120, 86, 100 };
 
-#define ARCHS    ((int)(sizeof archs / sizeof *archs))
-#define MOST_LOG 400
+enum { ARCHS = 7, ALIKE = 2, MOST_LOG = 400 };
+
+static int takes_all(void)
+{
+    const char *texts = getenv("DANAUS_TEXTS");
+    return texts && !strcmp(texts, "all");
+}
 
 /* Sums of gradients of filters stay in registers, 16 numbers of a lane for each of up to four
    blocks, so that the reads of the next window spill some: that is measured, windows of 16,384
@@ -93,7 +99,7 @@ typedef struct job {
     const char *name, *file; /* of the row, of the text */
     char *defines, *log;
     danaus_dtype dtype;
-    int arch, skipped;
+    int arch, skipped, chosen;
     uint64_t order;
     char *failure;
 } job;
@@ -164,37 +170,63 @@ static int is_wrong(const job *j)
 
 #define MOST_KNOWN (1 << 15)
 
-/* What texts have that are compiled, by its hash. */
-static hash128 known[MOST_KNOWN];
+/* Something that texts have, and how many of those that are compiled have it. */
+typedef struct feature {
+    hash128 hash;
+    int texts;
+} feature;
+
+static feature known[MOST_KNOWN];
 static int known_count;
 
-static int is_new(const char *file, const char *words, size_t length)
+static feature *find_feature(const char *file, const char *words, size_t length)
 {
     hash128 h = dn_hash(dn_hash_text(DN_HASH_START, file), words, length);
     size_t at = h.part[0] % MOST_KNOWN;
-    for (; known[at].part[0]; at = (at + 1) % MOST_KNOWN)
-        if (dn_hash_equal(known[at], h))
-            return 0;
+    for (; known[at].hash.part[0]; at = (at + 1) % MOST_KNOWN)
+        if (dn_hash_equal(known[at].hash, h))
+            return &known[at];
     assert_in_range(known_count++, 0, MOST_KNOWN / 2);
-    known[at] = h;
-    return 1;
+    known[at].hash = h;
+    return &known[at];
 }
 
-/* It is known from now on. */
-static int has_something_new(const job *j)
+enum { MOST_FEATURES = 64 };
+
+static int features_of(const job *j, feature *found[MOST_FEATURES])
 {
     char target[64];
-    int length = snprintf(
-        target, sizeof target, "%s on %d", danaus_dtype_name(j->dtype), j->arch);
-    int found = is_new(j->file, target, (size_t)length);
-    found += is_new(j->file, j->name, strlen(j->name));
+    int n = 0,
+        length = snprintf(
+            target, sizeof target, "%s on %d", danaus_dtype_name(j->dtype), j->arch);
+    found[n++] = find_feature(j->file, target, (size_t)length);
+    found[n++] = find_feature(j->file, j->name, strlen(j->name));
     size_t bytes;
     for (const char *line = j->defines; *line;
          line += bytes + strspn(line + bytes, "\n")) {
         bytes = strcspn(line, "\n");
-        found += is_new(j->file, line, bytes);
+        assert_in_range(n, 0, MOST_FEATURES - 1);
+        found[n++] = find_feature(j->file, line, bytes);
     }
-    return found > 0;
+    return n;
+}
+
+/* Adds a text to those that are compiled, or takes it away. */
+static void count_text(const job *j, int change)
+{
+    feature *found[MOST_FEATURES];
+    for (int n = features_of(j, found); n--;)
+        found[n]->texts += change;
+}
+
+/* Fewest texts among those compiled that have some feature of this one. */
+static int rarest(const job *j)
+{
+    feature *found[MOST_FEATURES];
+    int least = INT_MAX;
+    for (int n = features_of(j, found); n--;)
+        least = found[n]->texts < least ? found[n]->texts : least;
+    return least;
 }
 
 /* Sanitizers see nothing of what NVRTC does: there all texts are made, and few compiled. */
@@ -222,20 +254,32 @@ static void put_in_order(int seed)
     qsort(jobs, (size_t)count, sizeof *jobs, by_order);
 }
 
+/* Keeps texts that have something new, then leaves out those whose features later ones have,
+   too. */
 static void choose(void)
 {
     const char *texts = getenv("DANAUS_TEXTS");
     static int turn;
     int asked = count;
-    if (texts && !strcmp(texts, "all"))
+    if (takes_all())
         return;
     put_in_order(texts ? atoi(texts) : 1);
+    for (int i = 0; i < asked; i++) {
+        jobs[i].chosen = rarest(&jobs[i]) == 0;
+        if (jobs[i].chosen)
+            count_text(&jobs[i], 1);
+    }
     count = 0;
-    for (int i = 0; i < asked; i++)
-        if (has_something_new(&jobs[i]) && turn++ % share_of_texts() == 0)
+    for (int i = 0; i < asked; i++) {
+        if (jobs[i].chosen && rarest(&jobs[i]) > 1) {
+            count_text(&jobs[i], -1);
+            jobs[i].chosen = 0;
+        }
+        if (jobs[i].chosen && turn++ % share_of_texts() == 0)
             jobs[count++] = jobs[i];
         else
             free(jobs[i].defines);
+    }
     passed_over += asked - count;
 }
 
@@ -291,7 +335,7 @@ static void ask(
 static void ask_everywhere(
     const kernel *row, const char *file, danaus_dtype dtype, const char *defines)
 {
-    for (int i = 0; i < ARCHS; i++)
+    for (int i = 0; i < ARCHS - (takes_all() ? 0 : ALIKE); i++)
         if (dn_gpu_runs_on(row, archs[i]))
             ask(row->name, file, defines, dtype, archs[i]);
 }
