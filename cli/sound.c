@@ -262,33 +262,42 @@ void sound_free(sound *s)
 
 #else
 
-static int missing(void)
+#    include <string.h>
+
+static int missing(const char *path)
 {
-    return failure("this program was built without libsndfile and libsamplerate");
+    return failure(
+        "%s: this danaus reads .npy files, not sound, as it was built without "
+        "libsndfile and libsamplerate",
+        path);
 }
 
 int sound_read(const char *path, sound *s)
 {
-    (void)path;
     *s = (sound){ 0 };
-    return missing();
+    return missing(path);
 }
 int sound_resample(sound *s, int rate)
 {
     (void)s, (void)rate;
-    return missing();
+    return missing("--resample");
 }
 int sound_check_name(const char *name, sound_format format)
 {
     (void)format;
-    return usage_error("the name %s ends in no .npy", name);
+    if (!strcmp(name, "-"))
+        return STATUS_OK;
+    return usage_error(
+        "%s must end in .npy: this danaus writes no sound, as it was built without "
+        "libsndfile and libsamplerate",
+        name);
 }
 int sound_write(
     const char *path, const char *name, const sound *s, sound_format format,
     int64_t *clipped)
 {
-    (void)path, (void)name, (void)s, (void)format, (void)clipped;
-    return missing();
+    (void)name, (void)s, (void)format, (void)clipped;
+    return missing(path);
 }
 void sound_free(sound *s) { (void)s; }
 

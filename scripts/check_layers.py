@@ -49,12 +49,13 @@ OUTSIDE = {
     r"complex\.h": ["bench/", "tests/"],
 }
 
-# module: the only places of python/danaus that may import it
+# module: the only places of the Python packages that may import it
 MODULES = {
     r"torch|safetensors|danaus\.torch": ["python/danaus/torch/"],
     r"matplotlib": ["python/danaus/plot.py"],
     r"lazylinop": ["python/danaus/lazylinop.py"],
     r"danaus\._danaus_abi|cffi": ["python/danaus/_library.py"],
+    r"danaus|numpy|scipy": ["python/danaus/"],
 }
 
 IMPORT = re.compile(r"^\s*(?:from|import)\s+([\w.]+)")
@@ -103,7 +104,7 @@ def main():
     for folder in pathlib.Path("src").iterdir():
         if folder.is_dir() and f"src/{folder.name}" not in LAYERS:
             found.append(f"{folder}: no layer of that name")
-    for path in sorted(pathlib.Path("python/danaus").rglob("*.py")):
+    for path in sorted(pathlib.Path("python").glob("danaus*/**/*.py")):
         found += import_complaints(path)
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0

@@ -4,14 +4,14 @@
 #     sh scripts/python_tree.sh
 #     PYTHONPATH=build/python/tree python3 -m pytest python/tests
 #
-# The .py files there are links to python/danaus; run it again after adding one, or
+# The .py files there are links to python; run it again after adding one, or
 # changing C. PYTHON names the interpreter that has cffi; without one that has, cffi is put
 # into build/python/tools.
 # SPDX-License-Identifier: Apache-2.0
 set -eu
 cd "$(dirname "$0")/.."
 out=build/python
-tree=$out/tree/danaus
+tree=$out/tree
 mkdir -p $out
 
 python=${PYTHON:-$out/tools/bin/python}
@@ -22,9 +22,9 @@ if ! "$python" -c 'import cffi' 2> /dev/null; then
 fi
 
 cmake -S . -B $out -G Ninja -DCMAKE_BUILD_TYPE=Release -DDANAUS_PYTHON=ON \
-    -DDANAUS_CLI=OFF -DPython_EXECUTABLE="$(realpath -s "$python")" > $out/build.log
+    -DDANAUS_CLI=ON -DDANAUS_BENCH=OFF -DPython_EXECUTABLE="$(realpath -s "$python")" > $out/build.log
 cmake --build $out >> $out/build.log || { grep -A 12 error $out/build.log; exit 1; }
 rm -rf "$tree"
 mkdir -p "$tree"
-cp -rs "$PWD/python/danaus/." "$tree"
-cmake --install $out --component python --prefix $out/tree >> $out/build.log
+cp -rs "$PWD/python/danaus" "$PWD/python/danaus_program" "$tree"
+cmake --install $out --component python --prefix $tree >> $out/build.log

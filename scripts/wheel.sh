@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the Python package as one wheel for Python 3.9 and every later one, with the
-# libraries that it needs inside, and tries it where there is no compiler:
+# Builds the Python package as one wheel for Python 3.9 and every later one, with the program
+# and the libraries that it needs inside, and tries it where there is no compiler:
 #
 #     sh scripts/wheel.sh [--no-try]
 #
@@ -56,11 +56,13 @@ echo "GPU kernels in the wheel: ${DANAUS_KERNEL_BUNDLE:-none, they compile on fi
 
 echo "building"
 rm -rf $out/raw $out/*.whl
-$tools/bin/python -m build --wheel -o $out/raw . > $out/build.log 2>&1 ||
+$tools/bin/python -m build --wheel -o $out/raw \
+    -C cmake.define.DANAUS_SOUND=OFF . > $out/build.log 2>&1 ||
     { grep -B 2 -A 12 -i 'error' $out/build.log | head -n 60; exit 1; }
 PATH=$PWD/$tools/bin:$PATH auditwheel repair --strip -w $out $out/raw/*.whl \
     > $out/repair.log 2>&1 || { tail -n 20 $out/repair.log; exit 1; }
 wheel=$(ls $out/*.whl)
+$tools/bin/python scripts/wheel_licences.py "$wheel"
 echo "$wheel: $(stat -c %s "$wheel") bytes"
 [ "${1:-}" != --no-try ] || exit 0
 

@@ -1,14 +1,18 @@
-"""``python -m danaus plot CHAIN -o F.png``: a picture of a chain file."""
+"""``python -m danaus``: the commands of the program, and ``plot``, which draws."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import argparse
 import pathlib
+import subprocess
 import sys
 from collections.abc import Sequence
 
 import danaus
+import danaus_program
+
+PLOT = "draws the factors of a chain, and what they multiply to"
 
 
 def _plot(options: argparse.Namespace) -> None:
@@ -26,37 +30,51 @@ def _plot(options: argparse.Namespace) -> None:
         print(f"{name}: {len(chain.weights)} factors of a {rows} x {cols} matrix")
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        "python -m danaus", description="Pictures of chains."
-    )
-    commands = parser.add_subparsers(required=True, metavar="plot")
-    command = commands.add_parser(
-        "plot", help="draws the factors of a chain, and what they multiply to"
-    )
-    command.add_argument("chain", metavar="CHAIN", help="a chain file")
-    command.add_argument(
+def _plot_options(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m danaus plot", description=PLOT)
+    parser.add_argument("chain", metavar="CHAIN", help="a chain file")
+    parser.add_argument(
         "-o", "--output", metavar="F.png", required=True,
         help="the picture: PNG, PDF, SVG, by its name; F-1.png, F-2.png, ... "
         "of a file with several chains",
     )  # fmt: skip
-    command.add_argument(
+    parser.add_argument(
         "--factors", action="store_true", help="without the product, which is dense"
     )
-    command.add_argument("--dpi", type=int, default=150, help="points an inch (150)")
-    command.set_defaults(run=_plot)
-    return parser.parse_args(arguments)
+    parser.add_argument("--dpi", type=int, default=150, help="points an inch (150)")
+    return parser.parse_args(words)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; 1 and a sentence on the error stream where it fails."""
-    options = _options(arguments)
+def _draw(words: Sequence[str]) -> int:
+    options = _plot_options(words)
     try:
-        options.run(options)
+        _plot(options)
     except (OSError, ValueError, ImportError, NotImplementedError, MemoryError) as e:
         print(f"python -m danaus: {e}", file=sys.stderr)
         return 1
     return 0
+
+
+def _print_help() -> int:
+    done = subprocess.run([danaus_program.PROGRAM, "--help"])
+    if done.returncode == 0:
+        print(f"\n`python -m danaus` has one more:\n  {'plot':<11} {PLOT}")
+    return done.returncode
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command: 1 and a sentence on the error stream where it fails.
+
+    A command of the program replaces this process.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["plot"]:
+        return _draw(words[1:])
+    if words == ["help", "plot"]:
+        return _draw(["--help"])
+    if words in (["help"], ["--help"], ["-h"]):
+        return _print_help()
+    danaus_program.become(words)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
-import importlib.util
 import inspect
 import os
 import pathlib
-import re
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable, Union
 
+import danaus_program
 from danaus._danaus_abi import ffi
 
 # What is called with the share of work done; True draws a bar.
@@ -228,30 +227,10 @@ def reading(function: Callable[[int], object]) -> Iterator[tuple[Any, Any]]:
 # ---- what lies in other packages ----
 
 
-def _newest(folders: list[pathlib.Path], pattern: str) -> pathlib.Path | None:
-    """The folder with the library of the highest version."""
-    found = [file for folder in folders for file in folder.glob(pattern)]
-
-    def numbers(file: pathlib.Path) -> list[int]:
-        return [int(n) for n in re.findall(r"\d+", file.name)]
-
-    return max(found, key=numbers).parent if found else None
-
-
 def _locate_nvidia() -> None:
     """Tells where the wheels that PyTorch requires keep NVRTC and cuBLAS."""
-    try:
-        spec = importlib.util.find_spec("nvidia")
-    except ValueError:  # a module of that name that nobody can find
-        spec = None
-    if spec is None:
-        return
-    places = [pathlib.Path(p) for p in spec.submodule_search_locations or []]
-    folders = [folder for place in places for folder in place.glob("*/lib")]
-    for name, pattern in ("nvrtc", "libnvrtc.so.*"), ("cublas", "libcublas.so.*"):
-        folder = _newest(folders, pattern)
-        if folder is not None:
-            lib.danaus_library_locate(name.encode(), path_bytes(folder))
+    for name, folder in danaus_program.helpers().items():
+        lib.danaus_library_locate(name.encode(), path_bytes(folder))
 
 
 def _use_kernels() -> None:
