@@ -225,9 +225,16 @@ typedef struct short_gradient_operands {
 /* What a backend makes of a problem and a cut begins with this. It is immutable. */
 typedef struct conv_engine {
     size_t filter_bytes; /* of the spectrum of one filter */
+    size_t note_bytes;   /* of each filter, behind the spectra of all; GPUs: 0 */
     size_t
         worker_bytes; /* of scratch, for each window that a thread works on; GPUs: 0 */
 } conv_engine;
+
+/* Of the spectra of so many filters. */
+static inline size_t dn_conv_spectra_bytes(const conv_engine *e, int64_t filters)
+{
+    return (size_t)filters * (e->filter_bytes + e->note_bytes);
+}
 
 /* A job or, where there is none, filters to be transformed. */
 typedef struct conv_call {

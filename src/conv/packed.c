@@ -93,7 +93,7 @@ danaus_status dn_conv_make_classes(danaus_device *device, danaus_conv_plan *plan
         TRY(plan->conv->create(device, &c->p, &c->choice.frame, &c->engine));
         c->spectrum = ROUND_UP(plan->spectrum_bytes, CONV_SPECTRUM_ALIGN);
         plan->spectrum_bytes =
-            c->spectrum + (size_t)c->p.filters * c->engine->filter_bytes;
+            c->spectrum + dn_conv_spectra_bytes(c->engine, c->p.filters);
     }
     return DANAUS_OK;
 }

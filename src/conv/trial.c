@@ -30,7 +30,7 @@ static danaus_status open_rows(conv_trial *t, const conv_problem *p)
 {
     const backend *b = t->dev->backend;
     size_t rows = dn_aligned(t->rows * p->length * dn_size_of(p->dtype));
-    size_t bytes = 2 * rows + (size_t)p->filters * t->engine->filter_bytes;
+    size_t bytes = 2 * rows + dn_conv_spectra_bytes(t->engine, p->filters);
     TRY(b->alloc(t->dev, bytes, &t->memory));
     char *memory = t->memory;
     t->job.products = 1;

@@ -6,10 +6,11 @@
 
 #include <stdint.h>
 
-/* Overflow and underflow since dn_range_begin(): results that were too large, or that were
-   rounded below the normal numbers. dn_range_end() says whether there were any, and leaves the
-   notes of the caller as they would be without. */
+/* Results since dn_range_begin() that were too large, or that were rounded below the normal
+   numbers. dn_range_end() says which there were, and leaves the notes of the caller as they would
+   be without. */
 typedef uint64_t range_notes;
+enum { DN_OVERFLOW = 1, DN_UNDERFLOW = 2 };
 
 /* While numbers below the normal ones are taken as zero. */
 typedef uint64_t small_numbers;
@@ -18,7 +19,8 @@ typedef uint64_t small_numbers;
 
 #    include <immintrin.h>
 
-#    define DN_RANGE_FLAGS (_MM_EXCEPT_OVERFLOW | _MM_EXCEPT_UNDERFLOW)
+#    define DN_RANGE_SHIFT 3 /* of MXCSR */
+#    define DN_RANGE_FLAGS ((DN_OVERFLOW | DN_UNDERFLOW) << DN_RANGE_SHIFT)
 #    define DN_SMALL_FLAGS 0x8040 /* results, and operands */
 
 static inline range_notes dn_range_begin(void)
@@ -34,7 +36,7 @@ static inline int dn_range_end(range_notes before)
     unsigned now = _mm_getcsr();
     if (before & ~(range_notes)now)
         _mm_setcsr(now | (unsigned)before);
-    return (now & DN_RANGE_FLAGS) != 0;
+    return (int)((now & DN_RANGE_FLAGS) >> DN_RANGE_SHIFT);
 }
 
 static inline small_numbers dn_small_as_zero(void)
@@ -51,7 +53,8 @@ static inline void dn_small_as_before(small_numbers before)
 
 #elif defined __aarch64__
 
-#    define DN_RANGE_FLAGS ((uint64_t)0xc)     /* of FPSR */
+#    define DN_RANGE_SHIFT 2 /* of FPSR */
+#    define DN_RANGE_FLAGS ((uint64_t)(DN_OVERFLOW | DN_UNDERFLOW) << DN_RANGE_SHIFT)
 #    define DN_SMALL_FLAGS ((uint64_t)1 << 24) /* of FPCR */
 
 static inline uint64_t dn_fpsr(void)
@@ -79,7 +82,7 @@ static inline int dn_range_end(range_notes before)
     uint64_t now = dn_fpsr();
     if (before & ~now)
         dn_set_fpsr(now | before);
-    return (now & DN_RANGE_FLAGS) != 0;
+    return (int)((now & DN_RANGE_FLAGS) >> DN_RANGE_SHIFT);
 }
 
 static inline small_numbers dn_small_as_zero(void)
@@ -103,7 +106,7 @@ static inline range_notes dn_range_begin(void) { return 0; }
 static inline int dn_range_end(range_notes before)
 {
     (void)before;
-    return 1;
+    return DN_OVERFLOW | DN_UNDERFLOW;
 }
 static inline small_numbers dn_small_as_zero(void) { return 0; }
 static inline void dn_small_as_before(small_numbers before) { (void)before; }

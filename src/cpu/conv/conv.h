@@ -68,7 +68,7 @@ typedef struct conv_scaling {
     int down, up;
 } conv_scaling;
 
-/* Behind the values of a spectrum: it was divided by 2^shift. */
+/* Of a spectrum: it was divided by 2^shift. */
 typedef struct conv_note {
     int32_t shift;
 } conv_note;
@@ -206,9 +206,9 @@ int dn_conv_filter_size(
 /* x[i] 2^power */
 void dn_conv_multiply(danaus_dtype sums, int power, int64_t n, void *x);
 
-/* The scaling of a window whose arithmetic left the range of its type; returns whether it
-   helps. */
-int dn_conv_rescale(conv_window *w, danaus_dtype sums);
+/* The scaling of a window whose arithmetic left the range of its type by overflow or underflow
+   (cpu/flags.h); returns whether it helps. */
+int dn_conv_rescale(conv_window *w, danaus_dtype sums, int left);
 
 /* What create makes. */
 typedef struct cpu_engine {
@@ -219,11 +219,11 @@ typedef struct cpu_engine {
     conv_tables *tables;
 } cpu_engine;
 
-/* The note behind a spectrum, or behind a sum of such. */
-static inline conv_note *dn_conv_note(
-    const conv_tables *t, const conv_code *code, void *z)
+/* The notes behind the spectra of so many filters. */
+static inline conv_note *dn_conv_notes(
+    const cpu_engine *e, const void *spectra, int64_t filters)
 {
-    return (conv_note *)((char *)z + (size_t)(2 * t->n) * code->size);
+    return (conv_note *)((uintptr_t)spectra + (size_t)filters * e->base.filter_bytes);
 }
 
 extern const conv_backend dn_cpu_conv;

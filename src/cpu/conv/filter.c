@@ -8,6 +8,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/conv/loop.h"
 
+#include "base/mem.h"
 #include "cpu/flags.h"
 
 #include <stdlib.h>
@@ -24,8 +25,8 @@ typedef struct filter_sums {
     const cpu_engine *e;
     const conv_job *job;
     int64_t parts, items; /* of one filter */
-    char *sums;           /* spectra [filter][part], where there are several parts */
-    char *slots;          /* scratch of each thread: three spectra and a buffer */
+    char *sums;           /* [filter][part], where there are several parts */
+    char *slots;          /* scratch of each thread: two spectra, a sum, a buffer */
     size_t slot_bytes;
     atomic_llong next;
     int phase; /* 0: sums over rows, and all of a single part; 1: parts to filters */
@@ -36,6 +37,22 @@ typedef struct operands {
     conv_source x, dy;
     int64_t start;
 } operands;
+
+/* A sum is a spectrum and its note. */
+static size_t sum_bytes(const cpu_engine *e)
+{
+    return dn_aligned((int64_t)(e->base.filter_bytes + e->base.note_bytes));
+}
+
+static conv_note *note_of(const cpu_engine *e, const void *sum)
+{
+    return dn_conv_notes(e, sum, 1);
+}
+
+static char *buffer_of(const cpu_engine *e, char *slot)
+{
+    return slot + 2 * e->base.filter_bytes + sum_bytes(e);
+}
 
 static operands operands_of(const filter_sums *s, int64_t item)
 {
@@ -56,12 +73,12 @@ static void sum_items(
 {
     const cpu_engine *e = s->e;
     size_t z = e->base.filter_bytes;
-    memset(sum, 0, z);
+    char *buffer = buffer_of(e, slot);
+    memset(sum, 0, sum_bytes(e));
     for (int64_t i = items.from; i < items.to; i++) {
         operands o = operands_of(s, i);
-        dn_conv_forward(e->tables, e->code, o.x, o.start, x_down, slot, slot + 3 * z);
-        dn_conv_forward(
-            e->tables, e->code, o.dy, o.start, dy_down, slot + z, slot + 3 * z);
+        dn_conv_forward(e->tables, e->code, o.x, o.start, x_down, slot, buffer);
+        dn_conv_forward(e->tables, e->code, o.dy, o.start, dy_down, slot + z, buffer);
         e->sums->accumulate(1, e->tables->n, slot + z, slot, sum);
     }
 }
@@ -97,13 +114,13 @@ static void sum_part(
     if (!dn_range_end(notes) || !sizes_of(s, items, &x, &dy))
         return;
     sum_items(s, items, x, dy, slot, sum);
-    dn_conv_note(e->tables, e->sums, sum)->shift = x + dy;
+    note_of(e, sum)->shift = x + dy;
 }
 
 /* Divides a sum by one power of two more. */
 static void shift_sum(const cpu_engine *e, void *sum, int shift)
 {
-    conv_note *note = dn_conv_note(e->tables, e->sums, sum);
+    conv_note *note = note_of(e, sum);
     if (!shift)
         return;
     dn_conv_multiply(e->sums->kernel.dtype, -shift, 2 * e->tables->n, sum);
@@ -113,8 +130,8 @@ static void shift_sum(const cpu_engine *e, void *sum, int shift)
 /* sum[i] += part[i] */
 static void add_part(const cpu_engine *e, void *sum, void *part)
 {
-    int shift = dn_conv_note(e->tables, e->sums, sum)->shift;
-    int other = dn_conv_note(e->tables, e->sums, part)->shift;
+    int shift = note_of(e, sum)->shift;
+    int other = note_of(e, part)->shift;
     shift_sum(e, sum, MAX(other - shift, 0));
     shift_sum(e, part, MAX(shift - other, 0));
     for (int64_t i = 0; i < 2 * e->tables->n; i++)
@@ -128,14 +145,13 @@ static void add_part(const cpu_engine *e, void *sum, void *part)
 static void finish_filter(const filter_sums *s, int64_t filter, char *slot, char *sum)
 {
     const cpu_engine *e = s->e;
-    size_t z = e->base.filter_bytes;
     for (int64_t part = 1; part < s->parts; part++)
-        add_part(e, sum, sum + (size_t)part * z);
+        add_part(e, sum, sum + (size_t)part * sum_bytes(e));
     int size, most = dn_conv_exponents(e->sums->kernel.dtype);
     if (dn_conv_size(e->sums->kernel.dtype, sum, 2 * e->tables->n, &size) &&
         abs(size) > most)
         shift_sum(e, sum, size);
-    int shift = dn_conv_note(e->tables, e->sums, sum)->shift;
+    int shift = note_of(e, sum)->shift;
     conv_window w = {
         .tables = e->tables,
         .code = e->sums,
@@ -145,7 +161,7 @@ static void finish_filter(const filter_sums *s, int64_t filter, char *slot, char
         .mode = CONV_INVERSE,
         .z = sum,
     };
-    dn_conv_window(&w, slot + 3 * z);
+    dn_conv_window(&w, buffer_of(e, slot));
     dn_conv_take_filter(
         &e->frame, e->sums->kernel.dtype, slot, shift, filter, &s->job->filter);
 }
@@ -154,11 +170,11 @@ static void take_filters(void *arg, int number_of_slot)
 {
     filter_sums *s = arg;
     char *slot = s->slots + (size_t)number_of_slot * s->slot_bytes;
-    size_t z = s->e->base.filter_bytes;
+    size_t z = s->e->base.filter_bytes, bytes = sum_bytes(s->e);
     int64_t parts = s->phase == 0 ? s->parts : 1;
     for (int64_t i; (i = atomic_fetch_add(&s->next, 1)) < s->e->p.filters * parts;) {
         size_t index = (size_t)(s->phase == 0 ? i : i * s->parts);
-        char *sum = s->parts > 1 ? s->sums + index * z : slot + 2 * z;
+        char *sum = s->parts > 1 ? s->sums + index * bytes : slot + 2 * z;
         if (s->phase == 0)
             sum_part(s, i / parts, i % parts, slot, sum);
         if (s->phase == 1 || s->parts == 1)
@@ -169,11 +185,11 @@ static void take_filters(void *arg, int number_of_slot)
 /* How the sums of a job are cut; no scratch yet. */
 static filter_sums sums_of(const cpu_engine *e, const conv_job *job)
 {
-    int64_t z = (int64_t)e->base.filter_bytes, filters = e->p.filters;
+    int64_t bytes = (int64_t)sum_bytes(e), filters = e->p.filters;
     filter_sums s = { .e = e, .job = job };
     s.items = e->p.channels / filters * dn_conv_windows_of(&e->frame, job);
-    s.parts = CLAMP(MIN(MOST_PARTS, MOST_PART_BYTES / z) / filters, 1, s.items);
-    s.slot_bytes = 2 * (size_t)z + e->base.worker_bytes;
+    s.parts = CLAMP(MIN(MOST_PARTS, MOST_PART_BYTES / bytes) / filters, 1, s.items);
+    s.slot_bytes = e->base.filter_bytes + sum_bytes(e) + e->base.worker_bytes;
     return s;
 }
 
@@ -186,7 +202,7 @@ static int slots_of(const cpu_device *dev, const filter_sums *s)
 static size_t part_bytes(const filter_sums *s)
 {
     size_t all = (size_t)(s->e->p.filters * s->parts);
-    return s->parts > 1 ? all * s->e->base.filter_bytes : 0;
+    return s->parts > 1 ? all * sum_bytes(s->e) : 0;
 }
 
 size_t dn_conv_sums_bytes(

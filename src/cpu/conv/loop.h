@@ -14,10 +14,11 @@ typedef struct conv_loop {
     int64_t items, chunk;
     void (*item)(
         const struct conv_loop *loop, int64_t item, void *extra, conv_window *w);
-    /* Scales a window whose arithmetic left the range of its type; returns whether it is to
-       be run again. */
+    /* Scales a window whose arithmetic left the range of its type by overflow or underflow
+       (cpu/flags.h); returns whether it is to be run again. */
     int (*rescale)(
-        const struct conv_loop *loop, int64_t item, void *extra, conv_window *w);
+        const struct conv_loop *loop, int64_t item, void *extra, int left,
+        conv_window *w);
     const void *arg;
     int ahead; /* rows come from memory: fetch the next one early */
     char *scratch;

@@ -62,8 +62,8 @@ static danaus_status create(
         destroy(&e->base);
         return dn_fail_memory(bytes, "the tables of a transform");
     }
-    e->base.filter_bytes =
-        dn_aligned(2 * f->cut.n * (int64_t)e->sums->size + (int64_t)sizeof(conv_note));
+    e->base.filter_bytes = dn_aligned(2 * f->cut.n * (int64_t)e->sums->size);
+    e->base.note_bytes = sizeof(conv_note);
     e->base.worker_bytes = e->base.filter_bytes + buffer_bytes(e);
     *engine = &e->base;
     return DANAUS_OK;
@@ -129,12 +129,13 @@ static void take_items(void *arg, int slot)
             fetch_ahead(l, i + 1);
             dn_conv_window(&w, buffer);
         }
-        if (!dn_range_end(notes))
+        int left = dn_range_end(notes);
+        if (!left)
             continue;
         for (int64_t i = items.from; i < items.to; i++) {
             conv_window w = { .tables = l->e->tables, .z = z };
             l->item(l, i, extra, &w);
-            if (l->rescale(l, i, extra, &w))
+            if (l->rescale(l, i, extra, left, &w))
                 dn_conv_window(&w, buffer);
         }
     }
@@ -146,7 +147,7 @@ typedef struct shared_window {
     char *buffers;
     size_t buffer_bytes;
     int phase, parts; /* 0: load, 1: blocks, 2: store */
-    atomic_int left;  /* a part left the range of its type */
+    atomic_int left;  /* how parts left the range of their type */
 } shared_window;
 
 static void take_part(void *arg, int part)
@@ -163,11 +164,10 @@ static void take_part(void *arg, int part)
         s->w->code->blocks(s->w, r);
     else
         s->w->code->store(s->w, r, buffer);
-    if (dn_range_end(notes))
-        atomic_store(&s->left, 1);
+    atomic_fetch_or(&s->left, dn_range_end(notes));
 }
 
-/* Returns whether the window left the range of its type. buffers: of all threads. */
+/* Returns how the window left the range of its type. buffers: of all threads. */
 static int share_window(const conv_loop *l, const conv_window *w, char *buffers)
 {
     shared_window s = {
@@ -195,7 +195,7 @@ static void share_items(const conv_loop *l)
         l->item(l, i, extra, &w);
         int left = dn_range_end(notes);
         left |= share_window(l, &w, buffers);
-        if (left && l->rescale(l, i, extra, &w))
+        if (left && l->rescale(l, i, extra, left, &w))
             share_window(l, &w, buffers);
     }
 }
@@ -244,7 +244,7 @@ typedef struct filter_job {
     char *spectrum;
 } filter_job;
 
-/* The filter over 2^shift, which the note behind its spectrum says. */
+/* The filter over 2^shift, which its note says. */
 static void lay_filter(
     const conv_loop *l, int64_t item, int shift, void *numbers, conv_window *w)
 {
@@ -258,7 +258,7 @@ static void lay_filter(
         (conv_source){ .data = numbers, .length = length, .from = 0, .to = length };
     w->mode = CONV_FORWARD;
     w->z = job->spectrum + (size_t)item * l->e->base.filter_bytes;
-    *dn_conv_note(w->tables, sums, w->z) = (conv_note){ shift };
+    dn_conv_notes(l->e, job->spectrum, l->e->p.filters)[item].shift = shift;
 }
 
 static void filter_item(const conv_loop *l, int64_t item, void *numbers, conv_window *w)
@@ -267,8 +267,9 @@ static void filter_item(const conv_loop *l, int64_t item, void *numbers, conv_wi
 }
 
 static int rescale_filter(
-    const conv_loop *l, int64_t item, void *numbers, conv_window *w)
+    const conv_loop *l, int64_t item, void *numbers, int left, conv_window *w)
 {
+    (void)left;
     const filter_job *job = l->arg;
     int size, most = dn_conv_exponents(l->e->sums->kernel.dtype);
     if (!dn_conv_filter_size(&l->e->frame, job->filters, item, &size) ||
@@ -348,11 +349,10 @@ conv_source dn_conv_source(
 }
 
 /* The power of two that a spectrum lacks. Memory of the caller's may hold anything. */
-static int shift_of(const cpu_engine *e, const void *spectrum)
+static int shift_of(const cpu_engine *e, const void *spectra, int64_t filter)
 {
-    const conv_note *note =
-        dn_conv_note(e->tables, e->sums, (void *)(uintptr_t)spectrum);
-    return CLAMP(note->shift, -MOST_SHIFT, MOST_SHIFT);
+    const conv_note *notes = dn_conv_notes(e, spectra, e->p.filters);
+    return CLAMP(notes[filter].shift, -MOST_SHIFT, MOST_SHIFT);
 }
 
 /* One of a job's products. */
@@ -385,14 +385,15 @@ static void row_item(const conv_loop *l, int64_t item, void *extra, conv_window 
     w->mode = p->adjoint ? CONV_CORRELATE : CONV_MULTIPLY;
     w->spectrum =
         (const char *)j->job->spectrum + (size_t)at.filter * e->base.filter_bytes;
-    w->scaling.up = shift_of(e, w->spectrum);
+    w->scaling.up = shift_of(e, j->job->spectrum, at.filter);
 }
 
-static int rescale_row(const conv_loop *l, int64_t item, void *extra, conv_window *w)
+static int rescale_row(
+    const conv_loop *l, int64_t item, void *extra, int left, conv_window *w)
 {
     (void)item;
     (void)extra;
-    return dn_conv_rescale(w, l->e->sums->kernel.dtype);
+    return dn_conv_rescale(w, l->e->sums->kernel.dtype, left);
 }
 
 static conv_loop row_loop(danaus_device *dev, const cpu_engine *e, const conv_job *job)

@@ -6,6 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
 #include "cpu/conv/loop.h"
+#include "cpu/flags.h"
 
 #include <limits.h>
 #include <math.h>
@@ -14,6 +15,8 @@
 
 /* Numbers that are brought to the type of sums at a time. */
 #define CHUNK 256
+/* Numbers that tell the size of most rows. */
+#define FEW 32
 
 static danaus_dtype sums_of(const conv_code *code)
 {
@@ -176,11 +179,26 @@ int dn_conv_filter_size(
 
 /* ---- windows ---- */
 
-int dn_conv_rescale(conv_window *w, danaus_dtype sums)
+/* Sizes of a window's numbers and of its spectrum, by so many of each. */
+static int sizes_of(
+    const conv_window *w, danaus_dtype sums, int64_t most, int *x, int *k)
+{
+    conv_source part = w->source;
+    int64_t from = part.periodic ? 0 : MAX(part.from, 0);
+    part.length = MIN(part.length, from + most);
+    return dn_conv_source_size(w->code, &part, x) &&
+           dn_conv_size(sums, w->spectrum, MIN(2 * w->tables->n, most), k);
+}
+
+/* Rows that die away underflow everywhere, though most of their numbers are of ordinary size: a
+   few say so. */
+int dn_conv_rescale(conv_window *w, danaus_dtype sums, int left)
 {
     int most = dn_conv_exponents(sums), x, k, shift = w->scaling.up;
-    if (!dn_conv_source_size(w->code, &w->source, &x) ||
-        !dn_conv_size(sums, w->spectrum, 2 * w->tables->n, &k))
+    if (left == DN_UNDERFLOW && sizes_of(w, sums, FEW, &x, &k) && x >= -most &&
+        x + k >= -most)
+        return 0;
+    if (!sizes_of(w, sums, INT64_MAX / 2, &x, &k))
         return 0;
     if (abs(x) <= most && abs(x + k) <= most)
         return 0;
