@@ -279,9 +279,14 @@ int cmd_compress(int argc, char **argv)
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    TRY(refuse_if(!c.to || c.params <= 0, "--params FRACTION and -o NEW are needed"));
+    TRY(refuse_if(!c.to, "-o NEW is needed (try --help)"));
+    TRY(refuse_if(c.params <= 0, "--params FRACTION is needed (try --help)"));
+    TRY(refuse_if(
+        c.params > 1, "--params takes a number above 0, up to 1, not %g", c.params));
+    TRY(refuse_if(
+        c.ridge > 1e6, "--ridge takes a number above 0, up to 1e6, not %g", c.ridge));
     if ((c.text != NULL) + (c.fasta != NULL) + (c.image_path != NULL) > 1)
-        return usage_error("only one of --text, --fasta and --images is possible");
+        return usage_error("one of --text, --fasta and --images is possible, not more");
     c.path = argv[1];
     int status = run(&c);
     token_lines_free(&c.lines);

@@ -58,7 +58,8 @@ static ranked *find_neighbours(const embedding *e)
         failure("no memory for %" PRId64 " cosines", e->lines.count);
         return NULL;
     }
-    if (token_lines_of(e->query, e->path, e->most, &query) || pad(e, &query)) {
+    if (token_lines_of(e->query, "--query", e->path, e->most, &query) ||
+        pad(e, &query)) {
         token_lines_free(&query);
         free(found);
         return NULL;
@@ -114,10 +115,12 @@ static int run(embedding *e)
 {
     TRY(output_maybe(&e->output, e->output.name));
     TRY(model_open(&e->m, e->path, 0));
+    TRY(model_takes_text(&e->m, e->path));
     e->most = e->m.info.max_length;
     if (e->pad > e->most)
         return failure(
-            "%" PRId64 " tokens; the model takes %" PRId64 " at most", e->pad, e->most);
+            "--pad %" PRId64 ": the model takes 1 to %" PRId64 " tokens", e->pad,
+            e->most);
     e->most = e->pad ? e->pad : e->most;
     TRY(token_lines_read(e->text, e->path, e->most, &e->lines));
     TRY(pad(e, &e->lines));
@@ -141,8 +144,10 @@ int cmd_embed(int argc, char **argv)
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    if (!e.text || (!e.output.name && !e.query))
-        return usage_error("--text FILE, and -o FILE or --query TEXT are needed");
+    TRY(refuse_if(!e.text, "--text FILE is needed (try --help)"));
+    TRY(refuse_if(
+        !e.output.name && !e.query,
+        "-o FILE or --query TEXT is needed, or both (try --help)"));
     e.path = argv[1];
     int status = run(&e);
     free(e.y);

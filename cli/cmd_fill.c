@@ -10,7 +10,8 @@ static const usage use = {
              "probabilities. MODEL is the folder of a masked language model: BERT or\n"
              "Monarch Mixer BERT with its head.\n",
     .number = { 2, 2 },
-    .operands = "the folder of a model, a text",
+    .operands = "the folder of a model and a text",
+    .texts = 1,
 };
 
 typedef struct filling {
@@ -20,6 +21,7 @@ typedef struct filling {
     open_model m;
     danaus_tokenizer *tokenizer;
     token_lines line;
+    int32_t mask; /* the id of [MASK] */
     int64_t masks, *places;
     float *scores;
     double seconds;
@@ -45,19 +47,43 @@ static json_t *words_of(const filling *f, const ranked *all)
 
 /* ---- masks ---- */
 
-static int find_masks(filling *f)
+static int64_t count_tokens(const token_lines *t) { return t->offsets[t->count]; }
+
+static int64_t count_masks(const filling *f, const token_lines *t)
 {
-    int32_t mask;
-    int64_t tokens = f->line.offsets[f->line.count];
+    int64_t count = 0;
+    for (int64_t i = 0; i < count_tokens(t); i++)
+        count += t->ids[i] == f->mask;
+    return count;
+}
+
+/* Refuses a text with masks that the model does not see. */
+static int check_masks(const filling *f, const char *text)
+{
+    token_lines whole;
+    TRY(token_lines_of(text, "TEXT", f->path, 0, &whole));
+    int64_t all = count_masks(f, &whole), tokens = count_tokens(&whole);
+    token_lines_free(&whole);
+    TRY(fail_if(!all, "TEXT has no [MASK]"));
+    return fail_if(
+        f->masks < all,
+        "TEXT has %" PRId64 " tokens, and the model takes %" PRId64 ": %" PRId64
+        " of its %" PRId64 " [MASK] are cut off",
+        tokens, f->m.info.max_length, all - f->masks, all);
+}
+
+static int find_masks(filling *f, const char *text)
+{
+    int64_t tokens = count_tokens(&f->line);
     TRY(library(
         danaus_tokenizer_load(f->path, &f->tokenizer) ||
-        danaus_tokenizer_id(f->tokenizer, "[MASK]", &mask)));
+        danaus_tokenizer_id(f->tokenizer, "[MASK]", &f->mask)));
     f->places = calloc((size_t)tokens + 1, sizeof *f->places);
     TRY(fail_if(!f->places, "no memory for %" PRId64 " places", tokens));
     for (int64_t t = 0; t < tokens; t++)
-        if (f->line.ids[t] == mask)
+        if (f->line.ids[t] == f->mask)
             f->places[f->masks++] = t;
-    return f->masks ? STATUS_OK : failure("the text has no [MASK]");
+    return check_masks(f, text);
 }
 
 static int score(filling *f)
@@ -101,11 +127,10 @@ static int report(const filling *f)
 static int run(filling *f, const char *text)
 {
     TRY(model_open(&f->m, f->path, 0));
+    TRY(model_takes_text(&f->m, f->path));
     f->top = f->top < f->m.info.vocabulary ? f->top : f->m.info.vocabulary;
-    TRY(token_lines_of(text, f->path, f->m.info.max_length, &f->line));
-    if (!f->line.count)
-        TRY(failure("the text has no [MASK]"));
-    TRY(find_masks(f));
+    TRY(token_lines_of(text, "TEXT", f->path, f->m.info.max_length, &f->line));
+    TRY(find_masks(f, text));
     TRY(score(f));
     return report(f);
 }

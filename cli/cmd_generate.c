@@ -176,6 +176,7 @@ static float share_of(double top_p)
 static int run(writing *w, const char *path, const char *prompt)
 {
     TRY(model_open(&w->m, path, 0));
+    TRY(model_takes_text(&w->m, path));
     TRY(library(danaus_tokenizer_load(path, &w->tokenizer)));
     TRY(read_prompt(w, prompt, w->m.info.max_length));
     const danaus_sampling how = { .max_tokens = w->most,
@@ -206,8 +207,14 @@ int cmd_generate(int argc, char **argv)
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    TRY(refuse_if(w.top_p > 1, "--top-p takes a number from 0 to 1, not %g", w.top_p));
-    TRY(refuse_if(w.top_k > INT32_MAX, "--top-k may be %d at most", INT32_MAX));
+    TRY(refuse_if(
+        w.top_p > 1, "--top-p takes a number above 0, up to 1, not %g", w.top_p));
+    TRY(refuse_if(
+        w.top_k > INT32_MAX, "--top-k takes an integer from 1 to %d, not %" PRId64,
+        INT32_MAX, w.top_k));
+    TRY(refuse_if(
+        w.temperature < 0 || w.temperature > 1e6,
+        "--temperature takes a number from 0 to 1e6, not %g", w.temperature));
     int status = run(&w, argv[1], argv[2]);
     free(w.ids);
     free(w.written.text);

@@ -221,21 +221,26 @@ static int score_records(scoring *s)
 static int choose_window(scoring *s)
 {
     int64_t most = s->m.info.max_length;
+    TRY(fail_if(
+        most < 2, "the model takes %" PRId64 " token: none follows another", most));
     s->window = s->window ? s->window : most;
     s->context = s->context ? s->context : s->window / 2;
     if (s->window < 2 || s->window > most)
         return failure(
-            "a window may have 2 to %" PRId64 " tokens, not %" PRId64, most, s->window);
+            "--window %" PRId64 ": the model takes windows of 2 to %" PRId64 " tokens",
+            s->window, most);
     return fail_if(
         s->context >= s->window,
-        "windows of %" PRId64 " tokens cannot begin with %" PRId64 " known ones",
-        s->window, s->context);
+        "--context %" PRId64 ": windows of %" PRId64 " tokens begin with 1 to %" PRId64
+        " known ones",
+        s->context, s->window, s->window - 1);
 }
 
 static int run(scoring *s, const char *model, const char *path)
 {
     struct stat file;
     TRY(model_open(&s->m, model, 0));
+    TRY(model_takes_text(&s->m, model));
     TRY(choose_window(s));
     TRY(token_letters(model, s->ambiguous, s->tokens));
     TRY(fasta_open(&s->fasta, path, s->tokens));

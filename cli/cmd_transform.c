@@ -66,11 +66,9 @@ static int choose_kind(job *j)
 
 static int choose_length(job *j, const char *text)
 {
-    char *end;
-    long long n = *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : 0;
-    TRY(refuse_if(n < 1 || *end, "N is an integer of at least 1, not \"%.40s\"", text));
-    j->desc.n = n;
-    return STATUS_OK;
+    int is_length = args_integer(text, &j->desc.n);
+    return refuse_if(
+        !is_length, "the length is an integer from 1 to 2^63 - 1, not \"%.40s\"", text);
 }
 
 static int check_options(const job *j)

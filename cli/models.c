@@ -21,6 +21,14 @@ void model_close(open_model *m)
     danaus_device_close(m->device);
 }
 
+int model_takes_text(const open_model *m, const char *path)
+{
+    return fail_if(
+        m->info.image_size > 0,
+        "%s is a model of images (%s), not of text: danaus classify runs it", path,
+        m->info.architecture);
+}
+
 static int compare(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;

@@ -22,6 +22,9 @@ typedef struct open_model {
 int model_open(open_model *m, const char *path, int outline);
 void model_close(open_model *m); /* zeros are fine */
 
+/* Refuses a model of images where text is needed. Returns an exit status. */
+int model_takes_text(const open_model *m, const char *path);
+
 /* A thing by its number, and what it is ranked by. */
 typedef struct ranked {
     int64_t number;

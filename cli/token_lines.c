@@ -75,8 +75,11 @@ static int encode_line(
         status = danaus_tokenizer_encode(
             tokenizer, line, strlen(line), most, t->ids + used, *room - used, &count);
     }
+    if (status && t->is_file)
+        return failure(
+            "%s, line %" PRId64 ": %s", t->source, number + 1, danaus_error_detail());
     if (status)
-        return failure("line %" PRId64 ": %s", number + 1, danaus_error_detail());
+        return failure("%s: %s", t->source, danaus_error_detail());
     t->offsets[number + 1] = (int64_t)(used + count);
     return STATUS_OK;
 }
@@ -105,17 +108,19 @@ static int lay(token_lines *t, size_t size, const char *model, int64_t most)
 int token_lines_read(const char *path, const char *model, int64_t most, token_lines *t)
 {
     size_t size;
-    *t = (token_lines){ .text = read_all(path, &size) };
+    *t = (token_lines){ .source = path, .is_file = 1, .text = read_all(path, &size) };
     if (!t->text)
         return STATUS_FAILURE;
     TRY(lay(t, size, model, most));
     return fail_if(!t->count, "%s has no line", path);
 }
 
-int token_lines_of(const char *text, const char *model, int64_t most, token_lines *t)
+int token_lines_of(
+    const char *text, const char *source, const char *model, int64_t most,
+    token_lines *t)
 {
     size_t size = strcspn(text, "\r\n");
-    *t = (token_lines){ .text = strndup(text, size) };
+    *t = (token_lines){ .source = source, .text = strndup(text, size) };
     return t->text ? lay(t, size, model, most) : failure("no memory for a text");
 }
 

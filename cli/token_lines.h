@@ -7,6 +7,8 @@
 
 typedef struct token_lines {
     int64_t count;
+    const char *source; /* a file, or what gave a line: an option or an operand */
+    int is_file;
     char *text, **line; /* [count], each ended by a zero */
     int64_t *offsets;   /* [count + 1] */
     int32_t *ids;       /* [offsets[count]] */
@@ -16,8 +18,10 @@ typedef struct token_lines {
    at most `most`; what is longer loses its end. Returns an exit status. */
 int token_lines_read(const char *path, const char *model, int64_t most, token_lines *t);
 
-/* The same of one line that is given. */
-int token_lines_of(const char *text, const char *model, int64_t most, token_lines *t);
+/* The same for one line that is given, as `source` in sentences. `most` 0: all of its tokens. */
+int token_lines_of(
+    const char *text, const char *source, const char *model, int64_t most,
+    token_lines *t);
 
 /* The tokens that the tokenizer in a model's folder has for capitals and small letters; those of
    the nucleic acid code that stand for several bases are N if that is asked for. Returns an

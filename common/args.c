@@ -138,6 +138,16 @@ static int parse_integer(const char *text, int64_t least, int64_t *value, char *
     return !errno && *value >= least;
 }
 
+int args_integer(const char *text, int64_t *value)
+{
+    char *end;
+    int64_t found;
+    if (!parse_integer(text, 1, &found, &end) || *end)
+        return 0;
+    *value = found;
+    return 1;
+}
+
 static int parse_counts(const char *text, counts *list)
 {
     counts found = { 0 };
@@ -182,9 +192,8 @@ int args_word(const char *words, const char *text)
 static int parse_real(const char *text, double least, double *value)
 {
     char *end;
-    errno = 0;
     double x = strtod(text, &end);
-    if (errno || end == text || *end || !(x > least) || x > 1e300)
+    if (end == text || *end || !(x > least) || x > 1e300)
         return 0;
     *value = x;
     return 1;
@@ -199,29 +208,33 @@ static int store(const arg *a, const char *text)
     switch (a->kind) {
     case ARG_FLAG: *(int *)a->value = 1; break;
     case ARG_INPUT:
+        TRY(refuse_if(!*text, "--%s takes the name of a file, not \"\"", a->name));
         TRY(standard_input(&text));
         *(const char **)a->value = text;
         break;
-    case ARG_TEXT:
-    case ARG_OUTPUT: *(const char **)a->value = text; break;
+    case ARG_OUTPUT:
+        TRY(refuse_if(!*text, "--%s takes the name of a file, not \"\"", a->name));
+        *(const char **)a->value = text;
+        break;
+    case ARG_TEXT: *(const char **)a->value = text; break;
     case ARG_COUNT:
     case ARG_NUMBER:
-        expected = a->kind == ARG_COUNT ? "an integer of at least 0"
-                                        : "an integer of at least 1";
+        expected = a->kind == ARG_COUNT ? "an integer from 0 to 2^63 - 1"
+                                        : "an integer from 1 to 2^63 - 1";
         ok = parse_integer(text, a->kind == ARG_NUMBER, &count, &end) && !*end;
         if (ok)
             *(int64_t *)a->value = count;
         break;
     case ARG_COUNTS:
-        expected = "integers of at least 1 with commas between them, at most 16";
+        expected = "1 to 16 integers from 1 to 2^63 - 1 with commas between them";
         ok = parse_counts(text, a->value);
         break;
     case ARG_REAL:
-        expected = "a number above 0";
+        expected = "a number above 0, up to 1e300";
         ok = parse_real(text, 0, a->value);
         break;
     case ARG_ANY:
-        expected = "a number";
+        expected = "a number between -1e300 and 1e300";
         ok = parse_real(text, -1e300, a->value);
         break;
     case ARG_DTYPE:
@@ -237,6 +250,52 @@ static int store(const arg *a, const char *text)
     if (!ok)
         return usage_error("--%s takes %s, not \"%s\"", a->name, expected, text);
     return ARGS_GO_ON;
+}
+
+/* ---- operands ---- */
+
+/* "1 operand", "2 to 64 operands" */
+static void count_operands(const int number[2], char *text, size_t size)
+{
+    int least = number[0], most = number[1];
+    const char *s = &"s"[most == 1];
+    if (least == most)
+        snprintf(text, size, "%d operand%s", most, s);
+    else if (most == INT_MAX)
+        snprintf(text, size, "%d or more operands", least);
+    else
+        snprintf(text, size, "%d to %d operand%s", least, most, s);
+}
+
+/* Refuses too few operands, too many, and files without a name. */
+static int check_operands(const usage *use, int count, char **operands)
+{
+    char number[64];
+    count_operands(use->number, number, sizeof number);
+    if (!use->number[1] && count)
+        return usage_error("it takes no operands, not \"%s\" (try --help)", *operands);
+    if (count < use->number[0] || count > use->number[1])
+        return usage_error(
+            "it takes %s (%s), and %d %s given (try --help)", number, use->operands,
+            count, count == 1 ? "was" : "were");
+    for (int i = 0; i < count && (!use->texts || i < use->texts); i++)
+        if (!*operands[i])
+            return usage_error(
+                "operand %d of %s (%s) is an empty name", i + 1, args_command(),
+                use->operands);
+    return STATUS_OK;
+}
+
+/* Streams among the operands that are files. */
+static int open_operands(const usage *use, int count, char **operands)
+{
+    int files = use->words ? 0 : use->texts ? use->texts : count;
+    for (int i = 0; i < files && i < count; i++) {
+        const char *path = operands[i];
+        TRY(standard_input(&path));
+        operands[i] = (char *)(uintptr_t)path;
+    }
+    return STATUS_OK;
 }
 
 /* ---- the loop ---- */
@@ -330,17 +389,7 @@ int args_parse(const usage *use, const arg *table, int argc, char **argv, int *o
     int count = argc - optind;
     if (operands)
         *operands = count;
-    if (count < use->number[0] || count > use->number[1])
-        return usage_error(
-            "it takes %s as %s, and %d were given (try --help)",
-            use->operands ? use->operands : "nothing",
-            use->number[1] == 1 ? "operand" : "operands", count);
+    TRY(check_operands(use, count, argv + optind));
     memmove(argv + 1, argv + optind, (size_t)count * sizeof *argv);
-    int files = use->words ? 0 : use->texts ? use->texts : count;
-    for (int i = 1; i <= files && i <= count; i++) {
-        const char *path = argv[i];
-        TRY(standard_input(&path));
-        argv[i] = (char *)(uintptr_t)path;
-    }
-    return ARGS_GO_ON;
+    return open_operands(use, count, argv + 1);
 }

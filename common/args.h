@@ -30,8 +30,8 @@ typedef enum arg_kind {             /* what the value of an option is stored in 
                         ARG_COUNT,  /* int64_t, at least 0; help says what 0 is */
                         ARG_NUMBER, /* int64_t, at least 1: 0 would mean nothing */
                         ARG_COUNTS, /* counts, "N,N,..." of integers of at least 1 */
-                        ARG_REAL,   /* double, above 0 */
-                        ARG_ANY,    /* double, finite */
+                        ARG_REAL,   /* double, above 0, up to 1e300 */
+                        ARG_ANY,    /* double, between -1e300 and 1e300 */
                         ARG_DTYPE,  /* danaus_dtype */
                         ARG_WORD /* int: which of the words in `takes`, "first|last" */
 } arg_kind;
@@ -65,6 +65,9 @@ typedef struct usage {
    stream that cannot be read. */
 int args_parse(
     const usage *use, const arg *table, int argc, char **argv, int *operands);
+
+/* True if a text is an integer of at least 1, which then is *value. */
+int args_integer(const char *text, int64_t *value);
 
 /* Which of the words "one|two" a text is; -1: none. */
 int args_word(const char *words, const char *text);

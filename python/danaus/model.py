@@ -210,11 +210,20 @@ class Model:
         return found
 
     def fill(self, text: str, top: int = 5) -> list[list[Filling]]:
-        """The likeliest words for each [MASK] of a text, with their probabilities."""
+        """The likeliest words for each [MASK] of a text, with their probabilities.
+
+        A text that is longer than the model takes may lose its end, but no [MASK].
+        """
         text_bytes(text)
-        mask = self.tokenizer.id("[MASK]")
-        ids = self.tokenizer.encode(text, self.describe().max_length)
+        mask, most = self.tokenizer.id("[MASK]"), self.describe().max_length
+        ids, whole = self.tokenizer.encode(text, most), self.tokenizer.encode(text)
         places = np.flatnonzero(np.asarray(ids) == mask)
+        cut = int(np.sum(whole == mask)) - len(places)
+        if cut:
+            raise ValueError(
+                f"the text has {len(whole)} tokens, and the model takes {most}: "
+                f"{cut} of its {cut + len(places)} [MASK] are cut off"
+            )
         found = []
         for scores in self.fill_tokens(ids, places).astype(np.float64):
             weights = np.exp(scores - scores.max())

@@ -94,6 +94,8 @@ def test_words_are_those_of_pytorch(tmp_path, rng):
         named = [words[w.id] if w.id < 60 else str(w.id) for w in mask]
         assert [w.word for w in mask] == named
     assert encoder.fill("w3") == []
+    with pytest.raises(ValueError, match=r"1 of its 1 \[MASK\] are cut off"):
+        encoder.fill("w3 " * encoder.describe().max_length + "[MASK]")
     padded = [*encoder.tokenizer.encode("w3 w7"), *[0] * 96]
     same = encoder.embed_tokens([padded])
     np.testing.assert_array_equal(encoder.embed(["w3 w7"], pad=100), same)

@@ -41,6 +41,8 @@ static danaus_status map_descriptor(int fd, const char *path, map *m)
 danaus_status dn_map_open(const char *path, map *m)
 {
     struct stat s;
+    if (!*path)
+        return dn_fail(DANAUS_ERR_IO, "cannot open a file whose name is empty");
     if (!stat(path, &s)) /* before a device is opened */
         TRY(check_kind(path, &s));
     int fd =

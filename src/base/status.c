@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MOST_PLACE 200 /* bytes of a path */
+
 static _Thread_local char detail[512];
 
 /* Bytes at the beginning that a terminal may obey: a control character, as UTF-8 has those above
@@ -36,11 +38,16 @@ danaus_status dn_fail(danaus_status status, const char *format, ...)
     return status;
 }
 
+/* A long path loses its beginning, so that the name of the file is told. */
 danaus_status dn_fail_in(danaus_status status, const char *where)
 {
     char sentence[sizeof detail];
+    size_t length = strlen(where);
+    int is_long = length > MOST_PLACE;
     memcpy(sentence, detail, sizeof detail);
-    return dn_fail(status, "%.100s: %s", where, sentence);
+    return dn_fail(
+        status, "%s%s: %s", is_long ? "..." : "",
+        is_long ? where + length - MOST_PLACE : where, sentence);
 }
 
 danaus_status dn_fail_memory(size_t bytes, const char *what)

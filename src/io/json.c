@@ -63,6 +63,9 @@ json_t *dn_json_load(span string, json_error_t *error)
 danaus_status dn_json_parse(span string, json_t **json)
 {
     json_error_t error = { 0 };
+    *json = NULL;
+    if (!string.length)
+        return dn_fail(DANAUS_ERR_FORMAT, "no proper JSON: it is empty");
     *json = dn_json_load(string, &error);
     if (*json)
         return DANAUS_OK;

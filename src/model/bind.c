@@ -98,23 +98,47 @@ static int has_shape(const danaus_tensor *t, int ndim, const int64_t *shape)
     return t->ndim == ndim && !memcmp(t->shape, shape, (size_t)ndim * sizeof *shape);
 }
 
+void dn_binder_lack(binder *b, const char *name, int ndim, const int64_t *shape)
+{
+    char path[256], wanted[160];
+    danaus_tensor t;
+    snprintf(path, sizeof path, "%s%s", b->prefix, name);
+    danaus_status status = danaus_file_find(b->file, path, &t);
+    describe_shape(ndim, shape, wanted, sizeof wanted);
+    if (status == DANAUS_OK && dn_is_complex(t.dtype))
+        dn_binder_complain(
+            b, "%s is of type %s; real numbers %s are needed", name,
+            danaus_dtype_name(t.dtype), wanted);
+    else if (status == DANAUS_ERR_UNSUPPORTED)
+        dn_binder_complain(b, "%s", danaus_error_detail());
+    else
+        dn_binder_complain(b, "%s is missing, of shape %s", name, wanted);
+}
+
+int dn_binder_take(
+    binder *b, const char *name, int ndim, const int64_t *shape, danaus_tensor *tensor)
+{
+    char found[160], wanted[160];
+    if (!dn_binder_find(b, name, tensor)) {
+        dn_binder_lack(b, name, ndim, shape);
+        return 0;
+    }
+    if (has_shape(tensor, ndim, shape))
+        return 1;
+    describe_shape(tensor->ndim, tensor->shape, found, sizeof found);
+    describe_shape(ndim, shape, wanted, sizeof wanted);
+    dn_binder_complain(b, "%s is %s, not %s", name, found, wanted);
+    return 0;
+}
+
 static danaus_status bind(
     binder *b, const char *name, int ndim, const int64_t *shape, danaus_dtype dtype,
     const void **numbers)
 {
     danaus_tensor t;
-    char found[160], wanted[160];
     *numbers = NULL;
-    if (!dn_binder_find(b, name, &t)) {
-        dn_binder_complain(b, "%s is missing", name);
+    if (!dn_binder_take(b, name, ndim, shape, &t))
         return DANAUS_OK;
-    }
-    if (!has_shape(&t, ndim, shape)) {
-        describe_shape(t.ndim, t.shape, found, sizeof found);
-        describe_shape(ndim, shape, wanted, sizeof wanted);
-        dn_binder_complain(b, "%s is %s, not %s", name, found, wanted);
-        return DANAUS_OK;
-    }
     int64_t count = 1;
     for (int i = 0; i < ndim; i++)
         count *= shape[i];

@@ -47,6 +47,14 @@ void dn_binder_complain(binder *b, const char *format, ...)
 /* The tensor of this name, of a real type; 0: there is none. */
 int dn_binder_find(binder *b, const char *name, danaus_tensor *tensor);
 
+/* The tensor of this name, of a real type and of this shape; 0: a complaint was made. */
+int dn_binder_take(
+    binder *b, const char *name, int ndim, const int64_t *shape, danaus_tensor *tensor);
+
+/* Complains of a tensor that dn_binder_find() does not find: there is none, or it has a type
+   that is not read. */
+void dn_binder_lack(binder *b, const char *name, int ndim, const int64_t *shape);
+
 /* Numbers of a tensor of so many dimensions of these sizes, as f32 in device memory: as it
    lies where that is the host's, else a copy. NULL: a complaint was made. In an outline they
    are those of the file, which are not read. */

@@ -13,6 +13,8 @@
 danaus_status dn_config_path(
     const char *folder, const char *name, char *path, size_t size)
 {
+    if (!*folder)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "the name of a folder is empty");
     int length = snprintf(path, size, "%s/%s", folder, name);
     if (length < 0 || (size_t)length >= size)
         return dn_fail(
@@ -41,8 +43,11 @@ danaus_status dn_config_size(
     const json_t *config, const char *field, int64_t most, int64_t *value)
 {
     TRY(dn_json_integer(config, field, value));
-    if (!*value && !json_object_get(config, field))
-        return dn_fail(DANAUS_ERR_FORMAT, "\"%s\" is missing", field);
+    const json_t *found = json_object_get(config, field);
+    if (!*value && (!found || json_is_null(found)))
+        return dn_fail(
+            DANAUS_ERR_FORMAT, "\"%s\" is missing: an integer from 1 to %" PRId64,
+            field, most);
     if (*value < 1 || *value > most)
         return dn_fail(
             DANAUS_ERR_FORMAT, "\"%s\" is %" PRId64 " and has to be from 1 to %" PRId64,

@@ -20,12 +20,8 @@ static int read_matrix(
 {
     danaus_tensor t;
     const int64_t shape[] = { 1, rows, cols, 1 };
-    if (!dn_binder_find(b, name, &t) || t.ndim != 4 ||
-        memcmp(t.shape, shape, sizeof shape)) {
-        dn_binder_complain(
-            b, "%s[1, %" PRId64 ", %" PRId64 ", 1] is missing", name, rows, cols);
+    if (!dn_binder_take(b, name, 4, shape, &t))
         return 0;
-    }
     if (to)
         dn_convert(t.dtype, t.data, DANAUS_F64, to, rows * cols);
     return 1;
@@ -34,10 +30,8 @@ static int read_matrix(
 static int read_vector(binder *b, const char *name, int64_t count, double *to)
 {
     danaus_tensor t;
-    if (!dn_binder_find(b, name, &t) || t.ndim != 1 || t.shape[0] != count) {
-        dn_binder_complain(b, "%s[%" PRId64 "] is missing", name, count);
+    if (!dn_binder_take(b, name, 1, &count, &t))
         return 0;
-    }
     if (to)
         dn_convert(t.dtype, t.data, DANAUS_F64, to, count);
     return 1;
@@ -70,7 +64,9 @@ static int read_places(
     }
     if (good && found == rank)
         return 1;
-    dn_binder_complain(b, "%s is no order of %" PRId64 " rows", name, rows);
+    dn_binder_complain(
+        b, "%s is no order of %" PRId64 " rows: integers, each once from 0", name,
+        rows);
     return 0;
 }
 
@@ -130,7 +126,9 @@ int64_t dn_interpolated_rank(binder *b, const char *name)
     char path[MOST_NAME];
     danaus_tensor t;
     snprintf(path, sizeof path, "%s.basis.weights.0", name);
-    return dn_binder_find(b, path, &t) && t.ndim == 4 ? t.shape[1] : 0;
+    if (!dn_binder_find(b, path, &t))
+        return 0;
+    return t.ndim == 4 ? t.shape[1] : -1;
 }
 
 danaus_status dn_interpolated_read(
@@ -139,7 +137,10 @@ danaus_status dn_interpolated_read(
 {
     *good = 0;
     if (rank < 1 || rank >= rows) {
-        dn_binder_complain(b, "%s has a basis of %" PRId64 " rows", name, rank);
+        dn_binder_complain(
+            b,
+            "%s.basis.weights.0 has to be [1, R, %" PRId64 ", 1], R from 1 to %" PRId64,
+            name, cols, rows - 1);
         return DANAUS_OK;
     }
     if (b->copies->outline) {

@@ -45,7 +45,10 @@ static int view_dense(binder *b, const char *name, layer_view *v)
     return 1;
 }
 
-static void view_chain(binder *b, const char *name, layer_view *v)
+/* Where there is no factor, NAME.LACKS is what is needed. */
+static void view_chain(
+    binder *b, const char *name, const char *lacks, const linear_shape *shape,
+    layer_view *v)
 {
     char path[MOST_NAME];
     for (; v->count < DANAUS_MAX_FACTORS; v->count++) {
@@ -61,8 +64,11 @@ static void view_chain(binder *b, const char *name, layer_view *v)
         v->patterns[v->count] =
             (danaus_pattern){ t->shape[0], t->shape[1], t->shape[2], t->shape[3] };
     }
-    if (!v->count)
-        dn_binder_complain(b, "%s.weight is missing", name);
+    if (v->count)
+        return;
+    const int64_t whole[] = { shape->rows, shape->cols };
+    snprintf(path, sizeof path, "%s.%s", name, lacks);
+    dn_binder_lack(b, path, 2, whole);
 }
 
 static int is_whole(
@@ -86,18 +92,14 @@ static int view_bias(
     binder *b, const char *name, const linear_shape *shape, layer_view *v)
 {
     char path[MOST_NAME];
-    int64_t rows = shape->rows;
     snprintf(path, sizeof path, "%s.bias", name);
     danaus_tensor t;
-    int is_there = dn_binder_find(b, path, &t);
-    if (!is_there && shape->no_bias)
+    if (!dn_binder_find(b, path, &t) && shape->no_bias)
         return 1;
-    if (is_there && t.ndim == 1 && t.shape[0] == rows) {
-        v->bias = t;
-        return 1;
-    }
-    dn_binder_complain(b, "%s[%" PRId64 "] is missing", path, rows);
-    return 0;
+    if (!dn_binder_take(b, path, 1, &shape->rows, &t))
+        return 0;
+    v->bias = t;
+    return 1;
 }
 
 static int64_t numbers_of(danaus_pattern p) { return p.a * p.b * p.c * p.d; }
@@ -287,7 +289,7 @@ static danaus_status open_sum(
         linear_shape part = *shape;
         part.no_bias |= i;
         snprintf(path, sizeof path, "%s.%s", name, parts[i]);
-        view_chain(b, path, &v[i]);
+        view_chain(b, path, "weights.0", shape, &v[i]);
         good &= view_bias(b, path, &part, &v[i]) && v[i].count &&
                 is_whole(b, path, shape->rows, shape->cols, &v[i]);
     }
@@ -343,7 +345,7 @@ danaus_status dn_linear_open(
     if (layer->is_chain && is_sum(b, name))
         return open_sum(layer, b, name, shape);
     if (layer->is_chain)
-        view_chain(b, name, &v);
+        view_chain(b, name, "weight", shape, &v);
     int good_bias = view_bias(b, name, shape, &v);
     if (!good_bias || !v.count || !is_whole(b, name, rows, shape->cols, &v))
         return DANAUS_OK;

@@ -397,13 +397,32 @@ danaus_status danaus_model_score(
         model, device, sequences, offsets, ids, progress, user, scores);
 }
 
+/* A field of a description has to be from 0 to `most`; NaN is not. */
+static danaus_status check_range(const char *field, double value, double most)
+{
+    return value >= 0 && value <= most
+               ? DANAUS_OK
+               : dn_fail(
+                     DANAUS_ERR_ARGUMENT, "%s is %g and has to be from 0 to %g", field,
+                     value, most);
+}
+
+static danaus_status check_count(const char *field, int64_t value)
+{
+    return value >= 0 ? DANAUS_OK
+                      : dn_fail(
+                            DANAUS_ERR_ARGUMENT,
+                            "%s is %" PRId64 " and has to be 0 or more", field, value);
+}
+
 static danaus_status check_sampling(const danaus_sampling *how)
 {
-    if (!how || how->max_tokens < 0 || how->top_k < 0 || !(how->temperature >= 0) ||
-        how->temperature > 1e6f || !(how->top_p >= 0 && how->top_p <= 1))
-        return dn_fail(
-            DANAUS_ERR_ARGUMENT, "a temperature, a number of tokens and top_k of at "
-                                 "least 0, and top_p from 0 to 1 are needed");
+    if (!how)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a description of sampling is needed");
+    TRY(check_count("max_tokens", how->max_tokens));
+    TRY(check_count("top_k", how->top_k));
+    TRY(check_range("temperature", how->temperature, 1e6));
+    TRY(check_range("top_p", how->top_p, 1));
     return dn_check_reserved(how->reserved, sizeof how->reserved);
 }
 
@@ -426,11 +445,14 @@ danaus_status danaus_model_generate(
 static danaus_status check_compression(
     const danaus_device *device, const danaus_model_compression *how)
 {
-    if (!how || !(how->share > 0 && how->share <= 1) || !(how->ridge >= 0) ||
-        how->ridge > 1e6)
+    if (!how)
+        return dn_fail(DANAUS_ERR_ARGUMENT, "a description of compression is needed");
+    if (!(how->share > 0 && how->share <= 1))
         return dn_fail(
-            DANAUS_ERR_ARGUMENT, "a share of the weights above 0 and at most 1, and a "
-                                 "ridge of at least 0 are needed");
+            DANAUS_ERR_ARGUMENT,
+            "the share of the weights is %g and has to be above 0 and at most 1",
+            how->share);
+    TRY(check_range("ridge", how->ridge, 1e6));
     TRY(dn_check_reserved(how->reserved, sizeof how->reserved));
     return device->backend->on_host
                ? DANAUS_OK

@@ -101,12 +101,11 @@ static danaus_status open_patches(vit *m, binder *b)
                            .cols = patch_numbers(m),
                            .tokens = chunk_tokens(b->device),
                            .dtype = b->dtype };
+    static const char weight[] = "embeddings.patch_embeddings.projection.weight";
+    const int64_t whole[] = { m->width, m->channels, m->patch, m->patch };
     danaus_tensor t;
-    if (dn_binder_find(b, "embeddings.patch_embeddings.projection.weight", &t) &&
-        (t.ndim != 4 || t.shape[1] != m->channels || t.shape[2] != m->patch))
-        dn_binder_complain(
-            b, "%s.weight is not [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
-            name, m->width, m->channels, m->patch, m->patch);
+    if (dn_binder_find(b, weight, &t) && !dn_binder_take(b, weight, 4, whole, &t))
+        return DANAUS_OK;
     return dn_linear_open(&m->patches, b, name, &shape);
 }
 

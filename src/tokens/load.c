@@ -49,13 +49,14 @@ static danaus_status load_words(
     const char *path, const char *config_path, danaus_tokenizer **tokenizer)
 {
     map words, config;
+    int in_words = 0;
     TRY(dn_map_open(path, &words));
     danaus_status status = dn_map_open(config_path, &config);
     if (status == DANAUS_OK) {
-        status =
-            dn_tokenizer_read_words(map_span(&words), map_span(&config), tokenizer);
+        status = dn_tokenizer_read_words(
+            map_span(&words), map_span(&config), tokenizer, &in_words);
         if (status != DANAUS_OK)
-            dn_fail_in(status, path);
+            dn_fail_in(status, in_words ? path : config_path);
         dn_map_close(&config);
     }
     dn_map_close(&words);

@@ -146,11 +146,12 @@ static danaus_status read_specials(
     return dn_add_after(t, dn_find_id(t, sep));
 }
 
-static danaus_status read_all(span words, const json_t *config, danaus_tokenizer *t)
+static danaus_status read_all(
+    span words, const json_t *config, danaus_tokenizer *t, int *in_words)
 {
     span unknown, side = span_of("right");
     if (!json_is_object(config))
-        return dn_fail(DANAUS_ERR_FORMAT, "tokenizer_config.json is not an object");
+        return dn_fail(DANAUS_ERR_FORMAT, "this is not an object");
     TRY(check_class(config));
     TRY(dn_json_text(config, "truncation_side", &side));
     t->keep_end = dn_span_is(side, "left");
@@ -159,22 +160,25 @@ static danaus_status read_all(span words, const json_t *config, danaus_tokenizer
     TRY(dn_growing_add(&t->prefix, span_of(PREFIX)));
     TRY(dn_growing_add(&t->decoder_prefix, span_of(PREFIX)));
     TRY(read_normalizer(config, &t->normalizer));
+    *in_words = 1;
     TRY(read_lines(words, t));
+    *in_words = 0;
     TRY(read_tokens(config, t));
     TRY(read_specials(config, t, &unknown));
     return dn_finish_tokenizer(t, unknown);
 }
 
 danaus_status dn_tokenizer_read_words(
-    span words, span config, danaus_tokenizer **tokenizer)
+    span words, span config, danaus_tokenizer **tokenizer, int *in_words)
 {
     json_t *object = NULL;
     danaus_tokenizer *t = dn_calloc(1, sizeof *t);
     if (!t)
         return dn_fail_memory(sizeof *t, "a tokenizer");
+    *in_words = 0;
     danaus_status status = dn_json_parse(config, &object);
     if (status == DANAUS_OK)
-        status = read_all(words, object, t);
+        status = read_all(words, object, t, in_words);
     json_decref(object);
     if (status == DANAUS_OK)
         *tokenizer = t;

@@ -107,10 +107,11 @@ danaus_status dn_put_words(encoding *e, span string);
 danaus_status dn_put_characters(encoding *e, span string);
 
 /* The files: bytes of tokenizer.json, or of vocab.txt and tokenizer_config.json, or of
-   tokenizer_config.json alone, where characters are tokens. */
+   tokenizer_config.json alone, where characters are tokens. *in_words: 1 if what is wrong
+   stands in vocab.txt. */
 danaus_status dn_tokenizer_read(span json, danaus_tokenizer **tokenizer);
 danaus_status dn_tokenizer_read_words(
-    span words, span config, danaus_tokenizer **tokenizer);
+    span words, span config, danaus_tokenizer **tokenizer, int *in_words);
 danaus_status dn_tokenizer_read_characters(span config, danaus_tokenizer **tokenizer);
 
 /* Steps of making one from files (build.c); the normalizer, the prefixes and all words come

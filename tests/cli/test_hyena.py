@@ -186,7 +186,7 @@ def main(folder):
     refuses("no file", 1, "nothing", "score", model, folder / "nothing")
     refuses("a folder", 1, "cannot read", "score", model, folder)
     refuses("a long window", 1, "2 to 30 tokens", "score", model, file, "-w", 31)
-    refuses("a long context", 1, "begin with 30", "score", model, file, "-c", 30)
+    refuses("a long context", 1, "begin with 1 to 29", "score", model, file, "-c", 30)
     refuses("no model", 1, "config.json", "score", folder, file)
 
     ids = [7, 8, 9]
@@ -207,8 +207,8 @@ def main(folder):
         refuses("16 bits on a CPU", 1, "run in f32 on cpu", *command, "--type", "f16")
     refuses("no prompt", 1, "has no token", "generate", model, "")
     refuses("a long prompt", 1, "31 tokens", "generate", model, "A" * 31)
-    refuses("a negative temperature", 1, "temperature", "generate", model, "A", "-t", -1)
-    refuses("a share above 1", 2, "0 to 1", "generate", model, "A", "-p", 2)
+    refuses("a negative temperature", 2, "temperature", "generate", model, "A", "-t", -1)
+    refuses("a share above 1", 2, "up to 1", "generate", model, "A", "-p", 2)
     info = facts("model", model)
     check("sizes", (info["architecture"], info["max_length"]) == ("hyena", LENGTH), info)
     (folder / "lines").write_text("ACGT\nacg\n")
@@ -248,6 +248,7 @@ def check_compression(folder):
     refuses("no layer", 1, "matches", "compress", model, "--layers", "nothing", *args)
 
 
-with tempfile.TemporaryDirectory() as place:
-    main(pathlib.Path(place))
-finish()
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        main(pathlib.Path(place))
+    finish()

@@ -83,11 +83,11 @@ refuses 2 "^danaus info: --help takes no value$" "a value for help" danaus info 
 refuses 2 "^danaus info: --t may be --threads or --tuning: write" "an unclear option" danaus info --t 3
 ok "the beginning of an option" danaus info --js
 refuses 2 "needs a value" "an option without its value" danaus dense c.safetensors -o
-refuses 2 "were given" "too many operands" danaus info here
+refuses 2 "it takes no operands" "too many operands" danaus info here
 refuses 2 "first|last" "a word that is none" danaus apply a b -o c --layout middle
 refuses 2 "first|last" "the beginning of a word" danaus apply a b -o c --layout fir
 refuses 2 "f32, f64" "a type that is none" danaus apply a b -o c --dtype f8
-refuses 2 "integer of at least 0" "a negative count" danaus apply a b -o c --threads -3
+refuses 2 "an integer from 0" "a negative count" danaus apply a b -o c --threads -3
 refuses 2 "number above 0" "a fraction of zero" danaus factorize exact.npy --params 0
 refuses 1 "cannot write" "a full device" sh -c '"$0" info > /dev/full' "$program"
 
@@ -313,7 +313,7 @@ ok "in another type" danaus combine sum exact.npy exact32.npy --dtype c64 -o s.s
 keep
 said dtype "v == 'c64'" "which all get"
 refuses 2 "none of product|sum" "another word" danaus combine minus c.safetensors -o s.safetensors
-refuses 2 "were given" "a word alone" danaus combine sum -o s.safetensors
+refuses 2 "1 was given" "a word alone" danaus combine sum -o s.safetensors
 refuses 1 "chain 1 is f32 and chain 0 is f64" "two types" danaus combine sum exact.npy exact32.npy -o s.safetensors
 refuses 1 "chain 1 is 24 x 36" "two sizes" danaus combine sum exact.npy rectangle.npy -o s.safetensors
 ok "two lengths" danaus combine sum exact.npy c.safetensors -o s.safetensors --json
@@ -518,7 +518,7 @@ refuses 1 "5 x 48" "the wrong size" danaus apply w.safetensors x.npy -o y.npy --
 refuses 2 'no transform "dct9"' "no such transform" danaus transform dct9 8 -o t.safetensors
 refuses 2 'no transform "db"' "no such wavelet" danaus transform db 8 -o t.safetensors
 refuses 2 'no transform "wavelet"' "a wavelet without its name" danaus transform wavelet 8 -o t.safetensors
-refuses 2 "N is an integer" "no length" danaus transform dft 8x -o t.safetensors
+refuses 2 "the length is an integer" "no length" danaus transform dft 8x -o t.safetensors
 refuses 1 "no length" "a length that is too great" danaus transform dft 99999999999 -o t.safetensors
 refuses 1 "prime factor above 61" "a prime" danaus transform dft 67 -o t.safetensors
 refuses 1 "power of two" "no power" danaus transform noiselet 12 -o t.safetensors
@@ -651,7 +651,7 @@ refuses 2 "only ks and conv" "an unknown benchmark" danaus bench fft --suite sma
 refuses 2 "suite FILE" "no suite" danaus bench ks
 refuses 2 "for products" "a layout of convolutions" danaus bench conv --suite convs.csv --layout last
 refuses 2 "for products" "a batch of convolutions" danaus tune conv --suite convs.csv -o t.csv --batch 3
-refuses 2 "integers of at least 1" "a batch of zero" danaus bench ks --suite small.csv --batch 0
+refuses 2 "1 to 16 integers" "a batch of zero" danaus bench ks --suite small.csv --batch 0
 refuses 1 "cannot open" "no such suite" danaus bench ks --suite nothing.csv
 refuses 1 "nowhere" "records nowhere" danaus bench ks --suite small.csv --csv nowhere/r.csv
 printf '"2,8,8,3",4\n2,8,8,3\n' > wrong.csv

@@ -170,6 +170,7 @@ def main(folder):
     refuses("no classes", 1, "no classes", "classify", folder / "headless", file)
 
 
-with tempfile.TemporaryDirectory() as name:
-    main(pathlib.Path(name))
-finish()
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        main(pathlib.Path(name))
+    finish()

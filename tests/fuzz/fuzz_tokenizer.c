@@ -72,9 +72,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     span rest = { (const char *)data, size };
     span file = next_part(&rest), words = { 0 };
     danaus_status status;
+    int in_words;
     if (rest.length && memchr(rest.text, 0, rest.length)) {
         words = next_part(&rest);
-        status = words.length ? dn_tokenizer_read_words(words, file, &t)
+        status = words.length ? dn_tokenizer_read_words(words, file, &t, &in_words)
                               : dn_tokenizer_read_characters(file, &t);
     } else {
         status = dn_tokenizer_read(file, &t);

@@ -483,7 +483,8 @@ static void what_does_not_fit_is_named_at_once(void **state)
     expect_refusal(
         device, DANAUS_ERR_FORMAT, "layers.1.mixer.filter_fn.bias is missing");
     expect_refusal(
-        device, DANAUS_ERR_FORMAT, "layers.0.mixer.in_proj.bias[24] is missing");
+        device, DANAUS_ERR_FORMAT,
+        "layers.0.mixer.in_proj.bias is missing, of shape [24]");
     expect_refusal(device, DANAUS_ERR_FORMAT, "backbone.layers.9.more has no place");
     hyena_free(&m);
     m = hyena_known(2);

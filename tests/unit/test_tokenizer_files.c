@@ -106,7 +106,8 @@ static void old_models_have_no_type(void **state)
 static danaus_tokenizer *tokenizer_of_lines(const char *lines, const char *config)
 {
     danaus_tokenizer *t = NULL;
-    assert_ok(dn_tokenizer_read_words(span_of(lines), span_of(config), &t));
+    int in_words;
+    assert_ok(dn_tokenizer_read_words(span_of(lines), span_of(config), &t, &in_words));
     return t;
 }
 
@@ -151,9 +152,12 @@ static void wrong_configurations_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         danaus_tokenizer *t = NULL;
+        int in_words;
         danaus_status status = dn_tokenizer_read_words(
-            span_of(cases[i].lines), span_of(cases[i].config), &t);
+            span_of(cases[i].lines), span_of(cases[i].config), &t, &in_words);
         assert_int_equal(status, cases[i].status);
+        assert_int_equal(
+            in_words, *cases[i].lines == 'a' && cases[i].lines[2] == '\xff');
         assert_null(t);
         assert_non_null(strstr(danaus_error_detail(), cases[i].words));
     }

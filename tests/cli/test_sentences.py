@@ -1,0 +1,155 @@
+#!/usr/bin/python3
+"""Sentences for wrong input: each names the file or the option, what stands there, and what
+would be right. Every row of the tables is a command line and what its sentence has."""
+
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+import shlex
+import shutil
+import tempfile
+
+import numpy as np
+import test_hyena
+import test_model
+import test_vit
+from arrays import write_safetensors
+from program import danaus, finish, refuses
+
+LARGE = "9223372036854775808"  # 2^63
+
+# ---- the inputs ----
+
+
+def change(folder, model, tensors):
+    """A copy of a model with tensors replaced, each by (type, array), or taken out by None."""
+    shutil.copytree(model, folder)
+    w = test_model.weights(np.random.default_rng(0))
+    known = {name: ("F32", x) for name, x in w.items()} | tensors
+    write_safetensors(
+        pathlib.Path(folder, "model.safetensors"), {n: x for n, x in known.items() if x}
+    )
+
+
+def make_models():
+    rng = np.random.default_rng(0)
+    test_model.write_model(pathlib.Path("bert"), test_model.weights(rng))
+    test_vit.write_model(pathlib.Path("vit"), test_vit.weights(rng))
+    test_hyena.write_model(pathlib.Path("dna"), test_hyena.weights(rng))
+    shutil.copytree("bert", "empty_config")
+    pathlib.Path("empty_config/tokenizer_config.json").write_text("")
+    shutil.copytree("bert", "bad_words")
+    pathlib.Path("bad_words/vocab.txt").write_bytes(b"a\n\xff\n")
+    query, place = "encoder.layer.0.attention.self.query", "embeddings.LayerNorm.bias"
+    narrow, bytes_ = np.zeros(7, "f4"), np.zeros((24, 24), "i1")
+    change("no_bias", "bert", {f"{query}.bias": None})
+    change("narrow", "bert", {f"{query}.bias": ("F32", narrow), place: ("F32", narrow)})
+    change("integers", "bert", {f"{query}.weight": ("I8", bytes_), place: None})
+    change("complex", "bert", {place: ("C64", np.zeros(24, "c8"))})
+    # A file may be refused by its name alone where its path is long.
+    long = pathlib.Path("f" * 80, "g" * 80, "h" * 80)
+    long.mkdir(parents=True)
+    shutil.copytree("empty_config", long / "model")
+
+
+def make_inputs():
+    rng = np.random.default_rng(0)
+    np.save("w.npy", rng.standard_normal((8, 8)).astype("f4"))
+    np.save("x.npy", rng.standard_normal((3, 8)).astype("f4"))
+    danaus("factorize", "w.npy", "--pattern", "1,4,4,2 2,4,4,1", "-o", "c.st")
+    pathlib.Path("text").write_text("a b\n")
+    pathlib.Path("bad").write_bytes(b"a b\n\xff\n")
+    pathlib.Path("r.fa").write_text(">r\nACGT\n")
+
+
+# ---- usage: exit status 2 ----
+
+USAGE = {
+    # Operands: how many there may be.
+    "conv" + 65 * " x.npy": "it takes 2 to 64 operands (a signal and one or more filters), and 65 were",
+    "apply c.st": "it takes 2 operands (a chain file and a file of inputs), and 1 was given",
+    "fill bert": "it takes 2 operands (the folder of a model and a text), and 1 was given",
+    "combine sum": "it takes 2 to 257 operands",
+    # Numbers: what is typed, and which are possible.
+    f"transform dft {LARGE} -o t.st": f'the length is an integer from 1 to 2^63 - 1, not "{LARGE}"',
+    "transform dft 0 -o t.st": 'the length is an integer from 1 to 2^63 - 1, not "0"',
+    f"fill bert a --top {LARGE}": f'--top takes an integer from 1 to 2^63 - 1, not "{LARGE}"',
+    "fill bert a --threads -1": '--threads takes an integer from 0 to 2^63 - 1, not "-1"',
+    "apply c.st x.npy -o y.npy --scale 1e301": '--scale takes a number between -1e300 and 1e300, not "1e301"',
+    "factorize w.npy --params 0 -o t.st": '--params takes a number above 0, up to 1e300, not "0"',
+    "info --conv 8 --taps 1.5": '--taps takes an integer from 1 to 2^63 - 1, not "1.5"',
+    # Options of models: each names itself.
+    "generate dna ACGT -t -1": "--temperature takes a number from 0 to 1e6, not -1",
+    "generate dna ACGT -p 2": "--top-p takes a number above 0, up to 1, not 2",
+    f"generate dna ACGT -k {2**31}": f"--top-k takes an integer from 1 to {2**31 - 1}, not {2**31}",
+    "compress bert --params 2 -o n": "--params takes a number above 0, up to 1, not 2",
+    "compress bert --params .5 --ridge 2e6 -o n": "--ridge takes a number above 0, up to 1e6, not 2e+06",
+    "compress bert --params .5": "-o NEW is needed",
+    "compress bert -o n": "--params FRACTION is needed",
+    "embed bert -o e.npy": "--text FILE is needed",
+    "embed bert --text text": "-o FILE or --query TEXT is needed",
+    # Names that are empty.
+    "apply '' x.npy -o y.npy": "operand 1 of apply (a chain file and a file of inputs) is an empty name",
+    "apply c.st '' -o y.npy": "operand 2 of apply (a chain file and a file of inputs) is an empty name",
+    "combine sum c.st '' -o y.st": "operand 3 of combine",
+    "embed '' --text text -o e.npy": "operand 1 of embed (the folder of a model) is an empty name",
+    "embed bert --text '' -o e.npy": '--text takes the name of a file, not ""',
+    "apply c.st x.npy -o ''": '--output takes the name of a file, not ""',
+}  # fmt: skip
+
+# ---- failures: exit status 1 ----
+
+LONG = f"{'f' * 80}/{'g' * 80}/{'h' * 80}/model"
+FAILURES = {
+    # Files: the one that is wrong.
+    "fill empty_config [MASK]": "empty_config/tokenizer_config.json: no proper JSON: it is empty",
+    f"fill {LONG} [MASK]": "/model/tokenizer_config.json: no proper JSON: it is empty",
+    "fill bad_words [MASK]": "bad_words/vocab.txt: the vocabulary is not UTF-8 at byte 2",
+    # Texts: where they come from.
+    "embed bert --text bad -o e.npy": "bad, line 2: the text is not UTF-8 at byte 0, which is 0xff",
+    "embed bert --text text --query $'\\xff'": "--query: the text is not UTF-8 at byte 0",
+    "fill bert $'\\xff'": "TEXT: the text is not UTF-8 at byte 0",
+    "fill bert 'a b'": "TEXT has no [MASK]",
+    "fill bert ''": "TEXT has no [MASK]",
+    "fill bert 'a b c d e f g h i j [MASK]'":
+        "TEXT has 13 tokens, and the model takes 12: 1 of its 1 [MASK] are cut off",
+    "fill bert '[MASK] b c d e f g h i j [MASK] [MASK]'": "2 of its 3 [MASK] are cut off",
+    # Models: what they take.
+    "score vit r.fa": "vit is a model of images (vit), not of text",
+    "generate vit ACGT": "vit is a model of images (vit), not of text",
+    "fill vit [MASK]": "vit is a model of images (vit), not of text",
+    "embed vit --text text -o e.npy": "vit is a model of images (vit), not of text",
+    "score dna r.fa -w 31": "--window 31: the model takes windows of 2 to 30 tokens",
+    "score dna r.fa -w 8 -c 8": "--context 8: windows of 8 tokens begin with 1 to 7 known ones",
+    "embed bert --text text -o e.npy --pad 13": "--pad 13: the model takes 1 to 12 tokens",
+    # Tensors: what they are, where they are there.
+    "model no_bias": "encoder.layer.0.attention.self.query.bias is missing, of shape [24]",
+    "model narrow": "2 tensors do not fit: embeddings.LayerNorm.bias is [7], not [24]; "
+                    "encoder.layer.0.attention.self.query.bias is [7], not [24]",
+    "model integers": 'tensor "encoder.layer.0.attention.self.query.weight" has type I8, '
+                      "which danaus does not read",
+    "model complex": "embeddings.LayerNorm.bias is of type c64; real numbers [24] are needed",
+}  # fmt: skip
+
+
+def split(command):
+    """As a shell does, with $'...' for bytes."""
+    words = shlex.split(command)
+    return [w[1:].encode().decode("unicode_escape").encode("latin-1") if w[:1] == "$" else w
+            for w in words]  # fmt: skip
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        make_inputs()
+        make_models()
+        for status, table in (2, USAGE), (1, FAILURES):
+            for command, sentence in table.items():
+                words = [os.fsdecode(word) for word in split(command)]
+                refuses(command[:70], status, sentence, *words)
+        os.chdir("/")
+    finish()
+
+
+main()
