@@ -1,16 +1,22 @@
-/* danaus info: what this machine offers. */
+/* danaus info: what this machine offers, and what files hold. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
+#include "cli/contents.h"
 
 static const usage use = {
-    .synopsis = "[--device NAME] [--conv N [OPTION]...] [--json]",
+    .synopsis = "[FILE]... [--device NAME] [--conv N [OPTION]...] [--json]",
     .about =
         "Prints the devices of this machine (or the one named) with their\n"
         "instruction sets, caches and threads, and the kernels that products can use\n"
         "on each. With --conv N it says how a causal convolution of rows of N\n"
         "numbers would run: windows, radices, passes, and the seconds that a row is\n"
         "expected to take; the terms of the cost model, its constants measured by\n"
-        "danaus calibrate (with --tuning) or built in; and what else could be done.\n",
+        "danaus calibrate (with --tuning) or built in; and what else could be done.\n"
+        "Of each FILE it lists the arrays, with their types, sizes and bytes, and the\n"
+        "metadata, and says which chain, sum or operator they make; a FILE may be the\n"
+        "folder of a model. FILE - is standard input.\n",
+    .number = { 0, INT_MAX },
+    .operands = "files of arrays or folders of models",
 };
 
 static json_t *json_device(const danaus_device *device, const danaus_device_info *info)
@@ -135,11 +141,30 @@ static int explain_conv(
     return status;
 }
 
+/* Facts of all files, or nothing. */
+static int show_files(int count, char **paths, int as_json)
+{
+    json_t *files = json_array();
+    int status = STATUS_OK;
+    for (int i = 0; i < count && status == STATUS_OK; i++) {
+        json_t *facts = NULL;
+        status = contents_of(paths[i], &facts);
+        if (status == STATUS_OK)
+            json_array_append_new(files, facts);
+    }
+    for (size_t i = 0; i < json_array_size(files) && !status && !as_json; i++)
+        contents_print(json_array_get(files, i));
+    if (status == STATUS_OK && as_json)
+        status = report_json(json_pack("{s:O}", "files", files));
+    json_decref(files);
+    return status;
+}
+
 int cmd_info(int argc, char **argv)
 {
     device_options where = { 0 };
     conv_question q = { .length = NONE };
-    int as_json = 0;
+    int as_json = 0, count;
     const arg table[] = {
         DEVICE_ARGS(where),
         { "conv", 0, ARG_NUMBER, &q.length, "N",
@@ -153,7 +178,13 @@ int cmd_info(int argc, char **argv)
         { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },
         { 0 },
     };
-    TRY(args_parse(&use, table, argc, argv, NULL));
+    TRY(args_parse(&use, table, argc, argv, &count));
+    if (count) {
+        TRY(args_refuse(
+            "device,threads,tuning,conv,taps,rows,effort,accuracy",
+            "goes without files"));
+        return show_files(count, argv + 1, as_json);
+    }
     if (q.length != NONE)
         return explain_conv(&where, &q, as_json);
     TRY(args_refuse("threads,tuning,taps,rows,effort,accuracy", "goes with --conv"));

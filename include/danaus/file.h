@@ -70,6 +70,30 @@ DANAUS_API danaus_status danaus_file_check_output(const char *path, int *replace
    without a name, so that they go with the process. */
 DANAUS_API void danaus_file_abandon(void);
 
+/* An array as the file describes it, of any type and number of dimensions. All belongs to
+   the file. */
+typedef struct danaus_file_entry {
+    const char *name;     /* "" for a .npy file */
+    const char *type;     /* as the file has it: "F32", "I64"; "<f4" of .npy */
+    const int64_t *shape; /* [ndim] */
+    int64_t ndim, bytes;
+    danaus_dtype dtype; /* 0: danaus_file_tensor() does not give it */
+    uint32_t reserved[11];
+} danaus_file_entry;
+
+/* Opens a file for its entries and metadata alone: no tensor is found in it, nothing is
+   copied, and a .npy array may be of any type. */
+DANAUS_API danaus_status danaus_file_open_entries(const char *path, danaus_file **file);
+
+/* Entries are in the order of their data. DANAUS_ERR_ARGUMENT: there is none of this
+   number. */
+DANAUS_API int danaus_file_entry_count(const danaus_file *file);
+DANAUS_API danaus_status
+danaus_file_entry_at(const danaus_file *file, int index, danaus_file_entry *entry);
+
+/* The keys of the metadata, in the order of the file; NULL past the last one. */
+DANAUS_API const char *danaus_file_metadata_key(const danaus_file *file, int index);
+
 #ifdef __cplusplus
 }
 #endif

@@ -70,11 +70,13 @@ static danaus_status read_content(
     return dn_fail(DANAUS_ERR_FORMAT, "this is neither .npy nor safetensors");
 }
 
-danaus_status dn_file_read(const void *data, size_t size, danaus_file **file)
+static danaus_status read_file(
+    const void *data, size_t size, int entries_only, danaus_file **file)
 {
     danaus_file *f = dn_calloc(1, sizeof *f);
     if (!f)
         return dn_fail_memory(sizeof *f, "a file");
+    f->entries_only = entries_only;
     danaus_status status = read_content(data, size, f);
     if (status != DANAUS_OK)
         danaus_file_close(f);
@@ -83,20 +85,52 @@ danaus_status dn_file_read(const void *data, size_t size, danaus_file **file)
     return status;
 }
 
-danaus_status danaus_file_open(const char *path, danaus_file **file)
+danaus_status dn_file_read(const void *data, size_t size, danaus_file **file)
+{
+    return read_file(data, size, 0, file);
+}
+
+danaus_status dn_file_read_entries(const void *data, size_t size, danaus_file **file)
+{
+    return read_file(data, size, 1, file);
+}
+
+static danaus_status open_file(const char *path, int entries_only, danaus_file **file)
 {
     if (!path || !file)
         return dn_fail(
             DANAUS_ERR_ARGUMENT, "a path and a place for the file are needed");
     map m;
     TRY(dn_map_open(path, &m));
-    danaus_status status = dn_file_read(m.data, m.size, file);
+    danaus_status status = read_file(m.data, m.size, entries_only, file);
     if (status == DANAUS_OK) {
         (*file)->map = m;
         return DANAUS_OK;
     }
     dn_map_close(&m);
     return dn_fail_in(status, path);
+}
+
+danaus_status danaus_file_open(const char *path, danaus_file **file)
+{
+    return open_file(path, 0, file);
+}
+
+danaus_status danaus_file_open_entries(const char *path, danaus_file **file)
+{
+    return open_file(path, 1, file);
+}
+
+danaus_status dn_file_make_entries(danaus_file *file, int count, size_t sizes)
+{
+    size_t places = (size_t)count + 1;
+    file->entries = dn_calloc(places, sizeof *file->entries);
+    file->sizes = dn_calloc(sizes + 1, sizeof *file->sizes);
+    if (!file->entries || !file->sizes)
+        return dn_fail_memory(
+            places * sizeof *file->entries + sizes * sizeof *file->sizes,
+            "a list of arrays");
+    return DANAUS_OK;
 }
 
 void danaus_file_close(danaus_file *file)
@@ -108,6 +142,10 @@ void danaus_file_close(danaus_file *file)
     dn_free(file->parts);
     json_decref(file->header);
     dn_free(file->owned);
+    dn_free(file->entries);
+    dn_free(file->keys);
+    dn_free(file->sizes);
+    dn_free(file->type);
     dn_free(file->foreign);
     dn_free(file->tensors);
     dn_map_close(&file->map);
@@ -142,6 +180,30 @@ danaus_status danaus_file_tensor(
             DANAUS_ERR_ARGUMENT, "there is no tensor %d among %d", index, file->count);
     *tensor = file->tensors[index];
     return DANAUS_OK;
+}
+
+int danaus_file_entry_count(const danaus_file *file)
+{
+    return file ? file->entry_count : 0;
+}
+
+danaus_status danaus_file_entry_at(
+    const danaus_file *file, int index, danaus_file_entry *entry)
+{
+    if (!file || !entry)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "a file and a place for an entry are needed");
+    if (index < 0 || index >= file->entry_count)
+        return dn_fail(
+            DANAUS_ERR_ARGUMENT, "there is no entry %d: the file has %d, from 0", index,
+            file->entry_count);
+    *entry = file->entries[index];
+    return DANAUS_OK;
+}
+
+const char *danaus_file_metadata_key(const danaus_file *file, int index)
+{
+    return file && index >= 0 && index < file->key_count ? file->keys[index] : NULL;
 }
 
 int dn_file_integers(

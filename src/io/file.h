@@ -18,12 +18,18 @@ typedef struct foreign_tensor {
     int64_t bytes;
 } foreign_tensor;
 
-/* Everything that is not NULL is owned, except that names lead into `header`. */
+/* Everything that is not NULL is owned, except that names and keys lead into `header`. */
 struct danaus_file {
     map map; /* empty when the bytes are the caller's */
     int count, foreign_count;
     danaus_tensor *tensors; /* in the order of their data */
     foreign_tensor *foreign;
+    int entry_count, key_count;
+    danaus_file_entry *entries; /* of all, in the order of their data */
+    const char **keys;          /* of the metadata */
+    int64_t *sizes;             /* that shapes of entries lead to */
+    char *type;                 /* of a .npy array */
+    int entries_only;
     danaus_file **parts; /* that it was joined of */
     int part_count;
     void *owned;    /* data that the file has in another order or alignment */
@@ -32,6 +38,12 @@ struct danaus_file {
 
 /* Reads a file from memory, which must stay as long as the file is open. */
 danaus_status dn_file_read(const void *data, size_t size, danaus_file **file);
+
+/* The same for entries and metadata alone (danaus_file_open_entries()). */
+danaus_status dn_file_read_entries(const void *data, size_t size, danaus_file **file);
+
+/* A list of so many entries, whose shapes have so many sizes together, to be filled. */
+danaus_status dn_file_make_entries(danaus_file *file, int count, size_t sizes);
 
 /* Many files as one, with the tensors of each in turn. The array and the files in it become
    its own when it succeeds. A name that two files have is DANAUS_ERR_FORMAT. */

@@ -82,28 +82,74 @@ static danaus_status place_elements(
     return DANAUS_OK;
 }
 
+/* Bytes of an element of a type such as "<i8", "|b1" or "<U5"; 0: it is not known. */
+static int64_t element_bytes(const npy_header *h)
+{
+    int64_t bytes = 0;
+    if (h->dtype)
+        return (int64_t)danaus_dtype_size(h->dtype);
+    if (h->type.length < 3 || !strchr("<>|=", *h->type.text) ||
+        !dn_span_integer((span){ h->type.text + 2, h->type.length - 2 }, &bytes) ||
+        dn_mul_overflows(bytes, h->type.text[1] == 'U' ? 4 : 1, &bytes))
+        return 0;
+    return bytes;
+}
+
+/* Compares what the header needs with the bytes behind it. */
+static danaus_status check_bytes(const npy_header *h, size_t left)
+{
+    int64_t element = element_bytes(h), bytes = element;
+    int empty = 0;
+    for (int i = 0; i < h->ndim; i++) {
+        empty |= h->shape[i] == 0;
+        if (h->shape[i] && dn_mul_overflows(bytes, h->shape[i], &bytes))
+            return dn_fail(DANAUS_ERR_FORMAT, "the size of the .npy array overflows");
+    }
+    bytes = empty ? 0 : bytes;
+    if (!element || (uint64_t)bytes == left)
+        return DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_FORMAT,
+        "the .npy header describes %" PRId64 " bytes of elements and the file has %zu",
+        bytes, left);
+}
+
+static danaus_status list_entry(const npy_header *h, size_t left, danaus_file *file)
+{
+    TRY(dn_file_make_entries(file, 1, (size_t)h->ndim));
+    file->type = dn_calloc(h->type.length + 1, 1);
+    if (!file->type)
+        return dn_fail_memory(h->type.length + 1, "a type");
+    memcpy(file->type, h->type.text, h->type.length);
+    memcpy(file->sizes, h->shape, (size_t)h->ndim * sizeof *h->shape);
+    file->entries[file->entry_count++] = (danaus_file_entry){
+        .name = "",
+        .type = file->type,
+        .shape = file->sizes,
+        .ndim = h->ndim,
+        .bytes = (int64_t)left,
+        .dtype = h->ndim > DANAUS_MAX_DIMS ? (danaus_dtype)0 : h->dtype,
+    };
+    return DANAUS_OK;
+}
+
 danaus_status dn_npy_read(const unsigned char *data, size_t size, danaus_file *file)
 {
     const char *header = NULL;
     size_t length = 0;
-    npy_header h = { 0 };
+    npy_header h = { .any = file->entries_only };
     TRY(find_header(data, size, &header, &length));
     TRY(dn_npy_header_read(header, length, &h));
+    size_t left = size - (size_t)(header + length - (const char *)data);
+    TRY(check_bytes(&h, left));
+    TRY(list_entry(&h, left, file));
+    if (file->entries_only)
+        return DANAUS_OK;
     danaus_tensor t = {
         .name = "", .data = header + length, .dtype = h.dtype, .ndim = h.ndim
     };
-    size_t left = size - (size_t)(header + length - (const char *)data);
     memcpy(t.shape, h.shape, sizeof t.shape);
-    int64_t bytes;
-    if (dn_array_bytes_overflow(t.dtype, t.ndim, t.shape, &bytes))
-        return dn_fail(DANAUS_ERR_FORMAT, "the size of the .npy array overflows");
-    if ((uint64_t)bytes != left)
-        return dn_fail(
-            DANAUS_ERR_FORMAT,
-            "the .npy header describes %" PRId64
-            " bytes of elements and the file has %zu",
-            bytes, left);
-    TRY(place_elements(&h, bytes, file, &t));
+    TRY(place_elements(&h, (int64_t)left, file, &t));
     file->tensors = dn_alloc(sizeof t);
     if (!file->tensors)
         return dn_fail_memory(sizeof t, "a tensor");

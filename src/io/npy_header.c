@@ -86,12 +86,11 @@ static danaus_status take_shape(cursor *c, npy_header *h)
 {
     if (!take(c, '('))
         return bad_header("the shape is not a tuple of sizes");
-    int commas = 0;
+    int commas = 0, most = h->any ? NPY_MOST_DIMS : DANAUS_MAX_DIMS;
     for (h->ndim = 0; !take(c, ')'); h->ndim++) {
-        if (h->ndim == DANAUS_MAX_DIMS)
+        if (h->ndim == most)
             return dn_fail(
-                DANAUS_ERR_UNSUPPORTED, "the array has more than %d dimensions",
-                DANAUS_MAX_DIMS);
+                DANAUS_ERR_UNSUPPORTED, "the array has more than %d dimensions", most);
         if (h->ndim > commas)
             return bad_header("a comma is missing in the shape");
         TRY(take_size(c, &h->shape[h->ndim]));
@@ -147,16 +146,50 @@ static danaus_status read_descr(span d, danaus_dtype *dtype)
     return DANAUS_OK;
 }
 
+/* Skips what a bracket began: lists, tuples and strings. */
+static danaus_status skip_list(cursor *c)
+{
+    span skipped;
+    for (int depth = 1; depth;) {
+        if (take_string(c, &skipped))
+            continue;
+        if (c->at == c->end)
+            return bad_header("a list does not end");
+        depth += *c->at == '[' || *c->at == '(';
+        depth -= *c->at == ']' || *c->at == ')';
+        c->at++;
+    }
+    return DANAUS_OK;
+}
+
+/* A type as it is written, with its dtype if danaus has it. */
+static danaus_status take_any_descr(cursor *c, npy_header *h)
+{
+    skip_spaces(c);
+    const char *from = c->at;
+    if (take(c, '[')) {
+        TRY(skip_list(c));
+        h->type = (span){ from, (size_t)(c->at - from) };
+        return DANAUS_OK;
+    }
+    if (!take_string(c, &h->type))
+        return bad_header("descr is not a string");
+    if (read_descr(h->type, &h->dtype) != DANAUS_OK)
+        h->dtype = (danaus_dtype)0;
+    return DANAUS_OK;
+}
+
 static danaus_status take_descr(cursor *c, npy_header *h)
 {
+    if (h->any)
+        return take_any_descr(c, h);
     if (take(c, '['))
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED,
             "the .npy array has records as elements, which danaus does not read");
-    span descr;
-    if (!take_string(c, &descr))
+    if (!take_string(c, &h->type))
         return bad_header("descr is not a string");
-    return read_descr(descr, &h->dtype);
+    return read_descr(h->type, &h->dtype);
 }
 
 static danaus_status take_order(cursor *c, npy_header *h)

@@ -290,9 +290,49 @@ static danaus_status align_tensors(danaus_file *file)
     return DANAUS_OK;
 }
 
+/* What danaus_file_entry_at() gives. Shapes may have more dimensions than an entry keeps. */
+static danaus_status list_entries(const entry *entries, int count, danaus_file *file)
+{
+    size_t sizes = 0;
+    for (int i = 0; i < count; i++)
+        sizes += (size_t)entries[i].ndim;
+    TRY(dn_file_make_entries(file, count, sizes));
+    int64_t *to = file->sizes;
+    for (int i = 0; i < count; i++) {
+        const entry *e = &entries[i];
+        const json_t *object = json_object_get(file->header, e->name);
+        const json_t *shape = json_object_get(object, "shape");
+        file->entries[file->entry_count++] =
+            (danaus_file_entry){ .name = e->name,
+                                 .type = e->type,
+                                 .shape = to,
+                                 .ndim = e->ndim,
+                                 .bytes = e->end - e->begin,
+                                 .dtype = e->dtype };
+        for (size_t d = 0; d < (size_t)e->ndim; d++)
+            *to++ = (int64_t)json_integer_value(json_array_get(shape, d));
+    }
+    return DANAUS_OK;
+}
+
+static danaus_status list_keys(json_t *metadata, danaus_file *file)
+{
+    const char *key;
+    json_t *value;
+    size_t places = json_object_size(metadata) + 1;
+    file->keys = dn_calloc(places, sizeof *file->keys);
+    if (!file->keys)
+        return dn_fail_memory(places * sizeof *file->keys, "a list of metadata");
+    json_object_foreach(metadata, key, value) { file->keys[file->key_count++] = key; }
+    return DANAUS_OK;
+}
+
 static danaus_status make_tables(
     const entry *entries, int count, const unsigned char *data, danaus_file *file)
 {
+    TRY(list_entries(entries, count, file));
+    if (file->entries_only)
+        return DANAUS_OK;
     size_t places = count ? (size_t)count : 1;
     file->tensors = dn_calloc(places, sizeof *file->tensors);
     file->foreign = dn_calloc(places, sizeof *file->foreign);
@@ -365,6 +405,7 @@ danaus_status dn_safetensors_read(
     TRY(parse_header((span){ (const char *)header, header_bytes }, &file->header));
     json_t *metadata = json_object_get(file->header, SAFETENSORS_METADATA), *pairs;
     TRY(check_metadata(metadata));
+    TRY(list_keys(metadata, file));
     danaus_status status = read_pairs(metadata, &pairs);
 
     size_t places = json_object_size(file->header) + 1;

@@ -83,7 +83,7 @@ refuses 2 "^danaus info: --help takes no value$" "a value for help" danaus info 
 refuses 2 "^danaus info: --t may be --threads or --tuning: write" "an unclear option" danaus info --t 3
 ok "the beginning of an option" danaus info --js
 refuses 2 "needs a value" "an option without its value" danaus dense c.safetensors -o
-refuses 2 "it takes no operands" "too many operands" danaus info here
+refuses 1 "cannot open here: No such file" "a file that is not there" danaus info here
 refuses 2 "first|last" "a word that is none" danaus apply a b -o c --layout middle
 refuses 2 "first|last" "the beginning of a word" danaus apply a b -o c --layout fir
 refuses 2 "f32, f64" "a type that is none" danaus apply a b -o c --dtype f8

@@ -36,13 +36,36 @@ static void read_tensor(const danaus_tensor *t)
     expect(sum <= 255 * bytes);
 }
 
+/* What is read is listed; more may be listed than is read. */
+static int list_entries(const uint8_t *data, size_t size)
+{
+    danaus_file *file = NULL;
+    danaus_file_entry e;
+    if (dn_file_read_entries(data, size, &file) != DANAUS_OK) {
+        expect(!file && *danaus_error_detail());
+        return 0;
+    }
+    for (int i = 0; i < danaus_file_entry_count(file); i++) {
+        expect(danaus_file_entry_at(file, i, &e) == DANAUS_OK && e.name && e.type);
+        expect(e.bytes >= 0 && (uint64_t)e.bytes <= size);
+        for (int64_t d = 0; d < e.ndim; d++)
+            expect(e.shape[d] >= 0);
+    }
+    for (int i = 0; danaus_file_metadata_key(file, i); i++)
+        expect(danaus_file_metadata(file, danaus_file_metadata_key(file, i)) != NULL);
+    danaus_file_close(file);
+    return 1;
+}
+
 void fuzz_read(const uint8_t *data, size_t size)
 {
     danaus_file *file = NULL;
+    int listed = list_entries(data, size);
     if (dn_file_read(data, size, &file) != DANAUS_OK) {
         expect(!file && *danaus_error_detail());
         return;
     }
+    expect(listed);
     danaus_tensor t;
     int count = danaus_file_count(file);
     for (int i = 0; i < count; i++) {
