@@ -291,12 +291,15 @@ static int64_t rows_of(int64_t tokens)
     return CEIL_DIV(tokens, MAX(tokens / HYENA_ROWS, 1));
 }
 
+/* At least the rows of so many tokens, and of fewer: memory for the largest chunk holds others. */
+static int64_t most_rows(int64_t tokens) { return MIN(tokens, 2 * HYENA_ROWS - 1); }
+
 static uintptr_t lay(const hyena *m, int64_t tokens, uintptr_t at, activations *a)
 {
     int64_t planes = dn_hyena_planes(m) * tokens + dn_hyena_mix_room(m, tokens);
     a->r = dn_cut(&at, tokens * m->width * (int64_t)sizeof *a->r);
     a->planes = dn_cut(&at, planes * dn_size_of(m->dtype));
-    dn_hyena_rows_lay(m, rows_of(tokens), &at, &a->rows);
+    dn_hyena_rows_lay(m, most_rows(tokens), &at, &a->rows);
     return at;
 }
 

@@ -169,6 +169,28 @@ static void long_sequences_have_plans_of_their_own(void **state)
     }
 }
 
+/* One allocation serves chunks of different sizes. */
+static void memory_for_many_tokens_holds_fewer(void **state)
+{
+    (void)state;
+    for (int round = 0; round < rounds_of(8); round++) {
+        rng r = { 300 + (uint64_t)round };
+        small_hyena m = hyena_random(&r, 4200);
+        danaus_model *model = hyena_load(&m, device);
+        int64_t before = 0;
+        for (int64_t n = 1; n <= 4200; n++) {
+            int64_t room = model->arch->encoder->bytes(model, n, n);
+            if (room < before)
+                fail_msg(
+                    "%d tokens need %d bytes, fewer %d", (int)n, (int)room,
+                    (int)before);
+            before = room;
+        }
+        danaus_model_destroy(model);
+        hyena_free(&m);
+    }
+}
+
 /* ---- the vectors of HyenaDNA ---- */
 
 static void known_states_come_out(void **state)
@@ -644,6 +666,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(likelihoods_are_those_of_plain_loops),
         cmocka_unit_test(any_way_to_convolve_gives_the_same),
         cmocka_unit_test(long_sequences_have_plans_of_their_own),
+        cmocka_unit_test(memory_for_many_tokens_holds_fewer),
         cmocka_unit_test(what_is_later_changes_nothing_earlier),
         cmocka_unit_test(outlines_say_what_models_do),
         cmocka_unit_test(layers_read_every_token_that_is_watched),
