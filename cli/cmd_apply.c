@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/operators.h"
+#include "common/room.h"
 
 static const usage use = {
     .synopsis = "CHAIN.safetensors X.npy -o Y.npy [OPTION]...",
@@ -133,15 +134,12 @@ static int place_inputs(apply *a, const void *data)
 
 static int load_inputs(apply *a, const danaus_tensor *x)
 {
-    int64_t elements;
     size_t bytes;
-    if (__builtin_mul_overflow(a->batch, a->outputs, &elements) ||
-        __builtin_mul_overflow((size_t)elements, danaus_dtype_size(a->dtype), &bytes))
-        return failure("Y would have more elements than fit in memory");
     void *owned = NULL;
-    const void *data = tensor_as(x, a->dtype, &owned);
-    int status = !data && bytes_of(a, a->inputs) ? failure("no memory to convert X")
-                                                 : place_inputs(a, data);
+    const void *data;
+    TRY(room_check(a->batch, a->outputs, danaus_dtype_size(a->dtype), "Y", &bytes));
+    int status = vectors_as(x, a->dtype, a->layout, "X", &data, &owned);
+    status = status ? status : place_inputs(a, data);
     free(owned);
     return status;
 }
@@ -166,18 +164,15 @@ static int load_residual(apply *a)
 {
     danaus_tensor *r = &a->residual_read;
     void *owned = NULL;
+    const void *data;
     if (!a->residual_path)
         return STATUS_OK;
     TRY(open_tensor(a->residual_path, NULL, &a->residual_file, r));
     TRY(check_residual(a, r));
-    int status = STATUS_OK;
     size_t bytes = bytes_of(a, a->outputs);
-    const void *data = tensor_as(r, a->dtype, &owned);
-    if (!data && bytes)
-        status = failure("no memory to convert the residual");
-    else if (
-        danaus_alloc(a->device, bytes, &a->residual) ||
-        danaus_upload(a->device, a->residual, data, bytes))
+    int status = vectors_as(r, a->dtype, a->layout, "the residual", &data, &owned);
+    if (!status && (danaus_alloc(a->device, bytes, &a->residual) ||
+                    danaus_upload(a->device, a->residual, data, bytes)))
         status = library_failure();
     free(owned);
     return status;
@@ -237,8 +232,9 @@ static void judge_outputs(apply *a, const danaus_tensor *y)
 static int save_outputs(apply *a)
 {
     size_t bytes = bytes_of(a, a->outputs);
-    void *host = malloc(bytes + 1);
-    TRY(fail_if(!host, "no memory for Y"));
+    void *host = room_make(a->batch, a->outputs, danaus_dtype_size(a->dtype), "Y");
+    if (!host)
+        return STATUS_FAILURE;
     danaus_tensor y = outputs_of(a);
     y.data = host;
     danaus_status status = danaus_download(a->device, host, a->y, bytes);
@@ -278,6 +274,7 @@ static int run(apply *a, const char *chain_path, const char *input_path)
     TRY(open_tensor(input_path, a->tensor, &a->file, x));
     TRY(check_shape(a, x));
     TRY(choose_dtype(a, x->dtype));
+    TRY(library(any_chain_check(&a->any, a->dtype)));
     TRY(open_device(&a->where, &a->device));
     TRY(load_inputs(a, x));
     TRY(load_residual(a));

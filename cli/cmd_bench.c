@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "common/noise.h"
 #include "common/progress.h"
+#include "common/room.h"
 #include "common/suite.h"
 
 #include <math.h>
@@ -220,12 +221,11 @@ static danaus_status run_convolution(void *self)
 static int make_filters(convolution *c, const danaus_conv_desc *desc, int gated)
 {
     danaus_dtype sums = desc->dtype == DANAUS_F64 ? DANAUS_F64 : DANAUS_F32;
-    int64_t taps;
-    void *k = NULL;
-    if (!__builtin_mul_overflow(desc->channels, desc->filter_length, &taps) &&
-        taps < INT64_C(1) << 40)
-        k = malloc((size_t)taps * danaus_dtype_size(sums));
-    TRY(fail_if(!k, "no memory for filters"));
+    void *k = room_make(
+        desc->channels, desc->filter_length, danaus_dtype_size(sums), "filters");
+    if (!k)
+        return STATUS_FAILURE;
+    int64_t taps = desc->channels * desc->filter_length;
     const void *back = desc->kind == DANAUS_BIDIRECTIONAL ? k : NULL;
     int failed = noise_fill(k, taps, sums, 1, 0) ||
                  danaus_conv_plan_create(c->device, desc, &c->plan) ||

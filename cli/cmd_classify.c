@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/images.h"
 #include "cli/models.h"
+#include "common/room.h"
 
 static const usage use = {
     .synopsis = "MODEL IMAGES.npy [-o SCORES.npy] [--top N] [OPTION]...",
@@ -31,12 +32,12 @@ typedef struct classification {
 static int classify(classification *c)
 {
     int64_t images = c->images.count;
-    size_t numbers;
-    if (__builtin_mul_overflow((size_t)images, (size_t)c->m.info.classes, &numbers))
-        return failure("there would be more scores than fit in memory");
-    c->scores = calloc(numbers + 1, sizeof *c->scores);
-    c->order = calloc((size_t)c->m.info.classes, sizeof *c->order);
-    TRY(fail_if(!c->scores || !c->order, "no memory for %" PRId64 " images", images));
+    c->scores = room_make(images, c->m.info.classes, sizeof *c->scores, "the scores");
+    if (!c->scores)
+        return STATUS_FAILURE;
+    c->order = room_make(1, c->m.info.classes, sizeof *c->order, "the classes");
+    if (!c->order)
+        return STATUS_FAILURE;
     double start = seconds_now();
     TRY(library(danaus_model_classify(
         c->m.model, c->m.device, images, c->images.pixels, c->scores)));

@@ -4,6 +4,7 @@
 #include "cli/images.h"
 #include "cli/models.h"
 #include "cli/token_lines.h"
+#include "common/finite.h"
 #include "common/progress.h"
 
 #include <math.h>
@@ -31,9 +32,10 @@ typedef struct compression {
     image_file images;
     int64_t samples; /* lines, pieces of records, or images */
     double seconds;
-    double speed[2];  /* samples a second, before and after */
-    float *output[2]; /* embeddings of some, before and after */
-    double change;    /* of these, relatively */
+    double speed[2];       /* samples a second, before and after */
+    float *output[2];      /* embeddings of some, before and after */
+    double change;         /* of these, relatively */
+    struct output written; /* its weights, which are judged */
 } compression;
 
 /* Samples whose embedding is timed, lines and images. */
@@ -212,7 +214,30 @@ static int report(compression *c)
         c->to, layers_json(c));
     if (!c->json)
         print(c, facts);
-    return facts_report(facts, c->json, NULL, "");
+    return facts_report(facts, c->json, &c->written, "");
+}
+
+/* ---- what was written ---- */
+
+/* Judges the numbers of the new model's file. */
+static int judge(compression *c)
+{
+    char path[4096];
+    danaus_file *file = NULL;
+    danaus_tensor tensor;
+    int64_t lost = 0, count = 0;
+    int length = snprintf(path, sizeof path, "%s/model.safetensors", c->to);
+    TRY(fail_if(length >= (int)sizeof path, "the name of %s is too long", c->to));
+    TRY(library(danaus_file_open(path, &file)));
+    for (int i = 0; i < danaus_file_count(file); i++)
+        if (!danaus_file_tensor(file, i, &tensor)) {
+            lost += tensor_non_finite(&tensor);
+            count += tensor_elements(&tensor);
+        }
+    danaus_file_close(file);
+    c->written.name = c->to;
+    output_judge_model(&c->written, lost, count);
+    return STATUS_OK;
 }
 
 /* ---- the command ---- */
@@ -253,6 +278,7 @@ static int run(compression *c)
     TRY(measure(c, 1));
     TRY(library(danaus_model_save(c->m.model, c->to)));
     compare(c);
+    TRY(judge(c));
     return report(c);
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/sound.h"
+#include "common/room.h"
 
 #include <math.h>
 
@@ -80,11 +81,11 @@ static int read_npy(const char *path, rows *r)
         *r = (rows){ .dtype = t.dtype, .length = t.shape[t.ndim - 1], .shape = t };
         r->count = tensor_elements(&t) / r->length;
         size_t bytes = (size_t)tensor_elements(&t) * danaus_dtype_size(t.dtype);
-        r->data = malloc(bytes);
+        r->data = room_make(1, tensor_elements(&t), danaus_dtype_size(t.dtype), path);
         if (r->data)
             memcpy(r->data, t.data, bytes);
         else
-            status = failure("no memory for %s", path);
+            status = STATUS_FAILURE;
     }
     danaus_file_close(file);
     return status;
@@ -108,8 +109,10 @@ static int read_rows(const char *path, rows *r)
 static int append_rows(rows *to, const rows *more)
 {
     int64_t length = to->length > more->length ? to->length : more->length;
-    float *data = calloc((size_t)((to->count + more->count) * length), sizeof *data);
-    TRY(fail_if(!data, "no memory for the filters"));
+    float *data =
+        room_make(to->count + more->count, length, sizeof *data, "the filters");
+    if (!data)
+        return STATUS_FAILURE;
     const rows *parts[2] = { to, more };
     float *at = data;
     for (int p = 0; p < 2; p++)
@@ -176,8 +179,9 @@ static int match_channels(convolve *c)
             "%" PRId64 " filters for a signal of %" PRId64 " channels", filters,
             channels);
     /* A mono signal once for each filter. */
-    float *data = malloc((size_t)(filters * c->signal.length) * sizeof *data);
-    TRY(fail_if(!data, "no memory for the signal"));
+    float *data = room_make(filters, c->signal.length, sizeof *data, "the signal");
+    if (!data)
+        return STATUS_FAILURE;
     for (int64_t f = 0; f < filters; f++)
         memcpy(
             data + f * c->signal.length, c->signal.data,
@@ -212,9 +216,10 @@ static int put_signal(convolve *c, int64_t length)
 {
     size_t size = danaus_dtype_size(c->signal.dtype);
     size_t row = (size_t)length * size, own = (size_t)c->signal.length * size;
+    char *padded = room_make(c->signal.count, length, size, "the signal");
+    if (!padded)
+        return STATUS_FAILURE;
     size_t bytes = (size_t)c->signal.count * row;
-    char *padded = calloc(bytes, 1);
-    TRY(fail_if(!padded, "no memory for the signal"));
     for (int64_t i = 0; i < c->signal.count; i++)
         memcpy(padded + (size_t)i * row, (char *)c->signal.data + (size_t)i * own, own);
     int failed = danaus_alloc(c->device, bytes, &c->u) ||
@@ -223,14 +228,28 @@ static int put_signal(convolve *c, int64_t length)
     return library(failed);
 }
 
+/* Each filter is one that the type of sums holds. */
+static int check_filter(const convolve *c, int64_t filter, danaus_dtype sums)
+{
+    char name[40];
+    const rows *f = &c->filters;
+    size_t row = (size_t)f->length * danaus_dtype_size(f->dtype);
+    snprintf(name, sizeof name, "filter %" PRId64, filter);
+    return library(danaus_convert_check(
+        f->dtype, (const char *)f->data + (size_t)filter * row, sums, f->length, name));
+}
+
 /* Filters in the type of sums. */
 static int convert_filters(const convolve *c, void **k)
 {
     int wide = c->signal.dtype == DANAUS_F64;
     int64_t taps = c->filters.count * c->filters.length;
-    *k = malloc((size_t)taps * (wide ? sizeof(double) : sizeof(float)));
-    TRY(fail_if(!*k, "no memory for the filters"));
+    *k = room_make(1, taps, wide ? sizeof(double) : sizeof(float), "the filters");
+    if (!*k)
+        return STATUS_FAILURE;
     danaus_dtype sums = wide ? DANAUS_F64 : DANAUS_F32;
+    for (int64_t f = 0; f < c->filters.count; f++)
+        TRY(check_filter(c, f, sums));
     return library(danaus_convert(c->filters.dtype, c->filters.data, sums, *k, taps));
 }
 
@@ -248,8 +267,11 @@ static int make_plan(convolve *c, int64_t length, const void *k)
         .accuracy = (danaus_conv_accuracy)c->how.accuracy,
     };
     int wide = c->signal.dtype == DANAUS_F64;
-    void *skip = malloc((size_t)c->filters.count * sizeof(double));
-    TRY(fail_if(!skip, "no memory for skips"));
+    TRY(library(danaus_convert_check(
+        DANAUS_F64, &c->skip, wide ? DANAUS_F64 : DANAUS_F32, 1, "--skip")));
+    void *skip = room_make(1, c->filters.count, sizeof(double), "the skips");
+    if (!skip)
+        return STATUS_FAILURE;
     for (int64_t f = 0; f < c->filters.count; f++)
         if (wide)
             ((double *)skip)[f] = c->skip;
@@ -274,9 +296,10 @@ static int keep(convolve *c, int64_t length, int64_t from)
 {
     size_t size = danaus_dtype_size(c->signal.dtype),
            row = (size_t)c->out.length * size, all = (size_t)length * size;
-    char *whole = malloc((size_t)c->out.count * all);
-    c->out.data = malloc((size_t)c->out.count * row);
-    int status = whole && c->out.data ? STATUS_OK : failure("no memory for the result");
+    char *whole = room_make(c->out.count, length, size, "the result");
+    if (whole)
+        c->out.data = room_make(c->out.count, c->out.length, size, "the result");
+    int status = whole && c->out.data ? STATUS_OK : STATUS_FAILURE;
     if (!status)
         status = library(
             danaus_download(c->device, whole, c->y, (size_t)c->out.count * all));
@@ -343,8 +366,9 @@ static void judge(convolve *c)
 static int normalize(rows *r)
 {
     int64_t count = r->count * r->length;
-    double *wide = malloc((size_t)count * sizeof *wide), most = 0;
-    TRY(fail_if(!wide, "no memory to normalize"));
+    double *wide = room_make(1, count, sizeof *wide, "the result in f64"), most = 0;
+    if (!wide)
+        return STATUS_FAILURE;
     danaus_convert(r->dtype, r->data, DANAUS_F64, wide, count);
     for (int64_t i = 0; i < count; i++)
         most = fmax(most, fabs(wide[i]));
@@ -412,7 +436,7 @@ static int report(const convolve *c)
     char plan[1024];
     danaus_conv_plan_describe(c->plan, plan, sizeof plan);
     plan[strcspn(plan, "\n")] = '\0';
-    if (c->clipped && !c->json)
+    if (c->clipped)
         warning(
             "%" PRId64
             " numbers were beyond full scale and are clipped: --normalize or "

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 #include "cli/operators.h"
+#include "common/room.h"
 
 static const usage use = {
     .synopsis = "CHAIN.safetensors -o W.npy",
@@ -35,17 +36,10 @@ static int run(const char *path, output *o, int as_json)
 {
     any_chain chain = { 0 };
     TRY(library(any_chain_load(path, &chain)));
-    int64_t rows = any_chain_rows(&chain), cols = any_chain_cols(&chain), elements;
-    size_t bytes;
-    void *data = NULL;
-    if (!__builtin_mul_overflow(rows, cols, &elements) &&
-        !__builtin_mul_overflow(
-            (size_t)elements, danaus_dtype_size(any_chain_dtype(&chain)), &bytes))
-        data = malloc(bytes);
-    int status = data ? write_dense(&chain, data, o, as_json)
-                      : failure(
-                            "no memory for a dense matrix of %" PRId64 " x %" PRId64,
-                            rows, cols);
+    void *data = room_make(
+        any_chain_rows(&chain), any_chain_cols(&chain),
+        danaus_dtype_size(any_chain_dtype(&chain)), "a dense matrix");
+    int status = data ? write_dense(&chain, data, o, as_json) : STATUS_FAILURE;
     free(data);
     any_chain_free(&chain);
     return status;

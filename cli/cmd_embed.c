@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "cli/token_lines.h"
+#include "common/room.h"
 
 #include <math.h>
 
@@ -53,11 +54,9 @@ static ranked *find_neighbours(const embedding *e)
 {
     token_lines query;
     int64_t n = e->m.info.embedding;
-    ranked *found = calloc((size_t)e->lines.count + 1, sizeof *found);
-    if (!found) {
-        failure("no memory for %" PRId64 " cosines", e->lines.count);
+    ranked *found = room_make(1, e->lines.count, sizeof *found, "cosines");
+    if (!found)
         return NULL;
-    }
     if (token_lines_of(e->query, "--query", e->path, e->most, &query) ||
         pad(e, &query)) {
         token_lines_free(&query);

@@ -56,7 +56,8 @@ typedef struct job {
     const char *path;
     danaus_file *file;
     danaus_tensor w, bias;
-    void *w_owned; /* a converted copy */
+    const void *bias_data;
+    void *w_owned, *bias_owned; /* converted copies */
     samples samples;
     output output;
     danaus_dtype dtype, given; /* of the chain; of W as the library gets it */
@@ -141,9 +142,10 @@ static int open_bias(job *j)
         return failure(
             "the bias has %" PRId64 " elements and W has %" PRId64 " rows",
             tensor_elements(&j->bias), j->w.shape[0]);
-    return fail_if(
+    TRY(fail_if(
         is_complex(j->bias.dtype) && !is_complex(j->dtype),
-        "the bias is complex and W is not");
+        "the bias is complex and W is not"));
+    return tensor_as(&j->bias, j->dtype, "the bias", &j->bias_data, &j->bias_owned);
 }
 
 /* The chain must be of the matrix's size, and should be smaller. */
@@ -273,8 +275,8 @@ static int factorize(job *j)
     desc.bias = o->fit_bias;
     desc.chain_dtype = j->dtype;
     j->given = given_type(j);
-    const void *w = tensor_as(&j->w, j->given, &j->w_owned);
-    TRY(fail_if(!w, "no memory to convert W"));
+    const void *w;
+    TRY(tensor_as(&j->w, j->given, "W", &w, &j->w_owned));
     if (o->permute) {
         TRY(permuted_find(
             w, j->given, j->patterns, j->count, desc.threads, &j->permuted));
@@ -293,16 +295,10 @@ static int factorize(job *j)
 
 static int add_bias(job *j)
 {
-    void *owned = NULL;
-    const void *data = j->o->bias ? tensor_as(&j->bias, j->dtype, &owned) : NULL;
-    int status = STATUS_OK;
-    if (j->o->bias && !data)
-        status = failure("no memory for the bias");
-    else if (
-        data && danaus_chain_set_bias(j->sum.count ? j->sum.chain[0] : j->chain, data))
-        status = library_failure();
-    free(owned);
-    return status;
+    if (!j->o->bias)
+        return STATUS_OK;
+    danaus_chain *first = j->sum.count ? j->sum.chain[0] : j->chain;
+    return library(danaus_chain_set_bias(first, j->bias_data));
 }
 
 static json_t *facts_of_job(const job *j)
@@ -395,7 +391,7 @@ static int run(job *j)
     json_t *facts = facts_of_job(j);
     if (!j->o->json && !output_is_standard(&j->output))
         print_text(j, facts);
-    return facts_report(facts, j->o->json, NULL, "");
+    return facts_report(facts, j->o->json, &j->output, "");
 }
 
 int cmd_factorize(int argc, char **argv)
@@ -461,6 +457,7 @@ int cmd_factorize(int argc, char **argv)
     sums_free(&j.sum);
     permuted_free(&j.permuted);
     free(j.w_owned);
+    free(j.bias_owned);
     samples_close(&j.samples);
     danaus_file_close(j.file);
     return status;

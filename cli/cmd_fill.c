@@ -3,6 +3,8 @@
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "cli/token_lines.h"
+#include "common/finite.h"
+#include "common/room.h"
 
 static const usage use = {
     .synopsis = "MODEL TEXT [OPTION]...",
@@ -25,6 +27,7 @@ typedef struct filling {
     int64_t masks, *places;
     float *scores;
     double seconds;
+    output output; /* the scores, which are judged and printed */
 } filling;
 
 /* ---- words ---- */
@@ -78,8 +81,9 @@ static int find_masks(filling *f, const char *text)
     TRY(library(
         danaus_tokenizer_load(f->path, &f->tokenizer) ||
         danaus_tokenizer_id(f->tokenizer, "[MASK]", &f->mask)));
-    f->places = calloc((size_t)tokens + 1, sizeof *f->places);
-    TRY(fail_if(!f->places, "no memory for %" PRId64 " places", tokens));
+    f->places = room_make(1, tokens, sizeof *f->places, "places of [MASK]");
+    if (!f->places)
+        return STATUS_FAILURE;
     for (int64_t t = 0; t < tokens; t++)
         if (f->line.ids[t] == f->mask)
             f->places[f->masks++] = t;
@@ -88,14 +92,18 @@ static int find_masks(filling *f, const char *text)
 
 static int score(filling *f)
 {
-    size_t numbers = (size_t)(f->masks * f->m.info.vocabulary);
-    f->scores = calloc(numbers, sizeof *f->scores);
-    TRY(fail_if(!f->scores, "no memory for %zu scores", numbers));
+    int64_t words = f->m.info.vocabulary;
+    f->scores = room_make(f->masks, words, sizeof *f->scores, "the scores");
+    if (!f->scores)
+        return STATUS_FAILURE;
     double start = seconds_now();
     TRY(library(danaus_model_fill(
         f->m.model, f->m.device, f->line.offsets[1], f->line.ids, f->masks, f->places,
         f->scores)));
     f->seconds = seconds_now() - start;
+    output_judge_model(
+        &f->output, count_non_finite(DANAUS_F32, f->scores, f->masks * words),
+        f->masks * words);
     return STATUS_OK;
 }
 
@@ -104,8 +112,9 @@ static int score(filling *f)
 static int report(const filling *f)
 {
     int64_t count = f->m.info.vocabulary;
-    ranked *all = calloc((size_t)count, sizeof *all);
-    TRY(fail_if(!all, "no memory for %" PRId64 " words", count));
+    ranked *all = room_make(1, count, sizeof *all, "the words");
+    if (!all)
+        return STATUS_FAILURE;
     json_t *masks = json_array();
     for (int64_t m = 0; m < f->masks; m++) {
         ranked_by_softmax(f->scores + m * count, count, all);
@@ -121,7 +130,7 @@ static int report(const filling *f)
         facts_of(
             "text:t tokens:i seconds:n masks:o", f->line.line[0], f->line.offsets[1],
             f->seconds, masks),
-        f->json, NULL, "");
+        f->json, &f->output, "");
 }
 
 static int run(filling *f, const char *text)

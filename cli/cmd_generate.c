@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "common/plain.h"
+#include "common/room.h"
 
 #include <unistd.h>
 
@@ -52,9 +53,11 @@ static char *text_of(const writing *w, int64_t from, int64_t to)
     danaus_status status = DANAUS_ERR_SHAPE;
     char *text = NULL;
     for (int tries = 0; tries < 2 && status == DANAUS_ERR_SHAPE; tries++) {
-        char *more = realloc(text, room);
-        if (!more)
-            break;
+        void *more = text;
+        if (room_resize(&more, room, 1, "a token's text")) {
+            free(text);
+            return NULL;
+        }
         text = more;
         status = danaus_tokenizer_decode(
             w->tokenizer, w->ids + from, (size_t)(to - from), 0, text, room, &bytes);
@@ -71,10 +74,11 @@ static int append(grown *g, const char *text)
 {
     size_t more = strlen(text);
     if (g->length + more >= g->room) {
-        g->room = 2 * (g->length + more) + 256;
-        char *grown_text = realloc(g->text, g->room);
-        TRY(fail_if(!grown_text, "no memory for %zu bytes of text", g->room));
+        void *grown_text = g->text;
+        size_t room = 2 * (g->length + more) + 256;
+        TRY(room_resize(&grown_text, room, 1, "the text"));
         g->text = grown_text;
+        g->room = room;
     }
     memcpy(g->text + g->length, text, more + 1);
     g->length += more;
@@ -138,8 +142,11 @@ static int read_prompt(writing *w, const char *prompt, int64_t most)
     size_t before, after, n;
     danaus_tokenizer_around(w->tokenizer, &before, &after);
     size_t room = 4 * strlen(prompt) + before + after + 1;
-    w->ids = calloc(room + (size_t)most, sizeof *w->ids);
-    TRY(fail_if(!w->ids, "no memory for %" PRId64 " tokens", most));
+    if (most > INT64_MAX - (int64_t)room)
+        return failure("the model takes more tokens than fit in memory");
+    w->ids = room_make(1, (int64_t)room + most, sizeof *w->ids, "tokens");
+    if (!w->ids)
+        return STATUS_FAILURE;
     if (encode(w, "", w->ids, room, &n))
         return STATUS_FAILURE;
     w->end = after ? w->ids[before] : -1;
@@ -215,6 +222,8 @@ int cmd_generate(int argc, char **argv)
     TRY(refuse_if(
         w.temperature < 0 || w.temperature > 1e6,
         "--temperature takes a number from 0 to 1e6, not %g", w.temperature));
+    TRY(library(danaus_convert_check(
+        DANAUS_F64, &w.temperature, DANAUS_F32, 1, "--temperature")));
     int status = run(&w, argv[1], argv[2]);
     free(w.ids);
     free(w.written.text);

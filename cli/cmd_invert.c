@@ -2,6 +2,7 @@
    condition and its determinant. */
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
+#include "common/room.h"
 
 #include <math.h>
 
@@ -65,8 +66,9 @@ static int solve_for(job *j, const danaus_tensor *b, const void *data)
     int64_t count = tensor_elements(b), rows = danaus_chain_rows(j->chain);
     x.name = "";
     x.dtype = danaus_chain_dtype(j->chain);
-    void *made = malloc((size_t)count * danaus_dtype_size(x.dtype) + 1);
-    TRY(fail_if(!made, "no memory for X"));
+    void *made = room_make(1, count, danaus_dtype_size(x.dtype), "X");
+    if (!made)
+        return STATUS_FAILURE;
     x.data = made;
     danaus_status status = danaus_chain_solve(
         j->chain, (int)j->threads, (danaus_layout)j->layout, count / rows, data, made,
@@ -87,9 +89,10 @@ static int solve(job *j)
     TRY(open_tensor(j->right, NULL, &j->file, &b));
     TRY(check_shape(j, &b));
     void *owned = NULL;
-    const void *data = tensor_as(&b, danaus_chain_dtype(j->chain), &owned);
-    int status = data || !tensor_elements(&b) ? solve_for(j, &b, data)
-                                              : failure("no memory to convert B");
+    const void *data;
+    int status =
+        vectors_as(&b, danaus_chain_dtype(j->chain), j->layout, "B", &data, &owned);
+    status = status ? status : solve_for(j, &b, data);
     free(owned);
     return status;
 }

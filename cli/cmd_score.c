@@ -4,7 +4,9 @@
 #include "cli/fasta.h"
 #include "cli/models.h"
 #include "cli/token_lines.h"
+#include "common/finite.h"
 #include "common/progress.h"
+#include "common/room.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -54,6 +56,8 @@ typedef struct scoring {
     size_t count, capacity, printed;
     progress bar;
     double seconds;
+    int64_t scored, lost; /* bases; of these, whose logarithm is not finite */
+    output output;        /* the logarithms, which are judged and printed */
 } scoring;
 
 /* ---- results ---- */
@@ -92,13 +96,14 @@ static int64_t count_bases(const scoring *s)
 static int report(scoring *s)
 {
     json_t *records = json_array();
+    output_judge_model(&s->output, s->lost, s->scored);
     for (size_t i = 0; i < s->count; i++)
         json_array_append_new(records, facts_of_record(&s->records[i]));
     return facts_report(
         facts_of(
             "bases:i window:i context:i seconds:n records:o", count_bases(s), s->window,
             s->context, s->seconds, records),
-        s->json, NULL, "{records:#record}, {bases} bases, {seconds:.2f} s\n");
+        s->json, &s->output, "{records:#record}, {bases} bases, {seconds:.2f} s\n");
 }
 
 /* ---- windows ---- */
@@ -107,15 +112,15 @@ static int make_batch(scoring *s)
 {
     batch *b = &s->batch;
     b->room = s->window > BATCH_TOKENS ? s->window : BATCH_TOKENS;
-    size_t room = (size_t)b->room;
-    b->ids = calloc(room, sizeof *b->ids);
-    b->scores = calloc(room, sizeof *b->scores);
-    b->offsets = calloc(room + 1, sizeof *b->offsets);
-    b->record = calloc(room, sizeof *b->record);
-    b->known = calloc(room, sizeof *b->known);
-    if (b->ids && b->scores && b->offsets && b->record && b->known)
-        return STATUS_OK;
-    return failure("no memory for windows of %" PRId64 " tokens", s->window);
+    const char *name = "windows of tokens";
+    TRY(fail_if(b->room == INT64_MAX, "a window has more tokens than fit in memory"));
+    int64_t room = b->room + 1;
+    int made = (b->ids = room_make(1, room, sizeof *b->ids, name)) &&
+               (b->scores = room_make(1, room, sizeof *b->scores, name)) &&
+               (b->offsets = room_make(1, room, sizeof *b->offsets, name)) &&
+               (b->record = room_make(1, room, sizeof *b->record, name)) &&
+               (b->known = room_make(1, room, sizeof *b->known, name));
+    return made ? STATUS_OK : STATUS_FAILURE;
 }
 
 static void free_batch(batch *b)
@@ -147,6 +152,8 @@ static int score_batch(scoring *s)
         for (int64_t t = b->offsets[i] + b->known[i]; t < b->offsets[i + 1]; t++) {
             r->sum += b->scores[t];
             r->scored++;
+            s->scored++;
+            s->lost += !isfinite(b->scores[t]);
         }
     }
     b->count = b->tokens = 0;
@@ -191,10 +198,11 @@ static int read_windows(scoring *s)
 static int add_record(scoring *s)
 {
     if (s->count == s->capacity) {
-        s->capacity = 2 * s->capacity + 64;
-        record *more = realloc(s->records, s->capacity * sizeof *more);
-        TRY(fail_if(!more, "no memory for %zu records", s->capacity));
+        void *more = s->records;
+        size_t capacity = 2 * s->capacity + 64;
+        TRY(room_resize(&more, capacity, sizeof *s->records, "the records"));
         s->records = more;
+        s->capacity = capacity;
     }
     s->records[s->count] = (record){ .name = strdup(s->fasta.name) };
     TRY(fail_if(!s->records[s->count].name, "no memory for a name"));

@@ -106,8 +106,7 @@ static int read_numbers(
             "%s has %" PRId64 " numbers, where %" PRId64 " are needed", path,
             tensor_elements(&t), elements);
     j->operands_lost = tensor_non_finite(&t);
-    *data = tensor_as(&t, dtype, &j->owned);
-    return *data || !elements ? STATUS_OK : failure("no memory for %s", path);
+    return tensor_as(&t, dtype, path, data, &j->owned);
 }
 
 static int64_t angles_of(int64_t n)

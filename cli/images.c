@@ -4,6 +4,7 @@
 
 #include "common/open.h"
 #include "common/report.h"
+#include "common/room.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -30,10 +31,10 @@ int images_read(image_file *i, const char *path, const danaus_model_info *info)
     danaus_tensor x;
     TRY(open_tensor(path, NULL, &i->file, &x));
     TRY(check_shape(i, &x, info));
-    i->pixels = tensor_as(&x, DANAUS_F32, &i->owned);
-    return i->pixels || !i->count
-               ? STATUS_OK
-               : failure("no memory for %" PRId64 " images", i->count);
+    const void *pixels;
+    TRY(tensor_as(&x, DANAUS_F32, "the images", &pixels, &i->owned));
+    i->pixels = pixels;
+    return STATUS_OK;
 }
 
 void images_free(image_file *i)
@@ -47,10 +48,8 @@ float *images_embed(
 {
     danaus_model_info info;
     danaus_model_describe(model, &info);
-    float *y = calloc((size_t)(count * info.embedding) + 1, sizeof *y);
-    if (!y) {
-        failure("no memory for %" PRId64 " embeddings", count);
-    } else if (danaus_model_embed_images(model, device, count, i->pixels, y)) {
+    float *y = room_make(count, info.embedding, sizeof *y, "embeddings");
+    if (y && danaus_model_embed_images(model, device, count, i->pixels, y)) {
         library_failure();
         free(y);
         y = NULL;

@@ -68,6 +68,42 @@ int64_t any_chain_non_finite(const any_chain *any)
     return any->made ? operator_non_finite(any->made) : chain_non_finite(any->chain);
 }
 
+static danaus_status check_chain(
+    const danaus_chain *chain, danaus_dtype dtype, const char *term)
+{
+    danaus_dtype from = danaus_chain_dtype(chain);
+    danaus_status status = DANAUS_OK;
+    for (int l = 0; l < danaus_chain_count(chain) && !status; l++) {
+        danaus_pattern p = danaus_chain_pattern(chain, l);
+        char name[80];
+        snprintf(name, sizeof name, "factor %d%s", l, term);
+        status = danaus_convert_check(
+            from, danaus_chain_weights_const(chain, l), dtype, p.a * p.b * p.c * p.d,
+            name);
+    }
+    return status;
+}
+
+danaus_status any_chain_check(const any_chain *any, danaus_dtype dtype)
+{
+    const danaus_operator *made = any->made;
+    int terms = made ? danaus_operator_count(made) : 1;
+    const void *bias =
+        made ? danaus_operator_bias(made) : danaus_chain_bias(any->chain);
+    danaus_status status = DANAUS_OK;
+    for (int i = 0; i < terms && !status; i++) {
+        char term[40] = "";
+        if (made && terms > 1)
+            snprintf(term, sizeof term, " of chain %d", i);
+        status = check_chain(
+            made ? danaus_operator_chain(made, i) : any->chain, dtype, term);
+    }
+    if (!status && bias)
+        status = danaus_convert_check(
+            any_chain_dtype(any), bias, dtype, any_chain_rows(any), "the bias");
+    return status;
+}
+
 int any_chain_write(const any_chain *any, output *o, int64_t operands_lost)
 {
     output_judge(

@@ -29,6 +29,9 @@ danaus_dtype any_chain_dtype(const any_chain *any);
 int64_t any_chain_parameters(const any_chain *any);
 int64_t any_chain_non_finite(const any_chain *any); /* finite.h */
 
+/* Refuses a type that cannot hold the weights or the bias, by danaus_convert_check(). */
+danaus_status any_chain_check(const any_chain *any, danaus_dtype dtype);
+
 /* Writes a file, once output_judge() has seen it. operands_lost: of what it was made of. Returns
    an exit status. */
 int any_chain_write(const any_chain *any, output *o, int64_t operands_lost);

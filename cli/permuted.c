@@ -2,6 +2,7 @@
 #include "cli/permuted.h"
 
 #include "common/args.h"
+#include "common/room.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +27,11 @@ int permuted_find(
     double errors[2];
     p->m = left.a * left.b * left.d;
     p->n = right.a * right.c * right.d;
-    p->rows = malloc((size_t)p->m * sizeof *p->rows);
-    p->cols = malloc((size_t)p->n * sizeof *p->cols);
-    p->matrix = malloc((size_t)p->m * (size_t)p->n * size);
-    TRY(fail_if(!p->rows || !p->cols || !p->matrix, "no memory to permute W"));
+    int made = (p->rows = room_make(1, p->m, sizeof *p->rows, "orders")) &&
+               (p->cols = room_make(1, p->n, sizeof *p->cols, "orders")) &&
+               (p->matrix = room_make(p->m, p->n, size, "W in another order"));
+    if (!made)
+        return STATUS_FAILURE;
     TRY(library(danaus_find_permutations(
         w, dtype, patterns, count, &desc, p->rows, p->cols, errors)));
     p->before = errors[0];
@@ -46,10 +48,11 @@ void permuted_free(permuted *p)
 
 int permuted_save(const permuted *p, danaus_chain **chain, const char *path)
 {
-    int64_t *back = malloc((size_t)p->m * sizeof *back); /* where each output is */
+    int64_t *back = room_make(1, p->m, sizeof *back, "an order"); /* of outputs */
     const int64_t *orders[] = { back, p->cols }, lengths[] = { p->m, p->n };
     danaus_operator *made;
-    TRY(fail_if(!back, "no memory for an order"));
+    if (!back)
+        return STATUS_FAILURE;
     for (int64_t i = 0; i < p->m; i++)
         back[p->rows[i]] = i;
     danaus_status status =

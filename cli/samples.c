@@ -46,13 +46,11 @@ int samples_read(samples *s, danaus_dtype dtype, danaus_factorize_desc *fit)
     if (!s->files[0])
         return STATUS_OK;
     fit->samples = s->inputs.shape[0];
-    fit->inputs = tensor_as(&s->inputs, dtype, &s->owned[0]);
-    TRY(fail_if(!fit->inputs, "no memory to convert the sample inputs"));
+    TRY(tensor_as(&s->inputs, dtype, "the sample inputs", &fit->inputs, &s->owned[0]));
     if (!s->files[1])
         return STATUS_OK;
-    fit->targets = tensor_as(&s->targets, dtype, &s->owned[1]);
-    return fit->targets ? STATUS_OK
-                        : failure("no memory to convert the sample targets");
+    return tensor_as(
+        &s->targets, dtype, "the sample targets", &fit->targets, &s->owned[1]);
 }
 
 void samples_close(samples *s)

@@ -3,6 +3,7 @@
 #include "cli/sound.h"
 
 #include "common/args.h"
+#include "common/room.h"
 #include "cli/chunks.h"
 
 #ifdef CLI_SOUND
@@ -50,15 +51,17 @@ static int check_whole(const char *path)
 }
 
 /* Frames as they lie in the file, in memory that grows with what is really there:
-   headers claim anything. Returns their number, or -1 without memory. */
+   headers claim anything. Returns their number, or -1 after a sentence. */
 static int64_t read_frames(SNDFILE *file, int64_t channels, int64_t length, float **all)
 {
     int64_t done = 0, room = 0;
+    size_t bytes;
     for (int64_t got = 1; got > 0 && done < length; done += got) {
         if (room < done + FRAMES) {
-            room = (2 * done < length ? 2 * done : length) + FRAMES;
-            float *more = realloc(*all, (size_t)(room * channels) * sizeof **all);
-            if (!more)
+            void *more = *all;
+            room = (done < length / 2 ? 2 * done : length) + FRAMES;
+            if (room_check(room, channels, sizeof **all, "sound", &bytes) ||
+                room_resize(&more, bytes, 1, "sound"))
                 return -1;
             *all = more;
         }
@@ -73,14 +76,13 @@ static int take_frames(const char *path, SNDFILE *file, sound *s)
 {
     float *all = NULL;
     int64_t done = read_frames(file, s->channels, s->length, &all);
-    int status = STATUS_OK;
-    if (done >= 0 && done < s->length)
+    int status = done < 0 ? STATUS_FAILURE : STATUS_OK;
+    if (!status && done < s->length)
         status = failure(
             "%s ends after %" PRId64 " of %" PRId64 " frames", path, done, s->length);
-    if (!status && done > 0)
-        s->data = malloc((size_t)(s->length * s->channels) * sizeof *s->data);
-    if (!status && !s->data)
-        status = failure("no memory for %s", path);
+    if (!status &&
+        !(s->data = room_make(s->length, s->channels, sizeof *s->data, path)))
+        status = STATUS_FAILURE;
     if (!status)
         turn(s, 0, s->length, all, 0);
     free(all);
@@ -113,11 +115,13 @@ int sound_resample(sound *s, int rate)
     double ratio = (double)rate / s->rate;
     if (!src_is_valid_ratio(ratio))
         return failure("cannot resample from %d to %d", s->rate, rate);
-    int64_t length = (int64_t)ceil((double)s->length * ratio);
+    double frames = ceil((double)s->length * ratio);
+    TRY(fail_if(frames > 9e18, "sound at %d frames a second would not end", rate));
+    int64_t length = (int64_t)frames;
     sound to = { s->channels, length > 0 ? length : 1, rate, NULL };
-    to.data = calloc((size_t)(to.length * to.channels), sizeof *to.data);
+    to.data = room_make(to.length, to.channels, sizeof *to.data, "resampled sound");
     if (!to.data)
-        return failure("no memory to resample");
+        return STATUS_FAILURE;
     for (int64_t c = 0; c < s->channels; c++) {
         SRC_DATA d = {
             .data_in = s->data + c * s->length,
@@ -212,17 +216,17 @@ static int count_lost(
 static int deliver(const char *path, int fd)
 {
     off_t size = lseek(fd, 0, SEEK_END), done = 0;
-    char *bytes = malloc((size_t)size + 1);
+    char *bytes = room_make(1, size, 1, path);
     while (bytes && done < size) {
         ssize_t got = pread(fd, bytes + done, (size_t)(size - done), done);
         if (got <= 0)
             break;
         done += got;
     }
-    int status = STATUS_OK;
-    if (!bytes || done < size)
+    int status = bytes ? STATUS_OK : STATUS_FAILURE;
+    if (bytes && done < size)
         status = failure("cannot write %s: %s", path, strerror(errno));
-    else if (danaus_file_write(path, bytes, (size_t)size))
+    else if (bytes && danaus_file_write(path, bytes, (size_t)size))
         status = library_failure();
     free(bytes);
     return status;

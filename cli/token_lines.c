@@ -5,6 +5,7 @@
 #include "cli/fasta.h"
 #include "common/args.h"
 #include "common/lines.h"
+#include "common/room.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,28 +14,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int read_stream(FILE *file, const char *path, char **text, size_t *size)
+{
+    size_t room = 0, got = 1;
+    for (*size = 0; got; *size += got) {
+        void *more = *text;
+        room = room ? 2 * room : 1 << 16;
+        TRY(room_resize(&more, room + 1, 1, path));
+        *text = more;
+        got = fread(*text + *size, 1, room - *size, file);
+    }
+    return fail_if(ferror(file), "cannot read %s: %s", path, strerror(errno));
+}
+
 static char *read_all(const char *path, size_t *size)
 {
-    FILE *f = fopen(path, "rb");
-    char *text = NULL, *more;
-    size_t room = 0, got = 1;
-    *size = 0;
-    for (; f && got; *size += got) {
-        room = room ? 2 * room : 1 << 16;
-        if (!(more = realloc(text, room + 1)))
-            break;
-        text = more;
-        got = fread(text + *size, 1, room - *size, f);
-    }
-    int failed = !f || got || ferror(f);
-    if (failed) {
-        failure("cannot read %s: %s", path, strerror(errno ? errno : ENOMEM));
-        free(text);
-        text = NULL;
-    }
-    if (f)
-        fclose(f);
-    return text;
+    char *text = NULL;
+    FILE *file = fopen(path, "rb");
+    int status = file ? read_stream(file, path, &text, size)
+                      : failure("cannot read %s: %s", path, strerror(errno));
+    if (file)
+        fclose(file);
+    if (!status)
+        return text;
+    free(text);
+    return NULL;
 }
 
 /* Cuts t->text at the ends of its lines; what follows the last one is a line if it is not
@@ -44,9 +48,11 @@ static int cut_lines(token_lines *t, size_t size)
     size_t lines = 1;
     for (size_t at = 0, after; at < size; at += after, lines++)
         line_length(t->text + at, size - at, &after);
-    t->line = calloc(lines, sizeof *t->line);
-    t->offsets = calloc(lines + 1, sizeof *t->offsets);
-    TRY(fail_if(!t->line || !t->offsets, "no memory for %zu lines", lines));
+    int made = (t->line = room_make(1, (int64_t)lines, sizeof *t->line, "lines")) &&
+               (t->offsets = room_make(
+                    1, (int64_t)lines + 1, sizeof *t->offsets, "offsets of lines"));
+    if (!made)
+        return STATUS_FAILURE;
     t->text[size] = '\0';
     for (size_t at = 0, after; at < size; at += after) {
         char *line = t->text + at;
@@ -67,10 +73,11 @@ static int encode_line(
     danaus_status status = DANAUS_ERR_SHAPE;
     for (int tries = 0; tries < 2 && status == DANAUS_ERR_SHAPE; tries++) {
         if (*room - used < count || !t->ids) {
-            *room = 2 * (used + count) + 4096;
-            int32_t *more = realloc(t->ids, *room * sizeof *more);
-            TRY(fail_if(!more, "no memory for %zu tokens", *room));
+            void *more = t->ids;
+            size_t tokens = 2 * (used + count) + 4096;
+            TRY(room_resize(&more, tokens, sizeof *t->ids, "tokens"));
             t->ids = more;
+            *room = tokens;
         }
         status = danaus_tokenizer_encode(
             tokenizer, line, strlen(line), most, t->ids + used, *room - used, &count);
@@ -147,17 +154,22 @@ static int make_room(token_lines *t, int64_t most, size_t *tokens, size_t *piece
 {
     size_t used = t->count ? (size_t)t->offsets[t->count] : 0;
     if (*tokens - used < (size_t)most || !t->ids) {
-        *tokens = 2 * (used + (size_t)most);
-        int32_t *more = realloc(t->ids, *tokens * sizeof *more);
-        t->ids = more ? more : t->ids;
-        TRY(fail_if(!more, "no memory for %zu tokens", *tokens));
+        void *more = t->ids;
+        size_t room;
+        if (__builtin_add_overflow(used, (size_t)most, &room) ||
+            __builtin_mul_overflow(room, (size_t)2, &room))
+            return failure("a window of %" PRId64 " tokens fits in no memory", most);
+        TRY(room_resize(&more, room, sizeof *t->ids, "tokens"));
+        t->ids = more;
+        *tokens = room;
     }
     if ((size_t)t->count + 2 > *pieces) {
-        *pieces = 2 * *pieces + 64;
-        int64_t *more = realloc(t->offsets, *pieces * sizeof *more);
-        t->offsets = more ? more : t->offsets;
-        TRY(fail_if(!more, "no memory for %zu records", *pieces));
+        void *more = t->offsets;
+        size_t room = 2 * *pieces + 64;
+        TRY(room_resize(&more, room, sizeof *t->offsets, "records"));
+        t->offsets = more;
         t->offsets[0] = 0;
+        *pieces = room;
     }
     return STATUS_OK;
 }
@@ -208,8 +220,9 @@ int token_lines_pad(token_lines *t, const char *model, int64_t length)
 {
     int32_t padding, *ids;
     TRY(find_padding(model, &padding));
-    ids = calloc((size_t)t->count + 1, (size_t)length * sizeof *ids);
-    TRY(fail_if(!ids, "no memory for %" PRId64 " lines of tokens", t->count));
+    ids = room_make(t->count, length, sizeof *ids, "lines of tokens");
+    if (!ids)
+        return STATUS_FAILURE;
     for (int64_t i = 0; i < t->count; i++) {
         int64_t tokens = t->offsets[i + 1] - t->offsets[i];
         tokens = tokens < length ? tokens : length;
@@ -237,11 +250,8 @@ float *token_lines_embed(
 {
     danaus_model_info info;
     danaus_model_describe(model, &info);
-    size_t numbers = (size_t)(t->count * info.embedding);
-    float *y = calloc(numbers + 1, sizeof *y);
-    if (!y) {
-        failure("no memory for %" PRId64 " embeddings", t->count);
-    } else if (danaus_model_embed(model, device, t->count, t->offsets, t->ids, y)) {
+    float *y = room_make(t->count, info.embedding, sizeof *y, "embeddings");
+    if (y && danaus_model_embed(model, device, t->count, t->offsets, t->ids, y)) {
         library_failure();
         free(y);
         y = NULL;

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/open.h"
 
+#include "common/room.h"
+
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 danaus_math math_of(int accuracy)
@@ -83,16 +86,87 @@ int64_t tensor_elements(const danaus_tensor *tensor)
     return elements;
 }
 
-const void *tensor_as(const danaus_tensor *tensor, danaus_dtype dtype, void **owned)
+static int check_rows(const danaus_tensor *tensor, danaus_dtype dtype, const char *name)
 {
-    if (tensor->dtype == dtype)
-        return tensor->data;
-    int64_t elements = tensor_elements(tensor);
-    *owned = malloc((size_t)elements * danaus_dtype_size(dtype) + 1);
-    if (*owned &&
-        danaus_convert(tensor->dtype, tensor->data, dtype, *owned, elements)) {
-        free(*owned);
-        *owned = NULL;
+    int64_t count = tensor->ndim > 1 ? tensor->shape[0] : 1;
+    int64_t length = tensor->shape[tensor->ndim - 1];
+    size_t row = (size_t)length * danaus_dtype_size(tensor->dtype);
+    for (int64_t i = 0; i < count; i++) {
+        char words[80];
+        snprintf(words, sizeof words, "row %" PRId64 " of %s", i, name);
+        TRY(library(danaus_convert_check(
+            tensor->dtype, (const char *)tensor->data + (size_t)i * row, dtype, length,
+            tensor->ndim > 1 ? words : name)));
     }
-    return *owned;
+    return STATUS_OK;
+}
+
+/* Columns are copied so many at a time. */
+#define COLUMNS 32
+
+static int check_columns(
+    const danaus_tensor *tensor, danaus_dtype dtype, const char *name)
+{
+    int64_t rows = tensor->shape[0], cols = tensor->shape[1];
+    size_t size = danaus_dtype_size(tensor->dtype);
+    danaus_tensor some = { .dtype = tensor->dtype, .ndim = 1, .shape = { rows } };
+    int64_t most = cols < COLUMNS ? cols : COLUMNS;
+    char *copy = room_make(rows, most, size, name);
+    int status = copy ? STATUS_OK : STATUS_FAILURE;
+    for (int64_t j = 0; j < cols && !status; j++) {
+        for (int64_t i = 0; i < rows && j % COLUMNS == 0; i++)
+            for (int64_t c = 0; c < most && j + c < cols; c++)
+                memcpy(
+                    copy + (size_t)(c * rows + i) * size,
+                    (const char *)tensor->data + (size_t)(i * cols + j + c) * size,
+                    size);
+        char words[80];
+        snprintf(words, sizeof words, "column %" PRId64 " of %s", j, name);
+        some.data = copy + (size_t)(j % COLUMNS * rows) * size;
+        status = check_rows(&some, dtype, words);
+    }
+    free(copy);
+    return status;
+}
+
+static int check_whole(
+    const danaus_tensor *tensor, danaus_dtype dtype, const char *name)
+{
+    return library(danaus_convert_check(
+        tensor->dtype, tensor->data, dtype, tensor_elements(tensor), name));
+}
+
+/* There is memory before numbers are looked at: files may be larger than any. */
+static int convert(
+    const danaus_tensor *tensor, danaus_dtype dtype, const char *name,
+    int (*check)(const danaus_tensor *, danaus_dtype, const char *), const void **data,
+    void **owned)
+{
+    int64_t elements = tensor_elements(tensor);
+    *data = tensor->data;
+    if (tensor->dtype == dtype)
+        return STATUS_OK;
+    *data = *owned = room_make(1, elements, danaus_dtype_size(dtype), name);
+    if (!*data)
+        return STATUS_FAILURE;
+    if (elements)
+        TRY(check(tensor, dtype, name));
+    return library(
+        danaus_convert(tensor->dtype, tensor->data, dtype, *owned, elements));
+}
+
+int tensor_as(
+    const danaus_tensor *tensor, danaus_dtype dtype, const char *name,
+    const void **data, void **owned)
+{
+    return convert(tensor, dtype, name, check_whole, data, owned);
+}
+
+int vectors_as(
+    const danaus_tensor *tensor, danaus_dtype dtype, int columns, const char *name,
+    const void **data, void **owned)
+{
+    int across = columns && tensor->ndim == 2;
+    return convert(
+        tensor, dtype, name, across ? check_columns : check_rows, data, owned);
 }

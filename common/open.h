@@ -80,8 +80,17 @@ int is_complex(danaus_dtype dtype);
 /* Elements of a tensor. */
 int64_t tensor_elements(const danaus_tensor *tensor);
 
-/* The tensor's data in the type asked for: the data themselves, or converted
-   into memory that *owned gets and the caller frees. NULL when memory is out. */
-const void *tensor_as(const danaus_tensor *tensor, danaus_dtype dtype, void **owned);
+/* The tensor's data in the type asked for: the data themselves, or converted into memory that
+   *owned gets and the caller frees. Numbers that the type cannot hold are refused as
+   danaus_convert_check() does. Returns an exit status; sentences call the tensor `name`. */
+int tensor_as(
+    const danaus_tensor *tensor, danaus_dtype dtype, const char *name,
+    const void **data, void **owned);
+
+/* The same of vectors, each of which the type has to hold: rows, or columns, of two dimensions,
+   or the only one. */
+int vectors_as(
+    const danaus_tensor *tensor, danaus_dtype dtype, int columns, const char *name,
+    const void **data, void **owned);
 
 #endif

@@ -3,8 +3,8 @@
 #include "common/timing.h"
 
 #include "common/args.h"
+#include "common/room.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -63,9 +63,9 @@ int measure_calls(
 {
     const timed c = { device, run, self };
     int64_t room = repeat ? repeat : MAX_SAMPLES, count = 0, calls = 1;
-    double *seconds = calloc((size_t)room, sizeof *seconds), one = 0, spent = 0;
+    double *seconds = room_make(1, room, sizeof *seconds, "times"), one = 0, spent = 0;
     if (!seconds)
-        return failure("no memory for %" PRId64 " times", room);
+        return STATUS_FAILURE;
     danaus_status status = DANAUS_OK;
     for (int warm = 0; warm < 3 && !repeat && !status && one < ENOUGH; warm++)
         status = sample(&c, calls, &one);

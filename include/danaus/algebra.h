@@ -19,7 +19,7 @@ extern "C" {
 /* ---- one chain ---- */
 
 /* A copy in another element type, with its bias; DANAUS_ERR_ARGUMENT from complex to
-   real. */
+   real, and where danaus_convert_check() refuses a factor or the bias. */
 DANAUS_API danaus_status danaus_chain_convert(
     const danaus_chain *chain, danaus_dtype dtype, danaus_chain **converted);
 
@@ -29,7 +29,9 @@ DANAUS_API danaus_status danaus_chain_transpose(
     const danaus_chain *chain, int conjugate, danaus_chain **transposed);
 
 /* diag(rows) W diag(cols), in the factors that there are. rows has M elements of the
-   chain's type and cols N; one that is NULL counts as ones. */
+   chain's type and cols N; one that is NULL counts as ones. DANAUS_ERR_ARGUMENT, with the
+   factor, where finite numbers have products beyond the range of the type, or where all
+   products fall below it and would be 0. */
 DANAUS_API danaus_status danaus_chain_scale(
     const danaus_chain *chain, const void *rows, const void *cols,
     danaus_chain **scaled);
@@ -38,7 +40,8 @@ DANAUS_API danaus_status danaus_chain_scale(
    pattern (g, M / (g h), N / (g h), h), where g and h are the greatest common divisors of
    all their a and d; a diagonal factor (b = c = 1) takes the pattern of its neighbour.
    DANAUS_ERR_SHAPE, with the factor, where that pattern has entries that are zero whatever
-   the weights: then the product is not Kronecker-sparse. */
+   the weights: then the product is not Kronecker-sparse. DANAUS_ERR_ARGUMENT where the
+   chain's type cannot hold it, as in danaus_chain_scale(). */
 DANAUS_API danaus_status
 danaus_chain_fuse(const danaus_chain *chain, int from, int to, danaus_chain **fused);
 
@@ -66,7 +69,7 @@ typedef enum danaus_combination {
    has the same b, c and d; but c of the first ones may differ where no ones are put in
    front, and b of the last ones where none are put behind. DANAUS_ERR_SHAPE otherwise,
    naming the factor, and where sizes do not fit. A dense matrix is a chain of one factor
-   (1, M, N, 1). */
+   (1, M, N, 1). Sums that exceed the range of the type are DANAUS_ERR_ARGUMENT. */
 DANAUS_API danaus_status danaus_chain_combine(
     danaus_combination how, const danaus_chain *const *chains, int count,
     danaus_chain **combined);
@@ -88,7 +91,7 @@ typedef struct danaus_condition {
 
    DANAUS_ERR_SHAPE where a factor has b != c, and DANAUS_ERR_ARGUMENT, with factor and
    block, where a block is singular, which is that elimination meets a zero, or has numbers
-   that are not finite, or an inverse whose numbers are not. Blocks that are singular but
+   that are not finite, or an inverse whose numbers are not, also in the chain's type. Blocks that are singular but
    for rounding have conditions of 1e15 and more. */
 DANAUS_API danaus_status danaus_chain_invert(
     const danaus_chain *chain, int threads, danaus_chain **inverse,
@@ -96,7 +99,8 @@ DANAUS_API danaus_status danaus_chain_invert(
 
 /* x = W^-1 b for `batch` columns, by elimination in the blocks of each factor, without the
    inverse. b and x are on the host, of the chain's type, in one layout, and may be the same.
-   Errors are those of danaus_chain_invert(). condition, of estimates that LAPACK makes
+   Errors are those of danaus_chain_invert(); an x beyond the range of the type is infinite, and
+   one that is 0 only because all its numbers fall below it is DANAUS_ERR_ARGUMENT. condition, of estimates that LAPACK makes
    (gecon), costs more than the rest where blocks are small; NULL: none is made. To solve often,
    invert once and plan products with the inverse. */
 DANAUS_API danaus_status danaus_chain_solve(

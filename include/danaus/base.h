@@ -78,10 +78,27 @@ DANAUS_API size_t danaus_dtype_size(danaus_dtype dtype);
 DANAUS_API const char *danaus_dtype_name(danaus_dtype dtype);
 
 /* Copies `count` elements, converting from one type to another and rounding once,
-   to nearest. A real type keeps the real part of a complex value. */
+   to nearest. A real type keeps the real part of a complex value. Values that the
+   type cannot hold are no failure: finite ones beyond its range become infinite, and
+   those below it subnormal or 0, with their sign. danaus_convert_check() finds them. */
 DANAUS_API danaus_status danaus_convert(
     danaus_dtype from_type, const void *from, danaus_dtype to_type, void *to,
     int64_t count);
+
+/* Refuses a conversion that loses more than rounding does: DANAUS_ERR_ARGUMENT if a
+   finite value would become infinite, or if values are so small that their norm, the
+   root of the sum of squares, changes by more than the unit roundoff of to_type. The
+   sentence calls them `name`. Imaginary parts that a real type leaves out, and values
+   that are infinite or NaN, do not count. */
+DANAUS_API danaus_status danaus_convert_check(
+    danaus_dtype from_type, const void *from, danaus_dtype to_type, int64_t count,
+    const char *name);
+
+/* Refuses more memory than this process can get: DANAUS_ERR_MEMORY where `bytes` are
+   256 MiB or more, and more than the system or a limit of its control groups leaves.
+   Systems promise memory that they do not have and end the process later. The sentence
+   calls it `name`. */
+DANAUS_API danaus_status danaus_memory_check(size_t bytes, const char *name);
 
 /* One sentence on this thread's latest failure, without a full stop. It stays
    valid until the next failure on this thread. */

@@ -79,7 +79,8 @@ DANAUS_API danaus_status danaus_chain_set_bias(danaus_chain *chain, const void *
 DANAUS_API danaus_status danaus_chain_load(const char *path, danaus_chain **chain);
 DANAUS_API danaus_status danaus_chain_save(const danaus_chain *chain, const char *path);
 
-/* Writes W (without bias) to dense[M][N], elements of the chain's type. */
+/* Writes W (without bias) to dense[M][N], of the chain's type: beyond its range numbers are
+   infinite, and DANAUS_ERR_ARGUMENT where all fall below it and would be 0. */
 DANAUS_API danaus_status danaus_chain_to_dense(const danaus_chain *chain, void *dense);
 
 /* ---- plans: kernels chosen for patterns ---- */

@@ -4,16 +4,18 @@ bf16 is NumPy's dtype ``bfloat16`` of the package ml_dtypes where that is instal
 Without it arrays of bf16 have the dtype uint16, and their type has to be given as
 "bf16".
 """
+
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from danaus._library import check, ffi, lib
+from danaus._library import check, ffi, lib, text
 
 try:
     from ml_dtypes import bfloat16 as _bfloat16
@@ -59,7 +61,7 @@ def numpy_dtype(code: int) -> np.dtype:
 
 
 def short_name(code: int) -> str:
-    """"f32", "bf16", ..."""
+    """ "f32", "bf16", ..."""
     return _SHORT[code]
 
 
@@ -107,35 +109,63 @@ def convert(
     """A copy of the array with elements of another type, each number rounded once.
 
     source : the array's type; needed for bf16 that lies in an array of uint16.
+    RuntimeWarning where numbers become infinite, or so small that they lose more than
+    rounding.
     """
     array = np.asarray(array)
     code = element_code(array.dtype if source is None else source)
-    return converted(array, element_code(dtype), code)
+    return converted(array, element_code(dtype), code, refuse=False)
 
 
-def converted(array: np.ndarray, code: int, source: int | None = None) -> np.ndarray:
+def converted(
+    array: np.ndarray,
+    code: int,
+    source: int | None = None,
+    *,
+    what: str = "the array",
+    refuse: bool = True,
+) -> np.ndarray:
     """The array, contiguous and of this type: a copy where it is not.
 
     source : its type; by default its dtype's, where uint16 is bf16 if that is `code`.
-    TypeError from complex to real, and for what is not numbers.
+    TypeError from complex to real, and for what is not numbers; ValueError for integers
+    that f64 does not have and, unless there is to be a RuntimeWarning, for numbers that
+    the type cannot hold (danaus_convert_check).
     """
     wanted = numpy_dtype(code)
     if source is None and code == lib.DANAUS_BF16 and array.dtype == np.uint16:
         source = code
     if source is None and array.dtype.kind in "biu":
-        array = array.astype(np.float64)
+        array = _whole_numbers(array, what)
     source = element_code(array.dtype) if source is None else source
     if is_complex(source) and not is_complex(code):
         raise TypeError("complex numbers do not become real ones: take their .real")
     array = np.require(array, array.dtype.newbyteorder("="), "CA")
-    checked(array, source, "the array")
+    checked(array, source, what)
     if source == code:
         return array.view(wanted)
-    result = np.empty(array.shape, wanted)
-    check(
-        lib.danaus_convert(source, pointer(array), code, pointer(result), array.size)
-    )
+    result, name = np.empty(array.shape, wanted), what.encode()
+    status = lib.danaus_convert_check(source, pointer(array), code, array.size, name)
+    if refuse:
+        check(status)
+    elif status:
+        sentence = text(lib.danaus_error_detail())
+        warnings.warn(sentence, RuntimeWarning, stacklevel=3)
+    check(lib.danaus_convert(source, pointer(array), code, pointer(result), array.size))
     return result
+
+
+def _whole_numbers(array: np.ndarray, what: str) -> np.ndarray:
+    """Integers as f64; ValueError for one that f64 would round."""
+    wide = array.astype(np.float64)
+    if array.dtype.itemsize == 8 and (np.abs(wide) >= 2.0**53).any():
+        for number, rounded in zip(array.flat, wide.flat):
+            if int(number) != int(rounded):
+                raise ValueError(
+                    f"{what} has the integer {number}, which f64 rounds to "
+                    f"{int(rounded)}: pass numbers of a floating type"
+                )
+    return wide
 
 
 def choose(name: str | None, table: dict, what: str) -> int:
@@ -212,7 +242,7 @@ def operand(
             raise TypeError(f"{what} may be bf16: use danaus.convert({what}, ...)")
         untyped = not hasattr(x, "dtype") and dtype.kind == "f"
         if dtype.kind in "biu" or untyped:
-            array = converted(array, code)
+            array = converted(array, code, what=what)
         else:
             array = array.astype(dtype.newbyteorder("="), copy=False)
     if not (array.flags.c_contiguous and array.flags.aligned):

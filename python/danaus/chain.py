@@ -7,6 +7,7 @@ import contextlib
 import copy
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Union, overload
 
@@ -19,6 +20,7 @@ from danaus._arrays import (
     by_parts,
     checked,
     choose,
+    convert,
     converted,
     element_code,
     is_complex,
@@ -144,8 +146,8 @@ class Chain(LinearOperator):
             if arrays and dtype.kind in "biu" and dtype != np.uint16:  # maybe bf16
                 dtype = "f64"
         chain = cls.create([array.shape for array in arrays], dtype)
-        for view, array in zip(chain.weights, arrays):
-            view[...] = converted(array, chain._code)
+        for index, (view, array) in enumerate(zip(chain.weights, arrays)):
+            view[...] = converted(array, chain._code, what=f"weights[{index}]")
         chain.bias = bias
         return chain
 
@@ -245,15 +247,40 @@ class Chain(LinearOperator):
     @bias.setter
     def bias(self, bias: ArrayLike | None) -> None:
         if bias is not None:
-            bias = converted(np.asarray(bias), self._code)
+            bias = converted(np.asarray(bias), self._code, what="bias")
             checked(bias, self._code, "bias", shape=self.shape[:1])
         check(lib.danaus_chain_set_bias(self._handle, pointer(bias)))
 
     def to_dense(self) -> np.ndarray:
-        """W as an array [M][N] of the chain's type, without bias."""
+        """W as an array [M][N] of the chain's type, without bias.
+
+        RuntimeWarning where numbers exceed the range of that type, and are infinite;
+        ValueError where all of them fall below it.
+        """
         dense = np.empty(self.shape, numpy_dtype(self._code))
         check(lib.danaus_chain_to_dense(self._handle, pointer(dense)))
+        self._judge(dense, "W")
         return dense
+
+    def _infinite(self, array: np.ndarray) -> int:
+        """How many numbers of an array of the chain's type are infinite or NaN."""
+        if self._code == lib.DANAUS_BF16:
+            array = convert(array, "f32", "bf16")
+        return array.size - np.count_nonzero(np.isfinite(array))
+
+    def _judge(self, made: np.ndarray, what: str, *operands: np.ndarray) -> None:
+        """Warns of numbers that are not finite where all weights and operands are."""
+        lost = self._infinite(made)
+        if lost:
+            operands += tuple(self._array(i, p) for i, p in enumerate(self.patterns))
+        if lost and not any(map(self._infinite, operands)):
+            warnings.warn(
+                f"{lost} of {made.size} numbers of {what} are infinite or NaN although "
+                "all operands are finite: they exceed the range of "
+                f"{self.element_type}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     # ---- products, as SciPy asks for them ----
 
@@ -391,7 +418,7 @@ class Chain(LinearOperator):
         sides = []
         for side, size, what in zip((rows, cols), self.shape, ("rows", "cols")):
             if side is not None:
-                side = converted(np.asarray(side), self._code)
+                side = converted(np.asarray(side), self._code, what=what)
                 checked(side, self._code, what, shape=(size,))
             sides.append(side)
         return self._made(lib.danaus_chain_scale, *map(pointer, sides))
@@ -427,12 +454,14 @@ class Chain(LinearOperator):
         if b.ndim not in (1, 2) or len(b) != rows:
             raise ValueError(f"b has shape {b.shape} where [{rows}, ...] is needed")
         code = product_code(self._code, b.dtype)
-        x = np.array(converted(b, code))
+        x = np.array(converted(b, code, what="b"))
         chain = self if code == self._code else self.astype(short_name(code))
         batch, place = b.size // rows, pointer(x)
         arguments = 0, LAYOUTS["batch-last"], batch, place, place, ffi.NULL
+        right = x.copy()
         with _linear_algebra():
             check(lib.danaus_chain_solve(chain._handle, *arguments))
+        chain._judge(x, "x", right)
         return x
 
     def slogdet(self) -> tuple[float | complex, float]:

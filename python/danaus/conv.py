@@ -100,7 +100,7 @@ def filters_of(k: Any, code: int, shape: tuple[int, ...], what: str) -> np.ndarr
     """Filters in the type of sums, of this shape."""
     array, sums = np.asarray(k), sums_code(code)
     halves = code == lib.DANAUS_BF16 and array.dtype == np.uint16
-    array = converted(array, sums, code if halves else None)
+    array = converted(array, sums, code if halves else None, what=what)
     if _is_padded(array.shape, shape):
         array = array.reshape(shape)
     return checked(array, sums, what, shape=shape)

@@ -302,7 +302,7 @@ def circulant(
     """
     c = _values(c, "c")
     code = element_code(c.dtype if dtype is None else dtype)
-    values, flags = converted(c, code), _flags(False, inverse)
+    values, flags = converted(c, code, what="c"), _flags(False, inverse)
     return _make(lib.DANAUS_CIRCULANT, c.size, code, values=values, **flags)
 
 
@@ -321,7 +321,9 @@ def toeplitz(
         raise ValueError(f"c has {c.size} numbers and r {r.size}: they are as many")
     v = np.concatenate([r[:0:-1], c])
     code = element_code(v.dtype if dtype is None else dtype)
-    return _make(lib.DANAUS_TOEPLITZ, c.size, code, values=converted(v, code))
+    return _make(
+        lib.DANAUS_TOEPLITZ, c.size, code, values=converted(v, code, what="c and r")
+    )
 
 
 def toeplitz_solve(
@@ -347,7 +349,7 @@ def toeplitz_solve(
     v = np.concatenate([r[:0:-1], c])
     common = np.result_type(v, b, np.float32) if dtype is None else dtype
     code = element_code(common)
-    v, right = converted(v, code), converted(b, code)
+    v, right = converted(v, code, what="c and r"), converted(b, code, what="b")
     x = np.empty(right.shape, right.dtype)
     batch = right.size // c.size
     arguments = c.size, pointer(v), lib.DANAUS_BATCH_LAST, batch, pointer(right)
@@ -412,7 +414,7 @@ class Nufft:
         return self._run(lib.danaus_nufft_type2, modes, "modes", *self.shape[::-1])
 
     def _run(self, call: Any, x: ArrayLike, what: str, size: int, to: int):
-        x = converted(np.asarray(x), self._code)
+        x = converted(np.asarray(x), self._code, what=what)
         if x.shape != (size,):
             raise ValueError(f"{what} have the shape {x.shape} instead of ({size},)")
         y = np.empty(to, x.dtype)

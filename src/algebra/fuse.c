@@ -9,6 +9,7 @@
 
 #include "ks/chain.h"
 #include "base/dtype.h"
+#include "base/holds.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "math/pattern.h"
@@ -119,7 +120,9 @@ danaus_status danaus_chain_fuse(
     numbers.patterns = p;
     double *w;
     danaus_chain *made;
-    TRY(dn_chain_product(&numbers, from, to, &w));
+    TRY(dn_chain_product_held(
+        &numbers, from, to, DN_STORED_INFINITE + DN_STORED_ZERO, "the fused factor",
+        &w));
     danaus_status status = make(chain, from, to, product, &made);
     if (status == DANAUS_OK) {
         dn_convert(

@@ -4,12 +4,14 @@
 
 #include "ks/chain.h"
 #include "base/dtype.h"
+#include "base/holds.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "math/lapack.h"
 #include "math/pattern.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* ---- inverses ---- */
 
@@ -41,6 +43,11 @@ static danaus_status invert_factor(
     if (!job->arg)
         return dn_fail(DANAUS_ERR_MEMORY, "no memory for the inverse of a factor");
     danaus_status status = dn_square_run(job, factor, condition);
+    char name[40];
+    snprintf(name, sizeof name, "the inverse of factor %d", factor);
+    if (status == DANAUS_OK)
+        status = dn_check_stored(
+            inverse->dtype, job->arg, count, DN_STORED_INFINITE + DN_STORED_ZERO, name);
     if (status == DANAUS_OK)
         dn_convert(
             job->complex ? DANAUS_C128 : DANAUS_F64, job->arg, inverse->dtype,

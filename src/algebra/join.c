@@ -19,11 +19,13 @@
 
 #include "ks/chain.h"
 #include "base/dtype.h"
+#include "base/holds.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "math/pattern.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 typedef enum join { BLOCKS, COLUMNS, ROWS } join;
@@ -209,14 +211,23 @@ static danaus_status add_entries(const joined *j, danaus_chain **sum)
     danaus_pattern p = pattern(j, 0, 0);
     danaus_chain *made;
     TRY(danaus_chain_create(&p, 1, j->t->dtype, &made));
+    int64_t lost = 0;
     for (int64_t n = 0; n < dn_pattern_weights(p); n++) {
         double total[2] = { 0, 0 }, value[2];
+        int finite = 1;
         for (int s = 0; s < j->t->count; s++) {
             dn_load(made->dtype, j->t->chain[s]->weights[0], n, value);
             total[0] += value[0];
             total[1] += value[1];
+            finite &= isfinite(value[0]) && isfinite(value[1]);
         }
         dn_store(made->dtype, made->weights[0], n, total);
+        dn_load(made->dtype, made->weights[0], n, value);
+        lost += finite && !(isfinite(value[0]) && isfinite(value[1]));
+    }
+    if (lost) {
+        danaus_chain_destroy(made);
+        return dn_fail_too_large(lost, "the sum", j->t->dtype);
     }
     *sum = made;
     return DANAUS_OK;

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "math/pattern.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -120,32 +121,86 @@ danaus_status danaus_chain_transpose(
 
 /* ---- diagonals ---- */
 
-static void multiply_into(
-    danaus_dtype dtype, void *w, int64_t at, const void *by, int64_t from)
+/* A factor whose row (i, r, j) is multiplied by the number of that row, and column (i, k, j)
+   likewise; one that is NULL counts as ones. */
+typedef struct scaling {
+    danaus_pattern p;
+    danaus_dtype dtype;
+    void *w;
+    const void *rows, *cols;
+    int64_t lost;   /* numbers that finite ones made infinite or NaN */
+    int some, kept; /* products of numbers that are not 0; of these, any that are not */
+} scaling;
+
+/* x becomes x times a number of an array. */
+static void multiply(danaus_dtype dtype, double x[2], const void *by, int64_t from)
 {
-    double x[2], y[2];
-    dn_load(dtype, w, at, x);
+    double y[2], re = x[0];
     dn_load(dtype, by, from, y);
-    double product[2] = { x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0] };
+    x[0] = x[0] * y[0];
     if (!dn_is_complex(dtype))
-        product[0] = x[0] * y[0];
-    dn_store(dtype, w, at, product);
+        return;
+    x[0] -= x[1] * y[1];
+    x[1] = re * y[1] + x[1] * y[0];
 }
 
-/* Row (i, r, j) of a factor times the number of that row, column (i, k, j) likewise. */
-static void scale_factor(
-    danaus_pattern p, danaus_dtype dtype, void *w, const void *rows, const void *cols)
+/* True if a number is finite; *nonzero stays only if it is not 0. */
+static int is_finite(danaus_dtype dtype, const void *numbers, int64_t at, int *nonzero)
 {
+    double x[2];
+    dn_load(dtype, numbers, at, x);
+    *nonzero &= x[0] != 0 || x[1] != 0;
+    return isfinite(x[0]) && isfinite(x[1]);
+}
+
+static void scale_number(scaling *s, int64_t at, int64_t row, int64_t col)
+{
+    double x[2], y[2];
+    int nonzero = 1, finite = is_finite(s->dtype, s->w, at, &nonzero);
+    dn_load(s->dtype, s->w, at, x);
+    if (s->rows) {
+        finite &= is_finite(s->dtype, s->rows, row, &nonzero);
+        multiply(s->dtype, x, s->rows, row);
+    }
+    if (s->cols) {
+        finite &= is_finite(s->dtype, s->cols, col, &nonzero);
+        multiply(s->dtype, x, s->cols, col);
+    }
+    dn_store(s->dtype, s->w, at, x);
+    dn_load(s->dtype, s->w, at, y);
+    s->lost += finite && !(isfinite(y[0]) && isfinite(y[1]));
+    s->some |= nonzero;
+    s->kept |= y[0] != 0 || y[1] != 0;
+}
+
+static danaus_status scale_factor(
+    danaus_chain *chain, int factor, const void *rows, const void *cols)
+{
+    danaus_pattern p = chain->patterns[factor];
+    scaling s = { .p = p, .dtype = chain->dtype, .w = chain->weights[factor] };
+    s.rows = rows;
+    s.cols = cols;
     int64_t at = 0;
     for (int64_t i = 0; i < p.a; i++)
         for (int64_t r = 0; r < p.b; r++)
             for (int64_t k = 0; k < p.c; k++)
-                for (int64_t j = 0; j < p.d; j++, at++) {
-                    if (rows)
-                        multiply_into(dtype, w, at, rows, (i * p.b + r) * p.d + j);
-                    if (cols)
-                        multiply_into(dtype, w, at, cols, (i * p.c + k) * p.d + j);
-                }
+                for (int64_t j = 0; j < p.d; j++, at++)
+                    scale_number(
+                        &s, at, (i * p.b + r) * p.d + j, (i * p.c + k) * p.d + j);
+    char name[40];
+    snprintf(name, sizeof name, "factor %d, scaled,", factor);
+    if (s.lost)
+        return dn_fail_too_large(s.lost, name, chain->dtype);
+    return s.some && !s.kept ? dn_fail_too_small(name, chain->dtype) : DANAUS_OK;
+}
+
+/* Both diagonals are multiplied into a factor that is the only one at once. */
+static danaus_status scale_ends(danaus_chain *chain, const void *rows, const void *cols)
+{
+    int last = chain->count - 1;
+    if (rows || (cols && last == 0))
+        TRY(scale_factor(chain, 0, rows, last ? NULL : cols));
+    return cols && last ? scale_factor(chain, last, NULL, cols) : DANAUS_OK;
 }
 
 danaus_status danaus_chain_scale(
@@ -153,19 +208,17 @@ danaus_status danaus_chain_scale(
     danaus_chain **scaled)
 {
     TRY(check(chain, scaled));
-    int last = chain->count - 1;
     danaus_chain *made;
     TRY(danaus_chain_create(chain->patterns, chain->count, chain->dtype, &made));
-    for (int l = 0; l <= last; l++)
+    for (int l = 0; l < chain->count; l++)
         memcpy(
             made->weights[l], chain->weights[l],
             (size_t)dn_pattern_weights(chain->patterns[l]) *
                 danaus_dtype_size(chain->dtype));
-    if (rows)
-        scale_factor(made->patterns[0], made->dtype, made->weights[0], rows, NULL);
-    if (cols)
-        scale_factor(
-            made->patterns[last], made->dtype, made->weights[last], NULL, cols);
-    *scaled = made;
-    return DANAUS_OK;
+    danaus_status status = scale_ends(made, rows, cols);
+    if (status != DANAUS_OK)
+        danaus_chain_destroy(made);
+    else
+        *scaled = made;
+    return status;
 }

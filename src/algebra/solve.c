@@ -5,6 +5,7 @@
 
 #include "ks/chain.h"
 #include "base/dtype.h"
+#include "base/holds.h"
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
@@ -103,6 +104,8 @@ danaus_status danaus_chain_solve(
     if (count)
         dn_convert(chain->dtype, b, wide, u.z, count);
     danaus_status status = solve(chain, threads, &u, condition);
+    if (status == DANAUS_OK)
+        status = dn_check_stored(chain->dtype, u.z, count, DN_STORED_ZERO, "x");
     if (status == DANAUS_OK && count)
         dn_convert(wide, u.z, chain->dtype, x, count);
     dn_free(u.z);

@@ -203,3 +203,8 @@ danaus_status dn_check_room(double bytes, const char *what)
         DANAUS_ERR_MEMORY, "no memory for %s: it takes %.3g GB, and there are %.3g GB",
         what, bytes / 1e9, room / 1e9);
 }
+
+danaus_status danaus_memory_check(size_t bytes, const char *name)
+{
+    return dn_check_room((double)bytes, name ? name : "an array");
+}

@@ -4,6 +4,7 @@
 #include "ks/patterns.h"
 
 #include "base/dtype.h"
+#include "base/holds.h"
 #include "base/mem.h"
 #include "base/quota.h"
 #include "base/status.h"
@@ -142,7 +143,7 @@ danaus_status danaus_chain_to_dense(const danaus_chain *chain, void *dense)
         dn_chain_product_bytes(chain->patterns, 0, chain->count, chain->dtype) +
             (double)rows * (double)cols * (double)danaus_dtype_size(chain->dtype),
         "a dense matrix and the products of factors"));
-    TRY(dn_chain_product(&n, 0, chain->count, &product));
+    TRY(dn_chain_product_held(&n, 0, chain->count, DN_STORED_ZERO, "W", &product));
     memset(dense, 0, (size_t)(rows * cols) * danaus_dtype_size(chain->dtype));
     int64_t at = 0;
     for (int64_t i = 0; i < p.a; i++)

@@ -37,4 +37,10 @@ double dn_chain_product_bytes(
 danaus_status dn_chain_product(
     const chain_numbers *n, int from, int to, double **product);
 
+/* The same if it can be stored in the chain's own type, as dn_check_stored() says; what is
+   infinite or NaN is refused only where all factors are finite. */
+danaus_status dn_chain_product_held(
+    const chain_numbers *n, int from, int to, int refused, const char *name,
+    double **product);
+
 #endif

@@ -363,6 +363,8 @@ static void write_factor(const factorization *f, danaus_chain *chain, int l)
 /* The bias in the chain's type, in its own place. */
 static danaus_status write_bias(factorization *f, danaus_chain *chain)
 {
+    TRY(dn_check_stored(
+        f->stored, f->bias, f->dense.rows, DN_STORED_INFINITE, "the fitted bias"));
     dn_convert(
         f->calibration.complex ? DANAUS_C128 : DANAUS_F64, f->bias, f->stored, f->bias,
         f->dense.rows);

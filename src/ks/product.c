@@ -6,13 +6,16 @@
    packs the result. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ks/chain.h"
+#include "ks/patterns.h"
 
 #include "base/dtype.h"
+#include "base/holds.h"
 #include "base/mem.h"
 #include "base/quota.h"
 #include "base/status.h"
 #include "math/pattern.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <string.h>
 
@@ -122,5 +125,49 @@ danaus_status dn_chain_product(
         *product = left.w;
     else
         dn_free(left.w);
+    return status;
+}
+
+static int are_finite(const chain_numbers *n, int from, int to)
+{
+    int finite = 1;
+    for (int l = from; l < to && finite; l++)
+        finite = dn_all_finite(n->dtype, n->w[l], dn_pattern_weights(n->patterns[l]));
+    return finite;
+}
+
+static int is_zero(const chain_numbers *n, const double *product, int64_t count)
+{
+    int zero = 1;
+    for (int64_t i = 0; i < count * (dn_is_complex(n->dtype) ? 2 : 1) && zero; i++)
+        zero = product[i] == 0;
+    return zero;
+}
+
+/* The processor notes numbers of f64 that fell below the normal ones. */
+danaus_status dn_chain_product_held(
+    const chain_numbers *n, int from, int to, int refused, const char *name,
+    double **product)
+{
+    double *made;
+    fexcept_t before;
+    fegetexceptflag(&before, FE_UNDERFLOW);
+    feclearexcept(FE_UNDERFLOW);
+    danaus_status status = dn_chain_product(n, from, to, &made);
+    int below = fetestexcept(FE_UNDERFLOW) != 0;
+    fesetexceptflag(&before, FE_UNDERFLOW);
+    TRY(status);
+    danaus_pattern p = dn_patterns_product(n->patterns + from, to - from);
+    int64_t count = dn_pattern_weights(p);
+    if ((refused & DN_STORED_INFINITE) && !are_finite(n, from, to))
+        refused -= DN_STORED_INFINITE;
+    if (below && is_zero(n, made, count))
+        status = dn_fail_too_small(name, n->dtype);
+    else
+        status = dn_check_stored(n->dtype, made, count, refused, name);
+    if (status == DANAUS_OK)
+        *product = made;
+    else
+        dn_free(made);
     return status;
 }

@@ -216,6 +216,19 @@ def main(folder):
     e = np.load(folder / "e.npy")
     check("embeddings", e.shape == (2, WIDTH) and np.isfinite(e).all())
     check_compression(folder)
+    check_range(folder, w)
+
+
+def check_range(folder, w):
+    wide = folder / "wide"
+    write_model(wide, {**w, "backbone.ln_f.weight": np.full(WIDTH, 3e38, "f4")})
+    done = danaus("score", wide, "-", "--json", text=">x\nACGT\n")
+    lost = json.loads(done.stdout)["non_finite"] if done.stdout else 0
+    check("logarithms that are not finite are told", done.returncode == 0 and lost > 0
+          and f"{lost} of 3 values are infinite or NaN" in done.stderr, done.stderr)  # fmt: skip
+    refuses("no token from such", 1, "finite", "generate", wide, "ACG")
+    refuses("a temperature below f32", 1, "--temperature", "generate", folder / "model", "A",
+            "-t", "1e-50")  # fmt: skip
 
 
 def check_compression(folder):

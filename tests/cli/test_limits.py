@@ -1,6 +1,7 @@
 """The program where the system gives little: it ends in time, with a result or with one
 sentence, and never in a signal. Commands that need no LAPACK do not load it."""
 # SPDX-License-Identifier: Apache-2.0
+import math
 import os
 import resource
 import subprocess
@@ -99,6 +100,37 @@ class Limits(unittest.TestCase):
             self.ends_well(command, resource.RLIMIT_NOFILE, 4)
             self.ends_well(command, resource.RLIMIT_STACK, 256 << 10)
             self.ends_well(command, resource.RLIMIT_STACK, 4 << 30)
+
+    def test_arrays_that_no_memory_holds_are_refused(self):
+        # Files that are all holes, and as large as their headers say.
+        for name, dtype, shape in (
+            ("many.npy", "<f8", (1 << 34, 64)),
+            ("long.npy", "<f4", (1 << 41,)),
+            ("rows.npy", "<f4", (1 << 35, 64)),
+            ("square.npy", "<f8", (1 << 20, 1 << 20)),
+        ):
+            with open(name, "wb") as file:
+                numpy.lib.format.write_array_header_1_0(
+                    file, {"descr": dtype, "fortran_order": False, "shape": shape}
+                )
+                bytes_each = numpy.dtype(dtype).itemsize
+                try:
+                    file.truncate(file.tell() + bytes_each * math.prod(shape))
+                except OSError:
+                    self.skipTest("no such large files here")
+        for command in (
+            "apply chain.st many.npy -o y.npy",
+            "apply chain.st many.npy --dtype f32 -o y.npy",
+            "conv long.npy k.npy -o y.npy",
+            "conv u.npy long.npy -o y.npy",
+            "conv rows.npy rows.npy --mode full -o y.npy",
+            "invert chain.st --solve many.npy -o y.npy",
+            "factorize w.npy --chain monarch --inputs many.npy -o f.st",
+            "factorize square.npy --pattern 1,1048576,1048576,1 --permute -o f.st",
+            "transform circulant 2147483647 --values long.npy -o t.st",
+        ):
+            done = self.ends_well(command, resource.RLIMIT_CORE, 0)
+            self.assertEqual(done.returncode, 1, command)
 
     def test_only_commands_that_need_lapack_ask_for_it(self):
         nowhere = {"DANAUS_LAPACK": "/nowhere/liblapack.so"}

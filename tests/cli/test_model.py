@@ -6,11 +6,12 @@ numbers of its authors' code."""
 import json
 import pathlib
 import shutil
+import subprocess
 import tempfile
 
 import numpy as np
 from arrays import write_safetensors
-from program import OBEYED, check, danaus, facts, finish, plain, refuses
+from program import OBEYED, PROGRAM, check, danaus, facts, finish, plain, refuses
 
 WIDTH, HEADS, INNER, LAYERS, POSITIONS = 24, 3, 40, 2, 12
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"]
@@ -384,6 +385,7 @@ def main(folder):
     refuses("onto itself", 1, "came from", "compress", model, "--text", text,
             "--params", 0.5, "-o", model)
     check_terminal(folder, model)
+    check_range(folder)
     (folder / "empty").write_text("")
     refuses("an empty file", 1, "empty has no line", "embed", model, "--text",
             folder / "empty", "-o", e)
@@ -392,6 +394,38 @@ def main(folder):
     check("lines end in any way", said["lines"] == 5, said)
     near = [line["text"] for line in said["nearest"]]
     check("and their ends are no part of them", near[0] == "a b", near)
+
+
+def check_range(folder):
+    """Results of a model that are infinite or NaN are counted and told."""
+    w, text = weights(np.random.default_rng(6)), folder / "few"
+    text.write_text("a b\nc\n")
+
+    def told(words, name, value, *args):
+        model = folder / f"wide{len(list(folder.glob('wide*')))}"
+        write_model(model, {**w, name: np.asarray(value, "f4")})
+        done = danaus(args[0], model, *args[1:], "--json")
+        lost = json.loads(done.stdout)["non_finite"] if done.stdout else 0
+        check(words, done.returncode == 0 and lost > 0 and f"{lost} of" in done.stderr
+              and "infinite or NaN" in done.stderr, done.stderr)  # fmt: skip
+        return lost
+
+    told("scores", "cls.predictions.transform.LayerNorm.weight", np.full(WIDTH, 3e38),
+         "fill", "a [MASK]")  # fmt: skip
+    told("embeddings", f"encoder.layer.{LAYERS - 1}.output.LayerNorm.weight",
+         np.full(WIDTH, 3e38), "embed", "--text", text, "-o", folder / "e.npy")  # fmt: skip
+    words = w["embeddings.word_embeddings.weight"].copy()
+    words[-1, :3] = np.inf
+    lost = told("weights that are written", "embeddings.word_embeddings.weight", words,
+                "compress", "--params", 0.6, "-o", folder / "widenew")  # fmt: skip
+    check("all of them", lost == 3, lost)
+    with open(folder / "holes", "wb") as file:
+        file.truncate(1 << 40)
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -v 1000000; exec {PROGRAM} embed {folder / 'model'} "
+         f"--text {folder / 'holes'} -o unused.npy"], capture_output=True, text=True)  # fmt: skip
+    check("a text that no memory holds", done.returncode == 1
+          and "no memory for" in done.stderr and "holes" in done.stderr, done.stderr)  # fmt: skip
 
 
 if __name__ == "__main__":
