@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call of a tiny KSLinear costs beside torch.nn.Linear of the same sizes.
 
-    PYTHONPATH=build/python/tree python3 bench/torch_overhead.py [--device cuda]
+    PYTHONPATH=build/python/tree python3 bench/torch_overhead.py [--device cuda] [--runs N]
 
 Layers are 8 x 8 with a bias and see 4 rows, so that what is timed is the way to the
 kernel: Python, PyTorch's dispatcher, the operator, the library. A line is the least
@@ -19,16 +19,16 @@ import torch
 
 from danaus.torch import KSLinear, freeze
 
-RUNS, CALLS = 400, 50
+CALLS = 50
 
 
-def seconds(call: Callable[[], object], device: str) -> float:
-    """Of one call: the least of RUNS times CALLS."""
+def seconds(call: Callable[[], object], device: str, runs: int) -> float:
+    """Of one call: the least of `runs` times CALLS."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     least = float("inf")
     for _ in range(20):
         call()
-    for _ in range(RUNS):
+    for _ in range(runs):
         wait()
         start = time.perf_counter()
         for _ in range(CALLS):
@@ -65,7 +65,9 @@ def training(layer: torch.nn.Module, x: torch.Tensor) -> Callable[[], object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    device = parser.parse_args().device
+    parser.add_argument("--runs", type=int, default=400)
+    options = parser.parse_args()
+    device = options.device
     torch.set_num_threads(1)
     gc.disable()
     x = torch.randn(4, 8, device=device)
@@ -84,7 +86,8 @@ def main() -> None:
         ways.append(("in a graph", captured, layers, 10))
     print(f"{'':24s} nn.Linear  KSLinear      more   (us, {device})")
     for name, way, pair, calls in ways:
-        dense, ks = (1e6 * seconds(way(layer, x), device) / calls for layer in pair)
+        times = [seconds(way(layer, x), device, options.runs) for layer in pair]
+        dense, ks = (1e6 * time / calls for time in times)
         print(f"{name:24s} {dense:9.2f} {ks:9.2f} {ks - dense:9.2f}")
 
 

@@ -1,27 +1,29 @@
 #!/usr/bin/env python3
 """What packing weights again costs, from arrays in the device's memory, as CSV.
 
-    python3 bench/update.py LIBDANAUS.so [DEVICE]
+    python3 bench/update.py LIBDANAUS.so [DEVICE] [--updates N] [--rounds N]
 
 Chains of f32 arrays for plans in f16 and f32, for products alone and for training. On a GPU
-`graph_us` is an update's share of a graph that has UPDATES of them, between events, and
+`graph_us` is an update's share of a graph that has N of them, between events, and
 `call_us` its share of as many calls that are enqueued, by the host's clock from the first
 to when all are done. `copy_gbs` is what a copy of COPY bytes reads and writes a second, in
 the same run. `bytes` are those of the arrays and of what is packed of them, and `limit_us`
 is 15 us and 3 times those bytes over the copy rate. On a CPU there is `call_us` alone.
 """
 # SPDX-License-Identifier: Apache-2.0
+import argparse
 import ctypes
+import functools
 import pathlib
 import statistics
 import sys
 import time
 from ctypes import byref, c_float, c_int, c_size_t, c_void_p
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "baselines"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent.resolve() / "baselines"))
 import capi  # noqa: E402
 
-UPDATES, ROUNDS, COPY = 50, 21, 256 << 20
+COPY = 256 << 20
 F32, F16 = 1, 2
 SIZE = {F32: 4, F16: 2}
 CHAINS = {
@@ -34,7 +36,8 @@ CHAINS = {
 class Driver:
     """CUDA's driver, in the primary context of a GPU; a failure ends the program."""
 
-    def __init__(self, ordinal):
+    def __init__(self, ordinal, rounds):
+        self.rounds = rounds
         self.calls = ctypes.CDLL("libcuda.so.1")
         context, self.stream = c_void_p(), c_void_p()
         self("cuDevicePrimaryCtxRetain", byref(context), c_int(ordinal))
@@ -52,7 +55,7 @@ class Driver:
     def seconds(self, run):
         """Median of what run() takes between events on the stream."""
         times = []
-        for _ in range(ROUNDS):
+        for _ in range(self.rounds):
             ms = c_float()
             self("cuEventRecord", self.events[0], self.stream)
             run()
@@ -85,14 +88,14 @@ def allocate(library, size):
     return memory
 
 
-def call_seconds(library, run):
-    """Median share of an update in UPDATES of them, by the host's clock."""
+def call_seconds(library, run, rounds):
+    """Median of what run() takes, by the host's clock."""
     times = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         start = time.perf_counter()
         run()
         library("danaus_device_sync", library.device)
-        times.append((time.perf_counter() - start) / UPDATES)
+        times.append(time.perf_counter() - start)
     return statistics.median(times)
 
 
@@ -114,8 +117,8 @@ class Weights:
                 "danaus_upload", library.device, array, zeros, c_size_t(n * SIZE[F32]))
         self.arrays = (c_void_p * len(arrays))(*arrays)
 
-    def update(self):
-        for _ in range(UPDATES):
+    def update(self, times=1):
+        for _ in range(times):
             self.library(
                 "danaus_ks_weights_update_from", self.packed, self.library.device,
                 F32, self.arrays, None)
@@ -132,13 +135,17 @@ class Weights:
 
 
 def main():
-    if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
-    name = sys.argv[2] if len(sys.argv) == 3 else "cuda:0"
-    library = capi.Library(sys.argv[1], name)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("library")
+    parser.add_argument("device", nargs="?", default="cuda:0")
+    parser.add_argument("--updates", type=int, default=50, help="in a graph, or timed together")
+    parser.add_argument("--rounds", type=int, default=21)
+    options = parser.parse_args()
+    name = options.device
+    library = capi.Library(options.library, name)
     driver = rate = None
     if name.startswith("cuda"):
-        driver = Driver(int(name.partition(":")[2] or 0))
+        driver = Driver(int(name.partition(":")[2] or 0), options.rounds)
         rate = driver.copy_rate(allocate(library, 2 * COPY).value)
         library.set_stream(driver.stream.value)
     print("device,chain,dtype,training,bytes,graph_us,call_us,copy_gbs,limit_us")
@@ -148,10 +155,11 @@ def main():
                 weights = Weights(library, shapes, dtype, training)
                 weights.update()
                 size = weights.bytes(dtype, training)
-                call = call_seconds(library, weights.update) * 1e6
+                run = functools.partial(weights.update, options.updates)
+                call = call_seconds(library, run, options.rounds) / options.updates * 1e6
                 record = [name, chain, kind, training, size, "", f"{call:.2f}", "", ""]
                 if driver:
-                    graph = driver.seconds(driver.graph(weights.update)) / UPDATES
+                    graph = driver.seconds(driver.graph(run)) / options.updates
                     limit = 15 + 3e6 * size / rate
                     record[5] = f"{graph * 1e6:.2f}"
                     record[7:] = [f"{rate / 1e9:.0f}", f"{limit:.2f}"]

@@ -110,14 +110,23 @@ def random_chain(rng, factors: int, dtype: str, bias: bool = False) -> danaus.Ch
     return danaus.Chain.from_weights(weights, added, dtype)
 
 
+def run_bench(program: str, *arguments: str) -> str:
+    """What a program of bench prints."""
+    done = subprocess.run(
+        [sys.executable, BENCH / program, *arguments],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+        timeout=300,
+    )
+    return done.stdout
+
+
 def bench_records(program: str, folder: pathlib.Path, *options: str) -> list[dict]:
     """The records that a program of bench writes at small sizes, into a folder."""
     out = folder / "records.csv"
-    subprocess.run(
-        [sys.executable, BENCH / program, out, "--tiny", *options],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        check=True,
-        capture_output=True,
-    )
+    run_bench(program, str(out), "--tiny", *options)
     with open(out, newline="") as file:
         return list(csv.DictReader(file))

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Programs of bench/baselines that need no more than NumPy run at small sizes: they agree
+"""Programs of bench that need no more than NumPy run at small sizes: they agree
 with the library's structures, and say where their records come from."""
 # SPDX-License-Identifier: Apache-2.0
 import csv
@@ -53,6 +53,7 @@ def main():
         for row in found:
             assert 0 < float(row["error"]) < 1e-6 and float(row["scipy_ratio"]) > 0, row
     run("conv_memory.py", "64", "2", "3")
+    run("../update.py", "cpu", "--updates", "1", "--rounds", "1")
 
 
 if __name__ == "__main__":

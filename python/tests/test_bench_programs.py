@@ -1,0 +1,60 @@
+"""Programs of bench that documents name and no other test runs, at small sizes."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from conftest import run_bench
+
+pytest.importorskip("torch")
+
+
+def records(path) -> list[dict]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_convolutions_beside_torch(tmp_path):
+    out = tmp_path / "records.csv"
+    run_bench(
+        "baselines/torch_conv.py", str(out), "64,2,3", "--threads", "1",
+        "--seconds", "0.01", "--cpu-time",
+    )  # fmt: skip
+    found = records(out)
+    assert [r["length"] for r in found] == ["64"] * len(found)
+    assert {r["form"] for r in found} == {"forward", "cached", "train"}
+    assert all(float(r["ratio"]) > 0 for r in found)
+
+
+def test_few_taps_beside_torch(tmp_path):
+    out = tmp_path / "records.csv"
+    run_bench(
+        "baselines/torch_short.py", str(out), "64", "--dtypes", "f32", "--taps", "3",
+        "--layouts", "first", "--bytes", "1000000",
+    )  # fmt: skip
+    found = records(out)
+    assert [r["form"] for r in found] == ["forward", "gradient"]
+    assert all(0 < float(r["error"]) < 1e-5 for r in found)
+
+
+def test_what_a_call_of_a_layer_costs():
+    said = run_bench("torch_overhead.py", "--runs", "2")
+    assert "without gradients" in said and "forward and backward" in said
+
+
+def test_a_model_of_hyenas_kind_beside_torch(tmp_path):
+    out = tmp_path / "records.csv"
+    run_bench("hyena.py", "token", str(out), "--size", "tiny-1k", "--at", "600",
+              "--rounds", "1")  # fmt: skip
+    assert all(float(r["seconds"]) > 0 for r in records(out))
+
+
+def test_monarch_mixer_beside_torch(tmp_path):
+    out = tmp_path / "records.csv"
+    run_bench("m2_bert.py", str(out), "--lengths", "32", "--layers", "1",
+              "--rounds", "1")  # fmt: skip
+    (record,) = records(out)
+    assert record["tokens"] == "32" and float(record["error"]) < 1e-4
