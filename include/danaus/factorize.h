@@ -100,7 +100,9 @@ DANAUS_API danaus_status danaus_calibration_add(
    they minimise ||Y - X (K_1..K_L)^T||^2 + lambda ||W - K_1..K_L||^2, where the targets Y
    are X W^T unless they are given and lambda is `ridge` times the mean of the N columns'
    ||x_k||^2: it decides in directions that the inputs do not have (docs/ks.md, section
-   6). With `bias` the chain gets the bias that serves best, mean(y) - K_1..K_L mean(x). */
+   6). With `bias` the chain gets the bias that serves best, mean(y) - K_1..K_L mean(x).
+   Numbers may have any magnitude; DANAUS_ERR_ARGUMENT where W and the chains for such
+   targets are further apart than 2^200. */
 typedef struct danaus_factorize_desc {
     danaus_order order;
     int fast;           /* nonzero: iterative SVDs; there is no lower bound then */
@@ -264,7 +266,8 @@ DANAUS_API danaus_status danaus_compress_sum(
    rest. A low-rank chain u v of rank r becomes u' (I c) P: what is left to store are
    r (M + N - r) numbers and which columns are those of I. For chains that can be
    factorised only transposed, left and right are exchanged. Products change by rounding;
-   f32, f64, c64 and c128. Not parallel. */
+   f32, f64, c64 and c128. Not parallel. DANAUS_ERR_ARGUMENT where a factor of the reduced
+   chain, which has the size of the product, is none that the type holds. */
 DANAUS_API danaus_status danaus_chain_reduce(danaus_chain *chain);
 
 /* ---- permutations in which a matrix has structure ---- */

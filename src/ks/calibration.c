@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_RIDGE 1e-6
@@ -62,6 +63,17 @@ danaus_status dn_calibration_check(
             " inputs and, for targets, of the %" PRId64 " outputs",
             cols, rows);
     return DANAUS_OK;
+}
+
+/* Powers of two: with more of them between, one vanishes beside the other. */
+enum { MOST_APART = 200 };
+
+danaus_status dn_calibration_check_scales(double matrix, double targets)
+{
+    if (abs(ilogb(matrix) - ilogb(targets)) <= MOST_APART)
+        return DANAUS_OK;
+    return dn_fail(
+        DANAUS_ERR_ARGUMENT, "W and the targets are too far apart in magnitude");
 }
 
 /* ---- memory ---- */

@@ -29,6 +29,10 @@ typedef struct ks_calibration {
 danaus_status dn_calibration_check(
     const danaus_factorize_desc *desc, int64_t rows, int64_t cols);
 
+/* Refuses powers of two, by which W and the chains for its targets become about 1, that are so
+   far apart that no number is seen well in both scales. */
+danaus_status dn_calibration_check_scales(double matrix, double targets);
+
 /* Reads samples or sums. scale: that of W from dn_survey(); another one may be chosen. */
 danaus_status dn_calibration_read(
     thread_pool *pool, const danaus_factorize_desc *desc, const ks_dense *w,

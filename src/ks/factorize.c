@@ -259,6 +259,7 @@ static danaus_status run_hierarchy(factorization *f)
     if (calibrated(f)) {
         ks_calibration *c = &f->calibration;
         TRY(dn_calibration_read(f->run.pool, f->desc, &f->dense, f->scale, c));
+        TRY(dn_calibration_check_scales(f->scale, c->scale));
         f->energy *= c->scale / f->scale * (c->scale / f->scale);
         f->scale = c->scale;
     }

@@ -11,6 +11,7 @@
 #include "ks/hierarchy.h"
 #include "ks/patterns.h"
 #include "base/dtype.h"
+#include "base/holds.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "math/lapack.h"
@@ -18,6 +19,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 
 static int reducible(danaus_pattern p1, danaus_pattern p2)
 {
@@ -194,6 +196,22 @@ static void write_factors(const ks_factors *f, danaus_chain *chain)
             f->p[l], 0, f->complex, f->w[l], 0, chain->dtype, chain->weights[l]);
 }
 
+/* A reduced chain has its size in one factor, which its type may not hold. */
+static danaus_status check_range(const ks_factors *f, const danaus_chain *chain)
+{
+    danaus_dtype wide = f->complex ? DANAUS_C128 : DANAUS_F64;
+    for (int l = 0; l < f->count; l++) {
+        char name[40];
+        int64_t count = dn_pattern_weights(f->p[l]);
+        snprintf(name, sizeof name, "factor %d, reduced,", l);
+        TRY(dn_check_holds(wide, f->w[l], chain->dtype, count, name));
+        if (dn_all_finite(chain->dtype, chain->weights[l], count))
+            TRY(dn_check_stored(
+                chain->dtype, f->w[l], count, DN_STORED_INFINITE, name));
+    }
+    return DANAUS_OK;
+}
+
 static danaus_status reduce(ks_factors *f, int transposed)
 {
     if (transposed)
@@ -225,6 +243,8 @@ danaus_status danaus_chain_reduce(danaus_chain *chain)
         status = reduce(&f, transposed);
     dn_lapack_as_before();
     dn_lapack_end(1);
+    if (status == DANAUS_OK)
+        status = check_range(&f, chain);
     if (status == DANAUS_OK)
         write_factors(&f, chain);
     dn_factors_free(&f);

@@ -7,12 +7,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ks/sum.h"
 
+#include "ks/calibration.h"
 #include "ks/chain.h"
 #include "ks/factorize.h"
 #include "ks/hierarchy.h"
 #include "ks/wide.h"
 #include "base/clock.h"
 #include "base/dtype.h"
+#include "base/holds.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "math/lapack.h"
@@ -35,11 +37,13 @@ typedef struct sum {
     int complex;
     danaus_dtype dtype;        /* f64 or c128 */
     int64_t rows, cols, parts; /* parts: doubles in a matrix */
-    double scale;              /* W is seen times this, a power of two */
+    double scale;              /* W is seen times this, a power of two; */
+    double x_scale;            /* calibrated, inputs are, and targets times both */
     double safe;               /* so many times what is seen has squares in range */
     double *matrix, *rest;     /* W, and what all terms leave of it */
     double *left, *part;       /* what all but one leave; a term, or a sum of them */
-    double *gram, *cross, *targets; /* calibrated: all of gram, cross, sums of y */
+    double *gram, *cross;      /* calibrated: all of gram, cross, */
+    double *inputs, *targets;  /* sums of x and y */
     double *left_cross, *left_targets, *product;
     double energy; /* of Y, or of W */
     thread_pool *pool;
@@ -62,7 +66,8 @@ static danaus_status make(sum *s)
         failed =
             !(s->gram = numbers(s, s->cols * s->cols)) ||
             !(s->cross = numbers(s, size)) || !(s->left_cross = numbers(s, size)) ||
-            !(s->product = numbers(s, size)) || !(s->targets = numbers(s, s->rows)) ||
+            !(s->product = numbers(s, size)) || !(s->inputs = numbers(s, s->cols)) ||
+            !(s->targets = numbers(s, s->rows)) ||
             !(s->left_targets = numbers(s, s->rows));
     if (failed)
         return dn_fail(DANAUS_ERR_MEMORY, "no memory for a sum of chains");
@@ -74,10 +79,9 @@ static danaus_status make(sum *s)
 
 static void sum_free(sum *s)
 {
-    double *all[] = {
-        s->matrix, s->rest,    s->left,       s->part,         s->gram,
-        s->cross,  s->targets, s->left_cross, s->left_targets, s->product
-    };
+    double *all[] = { s->matrix,       s->rest,    s->left,    s->part,
+                      s->gram,         s->cross,   s->targets, s->left_cross,
+                      s->left_targets, s->product, s->inputs };
     for (size_t x = 0; x < sizeof all / sizeof *all; x++)
         dn_free(all[x]);
     dn_pool_destroy(s->pool);
@@ -114,11 +118,19 @@ static double energy_of(const sum *s, const double *a)
     return total;
 }
 
+/* Numbers times a power of two; none without them. */
+static void read_scaled(const void *from, int64_t count, double scale, double *to)
+{
+    const double *numbers = from;
+    for (int64_t x = 0; numbers && x < count; x++)
+        to[x] = numbers[x] * scale;
+}
+
 /* The upper triangle of a Gram matrix from the lower one. */
 static void fill_gram(sum *s)
 {
     int64_t n = s->cols, width = s->complex ? 2 : 1;
-    memcpy(s->gram, s->given->gram, (size_t)(n * n * width) * sizeof(double));
+    read_scaled(s->given->gram, n * n * width, s->x_scale * s->x_scale, s->gram);
     for (int64_t r = 0; r < n; r++)
         for (int64_t k = 0; k < r; k++)
             for (int64_t x = 0; x < width; x++) {
@@ -130,27 +142,49 @@ static void fill_gram(sum *s)
 static void read_sums(sum *s)
 {
     const danaus_calibration *c = s->given;
-    size_t width = s->complex ? 2 : 1;
-    s->energy = c->energy;
+    int64_t width = s->complex ? 2 : 1;
+    double y_scale = s->scale * s->x_scale;
     fill_gram(s);
+    read_scaled(c->input_sum, s->cols * width, s->x_scale, s->inputs);
     if (c->cross) {
-        memcpy(s->cross, c->cross, (size_t)s->parts * sizeof(double));
-        if (c->target_sum)
-            memcpy(s->targets, c->target_sum, (size_t)s->rows * width * sizeof(double));
+        s->energy = c->energy * y_scale * y_scale;
+        read_scaled(c->cross, s->parts, y_scale * s->x_scale, s->cross);
+        read_scaled(c->target_sum, s->rows * width, y_scale, s->targets);
         return;
     }
     times(s, s->matrix, s->gram, s->cols, s->cross);
     if (c->input_sum)
-        times(s, s->matrix, c->input_sum, 1, s->targets);
+        times(s, s->matrix, s->inputs, 1, s->targets);
     s->energy = dot(s, s->cross, s->matrix);
+}
+
+/* A power of two that brings the root of an energy near 1. */
+static double scale_for(double energy)
+{
+    return energy > 0 && isfinite(energy) ? ldexp(1, -ilogb(sqrt(energy))) : 1;
+}
+
+/* Inputs and targets become about 1. */
+static void choose_scales(sum *s)
+{
+    const double *gram = s->given->gram;
+    double inputs = 0;
+    for (int64_t k = 0; k < s->cols; k++)
+        inputs = fmax(inputs, gram[k * (s->cols + 1) * (s->complex ? 2 : 1)]);
+    s->x_scale = scale_for(inputs);
+    if (s->given->cross)
+        s->scale = scale_for(s->given->energy) / s->x_scale;
 }
 
 static danaus_status read_problem(sum *s)
 {
     double scale;
     TRY(dn_survey(s->pool, s->w, "W", &scale, &s->energy));
-    s->scale = s->given ? 1 : scale;
-    s->safe = s->given ? scale : 1;
+    s->scale = scale;
+    if (s->given)
+        choose_scales(s);
+    TRY(dn_calibration_check_scales(scale, s->scale));
+    s->safe = scale / s->scale;
     danaus_pattern all = { 1, s->rows, s->cols, 1 };
     ks_view view = dn_view_dense(s->w->data, s->w->dtype, s->cols, all, 0, s->scale);
     dn_view_read(&view, s->matrix);
@@ -191,11 +225,13 @@ static danaus_calibration leave_sums(sum *s)
     for (int64_t x = 0; x < s->parts; x++)
         s->left_cross[x] = s->cross[x] - s->product[x];
     if (c.input_sum)
-        times(s, s->part, c.input_sum, 1, s->left_targets);
+        times(s, s->part, s->inputs, 1, s->left_targets);
     for (int64_t x = 0; x < s->rows * (s->complex ? 2 : 1); x++)
         s->left_targets[x] = s->targets[x] - s->left_targets[x];
     c.energy = fmax(0, energy) + ROUNDING * s->energy;
+    c.gram = s->gram;
     c.cross = s->left_cross;
+    c.input_sum = c.input_sum ? s->inputs : NULL;
     c.target_sum = c.input_sum ? s->left_targets : NULL;
     return c;
 }
@@ -378,6 +414,11 @@ static danaus_status measure_sums(sum *s, danaus_chain *chain)
     s->error = share(fmax(ROUNDING * s->energy, c.energy - means), s->energy);
     if (!s->fit->bias)
         return DANAUS_OK;
+    for (int64_t x = 0; x < size; x++)
+        s->left_targets[x] /= s->scale * s->x_scale;
+    TRY(dn_check_stored(
+        stored_type(s), s->left_targets, s->rows, DN_STORED_INFINITE,
+        "the fitted bias"));
     dn_convert(s->dtype, s->left_targets, stored_type(s), s->part, s->rows);
     return danaus_chain_set_bias(chain, s->part);
 }

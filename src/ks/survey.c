@@ -12,6 +12,10 @@
 
 enum { CHUNKS = 64, LANES = 8 };
 
+/* Sums of squares that are not scaled: their own fourth powers are in range, too. */
+#define LEAST 1e-60
+#define MOST  1e60
+
 typedef struct survey {
     const ks_dense *dense;
     int64_t parts; /* real numbers: elements, or twice as many */
@@ -73,7 +77,7 @@ danaus_status dn_survey(
                  .parts = dense->rows * dense->cols * width,
                  .scale = 1 };
     double sum = sum_squares(pool, &s), largest = 0;
-    if (!(sum > 1e-100 && sum < 1e200)) {
+    if (!(sum > LEAST && sum < MOST)) {
         for (int64_t at = 0; at < s.parts; at++) {
             double x = part_at(dense, at);
             if (!isfinite(x))
