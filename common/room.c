@@ -22,7 +22,7 @@ int room_check(
 
 void *room_make(int64_t rows, int64_t elements, size_t element, const char *name)
 {
-    size_t bytes;
+    size_t bytes = 0;
     if (room_check(rows, elements, element, name, &bytes))
         return NULL;
     void *memory = calloc(bytes + 1, 1);
@@ -33,7 +33,7 @@ void *room_make(int64_t rows, int64_t elements, size_t element, const char *name
 
 int room_resize(void **memory, size_t elements, size_t element, const char *name)
 {
-    size_t bytes;
+    size_t bytes = 0;
     TRY(room_check(1, (int64_t)elements, element, name, &bytes));
     void *grown = realloc(*memory, bytes + 1);
     TRY(fail_if(!grown, "no memory for %s of %zu bytes", name, bytes));

@@ -440,7 +440,7 @@ def info():
         run = danaus("info", "--conv", 5000, "--accuracy", accuracy)
         check("an accuracy is taken", run.returncode == 0, run.stderr)
     run = danaus("info", "--conv", 5000, "--effort", "measure")
-    refused("rows of nothing", "--conv takes an integer of at least 1", "info", "--conv", 0)
+    refused("rows of nothing", "--conv takes an integer from 1 to", "info", "--conv", 0)
     check("and measured", run.returncode == 0 and "as measured" in run.stdout, run.stderr)
 
 
