@@ -24,6 +24,11 @@ int failure(const char *format, ...)
 
 int usage_error(const char *format, ...) { return failure("%s", format); }
 int library_failure(void) { return failure("%s", danaus_error_detail()); }
+int library(_Bool failed) { return failed ? library_failure() : STATUS_OK; }
+int fail_if(int failed, const char *format, ...)
+{
+    return failed ? failure("%s", format) : STATUS_OK;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
