@@ -113,8 +113,9 @@ matrix matrix_columns(matrix a, const int64_t *order)
 
 /* ---- singular values ---- */
 
-/* Makes rows p and q of `a` orthogonal; returns how far they were from it. */
-static double rotate(matrix a, int64_t p, int64_t q)
+/* Makes rows p and q of `a` orthogonal, unless their product is at most `least`; returns how far
+   they were from it. */
+static double rotate(matrix a, int64_t p, int64_t q, double least)
 {
     number *x = a.at + p * a.cols, *y = a.at + q * a.cols, dot = 0;
     double ex = 0, ey = 0;
@@ -124,7 +125,8 @@ static double rotate(matrix a, int64_t p, int64_t q)
         dot += x[l] * conj(y[l]);
     }
     double off = cabs(dot);
-    if (off <= 1e-300 || off <= 1e-17 * sqrt(ex * ey))
+    double lengths = sqrt(ex) * sqrt(ey);
+    if (off <= fmax(least, 1e-300) || off <= 1e-17 * lengths)
         return 0;
     number phase = dot / off;
     double zeta = (ey - ex) / (2 * off);
@@ -135,7 +137,7 @@ static double rotate(matrix a, int64_t p, int64_t q)
         x[l] = c * u - s * v;
         y[l] = s * u + c * v;
     }
-    return off / sqrt(ex * ey);
+    return off / lengths;
 }
 
 static int descending(const void *x, const void *y)
@@ -144,15 +146,17 @@ static int descending(const void *x, const void *y)
     return (a < b) - (a > b);
 }
 
+/* Jacobi's method on one side. Products of rows that are left move no value by more than 1e-18
+   of the norm: rows of rounding errors, which a matrix of low rank leaves, need no more turns. */
 void matrix_singular_values(matrix a, double *s)
 {
     matrix w = a.rows <= a.cols ? matrix_copy(a) : matrix_transposed(a);
-    double worst = 1;
+    double worst = 1, least = 1e-36 * matrix_norm(a) * matrix_norm(a);
     for (int sweep = 0; sweep < 60 && worst > 1e-15; sweep++) {
         worst = 0;
         for (int64_t p = 0; p < w.rows; p++)
             for (int64_t q = p + 1; q < w.rows; q++)
-                worst = fmax(worst, rotate(w, p, q));
+                worst = fmax(worst, rotate(w, p, q, least));
     }
     for (int64_t p = 0; p < w.rows; p++)
         s[p] = matrix_norm((matrix){ 1, w.cols, w.at + p * w.cols });
