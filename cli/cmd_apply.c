@@ -167,7 +167,7 @@ static int load_residual(apply *a)
     const void *data;
     if (!a->residual_path)
         return STATUS_OK;
-    TRY(open_tensor(a->residual_path, NULL, &a->residual_file, r));
+    TRY(open_array(a->residual_path, &a->residual_file, r));
     TRY(check_residual(a, r));
     size_t bytes = bytes_of(a, a->outputs);
     int status = vectors_as(r, a->dtype, a->layout, "the residual", &data, &owned);

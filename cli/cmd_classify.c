@@ -102,7 +102,12 @@ static int run(classification *c, const char *model, const char *images)
     TRY(output_maybe(&c->output, c->output.name));
     TRY(model_open(&c->m, model, 0));
     load_labels(c, model);
-    TRY(fail_if(!c->m.info.classes, "the model has no classes"));
+    TRY(fail_if(
+        !c->m.info.image_size, "%s is a model of text (%s), not of images", model,
+        c->m.info.architecture));
+    TRY(fail_if(
+        !c->m.info.classes, "%s has no classes: it has no tensor classifier.bias",
+        model));
     TRY(images_read(&c->images, images, &c->m.info));
     TRY(classify(c));
     TRY(rows_save(&c->output, c->scores, c->images.count, c->m.info.classes));

@@ -65,7 +65,7 @@ static int load(const char *path, any_chain *any)
     if (is_chain)
         return library(any_chain_load(path, any));
     file = NULL;
-    int status = open_tensor(path, NULL, &file, &w);
+    int status = open_array(path, &file, &w);
     status = status ? status : chain_of_matrix(path, &w, &any->chain);
     danaus_file_close(file);
     return status;

@@ -251,7 +251,13 @@ static int read_samples(compression *c)
     int status = STATUS_OK;
     if (c->image_path ? !c->m.info.image_size
                       : c->m.info.image_size && (c->text || c->fasta))
-        return failure("the model takes %s", c->image_path ? "no images" : "no tokens");
+        return failure(
+            "%s is a model of %s (%s) and takes %s, not --%s", c->path,
+            c->image_path ? "text" : "images", c->m.info.architecture,
+            c->image_path ? "--text or --fasta" : "--images",
+            c->image_path ? "images"
+            : c->text     ? "text"
+                          : "fasta");
     if (c->image_path) {
         status = images_read(&c->images, c->image_path, &c->m.info);
         c->samples = c->images.count;

@@ -72,7 +72,7 @@ static int read_npy(const char *path, rows *r)
 {
     danaus_file *file = NULL;
     danaus_tensor t;
-    int status = open_tensor(path, NULL, &file, &t);
+    int status = open_array(path, &file, &t);
     if (!status && (t.ndim < 1 || is_complex(t.dtype)))
         status = failure("%s must hold real numbers with at least one axis", path);
     if (!status && tensor_elements(&t) < 1)
@@ -130,7 +130,9 @@ static int append_rows(rows *to, const rows *more)
 static int match_rate(const convolve *c, const char *path, rows *filter)
 {
     if (!filter->rate != !c->signal.rate)
-        return failure("%s and the signal are not the same sort of file", path);
+        return failure(
+            "%s is %s and the signal %s: both are .npy, or both sound", path,
+            filter->rate ? "sound" : ".npy", c->signal.rate ? "sound" : ".npy");
     if (filter->rate == c->signal.rate)
         return STATUS_OK;
     if (!c->resample)
@@ -152,7 +154,9 @@ static int read_filters(convolve *c, char **paths, int count)
         int status = read_rows(paths[i], &one);
         status = status ? status : match_rate(c, paths[i], &one);
         if (!status && i > 0 && !one.rate)
-            status = failure("filters in .npy are one file");
+            status = failure(
+                "%s is a second file of filters, and filters in .npy are one file",
+                paths[i]);
         if (!status && i > 0)
             status = append_rows(&c->filters, &one);
         if (status || i > 0)
@@ -176,8 +180,9 @@ static int match_channels(convolve *c)
         return STATUS_OK;
     if (channels > 1)
         return failure(
-            "%" PRId64 " filters for a signal of %" PRId64 " channels", filters,
-            channels);
+            "%" PRId64 " filters for a signal of %" PRId64 " channels: 1 or %" PRId64
+            " are needed",
+            filters, channels, channels);
     /* A mono signal once for each filter. */
     float *data = room_make(filters, c->signal.length, sizeof *data, "the signal");
     if (!data)
@@ -202,7 +207,11 @@ static int match_shapes(convolve *c)
         char signal[200], filter[200];
         format_shape(s, signal, sizeof signal);
         format_shape(f, filter, sizeof filter);
-        return failure("filters %s do not suit a signal %s", filter, signal);
+        return failure(
+            "filters %s do not suit a signal %s: its last axes, but for the length, "
+            "are "
+            "needed",
+            filter, signal);
     }
     c->channels = c->filters.count;
     c->batch = c->signal.count / c->filters.count;

@@ -88,11 +88,10 @@ static int check_options(const options *o)
         return usage_error(
             o->candidates ? "--candidates goes with --params"
                           : "--reduced goes with --candidates");
-    if (!o->inputs && (o->targets || o->fit_bias || o->ridge > 0))
-        return usage_error("--targets, --fit-bias and --ridge go with --inputs");
-    if (o->permute && (o->inputs || o->bias || o->candidates || o->terms))
-        return usage_error(
-            "--permute goes without --inputs, --bias, --candidates and --terms");
+    if (!o->inputs)
+        TRY(args_refuse("targets,fit-bias,ridge", "goes with --inputs"));
+    if (o->permute)
+        TRY(args_refuse("inputs,bias,candidates,terms", "goes without --permute"));
     if (o->bias && o->fit_bias)
         return usage_error("--bias keeps a bias and --fit-bias finds one: give one");
     int has_rank = o->chain == DANAUS_CHAIN_LOW_RANK ||
@@ -107,8 +106,9 @@ static int check_options(const options *o)
         return usage_error(
             "--refine takes at least 1 with --inputs, --candidates or --terms and "
             "--params, not 0");
-    if (o->refine > INT_MAX || o->threads > INT_MAX || o->factors > DANAUS_MAX_FACTORS)
-        return usage_error("--refine, --threads or --factors is out of range");
+    TRY(args_most("refine", o->refine, INT_MAX));
+    TRY(args_most("threads", o->threads, INT_MAX));
+    TRY(args_most("factors", o->factors, DANAUS_MAX_FACTORS));
     TRY(refuse_if(
         o->dtype == DANAUS_F16 || o->dtype == DANAUS_BF16,
         "--dtype %s cannot be factorised in; take f32, f64, c64 or c128",
@@ -184,8 +184,9 @@ static int read_patterns(job *j)
     memcpy(j->patterns, j->sum.patterns, (size_t)j->count * sizeof *j->patterns);
     if (j->sum.count == 1)
         j->sum.count = 0;
-    else if (j->o->terms || j->o->permute)
-        return usage_error("--terms and --permute go with one list of patterns");
+    else
+        return args_refuse(
+            "terms,permute", "goes with one list of patterns, not a sum");
     return STATUS_OK;
 }
 
@@ -206,7 +207,11 @@ static int choose_patterns(job *j)
             danaus_patterns_make(&desc, j->patterns, DANAUS_MAX_FACTORS, &j->count);
     } else {
         if (o->fraction * (double)rows * (double)cols > 9e18)
-            return usage_error("--params %g asks for too many parameters", o->fraction);
+            return usage_error(
+                "--params takes a number of at most %.3g here, for 9e18 parameters, "
+                "not "
+                "%g",
+                9e18 / (double)rows / (double)cols, o->fraction);
         if (tries_many(o))
             return STATUS_OK;
         status = danaus_patterns_fit(

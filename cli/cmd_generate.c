@@ -153,7 +153,7 @@ static int read_prompt(writing *w, const char *prompt, int64_t most)
     if (encode(w, prompt, w->ids, room, &n))
         return STATUS_FAILURE;
     w->prompt = w->count = (int64_t)(n - after);
-    return w->prompt ? STATUS_OK : failure("the prompt has no token");
+    return w->prompt ? STATUS_OK : failure("PROMPT has no token: it is empty");
 }
 
 /* ---- the command ---- */

@@ -86,7 +86,7 @@ static int solve_for(job *j, const danaus_tensor *b, const void *data)
 static int solve(job *j)
 {
     danaus_tensor b;
-    TRY(open_tensor(j->right, NULL, &j->file, &b));
+    TRY(open_array(j->right, &j->file, &b));
     TRY(check_shape(j, &b));
     void *owned = NULL;
     const void *data;
@@ -170,7 +170,7 @@ int cmd_invert(int argc, char **argv)
         { 0 },
     };
     TRY(args_parse(&use, table, argc, argv, NULL));
-    TRY(refuse_if(j.threads > 1024, "--threads is out of range"));
+    TRY(args_most("threads", j.threads, 1024));
     int status = run(&j, argv[1]);
     danaus_file_close(j.file);
     danaus_chain_destroy(j.inverse);

@@ -88,7 +88,7 @@ static int check_options(const job *j)
             j->name);
     if (!wavelet && j->levels)
         return usage_error("--levels goes with wavelets, not with %s", j->name);
-    return refuse_if(j->levels > INT_MAX, "--levels is out of range");
+    return args_most("levels", j->levels, INT_MAX);
 }
 
 /* ---- numbers from files ---- */
@@ -98,9 +98,11 @@ static int read_numbers(
     job *j, const char *path, danaus_dtype dtype, int64_t elements, const void **data)
 {
     danaus_tensor t;
-    TRY(open_tensor(path, NULL, &j->file, &t));
+    TRY(open_array(path, &j->file, &t));
     if (is_complex(t.dtype) && !is_complex(dtype))
-        return failure("%s is complex, and %s is not", path, danaus_dtype_name(dtype));
+        return failure(
+            "%s is complex (%s), and real numbers (%s) are needed", path,
+            danaus_dtype_name(t.dtype), danaus_dtype_name(dtype));
     if (tensor_elements(&t) != elements)
         return failure(
             "%s has %" PRId64 " numbers, where %" PRId64 " are needed", path,

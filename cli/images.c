@@ -10,7 +10,8 @@
 #include <stdlib.h>
 
 static int check_shape(
-    image_file *i, const danaus_tensor *x, const danaus_model_info *info)
+    image_file *i, const char *path, const danaus_tensor *x,
+    const danaus_model_info *info)
 {
     char shape[200];
     int one = x->ndim == 3;
@@ -22,15 +23,15 @@ static int check_shape(
         return STATUS_OK;
     format_shape(x, shape, sizeof shape);
     return failure(
-        "images are %s %s, not real images x %" PRId64 " x %" PRId64 " x %" PRId64,
-        danaus_dtype_name(x->dtype), shape, info->image_channels, side, side);
+        "%s: images are %s %s, not real images x %" PRId64 " x %" PRId64 " x %" PRId64,
+        path, danaus_dtype_name(x->dtype), shape, info->image_channels, side, side);
 }
 
 int images_read(image_file *i, const char *path, const danaus_model_info *info)
 {
     danaus_tensor x;
-    TRY(open_tensor(path, NULL, &i->file, &x));
-    TRY(check_shape(i, &x, info));
+    TRY(open_array(path, &i->file, &x));
+    TRY(check_shape(i, path, &x, info));
     const void *pixels;
     TRY(tensor_as(&x, DANAUS_F32, "the images", &pixels, &i->owned));
     i->pixels = pixels;

@@ -12,17 +12,18 @@ static int open_rows(
     const char *path, const char *name, int64_t width, int complex, danaus_file **file,
     danaus_tensor *rows)
 {
-    TRY(open_tensor(path, NULL, file, rows));
+    TRY(open_array(path, file, rows));
     if (rows->ndim != 2 || rows->shape[1] != width) {
         char shape[200];
         format_shape(rows, shape, sizeof shape);
         return failure(
-            "the sample %s are %s, but samples x %" PRId64 " are needed", name, shape,
-            width);
+            "%s: the sample %s are %s, but samples x %" PRId64 " are needed", path,
+            name, shape, width);
     }
     return fail_if(
-        is_complex(rows->dtype) && !complex, "the sample %s are complex and W is not",
-        name);
+        is_complex(rows->dtype) && !complex,
+        "%s: the sample %s are complex (%s) and W is not", path, name,
+        danaus_dtype_name(rows->dtype));
 }
 
 int samples_open(
@@ -36,8 +37,8 @@ int samples_open(
     status = open_rows(targets, "targets", rows, complex, &s->files[1], &s->targets);
     if (!status && s->targets.shape[0] != s->inputs.shape[0])
         return failure(
-            "%" PRId64 " inputs have %" PRId64 " targets", s->inputs.shape[0],
-            s->targets.shape[0]);
+            "%s has %" PRId64 " targets, and %s %" PRId64 " inputs: as many are needed",
+            targets, s->targets.shape[0], inputs, s->inputs.shape[0]);
     return status;
 }
 

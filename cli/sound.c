@@ -191,7 +191,8 @@ int sound_check_name(const char *name, sound_format format)
         return usage_error(
             "%s must end in .npy, .wav, .flac, .aiff, .w64, .rf64, .au or .caf", name);
     if (!sf_format_check(&info))
-        return usage_error("%s cannot have this --format", name);
+        return usage_error(
+            "%s cannot have this --format: its kind of file has no such numbers", name);
     return STATUS_OK;
 }
 

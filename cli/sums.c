@@ -34,8 +34,9 @@ static int parse_term(const char *text, size_t length, sums *s, int *factors)
         danaus_patterns_parse(term, s->patterns + *factors, DANAUS_MAX_FACTORS, count);
     free(term);
     *factors += *count;
-    TRY(refuse_if(status == DANAUS_ERR_ARGUMENT, "%s", danaus_error_detail()));
-    return library(status);
+    TRY(refuse_if(
+        status == DANAUS_ERR_ARGUMENT, "--pattern: %s", danaus_error_detail()));
+    return fail_if(status != DANAUS_OK, "--pattern: %s", danaus_error_detail());
 }
 
 int sums_parse(const char *text, sums *s)
@@ -44,7 +45,9 @@ int sums_parse(const char *text, sums *s)
     for (const char *at = text; at && !status;) {
         const char *end = strchr(at, '+');
         if (s->count == DANAUS_MAX_TERMS)
-            return usage_error("a sum has at most %d terms", DANAUS_MAX_TERMS);
+            return usage_error(
+                "--pattern takes 1 to %d terms with + between them, not more",
+                DANAUS_MAX_TERMS);
         status = parse_term(at, end ? (size_t)(end - at) : strlen(at), s, &factors);
         at = end ? end + 1 : NULL;
     }

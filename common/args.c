@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -343,6 +344,13 @@ int args_refuse(const char *names, const char *why)
         }
     }
     return STATUS_OK;
+}
+
+int args_most(const char *name, int64_t value, int64_t most)
+{
+    return refuse_if(
+        value > most, "--%s takes an integer of at most %" PRId64 ", not %" PRId64,
+        name, most, value);
 }
 
 int args_parse(const usage *use, const arg *table, int argc, char **argv, int *operands)

@@ -76,6 +76,9 @@ int args_word(const char *words, const char *text);
    status. */
 int args_refuse(const char *names, const char *why);
 
+/* Refuses a value of an option above the most. Returns an exit status. */
+int args_most(const char *name, int64_t value, int64_t most);
+
 /* Set while tables are looked at: args_parse() hands its table over and returns ARGS_DONE. */
 extern void (*args_look)(const usage *use, const arg *table);
 

@@ -19,8 +19,7 @@ danaus_math math_of(int accuracy)
 int open_device(const device_options *options, danaus_device **device)
 {
     danaus_device *dev;
-    if (options->threads > INT_MAX)
-        return usage_error("--threads %" PRId64 " is out of range", options->threads);
+    TRY(args_most("threads", options->threads, INT_MAX));
     TRY(library(danaus_device_open(options->name ? options->name : "cpu", &dev)));
     if (danaus_device_set_threads(dev, (int)options->threads) ||
         (options->tuning && danaus_device_load_tuning(dev, options->tuning))) {
@@ -39,28 +38,48 @@ int load_older(danaus_device *device, const output *o)
     return library(danaus_device_load_tuning(device, o->path));
 }
 
-static int find(
-    const char *path, const char *name, const danaus_file *file, danaus_tensor *tensor)
+/* The only array. `many`: what to do where there are more. */
+static int find_only(
+    const char *path, const char *many, const danaus_file *file, danaus_tensor *tensor)
 {
     int count = danaus_file_count(file);
-    if (name)
-        return library(danaus_file_find(file, name, tensor));
-    if (count != 1)
-        return failure("%s has %d tensors: say which one with --tensor", path, count);
+    danaus_file_entry entry;
+    if (count > 1)
+        return failure("%s has %d arrays: %s", path, count, many);
+    if (!count && !danaus_file_entry_at(file, 0, &entry))
+        return failure(
+            "%s has no array that is computed with: \"%s\" is of type %s", path,
+            entry.name, entry.type);
+    TRY(fail_if(!count, "%s has no array", path));
     return library(danaus_file_tensor(file, 0, tensor));
 }
 
-int open_tensor(
-    const char *path, const char *name, danaus_file **file, danaus_tensor *tensor)
+static int open_found(
+    const char *path, const char *name, const char *many, danaus_file **file,
+    danaus_tensor *tensor)
 {
     danaus_file *f;
     TRY(library(danaus_file_open(path, &f)));
-    int status = find(path, name, f, tensor);
+    int status = name ? fail_if(
+                            danaus_file_find(f, name, tensor) != DANAUS_OK, "%s: %s",
+                            path, danaus_error_detail())
+                      : find_only(path, many, f, tensor);
     if (status == STATUS_OK)
         *file = f;
     else
         danaus_file_close(f);
     return status;
+}
+
+int open_array(const char *path, danaus_file **file, danaus_tensor *tensor)
+{
+    return open_found(path, NULL, "one is needed here", file, tensor);
+}
+
+int open_tensor(
+    const char *path, const char *name, danaus_file **file, danaus_tensor *tensor)
+{
+    return open_found(path, name, "say which one with --tensor", file, tensor);
 }
 
 void format_shape(const danaus_tensor *tensor, char *text, size_t size)

@@ -67,8 +67,10 @@ int open_device(const device_options *options, danaus_device **device);
    Returns an exit status. */
 int load_older(danaus_device *device, const output *o);
 
-/* Opens a file and finds a tensor: the named one or, when name is NULL, the only
-   one. The caller closes the file. Returns an exit status. */
+/* Opens a file of one array. The caller closes the file. Returns an exit status. */
+int open_array(const char *path, danaus_file **file, danaus_tensor *tensor);
+
+/* Opens a file and finds the array that --tensor names or, when name is NULL, the only one. */
 int open_tensor(
     const char *path, const char *name, danaus_file **file, danaus_tensor *tensor);
 

@@ -49,7 +49,7 @@ static int choose(const program *p, int argc, char **argv)
     if (!asks)
         return run_command(p, argc - 1, argv + 1);
     if (argc > 3)
-        return usage_error("help takes one command");
+        return usage_error("help takes one command, not %d", argc - 2);
     char help[] = "--help", *words[] = { argv[2], help, NULL };
     return run_command(p, 2, words);
 }

@@ -92,13 +92,15 @@ static int read_product(const char *path, int number, char *line, void *to)
     char *problem, *batch;
     if (!split(line, &problem, &batch))
         return failure(
-            "%s, line %d: a problem is written \"a,b,c,d a,b,c,d ...\",batch", path,
-            number);
+            "%s, line %d: \"%.40s\" is no problem, which is written "
+            "\"a,b,c,d a,b,c,d ...\",batch",
+            path, number, line);
     if (danaus_patterns_parse(problem, p->patterns, DANAUS_MAX_FACTORS, &p->count))
         return failure("%s, line %d: %s", path, number, danaus_error_detail());
     return fail_if(
-        !parse_batch(batch, &p->batch), "%s, line %d: \"%s\" is no batch size", path,
-        number, batch);
+        !parse_batch(batch, &p->batch),
+        "%s, line %d: \"%s\" is no batch size: an integer of at least 1", path, number,
+        batch);
 }
 
 int suite_read(const char *path, suite *s)
@@ -160,8 +162,9 @@ static int read_conv(const char *path, int number, char *line, void *to)
     if (parse_conv(line, to))
         return STATUS_OK;
     return failure(
-        "%s, line %d: a problem is kind,length,taps,batch,channels,plain|gated|sparse",
-        path, number);
+        "%s, line %d: \"%.40s\" is no problem, which is "
+        "kind,length,taps,batch,channels,plain|gated|sparse",
+        path, number, line);
 }
 
 int conv_suite_read(const char *path, conv_suite *s)

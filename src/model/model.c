@@ -25,6 +25,10 @@ static const arch *const archs[] = {
 static danaus_status find_arch(const json_t *config, const arch **found)
 {
     span type = { 0 };
+    if (!json_is_object(config))
+        return dn_fail(DANAUS_ERR_FORMAT, "config.json: this is not an object");
+    if (!json_object_get(config, "model_type"))
+        return dn_fail(DANAUS_ERR_FORMAT, "config.json: \"model_type\" is missing");
     TRY(dn_json_text(config, "model_type", &type));
     for (size_t i = 0; type.text && i < sizeof archs / sizeof *archs; i++)
         if (archs[i]->recognizes(config, type)) {

@@ -86,8 +86,9 @@ static danaus_status read_all(const json_t *config, danaus_tokenizer *t)
     span side = span_of("right");
     if (!has_characters(config))
         return dn_fail(
-            DANAUS_ERR_UNSUPPORTED, "without a vocabulary the tokenizer has to be a "
-                                    "HyenaDNATokenizer or CharacterTokenizer");
+            DANAUS_ERR_UNSUPPORTED,
+            "tokenizer.json or vocab.txt is needed beside it, or a tokenizer_class "
+            "HyenaDNATokenizer or CharacterTokenizer");
     TRY(dn_json_text(config, "truncation_side", &side));
     t->keep_end = dn_span_is(side, "left");
     t->characters = 1;

@@ -96,7 +96,8 @@ danaus_status danaus_operator_transform(
             danaus_dtype_name(full.dtype));
     if (full.n < 1 || full.n > INT32_MAX)
         return dn_fail(
-            DANAUS_ERR_SHAPE, "%" PRId64 " is no length of a transform", full.n);
+            DANAUS_ERR_SHAPE, "%" PRId64 " is no length of a transform: 1 to %d are",
+            full.n, INT32_MAX);
     TRY(check_options(&full, takes));
     /* At the least: a factor's numbers, and an order. */
     TRY(dn_check_room(

@@ -216,7 +216,7 @@ def refusals(folder, r):
     np.save(folder / "c.npy", np.zeros((2, 5), complex))
     refused("shapes that differ", "3 x 5", "conv", folder / "a.npy", folder / "b.npy",
             "-o", "x.npy")
-    refused("arrays and sound", "same sort", "conv", folder / "a.npy", u, "-o", "x.npy")
+    refused("arrays and sound", "both are .npy, or both sound", "conv", folder / "a.npy", u, "-o", "x.npy")
     refused("an empty array", "empty", "conv", folder / "none.npy", folder / "a.npy",
             "-o", "x.npy")
     refused("complex numbers", "real", "conv", folder / "c.npy", folder / "a.npy", "-o",
@@ -426,7 +426,7 @@ def bench_stream():
     check("block by block", facts["blocks"] == 750 and facts["share"] > 0
           and 0 < facts["median"] <= facts["p999"] <= facts["longest"], facts)
     for words, option in (("no blocks", "--block"), ("no time", "--seconds")):
-        refused(words, f"{option} takes an integer of at least 1", "stream", option, 0,
+        refused(words, f"{option} takes an integer from 1 to", "stream", option, 0,
                 program=BENCH)
     refused("a stream without channels", "channels", "stream", "--channels", 0, program=BENCH)
     refused("taps without end", "memory", "stream", "--taps", 2**62, program=BENCH)

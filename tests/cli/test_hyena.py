@@ -257,7 +257,7 @@ def check_compression(folder):
     refuses("an empty file", 1, "nothing to read", "compress", model, "--fasta",
             folder / "bad.fa", *args)  # fmt: skip
     refuses("no file", 1, "cannot read", "compress", model, "--fasta", folder / "n", *args)
-    refuses("images", 1, "no images", "compress", model, "--images", file, *args)
+    refuses("images", 1, "not --images", "compress", model, "--images", file, *args)
     refuses("no layer", 1, "matches", "compress", model, "--layers", "nothing", *args)
 
 

@@ -73,7 +73,7 @@ done
 danaus factorize --help | grep -q '|monarch$' || fail "help names the families"
 danaus factorize --help > long && danaus help factorize | cmp - long || fail "help COMMAND is --help"
 refuses 2 'no command "fly"' "help of no command" danaus help fly
-refuses 2 "help takes one" "help of two commands" danaus help info apply
+refuses 2 "help takes one command, not 2" "help of two commands" danaus help info apply
 refuses 2 "a command is needed" "no command" danaus
 refuses 2 'no command "fly"' "an unknown command" danaus fly
 refuses 2 "no option --wings (" "an unknown option" danaus info --wings=3
@@ -150,7 +150,7 @@ ok "dense of permuted" danaus dense s.safetensors -o back.npy
 ok "rows and columns are where they were" close back.npy shuffled 1e-12 float64
 ok "text of a shuffled matrix" danaus factorize shuffled.npy --pattern "$two" --permute
 grep -q "^permuted" out || fail "the text tells that it is permuted"
-refuses 2 "goes without" "permuted with a bias" danaus factorize shuffled.npy --pattern "$two" \
+refuses 2 "goes without --permute" "permuted with a bias" danaus factorize shuffled.npy --pattern "$two" \
     --permute --inputs samples.npy
 refuses 1 "two factors" "permuted for three" danaus factorize exact.npy --chain monarch --factors 3 --permute
 ok "a Fortran-ordered matrix" danaus factorize fortran.npy --pattern "$two" --json
@@ -231,8 +231,8 @@ ok "sums for people" danaus factorize near.npy --params 0.4 --terms 2 --inputs s
 grep -q " + " out || fail "sums are listed"
 refuses 2 "1 to 3 or auto" "too many terms to choose" danaus factorize near.npy --params 0.4 --terms 4
 refuses 2 "auto with --params" "nothing to choose by" danaus factorize near.npy --pattern "$two" --terms auto
-refuses 2 "one list of patterns" "terms twice" danaus factorize near.npy --pattern "$two + $two" --terms 2
-refuses 2 "at most 16 terms" "too many terms" danaus factorize near.npy \
+refuses 2 "goes with one list of patterns" "terms twice" danaus factorize near.npy --pattern "$two + $two" --terms 2
+refuses 2 "takes 1 to 16 terms" "too many terms" danaus factorize near.npy \
     --pattern "$(printf '1,48,48,1 + %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)1,48,48,1"
 refuses 2 "1 to 64 factors" "an empty term" danaus factorize near.npy --pattern "$two +"
 refuses 1 "term 1 is 48 x 24" "terms of two sizes" danaus factorize near.npy --pattern "$two + 1,48,24,1"
@@ -247,7 +247,7 @@ refuses 2 "one of --pattern" "two chains" danaus factorize exact.npy --params 1 
 refuses 2 "goes with --chain" "rank without chain" danaus factorize exact.npy --params 1 --rank 2
 refuses 2 "goes with --chain" "rank of a dense chain" danaus factorize exact.npy --chain dense --rank 2
 refuses 2 "goes with --chain monarch" "factors of others" danaus factorize exact.npy --chain low-rank --factors 2
-refuses 2 "go with --inputs" "targets alone" danaus factorize near.npy --params 1 \
+refuses 2 "--targets goes with --inputs" "targets alone" danaus factorize near.npy --params 1 \
     --targets targets.npy
 refuses 2 "goes with --params" "candidates alone" danaus factorize near.npy --pattern "$two" --candidates
 refuses 2 "goes with --candidates" "reduced alone" danaus factorize near.npy --params 1 --reduced
@@ -255,7 +255,7 @@ refuses 2 "give one" "two biases" danaus factorize near.npy --params 1 --inputs 
     --fit-bias --bias x
 refuses 1 "samples x 48" "targets of another width" danaus factorize near.npy --params 1 \
     --inputs samples.npy --targets rectangle.npy
-refuses 1 "200 inputs have 48 targets" "too few targets" danaus factorize near.npy --params 1 \
+refuses 1 "has 48 targets, and samples.npy 200 inputs" "too few targets" danaus factorize near.npy --params 1 \
     --inputs samples.npy --targets exact.npy
 refuses 1 "no candidate" "too small a budget" danaus factorize near.npy --params 0.001 --candidates
 refuses 2 "not a pattern" "a malformed pattern" danaus factorize exact.npy --pattern "1,2,x"
@@ -272,7 +272,7 @@ refuses 1 "" "no array" danaus factorize text.npy --params 1
 refuses 1 "" "half an array" danaus factorize cut.npy --params 1
 refuses 1 "" "no elements" danaus factorize x_none.npy --params 1
 refuses 1 "" "integers" danaus factorize integers.npy --params 1
-refuses 1 "4 tensors" "which tensor" danaus factorize layer.safetensors --params 1
+refuses 1 "4 arrays: say which one with --tensor" "which tensor" danaus factorize layer.safetensors --params 1
 refuses 1 "" "no such tensor" danaus factorize layer.safetensors --tensor w --params 1
 refuses 1 "7 elements" "a short bias" danaus factorize layer.safetensors \
     --tensor layer.weight --bias layer.short --params 1
@@ -333,7 +333,7 @@ danaus dense more.safetensors -o back.npy > /dev/null
 ok "which has all terms" close back.npy "3 * exact + np.load('dct.npy')" 1e-12
 refuses 1 "part of a sum, of no product" "a product of sums" danaus combine product s.safetensors c.safetensors -o more.safetensors
 refuses 1 "for single chains" "another type of a sum" danaus combine sum s.safetensors --dtype f32 -o more.safetensors
-refuses 1 "say which one" "many matrices" danaus combine sum layer.safetensors -o more.safetensors
+refuses 1 "4 arrays: one is needed here" "many matrices" danaus combine sum layer.safetensors -o more.safetensors
 refuses 1 "needs as many" "a stack of two lengths" danaus combine hstack exact.npy c.safetensors -o s.safetensors
 refuses 1 "no matrix, but 2 x 2 x 48" "an array" danaus combine sum x_cube.npy -o s.safetensors
 refuses 1 "" "a broken file" danaus combine sum cut.npy -o s.safetensors

@@ -57,6 +57,15 @@ def make_inputs():
     np.save("w.npy", rng.standard_normal((8, 8)).astype("f4"))
     np.save("x.npy", rng.standard_normal((3, 8)).astype("f4"))
     danaus("factorize", "w.npy", "--pattern", "1,4,4,2 2,4,4,1", "-o", "c.st")
+    np.save("small.npy", np.ones((3, 7), "f4"))
+    np.save("complex.npy", np.ones(8, "c8"))
+    a, i = np.ones((3, 8), "f4"), np.ones((3, 8), "i4")
+    write_safetensors(pathlib.Path("two.st"), {"a": ("F32", a), "b": ("F32", a)})
+    write_safetensors(pathlib.Path("integers.st"), {"i": ("I32", i)})
+    pathlib.Path("suite").write_text("# a suite\nwhat is this\n")
+    pathlib.Path("batch").write_text('"1,8,8,1",0\n')
+    pathlib.Path("list").mkdir()
+    pathlib.Path("list/config.json").write_text("[]")
     pathlib.Path("text").write_text("a b\n")
     pathlib.Path("bad").write_bytes(b"a b\n\xff\n")
     pathlib.Path("r.fa").write_text(">r\nACGT\n")
@@ -88,6 +97,20 @@ USAGE = {
     "compress bert -o n": "--params FRACTION is needed",
     "embed bert -o e.npy": "--text FILE is needed",
     "embed bert --text text": "-o FILE or --query TEXT is needed",
+    # One of several options: the one that was given.
+    "factorize w.npy --chain monarch --ridge 1": "--ridge goes with --inputs",
+    "factorize w.npy --chain monarch --fit-bias": "--fit-bias goes with --inputs",
+    "factorize w.npy --chain monarch --permute --bias b": "--bias goes without --permute",
+    "factorize w.npy --pattern '1,8,8,1 + 8,1,1,1' --terms 2":
+        "--terms goes with one list of patterns, not a sum",
+    "factorize w.npy --chain monarch --factors 65": "--factors takes an integer of at most 64, not 65",
+    f"factorize w.npy --chain monarch --refine {2**31}": f"--refine takes an integer of at most {2**31 - 1}",
+    f"apply c.st x.npy -o y.npy --threads {2**31}": f"--threads takes an integer of at most {2**31 - 1}",
+    "invert c.st --threads 1025": "--threads takes an integer of at most 1024, not 1025",
+    f"transform db2 8 -o t.st --levels {2**31}": f"--levels takes an integer of at most {2**31 - 1}",
+    "factorize w.npy --params 1e300": "--params takes a number of at most 1.41e+17 here",
+    "factorize w.npy --pattern 1,8,8": '--pattern: "1,8,8" is not a pattern: write a,b,c,d',
+    "help info apply": "help takes one command, not 2",
     # Names that are empty.
     "apply '' x.npy -o y.npy": "operand 1 of apply (a chain file and a file of inputs) is an empty name",
     "apply c.st '' -o y.npy": "operand 2 of apply (a chain file and a file of inputs) is an empty name",
@@ -122,6 +145,28 @@ FAILURES = {
     "score dna r.fa -w 31": "--window 31: the model takes windows of 2 to 30 tokens",
     "score dna r.fa -w 8 -c 8": "--context 8: windows of 8 tokens begin with 1 to 7 known ones",
     "embed bert --text text -o e.npy --pad 13": "--pad 13: the model takes 1 to 12 tokens",
+    "classify bert x.npy": "bert is a model of text (bert), not of images",
+    "compress bert --images x.npy --params .5 -o n":
+        "bert is a model of text (bert) and takes --text or --fasta, not --images",
+    "compress vit --fasta r.fa --params .5 -o n":
+        "vit is a model of images (vit) and takes --images, not --fasta",
+    "classify vit x.npy": "x.npy: images are f32 3 x 8, not real images x 3 x 11 x 11",
+    "model list": "config.json: this is not an object",
+    # Arrays: the file that has them, and which are needed.
+    "apply c.st integers.st -o y.npy": '"i" is of type I32',
+    "apply c.st two.st -o y.npy": "two.st has 2 arrays: say which one with --tensor",
+    "apply c.st x.npy --residual two.st -o y.npy": "two.st has 2 arrays: one is needed here",
+    "apply c.st two.st --tensor c -o y.npy": 'two.st: there is no tensor "c"; the file has 2, the first is "a"',
+    "factorize w.npy --chain monarch --inputs small.npy":
+        "small.npy: the sample inputs are 3 x 7, but samples x 8 are needed",
+    "factorize w.npy --chain monarch --inputs x.npy --targets w.npy":
+        "w.npy has 8 targets, and x.npy 3 inputs",
+    "conv x.npy x.npy x.npy -o y.npy": "x.npy is a second file of filters",
+    "transform circulant 8 --values complex.npy -o t.st":
+        "complex.npy is complex (c64), and real numbers (f32) are needed",
+    f"transform dft {2**31} -o t.st": f"{2**31} is no length of a transform: 1 to {2**31 - 1} are",
+    "bench --suite suite": 'suite, line 2: "what is this" is no problem, which is written',
+    "bench --suite batch": 'batch, line 1: "0" is no batch size: an integer of at least 1',
     # Tensors: what they are, where they are there.
     "model no_bias": "encoder.layer.0.attention.self.query.bias is missing, of shape [24]",
     "model narrow": "2 tensors do not fit: embeddings.LayerNorm.bias is [7], not [24]; "

@@ -117,7 +117,7 @@ def check_compression(folder, model, file, y):
     done = danaus("compress", model, "--images", file, *args[:-1])
     check("a line for each layer", done.stdout.count("dense ") == 3 * LAYERS, done.stdout)
     check("and what it was made by", "by 130 images" in done.stdout, done.stdout)
-    refuses("text", 1, "no tokens", "compress", model, "--text", file, *args)
+    refuses("text", 1, "takes --images, not --text", "compress", model, "--text", file, *args)
     refuses("no such file", 1, "x2", "compress", model, "--images", folder / "x2", *args)
     refuses("text and images", 2, "one of", "compress", model, "--text", file, "--images",
             file, *args)  # fmt: skip

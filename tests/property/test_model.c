@@ -323,7 +323,7 @@ static void configurations_are_checked(void **state)
     write_config("{");
     expect_refusal(device, DANAUS_ERR_FORMAT, "config.json: no proper JSON");
     write_config("[]");
-    expect_refusal(device, DANAUS_ERR_UNSUPPORTED, "model_type");
+    expect_refusal(device, DANAUS_ERR_FORMAT, "config.json: this is not an object");
     write_config("{\"model_type\": \"llama\"}");
     expect_refusal(device, DANAUS_ERR_UNSUPPORTED, "\"llama\"");
     write_config("{\"model_type\": \"bert\"}");
