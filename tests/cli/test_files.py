@@ -70,6 +70,27 @@ def test_outputs(y):
     check("a table is written to a pipe once", done.stdout == b"1\n", done)
 
 
+def test_permissions():
+    """What docs/formats.md says of replaced files and of new ones."""
+
+    def mode(name):
+        return oct(os.stat(name).st_mode & 0o7777)
+
+    for umask in 0o022, 0o077, 0o000:
+        old = os.umask(umask)
+        danaus("apply", "c.st", "x.npy", "-o", f"new{umask}.npy")
+        os.umask(old)
+        found = mode(f"new{umask}.npy")
+        check(f"a new file under {umask:03o}", found == oct(0o666 & ~umask), found)
+    for bits in 0o600, 0o640, 0o664, 0o755, 0o777, 0o4755, 0o2664, 0o1666:
+        pathlib.Path("old.npy").write_bytes(b"old")
+        os.chmod("old.npy", bits)
+        danaus("apply", "c.st", "x.npy", "-o", "old.npy")
+        found = mode("old.npy")
+        check(f"{bits:o} is kept, but for its first digit", found == oct(bits & 0o777), found)
+        os.remove("old.npy")
+
+
 def test_records():
     done = shell("""printf 'problem,batch\\n"1,8,6,6",4\\n"1,4,4,2",4\\n' > s.csv
         "$0" bench --suite s.csv --layout last --csv >(cat > records) && sleep 0.2""")
@@ -143,6 +164,7 @@ def main():
         os.chdir(folder)
         y = make_inputs()
         test_outputs(y)
+        test_permissions()
         test_records()
         test_inputs(y)
         test_pipes_of_folders()
