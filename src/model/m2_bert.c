@@ -65,21 +65,37 @@ static danaus_status check_flag(
     return DANAUS_OK;
 }
 
+/* The same of a size, which a tensor has. */
+static void check_size(
+    binder *b, const json_t *config, const char *field, const char *name, int64_t found,
+    int64_t *to)
+{
+    int64_t said = found;
+    dn_json_integer(config, field, &said); /* it has been read before */
+    if (said != found)
+        dn_binder_complain(
+            b, "config.json says that %s is %" PRId64 ", %s has %" PRId64, field, said,
+            name, found);
+    *to = found;
+}
+
 /* What the first block tells of all. */
 static danaus_status read_block(
     m2_bert *m, binder *b, const json_t *config, m2_sizes *to)
 {
     danaus_tensor t;
     int gated = 1;
-    if (dn_binder_find(
-            b, "encoder.layer.0.attention.filter_fn.implicit_filter.0.weight", &t) &&
-        t.ndim == 2) {
-        to->filter.order = t.shape[0];
-        to->filter.features = t.shape[1];
+    static const char first[] =
+        "encoder.layer.0.attention.filter_fn.implicit_filter.0.weight";
+    static const char places[] = "encoder.layer.0.attention.filter_fn.pos_emb.z";
+    if (dn_binder_find(b, first, &t) && t.ndim == 2) {
+        check_size(
+            b, config, "hyena_filter_order", first, t.shape[0], &to->filter.order);
+        check_size(b, config, "hyena_emb_dim", first, t.shape[1], &to->filter.features);
     }
-    if (dn_binder_find(b, "encoder.layer.0.attention.filter_fn.pos_emb.z", &t) &&
-        t.ndim == 3)
-        to->filter.length = t.shape[1];
+    if (dn_binder_find(b, places, &t) && t.ndim == 3)
+        check_size(
+            b, config, "long_conv_l_max", places, t.shape[1], &to->filter.length);
     if (dn_binder_find(b, "encoder.layer.0.mlp.gated_layers.weight", &t))
         gated =
             t.ndim == 3 ? t.shape[0] * t.shape[1] != m->inner : t.shape[0] != m->inner;

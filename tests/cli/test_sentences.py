@@ -46,6 +46,11 @@ def make_models():
     change("narrow", "bert", {f"{query}.bias": ("F32", narrow), place: ("F32", narrow)})
     change("integers", "bert", {f"{query}.weight": ("I8", bytes_), place: None})
     change("complex", "bert", {place: ("C64", np.zeros(24, "c8"))})
+    for field, value in ("hyena_filter_order", 5), ("hyena_emb_dim", 7), ("long_conv_l_max", 24):
+        config = test_model.M2_CONFIG | {field: value}
+        test_model.write_model(
+            pathlib.Path(f"m2_{field}"), test_model.m2_weights(), config, test_model.M2_WORDS
+        )
     # A file may be refused by its name alone where its path is long.
     long = pathlib.Path("f" * 80, "g" * 80, "h" * 80)
     long.mkdir(parents=True)
@@ -152,6 +157,10 @@ FAILURES = {
         "vit is a model of images (vit) and takes --images, not --fasta",
     "classify vit x.npy": "x.npy: images are f32 3 x 8, not real images x 3 x 11 x 11",
     "model list": "config.json: this is not an object",
+    # Sizes: what config.json says, and what the weights have.
+    "model m2_hyena_filter_order": "config.json says that hyena_filter_order is 5, encoder.layer.0.",
+    "model m2_hyena_emb_dim": "config.json says that hyena_emb_dim is 7, encoder.layer.0.",
+    "model m2_long_conv_l_max": "config.json says that long_conv_l_max is 24, encoder.layer.0.",
     # Arrays: the file that has them, and which are needed.
     "apply c.st integers.st -o y.npy": '"i" is of type I32',
     "apply c.st two.st -o y.npy": "two.st has 2 arrays: say which one with --tensor",
