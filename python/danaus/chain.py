@@ -9,11 +9,10 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Union, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse.linalg import LinearOperator
 
 from danaus._arrays import (
     ElementType,
@@ -32,11 +31,13 @@ from danaus._arrays import (
     whole,
 )
 from danaus._library import check, ffi, handle_of, lib, own, path_bytes
+from danaus._linear import AnyOperator, LinearOperator, Number
 from danaus.device import Device, chosen, default_device
 from danaus.patterns import Pattern, Patterns, pattern_array
 from danaus.plan import LAYOUTS, Plan, Weights, batch_of, batched_shape
 
-Number = Union[complex, np.number]
+if TYPE_CHECKING:
+    from danaus.operator import Operator  # which is made of chains
 
 
 class _Views:
@@ -353,6 +354,8 @@ class Chain(LinearOperator):
     def dot(self, x: Chain | Number) -> Chain: ...
     @overload
     def dot(self, x: ArrayLike) -> np.ndarray: ...
+    @overload
+    def dot(self, x: AnyOperator) -> LinearOperator: ...
     def dot(self, x: Any) -> Any:
         """W x of an array; the chain of the product where x is a chain or a number.
 
@@ -366,6 +369,8 @@ class Chain(LinearOperator):
     def __matmul__(self, x: Chain) -> Chain: ...
     @overload
     def __matmul__(self, x: ArrayLike) -> np.ndarray: ...
+    @overload
+    def __matmul__(self, x: AnyOperator) -> LinearOperator: ...
     def __matmul__(self, x: Any) -> Any:
         return super().__matmul__(x)
 
@@ -373,6 +378,8 @@ class Chain(LinearOperator):
     def __mul__(self, x: Chain | Number) -> Chain: ...
     @overload
     def __mul__(self, x: ArrayLike) -> np.ndarray: ...
+    @overload
+    def __mul__(self, x: AnyOperator) -> LinearOperator: ...
     def __mul__(self, x: Any) -> Any:
         return super().__mul__(x)
 
@@ -380,6 +387,8 @@ class Chain(LinearOperator):
     def __rmul__(self, x: Number) -> Chain: ...
     @overload
     def __rmul__(self, x: ArrayLike) -> np.ndarray: ...
+    @overload
+    def __rmul__(self, x: AnyOperator) -> LinearOperator: ...
     def __rmul__(self, x: Any) -> Any:
         return self._times(x) if _is_number(x) else super().__rmul__(x)
 
@@ -389,9 +398,15 @@ class Chain(LinearOperator):
     def __neg__(self) -> Chain:
         return self._times(-1)
 
+    @overload
+    def __add__(self, other: Chain) -> Chain | Operator: ...
+    @overload
+    def __add__(self, other: Operator) -> Operator: ...
+    @overload
+    def __add__(self, other: AnyOperator) -> LinearOperator: ...
     def __add__(self, other: Any) -> Any:
         """One chain where the patterns agree (`danaus.add`), else one operator."""
-        from danaus.operator import Operator  # which is made of chains
+        from danaus.operator import Operator
 
         if isinstance(other, Chain):
             try:
@@ -401,6 +416,13 @@ class Chain(LinearOperator):
         if isinstance(other, (Chain, Operator)) and other.shape == self.shape:
             return Operator.sum([self, other])
         return super().__add__(other)
+
+    @overload
+    def __sub__(self, other: Chain) -> Chain | Operator: ...
+    @overload
+    def __sub__(self, other: AnyOperator) -> LinearOperator: ...
+    def __sub__(self, other: Any) -> Any:
+        return super().__sub__(other)
 
     def _times(self, number: Any) -> Chain:
         code = product_code(self._code)

@@ -10,11 +10,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.sparse.linalg import LinearOperator
 
 from danaus._arrays import (
     by_parts,
@@ -28,6 +26,7 @@ from danaus._arrays import (
     sums_code,
 )
 from danaus._library import check, ffi, handle_of, lib, own, path_bytes
+from danaus._linear import AnyOperator, LinearOperator
 from danaus.chain import Chain
 from danaus.device import Device, default_device
 from danaus.plan import LAYOUTS, Gradients
@@ -261,14 +260,15 @@ class Operator(LinearOperator):
 
     # ---- what Python asks for ----
 
+    @overload
+    def __add__(self, other: Chain | Operator) -> Operator: ...
+    @overload
+    def __add__(self, other: AnyOperator) -> LinearOperator: ...
     def __add__(self, other: Any) -> Any:
         """One operator with the terms of both, if the other one is of this package."""
         if isinstance(other, (Chain, Operator)):
             return Operator.sum([self, other])
         return super().__add__(other)
-
-    def __matmul__(self, x: ArrayLike) -> np.ndarray:
-        return super().__matmul__(x)
 
     def __reduce__(self):
         terms, chains = [], list(self.chains)
