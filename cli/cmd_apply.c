@@ -11,13 +11,13 @@ static const usage use = {
         "Multiplies inputs by the M x N matrix of a chain and adds its bias, if any.\n"
         "X is batch x N (layout first, the default) or N x batch (layout last), and\n"
         "Y has the same layout with M in place of N. A vector of N elements gives\n"
-        "one of M. With --adjoint the matrix is transposed (and conjugated), M and N\n"
-        "change places, and the bias is left out. --scale multiplies W x by a number,\n"
-        "and --residual adds an array of Y's shape to what comes out.\n\n"
-        "The product is made in the type of X unless --dtype says otherwise; Y has\n"
-        "that type. A complex chain or X makes it complex. The file of a sum, or of a\n"
-        "transform, whose chains have orders, is multiplied by in its own type. A\n"
-        "file - is standard input or output.\n",
+        "one of M. --adjoint transposes (and conjugates) the matrix, exchanges M and\n"
+        "N, and leaves the bias out. --scale multiplies W x by a number. --residual\n"
+        "adds an array of Y's shape to the result.\n\n"
+        "The product is computed in the type of X, or in --dtype, and Y has that\n"
+        "type. If the chain or X is complex, so is the product. Sums and transforms\n"
+        "are computed in the type of their file. A file - is standard input or\n"
+        "output.\n",
     .number = { 2, 2 },
     .operands = "a chain file and a file of inputs",
 };
@@ -305,21 +305,21 @@ int cmd_apply(int argc, char **argv)
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &a.output.name, "FILE", "the .npy file to write" },
         { "layout", 0, ARG_WORD, &a.layout, "first|last",
-          "where X and Y have the batch (default first)" },
+          "the batch axis of X and Y (default first)" },
         { "adjoint", 0, ARG_FLAG, &a.adjoint, NULL,
           "multiply by the (conjugate) transpose" },
         { "activation", 0, ARG_WORD, &a.activation, "none|relu|gelu|silu|gelu-tanh",
           "applied to W x + bias; gelu is exact, gelu-tanh\nPyTorch's "
           "approximate=\"tanh\"" },
         { "scale", 0, ARG_ANY, &a.scale, "NUMBER",
-          "multiplies W x, before the bias is added; not 0" },
+          "multiplies W x before the bias is added; not 0" },
         { "residual", 0, ARG_INPUT, &a.residual_path, "FILE",
           "an array of Y's shape that is added last" },
         { "dtype", 0, ARG_DTYPE, &a.type, "TYPE",
           "f32, f64, c64, c128, f16 or bf16: convert X and\n"
-          "the weights, compute and write Y in this type" },
+          "the weights to it, and compute and write Y in it" },
         { "tensor", 0, ARG_TEXT, &a.tensor, "NAME",
-          "the tensor to take when X is a safetensors file\nwith several" },
+          "name of X in a safetensors file with several\ntensors" },
         DEVICE_ARGS(a.where),
         EFFORT_ARG(a.how),
         ACCURACY_ARG(a.how),

@@ -14,16 +14,15 @@
 static const usage use = {
     .synopsis = "[ks|conv] --suite FILE [OPTION]...",
     .about =
-        "Measures the products (ks, which may be left out) or convolutions (conv) of\n"
-        "a suite: medians of at least 0.2 s of calls after a warm-up, with the same\n"
-        "x and y in each call. A line of the file, or of standard input for -, is a\n"
-        "problem:\n\n"
+        "Measures the products (ks, the default) or convolutions (conv) of a suite:\n"
+        "medians of at least 0.2 s of calls after a warm-up, with the same x and y in\n"
+        "each call. A line of the file, or of standard input for -, is a problem:\n\n"
         "  echo '\"1,192,48,2 2,48,192,1\",4096' | danaus bench --suite -\n"
         "  echo 'causal,16384,16384,8,64,plain' | danaus bench conv --suite -\n\n"
-        "that is the patterns of a chain and the batch, or the kind (causal,\n"
-        "circular, bidirectional), length, taps, batch and channels of a\n"
-        "convolution, which is plain, gated or sparse. Products are compared with\n"
-        "the dense matrix of their size, unless that takes too long.\n",
+        "A product has the patterns of a chain and the batch. A convolution has the\n"
+        "kind (causal, circular, bidirectional), length, taps, batch and channels,\n"
+        "and is plain, gated or sparse. Products are compared with the dense matrix\n"
+        "of their size, unless that takes too long.\n",
     .number = { 0, 1 },
     .operands = "\"ks\" or \"conv\"",
     .words = "ks|conv",
@@ -319,13 +318,13 @@ int cmd_bench(int argc, char **argv)
         { "dtype", 0, ARG_DTYPE, &b.dtype, "TYPE",
           "f32 (default), f64, c64, c128, f16 or bf16" },
         { "layout", 0, ARG_WORD, &b.layout, "both|first|last",
-          "products: where x and y have the batch (default\nboth)" },
+          "products: the batch axis of x and y (default both)" },
         { "batch", 0, ARG_COUNTS, &b.batch, "N,N,...",
           "products: batch sizes, in place of the suite's" },
         EFFORT_ARG(b.plan),
         ACCURACY_ARG(b.plan),
         { "csv", 0, ARG_OUTPUT, &b.csv, "FILE",
-          "write the records to a file as well, after each one" },
+          "also write the records to a file, after each one" },
         { "json", 0, ARG_FLAG, &b.json, NULL, "print the records as JSON" },
         { 0 },
     };

@@ -7,13 +7,13 @@
 static const usage use = {
     .synopsis = "-o TABLE.csv [OPTION]...",
     .about =
-        "Measures what passes of each radix, caches and memory cost on this machine:\n"
-        "the constants of the model that chooses transforms for convolutions where\n"
-        "nothing was measured. It takes some seconds. Give the table to the other\n"
-        "commands with --tuning; it counts on the same machine, with the same\n"
+        "Measures the cost of passes of each radix, of caches and of memory on this\n"
+        "machine. These are the constants of the cost model, which chooses transforms\n"
+        "for convolutions that were not measured. It takes some seconds. Give the\n"
+        "table to the other commands with --tuning. It applies to the same machine,\n"
         "instruction set and number of threads. Other rows of the table, and those\n"
         "of one given with --tuning, are kept. `danaus info --conv N` shows the\n"
-        "constants at work.\n",
+        "constants in use.\n",
 };
 
 static int run(danaus_device *device, const output *o, int as_json)

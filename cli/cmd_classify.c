@@ -8,11 +8,10 @@
 static const usage use = {
     .synopsis = "MODEL IMAGES.npy [-o SCORES.npy] [--top N] [OPTION]...",
     .about =
-        "Lists the likeliest classes of each image, with their probabilities. IMAGES\n"
-        "is images x channels x size x size, as the model's preprocessing leaves\n"
-        "pixels (about -1 to 1), or one image without the first dimension. SCORES is\n"
-        "images x classes, f32, of which softmax makes probabilities. A file - is\n"
-        "standard input or output.\n",
+        "Lists the most probable classes of each image, with their probabilities.\n"
+        "IMAGES is images x channels x size x size, after the model's preprocessing\n"
+        "(about -1 to 1), or one image without the first axis. SCORES is images x\n"
+        "classes, f32 logits. A file - is standard input or output.\n",
     .number = { 2, 2 },
     .operands = "the folder of a model and a file of images",
 };
@@ -119,7 +118,8 @@ int cmd_classify(int argc, char **argv)
     classification c = { .top = 5 };
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &c.output.name, "FILE", "the .npy file to write" },
-        { "top", 'n', ARG_NUMBER, &c.top, "N", "classes of each image; default 5" },
+        { "top", 'n', ARG_NUMBER, &c.top, "N",
+          "number of classes for each image; default 5" },
         MODEL_ARGS(c.m),
         { "json", 0, ARG_FLAG, &c.json, NULL, "print the facts as JSON" },
         { 0 },

@@ -11,15 +11,15 @@ enum { MOST_FILES = 256 };
 static const usage use = {
     .synopsis = HOW " FILE [FILE]...\n       -o OUT.safetensors [OPTION]...",
     .about =
-        "Makes one chain of several, without multiplying factors out. A file is a\n"
-        "chain, or one matrix (.npy, or safetensors with one tensor), which counts\n"
-        "as a chain of one factor. Kronecker products take their files from left to\n"
-        "right, hstack puts them side by side, vstack one above the other and\n"
+        "Combines several chains into one, without multiplying factors out. A file\n"
+        "is a chain, or one matrix (.npy, or safetensors with one tensor), which\n"
+        "counts as a chain of one factor. Kronecker products take their files from\n"
+        "left to right, hstack puts them side by side, vstack one above the other and\n"
         "diagonal as blocks on the diagonal. Sums, stacks and diagonals are one\n"
-        "chain where the files have as many factors, and patterns with the same b, c\n"
-        "and d. Other sums are a file of their terms, which is multiplied by at\n"
-        "once, and may have such files, and transforms, among their own. Biases are\n"
-        "left out. A file - is standard input or output.\n",
+        "chain if the files have equally many factors, and patterns with the same b,\n"
+        "c and d. Other sums are written as a file of their terms, for danaus\n"
+        "apply and dense; a term may be such a file or a transform. Biases are left\n"
+        "out. A file - is standard input or output.\n",
     .number = { 2, 1 + MOST_FILES },
     .operands = HOW " and one file or more",
     .words = HOW,

@@ -6,8 +6,8 @@
 static const usage use = {
     .synopsis = "bash|zsh",
     .about =
-        "Prints a script by which the shell completes commands, options and their\n"
-        "values:\n\n"
+        "Prints a script that completes commands, options and their values in the\n"
+        "shell:\n\n"
         "  danaus completion bash > ~/.local/share/bash-completion/completions/danaus\n"
         "  danaus completion zsh > FOLDER/_danaus     a FOLDER of zsh's fpath\n",
     .number = { 1, 1 },

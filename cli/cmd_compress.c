@@ -13,10 +13,11 @@ static const usage use = {
     .synopsis = "MODEL --params FRACTION -o NEW [OPTION]...",
     .about =
         "Replaces dense linear layers of a model's blocks so that a share of their\n"
-        "weights remains, one layer after the other, each fitted to what the dense\n"
-        "model does with the lines of a text, the records of a FASTA file or images:\n"
-        "some thousand such as the model will meet. Without any of these only\n"
-        "weights count. NEW is the folder of the new model.\n",
+        "weights remains. Layers are replaced one after the other. Each is fitted to\n"
+        "the outputs of the dense model for samples: lines of a text, records of a\n"
+        "FASTA file or images, some thousand that are typical for the model's use.\n"
+        "Without samples the weights alone are fitted. NEW is the folder of the new\n"
+        "model.\n",
     .number = { 1, 1 },
     .operands = "the folder of a model",
 };
@@ -292,20 +293,20 @@ int cmd_compress(int argc, char **argv)
 {
     compression c = { 0 };
     const arg table[] = {
-        { "text", 't', ARG_INPUT, &c.text, "FILE", "lines to fit layers to, UTF-8" },
-        { "fasta", 0, ARG_INPUT, &c.fasta, "FILE", "records to fit them to" },
+        { "text", 't', ARG_INPUT, &c.text, "FILE", "sample texts, one a line, UTF-8" },
+        { "fasta", 0, ARG_INPUT, &c.fasta, "FILE", "sample records" },
         { "window", 'w', ARG_NUMBER, &c.window, "N",
-          "letters of a record that go through the model\ntogether; default 4096" },
+          "letters of a record that the model reads at once;\ndefault 4096" },
         { "images", 0, ARG_INPUT, &c.image_path, "FILE",
-          "the .npy file of images to fit them to, as\ndanaus classify takes it" },
+          "a .npy file of sample images, as for danaus\nclassify" },
         { "params", 0, ARG_REAL, &c.params, "FRACTION",
           "share of the layers' weights that remains,\nabove 0 and at most 1" },
         { "output", 'o', ARG_TEXT, &c.to, "NEW", "the folder to write" },
         { "layers", 0, ARG_TEXT, &c.layers, "REGEX",
           "only layers whose name matches this extended\nregular expression" },
         { "ridge", 0, ARG_REAL, &c.ridge, "X",
-          "pull towards the dense weights; default 0.05" },
-        { "seed", 0, ARG_COUNT, &c.seed, "N", "of random directions; default 0" },
+          "regularisation towards the dense weights; default\n0.05" },
+        { "seed", 0, ARG_COUNT, &c.seed, "N", "seed of random directions; default 0" },
         DEVICE_ARGS(c.m.where),
         { "json", 0, ARG_FLAG, &c.json, NULL, "print the facts as JSON" },
         { 0 },

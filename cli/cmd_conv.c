@@ -12,18 +12,17 @@ static const usage use = {
         "Convolves every row of a signal with its filter. Files are sound (.wav and\n"
         "whatever libsndfile reads; channels are rows) or .npy arrays; - is standard\n"
         "input or output, where sound is written as .wav.\n\n"
-        "Sound: the channels of all filter files together are the filters. One\n"
-        "filter serves every channel of the signal; a signal of one channel goes\n"
-        "through every filter, so that two files of impulse responses make stereo of\n"
-        "mono; else there are as many filters as channels. Rates must agree unless\n"
-        "--resample is given.\n\n"
-        ".npy: the signal is [..., length], the filter (one file) [..., taps], where\n"
-        "the leading sizes of the filter are the last leading ones of the signal, or\n"
+        "Sound: the channels of all filter files together are the filters. There are\n"
+        "as many filters as channels, or one filter for all channels, or one channel\n"
+        "for all filters, so that two files of impulse responses make stereo of mono.\n"
+        "Rates must agree unless --resample is given.\n\n"
+        ".npy: the signal is [..., length], the filter (one file) [..., taps]. The\n"
+        "leading axes of the filter are the last leading axes of the signal, or "
         "none.\n\n"
-        "With a filter of M taps and N numbers in a row, --mode chooses what is\n"
-        "kept: full, all N + M - 1 numbers; causal, the first N; same, the middle N;\n"
-        "valid, the N - M + 1 that see the whole filter; circular, N numbers that\n"
-        "wrap.\n",
+        "With a filter of M taps and N values in a row, --mode chooses the result:\n"
+        "full, all N + M - 1 values; causal, the first N; same, the middle N; valid,\n"
+        "the N - M + 1 that overlap the whole filter; circular, N values that wrap\n"
+        "around.\n",
     .number = { 2, 64 },
     .operands = "a signal and one or more filters",
 };
@@ -485,18 +484,18 @@ int cmd_conv(int argc, char **argv)
     int operands;
     const arg table[] = {
         { "output", 'o', ARG_OUTPUT, &c.output.name, "FILE",
-          "what to write, as its name ends: .npy, .wav, .flac,\n"
-          ".aiff, .w64, .rf64, .au or .caf" },
+          "the file to write: .npy, .wav, .flac, .aiff, .w64,\n"
+          ".rf64, .au or .caf" },
         { "mode", 0, ARG_WORD, &c.mode, "causal|circular|full|same|valid",
-          "what is kept (default causal)" },
+          "the part of the result (default causal)" },
         { "skip", 0, ARG_ANY, &c.skip, "X",
           "add X times the signal itself; default 0" },
         { "normalize", 0, ARG_FLAG, &c.normalize, NULL,
-          "scale all rows by one number, to a peak of 1" },
+          "scale all rows by one factor, to a peak of 1" },
         { "resample", 0, ARG_FLAG, &c.resample, NULL,
-          "bring filters to the rate of the signal" },
+          "resample filters to the rate of the signal" },
         { "format", 0, ARG_WORD, &c.format, "pcm16|pcm24|float",
-          "how sound is stored (default pcm16)" },
+          "sample format of sound (default pcm16)" },
         EFFORT_ARG(c.how),
         ACCURACY_ARG(c.how),
         DEVICE_ARGS(c.where),

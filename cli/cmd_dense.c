@@ -7,9 +7,9 @@
 static const usage use = {
     .synopsis = "CHAIN.safetensors -o W.npy",
     .about =
-        "Multiplies the factors of a chain, with the orders that a transform's file\n"
-        "has, and writes the dense M x N matrix, of the chain's element type. The\n"
-        "bias is no part of it. A file - is standard input or output.\n",
+        "Multiplies the factors of a chain, with the orders in a transform's file,\n"
+        "and writes the dense M x N matrix in the chain's element type, without the\n"
+        "bias. A file - is standard input or output.\n",
     .number = { 1, 1 },
     .operands = "one chain file",
 };

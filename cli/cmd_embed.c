@@ -12,8 +12,8 @@ static const usage use = {
     .about =
         "Embeds each line of a text: E is lines x embedding, f32. MODEL is the\n"
         "folder of a sentence encoder, such as all-MiniLM-L6-v2, dense or from\n"
-        "danaus compress. With --query the lines that are nearest to a text are\n"
-        "listed, by the cosine of their embeddings. A file - is standard input or\n"
+        "danaus compress. --query lists the lines that are nearest to a text, by the\n"
+        "cosine similarity of their embeddings. A file - is standard input or\n"
         "output.\n",
     .number = { 1, 1 },
     .operands = "the folder of a model",
@@ -135,9 +135,11 @@ int cmd_embed(int argc, char **argv)
     const arg table[] = {
         { "text", 't', ARG_INPUT, &e.text, "FILE", "lines to embed, UTF-8" },
         { "output", 'o', ARG_OUTPUT, &e.output.name, "FILE", "the .npy file to write" },
-        { "query", 'q', ARG_TEXT, &e.query, "TEXT", "list the lines nearest to this" },
-        { "nearest", 'n', ARG_NUMBER, &e.nearest, "N", "how many; default 3" },
-        { "pad", 0, ARG_NUMBER, &e.pad, "N", "fill texts up with [PAD] to N tokens" },
+        { "query", 'q', ARG_TEXT, &e.query, "TEXT",
+          "list the lines nearest to this text" },
+        { "nearest", 'n', ARG_NUMBER, &e.nearest, "N",
+          "number of these lines; default 3" },
+        { "pad", 0, ARG_NUMBER, &e.pad, "N", "pad texts with [PAD] to N tokens" },
         MODEL_ARGS(e.m),
         { "json", 0, ARG_FLAG, &e.json, NULL, "print the facts as JSON" },
         { 0 },

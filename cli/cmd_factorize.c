@@ -14,24 +14,23 @@ static const usage use = {
     .synopsis = "W.npy|FILE.safetensors (--pattern LIST | --chain KIND |\n"
                 "       --params FRACTION) [-o CHAIN.safetensors] [OPTION]...",
     .about =
-        "Finds a chain of Kronecker-sparse factors W = K_1 ... K_L near a dense M x\n"
-        "N matrix and prints its relative error with the bounds that are certain. W\n"
-        "is f32, f64, c64 or c128; f16 and bf16 are worked on in f32. Say what the\n"
-        "factors look like:\n\n"
+        "Approximates a dense M x N matrix W by a chain of Kronecker-sparse factors\n"
+        "K_1 ... K_L, and prints its relative error with certified bounds. W is f32,\n"
+        "f64, c64 or c128; f16 and bf16 are factorized in f32. The factors are given\n"
+        "by one of\n\n"
         "  --pattern \"1,192,48,2 2,48,192,1\"   factor (a,b,c,d) by factor\n"
         "  --chain monarch --rank 4            a named family of the matrix's size\n"
         "  --params 0.1                        the best chain expected with 10% of M "
         "N\n\n"
-        "With --inputs the error that counts is that of the products with the sample\n"
-        "inputs X (samples x N): what compressing a trained layer needs. With\n"
-        "--targets they shall be Y (samples x M) instead of X W^T. --params with\n"
-        "--candidates fits low-rank, grouped and other chains, lists them, and takes\n"
-        "the best. With --permute rows and columns first trade places, which finds a\n"
-        "shuffled Monarch matrix; what is written then has their orders, for danaus\n"
-        "apply and dense.\n\n"
-        "W becomes a sum of chains by --pattern \"LIST + LIST\", by --terms N, of N\n"
-        "times the same patterns, or, with --params, by --terms auto: the best sum\n"
-        "of many.\n",
+        "--inputs minimises the error of the outputs for sample inputs X (samples x\n"
+        "N), as for compressing a trained layer. --targets gives their outputs Y\n"
+        "(samples x M) in place of X W^T. --params with --candidates fits low-rank,\n"
+        "grouped and other chains, lists them, and takes the best. --permute first\n"
+        "permutes rows and columns, which finds a shuffled Monarch matrix; the file\n"
+        "then has their orders, for danaus apply and dense.\n\n"
+        "A sum of chains is fitted by --pattern \"LIST + LIST\", by --terms N (N "
+        "times\n"
+        "the same patterns), or by --params with --terms auto: the best sum of many.\n",
     .number = { 1, 1 },
     .operands = "one file with a matrix",
 };
@@ -408,7 +407,7 @@ int cmd_factorize(int argc, char **argv)
         { "tensor", 0, ARG_TEXT, &o.tensor, "NAME",
           "the matrix in a file with several tensors" },
         { "bias", 0, ARG_TEXT, &o.bias, "NAME",
-          "a tensor of M elements of the same file to keep\nas the chain's bias" },
+          "a tensor of M elements of the same file that\nbecomes the bias" },
         { "pattern", 0, ARG_TEXT, &o.pattern, "LIST",
           "patterns a,b,c,d ..., K_1 first" },
         { "chain", 0, ARG_WORD, &o.chain, chain_words, "a named family" },
@@ -417,33 +416,33 @@ int cmd_factorize(int argc, char **argv)
         { "factors", 0, ARG_NUMBER, &o.factors, "P",
           "number of factors of a Monarch chain (default 2)" },
         { "params", 0, ARG_REAL, &o.fraction, "FRACTION",
-          "spend at most this share of M N parameters" },
+          "use at most this share of M N parameters" },
         { "terms", 0, ARG_TEXT, &o.terms_text, "N|auto",
           "a sum of N chains of these patterns; with --params\nof up to N, or 3, the "
           "best "
           "of many" },
         { "inputs", 0, ARG_INPUT, &o.inputs, "X.npy", "sample inputs, samples x N" },
         { "targets", 0, ARG_INPUT, &o.targets, "Y.npy",
-          "with --inputs: what shall come out, samples x M" },
+          "with --inputs: target outputs, samples x M" },
         { "ridge", 0, ARG_REAL, &o.ridge, "SHARE",
-          "with --inputs: how much W counts where inputs\nsay little (default "
+          "with --inputs: weight of the distance from W\nbeside the samples (default "
           "1e-6)" },
         { "fit-bias", 0, ARG_FLAG, &o.fit_bias, NULL,
-          "with --inputs: find the bias that serves best" },
+          "with --inputs: fit a bias as well" },
         { "candidates", 0, ARG_FLAG, &o.candidates, NULL,
           "with --params: fit many chains, take the best" },
         { "reduced", 0, ARG_FLAG, &o.reduced, NULL,
           "with --candidates: count degrees of freedom, and\nreduce the chain to "
           "them" },
         { "permute", 0, ARG_FLAG, &o.permute, NULL,
-          "permute rows and columns of W so that the chain,\nof two factors, comes "
-          "nearer; FILE has the orders" },
+          "permute rows and columns of W so that a chain of\ntwo factors fits better; "
+          "FILE has the orders" },
         { "refine", 0, ARG_COUNT, &o.refine, "SWEEPS",
           "sweeps over neighbouring factors afterwards; default\n0: none. With "
           "--inputs "
           "or --candidates the most\npasses over all factors, default 4" },
         { "order", 0, ARG_WORD, &o.order, "auto|left|right|balanced",
-          "in which order the product is split" },
+          "the order in which the product is split" },
         { "fast", 0, ARG_FLAG, &o.fast, NULL,
           "iterative SVDs: faster, without a lower bound" },
         { "dtype", 0, ARG_DTYPE, &o.dtype, "TYPE",

@@ -8,7 +8,7 @@
 
 static const usage use = {
     .synopsis = "MODEL TEXT [OPTION]...",
-    .about = "Lists the likeliest words for each [MASK] of a text, with their\n"
+    .about = "Lists the most probable words for each [MASK] of a text, with their\n"
              "probabilities. MODEL is the folder of a masked language model: BERT or\n"
              "Monarch Mixer BERT with its head.\n",
     .number = { 2, 2 },
@@ -148,7 +148,7 @@ int cmd_fill(int argc, char **argv)
 {
     filling f = { .top = 5 };
     const arg table[] = {
-        { "top", 'n', ARG_NUMBER, &f.top, "N", "how many words; default 5" },
+        { "top", 'n', ARG_NUMBER, &f.top, "N", "number of words; default 5" },
         MODEL_ARGS(f.m),
         { "json", 0, ARG_FLAG, &f.json, NULL, "print the words as JSON" },
         { 0 },

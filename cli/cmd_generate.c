@@ -12,10 +12,9 @@
 static const usage use = {
     .synopsis = "MODEL PROMPT [OPTION]...",
     .about =
-        "Prints what a causal model, such as HyenaDNA, writes behind a prompt, token\n"
-        "after token. It ends after --tokens, where the model can take no more, or\n"
-        "with the token that its tokenizer puts behind a text ([SEP]). The same seed\n"
-        "gives the same text.\n",
+        "Generates text after a prompt by a causal model, such as HyenaDNA. It stops\n"
+        "after --tokens tokens, at the model's length, or at the token that its\n"
+        "tokenizer appends to a text ([SEP]). The same seed gives the same text.\n",
     .number = { 2, 2 },
     .operands = "the folder of a model and a prompt",
     .texts = 1,
@@ -202,13 +201,15 @@ int cmd_generate(int argc, char **argv)
     writing w = { .most = 100 };
     const arg table[] = {
         { "tokens", 'n', ARG_COUNT, &w.most, "N",
-          "how many at most; default 100; 0: as many as the\nmodel takes" },
+          "maximum of tokens; default 100; 0: as many as the\nmodel takes" },
         { "temperature", 't', ARG_ANY, &w.temperature, "T",
-          "logits are divided by it; default 0: always the\nlikeliest token" },
-        { "top-k", 'k', ARG_NUMBER, &w.top_k, "K", "only the K likeliest tokens" },
+          "divides the logits; default 0: always the most\nprobable token" },
+        { "top-k", 'k', ARG_NUMBER, &w.top_k, "K",
+          "draw from the K most probable tokens" },
         { "top-p", 'p', ARG_REAL, &w.top_p, "P",
-          "only the fewest likeliest tokens that have this\nshare of the probability" },
-        { "seed", 0, ARG_COUNT, &w.seed, "N", "of what is drawn; default 0" },
+          "draw from the fewest most probable tokens that have\nthis share of the "
+          "probability" },
+        { "seed", 0, ARG_COUNT, &w.seed, "N", "seed of the draws; default 0" },
         MODEL_ARGS(w.m),
         { "json", 0, ARG_FLAG, &w.json, NULL, "print text and tokens as JSON" },
         { 0 },

@@ -8,13 +8,13 @@ static const usage use = {
     .about =
         "Prints the devices of this machine (or the one named) with their\n"
         "instruction sets, caches and threads, and the kernels that products can use\n"
-        "on each. With --conv N it says how a causal convolution of rows of N\n"
-        "numbers would run: windows, radices, passes, and the seconds that a row is\n"
-        "expected to take; the terms of the cost model, its constants measured by\n"
-        "danaus calibrate (with --tuning) or built in; and what else could be done.\n"
-        "Of each FILE it lists the arrays, with their types, sizes and bytes, and the\n"
-        "metadata, and says which chain, sum or operator they make; a FILE may be the\n"
-        "folder of a model. FILE - is standard input.\n",
+        "on each. --conv N explains how a causal convolution of rows of length N\n"
+        "runs: windows, radices, passes, and the expected seconds of a row; the terms\n"
+        "of the cost model, its constants measured by danaus calibrate (with\n"
+        "--tuning) or built in; and alternatives. For each FILE it lists the arrays,\n"
+        "with their types, sizes and bytes, and the metadata, and describes the\n"
+        "chain, sum or operator in it. FILE may be a model's folder. FILE - is\n"
+        "standard input.\n",
     .number = { 0, INT_MAX },
     .operands = "files of arrays or folders of models",
 };
@@ -168,11 +168,10 @@ int cmd_info(int argc, char **argv)
     const arg table[] = {
         DEVICE_ARGS(where),
         { "conv", 0, ARG_NUMBER, &q.length, "N",
-          "explain convolutions of rows of N numbers" },
-        { "taps", 0, ARG_NUMBER, &q.taps, "M",
-          "... with filters of M taps (default N)" },
+          "explain convolutions of rows of length N" },
+        { "taps", 0, ARG_NUMBER, &q.taps, "M", "taps of the filters (default N)" },
         { "rows", 0, ARG_NUMBER, &q.rows, "R",
-          "... of R rows together (default many)" },
+          "rows that are convolved together (default many)" },
         EFFORT_ARG(q.plan),
         ACCURACY_ARG(q.plan),
         { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },

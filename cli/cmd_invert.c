@@ -10,12 +10,12 @@ static const usage use = {
     .synopsis = "CHAIN.safetensors [-o OUT] [--solve B.npy] [OPTION]...",
     .about =
         "Inverts a chain whose factors have square blocks (b = c), block by block,\n"
-        "and writes the chain of the inverse. With --solve the inverse is not made:\n"
+        "and writes the chain of the inverse. With --solve it computes no inverse:\n"
         "OUT is X.npy with W X = B for every row of B (layout first, the default) or\n"
-        "every column (layout last), in the type of the chain. A bias is left out.\n"
-        "Without -o only the facts are printed: a bound of the condition in the\n"
-        "1-norm, the worst block, and the determinant. A file - is standard input or\n"
-        "output.\n",
+        "every column (layout last), in the type of the chain. The bias is left out.\n"
+        "Without -o only the facts are printed: an upper bound on the condition\n"
+        "number in the 1-norm, the worst block, and the determinant. A file - is\n"
+        "standard input or output.\n",
     .number = { 1, 1 },
     .operands = "one chain file",
 };
@@ -164,7 +164,7 @@ int cmd_invert(int argc, char **argv)
         { "solve", 0, ARG_INPUT, &j.right, "B.npy",
           "right-hand sides: write solutions, no inverse" },
         { "layout", 0, ARG_WORD, &j.layout, "first|last",
-          "where B and X have the batch (default first)" },
+          "the batch axis of B and X (default first)" },
         { "threads", 0, ARG_COUNT, &j.threads, "N", "0: one for each processor" },
         { "json", 0, ARG_FLAG, &j.json, NULL, "print the facts as JSON" },
         { 0 },

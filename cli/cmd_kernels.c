@@ -7,13 +7,12 @@
 static const usage use = {
     .synopsis = "export|import|list FILE [--instructions NAME] [--json]",
     .about =
-        "Kernels for GPUs are compiled for the problem when a plan is made, and kept\n"
-        "in a cache folder. Export writes those that are there to one file, for\n"
-        "machines that have no compiler: the file, or a folder of files *.kernels,\n"
-        "is named in DANAUS_KERNELS, or import copies its kernels into the cache\n"
-        "folder. List says what a file holds. A file of another version of danaus\n"
-        "does no harm and no good. Take files only from where you would take\n"
-        "programs.\n",
+        "A plan compiles GPU kernels for its problem, and keeps them in a cache\n"
+        "folder. Export writes the kernels of the cache to one file, for machines\n"
+        "without a compiler. There DANAUS_KERNELS names the file, or a folder of\n"
+        "files *.kernels, or import copies its kernels into the cache folder. List\n"
+        "prints the kernels of a file. Files of other versions of danaus have no\n"
+        "effect. Take files only from sources that you trust with programs.\n",
     .number = { 2, 2 },
     .operands = "export, import or list, and a file",
     .words = "export|import|list",
@@ -51,7 +50,7 @@ int cmd_kernels(int argc, char **argv)
     int64_t count = 0;
     const arg table[] = {
         { "instructions", 0, ARG_TEXT, &instructions, "NAME",
-          "export only kernels for these, \"sm_90\" for one" },
+          "export only kernels for this instruction set, such\nas sm_90" },
         { "json", 0, ARG_FLAG, &as_json, NULL, "print JSON" },
         { 0 },
     };

@@ -6,9 +6,9 @@
 static const usage use = {
     .synopsis = "MODEL [OPTION]...",
     .about =
-        "Prints what a model is: its architecture, sizes, parameters, linear layers\n"
-        "with their patterns, the memory that it takes beside its file, and what a\n"
-        "text costs: operations by part, and memory. Weights are not read.\n",
+        "Prints a model's architecture, sizes, parameters, linear layers with their\n"
+        "patterns, the memory that it takes beside its file, and the cost of a text:\n"
+        "operations by part, and memory. Weights are not read.\n",
     .number = { 1, 1 },
     .operands = "the folder of a model",
 };
@@ -78,7 +78,7 @@ int cmd_model(int argc, char **argv)
     outline f = { 0 };
     const arg table[] = {
         { "length", 0, ARG_NUMBER, &f.length, "N",
-          "tokens of a text; default: as many as there can be" },
+          "tokens of the text; default: as many as the model\ntakes" },
         MODEL_ARGS(f.m),
         { "json", 0, ARG_FLAG, &f.json, NULL, "print the facts as JSON" },
         { 0 },

@@ -14,12 +14,11 @@
 static const usage use = {
     .synopsis = "MODEL FASTA [OPTION]...",
     .about =
-        "Prints for each record of a FASTA file how likely a causal model, such as\n"
-        "HyenaDNA, finds it: the sum of the natural logarithms of the probabilities\n"
-        "of its bases, each after those before it, and their mean. The first base\n"
-        "has none. Records that are longer than a window are scored window by\n"
-        "window; each begins with bases that have been scored. Small letters are\n"
-        "their capitals. FASTA - is standard input.\n",
+        "Scores each record of a FASTA file by a causal model, such as HyenaDNA. It\n"
+        "prints the log-likelihood, the sum of ln p(base | bases before it), and the\n"
+        "mean per base. The first base has no score. Records that are longer than a\n"
+        "window are scored window by window; each begins with bases that have been\n"
+        "scored. Lowercase letters are read as uppercase. FASTA - is standard input.\n",
     .number = { 2, 2 },
     .operands = "the folder of a model and a FASTA file",
 };
@@ -266,11 +265,12 @@ int cmd_score(int argc, char **argv)
     scoring s = { 0 };
     const arg table[] = {
         { "window", 'w', ARG_NUMBER, &s.window, "N",
-          "tokens that the model sees at once; default: as\nmany as it takes" },
+          "tokens that the model reads at once; default: as\nmany as it takes" },
         { "context", 'c', ARG_NUMBER, &s.context, "N",
-          "known tokens that a further window begins with;\ndefault: half of it" },
+          "tokens of the window before with which a window\nbegins; default: half of a "
+          "window" },
         { "ambiguous", 0, ARG_FLAG, &s.ambiguous, NULL,
-          "take R Y S W K M B D H V, which stand for several\nbases, as N" },
+          "read R Y S W K M B D H V, which stand for several\nbases, as N" },
         MODEL_ARGS(s.m),
         { "json", 0, ARG_FLAG, &s.json, NULL, "print the facts as JSON" },
         { 0 },

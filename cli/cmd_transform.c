@@ -8,10 +8,9 @@
 static const usage use = {
     .synopsis = "NAME N -o CHAIN.safetensors [OPTION]...",
     .about =
-        "Writes an N x N transform as a chain of Kronecker-sparse factors that is "
-        "exact\n"
-        "but for rounding. Most take their numbers in an order of their own: it is in\n"
-        "the file, and danaus apply and danaus dense heed it. NAME is one of\n\n"
+        "Writes an N x N transform as a chain of Kronecker-sparse factors that is\n"
+        "exact but for rounding. Most have their own order of inputs or outputs; the\n"
+        "file has it, and danaus apply and danaus dense use it. NAME is one of\n\n"
         "  dft walsh-hadamard hartley dct1 .. dct4 dst1 .. dst4\n"
         "  noiselet                     complex, N a power of two\n"
         "  givens --angles A.npy        rotations on a butterfly, N a power of two\n"
@@ -186,16 +185,17 @@ int cmd_transform(int argc, char **argv)
         { "output", 'o', ARG_OUTPUT, &j.output.name, "FILE",
           "the chain file to write" },
         { "orthonormal", 0, ARG_FLAG, &j.orthonormal, NULL,
-          "scaled so that it is orthogonal; wavelets, noiselets\nand givens are" },
-        { "inverse", 0, ARG_FLAG, &j.inverse, NULL, "the inverse of it" },
+          "scale so that it is orthogonal; wavelets, noiselets\nand givens always "
+          "are" },
+        { "inverse", 0, ARG_FLAG, &j.inverse, NULL, "write the inverse" },
         { "levels", 0, ARG_NUMBER, &j.levels, "L",
-          "of wavelets: N is a multiple of 2^L (default as many\nas N allows)" },
+          "levels of wavelets: N is a multiple of 2^L (default\nas many as N allows)" },
         { "values", 0, ARG_INPUT, &j.values, "V.npy",
-          "numbers of a circulant or Toeplitz matrix" },
+          "values of a circulant or Toeplitz matrix" },
         { "angles", 0, ARG_INPUT, &j.angles, "A.npy",
           "log2(N) x N/2 angles of rotations, in radians" },
         { "dtype", 0, ARG_DTYPE, &j.dtype, "TYPE",
-          "of the factors (default f32, or c64 of dft and\nnoiselet)" },
+          "type of the factors (default f32, and c64 for dft\nand noiselet)" },
         { "json", 0, ARG_FLAG, &j.json, NULL, "print the facts as JSON" },
         { 0 },
     };

@@ -9,11 +9,11 @@ static const usage use = {
     .synopsis = "[ks|conv] --suite FILE -o TABLE.csv [OPTION]...",
     .about =
         "Plans every problem of a suite with all kernels measured and writes a table\n"
-        "of the choices: for products (ks, which may be left out) or convolutions\n"
-        "(conv), of which the cuts that the cost model likes best are measured. The\n"
-        "table is saved after each problem; other rows that it has, and those of a\n"
+        "of the choices, for products (ks, the default) or convolutions (conv). For\n"
+        "convolutions it measures the cuts that are best by the cost model. The\n"
+        "table is saved after each problem. Other rows of it, and those of a\n"
         "table given with --tuning, are kept. Give it to the other commands with\n"
-        "--tuning; a table of another machine does no harm.\n",
+        "--tuning. Rows of other machines have no effect.\n",
     .number = { 0, 1 },
     .operands = "\"ks\" or \"conv\"",
     .words = "ks|conv",
@@ -167,7 +167,7 @@ int cmd_tune(int argc, char **argv)
         { "dtype", 0, ARG_DTYPE, &t.dtype, "TYPE",
           "f32 (default), f64, c64, c128, f16 or bf16" },
         { "layout", 0, ARG_WORD, &t.layout, "both|first|last",
-          "products: where x and y have the batch (default\nboth)" },
+          "products: the batch axis of x and y (default both)" },
         { "batch", 0, ARG_COUNTS, &t.batch, "N,N,...",
           "products: batch sizes, in place of the suite's" },
         ACCURACY_ARG(t),
