@@ -1,8 +1,8 @@
 """Chains of chains: sums, stacks, block diagonals and Kronecker products.
 
 Operands are chains, or matrices, which count as chains of one factor. Results are
-copies in the common type, without biases, and multiply by as many numbers as their
-operands together (docs/algebra.md). ValueError says why there is no such chain.
+copies in the common type, without biases, with as many weights as their operands
+together (docs/algebra.md). A ValueError has the reason if there is no such chain.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -47,5 +47,5 @@ def block_diag(*operands: Operand) -> Chain:
 
 
 def kron(*operands: Operand) -> Chain:
-    """The Kronecker product, its factors in the order of fewest numbers."""
+    """The Kronecker product, its factors in the order of fewest weights."""
     return _combined(lib.DANAUS_KRONECKER, operands)

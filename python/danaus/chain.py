@@ -89,11 +89,11 @@ class Chain(LinearOperator):
     """An M x N matrix W = K_1 ... K_L as patterns and weights, and a bias or None.
 
     A chain is a SciPy LinearOperator: `chain @ x`, `chain.H @ y`, `chain.T @ y`,
-    SciPy's solvers. These multiply by W alone; `danaus.apply` adds the bias. They take
-    weights as they are at the time of the call and run on this thread's default device,
-    in the common type of chain and operand, which are converted and made contiguous as
-    SciPy does it. What is needed for the next product of the same kind stays with the
-    chain; `Plan` has control of all that.
+    SciPy's solvers. These multiply by W without the bias; `danaus.apply` adds it. They
+    use the current weights and run on this thread's default device, in the common type
+    of chain and operand, which are converted and made contiguous as by SciPy. The chain
+    keeps a plan and packed weights for the next product of the same kind; `Plan` gives
+    control of both.
 
     Chains are made by `Chain.create`, `from_weights`, `load` and `danaus.factorize`.
     They are copied and pickled by value.
@@ -178,14 +178,14 @@ class Chain(LinearOperator):
         return Chain._adopt(place)
 
     def astype(self, dtype: ElementType) -> Chain:
-        """A copy of another type, numbers rounded once; not from complex to real."""
+        """A copy of another type, values rounded once; not from complex to real."""
         code = element_code(dtype)
         if is_complex(self._code) and not is_complex(code):
             raise TypeError("complex numbers do not become real ones: take their .real")
         return self._made(lib.danaus_chain_convert, code)
 
     def reduced(self) -> Chain:
-        """A copy of the same product with as few numbers as it has degrees of freedom.
+        """A copy of the same product with as few values as it has degrees of freedom.
 
         Blocks of the right factors get an identity, which need not be stored.
         """
@@ -237,7 +237,7 @@ class Chain(LinearOperator):
 
     @property
     def bias(self) -> np.ndarray | None:
-        """A copy of the M numbers that `danaus.apply` adds to W x; assign to it."""
+        """A copy of the M values that `danaus.apply` adds to W x; assign to it."""
         start = lib.danaus_chain_bias(self._handle)
         if not start:
             return None
@@ -255,8 +255,8 @@ class Chain(LinearOperator):
     def to_dense(self) -> np.ndarray:
         """W as an array [M][N] of the chain's type, without bias.
 
-        RuntimeWarning where numbers exceed the range of that type, and are infinite;
-        ValueError where all of them fall below it.
+        RuntimeWarning if values exceed the range of that type, and are infinite;
+        ValueError if all of them fall below it.
         """
         dense = np.empty(self.shape, numpy_dtype(self._code))
         check(lib.danaus_chain_to_dense(self._handle, pointer(dense)))
@@ -357,9 +357,9 @@ class Chain(LinearOperator):
     @overload
     def dot(self, x: AnyOperator) -> LinearOperator: ...
     def dot(self, x: Any) -> Any:
-        """W x of an array; the chain of the product where x is a chain or a number.
+        """W x of an array; the chain of the product if x is a chain or a number.
 
-        Chains are copied: what becomes of their weights later is not seen.
+        Chains are copied: later changes of their weights have no effect.
         """
         if isinstance(x, Chain):
             return Chain._combined(lib.DANAUS_PRODUCT, (self, x))
@@ -436,7 +436,7 @@ class Chain(LinearOperator):
     def scaled(
         self, rows: ArrayLike | None = None, cols: ArrayLike | None = None
     ) -> Chain:
-        """diag(rows) W diag(cols), with as many numbers as before."""
+        """diag(rows) W diag(cols), with the same number of weights."""
         sides = []
         for side, size, what in zip((rows, cols), self.shape, ("rows", "cols")):
             if side is not None:

@@ -1,4 +1,4 @@
-"""The best chain of many for a matrix, a budget and what a layer sees."""
+"""The best chain of many for a matrix, a budget and sample inputs."""
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST = 64  # candidates that are reported
 
 @dataclass(frozen=True)
 class Candidate:
-    """What became of one."""
+    """A candidate and its error."""
 
     kind: str
     patterns: tuple[Pattern, ...]

@@ -2,20 +2,19 @@
 
     y = gate_out * (k (*) (gate_in * u) + skip * gate_in * u)
 
-u, y and the gates are arrays [..., channels, length]; * is the product number by
-number, and (*) one of
+u, y and the gates are arrays [..., channels, length]; * is the elementwise product,
+and (*) one of
 
     "causal"         sum over 0 <= s <= t of k[s] p[t - s]
     "circular"       sum over s of k[s] p[(t - s) mod length]
     "bidirectional"  causal, plus sum over s >= 0 of k_reverse[s] p[t + 1 + s].
 
-u, y and the gates are f32, f16, bf16 or f64, all of one type. Arrays that are
-C-contiguous are used where they lie; strided ones, integers and lists are copied.
-Filters, skip and bias, which are small, are converted to the type that sums have: f64
-for f64, else f32. They may have more axes of size 1 than is said here. Where bf16 lies
-in arrays of uint16, ``dtype="bf16"`` says so.
+u, y and the gates are f32, f16, bf16 or f64, all of one type. C-contiguous arrays are
+used in place; strided ones, integers and lists are copied. Filters, skip and bias are
+converted to the type of the sums: f64 for f64, else f32. They may have additional axes
+of size 1. ``dtype="bf16"`` is for bf16 in arrays of uint16.
 
-Rows are transformed: a NaN or an infinite number anywhere in u or k makes y NaN in its
+Rows are transformed: a NaN or an infinite value anywhere in u or k makes y NaN in its
 row, also before its place in a causal convolution. `short_conv` sums directly.
 
 Source: Fu, Kumbong, Nguyen, Re, FlashFFTConv (arXiv 2311.05908); docs/conv.md.
@@ -65,7 +64,7 @@ _ACCURACIES = {
 
 
 class ConvGradients(NamedTuple):
-    """Gradients of a loss; None where they were not asked for or do not exist."""
+    """Gradients of a loss; None if not requested or not defined."""
 
     du: np.ndarray | None = None
     dgate_in: np.ndarray | None = None
@@ -190,14 +189,14 @@ class ConvPlan:
     kind : "causal", "circular" or "bidirectional".
     dtype : of u, y and the gates: f32, f16, bf16 or f64.
     effort : "estimate", "measure" (tenths of a second) or "table".
-    batch : plan for so many times channels rows, 0: many; any number may be run.
+    batch : plan for batch * channels rows, 0: many; calls may have any number.
     accuracy : "fast" lets GPUs multiply in 16 bits, "accurate" does not; None, or
         "by_type", is fast for f16 and bf16 (danaus/conv.h).
-    axes, keep : up to four sizes of the array of frequencies that a filter has, powers
-        of two (0: 8), and how many of each count (0: all); danaus/conv.h, "Sparse
-        spectra". What remains of a causal filter is causal no more.
-    packed : for packed sequences of up to `length` numbers each, which calls with
-        offsets take, and no others; causal or bidirectional.
+    axes, keep : up to four sizes of a filter's array of frequencies, powers of two
+        (0: 8), and how many of each are kept (0: all); danaus/conv.h, "Sparse
+        spectra". A sparse causal filter is no longer causal.
+    packed : for packed sequences of up to `length` values each; all calls then take
+        offsets. Causal or bidirectional.
     device : where to plan and run; None: each thread's own CPU device.
     """
 
@@ -308,7 +307,7 @@ class Spectrum:
     ----------
     plan : the plan, which must fit.
     k : filters; k_reverse : those of negative lags, for bidirectional plans only.
-    skip : a number a filter, or None.
+    skip : a value for each filter, or None.
     """
 
     def __init__(
@@ -320,7 +319,7 @@ class Spectrum:
         self.update(k, k_reverse=k_reverse, skip=skip)
 
     def update(self, k: Any, *, k_reverse: Any = None, skip: Any = None) -> None:
-        """Takes other filters from the next call on; calls that run keep the old."""
+        """Takes other filters from the next call on; running calls use the old ones."""
         plan = self.plan
         shape = (plan.filters, plan.taps)
         k = filters_of(k, plan._code, shape, "k")
@@ -407,8 +406,8 @@ class Spectrum:
         du and those of the gates are like u. dk, dk_reverse [filters][taps]
         and dskip [filters] are sums over a filter's rows, in the type of sums.
 
-        wrt : names among "u", "gate_in", "gate_out", "k", "k_reverse", "skip"; None: of
-            all that was given.
+        wrt : names among "u", "gate_in", "gate_out", "k", "k_reverse", "skip"; None:
+            all given operands.
         """
         plan, spectrum = self.plan, self._handle
         u = operand(u, plan._code, "u")
@@ -445,7 +444,7 @@ def convolve(
     dtype: ElementType | None = None,
     device: Device | str | None = None,
 ) -> np.ndarray:
-    """Plan, transform and convolve in one call; a `ConvPlan` saves that the next time.
+    """Plan, transform and convolve in one call; a `ConvPlan` plans once for many.
 
     Parameters
     ----------
@@ -453,7 +452,7 @@ def convolve(
     k : [filters][taps], or [taps] for one filter; k_reverse likewise.
     skip : [filters], or a number for one filter.
     offsets : of packed sequences in u [channels, columns], as of `Spectrum`.
-    dtype : u's element type, where its dtype does not tell it.
+    dtype : u's element type, if its dtype does not give it.
     """
     u, code = signal_of(u, dtype)
     rows = u.reshape(1, -1) if u.ndim == 1 else u

@@ -24,7 +24,7 @@ from danaus._library import (
 
 
 class DeviceInfo(NamedTuple):
-    """What is known of a device."""
+    """Properties of a device."""
 
     name: str  # what Device() takes
     description: str  # the maker's name for it
@@ -47,7 +47,7 @@ def _info(struct: Any) -> DeviceInfo:
 
 
 class Device:
-    """A place to compute; closed when nothing that was made on it is left.
+    """A place to compute; closed when no object made on it is left.
 
     Threads may share one, and then take turns; a device for each thread (see
     `default_device`) lets them run at the same time.
@@ -95,8 +95,8 @@ class Device:
     ) -> Iterator[tuple[Any, list[Any], list[Any]]]:
         """The library's device and where it finds these arrays: NULL for None.
 
-        On a CPU that is where they lie. On a GPU inputs are copied to its memory
-        before, and outputs back to the arrays after.
+        A CPU uses them in place. A GPU copies inputs to its memory before, and outputs
+        back to the arrays after.
         """
         with self.in_use() as handle:
             if self._on_host:
@@ -125,7 +125,7 @@ class Device:
         return _info(info)
 
     def sync(self) -> None:
-        """Waits until everything asked of the device is done; raises what failed."""
+        """Waits until the device has finished its work; raises its errors."""
         with self.in_use() as handle:
             check(lib.danaus_device_sync(handle))
 
@@ -148,20 +148,20 @@ class Device:
         return rows
 
     def load_tuning(self, path: str | os.PathLike) -> None:
-        """Reads what was measured; rows for other devices are skipped."""
+        """Reads a tuning table; rows for other devices are skipped."""
         with self.in_use() as handle:
             check(lib.danaus_device_load_tuning(handle, path_bytes(path)))
 
     def save_tuning(self, path: str | os.PathLike) -> None:
-        """Writes what was measured on this device."""
+        """Writes the tuning table of this device's measurements."""
         with self.in_use() as handle:
             check(lib.danaus_device_save_tuning(handle, path_bytes(path)))
 
     def calibrate(self, progress: Progress = None) -> None:
-        """CPU only: measures the constants by which convolutions are planned; seconds.
+        """CPU only: measures the cost model of convolutions; takes seconds.
 
-        progress : called with the share done, or True for a bar of tqdm. What it raises
-            gives up, and leaves the table as it was.
+        progress : called with the share done, or True for a bar of tqdm. An exception
+            that it raises cancels the call and leaves the table as it was.
         """
         with listening(progress, "calibrate") as (function, user):
             with self.in_use() as handle:

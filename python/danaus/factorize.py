@@ -37,9 +37,9 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class Factorization:
-    """A chain and how near it is, by Frobenius norms relative to ||W||.
+    """A chain and its errors, Frobenius norms relative to ||W||.
 
-    Calibrated ones, from X to Y = X W^T or to targets Y, are relative to ||Y||.
+    Calibrated errors, from X to Y = X W^T or to targets Y, are relative to ||Y||.
     """
 
     chain: Chain
@@ -54,7 +54,7 @@ class Factorization:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Sums over inputs x (rows of X) and targets y of a layer, all that a fit needs.
+    """Sums over inputs x (rows of X) and targets y of a layer, enough for a fit.
 
     `Calibration.of` makes them, and sums of several batches add up by ``+``. Errors
     below 1e-8 cannot be told from sums.
@@ -168,11 +168,11 @@ def factorize(
 
     Without inputs and calibration the factors minimise ||W - K||, K = K_1 ... K_L. With
     one of them they minimise ||Y - X K^T||^2 + lambda ||W - K||^2. Arrays are copied
-    where they are not contiguous or of another type. Ctrl-C gives up.
+    if they are not contiguous or of another type. Ctrl-C cancels the call.
 
     Parameters
     ----------
-    patterns : the factors' patterns; `danaus.patterns.check_chainable` says which do.
+    patterns : the factors' patterns, which `danaus.patterns.check_chainable` accepts.
     order : "auto" (the cheaper sweep), "left", "right" or "balanced".
     fast : iterative SVDs; there is no lower bound then.
     refine : pair sweeps after the factorization; calibrated, the most passes over the
@@ -180,13 +180,13 @@ def factorize(
     square_roots : split with square roots, never orthonormalise: larger errors, no
         bounds.
     threads : 0: one for each processor.
-    inputs : X[samples][N], what the layer sees.
-    targets : Y[samples][M], what it shall make of that; None: X W^T.
+    inputs : X[samples][N], inputs of the layer.
+    targets : Y[samples][M], target outputs; None: X W^T.
     calibration : sums over inputs and targets, instead of these.
     ridge : lambda as a share of the mean of ||x_k||^2 over the columns; 0: 1e-6.
-    bias : the chain gets the bias that serves best, mean(y) - K mean(x).
-    progress : called with the share done, in [0, 1], or True for a bar of tqdm. What it
-        raises gives up and is raised here.
+    bias : the chain gets the best bias, mean(y) - K mean(x).
+    progress : called with the share done, in [0, 1], or True for a bar of tqdm. An
+        exception that it raises cancels the call and is raised from it.
     """
     dense = matrix_of(dense, "the matrix")
     code = element_code(dense.dtype)

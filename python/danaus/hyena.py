@@ -40,7 +40,7 @@ from danaus.plan import EFFORTS
 
 
 class HyenaGradients(NamedTuple):
-    """Gradients of a loss; None where they were not asked for or do not exist."""
+    """Gradients of a loss; None if not requested or not defined."""
 
     du: np.ndarray | None = None
     dtaps: np.ndarray | None = None
@@ -60,8 +60,8 @@ class HyenaPlan:
     long_taps : of the filters k; 0: length.
     filters, dtype, effort, batch, accuracy, device
         Of the long convolutions, as of `ConvPlan`.
-    packed : for packed sequences of up to `length` numbers each, which calls with
-        offsets take, and no other calls.
+    packed : for packed sequences of up to `length` values each; all calls then take
+        offsets.
     """
 
     def __init__(
@@ -241,11 +241,12 @@ class Hyena:
         wrt: Iterable[str] | None = None,
         offsets: Any = None,
     ) -> HyenaGradients:
-        """Gradients of a loss that reached y as dy: du like u, and sums over the batch,
-        like taps, bias, k[order - 1][filters][long_taps] and
-        skip[order - 1][filters], in the type of sums.
+        """Gradients of a loss with the gradient dy at y.
 
-        wrt : names among "u", "taps", "bias", "k", "skip"; None: of all that was given.
+        du is like u. Those of taps, bias, k[order - 1][filters][long_taps] and
+        skip[order - 1][filters] are sums over the batch, in the type of sums.
+
+        wrt : names among "u", "taps", "bias", "k", "skip"; None: all given operands.
         """
         plan, u = self.plan, operand(u, self.plan._code, "u")
         rows, members = self._rows(u, offsets)

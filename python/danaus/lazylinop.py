@@ -62,7 +62,7 @@ def as_ksm(chain: Chain, **ksm_args: Any) -> Any:
 
 
 def as_lazylinop(chain: Chain) -> Any:
-    """A ``LazyLinOp`` whose products danaus makes, with the weights of the chain.
+    """A ``LazyLinOp`` that multiplies by danaus, with the weights of the chain.
 
     It composes with lazylinop's operators (``@``, ``+``, slicing, ``kron``, ...).
     """
@@ -87,7 +87,7 @@ def _path(path: str | os.PathLike) -> Path:
 def save(chain: Chain, path: str | os.PathLike) -> None:
     """Writes what ``lazylinop.butterfly.load`` reads, or with .mat ``loadmat``.
 
-    The file appears complete or not at all. A bias has no place there and is refused.
+    The file appears complete or not at all. The format has no bias; a bias is refused.
     """
     if chain.bias is not None:
         raise ValueError("lazylinop's files have no place for a bias: set it to None")
@@ -124,7 +124,7 @@ def _as_mat(arrays: Sequence[np.ndarray]) -> bytes:
 def load(path: str | os.PathLike) -> Chain:
     """Reads a file of ``lazylinop.butterfly.save`` (.json) or ``savemat`` (.mat).
 
-    ValueError where it is something else.
+    ValueError for other files.
     """
     path = _path(path)
     try:

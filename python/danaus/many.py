@@ -323,21 +323,21 @@ def factorize_many(
     progress: bool | Callable[[dict[str, Any]], object] | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Factorises matrices into chain files; a second call does what is still missing.
+    """Factorises matrices into chain files; a second call makes those still missing.
 
-    A matrix whose chain is there already, made of the same numbers in the same way, is
-    kept. One that fails is reported and does not stop the others. Files appear complete
-    or not at all, so the call may be interrupted at any time and made again.
+    A chain that was made of the same values with the same options is kept. A matrix
+    that fails is reported and does not stop the others. Files appear complete or not at
+    all, so the call may be interrupted at any time and repeated.
 
     Parameters
     ----------
     matrices : {name: matrix}, pairs of those, a .safetensors, .npz or .npy file, or a
         folder of .safetensors files. Workers read safetensors and .npy for themselves.
-        f16 and bf16 are factorised in f32. What is not a matrix is passed over.
+        f16 and bf16 are factorised in f32. Arrays that are no matrices are skipped.
     out : a folder, which gets a chain file for each matrix, or one .safetensors file,
         with tensors NAME.factor.0, ...; `load_chains` reads both.
     rule : patterns for all; a share (float) or number (int) of parameters; or a
-        function of (name, shape) that returns one of these, or None to pass over.
+        function of (name, shape) that returns one of these, or None to skip it.
     search : of a share or number of parameters, take the best of many chains
         (`danaus.compress`), not the one that is expected to be best
         (`danaus.patterns.fit`); it takes up to a hundred times as long.
@@ -347,9 +347,9 @@ def factorize_many(
     in_flight : matrices that are submitted at a time; None: two for each worker.
     dtype : element type of the chains; None: that of the matrix, f32 for f16 and bf16.
     each : options of `danaus.factorize` for some names, such as {"fc1": {"inputs": x}}.
-    overwrite : make all chains anew.
+    overwrite : make all chains again.
     progress : True for a bar of tqdm, or a function that is called with every record;
-        what it raises ends the call.
+        an exception that it raises ends the call.
     options : of `danaus.factorize`, or `compress`, for all: order, fast, refine, ...
 
     Returns

@@ -99,16 +99,15 @@ def _packed(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]
 
 class Model:
     """A model, loaded from its folder for a device: sentence encoders embed texts,
-    vision transformers embed and classify images, causal models say what follows.
+    vision transformers embed and classify images, causal models score and generate.
 
     Parameters
     ----------
     path : the folder, with config.json and model.safetensors (docs/models.md).
     device : where it runs; None: the CPU.
-    dtype : of weights and of what lies between layers: f32 (None), or, on GPUs, f16
-        or bf16.
-    outline : only config.json and the headers of the weights are read: it can be
-        described and estimated, and does not run.
+    dtype : of weights and activations: f32 (None), or, on GPUs, f16 or bf16.
+    outline : read only config.json and the headers of the weights: the model can be
+        described and estimated, but does not run.
     """
 
     def __init__(
@@ -166,9 +165,9 @@ class Model:
     ) -> np.ndarray:
         """Embeddings [number of texts][embedding], f32, of texts; [embedding] of one.
 
-        The tokenizer of the model's folder makes their tokens; what has more than
-        `describe().max_length` of them, or than `pad`, loses its end. With `pad` each
-        text is filled up with ``[PAD]`` to so many tokens.
+        The tokenizer of the model's folder makes their tokens. Texts with more than
+        `describe().max_length` of them, or than `pad`, are truncated. `pad` pads each
+        text with ``[PAD]`` to so many tokens.
         """
         if isinstance(texts, (str, bytes)):
             return self.embed([texts], pad)[0]
@@ -210,9 +209,10 @@ class Model:
         return found
 
     def fill(self, text: str, top: int = 5) -> list[list[Filling]]:
-        """The likeliest words for each [MASK] of a text, with their probabilities.
+        """The most probable words for each [MASK] of a text, with their probabilities.
 
-        A text that is longer than the model takes may lose its end, but no [MASK].
+        A text that is longer than the model takes is truncated; a [MASK] that would be
+        cut off is an error.
         """
         text_bytes(text)
         mask, most = self.tokenizer.id("[MASK]"), self.describe().max_length
@@ -239,7 +239,7 @@ class Model:
 
     def embed_images(self, pixels: np.ndarray) -> np.ndarray:
         """Embeddings [images][embedding], f32, of images [images][image_channels]
-        [image_size][image_size], as the model's preprocessing leaves them.
+        [image_size][image_size], after the model's preprocessing.
         """
         return self._look(pixels, lib.danaus_model_embed_images, "embedding")
 
@@ -272,8 +272,8 @@ class Model:
     ) -> list[np.ndarray]:
         """Logarithms of the probabilities that a causal model gives to tokens.
 
-        Number t of a sequence's array, f32, is that of its token t after those before
-        it; the first one is 0. Sequences may have any lengths up to
+        Value t of a sequence's array, f32, is that of token t given those before it;
+        the first one is 0. Sequences may have any lengths up to
         `describe().max_length`.
 
         progress : called with the share done; True draws a bar.
@@ -298,14 +298,14 @@ class Model:
         """`score_tokens` of texts, for a model of DNA of strings of bases; one text
         gives one array.
 
-        What is longer than a window is scored window by window, as ``danaus score``
-        does it: each begins with known tokens. Nothing is put around a text.
+        Texts longer than a window are scored window by window, as by ``danaus score``:
+        each window begins with tokens of the one before. No tokens are added to a text.
 
         Parameters
         ----------
-        texts : what the tokenizer of the model's folder makes tokens of.
-        window : tokens that the model sees at once; None: as many as it takes.
-        context : known tokens that a further window begins with; None: half of it.
+        texts : for the tokenizer of the model's folder.
+        window : tokens that the model reads at once; None: as many as it takes.
+        context : tokens of the window before with which a window begins; None: half.
         progress : called with the share done; True draws a bar.
         """
         if isinstance(texts, (str, bytes)):
@@ -341,18 +341,18 @@ class Model:
         seed: int = 0,
         on_token: Callable[[int], object] | None = None,
     ) -> np.ndarray:
-        """The tokens, int32, that a causal model writes behind a prompt.
+        """The tokens, int32, that a causal model generates after a prompt.
 
         Parameters
         ----------
         prompt : token ids, at least one.
-        tokens : how many at most, 1 or more; None: as many as the model takes.
-        temperature : logits are divided by it; 0: always the likeliest token.
-        top_k : one of so many likeliest tokens; 0: of all.
-        top_p : one of the fewest likeliest that have this share of the probability of
-            what top_k leaves; 0: of all.
-        seed : the same one, the same tokens.
-        on_token : called with each token; true stops.
+        tokens : maximum, 1 or more; None: as many as the model takes.
+        temperature : divides the logits; 0: always the most probable token.
+        top_k : draw from so many most probable tokens; 0: from all.
+        top_p : draw from the fewest most probable tokens that have this share of the
+            probability, of those that top_k leaves; 0: from all.
+        seed : of the draws; the same seed gives the same tokens.
+        on_token : called with each token; a true result stops.
         """
         _, ids = _packed([prompt])
         how = ffi.new("danaus_sampling *")
@@ -379,9 +379,9 @@ class Model:
         return np.array(found, np.int32)
 
     def generate(self, prompt: str, tokens: int | None = None, **sampling) -> str:
-        """The text that a causal model writes behind a prompt; see `generate_tokens`.
+        """The text that a causal model generates after a prompt; see `generate_tokens`.
 
-        It ends, too, with the token that the tokenizer puts behind a text.
+        It also ends at the token that the tokenizer appends to a text.
         """
         text_bytes(prompt, "the prompt")
         known_options(sampling, Model.generate_tokens, "generate")
@@ -413,16 +413,17 @@ class Model:
         seed: int = 0,
         progress: Progress = None,
     ) -> None:
-        """Replaces dense linear layers, in place; a share of their weights stay.
+        """Replaces dense linear layers, in place; a share of their weights remains.
 
         Parameters
         ----------
-        sequences : token ids, what the model is to be good at; see `embed_tokens`. None
-            are needed: layers are then replaced by their weights alone.
+        sequences : token ids of sample texts; see `embed_tokens`. Without samples
+            layers are fitted to their weights alone.
         params : the share of the weights of the replaced layers, in (0, 1].
-        images : the same of a model that sees; see `classify`.
+        images : sample images, for vision transformers; see `classify`.
         layers : extended regular expression that names of layers match; None: all.
-        ridge : pull towards the dense weights, relative to the inputs' mean square.
+        ridge : regularisation towards the dense weights, relative to the inputs' mean
+            square.
         seed : of random directions at the output.
         progress : called with the share done; True draws a bar.
         """
@@ -449,9 +450,9 @@ class Model:
                 check(call(self._handle, handle, *samples, how))
 
     def save(self, path: str | bytes | os.PathLike) -> None:
-        """Writes the model as it is now into a folder, which is made if need be.
+        """Writes the current model into a folder, which is made if needed.
 
-        A folder that holds files is refused unless danaus wrote a model there.
+        A folder with files is refused unless danaus wrote a model there.
         """
         check(lib.danaus_model_save(self._handle, path_bytes(path)))
 

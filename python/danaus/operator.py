@@ -1,7 +1,7 @@
-"""Operators: chains with orders of numbers around them, and sums of such.
+"""Operators: chains with orders around them, and sums of such.
 
-What no single chain is: a sum whose patterns do not agree (``A + B``), a transform
-whose numbers come in an order of its own. One plan runs all of it.
+Examples are a sum whose patterns do not agree (``A + B``) and a transform with its own
+order of inputs or outputs. One plan runs an operator.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -35,11 +35,10 @@ from danaus.plan import LAYOUTS, Gradients
 class Operator(LinearOperator):
     """A sum of terms, each of chains with orders: S_0 (K_1 + I) S_1 .. (K_C + I) S_C.
 
-    An order picks numbers, ``v[order]``, and zeros where it is -1; numbers beyond the
-    columns of a chain pass by, behind its rows. The first order gives the outputs, the
-    last takes the inputs. It is a SciPy LinearOperator, which multiplies without the
-    bias; `danaus.apply` adds that.
-    It is copied and pickled by value.
+    An order indexes values, ``v[order]``, with zeros where it is -1. Values beyond the
+    columns of a chain bypass it and follow its rows. The first order gives the outputs,
+    the last takes the inputs. An operator is a SciPy LinearOperator, which multiplies
+    without the bias; `danaus.apply` adds it. It is copied and pickled by value.
 
     Attributes
     ----------
@@ -94,12 +93,12 @@ class Operator(LinearOperator):
 
     @property
     def terms(self) -> int:
-        """How many terms the sum has; 1 where it is none."""
+        """Number of terms of the sum; 1 if it is no sum."""
         return lib.danaus_operator_terms(self._handle)
 
     @property
     def orders(self) -> tuple[np.ndarray, ...]:
-        """Of a single term, one more array of places than chains, the leftmost first.
+        """Arrays of indices of a single term, one more than chains, the leftmost first.
 
         ValueError for sums of terms.
         """
@@ -109,19 +108,19 @@ class Operator(LinearOperator):
 
     @property
     def chain(self) -> Chain:
-        """The only chain; ValueError where there are more."""
+        """The only chain; ValueError if there are more."""
         if len(self.chains) > 1:
             raise ValueError(f"{self.name} has {len(self.chains)} chains: see .chains")
         return self.chains[0]
 
     @property
     def permutation(self) -> np.ndarray:
-        """The last order: which number of x goes where; -1 for zeros."""
+        """The last order, indices into x; -1 for zeros."""
         return self.orders[-1]
 
     @property
     def bias(self) -> np.ndarray | None:
-        """A copy of the numbers that `danaus.apply` adds; None: none."""
+        """A copy of the values that `danaus.apply` adds; None: none."""
         start = lib.danaus_operator_bias(self._handle)
         if not start:
             return None
@@ -179,7 +178,7 @@ class Operator(LinearOperator):
     def gradient(
         self, x: np.ndarray, dy: np.ndarray, *, dx: bool = True, dw: bool = True
     ) -> Gradients:
-        """Gradients of a loss that reached y = A @ x as dy.
+        """Gradients of a loss with the gradient dy at y = A @ x.
 
         x is (N, columns) and dy (M, columns), contiguous and of the operator's type.
         dx = A^H dy; dw has an array [a][b][c][d] for each factor of all chains, in

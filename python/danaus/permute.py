@@ -41,15 +41,15 @@ def find_permutations(
 ) -> Permutations:
     """Searches permutations of dense[M][N] for a chain of two factors, such as Monarch.
 
-    A shuffled Monarch matrix is usually found again; the search may end elsewhere, but
-    never at a larger error. The result depends on nothing but the arguments.
+    It usually finds a shuffled Monarch matrix. It may find others, but never a larger
+    error than without permutations. The result depends on the arguments only.
 
     Parameters
     ----------
     patterns : (1, b, c, q) (p, b, c, 1), without zeros in their product.
     rows, cols : whether rows and columns may be permuted.
-    row_classes, col_classes : M and N integers; only rows (columns) of the same number
-        trade places.
+    row_classes, col_classes : M and N integers; only rows (columns) of the same class
+        are exchanged.
     rounds : of the search, at most; 0: 100.
     threads : 0: one for each processor.
     """

@@ -1,8 +1,8 @@
-"""Repeated products: a plan knows shapes and kernels, packed weights know numbers.
+"""Repeated products: a plan holds shapes and kernels, packed weights hold values.
 
-Arrays of the plan's type that are C-contiguous are used where they lie, but for a
-device that is a GPU, to whose memory they go and from there. Strided inputs, integers
-and lists are copied; another floating type is a TypeError.
+C-contiguous arrays of the plan's type are used in place; a GPU copies them to its
+memory and back. Strided inputs, integers and lists are copied. Another floating type
+is a TypeError.
 """
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -49,7 +49,7 @@ ACTIVATIONS = {
 
 
 class Gradients(NamedTuple):
-    """Gradients of a loss; None for what was not asked."""
+    """Gradients of a loss; None for those not requested."""
 
     dx: np.ndarray | None  # like x
     dw: tuple[np.ndarray, ...] | None  # [a][b][c][d] a factor, in the type of sums
@@ -64,7 +64,7 @@ class ScratchBytes(NamedTuple):
 
 
 def batched_shape(shape: tuple[int, ...], size: int, layout: int) -> tuple[int, ...]:
-    """A shape with its axis of numbers, the last one batch-first, of another size."""
+    """A shape with another size of the feature axis, the last one if batch-first."""
     if layout == lib.DANAUS_BATCH_LAST:
         return (size, *shape[1:])
     return (*shape[:-1], size)
@@ -93,19 +93,19 @@ class Plan:
     math : "f32", or "tf32": products of f32 by 10-bit numbers where a GPU gains from
         it.
     effort : how kernels are chosen: "estimate" (tuning table, else cost model),
-        "measure" (every kernel that may be best is timed) or "table"
-        (NotImplementedError without).
+        "measure" (time every kernel that may be best) or "table"
+        (NotImplementedError if it has no row).
     adjoint : y = W^H x, without a bias.
     gradients : `gradient` will be called.
-    fresh_weights : weights change before each run, so that packing counts.
-    keep_factors : neighbouring factors are never multiplied out.
-    batch : choose for this batch; 0: a large one. Any may be run.
+    fresh_weights : weights change before each run, so the planner counts packing.
+    keep_factors : never multiply neighbouring factors out.
+    batch : choose kernels for this batch; 0: a large one. Calls may have any.
     activation : None, "relu", "gelu", "silu" or "gelu_tanh"; not with gradients.
     bias : expect weights with a bias; any may have one, or none.
     scale : of W x, in the packed weights; not with gradients.
-    residual : `execute` will be given one.
+    residual : calls of `execute` have one.
     gated : y = activation(u) v, u the first half of the rows of scale W x + bias and
-        v the second; NotImplementedError where no kernel makes that (all CPUs).
+        v the second; NotImplementedError if no kernel has that (all CPUs).
     device : a Device, or the name of each thread's own one; None: "cpu".
     """
 
@@ -233,7 +233,7 @@ class Plan:
         dbias: bool = False,
         device: Device | str | None = None,
     ) -> Gradients:
-        """Gradients of a loss that reached y as dy; dx, dw and dbias say which to make.
+        """Gradients of a loss with the gradient dy at y; dx, dw and dbias select them.
 
         For complex types dx = W^H dy and dw = dy x^H, as in PyTorch.
         """
@@ -311,9 +311,9 @@ class Weights:
     ) -> None:
         """Packs again, from arrays w[a][b][c][d] of each factor.
 
-        What is None stays as it is; of factors that the plan has merged all are given
-        or none. All arrays have one type, `dtype`, by default that of the first; it may
-        differ from the plan's where both are real or both complex.
+        A factor that is None stays as it is; give all factors that the plan has merged,
+        or none. All arrays have one type, `dtype`, by default that of the first. It may
+        differ from the plan's if both are real or both complex.
         """
         patterns = self.plan.patterns
         rows = [None] * len(patterns) if weights is None else list(weights)

@@ -148,20 +148,20 @@ def _chain_axes(shapes, signs: Sequence[str], figure: Figure | None) -> list[Axe
 def chain(
     chain: Chain, *, product: bool = True, figure: Figure | None = None
 ) -> Figure:
-    """Draws the factors of a chain side by side, and what they multiply to.
+    """Draws the factors of a chain side by side, and their product.
 
-    Each factor is drawn as the matrix that it is: grey where its pattern has no
-    weights, else blue below and red above zero, each factor with a scale of its own.
-    The hue of complex numbers is their phase: red 1, green i, cyan -1, violet -i. Of
-    matrices with more than 256 rows or columns a pixel shows the largest number in it.
+    Each factor is drawn as a matrix: grey where its pattern has no weights, else blue
+    below and red above zero, each factor with its own scale. The hue of complex weights
+    is their phase: red 1, green i, cyan -1, violet -i. In matrices with more than 256
+    rows or columns a pixel shows its largest value.
 
     Parameters
     ----------
     chain
         The chain K_1 ... K_L.
     product
-        Whether to draw the dense product W = K_1 ... K_L too, which needs M x N
-        numbers of memory.
+        True to draw the dense product W = K_1 ... K_L too, which needs M x N values of
+        memory.
     figure
         A figure to draw on; without one a new figure is made.
     """
@@ -218,15 +218,15 @@ def spectrum(
     labels: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draws how much of each frequency filters let pass, in decibels.
+    """Draws the frequency response of filters, in decibels.
 
     Parameters
     ----------
     k
         One filter [taps] or several [filters][taps], a line each.
     length
-        Of the rows that are convolved; by default that of the filter. It matters for
-        sparse spectra only.
+        Length of the rows that are convolved; by default that of the filter. It
+        matters for sparse spectra only.
     axes, keep
         As of `ConvPlan`: frequencies that a sparse spectrum leaves out are grey.
     labels
@@ -315,11 +315,11 @@ def error_against_parameters(
     ax: Axes | None = None,
     **options: Any,
 ) -> Axes:
-    """Factorises a matrix into chains of several sizes and draws how near they come.
+    """Factorises a matrix into chains of several sizes and draws their errors.
 
-    The relative error (Frobenius) over the share of the dense matrix's parameters, a
-    line a kind. Below each line a dotted one is what no chain of these patterns goes
-    under, where that is known.
+    The plot has the relative error (Frobenius) over the share of the dense matrix's
+    parameters, a line for each kind. A dotted line below it is the lower bound for
+    chains of these patterns, if it is known.
 
     Parameters
     ----------

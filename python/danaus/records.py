@@ -174,7 +174,7 @@ def compare(
     column: str = "median_ns",
     key: Sequence[str] = KEY,
 ) -> list[Record]:
-    """What two runs say of the same problems.
+    """Compares two runs of the same problems.
 
     Records belong together when all columns of ``key`` agree; of several records for
     one problem the last counts. Problems that are in one run only are left out, and

@@ -16,7 +16,7 @@ from danaus.device import Device, chosen
 
 
 class ShortGradients(NamedTuple):
-    """Gradients of a loss; None where they were not asked for."""
+    """Gradients of a loss; None if not requested."""
 
     du: np.ndarray | None = None
     dk: np.ndarray | None = None
@@ -88,10 +88,10 @@ def short_conv_gradient(
     wrt: Iterable[str] = ("u", "k", "bias"),
     device: Device | str | None = None,
 ) -> ShortGradients:
-    """Gradients of a loss that reached `short_conv`'s y as dy.
+    """Gradients of a loss with the gradient dy at `short_conv`'s y.
 
     du is like u; dk [channels][taps] and dbias [channels] are sums over the batch and
-    the length, in the type of sums. wrt names those to make.
+    the length, in the type of sums. wrt names the gradients to compute.
     """
     desc, batch, code, u, k = _short(u, k, centred, channels_last, dtype)
     dy = operand(dy, code, "dy", shape=u.shape)

@@ -1,4 +1,4 @@
-"""Causal convolutions of signals that come in blocks."""
+"""Causal convolutions of signals in blocks."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Stream:
     """A causal convolution that gives each block's y at once, with no latency.
 
     y[t] = sum over s of k[s] u[t - s], with the same bits however the signal is cut
-    into blocks. Threads may share a stream: its blocks are then worked on one by one.
+    into blocks. Threads may share a stream; it processes their blocks one by one.
 
     Parameters
     ----------
@@ -58,11 +58,11 @@ class Stream:
             self._handle = own(place[0], lib.danaus_stream_destroy, handle)
 
     def run(self, u: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """The next numbers of every channel: y like u[channels][count], count >= 0.
+        """The next values of every channel: y like u[channels][count], count >= 0.
 
         A stream of one channel takes u[count] too.
 
-        out : where y goes, an array like u that does not overlap it.
+        out : the array for y, like u, which it does not overlap.
         """
         u = operand(u, self._code, "u")
         if u.shape[:-1] != (self.channels,) and (u.ndim, self.channels) != (1, 1):
@@ -78,7 +78,7 @@ class Stream:
         return y
 
     def reset(self) -> None:
-        """Forgets the signal: what follows begins anew."""
+        """Starts a new signal."""
         with self._lock:
             check(lib.danaus_stream_reset(self._handle))
 

@@ -1,4 +1,4 @@
-"""From a dense matrix to a sum of chains, with what is certain of it."""
+"""From a dense matrix to a sum of chains, with certified bounds."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -19,7 +19,7 @@ from danaus.patterns import Patterns, pattern_array, share_of
 
 @dataclass(frozen=True)
 class Step:
-    """How near the terms so far are after the first round, and what is certain."""
+    """Error of the first terms after the first round, and its bounds."""
 
     error: float
     lower_bound: float | None
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True)
 class SumFactorization:
-    """Chains whose sum is near a matrix; norms are those of `danaus.Factorization`."""
+    """Chains whose sum approximates a matrix; norms as in `danaus.Factorization`."""
 
     chains: tuple[Chain, ...]
     error: float
@@ -57,15 +57,15 @@ def factorize_sum(
 ) -> SumFactorization:
     """Factorises dense[M][N] into K_1 + K_2 + ..., a chain for each term's patterns.
 
-    Each is fitted to what those before it leave, then in rounds to what all others
-    leave, which never raises the error. Terms of two factors that differ in nothing but
+    Each is fitted to the residual of those before it, then in rounds to the residual of
+    all others, which never raises the error. Terms of two factors that differ only in
     their block ranks are fitted as one, at their optimum.
 
     Parameters
     ----------
     terms : the patterns of each term.
-    rounds : after the first one, at most; 0: 4; -1: none.
-    lower_bound : spend decompositions on one, where theory has one.
+    rounds : maximum after the first one; 0: 4; -1: none.
+    lower_bound : compute one, by decompositions, if theory has one.
     progress : as in `danaus.factorize`.
     options : of `danaus.factorize`: refine, inputs, targets, calibration, bias, ...
     """

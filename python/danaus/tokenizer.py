@@ -1,4 +1,4 @@
-"""Text to the ids that a model takes, and back.
+"""Text to token ids of a model, and back.
 
 WordPiece, as ``tokenizers`` makes it, or characters, as HyenaDNA has them.
 
@@ -72,10 +72,10 @@ class Tokenizer:
     def encode(
         self, text: str | bytes, most: int | None = None, *, around: bool = True
     ) -> np.ndarray:
-        """The ids of a text, int32, with those around it that the model expects.
+        """The ids of a text, int32, with the special tokens that the model expects.
 
-        most : how many ids at most, counting these; None: any number.
-        around : False leaves those behind the text out, as for text that goes on.
+        most : maximum of ids, with these; None: any number.
+        around : False omits those after the text, for text that continues.
         """
         data = text_bytes(text)
         limit = 0 if most is None else whole(most, "most", 1, INT)
@@ -104,7 +104,7 @@ class Tokenizer:
         return [self.encode(text, most) for text in texts_of(texts)]
 
     def decode(self, ids: ArrayLike, skip_special: bool = True) -> str:
-        """The text of ids, without special tokens if these are to be skipped."""
+        """The text of ids, with or without special tokens."""
         given = np.asarray(ids)
         if given.size and given.dtype.kind not in "iu":
             raise TypeError(f"ids are integers, not {given.dtype}")

@@ -1,9 +1,8 @@
-"""Known transforms as exact chains, with the orders of numbers that they need.
+"""Known transforms as exact chains, with the orders of inputs and outputs.
 
 A `Transform` is a SciPy LinearOperator: ``dct2(n) @ x``, ``.H``, ``.T``, SciPy's
-solvers. By default it has SciPy's precision: f64, and c128 where it is complex.
-Products are of the common type of transform and operand, with the errors of the
-narrower one.
+solvers. By default it has SciPy's precision: f64, and c128 if it is complex. Products
+have the common type of transform and operand, with the errors of the narrower one.
 
 Lengths have prime factors up to 61 (of ``dct1`` n - 1, of ``dst1`` n + 1), those of
 `walsh_hadamard`, `noiselet` and `givens` only 2; others are refused with
@@ -34,7 +33,7 @@ from danaus.operator import Operator
 
 
 class Transform(Operator):
-    """An exact transform: one chain between two orders, of wavelets one a level."""
+    """An exact transform: one chain between two orders; wavelets have one a level."""
 
 
 # ---- making ----
@@ -334,8 +333,8 @@ def toeplitz_solve(
 ) -> np.ndarray:
     """x of ``toeplitz(c, r) @ x = b``, as ``scipy.linalg.solve_toeplitz((c, r), b)``.
 
-    By elimination with pivots in n^2 operations, of a matrix that Fourier's make of it;
-    any n. ValueError where a pivot is 0 but for rounding.
+    Fourier transforms turn it into a matrix that is eliminated with pivots in n^2
+    operations, for any n. ValueError if a pivot is 0 up to rounding.
 
     b : [n] or [n, batch].
     dtype : None: the common type of c, r and b.
@@ -367,12 +366,12 @@ class Nufft:
     ----------
     points : [m], in radians.
     n : modes k = -(n // 2) .. n - n // 2 - 1.
-    tolerance : errors are at most so much of the sum of absolute values that go in;
+    tolerance : bound of errors relative to the sum of absolute values of the inputs;
         1e-13 (c64: 1e-6) to 0.1.
     negative : exp(-i k x) instead of exp(i k x).
     threads : 0: one for each processor. They change no bit of the result.
 
-    What depends on the points is made once and kept.
+    The computations that depend only on the points are done once.
     """
 
     def __init__(

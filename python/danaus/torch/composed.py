@@ -1,4 +1,4 @@
-"""Layers of two `KSLinear`: sums of chains, and low rank by rows that are kept."""
+"""Layers of two `KSLinear`: sums of chains, and low rank with stored rows."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -53,10 +53,10 @@ class SumLinear(LinearLike):
 
 
 class InterpolatedLinear(LinearLike, Freezable):
-    """A matrix of rank r whose rows are r of them, the others their combinations.
+    """A matrix of rank r: r of its rows, and the coefficients of the others.
 
-    With the rows in another order W is [B; T B]: B[r][N] has r rows of W, T[M-r][r]
-    says how the others follow. Every matrix of rank r is one, with r (M + N - r)
+    With permuted rows W is [B; T B]: B[r][N] has r rows of W, T[M-r][r] the
+    coefficients of the others. Every matrix of rank r has this form, with r (M + N - r)
     weights instead of the r (M + N) of two factors (the interpolative decomposition of
     Cheng, Gimbutas, Martinsson, Rokhlin, SIAM J. Sci. Comput. 26, 2005). It runs as two
     factors: outputs would have to be put in order otherwise, which takes longer.
@@ -97,7 +97,7 @@ class InterpolatedLinear(LinearLike, Freezable):
     def freeze(
         self, batch: int = 0, dtype: torch.dtype | None = None
     ) -> InterpolatedLinear:
-        """Makes what it multiplies by for good: see `KSLinear.freeze`."""
+        """Packs once: see `KSLinear.freeze`."""
         super().freeze()
         self.basis.freeze(batch, dtype)
         with torch.no_grad():

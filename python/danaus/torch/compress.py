@@ -1,4 +1,4 @@
-"""A whole network's linear layers made smaller, at the least cost for its output."""
+"""Compresses the linear layers of a network, with the least error of its output."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -67,48 +67,46 @@ def compress(
 ) -> Report:
     """Replaces linear layers, in place, so that `params` of their weights remain.
 
-    Layers are fitted one after the other: inputs come from the model as it has been
-    compressed so far, targets from the dense one, and where a layer's output is added
-    to a residual stream the target corrects that stream. Errors are weighed by what
-    they do at the output, and so are the layers' shares of the weights. The same model,
-    data and seed give the same result. A new layer has the type, device, mode, hooks
-    and frozen weights of the old one. A call that fails, or is interrupted, leaves the
-    model as it was.
+    Layers are fitted one after the other. Inputs come from the model as compressed so
+    far, targets from the dense one. If a layer's output is added to a residual stream,
+    the target corrects that stream. Errors are weighted by their effect on the output,
+    and so are the layers' shares of the weights. The same model, data and seed give the
+    same result. A new layer has the type, device, mode, hooks and frozen weights of the
+    old one. A call that fails or is interrupted leaves the model as it was.
 
     Parameters
     ----------
     model : any module with torch.nn.Linear, or Conv1D of transformers, on any device.
-    data : batches (a data loader): mappings are given to the model as keywords, tuples
-        and lists as arguments; labels, and what forward() has no parameter for, are
-        left out. Or a tensor, a mapping of tensors or a torch.utils.data.Dataset, which
-        are cut into batches; or texts, for a SentenceTransformer. Tokens where a
-        mapping's attention_mask [batch][length] is 0 do not count.
+    data : batches (a data loader). The model gets mappings as keywords, tuples and
+        lists as arguments, without labels and without items that forward() has no
+        parameter for. Or a tensor, a mapping of tensors or a torch.utils.data.Dataset,
+        which are cut into batches; or texts, for a SentenceTransformer. Tokens whose
+        attention_mask [batch][length] is 0 do not count.
     params : a share of the weights of all chosen layers, or a number of weights; biases
         do not count.
     output : called with the model's output and the batch, returns the tensor
         [..., features] that matters, such as sentence embeddings; None: the output's
-        first tensor of numbers that is no loss.
-    layers : names, or patterns of names ("encoder.*"), of layers or of what they are
-        part of, or a function of name and layer; None: all.
-    exclude : the same for layers that stay; classes, too, of layers or of what they
-        are part of.
-    heads : whether output heads are replaced, too; those that `layers` names in full
+        first floating-point tensor that is no loss.
+    layers : names, or patterns of names ("encoder.*"), of layers or of modules that
+        contain them, or a function of name and layer; None: all.
+    exclude : the same for layers that stay; also classes of layers or of modules that
+        contain them.
+    heads : True to replace output heads too; those that `layers` names in full always
         are.
     kinds : one or several that are tried for each layer; the least weighted error wins:
-        "interpolated" (low rank by rows that are kept: fewest weights for a rank),
+        "interpolated" (low rank, some rows stored: fewest weights for a rank),
         "low_rank", "monarch" (2 to 32 blocks), "sum" (low rank + blocks).
     budgets : "sensitivity", or "uniform": the same share for every layer.
-    weigh : whether errors of a layer's outputs are weighed by their effect.
-    stream : whether targets correct the residual stream.
-    permute : whether channels that neighbouring layers share, such as hidden units of
-        an MLP, may change places where Monarch matrices then fit better; the model's
+    weigh : weight errors of a layer's outputs by their effect.
+    stream : let targets correct the residual stream.
+    permute : allow permutations of channels that neighbouring layers share, such as
+        hidden units of an MLP, where Monarch matrices then fit better; the model's
         output does not depend on their order.
-    ridge : lambda as a share of the inputs' mean square: it holds the dense weights
-        where the data say little.
-    probes : random directions at the output for each batch, from which effects are
-        estimated.
-    distill : passes over the data in which the new weights are trained to give the
-        dense model's output; 0: none.
+    ridge : regularisation towards the dense weights, as a share of the inputs' mean
+        square.
+    probes : random directions at the output for each batch, to estimate effects.
+    distill : passes over the data that train the new weights on the dense model's
+        output; 0: none.
     seed : of the directions.
     resume : a folder that keeps finished layers: the same call goes on from there.
     progress : called with the share done, in [0, 1]; True draws a bar.

@@ -1,8 +1,8 @@
 """Convolutions along the length of a signal, for PyTorch: long ones, with filters that
-may be as long as the signal, and those of few taps.
+may be as long as the signal, and short ones of a few taps.
 
-On CPUs and NVIDIA GPUs they are danaus' own kernels (docs/conv.md); on other devices
-PyTorch's functions give the same results, which is said once. Source of the long ones,
+CPUs and NVIDIA GPUs run danaus' own kernels (docs/conv.md). On other devices PyTorch's
+functions give the same results, with one warning. Source of the long ones,
 with their gates: Fu, Kumbong, Nguyen, Re, FlashFFTConv, ICLR 2024 (arXiv 2311.05908).
 """
 
@@ -73,14 +73,14 @@ class LongConv(Freezable):
     ----------
     channels : int
     length : int
-        How long filters are, unless `taps` says otherwise. Signals may have any length.
+        Length of filters, unless `taps` is given. Signals may have any length.
     kind : "causal", "circular" or "bidirectional"
     filters : int
         A divisor of channels; channel h has filter ``h // (channels // filters)``.
         Default: one for each channel.
     taps : int
     skip : bool
-        Whether ``skip * u`` is added, with a learned number for each filter.
+        True to add ``skip * u``, with a learned value for each filter.
     filter : Tensor or Module
         Filters k[filters, taps] to learn instead of random ones (bidirectional: a pair
         with k_reverse), or a module that makes them: ``filter(length)`` returns k, or
@@ -93,18 +93,18 @@ class LongConv(Freezable):
     Attributes
     ----------
     weight, weight_reverse : Parameter [filters, taps]
-        k and k_reverse; None where a module makes them. They begin as normal numbers
-        with which y[length - 1], or y[length / 2] of a bidirectional convolution, has
-        the variance of u: of 1 / taps, but for taps that meet nothing there.
+        k and k_reverse; None if a module computes them. Initial values are normal, of
+        variance 1 / taps, without counting taps beyond the signal: y[length - 1], or
+        y[length / 2] of a bidirectional convolution, has the variance of u.
     skip : Parameter [filters]
-        Begins as normal numbers of variance 1, as in S4 and Hyena.
+        Initial values are normal with variance 1, as in S4 and Hyena.
     filter : Module or None
 
-    Filters are those of now, however they were written, and a filter module is called
-    at each call. Without gradients a CPU keeps the transformed filter as long as its
-    bits are the same; a GPU transforms it at each call. Frozen modules (`freeze`) keep
-    it for good, for the latest length, and call no filter module for that length again.
-    CUDA graphs transform filters whenever they run.
+    A call uses the current filters, however they were written, and calls a filter
+    module. Without gradients a CPU keeps the transformed filter as long as the filter
+    has the same bits; a GPU transforms it at each call. Frozen modules (`freeze`) keep
+    it for the latest length, and call no filter module for that length again. CUDA
+    graphs transform filters whenever they run.
     """
 
     def __init__(
@@ -248,8 +248,8 @@ class LongConv(Freezable):
         )
 
     def stream(self, batch: int = 1):
-        """A stepper that convolves a signal block by block, as it comes (LongStream).
-        It has the filters of now."""
+        """A stepper that convolves a signal block by block (LongStream).
+        It copies the current filters."""
         from danaus.torch._conv_stream import LongStream
 
         return LongStream(self, batch)
@@ -267,7 +267,7 @@ def _longest(u: Tensor, offsets: Tensor | None) -> int:
 
 
 class ShortConv(torch.nn.Module):
-    """A convolution of few taps, each channel with its own: `short_conv`, and then an
+    """A depthwise convolution of few taps (`short_conv`), then an
     activation.
 
     Parameters
@@ -277,13 +277,13 @@ class ShortConv(torch.nn.Module):
     bias : bool
     activation : None, "relu", "gelu", "silu" or "gelu_tanh"
     centred : bool
-        Whether y[t] sees as many numbers after t as before, rather than none.
+        True if y[t] depends on as many values after t as before; else on none after t.
 
     Attributes
     ----------
     weight : Parameter [channels, taps], weight[h, s] being that of u[t - s]
     bias : Parameter [channels] or None
-        Both begin uniform in +-1 / sqrt(taps), as those of torch.nn.Conv1d.
+        Initial values are uniform in +-1 / sqrt(taps), as in torch.nn.Conv1d.
     """
 
     def __init__(
@@ -326,8 +326,8 @@ class ShortConv(torch.nn.Module):
         return ACTIVATIONS[self.activation](y)
 
     def stream(self, batch: int = 1):
-        """A stepper that convolves a signal block by block, as it comes (ShortStream).
-        It has the taps of now."""
+        """A stepper that convolves a signal block by block (ShortStream).
+        It copies the current taps."""
         from danaus.torch._conv_stream import ShortStream
 
         return ShortStream(self, batch)

@@ -14,11 +14,11 @@ _CONVOLUTIONS = LongConv, GatedLongConv, HyenaOperator
 
 
 def freeze(module: nn.Module, batch: int = 0, dtype: dtype | None = None) -> nn.Module:
-    """Freezes all layers of danaus in a model, which it returns, for inference.
+    """Freezes all layers of danaus in a model, for inference; returns the model.
 
-    Without it a call finds out whether weights have changed, or uses them as they are.
-    Frozen layers take what they have packed, or the spectra of their latest length,
-    and weights have no gradients. Freeze again after a change that is neither
+    Without it each call uses the current weights, and a CPU checks them for changes.
+    Frozen layers use their packed weights, or the spectra of their latest length, and
+    weights have no gradients. Freeze again after a change that is neither
     `load_state_dict` nor `to`.
 
     Parameters

@@ -192,7 +192,7 @@ def ks_linear(
     x : [..., N] for "batch_first", [N, ...] for "batch_last"; f32, f16, bf16, f64, c64
         or c128. One that is not contiguous is copied.
     weights : w[l] of shape [a, b, c, d], the leftmost factor first; all of one type,
-        which may differ from x's. Numbers are rounded to that once; autocast casts x.
+        which may differ from x's. Weights are rounded once to that; autocast casts x.
     bias : [M] of the weights' type.
     activation : None, "relu", "gelu", "silu" or "gelu_tanh".
     tf32 : f32 products on a GPU may be made in tf32; None: as PyTorch's own are.

@@ -37,10 +37,10 @@ def _stacked(layers: list[KSLinear]) -> tuple[list[Tensor], Tensor | None] | Non
 
 
 class FusedLinear(nn.Module):
-    """Several `KSLinear` of the same input as one call; their outputs side by side.
+    """Several `KSLinear` of the same input as one call; outputs are concatenated.
 
-    Where the patterns allow it they are one chain, `layer`, that reads the input once;
-    else `layers` run after each other. `split` takes the output apart.
+    If the patterns allow it they are one chain, `layer`, that reads the input once;
+    else `layers` run one after the other. `split` separates the outputs.
     """
 
     def __init__(self, layers: Iterable[KSLinear]):

@@ -226,7 +226,7 @@ class GatedLongConv(_Mixer):
         return (self.long,)
 
     def stream(self, batch: int = 1):
-        """A stepper for sequences that come block by block: see GatedStream."""
+        """A stepper for sequences in blocks: see GatedStream."""
         from danaus.torch._conv_stream import GatedStream
 
         return GatedStream(self, batch)
@@ -239,7 +239,7 @@ class HyenaOperator(_Mixer):
 
     with `hyena` of u's rows: short convolutions, gates and long convolutions in one
     call. x and y are [batch, length, width], and causal: y[t] depends on x up to t.
-    Order 2 is what `GatedLongConv` is, which also has streams.
+    Order 2 equals `GatedLongConv`, which also has streams.
 
     Source: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv 2302.10866), section 3 and
     algorithm 3 with N = order; rows of in_proj are x_0, ..., v in this order, as in the

@@ -59,12 +59,12 @@ class _Frozen(NamedTuple):
 
 
 class KSLinear(LinearLike, Freezable):
-    """y = activation(W x + bias) with W = K_1 ... K_L, as torch.nn.Linear has it.
+    """y = activation(W x + bias) with W = K_1 ... K_L, used like torch.nn.Linear.
 
     Its parameters are weights.0, weights.1, ... of shape [a, b, c, d], the leftmost
-    factor first, and bias of shape [M]. A call computes with the numbers of now,
-    however they were written: without gradients a CPU keeps the weights packed and
-    compares them all with those that it packed, and a GPU packs at each call. `freeze`
+    factor first, and bias of shape [M]. A call computes with the current weights,
+    however they were written. Without gradients a CPU keeps the weights packed and
+    compares all of them with those that it packed; a GPU packs at each call. `freeze`
     packs once.
 
     Parameters
@@ -73,12 +73,12 @@ class KSLinear(LinearLike, Freezable):
     patterns : of the factors, in any form that `danaus.patterns` reads. One of
         patterns, chain and budget is given.
     chain : a `danaus.Chain`, whose weights and bias are taken.
-    budget : so many weights, or such a share of M N, in the chain that is expected to
+    budget : a number of weights, or a share of M N, for the chain that is expected to
         approximate best (`danaus.patterns.fit`).
-    bias : whether there is one.
+    bias : True for a layer with bias.
     activation : None, "relu", "gelu", "silu" or "gelu_tanh".
     layout : "batch_first", x[..., N], or "batch_last", x[N, ...].
-    tf32 : f32 products on a GPU may be made in tf32; None: as PyTorch's own are.
+    tf32 : allow tf32 for f32 products on a GPU; None: as PyTorch does.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class KSLinear(LinearLike, Freezable):
     # ---- running ----
 
     def factors(self) -> list[Tensor]:
-        """The weights of now, the leftmost factor first."""
+        """The current weights, the leftmost factor first."""
         held = self._modules["weights"]
         found = list(held._parameters.values())  # faster than a call
         return held() if is_hooked(held) or len(found) < len(self.patterns) else found
@@ -169,9 +169,9 @@ class KSLinear(LinearLike, Freezable):
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Applies the layer to x[..., N] or, "batch_last", x[N, ...].
 
-        The result is that of `residual + layer(x)`, whose gradient goes to both, and to
-        whose type PyTorch promotes. A residual has the shape of layer(x). A layer that
-        was frozen for residuals adds one with the product.
+        The result, its gradients and its promoted type are those of
+        `residual + layer(x)`. A residual has the shape of layer(x) and is not
+        broadcast. A layer that was frozen for residuals adds it with the product.
         """
         if residual is not None:
             self._check(x)
@@ -268,18 +268,18 @@ class KSLinear(LinearLike, Freezable):
         *,
         residual: bool = False,
     ) -> KSLinear:
-        """Packs for good: weights have no gradients and do not change any more.
+        """Packs once: weights have no gradients, and later changes have no effect.
 
-        Compiled and exported models then carry what is packed, which fits machines and
-        versions like this one alone, and pack nothing when they run. Freezing again
-        takes weights that have changed all the same.
+        Compiled and exported models then contain the packed weights, for machines and
+        versions like this one only, and do not pack when they run. Another `freeze`
+        takes weights that have changed.
 
         Parameters
         ----------
-        batch : number of rows of inputs to plan for, 0: many; any number may come.
+        batch : rows of inputs to plan for, 0: many; calls may have any number.
         dtype : of inputs; None: that of the weights.
-        residual : whether each call has a residual, which is then added with the
-            product, on a CPU too. Calls of the other kind pack for themselves.
+        residual : True if each call has a residual, which the product then adds, on a
+            CPU too. Calls of the other kind pack again.
         """
         weights, bias = self.factors(), self.bias
         found = weights[0].dtype if dtype is None else dtype
@@ -303,7 +303,7 @@ class KSLinear(LinearLike, Freezable):
             self._packed = Packed()
 
     def describe(self, x: Tensor) -> str:
-        """What runs for such an input without gradients, a line for each step."""
+        """The steps that run for such an input without gradients, a line for each."""
         self._check(x)
         rows = x.numel() // self.in_features
         return ops.ks_describe(x, rows, *self._question(x, self.activation))
@@ -323,7 +323,7 @@ class KSLinear(LinearLike, Freezable):
         layout: str = "batch_first",
         tf32: bool | None = None,
     ) -> KSLinear:
-        """A layer near a torch.nn.Linear, with its bias, on its device, of its type.
+        """A layer that approximates a torch.nn.Linear, with its bias, device and type.
 
         The matrix of a layer with a parametrization, weight_norm, spectral_norm or
         pruning is the one that its next call would use.
@@ -331,7 +331,7 @@ class KSLinear(LinearLike, Freezable):
         Parameters
         ----------
         chain : its weights are taken; else the layer's matrix is factorised.
-        patterns : of the factors; params : so many weights, or such a share of all, in
+        patterns : of the factors; params : a number of weights, or a share of all, for
             the chain that is expected to approximate best.
         inputs : samples X[..., N]: ||X W^T - X (K_1..K_L)^T|| is minimised.
         activation, layout, tf32 : of the layer, as `KSLinear` has them.
@@ -470,8 +470,8 @@ class MonarchLinear(KSLinear):
     ----------
     blocks : a divisor q of both sizes: two factors, each of q blocks side by side, with
         q (N + M) weights for rank 1.
-    order, rank : without blocks: so many factors, of sizes as equal as can be
-        (`danaus.patterns.make`), and the rank of the blocks between neighbours.
+    order, rank : without blocks: number of factors, of nearly equal sizes
+        (`danaus.patterns.make`), and rank of the blocks between neighbours.
     bias, activation, layout, device, dtype, tf32 : as `KSLinear` has them.
     """
 
@@ -515,7 +515,7 @@ class MonarchLinear(KSLinear):
         layout: str = "batch_first",
         tf32: bool | None = None,
     ) -> MonarchLinear:
-        """The Monarch matrix near that of a torch.nn.Linear: `KSLinear.from_linear`,
+        """A Monarch matrix that approximates a torch.nn.Linear: `KSLinear.from_linear`,
         with blocks, or order and rank, as the class has them."""
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"a torch.nn.Linear is needed, not {type(linear).__name__}")

@@ -47,7 +47,7 @@ class Replaced:
 
 @dataclass
 class Report:
-    """What was put in place of which layer; `undo` puts the layers back."""
+    """The replaced layers and their replacements; `undo` puts the layers back."""
 
     model: nn.Module
     layers: list[Replaced] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Report:
         return sum(layer.parameters for layer in self.layers)
 
     def undo(self) -> None:
-        """Puts the layers back that were there, the very same modules."""
+        """Puts the original modules back."""
         for name, module in self._before.items():
             self.model.set_submodule(name, module)
         self._before.clear()
@@ -276,21 +276,21 @@ def replace_linear(
     resume: str | os.PathLike | None = None,
     progress: Progress = None,
 ) -> Report:
-    """Replaces linear layers, in place, by chains near them; returns a `Report`.
+    """Replaces linear layers, in place, by chains; returns a `Report`.
 
-    A call that fails, or is interrupted, leaves the model as it was.
+    A call that fails or is interrupted leaves the model as it was.
 
     Parameters
     ----------
     model : any module with torch.nn.Linear, or Conv1D of transformers.
-    rule : what becomes of a layer: patterns, a `danaus.Chain`, a share of its weights
-        (or a number of them), or None: it stays. Either this itself, a function of the
-        layer's name and the layer that returns it, or a mapping of name patterns
-        ("*.mlp.*") to it, of which the first that fits counts.
+    rule : patterns, a `danaus.Chain`, a share of the layer's weights (or a number of
+        them), or None: the layer stays. Or a function of the layer's name and the layer
+        that returns one of these, or a mapping of name patterns ("*.mlp.*") to them;
+        the first pattern that matches counts.
     data : batches, in any form that `compress` takes. Layers are then fitted one after
-        the other to give, for what the layers replaced so far hand them, what the dense
-        model has there. Without it the factors are those nearest to the matrix.
-    kinds : what is tried, calibrated, for a share of the weights; see `compress`.
+        the other: inputs come from the model with the layers replaced so far, targets
+        from the dense model. Without it the factors approximate the matrix.
+    kinds : kinds that are tried for a share of the weights; see `compress`.
     layers, exclude, heads, stream, ridge, resume, progress : as those of `compress`.
     """
     kinds = as_kinds(kinds)

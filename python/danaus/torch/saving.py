@@ -1,4 +1,4 @@
-"""Folders of compressed models: writing them, and loading what they hold.
+"""Folders of compressed models: saving and loading.
 
 A folder has the weights as safetensors, in one file or several with an index, and the
 structure of the layers: for models of transformers in config.json, else in
@@ -61,7 +61,7 @@ def _reads_folders(kind: type) -> bool:
 
 
 def save_compressed(model: nn.Module, folder: Folder) -> None:
-    """Writes a model with layers of danaus into a folder, which is made if need be.
+    """Writes a model with layers of danaus into a folder, which is made if needed.
 
     `load_compressed` reads it. Models of transformers and sentence-transformers are
     written by their own save_pretrained(). Others get model.safetensors and
@@ -117,20 +117,19 @@ def _untied(state: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, str]
 def load_compressed(
     model: Made, folder: Folder, *, device: Any = None, **options: Any
 ) -> nn.Module:
-    """A model with the layers and numbers of a folder, in evaluation mode.
+    """A model with the layers and weights of a folder, in evaluation mode.
 
     Weights come from safetensors, or from a pickled state dict that is read with
     weights_only=True.
 
     Parameters
     ----------
-    model : a module, dense or compressed before, which is changed in place; or a class
-        or function that makes a dense one, which is called without arguments and
-        allocates nothing for what the folder has; or a class of transformers or
-        sentence-transformers.
+    model : a dense or compressed module, which is changed in place; or a class or
+        function without arguments that makes a dense one (tensors of the folder are
+        not allocated twice); or a class of transformers or sentence-transformers.
     folder : of `save_compressed`, save_pretrained(), `danaus.Model.save` or the
         program's compress.
-    device : where the model is to be; None: where it is, for a new one the CPU.
+    device : of the model; None: its own, for a new one the CPU.
     options : of from_pretrained() or SentenceTransformer(), for their classes alone.
     """
     path = pathlib.Path(folder)

@@ -1,6 +1,6 @@
 """The layers of danaus in a model, described as JSON, and built from that.
 
-A description has the sizes of a layer and none of its numbers:
+A description has the sizes of a layer and none of its weights:
 
     {"kind": "chain", "patterns": [[a, b, c, d], ...], "bias": true}
     {"kind": "sum", "first": CHAIN, "second": CHAIN}
@@ -138,9 +138,9 @@ def apply_structure(
 ) -> nn.Module:
     """Puts layers of a structure in place of a model's linear layers; returns it.
 
-    Their numbers are those of memory as it was: load a state dict next. The type is
-    that of the weight which a layer replaces, and so is the device, unless one is
-    given ("meta"). Nothing is replaced where a layer does not fit.
+    Their weights are uninitialised: load a state dict next. Type and device are those
+    of the replaced weight, unless a device is given ("meta"). If a layer does not fit,
+    nothing is replaced.
     """
     for name, layer in built_for(model, structure).items():
         old = next(model.get_submodule(name).parameters(), None)

@@ -30,8 +30,8 @@ _REFUSED = {
 class DenseWeight(Tensor):
     """The matrix W of a layer, which is computed whenever something computes with it.
 
-    Its shape, type and device cost nothing. What is computed has gradients for the
-    layer's factors; `detach` and `data` have none. It can be read only.
+    Its shape, dtype and device cost nothing. Results have gradients for the layer's
+    factors; `detach` and `data` have none. It is read-only.
     """
 
     _is_hf_initialized = True  # or models of transformers write to it when they load
