@@ -185,7 +185,7 @@ def checked(
     shape: tuple[int, ...] | None = None,
     writable: bool = False,
 ) -> np.ndarray:
-    """The array itself, if the library can work on it where it lies.
+    """The array itself, if the library can use it in place.
 
     Raises TypeError for another type, ValueError for another shape, and for an array
     that is not C-contiguous and aligned: nothing is copied.

@@ -229,7 +229,7 @@ class Chain(LinearOperator):
         return self._array(factor, pattern, own(start, ended, self._handle))
 
     def _array(self, factor: int, pattern: Pattern, start: Any = None) -> np.ndarray:
-        """The weights of a factor where they lie."""
+        """The weights of a factor, in place."""
         dtype = numpy_dtype(self._code)
         start = start or lib.danaus_chain_weights(self._handle, factor)
         memory = ffi.buffer(start, pattern.parameters * dtype.itemsize)

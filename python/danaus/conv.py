@@ -253,7 +253,7 @@ class ConvPlan:
 
     def scratch_bytes(self, batch: int = 1, *, offsets: Any = None) -> ScratchBytes:
         """Bytes of scratch for `batch` times channels rows, or for packed sequences,
-        with the threads of now."""
+        with the current threads."""
         number = whole(batch, "batch", 1, INT64)
         rows = [number] if offsets is None else offsets_of(offsets)
         forward, gradient = ffi.new("size_t *"), ffi.new("size_t *")

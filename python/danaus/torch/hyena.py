@@ -105,7 +105,7 @@ class _Mixer(Freezable):
         return _from_rows(self.out_proj, self.mix(_to_rows(self.in_proj, x), offsets))
 
     def mix(self, u: Tensor, offsets: Tensor | Sequence[int] | None = None) -> Tensor:
-        """`hyena` of u [batch, (order + 1) width, length] with the filters of now."""
+        """`hyena` of u [batch, (order + 1) width, length] with the current filters."""
         check_signal(u)
         offsets = offsets_of(offsets, u)
         convs = self.convolutions()
