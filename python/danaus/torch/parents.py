@@ -62,8 +62,8 @@ def _is_adapted(module: nn.Module) -> bool:
 def effective(layer: nn.Module, name: str = "weight") -> Tensor | None:
     """The parameter that the layer's next call would use, without gradients.
 
-    Parametrizations, weight_norm, spectral_norm and pruning compute it from others. It is
-    computed from their current values, and the layer does not change.
+    Parametrizations, weight_norm, spectral_norm and pruning compute it from others,
+    whose current values are used. The layer does not change.
     """
     with torch.no_grad(), _evaluating(layer):
         made = getattr(layer, name)
