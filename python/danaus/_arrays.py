@@ -9,7 +9,7 @@ Without it arrays of bf16 have the dtype uint16, and their type has to be given 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Union
 
 import numpy as np
@@ -51,7 +51,7 @@ def element_code(dtype: ElementType) -> int:
             name = repr(dtype)
     if name not in _CODES:
         names = ", ".join(row[2] for row in _TYPES)
-        raise TypeError(f"{name} is no element type of danaus, which are {names}")
+        raise TypeError(f"{name} is not an element type of danaus: these are {names}")
     return _CODES[name]
 
 
@@ -168,13 +168,18 @@ def _whole_numbers(array: np.ndarray, what: str) -> np.ndarray:
     return wide
 
 
+def need_one_of(names: Iterable[str | None], value: object, what: str) -> None:
+    """ValueError unless the value of an argument is one of these."""
+    known = list(names)
+    if value not in known:
+        first = ", ".join(map(repr, known[:-1]))
+        raise ValueError(f"{what} has to be {first} or {known[-1]!r}, not {value!r}")
+
+
 def choose(name: str | None, table: dict, what: str) -> int:
     """The value of a name in a table of options."""
-    try:
-        return table[name]
-    except (KeyError, TypeError):
-        names = ", ".join(repr(key) for key in table)
-        raise ValueError(f"{what} is one of {names}, not {name!r}") from None
+    need_one_of(table, name, what)
+    return table[name]
 
 
 def checked(
@@ -271,7 +276,7 @@ def whole(value: Any, what: str, least: int, most: int) -> int:
         kind = type(value).__name__
         raise TypeError(f"{what} has to be a whole number, not {kind}") from None
     if not least <= number <= most:
-        raise ValueError(f"{what} is from {least} to {most}, not {number}")
+        raise ValueError(f"{what} has to be from {least} to {most}, not {number}")
     return number
 
 

@@ -178,7 +178,10 @@ def listening(progress: Progress, description: str) -> Iterator[tuple[Any, Any]]
             yield pair
         return
     if progress not in (None, False) and not callable(progress):
-        raise TypeError("progress is True, False or a function of the share done")
+        raise TypeError(
+            "progress has to be True, False or a function of the share done, not "
+            f"{progress!r}"
+        )
     listener = _Listener(progress or (lambda done: None))
     user = ffi.new_handle(listener)
     try:
@@ -203,7 +206,10 @@ def share_teller(
     elif callable(progress):
         yield progress
     else:
-        raise TypeError("progress is True, False or a function of the share done")
+        raise TypeError(
+            "progress has to be True, False or a function of the share done, not "
+            f"{progress!r}"
+        )
 
 
 @ffi.callback("int (void *, int32_t)", error=1, onerror=_failed)

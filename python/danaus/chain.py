@@ -157,7 +157,7 @@ class Chain(LinearOperator):
         """A matrix w[M][N] as a chain of one factor, (1, M, N, 1)."""
         w = np.asarray(w)
         if w.ndim != 2:
-            raise ValueError(f"w has {w.ndim} dimensions and is no matrix")
+            raise ValueError(f"w has {w.ndim} dimensions; a matrix has 2")
         return cls.from_weights([w[None, :, :, None]], dtype=dtype)
 
     @classmethod

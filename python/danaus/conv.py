@@ -388,7 +388,8 @@ class Spectrum:
         wanted = {names} if isinstance(names, str) else set(names)
         if wanted - possible:
             missing = ", ".join(sorted(map(str, wanted - possible)))
-            raise ValueError(f"there is no gradient of {missing} here")
+            there = ", ".join(sorted(possible))
+            raise ValueError(f"wrt has {missing}; there are gradients of {there}")
         return wanted
 
     def gradient(

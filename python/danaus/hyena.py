@@ -265,7 +265,8 @@ class Hyena:
             wanted = {wrt} if isinstance(wrt, str) else set(wrt)
         if wanted - set(kinds):
             missing = ", ".join(sorted(map(str, wanted - set(kinds))))
-            raise ValueError(f"there is no gradient of {missing} here")
+            there = ", ".join(sorted(kinds))
+            raise ValueError(f"wrt has {missing}; there are gradients of {there}")
         names = ("u", "taps", "bias", "k", "skip")
         made = [np.empty(*kinds[name]) if name in wanted else None for name in names]
         _, size = plan.workspace_bytes(members)

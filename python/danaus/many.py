@@ -108,8 +108,9 @@ def _sources(
             return ((f.key or path.stem, lambda f=f: f) for f in files), len(files)
         else:
             raise ValueError(
-                f"{path} is no .safetensors, .npz or .npy file and no folder; pickled "
-                "checkpoints are not read, as they can run any program: convert them"
+                f"{path} has to be a folder or a .safetensors, .npz or .npy file; "
+                "pickled checkpoints are not read, as they can run any program: "
+                "convert them"
             )
     count = len(matrices) if hasattr(matrices, "__len__") else None
     if isinstance(matrices, Mapping):

@@ -84,11 +84,11 @@ class ModelLayer(NamedTuple):
 def _packed(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Offsets, and all ids one after the other."""
     if isinstance(sequences, (str, bytes)):
-        raise TypeError("lists of token ids are needed here, and this is a text")
+        raise TypeError("sequences have to be lists of token ids, not a text")
     lists = [np.asarray(ids) for ids in sequences]
     for number, ids in enumerate(lists):
         if ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu"):
-            raise TypeError(f"sequence {number} is no list of integers")
+            raise TypeError(f"sequence {number} has to be a list of integers")
     offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
     wide = np.concatenate([np.zeros(0, np.int64), *lists])
     ids = wide.astype(np.int32)

@@ -68,7 +68,7 @@ def _rows(path: str | os.PathLike) -> tuple[list[str], list[list[str]]]:
     try:
         rows = [row for row in reader if row]
     except csv.Error as error:
-        raise ValueError(f"{path} is no CSV file: {error}") from error
+        raise ValueError(f"{path} is not a CSV file: {error}") from error
     if not rows:
         raise ValueError(f"{path} has no line with the names of its columns")
     names = rows[0]

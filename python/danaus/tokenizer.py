@@ -109,7 +109,8 @@ class Tokenizer:
         if given.size and given.dtype.kind not in "iu":
             raise TypeError(f"ids are integers, not {given.dtype}")
         if given.size and (given.min() < 0 or given.max() >= len(self)):
-            raise ValueError(f"ids are from 0 to {len(self) - 1}")
+            wrong = given[(given < 0) | (given >= len(self))][0]
+            raise ValueError(f"ids have to be from 0 to {len(self) - 1}, not {wrong}")
         numbers = np.ascontiguousarray(given.reshape(-1), np.int32)
         count = ffi.new("size_t *")
         room = 16 * numbers.size + 1

@@ -167,7 +167,7 @@ def test_other_filters_take_effect_and_gradients_can_be_chosen(rng, device):
     assert np.array_equal(spectrum(u), first)
     some = spectrum.gradient(u, u, wrt=["k", "skip"])
     assert some.du is None and some.dk.shape == (3, 30) and some.dskip.shape == (3,)
-    with pytest.raises(ValueError, match="no gradient of gate_in, k_reverse"):
+    with pytest.raises(ValueError, match="wrt has gate_in, k_reverse; there are"):
         spectrum.gradient(u, u, wrt=["gate_in", "k_reverse"])
 
 
@@ -255,7 +255,7 @@ def test_accurate_and_fast_plans(rng, device):
         y = plan.spectrum(k)(u)
         exact = convolve(u.astype("f8"), k) if exact is None else exact
         assert np.linalg.norm(y - exact) <= most * np.linalg.norm(exact)
-    with pytest.raises(ValueError, match="accuracy is one of 'by_type'"):
+    with pytest.raises(ValueError, match="accuracy has to be 'by_type'"):
         ConvPlan(2, 512, accuracy="exact")
 
 
@@ -305,9 +305,9 @@ def test_a_plan_outlives_the_thread_that_made_it(rng):
 @pytest.mark.parametrize(
     ("change", "error", "sentence"),
     [
-        ({"u": ["a", "b"]}, TypeError, "no element type"),
-        ({"u": np.zeros((3, 4), "g")}, TypeError, "no element type"),
-        ({"u": np.zeros((3, 4), "O")}, TypeError, "object is no element type"),
+        ({"u": ["a", "b"]}, TypeError, "not an element type"),
+        ({"u": np.zeros((3, 4), "g")}, TypeError, "not an element type"),
+        ({"u": np.zeros((3, 4), "O")}, TypeError, "object is not an element type"),
         ({"u": np.float64(1)}, ValueError, r"u has the shape \(\)"),
         ({"k": np.zeros((0, 3))}, ValueError, "k is not empty"),
         ({"k": np.zeros((2, 4))}, ValueError, "filters"),
@@ -315,7 +315,7 @@ def test_a_plan_outlives_the_thread_that_made_it(rng):
         ({"k": np.zeros((3, 4), "c8")}, TypeError, "complex numbers"),
         ({"k_reverse": np.zeros((3, 4))}, ValueError, "take no k_reverse"),
         ({"kind": "bidirectional"}, ValueError, "need k_reverse"),
-        ({"kind": "linear"}, ValueError, "kind is one of 'causal'"),
+        ({"kind": "linear"}, ValueError, "kind has to be 'causal'"),
         ({"skip": np.zeros(4)}, ValueError, r"skip has shape \(4,\)"),
         ({"gate_in": np.zeros((3, 5))}, ValueError, "gate_in"),
         ({"gate_out": np.zeros((3, 4), "f4")}, TypeError, "gate_out has dtype"),

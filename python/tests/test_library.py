@@ -140,7 +140,7 @@ def test_other_types_are_refused(dtype):
     if dtype is None:  # NumPy's default is f64
         assert danaus.Chain.create("1,2,2,1", dtype).element_type == "f64"
         return
-    with pytest.raises(TypeError, match="is no element type of danaus"):
+    with pytest.raises(TypeError, match="is not an element type of danaus"):
         danaus.Chain.create("1,2,2,1", dtype)
 
 

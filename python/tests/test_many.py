@@ -342,7 +342,7 @@ def test_what_the_caller_raises_ends_the_call(rng, tmp_path):
         ({"matrices": "model.bin"}, ValueError, "pickled checkpoints are not read"),
         ({"matrices": "missing.npz"}, FileNotFoundError, "missing"),
         ({"matrices": "missing.safetensors"}, OSError, "missing"),
-        ({"dtype": "i8"}, TypeError, "no element type"),
+        ({"dtype": "i8"}, TypeError, "not an element type"),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, change, error, sentence):

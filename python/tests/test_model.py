@@ -143,7 +143,7 @@ def test_wrong_input(folder, tmp_path):
         model.embed_tokens([[30522]])
     with pytest.raises(ValueError, match="32 bits"):
         model.embed_tokens([[2**40]])
-    with pytest.raises(TypeError, match="no list of integers"):
+    with pytest.raises(TypeError, match="has to be a list of integers"):
         model.embed_tokens([["word"]])
     with pytest.raises(ValueError, match="257 tokens"):
         model.embed_tokens([[1] * 257])

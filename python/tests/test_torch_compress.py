@@ -532,7 +532,7 @@ def test_one_kind_needs_no_list():
         ({"layers": [3]}, TypeError, "layers has 3, which is not a name"),
         ({"exclude": "blocks.7"}, ValueError, "'blocks.7', which fits no module"),
         ({"exclude": 3}, TypeError, "exclude has 3, which is not a name"),
-        ({"progress": 3}, TypeError, "progress is True, False or a function"),
+        ({"progress": 3}, TypeError, "progress has to be True, False or a function"),
         ({"output": "hidden"}, TypeError, "output is a str"),
         ({"output": lambda found, batch: found["hidden"].sum()}, ValueError,
          "a single number"),

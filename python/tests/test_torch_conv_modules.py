@@ -497,13 +497,13 @@ def run_with_filter(made):
 @pytest.mark.parametrize(
     "make, sentence",
     (
-        (lambda: LongConv(4, 8, "casual"), "no kind"),
+        (lambda: LongConv(4, 8, "casual"), "kind has to be"),
         (lambda: LongConv(4, 8, filters=3), "filters divides channels"),
         (lambda: LongConv(0, 8), "at least 1"),
         (lambda: LongConv(4, 0), "at least 1"),
         (lambda: ShortConv(4, 129), "1 to 128"),
-        (lambda: ShortConv(4, 3, "last"), "no layout"),
-        (lambda: ShortConv(4, 3, activation="tanh"), "no activation"),
+        (lambda: ShortConv(4, 3, "last"), "layout has to be"),
+        (lambda: ShortConv(4, 3, activation="tanh"), "activation has to be"),
         (lambda: LongConv(4, 8)(torch.zeros(2, 5, 8)), "5 channels; 4 are needed"),
         (lambda: LongConv(4, 8, filters=1)(torch.zeros(2, 5, 8)), "4 are needed"),
         (lambda: LongConv(4, 8)(torch.zeros(4, 8)), "u has the shape"),

@@ -443,8 +443,8 @@ def test_wrong_layers_are_refused():
         ({"patterns": "1,3,4,1"}, "the patterns are"),
         ({"patterns": "1,24,5,1 1,6,12,1"}, "columns"),
         ({"patterns": "1,24"}, "pattern"),
-        ({"patterns": CHAIN, "activation": "tanh"}, "no activation"),
-        ({"patterns": CHAIN, "layout": "sideways"}, "no layout"),
+        ({"patterns": CHAIN, "activation": "tanh"}, "activation has to be"),
+        ({"patterns": CHAIN, "layout": "sideways"}, "layout has to be"),
         ({"patterns": CHAIN, "dtype": torch.int32}, "gradients|type"),
         ({"budget": 1.5}, "share"),
     ]

@@ -282,7 +282,7 @@ def test_operators_refuse_what_does_not_fit(rng, device):
         (ops.ks_linear, (x, w, b, q[0][1:], *q[1:]), "four numbers"),
         (ops.ks_linear, (x, w, b, [], *q[1:]), "1 to 64 factors"),
         (ops.ks_linear, (x, w, b, [-1] * 8, *q[1:]), "at least 1"),
-        (ops.ks_linear, (x, w, b, q[0], "tanh", *q[2:]), "no activation"),
+        (ops.ks_linear, (x, w, b, q[0], "tanh", *q[2:]), "activation has to be"),
         (ops.ks_apply, (x, packed[1:], True, 4, *q), "packed weights are"),
         (ops.ks_apply, (x, packed.float(), True, 4, *q), "packed weights are"),
         (ops.ks_linear_backward, (x[1:], x, w, *q, True, True, True), "gradient"),

@@ -162,7 +162,7 @@ def test_quantised_layers_are_passed_over():
     assert names(report) == {"blocks.1.0", "blocks.1.2"}
     assert "forward() of its own" in report.left["blocks.0.0"]
     assert "is a Packed: quantised" in report.left["blocks.0.2"]
-    assert "is no torch.nn.Linear" in report.left["blocks.1.1"]
+    assert "not torch.nn.Linear" in report.left["blocks.1.1"]
     assert "no shape yet" in report.left["lazy"]
     assert "lazy: left, " in str(report)
     whole = nn.Sequential(QuantLinear(), Quantised(12, 12))

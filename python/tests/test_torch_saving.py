@@ -168,7 +168,7 @@ def test_a_folder_that_does_not_fit_changes_nothing(damage, error, sentence, tmp
 
 
 def test_wrong_arguments_have_sentences(tmp_path):
-    with pytest.raises(FileNotFoundError, match="is no folder"):
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
         load_compressed(Net, tmp_path / "nowhere")
     save_compressed(compressed(), tmp_path)
     with pytest.raises(TypeError, match="model is a str"):

@@ -46,7 +46,7 @@ danaus_activation activation_of(const std::string &name)
     for (int i = 0; i < 5; i++)
         if (name == names[i])
             return static_cast<danaus_activation>(i);
-    fail(name + " is no activation: none, relu, gelu, silu or gelu_tanh");
+    fail("activation has to be none, relu, gelu, silu or gelu_tanh, not " + name);
 }
 
 /* Takes the arguments "int[] patterns, str activation, bool batch_last, bool tf32". */

@@ -11,6 +11,7 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
+from danaus._arrays import need_one_of
 from danaus.conv import four
 from danaus.torch._conv_fft import _conv1d_short_conv, _fft_long_conv
 from danaus.torch._conv_ops import (
@@ -81,8 +82,7 @@ def filters_of(
     u: Tensor, k, k_reverse, skip, kind
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """k, k_reverse and skip for a signal, checked, in the type that its sums have."""
-    if kind not in KINDS:
-        fail(f"{kind!r} is no kind of convolution; there are {', '.join(KINDS)}")
+    need_one_of(KINDS, kind, "kind")
     check_tensor("k", k, (None, None), u.device)
     filters, taps = k.shape
     if filters < 1 or taps < 1 or u.shape[1] % filters:
@@ -129,8 +129,7 @@ def check_packed(offsets: Tensor | None, kind: str, sparse: list[int]) -> None:
 
 def accuracy_of(accuracy: str | None) -> str:
     """What the operators call it."""
-    if accuracy not in ACCURACIES:
-        fail(f"{accuracy!r} is no accuracy; there are 'accurate', 'fast' and None")
+    need_one_of(ACCURACIES, accuracy, "accuracy")
     return accuracy or "by_type"
 
 
@@ -273,8 +272,7 @@ def short_conv(
     ValueError
         Shapes, types or devices that do not fit.
     """
-    if layout not in LAYOUTS:
-        fail(f"{layout!r} is no layout; there are {' and '.join(LAYOUTS)}")
+    need_one_of(LAYOUTS, layout, "layout")
     check_signal(u)
     channels = u.shape[1 if layout == "channels_first" else 2]
     check_tensor("k", k, (channels, None), u.device)

@@ -147,7 +147,7 @@ def _strangers(model: nn.Module) -> dict[str, str]:
         inside = any(is_linear(child) for child in module.modules())
         if "Linear" in kind and not inside and not isinstance(module, LAYERS):
             if not any(isinstance(child, LAYERS) for child in module.modules()):
-                found[name] = f"its class, {kind}, is no torch.nn.Linear"
+                found[name] = f"its class is {kind}, not torch.nn.Linear"
     return found
 
 

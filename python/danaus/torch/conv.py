@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import (
     KINDS,
     LAYOUTS,
@@ -126,8 +127,7 @@ class LongConv(Freezable):
         super().__init__()
         filters = channels if filters is None else filters
         taps = length if taps is None else taps
-        if kind not in KINDS:
-            fail(f"{kind!r} is no kind of convolution; there are {', '.join(KINDS)}")
+        need_one_of(KINDS, kind, "kind")
         if min(channels, length, filters, taps) < 1 or channels % filters:
             fail(
                 f"{filters} filters of {taps} taps for {channels} channels of length "
@@ -301,8 +301,7 @@ class ShortConv(torch.nn.Module):
         super().__init__()
         if channels < 1 or not 1 <= taps <= MOST_TAPS:
             fail(f"{channels} channels of {taps} taps; 1 to {MOST_TAPS} are possible")
-        if layout not in LAYOUTS:
-            fail(f"{layout!r} is no layout; there are {' and '.join(LAYOUTS)}")
+        need_one_of(LAYOUTS, layout, "layout")
         self.channels, self.taps, self.layout = channels, taps, layout
         self.activation, self.centred = activation_name(activation), centred
         made = {"device": device, "dtype": dtype}

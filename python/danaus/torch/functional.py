@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import long_conv, short_conv
 from danaus.torch._hyena_functions import hyena
 from danaus.torch._ops import in_transform, linear, ops
@@ -30,16 +31,13 @@ _DTYPES = *_NARROW, torch.float64, torch.complex64, torch.complex128
 def activation_name(activation: str | None) -> str:
     """The name that operators know; ValueError for others."""
     name = "none" if activation is None else activation
-    if name not in ACTIVATIONS:
-        names = ", ".join(ACTIVATIONS)
-        raise ValueError(f"{activation!r} is no activation: {names}")
+    need_one_of(ACTIVATIONS, name, "activation")
     return name
 
 
 def is_batch_last(layout: str) -> bool:
-    """Of "batch_first" and "batch_last"; ValueError for others."""
-    if layout not in ("batch_first", "batch_last"):
-        raise ValueError(f"{layout!r} is no layout: batch_first or batch_last")
+    """True if the layout is "batch_last"; ValueError unless it is a layout."""
+    need_one_of(("batch_first", "batch_last"), layout, "layout")
     return layout == "batch_last"
 
 

@@ -134,7 +134,7 @@ def load_compressed(
     """
     path = pathlib.Path(folder)
     if not path.is_dir():
-        raise FileNotFoundError(f"{path} is no folder")
+        raise FileNotFoundError(f"{path} is not a folder")
     if isinstance(model, type) and _reads_folders(model):
         return _pretrained(model, path, device, options)
     if options:

@@ -40,7 +40,7 @@ def describe(layer: nn.Module) -> dict[str, Any]:
         if isinstance(layer, made):
             return {"kind": kind} | {n: describe(getattr(layer, n)) for n in parts}
     if not isinstance(layer, KSLinear):
-        raise TypeError(f"{type(layer).__name__} is no linear layer of danaus")
+        raise TypeError(f"{type(layer).__name__} is not a linear layer of danaus.torch")
     found: dict[str, Any] = {"kind": "chain"}
     found["patterns"] = [[int(size) for size in p] for p in layer.patterns]
     found["bias"] = layer.bias is not None
@@ -196,5 +196,5 @@ def from_entry(entry: Any, where: str) -> dict[str, Any]:
         )
     layers = entry.get("layers")
     if not isinstance(layers, Mapping):
-        raise ValueError(f'{where}: "layers" is no object of layers by their names')
+        raise ValueError(f'{where}: "layers" has to be an object, a name to a layer')
     return dict(layers)
