@@ -29,7 +29,8 @@ static int read_lines(
     for (int number = 1; !status && (length = next_line(file, line, MAX_LINE)) >= 0;
          number++) {
         if (length == MAX_LINE)
-            return failure("%s, line %d is too long", path, number);
+            return failure(
+                "%s, line %d has more than %d characters", path, number, MAX_LINE - 1);
         if (!length || *line == '#' ||
             !strncmp(line, kind->header, strlen(kind->header)))
             continue;

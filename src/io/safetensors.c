@@ -105,7 +105,8 @@ static danaus_status bad_tensor(const char *name, const char *why)
     return dn_fail(DANAUS_ERR_FORMAT, "tensor \"%.100s\" %s", name, why);
 }
 
-/* Reads an array of non-negative integers, the first `capacity` of them. */
+/* Reads an array of non-negative integers, the first `capacity` of them. The largest one stands
+   for all beyond it (io/json.c). */
 static danaus_status read_sizes(
     const char *name, json_t *array, const char *what, int64_t *sizes, size_t capacity)
 {
@@ -115,7 +116,8 @@ static danaus_status read_sizes(
         return bad_tensor(name, what);
     json_array_foreach(array, i, value)
     {
-        if (!json_is_integer(value) || json_integer_value(value) < 0)
+        if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+            json_integer_value(value) == INT64_MAX)
             return bad_tensor(name, what);
         if (i < capacity)
             sizes[i] = (int64_t)json_integer_value(value);
@@ -126,7 +128,7 @@ static danaus_status read_sizes(
 static danaus_status read_range(json_t *object, int64_t data_bytes, entry *e)
 {
     int64_t offsets[2];
-    const char *what = "has no data_offsets of two integers, 0 and up";
+    const char *what = "has no data_offsets of two integers from 0 to 2^63 - 2";
     json_t *array = json_object_get(object, "data_offsets");
     if (json_array_size(array) != 2)
         return bad_tensor(e->name, what);
@@ -202,7 +204,7 @@ static danaus_status read_entry(
         return bad_tensor(name, "has no dtype that is a string");
     json_t *shape = json_object_get(object, "shape");
     TRY(read_sizes(
-        name, shape, "has no shape of integers, 0 and up", e->shape,
+        name, shape, "has no shape of integers from 0 to 2^63 - 2", e->shape,
         sizeof e->shape / sizeof *e->shape));
     e->ndim = (int64_t)json_array_size(shape);
     TRY(read_range(object, data_bytes, e));

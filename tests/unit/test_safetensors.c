@@ -292,7 +292,7 @@ static void wrong_json_is_refused(void **state)
           "no data_offsets" },
         { "{" T("x", "F32", "0", -4, 0) "}", "no data_offsets" },
         { "{" T("x", "F32", "1", 0, 9223372036854775808) "}", "data_offsets" },
-        { "{" T("x", "F32", "9223372036854775808", 0, 0) "}", "overflows" },
+        { "{" T("x", "F32", "9223372036854775808", 0, 0) "}", "no shape of integers" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         refuse(cases[i].header, 0, cases[i].words);
@@ -316,12 +316,12 @@ static void sizes_that_do_not_fit_are_refused(void **state)
         { "{" T("x", "F32", "1", 8, 4) "}", "8 to 4 in 8 bytes" },
         { "{" T("x", "F32", "3", 0, 12) "}", "0 to 12 in 8 bytes" },
         { "{" T("x", "I64", "1", 0, 12) "}", "0 to 12 in 8 bytes" },
-        { "{" T("x", "F32", "1", 9223372036854775803, 9223372036854775807) "}",
+        { "{" T("x", "F32", "1", 9223372036854775802, 9223372036854775806) "}",
           "in 8 bytes" },
         { "{" T("x", "F32", "1", 0, 8) "}", "needs 4 bytes" },
         { "{" T("x", "F32", "3", 0, 8) "}", "needs 12 bytes" },
         { "{" T("x", "F32", "", 0, 8) "}", "needs 4 bytes" },
-        { "{" T("x", "F32", "9223372036854775807", 0, 8) "}", "overflows" },
+        { "{" T("x", "F32", "9223372036854775806", 0, 8) "}", "overflows" },
         { "{" T("x", "F32", "4294967296,2147483648", 0, 8) "}", "overflows" },
         { "{" T("x", "F32", "0,4294967296,2147483648", 0, 8) "}", "overflows" },
     };
