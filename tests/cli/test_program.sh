@@ -671,7 +671,7 @@ refuses 1 "" "a table nowhere" danaus tune --suite small.csv --batch 2 --json \
 # ---- completion ----
 
 ok "completion for zsh" danaus completion zsh
-grep -q "'--layout\[where X and Y have the batch (default first)\]:word:(first last)'" out ||
+grep -q "'--layout\[the batch axis of X and Y (default first)\]:word:(first last)'" out ||
     fail "zsh is told the words of an option"
 if command -v zsh > /dev/null; then ok "zsh reads it" zsh -n out; fi
 ok "completion for bash" danaus completion bash
