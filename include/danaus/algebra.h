@@ -91,8 +91,8 @@ typedef struct danaus_condition {
 
    DANAUS_ERR_SHAPE where a factor has b != c, and DANAUS_ERR_ARGUMENT, with factor and
    block, where a block is singular, which is that elimination meets a zero, or has numbers
-   that are not finite, or an inverse whose numbers are not, also in the chain's type. Blocks that are singular but
-   for rounding have conditions of 1e15 and more. */
+   that are not finite, or an inverse whose numbers are not, also in the chain's type. Blocks
+   that are singular but for rounding have conditions of 1e15 and more. */
 DANAUS_API danaus_status danaus_chain_invert(
     const danaus_chain *chain, int threads, danaus_chain **inverse,
     danaus_condition *condition);

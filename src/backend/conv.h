@@ -230,7 +230,7 @@ typedef struct conv_engine {
         worker_bytes; /* of scratch, for each window that a thread works on; GPUs: 0 */
 } conv_engine;
 
-/* Of the spectra of so many filters. */
+/* Bytes that the spectra of so many filters take, with their notes. */
 static inline size_t dn_conv_spectra_bytes(const conv_engine *e, int64_t filters)
 {
     return (size_t)filters * (e->filter_bytes + e->note_bytes);

@@ -68,7 +68,7 @@ typedef struct conv_scaling {
     int down, up;
 } conv_scaling;
 
-/* Of a spectrum: it was divided by 2^shift. */
+/* A spectrum was divided by 2^shift. */
 typedef struct conv_note {
     int32_t shift;
 } conv_note;
@@ -219,7 +219,7 @@ typedef struct cpu_engine {
     conv_tables *tables;
 } cpu_engine;
 
-/* The notes behind the spectra of so many filters. */
+/* The notes lie behind the spectra of all filters, one for each. */
 static inline conv_note *dn_conv_notes(
     const cpu_engine *e, const void *spectra, int64_t filters)
 {
