@@ -1,3 +1,4 @@
+/* Memory whose size files and arguments say. */
 // SPDX-License-Identifier: Apache-2.0
 #include "common/room.h"
 

@@ -61,7 +61,7 @@ def numpy_dtype(code: int) -> np.dtype:
 
 
 def short_name(code: int) -> str:
-    """ "f32", "bf16", ..."""
+    """Such as "f32" and "bf16"."""
     return _SHORT[code]
 
 

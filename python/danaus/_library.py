@@ -15,7 +15,7 @@ import os
 import pathlib
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any, Callable, Union
+from typing import Any, Callable, NoReturn, Union
 
 import danaus_program
 from danaus._danaus_abi import ffi
@@ -166,6 +166,13 @@ def _bar(description: str) -> Iterator[Callable[[float], object]]:
         yield lambda done: bar.update(done - bar.n)
 
 
+def _refuse(progress: object) -> NoReturn:
+    raise TypeError(
+        "progress has to be True, False or a function of the share done, not "
+        f"{progress!r}"
+    )
+
+
 @contextlib.contextmanager
 def listening(progress: Progress, description: str) -> Iterator[tuple[Any, Any]]:
     """A danaus_progress_fn and its `user`, which call `progress`.
@@ -178,10 +185,7 @@ def listening(progress: Progress, description: str) -> Iterator[tuple[Any, Any]]
             yield pair
         return
     if progress not in (None, False) and not callable(progress):
-        raise TypeError(
-            "progress has to be True, False or a function of the share done, not "
-            f"{progress!r}"
-        )
+        _refuse(progress)
     listener = _Listener(progress or (lambda done: None))
     user = ffi.new_handle(listener)
     try:
@@ -206,10 +210,7 @@ def share_teller(
     elif callable(progress):
         yield progress
     else:
-        raise TypeError(
-            "progress has to be True, False or a function of the share done, not "
-            f"{progress!r}"
-        )
+        _refuse(progress)
 
 
 @ffi.callback("int (void *, int32_t)", error=1, onerror=_failed)

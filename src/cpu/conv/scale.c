@@ -15,8 +15,9 @@
 
 /* Numbers that are brought to the type of sums at a time. */
 #define CHUNK 256
-/* Numbers that tell the size of most rows. */
+/* Numbers that tell the size of most rows, and more than any row has. */
 #define FEW 32
+#define ALL (INT64_MAX / 2)
 
 static danaus_dtype sums_of(const conv_code *code)
 {
@@ -198,7 +199,7 @@ int dn_conv_rescale(conv_window *w, danaus_dtype sums, int left)
     if (left == DN_UNDERFLOW && sizes_of(w, sums, FEW, &x, &k) && x >= -most &&
         x + k >= -most)
         return 0;
-    if (!sizes_of(w, sums, INT64_MAX / 2, &x, &k))
+    if (!sizes_of(w, sums, ALL, &x, &k))
         return 0;
     if (abs(x) <= most && abs(x + k) <= most)
         return 0;
