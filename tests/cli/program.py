@@ -6,7 +6,11 @@ import os
 import subprocess
 import sys
 
-PROGRAM = os.environ["DANAUS_PROGRAM"]
+PROGRAM = os.path.realpath(os.environ["DANAUS_PROGRAM"])
+with open(PROGRAM, "rb") as _file:
+    _program = _file.read()
+# A sanitizer needs terabytes of address space, stack, and files of its own.
+SANITIZED = b"__asan_init" in _program or b"__tsan_init" in _program
 failed = []
 
 

@@ -10,13 +10,9 @@ import tempfile
 import unittest
 
 import numpy
+from program import PROGRAM, SANITIZED
 
-PROGRAM = os.path.realpath(os.environ["DANAUS_PROGRAM"])
 MIB = 1 << 20
-# ASan's shadow alone is terabytes of address space.
-SANITIZED = b"__asan_init" in open(PROGRAM, "rb").read() or b"__tsan_init" in open(
-    PROGRAM, "rb"
-).read()
 
 WITHOUT_LAPACK = (
     "info",

@@ -382,7 +382,7 @@ static void sixteen_threads_share_a_plan(void **state)
 {
     danaus_device *device = *state;
     rng r = { 3 };
-    danaus_conv_desc desc = { .channels = 3, .length = 20000 };
+    danaus_conv_desc desc = { .channels = 3, .length = 500 + 20000 / share_of_cases() };
     conv_case c = conv_random(&r, &desc, 2, 7);
     conv_scene s = conv_scene_make(device, &c, &c.u), own[SHARERS];
     assert_ok(conv_scene_run(&s, device));

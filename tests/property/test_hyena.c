@@ -120,7 +120,7 @@ static void likelihoods_are_those_of_plain_loops(void **state)
 static void any_way_to_convolve_gives_the_same(void **state)
 {
     (void)state;
-    for (int round = 0; round < rounds_of(24); round++) {
+    for (int round = 0; round < rounds_of(10); round++) {
         rng r = { 100 + (uint64_t)round };
         small_hyena m = hyena_random(&r, 1500);
         danaus_model *model = hyena_load(&m, device);
