@@ -15,6 +15,7 @@ from danaus.torch._conv_functions import (
     rows_of,
     short_conv,
 )
+from danaus.torch._hyena_functions import mix_heads
 from danaus.torch._ops import sum_dtype
 
 
@@ -151,9 +152,12 @@ class GatedStream:
         _check_block(x, (self._long.batch, None, self._layer.width), self._long.place)
         if x.shape[1] == 0:
             return x.clone()
-        z = self._short(self._layer.in_proj(x))
-        q, k, v = z.mT.unflatten(1, (3, -1)).unbind(1)
-        y = self._long(v, gate_in=k, gate_out=q)
+        z = self._short(self._layer.in_proj(x)).mT
+        if self._layer.head_dim > 1:
+            y = mix_heads(z, self._layer.head_dim, self._long)
+        else:
+            q, k, v = z.unflatten(1, (3, -1)).unbind(1)
+            y = self._long(v, gate_in=k, gate_out=q)
         return self._layer.out_proj(y.transpose(1, 2))
 
     def reset(self) -> None:

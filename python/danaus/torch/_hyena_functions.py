@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -110,3 +110,17 @@ def hyena(
     if not has_kernels(u.device):
         return fft_hyena(*operands, offsets)
     return run_hyena(*operands, offsets, accuracy)
+
+
+def mix_heads(z: Tensor, head_dim: int, conv: Callable[[Tensor], Tensor]) -> Tensor:
+    """The gates and the long convolution of the Hyena operator of order 2 with heads:
+
+        y[h, j] = sum_i x_0[h, i] * conv(x_1[h, i] * v[h, j]),
+
+    where channel h head_dim + i is channel i of head h. z [batch, 3 channels, length]
+    has the rows x_0, x_1 and v; conv convolves channels head_dim rows (h, i, j).
+    """
+    x_0, x_1, v = z.unflatten(1, (3, -1, head_dim)).unbind(1)
+    p = (x_1[:, :, :, None] * v[:, :, None]).flatten(1, 3)
+    w = conv(p).unflatten(1, (-1, head_dim, head_dim))
+    return (x_0[:, :, :, None] * w).sum(2).flatten(1, 2)

@@ -17,8 +17,15 @@ from danaus.torch._conv_functions import (
     fail,
     offsets_of,
     planned_batch,
+    short_conv,
 )
-from danaus.torch._hyena_functions import MOST_ORDER, hyena, operands_of, run_hyena
+from danaus.torch._hyena_functions import (
+    MOST_ORDER,
+    hyena,
+    mix_heads,
+    operands_of,
+    run_hyena,
+)
 from danaus.torch._ops import ops, sum_dtype
 from danaus.torch._packed import Freezable, Prepared, is_hooked, wait
 from danaus.torch.conv import LongConv, ShortConv, _longest, keeps, wants_gradients
@@ -60,6 +67,16 @@ def _stacked(x: list[Tensor]) -> Tensor:
     return torch.stack(x) if len(x) > 1 else x[0][None]
 
 
+def _check_heads(width: int, head_dim: int, filters: int | None) -> int:
+    """The number of filters: one a head by default, or a divisor of the heads."""
+    if head_dim < 1 or width % head_dim:
+        fail(f"heads of {head_dim} channels do not divide a width of {width}")
+    heads = width // head_dim
+    if filters is not None and (filters < 1 or heads % filters):
+        fail(f"{filters} filters do not divide {heads} heads of {head_dim} channels")
+    return heads if filters is None else filters
+
+
 class _Mixer(Freezable):
     """What both layers are: projections, a short convolution of rows, and long ones,
     which convolutions() lists."""
@@ -70,10 +87,11 @@ class _Mixer(Freezable):
         short: ShortConv,
         long: torch.nn.Module,
         bias: bool,
+        head_dim: int,
         made: dict,
     ):
         super().__init__()
-        self.width = width
+        self.width, self.head_dim = width, head_dim
         self.in_proj = torch.nn.Linear(width, short.channels, bias=bias, **made)
         self.short, self.long = short, long
         self.out_proj = torch.nn.Linear(width, width, bias=bias, **made)
@@ -109,7 +127,7 @@ class _Mixer(Freezable):
         check_signal(u)
         offsets = offsets_of(offsets, u)
         convs = self.convolutions()
-        if any(map(is_hooked, (self.short, *convs))):
+        if self.head_dim > 1 or any(map(is_hooked, (self.short, *convs))):
             return self._mix_by_calls(u, offsets)
         if keeps(self, [u]):
             return self._infer(u, offsets)
@@ -118,15 +136,31 @@ class _Mixer(Freezable):
         short = self.short.weight, self.short.bias
         return hyena(u, *short, k, skip, convs[0].accuracy, offsets)
 
-    def _mix_by_calls(self, u: Tensor, offsets: Tensor | None) -> Tensor:
-        """The same by calls of the convolutions, which have hooks."""
+    def _shorten(self, u: Tensor, offsets: Tensor | None) -> Tensor:
+        """The short convolution of rows u."""
+        if not is_hooked(self.short):
+            return short_conv(u, self.short.weight, self.short.bias, offsets=offsets)
         last = self.short.layout == "channels_last"
-        z = self.short(u.mT, offsets).mT if last else self.short(u, offsets)
+        return self.short(u.mT, offsets).mT if last else self.short(u, offsets)
+
+    def _mix_by_calls(self, u: Tensor, offsets: Tensor | None) -> Tensor:
+        """The same by calls of the convolutions, which have heads or hooks."""
+        z = self._shorten(u, offsets)
+        if self.head_dim > 1:
+            (conv,) = self.convolutions()
+            return mix_heads(z, self.head_dim, lambda p: conv(p, offsets=offsets))
         *gates, v = z.unflatten(1, (-1, self.width)).unbind(1)
         for conv in self.convolutions():
             gate_out = gates[0] if len(gates) == 2 else None
             v = conv(v, gates.pop(), gate_out, offsets)
         return v
+
+    def freeze(self):
+        """Freezes the long convolutions, too."""
+        super().freeze()
+        for conv in self.convolutions():
+            conv.freeze()
+        return self
 
     def _forget(self) -> None:
         self._prepared.forget()
@@ -191,7 +225,18 @@ class GatedLongConv(_Mixer):
     bias : bool
         Of both projections.
     filters, skip, filter, accuracy
-        Of the long convolution, as for LongConv.
+        Of the long convolution, as for LongConv; filters: one for each head, or a
+        divisor of the number of heads.
+    head_dim : int
+        Channels of a head, a divisor of width; above 1 there are heads:
+
+            y = out_proj(r),
+            r[n d + j] = sum_i q[n d + i] * (h[n] (*) p + skip[n] * p),
+            p = k[n d + i] * v[n d + j],   d = head_dim,
+
+        with one filter and skip for head n. They take d times the time and memory.
+        Source: Fu et al., Hungry Hungry Hippos, ICLR 2023 (arXiv 2212.14052), whose
+        code has the outputs in another order; used by M2-GPT (arXiv 2310.12109).
 
     Attributes
     ----------
@@ -209,16 +254,19 @@ class GatedLongConv(_Mixer):
         skip: bool = True,
         filter=None,
         accuracy: str | None = None,
+        head_dim: int = 1,
         device=None,
         dtype=None,
     ):
         made = {"device": device, "dtype": dtype}
+        filters = _check_heads(width, head_dim, filters)
         own = {"filters": filters, "skip": skip, "filter": filter}
         super().__init__(
             width,
             ShortConv(3 * width, taps, "channels_last", **made),
-            LongConv(width, length, accuracy=accuracy, **own, **made),
+            LongConv(width * head_dim, length, accuracy=accuracy, **own, **made),
             bias,
+            head_dim,
             made,
         )
 
@@ -259,6 +307,8 @@ class HyenaOperator(_Mixer):
         Of the long convolutions, as for LongConv.
     filter : as for LongConv, or one for each of the order - 1 convolutions, in a list
         or a tuple.
+    head_dim : int
+        Channels of a head, as of `GatedLongConv`; above 1 of order 2 alone.
 
     Attributes
     ----------
@@ -277,24 +327,31 @@ class HyenaOperator(_Mixer):
         skip: bool = True,
         filter: object | Sequence = None,
         accuracy: str | None = None,
+        head_dim: int = 1,
         device=None,
         dtype=None,
     ):
         if not 2 <= order <= MOST_ORDER:
             fail(f"an order of {order}; 2 to {MOST_ORDER} are possible")
+        if head_dim > 1 and order != 2:
+            fail(f"heads of {head_dim} channels need the order 2, not {order}")
+        filters = _check_heads(width, head_dim, filters)
         made = {"device": device, "dtype": dtype}
         given = filter if isinstance(filter, (list, tuple)) else [filter] * (order - 1)
         if len(given) != order - 1:
             fail(f"{len(given)} filters for {order - 1} convolutions")
         own = {"filters": filters, "skip": skip, "accuracy": accuracy}
-        convs = [LongConv(width, length, filter=f, **own, **made) for f in given]
+        sizes = width * head_dim, length
+        convs = [LongConv(*sizes, filter=f, **own, **made) for f in given]
         short = ShortConv((order + 1) * width, taps, **made)
-        super().__init__(width, short, torch.nn.ModuleList(convs), bias, made)
+        long = torch.nn.ModuleList(convs)
+        super().__init__(width, short, long, bias, head_dim, made)
         self.order, self.accuracy = order, accuracy
 
     def convolutions(self) -> Sequence[LongConv]:
         return self.long
 
     def extra_repr(self) -> str:
-        rest = "" if self.accuracy is None else f", accuracy={self.accuracy!r}"
+        rest = "" if self.head_dim == 1 else f", head_dim={self.head_dim}"
+        rest += "" if self.accuracy is None else f", accuracy={self.accuracy!r}"
         return f"{self.width}, {self.long[0].length}, order={self.order}{rest}"
