@@ -5,6 +5,7 @@ docs/python.md, section PyTorch, is the guide.
 
 # SPDX-License-Identifier: Apache-2.0
 from danaus.torch import _transformers, functional
+from danaus.torch.block_diagonal import BlockDiagonalLinear
 from danaus.torch.composed import InterpolatedLinear, SumLinear
 from danaus.torch.compress import compress
 from danaus.torch.conv import LongConv, ShortConv
@@ -12,6 +13,7 @@ from danaus.torch.freeze import freeze
 from danaus.torch.fuse import FusedLinear, fuse_qkv
 from danaus.torch.hyena import GatedLongConv, HyenaOperator
 from danaus.torch.linear import KSLinear, MonarchLinear
+from danaus.torch.mlp import GatedMLP
 from danaus.torch.monarch import CausalMonarchConv
 from danaus.torch.replace import Report, replace_linear
 from danaus.torch.saving import load_compressed, save_compressed
@@ -21,6 +23,7 @@ from danaus.torch.structure import apply_structure, structure_of
 # fmt: off
 __all__ = [
     "functional",
+    "BlockDiagonalLinear", "GatedMLP",
     "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
     "CausalMonarchConv", "GatedLongConv", "HyenaOperator", "LongConv", "ShortConv",
     "InterpolatedLinear", "SumLinear", "Report", "compress", "replace_linear",

@@ -58,6 +58,15 @@ def check_tensor(name: str, x, shape: tuple, device: torch.device) -> None:
         fail(f"{name} has the shape {list(x.shape)}; [{wanted}] is needed")
 
 
+def check_rows(x, features: int, device: torch.device | None = None) -> None:
+    """x is a real tensor on that device whose last dimension has so many numbers."""
+    if not isinstance(x, Tensor):
+        fail(f"x has to be a tensor, not {type(x).__name__}")
+    check_tensor("x", x, (*x.shape[:-1], features), x.device)
+    if device is not None and x.device != device:
+        fail(f"x lies on {x.device}, the module on {device}")
+
+
 def check_signal(u) -> None:
     """u has three dimensions, of which only the first may be empty."""
     if not isinstance(u, Tensor):

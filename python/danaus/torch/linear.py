@@ -227,10 +227,8 @@ class KSLinear(LinearLike, Freezable):
     def _infer(self, x: Tensor, weights: list[Tensor], bias: Tensor | None) -> Tensor:
         """The layer on a CPU, which packs weights when a number has changed. A GPU
         packs them at each call: that is a launch, and less than to ask for changes."""
-        batch = 1 << (x.numel() // self.in_features - 1).bit_length()
         question = self._question(x, self.activation)
-        packed = self._packed.get(x, batch, weights, bias, question)
-        return APPLY(x, packed, bias is not None, batch, *question)
+        return self._packed.apply(x, weights, bias, question)
 
     # ---- packed for good ----
 
