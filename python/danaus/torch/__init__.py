@@ -15,6 +15,7 @@ from danaus.torch.hyena import GatedLongConv, HyenaOperator
 from danaus.torch.linear import KSLinear, MonarchLinear
 from danaus.torch.mlp import GatedMLP
 from danaus.torch.monarch import CausalMonarchConv
+from danaus.torch.monarch_mixer import MonarchMixerLayer
 from danaus.torch.replace import Report, replace_linear
 from danaus.torch.saving import load_compressed, save_compressed
 from danaus.torch.structure import apply_structure, structure_of
@@ -23,7 +24,7 @@ from danaus.torch.structure import apply_structure, structure_of
 # fmt: off
 __all__ = [
     "functional",
-    "BlockDiagonalLinear", "GatedMLP",
+    "BlockDiagonalLinear", "GatedMLP", "MonarchMixerLayer",
     "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
     "CausalMonarchConv", "GatedLongConv", "HyenaOperator", "LongConv", "ShortConv",
     "InterpolatedLinear", "SumLinear", "Report", "compress", "replace_linear",
