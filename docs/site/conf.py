@@ -27,6 +27,7 @@ napoleon_use_rtype = False
 MODULES = {
     "danaus", "danaus.patterns", "danaus.transforms", "danaus.records", "danaus.plot",
     "danaus.lazylinop", "danaus.torch", "danaus.torch.functional",
+    "danaus.torch.models",
 }
 
 # Sphinx has no contents of its own in a README that others show too.

@@ -12,7 +12,9 @@ from danaus.torch.conv import LongConv, ShortConv
 from danaus.torch.freeze import freeze
 from danaus.torch.fuse import FusedLinear, fuse_qkv
 from danaus.torch.hyena import GatedLongConv, HyenaOperator
+from danaus.torch.implicit import HyenaFilter
 from danaus.torch.linear import KSLinear, MonarchLinear
+from danaus.torch.m2_mixer import M2Mixer
 from danaus.torch.mlp import GatedMLP
 from danaus.torch.monarch import CausalMonarchConv
 from danaus.torch.monarch_mixer import MonarchMixerLayer
@@ -24,7 +26,7 @@ from danaus.torch.structure import apply_structure, structure_of
 # fmt: off
 __all__ = [
     "functional",
-    "BlockDiagonalLinear", "GatedMLP", "MonarchMixerLayer",
+    "BlockDiagonalLinear", "GatedMLP", "HyenaFilter", "M2Mixer", "MonarchMixerLayer",
     "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
     "CausalMonarchConv", "GatedLongConv", "HyenaOperator", "LongConv", "ShortConv",
     "InterpolatedLinear", "SumLinear", "Report", "compress", "replace_linear",

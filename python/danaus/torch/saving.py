@@ -158,7 +158,7 @@ def load_compressed(
 def _read(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, Tensor], pathlib.Path]:
     """Structure and tensors of a folder."""
     structure, tied = _read_structure(path)
-    tensors = _read_tensors(path)
+    tensors = read_tensors(path)
     for name in structure:
         tensors.pop(f"{name}.weight", None)
     tensors |= {name: tensors[of] for name, of in tied.items() if of in tensors}
@@ -197,7 +197,7 @@ def _fill(
 ) -> None:
     """Layers and numbers for a model that has memory; nothing changes on failure."""
     layers = built_for(model, structure)
-    _check(model, layers, tensors, path)
+    check_fits(model, layers, tensors, path)
     for name, layer in layers.items():
         like = next(model.get_submodule(name).parameters())
         layers[name] = emptied(layer, like.device, like.dtype)
@@ -214,7 +214,7 @@ def _fill_new(
     path: pathlib.Path,
 ) -> None:
     """The same for a model without memory, which takes the tensors as they are."""
-    _check(model, built_for(model, structure), tensors, path)
+    check_fits(model, built_for(model, structure), tensors, path)
     apply_structure(model, structure, "meta")
     shared = _shared(model)
     model.load_state_dict(tensors, assign=True)
@@ -246,7 +246,7 @@ def _fill_buffers(model: nn.Module, make: Callable[[], nn.Module]) -> None:
         module._buffers[last] = source.get_buffer(name)
 
 
-def _check(
+def check_fits(
     model: nn.Module,
     layers: Mapping[str, nn.Module],
     tensors: Mapping[str, Tensor],
@@ -300,7 +300,7 @@ def _read_structure(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, str
     return from_entry(entry, str(path)), {}
 
 
-def _read_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
+def read_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
     """All tensors of a folder, on the CPU."""
     if (folder / WEIGHTS).exists():
         return _read_file(folder / WEIGHTS)

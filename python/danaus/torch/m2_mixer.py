@@ -1,0 +1,128 @@
+"""The sequence mixer of Monarch Mixer BERT: gated convolutions that look both ways.
+
+Source: Fu et al., Monarch Mixer, NeurIPS 2023 (arXiv 2310.12109), as the authors' code
+has it (MonarchMixerSequenceMixing of HazyResearch/m2).
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from danaus.torch._conv_functions import fail, long_conv, offsets_of, short_conv
+from danaus.torch.conv import _longest
+from danaus.torch.hyena import _from_rows, _to_rows
+from danaus.torch.implicit import HyenaFilter
+
+__all__ = ["M2Mixer", "ShortFilter"]
+
+_INPUT_EPSILON = 1e-5  # of the normalisation before mixing
+
+
+class ShortFilter(torch.nn.Module):
+    """A causal depthwise convolution of few taps, with the parameters of Conv1d:
+    ``weight[h, 0, j]`` is that of ``u[h, t - (taps - 1) + j]``. u is [batch, channels,
+    length], packed with offsets."""
+
+    def __init__(self, channels: int, taps: int = 3, *, device=None, dtype=None):
+        super().__init__()
+        made = {"device": device, "dtype": dtype}
+        self.weight = torch.nn.Parameter(torch.empty(channels, 1, taps, **made))
+        self.bias = torch.nn.Parameter(torch.empty(channels, **made))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform numbers, as of Conv1d."""
+        bound = self.weight.shape[2] ** -0.5
+        for x in (self.weight, self.bias):
+            torch.nn.init.uniform_(x, -bound, bound)
+
+    def taps(self) -> Tensor:
+        """[channels, taps] as `short_conv` has them: the one of u[t] first."""
+        return self.weight[:, 0].flip(1)
+
+    def forward(self, u: Tensor, offsets=None) -> Tensor:
+        return short_conv(u, self.taps(), self.bias, offsets=offsets)
+
+
+class M2Mixer(torch.nn.Module):
+    """Mixes a sequence in place of attention, and looks both ways:
+
+        x1, x2, v = short_filter(in_linear(u)),   u = x, or layernorm(x)
+        y = out_linear(x2 * conv(x1 * v) + conv2(u)),
+
+    conv and conv2 bidirectional long convolutions with implicit filters. x and y are
+    [batch, length, width] or, with offsets, packed sequences [1, tokens, width]. There
+    is no mask: padding takes part.
+
+    Parameters
+    ----------
+    width, length : int
+        length: of the longest sequence.
+    bidirectional : bool
+        False: both convolutions are causal.
+    residual : bool
+        False: there is no conv2.
+    normed : bool
+        Whether u is normalised ("hyena_training_additions" of the authors' code).
+    filter : dict
+        Options of both `HyenaFilter`.
+    accuracy : as for `LongConv`.
+
+    Attributes
+    ----------
+    in_linear, out_linear : Linear; short_filter : ShortFilter
+    filter_fn, filter_fn2 : HyenaFilter, whose bias is the convolution's skip
+    layernorm : LayerNorm or None
+    """
+
+    def __init__(
+        self,
+        width: int,
+        length: int,
+        *,
+        bidirectional: bool = True,
+        residual: bool = True,
+        normed: bool = False,
+        filter: dict | None = None,
+        accuracy: str | None = None,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        made = {"device": device, "dtype": dtype}
+        options = {"features": 5, "order": 128, "learned": True} | (filter or {})
+        options |= {"reverse": bidirectional} | made
+        self.width, self.accuracy = width, accuracy
+        self.kind = "bidirectional" if bidirectional else "causal"
+        self.in_linear = torch.nn.Linear(width, 3 * width, **made)
+        self.out_linear = torch.nn.Linear(width, width, **made)
+        self.short_filter = ShortFilter(3 * width, **made)
+        self.filter_fn = HyenaFilter(width, length, **options)
+        self.filter_fn2 = HyenaFilter(width, length, **options) if residual else None
+        self.layernorm = None
+        if normed:
+            self.layernorm = torch.nn.LayerNorm(width, eps=_INPUT_EPSILON, **made)
+
+    def forward(
+        self, x: Tensor, offsets: Tensor | Sequence[int] | None = None
+    ) -> Tensor:
+        if x.dim() != 3 or x.shape[2] != self.width:
+            fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
+        offsets = offsets_of(offsets, x, 1)
+        u = x if self.layernorm is None else self.layernorm(x)
+        rows = self.short_filter(_to_rows(self.in_linear, u), offsets)
+        x1, x2, v = rows.chunk(3, 1)
+        y = self._convolve(self.filter_fn, v, x1, x2, offsets)
+        if self.filter_fn2 is not None:
+            y = y + self._convolve(self.filter_fn2, u.mT, None, None, offsets)
+        return _from_rows(self.out_linear, y)
+
+    def _convolve(self, filter: HyenaFilter, u, gate_in, gate_out, offsets) -> Tensor:
+        made = filter(_longest(u, offsets))
+        k, k_reverse = made if isinstance(made, tuple) else (made, None)
+        options = {"kind": self.kind, "offsets": offsets, "accuracy": self.accuracy}
+        return long_conv(u, k, k_reverse, filter.bias, gate_in, gate_out, **options)

@@ -1,0 +1,293 @@
+"""Causal models of Hyena's kind: HyenaDNA, Hyena language models and M2-GPT.
+
+Sources: Poli et al., Hyena Hierarchy, ICML 2023 (arXiv 2302.10866); Nguyen et al.,
+HyenaDNA, NeurIPS 2023 (arXiv 2306.15794). Parameters have the names of the authors'
+checkpoints; docs/models.md has the formulas.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from danaus.torch._conv_functions import fail, long_conv, short_conv
+from danaus.torch._hyena_functions import hyena, mix_heads
+from danaus.torch.hyena import _from_rows, _to_rows
+from danaus.torch.implicit import HyenaFilter
+from danaus.torch.m2_mixer import ShortFilter
+from danaus.torch.models.base import Config, Generates, Pretrained, need_sizes
+from danaus.torch.models.blocks import Blocks
+from danaus.torch.models.outputs import EncoderOutput, LogitsOutput
+from danaus.torch.models.packing import Packing, packing_of
+
+# fmt: off
+__all__ = [
+    "HyenaConfig", "HyenaForCausalLM", "HyenaModel",
+    "HyenaDNAConfig", "HyenaDNAForCausalLM", "HyenaDNAModel",
+]
+# fmt: on
+
+_EPSILON = 1e-5  # of all norms but the last
+
+
+class HyenaConfig(Config):
+    """Sizes by the names of HyenaDNA's config.json. Without d_inner blocks end with the
+    mixer, as in M2-GPT."""
+
+    model_type = "hyena"
+    defaults = {
+        "vocab_size": 50257, "d_model": 864, "n_layer": 18, "d_inner": None,
+        "max_seq_len": 2048, "emb_dim": 33, "filter_order": 64, "hyena_order": 2,
+        "num_inner_mlps": 2, "short_filter_order": 3, "pad_vocab_size_multiple": 8,
+        "layer_norm_epsilon": 1e-5, "activation_freq": 14.0, "filter_shift": 0.0,
+        "filter_modulate": True, "filter_w_mod": 1.0, "head_dim": 1,
+        "embed_dropout": 0.1, "initializer_range": 0.02, "use_cache": False,
+        "tie_word_embeddings": True,
+    }  # fmt: skip
+
+    def __init__(self, **given: Any):
+        super().__init__(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        found = super().to_dict()
+        if self.d_inner is None:
+            found.pop("d_inner", None)
+        return found
+
+    @property
+    def rows(self) -> int:
+        """Of the table of words."""
+        multiple = self.pad_vocab_size_multiple
+        return -(-self.vocab_size // multiple) * multiple
+
+
+class HyenaDNAConfig(HyenaConfig):
+    """The same with HyenaDNA's usual numbers; sizes are by default those of tiny-1k."""
+
+    model_type = "hyenadna"
+    defaults = HyenaConfig.defaults | {
+        "vocab_size": 12, "d_model": 128, "n_layer": 2, "d_inner": 512,
+        "max_seq_len": 1026, "emb_dim": 5, "activation_freq": 10.0,
+        "filter_shift": 0.05,
+    }  # fmt: skip
+
+    def __init__(self, **given: Any):
+        super().__init__(**given)
+
+
+class _Mixer(nn.Module):
+    def __init__(self, c: HyenaConfig):
+        super().__init__()
+        width, self.order, self.head_dim = c.d_model, c.hyena_order, c.head_dim
+        self.in_proj = nn.Linear(width, (self.order + 1) * width)
+        self.out_proj = nn.Linear(width, width)
+        self.short_filter = ShortFilter((self.order + 1) * width, c.short_filter_order)
+        self.filters = width // c.head_dim
+        self.filter_fn = HyenaFilter(
+            (self.order - 1) * self.filters,
+            c.max_seq_len,
+            features=c.emb_dim,
+            order=c.filter_order,
+            layers=c.num_inner_mlps,
+            frequency=c.activation_freq,
+            factor=c.filter_w_mod,
+            shift=c.filter_shift,
+            window=c.filter_modulate,
+        )
+
+    def forward(self, u: Tensor, offsets: Tensor | None, longest: int) -> Tensor:
+        rows = _to_rows(self.in_proj, u)
+        k, skip = self.filter_fn(longest), self.filter_fn.bias
+        taps = self.short_filter.taps(), self.short_filter.bias
+        if self.head_dim > 1:
+            y = mix_heads(
+                short_conv(rows, *taps, offsets=offsets),
+                self.head_dim,
+                lambda p: long_conv(p, k, skip=skip, offsets=offsets),
+            )
+        else:
+            each = self.order - 1, self.filters
+            k, skip = k.unflatten(0, each), skip.unflatten(0, each)
+            y = hyena(rows, *taps, k, skip, offsets=offsets)
+        return _from_rows(self.out_proj, y)
+
+
+class _Mlp(nn.Module):
+    def __init__(self, width: int, inner: int):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(width, inner), nn.Linear(inner, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(nn.functional.gelu(self.fc1(x), approximate="tanh"))
+
+
+class _Block(nn.Module):
+    """r is f32 at least, whatever autocast says."""
+
+    def __init__(self, c: HyenaConfig):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(c.d_model, eps=_EPSILON)
+        self.mixer = _Mixer(c)
+        self.norm2 = self.mlp = None
+        if c.d_inner:
+            self.norm2 = nn.LayerNorm(c.d_model, eps=_EPSILON)
+            self.mlp = _Mlp(c.d_model, c.d_inner)
+
+    def forward(self, r: Tensor, offsets: Tensor | None, longest: int) -> Tensor:
+        kind = self.norm1.weight.dtype
+        r = r + self.mixer(self.norm1(r).to(kind), offsets, longest)
+        return r if self.mlp is None else r + self.mlp(self.norm2(r).to(kind))
+
+
+class _Embeddings(nn.Module):
+    def __init__(self, c: HyenaConfig):
+        super().__init__()
+        self.word_embeddings = nn.Embedding(c.rows, c.d_model)
+
+
+class _Backbone(nn.Module):
+    def __init__(self, c: HyenaConfig):
+        super().__init__()
+        self.embeddings = _Embeddings(c)
+        self.dropout = nn.Dropout(c.embed_dropout)
+        self.layers = Blocks(_Block(c) for _ in range(c.n_layer))
+        self.ln_f = nn.LayerNorm(c.d_model, eps=c.layer_norm_epsilon)
+
+    def forward(self, ids: Tensor, offsets: Tensor | None, longest: int) -> Tensor:
+        r = self.dropout(self.embeddings.word_embeddings(ids))
+        return self.ln_f(self.layers(r, offsets, longest))
+
+
+class HyenaPreTrained(Pretrained):
+    config_class = HyenaConfig
+    base_model_prefix = "hyena"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+
+    def __init__(self, config: HyenaConfig):
+        sizes = (
+            "vocab_size d_model n_layer max_seq_len filter_order hyena_order "
+            "short_filter_order pad_vocab_size_multiple head_dim"
+        )
+        need_sizes(config, *sizes.split())
+        if config.d_model % config.head_dim:
+            fail(
+                f"d_model is {config.d_model}, no multiple of head_dim "
+                f"{config.head_dim}"
+            )
+        if config.head_dim > 1 and config.hyena_order != 2:
+            fail(f"a head_dim of {config.head_dim} needs the hyena_order 2")
+        super().__init__(config)
+        self.backbone = _Backbone(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.backbone.embeddings.word_embeddings
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.backbone.embeddings.word_embeddings = value
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        std = self.config.initializer_range
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=std)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=std)
+        elif isinstance(module, nn.LayerNorm):
+            module.reset_parameters()
+        elif isinstance(module, _Block):  # the sum over blocks keeps its size
+            std /= (2 * self.config.n_layer) ** 0.5
+            nn.init.normal_(module.mixer.out_proj.weight, std=std)
+            if module.mlp is not None:
+                nn.init.normal_(module.mlp.fc2.weight, std=std)
+
+    @classmethod
+    def rename(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        found = {}
+        for name, x in tensors.items():
+            name = name.removeprefix("hyena.").removeprefix("model.")
+            for part in (".mixer.layer.", ".mlp.layer."):
+                name = name.replace(part, part.replace("layer.", ""))
+            if name != "lm_head.weight":  # tied
+                found[name] = x
+        return found
+
+    def packing(self, ids: Tensor, mask: Tensor | None, offsets: Any) -> Packing:
+        return packing_of(ids, mask, offsets, self.config.max_seq_len, self.config.rows)
+
+    def run(self, ids: Tensor, packing: Packing) -> Tensor:
+        """Rows of the last norm, packed if the sequences are."""
+        ids = packing.pack(ids)
+        return self.backbone(ids, packing.offsets, packing.longest)
+
+
+class HyenaModel(HyenaPreTrained):
+    """States of every token, [batch, length, d_model].
+
+    forward(input_ids, attention_mask=None, offsets=None), as of `M2BertModel`.
+    """
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        offsets: Any = None,
+        **ignored: Any,
+    ) -> EncoderOutput:
+        packing = self.packing(input_ids, attention_mask, offsets)
+        return EncoderOutput(packing.unpack(self.run(input_ids, packing)))
+
+
+class HyenaForCausalLM(HyenaPreTrained, Generates):
+    """Scores of the next token, [batch, length, rows of the table]; with labels the
+    mean cross-entropy of those after the first of a sequence that are not -100.
+    generate() of transformers leaves out rows beyond vocab_size."""
+
+    def __init__(self, config: HyenaConfig):
+        super().__init__(config)
+        if getattr(self, "generation_config", None) is not None:
+            beyond = list(range(config.vocab_size, config.rows))
+            self.generation_config.suppress_tokens = beyond or None
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        offsets: Any = None,
+        **ignored: Any,
+    ) -> LogitsOutput:
+        packing = self.packing(input_ids, attention_mask, offsets)
+        h = self.run(input_ids, packing)
+        table = self.backbone.embeddings.word_embeddings.weight
+        logits = nn.functional.linear(h, table)
+        if labels is None:
+            return LogitsOutput(None, packing.unpack(logits))
+        asked = packing.shifted(packing.pack(labels))
+        loss = nn.functional.cross_entropy(
+            logits.flatten(0, 1).float(), asked.flatten(), ignore_index=-100
+        )
+        return LogitsOutput(loss, packing.unpack(logits))
+
+    def prepare_inputs_for_generation(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **ignored: Any
+    ) -> dict[str, Any]:
+        return {"input_ids": input_ids, "attention_mask": attention_mask}
+
+
+class HyenaDNAModel(HyenaModel):
+    """`HyenaModel` of a `HyenaDNAConfig`."""
+
+    config_class = HyenaDNAConfig
+
+
+class HyenaDNAForCausalLM(HyenaForCausalLM):
+    """`HyenaForCausalLM` of a `HyenaDNAConfig`."""
+
+    config_class = HyenaDNAConfig

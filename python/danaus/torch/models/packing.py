@@ -1,0 +1,101 @@
+"""Sequences of unequal length: padded rows and a mask, or packed without padding."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from danaus.torch._conv_functions import fail, offsets_of
+
+
+class Packing(NamedTuple):
+    """How rows of a batch [batch, length] lie in packed ones [1, tokens].
+
+    offsets is None where every row is a whole one, and nothing is packed.
+    """
+
+    offsets: Tensor | None
+    mask: Tensor | None
+    longest: int
+
+    def pack(self, x: Tensor) -> Tensor:
+        """[batch, length, ...] as [1, tokens, ...]."""
+        return x if self.mask is None else x[self.mask][None]
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """The other way round, with zeros where the mask has them."""
+        if self.mask is None:
+            return x
+        y = x.new_zeros(*self.mask.shape, *x.shape[2:])
+        y[self.mask] = x[0]
+        return y
+
+    def places(self, ids: Tensor) -> Tensor:
+        """The place of each token of packed ids [batch, tokens] in its sequence."""
+        at = torch.arange(ids.shape[1], device=ids.device)
+        if self.offsets is None:
+            return at.expand(ids.shape)
+        starts = self.offsets[:-1].repeat_interleave(self.offsets.diff())
+        return (at - starts.to(ids.device))[None]
+
+    def firsts(self, x: Tensor) -> Tensor:
+        """The first row of each sequence, [sequences, ...]."""
+        if self.offsets is None:
+            return x[:, 0]
+        return x[0, self.offsets[:-1].to(x.device)]
+
+    def means(self, x: Tensor) -> Tensor:
+        """The mean row of each sequence, [sequences, ...]."""
+        if self.offsets is None:
+            return x.mean(1)
+        lengths = self.offsets.diff().to(x.device)
+        own = torch.arange(len(lengths), device=x.device).repeat_interleave(lengths)
+        sums = x.new_zeros(len(lengths), x.shape[2]).index_add(0, own, x[0])
+        return sums / lengths[:, None]
+
+    def shifted(self, labels: Tensor) -> Tensor:
+        """For each token the label of the next one in its sequence, or -100."""
+        y = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
+        if self.offsets is not None:
+            last = self.offsets[1:][self.offsets.diff() > 0] - 1
+            y[0, last.to(y.device)] = -100
+        return y
+
+
+def packing_of(
+    ids: Tensor, mask: Tensor | None, offsets, most: int, words: int
+) -> Packing:
+    """What a model is called with: ids [batch, length] and a mask of the same shape, or
+    packed ids [1, tokens] and offsets; sequences of at most `most` tokens. Ids in host
+    memory are checked; those on a GPU would have to be waited for."""
+    if ids.dim() != 2 or ids.dtype not in (torch.int32, torch.int64):
+        fail(
+            f"input_ids have the shape {list(ids.shape)} and the type {ids.dtype}; "
+            "they need two dimensions of int32 or int64"
+        )
+    if ids.device.type == "cpu" and not torch.compiler.is_compiling():
+        wrong = ids[(ids < 0) | (ids >= words)]
+        if len(wrong):
+            fail(f"an id is {int(wrong[0])}; the words are 0 to {words - 1}")
+    if mask is not None and offsets is not None:
+        fail("attention_mask and offsets exclude each other")
+    longest = ids.shape[1]
+    if mask is not None:
+        if mask.shape != ids.shape:
+            fail(f"attention_mask is {list(mask.shape)}, input_ids {list(ids.shape)}")
+        mask = mask.bool()
+        if mask.all():
+            mask = None
+        else:
+            lengths = mask.sum(1)
+            offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).cpu()
+    elif offsets is not None:
+        offsets = offsets_of(offsets, ids[..., None], 1)
+    if offsets is not None and not torch.compiler.is_compiling():
+        longest = int(offsets.diff().max())
+    if longest < 1 or longest > most:
+        fail(f"a sequence of {longest} tokens; the model takes 1 to {most}")
+    return Packing(offsets, mask, longest)

@@ -1,0 +1,345 @@
+"""Models for PyTorch: published vectors and sizes, the same numbers in C, folders."""
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import danaus
+
+torch = pytest.importorskip("torch")
+
+from danaus.torch import models as m  # noqa: E402
+from danaus.torch.implicit import HyenaFilter  # noqa: E402
+from danaus.torch.m2_mixer import M2Mixer  # noqa: E402
+
+SMALL_BERT = {
+    "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2,
+    "intermediate_size": 64, "long_conv_l_max": 2048, "hyena_filter_order": 16,
+}  # fmt: skip
+SMALL_DNA = {
+    "d_model": 24, "n_layer": 2, "d_inner": 40, "max_seq_len": 2048, "filter_order": 16,
+}  # fmt: skip
+BERTS = [
+    {}, {"hyena_training_additions": True}, {"bidirectional": False},
+    {"residual_long_conv": False, "use_glu_mlp": False},
+    {"use_monarch_mlp": False, "hyena_w_mod": 0.5, "hyena_emb_dim": 3},
+]  # fmt: skip
+CAUSAL = [
+    (m.HyenaDNAConfig, {}), (m.HyenaDNAConfig, {"hyena_order": 3}),
+    (m.HyenaDNAConfig, {"filter_modulate": False, "num_inner_mlps": 3}),
+    (m.HyenaConfig, {"vocab_size": 12, "emb_dim": 7, "short_filter_order": 4}),
+    (m.HyenaConfig, {"vocab_size": 12, "d_inner": None, "head_dim": 4}),
+]  # fmt: skip
+OF_CONFIG = {
+    m.HyenaDNAConfig: (m.HyenaDNAModel, m.HyenaDNAForCausalLM),
+    m.HyenaConfig: (m.HyenaModel, m.HyenaForCausalLM),
+}
+
+
+def published(model):
+    """Weights by the rule of the vectors; positions and windows stay."""
+    state = model.state_dict()
+    for name, x in state.items():
+        if name.endswith(("pos_emb.z", "pos_emb.t", "deltas")):
+            continue
+        seed = sum(map(ord, name)) % 97
+        n = torch.arange(x.numel(), dtype=torch.float64).reshape(x.shape)
+        value = 0.8 * torch.sin(0.37 * n + 0.11 * (seed + 1))
+        norms = "ayer" + "norm.weight", "LayerNorm.weight", "norm1.weight"
+        if name.endswith((*norms, "norm2.weight", "ln_f.weight")):
+            value += 1
+        state[name] = value.fill_(1.5) if name.endswith("freq") else value
+    model.load_state_dict(state)
+    for module in model.modules():
+        if hasattr(module, "reset"):
+            module.reset()  # of f32: again, in f64
+    return model.eval()
+
+
+def lively(model, seed):
+    """Weights so large that outputs depend on all of them, filters so small that none
+    of the roundings of 2,048 tokens grows."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, x in model.named_parameters():
+            if x.dim() > 1 and not name.endswith(("freq", "pos_emb.z")):
+                size = 0.1 if "filter.6" in name or "filter.8" in name else 1.0
+                x.normal_(std=size * x[0].numel() ** -0.5, generator=random)
+    return model.eval()
+
+
+@pytest.mark.parametrize(
+    ("normed", "length", "state", "scores"),
+    [
+        (False, 12, [1.1296008311, -0.2652007949], [0.0751654358, 1.2834635939]),
+        (False, 9, [1.6654146981, -1.0222376567], [0.1270743156, 1.2170763782]),
+        (True, 12, [-3.0656989991, 2.5645808357], [-0.0435599815, 1.1022234480]),
+    ],
+)
+def test_m2_bert_has_the_authors_values(normed, length, state, scores):
+    config = m.M2BertConfig(
+        vocab_size=16, hidden_size=8, num_hidden_layers=2, intermediate_size=16,
+        long_conv_l_max=12, hyena_filter_order=4, hyena_training_additions=normed,
+    )  # fmt: skip
+    model = published(m.M2BertForMaskedLM(config).double())
+    ids = torch.tensor([[(7 * t + 3) % 16 for t in range(length)]])
+    h = model.bert(ids).last_hidden_state
+    np.testing.assert_allclose(h[0, 0, :2].detach(), state, atol=1e-10)
+    np.testing.assert_allclose(model(ids).logits[0, 3, :2].detach(), scores, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("order", "first", "last"),
+    [
+        (2, [-1.0666790423, -0.5522966168], [-0.5430846996, -0.9033149976]),
+        (3, [-0.7509841986, -0.8779702131], [-0.4798207686, -0.9081452697]),
+    ],
+)
+def test_hyena_dna_has_the_authors_values(order, first, last):
+    config = m.HyenaDNAConfig(
+        vocab_size=16, d_model=8, d_inner=16, max_seq_len=14, filter_order=4,
+        hyena_order=order,
+    )  # fmt: skip
+    model = published(m.HyenaDNAModel(config).double())
+    ids = torch.tensor([[7 + (3 * t + 1) % 5 for t in range(12)]])
+    h = model(ids).last_hidden_state[0].detach()
+    np.testing.assert_allclose(h[[0, -1], :2], [first, last], atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("width", "inner", "length", "normed", "parameters"),
+    [
+        (768, 3072, 128, False, 80_267_328),
+        (768, 3072, 128, True, 80_285_760),
+        (960, 3840, 128, False, 115_583_616),
+        (1536, 6144, 128, False, 259_133_760),
+        (1792, 7168, 128, False, 341_038_144),
+        (768, 3072, 8192, False, 87_428_160),
+    ],
+)
+def test_m2_berts_have_the_published_sizes(width, inner, length, normed, parameters):
+    config = m.M2BertConfig(
+        hidden_size=width, intermediate_size=inner, long_conv_l_max=length,
+        hyena_training_additions=normed,
+    )  # fmt: skip
+    with torch.device("meta"):
+        model = m.M2BertForMaskedLM(config)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+
+
+@pytest.mark.parametrize("more", BERTS)
+def test_c_embeds_what_pytorch_does(more, tmp_path):
+    model = lively(m.M2BertForMaskedLM(m.M2BertConfig(**SMALL_BERT | more)), 1)
+    model.save_pretrained(tmp_path)
+    again = m.M2BertForMaskedLM.from_pretrained(tmp_path)
+    in_c = danaus.Model(str(tmp_path))
+    for length in (1, 17, 512) if more else (1, 17, 2048):
+        ids = torch.randint(5, 90, (1, length))
+        with torch.no_grad():
+            h = model.bert(ids).last_hidden_state
+            assert torch.equal(again(ids).logits, model(ids).logits)
+        mean = torch.nn.functional.normalize(h.mean(1), dim=1)
+        found = in_c.embed_tokens([ids[0].numpy().astype("i4")])
+        np.testing.assert_allclose(found, mean, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "more"), CAUSAL)
+def test_c_scores_what_pytorch_does(kind, more, tmp_path):
+    model = lively(OF_CONFIG[kind][1](kind(**SMALL_DNA | more)), 2)
+    model.save_pretrained(tmp_path)
+    in_c = danaus.Model(str(tmp_path))
+    for length in (2, 17, 512) if more else (2, 17, 2048):
+        ids = torch.randint(0, 12, (1, length))
+        with torch.no_grad():
+            likely = torch.log_softmax(model(ids).logits[0, :-1].double(), 1)
+        wanted = likely.gather(1, ids[0, 1:, None])[:, 0]
+        found = np.asarray(in_c.score_tokens([ids[0].numpy().astype("i4")])[0])
+        np.testing.assert_allclose(found[-len(wanted) :], wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["bert", "causal"])
+def test_sequences_do_not_see_what_a_mask_leaves_out(name):
+    torch.manual_seed(3)
+    model = {
+        "bert": lambda: m.M2BertForMaskedLM(m.M2BertConfig(**SMALL_BERT)),
+        "causal": lambda: m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA)),
+    }[name]()
+    model = lively(model, 3).double()
+    ids = torch.randint(7, 12, (3, 30))
+    mask = torch.ones_like(ids)
+    mask[0, 20:] = mask[2, :7] = 0
+    found = model(ids, mask).logits
+    parts = [ids[i][mask[i] > 0] for i in range(3)]
+    packed = model(torch.cat(parts)[None], offsets=[0, 20, 50, 73]).logits[0]
+    alone = [model(part[None]).logits[0] for part in parts]
+    torch.testing.assert_close(packed, torch.cat(alone), atol=1e-10, rtol=0)
+    for i in range(3):
+        torch.testing.assert_close(found[i][mask[i] > 0], alone[i], atol=1e-10, rtol=0)
+        assert not found[i][mask[i] == 0].any()
+
+
+def test_the_loss_is_the_mean_over_labels():
+    model = lively(m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA)), 4)
+    ids = torch.randint(7, 12, (3, 30))
+    mask = torch.ones_like(ids)
+    mask[0, 20:] = 0
+    found = model(ids, mask, labels=ids.masked_fill(mask == 0, -100))
+    likely = torch.log_softmax(found.logits, 2)
+    wanted = [
+        -likely[i, t, ids[i, t + 1]]
+        for i in range(3)
+        for t in range(29)
+        if mask[i, t + 1]
+    ]
+    torch.testing.assert_close(found.loss, torch.stack(wanted).mean())
+
+
+def test_gradients_are_derivatives():
+    torch.manual_seed(5)
+    filter = HyenaFilter(2, 5, order=3, reverse=True, learned=True).double()
+    parameters = tuple(p for n, p in filter.named_parameters() if n != "bias")
+    assert torch.autograd.gradcheck(lambda *p: filter(4), parameters)
+    options = {"order": 2, "features": 3, "layers": 1, "frequency": 2.0}
+    mixer = M2Mixer(2, 4, normed=True, filter=options).double()
+    x = torch.randn(1, 4, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda *p: mixer(p[0]), (x, *mixer.parameters()), atol=1e-6
+    )
+
+
+def test_training_with_checkpoints_of_activations_is_the_same():
+    torch.manual_seed(6)
+    model = m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA, embed_dropout=0.0))
+    ids = torch.randint(7, 12, (2, 40))
+    gradients = []
+    for kept in (False, True):
+        model.backbone.layers.gradient_checkpointing = kept
+        model.zero_grad()
+        model.train()(ids, labels=ids).loss.backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    for a, b in zip(*gradients):
+        torch.testing.assert_close(a, b)
+
+
+def test_autocast_computes_in_16_bits():
+    model = lively(m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA)), 7)
+    ids = torch.randint(7, 12, (2, 100))
+    wanted = model(ids).logits
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model(ids).logits
+    assert found.dtype == torch.bfloat16
+    error = (found - wanted).norm() / wanted.norm()
+    assert 0 < error < 0.03
+
+
+def test_a_small_model_learns():
+    """Whether the next letter is known is a matter of the one before the last."""
+    torch.manual_seed(8)
+    model = m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA, embed_dropout=0.0))
+    steps = torch.optim.AdamW(model.parameters(), 3e-3)
+    first = None
+    for _ in range(60):
+        ids = torch.randint(7, 11, (4, 2)).repeat(1, 20)
+        loss = model.train()(ids, labels=ids).loss
+        first = loss.item() if first is None else first
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    assert loss.item() < 0.3 * first
+
+
+# ---- folders ----
+
+
+def test_compressed_folders_are_read(tmp_path):
+    model = lively(m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA)), 9)
+    model.save_pretrained(tmp_path / "whole")
+    in_c = danaus.Model(str(tmp_path / "whole"))
+    ids = np.random.default_rng(9).integers(7, 12, 300, "i4")
+    in_c.compress([ids], 0.6)
+    in_c.save(str(tmp_path / "small"))
+    small = m.HyenaDNAForCausalLM.from_pretrained(tmp_path / "small")
+    with torch.no_grad():
+        likely = torch.log_softmax(small(torch.tensor(ids[None]).long()).logits[0], 1)
+    wanted = likely[:-1].gather(1, torch.tensor(ids[1:, None]).long())[:, 0]
+    found = np.asarray(danaus.Model(str(tmp_path / "small")).score_tokens([ids])[0])
+    np.testing.assert_allclose(found[-len(wanted) :], wanted, atol=1e-4)
+
+
+def written(path, **changes):
+    m.M2BertForMaskedLM(m.M2BertConfig(**SMALL_BERT)).save_pretrained(path)
+    config = json.loads((path / "config.json").read_text()) | changes
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def test_folders_that_do_not_fit_are_refused(tmp_path):
+    read = m.M2BertForMaskedLM.from_pretrained
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="'hyena', not 'm2_bert'"):
+        read(written(tmp_path / "other", model_type="hyena"))
+    with pytest.raises(ValueError, match=r"is \[96, 32\], not \[96, 48\]"):
+        read(written(tmp_path / "wide", hidden_size=48))
+    with pytest.raises(ValueError, match="hidden_size is 0"):
+        read(written(tmp_path / "none", hidden_size=0))
+    with pytest.raises(ValueError, match="no proper JSON"):
+        (written(tmp_path / "broken") / "config.json").write_text("{")
+        read(tmp_path / "broken")
+    (written(tmp_path / "empty") / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="model.safetensors"):
+        read(tmp_path / "empty")
+
+
+def test_calls_are_checked():
+    model = m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA | {"max_seq_len": 9}))
+    ids = torch.randint(7, 12, (2, 10))
+    with pytest.raises(ValueError, match="of 10 tokens; the model takes 1 to 9"):
+        model(ids)
+    with pytest.raises(ValueError, match="exclude each other"):
+        model(ids[:, :5], torch.ones(2, 5), offsets=[0, 5])
+    with pytest.raises(ValueError, match="attention_mask is"):
+        model(ids[:, :5], torch.ones(2, 4))
+    with pytest.raises(ValueError, match="is 16; the words are 0 to 15"):
+        model(ids[:, :5].fill_(16))
+    with pytest.raises(ValueError, match="no multiple"):
+        m.HyenaModel(m.HyenaConfig(d_model=10, head_dim=4))
+
+
+def test_without_transformers_models_are_plain(tmp_path):
+    program = f"""
+import sys
+sys.modules["transformers"] = None
+import torch
+from danaus.torch import models as m
+config = m.HyenaDNAConfig(d_model=16, d_inner=24, max_seq_len=40, filter_order=8)
+model = m.HyenaDNAForCausalLM(config).eval()
+model.save_pretrained({str(tmp_path)!r})
+again = m.HyenaDNAForCausalLM.from_pretrained({str(tmp_path)!r})
+ids = torch.randint(7, 12, (2, 30))
+found = again(ids, labels=ids)
+assert torch.equal(found.logits, model(ids).logits) and found["loss"] == found.loss
+assert "pooler_output" not in m.HyenaDNAModel(config)(ids)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+    ids = np.arange(7, 12, dtype="i4")
+    assert len(danaus.Model(str(tmp_path)).score_tokens([ids])[0])
+
+
+def test_transformers_know_the_models(tmp_path):
+    hub = pytest.importorskip("transformers")
+    model = m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA)).eval()
+    model.save_pretrained(tmp_path)
+    again = hub.AutoModelForCausalLM.from_pretrained(tmp_path)
+    ids = torch.randint(7, 12, (2, 20))
+    assert torch.equal(again(ids).logits, model(ids).logits)
+    made = again.generate(ids, max_new_tokens=3, do_sample=False)
+    for _ in range(3):
+        more = model(ids).logits[:, -1, : model.config.vocab_size].argmax(1)
+        ids = torch.cat([ids, more[:, None]], 1)
+    assert torch.equal(made, ids)
+    assert isinstance(hub.AutoModel.from_pretrained(tmp_path), m.HyenaDNAModel)
