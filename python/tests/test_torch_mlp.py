@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from conv_cases import numbers
 
-from danaus.torch import BlockDiagonalLinear, GatedMLP
+from danaus.torch import BlockDiagonalLinear, GatedMLP, freeze
 from danaus.torch._ops import ops
 
 # In, out, blocks; the last ones pad, and have blocks without any feature.
@@ -122,6 +122,30 @@ def test_calls_use_the_current_weights(rng, device, monkeypatch):
     layer.load_state_dict(BlockDiagonalLinear(8, 6, 2).state_dict())
     exact = blockwise(numbers(x), numbers(layer.weight), numbers(layer.bias), 6)
     expect_close(layer(x), exact, 1e-6)
+
+
+def test_frozen_layers_pack_once(rng, device, monkeypatch):
+    mlp = GatedMLP(8, 12, 3, device=device)
+    x = random_rows(rng, 4, 8, device=device, dtype=torch.float32)
+    y, calls, pack = mlp(x).detach(), [], ops.ks_pack
+    monkeypatch.setattr(ops, "ks_pack", lambda *a: calls.append(1) or pack(*a))
+    frozen = freeze(copy.deepcopy(mlp), batch=4)
+    for rows in (x, x[:1], x):
+        torch.testing.assert_close(frozen(rows), y[: len(rows)], rtol=1e-5, atol=1e-6)
+    assert len(calls) == 2  # one for each of its layers
+    state = {name: 2 * tensor for name, tensor in mlp.state_dict().items()}
+    for layer in (frozen, mlp):
+        layer.load_state_dict(state)
+    torch.testing.assert_close(frozen(x), mlp(x).detach(), rtol=1e-5, atol=1e-5)
+    x.requires_grad_()
+    found, exact = (torch.autograd.grad(f(x).sum(), x)[0] for f in (frozen, mlp))
+    torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
+    frozen.wo.unfreeze()
+    assert (
+        frozen.wo.weight.requires_grad and not frozen.gated_layers.weight.requires_grad
+    )
+    wide = frozen.double()(x.detach().double())
+    torch.testing.assert_close(wide.float(), mlp(x), rtol=1e-5, atol=1e-5)
 
 
 def test_initial_values_are_the_authors():

@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from danaus.torch._conv_functions import check_rows, fail
-from danaus.torch._ops import in_transform
-from danaus.torch._packed import Packed
-from danaus.torch.functional import autocast, ks_linear
+from danaus.torch._ops import ops
+from danaus.torch._packed import Freezable, Packed, Prepared, wait
+from danaus.torch.conv import keeps
+from danaus.torch.functional import allows_tf32, autocast, ks_linear
 
 __all__ = ["BlockDiagonalLinear"]
 
@@ -25,7 +26,7 @@ def _padded(x: Tensor, size: int) -> Tensor:
     return x if x.shape[-1] == size else F.pad(x, (0, size - x.shape[-1]))
 
 
-class BlockDiagonalLinear(torch.nn.Module):
+class BlockDiagonalLinear(Freezable):
     """y = W x + bias with a block-diagonal W, used like torch.nn.Linear:
 
         y[g o + r] = bias[g o + r] + sum_s weight[g, r, s] x[g i + s],
@@ -33,7 +34,8 @@ class BlockDiagonalLinear(torch.nn.Module):
     with blocks of o = ceil(out_features / blocks) rows and i = ceil(in_features /
     blocks) columns. Where these are more than the features, zeros are appended to x and
     the end of y is cut off. The product is `ks_linear` with the pattern (blocks, o, i,
-    1). Without gradients a CPU keeps the weights packed until a number has changed.
+    1). Without gradients a CPU keeps the weights packed until a number has changed, and
+    `freeze` packs once.
 
     Parameters
     ----------
@@ -79,7 +81,7 @@ class BlockDiagonalLinear(torch.nn.Module):
         self.bias = None
         if bias:
             self.bias = torch.nn.Parameter(torch.empty(out_features, **made))
-        self._packed = Packed()
+        self._packed, self._prepared, self._batch = Packed(), Prepared(), 0
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -98,22 +100,45 @@ class BlockDiagonalLinear(torch.nn.Module):
         x, weights, bias = _padded(x, blocks * columns), [self.weight[..., None]], None
         if self.bias is not None:
             bias = _padded(self.bias, blocks * rows)
-        if self._keeps(x):
-            question = [*weights[0].shape], "none", False, False
-            y = self._packed.apply(autocast(x), weights, bias, question)
+        if keeps(self, [x]):
+            y = self._infer(autocast(x), weights, bias)
         else:
             y = ks_linear(x, weights, bias)
         return y[..., : self.out_features]
 
-    def _keeps(self, x: Tensor) -> bool:
-        """True if the packed weights can be kept: on a CPU, without gradients."""
-        if torch.compiler.is_compiling() or in_transform():
-            return False
-        there = [x, *self.parameters()]
-        if any(type(t) not in (Tensor, torch.nn.Parameter) for t in there):
-            return False
-        gradients = torch.is_grad_enabled() and any(t.requires_grad for t in there)
-        return x.is_cpu and not gradients
+    def _infer(self, x: Tensor, weights: list[Tensor], bias: Tensor | None) -> Tensor:
+        question = [*weights[0].shape], "none", False, allows_tf32(None, x)
+        if not self._is_frozen():
+            return self._packed.apply(x, weights, bias, question)
+        asked = x.dtype, x.device, question[-1]
+        packed = self._prepared.find(asked)
+        if packed is None:
+
+            def pack(weight, bias):
+                made = ops.ks_pack([weight], bias, x.dtype, self._batch, *question)
+                wait(made)
+                return made
+
+            packed = self._prepared.get(asked, [*weights, bias], True, pack)
+        if x.is_cuda:  # it may be forgotten while this stream reads it
+            packed.record_stream(torch.cuda.current_stream(x.device))
+        return ops.ks_apply(x, packed, bias is not None, self._batch, *question)
+
+    def freeze(self, batch: int = 0):
+        """Packs once, for the latest type of inputs: weights have no gradients, and
+        later changes have no effect, as of `KSLinear.freeze`.
+
+        Parameters
+        ----------
+        batch : rows of inputs to plan for, 0: many; calls may have any number.
+        """
+        super().freeze()
+        self._batch = batch
+        return self
+
+    def _forget(self) -> None:
+        self._packed = Packed()
+        self._prepared.forget()
 
     def to_dense(self) -> Tensor:
         """W as a matrix [out_features, in_features]."""

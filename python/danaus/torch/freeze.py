@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from torch import dtype, nn
 
+from danaus.torch.block_diagonal import BlockDiagonalLinear
 from danaus.torch.composed import InterpolatedLinear
 from danaus.torch.conv import LongConv
 from danaus.torch.hyena import GatedLongConv, HyenaOperator
@@ -27,6 +28,8 @@ def freeze(module: nn.Module, batch: int = 0, dtype: dtype | None = None) -> nn.
     """
     if isinstance(module, (KSLinear, InterpolatedLinear)):
         module.freeze(batch, dtype)
+    elif isinstance(module, BlockDiagonalLinear):
+        module.freeze(batch)
     else:
         if isinstance(module, _CONVOLUTIONS):
             module.freeze()
