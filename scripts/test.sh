@@ -224,7 +224,7 @@ build_with() {
     dir=build/options/$1 targets=$2
     shift 2
     mkdir -p "$dir"
-    { cmake -S . -B "$dir" -G Ninja -DDANAUS_WERROR=ON -DDANAUS_KERNEL_FLAGS=-O1 "$@" &&
+    { cmake -S . -B "$dir" -G Ninja -DDANAUS_WERROR=ON -DDANAUS_KERNEL_FLAGS=-O0 "$@" &&
         cmake --build "$dir" -j "$jobs" --target $targets; } > "$dir/build.log" 2>&1 ||
         { grep -A 12 -E 'error|warning:' "$dir/build.log" | head -n 60; return 1; }
 }
