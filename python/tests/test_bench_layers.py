@@ -33,3 +33,16 @@ def test_the_benchmark_of_layers_and_networks_runs(device: str, tmp_path):
         units = 4 if r["dtype"] == "f16" else math.sqrt(1536 / 2)
         assert 0 < float(r["error"]) < units * unit
         assert r["plan"].startswith("step 0: (")
+
+
+def test_the_benchmark_of_training_steps_runs(device: str, tmp_path):
+    models = "m2-bert:64,hyena:64,dna:48"
+    records = bench_records(
+        "model_steps.py", tmp_path, "--device", device, "--models", models,
+        "--tokens", "128", "--ways", "eager", "--rounds", "1",
+    )  # fmt: skip
+    assert [r["model"] for r in records] == ["m2-bert", "hyena", "dna"]
+    for r in records:
+        assert min(float(r["seconds"]), float(r["torch_seconds"])) > 0
+        # Both round rows to bf16 at the same places; the loss is a mean of f32.
+        assert float(r["error"]) < 2**-8
