@@ -13,12 +13,15 @@ from torch import nn  # noqa: E402
 
 from danaus.torch import (  # noqa: E402
     CausalMonarchConv,
+    ChebyshevConv,
     GatedLongConv,
     HyenaOperator,
     InterpolatedLinear,
     KSLinear,
     LongConv,
+    MonarchConv,
     MonarchLinear,
+    MultivariateConv,
     ShortConv,
     SumLinear,
     _ops,
@@ -67,6 +70,9 @@ MODULES = {
     "Hyena": (lambda: HyenaOperator(8, 20, 3), (2, 20, 8)),
     "Hyena, made": (lambda: HyenaOperator(8, 20, 3, filter=Decaying()), (2, 20, 8)),
     "CausalMonarchConv": (lambda: CausalMonarchConv(8, 20), (2, 8, 20)),
+    "MonarchConv": (lambda: MonarchConv(8, 20), (2, 8, 20)),
+    "ChebyshevConv": (lambda: ChebyshevConv(8, 20), (2, 8, 20)),
+    "MultivariateConv": (lambda: MultivariateConv(8, 20), (2, 8, 20)),
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from danaus.torch import CausalMonarchConv
-from danaus.torch.monarch import _blocks_for
+from danaus.torch._digits import near_equal
 
 pytestmark = pytest.mark.filterwarnings("ignore:danaus has no kernels for convolutions")
 
@@ -225,7 +225,7 @@ def test_it_compiles_whole(rng):
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 def test_default_blocks_hold_every_length(order):
     for length in [*range(1, 300), 1000, 4096, 8192, 2**20]:
-        blocks = _blocks_for(length, order)
+        blocks = near_equal(length, order)
         size = int(np.prod(blocks))
         assert len(blocks) == order and length <= size
         assert size <= length * (1 + 1 / max(blocks)) ** order * 2 ** (order - 1)

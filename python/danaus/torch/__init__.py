@@ -6,6 +6,7 @@ docs/python.md, section PyTorch, is the guide.
 # SPDX-License-Identifier: Apache-2.0
 from danaus.torch import _transformers, functional
 from danaus.torch.block_diagonal import BlockDiagonalLinear
+from danaus.torch.chebyshev_conv import ChebyshevConv
 from danaus.torch.composed import InterpolatedLinear, SumLinear
 from danaus.torch.compress import compress
 from danaus.torch.conv import LongConv, ShortConv
@@ -17,7 +18,9 @@ from danaus.torch.linear import KSLinear, MonarchLinear
 from danaus.torch.m2_mixer import M2Mixer
 from danaus.torch.mlp import GatedMLP
 from danaus.torch.monarch import CausalMonarchConv
+from danaus.torch.monarch_conv import MonarchConv
 from danaus.torch.monarch_mixer import MonarchMixerLayer
+from danaus.torch.multivariate_conv import MultivariateConv
 from danaus.torch.replace import Report, replace_linear
 from danaus.torch.saving import load_compressed, save_compressed
 from danaus.torch.structure import apply_structure, structure_of
@@ -29,6 +32,7 @@ __all__ = [
     "BlockDiagonalLinear", "GatedMLP", "HyenaFilter", "M2Mixer", "MonarchMixerLayer",
     "FusedLinear", "KSLinear", "MonarchLinear", "freeze", "fuse_qkv",
     "CausalMonarchConv", "GatedLongConv", "HyenaOperator", "LongConv", "ShortConv",
+    "ChebyshevConv", "MonarchConv", "MultivariateConv",
     "InterpolatedLinear", "SumLinear", "Report", "compress", "replace_linear",
     "apply_structure", "load_compressed", "save_compressed", "structure_of",
 ]

@@ -16,28 +16,19 @@ from torch import Tensor
 
 from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import check_rows, fail
+from danaus.torch._digits import divided, near_equal
 from danaus.torch._packed import Factors
 from danaus.torch.functional import ACTIVATIONS, activation_name, ks_linear
-from danaus.torch.monarch import _blocks_for
 
 __all__ = ["MonarchMixerLayer"]
 
 STARTS = ("orthogonal", "dft")
 
 
-def _divided(size: int, order: int) -> list[int]:
-    """So many sizes, ascending, whose product is `size` and whose largest is least."""
-    if order == 1:
-        return [size]
-    least = range(1, int(size ** (1 / order) + 1e-9) + 1)
-    found = ([b, *_divided(size // b, order - 1)] for b in least if size % b == 0)
-    return min(found, key=max)
-
-
 def digits_for(size: int, order: int) -> list[int]:
     """Sizes of the digits of an index below `size`, nearly equal: with that product, or
     a larger one where such sizes would differ much."""
-    exact, more = _divided(size, order), _blocks_for(size, order)
+    exact, more = divided(size, order), near_equal(size, order)
     return exact if max(exact) <= 2 * max(more) else more
 
 
