@@ -45,10 +45,15 @@ def _to_rows(layer: torch.nn.Module, x: Tensor) -> Tensor:
     row-major, without copies of x or the result."""
     if not _is_usual(layer):
         return layer(x).mT
-    matrix = layer.weight.expand(x.shape[0], -1, -1)
-    if layer.bias is None:
+    return _rows_by(layer.weight, layer.bias, x)
+
+
+def _rows_by(weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
+    """The same of a weight and a bias."""
+    matrix = weight.expand(x.shape[0], -1, -1)
+    if bias is None:
         return torch.bmm(matrix, x.mT)
-    return torch.baddbmm(layer.bias[:, None], matrix, x.mT)
+    return torch.baddbmm(bias[:, None], matrix, x.mT)
 
 
 def _from_rows(layer: torch.nn.Module, y: Tensor) -> Tensor:

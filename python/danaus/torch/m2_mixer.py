@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import fail, long_conv, offsets_of, short_conv
+from danaus.torch._packed import is_hooked
 from danaus.torch.conv import _longest
-from danaus.torch.hyena import _from_rows, _to_rows
+from danaus.torch.hyena import _from_rows, _is_usual, _rows_by, _to_rows
 from danaus.torch.implicit import HyenaFilter
 
 __all__ = ["M2Mixer", "ShortFilter"]
@@ -114,12 +115,24 @@ class M2Mixer(torch.nn.Module):
             fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
         offsets = offsets_of(offsets, x, 1)
         u = x if self.layernorm is None else self.layernorm(x)
-        rows = self.short_filter(_to_rows(self.in_linear, u), offsets)
-        x1, x2, v = rows.chunk(3, 1)
+        x1, x2, v = self._parts(u, offsets)
         y = self._convolve(self.filter_fn, v, x1, x2, offsets)
         if self.filter_fn2 is not None:
             y = y + self._convolve(self.filter_fn2, u.mT, None, None, offsets)
         return _from_rows(self.out_linear, y)
+
+    def _parts(self, u: Tensor, offsets) -> list[Tensor]:
+        """x1, x2 and v [batch, width, length]. A usual layer's are made one by one, so
+        that numbers of each lie side by side, and their gradients, too."""
+        layer, short = self.in_linear, self.short_filter
+        if not _is_usual(layer) or is_hooked(short):
+            return list(short(_to_rows(layer, u), offsets).chunk(3, 1))
+        parts = zip(layer.weight.chunk(3), layer.bias.chunk(3))
+        taps = zip(short.taps().chunk(3), short.bias.chunk(3))
+        return [
+            short_conv(_rows_by(weight, bias, u), *few, offsets=offsets)
+            for (weight, bias), few in zip(parts, taps)
+        ]
 
     def _convolve(self, filter: HyenaFilter, u, gate_in, gate_out, offsets) -> Tensor:
         made = filter(_longest(u, offsets))

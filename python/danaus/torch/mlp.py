@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import check_rows, fail
+from danaus.torch._packed import is_hooked
 from danaus.torch.block_diagonal import BlockDiagonalLinear
-from danaus.torch.functional import ACTIVATIONS, activation_name
+from danaus.torch.conv import keeps
+from danaus.torch.functional import ACTIVATIONS, activation_name, ks_linear
 
 __all__ = ["GatedMLP"]
 
@@ -103,15 +105,28 @@ class GatedMLP(torch.nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x and the result are [..., width]."""
         check_rows(x, self.width)
-        activate = ACTIVATIONS[self.activation]
-        q = self.gated_layers(x)
         if self.gated:
-            first, second = q.chunk(2, -1)
-            m = activate(first) * second
+            first, second = self._halves(x)
+            m = first * second
         else:
-            m = activate(q)
+            m = ACTIVATIONS[self.activation](self.gated_layers(x))
         y = self.wo(self.dropout(m))
         return y if self.layernorm is None else self.layernorm(y + x)
+
+    def _halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Both halves of q, the first one activated. Where no block has rows of both,
+        training makes one after the other, so that numbers of each lie side by side."""
+        layer = self.gated_layers
+        blocks = getattr(layer, "blocks", 0)
+        whole = blocks and x.shape[-1] % blocks == 0 and 2 * self.inner % blocks == 0
+        if blocks % 2 or not whole or is_hooked(layer) or keeps(layer, [x]):
+            first, second = layer(x).chunk(2, -1)
+            return ACTIVATIONS[self.activation](first), second
+        bias = (None, None) if layer.bias is None else layer.bias.chunk(2)
+        x1, x2 = x.chunk(2, -1)
+        w1, w2 = layer.weight[..., None].chunk(2)
+        first = ks_linear(x1, [w1], bias[0], activation=self.activation)
+        return first, ks_linear(x2, [w2], bias[1])
 
     def extra_repr(self) -> str:
         return f"{self.width}, {self.inner}, activation={self.activation!r}"
