@@ -133,6 +133,26 @@ def test_four_products_make_the_matrix_its_transpose_and_inverses(rng, size):
         np.testing.assert_allclose(y.numpy(), x.numpy() @ matrix.T, rtol=0, atol=1e-12)
 
 
+def test_transforms_of_random_sizes(rng):
+    """Each is the other's inverse, and one the transpose of the other."""
+    for c, b in rng.integers(1, 40, (12, 2)):
+        size = int(c * b)
+        x, y = random(rng, 2, size)
+        dense = torch.from_numpy(
+            np.cos(np.pi / size * np.outer(np.arange(size) + 0.5, np.arange(size)))
+        )
+        limit = 64 * size**1.5 * EPS
+        for options in (dict(), dict(transpose=True)):
+            wanted = dense.T @ x if options else dense @ x
+            z = chebyshev_transform(x, (c, b), **options)
+            assert (z - wanted).norm() <= limit * x.norm()
+            back = chebyshev_transform(z, (b, c), inverse=True, **options)
+            assert (back - x).norm() <= limit * x.norm()
+        inner = [chebyshev_transform(v, inverse=True, transpose=t) @ w
+                 for v, w, t in ((x, y, False), (y, x, True))]  # fmt: skip
+        assert abs(inner[0] - inner[1]) <= limit * x.norm() * y.norm()
+
+
 def test_transforms_have_gradients(rng):
     x = random(rng, 2, 6).requires_grad_()
     for inverse, transpose in itertools.product((False, True), repeat=2):
@@ -338,9 +358,11 @@ def test_wrong_arguments(rng):
         (lambda: structured_causal_solve(u, good), "6 rows; 3"),
         (lambda: structured_causal_factors(good[::-1]), "shapes"),
         (lambda: structured_causal_factors([x + 0j for x in good]), "real"),
-        (lambda: chebyshev_transform(u, (2, 2)), "do not make 3"),
+        (lambda: chebyshev_transform(u, (2, 2)), "make 3 numbers"),
+        (lambda: chebyshev_transform(u, (3, 1, 1)), "two sizes"),
         (lambda: chebyshev_transform(u + 0j), "real"),
-        (lambda: ChebyshevConv(1, 4, blocks=(2, 3)), "fewer than 7"),
+        (lambda: ChebyshevConv(1, 4, blocks=(2, 3)), "make 7 points"),
+        (lambda: ChebyshevConv(1, 4, blocks=(9,)), "two that make"),
         (lambda: ChebyshevConv(3, 4, filters=2), "divides"),
         (lambda: ChebyshevConv(1, 4)(torch.zeros(1, 1, 5)), "made for 4"),
     ]:

@@ -225,7 +225,7 @@ def test_it_is_a_product_of_polynomials(rng, basis):
 
 @pytest.mark.parametrize("kind", [float, complex])
 def test_it_is_what_dense_matrices_say(rng, kind):
-    for c, b in [(1, 1), (3, 2), (2, 5), (7, 3)]:
+    for c, b in rng.integers(1, 12, (12, 2)):
         pairs = [random_pair(rng, c, b, kind) for _ in range(3)]
         u, k = random(rng, 2, 3, c * b), random(rng, 3, c * b)
         y = monarch_conv(u, k, *pairs).numpy()
@@ -389,7 +389,8 @@ def test_wrong_arguments(rng):
         (lambda: monarch_factors(*[torch.ones(2, 2)] * 2, "trivariate"), "basis"),
         (lambda: monarch_coefficients((good[0],)), "pair"),
         (lambda: monarch_inverse((good[0][:0], good[1])), "shapes"),
-        (lambda: MonarchConv(2, 6, blocks=(2, 2)), "do not make 6"),
+        (lambda: MonarchConv(2, 6, blocks=(2, 2)), "make 6 numbers"),
+        (lambda: MonarchConv(2, 6, blocks=(6,)), "two sizes"),
         (lambda: MonarchConv(2, 6, basis="other"), "basis"),
         (lambda: MonarchConv(3, 6, filters=2), "divides"),
         (lambda: MonarchConv(2, 6, taps=7), "6 numbers at most"),

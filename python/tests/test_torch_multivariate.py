@@ -209,6 +209,23 @@ def test_no_digit_sees_larger_ones(rng, points, shared, sizes):
         assert torch.allclose(conv(other)[..., :t], y[..., :t], rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("sizes", [[6, 4], [5, 3, 4]], ids=str)
+def test_it_is_a_convolution_of_axes_between_triangular_matrices(rng, shared, sizes):
+    """docs/ks.md (28), for roots of unity, where T_i has the coefficients."""
+    halves = [(m + 1) // 2 for m in sizes]
+    matrices = [random_matrix(rng, sizes, "roots", shared) for _ in range(3)]
+    first = put(math.prod(halves), sizes, "roots")
+    t0, t1, t2 = (
+        polynomials(m, sizes, "roots")[np.ix_(first, first)] for m in matrices
+    )
+    assert np.all(np.triu(t0, 1) == 0) and np.all(np.triu(t1, 1) == 0)
+    k, u = random(rng, 2, math.prod(halves))
+    f = multivariate_conv(u, k, *matrices, points="roots").numpy()
+    wanted = np.linalg.solve(t0, convolved(t1 @ k.numpy(), t2 @ u.numpy(), halves))
+    np.testing.assert_allclose(f, wanted, rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("points", POINTS)
 @pytest.mark.parametrize("shared", [True, False])
 def test_gradients(rng, points, shared):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import fail
-from danaus.torch._digits import divided
+from danaus.torch._digits import two_blocks
 from danaus.torch._precision import without_autocast
 from danaus.torch.monarch_matrix import (
     Pair,
@@ -79,9 +79,7 @@ def chebyshev_transform(
     if x.is_complex() or x.dim() < 1 or x.shape[-1] < 1:
         fail("x has to have real numbers, and at least one along its last axis")
     size = x.shape[-1]
-    c, b = divided(size, 2)[::-1] if blocks is None else blocks
-    if min(c, b) < 1 or c * b != size:
-        fail(f"blocks {c} and {b} do not make {size} numbers")
+    c, b = two_blocks(blocks, size)
     weights = _weights(size, x) if inverse else None
     if transpose != inverse:
         y = _transposed_product(x, c, b)

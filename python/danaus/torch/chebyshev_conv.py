@@ -238,10 +238,11 @@ class ChebyshevConv(FilterConv):
     ):
         made = {"device": device, "dtype": dtype}
         super().__init__(channels, length, filters, taps, skip, made)
-        c, b = near_equal(2 * length - 1, 2) if blocks is None else blocks
-        if min(c, b) < 1 or c * b < 2 * length - 1:
-            fail(f"blocks {c} and {b} make fewer than {2 * length - 1} points")
-        self.blocks = c, b
+        points = 2 * length - 1
+        blocks = near_equal(points, 2) if blocks is None else blocks
+        if len(blocks) != 2 or min(blocks) < 1 or math.prod(blocks) < points:
+            fail(f"blocks {list(blocks)} are not two that make {points} points or more")
+        self.blocks = tuple(blocks)
         self.bases = torch.nn.ModuleList(
             TriangularBasis(self.blocks, True, made) for _ in range(1 if tied else 3)
         )

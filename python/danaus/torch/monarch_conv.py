@@ -30,7 +30,7 @@ from torch import Tensor
 
 from danaus._arrays import need_one_of
 from danaus.torch._conv_functions import fail
-from danaus.torch._digits import divided
+from danaus.torch._digits import two_blocks
 from danaus.torch._filter_conv import FilterConv
 from danaus.torch._packed import Factors
 from danaus.torch._precision import wide, without_autocast
@@ -255,9 +255,7 @@ class MonarchConv(FilterConv):
         need_one_of(BASES, basis, "basis")
         made = {"device": device, "dtype": dtype}
         super().__init__(channels, length, filters, taps, skip, made)
-        c, b = divided(length, 2)[::-1] if blocks is None else blocks
-        if min(c, b) < 1 or c * b != length:
-            fail(f"blocks {c} and {b} do not make {length} numbers")
+        c, b = two_blocks(blocks, length)
         self.blocks, self.basis = (c, b), basis
         self.matrices = torch.nn.ModuleList(
             _Matrix(c, b, basis != "chebyshev", made) for _ in range(1 if tied else 3)
