@@ -15,6 +15,7 @@ from torch import Tensor
 from danaus.torch._conv_functions import fail, long_conv, offsets_of, short_conv
 from danaus.torch._packed import is_hooked
 from danaus.torch.conv import _longest
+from danaus.torch.functional import autocast
 from danaus.torch.hyena import _from_rows, _is_usual, _rows_by, _to_rows
 from danaus.torch.implicit import HyenaFilter
 
@@ -114,7 +115,7 @@ class M2Mixer(torch.nn.Module):
         if x.dim() != 3 or x.shape[2] != self.width:
             fail(f"x has the shape {list(x.shape)}; [any, any, {self.width}] is needed")
         offsets = offsets_of(offsets, x, 1)
-        u = x if self.layernorm is None else self.layernorm(x)
+        u = autocast(x if self.layernorm is None else self.layernorm(x))
         x1, x2, v = self._parts(u, offsets)
         y = self._convolve(self.filter_fn, v, x1, x2, offsets)
         if self.filter_fn2 is not None:
