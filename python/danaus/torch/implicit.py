@@ -89,7 +89,7 @@ class HyenaFilter(torch.nn.Module):
     """Filters k [channels, length] that a network of sines makes of positions:
 
         k[., s] = W_n sin(f (W_{n-1} ... sin(f (W_0 z[s] + b_0)) ... + b_{n-1}))
-                  (exp(-t[s] |deltas|) + shift),
+                  (exp(-t[s] abs(deltas)) + shift),
 
     with z[s] an encoding of the position s and t[s] = s / (length - 1). Values do not
     depend on how many of them are asked for. It is a filter module of `LongConv`:
