@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/calls.h"
 
+#include "support/device.h"
 #include "support/life.h"
 #include "support/test.h"
 
