@@ -10,7 +10,8 @@
 #     docs       the site of documents, headers and the Python package, without a warning
 #     python     the Python package: its wheel, without a compiler; pytest with PyTorch
 #     clang      clang, warnings as errors: the quick tests
-#     asan       address and undefined-behaviour sanitizers: every test in small but those of bench;
+#     asan       address and undefined-behaviour sanitizers: every test in small but those of bench,
+#                compressed kinds with one set of kernels;
 #                the share of lines of src that they run: at least 95 %
 #     tsan       thread sanitizer: what threads do, compilation ahead and packing included
 #     options    the library without CUDA; programs with a static one, without sound and BLAS

@@ -113,6 +113,20 @@ def need_sizes(config: Config, *names: str) -> None:
             fail(f"{name} is {size!r}; a whole number from 1 on is needed")
 
 
+@torch.no_grad()
+def init_usual(module: torch.nn.Module, std: float) -> None:
+    """Normal weights of linear layers and embeddings, biases of zero, norms that scale
+    by 1; row padding_idx of an embedding is zero."""
+    if isinstance(module, (torch.nn.Linear, torch.nn.Embedding)):
+        torch.nn.init.normal_(module.weight, std=std)
+    if isinstance(module, torch.nn.Linear) and module.bias is not None:
+        torch.nn.init.zeros_(module.bias)
+    if getattr(module, "padding_idx", None) is not None:
+        module.weight[module.padding_idx].zero_()
+    if isinstance(module, torch.nn.LayerNorm):
+        module.reset_parameters()
+
+
 class Pretrained(_Module):
     """A model with a folder: `from_pretrained` and `save_pretrained`."""
 

@@ -18,7 +18,13 @@ from danaus.torch._hyena_functions import hyena, mix_heads
 from danaus.torch.hyena import _from_rows, _to_rows
 from danaus.torch.implicit import HyenaFilter
 from danaus.torch.m2_mixer import ShortFilter
-from danaus.torch.models.base import Config, Generates, Pretrained, need_sizes
+from danaus.torch.models.base import (
+    Config,
+    Generates,
+    Pretrained,
+    init_usual,
+    need_sizes,
+)
 from danaus.torch.models.blocks import Blocks
 from danaus.torch.models.outputs import EncoderOutput, LogitsOutput
 from danaus.torch.models.packing import Packing, packing_of
@@ -125,7 +131,7 @@ class _Mlp(nn.Module):
 
 
 class _Block(nn.Module):
-    """r is f32 at least, whatever autocast says."""
+    """r keeps the type of its parameters, also under autocast."""
 
     def __init__(self, c: HyenaConfig):
         super().__init__()
@@ -137,9 +143,8 @@ class _Block(nn.Module):
             self.mlp = _Mlp(c.d_model, c.d_inner)
 
     def forward(self, r: Tensor, offsets: Tensor | None, longest: int) -> Tensor:
-        kind = self.norm1.weight.dtype
-        r = r + self.mixer(self.norm1(r).to(kind), offsets, longest)
-        return r if self.mlp is None else r + self.mlp(self.norm2(r).to(kind))
+        r = r + self.mixer(self.norm1(r), offsets, longest)
+        return r if self.mlp is None else r + self.mlp(self.norm2(r))
 
 
 class _Embeddings(nn.Module):
@@ -193,15 +198,8 @@ class HyenaPreTrained(Pretrained):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         std = self.config.initializer_range
-        if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=std)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=std)
-        elif isinstance(module, nn.LayerNorm):
-            module.reset_parameters()
-        elif isinstance(module, _Block):  # the sum over blocks keeps its size
+        init_usual(module, std)
+        if isinstance(module, _Block):  # the sum over blocks keeps its size
             std /= (2 * self.config.n_layer) ** 0.5
             nn.init.normal_(module.mixer.out_proj.weight, std=std)
             if module.mlp is not None:

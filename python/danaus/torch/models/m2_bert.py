@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from danaus.torch.functional import ACTIVATIONS
 from danaus.torch.m2_mixer import M2Mixer
 from danaus.torch.mlp import GatedMLP
-from danaus.torch.models.base import Config, Pretrained, need_sizes
+from danaus.torch.models.base import Config, Pretrained, init_usual, need_sizes
 from danaus.torch.models.blocks import Blocks
 from danaus.torch.models.outputs import EncoderOutput, LogitsOutput
 from danaus.torch.models.packing import Packing, packing_of
@@ -140,21 +140,10 @@ class M2BertPreTrained(Pretrained):
         )  # fmt: skip
         super().__init__(config)
 
-    @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """Section 2.12 of the authors' recipe: normal weights, biases of zero, also in
         the filters' networks."""
-        std = self.config.initializer_range
-        if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=std)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=std)
-            if module.padding_idx is not None:
-                module.weight[module.padding_idx].zero_()
-        elif isinstance(module, nn.LayerNorm):
-            module.reset_parameters()
+        init_usual(module, self.config.initializer_range)
 
     @classmethod
     def rename(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
