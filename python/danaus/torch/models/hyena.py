@@ -17,7 +17,6 @@ from danaus.torch._conv_functions import fail, long_conv, short_conv
 from danaus.torch._hyena_functions import hyena, mix_heads
 from danaus.torch.hyena import _from_rows, _to_rows
 from danaus.torch.implicit import HyenaFilter
-from danaus.torch.m2_mixer import ShortFilter
 from danaus.torch.models.base import (
     Config,
     Generates,
@@ -28,6 +27,7 @@ from danaus.torch.models.base import (
 from danaus.torch.models.blocks import Blocks
 from danaus.torch.models.outputs import EncoderOutput, LogitsOutput
 from danaus.torch.models.packing import Packing, packing_of
+from danaus.torch.short_filter import ShortFilter
 
 # fmt: off
 __all__ = [
