@@ -237,7 +237,7 @@ def test_autocast_computes_in_16_bits():
 
 
 def test_a_small_model_learns():
-    """Whether the next letter is known is a matter of the one before the last."""
+    """Two letters are repeated: the one before the last tells the next."""
     torch.manual_seed(8)
     model = m.HyenaDNAForCausalLM(m.HyenaDNAConfig(**SMALL_DNA, embed_dropout=0.0))
     steps = torch.optim.AdamW(model.parameters(), 3e-3)

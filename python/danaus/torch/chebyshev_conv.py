@@ -207,9 +207,9 @@ class ChebyshevConv(FilterConv):
     blocks : c and b with c b >= 2 length - 1
         Sizes of blocks. Default: about as near each other as can be.
     tied : bool
-        Whether M_0 = M_1 = M_2. The operation is then commutative in k and u.
+        True: M_0 = M_1 = M_2. The operation is then commutative in k and u.
     learn : bool
-        Whether the matrices are learned.
+        False: the matrices stay as they begin.
     filters, taps, skip : as of `LongConv`.
 
     Attributes

@@ -44,7 +44,7 @@ class M2Mixer(torch.nn.Module):
     residual : bool
         False: there is no conv2.
     normed : bool
-        Whether u is normalised ("hyena_training_additions" of the authors' code).
+        True: u is normalised ("hyena_training_additions" of the authors' code).
     filter : dict
         Options of both `HyenaFilter`.
     accuracy : as for `LongConv`.

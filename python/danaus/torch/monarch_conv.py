@@ -222,9 +222,9 @@ class MonarchConv(FilterConv):
         Sizes of the blocks of L and of R. Default: as near each other as can be.
     basis : "univariate", "bivariate" or "chebyshev"
     tied : bool
-        Whether M_0 = M_1 = M_2. The operation is then commutative in k and u.
+        True: M_0 = M_1 = M_2. The operation is then commutative in k and u.
     learn : bool
-        Whether the matrices are learned.
+        False: the matrices stay as they begin.
     filters, taps, skip : as of `LongConv`.
 
     Attributes
