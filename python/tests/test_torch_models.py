@@ -131,6 +131,18 @@ def test_m2_berts_have_the_published_sizes(width, inner, length, normed, paramet
     assert sum(p.numel() for p in model.parameters()) == parameters
 
 
+@pytest.mark.parametrize(
+    ("width", "layers", "millions"), [(1104, 18, 145), (1344, 40, 360)]
+)
+def test_m2_gpts_have_nearly_the_published_sizes(width, layers, millions):
+    """Table 8 of arXiv 2310.12109; its text has a width of 1160, no multiple of 16."""
+    config = m.HyenaConfig(d_model=width, n_layer=layers, head_dim=16)
+    with torch.device("meta"):
+        model = m.HyenaForCausalLM(config)
+    found = sum(p.numel() for p in model.parameters()) / 1e6
+    assert abs(found - millions) < 0.01 * millions
+
+
 @pytest.mark.parametrize("more", BERTS)
 def test_c_embeds_what_pytorch_does(more, tmp_path):
     model = lively(m.M2BertForMaskedLM(m.M2BertConfig(**SMALL_BERT | more)), 1)
@@ -268,6 +280,25 @@ def test_compressed_folders_are_read(tmp_path):
     wanted = likely[:-1].gather(1, torch.tensor(ids[1:, None]).long())[:, 0]
     found = np.asarray(danaus.Model(str(tmp_path / "small")).score_tokens([ids])[0])
     np.testing.assert_allclose(found[-len(wanted) :], wanted, atol=1e-4)
+
+
+def test_heads_are_left_out_or_begin_anew(tmp_path):
+    """Training goes on from masked words to classes, and encoders read both."""
+    words = lively(m.M2BertForMaskedLM(m.M2BertConfig(**SMALL_BERT)), 10)
+    words.save_pretrained(tmp_path / "words")
+    with pytest.warns(UserWarning, match="classifier is not in the folder"):
+        classes = m.M2BertForSequenceClassification.from_pretrained(tmp_path / "words")
+    with pytest.warns(UserWarning, match="pooler is not in the folder"):
+        encoder = m.M2BertModel.from_pretrained(tmp_path / "words")
+    ids = torch.randint(1, 96, (2, 30))
+    wanted = words.bert(ids).last_hidden_state
+    torch.testing.assert_close(encoder(ids).last_hidden_state, wanted)
+    torch.testing.assert_close(classes.bert(ids).last_hidden_state, wanted)
+    classes.save_pretrained(tmp_path / "classes")
+    encoder = m.M2BertModel.from_pretrained(tmp_path / "classes")
+    torch.testing.assert_close(encoder(ids).last_hidden_state, wanted)
+    with pytest.warns(UserWarning, match="cls is not in the folder"):
+        m.M2BertForMaskedLM.from_pretrained(tmp_path / "classes")
 
 
 def written(path, **changes):

@@ -16,6 +16,19 @@ from danaus.torch.models.m2_bert import (
     M2BertForSequenceClassification,
     M2BertModel,
 )
+from danaus.torch.models.mixer_vit import (
+    HyenaViTConfig,
+    HyenaViTForImageClassification,
+    HyenaViTModel,
+    M2ViTConfig,
+    M2ViTForImageClassification,
+    M2ViTModel,
+)
+from danaus.torch.models.vit import (
+    MonarchViTConfig,
+    MonarchViTForImageClassification,
+    MonarchViTModel,
+)
 
 # fmt: off
 __all__ = [
@@ -23,6 +36,9 @@ __all__ = [
     "HyenaDNAConfig", "HyenaDNAForCausalLM", "HyenaDNAModel",
     "M2BertConfig", "M2BertForMaskedLM", "M2BertForSequenceClassification",
     "M2BertModel",
+    "HyenaViTConfig", "HyenaViTForImageClassification", "HyenaViTModel",
+    "M2ViTConfig", "M2ViTForImageClassification", "M2ViTModel",
+    "MonarchViTConfig", "MonarchViTForImageClassification", "MonarchViTModel",
 ]
 # fmt: on
 auto.register()

@@ -1,4 +1,8 @@
-"""AutoConfig, AutoModel and the like of transformers know the models."""
+"""AutoConfig, AutoModel and the like of transformers know the models.
+
+Its own ViT has the name "vit": AutoModel gives that one, which reads the same folders
+but those with Monarch layers.
+"""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -10,7 +14,7 @@ def register() -> None:
         import transformers as hub
     except ImportError:
         return
-    from danaus.torch.models import hyena, m2_bert
+    from danaus.torch.models import hyena, m2_bert, mixer_vit
 
     kinds = {
         m2_bert.M2BertConfig: {
@@ -27,6 +31,16 @@ def register() -> None:
         hyena.HyenaDNAConfig: {
             hub.AutoModel: hyena.HyenaDNAModel,
             hub.AutoModelForCausalLM: hyena.HyenaDNAForCausalLM,
+        },
+        mixer_vit.HyenaViTConfig: {
+            hub.AutoModel: mixer_vit.HyenaViTModel,
+            hub.AutoModelForImageClassification: (
+                mixer_vit.HyenaViTForImageClassification
+            ),
+        },
+        mixer_vit.M2ViTConfig: {
+            hub.AutoModel: mixer_vit.M2ViTModel,
+            hub.AutoModelForImageClassification: mixer_vit.M2ViTForImageClassification,
         },
     }
     for config, models in kinds.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import warnings
 from typing import Any, ClassVar
 
 import torch
@@ -17,9 +18,17 @@ from torch import Tensor
 
 from danaus._files import read_text, write_whole
 from danaus.torch._conv_functions import fail
+from danaus.torch.functional import activation_name
 from danaus.torch.implicit import HyenaFilter
 from danaus.torch.saving import WEIGHTS, Folder, check_fits, read_tensors
-from danaus.torch.structure import apply_structure, built_for, from_entry
+from danaus.torch.structure import (
+    apply_structure,
+    built_for,
+    from_entry,
+    placeholders,
+    structure_of,
+    to_entry,
+)
 
 try:
     from transformers import GenerationMixin as Generates
@@ -70,9 +79,18 @@ except ImportError:
 
             path = pathlib.Path(folder)
             path.mkdir(parents=True, exist_ok=True)
-            state = {n: x.detach().contiguous() for n, x in self.state_dict().items()}
+            state = {**self.state_dict(), **placeholders(self)}
+            state = {n: x.detach().contiguous() for n, x in state.items()}
             write_whole(path / WEIGHTS, save(state, {"format": "pt"}))
-            self.config.save_pretrained(path)
+            config = type(self.config)(**self.config.__dict__)
+            if structure := structure_of(self):
+                config.quantization_config = to_entry(structure)
+            config.save_pretrained(path)
+
+
+_ACTIVATIONS = {
+    "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "swish": "silu",
+}  # fmt: skip
 
 
 class Config(_Config):
@@ -113,6 +131,18 @@ def need_sizes(config: Config, *names: str) -> None:
             fail(f"{name} is {size!r}; a whole number from 1 on is needed")
 
 
+def classes_of(config: Config) -> int:
+    """num_labels, or as many as have a name; 2 where neither says it."""
+    named = getattr(config, "id2label", None)
+    return getattr(config, "num_labels", None) or (len(named) if named else 2)
+
+
+def activation_of(config: Config) -> str:
+    """hidden_act by the name that layers know."""
+    name = config.hidden_act
+    return activation_name(_ACTIVATIONS.get(name, name))
+
+
 @torch.no_grad()
 def init_usual(module: torch.nn.Module, std: float) -> None:
     """Normal weights of linear layers and embeddings, biases of zero, norms that scale
@@ -131,6 +161,8 @@ class Pretrained(_Module):
     """A model with a folder: `from_pretrained` and `save_pretrained`."""
 
     config_class = Config
+    base_model_prefix = ""
+    heads: ClassVar[tuple[str, ...]] = ()  # how names of parts begin that not all have
 
     @staticmethod
     def rename(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -150,7 +182,8 @@ class Pretrained(_Module):
         """The model of a folder, in evaluation mode.
 
         A folder is what save_pretrained() or the program's compress wrote, or a
-        converted checkpoint (docs/models.md).
+        converted checkpoint (docs/models.md). It may be of a model with another head:
+        that is left out, and the own one begins anew, with a warning.
 
         Raises
         ------
@@ -163,15 +196,13 @@ class Pretrained(_Module):
             raise FileNotFoundError(f"{os.fspath(folder)} is not a folder")
         config = cls.config_class.read(path) if config is None else config
         model = cls(config)
-        entry = getattr(config, "quantization_config", None)
-        layers: dict[str, Any] = {}
         tensors = read_tensors(path)
-        if entry is not None:
-            entry = entry if isinstance(entry, dict) else entry.to_dict()
-            layers = from_entry(entry, str(path / "config.json"))
-            for name in layers:
-                tensors.pop(f"{name}.weight", None)
-        tensors = model.rename(tensors)
+        layers = cls._layers(config, path)
+        for name in layers:
+            tensors.pop(f"{name}.weight", None)
+        tensors = model._own(model.rename(tensors))
+        layers = model._own(layers)
+        model._begin_heads(tensors, layers)
         for name, module in model.named_modules():
             if isinstance(module, HyenaFilter):
                 module.complete(tensors, f"{name}.")
@@ -180,3 +211,41 @@ class Pretrained(_Module):
         model.load_state_dict(tensors)
         model = model if dtype is None else model.to(dtype)
         return (model if device_map is None else model.to(device_map)).eval()
+
+    @staticmethod
+    def _layers(config: Config, path: pathlib.Path) -> dict[str, Any]:
+        """Descriptions of layers that are not dense."""
+        entry = getattr(config, "quantization_config", None)
+        if entry is None:
+            return {}
+        entry = entry if isinstance(entry, dict) else entry.to_dict()
+        return from_entry(entry, str(path / "config.json"))
+
+    def _head_of(self, name: str) -> str | None:
+        """The head that a parameter is a part of."""
+        rest = name.removeprefix(f"{self.base_model_prefix}.")
+        before = name.removesuffix(rest)
+        return before + rest.split(".")[0] if rest.startswith(self.heads) else None
+
+    def _own(self, found: dict[str, Any]) -> dict[str, Any]:
+        """What belongs to this model, by its own names: an encoder is found with and
+        without its prefix, heads of other models are left out."""
+        prefix = f"{self.base_model_prefix}."
+        modules = dict(self.named_modules())
+        own = {}
+        for name, value in found.items():
+            if self.base_model_prefix not in modules:
+                name = name.removeprefix(prefix)
+            elif name.split(".")[0] not in modules:
+                name = prefix + name
+            if self._head_of(name) in {None, *modules}:
+                own[name] = value
+        return own
+
+    def _begin_heads(self, tensors: dict[str, Tensor], layers: dict[str, Any]) -> None:
+        """Heads that a folder has not keep the numbers that they begin with."""
+        known = {None, *map(self._head_of, (*tensors, *layers))}
+        missing = [n for n in self.state_dict() if self._head_of(n) not in known]
+        for name in dict.fromkeys(map(self._head_of, missing)):
+            warnings.warn(f"{name} is not in the folder: it begins anew", stacklevel=3)
+        tensors.update((n, self.state_dict()[n]) for n in missing)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from danaus.torch._conv_functions import fail, long_conv, short_conv
 from danaus.torch._hyena_functions import hyena, mix_heads
+from danaus.torch.functional import ACTIVATIONS, activation_name
 from danaus.torch.hyena import _from_rows, _to_rows
 from danaus.torch.implicit import HyenaFilter
 from danaus.torch.models.base import (
@@ -25,7 +26,7 @@ from danaus.torch.models.base import (
     need_sizes,
 )
 from danaus.torch.models.blocks import Blocks
-from danaus.torch.models.outputs import EncoderOutput, LogitsOutput
+from danaus.torch.models.outputs import EncoderOutput, LogitsOutput, wide
 from danaus.torch.models.packing import Packing, packing_of
 from danaus.torch.short_filter import ShortFilter
 
@@ -84,8 +85,11 @@ class HyenaDNAConfig(HyenaConfig):
         super().__init__(**given)
 
 
-class _Mixer(nn.Module):
-    def __init__(self, c: HyenaConfig):
+class HyenaMixer(nn.Module):
+    """The Hyena operator with the names of the authors' checkpoints; c has the numbers
+    of a `HyenaConfig`."""
+
+    def __init__(self, c: Any):
         super().__init__()
         width, self.order, self.head_dim = c.d_model, c.hyena_order, c.head_dim
         self.in_proj = nn.Linear(width, (self.order + 1) * width)
@@ -104,8 +108,11 @@ class _Mixer(nn.Module):
             window=c.filter_modulate,
         )
 
-    def forward(self, u: Tensor, offsets: Tensor | None, longest: int) -> Tensor:
+    def forward(
+        self, u: Tensor, offsets: Tensor | None = None, longest: int | None = None
+    ) -> Tensor:
         rows = _to_rows(self.in_proj, u)
+        longest = u.shape[1] if longest is None else longest
         k, skip = self.filter_fn(longest), self.filter_fn.bias
         taps = self.short_filter.taps(), self.short_filter.bias
         if self.head_dim > 1:
@@ -121,13 +128,16 @@ class _Mixer(nn.Module):
         return _from_rows(self.out_proj, y)
 
 
-class _Mlp(nn.Module):
-    def __init__(self, width: int, inner: int):
+class Mlp(nn.Module):
+    """fc2(activation(fc1(x)))."""
+
+    def __init__(self, width: int, inner: int, activation: str = "gelu_tanh"):
         super().__init__()
+        self.activation = activation_name(activation)
         self.fc1, self.fc2 = nn.Linear(width, inner), nn.Linear(inner, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(nn.functional.gelu(self.fc1(x), approximate="tanh"))
+        return self.fc2(ACTIVATIONS[self.activation](self.fc1(x)))
 
 
 class _Block(nn.Module):
@@ -136,11 +146,11 @@ class _Block(nn.Module):
     def __init__(self, c: HyenaConfig):
         super().__init__()
         self.norm1 = nn.LayerNorm(c.d_model, eps=_EPSILON)
-        self.mixer = _Mixer(c)
+        self.mixer = HyenaMixer(c)
         self.norm2 = self.mlp = None
         if c.d_inner:
             self.norm2 = nn.LayerNorm(c.d_model, eps=_EPSILON)
-            self.mlp = _Mlp(c.d_model, c.d_inner)
+            self.mlp = Mlp(c.d_model, c.d_inner)
 
     def forward(self, r: Tensor, offsets: Tensor | None, longest: int) -> Tensor:
         r = r + self.mixer(self.norm1(r), offsets, longest)
@@ -269,7 +279,7 @@ class HyenaForCausalLM(HyenaPreTrained, Generates):
             return LogitsOutput(None, packing.unpack(logits))
         asked = packing.shifted(packing.pack(labels))
         loss = nn.functional.cross_entropy(
-            logits.flatten(0, 1).float(), asked.flatten(), ignore_index=-100
+            wide(logits.flatten(0, 1)), asked.flatten(), ignore_index=-100
         )
         return LogitsOutput(loss, packing.unpack(logits))
 

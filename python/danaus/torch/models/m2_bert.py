@@ -16,9 +16,16 @@ from torch import Tensor, nn
 from danaus.torch.functional import ACTIVATIONS
 from danaus.torch.m2_mixer import M2Mixer
 from danaus.torch.mlp import GatedMLP
-from danaus.torch.models.base import Config, Pretrained, init_usual, need_sizes
+from danaus.torch.models.base import (
+    Config,
+    Pretrained,
+    activation_of,
+    classes_of,
+    init_usual,
+    need_sizes,
+)
 from danaus.torch.models.blocks import Blocks
-from danaus.torch.models.outputs import EncoderOutput, LogitsOutput
+from danaus.torch.models.outputs import EncoderOutput, LogitsOutput, classified, wide
 from danaus.torch.models.packing import Packing, packing_of
 
 __all__ = [
@@ -100,7 +107,7 @@ class _Layer(nn.Module):
             c.intermediate_size,
             blocks=c.monarch_mlp_nblocks if c.use_monarch_mlp else None,
             gated=c.use_glu_mlp,
-            activation=c.hidden_act,
+            activation=activation_of(c),
             dropout=c.hidden_dropout_prob,
             norm=c.layer_norm_eps,
         )
@@ -129,6 +136,7 @@ class _Pooler(nn.Module):
 class M2BertPreTrained(Pretrained):
     config_class = M2BertConfig
     base_model_prefix = "bert"
+    heads = "cls.", "classifier.", "pooler."
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
 
@@ -212,7 +220,7 @@ class _Transform(nn.Module):
         super().__init__()
         self.dense = nn.Linear(c.hidden_size, c.hidden_size)
         self.LayerNorm = nn.LayerNorm(c.hidden_size, eps=c.layer_norm_eps)
-        self.activate = ACTIVATIONS[c.hidden_act]
+        self.activate = ACTIVATIONS[activation_of(c)]
 
     def forward(self, h: Tensor) -> Tensor:
         return self.LayerNorm(self.activate(self.dense(h)))
@@ -264,7 +272,7 @@ class M2BertForMaskedLM(M2BertPreTrained):
         labels = packing.pack(labels).flatten()
         asked = labels != -100
         logits = self.cls.predictions(h.flatten(0, 1)[asked], table)
-        loss = nn.functional.cross_entropy(logits.float(), labels[asked])
+        loss = nn.functional.cross_entropy(wide(logits), labels[asked])
         return LogitsOutput(loss, logits)
 
 
@@ -275,8 +283,7 @@ class M2BertForSequenceClassification(M2BertPreTrained):
         super().__init__(config)
         self.bert = M2BertModel(config)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        labels = getattr(config, "num_labels", 2)
-        self.classifier = nn.Linear(config.hidden_size, labels)
+        self.classifier = nn.Linear(config.hidden_size, classes_of(config))
         self.post_init()
 
     def forward(
@@ -289,11 +296,4 @@ class M2BertForSequenceClassification(M2BertPreTrained):
         **ignored: Any,
     ) -> LogitsOutput:
         found = self.bert(input_ids, attention_mask, token_type_ids, offsets)
-        logits = self.classifier(self.dropout(found.pooler_output))
-        if labels is None:
-            return LogitsOutput(None, logits)
-        if logits.shape[1] == 1:
-            loss = nn.functional.mse_loss(logits[:, 0].float(), labels.float())
-        else:
-            loss = nn.functional.cross_entropy(logits.float(), labels)
-        return LogitsOutput(loss, logits)
+        return classified(self.classifier(self.dropout(found.pooler_output)), labels)
