@@ -1,4 +1,4 @@
-"""Pictures of chains, filters and errors, made with matplotlib.
+"""Pictures of chains, filters, errors and trainings, made with matplotlib.
 
 Every function draws on a figure or axes of the caller's, or on a new figure that is
 not registered with pyplot: nothing is shown, nothing global changes, and no display
@@ -9,11 +9,13 @@ is needed. Save with ``figure.savefig(...)``; notebooks show the returned figure
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from danaus import records
 from danaus._arrays import convert
 from danaus.chain import Chain
 from danaus.conv import four
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["chain", "error_against_parameters", "spectrum"]
+__all__ = ["chain", "error_against_parameters", "spectrum", "training"]
 
 _PAPER = "#dededa"  # where a factor has no weights
 _LEFT_OUT = "#b5b5b0"
@@ -354,6 +356,59 @@ def error_against_parameters(
         ax.set_ylim(bottom=0)
     ax.set_xlabel("parameters over those of the dense matrix")
     ax.set_ylabel("relative error")
+    ax.legend(frameon=False)
+    _plain(ax)
+    return ax
+
+
+# ---- trainings ----
+
+
+def _points(rows: Sequence[Mapping], x: str, y: str) -> tuple[list, list]:
+    """Two columns, of the records that have both."""
+    pairs = [(r.get(x), r.get(y)) for r in rows]
+    known = [pair for pair in pairs if None not in pair]
+    return [one for one, _ in known], [two for _, two in known]
+
+
+def training(
+    *logs: str | os.PathLike | Sequence[Mapping],
+    x: str = "step",
+    labels: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draws the losses of trainings: lines, and points where held-out data was tried.
+
+    Parameters
+    ----------
+    logs
+        The log.csv that a training writes, or its records.
+    x
+        What lies to the right: "step" or "seconds".
+    labels
+        Names of the trainings for a legend.
+    ax
+        Where to draw; without it on a new figure.
+    """
+    if not logs or labels is not None and len(labels) != len(logs):
+        raise ValueError(f"{len(logs)} logs are there, and {len(labels or ())} labels")
+    if x not in ("step", "seconds"):
+        raise ValueError(f"x is {x!r}; it has to be 'step' or 'seconds'")
+    ax = _axes(ax)
+    for number, log in enumerate(logs):
+        is_path = isinstance(log, (str, os.PathLike))
+        rows = records.read(log) if is_path else list(log)
+        steps, losses = _points(rows, x, "loss")
+        if not losses:
+            raise ValueError(f"log {number} has no losses")
+        label = labels[number] if labels else "training"
+        (line,) = ax.plot(steps, losses, linewidth=1.2, label=label)
+        steps, losses = _points(rows, x, "held_out_loss")
+        if losses:
+            label = f"{labels[number]}, held out" if labels else "held out"
+            ax.plot(steps, losses, "o", ms=4, color=line.get_color(), label=label)
+    ax.set_xlabel(x)
+    ax.set_ylabel("loss")
     ax.legend(frameon=False)
     _plain(ax)
     return ax

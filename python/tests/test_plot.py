@@ -67,6 +67,7 @@ def test_no_global_state_of_matplotlib_changes():
         import danaus.plot
         danaus.plot.chain(danaus.Chain.create("1,2,2,1"))
         danaus.plot.spectrum(numpy.ones(4))
+        danaus.plot.training([{"step": 1, "loss": 2.0}])
         danaus.plot.error_against_parameters(numpy.eye(4))
         assert repr(matplotlib.rcParams.copy()) == repr(before)
         assert "matplotlib.pyplot" not in sys.modules
@@ -105,11 +106,35 @@ def test_errors_are_those_of_the_factorization(rng):
     assert plot.error_against_parameters(matrix, tried).lines[0].get_label() == "mine"
 
 
+LOG = """step,loss,rate,gradient,seconds,held_out_loss,perplexity,right
+2,3.5,0.1,1.0,0.25,,,
+3,,,,0.5,3.25,25.79,
+4,3.0,0.2,1.0,0.75,2.75,15.6,
+"""
+
+
+def test_a_training_is_drawn_from_its_log(tmp_path):
+    (tmp_path / "log.csv").write_text(LOG)
+    ax = plot.training(tmp_path / "log.csv")
+    drawn = [tuple(map(list, line.get_data())) for line in ax.lines]
+    assert drawn == [([2, 4], [3.5, 3.0]), ([3, 4], [3.25, 2.75])]
+    rows = danaus.records.read(tmp_path / "log.csv")
+    own = matplotlib.figure.Figure().add_subplot()
+    assert plot.training(rows, rows[:1], labels="ab", x="seconds", ax=own) is own
+    assert list(own.lines[0].get_xdata()) == [0.25, 0.75]
+    names = [t.get_text() for t in own.get_legend().get_texts()]
+    assert names == ["a", "a, held out", "b"]
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
         (lambda: plot.spectrum(np.zeros((2, 2, 2))), "finite numbers"),
         (lambda: plot.spectrum([np.nan]), "finite numbers"),
+        (lambda: plot.training(), "0 logs"),
+        (lambda: plot.training([{}], labels="ab"), "1 logs are there, and 2 labels"),
+        (lambda: plot.training([{"step": 1}]), "log 0 has no losses"),
+        (lambda: plot.training([{}], x="days"), "'step' or 'seconds'"),
         (lambda: plot.spectrum([1.0], keep=[1] * 5), "at most 4"),
         (lambda: plot.error_against_parameters(np.zeros(3)), "1 dimensions"),
         (lambda: plot.error_against_parameters(np.eye(6), ["dyadic"]), "dyadic|power"),

@@ -1,0 +1,230 @@
+"""Sequences of tokens to train on: the next token, or masked ones."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from danaus.torch._conv_functions import fail
+from danaus.torch.training.settings import (
+    NEEDED,
+    Settings,
+    as_list,
+    number,
+    one_of,
+    optional,
+    path,
+    switch,
+    whole,
+)
+from danaus.torch.training.texts import Vocabulary, is_fasta, read_fasta, read_texts
+
+IGNORED = -100  # a label that does not count
+TRAINING, EVALUATION, ORDER = 0, 1, 2  # streams of random numbers of a seed
+
+
+class Part(NamedTuple):
+    """What a model is called with, and how many labels its mean loss is over."""
+
+    inputs: dict[str, Tensor]
+    labels: int
+
+
+def random_of(seed: int, stream: int, step: int) -> np.random.Generator:
+    """Random numbers of a step, which depend on no step before."""
+    return np.random.default_rng([seed, stream, step])
+
+
+class Windows:
+    """Places where sequences of a length may begin in documents."""
+
+    def __init__(self, documents: Iterable[np.ndarray], length: int):
+        self.documents = [d for d in documents if len(d) >= length]
+        self.length = length
+        counts = [len(d) - length + 1 for d in self.documents]
+        self.ends = np.cumsum(counts, dtype=np.int64)
+
+    def __len__(self) -> int:
+        """How many places there are."""
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def at(self, places: np.ndarray) -> np.ndarray:
+        """Sequences [places, length]."""
+        own = np.searchsorted(self.ends, places, side="right")
+        starts = places - np.concatenate([[0], self.ends])[own]
+        pairs = zip(own, starts)
+        rows = [self.documents[d][s : s + self.length] for d, s in pairs]
+        return np.stack(rows).astype(np.int64)
+
+    def apart(self) -> np.ndarray:
+        """Places of sequences that do not overlap."""
+        begins = np.concatenate([[0], self.ends[:-1]])
+        each = [np.arange(b, e, self.length) for b, e in zip(begins, self.ends)]
+        return np.concatenate(each) if each else np.empty(0, np.int64)
+
+
+def _parted(
+    documents: list[np.ndarray], share: float
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The beginning of every document, and the last share of it."""
+    cuts = [len(d) - round(share * len(d)) for d in documents]
+    pairs = list(zip(documents, cuts))
+    return [d[:c] for d, c in pairs], [d[c:] for d, c in pairs]
+
+
+class NextTokens:
+    """Sequences, of which every token but the first is to be told from those before.
+
+    Sequences to train on begin at random places. Those for evaluation do not overlap.
+    """
+
+    measure = "perplexity"
+    fields = {
+        "length": whole(NEEDED, 2, "tokens of a sequence"),
+        "format": one_of(
+            None, [None, "text", "fasta"], "null: fasta, if names end in .fa, .fasta"
+        ),
+        "ambiguous": switch(False, "FASTA: letters of several bases are N"),
+        "tokenizer": optional(path(None, "a tokenizer.json; null: bytes are tokens")),
+    }
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        names, held_out = as_list(settings.data), as_list(settings.held_out_data)
+        self.is_fasta = settings.format == "fasta" or (
+            settings.format is None and is_fasta(names + held_out)
+        )
+        if self.is_fasta and settings.tokenizer is not None:
+            fail("FASTA's tokens are bases; tokenizer is for text")
+        self.vocabulary = self._vocabulary()
+        documents = self._read(names) if names else fail("data names no file")
+        if held_out:
+            rest = self._read(held_out)
+        else:
+            documents, rest = _parted(documents, settings.held_out)
+        self.tokens = sum(map(len, documents))
+        self.train = Windows(documents, settings.length)
+        self.test = Windows(rest, settings.length)
+        self._check(documents, rest)
+        self.apart = self.test.apart()
+
+    def _vocabulary(self) -> Vocabulary:
+        if self.is_fasta:
+            return Vocabulary.of_bases()
+        if self.settings.tokenizer is None:
+            return Vocabulary.of_bytes()
+        return Vocabulary.of_file(self.settings.tokenizer)
+
+    def _read(self, names: list[str]) -> list[np.ndarray]:
+        if self.is_fasta:
+            return read_fasta(names, self.vocabulary, self.settings.ambiguous)
+        return read_texts(names, self.vocabulary)
+
+    def _check(self, documents: list[np.ndarray], rest: list[np.ndarray]) -> None:
+        length = self.settings.length
+        for windows, parts, of in (
+            (self.train, documents, "to train on"),
+            (self.test, rest, "for evaluation"),
+        ):
+            longest = max(map(len, parts), default=0)
+            asked = of == "to train on" or sum(map(len, parts))
+            if asked and not len(windows):
+                fail(
+                    f"the longest text {of} has {longest} tokens, fewer than a "
+                    f"sequence of {length}"
+                )
+
+    # ---- what the training asks ----
+
+    @property
+    def size(self) -> int:
+        """Of the data; another size is other data."""
+        return self.tokens
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Numbers that a model for this data has, unless others are named."""
+        length = self.settings.length
+        found = {"vocab_size": self.vocabulary.size}
+        found |= {"max_seq_len": length, "long_conv_l_max": length}
+        if self.vocabulary.pad is not None:
+            found["pad_token_id"] = self.vocabulary.pad
+        return found
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What a model's folder needs besides."""
+        return self.vocabulary.files
+
+    def check(self, model: torch.nn.Module) -> None:
+        """The model has a row for every token."""
+        rows = model.get_input_embeddings().num_embeddings
+        if self.vocabulary.size > rows:
+            fail(
+                f"the tokens have ids up to {self.vocabulary.size - 1}, and the model "
+                f"has {rows} rows; vocab_size is too small"
+            )
+
+    def batch(self, step: int, part: slice) -> Part:
+        """Part of the sequences of a step."""
+        random = random_of(self.settings.seed, TRAINING, step)
+        places = random.integers(len(self.train), size=self.settings.batch)
+        return self._part(self.train.at(places), random, part)
+
+    @property
+    def held_out(self) -> int:
+        """Batches for evaluation."""
+        return -(-len(self.apart) // self.settings.batch)
+
+    def held_out_batch(self, number: int, part: slice) -> Part | None:
+        """Part of the sequences of a batch; None if there are none in it."""
+        size = self.settings.batch
+        places = self.apart[number * size : (number + 1) * size]
+        if not len(places[part]):
+            return None
+        random = random_of(self.settings.seed, EVALUATION, number)
+        return self._part(self.test.at(places), random, part)
+
+    def _part(self, ids: np.ndarray, random: np.random.Generator, part: slice) -> Part:
+        found = torch.from_numpy(ids[part])
+        labels = found.numel() - len(found)
+        return Part({"input_ids": found, "labels": found}, labels)
+
+
+class MaskedTokens(NextTokens):
+    """Sequences with a share of tokens to be told from all others.
+
+    Of these tokens 80 % are the token of the mask, 10 % are any token, and 10 % stay
+    (Devlin et al., arXiv 1810.04805, section 3.1). Separators are never among them.
+    """
+
+    fields = NextTokens.fields | {
+        "mask_share": number(0.15, "share of the tokens that are masked", below=1)
+    }
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        if self.vocabulary.mask is None:
+            fail(f"{settings.tokenizer} has no token [MASK] or <mask>")
+
+    def _part(self, ids: np.ndarray, random: np.random.Generator, part: slice) -> Part:
+        count = max(1, round(self.settings.mask_share * ids.shape[1]))
+        order = random.random(ids.shape)
+        order[ids == self.vocabulary.separator] = 2.0
+        last = np.partition(order, count - 1, axis=1)[:, count - 1 : count]
+        masked = (order <= last) & (order < 2.0)
+        kind = random.random(ids.shape)
+        words = random.integers(self.vocabulary.size, size=ids.shape)
+        given = np.where(masked & (kind < 0.8), self.vocabulary.mask, ids)
+        given = np.where(masked & (kind >= 0.9), words, given)
+        labels = np.where(masked, ids, IGNORED)[part]
+        inputs = {
+            "input_ids": torch.from_numpy(given[part]),
+            "labels": torch.from_numpy(labels),
+        }
+        return Part(inputs, int((labels != IGNORED).sum()))
