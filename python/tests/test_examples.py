@@ -1,6 +1,7 @@
 """Every example of examples/python runs."""
 
 # SPDX-License-Identifier: Apache-2.0
+import json
 import os
 import pathlib
 import subprocess
@@ -104,3 +105,44 @@ def test_a_network_is_trained(tmp_path):
     shares = [float(s.split("%")[0].split()[-1]) for s in printed.split("\n")[:2]]
     assert min(shares) > 85, printed
     assert danaus.Chain.load(tmp_path / "layer0.safetensors").shape == (512, 64)
+
+
+SMALL = {
+    "train_causal.py": {"model_type": "hyena", "d_model": 16, "filter_order": 8},
+    "train_m2_bert.py": {
+        "hidden_size": 16, "intermediate_size": 32, "hyena_filter_order": 8,
+    },
+    "train_vit.py": {
+        "model_type": "vit", "hidden_size": 16, "intermediate_size": 32,
+        "patch_size": 4, "num_attention_heads": 2,
+    },
+}  # fmt: skip
+LAYERS = {"train_causal.py": "n_layer"}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_models_train_and_run_in_c(name, rng, tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "book.txt").write_text("It rained, and then it rained again.\n" * 40)
+    images = rng.integers(0, 256, (40, 8, 8), "u1")
+    np.save(tmp_path / "images.npy", images)
+    np.save(tmp_path / "labels.npy", rng.integers(0, 2, 40))
+    data = {"data": str(tmp_path / "book.txt"), "length": 32}
+    if name == "train_vit.py":
+        data = {n: str(tmp_path / f"{n}.npy") for n in ("images", "labels")}
+        data["data"] = data.pop("images")
+    model = SMALL[name] | {LAYERS.get(name, "num_hidden_layers"): 2}
+    settings = data | {"model": model, "batch": 4, "steps": 9, "device": "cpu"}
+    (tmp_path / "small.json").write_text(json.dumps(settings))
+    out = tmp_path / "out"
+    printed = run_example(name, tmp_path / "small.json", f"out={out}", "log_every=3")
+    assert "step 9 of 9: loss" in printed and "held out" in printed
+    trained = danaus.Model(str(out / "checkpoint-9"))
+    if name == "train_causal.py":
+        assert np.isfinite(
+            trained.score_tokens([np.arange(7, 20, dtype="i4")])[0][1:]
+        ).all()
+    if name == "train_m2_bert.py":
+        assert trained.embed_tokens([np.arange(7, 20, dtype="i4")]).shape == (1, 16)
+    if name == "train_vit.py":
+        assert trained.classify(images[:3, None] / np.float32(255)).shape == (3, 2)

@@ -35,16 +35,26 @@ CAUSAL = {
     "hyenadna": (m.HyenaDNAConfig, m.HyenaDNAForCausalLM),
 }
 BERT = {"m2_bert": (m.M2BertConfig, m.M2BertForMaskedLM)}
+VIT = {
+    "vit": (m.MonarchViTConfig, m.MonarchViTForImageClassification),
+    "hyena_vit": (m.HyenaViTConfig, m.HyenaViTForImageClassification),
+    "m2_vit": (m.M2ViTConfig, m.M2ViTForImageClassification),
+}
 SIZES = {
     "hyena": {"d_model": 16, "n_layer": 1, "d_inner": 24, "filter_order": 8},
     "m2_bert": {
         "hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 32,
         "hyena_filter_order": 8,
     },
+    "m2_vit": {
+        "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32,
+        "patch_size": 2, "hyena_filter_order": 8,
+    },
 }  # fmt: skip
 PROGRAMS = {
     "hyena": (CAUSAL, training.NextTokens),
     "m2_bert": (BERT, training.MaskedTokens),
+    "m2_vit": (VIT, training.Images),
 }
 
 
@@ -53,10 +63,16 @@ def folder(tmp_path, monkeypatch):
     """Files to train on, where the test runs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text(TEXT)
+    random = np.random.default_rng(1)
+    np.save("images.npy", random.integers(0, 256, (50, 6, 6), "u1"))
+    np.save("labels.npy", random.integers(0, 3, 50))
     for name, sizes in SIZES.items():
-        settings = {
-            "model": {"model_type": name, **sizes}, "data": "a.txt", "length": 24,
-            "batch": 4, "steps": 6, "log_every": 1, "evaluate_every": 3,
+        data = {"data": "a.txt", "length": 24}
+        if "vit" in name:
+            data = {"data": "images.npy", "labels": "labels.npy", "held_out": 0.2}
+        settings = data | {
+            "model": {"model_type": name, **sizes}, "batch": 4, "steps": 6,
+            "log_every": 1, "evaluate_every": 3,
             "checkpoint_every": 3, "evaluate_batches": 2, "device": "cpu", "rate": 3e-3,
         }  # fmt: skip
         (tmp_path / f"{name}.json").write_text(json.dumps(settings))
@@ -195,6 +211,7 @@ def test_two_processes_and_parts_have_the_losses_of_one(folder):
     calls = [
         ("hyena", "model.embed_dropout=0"),
         ("m2_bert", "model.hidden_dropout_prob=0"),
+        ("m2_vit", "model.drop_path_rate=0"),
     ]
     split = [(*words, f"out={words[0]}2", "accumulate=2") for words in calls]
     mp.spawn(_rank, (str(folder), free_port(), split), nprocs=2)
@@ -350,6 +367,102 @@ def test_masks_are_as_described(folder):
     again = data.held_out_batch(0, slice(0, 200)).inputs
     for name, x in data.held_out_batch(0, slice(0, 200)).inputs.items():
         assert torch.equal(x, again[name])
+
+
+# ---- images ----
+
+
+def test_every_pass_has_every_image_once(folder):
+    data = started("m2_vit", "batch=16").data
+    known = {image.tobytes(): n for n, image in enumerate(np.load("images.npy"))}
+
+    def places(part):
+        pixels = part.inputs["pixel_values"]
+        bytes_of = ((pixels + 1) * 127.5).round().to(torch.uint8)
+        assert (pixels - (bytes_of / 255 - 0.5) / 0.5).abs().max() < 1e-6
+        return [known[x.numpy().tobytes()] for x in bytes_of]
+
+    steps = [data.batch(n, slice(0, 16)) for n in range(1, 6)]
+    drawn = [n for part in steps for n in places(part)]
+    rest = [
+        n
+        for i in range(data.held_out)
+        for n in places(data.held_out_batch(i, slice(0, 16)))
+    ]
+    assert sorted(drawn[:40]) == sorted(drawn[40:]) and drawn[:40] != drawn[40:]
+    assert sorted(drawn[:40] + rest) == list(range(50)) and len(rest) == 10
+    labels = torch.cat([part.inputs["labels"] for part in steps])
+    assert np.array_equal(labels, np.load("labels.npy")[drawn])
+
+
+def test_images_move_and_are_mirrored(folder):
+    images = np.arange(50 * 2 * 5 * 5, dtype="f4").reshape(50, 2, 5, 5)
+    np.save("images.npy", images)
+    words = "shift=1", "flip=true", "batch=40"
+    pixels = (
+        started("m2_vit", *words).data.batch(1, slice(0, 40)).inputs["pixel_values"]
+    )
+    at = np.arange(5)
+    possible = {}
+    for n, image in enumerate(images):
+        for step in (1, -1):
+            for y in (-1, 0, 1):
+                for x in (-1, 0, 1):
+                    rows, cols = (at - y).clip(0, 4), (at - x).clip(0, 4)
+                    moved = image[:, :, ::step][:, rows][:, :, cols]
+                    possible[moved.tobytes()] = n, step, y, x
+    found = [possible[x.numpy().tobytes()] for x in pixels]
+    assert len({n for n, *_ in found}) == 40 and len({tuple(k) for _, *k in found}) > 9
+
+
+@pytest.mark.parametrize("name", VIT)
+def test_images_in_one_file_train_all_models(name, folder):
+    numpy_files = pytest.importorskip("safetensors.numpy")
+    arrays = {n: np.load(f"{n}.npy") for n in ("images", "labels")}
+    numpy_files.save_file(arrays, "both.safetensors")
+    sizes = {n: v for n, v in SIZES["m2_vit"].items() if "filter" not in n}
+    more = {"num_attention_heads": 2, "monarch_blocks": 2} if name == "vit" else {}
+    model = {"model_type": name, **sizes, **more}
+    words = f"model={json.dumps(model)}", "data=both.safetensors", "labels=[]"
+    assert train("m2_vit", *words, "steps=2") == 0
+    (row,) = [r for r in danaus.records.read("run/log.csv") if r["right"] is not None]
+    model = VIT[name][1].from_pretrained("run/checkpoint-2")
+    assert model.config.num_labels == 3 and 0 <= row["right"] <= 1
+    data = started("m2_vit", *words, "out=other").data
+    right = count = 0
+    for i in range(2):
+        part = data.held_out_batch(i, slice(0, 4)).inputs
+        right += (model(**part).logits.argmax(1) == part["labels"]).sum().item()
+        count += len(part["labels"])
+    assert row["right"] == right / count
+
+
+WRONG_IMAGES = [
+    (["labels=[]"], "images.npy needs a file of labels"),
+    (["labels=images.npy"], "labels have the shape [50, 6, 6]"),
+    (["labels=negative.npy"], "a label is -1"),
+    (["model.num_labels=2"], "a label is 2, and the model has 2 classes"),
+    (["model.patch_size=7"], "patches of 7 pixels in images of 6"),
+    (["model.image_size=8"], "[any, 1, 8, 8] is needed"),
+    (["data=a.txt"], "a.txt is no array of NumPy"),
+    (["data=labels.npy"], "labels.npy has the shape [50]"),
+    (["data=integers.npy"], "numbers of type int64"),
+    (["data=broken.safetensors"], "broken.safetensors has no images and labels"),
+    (["held_out=0.999"], "leaves no image to train on"),
+    (["held_out_data=small.npy", "held_out_labels=labels.npy"], "are [1, 2, 2]"),
+    (["length=3"], "there is no setting 'length'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "sentence"), WRONG_IMAGES, ids=lambda x: str(x)[:30])
+def test_wrong_images_get_a_sentence(words, sentence, folder, capsys):
+    np.save("negative.npy", np.full(50, -1))
+    np.save("integers.npy", np.zeros((50, 6, 6), int))
+    np.save("small.npy", np.zeros((50, 2, 2), "f4"))
+    (folder / "broken.safetensors").write_bytes(b"\xff" * 20)
+    assert train("m2_vit", *words) == 1
+    error = capsys.readouterr().err
+    assert sentence in error and error.startswith("error: ") and error.count("\n") == 1
 
 
 # ---- what is wrong ----

@@ -8,6 +8,7 @@ import torch
 
 from danaus._files import regular
 from danaus.torch._conv_functions import fail
+from danaus.torch.models.base import classes_of
 from danaus.torch.training.settings import Settings, as_list, files, switch, whole
 from danaus.torch.training.tokens import ORDER, TRAINING, Part, random_of
 
@@ -110,7 +111,7 @@ class Images:
 
     def check(self, model: torch.nn.Module) -> None:
         """The model has a score for every label."""
-        classes = getattr(model.config, "num_labels", 2)
+        classes = classes_of(model.config)
         largest = int(max(self.labels.max(), self.test[1].max()))
         if largest >= classes:
             fail(f"a label is {largest}, and the model has {classes} classes")
