@@ -374,3 +374,162 @@ def test_transformers_know_the_models(tmp_path):
         ids = torch.cat([ids, more[:, None]], 1)
     assert torch.equal(made, ids)
     assert isinstance(hub.AutoModel.from_pretrained(tmp_path), m.HyenaDNAModel)
+
+
+# ---- what PyTorch and transformers do around models ----
+
+STILL = {
+    "hidden_dropout_prob": 0.0, "embed_dropout": 0.0, "drop_path_rate": 0.0,
+    "max_seq_len": 64, "long_conv_l_max": 64, "num_hidden_layers": 1, "n_layer": 1,
+}  # fmt: skip
+SMALL_VIT = {
+    "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32, "image_size": 6,
+    "patch_size": 2, "num_channels": 1, "num_labels": 3, "hyena_filter_order": 8,
+}  # fmt: skip
+TRAINED = {
+    m.M2BertForMaskedLM: SMALL_BERT, m.M2BertForSequenceClassification: SMALL_BERT,
+    m.HyenaForCausalLM: SMALL_DNA | {"vocab_size": 12},
+    m.M2ViTForImageClassification: SMALL_VIT,
+}  # fmt: skip
+
+
+def model_of(kind):
+    """A model of one block, whose steps have no chance in them."""
+    torch.manual_seed(10)
+    known = kind.config_class.defaults.keys() | {"num_labels"}
+    sizes = {n: v for n, v in (TRAINED[kind] | STILL).items() if n in known}
+    return kind(kind.config_class(**sizes)).train()
+
+
+def inputs_of(kind, rows, seed):
+    """What it is called with, of as many labels in every row."""
+    random = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, 2, (rows,), generator=random)
+    if kind.main_input_name == "pixel_values":
+        pixels = torch.randn(rows, 1, 6, 6, generator=random)
+        return {"pixel_values": pixels, "labels": labels}
+    ids = torch.randint(7, 12, (rows, 30), generator=random)
+    if kind is m.M2BertForSequenceClassification:
+        return {"input_ids": ids, "labels": labels}
+    labels = ids.clone()
+    if kind is m.M2BertForMaskedLM:
+        order = torch.rand(rows, 30, generator=random).argsort(1)
+        labels[order >= 5] = -100
+    return {"input_ids": ids, "labels": labels}
+
+
+def step(model, inputs):
+    """The loss and gradients."""
+    model.zero_grad()
+    loss = model(**inputs).loss
+    loss.backward()
+    return loss, [p.grad.clone() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("kind", list(TRAINED)[:3], ids=lambda kind: kind.__name__)
+def test_models_compile_without_graph_breaks(kind):
+    model, inputs = model_of(kind), inputs_of(kind, 3, 11)
+    torch._dynamo.reset()
+    fast = torch.compile(model, backend="aot_eager", fullgraph=True)
+    for found, wanted in zip(step(fast, inputs), step(model, inputs)):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_places_of_labels_need_no_size_of_the_data():
+    kind = m.M2BertForMaskedLM
+    model, inputs = model_of(kind), inputs_of(kind, 3, 12)
+    wanted = step(model, inputs)
+    labels = inputs["labels"].flatten()
+    at = torch.cat(
+        [(labels != -100).nonzero()[:, 0], (labels == -100).nonzero()[:4, 0]]
+    )
+    inputs["label_places"] = at
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    fast = torch.compile(model, backend="aot_eager")
+    for call in model, fast:
+        for found, one in zip(step(call, inputs), wanted):
+            torch.testing.assert_close(found, one)
+    assert not torch._dynamo.utils.counters["graph_break"]
+    mask = torch.ones(3, 30)
+    mask[1, 4:] = 0
+    with pytest.raises(ValueError, match="label_places and attention_mask exclude"):
+        model(**inputs, attention_mask=mask)
+
+
+@pytest.mark.parametrize("kind", [m.M2BertForMaskedLM, m.HyenaForCausalLM])
+def test_trainer_trains(kind, tmp_path):
+    """Also in parts of a step, whose gradients are those of the whole."""
+    hub = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    inputs = inputs_of(kind, 12, 13)
+    rows = [{n: x[i] for n, x in inputs.items()} for i in range(12)]
+    found = {}
+    for parts in 1, 2:
+        arguments = hub.TrainingArguments(
+            str(tmp_path / str(parts)), max_steps=3, logging_steps=1, use_cpu=True,
+            per_device_train_batch_size=4 // parts, gradient_accumulation_steps=parts,
+            report_to=[], learning_rate=3e-3, disable_tqdm=True, seed=1,
+        )  # fmt: skip
+        model = model_of(kind)
+        trainer = hub.Trainer(model=model, args=arguments, train_dataset=rows)
+        trainer.train()
+        history = trainer.state.log_history[:3]
+        found[parts] = [(row["loss"], row["grad_norm"]) for row in history]
+        trainer.save_model(str(tmp_path / "last"))
+    np.testing.assert_allclose(found[2], found[1], rtol=1e-3)
+    assert found[1][2][0] < found[1][0][0]
+    again = kind.from_pretrained(tmp_path / "last")
+    assert torch.equal(again(**inputs).loss, model.eval()(**inputs).loss)
+
+
+SHARDED = m.M2BertForMaskedLM, m.HyenaForCausalLM, m.M2ViTForImageClassification
+
+
+def losses_of(model, batches):
+    steps = torch.optim.AdamW(model.parameters(), 3e-3)
+    found = []
+    for inputs in batches:
+        steps.zero_grad()
+        loss = model(**inputs).loss
+        loss.backward()
+        steps.step()
+        found.append(loss.detach())
+    return torch.stack(found)
+
+
+def _sharded_rank(rank, folder):
+    from torch import distributed as dist
+    from torch.distributed.fsdp import fully_shard
+
+    from danaus.torch.models.blocks import Blocks
+
+    torch.set_num_threads(1)
+    where = {"init_method": f"file://{folder}/meet", "rank": rank, "world_size": 2}
+    dist.init_process_group("gloo", **where)
+    try:
+        mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
+        for kind in SHARDED:
+            model = model_of(kind)
+            for blocks in [b for b in model.modules() if isinstance(b, Blocks)]:
+                for block in blocks:
+                    fully_shard(block, mesh=mesh)
+            fully_shard(model, mesh=mesh)
+            batches = [inputs_of(kind, 4, n) for n in range(3)]
+            half = slice(2 * rank, 2 * rank + 2)
+            own = [{n: x[half] for n, x in inputs.items()} for inputs in batches]
+            losses = losses_of(model, own)
+            dist.all_reduce(losses)
+            torch.save(losses / 2, f"{folder}/{kind.__name__}.{rank}")
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="no distributed")
+def test_sharded_models_train_as_one_process(tmp_path):
+    torch.multiprocessing.spawn(_sharded_rank, (str(tmp_path),), nprocs=2)
+    for kind in SHARDED:
+        wanted = losses_of(model_of(kind), [inputs_of(kind, 4, n) for n in range(3)])
+        found = torch.load(tmp_path / f"{kind.__name__}.1")
+        torch.testing.assert_close(found, wanted, rtol=2e-5, atol=0)

@@ -352,6 +352,8 @@ def test_masks_are_as_described(folder):
     given, labels = part.inputs["input_ids"], part.inputs["labels"]
     asked = labels != -100
     assert (asked.sum(1) == 12).all() and part.labels == 2400
+    places = asked.flatten().nonzero()[:, 0]
+    assert torch.equal(part.inputs["label_places"].sort()[0], places)
     assert not (labels == data.vocabulary.separator).any()
     shares = [
         (given[asked] == data.vocabulary.mask).float().mean(),

@@ -162,6 +162,7 @@ class Pretrained(_Module):
 
     config_class = Config
     base_model_prefix = ""
+    accepts_loss_kwargs = False  # a loss is the mean of its call; Trainer weighs it
     heads: ClassVar[tuple[str, ...]] = ()  # how names of parts begin that not all have
 
     @staticmethod

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from danaus.torch._conv_functions import fail
 from danaus.torch.functional import ACTIVATIONS
 from danaus.torch.m2_mixer import M2Mixer
 from danaus.torch.mlp import GatedMLP
@@ -246,7 +247,13 @@ class _Predictions(nn.Module):
 
 class M2BertForMaskedLM(M2BertPreTrained):
     """Scores of words for every token; with labels the mean cross-entropy of those that
-    are not -100, for which alone scores are then computed: logits [labels, words]."""
+    are not -100, for which alone scores are then computed: logits [labels, words].
+
+    label_places names the tokens of these labels, as places in the flattened labels;
+    others among them may have the label -100. Then no size depends on labels: a GPU is
+    not waited for, and compiled code has no graph break, also without fullgraph. It is
+    not for batches with an attention_mask.
+    """
 
     def __init__(self, config: M2BertConfig):
         super().__init__(config)
@@ -261,16 +268,19 @@ class M2BertForMaskedLM(M2BertPreTrained):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         offsets: Any = None,
+        label_places: Tensor | None = None,
         **ignored: Any,
     ) -> LogitsOutput:
         bert = self.bert
         packing = bert.packing(input_ids, attention_mask, offsets)
+        if label_places is not None and packing.mask is not None:
+            fail("label_places and attention_mask exclude each other")
         h = bert.run(input_ids, token_type_ids, packing)
         table = bert.embeddings.word_embeddings.weight
         if labels is None:
             return LogitsOutput(None, packing.unpack(self.cls.predictions(h, table)))
         labels = packing.pack(labels).flatten()
-        asked = labels != -100
+        asked = labels != -100 if label_places is None else label_places
         logits = self.cls.predictions(h.flatten(0, 1)[asked], table)
         loss = nn.functional.cross_entropy(wide(logits), labels[asked])
         return LogitsOutput(loss, logits)

@@ -216,15 +216,19 @@ class MaskedTokens(NextTokens):
         count = max(1, round(self.settings.mask_share * ids.shape[1]))
         order = random.random(ids.shape)
         order[ids == self.vocabulary.separator] = 2.0
-        last = np.partition(order, count - 1, axis=1)[:, count - 1 : count]
-        masked = (order <= last) & (order < 2.0)
+        chosen = np.argpartition(order, count - 1, axis=1)[:, :count]
+        masked = np.zeros(ids.shape, bool)
+        np.put_along_axis(masked, chosen, True, axis=1)
+        masked &= order < 2.0
         kind = random.random(ids.shape)
         words = random.integers(self.vocabulary.size, size=ids.shape)
         given = np.where(masked & (kind < 0.8), self.vocabulary.mask, ids)
         given = np.where(masked & (kind >= 0.9), words, given)
         labels = np.where(masked, ids, IGNORED)[part]
+        places = chosen[part] + ids.shape[1] * np.arange(len(labels))[:, None]
         inputs = {
             "input_ids": torch.from_numpy(given[part]),
             "labels": torch.from_numpy(labels),
+            "label_places": torch.from_numpy(places.flatten()),
         }
         return Part(inputs, int((labels != IGNORED).sum()))
