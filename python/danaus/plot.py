@@ -396,8 +396,7 @@ def training(
         raise ValueError(f"x is {x!r}; it has to be 'step' or 'seconds'")
     ax = _axes(ax)
     for number, log in enumerate(logs):
-        is_path = isinstance(log, (str, os.PathLike))
-        rows = records.read(log) if is_path else list(log)
+        rows = records.read(log) if isinstance(log, (str, os.PathLike)) else log
         steps, losses = _points(rows, x, "loss")
         if not losses:
             raise ValueError(f"log {number} has no losses")

@@ -8,6 +8,7 @@ import math
 import os
 import signal
 import socket
+import sys
 
 import numpy as np
 import pytest
@@ -168,6 +169,17 @@ def test_a_checkpoint_that_fails_leaves_the_last_one(folder, monkeypatch):
     assert train("hyena", "keep=2", "--resume") == 0
     names = [p.name for p in sorted((folder / "run").iterdir())]
     assert names == ["checkpoint-3", "checkpoint-4.part", "checkpoint-6", "log.csv"]
+
+
+def test_a_bar_shows_the_steps_on_a_terminal(monkeypatch, capsys):
+    pytest.importorskip("tqdm")
+    assert train("hyena", "out=lines") == 0
+    lines = [s for s in capsys.readouterr().out.split("\n") if s.startswith("step")]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert train("hyena", "out=bar") == 0
+    shown = capsys.readouterr()
+    assert "6/6" in shown.err and all(line in shown.out for line in lines)
+    assert losses("bar") == losses("lines")
 
 
 def test_a_run_is_not_begun_where_another_one_is(capsys):

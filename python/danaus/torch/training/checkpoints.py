@@ -31,7 +31,8 @@ def _all(out: pathlib.Path) -> list[pathlib.Path]:
 
 def last(out: pathlib.Path) -> pathlib.Path | None:
     """The checkpoint of the last step."""
-    return (_all(out) or [None])[-1]
+    found = _all(out)
+    return found[-1] if found else None
 
 
 def path_of(out: pathlib.Path, step: int) -> pathlib.Path:

@@ -8,7 +8,7 @@ import torch
 
 from danaus._files import regular
 from danaus.torch._conv_functions import fail
-from danaus.torch.models.base import classes_of
+from danaus.torch.models.base import Pretrained, classes_of
 from danaus.torch.training.settings import Settings, as_list, files, switch, whole
 from danaus.torch.training.tokens import ORDER, TRAINING, Part, random_of
 
@@ -109,7 +109,7 @@ class Images:
         classes = 1 + int(max(self.labels.max(), self.test[1].max()))
         return {"num_channels": channels, "image_size": size, "num_labels": classes}
 
-    def check(self, model: torch.nn.Module) -> None:
+    def check(self, model: Pretrained) -> None:
         """The model has a score for every label."""
         classes = classes_of(model.config)
         largest = int(max(self.labels.max(), self.test[1].max()))

@@ -74,12 +74,12 @@ class Training:
             fail(f"{sentence} in {path}; a run goes on with the same settings")
         if state["size"] != self.data.size:
             fail(f"the data has {self.data.size} items and had {state['size']}")
+        for group in state["optimizer"]["param_groups"]:
+            group["fused"] = self.device.type == "cuda"
         try:
             self.optimizer.load_state_dict(state["optimizer"])
         except (ValueError, KeyError) as error:
             fail(f"{path} has the optimizer of another model: {error}")
-        for group in self.optimizer.param_groups:
-            group["fused"] = self.device.type == "cuda"
         self.step, self.seconds = state["step"], state["seconds"]
         self.pending = state["pending"]
 
@@ -117,7 +117,7 @@ class Training:
         last = self.settings.steps if until is None else until
         model = self.ranks.wrap(self.model)
         if self.settings.compile:
-            model = torch.compile(model)
+            model = torch.compile(model)  # type: ignore[assignment]
         self.out.mkdir(parents=True, exist_ok=True)
         log = Log(self.out, self.step, self.settings.steps, self.ranks.is_first)
         before = time.monotonic() - self.seconds
@@ -184,7 +184,7 @@ class Training:
         rank, count = self.ranks.rank, self.ranks.count
         return (self.settings.seed * 2**32 + self.step * count + rank) % 2**63
 
-    def _together(self, model: torch.nn.Module, is_last: bool) -> Any:
+    def _together(self, model: Any, is_last: bool) -> Any:
         """Gradients of the last part alone go to the other processes."""
         if self.ranks.count == 1 or is_last:
             return contextlib.nullcontext()

@@ -18,7 +18,7 @@ from danaus.torch.training.loop import Training
 from danaus.torch.training.ranks import Ranks
 from danaus.torch.training.settings import COMMON, NEEDED, Settings, read_settings
 
-Kinds = Mapping[str, tuple[type, type]]
+Kinds = Mapping[str, tuple[Any, Any]]  # classes of a configuration and a model
 
 
 def _options(doc: str, fields: Mapping[str, Any], words) -> argparse.Namespace:
@@ -42,7 +42,7 @@ def _options(doc: str, fields: Mapping[str, Any], words) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _kind(kinds: Kinds, settings: Settings) -> tuple[type, type]:
+def _kind(kinds: Kinds, settings: Settings) -> tuple[Any, Any]:
     name = settings.model.get("model_type", next(iter(kinds)))
     if name not in kinds:
         fail(f"model.model_type is {name!r}; it has to be one of {', '.join(kinds)}")
@@ -66,7 +66,7 @@ def build(kinds: Kinds, settings: Settings, data: Any) -> torch.nn.Module:
 
 
 def begin(
-    kinds: Kinds, settings: Settings, task: type, resume: bool, ranks: Ranks
+    kinds: Kinds, settings: Settings, task: Any, resume: bool, ranks: Ranks
 ) -> Training:
     """The training at its first step, or at that of the last checkpoint."""
     out = pathlib.Path(settings.out)
@@ -82,7 +82,7 @@ def begin(
     return training
 
 
-def _train(options: argparse.Namespace, kinds: Kinds, task: type) -> int:
+def _train(options: argparse.Namespace, kinds: Kinds, task: Any) -> int:
     fields = COMMON | task.fields
     settings = Settings(fields, read_settings(options.settings))
     ranks = Ranks(settings.device)
@@ -106,7 +106,7 @@ def _quiet() -> None:
 
 
 def main(
-    doc: str, kinds: Kinds, task: type, arguments: Sequence[str] | None = None
+    doc: str, kinds: Kinds, task: Any, arguments: Sequence[str] | None = None
 ) -> int:
     """Trains by the words of a command line, and returns the exit status: 0; 1 after a
     sentence on the error stream; 128 + n after a signal n, with a checkpoint.

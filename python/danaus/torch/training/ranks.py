@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator
 
 import torch
@@ -58,8 +59,11 @@ class Ranks:
         if self.count == 1:
             return model
         ids = [self.device.index] if self.device.type == "cuda" else None
-        parallel = nn.parallel.DistributedDataParallel
-        return parallel(model, device_ids=ids, broadcast_buffers=False)
+        with warnings.catch_warnings():  # the new name is not in every PyTorch
+            warnings.simplefilter("ignore", FutureWarning)
+            return nn.parallel.DistributedDataParallel(
+                model, device_ids=ids, broadcast_buffers=False
+            )
 
     def sum(self, x: Tensor) -> Tensor:
         """x of all processes together."""

@@ -16,6 +16,7 @@ from danaus._files import read_text, regular
 from danaus.torch._conv_functions import fail
 
 SPECIAL = ["[CLS]", "[SEP]", "[BOS]", "[MASK]", "[PAD]", "[RESERVED]", "[UNK]"]
+_SHARED = SPECIAL.index("[SEP]"), SPECIAL.index("[MASK]"), SPECIAL.index("[PAD]")
 _BASES = "ACGTN"
 _SEVERAL = "RYSWKMBDHVU"  # letters that stand for several bases
 _GROUP = 1 << 16  # characters that a tokenizer.json gets at a time
@@ -45,7 +46,7 @@ class Vocabulary:
             found = np.frombuffer(text.encode(), np.uint8)
             return found.astype(np.int32) + len(SPECIAL)
 
-        return cls(len(SPECIAL) + 256, encode, *map(SPECIAL.index, _SHARED))
+        return cls(len(SPECIAL) + 256, encode, *_SHARED)
 
     @classmethod
     def of_bases(cls) -> Vocabulary:
@@ -60,7 +61,7 @@ class Vocabulary:
         config = {"tokenizer_class": "HyenaDNATokenizer"}
         files = {"tokenizer_config.json": json.dumps(config).encode()}
         size = len(SPECIAL) + len(_BASES)
-        return cls(size, encode, *map(SPECIAL.index, _SHARED), files)
+        return cls(size, encode, *_SHARED, files=files)
 
     @classmethod
     def of_file(cls, name: str) -> Vocabulary:
@@ -93,9 +94,6 @@ class Vocabulary:
             first("[PAD]", "<pad>"),
             {"tokenizer.json": text.encode()},
         )
-
-
-_SHARED = "[SEP]", "[MASK]", "[PAD]"  # separator, mask and pad
 
 
 def _groups(text: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from danaus.torch._conv_functions import fail
+from danaus.torch.models.base import Pretrained
 from danaus.torch.training.settings import (
     NEEDED,
     Settings,
@@ -131,9 +132,8 @@ class NextTokens:
             (self.train, documents, "to train on"),
             (self.test, rest, "for evaluation"),
         ):
-            longest = max(map(len, parts), default=0)
-            asked = of == "to train on" or sum(map(len, parts))
-            if asked and not len(windows):
+            longest = max((len(part) for part in parts), default=0)
+            if not len(windows) and (longest or windows is self.train):
                 fail(
                     f"the longest text {of} has {longest} tokens, fewer than a "
                     f"sequence of {length}"
@@ -161,7 +161,7 @@ class NextTokens:
         """What a model's folder needs besides."""
         return self.vocabulary.files
 
-    def check(self, model: torch.nn.Module) -> None:
+    def check(self, model: Pretrained) -> None:
         """The model has a row for every token."""
         rows = model.get_input_embeddings().num_embeddings
         if self.vocabulary.size > rows:
