@@ -6,8 +6,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import pathlib
+import re
 import signal
 import socket
+import subprocess
 import sys
 
 import numpy as np
@@ -188,6 +191,8 @@ def test_a_run_is_not_begun_where_another_one_is(capsys):
     assert "--resume goes on" in capsys.readouterr().err
     assert train("hyena", "steps=1", "rate=1e-4", "--resume") == 1
     assert "rate is 0.0001 and was 0.003 in" in capsys.readouterr().err
+    assert train("hyena", "steps=1", "model.model_type=hyenadna", "--resume") == 1
+    assert "the model_type is 'hyena', not 'hyenadna'" in capsys.readouterr().err
     with open("a.txt", "a") as file:
         file.write("more")
     assert train("hyena", "steps=1", "--resume") == 1
@@ -196,6 +201,21 @@ def test_a_run_is_not_begun_where_another_one_is(capsys):
         file.truncate(100)
     assert train("hyena", "steps=1", "--resume") == 1
     assert "is no state of a training" in capsys.readouterr().err
+
+
+def test_training_needs_no_transformers(folder):
+    program = """
+import sys
+sys.modules["transformers"] = sys.modules["tqdm"] = None
+from danaus.torch import models as m, training
+kinds = {"m2_bert": (m.M2BertConfig, m.M2BertForMaskedLM)}
+words = ["m2_bert.json", "steps=2", "--resume"]
+for _ in "12":
+    assert training.main("", kinds, training.MaskedTokens, words) == 0
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert len(losses("run")) == 2
+    m.M2BertForMaskedLM.from_pretrained("run/checkpoint-2")
 
 
 # ---- arithmetic ----
@@ -289,6 +309,23 @@ def test_16_bits_train(capsys):
     assert train("hyena", "out=f", "clip=0") == 0
     b, f = np.array(losses("b"), float)[:, 1], np.array(losses("f"), float)[:, 1]
     assert 0 < abs(b - f).max() < 0.05
+
+
+def test_models_learn_and_are_evaluated(folder):
+    """The text repeats a line, so that all but its numbers can be known."""
+    words = "steps=60", "batch=8", "rate=1e-2", "log_every=60", "held_out=0.1"
+    assert train("hyena", *words, "evaluate_every=60", "evaluate_batches=99") == 0
+    (row,) = danaus.records.read("run/log.csv")
+    assert row["held_out_loss"] < 0.6 * math.log(263)
+    ids = [7 + b for b in TEXT.encode()] + [1]
+    rest = torch.tensor(ids[len(ids) - round(0.1 * len(ids)) :])
+    rows = rest[: len(rest) // 24 * 24].reshape(-1, 24)
+    model = m.HyenaForCausalLM.from_pretrained("run/checkpoint-60")
+    with torch.no_grad():
+        likely = model(rows).logits[:, :-1].double().log_softmax(-1)
+    loss = -likely.gather(2, rows[:, 1:, None]).mean().item()
+    np.testing.assert_allclose(row["held_out_loss"], loss, rtol=1e-5)
+    np.testing.assert_allclose(row["perplexity"], math.exp(loss), rtol=1e-5)
 
 
 # ---- data ----
@@ -542,3 +579,18 @@ def test_help_names_all_settings(capsys):
     shown = capsys.readouterr().out
     assert end.value.code == 0 and "length (needed): tokens of a sequence" in shown
     assert all(f"  {name} (" in shown for name in COMMON)
+
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "training.md"
+
+
+def test_the_page_has_settings_that_there_are_and_draws(folder):
+    text = PAGE.read_text()
+    (settings,) = re.findall(r"^```json\n(.*?)^```$", text, re.M | re.S)
+    training.Settings(COMMON | training.NextTokens.fields, json.loads(settings))
+    pytest.importorskip("matplotlib")
+    for out in "dna", "deeper":
+        assert train("hyena", "steps=2", f"out={out}") == 0
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    exec(code, {})
+    assert (folder / "losses.png").read_bytes().startswith(b"\x89PNG")

@@ -163,7 +163,7 @@ class NextTokens:
 
     def check(self, model: Pretrained) -> None:
         """The model has a row for every token."""
-        rows = model.get_input_embeddings().num_embeddings
+        rows = getattr(model.config, "rows", model.config.vocab_size)
         if self.vocabulary.size > rows:
             fail(
                 f"the tokens have ids up to {self.vocabulary.size - 1}, and the model "
