@@ -294,7 +294,7 @@ def test_parameters_have_the_rates_of_the_recipe():
 
 
 def test_a_loss_that_is_not_finite_ends_the_training(folder, capsys):
-    words = "rate=1e30", "warm_up=0", "checkpoint_every=1"
+    words = "rate=1e30", "warm_up=0", "checkpoint_every=1", "log_every=9"
     assert train("hyena", *words) == 1
     error = capsys.readouterr().err
     assert error.startswith("error: in step 2 the loss is ") and error.count("\n") == 1

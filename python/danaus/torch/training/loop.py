@@ -127,10 +127,10 @@ class Training:
                 self._train(model)
                 log.step()
                 self.seconds = time.monotonic() - before
-                self._after(log, last)
+                self._after(log)
         self.save()
 
-    def _after(self, log: Log, last: int) -> None:
+    def _after(self, log: Log) -> None:
         """What is due after a step."""
         settings, n = self.settings, self.step
 
@@ -147,6 +147,7 @@ class Training:
         if is_due(settings.log_every) or self.ranks.count == 1:
             self.stops = self.ranks.any(self.signal is not None)
         if is_due(settings.evaluate_every) and self.data.held_out:
+            self._settle()
             row |= self.evaluate()
         if len(row) > 2:
             log.write(row)

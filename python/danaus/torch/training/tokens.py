@@ -113,6 +113,8 @@ class NextTokens:
         self.test = Windows(rest, settings.length)
         self._check(documents, rest)
         self.apart = self.test.apart()
+        self.kept_of: tuple[int, int] | None = None  # what _drawn() drew last
+        self.kept: tuple[np.ndarray, ...] = ()
 
     def _vocabulary(self) -> Vocabulary:
         if self.is_fasta:
@@ -172,9 +174,7 @@ class NextTokens:
 
     def batch(self, step: int, part: slice) -> Part:
         """Part of the sequences of a step."""
-        random = random_of(self.settings.seed, TRAINING, step)
-        places = random.integers(len(self.train), size=self.settings.batch)
-        return self._part(self.train.at(places), random, part)
+        return self._part(self._drawn(TRAINING, step), part)
 
     @property
     def held_out(self) -> int:
@@ -183,15 +183,32 @@ class NextTokens:
 
     def held_out_batch(self, number: int, part: slice) -> Part | None:
         """Part of the sequences of a batch; None if there are none in it."""
-        size = self.settings.batch
-        places = self.apart[number * size : (number + 1) * size]
-        if not len(places[part]):
+        rows = len(self.apart) - number * self.settings.batch
+        if part.start >= rows:
             return None
-        random = random_of(self.settings.seed, EVALUATION, number)
-        return self._part(self.test.at(places), random, part)
+        return self._part(self._drawn(EVALUATION, number), part)
 
-    def _part(self, ids: np.ndarray, random: np.random.Generator, part: slice) -> Part:
-        found = torch.from_numpy(ids[part])
+    def _drawn(self, stream: int, number: int) -> tuple[np.ndarray, ...]:
+        """All sequences of a step, or of a batch for evaluation. They are kept, since
+        parts of them are asked for one after the other."""
+        if self.kept_of != (stream, number):
+            size = self.settings.batch
+            random = random_of(self.settings.seed, stream, number)
+            if stream == TRAINING:
+                ids = self.train.at(random.integers(len(self.train), size=size))
+            else:
+                ids = self.test.at(self.apart[number * size : (number + 1) * size])
+            self.kept_of, self.kept = (stream, number), self._prepared(ids, random)
+        return self.kept
+
+    def _prepared(
+        self, ids: np.ndarray, random: np.random.Generator
+    ) -> tuple[np.ndarray, ...]:
+        """Arrays of a batch, a row for each sequence."""
+        return (ids,)
+
+    def _part(self, arrays: tuple[np.ndarray, ...], part: slice) -> Part:
+        found = torch.from_numpy(arrays[0][part])
         labels = found.numel() - len(found)
         return Part({"input_ids": found, "labels": found}, labels)
 
@@ -212,7 +229,9 @@ class MaskedTokens(NextTokens):
         if self.vocabulary.mask is None:
             fail(f"{settings.tokenizer} has no token [MASK] or <mask>")
 
-    def _part(self, ids: np.ndarray, random: np.random.Generator, part: slice) -> Part:
+    def _prepared(
+        self, ids: np.ndarray, random: np.random.Generator
+    ) -> tuple[np.ndarray, ...]:
         count = max(1, round(self.settings.mask_share * ids.shape[1]))
         order = random.random(ids.shape)
         order[ids == self.vocabulary.separator] = 2.0
@@ -224,10 +243,13 @@ class MaskedTokens(NextTokens):
         words = random.integers(self.vocabulary.size, size=ids.shape)
         given = np.where(masked & (kind < 0.8), self.vocabulary.mask, ids)
         given = np.where(masked & (kind >= 0.9), words, given)
-        labels = np.where(masked, ids, IGNORED)[part]
-        places = chosen[part] + ids.shape[1] * np.arange(len(labels))[:, None]
+        return given, np.where(masked, ids, IGNORED), chosen
+
+    def _part(self, arrays: tuple[np.ndarray, ...], part: slice) -> Part:
+        given, labels, chosen = (x[part] for x in arrays)
+        places = chosen + given.shape[1] * np.arange(len(given))[:, None]
         inputs = {
-            "input_ids": torch.from_numpy(given[part]),
+            "input_ids": torch.from_numpy(given),
             "labels": torch.from_numpy(labels),
             "label_places": torch.from_numpy(places.flatten()),
         }
