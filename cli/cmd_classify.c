@@ -105,7 +105,7 @@ static int run(classification *c, const char *model, const char *images)
         !c->m.info.image_size, "%s is a model of text (%s), not of images", model,
         c->m.info.architecture));
     TRY(fail_if(
-        !c->m.info.classes, "%s has no classes: it has no tensor classifier.bias",
+        !c->m.info.classes, "%s has no classes: its weights have no classifier",
         model));
     TRY(images_read(&c->images, images, &c->m.info));
     TRY(classify(c));

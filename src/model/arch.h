@@ -36,8 +36,8 @@ typedef struct viewer {
     danaus_status (*look)(
         danaus_model *model, danaus_device *device, int64_t images, const float *pixels,
         int classify, float *to);
-    void (*cost)(
-        const danaus_model *model, danaus_device *device, int64_t images,
+    danaus_status (*cost)(
+        danaus_model *model, danaus_device *device, int64_t images,
         danaus_model_cost *cost);
 } viewer;
 

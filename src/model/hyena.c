@@ -12,9 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_ORDER    8
-#define MOST_FEATURES 4095
-#define MOST_NAME     256
+#define MOST_NAME 256
 
 /* ---- config.json ---- */
 
@@ -33,34 +31,6 @@ static danaus_status read_size(
 {
     *value = usual;
     return dn_config_size(config, field, most, value);
-}
-
-static danaus_status read_filter(hyena_shape *f, const json_t *config, int dna)
-{
-    int64_t inner = 2;
-    double shift = dna ? 0.05 : 0, factor = 1;
-    int window = 1;
-    TRY(dn_config_size(config, "max_seq_len", MOST_TOKENS, &f->length));
-    TRY(dn_config_size(config, "emb_dim", MOST_FEATURES, &f->features));
-    TRY(dn_config_size(config, "filter_order", MOST_WIDTH, &f->order));
-    TRY(dn_json_integer(config, "num_inner_mlps", &inner));
-    TRY(dn_json_number(config, "filter_shift", &shift));
-    TRY(dn_json_number(config, "filter_w_mod", &factor));
-    TRY(dn_json_flag(config, "filter_modulate", &window));
-    if (f->features < 3 || f->features % 2 == 0)
-        return dn_fail(
-            DANAUS_ERR_FORMAT,
-            "\"emb_dim\" is %" PRId64 " and has to be odd, 3 or more", f->features);
-    if (inner > HYENA_MOST_LAYERS - 2)
-        return dn_fail(
-            DANAUS_ERR_FORMAT,
-            "\"num_inner_mlps\" is %" PRId64 " and may be at most %d", inner,
-            HYENA_MOST_LAYERS - 2);
-    f->layers = (int)inner + 2;
-    f->shift = (float)shift;
-    f->factor = (float)factor;
-    f->constant = !window;
-    return DANAUS_OK;
 }
 
 static danaus_status check_heads(const hyena *m)
@@ -82,7 +52,10 @@ static danaus_status read_config(hyena *m, const json_t *config, int64_t *vocabu
 {
     span type = { 0 };
     int64_t multiple;
-    m->epsilon = 1e-5;
+    m->epsilon = m->block_epsilon = 1e-5;
+    m->activation = DANAUS_GELU_TANH;
+    m->order = 2;
+    m->taps = 3;
     TRY(dn_json_text(config, "model_type", &type));
     TRY(dn_config_size(config, "d_model", MOST_WIDTH, &m->width));
     TRY(dn_config_size(config, "n_layer", MOST_LAYERS, &m->layers));
@@ -90,30 +63,20 @@ static danaus_status read_config(hyena *m, const json_t *config, int64_t *vocabu
         TRY(dn_config_size(config, "d_inner", MOST_WIDTH, &m->inner));
     TRY(dn_config_size(config, "vocab_size", INT32_MAX / 2, vocabulary));
     TRY(read_size(config, "pad_vocab_size_multiple", 1 << 20, 8, &multiple));
-    TRY(read_size(config, "hyena_order", MOST_ORDER, 2, &m->order));
-    TRY(read_size(config, "short_filter_order", DANAUS_SHORT_MOST_TAPS, 3, &m->taps));
     TRY(read_size(config, "head_dim", m->width, 1, &m->head));
     TRY(dn_json_number(config, "layer_norm_epsilon", &m->epsilon));
-    TRY(read_filter(&m->shape, config, is_dna(type)));
-    TRY(check_heads(m));
-    if (m->order < 2)
-        return dn_fail(
-            DANAUS_ERR_FORMAT, "\"hyena_order\" is 1 and has to be at least 2");
+    TRY(dn_config_size(config, "max_seq_len", MOST_TOKENS, &m->shape.length));
+    if (is_dna(type))
+        m->shape.shift = 0.05F;
+    TRY(dn_hyena_config(m, config));
     m->rows = ROUND_UP(*vocabulary, multiple);
-    m->filters = m->width / m->head;
-    m->shape.channels = (m->order - 1) * m->filters;
-    return DANAUS_OK;
+    return check_heads(m);
 }
 
 /* ---- weights ---- */
 
-/* What is between a block's name and those of its layers: checkpoints that were trained with
-   checkpoints of activations have one word more. */
-typedef struct names {
-    const char *mixer, *mlp;
-} names;
-
-/* Whether a part of the first block, dense or not, has such a name. */
+/* Whether a part of the first block, dense or not, has such a name: checkpoints that were trained
+   with checkpoints of activations have one word more. */
 static int has_part(const binder *b, const char *part)
 {
     char begin[MOST_NAME];
@@ -127,57 +90,14 @@ static int has_part(const binder *b, const char *part)
     return 0;
 }
 
-static names names_of(const binder *b)
+static hyena_names names_of(const binder *b)
 {
-    names found = { "mixer", "mlp" };
+    hyena_names found = { "backbone.layers.", "mixer", "mlp" };
     if (has_part(b, "mixer.layer"))
         found.mixer = "mixer.layer";
     if (has_part(b, "mlp.layer"))
         found.mlp = "mlp.layer";
     return found;
-}
-
-static danaus_status open_linears(
-    const hyena *m, binder *b, const char *place, names n, hyena_block *to)
-{
-    const struct {
-        const char *part, *name;
-        int64_t rows, cols;
-    } layers[] = {
-        [INTO] = { n.mixer, "in_proj", dn_hyena_planes(m), m->width },
-        [OUT] = { n.mixer, "out_proj", m->width, m->width },
-        [UP] = { n.mlp, "fc1", m->inner, m->width },
-        [DOWN] = { n.mlp, "fc2", m->width, m->inner },
-    };
-    char path[MOST_NAME];
-    for (int i = 0; i <= (m->inner ? DOWN : OUT); i++) {
-        const linear_shape shape = { .rows = layers[i].rows,
-                                     .cols = layers[i].cols,
-                                     .activation = i == UP ? DANAUS_GELU_TANH
-                                                           : DANAUS_ACTIVATION_NONE,
-                                     .tokens = HYENA_ROWS,
-                                     .dtype = b->dtype };
-        snprintf(path, sizeof path, "%s.%s.%s", place, layers[i].part, layers[i].name);
-        TRY(dn_linear_open(&to->linear[i], b, path, &shape));
-    }
-    return DANAUS_OK;
-}
-
-static danaus_status open_block(
-    const hyena *m, binder *b, int64_t number, names n, hyena_block *to)
-{
-    char place[64], path[MOST_NAME - 16];
-    snprintf(place, sizeof place, "backbone.layers.%" PRId64, number);
-    snprintf(path, sizeof path, "%s.norm1", place);
-    TRY(dn_affine_bind(&to->before, b, path, m->width, 1e-5));
-    snprintf(path, sizeof path, "%s.norm2", place);
-    if (m->inner)
-        TRY(dn_affine_bind(&to->middle, b, path, m->width, 1e-5));
-    TRY(open_linears(m, b, place, n, to));
-    snprintf(path, sizeof path, "%s.%s.short_filter", place, n.mixer);
-    TRY(dn_few_taps_bind(&to->short_filter, b, path, dn_hyena_planes(m), m->taps));
-    snprintf(path, sizeof path, "%s.%s.filter_fn", place, n.mixer);
-    return dn_hyena_filter_open(&to->filter, b, path, &m->shape);
 }
 
 /* W is a table of its own, whose name has no prefix, or that of words. */
@@ -207,13 +127,9 @@ static danaus_status open_logits(hyena *m, binder *b, linear *to)
 static danaus_status bind_all(danaus_model *model, hyena *m, binder *b)
 {
     const int64_t sizes[] = { m->rows, m->width };
-    names n = names_of(b);
+    const hyena_names names = names_of(b);
     TRY(dn_bind(b, "backbone.embeddings.word_embeddings.weight", 2, sizes, &m->word));
-    for (int64_t i = 0; i < m->layers; i++) {
-        m->blocks[i].linear = model->linear + i * model->linears / m->layers;
-        TRY(open_block(m, b, i, n, &m->blocks[i]));
-        model->packed += dn_hyena_filter_packed(&m->blocks[i].filter);
-    }
+    TRY(dn_hyena_open_blocks(m, model, b, &names));
     TRY(dn_affine_bind(&m->last, b, "backbone.ln_f", m->width, m->epsilon));
     TRY(open_logits(m, b, &model->next));
     return dn_binder_settle(b, (const char *const[]){ "lm_head.", NULL });
@@ -247,115 +163,37 @@ static danaus_status hyena_open(danaus_model *model, const json_t *config)
     m->dtype = model->dtype;
     TRY(read_config(m, config, &info->vocabulary));
     model->configured = 1;
-    model->linears = (int)m->layers * (m->inner ? DOWN + 1 : OUT + 1);
-    model->linear = dn_calloc((size_t)model->linears, sizeof *model->linear);
-    m->blocks = dn_calloc((size_t)m->layers, sizeof *m->blocks);
-    if (!model->linear || !m->blocks)
-        return dn_fail_memory(
-            (size_t)m->layers * sizeof *m->blocks, "a table of layers");
+    m->step = HYENA_ROWS;
+    TRY(dn_hyena_make(m, model));
     info->layers = m->layers;
     info->width = info->embedding = m->width;
     info->heads = m->filters;
     info->max_length = m->shape.length;
     if (!model->pooling.folder[0])
         model->pooling.normalize = 0;
-    m->convs.group_numbers = (int64_t)1 << 23;
-    m->convs.most_spectra = (size_t)1 << 30;
     return hyena_bind(model, m);
 }
 
 static void hyena_close(danaus_model *model)
 {
     hyena *m = model->own;
-    for (int64_t i = 0; m && m->blocks && i < m->layers; i++)
-        dn_hyena_filter_close(&m->blocks[i].filter);
-    if (m) {
-        dn_hyena_convs_free(&m->convs);
-        dn_free(m->blocks);
-    }
+    if (m)
+        dn_hyena_close(m);
     dn_free(m);
 }
 
 /* ---- whole sequences ---- */
 
-/* Activations of a chunk: r and planes of all of it, the rest of some rows. */
-typedef struct activations {
-    float *r;
-    void *planes;
-    hyena_rows rows;
-} activations;
-
-/* Rows that go through layers together, so that the last ones are no few. */
-static int64_t rows_of(int64_t tokens)
-{
-    return CEIL_DIV(tokens, MAX(tokens / HYENA_ROWS, 1));
-}
-
-/* At least the rows of so many tokens, and of fewer: memory for the largest chunk holds others. */
-static int64_t most_rows(int64_t tokens) { return MIN(tokens, 2 * HYENA_ROWS - 1); }
-
-static uintptr_t lay(const hyena *m, int64_t tokens, uintptr_t at, activations *a)
-{
-    int64_t planes = dn_hyena_planes(m) * tokens + dn_hyena_mix_room(m, tokens);
-    a->r = dn_cut(&at, tokens * m->width * (int64_t)sizeof *a->r);
-    a->planes = dn_cut(&at, planes * dn_size_of(m->dtype));
-    dn_hyena_rows_lay(m, most_rows(tokens), &at, &a->rows);
-    return at;
-}
-
 static int64_t hyena_bytes(const danaus_model *model, int64_t tokens, int64_t longest)
 {
-    activations a;
     (void)longest;
-    return (int64_t)lay(model->own, tokens, 0, &a);
-}
-
-/* Rows from `first` on go through the end of a block and the beginning of the next one; before
-   the first block come words, behind the last one the last norm. */
-static danaus_status run_rows(
-    const hyena *m, danaus_device *device, int64_t number, const hyena_place *at,
-    const activations *a, const void *mixed)
-{
-    float *r = a->r + at->first * m->width;
-    if (number > 0)
-        TRY(dn_hyena_back(
-            m, device, number - 1, at, &a->rows, dn_at(mixed, m->dtype, at->first), r));
-    else
-        TRY(device->backend->nn->lookup(
-            device, &(nn_lookup){ .rows = at->rows,
-                                  .width = m->width,
-                                  .ids = at->ids,
-                                  .word = m->word,
-                                  .y = r }));
-    if (number == m->layers)
-        return dn_hyena_last(m, device, at->rows, &a->rows, r);
-    return dn_hyena_front(
-        m, device, number, at, &a->rows, r, dn_at(a->planes, m->dtype, at->first));
+    return dn_hyena_bytes(model->own, tokens);
 }
 
 static danaus_status hyena_run(
     danaus_model *model, danaus_device *device, const chunk *c, void *memory, void **h)
 {
-    hyena *m = model->own;
-    activations a;
-    void *mixed = NULL;
-    const int64_t step = rows_of(c->tokens);
-    lay(m, c->tokens, (uintptr_t)memory, &a);
-    *h = a.r;
-    TRY(dn_hyena_convs_prepare(m, device, dn_longest(&c->sequences)));
-    TRY(dn_hyena_words(m, device, &a.rows));
-    for (int64_t i = 0; i <= m->layers; i++) {
-        hyena_place at = { .sequences = c->sequences, .stride = c->tokens };
-        if (i > 0)
-            TRY(dn_hyena_mix(m, device, i - 1, &c->sequences, a.planes, &mixed));
-        for (; at.first < c->tokens; at.first += at.rows) {
-            at.rows = MIN(step, c->tokens - at.first);
-            at.ids = c->ids + at.first;
-            TRY(run_rows(m, device, i, &at, &a, mixed));
-        }
-        TRY(dn_chunk_report(c, (double)i / (double)(m->layers + 1)));
-    }
-    return DANAUS_OK;
+    return dn_hyena_run(model->own, device, c, memory, h);
 }
 
 static danaus_status hyena_cost(

@@ -18,7 +18,10 @@
 
        mix[h][j] = sum over i of x_0[h][i] (k[h] (*) (x_1[h][i] v[h][j]) + skip[h] ...).
 
-   Models without W_1 and W_2 lack that norm and sum, too. */
+   Models without W_1 and W_2 lack that norm and sum, too.
+
+   Vision transformers of this kind (mixer_vit.c) have rows of patches in place of words, and no
+   W. */
 // SPDX-License-Identifier: Apache-2.0
 #ifndef DN_MODEL_HYENA_H
 #define DN_MODEL_HYENA_H
@@ -29,8 +32,8 @@
 #include "model/few_taps.h"
 #include "model/hyena_filter.h"
 
-/* Rows that go through linear layers together, or up to twice as many where the last ones would
-   be few: what is between two layers stays in the second cache. */
+/* Rows that go through linear layers together on a CPU, or up to twice as many where the last
+   ones would be few: what is between two layers stays in the second cache. */
 #define HYENA_ROWS 512
 
 enum { INTO, OUT, UP, DOWN };
@@ -61,9 +64,12 @@ typedef struct hyena {
     int64_t layers, width, inner; /* inner 0: neither W_1 nor W_2 */
     int64_t order, taps;
     int64_t head, filters; /* channels of a head; filters of a convolution */
-    int64_t rows;          /* of the tables of words */
+    int64_t rows;          /* of the tables of words; 0: there are none */
+    int64_t step;          /* rows that go through linear layers together */
     double epsilon;        /* of the last norm */
-    danaus_dtype dtype;    /* of what layers read and make, and of channels */
+    double block_epsilon;  /* of the others */
+    danaus_activation activation;
+    danaus_dtype dtype; /* of what layers read and make, and of channels */
     hyena_shape shape;
     const float *word, *table; /* table: W */
     affine last;
@@ -75,6 +81,35 @@ static inline int64_t dn_hyena_planes(const hyena *m)
 {
     return (m->order + 1) * m->width;
 }
+
+/* ---- blocks (hyena_blocks.c) ---- */
+
+/* Reads hyena_order, short_filter_order, emb_dim, filter_order, num_inner_mlps, filter_shift,
+   filter_w_mod and filter_modulate; what is in m stands for those that are missing, and has
+   width and head. */
+danaus_status dn_hyena_config(hyena *m, const json_t *config);
+
+/* What names of tensors have: BLOCKS0.MIXER.in_proj.weight. */
+typedef struct hyena_names {
+    const char *blocks, *mixer, *mlp;
+} hyena_names;
+
+/* Makes the tables of layers. On failure, too, it is to be closed. */
+danaus_status dn_hyena_make(hyena *m, danaus_model *model);
+danaus_status dn_hyena_open_blocks(
+    hyena *m, danaus_model *model, binder *b, const hyena_names *names);
+void dn_hyena_close(hyena *m);
+
+/* Bytes of device memory for so many tokens. */
+int64_t dn_hyena_bytes(const hyena *m, int64_t tokens);
+
+/* r[tokens][width] in that memory. */
+float *dn_hyena_r(const hyena *m, int64_t tokens, void *memory);
+
+/* A chunk through all blocks and the last norm, as `run` of an encoder; without words, r is what
+   dn_hyena_r() has. */
+danaus_status dn_hyena_run(
+    hyena *m, danaus_device *device, const chunk *c, void *memory, void **h);
 
 /* ---- rows through blocks (hyena_rows.c) ---- */
 

@@ -13,7 +13,7 @@ void dn_hyena_rows_lay(const hyena *m, int64_t rows, uintptr_t *at, hyena_rows *
     r->inner = dn_cut(at, rows * m->inner * size);
     r->past = dn_cut(at, m->layers * before * dn_hyena_planes(m) * size);
     r->words = NULL;
-    if (2 * m->rows < rows)
+    if (m->rows && 2 * m->rows < rows)
         r->words = dn_cut(at, m->rows * dn_hyena_planes(m) * size);
 }
 

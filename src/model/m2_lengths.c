@@ -1,7 +1,7 @@
-/* Long convolutions of Monarch Mixer BERT for signals of different lengths: plans, and spectra
+/* Long convolutions of Monarch Mixers for signals of different lengths: plans, and spectra
    of all blocks where they may stay, else of one block at a time. */
 // SPDX-License-Identifier: Apache-2.0
-#include "model/m2_bert.h"
+#include "model/m2.h"
 
 #include "base/mem.h"
 #include "base/numbers.h"
@@ -10,7 +10,7 @@
 /* 32, 48, 64, 96, 128, ... */
 static int64_t nominal(int i) { return (int64_t)(i % 2 ? 48 : 32) << (i / 2); }
 
-static int index_of(const m2_bert *m, int64_t tokens)
+static int index_of(const m2 *m, int64_t tokens)
 {
     int i = 0;
     while (i + 1 < M2_LENGTHS && nominal(i) < MIN(tokens, m->taken))
@@ -18,12 +18,12 @@ static int index_of(const m2_bert *m, int64_t tokens)
     return i;
 }
 
-int64_t dn_m2_padded(const m2_bert *m, int64_t tokens)
+int64_t dn_m2_padded(const m2 *m, int64_t tokens)
 {
     return MIN(nominal(index_of(m, tokens)), m->taken);
 }
 
-m2_length *dn_m2_length(m2_bert *m, int64_t tokens)
+m2_length *dn_m2_length(m2 *m, int64_t tokens)
 {
     return &m->lengths[index_of(m, tokens)];
 }
@@ -35,7 +35,7 @@ const danaus_spectrum *dn_m2_spectrum(
                         : length->shared[filter];
 }
 
-static int filters_of(const m2_bert *m) { return m->residual ? 2 : 1; }
+static int filters_of(const m2 *m) { return m->residual ? 2 : 1; }
 
 /* ---- spectra ---- */
 
@@ -52,7 +52,7 @@ static danaus_status make_spectrum(
         spectrum, device, DANAUS_F32, k, reverse, f->skip);
 }
 
-static void forget_kept(const m2_bert *m, m2_length *length)
+static void forget_kept(const m2 *m, m2_length *length)
 {
     for (int64_t i = 0; length->kept && i < m->layers * M2_FILTERS; i++)
         danaus_spectrum_destroy(length->kept[i]);
@@ -61,7 +61,7 @@ static void forget_kept(const m2_bert *m, m2_length *length)
 }
 
 static danaus_status make_kept(
-    const m2_bert *m, danaus_device *device, m2_length *length, float *k)
+    const m2 *m, danaus_device *device, m2_length *length, float *k)
 {
     length->kept = dn_calloc((size_t)m->layers * M2_FILTERS, sizeof *length->kept);
     if (!length->kept)
@@ -75,14 +75,14 @@ static danaus_status make_kept(
     return DANAUS_OK;
 }
 
-int64_t dn_m2_spectra_bytes(const m2_bert *m, const danaus_conv_plan *plan)
+int64_t dn_m2_spectra_bytes(const m2 *m, const danaus_conv_plan *plan)
 {
     size_t bytes = 0;
     danaus_spectrum_bytes(plan, &bytes);
     return (int64_t)bytes * filters_of(m);
 }
 
-int64_t dn_m2_keeps(const m2_bert *m, const danaus_conv_plan *plan, int64_t kept)
+int64_t dn_m2_keeps(const m2 *m, const danaus_conv_plan *plan, int64_t kept)
 {
     int64_t bytes = m->layers * dn_m2_spectra_bytes(m, plan);
     return kept + bytes <= m->most_kept ? bytes : 0;
@@ -91,7 +91,7 @@ int64_t dn_m2_keeps(const m2_bert *m, const danaus_conv_plan *plan, int64_t kept
 /* ---- lengths ---- */
 
 danaus_status dn_m2_plan(
-    const m2_bert *m, danaus_device *device, int64_t length, danaus_conv_plan **plan)
+    const m2 *m, danaus_device *device, int64_t length, danaus_conv_plan **plan)
 {
     const danaus_conv_desc desc = {
         .channels = m->width,
@@ -105,7 +105,7 @@ danaus_status dn_m2_plan(
 }
 
 static danaus_status open_length(
-    m2_bert *m, danaus_device *device, m2_length *length, float *k)
+    m2 *m, danaus_device *device, m2_length *length, float *k)
 {
     if (!length->plan)
         TRY(dn_m2_plan(m, device, length->length, &length->plan));
@@ -128,7 +128,7 @@ static danaus_status open_length(
 }
 
 danaus_status dn_m2_open_lengths(
-    m2_bert *m, danaus_device *device, const nn_sequences *sequences, float *k)
+    m2 *m, danaus_device *device, const nn_sequences *sequences, float *k)
 {
     for (int64_t i = 0; i < sequences->count; i++) {
         int64_t tokens = sequences->offsets[i + 1] - sequences->offsets[i];
@@ -140,7 +140,7 @@ danaus_status dn_m2_open_lengths(
     return DANAUS_OK;
 }
 
-void dn_m2_close_lengths(m2_bert *m)
+void dn_m2_close_lengths(m2 *m)
 {
     for (int i = 0; i < M2_LENGTHS; i++) {
         m2_length *length = &m->lengths[i];
@@ -152,7 +152,7 @@ void dn_m2_close_lengths(m2_bert *m)
     }
 }
 
-void dn_m2_forget(m2_bert *m)
+void dn_m2_forget(m2 *m)
 {
     for (int i = 0; i < M2_LENGTHS; i++) {
         forget_kept(m, &m->lengths[i]);
@@ -160,8 +160,7 @@ void dn_m2_forget(m2_bert *m)
     }
 }
 
-danaus_status dn_m2_make_spectra(
-    m2_bert *m, danaus_device *device, int64_t block, float *k)
+danaus_status dn_m2_make_spectra(m2 *m, danaus_device *device, int64_t block, float *k)
 {
     for (int i = 0; i < M2_LENGTHS; i++)
         for (int f = 0; f < filters_of(m); f++) {

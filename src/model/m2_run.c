@@ -1,19 +1,16 @@
-/* Rows of tokens through a Monarch Mixer BERT. Blocks of rows stay in the caches, but for what a
+/* Rows of tokens through blocks of Monarch Mixers. Blocks of rows stay in the caches, but for what a
    long convolution mixes: that is [channels][length] for one sequence at a time. */
 // SPDX-License-Identifier: Apache-2.0
-#include "model/m2_bert.h"
+#include "model/m2.h"
 
 #include "base/numbers.h"
 #include "base/status.h"
 
 #include <math.h>
 
-/* Tokens that go through all blocks together: spectra that do not stay are made once for
-   these. */
-#define CHUNK_TOKENS 8192
-
 typedef struct activations {
     void *h;             /* [tokens][width] */
+    void *n;             /* the same, normalised, where blocks do so before */
     void *normed, *wide; /* [rows + M2_TAPS][width], [rows + M2_TAPS][3 width] */
     void *gates,
         *y; /* x1, x2, v, u of what is mixed together; y: [width][columns] each */
@@ -24,7 +21,7 @@ typedef struct activations {
 
 /* A chunk that runs. */
 typedef struct running {
-    m2_bert *m;
+    m2 *m;
     danaus_device *device;
     const chunk *c;
     activations a;
@@ -33,7 +30,7 @@ typedef struct running {
 } running;
 
 static uintptr_t lay(
-    const m2_bert *m, int64_t tokens, int64_t longest, uintptr_t at, activations *a)
+    const m2 *m, int64_t tokens, int64_t longest, uintptr_t at, activations *a)
 {
     int64_t number = dn_size_of(m->dtype), row = m->width * number;
     int64_t rows = m->packed ? tokens : MIN(tokens, M2_ROWS), more = rows + M2_TAPS;
@@ -41,6 +38,7 @@ static uintptr_t lay(
     int64_t channels = row * (m->packed ? tokens : padded);
     int64_t filters = 2 * m->width * padded * (int64_t)sizeof(float);
     a->h = dn_cut(&at, tokens * row);
+    a->n = dn_cut(&at, m->before ? tokens * row : 0);
     a->normed = dn_cut(&at, more * row);
     a->wide = dn_cut(&at, more * 3 * row);
     a->gates = dn_cut(&at, MAX(4 * channels, filters));
@@ -53,10 +51,17 @@ static uintptr_t lay(
     return at;
 }
 
-static int64_t m2_bytes(const danaus_model *model, int64_t tokens, int64_t longest)
+int64_t dn_m2_bytes(const m2 *m, int64_t tokens, int64_t longest)
 {
     activations a;
-    return (int64_t)lay(model->own, tokens, longest, 0, &a);
+    return (int64_t)lay(m, tokens, longest, 0, &a);
+}
+
+void *dn_m2_rows(const m2 *m, const chunk *c, void *memory)
+{
+    activations a;
+    lay(m, c->tokens, dn_longest(&c->sequences), (uintptr_t)memory, &a);
+    return a.h;
 }
 
 static void *at(const running *r, const void *array, int64_t number)
@@ -71,8 +76,8 @@ static danaus_status project(const running *r, int64_t from, int64_t to, const v
 {
     const m2_block *b = r->block;
     int64_t width = r->m->width;
-    *u = at(r, r->a.h, from * width);
-    if (b->input.scale) {
+    *u = at(r, r->m->before ? r->a.n : r->a.h, from * width);
+    if (b->input.scale && !r->m->before) {
         TRY(dn_affine_run(
             &b->input, r->device, to - from, width, *u, NULL, r->a.normed));
         *u = r->a.normed;
@@ -85,7 +90,7 @@ static danaus_status enter(
     const running *r, const nn_sequences *sequences, int64_t first, int64_t rows,
     const void *u, const void *wide, int64_t stride)
 {
-    const m2_bert *m = r->m;
+    const m2 *m = r->m;
     TRY(dn_few_taps_run(
         &r->block->taps, r->device, sequences, first, rows, wide,
         at(r, r->a.gates, first), stride));
@@ -128,7 +133,7 @@ static danaus_status convolve(const running *r, const m2_length *length, int64_t
 static danaus_status convolve_row(
     const running *r, const m2_length *length, int64_t tokens)
 {
-    const m2_bert *m = r->m;
+    const m2 *m = r->m;
     if (tokens < length->length)
         TRY(r->device->backend->nn->pad(
             r->device, &(nn_pad){ .channels = 4 * m->width,
@@ -143,7 +148,7 @@ static danaus_status convolve_row(
 static danaus_status leave(
     const running *r, int64_t first, int64_t rows, int64_t stride, void *mixed)
 {
-    const m2_bert *m = r->m;
+    const m2 *m = r->m;
     const void *more = m->residual ? at(r, r->a.gates, first) : NULL;
     return r->device->backend->nn->turn(
         r->device, &(nn_turn){ .rows = m->width,
@@ -158,17 +163,13 @@ static danaus_status leave(
 
 /* ---- a block ---- */
 
-/* h = norm(a + mlp(a)), a = W_out mixed, for rows [from, to) of the chunk. */
-static danaus_status finish(const running *r, int64_t from, int64_t to)
+/* mlp(x) of some rows, in `mixed`. */
+static danaus_status run_mlp(const running *r, int64_t rows, const void *x)
 {
-    const m2_bert *m = r->m;
-    const m2_block *b = r->block;
-    int64_t rows = to - from;
-    void *h = at(r, r->a.h, from * m->width);
-    TRY(dn_linear_run(&b->linear[M2_OUT], r->device, rows, r->a.mixed, r->a.out));
-    const linear *up = &b->linear[M2_UP];
+    const m2 *m = r->m;
+    const linear *up = &r->block->linear[M2_UP];
     int gate = m->gated && !up->gated;
-    TRY(dn_linear_run(up, r->device, rows, r->a.out, gate ? r->a.up : r->a.inner));
+    TRY(dn_linear_run(up, r->device, rows, x, gate ? r->a.up : r->a.inner));
     if (gate)
         TRY(r->device->backend->nn->gate(
             r->device, &(nn_gate){ .rows = rows,
@@ -177,9 +178,34 @@ static danaus_status finish(const running *r, int64_t from, int64_t to)
                                    .x = r->a.up,
                                    .y = r->a.inner,
                                    .dtype = m->dtype }));
-    TRY(dn_linear_run(&b->linear[M2_DOWN], r->device, rows, r->a.inner, r->a.mixed));
-    return dn_affine_run(
-        &b->output, r->device, rows, m->width, r->a.mixed, r->a.out, h);
+    return dn_linear_run(
+        &r->block->linear[M2_DOWN], r->device, rows, r->a.inner, r->a.mixed);
+}
+
+/* The norm of what comes out of the block, for those that normalise before. */
+static const affine *next_norm(const running *r)
+{
+    return r->number + 1 < r->m->layers ? &r->block[1].input : &r->m->last;
+}
+
+/* h = norm(a + mlp(a)), or h = h + a, h = h + mlp(norm(h)), n = next_norm(h); a = W_out mixed, for
+   rows [from, to) of the chunk. */
+static danaus_status finish(const running *r, int64_t from, int64_t to)
+{
+    const m2 *m = r->m;
+    const m2_block *b = r->block;
+    int64_t rows = to - from, width = m->width;
+    void *h = at(r, r->a.h, from * width);
+    TRY(dn_linear_run(&b->linear[M2_OUT], r->device, rows, r->a.mixed, r->a.out));
+    if (!m->before) {
+        TRY(run_mlp(r, rows, r->a.out));
+        return dn_affine_run(
+            &b->output, r->device, rows, width, r->a.mixed, r->a.out, h);
+    }
+    void *n = at(r, r->a.n, from * width);
+    TRY(dn_affine_add(&b->output, r->device, rows, width, h, r->a.out, n));
+    TRY(run_mlp(r, rows, n));
+    return dn_affine_add(next_norm(r), r->device, rows, width, h, r->a.mixed, n);
 }
 
 /* Sequences `from` to `to` - 1, which have no more than M2_ROWS tokens together. */
@@ -266,7 +292,10 @@ static danaus_status run_blocks(running *r)
     const nn_sequences longest = { 1, whole };
     TRY(dn_m2_open_lengths(
         r->m, r->device, r->m->packed ? &longest : &c->sequences, r->a.k));
-    TRY(dn_words_run(&r->m->words, r->device, c->tokens, c->ids, c->positions, r->a.h));
+    if (r->m->before)
+        TRY(dn_affine_run(
+            &r->m->blocks->input, r->device, c->tokens, r->m->width, r->a.h, NULL,
+            r->a.n));
     for (r->number = 0; r->number < r->m->layers; r->number++) {
         r->block = &r->m->blocks[r->number];
         TRY(dn_m2_make_spectra(r->m, r->device, r->number, r->a.k));
@@ -275,25 +304,23 @@ static danaus_status run_blocks(running *r)
     return DANAUS_OK;
 }
 
-static danaus_status m2_run(
-    danaus_model *model, danaus_device *device, const chunk *c, void *memory, void **h)
+danaus_status dn_m2_run(
+    m2 *m, danaus_device *device, const chunk *c, void *memory, void **h)
 {
-    running r = { .m = model->own, .device = device, .c = c };
-    int64_t longest = dn_longest(&c->sequences);
-    lay(r.m, c->tokens, longest, (uintptr_t)memory, &r.a);
+    running r = { .m = m, .device = device, .c = c };
+    lay(m, c->tokens, dn_longest(&c->sequences), (uintptr_t)memory, &r.a);
     danaus_status status = run_blocks(&r);
-    dn_m2_close_lengths(r.m);
-    *h = r.a.h;
+    dn_m2_close_lengths(m);
+    *h = m->before ? r.a.n : r.a.h;
     return status;
 }
 
 /* Operations of one transform of n real numbers each way, and a product of spectra. */
 static double transforms(double n) { return 5 * n * log2(n) + 3 * n; }
 
-static danaus_status m2_cost(
-    danaus_model *model, danaus_device *device, int64_t length, danaus_model_cost *c)
+danaus_status dn_m2_cost(
+    const m2 *m, danaus_device *device, int64_t length, danaus_model_cost *c)
 {
-    m2_bert *m = model->own;
     int64_t n = dn_m2_padded(m, length), filters = m->residual ? 2 : 1;
     danaus_conv_plan *plan;
     TRY(dn_m2_plan(m, device, n, &plan));
@@ -308,9 +335,3 @@ static danaus_status m2_cost(
     danaus_conv_plan_destroy(plan);
     return DANAUS_OK;
 }
-
-const encoder dn_m2_encoder = { .tokens = CHUNK_TOKENS,
-                                .bytes = m2_bytes,
-                                .run = m2_run,
-                                .cost = m2_cost,
-                                .gpu_tokens = M2_GPU_TOKENS };

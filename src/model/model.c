@@ -303,8 +303,9 @@ danaus_status danaus_model_estimate(
                                  "and a place for what they cost are needed");
     TRY(dn_check_place(device, model->device_name));
     if (eye) {
-        *cost = (danaus_model_cost){ 0 };
-        eye->cost(model, device, sequences, cost);
+        danaus_model_cost found = { 0 };
+        TRY(eye->cost(model, device, sequences, &found));
+        *cost = found;
         return DANAUS_OK;
     }
     if (length > model->info.max_length)

@@ -13,16 +13,11 @@
 #include "base/numbers.h"
 #include "base/status.h"
 #include "model/block.h"
+#include "model/pictures.h"
 #include "model/words.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-
-/* Tokens that go through the model together, unless one image has more. */
-static int64_t chunk_tokens(const danaus_device *device)
-{
-    return device->backend->on_host ? 1024 : 16384;
-}
 
 typedef struct vit_block {
     linear *linear; /* BLOCK_LINEARS */
@@ -31,38 +26,31 @@ typedef struct vit_block {
 
 typedef struct vit {
     int64_t layers, width, heads, inner;
-    int64_t channels, size, patch, across; /* patches along a side of `size` pixels */
     danaus_activation activation;
-    danaus_dtype dtype;           /* of rows */
-    linear patches, classes;      /* classes: without a plan if there are none */
+    danaus_dtype dtype; /* of rows */
+    pictures pictures;
     const void *token, *position; /* [width], [tokens][width], in the type of rows */
     vit_block *blocks;
     affine last;
 } vit;
 
-static int64_t tokens_of(const vit *m) { return 1 + m->across * m->across; }
-static int64_t patch_numbers(const vit *m) { return m->channels * m->patch * m->patch; }
-static int64_t image_numbers(const vit *m) { return m->channels * m->size * m->size; }
+static int64_t tokens_of(const vit *m) { return 1 + dn_pictures_patches(&m->pictures); }
 
 /* ---- loading ---- */
 
 static danaus_status read_config(vit *m, const json_t *config, double *epsilon)
 {
     int bias = 1;
-    m->size = 224;
-    m->patch = 16;
-    m->channels = 3;
     TRY(dn_config_size(config, "hidden_size", MOST_WIDTH, &m->width));
     TRY(dn_config_size(config, "intermediate_size", MOST_WIDTH, &m->inner));
     TRY(dn_config_size(config, "num_hidden_layers", MOST_LAYERS, &m->layers));
     TRY(dn_config_size(config, "num_attention_heads", m->width, &m->heads));
-    TRY(dn_config_size(config, "image_size", MOST_WIDTH, &m->size));
-    TRY(dn_config_size(config, "patch_size", m->size, &m->patch));
-    TRY(dn_config_size(config, "num_channels", MOST_WIDTH, &m->channels));
+    TRY(dn_pictures_config(&m->pictures, config));
     TRY(dn_json_number(config, "layer_norm_eps", epsilon));
     TRY(dn_json_flag(config, "qkv_bias", &bias));
     TRY(dn_config_activation(config, &m->activation));
-    m->across = m->size / m->patch;
+    m->pictures.width = m->width;
+    m->pictures.dtype = m->dtype;
     if (m->width % m->heads)
         return dn_fail(
             DANAUS_ERR_FORMAT,
@@ -71,11 +59,6 @@ static danaus_status read_config(vit *m, const json_t *config, double *epsilon)
     if (!bias)
         return dn_fail(
             DANAUS_ERR_UNSUPPORTED, "qkv_bias false: q, k and v without a bias");
-    if (m->across * m->across >= MOST_TOKENS || patch_numbers(m) > MOST_WIDTH)
-        return dn_fail(
-            DANAUS_ERR_FORMAT,
-            "%" PRId64 " x %" PRId64 " patches of %" PRId64 " numbers are too many",
-            m->across, m->across, patch_numbers(m));
     return DANAUS_OK;
 }
 
@@ -83,7 +66,7 @@ static danaus_status open_block(
     const vit *m, binder *b, int64_t number, double epsilon, vit_block *to)
 {
     const block_shape shape = { m->width, m->inner, m->activation,
-                                chunk_tokens(b->device) };
+                                dn_pictures_tokens(b->device) };
     char place[40], path[96];
     snprintf(place, sizeof place, "encoder.layer.%" PRId64, number);
     TRY(dn_block_open(to->linear, b, place, "attention", &shape));
@@ -93,51 +76,27 @@ static danaus_status open_block(
     return dn_affine_bind(&to->after, b, path, m->width, epsilon);
 }
 
-/* The convolution of patches is a matrix [width][channels patch patch]. */
-static danaus_status open_patches(vit *m, binder *b)
-{
-    static const char name[] = "embeddings.patch_embeddings.projection";
-    linear_shape shape = { .rows = m->width,
-                           .cols = patch_numbers(m),
-                           .tokens = chunk_tokens(b->device),
-                           .dtype = b->dtype };
-    static const char weight[] = "embeddings.patch_embeddings.projection.weight";
-    const int64_t whole[] = { m->width, m->channels, m->patch, m->patch };
-    danaus_tensor t;
-    if (dn_binder_find(b, weight, &t) && !dn_binder_take(b, weight, 4, whole, &t))
-        return DANAUS_OK;
-    return dn_linear_open(&m->patches, b, name, &shape);
-}
-
-static danaus_status open_classes(vit *m, binder *b, int64_t *classes)
-{
-    danaus_tensor bias;
-    if (!dn_binder_find(b, "classifier.bias", &bias) || bias.ndim != 1)
-        return DANAUS_OK;
-    *classes = bias.shape[0];
-    linear_shape shape = { .rows = *classes, .cols = m->width, .tokens = 1 };
-    return dn_linear_open(&m->classes, b, "classifier", &shape);
-}
-
 static danaus_status bind_all(danaus_model *model, vit *m, binder *b, double epsilon)
 {
+    static const char patches[] = "embeddings.patch_embeddings.projection";
     static const char *const others[] = { "pooler.", "embeddings.mask_token", NULL };
     const int64_t place[] = { 1, tokens_of(m), m->width }, token[] = { 1, 1, m->width };
     danaus_tensor t;
-    TRY(open_classes(m, b, &model->info.classes));
+    TRY(dn_pictures_open_classes(&m->pictures, b, "classifier", &model->info.classes));
     b->prefix = "vit.";
     if (!dn_binder_find(b, "embeddings.cls_token", &t))
         b->prefix = "";
     model->prefix = b->prefix;
     TRY(dn_bind_rows(b, "embeddings.cls_token", 3, token, &m->token));
     TRY(dn_bind_rows(b, "embeddings.position_embeddings", 3, place, &m->position));
-    TRY(open_patches(m, b));
+    TRY(dn_pictures_open_patches(
+        &m->pictures, b, patches, dn_pictures_tokens(b->device)));
     for (int64_t i = 0; i < m->layers; i++) {
         m->blocks[i].linear = model->linear + i * BLOCK_LINEARS;
         TRY(open_block(m, b, i, epsilon, &m->blocks[i]));
     }
     TRY(dn_affine_bind(&m->last, b, "layernorm", m->width, epsilon));
-    b->parameters += m->patches.parameters + m->classes.parameters;
+    dn_pictures_count(&m->pictures, b);
     return dn_binder_settle(b, others);
 }
 
@@ -178,9 +137,9 @@ static danaus_status vit_open(danaus_model *model, const json_t *config)
     info->layers = m->layers;
     info->width = info->embedding = m->width;
     info->heads = m->heads;
-    info->image_channels = m->channels;
-    info->image_size = m->size;
-    model->packed = m->patches.packed + m->classes.packed;
+    info->image_channels = m->pictures.channels;
+    info->image_size = m->pictures.size;
+    model->packed = dn_pictures_packed(&m->pictures);
     return DANAUS_OK;
 }
 
@@ -188,8 +147,7 @@ static void vit_close(danaus_model *model)
 {
     vit *m = model->own;
     if (m) {
-        dn_linear_close(&m->patches);
-        dn_linear_close(&m->classes);
+        dn_pictures_close(&m->pictures);
         dn_free(m->blocks);
     }
     dn_free(m);
@@ -197,44 +155,32 @@ static void vit_close(danaus_model *model)
 
 /* ---- running ---- */
 
-/* Memory for `images` images that go through together. */
+/* Memory for images that go through together. */
 typedef struct looking {
     const vit *m;
     danaus_device *device;
-    int64_t images;
+    picture_room room;
     void *memory;
     int32_t *ids, *positions; /* [tokens] */
-    float *pixels; /* of the images, on a GPU; else they lie where they are */
-    void *squares; /* [patches][channels patch patch] */
-    void *rows;    /* the class token, then a row for each patch */
+    void *rows;               /* the class token, then a row for each patch */
     void *h, *n, *q, *k, *v, *mixed, *inner;
-    float *first, *scores; /* [images][width], [images][classes] */
-    int32_t *host_ids;     /* and positions behind them */
+    int32_t *host_ids; /* and positions behind them */
     int64_t *offsets;
 } looking;
-
-static int64_t together(const vit *m, const danaus_device *device, int64_t images)
-{
-    return CLAMP(chunk_tokens(device) / tokens_of(m), 1, images);
-}
 
 static uintptr_t lay(looking *l, uintptr_t at)
 {
     const vit *m = l->m;
-    int64_t number = dn_size_of(m->dtype), tokens = l->images * tokens_of(m);
-    int64_t row = tokens * m->width * number, single = (int64_t)sizeof(float);
-    int64_t pixels = l->device->backend->on_host ? 0 : l->images * image_numbers(m);
+    int64_t number = dn_size_of(m->dtype), tokens = l->room.images * tokens_of(m);
+    int64_t row = tokens * m->width * number;
     void **const arrays[] = { &l->h, &l->n, &l->q, &l->k, &l->v, &l->mixed };
     l->ids = dn_cut(&at, tokens * (int64_t)sizeof(int32_t));
     l->positions = dn_cut(&at, tokens * (int64_t)sizeof(int32_t));
-    l->pixels = dn_cut(&at, pixels * single);
-    l->squares = dn_cut(&at, tokens * patch_numbers(m) * number);
+    dn_pictures_lay(&m->pictures, l->device, &at, &l->room);
     l->rows = dn_cut(&at, row + m->width * number);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         *arrays[i] = dn_cut(&at, row);
     l->inner = dn_cut(&at, tokens * m->inner * number);
-    l->first = dn_cut(&at, l->images * m->width * single);
-    l->scores = dn_cut(&at, l->images * m->classes.rows * single);
     return at;
 }
 
@@ -242,8 +188,8 @@ static uintptr_t lay(looking *l, uintptr_t at)
 static void number_rows(looking *l)
 {
     int64_t tokens = tokens_of(l->m), patches = tokens - 1;
-    int32_t *positions = l->host_ids + l->images * tokens;
-    for (int64_t i = 0; i < l->images; i++) {
+    int32_t *positions = l->host_ids + l->room.images * tokens;
+    for (int64_t i = 0; i < l->room.images; i++) {
         l->offsets[i + 1] = (i + 1) * tokens;
         for (int64_t t = 0; t < tokens; t++) {
             l->host_ids[i * tokens + t] = (int32_t)(t ? i * patches + t : 0);
@@ -255,12 +201,12 @@ static void number_rows(looking *l)
 static danaus_status open_looking(looking *l)
 {
     const vit *m = l->m;
-    size_t tokens = (size_t)(l->images * tokens_of(m));
+    size_t tokens = (size_t)(l->room.images * tokens_of(m));
     TRY(dn_need_memory(l->device, (int64_t)lay(l, 0), "the activations"));
     TRY(danaus_alloc(l->device, lay(l, 0), &l->memory));
     lay(l, (uintptr_t)l->memory);
     l->host_ids = dn_calloc(2 * tokens, sizeof *l->host_ids);
-    l->offsets = dn_calloc((size_t)l->images + 1, sizeof *l->offsets);
+    l->offsets = dn_calloc((size_t)l->room.images + 1, sizeof *l->offsets);
     if (!l->host_ids || !l->offsets)
         return dn_fail_memory(tokens * sizeof *l->host_ids, "positions");
     number_rows(l);
@@ -282,25 +228,10 @@ static danaus_status embed_patches(
     const looking *l, int64_t images, const float *pixels)
 {
     const vit *m = l->m;
-    const nn_backend *nn = l->device->backend->nn;
-    int64_t patches = images * (tokens_of(m) - 1);
-    if (!l->device->backend->on_host) {
-        size_t bytes = (size_t)(images * image_numbers(m)) * sizeof *pixels;
-        TRY(danaus_upload(l->device, l->pixels, pixels, bytes));
-        pixels = l->pixels;
-    }
-    TRY(nn->patches(
-        l->device, &(nn_patches){ .images = images,
-                                  .channels = m->channels,
-                                  .size = m->size,
-                                  .patch = m->patch,
-                                  .x = pixels,
-                                  .y = l->squares,
-                                  .dtype = m->dtype }));
-    TRY(dn_linear_run(
-        &m->patches, l->device, patches, l->squares,
+    TRY(dn_pictures_rows(
+        &m->pictures, l->device, &l->room, images, pixels,
         dn_at(l->rows, m->dtype, m->width)));
-    return nn->lookup(
+    return l->device->backend->nn->lookup(
         l->device, &(nn_lookup){ .rows = images * tokens_of(m),
                                  .width = m->width,
                                  .ids = l->ids,
@@ -339,9 +270,10 @@ static danaus_status run_block(
     return dn_linear_run(&w[DOWN], device, tokens, l->inner, l->q);
 }
 
-/* Class tokens after the last normalisation, in `first`. */
-static danaus_status look(const looking *l, int64_t images, const float *pixels)
+/* Class tokens after the last normalisation. */
+static danaus_status look(const void *looks, int64_t images, const float *pixels)
 {
+    const looking *l = looks;
     const vit *m = l->m;
     TRY(embed_patches(l, images, pixels));
     for (int64_t i = 0; i < m->layers; i++)
@@ -353,26 +285,8 @@ static danaus_status look(const looking *l, int64_t images, const float *pixels)
                                .width = m->width,
                                .first = 1,
                                .x = l->n,
-                               .y = l->first,
+                               .y = l->room.embeddings,
                                .dtype = m->dtype });
-}
-
-static danaus_status look_at_all(
-    looking *l, int64_t images, const float *pixels, int classify, float *to)
-{
-    const vit *m = l->m;
-    int64_t numbers = image_numbers(m);
-    int64_t width = classify ? m->classes.rows : m->width;
-    const float *found = classify ? l->scores : l->first;
-    for (int64_t at = 0, n; at < images; at += n) {
-        n = MIN(images - at, l->images);
-        TRY(look(l, n, pixels + at * numbers));
-        if (classify)
-            TRY(dn_linear_run(&m->classes, l->device, n, l->first, l->scores));
-        TRY(danaus_download(
-            l->device, to + at * width, found, (size_t)(n * width) * sizeof *to));
-    }
-    return DANAUS_OK;
 }
 
 static danaus_status vit_look(
@@ -381,28 +295,28 @@ static danaus_status vit_look(
 {
     const vit *m = model->own;
     looking l = { .m = m, .device = device };
-    l.images = together(m, device, images);
+    l.room.images = dn_pictures_together(device, tokens_of(m), images);
     danaus_status status = open_looking(&l);
     if (status == DANAUS_OK)
-        status = look_at_all(&l, images, pixels, classify, to);
+        status = dn_pictures_look(
+            &m->pictures, device, &l.room, look, &l, images, pixels, classify, to);
     close_looking(&l);
     return status;
 }
 
-static void vit_cost(
-    const danaus_model *model, danaus_device *device, int64_t images,
-    danaus_model_cost *cost)
+static danaus_status vit_cost(
+    danaus_model *model, danaus_device *device, int64_t images, danaus_model_cost *cost)
 {
     const vit *m = model->own;
     double tokens = (double)tokens_of(m) * (double)images;
-    looking l = { .m = m, .device = device, .images = together(m, device, images) };
+    looking l = { .m = m, .device = device };
+    l.room.images = dn_pictures_together(device, tokens_of(m), images);
     cost->memory = (int64_t)lay(&l, 0);
-    cost->linear =
-        2 *
-        (double)(m->patches.parameters * images * (tokens_of(m) - 1) + m->classes.parameters * images);
+    cost->linear = dn_pictures_operations(&m->pictures, images);
     for (int i = 0; i < model->linears; i++)
         cost->linear += 2 * (double)model->linear[i].parameters * tokens;
     cost->mixing = 4 * (double)(m->layers * m->width) * (double)tokens_of(m) * tokens;
+    return DANAUS_OK;
 }
 
 static const viewer vit_viewer = { vit_look, vit_cost };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/hyena.h"
 #include "support/files.h"
+#include "support/loops.h"
 #include "support/test.h"
 
 #include <inttypes.h>
@@ -195,125 +196,19 @@ static void apply_linear(
     const small_hyena *m, int64_t layer, const char *part, int64_t rows, int64_t cols,
     const double *x, double *y, rng *noise)
 {
-    char place[NAMED_LENGTH], path[NAMED_LENGTH];
+    char place[NAMED_LENGTH];
     place_of(m, layer, part, place);
-    named_path(path, "%s.weight", place);
-    const danaus_tensor *weight = named_find(&m->arrays, path);
-    named_path(path, "%s.bias", place);
-    const danaus_tensor *bias = named_find(&m->arrays, path);
-    for (int64_t r = 0; r < rows; r++) {
-        double sum = named_at(bias, r), size = fabs(sum);
-        for (int64_t c = 0; c < cols; c++) {
-            double term = named_at(weight, r * cols + c) * x[c];
-            sum += term;
-            size += fabs(term);
-        }
-        y[r] = noisy(sum, size, (double)cols + 1, noise);
-    }
+    loops_linear(&m->arrays, place, rows, cols, x, y, noise);
 }
 
 static void apply_norm(
     const small_hyena *m, const char *place, const double *x, double *y, rng *noise)
 {
-    char path[NAMED_LENGTH];
-    named_path(path, "%s.weight", place);
-    const danaus_tensor *scale = named_find(&m->arrays, path);
-    named_path(path, "%s.bias", place);
-    const danaus_tensor *shift = named_find(&m->arrays, path);
-    int64_t n = m->width;
-    double mean = 0, square = 0, size = 0;
-    for (int64_t i = 0; i < n; i++) {
-        mean += x[i] / (double)n;
-        size += fabs(x[i]) / (double)n;
-    }
-    mean = noisy(mean, size, (double)n, noise);
-    for (int64_t i = 0; i < n; i++)
-        square += (x[i] - mean) * (x[i] - mean) / (double)n;
-    square = noisy(square, square, (double)n, noise);
-    for (int64_t i = 0; i < n; i++) {
-        double less = noisy(x[i] - mean, fabs(x[i]) + fabs(mean), 1, noise);
-        double v = less / sqrt(square + 1e-5) * named_at(scale, i) + named_at(shift, i);
-        y[i] = noisy(v, fabs(v) + fabs(named_at(shift, i)), 6, noise);
-    }
-}
-
-/* c[planes][length] of rows p. */
-static void apply_taps(
-    const small_hyena *m, int64_t layer, int64_t length, const double *p, double *c,
-    rng *noise)
-{
-    char place[NAMED_LENGTH], path[NAMED_LENGTH];
-    int64_t planes = (m->order + 1) * m->width;
-    place_of(m, layer, "mixer.short_filter", place);
-    named_path(path, "%s.weight", place);
-    const danaus_tensor *weight = named_find(&m->arrays, path);
-    named_path(path, "%s.bias", place);
-    const danaus_tensor *bias = named_find(&m->arrays, path);
-    for (int64_t i = 0; i < planes; i++)
-        for (int64_t t = 0; t < length; t++) {
-            double sum = named_at(bias, i), size = fabs(sum);
-            for (int64_t j = 0; j < m->taps; j++) {
-                int64_t s = t - (m->taps - 1) + j;
-                double term =
-                    s < 0 ? 0 : named_at(weight, i * m->taps + j) * p[s * planes + i];
-                sum += term;
-                size += fabs(term);
-            }
-            c[i * length + t] = noisy(sum, size, (double)m->taps + 1, noise);
-        }
-}
-
-/* y = k (*) u + skip u. A transform's rounding moves each number by a part of the whole row's
-   size. */
-static void convolve(
-    int64_t length, const double *k, double skip, const double *u, double *y,
-    rng *noise)
-{
-    double squares[2] = { 0, 0 };
-    for (int64_t t = 0; t < length; t++) {
-        squares[0] += k[t] * k[t];
-        squares[1] += u[t] * u[t];
-    }
-    double size = sqrt(squares[0] * squares[1]);
-    for (int64_t t = 0; t < length; t++) {
-        double sum = skip * u[t];
-        for (int64_t s = 0; s <= t; s++)
-            sum += k[s] * u[t - s];
-        y[t] = noisy(sum, size + fabs(skip * u[t]), 10, noise);
-    }
-}
-
-typedef struct block_filters {
-    const double *k;            /* [channels][m->filter.length] */
-    const danaus_tensor *skips; /* [channels] */
-} block_filters;
-
-/* v[width][length], which is behind the other planes, is mixed in place. */
-static void mix_channels(
-    const small_hyena *m, const block_filters *f, int64_t length, double *planes,
-    rng *noise)
-{
-    double *v = planes + m->order * m->width * length;
-    double *u = calloc((size_t)length, sizeof *u);
-    for (int64_t i = 0; i < m->width; i++)
-        for (int64_t o = 0; o < m->order; o++) {
-            const double *x = planes + ((m->order - 1 - o) * m->width + i) * length;
-            double *y = v + i * length;
-            int64_t filter = o * m->width + i;
-            for (int64_t t = 0; t < length; t++)
-                u[t] = noisy(y[t] * x[t], fabs(y[t] * x[t]), 1, noise);
-            if (o < m->order - 1)
-                convolve(
-                    length, f->k + filter * m->filter.length,
-                    named_at(f->skips, filter), u, y, noise);
-            else
-                memcpy(y, u, (size_t)length * sizeof *u);
-        }
-    free(u);
+    loops_norm(&m->arrays, place, m->width, 1e-5, x, y, noise);
 }
 
 static void mix_heads(
-    const small_hyena *m, const block_filters *f, int64_t length, double *planes,
+    const small_hyena *m, const loops_filters *f, int64_t length, double *planes,
     rng *noise)
 {
     int64_t plane = m->width * length, d = m->head;
@@ -326,8 +221,8 @@ static void mix_heads(
             const double *v = planes + 2 * plane + to * length;
             for (int64_t t = 0; t < length; t++)
                 u[t] = noisy(x1[t] * v[t], fabs(x1[t] * v[t]), 1, noise);
-            convolve(
-                length, f->k + head * m->filter.length, named_at(f->skips, head), u, w,
+            loops_convolve(
+                length, f->k + head * f->length, NULL, named_at(f->skips, head), u, w,
                 noise);
             for (int64_t t = 0; t < length; t++)
                 y[to * length + t] += noisy(x0[t] * w[t], fabs(x0[t] * w[t]), 2, noise);
@@ -335,12 +230,6 @@ static void mix_heads(
     memcpy(planes + 2 * plane, y, (size_t)plane * sizeof *y);
     free(u);
     free(y);
-}
-
-static void add_rows(int64_t n, double *r, const double *more, rng *noise)
-{
-    for (int64_t i = 0; i < n; i++)
-        r[i] = noisy(r[i] + more[i], fabs(r[i]) + fabs(more[i]), 1, noise);
 }
 
 static double gelu(double v)
@@ -360,7 +249,7 @@ static void run_second_half(
         for (int64_t i = 0; i < m->inner; i++)
             inner[i] = noisy(gelu(inner[i]), fabs(inner[i]), 4, noise);
         apply_linear(m, layer, "mlp.fc2", m->width, m->inner, inner, u, noise);
-        add_rows(m->width, r + t * m->width, u, noise);
+        loops_add(m->width, r + t * m->width, u, noise);
     }
 }
 
@@ -380,18 +269,22 @@ static void run_block(
         apply_linear(
             m, layer, "mixer.in_proj", planes, m->width, u, p + t * planes, noise);
     }
-    apply_taps(m, layer, length, p, c, noise);
+    place_of(m, layer, "mixer.short_filter", place);
+    loops_taps(&m->arrays, place, planes, m->taps, length, p, c, noise);
     place_of(m, layer, "mixer.filter_fn", place);
     filter_values(&m->arrays, place, &m->filter, 0, k, noise);
     named_path(path, "%s.bias", place);
-    block_filters f = { k, named_find(&m->arrays, path) };
-    (m->head > 1 ? mix_heads : mix_channels)(m, &f, length, c, noise);
+    const loops_filters f = { m->filter.length, k, named_find(&m->arrays, path) };
+    if (m->head > 1)
+        mix_heads(m, &f, length, c, noise);
+    else
+        loops_gates(m->width, m->order, &f, length, c, noise);
     for (int64_t t = 0; t < length; t++) {
         double mixed[64];
         for (int64_t i = 0; i < m->width; i++)
             mixed[i] = c[(m->order * m->width + i) * length + t];
         apply_linear(m, layer, "mixer.out_proj", m->width, m->width, mixed, u, noise);
-        add_rows(m->width, r + t * m->width, u, noise);
+        loops_add(m->width, r + t * m->width, u, noise);
     }
     free(p);
     free(k);

@@ -3,6 +3,7 @@
 #include "support/m2_bert.h"
 #include "support/files.h"
 #include "support/head.h"
+#include "support/loops.h"
 #include "support/test.h"
 
 #include <inttypes.h>
@@ -271,144 +272,6 @@ static const danaus_tensor *find(const small_m2 *m, const char *place, const cha
     return named_find(&m->arrays, name);
 }
 
-/* y = W x + bias, W of g blocks [g][rows / g][cols / g]. */
-static void apply(
-    const small_m2 *m, const char *place, int64_t rows, int64_t cols, const double *x,
-    double *y, rng *noise)
-{
-    const danaus_tensor *w = find(m, place, "weight"), *bias = find(m, place, "bias");
-    int64_t g = w->ndim == 3 ? w->shape[0] : 1, b = rows / g, c = cols / g;
-    for (int64_t r = 0; r < rows; r++) {
-        double sum = bias ? named_at(bias, r) : 0, size = fabs(sum);
-        for (int64_t k = 0; k < c; k++) {
-            double v = named_at(w, r * c + k) * x[r / b * c + k];
-            sum += v;
-            size += fabs(v);
-        }
-        y[r] = noisy(sum, size, (double)c + 2, noise);
-    }
-}
-
-static void norm(
-    const small_m2 *m, const char *place, double epsilon, double *x, rng *noise)
-{
-    const danaus_tensor *scale = find(m, place, "weight"),
-                        *shift = find(m, place, "bias");
-    int64_t n = m->width;
-    double mean = 0, square = 0, size = 0;
-    for (int64_t i = 0; i < n; i++) {
-        mean += x[i] / (double)n;
-        size += fabs(x[i]) / (double)n;
-    }
-    mean = noisy(mean, size, (double)n, noise);
-    for (int64_t i = 0; i < n; i++)
-        square += (x[i] - mean) * (x[i] - mean) / (double)n;
-    square = noisy(square, square, (double)n, noise);
-    for (int64_t i = 0; i < n; i++) {
-        double y = (x[i] - mean) / sqrt(square + epsilon) * named_at(scale, i) +
-                   named_at(shift, i);
-        x[i] = noisy(y, fabs(y) + fabs(named_at(shift, i)), 6, noise);
-    }
-}
-
-/* y[t] = skip x[t] + sum over s <= t of k[t - s] x[s] + sum over s > t of r[s - t - 1] x[s]
-   for a channel; transforms spread what rounding does over the row. */
-static void convolve(
-    int64_t length, const double *k, const double *r, double skip, const double *x,
-    double *y, rng *noise)
-{
-    double kk = skip * skip, xx = 0;
-    for (int64_t t = 0; t < length; t++) {
-        kk += k[t] * k[t] + (r ? r[t] * r[t] : 0);
-        xx += x[t] * x[t];
-    }
-    for (int64_t t = 0; t < length; t++) {
-        double sum = skip * x[t];
-        for (int64_t s = 0; s <= t; s++)
-            sum += k[t - s] * x[s];
-        for (int64_t s = t + 1; r && s < length; s++)
-            sum += r[s - t - 1] * x[s];
-        y[t] = noisy(sum, sqrt(kk * xx), 20, noise);
-    }
-}
-
-/* Channels [width][length] through the filter at a place. */
-static void filter_channels(
-    const small_m2 *m, const char *place, int64_t length, const double *x, double *y,
-    rng *noise)
-{
-    int64_t n = m->width, all = m->length;
-    double *k = calloc((size_t)(2 * n * all), sizeof *k), *reverse = k + n * all;
-    const danaus_tensor *skip = find(m, place, "bias");
-    filter_values(&m->arrays, place, &m->filter, 0, k, noise);
-    if (m->bidirectional)
-        filter_values(&m->arrays, place, &m->filter, 1, reverse, noise);
-    for (int64_t i = 0; i < n; i++)
-        convolve(
-            length, k + i * all, m->bidirectional ? reverse + i * all : NULL,
-            named_at(skip, i), x + i * length, y + i * length, noise);
-    free(k);
-}
-
-/* Channels [3 width][length] of what W_in makes of rows u, after the filters of few taps. */
-static void project(
-    const small_m2 *m, const char *place, int64_t length, const double *u, double *c,
-    rng *noise)
-{
-    char name[NAMED_LENGTH];
-    int64_t n = m->width;
-    double *p = calloc((size_t)(3 * n * length), sizeof *p);
-    named_path(name, "%s.in_linear", place);
-    for (int64_t t = 0; t < length; t++)
-        apply(m, name, 3 * n, n, u + t * n, p + 3 * n * t, noise);
-    named_path(name, "%s.short_filter", place);
-    const danaus_tensor *w = find(m, name, "weight"), *bias = find(m, name, "bias");
-    for (int64_t i = 0; i < 3 * n; i++)
-        for (int64_t t = 0; t < length; t++) {
-            double sum = named_at(bias, i), size = fabs(sum);
-            for (int64_t j = 0; j < 3; j++) {
-                double v = t - 2 + j < 0
-                               ? 0
-                               : named_at(w, 3 * i + j) * p[3 * n * (t - 2 + j) + i];
-                sum += v;
-                size += fabs(v);
-            }
-            c[i * length + t] = noisy(sum, size, 4, noise);
-        }
-    free(p);
-}
-
-/* Rows u become W_out (x2 (k (*) (x1 v)) + k' (*) u). */
-static void mix(
-    const small_m2 *m, const char *place, int64_t length, double *u, rng *noise)
-{
-    char name[NAMED_LENGTH];
-    int64_t n = m->width, size = n * length;
-    double *c = calloc((size_t)(6 * size), sizeof *c), *x2 = c + size, *v = x2 + size;
-    double *y = v + size, *turned = y + size, *more = turned + size;
-    project(m, place, length, u, c, noise);
-    for (int64_t i = 0; i < size; i++)
-        v[i] = noisy(c[i] * v[i], fabs(c[i] * v[i]), 1, noise);
-    named_path(name, "%s.filter_fn", place);
-    filter_channels(m, name, length, v, y, noise);
-    for (int64_t i = 0; i < size; i++)
-        turned[i] = u[i % length * n + i / length];
-    named_path(name, "%s.filter_fn2", place);
-    if (m->residual)
-        filter_channels(m, name, length, turned, more, noise);
-    named_path(name, "%s.out_linear", place);
-    for (int64_t t = 0; t < length; t++) {
-        double row[M2_MOST_WIDTH];
-        for (int64_t i = 0; i < n; i++) {
-            double gated = y[i * length + t] * x2[i * length + t];
-            double sum = gated + more[i * length + t];
-            row[i] = noisy(sum, fabs(gated) + fabs(sum), 2, noise);
-        }
-        apply(m, name, n, n, row, u + t * n, noise);
-    }
-    free(c);
-}
-
 static double gelu(double v) { return v / 2 * erfc(-v / sqrt(2)); }
 
 /* a becomes norm(a + mlp(a)). */
@@ -418,17 +281,18 @@ static void run_mlp(const small_m2 *m, const char *place, double *a, rng *noise)
     double q[256], y[M2_MOST_WIDTH];
     assert_true(m->inner <= 128 && m->width <= M2_MOST_WIDTH);
     named_path(name, "%s.gated_layers", place);
-    apply(m, name, m->inner * (m->gated ? 2 : 1), m->width, a, q, noise);
+    loops_linear(
+        &m->arrays, name, m->inner * (m->gated ? 2 : 1), m->width, a, q, noise);
     for (int64_t i = 0; i < m->inner; i++) {
         double v = gelu(q[i]) * (m->gated ? q[m->inner + i] : 1);
         q[i] = noisy(v, fabs(v), 5, noise);
     }
     named_path(name, "%s.wo", place);
-    apply(m, name, m->width, m->inner, q, y, noise);
+    loops_linear(&m->arrays, name, m->width, m->inner, q, y, noise);
     for (int64_t i = 0; i < m->width; i++)
         a[i] = noisy(a[i] + y[i], fabs(a[i] + y[i]), 1, noise);
     named_path(name, "%s.layernorm", place);
-    norm(m, name, 1e-12, a, noise);
+    loops_norm(&m->arrays, name, m->width, 1e-12, a, a, noise);
 }
 
 static void begin(
@@ -443,21 +307,25 @@ static void begin(
             double w = named_at(word, ids[t] * n + i), p = named_at(place, t * n + i);
             h[t * n + i] = noisy(w + p + named_at(type, i), 3, 2, noise);
         }
-        norm(m, "embeddings.LayerNorm", 1e-12, h + t * n, noise);
+        loops_norm(
+            &m->arrays, "embeddings.LayerNorm", n, 1e-12, h + t * n, h + t * n, noise);
     }
 }
 
 void m2_rows(
     const small_m2 *m, const int32_t *ids, int64_t length, double *h, rng *noise)
 {
+    const loops_m2 mixer = { m->width, m->residual, m->bidirectional, &m->filter };
     char place[NAMED_LENGTH];
     begin(m, ids, length, h, noise);
     for (int64_t i = 0; i < m->layers; i++) {
         named_path(place, "encoder.layer.%d.attention.layernorm", (int)i);
         for (int64_t t = 0; t < length && m->normed; t++)
-            norm(m, place, 1e-5, h + t * m->width, noise);
+            loops_norm(
+                &m->arrays, place, m->width, 1e-5, h + t * m->width, h + t * m->width,
+                noise);
         named_path(place, "encoder.layer.%d.attention", (int)i);
-        mix(m, place, length, h, noise);
+        loops_m2_mix(&m->arrays, place, &mixer, length, h, noise);
         named_path(place, "encoder.layer.%d.mlp", (int)i);
         for (int64_t t = 0; t < length; t++)
             run_mlp(m, place, h + t * m->width, noise);
@@ -478,7 +346,7 @@ void m2_pool(const small_m2 *m, const double *h, int64_t length, double *y, rng 
         square += pooled[i] * pooled[i];
     }
     if (m->pooler) {
-        apply(m, "pooler.dense", n, n, pooled, y, noise);
+        loops_linear(&m->arrays, "pooler.dense", n, n, pooled, y, noise);
         for (int64_t i = 0; i < n; i++)
             y[i] = noisy(tanh(y[i]), 1, 1, noise);
         return;
