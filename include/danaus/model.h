@@ -48,8 +48,7 @@ DANAUS_API danaus_status danaus_model_load_as(
 DANAUS_API void danaus_model_destroy(danaus_model *model); /* NULL is fine */
 
 typedef struct danaus_model_info {
-    char
-        architecture[32]; /* "bert", "m2-bert", "vit", "hyena", "hyena-vit", "m2-vit" */
+    char architecture[32];     /* "bert", "m2-vit", ...: docs/models.md */
     int64_t layers, width;     /* blocks; numbers of a token between them */
     int64_t heads, vocabulary; /* of attention or filters; ids are less than that */
     int64_t max_length;        /* tokens of a text, at most */

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/numbers.h"
 #include "base/status.h"
+#include "model/structure.h"
 #include "model/words.h"
 
 #include <inttypes.h>
@@ -82,15 +83,22 @@ static void decide_filter(m2 *m, binder *b, const json_t *config, const m2_names
         check_size(b, config, "long_conv_l_max", path, t.shape[1], &m->filter.length);
 }
 
-static int is_gated(const m2 *m, binder *b, const m2_names *names)
+/* Rows of the layer before the activation, in whatever form it is; 0: it is not there. */
+static int64_t up_rows(binder *b, const m2_names *names)
 {
-    char path[MOST_NAME];
+    static const char *const forms[] = { "weight", "weights.0", "first.weights.0",
+                                         "place" };
+    char name[40], path[MOST_NAME];
     danaus_tensor t;
-    if (find(b, names, "mlp", "gated_layers.weight", path, &t))
-        return (t.ndim == 3 ? t.shape[0] * t.shape[1] : t.shape[0]) != m->inner;
-    if (find(b, names, "mlp", "gated_layers.place", path, &t))
-        return t.shape[0] != m->inner;
-    return 1;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        snprintf(name, sizeof name, "gated_layers.%s", forms[i]);
+        if (!find(b, names, "mlp", name, path, &t) || dn_is_placeholder(&t))
+            continue;
+        if (t.ndim == 4)
+            return t.shape[0] * t.shape[1] * t.shape[3];
+        return t.ndim == 3 ? t.shape[0] * t.shape[1] : t.shape[0];
+    }
+    return 0;
 }
 
 danaus_status dn_m2_decide(
@@ -99,7 +107,7 @@ danaus_status dn_m2_decide(
     char path[MOST_NAME];
     danaus_tensor t;
     decide_filter(m, b, config, names);
-    TRY(check_flag(b, config, "use_glu_mlp", is_gated(m, b, names), &m->gated));
+    TRY(check_flag(b, config, "use_glu_mlp", up_rows(b, names) != m->inner, &m->gated));
     TRY(check_flag(
         b, config, "residual_long_conv",
         find(b, names, names->mixer, "filter_fn2.bias", path, &t), &m->residual));

@@ -46,11 +46,14 @@ danaus_status dn_pictures_open_patches(
         .rows = p->width, .cols = square_numbers(p), .tokens = tokens, .dtype = p->dtype
     };
     const int64_t whole[] = { p->width, p->channels, p->patch, p->patch };
-    char weight[80];
+    char weight[80], bias[80];
     danaus_tensor t;
     snprintf(weight, sizeof weight, "%s.weight", name);
-    if (dn_binder_find(b, weight, &t) && !dn_binder_take(b, weight, 4, whole, &t))
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    if (dn_binder_find(b, weight, &t) && !dn_binder_take(b, weight, 4, whole, &t)) {
+        dn_binder_find(b, bias, &t); /* it has its place all the same */
         return DANAUS_OK;
+    }
     return dn_linear_open(&p->patches, b, name, &shape);
 }
 

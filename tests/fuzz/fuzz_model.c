@@ -1,17 +1,19 @@
 /* Any bytes as the config.json of a small model, or as the index of its weights: the first byte
    says which model and which file. What is refused has a sentence; a model that loads takes
-   tokens to numbers. */
+   tokens or an image to numbers. */
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/fuzz.h"
 
 #include "support/bert.h"
 #include "support/m2_bert.h"
+#include "support/mixer_vit.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define MODELS 2
+/* BERT, M2-BERT, HyenaViT, M2-ViT. */
+#define MODELS 4
 
 static danaus_device *device;
 static char folders[MODELS][32];
@@ -71,6 +73,12 @@ static void make_models(void)
     make_model(1, &m2.arrays);
     bert_config(&bert, configs[0], sizeof configs[0]);
     m2_config(&m2, configs[1], sizeof configs[1]);
+    for (int kind = 0; kind < 2; kind++) {
+        small_mixer_vit vit = mixer_vit_of(&(rng){ 4 }, kind, 2);
+        make_model(2 + kind, &vit.arrays);
+        mixer_vit_config(&vit, configs[2 + kind], sizeof configs[2 + kind]);
+        mixer_vit_free(&vit);
+    }
     bert_free(&bert);
     m2_free(&m2);
     expect(danaus_device_open("cpu", &device) == DANAUS_OK);
@@ -80,15 +88,17 @@ static void make_models(void)
 
 static void use(danaus_model *model)
 {
-    static float y[1 << 16];
+    static float x[1 << 16], y[1 << 16];
     const int32_t ids[3] = { 0 };
     int64_t offsets[] = { 0, 3 };
     danaus_model_info info;
     expect(danaus_model_describe(model, &info) == DANAUS_OK);
-    if (info.embedding > (1 << 16))
+    int64_t side = info.image_size, image = info.image_channels * side * side;
+    if (info.embedding > (1 << 16) || image > (1 << 16))
         return;
     offsets[1] = info.max_length < 3 ? info.max_length : 3;
-    danaus_status status = danaus_model_embed(model, device, 1, offsets, ids, y);
+    danaus_status status = side ? danaus_model_embed_images(model, device, 1, x, y)
+                                : danaus_model_embed(model, device, 1, offsets, ids, y);
     expect(status == DANAUS_OK || *danaus_error_detail());
 }
 
@@ -99,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         make_models();
     if (!size)
         return 0;
-    int which = data[0] & 1, is_index = data[0] >> 1 & 1;
+    int which = (data[0] & 1) | (data[0] >> 1 & 2), is_index = data[0] >> 1 & 1;
     const char *config = configs[which], *index = indices[which];
     const char *given = (const char *)data + 1;
     write_file(

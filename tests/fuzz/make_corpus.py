@@ -396,11 +396,16 @@ def plans():
 
 
 def models():
-    """Configurations (BERT, Monarch Mixer BERT), and indices of weights."""
+    """Configurations (BERT, Monarch Mixer BERT, HyenaViT, M2-ViT), and indices of weights."""
     sizes = dict(hidden_size=8, intermediate_size=16, num_hidden_layers=2, vocab_size=16,
                  max_position_embeddings=12, type_vocab_size=2)
     m2 = sizes | dict(model_type="m2_bert", long_conv_l_max=12, hyena_filter_order=4)
     bert = sizes | dict(model_type="bert", num_attention_heads=2, hidden_act="relu")
+    vit = dict(hidden_size=2, num_hidden_layers=1, image_size=10, patch_size=4, num_channels=2)
+    hyena_vit = vit | dict(model_type="hyena_vit", intermediate_size=14, filter_order=10,
+                           emb_dim=7, filter_w_mod=0.75, num_inner_mlps=1, hyena_order=4)
+    m2_vit = vit | dict(model_type="m2_vit", intermediate_size=7, hyena_filter_order=9,
+                        hyena_emb_dim=5)
     for name, kind, config in [
         ("bert", 0, bert),
         ("m2", 1, m2),
@@ -410,6 +415,12 @@ def models():
         ("m2_no_gate", 1, m2 | dict(use_glu_mlp=False, pool_all=True)),
         ("bert_heads", 0, bert | dict(num_attention_heads=3)),
         ("other", 0, dict(model_type="llama")),
+        ("hyena_vit", 4, hyena_vit),
+        ("hyena_vit_tall", 4, hyena_vit | dict(image_size=4095, patch_size=1)),
+        ("hyena_vit_order", 4, hyena_vit | dict(hyena_order=1)),
+        ("m2_vit", 5, m2_vit),
+        ("m2_vit_wide", 5, m2_vit | dict(hidden_size=1 << 20, num_hidden_layers=1000)),
+        ("m2_vit_small", 5, m2_vit | dict(image_size=3)),
     ]:
         put("model", name, bytes([kind]) + json.dumps(config).encode())
     for name, index in [

@@ -10,6 +10,7 @@
 #include "support/hyena.h"
 #include "support/losses.h"
 #include "support/m2_bert.h"
+#include "support/mixer_vit.h"
 #include "support/scenes.h"
 #include "support/vit.h"
 
@@ -25,7 +26,7 @@ enum { SAMPLES = 60, LONGEST = 12, MOST_LAYERS_HERE = 24 };
 
 #define RIDGE 0.05
 
-typedef enum kind { M2, HYENA, VIT, KINDS } kind;
+typedef enum kind { M2, HYENA, VIT, HYENA_VIT, M2_VIT, KINDS } kind;
 
 static danaus_device *device;
 
@@ -34,6 +35,7 @@ typedef struct scene {
     kind kind;
     small_m2 m2;
     small_hyena hyena;
+    small_mixer_vit mixer;
     danaus_model *model;
     texts t;
     float *pixels;
@@ -92,20 +94,37 @@ static void load_tokens(scene *s, rng *r, int64_t rank)
     s->t = texts_random(r, SAMPLES, longest, vocabulary);
 }
 
+static void load_images(scene *s, rng *r)
+{
+    danaus_model_info info;
+    small_mixer_vit *m = &s->mixer;
+    if (s->kind == VIT) {
+        s->model = vit_load(r, device);
+    } else {
+        do {
+            mixer_vit_free(m);
+            *m = mixer_vit_random(r, s->kind == M2_VIT);
+        } while (m->width < 8 || m->inner < 10 || m->patches < 4 || !m->classes);
+        s->model = mixer_vit_load(m, device);
+    }
+    assert_ok(danaus_model_describe(s->model, &info));
+    int64_t count = SAMPLES * info.image_channels * info.image_size * info.image_size;
+    s->pixels = calloc((size_t)count, sizeof *s->pixels);
+    assert_non_null(s->pixels);
+    for (int64_t i = 0; i < count; i++)
+        s->pixels[i] = (float)rng_sign(r);
+}
+
 static scene *make(kind of, uint64_t seed, int64_t rank)
 {
     rng r = { seed };
     scene *s = calloc(1, sizeof *s);
     assert_non_null(s);
     s->kind = of;
-    if (of != VIT) {
+    if (of == M2 || of == HYENA)
         load_tokens(s, &r, rank);
-        return s;
-    }
-    s->model = vit_load(&r, device);
-    s->pixels = calloc((size_t)SAMPLES * VIT_IMAGE, sizeof *s->pixels);
-    for (int i = 0; i < SAMPLES * VIT_IMAGE; i++)
-        s->pixels[i] = (float)rng_sign(&r);
+    else
+        load_images(s, &r);
     return s;
 }
 
@@ -114,6 +133,7 @@ static void end(scene *s)
     danaus_model_destroy(s->model);
     m2_free(&s->m2);
     hyena_free(&s->hyena);
+    mixer_vit_free(&s->mixer);
     texts_free(&s->t);
     free(s->pixels);
     free(s);
@@ -121,7 +141,7 @@ static void end(scene *s)
 
 static danaus_status compress(scene *s, const danaus_model_compression *how)
 {
-    if (s->kind == VIT)
+    if (s->pixels)
         return danaus_model_compress_images(s->model, device, SAMPLES, s->pixels, how);
     return danaus_model_compress(
         s->model, device, SAMPLES, s->t.offsets, s->t.ids, how);
@@ -333,7 +353,7 @@ static void weights_alone_are_enough(void **state)
     for (int round = 0; round < 2 * KINDS; round++) {
         scene *s = make((kind)(round % KINDS), (uint64_t)(100 + round), 0);
         const danaus_model_compression how = { .share = round < KINDS ? 1 : 0.5 };
-        if (s->kind == VIT)
+        if (s->pixels)
             assert_ok(danaus_model_compress_images(s->model, device, 0, NULL, &how));
         else
             assert_ok(danaus_model_compress(s->model, device, 0, offsets, NULL, &how));

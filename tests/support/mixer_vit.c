@@ -112,19 +112,18 @@ static void add_all(rng *r, small_mixer_vit *m)
         add_pair(r, m, "head", 2, (const int64_t[]){ m->classes, m->width }, 0, 1);
 }
 
-small_mixer_vit mixer_vit_random(rng *r, int m2)
+static small_mixer_vit make(
+    rng *r, int m2, int64_t layers, int64_t across, int64_t most_width, int64_t classes)
 {
-    small_mixer_vit m = { .m2 = m2, .layers = rng_int(r, 1, 3) };
-    int64_t across = rng_int(r, 1, 6);
+    small_mixer_vit m = { .m2 = m2, .layers = layers, .classes = classes };
     m.channels = rng_int(r, 1, 3);
     m.patch = rng_int(r, 1, 4);
     m.size = across * m.patch + rng_int(r, 0, m.patch - 1);
     m.patches = across * across;
     m.mlp_blocks = m2 ? rng_int(r, 0, 3) : 0;
     int64_t g = m.mlp_blocks ? m.mlp_blocks : 1;
-    m.width = g * rng_int(r, 1, 20 / g);
+    m.width = g * rng_int(r, 1, most_width / g);
     m.inner = g * rng_int(r, 1, 36 / g);
-    m.classes = rng_int(r, 0, 7);
     m.relu = (int)rng_int(r, 0, 1);
     m.order = m2 ? 2 : rng_int(r, 2, 4);
     m.taps = m2 ? 3 : rng_int(r, 1, 5);
@@ -141,6 +140,17 @@ small_mixer_vit mixer_vit_random(rng *r, int m2)
                                .shift = m2 || rng_int(r, 0, 1) ? 0 : 0.25 };
     add_all(r, &m);
     return m;
+}
+
+small_mixer_vit mixer_vit_random(rng *r, int m2)
+{
+    int64_t layers = rng_int(r, 1, 3), across = rng_int(r, 1, 6);
+    return make(r, m2, layers, across, 20, rng_int(r, 0, 7));
+}
+
+small_mixer_vit mixer_vit_of(rng *r, int m2, int64_t across)
+{
+    return make(r, m2, 1, across, 6, rng_int(r, 2, 7));
 }
 
 void mixer_vit_free(small_mixer_vit *m) { named_free(&m->arrays); }
@@ -170,18 +180,24 @@ static void write_filter(const small_mixer_vit *m, char *to, size_t size)
             m->taps);
 }
 
-void mixer_vit_write(const small_mixer_vit *m)
+void mixer_vit_config(const small_mixer_vit *m, char *config, size_t size)
 {
-    char config[1200], filter[500];
+    char filter[500];
     write_filter(m, filter, sizeof filter);
     snprintf(
-        config, sizeof config,
+        config, size,
         "{\"model_type\": \"%s\", \"hidden_size\": %" PRId64 ", \"num_hidden_layers\": "
         "%" PRId64 ", \"intermediate_size\": %" PRId64 ", \"image_size\": %" PRId64
         ", \"patch_size\": %" PRId64 ", \"num_channels\": %" PRId64
         ", \"hidden_act\": \"%s\", \"layer_norm_eps\": %g, %s}",
         m->m2 ? "m2_vit" : "hyena_vit", m->width, m->layers, m->inner, m->size,
         m->patch, m->channels, m->relu ? "relu" : "gelu", m->epsilon, filter);
+}
+
+void mixer_vit_write(const small_mixer_vit *m)
+{
+    char config[1000];
+    mixer_vit_config(m, config, sizeof config);
     file_write(scratch_path("config.json"), config, strlen(config));
     named_write(&m->arrays, scratch_path("model.safetensors"));
 }

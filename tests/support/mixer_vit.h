@@ -7,6 +7,8 @@
 #include "danaus/danaus.h"
 #include "support/filter.h"
 
+#include <stddef.h>
+
 #define MIXER_VIT_MOST 48 /* classes, numbers of a row and between MLPs' layers */
 
 typedef struct small_mixer_vit {
@@ -25,7 +27,12 @@ typedef struct small_mixer_vit {
 
 /* One of either kind. */
 small_mixer_vit mixer_vit_random(rng *r, int m2);
+
+/* A narrow one of one block, with classes, for so many patches along each side. */
+small_mixer_vit mixer_vit_of(rng *r, int m2, int64_t across);
 void mixer_vit_free(small_mixer_vit *m);
+
+void mixer_vit_config(const small_mixer_vit *m, char *config, size_t size);
 
 /* Writes config.json and model.safetensors into the folder of files.h; and loads them. */
 void mixer_vit_write(const small_mixer_vit *m);
