@@ -84,7 +84,8 @@ typedef struct m2_names {
     const char *blocks, *mixer, *input, *output;
 } m2_names;
 
-/* Of m, what the first block's tensors decide; config.json may say the same, or nothing. */
+/* Sets what the tensors of the first block decide: gates, convolutions and the sizes of filters.
+   It is a complaint if config.json says otherwise. */
 danaus_status dn_m2_decide(
     m2 *m, binder *b, const json_t *config, const m2_names *names);
 

@@ -47,8 +47,8 @@ struct mixer_vit {
     int placed;           /* rows have positions */
     const void *position; /* [patches][width], in the type of rows */
     pictures pictures;
-    hyena hyena; /* of these, one */
-    m2 m2;
+    hyena hyena; /* for hyena_kind */
+    m2 m2;       /* for m2_kind */
 };
 
 static int64_t tokens_of(const mixer_vit *m)

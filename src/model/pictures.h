@@ -30,7 +30,7 @@ danaus_status dn_pictures_open_patches(
 danaus_status dn_pictures_open_classes(
     pictures *p, binder *b, const char *name, int64_t *classes);
 
-/* Adds what both layers have to the numbers that are no weights of a model's linear layers. */
+/* Adds the weights of both layers to the binder's parameters. */
 void dn_pictures_count(const pictures *p, binder *b);
 int64_t dn_pictures_packed(const pictures *p);
 void dn_pictures_close(pictures *p);
