@@ -27,7 +27,7 @@ napoleon_use_rtype = False
 MODULES = {
     "danaus", "danaus.patterns", "danaus.transforms", "danaus.records", "danaus.plot",
     "danaus.lazylinop", "danaus.torch", "danaus.torch.functional",
-    "danaus.torch.models",
+    "danaus.torch.models", "danaus.torch.training",
 }
 
 # Sphinx has no contents of its own in a README that others show too.
@@ -40,6 +40,8 @@ CONTENTS = """
 docs/tutorial
 docs/python
 docs/models
+docs/training
+docs/evidence
 docs/wheels
 docs/cuda
 docs/formats
