@@ -341,6 +341,42 @@ def test_calls_are_checked():
         m.HyenaModel(m.HyenaConfig(d_model=10, head_dim=4))
 
 
+def test_blocks_end_with_small_weights():
+    """A sum over n blocks keeps its size: 0.02 / sqrt(2 n)."""
+    model = m.HyenaModel(m.HyenaConfig(d_model=64, d_inner=128, n_layer=8))
+    block = model.backbone.layers[5]
+    for layer, wanted in (
+        (block.mixer.in_proj, 0.02), (block.mlp.fc1, 0.02),
+        (block.mixer.out_proj, 0.005), (block.mlp.fc2, 0.005),
+    ):  # fmt: skip
+        numbers = layer.weight.numel()
+        assert abs(layer.weight.std().item() / wanted - 1) < 5 / (2 * numbers) ** 0.5
+
+
+def test_a_seed_gives_the_same_weights_without_transformers(tmp_path):
+    pytest.importorskip("transformers")
+    program = """
+import sys
+if sys.argv[1:]:
+    sys.modules["transformers"] = None
+import torch
+from danaus.torch import models as m
+torch.manual_seed(3)
+for model in (
+    m.M2BertForMaskedLM(m.M2BertConfig(
+        vocab_size=40, hidden_size=8, num_hidden_layers=1, intermediate_size=16)),
+    m.HyenaForCausalLM(m.HyenaConfig(d_model=8, n_layer=2, vocab_size=40)),
+    m.M2ViTForImageClassification(m.M2ViTConfig(
+        hidden_size=8, num_hidden_layers=2, intermediate_size=16, image_size=32)),
+):
+    print([x.double().sum().item() for x in model.state_dict().values()])
+"""
+    run = [sys.executable, "-c", program]
+    found = subprocess.run(run, check=True, capture_output=True).stdout
+    plain = subprocess.run([*run, "plain"], check=True, capture_output=True).stdout
+    assert found == plain
+
+
 def test_without_transformers_models_are_plain(tmp_path):
     program = f"""
 import sys

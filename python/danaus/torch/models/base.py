@@ -68,7 +68,13 @@ except ImportError:
             self.config = config
 
         def post_init(self) -> None:
-            self.apply(self._init_weights)
+            """Each module begins once, by the innermost model that it is in."""
+            self.apply(self._begin)
+
+        def _begin(self, module: torch.nn.Module) -> None:
+            if not getattr(module, "_has_begun", False):
+                self._init_weights(module)
+                module._has_begun = True
 
         @property
         def device(self) -> torch.device:

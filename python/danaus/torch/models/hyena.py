@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from danaus.torch._conv_functions import fail, long_conv, short_conv
@@ -151,6 +150,9 @@ class _Block(nn.Module):
         if c.d_inner:
             self.norm2 = nn.LayerNorm(c.d_model, eps=_EPSILON)
             self.mlp = Mlp(c.d_model, c.d_inner)
+        for last in (self.mixer.out_proj, getattr(self.mlp, "fc2", None)):
+            if last is not None:  # the sum over blocks keeps its size
+                last.start = (2 * c.n_layer) ** -0.5
 
     def forward(self, r: Tensor, offsets: Tensor | None, longest: int) -> Tensor:
         r = r + self.mixer(self.norm1(r), offsets, longest)
@@ -205,15 +207,8 @@ class HyenaPreTrained(Pretrained):
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.backbone.embeddings.word_embeddings = value
 
-    @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        std = self.config.initializer_range
-        init_usual(module, std)
-        if isinstance(module, _Block):  # the sum over blocks keeps its size
-            std /= (2 * self.config.n_layer) ** 0.5
-            nn.init.normal_(module.mixer.out_proj.weight, std=std)
-            if module.mlp is not None:
-                nn.init.normal_(module.mlp.fc2.weight, std=std)
+        init_usual(module, self.config.initializer_range * getattr(module, "start", 1))
 
     @classmethod
     def rename(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
