@@ -20,12 +20,14 @@ version=$(dpkg-parsechangelog -S Version | sed 's/-.*//')
 rm -rf "$out"
 mkdir -p "$out/git" "$out/archive" "$root"
 
+cache=$(ccache --get-config cache_dir) # debhelper gives builds another home
+
 stop() { echo "$*"; exit 1; }
 
 # build FOLDER: the packages of the sources below it.
 build() {
     cd "$out/$1/danaus-$version"
-    CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 \
+    CCACHE_DIR=$cache CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 \
         DEB_BUILD_OPTIONS="parallel=$(nproc) nocheck noautodbgsym ${DEB_BUILD_OPTIONS-}" \
         dpkg-buildpackage -b -us -uc > "$out/$1.log" 2>&1 ||
         { tail -n 40 "$out/$1.log"; exit 1; }
