@@ -84,7 +84,7 @@ def train(o, config, steps: int, tokens: int, length: int, taps: int, genome: Te
 def main() -> None:
     o = common.options(__doc__).parse_args()
     length = 64 if o.small else 2048
-    tokens, steps = (512, 8) if o.small else (65536, o.steps or 1000)
+    tokens, steps = (512, 2) if o.small else (65536, o.steps or 1000)
     size = {"d_model": 16, "d_inner": 32, "filter_order": 8} if o.small else {"n_layer": 4}
     config = models.HyenaDNAConfig(**size, max_seq_len=length, embed_dropout=0.0)
     folder = pathlib.Path(o.data) / "genomes"

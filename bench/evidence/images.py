@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(KINDS))
     o = parser.parse_args()
     x, labels = (t.to(o.device) for t in digits(o.data))
-    width, layers, batch, steps = (32, 2, 32, 10) if o.small else (128, 6, 128, o.steps or 1000)
+    width, layers, batch, steps = (32, 2, 16, 3) if o.small else (128, 6, 128, o.steps or 1000)
     record = common.Record(o, "model steps parameters accuracy")
     for seed in range(o.seeds):
         torch.manual_seed(seed)

@@ -61,7 +61,7 @@ def main() -> None:
     o = common.options(__doc__).parse_args()
     trained = [64, 128] if o.small else [512, 1024, 2048, 4096, 8192]
     asked = [64, 256] if o.small else [512, 2048, 8192, 32768, 131072]
-    tokens, steps = (1024, 20) if o.small else (65536, o.steps or 2500)
+    tokens, steps = (1024, 5) if o.small else (65536, o.steps or 2500)
     size = {"d_model": 16, "filter_order": 16} if o.small else {"d_model": 128}
     size |= {"n_layer": 2, "d_inner": 4 * size["d_model"], "vocab_size": 2 * KEYS}
     config = models.HyenaConfig(**size, max_seq_len=asked[-1] + 1, embed_dropout=0.0)

@@ -130,7 +130,7 @@ def train_for(o, record, seed: int, name: str, model: nn.Module, text: Text) -> 
     training = common.Training(o, model, 6e-4)
     training.for_steps(3, lambda: next_loss(model, text.some()))  # kernels compile
     look = lambda: perplexity(text, model, next_loss)  # noqa: E731
-    seconds = 4 if o.small else 60 * o.minutes
+    seconds = 1 if o.small else 60 * o.minutes
     seen = training.for_seconds(
         seconds, lambda: next_loss(model, text.some()), seconds / 20, look
     )
@@ -145,7 +145,7 @@ def main() -> None:
     o = parser.parse_args()
     width, layers, length, tokens, steps = 512, 6, 8192, 65536, o.steps or 200
     if o.small:
-        width, layers, length, tokens, steps = 32, 2, 128, 512, 10
+        width, layers, length, tokens, steps = 32, 2, 128, 512, 3
     record = common.Record(o, "model steps parameters seconds perplexity")
     long, short = Text(o, tokens, length), Text(o, tokens, min(length, 1024))
     for seed in range(o.seeds):
