@@ -152,6 +152,11 @@ class _M2(_MixerViT):
     config_class = M2ViTConfig
     filter_sizes = "hyena_filter_order", "hyena_emb_dim", "monarch_mlp_nblocks"
 
+    def __init__(self, config: M2ViTConfig):
+        super().__init__(config)
+        places = sinusoids(self.side**2, config.hidden_size)
+        self.register_buffer("places", places, persistent=False)
+
     def block(self, config: M2ViTConfig, share: float) -> nn.Module:
         c = config
         mixer = M2Mixer(
@@ -177,7 +182,7 @@ class _M2(_MixerViT):
         return _Block(c, share, mixer, mlp)
 
     def positions(self, h: Tensor) -> Tensor:
-        return h + sinusoids(*h.shape[1:]).to(h)
+        return h + self.places.to(h.dtype)
 
 
 class _Classifies(_MixerViT):
