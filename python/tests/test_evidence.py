@@ -42,14 +42,14 @@ def run(name, data, tmp_path, monkeypatch, *more):
     out = tmp_path / "record.csv"
     usual = ["--data", str(data), "--device", "cpu", "--seeds", "1", "--small"]
     monkeypatch.setattr(sys, "argv", [name, str(out), *usual, *more])
-    runpy.run_path(str(PROGRAMS / f"{name}.py"), run_name="__main__")
+    runpy.run_path(str(PROGRAMS / name), run_name="__main__")
     assert out.with_suffix(".png").stat().st_size > 1000
     with open(out, newline="") as file:
         return list(csv.DictReader(file))
 
 
 def test_recall(data, tmp_path, monkeypatch):
-    rows = run("recall", data, tmp_path, monkeypatch)
+    rows = run("recall.py", data, tmp_path, monkeypatch)
     assert {(r["taps"], r["length"]) for r in rows} == {
         (taps, length) for taps in ("128", "257") for length in ("64", "256")
     }
@@ -72,18 +72,18 @@ def test_recall_asks_for_what_was_shown():
 
 
 def test_dna(data, tmp_path, monkeypatch):
-    rows = run("dna", data, tmp_path, monkeypatch)
+    rows = run("dna.py", data, tmp_path, monkeypatch)
     assert {r["what"] for r in rows} == {"cut", "sparse", "trained", "longer"}
     assert all(1 < float(r["perplexity"]) < 30 for r in rows)
 
 
 def test_images(data, tmp_path, monkeypatch):
-    rows = run("images", data, tmp_path, monkeypatch)
+    rows = run("images.py", data, tmp_path, monkeypatch)
     assert len({r["model"] for r in rows}) == 6
 
 
 def test_text(data, tmp_path, monkeypatch):
-    rows = run("text", data, tmp_path, monkeypatch)
+    rows = run("text.py", data, tmp_path, monkeypatch)
     names = {"hyena", "hyena-torch.fft", "m2-gpt", "transformer", "m2-bert", "bert"}
     assert {r["model"] for r in rows} == names
     assert all(math.isfinite(float(r["perplexity"])) for r in rows)
@@ -98,7 +98,7 @@ def test_text(data, tmp_path, monkeypatch):
 
 def test_pathfinder(data, tmp_path, monkeypatch):
     pytest.importorskip("skimage")
-    rows = run("pathfinder", data, tmp_path, monkeypatch)
+    rows = run("pathfinder.py", data, tmp_path, monkeypatch)
     assert [r["size"] for r in rows] == ["32"]
     import pathfinder
 
