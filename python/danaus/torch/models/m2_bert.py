@@ -15,8 +15,6 @@ from torch import Tensor, nn
 
 from danaus.torch._conv_functions import fail
 from danaus.torch.functional import ACTIVATIONS
-from danaus.torch.m2_mixer import M2Mixer
-from danaus.torch.mlp import GatedMLP
 from danaus.torch.models.base import (
     Config,
     Pretrained,
@@ -26,6 +24,7 @@ from danaus.torch.models.base import (
     need_sizes,
 )
 from danaus.torch.models.blocks import Blocks
+from danaus.torch.models.m2 import OPTIONS, mixer_of, mlp_of
 from danaus.torch.models.outputs import EncoderOutput, LogitsOutput, classified, wide
 from danaus.torch.models.packing import Packing, packing_of
 
@@ -42,16 +41,14 @@ class M2BertConfig(Config):
 
     model_type = "m2_bert"
 
-    defaults = {
+    defaults = OPTIONS | {
         "vocab_size": 30528, "hidden_size": 768, "num_hidden_layers": 12,
         "intermediate_size": 3072, "long_conv_l_max": 128,
         "max_position_embeddings": None, "type_vocab_size": 2, "hidden_act": "gelu",
         "hidden_dropout_prob": 0.1, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
-        "pad_token_id": 0, "bidirectional": True, "residual_long_conv": True,
-        "hyena_filter_order": 128, "hyena_emb_dim": 5, "hyena_w": 10.0,
-        "hyena_w_mod": 1.0, "hyena_training_additions": False, "use_glu_mlp": True,
-        "use_monarch_mlp": True, "monarch_mlp_nblocks": 4, "pool_all": False,
-        "tie_word_embeddings": True,
+        "pad_token_id": 0, "residual_long_conv": True, "hyena_filter_order": 128,
+        "hyena_emb_dim": 5, "hyena_training_additions": False, "use_glu_mlp": True,
+        "pool_all": False, "tie_word_embeddings": True,
     }  # fmt: skip
 
     def __init__(self, **given: Any):
@@ -65,15 +62,6 @@ class M2BertConfig(Config):
         return kind in ("m2_bert", "m2-bert") or (
             kind == "bert" and "long_conv_l_max" in found
         )
-
-    def filter_options(self) -> dict[str, Any]:
-        return {
-            "features": self.hyena_emb_dim,
-            "order": self.hyena_filter_order,
-            "frequency": self.hyena_w,
-            "factor": self.hyena_w_mod,
-            "learned": True,
-        }
 
 
 class _Embeddings(nn.Module):
@@ -95,23 +83,8 @@ class _Embeddings(nn.Module):
 class _Layer(nn.Module):
     def __init__(self, c: M2BertConfig):
         super().__init__()
-        self.attention = M2Mixer(
-            c.hidden_size,
-            c.long_conv_l_max,
-            bidirectional=c.bidirectional,
-            residual=c.residual_long_conv,
-            normed=c.hyena_training_additions,
-            filter=c.filter_options(),
-        )
-        self.mlp = GatedMLP(
-            c.hidden_size,
-            c.intermediate_size,
-            blocks=c.monarch_mlp_nblocks if c.use_monarch_mlp else None,
-            gated=c.use_glu_mlp,
-            activation=activation_of(c),
-            dropout=c.hidden_dropout_prob,
-            norm=c.layer_norm_eps,
-        )
+        self.attention = mixer_of(c, c.long_conv_l_max, c.hyena_training_additions)
+        self.mlp = mlp_of(c, c.layer_norm_eps)
 
     def forward(self, h: Tensor, offsets: Tensor | None) -> Tensor:
         return self.mlp(self.attention(h, offsets))

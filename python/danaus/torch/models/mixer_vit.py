@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from danaus.torch.m2_mixer import M2Mixer
-from danaus.torch.mlp import GatedMLP
 from danaus.torch.models.base import (
     Config,
     Pretrained,
@@ -26,6 +24,7 @@ from danaus.torch.models.base import (
 )
 from danaus.torch.models.blocks import Blocks, DropPath
 from danaus.torch.models.hyena import HyenaMixer, Mlp
+from danaus.torch.models.m2 import OPTIONS, mixer_of, mlp_of
 from danaus.torch.models.outputs import EncoderOutput, LogitsOutput, classified
 from danaus.torch.models.pictures import SIZES, check_pictures, patch_layer, side_of
 
@@ -66,10 +65,9 @@ class M2ViTConfig(Config):
     M2-ViT-b of 45 million parameters."""
 
     model_type = "m2_vit"
-    defaults = SIZES | {
-        "hyena_filter_order": 64, "hyena_emb_dim": 3, "hyena_w": 10.0,
-        "hyena_w_mod": 1.0, "bidirectional": True, "residual_long_conv": False,
-        "use_glu_mlp": False, "use_monarch_mlp": True, "monarch_mlp_nblocks": 4,
+    defaults = SIZES | OPTIONS | {
+        "hyena_filter_order": 64, "hyena_emb_dim": 3, "residual_long_conv": False,
+        "use_glu_mlp": False,
     }  # fmt: skip
 
     def __init__(self, **given: Any):
@@ -158,28 +156,7 @@ class _M2(_MixerViT):
         self.register_buffer("places", places, persistent=False)
 
     def block(self, config: M2ViTConfig, share: float) -> nn.Module:
-        c = config
-        mixer = M2Mixer(
-            c.hidden_size,
-            self.side**2,
-            bidirectional=c.bidirectional,
-            residual=c.residual_long_conv,
-            filter={
-                "features": c.hyena_emb_dim,
-                "order": c.hyena_filter_order,
-                "frequency": c.hyena_w,
-                "factor": c.hyena_w_mod,
-            },
-        )
-        mlp = GatedMLP(
-            c.hidden_size,
-            c.intermediate_size,
-            blocks=c.monarch_mlp_nblocks if c.use_monarch_mlp else None,
-            gated=c.use_glu_mlp,
-            activation=activation_of(c),
-            dropout=c.hidden_dropout_prob,
-        )
-        return _Block(c, share, mixer, mlp)
+        return _Block(config, share, mixer_of(config, self.side**2), mlp_of(config))
 
     def positions(self, h: Tensor) -> Tensor:
         return h + self.places.to(h.dtype)
