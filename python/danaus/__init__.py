@@ -18,7 +18,7 @@ from danaus.hyena import Hyena, HyenaGradients, HyenaPlan
 from danaus.many import factorize_many
 from danaus.model import Filling, Model, ModelCost, ModelInfo, ModelLayer
 from danaus.operator import Operator
-from danaus.patterns import Pattern
+from danaus.patterns import Pattern, select_ks_pattern
 from danaus.permute import Permutations, find_permutations
 from danaus.plan import Gradients, Plan, Weights
 from danaus.short import ShortGradients, short_conv, short_conv_gradient
@@ -31,7 +31,8 @@ __version__ = version()
 # One line for each module.
 # fmt: off
 __all__ = [
-    "version", "convert", "patterns", "Pattern", "records", "transforms",
+    "version", "convert", "records", "transforms",
+    "patterns", "Pattern", "select_ks_pattern",
     "Chain", "Condition", "apply",
     "add", "block_diag", "hstack", "kron", "vstack", "Operator",
     "ConvGradients", "ConvPlan", "Spectrum", "convolve",

@@ -10,10 +10,11 @@ Source: Gonon, Zheng, Carrivain, Le (arXiv 2405.15013), section 2.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Union
 
-from danaus._arrays import INT64, choose, whole
+from danaus._arrays import INT, INT64, choose, whole
 from danaus._library import check, ffi, lib
 
 
@@ -198,3 +199,40 @@ def fit(rows: int, cols: int, parameters: int | float) -> tuple[Pattern, ...]:
     array, count = ffi.new("danaus_pattern[]", most), ffi.new("int *")
     check(lib.danaus_patterns_fit(rows, cols, budget, array, most, count))
     return _listed(array, count[0])
+
+
+def _divisors(number: int) -> list[int]:
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return small + [number // n for n in small]
+
+
+def select_ks_pattern(
+    rows: int, cols: int, parameters: int | float, *, least_block: int = 1
+) -> Pattern:
+    """The pattern of rows x cols within a budget that has the greatest h.
+
+    arXiv 2405.15013 recommends a great h = (b + c) / (b c), which is the memory traffic
+    of a product over its operations. With rows = a b d and cols = a c d it is
+    a d (1 / rows + 1 / cols), so that the smallest blocks win. Patterns of equal h
+    differ in d; the rule leaves that open, and d = 1 is taken. `fit` chooses by the
+    expected error instead.
+
+    Parameters
+    ----------
+    parameters : the most weights; a float is a share of rows * cols.
+    least_block : the least b and c.
+    """
+    rows, cols = whole(rows, "rows", 1, INT), whole(cols, "cols", 1, INT)
+    budget = whole(share_of(parameters, rows, cols), "parameters", 1, INT64)
+    least = whole(least_block, "least_block", 1, INT)
+    if min(rows, cols) < least:
+        raise ValueError(f"a {rows} x {cols} matrix has no blocks of {least} x {least}")
+    most = min(rows, cols) // least
+    a = max(n for n in _divisors(math.gcd(rows, cols)) if n <= most)
+    pattern = Pattern(a, rows // a, cols // a, 1)
+    if pattern.parameters > budget:
+        raise ValueError(
+            f"a pattern of {rows} x {cols} with b and c of at least {least} has"
+            f" {pattern.parameters} parameters or more, not {budget}"
+        )
+    return pattern

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from danaus import Pattern, patterns
+from danaus import Pattern, patterns, select_ks_pattern
 
 TEXT = "1,192,48,2 2,48,192,1"
 ROWS = (Pattern(1, 192, 48, 2), Pattern(2, 48, 192, 1))
@@ -94,3 +94,56 @@ def test_a_fitting_chain_keeps_the_budget(budget):
     assert made[0].rows == 384 and made[-1].cols == 256
     with pytest.raises(ValueError):
         patterns.fit(384, 256, 3)
+
+
+@pytest.mark.parametrize(
+    "rows, cols, least, pattern",
+    [
+        (12, 18, 1, "6,2,3,1"),
+        (12, 18, 3, "3,4,6,1"),
+        (12, 18, 12, "1,12,18,1"),
+        (384, 1536, 48, "8,48,192,1"),
+        (7, 9, 1, "1,7,9,1"),
+    ],
+)
+def test_the_rule_of_h_takes_the_smallest_blocks(rows, cols, least, pattern):
+    found = select_ks_pattern(rows, cols, 1.0, least_block=least)
+    assert (str(found), found.rows, found.cols) == (pattern, rows, cols)
+
+
+def test_no_pattern_of_the_rule_has_a_greater_h():
+    every = [
+        Pattern(a, 24 // (a * d), 36 // (a * d), d)
+        for a in range(1, 13)
+        for d in range(1, 13)
+        if 12 % (a * d) == 0 and 24 // (a * d) >= 4
+    ]
+    best = max((p.b + p.c) / (p.b * p.c) for p in every)
+    found = select_ks_pattern(24, 36, 1.0, least_block=4)
+    assert (found.b + found.c) / (found.b * found.c) == best
+
+
+def test_a_budget_of_the_rule_is_kept():
+    assert select_ks_pattern(12, 18, 36).parameters == 36
+    assert select_ks_pattern(12, 18, 0.17).parameters == 36
+    with pytest.raises(ValueError, match="36 parameters or more, not 35"):
+        select_ks_pattern(12, 18, 35)
+    with pytest.raises(ValueError, match="72 parameters or more, not 36"):
+        select_ks_pattern(12, 18, 36, least_block=4)
+
+
+@pytest.mark.parametrize(
+    "arguments, options, error, sentence",
+    [
+        ((0, 3, 1), {}, ValueError, "rows has to be from 1"),
+        ((3, 2.0, 1), {}, TypeError, "cols has to be a whole number"),
+        ((3, 3, 0), {}, ValueError, "parameters has to be from 1"),
+        ((3, 3, 1.5), {}, ValueError, "a share of parameters"),
+        ((3, 3, float("nan")), {}, ValueError, "a share of parameters"),
+        ((3, 3, 9), {"least_block": 0}, ValueError, "least_block has to be from 1"),
+        ((3, 3, 9), {"least_block": 4}, ValueError, "no blocks of 4 x 4"),
+    ],
+)
+def test_the_rule_refuses(arguments, options, error, sentence):
+    with pytest.raises(error, match=sentence):
+        select_ks_pattern(*arguments, **options)
