@@ -121,4 +121,18 @@ def factorize_all():
     return factorize(("1024", "4096"))
 
 
-TABLES = {f.__name__: f for f in (cpu, cpu_avx2, cpu_off_grid, cpu_chains, factorize, factorize_all)}
+def select_rule():
+    rows = [("matrix", "b, c from", "rule", "fit", "weights", "fit's", "error", "fit's",
+             "time, ms", "fit's", "fit / rule")]
+    for row in records("cpu_select_rule"):
+        rows.append((
+            row["matrix"], row["least_block"], row["pattern"], row["chain"],
+            *[f"{int(row[f]):,}" for f in ("parameters", "chain_parameters")],
+            *[f"{float(row[f]):.3f}" for f in ("error", "chain_error")],
+            *[f"{1e3 * float(row[f]):.1f}" for f in ("seconds", "chain_seconds")],
+            f"{float(row['ratio']):.2f}"))
+    return rows
+
+
+TABLES = {f.__name__: f for f in (
+    cpu, cpu_avx2, cpu_off_grid, cpu_chains, factorize, factorize_all, select_rule)}
