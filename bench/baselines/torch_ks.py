@@ -12,7 +12,8 @@ K-th on: N processes, each with a GPU of its own, share the work.
 PyTorch's ways (torch_ways.py): bmm with its permutations, the same through torch.compile,
 einsum, the dense product, CSR, BSR; one that is hopeless is timed once. Every result is
 compared with f64 on some columns of the batch: `error` is ours, `difference` the largest of
-theirs. With --operation dx or dw it is a gradient, beside theirs by autograd; dw has the
+theirs. CSR and BSR whose time on a sixteenth of the batch says that they are hopeless are
+neither compared nor timed further. With --operation dx or dw it is a gradient, beside theirs by autograd; dw has the
 type of sums.
 
 On a GPU times are those of its events, medians, with the last cache filled with other
@@ -23,7 +24,8 @@ max(bytes / copy rate, operations / peak), with x, y and weights once; the rates
 at the start (f32's peak is a third of tf32's, for three products of split numbers).
 --bias gives every product a bias. --endings adds times of ours with bias and GELU, and with
 a residual, taken in turns with those without (`bare_ns`). --energy adds joules of a call of
-ours and of bmm's. On a processor it is a check of this program more than a measurement.
+ours and of theirs, of bmm, einsum and BSR. --window and --energy-window shorten a long list's
+run. On a processor it is a check of this program more than a measurement.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -45,7 +47,7 @@ import origin
 import torch_ways as ways
 from torch_case import METHODS, Case, GradientCase
 from torch_place import (
-    DTYPES, Gpu, Processor, joules_of, measure_rates, set_math, time_call, time_in_turns)
+    DTYPES, Gpu, Place, Processor, joules_of, measure_rates, set_math, time_call, time_in_turns)
 
 FIELDS = (
     ["version", "device", "torch", "operation", "problem", "dtype", "layout", "batch"]
@@ -53,11 +55,16 @@ FIELDS = (
     + ["copy_gbs", "limit_ns", "ratio"]
     + [method + "_ns" for method in METHODS]
     + ["bmm_permutations", "best", "best_ns", "speedup", "difference"]
-    + ["joules", "bmm_joules", "bare_ns", "gelu_ns", "residual_ns"]
+    + ["joules", "bmm_joules", "einsum_joules", "bsr_joules"]
+    + ["bare_ns", "gelu_ns", "residual_ns"]
 )
 KEY = ("problem", "dtype", "layout", "batch", "operation")
 SUITES = pathlib.Path(__file__).resolve().parent.parent / "suites"
 HOPELESS = 4  # times the best: not timed again
+SPARSE = ("csr", "bsr")
+PART = 16  # of the batch, on which sparse methods are tried first
+LEAST_PART = 1000  # columns
+ENERGY = ("bmm", "einsum", "bsr")
 COMPILERS = 8  # threads that plan ahead
 GELU = 2  # DANAUS_GELU
 UNSTEADY = 1.5  # the 90th over the 10th percentile of times
@@ -110,6 +117,15 @@ def permutations_of(place, case, total):
     return min(1, (there + back) / total)
 
 
+def time_of_part(place, case, run):
+    """Seconds of a run as a part of the batch foretells; 0 where the part is too small."""
+    columns = case.batch // PART
+    if columns < LEAST_PART or case.operation != "ks":
+        return 0
+    x = (case.x[:, :columns] if case.last else case.x[:columns]).contiguous()
+    return min(place.times(lambda: run(x), 2)) * case.batch / columns
+
+
 def time_methods(place, case, ours, wanted, complain):
     """Seconds by method, the methods themselves as functions, and their results' largest
     relative error."""
@@ -121,8 +137,12 @@ def time_methods(place, case, ours, wanted, complain):
             run = case.way(method)
             if run is None:
                 continue
-            worst = max(worst, case.difference(run(case.x)))
             best = min([ours, *found.values()])
+            foretold = time_of_part(place, case, run) if method in SPARSE else 0
+            if foretold > HOPELESS * best:
+                found[method] = foretold
+                continue
+            worst = max(worst, case.difference(run(case.x)))
             once = min(place.times(lambda: run(case.x), 2))
             if once > HOPELESS * best:
                 found[method] = once
@@ -162,6 +182,17 @@ def time_endings(place, library, case, once):
     return {name: statistics.median(times) * 1e9 for name, times in found.items()}
 
 
+def energy_of_methods(place, library, case, times):
+    """Joules of a call of each method that was timed and is not hopeless."""
+    found = {}
+    for method in ENERGY:
+        if method in times and times[method] <= HOPELESS * min(times.values()):
+            run = case.way(method)
+            found[method + "_joules"] = joules_of(
+                place, library, lambda run=run: run(case.x), times[method])
+    return found
+
+
 def measure(place, library, rates, job, o, complain):
     """A record's fields for (problem, type, layout)."""
     problem, name, layout = job
@@ -186,10 +217,7 @@ def measure(place, library, rates, job, o, complain):
     if o.energy:
         record["joules"] = joules_of(
             place, library, lambda: case.run(product, y), ours)
-        if "bmm" in times:
-            run = case.way("bmm")
-            record["bmm_joules"] = joules_of(
-                place, library, lambda: run(case.x), times["bmm"])
+        record |= energy_of_methods(place, library, case, times)
     product.free()
     if o.endings:
         record |= time_endings(place, library, case, ours)
@@ -306,6 +334,10 @@ def read_options():
                         help="as much of the time may torch.compile take")
     parser.add_argument("--part", default="1/1", help="K/N: the K-th of N parts of the problems")
     parser.add_argument("--energy", action="store_true")
+    parser.add_argument("--window", type=float, default=Place.window,
+                        help="seconds that a call is timed for")
+    parser.add_argument("--energy-window", type=float, default=Place.energy_window,
+                        help="seconds of a measurement of energy, at least")
     parser.add_argument("--bias", action="store_true")
     parser.add_argument("--endings", action="store_true")
     parser.add_argument("--append", action="store_true")
@@ -394,6 +426,7 @@ def main():
     warnings.filterwarnings("ignore", message="Sparse")
     o = read_options()
     place = Gpu() if o.device == "cuda" else Processor()
+    place.window, place.energy_window = o.window, o.energy_window
     done = known_rows(o)
     jobs = [j for j in list_jobs(o) if (*j, str(o.batch), o.operation) not in done]
     ahead = Ahead(o, place, jobs)

@@ -10,12 +10,16 @@ DTYPES = {  # name: torch, danaus dtype, danaus math
     "tf32": (torch.float32, 1, 1),
     "bf16": (torch.bfloat16, 3, 0),
 }
-WINDOW = 0.6  # seconds of a measurement of energy, at least
 KEPT = 48 << 30  # bytes of freed memory that PyTorch may keep
 TURNS = 9  # at least
 
 
-class Gpu:
+class Place:
+    window = 0.02  # seconds that a call is timed for
+    energy_window = 0.6  # seconds of a measurement of energy, at least
+
+
+class Gpu(Place):
     name, library_name = "cuda", "cuda:0"
     copied, dense_size = 1 << 30, 8192
 
@@ -48,7 +52,7 @@ class Gpu:
             torch.cuda.empty_cache()
 
 
-class Processor:
+class Processor(Place):
     name, library_name = "cpu", "cpu"
     copied, dense_size = 1 << 26, 512
 
@@ -76,8 +80,8 @@ class Processor:
 def time_call(place, function):
     """Seconds of runs, short ones after as many that warm up."""
     once = min(place.times(function, 2))
-    runs = max(5, min(31, int(0.02 / (once + 1e-9))))
-    if once * runs < 0.01:
+    runs = max(5, min(31, int(place.window / (once + 1e-9))))
+    if once * runs < place.window / 2:
         place.times(function, runs)
     return sorted(place.times(function, runs))
 
@@ -87,7 +91,7 @@ def time_in_turns(place, functions, once):
     that the power of all leaves."""
     names = list(functions)
     found = {name: [] for name in names}
-    for _ in range(max(TURNS, min(65, int(0.05 / once)))):
+    for _ in range(max(TURNS, min(65, int(2.5 * place.window / once)))):
         for name in names:
             found[name].extend(place.times(functions[name], 1))
         names.append(names.pop(0))
@@ -115,7 +119,7 @@ def measure_rates(place):
 
 
 def joules_of(place, library, function, seconds):
-    """Of a call: from one step of the device's counter to one WINDOW later."""
+    """Of a call: from one step of the device's counter to one energy_window later."""
     calls = int(5e-3 / seconds) + 1
 
     def run_to_step(least):
@@ -131,5 +135,5 @@ def joules_of(place, library, function, seconds):
             before = now
 
     first, _ = run_to_step(0)
-    last, made = run_to_step(WINDOW)
+    last, made = run_to_step(place.energy_window)
     return (last - first) / made

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import csv
+import importlib
+import itertools
 
 import pytest
 
-from conftest import run_bench
+from conftest import BENCH, run_bench
 
 pytest.importorskip("torch")
 
@@ -58,3 +60,22 @@ def test_monarch_mixer_beside_torch(tmp_path):
               "--rounds", "1")  # fmt: skip
     (record,) = records(out)
     assert record["tokens"] == "32" and float(record["error"]) < 1e-4
+
+
+class Counter:
+    """A library whose energy counter goes up by a joule each time it is read."""
+
+    def __init__(self):
+        self.joules = itertools.count().__next__
+
+
+def test_energy_is_measured_of_every_method_that_is_not_hopeless(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH / "baselines"))
+    torch_ks = importlib.import_module("torch_ks")
+    cpu = torch_ks.Processor()
+    cpu.energy_window = 0
+    case = torch_ks.Case(cpu, "2,16,16,2", "f32", True, 5)
+    times = {"bmm": 1e-4, "einsum": 2e-4, "bsr": 1e-3, "dense": 1e-4}
+    found = torch_ks.energy_of_methods(cpu, Counter(), case, times)
+    assert set(found) == {"bmm_joules", "einsum_joules"}
+    assert all(joules > 0 for joules in found.values())

@@ -41,6 +41,14 @@ def check_append(out, rows):
         raise AssertionError("records of two commits in one file")
 
 
+def check_part_of_the_batch(out):
+    """Sparse methods that part of the batch shows to be hopeless still have a time."""
+    row, = measure(out, "--batch", "16016", "--dtypes", "f32", "--layouts", "last",
+                   "--window", "0.001", problems=["2,16,16,2"])
+    assert float(row["csr_ns"]) > 0 and float(row["bsr_ns"]) > 0, row
+    assert float(row["difference"]) < 1e-5, row
+
+
 def main():
     if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
         print("PyTorch is not installed for this Python")
@@ -72,6 +80,7 @@ def main():
                 assert float(row["difference"]) < 20 * unit, row
                 assert float(row["bmm_ns"]) > 0 and float(row["einsum_ns"]) > 0, row
         check_append(out, rows)
+        check_part_of_the_batch(pathlib.Path(folder) / "part")
 
 
 if __name__ == "__main__":
